@@ -1,0 +1,25 @@
+# What mlxcel links. System libraries come through pkg-config; yyjson is built from source (Debian 12 has no package).
+include(FetchContent)
+set(MLXCEL_DEPS_CACHE "$ENV{MLXCEL_DEPS_CACHE}" CACHE PATH "folder with source archives that were fetched before")
+
+add_library(mlxcel_deps INTERFACE)
+
+set(yyjson_dir ${CMAKE_BINARY_DIR}/deps/yyjson)
+if(NOT EXISTS ${yyjson_dir}/done)
+  file(ARCHIVE_EXTRACT INPUT ${MLXCEL_DEPS_CACHE}/yyjson_0.10.0+ds.orig.tar.xz DESTINATION ${yyjson_dir})
+  file(GLOB found ${yyjson_dir}/*/src/yyjson.c)
+  get_filename_component(found_dir ${found} DIRECTORY)
+  file(COPY ${found_dir}/yyjson.c ${found_dir}/yyjson.h DESTINATION ${yyjson_dir})
+  file(TOUCH ${yyjson_dir}/done)
+endif()
+add_library(yyjson STATIC ${yyjson_dir}/yyjson.c)
+target_include_directories(yyjson SYSTEM PUBLIC ${yyjson_dir})
+target_link_libraries(mlxcel_deps INTERFACE yyjson)
+
+find_package(PkgConfig REQUIRED)
+foreach(library libuv libpcre2-8 libutf8proc libzstd)
+  pkg_check_modules(${library} REQUIRED IMPORTED_TARGET ${library})
+  target_link_libraries(mlxcel_deps INTERFACE PkgConfig::${library})
+endforeach()
+find_package(Threads REQUIRED)
+target_link_libraries(mlxcel_deps INTERFACE Threads::Threads m ${CMAKE_DL_LIBS})

@@ -1,0 +1,157 @@
+/* Arenas and the heap: the only file that calls malloc. */
+#include "base/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ARENA_ALIGN = 16, ARENA_CHUNK_DEFAULT = 64 * 1024, ARENA_CHUNK_MAX = 8 * 1024 * 1024 };
+
+struct arena_chunk {
+    struct arena_chunk *older;
+    size_t used, capacity;
+    size_t pad; /* keeps data 16-byte aligned */
+    unsigned char data[];
+};
+
+static _Thread_local const char *guard_name;
+
+static void die(const char *what, size_t bytes) {
+    fprintf(stderr, "mlxcel: %s (%zu bytes)%s%s\n", what, bytes, guard_name ? " inside guard " : "", guard_name ? guard_name : "");
+    abort();
+}
+
+static void guard_check(size_t bytes) {
+    if (guard_name) die("heap allocation where none is allowed", bytes);
+}
+
+void mem_guard_begin(const char *name) {
+#ifndef NDEBUG
+    guard_name = name;
+#else
+    (void)name;
+#endif
+}
+
+void mem_guard_end(void) {
+    guard_name = NULL;
+}
+
+void *mem_try(size_t bytes) {
+    guard_check(bytes);
+    return calloc(1, bytes ? bytes : 1);
+}
+
+void *mem_alloc(size_t bytes) {
+    void *p = mem_try(bytes);
+    if (!p) die("out of memory", bytes);
+    return p;
+}
+
+void *mem_realloc(void *p, size_t bytes) {
+    guard_check(bytes);
+    void *q = realloc(p, bytes ? bytes : 1);
+    if (!q) die("out of memory", bytes);
+    return q;
+}
+
+void mem_free(void *p) {
+    free(p);
+}
+
+int size_mul(size_t a, size_t b, size_t *out) {
+    if (b && a > SIZE_MAX / b) return 1;
+    *out = a * b;
+    return 0;
+}
+
+int size_add(size_t a, size_t b, size_t *out) {
+    if (a > SIZE_MAX - b) return 1;
+    *out = a + b;
+    return 0;
+}
+
+/* Takes bytes from the newest chunk if they fit there; the memory was zeroed by mem_try or by arena_reset. */
+static void *chunk_take(struct arena_chunk *c, size_t bytes, size_t alignment) {
+    if (!c) return NULL;
+    uintptr_t base = (uintptr_t)c->data;
+    uintptr_t at = (base + c->used + alignment - 1) & ~(uintptr_t)(alignment - 1);
+    size_t offset = (size_t)(at - base);
+    if (offset > c->capacity || bytes > c->capacity - offset) return NULL;
+    c->used = offset + bytes;
+    return c->data + offset;
+}
+
+static size_t next_chunk_bytes(struct arena *a, size_t need) {
+    size_t size = a->chunk_bytes ? a->chunk_bytes : ARENA_CHUNK_DEFAULT;
+    if (size < ARENA_CHUNK_MAX) a->chunk_bytes = size * 2;
+    return size > need ? size : need;
+}
+
+static void *arena_take(struct arena *a, size_t bytes, size_t alignment) {
+    void *p = chunk_take(a->chunk, bytes, alignment);
+    if (!p) {
+        size_t need, total;
+        if (size_add(bytes, alignment, &need)) return NULL;
+        size_t capacity = next_chunk_bytes(a, need);
+        if (size_add(capacity, sizeof(struct arena_chunk), &total)) return NULL;
+        struct arena_chunk *c = mem_try(total);
+        if (!c) return NULL;
+        c->capacity = capacity;
+        c->older = a->chunk;
+        a->chunk = c;
+        p = chunk_take(c, bytes, alignment);
+    }
+    a->total_bytes += bytes;
+    return p;
+}
+
+void *arena_try(struct arena *a, size_t bytes) {
+    return arena_take(a, bytes, ARENA_ALIGN);
+}
+
+void *arena_alloc(struct arena *a, size_t bytes) {
+    return arena_alloc_aligned(a, bytes, ARENA_ALIGN);
+}
+
+void *arena_alloc_aligned(struct arena *a, size_t bytes, size_t alignment) {
+    void *p = arena_take(a, bytes, alignment);
+    if (!p) die("out of memory", bytes);
+    return p;
+}
+
+void *arena_alloc_array(struct arena *a, size_t size, size_t count) {
+    size_t bytes;
+    if (size_mul(size, count, &bytes)) die("array size overflows", count);
+    return arena_alloc(a, bytes);
+}
+
+void *arena_copy(struct arena *a, const void *data, size_t bytes) {
+    void *p = arena_alloc(a, bytes);
+    if (bytes) memcpy(p, data, bytes);
+    return p;
+}
+
+void arena_reset(struct arena *a) {
+    struct arena_chunk *keep = NULL;
+    for (struct arena_chunk *c = a->chunk; c; c = c->older)
+        if (!keep || c->capacity > keep->capacity) keep = c;
+    for (struct arena_chunk *c = a->chunk, *older; c; c = older) {
+        older = c->older;
+        if (c != keep) free(c);
+    }
+    a->chunk = keep;
+    a->total_bytes = 0;
+    if (!keep) return;
+    memset(keep->data, 0, keep->used);
+    keep->used = 0;
+    keep->older = NULL;
+}
+
+void arena_free(struct arena *a) {
+    for (struct arena_chunk *c = a->chunk, *older; c; c = older) {
+        older = c->older;
+        free(c);
+    }
+    *a = (struct arena){0};
+}

@@ -1,0 +1,66 @@
+/* Errors: a code and one sentence that a user can act on.
+ *
+ * Fallible functions return int (0 or a code from the list below) and take `struct err *err` last; the struct lives on
+ * the caller's stack. The message is written once, where the name and the numbers are known. Callers pass it on and may
+ * put a prefix before it; they never add a second explanation. err may be NULL where nobody will read the message.
+ */
+#ifndef MLXCEL_BASE_ERR_H
+#define MLXCEL_BASE_ERR_H
+
+#include <stdarg.h>
+
+/* code, short name, HTTP status that the server answers with */
+#define MLXCEL_ERRORS(X)          \
+    X(EARG, "argument", 400)      \
+    X(EFORMAT, "format", 500)     \
+    X(EUNSUPPORTED, "unsupported", 400) \
+    X(ENOTFOUND, "not found", 404) \
+    X(EIO, "input/output", 500)   \
+    X(EMEMORY, "out of memory", 503) \
+    X(ELIMIT, "limit", 400)       \
+    X(EBUSY, "busy", 503)         \
+    X(ECANCELLED, "cancelled", 499) \
+    X(ENETWORK, "network", 502)   \
+    X(EDEVICE, "device", 500)     \
+    X(EINTERNAL, "internal", 500)
+
+enum err_code {
+    ERR_OK = 0,
+#define X(code, name, http) ERR_##code,
+    MLXCEL_ERRORS(X)
+#undef X
+    N_ERR_CODES
+};
+
+enum { ERR_MESSAGE_BYTES = 480 };
+
+struct err {
+    int code;
+    char msg[ERR_MESSAGE_BYTES];
+};
+
+#if defined(__GNUC__)
+#define MLXCEL_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#else
+#define MLXCEL_PRINTF(fmt, first)
+#endif
+
+/* Writes the message and returns the code, so that `return err_set(err, ...)` is the whole failure path. */
+int err_set(struct err *err, int code, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
+int err_vset(struct err *err, int code, const char *fmt, va_list args) MLXCEL_PRINTF(3, 0);
+
+/* Puts "prefix: " before an existing message; returns the code that is already there. */
+int err_prefix(struct err *err, const char *fmt, ...) MLXCEL_PRINTF(2, 3);
+
+void err_clear(struct err *err);
+const char *err_name(int code);
+int err_http_status(int code);
+
+/* Passes a failure on when nothing is held that must be released. */
+#define TRY(expr)                       \
+    do {                                \
+        int try_code_ = (expr);         \
+        if (try_code_) return try_code_; \
+    } while (0)
+
+#endif

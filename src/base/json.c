@@ -1,0 +1,184 @@
+/* JSON glue: yyjson's allocator over an arena, readers with defaults, the writer. */
+#include "base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static void *alc_malloc(void *ctx, size_t n) {
+    return arena_try(ctx, n);
+}
+
+static void *alc_realloc(void *ctx, void *old, size_t old_n, size_t n) {
+    void *p = arena_try(ctx, n);
+    if (p && old) memcpy(p, old, old_n < n ? old_n : n);
+    return p;
+}
+
+static void alc_free(void *ctx, void *p) {
+    (void)ctx, (void)p; /* the arena frees */
+}
+
+static void locate(struct str text, size_t pos, size_t *out_line, size_t *out_column) {
+    *out_line = 1;
+    size_t start = 0;
+    for (size_t i = 0; i < pos && i < text.n; i++)
+        if (text.p[i] == '\n') {
+            ++*out_line;
+            start = i + 1;
+        }
+    *out_column = pos - start + 1;
+}
+
+int json_parse(struct arena *a, struct str text, const char *name, enum json_flags flags, yyjson_val **out_root, struct err *err) {
+    *out_root = NULL;
+    yyjson_alc alc = {alc_malloc, alc_realloc, alc_free, a};
+    yyjson_read_err bad = {0};
+    yyjson_read_flag how = flags & JSON_LENIENT ? YYJSON_READ_ALLOW_INF_AND_NAN : YYJSON_READ_NOFLAG;
+    if (text.n == 0) return err_set(err, ERR_EFORMAT, "%s: empty, expected JSON", name);
+    yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)text.p, text.n, how, &alc, &bad);
+    if (!doc) {
+        size_t line, column;
+        locate(text, bad.pos, &line, &column);
+        int code = bad.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION ? ERR_EMEMORY : ERR_EFORMAT;
+        return err_set(err, code, "%s: line %zu, column %zu: %s", name, line, column, bad.msg);
+    }
+    *out_root = yyjson_doc_get_root(doc);
+    return ERR_OK;
+}
+
+yyjson_val *json_get(yyjson_val *obj, const char *key) {
+    return yyjson_obj_get(obj, key);
+}
+
+struct str json_val_str(yyjson_val *val) {
+    if (!yyjson_is_str(val)) return (struct str){NULL, 0};
+    return (struct str){yyjson_get_str(val), yyjson_get_len(val)};
+}
+
+bool json_val_int(yyjson_val *val, int64_t *out) {
+    if (yyjson_is_sint(val)) {
+        *out = yyjson_get_sint(val);
+    } else if (yyjson_is_uint(val)) {
+        if (yyjson_get_uint(val) > INT64_MAX) return false;
+        *out = (int64_t)yyjson_get_uint(val);
+    } else if (yyjson_is_real(val)) {
+        double d = yyjson_get_real(val);
+        if (!(fabs(d) < 9e18) || d != floor(d)) return false;
+        *out = (int64_t)d;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+struct str json_str(yyjson_val *obj, const char *key, struct str absent) {
+    struct str s = json_val_str(json_get(obj, key));
+    return s.p ? s : absent;
+}
+
+int64_t json_int(yyjson_val *obj, const char *key, int64_t absent) {
+    int64_t value;
+    return json_val_int(json_get(obj, key), &value) ? value : absent;
+}
+
+double json_num(yyjson_val *obj, const char *key, double absent) {
+    yyjson_val *v = json_get(obj, key);
+    return yyjson_is_num(v) ? yyjson_get_num(v) : absent;
+}
+
+bool json_bool(yyjson_val *obj, const char *key, bool absent) {
+    yyjson_val *v = json_get(obj, key);
+    return yyjson_is_bool(v) ? yyjson_get_bool(v) : absent;
+}
+
+static void comma(struct jsonw *w) {
+    if (w->need_comma) sb_putc(w->out, ',');
+    w->need_comma = true;
+}
+
+void jsonw_begin(struct jsonw *w, char bracket) {
+    comma(w);
+    sb_putc(w->out, bracket);
+    w->need_comma = false;
+}
+
+void jsonw_end(struct jsonw *w, char bracket) {
+    sb_putc(w->out, bracket);
+    w->need_comma = true;
+}
+
+void jsonw_key_str(struct jsonw *w, struct str key) {
+    comma(w);
+    json_quote(w->out, key);
+    sb_putc(w->out, ':');
+    w->need_comma = false;
+}
+
+void jsonw_key(struct jsonw *w, const char *key) {
+    jsonw_key_str(w, str_of(key));
+}
+
+void jsonw_str(struct jsonw *w, struct str value) {
+    comma(w);
+    json_quote(w->out, value);
+}
+
+void jsonw_int(struct jsonw *w, int64_t value) {
+    comma(w);
+    sb_fmt(w->out, "%lld", (long long)value);
+}
+
+void jsonw_num(struct jsonw *w, double value) {
+    comma(w);
+    if (!isfinite(value)) {
+        sb_puts(w->out, "null");
+        return;
+    }
+    char text[40];
+    for (int digits = 6; digits <= 17; digits++) { /* the shortest that reads back equal */
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        double back;
+        if (str_to_double(str_of(text), &back) && back == value) break;
+    }
+    sb_puts(w->out, text);
+}
+
+void jsonw_bool(struct jsonw *w, bool value) {
+    comma(w);
+    sb_puts(w->out, value ? "true" : "false");
+}
+
+void jsonw_null(struct jsonw *w) {
+    comma(w);
+    sb_puts(w->out, "null");
+}
+
+void jsonw_raw(struct jsonw *w, struct str json) {
+    comma(w);
+    sb_put(w->out, json);
+}
+
+static void quote_special(struct sb *out, unsigned char c) {
+    static const char short_forms[32] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
+    if (c == '"' || c == '\\') sb_fmt(out, "\\%c", c);
+    else if (short_forms[c]) sb_fmt(out, "\\%c", short_forms[c]);
+    else sb_fmt(out, "\\u%04x", c);
+}
+
+void json_quote(struct sb *out, struct str value) {
+    sb_putc(out, '"');
+    for (size_t i = 0; i < value.n;) {
+        unsigned char c = (unsigned char)value.p[i];
+        if (c >= 0x80) {
+            uint32_t code;
+            char utf8[4];
+            i += utf8_decode(value.p + i, value.n - i, &code);
+            sb_put(out, str_n(utf8, utf8_encode(code, utf8)));
+        } else {
+            if (c < 0x20 || c == '"' || c == '\\') quote_special(out, c);
+            else sb_putc(out, (char)c);
+            i++;
+        }
+    }
+    sb_putc(out, '"');
+}

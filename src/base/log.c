@@ -1,0 +1,41 @@
+/* Logging: one formatted line at a time, written by a single fwrite so that threads do not mix their lines. */
+#include "base/log.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Atomic int level_limit = LOG_INFO;
+static log_sink_fn *sink_fn;
+static void *sink_user;
+
+void log_set_level(enum log_level level) {
+    atomic_store(&level_limit, (int)level);
+}
+
+enum log_level log_get_level(void) {
+    return (enum log_level)atomic_load(&level_limit);
+}
+
+void log_set_sink(log_sink_fn *sink, void *user) {
+    sink_fn = sink;
+    sink_user = user;
+}
+
+void log_line(enum log_level level, const char *fmt, ...) {
+    static const char *const names[] = {"error: ", "warning: ", "", "debug: "};
+    if ((int)level > atomic_load(&level_limit)) return;
+    char line[1024];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(line, sizeof line - 1, fmt, args);
+    va_end(args);
+    if (n < 0) return;
+    if (sink_fn) {
+        sink_fn(level, line, sink_user);
+        return;
+    }
+    char whole[1100];
+    n = snprintf(whole, sizeof whole, "mlxcel: %s%s\n", names[level], line);
+    fwrite(whole, 1, (size_t)n, stderr);
+}

@@ -1,0 +1,12 @@
+set(BASE_SOURCES
+  src/base/arena.c
+  src/base/err.c
+  src/base/fmath.c
+  src/base/half.c
+  src/base/hash.c
+  src/base/json.c
+  src/base/log.c
+  src/base/map.c
+  src/base/sha256.c
+  src/base/str.c
+)

@@ -1,0 +1,166 @@
+/* The operating system, as a contract: each function has two implementations in sibling files (X_posix.c, X_win32.c),
+ * chosen by the build. This is the only folder that knows which system it is on.
+ *
+ * (1) Paths and arguments are UTF-8 with '/' or the system's separator; on Windows they are converted to wide
+ *     characters with the \\?\ prefix, so that long names, spaces and any letters work.
+ * (2) Failures say what was attempted on which path and the system's own reason; nobody above reads errno.
+ * (3) Sizes and offsets are 64 bits wide.
+ */
+#ifndef MLXCEL_OS_OS_H
+#define MLXCEL_OS_OS_H
+
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- files ---------------------------------------------------------------------------------------------------- */
+
+struct os_stat {
+    uint64_t size;
+    int64_t mtime_ns; /* since 1970 */
+    bool is_dir, is_file;
+};
+
+enum os_open_mode { OS_READ, OS_WRITE /* create or truncate */, OS_UPDATE /* create or keep; read and write */ };
+
+struct os_file; /* opened with delete-sharing on Windows: the file can be replaced while it is open */
+
+int os_stat(const char *path, struct os_stat *out, struct err *err); /* ERR_ENOTFOUND when absent */
+int os_file_open(const char *path, enum os_open_mode mode, struct os_file **out, struct err *err);
+void os_file_close(struct os_file *f); /* NULL is fine */
+int os_file_size(struct os_file *f, uint64_t *out, struct err *err);
+/* Positioned: exactly n bytes or an error ("... ends at byte N"). Safe from several threads at once. */
+int os_file_read_at(struct os_file *f, void *data, size_t n, uint64_t offset, struct err *err);
+int os_file_write_at(struct os_file *f, const void *data, size_t n, uint64_t offset, struct err *err);
+int os_file_sync(struct os_file *f, struct err *err);
+int os_file_truncate(struct os_file *f, uint64_t size, struct err *err);
+/* Advisory lock on the whole file, released on close. With wait == false: ERR_EBUSY when another process holds it. */
+int os_file_lock(struct os_file *f, bool wait, struct err *err);
+
+/* A whole file into the arena, NUL after the end; max_bytes 0 means 1 GiB. */
+int os_file_load(struct arena *a, const char *path, uint64_t max_bytes, struct str *out, struct err *err);
+/* Writes to a temporary name in the same folder, syncs, and renames over path. */
+int os_file_save(const char *path, struct str data, struct err *err);
+
+int os_rename(const char *from, const char *to, struct err *err); /* replaces `to` */
+int os_remove(const char *path, struct err *err);
+int os_remove_tree(const char *path, struct err *err); /* absent is fine */
+int os_make_dirs(const char *path, struct err *err);   /* with parents; existing is fine */
+/* Names (not paths) in a folder, sorted by bytes, without "." and "..". */
+int os_list_dir(struct arena *a, const char *path, struct str **out_names, size_t *out_n, struct err *err);
+int os_disk_free(const char *path, uint64_t *out_bytes, struct err *err);
+char *os_real_path(struct arena *a, const char *path, struct err *err); /* NULL on failure */
+const char *os_temp_dir(void);
+
+/* Read-only map of a whole file, page-aligned. Not for model weights: see file/safetensors.h. */
+struct os_map {
+    const void *data;
+    size_t n;
+    void *handle;
+};
+int os_map_file(const char *path, struct os_map *out, struct err *err);
+void os_map_close(struct os_map *m);
+
+/* Large, aligned memory with a huge-page hint; zeroed. Fails politely. */
+void *os_pages_alloc(size_t bytes, struct err *err);
+void os_pages_free(void *p, size_t bytes);
+
+/* ---- environment, identity ------------------------------------------------------------------------------------ */
+
+const char *os_env(const char *name); /* NULL when unset or empty; UTF-8; valid until the next call for that name */
+int os_process_id(void);
+const char *os_exe_path(void); /* absolute */
+const char *os_home_dir(void); /* NULL when unknown */
+const char *os_cache_root(void); /* ~/.cache or %LOCALAPPDATA%; NULL when unknown */
+void os_describe(struct arena *a, struct str *out); /* "Debian GNU/Linux 12, kernel 6.1" */
+bool os_is_elevated(void);
+
+/* argv as UTF-8, whatever the system passes to main. */
+int os_args(struct arena *a, int argc, char **argv, char ***out_argv);
+
+/* ---- memory and CPU ------------------------------------------------------------------------------------------- */
+
+struct os_memory {
+    uint64_t total, available; /* the smaller of the machine's and the control group's limits */
+    uint64_t resident;         /* of this process */
+};
+void os_memory(struct os_memory *out);
+
+int os_cpu_count(void);     /* usable by this process: affinity and control-group quota counted */
+int os_core_count(void);    /* physical cores among them */
+const char *os_cpu_name(void);
+
+/* ---- time ----------------------------------------------------------------------------------------------------- */
+
+uint64_t os_clock_ns(void); /* monotonic */
+int64_t os_wall_ns(void);   /* since 1970 */
+void os_sleep_ms(int ms);
+/* Local broken-down time of a wall clock value, for strftime. */
+struct tm;
+void os_local_time(int64_t wall_ns, struct tm *out);
+
+/* ---- threads -------------------------------------------------------------------------------------------------- */
+
+struct os_thread;
+struct os_mutex;
+struct os_cond;
+
+int os_thread_start(struct os_thread **out, void (*run)(void *), void *user, const char *name, struct err *err);
+void os_thread_join(struct os_thread *t);
+void os_thread_yield(void);
+struct os_mutex *os_mutex_create(void);
+void os_mutex_destroy(struct os_mutex *m);
+void os_mutex_lock(struct os_mutex *m);
+void os_mutex_unlock(struct os_mutex *m);
+struct os_cond *os_cond_create(void);
+void os_cond_destroy(struct os_cond *c);
+void os_cond_wait(struct os_cond *c, struct os_mutex *m);
+bool os_cond_wait_ms(struct os_cond *c, struct os_mutex *m, int ms); /* false on time-out */
+void os_cond_signal(struct os_cond *c);
+void os_cond_broadcast(struct os_cond *c);
+/* Sleep while *word == expected (futex / WaitOnAddress); may wake early. */
+void os_wait_on(_Atomic uint32_t *word, uint32_t expected, int timeout_ms);
+void os_wake_all(_Atomic uint32_t *word);
+
+/* ---- processes ------------------------------------------------------------------------------------------------ */
+
+struct os_run_result {
+    int exit_code;   /* 128 + signal when it was killed */
+    struct str out;  /* standard output */
+    struct str err;  /* standard error, captured apart from it */
+};
+/* Runs argv[0] (searched in PATH) to its end. dir NULL: here. env NULL: inherited; else "NAME=value" additions.
+ * input may be empty. A program that cannot be started is an error that names it. */
+int os_run(struct arena *a, const char *const *argv, const char *dir, const char *const *env, struct str input, struct os_run_result *out,
+           struct err *err);
+char *os_find_program(struct arena *a, const char *name); /* in PATH; NULL when absent */
+
+/* ---- dynamic libraries ---------------------------------------------------------------------------------------- */
+
+struct os_dl;
+enum os_dl_where { OS_DL_ANY, OS_DL_SYSTEM_ONLY /* Windows: System32 and nothing else */ };
+int os_dl_open(const char *name, enum os_dl_where where, struct os_dl **out, struct err *err);
+/* Copies the address into a function pointer of the caller's type; false when the name is absent. */
+bool os_dl_symbol(struct os_dl *lib, const char *name, void *out_function_pointer);
+void os_dl_close(struct os_dl *lib);
+
+/* ---- console -------------------------------------------------------------------------------------------------- */
+
+enum os_stream { OS_STDIN, OS_STDOUT, OS_STDERR };
+
+void os_console_init(void); /* UTF-8 output, once at start */
+bool os_is_terminal(enum os_stream s);
+bool os_has_color(enum os_stream s); /* a terminal, NO_COLOR unset */
+int os_console_width(void);          /* 80 when unknown */
+/* Writes all of it; consoles get wide characters on Windows, pipes raw UTF-8. Failure (closed pipe) is reported. */
+int os_write(enum os_stream s, struct str text, struct err *err);
+/* All of standard input. */
+int os_read_stdin(struct arena *a, uint64_t max_bytes, struct str *out, struct err *err);
+/* One line without its newline; false at the end. */
+bool os_read_line(struct sb *out);
+/* Calls fn in signal-safe fashion on Ctrl-C / termination; only sets flags there. */
+void os_on_interrupt(void (*fn)(void));
+
+#endif

@@ -1,0 +1,2 @@
+set(OS_SOURCES
+)

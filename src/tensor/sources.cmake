@@ -1,0 +1,3 @@
+set(TENSOR_SOURCES
+  src/tensor/dtype.c
+)

@@ -1,0 +1,4 @@
+# One suite per file: test_NAME.c defines unit_NAME.
+set(UNIT_SUITES
+  base
+)

@@ -1,0 +1,213 @@
+/* base/: errors, arenas, strings, maps, hashes, half types, elementary functions, JSON. */
+#include "unit.h"
+
+#include "base/fmath.h"
+#include "base/half.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/map.h"
+#include "base/rng.h"
+#include "base/sha256.h"
+
+#include <math.h>
+
+static void err_prefix_keeps_code(void) {
+    struct err err;
+    CHECK_INT(err_set(&err, ERR_EFORMAT, "bad %d", 7), ERR_EFORMAT);
+    CHECK_INT(err_prefix(&err, "%s", "file.json"), ERR_EFORMAT);
+    CHECK_STR(str_of(err.msg), STR("file.json: bad 7"));
+    CHECK_INT(err_http_status(ERR_EARG), 400);
+}
+
+static void arena_aligns_and_resets(void) {
+    struct arena a = {0};
+    for (int i = 0; i < 1000; i++) {
+        unsigned char *p = arena_alloc(&a, (size_t)i);
+        CHECK(((uintptr_t)p & 15) == 0);
+        for (int k = 0; k < i; k++) CHECK(p[k] == 0);
+        memset(p, 0xAA, (size_t)i);
+    }
+    CHECK(((uintptr_t)arena_alloc_aligned(&a, 100, 4096) & 4095) == 0);
+    arena_reset(&a);
+    CHECK_INT(a.total_bytes, 0);
+    unsigned char *p = arena_alloc(&a, 30000);
+    for (int k = 0; k < 30000; k++) CHECK(p[k] == 0);
+    CHECK(arena_try(&a, SIZE_MAX - 8) == NULL);
+    arena_free(&a);
+    size_t out = 5;
+    CHECK(size_mul(SIZE_MAX, 2, &out) && out == 5);
+    CHECK(!size_mul(6, 7, &out) && out == 42);
+    CHECK(size_add(SIZE_MAX, 1, &out));
+}
+
+static void str_searches_and_splits(void) {
+    CHECK_INT(str_find(STR("abcabd"), STR("abd"), 0), 3);
+    CHECK(str_find(STR("abc"), STR("x"), 0) == STR_NONE);
+    struct str rest = STR("a,,b"), piece;
+    CHECK(str_split_next(&rest, ',', &piece) && str_is(piece, "a"));
+    CHECK(str_split_next(&rest, ',', &piece) && piece.n == 0);
+    CHECK(str_split_next(&rest, ',', &piece) && str_is(piece, "b"));
+    CHECK(!str_split_next(&rest, ',', &piece));
+    CHECK_STR(str_trim(STR(" \t x y\n")), STR("x y"));
+    CHECK(str_glob(STR("*.layers.*.q?proj"), STR("model.layers.12.q_proj")));
+    CHECK(!str_glob(STR("*.q_proj"), STR("model.q_proj.weight")));
+    CHECK_INT(str_distance(STR("kitten"), STR("sitting")), 3);
+}
+
+static void str_parses_numbers(void) {
+    int64_t i;
+    double d;
+    CHECK(str_to_int64(STR("-9223372036854775808"), &i) && i == INT64_MIN);
+    CHECK(!str_to_int64(STR("9223372036854775808"), &i));
+    CHECK(!str_to_int64(STR("12x"), &i) && !str_to_int64(STR(""), &i) && !str_to_int64(STR("-"), &i));
+    CHECK(str_to_double(STR("1e-6"), &d) && d == 1e-6);
+    CHECK(!str_to_double(STR(" 1"), &d) && !str_to_double(STR("1,5"), &d));
+}
+
+static void utf8_rejects_bad_forms(void) {
+    CHECK(utf8_valid(STR("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80")));
+    CHECK(!utf8_valid(STR("\xC0\x80")) && !utf8_valid(STR("\xED\xA0\x80")) && !utf8_valid(STR("\xF4\x90\x80\x80")) && !utf8_valid(STR("\xE2\x82")));
+    CHECK_INT(utf8_complete_prefix(STR("ab\xE2\x82")), 2);
+    CHECK_INT(utf8_complete_prefix(STR("ab\xE2\x82\xAC")), 5);
+    CHECK_INT(utf8_complete_prefix(STR("ab\xFF")), 3);
+    for (uint32_t code = 1; code < 0x110000; code += 37) {
+        if (code >= 0xD800 && code < 0xE000) continue;
+        char bytes[4];
+        uint32_t back;
+        size_t n = utf8_encode(code, bytes);
+        CHECK(utf8_decode(bytes, n, &back) == n && back == code);
+    }
+}
+
+static void map_keeps_order(void) {
+    struct arena a = {0};
+    struct map m = {0};
+    for (int i = 0; i < 5000; i++) map_put(&m, str_fmt(&a, "key%d", i), NULL)->value.i = i;
+    for (int i = 0; i < 5000; i++) CHECK_INT(map_get_int(&m, str_fmt(&a, "key%d", i), -1), i);
+    CHECK_INT(map_get_int(&m, STR("absent"), -1), -1);
+    CHECK_INT(m.entries[77].value.i, 77);
+    bool is_new = true;
+    map_put(&m, STR("key9"), &is_new);
+    CHECK(!is_new);
+    map_free(&m);
+    arena_free(&a);
+}
+
+static void sha256_known_answers(void) {
+    struct sha256 s;
+    unsigned char digest[32];
+    char hex[65];
+    sha256_init(&s);
+    sha256_update(&s, "abc", 3);
+    sha256_final(&s, digest);
+    sha256_hex(digest, hex);
+    CHECK_STR(str_of(hex), STR("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+    sha256_init(&s);
+    for (int i = 0; i < 1000000; i++) sha256_update(&s, "a", 1);
+    sha256_final(&s, digest);
+    sha256_hex(digest, hex);
+    CHECK_STR(str_of(hex), STR("cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
+}
+
+static void half_round_trips(void) {
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        float f = f16_to_f32((uint16_t)h);
+        if (f == f) CHECK_INT(f16_from_f32(f), h);
+        float b = bf16_to_f32((uint16_t)h);
+        if (b == b) CHECK_INT(bf16_from_f32(b), h);
+    }
+    for (uint32_t h = 0; h < 256; h++) {
+        float f = f8e4m3_to_f32((uint8_t)h);
+        if (f == f) CHECK_INT(f8e4m3_from_f32(f), h);
+    }
+    for (uint8_t h = 0; h < 16; h++) CHECK_INT(f4e2m1_from_f32(f4e2m1_values[h]), h);
+    CHECK_INT(f16_from_f32(65520.0f), 0x7C00);
+    CHECK_INT(f16_from_f32(65519.0f), 0x7BFF);
+    CHECK_INT(f16_from_f32(1.0f + 1.0f / 2048), 0x3C00); /* ties to even */
+    CHECK_INT(f4e2m1_from_f32(2.5f), 4);
+    CHECK_INT(f4e2m1_from_f32(3.5f), 6);
+    CHECK(e8m0_to_f32(127) == 1.0f && e8m0_to_f32(130) == 8.0f);
+}
+
+static void fmath_is_accurate(void) {
+    for (double x = -80; x < 80; x += 0.0371) {
+        double s, c;
+        CHECK_NEAR(m_exp(x), exp(x), 1e-15 * exp(x));
+        m_sincos(x * 1000, &s, &c);
+        CHECK_NEAR(s, sin(x * 1000), 1e-13);
+        CHECK_NEAR(c, cos(x * 1000), 1e-13);
+        CHECK_NEAR(m_tanh(x * 0.1), tanh(x * 0.1), 3e-15);
+        CHECK_NEAR(m_erf(x * 0.1), erf(x * 0.1), 3e-15);
+        if (x > 0) CHECK_NEAR(m_log(x), log(x), 3e-15 * fabs(log(x)) + 1e-15);
+    }
+    CHECK(m_exp(-800) == 0 && isinf(m_exp(800)) && isnan(m_log(-1)) && isinf(m_log(0)));
+    CHECK_NEAR(m_pow(500000.0, -0.75), pow(500000.0, -0.75), 1e-18);
+}
+
+/* The same bits everywhere: a hash over many results, pinned. */
+static void fmath_bits_are_pinned(void) {
+    uint64_t h = 0;
+    for (int i = -4000; i < 4000; i++) {
+        float x = (float)i * 0.0117f;
+        double s, c;
+        m_sincos((double)x * 100, &s, &c);
+        float v[6] = {m_expf(x), m_tanhf(x), m_erff(x), (float)s, (float)c, i > 0 ? m_logf(x) : 0};
+        h = hash_bytes(v, sizeof v, h);
+    }
+    CHECK(h == UINT64_C(MLXCEL_FMATH_PIN));
+}
+
+static void json_reads_and_writes(void) {
+    struct arena a = {0};
+    struct err err;
+    yyjson_val *root;
+    struct str text = STR("{\"a\": 64.0, \"b\": NaN, \"c\": \"x\\ny\", \"d\": [1, 2], \"e\": true}");
+    CHECK(json_parse(&a, text, "t.json", JSON_STRICT, &root, &err) == ERR_EFORMAT);
+    CHECK(strstr(err.msg, "t.json: line 1, column") != NULL);
+    CHECK_OK(json_parse(&a, text, "t.json", JSON_LENIENT, &root, &err), err);
+    CHECK_INT(json_int(root, "a", 0), 64);
+    CHECK(isnan(json_num(root, "b", 0)));
+    CHECK_STR(json_str(root, "c", STR("")), STR("x\ny"));
+    CHECK_INT(json_int(root, "absent", -5), -5);
+    CHECK(json_bool(root, "e", false) && json_get(NULL, "a") == NULL);
+    struct sb out = {0};
+    struct jsonw w = {.out = &out};
+    jsonw_begin(&w, '{');
+    jsonw_key(&w, "s");
+    jsonw_str(&w, STR("q\"\x01\xFF"));
+    jsonw_key(&w, "l");
+    jsonw_begin(&w, '[');
+    jsonw_int(&w, 1);
+    jsonw_num(&w, 0.1);
+    jsonw_null(&w);
+    jsonw_end(&w, ']');
+    jsonw_end(&w, '}');
+    CHECK_STR(sb_str(&out), STR("{\"s\":\"q\\\"\\u0001\xEF\xBF\xBD\",\"l\":[1,0.1,null]}"));
+    sb_free(&out);
+    arena_free(&a);
+}
+
+static void rng_depends_on_all_three(void) {
+    CHECK(rng_at(1, 2, 3) == rng_at(1, 2, 3));
+    CHECK(rng_at(1, 2, 3) != rng_at(2, 1, 3) && rng_at(1, 2, 3) != rng_at(1, 3, 2));
+    double sum = 0;
+    for (uint64_t i = 0; i < 10000; i++) sum += rng_uniform(7, i, 0);
+    CHECK_NEAR(sum / 10000, 0.5, 0.02);
+}
+
+const struct unit_suite unit_base = {
+    "base", (const struct unit_case[]){
+                {"err_prefix_keeps_code", err_prefix_keeps_code},
+                {"arena_aligns_and_resets", arena_aligns_and_resets},
+                {"str_searches_and_splits", str_searches_and_splits},
+                {"str_parses_numbers", str_parses_numbers},
+                {"utf8_rejects_bad_forms", utf8_rejects_bad_forms},
+                {"map_keeps_order", map_keeps_order},
+                {"sha256_known_answers", sha256_known_answers},
+                {"half_round_trips", half_round_trips},
+                {"fmath_is_accurate", fmath_is_accurate},
+                {"fmath_bits_are_pinned", fmath_bits_are_pinned},
+                {"json_reads_and_writes", json_reads_and_writes},
+                {"rng_depends_on_all_three", rng_depends_on_all_three},
+                {0},
+            }};

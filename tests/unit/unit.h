@@ -1,0 +1,53 @@
+/* The unit test runner's contract.
+ *
+ * Each tests/unit/test_NAME.c defines `const struct unit_suite unit_NAME`, a table of cases; the build collects the
+ * suites from tests/unit/sources.cmake. A case calls CHECK...; the first failed check ends the case. A case that cannot
+ * run here calls UNIT_SKIP with the reason.
+ */
+#ifndef MLXCEL_TESTS_UNIT_H
+#define MLXCEL_TESTS_UNIT_H
+
+#include "base/str.h"
+
+#include <setjmp.h>
+#include <stdbool.h>
+
+struct unit_case {
+    const char *name;
+    void (*run)(void);
+};
+
+struct unit_suite {
+    const char *name;
+    const struct unit_case *cases; /* ends with a zeroed one */
+};
+
+/* End the running case. */
+_Noreturn void unit_fail(const char *file, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
+_Noreturn void unit_skip(const char *fmt, ...) MLXCEL_PRINTF(1, 2);
+
+/* The folder of large test material (MLXCEL_TEST_DATA, else ../shared beside the checkout), or NULL. */
+const char *unit_data_dir(void);
+/* The repository's own folder, for small fixtures under tests/. */
+const char *unit_source_dir(void);
+/* A fresh, empty folder for files that the case writes; removed by the next run. */
+const char *unit_scratch_dir(void);
+
+#define CHECK(cond) \
+    do { \
+        if (!(cond)) unit_fail(__FILE__, __LINE__, "%s", #cond); \
+    } while (0)
+#define CHECK_INT(got, want) unit_check_int(__FILE__, __LINE__, #got, (int64_t)(got), (int64_t)(want))
+#define CHECK_STR(got, want) unit_check_str(__FILE__, __LINE__, #got, (got), (want))
+#define CHECK_NEAR(got, want, tolerance) unit_check_near(__FILE__, __LINE__, #got, (got), (want), (tolerance))
+/* The call must succeed; its message is shown when it does not. `err` must be the struct that the call fills. */
+#define CHECK_OK(call, err_) \
+    do { \
+        if ((call) != 0) unit_fail(__FILE__, __LINE__, "%s: %s", #call, (err_).msg); \
+    } while (0)
+
+void unit_check_int(const char *file, int line, const char *what, int64_t got, int64_t want);
+void unit_check_str(const char *file, int line, const char *what, struct str got, struct str want);
+void unit_check_near(const char *file, int line, const char *what, double got, double want, double tolerance);
+
+#endif
