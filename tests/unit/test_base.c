@@ -154,7 +154,7 @@ static void fmath_bits_are_pinned(void) {
         float v[6] = {m_expf(x), m_tanhf(x), m_erff(x), (float)s, (float)c, i > 0 ? m_logf(x) : 0};
         h = hash_bytes(v, sizeof v, h);
     }
-    CHECK(h == UINT64_C(MLXCEL_FMATH_PIN));
+    CHECK(h == UINT64_C(0xaee4bc5249f6a9b5));
 }
 
 static void json_reads_and_writes(void) {

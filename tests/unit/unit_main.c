@@ -73,6 +73,13 @@ static bool wanted(const char *name, int argc, char **argv) {
     return false;
 }
 
+/* 0, CASE_FAILED or CASE_SKIPPED; apart from main because locals do not survive longjmp. */
+static int run_case(const struct unit_case *c) {
+    int end = setjmp(case_end);
+    if (end == 0) c->run();
+    return end;
+}
+
 int main(int argc, char **argv) {
     int n_passed = 0, n_failed = 0, n_skipped = 0;
     for (const struct unit_suite *const *s = unit_suites; *s; s++) {
@@ -80,9 +87,8 @@ int main(int argc, char **argv) {
             char name[256];
             snprintf(name, sizeof name, "%s.%s", (*s)->name, c->name);
             if (!wanted(name, argc, argv)) continue;
-            int end = setjmp(case_end);
+            int end = run_case(c);
             if (end == 0) {
-                c->run();
                 n_passed++;
             } else if (end == CASE_SKIPPED) {
                 n_skipped++;
