@@ -1,3 +1,4 @@
 set(TENSOR_SOURCES
   src/tensor/dtype.c
+  src/tensor/quant.c
 )

@@ -1,4 +1,5 @@
 # One suite per file: test_NAME.c defines unit_NAME.
 set(UNIT_SUITES
   base
+  quant
 )
