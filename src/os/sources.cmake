@@ -1,2 +1,13 @@
 set(OS_SOURCES
+  src/os/cgroup.c
+  src/os/cpu.c
+  src/os/file_common.c
 )
+if(WIN32)
+  set(os_system win32)
+else()
+  set(os_system posix)
+endif()
+foreach(part console dl env file machine process thread time)
+  list(APPEND OS_SOURCES src/os/${part}_${os_system}.c)
+endforeach()

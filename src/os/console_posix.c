@@ -1,0 +1,115 @@
+/* Standard input and output on POSIX systems, unbuffered by stdio. Input is read by one thread only. */
+#include "os/os_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static char input[4096]; /* what was read from standard input and not yet given out */
+static size_t i_input, n_input;
+static void (*interrupt_fn)(void);
+static _Atomic bool is_interrupted;
+
+/* A closed pipe is reported by the write that met it, not by the end of the process. */
+void os_console_init(void) {
+    signal(SIGPIPE, SIG_IGN);
+}
+
+bool os_is_terminal(enum os_stream s) {
+    return isatty((int)s) == 1;
+}
+
+bool os_has_color(enum os_stream s) {
+    const char *term = os_env("TERM");
+    return os_is_terminal(s) && !os_env("NO_COLOR") && term && strcmp(term, "dumb") != 0;
+}
+
+int os_console_width(void) {
+    struct winsize size;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
+}
+
+int os_write(enum os_stream s, struct str text, struct err *err) {
+    static const char *const names[] = {"standard input", "standard output", "standard error"};
+    while (text.n) {
+        ssize_t n = write((int)s, text.p, text.n);
+        if (n >= 0) {
+            text = str_from(text, (size_t)n);
+        } else if (errno == EAGAIN) {
+            struct pollfd wait = {.fd = (int)s, .events = POLLOUT};
+            poll(&wait, 1, -1);
+        } else if (errno != EINTR) {
+            return os_fail(err, errno, "write to", names[s]);
+        }
+    }
+    return 0;
+}
+
+/* More bytes into `input`; 0 at the end or on an interrupt, -1 on failure. */
+static ssize_t input_fill(void) {
+    ssize_t n;
+    i_input = n_input = 0;
+    do n = read(STDIN_FILENO, input, sizeof input);
+    while (n < 0 && errno == EINTR && !atomic_exchange(&is_interrupted, false));
+    if (n < 0 && errno == EINTR) n = 0;
+    if (n > 0) n_input = (size_t)n;
+    return n;
+}
+
+int os_read_stdin(struct arena *a, uint64_t max_bytes, struct str *out, struct err *err) {
+    struct sb text = {0};
+    int code = 0;
+    for (;;) {
+        sb_put(&text, str_n(input + i_input, n_input - i_input));
+        if (text.n > max_bytes) {
+            code = err_set(err, ERR_ELIMIT, "standard input is longer than %llu bytes", (unsigned long long)max_bytes);
+            break;
+        }
+        ssize_t n = input_fill();
+        if (n < 0) code = os_fail(err, errno, "read", "standard input");
+        if (n <= 0) break;
+    }
+    if (code == 0) *out = str_copy(a, sb_str(&text));
+    sb_free(&text);
+    return code;
+}
+
+bool os_read_line(struct sb *out) {
+    sb_clear(out);
+    for (;;) {
+        if (i_input == n_input && input_fill() <= 0) return out->n > 0;
+        struct str rest = str_n(input + i_input, n_input - i_input);
+        size_t end = str_find_char(rest, '\n', 0);
+        sb_put(out, str_sub(rest, 0, end));
+        if (end == STR_NONE) {
+            i_input = n_input;
+            continue;
+        }
+        i_input += end + 1;
+        if (out->n && out->p[out->n - 1] == '\r') out->p[--out->n] = 0;
+        return true;
+    }
+}
+
+static void on_signal(int number) {
+    (void)number;
+    int saved = errno;
+    atomic_store(&is_interrupted, true);
+    if (interrupt_fn) interrupt_fn();
+    errno = saved;
+}
+
+/* Without SA_RESTART: a wait for input ends when the user wants to leave. */
+void os_on_interrupt(void (*fn)(void)) {
+    interrupt_fn = fn;
+    struct sigaction action = {.sa_handler = fn ? on_signal : SIG_DFL};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}

@@ -1,0 +1,106 @@
+/* Environment and identity on POSIX systems. */
+#include "os/os_internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/types.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#ifdef __APPLE__
+#include <mach-o/dyld.h>
+#endif
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char exe_path[PATH_MAX], home_dir[PATH_MAX], cache_root[PATH_MAX];
+
+static void find_exe(void) {
+#ifdef __APPLE__
+    char raw[PATH_MAX];
+    uint32_t n_raw = sizeof raw;
+    if (_NSGetExecutablePath(raw, &n_raw) || !realpath(raw, exe_path)) exe_path[0] = 0;
+#else
+    ssize_t n = readlink("/proc/self/exe", exe_path, sizeof exe_path - 1);
+    exe_path[n > 0 ? n : 0] = 0;
+#endif
+}
+
+/* Cut names would be wrong names: none is better. */
+static void set_path(char out[PATH_MAX], const char *dir, const char *rest) {
+    int n = snprintf(out, PATH_MAX, "%s%s", dir, rest);
+    if (n < 0 || n >= PATH_MAX) out[0] = 0;
+}
+
+static void find_all(void) {
+    find_exe();
+    const char *home = os_env("HOME");
+    struct passwd entry, *found = NULL;
+    char text[4096];
+    if (!home && getpwuid_r(getuid(), &entry, text, sizeof text, &found) == 0 && found) home = found->pw_dir;
+    if (home && home[0] == '/') set_path(home_dir, home, "");
+    const char *cache = os_env("XDG_CACHE_HOME");
+    if (cache && cache[0] == '/')
+        set_path(cache_root, cache, "");
+    else if (home_dir[0])
+        set_path(cache_root, home_dir, "/.cache");
+}
+
+const char *os_env(const char *name) {
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+int os_process_id(void) {
+    return (int)getpid();
+}
+
+const char *os_exe_path(void) {
+    pthread_once(&once, find_all);
+    return exe_path;
+}
+
+const char *os_home_dir(void) {
+    pthread_once(&once, find_all);
+    return home_dir[0] ? home_dir : NULL;
+}
+
+const char *os_cache_root(void) {
+    pthread_once(&once, find_all);
+    return cache_root[0] ? cache_root : NULL;
+}
+
+/* PRETTY_NAME="..." of an os-release file. */
+static struct str pretty_name(struct str text) {
+    struct str line, key = STR("PRETTY_NAME=");
+    while (str_split_next(&text, '\n', &line)) {
+        if (!str_starts(line, key)) continue;
+        line = str_trim(str_from(line, key.n));
+        if (line.n >= 2 && line.p[0] == '"') line = str_sub(line, 1, line.n - 2);
+        return line;
+    }
+    return STR("");
+}
+
+void os_describe(struct arena *a, struct str *out) {
+    struct utsname u;
+    struct str text = {0};
+    if (uname(&u)) u = (struct utsname){.sysname = "POSIX"};
+    if (os_file_load(a, "/etc/os-release", 1 << 16, &text, NULL)) text = STR("");
+    struct str name = pretty_name(text);
+    if (name.n == 0) name = str_of(u.sysname);
+    *out = str_fmt(a, "%.*s, kernel %s", STR_ARG(name), u.release);
+}
+
+bool os_is_elevated(void) {
+    return geteuid() == 0;
+}
+
+int os_args(struct arena *a, int argc, char **argv, char ***out_argv) {
+    *out_argv = arena_new(a, char *, (size_t)argc + 1);
+    for (int i = 0; i < argc; i++) (*out_argv)[i] = str_cstr(a, str_of(argv[i]));
+    return argc;
+}

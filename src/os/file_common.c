@@ -1,0 +1,113 @@
+/* Files, the part that is the same on every system: whole files in and out, lists of names, the form of messages. */
+#include "os/os_internal.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+enum { LOAD_PIECE = 64 * 1024, MESSAGE_PATH_BYTES = 300 };
+
+int os_fail_text(struct err *err, int code, const char *verb, const char *path, const char *reason) {
+    if (!path) return err_set(err, code, "cannot %s: %s", verb, reason);
+    size_t n = strlen(path), skip = n > MESSAGE_PATH_BYTES ? n - MESSAGE_PATH_BYTES : 0;
+    while (skip && ((unsigned char)path[skip] & 0xC0) == 0x80) skip++; /* never cut inside a character */
+    return err_set(err, code, "cannot %s %s%s: %s", verb, skip ? "..." : "", path + skip, reason);
+}
+
+/* Special files (/proc, pipes) say that they are empty: read those piece by piece until they end. */
+static int load_unsized(struct os_file *f, uint64_t max_bytes, struct sb *out, struct err *err) {
+    size_t n;
+    do {
+        sb_reserve(out, LOAD_PIECE);
+        TRY(os_file_read_some(f, out->p + out->n, LOAD_PIECE, out->n, &n, err));
+        out->n += n;
+        if (out->n > max_bytes) return err_set(err, ERR_ELIMIT, "%s is larger than %llu bytes", os_file_path(f), (unsigned long long)max_bytes);
+    } while (n);
+    return 0;
+}
+
+int os_file_load(struct arena *a, const char *path, uint64_t max_bytes, struct str *out, struct err *err) {
+    struct os_file *f = NULL;
+    struct sb text = {0};
+    uint64_t size;
+    if (max_bytes == 0) max_bytes = UINT64_C(1) << 30;
+    TRY(os_file_open(path, OS_READ, &f, err));
+    int code = os_file_size(f, &size, err);
+    if (code) goto out;
+    if (size == 0) {
+        code = load_unsized(f, max_bytes, &text, err);
+        if (code == 0) *out = str_copy(a, sb_str(&text));
+        goto out;
+    }
+    if (size > max_bytes) {
+        code = err_set(err, ERR_ELIMIT, "%s is %llu bytes long, at most %llu are read", path, (unsigned long long)size, (unsigned long long)max_bytes);
+        goto out;
+    }
+    char *data = arena_try(a, (size_t)size + 1);
+    if (!data) {
+        code = err_set(err, ERR_EMEMORY, "%s: no memory for its %llu bytes", path, (unsigned long long)size);
+        goto out;
+    }
+    code = os_file_read_at(f, data, (size_t)size, 0, err);
+    data[size] = 0;
+    if (code == 0) *out = str_n(data, (size_t)size);
+out:
+    sb_free(&text);
+    os_file_close(f);
+    return code;
+}
+
+/* The temporary name is short and does not grow with the target's, which may already be as long as names can be. */
+static void temp_name_beside(const char *path, struct sb *out) {
+    static _Atomic uint32_t counter;
+    size_t dir = strlen(path);
+    while (dir && path[dir - 1] != '/' && path[dir - 1] != '\\' && path[dir - 1] != ':') dir--;
+    sb_put(out, str_n(path, dir));
+    sb_fmt(out, ".mlxcel-%d-%u.tmp", os_process_id(), (unsigned)atomic_fetch_add(&counter, 1));
+}
+
+int os_file_save(const char *path, struct str data, struct err *err) {
+    struct sb temp = {0};
+    struct os_file *f = NULL;
+    temp_name_beside(path, &temp);
+    int code = os_file_open(temp.p, OS_WRITE, &f, err);
+    if (code) goto out;
+    code = os_file_write_at(f, data.p, data.n, 0, err);
+    if (code == 0) code = os_file_sync(f, err);
+    os_file_close(f);
+    if (code == 0) code = os_rename(temp.p, path, err);
+    if (code)
+        os_remove(temp.p, NULL);
+    else
+        os_dir_sync_of(path);
+out:
+    sb_free(&temp);
+    return code;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return str_cmp(*(const struct str *)a, *(const struct str *)b);
+}
+
+void os_names_add(struct os_names *list, struct str name) {
+    if (list->n == list->capacity) {
+        list->capacity = list->capacity ? list->capacity * 2 : 32;
+        list->items = mem_realloc(list->items, list->capacity * sizeof *list->items);
+    }
+    char *copy = mem_alloc(name.n + 1);
+    memcpy(copy, name.p, name.n);
+    list->items[list->n++] = str_n(copy, name.n);
+}
+
+void os_names_free(struct os_names *list) {
+    for (size_t i = 0; i < list->n; i++) mem_free((char *)list->items[i].p);
+    mem_free(list->items);
+    *list = (struct os_names){0};
+}
+
+void os_names_take(struct arena *a, struct os_names *list, struct str **out_names, size_t *out_n) {
+    if (list->n) qsort(list->items, list->n, sizeof *list->items, compare_names);
+    *out_names = arena_new(a, struct str, list->n);
+    *out_n = list->n;
+    for (size_t i = 0; i < list->n; i++) (*out_names)[i] = str_copy(a, list->items[i]);
+    os_names_free(list);
+}

@@ -1,0 +1,31 @@
+/* What the files of os/ share with one another and with nobody else. */
+#ifndef MLXCEL_OS_INTERNAL_H
+#define MLXCEL_OS_INTERNAL_H
+
+#include "os/os.h"
+
+/* "cannot VERB PATH: reason". A long path loses its front, so that the reason always fits. path may be NULL. */
+int os_fail_text(struct err *err, int code, const char *verb, const char *path, const char *reason);
+
+/* The same with the system's reason: errno here, GetLastError() on Windows. Gives the code that fits the reason. */
+int os_fail(struct err *err, int system_code, const char *verb, const char *path);
+
+const char *os_file_path(const struct os_file *f);
+
+/* Up to n bytes from offset; fewer only at the end. On something that cannot seek (a pipe), the next bytes. */
+int os_file_read_some(struct os_file *f, void *data, size_t n, uint64_t offset, size_t *out_n, struct err *err);
+
+/* Makes a rename in this file's folder durable where the system needs to be told. */
+void os_dir_sync_of(const char *path);
+
+/* A list of names that grows on the heap; os_list_dir copies it into the arena. */
+struct os_names {
+    struct str *items;
+    size_t n, capacity;
+};
+void os_names_add(struct os_names *list, struct str name); /* name is copied */
+void os_names_free(struct os_names *list);
+/* Moves the sorted names into the arena and frees the list. */
+void os_names_take(struct arena *a, struct os_names *list, struct str **out_names, size_t *out_n);
+
+#endif

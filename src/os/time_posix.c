@@ -1,0 +1,31 @@
+/* Clocks on POSIX systems. */
+#include "os/os.h"
+
+#include <errno.h>
+#include <time.h>
+
+static int64_t read_clock(clockid_t id) {
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+uint64_t os_clock_ns(void) {
+    return (uint64_t)read_clock(CLOCK_MONOTONIC);
+}
+
+int64_t os_wall_ns(void) {
+    return read_clock(CLOCK_REALTIME);
+}
+
+void os_sleep_ms(int ms) {
+    if (ms <= 0) return;
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    while (nanosleep(&t, &t) && errno == EINTR) {}
+}
+
+void os_local_time(int64_t wall_ns, struct tm *out) {
+    int64_t seconds = wall_ns / 1000000000 - (wall_ns % 1000000000 < 0);
+    time_t t = (time_t)seconds;
+    localtime_r(&t, out);
+}
