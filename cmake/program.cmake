@@ -1,0 +1,23 @@
+# The program and its second name. On Linux mlxcel-server is a hard link; on Windows a copy.
+add_executable(mlxcel src/cli/main.c)
+target_link_libraries(mlxcel PRIVATE mlxcel_core)
+set(server $<TARGET_FILE_DIR:mlxcel>/mlxcel-server${CMAKE_EXECUTABLE_SUFFIX})
+if(WIN32)
+  enable_language(RC)
+  string(REPLACE "." "," rc_version ${MLXCEL_VERSION},0)
+  configure_file(cmake/windows/mlxcel.rc.in mlxcel.rc @ONLY)
+  configure_file(cmake/windows/mlxcel.manifest.in mlxcel.manifest @ONLY)
+  target_sources(mlxcel PRIVATE ${CMAKE_BINARY_DIR}/mlxcel.rc)
+  set_source_files_properties(${CMAKE_BINARY_DIR}/mlxcel.rc PROPERTIES OBJECT_DEPENDS ${CMAKE_BINARY_DIR}/mlxcel.manifest)
+  add_custom_command(TARGET mlxcel POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:mlxcel> ${server})
+else()
+  add_custom_command(TARGET mlxcel POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -E rm -f ${server}
+    COMMAND ${CMAKE_COMMAND} -E create_hardlink $<TARGET_FILE:mlxcel> ${server})
+endif()
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  target_link_options(mlxcel PRIVATE -s)
+endif()
+include(GNUInstallDirs)
+install(PROGRAMS $<TARGET_FILE:mlxcel> ${server} DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

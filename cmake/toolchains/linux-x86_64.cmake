@@ -1,0 +1,12 @@
+# Linux on x86_64; native where the host is one. Debian, Ubuntu: gcc-x86-64-linux-gnu, qemu-user-static.
+set(MLXCEL_TARGET linux-x86_64)
+if(NOT CMAKE_HOST_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  set(CMAKE_SYSTEM_NAME Linux)
+  set(CMAKE_SYSTEM_PROCESSOR x86_64)
+  set(CMAKE_C_COMPILER x86_64-linux-gnu-gcc)
+  set(CMAKE_FIND_ROOT_PATH /usr/x86_64-linux-gnu)
+  set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+  set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+  set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+  set(CMAKE_CROSSCOMPILING_EMULATOR qemu-x86_64-static -L /usr/x86_64-linux-gnu)
+endif()
