@@ -95,7 +95,7 @@ size_t quant_biases_bytes(const struct format *f, int64_t n) {
 static inline void codes_by_width(const uint8_t *p, int64_t n, uint8_t *out, unsigned bits) {
     for (int64_t i = 0; i < n; i += 8, p += bits) {
         uint64_t word = 0;
-        memcpy(&word, p, bits);
+        for (unsigned b = 0; b < bits; b++) word |= (uint64_t)p[b] << 8 * b;
         for (unsigned k = 0; k < 8; k++) out[i + k] = (uint8_t)(word >> k * bits & ((1u << bits) - 1));
     }
 }
@@ -108,15 +108,22 @@ static inline void pack_by_width(const uint8_t *codes, int64_t n, uint8_t *p, un
     }
 }
 
-#define WIDTH(bits) \
-    static void codes_##bits(const uint8_t *p, int64_t n, uint8_t *out) { codes_by_width(p, n, out, bits); } \
+#define CODES(bits) \
+    static void codes_##bits(const uint8_t *p, int64_t n, uint8_t *out) { codes_by_width(p, n, out, bits); }
+#define PACK(bits) \
     static void pack_##bits(const uint8_t *codes, int64_t n, uint8_t *p) { pack_by_width(codes, n, p, bits); }
-WIDTH(2)
-WIDTH(3)
-WIDTH(4)
-WIDTH(5)
-WIDTH(6)
-#undef WIDTH
+CODES(2) CODES(3) CODES(5) CODES(6)
+PACK(2) PACK(3) PACK(4) PACK(5) PACK(6)
+#undef CODES
+#undef PACK
+
+/* The common width, by bytes: compilers interleave this well. */
+static void codes_4(const uint8_t *p, int64_t n, uint8_t *out) {
+    for (int64_t i = 0; i < n / 2; i++) {
+        out[2 * i] = p[i] & 15;
+        out[2 * i + 1] = p[i] >> 4;
+    }
+}
 
 static void copy_8(const uint8_t *p, int64_t n, uint8_t *out) {
     memcpy(out, p, (size_t)n);
@@ -198,9 +205,10 @@ static void affine_pack_group(const struct format *f, const float *x, uint8_t *c
         bias = edge;
     }
     for (int i = 0; i < f->group; i++) {
-        float q = rintf((x[i] - bias) / scale);
-        q = q < 0 ? 0 : q;
-        codes[i] = (uint8_t)(q > bins ? bins : q);
+        float q = (x[i] - bias) / scale;
+        q = q > 0 ? q : 0; /* also for NaN */
+        q = q > bins ? bins : q;
+        codes[i] = (uint8_t)f32_bits(q + 0x1p23f); /* rounds to even; the integer is then the lowest bits */
     }
     *out_scale = scale;
     *out_bias = bias;
@@ -210,22 +218,50 @@ static float round_to(enum dtype dt, float x) {
     return dt == DT_F16 ? f16_to_f32(f16_from_f32(x)) : dt == DT_BF16 ? bf16_to_f32(bf16_from_f32(x)) : x;
 }
 
-/* The nearest power of two by logarithm: sqrt(2) is the border between two of them. */
-static uint8_t e8m0_nearest(float x) {
-    if (!(x > 0)) return 0;
-    int n = (int)rintf(log2f(x));
-    return (uint8_t)((n < -127 ? -127 : n > 127 ? 127 : n) + 127);
+/* The smallest power of two >= x, as its exponent. Zero asks for nothing and gets 2^0, which is what MLX writes.
+ * Below 2^-127 MLX's byte wraps around to a huge scale; there, and only there, we write other bytes: the smallest. */
+static int e8m0_exponent(float x) {
+    if (x == 0) return 0;
+    if (x == INFINITY) return 127;
+    int e;
+    float fraction = frexpf(x, &e); /* x = fraction * 2^e, fraction in [0.5, 1) */
+    e -= fraction == 0.5f;
+    return e < -127 ? -127 : e > 127 ? 127 : e;
+}
+
+/* The nearest E2M1 value, found as MLX finds it: the first of the 16 codes at the smallest distance. So a tie goes to
+ * the smaller magnitude, a zero is positive, and a value so far out that all distances round alike becomes zero. */
+static uint8_t f4_nearest(enum dtype dt, float x) {
+    static const float middle[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
+    float magnitude = fabsf(x);
+    unsigned code = 0;
+    if (magnitude <= 8) {
+        for (int k = 0; k < 7; k++) code += magnitude > middle[k];
+        return (uint8_t)(code | (code && x < 0 ? 8 : 0));
+    }
+    float best = fabsf(round_to(dt, x - f4e2m1_values[0]));
+    for (unsigned k = 1; k < 16; k++) {
+        float distance = fabsf(round_to(dt, x - f4e2m1_values[k]));
+        if (distance < best) best = distance, code = k;
+    }
+    return (uint8_t)code;
 }
 
 static void fp_pack_group(const struct format *f, const float *x, uint8_t *codes, uint8_t *out_scale) {
-    float top = 0;
+    float top = 0, scale;
     for (int i = 0; i < f->group; i++) top = top < fabsf(x[i]) ? fabsf(x[i]) : top;
     float wanted = round_to(f->dtype, top / (f->bits == 4 ? 6.0f : 448.0f));
-    *out_scale = f->mode == QUANT_NVFP4 ? f8e4m3_from_f32(wanted) : e8m0_nearest(wanted);
-    float scale = fp_scale(f, out_scale, 0);
+    if (f->mode == QUANT_NVFP4) {
+        *out_scale = f8e4m3_from_f32(wanted);
+        scale = f8e4m3_to_f32(*out_scale);
+    } else {
+        int exponent = e8m0_exponent(wanted);
+        *out_scale = (uint8_t)(exponent + 127);
+        scale = round_to(f->dtype, ldexpf(1.0f, exponent));
+    }
     for (int i = 0; i < f->group; i++) {
-        float v = scale == 0 ? 0 : round_to(f->dtype, x[i] / scale);
-        codes[i] = f->bits == 4 ? f4e2m1_from_f32(v) : f8e4m3_from_f32(v);
+        float v = round_to(f->dtype, x[i] / scale);
+        codes[i] = f->bits == 4 ? f4_nearest(f->dtype, v) : f8e4m3_from_f32(v);
     }
 }
 
