@@ -25,6 +25,7 @@ int os_fail(struct err *err, int system_code, const char *verb, const char *path
     if (system_code == ENOENT || system_code == ENOTDIR) code = ERR_ENOTFOUND;
     if (system_code == ENOMEM) code = ERR_EMEMORY;
     if (system_code == EWOULDBLOCK) code = ERR_EBUSY;
+    if (system_code == EPIPE) code = ERR_ECANCELLED; /* the reader went away */
     return os_fail_text(err, code, verb, path, strerror(system_code));
 }
 

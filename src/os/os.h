@@ -77,7 +77,7 @@ const char *os_cache_root(void); /* ~/.cache or %LOCALAPPDATA%; NULL when unknow
 void os_describe(struct arena *a, struct str *out); /* "Debian GNU/Linux 12, kernel 6.1" */
 bool os_is_elevated(void);
 
-/* argv as UTF-8, whatever the system passes to main. */
+/* argv as UTF-8, whatever the system passes to main; returns how many there are. */
 int os_args(struct arena *a, int argc, char **argv, char ***out_argv);
 
 /* ---- memory and CPU ------------------------------------------------------------------------------------------- */
@@ -154,7 +154,8 @@ void os_console_init(void); /* UTF-8 output, once at start */
 bool os_is_terminal(enum os_stream s);
 bool os_has_color(enum os_stream s); /* a terminal, NO_COLOR unset */
 int os_console_width(void);          /* 80 when unknown */
-/* Writes all of it; consoles get wide characters on Windows, pipes raw UTF-8. Failure (closed pipe) is reported. */
+/* Writes all of it; consoles get wide characters on Windows, pipes raw UTF-8. A pipe that its reader
+ * closed is ERR_ECANCELLED. */
 int os_write(enum os_stream s, struct str text, struct err *err);
 /* All of standard input. */
 int os_read_stdin(struct arena *a, uint64_t max_bytes, struct str *out, struct err *err);

@@ -1,5 +1,6 @@
 # One suite per file: test_NAME.c defines unit_NAME.
 set(UNIT_SUITES
+  args
   base
   quant
 )

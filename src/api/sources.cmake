@@ -1,0 +1,3 @@
+set(API_SOURCES
+  src/api/build.c
+)

@@ -1,0 +1,167 @@
+/* What the tables say, for people: the overview, the help of one command, and the reference page docs/cli.md. */
+#include "cli/args.h"
+
+enum { COLUMN = 26 /* where explanations begin */ };
+
+static void pad_to(struct sb *out, size_t line_start, size_t column) {
+    while (out->n - line_start < column) sb_putc(out, ' ');
+}
+
+/* Words of text from the current column on, wrapped at width, continued at COLUMN. */
+static void put_wrapped(struct sb *out, size_t line_start, struct str text, int width) {
+    struct str word;
+    bool first = true;
+    while (str_split_next(&text, ' ', &word)) {
+        if (!first && out->n - line_start + 1 + word.n > (size_t)width) {
+            sb_putc(out, '\n');
+            line_start = out->n;
+            pad_to(out, line_start, COLUMN);
+            first = true;
+        }
+        if (!first) sb_putc(out, ' ');
+        sb_put(out, word);
+        first = false;
+    }
+    sb_putc(out, '\n');
+}
+
+static const char *placeholder(const struct opt *o) {
+    static const char *const usual[] = {
+        [ARG_FLAG] = "",     [ARG_INT] = "N",      [ARG_FLOAT] = "X",    [ARG_STRING] = "TEXT",
+        [ARG_SIZE] = "SIZE", [ARG_CHOICE] = "NAME", [ARG_INTS] = "N,...", [ARG_STRINGS] = "TEXT",
+    };
+    return o->value ? o->value : usual[o->type];
+}
+
+static void put_flags(struct sb *out, const struct opt *o) {
+    if (o->letter) sb_fmt(out, "-%c, ", o->letter);
+    sb_fmt(out, "--%s", o->name);
+    if (o->type != ARG_FLAG) sb_fmt(out, " %s", placeholder(o));
+}
+
+/* The help sentence with everything else that the row says: choices, default, repetition. */
+static void put_meaning(struct sb *out, const struct opt *o) {
+    sb_puts(out, o->help);
+    if (o->choices) sb_fmt(out, ": %s", o->choices);
+    if (o->type == ARG_STRINGS) sb_puts(out, " (may be repeated)");
+    if (o->initial) sb_fmt(out, " (default %s)", o->initial);
+}
+
+static void put_option(struct sb *out, const struct opt *o, int width) {
+    size_t start = out->n;
+    sb_puts(out, o->letter ? "  " : "      ");
+    put_flags(out, o);
+    if (out->n - start + 2 > COLUMN) {
+        sb_putc(out, '\n');
+        start = out->n;
+    }
+    pad_to(out, start, COLUMN);
+    struct sb meaning = {0};
+    put_meaning(&meaning, o);
+    put_wrapped(out, start, sb_str(&meaning), width);
+    sb_free(&meaning);
+}
+
+/* True for the first row of a section within the command: sections follow the table's order. */
+static bool opens_section(enum cmd_id command, int id) {
+    if (!opt_applies(&options[id], command)) return false;
+    for (int i = 0; i < id; i++)
+        if (opt_applies(&options[i], command) && strcmp(options[i].section, options[id].section) == 0) return false;
+    return true;
+}
+
+static bool in_section(enum cmd_id command, int id, const char *section) {
+    return opt_applies(&options[id], command) && strcmp(options[id].section, section) == 0;
+}
+
+void help_overview(struct sb *out) {
+    sb_puts(out, "mlxcel " MLXCEL_VERSION ": runs language models from MLX and Hugging Face checkpoints\n\n"
+                 "Usage: mlxcel COMMAND [options]\n\nCommands:\n");
+    for (int i = 0; i < N_COMMANDS; i++) {
+        size_t start = out->n;
+        sb_fmt(out, "  %s", commands[i].name);
+        pad_to(out, start, 16);
+        sb_fmt(out, "%s\n", commands[i].summary);
+    }
+    sb_puts(out, "\n'mlxcel COMMAND --help' shows the options of a command.\n");
+}
+
+static void put_usage(struct sb *out, const struct cmd *c) {
+    sb_fmt(out, "mlxcel %s [options]", c->name);
+    if (c->operands) sb_fmt(out, " %s", c->operands);
+}
+
+void help_command(struct sb *out, enum cmd_id command, int width) {
+    const struct cmd *c = &commands[command];
+    if (width < 60) width = 60;
+    if (width > 120) width = 120;
+    sb_fmt(out, "mlxcel %s: %s\n\nUsage: ", c->name, c->summary);
+    put_usage(out, c);
+    sb_putc(out, '\n');
+    if (c->aliases) sb_fmt(out, "Also: %s\n", c->aliases);
+    if (c->details) sb_fmt(out, "\n%s\n", c->details);
+    for (int id = 0; id < N_OPTIONS; id++) {
+        if (!opens_section(command, id)) continue;
+        sb_fmt(out, "\n%s:\n", options[id].section);
+        for (int k = id; k < N_OPTIONS; k++)
+            if (in_section(command, k, options[id].section)) put_option(out, &options[k], width);
+    }
+    sb_puts(out, "\nSettings can also come from the environment: --some-name from MLXCEL_SOME_NAME or LLAMA_ARG_SOME_NAME.\n");
+}
+
+/* ---- docs/cli.md ---------------------------------------------------------------------------------------------- */
+
+/* A table cell: the bar would end it. */
+static void put_cell(struct sb *out, struct str text) {
+    for (size_t i = 0; i < text.n; i++) {
+        if (text.p[i] == '|') sb_putc(out, '\\');
+        sb_putc(out, text.p[i]);
+    }
+}
+
+static void put_env_cell(struct sb *out, const struct opt *o) {
+    if (o->env && strcmp(o->env, "-") == 0) return;
+    struct arena a = {0};
+    sb_fmt(out, "`%s`", opt_env_name(&a, "MLXCEL_", o).p);
+    struct str rest = o->env ? str_of(o->env) : (struct str){0}, piece;
+    while (str_split_next(&rest, ',', &piece)) sb_fmt(out, " `%.*s`", STR_ARG(piece));
+    arena_free(&a);
+}
+
+static void put_markdown_row(struct sb *out, const struct opt *o) {
+    struct sb cell = {0};
+    sb_puts(out, "| `");
+    put_flags(&cell, o);
+    put_cell(out, sb_str(&cell));
+    sb_puts(out, "` | ");
+    sb_clear(&cell);
+    put_meaning(&cell, o);
+    if (o->aliases) sb_fmt(&cell, "; also --%s", o->aliases);
+    put_cell(out, sb_str(&cell));
+    sb_puts(out, " | ");
+    put_env_cell(out, o);
+    sb_puts(out, " |\n");
+    sb_free(&cell);
+}
+
+void help_markdown(struct sb *out) {
+    sb_puts(out, "# Commands and options\n\n"
+                 "Written by `mlxcel help --markdown` from the tables in src/cli; a test keeps this page equal to them.\n\n"
+                 "A flag wins over `MLXCEL_NAME`, which wins over `LLAMA_ARG_NAME` (the same name with that prefix), which wins over the\n"
+                 "default. `--name value`, `--name=value`, `-x value` and `-xvalue` are the same; `--no-name` switches a flag off; `--` ends\n"
+                 "the options. Exit codes: 0 done, 1 failed, 2 wrong usage. A program called `mlxcel-server` is `mlxcel serve`.\n");
+    for (int c = 0; c < N_COMMANDS; c++) {
+        char first = commands[c].summary[0];
+        if (first >= 'a' && first <= 'z') first = (char)(first - 'a' + 'A');
+        sb_fmt(out, "\n## mlxcel %s\n\n%c%s.", commands[c].name, first, commands[c].summary + 1);
+        if (commands[c].details) sb_fmt(out, " %s", commands[c].details);
+        sb_puts(out, "\n\n`");
+        put_usage(out, &commands[c]);
+        sb_puts(out, "`\n\n| option | meaning | environment |\n|---|---|---|\n");
+        for (int id = 0; id < N_OPTIONS; id++) {
+            if (!opens_section((enum cmd_id)c, id)) continue;
+            for (int k = id; k < N_OPTIONS; k++)
+                if (in_section((enum cmd_id)c, k, options[id].section)) put_markdown_row(out, &options[k]);
+        }
+    }
+}
