@@ -39,7 +39,9 @@ struct err {
     char msg[ERR_MESSAGE_BYTES];
 };
 
-#if defined(__GNUC__)
+#if defined(__GNUC__) && !defined(__clang__)
+#define MLXCEL_PRINTF(fmt, first) __attribute__((format(gnu_printf, fmt, first))) /* %zu on every system */
+#elif defined(__clang__)
 #define MLXCEL_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
 #else
 #define MLXCEL_PRINTF(fmt, first)

@@ -1,0 +1,151 @@
+/* Environment and identity on Windows. */
+#include "os/win32.h"
+
+#include <shellapi.h>
+
+static INIT_ONCE once = INIT_ONCE_STATIC_INIT;
+static struct arena process_arena; /* filled once, under `once` */
+static char *exe_path, *home_dir, *cache_root, *temp_dir;
+
+/* Values handed out so far. A changed value replaces the old one; an unchanged one keeps its address. */
+struct env_entry {
+    struct env_entry *next;
+    char *name, *value;
+};
+static SRWLOCK env_lock = SRWLOCK_INIT;
+static struct env_entry *env_entries;
+
+static char *copy_text(const char *text) {
+    size_t n = strlen(text) + 1;
+    return memcpy(mem_alloc(n), text, n);
+}
+
+static void read_env(const char *name, struct sb *out) {
+    wchar_t *wide_name = win32_wide(str_of(name), NULL);
+    DWORD n = GetEnvironmentVariableW(wide_name, NULL, 0);
+    if (n) {
+        wchar_t *value = mem_alloc((size_t)n * sizeof *value);
+        DWORD got = GetEnvironmentVariableW(wide_name, value, n);
+        if (got < n) win32_put_utf8(out, value, got);
+        mem_free(value);
+    }
+    mem_free(wide_name);
+}
+
+const char *os_env(const char *name) {
+    struct sb value = {0};
+    const char *out = NULL;
+    read_env(name, &value);
+    AcquireSRWLockExclusive(&env_lock);
+    struct env_entry *e = env_entries;
+    while (e && strcmp(e->name, name) != 0) e = e->next;
+    if (value.n) {
+        if (!e) {
+            e = mem_alloc(sizeof *e);
+            e->name = copy_text(name);
+            e->next = env_entries;
+            env_entries = e;
+        }
+        if (!e->value || strcmp(e->value, value.p) != 0) {
+            mem_free(e->value);
+            e->value = copy_text(value.p);
+        }
+        out = e->value;
+    }
+    ReleaseSRWLockExclusive(&env_lock);
+    sb_free(&value);
+    return out;
+}
+
+static char *find_exe(void) {
+    for (DWORD capacity = MAX_PATH;; capacity *= 2) {
+        wchar_t *wide = mem_alloc((size_t)capacity * sizeof *wide);
+        DWORD n = GetModuleFileNameW(NULL, wide, capacity);
+        char *path = n < capacity ? win32_utf8(&process_arena, win32_strip_prefix(wide)) : NULL;
+        mem_free(wide);
+        if (path || capacity > 32768) return path ? path : "";
+    }
+}
+
+static char *env_copy(const char *name) {
+    const char *value = os_env(name);
+    return value ? str_cstr(&process_arena, str_of(value)) : NULL;
+}
+
+static BOOL CALLBACK find_all(PINIT_ONCE init, PVOID parameter, PVOID *context) {
+    (void)init;
+    (void)parameter;
+    (void)context;
+    exe_path = find_exe();
+    home_dir = env_copy("USERPROFILE");
+    cache_root = env_copy("LOCALAPPDATA");
+    if (!cache_root && home_dir) cache_root = str_cstr(&process_arena, str_fmt(&process_arena, "%s\\AppData\\Local", home_dir));
+    wchar_t wide[MAX_PATH + 2] = L"";
+    DWORD n = GetTempPathW(MAX_PATH + 1, wide);
+    if (n > 3 && n <= MAX_PATH && wide[n - 1] == L'\\') wide[n - 1] = 0;
+    temp_dir = n > 0 && n <= MAX_PATH ? win32_utf8(&process_arena, wide) : ".";
+    return TRUE;
+}
+
+static void find_once(void) {
+    InitOnceExecuteOnce(&once, find_all, NULL, NULL);
+}
+
+int os_process_id(void) {
+    return (int)GetCurrentProcessId();
+}
+
+const char *os_exe_path(void) {
+    find_once();
+    return exe_path;
+}
+
+const char *os_home_dir(void) {
+    find_once();
+    return home_dir;
+}
+
+const char *os_cache_root(void) {
+    find_once();
+    return cache_root;
+}
+
+const char *os_temp_dir(void) {
+    find_once();
+    return temp_dir;
+}
+
+/* GetVersionEx lies to programs without a manifest; this one does not. */
+void os_describe(struct arena *a, struct str *out) {
+    LONG(WINAPI * get_version)(OSVERSIONINFOW *);
+    OSVERSIONINFOW v = {.dwOSVersionInfoSize = sizeof v};
+    if (!win32_symbol(L"ntdll.dll", "RtlGetVersion", &get_version) || get_version(&v)) {
+        *out = STR("Windows");
+        return;
+    }
+    enum { FIRST_WINDOWS_11 = 22000 };
+    int major = v.dwMajorVersion == 10 && v.dwBuildNumber >= FIRST_WINDOWS_11 ? 11 : (int)v.dwMajorVersion;
+    const char *(CDECL * wine_version)(void);
+    bool is_wine = win32_symbol(L"ntdll.dll", "wine_get_version", &wine_version);
+    *out = str_fmt(a, "Windows %d, build %u%s%s", major, (unsigned)v.dwBuildNumber, is_wine ? ", Wine " : "", is_wine ? wine_version() : "");
+}
+
+bool os_is_elevated(void) {
+    HANDLE token;
+    TOKEN_ELEVATION elevation = {0};
+    DWORD n;
+    if (!OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &token)) return false;
+    BOOL ok = GetTokenInformation(token, TokenElevation, &elevation, sizeof elevation, &n);
+    CloseHandle(token);
+    return ok && elevation.TokenIsElevated;
+}
+
+int os_args(struct arena *a, int argc, char **argv, char ***out_argv) {
+    int n = 0;
+    wchar_t **wide = CommandLineToArgvW(GetCommandLineW(), &n);
+    if (!wide) n = argc;
+    *out_argv = arena_new(a, char *, (size_t)n + 1);
+    for (int i = 0; i < n; i++) (*out_argv)[i] = wide ? win32_utf8(a, wide[i]) : str_cstr(a, str_of(argv[i]));
+    LocalFree(wide);
+    return n;
+}

@@ -1,0 +1,28 @@
+/* Clocks on Windows. */
+#include "os/win32.h"
+
+#include <time.h>
+
+uint64_t os_clock_ns(void) {
+    LARGE_INTEGER frequency, now; /* the frequency is fixed at boot and cheap to ask for */
+    QueryPerformanceFrequency(&frequency);
+    QueryPerformanceCounter(&now);
+    uint64_t f = (uint64_t)frequency.QuadPart, t = (uint64_t)now.QuadPart;
+    return t / f * 1000000000 + t % f * 1000000000 / f;
+}
+
+int64_t os_wall_ns(void) {
+    FILETIME t;
+    GetSystemTimePreciseAsFileTime(&t);
+    int64_t ticks = (int64_t)((uint64_t)t.dwHighDateTime << 32 | t.dwLowDateTime); /* 100 ns since 1601 */
+    return (ticks - INT64_C(116444736000000000)) * 100;
+}
+
+void os_sleep_ms(int ms) {
+    if (ms > 0) Sleep((DWORD)ms);
+}
+
+void os_local_time(int64_t wall_ns, struct tm *out) {
+    __time64_t seconds = wall_ns / 1000000000 - (wall_ns % 1000000000 < 0);
+    if (_localtime64_s(out, &seconds)) *out = (struct tm){.tm_year = 70, .tm_mday = 1, .tm_wday = 4};
+}
