@@ -1,4 +1,4 @@
-# Compression of embedded kernels and data.
+# Compression of embedded kernels and data. Its own CMake project wants a C++ compiler without using one, so ours in zstd/ builds it.
 mlxcel_recipe(zstd
   VERSION 1.5.7
   LICENCE BSD-3-Clause
@@ -7,8 +7,6 @@ mlxcel_recipe(zstd
   PLACES
     debian:pool/main/libz/libzstd/libzstd_1.5.7+dfsg.orig.tar.xz 0c092ef267edce57ba7f3f2645c861f72eaf5e76273c6c3632869423464b90a5
     https://github.com/facebook/zstd/releases/download/v1.5.7/zstd-1.5.7.tar.gz eb33e51f49a15e023950cd7825ca74a4a2b43db8354825ac24fc1b7ee09e6fa3
-  PROJECT build/cmake
-  CMAKE_ARGS -DZSTD_BUILD_PROGRAMS=OFF -DZSTD_BUILD_TESTS=OFF -DZSTD_BUILD_SHARED=OFF -DZSTD_LEGACY_SUPPORT=OFF
-    -DZSTD_MULTITHREAD_SUPPORT=OFF
+  PROJECT ${CMAKE_SOURCE_DIR}/cmake/deps/zstd
   LIBRARY libzstd.a
 )

@@ -5,6 +5,7 @@ set(OS_SOURCES
 )
 if(WIN32)
   set(os_system win32)
+  list(APPEND OS_SOURCES src/os/text_win32.c)
 else()
   set(os_system posix)
 endif()
