@@ -1,0 +1,95 @@
+# Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
+.PHONY: all run test test-long check check-cuda-env install windows test-windows cross test-cross clang asan tsan fuzz format clean help \
+    build-release venv
+.DEFAULT_GOAL := all
+
+SHELL := /bin/bash
+PREFIX ?= /usr/local
+DATA ?=
+FUZZ_SECONDS ?= 30
+RUN_ARGS ?=
+OTHER := $(if $(filter x86_64,$(shell uname -m)),linux-aarch64,linux-x86_64)
+
+# $(call cmake,PRESET[,TARGETS]): configures once, builds what changed.
+define cmake
+	@test -e build/$(1)/build.ninja || { mkdir -p build && cmake --preset $(1) > build/$(1).log 2>&1 || { cat build/$(1).log; rm -f build/$(1)/build.ninja; exit 1; }; }
+	@cmake --build build/$(1) $(if $(2),--target $(2)) $(if $(VERBOSE),-v) -- --quiet
+endef
+
+all: build-release ## build build/release/mlxcel
+
+build-release:
+	@tools/setup.sh build
+	$(call cmake,release)
+
+run: build-release ## set up, build and run the built-in model
+	@tools/run.sh build/release/mlxcel $(RUN_ARGS)
+
+venv:
+	@tools/venv.sh
+
+test: build-release ## set up, build and run the short tests (DATA=DIR: folder of large test material)
+	@tools/setup.sh test
+	@tools/venv.sh
+	@python3 tests/run_tests.py --build build/release $(if $(DATA),--data $(DATA))
+
+test-long: build-release ## the long tests: big oracles, load, fuzzing
+	@tools/setup.sh test
+	@tools/venv.sh
+	@python3 tests/run_tests.py --build build/release --cost all $(if $(DATA),--data $(DATA))
+
+check: ## style, layers and formatting
+	@tools/setup.sh check
+	@python3 tools/check.py
+
+format: ## format the C files
+	@tools/setup.sh check
+	@python3 tools/check_format.py --fix
+
+check-cuda-env: build-release ## what the machine has for GPUs, and what is missing
+	@build/release/mlxcel doctor
+
+install: build-release ## install into PREFIX (default /usr/local)
+	@cmake --install build/release --prefix $(PREFIX)
+
+windows: ## cross-build build/windows-x86_64/mlxcel.exe with mingw-w64
+	@tools/setup.sh windows
+	$(call cmake,windows-x86_64)
+	@python3 tools/check_imports.py build/windows-x86_64/*.exe
+
+test-windows: windows ## the unit tests of the Windows build under Wine
+	@tools/setup.sh windows-test
+	@tools/wine.sh build/windows-x86_64/unit_tests.exe
+
+cross: ## cross-build for the other Linux architecture
+	@tools/setup.sh cross
+	$(call cmake,$(OTHER))
+
+test-cross: cross ## its unit tests under qemu
+	@tools/setup.sh cross-test
+	@tools/qemu.sh $(OTHER) build/$(OTHER)/unit_tests
+
+clang: ## build with clang, warnings as errors
+	@tools/setup.sh build clang
+	$(call cmake,clang)
+
+asan: ## unit tests under the address and undefined behaviour sanitizers
+	@tools/setup.sh build
+	$(call cmake,asan,unit_tests)
+	@build/asan/unit_tests
+
+tsan: ## unit tests under the thread sanitizer
+	@tools/setup.sh build
+	$(call cmake,tsan,unit_tests)
+	@build/tsan/unit_tests
+
+fuzz: ## each fuzz target for FUZZ_SECONDS (default 30) seconds
+	@tools/setup.sh build fuzz
+	$(call cmake,fuzz)
+	@tools/fuzz.sh $(FUZZ_SECONDS)
+
+clean: ## remove the build folder
+	rm -rf build
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | sort | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'

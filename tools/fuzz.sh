@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Runs each fuzz target of build/fuzz: tools/fuzz.sh SECONDS [NAME...]. New inputs are kept in build/fuzz/corpus/NAME, findings in
+# build/fuzz/findings. The last line is "N passed, N failed".
+set -uo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+seconds=$1
+shift
+passed=0 failed=0
+mkdir -p "$root/build/fuzz/findings"
+names=("$@")
+if [ ${#names[@]} -eq 0 ]; then
+    for source in "$root"/tests/fuzz/fuzz_*.c; do
+        [ -e "$source" ] || continue
+        name=${source##*/fuzz_}
+        names+=("${name%.c}")
+    done
+fi
+for name in ${names[@]+"${names[@]}"}; do
+    corpus=$root/build/fuzz/corpus/$name
+    seeds=$root/tests/fuzz/seeds/$name
+    mkdir -p "$corpus"
+    dict=$root/tests/fuzz/$name.dict
+    args=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len="${FUZZ_MAX_LEN:-65536}" -print_final_stats=1
+        -artifact_prefix="$root/build/fuzz/findings/$name-")
+    [ -e "$dict" ] && args+=(-dict="$dict")
+    folders=("$corpus")
+    [ -d "$seeds" ] && folders+=("$seeds")
+    log=$root/build/fuzz/$name.log
+    if "$root/build/fuzz/fuzz_$name" "${args[@]}" "${folders[@]}" >"$log" 2>&1; then
+        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+        echo "fuzz $name: $seconds s, ${runs:-?} inputs, no finding"
+        passed=$((passed + 1))
+    else
+        tail -n 40 "$log"
+        echo "FAILED fuzz $name: see $log"
+        failed=$((failed + 1))
+    fi
+done
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

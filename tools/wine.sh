@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Runs a Windows program under Wine with a prefix of its own in build/wine: tools/wine.sh PROGRAM.exe [ARGUMENT...]
+# On aarch64 hosts Wine is the x86_64 one under qemu-user, which needs binfmt_misc (mounted and registered here where root may).
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+wine=/usr/lib/wine/wine64
+[ -x "$wine" ] || wine=$(command -v wine64 || command -v wine || true)
+if [ -z "$wine" ]; then
+    echo "wine.sh: Wine is missing: install the package wine64" >&2
+    exit 127
+fi
+if [ "$(uname -m)" != x86_64 ]; then
+    binfmt=/proc/sys/fs/binfmt_misc
+    [ -e $binfmt/register ] || mount -t binfmt_misc binfmt_misc $binfmt 2>/dev/null || true
+    [ -e $binfmt/qemu-x86_64 ] || cat /usr/lib/binfmt.d/qemu-x86_64.conf >$binfmt/register 2>/dev/null || true
+    if [ ! -e $binfmt/qemu-x86_64 ]; then
+        echo "wine.sh: the kernel does not run x86_64 programs (binfmt_misc has no qemu-x86_64 and this user may not add it)" >&2
+        exit 127
+    fi
+fi
+export WINEPREFIX=${WINEPREFIX:-$root/build/wine} WINEDEBUG=${WINEDEBUG:--all} WINEDLLOVERRIDES=${WINEDLLOVERRIDES:-mscoree,mshtml=}
+mkdir -p "$WINEPREFIX"
+(
+    flock 9
+    if [ ! -e "$WINEPREFIX/.ready" ]; then
+        "$wine" wineboot -i >/dev/null 2>&1 9>&- || { echo "wine.sh: wineboot failed" >&2; exit 127; }
+        touch "$WINEPREFIX/.ready"
+    fi
+) 9>"$WINEPREFIX/.lock"
+# The tests look for their files through these; Z: is the root folder.
+export MLXCEL_SOURCE_DIR="Z:$root"
+[ -z "${MLXCEL_TEST_DATA:-}" ] || case $MLXCEL_TEST_DATA in /*) export MLXCEL_TEST_DATA="Z:$MLXCEL_TEST_DATA" ;; esac
+exec "$wine" "$@"
