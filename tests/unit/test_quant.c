@@ -147,9 +147,9 @@ static const uint8_t *fixture_row(const struct fixture *fx, const char *tensor, 
 static void check_plane(const char *name, const char *plane, const struct fixture *fx, int row, const uint8_t *got, size_t got_bytes) {
     size_t want_bytes = 0;
     const uint8_t *want = fixture_row(fx, plane, row, ROWS, &want_bytes);
-    if (got_bytes != want_bytes) unit_fail(__FILE__, __LINE__, "%s: %s have %d bytes, MLX %d", name, plane, (int)got_bytes, (int)want_bytes);
+    if (got_bytes != want_bytes) unit_fail(__FILE__, __LINE__, "%s: %s have %zu bytes, MLX %zu", name, plane, got_bytes, want_bytes);
     for (size_t i = 0; i < got_bytes; i++)
-        if (got[i] != want[i]) unit_fail(__FILE__, __LINE__, "%s: row %d, byte %d of %s is %02x, MLX %02x", name, row, (int)i, plane, got[i], want[i]);
+        if (got[i] != want[i]) unit_fail(__FILE__, __LINE__, "%s: row %d, byte %zu of %s is %02x, MLX %02x", name, row, i, plane, got[i], want[i]);
 }
 
 static void check_fixture(const char *name) {

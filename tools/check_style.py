@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Checks the house rules that a script can check: lengths, banned functions and words, family names in one file.
+
+usage: check_style.py [ROOT]      prints "file:line: message" for each violation, exit code 1 if there is one
+"""
+import re
+import sys
+
+import csource
+
+MAX_FILE_LINES = 1200
+MAX_FUNCTION_LINES = 100
+
+# Longer functions that have a reason; (file, function): the reason.
+LONG_FUNCTIONS = {}
+
+# words: folders and files of src/ that may use them
+BANNED = [
+    (r"malloc|calloc|realloc|free|strdup|aligned_alloc|posix_memalign|_aligned_malloc", ("src/base/arena.c", "src/os/"),
+     "allocates outside base/arena.c: take an arena, or mem_alloc and mem_try"),
+    (r"fopen|freopen|fread|fgets|fscanf|tmpfile|remove|rename", ("src/os/",), "files are opened through os/os.h"),
+    (r"printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|fputc|fwrite", ("src/os/", "src/base/log.c", "src/base/arena.c"),
+     "writes past base/log.h and os/os.h"),
+    (r"getenv|secure_getenv|setenv|putenv", ("src/os/",), "the environment is read by os/ for the option table of cli/args"),
+    (r"strcpy|strcat|strncpy|strncat|sprintf|vsprintf|gets|strtok|alloca|atoi|atol|atof|scanf|sscanf|rand|srand|system|popen", (),
+     "is unsafe or depends on the locale: see base/str.h and base/rng.h"),
+    (r"exit|_exit|quick_exit", ("src/os/", "src/cli/"), "only the command line ends the process"),
+]
+WORDS = [
+    (r"_WIN32|_WIN64|__linux__|__APPLE__|__unix__|_MSC_VER|__MINGW32__", ("src/os/",), "operating systems are told apart in src/os only"),
+    (r"pthread_\w+|errno", ("src/os/", "src/base/"), "belongs to src/os"),
+    (r"__attribute__|__builtin_\w+|__asm__|asm", ("src/os/", "src/base/", "src/backend/cpu/", "src/backend/cuda/"),
+     "is a compiler extension: kernels, base/ and os/ only"),
+]
+LONG = re.compile(r"\blong\b")
+LONG_CAST = re.compile(r"\(\s*(?:unsigned\s+)?long\s+long\s*\)")
+WIDE = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+ISA_FLAGS = re.compile(r"-march=native|-mtune=native|-mcpu=native|-ffast-math")
+
+
+def in_home(path, homes):
+    return any(path == h or (h.endswith("/") and path.startswith(h)) for h in homes)
+
+
+def families(root):
+    """The names in the first column of the table in src/model/families.c, without those that are ordinary short words."""
+    try:
+        text = csource.code(csource.read(root, "src/model/families.c"), keep_strings=True)
+    except OSError:
+        return []
+    names = re.findall(r'(?:\{\s*(?:\.name\s*=\s*)?|FAMILY\(\s*)"([a-z][a-z0-9_.-]*)"', text)
+    return sorted({n for n in names if len(n) > 4 or re.search(r"\d", n)}, key=len, reverse=True)
+
+
+def check_lengths(path, text):
+    lines = text.count("\n")
+    if lines > MAX_FILE_LINES:
+        yield lines, f"the file has {lines} lines, at most {MAX_FILE_LINES}"
+    for number, line in enumerate(text.split("\n"), 1):
+        if line != line.rstrip():
+            yield number, "blanks at the end of the line"
+    for name, first, last in csource.functions(text):
+        if last - first + 1 > MAX_FUNCTION_LINES and (path, name) not in LONG_FUNCTIONS:
+            yield first, f"{name} has {last - first + 1} lines, at most {MAX_FUNCTION_LINES}"
+
+
+def check_words(path, text, names):
+    code = csource.code(text)
+    for pattern, homes, why in BANNED:
+        if not in_home(path, homes):
+            for m in re.finditer(rf"(?<![\w.>])({pattern})\s*\(", code):
+                yield csource.line_of(code, m.start()), f"{m.group(1)}() {why}"
+    for pattern, homes, why in WORDS:
+        if not in_home(path, homes):
+            for m in re.finditer(rf"\b(?:{pattern})\b", code):
+                yield csource.line_of(code, m.start()), f"{m.group()} {why}"
+    for m in LONG.finditer(LONG_CAST.sub(lambda c: " " * len(c.group()), code)):
+        yield csource.line_of(code, m.start()), "long has 32 bits on Windows: int64_t, size_t (long long only as a cast for printf)"
+    if path != "src/model/families.c" and names:
+        spoken = csource.code(text, keep_strings=True)
+        for m in re.finditer(rf"(?<![A-Za-z0-9])({'|'.join(map(re.escape, names))})(?![A-Za-z0-9])", spoken):
+            yield csource.line_of(spoken, m.start()), f"{m.group(1)} is a family: its name belongs in src/model/families.c only"
+
+
+def check_file(root, path, names):
+    text = csource.read(root, path)
+    is_c = path.endswith((".c", ".h", ".def", ".inc", ".cu", ".cuh"))
+    if is_c and not path.startswith("kernels/"):
+        yield from check_lengths(path, text)
+    if is_c and path.startswith("src/"):
+        yield from check_words(path, text, names)
+        opening = text.lstrip()
+        if not opening.startswith("/*") and not path.endswith((".def", ".inc")):
+            yield 1, "the file does not open with a comment that says what it owns"
+    if is_c or path.endswith((".cmake", ".txt", ".py", ".sh", "Makefile")):
+        for m in WIDE.finditer(text):
+            if not path.startswith(("tools/check_", "tests/check/")):
+                yield csource.line_of(text, m.start()), f"{m.group()}: finish it or open an issue"
+    if path.endswith((".cmake", "CMakeLists.txt", "CMakePresets.json")):
+        for m in ISA_FLAGS.finditer(text):
+            comment = text.rfind("#", text.rfind("\n", 0, m.start()) + 1, m.start()) >= 0
+            if not comment:
+                yield csource.line_of(text, m.start()), f"{m.group()} is never used: per-file instruction sets only"
+
+
+def main():
+    root = csource.root_of(sys.argv)
+    names = families(root)
+    bad = 0
+    suffixes = (".c", ".h", ".def", ".inc", ".cu", ".cuh", ".cmake", ".txt", ".py", ".sh", "Makefile", "CMakePresets.json")
+    for path in csource.files(root, *suffixes):
+        for line, message in sorted(check_file(root, path, names)):
+            print(f"{path}:{line}: {message}")
+            bad += 1
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
