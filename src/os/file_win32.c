@@ -5,6 +5,8 @@
  * is tried again for a second. */
 #include "os/win32.h"
 
+#include <stdio.h>
+
 enum { IO_PIECE = 1 << 30, RETRY_COUNT = 20, RETRY_MS = 50 };
 
 struct os_file {
@@ -183,16 +185,49 @@ static bool rename_posix(const wchar_t *from, const wchar_t *to) {
     return ok;
 }
 
+/* Where an open file cannot be replaced, it can still be moved aside: not atomic, but the last resort of several. */
+static bool rename_aside(const wchar_t *from, const wchar_t *to) {
+    static volatile LONG counter;
+    DWORD attributes = GetFileAttributesW(to);
+    if (attributes == INVALID_FILE_ATTRIBUTES || (attributes & FILE_ATTRIBUTE_DIRECTORY)) return false;
+    wchar_t name[64];
+    const wchar_t *slash = wcsrchr(to, L'\\');
+    size_t n_dir = slash ? (size_t)(slash - to) + 1 : 0;
+    int n = _snwprintf(name, 64, L".mlxcel-old-%lu-%ld.tmp", GetCurrentProcessId(), InterlockedIncrement(&counter));
+    wchar_t *aside = mem_alloc((n_dir + (size_t)n + 1) * sizeof *aside);
+    memcpy(aside, to, n_dir * sizeof *aside);
+    memcpy(aside + n_dir, name, (size_t)n * sizeof *aside);
+    bool ok = false;
+    if (MoveFileExW(to, aside, 0)) {
+        ok = MoveFileExW(from, to, MOVEFILE_WRITE_THROUGH);
+        if (ok)
+            DeleteFileW(aside); /* takes effect when its last reader closes it */
+        else
+            MoveFileExW(aside, to, 0);
+    }
+    mem_free(aside);
+    return ok;
+}
+
+static DWORD rename_wide(const wchar_t *from, const wchar_t *to) {
+    DWORD reason = 0;
+    if (rename_posix(from, to)) return 0;
+    for (int i = 0; i < RETRY_COUNT; i++) {
+        if (i) Sleep(RETRY_MS);
+        if (MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)) return 0;
+        reason = GetLastError();
+        if (!is_transient(reason)) return reason;
+        if (rename_aside(from, to)) return 0;
+    }
+    return reason;
+}
+
 int os_rename(const char *from, const char *to, struct err *err) {
     wchar_t *wide_from = win32_path(from, "rename", err), *wide_to = wide_from ? win32_path(to, "rename to", err) : NULL;
-    int code = wide_to ? 0 : ERR_EARG;
-    if (wide_to && !rename_posix(wide_from, wide_to)) {
-        DWORD reason = ERROR_ACCESS_DENIED;
-        for (int i = 0; i < RETRY_COUNT && is_transient(reason); i++) {
-            if (i) Sleep(RETRY_MS);
-            reason = MoveFileExW(wide_from, wide_to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) ? 0 : GetLastError();
-        }
-        if (reason) code = os_fail(err, (int)reason, "rename to", to);
+    int code = ERR_EARG;
+    if (wide_to) {
+        DWORD reason = rename_wide(wide_from, wide_to);
+        code = reason ? os_fail(err, (int)reason, "rename to", to) : 0;
     }
     mem_free(wide_from);
     mem_free(wide_to);
@@ -350,6 +385,7 @@ int os_disk_free(const char *path, uint64_t *out_bytes, struct err *err) {
     return 0;
 }
 
+/* Wine answers ERROR_MORE_DATA for long names whatever the room; the absolute name, links unresolved, has to do there. */
 char *os_real_path(struct arena *a, const char *path, struct err *err) {
     wchar_t *wide = win32_path(path, "find", err), *final = NULL;
     if (!wide) return NULL;
@@ -360,10 +396,11 @@ char *os_real_path(struct arena *a, const char *path, struct err *err) {
         final = mem_alloc(((size_t)n + 1) * sizeof *final);
         n = GetFinalPathNameByHandleW(h, final, n + 1, FILE_NAME_NORMALIZED);
     }
-    if (n)
-        out = win32_utf8(a, win32_strip_prefix(final));
+    DWORD reason = n ? 0 : GetLastError();
+    if (n || (h != INVALID_HANDLE_VALUE && reason == ERROR_MORE_DATA))
+        out = win32_utf8(a, win32_strip_prefix(n ? final : wide));
     else
-        os_fail(err, (int)GetLastError(), "find", path);
+        os_fail(err, (int)reason, "find", path);
     if (h != INVALID_HANDLE_VALUE) CloseHandle(h);
     mem_free(final);
     mem_free(wide);

@@ -2,5 +2,6 @@
 set(UNIT_SUITES
   args
   base
+  os
   quant
 )

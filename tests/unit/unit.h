@@ -26,11 +26,15 @@ struct unit_suite {
 _Noreturn void unit_fail(const char *file, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
 _Noreturn void unit_skip(const char *fmt, ...) MLXCEL_PRINTF(1, 2);
 
+/* What the runner does instead of its cases when one of them starts it as `unit_tests --child ...`; gets what follows,
+ * gives the exit code. In test_os.c. */
+int unit_child(int argc, char **argv);
+
 /* The folder of large test material (MLXCEL_TEST_DATA, else ../shared beside the checkout), or NULL. */
 const char *unit_data_dir(void);
 /* The repository's own folder, for small fixtures under tests/. */
 const char *unit_source_dir(void);
-/* A fresh, empty folder for files that the case writes; removed by the next run. */
+/* A fresh, empty folder for files that the case writes; removed at the end unless a case failed. */
 const char *unit_scratch_dir(void);
 
 #define CHECK(cond) \

@@ -57,9 +57,11 @@ const char *unit_data_dir(void) {
     return os_stat(path, &st, NULL) == 0 && st.is_dir ? path : NULL;
 }
 
+static char scratch[1024];
+
 const char *unit_scratch_dir(void) {
-    static char path[1024];
-    snprintf(path, sizeof path, "%s/mlxcel-unit-%d", os_temp_dir(), os_process_id());
+    char *path = scratch;
+    snprintf(path, sizeof scratch, "%s/mlxcel-unit-%d", os_temp_dir(), os_process_id());
     os_remove_tree(path, NULL);
     struct err err;
     if (os_make_dirs(path, &err)) unit_fail(__FILE__, __LINE__, "%s", err.msg);
@@ -81,6 +83,9 @@ static int run_case(const struct unit_case *c) {
 }
 
 int main(int argc, char **argv) {
+    struct arena a = {0};
+    argc = os_args(&a, argc, argv, &argv);
+    if (argc > 1 && strcmp(argv[1], "--child") == 0) return unit_child(argc - 2, argv + 2);
     int n_passed = 0, n_failed = 0, n_skipped = 0;
     for (const struct unit_suite *const *s = unit_suites; *s; s++) {
         for (const struct unit_case *c = (*s)->cases; c->name; c++) {
@@ -103,5 +108,7 @@ int main(int argc, char **argv) {
     printf("%d passed, %d failed", n_passed, n_failed);
     if (n_skipped) printf(", %d skipped", n_skipped);
     printf("\n");
+    if (scratch[0] && !n_failed) os_remove_tree(scratch, NULL);
+    arena_free(&a);
     return n_failed ? 1 : 0;
 }
