@@ -13,7 +13,7 @@ try:
     import mlx.core as mx
     import numpy as np
 except ImportError as missing:
-    print(f'skipped test_quant_mlx: {missing}')
+    print(f'skipped test_quant_mlx: {missing}\n0 passed, 0 failed, 1 skipped')
     sys.exit(0)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -133,17 +133,23 @@ def main():
     ap.add_argument('--seed', type=int, default=1)
     a = ap.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        lib, total = build(folder), 0
+        lib, total, failed = build(folder), 0, 0
         for mode, bits, group in FORMATS:
             if a.modes and mode not in a.modes:
                 continue
             rng = np.random.default_rng([a.seed, bits, group, MODES[mode]])
-            n = sum(compare(lib, mode, bits, group, dtype, rng, a.rows) for dtype in DTYPES)
-            if mode != 'affine':
-                all_codes(lib, mode, bits, group, rng)
-            total += n
-            print(f'ok {mode} {bits}-bit g{group}: {n} rows', flush=True)
-    print(f'passed: {total} rows of {WIDTH} weights, mlx {mx.__version__}')
+            total += 1
+            try:
+                n = sum(compare(lib, mode, bits, group, dtype, rng, a.rows) for dtype in DTYPES)
+                if mode != 'affine':
+                    all_codes(lib, mode, bits, group, rng)
+            except AssertionError as difference:
+                failed += 1
+                print(f'FAILED {mode} {bits}-bit g{group}: {difference}', flush=True)
+                continue
+            print(f'ok {mode} {bits}-bit g{group}: {n} rows of {WIDTH} weights, mlx {mx.__version__}', flush=True)
+    print(f'{total - failed} passed, {failed} failed')
+    return 1 if failed else 0
 
 
-main()
+sys.exit(main())
