@@ -1,3 +1,5 @@
 set(API_SOURCES
   src/api/build.c
+  src/api/doctor.c
+  src/api/inspect.c
 )

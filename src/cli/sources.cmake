@@ -1,7 +1,9 @@
 # main.c is the program's own; everything else is in the library, where the unit tests reach it.
 set(CLI_SOURCES
   src/cli/args.c
+  src/cli/cmd_doctor.c
   src/cli/cmd_help.c
+  src/cli/cmd_inspect.c
   src/cli/cmd_version.c
   src/cli/complete.c
   src/cli/help.c

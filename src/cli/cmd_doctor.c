@@ -1,0 +1,47 @@
+/* mlxcel doctor: the findings about this machine, each with its cure. */
+#include "api/doctor.h"
+#include "base/json.h"
+#include "cli/args.h"
+
+static const char *const level_names[] = {[DOCTOR_OK] = "ok", [DOCTOR_NOTE] = "note", [DOCTOR_PROBLEM] = "problem"};
+
+static void write_json(struct sb *out, const struct doctor_report *r) {
+    struct jsonw w = {.out = out};
+    jsonw_begin(&w, '[');
+    for (size_t i = 0; i < r->n; i++) {
+        const struct doctor_finding *f = &r->findings[i];
+        jsonw_begin(&w, '{');
+        jsonw_key(&w, "topic");
+        jsonw_str(&w, str_of(f->topic));
+        jsonw_key(&w, "level");
+        jsonw_str(&w, str_of(level_names[f->level]));
+        jsonw_key(&w, "text");
+        jsonw_str(&w, f->text);
+        jsonw_key(&w, "fix");
+        if (f->fix.p) jsonw_str(&w, f->fix);
+        else jsonw_null(&w);
+        jsonw_end(&w, '}');
+    }
+    jsonw_end(&w, ']');
+    sb_putc(out, '\n');
+}
+
+static void write_text(struct sb *out, const struct doctor_report *r) {
+    for (size_t i = 0; i < r->n; i++) {
+        const struct doctor_finding *f = &r->findings[i];
+        sb_fmt(out, "%-8s %-10s %.*s\n", level_names[f->level], f->topic, STR_ARG(f->text));
+        if (f->fix.p) sb_fmt(out, "%-19s to do: %.*s\n", "", STR_ARG(f->fix));
+    }
+}
+
+int cmd_doctor(const struct args *args, struct err *err) {
+    struct doctor_report report;
+    struct sb out = {0};
+    struct str models_dir = args_str(args, OPT_MODELS_DIR);
+    doctor_examine(args->arena, models_dir.p, &report);
+    if (args_flag(args, OPT_JSON)) write_json(&out, &report);
+    else write_text(&out, &report);
+    int code = cli_write(&out, err);
+    sb_free(&out);
+    return code;
+}

@@ -1,0 +1,142 @@
+/* mlxcel inspect: what a model is, for people in columns and for programs in JSON. */
+#include "api/inspect.h"
+#include "base/json.h"
+#include "cli/args.h"
+
+#include <stdio.h>
+
+static void json_count(struct jsonw *w, const char *key, bool known, uint64_t value) {
+    jsonw_key(w, key);
+    if (known) jsonw_int(w, (int64_t)value);
+    else jsonw_null(w);
+}
+
+static void json_quantization(struct jsonw *w, const struct inspect *m) {
+    jsonw_key(w, "quantization");
+    if (!m->quant_mode) {
+        jsonw_null(w);
+        return;
+    }
+    jsonw_begin(w, '{');
+    json_count(w, "bits", m->quant_bits > 0, (uint64_t)m->quant_bits);
+    json_count(w, "group_size", m->quant_group > 0, (uint64_t)m->quant_group);
+    jsonw_key(w, "mode");
+    jsonw_str(w, str_of(m->quant_mode));
+    jsonw_end(w, '}');
+}
+
+static void json_tensor(struct jsonw *w, const struct inspect_tensor *t) {
+    jsonw_begin(w, '{');
+    jsonw_key(w, "name");
+    jsonw_str(w, t->name);
+    jsonw_key(w, "dtype");
+    jsonw_str(w, str_of(t->dtype));
+    jsonw_key(w, "shape");
+    jsonw_begin(w, '[');
+    for (int i = 0; i < t->n_dims; i++) jsonw_int(w, t->shape[i]);
+    jsonw_end(w, ']');
+    json_count(w, "bytes", true, t->bytes);
+    jsonw_end(w, '}');
+}
+
+static void write_json(struct sb *out, const struct inspect *m) {
+    struct jsonw w = {.out = out};
+    jsonw_begin(&w, '{');
+    jsonw_key(&w, "path");
+    jsonw_str(&w, str_of(m->path));
+    jsonw_key(&w, "model_type");
+    if (m->model_type.p) jsonw_str(&w, m->model_type);
+    else jsonw_null(&w);
+    json_count(&w, "parameters", true, m->parameters);
+    json_quantization(&w, m);
+    json_count(&w, "weights_bytes", true, m->weights_bytes);
+    json_count(&w, "kv_bytes", m->has_kv, m->kv_bytes);
+    json_count(&w, "context", m->context > 0, (uint64_t)m->context);
+    json_count(&w, "shards", true, m->n_shards);
+    jsonw_key(&w, "tensors");
+    jsonw_begin(&w, '[');
+    for (size_t i = 0; i < m->n_tensors; i++) json_tensor(&w, &m->tensors[i]);
+    jsonw_end(&w, ']');
+    jsonw_end(&w, '}');
+    sb_putc(out, '\n');
+}
+
+/* "3.97 MiB" */
+static const char *size_text(uint64_t bytes, char out[32]) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)bytes;
+    int i = 0;
+    for (; value >= 1024 && i < 6; i++) value /= 1024;
+    snprintf(out, 32, i ? "%.2f %s" : "%.0f %s", value, units[i]);
+    return out;
+}
+
+/* "7.34 M" */
+static const char *count_text(uint64_t n, char out[32]) {
+    static const char *const units[] = {"", " K", " M", " B", " T"};
+    double value = (double)n;
+    int i = 0;
+    for (; value >= 1000 && i < 4; i++) value /= 1000;
+    snprintf(out, 32, i ? "%.2f%s" : "%.0f%s", value, units[i]);
+    return out;
+}
+
+/* Names come from the file: what would move the cursor is shown as '?'. */
+static void put_name(struct sb *out, struct str name) {
+    for (size_t i = 0; i < name.n; i++) sb_putc(out, (unsigned char)name.p[i] < 0x20 || name.p[i] == 0x7F ? '?' : name.p[i]);
+}
+
+static void write_tensors(struct sb *out, const struct inspect *m) {
+    size_t width = 0;
+    for (size_t i = 0; i < m->n_tensors; i++)
+        if (m->tensors[i].name.n > width && m->tensors[i].name.n <= 80) width = m->tensors[i].name.n;
+    sb_putc(out, '\n');
+    for (size_t i = 0; i < m->n_tensors; i++) {
+        const struct inspect_tensor *t = &m->tensors[i];
+        struct sb shape = {0};
+        char size[32];
+        for (int k = 0; k < t->n_dims; k++) sb_fmt(&shape, "%s%lld", k ? " x " : "", (long long)t->shape[k]);
+        put_name(out, t->name);
+        for (size_t k = t->name.n; k < width; k++) sb_putc(out, ' ');
+        sb_fmt(out, "  %-8s  %-20s  %11s\n", t->dtype, t->n_dims ? shape.p : "scalar", size_text(t->bytes, size));
+        sb_free(&shape);
+    }
+}
+
+static void write_text(struct sb *out, const struct inspect *m, bool with_tensors) {
+    char text[32];
+    sb_fmt(out, "model         %s\n", m->path);
+    if (m->model_type.p) {
+        sb_puts(out, "type          ");
+        put_name(out, m->model_type);
+        sb_putc(out, '\n');
+    }
+    sb_fmt(out, "parameters    %s (%llu)\n", count_text(m->parameters, text), (unsigned long long)m->parameters);
+    if (m->quant_bits && m->quant_group) {
+        sb_fmt(out, "quantization  %s, %lld bits, groups of %lld", m->quant_mode, (long long)m->quant_bits, (long long)m->quant_group);
+        if (m->n_quant_overrides) sb_fmt(out, "; %zu paths differ", m->n_quant_overrides);
+        sb_putc(out, '\n');
+    } else {
+        sb_fmt(out, "quantization  %s\n", m->quant_mode ? m->quant_mode : "none");
+    }
+    if (m->n_layers) sb_fmt(out, "layers        %lld, hidden size %lld\n", (long long)m->n_layers, (long long)m->hidden);
+    if (m->n_heads) sb_fmt(out, "heads         %lld of %lld, %lld for keys and values\n", (long long)m->n_heads, (long long)m->head_dim, (long long)m->n_kv_heads);
+    if (m->vocab) sb_fmt(out, "vocabulary    %lld\n", (long long)m->vocab);
+    if (m->context) sb_fmt(out, "context       %lld tokens\n", (long long)m->context);
+    sb_fmt(out, "weights       %s in %zu tensors, %zu file(s)\n", size_text(m->weights_bytes, text), m->n_tensors, m->n_shards);
+    if (m->has_kv) sb_fmt(out, "KV cache      %s for the whole context in bf16\n", size_text(m->kv_bytes, text));
+    if (with_tensors) write_tensors(out, m);
+}
+
+int cmd_inspect(const struct args *args, struct err *err) {
+    struct str path = args->n_operands ? args->operands[0] : args_str(args, OPT_MODEL);
+    if (args->n_operands && args->values[OPT_MODEL].source == ARG_FROM_FLAG) return err_set(err, ERR_EARG, "give the model once: as an argument or by --model");
+    struct inspect m;
+    TRY(inspect_model(args->arena, path.p ? str_cstr(args->arena, path) : NULL, &m, err));
+    struct sb out = {0};
+    if (args_flag(args, OPT_JSON)) write_json(&out, &m);
+    else write_text(&out, &m, args_flag(args, OPT_TENSORS));
+    int code = cli_write(&out, err);
+    sb_free(&out);
+    return code;
+}

@@ -1,0 +1,217 @@
+/* Opening a model: its shards, the table of all tensors, its config files. */
+#include "file/checkpoint.h"
+
+#include "base/log.h"
+#include "file/builtin.h"
+#include "file/shards.h"
+#include "os/os.h"
+
+enum { CONFIG_MAX_BYTES = 64 << 20 };
+
+static int file_read_at(void *user, void *data, size_t n, uint64_t offset, struct err *err) {
+    return os_file_read_at(user, data, n, offset, err);
+}
+
+static int open_shard(struct checkpoint *c, const char *path, struct checkpoint_shard *shard, struct err *err) {
+    uint64_t size;
+    TRY(os_file_open(path, OS_READ, &shard->file, err));
+    TRY(os_file_size(shard->file, &size, err));
+    struct st_source source = {.name = path, .size = size, .read_at = file_read_at, .user = shard->file};
+    return st_open(&c->arena, &source, &shard->st, err);
+}
+
+static int open_builtin(struct checkpoint *c, struct err *err) {
+    struct str *bytes = arena_new(&c->arena, struct str, 1);
+    builtin_file(STR("model.safetensors"), bytes);
+    c->path = BUILTIN_NAME;
+    c->shards = arena_new(&c->arena, struct checkpoint_shard, 1);
+    c->n_shards = 1;
+    c->shards[0].name = "model.safetensors";
+    struct st_source source = st_source_memory(BUILTIN_NAME, bytes);
+    return st_open(&c->arena, &source, &c->shards[0].st, err);
+}
+
+/* ---- the table of all tensors --------------------------------------------------------------------------------- */
+
+/* Two shards hold the same name: the index says which counts; without one nobody can know. */
+static int settle_twice(struct checkpoint *c, struct checkpoint_tensor *first, struct checkpoint_tensor second, yyjson_val *index, struct err *err) {
+    struct str name = second.t->name;
+    struct str owner = json_val_str(yyjson_obj_getn(index, name.p, name.n));
+    if (owner.p && str_is(owner, first->shard->name)) return ERR_OK;
+    if (owner.p && str_is(owner, second.shard->name)) {
+        *first = second;
+        return ERR_OK;
+    }
+    return err_set(err, ERR_EFORMAT, "%s: tensor %.*s is in both %s and %s", c->path, (int)(name.n > 160 ? 160 : name.n), name.p,
+                   first->shard->name, second.shard->name);
+}
+
+static int build_table(struct checkpoint *c, yyjson_val *index, struct err *err) {
+    size_t n = 0;
+    for (size_t s = 0; s < c->n_shards; s++) n += c->shards[s].st.n_tensors;
+    c->tensors = arena_new(&c->arena, struct checkpoint_tensor, n + 1);
+    for (size_t s = 0; s < c->n_shards; s++) {
+        const struct checkpoint_shard *shard = &c->shards[s];
+        for (size_t i = 0; i < shard->st.n_tensors; i++) {
+            struct checkpoint_tensor tensor = {&shard->st.tensors[i], shard};
+            bool is_new;
+            struct map_entry *e = map_put(&c->by_name, tensor.t->name, &is_new);
+            if (!is_new) {
+                TRY(settle_twice(c, &c->tensors[e->value.i], tensor, index, err));
+                continue;
+            }
+            e->value.i = (int64_t)c->n_tensors;
+            c->tensors[c->n_tensors++] = tensor;
+        }
+    }
+    for (size_t i = 0; i < c->n_tensors; i++) c->total_bytes += c->tensors[i].t->bytes;
+    return ERR_OK;
+}
+
+static void warn_stale(const struct checkpoint *c, yyjson_val *index) {
+    size_t i, n, n_missing = 0;
+    const char *first = NULL;
+    yyjson_val *key, *val;
+    yyjson_obj_foreach(index, i, n, key, val) {
+        if (checkpoint_find(c, json_val_str(key))) continue;
+        if (n_missing++ == 0) first = yyjson_get_str(key);
+    }
+    if (n_missing)
+        log_warn("%s: model.safetensors.index.json names %zu tensor(s) that its shards do not hold, such as %.160s", c->path, n_missing, first);
+}
+
+static int open_folder(struct checkpoint *c, struct err *err) {
+    struct shard_list list;
+    TRY(shards_find(&c->arena, c->dir, &list, err));
+    c->shards = arena_new(&c->arena, struct checkpoint_shard, list.n);
+    for (size_t i = 0; i < list.n; i++) {
+        c->shards[i].name = str_cstr(&c->arena, list.names[i]);
+        c->n_shards = i + 1;
+        TRY(open_shard(c, str_fmt(&c->arena, "%s/%s", c->dir, c->shards[i].name).p, &c->shards[i], err));
+    }
+    TRY(build_table(c, list.index, err));
+    if (list.index) warn_stale(c, list.index);
+    return ERR_OK;
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------------- */
+
+/* Splits "a/b/c" into its folder and its name. */
+static void split_path(struct arena *a, struct str path, const char **out_dir, struct str *out_name) {
+    size_t cut = path.n;
+    while (cut > 0 && path.p[cut - 1] != '/' && path.p[cut - 1] != '\\') cut--;
+    *out_name = str_from(path, cut);
+    *out_dir = cut == 0 ? "." : cut == 1 ? "/" : str_cstr(a, str_sub(path, 0, cut - 1));
+}
+
+static int open_single(struct checkpoint *c, struct err *err) {
+    struct str name;
+    split_path(&c->arena, str_of(c->path), &c->dir, &name);
+    c->shards = arena_new(&c->arena, struct checkpoint_shard, 1);
+    c->n_shards = 1;
+    c->shards[0].name = str_cstr(&c->arena, name);
+    TRY(open_shard(c, c->path, &c->shards[0], err));
+    TRY(build_table(c, NULL, err));
+    if (!str_starts(name, STR("model"))) c->dir = NULL; /* the config beside it is some model's, not this file's */
+    return ERR_OK;
+}
+
+static int load_config(struct checkpoint *c, const char *name, bool *out_has, struct config *out, struct err *err) {
+    struct str text;
+    *out_has = checkpoint_file_exists(c, name);
+    if (!*out_has) return ERR_OK;
+    TRY(checkpoint_file_load(&c->arena, c, name, CONFIG_MAX_BYTES, &text, err));
+    const char *where = c->dir ? str_fmt(&c->arena, "%s/%s", c->dir, name).p : str_fmt(&c->arena, BUILTIN_NAME ", %s", name).p;
+    return config_parse(&c->arena, text, where, out, err);
+}
+
+static int open_all(struct checkpoint *c, const char *path, struct err *err) {
+    if (!path) {
+        TRY(open_builtin(c, err));
+        TRY(build_table(c, NULL, err));
+    } else {
+        struct str clean = str_of(path);
+        while (clean.n > 1 && (clean.p[clean.n - 1] == '/' || clean.p[clean.n - 1] == '\\')) clean.n--;
+        c->path = c->dir = str_cstr(&c->arena, clean);
+        struct os_stat st;
+        TRY(os_stat(c->path, &st, err));
+        TRY(st.is_dir ? open_folder(c, err) : open_single(c, err));
+    }
+    TRY(load_config(c, "config.json", &c->has_config, &c->config, err));
+    TRY(load_config(c, "generation_config.json", &c->has_generation, &c->generation, err));
+    return c->has_config ? quant_config_read(&c->arena, &c->config, &c->quant, err) : ERR_OK;
+}
+
+int checkpoint_open(const char *path, struct checkpoint *out, struct err *err) {
+    *out = (struct checkpoint){0};
+    int code = open_all(out, path, err);
+    if (code) checkpoint_close(out);
+    return code;
+}
+
+void checkpoint_close(struct checkpoint *c) {
+    quant_config_free(&c->quant);
+    map_free(&c->by_name);
+    for (size_t i = 0; i < c->n_shards; i++) {
+        st_close(&c->shards[i].st);
+        os_file_close(c->shards[i].file);
+    }
+    arena_free(&c->arena);
+    *c = (struct checkpoint){0};
+}
+
+/* ---- reading -------------------------------------------------------------------------------------------------- */
+
+const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, struct str name) {
+    int64_t i = map_get_int(&c->by_name, name, -1);
+    return i < 0 ? NULL : &c->tensors[i];
+}
+
+int checkpoint_read(const struct checkpoint_tensor *t, uint64_t at, void *data, size_t n, struct err *err) {
+    return st_read(&t->shard->st, t->t, at, data, n, err);
+}
+
+static const struct checkpoint_tensor *find_part(const struct checkpoint *c, struct str path, const char *part) {
+    struct sb name = {0};
+    sb_put(&name, path);
+    sb_puts(&name, part);
+    const struct checkpoint_tensor *t = checkpoint_find(c, sb_str(&name));
+    sb_free(&name);
+    return t;
+}
+
+int checkpoint_weight(const struct checkpoint *c, struct str path, struct checkpoint_weight *out, struct err *err) {
+    *out = (struct checkpoint_weight){.values = find_part(c, path, ".weight")};
+    if (!out->values) return err_set(err, ERR_ENOTFOUND, "%s: tensor %.*s.weight is missing", c->path, STR_ARG(path));
+    const struct st_tensor *w = out->values->t;
+    struct format format = {0};
+    enum quant_answer answer = (enum quant_answer)quant_lookup(&c->quant, path, &format);
+    out->scales = answer == QUANT_IS_PLAIN ? NULL : find_part(c, path, ".scales");
+    if (answer == QUANT_IS_DECLARED && !out->scales)
+        return err_set(err, ERR_EFORMAT, "%s: tensor %.*s.scales is missing, although %s declares it quantised", c->path, STR_ARG(path), c->config.name);
+    if (!out->scales) {
+        out->format = (struct format){.mode = QUANT_NONE, .dtype = w->dtype};
+        out->width = w->n_dims ? w->shape[w->n_dims - 1] : 1;
+        return ERR_OK;
+    }
+    out->biases = find_part(c, path, ".biases");
+    out->format = format;
+    return quant_verify(c->path, w, out->scales->t, out->biases ? out->biases->t : NULL, &out->format, &out->width, err);
+}
+
+int checkpoint_file_load(struct arena *a, const struct checkpoint *c, const char *name, uint64_t max_bytes, struct str *out, struct err *err) {
+    if (c->dir) return os_file_load(a, str_fmt(a, "%s/%s", c->dir, name).p, max_bytes, out, err);
+    if (c->path && strcmp(c->path, BUILTIN_NAME) == 0 && builtin_file(str_of(name), out)) return ERR_OK;
+    return err_set(err, ERR_ENOTFOUND, "%s has no %s", c->path, name);
+}
+
+bool checkpoint_file_exists(const struct checkpoint *c, const char *name) {
+    struct str bytes;
+    struct os_stat st;
+    if (!c->dir) return strcmp(c->path, BUILTIN_NAME) == 0 && builtin_file(str_of(name), &bytes);
+    struct sb path = {0};
+    sb_fmt(&path, "%s/%s", c->dir, name);
+    bool found = os_stat(path.p, &st, NULL) == 0 && st.is_file;
+    sb_free(&path);
+    return found;
+}

@@ -1,0 +1,263 @@
+/* Reading config.json: dialects are folded here, so that nobody above sees more than one form. */
+#include "file/config.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const char *const text_parts[] = {"text_config", "language_config", "llm_config"};
+static const char *const top_keys[] = {"quantization", "quantization_config", "tie_word_embeddings", "architectures", "model_type"};
+
+int config_parse(struct arena *a, struct str text, const char *name, struct config *out, struct err *err) {
+    *out = (struct config){.name = name};
+    TRY(json_parse(a, text, name, JSON_LENIENT, &out->root, err));
+    if (!yyjson_is_obj(out->root)) return err_set(err, ERR_EFORMAT, "%s: %s, expected an object", name, yyjson_get_type_desc(out->root));
+    for (size_t i = 0; i < sizeof text_parts / sizeof *text_parts && !out->text; i++) {
+        yyjson_val *part = json_get(out->root, text_parts[i]);
+        if (yyjson_is_obj(part)) out->text = part;
+    }
+    out->model_type = json_str(out->root, "model_type", (struct str){0});
+    out->text_type = json_str(out->text, "model_type", out->model_type);
+    if (!out->model_type.p) out->model_type = out->text_type;
+    return ERR_OK;
+}
+
+static yyjson_val *present(yyjson_val *obj, const char *key) {
+    yyjson_val *v = json_get(obj, key);
+    return yyjson_is_null(v) ? NULL : v;
+}
+
+yyjson_val *config_get(const struct config *c, const char *key) {
+    bool top_first = false;
+    for (size_t i = 0; i < sizeof top_keys / sizeof *top_keys; i++) top_first |= strcmp(key, top_keys[i]) == 0;
+    yyjson_val *v = present(top_first ? c->root : c->text, key);
+    return v ? v : present(top_first ? c->text : c->root, key);
+}
+
+/* ---- typed access --------------------------------------------------------------------------------------------- */
+
+/* A value for a message: numbers and short strings as they are, the rest by its type. */
+static const char *value_text(yyjson_val *v, char out[64]) {
+    int64_t i;
+    if (json_val_int(v, &i)) snprintf(out, 64, "%lld", (long long)i);
+    else if (yyjson_is_num(v)) snprintf(out, 64, "%g", yyjson_get_num(v));
+    else if (yyjson_is_str(v)) snprintf(out, 64, "\"%.40s\"", yyjson_get_str(v));
+    else if (yyjson_is_bool(v)) snprintf(out, 64, "%s", yyjson_get_bool(v) ? "true" : "false");
+    else snprintf(out, 64, "an %s", yyjson_get_type_desc(v));
+    return out;
+}
+
+/* "rope_parameters.factor" or just the key. */
+#define WHERE(where) (where) ? (where) : "", (where) ? "." : ""
+
+static int out_of_range(const struct config *c, const char *where, const char *key, yyjson_val *v, const char *what, struct config_range range,
+                        struct err *err) {
+    char text[64];
+    return err_set(err, ERR_EFORMAT, "%s: %s%s%s is %s, expected %s%.15g to %.15g", c->name, WHERE(where), key, value_text(v, text), what, range.min,
+                   range.max);
+}
+
+static int take_int(const struct config *c, const char *where, const char *key, yyjson_val *v, struct config_range range, int64_t *out,
+                    struct err *err) {
+    int64_t value;
+    if (!json_val_int(v, &value) || (double)value < range.min || (double)value > range.max)
+        return out_of_range(c, where, key, v, "", range, err);
+    *out = value;
+    return ERR_OK;
+}
+
+static int take_num(const struct config *c, const char *where, const char *key, yyjson_val *v, struct config_range range, double *out,
+                    struct err *err) {
+    double value = yyjson_get_num(v);
+    if (!yyjson_is_num(v) || !isfinite(value) || value < range.min || value > range.max)
+        return out_of_range(c, where, key, v, "a number from ", range, err);
+    *out = value;
+    return ERR_OK;
+}
+
+static int missing(const struct config *c, const char *key, struct err *err) {
+    return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->name, key);
+}
+
+int config_int(const struct config *c, const char *key, struct config_range range, int64_t absent, int64_t *out, struct err *err) {
+    yyjson_val *v = config_get(c, key);
+    *out = absent;
+    return v ? take_int(c, NULL, key, v, range, out, err) : ERR_OK;
+}
+
+int config_num(const struct config *c, const char *key, struct config_range range, double absent, double *out, struct err *err) {
+    yyjson_val *v = config_get(c, key);
+    *out = absent;
+    return v ? take_num(c, NULL, key, v, range, out, err) : ERR_OK;
+}
+
+int config_need_int(const struct config *c, const char *key, struct config_range range, int64_t *out, struct err *err) {
+    return config_get(c, key) ? config_int(c, key, range, 0, out, err) : missing(c, key, err);
+}
+
+int config_need_num(const struct config *c, const char *key, struct config_range range, double *out, struct err *err) {
+    return config_get(c, key) ? config_num(c, key, range, 0, out, err) : missing(c, key, err);
+}
+
+int config_bool(const struct config *c, const char *key, bool absent, bool *out, struct err *err) {
+    yyjson_val *v = config_get(c, key);
+    char text[64];
+    *out = absent;
+    if (!v) return ERR_OK;
+    if (!yyjson_is_bool(v)) return err_set(err, ERR_EFORMAT, "%s: %s is %s, expected true or false", c->name, key, value_text(v, text));
+    *out = yyjson_get_bool(v);
+    return ERR_OK;
+}
+
+int config_str(const struct config *c, const char *key, struct str absent, struct str *out, struct err *err) {
+    yyjson_val *v = config_get(c, key);
+    char text[64];
+    *out = absent;
+    if (!v) return ERR_OK;
+    if (!yyjson_is_str(v)) return err_set(err, ERR_EFORMAT, "%s: %s is %s, expected a string", c->name, key, value_text(v, text));
+    *out = json_val_str(v);
+    return ERR_OK;
+}
+
+int config_ints(struct arena *a, const struct config *c, const char *key, struct config_range range, int64_t **out, size_t *out_n, struct err *err) {
+    yyjson_val *v = config_get(c, key), *item;
+    *out = NULL;
+    *out_n = 0;
+    if (!v) return ERR_OK;
+    size_t i, n = yyjson_is_arr(v) ? yyjson_arr_size(v) : 1;
+    int64_t *list = arena_try(a, (n ? n : 1) * sizeof *list);
+    if (!list) return err_set(err, ERR_EMEMORY, "%s: no memory for the %zu numbers of %s", c->name, n, key);
+    if (!yyjson_is_arr(v)) {
+        TRY(take_int(c, NULL, key, v, range, list, err));
+    } else {
+        yyjson_arr_foreach(v, i, n, item) TRY(take_int(c, NULL, key, item, range, &list[i], err));
+    }
+    *out = list;
+    *out_n = n;
+    return ERR_OK;
+}
+
+int config_obj_int(const struct config *c, const char *where, yyjson_val *obj, const char *key, struct config_range range, int64_t absent,
+                   int64_t *out, struct err *err) {
+    yyjson_val *v = present(obj, key);
+    *out = absent;
+    return v ? take_int(c, where, key, v, range, out, err) : ERR_OK;
+}
+
+int config_obj_num(const struct config *c, const char *where, yyjson_val *obj, const char *key, struct config_range range, double absent,
+                   double *out, struct err *err) {
+    yyjson_val *v = present(obj, key);
+    *out = absent;
+    return v ? take_num(c, where, key, v, range, out, err) : ERR_OK;
+}
+
+/* ---- the shape of a decoder ----------------------------------------------------------------------------------- */
+
+/* Synonyms, the usual name first: GPT-2 and its descendants have their own. A list has one number per layer: 0 then. */
+static int int_of(const struct config *c, const char *const *keys, struct config_range range, int64_t *out, struct err *err) {
+    *out = 0;
+    for (; *keys; keys++)
+        if (config_get(c, *keys)) return yyjson_is_arr(config_get(c, *keys)) ? ERR_OK : config_int(c, *keys, range, 0, out, err);
+    return ERR_OK;
+}
+
+int config_shape(const struct config *c, struct config_shape *out, struct err *err) {
+    const struct {
+        const char *keys[5];
+        struct config_range range;
+        int64_t *out;
+    } rows[] = {
+        {{"num_hidden_layers", "n_layer", "n_layers", "num_layers"}, {1, 4096}, &out->n_layers},
+        {{"num_attention_heads", "n_head", "n_heads"}, {1, 65536}, &out->n_heads},
+        {{"num_key_value_heads", "num_kv_heads", "multi_query_group_num"}, {1, 65536}, &out->n_kv_heads},
+        {{"head_dim"}, {1, 65536}, &out->head_dim},
+        {{"hidden_size", "n_embd", "d_model", "dim"}, {1, 1 << 24}, &out->hidden},
+        {{"intermediate_size", "ffn_dim", "n_inner"}, {0, 1 << 28}, &out->intermediate},
+        {{"vocab_size"}, {1, 1 << 28}, &out->vocab},
+        {{"max_position_embeddings", "n_positions", "seq_length", "model_max_length"}, {1, 1 << 30}, &out->context},
+    };
+    *out = (struct config_shape){0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) TRY(int_of(c, rows[i].keys, rows[i].range, rows[i].out, err));
+    if (!out->n_kv_heads && !config_get(c, "num_key_value_heads")) out->n_kv_heads = out->n_heads;
+    if (!out->head_dim && out->n_heads) {
+        if (out->hidden % out->n_heads)
+            return err_set(err, ERR_EFORMAT, "%s: hidden_size %lld is not a multiple of num_attention_heads %lld, and head_dim is missing", c->name,
+                           (long long)out->hidden, (long long)out->n_heads);
+        out->head_dim = out->hidden / out->n_heads;
+    }
+    return ERR_OK;
+}
+
+/* ---- rotary embedding ----------------------------------------------------------------------------------------- */
+
+static yyjson_val *object_of(const struct config *c, const char *key) {
+    yyjson_val *v = config_get(c, key);
+    return yyjson_is_obj(v) ? v : NULL;
+}
+
+/* rope_parameters nested by layer type has objects as values and no rope_type of its own. */
+static yyjson_val *nested_rope(yyjson_val *params, const char *layer_type) {
+    yyjson_val *v = present(params, layer_type ? layer_type : "full_attention");
+    return yyjson_is_obj(v) ? v : NULL;
+}
+
+static int read_rope_object(const struct config *c, const char *where, yyjson_val *obj, struct config_rope *out, struct err *err) {
+    out->raw = obj;
+    out->type = json_str(obj, "rope_type", json_str(obj, "type", out->type));
+    out->has_theta |= present(obj, "rope_theta") != NULL;
+    out->has_partial |= present(obj, "partial_rotary_factor") != NULL;
+    TRY(config_obj_num(c, where, obj, "rope_theta", (struct config_range){1e-6, 1e15}, out->theta, &out->theta, err));
+    TRY(config_obj_num(c, where, obj, "partial_rotary_factor", (struct config_range){0, 1}, out->partial, &out->partial, err));
+    TRY(config_obj_num(c, where, obj, "factor", (struct config_range){1e-6, 1e9}, out->factor, &out->factor, err));
+    return config_obj_num(c, where, obj, "original_max_position_embeddings", (struct config_range){1, 1 << 30}, out->original_context,
+                          &out->original_context, err);
+}
+
+/* The flat keys that older files have; GPT-NeoX has names of its own. */
+static int read_flat_rope(const struct config *c, struct config_rope *out, struct err *err) {
+    static const char *const thetas[] = {"rope_theta", "rotary_emb_base"}, *const partials[] = {"partial_rotary_factor", "rotary_pct", "rope_pct"};
+    for (size_t i = 0; i < 2 && !out->has_theta; i++) {
+        out->has_theta = config_get(c, thetas[i]) != NULL;
+        TRY(config_num(c, thetas[i], (struct config_range){1e-6, 1e15}, out->theta, &out->theta, err));
+    }
+    for (size_t i = 0; i < 3 && !out->has_partial; i++) {
+        out->has_partial = config_get(c, partials[i]) != NULL;
+        TRY(config_num(c, partials[i], (struct config_range){0, 1}, out->partial, &out->partial, err));
+    }
+    return config_num(c, "original_max_position_embeddings", (struct config_range){1, 1 << 30}, 0, &out->original_context, err);
+}
+
+int config_rope(const struct config *c, const char *layer_type, double default_theta, struct config_rope *out, struct err *err) {
+    *out = (struct config_rope){.type = STR("default"), .theta = default_theta, .partial = 1, .factor = 1};
+    TRY(read_flat_rope(c, out, err));
+    yyjson_val *params = object_of(c, "rope_parameters");
+    yyjson_val *nested = params ? nested_rope(params, layer_type) : NULL;
+    if (nested) return read_rope_object(c, "rope_parameters", nested, out, err);
+    if (params) return read_rope_object(c, "rope_parameters", params, out, err);
+    if (layer_type && strcmp(layer_type, "sliding_attention") == 0 && config_get(c, "rope_local_base_freq")) {
+        out->has_theta = true;
+        return config_num(c, "rope_local_base_freq", (struct config_range){1e-6, 1e15}, 0, &out->theta, err);
+    }
+    yyjson_val *scaling = object_of(c, "rope_scaling");
+    return scaling ? read_rope_object(c, "rope_scaling", scaling, out, err) : ERR_OK;
+}
+
+/* ---- end of sequence ------------------------------------------------------------------------------------------ */
+
+int config_eos_ids(struct arena *a, const struct config *config, const struct config *generation, int64_t **out, size_t *out_n, struct err *err) {
+    int64_t *lists[2] = {NULL, NULL};
+    size_t n[2] = {0, 0};
+    struct config_range range = {0, INT32_MAX};
+    if (generation) TRY(config_ints(a, generation, "eos_token_id", range, &lists[0], &n[0], err));
+    TRY(config_ints(a, config, "eos_token_id", range, &lists[1], &n[1], err));
+    int64_t *all = arena_new(a, int64_t, n[0] + n[1] + 1);
+    size_t n_all = 0;
+    for (int l = 0; l < 2; l++)
+        for (size_t i = 0; i < n[l]; i++) {
+            size_t k = 0;
+            while (k < n_all && all[k] != lists[l][i]) k++;
+            if (k == n_all) all[n_all++] = lists[l][i];
+        }
+    *out = all;
+    *out_n = n_all;
+    return ERR_OK;
+}
