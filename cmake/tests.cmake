@@ -36,6 +36,7 @@ foreach(entry IN LISTS TEST_PROGRAMS)
   set(name ${CMAKE_MATCH_1})
   separate_arguments(files UNIX_COMMAND "${CMAKE_MATCH_2}")
   add_executable(${name} ${files})
+  target_compile_definitions(${name} PRIVATE MLXCEL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE mlxcel_core)
 endforeach()
 

@@ -1,0 +1,142 @@
+/* The contract between the model and a device.
+ *
+ * A backend binds weights (it owns the packed result), owns the memory behind the KV cache and the recurrent state, and
+ * runs op lists. Everything that changes from step to step lies in `struct step`, one block of plain arrays.
+ *
+ * (1) begin() answers whether forward must walk or a prepared program for this key can be replayed; end() runs the step
+ *     and reports the first error of the list, the device or a row.
+ * (2) KV blocks hold 64 tokens; their inner layout is the backend's secret. Block and slot numbers are handed out by the
+ *     engine; a backend never allocates one.
+ * (3) Nothing here allocates after reserve(): a step that fits the reserved shape runs without the heap.
+ * (4) A backend belongs to one thread, the engine's. Its own workers are its own business.
+ */
+#ifndef MLXCEL_BACKEND_BACKEND_H
+#define MLXCEL_BACKEND_BACKEND_H
+
+#include "backend/ops.h"
+
+struct backend;
+
+/* ---- weights -------------------------------------------------------------------------------------------------- */
+
+/* One matrix, or a stack of n_experts matrices, [n_experts, out, in]. Vectors (norms, biases, sinks, tables) are
+ * weights of one row in f32. */
+struct weight {
+    const char *name;
+    struct format format;
+    int32_t n_experts;
+    int64_t out, in;
+    size_t bytes;  /* on the device */
+    void *packed;  /* the backend's */
+};
+
+enum weight_plane { PLANE_VALUES, PLANE_SCALES, PLANE_BIASES, N_PLANES };
+
+/* What weight_bind reads from: rows of the checkpoint in its own format. Rows count through experts: expert * out + r. */
+struct weight_source {
+    const char *name;
+    struct format format;
+    int32_t n_experts;
+    int64_t out, in;
+    bool is_vector; /* small and read by element-wise kernels: never repacked, always f32 */
+    int (*read)(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err);
+    void *user;
+};
+
+/* ---- KV cache and recurrent state ------------------------------------------------------------------------------ */
+
+enum { KV_BLOCK = 64, KV_CLASSES_MAX = 4, STATES_MAX = 512 };
+
+struct kv_class {
+    int32_t n_layers, heads, k_width, v_width; /* v_width 0: values are a part of the keys */
+    int32_t window;                            /* 0: all positions are kept */
+    int32_t n_blocks;
+};
+
+struct state_class {
+    int64_t elements; /* f32, zero at the start of a sequence */
+};
+
+struct kv_layout {
+    int32_t n_classes, n_states, n_slots;
+    struct kv_class classes[KV_CLASSES_MAX];
+    struct state_class states[STATES_MAX]; /* one per recurrent layer and kind */
+    int32_t max_context;
+};
+
+/* ---- one step -------------------------------------------------------------------------------------------------- */
+
+struct step_seq {
+    int32_t row, n_rows; /* its rows of this step */
+    int32_t pos;         /* position of the first of them */
+    int32_t slot;        /* of recurrent state; -1 where the model has none */
+    int32_t rope_len;    /* length that dynamic rope tables were made for */
+    int32_t starts;      /* 1: no state yet, begin with zeros */
+};
+
+struct step {
+    int32_t n_rows, n_seqs, n_logits;
+    int32_t rows_capacity, seqs_capacity, table_capacity; /* sizes of the arrays below */
+    int32_t n_rope_tables, rope_width;
+    int32_t *ids, *pos, *seq_of;  /* [rows] token, position, index into seqs */
+    int32_t *logit_rows;          /* [rows] rows whose logits are wanted, ascending */
+    struct step_seq *seqs;        /* [seqs] */
+    int32_t *tables[KV_CLASSES_MAX]; /* [seqs][table_capacity] block of positions 64 i ... 64 i + 63; -1 where freed */
+    float *rope;                  /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
+    void *block;                  /* all arrays above, in one piece */
+    size_t block_bytes;
+};
+
+struct step_key {
+    int32_t n_rows, n_seqs, n_logits, max_len;
+    bool decode_only;
+};
+
+/* ---- the backend itself ----------------------------------------------------------------------------------------- */
+
+enum precision { PRECISION_AUTO, PRECISION_EXACT, PRECISION_F32, PRECISION_BF16 };
+
+struct backend_options {
+    enum precision precision;
+    int32_t n_threads; /* 0: one per physical core */
+    const char *device; /* "cuda:1"; NULL: the first */
+    bool no_fuse;       /* run the plain list, for conformance */
+};
+
+struct backend_type {
+    const char *name;
+    int (*open)(const struct backend_options *options, struct backend **out, struct err *err);
+    void (*close)(struct backend *be);
+    /* Fills out (name, format, shape, bytes, packed). */
+    int (*weight_bind)(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
+    void (*weight_release)(struct backend *be, struct weight *w);
+    int (*kv_open)(struct backend *be, const struct kv_layout *layout, struct err *err);
+    void (*kv_close)(struct backend *be);
+    /* Copy-on-write and snapshots. */
+    int (*block_copy)(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
+    int (*slot_copy)(struct backend *be, int32_t from, int32_t to, struct err *err);
+    /* True: walk forward into be->list and call end; false: a replayable program exists, call end at once. */
+    bool (*begin)(struct backend *be, const struct step_key *key);
+    int (*end)(struct backend *be, const struct step *step, struct err *err);
+    /* Memory for steps up to the shape of be->list, which holds a walk of the largest one. */
+    int (*reserve)(struct backend *be, struct err *err);
+    /* Copies an output value's elements, dense, after end(). */
+    int (*read)(struct backend *be, struct tensor t, void *dst, struct err *err);
+    /* Bytes of device memory free and in all; for sizing the KV cache. */
+    void (*memory)(struct backend *be, uint64_t *out_free, uint64_t *out_total);
+    /* One line for the start-up message: device, instruction set, threads. */
+    void (*describe)(struct backend *be, struct sb *out);
+};
+
+struct backend {
+    const struct backend_type *type;
+    struct oplist list;
+    enum precision precision;
+};
+
+extern const struct backend_type cpu_backend, trace_backend;
+
+/* The type by name ("cpu", "trace"), or NULL. */
+const struct backend_type *backend_find(struct str name);
+
+#endif

@@ -1,0 +1,138 @@
+/* The CPU backend: opens the pool, plans each op list and runs it op by op. */
+#include "backend/cpu/cpu.h"
+
+#include "backend/fuse.h"
+#include "os/cpu.h"
+#include "os/os.h"
+
+/* A kind without a runner is refused when a list with it is first run, by its name. */
+static cpu_runner *const runners[N_OP_KINDS] = {
+    [OP_EMBED] = cpu_run_embed,   [OP_LINEAR] = cpu_run_linear,     [OP_HEAD_LINEAR] = cpu_run_head_linear,
+    [OP_NORM] = cpu_run_norm,     [OP_ADD_NORM] = cpu_run_add_norm, [OP_ADD] = cpu_run_add,
+    [OP_ACT] = cpu_run_act,       [OP_GLU] = cpu_run_glu,           [OP_MULVEC] = cpu_run_mulvec,
+    [OP_ROPE] = cpu_run_rope,     [OP_CONCAT] = cpu_run_concat,     [OP_ROWS] = cpu_run_rows,
+    [OP_ARGMAX] = cpu_run_argmax, [OP_KV_WRITE] = cpu_run_kv_write, [OP_ATTN] = cpu_run_attn,
+};
+
+static void cpu_close(struct backend *be) {
+    struct cpu *c = (struct cpu *)be;
+    cpu_kv_close(be);
+    pool_destroy(c->pool);
+    plan_free(&c->plan);
+    oplist_free(&c->base.list);
+    mem_free(c->thread_scratch);
+    if (c->scratch) os_pages_free(c->scratch, c->scratch_bytes);
+    mem_free(c);
+}
+
+static int cpu_open(const struct backend_options *options, struct backend **out, struct err *err) {
+    struct cpu *c = mem_alloc(sizeof *c);
+    c->base.type = &cpu_backend;
+    c->base.precision = options->precision;
+    c->no_fuse = options->no_fuse;
+    kern_select(&c->kern, options->precision == PRECISION_EXACT ? 0 : cpu_flags());
+    int code = pool_create(options->n_threads > 0 ? options->n_threads : os_core_count(), &c->pool, err);
+    if (code) {
+        cpu_close(&c->base);
+        return code;
+    }
+    *out = &c->base;
+    return ERR_OK;
+}
+
+static int grow_scratch(struct cpu *c, struct err *err) {
+    size_t need = (size_t)c->plan.bytes;
+    if (need <= c->scratch_bytes) return ERR_OK;
+    if (c->scratch) os_pages_free(c->scratch, c->scratch_bytes);
+    c->scratch_bytes = 0;
+    c->scratch = os_pages_alloc(need, err);
+    if (!c->scratch) return err_prefix(err, "scratch memory of a step");
+    c->scratch_bytes = need;
+    return ERR_OK;
+}
+
+/* Scores of one row, or one dequantised weight row, per thread. */
+static int grow_thread_scratch(struct cpu *c, struct err *err) {
+    int64_t need = 0;
+    const struct oplist *l = &c->base.list;
+    for (int32_t i = 0; i < l->n_ops; i++)
+        for (int32_t k = 0; k < l->ops[i].n_in; k++) {
+            int64_t width = tensor_row_size(l->ops[i].in[k]) * 2 + (l->ops[i].kind == OP_ATTN ? c->layout.max_context : 0);
+            if (width > need) need = width;
+        }
+    if (need <= c->thread_floats) return ERR_OK;
+    mem_free(c->thread_scratch);
+    c->thread_floats = 0;
+    c->thread_scratch = mem_try((size_t)need * sizeof(float) * (size_t)pool_threads(c->pool));
+    if (!c->thread_scratch) return err_set(err, ERR_EMEMORY, "no memory for the scratch space of %d threads", pool_threads(c->pool));
+    c->thread_floats = need;
+    return ERR_OK;
+}
+
+static int prepare(struct cpu *c, struct err *err) {
+    struct oplist *l = &c->base.list;
+    if (l->err.code) return err_set(err, l->err.code, "%s", l->err.msg);
+    for (int32_t i = 0; i < l->n_ops; i++)
+        if (!runners[l->ops[i].kind]) return err_set(err, ERR_EUNSUPPORTED, "the CPU backend has no kernel for the op \"%s\"", op_name(l->ops[i].kind));
+    if (!c->no_fuse) fuse_list(l);
+    plan_make(&c->plan, l);
+    TRY(grow_scratch(c, err));
+    return grow_thread_scratch(c, err);
+}
+
+static int cpu_reserve(struct backend *be, struct err *err) {
+    return prepare((struct cpu *)be, err);
+}
+
+static bool cpu_begin(struct backend *be, const struct step_key *key) {
+    oplist_begin(&be->list, key->n_rows, key->n_logits);
+    return true;
+}
+
+static int cpu_end(struct backend *be, const struct step *step, struct err *err) {
+    struct cpu *c = (struct cpu *)be;
+    TRY(prepare(c, err));
+    for (int32_t i = 0; i < be->list.n_ops; i++) runners[be->list.ops[i].kind](c, &be->list.ops[i], step);
+    return ERR_OK;
+}
+
+static int cpu_read(struct backend *be, struct tensor t, void *dst, struct err *err) {
+    (void)err;
+    struct cpu *c = (struct cpu *)be;
+    size_t head_bytes = (size_t)t.width * sizeof(float);
+    for (int64_t r = 0; r < t.rows; r++)
+        for (int64_t h = 0; h < t.heads; h++)
+            memcpy((char *)dst + (size_t)(r * t.heads + h) * head_bytes, cpu_row(c, t, r) + h * t.head_stride, head_bytes);
+    return ERR_OK;
+}
+
+static void cpu_memory(struct backend *be, uint64_t *out_free, uint64_t *out_total) {
+    (void)be;
+    struct os_memory m;
+    os_memory(&m);
+    *out_free = m.available;
+    *out_total = m.total;
+}
+
+static void cpu_describe_backend(struct backend *be, struct sb *out) {
+    struct cpu *c = (struct cpu *)be;
+    sb_fmt(out, "cpu (%s, %s kernels, %d threads)", os_cpu_name(), c->kern.isa, pool_threads(c->pool));
+}
+
+const struct backend_type cpu_backend = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .weight_bind = cpu_weight_bind,
+    .weight_release = cpu_weight_release,
+    .kv_open = cpu_kv_open,
+    .kv_close = cpu_kv_close,
+    .block_copy = cpu_block_copy,
+    .slot_copy = cpu_slot_copy,
+    .begin = cpu_begin,
+    .end = cpu_end,
+    .reserve = cpu_reserve,
+    .read = cpu_read,
+    .memory = cpu_memory,
+    .describe = cpu_describe_backend,
+};

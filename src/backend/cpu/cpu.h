@@ -1,0 +1,79 @@
+/* Inside the CPU backend: its state and the runners that execute ops.
+ *
+ * An op list is planned at end() (plan.h) and then run op by op. A runner splits its rows or output elements over the
+ * pool; a row's result depends on that row's own data only, never on the thread count or on what else is in the batch.
+ */
+#ifndef MLXCEL_BACKEND_CPU_CPU_H
+#define MLXCEL_BACKEND_CPU_CPU_H
+
+#include "backend/backend.h"
+#include "backend/cpu/kern.h"
+#include "backend/cpu/pool.h"
+#include "backend/plan.h"
+
+/* A bound weight: the checkpoint's planes, row after row. */
+struct cpu_weight {
+    unsigned char *values, *scales, *biases;
+    size_t values_stride, scales_stride, biases_stride; /* bytes per row */
+    size_t bytes;
+};
+
+struct cpu_kv_class {
+    struct kv_class shape;
+    float *k, *v; /* [layers][blocks][heads][KV_BLOCK][width] */
+};
+
+struct cpu {
+    struct backend base;
+    struct pool *pool;
+    struct kernels kern;
+    struct plan plan;
+    unsigned char *scratch;
+    size_t scratch_bytes;
+    float *thread_scratch; /* [threads][thread_floats] for scores, dequantised rows, routing */
+    int64_t thread_floats;
+    struct kv_layout layout;
+    struct cpu_kv_class kv[KV_CLASSES_MAX];
+    float *states;           /* [slots][state_total] */
+    int64_t state_offsets[STATES_MAX], state_total;
+    bool no_fuse;
+};
+
+typedef void cpu_runner(struct cpu *c, const struct op *op, const struct step *step);
+
+cpu_runner cpu_run_embed, cpu_run_linear, cpu_run_head_linear;
+cpu_runner cpu_run_norm, cpu_run_add_norm, cpu_run_add, cpu_run_act, cpu_run_glu, cpu_run_mulvec, cpu_run_rope, cpu_run_concat, cpu_run_rows, cpu_run_argmax;
+cpu_runner cpu_run_kv_write, cpu_run_attn;
+
+int cpu_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
+void cpu_weight_release(struct backend *be, struct weight *w);
+int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err);
+void cpu_kv_close(struct backend *be);
+int cpu_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
+int cpu_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err);
+
+/* The memory of a tensor's first element. */
+static inline float *cpu_data(const struct cpu *c, struct tensor t) {
+    return (float *)(c->scratch + c->plan.offsets[t.id - 1]) + t.offset;
+}
+static inline float *cpu_row(const struct cpu *c, struct tensor t, int64_t row) {
+    return cpu_data(c, t) + row * t.row_stride;
+}
+static inline float *cpu_thread(const struct cpu *c, int32_t thread) {
+    return c->thread_scratch + (int64_t)thread * c->thread_floats;
+}
+/* A vector weight's elements. */
+static inline const float *cpu_vec(const struct weight *w) {
+    return w ? (const float *)((const struct cpu_weight *)w->packed)->values : NULL;
+}
+static inline struct quant_row cpu_weight_row(const struct weight *w, int64_t row) {
+    const struct cpu_weight *p = w->packed;
+    return (struct quant_row){p->values + (size_t)row * p->values_stride, p->scales ? p->scales + (size_t)row * p->scales_stride : NULL,
+                              p->biases ? p->biases + (size_t)row * p->biases_stride : NULL};
+}
+/* State `index` of a sequence's slot. */
+static inline float *cpu_state(const struct cpu *c, int32_t index, int32_t slot) {
+    return c->states + (int64_t)slot * c->state_total + c->state_offsets[index];
+}
+
+#endif

@@ -1,0 +1,166 @@
+/* The KV cache on the CPU and causal attention over it.
+ *
+ * A cached head row is found by (layer, block, head, position in block). Each row of the batch attends to the positions
+ * of its own sequence only, in ascending order, so its result depends on its own history alone. Prompt rows read the
+ * keys that KV_WRITE stored in the same step: there is one path for prefill and decode.
+ */
+#include "backend/cpu/cpu.h"
+
+#include "base/fmath.h"
+#include "os/os.h"
+
+static int64_t class_elements(const struct kv_class *k, int32_t width) {
+    return (int64_t)k->n_layers * k->n_blocks * k->heads * KV_BLOCK * width;
+}
+
+int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err) {
+    struct cpu *c = (struct cpu *)be;
+    cpu_kv_close(be);
+    c->layout = *layout;
+    for (int32_t i = 0; i < layout->n_classes; i++) {
+        struct cpu_kv_class *k = &c->kv[i];
+        k->shape = layout->classes[i];
+        k->k = os_pages_alloc((size_t)class_elements(&k->shape, k->shape.k_width) * sizeof(float), err);
+        if (!k->k) return err_prefix(err, "KV cache");
+        if (k->shape.v_width == 0) continue;
+        k->v = os_pages_alloc((size_t)class_elements(&k->shape, k->shape.v_width) * sizeof(float), err);
+        if (!k->v) return err_prefix(err, "KV cache");
+    }
+    c->state_total = 0;
+    for (int32_t i = 0; i < layout->n_states; i++) {
+        c->state_offsets[i] = c->state_total;
+        c->state_total += layout->states[i].elements;
+    }
+    if (c->state_total == 0) return ERR_OK;
+    c->states = os_pages_alloc((size_t)c->state_total * (size_t)layout->n_slots * sizeof(float), err);
+    return c->states ? ERR_OK : err_prefix(err, "recurrent state");
+}
+
+void cpu_kv_close(struct backend *be) {
+    struct cpu *c = (struct cpu *)be;
+    for (int32_t i = 0; i < c->layout.n_classes; i++) {
+        struct cpu_kv_class *k = &c->kv[i];
+        if (k->k) os_pages_free(k->k, (size_t)class_elements(&k->shape, k->shape.k_width) * sizeof(float));
+        if (k->v) os_pages_free(k->v, (size_t)class_elements(&k->shape, k->shape.v_width) * sizeof(float));
+        *k = (struct cpu_kv_class){0};
+    }
+    if (c->states) os_pages_free(c->states, (size_t)c->state_total * (size_t)c->layout.n_slots * sizeof(float));
+    c->states = NULL;
+    c->layout = (struct kv_layout){0};
+}
+
+/* The row of a head at a position inside a block. */
+static float *cached(const struct cpu_kv_class *k, float *base, int32_t width, int32_t layer, int32_t block, int32_t head, int32_t at) {
+    int64_t index = (((int64_t)layer * k->shape.n_blocks + block) * k->shape.heads + head) * KV_BLOCK + at;
+    return base + index * width;
+}
+
+int cpu_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err) {
+    (void)err;
+    const struct cpu_kv_class *k = &((struct cpu *)be)->kv[kv_class];
+    size_t heads = (size_t)k->shape.heads * KV_BLOCK;
+    for (int32_t layer = 0; layer < k->shape.n_layers; layer++) {
+        memcpy(cached(k, k->k, k->shape.k_width, layer, to, 0, 0), cached(k, k->k, k->shape.k_width, layer, from, 0, 0),
+               heads * (size_t)k->shape.k_width * sizeof(float));
+        if (k->v)
+            memcpy(cached(k, k->v, k->shape.v_width, layer, to, 0, 0), cached(k, k->v, k->shape.v_width, layer, from, 0, 0),
+                   heads * (size_t)k->shape.v_width * sizeof(float));
+    }
+    return ERR_OK;
+}
+
+int cpu_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err) {
+    (void)err;
+    struct cpu *c = (struct cpu *)be;
+    memcpy(c->states + (int64_t)to * c->state_total, c->states + (int64_t)from * c->state_total, (size_t)c->state_total * sizeof(float));
+    return ERR_OK;
+}
+
+static int32_t block_of(const struct step *step, int32_t kv_class, int32_t seq, int32_t pos) {
+    return step->tables[kv_class][(int64_t)seq * step->table_capacity + pos / KV_BLOCK];
+}
+
+void cpu_run_kv_write(struct cpu *c, const struct op *op, const struct step *step) {
+    struct kv_ref kv = op->arg.kv.kv;
+    const struct cpu_kv_class *cls = &c->kv[kv.kv_class];
+    struct tensor k = op->in[0], v = op->in[1];
+    for (int32_t r = 0; r < k.rows; r++) {
+        int32_t pos = step->pos[r], block = block_of(step, kv.kv_class, step->seq_of[r], pos);
+        for (int32_t h = 0; h < cls->shape.heads; h++) {
+            memcpy(cached(cls, cls->k, cls->shape.k_width, kv.index, block, h, pos % KV_BLOCK), cpu_row(c, k, r) + h * k.head_stride,
+                   (size_t)cls->shape.k_width * sizeof(float));
+            if (op->n_in == 2)
+                memcpy(cached(cls, cls->v, cls->shape.v_width, kv.index, block, h, pos % KV_BLOCK), cpu_row(c, v, r) + h * v.head_stride,
+                       (size_t)cls->shape.v_width * sizeof(float));
+        }
+    }
+}
+
+struct attn_job {
+    struct cpu *c;
+    const struct op *op;
+    const struct step *step;
+};
+
+/* First visible position of a row. */
+static int32_t first_visible(const struct attn_args *a, int32_t pos) {
+    int32_t first = 0;
+    if (a->window > 0 && pos - a->window + 1 > first) first = pos - a->window + 1;
+    if (a->chunk > 0 && pos / a->chunk * a->chunk > first) first = pos / a->chunk * a->chunk;
+    return first;
+}
+
+static float query_scale(const struct attn_args *a, int32_t pos) {
+    if (a->pos_scale_len == 0) return a->scale;
+    return a->scale * (1.0f + a->pos_scale_beta * m_logf(1.0f + (float)(pos / a->pos_scale_len)));
+}
+
+/* Scores of one head over the visible positions, softmax weights in place; returns the sum of the weights. */
+static float attn_scores(const struct attn_job *job, const float *q, int32_t r, int32_t head, float *scores) {
+    const struct attn_args *a = &job->op->arg.attn;
+    const struct cpu_kv_class *cls = &job->c->kv[a->kv.kv_class];
+    int32_t seq = job->step->seq_of[r], pos = job->step->pos[r], first = first_visible(a, pos);
+    int32_t kv_head = head / (job->op->in[0].heads / cls->shape.heads);
+    float scale = query_scale(a, pos), max = a->sinks ? cpu_vec(a->sinks)[head] : -INFINITY;
+    for (int32_t p = first; p <= pos; p++) {
+        int32_t block = block_of(job->step, a->kv.kv_class, seq, p);
+        const float *key = cached(cls, cls->k, cls->shape.k_width, a->kv.index, block, kv_head, p % KV_BLOCK);
+        float s = job->c->kern.dot(q, key, cls->shape.k_width) * scale;
+        if (a->softcap > 0) s = a->softcap * m_tanhf(s / a->softcap);
+        scores[p - first] = s;
+        if (s > max) max = s;
+    }
+    float sum = job->c->kern.exp_sum(scores, pos - first + 1, max);
+    return a->sinks ? sum + m_expf(cpu_vec(a->sinks)[head] - max) : sum;
+}
+
+static void attn_head(const struct attn_job *job, int32_t r, int32_t head, int32_t thread) {
+    struct cpu *c = job->c;
+    const struct attn_args *a = &job->op->arg.attn;
+    const struct cpu_kv_class *cls = &c->kv[a->kv.kv_class];
+    struct tensor q = job->op->in[0], y = job->op->out[0];
+    float *scores = cpu_thread(c, thread);
+    float sum = attn_scores(job, cpu_row(c, q, r) + head * q.head_stride, r, head, scores);
+    int32_t seq = job->step->seq_of[r], pos = job->step->pos[r], first = first_visible(a, pos);
+    int32_t kv_head = head / (q.heads / cls->shape.heads);
+    float *out = cpu_row(c, y, r) + head * y.head_stride;
+    memset(out, 0, (size_t)y.width * sizeof(float));
+    for (int32_t p = first; p <= pos; p++) {
+        int32_t block = block_of(job->step, a->kv.kv_class, seq, p);
+        const float *value = cls->v ? cached(cls, cls->v, cls->shape.v_width, a->kv.index, block, kv_head, p % KV_BLOCK)
+                                    : cached(cls, cls->k, cls->shape.k_width, a->kv.index, block, kv_head, p % KV_BLOCK);
+        c->kern.axpy(out, value, scores[p - first], y.width);
+    }
+    for (int32_t i = 0; i < y.width; i++) out[i] /= sum;
+}
+
+static void attn_heads(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    const struct attn_job *job = ctx;
+    int32_t heads = job->op->in[0].heads;
+    for (int64_t i = first; i < last; i++) attn_head(job, (int32_t)(i / heads), (int32_t)(i % heads), thread);
+}
+
+void cpu_run_attn(struct cpu *c, const struct op *op, const struct step *step) {
+    struct attn_job job = {c, op, step};
+    pool_run(c->pool, (int64_t)op->in[0].rows * op->in[0].heads, 1, attn_heads, &job);
+}

@@ -1,0 +1,256 @@
+/* Element-wise and row-wise ops: norms, sums, activations, rope, concatenation, row selection, argmax. */
+#include "backend/cpu/cpu.h"
+
+#include "base/fmath.h"
+
+struct elem_job {
+    struct cpu *c;
+    const struct op *op;
+    const struct step *step;
+};
+
+static void run_rows(struct cpu *c, const struct op *op, const struct step *step, int64_t n_rows, pool_fn *fn) {
+    struct elem_job job = {c, op, step};
+    /* a single row is not worth a barrier */
+    if (n_rows <= 2) fn(&job, 0, n_rows, 0);
+    else pool_run(c->pool, n_rows, 0, fn, &job);
+}
+
+/* Normalises n elements of x into y; w and b may be NULL. */
+static void norm_head(const struct kernels *k, const struct norm_args *a, const float *x, float *y, int64_t n, const float *w, const float *b) {
+    float mean = 0;
+    double square;
+    if (a->kind == NORM_LAYER) {
+        mean = (float)(k->sum(x, n) / (double)n);
+        for (int64_t i = 0; i < n; i++) y[i] = x[i] - mean;
+        square = k->sum_squares(y, n);
+        x = y;
+    } else {
+        square = k->sum_squares(x, n);
+    }
+    float scale = 1.0f / (float)sqrt((double)(float)(square / (double)n) + (double)a->eps);
+    for (int64_t i = 0; i < n; i++) {
+        float v = x[i] * scale;
+        if (w) v *= w[i] + a->weight_offset;
+        y[i] = b ? v + b[i] : v;
+    }
+}
+
+static void norm_row(struct cpu *c, const struct op *op, int64_t r, const float *from, int64_t from_stride, struct tensor to) {
+    const struct norm_args *a = &op->arg.norm;
+    const float *w = cpu_vec(a->weight), *b = cpu_vec(a->bias);
+    for (int64_t h = 0; h < to.heads; h++) {
+        int64_t at = a->per_head ? h * to.width : 0;
+        norm_head(&c->kern, a, from + h * from_stride, cpu_row(c, to, r) + h * to.head_stride, to.width, w ? w + at : NULL, b ? b + at : NULL);
+    }
+}
+
+/* Gate of a row, activated, dense, in the thread's scratch memory. */
+static const float *gate_row(struct cpu *c, const struct op *op, int64_t r, int32_t thread) {
+    struct tensor g = op->in[1];
+    float *out = cpu_thread(c, thread);
+    for (int64_t h = 0; h < g.heads; h++) memcpy(out + h * g.width, cpu_row(c, g, r) + h * g.head_stride, (size_t)g.width * sizeof(float));
+    c->kern.act(out, tensor_row_size(g), &(struct act_args){.kind = op->arg.norm.gate_act});
+    return out;
+}
+
+static void norm_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    const struct elem_job *job = ctx;
+    struct cpu *c = job->c;
+    const struct op *op = job->op;
+    struct tensor x = op->in[0], y = op->out[0];
+    int64_t n = tensor_row_size(y);
+    for (int64_t r = first; r < last; r++) {
+        if (op->n_in == 1) {
+            norm_row(c, op, r, cpu_row(c, x, r), x.head_stride, y);
+            continue;
+        }
+        const float *gate = gate_row(c, op, r, thread);
+        float *out = cpu_row(c, y, r);
+        if (op->arg.norm.gate == GATE_BEFORE) {
+            float *product = cpu_thread(c, thread) + n;
+            for (int64_t i = 0; i < n; i++) product[i] = cpu_row(c, x, r)[i / x.width * x.head_stride + i % x.width] * gate[i];
+            norm_row(c, op, r, product, y.width, y);
+        } else {
+            norm_row(c, op, r, cpu_row(c, x, r), x.head_stride, y);
+            for (int64_t i = 0; i < n; i++) out[i] *= gate[i];
+        }
+    }
+}
+
+void cpu_run_norm(struct cpu *c, const struct op *op, const struct step *step) {
+    run_rows(c, op, step, op->out[0].rows, norm_rows);
+}
+
+static void add_row(struct cpu *c, const struct op *op, int64_t r, float a_scale, float b_scale) {
+    struct tensor a = op->in[0], b = op->in[1], y = op->out[0];
+    for (int64_t h = 0; h < y.heads; h++) {
+        const float *pa = cpu_row(c, a, r) + h * a.head_stride, *pb = cpu_row(c, b, r) + h * b.head_stride;
+        float *py = cpu_row(c, y, r) + h * y.head_stride;
+        for (int64_t i = 0; i < y.width; i++) py[i] = pa[i] * a_scale + pb[i] * b_scale;
+    }
+}
+
+static void add_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct elem_job *job = ctx;
+    for (int64_t r = first; r < last; r++) add_row(job->c, job->op, r, job->op->arg.add.a_scale, job->op->arg.add.b_scale);
+}
+
+void cpu_run_add(struct cpu *c, const struct op *op, const struct step *step) {
+    run_rows(c, op, step, op->out[0].rows, add_rows);
+}
+
+static void add_norm_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct elem_job *job = ctx;
+    struct cpu *c = job->c;
+    for (int64_t r = first; r < last; r++) {
+        add_row(c, job->op, r, job->op->arg.norm.a_scale, job->op->arg.norm.b_scale);
+        norm_row(c, job->op, r, cpu_row(c, job->op->out[0], r), job->op->out[0].head_stride, job->op->out[1]);
+    }
+}
+
+void cpu_run_add_norm(struct cpu *c, const struct op *op, const struct step *step) {
+    run_rows(c, op, step, op->out[0].rows, add_norm_rows);
+}
+
+static void act_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct elem_job *job = ctx;
+    struct cpu *c = job->c;
+    const struct act_args *a = &job->op->arg.act;
+    struct tensor x = job->op->in[0], y = job->op->out[0];
+    for (int64_t r = first; r < last; r++) {
+        float *out = cpu_row(c, y, r);
+        for (int64_t h = 0; h < x.heads; h++) memcpy(out + h * y.head_stride, cpu_row(c, x, r) + h * x.head_stride, (size_t)x.width * sizeof(float));
+        c->kern.act(out, tensor_row_size(y), a);
+        if (a->scale != 1.0f)
+            for (int64_t i = 0; i < tensor_row_size(y); i++) out[i] *= a->scale;
+    }
+}
+
+void cpu_run_act(struct cpu *c, const struct op *op, const struct step *step) {
+    run_rows(c, op, step, op->out[0].rows, act_rows);
+}
+
+/* y = act(a) * b for one head; b of width 1 is repeated. */
+static void glu_head(const struct kernels *k, const struct act_args *a, const float *pa, const float *pb, float *y, int64_t n, bool one) {
+    memcpy(y, pa, (size_t)n * sizeof(float));
+    k->act(y, n, a);
+    for (int64_t i = 0; i < n; i++) {
+        float b = pb[one ? 0 : i];
+        if (a->kind == ACT_CLAMPED_SWIGLU) {
+            float limit = a->p[1];
+            b = (b > limit ? limit : b < -limit ? -limit : b) + 1.0f;
+        }
+        y[i] *= b * a->scale;
+    }
+}
+
+static void glu_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct elem_job *job = ctx;
+    struct cpu *c = job->c;
+    struct tensor a = job->op->in[0], b = job->op->in[1], y = job->op->out[0];
+    for (int64_t r = first; r < last; r++)
+        for (int64_t h = 0; h < a.heads; h++)
+            glu_head(&c->kern, &job->op->arg.act, cpu_row(c, a, r) + h * a.head_stride, cpu_row(c, b, r) + (b.heads == 1 ? 0 : h) * b.head_stride,
+                     cpu_row(c, y, r) + h * y.head_stride, a.width, b.width == 1 && a.width != 1);
+}
+
+void cpu_run_glu(struct cpu *c, const struct op *op, const struct step *step) {
+    run_rows(c, op, step, op->out[0].rows, glu_rows);
+}
+
+void cpu_run_mulvec(struct cpu *c, const struct op *op, const struct step *step) {
+    (void)step;
+    const struct vec_args *a = &op->arg.vec;
+    const float *mul = cpu_vec(a->mul), *add = cpu_vec(a->add);
+    bool one = a->mul && a->mul->in == 1;
+    struct tensor x = op->in[0], y = op->out[0];
+    for (int64_t r = 0; r < y.rows; r++)
+        for (int64_t h = 0; h < y.heads; h++) {
+            const float *px = cpu_row(c, x, r) + h * x.head_stride;
+            float *py = cpu_row(c, y, r) + h * y.head_stride;
+            for (int64_t i = 0; i < y.width; i++) {
+                float v = mul ? px[i] * mul[one ? 0 : i] : px[i];
+                py[i] = add ? v + add[i] : v;
+            }
+        }
+}
+
+static void rope_angles(const struct rope_args *a, const float *inv_freq, int32_t pos, float *out_cos, float *out_sin) {
+    for (int32_t i = 0; i < a->n_rotated / 2; i++) {
+        double s, co;
+        m_sincos((double)((float)pos * inv_freq[i]), &s, &co);
+        out_cos[i] = (float)co * a->magnitude;
+        out_sin[i] = (float)s * a->magnitude;
+    }
+}
+
+static void rope_head(const struct rope_args *a, const float *cosines, const float *sines, float *x) {
+    int32_t half = a->n_rotated / 2;
+    int32_t step = a->kind == ROPE_HALF ? 1 : 2, pair = a->kind == ROPE_HALF ? half : 1;
+    x += a->first;
+    for (int32_t i = 0; i < half; i++) {
+        float u = x[i * step], v = x[i * step + pair];
+        x[i * step] = u * cosines[i] - v * sines[i];
+        x[i * step + pair] = v * cosines[i] + u * sines[i];
+    }
+}
+
+static const float *rope_table(const struct rope_args *a, const struct step *step, int32_t seq) {
+    if (a->inv_freq) return cpu_vec(a->inv_freq);
+    return step->rope + ((int64_t)seq * step->n_rope_tables + a->table) * step->rope_width;
+}
+
+static void rope_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    const struct elem_job *job = ctx;
+    struct cpu *c = job->c;
+    const struct rope_args *a = &job->op->arg.rope;
+    struct tensor x = job->op->in[0], y = job->op->out[0];
+    float *cosines = cpu_thread(c, thread), *sines = cosines + a->n_rotated / 2;
+    for (int64_t r = first; r < last; r++) {
+        rope_angles(a, rope_table(a, job->step, job->step->seq_of[r]), job->step->pos[r], cosines, sines);
+        for (int64_t h = 0; h < x.heads; h++) {
+            float *out = cpu_row(c, y, r) + h * y.head_stride;
+            memcpy(out, cpu_row(c, x, r) + h * x.head_stride, (size_t)x.width * sizeof(float));
+            rope_head(a, cosines, sines, out);
+        }
+    }
+}
+
+void cpu_run_rope(struct cpu *c, const struct op *op, const struct step *step) {
+    run_rows(c, op, step, op->out[0].rows, rope_rows);
+}
+
+void cpu_run_concat(struct cpu *c, const struct op *op, const struct step *step) {
+    (void)step;
+    struct tensor a = op->in[0], b = op->in[1], y = op->out[0];
+    for (int64_t r = 0; r < y.rows; r++)
+        for (int64_t h = 0; h < y.heads; h++) {
+            float *out = cpu_row(c, y, r) + h * y.head_stride;
+            memcpy(out, cpu_row(c, a, r) + h * a.head_stride, (size_t)a.width * sizeof(float));
+            memcpy(out + a.width, cpu_row(c, b, r) + (b.heads == 1 ? 0 : h) * b.head_stride, (size_t)b.width * sizeof(float));
+        }
+}
+
+void cpu_run_rows(struct cpu *c, const struct op *op, const struct step *step) {
+    struct tensor x = op->in[0], y = op->out[0];
+    for (int64_t r = 0; r < y.rows; r++)
+        for (int64_t h = 0; h < y.heads; h++)
+            memcpy(cpu_row(c, y, r) + h * y.head_stride, cpu_row(c, x, step->logit_rows[r]) + h * x.head_stride, (size_t)x.width * sizeof(float));
+}
+
+void cpu_run_argmax(struct cpu *c, const struct op *op, const struct step *step) {
+    (void)step;
+    struct tensor x = op->in[0], y = op->out[0];
+    for (int64_t r = 0; r < x.rows; r++) {
+        const float *p = cpu_row(c, x, r);
+        int32_t best = 0;
+        for (int32_t i = 1; i < x.width; i++)
+            if (p[i] > p[best]) best = i;
+        memcpy(cpu_row(c, y, r), &best, sizeof best);
+    }
+}

@@ -1,0 +1,132 @@
+/* Workers: a generation counter announces a job, an item counter hands out chunks, a finish counter closes it.
+ *
+ * (1) A job is published by raising `generation`; its fields are written before and read after that (release/acquire).
+ * (2) `n_active` counts workers that have not finished the current generation; the caller leaves when it is zero, so no
+ *     worker can still look at a job's fields when the next one is written.
+ */
+#include "backend/cpu/pool.h"
+
+#include "base/arena.h"
+#include "os/os.h"
+
+#include <stdatomic.h>
+
+enum { SPIN_ROUNDS = 4000, SLEEP_MS = 100 };
+
+struct worker {
+    struct pool *pool;
+    struct os_thread *thread;
+    int32_t index;
+};
+
+struct pool {
+    int32_t n_threads;
+    struct worker *workers; /* [n_threads - 1] */
+    _Atomic uint32_t generation, sleepers;
+    _Atomic int32_t n_active;
+    _Atomic int64_t next;
+    _Atomic uint32_t stop;
+    pool_fn *fn;
+    void *ctx;
+    int64_t n, chunk;
+};
+
+static inline void cpu_relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void work(struct pool *p, int32_t thread) {
+    for (;;) {
+        int64_t first = atomic_fetch_add_explicit(&p->next, p->chunk, memory_order_relaxed);
+        if (first >= p->n) return;
+        int64_t last = first + p->chunk < p->n ? first + p->chunk : p->n;
+        p->fn(p->ctx, first, last, thread);
+    }
+}
+
+static uint32_t wait_for_job(struct pool *p, uint32_t seen) {
+    for (int i = 0; i < SPIN_ROUNDS; i++) {
+        uint32_t now = atomic_load_explicit(&p->generation, memory_order_acquire);
+        if (now != seen) return now;
+        cpu_relax();
+    }
+    atomic_fetch_add(&p->sleepers, 1);
+    while (atomic_load(&p->generation) == seen) os_wait_on(&p->generation, seen, SLEEP_MS);
+    atomic_fetch_sub(&p->sleepers, 1);
+    return atomic_load_explicit(&p->generation, memory_order_acquire);
+}
+
+static void worker_main(void *user) {
+    struct worker *w = user;
+    struct pool *p = w->pool;
+    uint32_t seen = 0;
+    for (;;) {
+        seen = wait_for_job(p, seen);
+        if (atomic_load(&p->stop)) return;
+        work(p, w->index);
+        atomic_fetch_sub_explicit(&p->n_active, 1, memory_order_release);
+    }
+}
+
+int pool_create(int32_t n_threads, struct pool **out, struct err *err) {
+    struct pool *p = mem_alloc(sizeof *p);
+    p->n_threads = 1;
+    p->workers = mem_alloc((size_t)(n_threads > 1 ? n_threads - 1 : 1) * sizeof *p->workers);
+    for (int32_t i = 0; i + 1 < n_threads; i++) {
+        struct worker *w = &p->workers[i];
+        w->pool = p;
+        w->index = i + 1;
+        int code = os_thread_start(&w->thread, worker_main, w, "mlxcel-cpu", err);
+        if (code) {
+            pool_destroy(p);
+            return code;
+        }
+        p->n_threads++;
+    }
+    *out = p;
+    return ERR_OK;
+}
+
+static void publish(struct pool *p) {
+    atomic_fetch_add_explicit(&p->generation, 1, memory_order_seq_cst);
+    if (atomic_load(&p->sleepers)) os_wake_all(&p->generation);
+}
+
+void pool_destroy(struct pool *p) {
+    if (!p) return;
+    atomic_store(&p->stop, 1);
+    publish(p);
+    os_wake_all(&p->generation);
+    for (int32_t i = 0; i + 1 < p->n_threads; i++) os_thread_join(p->workers[i].thread);
+    mem_free(p->workers);
+    mem_free(p);
+}
+
+int32_t pool_threads(const struct pool *p) {
+    return p->n_threads;
+}
+
+void pool_run(struct pool *p, int64_t n, int64_t chunk, pool_fn *fn, void *ctx) {
+    if (n <= 0) return;
+    if (chunk <= 0) {
+        chunk = n / (p->n_threads * 8);
+        if (chunk < 1) chunk = 1;
+    }
+    if (p->n_threads == 1 || n <= chunk) {
+        fn(ctx, 0, n, 0);
+        return;
+    }
+    p->fn = fn;
+    p->ctx = ctx;
+    p->n = n;
+    p->chunk = chunk;
+    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->n_active, p->n_threads - 1, memory_order_relaxed);
+    publish(p);
+    work(p, 0);
+    while (atomic_load_explicit(&p->n_active, memory_order_acquire) != 0) cpu_relax();
+}

@@ -1,0 +1,25 @@
+/* The CPU backend's workers.
+ *
+ * pool_run splits n items into chunks that threads take one by one from a counter, the caller working too; it returns
+ * when all are done (one barrier per call). Results never depend on which thread took what: items are independent and
+ * each writes its own part. Workers spin for a bounded time between calls, then sleep.
+ */
+#ifndef MLXCEL_BACKEND_CPU_POOL_H
+#define MLXCEL_BACKEND_CPU_POOL_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+struct pool;
+
+/* Items [first, last) on worker number `thread` (0 is the caller). */
+typedef void pool_fn(void *ctx, int64_t first, int64_t last, int32_t thread);
+
+int pool_create(int32_t n_threads, struct pool **out, struct err *err);
+void pool_destroy(struct pool *p);
+int32_t pool_threads(const struct pool *p);
+/* chunk: items taken at a time; 0 lets the pool choose. */
+void pool_run(struct pool *p, int64_t n, int64_t chunk, pool_fn *fn, void *ctx);
+
+#endif

@@ -1,0 +1,297 @@
+/* The op list: constructors with their shape checks, growth of the list, hashing. */
+#include "backend/ops.h"
+
+#include "backend/backend.h"
+#include "base/hash.h"
+
+static const char *const kind_names[N_OP_KINDS] = {
+#define OP(id, name, member) [OP_##id] = name,
+#include "backend/ops.def"
+#undef OP
+};
+
+static const char *const act_names[N_ACT_KINDS] = {
+    [ACT_NONE] = "none",         [ACT_SILU] = "silu",       [ACT_GELU] = "gelu",           [ACT_GELU_TANH] = "gelu_tanh",
+    [ACT_RELU] = "relu",         [ACT_RELU2] = "relu2",     [ACT_SIGMOID] = "sigmoid",     [ACT_TANH] = "tanh",
+    [ACT_SOFTPLUS] = "softplus", [ACT_SOFTCAP] = "softcap", [ACT_XIELU] = "xielu",         [ACT_EXP] = "exp",
+    [ACT_NEG_EXP] = "neg_exp",   [ACT_CLAMPED_SWIGLU] = "clamped_swiglu",
+};
+
+const char *op_name(enum op_kind kind) {
+    return kind_names[kind];
+}
+
+const char *act_name(enum act_kind kind) {
+    return act_names[kind];
+}
+
+void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_logits) {
+    l->n_ops = l->n_values = 0;
+    l->n_rows = n_rows;
+    l->n_logits = n_logits;
+    l->layer = -1;
+    err_clear(&l->err);
+}
+
+void oplist_free(struct oplist *l) {
+    mem_free(l->ops);
+    mem_free(l->values);
+    *l = (struct oplist){0};
+}
+
+void oplist_output(struct oplist *l, struct tensor t) {
+    if (tensor_is(t)) l->values[t.id - 1].is_output = true;
+}
+
+uint64_t oplist_hash(const struct oplist *l) {
+    return hash_bytes(l->ops, (size_t)l->n_ops * sizeof *l->ops, hash_bytes(l->values, (size_t)l->n_values * sizeof *l->values, 0));
+}
+
+/* A new op of the kind with its inputs; NULL once the list has failed. Memory is zeroed, padding included: invariant 4. */
+static struct op *append(struct oplist *l, enum op_kind kind, int32_t n_in, const struct tensor *in) {
+    if (l->err.code) return NULL;
+    if (l->n_ops == l->ops_capacity) {
+        l->ops_capacity = l->ops_capacity ? l->ops_capacity * 2 : 256;
+        l->ops = mem_realloc(l->ops, (size_t)l->ops_capacity * sizeof *l->ops);
+    }
+    struct op *op = &l->ops[l->n_ops];
+    memset(op, 0, sizeof *op);
+    op->kind = kind;
+    op->layer = l->layer;
+    for (int32_t i = 0; i < n_in; i++) {
+        if (!tensor_is(in[i])) {
+            err_set(&l->err, ERR_EINTERNAL, "op %s: input %d is no tensor", op_name(kind), i);
+            return NULL;
+        }
+        op->in[i] = in[i];
+        l->values[in[i].id - 1].last_op = l->n_ops;
+    }
+    op->n_in = n_in;
+    l->n_ops++;
+    return op;
+}
+
+struct shape {
+    int32_t rows, heads, width;
+};
+
+static struct tensor output(struct oplist *l, struct op *op, enum dtype dtype, struct shape s) {
+    if (l->n_values == l->values_capacity) {
+        l->values_capacity = l->values_capacity ? l->values_capacity * 2 : 256;
+        l->values = mem_realloc(l->values, (size_t)l->values_capacity * sizeof *l->values);
+    }
+    struct value *v = &l->values[l->n_values++];
+    memset(v, 0, sizeof *v);
+    v->elements = (int64_t)s.rows * s.heads * s.width;
+    v->dtype = dtype;
+    v->first_op = v->last_op = l->n_ops - 1;
+    struct tensor t;
+    memset(&t, 0, sizeof t);
+    t.id = l->n_values;
+    t.dtype = dtype;
+    t.rows = s.rows;
+    t.heads = s.heads;
+    t.width = s.width;
+    t.row_stride = (int64_t)s.heads * s.width;
+    t.head_stride = s.width;
+    op->out[op->n_out++] = t;
+    return t;
+}
+
+static struct tensor fail(struct oplist *l, const char *what, int64_t got, int64_t want) {
+    if (!l->err.code)
+        err_set(&l->err, ERR_EINTERNAL, "layer %d: %s is %lld, expected %lld", l->layer, what, (long long)got, (long long)want);
+    return (struct tensor){0};
+}
+
+#define FITS(what, got, want) \
+    do { \
+        if (l->err.code) return (struct tensor){0}; \
+        if ((int64_t)(got) != (int64_t)(want)) return fail(l, what, (int64_t)(got), (int64_t)(want)); \
+    } while (0)
+
+static struct shape shape_of(struct tensor t) {
+    return (struct shape){t.rows, t.heads, t.width};
+}
+
+struct tensor op_embed(struct oplist *l, const struct embed_args *a) {
+    struct op *op = append(l, OP_EMBED, 0, NULL);
+    if (!op) return (struct tensor){0};
+    op->arg.embed = *a;
+    return output(l, op, DT_F32, (struct shape){l->n_rows, 1, (int32_t)a->weight->in});
+}
+
+struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_args *a) {
+    FITS("width of a linear layer's input", tensor_row_size(x), a->weight->in);
+    if (!tensor_rows_dense(x)) return fail(l, "head stride of a linear layer's input", x.head_stride, x.width);
+    if (a->bias) FITS("length of a bias", a->bias->in, a->weight->out);
+    struct op *op = append(l, OP_LINEAR, 1, &x);
+    if (!op) return (struct tensor){0};
+    op->arg.linear = *a;
+    return output(l, op, DT_F32, (struct shape){x.rows, 1, (int32_t)a->weight->out});
+}
+
+struct tensor op_head_linear(struct oplist *l, struct tensor x, const struct linear_args *a) {
+    FITS("heads of a per-head linear layer", x.heads, a->weight->n_experts);
+    FITS("width of a per-head linear layer's input", x.width, a->weight->in);
+    struct op *op = append(l, OP_HEAD_LINEAR, 1, &x);
+    if (!op) return (struct tensor){0};
+    op->arg.linear = *a;
+    return output(l, op, DT_F32, (struct shape){x.rows, x.heads, (int32_t)a->weight->out});
+}
+
+static struct tensor norm(struct oplist *l, const struct tensor *in, int32_t n_in, const struct norm_args *a) {
+    struct tensor x = in[0];
+    if (a->weight) FITS("length of a norm's weight", a->weight->in, a->per_head ? tensor_row_size(x) : x.width);
+    if (n_in == 2) FITS("width of a norm's gate", tensor_row_size(in[1]), tensor_row_size(x));
+    struct op *op = append(l, OP_NORM, n_in, in);
+    if (!op) return (struct tensor){0};
+    op->arg.norm = *a;
+    return output(l, op, DT_F32, shape_of(x));
+}
+
+struct tensor op_norm(struct oplist *l, struct tensor x, const struct norm_args *a) {
+    return norm(l, &x, 1, a);
+}
+
+struct tensor op_norm_gated(struct oplist *l, struct tensor x, struct tensor gate, const struct norm_args *a) {
+    return norm(l, (struct tensor[]){x, gate}, 2, a);
+}
+
+struct tensor op_add(struct oplist *l, struct tensor a, struct tensor b, const struct add_args *scales) {
+    FITS("heads of a summand", b.heads, a.heads);
+    FITS("width of a summand", b.width, a.width);
+    FITS("rows of a summand", b.rows, a.rows);
+    struct op *op = append(l, OP_ADD, 2, (struct tensor[]){a, b});
+    if (!op) return (struct tensor){0};
+    op->arg.add = scales ? *scales : (struct add_args){1.0f, 1.0f};
+    return output(l, op, DT_F32, shape_of(a));
+}
+
+struct tensor op_act(struct oplist *l, struct tensor x, const struct act_args *a) {
+    struct op *op = append(l, OP_ACT, 1, &x);
+    if (!op) return (struct tensor){0};
+    op->arg.act = *a;
+    return output(l, op, DT_F32, shape_of(x));
+}
+
+struct tensor op_glu(struct oplist *l, struct tensor a, struct tensor b, const struct act_args *args) {
+    FITS("rows of a gate", b.rows, a.rows);
+    if (b.heads != 1) FITS("heads of a gate", b.heads, a.heads);
+    if (b.width != 1) FITS("width of a gate", b.width, a.width);
+    struct op *op = append(l, OP_GLU, 2, (struct tensor[]){a, b});
+    if (!op) return (struct tensor){0};
+    op->arg.act = *args;
+    return output(l, op, DT_F32, shape_of(a));
+}
+
+struct tensor op_mulvec(struct oplist *l, struct tensor x, const struct vec_args *a) {
+    if (a->mul && a->mul->in != 1) FITS("length of a multiplier", a->mul->in, x.width);
+    if (a->add) FITS("length of an addend", a->add->in, x.width);
+    struct op *op = append(l, OP_MULVEC, 1, &x);
+    if (!op) return (struct tensor){0};
+    op->arg.vec = *a;
+    return output(l, op, DT_F32, shape_of(x));
+}
+
+struct tensor op_rope(struct oplist *l, struct tensor x, const struct rope_args *a) {
+    if (a->first + a->n_rotated > x.width) return fail(l, "end of a rotated part", a->first + a->n_rotated, x.width);
+    if (a->inv_freq) FITS("length of a rope table", a->inv_freq->in, a->n_rotated / 2);
+    struct op *op = append(l, OP_ROPE, 1, &x);
+    if (!op) return (struct tensor){0};
+    op->arg.rope = *a;
+    return output(l, op, DT_F32, shape_of(x));
+}
+
+void op_kv_write(struct oplist *l, struct tensor k, struct tensor v, struct kv_ref kv) {
+    struct op *op = append(l, OP_KV_WRITE, tensor_is(v) ? 2 : 1, (struct tensor[]){k, v});
+    if (op) op->arg.kv = (struct kv_args){kv};
+}
+
+struct tensor op_attn(struct oplist *l, struct tensor q, const struct attn_args *a) {
+    struct op *op = append(l, OP_ATTN, 1, &q);
+    if (!op) return (struct tensor){0};
+    op->arg.attn = *a;
+    return output(l, op, DT_F32, (struct shape){q.rows, q.heads, a->v_width});
+}
+
+void op_route(struct oplist *l, struct tensor logits, const struct route_args *a, struct tensor *out_ids, struct tensor *out_weights) {
+    *out_ids = *out_weights = (struct tensor){0};
+    struct op *op = append(l, OP_ROUTE, 1, &logits);
+    if (!op) return;
+    op->arg.route = *a;
+    *out_ids = output(l, op, DT_I32, (struct shape){logits.rows, 1, a->k});
+    *out_weights = output(l, op, DT_F32, (struct shape){logits.rows, 1, a->k});
+}
+
+struct tensor op_experts(struct oplist *l, struct tensor x, struct tensor ids, struct tensor weights, const struct experts_args *a) {
+    FITS("inner width of an expert's last matrix", a->down->in, a->inner);
+    FITS("width of an expert's input", x.width, a->gate_up ? a->gate_up->in : a->up->in);
+    struct op *op = append(l, OP_EXPERTS, 3, (struct tensor[]){x, ids, weights});
+    if (!op) return (struct tensor){0};
+    op->arg.experts = *a;
+    return output(l, op, DT_F32, (struct shape){x.rows, 1, (int32_t)a->down->out});
+}
+
+struct tensor op_conv(struct oplist *l, struct tensor x, const struct conv_args *a) {
+    FITS("channels of a convolution", tensor_row_size(x) * a->taps, a->weight->in);
+    struct op *op = append(l, OP_CONV, 1, &x);
+    if (!op) return (struct tensor){0};
+    op->arg.conv = *a;
+    return output(l, op, DT_F32, shape_of(x));
+}
+
+struct tensor op_delta(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor log_decay, struct tensor beta,
+                       const struct delta_args *a) {
+    FITS("width of a delta rule's keys", tensor_row_size(k), a->k_heads * a->k_width);
+    FITS("width of a delta rule's values", tensor_row_size(v), a->v_heads * a->v_width);
+    struct op *op = append(l, OP_DELTA, 5, (struct tensor[]){q, k, v, log_decay, beta});
+    if (!op) return (struct tensor){0};
+    op->arg.delta = *a;
+    return output(l, op, DT_F32, (struct shape){q.rows, a->v_heads, a->v_width});
+}
+
+struct tensor op_ssd(struct oplist *l, struct tensor x, struct tensor b, struct tensor c, struct tensor dt, const struct ssd_args *a) {
+    FITS("width of a state space's input", tensor_row_size(x), a->heads * a->head_width);
+    FITS("width of a state space's B", tensor_row_size(b), a->groups * a->state_width);
+    struct op *op = append(l, OP_SSD, 4, (struct tensor[]){x, b, c, dt});
+    if (!op) return (struct tensor){0};
+    op->arg.ssd = *a;
+    return output(l, op, DT_F32, (struct shape){x.rows, a->heads, a->head_width});
+}
+
+struct tensor op_scan(struct oplist *l, struct tensor x, struct tensor dt, struct tensor b, struct tensor c, const struct scan_args *a) {
+    FITS("width of a scan's B", tensor_row_size(b), a->state_width);
+    struct op *op = append(l, OP_SCAN, 4, (struct tensor[]){x, dt, b, c});
+    if (!op) return (struct tensor){0};
+    op->arg.scan = *a;
+    return output(l, op, DT_F32, shape_of(x));
+}
+
+struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, const struct lightning_args *a) {
+    FITS("width of linear attention's keys", tensor_row_size(k), a->heads * a->width);
+    struct op *op = append(l, OP_LIGHTNING, 3, (struct tensor[]){q, k, v});
+    if (!op) return (struct tensor){0};
+    op->arg.lightning = *a;
+    return output(l, op, DT_F32, (struct shape){q.rows, a->heads, a->width});
+}
+
+struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b) {
+    FITS("rows of a concatenated tensor", b.rows, a.rows);
+    if (a.heads != b.heads && b.heads != 1) return fail(l, "heads of a concatenated tensor", b.heads, a.heads);
+    struct op *op = append(l, OP_CONCAT, 2, (struct tensor[]){a, b});
+    if (!op) return (struct tensor){0};
+    return output(l, op, DT_F32, (struct shape){a.rows, a.heads, a.width + b.width});
+}
+
+struct tensor op_rows(struct oplist *l, struct tensor x) {
+    struct op *op = append(l, OP_ROWS, 1, &x);
+    if (!op) return (struct tensor){0};
+    return output(l, op, DT_F32, (struct shape){l->n_logits, x.heads, x.width});
+}
+
+struct tensor op_argmax(struct oplist *l, struct tensor x) {
+    struct op *op = append(l, OP_ARGMAX, 1, &x);
+    if (!op) return (struct tensor){0};
+    return output(l, op, DT_I32, (struct shape){x.rows, 1, 1});
+}

@@ -1,0 +1,261 @@
+/* The op list: what forward() says and what every backend understands.
+ *
+ * forward() is straight C that calls the constructors below. Each checks shapes once, appends one op and returns handles
+ * of the values that the op makes. Nothing is computed here; backends take the finished list (backend.h).
+ *
+ * (1) The same step key must yield the same list: forward branches on the spec and on shapes, never on tensor contents.
+ * (2) Values are single-assignment. The KV cache and the recurrent state change only by KV_WRITE, CONV, DELTA, SSD,
+ *     SCAN and LIGHTNING.
+ * (3) Constructors return no error. The list remembers the first (a shape that does not fit is our own mistake, but the
+ *     message reaches the user as one line), and every later call does nothing.
+ * (4) Ops are plain data without padding garbage, so that lists can be hashed and compared.
+ */
+#ifndef MLXCEL_BACKEND_OPS_H
+#define MLXCEL_BACKEND_OPS_H
+
+#include "tensor/tensor.h"
+
+struct weight;
+
+enum op_kind {
+#define OP(id, name, member) OP_##id,
+#include "backend/ops.def"
+#undef OP
+    N_OP_KINDS
+};
+
+enum act_kind {
+    ACT_NONE,
+    ACT_SILU,
+    ACT_GELU,      /* exact, by erf */
+    ACT_GELU_TANH,
+    ACT_RELU,
+    ACT_RELU2,     /* relu squared */
+    ACT_SIGMOID,
+    ACT_TANH,
+    ACT_SOFTPLUS,
+    ACT_SOFTCAP,   /* p[0] * tanh(x / p[0]) */
+    ACT_XIELU,     /* p = alpha_p, alpha_n, beta, eps */
+    ACT_EXP,
+    ACT_NEG_EXP,   /* -exp(x) */
+    ACT_CLAMPED_SWIGLU, /* GLU only: gate min(limit), up clamp(limit): (up + 1) * gate * sigmoid(alpha * gate); p = alpha, limit */
+    N_ACT_KINDS
+};
+
+enum { ACT_PARAMS = 4 };
+
+struct embed_args {
+    const struct weight *weight;
+    float scale;
+    int32_t by_position; /* gather by position + position_offset instead of token id */
+    int32_t position_offset;
+};
+
+struct linear_args {
+    const struct weight *weight;
+    const struct weight *bias; /* may be NULL */
+};
+
+enum norm_kind { NORM_RMS, NORM_LAYER };
+enum norm_gate { GATE_NONE, GATE_AFTER /* norm(x) * act(gate) */, GATE_BEFORE /* norm(x * act(gate)) */ };
+
+struct norm_args {
+    const struct weight *weight; /* [width] or, with per_head, [heads * width]; NULL: none */
+    const struct weight *bias;
+    enum norm_kind kind;
+    float eps;
+    float weight_offset;      /* 1 where the checkpoint stores weight - 1 */
+    int32_t per_head;
+    enum norm_gate gate;      /* with a second input */
+    enum act_kind gate_act;
+    float a_scale, b_scale;   /* ADD_NORM: of the two summands */
+};
+
+struct add_args {
+    float a_scale, b_scale;
+};
+
+struct act_args {
+    enum act_kind kind;
+    float scale; /* of the result */
+    float p[ACT_PARAMS];
+};
+
+struct vec_args {
+    const struct weight *mul; /* [width] or [1]; NULL: 1 */
+    const struct weight *add; /* NULL: 0 */
+};
+
+enum rope_kind { ROPE_NONE, ROPE_HALF /* pairs (i, i + n/2) */, ROPE_PAIR /* pairs (2i, 2i + 1) */ };
+
+struct rope_args {
+    const struct weight *inv_freq; /* [n_rotated / 2]; NULL: the step's own table of the sequence (dynamic scaling) */
+    enum rope_kind kind;
+    int32_t first;      /* element of the head where the rotated part begins */
+    int32_t n_rotated;
+    float magnitude;    /* multiplies sin and cos (yarn, longrope) */
+    int32_t table;      /* which of the step's tables, when inv_freq is NULL */
+};
+
+/* Where a layer's keys and values live: class and index inside the class. */
+struct kv_ref {
+    int32_t kv_class, index;
+};
+
+struct kv_args {
+    struct kv_ref kv;
+};
+
+struct attn_args {
+    struct kv_ref kv;
+    const struct weight *sinks; /* [heads]; NULL: none */
+    float scale;
+    float softcap;              /* 0: none */
+    int32_t window;             /* keys visible counting the row itself; 0: all */
+    int32_t chunk;              /* keys of the row's own chunk of positions only; 0: no chunks */
+    int32_t v_width;            /* width of the result; where the class keeps no values, v is the first v_width of k */
+    float pos_scale_beta;       /* 0: none; else q *= 1 + beta * log(1 + floor(pos / pos_scale_len)) */
+    int32_t pos_scale_len;
+};
+
+enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_AFTER /* top-k first, softmax over the chosen */, ROUTE_SPARSEMIXER };
+
+struct route_args {
+    const struct weight *bias; /* added for the choice only; NULL: none */
+    enum route_score score;
+    int32_t k;
+    int32_t normalize;         /* weights of the chosen divided by their sum (+ norm_eps) */
+    float norm_eps;
+    float scale;
+    int32_t n_groups, top_groups; /* 0: no groups */
+    int32_t group_top2;        /* group score: sum of the two best; else the best */
+    float jitter;              /* sparsemixer's threshold */
+};
+
+struct experts_args {
+    const struct weight *gate_up; /* [E, 2 * inner, in], gate rows first; or NULL and the two apart */
+    const struct weight *gate, *up; /* gate NULL: no gate, up alone */
+    const struct weight *down;    /* [E, out, inner] */
+    const struct weight *gate_bias, *up_bias, *gate_up_bias, *down_bias; /* [E, n]; NULL: none */
+    struct act_args act;
+    int32_t inner;
+    int32_t scale_input;          /* router weight multiplies the input instead of the output */
+};
+
+/* Recurrent state: an index into the layout's state list (backend.h). */
+struct conv_args {
+    const struct weight *weight; /* [channels, taps] */
+    const struct weight *bias;
+    int32_t taps, state;
+    enum act_kind act;
+};
+
+struct delta_args {
+    int32_t state;
+    int32_t k_heads, v_heads, k_width, v_width;
+    float scale;          /* of q */
+    int32_t l2_norm;      /* q and k are L2-normalised first */
+    float l2_eps;
+};
+
+struct ssd_args {
+    const struct weight *a_log, *d, *dt_bias; /* [heads] */
+    int32_t state;
+    int32_t heads, head_width, groups, state_width;
+    float dt_min, dt_max;
+};
+
+struct scan_args {
+    const struct weight *a_log; /* [channels, state_width] */
+    const struct weight *d;     /* [channels] */
+    int32_t state, state_width;
+};
+
+struct lightning_args {
+    const struct weight *slope; /* [heads]: decay exp(-slope) per position */
+    int32_t state, heads, width;
+};
+
+struct none_args {
+    int32_t unused;
+};
+
+enum { OP_INPUTS = 6, OP_OUTPUTS = 2 };
+
+struct op {
+    enum op_kind kind;
+    int32_t layer; /* for traces and timings; -1 outside layers */
+    int32_t n_in, n_out;
+    struct tensor in[OP_INPUTS];
+    struct tensor out[OP_OUTPUTS];
+    union {
+        struct embed_args embed;
+        struct linear_args linear;
+        struct norm_args norm;
+        struct add_args add;
+        struct act_args act;
+        struct vec_args vec;
+        struct rope_args rope;
+        struct kv_args kv;
+        struct attn_args attn;
+        struct route_args route;
+        struct experts_args experts;
+        struct conv_args conv;
+        struct delta_args delta;
+        struct ssd_args ssd;
+        struct scan_args scan;
+        struct lightning_args lightning;
+        struct none_args none;
+    } arg;
+};
+
+struct value {
+    int64_t elements;
+    enum dtype dtype;
+    int32_t first_op, last_op; /* made by, last read by; -1 until known */
+    bool is_output;            /* read by the host after the run: lives to the end */
+};
+
+struct oplist {
+    struct op *ops;
+    struct value *values;
+    int32_t n_ops, n_values, ops_capacity, values_capacity;
+    int32_t n_rows, n_logits; /* of the step being described */
+    int32_t layer;            /* stamped on ops as they come */
+    struct err err;           /* the first failure */
+};
+
+void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_logits);
+void oplist_free(struct oplist *l);
+void oplist_output(struct oplist *l, struct tensor t); /* the host will read it */
+uint64_t oplist_hash(const struct oplist *l);
+const char *op_name(enum op_kind kind);
+const char *act_name(enum act_kind kind);
+
+/* Constructors. The argument structs may be compound literals; they are copied. */
+struct tensor op_embed(struct oplist *l, const struct embed_args *a);
+struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_args *a);
+struct tensor op_head_linear(struct oplist *l, struct tensor x, const struct linear_args *a);
+struct tensor op_norm(struct oplist *l, struct tensor x, const struct norm_args *a);
+struct tensor op_norm_gated(struct oplist *l, struct tensor x, struct tensor gate, const struct norm_args *a);
+struct tensor op_add(struct oplist *l, struct tensor a, struct tensor b, const struct add_args *scales /* NULL: 1, 1 */);
+struct tensor op_act(struct oplist *l, struct tensor x, const struct act_args *a);
+/* act(a) * b; b may have width 1 or heads 1 and is then repeated. */
+struct tensor op_glu(struct oplist *l, struct tensor a, struct tensor b, const struct act_args *args);
+struct tensor op_mulvec(struct oplist *l, struct tensor x, const struct vec_args *a);
+struct tensor op_rope(struct oplist *l, struct tensor x, const struct rope_args *a);
+void op_kv_write(struct oplist *l, struct tensor k, struct tensor v /* none where the class keeps no values */, struct kv_ref kv);
+struct tensor op_attn(struct oplist *l, struct tensor q, const struct attn_args *a);
+void op_route(struct oplist *l, struct tensor logits, const struct route_args *a, struct tensor *out_ids, struct tensor *out_weights);
+struct tensor op_experts(struct oplist *l, struct tensor x, struct tensor ids, struct tensor weights, const struct experts_args *a);
+struct tensor op_conv(struct oplist *l, struct tensor x, const struct conv_args *a);
+struct tensor op_delta(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor log_decay, struct tensor beta,
+                       const struct delta_args *a);
+struct tensor op_ssd(struct oplist *l, struct tensor x, struct tensor b, struct tensor c, struct tensor dt, const struct ssd_args *a);
+struct tensor op_scan(struct oplist *l, struct tensor x, struct tensor dt, struct tensor b, struct tensor c, const struct scan_args *a);
+struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, const struct lightning_args *a);
+struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b);
+struct tensor op_rows(struct oplist *l, struct tensor x);
+struct tensor op_argmax(struct oplist *l, struct tensor x);
+
+#endif

@@ -1,0 +1,15 @@
+set(BACKEND_SOURCES
+  src/backend/backend.c
+  src/backend/fuse.c
+  src/backend/ops.c
+  src/backend/plan.c
+  src/backend/trace/trace.c
+  src/backend/cpu/cpu.c
+  src/backend/cpu/cpu_attn.c
+  src/backend/cpu/cpu_elem.c
+  src/backend/cpu/cpu_linear.c
+  src/backend/cpu/cpu_weight.c
+  src/backend/cpu/kern.c
+  src/backend/cpu/kern_ref.c
+  src/backend/cpu/pool.c
+)

@@ -1,0 +1,243 @@
+/* The trace backend: binds names and shapes without reading data, and prints op lists as text instead of running them.
+ * Golden tests pin the lists of every family with it. */
+#include "backend/trace/trace.h"
+
+#include "backend/backend.h"
+
+struct trace {
+    struct backend base;
+    struct sb text;
+};
+
+static int trace_open(const struct backend_options *options, struct backend **out, struct err *err) {
+    (void)options, (void)err;
+    struct trace *t = mem_alloc(sizeof *t);
+    t->base.type = &trace_backend;
+    *out = &t->base;
+    return ERR_OK;
+}
+
+static void trace_close(struct backend *be) {
+    struct trace *t = (struct trace *)be;
+    sb_free(&t->text);
+    oplist_free(&be->list);
+    mem_free(t);
+}
+
+static int trace_weight_bind(struct backend *be, const struct weight_source *s, struct weight *out, struct err *err) {
+    (void)be, (void)err;
+    *out = (struct weight){.name = s->name, .format = s->format, .n_experts = s->n_experts, .out = s->out, .in = s->in};
+    out->bytes = format_row_bytes(&s->format, (size_t)s->in) * (size_t)s->out * (size_t)s->n_experts;
+    return ERR_OK;
+}
+
+static void trace_weight_release(struct backend *be, struct weight *w) {
+    (void)be, (void)w;
+}
+
+static int trace_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err) {
+    (void)be, (void)layout, (void)err;
+    return ERR_OK;
+}
+
+static void trace_kv_close(struct backend *be) {
+    (void)be;
+}
+
+static int trace_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err) {
+    (void)be, (void)kv_class, (void)from, (void)to, (void)err;
+    return ERR_OK;
+}
+
+static int trace_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err) {
+    return trace_copy(be, 0, from, to, err);
+}
+
+static bool trace_begin(struct backend *be, const struct step_key *key) {
+    oplist_begin(&be->list, key->n_rows, key->n_logits);
+    return true;
+}
+
+static void put_tensor(struct sb *out, struct tensor t) {
+    sb_fmt(out, "%%%d[%d,%d,%d]", t.id, t.rows, t.heads, t.width);
+    if (t.offset) sb_fmt(out, "+%lld", (long long)t.offset);
+}
+
+static void put_weight(struct sb *out, const char *label, const struct weight *w) {
+    char format[32];
+    if (!w) return;
+    sb_fmt(out, " %s=%s[", label, w->name);
+    if (w->n_experts > 1) sb_fmt(out, "%d,", w->n_experts);
+    sb_fmt(out, "%lld,%lld] %s", (long long)w->out, (long long)w->in, format_name(&w->format, format));
+}
+
+static void put_number(struct sb *out, const char *label, double value, double usual) {
+    if (value != usual) sb_fmt(out, " %s=%.6g", label, value);
+}
+
+static void put_rope(struct sb *out, const struct rope_args *a) {
+    sb_fmt(out, " %s rotated=%d", a->kind == ROPE_HALF ? "half" : "pair", a->n_rotated);
+    put_number(out, "first", a->first, 0);
+    put_number(out, "magnitude", a->magnitude, 1);
+    if (!a->inv_freq) sb_fmt(out, " table=%d", a->table);
+}
+
+static void put_act(struct sb *out, const struct act_args *a) {
+    sb_fmt(out, " %s", act_name(a->kind));
+    put_number(out, "scale", a->scale, 1);
+    for (int i = 0; i < ACT_PARAMS; i++) put_number(out, "p", a->p[i], 0);
+}
+
+static void put_norm(struct sb *out, const struct norm_args *a) {
+    sb_fmt(out, " %s eps=%.6g", a->kind == NORM_RMS ? "rms" : "layer", (double)a->eps);
+    put_weight(out, "w", a->weight);
+    put_weight(out, "b", a->bias);
+    put_number(out, "offset", a->weight_offset, 0);
+    put_number(out, "per_head", a->per_head, 0);
+    if (a->gate) sb_fmt(out, " gate=%s %s", a->gate == GATE_BEFORE ? "before" : "after", act_name(a->gate_act));
+}
+
+static void put_attn(struct sb *out, const struct attn_args *a) {
+    sb_fmt(out, " kv=%d.%d scale=%.6g", a->kv.kv_class, a->kv.index, (double)a->scale);
+    put_number(out, "softcap", a->softcap, 0);
+    put_number(out, "window", a->window, 0);
+    put_number(out, "chunk", a->chunk, 0);
+    put_weight(out, "sinks", a->sinks);
+    put_number(out, "pos_scale_beta", a->pos_scale_beta, 0);
+    put_number(out, "pos_scale_len", a->pos_scale_len, 0);
+}
+
+static void put_route(struct sb *out, const struct route_args *a) {
+    static const char *const scores[] = {"softmax", "sigmoid", "softmax_after", "sparsemixer"};
+    sb_fmt(out, " %s k=%d", scores[a->score], a->k);
+    put_weight(out, "bias", a->bias);
+    put_number(out, "normalize", a->normalize, 0);
+    put_number(out, "norm_eps", a->norm_eps, 0);
+    put_number(out, "scale", a->scale, 1);
+    put_number(out, "groups", a->n_groups, 0);
+    put_number(out, "top_groups", a->top_groups, 0);
+    put_number(out, "group_top2", a->group_top2, 0);
+    put_number(out, "jitter", a->jitter, 0);
+}
+
+static void put_experts(struct sb *out, const struct experts_args *a) {
+    put_weight(out, "gate_up", a->gate_up);
+    put_weight(out, "gate", a->gate);
+    put_weight(out, "up", a->up);
+    put_weight(out, "down", a->down);
+    put_act(out, &a->act);
+    if (a->gate_up_bias || a->up_bias || a->down_bias) sb_puts(out, " biases");
+    put_number(out, "scale_input", a->scale_input, 0);
+}
+
+static void put_args(struct sb *out, const struct op *op) {
+    switch (op->kind) {
+    case OP_EMBED:
+        put_weight(out, "w", op->arg.embed.weight);
+        put_number(out, "scale", op->arg.embed.scale, 1);
+        put_number(out, "by_position", op->arg.embed.by_position, 0);
+        put_number(out, "position_offset", op->arg.embed.position_offset, 0);
+        break;
+    case OP_LINEAR:
+    case OP_HEAD_LINEAR:
+        put_weight(out, "w", op->arg.linear.weight);
+        put_weight(out, "b", op->arg.linear.bias);
+        break;
+    case OP_NORM:
+    case OP_ADD_NORM: put_norm(out, &op->arg.norm); break;
+    case OP_ADD:
+        put_number(out, "a", op->arg.add.a_scale, 1);
+        put_number(out, "b", op->arg.add.b_scale, 1);
+        break;
+    case OP_ACT:
+    case OP_GLU: put_act(out, &op->arg.act); break;
+    case OP_MULVEC:
+        put_weight(out, "mul", op->arg.vec.mul);
+        put_weight(out, "add", op->arg.vec.add);
+        break;
+    case OP_ROPE: put_rope(out, &op->arg.rope); break;
+    case OP_KV_WRITE: sb_fmt(out, " kv=%d.%d", op->arg.kv.kv.kv_class, op->arg.kv.kv.index); break;
+    case OP_ATTN: put_attn(out, &op->arg.attn); break;
+    case OP_ROUTE: put_route(out, &op->arg.route); break;
+    case OP_EXPERTS: put_experts(out, &op->arg.experts); break;
+    case OP_CONV:
+        put_weight(out, "w", op->arg.conv.weight);
+        put_weight(out, "b", op->arg.conv.bias);
+        sb_fmt(out, " taps=%d state=%d %s", op->arg.conv.taps, op->arg.conv.state, act_name(op->arg.conv.act));
+        break;
+    case OP_DELTA: sb_fmt(out, " state=%d scale=%.6g l2=%d", op->arg.delta.state, (double)op->arg.delta.scale, op->arg.delta.l2_norm); break;
+    case OP_SSD: sb_fmt(out, " state=%d groups=%d dt=[%.6g,%.6g]", op->arg.ssd.state, op->arg.ssd.groups, (double)op->arg.ssd.dt_min, (double)op->arg.ssd.dt_max); break;
+    case OP_SCAN: sb_fmt(out, " state=%d width=%d", op->arg.scan.state, op->arg.scan.state_width); break;
+    case OP_LIGHTNING: sb_fmt(out, " state=%d", op->arg.lightning.state); break;
+    default: break; /* CONCAT, ROWS, ARGMAX have none */
+    }
+}
+
+void trace_print(const struct oplist *l, struct sb *out) {
+    for (int32_t i = 0; i < l->n_ops; i++) {
+        const struct op *op = &l->ops[i];
+        if (op->layer < 0) sb_puts(out, "   - ");
+        else sb_fmt(out, "%4d ", op->layer);
+        for (int32_t k = 0; k < op->n_out; k++) {
+            put_tensor(out, op->out[k]);
+            sb_puts(out, k + 1 < op->n_out ? ", " : " = ");
+        }
+        sb_puts(out, op_name(op->kind));
+        for (int32_t k = 0; k < op->n_in; k++) {
+            sb_puts(out, k ? ", " : " ");
+            put_tensor(out, op->in[k]);
+        }
+        put_args(out, op);
+        sb_putc(out, '\n');
+    }
+}
+
+static int trace_end(struct backend *be, const struct step *step, struct err *err) {
+    (void)step;
+    struct trace *t = (struct trace *)be;
+    if (be->list.err.code) return err_set(err, be->list.err.code, "%s", be->list.err.msg);
+    sb_clear(&t->text);
+    trace_print(&be->list, &t->text);
+    return ERR_OK;
+}
+
+static int trace_reserve(struct backend *be, struct err *err) {
+    return be->list.err.code ? err_set(err, be->list.err.code, "%s", be->list.err.msg) : ERR_OK;
+}
+
+static int trace_read(struct backend *be, struct tensor t, void *dst, struct err *err) {
+    (void)be, (void)t, (void)dst;
+    return err_set(err, ERR_EUNSUPPORTED, "the trace backend computes nothing");
+}
+
+static void trace_memory(struct backend *be, uint64_t *out_free, uint64_t *out_total) {
+    (void)be;
+    *out_free = *out_total = UINT64_MAX;
+}
+
+static void trace_describe(struct backend *be, struct sb *out) {
+    (void)be;
+    sb_puts(out, "trace");
+}
+
+struct str trace_text(const struct backend *be) {
+    return sb_str(&((const struct trace *)be)->text);
+}
+
+const struct backend_type trace_backend = {
+    .name = "trace",
+    .open = trace_open,
+    .close = trace_close,
+    .weight_bind = trace_weight_bind,
+    .weight_release = trace_weight_release,
+    .kv_open = trace_kv_open,
+    .kv_close = trace_kv_close,
+    .block_copy = trace_copy,
+    .slot_copy = trace_slot_copy,
+    .begin = trace_begin,
+    .end = trace_end,
+    .reserve = trace_reserve,
+    .read = trace_read,
+    .memory = trace_memory,
+    .describe = trace_describe,
+};

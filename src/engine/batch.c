@@ -1,0 +1,88 @@
+/* The step block: one allocation cut into arrays; rows are filled sequence by sequence. */
+#include "engine/batch.h"
+
+#include "model/spec.h"
+
+#include <assert.h>
+
+static size_t cut(size_t *used, size_t bytes) {
+    size_t at = *used;
+    *used = (at + bytes + 255) / 256 * 256;
+    return at;
+}
+
+int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const struct batch_limits *limits, struct err *err) {
+    *b = (struct batch){.spec = spec, .kv = kv};
+    struct step *s = &b->step;
+    s->rows_capacity = limits->rows;
+    s->seqs_capacity = limits->seqs;
+    s->table_capacity = (limits->context + KV_BLOCK - 1) / KV_BLOCK + 1;
+    s->n_rope_tables = spec->n_rope_tables;
+    for (int32_t i = 0; i < spec->n_ropes; i++)
+        if (spec->ropes[i].n_rotated / 2 > s->rope_width) s->rope_width = spec->ropes[i].n_rotated / 2;
+    size_t rows = (size_t)limits->rows * sizeof(int32_t), seqs = (size_t)limits->seqs, used = 0;
+    size_t ids = cut(&used, rows), pos = cut(&used, rows), seq_of = cut(&used, rows), wanted = cut(&used, rows);
+    size_t seq = cut(&used, seqs * sizeof(struct step_seq));
+    size_t tables = cut(&used, seqs * (size_t)s->table_capacity * (size_t)kv->layout.n_classes * sizeof(int32_t));
+    size_t rope = cut(&used, seqs * (size_t)s->n_rope_tables * (size_t)s->rope_width * sizeof(float));
+    s->block = mem_try(used);
+    if (!s->block) return err_set(err, ERR_EMEMORY, "no memory for batches of %d rows and %d sequences", limits->rows, limits->seqs);
+    s->block_bytes = used;
+    unsigned char *p = s->block;
+    s->ids = (int32_t *)(p + ids);
+    s->pos = (int32_t *)(p + pos);
+    s->seq_of = (int32_t *)(p + seq_of);
+    s->logit_rows = (int32_t *)(p + wanted);
+    s->seqs = (struct step_seq *)(p + seq);
+    s->rope = (float *)(p + rope);
+    for (int32_t c = 0; c < kv->layout.n_classes; c++) s->tables[c] = (int32_t *)(p + tables) + (size_t)c * seqs * (size_t)s->table_capacity;
+    return ERR_OK;
+}
+
+void batch_free(struct batch *b) {
+    mem_free(b->step.block);
+    *b = (struct batch){0};
+}
+
+void batch_clear(struct batch *b) {
+    b->step.n_rows = b->step.n_seqs = b->step.n_logits = 0;
+    b->max_len = 0;
+}
+
+/* Prompt rows use the table of the whole prompt, however it is cut into chunks; later rows that of their own length. */
+static int32_t rope_length(const struct sequence *s, int32_t n_rows) {
+    int32_t len = s->n_done + n_rows;
+    int32_t whole = s->rope_len > s->n_prompt ? s->rope_len : s->n_prompt;
+    return len > whole ? len : whole;
+}
+
+static void fill_rope(struct batch *b, int32_t i_seq, int32_t len) {
+    struct step *s = &b->step;
+    for (int32_t i = 0; i < b->spec->n_ropes; i++) {
+        const struct rope_spec *r = &b->spec->ropes[i];
+        if (r->table >= 0) rope_table_at(r, len, s->rope + ((int64_t)i_seq * s->n_rope_tables + r->table) * s->rope_width);
+    }
+}
+
+void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, enum batch_logits logits) {
+    struct step *s = &b->step;
+    assert(s->n_rows + n_rows <= s->rows_capacity && s->n_seqs < s->seqs_capacity && seq->n_done + n_rows <= seq->n_tokens);
+    int32_t i_seq = s->n_seqs++;
+    s->seqs[i_seq] = (struct step_seq){.row = s->n_rows, .n_rows = n_rows, .pos = seq->n_done, .slot = seq->slot, .rope_len = rope_length(seq, n_rows), .starts = seq->n_done == 0};
+    for (int32_t c = 0; c < b->kv->layout.n_classes; c++)
+        memcpy(s->tables[c] + (int64_t)i_seq * s->table_capacity, seq->tables[c], (size_t)seq->n_blocks[c] * sizeof(int32_t));
+    fill_rope(b, i_seq, s->seqs[i_seq].rope_len);
+    for (int32_t i = 0; i < n_rows; i++) {
+        int32_t r = s->n_rows++;
+        s->ids[r] = seq->tokens[seq->n_done + i];
+        s->pos[r] = seq->n_done + i;
+        s->seq_of[r] = i_seq;
+        if (logits == LOGITS_ALL || (logits == LOGITS_LAST && i == n_rows - 1)) s->logit_rows[s->n_logits++] = r;
+    }
+    if (seq->n_done + n_rows > b->max_len) b->max_len = seq->n_done + n_rows;
+}
+
+struct step_key batch_key(const struct batch *b) {
+    const struct step *s = &b->step;
+    return (struct step_key){.n_rows = s->n_rows, .n_seqs = s->n_seqs, .n_logits = s->n_logits, .max_len = b->max_len, .decode_only = s->n_rows == s->n_seqs};
+}

@@ -1,0 +1,39 @@
+/* One model on one backend, ready to run batches: cache, step block and scratch memory sized once at open.
+ *
+ * runner_run executes the batch that was filled through runner->batch and leaves the logits of the wanted rows readable.
+ * Scheduling is the engine's business; this only computes.
+ */
+#ifndef MLXCEL_ENGINE_RUNNER_H
+#define MLXCEL_ENGINE_RUNNER_H
+
+#include "engine/batch.h"
+#include "model/forward.h"
+
+struct runner_limits {
+    int32_t context;  /* longest sequence; 0: the model's */
+    int32_t rows;     /* most rows in a step */
+    int32_t seqs;     /* most sequences at once */
+    int64_t kv_tokens; /* positions that the cache holds in all; 0: seqs * context */
+};
+
+struct runner {
+    const struct model *model;
+    struct backend *backend;
+    struct kv kv;
+    struct batch batch;
+    struct runner_limits limits;
+    struct tensor logits, best; /* of the last run: [n_logits, 1, vocab], [n_logits, 1, 1] */
+    float *host_logits;         /* [rows, vocab] when read */
+};
+
+int runner_open(const struct model *m, struct backend *be, const struct runner_limits *limits, struct runner *out, struct err *err);
+void runner_close(struct runner *r);
+
+/* Runs the batch. */
+int runner_run(struct runner *r, struct err *err);
+/* The logits of the last run, dense, [n_logits, vocab]; valid until the next. */
+int runner_logits(struct runner *r, const float **out, struct err *err);
+/* The index of the largest logit of each wanted row. */
+int runner_best(struct runner *r, int32_t *out, struct err *err);
+
+#endif

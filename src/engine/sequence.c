@@ -1,0 +1,81 @@
+/* Sequences: growth of block tables, freeing behind a window, dropping for preemption. */
+#include "engine/sequence.h"
+
+#include "model/spec.h"
+
+#include <assert.h>
+
+static int32_t blocks_for(int32_t n_positions) {
+    return (n_positions + KV_BLOCK - 1) / KV_BLOCK;
+}
+
+bool sequence_init(struct sequence *s, struct kv *kv, int32_t capacity) {
+    *s = (struct sequence){.capacity = capacity, .slot = -1};
+    if (kv->layout.n_states > 0) {
+        s->slot = kv_slot_get(kv);
+        if (s->slot < 0) return false;
+    }
+    s->tokens = mem_alloc((size_t)capacity * sizeof *s->tokens);
+    for (int32_t c = 0; c < kv->layout.n_classes; c++) s->tables[c] = mem_alloc((size_t)(blocks_for(capacity) + 1) * sizeof **s->tables);
+    return true;
+}
+
+void sequence_drop(struct sequence *s, struct kv *kv) {
+    for (int32_t c = 0; c < kv->layout.n_classes; c++) {
+        for (int32_t i = 0; i < s->n_blocks[c]; i++)
+            if (s->tables[c][i] >= 0) kv_block_put(kv, c, s->tables[c][i]);
+        s->n_blocks[c] = 0;
+    }
+    s->n_done = 0;
+}
+
+void sequence_free(struct sequence *s, struct kv *kv) {
+    sequence_drop(s, kv);
+    if (s->slot >= 0) kv_slot_put(kv, s->slot);
+    for (int32_t c = 0; c < kv->layout.n_classes; c++) mem_free(s->tables[c]);
+    mem_free(s->tokens);
+    *s = (struct sequence){.slot = -1};
+}
+
+void sequence_append(struct sequence *s, int32_t token) {
+    assert(s->n_tokens < s->capacity);
+    s->tokens[s->n_tokens++] = token;
+}
+
+bool sequence_reserve(struct sequence *s, struct kv *kv, int32_t n_rows) {
+    int32_t need = blocks_for(s->n_done + n_rows);
+    for (int32_t c = 0; c < kv->layout.n_classes; c++)
+        if (need - s->n_blocks[c] > kv->pools[c].n_free) return false;
+    for (int32_t c = 0; c < kv->layout.n_classes; c++)
+        while (s->n_blocks[c] < need) s->tables[c][s->n_blocks[c]++] = kv_block_get(kv, c);
+    return true;
+}
+
+void sequence_advance(struct sequence *s, struct kv *kv, int32_t n_rows) {
+    s->n_done += n_rows;
+    for (int32_t c = 0; c < kv->layout.n_classes; c++) {
+        int32_t window = kv->layout.classes[c].window;
+        if (window == 0) continue;
+        /* the next row, at n_done, sees n_done - window + 1 and later */
+        int32_t gone = (s->n_done - window + 1) / KV_BLOCK;
+        for (int32_t i = gone - 1; i >= 0 && s->tables[c][i] >= 0; i--) {
+            kv_block_put(kv, c, s->tables[c][i]);
+            s->tables[c][i] = -1;
+        }
+    }
+}
+
+static bool table_changes(const struct rope_spec *r, int32_t before, int32_t after, bool exact) {
+    if (r->table < 0 || after <= r->original_len) return false;
+    return r->scaling == SCALE_LONGROPE ? before <= r->original_len : exact && after != before;
+}
+
+void sequence_follow_rope(struct sequence *s, struct kv *kv, const struct spec *spec, bool exact) {
+    int32_t before = s->rope_len > s->n_done ? s->rope_len : s->n_done, after = s->n_tokens;
+    bool changes = false;
+    if (s->n_done == 0 || after <= before) return;
+    for (int32_t i = 0; i < spec->n_ropes; i++) changes |= table_changes(&spec->ropes[i], before, after, exact);
+    if (!changes) return;
+    sequence_drop(s, kv);
+    s->rope_len = after;
+}

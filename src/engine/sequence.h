@@ -1,0 +1,33 @@
+/* One sequence: its tokens, how far they are computed, and the cache that holds them. Belongs to the engine's thread. */
+#ifndef MLXCEL_ENGINE_SEQUENCE_H
+#define MLXCEL_ENGINE_SEQUENCE_H
+
+#include "engine/kv.h"
+
+struct sequence {
+    int32_t *tokens;
+    int32_t n_tokens, n_prompt, capacity; /* prompt first, then what was generated */
+    int32_t n_done;                       /* positions whose keys, values and state are in the cache */
+    int32_t *tables[KV_CLASSES_MAX];      /* [n_blocks] block of positions 64 i ...; -1: left the window */
+    int32_t n_blocks[KV_CLASSES_MAX];
+    int32_t slot;                         /* of recurrent state; -1: none */
+    int32_t rope_len;                     /* rope tables that depend on the length were made for at least this one */
+};
+
+/* Room for `capacity` tokens; a slot is taken where the model has recurrent state. False when none is free. */
+bool sequence_init(struct sequence *s, struct kv *kv, int32_t capacity);
+void sequence_free(struct sequence *s, struct kv *kv);
+void sequence_append(struct sequence *s, int32_t token);
+/* Blocks for positions up to n_done + n_rows - 1. False, and nothing taken, when the pools are short. */
+bool sequence_reserve(struct sequence *s, struct kv *kv, int32_t n_rows);
+/* n_rows more positions are computed: blocks that left a window go back. */
+void sequence_advance(struct sequence *s, struct kv *kv, int32_t n_rows);
+struct spec;
+/* Before the next row: where a rope table that depends on the length changes at this length, everything is dropped and
+ * will be computed again with the new one. Long-context tables switch once; dynamic ones change with every row, and only
+ * `exact` follows them (otherwise old keys keep the table they were made with, as the reference's cache does). */
+void sequence_follow_rope(struct sequence *s, struct kv *kv, const struct spec *spec, bool exact);
+/* Forget everything computed (preemption): tokens stay, blocks go back. */
+void sequence_drop(struct sequence *s, struct kv *kv);
+
+#endif

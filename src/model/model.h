@@ -1,0 +1,17 @@
+/* A loaded model: spec and weights on a backend. Immutable after model_open; the engine runs it. */
+#ifndef MLXCEL_MODEL_MODEL_H
+#define MLXCEL_MODEL_MODEL_H
+
+#include "file/checkpoint.h"
+#include "model/forward.h"
+
+/* Resolves the config and binds all weights from the store. The arena must outlive the model. */
+int model_open(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store, struct model *out, struct err *err);
+void model_close(struct backend *be, struct model *m);
+
+/* A checkpoint as a tensor store; checkpoint and store must outlive model_open, not more. */
+struct tensor_store checkpoint_store(const struct checkpoint *c);
+/* A checkpoint whose weights another program quantised in its own way is refused by that method's name. */
+int model_open_checkpoint(struct arena *a, struct backend *be, const struct checkpoint *c, struct model *out, struct err *err);
+
+#endif

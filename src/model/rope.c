@@ -1,0 +1,180 @@
+/* Rotary positions: the inverse frequencies of every scaling, computed in f32 steps as the reference does. */
+#include "model/spec.h"
+
+#include "base/fmath.h"
+
+static const double TWO_PI = 6.28318530717958647692;
+
+static const struct {
+    const char *name;
+    enum rope_scaling scaling;
+} scalings[] = {
+    {"default", SCALE_NONE}, {"linear", SCALE_LINEAR},     {"dynamic", SCALE_DYNAMIC}, {"yarn", SCALE_YARN},
+    {"llama3", SCALE_LLAMA3}, {"longrope", SCALE_LONGROPE}, {"su", SCALE_LONGROPE},     {"proportional", SCALE_PROPORTIONAL},
+    {"mrope", SCALE_NONE},
+};
+
+/* theta^(2i/dim) for pair i, as float32 arithmetic gives it. */
+static float pair_period(float theta, int32_t i, int32_t dim) {
+    float exponent = (float)(2 * i) / (float)dim;
+    return m_powf(theta, exponent);
+}
+
+static void plain_table(float theta, int32_t dim, float *out) {
+    for (int32_t i = 0; i < dim / 2; i++) out[i] = 1.0f / pair_period(theta, i, dim);
+}
+
+/* A key of the scaling's own object. */
+static int num_of(const struct config_rope *p, const char *key, double absent, float *out, struct err *err) {
+    double value;
+    TRY(config_obj_num(&(struct config){.name = "config.json"}, "rope", p->raw, key, (struct config_range){-3.4e38, 3.4e38}, absent, &value, err));
+    *out = (float)value;
+    return ERR_OK;
+}
+
+static int list_of(struct arena *a, const struct config_rope *p, const char *key, int32_t n, float **out, struct err *err) {
+    yyjson_val *list = json_get(p->raw, key);
+    if (!yyjson_is_arr(list) || yyjson_arr_size(list) != (size_t)n)
+        return err_set(err, ERR_EFORMAT, "config.json: rope %s has %zu entries, expected %d", key, yyjson_arr_size(list), n);
+    *out = arena_new(a, float, n);
+    size_t i, max;
+    yyjson_val *v;
+    yyjson_arr_foreach(list, i, max, v) (*out)[i] = (float)yyjson_get_num(v);
+    return ERR_OK;
+}
+
+static int scale_llama3(const struct config_rope *p, struct rope_spec *r, struct err *err) {
+    float low, high, original;
+    TRY(num_of(p, "low_freq_factor", 1.0, &low, err));
+    TRY(num_of(p, "high_freq_factor", 4.0, &high, err));
+    TRY(num_of(p, "original_max_position_embeddings", 8192, &original, err));
+    if (!(high > low) || !(low > 0)) return err_set(err, ERR_EFORMAT, "config.json: rope high_freq_factor must be above low_freq_factor");
+    float low_wave = original / low, high_wave = original / high;
+    for (int32_t i = 0; i < r->n_rotated / 2; i++) {
+        float f = r->inv_freq[i], wave = (float)TWO_PI / f;
+        float smooth = (original / wave - low) / (high - low);
+        if (wave > low_wave) r->inv_freq[i] = f / r->factor;
+        else if (wave >= high_wave) r->inv_freq[i] = (1.0f - smooth) * f / r->factor + smooth * f;
+    }
+    return ERR_OK;
+}
+
+static double yarn_magnitude(double factor, double mscale) {
+    return factor <= 1.0 ? 1.0 : 0.1 * mscale * m_log(factor) + 1.0;
+}
+
+/* The pair whose wavelength fits `turns` times into the original context. */
+static double yarn_pair(double turns, int32_t dim, double theta, double original) {
+    return dim * m_log(original / (turns * TWO_PI)) / (2.0 * m_log(theta));
+}
+
+static int yarn_attention_factor(const struct config_rope *p, struct rope_spec *r, struct err *err) {
+    float mscale, all_dim, attention;
+    TRY(num_of(p, "mscale", 0, &mscale, err));
+    TRY(num_of(p, "mscale_all_dim", 0, &all_dim, err));
+    TRY(num_of(p, "attention_factor", -1, &attention, err));
+    if (attention >= 0) r->magnitude = attention;
+    else if (mscale != 0 && all_dim != 0) r->magnitude = (float)(yarn_magnitude(r->factor, mscale) / yarn_magnitude(r->factor, all_dim));
+    else r->magnitude = (float)yarn_magnitude(r->factor, 1.0);
+    return ERR_OK;
+}
+
+static int scale_yarn(const struct config_rope *p, struct rope_spec *r, struct err *err) {
+    float fast, slow, original;
+    TRY(num_of(p, "beta_fast", 32, &fast, err));
+    TRY(num_of(p, "beta_slow", 1, &slow, err));
+    TRY(num_of(p, "original_max_position_embeddings", r->original_len, &original, err));
+    TRY(yarn_attention_factor(p, r, err));
+    int32_t dim = r->n_rotated;
+    double low = yarn_pair(fast, dim, r->theta, original), high = yarn_pair(slow, dim, r->theta, original);
+    if (json_bool(p->raw, "truncate", true)) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    if (low < 0) low = 0;
+    if (high > dim - 1) high = dim - 1;
+    if (low == high) high += 0.001;
+    for (int32_t i = 0; i < dim / 2; i++) {
+        float period = pair_period(r->theta, i, dim);
+        float ramp = (float)((i - low) / (high - low));
+        ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+        float keep = 1.0f - ramp; /* extrapolate fast pairs, interpolate slow ones */
+        r->inv_freq[i] = 1.0f / (r->factor * period) * (1.0f - keep) + 1.0f / period * keep;
+    }
+    return ERR_OK;
+}
+
+static int scale_longrope(struct arena *a, const struct config_rope *p, const struct config *config, struct rope_spec *r, struct err *err) {
+    float *shorter, *longer, attention;
+    int32_t n = r->n_rotated / 2, context;
+    TRY(list_of(a, p, "short_factor", n, &shorter, err));
+    TRY(list_of(a, p, "long_factor", n, &longer, err));
+    TRY(cfg_int(config, "max_position_embeddings", 1, INT32_MAX, r->original_len, &context, err));
+    if (!json_get(p->raw, "factor")) r->factor = (float)context / (float)r->original_len;
+    TRY(num_of(p, "attention_factor", -1, &attention, err));
+    if (attention < 0) attention = r->factor <= 1 ? 1.0f : (float)sqrt(1.0 + m_log(r->factor) / m_log(r->original_len));
+    r->magnitude = attention;
+    r->long_freq = arena_new(a, float, n);
+    for (int32_t i = 0; i < n; i++) {
+        float period = pair_period(r->theta, i, r->n_rotated);
+        r->inv_freq[i] = 1.0f / (shorter[i] * period);
+        r->long_freq[i] = 1.0f / (longer[i] * period);
+    }
+    return ERR_OK;
+}
+
+/* Only a part of the pairs turns, but the exponents count the whole head. */
+static void scale_proportional(struct rope_spec *r, int32_t head_dim, float partial) {
+    int32_t turning = (int32_t)(partial * (float)head_dim / 2);
+    r->n_rotated = head_dim;
+    for (int32_t i = 0; i < head_dim / 2; i++) r->inv_freq[i] = i < turning ? 1.0f / pair_period(r->theta, i, head_dim) / r->factor : 0.0f;
+}
+
+static int find_scaling(struct str name, enum rope_scaling *out, struct err *err) {
+    for (size_t i = 0; i < sizeof scalings / sizeof *scalings; i++)
+        if (str_is(name, scalings[i].name)) {
+            *out = scalings[i].scaling;
+            return ERR_OK;
+        }
+    return err_set(err, ERR_EUNSUPPORTED, "config.json: rope type \"%.*s\" is not supported", STR_ARG(name));
+}
+
+int rope_resolve(struct arena *a, const struct config *config, const struct config_rope *params, int32_t head_dim, struct rope_spec *out,
+                 struct err *err) {
+    struct rope_spec *r = out;
+    int32_t context;
+    TRY(find_scaling(params->type, &r->scaling, err));
+    TRY(cfg_int(config, "max_position_embeddings", 1, INT32_MAX, 2048, &context, err));
+    TRY(cfg_int(config, "original_max_position_embeddings", 1, INT32_MAX, context, &r->original_len, err));
+    if (params->original_context > 0) r->original_len = (int32_t)params->original_context;
+    if (r->scaling == SCALE_DYNAMIC) r->original_len = context;
+    r->theta = (float)params->theta;
+    r->factor = (float)params->factor;
+    r->n_rotated = (int32_t)((double)head_dim * params->partial) / 2 * 2;
+    r->magnitude = 1.0f;
+    r->table = -1;
+    if (!(r->theta > 1.0f) || !(r->factor > 0) || r->n_rotated < 2 || r->n_rotated > head_dim)
+        return err_set(err, ERR_EFORMAT, "%s: rope_theta %g, factor %g, %d of %d rotated: out of range", config->name, params->theta, params->factor, r->n_rotated, head_dim);
+    r->inv_freq = arena_new(a, float, head_dim / 2 + 1);
+    plain_table(r->theta, r->n_rotated, r->inv_freq);
+    if (r->scaling == SCALE_LINEAR)
+        for (int32_t i = 0; i < r->n_rotated / 2; i++) r->inv_freq[i] /= r->factor;
+    if (r->scaling == SCALE_LLAMA3) TRY(scale_llama3(params, r, err));
+    if (r->scaling == SCALE_YARN) TRY(scale_yarn(params, r, err));
+    if (r->scaling == SCALE_LONGROPE) TRY(scale_longrope(a, params, config, r, err));
+    if (r->scaling == SCALE_PROPORTIONAL) scale_proportional(r, head_dim, (float)params->partial);
+    return ERR_OK;
+}
+
+void rope_table_at(const struct rope_spec *r, int32_t len, float *out) {
+    int32_t n = r->n_rotated / 2;
+    if (len <= r->original_len || (r->scaling != SCALE_DYNAMIC && r->scaling != SCALE_LONGROPE)) {
+        memcpy(out, r->inv_freq, (size_t)n * sizeof *out);
+    } else if (r->scaling == SCALE_LONGROPE) {
+        memcpy(out, r->long_freq, (size_t)n * sizeof *out);
+    } else {
+        double stretch = (double)r->factor * len / r->original_len - ((double)r->factor - 1.0);
+        double theta = (double)r->theta * m_pow(stretch, (double)r->n_rotated / (r->n_rotated - 2));
+        plain_table((float)theta, r->n_rotated, out);
+    }
+}

@@ -1,0 +1,10 @@
+set(MODEL_SOURCES
+  src/model/attention.c
+  src/model/cfg.c
+  src/model/families.c
+  src/model/forward.c
+  src/model/model.c
+  src/model/rope.c
+  src/model/spec.c
+  src/model/weights.c
+)

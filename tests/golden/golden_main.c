@@ -1,0 +1,297 @@
+/* Golden test: every checkpoint folder that holds golden.safetensors, against what the reference computed.
+ *
+ * For each of the three prompts: logits at every position within the tolerance; the same bits when the prompt is cut
+ * into chunks of 1 and 7, when all prompts share one batch, and when the op list is not fused; and the greedy
+ * continuation, wherever the reference's margin is wide enough to demand it.
+ *
+ * usage: golden_tests [--backend NAME] [--precision NAME] [--only TEXT] FOLDER...   (a folder, or a folder of folders)
+ */
+#include "base/log.h"
+#include "engine/runner.h"
+#include "model/model.h"
+#include "os/os.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_PROMPTS = 3 };
+
+struct golden {
+    int32_t *prompt[N_PROMPTS], *greedy[N_PROMPTS];
+    float *logits[N_PROMPTS], *margin[N_PROMPTS];
+    int32_t n_prompt[N_PROMPTS], n_greedy[N_PROMPTS];
+    double sd;
+};
+
+struct bench {
+    struct arena arena;
+    struct checkpoint cp;
+    struct model model;
+    struct backend *be;
+    struct runner runner;
+    struct golden g;
+    double worst;      /* largest |difference| / sd */
+    double tolerance;
+};
+
+static const char *backend_name = "cpu";
+static int n_passed, n_failed, n_skipped;
+
+/* ---- reading golden.safetensors ---------------------------------------------------------------------------------- */
+
+static int read_file(void *user, void *data, size_t n, uint64_t offset, struct err *err) {
+    return os_file_read_at(user, data, n, offset, err);
+}
+
+static int load_tensor(struct arena *a, const struct safetensors *st, const char *stem, int k, void **out, int32_t *n, struct err *err) {
+    char name[32];
+    snprintf(name, sizeof name, "%s_%d", stem, k);
+    const struct st_tensor *t = st_find(st, str_of(name));
+    if (!t) return err_set(err, ERR_EFORMAT, "golden.safetensors has no %s", name);
+    *out = arena_alloc(a, t->bytes);
+    *n = (int32_t)t->n_elements;
+    TRY(st_read(st, t, 0, *out, t->bytes, err));
+    if (t->dtype == DT_I64) /* narrow in place */
+        for (int32_t i = 0; i < *n; i++) ((int32_t *)*out)[i] = (int32_t)((int64_t *)*out)[i];
+    return ERR_OK;
+}
+
+static int load_golden(struct bench *b, const char *dir, struct err *err) {
+    struct os_file *file;
+    char path[1200];
+    snprintf(path, sizeof path, "%s/golden.safetensors", dir);
+    TRY(os_file_open(path, OS_READ, &file, err));
+    struct st_source source = {.name = path, .read_at = read_file, .user = file};
+    struct safetensors st = {0};
+    int code = os_file_size(file, &source.size, err);
+    if (!code) code = st_open(&b->arena, &source, &st, err);
+    double sum = 0, square = 0, count = 0;
+    for (int k = 0; k < N_PROMPTS && !code; k++) {
+        int32_t n;
+        void *p[4];
+        code = load_tensor(&b->arena, &st, "prompt", k, &p[0], &b->g.n_prompt[k], err);
+        if (!code) code = load_tensor(&b->arena, &st, "logits", k, &p[1], &n, err);
+        if (!code) code = load_tensor(&b->arena, &st, "greedy", k, &p[2], &b->g.n_greedy[k], err);
+        if (!code) code = load_tensor(&b->arena, &st, "margin", k, &p[3], &b->g.n_greedy[k], err);
+        if (code) break;
+        b->g.prompt[k] = p[0], b->g.logits[k] = p[1], b->g.greedy[k] = p[2], b->g.margin[k] = p[3];
+        for (int32_t i = 0; i < n; i++) sum += b->g.logits[k][i], square += (double)b->g.logits[k][i] * b->g.logits[k][i], count++;
+    }
+    b->g.sd = sqrt(square / count - sum / count * (sum / count));
+    st_close(&st);
+    os_file_close(file);
+    return code;
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------ */
+
+static int start(struct bench *b, struct sequence *s, int k, struct err *err) {
+    if (!sequence_init(s, &b->runner.kv, b->g.n_prompt[k] + b->g.n_greedy[k] + 1)) return err_set(err, ERR_EINTERNAL, "no slot");
+    for (int32_t i = 0; i < b->g.n_prompt[k]; i++) sequence_append(s, b->g.prompt[k][i]);
+    s->n_prompt = s->n_tokens;
+    return ERR_OK;
+}
+
+static int advance(struct bench *b, struct sequence *s, int32_t n_rows, float *out, struct err *err) {
+    struct runner *r = &b->runner;
+    const float *logits;
+    batch_clear(&r->batch);
+    if (!sequence_reserve(s, &r->kv, n_rows)) return err_set(err, ERR_EINTERNAL, "no blocks");
+    batch_add(&r->batch, s, n_rows, LOGITS_ALL);
+    TRY(runner_run(r, err));
+    TRY(runner_logits(r, &logits, err));
+    memcpy(out, logits, (size_t)n_rows * (size_t)b->model.spec.vocab * sizeof *out);
+    sequence_advance(s, &r->kv, n_rows);
+    return ERR_OK;
+}
+
+/* A prompt in chunks; logits of every position into out. */
+static int run_prompt(struct bench *b, int k, int32_t chunk, float *out, struct err *err) {
+    struct sequence s;
+    TRY(start(b, &s, k, err));
+    int code = ERR_OK;
+    while (s.n_done < s.n_tokens && !code) {
+        int32_t n = s.n_tokens - s.n_done < chunk ? s.n_tokens - s.n_done : chunk;
+        code = advance(b, &s, n, out + (int64_t)s.n_done * b->model.spec.vocab, err);
+    }
+    sequence_free(&s, &b->runner.kv);
+    return code;
+}
+
+/* All prompts in one batch. */
+static int run_together(struct bench *b, float **out, struct err *err) {
+    struct runner *r = &b->runner;
+    struct sequence s[N_PROMPTS];
+    const float *logits;
+    int32_t vocab = b->model.spec.vocab;
+    batch_clear(&r->batch);
+    for (int k = 0; k < N_PROMPTS; k++) {
+        TRY(start(b, &s[k], k, err));
+        if (!sequence_reserve(&s[k], &r->kv, s[k].n_tokens)) return err_set(err, ERR_EINTERNAL, "no blocks");
+        batch_add(&r->batch, &s[k], s[k].n_tokens, LOGITS_ALL);
+    }
+    TRY(runner_run(r, err));
+    TRY(runner_logits(r, &logits, err));
+    for (int k = 0; k < N_PROMPTS; k++) {
+        memcpy(out[k], logits, (size_t)s[k].n_tokens * (size_t)vocab * sizeof **out);
+        logits += (int64_t)s[k].n_tokens * vocab;
+        sequence_free(&s[k], &r->kv);
+    }
+    return ERR_OK;
+}
+
+static int32_t argmax(const float *x, int32_t n) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+/* The reference's continuation fed token by token; ours must choose the same where the margin allows. */
+static int check_greedy(struct bench *b, int k, float *logits, struct err *err) {
+    struct sequence s;
+    int32_t vocab = b->model.spec.vocab;
+    TRY(start(b, &s, k, err));
+    int code = advance(b, &s, s.n_tokens, logits, err);
+    const float *last = logits + (int64_t)(s.n_tokens - 1) * vocab;
+    for (int32_t i = 0; i < b->g.n_greedy[k] && !code; i++) {
+        int32_t got = argmax(last, vocab), want = b->g.greedy[k][i];
+        if (got != want && b->g.margin[k][i] > 1e-3 * b->g.sd)
+            code = err_set(err, ERR_EFORMAT, "prompt %d, step %d: token %d, expected %d (margin %.3g sd)", k, i, got, want, b->g.margin[k][i] / b->g.sd);
+        sequence_append(&s, want);
+        sequence_follow_rope(&s, &b->runner.kv, &b->model.spec, true);
+        int32_t n_rows = s.n_tokens - s.n_done;
+        if (!code) code = advance(b, &s, n_rows, logits, err);
+        last = logits + (int64_t)(n_rows - 1) * vocab;
+    }
+    sequence_free(&s, &b->runner.kv);
+    return code;
+}
+
+static int check_near(struct bench *b, int k, const float *got, struct err *err) {
+    int64_t n = (int64_t)b->g.n_prompt[k] * b->model.spec.vocab;
+    for (int64_t i = 0; i < n; i++) {
+        double d = fabs((double)got[i] - (double)b->g.logits[k][i]) / b->g.sd;
+        if (!(d <= b->worst)) b->worst = d;
+        if (!(d <= b->tolerance))
+            return err_set(err, ERR_EFORMAT, "prompt %d, position %d, token %d: %.6g, expected %.6g (%.2g sd)", k, (int)(i / b->model.spec.vocab),
+                           (int)(i % b->model.spec.vocab), (double)got[i], (double)b->g.logits[k][i], d);
+    }
+    return ERR_OK;
+}
+
+static int check_same(struct bench *b, int k, const float *got, const float *want, const char *how, struct err *err) {
+    int64_t n = (int64_t)b->g.n_prompt[k] * b->model.spec.vocab;
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp(&got[i], &want[i], sizeof *got) != 0)
+            return err_set(err, ERR_EFORMAT, "prompt %d %s: position %d differs (%.9g, %.9g)", k, how, (int)(i / b->model.spec.vocab), (double)got[i], (double)want[i]);
+    return ERR_OK;
+}
+
+static int check_all(struct bench *b, struct err *err) {
+    float *whole[N_PROMPTS], *other[N_PROMPTS];
+    for (int k = 0; k < N_PROMPTS; k++) {
+        size_t n = (size_t)(b->g.n_prompt[k] + b->g.n_greedy[k]) * (size_t)b->model.spec.vocab;
+        whole[k] = arena_new(&b->arena, float, n);
+        other[k] = arena_new(&b->arena, float, n);
+        TRY(run_prompt(b, k, INT32_MAX, whole[k], err));
+        TRY(check_near(b, k, whole[k], err));
+        TRY(run_prompt(b, k, 1, other[k], err));
+        TRY(check_same(b, k, other[k], whole[k], "in chunks of 1", err));
+        TRY(run_prompt(b, k, 7, other[k], err));
+        TRY(check_same(b, k, other[k], whole[k], "in chunks of 7", err));
+    }
+    TRY(run_together(b, other, err));
+    for (int k = 0; k < N_PROMPTS; k++) TRY(check_same(b, k, other[k], whole[k], "in one batch", err));
+    for (int k = 0; k < N_PROMPTS; k++) TRY(check_greedy(b, k, other[k], err));
+    return ERR_OK;
+}
+
+static int open_bench(struct bench *b, const char *dir, struct err *err) {
+    TRY(checkpoint_open(dir, &b->cp, err));
+    TRY(load_golden(b, dir, err));
+    const struct backend_type *type = backend_find(str_of(backend_name));
+    if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend_name);
+    TRY(type->open(&(struct backend_options){.precision = PRECISION_EXACT, .n_threads = 2}, &b->be, err));
+    TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &b->model, err));
+    int32_t rows = 0;
+    for (int k = 0; k < N_PROMPTS; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];
+    return runner_open(&b->model, b->be, &(struct runner_limits){.rows = rows, .seqs = N_PROMPTS}, &b->runner, err);
+}
+
+static void close_bench(struct bench *b) {
+    runner_close(&b->runner);
+    if (b->be) {
+        model_close(b->be, &b->model);
+        b->be->type->close(b->be);
+    }
+    checkpoint_close(&b->cp);
+    arena_free(&b->arena);
+}
+
+/* tolerance.list: NAME TOLERANCE REASON, one per line; the default is 1e-4 of the logits' standard deviation. */
+static double tolerance_of(struct str name) {
+    struct arena a = {0};
+    struct str text, line, word;
+    double tolerance = 1e-4;
+    if (os_file_load(&a, MLXCEL_SOURCE_DIR "/tests/golden/tolerance.list", 0, &text, NULL) == ERR_OK)
+        while (str_split_next(&text, '\n', &line))
+            if (str_split_next(&line, ' ', &word) && str_eq(word, name) && str_split_next(&line, ' ', &word)) str_to_double(word, &tolerance);
+    arena_free(&a);
+    return tolerance;
+}
+
+static void test_folder(const char *dir, struct str name) {
+    struct err err = {0};
+    struct bench b = {.tolerance = tolerance_of(name)};
+    int code = open_bench(&b, dir, &err);
+    if (!code) code = check_all(&b, &err);
+    if (!code) {
+        n_passed++;
+        printf("ok      %-22.*s %.2g sd\n", STR_ARG(name), b.worst);
+    } else if (code == ERR_EUNSUPPORTED) {
+        n_skipped++;
+        printf("skipped %-22.*s %s\n", STR_ARG(name), err.msg);
+    } else {
+        n_failed++;
+        printf("FAILED  %-22.*s %s\n", STR_ARG(name), err.msg);
+    }
+    fflush(stdout);
+    close_bench(&b);
+}
+
+static bool is_fixture(const char *dir) {
+    char path[1200];
+    struct os_stat st;
+    snprintf(path, sizeof path, "%s/golden.safetensors", dir);
+    return os_stat(path, &st, NULL) == ERR_OK;
+}
+
+static void test_tree(const char *dir, struct str name, const char *only) {
+    if (is_fixture(dir)) {
+        if (!only || strstr(dir, only)) test_folder(dir, name);
+        return;
+    }
+    struct arena a = {0};
+    struct str *names;
+    size_t n;
+    if (os_list_dir(&a, dir, &names, &n, NULL) == ERR_OK)
+        for (size_t i = 0; i < n; i++) {
+            struct str path = str_fmt(&a, "%s/%.*s", dir, STR_ARG(names[i]));
+            struct os_stat st;
+            if (os_stat(path.p, &st, NULL) == ERR_OK && st.is_dir) test_tree(path.p, names[i], only);
+        }
+    arena_free(&a);
+}
+
+int main(int argc, char **argv) {
+    const char *only = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
+        else if (!strcmp(argv[i], "--backend") && i + 1 < argc) backend_name = argv[++i];
+        else test_tree(argv[i], str_of(argv[i]), only);
+    }
+    printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
+    return n_failed ? 1 : 0;
+}
