@@ -17,7 +17,10 @@ function(mlxcel_dep_compile name)
   list(TRANSFORM R_SOURCES PREPEND ${dir}/)
   add_library(${name} STATIC ${R_SOURCES})
   target_include_directories(${name} SYSTEM PUBLIC ${dir}/${R_INCLUDE})
-  target_compile_options(${name} PRIVATE -w $<$<BOOL:${MLXCEL_SANITIZE}>:-fsanitize=${MLXCEL_SANITIZE}>)
+  target_compile_options(${name} PRIVATE -w)
+  if(MLXCEL_SANITIZE) # not as a generator expression: its value holds commas
+    target_compile_options(${name} PRIVATE -fsanitize=${MLXCEL_SANITIZE})
+  endif()
   target_link_libraries(mlxcel_deps INTERFACE ${name})
 endfunction()
 
