@@ -85,7 +85,11 @@ static int run_case(const struct unit_case *c) {
 int main(int argc, char **argv) {
     struct arena a = {0};
     argc = os_args(&a, argc, argv, &argv);
-    if (argc > 1 && strcmp(argv[1], "--child") == 0) return unit_child(argc - 2, argv + 2);
+    if (argc > 1 && strcmp(argv[1], "--child") == 0) {
+        int code = unit_child(argc - 2, argv + 2);
+        arena_free(&a);
+        return code;
+    }
     int n_passed = 0, n_failed = 0, n_skipped = 0;
     for (const struct unit_suite *const *s = unit_suites; *s; s++) {
         for (const struct unit_case *c = (*s)->cases; c->name; c++) {
