@@ -22,6 +22,12 @@ void log_set_sink(log_sink_fn *sink, void *user) {
     sink_user = user;
 }
 
+/* Messages quote names from files and requests: whatever could start a new line or steer a terminal becomes '?'. */
+static void make_printable(char *line) {
+    for (; *line; line++)
+        if (((unsigned char)*line < 0x20 && *line != '\t') || *line == 0x7F) *line = '?';
+}
+
 void log_line(enum log_level level, const char *fmt, ...) {
     static const char *const names[] = {"error: ", "warning: ", "", "debug: "};
     if ((int)level > atomic_load(&level_limit)) return;
@@ -31,6 +37,7 @@ void log_line(enum log_level level, const char *fmt, ...) {
     int n = vsnprintf(line, sizeof line - 1, fmt, args);
     va_end(args);
     if (n < 0) return;
+    make_printable(line);
     if (sink_fn) {
         sink_fn(level, line, sink_user);
         return;

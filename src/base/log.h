@@ -1,4 +1,5 @@
-/* Logging: lines to stderr (or a sink that the server installs). Prompts, keys and tokens never go here. */
+/* Logging: lines to stderr (or a sink that the server installs). Prompts, keys and tokens never go here.
+ * Control characters in a message are replaced, so that a quoted name cannot forge a line. */
 #ifndef MLXCEL_BASE_LOG_H
 #define MLXCEL_BASE_LOG_H
 

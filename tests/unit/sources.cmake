@@ -2,6 +2,9 @@
 set(UNIT_SUITES
   args
   base
+  checkpoint
+  config
   os
   quant
+  safetensors
 )
