@@ -9,26 +9,26 @@
 #include "base/str.h"
 
 /* id, name, what it stands for */
-#define CPU_FLAGS(X)                                        \
-    X(AVX2, "avx2", "AVX2, FMA, F16C, BMI2")                \
-    X(AVX512, "avx512", "AVX-512 F, BW, DQ, VL")            \
-    X(VNNI, "vnni", "AVX-512 VNNI")                         \
-    X(AVXVNNI, "avxvnni", "AVX VNNI (256 bits)")            \
-    X(AVX512BF16, "avx512bf16", "AVX-512 BF16")             \
-    X(AMX_INT8, "amx-int8", "AMX tiles of int8")            \
-    X(AMX_BF16, "amx-bf16", "AMX tiles of bfloat16")        \
-    X(NEON, "neon", "Advanced SIMD")                        \
-    X(DOTPROD, "dotprod", "int8 dot products")              \
-    X(FP16, "fp16", "half-precision arithmetic")            \
-    X(I8MM, "i8mm", "int8 matrix products")                 \
-    X(BF16, "bf16", "bfloat16 products")                    \
+#define CPU_FLAGS(X)                                 \
+    X(AVX2, "avx2", "AVX2, FMA, F16C, BMI2")         \
+    X(AVX512, "avx512", "AVX-512 F, BW, DQ, VL")     \
+    X(VNNI, "vnni", "AVX-512 VNNI")                  \
+    X(AVXVNNI, "avxvnni", "AVX VNNI (256 bits)")     \
+    X(AVX512BF16, "avx512bf16", "AVX-512 BF16")      \
+    X(AMX_INT8, "amx-int8", "AMX tiles of int8")     \
+    X(AMX_BF16, "amx-bf16", "AMX tiles of bfloat16") \
+    X(NEON, "neon", "Advanced SIMD")                 \
+    X(DOTPROD, "dotprod", "int8 dot products")       \
+    X(FP16, "fp16", "half-precision arithmetic")     \
+    X(I8MM, "i8mm", "int8 matrix products")          \
+    X(BF16, "bf16", "bfloat16 products")             \
     X(SVE, "sve", "Scalable Vector Extension")
 
 enum cpu_flag_index {
 #define X(id, name, text) CPU_INDEX_##id,
     CPU_FLAGS(X)
 #undef X
-    N_CPU_FLAGS
+        N_CPU_FLAGS
 };
 
 enum cpu_flag {

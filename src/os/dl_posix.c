@@ -7,7 +7,8 @@
 struct os_dl;
 
 int os_dl_open(const char *name, enum os_dl_where where, struct os_dl **out, struct err *err) {
-    if (where == OS_DL_SYSTEM_ONLY && strchr(name, '/')) return os_fail_text(err, ERR_EARG, "load", name, "a system library has no folder in its name");
+    if (where == OS_DL_SYSTEM_ONLY && strchr(name, '/'))
+        return os_fail_text(err, ERR_EARG, "load", name, "a system library has no folder in its name");
     void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         const char *reason = dlerror();

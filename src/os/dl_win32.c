@@ -5,7 +5,8 @@ struct os_dl; /* the module handle itself */
 
 int os_dl_open(const char *name, enum os_dl_where where, struct os_dl **out, struct err *err) {
     bool has_folder = strpbrk(name, "/\\:") != NULL;
-    if (where == OS_DL_SYSTEM_ONLY && has_folder) return os_fail_text(err, ERR_EARG, "load", name, "a system library has no folder in its name");
+    if (where == OS_DL_SYSTEM_ONLY && has_folder)
+        return os_fail_text(err, ERR_EARG, "load", name, "a system library has no folder in its name");
     DWORD flags = where == OS_DL_SYSTEM_ONLY ? LOAD_LIBRARY_SEARCH_SYSTEM32 : LOAD_LIBRARY_SEARCH_DEFAULT_DIRS;
     if (has_folder) flags |= LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR;
     wchar_t *wide = has_folder ? win32_plain_path(name, "load", err) : win32_wide(str_of(name), NULL);

@@ -43,10 +43,8 @@ static void find_all(void) {
     if (!home && getpwuid_r(getuid(), &entry, text, sizeof text, &found) == 0 && found) home = found->pw_dir;
     if (home && home[0] == '/') set_path(home_dir, home, "");
     const char *cache = os_env("XDG_CACHE_HOME");
-    if (cache && cache[0] == '/')
-        set_path(cache_root, cache, "");
-    else if (home_dir[0])
-        set_path(cache_root, home_dir, "/.cache");
+    if (cache && cache[0] == '/') set_path(cache_root, cache, "");
+    else if (home_dir[0]) set_path(cache_root, home_dir, "/.cache");
 }
 
 const char *os_env(const char *name) {

@@ -127,7 +127,8 @@ void os_describe(struct arena *a, struct str *out) {
     int major = v.dwMajorVersion == 10 && v.dwBuildNumber >= FIRST_WINDOWS_11 ? 11 : (int)v.dwMajorVersion;
     const char *(CDECL * wine_version)(void);
     bool is_wine = win32_symbol(L"ntdll.dll", "wine_get_version", &wine_version);
-    *out = str_fmt(a, "Windows %d, build %u%s%s", major, (unsigned)v.dwBuildNumber, is_wine ? ", Wine " : "", is_wine ? wine_version() : "");
+    *out =
+        str_fmt(a, "Windows %d, build %u%s%s", major, (unsigned)v.dwBuildNumber, is_wine ? ", Wine " : "", is_wine ? wine_version() : "");
 }
 
 bool os_is_elevated(void) {

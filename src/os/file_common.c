@@ -13,6 +13,21 @@ int os_fail_text(struct err *err, int code, const char *verb, const char *path, 
     return err_set(err, code, "cannot %s %s%s: %s", verb, skip ? "..." : "", path + skip, reason);
 }
 
+int os_file_check_range(const struct os_file *f, size_t n, uint64_t offset, struct err *err) {
+    if (offset <= INT64_MAX && n <= INT64_MAX - offset) return 0;
+    return err_set(err, ERR_EARG, "%s: byte %llu is beyond any file", os_file_path(f), (unsigned long long)offset);
+}
+
+int os_file_read_at(struct os_file *f, void *data, size_t n, uint64_t offset, struct err *err) {
+    size_t got;
+    TRY(os_file_read_some(f, data, n, offset, &got, err));
+    if (got == n) return 0;
+    uint64_t size = offset + got;
+    os_file_size(f, &size, NULL);
+    return err_set(err, ERR_EIO, "%s ends at byte %llu, but %zu bytes are needed from byte %llu on", os_file_path(f),
+                   (unsigned long long)size, n, (unsigned long long)offset);
+}
+
 /* Special files (/proc, pipes) say that they are empty: read those piece by piece until they end. */
 static int load_unsized(struct os_file *f, uint64_t max_bytes, struct sb *out, struct err *err) {
     size_t n;
@@ -20,7 +35,8 @@ static int load_unsized(struct os_file *f, uint64_t max_bytes, struct sb *out, s
         sb_reserve(out, LOAD_PIECE);
         TRY(os_file_read_some(f, out->p + out->n, LOAD_PIECE, out->n, &n, err));
         out->n += n;
-        if (out->n > max_bytes) return err_set(err, ERR_ELIMIT, "%s is larger than %llu bytes", os_file_path(f), (unsigned long long)max_bytes);
+        if (out->n > max_bytes)
+            return err_set(err, ERR_ELIMIT, "%s is larger than %llu bytes", os_file_path(f), (unsigned long long)max_bytes);
     } while (n);
     return 0;
 }
@@ -39,7 +55,8 @@ int os_file_load(struct arena *a, const char *path, uint64_t max_bytes, struct s
         goto out;
     }
     if (size > max_bytes) {
-        code = err_set(err, ERR_ELIMIT, "%s is %llu bytes long, at most %llu are read", path, (unsigned long long)size, (unsigned long long)max_bytes);
+        code = err_set(err, ERR_ELIMIT, "%s is %llu bytes long, at most %llu are read", path, (unsigned long long)size,
+                       (unsigned long long)max_bytes);
         goto out;
     }
     char *data = arena_try(a, (size_t)size + 1);
@@ -75,10 +92,8 @@ int os_file_save(const char *path, struct str data, struct err *err) {
     if (code == 0) code = os_file_sync(f, err);
     os_file_close(f);
     if (code == 0) code = os_rename(temp.p, path, err);
-    if (code)
-        os_remove(temp.p, NULL);
-    else
-        os_dir_sync_of(path);
+    if (code) os_remove(temp.p, NULL);
+    else os_dir_sync_of(path);
 out:
     sb_free(&temp);
     return code;

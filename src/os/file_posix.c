@@ -40,7 +40,8 @@ static int64_t stat_mtime_ns(const struct stat *st) {
 int os_stat(const char *path, struct os_stat *out, struct err *err) {
     struct stat st;
     if (stat(path, &st)) return os_fail(err, errno, "look at", path);
-    *out = (struct os_stat){.size = (uint64_t)st.st_size, .mtime_ns = stat_mtime_ns(&st), .is_dir = S_ISDIR(st.st_mode), .is_file = S_ISREG(st.st_mode)};
+    *out = (struct os_stat){
+        .size = (uint64_t)st.st_size, .mtime_ns = stat_mtime_ns(&st), .is_dir = S_ISDIR(st.st_mode), .is_file = S_ISREG(st.st_mode)};
     return 0;
 }
 
@@ -84,7 +85,7 @@ int os_file_size(struct os_file *f, uint64_t *out, struct err *err) {
 
 int os_file_read_some(struct os_file *f, void *data, size_t n, uint64_t offset, size_t *out_n, struct err *err) {
     size_t done = 0;
-    if (offset > INT64_MAX || n > INT64_MAX - offset) return err_set(err, ERR_EARG, "%s: byte %llu is beyond any file", f->path, (unsigned long long)offset);
+    TRY(os_file_check_range(f, n, offset, err));
     while (done < n) {
         size_t piece = n - done < IO_PIECE ? n - done : IO_PIECE;
         ssize_t got = pread(f->fd, (char *)data + done, piece, (off_t)(offset + done));
@@ -98,18 +99,9 @@ int os_file_read_some(struct os_file *f, void *data, size_t n, uint64_t offset, 
     return 0;
 }
 
-int os_file_read_at(struct os_file *f, void *data, size_t n, uint64_t offset, struct err *err) {
-    size_t got;
-    TRY(os_file_read_some(f, data, n, offset, &got, err));
-    if (got == n) return 0;
-    uint64_t size = offset + got;
-    os_file_size(f, &size, NULL);
-    return err_set(err, ERR_EIO, "%s ends at byte %llu, but %zu bytes are needed from byte %llu on", f->path, (unsigned long long)size, n, (unsigned long long)offset);
-}
-
 int os_file_write_at(struct os_file *f, const void *data, size_t n, uint64_t offset, struct err *err) {
     size_t done = 0;
-    if (offset > INT64_MAX || n > INT64_MAX - offset) return err_set(err, ERR_EARG, "%s: byte %llu is beyond any file", f->path, (unsigned long long)offset);
+    TRY(os_file_check_range(f, n, offset, err));
     while (done < n) {
         size_t piece = n - done < IO_PIECE ? n - done : IO_PIECE;
         ssize_t put = pwrite(f->fd, (const char *)data + done, piece, (off_t)(offset + done));
@@ -280,10 +272,8 @@ int os_map_file(const char *path, struct os_map *out, struct err *err) {
     *out = (struct os_map){.data = "", .n = 0};
     if (code == 0 && size > 0) {
         void *p = size > SIZE_MAX ? MAP_FAILED : mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, f->fd, 0);
-        if (p == MAP_FAILED)
-            code = os_fail(err, errno, "map", path);
-        else
-            *out = (struct os_map){.data = p, .n = (size_t)size, .handle = p};
+        if (p == MAP_FAILED) code = os_fail(err, errno, "map", path);
+        else *out = (struct os_map){.data = p, .n = (size_t)size, .handle = p};
     }
     os_file_close(f); /* the map stays */
     return code;

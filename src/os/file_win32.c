@@ -24,7 +24,8 @@ static bool is_transient(DWORD code) {
 }
 
 static HANDLE open_any(const wchar_t *wide, DWORD access) {
-    return CreateFileW(wide, access, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
+    return CreateFileW(wide, access, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, OPEN_EXISTING,
+                       FILE_FLAG_BACKUP_SEMANTICS, NULL);
 }
 
 /* Through a handle, so that links are followed. */
@@ -63,7 +64,8 @@ int os_file_open(const char *path, enum os_open_mode mode, struct os_file **out,
     wchar_t *wide = win32_path(path, verb, err);
     if (!wide) return ERR_EARG;
     DWORD access = mode == OS_READ ? GENERIC_READ : GENERIC_READ | GENERIC_WRITE;
-    HANDLE h = CreateFileW(wide, access, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, how[mode], FILE_ATTRIBUTE_NORMAL, NULL);
+    HANDLE h =
+        CreateFileW(wide, access, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, how[mode], FILE_ATTRIBUTE_NORMAL, NULL);
     DWORD reason = GetLastError();
     bool folder = h == INVALID_HANDLE_VALUE && is_folder(wide);
     mem_free(wide);
@@ -104,7 +106,7 @@ static OVERLAPPED at_offset(uint64_t offset) {
 
 int os_file_read_some(struct os_file *f, void *data, size_t n, uint64_t offset, size_t *out_n, struct err *err) {
     size_t done = 0;
-    if (offset > INT64_MAX || n > INT64_MAX - offset) return err_set(err, ERR_EARG, "%s: byte %llu is beyond any file", f->path, (unsigned long long)offset);
+    TRY(os_file_check_range(f, n, offset, err));
     while (done < n) {
         OVERLAPPED where = at_offset(offset + done);
         DWORD got = 0, piece = (DWORD)(n - done < IO_PIECE ? n - done : IO_PIECE);
@@ -120,22 +122,14 @@ int os_file_read_some(struct os_file *f, void *data, size_t n, uint64_t offset, 
     return 0;
 }
 
-int os_file_read_at(struct os_file *f, void *data, size_t n, uint64_t offset, struct err *err) {
-    size_t got;
-    TRY(os_file_read_some(f, data, n, offset, &got, err));
-    if (got == n) return 0;
-    uint64_t size = offset + got;
-    os_file_size(f, &size, NULL);
-    return err_set(err, ERR_EIO, "%s ends at byte %llu, but %zu bytes are needed from byte %llu on", f->path, (unsigned long long)size, n, (unsigned long long)offset);
-}
-
 int os_file_write_at(struct os_file *f, const void *data, size_t n, uint64_t offset, struct err *err) {
     size_t done = 0;
-    if (offset > INT64_MAX || n > INT64_MAX - offset) return err_set(err, ERR_EARG, "%s: byte %llu is beyond any file", f->path, (unsigned long long)offset);
+    TRY(os_file_check_range(f, n, offset, err));
     while (done < n) {
         OVERLAPPED where = at_offset(offset + done);
         DWORD put = 0, piece = (DWORD)(n - done < IO_PIECE ? n - done : IO_PIECE);
-        if (!WriteFile(f->handle, (const char *)data + done, piece, &put, &where)) return os_fail(err, (int)GetLastError(), "write", f->path);
+        if (!WriteFile(f->handle, (const char *)data + done, piece, &put, &where))
+            return os_fail(err, (int)GetLastError(), "write", f->path);
         done += put;
     }
     return 0;
@@ -159,7 +153,8 @@ int os_file_lock(struct os_file *f, bool wait, struct err *err) {
     DWORD flags = LOCKFILE_EXCLUSIVE_LOCK | (wait ? 0 : LOCKFILE_FAIL_IMMEDIATELY);
     if (LockFileEx(f->handle, flags, 0, 1, 0, &where)) return 0;
     DWORD reason = GetLastError();
-    if (reason == ERROR_LOCK_VIOLATION || reason == ERROR_IO_PENDING) return os_fail_text(err, ERR_EBUSY, "lock", f->path, "another process holds it");
+    if (reason == ERROR_LOCK_VIOLATION || reason == ERROR_IO_PENDING)
+        return os_fail_text(err, ERR_EBUSY, "lock", f->path, "another process holds it");
     return os_fail(err, (int)reason, "lock", f->path);
 }
 
@@ -200,10 +195,8 @@ static bool rename_aside(const wchar_t *from, const wchar_t *to) {
     bool ok = false;
     if (MoveFileExW(to, aside, 0)) {
         ok = MoveFileExW(from, to, MOVEFILE_WRITE_THROUGH);
-        if (ok)
-            DeleteFileW(aside); /* takes effect when its last reader closes it */
-        else
-            MoveFileExW(aside, to, 0);
+        if (ok) DeleteFileW(aside); /* takes effect when its last reader closes it */
+        else MoveFileExW(aside, to, 0);
     }
     mem_free(aside);
     return ok;
@@ -295,10 +288,8 @@ int os_list_dir(struct arena *a, const char *path, struct str **out_names, size_
     DWORD reason = 0;
     struct sb name = {0};
     DWORD attributes = GetFileAttributesW(wide);
-    if (attributes == INVALID_FILE_ATTRIBUTES)
-        reason = GetLastError();
-    else if (!(attributes & FILE_ATTRIBUTE_DIRECTORY))
-        reason = ERROR_PATH_NOT_FOUND;
+    if (attributes == INVALID_FILE_ATTRIBUTES) reason = GetLastError();
+    else if (!(attributes & FILE_ATTRIBUTE_DIRECTORY)) reason = ERROR_PATH_NOT_FOUND;
     while (!reason && next_entry(wide, &find, &entry, &reason)) {
         sb_clear(&name);
         win32_put_utf8(&name, entry.cFileName, wcslen(entry.cFileName));
@@ -397,10 +388,8 @@ char *os_real_path(struct arena *a, const char *path, struct err *err) {
         n = GetFinalPathNameByHandleW(h, final, n + 1, FILE_NAME_NORMALIZED);
     }
     DWORD reason = n ? 0 : GetLastError();
-    if (n || (h != INVALID_HANDLE_VALUE && reason == ERROR_MORE_DATA))
-        out = win32_utf8(a, win32_strip_prefix(n ? final : wide));
-    else
-        os_fail(err, (int)reason, "find", path);
+    if (n || (h != INVALID_HANDLE_VALUE && reason == ERROR_MORE_DATA)) out = win32_utf8(a, win32_strip_prefix(n ? final : wide));
+    else os_fail(err, (int)reason, "find", path);
     if (h != INVALID_HANDLE_VALUE) CloseHandle(h);
     mem_free(final);
     mem_free(wide);
@@ -420,10 +409,8 @@ int os_map_file(const char *path, struct os_map *out, struct err *err) {
     if (code == 0 && size > 0) {
         HANDLE mapping = CreateFileMappingW(f->handle, NULL, PAGE_READONLY, 0, 0, NULL);
         void *p = mapping ? MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, (SIZE_T)size) : NULL;
-        if (p)
-            *out = (struct os_map){.data = p, .n = (size_t)size, .handle = p};
-        else
-            code = os_fail(err, (int)GetLastError(), "map", path);
+        if (p) *out = (struct os_map){.data = p, .n = (size_t)size, .handle = p};
+        else code = os_fail(err, (int)GetLastError(), "map", path);
         if (mapping) CloseHandle(mapping); /* the view stays */
     }
     os_file_close(f);

@@ -122,8 +122,7 @@ static void visit_memory(struct arena *a, const char *dir, void *user) {
 static void visit_cpu(struct arena *a, const char *dir, void *user) {
     int *limit = user, n = 0;
     struct str text, period;
-    if (group_text(a, dir, "cpu.max", &text))
-        n = cgroup_cpus(text);
+    if (group_text(a, dir, "cpu.max", &text)) n = cgroup_cpus(text);
     else if (group_text(a, dir, "cpu.cfs_quota_us", &text) && group_text(a, dir, "cpu.cfs_period_us", &period))
         n = cgroup_cpus_v1(text, period);
     if (n > 0 && (*limit == 0 || n < *limit)) *limit = n;
@@ -221,9 +220,10 @@ static const char *arm_part_name(uint64_t implementer, uint64_t part) {
         uint16_t implementer, part;
         const char *name;
     } parts[] = {
-        {0x41, 0xD03, "Arm Cortex-A53"},  {0x41, 0xD07, "Arm Cortex-A57"},  {0x41, 0xD08, "Arm Cortex-A72"},  {0x41, 0xD0B, "Arm Cortex-A76"},
-        {0x41, 0xD0C, "Arm Neoverse N1"}, {0x41, 0xD40, "Arm Neoverse V1"}, {0x41, 0xD49, "Arm Neoverse N2"}, {0x41, 0xD4F, "Arm Neoverse V2"},
-        {0x41, 0xD84, "Arm Neoverse V3"}, {0x41, 0xD8E, "Arm Neoverse N3"}, {0xC0, 0xAC3, "Ampere-1"},        {0xC0, 0xAC4, "Ampere-1A"},
+        {0x41, 0xD03, "Arm Cortex-A53"},  {0x41, 0xD07, "Arm Cortex-A57"},  {0x41, 0xD08, "Arm Cortex-A72"},
+        {0x41, 0xD0B, "Arm Cortex-A76"},  {0x41, 0xD0C, "Arm Neoverse N1"}, {0x41, 0xD40, "Arm Neoverse V1"},
+        {0x41, 0xD49, "Arm Neoverse N2"}, {0x41, 0xD4F, "Arm Neoverse V2"}, {0x41, 0xD84, "Arm Neoverse V3"},
+        {0x41, 0xD8E, "Arm Neoverse N3"}, {0xC0, 0xAC3, "Ampere-1"},        {0xC0, 0xAC4, "Ampere-1A"},
         {0x4E, 0x004, "NVIDIA Carmel"},
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)

@@ -1,10 +1,12 @@
 /* The operating system, as a contract: each function has two implementations in sibling files (X_posix.c, X_win32.c),
- * chosen by the build. This is the only folder that knows which system it is on.
+ * chosen by the build. This is the only folder that knows which system it is on. docs/os.md tells the rest; sockets and
+ * event loops are libuv's.
  *
  * (1) Paths and arguments are UTF-8 with '/' or the system's separator; on Windows they are converted to wide
  *     characters with the \\?\ prefix, so that long names, spaces and any letters work.
  * (2) Failures say what was attempted on which path and the system's own reason; nobody above reads errno.
  * (3) Sizes and offsets are 64 bits wide.
+ * (4) Safe from any thread, except where it says otherwise.
  */
 #ifndef MLXCEL_OS_OS_H
 #define MLXCEL_OS_OS_H
@@ -36,18 +38,19 @@ int os_file_read_at(struct os_file *f, void *data, size_t n, uint64_t offset, st
 int os_file_write_at(struct os_file *f, const void *data, size_t n, uint64_t offset, struct err *err);
 int os_file_sync(struct os_file *f, struct err *err);
 int os_file_truncate(struct os_file *f, uint64_t size, struct err *err);
-/* Advisory lock on the whole file, released on close. With wait == false: ERR_EBUSY when another process holds it. */
+/* Exclusive advisory lock on the whole file, released on close; it binds every other opening of the file, also in this
+ * process. With wait == false: ERR_EBUSY when somebody else holds it. */
 int os_file_lock(struct os_file *f, bool wait, struct err *err);
 
-/* A whole file into the arena, NUL after the end; max_bytes 0 means 1 GiB. */
+/* A whole file (or pipe) into the arena, NUL after the end; max_bytes 0 means 1 GiB, more than that is ERR_ELIMIT. */
 int os_file_load(struct arena *a, const char *path, uint64_t max_bytes, struct str *out, struct err *err);
 /* Writes to a temporary name in the same folder, syncs, and renames over path. */
 int os_file_save(const char *path, struct str data, struct err *err);
 
 int os_rename(const char *from, const char *to, struct err *err); /* replaces `to` */
-int os_remove(const char *path, struct err *err);
-int os_remove_tree(const char *path, struct err *err); /* absent is fine */
-int os_make_dirs(const char *path, struct err *err);   /* with parents; existing is fine */
+int os_remove(const char *path, struct err *err);                 /* a file, an empty folder, or a link itself */
+int os_remove_tree(const char *path, struct err *err);            /* absent is fine; links are removed, never followed */
+int os_make_dirs(const char *path, struct err *err);              /* with parents; existing is fine */
 /* Names (not paths) in a folder, sorted by bytes, without "." and "..". */
 int os_list_dir(struct arena *a, const char *path, struct str **out_names, size_t *out_n, struct err *err);
 int os_disk_free(const char *path, uint64_t *out_bytes, struct err *err);
@@ -71,13 +74,13 @@ void os_pages_free(void *p, size_t bytes);
 
 const char *os_env(const char *name); /* NULL when unset or empty; UTF-8; valid until the next call for that name */
 int os_process_id(void);
-const char *os_exe_path(void); /* absolute */
-const char *os_home_dir(void); /* NULL when unknown */
-const char *os_cache_root(void); /* ~/.cache or %LOCALAPPDATA%; NULL when unknown */
+const char *os_exe_path(void);                      /* absolute */
+const char *os_home_dir(void);                      /* NULL when unknown */
+const char *os_cache_root(void);                    /* ~/.cache or %LOCALAPPDATA%; NULL when unknown */
 void os_describe(struct arena *a, struct str *out); /* "Debian GNU/Linux 12, kernel 6.1" */
 bool os_is_elevated(void);
 
-/* argv as UTF-8, whatever the system passes to main; returns how many there are. */
+/* argv as UTF-8, whatever the system passes to main, with a NULL after the last; returns how many there are. */
 int os_args(struct arena *a, int argc, char **argv, char ***out_argv);
 
 /* ---- memory and CPU ------------------------------------------------------------------------------------------- */
@@ -88,8 +91,8 @@ struct os_memory {
 };
 void os_memory(struct os_memory *out);
 
-int os_cpu_count(void);     /* usable by this process: affinity and control-group quota counted */
-int os_core_count(void);    /* physical cores among them */
+int os_cpu_count(void);  /* usable by this process: affinity and control-group quota counted */
+int os_core_count(void); /* physical cores among them */
 const char *os_cpu_name(void);
 
 /* ---- time ----------------------------------------------------------------------------------------------------- */
@@ -120,19 +123,21 @@ void os_cond_wait(struct os_cond *c, struct os_mutex *m);
 bool os_cond_wait_ms(struct os_cond *c, struct os_mutex *m, int ms); /* false on time-out */
 void os_cond_signal(struct os_cond *c);
 void os_cond_broadcast(struct os_cond *c);
-/* Sleep while *word == expected (futex / WaitOnAddress); may wake early. */
+/* Sleep while *word == expected (futex / WaitOnAddress); may wake early. A negative time-out means none. Change the word
+ * before os_wake_all. */
 void os_wait_on(_Atomic uint32_t *word, uint32_t expected, int timeout_ms);
 void os_wake_all(_Atomic uint32_t *word);
 
 /* ---- processes ------------------------------------------------------------------------------------------------ */
 
 struct os_run_result {
-    int exit_code;   /* 128 + signal when it was killed */
-    struct str out;  /* standard output */
-    struct str err;  /* standard error, captured apart from it */
+    int exit_code;  /* 128 + signal when it was killed; on Windows whatever the system says */
+    struct str out; /* standard output */
+    struct str err; /* standard error, captured apart from it */
 };
-/* Runs argv[0] (searched in PATH) to its end. dir NULL: here. env NULL: inherited; else "NAME=value" additions.
- * input may be empty. A program that cannot be started is an error that names it. */
+/* Runs argv[0] (searched in PATH, never in the current folder; batch files are refused) to its end. dir NULL: here. env
+ * NULL: inherited; else "NAME=value" additions. input may be empty. A program that cannot be started is an error that
+ * names it. */
 int os_run(struct arena *a, const char *const *argv, const char *dir, const char *const *env, struct str input, struct os_run_result *out,
            struct err *err);
 char *os_find_program(struct arena *a, const char *name); /* in PATH; NULL when absent */
@@ -159,9 +164,9 @@ int os_console_width(void);          /* 80 when unknown */
 int os_write(enum os_stream s, struct str text, struct err *err);
 /* All of standard input. */
 int os_read_stdin(struct arena *a, uint64_t max_bytes, struct str *out, struct err *err);
-/* One line without its newline; false at the end. */
+/* One line without its newline; false at the end, and when an interrupt came. One thread reads standard input. */
 bool os_read_line(struct sb *out);
-/* Calls fn in signal-safe fashion on Ctrl-C / termination; only sets flags there. */
+/* Calls fn on Ctrl-C / termination, from a signal handler or a foreign thread: it may only set flags. NULL undoes it. */
 void os_on_interrupt(void (*fn)(void));
 
 #endif

@@ -11,6 +11,8 @@ int os_fail_text(struct err *err, int code, const char *verb, const char *path, 
 int os_fail(struct err *err, int system_code, const char *verb, const char *path);
 
 const char *os_file_path(const struct os_file *f);
+/* Offsets are signed in both systems. */
+int os_file_check_range(const struct os_file *f, size_t n, uint64_t offset, struct err *err);
 
 /* Up to n bytes from offset; fewer only at the end. On something that cannot seek (a pipe), the next bytes. */
 int os_file_read_some(struct os_file *f, void *data, size_t n, uint64_t offset, size_t *out_n, struct err *err);

@@ -154,10 +154,8 @@ static int serve(struct pipes *p, struct str input, struct reader readers[2], st
     readers[1].pipe = p->parent[2];
     int code = os_thread_start(&readers[0].thread, reader_run, &readers[0], "run-out", err);
     if (code == 0) code = os_thread_start(&readers[1].thread, reader_run, &readers[1], "run-err", err);
-    if (code == 0)
-        feed(p->parent[0], input);
-    else
-        close_handle(&p->parent[2]); /* a child that writes there ends */
+    if (code == 0) feed(p->parent[0], input);
+    else close_handle(&p->parent[2]); /* a child that writes there ends */
     close_handle(&p->parent[0]);
     os_thread_join(readers[0].thread);
     os_thread_join(readers[1].thread);
@@ -203,7 +201,8 @@ static bool is_batch(struct str name) {
 static int start(struct arena *a, const char *const *argv, const char *dir, const char *const *env, struct pipes *p, HANDLE *out_process,
                  struct err *err) {
     char *program = os_find_program(a, argv[0]);
-    if (!program) return os_fail_text(err, ERR_ENOTFOUND, "run", argv[0], strpbrk(argv[0], "/\\:") ? "no such program" : "not found in PATH");
+    if (!program)
+        return os_fail_text(err, ERR_ENOTFOUND, "run", argv[0], strpbrk(argv[0], "/\\:") ? "no such program" : "not found in PATH");
     if (is_batch(str_of(program))) return os_fail_text(err, ERR_EUNSUPPORTED, "run", argv[0], "batch files are not run");
     struct sb env_block = {0};
     if (env) environment(env, &env_block);

@@ -119,10 +119,8 @@ static BOOL CALLBACK wait_find(PINIT_ONCE once, PVOID parameter, PVOID *context)
 
 void os_wait_on(_Atomic uint32_t *word, uint32_t expected, int timeout_ms) {
     InitOnceExecuteOnce(&wait_once, wait_find, NULL, NULL);
-    if (wait_on_address)
-        wait_on_address(word, &expected, sizeof expected, timeout_ms < 0 ? INFINITE : (DWORD)timeout_ms);
-    else if (atomic_load(word) == expected)
-        Sleep(1);
+    if (wait_on_address) wait_on_address(word, &expected, sizeof expected, timeout_ms < 0 ? INFINITE : (DWORD)timeout_ms);
+    else if (atomic_load(word) == expected) Sleep(1);
 }
 
 void os_wake_all(_Atomic uint32_t *word) {

@@ -110,7 +110,7 @@ static int child_interrupt(int argc, char **argv) {
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} child_modes[] = {{"args", child_args}, {"flood", child_flood}, {"cat", child_cat}, {"lines", child_lines}, {"exit", child_exit},
+} child_modes[] = {{"args", child_args}, {"flood", child_flood}, {"cat", child_cat}, {"lines", child_lines},        {"exit", child_exit},
                    {"lock", child_lock}, {"env", child_env},     {"cwd", child_cwd}, {"interrupt", child_interrupt}};
 
 int unit_child(int argc, char **argv) {
@@ -149,7 +149,8 @@ static bool is_posix(void) {
 static const char *hard_folder(struct arena *a) {
     struct sb path = {0};
     sb_puts(&path, unit_scratch_dir());
-    for (int i = 0; i < 6; i++) sb_puts(&path, "/a folder with \xC3\xA4\xC3\xB6\xC3\xBC \xF0\x9F\x98\x80 and a name that goes on and on for a while");
+    for (int i = 0; i < 6; i++)
+        sb_puts(&path, "/a folder with \xC3\xA4\xC3\xB6\xC3\xBC \xF0\x9F\x98\x80 and a name that goes on and on for a while");
     const char *out = str_cstr(a, sb_str(&path));
     sb_free(&path);
     CHECK(strlen(out) > 400);
@@ -324,7 +325,8 @@ static void tree_removal_spares_link_targets(void) {
     if (!os_find_program(&a, "ln")) unit_skip("no program makes links here");
     CHECK_OK(os_run(&a, (const char *const[]){"ln", "-s", outside, link, NULL}, NULL, NULL, STR(""), &r, &err), err);
     CHECK_INT(r.exit_code, 0);
-    CHECK_OK(os_run(&a, (const char *const[]){"ln", "-s", outside, str_fmt(&a, "%s/top", dir).p, NULL}, NULL, NULL, STR(""), &r, &err), err);
+    CHECK_OK(os_run(&a, (const char *const[]){"ln", "-s", outside, str_fmt(&a, "%s/top", dir).p, NULL}, NULL, NULL, STR(""), &r, &err),
+             err);
     CHECK_OK(os_remove_tree(tree, &err), err);
     CHECK_INT(os_stat(tree, &st, NULL), ERR_ENOTFOUND);
     CHECK_OK(os_remove_tree(str_fmt(&a, "%s/top/", dir).p, &err), err);
@@ -449,7 +451,8 @@ static void flooded_run(void *user) {
     struct flooded *t = user;
     struct arena a = {0};
     struct os_run_result r;
-    if (try_child(&a, (const char *const[]){"flood", NULL}, STR(""), &r, NULL) == 0) t->is_right = is_flood(r.out, 'o') && is_flood(r.err, 'e');
+    if (try_child(&a, (const char *const[]){"flood", NULL}, STR(""), &r, NULL) == 0)
+        t->is_right = is_flood(r.out, 'o') && is_flood(r.err, 'e');
     arena_free(&a);
 }
 
@@ -756,32 +759,30 @@ static void cpu_levels_and_masks(void) {
     sb_free(&text);
 }
 
-const struct unit_suite unit_os = {
-    "os",
-    (const struct unit_case[]){
-        {"files_with_hard_names", files_with_hard_names},
-        {"files_fail_with_reasons", files_fail_with_reasons},
-        {"positioned_reads_and_writes", positioned_reads_and_writes},
-        {"reads_from_many_threads", reads_from_many_threads},
-        {"open_file_is_replaced", open_file_is_replaced},
-        {"tree_removal_spares_link_targets", tree_removal_spares_link_targets},
-        {"names_are_sorted", names_are_sorted},
-        {"maps_and_pages", maps_and_pages},
-        {"locks_between_processes", locks_between_processes},
-        {"run_captures_two_floods", run_captures_two_floods},
-        {"run_from_many_threads", run_from_many_threads},
-        {"run_feeds_input", run_feeds_input},
-        {"run_quotes_arguments", run_quotes_arguments},
-        {"run_reports_failures", run_reports_failures},
-        {"run_sets_folder_and_environment", run_sets_folder_and_environment},
-        {"interrupts_reach_the_function", interrupts_reach_the_function},
-        {"conditions_take_turns", conditions_take_turns},
-        {"words_wake_all_waiters", words_wake_all_waiters},
-        {"libraries_open_or_say_why_not", libraries_open_or_say_why_not},
-        {"identity_is_known", identity_is_known},
-        {"machine_numbers_are_sane", machine_numbers_are_sane},
-        {"clocks_advance", clocks_advance},
-        {"control_group_texts", control_group_texts},
-        {"cpu_levels_and_masks", cpu_levels_and_masks},
-        {0},
-    }};
+const struct unit_suite unit_os = {"os", (const struct unit_case[]){
+                                             {"files_with_hard_names", files_with_hard_names},
+                                             {"files_fail_with_reasons", files_fail_with_reasons},
+                                             {"positioned_reads_and_writes", positioned_reads_and_writes},
+                                             {"reads_from_many_threads", reads_from_many_threads},
+                                             {"open_file_is_replaced", open_file_is_replaced},
+                                             {"tree_removal_spares_link_targets", tree_removal_spares_link_targets},
+                                             {"names_are_sorted", names_are_sorted},
+                                             {"maps_and_pages", maps_and_pages},
+                                             {"locks_between_processes", locks_between_processes},
+                                             {"run_captures_two_floods", run_captures_two_floods},
+                                             {"run_from_many_threads", run_from_many_threads},
+                                             {"run_feeds_input", run_feeds_input},
+                                             {"run_quotes_arguments", run_quotes_arguments},
+                                             {"run_reports_failures", run_reports_failures},
+                                             {"run_sets_folder_and_environment", run_sets_folder_and_environment},
+                                             {"interrupts_reach_the_function", interrupts_reach_the_function},
+                                             {"conditions_take_turns", conditions_take_turns},
+                                             {"words_wake_all_waiters", words_wake_all_waiters},
+                                             {"libraries_open_or_say_why_not", libraries_open_or_say_why_not},
+                                             {"identity_is_known", identity_is_known},
+                                             {"machine_numbers_are_sane", machine_numbers_are_sane},
+                                             {"clocks_advance", clocks_advance},
+                                             {"control_group_texts", control_group_texts},
+                                             {"cpu_levels_and_masks", cpu_levels_and_masks},
+                                             {0},
+                                         }};
