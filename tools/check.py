@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CHECKS = ["check_layers.py", "check_style.py", "check_format.py"]
+CHECKS = ["check_layers.py", "check_style.py", "check_format.py", "check_docs.py"]
 
 
 def main():

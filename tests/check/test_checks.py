@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Breaks each rule of `make check` in a small tree and sees the check complain; what is allowed must pass.
+
+The last line is "N passed, N failed"; the format cases are skipped where clang-format 14 is missing.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HEAD = "/* A file of the check's own tests: it owns nothing. */\n"
+
+
+def lines(n):
+    return "".join(f"    x += {i};\n" for i in range(n))
+
+
+# (check, file, text, part of the complaint; None where the text must pass)
+CASES = [
+    ("layers", "src/base/zz.c", '#include "os/os.h"\n', "src/base must not include from src/os"),
+    ("layers", "src/tensor/zz.c", '#include "file/safetensors.h"\n', "src/tensor must not include from src/file"),
+    ("layers", "src/text/zz.c", '#include "tensor/dtype.h"\n', "src/text must not include from src/tensor"),
+    ("layers", "src/file/zz.c", '#include "model/spec.h"\n', "src/file must not include from src/model"),
+    ("layers", "src/backend/cpu/zz.c", '#include "model/spec.h"\n', "src/backend must not include from src/model"),
+    ("layers", "src/backend/cpu/zz.c", '#include "backend/cuda/zz.h"\n', "backend cpu must not include backend cuda"),
+    ("layers", "src/backend/zz.c", '#include "backend/cpu/zz.h"\n', "one backend's private header"),
+    ("layers", "src/model/zz.c", '#include "engine/engine.h"\n', "src/model must not include from src/engine"),
+    ("layers", "src/model/zz.c", '#include "os/os.h"\n', "src/model must not include from src/os"),
+    ("layers", "src/engine/zz.c", '#include "api/tools.h"\n', "src/engine must not include from src/api"),
+    ("layers", "src/cli/zz.c", '#include "engine/engine.h"\n', "src/cli must not include from src/engine"),
+    ("layers", "src/server/zz.c", '#include "model/spec.h"\n', "src/server must not include from src/model"),
+    ("layers", "src/api/zz.c", '#include "server/http.h"\n', "src/api must not include from src/server"),
+    ("layers", "src/engine/zz.c", '#include "mlxcel.h"\n', "must not include mlxcel.h"),
+    ("layers", "src/base/zz.c", '#include "err.h"\n', "is not written from src/"),
+    ("layers", "src/text/zz.c", "#include <windows.h>\n", "<windows.h> may be included in src/os only"),
+    ("layers", "src/text/zz.c", "#include <sys/mman.h>\n", "<sys/mman.h> may be included in src/os only"),
+    ("layers", "src/model/zz.c", "#include <yyjson.h>\n", "<yyjson.h> may be included in"),
+    ("layers", "src/engine/zz.c", '#include "model/model.h"\n#include "base/err.h"\n', None),
+    ("style", "src/base/zz.c", "/* long */\n" * 1201, "the file has"),
+    ("style", "src/base/zz.c", "static void f(int x) {\n" + lines(100) + "}\n", "f has 102 lines, at most 100"),
+    ("style", "src/base/zz.c", "static void f(int x) {\n" + lines(98) + "}\n", None),
+    ("style", "src/text/zz.c", "void f(void) {\n    void *p = malloc(1);\n}\n", "malloc() allocates outside"),
+    ("style", "src/text/zz.c", "void f(void) {\n    free(0);\n}\n", "free() allocates outside"),
+    ("style", "src/file/zz.c", "void f(void) {\n    fopen(0, 0);\n}\n", "fopen() files are opened through"),
+    ("style", "src/engine/zz.c", 'void f(void) {\n    printf("x");\n}\n', "printf() writes past"),
+    ("style", "src/engine/zz.c", 'void f(void) {\n    getenv("x");\n}\n', "getenv() the environment"),
+    ("style", "src/os/zz.c", "void f(char *p) {\n    strcpy(p, p);\n}\n", "strcpy() is unsafe"),
+    ("style", "src/os/zz.c", "void f(char *p) {\n    sprintf(p, p);\n}\n", "sprintf() is unsafe"),
+    ("style", "src/model/zz.c", "#ifdef _WIN32\n#endif\n", "_WIN32 operating systems"),
+    ("style", "src/model/zz.c", "#if defined(__linux__)\n#endif\n", "__linux__ operating systems"),
+    ("style", "src/model/zz.c", "static long x;\n", "long has 32 bits"),
+    ("style", "src/model/zz.c", "static unsigned long long x;\n", "long has 32 bits"),
+    ("style", "src/model/zz.c", "int f(int x) {\n    return g((long long)x) + h((unsigned long long)x);\n}\n", None),
+    ("style", "src/model/zz.c", "/* as long as it takes; malloc() in words */\n", None),
+    ("style", "src/model/zz.c", "/* TO" + "DO: later */\n", "finish it or open an issue"),
+    ("style", "src/model/zz.c", "int x; /* FIX" + "ME */\n", "finish it or open an issue"),
+    ("style", "src/engine/zz.c", "void f(void) {\n    pthread_create();\n}\n", "belongs to src/os"),
+    ("style", "src/engine/zz.c", "void f(void) {\n    exit(1);\n}\n", "only the command line ends the process"),
+    ("style", "src/model/zz.c", "int x; \n", "blanks at the end"),
+    ("style", "src/model/zz.c", None, "does not open with a comment"),
+    ("style", "cmake/zz.cmake", "add_compile_options(-march=" + "native)\n", "is never used"),
+    ("style", "cmake/zz.cmake", "add_compile_options(-ffast-" + "math)\n", "is never used"),
+    ("style", "src/engine/zz.c", 'static const char *f = "zebra9_moe";\n', "zebra9_moe is a family"),
+    ("style", "src/engine/zz.c", "int zebra9_norm(void);\n", "zebra9 is a family"),
+    ("style", "src/engine/zz.c", "/* zebra9 needs this */\n", None),
+    ("format", "src/base/zz.c", "int  f(void){return 1;}\n", "not in the form of .clang-format"),
+    ("docs", "cmake/deps/zz.cmake", "mlxcel_recipe(zz\n  VERSION 1.2\n  LICENCE MIT\n)\n", "has no row with zz, 1.2 and MIT"),
+    ("docs", "VERSION", "99.9.9\n", "no section for version 99.9.9"),
+]
+FAMILIES = 'const struct family families[] = {\n    {"zebra9", 1},\n    {.name = "zebra9_moe"},\n};\n'
+
+
+def run(check, tree):
+    done = subprocess.run([sys.executable, os.path.join(ROOT, "tools", f"check_{check}.py"), tree], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8", newline="\n") as f:
+        f.write(text)
+
+
+def small_tree(folder):
+    """What the checks of documents and format read, and a table of families that only the cases know."""
+    for name in ("VERSION", "CHANGELOG.md", ".clang-format", "docs/dependencies.md"):
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+        shutil.copy(os.path.join(ROOT, name), os.path.join(folder, name))
+    shutil.copytree(os.path.join(ROOT, "cmake", "deps"), os.path.join(folder, "cmake", "deps"))
+    write(os.path.join(folder, "src/model/families.c"), HEAD + FAMILIES)
+
+
+def have_clang_format(tree):
+    return "is missing" not in run("format", tree)[1]
+
+
+def one_case(tree, check, path, text, complaint):
+    """None, or what went wrong."""
+    full = os.path.join(tree, path)
+    kept = None
+    if os.path.exists(full):
+        with open(full, encoding="utf-8") as f:
+            kept = f.read()
+    body = "int x;\n" if text is None else text
+    is_c = path.endswith(".c") and text is not None
+    write(full, (HEAD if is_c else "") + body)
+    rc, output = run(check, tree)
+    if kept is None:
+        os.remove(full)
+    else:
+        write(full, kept)
+    mine = [line for line in output.split("\n") if line.startswith((path, "CHANGELOG.md"))]
+    if complaint is None:
+        return f"complained: {mine}" if mine else None
+    if rc == 0 or not any(complaint in line for line in mine):
+        return f"exit code {rc}, said {mine or output[-300:]!r}, expected {complaint!r}"
+    return None
+
+
+def main():
+    passed = failed = skipped = 0
+    with tempfile.TemporaryDirectory() as tree:
+        small_tree(tree)
+        for check in ("layers", "style", "docs"):
+            rc, output = run(check, tree)
+            if rc:
+                print(f"FAILED {check}: complains of the untouched tree: {output}")
+                failed += 1
+            else:
+                passed += 1
+        formats = have_clang_format(tree)
+        for check, path, text, complaint in CASES:
+            if check == "format" and not formats:
+                print("skipped format: clang-format 14 is missing")
+                skipped += 1
+                continue
+            problem = one_case(tree, check, path, text, complaint)
+            if problem:
+                print(f"FAILED {check} {path}: {problem}")
+                failed += 1
+            else:
+                passed += 1
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
