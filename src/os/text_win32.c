@@ -36,7 +36,7 @@ int os_fail(struct err *err, int system_code, const char *verb, const char *path
     DWORD n = FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS, NULL, number, 0, text, 200, NULL);
     while (n && (text[n - 1] <= ' ' || text[n - 1] == '.')) n--;
     win32_put_utf8(&reason, text, n);
-    if (reason.n == 0) sb_fmt(&reason, "system error %lu", (unsigned long)number);
+    if (reason.n == 0) sb_fmt(&reason, "system error %u", (unsigned)number);
     os_fail_text(err, code, verb, path, reason.p);
     sb_free(&reason);
     return code;
