@@ -1,5 +1,10 @@
 set(API_SOURCES
+  src/api/bench.c
   src/api/build.c
   src/api/doctor.c
   src/api/inspect.c
+  src/api/session.c
+  src/api/session_probe.c
+  src/api/synth.c
+  src/api/synth_write.c
 )

@@ -38,7 +38,6 @@ void err_clear(struct err *err) {
     err->msg[0] = '\0';
 }
 
-/* clang-format off */
 static const struct {
     const char *name;
     int http;
@@ -48,7 +47,6 @@ static const struct {
     MLXCEL_ERRORS(X)
 #undef X
 };
-/* clang-format on */
 
 const char *err_name(int code) {
     return code >= 0 && code < N_ERR_CODES ? codes[code].name : "unknown";

@@ -5,6 +5,7 @@ set(MODEL_SOURCES
   src/model/forward.c
   src/model/model.c
   src/model/rope.c
+  src/model/shapes.c
   src/model/spec.c
   src/model/weights.c
 )

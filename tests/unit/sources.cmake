@@ -4,7 +4,6 @@ set(UNIT_SUITES
   base
   checkpoint
   config
-  ops_moe
   os
   quant
   safetensors

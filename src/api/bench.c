@@ -1,0 +1,209 @@
+/* Measuring: requests of made-up tokens through the engine, timed by the step that finishes them. */
+#include "api/bench.h"
+
+#include "api/session_internal.h"
+#include "backend/cpu/pool.h"
+#include "base/fmath.h"
+#include "base/hash.h"
+#include "os/os.h"
+
+#include <stdlib.h>
+
+struct bench_job {
+    int32_t n_seen;  /* tokens received */
+    bool done;
+    struct err err;
+};
+
+static void on_event(void *user, const struct engine_event *event) {
+    struct bench_job *j = user;
+    if (event->token >= 0) j->n_seen++;
+    if (event->finish) j->done = true;
+    if (event->finish == FINISH_ERROR) j->err = *event->err;
+}
+
+static int32_t token_at(const struct session *s, int64_t i) {
+    return (int32_t)(hash_mix((uint64_t)i + 1) % (uint64_t)s->model.spec.vocab);
+}
+
+/* Steps until every job has seen at least n tokens; the time of that. */
+static int step_until(struct session *s, struct bench_job *jobs, int32_t n_jobs, int32_t n, double *out_seconds, struct err *err) {
+    uint64_t start = os_clock_ns();
+    for (;;) {
+        bool all = true, idle;
+        for (int32_t i = 0; i < n_jobs; i++) {
+            if (jobs[i].err.code) return err_set(err, jobs[i].err.code, "%s", jobs[i].err.msg);
+            all &= jobs[i].n_seen >= n || jobs[i].done;
+        }
+        if (all) break;
+        TRY(engine_step(s->engine, &idle, err));
+    }
+    *out_seconds = (double)(os_clock_ns() - start) * 1e-9;
+    return ERR_OK;
+}
+
+/* A prompt case times the way to the first token; a generation case the tokens after it. */
+static int run_once(struct session *s, const struct bench_case *c, double *out_seconds, struct err *err) {
+    int32_t n_prompt = c->n_prompt ? c->depth + c->n_prompt : c->depth + 1, context = session_context(s);
+    if (n_prompt + c->n_new + 1 > context) return err_set(err, ERR_ELIMIT, "%d tokens do not fit the context of %d", n_prompt + c->n_new + 1, context);
+    int32_t *tokens = mem_alloc((size_t)n_prompt * sizeof *tokens);
+    struct bench_job *jobs = mem_alloc((size_t)c->n_batch * sizeof *jobs);
+    struct job **handles = mem_alloc((size_t)c->n_batch * sizeof *handles);
+    int code = ERR_OK;
+    for (int32_t i = 0; i < c->n_batch && !code; i++) {
+        for (int32_t k = 0; k < n_prompt; k++) tokens[k] = token_at(s, (int64_t)i * n_prompt + k);
+        struct engine_request r = {.tokens = tokens, .n_tokens = n_prompt, .max_new = c->n_new + 1, .on_event = on_event, .user = &jobs[i]};
+        code = engine_submit(s->engine, &r, &handles[i], err);
+    }
+    double prompt_seconds = 0, new_seconds = 0;
+    if (!code) code = step_until(s, jobs, c->n_batch, 1, &prompt_seconds, err);
+    if (!code && c->n_new) code = step_until(s, jobs, c->n_batch, c->n_new + 1, &new_seconds, err);
+    bool idle = false;
+    while (!code && !idle) code = engine_step(s->engine, &idle, err);
+    *out_seconds = c->n_prompt ? prompt_seconds : new_seconds;
+    mem_free(handles);
+    mem_free(jobs);
+    mem_free(tokens);
+    return code;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* What a generated token must read at least: every weight but the embedding once per batch, and its own cache. */
+static double bytes_read(const struct session *s, const struct bench_case *c) {
+    const struct model_weights *w = &s->model.weights;
+    double weights = (double)w->bytes;
+    if (!s->model.spec.tied && w->global[ROLE_EMBED].w) weights -= (double)w->global[ROLE_EMBED].w->bytes;
+    return weights / c->n_batch + (double)session_kv_bytes(&s->model.spec.kv) * (c->depth + c->n_new / 2.0);
+}
+
+int bench_run(struct session *s, const struct bench_case *which, int32_t n_repeats, struct bench_result *out, struct err *err) {
+    double seconds, sum = 0, square = 0;
+    *out = (struct bench_result){.which = *which, .n_repeats = n_repeats};
+    TRY(run_once(s, which, &seconds, err));
+    for (int32_t i = 0; i < n_repeats; i++) TRY(run_once(s, which, &out->seconds[i], err));
+    out->tokens = (double)(which->n_prompt ? which->n_prompt : which->n_new) * which->n_batch;
+    for (int32_t i = 0; i < n_repeats; i++) {
+        double rate = out->tokens / out->seconds[i];
+        sum += rate;
+        square += rate * rate;
+    }
+    qsort(out->seconds, (size_t)n_repeats, sizeof *out->seconds, by_value);
+    out->median_rate = out->tokens / out->seconds[n_repeats / 2];
+    double variance = square / n_repeats - sum / n_repeats * (sum / n_repeats);
+    out->spread = variance > 0 ? sqrt(variance) : 0;
+    if (!which->n_prompt) {
+        out->bytes_per_token = bytes_read(s, which);
+        out->bandwidth = out->bytes_per_token * out->median_rate;
+    }
+    return ERR_OK;
+}
+
+/* ---- memory bandwidth ---------------------------------------------------------------------------------------------- */
+
+enum { READ_BYTES = 512 << 20, READ_PIECE = 1 << 20 };
+
+struct read_job {
+    const uint64_t *data;
+    _Atomic uint64_t sum; /* keeps the reads alive */
+};
+
+static void read_pieces(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    struct read_job *job = ctx;
+    uint64_t lane[8] = {0};
+    const uint64_t *p = job->data + first * (READ_PIECE / 8), *end = job->data + last * (READ_PIECE / 8);
+    for (; p < end; p += 8)
+        for (int k = 0; k < 8; k++) lane[k] += p[k];
+    for (int k = 1; k < 8; k++) lane[0] += lane[k];
+    job->sum += lane[0];
+}
+
+double bench_read_bandwidth(int32_t n_threads) {
+    struct pool *pool;
+    struct err err;
+    void *data = os_pages_alloc(READ_BYTES, &err);
+    if (!data) return 0;
+    memset(data, 1, READ_BYTES);
+    if (pool_create(n_threads > 0 ? n_threads : os_core_count(), &pool, &err)) {
+        os_pages_free(data, READ_BYTES);
+        return 0;
+    }
+    struct read_job job = {.data = data};
+    double best = 0;
+    for (int i = 0; i < 4; i++) {
+        uint64_t start = os_clock_ns();
+        pool_run(pool, READ_BYTES / READ_PIECE, 4, read_pieces, &job);
+        double rate = (double)READ_BYTES / ((double)(os_clock_ns() - start) * 1e-9);
+        if (rate > best) best = rate;
+    }
+    pool_destroy(pool);
+    os_pages_free(data, READ_BYTES);
+    return best;
+}
+
+/* ---- agreement with the reference ---------------------------------------------------------------------------------- */
+
+struct rows {
+    float *p;
+    int32_t n, vocab;
+};
+
+static int keep_row(void *user, const float *row, struct err *err) {
+    (void)err;
+    struct rows *r = user;
+    memcpy(r->p + (int64_t)r->n++ * r->vocab, row, (size_t)r->vocab * sizeof *row);
+    return ERR_OK;
+}
+
+static int collect_rows(const struct session_options *options, int32_t n, struct rows *out, struct err *err) {
+    struct session *s;
+    struct session_options o = *options;
+    o.context = n;
+    TRY(session_open(&o, &s, err));
+    out->vocab = session_vocab(s);
+    out->p = mem_try((size_t)n * (size_t)out->vocab * sizeof *out->p);
+    int32_t *tokens = mem_alloc((size_t)n * sizeof *tokens);
+    for (int32_t i = 0; i < n; i++) tokens[i] = token_at(s, i);
+    int code = out->p ? session_logits(s, tokens, n, keep_row, out, err) : err_set(err, ERR_EMEMORY, "no memory for %d rows of logits", n);
+    mem_free(tokens);
+    session_close(s);
+    return code;
+}
+
+static double log_sum_exp(const float *x, int32_t n, int32_t *out_best) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++) sum += m_exp((double)x[i] - (double)x[best]);
+    *out_best = best;
+    return (double)x[best] + m_log(sum);
+}
+
+int bench_verify(const struct session_options *options, int32_t n_tokens, struct bench_agreement *out, struct err *err) {
+    struct rows got = {0}, want = {0};
+    struct session_options exact = *options;
+    exact.backend = "cpu";
+    exact.precision = SESSION_EXACT;
+    *out = (struct bench_agreement){.n_tokens = n_tokens};
+    int code = collect_rows(options, n_tokens, &got, err);
+    if (!code) code = collect_rows(&exact, n_tokens, &want, err);
+    for (int32_t r = 0; r < n_tokens && !code; r++) {
+        const float *p = want.p + (int64_t)r * want.vocab, *q = got.p + (int64_t)r * got.vocab;
+        int32_t best_p, best_q;
+        double total_p = log_sum_exp(p, want.vocab, &best_p), total_q = log_sum_exp(q, got.vocab, &best_q), kl = 0;
+        for (int32_t i = 0; i < want.vocab; i++) {
+            double lp = (double)p[i] - total_p;
+            kl += m_exp(lp) * (lp - ((double)q[i] - total_q));
+        }
+        out->n_same += best_p == best_q;
+        out->mean_kl += kl / n_tokens;
+    }
+    mem_free(got.p);
+    mem_free(want.p);
+    return code;
+}

@@ -1,0 +1,158 @@
+/* Opening a session: model, device, weights, cache; and running single requests on it. */
+#include "api/session_internal.h"
+
+#include "api/synth.h"
+#include "base/log.h"
+#include "os/os.h"
+
+enum { ROWS_DEFAULT = 512 };
+
+uint64_t session_kv_bytes(const struct kv_layout *layout) {
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < layout->n_classes; i++) {
+        const struct kv_class *k = &layout->classes[i];
+        bytes += (uint64_t)k->n_layers * (uint64_t)k->heads * (uint64_t)(k->k_width + k->v_width) * sizeof(float);
+    }
+    return bytes;
+}
+
+static int open_model(struct session *s, struct err *err) {
+    const struct session_options *o = &s->options;
+    if (o->shape) {
+        struct synth *synth;
+        TRY(synth_create(&s->arena, str_of(o->shape), o->bits, o->seed, &synth, err));
+        s->config = *synth_config(synth);
+        struct tensor_store store = synth_store(synth);
+        s->name = o->shape;
+        return model_open(&s->arena, s->backend, &s->config, &store, &s->model, err);
+    }
+    TRY(checkpoint_open(o->model, &s->checkpoint, err));
+    s->has_checkpoint = true;
+    s->config = s->checkpoint.config;
+    s->name = o->model ? o->model : "built-in model";
+    return model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, &s->model, err);
+}
+
+/* Without a wish: the model's context, or what half of the free memory holds. */
+static int32_t pick_context(const struct session *s) {
+    int32_t context = s->model.spec.context;
+    if (s->options.context > 0) return s->options.context < context ? s->options.context : context;
+    uint64_t free_bytes, total, per_token = session_kv_bytes(&s->model.spec.kv) * (uint64_t)(s->options.n_seqs > 0 ? s->options.n_seqs : 1);
+    s->backend->type->memory(s->backend, &free_bytes, &total);
+    if (per_token == 0 || (uint64_t)context <= free_bytes / 2 / per_token) return context;
+    return (int32_t)(free_bytes / 2 / per_token);
+}
+
+static int read_eos(struct session *s, struct err *err) {
+    int64_t *ids;
+    size_t n;
+    TRY(config_eos_ids(&s->arena, &s->config, s->has_checkpoint && s->checkpoint.has_generation ? &s->checkpoint.generation : NULL, &ids, &n, err));
+    s->eos = arena_new(&s->arena, int32_t, n + 1);
+    for (size_t i = 0; i < n; i++) s->eos[s->n_eos++] = (int32_t)ids[i];
+    return ERR_OK;
+}
+
+static int open_all(struct session *s, struct err *err) {
+    const struct session_options *o = &s->options;
+    const char *backend = o->backend ? o->backend : "cpu";
+    const struct backend_type *type = backend_find(str_of(backend));
+    if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
+    struct backend_options be = {.precision = (enum precision)o->precision, .n_threads = o->n_threads, .no_fuse = o->no_fuse};
+    TRY(type->open(&be, &s->backend, err));
+    TRY(open_model(s, err));
+    s->has_model = true;
+    TRY(read_eos(s, err));
+    struct engine_options engine = {.exact = o->precision == SESSION_EXACT};
+    engine.limits = (struct runner_limits){.context = pick_context(s), .rows = o->n_rows > 0 ? o->n_rows : ROWS_DEFAULT, .seqs = o->n_seqs > 0 ? o->n_seqs : 1};
+    if (engine.limits.rows < engine.limits.seqs) engine.limits.rows = engine.limits.seqs;
+    return engine_open(&s->model, s->backend, &engine, &s->engine, err);
+}
+
+int session_open(const struct session_options *options, struct session **out, struct err *err) {
+    struct session *s = mem_alloc(sizeof *s);
+    s->options = *options;
+    int code = open_all(s, err);
+    if (code) {
+        session_close(s);
+        return code;
+    }
+    *out = s;
+    return ERR_OK;
+}
+
+void session_close(struct session *s) {
+    if (!s) return;
+    engine_close(s->engine);
+    if (s->has_model) model_close(s->backend, &s->model);
+    if (s->backend) s->backend->type->close(s->backend);
+    if (s->has_checkpoint) checkpoint_close(&s->checkpoint);
+    arena_free(&s->arena);
+    mem_free(s);
+}
+
+void session_describe(const struct session *s, struct sb *out) {
+    char format[32];
+    const struct weight *w = s->model.weights.layers[0][ROLE_DOWN].w;
+    sb_fmt(out, "%s (%.*s", s->name, STR_ARG(s->config.text_type));
+    if (w) sb_fmt(out, ", %s", format_name(&w->format, format));
+    sb_puts(out, ") on ");
+    s->backend->type->describe(s->backend, out);
+    sb_fmt(out, ", context %d", engine_limits(s->engine)->context);
+}
+
+int32_t session_vocab(const struct session *s) {
+    return s->model.spec.vocab;
+}
+
+int32_t session_context(const struct session *s) {
+    return engine_limits(s->engine)->context;
+}
+
+const int32_t *session_eos(const struct session *s, int32_t *out_n) {
+    *out_n = s->n_eos;
+    return s->eos;
+}
+
+/* ---- one request --------------------------------------------------------------------------------------------------- */
+
+struct single {
+    const struct generate_request *request;
+    struct generate_stats *stats;
+    uint64_t start_ns, first_ns, last_ns;
+    bool stop, done;
+    struct err err;
+};
+
+static void on_event(void *user, const struct engine_event *event) {
+    struct single *one = user;
+    if (event->token >= 0) {
+        one->last_ns = os_clock_ns();
+        if (one->stats->n_new++ == 0) one->first_ns = one->last_ns;
+        if (event->finish != FINISH_EOS && !one->request->on_token(one->request->user, event->token)) one->stop = true;
+    }
+    if (event->finish) one->done = true;
+    if (event->finish == FINISH_ERROR) one->err = *event->err;
+}
+
+int session_generate(struct session *s, const struct generate_request *request, struct generate_stats *out_stats, struct err *err) {
+    *out_stats = (struct generate_stats){.n_prompt = request->n_tokens};
+    struct single one = {.request = request, .stats = out_stats, .start_ns = os_clock_ns()};
+    struct engine_request r = {.tokens = request->tokens, .n_tokens = request->n_tokens, .max_new = request->max_new, .on_event = on_event, .user = &one};
+    if (!request->ignore_eos) {
+        r.eos = s->eos;
+        r.n_eos = s->n_eos;
+    }
+    struct job *job;
+    TRY(engine_submit(s->engine, &r, &job, err));
+    bool idle = false;
+    while (!one.done) {
+        TRY(engine_step(s->engine, &idle, err));
+        if (one.stop && !one.done) engine_cancel(s->engine, job);
+    }
+    if (out_stats->n_new) {
+        out_stats->prompt_seconds = (double)(one.first_ns - one.start_ns) * 1e-9;
+        out_stats->new_seconds = (double)(one.last_ns - one.first_ns) * 1e-9;
+    }
+    if (one.err.code) return err_set(err, one.err.code, "%s", one.err.msg);
+    return ERR_OK;
+}

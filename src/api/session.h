@@ -1,0 +1,63 @@
+/* A session: one model, loaded and ready to generate. What the commands and the server stand on.
+ *
+ * Opening resolves the model (a folder, a file, the built-in one, or a made-up one of a real shape), opens the device,
+ * binds the weights and sizes the cache. One thread at a time uses a session.
+ */
+#ifndef MLXCEL_API_SESSION_H
+#define MLXCEL_API_SESSION_H
+
+#include "base/str.h"
+
+struct session;
+
+/* In the order of the choices auto|exact|f32|bf16. */
+enum session_precision { SESSION_AUTO, SESSION_EXACT, SESSION_F32, SESSION_BF16 };
+
+struct session_options {
+    const char *model;   /* NULL: the built-in model */
+    const char *shape;   /* a made-up model of this shape instead */
+    int32_t bits;        /* of its weights: 4, 8, 16 */
+    uint64_t seed;
+    const char *backend; /* NULL: chosen; "cpu", "trace" */
+    enum session_precision precision;
+    int32_t n_threads;   /* 0: one per core */
+    int32_t context;     /* 0: the model's, or as much as memory allows */
+    int32_t n_seqs;      /* requests at once; 0: 1 */
+    int32_t n_rows;      /* rows per step; 0: 512 */
+    bool no_fuse;
+};
+
+int session_open(const struct session_options *options, struct session **out, struct err *err);
+void session_close(struct session *s);
+/* "tiny-stories-7m-4bit (qwen3, affine 4-bit g64) on cpu (...), context 1024" */
+void session_describe(const struct session *s, struct sb *out);
+int32_t session_vocab(const struct session *s);
+int32_t session_context(const struct session *s);
+/* Tokens that end an answer, by generation_config.json and config.json. */
+const int32_t *session_eos(const struct session *s, int32_t *out_n);
+
+struct generate_stats {
+    int32_t n_prompt, n_new;
+    double prompt_seconds, new_seconds; /* to the first token; from there to the last */
+};
+
+struct generate_request {
+    const int32_t *tokens;
+    int32_t n_tokens, max_new; /* -1: until the end or the context is full */
+    bool ignore_eos;
+    /* Called for each new token; false stops. */
+    bool (*on_token)(void *user, int32_t token);
+    void *user;
+};
+
+/* Runs one request to its end. */
+int session_generate(struct session *s, const struct generate_request *request, struct generate_stats *out_stats, struct err *err);
+
+/* Logits at every position of a prompt: emit gets one row of `vocab` at a time. */
+int session_logits(struct session *s, const int32_t *tokens, int32_t n_tokens, int (*emit)(void *user, const float *row, struct err *err), void *user,
+                   struct err *err);
+
+/* The op list of a decode step and of a prompt of n_rows, as text; for a session opened on the trace backend. */
+int session_trace(struct session *s, int32_t n_rows, struct sb *out, struct err *err);
+
+#endif

@@ -1,0 +1,27 @@
+/* What a session holds; for the files of api/ only. */
+#ifndef MLXCEL_API_SESSION_INTERNAL_H
+#define MLXCEL_API_SESSION_INTERNAL_H
+
+#include "api/session.h"
+#include "engine/engine.h"
+#include "file/checkpoint.h"
+#include "model/model.h"
+
+struct session {
+    struct arena arena;
+    struct session_options options;
+    struct checkpoint checkpoint; /* closed again after loading, but for its config and side files */
+    bool has_checkpoint;
+    struct config config;
+    struct backend *backend;
+    struct model model;
+    bool has_model;
+    struct engine *engine;
+    int32_t *eos, n_eos;
+    const char *name;
+};
+
+/* Bytes that one position takes in the cache of this backend. */
+uint64_t session_kv_bytes(const struct kv_layout *layout);
+
+#endif

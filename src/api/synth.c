@@ -1,0 +1,157 @@
+/* Made-up models: the list of tensors of a shape, and their bytes from a hash, readable at any offset. */
+#include "api/synth_internal.h"
+
+#include "base/half.h"
+#include "base/hash.h"
+
+#include <math.h>
+
+enum { GROUP = 64 };
+
+static struct synth_tensor *add(struct synth *s, struct str name, enum synth_kind kind, enum dtype dtype, int64_t rows, int64_t columns) {
+    if (s->n_tensors == s->capacity) {
+        struct synth_tensor *grown = arena_new(s->arena, struct synth_tensor, s->capacity ? s->capacity * 2 : 512);
+        if (s->n_tensors) memcpy(grown, s->tensors, (size_t)s->n_tensors * sizeof *grown);
+        s->capacity = s->capacity ? s->capacity * 2 : 512;
+        s->tensors = grown;
+    }
+    struct synth_tensor *t = &s->tensors[s->n_tensors++];
+    *t = (struct synth_tensor){.kind = kind, .info = {.name = name, .dtype = dtype, .n_dims = rows ? 2 : 1}};
+    t->info.shape[0] = rows ? rows : columns;
+    t->info.shape[1] = columns;
+    t->bytes = (uint64_t)(rows ? rows : 1) * (uint64_t)columns * (uint64_t)dtype_bits(dtype) / 8;
+    t->seed = hash_bytes(name.p, name.n, s->seed);
+    return t;
+}
+
+static void add_matrix(struct synth *s, struct str path, int64_t out, int64_t in) {
+    struct str weight = str_fmt(s->arena, "%.*s.weight", STR_ARG(path));
+    if (s->bits == 16) {
+        add(s, weight, SYNTH_PLAIN, DT_BF16, out, in)->spread = (float)sqrt(3.0 / (double)in); /* variance 1 / in */
+        return;
+    }
+    double levels = (double)(1 << s->bits);
+    float scale = (float)(1.0 / sqrt((double)in * (levels * levels - 1.0) / 12.0));
+    add(s, weight, SYNTH_CODES, DT_U32, out, in * s->bits / 32);
+    struct synth_tensor *scales = add(s, str_fmt(s->arena, "%.*s.scales", STR_ARG(path)), SYNTH_SCALES, DT_BF16, out, in / GROUP);
+    scales->spread = scale;
+    uint64_t seed = scales->seed; /* a bias belongs to its scale: same random number */
+    struct synth_tensor *biases = add(s, str_fmt(s->arena, "%.*s.biases", STR_ARG(path)), SYNTH_BIASES, DT_BF16, out, in / GROUP);
+    biases->spread = scale;
+    biases->middle = (float)((levels - 1.0) / 2.0);
+    biases->seed = seed;
+}
+
+static void add_norm(struct synth *s, struct str path, int64_t n) {
+    add(s, str_fmt(s->arena, "%.*s.weight", STR_ARG(path)), SYNTH_ONES, DT_BF16, 0, n);
+}
+
+static void add_layer(struct synth *s, int32_t layer) {
+    const struct model_shape *m = s->shape;
+    struct {
+        const char *name;
+        int64_t out, in;
+    } matrices[] = {
+        {"self_attn.q_proj", (int64_t)m->heads * m->head_dim, m->hidden},    {"self_attn.k_proj", (int64_t)m->kv_heads * m->head_dim, m->hidden},
+        {"self_attn.v_proj", (int64_t)m->kv_heads * m->head_dim, m->hidden}, {"self_attn.o_proj", m->hidden, (int64_t)m->heads * m->head_dim},
+        {"mlp.gate_proj", m->inner, m->hidden},                              {"mlp.up_proj", m->inner, m->hidden},
+        {"mlp.down_proj", m->hidden, m->inner},
+    };
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
+        add_matrix(s, str_fmt(s->arena, "model.layers.%d.%s", layer, matrices[i].name), matrices[i].out, matrices[i].in);
+    add_norm(s, str_fmt(s->arena, "model.layers.%d.input_layernorm", layer), m->hidden);
+    add_norm(s, str_fmt(s->arena, "model.layers.%d.post_attention_layernorm", layer), m->hidden);
+    if (!m->head_norms) return;
+    add_norm(s, str_fmt(s->arena, "model.layers.%d.self_attn.q_norm", layer), m->head_dim);
+    add_norm(s, str_fmt(s->arena, "model.layers.%d.self_attn.k_norm", layer), m->head_dim);
+}
+
+static struct str config_text(const struct synth *s) {
+    const struct model_shape *m = s->shape;
+    struct str quant = s->bits == 16 ? STR("") : str_fmt(s->arena, ",\n \"quantization\": {\"group_size\": %d, \"bits\": %d}", GROUP, s->bits);
+    return str_fmt(s->arena,
+                   "{\n \"model_type\": \"%s\",\n \"hidden_size\": %d,\n \"intermediate_size\": %d,\n \"num_hidden_layers\": %d,\n"
+                   " \"num_attention_heads\": %d,\n \"num_key_value_heads\": %d,\n \"head_dim\": %d,\n \"vocab_size\": %d,\n"
+                   " \"max_position_embeddings\": %d,\n \"rms_norm_eps\": 1e-06,\n \"rope_theta\": %.1f,\n \"rope_scaling\": %s,\n"
+                   " \"hidden_act\": \"silu\",\n \"tie_word_embeddings\": %s,\n \"bos_token_id\": 0,\n \"eos_token_id\": 2%.*s\n}\n",
+                   m->type, m->hidden, m->inner, m->layers, m->heads, m->kv_heads, m->head_dim, m->vocab, m->context, (double)m->theta,
+                   m->rope_scaling ? m->rope_scaling : "null", m->tied ? "true" : "false", STR_ARG(quant));
+}
+
+int synth_create(struct arena *a, struct str shape, int32_t bits, uint64_t seed, struct synth **out, struct err *err) {
+    const struct model_shape *found = model_shape_find(shape, err);
+    if (!found) return err->code;
+    if (bits != 4 && bits != 8 && bits != 16) return err_set(err, ERR_EARG, "made-up weights have 4, 8 or 16 bits, not %d", bits);
+    struct synth *s = arena_new(a, struct synth, 1);
+    s->arena = a;
+    s->shape = found;
+    s->bits = bits;
+    s->seed = seed;
+    add_matrix(s, STR("model.embed_tokens"), found->vocab, found->hidden);
+    add_norm(s, STR("model.norm"), found->hidden);
+    if (!found->tied) add_matrix(s, STR("lm_head"), found->vocab, found->hidden);
+    for (int32_t i = 0; i < found->layers; i++) add_layer(s, i);
+    s->config_json = config_text(s);
+    *out = s;
+    return config_parse(a, s->config_json, "config.json", &s->config, err);
+}
+
+const struct config *synth_config(const struct synth *s) {
+    return &s->config;
+}
+
+/* Four bf16 values from one hash. */
+static void put_values(const struct synth_tensor *t, uint64_t hash, uint16_t out[4]) {
+    for (int i = 0; i < 4; i++) {
+        float unit = (float)(hash >> (16 * i) & 0xFFFF) * (1.0f / 65536.0f); /* [0, 1) */
+        float value = 1.0f;
+        if (t->kind == SYNTH_PLAIN) value = (2.0f * unit - 1.0f) * t->spread;
+        if (t->kind == SYNTH_SCALES) value = (0.5f + unit) * t->spread;
+        if (t->kind == SYNTH_BIASES) value = -t->middle * bf16_to_f32(bf16_from_f32((0.5f + unit) * t->spread));
+        out[i] = bf16_from_f32(value);
+    }
+}
+
+/* Eight bytes at a time; every tensor is a multiple of two bytes and starts at index 0. */
+void synth_fill(const struct synth_tensor *t, uint64_t offset, void *dst, size_t n) {
+    unsigned char *p = dst;
+    while (n) {
+        uint64_t index = offset / 8, hash = hash_pair(t->seed, index);
+        unsigned char word[8];
+        if (t->kind == SYNTH_CODES) memcpy(word, &hash, 8);
+        else put_values(t, hash, (uint16_t *)(void *)word);
+        size_t at = (size_t)(offset % 8), take = 8 - at < n ? 8 - at : n;
+        memcpy(p, word + at, take);
+        p += take, offset += take, n -= take;
+    }
+}
+
+static bool store_find(void *user, struct str name, struct tensor_info *out) {
+    const struct synth *s = user;
+    for (int32_t i = 0; i < s->n_tensors; i++)
+        if (str_eq(s->tensors[i].info.name, name)) {
+            *out = s->tensors[i].info;
+            out->handle = &s->tensors[i];
+            return true;
+        }
+    return false;
+}
+
+static int store_read(void *user, const struct tensor_info *info, uint64_t offset, void *dst, size_t n, struct err *err) {
+    (void)user;
+    const struct synth_tensor *t = info->handle;
+    if (offset > t->bytes || n > t->bytes - offset) return err_set(err, ERR_EINTERNAL, "%.*s: read beyond its end", STR_ARG(info->name));
+    synth_fill(t, offset, dst, n);
+    return ERR_OK;
+}
+
+static int store_format(void *user, struct str path, struct format *out, struct err *err) {
+    (void)path, (void)err;
+    const struct synth *s = user;
+    *out = (struct format){.mode = QUANT_AFFINE, .dtype = DT_BF16, .bits = (uint8_t)s->bits, .group = GROUP};
+    return ERR_OK;
+}
+
+struct tensor_store synth_store(struct synth *s) {
+    return (struct tensor_store){.find = store_find, .read = store_read, .format = store_format, .user = s};
+}

@@ -1,0 +1,114 @@
+/* Writing a made-up model: the safetensors header first, then tensor after tensor in pieces, under a temporary name. */
+#include "api/synth_write.h"
+
+#include "api/synth_internal.h"
+#include "base/json.h"
+#include "file/checkpoint.h"
+#include "os/os.h"
+
+enum { PIECE_BYTES = 4 << 20 };
+
+static void header_text(const struct synth *s, struct sb *out) {
+    struct jsonw w = {.out = out};
+    uint64_t at = 0;
+    jsonw_begin(&w, '{');
+    jsonw_key(&w, "__metadata__");
+    jsonw_begin(&w, '{');
+    jsonw_key(&w, "format");
+    jsonw_str(&w, STR("mlx"));
+    jsonw_end(&w, '}');
+    for (int32_t i = 0; i < s->n_tensors; i++) {
+        const struct synth_tensor *t = &s->tensors[i];
+        jsonw_key_str(&w, t->info.name);
+        jsonw_begin(&w, '{');
+        jsonw_key(&w, "dtype");
+        jsonw_str(&w, str_of(dtype_name(t->info.dtype)));
+        jsonw_key(&w, "shape");
+        jsonw_begin(&w, '[');
+        for (int32_t k = 0; k < t->info.n_dims; k++) jsonw_int(&w, t->info.shape[k]);
+        jsonw_end(&w, ']');
+        jsonw_key(&w, "data_offsets");
+        jsonw_begin(&w, '[');
+        jsonw_int(&w, (int64_t)at);
+        jsonw_int(&w, (int64_t)(at += t->bytes));
+        jsonw_end(&w, ']');
+        jsonw_end(&w, '}');
+    }
+    jsonw_end(&w, '}');
+    while (out->n % 8) sb_putc(out, ' ');
+}
+
+static int write_tensors(const struct synth *s, struct os_file *f, uint64_t at, const struct synth_write_options *o, struct err *err) {
+    uint64_t total = 0, done = 0;
+    for (int32_t i = 0; i < s->n_tensors; i++) total += s->tensors[i].bytes;
+    unsigned char *piece = mem_alloc(PIECE_BYTES);
+    int code = ERR_OK;
+    for (int32_t i = 0; i < s->n_tensors && !code; i++) {
+        const struct synth_tensor *t = &s->tensors[i];
+        for (uint64_t from = 0; from < t->bytes && !code; from += PIECE_BYTES) {
+            size_t n = t->bytes - from < PIECE_BYTES ? (size_t)(t->bytes - from) : PIECE_BYTES;
+            synth_fill(t, from, piece, n);
+            code = os_file_write_at(f, piece, n, at + from, err);
+            done += n;
+            if (o->progress) o->progress(o->user, done, total);
+        }
+        at += t->bytes;
+    }
+    mem_free(piece);
+    return code;
+}
+
+static int write_weights(const struct synth *s, const char *path, const struct synth_write_options *o, struct err *err) {
+    struct sb header = {0};
+    struct os_file *f;
+    header_text(s, &header);
+    uint64_t n = header.n;
+    int code = os_file_open(path, OS_WRITE, &f, err);
+    if (code) {
+        sb_free(&header);
+        return code;
+    }
+    code = os_file_write_at(f, &n, sizeof n, 0, err);
+    if (!code) code = os_file_write_at(f, header.p, header.n, sizeof n, err);
+    if (!code) code = write_tensors(s, f, sizeof n + n, o, err);
+    os_file_close(f);
+    sb_free(&header);
+    return code;
+}
+
+/* The tokenizer's files, from the built-in model. */
+static int copy_tokenizer(struct arena *a, const char *dir, struct err *err) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "generation_config.json"};
+    struct checkpoint built_in = {0};
+    TRY(checkpoint_open(NULL, &built_in, err));
+    int code = ERR_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !code; i++) {
+        struct str text;
+        code = checkpoint_file_load(a, &built_in, names[i], 0, &text, err);
+        if (!code) code = os_file_save(str_fmt(a, "%s/%s", dir, names[i]).p, text, err);
+    }
+    checkpoint_close(&built_in);
+    return code;
+}
+
+static int write_folder(struct arena *a, const struct synth_write_options *o, struct err *err) {
+    struct synth *s;
+    struct str *names;
+    size_t n_names;
+    TRY(synth_create(a, o->shape, o->bits, o->seed, &s, err));
+    TRY(os_make_dirs(o->dir, err));
+    TRY(os_list_dir(a, o->dir, &names, &n_names, err));
+    if (n_names) return err_set(err, ERR_EARG, "%s is not empty; choose a new folder", o->dir);
+    struct str partial = str_fmt(a, "%s/model.safetensors.partial", o->dir), whole = str_fmt(a, "%s/model.safetensors", o->dir);
+    TRY(copy_tokenizer(a, o->dir, err));
+    TRY(write_weights(s, partial.p, o, err));
+    TRY(os_rename(partial.p, whole.p, err));
+    return os_file_save(str_fmt(a, "%s/config.json", o->dir).p, s->config_json, err);
+}
+
+int synth_write(const struct synth_write_options *options, struct err *err) {
+    struct arena a = {0};
+    int code = write_folder(&a, options, err);
+    arena_free(&a);
+    return code;
+}

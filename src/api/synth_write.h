@@ -1,0 +1,19 @@
+/* A made-up model as a folder on disk: config, safetensors, and the built-in model's tokenizer. */
+#ifndef MLXCEL_API_SYNTH_WRITE_H
+#define MLXCEL_API_SYNTH_WRITE_H
+
+#include "base/str.h"
+
+struct synth_write_options {
+    struct str shape;
+    int32_t bits;
+    uint64_t seed;
+    const char *dir;
+    void (*progress)(void *user, uint64_t done, uint64_t total); /* may be NULL */
+    void *user;
+};
+
+/* The folder must not exist or be empty; it is complete when this returns without an error. */
+int synth_write(const struct synth_write_options *options, struct err *err);
+
+#endif

@@ -1,0 +1,142 @@
+/* mlxcel bench: a grid of cases, one line each, with the bandwidth that they amount to. */
+#include "api/bench.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/session_args.h"
+#include "os/os.h"
+
+#include <stdio.h>
+
+enum { VERIFY_TOKENS = 32 };
+
+struct report {
+    struct sb out;
+    struct str model; /* the session's description */
+    int format;       /* table, json, csv */
+    double bandwidth; /* of this machine, bytes per second */
+    int32_t n_rows;
+};
+
+static void case_name(const struct bench_case *c, char out[48]) {
+    int n = c->n_prompt ? snprintf(out, 48, "pp%d", c->n_prompt) : snprintf(out, 48, "tg%d", c->n_new);
+    if (c->n_batch > 1) n += snprintf(out + n, 48 - (size_t)n, " b%d", c->n_batch);
+    if (c->depth) snprintf(out + n, 48 - (size_t)n, " d%d", c->depth);
+}
+
+static void put_table(struct report *r, const struct bench_result *b) {
+    char name[48];
+    case_name(&b->which, name);
+    if (r->n_rows == 0) sb_fmt(&r->out, "%-20s %12s %10s %12s %10s %8s\n", "test", "tok/s", "+-", "MB/token", "GB/s", "of read");
+    sb_fmt(&r->out, "%-20s %12.2f %10.2f", name, b->median_rate, b->spread);
+    if (b->bandwidth > 0) sb_fmt(&r->out, " %12.2f %10.2f %7.1f%%", b->bytes_per_token * 1e-6, b->bandwidth * 1e-9, 100 * b->bandwidth / r->bandwidth);
+    sb_putc(&r->out, '\n');
+}
+
+static void put_csv(struct report *r, const struct bench_result *b) {
+    if (r->n_rows == 0) sb_puts(&r->out, "n_prompt,n_gen,batch,depth,repetitions,tok_s,spread,bytes_per_token,bytes_s,read_bytes_s\n");
+    sb_fmt(&r->out, "%d,%d,%d,%d,%d,%.3f,%.3f,%.0f,%.0f,%.0f\n", b->which.n_prompt, b->which.n_new, b->which.n_batch, b->which.depth, b->n_repeats,
+           b->median_rate, b->spread, b->bytes_per_token, b->bandwidth, r->bandwidth);
+}
+
+static void put_json(struct report *r, const struct bench_result *b) {
+    struct jsonw w = {.out = &r->out};
+    const struct {
+        const char *key;
+        double value;
+    } fields[] = {
+        {"n_prompt", b->which.n_prompt}, {"n_gen", b->which.n_new},        {"batch", b->which.n_batch},
+        {"depth", b->which.depth},       {"repetitions", b->n_repeats},    {"tok_s", b->median_rate},
+        {"spread", b->spread},           {"bytes_per_token", b->bytes_per_token}, {"bytes_s", b->bandwidth},
+        {"read_bytes_s", r->bandwidth},
+    };
+    sb_puts(&r->out, r->n_rows ? ",\n" : "[\n");
+    jsonw_begin(&w, '{');
+    jsonw_key(&w, "model");
+    jsonw_str(&w, r->model);
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        jsonw_key(&w, fields[i].key);
+        jsonw_num(&w, fields[i].value);
+    }
+    jsonw_key(&w, "seconds");
+    jsonw_begin(&w, '[');
+    for (int32_t i = 0; i < b->n_repeats; i++) jsonw_num(&w, b->seconds[i]);
+    jsonw_end(&w, ']');
+    jsonw_end(&w, '}');
+}
+
+static int run_case(struct session *s, struct report *r, struct bench_case c, int32_t repeats, struct err *err) {
+    static void (*const put[])(struct report *, const struct bench_result *) = {put_table, put_json, put_csv};
+    struct bench_result result;
+    TRY(bench_run(s, &c, repeats, &result, err));
+    put[r->format](r, &result);
+    r->n_rows++;
+    if (r->format == 1) return ERR_OK; /* one JSON array, written at the end */
+    int code = cli_write(&r->out, err);
+    sb_clear(&r->out);
+    return code;
+}
+
+static int run_grid(const struct args *args, struct session *s, struct report *r, struct err *err) {
+    const int64_t *prompts, *news, *batches, *depths;
+    size_t n_prompts = args_ints(args, OPT_BENCH_PROMPT, &prompts), n_news = args_ints(args, OPT_BENCH_GEN, &news);
+    size_t n_batches = args_ints(args, OPT_BENCH_BATCH, &batches), n_depths = args_ints(args, OPT_BENCH_DEPTH, &depths);
+    int32_t repeats = (int32_t)args_int(args, OPT_BENCH_REPEAT);
+    for (size_t d = 0; d < n_depths; d++)
+        for (size_t b = 0; b < n_batches; b++) {
+            struct bench_case c = {.n_batch = (int32_t)batches[b], .depth = (int32_t)depths[d]};
+            for (size_t i = 0; i < n_prompts; i++) {
+                c.n_prompt = (int32_t)prompts[i];
+                c.n_new = 0;
+                if (c.n_prompt) TRY(run_case(s, r, c, repeats, err));
+            }
+            for (size_t i = 0; i < n_news; i++) {
+                c.n_prompt = 0;
+                c.n_new = (int32_t)news[i];
+                if (c.n_new) TRY(run_case(s, r, c, repeats, err));
+            }
+        }
+    return ERR_OK;
+}
+
+static int64_t largest(const struct args *args, enum opt_id id) {
+    const int64_t *values;
+    int64_t most = 0;
+    size_t n = args_ints(args, id, &values);
+    for (size_t i = 0; i < n; i++)
+        if (values[i] > most) most = values[i];
+    return most;
+}
+
+static int verify(const struct session_options *o, struct err *err) {
+    struct bench_agreement a;
+    TRY(bench_verify(o, VERIFY_TOKENS, &a, err));
+    log_info("agreement with the exact CPU reference: %d of %d tokens, mean KL %.3g", a.n_same, a.n_tokens, a.mean_kl);
+    return ERR_OK;
+}
+
+int cmd_bench(const struct args *args, struct err *err) {
+    struct session_options o;
+    struct session *s;
+    TRY(session_args(args, &o, err));
+    int64_t most = largest(args, OPT_BENCH_PROMPT) > largest(args, OPT_BENCH_GEN) ? largest(args, OPT_BENCH_PROMPT) : largest(args, OPT_BENCH_GEN);
+    o.n_seqs = (int32_t)largest(args, OPT_BENCH_BATCH);
+    if (o.context == 0) o.context = (int32_t)(largest(args, OPT_BENCH_DEPTH) + most + 8);
+    TRY(session_open(&o, &s, err));
+    struct report r = {.format = args_choice(args, OPT_FORMAT)};
+    struct sb line = {0};
+    session_describe(s, &line);
+    r.model = sb_str(&line);
+    log_info("%s", line.p);
+    r.bandwidth = bench_read_bandwidth(o.n_threads);
+    log_info("memory reads at %.1f GB/s", r.bandwidth * 1e-9);
+    int code = run_grid(args, s, &r, err);
+    if (!code && r.format == 1) {
+        sb_puts(&r.out, r.n_rows ? "\n]\n" : "[]\n");
+        code = cli_write(&r.out, err);
+    }
+    session_close(s);
+    if (!code && args_flag(args, OPT_BENCH_VERIFY)) code = verify(&o, err);
+    sb_free(&r.out);
+    sb_free(&line);
+    return code;
+}

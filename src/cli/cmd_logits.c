@@ -1,0 +1,50 @@
+/* mlxcel logits and mlxcel trace: looking inside a model. */
+#include "cli/session_args.h"
+#include "os/os.h"
+
+struct logits_file {
+    struct os_file *file;
+    uint64_t at;
+    int32_t vocab;
+};
+
+static int write_row(void *user, const float *row, struct err *err) {
+    struct logits_file *f = user;
+    size_t n = (size_t)f->vocab * sizeof *row;
+    TRY(os_file_write_at(f->file, row, n, f->at, err));
+    f->at += n;
+    return ERR_OK;
+}
+
+int cmd_logits(const struct args *args, struct err *err) {
+    struct session_options o;
+    struct session *s;
+    const int32_t *tokens;
+    int32_t n_tokens;
+    struct str path = args_str(args, OPT_OUT_FILE);
+    TRY(session_args(args, &o, err));
+    TRY(token_args(args, &tokens, &n_tokens, err));
+    if (!path.p) return err_set(err, ERR_EARG, "--out FILE is missing");
+    if (!n_tokens) return err_set(err, ERR_EARG, "--tokens IDS is missing");
+    TRY(session_open(&o, &s, err));
+    struct logits_file f = {.vocab = session_vocab(s)};
+    int code = os_file_open(str_cstr(args->arena, path), OS_WRITE, &f.file, err);
+    if (!code) code = session_logits(s, tokens, n_tokens, write_row, &f, err);
+    os_file_close(f.file);
+    session_close(s);
+    return code;
+}
+
+int cmd_trace(const struct args *args, struct err *err) {
+    struct session_options o;
+    struct session *s;
+    struct sb out = {0};
+    TRY(session_args(args, &o, err));
+    o.backend = "trace";
+    TRY(session_open(&o, &s, err));
+    int code = session_trace(s, (int32_t)args_int(args, OPT_TRACE_ROWS), &out, err);
+    if (!code) code = cli_write(&out, err);
+    sb_free(&out);
+    session_close(s);
+    return code;
+}

@@ -1,0 +1,49 @@
+/* Session options from the command line. */
+#include "cli/session_args.h"
+
+#include "os/cpu.h"
+
+static const char *text_or_null(const struct args *args, enum opt_id id) {
+    struct str s = args_str(args, id);
+    return s.p ? str_cstr(args->arena, s) : NULL;
+}
+
+static bool has(const struct args *args, enum opt_id id) {
+    return opt_applies(&options[id], args->command);
+}
+
+int session_args(const struct args *args, struct session_options *out, struct err *err) {
+    static const int32_t bits[] = {4, 8, 16};
+    *out = (struct session_options){.model = text_or_null(args, OPT_MODEL)};
+    if (has(args, OPT_SHAPE)) {
+        out->shape = text_or_null(args, OPT_SHAPE);
+        out->bits = bits[args_choice(args, OPT_BITS)];
+    }
+    if (has(args, OPT_SYNTH_SEED)) out->seed = (uint64_t)args_int(args, OPT_SYNTH_SEED);
+    if (out->shape && out->model) return err_set(err, ERR_EARG, "--model and --shape exclude each other");
+    if (!has(args, OPT_PRECISION)) return ERR_OK;
+    out->precision = (enum session_precision)args_choice(args, OPT_PRECISION);
+    out->n_threads = (int32_t)args_int(args, OPT_THREADS);
+    out->context = (int32_t)args_int(args, OPT_CONTEXT);
+    struct str level = args_str(args, OPT_CPU), device = args_str(args, OPT_DEVICE);
+    if (level.p) {
+        uint32_t mask;
+        TRY(cpu_level_parse(level, &mask, err));
+        cpu_flags_mask(mask);
+    }
+    if (!str_is(device, "auto") && !str_is(device, "cpu")) return err_set(err, ERR_EARG, "--device \"%.*s\" is not known; use auto or cpu", STR_ARG(device));
+    return ERR_OK;
+}
+
+int token_args(const struct args *args, const int32_t **out, int32_t *out_n, struct err *err) {
+    const int64_t *values;
+    size_t n = args_ints(args, OPT_TOKENS, &values);
+    int32_t *ids = arena_new(args->arena, int32_t, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        if (values[i] < 0 || values[i] > INT32_MAX) return err_set(err, ERR_EARG, "--tokens: %lld is no token id", (long long)values[i]);
+        ids[i] = (int32_t)values[i];
+    }
+    *out = ids;
+    *out_n = (int32_t)n;
+    return ERR_OK;
+}

@@ -1,0 +1,325 @@
+/* The engine: admission, planning of a step, running it, handing out tokens. */
+#include "engine/engine.h"
+
+#include <assert.h>
+#include <math.h>
+
+struct job {
+    struct sequence seq;
+    int32_t n_limit; /* tokens at which it ends */
+    int32_t *eos, n_eos;
+    bool want_logits, placed; /* placed: its sequence holds a slot and tables */
+    int32_t i_logits, n_rows; /* of the current step: its row among the logits (-1: none), its rows */
+    engine_fn *on_event;
+    engine_choose_fn *choose;
+    void *user;
+    struct job *next; /* in the queue of waiting jobs */
+};
+
+struct engine {
+    struct runner runner;
+    struct engine_options options;
+    struct job **running; /* [seqs] by age, oldest first */
+    int32_t n_running, n_waiting;
+    struct job *waiting, **waiting_end;
+    int32_t *best; /* [rows] */
+    struct engine_stats stats;
+};
+
+int engine_open(const struct model *m, struct backend *be, const struct engine_options *options, struct engine **out, struct err *err) {
+    struct engine *e = mem_alloc(sizeof *e);
+    e->options = *options;
+    e->waiting_end = &e->waiting;
+    int code = runner_open(m, be, &options->limits, &e->runner, err);
+    if (code) {
+        mem_free(e);
+        return code;
+    }
+    e->running = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->running);
+    e->best = mem_alloc((size_t)e->runner.limits.rows * sizeof *e->best);
+    *out = e;
+    return ERR_OK;
+}
+
+static void job_free(struct engine *e, struct job *j) {
+    if (j->placed) sequence_free(&j->seq, &e->runner.kv);
+    else mem_free(j->seq.tokens);
+    mem_free(j->eos);
+    mem_free(j);
+}
+
+static void end_job(struct engine *e, struct job *j, enum finish finish, int32_t token, const float *logits, const struct err *why) {
+    j->on_event(j->user, &(struct engine_event){.token = token, .finish = finish, .logits = logits, .err = why});
+    job_free(e, j);
+}
+
+static void remove_running(struct engine *e, int32_t i) {
+    memmove(&e->running[i], &e->running[i + 1], (size_t)(e->n_running - i - 1) * sizeof *e->running);
+    e->n_running--;
+}
+
+static void end_all(struct engine *e, const struct err *why) {
+    while (e->n_running) end_job(e, e->running[--e->n_running], FINISH_ERROR, -1, NULL, why);
+    while (e->waiting) {
+        struct job *j = e->waiting;
+        e->waiting = j->next;
+        end_job(e, j, FINISH_ERROR, -1, NULL, why);
+    }
+    e->waiting_end = &e->waiting;
+    e->n_waiting = 0;
+}
+
+void engine_close(struct engine *e) {
+    if (!e) return;
+    struct err why;
+    err_set(&why, ERR_ECANCELLED, "the engine was closed");
+    end_all(e, &why);
+    runner_close(&e->runner);
+    mem_free(e->running);
+    mem_free(e->best);
+    mem_free(e);
+}
+
+static int check_prompt(const struct engine *e, const struct engine_request *r, struct err *err) {
+    int32_t vocab = e->runner.model->spec.vocab, context = e->runner.limits.context;
+    if (r->n_tokens < 1) return err_set(err, ERR_EARG, "the prompt is empty");
+    if (r->n_tokens > context) return err_set(err, ERR_ELIMIT, "the prompt has %d tokens, the context holds %d", r->n_tokens, context);
+    for (int32_t i = 0; i < r->n_tokens; i++)
+        if (r->tokens[i] < 0 || r->tokens[i] >= vocab) return err_set(err, ERR_EARG, "token %d is outside the vocabulary of %d", r->tokens[i], vocab);
+    return ERR_OK;
+}
+
+int engine_submit(struct engine *e, const struct engine_request *r, struct job **out, struct err *err) {
+    TRY(check_prompt(e, r, err));
+    int32_t context = e->runner.limits.context;
+    struct job *j = mem_alloc(sizeof *j);
+    j->n_limit = r->max_new < 0 || r->max_new > context - r->n_tokens ? context : r->n_tokens + r->max_new;
+    j->seq.tokens = mem_alloc((size_t)r->n_tokens * sizeof *j->seq.tokens);
+    memcpy(j->seq.tokens, r->tokens, (size_t)r->n_tokens * sizeof *r->tokens);
+    j->seq.n_tokens = j->seq.n_prompt = r->n_tokens;
+    j->eos = mem_alloc((size_t)(r->n_eos + 1) * sizeof *j->eos);
+    if (r->n_eos) memcpy(j->eos, r->eos, (size_t)r->n_eos * sizeof *r->eos);
+    j->n_eos = r->n_eos;
+    j->want_logits = r->want_logits;
+    j->on_event = r->on_event;
+    j->choose = r->choose;
+    j->user = r->user;
+    *e->waiting_end = j;
+    e->waiting_end = &j->next;
+    e->n_waiting++;
+    if (out) *out = j;
+    return ERR_OK;
+}
+
+void engine_cancel(struct engine *e, struct job *job) {
+    for (int32_t i = 0; i < e->n_running; i++)
+        if (e->running[i] == job) {
+            remove_running(e, i);
+            end_job(e, job, FINISH_CANCELLED, -1, NULL, NULL);
+            return;
+        }
+    for (struct job **p = &e->waiting; *p; p = &(*p)->next)
+        if (*p == job) {
+            *p = job->next;
+            if (e->waiting_end == &job->next) e->waiting_end = p;
+            e->n_waiting--;
+            end_job(e, job, FINISH_CANCELLED, -1, NULL, NULL);
+            return;
+        }
+}
+
+/* Gives a job its sequence: tables sized for the longest it may become. */
+static bool place(struct engine *e, struct job *j) {
+    struct sequence fresh;
+    if (!sequence_init(&fresh, &e->runner.kv, j->n_limit + 1)) return false;
+    memcpy(fresh.tokens, j->seq.tokens, (size_t)j->seq.n_tokens * sizeof *fresh.tokens);
+    fresh.n_tokens = j->seq.n_tokens;
+    fresh.n_prompt = j->seq.n_prompt;
+    mem_free(j->seq.tokens);
+    j->seq = fresh;
+    j->placed = true;
+    return true;
+}
+
+/* Whether the whole prompt would find blocks now: admitting less than that invites preemption. */
+static bool fits(const struct engine *e, const struct job *j) {
+    int32_t need = (j->seq.n_tokens + KV_BLOCK) / KV_BLOCK;
+    for (int32_t c = 0; c < e->runner.kv.layout.n_classes; c++) {
+        int32_t most = need;
+        int32_t window = e->runner.kv.layout.classes[c].window;
+        if (window > 0 && (window + e->runner.limits.rows) / KV_BLOCK + 2 < most) most = (window + e->runner.limits.rows) / KV_BLOCK + 2;
+        if (most > e->runner.kv.pools[c].n_free) return false;
+    }
+    return true;
+}
+
+static void admit(struct engine *e) {
+    while (e->waiting && e->n_running < e->runner.limits.seqs) {
+        struct job *j = e->waiting;
+        if (e->n_running > 0 && !fits(e, j)) return;
+        if (!j->placed && !place(e, j)) return;
+        e->waiting = j->next;
+        if (!e->waiting) e->waiting_end = &e->waiting;
+        e->n_waiting--;
+        j->next = NULL;
+        e->running[e->n_running++] = j;
+    }
+}
+
+/* The youngest running job goes back to the head of the queue; false when `keep` is the only one. */
+static bool preempt(struct engine *e, const struct job *keep) {
+    struct job *j = e->running[e->n_running - 1];
+    if (j == keep) return false;
+    sequence_drop(&j->seq, &e->runner.kv);
+    e->n_running--;
+    j->next = e->waiting;
+    if (!e->waiting) e->waiting_end = &j->next;
+    e->waiting = j;
+    e->n_waiting++;
+    e->stats.n_preempted++;
+    return true;
+}
+
+/* Adds n rows of a job to the batch; makes room by preemption. False when there is none to be made. */
+static bool add_rows(struct engine *e, struct job *j, int32_t n) {
+    struct runner *r = &e->runner;
+    while (!sequence_reserve(&j->seq, &r->kv, n))
+        if (!preempt(e, j)) return false;
+    bool last = j->seq.n_done + n == j->seq.n_tokens;
+    j->i_logits = last ? r->batch.step.n_logits : -1;
+    j->n_rows = n;
+    batch_add(&r->batch, &j->seq, n, last ? LOGITS_LAST : LOGITS_NONE);
+    return true;
+}
+
+static bool is_decoding(const struct job *j) {
+    return j->seq.n_tokens - j->seq.n_done == 1 && j->seq.n_done > 0;
+}
+
+/* Decode rows first, then prompt chunks, as far as the rows last. */
+static void plan(struct engine *e, struct err *err) {
+    struct runner *r = &e->runner;
+    batch_clear(&r->batch);
+    e->stats.rows_decode = e->stats.rows_prefill = 0;
+    for (int32_t i = 0; i < e->n_running; i++) {
+        struct job *j = e->running[i];
+        j->n_rows = 0;
+        sequence_follow_rope(&j->seq, &r->kv, &r->model->spec, e->options.exact);
+    }
+    for (int32_t i = 0; i < e->n_running; i++)
+        if (is_decoding(e->running[i])) {
+            if (add_rows(e, e->running[i], 1)) e->stats.rows_decode++;
+            else err_set(err, ERR_EMEMORY, "the KV cache is full at %d tokens", e->running[i]->seq.n_done);
+        }
+    for (int32_t i = 0; i < e->n_running; i++) {
+        struct job *j = e->running[i];
+        if (j->n_rows || is_decoding(j)) continue;
+        int32_t n = j->seq.n_tokens - j->seq.n_done, room = r->limits.rows - r->batch.step.n_rows;
+        if (e->options.chunk > 0 && n > e->options.chunk) n = e->options.chunk;
+        if (n > room) n = room;
+        if (n == 0) break;
+        /* a prompt never preempts: it waits until blocks are free, unless it is alone */
+        if (!sequence_reserve(&j->seq, &r->kv, n)) {
+            if (e->n_running == 1) err_set(err, ERR_EMEMORY, "the KV cache is too small for a prompt of %d tokens", j->seq.n_tokens);
+            break;
+        }
+        if (add_rows(e, j, n)) e->stats.rows_prefill += n;
+    }
+}
+
+static int32_t choose(struct engine *e, struct job *j, float *logits, struct err *err) {
+    int32_t vocab = e->runner.model->spec.vocab;
+    if (j->choose) return j->choose(j->user, logits, vocab, j->seq.tokens, j->seq.n_tokens, err);
+    if (e->best[j->i_logits] < 0) err_set(err, ERR_EDEVICE, "the model gave no finite logits");
+    return e->best[j->i_logits];
+}
+
+static bool is_eos(const struct job *j, int32_t token) {
+    for (int32_t i = 0; i < j->n_eos; i++)
+        if (j->eos[i] == token) return true;
+    return false;
+}
+
+/* Handles the result of one job; true when the job ended. */
+static bool finish_row(struct engine *e, struct job *j, const float *logits) {
+    struct err why = {0};
+    float *row = logits ? (float *)(uintptr_t)logits + (int64_t)j->i_logits * e->runner.model->spec.vocab : NULL;
+    int32_t token = choose(e, j, row, &why);
+    if (token < 0) {
+        end_job(e, j, FINISH_ERROR, -1, NULL, &why);
+        return true;
+    }
+    sequence_append(&j->seq, token);
+    enum finish finish = is_eos(j, token) ? FINISH_EOS : j->seq.n_tokens >= j->n_limit ? FINISH_LENGTH : FINISH_NONE;
+    if (finish) {
+        end_job(e, j, finish, token, row, NULL);
+        return true;
+    }
+    j->on_event(j->user, &(struct engine_event){.token = token, .logits = row});
+    return false;
+}
+
+static int collect(struct engine *e, struct err *err) {
+    const float *logits = NULL;
+    bool need = false;
+    for (int32_t i = 0; i < e->n_running; i++) need |= e->running[i]->n_rows && e->running[i]->i_logits >= 0 && (e->running[i]->choose || e->running[i]->want_logits);
+    if (need) TRY(runner_logits(&e->runner, &logits, err));
+    TRY(runner_best(&e->runner, e->best, err));
+    for (int32_t i = 0; i < e->n_running;) {
+        struct job *j = e->running[i];
+        bool ended = false;
+        if (j->n_rows) {
+            sequence_advance(&j->seq, &e->runner.kv, j->n_rows);
+            if (j->i_logits >= 0) ended = finish_row(e, j, logits);
+        }
+        if (ended) remove_running(e, i);
+        else i++;
+    }
+    return ERR_OK;
+}
+
+/* A request of no new tokens ends before it is computed. */
+static void end_empty(struct engine *e) {
+    for (int32_t i = 0; i < e->n_running;) {
+        struct job *j = e->running[i];
+        if (j->seq.n_tokens >= j->n_limit) {
+            remove_running(e, i);
+            end_job(e, j, FINISH_LENGTH, -1, NULL, NULL);
+        } else {
+            i++;
+        }
+    }
+}
+
+int engine_step(struct engine *e, bool *out_idle, struct err *err) {
+    struct err why = {0};
+    admit(e);
+    end_empty(e);
+    *out_idle = e->n_running == 0 && e->n_waiting == 0;
+    if (e->n_running == 0) return ERR_OK;
+    mem_guard_begin("engine step");
+    plan(e, &why);
+    int code = ERR_OK;
+    if (e->runner.batch.step.n_rows) code = runner_run(&e->runner, err);
+    mem_guard_end();
+    if (!code && e->runner.batch.step.n_rows) code = collect(e, err);
+    if (code) end_all(e, err);
+    else if (why.code && e->runner.batch.step.n_rows == 0) end_all(e, &why); /* alone, and still no room */
+    e->stats.n_steps++;
+    return code;
+}
+
+struct engine_stats engine_stats(const struct engine *e) {
+    struct engine_stats s = e->stats;
+    s.n_running = e->n_running;
+    s.n_waiting = e->n_waiting;
+    return s;
+}
+
+const struct runner_limits *engine_limits(const struct engine *e) {
+    return &e->runner.limits;
+}
+
+struct runner *engine_runner(struct engine *e) {
+    return &e->runner;
+}
