@@ -122,6 +122,7 @@ enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_AFTER /* top-k fi
 
 struct route_args {
     const struct weight *bias; /* added for the choice only; NULL: none */
+    const struct weight *expert_scale; /* [E], multiplies the final weight of each expert; NULL: none */
     enum route_score score;
     int32_t k;
     int32_t normalize;         /* weights of the chosen divided by their sum (+ norm_eps) */
@@ -129,7 +130,7 @@ struct route_args {
     float scale;
     int32_t n_groups, top_groups; /* 0: no groups */
     int32_t group_top2;        /* group score: sum of the two best; else the best */
-    float jitter;              /* sparsemixer's threshold */
+    float jitter;              /* sparsemixer's threshold; it knows no bias, groups, normalisation or scale */
 };
 
 struct experts_args {

@@ -38,6 +38,7 @@ void err_clear(struct err *err) {
     err->msg[0] = '\0';
 }
 
+/* clang-format off */
 static const struct {
     const char *name;
     int http;
@@ -47,6 +48,7 @@ static const struct {
     MLXCEL_ERRORS(X)
 #undef X
 };
+/* clang-format on */
 
 const char *err_name(int code) {
     return code >= 0 && code < N_ERR_CODES ? codes[code].name : "unknown";

@@ -10,18 +10,18 @@
 #include <stdarg.h>
 
 /* code, short name, HTTP status that the server answers with */
-#define MLXCEL_ERRORS(X)          \
-    X(EARG, "argument", 400)      \
-    X(EFORMAT, "format", 500)     \
+#define MLXCEL_ERRORS(X)                \
+    X(EARG, "argument", 400)            \
+    X(EFORMAT, "format", 500)           \
     X(EUNSUPPORTED, "unsupported", 400) \
-    X(ENOTFOUND, "not found", 404) \
-    X(EIO, "input/output", 500)   \
-    X(EMEMORY, "out of memory", 503) \
-    X(ELIMIT, "limit", 400)       \
-    X(EBUSY, "busy", 503)         \
-    X(ECANCELLED, "cancelled", 499) \
-    X(ENETWORK, "network", 502)   \
-    X(EDEVICE, "device", 500)     \
+    X(ENOTFOUND, "not found", 404)      \
+    X(EIO, "input/output", 500)         \
+    X(EMEMORY, "out of memory", 503)    \
+    X(ELIMIT, "limit", 400)             \
+    X(EBUSY, "busy", 503)               \
+    X(ECANCELLED, "cancelled", 499)     \
+    X(ENETWORK, "network", 502)         \
+    X(EDEVICE, "device", 500)           \
     X(EINTERNAL, "internal", 500)
 
 enum err_code {
@@ -29,7 +29,7 @@ enum err_code {
 #define X(code, name, http) ERR_##code,
     MLXCEL_ERRORS(X)
 #undef X
-    N_ERR_CODES
+        N_ERR_CODES
 };
 
 enum { ERR_MESSAGE_BYTES = 480 };
@@ -59,9 +59,9 @@ const char *err_name(int code);
 int err_http_status(int code);
 
 /* Passes a failure on when nothing is held that must be released. */
-#define TRY(expr)                       \
-    do {                                \
-        int try_code_ = (expr);         \
+#define TRY(expr)                        \
+    do {                                 \
+        int try_code_ = (expr);          \
         if (try_code_) return try_code_; \
     } while (0)
 

@@ -25,8 +25,9 @@ double m_exp(double x) {
     double n = floor(x * 1.44269504088896340736 + 0.5);
     double r = (x - n * ln2_hi) - n * ln2_lo; /* |r| <= 0.3466 */
     double p = 1.0 / 6227020800.0;            /* Taylor to r^13: error below 1e-17 */
-    static const double inverse_factorial[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040,
-                                               1.0 / 720,       1.0 / 120,      1.0 / 24,      1.0 / 6,      0.5,         1.0,        1.0};
+    static const double inverse_factorial[] = {
+        1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
+        1.0 / 120,       1.0 / 24,       1.0 / 6,       0.5,          1.0,         1.0};
     for (int i = 0; i < 13; i++) p = p * r + inverse_factorial[i];
     return scale2(p, (int)n);
 }
@@ -57,8 +58,10 @@ double m_pow(double x, double y) {
 /* sin and cos on [-pi/4, pi/4] by Taylor series; the next term is below 1e-17. */
 static void sincos_small(double r, double *out_sin, double *out_cos) {
     double z = r * r, s = 0.0, c = 0.0;
-    static const double sin_terms[] = {-1.0 / 1307674368000.0, 1.0 / 6227020800.0, -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6};
-    static const double cos_terms[] = {1.0 / 20922789888000.0, -1.0 / 87178291200.0, 1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5};
+    static const double sin_terms[] = {
+        -1.0 / 1307674368000.0, 1.0 / 6227020800.0, -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6};
+    static const double cos_terms[] = {
+        1.0 / 20922789888000.0, -1.0 / 87178291200.0, 1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24, -0.5};
     for (int i = 0; i < 7; i++) s = s * z + sin_terms[i];
     for (int i = 0; i < 8; i++) c = c * z + cos_terms[i];
     *out_sin = r + r * z * s;

@@ -28,7 +28,7 @@ static inline uint16_t bf16_from_f32(float f) {
 float f16_to_f32(uint16_t h);
 uint16_t f16_from_f32(float f);
 
-float f8e4m3_to_f32(uint8_t b); /* the "fn" form: no infinities, 0x7F and 0xFF are NaN */
+float f8e4m3_to_f32(uint8_t b);   /* the "fn" form: no infinities, 0x7F and 0xFF are NaN */
 uint8_t f8e4m3_from_f32(float f); /* saturates at 448 */
 float f8e5m2_to_f32(uint8_t b);
 static inline float e8m0_to_f32(uint8_t b) {

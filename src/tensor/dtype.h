@@ -21,9 +21,9 @@ enum quant_mode { QUANT_NONE, QUANT_AFFINE, QUANT_MXFP4, QUANT_MXFP8, QUANT_NVFP
 
 struct format {
     enum quant_mode mode;
-    enum dtype dtype;       /* plain: of the elements; affine: of scales and biases */
-    uint8_t bits;           /* 2, 3, 4, 5, 6, 8; 0 for plain */
-    uint16_t group;         /* 16, 32, 64, 128; 0 for plain */
+    enum dtype dtype; /* plain: of the elements; affine: of scales and biases */
+    uint8_t bits;     /* 2, 3, 4, 5, 6, 8; 0 for plain */
+    uint16_t group;   /* 16, 32, 64, 128; 0 for plain */
 };
 
 const char *quant_mode_name(enum quant_mode mode);

@@ -108,12 +108,23 @@ static inline void pack_by_width(const uint8_t *codes, int64_t n, uint8_t *p, un
     }
 }
 
-#define CODES(bits) \
-    static void codes_##bits(const uint8_t *p, int64_t n, uint8_t *out) { codes_by_width(p, n, out, bits); }
-#define PACK(bits) \
-    static void pack_##bits(const uint8_t *codes, int64_t n, uint8_t *p) { pack_by_width(codes, n, p, bits); }
-CODES(2) CODES(3) CODES(5) CODES(6)
-PACK(2) PACK(3) PACK(4) PACK(5) PACK(6)
+#define CODES(bits)                                                       \
+    static void codes_##bits(const uint8_t *p, int64_t n, uint8_t *out) { \
+        codes_by_width(p, n, out, bits);                                  \
+    }
+#define PACK(bits)                                                         \
+    static void pack_##bits(const uint8_t *codes, int64_t n, uint8_t *p) { \
+        pack_by_width(codes, n, p, bits);                                  \
+    }
+CODES(2)
+CODES(3)
+CODES(5)
+CODES(6)
+PACK(2)
+PACK(3)
+PACK(4)
+PACK(5)
+PACK(6)
 #undef CODES
 #undef PACK
 
@@ -179,8 +190,7 @@ void quant_unpack(const struct format *f, const struct quant_row *row, int64_t f
     for (int64_t i = 0; i < n; i += f->group, i_group++, p += f->group * f->bits / 8) {
         widths[f->bits].codes(p, f->group, codes);
         if (f->mode == QUANT_AFFINE)
-            affine_group(codes, f->group, plain_load(f->dtype, row->scales, i_group),
-                         plain_load(f->dtype, row->biases, i_group), out + i);
+            affine_group(codes, f->group, plain_load(f->dtype, row->scales, i_group), plain_load(f->dtype, row->biases, i_group), out + i);
         else (f->bits == 4 ? fp4_group : fp8_group)(codes, f->group, fp_scale(f, row->scales, i_group), out + i);
     }
 }

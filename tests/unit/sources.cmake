@@ -4,6 +4,7 @@ set(UNIT_SUITES
   base
   checkpoint
   config
+  ops_moe
   os
   quant
   safetensors

@@ -66,7 +66,8 @@ static void str_parses_numbers(void) {
 
 static void utf8_rejects_bad_forms(void) {
     CHECK(utf8_valid(STR("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80")));
-    CHECK(!utf8_valid(STR("\xC0\x80")) && !utf8_valid(STR("\xED\xA0\x80")) && !utf8_valid(STR("\xF4\x90\x80\x80")) && !utf8_valid(STR("\xE2\x82")));
+    CHECK(!utf8_valid(STR("\xC0\x80")) && !utf8_valid(STR("\xED\xA0\x80")) && !utf8_valid(STR("\xF4\x90\x80\x80")) &&
+          !utf8_valid(STR("\xE2\x82")));
     CHECK_INT(utf8_complete_prefix(STR("ab\xE2\x82")), 2);
     CHECK_INT(utf8_complete_prefix(STR("ab\xE2\x82\xAC")), 5);
     CHECK_INT(utf8_complete_prefix(STR("ab\xFF")), 3);
@@ -195,19 +196,18 @@ static void rng_depends_on_all_three(void) {
     CHECK_NEAR(sum / 10000, 0.5, 0.02);
 }
 
-const struct unit_suite unit_base = {
-    "base", (const struct unit_case[]){
-                {"err_prefix_keeps_code", err_prefix_keeps_code},
-                {"arena_aligns_and_resets", arena_aligns_and_resets},
-                {"str_searches_and_splits", str_searches_and_splits},
-                {"str_parses_numbers", str_parses_numbers},
-                {"utf8_rejects_bad_forms", utf8_rejects_bad_forms},
-                {"map_keeps_order", map_keeps_order},
-                {"sha256_known_answers", sha256_known_answers},
-                {"half_round_trips", half_round_trips},
-                {"fmath_is_accurate", fmath_is_accurate},
-                {"fmath_bits_are_pinned", fmath_bits_are_pinned},
-                {"json_reads_and_writes", json_reads_and_writes},
-                {"rng_depends_on_all_three", rng_depends_on_all_three},
-                {0},
-            }};
+const struct unit_suite unit_base = {"base", (const struct unit_case[]){
+                                                 {"err_prefix_keeps_code", err_prefix_keeps_code},
+                                                 {"arena_aligns_and_resets", arena_aligns_and_resets},
+                                                 {"str_searches_and_splits", str_searches_and_splits},
+                                                 {"str_parses_numbers", str_parses_numbers},
+                                                 {"utf8_rejects_bad_forms", utf8_rejects_bad_forms},
+                                                 {"map_keeps_order", map_keeps_order},
+                                                 {"sha256_known_answers", sha256_known_answers},
+                                                 {"half_round_trips", half_round_trips},
+                                                 {"fmath_is_accurate", fmath_is_accurate},
+                                                 {"fmath_bits_are_pinned", fmath_bits_are_pinned},
+                                                 {"json_reads_and_writes", json_reads_and_writes},
+                                                 {"rng_depends_on_all_three", rng_depends_on_all_three},
+                                                 {0},
+                                             }};

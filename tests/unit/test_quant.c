@@ -11,10 +11,20 @@
 #include <stdio.h>
 
 static const struct format formats[] = {
-#define AFFINE(bits) {QUANT_AFFINE, DT_F32, bits, 32}, {QUANT_AFFINE, DT_BF16, bits, 64}, {QUANT_AFFINE, DT_F16, bits, 128}
-    AFFINE(2), AFFINE(3), AFFINE(4), AFFINE(5), AFFINE(6), AFFINE(8),
+#define AFFINE(bits)                                                       \
+    {QUANT_AFFINE, DT_F32, bits, 32}, {QUANT_AFFINE, DT_BF16, bits, 64}, { \
+        QUANT_AFFINE, DT_F16, bits, 128                                    \
+    }
+    AFFINE(2),
+    AFFINE(3),
+    AFFINE(4),
+    AFFINE(5),
+    AFFINE(6),
+    AFFINE(8),
 #undef AFFINE
-    {QUANT_MXFP4, DT_F32, 4, 32}, {QUANT_MXFP8, DT_F32, 8, 32}, {QUANT_NVFP4, DT_F32, 4, 16},
+    {QUANT_MXFP4, DT_F32, 4, 32},
+    {QUANT_MXFP8, DT_F32, 8, 32},
+    {QUANT_NVFP4, DT_F32, 4, 16},
 };
 enum { N_FORMATS = sizeof formats / sizeof *formats, N = 256 };
 
@@ -149,7 +159,8 @@ static void check_plane(const char *name, const char *plane, const struct fixtur
     const uint8_t *want = fixture_row(fx, plane, row, ROWS, &want_bytes);
     if (got_bytes != want_bytes) unit_fail(__FILE__, __LINE__, "%s: %s have %zu bytes, MLX %zu", name, plane, got_bytes, want_bytes);
     for (size_t i = 0; i < got_bytes; i++)
-        if (got[i] != want[i]) unit_fail(__FILE__, __LINE__, "%s: row %d, byte %zu of %s is %02x, MLX %02x", name, row, i, plane, got[i], want[i]);
+        if (got[i] != want[i])
+            unit_fail(__FILE__, __LINE__, "%s: row %d, byte %zu of %s is %02x, MLX %02x", name, row, i, plane, got[i], want[i]);
 }
 
 static void check_fixture(const char *name) {
@@ -175,7 +186,8 @@ static void check_fixture(const char *name) {
             float w;
             memcpy(&w, want + 4 * i, 4);
             /* equal, not near: the fixture computes in f32 too (MLX left alone would round to bf16 for bf16 scales) */
-            if (unpacked[r][i] != w) unit_fail(__FILE__, __LINE__, "%s: row %d, element %d is %.9g, MLX %.9g", name, r, i, (double)unpacked[r][i], (double)w);
+            if (unpacked[r][i] != w)
+                unit_fail(__FILE__, __LINE__, "%s: row %d, element %d is %.9g, MLX %.9g", name, r, i, (double)unpacked[r][i], (double)w);
         }
     }
     for (int k = 0; k < 2; k++) {
@@ -184,7 +196,8 @@ static void check_fixture(const char *name) {
         memcpy(want, fixture_row(&fx, "y", k, 2, &bytes), sizeof want);
         for (int r = 0; r < ROWS; r++) {
             double sum = 0, magnitude = 0;
-            for (int i = 0; i < COLUMNS; i++) sum += (double)x[i] * (double)unpacked[r][i], magnitude += fabs((double)x[i] * (double)unpacked[r][i]);
+            for (int i = 0; i < COLUMNS; i++)
+                sum += (double)x[i] * (double)unpacked[r][i], magnitude += fabs((double)x[i] * (double)unpacked[r][i]);
             CHECK_NEAR(want[r], sum, 1e-6 * magnitude); /* MLX sums in f32 */
         }
     }
@@ -202,8 +215,8 @@ static void affine_fixtures_match_mlx(void) {
 }
 
 static void fp_fixtures_match_mlx(void) {
-    static const char *const names[] = {"mxfp4-f32", "mxfp4-f16", "mxfp4-bf16", "mxfp8-f32", "mxfp8-f16",
-                                        "mxfp8-bf16", "nvfp4-f32", "nvfp4-f16", "nvfp4-bf16"};
+    static const char *const names[] = {"mxfp4-f32",  "mxfp4-f16", "mxfp4-bf16", "mxfp8-f32", "mxfp8-f16",
+                                        "mxfp8-bf16", "nvfp4-f32", "nvfp4-f16",  "nvfp4-bf16"};
     for (int i = 0; i < 9; i++) check_fixture(names[i]);
 }
 

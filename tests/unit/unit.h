@@ -37,16 +37,16 @@ const char *unit_source_dir(void);
 /* A fresh, empty folder for files that the case writes; removed at the end unless a case failed. */
 const char *unit_scratch_dir(void);
 
-#define CHECK(cond) \
-    do { \
+#define CHECK(cond)                                              \
+    do {                                                         \
         if (!(cond)) unit_fail(__FILE__, __LINE__, "%s", #cond); \
     } while (0)
 #define CHECK_INT(got, want) unit_check_int(__FILE__, __LINE__, #got, (int64_t)(got), (int64_t)(want))
 #define CHECK_STR(got, want) unit_check_str(__FILE__, __LINE__, #got, (got), (want))
 #define CHECK_NEAR(got, want, tolerance) unit_check_near(__FILE__, __LINE__, #got, (got), (want), (tolerance))
 /* The call must succeed; its message is shown when it does not. `err` must be the struct that the call fills. */
-#define CHECK_OK(call, err_) \
-    do { \
+#define CHECK_OK(call, err_)                                                         \
+    do {                                                                             \
         if ((call) != 0) unit_fail(__FILE__, __LINE__, "%s: %s", #call, (err_).msg); \
     } while (0)
 

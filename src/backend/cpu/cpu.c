@@ -12,6 +12,7 @@ static cpu_runner *const runners[N_OP_KINDS] = {
     [OP_ACT] = cpu_run_act,       [OP_GLU] = cpu_run_glu,           [OP_MULVEC] = cpu_run_mulvec,
     [OP_ROPE] = cpu_run_rope,     [OP_CONCAT] = cpu_run_concat,     [OP_ROWS] = cpu_run_rows,
     [OP_ARGMAX] = cpu_run_argmax, [OP_KV_WRITE] = cpu_run_kv_write, [OP_ATTN] = cpu_run_attn,
+    [OP_ROUTE] = cpu_run_route,   [OP_EXPERTS] = cpu_run_experts,
 };
 
 static void cpu_close(struct backend *be) {
@@ -21,6 +22,7 @@ static void cpu_close(struct backend *be) {
     plan_free(&c->plan);
     oplist_free(&c->base.list);
     mem_free(c->thread_scratch);
+    mem_free(c->op_scratch);
     if (c->scratch) os_pages_free(c->scratch, c->scratch_bytes);
     mem_free(c);
 }
@@ -52,20 +54,45 @@ static int grow_scratch(struct cpu *c, struct err *err) {
 }
 
 /* Scores of one row, or one dequantised weight row, per thread. */
+static int64_t thread_floats(const struct cpu *c, const struct op *op) {
+    int64_t most = 0;
+    for (int32_t k = 0; k < op->n_in; k++)
+        if (tensor_row_size(op->in[k]) * 2 > most) most = tensor_row_size(op->in[k]) * 2;
+    if (op->kind == OP_ATTN) return most + c->layout.max_context;
+    if (op->kind == OP_ROUTE) return most * 2;
+    if (op->kind == OP_EXPERTS) return most + op->arg.experts.inner;
+    return most;
+}
+
 static int grow_thread_scratch(struct cpu *c, struct err *err) {
     int64_t need = 0;
     const struct oplist *l = &c->base.list;
-    for (int32_t i = 0; i < l->n_ops; i++)
-        for (int32_t k = 0; k < l->ops[i].n_in; k++) {
-            int64_t width = tensor_row_size(l->ops[i].in[k]) * 2 + (l->ops[i].kind == OP_ATTN ? c->layout.max_context : 0);
-            if (width > need) need = width;
-        }
+    for (int32_t i = 0; i < l->n_ops; i++) {
+        int64_t floats = thread_floats(c, &l->ops[i]);
+        if (floats > need) need = floats;
+    }
     if (need <= c->thread_floats) return ERR_OK;
     mem_free(c->thread_scratch);
     c->thread_floats = 0;
     c->thread_scratch = mem_try((size_t)need * sizeof(float) * (size_t)pool_threads(c->pool));
     if (!c->thread_scratch) return err_set(err, ERR_EMEMORY, "no memory for the scratch space of %d threads", pool_threads(c->pool));
     c->thread_floats = need;
+    return ERR_OK;
+}
+
+static int grow_op_scratch(struct cpu *c, struct err *err) {
+    int64_t need = 0;
+    const struct oplist *l = &c->base.list;
+    for (int32_t i = 0; i < l->n_ops; i++) {
+        int64_t floats = l->ops[i].kind == OP_EXPERTS ? cpu_experts_scratch(&l->ops[i]) : 0;
+        if (floats > need) need = floats;
+    }
+    if (need <= c->op_floats) return ERR_OK;
+    mem_free(c->op_scratch);
+    c->op_floats = 0;
+    c->op_scratch = mem_try((size_t)need * sizeof(float));
+    if (!c->op_scratch) return err_set(err, ERR_EMEMORY, "no memory for the experts' products of %d rows", l->n_rows);
+    c->op_floats = need;
     return ERR_OK;
 }
 
@@ -77,6 +104,7 @@ static int prepare(struct cpu *c, struct err *err) {
     if (!c->no_fuse) fuse_list(l);
     plan_make(&c->plan, l);
     TRY(grow_scratch(c, err));
+    TRY(grow_op_scratch(c, err));
     return grow_thread_scratch(c, err);
 }
 

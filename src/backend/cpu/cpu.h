@@ -32,6 +32,8 @@ struct cpu {
     size_t scratch_bytes;
     float *thread_scratch; /* [threads][thread_floats] for scores, dequantised rows, routing */
     int64_t thread_floats;
+    float *op_scratch;     /* for what an op keeps between its passes */
+    int64_t op_floats;
     struct kv_layout layout;
     struct cpu_kv_class kv[KV_CLASSES_MAX];
     float *states;           /* [slots][state_total] */
@@ -44,6 +46,12 @@ typedef void cpu_runner(struct cpu *c, const struct op *op, const struct step *s
 cpu_runner cpu_run_embed, cpu_run_linear, cpu_run_head_linear;
 cpu_runner cpu_run_norm, cpu_run_add_norm, cpu_run_add, cpu_run_act, cpu_run_glu, cpu_run_mulvec, cpu_run_rope, cpu_run_concat, cpu_run_rows, cpu_run_argmax;
 cpu_runner cpu_run_kv_write, cpu_run_attn;
+cpu_runner cpu_run_route, cpu_run_experts;
+
+/* y = (act(gate) already in y) * up * scale, the up half by the rules of the activation; up_stride 0 repeats one factor. */
+void cpu_gate(const struct act_args *a, float *y, const float *up, int64_t n, int64_t up_stride);
+/* Floats of op_scratch that EXPERTS needs. */
+int64_t cpu_experts_scratch(const struct op *op);
 
 int cpu_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
 void cpu_weight_release(struct backend *be, struct weight *w);

@@ -134,12 +134,9 @@ void cpu_run_act(struct cpu *c, const struct op *op, const struct step *step) {
     run_rows(c, op, step, op->out[0].rows, act_rows);
 }
 
-/* y = act(a) * b for one head; b of width 1 is repeated. */
-static void glu_head(const struct kernels *k, const struct act_args *a, const float *pa, const float *pb, float *y, int64_t n, bool one) {
-    memcpy(y, pa, (size_t)n * sizeof(float));
-    k->act(y, n, a);
+void cpu_gate(const struct act_args *a, float *y, const float *up, int64_t n, int64_t up_stride) {
     for (int64_t i = 0; i < n; i++) {
-        float b = pb[one ? 0 : i];
+        float b = up[i * up_stride];
         if (a->kind == ACT_CLAMPED_SWIGLU) {
             float limit = a->p[1];
             b = (b > limit ? limit : b < -limit ? -limit : b) + 1.0f;
@@ -154,9 +151,12 @@ static void glu_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     struct cpu *c = job->c;
     struct tensor a = job->op->in[0], b = job->op->in[1], y = job->op->out[0];
     for (int64_t r = first; r < last; r++)
-        for (int64_t h = 0; h < a.heads; h++)
-            glu_head(&c->kern, &job->op->arg.act, cpu_row(c, a, r) + h * a.head_stride, cpu_row(c, b, r) + (b.heads == 1 ? 0 : h) * b.head_stride,
-                     cpu_row(c, y, r) + h * y.head_stride, a.width, b.width == 1 && a.width != 1);
+        for (int64_t h = 0; h < a.heads; h++) {
+            float *out = cpu_row(c, y, r) + h * y.head_stride;
+            memcpy(out, cpu_row(c, a, r) + h * a.head_stride, (size_t)a.width * sizeof(float));
+            c->kern.act(out, a.width, &job->op->arg.act);
+            cpu_gate(&job->op->arg.act, out, cpu_row(c, b, r) + (b.heads == 1 ? 0 : h) * b.head_stride, a.width, b.width == 1 ? 0 : 1);
+        }
 }
 
 void cpu_run_glu(struct cpu *c, const struct op *op, const struct step *step) {

@@ -118,6 +118,7 @@ static void put_route(struct sb *out, const struct route_args *a) {
     put_number(out, "top_groups", a->top_groups, 0);
     put_number(out, "group_top2", a->group_top2, 0);
     put_number(out, "jitter", a->jitter, 0);
+    put_weight(out, "expert_scale", a->expert_scale);
 }
 
 static void put_experts(struct sb *out, const struct experts_args *a) {

@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# `make run` and `make test` from nothing: makes a root folder of Debian 12 or Ubuntu 24.04 that holds only git and make, copies the last
+# commit of this clone into it and runs the two commands there, twice each. Needs root and debootstrap; not part of `make test`.
+#
+#   tests/platform/fresh_root.sh [debian12|ubuntu2404]... [--keep] [--commit REV]
+#
+# Roots lie in build/roots (ROOTS=DIR chooses another folder). The network is the host's: resolv.conf, apt's configuration and
+# certificate authorities that the host trusts besides the usual ones are copied. The last line is "N passed, N failed[, N skipped]".
+set -uo pipefail
+source=$(cd "$(dirname "$0")/../.." && pwd)
+roots=${ROOTS:-$source/build/roots}
+commit=HEAD keep=no
+names=()
+while [ $# -gt 0 ]; do
+    case $1 in
+        --keep) keep=yes ;;
+        --commit) commit=$2; shift ;;
+        *) names+=("$1") ;;
+    esac
+    shift
+done
+[ ${#names[@]} -gt 0 ] || names=(debian12 ubuntu2404)
+passed=0 failed=0 skipped=0
+
+mirror_of() { # the host's own mirror where it serves this distribution
+    case $1 in
+        debian12)
+            local uri
+            uri=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -E '/debian/?$' | head -n 1)
+            echo "${uri:-http://deb.debian.org/debian}"
+            ;;
+        ubuntu2404)
+            case $(uname -m) in x86_64) echo http://archive.ubuntu.com/ubuntu ;; *) echo http://ports.ubuntu.com/ubuntu-ports ;; esac
+            ;;
+    esac
+}
+
+make_root() {
+    local name=$1 root=$2 suite components mirror script=/usr/share/debootstrap/scripts
+    mirror=$(mirror_of "$name")
+    case $name in
+        debian12) suite=bookworm components=main ;;
+        ubuntu2404) suite=noble components=main,universe ;;
+        *) echo "no recipe for $name"; return 1 ;;
+    esac
+    local args=(--variant=minbase "--components=$components" "--include=git,make")
+    # A host of the other distribution lacks the keys and perhaps the script of this suite; the root is thrown away.
+    if [ "$name" = ubuntu2404 ] && [ ! -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ]; then args+=(--no-check-gpg); fi
+    if [ -e "$script/$suite" ]; then script=$script/$suite; else script=$script/gutsy; fi
+    debootstrap "${args[@]}" "$suite" "$root" "$mirror" "$script"
+}
+
+# The host's way to the network.
+lend_network() {
+    local root=$1
+    cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null
+    cp -L /etc/hosts "$root/etc/hosts" 2>/dev/null
+    apt-config dump | grep -E '^Acquire::(http|https)::' >"$root/etc/apt/apt.conf.d/99host-network" 2>/dev/null
+    mkdir -p "$root/usr/local/share/ca-certificates"
+    local bundle=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}
+    [ ! -e "$bundle" ] || cp -L "$bundle" "$root/usr/local/share/ca-certificates/host.crt"
+}
+
+enter() { # runs a command in the root with a small environment
+    local root=$1
+    shift
+    local env=(HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
+    local v
+    for v in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY PIP_INDEX_URL PIP_EXTRA_INDEX_URL; do
+        [ -z "${!v:-}" ] || env+=("$v=${!v}")
+    done
+    env -i "${env[@]}" chroot "$root" "$@"
+}
+
+step() { # step NAME ROOT LIMIT COMMAND: timed; LIMIT in seconds, 0 for none
+    local name=$1 root=$2 limit=$3 start=$SECONDS log
+    shift 3
+    log=$roots/${name// /-}.log
+    if enter "$root" bash -c "cd /root/mlxcel && $*" </dev/null >"$log" 2>&1; then
+        local took=$((SECONDS - start))
+        if [ "$limit" -gt 0 ] && [ $took -gt "$limit" ]; then
+            echo "FAILED $name: took $took s, at most $limit"
+            failed=$((failed + 1))
+        else
+            echo "ok $name: $took s; $(tail -n 1 "$log")"
+            passed=$((passed + 1))
+        fi
+    else
+        tail -n 30 "$log"
+        echo "FAILED $name after $((SECONDS - start)) s, see $log"
+        failed=$((failed + 1))
+    fi
+}
+
+leave() {
+    umount "$1/proc" "$1/dev" 2>/dev/null
+    [ $keep = yes ] || rm -rf --one-file-system "$1"
+}
+
+if [ "$(id -u)" != 0 ] || ! command -v debootstrap >/dev/null; then
+    echo "skipped fresh roots: needs root and the package debootstrap"
+    echo "0 passed, 0 failed, 1 skipped"
+    exit 0
+fi
+mkdir -p "$roots"
+for name in "${names[@]}"; do
+    root=$roots/$name
+    if [ ! -e "$root/.made" ]; then
+        echo "making the root of $name"
+        rm -rf --one-file-system "$root"
+        if ! make_root "$name" "$root" >"$roots/$name.debootstrap.log" 2>&1; then
+            echo "skipped $name: debootstrap failed: $(tail -n 1 "$roots/$name.debootstrap.log")"
+            skipped=$((skipped + 1))
+            continue
+        fi
+        touch "$root/.made"
+    fi
+    lend_network "$root"
+    mount -t proc proc "$root/proc" 2>/dev/null
+    mount --bind /dev "$root/dev" 2>/dev/null
+    rm -rf "$root/root/mlxcel"
+    git clone -q --no-hardlinks "$source" "$root/root/mlxcel" && git -C "$root/root/mlxcel" checkout -q "$(git -C "$source" rev-parse "$commit")"
+    step "$name make run" "$root" 0 make run
+    step "$name make run again" "$root" 20 make run
+    step "$name make test" "$root" 0 make test
+    step "$name make test again" "$root" 300 make test
+    leave "$root"
+done
+echo "$passed passed, $failed failed$([ $skipped -eq 0 ] || echo ", $skipped skipped")"
+[ $failed -eq 0 ]
