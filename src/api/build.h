@@ -5,10 +5,10 @@
 #include "base/str.h"
 
 struct build {
-    const char *version;  /* "0.1.0" */
-    const char *commit;   /* "unknown" outside a git checkout */
-    const char *compiler; /* "GNU 12.2.0" */
-    const char *target;   /* "linux-x86_64" */
+    const char *version;         /* "0.1.0" */
+    const char *commit;          /* "unknown" outside a git checkout */
+    const char *compiler;        /* "GNU 12.2.0" */
+    const char *target;          /* "linux-x86_64" */
     const char *const *backends; /* [n_backends] that this program contains */
     size_t n_backends;
     struct str cpu_features; /* in use, separated by spaces */

@@ -15,7 +15,8 @@ static double gib(uint64_t bytes) {
 }
 
 static void examine_processor(struct arena *a, struct doctor_report *r) {
-    add(r, "processor", DOCTOR_OK, str_fmt(a, "%s, %d cores, %d threads usable", os_cpu_name(), os_core_count(), os_cpu_count()), (struct str){0});
+    add(r, "processor", DOCTOR_OK, str_fmt(a, "%s, %d cores, %d threads usable", os_cpu_name(), os_core_count(), os_cpu_count()),
+        (struct str){0});
     struct sb names = {0};
     cpu_describe(&names);
     uint32_t wanted = CPU_AVX2 | CPU_NEON;
@@ -52,7 +53,8 @@ static void examine_store(struct arena *a, const char *models_dir, struct doctor
     struct os_stat st;
     struct err err;
     if (!models_dir && !root) {
-        add(r, "store", DOCTOR_PROBLEM, STR("no place for downloaded models: the home folder is unknown"), STR("set MLXCEL_MODELS_DIR to a folder"));
+        add(r, "store", DOCTOR_PROBLEM, STR("no place for downloaded models: the home folder is unknown"),
+            STR("set MLXCEL_MODELS_DIR to a folder"));
         return;
     }
     const char *dir = models_dir ? models_dir : str_fmt(a, "%s/mlxcel/models", root).p;
@@ -120,7 +122,8 @@ static void examine_device(struct arena *a, const struct driver *d, int i, struc
         return;
     }
     bool old = major * 10 + minor < 75;
-    add(r, "gpu", old ? DOCTOR_NOTE : DOCTOR_OK, str_fmt(a, "GPU %d: %s, %.1f GiB, compute capability %d.%d", i, name, gib(bytes), major, minor),
+    add(r, "gpu", old ? DOCTOR_NOTE : DOCTOR_OK,
+        str_fmt(a, "GPU %d: %s, %.1f GiB, compute capability %d.%d", i, name, gib(bytes), major, minor),
         old ? STR("GPUs before Turing (7.5) are not used; the CPU is") : (struct str){0});
 }
 
@@ -145,8 +148,11 @@ static void examine_gpu(struct arena *a, struct doctor_report *r) {
     struct driver d;
     for (size_t i = 0; i < 2 && !lib; i++)
         if (os_dl_open(names[i], OS_DL_SYSTEM_ONLY, &lib, NULL)) lib = NULL;
-    if (!lib) add(r, "gpu", DOCTOR_NOTE, STR("no NVIDIA driver on this machine; the CPU is used"), STR("to use an NVIDIA GPU, install its driver, 525 or newer"));
-    else if (!driver_load(lib, &d)) add(r, "gpu", DOCTOR_NOTE, STR("the NVIDIA driver is too old"), STR("install NVIDIA's driver 525 or newer"));
+    if (!lib)
+        add(r, "gpu", DOCTOR_NOTE, STR("no NVIDIA driver on this machine; the CPU is used"),
+            STR("to use an NVIDIA GPU, install its driver, 525 or newer"));
+    else if (!driver_load(lib, &d))
+        add(r, "gpu", DOCTOR_NOTE, STR("the NVIDIA driver is too old"), STR("install NVIDIA's driver 525 or newer"));
     else examine_driver(a, &d, r);
     os_dl_close(lib);
 }

@@ -14,17 +14,17 @@ struct inspect_tensor {
 
 struct inspect {
     const char *path;
-    struct str model_type;    /* {NULL, 0}: unknown */
-    uint64_t parameters;      /* weights as the model sees them: packed values unpacked, scales and biases not counted */
-    const char *quant_mode;   /* NULL: not quantised */
+    struct str model_type;           /* {NULL, 0}: unknown */
+    uint64_t parameters;             /* weights as the model sees them: packed values unpacked, scales and biases not counted */
+    const char *quant_mode;          /* NULL: not quantised */
     int64_t quant_bits, quant_group; /* 0: not stated */
-    size_t n_quant_overrides; /* paths with a format of their own */
-    struct inspect_tensor *tensors; /* [n_tensors], by file and place */
+    size_t n_quant_overrides;        /* paths with a format of their own */
+    struct inspect_tensor *tensors;  /* [n_tensors], by file and place */
     size_t n_tensors, n_shards;
     uint64_t weights_bytes;
-    int64_t context;          /* 0: unknown */
+    int64_t context; /* 0: unknown */
     bool has_kv;
-    uint64_t kv_bytes;        /* keys and values of one sequence over the whole context, in bfloat16 */
+    uint64_t kv_bytes; /* keys and values of one sequence over the whole context, in bfloat16 */
     int64_t n_layers, n_heads, n_kv_heads, head_dim, hidden, vocab; /* 0: unknown */
 };
 

@@ -1,4 +1,5 @@
 set(API_SOURCES
+  src/api/arch.c
   src/api/bench.c
   src/api/build.c
   src/api/doctor.c

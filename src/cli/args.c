@@ -179,9 +179,14 @@ bool arg_parse(struct arena *a, const struct opt *o, struct str text, struct arg
 
 static void describe_expected(const struct opt *o, struct sb *out) {
     static const char *const what[] = {
-        [ARG_FLAG] = "1 or 0",         [ARG_INT] = "a whole number", [ARG_FLOAT] = "a number",
-        [ARG_STRING] = "text",         [ARG_SIZE] = "a size such as 512M", [ARG_CHOICE] = "one of ",
-        [ARG_INTS] = "whole numbers separated by commas", [ARG_STRINGS] = "text",
+        [ARG_FLAG] = "1 or 0",
+        [ARG_INT] = "a whole number",
+        [ARG_FLOAT] = "a number",
+        [ARG_STRING] = "text",
+        [ARG_SIZE] = "a size such as 512M",
+        [ARG_CHOICE] = "one of ",
+        [ARG_INTS] = "whole numbers separated by commas",
+        [ARG_STRINGS] = "text",
     };
     sb_puts(out, what[o->type]);
     if (o->type == ARG_CHOICE) sb_puts(out, o->choices);

@@ -33,7 +33,7 @@ enum opt_id {
 #define ON_ALL UINT64_MAX
 
 enum arg_type {
-    ARG_FLAG,    /* --name, --no-name */
+    ARG_FLAG, /* --name, --no-name */
     ARG_INT,
     ARG_FLOAT,
     ARG_STRING,
@@ -44,27 +44,27 @@ enum arg_type {
 };
 
 struct opt {
-    const char *name;       /* long name, without dashes */
-    const char *aliases;    /* further long names, "a,b" */
-    char letter;            /* short name; 0: none */
+    const char *name;    /* long name, without dashes */
+    const char *aliases; /* further long names, "a,b" */
+    char letter;         /* short name; 0: none */
     enum arg_type type;
-    uint64_t commands;      /* ON(...) bits */
-    const char *section;    /* heading in --help */
-    const char *value;      /* what stands for the value in --help */
-    const char *initial;    /* default as a user would type it; NULL: none */
-    const char *choices;    /* "a|b|c" for ARG_CHOICE */
-    double min, max;        /* range of numbers; both 0: any */
-    const char *env;        /* further environment names, "A,B"; "-": this option reads no environment */
+    uint64_t commands;   /* ON(...) bits */
+    const char *section; /* heading in --help */
+    const char *value;   /* what stands for the value in --help */
+    const char *initial; /* default as a user would type it; NULL: none */
+    const char *choices; /* "a|b|c" for ARG_CHOICE */
+    double min, max;     /* range of numbers; both 0: any */
+    const char *env;     /* further environment names, "A,B"; "-": this option reads no environment */
     const char *help;
 };
 
 struct cmd {
     const char *name;
-    const char *aliases;    /* "a,b" */
-    const char *summary;    /* one line, no full stop */
-    const char *operands;   /* "[MODEL]"; NULL: takes none */
+    const char *aliases;  /* "a,b" */
+    const char *summary;  /* one line, no full stop */
+    const char *operands; /* "[MODEL]"; NULL: takes none */
     int min_operands, max_operands;
-    const char *details;    /* paragraph under the summary; NULL: none */
+    const char *details; /* paragraph under the summary; NULL: none */
     int (*run)(const struct args *args, struct err *err);
 };
 
@@ -75,12 +75,12 @@ enum arg_source { ARG_UNSET, ARG_FROM_DEFAULT, ARG_FROM_ENV, ARG_FROM_FLAG };
 
 struct arg_value {
     enum arg_source source;
-    int64_t i;          /* flag, int, size, index of the choice */
+    int64_t i; /* flag, int, size, index of the choice */
     double f;
-    struct str s;       /* string, choice */
+    struct str s; /* string, choice */
     struct str *strings;
     int64_t *ints;
-    size_t n;           /* of strings or ints */
+    size_t n; /* of strings or ints */
 };
 
 struct args {
@@ -88,7 +88,7 @@ struct args {
     struct arg_value values[N_OPTIONS];
     struct str *operands; /* [n_operands] */
     size_t n_operands;
-    struct arena *arena;  /* lives until the command ends */
+    struct arena *arena; /* lives until the command ends */
 };
 
 typedef const char *args_env_fn(const char *name);
@@ -100,7 +100,7 @@ int args_parse(struct arena *a, int argc, char *const *argv, args_env_fn *env, s
 /* Typed look-ups. Asking for another type than the row's, or for an option that the command does not have, is a defect
  * of the program and asserted. */
 bool args_flag(const struct args *args, enum opt_id id);
-int64_t args_int(const struct args *args, enum opt_id id);    /* also sizes */
+int64_t args_int(const struct args *args, enum opt_id id); /* also sizes */
 double args_float(const struct args *args, enum opt_id id);
 struct str args_str(const struct args *args, enum opt_id id); /* {NULL, 0} when not given; also the choice's text */
 int args_choice(const struct args *args, enum opt_id id);     /* index in the row's choices; -1 when not given */

@@ -120,7 +120,9 @@ static void write_text(struct sb *out, const struct inspect *m, bool with_tensor
         sb_fmt(out, "quantization  %s\n", m->quant_mode ? m->quant_mode : "none");
     }
     if (m->n_layers) sb_fmt(out, "layers        %lld, hidden size %lld\n", (long long)m->n_layers, (long long)m->hidden);
-    if (m->n_heads) sb_fmt(out, "heads         %lld of %lld, %lld for keys and values\n", (long long)m->n_heads, (long long)m->head_dim, (long long)m->n_kv_heads);
+    if (m->n_heads)
+        sb_fmt(out, "heads         %lld of %lld, %lld for keys and values\n", (long long)m->n_heads, (long long)m->head_dim,
+               (long long)m->n_kv_heads);
     if (m->vocab) sb_fmt(out, "vocabulary    %lld\n", (long long)m->vocab);
     if (m->context) sb_fmt(out, "context       %lld tokens\n", (long long)m->context);
     sb_fmt(out, "weights       %s in %zu tensors, %zu file(s)\n", size_text(m->weights_bytes, text), m->n_tensors, m->n_shards);
@@ -130,7 +132,8 @@ static void write_text(struct sb *out, const struct inspect *m, bool with_tensor
 
 int cmd_inspect(const struct args *args, struct err *err) {
     struct str path = args->n_operands ? args->operands[0] : args_str(args, OPT_MODEL);
-    if (args->n_operands && args->values[OPT_MODEL].source == ARG_FROM_FLAG) return err_set(err, ERR_EARG, "give the model once: as an argument or by --model");
+    if (args->n_operands && args->values[OPT_MODEL].source == ARG_FROM_FLAG)
+        return err_set(err, ERR_EARG, "give the model once: as an argument or by --model");
     struct inspect m;
     TRY(inspect_model(args->arena, path.p ? str_cstr(args->arena, path) : NULL, &m, err));
     struct sb out = {0};

@@ -30,8 +30,9 @@ static bool has_word_operand(const struct cmd *c) {
 }
 
 static void bash_script(struct sb *out) {
-    sb_puts(out, "# bash completion for mlxcel\n_mlxcel() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-                 "  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '");
+    sb_puts(out,
+            "# bash completion for mlxcel\n_mlxcel() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+            "  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '");
     put_command_names(out);
     sb_puts(out, " --help --version' -- \"$cur\"))\n    return\n  fi\n  case ${COMP_WORDS[1]}:$prev in\n");
     for (int c = 0; c < N_COMMANDS; c++)
@@ -82,7 +83,8 @@ static void zsh_script(struct sb *out) {
         put_plain(out, commands[c].summary);
         sb_putc(out, '\'');
     }
-    sb_puts(out, " )\n    _describe command names\n    return\n  fi\n  local name=$words[2]\n  shift words; (( CURRENT-- ))\n  case $name in\n");
+    sb_puts(out,
+            " )\n    _describe command names\n    return\n  fi\n  local name=$words[2]\n  shift words; (( CURRENT-- ))\n  case $name in\n");
     for (int c = 0; c < N_COMMANDS; c++) {
         sb_fmt(out, "    %s) _arguments", commands[c].name);
         for (int i = 0; i < N_OPTIONS; i++)

@@ -27,7 +27,7 @@ static void put_wrapped(struct sb *out, size_t line_start, struct str text, int 
 
 static const char *placeholder(const struct opt *o) {
     static const char *const usual[] = {
-        [ARG_FLAG] = "",     [ARG_INT] = "N",      [ARG_FLOAT] = "X",    [ARG_STRING] = "TEXT",
+        [ARG_FLAG] = "",     [ARG_INT] = "N",       [ARG_FLOAT] = "X",    [ARG_STRING] = "TEXT",
         [ARG_SIZE] = "SIZE", [ARG_CHOICE] = "NAME", [ARG_INTS] = "N,...", [ARG_STRINGS] = "TEXT",
     };
     return o->value ? o->value : usual[o->type];
@@ -145,11 +145,12 @@ static void put_markdown_row(struct sb *out, const struct opt *o) {
 }
 
 void help_markdown(struct sb *out) {
-    sb_puts(out, "# Commands and options\n\n"
-                 "Written by `mlxcel help --markdown` from the tables in src/cli; a test keeps this page equal to them.\n\n"
-                 "A flag wins over `MLXCEL_NAME`, which wins over `LLAMA_ARG_NAME` (the same name with that prefix), which wins over the\n"
-                 "default. `--name value`, `--name=value`, `-x value` and `-xvalue` are the same; `--no-name` switches a flag off; `--` ends\n"
-                 "the options. Exit codes: 0 done, 1 failed, 2 wrong usage. A program called `mlxcel-server` is `mlxcel serve`.\n");
+    sb_puts(out,
+            "# Commands and options\n\n"
+            "Written by `mlxcel help --markdown` from the tables in src/cli; a test keeps this page equal to them.\n\n"
+            "A flag wins over `MLXCEL_NAME`, which wins over `LLAMA_ARG_NAME` (the same name with that prefix), which wins over the\n"
+            "default. `--name value`, `--name=value`, `-x value` and `-xvalue` are the same; `--no-name` switches a flag off; `--` ends\n"
+            "the options. Exit codes: 0 done, 1 failed, 2 wrong usage. A program called `mlxcel-server` is `mlxcel serve`.\n");
     for (int c = 0; c < N_COMMANDS; c++) {
         char first = commands[c].summary[0];
         if (first >= 'a' && first <= 'z') first = (char)(first - 'a' + 'A');

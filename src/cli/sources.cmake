@@ -1,6 +1,7 @@
 # main.c is the program's own; everything else is in the library, where the unit tests reach it.
 set(CLI_SOURCES
   src/cli/args.c
+  src/cli/cmd_arch.c
   src/cli/cmd_bench.c
   src/cli/cmd_doctor.c
   src/cli/cmd_generate.c

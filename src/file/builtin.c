@@ -1,11 +1,11 @@
 /* The model inside the program. builtin.S holds the bytes. */
 #include "file/builtin.h"
 
-#define BUILTIN_FILES(X)                               \
-    X(config, "config.json")                           \
-    X(generation_config, "generation_config.json")     \
-    X(model, "model.safetensors")                      \
-    X(tokenizer, "tokenizer.json")                     \
+#define BUILTIN_FILES(X)                           \
+    X(config, "config.json")                       \
+    X(generation_config, "generation_config.json") \
+    X(model, "model.safetensors")                  \
+    X(tokenizer, "tokenizer.json")                 \
     X(tokenizer_config, "tokenizer_config.json")
 
 #define X(id, name) extern const char builtin_##id[], builtin_##id##_end[];

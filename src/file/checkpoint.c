@@ -34,7 +34,8 @@ static int open_builtin(struct checkpoint *c, struct err *err) {
 /* ---- the table of all tensors --------------------------------------------------------------------------------- */
 
 /* Two shards hold the same name: the index says which counts; without one nobody can know. */
-static int settle_twice(struct checkpoint *c, struct checkpoint_tensor *first, struct checkpoint_tensor second, yyjson_val *index, struct err *err) {
+static int settle_twice(struct checkpoint *c, struct checkpoint_tensor *first, struct checkpoint_tensor second, yyjson_val *index,
+                        struct err *err) {
     struct str name = second.t->name;
     struct str owner = json_val_str(yyjson_obj_getn(index, name.p, name.n));
     if (owner.p && str_is(owner, first->shard->name)) return ERR_OK;
@@ -77,7 +78,8 @@ static void warn_stale(const struct checkpoint *c, yyjson_val *index) {
         if (n_missing++ == 0) first = yyjson_get_str(key);
     }
     if (n_missing)
-        log_warn("%s: model.safetensors.index.json names %zu tensor(s) that its shards do not hold, such as %.160s", c->path, n_missing, first);
+        log_warn("%s: model.safetensors.index.json names %zu tensor(s) that its shards do not hold, such as %.160s", c->path, n_missing,
+                 first);
 }
 
 static int open_folder(struct checkpoint *c, struct err *err) {
@@ -188,7 +190,8 @@ int checkpoint_weight(const struct checkpoint *c, struct str path, struct checkp
     enum quant_answer answer = (enum quant_answer)quant_lookup(&c->quant, path, &format);
     out->scales = answer == QUANT_IS_PLAIN ? NULL : find_part(c, path, ".scales");
     if (answer == QUANT_IS_DECLARED && !out->scales)
-        return err_set(err, ERR_EFORMAT, "%s: tensor %.*s.scales is missing, although %s declares it quantised", c->path, STR_ARG(path), c->config.name);
+        return err_set(err, ERR_EFORMAT, "%s: tensor %.*s.scales is missing, although %s declares it quantised", c->path, STR_ARG(path),
+                       c->config.name);
     if (!out->scales) {
         out->format = (struct format){.mode = QUANT_NONE, .dtype = w->dtype};
         out->width = w->n_dims ? w->shape[w->n_dims - 1] : 1;
@@ -199,7 +202,8 @@ int checkpoint_weight(const struct checkpoint *c, struct str path, struct checkp
     return quant_verify(c->path, w, out->scales->t, out->biases ? out->biases->t : NULL, &out->format, &out->width, err);
 }
 
-int checkpoint_file_load(struct arena *a, const struct checkpoint *c, const char *name, uint64_t max_bytes, struct str *out, struct err *err) {
+int checkpoint_file_load(struct arena *a, const struct checkpoint *c, const char *name, uint64_t max_bytes, struct str *out,
+                         struct err *err) {
     if (c->dir) return os_file_load(a, str_fmt(a, "%s/%s", c->dir, name).p, max_bytes, out, err);
     if (c->path && strcmp(c->path, BUILTIN_NAME) == 0 && builtin_file(str_of(name), out)) return ERR_OK;
     return err_set(err, ERR_ENOTFOUND, "%s has no %s", c->path, name);

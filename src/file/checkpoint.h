@@ -14,7 +14,7 @@
 struct os_file;
 
 struct checkpoint_shard {
-    const char *name; /* of the file, without its folder */
+    const char *name;     /* of the file, without its folder */
     struct os_file *file; /* NULL for the built-in model */
     struct safetensors st;
 };
@@ -26,15 +26,15 @@ struct checkpoint_tensor {
 
 struct checkpoint {
     struct arena arena;
-    const char *path;   /* as it was asked for; for messages */
-    const char *dir;    /* where the side files lie; NULL for the built-in model */
+    const char *path; /* as it was asked for; for messages */
+    const char *dir;  /* where the side files lie; NULL for the built-in model */
     struct checkpoint_shard *shards;
     size_t n_shards;
     struct checkpoint_tensor *tensors; /* [n_tensors], by shard and place */
     size_t n_tensors;
-    struct map by_name;      /* index into tensors */
-    uint64_t total_bytes;    /* of all tensors */
-    bool has_config;         /* else config is zeroed */
+    struct map by_name;   /* index into tensors */
+    uint64_t total_bytes; /* of all tensors */
+    bool has_config;      /* else config is zeroed */
     struct config config;
     bool has_generation;
     struct config generation;
@@ -54,12 +54,13 @@ int checkpoint_read(const struct checkpoint_tensor *t, uint64_t at, void *data, 
 struct checkpoint_weight {
     struct format format;
     const struct checkpoint_tensor *values, *scales, *biases; /* scales, biases: NULL where there are none */
-    int64_t width; /* elements along the last dimension, unpacked */
+    int64_t width;                                            /* elements along the last dimension, unpacked */
 };
 int checkpoint_weight(const struct checkpoint *c, struct str path, struct checkpoint_weight *out, struct err *err);
 
 /* A side file such as tokenizer.json: from the folder, or from the program. ERR_ENOTFOUND when absent. */
-int checkpoint_file_load(struct arena *a, const struct checkpoint *c, const char *name, uint64_t max_bytes, struct str *out, struct err *err);
+int checkpoint_file_load(struct arena *a, const struct checkpoint *c, const char *name, uint64_t max_bytes, struct str *out,
+                         struct err *err);
 bool checkpoint_file_exists(const struct checkpoint *c, const char *name);
 
 /* Whether a file name from outside is one plain name on every system: no separators, drives, "..", device names. */

@@ -49,11 +49,11 @@ static const char *value_text(yyjson_val *v, char out[64]) {
 /* "rope_parameters.factor" or just the key. */
 #define WHERE(where) (where) ? (where) : "", (where) ? "." : ""
 
-static int out_of_range(const struct config *c, const char *where, const char *key, yyjson_val *v, const char *what, struct config_range range,
-                        struct err *err) {
+static int out_of_range(const struct config *c, const char *where, const char *key, yyjson_val *v, const char *what,
+                        struct config_range range, struct err *err) {
     char text[64];
-    return err_set(err, ERR_EFORMAT, "%s: %s%s%s is %s, expected %s%.15g to %.15g", c->name, WHERE(where), key, value_text(v, text), what, range.min,
-                   range.max);
+    return err_set(err, ERR_EFORMAT, "%s: %s%s%s is %s, expected %s%.15g to %.15g", c->name, WHERE(where), key, value_text(v, text), what,
+                   range.min, range.max);
 }
 
 static int take_int(const struct config *c, const char *where, const char *key, yyjson_val *v, struct config_range range, int64_t *out,
@@ -118,7 +118,8 @@ int config_str(const struct config *c, const char *key, struct str absent, struc
     return ERR_OK;
 }
 
-int config_ints(struct arena *a, const struct config *c, const char *key, struct config_range range, int64_t **out, size_t *out_n, struct err *err) {
+int config_ints(struct arena *a, const struct config *c, const char *key, struct config_range range, int64_t **out, size_t *out_n,
+                struct err *err) {
     yyjson_val *v = config_get(c, key), *item;
     *out = NULL;
     *out_n = 0;
@@ -180,8 +181,8 @@ int config_shape(const struct config *c, struct config_shape *out, struct err *e
     if (!out->n_kv_heads && !config_get(c, "num_key_value_heads")) out->n_kv_heads = out->n_heads;
     if (!out->head_dim && out->n_heads) {
         if (out->hidden % out->n_heads)
-            return err_set(err, ERR_EFORMAT, "%s: hidden_size %lld is not a multiple of num_attention_heads %lld, and head_dim is missing", c->name,
-                           (long long)out->hidden, (long long)out->n_heads);
+            return err_set(err, ERR_EFORMAT, "%s: hidden_size %lld is not a multiple of num_attention_heads %lld, and head_dim is missing",
+                           c->name, (long long)out->hidden, (long long)out->n_heads);
         out->head_dim = out->hidden / out->n_heads;
     }
     return ERR_OK;
@@ -214,7 +215,8 @@ static int read_rope_object(const struct config *c, const char *where, yyjson_va
 
 /* The flat keys that older files have; GPT-NeoX has names of its own. */
 static int read_flat_rope(const struct config *c, struct config_rope *out, struct err *err) {
-    static const char *const thetas[] = {"rope_theta", "rotary_emb_base"}, *const partials[] = {"partial_rotary_factor", "rotary_pct", "rope_pct"};
+    static const char *const thetas[] = {"rope_theta", "rotary_emb_base"}, *const partials[] = {"partial_rotary_factor", "rotary_pct",
+                                                                                                "rope_pct"};
     for (size_t i = 0; i < 2 && !out->has_theta; i++) {
         out->has_theta = config_get(c, thetas[i]) != NULL;
         TRY(config_num(c, thetas[i], (struct config_range){1e-6, 1e15}, out->theta, &out->theta, err));
@@ -243,7 +245,8 @@ int config_rope(const struct config *c, const char *layer_type, double default_t
 
 /* ---- end of sequence ------------------------------------------------------------------------------------------ */
 
-int config_eos_ids(struct arena *a, const struct config *config, const struct config *generation, int64_t **out, size_t *out_n, struct err *err) {
+int config_eos_ids(struct arena *a, const struct config *config, const struct config *generation, int64_t **out, size_t *out_n,
+                   struct err *err) {
     int64_t *lists[2] = {NULL, NULL};
     size_t n[2] = {0, 0};
     struct config_range range = {0, INT32_MAX};

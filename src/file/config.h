@@ -16,11 +16,11 @@
 #include "file/safetensors.h"
 
 struct config {
-    const char *name;        /* of the file, for messages */
-    yyjson_val *root;        /* an object */
-    yyjson_val *text;        /* the text model's part, or NULL */
-    struct str model_type;   /* at the top; {NULL, 0} when absent */
-    struct str text_type;    /* model_type of the text part; the same as model_type when there is none */
+    const char *name;      /* of the file, for messages */
+    yyjson_val *root;      /* an object */
+    yyjson_val *text;      /* the text model's part, or NULL */
+    struct str model_type; /* at the top; {NULL, 0} when absent */
+    struct str text_type;  /* model_type of the text part; the same as model_type when there is none */
 };
 
 int config_parse(struct arena *a, struct str text, const char *name, struct config *out, struct err *err);
@@ -41,7 +41,8 @@ int config_str(const struct config *c, const char *key, struct str absent, struc
 int config_need_int(const struct config *c, const char *key, struct config_range range, int64_t *out, struct err *err);
 int config_need_num(const struct config *c, const char *key, struct config_range range, double *out, struct err *err);
 /* An array of whole numbers, or a single one; absent gives n = 0. */
-int config_ints(struct arena *a, const struct config *c, const char *key, struct config_range range, int64_t **out, size_t *out_n, struct err *err);
+int config_ints(struct arena *a, const struct config *c, const char *key, struct config_range range, int64_t **out, size_t *out_n,
+                struct err *err);
 
 /* The same on an object inside the file; `where` stands before the key in messages ("rope_parameters"). */
 int config_obj_int(const struct config *c, const char *where, yyjson_val *obj, const char *key, struct config_range range, int64_t absent,
@@ -59,7 +60,7 @@ int config_shape(const struct config *c, struct config_shape *out, struct err *e
 /* ---- rotary embedding ----------------------------------------------------------------------------------------- */
 
 struct config_rope {
-    struct str type;         /* "default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional", ... */
+    struct str type; /* "default", "linear", "dynamic", "llama3", "yarn", "longrope", "proportional", ... */
     double theta;
     double partial;          /* share of the head that is rotated; 1 when not said */
     double factor;           /* 1 when not said */
@@ -75,10 +76,10 @@ int config_rope(const struct config *c, const char *layer_type, double default_t
 /* ---- quantisation --------------------------------------------------------------------------------------------- */
 
 struct quant_config {
-    bool present;          /* the file declares an MLX quantisation */
-    struct format base;    /* for every path without an override */
-    struct map overrides;  /* path -> struct format *; NULL: stored plain */
-    struct str foreign;    /* another program's method ("gptq", "awq", "fp8" ...); {NULL, 0} when there is none */
+    bool present;         /* the file declares an MLX quantisation */
+    struct format base;   /* for every path without an override */
+    struct map overrides; /* path -> struct format *; NULL: stored plain */
+    struct str foreign;   /* another program's method ("gptq", "awq", "fp8" ...); {NULL, 0} when there is none */
 };
 
 int quant_config_read(struct arena *a, const struct config *c, struct quant_config *out, struct err *err);
@@ -100,6 +101,7 @@ int quant_verify(const char *file, const struct st_tensor *weight, const struct 
 /* ---- generation_config.json ----------------------------------------------------------------------------------- */
 
 /* End-of-sequence ids: generation_config's, then config's, each once. generation may be NULL. */
-int config_eos_ids(struct arena *a, const struct config *config, const struct config *generation, int64_t **out, size_t *out_n, struct err *err);
+int config_eos_ids(struct arena *a, const struct config *config, const struct config *generation, int64_t **out, size_t *out_n,
+                   struct err *err);
 
 #endif

@@ -30,8 +30,9 @@ static int read_format(const struct config *c, const char *where, yyjson_val *ob
     if (group > 128 || bits > 8) bits = group = 0; /* no format has these: reported below */
     struct format f = {.mode = mode, .bits = (uint8_t)bits, .group = (uint16_t)group};
     if (!bits || !format_valid(&f))
-        return err_set(err, ERR_EUNSUPPORTED, "%s: %s is %s with bits %lld and group_size %lld, expected %s", c->name, where, quant_mode_name(mode),
-                       (long long)json_int(obj, "bits", out->bits), (long long)json_int(obj, "group_size", out->group),
+        return err_set(err, ERR_EUNSUPPORTED, "%s: %s is %s with bits %lld and group_size %lld, expected %s", c->name, where,
+                       quant_mode_name(mode), (long long)json_int(obj, "bits", out->bits),
+                       (long long)json_int(obj, "group_size", out->group),
                        mode == QUANT_AFFINE ? "bits 2, 3, 4, 5, 6 or 8 and groups of 32, 64 or 128" : "the mode's own");
     *out = f;
     return ERR_OK;
@@ -95,8 +96,9 @@ int quant_lookup(const struct quant_config *q, struct str path, struct format *o
 
 static int wrong(const char *file, const struct st_tensor *t, const struct format *f, const char *expected, struct err *err) {
     char shape[80], name[32];
-    return err_set(err, ERR_EFORMAT, "%s: tensor %.*s is %s %s, which is not %s as declared (%s)", file, (int)(t->name.n > 160 ? 160 : t->name.n),
-                   t->name.p, dtype_name(t->dtype), st_shape_text(t, shape, sizeof shape), format_name(f, name), expected);
+    return err_set(err, ERR_EFORMAT, "%s: tensor %.*s is %s %s, which is not %s as declared (%s)", file,
+                   (int)(t->name.n > 160 ? 160 : t->name.n), t->name.p, dtype_name(t->dtype), st_shape_text(t, shape, sizeof shape),
+                   format_name(f, name), expected);
 }
 
 /* All dimensions but the last are the same. */
@@ -108,8 +110,8 @@ static bool is_scale_float(enum dtype dt) {
     return dt == DT_F32 || dt == DT_F16 || dt == DT_BF16;
 }
 
-int quant_verify(const char *file, const struct st_tensor *weight, const struct st_tensor *scales, const struct st_tensor *biases, struct format *f,
-                 int64_t *out_width, struct err *err) {
+int quant_verify(const char *file, const struct st_tensor *weight, const struct st_tensor *scales, const struct st_tensor *biases,
+                 struct format *f, int64_t *out_width, struct err *err) {
     bool affine = f->mode == QUANT_AFFINE;
     f->dtype = affine ? scales->dtype : DT_U8;
     if (affine && !is_scale_float(scales->dtype)) return wrong(file, scales, f, "scales are F32, F16 or BF16", err);

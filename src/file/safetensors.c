@@ -16,8 +16,8 @@ enum { MAX_DEPTH = 127 };
 struct reader {
     struct arena *arena;
     struct safetensors *st;
-    struct str text;   /* the header */
-    uint64_t data_at;  /* where the tensors' bytes begin */
+    struct str text;  /* the header */
+    uint64_t data_at; /* where the tensors' bytes begin */
     struct err *err;
 };
 
@@ -147,8 +147,9 @@ static int get_offsets(struct reader *r, yyjson_val *val, struct st_tensor *t) {
     if (yyjson_arr_size(val) != 2 || !yyjson_is_uint(begin) || !yyjson_is_uint(end))
         return FAIL_TENSOR(r, t->name, "data_offsets are not %s", "two whole numbers");
     t->offset = yyjson_get_uint(begin); /* from the start of the data until every tensor is known */
-    if (yyjson_get_uint(end) < t->offset) return FAIL_TENSOR(r, t->name, "ends at %llu before it begins at %llu",
-                                                             (unsigned long long)yyjson_get_uint(end), (unsigned long long)t->offset);
+    if (yyjson_get_uint(end) < t->offset)
+        return FAIL_TENSOR(r, t->name, "ends at %llu before it begins at %llu", (unsigned long long)yyjson_get_uint(end),
+                           (unsigned long long)t->offset);
     t->bytes = yyjson_get_uint(end) - t->offset;
     return ERR_OK;
 }
@@ -226,8 +227,11 @@ static int check_places(struct reader *r) {
             return FAIL_TENSOR(r, t->name, "begins at %llu, expected %llu (%s)", (unsigned long long)t->offset, (unsigned long long)at,
                                t->offset > at ? "a hole in the data" : "tensors overlap");
         size_t bits;
-        if (size_mul((size_t)t->n_elements, (size_t)dtype_bits(t->dtype), &bits)) return FAIL_TENSOR(r, t->name, "%s size overflows", dtype_name(t->dtype));
-        if (bits % 8) return FAIL_TENSOR(r, t->name, "%llu elements of %s do not end at a byte", (unsigned long long)t->n_elements, dtype_name(t->dtype));
+        if (size_mul((size_t)t->n_elements, (size_t)dtype_bits(t->dtype), &bits))
+            return FAIL_TENSOR(r, t->name, "%s size overflows", dtype_name(t->dtype));
+        if (bits % 8)
+            return FAIL_TENSOR(r, t->name, "%llu elements of %s do not end at a byte", (unsigned long long)t->n_elements,
+                               dtype_name(t->dtype));
         char shape[80];
         if (bits / 8 != t->bytes)
             return FAIL_TENSOR(r, t->name, "%s %s takes %zu bytes, data_offsets say %llu", dtype_name(t->dtype),

@@ -29,7 +29,7 @@ struct st_tensor {
     int n_dims;
     const int64_t *shape; /* [n_dims] */
     uint64_t n_elements;
-    uint64_t offset;      /* of the first byte, from the start of the file */
+    uint64_t offset; /* of the first byte, from the start of the file */
     uint64_t bytes;
 };
 
@@ -41,16 +41,16 @@ struct safetensors {
     struct st_source source;
     struct st_tensor *tensors; /* [n_tensors], by place in the file */
     size_t n_tensors;
-    struct st_meta *meta;      /* [n_meta], __metadata__ */
+    struct st_meta *meta; /* [n_meta], __metadata__ */
     size_t n_meta;
-    uint64_t data_bytes;       /* of all tensors */
-    struct map by_name;        /* index into tensors */
+    uint64_t data_bytes; /* of all tensors */
+    struct map by_name;  /* index into tensors */
 };
 
 enum { ST_HEADER_MAX = 100 * 1000 * 1000 };
 
 int st_open(struct arena *a, const struct st_source *source, struct safetensors *out, struct err *err);
-void st_close(struct safetensors *st); /* zeroed is fine; the source stays the caller's */
+void st_close(struct safetensors *st);                                          /* zeroed is fine; the source stays the caller's */
 const struct st_tensor *st_find(const struct safetensors *st, struct str name); /* NULL when absent */
 /* n bytes of the tensor, from byte `at` of it. */
 int st_read(const struct safetensors *st, const struct st_tensor *t, uint64_t at, void *data, size_t n, struct err *err);

@@ -114,8 +114,8 @@ static int check_whole(const struct folder *f, const struct shard_list *list, st
         bool found = false;
         for (size_t k = 0; k < list->n; k++) found |= is_numbered(list->names[k], want, n);
         if (!found)
-            return err_set(err, ERR_ENOTFOUND, "%s: shard %lld of %lld is missing (model-%05lld-of-%05lld.safetensors)", f->dir, (long long)want,
-                           (long long)n, (long long)want, (long long)n);
+            return err_set(err, ERR_ENOTFOUND, "%s: shard %lld of %lld is missing (model-%05lld-of-%05lld.safetensors)", f->dir,
+                           (long long)want, (long long)n, (long long)want, (long long)n);
     }
     return ERR_OK;
 }
@@ -133,7 +133,8 @@ static int no_weights(const struct folder *f, struct err *err) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         for (size_t k = 0; k < f->n; k++)
             if (str_glob(str_of(others[i]), f->names[k]))
-                return err_set(err, ERR_EUNSUPPORTED, "%s: no model*.safetensors there, only files such as %.*s", f->dir, STR_ARG(f->names[k]));
+                return err_set(err, ERR_EUNSUPPORTED, "%s: no model*.safetensors there, only files such as %.*s", f->dir,
+                               STR_ARG(f->names[k]));
     return err_set(err, ERR_ENOTFOUND, "%s: no model*.safetensors there", f->dir);
 }
 
@@ -157,7 +158,8 @@ int shards_find(struct arena *a, const char *dir, struct shard_list *out, struct
         if (has_file(&f, missing)) continue;
         if (find_on_disk(&f, out, NULL))
             return err_set(err, ERR_ENOTFOUND, "%s/%.*s is missing, although " INDEX_NAME " names it", dir, STR_ARG(missing));
-        log_warn("%s: " INDEX_NAME " names %.*s, which is not there; using the %zu complete shard(s) that are", dir, STR_ARG(missing), out->n);
+        log_warn("%s: " INDEX_NAME " names %.*s, which is not there; using the %zu complete shard(s) that are", dir, STR_ARG(missing),
+                 out->n);
         break;
     }
     return ERR_OK;

@@ -142,7 +142,8 @@ static void tables_are_sound(void) {
         for (int k = 0; k < i; k++) {
             if (!(options[k].commands & o->commands)) continue;
             if (strcmp(options[k].name, o->name) == 0) unit_fail(__FILE__, __LINE__, "--%s stands twice for one command", o->name);
-            if (o->letter && options[k].letter == o->letter) unit_fail(__FILE__, __LINE__, "-%c: --%s and --%s", o->letter, options[k].name, o->name);
+            if (o->letter && options[k].letter == o->letter)
+                unit_fail(__FILE__, __LINE__, "-%c: --%s and --%s", o->letter, options[k].name, o->name);
         }
     }
     for (int i = 0; i < N_COMMANDS; i++) {
@@ -182,7 +183,8 @@ static void help_fits_the_width(void) {
         bool in_options = false;
         while (str_split_next(&rest, '\n', &line)) {
             if (str_starts(line, STR("  "))) in_options = true;
-            if (in_options && str_starts(line, STR("  ")) && line.n > 80) unit_fail(__FILE__, __LINE__, "%s: %.*s", commands[i].name, STR_ARG(line));
+            if (in_options && str_starts(line, STR("  ")) && line.n > 80)
+                unit_fail(__FILE__, __LINE__, "%s: %.*s", commands[i].name, STR_ARG(line));
         }
         sb_free(&out);
     }

@@ -92,9 +92,10 @@ static void stale_index(void) {
 }
 
 static void names_stay_inside(void) {
-    static const char *const good[] = {"model.safetensors", "a b.safetensors", "\xc3\xa9.safetensors", ".x", "console.x", "com.x", "com10.x"};
-    static const char *const bad[] = {"", ".", "..", "../a", "a/b", "a\\b", "C:a", "a:b", "/a", "con", "CON.safetensors", "nul.x", "Com1.y", "lpt9", "a.", "a ",
-                                      "a\n", "a*", "a?", "\xff"};
+    static const char *const good[] = {
+        "model.safetensors", "a b.safetensors", "\xc3\xa9.safetensors", ".x", "console.x", "com.x", "com10.x"};
+    static const char *const bad[] = {"",      ".",      "..",   "../a", "a/b", "a\\b", "C:a", "a:b", "/a",  "con", "CON.safetensors",
+                                      "nul.x", "Com1.y", "lpt9", "a.",   "a ",  "a\n",  "a*",  "a?",  "\xff"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (!checkpoint_name_safe(str_of(good[i]))) unit_fail(__FILE__, __LINE__, "refused: %s", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

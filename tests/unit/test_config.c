@@ -109,7 +109,8 @@ static void rope_dialects(void) {
     parse("{\"rope_theta\":NaN}");
     CHECK(config_rope(&config, NULL, 5, &r, &err) == ERR_EFORMAT);
     parse("{\"rope_parameters\":{\"rope_theta\":0}}");
-    expect_error(config_rope(&config, NULL, 5, &r, &err), "config.json: rope_parameters.rope_theta is 0, expected a number from 1e-06 to 1e+15");
+    expect_error(config_rope(&config, NULL, 5, &r, &err),
+                 "config.json: rope_parameters.rope_theta is 0, expected a number from 1e-06 to 1e+15");
 }
 
 static void quant_declarations(void) {
@@ -145,10 +146,14 @@ static void quant_declarations(void) {
     CHECK(q.present && !q.foreign.p);
     quant_config_free(&q);
     static const char *const bad[] = {
-        "{\"quantization\":{\"group_size\":3,\"bits\":4}}",  "{\"quantization\":{\"group_size\":64,\"bits\":7}}",
-        "{\"quantization\":{\"group_size\":64,\"bits\":0}}", "{\"quantization\":{\"group_size\":65600,\"bits\":4}}",
-        "{\"quantization\":{\"mode\":\"int4\"}}",            "{\"quantization\":{\"mode\":\"mxfp4\",\"group_size\":64}}",
-        "{\"quantization\":{\"mode\":4}}",                   "{\"quantization\":{\"bits\":4,\"a\":{\"bits\":\"4\"}}}",
+        "{\"quantization\":{\"group_size\":3,\"bits\":4}}",
+        "{\"quantization\":{\"group_size\":64,\"bits\":7}}",
+        "{\"quantization\":{\"group_size\":64,\"bits\":0}}",
+        "{\"quantization\":{\"group_size\":65600,\"bits\":4}}",
+        "{\"quantization\":{\"mode\":\"int4\"}}",
+        "{\"quantization\":{\"mode\":\"mxfp4\",\"group_size\":64}}",
+        "{\"quantization\":{\"mode\":4}}",
+        "{\"quantization\":{\"bits\":4,\"a\":{\"bits\":\"4\"}}}",
         "{\"quantization\":{\"bits\":260,\"group_size\":64}}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -1,0 +1,15 @@
+/* The model families that this program knows, for people. */
+#ifndef MLXCEL_API_ARCH_H
+#define MLXCEL_API_ARCH_H
+
+#include <stddef.h>
+
+struct arch {
+    const char *model_type; /* as config.json names it */
+    const char *title;      /* the models that have it */
+};
+
+size_t arch_count(void);
+struct arch arch_get(size_t i);
+
+#endif

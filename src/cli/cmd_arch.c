@@ -1,0 +1,38 @@
+/* mlxcel arch: the model families that can be run. */
+#include "api/arch.h"
+#include "base/json.h"
+#include "cli/args.h"
+
+static void write_json(struct sb *out) {
+    struct jsonw w = {.out = out};
+    jsonw_begin(&w, '[');
+    for (size_t i = 0; i < arch_count(); i++) {
+        struct arch f = arch_get(i);
+        jsonw_begin(&w, '{');
+        jsonw_key(&w, "model_type");
+        jsonw_str(&w, str_of(f.model_type));
+        jsonw_key(&w, "title");
+        jsonw_str(&w, str_of(f.title));
+        jsonw_end(&w, '}');
+    }
+    jsonw_end(&w, ']');
+    sb_putc(out, '\n');
+}
+
+static void write_text(struct sb *out) {
+    size_t width = 0;
+    for (size_t i = 0; i < arch_count(); i++) {
+        size_t n = strlen(arch_get(i).model_type);
+        if (n > width) width = n;
+    }
+    for (size_t i = 0; i < arch_count(); i++) sb_fmt(out, "%-*s  %s\n", (int)width, arch_get(i).model_type, arch_get(i).title);
+}
+
+int cmd_arch(const struct args *args, struct err *err) {
+    struct sb out = {0};
+    if (args_flag(args, OPT_JSON)) write_json(&out);
+    else write_text(&out);
+    int code = cli_write(&out, err);
+    sb_free(&out);
+    return code;
+}

@@ -1,0 +1,5 @@
+# One target per line: fuzz_NAME.c, its seeds in seeds/NAME, words for it in NAME.dict.
+set(FUZZ_TARGETS
+  config
+  safetensors
+)
