@@ -234,26 +234,44 @@ struct tensor op_experts(struct oplist *l, struct tensor x, struct tensor ids, s
 }
 
 struct tensor op_conv(struct oplist *l, struct tensor x, const struct conv_args *a) {
-    FITS("channels of a convolution", tensor_row_size(x) * a->taps, a->weight->in);
+    FITS("heads of a convolution's input", x.heads, 1);
+    FITS("size of a convolution's kernel", a->weight->in, (int64_t)x.width * a->taps);
+    if (a->bias) FITS("length of a convolution's bias", a->bias->in, x.width);
     struct op *op = append(l, OP_CONV, 1, &x);
     if (!op) return (struct tensor){0};
     op->arg.conv = *a;
     return output(l, op, DT_F32, shape_of(x));
 }
 
-struct tensor op_delta(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor log_decay, struct tensor beta,
-                       const struct delta_args *a) {
-    FITS("width of a delta rule's keys", tensor_row_size(k), a->k_heads * a->k_width);
-    FITS("width of a delta rule's values", tensor_row_size(v), a->v_heads * a->v_width);
-    struct op *op = append(l, OP_DELTA, 5, (struct tensor[]){q, k, v, log_decay, beta});
+/* Whether t is [heads, width]. */
+#define FITS_HEADS(what, t, want_heads, want_width) \
+    do { \
+        FITS("heads of " what, (t).heads, want_heads); \
+        FITS("width of " what, (t).width, want_width); \
+    } while (0)
+
+struct tensor op_delta(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor a, struct tensor b, const struct delta_args *args) {
+    FITS_HEADS("a delta rule's queries", q, args->k_heads, args->k_width);
+    FITS_HEADS("a delta rule's keys", k, args->k_heads, args->k_width);
+    FITS_HEADS("a delta rule's values", v, args->v_heads, args->v_width);
+    FITS_HEADS("a delta rule's decay", a, 1, args->v_heads);
+    FITS_HEADS("a delta rule's beta", b, 1, args->v_heads);
+    FITS("length of a delta rule's rates", args->a_log->in, args->v_heads);
+    FITS("length of a delta rule's time bias", args->dt_bias->in, args->v_heads);
+    FITS("value heads left over by a delta rule's key heads", args->v_heads % args->k_heads, 0);
+    struct op *op = append(l, OP_DELTA, 5, (struct tensor[]){q, k, v, a, b});
     if (!op) return (struct tensor){0};
-    op->arg.delta = *a;
-    return output(l, op, DT_F32, (struct shape){q.rows, a->v_heads, a->v_width});
+    op->arg.delta = *args;
+    return output(l, op, DT_F32, (struct shape){q.rows, args->v_heads, args->v_width});
 }
 
 struct tensor op_ssd(struct oplist *l, struct tensor x, struct tensor b, struct tensor c, struct tensor dt, const struct ssd_args *a) {
-    FITS("width of a state space's input", tensor_row_size(x), a->heads * a->head_width);
-    FITS("width of a state space's B", tensor_row_size(b), a->groups * a->state_width);
+    FITS_HEADS("a state space's input", x, a->heads, a->head_width);
+    FITS_HEADS("a state space's B", b, a->groups, a->state_width);
+    FITS_HEADS("a state space's C", c, a->groups, a->state_width);
+    FITS_HEADS("a state space's time steps", dt, 1, a->heads);
+    FITS("length of a state space's rates", a->a_log->in, a->heads);
+    FITS("heads left over by a state space's groups", a->heads % a->groups, 0);
     struct op *op = append(l, OP_SSD, 4, (struct tensor[]){x, b, c, dt});
     if (!op) return (struct tensor){0};
     op->arg.ssd = *a;
@@ -261,7 +279,11 @@ struct tensor op_ssd(struct oplist *l, struct tensor x, struct tensor b, struct 
 }
 
 struct tensor op_scan(struct oplist *l, struct tensor x, struct tensor dt, struct tensor b, struct tensor c, const struct scan_args *a) {
-    FITS("width of a scan's B", tensor_row_size(b), a->state_width);
+    FITS("heads of a scan's input", x.heads, 1);
+    FITS_HEADS("a scan's time steps", dt, 1, x.width);
+    FITS_HEADS("a scan's B", b, 1, a->state_width);
+    FITS_HEADS("a scan's C", c, 1, a->state_width);
+    FITS("size of a scan's rates", a->a_log->in, (int64_t)x.width * a->state_width);
     struct op *op = append(l, OP_SCAN, 4, (struct tensor[]){x, dt, b, c});
     if (!op) return (struct tensor){0};
     op->arg.scan = *a;
@@ -269,7 +291,10 @@ struct tensor op_scan(struct oplist *l, struct tensor x, struct tensor dt, struc
 }
 
 struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, const struct lightning_args *a) {
-    FITS("width of linear attention's keys", tensor_row_size(k), a->heads * a->width);
+    FITS_HEADS("linear attention's queries", q, a->heads, a->width);
+    FITS_HEADS("linear attention's keys", k, a->heads, a->width);
+    FITS_HEADS("linear attention's values", v, a->heads, a->width);
+    FITS("length of linear attention's slopes", a->slope->in, a->heads);
     struct op *op = append(l, OP_LIGHTNING, 3, (struct tensor[]){q, k, v});
     if (!op) return (struct tensor){0};
     op->arg.lightning = *a;

@@ -143,37 +143,48 @@ struct experts_args {
     int32_t scale_input;          /* router weight multiplies the input instead of the output */
 };
 
-/* Recurrent state: an index into the layout's state list (backend.h). */
+/* Recurrent state: `state` is an index into the layout's state list (backend.h). The rows of a sequence are taken in
+ * order, each from the state that the one before left; step_seq.starts means zeros. State is f32; shapes stand below.
+ * softplus(x) is log(1 + exp(x)), and x itself above 20. Vectors are flat weights of one row. */
+
+/* y[c] = act(bias[c] + sum over t of w[c, t] * x[position - taps + 1 + t, c]); state [taps - 1, channels], oldest first. */
 struct conv_args {
     const struct weight *weight; /* [channels, taps] */
-    const struct weight *bias;
+    const struct weight *bias;   /* [channels]; NULL: none */
     int32_t taps, state;
     enum act_kind act;
 };
 
+/* Per v head, with its k head (k_heads divides v_heads; head h uses k head h / (v_heads / k_heads)):
+ * S = S * exp(-exp(a_log) * softplus(a + dt_bias)); S += k (x) ((v - k S) * sigmoid(b)); y = q S; S [v_heads, k_width, v_width]. */
 struct delta_args {
+    const struct weight *a_log, *dt_bias; /* [v_heads] */
     int32_t state;
     int32_t k_heads, v_heads, k_width, v_width;
     float scale;          /* of q */
-    int32_t l2_norm;      /* q and k are L2-normalised first */
+    int32_t l2_norm;      /* q and k are divided by sqrt(sum of squares + l2_eps) first */
     float l2_eps;
 };
 
+/* Per head, with its group's B and C: dt = clamp(softplus(dt + dt_bias), dt_min, dt_max);
+ * S = S * exp(-exp(a_log) * dt) + (dt * x) (x) B; y = S C + d * x; S [heads, head_width, state_width]. */
 struct ssd_args {
-    const struct weight *a_log, *d, *dt_bias; /* [heads] */
+    const struct weight *a_log, *d, *dt_bias; /* [heads]; d and dt_bias NULL: 0 */
     int32_t state;
     int32_t heads, head_width, groups, state_width;
     float dt_min, dt_max;
 };
 
+/* Per channel: dt = softplus(dt); S = S * exp(-exp(a_log) * dt) + dt * x * B; y = S C + d * x; S [channels, state_width]. */
 struct scan_args {
     const struct weight *a_log; /* [channels, state_width] */
-    const struct weight *d;     /* [channels] */
+    const struct weight *d;     /* [channels]; NULL: 0 */
     int32_t state, state_width;
 };
 
+/* Per head: S = S * exp(-slope) + k (x) v; y = q S; S [heads, width, width]. */
 struct lightning_args {
-    const struct weight *slope; /* [heads]: decay exp(-slope) per position */
+    const struct weight *slope; /* [heads] */
     int32_t state, heads, width;
 };
 
@@ -249,10 +260,13 @@ void op_kv_write(struct oplist *l, struct tensor k, struct tensor v /* none wher
 struct tensor op_attn(struct oplist *l, struct tensor q, const struct attn_args *a);
 void op_route(struct oplist *l, struct tensor logits, const struct route_args *a, struct tensor *out_ids, struct tensor *out_weights);
 struct tensor op_experts(struct oplist *l, struct tensor x, struct tensor ids, struct tensor weights, const struct experts_args *a);
+/* x [rows, 1, channels]. */
 struct tensor op_conv(struct oplist *l, struct tensor x, const struct conv_args *a);
-struct tensor op_delta(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor log_decay, struct tensor beta,
-                       const struct delta_args *a);
+/* q, k [rows, k_heads, k_width], v [rows, v_heads, v_width], a and b [rows, 1, v_heads] as projected. */
+struct tensor op_delta(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor a, struct tensor b, const struct delta_args *args);
+/* x [rows, heads, head_width], b and c [rows, groups, state_width], dt [rows, 1, heads] as projected. */
 struct tensor op_ssd(struct oplist *l, struct tensor x, struct tensor b, struct tensor c, struct tensor dt, const struct ssd_args *a);
+/* x and dt [rows, 1, channels], dt before its softplus; b and c [rows, 1, state_width]. */
 struct tensor op_scan(struct oplist *l, struct tensor x, struct tensor dt, struct tensor b, struct tensor c, const struct scan_args *a);
 struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, const struct lightning_args *a);
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b);

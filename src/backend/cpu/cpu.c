@@ -12,7 +12,9 @@ static cpu_runner *const runners[N_OP_KINDS] = {
     [OP_ACT] = cpu_run_act,       [OP_GLU] = cpu_run_glu,           [OP_MULVEC] = cpu_run_mulvec,
     [OP_ROPE] = cpu_run_rope,     [OP_CONCAT] = cpu_run_concat,     [OP_ROWS] = cpu_run_rows,
     [OP_ARGMAX] = cpu_run_argmax, [OP_KV_WRITE] = cpu_run_kv_write, [OP_ATTN] = cpu_run_attn,
-    [OP_ROUTE] = cpu_run_route,   [OP_EXPERTS] = cpu_run_experts,
+    [OP_ROUTE] = cpu_run_route,   [OP_EXPERTS] = cpu_run_experts,   [OP_CONV] = cpu_run_conv,
+    [OP_DELTA] = cpu_run_delta,   [OP_SSD] = cpu_run_ssd,           [OP_SCAN] = cpu_run_scan,
+    [OP_LIGHTNING] = cpu_run_lightning,
 };
 
 static void cpu_close(struct backend *be) {
@@ -60,6 +62,8 @@ static int64_t thread_floats(const struct cpu *c, const struct op *op) {
         if (tensor_row_size(op->in[k]) * 2 > most) most = tensor_row_size(op->in[k]) * 2;
     if (op->kind == OP_ATTN) return most + c->layout.max_context;
     if (op->kind == OP_ROUTE) return most * 2;
+    if (op->kind == OP_DELTA) return 2 * op->arg.delta.k_width + op->arg.delta.v_width;
+    if (op->kind == OP_SCAN) return 2 * op->arg.scan.state_width;
     if (op->kind == OP_EXPERTS) return most + op->arg.experts.inner;
     return most;
 }

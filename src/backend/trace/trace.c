@@ -131,6 +131,20 @@ static void put_experts(struct sb *out, const struct experts_args *a) {
     put_number(out, "scale_input", a->scale_input, 0);
 }
 
+static void put_delta(struct sb *out, const struct delta_args *a) {
+    sb_fmt(out, " state=%d scale=%.6g", a->state, (double)a->scale);
+    if (a->l2_norm) sb_fmt(out, " l2_eps=%.6g", (double)a->l2_eps);
+    put_weight(out, "a_log", a->a_log);
+    put_weight(out, "dt_bias", a->dt_bias);
+}
+
+static void put_ssd(struct sb *out, const struct ssd_args *a) {
+    sb_fmt(out, " state=%d groups=%d dt=[%.6g,%.6g]", a->state, a->groups, (double)a->dt_min, (double)a->dt_max);
+    put_weight(out, "a_log", a->a_log);
+    put_weight(out, "d", a->d);
+    put_weight(out, "dt_bias", a->dt_bias);
+}
+
 static void put_args(struct sb *out, const struct op *op) {
     switch (op->kind) {
     case OP_EMBED:
@@ -166,10 +180,17 @@ static void put_args(struct sb *out, const struct op *op) {
         put_weight(out, "b", op->arg.conv.bias);
         sb_fmt(out, " taps=%d state=%d %s", op->arg.conv.taps, op->arg.conv.state, act_name(op->arg.conv.act));
         break;
-    case OP_DELTA: sb_fmt(out, " state=%d scale=%.6g l2=%d", op->arg.delta.state, (double)op->arg.delta.scale, op->arg.delta.l2_norm); break;
-    case OP_SSD: sb_fmt(out, " state=%d groups=%d dt=[%.6g,%.6g]", op->arg.ssd.state, op->arg.ssd.groups, (double)op->arg.ssd.dt_min, (double)op->arg.ssd.dt_max); break;
-    case OP_SCAN: sb_fmt(out, " state=%d width=%d", op->arg.scan.state, op->arg.scan.state_width); break;
-    case OP_LIGHTNING: sb_fmt(out, " state=%d", op->arg.lightning.state); break;
+    case OP_DELTA: put_delta(out, &op->arg.delta); break;
+    case OP_SSD: put_ssd(out, &op->arg.ssd); break;
+    case OP_SCAN:
+        sb_fmt(out, " state=%d width=%d", op->arg.scan.state, op->arg.scan.state_width);
+        put_weight(out, "a_log", op->arg.scan.a_log);
+        put_weight(out, "d", op->arg.scan.d);
+        break;
+    case OP_LIGHTNING:
+        sb_fmt(out, " state=%d", op->arg.lightning.state);
+        put_weight(out, "slope", op->arg.lightning.slope);
+        break;
     default: break; /* CONCAT, ROWS, ARGMAX have none */
     }
 }

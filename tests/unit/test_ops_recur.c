@@ -1,0 +1,324 @@
+/* Recurrent ops on the CPU: each against its recurrence in double precision, then the promises that hold for all of
+ * them: chunks, neighbours in the batch and threads change no bit, a start forgets what the slot held, and a copied
+ * slot continues like its original. */
+#include "ops_bench.h"
+
+#include <math.h>
+
+enum { ROWS = 13, WIDTH_MAX = 128, OUT_MAX = 64 };
+
+/* One op under test: how it is said, and what its rows are, computed from the input rows of one sequence. */
+struct recur_case {
+    const char *name;
+    int32_t in_width, out_width;
+    int64_t state;
+    struct tensor (*emit)(struct ops_bench *b, struct oplist *l, struct tensor x);
+    void (*expect)(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]);
+};
+
+/* Weights are data of a seed; emit binds them anew for every list, which is cheap here. */
+static const struct weight *vector_of(struct ops_bench *b, uint64_t seed, int64_t n) {
+    return bench_vector(b, bench_floats(b, seed, n, 1, 0), n);
+}
+
+static double softplus(double x) {
+    return log1p(exp(x));
+}
+
+static double sigmoid(double x) {
+    return 1.0 / (1.0 + exp(-x));
+}
+
+/* ---- convolution -------------------------------------------------------------------------------------------------- */
+
+enum { CONV_CHANNELS = 48, CONV_TAPS = 4 };
+
+static struct tensor conv_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    return op_conv(l, x,
+                   &(struct conv_args){.weight = vector_of(b, 11, CONV_CHANNELS * CONV_TAPS),
+                                       .bias = vector_of(b, 12, CONV_CHANNELS),
+                                       .taps = CONV_TAPS,
+                                       .state = 1,
+                                       .act = ACT_SILU});
+}
+
+static void conv_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t r = 0; r < n_rows; r++)
+        for (int32_t c = 0; c < CONV_CHANNELS; c++) {
+            double sum = bench_value(12, c);
+            for (int32_t t = 0; t < CONV_TAPS; t++)
+                if (r - CONV_TAPS + 1 + t >= 0) sum += (double)x[r - CONV_TAPS + 1 + t][c] * (double)bench_value(11, c * CONV_TAPS + t);
+            y[r][c] = sum * sigmoid(sum);
+        }
+}
+
+/* ---- gated delta rule --------------------------------------------------------------------------------------------- */
+
+enum {
+    K_HEADS = 2,
+    V_HEADS = 4,
+    K_WIDTH = 8,
+    V_WIDTH = 12,
+    D_K = K_HEADS * K_WIDTH,
+    D_V = V_HEADS * V_WIDTH,
+    D_IN = 2 * D_K + D_V + 2 * V_HEADS
+};
+
+static struct tensor delta_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    struct delta_args a = {.a_log = vector_of(b, 21, V_HEADS),
+                           .dt_bias = vector_of(b, 22, V_HEADS),
+                           .state = 1,
+                           .k_heads = K_HEADS,
+                           .v_heads = V_HEADS,
+                           .k_width = K_WIDTH,
+                           .v_width = V_WIDTH,
+                           .scale = 0.25f,
+                           .l2_norm = 1,
+                           .l2_eps = 1e-6f};
+    struct tensor q = tensor_split_heads(tensor_slice(x, 0, D_K), K_HEADS), k = tensor_split_heads(tensor_slice(x, D_K, D_K), K_HEADS);
+    struct tensor v = tensor_split_heads(tensor_slice(x, 2 * D_K, D_V), V_HEADS);
+    struct tensor decay = tensor_slice(x, 2 * D_K + D_V, V_HEADS), beta = tensor_slice(x, 2 * D_K + D_V + V_HEADS, V_HEADS);
+    return op_delta(l, q, k, v, decay, beta, &a);
+}
+
+static double length_of(const float *x) {
+    double sum = 1e-6;
+    for (int32_t i = 0; i < K_WIDTH; i++) sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+static void delta_head(const float (*x)[WIDTH_MAX], int32_t n_rows, int32_t head, double (*y)[OUT_MAX]) {
+    double s[K_WIDTH][V_WIDTH] = {0};
+    for (int32_t r = 0; r < n_rows; r++) {
+        const float *q = x[r] + head / 2 * K_WIDTH, *k = q + D_K, *v = x[r] + 2 * D_K + head * V_WIDTH, *ab = x[r] + 2 * D_K + D_V + head;
+        double decay = exp(-exp((double)bench_value(21, head)) * softplus((double)ab[0] + (double)bench_value(22, head)));
+        for (int32_t j = 0; j < V_WIDTH; j++) {
+            double held = 0, out = 0;
+            for (int32_t i = 0; i < K_WIDTH; i++) held += s[i][j] * decay * (double)k[i] / length_of(k);
+            for (int32_t i = 0; i < K_WIDTH; i++) {
+                s[i][j] = s[i][j] * decay + (double)k[i] / length_of(k) * ((double)v[j] - held) * sigmoid((double)ab[V_HEADS]);
+                out += 0.25 * (double)q[i] / length_of(q) * s[i][j];
+            }
+            y[r][head * V_WIDTH + j] = out;
+        }
+    }
+}
+
+static void delta_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t head = 0; head < V_HEADS; head++) delta_head(x, n_rows, head, y);
+}
+
+/* ---- state spaces ------------------------------------------------------------------------------------------------- */
+
+enum {
+    S_HEADS = 4,
+    S_WIDTH = 6,
+    S_GROUPS = 2,
+    S_STATE = 10,
+    S_X = S_HEADS * S_WIDTH,
+    S_B = S_GROUPS * S_STATE,
+    S_IN = S_X + 2 * S_B + S_HEADS
+};
+
+static struct tensor ssd_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    struct ssd_args a = {.a_log = vector_of(b, 31, S_HEADS),
+                         .d = vector_of(b, 32, S_HEADS),
+                         .dt_bias = vector_of(b, 33, S_HEADS),
+                         .state = 1,
+                         .heads = S_HEADS,
+                         .head_width = S_WIDTH,
+                         .groups = S_GROUPS,
+                         .state_width = S_STATE,
+                         .dt_min = 0.5f,
+                         .dt_max = 1.0f};
+    struct tensor bb = tensor_split_heads(tensor_slice(x, S_X, S_B), S_GROUPS),
+                  c = tensor_split_heads(tensor_slice(x, S_X + S_B, S_B), S_GROUPS);
+    return op_ssd(l, tensor_split_heads(tensor_slice(x, 0, S_X), S_HEADS), bb, c, tensor_slice(x, S_X + 2 * S_B, S_HEADS), &a);
+}
+
+static void ssd_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t i = 0; i < S_X; i++) {
+        int32_t head = i / S_WIDTH, group = head / (S_HEADS / S_GROUPS);
+        double s[S_STATE] = {0};
+        for (int32_t r = 0; r < n_rows; r++) {
+            double dt = fmin(fmax(softplus((double)x[r][S_X + 2 * S_B + head] + (double)bench_value(33, head)), 0.5), 1.0);
+            y[r][i] = (double)bench_value(32, head) * (double)x[r][i];
+            for (int32_t n = 0; n < S_STATE; n++) {
+                s[n] =
+                    s[n] * exp(-exp((double)bench_value(31, head)) * dt) + dt * (double)x[r][i] * (double)x[r][S_X + group * S_STATE + n];
+                y[r][i] += s[n] * (double)x[r][S_X + S_B + group * S_STATE + n];
+            }
+        }
+    }
+}
+
+enum { C_CHANNELS = 20, C_STATE = 16, C_IN = 2 * C_CHANNELS + 2 * C_STATE };
+
+static struct tensor scan_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    return op_scan(
+        l, tensor_slice(x, 0, C_CHANNELS), tensor_slice(x, C_CHANNELS, C_CHANNELS), tensor_slice(x, 2 * C_CHANNELS, C_STATE),
+        tensor_slice(x, 2 * C_CHANNELS + C_STATE, C_STATE),
+        &(struct scan_args){
+            .a_log = vector_of(b, 41, C_CHANNELS * C_STATE), .d = vector_of(b, 42, C_CHANNELS), .state = 1, .state_width = C_STATE});
+}
+
+static void scan_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t c = 0; c < C_CHANNELS; c++) {
+        double s[C_STATE] = {0};
+        for (int32_t r = 0; r < n_rows; r++) {
+            double dt = softplus((double)x[r][C_CHANNELS + c]);
+            y[r][c] = (double)bench_value(42, c) * (double)x[r][c];
+            for (int32_t n = 0; n < C_STATE; n++) {
+                s[n] = s[n] * exp(-exp((double)bench_value(41, c * C_STATE + n)) * dt) +
+                       dt * (double)x[r][c] * (double)x[r][2 * C_CHANNELS + n];
+                y[r][c] += s[n] * (double)x[r][2 * C_CHANNELS + C_STATE + n];
+            }
+        }
+    }
+}
+
+/* ---- linear attention with decay ---------------------------------------------------------------------------------- */
+
+enum { L_HEADS = 3, L_WIDTH = 8, L_ALL = L_HEADS * L_WIDTH };
+
+static struct tensor lightning_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    struct tensor part[3];
+    for (int32_t i = 0; i < 3; i++) part[i] = tensor_split_heads(tensor_slice(x, i * L_ALL, L_ALL), L_HEADS);
+    return op_lightning(l, part[0], part[1], part[2],
+                        &(struct lightning_args){.slope = vector_of(b, 51, L_HEADS), .state = 1, .heads = L_HEADS, .width = L_WIDTH});
+}
+
+/* Without a state at all: every pair of positions, weighed by its distance. */
+static void lightning_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t r = 0; r < n_rows; r++)
+        for (int32_t i = 0; i < L_ALL; i++) {
+            int32_t head = i / L_WIDTH;
+            y[r][i] = 0;
+            for (int32_t p = 0; p <= r; p++) {
+                double score = 0;
+                for (int32_t k = 0; k < L_WIDTH; k++) score += (double)x[r][head * L_WIDTH + k] * (double)x[p][L_ALL + head * L_WIDTH + k];
+                y[r][i] += score * exp(-(double)bench_value(51, head) * (r - p)) * (double)x[p][2 * L_ALL + i];
+            }
+        }
+}
+
+static const struct recur_case cases[] = {
+    {"conv", CONV_CHANNELS, CONV_CHANNELS, (CONV_TAPS - 1) * CONV_CHANNELS, conv_emit, conv_expect},
+    {"delta", D_IN, D_V, V_HEADS *K_WIDTH *V_WIDTH, delta_emit, delta_expect},
+    {"ssd", S_IN, S_X, S_HEADS *S_WIDTH *S_STATE, ssd_emit, ssd_expect},
+    {"scan", C_IN, C_CHANNELS, C_CHANNELS *C_STATE, scan_emit, scan_expect},
+    {"lightning", 3 * L_ALL, L_ALL, L_HEADS *L_WIDTH *L_WIDTH, lightning_emit, lightning_expect},
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+/* ---- the promises ------------------------------------------------------------------------------------------------- */
+
+/* Two states, so that an offset forgotten shows; the op uses the second. */
+static void open_case(struct ops_bench *b, const struct recur_case *k, int32_t n_threads) {
+    struct kv_layout layout = {.n_states = 2, .n_slots = 4, .states = {{7}, {k->state}}};
+    struct err err;
+    bench_open(b, n_threads);
+    CHECK_OK(cpu_backend.kv_open(b->be, &layout, &err), err);
+}
+
+/* Runs the step that was filled in; rows of the result into y. */
+static void run_step(struct ops_bench *b, const struct recur_case *k, float *y) {
+    int32_t kept = b->n_weights;
+    const struct weight *table =
+        bench_weight(b, (struct format){.dtype = DT_F32}, 1, 2 * ROWS, k->in_width, bench_floats(b, 1, 2 * ROWS * k->in_width, 1, 0));
+    struct oplist *l = bench_begin(b);
+    struct tensor t = k->emit(b, l, bench_input(l, table));
+    CHECK(!l->err.code);
+    bench_run(b, t, y);
+    while (b->n_weights > kept) cpu_backend.weight_release(b->be, &b->weights[--b->n_weights]);
+}
+
+/* Rows first ... of the inputs as one sequence in the slot, in chunks. */
+static void run_chunks(struct ops_bench *b, const struct recur_case *k, int32_t slot, int32_t first, int32_t from, int32_t to,
+                       int32_t chunk, float *y) {
+    for (int32_t at = from; at < to; at += chunk) {
+        bench_clear(b);
+        bench_rows(b, slot, first + at, to - at < chunk ? to - at : chunk, at);
+        run_step(b, k, y + (int64_t)at * k->out_width);
+    }
+}
+
+static void ops_match_their_recurrence(void) {
+    for (int i = 0; i < N_CASES; i++) {
+        const struct recur_case *k = &cases[i];
+        struct ops_bench b;
+        float y[ROWS * OUT_MAX], x[ROWS][WIDTH_MAX];
+        double want[ROWS][OUT_MAX];
+        open_case(&b, k, 2);
+        run_chunks(&b, k, 0, 0, 0, ROWS, ROWS, y);
+        for (int32_t r = 0; r < ROWS; r++)
+            for (int32_t c = 0; c < k->in_width; c++) x[r][c] = bench_value(1, r * k->in_width + c);
+        k->expect((const float(*)[WIDTH_MAX])x, ROWS, want);
+        for (int32_t r = 0; r < ROWS; r++)
+            for (int32_t c = 0; c < k->out_width; c++)
+                if (!(fabs((double)y[r * k->out_width + c] - want[r][c]) <= 2e-5 * (1 + fabs(want[r][c]))))
+                    unit_fail(__FILE__, __LINE__, "%s row %d element %d: %.9g, expected %.9g", k->name, r, c,
+                              (double)y[r * k->out_width + c], want[r][c]);
+        bench_close(&b);
+    }
+}
+
+static void chunks_change_no_bit(void) {
+    for (int i = 0; i < N_CASES; i++) {
+        const struct recur_case *k = &cases[i];
+        struct ops_bench b;
+        float whole[ROWS * OUT_MAX], parts[ROWS * OUT_MAX];
+        open_case(&b, k, 3);
+        run_chunks(&b, k, 0, 0, 0, ROWS, ROWS, whole);
+        for (int32_t chunk = 1; chunk < 6; chunk++) {
+            run_chunks(&b, k, 0, 0, 0, ROWS, chunk, parts); /* the same slot: a start forgets */
+            CHECK(memcmp(parts, whole, (size_t)ROWS * (size_t)k->out_width * sizeof *whole) == 0);
+        }
+        bench_close(&b);
+    }
+}
+
+static void neighbours_change_no_bit(void) {
+    for (int i = 0; i < N_CASES; i++) {
+        const struct recur_case *k = &cases[i];
+        struct ops_bench b;
+        float one[ROWS * OUT_MAX], two[ROWS * OUT_MAX], both[2 * ROWS * OUT_MAX];
+        size_t width = (size_t)k->out_width;
+        open_case(&b, k, 1);
+        run_chunks(&b, k, 3, 0, 0, ROWS, ROWS, one);
+        run_chunks(&b, k, 3, ROWS, 0, ROWS, ROWS, two);
+        for (int32_t at = 0; at < ROWS; at++) { /* the second starts one step later, row by row */
+            bench_clear(&b);
+            bench_rows(&b, 2, at, 1, at);
+            if (at > 0) bench_rows(&b, 1, ROWS + at - 1, 1, at - 1);
+            run_step(&b, k, both);
+            CHECK(memcmp(both, one + (size_t)at * width, width * sizeof *one) == 0);
+            if (at > 0) CHECK(memcmp(both + width, two + (size_t)(at - 1) * width, width * sizeof *two) == 0);
+        }
+        bench_close(&b);
+    }
+}
+
+static void copied_slots_continue(void) {
+    for (int i = 0; i < N_CASES; i++) {
+        const struct recur_case *k = &cases[i];
+        struct ops_bench b;
+        struct err err;
+        float whole[ROWS * OUT_MAX], again[ROWS * OUT_MAX];
+        size_t half = ROWS / 2 * (size_t)k->out_width;
+        open_case(&b, k, 2);
+        run_chunks(&b, k, 0, 0, 0, ROWS / 2, 3, whole);
+        CHECK_OK(cpu_backend.slot_copy(b.be, 0, 3, &err), err);
+        run_chunks(&b, k, 0, 0, ROWS / 2, ROWS, 3, whole);
+        run_chunks(&b, k, 3, 0, ROWS / 2, ROWS, 2, again);
+        CHECK(memcmp(again + half, whole + half, (size_t)ROWS * (size_t)k->out_width * sizeof *whole - half * sizeof *whole) == 0);
+        bench_close(&b);
+    }
+}
+
+const struct unit_suite unit_ops_recur = {"ops_recur",
+                                          (const struct unit_case[]){{"ops_match_their_recurrence", ops_match_their_recurrence},
+                                                                     {"chunks_change_no_bit", chunks_change_no_bit},
+                                                                     {"neighbours_change_no_bit", neighbours_change_no_bit},
+                                                                     {"copied_slots_continue", copied_slots_continue},
+                                                                     {0}}};
