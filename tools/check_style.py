@@ -43,12 +43,12 @@ def in_home(path, homes):
 
 
 def families(root):
-    """The names in the first column of the table in src/model/families.c, without those that are ordinary short words."""
+    """The types in the rows of src/model/families.c, without those that are ordinary short words."""
     try:
         text = csource.code(csource.read(root, "src/model/families.c"), keep_strings=True)
     except OSError:
         return []
-    names = re.findall(r'(?:\{\s*(?:\.name\s*=\s*)?|FAMILY\(\s*)"([a-z][a-z0-9_.-]*)"', text)
+    names = re.findall(r'\.type\s*=\s*"([a-z][a-z0-9_.-]*)"', text)
     return sorted({n for n in names if len(n) > 4 or re.search(r"\d", n)}, key=len, reverse=True)
 
 

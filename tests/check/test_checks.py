@@ -69,7 +69,7 @@ CASES = [
     ("docs", "cmake/deps/zz.cmake", "mlxcel_recipe(zz\n  VERSION 1.2\n  LICENCE MIT\n)\n", "has no row with zz, 1.2 and MIT"),
     ("docs", "VERSION", "99.9.9\n", "no section for version 99.9.9"),
 ]
-FAMILIES = 'const struct family families[] = {\n    {"zebra9", 1},\n    {.name = "zebra9_moe"},\n};\n'
+FAMILIES = 'const struct family families[] = {\n    {.type = "zebra9"},\n    {.type = "zebra9_moe"},\n};\n'
 
 
 def run(check, tree):

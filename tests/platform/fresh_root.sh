@@ -2,18 +2,19 @@
 # `make run` and `make test` from nothing: makes a root folder of Debian 12 or Ubuntu 24.04 that holds only git and make, copies the last
 # commit of this clone into it and runs the two commands there, twice each. Needs root and debootstrap; not part of `make test`.
 #
-#   tests/platform/fresh_root.sh [debian12|ubuntu2404]... [--keep] [--commit REV]
+#   tests/platform/fresh_root.sh [debian12|ubuntu2404]... [--ci] [--keep] [--commit REV]     --ci: .ci/run there, too
 #
 # Roots lie in build/roots (ROOTS=DIR chooses another folder). The network is the host's: resolv.conf, apt's configuration and
 # certificate authorities that the host trusts besides the usual ones are copied. The last line is "N passed, N failed[, N skipped]".
 set -uo pipefail
 source=$(cd "$(dirname "$0")/../.." && pwd)
 roots=${ROOTS:-$source/build/roots}
-commit=HEAD keep=no
+commit=HEAD keep=no ci=no
 names=()
 while [ $# -gt 0 ]; do
     case $1 in
         --keep) keep=yes ;;
+        --ci) ci=yes ;;
         --commit) commit=$2; shift ;;
         *) names+=("$1") ;;
     esac
@@ -124,6 +125,7 @@ for name in "${names[@]}"; do
     step "$name make run again" "$root" 20 make run
     step "$name make test" "$root" 0 make test
     step "$name make test again" "$root" 300 make test
+    [ $ci = no ] || step "$name ci" "$root" 2100 "git clean -qfdx && CI=true bash .ci/run"
     leave "$root"
 done
 echo "$passed passed, $failed failed$([ $skipped -eq 0 ] || echo ", $skipped skipped")"

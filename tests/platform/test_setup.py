@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""What a user sees when something is missing: packages without root, a library, a source archive. The last line is "N passed, N failed"."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+def stub(folder, name, script):
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\n" + script + "\n")
+    os.chmod(path, 0o755)
+
+
+def setup_path(folder, user, *extra):
+    """A PATH on which nothing is installed: only stubs and what the script itself needs."""
+    for tool in ("bash", "env", "uname", "head", "tail", "cat", "mktemp", "rm", "printf", "grep"):
+        found = shutil.which(tool)
+        if found:
+            os.symlink(found, os.path.join(folder, tool))
+    stub(folder, "dpkg-query", "exit 1")
+    stub(folder, "id", f"echo {user}")
+    for name, script in extra:
+        stub(folder, name, script)
+    return {"PATH": folder, "HOME": folder}
+
+
+def run_setup(env, *groups):
+    done = subprocess.run([shutil.which("bash"), os.path.join(ROOT, "tools", "setup.sh"), *groups], env=env, stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@case
+def without_root_one_line_names_the_packages(folder):
+    rc, out, err = run_setup(setup_path(folder, 1000, ("apt-get", "exit 99")), "build")
+    assert rc == 1 and out == "" and err.count("\n") == 1, (rc, out, err)
+    for package in ("gcc", "cmake", "libuv1-dev", "libpcre2-dev"):
+        assert package in err, err
+
+
+@case
+def without_apt_one_line_names_the_packages(folder):
+    rc, _, err = run_setup(setup_path(folder, 0), "build")
+    assert rc == 1 and "there is no apt here" in err and "libzstd-dev" in err and err.count("\n") == 1, (rc, err)
+
+
+@case
+def root_installs_exactly_what_is_missing(folder):
+    log = os.path.join(folder, "log")
+    apt = f'echo "$*" >> {log}'
+    query = 'case $* in *libuv1-dev*) exit 1 ;; *) echo installed ;; esac'
+    env = setup_path(folder, 0, ("apt-get", apt), ("dpkg-query", query), ("cc", ""), ("cmake", ""), ("ninja", ""), ("pkg-config", ""))
+    rc, out, err = run_setup(env, "build")
+    with open(log, encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    assert rc == 0 and "libuv1-dev" in out and "event loop" in out, (rc, out, err)
+    assert lines[-1].endswith("--no-install-recommends libuv1-dev"), lines
+
+
+@case
+def a_complete_machine_is_left_alone(folder):
+    env = setup_path(folder, 0, ("apt-get", "exit 99"), ("dpkg-query", "echo installed"))
+    rc, out, err = run_setup(env, "build", "check", "cross-test")
+    assert rc == 0 and out == "" and err == "", (rc, out, err)
+
+
+@case
+def a_failing_apt_shows_its_words(folder):
+    rc, _, err = run_setup(setup_path(folder, 0, ("apt-get", "echo E: no such mirror; exit 100")), "build")
+    assert rc == 1 and "E: no such mirror" in err and "failed" in err, (rc, err)
+
+
+@case
+def an_unknown_group_is_refused(folder):
+    rc, _, err = run_setup(setup_path(folder, 0), "nonsense")
+    assert rc == 2 and "no group called nonsense" in err, (rc, err)
+
+
+def configure(folder, *args, **env):
+    command = ["cmake", "-S", ROOT, "-B", os.path.join(folder, "build"), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", *args]
+    done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+@case
+def a_missing_library_names_its_package(folder):
+    rc, text = configure(folder, PKG_CONFIG_LIBDIR=folder, PKG_CONFIG_PATH=folder)
+    assert rc != 0 and "mlxcel needs libuv: install the package libuv1-dev" in text, text[-800:]
+
+
+# The fetch functions alone, with places that are files of ours.
+FETCH = """
+cmake_minimum_required(VERSION 3.22)
+set(CMAKE_SOURCE_DIR {folder})
+set(MLXCEL_DEPS_CACHE {folder}/cache)
+include({root}/cmake/fetch.cmake)
+set(R_VERSION 1)
+set(R_PLACES {places})
+mlxcel_unpack(thing {folder}/out dir)
+message(STATUS "unpacked in ${{dir}}")
+"""
+
+
+def fetch(folder, places):
+    script = os.path.join(folder, "fetch.cmake")
+    with open(script, "w", encoding="utf-8") as f:
+        f.write(FETCH.format(folder=folder, root=ROOT, places=" ".join(places)))
+    done = subprocess.run(["cmake", "-P", script], capture_output=True, text=True, check=False)
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+def archive(folder, name, text):
+    os.makedirs(os.path.join(folder, "thing-1"), exist_ok=True)
+    with open(os.path.join(folder, "thing-1", "thing.c"), "w", encoding="utf-8") as f:
+        f.write(text)
+    path = os.path.join(folder, name)
+    subprocess.run(["tar", "-czf", path, "-C", folder, "thing-1"], check=True)
+    digest = subprocess.run(["sha256sum", path], capture_output=True, text=True, check=True).stdout.split()[0]
+    return "file://" + path, digest
+
+
+@case
+def the_next_place_is_tried_and_the_cache_filled(folder):
+    url, digest = archive(folder, "thing-1.tar.gz", "int x;\n")
+    rc, text = fetch(folder, ["file:///nonexistent/thing.tar.gz", digest, url, digest])
+    assert rc == 0 and "unpacked in" in text and text.count("fetching thing") == 2, text
+    shutil.rmtree(os.path.join(folder, "out"))
+    os.remove(url[len("file://"):])
+    rc, text = fetch(folder, ["file:///nonexistent/thing.tar.gz", digest, url, digest])
+    assert rc == 0 and "fetching" not in text, text
+
+
+@case
+def a_wrong_hash_is_refused(folder):
+    url, digest = archive(folder, "thing-1.tar.gz", "int x;\n")
+    wrong = "0" * 64
+    rc, text = fetch(folder, [url, wrong])
+    assert rc != 0 and f"its sha256 is {digest}, expected {wrong}" in text, text
+    assert not os.path.exists(os.path.join(folder, "out", "thing-1.unpacked"))
+    assert not [n for n in os.listdir(os.path.join(folder, "cache"))], "a refused file stayed in the cache"
+
+
+@case
+def a_damaged_cache_is_not_used(folder):
+    url, digest = archive(folder, "thing-1.tar.gz", "int x;\n")
+    os.makedirs(os.path.join(folder, "cache"))
+    with open(os.path.join(folder, "cache", "thing-thing-1.tar.gz"), "w", encoding="utf-8") as f:
+        f.write("cut off")
+    rc, text = fetch(folder, [url, digest])
+    assert rc == 0 and "fetching thing" in text, text
+
+
+def main():
+    passed = failed = 0
+    for function in CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                function(folder)
+                passed += 1
+            except (AssertionError, OSError, subprocess.SubprocessError) as problem:
+                failed += 1
+                print(f"FAILED setup.{function.__name__}: {problem}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
