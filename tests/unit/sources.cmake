@@ -9,4 +9,5 @@ set(UNIT_SUITES
   os
   quant
   safetensors
+  template
 )

@@ -1,0 +1,26 @@
+set(TEXT_SOURCES
+  src/text/template/tmpl_attr.c
+  src/text/template/tmpl_call.c
+  src/text/template/tmpl_eval.c
+  src/text/template/tmpl_exec.c
+  src/text/template/tmpl_filters_html.c
+  src/text/template/tmpl_filters_seq.c
+  src/text/template/tmpl_filters_text.c
+  src/text/template/tmpl_format.c
+  src/text/template/tmpl_iter.c
+  src/text/template/tmpl_lexer.c
+  src/text/template/tmpl_limits.c
+  src/text/template/tmpl_methods.c
+  src/text/template/tmpl_methods_str.c
+  src/text/template/tmpl_ops.c
+  src/text/template/tmpl_parse_expr.c
+  src/text/template/tmpl_parse_stmt.c
+  src/text/template/tmpl_render.c
+  src/text/template/tmpl_repr.c
+  src/text/template/tmpl_str.c
+  src/text/template/tmpl_tests.c
+  src/text/template/tmpl_time.c
+  src/text/template/tmpl_tojson.c
+  src/text/template/tmpl_unicode.c
+  src/text/template/tmpl_value.c
+)

@@ -1,0 +1,222 @@
+/* The parsed form of a template: tokens, and one kind of node for expressions and statements. Made once, never changed. */
+#ifndef MLXCEL_TEXT_TEMPLATE_TMPL_AST_H
+#define MLXCEL_TEXT_TEMPLATE_TMPL_AST_H
+
+#include "base/map.h"
+#include "text/template/tmpl_value.h"
+
+#include <setjmp.h>
+
+/* The order of the operators up to TK_TILDE is that of rules[] in tmpl_parse_expr.c: ORDER TOKENS. */
+enum tk {
+    TK_EOF,
+    TK_DATA,
+    TK_VAR_BEGIN,
+    TK_VAR_END,
+    TK_BLOCK_BEGIN,
+    TK_BLOCK_END,
+    TK_NAME,
+    TK_STRING,
+    TK_INT,
+    TK_FLOAT,
+    TK_ADD,
+    TK_SUB,
+    TK_MUL,
+    TK_DIV,
+    TK_FLOORDIV,
+    TK_MOD,
+    TK_POW,
+    TK_TILDE,
+    TK_EQ,
+    TK_NE,
+    TK_LT,
+    TK_LE,
+    TK_GT,
+    TK_GE,
+    TK_LPAREN,
+    TK_RPAREN,
+    TK_LBRACKET,
+    TK_RBRACKET,
+    TK_LBRACE,
+    TK_RBRACE,
+    TK_DOT,
+    TK_COMMA,
+    TK_COLON,
+    TK_PIPE,
+    TK_ASSIGN,
+    TK_SEMICOLON,
+    /* words that are infix operators; they come from the lexer as names */
+    TK_AND,
+    TK_OR,
+    TK_IN,
+    TK_NOT,
+    TK_IS,
+    N_TOKENS
+};
+
+struct token {
+    enum tk kind;
+    int line;
+    struct str text; /* a name, unescaped string or data */
+    int64_t i;
+    double f;
+};
+
+enum lex_state { LEX_ROOT, LEX_BLOCK, LEX_VAR, LEX_RAW };
+
+enum { LEX_MAX_NESTING = 512 };
+
+struct lexer {
+    struct arena *arena;
+    struct str src; /* newlines normalised */
+    size_t pos;
+    int line;
+    enum lex_state state;
+    bool line_starting;
+    char closers[LEX_MAX_NESTING];
+    int n_closers;
+    jmp_buf *fail;
+    struct err *err;
+};
+
+/* Prepares the source as Jinja does: newlines become \n, and one at the end is dropped. */
+void lex_init(struct lexer *lx, struct arena *a, struct str source);
+struct token lex_next(struct lexer *lx);
+/* Ends lexing and parsing. */
+_Noreturn void lex_fail(struct lexer *lx, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
+const char *token_name(enum tk kind);
+
+enum tn {
+    /* expressions */
+    TN_CONST,
+    TN_NAME,
+    TN_LIST,
+    TN_TUPLE,
+    TN_DICT, /* list: key, value, key, value */
+    TN_GETATTR,
+    TN_GETITEM,
+    TN_SLICE, /* a: object; list: start, stop, step (NULL where absent) */
+    TN_CALL,
+    TN_FILTER,
+    TN_TEST,
+    TN_NOT,
+    TN_NEG,
+    TN_POS,
+    TN_AND,
+    TN_OR,
+    TN_BINARY,  /* op: a token */
+    TN_CONCAT,  /* list */
+    TN_COMPARE, /* a, then list of operands with ops[] */
+    TN_COND,    /* b if a else c */
+    TN_NSREF,   /* assignment target: name.attr */
+    /* statements */
+    TN_TEXT,
+    TN_PRINT,
+    TN_IF,  /* list: condition, body, condition, body; c: else */
+    TN_FOR, /* a: target, b: iterable, c: condition, body, orelse */
+    TN_SET,
+    TN_SET_BLOCK,    /* a: target, b: filter chain over TN_CONST MISSING or NULL, body */
+    TN_WITH,         /* list: target, value, ... */
+    TN_MACRO,        /* name, params, body */
+    TN_CALL_BLOCK,   /* a: call; params; body */
+    TN_FILTER_BLOCK, /* b: filter chain; body */
+    TN_BREAK,
+    TN_CONTINUE,
+    TN_BLOCK,
+    TN_GENERATION,
+    TN_SCOPE,
+    TN_REFUSED, /* include, import, from, extends */
+    TN_BODY,    /* list */
+    N_TN
+};
+
+struct targs {
+    struct tnode **pos, **kw;
+    struct str *kw_names;
+    int n_pos, n_kw;
+    struct tnode *dyn_pos, *dyn_kw;
+};
+
+struct tparams {
+    int *names;
+    struct tnode **defaults; /* NULL where there is none */
+    int n;
+    bool uses_caller, uses_varargs, uses_kwargs;
+};
+
+struct tnode {
+    enum tn kind;
+    int line;
+    int name; /* interned */
+    union {
+        enum tk op;
+        enum tk *ops;
+        bool flag;
+    } u;
+    struct tnode *a, *b, *c;
+    struct tnode *body, *orelse;
+    struct tnode **list;
+    int n_list;
+    struct targs *args;
+    struct tparams *params;
+    const struct builtin *func; /* of a filter or test; NULL: unknown, an error when reached */
+    struct tstr *str;           /* text, attribute or name */
+    struct tv value;
+};
+
+/* Names that every template interns first, in this order. */
+enum { NAME_LOOP, NAME_CALLER, NAME_VARARGS, NAME_KWARGS, N_FIXED_NAMES };
+
+struct tmpl {
+    struct arena *arena;
+    struct str *names; /* interned */
+    int n_names;
+    struct tnode *root;
+    struct tnode **blocks;
+    int n_blocks;
+};
+
+/* The parser, shared by tmpl_parse_expr.c and tmpl_parse_stmt.c. */
+struct parser {
+    struct lexer lx;
+    struct token cur, ahead;
+    bool has_ahead;
+    struct arena *arena;
+    struct tmpl *t;
+    struct map names;
+    int depth;
+    bool soft;                  /* inside an if: unknown filters are errors only when reached */
+    struct tnode *unknown;      /* the first unknown filter or test of the expression in hand */
+    int n_loops;                /* around this point, within the same macro */
+    struct tparams *macros[64]; /* enclosing macros */
+    int n_macros;
+    jmp_buf fail;
+};
+
+enum { PARSE_MAX_DEPTH = 120 };
+
+struct tnode *parse_node(struct parser *p, enum tn kind);
+struct tnode *parse_expression(struct parser *p);
+struct tnode *parse_tuple(struct parser *p, bool with_condexpr, const char *end_word);
+struct tnode *parse_assign_target(struct parser *p, bool with_tuple, bool with_namespace, const char *end_word);
+struct tnode *parse_filter_chain(struct parser *p, struct tnode *input, bool start_inline);
+void parse_advance(struct parser *p);
+struct token parse_peek(struct parser *p);
+bool parse_is(const struct parser *p, enum tk kind);
+bool parse_is_word(const struct parser *p, const char *word);
+bool parse_skip(struct parser *p, enum tk kind);
+bool parse_skip_word(struct parser *p, const char *word);
+struct token parse_expect(struct parser *p, enum tk kind);
+int parse_intern(struct parser *p, struct str name);
+void parse_enter(struct parser *p);
+void parse_leave(struct parser *p);
+_Noreturn void parse_fail(struct parser *p, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
+
+/* A list that grows in the arena. */
+struct node_list {
+    struct tnode **items;
+    int n, capacity;
+};
+void node_list_push(struct parser *p, struct node_list *l, struct tnode *item);
+
+#endif

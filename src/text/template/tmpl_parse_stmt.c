@@ -1,0 +1,362 @@
+/* Statements: a table of tags, and tmpl_parse. Tags that would load other templates are parsed and refused when they are
+ * reached, as Jinja does without a loader. */
+#include "text/template/template.h"
+#include "text/template/tmpl_ast.h"
+#include "text/template/tmpl_rt.h"
+
+static struct tnode *parse_body(struct parser *p, const char *const *ends);
+
+/* Jinja looks filters and tests up when it compiles, except under a condition. */
+static void check_unknown(struct parser *p) {
+    struct tnode *n = p->unknown;
+    p->unknown = NULL;
+    if (n && !p->soft) parse_fail(p, n->line, "No %s named '%.*s'.", n->kind == TN_FILTER ? "filter" : "test", STR_ARG(tstr_str(n->str)));
+}
+
+/* The statements up to one of the end tags, whose name is then the current token. */
+static struct tnode *parse_statements(struct parser *p, const char *const *ends) {
+    check_unknown(p);
+    parse_skip(p, TK_COLON);
+    parse_expect(p, TK_BLOCK_END);
+    struct tnode *body = parse_body(p, ends);
+    if (parse_is(p, TK_EOF)) parse_fail(p, p->cur.line, "Unexpected end of template. Jinja was looking for the tag '%s'.", ends[0]);
+    return body;
+}
+
+/* The same for a body with a scope of its own, which is not soft. */
+static struct tnode *parse_scoped(struct parser *p, const char *end) {
+    const char *const ends[] = {end, NULL};
+    bool soft = p->soft;
+    check_unknown(p);
+    p->soft = false;
+    struct tnode *body = parse_statements(p, ends);
+    p->soft = soft;
+    parse_advance(p);
+    return body;
+}
+
+static struct tnode *parse_if(struct parser *p) {
+    static const char *const ends[] = {"elif", "else", "endif", NULL}, *const end[] = {"endif", NULL};
+    struct tnode *n = parse_node(p, TN_IF);
+    struct node_list l = {0};
+    bool soft = p->soft;
+    check_unknown(p);
+    p->soft = true;
+    do {
+        parse_advance(p);
+        node_list_push(p, &l, parse_tuple(p, false, NULL));
+        node_list_push(p, &l, parse_statements(p, ends));
+    } while (parse_is_word(p, "elif"));
+    if (parse_skip_word(p, "else")) n->orelse = parse_statements(p, end);
+    parse_advance(p);
+    p->soft = soft;
+    n->list = l.items;
+    n->n_list = l.n;
+    return n;
+}
+
+static struct tnode *parse_for(struct parser *p) {
+    static const char *const ends[] = {"endfor", "else", NULL}, *const end[] = {"endfor", NULL};
+    struct tnode *n = parse_node(p, TN_FOR);
+    parse_advance(p);
+    n->a = parse_assign_target(p, true, false, "in");
+    if (!parse_skip_word(p, "in")) parse_fail(p, p->cur.line, "expected token 'in', got '%s'", token_name(p->cur.kind));
+    n->b = parse_tuple(p, false, "recursive");
+    if (parse_skip_word(p, "if")) n->c = parse_expression(p);
+    n->u.flag = parse_skip_word(p, "recursive");
+    check_unknown(p);
+    bool soft = p->soft;
+    p->soft = false;
+    p->n_loops++;
+    n->body = parse_statements(p, ends);
+    p->n_loops--;
+    if (parse_skip_word(p, "else")) n->orelse = parse_statements(p, end);
+    parse_advance(p);
+    p->soft = soft;
+    return n;
+}
+
+static struct tnode *parse_set(struct parser *p) {
+    struct tnode *n = parse_node(p, TN_SET);
+    parse_advance(p);
+    n->a = parse_assign_target(p, true, true, NULL);
+    if (parse_skip(p, TK_ASSIGN)) {
+        n->b = parse_tuple(p, true, NULL);
+        return n;
+    }
+    n->kind = TN_SET_BLOCK;
+    n->b = parse_filter_chain(p, NULL, false);
+    n->body = parse_scoped(p, "endset");
+    return n;
+}
+
+static struct tnode *parse_with(struct parser *p) {
+    struct tnode *n = parse_node(p, TN_WITH);
+    struct node_list l = {0};
+    parse_advance(p);
+    while (!parse_is(p, TK_BLOCK_END)) {
+        if (l.n) parse_expect(p, TK_COMMA);
+        node_list_push(p, &l, parse_assign_target(p, true, false, NULL));
+        parse_expect(p, TK_ASSIGN);
+        node_list_push(p, &l, parse_expression(p));
+    }
+    n->list = l.items;
+    n->n_list = l.n;
+    n->body = parse_scoped(p, "endwith");
+    return n;
+}
+
+static void parse_signature(struct parser *p, struct tparams *params) {
+    int names[256];
+    struct node_list defaults = {0};
+    bool had_default = false;
+    parse_expect(p, TK_LPAREN);
+    while (!parse_is(p, TK_RPAREN)) {
+        if (params->n) parse_expect(p, TK_COMMA);
+        struct token t = parse_expect(p, TK_NAME);
+        if (params->n == 256) parse_fail(p, t.line, "more than 256 parameters");
+        names[params->n] = parse_intern(p, t.text);
+        for (int i = 0; i < params->n; i++)
+            if (names[i] == names[params->n]) parse_fail(p, t.line, "duplicate argument '%.*s' in a macro", STR_ARG(t.text));
+        params->n++;
+        bool has = parse_skip(p, TK_ASSIGN);
+        if (!has && had_default) parse_fail(p, p->cur.line, "non-default argument follows default argument");
+        had_default |= has;
+        node_list_push(p, &defaults, has ? parse_expression(p) : NULL);
+    }
+    parse_expect(p, TK_RPAREN);
+    params->names = arena_copy(p->arena, names, (size_t)params->n * sizeof *names);
+    params->defaults = defaults.items;
+}
+
+/* A body that is a function of its own: loops around it cannot be broken from inside. */
+static struct tnode *parse_function_body(struct parser *p, struct tparams *params, const char *end) {
+    if (p->n_macros == 64) parse_fail(p, p->cur.line, "macros are nested more than 64 deep");
+    int n_loops = p->n_loops;
+    p->n_loops = 0;
+    p->macros[p->n_macros++] = params;
+    struct tnode *body = parse_scoped(p, end);
+    p->n_macros--;
+    p->n_loops = n_loops;
+    return body;
+}
+
+static struct tnode *parse_macro(struct parser *p) {
+    struct tnode *n = parse_node(p, TN_MACRO);
+    parse_advance(p);
+    n->name = parse_intern(p, parse_expect(p, TK_NAME).text);
+    n->params = arena_new(p->arena, struct tparams, 1);
+    parse_signature(p, n->params);
+    n->body = parse_function_body(p, n->params, "endmacro");
+    return n;
+}
+
+static struct tnode *parse_call_block(struct parser *p) {
+    struct tnode *n = parse_node(p, TN_CALL_BLOCK);
+    parse_advance(p);
+    n->params = arena_new(p->arena, struct tparams, 1);
+    if (parse_is(p, TK_LPAREN)) parse_signature(p, n->params);
+    n->a = parse_expression(p);
+    if (n->a->kind != TN_CALL) parse_fail(p, n->line, "expected call");
+    n->name = NAME_CALLER;
+    n->body = parse_function_body(p, n->params, "endcall");
+    return n;
+}
+
+static struct tnode *parse_generation(struct parser *p) {
+    struct tnode *n = parse_node(p, TN_GENERATION);
+    parse_advance(p);
+    n->params = arena_new(p->arena, struct tparams, 1);
+    n->body = parse_function_body(p, n->params, "endgeneration");
+    return n;
+}
+
+static struct tnode *parse_filter_block(struct parser *p) {
+    struct tnode *n = parse_node(p, TN_FILTER_BLOCK);
+    parse_advance(p);
+    n->b = parse_filter_chain(p, NULL, true);
+    n->body = parse_scoped(p, "endfilter");
+    return n;
+}
+
+static struct tnode *parse_loop_control(struct parser *p) {
+    bool is_break = parse_is_word(p, "break");
+    struct tnode *n = parse_node(p, is_break ? TN_BREAK : TN_CONTINUE);
+    if (!p->n_loops) parse_fail(p, n->line, "'%s' outside loop", is_break ? "break" : "continue");
+    parse_advance(p);
+    return n;
+}
+
+static struct tnode *parse_autoescape(struct parser *p) {
+    struct tnode *n = parse_node(p, TN_SCOPE);
+    parse_advance(p);
+    n->a = parse_expression(p);
+    n->body = parse_scoped(p, "endautoescape");
+    return n;
+}
+
+static struct tnode *parse_print(struct parser *p) {
+    struct tnode *n = parse_node(p, TN_BODY);
+    struct node_list l = {0};
+    parse_advance(p);
+    while (!parse_is(p, TK_BLOCK_END)) {
+        if (l.n) parse_expect(p, TK_COMMA);
+        struct tnode *out = parse_node(p, TN_PRINT);
+        out->a = parse_expression(p);
+        node_list_push(p, &l, out);
+    }
+    n->list = l.items;
+    n->n_list = l.n;
+    return n;
+}
+
+static void remember_block(struct parser *p, struct tnode *n, struct str name) {
+    struct tmpl *t = p->t;
+    for (int i = 0; i < t->n_blocks; i++)
+        if (t->blocks[i]->name == n->name) parse_fail(p, n->line, "block '%.*s' defined twice", STR_ARG(name));
+    if ((t->n_blocks & (t->n_blocks - 1)) == 0) {
+        struct tnode **more = arena_new(p->arena, struct tnode *, t->n_blocks ? t->n_blocks * 2 : 1);
+        if (t->n_blocks) memcpy(more, t->blocks, (size_t)t->n_blocks * sizeof *more);
+        t->blocks = more;
+    }
+    t->blocks[t->n_blocks++] = n;
+}
+
+static struct tnode *parse_block(struct parser *p) {
+    struct tnode *n = parse_node(p, TN_BLOCK);
+    parse_advance(p);
+    struct str name = parse_expect(p, TK_NAME).text;
+    n->name = parse_intern(p, name);
+    n->u.flag = parse_skip_word(p, "scoped");
+    if (parse_skip_word(p, "required")) parse_fail(p, n->line, "a required block has no meaning here: templates are not extended");
+    remember_block(p, n, name);
+    int n_loops = p->n_loops;
+    p->n_loops = 0;
+    n->body = parse_scoped(p, "endblock");
+    p->n_loops = n_loops;
+    if (parse_is(p, TK_NAME) && str_eq(p->cur.text, name)) parse_advance(p);
+    return n;
+}
+
+/* include, import, from, extends: whatever stands in the tag is skipped. */
+static struct tnode *parse_refused(struct parser *p) {
+    struct tnode *n = parse_node(p, TN_REFUSED);
+    n->name = parse_intern(p, p->cur.text);
+    while (!parse_is(p, TK_BLOCK_END)) {
+        if (parse_is(p, TK_EOF)) parse_expect(p, TK_BLOCK_END);
+        parse_advance(p);
+    }
+    return n;
+}
+
+static const struct {
+    const char *tag;
+    struct tnode *(*parse)(struct parser *p);
+} statements[] = {
+    {"if", parse_if},
+    {"for", parse_for},
+    {"set", parse_set},
+    {"with", parse_with},
+    {"macro", parse_macro},
+    {"call", parse_call_block},
+    {"filter", parse_filter_block},
+    {"generation", parse_generation},
+    {"break", parse_loop_control},
+    {"continue", parse_loop_control},
+    {"autoescape", parse_autoescape},
+    {"print", parse_print},
+    {"block", parse_block},
+    {"include", parse_refused},
+    {"import", parse_refused},
+    {"from", parse_refused},
+    {"extends", parse_refused},
+};
+
+static struct tnode *parse_statement(struct parser *p) {
+    struct token t = p->cur;
+    if (t.kind != TK_NAME) parse_fail(p, t.line, "tag name expected");
+    for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
+        if (str_is(t.text, statements[i].tag)) return statements[i].parse(p);
+    parse_fail(p, t.line, "Encountered unknown tag '%.*s'.", STR_ARG(t.text));
+}
+
+static bool at_end_tag(const struct parser *p, const char *const *ends) {
+    for (; ends && *ends; ends++)
+        if (parse_is_word(p, *ends)) return true;
+    return false;
+}
+
+static struct tnode *parse_text(struct parser *p) {
+    struct tnode *n = parse_node(p, TN_TEXT);
+    n->str = arena_new(p->arena, struct tstr, 1);
+    n->str->p = p->cur.text.p;
+    n->str->n = p->cur.text.n;
+    n->str->n_chars = STR_NONE;
+    parse_advance(p);
+    return n;
+}
+
+static struct tnode *parse_output(struct parser *p) {
+    parse_advance(p);
+    struct tnode *n = parse_node(p, TN_PRINT);
+    n->a = parse_tuple(p, true, NULL);
+    check_unknown(p);
+    parse_expect(p, TK_VAR_END);
+    return n;
+}
+
+static struct tnode *parse_body(struct parser *p, const char *const *ends) {
+    parse_enter(p);
+    struct tnode *body = parse_node(p, TN_BODY);
+    struct node_list l = {0};
+    while (!parse_is(p, TK_EOF)) {
+        if (parse_is(p, TK_DATA)) {
+            node_list_push(p, &l, parse_text(p));
+        } else if (parse_is(p, TK_VAR_BEGIN)) {
+            node_list_push(p, &l, parse_output(p));
+        } else {
+            parse_expect(p, TK_BLOCK_BEGIN);
+            if (at_end_tag(p, ends)) break;
+            node_list_push(p, &l, parse_statement(p));
+            check_unknown(p);
+            parse_expect(p, TK_BLOCK_END);
+        }
+    }
+    parse_leave(p);
+    body->list = l.items;
+    body->n_list = l.n;
+    return body;
+}
+
+static int run_parser(struct parser *p) {
+    if (setjmp(p->fail)) return ERR_EFORMAT;
+    parse_advance(p);
+    p->t->root = parse_body(p, NULL);
+    return ERR_OK;
+}
+
+int tmpl_parse(struct arena *a, struct str source, struct tmpl **out_template, struct err *err) {
+    *out_template = NULL;
+    if (source.n > TMPL_SOURCE_BYTES)
+        return err_set(err, ERR_ELIMIT, "chat template: %zu bytes, more than the limit of %d", source.n, TMPL_SOURCE_BYTES);
+    if (!utf8_valid(source)) return err_set(err, ERR_EFORMAT, "chat template: not valid UTF-8");
+    struct parser *p = arena_new(a, struct parser, 1);
+    struct tmpl *t = arena_new(a, struct tmpl, 1);
+    lex_init(&p->lx, a, source);
+    p->lx.fail = &p->fail;
+    p->lx.err = err;
+    p->arena = a;
+    p->t = t;
+    t->arena = a;
+    static const char *const fixed[N_FIXED_NAMES] = {"loop", "caller", "varargs", "kwargs"};
+    for (int i = 0; i < N_FIXED_NAMES; i++) parse_intern(p, str_of(fixed[i]));
+    int code = run_parser(p);
+    if (code == ERR_OK) {
+        t->n_names = (int)p->names.n;
+        t->names = arena_new(a, struct str, p->names.n);
+        for (size_t i = 0; i < p->names.n; i++) t->names[i] = p->names.entries[i].key;
+        *out_template = t;
+    }
+    map_free(&p->names);
+    return code;
+}
