@@ -208,8 +208,16 @@ static int check_all(struct bench *b, struct err *err) {
     return ERR_OK;
 }
 
+static bool has_file(const char *dir, const char *name) {
+    char path[1200];
+    struct os_stat st;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return os_stat(path, &st, NULL) == ERR_OK;
+}
+
+/* A folder with figures but no config.json belongs to the built-in model. */
 static int open_bench(struct bench *b, const char *dir, struct err *err) {
-    TRY(checkpoint_open(dir, &b->cp, err));
+    TRY(checkpoint_open(has_file(dir, "config.json") ? dir : NULL, &b->cp, err));
     TRY(load_golden(b, dir, err));
     const struct backend_type *type = backend_find(str_of(backend_name));
     if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend_name);
@@ -261,15 +269,8 @@ static void test_folder(const char *dir, struct str name) {
     close_bench(&b);
 }
 
-static bool is_fixture(const char *dir) {
-    char path[1200];
-    struct os_stat st;
-    snprintf(path, sizeof path, "%s/golden.safetensors", dir);
-    return os_stat(path, &st, NULL) == ERR_OK;
-}
-
 static void test_tree(const char *dir, struct str name, const char *only) {
-    if (is_fixture(dir)) {
+    if (has_file(dir, "golden.safetensors")) {
         if (!only || strstr(dir, only)) test_folder(dir, name);
         return;
     }

@@ -4,6 +4,7 @@ set(UNIT_SUITES
   base
   checkpoint
   config
+  engine
   ops_moe
   ops_recur
   os

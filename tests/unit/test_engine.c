@@ -1,0 +1,210 @@
+/* engine/: what a request gets does not depend on batch, chunks, threads, preemption or fusion; bad requests are refused. */
+#include "unit.h"
+
+#include "api/synth.h"
+#include "engine/engine.h"
+#include "model/model.h"
+
+enum { N_REQUESTS = 5, N_NEW = 24, N_PROMPT_MAX = 100 };
+
+struct rig {
+    struct arena arena;
+    struct backend *be;
+    struct model model;
+    struct engine *engine;
+};
+
+struct rig_options {
+    int32_t n_threads, rows, seqs, chunk;
+    int64_t kv_tokens;
+    bool no_fuse;
+};
+
+static void rig_open(struct rig *r, const struct rig_options *o) {
+    struct err err;
+    struct synth *synth;
+    *r = (struct rig){0};
+    CHECK_OK(cpu_backend.open(&(struct backend_options){.precision = PRECISION_EXACT, .n_threads = o->n_threads, .no_fuse = o->no_fuse}, &r->be, &err), err);
+    CHECK_OK(synth_create(&r->arena, STR("tiny"), 4, 7, &synth, &err), err);
+    struct tensor_store store = synth_store(synth);
+    CHECK_OK(model_open(&r->arena, r->be, synth_config(synth), &store, &r->model, &err), err);
+    struct engine_options options = {.limits = {.rows = o->rows, .seqs = o->seqs, .kv_tokens = o->kv_tokens}, .chunk = o->chunk};
+    CHECK_OK(engine_open(&r->model, r->be, &options, &r->engine, &err), err);
+}
+
+static void rig_close(struct rig *r) {
+    engine_close(r->engine);
+    model_close(r->be, &r->model);
+    r->be->type->close(r->be);
+    arena_free(&r->arena);
+}
+
+struct answer {
+    int32_t tokens[N_NEW + 1], n;
+    enum finish finish;
+};
+
+static void on_event(void *user, const struct engine_event *event) {
+    struct answer *a = user;
+    if (event->token >= 0) a->tokens[a->n++] = event->token;
+    a->finish = event->finish;
+}
+
+static int submit(struct rig *r, int32_t i, struct answer *a, struct job **job, struct err *err) {
+    int32_t prompt[N_PROMPT_MAX], n = 3 + i * 17 % N_PROMPT_MAX;
+    for (int32_t k = 0; k < n; k++) prompt[k] = (i * 31 + k * 7) % 4096;
+    struct engine_request q = {.tokens = prompt, .n_tokens = n, .max_new = N_NEW, .on_event = on_event, .user = a};
+    *a = (struct answer){0};
+    return engine_submit(r->engine, &q, job, err);
+}
+
+static void drain(struct rig *r) {
+    bool idle = false;
+    struct err err;
+    while (!idle) CHECK_OK(engine_step(r->engine, &idle, &err), err);
+}
+
+/* All requests, with this engine's limits. */
+static struct engine_stats run_all(const struct rig_options *o, struct answer answers[N_REQUESTS]) {
+    struct rig r;
+    struct err err;
+    rig_open(&r, o);
+    for (int32_t i = 0; i < N_REQUESTS; i++) CHECK_OK(submit(&r, i, &answers[i], NULL, &err), err);
+    drain(&r);
+    struct engine_stats stats = engine_stats(r.engine);
+    rig_close(&r);
+    return stats;
+}
+
+static void check_same(const struct answer *got, const struct answer *want) {
+    for (int32_t i = 0; i < N_REQUESTS; i++) {
+        CHECK_INT(got[i].n, N_NEW);
+        CHECK_INT(got[i].finish, FINISH_LENGTH);
+        for (int32_t k = 0; k < N_NEW; k++) CHECK_INT(got[i].tokens[k], want[i].tokens[k]);
+    }
+}
+
+static void answers_do_not_depend_on_the_batch(void) {
+    static struct answer alone[N_REQUESTS], got[N_REQUESTS];
+    run_all(&(struct rig_options){.n_threads = 1, .rows = 512, .seqs = 1}, alone);
+    check_same(alone, alone);
+    run_all(&(struct rig_options){.n_threads = 1, .rows = 512, .seqs = N_REQUESTS}, got);
+    check_same(got, alone);
+    run_all(&(struct rig_options){.n_threads = 3, .rows = 16, .seqs = N_REQUESTS, .chunk = 5}, got);
+    check_same(got, alone);
+    run_all(&(struct rig_options){.n_threads = 2, .rows = 512, .seqs = 3, .no_fuse = true}, got);
+    check_same(got, alone);
+}
+
+static void preemption_changes_nothing(void) {
+    static struct answer alone[N_REQUESTS], got[N_REQUESTS];
+    run_all(&(struct rig_options){.n_threads = 1, .rows = 512, .seqs = 1}, alone);
+    /* the cache holds fewer positions than all requests together need */
+    struct engine_stats stats = run_all(&(struct rig_options){.n_threads = 2, .rows = 64, .seqs = N_REQUESTS, .kv_tokens = 64}, got);
+    CHECK(stats.n_preempted > 0);
+    check_same(got, alone);
+}
+
+static void blocks_come_back(void) {
+    struct rig r;
+    struct err err;
+    struct answer answers[N_REQUESTS];
+    struct job *jobs[N_REQUESTS];
+    bool idle;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 3});
+    const struct kv *kv = &engine_runner(r.engine)->kv;
+    int32_t n_free = kv->pools[0].n_free;
+    for (int32_t i = 0; i < N_REQUESTS; i++) CHECK_OK(submit(&r, i, &answers[i], &jobs[i], &err), err);
+    for (int i = 0; i < 6; i++) CHECK_OK(engine_step(r.engine, &idle, &err), err);
+    CHECK(kv->pools[0].n_free < n_free);
+    engine_cancel(r.engine, jobs[1]); /* running */
+    engine_cancel(r.engine, jobs[4]); /* waiting */
+    CHECK_INT(answers[1].finish, FINISH_CANCELLED);
+    CHECK_INT(answers[4].finish, FINISH_CANCELLED);
+    drain(&r);
+    CHECK_INT(answers[0].n, N_NEW);
+    CHECK_INT(kv->pools[0].n_free, n_free);
+    CHECK_INT(engine_stats(r.engine).n_running, 0);
+    rig_close(&r);
+}
+
+static void bad_requests_are_refused(void) {
+    struct rig r;
+    struct err err;
+    struct answer a = {0};
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 1});
+    int32_t good = 5, outside = 4096, negative = -1;
+    int32_t *longer = mem_alloc(600 * sizeof *longer);
+    struct engine_request q = {.tokens = &good, .n_tokens = 0, .max_new = 1, .on_event = on_event, .user = &a};
+    CHECK_INT(engine_submit(r.engine, &q, NULL, &err), ERR_EARG);
+    q.n_tokens = 1;
+    q.tokens = &outside;
+    CHECK_INT(engine_submit(r.engine, &q, NULL, &err), ERR_EARG);
+    q.tokens = &negative;
+    CHECK_INT(engine_submit(r.engine, &q, NULL, &err), ERR_EARG);
+    q.tokens = longer;
+    q.n_tokens = 600;
+    CHECK_INT(engine_submit(r.engine, &q, NULL, &err), ERR_ELIMIT);
+    q.n_tokens = 500; /* the context of 512 ends it */
+    q.max_new = -1;
+    CHECK_OK(engine_submit(r.engine, &q, NULL, &err), err);
+    drain(&r);
+    CHECK_INT(a.n, 12);
+    CHECK_INT(a.finish, FINISH_LENGTH);
+    q.max_new = 0;
+    a = (struct answer){0};
+    CHECK_OK(engine_submit(r.engine, &q, NULL, &err), err);
+    drain(&r);
+    CHECK_INT(a.n, 0);
+    CHECK_INT(a.finish, FINISH_LENGTH);
+    mem_free(longer);
+    rig_close(&r);
+}
+
+static int32_t poisoned(void *user, float *logits, int32_t vocab, const int32_t *history, int32_t n_history, struct err *err) {
+    (void)user, (void)logits, (void)vocab, (void)history, (void)n_history;
+    err_set(err, ERR_EARG, "nothing to choose from");
+    return -1;
+}
+
+static void an_error_ends_its_own_request_only(void) {
+    struct rig r;
+    struct err err;
+    struct answer bad = {0}, good;
+    int32_t prompt[] = {1, 2, 3};
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 2});
+    struct engine_request q = {.tokens = prompt, .n_tokens = 3, .max_new = 5, .on_event = on_event, .choose = poisoned, .user = &bad};
+    CHECK_OK(engine_submit(r.engine, &q, NULL, &err), err);
+    CHECK_OK(submit(&r, 1, &good, NULL, &err), err);
+    drain(&r);
+    CHECK_INT(bad.finish, FINISH_ERROR);
+    CHECK_INT(good.n, N_NEW);
+    rig_close(&r);
+}
+
+static void eos_ends_a_request(void) {
+    struct rig r;
+    struct err err;
+    struct answer first, a = {0};
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 1});
+    CHECK_OK(submit(&r, 0, &first, NULL, &err), err);
+    drain(&r);
+    int32_t prompt[3] = {0, 7, 14}, eos[] = {9999, first.tokens[4]};
+    struct engine_request q = {.tokens = prompt, .n_tokens = 3, .max_new = N_NEW, .eos = eos, .n_eos = 2, .on_event = on_event, .user = &a};
+    CHECK_OK(engine_submit(r.engine, &q, NULL, &err), err);
+    drain(&r);
+    CHECK_INT(a.finish, FINISH_EOS);
+    CHECK(a.n <= 5 && a.tokens[a.n - 1] == first.tokens[4]);
+    rig_close(&r);
+}
+
+const struct unit_suite unit_engine = {
+    "engine", (const struct unit_case[]){
+                  {"answers_do_not_depend_on_the_batch", answers_do_not_depend_on_the_batch},
+                  {"preemption_changes_nothing", preemption_changes_nothing},
+                  {"blocks_come_back", blocks_come_back},
+                  {"bad_requests_are_refused", bad_requests_are_refused},
+                  {"an_error_ends_its_own_request_only", an_error_ends_its_own_request_only},
+                  {"eos_ends_a_request", eos_ends_a_request},
+                  {0},
+              }};
