@@ -23,4 +23,19 @@ set(TEXT_SOURCES
   src/text/template/tmpl_tojson.c
   src/text/template/tmpl_unicode.c
   src/text/template/tmpl_value.c
+  src/text/tokenizer/added.c
+  src/text/tokenizer/bpe.c
+  src/text/tokenizer/charsmap.c
+  src/text/tokenizer/decoder.c
+  src/text/tokenizer/load_json.c
+  src/text/tokenizer/normalizer.c
+  src/text/tokenizer/pattern.c
+  src/text/tokenizer/postprocessor.c
+  src/text/tokenizer/pretokenizer.c
+  src/text/tokenizer/scanner.c
+  src/text/tokenizer/tokenizer.c
+  src/text/tokenizer/unicode.c
+  src/text/tokenizer/unigram.c
+  src/text/tokenizer/vocab.c
+  src/text/tokenizer/wordpiece.c
 )

@@ -11,4 +11,5 @@ set(UNIT_SUITES
   quant
   safetensors
   template
+  tokenizer
 )

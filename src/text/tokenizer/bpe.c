@@ -1,0 +1,408 @@
+/* Byte pair encoding: merges the pair of lowest rank, leftmost first, until no pair has a merge.
+ *
+ * Words of up to SHORT_WORD symbols are merged by looking for the lowest rank each time; longer ones with a heap, so
+ * that a word of ten megabytes takes n log n. Before that, a word is cut wherever no merge can ever cross: between two
+ * characters that stand side by side in no merged token. A merge across such a place would make a token that contains
+ * the two characters side by side, so none exists, and the parts can be encoded apart (and found in the cache).
+ */
+#include "text/tokenizer/word_cache.h"
+
+enum { SHORT_WORD = 40, CROSS_BITS = 21 };
+enum word_kind { KIND_WORD = 0, KIND_PART = 1 };
+
+struct merge_slot {
+    uint64_t pair; /* left << 32 | right; all ones: empty */
+    uint32_t rank;
+    int32_t merged;
+};
+
+struct bpe {
+    struct merge_slot *slots;
+    size_t mask;
+    int32_t byte_id[256];     /* byte-level: the symbol of each byte, -1: none */
+    int32_t fallback_id[256]; /* byte fallback: "<0xNN>", -1: none */
+    int32_t unk;              /* -1: none */
+    bool fuse_unk, byte_fallback, ignore_merges;
+    struct str prefix, suffix;
+    /* where merges may cross; NULL: no cutting */
+    uint64_t *cross;        /* hashed pairs of characters, one of them not ASCII */
+    uint64_t ascii[128][2]; /* ascii[a] has bit b when a token contains ab */
+    bool partial;           /* some tokens begin or end inside a character */
+};
+
+static const struct merge_slot *merge_find(const struct bpe *b, int32_t left, int32_t right) {
+    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    uint64_t h = pair * UINT64_C(0x9E3779B97F4A7C15);
+    for (size_t i = (h ^ h >> 32) & b->mask;; i = (i + 1) & b->mask) {
+        const struct merge_slot *s = &b->slots[i];
+        if (s->pair == pair) return s;
+        if (s->pair == UINT64_MAX) return NULL;
+    }
+}
+
+static void merge_put(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t merged) {
+    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    uint64_t h = pair * UINT64_C(0x9E3779B97F4A7C15);
+    size_t i = (h ^ h >> 32) & b->mask;
+    while (b->slots[i].pair != UINT64_MAX && b->slots[i].pair != pair) i = (i + 1) & b->mask;
+    b->slots[i] = (struct merge_slot){pair, rank, merged}; /* of equal pairs the last counts, as in the reference */
+}
+
+/* ---- merging ---------------------------------------------------------------------------------------------------- */
+
+struct symbol {
+    int32_t id;
+    uint32_t rank;  /* of the pair with the next symbol; UINT32_MAX: none */
+    int32_t merged; /* what that merge gives */
+};
+
+static inline void rate(const struct bpe *b, struct symbol *s, int32_t next) {
+    const struct merge_slot *m = merge_find(b, s->id, next);
+    s->rank = m ? m->rank : UINT32_MAX;
+    s->merged = m ? m->merged : -1;
+}
+
+static size_t merge_short(const struct bpe *b, struct symbol *s, size_t n) {
+    for (size_t i = 0; i + 1 < n; i++) rate(b, &s[i], s[i + 1].id);
+    if (n) s[n - 1].rank = UINT32_MAX;
+    while (n > 1) {
+        size_t best = 0;
+        uint32_t rank = s[0].rank;
+        for (size_t i = 1; i + 1 < n; i++)
+            if (s[i].rank < rank) rank = s[i].rank, best = i;
+        if (rank == UINT32_MAX) break;
+        s[best].id = s[best].merged;
+        memmove(&s[best + 1], &s[best + 2], (n - best - 2) * sizeof *s);
+        n--;
+        if (best + 1 < n) rate(b, &s[best], s[best + 1].id);
+        else s[best].rank = UINT32_MAX;
+        if (best > 0) rate(b, &s[best - 1], s[best].id);
+    }
+    return n;
+}
+
+/* Long words: symbols stay in place and are linked; the heap holds rank << 32 | position, smallest first. */
+struct links {
+    struct symbol *s;
+    uint32_t *next, *prev; /* UINT32_MAX: none; prev of a removed symbol is UINT32_MAX - 1 */
+    uint64_t *heap;
+    size_t n_heap;
+};
+#define LINK_NONE UINT32_MAX
+#define LINK_GONE (UINT32_MAX - 1)
+
+static void heap_push(struct links *l, uint64_t key) {
+    size_t i = l->n_heap++;
+    while (i > 0) {
+        size_t up = (i - 1) / 4;
+        if (l->heap[up] <= key) break;
+        l->heap[i] = l->heap[up];
+        i = up;
+    }
+    l->heap[i] = key;
+}
+
+static uint64_t heap_pop(struct links *l) {
+    uint64_t top = l->heap[0], key = l->heap[--l->n_heap];
+    size_t i = 0;
+    for (;;) {
+        size_t first = i * 4 + 1, best = first;
+        if (first >= l->n_heap) break;
+        for (size_t k = first + 1; k < first + 4 && k < l->n_heap; k++)
+            if (l->heap[k] < l->heap[best]) best = k;
+        if (l->heap[best] >= key) break;
+        l->heap[i] = l->heap[best];
+        i = best;
+    }
+    l->heap[i] = key;
+    return top;
+}
+
+static void rate_link(const struct bpe *b, struct links *l, uint32_t i) {
+    uint32_t next = l->next[i];
+    if (next == LINK_NONE) {
+        l->s[i].rank = UINT32_MAX;
+        return;
+    }
+    rate(b, &l->s[i], l->s[next].id);
+    if (l->s[i].rank != UINT32_MAX) heap_push(l, (uint64_t)l->s[i].rank << 32 | i);
+}
+
+static int merge_long(const struct bpe *b, struct tok_work *w, struct symbol *s, size_t n, size_t *out_n, struct err *err) {
+    size_t bytes;
+    if (n >= LINK_GONE || size_mul(n, 2 * sizeof(uint32_t) + 3 * sizeof(uint64_t), &bytes))
+        return err_set(err, ERR_ELIMIT, "tokenizer: a word of %zu symbols is too long", n);
+    TRY(tok_scratch(&w->heap, &w->heap_bytes, bytes, err));
+    struct links l = {.s = s, .heap = w->heap};
+    l.next = (uint32_t *)(l.heap + 3 * n); /* every merge pushes at most two entries and takes one away */
+    l.prev = l.next + n;
+    for (size_t i = 0; i < n; i++) {
+        l.next[i] = i + 1 < n ? (uint32_t)i + 1 : LINK_NONE;
+        l.prev[i] = i ? (uint32_t)i - 1 : LINK_NONE;
+    }
+    for (size_t i = 0; i < n; i++) rate_link(b, &l, (uint32_t)i);
+    while (l.n_heap) {
+        uint64_t top = heap_pop(&l);
+        uint32_t i = (uint32_t)top, rank = (uint32_t)(top >> 32);
+        if (l.prev[i] == LINK_GONE || s[i].rank != rank) continue; /* overtaken */
+        uint32_t gone = l.next[i], after = l.next[gone];
+        s[i].id = s[i].merged;
+        l.next[i] = after;
+        l.prev[gone] = LINK_GONE;
+        if (after != LINK_NONE) l.prev[after] = i;
+        rate_link(b, &l, i);
+        if (l.prev[i] != LINK_NONE) rate_link(b, &l, l.prev[i]);
+    }
+    size_t n_left = 0;
+    for (uint32_t i = 0; i != LINK_NONE; i = l.next[i]) s[n_left++].id = s[i].id;
+    *out_n = n_left;
+    return ERR_OK;
+}
+
+/* ---- symbols of a word ------------------------------------------------------------------------------------------ */
+
+static size_t symbols_of_bytes(const struct bpe *b, struct str word, struct symbol *s) {
+    size_t n = 0;
+    for (size_t i = 0; i < word.n; i++) {
+        int32_t id = b->byte_id[(unsigned char)word.p[i]];
+        if (id >= 0) s[n++].id = id;
+    }
+    return n;
+}
+
+/* The id of one character, with the prefix and suffix that its place in the word asks for. */
+static int32_t char_id(const struct tok *t, const struct bpe *b, struct str c, bool first, bool last) {
+    if ((first || !b->prefix.n) && (!last || !b->suffix.n)) return tok_table_find(&t->table, c.p, c.n);
+    char text[512];
+    size_t n = 0;
+    if (!first) memcpy(text, b->prefix.p, b->prefix.n), n = b->prefix.n;
+    memcpy(text + n, c.p, c.n), n += c.n;
+    if (last) memcpy(text + n, b->suffix.p, b->suffix.n), n += b->suffix.n;
+    return tok_table_find(&t->table, text, n);
+}
+
+/* Bytes of the character as it would be looked up, each as its own token; false when one of them has none. */
+static bool fall_back(const struct bpe *b, struct str c, struct symbol *s, size_t *n) {
+    for (size_t k = 0; k < c.n; k++)
+        if (b->fallback_id[(unsigned char)c.p[k]] < 0) return false;
+    for (size_t k = 0; k < c.n; k++) s[(*n)++].id = b->fallback_id[(unsigned char)c.p[k]];
+    return true;
+}
+
+static size_t symbols_of_chars(const struct tok *t, const struct bpe *b, struct str word, struct symbol *s) {
+    size_t n = 0, len;
+    bool unknown = false; /* an unknown token waits: it may grow */
+    for (size_t i = 0; i < word.n; i += len) {
+        len = tok_utf8_len((unsigned char)word.p[i]);
+        struct str c = str_sub(word, i, len);
+        int32_t id = char_id(t, b, c, i == 0, i + len == word.n);
+        if (id >= 0) {
+            if (unknown) s[n++].id = b->unk;
+            unknown = false;
+            s[n++].id = id;
+        } else if (b->byte_fallback && fall_back(b, c, s, &n)) {
+            continue; /* the reference leaves a waiting unknown token waiting here, too */
+        } else if (b->unk >= 0) {
+            if (unknown && !b->fuse_unk) s[n++].id = b->unk;
+            unknown = true;
+        }
+    }
+    if (unknown) s[n++].id = b->unk;
+    return n;
+}
+
+static int encode_part(const struct tok *t, const struct bpe *b, struct tok_work *w, struct str part, struct tok_ids *out,
+                       struct err *err) {
+    size_t bytes, n;
+    if (size_mul(part.n + 8, sizeof(struct symbol), &bytes))
+        return err_set(err, ERR_ELIMIT, "tokenizer: a word of %zu bytes is too long", part.n);
+    TRY(tok_scratch(&w->scratch, &w->scratch_bytes, bytes, err));
+    struct symbol *s = w->scratch;
+    n = t->byte_level ? symbols_of_bytes(b, part, s) : symbols_of_chars(t, b, part, s);
+    if (n <= SHORT_WORD) n = merge_short(b, s, n);
+    else TRY(merge_long(b, w, s, n, &n, err));
+    for (size_t i = 0; i < n; i++) tok_ids_put(out, s[i].id);
+    return ERR_OK;
+}
+
+/* ---- where merges may cross ------------------------------------------------------------------------------------- */
+
+/* Up to four bytes as a number. */
+static inline uint32_t pack(const char *p, size_t n) {
+    uint32_t v = 0;
+    for (size_t i = 0; i < n; i++) v = v << 8 | (unsigned char)p[i];
+    return v;
+}
+
+static inline size_t cross_bit(uint32_t left, uint32_t right) {
+    uint64_t h = (uint64_t)left * UINT64_C(0x9E3779B97F4A7C15) + (uint64_t)right * UINT64_C(0xC2B2AE3D27D4EB4F);
+    h ^= h >> 29;
+    h *= UINT64_C(0xBF58476D1CE4E5B9);
+    return (size_t)(h >> (64 - CROSS_BITS));
+}
+
+static inline bool cross_has(const struct bpe *b, uint32_t left, uint32_t right) {
+    size_t bit = cross_bit(left, right);
+    return b->cross[bit / 64] >> bit % 64 & 1;
+}
+
+/* Records every place inside a merged token where a character ends. */
+static void cross_add(struct bpe *b, struct str token) {
+    for (size_t i = 1; i < token.n; i++) {
+        unsigned char c = (unsigned char)token.p[i];
+        if ((c & 0xC0) == 0x80) continue;
+        unsigned char before = (unsigned char)token.p[i - 1];
+        if (c < 0x80 && before < 0x80) {
+            b->ascii[before][c >> 6] |= UINT64_C(1) << (c & 63);
+            continue;
+        }
+        size_t left = i - 1, right = tok_utf8_len(c);
+        while (left > 0 && i - left < 4 && ((unsigned char)token.p[left] & 0xC0) == 0x80) left--;
+        if (((unsigned char)token.p[left] & 0xC0) == 0x80) b->partial = true;
+        if (right > token.n - i) right = token.n - i, b->partial = true;
+        size_t bit = cross_bit(pack(token.p + left, i - left), pack(token.p + i, right));
+        b->cross[bit / 64] |= UINT64_C(1) << bit % 64;
+    }
+}
+
+/* May a merge join the characters on both sides of byte i? `left` is the length of the one before. */
+static inline bool may_cross(const struct bpe *b, const char *p, size_t i, size_t left, size_t right) {
+    if (left == 1 && right == 1) {
+        unsigned char a = (unsigned char)p[i - 1], c = (unsigned char)p[i];
+        return b->ascii[a][c >> 6] >> (c & 63) & 1;
+    }
+    uint32_t whole = pack(p + i, right);
+    if (cross_has(b, pack(p + i - left, left), whole)) return true;
+    if (!b->partial) return false;
+    for (size_t l = 1; l <= left; l++)
+        for (size_t r = 1; r <= right; r++)
+            if ((l < left || r < right) && cross_has(b, pack(p + i - l, l), pack(p + i, r))) return true;
+    return false;
+}
+
+/* The end of the part that begins at `start`: the next place that no merge crosses. */
+static size_t part_end(const struct bpe *b, struct str word, size_t start) {
+    size_t left = tok_utf8_len((unsigned char)word.p[start]), i = start + left;
+    while (i < word.n) {
+        size_t right = tok_utf8_len((unsigned char)word.p[i]);
+        if (!may_cross(b, word.p, i, left, right)) break;
+        i += right;
+        left = right;
+    }
+    return i < word.n ? i : word.n;
+}
+
+/* ---- words ------------------------------------------------------------------------------------------------------ */
+
+static struct tok_word_slot *cache_slot(struct tok_work *w, const union tok_word_key *k) {
+    size_t mask = (w->keep ? WORD_SLOTS : WORD_SLOTS_SMALL) - 1;
+    return &w->cache[tok_word_hash(k) & mask];
+}
+
+static inline bool cache_get(const struct tok_word_slot *slot, const union tok_word_key *k, struct tok_ids *out) {
+    if (!tok_word_equal(slot, k)) return false;
+    size_t n = slot->key.s.meta >> 1;
+    if (out->capacity - out->n >= WORD_IDS) { /* copy all eight: cheaper than a loop of unknown length */
+        memcpy(out->p + out->n, slot->ids, sizeof slot->ids);
+        out->n += n;
+    } else {
+        for (size_t i = 0; i < n; i++) tok_ids_put(out, slot->ids[i]);
+    }
+    return true;
+}
+
+static void cache_put(struct tok_word_slot *slot, const union tok_word_key *k, const int32_t *ids, size_t n) {
+    if (n > WORD_IDS) return;
+    slot->key = *k;
+    slot->key.s.meta = (unsigned char)((k->s.meta & 1) | n << 1);
+    memcpy(slot->ids, ids, n * sizeof *ids);
+}
+
+static int encode_parts(const struct tok *t, const struct bpe *b, struct tok_work *w, struct str word, struct tok_ids *out,
+                        struct err *err) {
+    if (!b->cross) return encode_part(t, b, w, word, out, err);
+    for (size_t i = 0; i < word.n;) {
+        size_t end = part_end(b, word, i), n = end - i;
+        struct str part = str_sub(word, i, n);
+        i = end;
+        if (n > WORD_BYTES) {
+            TRY(encode_part(t, b, w, part, out, err));
+            continue;
+        }
+        union tok_word_key k;
+        tok_word_make(&k, part.p, n, word.n - (size_t)(part.p - word.p), KIND_PART);
+        struct tok_word_slot *slot = cache_slot(w, &k);
+        if (cache_get(slot, &k, out)) continue;
+        size_t before = out->n;
+        TRY(encode_part(t, b, w, part, out, err));
+        cache_put(slot, &k, out->p + before, out->n - before);
+    }
+    return ERR_OK;
+}
+
+static int encode_word(const struct tok *t, const struct bpe *b, struct tok_work *w, struct str word, struct tok_ids *out,
+                       struct err *err) {
+    if (b->ignore_merges) {
+        int32_t id = tok_table_find(&t->table, word.p, word.n);
+        if (id >= 0) return tok_ids_put(out, id), ERR_OK;
+    }
+    return encode_parts(t, b, w, word, out, err);
+}
+
+static int bpe_encode(const struct tok *t, struct tok_work *w, struct str word, struct tok_ids *out, struct err *err) {
+    const struct bpe *b = t->model.self;
+    if (word.n > WORD_BYTES) return encode_word(t, b, w, word, out, err);
+    union tok_word_key k;
+    tok_word_make(&k, word.p, word.n, 0, KIND_WORD);
+    struct tok_word_slot *slot = cache_slot(w, &k);
+    if (cache_get(slot, &k, out)) return ERR_OK;
+    size_t before = out->n;
+    TRY(encode_word(t, b, w, word, out, err));
+    cache_put(slot, &k, out->p + before, out->n - before);
+    return ERR_OK;
+}
+
+/* ---- building --------------------------------------------------------------------------------------------------- */
+
+static int build_cross(struct tok *t, struct bpe *b, const struct tok_merge *merges, size_t n_merges, struct err *err) {
+    bool complete = true; /* no unknown tokens, whose length depends on their neighbours */
+    for (int i = 0; i < 256; i++)
+        if ((t->byte_level ? b->byte_id[i] : b->fallback_id[i]) < 0) complete = false;
+    if (!complete || b->prefix.n || b->suffix.n || (!t->byte_level && !b->byte_fallback)) return ERR_OK;
+    for (size_t i = 0; i < n_merges && !t->byte_level; i++) /* a merge of fallback bytes is not a merge of their text */
+        if (tok_byte_token(t->vocab[merges[i].left]) >= 0 || tok_byte_token(t->vocab[merges[i].right]) >= 0) return ERR_OK;
+    b->cross = arena_try(&t->arena, (size_t)1 << (CROSS_BITS - 3));
+    if (!b->cross) return err_set(err, ERR_EMEMORY, "tokenizer: no memory");
+    int32_t last = -1;
+    for (size_t i = 0; i < n_merges; i++) {
+        if (merges[i].merged != last) cross_add(b, t->vocab[merges[i].merged]);
+        last = merges[i].merged;
+    }
+    return ERR_OK;
+}
+
+int tok_bpe_init(struct tok *t, const struct tok_bpe_options *o, const struct tok_merge *merges, size_t n_merges, struct err *err) {
+    struct bpe *b = arena_new(&t->arena, struct bpe, 1);
+    size_t n_slots = 16, bytes;
+    while (n_slots < n_merges * 2) n_slots *= 2;
+    if (size_mul(n_slots, sizeof *b->slots, &bytes) || !(b->slots = arena_try(&t->arena, bytes)))
+        return err_set(err, ERR_EMEMORY, "tokenizer: no memory for %zu merges", n_merges);
+    memset(b->slots, 0xFF, bytes);
+    b->mask = n_slots - 1;
+    for (size_t i = 0; i < n_merges; i++) merge_put(b, merges[i].left, merges[i].right, (uint32_t)i, merges[i].merged);
+    for (int i = 0; i < 256; i++) {
+        char byte = (char)i;
+        b->byte_id[i] = t->byte_level ? tok_table_find(&t->table, &byte, 1) : -1;
+        b->fallback_id[i] = tok_byte_fallback_id(t, (unsigned char)i);
+    }
+    b->unk = o->unk_token.p ? tok_table_find(&t->table, o->unk_token.p, o->unk_token.n) : -1;
+    b->fuse_unk = o->fuse_unk;
+    b->byte_fallback = o->byte_fallback;
+    b->ignore_merges = o->ignore_merges;
+    b->prefix = str_copy(&t->arena, o->prefix);
+    b->suffix = str_copy(&t->arena, o->suffix);
+    if (b->prefix.n + b->suffix.n > 500) return err_set(err, ERR_ELIMIT, "tokenizer: the prefix or suffix of subwords is too long");
+    t->model = (struct tok_model){"BPE", bpe_encode, b};
+    t->unk = b->unk;
+    return build_cross(t, b, merges, n_merges, err);
+}

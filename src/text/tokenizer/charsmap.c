@@ -1,0 +1,74 @@
+/* Reading and searching a precompiled_charsmap. Every index is checked: the blob comes from a file. */
+#include "text/tokenizer/charsmap.h"
+
+int tok_charsmap_init(struct arena *a, struct str blob, struct tok_charsmap *out, struct err *err) {
+    uint32_t size;
+    if (blob.n < 4) return err_set(err, ERR_EFORMAT, "tokenizer: precompiled_charsmap of %zu bytes is too short", blob.n);
+    memcpy(&size, blob.p, 4);
+    if (size > blob.n - 4 || size % 4 || size == 0)
+        return err_set(err, ERR_EFORMAT, "tokenizer: precompiled_charsmap says %u bytes, has %zu", (unsigned)size, blob.n - 4);
+    uint32_t *units = arena_try(a, size);
+    char *pool = arena_try(a, blob.n - 4 - size + 1);
+    if (!units || !pool) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for precompiled_charsmap");
+    memcpy(units, blob.p + 4, size);
+    memcpy(pool, blob.p + 4 + size, blob.n - 4 - size);
+    *out = (struct tok_charsmap){units, size / 4, {pool, blob.n - 4 - size}};
+    return ERR_OK;
+}
+
+static int base64_value(char c) {
+    if (c >= 'A' && c <= 'Z') return c - 'A';
+    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+    if (c >= '0' && c <= '9') return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+int tok_charsmap_base64(struct arena *a, struct str text, struct tok_charsmap *out, struct err *err) {
+    struct sb blob = {0};
+    uint32_t bits = 0;
+    int n_bits = 0, code;
+    while (text.n && text.p[text.n - 1] == '=') text.n--;
+    for (size_t i = 0; i < text.n; i++) {
+        int v = base64_value(text.p[i]);
+        if (v < 0) {
+            sb_free(&blob);
+            return err_set(err, ERR_EFORMAT, "tokenizer.json: precompiled_charsmap is not base64 at byte %zu", i);
+        }
+        bits = bits << 6 | (uint32_t)v;
+        n_bits += 6;
+        if (n_bits >= 8) {
+            n_bits -= 8;
+            sb_putc(&blob, (char)(bits >> n_bits & 255));
+        }
+    }
+    code = tok_charsmap_init(a, sb_str(&blob), out, err);
+    sb_free(&blob);
+    return code;
+}
+
+static size_t unit_offset(uint32_t unit) {
+    return (size_t)(unit >> 10) << ((unit & (1u << 9)) >> 6);
+}
+
+struct str tok_charsmap_find(const struct tok_charsmap *m, struct str s, bool longest, size_t *out_len) {
+    struct str found = {NULL, 0};
+    size_t node = unit_offset(m->units[0]);
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        if (c == 0) break;
+        node ^= c;
+        if (node >= m->n_units) break;
+        uint32_t unit = m->units[node];
+        if ((unit & (1u << 31 | 255)) != c) break;
+        node ^= unit_offset(unit);
+        if (node >= m->n_units) break;
+        if (!(unit & 1u << 8)) continue;
+        size_t at = m->units[node] & 0x7FFFFFFF;
+        if (at >= m->pool.n) break;
+        const char *end = memchr(m->pool.p + at, 0, m->pool.n - at);
+        found = str_n(m->pool.p + at, end ? (size_t)(end - m->pool.p) - at : m->pool.n - at);
+        *out_len = i + 1;
+        if (!longest) break;
+    }
+    return found;
+}

@@ -1,0 +1,244 @@
+/* The parts of a tokenizer and how they fit together.
+ *
+ *   text -> added tokens -> normalizers -> added tokens of normalized text -> pre-tokenizers -> model -> post-processor
+ *   ids  -> token strings -> decoders -> text
+ *
+ * Each part is a small struct with a function pointer; sequences are flattened into arrays when the file is read.
+ * (1) Everything reachable from struct tok is immutable after loading. (2) Whatever a call changes lies in struct
+ * tok_work. (3) Between the parts, text is valid UTF-8.
+ */
+#ifndef MLXCEL_TEXT_TOKENIZER_INTERNAL_H
+#define MLXCEL_TEXT_TOKENIZER_INTERNAL_H
+
+#include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/unicode.h"
+#include "text/tokenizer/vocab.h"
+
+#include "base/json.h"
+
+enum {
+    TOK_MAX_ID = 1 << 24,       /* ids beyond this are refused */
+    TOK_MAX_PARTS = 64,         /* components in one flattened sequence */
+    TOK_MAX_DEPTH = 16,         /* nested sequences in the file */
+    TOK_MAX_ADDED_BYTES = 4096, /* length of one added token */
+};
+
+/* ---- text between the parts ------------------------------------------------------------------------------------- */
+
+/* A stretch of text. `mark`, where it is not NULL, has a byte for every byte of text: 1 trusted, 0 not. */
+struct tok_text {
+    struct str s;
+    const uint8_t *mark;
+    bool at_start; /* begins where the whole input begins (Metaspace, "first") */
+};
+
+/* The two buffers that normalizers write to in turn. */
+struct tok_buf {
+    struct sb text, mark;
+};
+
+struct tok_match_state; /* pattern.c: PCRE2's match data */
+struct tok_word_slot;   /* word_cache.h */
+
+struct tok_work {
+    struct sb repaired, joined, joined_mark;
+    struct tok_buf norm[2];
+    int i_norm; /* the buffer that the next normalizer writes to */
+    struct tok_cells cells;
+    struct sb pre[TOK_MAX_PARTS]; /* text that a pre-tokenizer rewrote, by stage */
+    struct tok_match_state *match;
+    /* models */
+    struct tok_word_slot *cache;
+    uint64_t cache_owner; /* serial number of the tokenizer whose words are in the cache */
+    bool keep;            /* outlives the call: worth a full cache */
+    void *scratch;        /* symbols of a word, nodes of a lattice */
+    size_t scratch_bytes;
+    void *heap;
+    size_t heap_bytes;
+};
+
+/* At least `bytes` of scratch memory in *p; contents are not kept. ERR_EMEMORY when there is none. */
+int tok_scratch(void **p, size_t *have, size_t bytes, struct err *err);
+
+/* ---- parts ------------------------------------------------------------------------------------------------------ */
+
+struct tok_norm {
+    const char *name;
+    int (*run)(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err);
+    void (*destroy)(struct tok_norm *self); /* optional */
+    union {
+        enum tok_form form;
+        struct {
+            struct tok_pattern *pattern;
+            struct str content;
+            char single; /* the pattern, where it is one ASCII character; else 0 */
+        } replace;
+        struct str prepend;
+        struct {
+            bool left, right;
+        } strip;
+        struct {
+            bool clean, chinese, accents, lower;
+        } bert;
+        struct tok_charsmap *charsmap;
+    } u;
+};
+
+struct tok_pre_run;
+
+struct tok_pre {
+    const char *name;
+    int (*split)(const struct tok_pre *self, struct tok_pre_run *run, size_t stage, struct tok_text piece, struct err *err);
+    void (*destroy)(struct tok_pre *self); /* optional */
+    struct tok_pattern *pattern;
+    uint32_t flag;      /* of the characters that are the delimiter, where there is no pattern */
+    uint32_t delimiter; /* one character; 0 = none */
+    int behavior;       /* enum tok_behavior */
+    bool invert, add_prefix_space, rewrite_bytes;
+    int scheme;    /* Metaspace: enum tok_scheme */
+    bool split_on; /* Metaspace: split */
+    struct str replacement;
+    size_t length; /* FixedLength */
+};
+
+enum tok_behavior { BEHAVIOR_REMOVED, BEHAVIOR_ISOLATED, BEHAVIOR_PREVIOUS, BEHAVIOR_NEXT, BEHAVIOR_CONTIGUOUS };
+enum tok_scheme { SCHEME_ALWAYS, SCHEME_FIRST, SCHEME_NEVER };
+
+struct tok_pre_run {
+    const struct tok *t;
+    struct tok_work *w;
+    struct tok_ids *out;
+};
+/* Hands a piece to the stage after `stage`, or to the model after the last. Empty pieces vanish. */
+int tok_pre_emit(struct tok_pre_run *run, size_t stage, struct tok_text piece, struct err *err);
+
+struct tok_model {
+    const char *name;
+    int (*encode)(const struct tok *t, struct tok_work *w, struct str piece, struct tok_ids *out, struct err *err);
+    void *self;
+};
+
+struct tok_dec {
+    const char *name;
+    /* A token is a run of `text` calls closed by `end`; what passes on goes to the next stage by tok_dec_text/_end. */
+    int (*text)(const struct tok_dec *self, struct tok_stream *s, size_t stage, struct str text, struct err *err);
+    int (*end)(const struct tok_dec *self, struct tok_stream *s, size_t stage, struct err *err);
+    int (*flush)(const struct tok_dec *self, struct tok_stream *s, size_t stage, struct err *err); /* optional */
+    void (*destroy)(struct tok_dec *self);                                                         /* optional */
+    struct tok_pattern *pattern;
+    struct str content, prefix;
+    uint32_t code;
+    size_t start, stop;
+    bool cleanup, drop_first;
+};
+int tok_dec_text(struct tok_stream *s, size_t stage, struct str text, struct err *err);
+int tok_dec_end(struct tok_stream *s, size_t stage, struct err *err);
+
+/* The ids around the text: what comes before and after it, from all post-processors together. */
+struct tok_post {
+    struct tok_ids before, after;
+};
+
+/* ---- added tokens ----------------------------------------------------------------------------------------------- */
+
+struct tok_added_token {
+    struct str content;    /* as in the file */
+    struct str normalized; /* what is searched for when .normalize; also what decoding writes */
+    int32_t id;
+    bool single_word, lstrip, rstrip, normalize, special, blank;
+};
+
+struct tok_added {
+    struct tok_added_token *tokens;
+    size_t n;
+    struct tok_trie raw, normalized; /* values are positions in tokens */
+    struct tok_table by_content;
+    struct str *contents;
+};
+
+struct tok_added_match {
+    size_t start, end; /* with the white space that lstrip and rstrip take */
+    const struct tok_added_token *token;
+};
+enum tok_trust { TRUST_ALL, TRUST_NO_SPECIAL, TRUST_MARKS };
+/* The next added token at or after *at in the text; false when there is none. *at is moved behind it. `from` is where
+ * the previous match ended. */
+bool tok_added_next(const struct tok_added *a, const struct tok_trie *trie, struct tok_text text, enum tok_trust trust, size_t *at,
+                    size_t from, struct tok_added_match *out);
+
+/* ---- the whole -------------------------------------------------------------------------------------------------- */
+
+enum tok_id_flag { ID_EXISTS = 1, ID_SPECIAL = 2, ID_ADDED = 4 };
+
+struct tok {
+    struct arena arena;
+    uint64_t serial;
+    struct tok_added added;
+    struct tok_norm *norms;
+    size_t n_norms;
+    struct tok_pre *pres;
+    size_t n_pres;
+    struct tok_model model;
+    struct tok_post post;
+    struct tok_dec *decs;
+    size_t n_decs;
+    bool no_decoder; /* token strings are joined by spaces */
+    /* by id */
+    size_t n_ids;
+    struct str *text;  /* as decoding sees it; {NULL, 0} for holes */
+    struct str *bytes; /* filled for byte-level vocabularies, else NULL */
+    uint8_t *id_flags;
+    /* the model's own vocabulary */
+    size_t n_vocab;    /* entries */
+    struct str *vocab; /* [n_ids of the model] by id: raw bytes where byte_level, else the token string */
+    size_t n_vocab_ids;
+    struct tok_table table; /* over vocab */
+    struct str *odd;        /* byte-level vocabularies: tokens outside the byte alphabet, by id */
+    bool byte_level;        /* vocab holds raw bytes and the last ByteLevel pre-tokenizer is the model's own step */
+    int32_t bos, eos, pad, unk;
+};
+
+/* Byte-level alphabet: the code point that stands for a byte, and back (-1 for others). */
+uint32_t tok_byte_char(unsigned char byte);
+int tok_char_byte(uint32_t code);
+/* The id of "<0xNN>" in the model's vocabulary, or -1. */
+int32_t tok_byte_fallback_id(const struct tok *t, unsigned char byte);
+/* The byte of a token "<0xNN>" (any case), or -1. */
+int tok_byte_token(struct str token);
+
+/* Loading. The vocabulary has been read into (tokens, ids) before; these build the parts from JSON. */
+int tok_read_normalizers(struct tok *t, yyjson_val *root, struct err *err);
+int tok_read_pre_tokenizers(struct tok *t, yyjson_val *root, struct err *err);
+int tok_read_decoders(struct tok *t, yyjson_val *root, struct err *err);
+int tok_read_post_processor(struct tok *t, yyjson_val *root, struct err *err);
+int tok_read_added(struct tok *t, yyjson_val *list, struct err *err);
+int tok_read_config(struct tok *t, struct str config_json, struct err *err);
+/* Programmatic parts, for SentencePiece and tiktoken. */
+struct tok *tok_new(void);
+int tok_finish(struct tok *t, struct err *err); /* tables by id, serial number */
+int tok_added_build(struct tok *t, struct err *err);
+int tok_normalize(const struct tok *t, struct tok_work *w, struct tok_text *text, struct err *err);
+
+/* A component's "type", or an error that names `what`. */
+int tok_type_of(yyjson_val *part, const char *what, struct str *out, struct err *err);
+int tok_unknown(struct str type, const char *what, struct err *err);
+
+/* models */
+struct tok_bpe_options {
+    struct str unk_token, prefix, suffix; /* p == NULL: none */
+    bool fuse_unk, byte_fallback, ignore_merges;
+};
+struct tok_merge {
+    int32_t left, right, merged;
+};
+int tok_bpe_init(struct tok *t, const struct tok_bpe_options *options, const struct tok_merge *merges, size_t n_merges, struct err *err);
+int tok_read_bpe(struct tok *t, yyjson_val *model, struct err *err);
+int tok_read_wordpiece(struct tok *t, yyjson_val *model, struct err *err);
+int tok_read_wordlevel(struct tok *t, yyjson_val *model, struct err *err);
+int tok_read_unigram(struct tok *t, yyjson_val *model, struct err *err);
+int tok_unigram_init(struct tok *t, const double *scores, int32_t unk_id, bool byte_fallback, struct err *err);
+/* Reads {"token": id} into t->vocab and t->table (raw bytes where t->byte_level). */
+int tok_read_vocab(struct tok *t, yyjson_val *vocab, struct err *err);
+int tok_set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, struct err *err);
+
+#endif

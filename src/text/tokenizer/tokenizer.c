@@ -1,0 +1,256 @@
+/* Encoding: from text through the parts to ids; and the small public functions. */
+#include "text/tokenizer/internal.h"
+#include "text/tokenizer/pattern.h"
+#include "text/tokenizer/word_cache.h"
+
+void tok_ids_put(struct tok_ids *ids, int32_t id) {
+    if (ids->n == ids->capacity) {
+        ids->capacity = ids->capacity ? ids->capacity * 2 : 64;
+        ids->p = mem_realloc(ids->p, ids->capacity * sizeof *ids->p);
+    }
+    ids->p[ids->n++] = id;
+}
+
+void tok_ids_free(struct tok_ids *ids) {
+    mem_free(ids->p);
+    *ids = (struct tok_ids){0};
+}
+
+/* ---- working memory --------------------------------------------------------------------------------------------- */
+
+struct tok_work *tok_work_create(void) {
+    struct tok_work *w = mem_alloc(sizeof *w);
+    w->keep = true;
+    return w;
+}
+
+void tok_work_destroy(struct tok_work *w) {
+    if (!w) return;
+    sb_free(&w->repaired);
+    sb_free(&w->joined);
+    sb_free(&w->joined_mark);
+    for (int i = 0; i < 2; i++) {
+        sb_free(&w->norm[i].text);
+        sb_free(&w->norm[i].mark);
+    }
+    for (size_t i = 0; i < TOK_MAX_PARTS; i++) sb_free(&w->pre[i]);
+    mem_free(w->cells.p);
+    tok_match_state_destroy(w->match);
+    mem_free(w->cache);
+    mem_free(w->scratch);
+    mem_free(w->heap);
+    mem_free(w);
+}
+
+int tok_scratch(void **p, size_t *have, size_t bytes, struct err *err) {
+    if (*have >= bytes) return ERR_OK;
+    mem_free(*p);
+    *have = 0;
+    bytes += bytes / 2;
+    *p = mem_try(bytes);
+    if (!*p) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for a word (%zu bytes)", bytes);
+    *have = bytes;
+    return ERR_OK;
+}
+
+/* The cache holds words of one tokenizer; another one empties it. */
+static void work_attach(struct tok_work *w, const struct tok *t) {
+    size_t bytes = (w->keep ? WORD_SLOTS : WORD_SLOTS_SMALL) * sizeof *w->cache;
+    if (!w->cache) w->cache = mem_alloc(bytes);
+    else if (w->cache_owner != t->serial) memset(w->cache, 0, bytes);
+    w->cache_owner = t->serial;
+}
+
+/* ---- encoding --------------------------------------------------------------------------------------------------- */
+
+struct encoder {
+    const struct tok *t;
+    struct tok_work *w;
+    enum tok_trust trust;
+    struct tok_ids *out;
+};
+
+static int pre_tokenize(const struct encoder *e, struct tok_text piece, struct err *err) {
+    struct tok_pre_run run = {e->t, e->w, e->out};
+    if (piece.s.n == 0) return ERR_OK;
+    if (e->t->n_pres == 0) return e->t->model.encode(e->t, e->w, piece.s, e->out, err);
+    return e->t->pres[0].split(&e->t->pres[0], &run, 0, piece, err);
+}
+
+static struct tok_text sub_text(struct tok_text text, size_t start, size_t end) {
+    return (struct tok_text){str_sub(text.s, start, end - start), text.mark ? text.mark + start : NULL, text.at_start && start == 0};
+}
+
+/* A piece without raw added tokens: normalize it, then look for the tokens that match normalized text. */
+static int encode_piece(const struct encoder *e, struct tok_text piece, struct err *err) {
+    const struct tok *t = e->t;
+    size_t at = 0, from = 0;
+    struct tok_added_match m;
+    if (piece.s.n == 0) return ERR_OK;
+    TRY(tok_normalize(t, e->w, &piece, err));
+    while (tok_added_next(&t->added, &t->added.normalized, piece, e->trust, &at, from, &m)) {
+        TRY(pre_tokenize(e, sub_text(piece, from, m.start), err));
+        tok_ids_put(e->out, m.token->id);
+        from = m.end;
+    }
+    return pre_tokenize(e, sub_text(piece, from, piece.s.n), err);
+}
+
+static int encode_text(const struct encoder *e, struct tok_text text, struct err *err) {
+    const struct tok *t = e->t;
+    size_t at = 0, from = 0;
+    struct tok_added_match m;
+    while (tok_added_next(&t->added, &t->added.raw, text, e->trust, &at, from, &m)) {
+        TRY(encode_piece(e, sub_text(text, from, m.start), err));
+        tok_ids_put(e->out, m.token->id);
+        from = m.end;
+    }
+    return encode_piece(e, sub_text(text, from, text.s.n), err);
+}
+
+/* All spans as one valid text, with marks where trust differs. Invalid bytes are replaced within their span. */
+static void join_spans(struct tok_work *w, const struct tok_span *spans, size_t n, bool marks, struct tok_text *out) {
+    sb_clear(&w->joined);
+    sb_clear(&w->joined_mark);
+    for (size_t i = 0; i < n; i++) {
+        size_t before = w->joined.n;
+        tok_utf8_lossy(spans[i].text, false, &w->joined);
+        size_t added = w->joined.n - before;
+        if (marks && added) memset(sb_extend(&w->joined_mark, added), spans[i].trusted, added);
+    }
+    out->s = sb_str(&w->joined);
+    out->mark = marks ? (const uint8_t *)sb_str(&w->joined_mark).p : NULL;
+}
+
+static int encode_spans(const struct encoder *e, const struct tok_span *spans, size_t n_spans, unsigned flags, struct err *err) {
+    const struct tok *t = e->t;
+    struct tok_text text = {{"", 0}, NULL, true};
+    if (n_spans == 1 && spans[0].trusted) {
+        sb_clear(&e->w->repaired);
+        text.s = tok_utf8_check(spans[0].text, &e->w->repaired) ? spans[0].text : sb_str(&e->w->repaired);
+    } else if (n_spans > 0) {
+        join_spans(e->w, spans, n_spans, e->trust == TRUST_MARKS, &text);
+    }
+    if (flags & TOK_ADD_SPECIAL)
+        for (size_t i = 0; i < t->post.before.n; i++) tok_ids_put(e->out, t->post.before.p[i]);
+    TRY(encode_text(e, text, err));
+    if (flags & TOK_ADD_SPECIAL)
+        for (size_t i = 0; i < t->post.after.n; i++) tok_ids_put(e->out, t->post.after.p[i]);
+    return ERR_OK;
+}
+
+int tok_encode_spans(const struct tok *t, struct tok_work *work, const struct tok_span *spans, size_t n_spans, unsigned flags,
+                     struct tok_ids *out, struct err *err) {
+    size_t before = out->n, total = 0;
+    bool mixed = false;
+    for (size_t i = 0; i < n_spans; i++) {
+        mixed = mixed || !spans[i].trusted;
+        if (size_add(total, spans[i].text.n, &total)) return err_set(err, ERR_ELIMIT, "tokenizer: the text is too long");
+    }
+    struct tok_work *own = NULL;
+    if (!work) {
+        work = own = tok_work_create();
+        own->keep = total > 16 * 1024;
+    }
+    work_attach(work, t);
+    struct encoder e = {t, work, mixed ? TRUST_MARKS : flags & TOK_PARSE_SPECIAL ? TRUST_ALL : TRUST_NO_SPECIAL, out};
+    int code = encode_spans(&e, spans, n_spans, flags, err);
+    if (code) out->n = before;
+    tok_work_destroy(own);
+    return code;
+}
+
+int tok_encode(const struct tok *t, struct str text, unsigned flags, struct tok_ids *out, struct err *err) {
+    struct tok_span span = {text, true};
+    return tok_encode_spans(t, NULL, &span, 1, flags, out, err);
+}
+
+/* ---- the byte alphabet ------------------------------------------------------------------------------------------ */
+
+/* Printable bytes stand for themselves, the other 68 follow U+0100 in order. */
+uint32_t tok_byte_char(unsigned char b) {
+    if ((b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE) return b;
+    if (b <= 0x20) return 0x100u + b;
+    if (b <= 0xA0) return 0x121u + (b - 0x7Fu);
+    return 0x143;
+}
+
+int tok_char_byte(uint32_t c) {
+    if (c < 0x100) return tok_byte_char((unsigned char)c) == c ? (int)c : -1;
+    if (c <= 0x120) return (int)(c - 0x100);
+    if (c <= 0x142) return (int)(c - 0x121 + 0x7F);
+    return c == 0x143 ? 0xAD : -1;
+}
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+int tok_byte_token(struct str s) {
+    if (s.n != 6 || memcmp(s.p, "<0x", 3) != 0 || s.p[5] != '>') return -1;
+    int high = hex_digit(s.p[3]), low = hex_digit(s.p[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+int32_t tok_byte_fallback_id(const struct tok *t, unsigned char byte) {
+    static const char digits[] = "0123456789ABCDEF";
+    char text[6] = {'<', '0', 'x', digits[byte >> 4], digits[byte & 15], '>'};
+    return tok_table_find(&t->table, text, 6);
+}
+
+/* ---- the vocabulary --------------------------------------------------------------------------------------------- */
+
+size_t tok_vocab_size(const struct tok *t) {
+    return t->n_ids;
+}
+
+struct str tok_token_text(const struct tok *t, int32_t id) {
+    if (id < 0 || (size_t)id >= t->n_ids) return (struct str){NULL, 0};
+    return t->text[id];
+}
+
+struct str tok_token_bytes(const struct tok *t, int32_t id) {
+    if (id < 0 || (size_t)id >= t->n_ids || !t->text[id].p) return (struct str){NULL, 0};
+    return t->id_flags[id] & ID_SPECIAL ? STR("") : t->bytes[id];
+}
+
+bool tok_is_special(const struct tok *t, int32_t id) {
+    return id >= 0 && (size_t)id < t->n_ids && t->id_flags[id] & ID_SPECIAL;
+}
+
+bool tok_is_added(const struct tok *t, int32_t id) {
+    return id >= 0 && (size_t)id < t->n_ids && t->id_flags[id] & ID_ADDED;
+}
+
+int32_t tok_bos_id(const struct tok *t) {
+    return t->bos;
+}
+
+int32_t tok_eos_id(const struct tok *t) {
+    return t->eos;
+}
+
+int32_t tok_pad_id(const struct tok *t) {
+    return t->pad;
+}
+
+int32_t tok_unk_id(const struct tok *t) {
+    return t->unk;
+}
+
+bool tok_adds_bos(const struct tok *t) {
+    return t->bos >= 0 && t->post.before.n > 0 && t->post.before.p[0] == t->bos;
+}
+
+void tok_describe(const struct tok *t, struct sb *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < t->n_ids; i++) n += t->text[i].p != NULL;
+    sb_fmt(out, "%s%s, %zu tokens", t->model.name, t->byte_level ? ", byte-level" : "", n);
+    for (size_t i = 0; i < t->n_pres; i++) {
+        const struct tok_pre *p = &t->pres[i];
+        const struct tok_scanner *s = p->pattern ? tok_pattern_scanner(p->pattern) : NULL;
+        sb_fmt(out, ", %s%s%s", p->name, s ? " " : "", s ? s->name : "");
+    }
+}

@@ -1,0 +1,139 @@
+/* Tokenizers against rows that the reference gave: the large material where it is there. */
+#include "unit.h"
+
+#include "base/json.h"
+#include "os/os.h"
+#include "text/tokenizer/tokenizer.h"
+
+#include <stdio.h>
+
+/* The tokenizers come as archives; they are unpacked once into build/tokenizers (by tar, so not under Wine). */
+static const char *tokenizer_dir(void) {
+    static char path[1024];
+    struct os_stat st;
+    snprintf(path, sizeof path, "%s/build/tokenizers", unit_source_dir());
+    char done[1100];
+    snprintf(done, sizeof done, "%s/done", path);
+    if (os_stat(done, &st, NULL) == 0) return path;
+    const char *data = unit_data_dir();
+    if (!data) unit_skip("no test-data folder");
+    struct arena a = {0};
+    struct err err = {0};
+    char from[1100];
+    snprintf(from, sizeof from, "%s/text/tokenizers", data);
+    struct str *names;
+    size_t n;
+    if (os_list_dir(&a, from, &names, &n, &err)) unit_skip("%s", err.msg);
+    if (!os_find_program(&a, "tar")) unit_skip("no program tar to unpack %s", from);
+    CHECK_OK(os_make_dirs(path, &err), err);
+    for (size_t i = 0; i < n; i++) {
+        if (!str_ends(names[i], STR(".tar.xz"))) continue;
+        const char *file = str_cstr(&a, str_fmt(&a, "%s/%.*s", from, STR_ARG(names[i])));
+        const char *argv[] = {"tar", "xf", file, "-C", path, NULL};
+        struct os_run_result r;
+        CHECK_OK(os_run(&a, argv, NULL, NULL, (struct str){0}, &r, &err), err);
+        if (r.exit_code) unit_skip("tar: %.*s", STR_ARG(r.err));
+    }
+    CHECK_OK(os_file_save(done, STR("\n"), &err), err);
+    arena_free(&a);
+    return path;
+}
+
+static struct str load(struct arena *a, const char *dir, const char *name, const char *file) {
+    struct err err = {0};
+    struct str s;
+    char path[1400];
+    snprintf(path, sizeof path, "%s/%s/%s", dir, name, file);
+    if (os_file_load(a, path, 0, &s, &err)) return (struct str){0};
+    return s;
+}
+
+static void check_ids(const char *name, size_t row, const char *what, const struct tok_ids *got, yyjson_val *want) {
+    size_t i, n;
+    yyjson_val *value;
+    if (got->n != yyjson_arr_size(want))
+        unit_fail(__FILE__, __LINE__, "%s row %zu %s: %zu ids, expected %zu", name, row, what, got->n, yyjson_arr_size(want));
+    yyjson_arr_foreach(want, i, n, value) if (got->p[i] != yyjson_get_int(value)) unit_fail(
+        __FILE__, __LINE__, "%s row %zu %s: id %zu is %d, expected %d", name, row, what, i, (int)got->p[i], yyjson_get_int(value));
+}
+
+/* Decoding whole and decoding as a stream. */
+static void check_text(const struct tok *t, const char *name, size_t row, const struct tok_ids *ids, struct str want) {
+    struct err err = {0};
+    struct sb whole = {0}, streamed = {0};
+    struct tok_stream s;
+    CHECK_OK(tok_decode(t, ids->p, ids->n, false, &whole, &err), err);
+    if (!str_eq(sb_str(&whole), want))
+        unit_fail(__FILE__, __LINE__, "%s row %zu decodes to \"%.*s\", expected \"%.*s\"", name, row, STR_ARG(sb_str(&whole)),
+                  STR_ARG(want));
+    tok_stream_init(&s, t, false);
+    for (size_t i = 0; i < ids->n; i++) {
+        CHECK_OK(tok_stream_push(&s, ids->p[i], &streamed, &err), err);
+        CHECK(utf8_valid(sb_str(&streamed)));
+    }
+    CHECK_OK(tok_stream_flush(&s, &streamed, &err), err);
+    CHECK(str_eq(sb_str(&streamed), sb_str(&whole)));
+    tok_stream_free(&s);
+    sb_free(&whole);
+    sb_free(&streamed);
+}
+
+static void check_row(const struct tok *t, const char *name, size_t row, struct str text, yyjson_val *want) {
+    struct err err = {0};
+    struct tok_ids ids = {0}, special = {0};
+    yyjson_val *with = json_get(want, "ids_special"), *decoded = json_get(want, "decoded");
+    CHECK_OK(tok_encode(t, text, TOK_PARSE_SPECIAL, &ids, &err), err);
+    check_ids(name, row, "without special tokens", &ids, json_get(want, "ids"));
+    CHECK_OK(tok_encode(t, text, TOK_PARSE_SPECIAL | TOK_ADD_SPECIAL, &special, &err), err);
+    check_ids(name, row, "with special tokens", &special, yyjson_is_arr(with) ? with : json_get(want, "ids"));
+    check_text(t, name, row, &ids, yyjson_is_str(decoded) ? json_val_str(decoded) : text);
+    tok_ids_free(&ids);
+    tok_ids_free(&special);
+}
+
+static void golden(const char *name) {
+    struct arena a = {0};
+    struct err err = {0};
+    const char *data = unit_data_dir();
+    if (!data) unit_skip("no test-data folder");
+    const char *dir = tokenizer_dir();
+    char golden_dir[1100], file[200];
+    snprintf(golden_dir, sizeof golden_dir, "%s/text", data);
+    snprintf(file, sizeof file, "%s.json", name);
+    struct str texts_json = load(&a, golden_dir, "token_golden", "texts.json"), rows_json = load(&a, golden_dir, "token_golden", file);
+    struct str json = load(&a, dir, name, "tokenizer.json");
+    if (!texts_json.n || !rows_json.n || !json.n) unit_skip("%s is not in the test data", name);
+    yyjson_val *texts, *rows, *row;
+    CHECK_OK(json_parse(&a, texts_json, "texts.json", JSON_STRICT, &texts, &err), err);
+    CHECK_OK(json_parse(&a, rows_json, file, JSON_STRICT, &rows, &err), err);
+    struct tok *t;
+    CHECK_OK(tok_load_json(&t, json, load(&a, dir, name, "tokenizer_config.json"), &err), err);
+    rows = json_get(rows, "rows");
+    CHECK_INT(yyjson_arr_size(rows), yyjson_arr_size(texts));
+    size_t i, n;
+    yyjson_arr_foreach(rows, i, n, row) check_row(t, name, i, json_val_str(yyjson_arr_get(texts, i)), row);
+    tok_destroy(t);
+    arena_free(&a);
+}
+
+#define GOLDEN(X)                                                                                                               \
+    X(bert, "bert-base-uncased")                                                                                                \
+    X(deepseek, "deepseek_v3")                                                                                                  \
+    X(gemma3, "gemma3") X(gpt2, "gpt2") X(gptoss, "gptoss") X(llama2, "llama2") X(llama3, "llama3_2") X(minimind2, "minimind2") \
+        X(nemo, "mistral_nemo") X(phi3, "phi-3-mini") X(qwen3, "qwen3") X(qwen35, "qwen3_5") X(smollm2, "smollm2") X(t5, "t5-small")
+
+#define X(id, name)                 \
+    static void golden_##id(void) { \
+        golden(name);               \
+    }
+GOLDEN(X)
+#undef X
+
+static const struct unit_case cases[] = {
+#define X(id, name) {"golden_" #id, golden_##id},
+    GOLDEN(X)
+#undef X
+        {0},
+};
+
+const struct unit_suite unit_tokenizer = {"tokenizer", cases};
