@@ -170,10 +170,10 @@ def write_classes(out, rows):
     out.write("};\n\nconst uint32_t tok_uni_ascii[128] = {\n")
     write_rows(out, [hex(f) for f in flags[:128]], 16)
     out.write(f"}};\n\nconst uint16_t tok_uni_index[{len(index)}] = {{\n")
-    write_rows(out, [str(i) for i in index], 36)
+    write_rows(out, [str(i) for i in index], 128)
     out.write(f"}};\n\nconst uint8_t tok_uni_class[{len(blocks)} * {BLOCK}] = {{\n")
     for b in blocks:
-        write_rows(out, [str(v) for v in b], 43)
+        write_rows(out, [str(v) for v in b], BLOCK)
     out.write("};\n\n")
     return names
 
@@ -190,9 +190,9 @@ def write_map(out, name, table):
         rows.append("{0x%x, %d, %d}" % (c, at, len(text)))
     assert len(pool) < 65536
     out.write(f"static const struct tok_uni_row {name}_rows[{len(rows)}] = {{\n")
-    write_rows(out, rows, 9)
+    write_rows(out, rows, 24)
     out.write(f"}};\n\nstatic const uint8_t {name}_pool[{len(pool)}] = {{\n")
-    write_rows(out, [str(b) for b in pool], 40)
+    write_rows(out, [str(b) for b in pool], 128)
     out.write(f"}};\n\nconst struct tok_uni_map tok_uni_{name} = {{{name}_rows, {len(rows)}, {name}_pool}};\n\n")
 
 
@@ -207,10 +207,10 @@ def main(path):
         write_map(out, "compatible", compat)
         write_map(out, "lower", lower)
         out.write(f"const struct tok_uni_ccc tok_uni_ccc[{len(ccc)}] = {{\n")
-        write_rows(out, ["{0x%x, %d}" % (c, ccc[c]) for c in sorted(ccc)], 12)
+        write_rows(out, ["{0x%x, %d}" % (c, ccc[c]) for c in sorted(ccc)], 32)
         out.write(f"}};\nconst size_t tok_uni_n_ccc = {len(ccc)};\n\n")
         out.write(f"const struct tok_uni_pair tok_uni_pairs[{len(pairs)}] = {{\n")
-        write_rows(out, ["{0x%x, 0x%x, 0x%x}" % p for p in pairs], 6)
+        write_rows(out, ["{0x%x, 0x%x, 0x%x}" % p for p in pairs], 16)
         out.write(f"}};\nconst size_t tok_uni_n_pairs = {len(pairs)};\n")
     print("flags, from bit 0:", " ".join(names), file=sys.stderr)
     print({n: len(r) for n, r in rows.items()}, len(canon), len(compat), len(ccc), len(pairs), len(lower), file=sys.stderr)

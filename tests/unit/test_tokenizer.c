@@ -116,24 +116,78 @@ static void golden(const char *name) {
     arena_free(&a);
 }
 
-#define GOLDEN(X)                                                                                                               \
-    X(bert, "bert-base-uncased")                                                                                                \
-    X(deepseek, "deepseek_v3")                                                                                                  \
-    X(gemma3, "gemma3") X(gpt2, "gpt2") X(gptoss, "gptoss") X(llama2, "llama2") X(llama3, "llama3_2") X(minimind2, "minimind2") \
-        X(nemo, "mistral_nemo") X(phi3, "phi-3-mini") X(qwen3, "qwen3") X(qwen35, "qwen3_5") X(smollm2, "smollm2") X(t5, "t5-small")
+static void golden_bert(void) {
+    golden("bert-base-uncased");
+}
 
-#define X(id, name)                 \
-    static void golden_##id(void) { \
-        golden(name);               \
-    }
-GOLDEN(X)
-#undef X
+static void golden_deepseek(void) {
+    golden("deepseek_v3");
+}
+
+static void golden_gemma3(void) {
+    golden("gemma3");
+}
+
+static void golden_gpt2(void) {
+    golden("gpt2");
+}
+
+static void golden_gptoss(void) {
+    golden("gptoss");
+}
+
+static void golden_llama2(void) {
+    golden("llama2");
+}
+
+static void golden_llama3(void) {
+    golden("llama3_2");
+}
+
+static void golden_minimind2(void) {
+    golden("minimind2");
+}
+
+static void golden_nemo(void) {
+    golden("mistral_nemo");
+}
+
+static void golden_phi3(void) {
+    golden("phi-3-mini");
+}
+
+static void golden_qwen3(void) {
+    golden("qwen3");
+}
+
+static void golden_qwen35(void) {
+    golden("qwen3_5");
+}
+
+static void golden_smollm2(void) {
+    golden("smollm2");
+}
+
+static void golden_t5(void) {
+    golden("t5-small");
+}
 
 static const struct unit_case cases[] = {
-#define X(id, name) {"golden_" #id, golden_##id},
-    GOLDEN(X)
-#undef X
-        {0},
+    {"golden_bert", golden_bert},
+    {"golden_deepseek", golden_deepseek},
+    {"golden_gemma3", golden_gemma3},
+    {"golden_gpt2", golden_gpt2},
+    {"golden_gptoss", golden_gptoss},
+    {"golden_llama2", golden_llama2},
+    {"golden_llama3", golden_llama3},
+    {"golden_minimind2", golden_minimind2},
+    {"golden_nemo", golden_nemo},
+    {"golden_phi3", golden_phi3},
+    {"golden_qwen3", golden_qwen3},
+    {"golden_qwen35", golden_qwen35},
+    {"golden_smollm2", golden_smollm2},
+    {"golden_t5", golden_t5},
+    {0},
 };
 
 const struct unit_suite unit_tokenizer = {"tokenizer", cases};
