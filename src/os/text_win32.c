@@ -31,6 +31,8 @@ int os_fail(struct err *err, int system_code, const char *verb, const char *path
         code = ERR_ENOTFOUND;
     if (number == ERROR_NOT_ENOUGH_MEMORY || number == ERROR_OUTOFMEMORY || number == ERROR_COMMITMENT_LIMIT) code = ERR_EMEMORY;
     if (number == ERROR_LOCK_VIOLATION || number == ERROR_SHARING_VIOLATION) code = ERR_EBUSY;
+    if (number == ERROR_NO_DATA || number == ERROR_BROKEN_PIPE || number == ERROR_PIPE_NOT_CONNECTED)
+        code = ERR_ECANCELLED; /* the reader went away */
     wchar_t text[200];
     struct sb reason = {0};
     DWORD n = FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS, NULL, number, 0, text, 200, NULL);

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""The program from outside: exit codes, messages, closed pipes, JSON that parses, scripts that shells accept.
+
+usage: test_cli.py PROGRAM      last line: "N passed, N failed, N skipped"
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+n_passed = n_failed = n_skipped = 0
+program = os.path.abspath(sys.argv[1])
+
+
+def run(*args, env=None, exe=program):
+    full = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_"))}
+    return subprocess.run([exe, *args], capture_output=True, text=True, timeout=60, env={**full, **(env or {})})
+
+
+def check(ok, what):
+    global n_passed, n_failed
+    if ok:
+        n_passed += 1
+    else:
+        n_failed += 1
+        print(f"FAILED {what}")
+
+
+def skip(what):
+    global n_skipped
+    n_skipped += 1
+    print(f"skipped {what}")
+
+
+def expect(args, code, out="", err="", env=None):
+    r = run(*args, env=env)
+    ok = r.returncode == code and out in r.stdout and err in r.stderr and (code == 0) == bool(r.stdout) and r.stderr.count("\n") == (code != 0)
+    check(ok, f"{' '.join(args)}: {r.returncode} {r.stdout[:200]!r} {r.stderr!r}")
+    return r
+
+
+def check_usage():
+    expect([], 0, "Usage: mlxcel COMMAND")
+    expect(["--help"], 0, "Commands:")
+    expect(["help", "inspect"], 0, "--tensors")
+    expect(["inspect", "-h"], 0, "--tensors")
+    expect(["inspekt"], 2, err="mlxcel: error: unknown command 'inspekt'; did you mean 'inspect'?")
+    expect(["inspect", "--jsn"], 2, err="did you mean --json?")
+    expect(["inspect", "-m"], 2, err="-m needs a value")
+    expect(["inspect", "a", "b"], 2, err="unexpected argument 'b'")
+    expect(["inspect", "a", "-m", "b"], 2, err="give the model once")
+    expect(["inspect", "--log-level", "x"], 2, err="--log-level is 'x', expected one of error|warning|info|debug")
+    expect(["inspect"], 2, err="LLAMA_ARG_LOG_LEVEL is 'x'", env={"LLAMA_ARG_LOG_LEVEL": "x"})
+    expect(["inspect", "/no/such/model"], 1, err="/no/such/model")
+    expect(["inspect"], 1, err="/no/such/model", env={"MLXCEL_MODEL": "/no/such/model"})
+    expect(["inspect", "-m/no/such/model"], 1, err="/no/such/model", env={"MLXCEL_MODEL": "other"})
+
+
+def check_json():
+    version = json.loads(expect(["--version", "--json"], 0).stdout)
+    check(re.fullmatch(r"\d+\.\d+\.\d+", version["version"]) and version["compiler"] and version["cpu_features"], f"version {version}")
+    expect(["--version"], 0, f"mlxcel {version['version']}\n")
+    model = json.loads(expect(["inspect", "--json"], 0).stdout)
+    check(model["parameters"] == 7345408 and model["quantization"] == {"bits": 4, "group_size": 64, "mode": "affine"}, "the built-in model")
+    findings = json.loads(expect(["doctor", "--json"], 0).stdout)
+    check({"system", "processor", "features", "memory", "store", "gpu"} == {f["topic"] for f in findings}, f"doctor {findings}")
+    check(all(f["level"] == "ok" or f["fix"] for f in findings), "doctor: every finding that is not ok says what to do")
+    families = json.loads(expect(["arch", "--json"], 0).stdout)
+    check(all(f["model_type"] and f["title"] for f in families) and families, "arch")
+
+
+def check_scripts():
+    for shell, syntax in (("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])):
+        script = expect(["completions", shell], 0).stdout
+        if shutil.which(shell):
+            r = subprocess.run(syntax, input=script, capture_output=True, text=True)
+            check(r.returncode == 0, f"{shell} completions: {r.stderr}")
+        else:
+            skip(f"{shell} completions: no {shell} here")
+    if shutil.which("bash"):
+        ask = run("completions", "bash").stdout + "\nCOMP_WORDS=(mlxcel inspect --te); COMP_CWORD=2; _mlxcel; echo ${COMPREPLY[*]}"
+        r = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
+        check(r.stdout.strip() == "--tensors", f"bash completes --te to {r.stdout!r} {r.stderr!r}")
+    expect(["completions", "tcsh"], 2, err="there are bash, zsh and fish")
+
+
+def check_output():
+    """A reader that leaves ends the program without a word; a full disk is an error."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    r = subprocess.run([program, "help", "--markdown"], stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(write_end)
+    check(r.returncode == 1 and r.stderr == "", f"closed pipe: {r.returncode} {r.stderr!r}")
+    if Path("/dev/full").exists() and not program.endswith(".exe"):
+        with open("/dev/full", "w") as full:
+            r = subprocess.run([program, "help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        check(r.returncode == 1 and r.stderr.startswith("mlxcel: error: cannot write to standard output"), f"full disk: {r.stderr!r}")
+    else:
+        skip("full disk: no /dev/full")
+
+
+def check_server_name():
+    folder = Path(program).parent
+    server = next((p for p in (folder / "mlxcel-server", folder / "mlxcel-server.exe") if p.exists()), None)
+    if not server:
+        skip("mlxcel-server: not beside the program")
+        return
+    check(run("--version", exe=str(server)).stdout.startswith("mlxcel "), "mlxcel-server --version")
+    check(run("arch", exe=str(server)).returncode == 0, "mlxcel-server arch")
+
+
+def main():
+    check_usage()
+    check_json()
+    check_scripts()
+    check_output()
+    check_server_name()
+    print(f"{n_passed} passed, {n_failed} failed" + (f", {n_skipped} skipped" if n_skipped else ""))
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
