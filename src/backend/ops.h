@@ -38,6 +38,7 @@ enum act_kind {
     ACT_XIELU,     /* p = alpha_p, alpha_n, beta, eps */
     ACT_EXP,
     ACT_NEG_EXP,   /* -exp(x) */
+    ACT_CLAMP,     /* to [-p[0], p[0]] */
     ACT_CLAMPED_SWIGLU, /* GLU only: gate min(limit), up clamp(limit): (up + 1) * gate * sigmoid(alpha * gate); p = alpha, limit */
     N_ACT_KINDS
 };
@@ -114,8 +115,9 @@ struct attn_args {
     int32_t window;             /* keys visible counting the row itself; 0: all */
     int32_t chunk;              /* keys of the row's own chunk of positions only; 0: no chunks */
     int32_t v_width;            /* width of the result; where the class keeps no values, v is the first v_width of k */
-    float pos_scale_beta;       /* 0: none; else q *= 1 + beta * log(1 + floor(pos / pos_scale_len)) */
-    int32_t pos_scale_len;
+    float pos_scale_beta;       /* q *= 1 + beta * log(1 + floor((pos + pos_scale_first) / pos_scale_len)) */
+    int32_t pos_scale_len;      /* 0: none of this */
+    int32_t pos_scale_first;
 };
 
 enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_AFTER /* top-k first, softmax over the chosen */, ROUTE_SPARSEMIXER };

@@ -1,24 +1,81 @@
 /* The attention mixer: projections, optional norms of queries and keys, rope, the cache, the output projection. */
-#include "model/forward.h"
+#include "model/families.h"
+#include "model/mixer.h"
 
-/* q, k and v as [rows, heads, width] views, from one stacked weight or from three. */
-static void project(const struct pass *p, struct tensor x, struct tensor *q, struct tensor *k, struct tensor *v) {
+static int resolve(struct resolver *r, int32_t layer, struct err *err) {
+    TRY(resolve_attention(r, layer, err));
+    struct layer_spec *l = &r->spec->layers[layer];
+    const struct attn_spec *a = &l->attn;
+    int32_t window = a->chunk ? a->chunk : a->window; /* a chunk never looks back farther than its length */
+    return resolve_kv(r, &(struct kv_class){.heads = a->kv_heads, .k_width = a->k_width, .v_width = a->v_width, .window = window}, &l->kv, err);
+}
+
+/* Rows of q, k and v (and of the gate behind q) in the checkpoint's projections, whichever way they are stored. */
+static int bind_projections(struct loader *l, int32_t layer, struct err *err) {
+    const struct attn_spec *a = &l->spec->layers[layer].attn;
+    const struct attn_row *row = &l->spec->family->attn;
+    int64_t hidden = l->spec->hidden, d = a->k_width, q = a->heads * d, k = a->kv_heads * d, v = (int64_t)a->kv_heads * a->v_width, all = q + k + v;
+    if (l->spec->layers[layer].borrows_kv) return loader_matrix(l, ROLE_Q, layer, q, hidden, err);
+    if (row->gate)
+        return loader_stack(l, ROLE_QKV,
+                            (struct stack_part[]){{.role = ROLE_Q, .out = q, .run = d, .step = 2 * d, .of = 2 * q}, {.role = ROLE_K, .out = k}, {.role = ROLE_V, .out = v},
+                                                  {.role = ROLE_Q, .as = ROLE_ATTN_GATE, .out = q, .from = d, .run = d, .step = 2 * d, .of = 2 * q}},
+                            4, layer, hidden, err);
+    if (row->qkv_by_head)
+        return loader_stack(l, ROLE_QKV,
+                            (struct stack_part[]){{.role = ROLE_QKV, .out = q, .run = d, .step = 3 * d, .of = all}, {.role = ROLE_QKV, .out = k, .from = d, .run = d, .step = 3 * d, .of = all},
+                                                  {.role = ROLE_QKV, .out = v, .from = 2 * d, .run = d, .step = 3 * d, .of = all}},
+                            3, layer, hidden, err);
+    if (loader_has(l, ROLE_QKV, layer)) return loader_matrix(l, ROLE_QKV, layer, all, hidden, err);
+    return loader_stack(l, ROLE_QKV, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k}, {.role = ROLE_V, .out = v}}, 3, layer, hidden, err);
+}
+
+static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
+    const struct attn_spec *a = &l->spec->layers[layer].attn;
+    if (a->qk_norm == QK_NONE || l->spec->family->attn.qk_norm_bare) return ERR_OK;
+    bool full = a->qk_norm != QK_HEAD;
+    TRY(loader_vector(l, ROLE_Q_NORM, layer, (int64_t)a->k_width * (full ? a->heads : 1), true, err));
+    if (l->spec->layers[layer].borrows_kv) return ERR_OK;
+    return loader_vector(l, ROLE_K_NORM, layer, (int64_t)a->k_width * (full ? a->kv_heads : 1), true, err);
+}
+
+static int bind(struct loader *l, int32_t layer, struct err *err) {
+    const struct attn_spec *a = &l->spec->layers[layer].attn;
+    int64_t mixed = (int64_t)a->heads * a->v_width;
+    TRY(bind_projections(l, layer, err));
+    TRY(bind_norms(l, layer, err));
+    TRY(loader_vector(l, ROLE_SINKS, layer, a->heads, false, err));
+    TRY(loader_vector(l, ROLE_ATTN_SUB_NORM, layer, mixed, false, err));
+    return loader_matrix(l, ROLE_O, layer, l->spec->hidden, mixed, err);
+}
+
+struct qkv {
+    struct tensor q, k, v, gate;
+};
+
+static struct tensor clip(const struct pass *p, struct tensor x) {
+    float limit = p->layer->attn.clip;
+    return limit > 0 ? op_act(p->l, x, &(struct act_args){.kind = ACT_CLAMP, .scale = 1.0f, .p = {limit}}) : x;
+}
+
+/* q, k and v as [rows, heads, width] views, from one stacked weight or from several. */
+static struct qkv project(const struct pass *p, struct tensor x) {
     const struct attn_spec *a = &p->layer->attn;
-    const struct bound *w = p->w;
-    int32_t q_width = a->heads * a->k_width, k_width = a->kv_heads * a->k_width, v_width = a->kv_heads * a->v_width;
-    if (w[ROLE_QKV].w) {
-        struct tensor all = op_linear(p->l, x, &(struct linear_args){w[ROLE_QKV].w, w[ROLE_QKV].bias});
-        *q = tensor_slice(all, 0, q_width);
-        *k = tensor_slice(all, q_width, k_width);
-        *v = tensor_slice(all, q_width + k_width, v_width);
+    bool gate = p->m->spec.family->attn.gate, borrows = p->layer->borrows_kv;
+    int32_t q = a->heads * a->k_width, k = a->kv_heads * a->k_width, v = a->kv_heads * a->v_width;
+    struct qkv t = {0};
+    if (p->w[ROLE_QKV].w) {
+        struct tensor all = clip(p, pass_linear(p, x, ROLE_QKV));
+        t = (struct qkv){tensor_slice(all, 0, q), tensor_slice(all, q, k), tensor_slice(all, q + k, v), {0}};
+        if (gate) t.gate = tensor_slice(all, q + k + v, q);
     } else {
-        *q = op_linear(p->l, x, &(struct linear_args){w[ROLE_Q].w, w[ROLE_Q].bias});
-        *k = op_linear(p->l, x, &(struct linear_args){w[ROLE_K].w, w[ROLE_K].bias});
-        *v = op_linear(p->l, x, &(struct linear_args){w[ROLE_V].w, w[ROLE_V].bias});
+        t.q = clip(p, pass_linear(p, x, ROLE_Q));
+        if (gate) t.gate = pass_linear(p, x, ROLE_ATTN_GATE);
+        if (!borrows) t.k = clip(p, pass_linear(p, x, ROLE_K)), t.v = clip(p, pass_linear(p, x, ROLE_V));
     }
-    *q = tensor_split_heads(*q, a->heads);
-    *k = tensor_split_heads(*k, a->kv_heads);
-    *v = tensor_split_heads(*v, a->kv_heads);
+    t.q = tensor_split_heads(t.q, a->heads);
+    if (!borrows) t.k = tensor_split_heads(t.k, a->kv_heads), t.v = tensor_split_heads(t.v, a->kv_heads);
+    return t;
 }
 
 static struct tensor qk_norm(const struct pass *p, struct tensor x, const struct bound *w) {
@@ -30,23 +87,25 @@ static struct tensor qk_norm(const struct pass *p, struct tensor x, const struct
     return op_norm(p->l, x, &args);
 }
 
-static struct rope_args rope_args_of(const struct rope_spec *r) {
-    return (struct rope_args){.inv_freq = r->bound, .kind = r->kind, .first = r->first, .n_rotated = r->n_rotated, .magnitude = r->magnitude, .table = r->table};
+/* Norm and rope of queries or keys, in the family's order. */
+static struct tensor place(const struct pass *p, struct tensor x, enum role norm) {
+    bool last = p->m->spec.family->attn.qk_norm_last;
+    if (!last) x = qk_norm(p, x, &p->w[norm]);
+    x = pass_rope(p, x);
+    return last ? qk_norm(p, x, &p->w[norm]) : x;
 }
 
-struct tensor mix_attention(const struct pass *p, struct tensor x) {
+static struct tensor mix(const struct pass *p, struct tensor x) {
     const struct attn_spec *a = &p->layer->attn;
-    struct attn_args attn = {.kv = p->layer->kv, .scale = a->scale, .softcap = a->softcap, .window = a->window, .chunk = a->chunk, .v_width = a->v_width};
-    struct tensor q, k, v;
-    project(p, x, &q, &k, &v);
-    q = qk_norm(p, q, &p->w[ROLE_Q_NORM]);
-    k = qk_norm(p, k, &p->w[ROLE_K_NORM]);
-    if (a->rope >= 0) {
-        struct rope_args rope = rope_args_of(&p->m->spec.ropes[a->rope]);
-        q = op_rope(p->l, q, &rope);
-        k = op_rope(p->l, k, &rope);
-    }
-    op_kv_write(p->l, k, v, p->layer->kv);
-    struct tensor mixed = tensor_join_heads(op_attn(p->l, q, &attn));
-    return op_linear(p->l, mixed, &(struct linear_args){p->w[ROLE_O].w, p->w[ROLE_O].bias});
+    struct attn_args attn = {.kv = p->layer->kv, .sinks = p->w[ROLE_SINKS].w, .scale = a->scale, .softcap = a->softcap, .window = a->window, .chunk = a->chunk,
+                             .v_width = a->v_width, .pos_scale_beta = a->pos_scale_beta, .pos_scale_len = a->pos_scale_len, .pos_scale_first = a->pos_scale_first};
+    struct qkv t = project(p, x);
+    t.q = place(p, t.q, ROLE_Q_NORM);
+    if (!p->layer->borrows_kv) op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), t.v, p->layer->kv);
+    struct tensor mixed = tensor_join_heads(op_attn(p->l, t.q, &attn));
+    if (tensor_is(t.gate)) mixed = op_glu(p->l, mixed, op_act(p->l, t.gate, &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f}), &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
+    if (p->w[ROLE_ATTN_SUB_NORM].w) mixed = pass_norm(p, mixed, &p->w[ROLE_ATTN_SUB_NORM]);
+    return pass_linear(p, mixed, ROLE_O);
 }
+
+const struct mixer attention_mixer = {.name = "attention", .resolve = resolve, .bind = bind, .mix = mix};

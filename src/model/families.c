@@ -3,12 +3,40 @@
 
 #include "model/shapes.h"
 
+/* ---- keys that a family calls by another name --------------------------------------------------------------------- */
+
+static const struct key_name experts_have_intermediate_size[] = {{"moe_intermediate_size", "intermediate_size"}, {NULL, NULL}};
+
+/* ---- the table ---------------------------------------------------------------------------------------------------- */
+
 const struct family families[] = {
     {.type = "llama", .title = "Llama 2, 3, 3.1, 3.2, 3.3; SmolLM 1, 2; Yi; TinyLlama"},
-    {.type = "qwen3", .title = "Qwen3 dense", .qk_norm = QK_HEAD},
+    {.type = "mistral", .title = "Mistral 7B, Nemo, Small", .pattern = "S"},
+    {.type = "mixtral", .title = "Mixtral", .pattern = "S", .ffn = FFN_EXPERTS, .moe = {.score = ROUTE_SOFTMAX_AFTER},
+     .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
+    {.type = "qwen2", .title = "Qwen2, Qwen2.5, QwQ"},
+    {.type = "qwen2_moe", .title = "Qwen2 MoE, Qwen1.5 MoE", .ffn = FFN_EXPERTS, .moe = {.shared_gate = true}},
+    {.type = "qwen3", .title = "Qwen3 dense", .attn = {.qk_norm = QK_HEAD}},
+    {.type = "qwen3_moe", .title = "Qwen3 MoE", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD}},
+    {.type = "gemma", .title = "Gemma 1", .norm = {.offset = 1}, .act = ACT_GELU_TANH, .flags = FAM_TIED | FAM_EMBED_SCALE},
+    {.type = "gemma2", .title = "Gemma 2", .pattern = "SF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH, .flags = FAM_TIED | FAM_EMBED_SCALE},
+    {.type = "gemma3_text", .title = "Gemma 3", .pattern = "SSSSSF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH,
+     .attn = {.qk_norm = QK_HEAD}, .flags = FAM_TIED | FAM_EMBED_SCALE},
+    {.type = "deepseek_v2", .title = "DeepSeek V2, V2.5", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR}},
+    {.type = "deepseek_v3", .title = "DeepSeek V3, R1", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
+     .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-20f, .bias = true, .group_top2 = true}},
+    {.type = "gpt_oss", .title = "gpt-oss", .pattern = "SF", .ffn = FFN_EXPERTS, .act = ACT_CLAMPED_SWIGLU, .attn = {.theta = 150000},
+     .moe = {.score = ROUTE_SOFTMAX_AFTER, .is_transposed = true, .is_interleaved = true}, .keys = experts_have_intermediate_size},
 };
 
 const int32_t n_families = (int32_t)(sizeof families / sizeof *families);
+
+/* Wrappers around a text model whose own type the file may leave out. */
+static const struct {
+    const char *type, *family;
+} aliases[] = {
+    {"gemma3", "gemma3_text"},
+};
 
 static const char *nearest_family(struct str type) {
     const char *best = families[0].type;
@@ -24,6 +52,8 @@ static const char *nearest_family(struct str type) {
 }
 
 const struct family *family_find(struct str type, struct err *err) {
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (str_is(type, aliases[i].type)) type = str_of(aliases[i].family);
     for (int32_t i = 0; i < n_families; i++)
         if (str_is(type, families[i].type)) return &families[i];
     err_set(err, ERR_EUNSUPPORTED, "model type \"%.*s\" is not supported; the nearest is \"%s\" (`mlxcel arch` lists all)", STR_ARG(type), nearest_family(type));

@@ -1,48 +1,81 @@
 /* The forward pass: embedding, blocks, final norm, logits of the rows that are wanted. */
-#include "model/forward.h"
+#include "model/families.h"
+#include "model/mixer.h"
 
 struct tensor pass_norm(const struct pass *p, struct tensor x, const struct bound *w) {
     const struct norm_spec *n = &p->m->spec.norm;
     return op_norm(p->l, x, &(struct norm_args){.weight = w->w, .bias = w->bias, .kind = n->kind, .eps = n->eps, .weight_offset = n->weight_offset});
 }
 
-struct tensor feed_forward(const struct pass *p, struct tensor x) {
-    const struct bound *w = p->w;
-    struct act_args act = p->m->spec.act;
-    int32_t inner = p->layer->inner;
-    struct tensor h;
-    if (p->layer->ffn == FFN_PLAIN) {
-        h = op_act(p->l, op_linear(p->l, x, &(struct linear_args){w[ROLE_UP].w, w[ROLE_UP].bias}), &act);
-    } else if (w[ROLE_GATE_UP].w) {
-        struct tensor both = op_linear(p->l, x, &(struct linear_args){w[ROLE_GATE_UP].w, w[ROLE_GATE_UP].bias});
-        h = op_glu(p->l, tensor_slice(both, 0, inner), tensor_slice(both, inner, inner), &act);
-    } else {
-        struct tensor gate = op_linear(p->l, x, &(struct linear_args){w[ROLE_GATE].w, w[ROLE_GATE].bias});
-        struct tensor up = op_linear(p->l, x, &(struct linear_args){w[ROLE_UP].w, w[ROLE_UP].bias});
-        h = op_glu(p->l, gate, up, &act);
-    }
-    return op_linear(p->l, h, &(struct linear_args){w[ROLE_DOWN].w, w[ROLE_DOWN].bias});
+struct tensor pass_linear(const struct pass *p, struct tensor x, enum role role) {
+    return op_linear(p->l, x, &(struct linear_args){p->w[role].w, p->w[role].bias});
 }
 
-static struct tensor block(const struct pass *p, struct tensor x) {
-    struct tensor h = mix_attention(p, pass_norm(p, x, &p->w[ROLE_MIX_NORM]));
-    x = op_add(p->l, x, h, NULL);
-    h = feed_forward(p, pass_norm(p, x, &p->w[ROLE_FFN_NORM]));
-    return op_add(p->l, x, h, NULL);
+struct tensor pass_mix(const struct pass *p, struct tensor x) {
+    return mixers[p->layer->mixer]->mix(p, x);
+}
+
+struct tensor pass_rope(const struct pass *p, struct tensor x) {
+    if (p->layer->attn.rope < 0) return x;
+    const struct rope_spec *r = &p->m->spec.ropes[p->layer->attn.rope];
+    return op_rope(p->l, x, &(struct rope_args){.inv_freq = r->bound, .kind = r->kind, .first = r->first, .n_rotated = r->n_rotated, .magnitude = r->magnitude, .table = r->table});
+}
+
+typedef struct tensor half_fn(const struct pass *p, struct tensor x);
+
+/* One half of a block: the mixer or the feed-forward, with its norms and its residual. */
+static struct tensor half(const struct pass *p, struct tensor x, half_fn *f, enum role pre, enum role post) {
+    const struct spec *s = &p->m->spec;
+    struct tensor h = f(p, s->wiring == WIRE_POST ? x : pass_norm(p, x, &p->w[pre]));
+    if (s->wiring == WIRE_POST || s->wiring == WIRE_PRE_POST) h = pass_norm(p, h, &p->w[post]);
+    return op_add(p->l, x, h, &(struct add_args){1.0f, s->residual_scale});
+}
+
+static struct tensor parallel(const struct pass *p, struct tensor x) {
+    bool two = p->m->spec.wiring == WIRE_PARALLEL_TWO;
+    struct tensor n = pass_norm(p, x, &p->w[ROLE_MIX_NORM]);
+    struct tensor h = pass_mix(p, n);
+    h = op_add(p->l, h, feed_forward(p, two ? pass_norm(p, x, &p->w[ROLE_FFN_NORM]) : n), NULL);
+    return op_add(p->l, x, h, &(struct add_args){1.0f, p->m->spec.residual_scale});
+}
+
+struct tensor pass_block(const struct pass *p, struct tensor x) {
+    if (p->m->spec.wiring >= WIRE_PARALLEL) return parallel(p, x);
+    if (p->layer->mixer != MIX_NONE) x = half(p, x, pass_mix, ROLE_MIX_NORM, ROLE_MIX_POST_NORM);
+    if (p->layer->ffn != FFN_NONE) x = half(p, x, feed_forward, ROLE_FFN_NORM, ROLE_FFN_POST_NORM);
+    return x;
+}
+
+static struct tensor embed(struct pass *p) {
+    const struct spec *s = &p->m->spec;
+    const struct bound *g = p->m->weights.global;
+    struct tensor x = op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED].w, .scale = s->embed_scale});
+    if (g[ROLE_POSITIONS].w) x = op_add(p->l, x, op_embed(p->l, &(struct embed_args){.weight = g[ROLE_POSITIONS].w, .scale = 1.0f, .by_position = 1}), NULL);
+    return s->family->stream && s->family->stream->enter ? s->family->stream->enter(p, x) : x;
+}
+
+static struct tensor logits(const struct pass *p, struct tensor x) {
+    const struct spec *s = &p->m->spec;
+    const struct bound *g = p->m->weights.global;
+    x = pass_norm(p, op_rows(p->l, x), &g[ROLE_FINAL_NORM]);
+    x = op_linear(p->l, x, &(struct linear_args){g[ROLE_HEAD].w, g[ROLE_HEAD].bias});
+    if (s->logit_scale != 1.0f) x = op_act(p->l, x, &(struct act_args){.kind = ACT_NONE, .scale = s->logit_scale});
+    if (s->logit_softcap > 0) x = op_act(p->l, x, &(struct act_args){.kind = ACT_SOFTCAP, .scale = 1.0f, .p = {s->logit_softcap}});
+    return x;
 }
 
 struct tensor forward(const struct model *m, struct oplist *l) {
     const struct spec *s = &m->spec;
-    const struct bound *g = m->weights.global;
+    const struct stream *stream = s->family->stream;
     struct pass p = {.l = l, .m = m};
-    struct tensor x = op_embed(l, &(struct embed_args){.weight = g[ROLE_EMBED].w, .scale = s->embed_scale});
+    struct tensor x = embed(&p);
     for (int32_t i = 0; i < s->n_layers; i++) {
         l->layer = i;
         p.layer = &s->layers[i];
         p.w = m->weights.layers[i];
-        x = block(&p, x);
+        x = stream && stream->block ? stream->block(&p, x) : pass_block(&p, x);
     }
     l->layer = -1;
-    x = pass_norm(&p, op_rows(l, x), &g[ROLE_FINAL_NORM]);
-    return op_linear(l, x, &(struct linear_args){g[ROLE_HEAD].w, g[ROLE_HEAD].bias});
+    if (stream && stream->leave) x = stream->leave(&p, x);
+    return logits(&p, x);
 }

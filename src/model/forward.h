@@ -15,6 +15,16 @@ struct pass {
     const struct model *m;
     const struct layer_spec *layer;
     const struct bound *w; /* the layer's weights, by role */
+    struct tensor extra;   /* a stream's own second input to the layers */
+};
+
+/* A family that changes the residual stream itself. Every function may be NULL: the usual thing is done then. */
+struct stream {
+    int (*resolve)(struct resolver *r, struct err *err);
+    int (*bind)(struct loader *l, int32_t layer, struct err *err); /* layer -1: what belongs to no layer */
+    struct tensor (*enter)(struct pass *p, struct tensor embedded);
+    struct tensor (*block)(const struct pass *p, struct tensor x);
+    struct tensor (*leave)(const struct pass *p, struct tensor x);
 };
 
 /* Emits the whole pass for the list's rows; returns the logits of the wanted rows [n_logits, 1, vocab]. */
@@ -22,7 +32,10 @@ struct tensor forward(const struct model *m, struct oplist *l);
 
 /* Shared by the blocks and mixers. */
 struct tensor pass_norm(const struct pass *p, struct tensor x, const struct bound *w);
-struct tensor mix_attention(const struct pass *p, struct tensor x);
+struct tensor pass_linear(const struct pass *p, struct tensor x, enum role role);
+struct tensor pass_mix(const struct pass *p, struct tensor x); /* the layer's mixer */
+struct tensor pass_block(const struct pass *p, struct tensor x); /* the usual block */
+struct tensor pass_rope(const struct pass *p, struct tensor x); /* by the layer's table, if it has one */
 struct tensor feed_forward(const struct pass *p, struct tensor x);
 
 #endif

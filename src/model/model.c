@@ -21,8 +21,13 @@ static int store_format(void *user, struct str path, struct format *out, struct 
     return ERR_OK;
 }
 
+static struct str store_name_at(void *user, size_t i) {
+    const struct checkpoint *c = user;
+    return i < c->n_tensors ? c->tensors[i].t->name : (struct str){0};
+}
+
 struct tensor_store checkpoint_store(const struct checkpoint *c) {
-    return (struct tensor_store){.find = store_find, .read = store_read, .format = store_format, .user = (void *)(uintptr_t)c};
+    return (struct tensor_store){.find = store_find, .read = store_read, .format = store_format, .name_at = store_name_at, .user = (void *)(uintptr_t)c};
 }
 
 int model_open(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store, struct model *out, struct err *err) {

@@ -63,6 +63,15 @@ static double yarn_magnitude(double factor, double mscale) {
     return factor <= 1.0 ? 1.0 : 0.1 * mscale * m_log(factor) + 1.0;
 }
 
+/* Latent attention multiplies its scores by the square of this. */
+static int resolve_score_scale(const struct config_rope *p, struct rope_spec *r, struct err *err) {
+    float all_dim;
+    if (!p->raw || r->scaling == SCALE_NONE) return ERR_OK;
+    TRY(num_of(p, "mscale_all_dim", 0, &all_dim, err));
+    if (all_dim != 0) r->score_scale = (float)(yarn_magnitude(r->factor, all_dim) * yarn_magnitude(r->factor, all_dim));
+    return ERR_OK;
+}
+
 /* The pair whose wavelength fits `turns` times into the original context. */
 static double yarn_pair(double turns, int32_t dim, double theta, double original) {
     return dim * m_log(original / (turns * TWO_PI)) / (2.0 * m_log(theta));
@@ -104,7 +113,7 @@ static int scale_yarn(const struct config_rope *p, struct rope_spec *r, struct e
     return ERR_OK;
 }
 
-static int scale_longrope(struct arena *a, const struct config_rope *p, const struct config *config, struct rope_spec *r, struct err *err) {
+static int scale_longrope(struct arena *a, const struct config_rope *p, const struct cfg *config, struct rope_spec *r, struct err *err) {
     float *shorter, *longer, attention;
     int32_t n = r->n_rotated / 2, context;
     TRY(list_of(a, p, "short_factor", n, &shorter, err));
@@ -139,8 +148,7 @@ static int find_scaling(struct str name, enum rope_scaling *out, struct err *err
     return err_set(err, ERR_EUNSUPPORTED, "config.json: rope type \"%.*s\" is not supported", STR_ARG(name));
 }
 
-int rope_resolve(struct arena *a, const struct config *config, const struct config_rope *params, int32_t head_dim, struct rope_spec *out,
-                 struct err *err) {
+int rope_resolve(struct arena *a, const struct cfg *config, const struct config_rope *params, int32_t head_dim, struct rope_spec *out, struct err *err) {
     struct rope_spec *r = out;
     int32_t context;
     TRY(find_scaling(params->type, &r->scaling, err));
@@ -151,12 +159,13 @@ int rope_resolve(struct arena *a, const struct config *config, const struct conf
     r->theta = (float)params->theta;
     r->factor = (float)params->factor;
     r->n_rotated = (int32_t)((double)head_dim * params->partial) / 2 * 2;
-    r->magnitude = 1.0f;
+    r->magnitude = r->score_scale = 1.0f;
     r->table = -1;
     if (!(r->theta > 1.0f) || !(r->factor > 0) || r->n_rotated < 2 || r->n_rotated > head_dim)
-        return err_set(err, ERR_EFORMAT, "%s: rope_theta %g, factor %g, %d of %d rotated: out of range", config->name, params->theta, params->factor, r->n_rotated, head_dim);
+        return err_set(err, ERR_EFORMAT, "%s: rope_theta %g, factor %g, %d of %d rotated: out of range", config->file->name, params->theta, params->factor, r->n_rotated, head_dim);
     r->inv_freq = arena_new(a, float, head_dim / 2 + 1);
     plain_table(r->theta, r->n_rotated, r->inv_freq);
+    TRY(resolve_score_scale(params, r, err));
     if (r->scaling == SCALE_LINEAR)
         for (int32_t i = 0; i < r->n_rotated / 2; i++) r->inv_freq[i] /= r->factor;
     if (r->scaling == SCALE_LLAMA3) TRY(scale_llama3(params, r, err));

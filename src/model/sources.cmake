@@ -1,8 +1,12 @@
 set(MODEL_SOURCES
+  src/model/assemble.c
   src/model/attention.c
   src/model/cfg.c
   src/model/families.c
+  src/model/ffn.c
   src/model/forward.c
+  src/model/latent.c
+  src/model/mixer.c
   src/model/model.c
   src/model/rope.c
   src/model/shapes.c

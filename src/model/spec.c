@@ -3,97 +3,261 @@
 
 #include "base/fmath.h"
 #include "model/families.h"
+#include "model/mixer.h"
+
+/* ---- activations -------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
     enum act_kind kind;
 } activations[] = {
-    {"silu", ACT_SILU},           {"swish", ACT_SILU},         {"gelu", ACT_GELU},      {"gelu_new", ACT_GELU_TANH}, {"gelu_pytorch_tanh", ACT_GELU_TANH},
-    {"gelu_fast", ACT_GELU_TANH}, {"relu", ACT_RELU},          {"relu2", ACT_RELU2},    {"xielu", ACT_XIELU},        {"quick_gelu", ACT_NONE},
+    {"silu", ACT_SILU},           {"swish", ACT_SILU}, {"gelu", ACT_GELU},   {"gelu_new", ACT_GELU_TANH}, {"gelu_pytorch_tanh", ACT_GELU_TANH},
+    {"gelu_fast", ACT_GELU_TANH}, {"relu", ACT_RELU},  {"relu2", ACT_RELU2}, {"xielu", ACT_XIELU},
 };
 
-static int resolve_activation(const struct config *config, const struct family *f, struct act_args *out, struct err *err) {
-    struct str name = cfg_str(config, "hidden_act", cfg_str(config, "hidden_activation", cfg_str(config, "activation_function", (struct str){0})));
-    *out = (struct act_args){.kind = f->act ? f->act : ACT_SILU, .scale = 1.0f};
-    if (!name.p) return ERR_OK;
+int resolve_activation(struct str name, enum act_kind *out, struct err *err) {
     for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
-        if (str_is(name, activations[i].name) && activations[i].kind) {
-            out->kind = activations[i].kind;
+        if (str_is(name, activations[i].name)) {
+            *out = activations[i].kind;
             return ERR_OK;
         }
     return err_set(err, ERR_EUNSUPPORTED, "config.json: activation \"%.*s\" is not supported", STR_ARG(name));
 }
 
-static int resolve_sizes(const struct config *config, struct spec *s, struct err *err) {
-    TRY(cfg_need(config, "hidden_size", 1, 1 << 20, &s->hidden, err));
-    TRY(cfg_need(config, "num_hidden_layers", 1, 1024, &s->n_layers, err));
-    TRY(cfg_need(config, "vocab_size", 1, 1 << 24, &s->vocab, err));
-    TRY(cfg_int(config, "max_position_embeddings", 1, INT32_MAX, 2048, &s->context, err));
-    s->norm = (struct norm_spec){.kind = s->family->norm, .weight_offset = s->family->norm_offset};
-    TRY(cfg_num(config, "rms_norm_eps", 1e-6, &s->norm.eps, err));
-    s->tied = cfg_bool(config, "tie_word_embeddings", s->family->flags & FAM_TIED);
-    s->embed_scale = s->logit_scale = s->residual_scale = 1.0f;
-    s->wiring = s->family->wiring;
-    return resolve_activation(config, s->family, &s->act, err);
+/* hidden_activation is the newer name; files that have both keep the older for old programs. */
+static int resolve_act(const struct resolver *r, struct act_args *out, struct err *err) {
+    struct str name = cfg_str(&r->cfg, "hidden_activation", cfg_str(&r->cfg, "hidden_act", (struct str){0}));
+    *out = (struct act_args){.kind = r->family->act ? r->family->act : ACT_SILU, .scale = 1.0f};
+    if (out->kind == ACT_CLAMPED_SWIGLU) {
+        out->p[0] = 1.702f;
+        return cfg_num(&r->cfg, "swiglu_limit", 7.0, &out->p[1], err);
+    }
+    return name.p ? resolve_activation(name, &out->kind, err) : ERR_OK;
 }
 
-static int resolve_attention(const struct config *config, struct spec *s, struct attn_spec *a, struct err *err) {
-    TRY(cfg_need(config, "num_attention_heads", 1, 65536, &a->heads, err));
-    TRY(cfg_int(config, "num_key_value_heads", 1, 65536, a->heads, &a->kv_heads, err));
-    TRY(cfg_int(config, "head_dim", 1, 4096, s->hidden / a->heads, &a->k_width, err));
+/* ---- the model as a whole ----------------------------------------------------------------------------------------- */
+
+static int resolve_norm(const struct resolver *r, struct norm_spec *out, struct err *err) {
+    static const char *const keys[] = {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"};
+    const struct norm_row *row = &r->family->norm;
+    *out = (struct norm_spec){.kind = row->kind, .weight_offset = row->offset, .no_weight = row->no_weight, .eps = row->eps > 0 ? row->eps : 1e-6f};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (cfg_get(&r->cfg, keys[i])) {
+            TRY(cfg_num(&r->cfg, keys[i], 0, &out->eps, err));
+            break;
+        }
+    return out->eps >= 0 ? ERR_OK : err_set(err, ERR_EFORMAT, "%s: the norm's epsilon is negative", r->cfg.file->name);
+}
+
+static int resolve_scales(const struct resolver *r, struct spec *s, struct err *err) {
+    float divisor;
+    TRY(cfg_num(&r->cfg, "embedding_multiplier", r->family->flags & FAM_EMBED_SCALE ? sqrt((double)s->hidden) : 1.0, &s->embed_scale, err));
+    TRY(cfg_num(&r->cfg, "residual_multiplier", 1.0, &s->residual_scale, err));
+    TRY(cfg_num(&r->cfg, "final_logit_softcapping", 0, &s->logit_softcap, err));
+    TRY(cfg_num(&r->cfg, "logit_scale", 1.0, &s->logit_scale, err));
+    TRY(cfg_num(&r->cfg, "logits_scaling", 1.0, &divisor, err));
+    if (divisor == 0) return err_set(err, ERR_EFORMAT, "%s: logits_scaling is 0", r->cfg.file->name);
+    s->logit_scale /= divisor;
+    return ERR_OK;
+}
+
+static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *err) {
+    const struct cfg *c = &r->cfg;
+    TRY(cfg_need(c, "hidden_size", 1, 1 << 20, &s->hidden, err));
+    TRY(cfg_need(c, "num_hidden_layers", 1, 1024, &s->n_layers, err));
+    TRY(cfg_need(c, "vocab_size", 1, 1 << 24, &s->vocab, err));
+    TRY(cfg_int(c, "max_position_embeddings", 1, INT32_MAX, 2048, &s->context, err));
+    s->tied = cfg_bool(c, "tie_word_embeddings", r->family->flags & FAM_TIED);
+    s->wiring = r->family->wiring;
+    if (cfg_get(c, "use_parallel_residual")) {
+        if (!cfg_bool(c, "use_parallel_residual", true)) s->wiring = WIRE_PRE;
+        else if (s->wiring == WIRE_PRE) s->wiring = WIRE_PARALLEL;
+    }
+    TRY(resolve_norm(r, &s->norm, err));
+    TRY(resolve_scales(r, s, err));
+    return resolve_act(r, &s->act, err);
+}
+
+/* ---- which layer is what ------------------------------------------------------------------------------------------ */
+
+/* The letter of the family's pattern that is one of (or none of) `letters`. */
+static char letter_among(const char *pattern, const char *letters, bool among, char absent) {
+    for (; *pattern; pattern++)
+        if ((strchr(letters, *pattern) != NULL) == among) return *pattern;
+    return absent;
+}
+
+/* A name of layer_types as a letter: what the name leaves open, the family's pattern says. */
+static int letter_of(const struct resolver *r, struct str type, char *out, struct err *err) {
+    const char *pattern = r->family->pattern ? r->family->pattern : "F";
+    if (str_is(type, "full_attention") || str_is(type, "attention")) *out = letter_among(pattern, "FLH", true, 'F');
+    else if (str_is(type, "sliding_attention")) *out = 'S';
+    else if (str_is(type, "chunked_attention")) *out = 'C';
+    else if (str_is(type, "linear_attention") || str_is(type, "mamba") || str_is(type, "conv")) *out = letter_among(pattern, "FSCLH-", false, 0);
+    else if (str_is(type, "mlp") || str_is(type, "moe")) *out = '-';
+    else *out = 0;
+    if (*out) return ERR_OK;
+    return err_set(err, ERR_EUNSUPPORTED, "%s: layer type \"%.*s\" is not supported", r->cfg.file->name, STR_ARG(type));
+}
+
+/* sliding_window_pattern: every nth layer is a full one; or letters, L for local and G for global. */
+static char letter_by_period(const struct cfg *c, int32_t layer, char usual) {
+    yyjson_val *v = cfg_get(c, "sliding_window_pattern");
+    int64_t n;
+    struct str s = json_val_str(v);
+    if (json_val_int(v, &n) && n > 0) return (layer + 1) % n ? 'S' : 'F';
+    if (s.n) return s.p[(size_t)layer % s.n] == 'L' ? 'S' : 'F';
+    return usual;
+}
+
+static int resolve_kinds(struct resolver *r, struct err *err) {
+    struct spec *s = r->spec;
+    const char *pattern = r->family->pattern ? r->family->pattern : "F";
+    yyjson_val *types;
+    int32_t first_window = INT32_MAX;
+    TRY(cfg_list(&r->cfg, "layer_types", s->n_layers, &types, err));
+    if (cfg_bool(&r->cfg, "use_sliding_window", false)) TRY(cfg_int(&r->cfg, "max_window_layers", 0, 1 << 20, 28, &first_window, err));
+    for (int32_t i = 0; i < s->n_layers; i++) {
+        struct layer_spec *l = &s->layers[i];
+        l->kind = letter_by_period(&r->cfg, i, i >= first_window ? 'S' : pattern[(size_t)i % strlen(pattern)]);
+        if (types) TRY(letter_of(r, json_val_str(yyjson_arr_get(types, (size_t)i)), &l->kind, err));
+        l->mixer = mixer_of(l->kind);
+        if (l->mixer == N_MIXERS || !mixers[l->mixer])
+            return err_set(err, ERR_EUNSUPPORTED, "%s: layer %d is of kind '%c', which is not supported", r->cfg.file->name, i, l->kind);
+    }
+    return ERR_OK;
+}
+
+/* ---- attention ---------------------------------------------------------------------------------------------------- */
+
+static bool has_windows(const struct resolver *r) {
+    for (int32_t i = 0; i < r->spec->n_layers; i++)
+        if (strchr("SC", r->spec->layers[i].kind)) return true;
+    return false;
+}
+
+static int resolve_window(const struct resolver *r, const struct layer_spec *l, struct attn_spec *a, struct err *err) {
+    if (l->kind == 'S') return cfg_int(&r->cfg, "sliding_window", 0, INT32_MAX, 0, &a->window, err);
+    if (l->kind == 'C') return cfg_int(&r->cfg, "attention_chunk_size", 1, INT32_MAX, 8192, &a->chunk, err);
+    return ERR_OK;
+}
+
+/* Whether a layer's queries and keys are rotated. */
+static int layer_has_rope(const struct resolver *r, int32_t layer, bool *out, struct err *err) {
+    const struct attn_row *row = &r->family->attn;
+    yyjson_val *list;
+    int32_t interval;
+    int64_t flag;
+    TRY(cfg_list(&r->cfg, "no_rope_layers", r->spec->n_layers, &list, err));
+    TRY(cfg_int(&r->cfg, "no_rope_layer_interval", 1, 1 << 20, 0, &interval, err));
+    *out = !row->no_rope;
+    if (row->nope && has_windows(r) && strchr(row->nope, r->spec->layers[layer].kind)) *out = false;
+    if (list && yyjson_arr_size(list)) *out = json_val_int(yyjson_arr_get(list, (size_t)layer), &flag) && flag;
+    else if (interval && (layer + 1) % interval == 0) *out = false;
+    return ERR_OK;
+}
+
+static int resolve_score_scale(const struct resolver *r, struct attn_spec *a, struct err *err) {
+    float scalar;
+    TRY(cfg_num(&r->cfg, "query_pre_attn_scalar", a->k_width, &scalar, err));
+    if (!(scalar > 0)) return err_set(err, ERR_EFORMAT, "%s: query_pre_attn_scalar must be above 0", r->cfg.file->name);
+    TRY(cfg_num(&r->cfg, "attention_multiplier", 1.0 / sqrt((double)scalar), &a->scale, err));
+    TRY(cfg_num(&r->cfg, "attn_logit_softcapping", 0, &a->softcap, err));
+    return cfg_num(&r->cfg, "clip_qkv", 0, &a->clip, err);
+}
+
+static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_spec *a, struct err *err) {
+    const struct cfg *c = &r->cfg;
+    TRY(cfg_int_at(c, "num_attention_heads", layer, 1, 65536, 0, &a->heads, err));
+    if (a->heads == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "num_attention_heads"));
+    TRY(cfg_int_at(c, "num_key_value_heads", layer, 1, 65536, a->heads, &a->kv_heads, err));
+    TRY(cfg_int_at(c, "head_dim", layer, 1, 4096, 0, &a->k_width, err));
+    if (a->k_width == 0 && r->spec->hidden % a->heads)
+        return err_set(err, ERR_EFORMAT, "%s: hidden_size %d is no multiple of num_attention_heads %d, and head_dim is missing", c->file->name, r->spec->hidden, a->heads);
+    if (a->k_width == 0) a->k_width = r->spec->hidden / a->heads;
     if (a->heads % a->kv_heads)
-        return err_set(err, ERR_EFORMAT, "config.json: num_attention_heads %d is no multiple of num_key_value_heads %d", a->heads, a->kv_heads);
-    if (a->k_width % 2) return err_set(err, ERR_EFORMAT, "config.json: head_dim %d is odd", a->k_width);
+        return err_set(err, ERR_EFORMAT, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d", c->file->name, a->heads, a->kv_heads);
+    if (a->k_width % 2) return err_set(err, ERR_EFORMAT, "%s: head_dim %d is odd", c->file->name, a->k_width);
     a->v_width = a->k_width;
-    a->scale = 1.0f / (float)sqrt((double)a->k_width);
-    a->qk_norm = s->family->qk_norm;
     return ERR_OK;
 }
 
-static int resolve_rope(struct arena *a, const struct config *config, struct spec *s, int32_t head_dim, struct err *err) {
-    struct rope_spec *r = &s->ropes[0];
+int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
+    struct layer_spec *l = &r->spec->layers[layer];
+    struct attn_spec *a = &l->attn;
+    const struct attn_row *row = &r->family->attn;
+    bool rope;
+    TRY(resolve_heads(r, layer, a, err));
+    TRY(resolve_window(r, l, a, err));
+    TRY(resolve_score_scale(r, a, err));
+    a->qk_norm = row->qk_switch && !cfg_bool(&r->cfg, row->qk_switch, false) ? QK_NONE : row->qk_norm;
+    a->rope = -1;
+    TRY(layer_has_rope(r, layer, &rope, err));
+    if (rope) TRY(resolve_rope(r, l->kind == 'S' ? "sliding_attention" : "full_attention", a->k_width, &a->rope, err));
+    if (row->qk_norm_bare && !rope) a->qk_norm = QK_NONE;
+    return ERR_OK;
+}
+
+static bool rope_eq(const struct rope_spec *a, const struct rope_spec *b) {
+    return a->scaling == b->scaling && a->n_rotated == b->n_rotated && a->theta == b->theta && a->magnitude == b->magnitude && a->factor == b->factor &&
+           a->original_len == b->original_len && memcmp(a->inv_freq, b->inv_freq, (size_t)(a->n_rotated / 2) * sizeof *a->inv_freq) == 0;
+}
+
+int resolve_rope(struct resolver *r, const char *layer_type, int32_t width, int32_t *out_index, struct err *err) {
+    struct spec *s = r->spec;
+    const struct attn_row *row = &r->family->attn;
     struct config_rope params;
-    TRY(config_rope(config, NULL, 10000.0, &params, err));
-    r->kind = s->family->rope ? s->family->rope : ROPE_HALF;
-    TRY(rope_resolve(a, config, &params, head_dim, r, err));
-    s->n_ropes = 1;
-    if (r->scaling == SCALE_DYNAMIC || r->scaling == SCALE_LONGROPE) r->table = s->n_rope_tables++;
+    struct rope_spec table = {.kind = row->rope ? row->rope : ROPE_HALF};
+    TRY(config_rope(r->cfg.file, layer_type, row->theta > 0 ? (double)row->theta : 10000.0, &params, err));
+    if (!params.has_partial && row->partial > 0) params.partial = (double)row->partial;
+    TRY(rope_resolve(r->arena, &r->cfg, &params, width, &table, err));
+    for (*out_index = 0; *out_index < s->n_ropes; ++*out_index)
+        if (rope_eq(&s->ropes[*out_index], &table)) return ERR_OK;
+    if (s->n_ropes == ROPE_TABLES_MAX) return err_set(err, ERR_EUNSUPPORTED, "%s: more than %d kinds of rope", r->cfg.file->name, ROPE_TABLES_MAX);
+    if (table.scaling == SCALE_DYNAMIC || table.scaling == SCALE_LONGROPE) table.table = s->n_rope_tables++;
+    s->ropes[s->n_ropes++] = table;
     return ERR_OK;
 }
 
-/* The class of a layer's keys and values, made when it is new. */
-static int place_kv(struct spec *s, struct layer_spec *l, struct err *err) {
-    const struct attn_spec *a = &l->attn;
-    struct kv_class want = {.heads = a->kv_heads, .k_width = a->k_width, .v_width = a->v_width, .window = a->window};
-    for (int32_t i = 0; i < s->kv.n_classes; i++) {
-        struct kv_class *k = &s->kv.classes[i];
-        if (k->heads == want.heads && k->k_width == want.k_width && k->v_width == want.v_width && k->window == want.window) {
-            l->kv = (struct kv_ref){i, k->n_layers++};
+/* ---- caches ------------------------------------------------------------------------------------------------------- */
+
+int resolve_kv(struct resolver *r, const struct kv_class *want, struct kv_ref *out, struct err *err) {
+    struct kv_layout *kv = &r->spec->kv;
+    for (int32_t i = 0; i < kv->n_classes; i++) {
+        struct kv_class *k = &kv->classes[i];
+        if (k->heads == want->heads && k->k_width == want->k_width && k->v_width == want->v_width && k->window == want->window) {
+            *out = (struct kv_ref){i, k->n_layers++};
             return ERR_OK;
         }
     }
-    if (s->kv.n_classes == KV_CLASSES_MAX) return err_set(err, ERR_EUNSUPPORTED, "the model has more than %d kinds of KV cache", KV_CLASSES_MAX);
-    l->kv = (struct kv_ref){s->kv.n_classes, 0};
-    want.n_layers = 1;
-    s->kv.classes[s->kv.n_classes++] = want;
+    if (kv->n_classes == KV_CLASSES_MAX) return err_set(err, ERR_EUNSUPPORTED, "the model has more than %d kinds of KV cache", KV_CLASSES_MAX);
+    *out = (struct kv_ref){kv->n_classes, 0};
+    kv->classes[kv->n_classes] = *want;
+    kv->classes[kv->n_classes++].n_layers = 1;
     return ERR_OK;
 }
+
+int resolve_state(struct resolver *r, int64_t elements, int32_t *out_index, struct err *err) {
+    struct kv_layout *kv = &r->spec->kv;
+    if (kv->n_states == STATES_MAX) return err_set(err, ERR_EUNSUPPORTED, "the model has more than %d recurrent states", STATES_MAX);
+    kv->states[kv->n_states].elements = elements;
+    *out_index = kv->n_states++;
+    return ERR_OK;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------------------------- */
 
 int spec_resolve(struct arena *a, const struct config *config, struct spec *out, struct err *err) {
     *out = (struct spec){0};
     if (!config->text_type.p) return err_set(err, ERR_EFORMAT, "%s: model_type is missing", config->name);
     out->family = family_find(config->text_type, err);
     if (!out->family) return err->code;
-    TRY(resolve_sizes(config, out, err));
-    struct attn_spec attn = {0};
-    int32_t inner;
-    TRY(resolve_attention(config, out, &attn, err));
-    TRY(resolve_rope(a, config, out, attn.k_width, err));
-    TRY(cfg_need(config, "intermediate_size", 1, 1 << 24, &inner, err));
+    struct resolver r = {.arena = a, .cfg = {config, out->family->keys}, .family = out->family, .spec = out};
+    TRY(resolve_sizes(&r, out, err));
     out->layers = arena_new(a, struct layer_spec, out->n_layers);
-    for (int32_t i = 0; i < out->n_layers; i++) {
-        out->layers[i] = (struct layer_spec){.mixer = MIX_ATTENTION, .ffn = out->family->ffn, .attn = attn, .inner = inner};
-        TRY(place_kv(out, &out->layers[i], err));
-    }
-    return ERR_OK;
+    TRY(resolve_kinds(&r, err));
+    TRY(resolve_ffn(&r, err));
+    for (int32_t i = 0; i < out->n_layers; i++) TRY(mixers[out->layers[i].mixer]->resolve(&r, i, err));
+    const struct stream *stream = out->family->stream;
+    return stream && stream->resolve ? stream->resolve(&r, err) : ERR_OK;
 }

@@ -9,15 +9,17 @@
 #include "backend/backend.h"
 #include "model/cfg.h"
 
+/* What a layer mixes positions with; mixer.h holds the functions. */
 enum mixer_kind { MIX_ATTENTION, MIX_LATENT, MIX_DELTA, MIX_SSD, MIX_SCAN, MIX_CONV, MIX_LIGHTNING, MIX_NONE, N_MIXERS };
 enum ffn_kind { FFN_GATED, FFN_PLAIN /* up, activation, down */, FFN_EXPERTS, FFN_NONE };
 
 /* How a block wires its norms around mixer and feed-forward. */
 enum wiring {
-    WIRE_PRE = 0,      /* x + f(norm(x)) */
-    WIRE_POST = 1,     /* x + norm(f(x)) */
-    WIRE_PRE_POST = 2, /* x + norm(f(norm(x))) */
-    WIRE_PARALLEL = 3, /* x + mixer(norm(x)) + ffn(norm(x)) */
+    WIRE_PRE,           /* x + f(norm(x)) */
+    WIRE_POST,          /* x + norm(f(x)) */
+    WIRE_PRE_POST,      /* x + norm(f(norm(x))) */
+    WIRE_PARALLEL,      /* n = norm(x): x + mixer(n) + ffn(n) */
+    WIRE_PARALLEL_TWO,  /* x + mixer(norm(x)) + ffn(other_norm(x)) */
 };
 
 enum qk_norm { QK_NONE, QK_HEAD /* one weight for all heads */, QK_FULL /* over all heads together */, QK_PER_HEAD /* own weight per head */ };
@@ -36,6 +38,7 @@ struct rope_spec {
     float *long_freq;     /* longrope: beyond it */
     int32_t original_len; /* dynamic, longrope: where the table begins to depend on the length */
     float factor;
+    float score_scale;    /* what the scaling asks of the attention scores (1 for most) */
     int32_t table;        /* index among the step's tables; -1: fixed for all lengths */
     struct weight *bound; /* inv_freq on the device */
 };
@@ -46,19 +49,44 @@ struct attn_spec {
     float scale, softcap;
     enum qk_norm qk_norm;
     int32_t rope; /* index into spec.ropes; -1: no positions here */
+    float pos_scale_beta; /* queries grow with the position (struct attn_args) */
+    int32_t pos_scale_len, pos_scale_first;
+    float clip;   /* of q, k and v; 0: none */
+};
+
+/* Attention over a compressed cache: [latent | rotated key] is all that is kept of a position. */
+struct latent_spec {
+    int32_t q_rank;            /* 0: queries are projected directly */
+    int32_t kv_rank, nope, rope, v_width; /* widths */
+    float norm_eps;
 };
 
 struct layer_spec {
+    char kind;                 /* the pattern's letter */
     enum mixer_kind mixer;
     enum ffn_kind ffn;
     struct attn_spec attn;
     struct kv_ref kv;
-    int32_t inner; /* width of the feed-forward */
+    bool borrows_kv;           /* an earlier layer wrote the keys and values that are read here */
+    int32_t inner;             /* width of the feed-forward */
+    int32_t state;             /* first of the layer's recurrent states */
 };
 
 struct norm_spec {
     enum norm_kind kind;
     float eps, weight_offset;
+    bool no_weight;
+};
+
+/* Layers with ffn FFN_EXPERTS have these. */
+struct moe_spec {
+    int32_t n_experts, inner;
+    struct route_args route;   /* its bias is bound per layer */
+    enum ffn_kind kind;        /* of an expert */
+    struct act_args act;
+    bool scale_input;
+    int32_t shared_inner;      /* 0: no shared expert */
+    bool shared_gate;          /* its result is weighed by a sigmoid of its own */
 };
 
 struct family;
@@ -71,6 +99,8 @@ struct spec {
     struct norm_spec norm;
     enum wiring wiring;
     struct act_args act;
+    struct moe_spec moe;
+    struct latent_spec latent;
     struct layer_spec *layers; /* [n_layers] */
     struct rope_spec ropes[ROPE_TABLES_MAX];
     int32_t n_ropes, n_rope_tables; /* tables that depend on the length */
@@ -80,11 +110,32 @@ struct spec {
 /* Joins the config with its family's row. Unknown model types are refused by name, with the nearest known ones. */
 int spec_resolve(struct arena *a, const struct config *config, struct spec *out, struct err *err);
 
+/* ---- for the parts that resolve a mixer or the feed-forward ------------------------------------------------------- */
+
+struct resolver {
+    struct arena *arena;
+    struct cfg cfg;
+    const struct family *family;
+    struct spec *spec;
+};
+
+/* heads, widths, scale and everything else of a layer's attention that config.json says. */
+int resolve_attention(struct resolver *r, int32_t layer, struct err *err);
+/* The rope table for a layer type ("full_attention", "sliding_attention"), made when it is new. */
+int resolve_rope(struct resolver *r, const char *layer_type, int32_t width, int32_t *out_index, struct err *err);
+/* A place in the class of equal caches, made when it is new. n_layers and n_blocks of `want` are ignored. */
+int resolve_kv(struct resolver *r, const struct kv_class *want, struct kv_ref *out, struct err *err);
+/* A new recurrent state of n f32 elements per sequence. */
+int resolve_state(struct resolver *r, int64_t elements, int32_t *out_index, struct err *err);
+/* An activation by its name in config.json. */
+int resolve_activation(struct str name, enum act_kind *out, struct err *err);
+/* Which layers have experts, how wide, how they are chosen (ffn.c). */
+int resolve_ffn(struct resolver *r, struct err *err);
+
 /* ---- rope ------------------------------------------------------------------------------------------------------- */
 
 /* Fills a table from the config's rope parameters; head_dim is the width of a head. */
-int rope_resolve(struct arena *a, const struct config *config, const struct config_rope *params, int32_t head_dim, struct rope_spec *out,
-                 struct err *err);
+int rope_resolve(struct arena *a, const struct cfg *cfg, const struct config_rope *params, int32_t head_dim, struct rope_spec *out, struct err *err);
 /* The inverse frequencies for a sequence of `len` positions, where they depend on it. */
 void rope_table_at(const struct rope_spec *r, int32_t len, float *out);
 

@@ -1,24 +1,10 @@
-/* The loader: finds tensors by role, checks their shapes, and hands the backend row readers made of segments. */
+/* The loader: finds tensors by role under the names that checkpoints use, and binds what the spec asks for. */
 #include "model/weights.h"
 
+#include "base/log.h"
 #include "model/families.h"
+#include "model/mixer.h"
 #include "tensor/quant.h"
-
-enum { SEGMENTS_MAX = 8 };
-
-/* Rows [begin, begin + n) of a weight, taken from one tensor (and its scales and biases) from row `from` on. */
-struct segment {
-    struct tensor_info planes[N_PLANES];
-    int64_t begin, n, from;
-};
-
-struct assembly {
-    const struct tensor_store *store;
-    struct format format;
-    int64_t in;
-    struct segment segments[SEGMENTS_MAX];
-    int32_t n_segments;
-};
 
 static const char *const default_names[N_ROLES] = {
 #define ROLE(id, name) [ROLE_##id] = name,
@@ -26,38 +12,81 @@ static const char *const default_names[N_ROLES] = {
 #undef ROLE
 };
 
-struct str loader_path(const struct loader *l, enum role role, int32_t layer) {
+/* ---- names -------------------------------------------------------------------------------------------------------- */
+
+/* All names of a role, with '|' between them. */
+static struct str role_names(const struct loader *l, enum role role) {
+    for (const struct role_name *r = l->spec->family->names.roles; r && r->name; r++)
+        if (r->role == role) return str_of(r->name);
+    return str_of(default_names[role]);
+}
+
+static const char *or_else(const char *name, const char *usual) {
+    return name ? name : usual;
+}
+
+/* One name of a role as a path: prefix and modules filled in, '#' left alone. */
+static struct str expand(const struct loader *l, struct arena *a, enum role role, struct str name, int32_t layer) {
+    const struct names_row *n = &l->spec->family->names;
     struct str prefix = role == ROLE_HEAD ? l->head_prefix : l->prefix;
-    const char *name = default_names[role];
-    struct str rest = str_of(name);
-    size_t at = str_find(rest, STR("%d"), 0);
-    if (at == STR_NONE) return str_fmt(l->arena, "%.*s%s", STR_ARG(prefix), name);
-    return str_fmt(l->arena, "%.*s%.*s%d%s", STR_ARG(prefix), (int)at, name, layer, name + at + 2);
+    if (name.n < 2 || name.p[0] != '@') return str_fmt(a, "%.*s%.*s", STR_ARG(prefix), STR_ARG(name));
+    const char *module = name.p[1] == 'a' ? or_else(n->attn, "self_attn") : name.p[1] == 'f' ? or_else(n->ffn, "mlp") : name.p[1] == 'm' ? or_else(n->mixer, "mixer") : "";
+    return str_fmt(a, "%.*s%s.%d%s%s%.*s", STR_ARG(prefix), or_else(n->layers, "layers"), layer, *module ? "." : "", module, STR_ARG(str_from(name, 2)));
 }
 
-static bool find(const struct loader *l, struct str path, const char *suffix, struct tensor_info *out) {
-    return l->store->find(l->store->user, str_fmt(l->arena, "%.*s%s", STR_ARG(path), suffix), out);
+struct str loader_path(const struct loader *l, enum role role, int32_t layer) {
+    struct str names = role_names(l, role), name;
+    str_split_next(&names, '|', &name);
+    return expand(l, l->arena, role, name, layer);
 }
 
-bool loader_has(const struct loader *l, enum role role, int32_t layer) {
+int loader_missing(const struct loader *l, enum role role, int32_t layer, struct err *err) {
+    struct str names = role_names(l, role), name, first = {0};
+    int32_t n = 0;
+    for (; str_split_next(&names, '|', &name); n++)
+        if (n == 0) first = expand(l, l->arena, role, name, layer);
+    if (n == 1) return err_set(err, ERR_EFORMAT, "%.*s is missing from the checkpoint", STR_ARG(first));
+    return err_set(err, ERR_EFORMAT, "%.*s (or a tensor of the same role under another name) is missing from the checkpoint", STR_ARG(first));
+}
+
+bool loader_tensor(struct loader *l, struct str path, const char *suffix, int32_t expert, struct tensor_info *out) {
+    size_t at = str_find_char(path, '#', 0);
+    struct str name = at == STR_NONE ? str_fmt(&l->scratch, "%.*s%s", STR_ARG(path), suffix)
+                                     : str_fmt(&l->scratch, "%.*s%d%.*s%s", (int)at, path.p, expert < 0 ? 0 : expert, STR_ARG(str_from(path, at + 1)), suffix);
+    if (!l->store->find(l->store->user, name, out)) return false;
+    map_put(&l->seen, out->name, NULL);
+    return true;
+}
+
+bool loader_tensor_values(struct loader *l, struct str path, int32_t expert, struct tensor_info *out) {
+    return loader_tensor(l, path, ".weight", expert, out) || loader_tensor(l, path, "", expert, out);
+}
+
+bool loader_tensor_bias(struct loader *l, struct str path, int32_t expert, struct tensor_info *out) {
+    return loader_tensor(l, path, ".bias", expert, out) || loader_tensor(l, path, "_bias", expert, out);
+}
+
+bool loader_find(struct loader *l, enum role role, int32_t layer, struct str *out) {
+    struct str names = role_names(l, role), name;
     struct tensor_info t;
-    return find(l, loader_path(l, role, layer), ".weight", &t);
+    while (str_split_next(&names, '|', &name)) {
+        struct str path = expand(l, &l->scratch, role, name, layer);
+        if (!loader_tensor_values(l, path, 0, &t) && !loader_tensor(l, path, "_blocks", 0, &t)) continue;
+        if (out) *out = path;
+        return true;
+    }
+    return false;
 }
 
-static int read_segments(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err) {
-    const struct assembly *a = user;
-    size_t (*const row_bytes[N_PLANES])(const struct format *, int64_t) = {quant_values_bytes, quant_scales_bytes, quant_biases_bytes};
-    size_t stride = row_bytes[plane](&a->format, a->in);
-    for (int32_t i = 0; i < a->n_segments; i++) {
-        const struct segment *s = &a->segments[i];
-        int64_t first = row > s->begin ? row : s->begin;
-        int64_t last = row + n_rows < s->begin + s->n ? row + n_rows : s->begin + s->n;
-        if (first >= last) continue;
-        uint64_t offset = (uint64_t)(first - s->begin + s->from) * stride;
-        TRY(a->store->read(a->store->user, &s->planes[plane], offset, (char *)dst + (size_t)(first - row) * stride, (size_t)(last - first) * stride, err));
-    }
-    return ERR_OK;
+bool loader_has(struct loader *l, enum role role, int32_t layer) {
+    return loader_find(l, role, layer, NULL);
 }
+
+struct bound *loader_slot(struct loader *l, enum role role, int32_t layer) {
+    return layer < 0 ? &l->out->global[role] : &l->out->layers[layer][role];
+}
+
+/* ---- binding ------------------------------------------------------------------------------------------------------ */
 
 static struct weight *track(struct loader *l) {
     struct model_weights *w = l->out;
@@ -68,7 +97,7 @@ static struct weight *track(struct loader *l) {
     return w->all[w->n_all++] = arena_new(l->arena, struct weight, 1);
 }
 
-static int bind(struct loader *l, const struct weight_source *source, struct weight **out, struct err *err) {
+int loader_bind(struct loader *l, const struct weight_source *source, struct weight **out, struct err *err) {
     struct weight *w = track(l);
     int code = l->backend->type->weight_bind(l->backend, source, w, err);
     if (code) {
@@ -80,71 +109,40 @@ static int bind(struct loader *l, const struct weight_source *source, struct wei
     return ERR_OK;
 }
 
-static int check_shape(const struct tensor_info *t, int64_t rows, int64_t columns, struct err *err) {
-    int64_t got_rows = 1, got_columns = t->n_dims ? t->shape[t->n_dims - 1] : 1;
-    for (int32_t i = 0; i + 1 < t->n_dims; i++) got_rows *= t->shape[i];
-    if (got_rows == rows && got_columns == columns) return ERR_OK;
-    return err_set(err, ERR_EFORMAT, "%.*s is [%lld, %lld], expected [%lld, %lld]", STR_ARG(t->name), (long long)got_rows, (long long)got_columns,
-                   (long long)rows, (long long)columns);
+struct made {
+    const float *values;
+    int64_t in;
+    enum dtype dtype;
+};
+
+static int read_made(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err) {
+    (void)plane, (void)err;
+    const struct made *m = user;
+    plain_from_f32(m->dtype, m->values + row * m->in, n_rows * m->in, dst);
+    return ERR_OK;
 }
 
-/* The format of a matrix with scales: what the config declares, verified against the shapes of its planes. */
-static int quantised_format(struct loader *l, struct str path, struct segment *s, int64_t out, int64_t in, struct format *f, struct err *err) {
-    TRY(l->store->format(l->store->user, path, f, err));
-    if (f->mode == QUANT_AFFINE) f->dtype = s->planes[PLANE_SCALES].dtype;
-    if (in % f->group || in * f->bits % 32) return err_set(err, ERR_EFORMAT, "%.*s: %lld inputs are no multiple of its group of %d", STR_ARG(path), (long long)in, f->group);
-    TRY(check_shape(&s->planes[PLANE_VALUES], out, in * f->bits / 32, err));
-    TRY(check_shape(&s->planes[PLANE_SCALES], out, in / f->group, err));
-    if (s->planes[PLANE_VALUES].dtype != DT_U32) return err_set(err, ERR_EFORMAT, "%.*s.weight is %s, expected U32", STR_ARG(path), dtype_name(s->planes[PLANE_VALUES].dtype));
-    if (f->mode != QUANT_AFFINE) return ERR_OK;
-    if (f->dtype > DT_BF16) return err_set(err, ERR_EFORMAT, "%.*s.scales is %s, expected a float type", STR_ARG(path), dtype_name(f->dtype));
-    if (!find(l, path, ".biases", &s->planes[PLANE_BIASES])) return err_set(err, ERR_EFORMAT, "%.*s.biases is missing", STR_ARG(path));
-    if (s->planes[PLANE_BIASES].dtype != f->dtype) return err_set(err, ERR_EFORMAT, "%.*s.biases and .scales differ in type", STR_ARG(path));
-    return check_shape(&s->planes[PLANE_BIASES], out, in / f->group, err);
+int loader_made(struct loader *l, const struct weight_source *shape, const float *values, struct weight **out, struct err *err) {
+    struct made made = {values, shape->in, shape->format.dtype};
+    struct weight_source source = *shape;
+    source.read = read_made;
+    source.user = &made;
+    return loader_bind(l, &source, out, err);
 }
 
-/* Finds a matrix and its format; fills the segment's planes. */
-static int locate(struct loader *l, struct str path, int64_t out, int64_t in, struct segment *s, struct format *f, struct err *err) {
-    if (!find(l, path, ".weight", &s->planes[PLANE_VALUES])) return err_set(err, ERR_EFORMAT, "%.*s.weight is missing from the checkpoint", STR_ARG(path));
-    if (find(l, path, ".scales", &s->planes[PLANE_SCALES])) return quantised_format(l, path, s, out, in, f, err);
-    *f = (struct format){.mode = QUANT_NONE, .dtype = s->planes[PLANE_VALUES].dtype};
-    if (f->dtype > DT_BF16)
-        return err_set(err, ERR_EUNSUPPORTED, "%.*s.weight is %s, expected F32, F16, BF16 or a quantised matrix with scales", STR_ARG(path), dtype_name(f->dtype));
-    return check_shape(&s->planes[PLANE_VALUES], out, in, err);
-}
-
-static int bind_assembly(struct loader *l, struct assembly *a, struct str name, int64_t out, struct weight **w, struct err *err) {
-    struct weight_source source = {.name = name.p, .format = a->format, .n_experts = 1, .out = out, .in = a->in, .read = read_segments, .user = a};
-    a->store = l->store;
-    return bind(l, &source, w, err);
-}
-
-static struct bound *slot(struct loader *l, enum role role, int32_t layer) {
-    return layer < 0 ? &l->out->global[role] : &l->out->layers[layer][role];
+int loader_constant(struct loader *l, const char *name, const float *values, int64_t n, struct weight **out, struct err *err) {
+    return loader_made(l, &(struct weight_source){.name = name, .format = {.dtype = DT_F32}, .n_experts = 1, .out = 1, .in = n, .is_vector = true}, values, out, err);
 }
 
 /* ---- vectors ------------------------------------------------------------------------------------------------------ */
 
-static int read_floats(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err) {
-    (void)plane, (void)row, (void)n_rows, (void)err;
-    const struct str *bytes = user;
-    memcpy(dst, bytes->p, bytes->n);
-    return ERR_OK;
-}
-
-int loader_constant(struct loader *l, const char *name, const float *values, int64_t n, struct weight **out, struct err *err) {
-    struct str bytes = {(const char *)values, (size_t)n * sizeof *values};
-    struct weight_source source = {.name = name, .format = {.dtype = DT_F32}, .n_experts = 1, .out = 1, .in = n, .is_vector = true, .read = read_floats, .user = &bytes};
-    return bind(l, &source, out, err);
-}
-
-/* Reads a small tensor and widens it to f32 behind *out. */
-static int read_widened(struct loader *l, const struct tensor_info *t, int64_t n, float *out, struct err *err) {
+int loader_read_f32(struct loader *l, const struct tensor_info *t, int64_t n, float *out, struct err *err) {
     int64_t have = 1;
     for (int32_t i = 0; i < t->n_dims; i++) have *= t->shape[i];
     if (have != n) return err_set(err, ERR_EFORMAT, "%.*s has %lld elements, expected %lld", STR_ARG(t->name), (long long)have, (long long)n);
     size_t bytes = (size_t)n * (size_t)dtype_bits(t->dtype) / 8;
-    void *raw = mem_alloc(bytes);
+    void *raw = mem_try(bytes + 1);
+    if (!raw) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(t->name));
     int code = l->store->read(l->store->user, t, 0, raw, bytes, err);
     if (!code && !plain_to_f32(t->dtype, raw, n, out)) code = err_set(err, ERR_EUNSUPPORTED, "%.*s is %s, expected F32, F16 or BF16", STR_ARG(t->name), dtype_name(t->dtype));
     mem_free(raw);
@@ -152,143 +150,125 @@ static int read_widened(struct loader *l, const struct tensor_info *t, int64_t n
 }
 
 static int bind_vector(struct loader *l, const struct tensor_info *t, int64_t n, struct weight **out, struct err *err) {
-    float *values = mem_alloc((size_t)n * sizeof *values);
-    int code = read_widened(l, t, n, values, err);
+    float *values = mem_try((size_t)n * sizeof *values);
+    if (!values) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(t->name));
+    int code = loader_read_f32(l, t, n, values, err);
     if (!code) code = loader_constant(l, str_cstr(l->arena, t->name), values, n, out, err);
     mem_free(values);
     return code;
 }
 
 int loader_vector(struct loader *l, enum role role, int32_t layer, int64_t n, bool required, struct err *err) {
-    struct str path = loader_path(l, role, layer);
+    struct str path;
     struct tensor_info t;
-    struct bound *b = slot(l, role, layer);
-    if (!find(l, path, ".weight", &t)) {
-        if (required) return err_set(err, ERR_EFORMAT, "%.*s.weight is missing from the checkpoint", STR_ARG(path));
-        return ERR_OK;
-    }
+    struct bound *b = loader_slot(l, role, layer);
+    if (!loader_find(l, role, layer, &path)) return required ? loader_missing(l, role, layer, err) : ERR_OK;
+    loader_tensor_values(l, path, -1, &t);
     TRY(bind_vector(l, &t, n, &b->w, err));
-    return find(l, path, ".bias", &t) ? bind_vector(l, &t, n, &b->bias, err) : ERR_OK;
+    return loader_tensor_bias(l, path, -1, &t) ? bind_vector(l, &t, n, &b->bias, err) : ERR_OK;
 }
 
-/* ---- matrices ----------------------------------------------------------------------------------------------------- */
-
-int loader_matrix(struct loader *l, enum role role, int32_t layer, int64_t out, int64_t in, struct err *err) {
-    return loader_stack(l, role, &(struct stack_part){role, out}, 1, layer, in, err);
-}
-
-/* The biases of all parts in one vector; parts without one contribute zeros. */
-static int stack_bias(struct loader *l, const struct stack_part *parts, int32_t n_parts, int32_t layer, int64_t total, struct weight **out, struct err *err) {
-    struct tensor_info t[SEGMENTS_MAX];
-    bool has[SEGMENTS_MAX], any = false;
-    for (int32_t i = 0; i < n_parts; i++) any |= has[i] = find(l, loader_path(l, parts[i].role, layer), ".bias", &t[i]);
-    if (!any) return ERR_OK;
-    float *values = mem_alloc((size_t)total * sizeof *values);
-    int code = ERR_OK;
-    int64_t at = 0;
-    for (int32_t i = 0; i < n_parts && !code; at += parts[i++].out)
-        if (has[i]) code = read_widened(l, &t[i], parts[i].out, values + at, err);
-    if (!code) code = loader_constant(l, str_fmt(l->arena, "%.*s.bias", STR_ARG(loader_path(l, parts[0].role, layer))).p, values, total, out, err);
-    mem_free(values);
-    return code;
-}
-
-static bool format_eq(const struct format *a, const struct format *b) {
-    return a->mode == b->mode && a->dtype == b->dtype && a->bits == b->bits && a->group == b->group;
-}
-
-int loader_stack(struct loader *l, enum role into, const struct stack_part *parts, int32_t n_parts, int32_t layer, int64_t in, struct err *err) {
-    struct assembly a = {.in = in, .n_segments = n_parts};
-    struct format formats[SEGMENTS_MAX];
-    int64_t total = 0;
-    bool same = true;
-    for (int32_t i = 0; i < n_parts; i++) {
-        struct segment *s = &a.segments[i];
-        TRY(locate(l, loader_path(l, parts[i].role, layer), parts[i].out, in, s, &formats[i], err));
-        s->begin = total;
-        s->n = parts[i].out;
-        total += parts[i].out;
-        same &= format_eq(&formats[i], &formats[0]);
-    }
-    if (!same) { /* each on its own */
-        for (int32_t i = 0; i < n_parts; i++) TRY(loader_matrix(l, parts[i].role, layer, parts[i].out, in, err));
-        return ERR_OK;
-    }
-    a.format = formats[0];
-    struct bound *b = slot(l, into, layer);
-    TRY(bind_assembly(l, &a, loader_path(l, into, layer), total, &b->w, err));
-    return stack_bias(l, parts, n_parts, layer, total, &b->bias, err);
+int loader_values(struct loader *l, enum role role, int32_t layer, const char *suffix, int64_t n, float *out, struct err *err) {
+    struct str names = role_names(l, role), name;
+    struct tensor_info t;
+    while (str_split_next(&names, '|', &name))
+        if (loader_tensor(l, expand(l, &l->scratch, role, name, layer), suffix, -1, &t)) return loader_read_f32(l, &t, n, out, err);
+    return err_set(err, ERR_EFORMAT, "%.*s%s is missing from the checkpoint", STR_ARG(loader_path(l, role, layer)), suffix);
 }
 
 /* ---- the whole model ---------------------------------------------------------------------------------------------- */
 
 /* Checkpoints differ in what stands before "layers.N" and before "lm_head". */
 static int find_prefix(struct loader *l, struct err *err) {
-    static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", "", "transformer.", "backbone."};
+    static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", "", "transformer.", "gpt_neox.", "backbone.", "model.model.", "language_model."};
     static const char *const heads[] = {"", "language_model.", "model."};
-    struct tensor_info t;
     bool found = false;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !found; i++) {
         l->prefix = str_of(prefixes[i]);
-        found = find(l, loader_path(l, ROLE_EMBED, -1), ".weight", &t);
+        found = loader_has(l, ROLE_EMBED, -1);
     }
-    if (!found) return err_set(err, ERR_EFORMAT, "the checkpoint has no %s.weight under any known prefix", default_names[ROLE_EMBED]);
+    if (!found) return err_set(err, ERR_EFORMAT, "the checkpoint has no %s.weight under any known prefix", "embed_tokens");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         l->head_prefix = str_of(heads[i]);
-        if (find(l, loader_path(l, ROLE_HEAD, -1), ".weight", &t)) return ERR_OK;
+        if (loader_has(l, ROLE_HEAD, -1)) return ERR_OK;
     }
     return ERR_OK;
 }
 
-static int bind_attention(struct loader *l, int32_t layer, struct err *err) {
-    const struct attn_spec *a = &l->spec->layers[layer].attn;
-    int64_t hidden = l->spec->hidden, q = (int64_t)a->heads * a->k_width, k = (int64_t)a->kv_heads * a->k_width, v = (int64_t)a->kv_heads * a->v_width;
-    if (loader_has(l, ROLE_QKV, layer)) TRY(loader_matrix(l, ROLE_QKV, layer, q + k + v, hidden, err));
-    else TRY(loader_stack(l, ROLE_QKV, (struct stack_part[]){{ROLE_Q, q}, {ROLE_K, k}, {ROLE_V, v}}, 3, layer, hidden, err));
-    TRY(loader_matrix(l, ROLE_O, layer, hidden, (int64_t)a->heads * a->v_width, err));
-    if (a->qk_norm == QK_NONE) return ERR_OK;
-    bool full = a->qk_norm == QK_FULL || a->qk_norm == QK_PER_HEAD;
-    TRY(loader_vector(l, ROLE_Q_NORM, layer, full ? q : a->k_width, true, err));
-    return loader_vector(l, ROLE_K_NORM, layer, full ? k : a->k_width, true, err);
-}
-
-static int bind_ffn(struct loader *l, int32_t layer, struct err *err) {
-    int64_t hidden = l->spec->hidden, inner = l->spec->layers[layer].inner;
-    if (l->spec->layers[layer].ffn == FFN_PLAIN) {
-        TRY(loader_matrix(l, ROLE_UP, layer, inner, hidden, err));
-    } else if (loader_has(l, ROLE_GATE_UP, layer)) {
-        TRY(loader_matrix(l, ROLE_GATE_UP, layer, 2 * inner, hidden, err));
-    } else {
-        TRY(loader_stack(l, ROLE_GATE_UP, (struct stack_part[]){{ROLE_GATE, inner}, {ROLE_UP, inner}}, 2, layer, hidden, err));
-    }
-    return loader_matrix(l, ROLE_DOWN, layer, hidden, inner, err);
+static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
+    const struct spec *s = l->spec;
+    const struct layer_spec *ls = &s->layers[layer];
+    if (s->norm.no_weight) return ERR_OK;
+    bool mix = ls->mixer != MIX_NONE, ffn = ls->ffn != FFN_NONE, pre = s->wiring != WIRE_POST, post = s->wiring == WIRE_POST || s->wiring == WIRE_PRE_POST;
+    if (pre && (mix || s->wiring == WIRE_PARALLEL)) TRY(loader_vector(l, ROLE_MIX_NORM, layer, s->hidden, true, err));
+    if (pre && ffn && s->wiring != WIRE_PARALLEL) TRY(loader_vector(l, ROLE_FFN_NORM, layer, s->hidden, true, err));
+    if (post && mix) TRY(loader_vector(l, ROLE_MIX_POST_NORM, layer, s->hidden, true, err));
+    if (post && ffn) TRY(loader_vector(l, ROLE_FFN_POST_NORM, layer, s->hidden, true, err));
+    return ERR_OK;
 }
 
 static int bind_layer(struct loader *l, int32_t layer, struct err *err) {
-    TRY(loader_vector(l, ROLE_MIX_NORM, layer, l->spec->hidden, true, err));
-    TRY(loader_vector(l, ROLE_FFN_NORM, layer, l->spec->hidden, true, err));
-    TRY(bind_attention(l, layer, err));
-    return bind_ffn(l, layer, err);
+    const struct stream *stream = l->spec->family->stream;
+    TRY(bind_norms(l, layer, err));
+    TRY(mixers[l->spec->layers[layer].mixer]->bind(l, layer, err));
+    TRY(bind_ffn(l, layer, err));
+    arena_reset(&l->scratch);
+    return stream && stream->bind ? stream->bind(l, layer, err) : ERR_OK;
 }
 
-static int bind_all(struct loader *l, struct spec *spec, struct err *err) {
+/* Families that store [in, out] are converted by some tools: the fused projection, never square, tells. */
+static void find_orientation(struct loader *l) {
+    struct str path;
+    struct tensor_info t;
+    if (!(l->spec->family->flags & FAM_TRANSPOSED) || !loader_find(l, ROLE_QKV, 0, &path) || !loader_tensor_values(l, path, -1, &t)) return;
+    l->is_transposed = t.n_dims == 2 && t.shape[0] == l->spec->hidden && t.shape[1] != l->spec->hidden;
+}
+
+static int bind_ropes(struct loader *l, struct err *err) {
+    for (int32_t i = 0; i < l->spec->n_ropes; i++) {
+        struct rope_spec *r = &l->spec->ropes[i];
+        if (r->table < 0) TRY(loader_constant(l, "rope", r->inv_freq, r->n_rotated / 2, &r->bound, err));
+    }
+    return ERR_OK;
+}
+
+static int bind_all(struct loader *l, struct err *err) {
+    struct spec *spec = l->spec;
+    const struct stream *stream = spec->family->stream;
     TRY(find_prefix(l, err));
+    find_orientation(l);
     TRY(loader_matrix(l, ROLE_EMBED, -1, spec->vocab, spec->hidden, err));
-    TRY(loader_vector(l, ROLE_FINAL_NORM, -1, spec->hidden, true, err));
+    if (spec->family->flags & FAM_LEARNED_POSITIONS) TRY(loader_matrix(l, ROLE_POSITIONS, -1, spec->context, spec->hidden, err));
+    if (!spec->norm.no_weight) TRY(loader_vector(l, ROLE_FINAL_NORM, -1, spec->hidden, true, err));
     if (!spec->tied && loader_has(l, ROLE_HEAD, -1)) TRY(loader_matrix(l, ROLE_HEAD, -1, spec->vocab, spec->hidden, err));
-    else l->out->global[ROLE_HEAD] = l->out->global[ROLE_EMBED]; /* stored once */
-    for (int32_t i = 0; i < spec->n_ropes; i++)
-        if (spec->ropes[i].table < 0) TRY(loader_constant(l, "rope", spec->ropes[i].inv_freq, spec->ropes[i].n_rotated / 2, &spec->ropes[i].bound, err));
+    else l->out->global[ROLE_HEAD].w = l->out->global[ROLE_EMBED].w; /* stored once */
+    TRY(bind_ropes(l, err));
+    if (stream && stream->bind) TRY(stream->bind(l, -1, err));
     for (int32_t i = 0; i < spec->n_layers; i++) TRY(bind_layer(l, i, err));
     return ERR_OK;
+}
+
+/* A tensor that nobody asked for is worth a look when a model answers nonsense. */
+static void report_unread(const struct loader *l) {
+    enum { SHOWN = 20 };
+    size_t n = 0;
+    for (size_t i = 0; l->store->name_at; i++) {
+        struct str name = l->store->name_at(l->store->user, i);
+        if (!name.p) break;
+        if (!map_find(&l->seen, name) && n++ < SHOWN) log_debug("checkpoint: nothing reads %.*s", STR_ARG(name));
+    }
+    if (n > SHOWN) log_debug("checkpoint: nothing reads %zu tensors in all", n);
 }
 
 int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec, struct model_weights *out, struct err *err) {
     *out = (struct model_weights){0};
     out->layers = arena_alloc_array(a, sizeof *out->layers, (size_t)spec->n_layers);
     struct loader l = {.arena = a, .backend = be, .store = store, .spec = spec, .out = out};
-    int code = bind_all(&l, spec, err);
+    int code = bind_all(&l, err);
     if (code) weights_release(be, out);
+    else if (log_get_level() >= LOG_DEBUG) report_unread(&l);
+    map_free(&l.seen);
+    arena_free(&l.scratch);
     return code;
 }
 

@@ -1,12 +1,14 @@
 /* From checkpoint tensors to bound weights.
  *
- * Layout is not architecture: fused, split, stacked, interleaved or renamed tensors are cured here, so that forward sees
- * one form. A weight is put together from segments: runs of output rows, each taken from one tensor of the store.
- * q/k/v and gate/up become one weight where their formats agree.
+ * Layout is not architecture: fused, split, stacked, interleaved, transposed or renamed tensors are cured here, so that
+ * forward sees one form. A weight is put together from parts: output rows, each taken from one role's tensor. q/k/v and
+ * gate/up become one weight where their formats agree. What a mixer needs is bound by the mixer (mixer.h), through the
+ * loader's functions below.
  */
 #ifndef MLXCEL_MODEL_WEIGHTS_H
 #define MLXCEL_MODEL_WEIGHTS_H
 
+#include "base/map.h"
 #include "model/spec.h"
 
 enum role {
@@ -26,12 +28,14 @@ struct tensor_info {
     const void *handle; /* the store's */
 };
 
-/* Where a model's tensors come from: a checkpoint on disk, or made up on the spot. */
+/* Where a model's tensors come from: a checkpoint on disk, or made up on the spot. Names live as long as the store. */
 struct tensor_store {
     bool (*find)(void *user, struct str name, struct tensor_info *out);
     int (*read)(void *user, const struct tensor_info *t, uint64_t offset, void *dst, size_t n, struct err *err);
     /* The declared format of a quantised matrix; called only for paths that have scales. */
     int (*format)(void *user, struct str path, struct format *out, struct err *err);
+    /* The name of tensor i, for the report of what nobody read; {NULL, 0} past the last. NULL: no report. */
+    struct str (*name_at)(void *user, size_t i);
     void *user;
 };
 
@@ -42,40 +46,81 @@ struct bound {
 struct model_weights {
     struct bound global[N_ROLES];
     struct bound (*layers)[N_ROLES]; /* [n_layers] */
+    struct act_args *acts;           /* [n_layers] activations whose parameters are in the checkpoint; NULL: spec.act */
     struct weight **all;             /* everything bound, for release */
     int32_t n_all, capacity;
     uint64_t bytes;
 };
 
 struct loader {
-    struct arena *arena;
+    struct arena *arena;    /* the model's */
+    struct arena scratch;   /* emptied after every weight */
     struct backend *backend;
     const struct tensor_store *store;
-    const struct spec *spec;
+    struct spec *spec;
     struct model_weights *out;
-    struct str prefix;     /* before "layers.N": "model.", "language_model.model." ... */
+    struct map seen;        /* tensors that somebody asked for */
+    struct str prefix;      /* before "layers.N": "model.", "language_model.model." ... */
     struct str head_prefix; /* before "lm_head" */
+    bool is_transposed;     /* matrices of the layers are stored [in, out] */
 };
 
 /* Binds everything the spec needs. On failure nothing stays bound. */
 int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec, struct model_weights *out, struct err *err);
 void weights_release(struct backend *be, struct model_weights *w);
 
-/* ---- for the parts that bind a mixer's own weights -------------------------------------------------------------- */
+/* ---- for the parts that bind a mixer's own weights; layer -1 is the whole model ----------------------------------- */
 
-struct str loader_path(const struct loader *l, enum role role, int32_t layer);
-bool loader_has(const struct loader *l, enum role role, int32_t layer);
-/* A matrix [out, in] with its bias, if there is one. */
-int loader_matrix(struct loader *l, enum role role, int32_t layer, int64_t out, int64_t in, struct err *err);
-/* Several matrices stacked into one weight of role `into` where their formats agree, else each under its own role. */
+/* Whether the checkpoint has a role. *out (may be NULL) gets its path, '#' still standing for the expert. */
+bool loader_find(struct loader *l, enum role role, int32_t layer, struct str *out);
+bool loader_has(struct loader *l, enum role role, int32_t layer);
+
+/* Output rows taken from a role's tensor: row i of the part is row from + i / run * step + i % run of the tensor. */
 struct stack_part {
     enum role role;
-    int64_t out;
+    int64_t out;             /* rows taken (of every expert) */
+    int64_t from, run, step; /* run 0: one behind the other */
+    int64_t of;              /* rows that the tensor has (per expert); 0: out */
+    enum role as;            /* what it is bound as where the formats of the parts differ; 0: role */
 };
+
+struct matrix_args {
+    enum role into;
+    int32_t layer;
+    const struct stack_part *parts;
+    int32_t n_parts;
+    int64_t in;
+    int32_t n_experts;  /* 0: a plain matrix. Experts lie in one tensor, or in one each ('#' in the name) */
+    bool is_transposed; /* stored [in, out]; plain types only */
+};
+
+/* Parts become one weight (and one bias) of role `into` where their formats agree, else each its own role's. */
+int loader_assemble(struct loader *l, const struct matrix_args *a, struct err *err);
+/* The two usual cases. A matrix [out, in] with its bias, if there is one; several on top of each other. */
+int loader_matrix(struct loader *l, enum role role, int32_t layer, int64_t out, int64_t in, struct err *err);
 int loader_stack(struct loader *l, enum role into, const struct stack_part *parts, int32_t n_parts, int32_t layer, int64_t in, struct err *err);
 /* A vector of n elements (norm weight), with its bias if there is one; required or not. */
 int loader_vector(struct loader *l, enum role role, int32_t layer, int64_t n, bool required, struct err *err);
-/* Elements that we computed ourselves, as a vector weight. */
+/* The n elements of a role's tensor plus `suffix` as f32; ERR_EFORMAT when absent or of another size. */
+int loader_values(struct loader *l, enum role role, int32_t layer, const char *suffix, int64_t n, float *out, struct err *err);
+/* The matrix that loader_assemble would bind, as f32 [n_experts * out, in]; *dtype is the smallest plain type that holds it. */
+int loader_unpack(struct loader *l, const struct matrix_args *a, float *out, enum dtype *dtype, struct err *err);
+/* Numbers that we computed ourselves: a vector in f32, or [n_experts, out, in] in a plain format. Nothing keeps `values`. */
 int loader_constant(struct loader *l, const char *name, const float *values, int64_t n, struct weight **out, struct err *err);
+int loader_made(struct loader *l, const struct weight_source *shape, const float *values, struct weight **out, struct err *err);
+
+/* The feed-forward of a layer (ffn.c). */
+int bind_ffn(struct loader *l, int32_t layer, struct err *err);
+
+/* ---- between weights.c and assemble.c ----------------------------------------------------------------------------- */
+
+struct str loader_path(const struct loader *l, enum role role, int32_t layer); /* the first of its names, for messages */
+bool loader_tensor(struct loader *l, struct str path, const char *suffix, int32_t expert, struct tensor_info *out);
+bool loader_tensor_values(struct loader *l, struct str path, int32_t expert, struct tensor_info *out);
+bool loader_tensor_bias(struct loader *l, struct str path, int32_t expert, struct tensor_info *out);
+int loader_missing(const struct loader *l, enum role role, int32_t layer, struct err *err);
+int loader_bind(struct loader *l, const struct weight_source *source, struct weight **out, struct err *err);
+int loader_read_f32(struct loader *l, const struct tensor_info *t, int64_t n, float *out, struct err *err);
+struct bound *loader_slot(struct loader *l, enum role role, int32_t layer);
 
 #endif

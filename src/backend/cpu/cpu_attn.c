@@ -112,7 +112,7 @@ static int32_t first_visible(const struct attn_args *a, int32_t pos) {
 
 static float query_scale(const struct attn_args *a, int32_t pos) {
     if (a->pos_scale_len == 0) return a->scale;
-    return a->scale * (1.0f + a->pos_scale_beta * m_logf(1.0f + (float)(pos / a->pos_scale_len)));
+    return a->scale * (1.0f + a->pos_scale_beta * m_logf(1.0f + (float)((pos + a->pos_scale_first) / a->pos_scale_len)));
 }
 
 /* Scores of one head over the visible positions, softmax weights in place; returns the sum of the weights. */

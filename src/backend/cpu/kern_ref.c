@@ -72,6 +72,7 @@ static float act_xielu(float x, const float *p) {
 }
 static float act_exp(float x, const float *p) { (void)p; return m_expf(x); }
 static float act_neg_exp(float x, const float *p) { (void)p; return -m_expf(x); }
+static float act_clamp(float x, const float *p) { return x > p[0] ? p[0] : x < -p[0] ? -p[0] : x; }
 /* The gate's half of the clamped form; the caller multiplies by the clamped up + 1. */
 static float act_clamped(float x, const float *p) {
     x = x < p[1] ? x : p[1];
@@ -82,7 +83,7 @@ static float (*const act_functions[N_ACT_KINDS])(float, const float *) = {
     [ACT_NONE] = act_none,         [ACT_SILU] = act_silu,       [ACT_GELU] = act_gelu,       [ACT_GELU_TANH] = act_gelu_tanh,
     [ACT_RELU] = act_relu,         [ACT_RELU2] = act_relu2,     [ACT_SIGMOID] = act_sigmoid, [ACT_TANH] = act_tanh,
     [ACT_SOFTPLUS] = act_softplus, [ACT_SOFTCAP] = act_softcap, [ACT_XIELU] = act_xielu,     [ACT_EXP] = act_exp,
-    [ACT_NEG_EXP] = act_neg_exp,   [ACT_CLAMPED_SWIGLU] = act_clamped,
+    [ACT_NEG_EXP] = act_neg_exp,   [ACT_CLAMP] = act_clamp,     [ACT_CLAMPED_SWIGLU] = act_clamped,
 };
 
 static void act(float *x, int64_t n, const struct act_args *a) {

@@ -105,6 +105,7 @@ static void put_attn(struct sb *out, const struct attn_args *a) {
     put_weight(out, "sinks", a->sinks);
     put_number(out, "pos_scale_beta", a->pos_scale_beta, 0);
     put_number(out, "pos_scale_len", a->pos_scale_len, 0);
+    put_number(out, "pos_scale_first", a->pos_scale_first, 0);
 }
 
 static void put_route(struct sb *out, const struct route_args *a) {

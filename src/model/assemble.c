@@ -1,0 +1,305 @@
+/* Putting weights together: parts of tensors, read row by row in the order that forward wants.
+ *
+ * Rows of a weight count through its experts. Each row is found in one part, and there in one tensor: the part's only
+ * one (experts stacked) or its expert's own. Quantised planes are row by row too, so the same map serves them all.
+ */
+#include "model/weights.h"
+
+#include "tensor/quant.h"
+
+enum { PARTS_MAX = 8 };
+static const size_t SPAN_BYTES = (size_t)4 << 20; /* rows that do not lie together are picked out of a span this long */
+
+struct source {
+    struct tensor_info planes[N_PLANES];
+};
+
+struct segment {
+    struct source *sources; /* [1], or [n_experts] */
+    bool per_expert;
+    int64_t begin, n;       /* rows of an expert of the finished weight */
+    int64_t from, run, step, of;
+};
+
+struct assembly {
+    const struct tensor_store *store;
+    struct format format;
+    int64_t in, out;
+    struct segment segments[PARTS_MAX];
+    int32_t n_segments;
+    bool is_transposed;
+    unsigned char *buffer;  /* a span of rows, or a whole transposed matrix */
+    size_t buffer_bytes;
+    int64_t buffered;       /* transposed: 1 + which matrix is in the buffer */
+};
+
+static size_t row_bytes(const struct format *f, enum weight_plane plane, int64_t n) {
+    size_t (*const functions[N_PLANES])(const struct format *, int64_t) = {quant_values_bytes, quant_scales_bytes, quant_biases_bytes};
+    return functions[plane](f, n);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------ */
+
+static int need_buffer(struct assembly *a, size_t n, struct err *err) {
+    if (n <= a->buffer_bytes) return ERR_OK;
+    mem_free(a->buffer);
+    a->buffer = mem_try(n);
+    a->buffer_bytes = a->buffer ? n : 0;
+    return a->buffer ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for %zu bytes of a matrix", n);
+}
+
+static int64_t source_row(const struct segment *s, int64_t i) {
+    return s->run ? s->from + i / s->run * s->step + i % s->run : s->from + i;
+}
+
+/* Rows [i, i + n) of a part, of one expert. */
+static int read_rows(struct assembly *a, const struct segment *s, int64_t expert, enum weight_plane plane, int64_t i, int64_t n, char *dst, struct err *err) {
+    const struct tensor_info *t = &s->sources[s->per_expert ? expert : 0].planes[plane];
+    size_t stride = row_bytes(&a->format, plane, a->in);
+    int64_t base = s->per_expert ? 0 : expert * s->of;
+    while (n > 0) {
+        int64_t first = source_row(s, i), m = n;
+        while (m > 1 && (source_row(s, i + m - 1) - first + 1) * (int64_t)stride > (int64_t)SPAN_BYTES && s->run) m = (m + 1) / 2;
+        int64_t span = source_row(s, i + m - 1) - first + 1;
+        char *to = dst;
+        if (span != m) {
+            TRY(need_buffer(a, (size_t)span * stride, err));
+            to = (char *)a->buffer;
+        }
+        TRY(a->store->read(a->store->user, t, (uint64_t)(base + first) * stride, to, (size_t)span * stride, err));
+        if (span != m)
+            for (int64_t k = 0; k < m; k++) memcpy(dst + (size_t)k * stride, to + (size_t)(source_row(s, i + k) - first) * stride, stride);
+        i += m, n -= m;
+        dst += (size_t)m * stride;
+    }
+    return ERR_OK;
+}
+
+/* The same from a matrix stored [in, of]: it is read as a whole, rows are its columns. */
+static int read_columns(struct assembly *a, const struct segment *s, int64_t expert, int64_t i, int64_t n, char *dst, struct err *err) {
+    const struct tensor_info *t = &s->sources[s->per_expert ? expert : 0].planes[PLANE_VALUES];
+    size_t element = (size_t)dtype_bits(a->format.dtype) / 8, bytes = (size_t)(a->in * s->of) * element;
+    int64_t which = 1 + (s - a->segments) + expert * PARTS_MAX;
+    if (a->buffered != which) {
+        TRY(need_buffer(a, bytes, err));
+        a->buffered = 0;
+        TRY(a->store->read(a->store->user, t, s->per_expert ? 0 : (uint64_t)expert * bytes, a->buffer, bytes, err));
+        a->buffered = which;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        int64_t row = source_row(s, i + k);
+        for (int64_t c = 0; c < a->in; c++, dst += element) memcpy(dst, a->buffer + (size_t)(c * s->of + row) * element, element);
+    }
+    return ERR_OK;
+}
+
+static int read_assembly(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err) {
+    struct assembly *a = user;
+    size_t stride = row_bytes(&a->format, plane, a->in);
+    char *to = dst;
+    while (n_rows > 0) {
+        int64_t expert = row / a->out, r = row % a->out;
+        const struct segment *s = a->segments;
+        while (r >= s->begin + s->n) s++;
+        int64_t n = s->begin + s->n - r < n_rows ? s->begin + s->n - r : n_rows;
+        TRY(a->is_transposed ? read_columns(a, s, expert, r - s->begin, n, to, err) : read_rows(a, s, expert, plane, r - s->begin, n, to, err));
+        row += n, n_rows -= n;
+        to += (size_t)n * stride;
+    }
+    return ERR_OK;
+}
+
+/* ---- finding and checking ----------------------------------------------------------------------------------------- */
+
+static int check_shape(const struct tensor_info *t, int64_t rows, int64_t columns, struct err *err) {
+    int64_t got_rows = 1, got_columns = t->n_dims ? t->shape[t->n_dims - 1] : 1;
+    for (int32_t i = 0; i + 1 < t->n_dims; i++) got_rows *= t->shape[i];
+    if (got_rows == rows && got_columns == columns) return ERR_OK;
+    return err_set(err, ERR_EFORMAT, "%.*s is [%lld, %lld], expected [%lld, %lld]", STR_ARG(t->name), (long long)got_rows, (long long)got_columns,
+                   (long long)rows, (long long)columns);
+}
+
+/* The format of a matrix with scales: what the config declares, verified against the shapes of its planes. */
+static int quantised_format(struct loader *l, struct str path, int32_t expert, struct source *s, int64_t rows, int64_t in, struct format *f, struct err *err) {
+    TRY(l->store->format(l->store->user, path, f, err));
+    if (f->mode == QUANT_AFFINE) f->dtype = s->planes[PLANE_SCALES].dtype;
+    if (in % f->group || in * f->bits % 32)
+        return err_set(err, ERR_EFORMAT, "%.*s: %lld inputs are no multiple of its group of %d", STR_ARG(path), (long long)in, f->group);
+    TRY(check_shape(&s->planes[PLANE_VALUES], rows, in * f->bits / 32, err));
+    TRY(check_shape(&s->planes[PLANE_SCALES], rows, in / f->group, err));
+    if (s->planes[PLANE_VALUES].dtype != DT_U32)
+        return err_set(err, ERR_EFORMAT, "%.*s.weight is %s, expected U32", STR_ARG(path), dtype_name(s->planes[PLANE_VALUES].dtype));
+    if (f->mode != QUANT_AFFINE) return ERR_OK;
+    if (f->dtype > DT_BF16) return err_set(err, ERR_EFORMAT, "%.*s.scales is %s, expected a float type", STR_ARG(path), dtype_name(f->dtype));
+    if (!loader_tensor(l, path, ".biases", expert, &s->planes[PLANE_BIASES])) return err_set(err, ERR_EFORMAT, "%.*s.biases is missing", STR_ARG(path));
+    if (s->planes[PLANE_BIASES].dtype != f->dtype) return err_set(err, ERR_EFORMAT, "%.*s.biases and .scales differ in type", STR_ARG(path));
+    return check_shape(&s->planes[PLANE_BIASES], rows, in / f->group, err);
+}
+
+/* NAME_blocks [..., in / 32, 16] and NAME_scales: bytes of two E2M1 values, low half first, which is what mxfp4 words are. */
+static int blocks_format(struct source *s, int64_t rows, int64_t in, struct format *f, struct err *err) {
+    const struct tensor_info *values = &s->planes[PLANE_VALUES], *scales = &s->planes[PLANE_SCALES];
+    *f = (struct format){.mode = QUANT_MXFP4, .dtype = DT_U8, .bits = 4, .group = 32};
+    if (in % 32 || values->dtype != DT_U8 || scales->dtype != DT_U8)
+        return err_set(err, ERR_EFORMAT, "%.*s and its scales must be U8 in groups of 32", STR_ARG(values->name));
+    TRY(check_shape(values, rows * (in / 32), 16, err));
+    return check_shape(scales, rows, in / 32, err);
+}
+
+/* A tensor of a part with its format; fills the planes. */
+static int locate(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct str path, int32_t expert, struct source *s,
+                  struct format *f, struct err *err) {
+    int64_t rows = (p->of ? p->of : p->out) * (a->n_experts && expert < 0 ? a->n_experts : 1), in = a->in;
+    if (!loader_tensor_values(l, path, expert, &s->planes[PLANE_VALUES])) {
+        if (!loader_tensor(l, path, "_blocks", expert, &s->planes[PLANE_VALUES]) || !loader_tensor(l, path, "_scales", expert, &s->planes[PLANE_SCALES]))
+            return expert > 0 ? err_set(err, ERR_EFORMAT, "%.*s.weight of expert %d is missing from the checkpoint", STR_ARG(path), expert)
+                              : loader_missing(l, p->role, a->layer, err);
+        return blocks_format(s, rows, in, f, err);
+    }
+    if (loader_tensor(l, path, ".scales", expert, &s->planes[PLANE_SCALES])) return quantised_format(l, path, expert, s, rows, in, f, err);
+    const struct tensor_info *t = &s->planes[PLANE_VALUES];
+    *f = (struct format){.mode = QUANT_NONE, .dtype = t->dtype};
+    if (t->dtype > DT_BF16)
+        return err_set(err, ERR_EUNSUPPORTED, "%.*s is %s, expected F32, F16, BF16 or a quantised matrix with scales", STR_ARG(t->name), dtype_name(t->dtype));
+    if (!a->is_transposed) return check_shape(t, rows, in, err);
+    int64_t of = p->of ? p->of : p->out;
+    return check_shape(t, rows / of * in, of, err);
+}
+
+static bool format_eq(const struct format *a, const struct format *b) {
+    return a->mode == b->mode && a->dtype == b->dtype && a->bits == b->bits && a->group == b->group;
+}
+
+static int add_part(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct assembly *out, bool *same, struct err *err) {
+    struct str path;
+    struct segment *s = &out->segments[out->n_segments];
+    if (!loader_find(l, p->role, a->layer, &path)) return loader_missing(l, p->role, a->layer, err);
+    s->per_expert = a->n_experts && str_find_char(path, '#', 0) != STR_NONE;
+    int32_t n = s->per_expert ? a->n_experts : 1;
+    s->sources = arena_new(&l->scratch, struct source, n);
+    for (int32_t e = 0; e < n; e++) {
+        struct format f;
+        TRY(locate(l, a, p, path, s->per_expert ? e : -1, &s->sources[e], &f, err));
+        if (out->n_segments == 0 && e == 0) out->format = f;
+        if (!format_eq(&f, &out->format)) *same = false;
+        if (!*same && e) return err_set(err, ERR_EUNSUPPORTED, "%.*s: experts differ in format", STR_ARG(path));
+    }
+    s->begin = out->out;
+    s->n = p->out;
+    s->from = p->from, s->run = p->run, s->step = p->step;
+    s->of = p->of ? p->of : p->out;
+    out->out += p->out;
+    out->n_segments++;
+    return ERR_OK;
+}
+
+/* ---- biases ------------------------------------------------------------------------------------------------------- */
+
+/* The bias of one part, rows picked as for the matrix, of all experts; out has a->out elements per expert. */
+static int read_bias(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct str path, const struct segment *s, int64_t total,
+                     float *out, struct err *err) {
+    struct tensor_info t;
+    int32_t n_experts = a->n_experts ? a->n_experts : 1, n_tensors = s->per_expert ? n_experts : 1;
+    int64_t n = s->of * (n_experts / n_tensors);
+    float *values = mem_try((size_t)n * sizeof *values);
+    if (!values) return err_set(err, ERR_EMEMORY, "no memory for the bias of %.*s", STR_ARG(path));
+    int code = ERR_OK;
+    for (int32_t e = 0; e < n_experts && !code; e++) {
+        if (e == 0 || s->per_expert) {
+            if (!loader_tensor_bias(l, path, s->per_expert ? e : -1, &t)) continue;
+            code = loader_read_f32(l, &t, n, values, err);
+        }
+        for (int64_t i = 0; i < p->out && !code; i++) out[e * total + s->begin + i] = values[(s->per_expert ? 0 : e * s->of) + source_row(s, i)];
+    }
+    mem_free(values);
+    return code;
+}
+
+/* The biases of all parts in one vector; parts without one contribute zeros. */
+static int stack_bias(struct loader *l, const struct matrix_args *a, const struct assembly *asm_, struct weight **out, struct err *err) {
+    struct str path;
+    struct tensor_info t;
+    bool any = false;
+    for (int32_t i = 0; i < a->n_parts; i++)
+        any |= loader_find(l, a->parts[i].role, a->layer, &path) && loader_tensor_bias(l, path, asm_->segments[i].per_expert ? 0 : -1, &t);
+    if (!any) return ERR_OK;
+    int64_t n = asm_->out * (a->n_experts ? a->n_experts : 1);
+    float *values = mem_try((size_t)n * sizeof *values);
+    if (!values) return err_set(err, ERR_EMEMORY, "no memory for a bias of %lld elements", (long long)n);
+    int code = ERR_OK;
+    for (int32_t i = 0; i < a->n_parts && !code; i++) {
+        if (!loader_find(l, a->parts[i].role, a->layer, &path) || !loader_tensor_bias(l, path, asm_->segments[i].per_expert ? 0 : -1, &t)) continue;
+        code = read_bias(l, a, &a->parts[i], path, &asm_->segments[i], asm_->out, values, err);
+    }
+    struct str name = loader_path(l, a->into, a->layer);
+    if (!code) code = loader_constant(l, str_fmt(l->arena, "%.*s.bias", STR_ARG(name)).p, values, n, out, err);
+    mem_free(values);
+    return code;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------------------------- */
+
+static int bind_assembly(struct loader *l, const struct matrix_args *a, struct assembly *asm_, struct err *err) {
+    struct bound *b = loader_slot(l, a->into, a->layer);
+    struct str name = str_copy(l->arena, loader_path(l, a->into, a->layer));
+    struct weight_source source = {.name = name.p, .format = asm_->format, .n_experts = a->n_experts ? a->n_experts : 1, .out = asm_->out, .in = a->in, .read = read_assembly, .user = asm_};
+    int code = loader_bind(l, &source, &b->w, err);
+    mem_free(asm_->buffer);
+    return code ? code : stack_bias(l, a, asm_, &b->bias, err);
+}
+
+int loader_assemble(struct loader *l, const struct matrix_args *a, struct err *err) {
+    struct assembly asm_ = {.store = l->store, .in = a->in, .is_transposed = a->is_transposed};
+    bool same = true;
+    int code = ERR_OK;
+    for (int32_t i = 0; i < a->n_parts && !code; i++) code = add_part(l, a, &a->parts[i], &asm_, &same, err);
+    if (!code && asm_.format.mode != QUANT_NONE) asm_.is_transposed = false;
+    if (!code && same) code = bind_assembly(l, a, &asm_, err);
+    for (int32_t i = 0; i < a->n_parts && !code && !same; i++) { /* each on its own */
+        struct matrix_args one = *a;
+        one.into = a->parts[i].as ? a->parts[i].as : a->parts[i].role;
+        one.parts = &a->parts[i];
+        one.n_parts = 1;
+        code = loader_assemble(l, &one, err);
+    }
+    arena_reset(&l->scratch);
+    return code;
+}
+
+/* One row of all planes behind each other, dequantised. */
+static int unpack_row(struct assembly *a, int64_t row, unsigned char *buffer, float *out, struct err *err) {
+    const struct format *f = &a->format;
+    unsigned char *planes[N_PLANES];
+    for (int i = 0; i < N_PLANES; i++) {
+        size_t n = row_bytes(f, i, a->in);
+        planes[i] = n ? buffer : NULL;
+        if (n) TRY(read_assembly(a, i, row, 1, buffer, err));
+        buffer += n;
+    }
+    quant_unpack(f, &(struct quant_row){planes[PLANE_VALUES], planes[PLANE_SCALES], planes[PLANE_BIASES]}, 0, a->in, out);
+    return ERR_OK;
+}
+
+int loader_unpack(struct loader *l, const struct matrix_args *a, float *out, enum dtype *dtype, struct err *err) {
+    struct assembly asm_ = {.store = l->store, .in = a->in, .is_transposed = a->is_transposed};
+    bool same = true;
+    int code = ERR_OK;
+    for (int32_t i = 0; i < a->n_parts && !code; i++) code = add_part(l, a, &a->parts[i], &asm_, &same, err);
+    if (!code && !same) code = err_set(err, ERR_EUNSUPPORTED, "%.*s: parts of different formats", STR_ARG(loader_path(l, a->into, a->layer)));
+    unsigned char *row = mem_alloc(format_row_bytes(&asm_.format, (size_t)a->in) + 1);
+    int64_t n = asm_.out * (a->n_experts ? a->n_experts : 1);
+    for (int64_t i = 0; i < n && !code; i++) code = unpack_row(&asm_, i, row, out + i * a->in, err);
+    *dtype = asm_.format.mode == QUANT_NONE ? asm_.format.dtype : DT_F32;
+    mem_free(row);
+    mem_free(asm_.buffer);
+    arena_reset(&l->scratch);
+    return code;
+}
+
+int loader_stack(struct loader *l, enum role into, const struct stack_part *parts, int32_t n_parts, int32_t layer, int64_t in, struct err *err) {
+    return loader_assemble(l, &(struct matrix_args){.into = into, .layer = layer, .parts = parts, .n_parts = n_parts, .in = in, .is_transposed = l->is_transposed && layer >= 0}, err);
+}
+
+int loader_matrix(struct loader *l, enum role role, int32_t layer, int64_t out, int64_t in, struct err *err) {
+    return loader_stack(l, role, &(struct stack_part){.role = role, .out = out}, 1, layer, in, err);
+}

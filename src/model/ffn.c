@@ -1,0 +1,214 @@
+/* The feed-forward half of a block: gated or plain, dense or of experts, with or without a shared expert. */
+#include "base/fmath.h"
+#include "model/families.h"
+
+/* ---- resolving ---------------------------------------------------------------------------------------------------- */
+
+/* Several dialects say which layers have experts; each key that is there must agree. */
+static int is_sparse(const struct cfg *c, int32_t layer, int32_t n_layers, bool *out, struct err *err) {
+    yyjson_val *types;
+    int32_t first, last, step, offset;
+    TRY(cfg_list(c, "mlp_layer_types", n_layers, &types, err));
+    TRY(cfg_int(c, "first_k_dense_replace", 0, 1 << 20, 0, &first, err));
+    TRY(cfg_int(c, "moe_layer_end_index", -1, 1 << 20, -1, &last, err));
+    TRY(cfg_int(c, "decoder_sparse_step", 1, 1 << 20, 1, &step, err));
+    TRY(cfg_int(c, "expert_layer_offset", 0, 1 << 20, step - 1, &offset, err));
+    if (types) *out = str_is(json_val_str(yyjson_arr_get(types, (size_t)layer)), "sparse");
+    else if (yyjson_is_arr(cfg_get(c, "moe_layers"))) *out = cfg_list_has(c, "moe_layers", layer);
+    else *out = layer >= first && (last < 0 || layer <= last) && layer % step == offset && !cfg_list_has(c, "mlp_only_layers", layer);
+    return ERR_OK;
+}
+
+static int resolve_groups(const struct cfg *c, const struct moe_spec *m, struct route_args *route, struct err *err) {
+    TRY(cfg_int(c, "n_group", 0, 65536, 0, &route->n_groups, err));
+    TRY(cfg_int(c, "topk_group", 0, 65536, 0, &route->top_groups, err));
+    if (str_is(cfg_str(c, "topk_method", (struct str){0}), "greedy")) route->n_groups = 0;
+    if (route->n_groups <= 1) {
+        route->n_groups = route->top_groups = route->group_top2 = 0;
+        return ERR_OK;
+    }
+    int32_t size = m->n_experts / route->n_groups;
+    if (m->n_experts % route->n_groups || route->top_groups < 1 || route->top_groups > route->n_groups || size < (route->group_top2 ? 2 : 1) || size * route->top_groups < route->k)
+        return err_set(err, ERR_EFORMAT, "%s: %d experts in n_group %d with topk_group %d cannot give %d experts per token", c->file->name, m->n_experts, route->n_groups,
+                       route->top_groups, route->k);
+    return ERR_OK;
+}
+
+static int resolve_route(struct resolver *r, struct moe_spec *m, struct err *err) {
+    const struct moe_row *row = &r->family->moe;
+    const struct cfg *c = &r->cfg;
+    struct route_args *route = &m->route;
+    *route = (struct route_args){.score = row->score, .group_top2 = row->group_top2, .norm_eps = row->norm_eps};
+    TRY(cfg_int_at(c, "num_experts_per_tok", 0, 1, 65536, 0, &route->k, err));
+    if (route->k < 1 || route->k > m->n_experts)
+        return err_set(err, ERR_EFORMAT, "%s: %s is %d of %d experts", c->file->name, cfg_key(c, "num_experts_per_tok"), route->k, m->n_experts);
+    route->normalize = row->normalize == NORMALIZE_ALWAYS || cfg_bool(c, "norm_topk_prob", row->normalize == NORMALIZE_ASK_YES);
+    TRY(cfg_num(c, "routed_scaling_factor", 1.0, &route->scale, err));
+    if (row->score == ROUTE_SPARSEMIXER) TRY(cfg_num(c, "router_jitter_noise", 0.01, &route->jitter, err));
+    return resolve_groups(c, m, route, err);
+}
+
+/* The number of experts goes by several names; 0: none of them is there. */
+static int n_experts_of(const struct cfg *c, int32_t *out, struct err *err) {
+    static const char *const keys[] = {"num_experts", "num_local_experts", "n_routed_experts"};
+    *out = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && *out == 0; i++) TRY(cfg_int_at(c, keys[i], 0, 0, 65536, 0, out, err));
+    return ERR_OK;
+}
+
+static int resolve_moe(struct resolver *r, struct err *err) {
+    struct moe_spec *m = &r->spec->moe;
+    const struct cfg *c = &r->cfg;
+    int32_t n_shared;
+    TRY(n_experts_of(c, &m->n_experts, err));
+    if (m->n_experts == 0) return ERR_OK;
+    m->kind = FFN_GATED;
+    m->act = r->spec->act;
+    m->scale_input = r->family->moe.scale_input;
+    m->shared_gate = r->family->moe.shared_gate;
+    TRY(cfg_int_at(c, "moe_intermediate_size", 0, 1, 1 << 24, 0, &m->inner, err));
+    if (m->inner == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "moe_intermediate_size"));
+    TRY(cfg_int_at(c, "n_shared_experts", 0, 0, 1024, r->family->moe.n_shared, &n_shared, err));
+    TRY(cfg_int(c, "shared_expert_intermediate_size", 0, 1 << 24, (int64_t)n_shared * m->inner, &m->shared_inner, err));
+    return resolve_route(r, m, err);
+}
+
+int resolve_ffn(struct resolver *r, struct err *err) {
+    struct spec *s = r->spec;
+    bool has_experts = r->family->ffn == FFN_EXPERTS;
+    if (has_experts) TRY(resolve_moe(r, err));
+    for (int32_t i = 0; i < s->n_layers; i++) {
+        struct layer_spec *l = &s->layers[i];
+        bool sparse = false;
+        if (l->ffn == FFN_NONE) continue;
+        if (has_experts && s->moe.n_experts) TRY(is_sparse(&r->cfg, i, s->n_layers, &sparse, err));
+        l->ffn = sparse ? FFN_EXPERTS : has_experts ? FFN_GATED : r->family->ffn;
+        TRY(cfg_int_at(&r->cfg, "intermediate_size", i, 1, 1 << 24, (int64_t)s->hidden * 4, &l->inner, err));
+    }
+    return ERR_OK;
+}
+
+/* ---- binding ------------------------------------------------------------------------------------------------------ */
+
+struct dense_roles {
+    enum role gate, up, gate_up, down;
+};
+
+static const struct dense_roles own_roles = {ROLE_GATE, ROLE_UP, ROLE_GATE_UP, ROLE_DOWN};
+static const struct dense_roles shared_roles = {ROLE_SHARED_GATE, ROLE_SHARED_UP, ROLE_SHARED_GATE_UP, ROLE_SHARED_DOWN};
+
+static int bind_dense(struct loader *l, int32_t layer, const struct dense_roles *d, enum ffn_kind kind, int64_t inner, struct err *err) {
+    int64_t hidden = l->spec->hidden;
+    if (kind == FFN_PLAIN) TRY(loader_matrix(l, d->up, layer, inner, hidden, err));
+    else if (loader_has(l, d->gate_up, layer)) TRY(loader_matrix(l, d->gate_up, layer, 2 * inner, hidden, err));
+    else TRY(loader_stack(l, d->gate_up, (struct stack_part[]){{.role = d->gate, .out = inner}, {.role = d->up, .out = inner}}, 2, layer, hidden, err));
+    return loader_matrix(l, d->down, layer, hidden, inner, err);
+}
+
+/* Whether stacked experts are stored [expert, in, out]: their shape says so, and where it is square the family's row. */
+static bool experts_transposed(struct loader *l, int32_t layer, int64_t out, int64_t in) {
+    struct str path;
+    struct tensor_info t;
+    if (!loader_find(l, ROLE_EXPERT_GATE_UP, layer, &path) || !loader_tensor_values(l, path, -1, &t) || t.n_dims != 3) return false;
+    return out == in ? l->spec->family->moe.is_transposed : t.shape[1] == in && t.shape[2] == out;
+}
+
+static int bind_experts(struct loader *l, int32_t layer, struct err *err) {
+    const struct moe_spec *m = &l->spec->moe;
+    int64_t hidden = l->spec->hidden, inner = m->inner;
+    struct matrix_args a = {.into = ROLE_EXPERT_GATE_UP, .layer = layer, .in = hidden, .n_experts = m->n_experts};
+    struct stack_part both[] = {{.role = ROLE_EXPERT_GATE, .out = inner}, {.role = ROLE_EXPERT_UP, .out = inner}};
+    struct stack_part fused[] = {{.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner}, {.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner, .from = inner}};
+    struct stack_part woven[] = {{.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner, .run = 1, .step = 2},
+                                 {.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner, .from = 1, .run = 1, .step = 2}};
+    a.parts = both, a.n_parts = 2;
+    if (loader_has(l, ROLE_EXPERT_GATE_UP, layer)) {
+        a.parts = l->spec->family->moe.is_interleaved ? woven : fused;
+        a.is_transposed = experts_transposed(l, layer, 2 * inner, hidden);
+    }
+    TRY(loader_assemble(l, &a, err));
+    struct stack_part down = {.role = ROLE_EXPERT_DOWN, .out = hidden};
+    a.into = ROLE_EXPERT_DOWN, a.parts = &down, a.n_parts = 1, a.in = inner;
+    return loader_assemble(l, &a, err);
+}
+
+static int bind_moe(struct loader *l, int32_t layer, struct err *err) {
+    const struct moe_spec *m = &l->spec->moe;
+    TRY(loader_matrix(l, ROLE_ROUTER, layer, m->n_experts, l->spec->hidden, err));
+    TRY(loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, l->spec->family->moe.bias, err));
+    TRY(bind_experts(l, layer, err));
+    if (m->shared_inner == 0) return ERR_OK;
+    TRY(bind_dense(l, layer, &shared_roles, m->kind, m->shared_inner, err));
+    return m->shared_gate ? loader_matrix(l, ROLE_SHARED_SWITCH, layer, 1, l->spec->hidden, err) : ERR_OK;
+}
+
+static float softplus(float x) {
+    return x > 20.0f ? x : (float)m_log(1.0 + m_exp((double)x));
+}
+
+/* The activation whose four parameters every layer learns. */
+static int bind_xielu(struct loader *l, int32_t layer, struct err *err) {
+    static const char *const names[] = {".alpha_p", ".alpha_n", ".beta", ".eps"};
+    float p[ACT_PARAMS];
+    if (!l->out->acts) l->out->acts = arena_new(l->arena, struct act_args, l->spec->n_layers);
+    for (int i = 0; i < ACT_PARAMS; i++) TRY(loader_values(l, ROLE_ACT_PARAMS, layer, names[i], 1, &p[i], err));
+    l->out->acts[layer] = (struct act_args){.kind = ACT_XIELU, .scale = 1.0f, .p = {softplus(p[0]), p[2] + softplus(p[1]), p[2], p[3]}};
+    return ERR_OK;
+}
+
+int bind_ffn(struct loader *l, int32_t layer, struct err *err) {
+    const struct layer_spec *ls = &l->spec->layers[layer];
+    if (ls->ffn == FFN_NONE) return ERR_OK;
+    if (ls->ffn == FFN_EXPERTS) return bind_moe(l, layer, err);
+    if (l->spec->act.kind == ACT_XIELU) TRY(bind_xielu(l, layer, err));
+    TRY(loader_vector(l, ROLE_FFN_SUB_NORM, layer, ls->inner, false, err));
+    return bind_dense(l, layer, &own_roles, ls->ffn, ls->inner, err);
+}
+
+/* ---- forward ------------------------------------------------------------------------------------------------------ */
+
+static struct tensor dense(const struct pass *p, struct tensor x, const struct dense_roles *d, enum ffn_kind kind, const struct act_args *act) {
+    const struct bound *w = p->w;
+    struct tensor h;
+    if (kind == FFN_PLAIN) {
+        h = op_act(p->l, pass_linear(p, x, d->up), act);
+    } else if (w[d->gate_up].w) {
+        struct tensor both = pass_linear(p, x, d->gate_up);
+        int32_t inner = both.width / 2;
+        h = op_glu(p->l, tensor_slice(both, 0, inner), tensor_slice(both, inner, inner), act);
+    } else {
+        h = op_glu(p->l, pass_linear(p, x, d->gate), pass_linear(p, x, d->up), act);
+    }
+    if (d == &own_roles && w[ROLE_FFN_SUB_NORM].w) h = pass_norm(p, h, &w[ROLE_FFN_SUB_NORM]);
+    return pass_linear(p, h, d->down);
+}
+
+static struct tensor shared_expert(const struct pass *p, struct tensor x) {
+    const struct moe_spec *m = &p->m->spec.moe;
+    struct tensor y = dense(p, x, &shared_roles, m->kind, &m->act);
+    if (!m->shared_gate) return y;
+    struct tensor gate = op_act(p->l, pass_linear(p, x, ROLE_SHARED_SWITCH), &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f});
+    return op_glu(p->l, y, gate, &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
+}
+
+static struct tensor experts(const struct pass *p, struct tensor x) {
+    const struct moe_spec *m = &p->m->spec.moe;
+    const struct bound *w = p->w;
+    struct route_args route = m->route;
+    struct tensor ids, weights;
+    route.bias = w[ROLE_ROUTER_BIAS].w;
+    op_route(p->l, pass_linear(p, x, ROLE_ROUTER), &route, &ids, &weights);
+    struct tensor y = op_experts(p->l, x, ids, weights,
+                                 &(struct experts_args){.gate_up = w[ROLE_EXPERT_GATE_UP].w, .gate_up_bias = w[ROLE_EXPERT_GATE_UP].bias,
+                                                        .gate = w[ROLE_EXPERT_GATE].w, .gate_bias = w[ROLE_EXPERT_GATE].bias,
+                                                        .up = w[ROLE_EXPERT_UP].w, .up_bias = w[ROLE_EXPERT_UP].bias,
+                                                        .down = w[ROLE_EXPERT_DOWN].w, .down_bias = w[ROLE_EXPERT_DOWN].bias,
+                                                        .act = m->act, .inner = m->inner, .scale_input = m->scale_input});
+    return m->shared_inner ? op_add(p->l, y, shared_expert(p, x), NULL) : y;
+}
+
+struct tensor feed_forward(const struct pass *p, struct tensor x) {
+    if (p->layer->ffn == FFN_EXPERTS) return experts(p, x);
+    const struct act_args *own = p->m->weights.acts ? &p->m->weights.acts[p->layer - p->m->spec.layers] : &p->m->spec.act;
+    return dense(p, x, &own_roles, p->layer->ffn, own);
+}

@@ -1,0 +1,118 @@
+/* Latent attention (MLA): a position keeps one compressed vector and one rotated key, shared by all heads.
+ *
+ * The matrix that would expand the latent into keys is applied to the queries instead, and the one that would expand it
+ * into values is applied to what attention returns: both are per-head products, and attention itself runs over the cache
+ * [latent | rotated key] as one head, whose values are the latent.
+ */
+#include "base/fmath.h"
+#include "model/families.h"
+#include "model/mixer.h"
+#include "tensor/quant.h"
+
+static int resolve(struct resolver *r, int32_t layer, struct err *err) {
+    struct layer_spec *l = &r->spec->layers[layer];
+    struct latent_spec *t = &r->spec->latent;
+    struct attn_spec *a = &l->attn;
+    const struct cfg *c = &r->cfg;
+    TRY(cfg_need(c, "num_attention_heads", 1, 65536, &a->heads, err));
+    TRY(cfg_int(c, "q_lora_rank", 0, 1 << 20, 0, &t->q_rank, err));
+    TRY(cfg_need(c, "kv_lora_rank", 1, 1 << 20, &t->kv_rank, err));
+    TRY(cfg_need(c, "qk_nope_head_dim", 1, 1 << 16, &t->nope, err));
+    TRY(cfg_need(c, "qk_rope_head_dim", 2, 1 << 16, &t->rope, err));
+    TRY(cfg_need(c, "v_head_dim", 1, 1 << 16, &t->v_width, err));
+    t->norm_eps = 1e-6f; /* not the model's */
+    a->kv_heads = 1;
+    a->k_width = t->kv_rank + t->rope;
+    a->v_width = t->kv_rank;
+    TRY(resolve_rope(r, "full_attention", t->rope, &a->rope, err));
+    struct rope_spec *rope = &r->spec->ropes[a->rope];
+    if (!cfg_bool(c, "rope_interleave", true)) rope->kind = ROPE_HALF;
+    a->scale = rope->score_scale / (float)sqrt((double)(t->nope + t->rope));
+    return resolve_kv(r, &(struct kv_class){.heads = 1, .k_width = a->k_width}, &l->kv, err);
+}
+
+/* ---- binding ------------------------------------------------------------------------------------------------------ */
+
+/* The key part of kv_b_proj [heads, nope + v, rank], transposed per head to [rank, nope]. */
+static int bind_absorbed_keys(struct loader *l, int32_t layer, struct err *err) {
+    const struct latent_spec *t = &l->spec->latent;
+    int64_t heads = l->spec->layers[layer].attn.heads, rank = t->kv_rank, nope = t->nope, all = nope + t->v_width;
+    size_t bytes = (size_t)(heads * rank * nope) * sizeof(float);
+    struct stack_part keys = {.role = ROLE_KV_B, .out = heads * nope, .run = nope, .step = all, .of = heads * all};
+    struct weight_source shape = {.name = str_copy(l->arena, loader_path(l, ROLE_K_ABSORBED, layer)).p, .n_experts = (int32_t)heads, .out = rank, .in = nope};
+    float *stored = mem_try(bytes), *turned = mem_try(bytes);
+    int code = stored && turned ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for %s", shape.name);
+    if (!code) code = loader_unpack(l, &(struct matrix_args){.into = ROLE_KV_B, .layer = layer, .parts = &keys, .n_parts = 1, .in = rank}, stored, &shape.format.dtype, err);
+    for (int64_t i = 0; i < heads * nope && !code; i++)
+        for (int64_t c = 0; c < rank; c++) turned[(i / nope * rank + c) * nope + i % nope] = stored[i * rank + c];
+    if (!code) code = loader_made(l, &shape, turned, &loader_slot(l, ROLE_K_ABSORBED, layer)->w, err);
+    mem_free(stored);
+    mem_free(turned);
+    return code;
+}
+
+/* Both per-head matrices: kept apart by some converters, else cut out of kv_b_proj. */
+static int bind_absorbed(struct loader *l, int32_t layer, struct err *err) {
+    const struct latent_spec *t = &l->spec->latent;
+    int32_t heads = l->spec->layers[layer].attn.heads;
+    struct stack_part part = {.role = ROLE_K_ABSORBED, .out = t->kv_rank};
+    struct matrix_args a = {.into = ROLE_K_ABSORBED, .layer = layer, .parts = &part, .n_parts = 1, .in = t->nope, .n_experts = heads};
+    if (loader_has(l, ROLE_K_ABSORBED, layer)) {
+        TRY(loader_assemble(l, &a, err));
+        part = (struct stack_part){.role = ROLE_V_ABSORBED, .out = t->v_width};
+    } else {
+        TRY(bind_absorbed_keys(l, layer, err));
+        part = (struct stack_part){.role = ROLE_KV_B, .out = t->v_width, .from = t->nope, .of = t->nope + t->v_width};
+    }
+    a.into = ROLE_V_ABSORBED, a.in = t->kv_rank;
+    return loader_assemble(l, &a, err);
+}
+
+static int bind(struct loader *l, int32_t layer, struct err *err) {
+    const struct latent_spec *t = &l->spec->latent;
+    int64_t hidden = l->spec->hidden, heads = l->spec->layers[layer].attn.heads, q = heads * (t->nope + t->rope);
+    if (t->q_rank) {
+        TRY(loader_stack(l, ROLE_Q_A, (struct stack_part[]){{.role = ROLE_Q_A, .out = t->q_rank}, {.role = ROLE_KV_A, .out = t->kv_rank + t->rope}}, 2, layer, hidden, err));
+        TRY(loader_vector(l, ROLE_Q_A_NORM, layer, t->q_rank, true, err));
+        TRY(loader_matrix(l, ROLE_Q_B, layer, q, t->q_rank, err));
+    } else {
+        TRY(loader_stack(l, ROLE_Q, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_KV_A, .out = t->kv_rank + t->rope}}, 2, layer, hidden, err));
+    }
+    TRY(loader_vector(l, ROLE_KV_A_NORM, layer, t->kv_rank, true, err));
+    TRY(bind_absorbed(l, layer, err));
+    return loader_matrix(l, ROLE_O, layer, hidden, heads * t->v_width, err);
+}
+
+/* ---- forward ------------------------------------------------------------------------------------------------------ */
+
+static struct tensor norm(const struct pass *p, struct tensor x, enum role role) {
+    return op_norm(p->l, x, &(struct norm_args){.weight = p->w[role].w, .kind = NORM_RMS, .eps = p->m->spec.latent.norm_eps});
+}
+
+/* Queries [rows, heads, nope + rope] and the compressed position [rows, 1, rank + rope]. */
+static void project(const struct pass *p, struct tensor x, struct tensor *q, struct tensor *kv) {
+    const struct latent_spec *t = &p->m->spec.latent;
+    enum role first = t->q_rank ? ROLE_Q_A : ROLE_Q;
+    int32_t q_width = t->q_rank ? t->q_rank : p->layer->attn.heads * (t->nope + t->rope);
+    struct tensor both = pass_linear(p, x, first);
+    bool stacked = both.width > q_width; /* the formats agreed */
+    *q = tensor_slice(both, 0, q_width);
+    *kv = stacked ? tensor_slice(both, q_width, t->kv_rank + t->rope) : pass_linear(p, x, ROLE_KV_A);
+    if (t->q_rank) *q = pass_linear(p, norm(p, *q, ROLE_Q_A_NORM), ROLE_Q_B);
+    *q = tensor_split_heads(*q, p->layer->attn.heads);
+}
+
+static struct tensor mix(const struct pass *p, struct tensor x) {
+    const struct latent_spec *t = &p->m->spec.latent;
+    struct tensor q, kv;
+    project(p, x, &q, &kv);
+    struct tensor latent = norm(p, tensor_slice(kv, 0, t->kv_rank), ROLE_KV_A_NORM);
+    op_kv_write(p->l, op_concat(p->l, latent, pass_rope(p, tensor_slice(kv, t->kv_rank, t->rope))), (struct tensor){0}, p->layer->kv);
+    struct tensor absorbed = op_head_linear(p->l, tensor_slice(q, 0, t->nope), &(struct linear_args){.weight = p->w[ROLE_K_ABSORBED].w});
+    q = op_concat(p->l, absorbed, pass_rope(p, tensor_slice(q, t->nope, t->rope)));
+    struct tensor mixed = op_attn(p->l, q, &(struct attn_args){.kv = p->layer->kv, .scale = p->layer->attn.scale, .v_width = t->kv_rank});
+    mixed = op_head_linear(p->l, mixed, &(struct linear_args){.weight = p->w[ROLE_V_ABSORBED].w});
+    return pass_linear(p, tensor_join_heads(mixed), ROLE_O);
+}
+
+const struct mixer latent_mixer = {.name = "latent attention", .resolve = resolve, .bind = bind, .mix = mix};

@@ -1,0 +1,25 @@
+/* Mixers: the ways in which a layer lets positions see each other. Each is an algorithm, and so a file with one of
+ * these at its foot; a family's pattern names them by letter. */
+#ifndef MLXCEL_MODEL_MIXER_H
+#define MLXCEL_MODEL_MIXER_H
+
+#include "model/forward.h"
+
+struct mixer {
+    const char *name;
+    /* Fills the layer's part of the spec: widths, caches, states. */
+    int (*resolve)(struct resolver *r, int32_t layer, struct err *err);
+    int (*bind)(struct loader *l, int32_t layer, struct err *err);
+    struct tensor (*mix)(const struct pass *p, struct tensor x);
+};
+
+/* By enum mixer_kind. MIX_NONE is a mixer that does nothing. */
+extern const struct mixer *const mixers[N_MIXERS];
+extern const struct mixer attention_mixer, latent_mixer;
+
+/* The mixer that a pattern's letter stands for; N_MIXERS for an unknown letter.
+ * F full attention, S sliding window, C chunks, L latent, D gated delta, M ssd, N selective scan, K short convolution,
+ * G lightning, - none. */
+enum mixer_kind mixer_of(char letter);
+
+#endif
