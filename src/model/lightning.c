@@ -34,8 +34,10 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     int32_t width = s->width;
     struct tensor qkv = tensor_split_heads(op_act(p->l, pass_linear(p, x, ROLE_QKV), &p->m->spec.act), s->heads); /* [heads, q | k | v] */
     struct lightning_args args = {.slope = p->w[ROLE_SLOPES].w, .state = p->layer->state, .heads = s->heads, .width = width};
-    struct tensor y = op_lightning(p->l, tensor_slice(qkv, 0, width), tensor_slice(qkv, width, width), tensor_slice(qkv, 2 * width, width), &args);
-    struct norm_args norm = {.weight = p->w[ROLE_MIX_OUT_NORM].w, .kind = NORM_RMS, .eps = 1e-6f, .gate = GATE_AFTER, .gate_act = ACT_SIGMOID};
+    struct tensor y =
+        op_lightning(p->l, tensor_slice(qkv, 0, width), tensor_slice(qkv, width, width), tensor_slice(qkv, 2 * width, width), &args);
+    struct norm_args norm = {
+        .weight = p->w[ROLE_MIX_OUT_NORM].w, .kind = NORM_RMS, .eps = 1e-6f, .gate = GATE_AFTER, .gate_act = ACT_SIGMOID};
     return pass_linear(p, op_norm_gated(p->l, tensor_join_heads(y), pass_linear(p, x, ROLE_MIX_OUT_GATE), &norm), ROLE_MIX_OUT);
 }
 

@@ -26,11 +26,13 @@ int recur_conv_bind(struct loader *l, int32_t layer, int64_t channels, struct er
 
 struct tensor recur_conv(const struct pass *p, struct tensor x, enum act_kind act) {
     const struct bound *w = &p->w[ROLE_CONV];
-    return op_conv(p->l, x, &(struct conv_args){.weight = w->w, .bias = w->bias, .taps = p->m->spec.recur.taps, .state = p->layer->state, .act = act});
+    return op_conv(
+        p->l, x, &(struct conv_args){.weight = w->w, .bias = w->bias, .taps = p->m->spec.recur.taps, .state = p->layer->state, .act = act});
 }
 
 bool recur_conv_is_mlx(struct loader *l, int32_t layer) {
     struct str path;
     struct tensor_info t;
-    return loader_find(l, ROLE_CONV, layer, &path) && loader_tensor_values(l, path, -1, &t) && t.n_dims == 3 && t.shape[2] == 1 && t.shape[1] > 1;
+    return loader_find(l, ROLE_CONV, layer, &path) && loader_tensor_values(l, path, -1, &t) && t.n_dims == 3 && t.shape[2] == 1 &&
+           t.shape[1] > 1;
 }

@@ -41,8 +41,10 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     struct tensor mixed = recur_conv(p, tensor_slice(both, 0, s->inner), ACT_SILU), z = tensor_slice(both, s->inner, s->inner);
     struct tensor chosen = pass_linear(p, mixed, ROLE_X_PROJ);
     struct tensor dt = pass_linear(p, part(p, chosen, 0, s->dt_rank, ROLE_DT_NORM), ROLE_DT_PROJ);
-    struct tensor b = part(p, chosen, s->dt_rank, s->state_width, ROLE_B_NORM), c = part(p, chosen, s->dt_rank + s->state_width, s->state_width, ROLE_C_NORM);
-    struct scan_args args = {.a_log = p->w[ROLE_A_LOG].w, .d = p->w[ROLE_SKIP].w, .state = p->layer->state + 1, .state_width = s->state_width};
+    struct tensor b = part(p, chosen, s->dt_rank, s->state_width, ROLE_B_NORM),
+                  c = part(p, chosen, s->dt_rank + s->state_width, s->state_width, ROLE_C_NORM);
+    struct scan_args args = {
+        .a_log = p->w[ROLE_A_LOG].w, .d = p->w[ROLE_SKIP].w, .state = p->layer->state + 1, .state_width = s->state_width};
     struct tensor y = op_glu(p->l, z, op_scan(p->l, mixed, dt, b, c, &args), &(struct act_args){.kind = ACT_SILU, .scale = 1.0f});
     return pass_linear(p, y, ROLE_MIX_OUT);
 }

@@ -27,7 +27,8 @@ static int resolve_sizes(struct resolver *r, struct recur_spec *s, int32_t *out_
     else s->width = expand * r->spec->hidden / s->heads; /* absent, or "auto" */
     s->inner = s->heads * s->width;
     if (s->width < 1 || s->heads % s->groups || s->inner % s->groups)
-        return err_set(err, ERR_EFORMAT, "%s: %d state-space heads of width %d do not divide into %d groups", c->file->name, s->heads, s->width, s->groups);
+        return err_set(err, ERR_EFORMAT, "%s: %d state-space heads of width %d do not divide into %d groups", c->file->name, s->heads,
+                       s->width, s->groups);
     return ERR_OK;
 }
 
@@ -61,7 +62,12 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
 static struct tensor gated(const struct pass *p, struct tensor y, struct tensor z) {
     const struct recur_spec *s = &p->m->spec.recur;
     if (!s->has_norm) return op_glu(p->l, z, y, &(struct act_args){.kind = ACT_SILU, .scale = 1.0f});
-    struct norm_args norm = {.weight = p->w[ROLE_MIX_OUT_NORM].w, .kind = NORM_RMS, .eps = p->m->spec.norm.eps, .per_head = 1, .gate = s->norm_gate, .gate_act = ACT_SILU};
+    struct norm_args norm = {.weight = p->w[ROLE_MIX_OUT_NORM].w,
+                             .kind = NORM_RMS,
+                             .eps = p->m->spec.norm.eps,
+                             .per_head = 1,
+                             .gate = s->norm_gate,
+                             .gate_act = ACT_SILU};
     return tensor_join_heads(op_norm_gated(p->l, tensor_split_heads(y, s->norm_groups), tensor_split_heads(z, s->norm_groups), &norm));
 }
 
@@ -72,10 +78,20 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     struct tensor all = pass_linear(p, x, ROLE_MIX_IN);
     if (w[ROLE_MIX_IN_SCALE].w) all = op_mulvec(p->l, all, &(struct vec_args){.mul = w[ROLE_MIX_IN_SCALE].w});
     struct tensor mixed = recur_conv(p, tensor_slice(all, s->inner, channels), ACT_SILU);
-    struct tensor b = tensor_split_heads(tensor_slice(mixed, s->inner, states), s->groups), c = tensor_split_heads(tensor_slice(mixed, s->inner + states, states), s->groups);
-    struct ssd_args args = {.a_log = w[ROLE_A_LOG].w, .d = w[ROLE_SKIP].w, .dt_bias = w[ROLE_DT_BIAS].w, .state = p->layer->state + 1, .heads = s->heads,
-                            .head_width = s->width, .groups = s->groups, .state_width = s->state_width, .dt_min = s->dt_min, .dt_max = s->dt_max};
-    struct tensor y = op_ssd(p->l, tensor_split_heads(tensor_slice(mixed, 0, s->inner), s->heads), b, c, tensor_slice(all, s->inner + channels, s->heads), &args);
+    struct tensor b = tensor_split_heads(tensor_slice(mixed, s->inner, states), s->groups),
+                  c = tensor_split_heads(tensor_slice(mixed, s->inner + states, states), s->groups);
+    struct ssd_args args = {.a_log = w[ROLE_A_LOG].w,
+                            .d = w[ROLE_SKIP].w,
+                            .dt_bias = w[ROLE_DT_BIAS].w,
+                            .state = p->layer->state + 1,
+                            .heads = s->heads,
+                            .head_width = s->width,
+                            .groups = s->groups,
+                            .state_width = s->state_width,
+                            .dt_min = s->dt_min,
+                            .dt_max = s->dt_max};
+    struct tensor y = op_ssd(p->l, tensor_split_heads(tensor_slice(mixed, 0, s->inner), s->heads), b, c,
+                             tensor_slice(all, s->inner + channels, s->heads), &args);
     return pass_linear(p, gated(p, tensor_join_heads(y), tensor_slice(all, 0, s->inner)), ROLE_MIX_OUT);
 }
 
