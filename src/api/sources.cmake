@@ -8,4 +8,5 @@ set(API_SOURCES
   src/api/session_probe.c
   src/api/synth.c
   src/api/synth_write.c
+  src/api/text_tools.c
 )

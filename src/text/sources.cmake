@@ -28,6 +28,8 @@ set(TEXT_SOURCES
   src/text/tokenizer/charsmap.c
   src/text/tokenizer/decoder.c
   src/text/tokenizer/load_json.c
+  src/text/tokenizer/load_spm.c
+  src/text/tokenizer/load_tiktoken.c
   src/text/tokenizer/normalizer.c
   src/text/tokenizer/pattern.c
   src/text/tokenizer/postprocessor.c

@@ -19,7 +19,7 @@ static void put(struct dump *d, struct str s) {
 
 static void put_unicode(struct dump *d, uint32_t unit) {
     char text[8];
-    snprintf(text, sizeof text, "\\u%04x", (unsigned)unit);
+    snprintf(text, sizeof text, "\\u%04x", (unsigned)(unit & 0xFFFF));
     put(d, str_of(text));
 }
 

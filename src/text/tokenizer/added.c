@@ -108,7 +108,7 @@ int tok_added_build(struct tok *t, struct err *err) {
         struct tok_text text = {k->content, NULL, true};
         k->blank = !k->special && is_blank(k->content);
         k->normalized = k->content;
-        if (!k->normalize) continue;
+        if (!k->normalize || k->literal) continue;
         code = tok_normalize(t, w, &text, err);
         if (!code && !str_eq(text.s, k->content)) k->normalized = str_copy(&t->arena, text.s);
     }
@@ -141,22 +141,35 @@ int32_t tok_id_of(const struct tok *t, struct str token) {
     return i >= 0 ? t->added.tokens[i].id : model_id(t, token);
 }
 
-static int read_token(struct tok *t, yyjson_val *json, int32_t *next_id, struct err *err) {
-    struct str content = json_str(json, "content", (struct str){0});
-    if (!content.p) return err_set(err, ERR_EFORMAT, "tokenizer.json: an added token has no content");
-    if (content.n == 0) return ERR_OK;
-    if (content.n > TOK_MAX_ADDED_BYTES)
-        return err_set(err, ERR_ELIMIT, "tokenizer.json: an added token of %zu bytes is too long", content.n);
+int tok_added_room(struct tok *t, size_t n, struct err *err) {
     struct tok_added *a = &t->added;
-    int32_t known = tok_table_find(&a->by_content, content.p, content.n), id = tok_id_of(t, content);
-    if (id < 0) {
-        if (*next_id >= TOK_MAX_ID) return err_set(err, ERR_ELIMIT, "tokenizer.json: more than %d tokens", TOK_MAX_ID);
-        id = (*next_id)++; /* the reference numbers new tokens itself, whatever the file says */
-    }
+    if (n > TOK_MAX_ID) return err_set(err, ERR_ELIMIT, "tokenizer: %zu added tokens", n);
+    a->tokens = arena_try(&t->arena, (n + 1) * sizeof *a->tokens);
+    a->contents = arena_try(&t->arena, (n + 1) * sizeof *a->contents);
+    if (!a->tokens || !a->contents) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for %zu added tokens", n);
+    return tok_table_init(&t->arena, &a->by_content, a->contents, n, err);
+}
+
+/* Adds a token, or replaces the one of the same content. There must be room. */
+int tok_added_put(struct tok *t, struct tok_added_token token, struct err *err) {
+    struct tok_added *a = &t->added;
+    if (token.content.n > TOK_MAX_ADDED_BYTES)
+        return err_set(err, ERR_ELIMIT, "tokenizer: an added token of %zu bytes is too long", token.content.n);
+    if (token.id < 0 || token.id >= TOK_MAX_ID)
+        return err_set(err, ERR_ELIMIT, "tokenizer: the id of an added token is not below %d", TOK_MAX_ID);
+    int32_t known = tok_table_find(&a->by_content, token.content.p, token.content.n);
     size_t at = known >= 0 ? (size_t)known : a->n++;
+    token.content = str_copy(&t->arena, token.content);
+    a->tokens[at] = token;
+    a->contents[at] = token.content;
+    if (known < 0) tok_table_put(&a->by_content, (uint32_t)at);
+    return ERR_OK;
+}
+
+static struct tok_added_token token_of(yyjson_val *json, struct str content, int32_t id) {
     bool special = json_bool(json, "special", false);
-    a->tokens[at] = (struct tok_added_token){
-        .content = str_copy(&t->arena, content),
+    return (struct tok_added_token){
+        .content = content,
         .id = id,
         .single_word = json_bool(json, "single_word", false),
         .lstrip = json_bool(json, "lstrip", false),
@@ -164,22 +177,37 @@ static int read_token(struct tok *t, yyjson_val *json, int32_t *next_id, struct 
         .normalize = json_bool(json, "normalized", !special),
         .special = special,
     };
-    a->contents[at] = a->tokens[at].content;
-    if (known < 0) tok_table_put(&a->by_content, (uint32_t)at);
-    return ERR_OK;
+}
+
+static int read_token(struct tok *t, yyjson_val *json, int32_t *next_id, struct err *err) {
+    struct str content = json_str(json, "content", (struct str){0});
+    if (!content.p) return err_set(err, ERR_EFORMAT, "tokenizer.json: an added token has no content");
+    if (content.n == 0) return ERR_OK;
+    int32_t id = tok_id_of(t, content);
+    if (id < 0) id = (*next_id)++; /* the reference numbers new tokens itself, whatever the file says */
+    return tok_added_put(t, token_of(json, content, id), err);
 }
 
 int tok_read_added(struct tok *t, yyjson_val *list, struct err *err) {
-    size_t n = yyjson_is_arr(list) ? yyjson_arr_size(list) : 0, i;
+    size_t n, i;
     yyjson_val *json;
-    struct tok_added *a = &t->added;
-    if (n == 0) return ERR_OK;
-    if (n > TOK_MAX_ID) return err_set(err, ERR_ELIMIT, "tokenizer.json: %zu added tokens", n);
-    a->tokens = arena_try(&t->arena, n * sizeof *a->tokens);
-    a->contents = arena_try(&t->arena, n * sizeof *a->contents);
-    if (!a->tokens || !a->contents) return err_set(err, ERR_EMEMORY, "tokenizer.json: no memory for %zu added tokens", n);
-    TRY(tok_table_init(&t->arena, &a->by_content, a->contents, n, err));
+    if (!yyjson_is_arr(list) || yyjson_arr_size(list) == 0) return ERR_OK;
+    TRY(tok_added_room(t, yyjson_arr_size(list), err));
     int32_t next_id = (int32_t)t->n_vocab;
     yyjson_arr_foreach(list, i, n, json) TRY(read_token(t, json, &next_id, err));
+    return ERR_OK;
+}
+
+int tok_read_added_decoder(struct tok *t, yyjson_val *config, struct err *err) {
+    size_t n, i;
+    yyjson_val *map = json_get(config, "added_tokens_decoder"), *key, *json;
+    if (!yyjson_is_obj(map)) return ERR_OK;
+    yyjson_obj_foreach(map, i, n, key, json) {
+        struct str content = json_str(json, "content", (struct str){0});
+        int64_t id;
+        if (!str_to_int64(json_val_str(key), &id) || id < 0 || id >= TOK_MAX_ID)
+            return err_set(err, ERR_EFORMAT, "tokenizer_config.json: added_tokens_decoder has the id \"%.*s\"", STR_ARG(json_val_str(key)));
+        if (content.n) TRY(tok_added_put(t, token_of(json, content, (int32_t)id), err));
+    }
     return ERR_OK;
 }

@@ -389,7 +389,7 @@ int tok_bpe_init(struct tok *t, const struct tok_bpe_options *o, const struct to
         return err_set(err, ERR_EMEMORY, "tokenizer: no memory for %zu merges", n_merges);
     memset(b->slots, 0xFF, bytes);
     b->mask = n_slots - 1;
-    for (size_t i = 0; i < n_merges; i++) merge_put(b, merges[i].left, merges[i].right, (uint32_t)i, merges[i].merged);
+    for (size_t i = 0; i < n_merges; i++) merge_put(b, merges[i].left, merges[i].right, merges[i].rank, merges[i].merged);
     for (int i = 0; i < 256; i++) {
         char byte = (char)i;
         b->byte_id[i] = t->byte_level ? tok_table_find(&t->table, &byte, 1) : -1;

@@ -1,6 +1,8 @@
 /* Reading and searching a precompiled_charsmap. Every index is checked: the blob comes from a file. */
 #include "text/tokenizer/charsmap.h"
 
+#include "text/tokenizer/internal.h"
+
 int tok_charsmap_init(struct arena *a, struct str blob, struct tok_charsmap *out, struct err *err) {
     uint32_t size;
     if (blob.n < 4) return err_set(err, ERR_EFORMAT, "tokenizer: precompiled_charsmap of %zu bytes is too short", blob.n);
@@ -16,32 +18,10 @@ int tok_charsmap_init(struct arena *a, struct str blob, struct tok_charsmap *out
     return ERR_OK;
 }
 
-static int base64_value(char c) {
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
 int tok_charsmap_base64(struct arena *a, struct str text, struct tok_charsmap *out, struct err *err) {
     struct sb blob = {0};
-    uint32_t bits = 0;
-    int n_bits = 0, code;
-    while (text.n && text.p[text.n - 1] == '=') text.n--;
-    for (size_t i = 0; i < text.n; i++) {
-        int v = base64_value(text.p[i]);
-        if (v < 0) {
-            sb_free(&blob);
-            return err_set(err, ERR_EFORMAT, "tokenizer.json: precompiled_charsmap is not base64 at byte %zu", i);
-        }
-        bits = bits << 6 | (uint32_t)v;
-        n_bits += 6;
-        if (n_bits >= 8) {
-            n_bits -= 8;
-            sb_putc(&blob, (char)(bits >> n_bits & 255));
-        }
-    }
-    code = tok_charsmap_init(a, sb_str(&blob), out, err);
+    int code = tok_base64(text, &blob) ? tok_charsmap_init(a, sb_str(&blob), out, err)
+                                       : err_set(err, ERR_EFORMAT, "tokenizer.json: precompiled_charsmap is not base64");
     sb_free(&blob);
     return code;
 }

@@ -81,6 +81,11 @@ struct tok_norm {
             bool clean, chinese, accents, lower;
         } bert;
         struct tok_charsmap *charsmap;
+        struct {
+            struct tok_charsmap *charsmap; /* NULL: none */
+            struct tok_trie *kept;         /* user-defined symbols pass unchanged; NULL: none */
+            bool dummy_prefix, one_space, escape, suffix;
+        } spm;
     } u;
 };
 
@@ -129,8 +134,10 @@ struct tok_dec {
     struct str content, prefix;
     uint32_t code;
     size_t start, stop;
-    bool cleanup, drop_first;
+    bool cleanup, drop_first, one_space;
 };
+extern const struct tok_dec tok_dec_spm; /* SentencePiece's own decoding */
+int tok_run_spm(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err);
 int tok_dec_text(struct tok_stream *s, size_t stage, struct str text, struct err *err);
 int tok_dec_end(struct tok_stream *s, size_t stage, struct err *err);
 
@@ -145,7 +152,9 @@ struct tok_added_token {
     struct str content;    /* as in the file */
     struct str normalized; /* what is searched for when .normalize; also what decoding writes */
     int32_t id;
-    bool single_word, lstrip, rstrip, normalize, special, blank;
+    bool single_word, lstrip, rstrip, normalize, special;
+    bool blank;   /* white space alone, and not special */
+    bool literal; /* searched for in normalized text as it is written */
 };
 
 struct tok_added {
@@ -205,6 +214,8 @@ int tok_char_byte(uint32_t code);
 int32_t tok_byte_fallback_id(const struct tok *t, unsigned char byte);
 /* The byte of a token "<0xNN>" (any case), or -1. */
 int tok_byte_token(struct str token);
+/* Appends the bytes of a base64 text; false when it is none. */
+bool tok_base64(struct str text, struct sb *out);
 
 /* Loading. The vocabulary has been read into (tokens, ids) before; these build the parts from JSON. */
 int tok_read_normalizers(struct tok *t, yyjson_val *root, struct err *err);
@@ -213,6 +224,10 @@ int tok_read_decoders(struct tok *t, yyjson_val *root, struct err *err);
 int tok_read_post_processor(struct tok *t, yyjson_val *root, struct err *err);
 int tok_read_added(struct tok *t, yyjson_val *list, struct err *err);
 int tok_read_config(struct tok *t, struct str config_json, struct err *err);
+/* The added_tokens_decoder of tokenizer_config.json, with the ids that it states: for files that hold no added tokens. */
+int tok_read_added_decoder(struct tok *t, yyjson_val *config, struct err *err);
+int tok_added_room(struct tok *t, size_t n, struct err *err);
+int tok_added_put(struct tok *t, struct tok_added_token token, struct err *err);
 /* Programmatic parts, for SentencePiece and tiktoken. */
 struct tok *tok_new(void);
 int tok_finish(struct tok *t, struct err *err); /* tables by id, serial number */
@@ -230,15 +245,26 @@ struct tok_bpe_options {
 };
 struct tok_merge {
     int32_t left, right, merged;
+    uint32_t rank; /* lowest first; pairs of equal rank from left to right */
 };
 int tok_bpe_init(struct tok *t, const struct tok_bpe_options *options, const struct tok_merge *merges, size_t n_merges, struct err *err);
 int tok_read_bpe(struct tok *t, yyjson_val *model, struct err *err);
 int tok_read_wordpiece(struct tok *t, yyjson_val *model, struct err *err);
 int tok_read_wordlevel(struct tok *t, yyjson_val *model, struct err *err);
 int tok_read_unigram(struct tok *t, yyjson_val *model, struct err *err);
-int tok_unigram_init(struct tok *t, const double *scores, int32_t unk_id, bool byte_fallback, struct err *err);
+struct tok_unigram_options {
+    const double *scores; /* [n_vocab_ids] */
+    const bool *skip;     /* tokens that text never becomes; NULL: none */
+    double unk_score;
+    int32_t unk; /* -1: none */
+    bool byte_fallback;
+    bool single; /* add in single precision, as SentencePiece does */
+};
+int tok_unigram_init(struct tok *t, const struct tok_unigram_options *o, struct err *err);
 /* Reads {"token": id} into t->vocab and t->table (raw bytes where t->byte_level). */
 int tok_read_vocab(struct tok *t, yyjson_val *vocab, struct err *err);
 int tok_set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, struct err *err);
+/* Tokens are raw bytes; t->byte_level is set. */
+int tok_set_raw_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, struct err *err);
 
 #endif

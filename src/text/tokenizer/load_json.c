@@ -72,18 +72,19 @@ static int vocab_room(struct tok *t, size_t n_ids, size_t total_bytes, char **ou
     return tok_table_init(&t->arena, &t->table, t->vocab, n_ids, err);
 }
 
-static int vocab_put(struct tok *t, struct str token, int64_t id, char **pool, struct err *err) {
+static int vocab_put(struct tok *t, struct str token, int64_t id, bool raw, char **pool, struct err *err) {
     if (t->vocab[id].p || (t->odd && t->odd[id].p))
         return err_set(err, ERR_EFORMAT, "tokenizer: id %lld belongs to two tokens, \"%.*s\" is the second", (long long)id,
                        STR_ARG(str_sub(token, 0, 80)));
-    size_t n = t->byte_level ? raw_bytes(token, *pool) : token.n;
+    bool convert = t->byte_level && !raw;
+    size_t n = convert ? raw_bytes(token, *pool) : token.n;
     if (n == SIZE_MAX) { /* outside the byte alphabet: text never reaches it */
         memcpy(*pool, token.p, token.n);
         t->odd[id] = str_n(*pool, token.n);
         *pool += token.n;
         return ERR_OK;
     }
-    if (!t->byte_level && n) memcpy(*pool, token.p, n);
+    if (!convert && n) memcpy(*pool, token.p, n);
     t->vocab[id] = str_n(*pool, n);
     *pool += n;
     if (!tok_table_put(&t->table, (uint32_t)id))
@@ -108,12 +109,12 @@ int tok_read_vocab(struct tok *t, yyjson_val *vocab, struct err *err) {
     t->n_vocab = yyjson_obj_size(vocab);
     yyjson_obj_foreach(vocab, i, n, key, value) {
         json_val_int(value, &id);
-        TRY(vocab_put(t, json_val_str(key), id, &pool, err));
+        TRY(vocab_put(t, json_val_str(key), id, false, &pool, err));
     }
     return ERR_OK;
 }
 
-int tok_set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, struct err *err) {
+static int set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, bool raw, struct err *err) {
     size_t total = 0;
     int32_t top = -1;
     char *pool;
@@ -125,8 +126,17 @@ int tok_set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, s
     }
     TRY(vocab_room(t, (size_t)top + 1, total, &pool, err));
     t->n_vocab = n;
-    for (size_t i = 0; i < n; i++) TRY(vocab_put(t, tokens[i], ids ? ids[i] : (int32_t)i, &pool, err));
+    for (size_t i = 0; i < n; i++) TRY(vocab_put(t, tokens[i], ids ? ids[i] : (int32_t)i, raw, &pool, err));
     return ERR_OK;
+}
+
+int tok_set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, struct err *err) {
+    return set_vocab(t, tokens, ids, n, false, err);
+}
+
+int tok_set_raw_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, struct err *err) {
+    t->byte_level = true;
+    return set_vocab(t, tokens, ids, n, true, err);
 }
 
 /* ---- BPE -------------------------------------------------------------------------------------------------------- */
@@ -190,6 +200,7 @@ static int read_merges(const struct tok *t, yyjson_val *list, size_t prefix, str
         if (str_starts(json_val_str(json), STR("#version"))) continue;
         code = read_merge(t, json, prefix, &buffer, guess, &(*out)[*out_n], err);
         if (code) break;
+        (*out)[*out_n].rank = (uint32_t)*out_n;
         guess = (*out)[*out_n].merged + 1;
         ++*out_n;
     }

@@ -270,3 +270,9 @@ const struct tok_scanner *tok_scanner_find(struct str pattern) {
         if (str_is(pattern, s->pattern)) return s;
     return NULL;
 }
+
+const struct tok_scanner *tok_scanner_named(const char *name) {
+    const struct tok_scanner *s = tok_scanners;
+    while (!str_is(str_of(s->name), name)) s++;
+    return s;
+}

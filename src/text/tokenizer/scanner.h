@@ -17,7 +17,8 @@ struct tok_scanner {
     tok_scan_fn *next;
 };
 
-extern const struct tok_scanner tok_scanners[]; /* ends with a zeroed one */
-const struct tok_scanner *tok_scanner_find(struct str pattern);
+extern const struct tok_scanner tok_scanners[];                 /* ends with a zeroed one */
+const struct tok_scanner *tok_scanner_find(struct str pattern); /* NULL when none has that pattern */
+const struct tok_scanner *tok_scanner_named(const char *name);  /* one that is there */
 
 #endif

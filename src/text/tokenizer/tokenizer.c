@@ -200,6 +200,27 @@ int32_t tok_byte_fallback_id(const struct tok *t, unsigned char byte) {
     return tok_table_find(&t->table, text, 6);
 }
 
+static int base64_value(char c) {
+    if (c >= 'A' && c <= 'Z') return c - 'A';
+    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+    if (c >= '0' && c <= '9') return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+bool tok_base64(struct str text, struct sb *out) {
+    uint32_t bits = 0;
+    int n_bits = 0;
+    while (text.n && text.p[text.n - 1] == '=') text.n--;
+    for (size_t i = 0; i < text.n; i++) {
+        int v = base64_value(text.p[i]);
+        if (v < 0) return false;
+        bits = bits << 6 | (uint32_t)v;
+        n_bits += 6;
+        if (n_bits >= 8) sb_putc(out, (char)(bits >> (n_bits -= 8) & 255));
+    }
+    return true;
+}
+
 /* ---- the vocabulary --------------------------------------------------------------------------------------------- */
 
 size_t tok_vocab_size(const struct tok *t) {

@@ -6,12 +6,14 @@
  */
 #include "text/tokenizer/internal.h"
 
+#include <math.h>
+
 struct unigram {
     struct tok_trie trie;
     double *scores; /* by id */
     double unk_score;
     int32_t unk; /* -1: none */
-    bool byte_fallback;
+    bool byte_fallback, single;
 };
 
 struct node {
@@ -23,6 +25,10 @@ struct node {
 static void offer(struct node *to, double score, size_t start, int32_t id) {
     if (to->start != SIZE_MAX && !(score > to->score)) return;
     *to = (struct node){score, start, id};
+}
+
+static inline double add(const struct unigram *u, double score, double here) {
+    return u->single ? (double)(float)(score + here) : score + here;
 }
 
 static int lattice(const struct unigram *u, struct str s, struct node *nodes, struct err *err) {
@@ -37,13 +43,13 @@ static int lattice(const struct unigram *u, struct str s, struct node *nodes, st
             if (!at) break;
             int32_t id = u->trie.nodes[at].value;
             if (id < 0) continue;
-            offer(&nodes[k + 1], u->scores[id] + here, i, id);
+            offer(&nodes[k + 1], add(u, u->scores[id], here), i, id);
             if (k + 1 - i == len) single = true;
         }
         if (single) continue;
         if (u->unk < 0)
             return err_set(err, ERR_EFORMAT, "tokenizer: the text has a character that is not in the vocabulary, and there is no unk_id");
-        offer(&nodes[i + len], u->unk_score + here, i, u->unk);
+        offer(&nodes[i + len], add(u, u->unk_score, here), i, u->unk);
     }
     return ERR_OK;
 }
@@ -96,30 +102,26 @@ static int unigram_encode(const struct tok *t, struct tok_work *w, struct str pi
     return ERR_OK;
 }
 
-int tok_unigram_init(struct tok *t, const double *scores, int32_t unk_id, bool byte_fallback, struct err *err) {
+int tok_unigram_init(struct tok *t, const struct tok_unigram_options *o, struct err *err) {
     struct unigram *u = arena_new(&t->arena, struct unigram, 1);
-    size_t n = t->n_vocab_ids;
-    if (unk_id >= 0 && (size_t)unk_id >= n) return err_set(err, ERR_EFORMAT, "tokenizer: unk_id %d is not in the vocabulary", (int)unk_id);
+    size_t n = t->n_vocab_ids, n_items = 0;
     u->scores = arena_try(&t->arena, (n + 1) * sizeof *u->scores);
     struct tok_trie_item *items = mem_try((n + 1) * sizeof *items);
     if (!u->scores || !items) {
         mem_free(items);
         return err_set(err, ERR_EMEMORY, "tokenizer: no memory for %zu scores", n);
     }
-    double least = 1.0 / 0.0;
-    size_t n_items = 0;
-    for (size_t i = 0; i < n; i++) {
-        u->scores[i] = scores[i];
-        if (scores[i] < least) least = scores[i];
-        if (t->vocab[i].n) items[n_items++] = (struct tok_trie_item){t->vocab[i], (int32_t)i};
-    }
-    u->unk_score = least - 10.0;
-    u->unk = unk_id;
-    u->byte_fallback = byte_fallback;
+    memcpy(u->scores, o->scores, n * sizeof *u->scores);
+    for (size_t i = 0; i < n; i++)
+        if (t->vocab[i].n && !(o->skip && o->skip[i])) items[n_items++] = (struct tok_trie_item){t->vocab[i], (int32_t)i};
+    u->unk_score = o->unk_score;
+    u->unk = o->unk;
+    u->byte_fallback = o->byte_fallback;
+    u->single = o->single;
     int code = tok_trie_build(&t->arena, &u->trie, items, n_items, err);
     mem_free(items);
     t->model = (struct tok_model){"Unigram", unigram_encode, u};
-    t->unk = unk_id;
+    t->unk = o->unk;
     return code;
 }
 
@@ -144,7 +146,12 @@ int tok_read_unigram(struct tok *t, yyjson_val *model, struct err *err) {
             scores[i] = yyjson_get_num(score);
         }
     if (!code) code = tok_set_vocab(t, tokens, NULL, count, err);
-    if (!code) code = tok_unigram_init(t, scores, (int32_t)unk, json_bool(model, "byte_fallback", false), err);
+    double least = INFINITY;
+    for (i = 0; !code && i < count; i++)
+        if (scores[i] < least) least = scores[i];
+    struct tok_unigram_options o = {
+        .scores = scores, .unk_score = least - 10.0, .unk = (int32_t)unk, .byte_fallback = json_bool(model, "byte_fallback", false)};
+    if (!code) code = tok_unigram_init(t, &o, err);
     mem_free(tokens);
     mem_free(scores);
     return code;

@@ -1,0 +1,169 @@
+/* mlxcel tokenize, mlxcel detokenize: text to token ids and back. */
+#include "api/text_tools.h"
+#include "base/json.h"
+#include "cli/args.h"
+#include "os/os.h"
+
+enum { MAX_STDIN_BYTES = 1 << 30 };
+
+static int open_tokenizer(const struct args *args, struct tok **out, struct err *err) {
+    struct str path = args_str(args, OPT_TOKENIZER);
+    return text_tokenizer_open(path.p ? str_cstr(args->arena, path) : NULL, out, err);
+}
+
+static void write_ids(struct sb *out, const struct tok_ids *ids) {
+    struct jsonw w = {.out = out};
+    jsonw_begin(&w, '[');
+    for (size_t i = 0; i < ids->n; i++) jsonw_int(&w, ids->p[i]);
+    jsonw_end(&w, ']');
+    sb_putc(out, '\n');
+}
+
+/* One token to a line: its id, and the text that it stands for. */
+static void write_table(struct sb *out, const struct tok *t, const struct tok_ids *ids) {
+    for (size_t i = 0; i < ids->n; i++) {
+        struct str text = tok_is_special(t, ids->p[i]) ? tok_token_text(t, ids->p[i]) : tok_token_bytes(t, ids->p[i]);
+        sb_fmt(out, "%8d  ", (int)ids->p[i]);
+        json_quote(out, text);
+        sb_putc(out, '\n');
+    }
+}
+
+/* Reads one JSON value per line and answers each with one line, so that another program can ask and wait. */
+typedef int line_fn(const struct args *args, const struct tok *t, struct tok_work *w, yyjson_val *value, struct sb *out, struct err *err);
+
+static int each_line(const struct args *args, const struct tok *t, line_fn *answer, struct err *err) {
+    struct tok_work *w = tok_work_create();
+    struct sb line = {0}, out = {0};
+    struct arena a = {0};
+    int code = ERR_OK;
+    for (size_t number = 1; !code && os_read_line(&line); number++) {
+        struct str text = sb_str(&line);
+        yyjson_val *value;
+        if (str_trim(text).n == 0) continue;
+        sb_clear(&out);
+        code = json_parse(&a, text, "input", JSON_STRICT, &value, err);
+        if (!code) code = answer(args, t, w, value, &out, err);
+        if (code) err_prefix(err, "line %zu", number);
+        else code = cli_write(&out, err);
+        arena_reset(&a);
+    }
+    arena_free(&a);
+    sb_free(&line);
+    sb_free(&out);
+    tok_work_destroy(w);
+    return code;
+}
+
+static unsigned encode_flags(const struct args *args) {
+    return (args_flag(args, OPT_ADD_SPECIAL) ? TOK_ADD_SPECIAL : 0) | (args_flag(args, OPT_PARSE_SPECIAL) ? TOK_PARSE_SPECIAL : 0);
+}
+
+static int tokenize_line(const struct args *args, const struct tok *t, struct tok_work *w, yyjson_val *value, struct sb *out,
+                         struct err *err) {
+    struct tok_ids ids = {0};
+    if (!yyjson_is_str(value)) return err_set(err, ERR_EFORMAT, "not a JSON string");
+    struct tok_span span = {json_val_str(value), true};
+    int code = tok_encode_spans(t, w, &span, 1, encode_flags(args), &ids, err);
+    if (!code) write_ids(out, &ids);
+    tok_ids_free(&ids);
+    return code;
+}
+
+static int tokenize(const struct args *args, const struct tok *t, struct err *err) {
+    if (args_flag(args, OPT_JSONL)) return each_line(args, t, tokenize_line, err);
+    struct str text = args_str(args, OPT_TEXT);
+    if (!text.p) TRY(os_read_stdin(args->arena, MAX_STDIN_BYTES, &text, err));
+    struct tok_ids ids = {0};
+    struct sb out = {0};
+    int code = tok_encode(t, text, encode_flags(args), &ids, err);
+    if (!code) {
+        if (args_flag(args, OPT_JSON)) write_ids(&out, &ids);
+        else write_table(&out, t, &ids);
+        code = cli_write(&out, err);
+    }
+    sb_free(&out);
+    tok_ids_free(&ids);
+    return code;
+}
+
+int cmd_tokenize(const struct args *args, struct err *err) {
+    struct tok *t;
+    TRY(open_tokenizer(args, &t, err));
+    int code = tokenize(args, t, err);
+    tok_destroy(t);
+    return code;
+}
+
+static int put_id(const struct tok *t, int64_t id, struct tok_ids *ids, struct err *err) {
+    if (id < 0 || (uint64_t)id >= tok_vocab_size(t))
+        return err_set(err, ERR_EARG, "id %lld is not in the vocabulary of %zu", (long long)id, tok_vocab_size(t));
+    tok_ids_put(ids, (int32_t)id);
+    return ERR_OK;
+}
+
+static int read_ids(const struct args *args, const struct tok *t, struct tok_ids *ids, struct err *err) {
+    for (size_t i = 0; i < args->n_operands; i++) {
+        struct str rest = args->operands[i], part;
+        while (str_split_next(&rest, ',', &part)) {
+            int64_t id;
+            struct str number = str_trim(part);
+            if (number.n == 0) continue;
+            if (!str_to_int64(number, &id)) return err_set(err, ERR_EARG, "\"%.*s\" is not a token id", STR_ARG(number));
+            TRY(put_id(t, id, ids, err));
+        }
+    }
+    return ERR_OK;
+}
+
+static int detokenize_line(const struct args *args, const struct tok *t, struct tok_work *w, yyjson_val *value, struct sb *out,
+                           struct err *err) {
+    struct tok_ids ids = {0};
+    struct sb text = {0};
+    yyjson_val *item;
+    size_t i, n;
+    int code = yyjson_is_arr(value) ? ERR_OK : err_set(err, ERR_EFORMAT, "not a JSON array");
+    (void)w;
+    if (!code) yyjson_arr_foreach(value, i, n, item) {
+            int64_t id;
+            code = json_val_int(item, &id) ? put_id(t, id, &ids, err) : err_set(err, ERR_EFORMAT, "element %zu is not a token id", i);
+            if (code) break;
+        }
+    if (!code) code = tok_decode(t, ids.p, ids.n, args_flag(args, OPT_SKIP_SPECIAL), &text, err);
+    if (!code) {
+        json_quote(out, sb_str(&text));
+        sb_putc(out, '\n');
+    }
+    sb_free(&text);
+    tok_ids_free(&ids);
+    return code;
+}
+
+static int detokenize(const struct args *args, const struct tok *t, struct err *err) {
+    if (args_flag(args, OPT_JSONL)) {
+        if (args->n_operands) return err_set(err, ERR_EARG, "--jsonl reads ids from standard input: leave out the arguments");
+        return each_line(args, t, detokenize_line, err);
+    }
+    struct tok_ids ids = {0};
+    struct sb text = {0}, out = {0};
+    int code = read_ids(args, t, &ids, err);
+    if (!code) code = tok_decode(t, ids.p, ids.n, args_flag(args, OPT_SKIP_SPECIAL), &text, err);
+    if (!code) {
+        if (args_flag(args, OPT_JSON)) json_quote(&out, sb_str(&text));
+        else sb_put(&out, sb_str(&text));
+        sb_putc(&out, '\n');
+        code = cli_write(&out, err);
+    }
+    sb_free(&out);
+    sb_free(&text);
+    tok_ids_free(&ids);
+    return code;
+}
+
+int cmd_detokenize(const struct args *args, struct err *err) {
+    struct tok *t;
+    TRY(open_tokenizer(args, &t, err));
+    int code = detokenize(args, t, err);
+    tok_destroy(t);
+    return code;
+}
