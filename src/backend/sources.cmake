@@ -4,6 +4,11 @@ set(BACKEND_SOURCES
   src/backend/ops.c
   src/backend/plan.c
   src/backend/trace/trace.c
+  src/backend/cuda/arch.c
+  src/backend/cuda/driver.c
+  src/backend/cuda/embedded.c
+  src/backend/cuda/image.c
+  src/backend/cuda/probe.c
   src/backend/cpu/cpu.c
   src/backend/cpu/cpu_attn.c
   src/backend/cpu/cpu_elem.c

@@ -6,6 +6,25 @@
 /* ---- keys that a family calls by another name --------------------------------------------------------------------- */
 
 static const struct key_name experts_have_intermediate_size[] = {{"moe_intermediate_size", "intermediate_size"}, {NULL, NULL}};
+static const struct key_name mamba_keys[] = {
+    {"mamba_d_state", "state_size"}, {"mamba_d_conv", "conv_kernel"}, {"mamba_expand", "expand"},        {"mamba_dt_rank", "time_step_rank"},
+    {"mamba_n_heads", "num_heads"},  {"mamba_d_head", "head_dim"},    {"mamba_n_groups", "n_groups"}, {NULL, NULL},
+};
+static const struct key_name granite_hybrid_keys[] = {
+    {"moe_intermediate_size", "intermediate_size"}, {"shared_expert_intermediate_size", "shared_intermediate_size"}, {"num_experts", "num_local_experts"}, {NULL, NULL}};
+static const struct key_name nemotron_h_keys[] = {
+    {"layer_types", "layers_block_type"}, {"mamba_n_heads", "mamba_num_heads"}, {"mamba_d_head", "mamba_head_dim"}, {"mamba_n_groups", "n_groups"},
+    {"mamba_d_state", "ssm_state_size"},  {"mamba_d_conv", "conv_kernel"},      {"hidden_act", "mlp_hidden_act"},   {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"},
+    {NULL, NULL},
+};
+static const struct key_name jamba_keys[] = {{"moe_intermediate_size", "intermediate_size"}, {"decoder_sparse_step", "expert_layer_period"}, {NULL, NULL}};
+static const struct key_name lfm2_moe_keys[] = {{"first_k_dense_replace", "num_dense_layers"}, {NULL, NULL}};
+
+/* ---- tensors under names of their own ----------------------------------------------------------------------------- */
+
+static const struct role_name norm_before_either[] = {{ROLE_FFN_NORM, "@l.norm"}, {ROLE_EMBED, NULL}};
+static const struct role_name shared_mlp_alone[] = {
+    {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_proj"}, {ROLE_GATE_UP, "@l.shared_mlp.input_linear"}, {ROLE_DOWN, "@l.shared_mlp.output_linear|@l.mlp.down_proj"}, {ROLE_EMBED, NULL}};
 
 /* ---- the table ---------------------------------------------------------------------------------------------------- */
 
@@ -27,6 +46,26 @@ const struct family families[] = {
      .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-20f, .bias = true, .group_top2 = true}},
     {.type = "gpt_oss", .title = "gpt-oss", .pattern = "SF", .ffn = FFN_EXPERTS, .act = ACT_CLAMPED_SWIGLU, .attn = {.theta = 150000},
      .moe = {.score = ROUTE_SOFTMAX_AFTER, .is_transposed = true, .is_interleaved = true}, .keys = experts_have_intermediate_size},
+    {.type = "qwen3_next", .title = "Qwen3-Next", .pattern = "DDDF", .ffn = FFN_EXPERTS, .norm = {.offset = 1},
+     .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f}, .moe = {.normalize = NORMALIZE_ASK_YES, .shared_gate = true}, .names = {.mixer = "linear_attn"}},
+    {.type = "qwen3_5_text", .title = "Qwen3.5", .pattern = "DDDF", .norm = {.offset = 1}, .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f},
+     .names = {.mixer = "linear_attn"}},
+    {.type = "qwen3_5_moe_text", .title = "Qwen3.5 MoE", .pattern = "DDDF", .ffn = FFN_EXPERTS, .norm = {.offset = 1},
+     .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f}, .moe = {.normalize = NORMALIZE_ALWAYS, .shared_gate = true}, .names = {.mixer = "linear_attn"}},
+    {.type = "mamba", .title = "Mamba", .pattern = "N", .norm = {.eps = 1e-5f}, .keys = mamba_keys, .flags = FAM_TIED | FAM_ONE_HALF},
+    {.type = "mamba2", .title = "Mamba-2, Codestral Mamba", .pattern = "M", .norm = {.eps = 1e-5f}, .keys = mamba_keys, .flags = FAM_ONE_HALF},
+    {.type = "granitemoehybrid", .title = "Granite 4.0", .pattern = "MF", .ffn = FFN_EXPERTS, .attn = {.rope_if_named = true}, .moe = {.score = ROUTE_SOFTMAX_AFTER},
+     .names = {.ffn = "block_sparse_moe", .mixer = "mamba", .roles = shared_mlp_alone}, .keys = granite_hybrid_keys},
+    {.type = "nemotron_h", .title = "Nemotron-H, Nemotron Nano 2 and 3", .pattern = "M-F-", .ffn = FFN_EXPERTS, .act = ACT_RELU2, .norm = {.eps = 1e-5f},
+     .attn = {.no_rope = true}, .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-20f, .bias = true, .group_top2 = true, .is_plain = true},
+     .recur = {.group_norm = true, .time_step_min = true}, .names = {.attn = "mixer", .ffn = "mixer", .roles = norm_before_either},
+     .keys = nemotron_h_keys, .flags = FAM_ONE_HALF},
+    {.type = "jamba", .title = "Jamba", .pattern = "NF", .ffn = FFN_EXPERTS, .attn = {.no_rope = true}, .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = jamba_keys},
+    {.type = "lfm2", .title = "LFM2", .pattern = "K", .norm = {.eps = 1e-5f}, .attn = {.qk_norm = QK_HEAD, .theta = 1000000}, .names = {.ffn = "feed_forward", .mixer = "conv"},
+     .flags = FAM_TIED},
+    {.type = "lfm2_moe", .title = "LFM2 MoE", .pattern = "K", .ffn = FFN_EXPERTS, .norm = {.eps = 1e-5f}, .attn = {.qk_norm = QK_HEAD, .theta = 1000000},
+     .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-6f, .bias = true}, .names = {.ffn = "feed_forward", .mixer = "conv"},
+     .keys = lfm2_moe_keys, .flags = FAM_TIED},
 };
 
 const int32_t n_families = (int32_t)(sizeof families / sizeof *families);
@@ -36,6 +75,8 @@ static const struct {
     const char *type, *family;
 } aliases[] = {
     {"gemma3", "gemma3_text"},
+    {"qwen3_5", "qwen3_5_text"},
+    {"qwen3_5_moe", "qwen3_5_moe_text"},
 };
 
 static const char *nearest_family(struct str type) {

@@ -15,6 +15,7 @@ struct attn_row {
     float partial;          /* partial_rotary_factor likewise; 0: 1 */
     const char *nope;       /* letters of layers without positions, in models that have sliding layers */
     bool no_rope;           /* no layer has rotary positions */
+    bool rope_if_named;     /* only where position_embedding_type says "rope" */
     enum qk_norm qk_norm;
     const char *qk_switch;  /* the key that turns the norm of queries and keys on; NULL: always on */
     bool qk_norm_last;      /* after rope */
@@ -36,6 +37,12 @@ struct moe_row {
     int32_t n_shared;       /* shared experts where config.json does not count them */
     bool is_transposed;     /* stacked experts are [expert, in, out] */
     bool is_interleaved;    /* rows of gate and up alternate */
+    bool is_plain;          /* experts, and dense layers beside them, have no gate */
+};
+
+struct recur_row {
+    bool group_norm;        /* a state space's result is normed group by group */
+    bool time_step_min;     /* time steps are no smaller than time_step_min */
 };
 
 struct norm_row {
@@ -61,6 +68,7 @@ enum family_flag {
     FAM_EMBED_SCALE = 1 << 1,       /* embeddings are multiplied by sqrt(hidden) */
     FAM_LEARNED_POSITIONS = 1 << 2, /* a table of positions is added to the embeddings */
     FAM_TRANSPOSED = 1 << 3,        /* matrices are stored [in, out] */
+    FAM_ONE_HALF = 1 << 4,          /* a layer is a mixer or a feed-forward, never both */
 };
 
 struct family {
@@ -73,6 +81,7 @@ struct family {
     struct norm_row norm;
     struct attn_row attn;
     struct moe_row moe;
+    struct recur_row recur;
     struct names_row names;
     const struct key_name *keys; /* ends with {NULL, NULL} */
     uint32_t flags;

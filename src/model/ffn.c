@@ -61,8 +61,11 @@ static int resolve_moe(struct resolver *r, struct err *err) {
     const struct cfg *c = &r->cfg;
     int32_t n_shared;
     TRY(n_experts_of(c, &m->n_experts, err));
-    if (m->n_experts == 0) return ERR_OK;
-    m->kind = FFN_GATED;
+    if (m->n_experts <= 1) { /* one expert is a dense layer */
+        m->n_experts = 0;
+        return ERR_OK;
+    }
+    m->kind = r->family->moe.is_plain ? FFN_PLAIN : FFN_GATED;
     m->act = r->spec->act;
     m->scale_input = r->family->moe.scale_input;
     m->shared_gate = r->family->moe.shared_gate;
@@ -71,6 +74,23 @@ static int resolve_moe(struct resolver *r, struct err *err) {
     TRY(cfg_int_at(c, "n_shared_experts", 0, 0, 1024, r->family->moe.n_shared, &n_shared, err));
     TRY(cfg_int(c, "shared_expert_intermediate_size", 0, 1 << 24, (int64_t)n_shared * m->inner, &m->shared_inner, err));
     return resolve_route(r, m, err);
+}
+
+/* Most files say it; one family's rule makes it from another number, and where all experts are left out the shared one stays. */
+static int resolve_inner(struct resolver *r, int32_t layer, int32_t *out, struct err *err) {
+    const struct cfg *c = &r->cfg;
+    float factor;
+    int32_t multiple;
+    TRY(cfg_int_at(c, "intermediate_size", layer, 1, 1 << 24, (int64_t)r->spec->hidden * 4, out, err));
+    if (r->family->ffn == FFN_EXPERTS && r->spec->moe.n_experts == 0) TRY(cfg_int(c, "shared_expert_intermediate_size", 0, 1 << 24, *out, out, err));
+    if (!cfg_bool(c, "block_auto_adjust_ff_dim", false)) return ERR_OK;
+    TRY(cfg_num(c, "block_ffn_dim_multiplier", 1.0, &factor, err));
+    TRY(cfg_int(c, "block_multiple_of", 1, 1 << 20, 256, &multiple, err));
+    TRY(cfg_int(c, "block_ff_dim", 1, 1 << 24, *out, out, err));
+    if (!(factor > 0 && factor < 64)) return err_set(err, ERR_EFORMAT, "%s: block_ffn_dim_multiplier must be above 0 and below 64", c->file->name);
+    int64_t n = (int64_t)((double)factor * (double)(*out * (int64_t)2 / 3));
+    *out = (int32_t)((n + multiple - 1) / multiple * multiple);
+    return ERR_OK;
 }
 
 int resolve_ffn(struct resolver *r, struct err *err) {
@@ -82,8 +102,9 @@ int resolve_ffn(struct resolver *r, struct err *err) {
         bool sparse = false;
         if (l->ffn == FFN_NONE) continue;
         if (has_experts && s->moe.n_experts) TRY(is_sparse(&r->cfg, i, s->n_layers, &sparse, err));
-        l->ffn = sparse ? FFN_EXPERTS : has_experts ? FFN_GATED : r->family->ffn;
-        TRY(cfg_int_at(&r->cfg, "intermediate_size", i, 1, 1 << 24, (int64_t)s->hidden * 4, &l->inner, err));
+        if (l->mixer == MIX_NONE) sparse = l->kind == 'E';
+        l->ffn = sparse ? FFN_EXPERTS : !has_experts ? r->family->ffn : r->family->moe.is_plain ? FFN_PLAIN : FFN_GATED;
+        TRY(resolve_inner(r, i, &l->inner, err));
     }
     return ERR_OK;
 }
@@ -122,6 +143,7 @@ static int bind_experts(struct loader *l, int32_t layer, struct err *err) {
     struct stack_part woven[] = {{.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner, .run = 1, .step = 2},
                                  {.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner, .from = 1, .run = 1, .step = 2}};
     a.parts = both, a.n_parts = 2;
+    if (m->kind == FFN_PLAIN) a.into = ROLE_EXPERT_UP, a.parts = &both[1], a.n_parts = 1;
     if (loader_has(l, ROLE_EXPERT_GATE_UP, layer)) {
         a.parts = l->spec->family->moe.is_interleaved ? woven : fused;
         a.is_transposed = experts_transposed(l, layer, 2 * inner, hidden);

@@ -1,9 +1,26 @@
 /* The table of mixers. */
 #include "model/mixer.h"
 
+static int resolve_none(struct resolver *r, int32_t layer, struct err *err) {
+    (void)r, (void)layer, (void)err;
+    return ERR_OK;
+}
+
+static int bind_none(struct loader *l, int32_t layer, struct err *err) {
+    (void)l, (void)layer, (void)err;
+    return ERR_OK;
+}
+
+static struct tensor mix_none(const struct pass *p, struct tensor x) {
+    (void)p;
+    return x;
+}
+
+static const struct mixer no_mixer = {"none", resolve_none, bind_none, mix_none};
+
 const struct mixer *const mixers[N_MIXERS] = {
-    [MIX_ATTENTION] = &attention_mixer,
-    [MIX_LATENT] = &latent_mixer,
+    [MIX_ATTENTION] = &attention_mixer, [MIX_LATENT] = &latent_mixer,  [MIX_DELTA] = &delta_mixer,         [MIX_SSD] = &ssd_mixer,
+    [MIX_SCAN] = &scan_mixer,           [MIX_CONV] = &shortconv_mixer, [MIX_LIGHTNING] = &lightning_mixer, [MIX_NONE] = &no_mixer,
 };
 
 static const struct {
@@ -12,6 +29,7 @@ static const struct {
 } letters[] = {
     {'F', MIX_ATTENTION}, {'S', MIX_ATTENTION}, {'C', MIX_ATTENTION}, {'L', MIX_LATENT}, {'D', MIX_DELTA},
     {'M', MIX_SSD},       {'N', MIX_SCAN},      {'K', MIX_CONV},      {'G', MIX_LIGHTNING}, {'-', MIX_NONE},
+    {'E', MIX_NONE},
 };
 
 enum mixer_kind mixer_of(char letter) {

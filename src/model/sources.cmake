@@ -2,14 +2,20 @@ set(MODEL_SOURCES
   src/model/assemble.c
   src/model/attention.c
   src/model/cfg.c
+  src/model/delta.c
   src/model/families.c
   src/model/ffn.c
   src/model/forward.c
   src/model/latent.c
+  src/model/lightning.c
   src/model/mixer.c
   src/model/model.c
+  src/model/recur.c
   src/model/rope.c
+  src/model/scan.c
+  src/model/shortconv.c
   src/model/shapes.c
   src/model/spec.c
+  src/model/ssd.c
   src/model/weights.c
 )

@@ -61,10 +61,18 @@ static int resolve_scales(const struct resolver *r, struct spec *s, struct err *
     return ERR_OK;
 }
 
+/* Files that list their layers may leave the count out. */
+static int resolve_depth(const struct cfg *c, int32_t *out, struct err *err) {
+    yyjson_val *types = cfg_get(c, "layer_types");
+    if (cfg_get(c, "num_hidden_layers") || !yyjson_is_arr(types)) return cfg_need(c, "num_hidden_layers", 1, 1024, out, err);
+    *out = (int32_t)yyjson_arr_size(types);
+    return *out > 0 && *out <= 1024 ? ERR_OK : err_set(err, ERR_EFORMAT, "%s: %s has %d entries", c->file->name, cfg_key(c, "layer_types"), *out);
+}
+
 static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *err) {
     const struct cfg *c = &r->cfg;
     TRY(cfg_need(c, "hidden_size", 1, 1 << 20, &s->hidden, err));
-    TRY(cfg_need(c, "num_hidden_layers", 1, 1024, &s->n_layers, err));
+    TRY(resolve_depth(c, &s->n_layers, err));
     TRY(cfg_need(c, "vocab_size", 1, 1 << 24, &s->vocab, err));
     TRY(cfg_int(c, "max_position_embeddings", 1, INT32_MAX, 2048, &s->context, err));
     s->tied = cfg_bool(c, "tie_word_embeddings", r->family->flags & FAM_TIED);
@@ -94,7 +102,8 @@ static int letter_of(const struct resolver *r, struct str type, char *out, struc
     else if (str_is(type, "sliding_attention")) *out = 'S';
     else if (str_is(type, "chunked_attention")) *out = 'C';
     else if (str_is(type, "linear_attention") || str_is(type, "mamba") || str_is(type, "conv")) *out = letter_among(pattern, "FSCLH-", false, 0);
-    else if (str_is(type, "mlp") || str_is(type, "moe")) *out = '-';
+    else if (str_is(type, "mlp")) *out = '-';
+    else if (str_is(type, "moe")) *out = 'E';
     else *out = 0;
     if (*out) return ERR_OK;
     return err_set(err, ERR_EUNSUPPORTED, "%s: layer type \"%.*s\" is not supported", r->cfg.file->name, STR_ARG(type));
@@ -110,6 +119,22 @@ static char letter_by_period(const struct cfg *c, int32_t layer, char usual) {
     return usual;
 }
 
+/* Hybrid models without layer_types: a string of letters, a period, or a list of the layers with attention. */
+static char letter_of_hybrid(const struct resolver *r, int32_t layer, char usual) {
+    const struct cfg *c = &r->cfg;
+    const char *pattern = r->family->pattern ? r->family->pattern : "F";
+    char recurrent = letter_among(pattern, "FSCLH-E", false, 0);
+    struct str letters = json_val_str(cfg_get(c, "hybrid_override_pattern"));
+    int64_t period, offset = 0;
+    if (!recurrent) return usual;
+    if ((size_t)layer < letters.n) return letters.p[layer] == '*' ? 'F' : letters.p[layer];
+    if (yyjson_is_arr(cfg_get(c, "full_attn_idxs"))) return cfg_list_has(c, "full_attn_idxs", layer) ? 'F' : recurrent;
+    if (json_val_int(cfg_get(c, "full_attention_interval"), &period) && period > 0) return (layer + 1) % period ? recurrent : 'F';
+    if (!json_val_int(cfg_get(c, "attn_layer_period"), &period) || period < 1) return usual;
+    json_val_int(cfg_get(c, "attn_layer_offset"), &offset);
+    return layer % period == offset ? 'F' : recurrent;
+}
+
 static int resolve_kinds(struct resolver *r, struct err *err) {
     struct spec *s = r->spec;
     const char *pattern = r->family->pattern ? r->family->pattern : "F";
@@ -120,10 +145,12 @@ static int resolve_kinds(struct resolver *r, struct err *err) {
     for (int32_t i = 0; i < s->n_layers; i++) {
         struct layer_spec *l = &s->layers[i];
         l->kind = letter_by_period(&r->cfg, i, i >= first_window ? 'S' : pattern[(size_t)i % strlen(pattern)]);
+        l->kind = letter_of_hybrid(r, i, l->kind);
         if (types) TRY(letter_of(r, json_val_str(yyjson_arr_get(types, (size_t)i)), &l->kind, err));
         l->mixer = mixer_of(l->kind);
         if (l->mixer == N_MIXERS || !mixers[l->mixer])
             return err_set(err, ERR_EUNSUPPORTED, "%s: layer %d is of kind '%c', which is not supported", r->cfg.file->name, i, l->kind);
+        if (r->family->flags & FAM_ONE_HALF && l->mixer != MIX_NONE) l->ffn = FFN_NONE;
     }
     return ERR_OK;
 }
@@ -150,7 +177,7 @@ static int layer_has_rope(const struct resolver *r, int32_t layer, bool *out, st
     int64_t flag;
     TRY(cfg_list(&r->cfg, "no_rope_layers", r->spec->n_layers, &list, err));
     TRY(cfg_int(&r->cfg, "no_rope_layer_interval", 1, 1 << 20, 0, &interval, err));
-    *out = !row->no_rope;
+    *out = !row->no_rope && (!row->rope_if_named || str_is(cfg_str(&r->cfg, "position_embedding_type", (struct str){0}), "rope"));
     if (row->nope && has_windows(r) && strchr(row->nope, r->spec->layers[layer].kind)) *out = false;
     if (list && yyjson_arr_size(list)) *out = json_val_int(yyjson_arr_get(list, (size_t)layer), &flag) && flag;
     else if (interval && (layer + 1) % interval == 0) *out = false;

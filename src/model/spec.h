@@ -89,6 +89,19 @@ struct moe_spec {
     bool shared_gate;          /* its result is weighed by a sigmoid of its own */
 };
 
+/* The recurrent layers of a model, which are all alike; each mixer uses what it has. */
+struct recur_spec {
+    int32_t heads, width;        /* of the values */
+    int32_t k_heads, k_width;    /* delta: of queries and keys */
+    int32_t inner;               /* heads * width, or the channels of a scan */
+    int32_t groups, state_width; /* state spaces: of B and C */
+    int32_t dt_rank, taps;
+    float dt_min, dt_max;
+    bool has_norm;               /* of the result, with its gate before or after; by group or as a whole */
+    enum norm_gate norm_gate;
+    int32_t norm_groups;
+};
+
 struct family;
 
 struct spec {
@@ -101,6 +114,7 @@ struct spec {
     struct act_args act;
     struct moe_spec moe;
     struct latent_spec latent;
+    struct recur_spec recur;
     struct layer_spec *layers; /* [n_layers] */
     struct rope_spec ropes[ROPE_TABLES_MAX];
     int32_t n_ropes, n_rope_tables; /* tables that depend on the length */

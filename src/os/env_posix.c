@@ -102,3 +102,8 @@ int os_args(struct arena *a, int argc, char **argv, char ***out_argv) {
     for (int i = 0; i < argc; i++) (*out_argv)[i] = str_cstr(a, str_of(argv[i]));
     return argc;
 }
+
+char *os_registry_string(struct arena *a, const char *key, const char *value) {
+    (void)a, (void)key, (void)value;
+    return NULL;
+}

@@ -150,3 +150,14 @@ int os_args(struct arena *a, int argc, char **argv, char ***out_argv) {
     LocalFree(wide);
     return n;
 }
+
+char *os_registry_string(struct arena *a, const char *key, const char *value) {
+    wchar_t *wide_key = win32_wide(str_of(key), NULL), *wide_value = win32_wide(str_of(value), NULL);
+    wchar_t text[1024];
+    DWORD bytes = sizeof text;
+    DWORD flags = RRF_RT_REG_SZ | RRF_SUBKEY_WOW6464KEY; /* always ends in NUL */
+    LSTATUS status = RegGetValueW(HKEY_LOCAL_MACHINE, wide_key, wide_value, flags, NULL, text, &bytes);
+    mem_free(wide_key);
+    mem_free(wide_value);
+    return status == ERROR_SUCCESS ? win32_utf8(a, text) : NULL;
+}

@@ -80,6 +80,9 @@ const char *os_cache_root(void);                    /* ~/.cache or %LOCALAPPDATA
 void os_describe(struct arena *a, struct str *out); /* "Debian GNU/Linux 12, kernel 6.1" */
 bool os_is_elevated(void);
 
+/* A string of the machine's part of the Windows registry (HKEY_LOCAL_MACHINE, 64-bit view); NULL when absent, and elsewhere. */
+char *os_registry_string(struct arena *a, const char *key, const char *value);
+
 /* argv as UTF-8, whatever the system passes to main, with a NULL after the last; returns how many there are. */
 int os_args(struct arena *a, int argc, char **argv, char ***out_argv);
 

@@ -1,0 +1,24 @@
+# kernelc's own files, and the parts of src/ that it is made of (the rest of the program is not needed to build kernels).
+set(KERNELC_SOURCES
+  tools/kernelc/build.c
+  tools/kernelc/host.c
+  tools/kernelc/key.c
+  tools/kernelc/list.c
+  tools/kernelc/main.c
+  tools/kernelc/report.c
+  tools/kernelc/tool.c
+  tools/kernelc/toolkit.c
+)
+set(KERNELC_BASE
+  src/backend/cuda/arch.c
+  src/backend/cuda/driver.c
+  src/backend/cuda/image.c
+  src/backend/cuda/probe.c
+  src/base/arena.c
+  src/base/err.c
+  src/base/hash.c
+  src/base/log.c
+  src/base/map.c
+  src/base/sha256.c
+  src/base/str.c
+)
