@@ -17,6 +17,7 @@ static const struct key_name nemotron_h_keys[] = {
     {"mamba_d_state", "ssm_state_size"},  {"mamba_d_conv", "conv_kernel"},      {"hidden_act", "mlp_hidden_act"},   {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"},
     {NULL, NULL},
 };
+static const struct key_name falcon_h1_keys[] = {{"logit_scale", "lm_head_multiplier"}, {NULL, NULL}};
 static const struct key_name jamba_keys[] = {{"moe_intermediate_size", "intermediate_size"}, {"decoder_sparse_step", "expert_layer_period"}, {NULL, NULL}};
 static const struct key_name lfm2_moe_keys[] = {{"first_k_dense_replace", "num_dense_layers"}, {NULL, NULL}};
 
@@ -66,6 +67,10 @@ const struct family families[] = {
     {.type = "lfm2_moe", .title = "LFM2 MoE", .pattern = "K", .ffn = FFN_EXPERTS, .norm = {.eps = 1e-5f}, .attn = {.qk_norm = QK_HEAD, .theta = 1000000},
      .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-6f, .bias = true}, .names = {.ffn = "feed_forward", .mixer = "conv"},
      .keys = lfm2_moe_keys, .flags = FAM_TIED},
+    {.type = "falcon_h1", .title = "Falcon-H1", .norm = {.eps = 1e-5f}, .recur = {.group_norm = true}, .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = falcon_h1_keys,
+     .stream = &hybrid_stream},
+    {.type = "minimax", .title = "MiniMax-Text-01", .pattern = "GGGGGGGF", .ffn = FFN_EXPERTS, .norm = {.eps = 1e-5f}, .attn = {.theta = 1000000},
+     .moe = {.score = ROUTE_SOFTMAX_AFTER}, .names = {.ffn = "block_sparse_moe", .mixer = "self_attn"}, .keys = experts_have_intermediate_size, .stream = &lightning_stream},
 };
 
 const int32_t n_families = (int32_t)(sizeof families / sizeof *families);

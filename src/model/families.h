@@ -88,6 +88,8 @@ struct family {
     const struct stream *stream;
 };
 
+extern const struct stream lightning_stream, hybrid_stream;
+
 extern const struct family families[];
 extern const int32_t n_families;
 

@@ -42,3 +42,27 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
 }
 
 const struct mixer lightning_mixer = {"lightning attention", resolve, bind, mix};
+
+/* ---- the residual stream ------------------------------------------------------------------------------------------ */
+
+static int resolve_sum(const struct cfg *c, const char *alpha, const char *beta, struct add_args *out, struct err *err) {
+    TRY(cfg_num(c, alpha, 1.0, &out->a_scale, err));
+    return cfg_num(c, beta, 1.0, &out->b_scale, err);
+}
+
+static int stream_resolve(struct resolver *r, struct err *err) {
+    struct recur_spec *s = &r->spec->recur;
+    TRY(resolve_sum(&r->cfg, "full_attn_alpha_factor", "full_attn_beta_factor", &s->full_sum, err));
+    TRY(resolve_sum(&r->cfg, "linear_attn_alpha_factor", "linear_attn_beta_factor", &s->linear_sum, err));
+    return resolve_sum(&r->cfg, "mlp_alpha_factor", "mlp_beta_factor", &s->ffn_sum, err);
+}
+
+static struct tensor block(const struct pass *p, struct tensor x) {
+    const struct recur_spec *s = &p->m->spec.recur;
+    x = pass_norm(p, x, &p->w[ROLE_MIX_NORM]);
+    x = op_add(p->l, x, pass_mix(p, x), p->layer->mixer == MIX_LIGHTNING ? &s->linear_sum : &s->full_sum);
+    x = pass_norm(p, x, &p->w[ROLE_FFN_NORM]);
+    return op_add(p->l, x, feed_forward(p, x), &s->ffn_sum);
+}
+
+const struct stream lightning_stream = {.resolve = stream_resolve, .block = block};

@@ -6,6 +6,7 @@ set(MODEL_SOURCES
   src/model/families.c
   src/model/ffn.c
   src/model/forward.c
+  src/model/hybrid.c
   src/model/latent.c
   src/model/lightning.c
   src/model/mixer.c

@@ -100,6 +100,14 @@ struct recur_spec {
     bool has_norm;               /* of the result, with its gate before or after; by group or as a whole */
     enum norm_gate norm_gate;
     int32_t norm_groups;
+    struct add_args full_sum, linear_sum, ffn_sum; /* lightning: factors of the residual and of what is added */
+};
+
+/* Fixed factors of models with attention and a state space side by side. */
+struct hybrid_spec {
+    float attn_in, attn_out, ssm_in, ssm_out;
+    float ffn[2]; /* of the gate, of the result */
+    float ssm[5]; /* of the parts of the state space's input: gate, x, B, C, time steps */
 };
 
 struct family;
@@ -115,6 +123,7 @@ struct spec {
     struct moe_spec moe;
     struct latent_spec latent;
     struct recur_spec recur;
+    struct hybrid_spec hybrid;
     struct layer_spec *layers; /* [n_layers] */
     struct rope_spec ropes[ROPE_TABLES_MAX];
     int32_t n_ropes, n_rope_tables; /* tables that depend on the length */
