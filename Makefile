@@ -85,7 +85,7 @@ tsan: ## unit tests under the thread sanitizer
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 30) seconds
 	@tools/setup.sh build fuzz
-	$(call cmake,fuzz)
+	$(call cmake,fuzz,fuzz_targets)
 	@tools/fuzz.sh $(FUZZ_SECONDS)
 
 clean: ## remove the build folder
