@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct bench_job {
-    int32_t n_seen;  /* tokens received */
+    int32_t n_seen; /* tokens received */
     bool done;
     struct err err;
 };
@@ -45,7 +45,8 @@ static int step_until(struct session *s, struct bench_job *jobs, int32_t n_jobs,
 /* A prompt case times the way to the first token; a generation case the tokens after it. */
 static int run_once(struct session *s, const struct bench_case *c, double *out_seconds, struct err *err) {
     int32_t n_prompt = c->n_prompt ? c->depth + c->n_prompt : c->depth + 1, context = session_context(s);
-    if (n_prompt + c->n_new + 1 > context) return err_set(err, ERR_ELIMIT, "%d tokens do not fit the context of %d", n_prompt + c->n_new + 1, context);
+    if (n_prompt + c->n_new + 1 > context)
+        return err_set(err, ERR_ELIMIT, "%d tokens do not fit the context of %d", n_prompt + c->n_new + 1, context);
     int32_t *tokens = mem_alloc((size_t)n_prompt * sizeof *tokens);
     struct bench_job *jobs = mem_alloc((size_t)c->n_batch * sizeof *jobs);
     struct job **handles = mem_alloc((size_t)c->n_batch * sizeof *handles);

@@ -21,10 +21,10 @@ struct bench_result {
     struct bench_case which;
     double seconds[BENCH_REPEATS_MAX]; /* sorted */
     int32_t n_repeats;
-    double tokens;          /* per repeat */
+    double tokens;              /* per repeat */
     double median_rate, spread; /* tokens per second; standard deviation */
-    double bytes_per_token; /* read from memory per generated token and request: weights / batch + cache */
-    double bandwidth;       /* bytes per second that this amounts to */
+    double bytes_per_token;     /* read from memory per generated token and request: weights / batch + cache */
+    double bandwidth;           /* bytes per second that this amounts to */
 };
 
 /* One warm-up run, then n_repeats timed ones. */
@@ -35,9 +35,9 @@ int bench_run(struct session *s, const struct bench_case *which, int32_t n_repea
 double bench_read_bandwidth(int32_t n_threads);
 
 struct bench_agreement {
-    int32_t n_tokens;     /* compared */
-    int32_t n_same;       /* with the same largest logit */
-    double mean_kl;       /* of the exact distribution from the measured one, in nats */
+    int32_t n_tokens; /* compared */
+    int32_t n_same;   /* with the same largest logit */
+    double mean_kl;   /* of the exact distribution from the measured one, in nats */
 };
 /* Replays n_tokens positions of a fixed prompt on the exact CPU reference and compares the distributions. */
 int bench_verify(const struct session_options *options, int32_t n_tokens, struct bench_agreement *out, struct err *err);

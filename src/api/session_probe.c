@@ -14,7 +14,8 @@ static int check_tokens(const struct session *s, const int32_t *tokens, int32_t 
 }
 
 /* The next rows of the sequence, all with logits. */
-static int emit_chunk(struct runner *r, struct sequence *seq, int32_t n, int (*emit)(void *, const float *, struct err *), void *user, struct err *err) {
+static int emit_chunk(struct runner *r, struct sequence *seq, int32_t n, int (*emit)(void *, const float *, struct err *), void *user,
+                      struct err *err) {
     const float *logits;
     batch_clear(&r->batch);
     if (!sequence_reserve(seq, &r->kv, n)) return err_set(err, ERR_EMEMORY, "the KV cache is too small");
@@ -26,8 +27,8 @@ static int emit_chunk(struct runner *r, struct sequence *seq, int32_t n, int (*e
     return ERR_OK;
 }
 
-int session_logits(struct session *s, const int32_t *tokens, int32_t n_tokens, int (*emit)(void *user, const float *row, struct err *err), void *user,
-                   struct err *err) {
+int session_logits(struct session *s, const int32_t *tokens, int32_t n_tokens, int (*emit)(void *user, const float *row, struct err *err),
+                   void *user, struct err *err) {
     TRY(check_tokens(s, tokens, n_tokens, err));
     struct runner *r = engine_runner(s->engine);
     struct sequence seq;

@@ -52,9 +52,12 @@ static void add_layer(struct synth *s, int32_t layer) {
         const char *name;
         int64_t out, in;
     } matrices[] = {
-        {"self_attn.q_proj", (int64_t)m->heads * m->head_dim, m->hidden},    {"self_attn.k_proj", (int64_t)m->kv_heads * m->head_dim, m->hidden},
-        {"self_attn.v_proj", (int64_t)m->kv_heads * m->head_dim, m->hidden}, {"self_attn.o_proj", m->hidden, (int64_t)m->heads * m->head_dim},
-        {"mlp.gate_proj", m->inner, m->hidden},                              {"mlp.up_proj", m->inner, m->hidden},
+        {"self_attn.q_proj", (int64_t)m->heads * m->head_dim, m->hidden},
+        {"self_attn.k_proj", (int64_t)m->kv_heads * m->head_dim, m->hidden},
+        {"self_attn.v_proj", (int64_t)m->kv_heads * m->head_dim, m->hidden},
+        {"self_attn.o_proj", m->hidden, (int64_t)m->heads * m->head_dim},
+        {"mlp.gate_proj", m->inner, m->hidden},
+        {"mlp.up_proj", m->inner, m->hidden},
         {"mlp.down_proj", m->hidden, m->inner},
     };
     for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
@@ -68,7 +71,8 @@ static void add_layer(struct synth *s, int32_t layer) {
 
 static struct str config_text(const struct synth *s) {
     const struct model_shape *m = s->shape;
-    struct str quant = s->bits == 16 ? STR("") : str_fmt(s->arena, ",\n \"quantization\": {\"group_size\": %d, \"bits\": %d}", GROUP, s->bits);
+    struct str quant =
+        s->bits == 16 ? STR("") : str_fmt(s->arena, ",\n \"quantization\": {\"group_size\": %d, \"bits\": %d}", GROUP, s->bits);
     return str_fmt(s->arena,
                    "{\n \"model_type\": \"%s\",\n \"hidden_size\": %d,\n \"intermediate_size\": %d,\n \"num_hidden_layers\": %d,\n"
                    " \"num_attention_heads\": %d,\n \"num_key_value_heads\": %d,\n \"head_dim\": %d,\n \"vocab_size\": %d,\n"

@@ -11,10 +11,11 @@ static const char *const kind_names[N_OP_KINDS] = {
 };
 
 static const char *const act_names[N_ACT_KINDS] = {
-    [ACT_NONE] = "none",         [ACT_SILU] = "silu",       [ACT_GELU] = "gelu",           [ACT_GELU_TANH] = "gelu_tanh",
-    [ACT_RELU] = "relu",         [ACT_RELU2] = "relu2",     [ACT_SIGMOID] = "sigmoid",     [ACT_TANH] = "tanh",
-    [ACT_SOFTPLUS] = "softplus", [ACT_SOFTCAP] = "softcap", [ACT_XIELU] = "xielu",         [ACT_EXP] = "exp",
-    [ACT_NEG_EXP] = "neg_exp",   [ACT_CLAMP] = "clamp",     [ACT_CLAMPED_SWIGLU] = "clamped_swiglu",
+    [ACT_NONE] = "none",           [ACT_SILU] = "silu",   [ACT_GELU] = "gelu",
+    [ACT_GELU_TANH] = "gelu_tanh", [ACT_RELU] = "relu",   [ACT_RELU2] = "relu2",
+    [ACT_SIGMOID] = "sigmoid",     [ACT_TANH] = "tanh",   [ACT_SOFTPLUS] = "softplus",
+    [ACT_SOFTCAP] = "softcap",     [ACT_XIELU] = "xielu", [ACT_EXP] = "exp",
+    [ACT_NEG_EXP] = "neg_exp",     [ACT_CLAMP] = "clamp", [ACT_CLAMPED_SWIGLU] = "clamped_swiglu",
 };
 
 const char *op_name(enum op_kind kind) {
@@ -104,9 +105,9 @@ static struct tensor fail(struct oplist *l, const char *what, int64_t got, int64
     return (struct tensor){0};
 }
 
-#define FITS(what, got, want) \
-    do { \
-        if (l->err.code) return (struct tensor){0}; \
+#define FITS(what, got, want)                                                                         \
+    do {                                                                                              \
+        if (l->err.code) return (struct tensor){0};                                                   \
         if ((int64_t)(got) != (int64_t)(want)) return fail(l, what, (int64_t)(got), (int64_t)(want)); \
     } while (0)
 
@@ -244,13 +245,14 @@ struct tensor op_conv(struct oplist *l, struct tensor x, const struct conv_args 
 }
 
 /* Whether t is [heads, width]. */
-#define FITS_HEADS(what, t, want_heads, want_width) \
-    do { \
+#define FITS_HEADS(what, t, want_heads, want_width)    \
+    do {                                               \
         FITS("heads of " what, (t).heads, want_heads); \
         FITS("width of " what, (t).width, want_width); \
     } while (0)
 
-struct tensor op_delta(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor a, struct tensor b, const struct delta_args *args) {
+struct tensor op_delta(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor a, struct tensor b,
+                       const struct delta_args *args) {
     FITS_HEADS("a delta rule's queries", q, args->k_heads, args->k_width);
     FITS_HEADS("a delta rule's keys", k, args->k_heads, args->k_width);
     FITS_HEADS("a delta rule's values", v, args->v_heads, args->v_width);

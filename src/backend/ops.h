@@ -27,18 +27,18 @@ enum op_kind {
 enum act_kind {
     ACT_NONE,
     ACT_SILU,
-    ACT_GELU,      /* exact, by erf */
+    ACT_GELU, /* exact, by erf */
     ACT_GELU_TANH,
     ACT_RELU,
-    ACT_RELU2,     /* relu squared */
+    ACT_RELU2, /* relu squared */
     ACT_SIGMOID,
     ACT_TANH,
     ACT_SOFTPLUS,
-    ACT_SOFTCAP,   /* p[0] * tanh(x / p[0]) */
-    ACT_XIELU,     /* p = alpha_p, alpha_n, beta, eps */
+    ACT_SOFTCAP, /* p[0] * tanh(x / p[0]) */
+    ACT_XIELU,   /* p = alpha_p, alpha_n, beta, eps */
     ACT_EXP,
-    ACT_NEG_EXP,   /* -exp(x) */
-    ACT_CLAMP,     /* to [-p[0], p[0]] */
+    ACT_NEG_EXP,        /* -exp(x) */
+    ACT_CLAMP,          /* to [-p[0], p[0]] */
     ACT_CLAMPED_SWIGLU, /* GLU only: gate min(limit), up clamp(limit): (up + 1) * gate * sigmoid(alpha * gate); p = alpha, limit */
     N_ACT_KINDS
 };
@@ -65,11 +65,11 @@ struct norm_args {
     const struct weight *bias;
     enum norm_kind kind;
     float eps;
-    float weight_offset;      /* 1 where the checkpoint stores weight - 1 */
+    float weight_offset; /* 1 where the checkpoint stores weight - 1 */
     int32_t per_head;
-    enum norm_gate gate;      /* with a second input */
+    enum norm_gate gate; /* with a second input */
     enum act_kind gate_act;
-    float a_scale, b_scale;   /* ADD_NORM: of the two summands */
+    float a_scale, b_scale; /* ADD_NORM: of the two summands */
 };
 
 struct add_args {
@@ -92,10 +92,10 @@ enum rope_kind { ROPE_NONE, ROPE_HALF /* pairs (i, i + n/2) */, ROPE_PAIR /* pai
 struct rope_args {
     const struct weight *inv_freq; /* [n_rotated / 2]; NULL: the step's own table of the sequence (dynamic scaling) */
     enum rope_kind kind;
-    int32_t first;      /* element of the head where the rotated part begins */
+    int32_t first; /* element of the head where the rotated part begins */
     int32_t n_rotated;
-    float magnitude;    /* multiplies sin and cos (yarn, longrope) */
-    int32_t table;      /* which of the step's tables, when inv_freq is NULL */
+    float magnitude; /* multiplies sin and cos (yarn, longrope) */
+    int32_t table;   /* which of the step's tables, when inv_freq is NULL */
 };
 
 /* Where a layer's keys and values live: class and index inside the class. */
@@ -111,38 +111,38 @@ struct attn_args {
     struct kv_ref kv;
     const struct weight *sinks; /* [heads]; NULL: none */
     float scale;
-    float softcap;              /* 0: none */
-    int32_t window;             /* keys visible counting the row itself; 0: all */
-    int32_t chunk;              /* keys of the row's own chunk of positions only; 0: no chunks */
-    int32_t v_width;            /* width of the result; where the class keeps no values, v is the first v_width of k */
-    float pos_scale_beta;       /* q *= 1 + beta * log(1 + floor((pos + pos_scale_first) / pos_scale_len)) */
-    int32_t pos_scale_len;      /* 0: none of this */
+    float softcap;         /* 0: none */
+    int32_t window;        /* keys visible counting the row itself; 0: all */
+    int32_t chunk;         /* keys of the row's own chunk of positions only; 0: no chunks */
+    int32_t v_width;       /* width of the result; where the class keeps no values, v is the first v_width of k */
+    float pos_scale_beta;  /* q *= 1 + beta * log(1 + floor((pos + pos_scale_first) / pos_scale_len)) */
+    int32_t pos_scale_len; /* 0: none of this */
     int32_t pos_scale_first;
 };
 
 enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_AFTER /* top-k first, softmax over the chosen */, ROUTE_SPARSEMIXER };
 
 struct route_args {
-    const struct weight *bias; /* added for the choice only; NULL: none */
+    const struct weight *bias;         /* added for the choice only; NULL: none */
     const struct weight *expert_scale; /* [E], multiplies the final weight of each expert; NULL: none */
     enum route_score score;
     int32_t k;
-    int32_t normalize;         /* weights of the chosen divided by their sum (+ norm_eps) */
+    int32_t normalize; /* weights of the chosen divided by their sum (+ norm_eps) */
     float norm_eps;
     float scale;
     int32_t n_groups, top_groups; /* 0: no groups */
-    int32_t group_top2;        /* group score: sum of the two best; else the best */
-    float jitter;              /* sparsemixer's threshold; it knows no bias, groups, normalisation or scale */
+    int32_t group_top2;           /* group score: sum of the two best; else the best */
+    float jitter;                 /* sparsemixer's threshold; it knows no bias, groups, normalisation or scale */
 };
 
 struct experts_args {
-    const struct weight *gate_up; /* [E, 2 * inner, in], gate rows first; or NULL and the two apart */
+    const struct weight *gate_up;   /* [E, 2 * inner, in], gate rows first; or NULL and the two apart */
     const struct weight *gate, *up; /* gate NULL: no gate, up alone */
-    const struct weight *down;    /* [E, out, inner] */
+    const struct weight *down;      /* [E, out, inner] */
     const struct weight *gate_bias, *up_bias, *gate_up_bias, *down_bias; /* [E, n]; NULL: none */
     struct act_args act;
     int32_t inner;
-    int32_t scale_input;          /* router weight multiplies the input instead of the output */
+    int32_t scale_input; /* router weight multiplies the input instead of the output */
 };
 
 /* Recurrent state: `state` is an index into the layout's state list (backend.h). The rows of a sequence are taken in
@@ -163,8 +163,8 @@ struct delta_args {
     const struct weight *a_log, *dt_bias; /* [v_heads] */
     int32_t state;
     int32_t k_heads, v_heads, k_width, v_width;
-    float scale;          /* of q */
-    int32_t l2_norm;      /* q and k are divided by sqrt(sum of squares + l2_eps) first */
+    float scale;     /* of q */
+    int32_t l2_norm; /* q and k are divided by sqrt(sum of squares + l2_eps) first */
     float l2_eps;
 };
 
@@ -265,7 +265,8 @@ struct tensor op_experts(struct oplist *l, struct tensor x, struct tensor ids, s
 /* x [rows, 1, channels]. */
 struct tensor op_conv(struct oplist *l, struct tensor x, const struct conv_args *a);
 /* q, k [rows, k_heads, k_width], v [rows, v_heads, v_width], a and b [rows, 1, v_heads] as projected. */
-struct tensor op_delta(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor a, struct tensor b, const struct delta_args *args);
+struct tensor op_delta(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, struct tensor a, struct tensor b,
+                       const struct delta_args *args);
 /* x [rows, heads, head_width], b and c [rows, groups, state_width], dt [rows, 1, heads] as projected. */
 struct tensor op_ssd(struct oplist *l, struct tensor x, struct tensor b, struct tensor c, struct tensor dt, const struct ssd_args *a);
 /* x and dt [rows, 1, channels], dt before its softplus; b and c [rows, 1, state_width]. */

@@ -13,7 +13,7 @@ enum { PLAN_ALIGN = 256 };
 struct plan {
     int64_t *offsets; /* [n_values] bytes from the start of scratch memory */
     int32_t capacity;
-    int64_t bytes;    /* scratch memory that the list needs */
+    int64_t bytes; /* scratch memory that the list needs */
     struct plan_hole *holes;
     int32_t n_holes, holes_capacity;
 };

@@ -28,14 +28,15 @@ static void put_table(struct report *r, const struct bench_result *b) {
     case_name(&b->which, name);
     if (r->n_rows == 0) sb_fmt(&r->out, "%-20s %12s %10s %12s %10s %8s\n", "test", "tok/s", "+-", "MB/token", "GB/s", "of read");
     sb_fmt(&r->out, "%-20s %12.2f %10.2f", name, b->median_rate, b->spread);
-    if (b->bandwidth > 0) sb_fmt(&r->out, " %12.2f %10.2f %7.1f%%", b->bytes_per_token * 1e-6, b->bandwidth * 1e-9, 100 * b->bandwidth / r->bandwidth);
+    if (b->bandwidth > 0)
+        sb_fmt(&r->out, " %12.2f %10.2f %7.1f%%", b->bytes_per_token * 1e-6, b->bandwidth * 1e-9, 100 * b->bandwidth / r->bandwidth);
     sb_putc(&r->out, '\n');
 }
 
 static void put_csv(struct report *r, const struct bench_result *b) {
     if (r->n_rows == 0) sb_puts(&r->out, "n_prompt,n_gen,batch,depth,repetitions,tok_s,spread,bytes_per_token,bytes_s,read_bytes_s\n");
-    sb_fmt(&r->out, "%d,%d,%d,%d,%d,%.3f,%.3f,%.0f,%.0f,%.0f\n", b->which.n_prompt, b->which.n_new, b->which.n_batch, b->which.depth, b->n_repeats,
-           b->median_rate, b->spread, b->bytes_per_token, b->bandwidth, r->bandwidth);
+    sb_fmt(&r->out, "%d,%d,%d,%d,%d,%.3f,%.3f,%.0f,%.0f,%.0f\n", b->which.n_prompt, b->which.n_new, b->which.n_batch, b->which.depth,
+           b->n_repeats, b->median_rate, b->spread, b->bytes_per_token, b->bandwidth, r->bandwidth);
 }
 
 static void put_json(struct report *r, const struct bench_result *b) {
@@ -44,10 +45,11 @@ static void put_json(struct report *r, const struct bench_result *b) {
         const char *key;
         double value;
     } fields[] = {
-        {"n_prompt", b->which.n_prompt}, {"n_gen", b->which.n_new},        {"batch", b->which.n_batch},
-        {"depth", b->which.depth},       {"repetitions", b->n_repeats},    {"tok_s", b->median_rate},
-        {"spread", b->spread},           {"bytes_per_token", b->bytes_per_token}, {"bytes_s", b->bandwidth},
-        {"read_bytes_s", r->bandwidth},
+        {"n_prompt", b->which.n_prompt}, {"n_gen", b->which.n_new},
+        {"batch", b->which.n_batch},     {"depth", b->which.depth},
+        {"repetitions", b->n_repeats},   {"tok_s", b->median_rate},
+        {"spread", b->spread},           {"bytes_per_token", b->bytes_per_token},
+        {"bytes_s", b->bandwidth},       {"read_bytes_s", r->bandwidth},
     };
     sb_puts(&r->out, r->n_rows ? ",\n" : "[\n");
     jsonw_begin(&w, '{');
@@ -118,7 +120,8 @@ int cmd_bench(const struct args *args, struct err *err) {
     struct session_options o;
     struct session *s;
     TRY(session_args(args, &o, err));
-    int64_t most = largest(args, OPT_BENCH_PROMPT) > largest(args, OPT_BENCH_GEN) ? largest(args, OPT_BENCH_PROMPT) : largest(args, OPT_BENCH_GEN);
+    int64_t most =
+        largest(args, OPT_BENCH_PROMPT) > largest(args, OPT_BENCH_GEN) ? largest(args, OPT_BENCH_PROMPT) : largest(args, OPT_BENCH_GEN);
     o.n_seqs = (int32_t)largest(args, OPT_BENCH_BATCH);
     if (o.context == 0) o.context = (int32_t)(largest(args, OPT_BENCH_DEPTH) + most + 8);
     TRY(session_open(&o, &s, err));

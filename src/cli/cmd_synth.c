@@ -27,7 +27,12 @@ int cmd_synth(const struct args *args, struct err *err) {
     if (!shape.p) return err_set(err, ERR_EARG, "--shape NAME is missing");
     if (!dir.p) return err_set(err, ERR_EARG, "--output DIR is missing");
     struct progress p = {0};
-    struct synth_write_options o = {.shape = shape, .bits = bits[args_choice(args, OPT_BITS)], .seed = (uint64_t)args_int(args, OPT_SYNTH_SEED), .dir = str_cstr(args->arena, dir), .progress = show, .user = &p};
+    struct synth_write_options o = {.shape = shape,
+                                    .bits = bits[args_choice(args, OPT_BITS)],
+                                    .seed = (uint64_t)args_int(args, OPT_SYNTH_SEED),
+                                    .dir = str_cstr(args->arena, dir),
+                                    .progress = show,
+                                    .user = &p};
     int code = synth_write(&o, err);
     if (p.shown) os_write(OS_STDERR, STR("\n"), NULL);
     return code;

@@ -35,7 +35,8 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     s->logit_rows = (int32_t *)(p + wanted);
     s->seqs = (struct step_seq *)(p + seq);
     s->rope = (float *)(p + rope);
-    for (int32_t c = 0; c < kv->layout.n_classes; c++) s->tables[c] = (int32_t *)(p + tables) + (size_t)c * seqs * (size_t)s->table_capacity;
+    for (int32_t c = 0; c < kv->layout.n_classes; c++)
+        s->tables[c] = (int32_t *)(p + tables) + (size_t)c * seqs * (size_t)s->table_capacity;
     return ERR_OK;
 }
 
@@ -68,7 +69,12 @@ void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, enum
     struct step *s = &b->step;
     assert(s->n_rows + n_rows <= s->rows_capacity && s->n_seqs < s->seqs_capacity && seq->n_done + n_rows <= seq->n_tokens);
     int32_t i_seq = s->n_seqs++;
-    s->seqs[i_seq] = (struct step_seq){.row = s->n_rows, .n_rows = n_rows, .pos = seq->n_done, .slot = seq->slot, .rope_len = rope_length(seq, n_rows), .starts = seq->n_done == 0};
+    s->seqs[i_seq] = (struct step_seq){.row = s->n_rows,
+                                       .n_rows = n_rows,
+                                       .pos = seq->n_done,
+                                       .slot = seq->slot,
+                                       .rope_len = rope_length(seq, n_rows),
+                                       .starts = seq->n_done == 0};
     for (int32_t c = 0; c < b->kv->layout.n_classes; c++)
         memcpy(s->tables[c] + (int64_t)i_seq * s->table_capacity, seq->tables[c], (size_t)seq->n_blocks[c] * sizeof(int32_t));
     fill_rope(b, i_seq, s->seqs[i_seq].rope_len);
@@ -84,5 +90,6 @@ void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, enum
 
 struct step_key batch_key(const struct batch *b) {
     const struct step *s = &b->step;
-    return (struct step_key){.n_rows = s->n_rows, .n_seqs = s->n_seqs, .n_logits = s->n_logits, .max_len = b->max_len, .decode_only = s->n_rows == s->n_seqs};
+    return (struct step_key){
+        .n_rows = s->n_rows, .n_seqs = s->n_seqs, .n_logits = s->n_logits, .max_len = b->max_len, .decode_only = s->n_rows == s->n_seqs};
 }

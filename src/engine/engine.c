@@ -85,7 +85,8 @@ static int check_prompt(const struct engine *e, const struct engine_request *r, 
     if (r->n_tokens < 1) return err_set(err, ERR_EARG, "the prompt is empty");
     if (r->n_tokens > context) return err_set(err, ERR_ELIMIT, "the prompt has %d tokens, the context holds %d", r->n_tokens, context);
     for (int32_t i = 0; i < r->n_tokens; i++)
-        if (r->tokens[i] < 0 || r->tokens[i] >= vocab) return err_set(err, ERR_EARG, "token %d is outside the vocabulary of %d", r->tokens[i], vocab);
+        if (r->tokens[i] < 0 || r->tokens[i] >= vocab)
+            return err_set(err, ERR_EARG, "token %d is outside the vocabulary of %d", r->tokens[i], vocab);
     return ERR_OK;
 }
 
@@ -262,7 +263,8 @@ static bool finish_row(struct engine *e, struct job *j, const float *logits) {
 static int collect(struct engine *e, struct err *err) {
     const float *logits = NULL;
     bool need = false;
-    for (int32_t i = 0; i < e->n_running; i++) need |= e->running[i]->n_rows && e->running[i]->i_logits >= 0 && (e->running[i]->choose || e->running[i]->want_logits);
+    for (int32_t i = 0; i < e->n_running; i++)
+        need |= e->running[i]->n_rows && e->running[i]->i_logits >= 0 && (e->running[i]->choose || e->running[i]->want_logits);
     if (need) TRY(runner_logits(&e->runner, &logits, err));
     TRY(runner_best(&e->runner, e->best, err));
     for (int32_t i = 0; i < e->n_running;) {

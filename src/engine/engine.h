@@ -27,9 +27,9 @@ struct engine_options {
 enum finish { FINISH_NONE, FINISH_EOS, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR };
 
 struct engine_event {
-    int32_t token;       /* the new token; -1 where the request ended without one */
-    enum finish finish;  /* FINISH_NONE while it goes on */
-    const float *logits; /* [vocab] that the token was chosen from; NULL unless the request wants them */
+    int32_t token;         /* the new token; -1 where the request ended without one */
+    enum finish finish;    /* FINISH_NONE while it goes on */
+    const float *logits;   /* [vocab] that the token was chosen from; NULL unless the request wants them */
     const struct err *err; /* FINISH_ERROR: why */
 };
 
@@ -42,8 +42,8 @@ typedef int32_t engine_choose_fn(void *user, float *logits, int32_t vocab, const
 struct engine_request {
     const int32_t *tokens; /* copied */
     int32_t n_tokens;
-    int32_t max_new;       /* at most; -1: until the end or the context is full */
-    const int32_t *eos;    /* tokens that end it; copied */
+    int32_t max_new;    /* at most; -1: until the end or the context is full */
+    const int32_t *eos; /* tokens that end it; copied */
     int32_t n_eos;
     bool want_logits;
     engine_fn *on_event;

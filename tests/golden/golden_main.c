@@ -31,7 +31,7 @@ struct bench {
     struct backend *be;
     struct runner runner;
     struct golden g;
-    double worst;      /* largest |difference| / sd */
+    double worst; /* largest |difference| / sd */
     double tolerance;
 };
 
@@ -158,7 +158,8 @@ static int check_greedy(struct bench *b, int k, float *logits, struct err *err) 
     for (int32_t i = 0; i < b->g.n_greedy[k] && !code; i++) {
         int32_t got = argmax(last, vocab), want = b->g.greedy[k][i];
         if (got != want && b->g.margin[k][i] > 1e-3 * b->g.sd)
-            code = err_set(err, ERR_EFORMAT, "prompt %d, step %d: token %d, expected %d (margin %.3g sd)", k, i, got, want, b->g.margin[k][i] / b->g.sd);
+            code = err_set(err, ERR_EFORMAT, "prompt %d, step %d: token %d, expected %d (margin %.3g sd)", k, i, got, want,
+                           b->g.margin[k][i] / b->g.sd);
         sequence_append(&s, want);
         sequence_follow_rope(&s, &b->runner.kv, &b->model.spec, true);
         int32_t n_rows = s.n_tokens - s.n_done;
@@ -175,8 +176,8 @@ static int check_near(struct bench *b, int k, const float *got, struct err *err)
         double d = fabs((double)got[i] - (double)b->g.logits[k][i]) / b->g.sd;
         if (!(d <= b->worst)) b->worst = d;
         if (!(d <= b->tolerance))
-            return err_set(err, ERR_EFORMAT, "prompt %d, position %d, token %d: %.6g, expected %.6g (%.2g sd)", k, (int)(i / b->model.spec.vocab),
-                           (int)(i % b->model.spec.vocab), (double)got[i], (double)b->g.logits[k][i], d);
+            return err_set(err, ERR_EFORMAT, "prompt %d, position %d, token %d: %.6g, expected %.6g (%.2g sd)", k,
+                           (int)(i / b->model.spec.vocab), (int)(i % b->model.spec.vocab), (double)got[i], (double)b->g.logits[k][i], d);
     }
     return ERR_OK;
 }
@@ -185,7 +186,8 @@ static int check_same(struct bench *b, int k, const float *got, const float *wan
     int64_t n = (int64_t)b->g.n_prompt[k] * b->model.spec.vocab;
     for (int64_t i = 0; i < n; i++)
         if (memcmp(&got[i], &want[i], sizeof *got) != 0)
-            return err_set(err, ERR_EFORMAT, "prompt %d %s: position %d differs (%.9g, %.9g)", k, how, (int)(i / b->model.spec.vocab), (double)got[i], (double)want[i]);
+            return err_set(err, ERR_EFORMAT, "prompt %d %s: position %d differs (%.9g, %.9g)", k, how, (int)(i / b->model.spec.vocab),
+                           (double)got[i], (double)want[i]);
     return ERR_OK;
 }
 
@@ -245,7 +247,8 @@ static double tolerance_of(struct str name) {
     double tolerance = 1e-4;
     if (os_file_load(&a, MLXCEL_SOURCE_DIR "/tests/golden/tolerance.list", 0, &text, NULL) == ERR_OK)
         while (str_split_next(&text, '\n', &line))
-            if (str_split_next(&line, ' ', &word) && str_eq(word, name) && str_split_next(&line, ' ', &word)) str_to_double(word, &tolerance);
+            if (str_split_next(&line, ' ', &word) && str_eq(word, name) && str_split_next(&line, ' ', &word))
+                str_to_double(word, &tolerance);
     arena_free(&a);
     return tolerance;
 }

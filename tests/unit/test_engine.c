@@ -24,7 +24,9 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
     struct err err;
     struct synth *synth;
     *r = (struct rig){0};
-    CHECK_OK(cpu_backend.open(&(struct backend_options){.precision = PRECISION_EXACT, .n_threads = o->n_threads, .no_fuse = o->no_fuse}, &r->be, &err), err);
+    CHECK_OK(cpu_backend.open(&(struct backend_options){.precision = PRECISION_EXACT, .n_threads = o->n_threads, .no_fuse = o->no_fuse},
+                              &r->be, &err),
+             err);
     CHECK_OK(synth_create(&r->arena, STR("tiny"), 4, 7, &synth, &err), err);
     struct tensor_store store = synth_store(synth);
     CHECK_OK(model_open(&r->arena, r->be, synth_config(synth), &store, &r->model, &err), err);
@@ -198,13 +200,12 @@ static void eos_ends_a_request(void) {
     rig_close(&r);
 }
 
-const struct unit_suite unit_engine = {
-    "engine", (const struct unit_case[]){
-                  {"answers_do_not_depend_on_the_batch", answers_do_not_depend_on_the_batch},
-                  {"preemption_changes_nothing", preemption_changes_nothing},
-                  {"blocks_come_back", blocks_come_back},
-                  {"bad_requests_are_refused", bad_requests_are_refused},
-                  {"an_error_ends_its_own_request_only", an_error_ends_its_own_request_only},
-                  {"eos_ends_a_request", eos_ends_a_request},
-                  {0},
-              }};
+const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
+                                                     {"answers_do_not_depend_on_the_batch", answers_do_not_depend_on_the_batch},
+                                                     {"preemption_changes_nothing", preemption_changes_nothing},
+                                                     {"blocks_come_back", blocks_come_back},
+                                                     {"bad_requests_are_refused", bad_requests_are_refused},
+                                                     {"an_error_ends_its_own_request_only", an_error_ends_its_own_request_only},
+                                                     {"eos_ends_a_request", eos_ends_a_request},
+                                                     {0},
+                                                 }};

@@ -17,7 +17,8 @@ static void run_rows(struct cpu *c, const struct op *op, const struct step *step
 }
 
 /* Normalises n elements of x into y; w and b may be NULL. */
-static void norm_head(const struct kernels *k, const struct norm_args *a, const float *x, float *y, int64_t n, const float *w, const float *b) {
+static void norm_head(const struct kernels *k, const struct norm_args *a, const float *x, float *y, int64_t n, const float *w,
+                      const float *b) {
     float mean = 0;
     double square;
     if (a->kind == NORM_LAYER) {
@@ -41,7 +42,8 @@ static void norm_row(struct cpu *c, const struct op *op, int64_t r, const float 
     const float *w = cpu_vec(a->weight), *b = cpu_vec(a->bias);
     for (int64_t h = 0; h < to.heads; h++) {
         int64_t at = a->per_head ? h * to.width : 0;
-        norm_head(&c->kern, a, from + h * from_stride, cpu_row(c, to, r) + h * to.head_stride, to.width, w ? w + at : NULL, b ? b + at : NULL);
+        norm_head(&c->kern, a, from + h * from_stride, cpu_row(c, to, r) + h * to.head_stride, to.width, w ? w + at : NULL,
+                  b ? b + at : NULL);
     }
 }
 
@@ -123,7 +125,8 @@ static void act_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     struct tensor x = job->op->in[0], y = job->op->out[0];
     for (int64_t r = first; r < last; r++) {
         float *out = cpu_row(c, y, r);
-        for (int64_t h = 0; h < x.heads; h++) memcpy(out + h * y.head_stride, cpu_row(c, x, r) + h * x.head_stride, (size_t)x.width * sizeof(float));
+        for (int64_t h = 0; h < x.heads; h++)
+            memcpy(out + h * y.head_stride, cpu_row(c, x, r) + h * x.head_stride, (size_t)x.width * sizeof(float));
         c->kern.act(out, tensor_row_size(y), a);
         if (a->scale != 1.0f)
             for (int64_t i = 0; i < tensor_row_size(y); i++) out[i] *= a->scale;
@@ -240,7 +243,8 @@ void cpu_run_rows(struct cpu *c, const struct op *op, const struct step *step) {
     struct tensor x = op->in[0], y = op->out[0];
     for (int64_t r = 0; r < y.rows; r++)
         for (int64_t h = 0; h < y.heads; h++)
-            memcpy(cpu_row(c, y, r) + h * y.head_stride, cpu_row(c, x, step->logit_rows[r]) + h * x.head_stride, (size_t)x.width * sizeof(float));
+            memcpy(cpu_row(c, y, r) + h * y.head_stride, cpu_row(c, x, step->logit_rows[r]) + h * x.head_stride,
+                   (size_t)x.width * sizeof(float));
 }
 
 void cpu_run_argmax(struct cpu *c, const struct op *op, const struct step *step) {

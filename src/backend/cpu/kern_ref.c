@@ -52,6 +52,7 @@ static float sigmoid(float x) {
 }
 
 /* One function per kind; p are the kind's parameters. */
+/* clang-format off */
 static float act_none(float x, const float *p) { (void)p; return x; }
 static float act_silu(float x, const float *p) { (void)p; return x * sigmoid(x); }
 static float act_gelu(float x, const float *p) { (void)p; return 0.5f * x * (1.0f + m_erff(x * 0.70710678118654752f)); }
@@ -73,6 +74,7 @@ static float act_xielu(float x, const float *p) {
 static float act_exp(float x, const float *p) { (void)p; return m_expf(x); }
 static float act_neg_exp(float x, const float *p) { (void)p; return -m_expf(x); }
 static float act_clamp(float x, const float *p) { return x > p[0] ? p[0] : x < -p[0] ? -p[0] : x; }
+/* clang-format on */
 /* The gate's half of the clamped form; the caller multiplies by the clamped up + 1. */
 static float act_clamped(float x, const float *p) {
     x = x < p[1] ? x : p[1];
@@ -80,10 +82,11 @@ static float act_clamped(float x, const float *p) {
 }
 
 static float (*const act_functions[N_ACT_KINDS])(float, const float *) = {
-    [ACT_NONE] = act_none,         [ACT_SILU] = act_silu,       [ACT_GELU] = act_gelu,       [ACT_GELU_TANH] = act_gelu_tanh,
-    [ACT_RELU] = act_relu,         [ACT_RELU2] = act_relu2,     [ACT_SIGMOID] = act_sigmoid, [ACT_TANH] = act_tanh,
-    [ACT_SOFTPLUS] = act_softplus, [ACT_SOFTCAP] = act_softcap, [ACT_XIELU] = act_xielu,     [ACT_EXP] = act_exp,
-    [ACT_NEG_EXP] = act_neg_exp,   [ACT_CLAMP] = act_clamp,     [ACT_CLAMPED_SWIGLU] = act_clamped,
+    [ACT_NONE] = act_none,           [ACT_SILU] = act_silu,   [ACT_GELU] = act_gelu,
+    [ACT_GELU_TANH] = act_gelu_tanh, [ACT_RELU] = act_relu,   [ACT_RELU2] = act_relu2,
+    [ACT_SIGMOID] = act_sigmoid,     [ACT_TANH] = act_tanh,   [ACT_SOFTPLUS] = act_softplus,
+    [ACT_SOFTCAP] = act_softcap,     [ACT_XIELU] = act_xielu, [ACT_EXP] = act_exp,
+    [ACT_NEG_EXP] = act_neg_exp,     [ACT_CLAMP] = act_clamp, [ACT_CLAMPED_SWIGLU] = act_clamped,
 };
 
 static void act(float *x, int64_t n, const struct act_args *a) {
