@@ -7,18 +7,22 @@
 
 static const struct key_name experts_have_intermediate_size[] = {{"moe_intermediate_size", "intermediate_size"}, {NULL, NULL}};
 static const struct key_name mamba_keys[] = {
-    {"mamba_d_state", "state_size"}, {"mamba_d_conv", "conv_kernel"}, {"mamba_expand", "expand"},        {"mamba_dt_rank", "time_step_rank"},
-    {"mamba_n_heads", "num_heads"},  {"mamba_d_head", "head_dim"},    {"mamba_n_groups", "n_groups"}, {NULL, NULL},
+    {"ssm_width", "state_size"}, {"ssm_taps", "conv_kernel"}, {"ssm_expand", "expand"},   {"ssm_dt_rank", "time_step_rank"},
+    {"ssm_heads", "num_heads"},  {"ssm_head_dim", "head_dim"}, {"ssm_groups", "n_groups"}, {NULL, NULL},
 };
+/* What hybrid models call their state spaces. */
+#define SSM_KEYS \
+    {"ssm_heads", "mamba_n_heads"}, {"ssm_head_dim", "mamba_d_head"}, {"ssm_groups", "mamba_n_groups"}, {"ssm_width", "mamba_d_state"}, {"ssm_taps", "mamba_d_conv"}, \
+        {"ssm_expand", "mamba_expand"}, {"ssm_norm_first", "mamba_norm_before_gate"}, {"ssm_norm", "mamba_rms_norm"}, {"ssm_dt_rank", "mamba_dt_rank"}
+static const struct key_name falcon_h1_keys[] = {SSM_KEYS, {"logit_scale", "lm_head_multiplier"}, {NULL, NULL}};
+static const struct key_name jamba_keys[] = {SSM_KEYS, {"moe_intermediate_size", "intermediate_size"}, {"decoder_sparse_step", "expert_layer_period"}, {NULL, NULL}};
 static const struct key_name granite_hybrid_keys[] = {
-    {"moe_intermediate_size", "intermediate_size"}, {"shared_expert_intermediate_size", "shared_intermediate_size"}, {"num_experts", "num_local_experts"}, {NULL, NULL}};
+    SSM_KEYS, {"moe_intermediate_size", "intermediate_size"}, {"shared_expert_intermediate_size", "shared_intermediate_size"}, {"num_experts", "num_local_experts"}, {NULL, NULL}};
 static const struct key_name nemotron_h_keys[] = {
-    {"layer_types", "layers_block_type"}, {"mamba_n_heads", "mamba_num_heads"}, {"mamba_d_head", "mamba_head_dim"}, {"mamba_n_groups", "n_groups"},
-    {"mamba_d_state", "ssm_state_size"},  {"mamba_d_conv", "conv_kernel"},      {"hidden_act", "mlp_hidden_act"},   {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"},
+    {"layer_types", "layers_block_type"}, {"ssm_heads", "mamba_num_heads"}, {"ssm_head_dim", "mamba_head_dim"}, {"ssm_groups", "n_groups"},
+    {"ssm_width", "ssm_state_size"},      {"ssm_taps", "conv_kernel"},      {"hidden_act", "mlp_hidden_act"},   {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"},
     {NULL, NULL},
 };
-static const struct key_name falcon_h1_keys[] = {{"logit_scale", "lm_head_multiplier"}, {NULL, NULL}};
-static const struct key_name jamba_keys[] = {{"moe_intermediate_size", "intermediate_size"}, {"decoder_sparse_step", "expert_layer_period"}, {NULL, NULL}};
 static const struct key_name lfm2_moe_keys[] = {{"first_k_dense_replace", "num_dense_layers"}, {NULL, NULL}};
 
 /* ---- tensors under names of their own ----------------------------------------------------------------------------- */
@@ -56,15 +60,15 @@ const struct family families[] = {
     {.type = "mamba", .title = "Mamba", .pattern = "N", .norm = {.eps = 1e-5f}, .keys = mamba_keys, .flags = FAM_TIED | FAM_ONE_HALF},
     {.type = "mamba2", .title = "Mamba-2, Codestral Mamba", .pattern = "M", .norm = {.eps = 1e-5f}, .keys = mamba_keys, .flags = FAM_ONE_HALF},
     {.type = "granitemoehybrid", .title = "Granite 4.0", .pattern = "MF", .ffn = FFN_EXPERTS, .attn = {.rope_if_named = true}, .moe = {.score = ROUTE_SOFTMAX_AFTER},
-     .names = {.ffn = "block_sparse_moe", .mixer = "mamba", .roles = shared_mlp_alone}, .keys = granite_hybrid_keys},
+     .recur = {.layer_type = "mamba"}, .names = {.ffn = "block_sparse_moe", .mixer = "mamba", .roles = shared_mlp_alone}, .keys = granite_hybrid_keys},
     {.type = "nemotron_h", .title = "Nemotron-H, Nemotron Nano 2 and 3", .pattern = "M-F-", .ffn = FFN_EXPERTS, .act = ACT_RELU2, .norm = {.eps = 1e-5f},
      .attn = {.no_rope = true}, .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-20f, .bias = true, .group_top2 = true, .is_plain = true},
-     .recur = {.group_norm = true, .time_step_min = true}, .names = {.attn = "mixer", .ffn = "mixer", .roles = norm_before_either},
+     .recur = {.group_norm = true, .time_step_min = true, .layer_type = "mamba"}, .names = {.attn = "mixer", .ffn = "mixer", .roles = norm_before_either},
      .keys = nemotron_h_keys, .flags = FAM_ONE_HALF},
     {.type = "jamba", .title = "Jamba", .pattern = "NF", .ffn = FFN_EXPERTS, .attn = {.no_rope = true}, .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = jamba_keys},
-    {.type = "lfm2", .title = "LFM2", .pattern = "K", .norm = {.eps = 1e-5f}, .attn = {.qk_norm = QK_HEAD, .theta = 1000000}, .names = {.ffn = "feed_forward", .mixer = "conv"},
+    {.type = "lfm2", .title = "LFM2", .pattern = "K", .recur = {.layer_type = "conv"}, .norm = {.eps = 1e-5f}, .attn = {.qk_norm = QK_HEAD, .theta = 1000000}, .names = {.ffn = "feed_forward", .mixer = "conv"},
      .flags = FAM_TIED},
-    {.type = "lfm2_moe", .title = "LFM2 MoE", .pattern = "K", .ffn = FFN_EXPERTS, .norm = {.eps = 1e-5f}, .attn = {.qk_norm = QK_HEAD, .theta = 1000000},
+    {.type = "lfm2_moe", .title = "LFM2 MoE", .pattern = "K", .recur = {.layer_type = "conv"}, .ffn = FFN_EXPERTS, .norm = {.eps = 1e-5f}, .attn = {.qk_norm = QK_HEAD, .theta = 1000000},
      .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-6f, .bias = true}, .names = {.ffn = "feed_forward", .mixer = "conv"},
      .keys = lfm2_moe_keys, .flags = FAM_TIED},
     {.type = "falcon_h1", .title = "Falcon-H1", .norm = {.eps = 1e-5f}, .recur = {.group_norm = true}, .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = falcon_h1_keys,

@@ -6,12 +6,12 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     struct recur_spec *s = &r->spec->recur;
     const struct cfg *c = &r->cfg;
     int32_t expand, taps, state;
-    TRY(cfg_int(c, "mamba_expand", 1, 64, 2, &expand, err));
-    TRY(cfg_need(c, "mamba_d_state", 1, 65536, &s->state_width, err));
-    TRY(cfg_int(c, "mamba_d_conv", 2, 64, 4, &taps, err));
+    TRY(cfg_int(c, "ssm_expand", 1, 64, 2, &expand, err));
+    TRY(cfg_need(c, "ssm_width", 1, 65536, &s->state_width, err));
+    TRY(cfg_int(c, "ssm_taps", 2, 64, 4, &taps, err));
     s->inner = expand * r->spec->hidden;
     s->dt_rank = (r->spec->hidden + 15) / 16; /* "auto" */
-    if (yyjson_is_int(cfg_get(c, "mamba_dt_rank"))) TRY(cfg_need(c, "mamba_dt_rank", 1, 1 << 20, &s->dt_rank, err));
+    if (yyjson_is_int(cfg_get(c, "ssm_dt_rank"))) TRY(cfg_need(c, "ssm_dt_rank", 1, 1 << 20, &s->dt_rank, err));
     TRY(recur_conv_resolve(r, layer, s->inner, taps, err));
     return resolve_state(r, (int64_t)s->inner * s->state_width, &state, err);
 }

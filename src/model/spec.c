@@ -101,7 +101,7 @@ static int letter_of(const struct resolver *r, struct str type, char *out, struc
     if (str_is(type, "full_attention") || str_is(type, "attention")) *out = letter_among(pattern, "FLH", true, 'F');
     else if (str_is(type, "sliding_attention")) *out = 'S';
     else if (str_is(type, "chunked_attention")) *out = 'C';
-    else if (str_is(type, "linear_attention") || str_is(type, "mamba") || str_is(type, "conv")) *out = letter_among(pattern, "FSCLH-", false, 0);
+    else if (str_is(type, "linear_attention") || (r->family->recur.layer_type && str_is(type, r->family->recur.layer_type))) *out = letter_among(pattern, "FSCLH-", false, 0);
     else if (str_is(type, "mlp")) *out = '-';
     else if (str_is(type, "moe")) *out = 'E';
     else *out = 0;

@@ -18,12 +18,12 @@ static int resolve_limits(struct resolver *r, struct recur_spec *s, struct err *
 static int resolve_sizes(struct resolver *r, struct recur_spec *s, int32_t *out_taps, struct err *err) {
     const struct cfg *c = &r->cfg;
     int32_t expand;
-    TRY(cfg_need(c, "mamba_n_heads", 1, 65536, &s->heads, err));
-    TRY(cfg_int(c, "mamba_n_groups", 1, 65536, 1, &s->groups, err));
-    TRY(cfg_need(c, "mamba_d_state", 1, 65536, &s->state_width, err));
-    TRY(cfg_int(c, "mamba_d_conv", 2, 64, 4, out_taps, err));
-    TRY(cfg_int(c, "mamba_expand", 1, 64, 2, &expand, err));
-    if (yyjson_is_int(cfg_get(c, "mamba_d_head"))) TRY(cfg_need(c, "mamba_d_head", 1, 65536, &s->width, err));
+    TRY(cfg_need(c, "ssm_heads", 1, 65536, &s->heads, err));
+    TRY(cfg_int(c, "ssm_groups", 1, 65536, 1, &s->groups, err));
+    TRY(cfg_need(c, "ssm_width", 1, 65536, &s->state_width, err));
+    TRY(cfg_int(c, "ssm_taps", 2, 64, 4, out_taps, err));
+    TRY(cfg_int(c, "ssm_expand", 1, 64, 2, &expand, err));
+    if (yyjson_is_int(cfg_get(c, "ssm_head_dim"))) TRY(cfg_need(c, "ssm_head_dim", 1, 65536, &s->width, err));
     else s->width = expand * r->spec->hidden / s->heads; /* absent, or "auto" */
     s->inner = s->heads * s->width;
     if (s->width < 1 || s->heads % s->groups || s->inner % s->groups)
@@ -42,8 +42,8 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(resolve_sizes(r, s, &taps, err));
     TRY(resolve_limits(r, s, err));
     s->norm_groups = r->family->recur.group_norm ? s->groups : 1;
-    s->norm_gate = cfg_bool(&r->cfg, "mamba_norm_before_gate", false) ? GATE_AFTER : GATE_BEFORE;
-    s->has_norm = cfg_bool(&r->cfg, "mamba_rms_norm", true);
+    s->norm_gate = cfg_bool(&r->cfg, "ssm_norm_first", false) ? GATE_AFTER : GATE_BEFORE;
+    s->has_norm = cfg_bool(&r->cfg, "ssm_norm", true);
     TRY(recur_conv_resolve(r, layer, conv_channels(s), taps, err));
     return resolve_state(r, (int64_t)s->inner * s->state_width, &state, err);
 }
