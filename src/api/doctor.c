@@ -96,7 +96,7 @@ static const struct {
     const char *text, *fix;
 } init_failures[] = {
     {34, "the driver library is the toolkit's stub, not a driver", "take the toolkit's stubs folder out of the library path"},
-    {100, "the driver finds no GPU", "give this machine or container a GPU (docker: --gpus all)"},
+    {100, "the driver finds no GPU", "give this machine or container a GPU (docker: --gpus all); CUDA_VISIBLE_DEVICES may hide it"},
     {802, "the driver is still starting", "wait for the fabric manager, then try again"},
     {803, "the driver library and the kernel module differ in version", "restart the machine after the driver's update"},
     {804, "the driver's compatibility package does not support this GPU", "remove the compatibility package"},
