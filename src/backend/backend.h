@@ -39,6 +39,7 @@ struct weight_source {
     int32_t n_experts;
     int64_t out, in;
     bool is_vector; /* small and read by element-wise kernels: never repacked, always f32 */
+    bool is_router; /* chooses experts: its inputs are never rounded to a smaller type */
     int (*read)(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err);
     void *user;
 };

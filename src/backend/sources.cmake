@@ -18,5 +18,16 @@ set(BACKEND_SOURCES
   src/backend/cpu/cpu_weight.c
   src/backend/cpu/kern.c
   src/backend/cpu/kern_ref.c
+  src/backend/cpu/kern_ref_packed.c
+  src/backend/cpu/pack.c
   src/backend/cpu/pool.c
 )
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_avx2.c src/backend/cpu/kern_vnni.c)
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx2.c=-O3 -mavx2 -mfma -mf16c -mbmi2")
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_vnni.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mbmi2")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_neon.c src/backend/cpu/kern_dotprod.c)
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_neon.c=-O3")
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_dotprod.c=-O3 -march=armv8.2-a+dotprod")
+endif()

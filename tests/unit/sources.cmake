@@ -5,6 +5,7 @@ set(UNIT_SUITES
   checkpoint
   config
   engine
+  kern
   ops_moe
   ops_recur
   os

@@ -24,6 +24,7 @@ static void cpu_close(struct backend *be) {
     plan_free(&c->plan);
     oplist_free(&c->base.list);
     mem_free(c->thread_scratch);
+    if (c->acts) os_pages_free(c->acts, c->acts_bytes);
     mem_free(c->op_scratch);
     if (c->scratch) os_pages_free(c->scratch, c->scratch_bytes);
     mem_free(c);
@@ -100,6 +101,22 @@ static int grow_op_scratch(struct cpu *c, struct err *err) {
     return ERR_OK;
 }
 
+static int grow_acts(struct cpu *c, struct err *err) {
+    size_t need = 0;
+    const struct oplist *l = &c->base.list;
+    for (int32_t i = 0; i < l->n_ops; i++) {
+        size_t bytes = l->ops[i].kind == OP_LINEAR ? cpu_linear_acts_bytes(&l->ops[i]) : 0;
+        if (bytes > need) need = bytes;
+    }
+    if (need <= c->acts_bytes) return ERR_OK;
+    if (c->acts) os_pages_free(c->acts, c->acts_bytes);
+    c->acts_bytes = 0;
+    c->acts = os_pages_alloc(need, err);
+    if (!c->acts) return err_prefix(err, "quantised activations");
+    c->acts_bytes = need;
+    return ERR_OK;
+}
+
 static int prepare(struct cpu *c, struct err *err) {
     struct oplist *l = &c->base.list;
     if (l->err.code) return err_set(err, l->err.code, "%s", l->err.msg);
@@ -108,6 +125,7 @@ static int prepare(struct cpu *c, struct err *err) {
     if (!c->no_fuse) fuse_list(l);
     plan_make(&c->plan, l);
     TRY(grow_scratch(c, err));
+    TRY(grow_acts(c, err));
     TRY(grow_op_scratch(c, err));
     return grow_thread_scratch(c, err);
 }

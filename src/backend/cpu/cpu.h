@@ -11,10 +11,12 @@
 #include "backend/cpu/pool.h"
 #include "backend/plan.h"
 
-/* A bound weight: the checkpoint's planes, row after row. */
+/* A bound weight: the checkpoint's planes, row after row; or panels for integer kernels (pack.h). */
 struct cpu_weight {
     unsigned char *values, *scales, *biases;
     size_t values_stride, scales_stride, biases_stride; /* bytes per row */
+    unsigned char *panels;                              /* NULL: planes */
+    struct pack_shape pack;
     size_t bytes;
 };
 
@@ -32,6 +34,8 @@ struct cpu {
     size_t scratch_bytes;
     float *thread_scratch; /* [threads][thread_floats] for scores, dequantised rows, routing */
     int64_t thread_floats;
+    unsigned char *acts;   /* quantised rows of the linear layer at hand */
+    size_t acts_bytes;
     float *op_scratch;     /* for what an op keeps between its passes */
     int64_t op_floats;
     struct kv_layout layout;
@@ -60,6 +64,9 @@ int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
 void cpu_kv_close(struct backend *be);
 int cpu_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
 int cpu_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err);
+
+/* Bytes that cpu_run_linear needs in `acts` for this op. */
+size_t cpu_linear_acts_bytes(const struct op *op);
 
 /* The memory of a tensor's first element. */
 static inline float *cpu_data(const struct cpu *c, struct tensor t) {

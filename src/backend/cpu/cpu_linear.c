@@ -1,64 +1,169 @@
-/* Matrix products: a weight row is dequantised once and multiplied with every row of the batch; output rows are split
- * over the threads. Each output element is one dot product in a fixed order, whatever the batch. */
+/* Matrix products: output rows are split over the threads; a weight row (or a panel of sixteen) is read once and
+ * multiplied with every row of the batch. Each output element is computed in a fixed order, whatever the batch. */
 #include "backend/cpu/cpu.h"
 
 struct linear_job {
     struct cpu *c;
     const struct op *op;
     const float *bias;
+    struct quant_acts acts;
 };
 
-static void linear_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
-    const struct linear_job *job = ctx;
-    struct cpu *c = job->c;
-    const struct weight *w = job->op->arg.linear.weight;
-    struct tensor x = job->op->in[0], y = job->op->out[0];
-    float *row = cpu_thread(c, thread);
-    for (int64_t n = first; n < last; n++) {
-        struct quant_row q = cpu_weight_row(w, n);
-        c->kern.unpack(&w->format, &q, 0, w->in, row);
-        for (int64_t r = 0; r < x.rows; r++) {
-            float sum = c->kern.dot(row, cpu_row(c, x, r), w->in);
-            cpu_row(c, y, r)[n] = job->bias ? sum + job->bias[n] : sum;
-        }
+static const struct cpu_weight *packed_of(const struct weight *w) {
+    return w->packed;
+}
+
+/* ---- packed panels ------------------------------------------------------------------------------------------------ */
+
+static size_t align64(size_t n) {
+    return (n + 63) / 64 * 64;
+}
+
+static size_t place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char *memory, struct quant_acts *out) {
+    size_t rows = (size_t)n_rows, groups = (size_t)(s->in / s->group);
+    size_t codes = align64(rows * (size_t)s->in), numbers = align64(rows * groups * sizeof(float));
+    *out = (struct quant_acts){.q = (int8_t *)memory, .in = s->in, .n_groups = (int64_t)groups};
+    if (memory) {
+        out->scale = (float *)(void *)(memory + codes);
+        out->sum = (float *)(void *)(memory + codes + numbers);
     }
+    return codes + 2 * numbers;
+}
+
+size_t cpu_linear_acts_bytes(const struct op *op) {
+    const struct cpu_weight *w = packed_of(op->arg.linear.weight);
+    struct quant_acts acts;
+    return w->panels ? place_acts(&w->pack, op->in[0].rows, NULL, &acts) : 0;
+}
+
+static void quantise_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct linear_job *job = ctx;
+    const struct quant_acts *x = &job->acts;
+    int32_t group = packed_of(job->op->arg.linear.weight)->pack.group;
+    for (int64_t r = first; r < last; r++)
+        job->c->kern.quant_row(cpu_row(job->c, job->op->in[0], r), x->in, group, x->q + r * x->in, x->scale + r * x->n_groups, x->sum + r * x->n_groups);
+}
+
+static void add_bias(const struct linear_job *job, int64_t first, int64_t n) {
+    struct tensor y = job->op->out[0];
+    for (int64_t r = 0; r < y.rows && job->bias; r++) {
+        float *out = cpu_row(job->c, y, r) + first;
+        for (int64_t i = 0; i < n; i++) out[i] += job->bias[first + i];
+    }
+}
+
+/* The last panel of a matrix may be part-filled: its outputs take a detour. */
+static void partial_panel(const struct linear_job *job, struct panel_args *a, int64_t first, int64_t n) {
+    struct tensor y = job->op->out[0];
+    float out[PANEL_ROWS];
+    struct panel_args one = *a;
+    one.n_rows = 1;
+    one.y = out;
+    for (int64_t r = 0; r < y.rows; r++) {
+        one.x.q = a->x.q + r * a->x.in;
+        one.x.scale = a->x.scale + r * a->x.n_groups;
+        one.x.sum = a->x.sum + r * a->x.n_groups;
+        job->c->kern.panel(&one);
+        memcpy(cpu_row(job->c, y, r) + first, out, (size_t)n * sizeof *out);
+    }
+}
+
+static void panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct linear_job *job = ctx;
+    const struct weight *weight = job->op->arg.linear.weight;
+    const struct cpu_weight *w = packed_of(weight);
+    struct tensor y = job->op->out[0];
+    for (int64_t p = first; p < last; p++) {
+        int64_t row = p * PANEL_ROWS, n = weight->out - row < PANEL_ROWS ? weight->out - row : PANEL_ROWS;
+        struct panel_args a = {.shape = &w->pack, .panel = w->panels + (size_t)p * w->pack.panel_bytes, .x = job->acts, .n_rows = y.rows,
+                               .y = cpu_data(job->c, y) + row, .y_stride = y.row_stride};
+        if (n == PANEL_ROWS) job->c->kern.panel(&a);
+        else partial_panel(job, &a, row, n);
+        add_bias(job, row, n);
+    }
+}
+
+static void run_panels(struct linear_job *job) {
+    struct cpu *c = job->c;
+    const struct weight *weight = job->op->arg.linear.weight;
+    int64_t n_rows = job->op->in[0].rows;
+    place_acts(&packed_of(weight)->pack, n_rows, c->acts, &job->acts);
+    if (n_rows <= 4) quantise_rows(job, 0, n_rows, 0); /* less work than a barrier */
+    else pool_run(c->pool, n_rows, 0, quantise_rows, job);
+    pool_run(c->pool, (weight->out + PANEL_ROWS - 1) / PANEL_ROWS, 0, panels, job);
+}
+
+/* ---- rows as they are --------------------------------------------------------------------------------------------- */
+
+/* One output of every row of the batch; the weight's row is used in place where it can be, else unpacked. */
+static void weight_row(struct cpu *c, const struct weight *w, int64_t row, struct plain_args *a, int32_t thread) {
+    struct quant_row q = cpu_weight_row(w, row);
+    a->n = w->in;
+    a->dtype = w->format.mode == QUANT_NONE ? w->format.dtype : DT_F32;
+    a->w = q.values;
+    if (!c->kern.plain || w->format.mode != QUANT_NONE) {
+        c->kern.unpack(&w->format, &q, 0, w->in, cpu_thread(c, thread));
+        a->w = cpu_thread(c, thread);
+        a->dtype = DT_F32;
+    }
+    if (c->kern.plain) {
+        c->kern.plain(a);
+        return;
+    }
+    for (int64_t r = 0; r < a->n_rows; r++) a->y[r * a->y_stride] = c->kern.dot(a->w, a->x + r * a->x_stride, a->n);
+}
+
+static void plain_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    const struct linear_job *job = ctx;
+    struct tensor x = job->op->in[0], y = job->op->out[0];
+    struct plain_args a = {.x = cpu_data(job->c, x), .x_stride = x.row_stride, .n_rows = x.rows, .y_stride = y.row_stride};
+    for (int64_t n = first; n < last; n++) {
+        a.y = cpu_data(job->c, y) + n;
+        weight_row(job->c, job->op->arg.linear.weight, n, &a, thread);
+    }
+    add_bias(job, first, last - first);
 }
 
 void cpu_run_linear(struct cpu *c, const struct op *op, const struct step *step) {
     (void)step;
-    struct linear_job job = {c, op, cpu_vec(op->arg.linear.bias)};
-    pool_run(c->pool, op->arg.linear.weight->out, 0, linear_rows, &job);
+    struct linear_job job = {.c = c, .op = op, .bias = cpu_vec(op->arg.linear.bias)};
+    if (packed_of(op->arg.linear.weight)->panels) run_panels(&job);
+    else pool_run(c->pool, op->arg.linear.weight->out, 0, plain_rows, &job);
 }
 
-static void head_linear_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+static void head_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     const struct linear_job *job = ctx;
-    struct cpu *c = job->c;
     const struct weight *w = job->op->arg.linear.weight;
     struct tensor x = job->op->in[0], y = job->op->out[0];
-    float *row = cpu_thread(c, thread);
+    struct plain_args a = {.x_stride = x.row_stride, .n_rows = x.rows, .y_stride = y.row_stride};
     for (int64_t n = first; n < last; n++) {
-        int64_t head = n / w->out, i_out = n % w->out;
-        struct quant_row q = cpu_weight_row(w, n);
-        c->kern.unpack(&w->format, &q, 0, w->in, row);
-        for (int64_t r = 0; r < x.rows; r++)
-            cpu_row(c, y, r)[head * y.head_stride + i_out] = c->kern.dot(row, cpu_row(c, x, r) + head * x.head_stride, w->in);
+        a.x = cpu_data(job->c, x) + n / w->out * x.head_stride;
+        a.y = cpu_data(job->c, y) + n / w->out * y.head_stride + n % w->out;
+        weight_row(job->c, w, n, &a, thread);
     }
 }
 
 void cpu_run_head_linear(struct cpu *c, const struct op *op, const struct step *step) {
     (void)step;
-    struct linear_job job = {c, op, NULL};
-    pool_run(c->pool, op->arg.linear.weight->out * op->arg.linear.weight->n_experts, 0, head_linear_rows, &job);
+    struct linear_job job = {.c = c, .op = op};
+    pool_run(c->pool, op->arg.linear.weight->out * op->arg.linear.weight->n_experts, 0, head_rows, &job);
 }
 
 void cpu_run_embed(struct cpu *c, const struct op *op, const struct step *step) {
     const struct embed_args *a = &op->arg.embed;
     const struct weight *w = a->weight;
+    const struct cpu_weight *p = packed_of(w);
     for (int64_t r = 0; r < op->out[0].rows; r++) {
         int64_t index = a->by_position ? step->pos[r] + a->position_offset : step->ids[r];
-        struct quant_row q = cpu_weight_row(w, index);
         float *y = cpu_row(c, op->out[0], r);
-        c->kern.unpack(&w->format, &q, 0, w->in, y);
+        if (p->panels) {
+            pack_unpack_row(&p->pack, p->panels + (size_t)(index / PANEL_ROWS) * p->pack.panel_bytes, (int32_t)(index % PANEL_ROWS), y);
+        } else {
+            struct quant_row q = cpu_weight_row(w, index);
+            c->kern.unpack(&w->format, &q, 0, w->in, y);
+        }
         if (a->scale != 1.0f)
             for (int64_t i = 0; i < w->in; i++) y[i] *= a->scale;
     }

@@ -1,44 +1,109 @@
-/* Weights on the CPU: the checkpoint's planes, read row by row into memory of our own. */
+/* Weights on the CPU: read row by row, kept as the checkpoint's planes or packed into panels as they come. */
 #include "backend/cpu/cpu.h"
 
 #include "os/os.h"
 
-static int read_plane(const struct weight_source *s, enum weight_plane plane, unsigned char *dst, size_t stride, struct err *err) {
-    enum { ROWS_AT_ONCE = 1024 };
-    int64_t n_rows = s->n_experts * s->out;
-    for (int64_t row = 0; row < n_rows; row += ROWS_AT_ONCE) {
-        int64_t n = n_rows - row < ROWS_AT_ONCE ? n_rows - row : ROWS_AT_ONCE;
-        TRY(s->read(s->user, plane, row, n, dst + (size_t)row * stride, err));
-    }
-    return ERR_OK;
-}
+enum { STAGE_ROWS = 1024 };
 
 static size_t align64(size_t n) {
     return (n + 63) / 64 * 64;
 }
 
-int cpu_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err) {
-    (void)be;
-    const struct format *f = &source->format;
-    size_t n_rows = (size_t)source->n_experts * (size_t)source->out;
-    struct cpu_weight *w = mem_alloc(sizeof *w);
-    w->values_stride = quant_values_bytes(f, source->in);
-    w->scales_stride = quant_scales_bytes(f, source->in);
-    w->biases_stride = quant_biases_bytes(f, source->in);
-    size_t values = align64(w->values_stride * n_rows), scales = align64(w->scales_stride * n_rows), biases = align64(w->biases_stride * n_rows);
-    w->bytes = values + scales + biases;
-    *out = (struct weight){.name = source->name, .format = *f, .n_experts = source->n_experts, .out = source->out, .in = source->in, .bytes = w->bytes, .packed = w};
-    w->values = os_pages_alloc(w->bytes, err);
-    if (!w->values) {
-        mem_free(w);
-        out->packed = NULL;
-        return err_prefix(err, "%s", source->name);
+static int64_t rows_of(const struct weight_source *s) {
+    return s->n_experts * s->out;
+}
+
+/* ---- planes ------------------------------------------------------------------------------------------------------- */
+
+static int read_plane(const struct weight_source *s, enum weight_plane plane, int64_t first, int64_t n_rows, unsigned char *dst, size_t stride, struct err *err) {
+    for (int64_t row = 0; row < n_rows && stride; row += STAGE_ROWS) {
+        int64_t n = n_rows - row < STAGE_ROWS ? n_rows - row : STAGE_ROWS;
+        TRY(s->read(s->user, plane, first + row, n, dst + (size_t)row * stride, err));
     }
-    if (scales) w->scales = w->values + values;
-    if (biases) w->biases = w->values + values + scales;
-    int code = read_plane(source, PLANE_VALUES, w->values, w->values_stride, err);
-    if (!code && scales) code = read_plane(source, PLANE_SCALES, w->scales, w->scales_stride, err);
-    if (!code && biases) code = read_plane(source, PLANE_BIASES, w->biases, w->biases_stride, err);
+    return ERR_OK;
+}
+
+/* Lays the three planes of n_rows rows into one piece of memory. */
+static size_t place_planes(struct cpu_weight *w, const struct weight_source *s, int64_t n_rows, unsigned char *memory) {
+    const struct format *f = &s->format;
+    w->values_stride = quant_values_bytes(f, s->in);
+    w->scales_stride = quant_scales_bytes(f, s->in);
+    w->biases_stride = quant_biases_bytes(f, s->in);
+    size_t n = (size_t)n_rows, values = align64(w->values_stride * n), scales = align64(w->scales_stride * n);
+    w->values = memory;
+    w->scales = w->scales_stride ? memory + values : NULL;
+    w->biases = w->biases_stride ? memory + values + scales : NULL;
+    return values + scales + align64(w->biases_stride * n);
+}
+
+static int read_planes(struct cpu_weight *w, const struct weight_source *s, int64_t first, int64_t n_rows, struct err *err) {
+    TRY(read_plane(s, PLANE_VALUES, first, n_rows, w->values, w->values_stride, err));
+    TRY(read_plane(s, PLANE_SCALES, first, n_rows, w->scales, w->scales_stride, err));
+    return read_plane(s, PLANE_BIASES, first, n_rows, w->biases, w->biases_stride, err);
+}
+
+static int bind_planes(struct cpu_weight *w, const struct weight_source *s, struct err *err) {
+    w->bytes = place_planes(w, s, rows_of(s), NULL);
+    unsigned char *memory = os_pages_alloc(w->bytes, err);
+    if (!memory) return err_prefix(err, "%s", s->name);
+    place_planes(w, s, rows_of(s), memory);
+    return read_planes(w, s, 0, rows_of(s), err);
+}
+
+/* ---- panels ------------------------------------------------------------------------------------------------------- */
+
+struct pack_job {
+    const struct cpu_weight *w, *stage;
+    const struct weight_source *source;
+    int64_t first, n_rows; /* the staged rows */
+};
+
+static void pack_panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct pack_job *job = ctx;
+    for (int64_t p = first; p < last; p++) {
+        struct quant_row rows[PANEL_ROWS];
+        int64_t row = p * PANEL_ROWS, n = job->n_rows - row < PANEL_ROWS ? job->n_rows - row : PANEL_ROWS;
+        for (int64_t i = 0; i < n; i++) {
+            const struct weight view = {.packed = (void *)(uintptr_t)job->stage};
+            rows[i] = cpu_weight_row(&view, row + i);
+        }
+        pack_panel(&job->w->pack, &job->source->format, rows, (int32_t)n, job->w->panels + (size_t)(job->first / PANEL_ROWS + p) * job->w->pack.panel_bytes);
+    }
+}
+
+/* Reads a stretch of rows, packs it with all threads, and goes on: memory beyond the panels stays small. */
+static int bind_panels(struct cpu *c, struct cpu_weight *w, const struct weight_source *s, struct err *err) {
+    int64_t n_rows = rows_of(s), n_panels = (n_rows + PANEL_ROWS - 1) / PANEL_ROWS;
+    w->bytes = (size_t)n_panels * w->pack.panel_bytes;
+    w->panels = os_pages_alloc(w->bytes, err);
+    if (!w->panels) return err_prefix(err, "%s", s->name);
+    struct cpu_weight stage = {0};
+    unsigned char *memory = mem_alloc(place_planes(&stage, s, STAGE_ROWS, NULL));
+    place_planes(&stage, s, STAGE_ROWS, memory);
+    int code = ERR_OK;
+    for (int64_t first = 0; first < n_rows && !code; first += STAGE_ROWS) {
+        struct pack_job job = {.w = w, .stage = &stage, .source = s, .first = first, .n_rows = n_rows - first < STAGE_ROWS ? n_rows - first : STAGE_ROWS};
+        code = read_planes(&stage, s, first, job.n_rows, err);
+        if (!code) pool_run(c->pool, (job.n_rows + PANEL_ROWS - 1) / PANEL_ROWS, 4, pack_panels, &job);
+    }
+    mem_free(memory);
+    return code;
+}
+
+/* Integer products only where they are wanted, and for single matrices: experts and heads keep their planes. */
+static bool wants_panels(const struct cpu *c, const struct weight_source *s, struct pack_shape *out) {
+    if (!c->kern.panel || c->base.precision == PRECISION_EXACT || c->base.precision == PRECISION_F32) return false;
+    if (s->is_vector || s->is_router || s->n_experts != 1) return false;
+    return pack_shape_of(&s->format, s->in, out);
+}
+
+int cpu_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err) {
+    struct cpu *c = (struct cpu *)be;
+    struct cpu_weight *w = mem_alloc(sizeof *w);
+    *out = (struct weight){.name = source->name, .format = source->format, .n_experts = source->n_experts, .out = source->out, .in = source->in, .packed = w};
+    int code = wants_panels(c, source, &w->pack) ? bind_panels(c, w, source, err) : bind_planes(w, source, err);
+    out->bytes = w->bytes;
     if (code) cpu_weight_release(be, out);
     return code;
 }
@@ -47,7 +112,8 @@ void cpu_weight_release(struct backend *be, struct weight *weight) {
     (void)be;
     struct cpu_weight *w = weight->packed;
     if (!w) return;
-    os_pages_free(w->values, w->bytes);
+    void *memory = w->panels ? w->panels : w->values;
+    if (memory) os_pages_free(memory, w->bytes);
     mem_free(w);
     weight->packed = NULL;
 }

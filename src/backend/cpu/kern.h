@@ -3,12 +3,43 @@
  * No allocation, no threads, no OS, no globals. Rows are contiguous, pointers need no alignment beyond their element.
  * kern_ref is the readable truth: its results are the same bits on every platform (fixed lanes, no contraction). Better
  * sets override what they have, oldest to newest (kern.c).
+ *
+ * Whatever the set: one output element is computed by the same sequence of operations for every number of rows, so that
+ * a row's result does not depend on what stands beside it.
  */
 #ifndef MLXCEL_BACKEND_CPU_KERN_H
 #define MLXCEL_BACKEND_CPU_KERN_H
 
+#include "backend/cpu/pack.h"
 #include "backend/ops.h"
 #include "tensor/quant.h"
+
+/* Rows of activations in int8: by groups of the weight's group, value = q * scale; sum is scale * (sum of q). */
+struct quant_acts {
+    int8_t *q;         /* [rows][in] */
+    float *scale, *sum; /* [rows][groups] */
+    int64_t in, n_groups;
+};
+
+/* Sixteen outputs of `n_rows` rows of activations: y[r][0 .. 15]. */
+struct panel_args {
+    const struct pack_shape *shape;
+    const unsigned char *panel;
+    struct quant_acts x;
+    int64_t n_rows;
+    float *y;
+    int64_t y_stride;
+};
+
+/* y[r] = dot(w, x[r]) over a plain row of weights. */
+struct plain_args {
+    const void *w;
+    enum dtype dtype; /* F32, F16, BF16 */
+    const float *x;
+    int64_t x_stride, n, n_rows;
+    float *y;
+    int64_t y_stride;
+};
 
 struct kernels {
     const char *isa; /* for the start-up line and --version */
@@ -19,9 +50,23 @@ struct kernels {
     float (*exp_sum)(float *x, int64_t n, float max);               /* x = exp(x - max); returns the sum */
     double (*sum_squares)(const float *x, int64_t n);
     double (*sum)(const float *x, int64_t n);
+    /* Integer products over packed panels. NULL: this set has none, and weights stay as they are. */
+    void (*quant_row)(const float *x, int64_t n, int32_t group, int8_t *q, float *scale, float *sum);
+    void (*panel)(const struct panel_args *a);
+    /* NULL: unpack and dot. */
+    void (*plain)(const struct plain_args *a);
 };
 
 void kern_ref(struct kernels *k);
+/* The packed kernels in plain C: what every set's quant_row and panel are held against. */
+void kern_ref_packed(struct kernels *k);
+#if defined(__x86_64__)
+void kern_avx2(struct kernels *k);
+void kern_vnni(struct kernels *k); /* AVX-512 with VNNI */
+#elif defined(__aarch64__)
+void kern_neon(struct kernels *k);
+void kern_dotprod(struct kernels *k);
+#endif
 /* Fills k for the flags of os/cpu.h, reference first. */
 void kern_select(struct kernels *k, uint32_t flags);
 

@@ -1,0 +1,206 @@
+/* AVX2 with FMA and F16C: sixteen rows are two registers of eight.
+ *
+ * vpmaddubsw takes codes as the unsigned operand. 4-bit codes cannot saturate it (2 * 15 * 127 < 2^15); 8-bit codes are
+ * multiplied as two 4-bit halves, which keeps every sum exact.
+ */
+#include "backend/cpu/kern.h"
+
+#include <immintrin.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { TILE = 4 };
+
+INLINE void load_scales(const unsigned char *p, int narrow, int half, __m256 *scale, __m256 *bias) {
+    if (narrow) {
+        __m256i s = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p + 16 * half)));
+        __m256i b = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p + 32 + 16 * half)));
+        *scale = _mm256_castsi256_ps(_mm256_slli_epi32(s, 16));
+        *bias = _mm256_castsi256_ps(_mm256_slli_epi32(b, 16));
+    } else {
+        *scale = _mm256_loadu_ps((const float *)(const void *)(p + 32 * half));
+        *bias = _mm256_loadu_ps((const float *)(const void *)(p + 64 + 32 * half));
+    }
+}
+
+INLINE __m256i four(const int8_t *q) {
+    int32_t word;
+    memcpy(&word, q, 4);
+    return _mm256_set1_epi32(word);
+}
+
+/* Adds four products per lane. Two 16-bit sums of 4-bit codes fit 16 bits, and so do the halves added here. */
+INLINE __m256i dot_add(__m256i total, __m256i codes, __m256i x) {
+    return _mm256_add_epi32(total, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1)));
+}
+
+/* One group of eight rows of the panel for n rows of activations. */
+INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const int8_t *q, const int n, const int bits, __m256i total[TILE]) {
+    const __m256i low = _mm256_set1_epi8(15);
+    __m256i high[TILE];
+    for (int m = 0; m < n; m++) total[m] = high[m] = _mm256_setzero_si256();
+    for (int32_t k = 0; k < a->shape->group; k += bits == 4 ? 8 : 4, p += PANEL_LINE) {
+        __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)p);
+        __m256i lo = _mm256_and_si256(w, low), hi = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
+        for (int m = 0; m < n; m++) {
+            const int8_t *x = q + m * a->x.in + k;
+            total[m] = dot_add(total[m], lo, four(x));
+            if (bits == 4) total[m] = dot_add(total[m], hi, four(x + 4));
+            else high[m] = dot_add(high[m], hi, four(x));
+        }
+    }
+    if (bits == 8)
+        for (int m = 0; m < n; m++) total[m] = _mm256_add_epi32(total[m], _mm256_slli_epi32(high[m], 4));
+}
+
+INLINE void tile(const struct panel_args *a, int64_t first, const int n, const int bits, const int narrow, const int half) {
+    const struct pack_shape *s = a->shape;
+    const unsigned char *p = a->panel;
+    size_t code_bytes = s->group_bytes - (narrow ? 64 : 128);
+    __m256 acc[TILE];
+    for (int m = 0; m < n; m++) acc[m] = _mm256_setzero_ps();
+    for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
+        __m256i total[TILE];
+        __m256 scale, bias;
+        group_dot(a, p + 32 * half, a->x.q + first * a->x.in + g * s->group, n, bits, total);
+        load_scales(p + code_bytes, narrow, half, &scale, &bias);
+        for (int m = 0; m < n; m++) {
+            int64_t at = (first + m) * a->x.n_groups + g;
+            acc[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[m]), _mm256_mul_ps(scale, _mm256_set1_ps(a->x.scale[at])), acc[m]);
+            acc[m] = _mm256_fmadd_ps(bias, _mm256_set1_ps(a->x.sum[at]), acc[m]);
+        }
+    }
+    for (int m = 0; m < n; m++) _mm256_storeu_ps(a->y + (first + m) * a->y_stride + 8 * half, acc[m]);
+}
+
+INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
+    int64_t m = 0;
+    for (; m + TILE <= a->n_rows; m += TILE) {
+        tile(a, m, TILE, bits, narrow, 0);
+        tile(a, m, TILE, bits, narrow, 1);
+    }
+    for (; m < a->n_rows; m++) {
+        tile(a, m, 1, bits, narrow, 0);
+        tile(a, m, 1, bits, narrow, 1);
+    }
+}
+
+static void panel(const struct panel_args *a) {
+    const struct pack_shape *s = a->shape;
+    if (s->code_bits == 4) {
+        if (s->narrow_scales) rows(a, 4, 1);
+        else rows(a, 4, 0);
+    } else {
+        if (s->narrow_scales) rows(a, 8, 1);
+        else rows(a, 8, 0);
+    }
+}
+
+INLINE float max_of(__m256 v) {
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+
+INLINE int32_t sum_of(__m256i v) {
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1)));
+}
+
+static void quant_row(const float *x, int64_t n, int32_t group, int8_t *q, float *scale, float *sum) {
+    const __m256 sign = _mm256_set1_ps(-0.0f), huge = _mm256_set1_ps(3.4e38f);
+    for (int64_t g = 0; g < n / group; g++, x += group, q += group) {
+        __m256 max = _mm256_setzero_ps(), bad = _mm256_setzero_ps();
+        for (int32_t i = 0; i < group; i += 8) {
+            __m256 v = _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i));
+            max = _mm256_max_ps(v, max);
+            bad = _mm256_or_ps(bad, _mm256_cmp_ps(v, huge, _CMP_NLE_UQ));
+        }
+        int odd = _mm256_movemask_ps(bad);
+        float most = max_of(max), inverse = most > 0 && !odd ? 127.0f / most : 0;
+        __m256i total = _mm256_setzero_si256();
+        for (int32_t i = 0; i < group; i += 8) {
+            __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(inverse)));
+            total = _mm256_add_epi32(total, v);
+            __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+            _mm_storel_epi64((__m128i *)(void *)(q + i), _mm_packs_epi16(words, words));
+        }
+        scale[g] = odd ? __builtin_nanf("") : most * (1.0f / 127.0f);
+        sum[g] = scale[g] * (float)sum_of(total);
+    }
+}
+
+INLINE __m256 widen(const void *w, int64_t i, const enum dtype dtype) {
+    if (dtype == DT_F32) return _mm256_loadu_ps((const float *)w + i);
+    __m128i h = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)w + i));
+    if (dtype == DT_F16) return _mm256_cvtph_ps(h);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+
+INLINE float fold(__m256 v) {
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+
+/* Two chains per row, whatever the number of rows; a tail shorter than 8 is padded with zeros. */
+INLINE void plain_tile(const struct plain_args *a, int64_t first, const int n, const enum dtype dtype) {
+    __m256 even[4], odd[4];
+    const float *x = a->x + first * a->x_stride;
+    for (int m = 0; m < n; m++) even[m] = odd[m] = _mm256_setzero_ps();
+    int64_t i = 0;
+    for (; i + 16 <= a->n; i += 16) {
+        __m256 w0 = widen(a->w, i, dtype), w1 = widen(a->w, i + 8, dtype);
+        for (int m = 0; m < n; m++) {
+            even[m] = _mm256_fmadd_ps(w0, _mm256_loadu_ps(x + m * a->x_stride + i), even[m]);
+            odd[m] = _mm256_fmadd_ps(w1, _mm256_loadu_ps(x + m * a->x_stride + i + 8), odd[m]);
+        }
+    }
+    for (; i < a->n; i += 8) {
+        unsigned char wide[32] = {0};
+        float values[8] = {0};
+        size_t left = a->n - i >= 8 ? 8 : (size_t)(a->n - i), size = dtype == DT_F32 ? 4 : 2;
+        memcpy(wide, (const unsigned char *)a->w + (size_t)i * size, left * size);
+        __m256 w0 = widen(wide, 0, dtype);
+        for (int m = 0; m < n; m++) {
+            memcpy(values, x + m * a->x_stride + i, left * sizeof *values);
+            even[m] = _mm256_fmadd_ps(w0, _mm256_loadu_ps(values), even[m]);
+        }
+    }
+    for (int m = 0; m < n; m++) a->y[(first + m) * a->y_stride] = fold(_mm256_add_ps(even[m], odd[m]));
+}
+
+INLINE void plain_rows(const struct plain_args *a, const enum dtype dtype) {
+    int64_t m = 0;
+    for (; m + 4 <= a->n_rows; m += 4) plain_tile(a, m, 4, dtype);
+    for (; m < a->n_rows; m++) plain_tile(a, m, 1, dtype);
+}
+
+static void plain(const struct plain_args *a) {
+    if (a->dtype == DT_F32) plain_rows(a, DT_F32);
+    else if (a->dtype == DT_F16) plain_rows(a, DT_F16);
+    else plain_rows(a, DT_BF16);
+}
+
+static float dot(const float *a, const float *b, int64_t n) {
+    float y;
+    plain_tile(&(struct plain_args){.w = a, .x = b, .n = n, .y = &y}, 0, 1, DT_F32);
+    return y;
+}
+
+static void axpy(float *y, const float *x, float scale, int64_t n) {
+    __m256 s = _mm256_set1_ps(scale);
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(y + i, _mm256_fmadd_ps(s, _mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i)));
+    for (; i < n; i++) y[i] = __builtin_fmaf(scale, x[i], y[i]);
+}
+
+void kern_avx2(struct kernels *k) {
+    k->isa = "avx2";
+    k->dot = dot;
+    k->axpy = axpy;
+    k->quant_row = quant_row;
+    k->panel = panel;
+    k->plain = plain;
+}

@@ -1,0 +1,128 @@
+/* NEON with int8 dot products: sdot by lane multiplies four inputs of four rows with one lane of activations.
+ *
+ * Codes below 128 are valid as signed bytes. 8-bit codes are taken as code - 128, and 128 times the sum of the
+ * activations is added back, which is exact.
+ */
+#include "backend/cpu/kern.h"
+
+#include <arm_neon.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { TILE = 4, QUADS = 4 }; /* four registers of four rows are a panel */
+
+INLINE void load_scales(const unsigned char *p, int narrow, int quad, float32x4_t *scale, float32x4_t *bias) {
+    if (narrow) {
+        const uint16_t *h = (const uint16_t *)(const void *)p;
+        *scale = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(h + 4 * quad), 16));
+        *bias = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(h + PANEL_ROWS + 4 * quad), 16));
+    } else {
+        const float *f = (const float *)(const void *)p;
+        *scale = vld1q_f32(f + 4 * quad);
+        *bias = vld1q_f32(f + PANEL_ROWS + 4 * quad);
+    }
+}
+
+/* One group: sixteen sums for each of n rows. Eight inputs at a time come as one 64-bit load per row. */
+INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const int8_t *q, const int n, const int bits,
+                      int32x4_t total[TILE][QUADS]) {
+    const uint8x16_t low = vdupq_n_u8(15);
+    int32_t sums[TILE] = {0};
+    for (int m = 0; m < n; m++)
+        for (int i = 0; i < QUADS; i++) total[m][i] = vdupq_n_s32(0);
+    for (int32_t k = 0; k < a->shape->group; k += 8) {
+        int8x8_t x[TILE];
+        for (int m = 0; m < n; m++) x[m] = vld1_s8(q + m * a->x.in + k);
+        for (int i = 0; i < QUADS; i++) {
+            int8x16_t w0, w1;
+            if (bits == 4) {
+                uint8x16_t w = vld1q_u8(p + 16 * i);
+                w0 = vreinterpretq_s8_u8(vandq_u8(w, low));
+                w1 = vreinterpretq_s8_u8(vshrq_n_u8(w, 4));
+            } else {
+                const uint8x16_t top = vdupq_n_u8(128);
+                w0 = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p + 16 * i), top));
+                w1 = vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p + PANEL_LINE + 16 * i), top));
+            }
+            for (int m = 0; m < n; m++) {
+                total[m][i] = vdotq_lane_s32(total[m][i], w0, x[m], 0);
+                total[m][i] = vdotq_lane_s32(total[m][i], w1, x[m], 1);
+            }
+        }
+        if (bits == 8)
+            for (int m = 0; m < n; m++) sums[m] += vaddlv_s8(x[m]);
+        p += bits == 4 ? PANEL_LINE : 2 * PANEL_LINE;
+    }
+    if (bits == 8)
+        for (int m = 0; m < n; m++)
+            for (int i = 0; i < QUADS; i++) total[m][i] = vaddq_s32(total[m][i], vdupq_n_s32(128 * sums[m]));
+}
+
+INLINE void tile(const struct panel_args *a, int64_t first, const int n, const int bits, const int narrow) {
+    const struct pack_shape *s = a->shape;
+    const unsigned char *p = a->panel;
+    size_t code_bytes = s->group_bytes - (narrow ? 64 : 128);
+    float32x4_t acc[TILE][QUADS];
+    for (int m = 0; m < n; m++)
+        for (int i = 0; i < QUADS; i++) acc[m][i] = vdupq_n_f32(0);
+    for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
+        int32x4_t total[TILE][QUADS];
+        group_dot(a, p, a->x.q + first * a->x.in + g * s->group, n, bits, total);
+        for (int i = 0; i < QUADS; i++) {
+            float32x4_t scale, bias;
+            load_scales(p + code_bytes, narrow, i, &scale, &bias);
+            for (int m = 0; m < n; m++) {
+                int64_t at = (first + m) * a->x.n_groups + g;
+                acc[m][i] = vfmaq_f32(acc[m][i], vcvtq_f32_s32(total[m][i]), vmulq_n_f32(scale, a->x.scale[at]));
+                acc[m][i] = vfmaq_n_f32(acc[m][i], bias, a->x.sum[at]);
+            }
+        }
+    }
+    for (int m = 0; m < n; m++)
+        for (int i = 0; i < QUADS; i++) vst1q_f32(a->y + (first + m) * a->y_stride + 4 * i, acc[m][i]);
+}
+
+INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
+    int64_t m = 0;
+    for (; m + TILE <= a->n_rows; m += TILE) tile(a, m, TILE, bits, narrow);
+    for (; m < a->n_rows; m++) tile(a, m, 1, bits, narrow);
+}
+
+static void panel(const struct panel_args *a) {
+    const struct pack_shape *s = a->shape;
+    if (s->code_bits == 4) {
+        if (s->narrow_scales) rows(a, 4, 1);
+        else rows(a, 4, 0);
+    } else {
+        if (s->narrow_scales) rows(a, 8, 1);
+        else rows(a, 8, 0);
+    }
+}
+
+static void quant_row(const float *x, int64_t n, int32_t group, int8_t *q, float *scale, float *sum) {
+    for (int64_t g = 0; g < n / group; g++, x += group, q += group) {
+        float32x4_t max = vdupq_n_f32(0);
+        uint32x4_t fine = vdupq_n_u32(UINT32_MAX);
+        for (int32_t i = 0; i < group; i += 4) {
+            float32x4_t v = vabsq_f32(vld1q_f32(x + i));
+            fine = vandq_u32(fine, vcleq_f32(v, vdupq_n_f32(3.4e38f)));
+            max = vmaxnmq_f32(max, v);
+        }
+        int odd = vminvq_u32(fine) == 0;
+        float most = vmaxvq_f32(max), inverse = most > 0 && !odd ? 127.0f / most : 0;
+        int32x4_t total = vdupq_n_s32(0);
+        for (int32_t i = 0; i < group; i += 8) {
+            int32x4_t v0 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i), inverse)), v1 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i + 4), inverse));
+            total = vaddq_s32(total, vaddq_s32(v0, v1));
+            vst1_s8(q + i, vmovn_s16(vcombine_s16(vmovn_s32(v0), vmovn_s32(v1))));
+        }
+        scale[g] = odd ? __builtin_nanf("") : most * (1.0f / 127.0f);
+        sum[g] = scale[g] * (float)vaddvq_s32(total);
+    }
+}
+
+void kern_dotprod(struct kernels *k) {
+    k->isa = "neon-dotprod";
+    k->quant_row = quant_row;
+    k->panel = panel;
+}
