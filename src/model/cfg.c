@@ -1,6 +1,7 @@
 /* Short readers over file/config.h. */
 #include "model/cfg.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const struct config_range any_float = {-3.4e38, 3.4e38};
@@ -11,24 +12,28 @@ const char *cfg_key(const struct cfg *c, const char *key) {
     return key;
 }
 
+static double default_of(const struct cfg *c, const char *key, double absent) {
+    for (const struct key_default *d = c->defaults; d && d->ours; d++)
+        if (strcmp(d->ours, key) == 0) return d->value;
+    return absent;
+}
+
 yyjson_val *cfg_get(const struct cfg *c, const char *key) {
     const char *name = cfg_key(c, key);
     return name ? config_get(c->file, name) : NULL;
 }
 
 int cfg_int(const struct cfg *c, const char *key, int64_t min, int64_t max, int64_t absent, int32_t *out, struct err *err) {
-    int64_t value = absent;
+    int64_t value = (int64_t)default_of(c, key, (double)absent);
     const char *name = cfg_key(c, key);
-    if (name) TRY(config_int(c->file, name, (struct config_range){(double)min, (double)max}, absent, &value, err));
+    if (name) TRY(config_int(c->file, name, (struct config_range){(double)min, (double)max}, value, &value, err));
     *out = (int32_t)value;
     return ERR_OK;
 }
 
 int cfg_need(const struct cfg *c, const char *key, int64_t min, int64_t max, int32_t *out, struct err *err) {
-    int64_t value;
-    TRY(config_need_int(c->file, cfg_key(c, key), (struct config_range){(double)min, (double)max}, &value, err));
-    *out = (int32_t)value;
-    return ERR_OK;
+    if (!cfg_get(c, key) && isnan(default_of(c, key, NAN))) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, key));
+    return cfg_int(c, key, min, max, 0, out, err);
 }
 
 static int out_of_range(const struct cfg *c, const char *name, int32_t layer, int64_t min, int64_t max, struct err *err) {
@@ -51,15 +56,16 @@ int cfg_int_at(const struct cfg *c, const char *key, int32_t layer, int64_t min,
 }
 
 int cfg_num(const struct cfg *c, const char *key, double absent, float *out, struct err *err) {
-    double value = absent;
+    double value = default_of(c, key, absent);
     const char *name = cfg_key(c, key);
-    if (name) TRY(config_num(c->file, name, any_float, absent, &value, err));
+    if (name) TRY(config_num(c->file, name, any_float, value, &value, err));
     *out = (float)value;
     return ERR_OK;
 }
 
 bool cfg_bool(const struct cfg *c, const char *key, bool absent) {
     yyjson_val *v = cfg_get(c, key);
+    if (yyjson_is_num(v)) return yyjson_get_num(v) != 0;
     return yyjson_is_bool(v) ? yyjson_get_bool(v) : absent;
 }
 

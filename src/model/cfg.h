@@ -12,9 +12,16 @@ struct key_name {
     const char *ours, *theirs;
 };
 
+/* What a number is where the file leaves it out; writers drop the family's defaults inside text_config. */
+struct key_default {
+    const char *ours;
+    double value;
+};
+
 struct cfg {
     const struct config *file;
-    const struct key_name *keys; /* ends with {NULL, NULL}; NULL: none */
+    const struct key_name *keys;        /* ends with {NULL, NULL}; NULL: none */
+    const struct key_default *defaults; /* ends with {NULL, 0}; NULL: none */
 };
 
 /* NULL when absent. */
@@ -29,6 +36,7 @@ int cfg_need(const struct cfg *c, const char *key, int64_t min, int64_t max, int
 /* As cfg_int for one layer: a number for all, a list with one per layer, or an entry of per_layer_config. */
 int cfg_int_at(const struct cfg *c, const char *key, int32_t layer, int64_t min, int64_t max, int64_t absent, int32_t *out, struct err *err);
 int cfg_num(const struct cfg *c, const char *key, double absent, float *out, struct err *err);
+/* true, or a number other than 0. */
 bool cfg_bool(const struct cfg *c, const char *key, bool absent);
 struct str cfg_str(const struct cfg *c, const char *key, struct str absent);
 

@@ -6,6 +6,21 @@
 /* ---- keys that a family calls by another name --------------------------------------------------------------------- */
 
 static const struct key_name experts_have_intermediate_size[] = {{"moe_intermediate_size", "intermediate_size"}, {NULL, NULL}};
+static const struct key_name gpt2_keys[] = {{"hidden_size", "n_embd"}, {"num_hidden_layers", "n_layer"}, {"num_attention_heads", "n_head"}, {"max_position_embeddings", "n_positions"},
+                                            {"intermediate_size", "n_inner"}, {"hidden_act", "activation_function"}, {"head_dim", NULL}, {"num_key_value_heads", NULL}, {NULL, NULL}};
+static const struct key_name gpt_neox_keys[] = {{"head_dim", NULL}, {"num_key_value_heads", NULL}, {NULL, NULL}};
+static const struct key_name ministral3_keys[] = {{"position_scale_beta", "llama_4_scaling_beta"}, {NULL, NULL}};
+static const struct key_name hunyuan_moe_keys[] = {{"moe_intermediate_size", "intermediate_size"}, {"num_experts_per_tok", "moe_topk"}, {"n_shared_experts", NULL}, {NULL, NULL}};
+static const struct key_name ernie_moe_keys[] = {{"num_experts", "moe_num_experts"}, {"num_experts_per_tok", "moe_k"}, {"n_shared_experts", "moe_num_shared_experts"},
+                                                 {"first_k_dense_replace", "moe_layer_start_index"}, {"decoder_sparse_step", "moe_layer_interval"}, {NULL, NULL}};
+static const struct key_name llama4_keys[] = {{"intermediate_size", "intermediate_size_mlp"}, {"moe_intermediate_size", "intermediate_size"},
+                                              {"decoder_sparse_step", "interleave_moe_layer_step"}, {NULL, NULL}};
+
+/* ---- numbers that files of a family leave out --------------------------------------------------------------------- */
+
+static const struct key_default gemma3_defaults[] = {{"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256}, {"vocab_size", 262208}, {"query_pre_attn_scalar", 256},
+                                                     {"max_position_embeddings", 131072}, {"sliding_window", 4096}, {NULL, 0}};
+
 static const struct key_name mamba_keys[] = {
     {"ssm_width", "state_size"}, {"ssm_taps", "conv_kernel"}, {"ssm_expand", "expand"},   {"ssm_dt_rank", "time_step_rank"},
     {"ssm_heads", "num_heads"},  {"ssm_head_dim", "head_dim"}, {"ssm_groups", "n_groups"}, {NULL, NULL},
@@ -33,24 +48,77 @@ static const struct role_name shared_mlp_alone[] = {
 
 /* ---- the table ---------------------------------------------------------------------------------------------------- */
 
+#define LAYER_NORM {.kind = NORM_LAYER, .eps = 1e-5f}
+#define SIGMOID_BIASED .score = ROUTE_SIGMOID, .norm_eps = 1e-20f, .bias = true, .group_top2 = true
+
 const struct family families[] = {
     {.type = "llama", .title = "Llama 2, 3, 3.1, 3.2, 3.3; SmolLM 1, 2; Yi; TinyLlama"},
     {.type = "mistral", .title = "Mistral 7B, Nemo, Small", .pattern = "S"},
+    {.type = "ministral3", .title = "Ministral 3", .pattern = "S", .keys = ministral3_keys},
     {.type = "mixtral", .title = "Mixtral", .pattern = "S", .ffn = FFN_EXPERTS, .moe = {.score = ROUTE_SOFTMAX_AFTER},
      .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
+    {.type = "llama4_text", .title = "Llama 4 (text)", .pattern = "CCCF", .ffn = FFN_EXPERTS,
+     .attn = {.rope = ROPE_PAIR, .theta = 500000, .qk_norm = QK_HEAD, .qk_switch = "use_qk_norm", .qk_norm_last = true, .qk_norm_bare = true},
+     .moe = {.score = ROUTE_SIGMOID, .scale_input = true, .n_shared = 1, .is_transposed = true}, .names = {.ffn = "feed_forward"}, .keys = llama4_keys},
+
     {.type = "qwen2", .title = "Qwen2, Qwen2.5, QwQ"},
     {.type = "qwen2_moe", .title = "Qwen2 MoE, Qwen1.5 MoE", .ffn = FFN_EXPERTS, .moe = {.shared_gate = true}},
     {.type = "qwen3", .title = "Qwen3 dense", .attn = {.qk_norm = QK_HEAD}},
     {.type = "qwen3_moe", .title = "Qwen3 MoE", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD}},
+
     {.type = "gemma", .title = "Gemma 1", .norm = {.offset = 1}, .act = ACT_GELU_TANH, .flags = FAM_TIED | FAM_EMBED_SCALE},
     {.type = "gemma2", .title = "Gemma 2", .pattern = "SF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH, .flags = FAM_TIED | FAM_EMBED_SCALE},
     {.type = "gemma3_text", .title = "Gemma 3", .pattern = "SSSSSF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH,
-     .attn = {.qk_norm = QK_HEAD}, .flags = FAM_TIED | FAM_EMBED_SCALE},
+     .attn = {.qk_norm = QK_HEAD, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .defaults = gemma3_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE},
+
+    {.type = "phi", .title = "Phi 1, 1.5, 2", .wiring = WIRE_PARALLEL, .ffn = FFN_PLAIN, .norm = LAYER_NORM, .attn = {.partial = 0.5f, .qk_norm = QK_HEAD, .qk_switch = "qk_layernorm"}},
+    {.type = "phi3", .title = "Phi 3, 3.5, 4, 4 mini", .pattern = "S"},
+    {.type = "phimoe", .title = "Phi 3.5 MoE", .pattern = "S", .ffn = FFN_EXPERTS, .norm = LAYER_NORM, .moe = {.score = ROUTE_SPARSEMIXER},
+     .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
+
+    {.type = "olmo", .title = "OLMo", .norm = {.kind = NORM_LAYER, .eps = 1e-5f, .no_weight = true}},
+    {.type = "olmo2", .title = "OLMo 2", .wiring = WIRE_POST, .attn = {.qk_norm = QK_FULL}},
+    {.type = "olmo3", .title = "OLMo 3", .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_FULL, .local_rope = true}},
+    {.type = "olmoe", .title = "OLMoE", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_FULL}, .keys = experts_have_intermediate_size},
+
+    {.type = "cohere", .title = "Command R, R+", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM, .attn = {.rope = ROPE_PAIR, .qk_norm = QK_PER_HEAD, .qk_switch = "use_qk_norm"}, .flags = FAM_TIED},
+    {.type = "cohere2", .title = "Command R7B, Command A", .pattern = "SSSF", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM, .attn = {.rope = ROPE_PAIR, .nope = "F"}, .flags = FAM_TIED},
+
+    {.type = "glm", .title = "GLM 4 9B", .attn = {.rope = ROPE_PAIR, .partial = 0.5f}},
+    {.type = "glm4", .title = "GLM 4 0414, GLM Z1", .wiring = WIRE_PRE_POST, .attn = {.rope = ROPE_PAIR, .partial = 0.5f},
+     .names = {.roles = (const struct role_name[]){{ROLE_FFN_NORM, "@l.post_attention_layernorm"}, {ROLE_MIX_POST_NORM, "@l.post_self_attn_layernorm"}, {0, NULL}}}},
+    {.type = "glm4_moe", .title = "GLM 4.5, 4.6, 4.7", .ffn = FFN_EXPERTS, .attn = {.partial = 0.5f, .qk_norm = QK_HEAD, .qk_switch = "use_qk_norm"},
+     .moe = {SIGMOID_BIASED, .normalize = NORMALIZE_ASK_YES}},
+    {.type = "glm4_moe_lite", .title = "GLM 4.7 Flash", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR}, .moe = {SIGMOID_BIASED, .normalize = NORMALIZE_ASK_YES}},
+
     {.type = "deepseek_v2", .title = "DeepSeek V2, V2.5", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR}},
-    {.type = "deepseek_v3", .title = "DeepSeek V3, R1", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
-     .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-20f, .bias = true, .group_top2 = true}},
+    {.type = "deepseek_v3", .title = "DeepSeek V3, R1; Kimi K2", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR}, .moe = {SIGMOID_BIASED, .normalize = NORMALIZE_ASK_YES}},
+    {.type = "dots1", .title = "dots.llm1", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD}, .moe = {SIGMOID_BIASED}},
     {.type = "gpt_oss", .title = "gpt-oss", .pattern = "SF", .ffn = FFN_EXPERTS, .act = ACT_CLAMPED_SWIGLU, .attn = {.theta = 150000},
      .moe = {.score = ROUTE_SOFTMAX_AFTER, .is_transposed = true, .is_interleaved = true}, .keys = experts_have_intermediate_size},
+
+    {.type = "granite", .title = "Granite 3"},
+    {.type = "granitemoe", .title = "Granite 3 MoE", .ffn = FFN_EXPERTS, .moe = {.score = ROUTE_SOFTMAX_AFTER}, .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
+    {.type = "starcoder2", .title = "StarCoder 2", .pattern = "S", .ffn = FFN_PLAIN, .norm = LAYER_NORM, .flags = FAM_TIED},
+    {.type = "stablelm", .title = "StableLM 2, Zephyr", .norm = LAYER_NORM, .attn = {.partial = 0.25f, .qk_norm = QK_PER_HEAD, .qk_switch = "qk_layernorm"}},
+    {.type = "gpt2", .title = "GPT-2", .ffn = FFN_PLAIN, .act = ACT_GELU_TANH, .norm = LAYER_NORM, .attn = {.no_rope = true}, .names = {.layers = "h", .attn = "attn"},
+     .keys = gpt2_keys, .flags = FAM_TIED | FAM_LEARNED_POSITIONS | FAM_TRANSPOSED},
+    {.type = "gpt_neox", .title = "GPT-NeoX, Pythia", .wiring = WIRE_PARALLEL_TWO, .ffn = FFN_PLAIN, .act = ACT_GELU, .norm = LAYER_NORM, .attn = {.partial = 0.25f, .qkv_by_head = true},
+     .names = {.attn = "attention"}, .keys = gpt_neox_keys},
+    {.type = "nemotron", .title = "Nemotron 3, 4, Minitron", .ffn = FFN_PLAIN, .act = ACT_RELU2, .norm = {.kind = NORM_LAYER, .eps = 1e-5f, .offset = 1}, .attn = {.partial = 0.5f}},
+
+    {.type = "exaone4", .title = "EXAONE 4", .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_HEAD, .nope = "F"}},
+    {.type = "smollm3", .title = "SmolLM 3", .attn = {.theta = 2000000}},
+    {.type = "hunyuan_v1_dense", .title = "Hunyuan 0.5B to 7B", .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true}},
+    {.type = "hunyuan_v1_moe", .title = "Hunyuan A13B", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true}, .moe = {.normalize = NORMALIZE_ALWAYS, .n_shared = 1}, .keys = hunyuan_moe_keys},
+    {.type = "ernie4_5", .title = "ERNIE 4.5", .attn = {.rope = ROPE_PAIR, .theta = 500000}},
+    {.type = "ernie4_5_moe", .title = "ERNIE 4.5 MoE", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR, .theta = 500000}, .moe = {.normalize = NORMALIZE_ALWAYS, .bias = true}, .keys = ernie_moe_keys},
+    {.type = "seed_oss", .title = "Seed-OSS"},
+    {.type = "helium", .title = "Helium 1", .attn = {.rope = ROPE_PAIR, .theta = 100000}},
+    {.type = "arcee", .title = "Arcee AFM", .ffn = FFN_PLAIN, .act = ACT_RELU2},
+    {.type = "apertus", .title = "Apertus", .ffn = FFN_PLAIN, .act = ACT_XIELU, .attn = {.qk_norm = QK_HEAD}},
+    {.type = "bitnet", .title = "BitNet, unpacked weights", .act = ACT_RELU2},
+
     {.type = "qwen3_next", .title = "Qwen3-Next", .pattern = "DDDF", .ffn = FFN_EXPERTS, .norm = {.offset = 1},
      .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f}, .moe = {.normalize = NORMALIZE_ASK_YES, .shared_gate = true}, .names = {.mixer = "linear_attn"}},
     {.type = "qwen3_5_text", .title = "Qwen3.5", .pattern = "DDDF", .norm = {.offset = 1}, .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f},
@@ -84,6 +152,9 @@ static const struct {
     const char *type, *family;
 } aliases[] = {
     {"gemma3", "gemma3_text"},
+    {"llama4", "llama4_text"},
+    {"kimi_k2", "deepseek_v3"},
+
     {"qwen3_5", "qwen3_5_text"},
     {"qwen3_5_moe", "qwen3_5_moe_text"},
 };

@@ -13,6 +13,8 @@ struct attn_row {
     enum rope_kind rope;    /* 0: ROPE_HALF */
     float theta;            /* rope_theta where the file has none; 0: 10000 */
     float partial;          /* partial_rotary_factor likewise; 0: 1 */
+    bool local_rope;        /* sliding layers have a plain table: no scaling, theta from rope_local_base_freq */
+    float local_theta;      /* where the file has no rope_local_base_freq; 0: rope_theta */
     const char *nope;       /* letters of layers without positions, in models that have sliding layers */
     bool no_rope;           /* no layer has rotary positions */
     bool rope_if_named;     /* only where position_embedding_type says "rope" */
@@ -85,6 +87,7 @@ struct family {
     struct recur_row recur;
     struct names_row names;
     const struct key_name *keys; /* ends with {NULL, NULL} */
+    const struct key_default *defaults; /* ends with {NULL, 0} */
     uint32_t flags;
     const struct stream *stream;
 };

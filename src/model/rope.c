@@ -72,6 +72,17 @@ static int resolve_score_scale(const struct config_rope *p, struct rope_spec *r,
     return ERR_OK;
 }
 
+static int resolve_position_scale(const struct cfg *c, const struct config_rope *p, struct rope_spec *r, struct err *err) {
+    float length;
+    if (!p->raw) return ERR_OK;
+    TRY(num_of(p, cfg_key(c, "position_scale_beta"), 0, &r->pos_scale_beta, err));
+    TRY(num_of(p, "original_max_position_embeddings", 0, &length, err));
+    if (r->pos_scale_beta == 0) return ERR_OK;
+    if (!(length >= 1)) return err_set(err, ERR_EFORMAT, "%s: rope original_max_position_embeddings is missing", c->file->name);
+    r->pos_scale_len = (int32_t)length;
+    return ERR_OK;
+}
+
 /* The pair whose wavelength fits `turns` times into the original context. */
 static double yarn_pair(double turns, int32_t dim, double theta, double original) {
     return dim * m_log(original / (turns * TWO_PI)) / (2.0 * m_log(theta));
@@ -166,6 +177,7 @@ int rope_resolve(struct arena *a, const struct cfg *config, const struct config_
     r->inv_freq = arena_new(a, float, head_dim / 2 + 1);
     plain_table(r->theta, r->n_rotated, r->inv_freq);
     TRY(resolve_score_scale(params, r, err));
+    TRY(resolve_position_scale(config, params, r, err));
     if (r->scaling == SCALE_LINEAR)
         for (int32_t i = 0; i < r->n_rotated / 2; i++) r->inv_freq[i] /= r->factor;
     if (r->scaling == SCALE_LLAMA3) TRY(scale_llama3(params, r, err));

@@ -139,7 +139,8 @@ static int resolve_kinds(struct resolver *r, struct err *err) {
     struct spec *s = r->spec;
     const char *pattern = r->family->pattern ? r->family->pattern : "F";
     yyjson_val *types;
-    int32_t first_window = INT32_MAX;
+    int32_t first_window = INT32_MAX, window;
+    TRY(cfg_int(&r->cfg, "sliding_window", 0, INT32_MAX, 0, &window, err));
     TRY(cfg_list(&r->cfg, "layer_types", s->n_layers, &types, err));
     if (cfg_bool(&r->cfg, "use_sliding_window", false)) TRY(cfg_int(&r->cfg, "max_window_layers", 0, 1 << 20, 28, &first_window, err));
     for (int32_t i = 0; i < s->n_layers; i++) {
@@ -147,6 +148,7 @@ static int resolve_kinds(struct resolver *r, struct err *err) {
         l->kind = letter_by_period(&r->cfg, i, i >= first_window ? 'S' : pattern[(size_t)i % strlen(pattern)]);
         l->kind = letter_of_hybrid(r, i, l->kind);
         if (types) TRY(letter_of(r, json_val_str(yyjson_arr_get(types, (size_t)i)), &l->kind, err));
+        if (l->kind == 'S' && window == 0) l->kind = 'F';
         l->mixer = mixer_of(l->kind);
         if (l->mixer == N_MIXERS || !mixers[l->mixer])
             return err_set(err, ERR_EUNSUPPORTED, "%s: layer %d is of kind '%c', which is not supported", r->cfg.file->name, i, l->kind);
@@ -159,7 +161,7 @@ static int resolve_kinds(struct resolver *r, struct err *err) {
 
 static bool has_windows(const struct resolver *r) {
     for (int32_t i = 0; i < r->spec->n_layers; i++)
-        if (strchr("SC", r->spec->layers[i].kind)) return true;
+        if (r->spec->layers[i].kind == 'S' || r->spec->layers[i].kind == 'C') return true;
     return false;
 }
 
@@ -193,12 +195,29 @@ static int resolve_score_scale(const struct resolver *r, struct attn_spec *a, st
     return cfg_num(&r->cfg, "clip_qkv", 0, &a->clip, err);
 }
 
+/* Queries that grow with the position: by a scaling's own key on every layer, or on the layers without rope. */
+static int resolve_temperature(const struct resolver *r, struct attn_spec *a, struct err *err) {
+    if (a->rope >= 0) {
+        a->pos_scale_beta = r->spec->ropes[a->rope].pos_scale_beta;
+        a->pos_scale_len = r->spec->ropes[a->rope].pos_scale_len;
+        return ERR_OK;
+    }
+    if (!cfg_bool(&r->cfg, "attn_temperature_tuning", false)) return ERR_OK;
+    a->pos_scale_first = 1;
+    TRY(cfg_int(&r->cfg, "floor_scale", 1, INT32_MAX, 8192, &a->pos_scale_len, err));
+    return cfg_num(&r->cfg, "attn_scale", 0.1, &a->pos_scale_beta, err);
+}
+
 static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_spec *a, struct err *err) {
     const struct cfg *c = &r->cfg;
     TRY(cfg_int_at(c, "num_attention_heads", layer, 1, 65536, 0, &a->heads, err));
     if (a->heads == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "num_attention_heads"));
     TRY(cfg_int_at(c, "num_key_value_heads", layer, 1, 65536, a->heads, &a->kv_heads, err));
     TRY(cfg_int_at(c, "head_dim", layer, 1, 4096, 0, &a->k_width, err));
+    if (r->spec->layers[layer].kind == 'F' && has_windows(r)) { /* full layers may have wider heads, and fewer */
+        TRY(cfg_int(c, "global_head_dim", 1, 4096, a->k_width, &a->k_width, err));
+        TRY(cfg_int(c, "num_global_key_value_heads", 1, 65536, a->kv_heads, &a->kv_heads, err));
+    }
     if (a->k_width == 0 && r->spec->hidden % a->heads)
         return err_set(err, ERR_EFORMAT, "%s: hidden_size %d is no multiple of num_attention_heads %d, and head_dim is missing", c->file->name, r->spec->hidden, a->heads);
     if (a->k_width == 0) a->k_width = r->spec->hidden / a->heads;
@@ -222,7 +241,7 @@ int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
     TRY(layer_has_rope(r, layer, &rope, err));
     if (rope) TRY(resolve_rope(r, l->kind == 'S' ? "sliding_attention" : "full_attention", a->k_width, &a->rope, err));
     if (row->qk_norm_bare && !rope) a->qk_norm = QK_NONE;
-    return ERR_OK;
+    return resolve_temperature(r, a, err);
 }
 
 static bool rope_eq(const struct rope_spec *a, const struct rope_spec *b) {
@@ -230,13 +249,26 @@ static bool rope_eq(const struct rope_spec *a, const struct rope_spec *b) {
            a->original_len == b->original_len && memcmp(a->inv_freq, b->inv_freq, (size_t)(a->n_rotated / 2) * sizeof *a->inv_freq) == 0;
 }
 
+/* The parameters of a layer type; a sliding layer's own table where neither the file nor the family shares one. */
+static int rope_params(const struct resolver *r, const char *layer_type, struct config_rope *out, struct err *err) {
+    const struct attn_row *row = &r->family->attn;
+    double theta = row->theta > 0 ? (double)row->theta : 10000.0;
+    TRY(config_rope(r->cfg.file, layer_type, theta, out, err));
+    if (!out->has_partial && row->partial > 0) out->partial = (double)row->partial;
+    bool nested = json_get(config_get(r->cfg.file, "rope_parameters"), layer_type) != NULL;
+    if (!row->local_rope || nested || strcmp(layer_type, "sliding_attention") != 0) return ERR_OK;
+    float local;
+    TRY(cfg_num(&r->cfg, "rope_local_base_freq", row->local_theta > 0 ? (double)row->local_theta : out->theta, &local, err));
+    *out = (struct config_rope){.type = STR("default"), .theta = (double)local, .partial = out->partial, .factor = 1};
+    return ERR_OK;
+}
+
 int resolve_rope(struct resolver *r, const char *layer_type, int32_t width, int32_t *out_index, struct err *err) {
     struct spec *s = r->spec;
     const struct attn_row *row = &r->family->attn;
     struct config_rope params;
     struct rope_spec table = {.kind = row->rope ? row->rope : ROPE_HALF};
-    TRY(config_rope(r->cfg.file, layer_type, row->theta > 0 ? (double)row->theta : 10000.0, &params, err));
-    if (!params.has_partial && row->partial > 0) params.partial = (double)row->partial;
+    TRY(rope_params(r, layer_type, &params, err));
     TRY(rope_resolve(r->arena, &r->cfg, &params, width, &table, err));
     for (*out_index = 0; *out_index < s->n_ropes; ++*out_index)
         if (rope_eq(&s->ropes[*out_index], &table)) return ERR_OK;
@@ -279,7 +311,7 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     if (!config->text_type.p) return err_set(err, ERR_EFORMAT, "%s: model_type is missing", config->name);
     out->family = family_find(config->text_type, err);
     if (!out->family) return err->code;
-    struct resolver r = {.arena = a, .cfg = {config, out->family->keys}, .family = out->family, .spec = out};
+    struct resolver r = {.arena = a, .cfg = {config, out->family->keys, out->family->defaults}, .family = out->family, .spec = out};
     TRY(resolve_sizes(&r, out, err));
     out->layers = arena_new(a, struct layer_spec, out->n_layers);
     TRY(resolve_kinds(&r, err));

@@ -38,6 +38,8 @@ struct rope_spec {
     float *long_freq;     /* longrope: beyond it */
     int32_t original_len; /* dynamic, longrope: where the table begins to depend on the length */
     float factor;
+    float pos_scale_beta; /* queries grow with the position (struct attn_args) */
+    int32_t pos_scale_len;
     float score_scale;    /* what the scaling asks of the attention scores (1 for most) */
     int32_t table;        /* index among the step's tables; -1: fixed for all lengths */
     struct weight *bound; /* inv_freq on the device */
