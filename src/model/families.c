@@ -3,6 +3,8 @@
 
 #include "model/shapes.h"
 
+/* clang-format off: tables */
+
 /* ---- keys that a family calls by another name --------------------------------------------------------------------- */
 
 static const struct key_name experts_have_intermediate_size[] = {{"moe_intermediate_size", "intermediate_size"}, {NULL, NULL}};
@@ -104,7 +106,7 @@ const struct family families[] = {
     {.type = "gpt2", .title = "GPT-2", .ffn = FFN_PLAIN, .act = ACT_GELU_TANH, .norm = LAYER_NORM, .attn = {.no_rope = true}, .names = {.layers = "h", .attn = "attn"},
      .keys = gpt2_keys, .flags = FAM_TIED | FAM_LEARNED_POSITIONS | FAM_TRANSPOSED},
     {.type = "gpt_neox", .title = "GPT-NeoX, Pythia", .wiring = WIRE_PARALLEL_TWO, .ffn = FFN_PLAIN, .act = ACT_GELU, .norm = LAYER_NORM, .attn = {.partial = 0.25f, .qkv_by_head = true},
-     .names = {.attn = "attention"}, .keys = gpt_neox_keys},
+     .names = {.root = "gpt_neox.", .attn = "attention"}, .keys = gpt_neox_keys},
     {.type = "nemotron", .title = "Nemotron 3, 4, Minitron", .ffn = FFN_PLAIN, .act = ACT_RELU2, .norm = {.kind = NORM_LAYER, .eps = 1e-5f, .offset = 1}, .attn = {.partial = 0.5f}},
 
     {.type = "exaone4", .title = "EXAONE 4", .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_HEAD, .nope = "F"}},
@@ -144,6 +146,8 @@ const struct family families[] = {
     {.type = "minimax", .title = "MiniMax-Text-01", .pattern = "GGGGGGGF", .ffn = FFN_EXPERTS, .norm = {.eps = 1e-5f}, .attn = {.theta = 1000000},
      .moe = {.score = ROUTE_SOFTMAX_AFTER}, .names = {.ffn = "block_sparse_moe", .mixer = "self_attn"}, .keys = experts_have_intermediate_size, .stream = &lightning_stream},
 };
+
+/* clang-format on */
 
 const int32_t n_families = (int32_t)(sizeof families / sizeof *families);
 

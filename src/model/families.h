@@ -62,6 +62,7 @@ struct role_name {
 };
 
 struct names_row {
+    const char *root;                        /* before "layers", tried first; NULL: the usual ones */
     const char *layers, *attn, *ffn, *mixer; /* modules; NULL: "layers", "self_attn", "mlp", "mixer" */
     const struct role_name *roles;           /* ends with a NULL name */
 };

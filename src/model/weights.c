@@ -180,9 +180,10 @@ int loader_values(struct loader *l, enum role role, int32_t layer, const char *s
 
 /* Checkpoints differ in what stands before "layers.N" and before "lm_head". */
 static int find_prefix(struct loader *l, struct err *err) {
-    static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", "", "transformer.", "gpt_neox.", "backbone.", "model.model.", "language_model."};
+    static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", "", "transformer.", "backbone.", "model.model.", "language_model."};
     static const char *const heads[] = {"", "language_model.", "model."};
-    bool found = false;
+    l->prefix = str_of(or_else(l->spec->family->names.root, "model."));
+    bool found = loader_has(l, ROLE_EMBED, -1);
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !found; i++) {
         l->prefix = str_of(prefixes[i]);
         found = loader_has(l, ROLE_EMBED, -1);
