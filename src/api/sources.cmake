@@ -9,4 +9,5 @@ set(API_SOURCES
   src/api/synth.c
   src/api/synth_write.c
   src/api/text_tools.c
+  src/api/template_tools.c
 )

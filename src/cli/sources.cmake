@@ -10,6 +10,7 @@ set(CLI_SOURCES
   src/cli/cmd_logits.c
   src/cli/cmd_synth.c
   src/cli/cmd_tokenize.c
+  src/cli/cmd_template.c
   src/cli/cmd_version.c
   src/cli/complete.c
   src/cli/help.c

@@ -1,4 +1,5 @@
 set(TEXT_SOURCES
+  src/text/chat/chat.c
   src/text/template/tmpl_attr.c
   src/text/template/tmpl_call.c
   src/text/template/tmpl_eval.c
@@ -17,12 +18,14 @@ set(TEXT_SOURCES
   src/text/template/tmpl_parse_stmt.c
   src/text/template/tmpl_render.c
   src/text/template/tmpl_repr.c
+  src/text/template/tmpl_scopes.c
   src/text/template/tmpl_str.c
   src/text/template/tmpl_tests.c
   src/text/template/tmpl_time.c
   src/text/template/tmpl_tojson.c
   src/text/template/tmpl_unicode.c
   src/text/template/tmpl_value.c
+  src/text/template/tmpl_wordwrap.c
   src/text/tokenizer/added.c
   src/text/tokenizer/bpe.c
   src/text/tokenizer/charsmap.c

@@ -89,8 +89,439 @@ static void golden_templates(void) {
     arena_free(&a);
 }
 
+/* ---- the files in tests/text: template, context, expected ---- */
+
+/* Line breaks stand in the file as signs: U+23CE for \n, U+240D for \r. */
+static struct str from_signs(struct arena *a, struct str s) {
+    char *p = arena_alloc(a, s.n + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < s.n;) {
+        struct str rest = str_from(s, i);
+        bool newline = str_starts(rest, STR("\xE2\x8F\x8E")), carriage = str_starts(rest, STR("\xE2\x90\x8D"));
+        p[n++] = newline ? '\n' : carriage ? '\r' : s.p[i];
+        i += newline || carriage ? 3 : 1;
+    }
+    return str_n(p, n);
+}
+
+static bool run_text_case(struct str source, struct str context, struct str expected) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct tmpl_output out;
+    yyjson_val *input;
+    bool wants_error = expected.p[0] == '!';
+    struct str want = from_signs(&a, expected.n > 2 ? str_from(expected, 2) : STR(""));
+    if (json_parse(&a, context, "context", JSON_LENIENT, &input, &err)) unit_fail(__FILE__, __LINE__, "%s", err.msg);
+    int code = render(&a, from_signs(&a, source), input, NULL, &out, &err);
+    bool good = wants_error == (code != 0);
+    if (good && code && !str_is(want, "TemplateError")) good = str_find(str_of(err.msg), want, 0) != STR_NONE;
+    if (good && !code) good = str_eq(out.text, want);
+    if (!good)
+        fprintf(stderr, "%.*s\n  expected %.*s\n  got      %s %.*s\n", STR_ARG(source), STR_ARG(expected), code ? err.msg : "=",
+                STR_ARG(code ? STR("") : out.text));
+    if (!code) check_spans(&out);
+    arena_free(&a);
+    return good;
+}
+
+static void run_text_file(const char *name, int least) {
+    struct arena a = {0};
+    struct str rest = read_text(&a, str_fmt(&a, "%s/tests/text/%s", unit_source_dir(), name).p), line, context, expected;
+    int n = 0, n_bad = 0;
+    while (str_split_next(&rest, '\n', &line)) {
+        if (!line.n || str_starts(line, STR("# "))) continue;
+        CHECK(str_split_next(&rest, '\n', &context) && str_split_next(&rest, '\n', &expected));
+        CHECK(expected.n && (expected.p[0] == '=' || expected.p[0] == '!'));
+        n++;
+        n_bad += !run_text_case(line, context, expected);
+    }
+    CHECK_INT(n_bad, 0);
+    CHECK(n >= least);
+    arena_free(&a);
+}
+
+static void cases_of_jinja(void) {
+    run_text_file("template.test", 800);
+}
+
+static void cases_of_our_own(void) {
+    run_text_file("template_own.test", 7);
+}
+
+/* ---- spans ---- */
+
+/* The rendering with user text in brackets. */
+static void check_marks(const char *source, const char *json, const char *want) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct tmpl_output out;
+    yyjson_val *input, *special;
+    CHECK_OK(json_parse(&a, str_of(json), "context", JSON_STRICT, &input, &err), err);
+    CHECK_OK(json_parse(&a, STR("{\"bos_token\": \"<s>\"}"), "special", JSON_STRICT, &special, &err), err);
+    CHECK_OK(render(&a, str_of(source), input, special, &out, &err), err);
+    check_spans(&out);
+    struct sb marked = {0};
+    for (size_t i = 0; i < out.n_spans; i++) sb_fmt(&marked, out.spans[i].is_user ? "[%.*s]" : "%.*s", STR_ARG(out.spans[i].text));
+    struct str got = str_copy(&a, sb_str(&marked));
+    sb_free(&marked);
+    CHECK_STR(got, str_of(want));
+    arena_free(&a);
+}
+
+static void spans_mark_user_text(void) {
+    static const char m[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \" Hi <s> \"}], \"x\": \"aXb\", \"l\": [\"p\", \"q\"], \"n\": 5}";
+    static const char *const rows[][2] = {
+        {"{{ bos_token }}{{ messages[0].content }}!", "<s>[ Hi <s> ]!"},
+        {"{{ bos_token + messages[0].content|trim + '</s>' }}", "<s>[Hi <s>]</s>"},
+        {"{{ '<|' + messages[0].role + '|>' }}", "<|user|>"},
+        {"{{ '-' ~ x ~ '-' ~ n }}", "-[aXb]-5"},
+        {"{{ ('ab' + x)[1:3] }}", "b[a]"},
+        {"{{ ('ab' + x).upper() }}", "AB[AXB]"},
+        {"{{ ('ab' + x)|replace('X', '*') }}", "ab[a]*[b]"},
+        {"{{ ('ab' + x)[::-1] }}", "[bXa]ba"},
+        {"{{ ('<' ~ x ~ '>').split('X')|join('|') }}", "<[a]|[b]>"},
+        {"{{ l|join(', ') }}", "[p], [q]"},
+        {"{{ '%s=%s' % (x, 1) }} {{ '{}={}'.format(x, 1) }}", "[aXb]=1 [aXb]=1"},
+        {"{{ '%5s|' % x }}{{ x.center(5, '.') }}", "  [aXb]|.[aXb]."},
+        {"{{ l }}", "[['p', 'q']]"},
+        {"{{ l|tojson }}{{ ['t']|tojson }}", "[[\"p\", \"q\"]][\"t\"]"},
+        {"{% set y %}a{{ x }}b{% endset %}{{ y }}", "a[aXb]b"},
+        {"{% macro f(s) %}({{ s }}){% endmacro %}{{ f(x)|upper }}", "([AXB])"},
+        {"{% for c in 'u' + x %}{{ c }}{% endfor %}", "u[aXb]"},
+        {"{{ x|length }}{{ x == 'aXb' }}", "3True"},
+        {"{{ x|e }}{{ x|indent(2, true) }}", "[aXb]  [aXb]"},
+        {"{{ 'a' * 2 + x * 2 }}", "aa[aXbaXb]"},
+        {"{{ {x: 1}|first }}{{ {'k': x}.k }}", "[aXbaXb]"},
+        {"{% set ns = namespace(s='') %}{% for i in l %}{% set ns.s = ns.s + i + '-' %}{% endfor %}{{ ns.s }}", "[p]-[q]-"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_marks(rows[i][0], m, rows[i][1]);
+}
+
+static void generations_are_noted(void) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct tmpl_output out;
+    CHECK_OK(render(&a, STR("a{% generation %}bc{% endgeneration %}d{% generation %}{% endgeneration %}"), NULL, NULL, &out, &err), err);
+    CHECK_INT(out.n_generations, 2);
+    CHECK_INT(out.generations[0].begin, 1);
+    CHECK_INT(out.generations[0].end, 3);
+    CHECK_INT(out.generations[1].end, 4);
+    arena_free(&a);
+}
+
+/* ---- limits ---- */
+
+static void hostile_templates_end(void) {
+    static const char *const sources[] = {
+        "{{ x * 10**9 }}",
+        "{{ 'a' * 10**12 }}",
+        "{{ [0] * 10**12 }}",
+        "{{ 'a' * 10**18 }}",
+        "{% for i in range(100000) %}{% for j in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}{% endfor %}",
+        "{% for i in range(100000) %}{% for j in range(100000) %}{{ 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' }}{% endfor %}{% endfor %}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{% macro m(a) %}{{ m([a]) }}{% endmacro %}{{ m(1) }}",
+        "{% set ns = namespace(s='ab') %}{% for i in range(1000) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+        "{% set ns = namespace(s=[1]) %}{% for i in range(1000) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+        "{% set ns = namespace(s=[]) %}{% for i in range(99999) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s }}",
+        "{% set ns = namespace(s=[]) %}{% for i in range(99999) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s == ns.s|list }}",
+        "{% set ns = namespace(s=()) %}{% for i in range(99999) %}{% set ns.s = (ns.s,) %}{% endfor %}{{ {ns.s: 1} }}",
+        "{% set ns = namespace(s=[]) %}{% for i in range(99999) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s|tojson }}",
+        "{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
+        "{% set ns = namespace(s=[1]) %}{% for i in range(40) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s == (ns.s|list) }}",
+        "{% set ns = namespace(s='abc') %}{% for i in range(99999) %}{% set ns.s = ns.s|map('string') %}{% endfor %}{{ ns.s|list }}",
+        "{% for i in [[1]] recursive %}{{ loop([i]) }}{% endfor %}",
+        "{{ '%99999999999d' % 1 }}",
+        "{{ '%2000000000d' % 1 }}",
+        "{{ '{:2000000000}'.format(1) }}",
+        "{{ '%.2000000000f' % 1 }}",
+        "{{ 'a'.center(10**15) }}",
+        "{{ 'a'.ljust(10**10) }}",
+        "{{ 'a\tb'.expandtabs(10**15) }}",
+        "{{ 'aaaaaaaaaaaaaaaaaaaa'.replace('', 'x' * 10**7) }}",
+        "{{ range(10**18) }}",
+        "{{ range(99999)|map('string')|join('x' * 10**5) }}",
+        "{{ 2 ** 10**18 }}",
+        "{{ 10 ** 19 }}",
+        "{{ 9223372036854775807 + 1 }}",
+        "{{ -9223372036854775807 - 2 }}",
+        "{{ 9223372036854775807 * 2 }}",
+        "{{ (-9223372036854775807 - 1) // -1 }}",
+        "{{ range(99999)|batch(1)|map('batch', 1)|map('list')|map('tojson')|join|list|sort|join * 1000 }}",
+        "{{ range(99999)|list|tojson(indent=99999) }}",
+        "{% set s = 'a' * 10**6 %}{% for i in range(99999) %}{% if 'b' in s %}{% endif %}{% endfor %}",
+        "{% set s = '\xC3\xA9' * 10**6 %}{% for i in range(99999) %}{{ s[999998] }}{% endfor %}",
+        "{% set s = 'a' * 10**6 %}{% for i in range(99999) %}{% if s.rfind('b') %}{% endif %}{% endfor %}",
+        "{% set s = 'a' * 10**6 %}{% for i in range(99999) %}{% if s == s + '' %}{% endif %}{% endfor %}",
+        "{% set s = ('a' * 10**5 + 'b') %}{% set t = 'a' * 10**5 %}{{ t.rfind(s) }}{{ (t * 20).rfind(t + 'c') }}{{ (t * 20).find(t + 'c') }}",
+        "{% set d = dict.fromkeys(range(99999)) %}{% for i in range(99999) %}{% set e = d.copy() %}{% endfor %}",
+    };
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        struct arena a = {0};
+        struct err err = {0};
+        struct tmpl_output out;
+        yyjson_val *input;
+        CHECK_OK(json_parse(&a, STR("{\"x\": \"y\"}"), "context", JSON_STRICT, &input, &err), err);
+        uint64_t start = os_clock_ns();
+        int code = render(&a, str_of(sources[i]), input, NULL, &out, &err);
+        double ms = (double)(os_clock_ns() - start) / 1e6;
+        if (getenv("MLXCEL_TEST_TIMES"))
+            fprintf(stderr, "%8.1f ms %8zu KiB  %.60s -> %s\n", ms, a.total_bytes >> 10, sources[i], code ? err.msg : "ok");
+        if (!code) unit_fail(__FILE__, __LINE__, "%s: rendered, expected an error", sources[i]);
+        if (ms > 1000) unit_fail(__FILE__, __LINE__, "%s: took %.0f ms", sources[i], ms);
+        arena_free(&a);
+    }
+}
+
+static void deep_nesting_is_refused(void) {
+    static const char *const pieces[][3] = {
+        {"{{ ", "(", "1 }}"},
+        {"{{ ", "[", "1 }}"},
+        {"{{ ", "not ", "1 }}"},
+        {"{{ ", "-", "1 }}"},
+        {"{{ 1", " if 1 else 1", " }}"},
+        {"{{ a", ".b", " }}"},
+        {"{{ 1", "+1", " }}"},
+        {"{{ 1", "|string", " }}"},
+        {"", "{% if 1 %}", ""},
+        {"", "{% for i in [1] %}", ""},
+        {"{{ a", "[0]", " }}"},
+        {"{{ a", "()", " }}"},
+        {"{{ {", "'a':{", " }}"},
+        {"{{ 1", " and 1", " }}"},
+        {"{{ ", "a(", ""},
+        {"", "{% macro m() %}", ""},
+        {"{% set ", "(", "a = 1 %}"},
+        {"{{ 1", " ~ 1", " }}"},
+        {"{{ 1", " < 1", " }}"},
+        {"{{ 1", " is odd", " }}"},
+        {"{{ '", "{0:", "'.format(1) }}"},
+    };
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        struct arena a = {0};
+        struct err err = {0};
+        struct tmpl_output out;
+        struct sb source = {0};
+        sb_puts(&source, pieces[i][0]);
+        for (int k = 0; k < 10000; k++) sb_puts(&source, pieces[i][1]);
+        sb_puts(&source, pieces[i][2]);
+        int code = render(&a, sb_str(&source), NULL, NULL, &out, &err);
+        sb_free(&source);
+        bool flat = strcmp(pieces[i][1], " ~ 1") == 0; /* a list, not a tree */
+        if (!code != flat) unit_fail(__FILE__, __LINE__, "10,000 times \"%s\": %s", pieces[i][1], code ? err.msg : "rendered");
+        arena_free(&a);
+    }
+}
+
+/* Long conversations are not taken for attacks. */
+static void long_conversations_render(void) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct tmpl_output out;
+    struct sb json = {0};
+    sb_puts(&json, "{\"messages\": [");
+    for (int i = 0; i < 20000; i++)
+        sb_fmt(&json, "%s{\"role\": \"%s\", \"content\": \"message %d \xC3\xA9 of some length, with words\"}", i ? "," : "",
+               i % 2 ? "assistant" : "user", i);
+    sb_puts(&json, "]}");
+    yyjson_val *input;
+    CHECK_OK(json_parse(&a, sb_str(&json), "context", JSON_STRICT, &input, &err), err);
+    sb_free(&json);
+    struct str source =
+        STR("{% set ns = namespace(text='', list=[]) %}{% for m in messages %}{% set ns.text = ns.text + '<|im_start|>' + m.role + '\\n' + "
+            "m.content|trim + '<|im_end|>\\n' %}{% set ns.list = ns.list + [m.content] %}{% if loop.index0 % 2 == 0 and m.role != 'user' %}"
+            "{{ raise_exception('roles') }}{% endif %}{% endfor %}{{ ns.text }}{{ ns.list|length }}");
+    uint64_t start = os_clock_ns();
+    CHECK_OK(render(&a, source, input, NULL, &out, &err), err);
+    CHECK(str_ends(out.text, STR("20000")));
+    CHECK((double)(os_clock_ns() - start) / 1e6 < 2000);
+    arena_free(&a);
+}
+
+/* Every operator and comparison over every pair of kinds of values: a result or an error, never a crash. */
+static void all_pairs_of_types(void) {
+    static const char *const values[] = {
+        "missing",
+        "none",
+        "true",
+        "0",
+        "-7",
+        "9223372036854775807",
+        "1.5",
+        "nan",
+        "inf",
+        "big",
+        "''",
+        "'a%s'",
+        "'\xC3\xA9'",
+        "s",
+        "[]",
+        "[1,'a']",
+        "()",
+        "(1,)",
+        "{}",
+        "{'a': 1}",
+        "range(3)",
+        "{'a':1}.keys()",
+        "{'a':1}.values()",
+        "{'a':1}.items()",
+        "[1]|map('string')",
+        "[1]|reverse",
+        "namespace(a=1)",
+        "m",
+        "range",
+        "'a'.upper",
+        "cycler(1)",
+        "joiner()",
+        "self",
+        "self.b",
+        "'<'|e",
+        "dict",
+        "loop",
+    };
+    static const char *const forms[] = {
+        "%s + %s",
+        "%s - %s",
+        "%s * %s",
+        "%s / %s",
+        "%s // %s",
+        "%s %% %s",
+        "%s ** %s",
+        "%s ~ %s",
+        "%s == %s",
+        "%s != %s",
+        "%s < %s",
+        "%s >= %s",
+        "%s in %s",
+        "%s and %s",
+        "%s[%s]",
+        "(%s)[:%s]",
+        "(%s)[::%s]",
+        "%s|default(%s)",
+        "%s|join(%s)",
+        "%s is eq(%s)",
+        "%s is sameas(%s)",
+        "%s is in(%s)",
+        "%s|replace(%s, 'x')",
+        "%s|batch(%s)|list",
+        "%s|slice(%s)|list",
+        "%s|map(%s)|list",
+        "%s|select(%s)|list",
+        "%s|sort(attribute=%s)",
+        "%s|groupby(%s)",
+        "%s|round(%s)",
+        "%s|attr(%s)",
+        "%s|tojson(indent=%s)",
+        "%s|format(%s)",
+        "%s|truncate(%s)",
+        "%s|sum(start=%s)",
+        "{%s: %s}",
+        "(%s)(%s)",
+        "%s|indent(%s)",
+        "%s|int(%s)",
+        "%s|min(attribute=%s)",
+        "%s|unique(attribute=%s)|list",
+        "dict(%s, **(%s))",
+        "%s|trim(%s)",
+        "%s|wordwrap(%s)",
+        "%s|center(%s)",
+        "%s|urlencode ~ %s|pprint",
+    };
+    size_t n_values = sizeof values / sizeof *values, n_ok = 0;
+    struct arena a = {0}, json = {0};
+    struct err err;
+    yyjson_val *input;
+    CHECK_OK(json_parse(&json, STR("{\"s\": \"user\", \"big\": 18446744073709551615, \"nan\": NaN, \"inf\": Infinity}"), "context",
+                        JSON_LENIENT, &input, &err),
+             err);
+    for (size_t f = 0; f < sizeof forms / sizeof *forms; f++)
+        for (size_t i = 0; i < n_values * n_values; i++) {
+            struct sb source = {0};
+            struct tmpl_output out;
+            sb_puts(&source, "{% macro m() %}{% endmacro %}{% block b %}{% endblock %}{% for q in [1] %}{{ ");
+            const char *x = values[i / n_values], *y = values[i % n_values];
+            const char *at = strstr(forms[f], "%s"), *second = strstr(at + 2, "%s");
+            sb_put(&source, str_n(forms[f], (size_t)(at - forms[f])));
+            sb_fmt(&source, "(%s)", x);
+            for (const char *c = at + 2; c < second; c++)
+                if (c[0] != '%' || c[1] == '%') sb_putc(&source, c[0]), c += c[0] == '%';
+            sb_fmt(&source, "(%s)%s }}{%% endfor %%}", y, second + 2);
+            n_ok += render(&a, sb_str(&source), input, NULL, &out, &err) == 0;
+            sb_free(&source);
+            arena_reset(&a);
+        }
+    CHECK(n_ok > 5000);
+    arena_free(&a);
+    arena_free(&json);
+}
+
+static void errors_carry_lines(void) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct tmpl_output out;
+    CHECK(render(&a, STR("a\nb\n{{ x.y }}\n"), NULL, NULL, &out, &err) != 0);
+    CHECK_STR(str_of(err.msg), STR("chat template line 3: UndefinedError: 'x' is undefined"));
+    CHECK_INT(err.code, ERR_EARG);
+    CHECK(render(&a, STR("a\n{% if %}"), NULL, NULL, &out, &err) != 0);
+    CHECK_STR(str_of(err.msg), STR("chat template line 2: TemplateSyntaxError: Expected an expression, got 'end of statement block'"));
+    CHECK_INT(err.code, ERR_EFORMAT);
+    CHECK(render(&a, STR("{{ raise_exception('Only user messages, please') }}"), NULL, NULL, &out, &err) != 0);
+    CHECK_STR(str_of(err.msg), STR("Only user messages, please"));
+    CHECK(render(&a, STR("{{ 'a' * 10**12 }}"), NULL, NULL, &out, &err) != 0);
+    CHECK_INT(err.code, ERR_ELIMIT);
+    CHECK(render(&a, STR("a\xFF"), NULL, NULL, &out, &err) != 0);
+    CHECK(render(&a, STR("x"), NULL, NULL, &out, NULL) == 0);
+    CHECK(render(&a, STR("{{ x.y }}"), NULL, NULL, &out, NULL) != 0);
+    CHECK(render(&a, STR("{{ x"), NULL, NULL, &out, NULL) != 0);
+    arena_free(&a);
+}
+
+static void limits_can_be_set(void) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct tmpl *t;
+    struct tmpl_output out;
+    CHECK_OK(tmpl_parse(&a, STR("{% for i in range(50) %}{{ 'xxxxxxxxxx' }}{% endfor %}"), &t, &err), err);
+    struct tmpl_context ctx = {.now = fixed_now};
+    CHECK_OK(tmpl_render(t, &a, &ctx, &out, &err), err);
+    CHECK_INT(out.text.n, 500);
+    ctx.limits = (struct tmpl_limits){.steps = 100};
+    CHECK_INT(tmpl_render(t, &a, &ctx, &out, &err), ERR_ELIMIT);
+    ctx.limits = (struct tmpl_limits){.output_bytes = 100};
+    CHECK_INT(tmpl_render(t, &a, &ctx, &out, &err), ERR_ELIMIT);
+    ctx.limits = (struct tmpl_limits){.memory_bytes = 1000};
+    CHECK_INT(tmpl_render(t, &a, &ctx, &out, &err), ERR_ELIMIT);
+    ctx.limits = (struct tmpl_limits){.range = 10};
+    CHECK_INT(tmpl_render(t, &a, &ctx, &out, &err), ERR_EARG);
+    ctx.limits = (struct tmpl_limits){.depth = 3};
+    CHECK_INT(tmpl_render(t, &a, &ctx, &out, &err), ERR_EARG);
+    arena_free(&a);
+}
+
+static void times_are_read(void) {
+    struct tmpl_time t;
+    CHECK(tmpl_time_parse(STR("2025-07-10"), &t) && t.year == 2025 && t.month == 7 && t.day == 10 && t.hour == 0);
+    CHECK(tmpl_time_parse(STR("2024-02-29T23:59:58.25"), &t) && t.second == 58 && t.microsecond == 250000);
+    CHECK(tmpl_time_parse(STR("2024-02-29 23:59"), &t) && t.minute == 59);
+    static const char *const bad[] = {"",           "2025",        "2025-13-01", "2025-02-29", "2025-07-10T24:00", "2025-07-10T12:00:00x",
+                                      "2025/07/10", "2025-07-10T", "0000-01-01"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) CHECK(!tmpl_time_parse(str_of(bad[i]), &t));
+}
+
 static const struct unit_case cases[] = {
     {"golden", golden_templates},
+    {"jinja_cases", cases_of_jinja},
+    {"own_cases", cases_of_our_own},
+    {"spans", spans_mark_user_text},
+    {"generations", generations_are_noted},
+    {"hostile", hostile_templates_end},
+    {"nesting", deep_nesting_is_refused},
+    {"long_conversations", long_conversations_render},
+    {"type_pairs", all_pairs_of_types},
+    {"errors", errors_carry_lines},
+    {"limits", limits_can_be_set},
+    {"times", times_are_read},
     {0},
 };
 

@@ -77,6 +77,7 @@ struct lexer {
     int n_closers;
     jmp_buf *fail;
     struct err *err;
+    const char *kind; /* of the error; NULL: TemplateSyntaxError */
 };
 
 /* Prepares the source as Jinja does: newlines become \n, and one at the end is dropped. */
@@ -144,6 +145,12 @@ struct tparams {
     bool uses_caller, uses_varargs, uses_kwargs;
 };
 
+/* Names that a scope sets before it reads them: what stands outside under such a name is not seen inside. */
+struct thidden {
+    int *names;
+    int n;
+};
+
 struct tnode {
     enum tn kind;
     int line;
@@ -155,6 +162,7 @@ struct tnode {
     } u;
     struct tnode *a, *b, *c;
     struct tnode *body, *orelse;
+    struct thidden hidden; /* of the scope that body runs in */
     struct tnode **list;
     int n_list;
     struct targs *args;
@@ -172,9 +180,13 @@ struct tmpl {
     struct str *names; /* interned */
     int n_names;
     struct tnode *root;
+    bool *is_hidden; /* [n_names]: set at top level before it is read there, so that the context's value is not seen */
     struct tnode **blocks;
     int n_blocks;
 };
+
+/* Fills hidden everywhere (tmpl_scopes.c). */
+void scopes_resolve(struct tmpl *t);
 
 /* The parser, shared by tmpl_parse_expr.c and tmpl_parse_stmt.c. */
 struct parser {
@@ -211,6 +223,7 @@ int parse_intern(struct parser *p, struct str name);
 void parse_enter(struct parser *p);
 void parse_leave(struct parser *p);
 _Noreturn void parse_fail(struct parser *p, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
+_Noreturn void parse_refuse(struct parser *p, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4); /* a TemplateAssertionError */
 
 /* A list that grows in the arena. */
 struct node_list {

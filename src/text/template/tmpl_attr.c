@@ -112,6 +112,7 @@ struct tv op_attr_only(struct rt *rt, struct tv obj, const struct tstr *name) {
     bool unsafe = false;
     const struct builtin *f = find_method(obj, n, &unsafe);
     if (unsafe) return tv_undef_unsafe(rt, obj, n);
+    if (obj.type == TV_FUNC && strcmp(obj.u.func->name, "dict") == 0 && str_is(n, "fromkeys")) f = builtin_lookup(tmpl_methods_dict, n);
     if (!f) return TV_MISSING_V;
     struct tmethod *m = rt_new(rt, struct tmethod, 1);
     m->self = obj;

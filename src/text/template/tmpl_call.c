@@ -118,7 +118,7 @@ static void bind_macro(struct rt *rt, const struct tmacro *m, const struct tcall
 
 static bool is_bound(const struct scope *s, int name) {
     for (int i = 0; i < s->n; i++)
-        if (s->bindings[i].name == name) return true;
+        if (s->bindings[i].name == name) return s->bindings[i].value.type != TV_MISSING;
     return false;
 }
 
@@ -142,6 +142,8 @@ struct tv call_macro(struct rt *rt, const struct tmacro *m, const struct tcall *
     rt_enter(rt);
     rt->scope = m->scope;
     struct scope *s = scope_push(rt);
+    const struct thidden *hidden = &m->node->hidden;
+    for (int i = 0; i < hidden->n; i++) scope_set(rt, s, hidden->names[i], TV_MISSING_V);
     bind_macro(rt, m, call, s);
     bind_defaults(rt, m->node->params, s);
     rt->out = tbuf_new(rt);

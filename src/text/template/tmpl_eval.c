@@ -4,7 +4,8 @@
 static struct tv lookup(struct rt *rt, int name) {
     for (const struct scope *s = rt->scope; s; s = s->parent)
         for (int i = 0; i < s->n; i++)
-            if (s->bindings[i].name == name) return s->bindings[i].value;
+            if (s->bindings[i].name == name)
+                return s->bindings[i].value.type == TV_MISSING ? tv_undef_name(rt, rt->t->names[name]) : s->bindings[i].value;
     if (rt->globals[name].type != TV_MISSING) return rt->globals[name];
     const struct builtin *f = builtin_lookup(tmpl_globals, rt->t->names[name]);
     if (f) return (struct tv){TV_FUNC, {.func = f}};
@@ -82,7 +83,7 @@ static void add_keyword(struct rt *rt, struct tcall *call, struct str name, stru
 }
 
 static void expand_dict(struct rt *rt, struct tcall *call, struct tv dict) {
-    if (dict.type == TV_UNDEF) return;
+    if (dict.type == TV_UNDEF) tv_undef_raise(rt, dict);
     if (dict.type != TV_DICT) rt_raise(rt, "TypeError", "argument after ** must be a mapping, not %s", tv_type_name(dict));
     size_t n = (size_t)call->n_kw + dict.u.dict->n;
     if (n > 1000) rt_limit(rt, "a call with %zu keyword arguments", n);

@@ -31,6 +31,13 @@ void scope_set(struct rt *rt, struct scope *s, int name, struct tv value) {
     s->bindings[s->n++] = (struct binding){name, value};
 }
 
+/* A scope for n's body. */
+static struct scope *scope_for(struct rt *rt, const struct tnode *n) {
+    struct scope *s = scope_push(rt);
+    for (int i = 0; i < n->hidden.n; i++) scope_set(rt, s, n->hidden.names[i], TV_MISSING_V);
+    return s;
+}
+
 static void capture(struct rt *rt) {
     for (struct scope *s = rt->scope; s && !s->captured; s = s->parent) s->captured = true;
 }
@@ -68,12 +75,12 @@ void assign(struct rt *rt, const struct tnode *target, struct tv value) {
 
 /* ---- capturing output ---- */
 
-static struct tv captured_body(struct rt *rt, const struct tnode *body, enum flow *out_flow) {
+static struct tv captured_body(struct rt *rt, const struct tnode *n, enum flow *out_flow) {
     struct tbuf *outer = rt->out;
     rt->out = tbuf_new(rt);
     struct scope *scope = rt->scope;
-    scope_push(rt);
-    *out_flow = exec(rt, body);
+    scope_for(rt, n);
+    *out_flow = exec(rt, n->body);
     rt->scope = scope;
     struct tv text = tbuf_value(rt, rt->out);
     rt->out = outer;
@@ -151,7 +158,9 @@ static struct tv filtered(struct rt *rt, const struct tnode *n, struct tv iterab
     return tv_iter_lazy(rt, (struct titer){.next = next_if, .node = n, .scope = rt->scope, .extra = source});
 }
 
-static void loop_rounds(struct rt *rt, const struct tnode *n, struct tloop *l) {
+/* Whether a round came to its end: Jinja runs the else part unless one did, even where rounds were broken off. */
+static bool loop_rounds(struct rt *rt, const struct tnode *n, struct tloop *l) {
+    bool completed = false;
     struct scope *outer = rt->scope, *s = scope_push(rt);
     struct tv item, self = {TV_LOOP, {.loop = l}};
     while (loop_advance(rt, l, &item)) {
@@ -160,13 +169,16 @@ static void loop_rounds(struct rt *rt, const struct tnode *n, struct tloop *l) {
             s = scope_push(rt);
         }
         s->n = 0;
+        for (int i = 0; i < n->hidden.n; i++) scope_set(rt, s, n->hidden.names[i], TV_MISSING_V);
         scope_set(rt, s, NAME_LOOP, self);
         assign(rt, n->a, item);
         enum flow flow = exec(rt, n->body);
         rt->scope = s;
         if (flow == FLOW_BREAK) break;
+        completed |= flow == FLOW_NEXT;
     }
     rt->scope = outer;
+    return completed;
 }
 
 static enum flow run_loop(struct rt *rt, const struct tnode *n, struct tv iterable, int64_t depth0) {
@@ -176,8 +188,7 @@ static enum flow run_loop(struct rt *rt, const struct tnode *n, struct tv iterab
         (struct tloop){.iter = tv_iter(rt, iterable), .source = iterable, .index0 = -1, .length = -1, .depth0 = depth0, .scope = rt->scope};
     l->node = n->u.flag ? n : NULL;
     if (n->u.flag) capture(rt);
-    loop_rounds(rt, n, l);
-    if (l->index0 >= 0 || !n->orelse) return FLOW_NEXT;
+    if (loop_rounds(rt, n, l) || !n->orelse) return FLOW_NEXT;
     struct scope *outer = rt->scope;
     scope_push(rt);
     enum flow flow = exec(rt, n->orelse);
@@ -258,7 +269,7 @@ struct tv call_block(struct rt *rt, const struct tnode *n) {
     struct scope *scope = rt->scope;
     rt->out = tbuf_new(rt);
     rt->scope = NULL;
-    scope_push(rt);
+    scope_for(rt, n);
     rt_enter(rt);
     exec(rt, n->body);
     rt_leave(rt);
@@ -272,7 +283,7 @@ struct tv call_block(struct rt *rt, const struct tnode *n) {
 static enum flow exec_block(struct rt *rt, const struct tnode *n) {
     struct scope *scope = rt->scope;
     if (!n->u.flag) rt->scope = NULL;
-    scope_push(rt);
+    scope_for(rt, n);
     exec(rt, n->body);
     rt->scope = scope;
     return FLOW_NEXT;
@@ -291,7 +302,7 @@ static void note_generation(struct rt *rt, size_t begin, size_t end) {
 
 static enum flow exec_generation(struct rt *rt, const struct tnode *n) {
     struct scope *scope = rt->scope;
-    scope_push(rt);
+    scope_for(rt, n);
     size_t begin = rt->out->used;
     exec(rt, n->body);
     if (rt->out == rt->root_out) note_generation(rt, begin, rt->out->used);
@@ -308,7 +319,7 @@ static enum flow exec_if(struct rt *rt, const struct tnode *n) {
 }
 
 static enum flow exec_with(struct rt *rt, const struct tnode *n) {
-    struct scope *outer = rt->scope, *inner = scope_push(rt);
+    struct scope *outer = rt->scope, *inner = scope_for(rt, n);
     for (int i = 0; i < n->n_list; i += 2) {
         rt->scope = outer;
         struct tv value = eval(rt, n->list[i + 1]);
@@ -323,7 +334,7 @@ static enum flow exec_with(struct rt *rt, const struct tnode *n) {
 static enum flow exec_scope(struct rt *rt, const struct tnode *n) {
     if (tv_truth(rt, eval(rt, n->a))) rt_raise(rt, "TemplateRuntimeError", "autoescape is not supported: chat templates render plain text");
     struct scope *scope = rt->scope;
-    scope_push(rt);
+    scope_for(rt, n);
     enum flow flow = exec(rt, n->body);
     rt->scope = scope;
     return flow;
@@ -339,7 +350,7 @@ static enum flow exec_body(struct rt *rt, const struct tnode *n) {
 
 static enum flow exec_captured(struct rt *rt, const struct tnode *n) {
     enum flow flow;
-    struct tv text = captured_body(rt, n->body, &flow);
+    struct tv text = captured_body(rt, n, &flow);
     if (flow != FLOW_NEXT) return flow;
     text = eval_filter_chain(rt, n->b, text);
     if (n->kind == TN_SET_BLOCK) assign(rt, n->a, text);

@@ -63,8 +63,8 @@ static struct tv cut_between(struct rt *rt, struct tv v, struct str open, struct
     struct tbuf *b = tbuf_new(rt);
     size_t at = 0;
     for (;;) {
-        size_t from = str_find(tstr_str(s), open, at);
-        size_t to = from == STR_NONE ? STR_NONE : str_find(tstr_str(s), close, from);
+        size_t from = tstr_find(rt, tstr_str(s), open, at);
+        size_t to = from == STR_NONE ? STR_NONE : tstr_find(rt, tstr_str(s), close, from);
         if (to == STR_NONE) break;
         rt_charge(rt, 1);
         tbuf_put_sub(rt, b, s, at, from - at);
@@ -184,6 +184,40 @@ FILTER(f_xmlattr) {
     return tbuf_value(rt, b);
 }
 
+FILTER(f_wordwrap) {
+    UNUSED;
+    if (self.type == TV_UNDEF) tv_undef_raise(rt, self);
+    if (self.type != TV_STR) rt_raise(rt, "AttributeError", "'%s' object has no attribute 'splitlines'", tv_type_name(self));
+    return str_wordwrap(rt, self.u.s, args);
+}
+
+/* A copy whose dicts are in the order of their keys, as pprint prints them. */
+static struct tv sorted_copy(struct rt *rt, struct tv v) {
+    rt_enter(rt);
+    if (tv_is_seq(v)) {
+        v = tv_to_list(rt, v, v.type);
+        for (size_t i = 0; i < v.u.list->n; i++) v.u.list->items[i] = sorted_copy(rt, v.u.list->items[i]);
+    } else if (v.type == TV_DICT) {
+        struct tcall none = {0};
+        struct tv pairs = builtin_call(rt, builtin_lookup(tmpl_filters_seq, STR("dictsort")), v, &none);
+        v = (struct tv){TV_DICT, {.dict = tdict_new(rt)}};
+        for (size_t i = 0; i < pairs.u.list->n; i++) {
+            const struct tv *kv = pairs.u.list->items[i].u.list->items;
+            tdict_set(rt, v.u.dict, kv[0], sorted_copy(rt, kv[1]));
+        }
+    }
+    rt_leave(rt);
+    return v;
+}
+
+FILTER(f_pprint) {
+    UNUSED;
+    struct tv text = to_repr(rt, sorted_copy(rt, self));
+    if (tstr_chars(rt, text.u.s) > 80)
+        rt_raise(rt, "TemplateRuntimeError", "the filter pprint is supported for values that fit on one line only");
+    return text;
+}
+
 FILTER(f_urlize) {
     UNUSED;
     rt_raise(rt, "TemplateRuntimeError", "the filter urlize is not supported: chat templates render plain text");
@@ -197,6 +231,8 @@ const struct builtin tmpl_filters_html[] = {
     {"striptags", f_striptags, ""},
     {"urlencode", f_urlencode, ""},
     {"xmlattr", f_xmlattr, "autospace?"},
+    {"wordwrap", f_wordwrap, "width? break_long_words? wrapstring? break_on_hyphens?"},
+    {"pprint", f_pprint, ""},
     {"urlize", f_urlize, "*"},
     {NULL, NULL, NULL},
 };

@@ -61,6 +61,15 @@ static struct str print_float(struct rt *rt, double f, char type, int64_t precis
     return str_of(text);
 }
 
+/* "1.200e+02" -> "1.2e+02" */
+static struct str without_zeros(struct rt *rt, struct str text) {
+    size_t e = str_find_char(text, 'e', 0), end = e;
+    if (e == STR_NONE || str_find_char(text, '.', 0) == STR_NONE) return text;
+    while (text.p[end - 1] == '0') end--;
+    if (text.p[end - 1] == '.') end--;
+    return tv_str(tv_concat(rt, tv_str_of(rt, str_sub(text, 0, end), false).u.s, tv_str_of(rt, str_from(text, e), false).u.s));
+}
+
 /* The digits of |f|, without a sign. */
 static struct str float_digits(struct rt *rt, double f, const struct spec *s) {
     bool upper = s->type == 'E' || s->type == 'F' || s->type == 'G';
@@ -77,9 +86,11 @@ static struct str float_digits(struct rt *rt, double f, const struct spec *s) {
     if ((type == 'g' || type == 'G') && precision == 0) precision = 1;
     struct str text = print_float(rt, f, type, precision, s->alternate);
     if (s->type != '\0') return text;
-    /* no type but a precision: like g, but with a point */
+    /* no type but a precision: like g, but with a point, or with an exponent where there is no room for it */
     bool has_point = str_find_char(text, '.', 0) != STR_NONE || str_find_char(text, 'e', 0) != STR_NONE;
-    return has_point ? text : tv_str(tv_concat(rt, tv_str_of(rt, text, false).u.s, tv_str_const(rt, ".0").u.s));
+    if (has_point) return text;
+    if (text.n < (size_t)precision) return tv_str(tv_concat(rt, tv_str_of(rt, text, false).u.s, tv_str_const(rt, ".0").u.s));
+    return without_zeros(rt, print_float(rt, f, 'e', precision - 1, false));
 }
 
 static void put_padding(struct rt *rt, struct tbuf *b, const struct spec *s, int64_t count) {
@@ -468,7 +479,7 @@ static void put_percent(struct rt *rt, struct tbuf *b, struct percent *p, const 
     while (*at < s.n && strchr("hlL", s.p[*at])) ++*at;
     if (*at >= s.n) rt_raise(rt, "ValueError", "incomplete format");
     spec.type = s.p[(*at)++];
-    if (spec.type == '%') {
+    if (spec.type == '%' && *at >= 2 && s.p[*at - 2] == '%') {
         tbuf_put_sub(rt, b, format, *at - 1, 1);
         return;
     }

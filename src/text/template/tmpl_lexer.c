@@ -29,7 +29,7 @@ void lex_fail(struct lexer *lx, int line, const char *fmt, ...) {
     va_start(args, fmt);
     err_vset(lx->err, ERR_EFORMAT, fmt, args);
     va_end(args);
-    if (lx->err) err_prefix(lx->err, "chat template line %d: TemplateSyntaxError", line);
+    if (lx->err) err_prefix(lx->err, "chat template line %d: %s", line, lx->kind ? lx->kind : "TemplateSyntaxError");
     longjmp(*lx->fail, 1);
 }
 

@@ -34,6 +34,7 @@ void *rt_alloc(struct rt *rt, size_t bytes) {
     size_t used = rt->arena->total_bytes - rt->memory_start;
     if (bytes > rt->limits.memory_bytes || used > rt->limits.memory_bytes - bytes)
         rt_limit(rt, "the template needs more than %zu bytes of memory", rt->limits.memory_bytes);
+    rt_charge(rt, bytes / 512); /* memory costs time as well */
     void *p = arena_try(rt->arena, bytes);
     if (!p) leave(rt, ERR_EMEMORY, "MemoryError", "out of memory");
     return p;

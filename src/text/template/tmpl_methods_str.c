@@ -98,8 +98,8 @@ METHOD(m_title) {
 
 /* ---- strip ---- */
 
-static bool in_set(const struct tstr *set, const char *p, size_t n) {
-    return str_find(tstr_str(set), str_n(p, n), 0) != STR_NONE;
+static bool in_set(struct rt *rt, const struct tstr *set, const char *p, size_t n) {
+    return tstr_find(rt, tstr_str(set), str_n(p, n), 0) != STR_NONE;
 }
 
 struct tv str_strip(struct rt *rt, const struct tstr *s, struct tv chars, bool left, bool right) {
@@ -117,13 +117,13 @@ struct tv str_strip(struct rt *rt, const struct tstr *s, struct tv chars, bool l
     uint32_t code;
     while (left && from < to) {
         size_t n = utf8_decode(s->p + from, to - from, &code);
-        if (!in_set(set, s->p + from, n)) break;
+        if (!in_set(rt, set, s->p + from, n)) break;
         from += n;
     }
     while (right && to > from) {
         size_t at = to - 1;
         while (at > from && ((unsigned char)s->p[at] & 0xC0) == 0x80) at--;
-        if (!in_set(set, s->p + at, to - at)) break;
+        if (!in_set(rt, set, s->p + at, to - at)) break;
         to = at;
     }
     return tv_sub(rt, s, from, to - from);
@@ -182,19 +182,13 @@ static struct tv split_sep(struct rt *rt, const struct tstr *s, const struct tst
     if (!sep->n) rt_raise(rt, "ValueError", "empty separator");
     size_t from = 0;
     while (max < 0 || (int64_t)list.u.list->n < max) {
-        size_t at = str_find(tstr_str(s), tstr_str(sep), from);
+        size_t at = tstr_find(rt, tstr_str(s), tstr_str(sep), from);
         if (at == STR_NONE) break;
         tv_list_push(rt, list.u.list, tv_sub(rt, s, from, at - from));
         from = at + sep->n;
     }
     tv_list_push(rt, list.u.list, tv_sub(rt, s, from, s->n - from));
     return list;
-}
-
-static size_t find_last(struct str s, struct str needle, size_t end) {
-    for (size_t at = end >= needle.n ? end - needle.n + 1 : 0; at-- > 0;)
-        if (str_eq(str_sub(s, at, needle.n), needle)) return at;
-    return STR_NONE;
 }
 
 static struct tv reversed_list(struct rt *rt, struct tv list) {
@@ -213,7 +207,7 @@ static struct tv rsplit_sep(struct rt *rt, const struct tstr *s, const struct ts
     if (!sep->n) rt_raise(rt, "ValueError", "empty separator");
     size_t end = s->n;
     while (max < 0 || (int64_t)list.u.list->n < max) {
-        size_t at = find_last(tstr_str(s), tstr_str(sep), end);
+        size_t at = tstr_find_last(rt, str_sub(tstr_str(s), 0, end), tstr_str(sep));
         if (at == STR_NONE) break;
         tv_list_push(rt, list.u.list, tv_sub(rt, s, at + sep->n, end - at - sep->n));
         end = at;
@@ -227,8 +221,7 @@ static struct tv rsplit_space(struct rt *rt, const struct tstr *s, int64_t max) 
     struct str rest = uni_strip_right(tstr_str(s));
     while (rest.n) {
         if (max >= 0 && (int64_t)list.u.list->n == max) {
-            struct str left = uni_strip_left(rest);
-            tv_list_push(rt, list.u.list, tv_sub(rt, s, (size_t)(left.p - s->p), left.n));
+            tv_list_push(rt, list.u.list, tv_sub(rt, s, 0, rest.n));
             break;
         }
         size_t from = rest.n;
@@ -300,7 +293,7 @@ static struct tv three(struct rt *rt, struct tv a, struct tv b, struct tv c) {
 static struct tv partition(struct rt *rt, const struct tstr *s, const struct tstr *sep, bool last) {
     if (!sep->n) rt_raise(rt, "ValueError", "empty separator");
     rt_charge_bytes(rt, s->n);
-    size_t at = last ? find_last(tstr_str(s), tstr_str(sep), s->n) : str_find(tstr_str(s), tstr_str(sep), 0);
+    size_t at = last ? tstr_find_last(rt, tstr_str(s), tstr_str(sep)) : tstr_find(rt, tstr_str(s), tstr_str(sep), 0);
     struct tv none = tv_str_const(rt, ""), whole = tv_sub(rt, s, 0, s->n);
     if (at == STR_NONE) return last ? three(rt, none, none, whole) : three(rt, whole, none, none);
     return three(rt, tv_sub(rt, s, 0, at), tv_sub(rt, s, at, sep->n), tv_sub(rt, s, at + sep->n, s->n - at - sep->n));
@@ -322,7 +315,7 @@ struct tv str_replace(struct rt *rt, const struct tstr *s, const struct tstr *fr
     size_t at = 0;
     rt_charge_bytes(rt, s->n / 2);
     for (int64_t done = 0; count < 0 || done < count; done++) {
-        size_t hit = str_find(tstr_str(s), tstr_str(from), at);
+        size_t hit = tstr_find(rt, tstr_str(s), tstr_str(from), at);
         if (hit == STR_NONE) break;
         rt_charge(rt, 1);
         tbuf_put_sub(rt, b, s, at, hit - at);
@@ -397,7 +390,7 @@ static int64_t find(struct rt *rt, struct tv self, const struct tv *args, bool l
     rt_charge_bytes(rt, s->n);
     if (w.empty) return -1;
     struct str hay = str_sub(tstr_str(s), 0, w.to);
-    size_t at = last ? find_last(hay, tstr_str(needle), w.to) : str_find(hay, tstr_str(needle), w.from);
+    size_t at = last ? tstr_find_last(rt, hay, tstr_str(needle)) : tstr_find(rt, hay, tstr_str(needle), w.from);
     if (at == STR_NONE || at < w.from) return -1;
     return char_index(s, at);
 }
@@ -433,7 +426,8 @@ METHOD(m_count) {
     struct str hay = str_sub(tstr_str(s), w.from, w.to - w.from);
     if (!needle->n) return tv_int(char_index(s, w.to) - char_index(s, w.from) + 1);
     int64_t n = 0;
-    for (size_t at = str_find(hay, tstr_str(needle), 0); at != STR_NONE; at = str_find(hay, tstr_str(needle), at + needle->n)) n++;
+    for (size_t at = tstr_find(rt, hay, tstr_str(needle), 0); at != STR_NONE; at = tstr_find(rt, hay, tstr_str(needle), at + needle->n))
+        n++;
     return tv_int(n);
 }
 

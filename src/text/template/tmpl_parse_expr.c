@@ -19,15 +19,23 @@ struct rule {
 static const struct rule rules[N_TOKENS];
 static struct tnode *parse_prec(struct parser *p, enum prec min);
 
-void parse_fail(struct parser *p, int line, const char *fmt, ...) {
-    char text[ERR_MESSAGE_BYTES];
+static _Noreturn void fail_with(struct parser *p, int line, const char *fmt, va_list args) {
     struct err e;
+    err_vset(&e, ERR_EFORMAT, fmt, args);
+    lex_fail(&p->lx, line, "%s", e.msg);
+}
+
+void parse_fail(struct parser *p, int line, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
-    err_vset(&e, ERR_EFORMAT, fmt, args);
-    va_end(args);
-    memcpy(text, e.msg, sizeof text);
-    lex_fail(&p->lx, line, "%s", text);
+    fail_with(p, line, fmt, args);
+}
+
+void parse_refuse(struct parser *p, int line, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    p->lx.kind = "TemplateAssertionError";
+    fail_with(p, line, fmt, args);
 }
 
 /* ---- tokens ---- */
@@ -610,7 +618,7 @@ struct tnode *parse_assign_target(struct parser *p, bool with_tuple, bool with_n
         struct node_list l = {0};
         node_list_push(p, &l, first);
         while (parse_skip(p, TK_COMMA)) {
-            if (is_tuple_end(p, end_word) || parse_is(p, TK_ASSIGN)) break;
+            if (is_tuple_end(p, end_word)) break;
             node_list_push(p, &l, parse_target_primary(p, with_namespace));
         }
         first = list_node(p, TN_TUPLE, l);

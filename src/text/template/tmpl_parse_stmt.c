@@ -10,7 +10,7 @@ static struct tnode *parse_body(struct parser *p, const char *const *ends);
 static void check_unknown(struct parser *p) {
     struct tnode *n = p->unknown;
     p->unknown = NULL;
-    if (n && !p->soft) parse_fail(p, n->line, "No %s named '%.*s'.", n->kind == TN_FILTER ? "filter" : "test", STR_ARG(tstr_str(n->str)));
+    if (n && !p->soft) parse_refuse(p, n->line, "No %s named '%.*s'.", n->kind == TN_FILTER ? "filter" : "test", STR_ARG(tstr_str(n->str)));
 }
 
 /* The statements up to one of the end tags, whose name is then the current token. */
@@ -55,11 +55,18 @@ static struct tnode *parse_if(struct parser *p) {
     return n;
 }
 
+static void refuse_loop_target(struct parser *p, const struct tnode *target) {
+    if (target->kind == TN_NAME && target->name == NAME_LOOP)
+        parse_refuse(p, target->line, "Can't assign to special loop variable in for-loop target");
+    for (int i = 0; i < target->n_list; i++) refuse_loop_target(p, target->list[i]);
+}
+
 static struct tnode *parse_for(struct parser *p) {
     static const char *const ends[] = {"endfor", "else", NULL}, *const end[] = {"endfor", NULL};
     struct tnode *n = parse_node(p, TN_FOR);
     parse_advance(p);
     n->a = parse_assign_target(p, true, false, "in");
+    refuse_loop_target(p, n->a);
     if (!parse_skip_word(p, "in")) parse_fail(p, p->cur.line, "expected token 'in', got '%s'", token_name(p->cur.kind));
     n->b = parse_tuple(p, false, "recursive");
     if (parse_skip_word(p, "if")) n->c = parse_expression(p);
@@ -138,6 +145,12 @@ static struct tnode *parse_function_body(struct parser *p, struct tparams *param
     struct tnode *body = parse_scoped(p, end);
     p->n_macros--;
     p->n_loops = n_loops;
+    for (int i = 0; i < params->n; i++) { /* a parameter of that name is an ordinary one */
+        if (params->names[i] == NAME_CALLER && params->uses_caller && !params->defaults[i])
+            parse_refuse(p, body->line, "the special \"caller\" argument must be omitted or be given a default");
+        if (params->names[i] == NAME_VARARGS) params->uses_varargs = false;
+        if (params->names[i] == NAME_KWARGS) params->uses_kwargs = false;
+    }
     return body;
 }
 
@@ -213,7 +226,7 @@ static struct tnode *parse_print(struct parser *p) {
 static void remember_block(struct parser *p, struct tnode *n, struct str name) {
     struct tmpl *t = p->t;
     for (int i = 0; i < t->n_blocks; i++)
-        if (t->blocks[i]->name == n->name) parse_fail(p, n->line, "block '%.*s' defined twice", STR_ARG(name));
+        if (t->blocks[i]->name == n->name) parse_refuse(p, n->line, "block '%.*s' defined twice", STR_ARG(name));
     if ((t->n_blocks & (t->n_blocks - 1)) == 0) {
         struct tnode **more = arena_new(p->arena, struct tnode *, t->n_blocks ? t->n_blocks * 2 : 1);
         if (t->n_blocks) memcpy(more, t->blocks, (size_t)t->n_blocks * sizeof *more);
@@ -355,6 +368,7 @@ int tmpl_parse(struct arena *a, struct str source, struct tmpl **out_template, s
         t->n_names = (int)p->names.n;
         t->names = arena_new(a, struct str, p->names.n);
         for (size_t i = 0; i < p->names.n; i++) t->names[i] = p->names.entries[i].key;
+        scopes_resolve(t);
         *out_template = t;
     }
     map_free(&p->names);

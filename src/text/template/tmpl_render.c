@@ -93,7 +93,7 @@ static void load_context(struct loader *l, yyjson_val *object, bool user) {
     for (int i = 0; i < l->rt->t->n_names; i++) {
         struct str name = l->rt->t->names[i];
         yyjson_val *v = yyjson_obj_getn(object, name.p, name.n);
-        if (v) l->rt->globals[i] = load(l, v, name);
+        if (v && !l->rt->t->is_hidden[i]) l->rt->globals[i] = load(l, v, name);
     }
 }
 
@@ -112,11 +112,11 @@ static void prepare(struct rt *rt, const struct tmpl_context *ctx) {
     rt->globals = rt_new(rt, struct tv, rt->t->n_names);
     /* tools and documents are null where none are given, as apply_chat_template passes them */
     for (int i = 0; i < rt->t->n_names; i++)
-        if (str_is(rt->t->names[i], "tools") || str_is(rt->t->names[i], "documents")) rt->globals[i] = TV_NONE_V;
+        if (!rt->t->is_hidden[i] && (str_is(rt->t->names[i], "tools") || str_is(rt->t->names[i], "documents"))) rt->globals[i] = TV_NONE_V;
     load_context(&l, ctx->special, false);
     load_context(&l, ctx->input, true);
-    rt->limits.steps = rt->steps_left = or_default(ctx->limits.steps, 1500000 + 400 * l.n_values);
-    rt->limits.memory_bytes = or_default(ctx->limits.memory_bytes, ((size_t)64 << 20) + 16 * l.n_bytes);
+    rt->limits.steps = rt->steps_left = or_default(ctx->limits.steps, 1000000 + 400 * l.n_values);
+    rt->limits.memory_bytes = or_default(ctx->limits.memory_bytes, ((size_t)32 << 20) + 16 * l.n_bytes);
     rt->memory_start = rt->arena->total_bytes;
 }
 

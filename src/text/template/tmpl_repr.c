@@ -168,6 +168,7 @@ static void repr_node(struct rt *rt, struct tbuf *b, struct tv v) {
         return;
     case TV_RANGE: repr_range(rt, b, v.u.range); return;
     case TV_VIEW: repr_view(rt, b, v); return;
+    case TV_SELF: tbuf_puts(rt, b, "<TemplateReference None>"); return;
     case TV_MACRO:
         tbuf_puts(rt, b, "<Macro '");
         tbuf_put(rt, b, v.u.macro->name, false);
@@ -188,7 +189,7 @@ static void repr_node(struct rt *rt, struct tbuf *b, struct tv v) {
 }
 
 static void repr_into(struct rt *rt, struct tbuf *b, struct tv v) {
-    rt_charge(rt, 1);
+    rt_charge(rt, 3);
     rt_enter(rt);
     repr_node(rt, b, v);
     rt_leave(rt);

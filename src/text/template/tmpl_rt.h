@@ -137,6 +137,8 @@ struct tv str_replace(struct rt *rt, const struct tstr *s, const struct tstr *fr
 struct tv str_split_lines(struct rt *rt, const struct tstr *s, bool keep_ends);
 struct tv str_map_case(struct rt *rt, const struct tstr *s, char how); /* 'u', 'l', 'f', 'c' capitalize, 's' swap, 't' title */
 struct tv str_join(struct rt *rt, const struct tstr *sep, struct tv items, bool convert);
+struct tv str_wordwrap(struct rt *rt, const struct tstr *s,
+                       const struct tv *args); /* width, break_long_words, wrapstring, break_on_hyphens */
 struct tv str_center(struct rt *rt, const struct tstr *s, int64_t width, const struct tstr *fill, char align);
 
 #endif

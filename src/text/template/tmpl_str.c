@@ -63,6 +63,31 @@ bool tstr_any_user(const struct tstr *s) {
     return s->marks ? memchr(s->marks, 1, s->n) != NULL : s->user && s->n;
 }
 
+size_t tstr_find(struct rt *rt, struct str s, struct str needle, size_t from) {
+    if (needle.n == 0) return from <= s.n ? from : STR_NONE;
+    rt_charge(rt, 1);
+    for (size_t tries = 0; from <= s.n && needle.n <= s.n - from; from++, tries++) {
+        const char *hit = memchr(s.p + from, needle.p[0], s.n - from - needle.n + 1);
+        size_t at = hit ? (size_t)(hit - s.p) : s.n;
+        rt_charge(rt, (at - from) / 256 + needle.n / 256 + tries % 2);
+        if (!hit) return STR_NONE;
+        if (memcmp(hit, needle.p, needle.n) == 0) return at;
+        from = at;
+    }
+    return STR_NONE;
+}
+
+size_t tstr_find_last(struct rt *rt, struct str s, struct str needle) {
+    rt_charge(rt, 1);
+    for (size_t at = s.n >= needle.n ? s.n - needle.n + 1 : 0; at-- > 0;) {
+        if (at % 16 == 0) rt_charge(rt, 1);
+        if (needle.n && s.p[at] != needle.p[0]) continue;
+        rt_charge(rt, needle.n / 256);
+        if (str_eq(str_sub(s, at, needle.n), needle)) return at;
+    }
+    return STR_NONE;
+}
+
 /* ---- buffers ---- */
 
 struct tbuf *tbuf_new(struct rt *rt) {

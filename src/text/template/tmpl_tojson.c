@@ -18,8 +18,8 @@ static void put(struct dump *d, struct str s) {
 }
 
 static void put_unicode(struct dump *d, uint32_t unit) {
-    char text[8];
-    snprintf(text, sizeof text, "\\u%04x", (unsigned)(unit & 0xFFFF));
+    char text[16];
+    snprintf(text, sizeof text, "\\u%04x", (unsigned)unit);
     put(d, str_of(text));
 }
 

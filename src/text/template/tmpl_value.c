@@ -66,7 +66,7 @@ static uint64_t hash_value(struct rt *rt, struct tv v) {
         if (v.u.f >= -9.2e18 && v.u.f <= 9.2e18 && floor(v.u.f) == v.u.f) return hash_mix((uint64_t)(int64_t)v.u.f);
         return hash_bytes(&v.u.f, sizeof v.u.f, 1);
     case TV_STR:
-    case TV_BIG: return hash_bytes(v.u.s->p, v.u.s->n, 2);
+    case TV_BIG: rt_charge(rt, v.u.s->n / 256); return hash_bytes(v.u.s->p, v.u.s->n, 2);
     case TV_TUPLE: {
         uint64_t h = 3;
         rt_enter(rt);
@@ -128,6 +128,7 @@ struct tv *tdict_get_str(const struct tdict *d, struct str key) {
 }
 
 void tdict_set(struct rt *rt, struct tdict *d, struct tv key, struct tv value) {
+    rt_charge(rt, 2);
     struct tv *old = tdict_get(rt, d, key);
     if (old) {
         *old = value;
@@ -301,7 +302,10 @@ bool tv_eq(struct rt *rt, struct tv a, struct tv b) {
     if (tv_is_num(a) && tv_is_num(b)) return compare_num(a, b) == 0;
     if (a.type != b.type) return false;
     if (a.type == TV_UNDEF || a.type == TV_NONE || a.type == TV_MISSING) return true;
-    if (a.type == TV_STR || a.type == TV_BIG) return a.u.s == b.u.s || str_eq(tv_str(a), tv_str(b));
+    if (a.type == TV_STR || a.type == TV_BIG) {
+        if (a.u.s->n == b.u.s->n) rt_charge(rt, a.u.s->n / 256);
+        return a.u.s == b.u.s || str_eq(tv_str(a), tv_str(b));
+    }
     rt_charge(rt, 1);
     rt_enter(rt);
     bool equal = eq_pointed(rt, a, b);
@@ -321,6 +325,7 @@ int tv_compare(struct rt *rt, struct tv a, struct tv b, const char *op) {
     if (a.type == TV_UNDEF) tv_undef_raise(rt, a);
     if (b.type == TV_UNDEF) tv_undef_raise(rt, b);
     if (a.type == TV_STR && b.type == TV_STR) { /* the order of UTF-8 is the order of code points */
+        rt_charge(rt, (a.u.s->n < b.u.s->n ? a.u.s->n : b.u.s->n) / 256);
         int c = str_cmp(tv_str(a), tv_str(b));
         return (c > 0) - (c < 0);
     }
@@ -346,8 +351,7 @@ bool tv_contains(struct rt *rt, struct tv item, struct tv container) {
     switch (container.type) {
     case TV_STR:
         if (item.type != TV_STR) rt_raise(rt, "TypeError", "'in <string>' requires string as left operand, not %s", tv_type_name(item));
-        rt_charge_bytes(rt, container.u.s->n / 8);
-        return str_find(tv_str(container), tv_str(item), 0) != STR_NONE;
+        return tstr_find(rt, tv_str(container), tv_str(item), 0) != STR_NONE;
     case TV_DICT: return tdict_get(rt, container.u.dict, item) != NULL;
     case TV_VIEW:
         if (container.u.view->kind == VIEW_KEYS) return tdict_get(rt, container.u.view->dict, item) != NULL;

@@ -206,6 +206,9 @@ struct tv tv_concat(struct rt *rt, const struct tstr *a, const struct tstr *b);
 size_t tstr_chars(struct rt *rt, const struct tstr *s);
 /* Byte offset of character i (0 <= i <= number of characters). */
 size_t tstr_offset(struct rt *rt, const struct tstr *s, size_t i);
+/* Searching is plain, and charged by the work done, so that needles made to be slow run into the limit. STR_NONE: absent. */
+size_t tstr_find(struct rt *rt, struct str s, struct str needle, size_t from);
+size_t tstr_find_last(struct rt *rt, struct str s, struct str needle); /* the last place */
 bool tstr_any_user(const struct tstr *s);
 bool tstr_user_at(const struct tstr *s, size_t at);
 

@@ -1,0 +1,53 @@
+/* mlxcel template: a model's chat template, rendered. The text goes to standard output exactly as it is. */
+#include "api/template_tools.h"
+#include "cli/args.h"
+#include "os/os.h"
+
+enum { INPUT_MAX_BYTES = 256 << 20 };
+
+static const char *path_of(const struct args *args, enum opt_id id) {
+    struct str s = args_str(args, id);
+    return s.p ? str_cstr(args->arena, s) : NULL;
+}
+
+static int run_lines(const struct template_tool *t, struct err *err) {
+    struct sb line = {0}, out = {0};
+    int code = ERR_OK;
+    while (code == ERR_OK && os_read_line(&line)) {
+        if (!str_trim(sb_str(&line)).n) continue;
+        sb_clear(&out);
+        template_tool_line(t, sb_str(&line), &out);
+        code = cli_write(&out, err);
+    }
+    sb_free(&line);
+    sb_free(&out);
+    return code;
+}
+
+static int run_once(const struct args *args, const struct template_tool *t, struct err *err) {
+    const char *path = path_of(args, OPT_TEMPLATE_INPUT);
+    struct str input, text;
+    if (!path) return err_set(err, ERR_EARG, "give the conversation by --input FILE.json (\"-\": standard input)");
+    if (strcmp(path, "-") == 0) TRY(os_read_stdin(args->arena, INPUT_MAX_BYTES, &input, err));
+    else TRY(os_file_load(args->arena, path, INPUT_MAX_BYTES, &input, err));
+    TRY(template_tool_render(t, args->arena, input, &text, err));
+    struct sb out = {0};
+    sb_put(&out, text);
+    int code = cli_write(&out, err);
+    sb_free(&out);
+    return code;
+}
+
+int cmd_template(const struct args *args, struct err *err) {
+    struct template_options o = {
+        .model = path_of(args, OPT_MODEL_TEMPLATE),
+        .template_file = path_of(args, OPT_TEMPLATE_FILE),
+        .special_file = path_of(args, OPT_TEMPLATE_SPECIAL),
+        .now = args_str(args, OPT_TEMPLATE_NOW),
+    };
+    bool lines = args_flag(args, OPT_TEMPLATE_JSONL);
+    if (!o.model && !o.template_file && !lines) return err_set(err, ERR_EARG, "give a model by -m PATH or a template by --template FILE");
+    struct template_tool *t;
+    TRY(template_tool_open(args->arena, &o, &t, err));
+    return lines ? run_lines(t, err) : run_once(args, t, err);
+}

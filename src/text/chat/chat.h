@@ -1,0 +1,41 @@
+/* A model's chat template: chosen from the model's files, rendered to spans.
+ *
+ * Strings in, strings out: whoever calls this has read the files. As in transformers, chat_template.jinja goes before
+ * chat_template.json, that before tokenizer_config.json; a config may hold one template or a list of named ones, of which
+ * "tool_use" serves requests with tools and "default" the others.
+ */
+#ifndef MLXCEL_TEXT_CHAT_CHAT_H
+#define MLXCEL_TEXT_CHAT_CHAT_H
+
+#include "text/template/template.h"
+
+/* Contents of the model's files; {NULL, 0} for one that is absent. */
+struct chat_files {
+    const char *model;              /* stands in messages */
+    struct str tokenizer_config;    /* tokenizer_config.json */
+    struct str special_tokens_map;  /* special_tokens_map.json */
+    struct str chat_template_jinja; /* chat_template.jinja */
+    struct str chat_template_json;  /* chat_template.json */
+};
+
+struct chat_template; /* immutable; lives in its arena */
+
+/* A model without a template gets a plain User/Assistant form, and one warning is logged. */
+int chat_template_load(struct arena *a, const struct chat_files *files, struct chat_template **out_template, struct err *err);
+bool chat_template_is_plain(const struct chat_template *t); /* the form for models without a template */
+/* An object with bos_token, eos_token and the others that the model names. */
+yyjson_val *chat_template_special(const struct chat_template *t);
+/* The same template with other special tokens. */
+struct chat_template *chat_template_with_special(struct arena *a, const struct chat_template *t, yyjson_val *special);
+
+struct chat_request {
+    yyjson_val *input; /* object: messages, tools, documents, add_generation_prompt, further keywords for the template */
+    struct tmpl_time now;
+    struct tmpl_limits limits;
+    struct str name; /* of the template to use; empty: as described above */
+};
+
+int chat_render(const struct chat_template *t, struct arena *a, const struct chat_request *request, struct tmpl_output *out_output,
+                struct err *err);
+
+#endif
