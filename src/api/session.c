@@ -82,6 +82,7 @@ int session_open(const struct session_options *options, struct session **out, st
 
 void session_close(struct session *s) {
     if (!s) return;
+    session_text_close(s);
     engine_close(s->engine);
     if (s->has_model) model_close(s->backend, &s->model);
     if (s->backend) s->backend->type->close(s->backend);

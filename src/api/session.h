@@ -36,6 +36,27 @@ int32_t session_context(const struct session *s);
 /* Tokens that end an answer, by generation_config.json and config.json. */
 const int32_t *session_eos(const struct session *s, int32_t *out_n);
 
+/* ---- text ---------------------------------------------------------------------------------------------------------- */
+
+struct session_ids {
+    int32_t *p;
+    size_t n;
+};
+
+struct session_prompt {
+    struct str text;
+    struct str system;  /* {NULL, 0}: none */
+    bool raw;           /* no chat template; a model without one completes raw anyway */
+};
+/* The ids of a prompt, in memory of the session's own until the next call. With a template only the template makes control
+ * tokens: what stands in the text stays text. A raw prompt is its own template, and its control tokens count. */
+int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err);
+bool session_has_template(const struct session *s);
+/* The text of a new token, as far as it is certain: complete characters only. The flush gives what was held back. */
+int session_decode_begin(struct session *s, struct err *err);
+int session_decode_push(struct session *s, int32_t token, struct sb *out, struct err *err);
+int session_decode_end(struct session *s, struct sb *out, struct err *err);
+
 struct generate_stats {
     int32_t n_prompt, n_new;
     double prompt_seconds, new_seconds; /* to the first token; from there to the last */

@@ -6,6 +6,8 @@
 #include "engine/engine.h"
 #include "file/checkpoint.h"
 #include "model/model.h"
+#include "text/chat/chat.h"
+#include "text/tokenizer/tokenizer.h"
 
 struct session {
     struct arena arena;
@@ -19,7 +21,16 @@ struct session {
     struct engine *engine;
     int32_t *eos, n_eos;
     const char *name;
+    /* text, loaded when it is first needed */
+    bool text_loaded;
+    struct tok *tok;
+    struct chat_template *chat;
+    struct tok_ids ids;
+    struct tok_stream stream;
+    bool streaming;
 };
+
+void session_text_close(struct session *s);
 
 /* Bytes that one position takes in the cache of this backend. */
 uint64_t session_kv_bytes(const struct kv_layout *layout);

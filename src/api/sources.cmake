@@ -6,6 +6,7 @@ set(API_SOURCES
   src/api/inspect.c
   src/api/session.c
   src/api/session_probe.c
+  src/api/session_text.c
   src/api/synth.c
   src/api/synth_write.c
   src/api/text_tools.c

@@ -2,6 +2,7 @@
 set(UNIT_SUITES
   args
   base
+  bits
   checkpoint
   config
   engine

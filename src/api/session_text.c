@@ -1,0 +1,129 @@
+/* The text side of a session: tokenizer and chat template from the model's files, prompts to ids, ids to text. */
+#include "api/session_internal.h"
+
+#include "os/os.h"
+
+#include <time.h>
+
+/* A side file's text; {NULL, 0} when the model has none. */
+static int side_file(struct session *s, const struct checkpoint *c, const char *name, struct str *out, struct err *err) {
+    *out = (struct str){0};
+    int code = checkpoint_file_load(&s->arena, c, name, 0, out, err);
+    if (code != ERR_ENOTFOUND) return code;
+    *out = (struct str){0};
+    return ERR_OK;
+}
+
+static int load_tokenizer(struct session *s, const struct checkpoint *c, struct str config, struct err *err) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct str file;
+        TRY(side_file(s, c, names[i], &file, err));
+        if (file.p) return tok_load_any(&s->tok, file, config, err);
+    }
+    return err_set(err, ERR_ENOTFOUND, "%s has no tokenizer.json or tokenizer.model; use --tokens", s->name);
+}
+
+static int load_files(struct session *s, const struct checkpoint *c, struct err *err) {
+    struct chat_files files = {.model = s->name};
+    TRY(side_file(s, c, "tokenizer_config.json", &files.tokenizer_config, err));
+    TRY(side_file(s, c, "special_tokens_map.json", &files.special_tokens_map, err));
+    TRY(side_file(s, c, "chat_template.jinja", &files.chat_template_jinja, err));
+    TRY(side_file(s, c, "chat_template.json", &files.chat_template_json, err));
+    TRY(load_tokenizer(s, c, files.tokenizer_config, err));
+    return chat_template_load(&s->arena, &files, &s->chat, err);
+}
+
+static int load_text(struct session *s, struct err *err) {
+    if (s->text_loaded) return ERR_OK;
+    struct checkpoint built_in = {0};
+    int code;
+    if (s->has_checkpoint) {
+        code = load_files(s, &s->checkpoint, err);
+    } else { /* a made-up model speaks with the built-in one's tokenizer */
+        TRY(checkpoint_open(NULL, &built_in, err));
+        code = load_files(s, &built_in, err);
+        checkpoint_close(&built_in);
+    }
+    s->text_loaded = code == ERR_OK;
+    return code;
+}
+
+void session_text_close(struct session *s) {
+    if (s->streaming) tok_stream_free(&s->stream);
+    tok_ids_free(&s->ids);
+    tok_destroy(s->tok);
+}
+
+bool session_has_template(const struct session *s) {
+    return s->chat && !chat_template_is_plain(s->chat);
+}
+
+static struct tmpl_time now(void) {
+    struct tm t;
+    os_local_time(os_wall_ns(), &t);
+    return (struct tmpl_time){t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, 0};
+}
+
+static void put_message(struct jsonw *w, const char *role, struct str content) {
+    jsonw_begin(w, '{');
+    jsonw_key(w, "role");
+    jsonw_str(w, str_of(role));
+    jsonw_key(w, "content");
+    jsonw_str(w, content);
+    jsonw_end(w, '}');
+}
+
+/* The conversation as the template's input. */
+static struct str chat_input(struct arena *a, const struct session_prompt *p) {
+    struct sb text = {0};
+    struct jsonw w = {.out = &text};
+    jsonw_begin(&w, '{');
+    jsonw_key(&w, "messages");
+    jsonw_begin(&w, '[');
+    if (p->system.p) put_message(&w, "system", p->system);
+    put_message(&w, "user", p->text);
+    jsonw_end(&w, ']');
+    jsonw_key(&w, "add_generation_prompt");
+    jsonw_bool(&w, true);
+    jsonw_end(&w, '}');
+    struct str copy = str_copy(a, sb_str(&text));
+    sb_free(&text);
+    return copy;
+}
+
+static int encode_chat(struct session *s, struct arena *a, const struct session_prompt *p, struct err *err) {
+    struct chat_request request = {.now = now()};
+    struct tmpl_output output;
+    TRY(json_parse(a, chat_input(a, p), "prompt", JSON_STRICT, &request.input, err));
+    TRY(chat_render(s->chat, a, &request, &output, err));
+    struct tok_span *spans = arena_new(a, struct tok_span, output.n_spans + 1);
+    for (size_t i = 0; i < output.n_spans; i++) spans[i] = (struct tok_span){output.spans[i].text, !output.spans[i].is_user};
+    return tok_encode_spans(s->tok, NULL, spans, output.n_spans, TOK_PARSE_SPECIAL, &s->ids, err);
+}
+
+int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err) {
+    TRY(load_text(s, err));
+    struct arena a = {0};
+    s->ids.n = 0;
+    int code = prompt->raw || !session_has_template(s) ? tok_encode(s->tok, prompt->text, TOK_ADD_SPECIAL | TOK_PARSE_SPECIAL, &s->ids, err) : encode_chat(s, &a, prompt, err);
+    arena_free(&a);
+    *out = (struct session_ids){s->ids.p, s->ids.n};
+    return code;
+}
+
+int session_decode_begin(struct session *s, struct err *err) {
+    TRY(load_text(s, err));
+    if (s->streaming) tok_stream_free(&s->stream);
+    tok_stream_init(&s->stream, s->tok, true);
+    s->streaming = true;
+    return ERR_OK;
+}
+
+int session_decode_push(struct session *s, int32_t token, struct sb *out, struct err *err) {
+    return tok_stream_push(&s->stream, token, out, err);
+}
+
+int session_decode_end(struct session *s, struct sb *out, struct err *err) {
+    return tok_stream_flush(&s->stream, out, err);
+}

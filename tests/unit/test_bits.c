@@ -1,0 +1,51 @@
+/* The same bits everywhere: the built-in model on the reference kernels, hashed. The unit tests run on Linux x86_64,
+ * on aarch64 and as a Windows program; a compiler, a library or a kernel that rounds differently fails here. */
+#include "unit.h"
+
+#include "api/session.h"
+#include "base/hash.h"
+
+struct digest {
+    uint64_t hash;
+    int32_t vocab, n_rows;
+};
+
+static int add_row(void *user, const float *row, struct err *err) {
+    (void)err;
+    struct digest *d = user;
+    d->hash = hash_bytes(row, (size_t)d->vocab * sizeof *row, d->hash);
+    d->n_rows++;
+    return 0;
+}
+
+static uint64_t logits_hash(int32_t n_threads, bool no_fuse) {
+    struct session *s;
+    struct err err;
+    int32_t tokens[24];
+    CHECK_OK(session_open(&(struct session_options){.precision = SESSION_EXACT, .n_threads = n_threads, .context = 64, .n_rows = 16, .no_fuse = no_fuse}, &s, &err), err);
+    for (int32_t i = 0; i < 24; i++) tokens[i] = 17 + i * 151;
+    struct digest d = {.vocab = session_vocab(s)};
+    int code = session_logits(s, tokens, 24, add_row, &d, &err);
+    session_close(s);
+    CHECK_OK(code, err);
+    CHECK_INT(d.n_rows, 24);
+    return d.hash;
+}
+
+static void logits_are_pinned(void) {
+    uint64_t hash = logits_hash(1, false);
+    if (hash != UINT64_C(0xa73e9deb16e04985)) unit_fail(__FILE__, __LINE__, "hash of the logits is 0x%llx", (unsigned long long)hash);
+}
+
+static void logits_ignore_threads_and_fusion(void) {
+    uint64_t hash = logits_hash(1, false);
+    CHECK(hash == logits_hash(3, false));
+    CHECK(hash == logits_hash(1, true));
+}
+
+const struct unit_suite unit_bits = {
+    "bits", (const struct unit_case[]){
+                {"logits_are_pinned", logits_are_pinned},
+                {"logits_ignore_threads_and_fusion", logits_ignore_threads_and_fusion},
+                {0},
+            }};
