@@ -5,8 +5,10 @@ set(UNIT_SUITES
   bits
   checkpoint
   config
+  cuda
   engine
   kern
+  kernelc
   ops_moe
   ops_recur
   os

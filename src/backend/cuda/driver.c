@@ -101,10 +101,11 @@ int cuda_driver_open(struct cuda_driver *d, const char *path, struct err *err) {
 
 const char *cuda_result_name(const struct cuda_driver *d, CUresult result) {
     switch ((int)result) {
-#define X(name, value, meaning) \
-    case value: return #name;
-        CUDA_RESULTS(X)
-#undef X
+#define CUDA_RESULT(name, value, meaning) \
+    case value:                           \
+        return #name;
+#include "backend/cuda/results.def"
+#undef CUDA_RESULT
     }
     const char *name = NULL;
     if (d && d->cuGetErrorName && d->cuGetErrorName(result, &name) == CUDA_SUCCESS && name) return name;
@@ -113,10 +114,11 @@ const char *cuda_result_name(const struct cuda_driver *d, CUresult result) {
 
 const char *cuda_result_meaning(CUresult result) {
     switch ((int)result) {
-#define X(name, value, meaning) \
-    case value: return meaning;
-        CUDA_RESULTS(X)
-#undef X
+#define CUDA_RESULT(name, value, meaning) \
+    case value:                           \
+        return meaning;
+#include "backend/cuda/results.def"
+#undef CUDA_RESULT
     }
     return "";
 }

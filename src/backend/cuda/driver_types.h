@@ -27,58 +27,10 @@ typedef struct CUuuid_st {
     char bytes[16];
 } CUuuid;
 
-/* Every result that the driver names: code and what it means to a user. driver.c prints them; the driver's own words come after. */
-#define CUDA_RESULTS(X)                                                                                                                    \
-    X(CUDA_SUCCESS, 0, "")                                                                                                                 \
-    X(CUDA_ERROR_INVALID_VALUE, 1, "a defect of this program")                                                                             \
-    X(CUDA_ERROR_OUT_OF_MEMORY, 2, "the GPU has no memory left")                                                                           \
-    X(CUDA_ERROR_NOT_INITIALIZED, 3, "a defect of this program")                                                                           \
-    X(CUDA_ERROR_DEINITIALIZED, 4, "the driver is shutting down")                                                                          \
-    X(CUDA_ERROR_STUB_LIBRARY, 34, "this libcuda is the toolkit's stub, not a driver: take its folder out of LD_LIBRARY_PATH")             \
-    X(CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER, 36, "update the NVIDIA driver")                                                               \
-    X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46, "another process uses this GPU exclusively, or its compute mode is Prohibited")                   \
-    X(CUDA_ERROR_NO_DEVICE, 100, "the driver sees no GPU (check nvidia-smi and CUDA_VISIBLE_DEVICES)")                                     \
-    X(CUDA_ERROR_INVALID_DEVICE, 101, "no GPU has this number")                                                                            \
-    X(CUDA_ERROR_DEVICE_NOT_LICENSED, 102, "the virtual GPU has no licence")                                                               \
-    X(CUDA_ERROR_INVALID_IMAGE, 200, "this driver cannot read the kernel image: it is older than the toolkit that made it")                \
-    X(CUDA_ERROR_INVALID_CONTEXT, 201, "a defect of this program")                                                                         \
-    X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "no kernel image fits this GPU")                                                                  \
-    X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "the GPU's memory is faulty")                                                                     \
-    X(CUDA_ERROR_INVALID_PTX, 218, "the driver's compiler refused the kernel")                                                             \
-    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220, "a link between GPUs is faulty")                                                               \
-    X(CUDA_ERROR_JIT_COMPILER_NOT_FOUND, 221, "the driver's compiler library is missing: reinstall the driver")                            \
-    X(CUDA_ERROR_UNSUPPORTED_PTX_VERSION, 222, "the driver is older than the toolkit that made the kernel: update the driver")             \
-    X(CUDA_ERROR_JIT_COMPILATION_DISABLED, 223, "CUDA_DISABLE_PTX_JIT is set")                                                             \
-    X(CUDA_ERROR_CONTAINED, 226, "a fault on the GPU was contained; this process must restart")                                            \
-    X(CUDA_ERROR_OPERATING_SYSTEM, 304, "the operating system refused (in a container: are the NVIDIA device files there?)")               \
-    X(CUDA_ERROR_INVALID_HANDLE, 400, "a defect of this program")                                                                          \
-    X(CUDA_ERROR_NOT_FOUND, 500, "the kernel image lacks a name that it should have")                                                      \
-    X(CUDA_ERROR_NOT_READY, 600, "work is still running")                                                                                  \
-    X(CUDA_ERROR_ILLEGAL_ADDRESS, 700, "a kernel read or wrote outside its memory")                                                        \
-    X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "a kernel wants more registers or shared memory than the GPU has")                          \
-    X(CUDA_ERROR_LAUNCH_TIMEOUT, 702, "the system stopped a kernel that ran too long on a GPU with a display")                             \
-    X(CUDA_ERROR_ASSERT, 710, "a check inside a kernel failed")                                                                            \
-    X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714, "a kernel's call stack is broken")                                                             \
-    X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715, "a kernel met an instruction that the GPU does not know")                                       \
-    X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "a kernel used an unaligned address")                                                            \
-    X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717, "a kernel used an address of the wrong kind")                                                 \
-    X(CUDA_ERROR_INVALID_PC, 718, "a kernel jumped outside its code")                                                                      \
-    X(CUDA_ERROR_LAUNCH_FAILED, 719, "a kernel failed")                                                                                    \
-    X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720, "a cooperative kernel has more blocks than fit at once")                               \
-    X(CUDA_ERROR_NOT_PERMITTED, 800, "the driver forbids it")                                                                              \
-    X(CUDA_ERROR_NOT_SUPPORTED, 801, "the driver does not support it on this GPU")                                                         \
-    X(CUDA_ERROR_SYSTEM_NOT_READY, 802, "the system is not ready: is nvidia-fabricmanager running?")                                       \
-    X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "the driver's library and its kernel module have different versions: restart the machine")   \
-    X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, 804, "the cuda-compat package does not support this GPU: remove it or update the driver") \
-    X(CUDA_ERROR_MPS_CONNECTION_FAILED, 805, "the MPS server does not answer")                                                             \
-    X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910, "a graph cannot be updated in place")                                                     \
-    X(CUDA_ERROR_INVALID_CLUSTER_SIZE, 912, "a cluster is too large for this GPU")                                                         \
-    X(CUDA_ERROR_UNKNOWN, 999, "the driver does not say why (on Linux: is the nvidia_uvm module loaded?)")
-
 typedef enum cudaError_enum {
-#define X(name, value, meaning) name = value,
-    CUDA_RESULTS(X)
-#undef X
+#define CUDA_RESULT(name, value, meaning) name = value,
+#include "backend/cuda/results.def"
+#undef CUDA_RESULT
 } CUresult;
 
 typedef enum CUdevice_attribute_enum {
@@ -237,7 +189,7 @@ typedef struct CUgraphExecUpdateResultInfo_st {
 
 /* An address map for the copy engine of capability 9.0 and later; passed to kernels by value. */
 typedef struct CUtensorMap_st {
-    _Alignas(64) uint64_t opaque[16];
+    _Alignas(128) uint64_t opaque[16];
 } CUtensorMap;
 typedef enum CUtensorMapDataType_enum {
     CU_TENSOR_MAP_DATA_TYPE_UINT8 = 0,

@@ -1,0 +1,417 @@
+/* CUDA without a GPU: which image runs where, damaged kernel files, and every sentence that the probe can say, against the fake driver
+ * of tests/cuda. */
+#include "unit.h"
+
+#include "backend/cuda/probe.h"
+#include "base/hash.h"
+#include "os/os.h"
+
+#include <zstd.h>
+
+/* ---- architectures -------------------------------------------------------------------------------------------- */
+
+static void arch_parse(void) {
+    static const struct {
+        const char *text;
+        int number; /* 0: refused */
+        char suffix;
+    } rows[] = {{"75", 75, 0},
+                {"7.5", 75, 0},
+                {"90a", 90, 'a'},
+                {"9.0a", 90, 'a'},
+                {"sm_120", 120, 0},
+                {"12.0", 120, 0},
+                {"compute_75", 75, 0},
+                {"100f", 100, 'f'},
+                {"", 0, 0},
+                {"a", 0, 0},
+                {"9.", 0, 0},
+                {"9.0.0", 0, 0},
+                {".90", 0, 0},
+                {"90b", 0, 0},
+                {"90aa", 0, 0},
+                {"1000", 0, 0},
+                {"12", 0, 0},
+                {"8 9", 0, 0},
+                {"99999999999999999999", 0, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct cuda_arch arch = {0};
+        bool ok = cuda_arch_parse(str_of(rows[i].text), &arch);
+        if (ok != (rows[i].number != 0) || arch.number != rows[i].number || arch.suffix != rows[i].suffix)
+            unit_fail(__FILE__, __LINE__, "\"%s\" gives %d, %d%c", rows[i].text, ok, arch.number, arch.suffix);
+    }
+}
+
+static const struct cuda_arch full_set[] = {{75, 0}, {80, 0}, {86, 0}, {89, 0}, {90, 'a'}, {100, 0}, {120, 0}};
+enum { N_FULL = sizeof full_set / sizeof full_set[0] };
+
+static void arch_pick(void) {
+    static const struct {
+        int device, image; /* 0: none */
+    } rows[] = {{75, 75},   {80, 80},   {86, 86}, {87, 0},    {88, 0},    {89, 89}, {90, 90}, {100, 100},
+                {101, 100}, {103, 100}, {110, 0}, {120, 120}, {121, 120}, {70, 0},  {61, 0},  {130, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int k = cuda_arch_pick(full_set, N_FULL, rows[i].device);
+        int got = k < 0 ? 0 : full_set[k].number;
+        if (got != rows[i].image)
+            unit_fail(__FILE__, __LINE__, "device %d takes image %d, expected %d", rows[i].device, got, rows[i].image);
+    }
+    const struct cuda_arch both[] = {{90, 0}, {90, 'a'}};
+    CHECK_INT(cuda_arch_pick(both, 2, 90), 1);
+    CHECK(!cuda_arch_runs((struct cuda_arch){100, 'a'}, 103));
+}
+
+/* The table that docs and doctor are made of agrees with the rule. */
+static void support_table(void) {
+    size_t n;
+    const struct cuda_support *rows = cuda_support_table(&n);
+    for (size_t i = 0; i < n; i++) {
+        int k = cuda_arch_pick(full_set, N_FULL, rows[i].capability);
+        char arch[16] = "PTX";
+        if (k >= 0) cuda_arch_format(full_set[k], arch);
+        if (strcmp(arch, rows[i].image) != 0)
+            unit_fail(__FILE__, __LINE__, "%d: the table says %s, the rule %s", rows[i].capability, rows[i].image, arch);
+    }
+    struct arena a = {0};
+    struct sb path = {0}, table = {0};
+    struct str page;
+    struct err err;
+    sb_fmt(&path, "%s/docs/cuda-kernels.md", unit_source_dir());
+    CHECK_OK(os_file_load(&a, path.p, 0, &page, &err), err);
+    cuda_support_markdown(&table);
+    if (str_find(page, sb_str(&table), 0) == STR_NONE) unit_fail(__FILE__, __LINE__, "docs/cuda-kernels.md lacks this table:\n%s", table.p);
+    sb_free(&path);
+    sb_free(&table);
+    arena_free(&a);
+}
+
+/* ---- packs ---------------------------------------------------------------------------------------------------- */
+
+struct image_spec {
+    const char *name;
+    int arch;
+    char suffix;
+    enum pack_kind kind;
+    int min_driver;
+};
+
+static void put_pack(struct sb *out, const struct image_spec *specs, int n) {
+    struct pack_header h = {.magic = PACK_MAGIC, .n_images = (uint32_t)n, .toolkit = 13000};
+    size_t head = sizeof h + (size_t)n * sizeof(struct pack_row);
+    memset(sb_extend(out, head), 0, head);
+    for (int i = 0; i < n; i++) {
+        char raw[64], packed[256];
+        memset(raw, 'a' + i, sizeof raw);
+        size_t bytes = ZSTD_compress(packed, sizeof packed, raw, sizeof raw, 1);
+        struct pack_row row = {.arch = (uint16_t)specs[i].arch,
+                               .suffix = (uint8_t)specs[i].suffix,
+                               .kind = (uint8_t)specs[i].kind,
+                               .min_driver = (uint32_t)specs[i].min_driver,
+                               .offset = out->n,
+                               .packed_bytes = bytes,
+                               .raw_bytes = sizeof raw,
+                               .hash = hash_bytes(raw, sizeof raw, 0)};
+        memcpy(row.name, specs[i].name, strlen(specs[i].name));
+        sb_put(out, str_n(packed, bytes));
+        memcpy(out->p + sizeof h + (size_t)i * sizeof row, &row, sizeof row);
+    }
+    h.bytes = out->n;
+    memcpy(out->p, &h, sizeof h);
+}
+
+static const struct image_spec release[] = {
+    {"attn", 75, 0, PACK_CUBIN, 13000},  {"attn", 80, 0, PACK_CUBIN, 13000}, {"attn", 90, 'a', PACK_CUBIN, 13000},
+    {"attn", 120, 0, PACK_CUBIN, 13000}, {"attn", 75, 0, PACK_PTX, 12040},   {"wgmma", 90, 'a', PACK_CUBIN, 13000},
+};
+enum { N_RELEASE = sizeof release / sizeof release[0] };
+
+static void pack_find(void) {
+    struct sb data = {0}, words = {0};
+    struct cuda_pack pack;
+    struct err err;
+    put_pack(&data, release, N_RELEASE);
+    CHECK_OK(cuda_pack_open(&pack, data.p, data.n, "test", &err), err);
+    CHECK_INT(pack.n_rows, N_RELEASE);
+    static const struct {
+        const char *name;
+        int device, driver, row; /* -1: none */
+    } rows[] = {{"attn", 75, 13000, 0},  {"attn", 86, 13000, 1},   {"attn", 90, 13000, 2},   {"attn", 121, 13000, 3},
+                {"attn", 110, 13000, 4}, {"attn", 90, 12060, 4},   {"attn", 61, 13000, -1},  {"attn", 90, 12030, -1},
+                {"wgmma", 90, 13000, 5}, {"wgmma", 90, 12060, -1}, {"wgmma", 89, 13000, -1}, {"nothing", 90, 13000, -1}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct pack_row *r = cuda_image_find(&pack, str_of(rows[i].name), rows[i].device, rows[i].driver);
+        int got = r ? (int)(r - pack.rows) : -1;
+        if (got != rows[i].row)
+            unit_fail(__FILE__, __LINE__, "%s on %d with driver %d: image %d, expected %d", rows[i].name, rows[i].device, rows[i].driver,
+                      got, rows[i].row);
+    }
+    void *image;
+    size_t bytes;
+    CHECK_OK(cuda_image_unpack(&pack, &pack.rows[2], &image, &bytes, &err), err);
+    CHECK(bytes == 64 && memcmp(image, "cccc", 4) == 0 && ((char *)image)[64] == 0);
+    mem_free(image);
+    cuda_pack_describe(&pack, &words);
+    CHECK_STR(sb_str(&words), STR("75 80 90a 120 and PTX 75"));
+    sb_free(&words);
+    sb_free(&data);
+}
+
+static void pack_damaged(void) {
+    struct sb data = {0};
+    struct cuda_pack pack;
+    struct err err;
+    put_pack(&data, release, N_RELEASE);
+    CHECK_OK(cuda_pack_open(&pack, NULL, 0, "test", &err), err);
+    CHECK_INT(pack.n_rows, 0);
+    for (size_t n = 1; n < data.n; n++) CHECK_INT(cuda_pack_open(&pack, data.p, n, "test", &err), ERR_EFORMAT);
+    /* Any byte may be wrong: opening or unpacking says so, or the image is the right one. */
+    uint64_t x = 1;
+    for (int round = 0; round < 4000; round++) {
+        x = hash_mix(x + (uint64_t)round);
+        size_t at = (size_t)(x % data.n);
+        char old = data.p[at];
+        data.p[at] = (char)(old ^ (char)(1 + (x >> 40) % 255));
+        if (cuda_pack_open(&pack, data.p, data.n, "test", &err) == 0)
+            for (int i = 0; i < pack.n_rows; i++) {
+                void *image;
+                size_t bytes;
+                if (cuda_image_unpack(&pack, &pack.rows[i], &image, &bytes, &err) == 0) mem_free(image);
+            }
+        data.p[at] = old;
+    }
+    sb_free(&data);
+}
+
+/* ---- the probe ------------------------------------------------------------------------------------------------ */
+
+static void (*fake_set)(const char *text);
+
+static const char *fake_path(struct arena *a, const char *folder) {
+    struct str exe = str_of(os_exe_path());
+    while (exe.n && exe.p[exe.n - 1] != '/' && exe.p[exe.n - 1] != '\\') exe.n--;
+    static const char *const names[] = {"nvcuda.dll", "libcuda.so.1"};
+    for (int i = 0; i < 2; i++) {
+        struct os_stat st;
+        const char *path = str_fmt(a, "%.*s%s/%s", STR_ARG(exe), folder, names[i]).p;
+        if (os_stat(path, &st, NULL) == 0) return path;
+    }
+    unit_skip("the fake driver was not built");
+}
+
+/* The fake driver's path, and it told what to be. */
+static const char *fake_driver(struct arena *a, const char *config) {
+    const char *path = fake_path(a, "fake-driver");
+    static struct os_dl *lib;
+    struct err err;
+    if (!lib) {
+        CHECK_OK(os_dl_open(path, OS_DL_ANY, &lib, &err), err);
+        CHECK(os_dl_symbol(lib, "fake_cuda_set", &fake_set));
+    }
+    fake_set(config);
+    return path;
+}
+
+#define H200 "device=90|NVIDIA H200|143771|143000"
+#define RTX4090 "device=89|NVIDIA GeForce RTX 4090|24564|23000"
+#define RTX3090 "device=86|NVIDIA GeForce RTX 3090|24576|24000"
+#define GTX1080 "device=61|NVIDIA GeForce GTX 1080|8192|8000"
+
+static void probe_messages(void) {
+    static const struct {
+        const char *config;
+        enum cuda_state state;
+        const char *says[5]; /* all of them, in the reason */
+    } rows[] = {
+        {H200, CUDA_READY, {0}},
+        {"version=13020;" H200, CUDA_READY, {0}},
+        {"init=100", CUDA_NO_DEVICE, {"CUDA_ERROR_NO_DEVICE (100)", "CUDA_VISIBLE_DEVICES"}},
+        {"", CUDA_NO_DEVICE, {"sees no GPU"}},
+        {"version=12020;" H200, CUDA_DRIVER_OLD, {"CUDA 12.2 (driver 535)", "CUDA 12.4 (driver 550 or newer", "580"}},
+        {"version=9000;" H200, CUDA_DRIVER_OLD, {"CUDA 9.0", "driver 550"}},
+        {"init=803", CUDA_DRIVER_FAILS, {"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803)", "restart the machine"}},
+        {"init=34", CUDA_DRIVER_FAILS, {"CUDA_ERROR_STUB_LIBRARY (34)", "stub"}},
+        {"init=999", CUDA_DRIVER_FAILS, {"CUDA_ERROR_UNKNOWN (999)", "nvidia_uvm"}},
+        {"init=12345", CUDA_DRIVER_FAILS, {"CUDA_ERROR_OF_TOMORROW (12345): not invented yet"}},
+        {"init=4321", CUDA_DRIVER_FAILS, {"(4321): no reason given"}},
+        {"count=3;" H200, CUDA_DRIVER_FAILS, {"counting the GPUs"}},
+        {GTX1080, CUDA_NOT_COVERED, {"GTX 1080", "compute capability 6.1", "75 80 90a 120 and PTX 75"}},
+        {GTX1080 ";device=70|Tesla V100|16384|16000", CUDA_NOT_COVERED, {"none of the 2 GPUs", "6.1, 7.0", "75 80 90a 120 and PTX 75"}},
+        {"device=90|NVIDIA H200|143771|143000|prohibited", CUDA_NOT_COVERED, {"compute mode Prohibited", "nvidia-smi -i 0 -c 0"}},
+        {"retain=46;" H200, CUDA_NOT_COVERED, {"opening GPU 0 (NVIDIA H200)", "CUDA_ERROR_DEVICE_UNAVAILABLE (46)", "exclusively"}},
+        {GTX1080 ";" H200, CUDA_READY, {0}},
+    };
+    struct arena a = {0};
+    struct sb data = {0};
+    struct cuda_pack pack;
+    struct err err;
+    static struct cuda_probe p;
+    put_pack(&data, release, N_RELEASE);
+    CHECK_OK(cuda_pack_open(&pack, data.p, data.n, "test", &err), err);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, rows[i].config), .pack = &pack, .want_free = true});
+        if (p.state != rows[i].state)
+            unit_fail(__FILE__, __LINE__, "\"%s\": state %d, expected %d: %s", rows[i].config, p.state, rows[i].state, p.reason.msg);
+        if ((p.state == CUDA_READY) != (p.reason.code == 0))
+            unit_fail(__FILE__, __LINE__, "\"%s\": code %d", rows[i].config, p.reason.code);
+        for (int k = 0; rows[i].says[k]; k++)
+            if (!strstr(p.reason.msg, rows[i].says[k]))
+                unit_fail(__FILE__, __LINE__, "\"%s\": \"%s\" lacks \"%s\"", rows[i].config, p.reason.msg, rows[i].says[k]);
+    }
+    sb_free(&data);
+    arena_free(&a);
+}
+
+/* Drivers between the floor and the toolkit's own: served by PTX where the build has it, else refused with both versions. */
+static void probe_older_driver(void) {
+    struct arena a = {0};
+    struct sb data = {0}, plain = {0}, words = {0};
+    struct cuda_pack pack;
+    struct err err;
+    static struct cuda_probe p;
+    put_pack(&data, release, N_RELEASE);
+    CHECK_OK(cuda_pack_open(&pack, data.p, data.n, "test", &err), err);
+    cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, "version=12060;" H200), .pack = &pack});
+    CHECK_INT(p.state, CUDA_READY);
+    cuda_device_describe(&p.devices[0], &words);
+    CHECK_STR(sb_str(&words), STR("GPU 0: NVIDIA H200, compute capability 9.0, 140.4 GiB, kernels from PTX 75"));
+    put_pack(&plain, release, 4);
+    CHECK_OK(cuda_pack_open(&pack, plain.p, plain.n, "test", &err), err);
+    cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, "version=12060;" H200), .pack = &pack});
+    CHECK_INT(p.state, CUDA_DRIVER_OLD);
+    CHECK(strstr(p.reason.msg, "CUDA 12.6 (driver 560)") && strstr(p.reason.msg, "CUDA 13.0 (driver 580 or newer)"));
+    sb_free(&data);
+    sb_free(&plain);
+    sb_free(&words);
+    arena_free(&a);
+}
+
+static void probe_without(void) {
+    struct arena a = {0};
+    static struct cuda_probe p;
+    cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = "no such folder/libcuda.so.1"});
+    CHECK_INT(p.state, CUDA_NO_DRIVER);
+    CHECK(strstr(p.reason.msg, "no such folder"));
+    cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_path(&a, "fake-driver-broken")});
+    CHECK_INT(p.state, CUDA_DRIVER_OLD);
+    CHECK(strstr(p.reason.msg, "lacks cuGetErrorName") && strstr(p.reason.msg, "reinstall"));
+    struct cuda_pack none = {0};
+    cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, H200), .pack = &none});
+    CHECK_INT(p.state, CUDA_NO_KERNELS);
+    CHECK(strstr(p.reason.msg, "without CUDA kernels") && strstr(p.reason.msg, "MLXCEL_CUDA=on"));
+    CHECK_INT(p.n_devices, 1);
+    arena_free(&a);
+}
+
+static void probe_choose(void) {
+    static const struct {
+        const char *config;
+        int wanted, chosen; /* -1: refused */
+        const char *says;
+    } rows[] = {
+        {H200, -1, 0, NULL},
+        {RTX4090 ";" H200, -1, 1, NULL},
+        {H200 ";" RTX4090 ";" RTX3090, -1, 0, NULL},
+        {RTX4090 ";" RTX3090, -1, 1, NULL}, /* the one with more memory free */
+        {GTX1080 ";" RTX4090, -1, 1, NULL}, /* the first is not covered */
+        {RTX4090 ";" RTX3090, 0, 0, NULL},
+        {RTX4090 ";" RTX3090, 2, -1, "there is no GPU 2: the driver has 2"},
+        {GTX1080 ";" RTX4090, 0, -1, "compute capability 6.1"},
+        {GTX1080, -1, -1, "compute capability 6.1"},
+        {"init=100", 0, -1, "CUDA_ERROR_NO_DEVICE"},
+    };
+    struct arena a = {0};
+    struct sb data = {0};
+    struct cuda_pack pack;
+    struct err err;
+    static struct cuda_probe p;
+    put_pack(&data, release, N_RELEASE);
+    CHECK_OK(cuda_pack_open(&pack, data.p, data.n, "test", &err), err);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int got = -1;
+        err_clear(&err);
+        cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, rows[i].config), .pack = &pack});
+        int code = cuda_probe_choose(&p, rows[i].wanted, &got, &err);
+        if ((code == 0) != (rows[i].chosen >= 0) || got != rows[i].chosen)
+            unit_fail(__FILE__, __LINE__, "\"%s\": GPU %d, expected %d (%s)", rows[i].config, got, rows[i].chosen, err.msg);
+        if (rows[i].says && !strstr(err.msg, rows[i].says))
+            unit_fail(__FILE__, __LINE__, "\"%s\": \"%s\" lacks \"%s\"", rows[i].config, err.msg, rows[i].says);
+    }
+    sb_free(&data);
+    arena_free(&a);
+}
+
+static void device_details(void) {
+    struct arena a = {0};
+    struct sb data = {0}, words = {0};
+    struct cuda_pack pack;
+    struct err err;
+    static struct cuda_probe p;
+    put_pack(&data, release, N_RELEASE);
+    CHECK_OK(cuda_pack_open(&pack, data.p, data.n, "test", &err), err);
+    cuda_probe_run(
+        &p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, RTX4090 ";" H200 "|display"), .pack = &pack, .want_free = true});
+    CHECK_INT(p.n_devices, 2);
+    CHECK_STR(str_of(p.devices[1].pci_id), STR("0000:18:00.0"));
+    CHECK_STR(str_of(p.devices[0].uuid), STR("GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"));
+    CHECK(p.devices[1].display && !p.devices[0].display);
+    cuda_device_describe(&p.devices[1], &words);
+    CHECK_STR(sb_str(&words), STR("GPU 1: NVIDIA H200, compute capability 9.0, 140.4 GiB (139.6 GiB free), kernels 90a"));
+    CHECK_INT(cuda_memory_error(&p.devices[0], "the weights", UINT64_C(30) << 30, UINT64_C(22) << 30, &err), ERR_EMEMORY);
+    CHECK(strstr(err.msg, "30.00 GiB wanted, 22.00 GiB of 23.99 GiB free") && strstr(err.msg, "--device cpu"));
+    CHECK_INT(cuda_check(&p.driver, CUDA_ERROR_OUT_OF_MEMORY, &err, "allocating %d bytes", 7), ERR_EMEMORY);
+    CHECK_STR(str_of(err.msg), STR("allocating 7 bytes: CUDA_ERROR_OUT_OF_MEMORY (2): the GPU has no memory left"));
+    CHECK(cuda_result_is_fatal(CUDA_ERROR_ILLEGAL_ADDRESS) && !cuda_result_is_fatal(CUDA_ERROR_OUT_OF_MEMORY));
+    sb_free(&data);
+    sb_free(&words);
+    arena_free(&a);
+}
+
+/* More GPUs than the table holds: the first are taken, nothing is overrun. */
+static void many_devices(void) {
+    struct arena a = {0};
+    struct sb config = {0}, data = {0};
+    struct cuda_pack pack;
+    struct err err;
+    static struct cuda_probe p;
+    for (int i = 0; i < 20; i++) sb_fmt(&config, "%s" H200, i ? ";" : "");
+    put_pack(&data, release, N_RELEASE);
+    CHECK_OK(cuda_pack_open(&pack, data.p, data.n, "test", &err), err);
+    cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, config.p), .pack = &pack});
+    CHECK_INT(p.state, CUDA_READY);
+    CHECK_INT(p.n_devices, CUDA_MAX_DEVICES);
+    sb_free(&config);
+    sb_free(&data);
+    arena_free(&a);
+}
+
+/* The kernels in this program, whatever they are, open and unpack. */
+static void embedded(void) {
+    struct cuda_pack pack;
+    struct err err;
+    CHECK_OK(cuda_pack_embedded(&pack, &err), err);
+    if (pack.n_rows == 0) unit_skip("built without CUDA kernels");
+    for (int i = 0; i < pack.n_rows; i++) {
+        void *image;
+        size_t bytes;
+        CHECK_OK(cuda_image_unpack(&pack, &pack.rows[i], &image, &bytes, &err), err);
+        CHECK(pack.rows[i].kind == PACK_PTX || memcmp(image, "\177ELF", 4) == 0);
+        mem_free(image);
+    }
+}
+
+static const struct unit_case cases[] = {
+    {"arch_parse", arch_parse},
+    {"arch_pick", arch_pick},
+    {"support_table", support_table},
+    {"pack_find", pack_find},
+    {"pack_damaged", pack_damaged},
+    {"probe_messages", probe_messages},
+    {"probe_older_driver", probe_older_driver},
+    {"probe_without", probe_without},
+    {"probe_choose", probe_choose},
+    {"device_details", device_details},
+    {"many_devices", many_devices},
+    {"embedded", embedded},
+    {0},
+};
+const struct unit_suite unit_cuda = {"cuda", cases};
