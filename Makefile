@@ -47,6 +47,7 @@ format: ## format the C files
 	@python3 tools/check_format.py --fix
 
 check-cuda-env: build-release ## what the machine has for GPUs, and what is missing
+	@build/release/kernelc --list || true
 	@build/release/mlxcel doctor
 
 install: build-release ## install into PREFIX (default /usr/local)

@@ -1,6 +1,7 @@
-/* Examining the machine. The GPU driver is opened only to ask it who it is; nothing is left loaded. */
+/* Examining the machine. The GPUs are asked by the CUDA backend's own probe, so that what is said here is what would run. */
 #include "api/doctor.h"
 
+#include "backend/cuda/probe.h"
 #include "os/cpu.h"
 #include "os/os.h"
 
@@ -72,89 +73,41 @@ static void examine_store(struct arena *a, const char *models_dir, struct doctor
         low ? STR("free some space, or set MLXCEL_MODELS_DIR to another disk") : (struct str){0});
 }
 
-/* ---- the GPU driver ------------------------------------------------------------------------------------------- */
+/* ---- the GPU -------------------------------------------------------------------------------------------------- */
 
-struct driver {
-    int (*init)(unsigned flags);
-    int (*driver_version)(int *out);
-    int (*device_count)(int *out);
-    int (*device_name)(char *out, int bytes, int device);
-    int (*device_memory)(size_t *out, int device);
-    int (*device_attribute)(int *out, int attribute, int device);
+static const char *const gpu_fixes[] = {
+    [CUDA_NO_KERNELS] = "take a release, or build with -DMLXCEL_CUDA=on (docs/cuda-kernels.md); the CPU is used",
+    [CUDA_NO_DRIVER] = "to use an NVIDIA GPU, install its driver; the CPU is used",
+    [CUDA_DRIVER_OLD] = "update the NVIDIA driver; the CPU is used",
+    [CUDA_DRIVER_FAILS] = "cure what the driver says, then try again; the CPU is used",
+    [CUDA_NO_DEVICE] = "give this machine or container a GPU (docker: --gpus all); CUDA_VISIBLE_DEVICES may hide it",
+    [CUDA_NOT_COVERED] = "see the table in docs/cuda-kernels.md; the CPU is used",
 };
 
-enum { ATTRIBUTE_MAJOR = 75, ATTRIBUTE_MINOR = 76, DRIVER_WANTED = 12000 };
-
-static bool driver_load(struct os_dl *lib, struct driver *d) {
-    return os_dl_symbol(lib, "cuInit", &d->init) && os_dl_symbol(lib, "cuDriverGetVersion", &d->driver_version) &&
-           os_dl_symbol(lib, "cuDeviceGetCount", &d->device_count) && os_dl_symbol(lib, "cuDeviceGetName", &d->device_name) &&
-           os_dl_symbol(lib, "cuDeviceTotalMem_v2", &d->device_memory) && os_dl_symbol(lib, "cuDeviceGetAttribute", &d->device_attribute);
-}
-
-static const struct {
-    int code;
-    const char *text, *fix;
-} init_failures[] = {
-    {34, "the driver library is the toolkit's stub, not a driver", "take the toolkit's stubs folder out of the library path"},
-    {100, "the driver finds no GPU", "give this machine or container a GPU (docker: --gpus all); CUDA_VISIBLE_DEVICES may hide it"},
-    {802, "the driver is still starting", "wait for the fabric manager, then try again"},
-    {803, "the driver library and the kernel module differ in version", "restart the machine after the driver's update"},
-    {804, "the driver's compatibility package does not support this GPU", "remove the compatibility package"},
-    {999, "the driver reports an unknown error", "restart the machine; look for NVRM lines in the system log"},
-};
-
-static void add_init_failure(struct arena *a, struct doctor_report *r, int code) {
-    for (size_t i = 0; i < sizeof init_failures / sizeof *init_failures; i++)
-        if (init_failures[i].code == code) {
-            add(r, "gpu", DOCTOR_NOTE, str_of(init_failures[i].text), str_of(init_failures[i].fix));
-            return;
-        }
-    add(r, "gpu", DOCTOR_NOTE, str_fmt(a, "the driver does not start (error %d)", code), STR("reinstall NVIDIA's driver"));
-}
-
-static void examine_device(struct arena *a, const struct driver *d, int i, struct doctor_report *r) {
-    char name[128] = "";
-    size_t bytes = 0;
-    int major = 0, minor = 0;
-    if (d->device_name(name, sizeof name - 1, i) || d->device_memory(&bytes, i) || d->device_attribute(&major, ATTRIBUTE_MAJOR, i) ||
-        d->device_attribute(&minor, ATTRIBUTE_MINOR, i)) {
-        add(r, "gpu", DOCTOR_PROBLEM, str_fmt(a, "GPU %d does not answer", i), STR("restart the machine"));
-        return;
-    }
-    bool old = major * 10 + minor < 75;
-    add(r, "gpu", old ? DOCTOR_NOTE : DOCTOR_OK,
-        str_fmt(a, "GPU %d: %s, %.1f GiB, compute capability %d.%d", i, name, gib(bytes), major, minor),
-        old ? STR("GPUs before Turing (7.5) are not used; the CPU is") : (struct str){0});
-}
-
-static void examine_driver(struct arena *a, const struct driver *d, struct doctor_report *r) {
-    int version = 0, n_devices = 0;
-    int code = d->init(0);
-    if (code) {
-        add_init_failure(a, r, code);
-        return;
-    }
-    d->driver_version(&version);
-    bool old = version < DRIVER_WANTED;
-    add(r, "gpu", old ? DOCTOR_NOTE : DOCTOR_OK, str_fmt(a, "NVIDIA driver for CUDA %d.%d", version / 1000, version % 1000 / 10),
-        old ? STR("install NVIDIA's driver 525 or newer") : (struct str){0});
-    d->device_count(&n_devices);
-    for (int i = 0; i < n_devices && i < 8; i++) examine_device(a, d, i, r);
+static void add_device(struct arena *a, const struct cuda_device *dev, struct doctor_report *r) {
+    struct sb text = {0};
+    cuda_device_describe(dev, &text);
+    sb_fmt(&text, ", %s, PCI %s", dev->uuid, dev->pci_id);
+    if (dev->display) sb_puts(&text, ", drives a display");
+    bool good = dev->reason.code == 0;
+    add(r, "gpu", good ? DOCTOR_OK : DOCTOR_NOTE, str_copy(a, sb_str(&text)),
+        good ? (struct str){0} : str_copy(a, str_of(dev->reason.msg)));
+    sb_free(&text);
 }
 
 static void examine_gpu(struct arena *a, struct doctor_report *r) {
-    static const char *const names[] = {"libcuda.so.1", "nvcuda.dll"};
-    struct os_dl *lib = NULL;
-    struct driver d;
-    for (size_t i = 0; i < 2 && !lib; i++)
-        if (os_dl_open(names[i], OS_DL_SYSTEM_ONLY, &lib, NULL)) lib = NULL;
-    if (!lib)
-        add(r, "gpu", DOCTOR_NOTE, STR("no NVIDIA driver on this machine; the CPU is used"),
-            STR("to use an NVIDIA GPU, install its driver, 525 or newer"));
-    else if (!driver_load(lib, &d))
-        add(r, "gpu", DOCTOR_NOTE, STR("the NVIDIA driver is too old"), STR("install NVIDIA's driver 525 or newer"));
-    else examine_driver(a, &d, r);
-    os_dl_close(lib);
+    struct cuda_probe *p = arena_new(a, struct cuda_probe, 1);
+    struct sb kernels = {0};
+    cuda_probe_run(p, &(struct cuda_probe_args){.want_free = true});
+    cuda_pack_describe(&p->pack, &kernels);
+    if (p->driver.version)
+        add(r, "gpu", DOCTOR_OK,
+            str_fmt(a, "NVIDIA driver for CUDA %d.%d (branch %d), kernels in this program: %s", p->driver.version / 1000,
+                    p->driver.version % 1000 / 10, cuda_branch_of(p->driver.version), kernels.p),
+            (struct str){0});
+    for (int i = 0; i < p->n_devices; i++) add_device(a, &p->devices[i], r);
+    if (p->state != CUDA_READY) add(r, "gpu", DOCTOR_NOTE, str_copy(a, str_of(p->reason.msg)), str_of(gpu_fixes[p->state]));
+    sb_free(&kernels);
 }
 
 void doctor_examine(struct arena *a, const char *models_dir, struct doctor_report *out) {

@@ -14,7 +14,7 @@ struct doctor_finding {
 };
 
 struct doctor_report {
-    struct doctor_finding findings[16];
+    struct doctor_finding findings[32];
     size_t n;
 };
 
