@@ -61,8 +61,12 @@ static int fail_by_mode(const char *mode) {
             put(OS_STDOUT, "note: and as many on this side, for the sake of symmetry\n");
         }
     if (strcmp(mode, "crash") == 0) {
+#ifdef _WIN32
+        return (int)0xC0000005; /* what a fault ends with; a true one would start the debugger */
+#else
         volatile int *volatile nowhere = NULL;
         *nowhere = 1;
+#endif
     }
     return 1;
 }
