@@ -3,5 +3,7 @@ set(ENGINE_SOURCES
   src/engine/engine.c
   src/engine/kv.c
   src/engine/runner.c
+  src/engine/sampler.c
   src/engine/sequence.c
+  src/engine/stop.c
 )

@@ -14,6 +14,8 @@ set(UNIT_SUITES
   os
   quant
   safetensors
+  sampler
+  stop
   template
   tokenizer
 )
