@@ -145,6 +145,7 @@ static struct tensor norm(struct oplist *l, const struct tensor *in, int32_t n_i
     struct tensor x = in[0];
     if (a->weight) FITS("length of a norm's weight", a->weight->in, a->per_head ? tensor_row_size(x) : x.width);
     if (n_in == 2) FITS("width of a norm's gate", tensor_row_size(in[1]), tensor_row_size(x));
+    if (a->gate == GATE_MATCH) FITS("heads of a norm's model", in[n_in - 1].heads, x.heads);
     struct op *op = append(l, OP_NORM, n_in, in);
     if (!op) return (struct tensor){0};
     op->arg.norm = *a;

@@ -46,7 +46,7 @@ enum act_kind {
 enum { ACT_PARAMS = 4 };
 
 struct embed_args {
-    const struct weight *weight;
+    const struct weight *weight; /* an id past its last row reads row 0 */
     float scale;
     int32_t by_position; /* gather by position + position_offset instead of token id */
     int32_t position_offset;
@@ -57,15 +57,16 @@ struct linear_args {
     const struct weight *bias; /* may be NULL */
 };
 
-enum norm_kind { NORM_RMS, NORM_LAYER };
-enum norm_gate { GATE_NONE, GATE_AFTER /* norm(x) * act(gate) */, GATE_BEFORE /* norm(x * act(gate)) */ };
+enum norm_kind { NORM_RMS, NORM_LAYER, NORM_CUT /* max(0, x - mean - cut * standard deviation), nothing else */ };
+enum norm_gate { GATE_NONE, GATE_AFTER /* norm(x) * act(gate) */, GATE_BEFORE /* norm(x * act(gate)) */, GATE_MATCH /* x * rms(gate) / sqrt(max(mean square of x, eps)), per head */ };
 
 struct norm_args {
     const struct weight *weight; /* [width] or, with per_head, [heads * width]; NULL: none */
     const struct weight *bias;
     enum norm_kind kind;
     float eps;
-    float weight_offset; /* 1 where the checkpoint stores weight - 1 */
+    float cut;                /* NORM_CUT */
+    float weight_offset;      /* 1 where the checkpoint stores weight - 1 */
     int32_t per_head;
     enum norm_gate gate; /* with a second input */
     enum act_kind gate_act;

@@ -2,9 +2,26 @@
 #include "model/families.h"
 #include "model/mixer.h"
 
+/* The last layers may read what the last of their kind before them wrote. */
+static int resolve_lender(const struct resolver *r, int32_t layer, struct err *err) {
+    struct layer_spec *l = r->spec->layers;
+    int32_t n_shared, n = r->spec->n_layers;
+    TRY(cfg_int(&r->cfg, "num_kv_shared_layers", 0, n, 0, &n_shared, err));
+    if (n_shared == 0 || n_shared == n || layer < n - n_shared) return ERR_OK;
+    for (int32_t i = n - n_shared - 1; i >= 0; i--)
+        if (l[i].kind == l[layer].kind) {
+            l[layer].kv = l[i].kv;
+            l[layer].borrows_kv = true;
+            return ERR_OK;
+        }
+    return err_set(err, ERR_EFORMAT, "%s: num_kv_shared_layers %d leaves layer %d without keys", r->cfg.file->name, n_shared, layer);
+}
+
 static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(resolve_attention(r, layer, err));
     struct layer_spec *l = &r->spec->layers[layer];
+    TRY(resolve_lender(r, layer, err));
+    if (l->borrows_kv) return ERR_OK;
     const struct attn_spec *a = &l->attn;
     int32_t window = a->chunk ? a->chunk : a->window; /* a chunk never looks back farther than its length */
     return resolve_kv(r, &(struct kv_class){.heads = a->kv_heads, .k_width = a->k_width, .v_width = a->v_width, .window = window}, &l->kv, err);
@@ -16,6 +33,8 @@ static int bind_projections(struct loader *l, int32_t layer, struct err *err) {
     const struct attn_row *row = &l->spec->family->attn;
     int64_t hidden = l->spec->hidden, d = a->k_width, q = a->heads * d, k = a->kv_heads * d, v = (int64_t)a->kv_heads * a->v_width, all = q + k + v;
     if (l->spec->layers[layer].borrows_kv) return loader_matrix(l, ROLE_Q, layer, q, hidden, err);
+    if (a->v_is_k)
+        return loader_stack(l, ROLE_QKV, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k}}, 2, layer, hidden, err);
     if (row->gate)
         return loader_stack(l, ROLE_QKV,
                             (struct stack_part[]){{.role = ROLE_Q, .out = q, .run = d, .step = 2 * d, .of = 2 * q}, {.role = ROLE_K, .out = k}, {.role = ROLE_V, .out = v},
@@ -63,15 +82,16 @@ static struct qkv project(const struct pass *p, struct tensor x) {
     const struct attn_spec *a = &p->layer->attn;
     bool gate = p->m->spec.family->attn.gate, borrows = p->layer->borrows_kv;
     int32_t q = a->heads * a->k_width, k = a->kv_heads * a->k_width, v = a->kv_heads * a->v_width;
+    int32_t v_at = a->v_is_k ? q : q + k;
     struct qkv t = {0};
     if (p->w[ROLE_QKV].w) {
         struct tensor all = clip(p, pass_linear(p, x, ROLE_QKV));
-        t = (struct qkv){tensor_slice(all, 0, q), tensor_slice(all, q, k), tensor_slice(all, q + k, v), {0}};
+        t = (struct qkv){tensor_slice(all, 0, q), tensor_slice(all, q, k), tensor_slice(all, v_at, v), {0}};
         if (gate) t.gate = tensor_slice(all, q + k + v, q);
     } else {
         t.q = clip(p, pass_linear(p, x, ROLE_Q));
         if (gate) t.gate = pass_linear(p, x, ROLE_ATTN_GATE);
-        if (!borrows) t.k = clip(p, pass_linear(p, x, ROLE_K)), t.v = clip(p, pass_linear(p, x, ROLE_V));
+        if (!borrows) t.k = clip(p, pass_linear(p, x, ROLE_K)), t.v = a->v_is_k ? t.k : clip(p, pass_linear(p, x, ROLE_V));
     }
     t.q = tensor_split_heads(t.q, a->heads);
     if (!borrows) t.k = tensor_split_heads(t.k, a->kv_heads), t.v = tensor_split_heads(t.v, a->kv_heads);
@@ -85,6 +105,10 @@ static struct tensor qk_norm(const struct pass *p, struct tensor x, const struct
     if (p->layer->attn.qk_norm == QK_FULL) return tensor_split_heads(op_norm(p->l, tensor_join_heads(x), &args), x.heads);
     args.per_head = p->layer->attn.qk_norm == QK_PER_HEAD;
     return op_norm(p->l, x, &args);
+}
+
+static struct tensor v_norm(const struct pass *p, struct tensor v) {
+    return p->m->spec.family->attn.v_norm ? op_norm(p->l, v, &(struct norm_args){.kind = NORM_RMS, .eps = p->m->spec.norm.eps}) : v;
 }
 
 /* Norm and rope of queries or keys, in the family's order. */
@@ -101,7 +125,7 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
                              .v_width = a->v_width, .pos_scale_beta = a->pos_scale_beta, .pos_scale_len = a->pos_scale_len, .pos_scale_first = a->pos_scale_first};
     struct qkv t = project(p, x);
     t.q = place(p, t.q, ROLE_Q_NORM);
-    if (!p->layer->borrows_kv) op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), t.v, p->layer->kv);
+    if (!p->layer->borrows_kv) op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), v_norm(p, t.v), p->layer->kv);
     struct tensor mixed = tensor_join_heads(op_attn(p->l, t.q, &attn));
     if (tensor_is(t.gate)) mixed = op_glu(p->l, mixed, op_act(p->l, t.gate, &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f}), &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
     if (p->w[ROLE_ATTN_SUB_NORM].w) mixed = pass_norm(p, mixed, &p->w[ROLE_ATTN_SUB_NORM]);

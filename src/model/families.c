@@ -15,6 +15,7 @@ static const struct key_name ministral3_keys[] = {{"position_scale_beta", "llama
 static const struct key_name hunyuan_moe_keys[] = {{"moe_intermediate_size", "intermediate_size"}, {"num_experts_per_tok", "moe_topk"}, {"n_shared_experts", NULL}, {NULL, NULL}};
 static const struct key_name ernie_moe_keys[] = {{"num_experts", "moe_num_experts"}, {"num_experts_per_tok", "moe_k"}, {"n_shared_experts", "moe_num_shared_experts"},
                                                  {"first_k_dense_replace", "moe_layer_start_index"}, {"decoder_sparse_step", "moe_layer_interval"}, {NULL, NULL}};
+static const struct key_name gemma4_keys[] = {{"num_experts_per_tok", "top_k_experts"}, {NULL, NULL}};
 static const struct key_name llama4_keys[] = {{"intermediate_size", "intermediate_size_mlp"}, {"moe_intermediate_size", "intermediate_size"},
                                               {"decoder_sparse_step", "interleave_moe_layer_step"}, {NULL, NULL}};
 
@@ -44,9 +45,14 @@ static const struct key_name lfm2_moe_keys[] = {{"first_k_dense_replace", "num_d
 
 /* ---- tensors under names of their own ----------------------------------------------------------------------------- */
 
+static const struct role_name experts_beside_mlp[] = {{ROLE_ROUTER, "@l.router.proj"}, {ROLE_EXPERT_GATE_UP, "@l.experts.gate_up_proj|@l.experts.switch_glu.gate_up_proj"},
+    {ROLE_EXPERT_GATE, "@l.experts.switch_glu.gate_proj"}, {ROLE_EXPERT_UP, "@l.experts.switch_glu.up_proj"}, {ROLE_EXPERT_DOWN, "@l.experts.down_proj|@l.experts.switch_glu.down_proj"}, {ROLE_EMBED, NULL}};
 static const struct role_name norm_before_either[] = {{ROLE_FFN_NORM, "@l.norm"}, {ROLE_EMBED, NULL}};
 static const struct role_name shared_mlp_alone[] = {
     {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_proj"}, {ROLE_GATE_UP, "@l.shared_mlp.input_linear"}, {ROLE_DOWN, "@l.shared_mlp.output_linear|@l.mlp.down_proj"}, {ROLE_EMBED, NULL}};
+
+static const struct key_default gemma3n_defaults[] = {{"attention_multiplier", 1}, {NULL, 0}};
+static const struct key_default gemma4_defaults[] = {{"attention_multiplier", 1}, {"global_head_dim", 512}, {NULL, 0}};
 
 /* ---- the table ---------------------------------------------------------------------------------------------------- */
 
@@ -72,6 +78,12 @@ const struct family families[] = {
     {.type = "gemma2", .title = "Gemma 2", .pattern = "SF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH, .flags = FAM_TIED | FAM_EMBED_SCALE},
     {.type = "gemma3_text", .title = "Gemma 3", .pattern = "SSSSSF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH,
      .attn = {.qk_norm = QK_HEAD, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .defaults = gemma3_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE},
+
+    {.type = "gemma3n_text", .title = "Gemma 3n (text)", .pattern = "SSSSF", .wiring = WIRE_PRE_POST, .act = ACT_GELU_TANH,
+     .attn = {.qk_norm = QK_HEAD, .v_norm = true, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .defaults = gemma3n_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE, .stream = &altup_stream},
+    {.type = "gemma4_text", .title = "Gemma 4 (text)", .pattern = "SSSSSF", .wiring = WIRE_PRE_POST, .act = ACT_GELU_TANH, .moe = {.normalize = NORMALIZE_ALWAYS},
+     .attn = {.qk_norm = QK_HEAD, .v_norm = true, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .names = {.roles = experts_beside_mlp}, .keys = gemma4_keys,
+     .defaults = gemma4_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE, .stream = &per_layer_stream},
 
     {.type = "phi", .title = "Phi 1, 1.5, 2", .wiring = WIRE_PARALLEL, .ffn = FFN_PLAIN, .norm = LAYER_NORM, .attn = {.partial = 0.5f, .qk_norm = QK_HEAD, .qk_switch = "qk_layernorm"}},
     {.type = "phi3", .title = "Phi 3, 3.5, 4, 4 mini", .pattern = "S"},
@@ -156,6 +168,8 @@ static const struct {
     const char *type, *family;
 } aliases[] = {
     {"gemma3", "gemma3_text"},
+    {"gemma3n", "gemma3n_text"},
+    {"gemma4", "gemma4_text"},
     {"llama4", "llama4_text"},
     {"kimi_k2", "deepseek_v3"},
 

@@ -22,6 +22,7 @@ struct attn_row {
     const char *qk_switch;  /* the key that turns the norm of queries and keys on; NULL: always on */
     bool qk_norm_last;      /* after rope */
     bool qk_norm_bare;      /* without weights; only on layers with rope */
+    bool v_norm;            /* values are normed, without weights */
     bool gate;              /* q_proj gives queries and gates; the result is multiplied by sigmoid(gate) */
     bool qkv_by_head;       /* the fused projection is [heads][q | k | v] */
 };
@@ -93,7 +94,7 @@ struct family {
     const struct stream *stream;
 };
 
-extern const struct stream lightning_stream, hybrid_stream;
+extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, altup_stream;
 
 extern const struct family families[];
 extern const int32_t n_families;

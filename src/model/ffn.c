@@ -56,7 +56,7 @@ static int n_experts_of(const struct cfg *c, int32_t *out, struct err *err) {
     return ERR_OK;
 }
 
-static int resolve_moe(struct resolver *r, struct err *err) {
+int resolve_experts(struct resolver *r, struct err *err) {
     struct moe_spec *m = &r->spec->moe;
     const struct cfg *c = &r->cfg;
     int32_t n_shared;
@@ -96,7 +96,7 @@ static int resolve_inner(struct resolver *r, int32_t layer, int32_t *out, struct
 int resolve_ffn(struct resolver *r, struct err *err) {
     struct spec *s = r->spec;
     bool has_experts = r->family->ffn == FFN_EXPERTS;
-    if (has_experts) TRY(resolve_moe(r, err));
+    if (has_experts) TRY(resolve_experts(r, err));
     for (int32_t i = 0; i < s->n_layers; i++) {
         struct layer_spec *l = &s->layers[i];
         bool sparse = false;
@@ -134,8 +134,11 @@ static bool experts_transposed(struct loader *l, int32_t layer, int64_t out, int
     return out == in ? l->spec->family->moe.is_transposed : t.shape[1] == in && t.shape[2] == out;
 }
 
-static int bind_experts(struct loader *l, int32_t layer, struct err *err) {
+int bind_experts(struct loader *l, int32_t layer, struct err *err) {
     const struct moe_spec *m = &l->spec->moe;
+    TRY(loader_matrix(l, ROLE_ROUTER, layer, m->n_experts, l->spec->hidden, err));
+    TRY(loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, l->spec->family->moe.bias, err));
+    TRY(loader_vector(l, ROLE_EXPERT_SCALE, layer, m->n_experts, false, err));
     int64_t hidden = l->spec->hidden, inner = m->inner;
     struct matrix_args a = {.into = ROLE_EXPERT_GATE_UP, .layer = layer, .in = hidden, .n_experts = m->n_experts};
     struct stack_part both[] = {{.role = ROLE_EXPERT_GATE, .out = inner}, {.role = ROLE_EXPERT_UP, .out = inner}};
@@ -156,8 +159,6 @@ static int bind_experts(struct loader *l, int32_t layer, struct err *err) {
 
 static int bind_moe(struct loader *l, int32_t layer, struct err *err) {
     const struct moe_spec *m = &l->spec->moe;
-    TRY(loader_matrix(l, ROLE_ROUTER, layer, m->n_experts, l->spec->hidden, err));
-    TRY(loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, l->spec->family->moe.bias, err));
     TRY(bind_experts(l, layer, err));
     if (m->shared_inner == 0) return ERR_OK;
     TRY(bind_dense(l, layer, &shared_roles, m->kind, m->shared_inner, err));
@@ -189,6 +190,11 @@ int bind_ffn(struct loader *l, int32_t layer, struct err *err) {
 
 /* ---- forward ------------------------------------------------------------------------------------------------------ */
 
+/* Only gates well above their row's mean count. */
+static struct tensor cut(const struct pass *p, struct tensor gate) {
+    return p->layer->is_cut ? op_norm(p->l, gate, &(struct norm_args){.kind = NORM_CUT, .cut = p->layer->cut}) : gate;
+}
+
 static struct tensor dense(const struct pass *p, struct tensor x, const struct dense_roles *d, enum ffn_kind kind, const struct act_args *act) {
     const struct bound *w = p->w;
     struct tensor h;
@@ -197,9 +203,9 @@ static struct tensor dense(const struct pass *p, struct tensor x, const struct d
     } else if (w[d->gate_up].w) {
         struct tensor both = pass_linear(p, x, d->gate_up);
         int32_t inner = both.width / 2;
-        h = op_glu(p->l, tensor_slice(both, 0, inner), tensor_slice(both, inner, inner), act);
+        h = op_glu(p->l, cut(p, tensor_slice(both, 0, inner)), tensor_slice(both, inner, inner), act);
     } else {
-        h = op_glu(p->l, pass_linear(p, x, d->gate), pass_linear(p, x, d->up), act);
+        h = op_glu(p->l, cut(p, pass_linear(p, x, d->gate)), pass_linear(p, x, d->up), act);
     }
     if (d == &own_roles && w[ROLE_FFN_SUB_NORM].w) h = pass_norm(p, h, &w[ROLE_FFN_SUB_NORM]);
     return pass_linear(p, h, d->down);
@@ -213,24 +219,27 @@ static struct tensor shared_expert(const struct pass *p, struct tensor x) {
     return op_glu(p->l, y, gate, &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
 }
 
-static struct tensor experts(const struct pass *p, struct tensor x) {
+struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor router_logits) {
     const struct moe_spec *m = &p->m->spec.moe;
     const struct bound *w = p->w;
     struct route_args route = m->route;
     struct tensor ids, weights;
     route.bias = w[ROLE_ROUTER_BIAS].w;
-    op_route(p->l, pass_linear(p, x, ROLE_ROUTER), &route, &ids, &weights);
-    struct tensor y = op_experts(p->l, x, ids, weights,
+    route.expert_scale = w[ROLE_EXPERT_SCALE].w;
+    op_route(p->l, router_logits, &route, &ids, &weights);
+    return op_experts(p->l, x, ids, weights,
                                  &(struct experts_args){.gate_up = w[ROLE_EXPERT_GATE_UP].w, .gate_up_bias = w[ROLE_EXPERT_GATE_UP].bias,
                                                         .gate = w[ROLE_EXPERT_GATE].w, .gate_bias = w[ROLE_EXPERT_GATE].bias,
                                                         .up = w[ROLE_EXPERT_UP].w, .up_bias = w[ROLE_EXPERT_UP].bias,
                                                         .down = w[ROLE_EXPERT_DOWN].w, .down_bias = w[ROLE_EXPERT_DOWN].bias,
                                                         .act = m->act, .inner = m->inner, .scale_input = m->scale_input});
-    return m->shared_inner ? op_add(p->l, y, shared_expert(p, x), NULL) : y;
-}
+    }
 
 struct tensor feed_forward(const struct pass *p, struct tensor x) {
-    if (p->layer->ffn == FFN_EXPERTS) return experts(p, x);
+    if (p->layer->ffn == FFN_EXPERTS) {
+        struct tensor y = pass_experts(p, x, pass_linear(p, x, ROLE_ROUTER));
+        return p->m->spec.moe.shared_inner ? op_add(p->l, y, shared_expert(p, x), NULL) : y;
+    }
     const struct act_args *own = p->m->weights.acts ? &p->m->weights.acts[p->layer - p->m->spec.layers] : &p->m->spec.act;
     return dense(p, x, &own_roles, p->layer->ffn, own);
 }

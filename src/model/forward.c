@@ -57,7 +57,10 @@ static struct tensor embed(struct pass *p) {
 static struct tensor logits(const struct pass *p, struct tensor x) {
     const struct spec *s = &p->m->spec;
     const struct bound *g = p->m->weights.global;
-    x = pass_norm(p, op_rows(p->l, x), &g[ROLE_FINAL_NORM]);
+    const struct stream *stream = s->family->stream;
+    x = op_rows(p->l, x);
+    if (stream && stream->leave) x = stream->leave(p, x);
+    x = pass_norm(p, x, &g[ROLE_FINAL_NORM]);
     x = op_linear(p->l, x, &(struct linear_args){g[ROLE_HEAD].w, g[ROLE_HEAD].bias});
     if (s->logit_scale != 1.0f) x = op_act(p->l, x, &(struct act_args){.kind = ACT_NONE, .scale = s->logit_scale});
     if (s->logit_softcap > 0) x = op_act(p->l, x, &(struct act_args){.kind = ACT_SOFTCAP, .scale = 1.0f, .p = {s->logit_softcap}});
@@ -76,6 +79,6 @@ struct tensor forward(const struct model *m, struct oplist *l) {
         x = stream && stream->block ? stream->block(&p, x) : pass_block(&p, x);
     }
     l->layer = -1;
-    if (stream && stream->leave) x = stream->leave(&p, x);
+    
     return logits(&p, x);
 }

@@ -24,7 +24,7 @@ struct stream {
     int (*bind)(struct loader *l, int32_t layer, struct err *err); /* layer -1: what belongs to no layer */
     struct tensor (*enter)(struct pass *p, struct tensor embedded);
     struct tensor (*block)(const struct pass *p, struct tensor x);
-    struct tensor (*leave)(const struct pass *p, struct tensor x);
+    struct tensor (*leave)(const struct pass *p, struct tensor x); /* of the rows whose logits are wanted */
 };
 
 /* Emits the whole pass for the list's rows; returns the logits of the wanted rows [n_logits, 1, vocab]. */
@@ -37,5 +37,6 @@ struct tensor pass_mix(const struct pass *p, struct tensor x); /* the layer's mi
 struct tensor pass_block(const struct pass *p, struct tensor x); /* the usual block */
 struct tensor pass_rope(const struct pass *p, struct tensor x); /* by the layer's table, if it has one */
 struct tensor feed_forward(const struct pass *p, struct tensor x);
+struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor router_logits); /* without a shared one */
 
 #endif

@@ -1,4 +1,5 @@
 set(MODEL_SOURCES
+  src/model/altup.c
   src/model/assemble.c
   src/model/attention.c
   src/model/cfg.c
@@ -12,6 +13,7 @@ set(MODEL_SOURCES
   src/model/mixer.c
   src/model/model.c
   src/model/recur.c
+  src/model/perlayer.c
   src/model/rope.c
   src/model/scan.c
   src/model/shortconv.c

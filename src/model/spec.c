@@ -214,9 +214,9 @@ static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_sp
     if (a->heads == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "num_attention_heads"));
     TRY(cfg_int_at(c, "num_key_value_heads", layer, 1, 65536, a->heads, &a->kv_heads, err));
     TRY(cfg_int_at(c, "head_dim", layer, 1, 4096, 0, &a->k_width, err));
-    if (r->spec->layers[layer].kind == 'F' && has_windows(r)) { /* full layers may have wider heads, and fewer */
+    if (r->spec->layers[layer].kind == 'F' && has_windows(r) && !cfg_get(c, "per_layer_config")) { /* full layers may have wider heads, and fewer */
         TRY(cfg_int(c, "global_head_dim", 1, 4096, a->k_width, &a->k_width, err));
-        TRY(cfg_int(c, "num_global_key_value_heads", 1, 65536, a->kv_heads, &a->kv_heads, err));
+        if (cfg_bool(c, "attention_k_eq_v", false)) TRY(cfg_int(c, "num_global_key_value_heads", 1, 65536, a->kv_heads, &a->kv_heads, err));
     }
     if (a->k_width == 0 && r->spec->hidden % a->heads)
         return err_set(err, ERR_EFORMAT, "%s: hidden_size %d is no multiple of num_attention_heads %d, and head_dim is missing", c->file->name, r->spec->hidden, a->heads);
@@ -225,6 +225,7 @@ static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_sp
         return err_set(err, ERR_EFORMAT, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d", c->file->name, a->heads, a->kv_heads);
     if (a->k_width % 2) return err_set(err, ERR_EFORMAT, "%s: head_dim %d is odd", c->file->name, a->k_width);
     a->v_width = a->k_width;
+    a->v_is_k = r->spec->layers[layer].kind == 'F' && cfg_bool(c, "attention_k_eq_v", false);
     return ERR_OK;
 }
 

@@ -50,6 +50,7 @@ struct attn_spec {
     int32_t window, chunk;
     float scale, softcap;
     enum qk_norm qk_norm;
+    bool v_is_k;  /* values are the keys before their norm and rope */
     int32_t rope; /* index into spec.ropes; -1: no positions here */
     float pos_scale_beta; /* queries grow with the position (struct attn_args) */
     int32_t pos_scale_len, pos_scale_first;
@@ -63,6 +64,18 @@ struct latent_spec {
     float norm_eps;
 };
 
+/* A second, narrow embedding of every token, one slice per layer; and experts beside the dense feed-forward. */
+struct per_layer_spec {
+    int32_t width, vocab; /* 0: no second embedding */
+    bool has_experts;
+};
+
+/* Several residual streams, of which one passes through the layers and the others follow. */
+struct streams_spec {
+    int32_t n, active, laurel_rank;
+    bool scale;
+};
+
 struct layer_spec {
     char kind;                 /* the pattern's letter */
     enum mixer_kind mixer;
@@ -71,6 +84,8 @@ struct layer_spec {
     struct kv_ref kv;
     bool borrows_kv;           /* an earlier layer wrote the keys and values that are read here */
     int32_t inner;             /* width of the feed-forward */
+    bool is_cut;               /* gates are 0 below mean + cut * deviation */
+    float cut;
     int32_t state;             /* first of the layer's recurrent states */
 };
 
@@ -124,6 +139,8 @@ struct spec {
     struct act_args act;
     struct moe_spec moe;
     struct latent_spec latent;
+    struct per_layer_spec per_layer;
+    struct streams_spec streams;
     struct recur_spec recur;
     struct hybrid_spec hybrid;
     struct layer_spec *layers; /* [n_layers] */
@@ -156,6 +173,8 @@ int resolve_state(struct resolver *r, int64_t elements, int32_t *out_index, stru
 int resolve_activation(struct str name, enum act_kind *out, struct err *err);
 /* Which layers have experts, how wide, how they are chosen (ffn.c). */
 int resolve_ffn(struct resolver *r, struct err *err);
+/* The experts' part of it, for streams that place them elsewhere. */
+int resolve_experts(struct resolver *r, struct err *err);
 
 /* ---- rope ------------------------------------------------------------------------------------------------------- */
 

@@ -111,6 +111,7 @@ int loader_made(struct loader *l, const struct weight_source *shape, const float
 
 /* The feed-forward of a layer (ffn.c). */
 int bind_ffn(struct loader *l, int32_t layer, struct err *err);
+int bind_experts(struct loader *l, int32_t layer, struct err *err); /* router and experts, no shared one */
 
 /* ---- between weights.c and assemble.c ----------------------------------------------------------------------------- */
 

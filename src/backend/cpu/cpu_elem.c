@@ -17,10 +17,22 @@ static void run_rows(struct cpu *c, const struct op *op, const struct step *step
 }
 
 /* Normalises n elements of x into y; w and b may be NULL. */
+/* What is more than `cut` standard deviations above the mean, and how much more. */
+static void cut_head(const struct kernels *k, float cut, const float *x, float *y, int64_t n) {
+    float mean = (float)(k->sum(x, n) / (double)n);
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] - mean;
+    float above = cut * (float)sqrt(k->sum_squares(y, n) / (double)n);
+    for (int64_t i = 0; i < n; i++) y[i] = y[i] > above ? y[i] - above : 0;
+}
+
 static void norm_head(const struct kernels *k, const struct norm_args *a, const float *x, float *y, int64_t n, const float *w,
                       const float *b) {
     float mean = 0;
     double square;
+    if (a->kind == NORM_CUT) {
+        cut_head(k, a->cut, x, y, n);
+        return;
+    }
     if (a->kind == NORM_LAYER) {
         mean = (float)(k->sum(x, n) / (double)n);
         for (int64_t i = 0; i < n; i++) y[i] = x[i] - mean;
@@ -56,6 +68,19 @@ static const float *gate_row(struct cpu *c, const struct op *op, int64_t r, int3
     return out;
 }
 
+/* x with the magnitude of the second input. */
+static void match_row(struct cpu *c, const struct op *op, int64_t r) {
+    struct tensor x = op->in[0], model = op->in[1], y = op->out[0];
+    for (int64_t h = 0; h < x.heads; h++) {
+        const float *px = cpu_row(c, x, r) + h * x.head_stride, *pm = cpu_row(c, model, r) + h * model.head_stride;
+        float *py = cpu_row(c, y, r) + h * y.head_stride;
+        float have = (float)(c->kern.sum_squares(px, x.width) / (double)x.width);
+        float want = (float)(c->kern.sum_squares(pm, x.width) / (double)x.width);
+        float target = (float)sqrt((double)want), magnitude = (float)sqrt((double)(have > op->arg.norm.eps ? have : op->arg.norm.eps));
+        for (int64_t i = 0; i < x.width; i++) py[i] = px[i] * target / magnitude;
+    }
+}
+
 static void norm_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     const struct elem_job *job = ctx;
     struct cpu *c = job->c;
@@ -65,6 +90,10 @@ static void norm_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     for (int64_t r = first; r < last; r++) {
         if (op->n_in == 1) {
             norm_row(c, op, r, cpu_row(c, x, r), x.head_stride, y);
+            continue;
+        }
+        if (op->arg.norm.gate == GATE_MATCH) {
+            match_row(c, op, r);
             continue;
         }
         const float *gate = gate_row(c, op, r, thread);

@@ -157,6 +157,7 @@ void cpu_run_embed(struct cpu *c, const struct op *op, const struct step *step) 
     const struct cpu_weight *p = packed_of(w);
     for (int64_t r = 0; r < op->out[0].rows; r++) {
         int64_t index = a->by_position ? step->pos[r] + a->position_offset : step->ids[r];
+        if (index >= w->out) index = 0;
         float *y = cpu_row(c, op->out[0], r);
         if (p->panels) {
             pack_unpack_row(&p->pack, p->panels + (size_t)(index / PANEL_ROWS) * p->pack.panel_bytes, (int32_t)(index % PANEL_ROWS), y);

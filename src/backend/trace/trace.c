@@ -89,12 +89,14 @@ static void put_act(struct sb *out, const struct act_args *a) {
 }
 
 static void put_norm(struct sb *out, const struct norm_args *a) {
-    sb_fmt(out, " %s eps=%.6g", a->kind == NORM_RMS ? "rms" : "layer", (double)a->eps);
+    static const char *const kinds[] = {"rms", "layer", "cut"}, *const gates[] = {"none", "after", "before", "match"};
+    sb_fmt(out, " %s eps=%.6g", kinds[a->kind], (double)a->eps);
+    put_number(out, "cut", a->cut, 0);
     put_weight(out, "w", a->weight);
     put_weight(out, "b", a->bias);
     put_number(out, "offset", a->weight_offset, 0);
     put_number(out, "per_head", a->per_head, 0);
-    if (a->gate) sb_fmt(out, " gate=%s %s", a->gate == GATE_BEFORE ? "before" : "after", act_name(a->gate_act));
+    if (a->gate) sb_fmt(out, " gate=%s %s", gates[a->gate], act_name(a->gate_act));
 }
 
 static void put_attn(struct sb *out, const struct attn_args *a) {
