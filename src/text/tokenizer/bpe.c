@@ -7,45 +7,58 @@
  */
 #include "text/tokenizer/word_cache.h"
 
-enum { SHORT_WORD = 40, CROSS_BITS = 21 };
+enum { SHORT_WORD = 40, CROSS_BITS = 21, CHAR_IDS = 0x10000 };
 enum word_kind { KIND_WORD = 0, KIND_PART = 1 };
 
-struct merge_slot {
-    uint64_t pair; /* left << 32 | right; all ones: empty */
-    uint32_t rank;
-    int32_t merged;
-};
-
 struct bpe {
-    struct merge_slot *slots;
+    /* Pairs by hash: four bytes a slot, so that most of the table stays in the processor's cache. A slot holds the number
+     * of the merge plus one in its lower bits and a tag of the hash above; 0 is empty. */
+    uint32_t *slots;
     size_t mask;
+    int index_bits;
+    struct tok_merge *merges;
     int32_t byte_id[256];     /* byte-level: the symbol of each byte, -1: none */
     int32_t fallback_id[256]; /* byte fallback: "<0xNN>", -1: none */
+    int32_t *char_id;         /* [CHAR_IDS] by code point, -1: none; NULL where prefixes or suffixes matter */
     int32_t unk;              /* -1: none */
     bool fuse_unk, byte_fallback, ignore_merges;
     struct str prefix, suffix;
-    /* where merges may cross; NULL: no cutting */
-    uint64_t *cross;        /* hashed pairs of characters, one of them not ASCII */
-    uint64_t ascii[128][2]; /* ascii[a] has bit b when a token contains ab */
-    bool partial;           /* some tokens begin or end inside a character */
+    /* where merges may cross; cross == NULL: no cutting */
+    uint64_t *cross;          /* hashed pairs of characters, one of them not ASCII */
+    uint64_t ascii[128][2];   /* ascii[a] has bit b when a token contains ab */
+    uint64_t partial[256][4]; /* by last and first byte: some token that begins or ends inside a character crosses here */
 };
 
-static const struct merge_slot *merge_find(const struct bpe *b, int32_t left, int32_t right) {
-    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    uint64_t h = pair * UINT64_C(0x9E3779B97F4A7C15);
-    for (size_t i = (h ^ h >> 32) & b->mask;; i = (i + 1) & b->mask) {
-        const struct merge_slot *s = &b->slots[i];
-        if (s->pair == pair) return s;
-        if (s->pair == UINT64_MAX) return NULL;
+static inline uint64_t pair_hash(int32_t left, int32_t right) {
+    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * UINT64_C(0x9E3779B97F4A7C15);
+    h ^= h >> 32;
+    return h * UINT64_C(0xD6E8FEB86659FD93);
+}
+
+/* The merge of a pair, or NULL. */
+static inline const struct tok_merge *merge_find(const struct bpe *b, int32_t left, int32_t right) {
+    uint64_t h = pair_hash(left, right);
+    uint32_t low = (1u << b->index_bits) - 1, tag = (uint32_t)h & ~low;
+    for (size_t i = (size_t)(h >> 32) & b->mask;; i = (i + 1) & b->mask) {
+        uint32_t slot = b->slots[i];
+        if (slot == 0) return NULL;
+        if ((slot & ~low) != tag) continue;
+        const struct tok_merge *m = &b->merges[(slot & low) - 1];
+        if (m->left == left && m->right == right) return m;
     }
 }
 
-static void merge_put(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t merged) {
-    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    uint64_t h = pair * UINT64_C(0x9E3779B97F4A7C15);
-    size_t i = (h ^ h >> 32) & b->mask;
-    while (b->slots[i].pair != UINT64_MAX && b->slots[i].pair != pair) i = (i + 1) & b->mask;
-    b->slots[i] = (struct merge_slot){pair, rank, merged}; /* of equal pairs the last counts, as in the reference */
+/* Of equal pairs the last counts, as in the reference. */
+static void merge_put(struct bpe *b, uint32_t index) {
+    const struct tok_merge *m = &b->merges[index];
+    uint64_t h = pair_hash(m->left, m->right);
+    uint32_t low = (1u << b->index_bits) - 1, tag = (uint32_t)h & ~low;
+    size_t i = (size_t)(h >> 32) & b->mask;
+    for (; b->slots[i]; i = (i + 1) & b->mask) {
+        const struct tok_merge *other = &b->merges[(b->slots[i] & low) - 1];
+        if ((b->slots[i] & ~low) == tag && other->left == m->left && other->right == m->right) break;
+    }
+    b->slots[i] = tag | (index + 1);
 }
 
 /* ---- merging ---------------------------------------------------------------------------------------------------- */
@@ -57,7 +70,7 @@ struct symbol {
 };
 
 static inline void rate(const struct bpe *b, struct symbol *s, int32_t next) {
-    const struct merge_slot *m = merge_find(b, s->id, next);
+    const struct tok_merge *m = merge_find(b, s->id, next);
     s->rank = m ? m->rank : UINT32_MAX;
     s->merged = m ? m->merged : -1;
 }
@@ -172,6 +185,10 @@ static size_t symbols_of_bytes(const struct bpe *b, struct str word, struct symb
 
 /* The id of one character, with the prefix and suffix that its place in the word asks for. */
 static int32_t char_id(const struct tok *t, const struct bpe *b, struct str c, bool first, bool last) {
+    if (b->char_id && c.n < 4) {
+        size_t len;
+        return b->char_id[tok_utf8(c.p, &len)];
+    }
     if ((first || !b->prefix.n) && (!last || !b->suffix.n)) return tok_table_find(&t->table, c.p, c.n);
     char text[512];
     size_t n = 0;
@@ -258,8 +275,9 @@ static void cross_add(struct bpe *b, struct str token) {
         }
         size_t left = i - 1, right = tok_utf8_len(c);
         while (left > 0 && i - left < 4 && ((unsigned char)token.p[left] & 0xC0) == 0x80) left--;
-        if (((unsigned char)token.p[left] & 0xC0) == 0x80) b->partial = true;
-        if (right > token.n - i) right = token.n - i, b->partial = true;
+        bool partial = ((unsigned char)token.p[left] & 0xC0) == 0x80 || right > token.n - i;
+        if (partial) b->partial[before][c >> 6] |= UINT64_C(1) << (c & 63);
+        if (right > token.n - i) right = token.n - i;
         size_t bit = cross_bit(pack(token.p + left, i - left), pack(token.p + i, right));
         b->cross[bit / 64] |= UINT64_C(1) << bit % 64;
     }
@@ -273,7 +291,8 @@ static inline bool may_cross(const struct bpe *b, const char *p, size_t i, size_
     }
     uint32_t whole = pack(p + i, right);
     if (cross_has(b, pack(p + i - left, left), whole)) return true;
-    if (!b->partial) return false;
+    unsigned char before = (unsigned char)p[i - 1], first = (unsigned char)p[i];
+    if (!(b->partial[before][first >> 6] >> (first & 63) & 1)) return false;
     for (size_t l = 1; l <= left; l++)
         for (size_t r = 1; r <= right; r++)
             if ((l < left || r < right) && cross_has(b, pack(p + i - l, l), pack(p + i, r))) return true;
@@ -330,7 +349,7 @@ static int encode_parts(const struct tok *t, const struct bpe *b, struct tok_wor
             continue;
         }
         union tok_word_key k;
-        tok_word_make(&k, part.p, n, word.n - (size_t)(part.p - word.p), KIND_PART);
+        tok_word_make(&k, part.p, n, (size_t)(w->end - part.p), KIND_PART);
         struct tok_word_slot *slot = cache_slot(w, &k);
         if (cache_get(slot, &k, out)) continue;
         size_t before = out->n;
@@ -353,7 +372,7 @@ static int bpe_encode(const struct tok *t, struct tok_work *w, struct str word, 
     const struct bpe *b = t->model.self;
     if (word.n > WORD_BYTES) return encode_word(t, b, w, word, out, err);
     union tok_word_key k;
-    tok_word_make(&k, word.p, word.n, 0, KIND_WORD);
+    tok_word_make(&k, word.p, word.n, (size_t)(w->end - word.p), KIND_WORD);
     struct tok_word_slot *slot = cache_slot(w, &k);
     if (cache_get(slot, &k, out)) return ERR_OK;
     size_t before = out->n;
@@ -381,15 +400,38 @@ static int build_cross(struct tok *t, struct bpe *b, const struct tok_merge *mer
     return ERR_OK;
 }
 
+/* Direct ids of the characters below U+10000, for vocabularies of characters. */
+static int build_chars(struct tok *t, struct bpe *b, struct err *err) {
+    if (t->byte_level || b->prefix.n || b->suffix.n) return ERR_OK;
+    b->char_id = arena_try(&t->arena, CHAR_IDS * sizeof *b->char_id);
+    if (!b->char_id) return err_set(err, ERR_EMEMORY, "tokenizer: no memory");
+    memset(b->char_id, 0xFF, CHAR_IDS * sizeof *b->char_id);
+    for (size_t id = 0; id < t->n_vocab_ids; id++) {
+        struct str token = t->vocab[id];
+        size_t len;
+        if (token.n == 0 || token.n > 3 || token.n != tok_utf8_len((unsigned char)token.p[0])) continue;
+        b->char_id[tok_utf8(token.p, &len)] = (int32_t)id;
+    }
+    return ERR_OK;
+}
+
+static int build_merges(struct tok *t, struct bpe *b, const struct tok_merge *merges, size_t n, struct err *err) {
+    size_t n_slots = 16, bytes;
+    while (n_slots < n * 2) n_slots *= 2;
+    for (b->index_bits = 1; ((size_t)1 << b->index_bits) <= n; b->index_bits++) {}
+    if (b->index_bits > 24) return err_set(err, ERR_ELIMIT, "tokenizer: %zu merges are too many", n);
+    b->slots = arena_try(&t->arena, n_slots * sizeof *b->slots);
+    b->merges = size_mul(n + 1, sizeof *b->merges, &bytes) ? NULL : arena_try(&t->arena, bytes);
+    if (!b->slots || !b->merges) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for %zu merges", n);
+    b->mask = n_slots - 1;
+    if (n) memcpy(b->merges, merges, n * sizeof *merges);
+    for (size_t i = 0; i < n; i++) merge_put(b, (uint32_t)i);
+    return ERR_OK;
+}
+
 int tok_bpe_init(struct tok *t, const struct tok_bpe_options *o, const struct tok_merge *merges, size_t n_merges, struct err *err) {
     struct bpe *b = arena_new(&t->arena, struct bpe, 1);
-    size_t n_slots = 16, bytes;
-    while (n_slots < n_merges * 2) n_slots *= 2;
-    if (size_mul(n_slots, sizeof *b->slots, &bytes) || !(b->slots = arena_try(&t->arena, bytes)))
-        return err_set(err, ERR_EMEMORY, "tokenizer: no memory for %zu merges", n_merges);
-    memset(b->slots, 0xFF, bytes);
-    b->mask = n_slots - 1;
-    for (size_t i = 0; i < n_merges; i++) merge_put(b, merges[i].left, merges[i].right, merges[i].rank, merges[i].merged);
+    TRY(build_merges(t, b, merges, n_merges, err));
     for (int i = 0; i < 256; i++) {
         char byte = (char)i;
         b->byte_id[i] = t->byte_level ? tok_table_find(&t->table, &byte, 1) : -1;
@@ -404,5 +446,6 @@ int tok_bpe_init(struct tok *t, const struct tok_bpe_options *o, const struct to
     if (b->prefix.n + b->suffix.n > 500) return err_set(err, ERR_ELIMIT, "tokenizer: the prefix or suffix of subwords is too long");
     t->model = (struct tok_model){"BPE", bpe_encode, b};
     t->unk = b->unk;
+    TRY(build_chars(t, b, err));
     return build_cross(t, b, merges, n_merges, err);
 }

@@ -47,6 +47,7 @@ struct tok_work {
     struct tok_cells cells;
     struct sb pre[TOK_MAX_PARTS]; /* text that a pre-tokenizer rewrote, by stage */
     struct tok_match_state *match;
+    const char *end; /* of the memory that the model's piece lies in: how far it may read */
     /* models */
     struct tok_word_slot *cache;
     uint64_t cache_owner; /* serial number of the tokenizer whose words are in the cache */
@@ -116,6 +117,8 @@ struct tok_pre_run {
 };
 /* Hands a piece to the stage after `stage`, or to the model after the last. Empty pieces vanish. */
 int tok_pre_emit(struct tok_pre_run *run, size_t stage, struct tok_text piece, struct err *err);
+/* The model takes bytes itself: the last stage, a ByteLevel, need not rewrite them, and goes if it does nothing else. */
+void tok_pre_own_bytes(struct tok *t);
 
 struct tok_model {
     const char *name;

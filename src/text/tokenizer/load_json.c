@@ -223,7 +223,7 @@ static int read_bpe_vocab(struct tok *t, yyjson_val *model, const struct tok_bpe
             TRY(tok_read_vocab(t, json_get(model, "vocab"), err));
         }
     }
-    if (t->byte_level) last->rewrite_bytes = false;
+    if (t->byte_level) tok_pre_own_bytes(t);
     return ERR_OK;
 }
 

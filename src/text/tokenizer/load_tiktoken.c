@@ -71,7 +71,7 @@ static int build_parts(struct tok *t, struct arena *a, struct str pattern, struc
     if (!code) code = tok_read_normalizers(t, root, err);
     if (!code) code = tok_read_pre_tokenizers(t, root, err);
     if (!code) code = tok_read_decoders(t, root, err);
-    if (!code) t->pres[t->n_pres - 1].rewrite_bytes = false;
+    if (!code) tok_pre_own_bytes(t);
     return code;
 }
 

@@ -64,6 +64,18 @@ static int cut(struct cutter *c, size_t start, size_t end, bool is_match, struct
     return ERR_OK;
 }
 
+/* The most common case by far: a scanner whose matches and gaps all become pieces. */
+static int split_scanner(const struct tok_pre *self, struct tok_pre_run *run, size_t stage, struct tok_text piece, struct err *err) {
+    tok_scan_fn *next = tok_pattern_scanner(self->pattern)->next;
+    size_t start, end, previous = 0;
+    while (next(piece.s, previous, &start, &end)) {
+        if (start != previous) TRY(emit_range(run, stage, piece, previous, start, err));
+        TRY(emit_range(run, stage, piece, start, end, err));
+        previous = end;
+    }
+    return emit_range(run, stage, piece, previous, piece.s.n, err);
+}
+
 static int split_pattern(const struct tok_pre *self, struct tok_pre_run *run, size_t stage, struct tok_text piece, struct err *err) {
     struct cutter c = {.run = run, .stage = stage, .piece = piece, .behavior = (enum tok_behavior)self->behavior};
     struct tok_match m;
@@ -157,6 +169,7 @@ static int split_metaspace(const struct tok_pre *self, struct tok_pre_run *run, 
         i = space + 1;
     }
     struct tok_text all = {sb_str(b), NULL, piece.at_start};
+    run->w->end = all.s.p + all.s.n;
     if (!self->split_on) return tok_pre_emit(run, stage, all, err);
     size_t start = 0; /* merged with next: a piece begins at each replacement character */
     for (size_t i = str_find(all.s, self->replacement, 1); i != STR_NONE; i = str_find(all.s, self->replacement, i + 1)) {
@@ -174,6 +187,7 @@ static int emit_bytes(const struct tok_pre *self, struct tok_pre_run *run, size_
         sb_put(&mapped, str_n(utf8, utf8_encode(tok_byte_char((unsigned char)piece.s.p[i]), utf8)));
     }
     piece.s = sb_str(&mapped);
+    run->w->end = piece.s.p + piece.s.n;
     int code = tok_pre_emit(run, stage, piece, err);
     sb_free(&mapped);
     return code;
@@ -187,6 +201,7 @@ static int split_bytes(const struct tok_pre *self, struct tok_pre_run *run, size
         sb_put(b, piece.s);
         piece.s = sb_str(b);
     }
+    if (self->add_prefix_space) run->w->end = piece.s.p + piece.s.n; /* sometimes rewritten: each piece says its own end */
     if (!self->pattern) return emit_bytes(self, run, stage, piece, err);
     tok_scan_fn *next = tok_pattern_scanner(self->pattern)->next; /* GPT-2's pattern matches every character */
     size_t start, end = 0;
@@ -195,6 +210,12 @@ static int split_bytes(const struct tok_pre *self, struct tok_pre_run *run, size
         TRY(emit_bytes(self, run, stage, part, err));
     }
     return ERR_OK;
+}
+
+void tok_pre_own_bytes(struct tok *t) {
+    struct tok_pre *last = &t->pres[t->n_pres - 1];
+    last->rewrite_bytes = false;
+    if (!last->add_prefix_space && !last->pattern) t->n_pres--;
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
@@ -216,7 +237,9 @@ static int read_split(struct tok *t, yyjson_val *json, struct tok_pre *p, struct
     p->invert = json_bool(json, "invert", false);
     p->split = split_pattern;
     p->destroy = destroy_pattern;
-    return tok_pattern_read(&t->arena, json_get(json, "pattern"), "the pre-tokenizer Split", &p->pattern, err);
+    TRY(tok_pattern_read(&t->arena, json_get(json, "pattern"), "the pre-tokenizer Split", &p->pattern, err));
+    if (p->behavior == BEHAVIOR_ISOLATED && tok_pattern_scanner(p->pattern)) p->split = split_scanner;
+    return ERR_OK;
 }
 
 static int read_byte_level(struct tok *t, yyjson_val *json, struct tok_pre *p, struct err *err) {

@@ -73,6 +73,7 @@ struct encoder {
 static int pre_tokenize(const struct encoder *e, struct tok_text piece, struct err *err) {
     struct tok_pre_run run = {e->t, e->w, e->out};
     if (piece.s.n == 0) return ERR_OK;
+    e->w->end = piece.s.p + piece.s.n;
     if (e->t->n_pres == 0) return e->t->model.encode(e->t, e->w, piece.s, e->out, err);
     return e->t->pres[0].split(&e->t->pres[0], &run, 0, piece, err);
 }

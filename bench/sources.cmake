@@ -1,0 +1,2 @@
+# Programs that bench/*.py time; built with everything else, not installed.
+list(APPEND TEST_PROGRAMS "bench_tokenizer=bench/bench_tokenizer.c")
