@@ -52,13 +52,27 @@ static int read_eos(struct session *s, struct err *err) {
     return ERR_OK;
 }
 
-static int open_all(struct session *s, struct err *err) {
+/* The device by its name. Automatic: the GPU where one can be used, else the CPU, and the reason is kept for the start-up line. What was
+ * asked for by name and cannot be had is an error. */
+static int open_backend(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
-    const char *backend = o->backend ? o->backend : "cpu";
+    struct str device = str_of(o->device ? o->device : "auto"), name = device, rest = device;
+    str_split_next(&rest, ':', &name);
+    bool is_auto = str_is(device, "auto") && !o->backend;
+    const char *backend = o->backend ? o->backend : is_auto || str_is(name, "cuda") || str_is(name, "gpu") ? "cuda" : "cpu";
+    if (!o->backend && !is_auto && strcmp(backend, "cuda") != 0 && !str_is(device, "cpu"))
+        return err_set(err, ERR_EARG, "--device \"%.*s\" is not known; use auto, cpu, cuda or cuda:N", STR_ARG(device));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
-    struct backend_options be = {.precision = (enum precision)o->precision, .n_threads = o->n_threads, .no_fuse = o->no_fuse};
-    TRY(type->open(&be, &s->backend, err));
+    struct backend_options be = {.precision = (enum precision)o->precision, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .device = is_auto ? NULL : o->device};
+    if (!is_auto) return type->open(&be, &s->backend, err);
+    if (type->open(&be, &s->backend, &s->no_gpu) == ERR_OK) return ERR_OK;
+    return cpu_backend.open(&be, &s->backend, err);
+}
+
+static int open_all(struct session *s, struct err *err) {
+    const struct session_options *o = &s->options;
+    TRY(open_backend(s, err));
     TRY(open_model(s, err));
     s->has_model = true;
     TRY(read_eos(s, err));
@@ -99,6 +113,8 @@ void session_describe(const struct session *s, struct sb *out) {
     sb_puts(out, ") on ");
     s->backend->type->describe(s->backend, out);
     sb_fmt(out, ", context %d", engine_limits(s->engine)->context);
+    if (s->no_gpu.code == ERR_ENOTFOUND) sb_puts(out, " (no GPU driver here)");
+    else if (s->no_gpu.code) sb_fmt(out, " (not on a GPU: %s)", s->no_gpu.msg);
 }
 
 int32_t session_vocab(const struct session *s) {

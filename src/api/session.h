@@ -18,7 +18,8 @@ struct session_options {
     const char *shape;   /* a made-up model of this shape instead */
     int32_t bits;        /* of its weights: 4, 8, 16 */
     uint64_t seed;
-    const char *backend; /* NULL: chosen; "cpu", "trace" */
+    const char *backend; /* NULL: chosen by device; "cpu", "cuda", "trace" */
+    const char *device;  /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
     enum session_precision precision;
     int32_t n_threads;   /* 0: one per core */
     int32_t context;     /* 0: the model's, or as much as memory allows */

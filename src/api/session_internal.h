@@ -21,6 +21,7 @@ struct session {
     struct engine *engine;
     int32_t *eos, n_eos;
     const char *name;
+    struct err no_gpu; /* with an automatic choice: why it is not the GPU */
     /* text, loaded when it is first needed */
     bool text_loaded;
     struct tok *tok;

@@ -135,9 +135,9 @@ struct backend {
     enum precision precision;
 };
 
-extern const struct backend_type cpu_backend, trace_backend;
+extern const struct backend_type cpu_backend, cuda_backend, trace_backend;
 
-/* The type by name ("cpu", "trace"), or NULL. */
+/* The type by name ("cpu", "cuda", "trace"), or NULL. */
 const struct backend_type *backend_find(struct str name);
 
 #endif

@@ -5,10 +5,21 @@ set(BACKEND_SOURCES
   src/backend/plan.c
   src/backend/trace/trace.c
   src/backend/cuda/arch.c
+  src/backend/cuda/cuda.c
   src/backend/cuda/driver.c
   src/backend/cuda/embedded.c
+  src/backend/cuda/graph.c
   src/backend/cuda/image.c
+  src/backend/cuda/kv.c
+  src/backend/cuda/lower_elem.c
+  src/backend/cuda/lower_linear.c
+  src/backend/cuda/lower_mix.c
+  src/backend/cuda/module.c
   src/backend/cuda/probe.c
+  src/backend/cuda/run.c
+  src/backend/cuda/select.c
+  src/backend/cuda/step.c
+  src/backend/cuda/weight.c
   src/backend/cpu/cpu.c
   src/backend/cpu/cpu_attn.c
   src/backend/cpu/cpu_elem.c

@@ -63,6 +63,7 @@ void runner_close(struct runner *r) {
 int runner_run(struct runner *r, struct err *err) {
     struct step_key key = batch_key(&r->batch);
     if (r->backend->type->begin(r->backend, &key)) describe(r);
+    else r->logits.rows = r->best.rows = key.n_logits; /* replayed: the same list, so the same values */
     return r->backend->type->end(r->backend, &r->batch.step, err);
 }
 

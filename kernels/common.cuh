@@ -1,0 +1,186 @@
+// What kernels use more than once: element types, warp and block sums, activations, weight formats. C-like CUDA: templates over types and
+// sizes, no classes, no library. Everything accumulates in f32 and nothing uses approximate functions (no fast-math).
+#pragma once
+#include "../src/backend/cuda/args.h"
+
+#ifdef MLXCEL_EMULATE // tests/cuda/emu: the same sources as ordinary C++, thread by thread
+#include "emu.h"
+#else
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#define KARGS(type) const __grid_constant__ type
+#define DYNAMIC_SHARED(type, name) extern __shared__ type name[]
+#endif
+
+#define FULL 0xffffffffu
+typedef __nv_bfloat16 bf16;
+
+static __device__ __forceinline__ float warp_sum(float x) {
+    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(FULL, x, step);
+    return x;
+}
+
+static __device__ __forceinline__ float warp_max(float x) {
+    for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(FULL, x, step));
+    return x;
+}
+
+// The sum over a block, in every thread. scratch has room for 32 floats; blockDim.x is a multiple of 32.
+static __device__ __forceinline__ float block_sum(float x, float *scratch) {
+    x = warp_sum(x);
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_warps = blockDim.x / 32;
+    if (lane == 0) scratch[warp] = x;
+    __syncthreads();
+    float total = warp_sum(lane < n_warps ? scratch[lane] : 0.0f);
+    __syncthreads();
+    return total;
+}
+
+// ---- elements ----
+
+static __device__ __forceinline__ float load_as_f32(const void *p, int dtype, int64_t i) {
+    if (dtype == K_F32) return ((const float *)p)[i];
+    if (dtype == K_BF16) return __bfloat162float(((const bf16 *)p)[i]);
+    return __half2float(((const __half *)p)[i]);
+}
+
+static __device__ __forceinline__ void store_f32(void *p, int dtype, int64_t i, float x) {
+    if (dtype == K_F32) ((float *)p)[i] = x;
+    else ((bf16 *)p)[i] = __float2bfloat16_rn(x);
+}
+
+static __device__ __forceinline__ float view_load(const k_view &v, int64_t row, int64_t head, int64_t i) {
+    return load_as_f32(v.p, v.dtype, row * v.row_stride + head * v.head_stride + i);
+}
+
+static __device__ __forceinline__ void view_store(const k_view &v, int64_t row, int64_t head, int64_t i, float x) {
+    store_f32(v.p, v.dtype, row * v.row_stride + head * v.head_stride + i, x);
+}
+
+// ---- activations; the numbers are enum act_kind of backend/ops.h, checked on the host ----
+
+static __device__ __forceinline__ float sigmoid(float x) {
+    return 1.0f / (1.0f + expf(-x));
+}
+
+static __device__ __forceinline__ float softplus(float x) {
+    return x > 20.0f ? x : log1pf(expf(x));
+}
+
+static __device__ __noinline__ float act_rare(int kind, float x, const float *p) {
+    switch (kind) {
+    case 2: return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+    case 7: return tanhf(x);
+    case 8: return softplus(x);
+    case 9: return p[0] * tanhf(x / p[0]);
+    case 10:
+        if (x > 0) return p[0] * x * x + p[2] * x;
+        return (expm1f(fminf(x, p[3])) - x) * p[1] + p[2] * x;
+    case 11: return expf(x);
+    case 12: return -expf(x);
+    case 13: return fminf(fmaxf(x, -p[0]), p[0]);
+    case 14:
+        x = fminf(x, p[1]);
+        return x * sigmoid(p[0] * x);
+    }
+    return x;
+}
+
+static __device__ __forceinline__ float act(int kind, float x, const float *p) {
+    switch (kind) {
+    case 0: return x;
+    case 1: return x * sigmoid(x);
+    case 3: return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+    case 4: return x > 0 ? x : 0;
+    case 5: return x > 0 ? x * x : 0;
+    case 6: return sigmoid(x);
+    }
+    return act_rare(kind, x, p);
+}
+
+// act(a) * b, the factor b by the rules of the activation.
+static __device__ __forceinline__ float gated(const k_act &a, float x, float b) {
+    if (a.kind == 14) b = fminf(fmaxf(b, -a.p[1]), a.p[1]) + 1.0f;
+    return act(a.kind, x, a.p) * (b * a.scale);
+}
+
+// ---- weights: eight elements of a row, k a multiple of 8; every format's group is a multiple of 8 ----
+
+static __device__ __forceinline__ float e2m1(unsigned code) {
+    // 0 0.5 1 1.5 2 3 4 6: twice the value fits a nibble, so that the table is one word
+    float magnitude = (float)(0xc8643210u >> (code & 7) * 4 & 15) * 0.5f;
+    return code & 8 ? -magnitude : magnitude;
+}
+
+static __device__ __forceinline__ float e4m3(unsigned code) {
+    unsigned magnitude = code & 0x7f;
+    float value = magnitude == 0x7f ? __uint_as_float(0x7fc00000u) : __uint_as_float(magnitude << 20) * 0x1p120f;
+    return code & 0x80 ? -value : value;
+}
+
+static __device__ __forceinline__ float e8m0(unsigned code) {
+    return code == 0 ? 0x1p-127f : code == 255 ? __uint_as_float(0x7fc00000u) : __uint_as_float(code << 23);
+}
+
+// Eight codes of `bits` bits, which begin at a byte.
+static __device__ __forceinline__ uint64_t code_word(const unsigned char *p, int bits) {
+    if (bits == 8) return *(const uint64_t *)p;
+    if (bits == 4) return *(const uint32_t *)p;
+    uint64_t word = 0;
+    for (int b = 0; b < bits; b++) word |= (uint64_t)p[b] << 8 * b;
+    return word;
+}
+
+static __device__ __forceinline__ void plain8(const k_weight &w, const unsigned char *row, int64_t k, float out[8]) {
+    int n = w.in - k < 8 ? (int)(w.in - k) : 8;
+#pragma unroll
+    for (int i = 0; i < 8; i++) out[i] = i < n ? load_as_f32(row, w.dtype, k + i) : 0.0f;
+}
+
+static __device__ __forceinline__ void unpack8(const k_weight &w, int64_t row, int64_t k, float out[8]) {
+    const unsigned char *values = w.values + row * w.values_bytes;
+    if (w.mode == K_PLAIN) {
+        plain8(w, values, k, out);
+        return;
+    }
+    uint64_t word = code_word(values + k / 8 * w.bits, w.bits);
+    int64_t group = k / w.group;
+    unsigned mask = (1u << w.bits) - 1;
+    if (w.mode == K_AFFINE) {
+        float scale = load_as_f32(w.scales + row * w.scales_bytes, w.dtype, group), bias = load_as_f32(w.biases + row * w.biases_bytes, w.dtype, group);
+#pragma unroll
+        for (int i = 0; i < 8; i++) out[i] = __fadd_rn(__fmul_rn((float)((unsigned)(word >> i * w.bits) & mask), scale), bias);
+        return;
+    }
+    unsigned code = w.scales[row * w.scales_bytes + group];
+    float scale = w.mode == K_NVFP4 ? e4m3(code) : e8m0(code);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        unsigned c = (unsigned)(word >> i * w.bits) & mask;
+        out[i] = (w.mode == K_MXFP8 ? e4m3(c) : e2m1(c)) * scale;
+    }
+}
+
+// The positions that a row may see begin here.
+static __device__ __forceinline__ int first_visible(int window, int chunk, int pos) {
+    int first = 0;
+    if (window > 0 && pos - window + 1 > first) first = pos - window + 1;
+    if (chunk > 0 && pos / chunk * chunk > first) first = pos / chunk * chunk;
+    return first;
+}
+
+static __device__ __forceinline__ float query_scale(const k_attn &a, int pos) {
+    if (a.pos_scale_len == 0) return a.scale;
+    return a.scale * (1.0f + a.pos_scale_beta * logf(1.0f + (float)((pos + a.pos_scale_first) / a.pos_scale_len)));
+}
+
+// cos and sin of pos * inv_freq, the product rounded to f32 as the reference does; the reduction by pi in f64, so that no slow path and no
+// stack is needed at large positions.
+static __device__ __forceinline__ void rope_angle(int pos, float inv_freq, float magnitude, float *out_cos, float *out_sin) {
+    double turns = (double)((float)pos * inv_freq) * 0.31830988618379067;
+    turns -= 2.0 * rint(turns * 0.5);
+    float s, c;
+    sincospif((float)turns, &s, &c);
+    *out_cos = c * magnitude;
+    *out_sin = s * magnitude;
+}

@@ -1,0 +1,79 @@
+// Matrix products, the reference rows: every format, every shape, f32 throughout. Also row gather and dequantisation to bf16.
+//
+// A warp makes one output element for up to four rows of x: lanes take eight weights at a time, k = 8 * lane, 8 * lane + 256, ..., so that a
+// row's result does not depend on the rows beside it. Reads each weight once per four rows and x from the caches; stopped by the unpacking.
+#include "common.cuh"
+
+enum { ROWS = 4, WARPS = 8 };
+
+// x[k .. k + 8) of a row, zeros beyond n.
+static __device__ __forceinline__ void x8(const void *x, int dtype, int64_t at, int n, bool vector, float out[8]) {
+    if (vector && dtype == K_F32) {
+        float4 a = *(const float4 *)((const float *)x + at), b = *(const float4 *)((const float *)x + at + 4);
+        out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) out[i] = i < n ? load_as_f32(x, dtype, at + i) : 0.0f;
+}
+
+extern "C" __global__ void __launch_bounds__(WARPS * 32) linear_ref(KARGS(k_linear) a) {
+    int lane = threadIdx.x % 32;
+    int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, head = blockIdx.z;
+    int64_t r0 = (int64_t)blockIdx.y * ROWS;
+    if (n >= a.n_out) return;
+    int64_t column = a.first_out + n, w_row = head * a.w.out + column, k_end = a.w.in;
+    bool vector = a.x.row_stride % 4 == 0 && a.x.head_stride % 4 == 0 && (uint64_t)a.x.p % 16 == 0 && k_end % 8 == 0;
+    float sum[ROWS] = {0};
+    for (int64_t k = lane * 8; k < k_end; k += 256) {
+        float w[8], x[8];
+        unpack8(a.w, w_row, k, w);
+        int left = k_end - k < 8 ? (int)(k_end - k) : 8;
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            if (r0 + r >= a.x.rows) break;
+            x8(a.x.p, a.x.dtype, (r0 + r) * a.x.row_stride + head * (a.per_head ? a.x.head_stride : 0) + k, left, vector, x);
+#pragma unroll
+            for (int i = 0; i < 8; i++) sum[r] = fmaf(w[i], x[i], sum[r]);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        float total = warp_sum(sum[r]);
+        if (lane == 0 && r0 + r < a.x.rows) {
+            if (a.bias) total += a.bias[column];
+            view_store(a.y, r0 + r, a.per_head ? head : 0, column, total);
+        }
+    }
+}
+
+// One block per row.
+extern "C" __global__ void embed(KARGS(k_embed) a) {
+    int64_t r = blockIdx.x, index = a.by_position ? a.pos[r] + a.position_offset : a.ids[r];
+    for (int64_t k = (int64_t)threadIdx.x * 8; k < a.w.in; k += (int64_t)blockDim.x * 8) {
+        float w[8];
+        unpack8(a.w, index, k, w);
+        for (int i = 0; i < 8 && k + i < a.w.in; i++) view_store(a.y, r, 0, k + i, w[i] * a.scale);
+    }
+}
+
+// Eight elements per thread to bf16: reads the weight once, writes 2 bytes per element; stopped by memory.
+extern "C" __global__ void dequant(KARGS(k_dequant) a) {
+    int64_t per_row = (a.w.in + 7) / 8, i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= per_row * a.n) return;
+    int64_t row = i / per_row, k = i % per_row * 8;
+    float w[8];
+    unpack8(a.w, a.first + row, k, w);
+    bf16 *out = (bf16 *)a.out + row * a.w.in + k;
+    if (a.w.in % 8 == 0) {
+        union {
+            uint4 v;
+            __nv_bfloat162 h[4];
+        } u;
+#pragma unroll
+        for (int j = 0; j < 4; j++) u.h[j] = __floats2bfloat162_rn(w[2 * j], w[2 * j + 1]);
+        *(uint4 *)out = u.v;
+    } else {
+        for (int j = 0; j < 8 && k + j < a.w.in; j++) out[j] = __float2bfloat16_rn(w[j]);
+    }
+}

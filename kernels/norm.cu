@@ -1,0 +1,64 @@
+// Norms, gated or not, and the sum of two rows with its norm. Rows are read two or three times, from the caches after the first.
+#include "common.cuh"
+
+// The gate of element i of head h: its own split into heads may differ.
+static __device__ __forceinline__ float norm_gate(const k_norm &a, int64_t r, int h, int i) {
+    int e = h * a.y.width + i;
+    return act(a.gate_act, view_load(a.b, r, e / a.b.width, e % a.b.width), 0);
+}
+
+// What is normed: the input, the input times its gate, or the scaled sum of two inputs.
+static __device__ __forceinline__ float norm_input(const k_norm &a, int64_t r, int h, int i) {
+    float x = view_load(a.x, r, h, i);
+    if (a.is_add) return x * a.a_scale + view_load(a.b, r, h, i) * a.b_scale;
+    return a.gate == 2 ? x * norm_gate(a, r, h, i) : x; // GATE_BEFORE
+}
+
+static __device__ __forceinline__ void norm_store(const k_norm &a, int64_t r, int h, int i, float x, float scale) {
+    int64_t at = a.per_head ? (int64_t)h * a.y.width + i : i;
+    float y = x * scale;
+    if (a.weight) y *= a.weight[at] + a.weight_offset;
+    if (a.bias) y += a.bias[at];
+    if (a.gate == 1) y *= norm_gate(a, r, h, i); // GATE_AFTER
+    view_store(a.y, r, h, i, y);
+}
+
+// One block per (head, row).
+extern "C" __global__ void norm_block(KARGS(k_norm) a) {
+    __shared__ float scratch[32];
+    int64_t r = blockIdx.y;
+    int h = blockIdx.x, n = a.y.width;
+    float mean = 0, square = 0;
+    if (a.kind == 1) { // NORM_LAYER
+        float sum = 0;
+        for (int i = threadIdx.x; i < n; i += blockDim.x) sum += norm_input(a, r, h, i);
+        mean = block_sum(sum, scratch) / (float)n;
+    }
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        float x = norm_input(a, r, h, i);
+        if (a.is_add) view_store(a.sum, r, h, i, x);
+        square = fmaf(x - mean, x - mean, square);
+    }
+    float scale = 1.0f / sqrtf(block_sum(square, scratch) / (float)n + a.eps);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) norm_store(a, r, h, i, norm_input(a, r, h, i) - mean, scale);
+}
+
+// One warp per (head, row), for the narrow norms of queries and keys.
+extern "C" __global__ void norm_warp(KARGS(k_norm) a) {
+    int lane = threadIdx.x % 32, n = a.y.width;
+    int64_t item = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, r = item / a.y.heads;
+    int h = (int)(item % a.y.heads);
+    if (r >= a.y.rows) return;
+    float mean = 0, square = 0;
+    if (a.kind == 1) {
+        float sum = 0;
+        for (int i = lane; i < n; i += 32) sum += norm_input(a, r, h, i);
+        mean = warp_sum(sum) / (float)n;
+    }
+    for (int i = lane; i < n; i += 32) {
+        float x = norm_input(a, r, h, i) - mean;
+        square = fmaf(x, x, square);
+    }
+    float scale = 1.0f / sqrtf(warp_sum(square) / (float)n + a.eps);
+    for (int i = lane; i < n; i += 32) norm_store(a, r, h, i, norm_input(a, r, h, i) - mean, scale);
+}

@@ -1,0 +1,261 @@
+/* What a kernel is told: one plain struct per kernel, passed by value. The only header that host C and device code share.
+ *
+ * (1) Pointers are device addresses: typed in kernels, 64-bit numbers on the host. (2) Offsets and strides are 64 bits and count
+ * elements unless a name ends in _bytes. (3) Nothing here changes from step to step: kernels find positions, block tables and slots in
+ * the step block, whose address is fixed, so that a graph of these launches can be replayed. */
+#ifndef MLXCEL_BACKEND_CUDA_ARGS_H
+#define MLXCEL_BACKEND_CUDA_ARGS_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define KPTR(type) type *
+#else
+#define KPTR(type) uint64_t
+#endif
+
+enum { K_BLOCK = 64 };                 /* positions in a KV block */
+enum k_dtype { K_F32, K_BF16, K_F16 }; /* of activations, caches and plain weights */
+enum k_mode { K_PLAIN, K_AFFINE, K_MXFP4, K_MXFP8, K_NVFP4 };
+
+/* As struct step_seq. */
+struct k_seq {
+    int32_t row, n_rows, pos, slot, rope_len, starts;
+};
+
+/* [rows, heads, width], innermost stride 1; p is the first element. */
+struct k_view {
+    KPTR(void) p;
+    int64_t row_stride, head_stride;
+    int32_t dtype, heads, width, rows;
+};
+
+struct k_weight {
+    KPTR(const unsigned char) values;
+    KPTR(const unsigned char) scales;
+    KPTR(const unsigned char) biases;
+    int64_t values_bytes, scales_bytes, biases_bytes; /* per row */
+    int64_t out, in;
+    int32_t mode, bits, group, dtype; /* dtype: of plain elements, or of affine scales */
+};
+
+/* Activation: kind is enum act_kind of backend/ops.h. */
+struct k_act {
+    int32_t kind;
+    float scale;
+    float p[4];
+};
+
+struct k_embed {
+    struct k_weight w;
+    KPTR(const int32_t) ids;
+    KPTR(const int32_t) pos;
+    struct k_view y;
+    float scale;
+    int32_t by_position, position_offset, pad;
+};
+
+struct k_linear {
+    struct k_weight w;
+    KPTR(const float) bias;
+    KPTR(const float) residual; /* added to the result, rows of residual_stride; NULL: none */
+    int64_t residual_stride;
+    struct k_view x, y;
+    int64_t first_out; /* rows of w that this launch covers begin here; y's column too */
+    int64_t n_out;
+    int32_t per_head;  /* HEAD_LINEAR: head h uses rows h * out ... of w */
+    int32_t k_splits;  /* blocks along the input dimension; partial sums go to `partial` */
+    KPTR(float) partial; /* [k_splits, rows, n_out] */
+};
+
+/* Dequantises rows [first, first + n) of w to bf16, dense. */
+struct k_dequant {
+    struct k_weight w;
+    KPTR(void) out;
+    int64_t first, n;
+};
+
+/* y[m, n] = sum over k of x[m, k] * w[n, k] (+ bias), both bf16 and dense along k. */
+struct k_gemm {
+    KPTR(const void) x;
+    KPTR(const void) w;
+    KPTR(const float) bias;
+    KPTR(void) y;
+    int64_t x_stride, w_stride, y_stride;
+    int64_t y_column; /* first column of y */
+    int32_t m, n, k, y_dtype;
+};
+
+struct k_norm {
+    struct k_view x, b, y, sum; /* b: the gate, or the second summand; sum: of ADD_NORM */
+    KPTR(const float) weight;
+    KPTR(const float) bias;
+    int32_t kind, per_head, gate, gate_act;
+    float eps, weight_offset, a_scale, b_scale;
+    int32_t is_add, pad;
+};
+
+/* ADD, ACT, GLU, MULVEC, CONCAT, ROWS and conversions. */
+struct k_elem {
+    struct k_view a, b, y;
+    struct k_act act;
+    float a_scale, b_scale;
+    KPTR(const float) mul;
+    KPTR(const float) add;
+    KPTR(const int32_t) rows; /* of ROWS */
+    int32_t mul_is_one, pad;
+};
+
+struct k_rope {
+    struct k_view x, y;
+    KPTR(const float) inv_freq; /* NULL: the step's table */
+    KPTR(const float) step_rope;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+    int32_t kind, first, n_rotated, table;
+    int32_t n_rope_tables, rope_width;
+    float magnitude;
+    int32_t pad;
+};
+
+/* One layer of one KV class. k and v are [blocks][heads][K_BLOCK][width]. */
+struct k_cache {
+    KPTR(void) k;
+    KPTR(void) v; /* NULL: the values are a part of the keys */
+    KPTR(const int32_t) table;
+    int32_t table_stride; /* blocks per sequence in the table */
+    int32_t heads, k_width, v_width, dtype, pad;
+};
+
+struct k_kv_write {
+    struct k_cache c;
+    struct k_view k, v;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+};
+
+/* QK_NORM, ROPE of queries and keys and KV_WRITE in one: fused kind. */
+struct k_qkv {
+    struct k_cache c;
+    struct k_view q, k, v, y; /* y: the queries */
+    KPTR(const float) q_norm;
+    KPTR(const float) k_norm;
+    KPTR(const float) inv_freq;
+    KPTR(const float) step_rope;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+    int32_t kind, first, n_rotated, table;
+    int32_t n_rope_tables, rope_width;
+    float magnitude, q_eps, k_eps, q_offset, k_offset;
+    int32_t pad;
+};
+
+struct k_attn {
+    struct k_cache c;
+    struct k_view q, y;
+    KPTR(const float) sinks;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+    KPTR(const struct k_seq) seqs;
+    KPTR(const int32_t) tiles; /* of prompt rows: pairs (sequence, first row of the tile inside it) */
+    KPTR(float) partial;       /* split decode: [rows][heads][splits][v_width + 2] */
+    float scale, softcap, pos_scale_beta;
+    int32_t window, chunk, pos_scale_len;
+    int32_t group;   /* query heads per cached head */
+    int32_t splits;
+    int32_t first_row; /* first row of the launch */
+    int32_t pos_scale_first;
+};
+
+struct k_argmax {
+    struct k_view x;
+    KPTR(int32_t) y;
+    KPTR(float) best; /* [rows][chunks] */
+    KPTR(int32_t) at;
+    int64_t y_stride;
+    int32_t chunks, pad;
+};
+
+struct k_route {
+    struct k_view x;
+    KPTR(int32_t) ids;
+    KPTR(float) weights;
+    KPTR(const float) bias;
+    KPTR(const float) expert_scale;
+    int64_t ids_stride, weights_stride;
+    int32_t score, k, normalize, n_groups, top_groups, group_top2;
+    float norm_eps, scale, jitter;
+    int32_t pad;
+};
+
+struct k_experts {
+    struct k_weight gate, up, down; /* gate.values NULL: no gate; stacked gate_up: up begins `inner` rows after gate in each expert */
+    int64_t gate_rows, up_rows, up_first; /* rows per expert of the matrices that hold them; row of up's first */
+    KPTR(const float) gate_bias;
+    KPTR(const float) up_bias;
+    KPTR(const float) down_bias;
+    int64_t gate_bias_stride, up_bias_stride, up_bias_first; /* per expert */
+    struct k_view x, y;
+    KPTR(const int32_t) ids;
+    KPTR(const float) weights;
+    int64_t ids_stride, weights_stride;
+    KPTR(float) inner_values; /* [pairs, inner] */
+    KPTR(float) outer;        /* [pairs, out]; grouped rows only */
+    KPTR(int32_t) pairs;      /* pairs by expert, ascending */
+    KPTR(int32_t) starts;     /* [experts + 1] into pairs */
+    struct k_act act;
+    int32_t inner, k, n_experts, scale_input;
+};
+
+/* Recurrent ops: state of a sequence is state + slot * slot_stride. */
+struct k_state {
+    KPTR(float) p;
+    int64_t slot_stride;
+    KPTR(const struct k_seq) seqs;
+    KPTR(const int32_t) seq_of;
+};
+
+struct k_conv {
+    struct k_state s;
+    struct k_view x, y;
+    KPTR(const float) weight;
+    KPTR(const float) bias;
+    int32_t taps, act;
+};
+
+struct k_delta {
+    struct k_state s;
+    struct k_view q, k, v, a, b, y;
+    KPTR(const float) a_log;
+    KPTR(const float) dt_bias;
+    int32_t k_heads, v_heads, k_width, v_width;
+    float scale, l2_eps;
+    int32_t l2_norm, pad;
+};
+
+struct k_ssd {
+    struct k_state s;
+    struct k_view x, b, c, dt, y;
+    KPTR(const float) a_log;
+    KPTR(const float) d;
+    KPTR(const float) dt_bias;
+    int32_t heads, head_width, groups, state_width;
+    float dt_min, dt_max;
+};
+
+struct k_scan {
+    struct k_state s;
+    struct k_view x, dt, b, c, y;
+    KPTR(const float) a_log;
+    KPTR(const float) d;
+    int32_t state_width, pad;
+};
+
+struct k_lightning {
+    struct k_state s;
+    struct k_view q, k, v, y;
+    KPTR(const float) slope;
+    int32_t heads, width;
+};
+
+#endif

@@ -1,0 +1,199 @@
+/* Inside the CUDA backend: its state, and how an op list becomes launches.
+ *
+ * (1) end() lowers the list to a program: launches in order on one stream, each with its arguments by value. A program of a pure decode
+ *     step is kept as a graph and replayed by its key. (2) Everything that changes from step to step lies in the step block, at addresses
+ *     that depend on the key alone. (3) Values live in scratch memory planned by plan.h; what an op needs only while it runs lies in op
+ *     scratch, shared by all ops. (4) No floating-point atomics anywhere: the same batch twice gives the same bits. (5) Precision exact
+ *     and f32: every value and the cache in f32, reference rows only, and a row's bits do not depend on its batch. Otherwise values that
+ *     only matrix products read, and the cache, are bf16. */
+#ifndef MLXCEL_BACKEND_CUDA_CUDA_H
+#define MLXCEL_BACKEND_CUDA_CUDA_H
+
+#include "backend/backend.h"
+#include "backend/cuda/args.h"
+#include "backend/cuda/probe.h"
+#include "backend/plan.h"
+
+enum kernel_id {
+#define KERNEL(file, symbol) KERNEL_##symbol,
+#include "backend/cuda/kernels.def"
+#undef KERNEL
+    N_KERNELS
+};
+
+enum { CUDA_MODULES_MAX = 32, GRAPHS_MAX = 64, SEEN_MAX = 64, STAGES = 4, OUTPUTS_MAX = 8, MAX_GRID_Y = 65535 };
+
+/* A bound weight: the checkpoint's planes, row after row, in one piece of device memory. */
+struct cuda_weight {
+    CUdeviceptr base;
+    size_t bytes;
+    struct k_weight k;
+};
+
+struct cuda_kv_class {
+    struct kv_class shape;
+    CUdeviceptr k, v; /* [layers][blocks][heads][K_BLOCK][width] */
+};
+
+struct launch {
+    enum kernel_id kernel;
+    unsigned int grid[3], threads, shared_bytes;
+    size_t args; /* offset in program.args */
+    int32_t op;  /* index in the list, for timings and messages */
+};
+
+struct program {
+    struct launch *launches;
+    int32_t n_launches, launches_capacity;
+    unsigned char *args;
+    size_t args_used, args_capacity;
+};
+
+/* Where the arrays of a step lie in the step block; a function of the key and the limits. */
+struct step_layout {
+    size_t ids, pos, seq_of, logit_rows, seqs, tables[KV_CLASSES_MAX], rope, tiles;
+    size_t bytes;
+    int32_t table_stride;
+};
+
+struct cuda_output {
+    int32_t id;
+    int64_t offset;
+};
+
+struct cuda_graph {
+    struct step_key key; /* max_len: its bucket */
+    CUgraphExec exec;
+    uint64_t last_use;
+    struct cuda_output outputs[OUTPUTS_MAX];
+    int32_t n_outputs;
+};
+
+/* Pinned memory that a step is packed into; a stage is reused when its copy has been made. */
+struct cuda_stage {
+    unsigned char *data;
+    CUevent copied;
+    bool busy;
+};
+
+struct cuda {
+    struct backend base;
+    struct cuda_probe probe;
+    struct cuda_driver *d;    /* of the probe */
+    struct cuda_device *device;
+    CUcontext context;
+    CUstream stream;
+    CUmodule modules[CUDA_MODULES_MAX];
+    int n_modules;
+    CUfunction functions[N_KERNELS]; /* NULL: not compiled for this GPU */
+    int n_sm, sm, shared_max;
+    bool exact, no_fuse, has_context;
+
+    struct kv_layout layout;
+    struct cuda_kv_class kv[KV_CLASSES_MAX];
+    CUdeviceptr states;
+    int64_t state_offsets[STATES_MAX], state_total;
+
+    struct plan plan;
+    struct program program;
+    CUdeviceptr scratch, op_scratch;
+    size_t scratch_bytes, op_scratch_bytes, op_scratch_need;
+
+    struct step_key key;       /* of the step being built; max_len as given */
+    struct step_layout at;
+    CUdeviceptr step_block;
+    size_t step_capacity;
+    struct cuda_stage stages[STAGES];
+    int i_stage;
+    int32_t n_rope_tables, rope_width; /* of the step */
+    int32_t n_tiles, n_decode;         /* prompt tiles of 64 rows; rows of sequences with one row, which come first */
+
+    struct cuda_graph graphs[GRAPHS_MAX];
+    int32_t n_graphs;
+    struct cuda_graph *replay; /* chosen by begin */
+    struct step_key seen[SEEN_MAX];
+    int32_t n_seen;
+    uint64_t n_steps;
+    struct cuda_output outputs[OUTPUTS_MAX]; /* of the last step */
+    int32_t n_outputs;
+    unsigned char *bounce; /* pinned, for reading back and for uploads */
+    CUevent bounced[2];
+};
+
+enum { BOUNCE_BYTES = 8 << 20 }; /* each of two halves */
+
+#define CUDA_TRY(c, call, ...) TRY(cuda_check((c)->d, (call), err, __VA_ARGS__))
+
+/* ---- memory and weights (weight.c), cache (kv.c) ---- */
+int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);
+void cuda_free(struct cuda *c, CUdeviceptr *p);
+int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
+void cuda_weight_release(struct backend *be, struct weight *w);
+int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err);
+void cuda_kv_close(struct backend *be);
+int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
+int cuda_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err);
+
+/* ---- modules (module.c) ---- */
+int cuda_modules_load(struct cuda *c, struct err *err);
+const char *cuda_kernel_name(enum kernel_id id);
+
+/* ---- lowering (select.c and lower_*.c) ---- */
+
+/* Appends a launch. */
+void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3], unsigned int threads, unsigned int shared_bytes, const void *args,
+               size_t args_bytes);
+#define GRID(x, y, z) ((const unsigned int[3]){(unsigned int)(x), (unsigned int)(y), (unsigned int)(z)})
+#define EMIT(c, kernel, grid, threads, shared_bytes, args) cuda_emit(c, kernel, grid, threads, shared_bytes, &(args), sizeof(args))
+
+struct select_row {
+    enum op_kind kind;
+    const char *name; /* of the row, for `inspect --kernels` and checkkern */
+    bool (*fits)(const struct cuda *c, const struct op *op);
+    void (*lower)(struct cuda *c, const struct op *op);
+};
+/* The rows, best first within a kind, reference last. */
+const struct select_row *cuda_select_rows(size_t *out_n);
+/* The row for an op: the first that fits; NULL when none does. */
+const struct select_row *cuda_select(const struct cuda *c, const struct op *op);
+/* Chooses the element type of every value: bf16 where only matrix products read it. */
+void cuda_choose_dtypes(struct cuda *c);
+int cuda_lower(struct cuda *c, struct err *err);
+/* Op scratch memory that the op being lowered uses: `bytes` from the start of the region, beyond what it asked for before. */
+CUdeviceptr cuda_op_scratch(struct cuda *c, size_t *used, size_t bytes);
+
+struct k_view cuda_view(const struct cuda *c, struct tensor t);
+struct k_weight cuda_weight_args(const struct weight *w);
+CUdeviceptr cuda_vec(const struct weight *w); /* 0 for none */
+struct k_act cuda_act(const struct act_args *a);
+struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv);
+CUdeviceptr cuda_step_array(const struct cuda *c, size_t offset);
+static inline unsigned int ceil_div(int64_t a, int64_t b) {
+    return (unsigned int)((a + b - 1) / b);
+}
+
+typedef void cuda_lower_fn(struct cuda *c, const struct op *op);
+cuda_lower_fn lower_embed, lower_linear_ref;
+cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax;
+cuda_lower_fn lower_kv_write, lower_attn_ref, lower_route, lower_experts_ref;
+cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning;
+
+/* ---- steps (step.c, graph.c, run.c) ---- */
+int cuda_step_open(struct cuda *c, const struct step *step, struct err *err);
+void cuda_step_close(struct cuda *c);
+void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct step_layout *out);
+int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err);
+int32_t cuda_length_bucket(int32_t len);
+
+struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key);
+/* Whether this key came before and is worth a graph now. */
+bool cuda_graph_wanted(struct cuda *c, const struct step_key *key);
+int cuda_graph_build(struct cuda *c, struct err *err);
+void cuda_graphs_drop(struct cuda *c);
+
+bool cuda_begin(struct backend *be, const struct step_key *key);
+int cuda_end(struct backend *be, const struct step *step, struct err *err);
+int cuda_reserve(struct backend *be, struct err *err);
+int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err);
+
+#endif

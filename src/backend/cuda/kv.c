@@ -1,0 +1,70 @@
+/* The KV cache and the recurrent state on the device: pools sized once, blocks and slots numbered by the engine. */
+#include "backend/cuda/cuda.h"
+
+static size_t element_bytes(const struct cuda *c) {
+    return c->exact ? sizeof(float) : 2;
+}
+
+static size_t block_bytes(const struct cuda *c, const struct kv_class *k, int32_t width) {
+    return (size_t)k->heads * K_BLOCK * (size_t)width * element_bytes(c);
+}
+
+/* Zeroed: what lies beyond a sequence's end is multiplied by zero, and must be a number. */
+static int open_pool(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
+    TRY(cuda_alloc(c, bytes, what, out, err));
+    if (bytes) CUDA_TRY(c, c->d->cuMemsetD8Async(*out, 0, bytes, c->stream), "clearing the %s", what);
+    return ERR_OK;
+}
+
+int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    cuda_kv_close(be);
+    c->layout = *layout;
+    for (int32_t i = 0; i < layout->n_classes; i++) {
+        struct cuda_kv_class *k = &c->kv[i];
+        size_t blocks = (size_t)layout->classes[i].n_layers * (size_t)layout->classes[i].n_blocks;
+        k->shape = layout->classes[i];
+        TRY(open_pool(c, blocks * block_bytes(c, &k->shape, k->shape.k_width), "KV cache", &k->k, err));
+        TRY(open_pool(c, blocks * block_bytes(c, &k->shape, k->shape.v_width), "KV cache", &k->v, err));
+    }
+    c->state_total = 0;
+    for (int32_t i = 0; i < layout->n_states; i++) {
+        c->state_offsets[i] = c->state_total;
+        c->state_total += layout->states[i].elements;
+    }
+    return open_pool(c, (size_t)c->state_total * (size_t)layout->n_slots * sizeof(float), "recurrent state", &c->states, err);
+}
+
+void cuda_kv_close(struct backend *be) {
+    struct cuda *c = (struct cuda *)be;
+    if (c->stream) c->d->cuStreamSynchronize(c->stream);
+    cuda_graphs_drop(c);
+    for (int32_t i = 0; i < KV_CLASSES_MAX; i++) {
+        cuda_free(c, &c->kv[i].k);
+        cuda_free(c, &c->kv[i].v);
+        c->kv[i] = (struct cuda_kv_class){0};
+    }
+    cuda_free(c, &c->states);
+    cuda_step_close(c);
+    c->layout = (struct kv_layout){0};
+}
+
+int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    const struct cuda_kv_class *k = &c->kv[kv_class];
+    for (int32_t layer = 0; layer < k->shape.n_layers; layer++) {
+        size_t first = (size_t)layer * (size_t)k->shape.n_blocks, bytes = block_bytes(c, &k->shape, k->shape.k_width);
+        CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(k->k + (first + (size_t)to) * bytes, k->k + (first + (size_t)from) * bytes, bytes, c->stream), "copying a KV block");
+        if (!k->v) continue;
+        bytes = block_bytes(c, &k->shape, k->shape.v_width);
+        CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(k->v + (first + (size_t)to) * bytes, k->v + (first + (size_t)from) * bytes, bytes, c->stream), "copying a KV block");
+    }
+    return ERR_OK;
+}
+
+int cuda_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    size_t bytes = (size_t)c->state_total * sizeof(float);
+    CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(c->states + (size_t)to * bytes, c->states + (size_t)from * bytes, bytes, c->stream), "copying recurrent state");
+    return ERR_OK;
+}

@@ -1,0 +1,200 @@
+/* Lowering of attention, experts and recurrent ops. */
+#include "backend/cuda/cuda.h"
+
+static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
+    const struct attn_args *t = &op->arg.attn;
+    return (struct k_attn){
+        .c = cuda_cache(c, t->kv),
+        .q = cuda_view(c, op->in[0]),
+        .y = cuda_view(c, op->out[0]),
+        .sinks = cuda_vec(t->sinks),
+        .pos = cuda_step_array(c, c->at.pos),
+        .seq_of = cuda_step_array(c, c->at.seq_of),
+        .seqs = cuda_step_array(c, c->at.seqs),
+        .tiles = cuda_step_array(c, c->at.tiles),
+        .scale = t->scale,
+        .softcap = t->softcap,
+        .pos_scale_beta = t->pos_scale_beta,
+        .window = t->window,
+        .chunk = t->chunk,
+        .pos_scale_len = t->pos_scale_len,
+        .pos_scale_first = t->pos_scale_first,
+        .group = op->in[0].heads / c->kv[t->kv.kv_class].shape.heads,
+    };
+}
+
+void lower_attn_ref(struct cuda *c, const struct op *op) {
+    static const enum kernel_id by_width[2][4] = {
+        {KERNEL_attn_ref_f32_64, KERNEL_attn_ref_f32_128, KERNEL_attn_ref_f32_256, KERNEL_attn_ref_f32_576},
+        {KERNEL_attn_ref_bf16_64, KERNEL_attn_ref_bf16_128, KERNEL_attn_ref_bf16_256, KERNEL_attn_ref_bf16_576},
+    };
+    struct k_attn a = attn_args_of(c, op);
+    int32_t width = a.c.k_width > a.y.width ? a.c.k_width : a.y.width;
+    int i = width <= 64 ? 0 : width <= 128 ? 1 : width <= 256 ? 2 : 3;
+    EMIT(c, by_width[c->exact ? 0 : 1][i], GRID(a.q.heads, a.q.rows, 1), 256, 0, a);
+}
+
+void lower_route(struct cuda *c, const struct op *op) {
+    const struct route_args *r = &op->arg.route;
+    struct k_route a = {
+        .x = cuda_view(c, op->in[0]),
+        .ids = cuda_view(c, op->out[0]).p,
+        .weights = cuda_view(c, op->out[1]).p,
+        .bias = cuda_vec(r->bias),
+        .expert_scale = cuda_vec(r->expert_scale),
+        .ids_stride = op->out[0].row_stride,
+        .weights_stride = op->out[1].row_stride,
+        .score = (int32_t)r->score,
+        .k = r->k,
+        .normalize = r->normalize,
+        .n_groups = r->n_groups,
+        .top_groups = r->top_groups,
+        .group_top2 = r->group_top2,
+        .norm_eps = r->norm_eps,
+        .scale = r->scale,
+        .jitter = r->jitter,
+    };
+    EMIT(c, KERNEL_route, GRID(a.x.rows, 1, 1), 32, (unsigned int)a.x.width * 3 * sizeof(float), a);
+}
+
+static struct k_experts experts_args_of(const struct cuda *c, const struct op *op) {
+    const struct experts_args *e = &op->arg.experts;
+    const struct weight *up = e->gate_up ? e->gate_up : e->up, *up_bias = e->gate_up ? e->gate_up_bias : e->up_bias;
+    const struct weight *gate = e->gate_up ? e->gate_up : e->gate, *gate_bias = e->gate_up ? e->gate_up_bias : e->gate_bias;
+    return (struct k_experts){
+        .gate = cuda_weight_args(gate),
+        .up = cuda_weight_args(up),
+        .down = cuda_weight_args(e->down),
+        .gate_rows = gate ? gate->out : 0,
+        .up_rows = up->out,
+        .up_first = e->gate_up ? e->inner : 0,
+        .gate_bias = cuda_vec(gate_bias),
+        .up_bias = cuda_vec(up_bias),
+        .down_bias = cuda_vec(e->down_bias),
+        .gate_bias_stride = gate ? gate->out : 0,
+        .up_bias_stride = up->out,
+        .up_bias_first = e->gate_up ? e->inner : 0,
+        .x = cuda_view(c, op->in[0]),
+        .y = cuda_view(c, op->out[0]),
+        .ids = cuda_view(c, op->in[1]).p,
+        .weights = cuda_view(c, op->in[2]).p,
+        .ids_stride = op->in[1].row_stride,
+        .weights_stride = op->in[2].row_stride,
+        .act = cuda_act(&e->act),
+        .inner = e->inner,
+        .k = op->in[1].width,
+        .n_experts = e->down->n_experts,
+        .scale_input = e->scale_input,
+    };
+}
+
+void lower_experts_ref(struct cuda *c, const struct op *op) {
+    struct k_experts a = experts_args_of(c, op);
+    int64_t pairs = (int64_t)a.x.rows * a.k;
+    size_t used = 0;
+    a.inner_values = cuda_op_scratch(c, &used, (size_t)pairs * (size_t)a.inner * sizeof(float));
+    EMIT(c, KERNEL_experts_inner, GRID(pairs, ceil_div(a.inner, 8), 1), 256, 0, a);
+    EMIT(c, KERNEL_experts_down, GRID(a.x.rows, ceil_div(a.down.out, 8), 1), 256, 0, a);
+}
+
+/* ---- recurrent ---------------------------------------------------------------------------------------------------- */
+
+static struct k_state state_args(const struct cuda *c, int32_t state) {
+    return (struct k_state){
+        .p = c->states + (uint64_t)c->state_offsets[state] * sizeof(float),
+        .slot_stride = c->state_total,
+        .seqs = cuda_step_array(c, c->at.seqs),
+        .seq_of = cuda_step_array(c, c->at.seq_of),
+    };
+}
+
+void lower_conv(struct cuda *c, const struct op *op) {
+    const struct conv_args *v = &op->arg.conv;
+    struct k_conv a = {
+        .s = state_args(c, v->state),
+        .x = cuda_view(c, op->in[0]),
+        .y = cuda_view(c, op->out[0]),
+        .weight = cuda_vec(v->weight),
+        .bias = cuda_vec(v->bias),
+        .taps = v->taps,
+        .act = (int32_t)v->act,
+    };
+    EMIT(c, KERNEL_conv, GRID(ceil_div(a.x.width, 256), a.x.rows, 1), 256, 0, a);
+    EMIT(c, KERNEL_conv_keep, GRID(ceil_div(a.x.width, 256), c->key.n_seqs, 1), 256, 0, a);
+}
+
+void lower_delta(struct cuda *c, const struct op *op) {
+    const struct delta_args *t = &op->arg.delta;
+    struct k_delta a = {
+        .s = state_args(c, t->state),
+        .q = cuda_view(c, op->in[0]),
+        .k = cuda_view(c, op->in[1]),
+        .v = cuda_view(c, op->in[2]),
+        .a = cuda_view(c, op->in[3]),
+        .b = cuda_view(c, op->in[4]),
+        .y = cuda_view(c, op->out[0]),
+        .a_log = cuda_vec(t->a_log),
+        .dt_bias = cuda_vec(t->dt_bias),
+        .k_heads = t->k_heads,
+        .v_heads = t->v_heads,
+        .k_width = t->k_width,
+        .v_width = t->v_width,
+        .scale = t->scale,
+        .l2_eps = t->l2_eps,
+        .l2_norm = t->l2_norm,
+    };
+    EMIT(c, KERNEL_delta, GRID(ceil_div(t->v_width, 32), t->v_heads, c->key.n_seqs), 128, (unsigned int)(t->k_width * 34 + 160) * sizeof(float), a);
+}
+
+void lower_ssd(struct cuda *c, const struct op *op) {
+    const struct ssd_args *t = &op->arg.ssd;
+    struct k_ssd a = {
+        .s = state_args(c, t->state),
+        .x = cuda_view(c, op->in[0]),
+        .b = cuda_view(c, op->in[1]),
+        .c = cuda_view(c, op->in[2]),
+        .dt = cuda_view(c, op->in[3]),
+        .y = cuda_view(c, op->out[0]),
+        .a_log = cuda_vec(t->a_log),
+        .d = cuda_vec(t->d),
+        .dt_bias = cuda_vec(t->dt_bias),
+        .heads = t->heads,
+        .head_width = t->head_width,
+        .groups = t->groups,
+        .state_width = t->state_width,
+        .dt_min = t->dt_min,
+        .dt_max = t->dt_max,
+    };
+    EMIT(c, KERNEL_ssd, GRID(ceil_div(t->head_width, 4), t->heads, c->key.n_seqs), 128, 0, a);
+}
+
+void lower_scan(struct cuda *c, const struct op *op) {
+    const struct scan_args *t = &op->arg.scan;
+    struct k_scan a = {
+        .s = state_args(c, t->state),
+        .x = cuda_view(c, op->in[0]),
+        .dt = cuda_view(c, op->in[1]),
+        .b = cuda_view(c, op->in[2]),
+        .c = cuda_view(c, op->in[3]),
+        .y = cuda_view(c, op->out[0]),
+        .a_log = cuda_vec(t->a_log),
+        .d = cuda_vec(t->d),
+        .state_width = t->state_width,
+    };
+    EMIT(c, KERNEL_scan, GRID(ceil_div(a.x.width, 8), c->key.n_seqs, 1), 256, 0, a);
+}
+
+void lower_lightning(struct cuda *c, const struct op *op) {
+    const struct lightning_args *t = &op->arg.lightning;
+    struct k_lightning a = {
+        .s = state_args(c, t->state),
+        .q = cuda_view(c, op->in[0]),
+        .k = cuda_view(c, op->in[1]),
+        .v = cuda_view(c, op->in[2]),
+        .y = cuda_view(c, op->out[0]),
+        .slope = cuda_vec(t->slope),
+        .heads = t->heads,
+        .width = t->width,
+    };
+    EMIT(c, KERNEL_lightning, GRID(ceil_div(t->width, 32), t->heads, c->key.n_seqs), 128, (unsigned int)(t->width * 34 + 160) * sizeof(float), a);
+}

@@ -1,0 +1,136 @@
+/* Running steps: walk or replay, upload the step block, launch, read back. */
+#include "backend/cuda/cuda.h"
+
+#include "backend/fuse.h"
+
+bool cuda_begin(struct backend *be, const struct step_key *key) {
+    struct cuda *c = (struct cuda *)be;
+    c->key = *key;
+    c->replay = c->step_block ? cuda_graph_find(c, key) : NULL;
+    if (c->replay) return false;
+    oplist_begin(&be->list, key->n_rows, key->n_logits);
+    return true;
+}
+
+static int grow(struct cuda *c, size_t need, const char *what, CUdeviceptr *p, size_t *bytes, struct err *err) {
+    if (need <= *bytes) return ERR_OK;
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "waiting for earlier steps");
+    cuda_graphs_drop(c); /* they hold the address */
+    cuda_free(c, p);
+    *bytes = 0;
+    TRY(cuda_alloc(c, need, what, p, err));
+    *bytes = need;
+    return ERR_OK;
+}
+
+static void note_outputs(struct cuda *c) {
+    const struct oplist *l = &c->base.list;
+    c->n_outputs = 0;
+    for (int32_t i = 0; i < l->n_values && c->n_outputs < OUTPUTS_MAX; i++)
+        if (l->values[i].is_output) c->outputs[c->n_outputs++] = (struct cuda_output){i + 1, c->plan.offsets[i]};
+}
+
+/* Fuses and plans the list, and lowers it to a program; memory grows as needed, after which it is lowered again with the new addresses. */
+static int prepare(struct cuda *c, struct err *err) {
+    struct oplist *l = &c->base.list;
+    if (l->err.code) return err_set(err, l->err.code, "%s", l->err.msg);
+    if (!c->no_fuse) fuse_list(l);
+    cuda_choose_dtypes(c);
+    plan_make(&c->plan, l);
+    TRY(grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
+    cuda_step_layout(c, &c->key, &c->at);
+    TRY(cuda_lower(c, err));
+    if (c->op_scratch_need > c->op_scratch_bytes) {
+        TRY(grow(c, c->op_scratch_need, "scratch memory of an op", &c->op_scratch, &c->op_scratch_bytes, err));
+        TRY(cuda_lower(c, err));
+    }
+    note_outputs(c);
+    return ERR_OK;
+}
+
+/* Room for the programs of smaller steps too, which may have other kernels than the largest. */
+static void reserve_program(struct program *p, int32_t n_ops) {
+    int32_t launches = n_ops * 8 + 64;
+    if (p->launches_capacity < launches) {
+        p->launches = mem_realloc(p->launches, (size_t)launches * sizeof *p->launches);
+        p->launches_capacity = launches;
+    }
+    size_t args = (size_t)launches * 256 + p->args_used;
+    if (p->args_capacity < args) {
+        p->args = mem_realloc(p->args, args);
+        p->args_capacity = args;
+    }
+}
+
+int cuda_reserve(struct backend *be, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    c->n_decode = c->key.n_seqs;
+    c->n_tiles = c->key.n_rows / K_BLOCK + c->key.n_seqs;
+    int32_t n_ops = be->list.n_ops;
+    TRY(prepare(c, err));
+    reserve_program(&c->program, n_ops);
+    return ERR_OK;
+}
+
+static int launch_all(struct cuda *c, struct err *err) {
+    const struct program *p = &c->program;
+    for (int32_t i = 0; i < p->n_launches; i++) {
+        const struct launch *l = &p->launches[i];
+        void *params[] = {p->args + l->args};
+        CUDA_TRY(c,
+                 c->d->cuLaunchKernel(c->functions[l->kernel], l->grid[0], l->grid[1], l->grid[2], l->threads, 1, 1, l->shared_bytes, c->stream, params, NULL),
+                 "launching %s for op %d (%s), grid %u %u %u, %u threads, %u bytes", cuda_kernel_name(l->kernel), l->op,
+                 op_name(c->base.list.ops[l->op].kind), l->grid[0], l->grid[1], l->grid[2], l->threads, l->shared_bytes);
+    }
+    return ERR_OK;
+}
+
+int cuda_end(struct backend *be, const struct step *step, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    CUDA_TRY(c, c->d->cuCtxSetCurrent(c->context), "using GPU %d", c->device->index);
+    c->n_steps++;
+    if (c->replay) {
+        struct cuda_graph *g = c->replay;
+        cuda_step_layout(c, &c->key, &c->at);
+        TRY(cuda_step_upload(c, step, err));
+        g->last_use = c->n_steps;
+        c->n_outputs = g->n_outputs;
+        memcpy(c->outputs, g->outputs, sizeof c->outputs);
+        CUDA_TRY(c, c->d->cuGraphLaunch(g->exec, c->stream), "launching a graph");
+        return ERR_OK;
+    }
+    TRY(cuda_step_open(c, step, err));
+    cuda_step_layout(c, &c->key, &c->at);
+    TRY(cuda_step_upload(c, step, err));
+    TRY(prepare(c, err));
+    TRY(launch_all(c, err));
+    return cuda_graph_wanted(c, &c->key) ? cuda_graph_build(c, err) : ERR_OK;
+}
+
+static int read_piece(struct cuda *c, CUdeviceptr from, size_t bytes, unsigned char *dst, struct err *err) {
+    for (size_t done = 0; done < bytes;) {
+        size_t n = bytes - done < BOUNCE_BYTES ? bytes - done : BOUNCE_BYTES;
+        CUDA_TRY(c, c->d->cuMemcpyDtoHAsync(c->bounce, from + done, n, c->stream), "reading a result");
+        CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
+        memcpy(dst + done, c->bounce, n);
+        done += n;
+    }
+    return ERR_OK;
+}
+
+int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    CUDA_TRY(c, c->d->cuCtxSetCurrent(c->context), "using GPU %d", c->device->index);
+    for (int32_t i = 0; i < c->n_outputs; i++) {
+        if (c->outputs[i].id != t.id) continue;
+        CUdeviceptr from = c->scratch + (size_t)c->outputs[i].offset + (size_t)t.offset * 4;
+        size_t row = (size_t)tensor_row_size(t) * 4;
+        if (t.row_stride == tensor_row_size(t) && tensor_rows_dense(t)) return read_piece(c, from, row * (size_t)t.rows, dst, err);
+        for (int64_t r = 0; r < t.rows; r++)
+            for (int64_t h = 0; h < t.heads; h++)
+                TRY(read_piece(c, from + (size_t)(r * t.row_stride + h * t.head_stride) * 4, (size_t)t.width * 4,
+                               (unsigned char *)dst + (size_t)(r * t.heads + h) * (size_t)t.width * 4, err));
+        return ERR_OK;
+    }
+    return err_set(err, ERR_EINTERNAL, "value %d is no output of the last step", t.id);
+}

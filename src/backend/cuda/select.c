@@ -1,0 +1,212 @@
+/* Which kernel runs an op: a table of rows, best first within a kind, the reference row last. Lowering walks the list and asks it. */
+#include "backend/cuda/cuda.h"
+
+#include <assert.h>
+
+static bool always(const struct cuda *c, const struct op *op) {
+    (void)c, (void)op;
+    return true;
+}
+
+static bool attn_ref_fits(const struct cuda *c, const struct op *op) {
+    const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
+    return k->k_width <= 576 && op->out[0].width <= 576;
+}
+
+static bool rope_fits(const struct cuda *c, const struct op *op) {
+    (void)c;
+    return op->arg.rope.n_rotated <= 1024;
+}
+
+static bool route_fits(const struct cuda *c, const struct op *op) {
+    return op->in[0].width * 3 * (int32_t)sizeof(float) <= c->shared_max && op->arg.route.n_groups <= op->in[0].width;
+}
+
+static bool delta_fits(const struct cuda *c, const struct op *op) {
+    return (op->arg.delta.k_width * 34 + 160) * (int32_t)sizeof(float) <= c->shared_max;
+}
+
+static bool lightning_fits(const struct cuda *c, const struct op *op) {
+    return (op->arg.lightning.width * 34 + 160) * (int32_t)sizeof(float) <= c->shared_max;
+}
+
+static bool ssd_fits(const struct cuda *c, const struct op *op) {
+    (void)c;
+    return op->arg.ssd.state_width <= 256;
+}
+
+static bool scan_fits(const struct cuda *c, const struct op *op) {
+    (void)c;
+    return op->arg.scan.state_width <= 256;
+}
+
+static const struct select_row rows[] = {
+    {OP_EMBED, "embed", always, lower_embed},
+    {OP_LINEAR, "linear_ref", always, lower_linear_ref},
+    {OP_HEAD_LINEAR, "linear_ref", always, lower_linear_ref},
+    {OP_NORM, "norm", always, lower_norm},
+    {OP_ADD_NORM, "add_norm", always, lower_add_norm},
+    {OP_ADD, "add", always, lower_add},
+    {OP_ACT, "act", always, lower_act},
+    {OP_GLU, "glu", always, lower_glu},
+    {OP_MULVEC, "mulvec", always, lower_mulvec},
+    {OP_ROPE, "rope", rope_fits, lower_rope},
+    {OP_KV_WRITE, "kv_write", always, lower_kv_write},
+    {OP_ATTN, "attn_ref", attn_ref_fits, lower_attn_ref},
+    {OP_ROUTE, "route", route_fits, lower_route},
+    {OP_EXPERTS, "experts_ref", always, lower_experts_ref},
+    {OP_CONV, "conv", always, lower_conv},
+    {OP_DELTA, "delta", delta_fits, lower_delta},
+    {OP_SSD, "ssd", ssd_fits, lower_ssd},
+    {OP_SCAN, "scan", scan_fits, lower_scan},
+    {OP_LIGHTNING, "lightning", lightning_fits, lower_lightning},
+    {OP_CONCAT, "concat", always, lower_concat},
+    {OP_ROWS, "rows", always, lower_rows},
+    {OP_ARGMAX, "argmax", always, lower_argmax},
+};
+
+const struct select_row *cuda_select_rows(size_t *out_n) {
+    *out_n = sizeof rows / sizeof *rows;
+    return rows;
+}
+
+const struct select_row *cuda_select(const struct cuda *c, const struct op *op) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].kind == op->kind && rows[i].fits(c, op)) return &rows[i];
+    return NULL;
+}
+
+/* ---- element types ------------------------------------------------------------------------------------------------ */
+
+/* Kinds whose kernels store either type. */
+static bool stores_bf16(enum op_kind kind) {
+    return kind == OP_NORM || kind == OP_ADD_NORM || kind == OP_GLU || kind == OP_ACT || kind == OP_ATTN || kind == OP_MULVEC;
+}
+
+/* Whether this op rounds its input to bf16 anyway. The router's product stays in f32, so what it reads does too. */
+static bool reads_as_bf16(const struct oplist *l, const struct op *op) {
+    if (op->kind != OP_LINEAR && op->kind != OP_HEAD_LINEAR) return false;
+    return l->ops[l->values[op->out[0].id - 1].last_op].kind != OP_ROUTE;
+}
+
+static void set_dtype(struct oplist *l, int32_t id, enum dtype dt) {
+    l->values[id - 1].dtype = dt;
+}
+
+void cuda_choose_dtypes(struct cuda *c) {
+    struct oplist *l = &c->base.list;
+    if (c->exact) return;
+    for (int32_t i = 0; i < l->n_ops; i++)
+        if (stores_bf16(l->ops[i].kind)) {
+            const struct op *op = &l->ops[i];
+            int32_t id = op->out[op->n_out - 1].id; /* of ADD_NORM the norm, not the sum */
+            if (!l->values[id - 1].is_output) set_dtype(l, id, DT_BF16);
+        }
+    for (int32_t i = 0; i < l->n_ops; i++) {
+        const struct op *op = &l->ops[i];
+        if (reads_as_bf16(l, op)) continue;
+        for (int32_t k = 0; k < op->n_in; k++)
+            if (l->values[op->in[k].id - 1].dtype == DT_BF16) set_dtype(l, op->in[k].id, DT_F32);
+    }
+}
+
+/* ---- lowering ----------------------------------------------------------------------------------------------------- */
+
+void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3], unsigned int threads, unsigned int shared_bytes, const void *args,
+               size_t args_bytes) {
+    struct program *p = &c->program;
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
+    if (p->n_launches == p->launches_capacity) {
+        p->launches_capacity = p->launches_capacity ? p->launches_capacity * 2 : 1024;
+        p->launches = mem_realloc(p->launches, (size_t)p->launches_capacity * sizeof *p->launches);
+    }
+    size_t at = (p->args_used + 63) / 64 * 64;
+    if (at + args_bytes > p->args_capacity) {
+        p->args_capacity = (at + args_bytes) * 2 + (1 << 16);
+        p->args = mem_realloc(p->args, p->args_capacity);
+    }
+    memcpy(p->args + at, args, args_bytes);
+    p->args_used = at + args_bytes;
+    int32_t op = p->n_launches ? p->launches[p->n_launches - 1].op : 0;
+    p->launches[p->n_launches++] = (struct launch){kernel, {grid[0], grid[1], grid[2]}, threads, shared_bytes, at, op};
+}
+
+CUdeviceptr cuda_op_scratch(struct cuda *c, size_t *used, size_t bytes) {
+    size_t at = *used;
+    *used = (at + bytes + 255) / 256 * 256;
+    if (*used > c->op_scratch_need) c->op_scratch_need = *used;
+    return c->op_scratch + at;
+}
+
+int cuda_lower(struct cuda *c, struct err *err) {
+    struct oplist *l = &c->base.list;
+    struct program *p = &c->program;
+    p->n_launches = 0;
+    p->args_used = 0;
+    c->op_scratch_need = 0;
+    for (int32_t i = 0; i < l->n_ops; i++) {
+        const struct op *op = &l->ops[i];
+        const struct select_row *row = cuda_select(c, op);
+        if (!row) return err_set(err, ERR_EUNSUPPORTED, "the CUDA backend has no kernel for the op \"%s\" of this shape; use --device cpu", op_name(op->kind));
+        int32_t first = p->n_launches;
+        row->lower(c, op);
+        for (int32_t k = first; k < p->n_launches; k++) p->launches[k].op = i;
+    }
+    return ERR_OK;
+}
+
+/* ---- arguments ---------------------------------------------------------------------------------------------------- */
+
+struct k_view cuda_view(const struct cuda *c, struct tensor t) {
+    if (!tensor_is(t)) return (struct k_view){0};
+    bool half = c->base.list.values[t.id - 1].dtype == DT_BF16;
+    return (struct k_view){
+        .p = c->scratch + (uint64_t)c->plan.offsets[t.id - 1] + (uint64_t)t.offset * (half ? 2 : 4),
+        .row_stride = t.row_stride,
+        .head_stride = t.head_stride,
+        .dtype = half ? K_BF16 : K_F32,
+        .heads = t.heads,
+        .width = t.width,
+        .rows = t.rows,
+    };
+}
+
+struct k_weight cuda_weight_args(const struct weight *w) {
+    return w ? ((const struct cuda_weight *)w->packed)->k : (struct k_weight){0};
+}
+
+CUdeviceptr cuda_vec(const struct weight *w) {
+    return w ? ((const struct cuda_weight *)w->packed)->k.values : 0;
+}
+
+/* The numbers that kernels switch on. */
+static_assert(ACT_NONE == 0 && ACT_SILU == 1 && ACT_GELU == 2 && ACT_GELU_TANH == 3 && ACT_RELU == 4 && ACT_RELU2 == 5 && ACT_SIGMOID == 6 && ACT_TANH == 7 &&
+                  ACT_SOFTPLUS == 8 && ACT_SOFTCAP == 9 && ACT_XIELU == 10 && ACT_EXP == 11 && ACT_NEG_EXP == 12 && ACT_CLAMP == 13 &&
+                  ACT_CLAMPED_SWIGLU == 14 && N_ACT_KINDS == 15,
+              "kernels/common.cuh");
+static_assert(NORM_LAYER == 1 && GATE_AFTER == 1 && GATE_BEFORE == 2 && ROPE_HALF == 1, "kernels/norm.cu, kernels/elem.cu");
+static_assert(ROUTE_SOFTMAX == 0 && ROUTE_SIGMOID == 1 && ROUTE_SOFTMAX_AFTER == 2 && ROUTE_SPARSEMIXER == 3, "kernels/moe.cu");
+static_assert((int)K_BLOCK == (int)KV_BLOCK && sizeof(struct k_seq) == sizeof(struct step_seq), "the step block");
+
+struct k_act cuda_act(const struct act_args *a) {
+    return (struct k_act){(int32_t)a->kind, a->scale, {a->p[0], a->p[1], a->p[2], a->p[3]}};
+}
+
+CUdeviceptr cuda_step_array(const struct cuda *c, size_t offset) {
+    return c->step_block + offset;
+}
+
+struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv) {
+    const struct cuda_kv_class *k = &c->kv[kv.kv_class];
+    size_t element = c->exact ? 4 : 2, rows = (size_t)k->shape.n_blocks * (size_t)k->shape.heads * K_BLOCK;
+    return (struct k_cache){
+        .k = k->k + (size_t)kv.index * rows * (size_t)k->shape.k_width * element,
+        .v = k->v ? k->v + (size_t)kv.index * rows * (size_t)k->shape.v_width * element : 0,
+        .table = cuda_step_array(c, c->at.tables[kv.kv_class]),
+        .table_stride = c->at.table_stride,
+        .heads = k->shape.heads,
+        .k_width = k->shape.k_width,
+        .v_width = k->shape.v_width,
+        .dtype = c->exact ? K_F32 : K_BF16,
+    };
+}

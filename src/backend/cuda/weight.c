@@ -1,0 +1,93 @@
+/* Device memory, and weights in it: planes are read in pieces into pinned memory and copied while the next piece is read. */
+#include "backend/cuda/cuda.h"
+
+#include "tensor/quant.h"
+
+enum { RESERVE_BYTES = 256 << 20 }; /* left to the driver and the display; Windows would spill to system memory instead of failing */
+
+int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
+    size_t free_bytes = 0, total = 0;
+    *out = 0;
+    if (bytes == 0) return ERR_OK;
+    CUDA_TRY(c, c->d->cuMemGetInfo(&free_bytes, &total), "asking for free memory");
+    if (free_bytes < bytes + RESERVE_BYTES) return cuda_memory_error(c->device, what, bytes, free_bytes, err);
+    CUDA_TRY(c, c->d->cuMemAlloc(out, bytes), "memory for %s", what);
+    return ERR_OK;
+}
+
+void cuda_free(struct cuda *c, CUdeviceptr *p) {
+    if (*p) c->d->cuMemFree(*p);
+    *p = 0;
+}
+
+static size_t align256(size_t n) {
+    return (n + 255) / 256 * 256;
+}
+
+/* One plane, through the two halves of the bounce buffer. */
+static int upload_plane(struct cuda *c, const struct weight_source *s, enum weight_plane plane, CUdeviceptr to, size_t stride, struct err *err) {
+    int64_t n_rows = s->n_experts * s->out, at_once = (int64_t)(BOUNCE_BYTES / stride);
+    if (at_once == 0) return err_set(err, ERR_ELIMIT, "%s: a row of %zu bytes is larger than the %d that are uploaded at once", s->name, stride, BOUNCE_BYTES);
+    int half = 0;
+    for (int64_t row = 0; row < n_rows; row += at_once, half ^= 1) {
+        int64_t n = n_rows - row < at_once ? n_rows - row : at_once;
+        unsigned char *data = c->bounce + (size_t)half * BOUNCE_BYTES;
+        CUDA_TRY(c, c->d->cuEventSynchronize(c->bounced[half]), "uploading %s", s->name);
+        TRY(s->read(s->user, plane, row, n, data, err));
+        CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(to + (size_t)row * stride, data, (size_t)n * stride, c->stream), "uploading %s", s->name);
+        CUDA_TRY(c, c->d->cuEventRecord(c->bounced[half], c->stream), "uploading %s", s->name);
+    }
+    return ERR_OK;
+}
+
+static const enum k_dtype dtypes[N_DTYPES] = {[DT_F32] = K_F32, [DT_F16] = K_F16, [DT_BF16] = K_BF16};
+static const enum k_mode modes[N_QUANT_MODES] = {
+    [QUANT_NONE] = K_PLAIN, [QUANT_AFFINE] = K_AFFINE, [QUANT_MXFP4] = K_MXFP4, [QUANT_MXFP8] = K_MXFP8, [QUANT_NVFP4] = K_NVFP4,
+};
+
+int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    const struct format *f = &source->format;
+    size_t n_rows = (size_t)source->n_experts * (size_t)source->out;
+    size_t strides[N_PLANES] = {quant_values_bytes(f, source->in), quant_scales_bytes(f, source->in), quant_biases_bytes(f, source->in)}, at[N_PLANES], bytes = 0;
+    for (int p = 0; p < N_PLANES; p++) {
+        at[p] = bytes;
+        bytes += align256(strides[p] * n_rows);
+    }
+    struct cuda_weight *w = mem_alloc(sizeof *w);
+    *out = (struct weight){.name = source->name, .format = *f, .n_experts = source->n_experts, .out = source->out, .in = source->in, .bytes = bytes, .packed = w};
+    int code = cuda_alloc(c, bytes + 256, source->name, &w->base, err);
+    for (int p = 0; p < N_PLANES && !code; p++)
+        if (strides[p]) code = upload_plane(c, source, (enum weight_plane)p, w->base + at[p], strides[p], err);
+    if (code) {
+        cuda_weight_release(be, out);
+        return code;
+    }
+    w->bytes = bytes;
+    w->k = (struct k_weight){
+        .values = w->base + at[PLANE_VALUES],
+        .scales = strides[PLANE_SCALES] ? w->base + at[PLANE_SCALES] : 0,
+        .biases = strides[PLANE_BIASES] ? w->base + at[PLANE_BIASES] : 0,
+        .values_bytes = (int64_t)strides[PLANE_VALUES],
+        .scales_bytes = (int64_t)strides[PLANE_SCALES],
+        .biases_bytes = (int64_t)strides[PLANE_BIASES],
+        .out = source->out,
+        .in = source->in,
+        .mode = modes[f->mode],
+        .bits = f->bits,
+        .group = f->group,
+        .dtype = dtypes[f->dtype],
+    };
+    return ERR_OK;
+}
+
+void cuda_weight_release(struct backend *be, struct weight *weight) {
+    struct cuda *c = (struct cuda *)be;
+    struct cuda_weight *w = weight->packed;
+    if (!w) return;
+    c->d->cuStreamSynchronize(c->stream);
+    cuda_graphs_drop(c); /* they hold its address */
+    cuda_free(c, &w->base);
+    mem_free(w);
+    weight->packed = NULL;
+}

@@ -1,0 +1,272 @@
+// A driver that runs kernels on the CPU: the functions of src/backend/cuda/driver.def over ordinary memory, launches as loops over blocks,
+// threads as fibers. Built as libcuda.so.1 together with the kernels' sources.
+#include "emu.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include <vector>
+
+emu_state emu;
+
+// ---- fibers ----
+
+enum fiber_wait { READY, AT_WARP, AT_BLOCK, DONE };
+enum { STACK = 64 << 10, THREADS_MAX = 1024 };
+
+struct fiber {
+    void *sp;
+    unsigned char *stack;
+    fiber_wait wait;
+};
+
+static fiber fibers[THREADS_MAX];
+static uint64_t exchange[THREADS_MAX / 32][16][32];
+static unsigned n_threads, current;
+static void *scheduler_sp;
+static void (*kernel)(const void *);
+static const void *kernel_args;
+
+extern "C" void emu_switch(void **save, void *to);
+#ifdef __x86_64__
+__asm__(".globl emu_switch\nemu_switch:\n push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n mov %rsp,(%rdi)\n mov %rsi,%rsp\n"
+        " pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n");
+#else
+#error "the emulator switches fibers on x86_64 only"
+#endif
+
+static void set_thread(unsigned t) {
+    current = t;
+    emu.thread = {t, 0, 0};
+    emu.lane = t % 32;
+    emu.warp = t / 32;
+}
+
+static void yield(fiber_wait why) {
+    fiber *f = &fibers[current];
+    f->wait = why;
+    emu_switch(&f->sp, scheduler_sp);
+}
+
+static void fiber_main() {
+    kernel(kernel_args);
+    yield(DONE);
+    abort();
+}
+
+static void fiber_start(unsigned t) {
+    fiber *f = &fibers[t];
+    if (!f->stack) f->stack = (unsigned char *)malloc(STACK);
+    uintptr_t top = ((uintptr_t)f->stack + STACK) / 16 * 16;
+    void **sp = (void **)top;
+    *--sp = nullptr;
+    *--sp = (void *)fiber_main;
+    for (int i = 0; i < 6; i++) *--sp = nullptr;
+    f->sp = sp;
+    f->wait = READY;
+}
+
+void emu_block_barrier() { yield(AT_BLOCK); }
+void emu_warp_barrier() { yield(AT_WARP); }
+uint64_t *emu_exchange(unsigned slot) { return exchange[emu.warp][slot]; }
+unsigned emu_live_lanes() {
+    unsigned mask = 0;
+    for (unsigned i = 0; i < 32 && emu.warp * 32 + i < n_threads; i++)
+        if (fibers[emu.warp * 32 + i].wait != DONE) mask |= 1u << i;
+    return mask;
+}
+
+// Runs the ready lanes of a warp until all wait or are done; releases them when they all wait for the warp. False: nothing could run.
+static bool run_warp(unsigned w) {
+    unsigned first = w * 32, last = first + 32 < n_threads ? first + 32 : n_threads;
+    bool ran = false;
+    for (;;) {
+        unsigned waiting = 0, ready = 0, live = 0;
+        for (unsigned t = first; t < last; t++) {
+            if (fibers[t].wait == READY) {
+                set_thread(t);
+                emu_switch(&scheduler_sp, fibers[t].sp);
+                ran = true;
+            }
+            ready += fibers[t].wait == READY;
+            waiting += fibers[t].wait == AT_WARP;
+            live += fibers[t].wait != DONE;
+        }
+        if (waiting == 0 || waiting != live) return ran;
+        for (unsigned t = first; t < last; t++)
+            if (fibers[t].wait == AT_WARP) fibers[t].wait = READY;
+    }
+}
+
+static void run_block() {
+    for (unsigned t = 0; t < n_threads; t++) fiber_start(t);
+    for (;;) {
+        bool ran = false;
+        for (unsigned w = 0; w * 32 < n_threads; w++) ran |= run_warp(w);
+        unsigned at_block = 0, live = 0;
+        for (unsigned t = 0; t < n_threads; t++) at_block += fibers[t].wait == AT_BLOCK, live += fibers[t].wait != DONE;
+        if (live == 0) return;
+        if (at_block == live) {
+            for (unsigned t = 0; t < n_threads; t++)
+                if (fibers[t].wait == AT_BLOCK) fibers[t].wait = READY;
+        } else if (!ran) {
+            fprintf(stderr, "emu: deadlock: %u of %u threads wait for the block\n", at_block, live);
+            abort();
+        }
+    }
+}
+
+static void launch(void (*f)(const void *), const unsigned grid[3], unsigned threads, unsigned shared_bytes, const void *args) {
+    static std::vector<unsigned char> shared;
+    shared.assign(shared_bytes + 1024 + 256, 0xff); // poison: NaN
+    emu.shared = (unsigned char *)(((uintptr_t)shared.data() + 1023) / 1024 * 1024 - 0);
+    if (emu.shared + shared_bytes > shared.data() + shared.size()) shared.resize(shared.size() + 1024), emu.shared = (unsigned char *)(((uintptr_t)shared.data() + 1023) / 1024 * 1024);
+    kernel = f;
+    kernel_args = args;
+    n_threads = threads;
+    emu.block_dim = {threads, 1, 1};
+    emu.grid_dim = {grid[0], grid[1], grid[2]};
+    for (unsigned z = 0; z < grid[2]; z++)
+        for (unsigned y = 0; y < grid[1]; y++)
+            for (unsigned x = 0; x < grid[0]; x++) {
+                emu.block = {x, y, z};
+                run_block();
+            }
+}
+
+// ---- the driver ----
+
+extern "C" {
+typedef struct CUgraph_st *CUgraph;
+#define _Alignas alignas
+#include "backend/cuda/driver_types.h"
+
+struct emu_function {
+    char name[64];
+    void (*call)(const void *);
+};
+struct emu_node {
+    CUfunction func;
+    unsigned grid[3], threads, shared;
+    unsigned char args[1024];
+};
+struct CUgraph_st {
+    std::vector<emu_node> nodes;
+};
+
+#define API __attribute__((visibility("default"))) CUresult
+
+API cuInit(unsigned) { return CUDA_SUCCESS; }
+API cuDriverGetVersion(int *v) { return *v = 13000, CUDA_SUCCESS; }
+API cuGetErrorName(CUresult, const char **n) { return *n = "EMU", CUDA_SUCCESS; }
+API cuGetErrorString(CUresult, const char **n) { return *n = "emulated", CUDA_SUCCESS; }
+API cuDeviceGet(CUdevice *d, int i) { return *d = i, CUDA_SUCCESS; }
+API cuDeviceGetCount(int *n) { return *n = 1, CUDA_SUCCESS; }
+API cuDeviceGetName(char *name, int bytes, CUdevice) { return snprintf(name, (size_t)bytes, "emulator"), CUDA_SUCCESS; }
+API cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
+    *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR                   ? 9
+         : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR                 ? 0
+         : a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                     ? 132
+         : a == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN        ? 232448
+         : a == CU_DEVICE_ATTRIBUTE_WARP_SIZE                                ? 32
+                                                                             : 0;
+    return CUDA_SUCCESS;
+}
+API cuDeviceTotalMem_v2(size_t *n, CUdevice) { return *n = (size_t)8 << 30, CUDA_SUCCESS; }
+API cuDeviceGetUuid_v2(CUuuid *u, CUdevice) { return memset(u, 0, sizeof *u), CUDA_SUCCESS; }
+API cuDeviceGetPCIBusId(char *id, int bytes, CUdevice) { return snprintf(id, (size_t)bytes, "0000:00:00.0"), CUDA_SUCCESS; }
+API cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice) { return *c = (CUcontext)1, CUDA_SUCCESS; }
+API cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
+API cuDevicePrimaryCtxSetFlags_v2(CUdevice, unsigned) { return CUDA_SUCCESS; }
+API cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
+API cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)1, CUDA_SUCCESS; }
+API cuCtxSynchronize(void) { return CUDA_SUCCESS; }
+API cuCtxGetStreamPriorityRange(int *a, int *b) { return *a = *b = 0, CUDA_SUCCESS; }
+API cuModuleLoadDataEx(CUmodule *m, const void *, unsigned, CUjit_option *, void **) { return *m = (CUmodule)1, CUDA_SUCCESS; }
+API cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+API cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
+    emu_function *e = (emu_function *)calloc(1, sizeof *e);
+    snprintf(e->name, sizeof e->name, "%s", name);
+    Dl_info info;
+    dladdr((void *)emu_switch, &info);
+    void *self = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    *(void **)&e->call = dlsym(self, name);
+    *f = (CUfunction)e;
+    return e->call ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+API cuModuleGetGlobal_v2(CUdeviceptr *, size_t *, CUmodule, const char *) { return CUDA_ERROR_NOT_FOUND; }
+API cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) { return *v = 0, CUDA_SUCCESS; }
+API cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, size_t) { return *n = 1, CUDA_SUCCESS; }
+API cuOccupancyMaxActiveClusters(int *n, CUfunction, const CUlaunchConfig *) { return *n = 1, CUDA_SUCCESS; }
+API cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = (size_t)7 << 30, *t = (size_t)8 << 30, CUDA_SUCCESS; }
+API cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
+    void *m = nullptr;
+    if (posix_memalign(&m, 512, n)) return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(m, 0xff, n < (64 << 20) ? n : 0); // poison: NaN
+    return *p = (CUdeviceptr)m, CUDA_SUCCESS;
+}
+API cuMemFree_v2(CUdeviceptr p) { return free((void *)p), CUDA_SUCCESS; }
+API cuMemHostAlloc(void **p, size_t n, unsigned) { return posix_memalign(p, 512, n) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS; }
+API cuMemFreeHost(void *p) { return free(p), CUDA_SUCCESS; }
+API cuMemHostGetDevicePointer_v2(CUdeviceptr *a, void *p, unsigned) { return *a = (CUdeviceptr)p, CUDA_SUCCESS; }
+API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n) { return memcpy((void *)to, from, n), CUDA_SUCCESS; }
+API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) { return memcpy(to, (void *)from, n), CUDA_SUCCESS; }
+API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream) { return memcpy((void *)to, from, n), CUDA_SUCCESS; }
+API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream) { return memcpy(to, (void *)from, n), CUDA_SUCCESS; }
+API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) { return memcpy((void *)to, (void *)from, n), CUDA_SUCCESS; }
+API cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n) { return memset((void *)to, v, n), CUDA_SUCCESS; }
+API cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream) { return memset((void *)to, v, n), CUDA_SUCCESS; }
+API cuMemsetD32Async(CUdeviceptr to, unsigned v, size_t n, CUstream) {
+    for (size_t i = 0; i < n; i++) ((unsigned *)to)[i] = v;
+    return CUDA_SUCCESS;
+}
+API cuStreamCreate(CUstream *s, unsigned) { return *s = (CUstream)1, CUDA_SUCCESS; }
+API cuStreamCreateWithPriority(CUstream *s, unsigned, int) { return *s = (CUstream)1, CUDA_SUCCESS; }
+API cuStreamDestroy_v2(CUstream) { return CUDA_SUCCESS; }
+API cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
+API cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
+API cuStreamWaitEvent(CUstream, CUevent, unsigned) { return CUDA_SUCCESS; }
+API cuEventCreate(CUevent *e, unsigned) { return *e = (CUevent)1, CUDA_SUCCESS; }
+API cuEventDestroy_v2(CUevent) { return CUDA_SUCCESS; }
+API cuEventRecord(CUevent, CUstream) { return CUDA_SUCCESS; }
+API cuEventQuery(CUevent) { return CUDA_SUCCESS; }
+API cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
+API cuEventElapsedTime(float *ms, CUevent, CUevent) { return *ms = 0, CUDA_SUCCESS; }
+API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned, unsigned, unsigned shared, CUstream, void **args, void **) {
+    const unsigned grid[3] = {gx, gy, gz};
+    launch(((emu_function *)f)->call, grid, bx, shared, args[0]);
+    return CUDA_SUCCESS;
+}
+API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **) {
+    const unsigned grid[3] = {c->gridDimX, c->gridDimY, c->gridDimZ};
+    launch(((emu_function *)f)->call, grid, c->blockDimX, c->sharedMemBytes, args[0]);
+    return CUDA_SUCCESS;
+}
+API cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **) { return CUDA_ERROR_NOT_SUPPORTED; }
+API cuGraphCreate(CUgraph *g, unsigned) { return *g = new CUgraph_st, CUDA_SUCCESS; }
+API cuGraphDestroy(CUgraph g) { return delete g, CUDA_SUCCESS; }
+API cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph g, const CUgraphNode *, size_t, const CUDA_KERNEL_NODE_PARAMS *p) {
+    emu_node n = {p->func, {p->gridDimX, p->gridDimY, p->gridDimZ}, p->blockDimX, p->sharedMemBytes, {0}};
+    memcpy(n.args, p->kernelParams[0], sizeof n.args);
+    g->nodes.push_back(n);
+    return *node = (CUgraphNode)1, CUDA_SUCCESS;
+}
+API cuGraphAddMemcpyNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_MEMCPY3D *, CUcontext) { return CUDA_ERROR_NOT_SUPPORTED; }
+API cuGraphAddMemsetNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_MEMSET_NODE_PARAMS *, CUcontext) { return CUDA_ERROR_NOT_SUPPORTED; }
+API cuGraphAddEmptyNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t) { return CUDA_ERROR_NOT_SUPPORTED; }
+API cuGraphAddDependencies_v2(CUgraph, const CUgraphNode *, const CUgraphNode *, const CUgraphEdgeData *, size_t) { return CUDA_SUCCESS; }
+API cuGraphKernelNodeSetAttribute(CUgraphNode, CUkernelNodeAttrID, const CUkernelNodeAttrValue *) { return CUDA_SUCCESS; }
+API cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, CUflags64) { return *e = (CUgraphExec) new CUgraph_st(*g), CUDA_SUCCESS; }
+API cuGraphUpload(CUgraphExec, CUstream) { return CUDA_SUCCESS; }
+API cuGraphLaunch(CUgraphExec e, CUstream) {
+    for (emu_node &n : ((CUgraph_st *)e)->nodes) launch(((emu_function *)n.func)->call, n.grid, n.threads, n.shared, n.args);
+    return CUDA_SUCCESS;
+}
+API cuGraphExecUpdate_v2(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *) { return CUDA_ERROR_NOT_SUPPORTED; }
+API cuGraphExecKernelNodeSetParams_v2(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *) { return CUDA_ERROR_NOT_SUPPORTED; }
+API cuGraphExecDestroy(CUgraphExec e) { return delete (CUgraph_st *)e, CUDA_SUCCESS; }
+API cuTensorMapEncodeTiled(void) { return CUDA_ERROR_NOT_SUPPORTED; }
+}
