@@ -63,8 +63,8 @@ struct k_linear {
     struct k_view x, y;
     int64_t first_out; /* rows of w that this launch covers begin here; y's column too */
     int64_t n_out;
-    int32_t per_head;  /* HEAD_LINEAR: head h uses rows h * out ... of w */
-    int32_t k_splits;  /* blocks along the input dimension; partial sums go to `partial` */
+    int32_t per_head;    /* HEAD_LINEAR: head h uses rows h * out ... of w */
+    int32_t k_splits;    /* blocks along the input dimension; partial sums go to `partial` */
     KPTR(float) partial; /* [k_splits, rows, n_out] */
 };
 
@@ -161,7 +161,7 @@ struct k_attn {
     KPTR(float) partial;       /* split decode: [rows][heads][splits][v_width + 2] */
     float scale, softcap, pos_scale_beta;
     int32_t window, chunk, pos_scale_len;
-    int32_t group;   /* query heads per cached head */
+    int32_t group; /* query heads per cached head */
     int32_t splits;
     int32_t first_row; /* first row of the launch */
     int32_t pos_scale_first;
@@ -189,7 +189,7 @@ struct k_route {
 };
 
 struct k_experts {
-    struct k_weight gate, up, down; /* gate.values NULL: no gate; stacked gate_up: up begins `inner` rows after gate in each expert */
+    struct k_weight gate, up, down;       /* gate.values NULL: no gate; stacked gate_up: up begins `inner` rows after gate in each expert */
     int64_t gate_rows, up_rows, up_first; /* rows per expert of the matrices that hold them; row of up's first */
     KPTR(const float) gate_bias;
     KPTR(const float) up_bias;

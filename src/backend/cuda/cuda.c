@@ -28,15 +28,17 @@ static int wanted_device(const char *name, int *out, struct err *err) {
     struct str s = str_of(name ? name : ""), word;
     if (!str_split_next(&s, ':', &word) || s.n == 0) return ERR_OK;
     int64_t n;
-    if (!str_to_int64(s, &n) || n < 0 || n > 1023) return err_set(err, ERR_EARG, "--device %s: \"%.*s\" is no GPU number", name, STR_ARG(s));
+    if (!str_to_int64(s, &n) || n < 0 || n > 1023)
+        return err_set(err, ERR_EARG, "--device %s: \"%.*s\" is no GPU number", name, STR_ARG(s));
     *out = (int)n;
     return ERR_OK;
 }
 
 static int read_attributes(struct cuda *c, struct err *err) {
-    CUDA_TRY(c, c->d->cuDeviceGetAttribute(&c->n_sm, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device->handle), "asking GPU %d", c->device->index);
-    CUDA_TRY(c, c->d->cuDeviceGetAttribute(&c->shared_max, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, c->device->handle), "asking GPU %d",
+    CUDA_TRY(c, c->d->cuDeviceGetAttribute(&c->n_sm, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device->handle), "asking GPU %d",
              c->device->index);
+    CUDA_TRY(c, c->d->cuDeviceGetAttribute(&c->shared_max, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, c->device->handle),
+             "asking GPU %d", c->device->index);
     c->sm = c->device->capability;
     return ERR_OK;
 }
@@ -90,8 +92,8 @@ static void cuda_describe(struct backend *be, struct sb *out) {
     char arch[16];
     bool ptx = c->device->image.suffix == 'p';
     cuda_arch_format((struct cuda_arch){c->device->image.number, ptx ? 0 : c->device->image.suffix}, arch);
-    sb_fmt(out, "cuda:%d (%s, %s %s, driver for CUDA %d.%d%s)", c->device->index, c->device->name, ptx ? "PTX" : "sm", arch, c->d->version / 1000,
-           c->d->version % 1000 / 10, c->exact ? ", exact" : "");
+    sb_fmt(out, "cuda:%d (%s, %s %s, driver for CUDA %d.%d%s)", c->device->index, c->device->name, ptx ? "PTX" : "sm", arch,
+           c->d->version / 1000, c->d->version % 1000 / 10, c->exact ? ", exact" : "");
 }
 
 const struct backend_type cuda_backend = {

@@ -79,7 +79,7 @@ struct cuda_stage {
 struct cuda {
     struct backend base;
     struct cuda_probe probe;
-    struct cuda_driver *d;    /* of the probe */
+    struct cuda_driver *d; /* of the probe */
     struct cuda_device *device;
     CUcontext context;
     CUstream stream;
@@ -99,7 +99,7 @@ struct cuda {
     CUdeviceptr scratch, op_scratch;
     size_t scratch_bytes, op_scratch_bytes, op_scratch_need;
 
-    struct step_key key;       /* of the step being built; max_len as given */
+    struct step_key key; /* of the step being built; max_len as given */
     struct step_layout at;
     CUdeviceptr step_block;
     size_t step_capacity;
@@ -141,8 +141,8 @@ const char *cuda_kernel_name(enum kernel_id id);
 /* ---- lowering (select.c and lower_*.c) ---- */
 
 /* Appends a launch. */
-void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3], unsigned int threads, unsigned int shared_bytes, const void *args,
-               size_t args_bytes);
+void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3], unsigned int threads, unsigned int shared_bytes,
+               const void *args, size_t args_bytes);
 #define GRID(x, y, z) ((const unsigned int[3]){(unsigned int)(x), (unsigned int)(y), (unsigned int)(z)})
 #define EMIT(c, kernel, grid, threads, shared_bytes, args) cuda_emit(c, kernel, grid, threads, shared_bytes, &(args), sizeof(args))
 

@@ -54,10 +54,12 @@ int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t 
     const struct cuda_kv_class *k = &c->kv[kv_class];
     for (int32_t layer = 0; layer < k->shape.n_layers; layer++) {
         size_t first = (size_t)layer * (size_t)k->shape.n_blocks, bytes = block_bytes(c, &k->shape, k->shape.k_width);
-        CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(k->k + (first + (size_t)to) * bytes, k->k + (first + (size_t)from) * bytes, bytes, c->stream), "copying a KV block");
+        CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(k->k + (first + (size_t)to) * bytes, k->k + (first + (size_t)from) * bytes, bytes, c->stream),
+                 "copying a KV block");
         if (!k->v) continue;
         bytes = block_bytes(c, &k->shape, k->shape.v_width);
-        CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(k->v + (first + (size_t)to) * bytes, k->v + (first + (size_t)from) * bytes, bytes, c->stream), "copying a KV block");
+        CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(k->v + (first + (size_t)to) * bytes, k->v + (first + (size_t)from) * bytes, bytes, c->stream),
+                 "copying a KV block");
     }
     return ERR_OK;
 }
@@ -65,6 +67,7 @@ int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t 
 int cuda_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     size_t bytes = (size_t)c->state_total * sizeof(float);
-    CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(c->states + (size_t)to * bytes, c->states + (size_t)from * bytes, bytes, c->stream), "copying recurrent state");
+    CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(c->states + (size_t)to * bytes, c->states + (size_t)from * bytes, bytes, c->stream),
+             "copying recurrent state");
     return ERR_OK;
 }

@@ -139,7 +139,10 @@ void lower_argmax(struct cuda *c, const struct op *op) {
     enum { CHUNK = 2048 };
     struct tensor x = op->in[0];
     size_t used = 0;
-    struct k_argmax a = {.x = cuda_view(c, x), .y = cuda_view(c, op->out[0]).p, .y_stride = op->out[0].row_stride, .chunks = (int32_t)ceil_div(x.width, CHUNK)};
+    struct k_argmax a = {.x = cuda_view(c, x),
+                         .y = cuda_view(c, op->out[0]).p,
+                         .y_stride = op->out[0].row_stride,
+                         .chunks = (int32_t)ceil_div(x.width, CHUNK)};
     a.best = cuda_op_scratch(c, &used, (size_t)x.rows * (size_t)a.chunks * sizeof(float));
     a.at = cuda_op_scratch(c, &used, (size_t)x.rows * (size_t)a.chunks * sizeof(int32_t));
     EMIT(c, KERNEL_argmax_chunks, GRID(a.chunks, x.rows, 1), 256, 0, a);

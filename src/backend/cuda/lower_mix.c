@@ -143,7 +143,8 @@ void lower_delta(struct cuda *c, const struct op *op) {
         .l2_eps = t->l2_eps,
         .l2_norm = t->l2_norm,
     };
-    EMIT(c, KERNEL_delta, GRID(ceil_div(t->v_width, 32), t->v_heads, c->key.n_seqs), 128, (unsigned int)(t->k_width * 34 + 160) * sizeof(float), a);
+    EMIT(c, KERNEL_delta, GRID(ceil_div(t->v_width, 32), t->v_heads, c->key.n_seqs), 128,
+         (unsigned int)(t->k_width * 34 + 160) * sizeof(float), a);
 }
 
 void lower_ssd(struct cuda *c, const struct op *op) {
@@ -196,5 +197,6 @@ void lower_lightning(struct cuda *c, const struct op *op) {
         .heads = t->heads,
         .width = t->width,
     };
-    EMIT(c, KERNEL_lightning, GRID(ceil_div(t->width, 32), t->heads, c->key.n_seqs), 128, (unsigned int)(t->width * 34 + 160) * sizeof(float), a);
+    EMIT(c, KERNEL_lightning, GRID(ceil_div(t->width, 32), t->heads, c->key.n_seqs), 128,
+         (unsigned int)(t->width * 34 + 160) * sizeof(float), a);
 }

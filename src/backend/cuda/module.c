@@ -45,6 +45,7 @@ int cuda_modules_load(struct cuda *c, struct err *err) {
         TRY(allow_shared(c, c->functions[i], kernels[i].symbol, err));
     }
     if (!c->functions[KERNEL_linear_ref])
-        return err_set(err, ERR_EUNSUPPORTED, "the program's kernels do not cover this GPU; build with -DMLXCEL_CUDA=on, or use --device cpu");
+        return err_set(err, ERR_EUNSUPPORTED,
+                       "the program's kernels do not cover this GPU; build with -DMLXCEL_CUDA=on, or use --device cpu");
     return ERR_OK;
 }

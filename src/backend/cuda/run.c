@@ -78,7 +78,8 @@ static int launch_all(struct cuda *c, struct err *err) {
         const struct launch *l = &p->launches[i];
         void *params[] = {p->args + l->args};
         CUDA_TRY(c,
-                 c->d->cuLaunchKernel(c->functions[l->kernel], l->grid[0], l->grid[1], l->grid[2], l->threads, 1, 1, l->shared_bytes, c->stream, params, NULL),
+                 c->d->cuLaunchKernel(c->functions[l->kernel], l->grid[0], l->grid[1], l->grid[2], l->threads, 1, 1, l->shared_bytes,
+                                      c->stream, params, NULL),
                  "launching %s for op %d (%s), grid %u %u %u, %u threads, %u bytes", cuda_kernel_name(l->kernel), l->op,
                  op_name(c->base.list.ops[l->op].kind), l->grid[0], l->grid[1], l->grid[2], l->threads, l->shared_bytes);
     }

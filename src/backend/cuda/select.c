@@ -112,8 +112,8 @@ void cuda_choose_dtypes(struct cuda *c) {
 
 /* ---- lowering ----------------------------------------------------------------------------------------------------- */
 
-void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3], unsigned int threads, unsigned int shared_bytes, const void *args,
-               size_t args_bytes) {
+void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3], unsigned int threads, unsigned int shared_bytes,
+               const void *args, size_t args_bytes) {
     struct program *p = &c->program;
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
     if (p->n_launches == p->launches_capacity) {
@@ -147,7 +147,9 @@ int cuda_lower(struct cuda *c, struct err *err) {
     for (int32_t i = 0; i < l->n_ops; i++) {
         const struct op *op = &l->ops[i];
         const struct select_row *row = cuda_select(c, op);
-        if (!row) return err_set(err, ERR_EUNSUPPORTED, "the CUDA backend has no kernel for the op \"%s\" of this shape; use --device cpu", op_name(op->kind));
+        if (!row)
+            return err_set(err, ERR_EUNSUPPORTED, "the CUDA backend has no kernel for the op \"%s\" of this shape; use --device cpu",
+                           op_name(op->kind));
         int32_t first = p->n_launches;
         row->lower(c, op);
         for (int32_t k = first; k < p->n_launches; k++) p->launches[k].op = i;
@@ -180,9 +182,9 @@ CUdeviceptr cuda_vec(const struct weight *w) {
 }
 
 /* The numbers that kernels switch on. */
-static_assert(ACT_NONE == 0 && ACT_SILU == 1 && ACT_GELU == 2 && ACT_GELU_TANH == 3 && ACT_RELU == 4 && ACT_RELU2 == 5 && ACT_SIGMOID == 6 && ACT_TANH == 7 &&
-                  ACT_SOFTPLUS == 8 && ACT_SOFTCAP == 9 && ACT_XIELU == 10 && ACT_EXP == 11 && ACT_NEG_EXP == 12 && ACT_CLAMP == 13 &&
-                  ACT_CLAMPED_SWIGLU == 14 && N_ACT_KINDS == 15,
+static_assert(ACT_NONE == 0 && ACT_SILU == 1 && ACT_GELU == 2 && ACT_GELU_TANH == 3 && ACT_RELU == 4 && ACT_RELU2 == 5 &&
+                  ACT_SIGMOID == 6 && ACT_TANH == 7 && ACT_SOFTPLUS == 8 && ACT_SOFTCAP == 9 && ACT_XIELU == 10 && ACT_EXP == 11 &&
+                  ACT_NEG_EXP == 12 && ACT_CLAMP == 13 && ACT_CLAMPED_SWIGLU == 14 && N_ACT_KINDS == 15,
               "kernels/common.cuh");
 static_assert(NORM_LAYER == 1 && GATE_AFTER == 1 && GATE_BEFORE == 2 && ROPE_HALF == 1, "kernels/norm.cu, kernels/elem.cu");
 static_assert(ROUTE_SOFTMAX == 0 && ROUTE_SIGMOID == 1 && ROUTE_SOFTMAX_AFTER == 2 && ROUTE_SPARSEMIXER == 3, "kernels/moe.cu");

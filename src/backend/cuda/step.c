@@ -35,7 +35,10 @@ void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct s
 int cuda_step_open(struct cuda *c, const struct step *step, struct err *err) {
     c->n_rope_tables = step->n_rope_tables;
     c->rope_width = step->rope_width;
-    struct step_key most = {.n_rows = step->rows_capacity, .n_seqs = step->seqs_capacity, .n_logits = step->rows_capacity, .max_len = step->table_capacity * K_BLOCK};
+    struct step_key most = {.n_rows = step->rows_capacity,
+                            .n_seqs = step->seqs_capacity,
+                            .n_logits = step->rows_capacity,
+                            .max_len = step->table_capacity * K_BLOCK};
     struct step_layout layout;
     cuda_step_layout(c, &most, &layout);
     if (layout.bytes <= c->step_capacity) return ERR_OK;
@@ -67,8 +70,8 @@ static void pack_tables(const struct cuda *c, const struct step *step, unsigned 
     for (int32_t i = 0; i < c->layout.n_classes; i++)
         for (int32_t s = 0; s < step->n_seqs; s++) {
             int32_t n = (step->seqs[s].pos + step->seqs[s].n_rows + K_BLOCK - 1) / K_BLOCK;
-            memcpy(data + c->at.tables[i] + (size_t)s * (size_t)c->at.table_stride * sizeof(int32_t), step->tables[i] + (int64_t)s * step->table_capacity,
-                   (size_t)n * sizeof(int32_t));
+            memcpy(data + c->at.tables[i] + (size_t)s * (size_t)c->at.table_stride * sizeof(int32_t),
+                   step->tables[i] + (int64_t)s * step->table_capacity, (size_t)n * sizeof(int32_t));
         }
 }
 

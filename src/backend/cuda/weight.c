@@ -25,9 +25,12 @@ static size_t align256(size_t n) {
 }
 
 /* One plane, through the two halves of the bounce buffer. */
-static int upload_plane(struct cuda *c, const struct weight_source *s, enum weight_plane plane, CUdeviceptr to, size_t stride, struct err *err) {
+static int upload_plane(struct cuda *c, const struct weight_source *s, enum weight_plane plane, CUdeviceptr to, size_t stride,
+                        struct err *err) {
     int64_t n_rows = s->n_experts * s->out, at_once = (int64_t)(BOUNCE_BYTES / stride);
-    if (at_once == 0) return err_set(err, ERR_ELIMIT, "%s: a row of %zu bytes is larger than the %d that are uploaded at once", s->name, stride, BOUNCE_BYTES);
+    if (at_once == 0)
+        return err_set(err, ERR_ELIMIT, "%s: a row of %zu bytes is larger than the %d that are uploaded at once", s->name, stride,
+                       BOUNCE_BYTES);
     int half = 0;
     for (int64_t row = 0; row < n_rows; row += at_once, half ^= 1) {
         int64_t n = n_rows - row < at_once ? n_rows - row : at_once;
@@ -49,13 +52,20 @@ int cuda_weight_bind(struct backend *be, const struct weight_source *source, str
     struct cuda *c = (struct cuda *)be;
     const struct format *f = &source->format;
     size_t n_rows = (size_t)source->n_experts * (size_t)source->out;
-    size_t strides[N_PLANES] = {quant_values_bytes(f, source->in), quant_scales_bytes(f, source->in), quant_biases_bytes(f, source->in)}, at[N_PLANES], bytes = 0;
+    size_t strides[N_PLANES] = {quant_values_bytes(f, source->in), quant_scales_bytes(f, source->in), quant_biases_bytes(f, source->in)},
+           at[N_PLANES], bytes = 0;
     for (int p = 0; p < N_PLANES; p++) {
         at[p] = bytes;
         bytes += align256(strides[p] * n_rows);
     }
     struct cuda_weight *w = mem_alloc(sizeof *w);
-    *out = (struct weight){.name = source->name, .format = *f, .n_experts = source->n_experts, .out = source->out, .in = source->in, .bytes = bytes, .packed = w};
+    *out = (struct weight){.name = source->name,
+                           .format = *f,
+                           .n_experts = source->n_experts,
+                           .out = source->out,
+                           .in = source->in,
+                           .bytes = bytes,
+                           .packed = w};
     int code = cuda_alloc(c, bytes + 256, source->name, &w->base, err);
     for (int p = 0; p < N_PLANES && !code; p++)
         if (strides[p]) code = upload_plane(c, source, (enum weight_plane)p, w->base + at[p], strides[p], err);
