@@ -31,7 +31,12 @@ struct session {
     bool streaming;
 };
 
+/* Tokenizer and template; afterwards they do not change, and any thread may use them. */
+int session_text_load(struct session *s, struct err *err);
 void session_text_close(struct session *s);
+/* A conversation (an object with messages and further keywords) through the template to ids; *out_text may be NULL. */
+int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, struct tok_ids *out, struct str *out_text,
+                        struct err *err);
 
 /* Bytes that one position takes in the cache of this backend. */
 uint64_t session_kv_bytes(const struct kv_layout *layout);

@@ -34,7 +34,7 @@ static int load_files(struct session *s, const struct checkpoint *c, struct err 
     return chat_template_load(&s->arena, &files, &s->chat, err);
 }
 
-static int load_text(struct session *s, struct err *err) {
+int session_text_load(struct session *s, struct err *err) {
     if (s->text_loaded) return ERR_OK;
     struct checkpoint built_in = {0};
     int code;
@@ -92,28 +92,36 @@ static struct str chat_input(struct arena *a, const struct session_prompt *p) {
     return copy;
 }
 
-static int encode_chat(struct session *s, struct arena *a, const struct session_prompt *p, struct err *err) {
-    struct chat_request request = {.now = now()};
+int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, struct tok_ids *out, struct str *out_text,
+                        struct err *err) {
+    struct chat_request request = {.input = input, .now = now()};
     struct tmpl_output output;
-    TRY(json_parse(a, chat_input(a, p), "prompt", JSON_STRICT, &request.input, err));
     TRY(chat_render(s->chat, a, &request, &output, err));
     struct tok_span *spans = arena_new(a, struct tok_span, output.n_spans + 1);
     for (size_t i = 0; i < output.n_spans; i++) spans[i] = (struct tok_span){output.spans[i].text, !output.spans[i].is_user};
-    return tok_encode_spans(s->tok, NULL, spans, output.n_spans, TOK_PARSE_SPECIAL, &s->ids, err);
+    if (out_text) *out_text = output.text;
+    return tok_encode_spans(s->tok, NULL, spans, output.n_spans, TOK_PARSE_SPECIAL, out, err);
+}
+
+static int encode_chat(struct session *s, struct arena *a, const struct session_prompt *p, struct err *err) {
+    yyjson_val *input;
+    TRY(json_parse(a, chat_input(a, p), "prompt", JSON_STRICT, &input, err));
+    return session_chat_encode(s, a, input, &s->ids, NULL, err);
 }
 
 int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err) {
-    TRY(load_text(s, err));
+    TRY(session_text_load(s, err));
     struct arena a = {0};
     s->ids.n = 0;
-    int code = prompt->raw || !session_has_template(s) ? tok_encode(s->tok, prompt->text, TOK_ADD_SPECIAL | TOK_PARSE_SPECIAL, &s->ids, err) : encode_chat(s, &a, prompt, err);
+    int code = prompt->raw || !session_has_template(s) ? tok_encode(s->tok, prompt->text, TOK_ADD_SPECIAL | TOK_PARSE_SPECIAL, &s->ids, err)
+                                                       : encode_chat(s, &a, prompt, err);
     arena_free(&a);
     *out = (struct session_ids){s->ids.p, s->ids.n};
     return code;
 }
 
 int session_decode_begin(struct session *s, struct err *err) {
-    TRY(load_text(s, err));
+    TRY(session_text_load(s, err));
     if (s->streaming) tok_stream_free(&s->stream);
     tok_stream_init(&s->stream, s->tok, true);
     s->streaming = true;

@@ -4,6 +4,9 @@ set(API_SOURCES
   src/api/build.c
   src/api/doctor.c
   src/api/inspect.c
+  src/api/service.c
+  src/api/service_job.c
+  src/api/service_text.c
   src/api/session.c
   src/api/session_probe.c
   src/api/session_text.c

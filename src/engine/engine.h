@@ -29,6 +29,7 @@ enum finish { FINISH_NONE, FINISH_EOS, FINISH_LENGTH, FINISH_CANCELLED, FINISH_E
 struct engine_event {
     int32_t token;         /* the new token; -1 where the request ended without one */
     enum finish finish;    /* FINISH_NONE while it goes on */
+    int32_t n_cached;      /* positions of the prompt that were there already */
     const float *logits;   /* [vocab] that the token was chosen from; NULL unless the request wants them */
     const struct err *err; /* FINISH_ERROR: why */
 };

@@ -15,6 +15,7 @@ set(UNIT_SUITES
   quant
   safetensors
   sampler
+  service
   stop
   template
   tokenizer

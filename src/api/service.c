@@ -1,0 +1,304 @@
+/* The service's thread: loading, orders in, steps, events out; and the owner's side of the border.
+ *
+ * A job ends in three acts: the engine's last event (job->job becomes NULL), the thread forgets it (is_done), the owner lets
+ * it go (is_released). It is destroyed by whoever comes last, told apart under the lock.
+ */
+#include "api/service_internal.h"
+
+#include "base/log.h"
+#include "os/os.h"
+
+/* ---- loading ----------------------------------------------------------------------------------------------------------- */
+
+/* The last part of the path. */
+static void make_name(struct service *s) {
+    const char *given = s->options.name ? s->options.name : s->session->name;
+    struct str path = str_of(given);
+    while (path.n > 1 && (path.p[path.n - 1] == '/' || path.p[path.n - 1] == '\\')) path.n--;
+    size_t from = path.n;
+    while (from > 0 && path.p[from - 1] != '/' && path.p[from - 1] != '\\') from--;
+    sb_put(&s->name, s->options.name ? str_of(given) : str_from(path, from));
+}
+
+static int load(struct service *s, struct err *err) {
+    TRY(session_open(&s->options.session, &s->session, err));
+    TRY(session_text_load(s->session, err));
+    const struct runner_limits *limits = engine_limits(s->session->engine);
+    make_name(s);
+    session_describe(s->session, &s->description);
+    s->info = (struct service_info){.name = s->name.p,
+                                    .description = s->description.p,
+                                    .vocab = session_vocab(s->session),
+                                    .context = session_context(s->session),
+                                    .n_seqs = limits->seqs,
+                                    .has_template = session_has_template(s->session)};
+    s->active = mem_alloc((size_t)(limits->seqs + s->options.n_queue) * sizeof *s->active);
+    s->work = sampler_work_create(s->info.vocab);
+    return ERR_OK;
+}
+
+/* ---- the thread's loop ------------------------------------------------------------------------------------------------- */
+
+static void start_job(struct service *s, struct service_job *j) {
+    struct err err;
+    struct engine_request r = {
+        .tokens = j->tokens, .n_tokens = j->n_tokens, .max_new = j->max_new, .on_event = service_on_event, .user = j};
+    if (!j->ignore_eos) r.eos = session_eos(s->session, &r.n_eos);
+    if (!sampler_is_plain(&j->sampling)) r.choose = service_on_choose;
+    s->active[s->n_active++] = j;
+    s->live.n_prompt_tokens += j->n_tokens;
+    if (engine_submit(s->session->engine, &r, &j->job, &err)) service_job_end(j, SERVICE_ERROR, &err);
+}
+
+/* The thread is through with a job whose last event is out. */
+static void forget(struct service *s, int32_t i) {
+    struct service_job *j = s->active[i];
+    s->active[i] = s->active[--s->n_active];
+    os_mutex_lock(s->lock);
+    j->is_done = true;
+    s->n_held--;
+    os_mutex_unlock(s->lock);
+    if (j->is_let_go) service_job_destroy(j);
+}
+
+static void let_go(struct service *s, struct service_job *j) {
+    os_mutex_lock(s->lock);
+    bool done = j->is_done;
+    os_mutex_unlock(s->lock);
+    if (done) {
+        service_job_destroy(j);
+        return;
+    }
+    j->is_let_go = true;
+    j->want = SERVICE_CANCELLED;
+}
+
+/* Waits for something to do, then takes it; false when the service closes. */
+static bool take_orders(struct service *s) {
+    os_mutex_lock(s->lock);
+    while (!s->quit && !s->inbox && !s->released && s->n_active == 0) os_cond_wait(s->wake, s->lock);
+    bool go_on = !s->quit;
+    struct service_job *in = s->inbox, *out = s->released;
+    s->inbox = s->released = NULL;
+    s->inbox_end = &s->inbox;
+    os_mutex_unlock(s->lock);
+    while (in) {
+        struct service_job *next = in->next_in;
+        start_job(s, in);
+        in = next;
+    }
+    while (out) {
+        struct service_job *next = out->next_out;
+        let_go(s, out);
+        out = next;
+    }
+    return go_on;
+}
+
+/* Ends what must end, forgets what has ended. */
+static void settle(struct service *s) {
+    uint64_t now = os_clock_ns();
+    for (int32_t i = 0; i < s->n_active;) {
+        struct service_job *j = s->active[i];
+        if (j->job && !j->want && j->deadline_ns && now > j->deadline_ns) j->want = SERVICE_DEADLINE;
+        if (j->job && j->want) engine_cancel(s->session->engine, j->job);
+        if (!j->job) forget(s, i);
+        else i++;
+    }
+}
+
+static void count_blocks(struct service *s) {
+    const struct kv *kv = &engine_runner(s->session->engine)->kv;
+    s->live.blocks_total = s->live.blocks_used = 0;
+    for (int32_t c = 0; c < kv->layout.n_classes; c++) {
+        s->live.blocks_total += kv->pools[c].n_blocks - 1;
+        s->live.blocks_used += kv->pools[c].n_blocks - 1 - kv->pools[c].n_free;
+    }
+}
+
+static void publish_stats(struct service *s) {
+    struct engine_stats e = engine_stats(s->session->engine);
+    struct service_stats *live = &s->live;
+    live->n_waiting = e.n_waiting;
+    live->n_running = e.n_running;
+    live->rows_prefill = e.n_running ? e.rows_prefill : 0;
+    live->rows_decode = e.n_running ? e.rows_decode : 0;
+    live->n_steps = e.n_steps;
+    live->n_preempted = e.n_preempted;
+    count_blocks(s);
+    os_mutex_lock(s->lock);
+    s->stats = *live;
+    bool news = s->ready != NULL;
+    os_mutex_unlock(s->lock);
+    if (news) s->options.notify(s->options.user);
+}
+
+static void end_all(struct service *s) {
+    for (int32_t i = 0; i < s->n_active; i++) s->active[i]->want = SERVICE_CANCELLED;
+    settle(s);
+    publish_stats(s);
+}
+
+static void run(void *user) {
+    struct service *s = user;
+    struct err err = {0};
+    int code = load(s, &err);
+    os_mutex_lock(s->lock);
+    s->why = err;
+    os_mutex_unlock(s->lock);
+    atomic_store(&s->state, code ? SERVICE_FAILED : SERVICE_READY);
+    if (!code) publish_stats(s);
+    s->options.notify(s->options.user);
+    if (code) return;
+    while (take_orders(s)) {
+        bool idle;
+        settle(s);
+        if (engine_step(s->session->engine, &idle, &err)) log_error("a step failed and ended its requests: %s", err.msg);
+        settle(s);
+        publish_stats(s);
+    }
+    end_all(s);
+}
+
+/* ---- the owner's side -------------------------------------------------------------------------------------------------- */
+
+int service_open(const struct service_options *options, struct service **out, struct err *err) {
+    struct service *s = mem_alloc(sizeof *s);
+    s->options = *options;
+    s->lock = os_mutex_create();
+    s->wake = os_cond_create();
+    s->inbox_end = &s->inbox;
+    s->ready_end = &s->ready;
+    int code = os_thread_start(&s->thread, run, s, "engine", err);
+    if (code) {
+        service_close(s);
+        return code;
+    }
+    *out = s;
+    return ERR_OK;
+}
+
+void service_close(struct service *s) {
+    if (!s) return;
+    if (s->thread) {
+        os_mutex_lock(s->lock);
+        s->quit = true;
+        os_cond_signal(s->wake);
+        os_mutex_unlock(s->lock);
+        os_thread_join(s->thread);
+    }
+    while (s->released) {
+        struct service_job *j = s->released;
+        s->released = j->next_out;
+        service_job_destroy(j);
+    }
+    sampler_work_destroy(s->work);
+    session_close(s->session);
+    mem_free(s->active);
+    sb_free(&s->name);
+    sb_free(&s->description);
+    os_cond_destroy(s->wake);
+    os_mutex_destroy(s->lock);
+    mem_free(s);
+}
+
+enum service_state service_state(struct service *s, struct err *out_why) {
+    enum service_state state = (enum service_state)atomic_load(&s->state);
+    if (state == SERVICE_FAILED && out_why) {
+        os_mutex_lock(s->lock);
+        *out_why = s->why;
+        os_mutex_unlock(s->lock);
+    }
+    return state;
+}
+
+const struct service_info *service_info(const struct service *s) {
+    return &s->info;
+}
+
+int service_submit(struct service *s, const struct service_request *request, struct service_job **out, struct err *err) {
+    if (service_state(s, NULL) != SERVICE_READY) return err_set(err, ERR_EBUSY, "the model is being loaded");
+    struct service_job *j = service_job_create(s, request, err);
+    if (!j) return err->code;
+    os_mutex_lock(s->lock);
+    bool full = s->quit || s->n_held >= s->info.n_seqs + s->options.n_queue;
+    if (!full) {
+        s->n_held++;
+        *s->inbox_end = j;
+        s->inbox_end = &j->next_in;
+        os_cond_signal(s->wake);
+    }
+    os_mutex_unlock(s->lock);
+    if (full) {
+        service_job_destroy(j);
+        return err_set(err, ERR_EBUSY, "all slots are busy and the queue is full");
+    }
+    *out = j;
+    return ERR_OK;
+}
+
+struct service_job *service_next_ready(struct service *s) {
+    os_mutex_lock(s->lock);
+    struct service_job *j = s->ready;
+    if (j) {
+        s->ready = j->next_ready;
+        if (!s->ready) s->ready_end = &s->ready;
+        j->is_ready = false;
+    }
+    os_mutex_unlock(s->lock);
+    return j;
+}
+
+void *service_job_user(const struct service_job *job) {
+    return job->user;
+}
+
+void service_take(struct service_job *j, struct service_events *out) {
+    os_mutex_lock(j->service->lock);
+    struct box *full = &j->boxes[j->i_box], *empty = &j->boxes[j->i_box ^= 1];
+    sb_clear(&empty->text);
+    empty->n_tokens = empty->n_tops = 0;
+    j->n_pending = 0;
+    *out = (struct service_events){.text = sb_str(&full->text),
+                                   .tokens = full->tokens,
+                                   .n_tokens = full->n_tokens,
+                                   .tops = full->tops,
+                                   .finish = j->finish,
+                                   .err = j->err,
+                                   .usage = j->usage};
+    os_mutex_unlock(j->service->lock);
+}
+
+/* With the lock held. */
+static void unlink_ready(struct service *s, struct service_job *j) {
+    if (!j->is_ready) return;
+    for (struct service_job **p = &s->ready; *p; p = &(*p)->next_ready)
+        if (*p == j) {
+            *p = j->next_ready;
+            if (s->ready_end == &j->next_ready) s->ready_end = p;
+            break;
+        }
+    j->is_ready = false;
+}
+
+void service_release(struct service_job *j) {
+    struct service *s = j->service;
+    os_mutex_lock(s->lock);
+    unlink_ready(s, j);
+    j->is_released = true;
+    bool done = j->is_done;
+    if (!done) {
+        j->next_out = s->released;
+        s->released = j;
+        os_cond_signal(s->wake);
+    }
+    os_mutex_unlock(s->lock);
+    if (done) service_job_destroy(j);
+}
+
+struct service_stats service_stats(struct service *s) {
+    os_mutex_lock(s->lock);
+    struct service_stats stats = s->stats;
+    os_mutex_unlock(s->lock);
+    return stats;
+}

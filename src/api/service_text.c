@@ -1,0 +1,35 @@
+/* Text for a service, on the caller's thread: the tokenizer and the template do not change once they are loaded. */
+#include "api/service_internal.h"
+
+static int take_ids(struct arena *a, struct tok_ids *ids, int code, struct service_ids *out, struct err *err) {
+    if (!code && ids->n > INT32_MAX) code = err_set(err, ERR_ELIMIT, "the text has too many tokens");
+    if (!code) {
+        out->p = arena_copy(a, ids->p, ids->n * sizeof *ids->p);
+        out->n = (int32_t)ids->n;
+    }
+    tok_ids_free(ids);
+    return code;
+}
+
+int service_encode(const struct service *s, struct arena *a, struct str text, bool parse_special, struct service_ids *out,
+                   struct err *err) {
+    struct tok_ids ids = {0};
+    unsigned flags = TOK_ADD_SPECIAL | (parse_special ? TOK_PARSE_SPECIAL : 0);
+    return take_ids(a, &ids, tok_encode(s->session->tok, text, flags, &ids, err), out, err);
+}
+
+int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *input, struct service_ids *out, struct str *out_text,
+                        struct err *err) {
+    struct tok_ids ids = {0};
+    return take_ids(a, &ids, session_chat_encode(s->session, a, input, &ids, out_text, err), out, err);
+}
+
+int service_decode(const struct service *s, const int32_t *ids, int32_t n, struct sb *out, struct err *err) {
+    return tok_decode(s->session->tok, ids, (size_t)n, false, out, err);
+}
+
+struct str service_token_text(const struct service *s, int32_t id) {
+    const struct tok *t = s->session->tok;
+    struct str text = tok_is_special(t, id) ? tok_token_text(t, id) : tok_token_bytes(t, id);
+    return text.p ? text : STR("");
+}
