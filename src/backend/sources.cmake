@@ -22,6 +22,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/weight.c
   src/backend/cpu/cpu.c
   src/backend/cpu/cpu_attn.c
+  src/backend/cpu/cpu_attn_half.c
   src/backend/cpu/cpu_elem.c
   src/backend/cpu/cpu_linear.c
   src/backend/cpu/cpu_moe.c

@@ -63,18 +63,21 @@ static void make_fixture(struct fixture *t, const struct format *f, uint64_t see
     t->panel = mem_alloc(t->shape.panel_bytes);
     pack_panel(&t->shape, f, rows, PANEL_ROWS, t->panel);
     for (int m = 0; m < ROWS; m++)
-        for (int i = 0; i < IN; i++) t->x[m][i] = random_at(seed * 7 + (uint64_t)(m * IN + i)) * (m == 2 ? 1e-20f : m == 4 ? 1e15f : m == 6 ? 0.0f : 3.0f);
+        for (int i = 0; i < IN; i++)
+            t->x[m][i] = random_at(seed * 7 + (uint64_t)(m * IN + i)) * (m == 2 ? 1e-20f : m == 4 ? 1e15f : m == 6 ? 0.0f : 3.0f);
 }
 
 static void run_panel(const struct kernels *k, struct fixture *t, int64_t first, int64_t n, float *y) {
     int64_t groups = IN / t->shape.group;
-    for (int64_t m = first; m < first + n; m++) k->quant_row(t->x[m], IN, t->shape.group, t->q + m * IN, t->scale + m * groups, t->sum + m * groups);
-    k->panel(&(struct panel_args){.shape = &t->shape,
-                                  .panel = t->panel,
-                                  .x = {.q = t->q + first * IN, .scale = t->scale + first * groups, .sum = t->sum + first * groups, .in = IN, .n_groups = groups},
-                                  .n_rows = n,
-                                  .y = y,
-                                  .y_stride = PANEL_ROWS});
+    for (int64_t m = first; m < first + n; m++)
+        k->quant_row(t->x[m], IN, t->shape.group, t->q + m * IN, t->scale + m * groups, t->sum + m * groups);
+    k->panel(&(struct panel_args){
+        .shape = &t->shape,
+        .panel = t->panel,
+        .x = {.q = t->q + first * IN, .scale = t->scale + first * groups, .sum = t->sum + first * groups, .in = IN, .n_groups = groups},
+        .n_rows = n,
+        .y = y,
+        .y_stride = PANEL_ROWS});
 }
 
 static void check_panels(const struct kernels *k) {
@@ -97,8 +100,8 @@ static void check_panels(const struct kernels *k) {
                     /* code and bias of a zero weight cancel up to rounding, and a group of zeros may have any scale */
                     size += (fabs((double)t.weights[r][j]) + 0.1) * fabs((double)t.x[m][j]);
                 }
-                CHECK_NEAR(got[m][r], want[m][r], 1e-6 * size + 1e-30);  /* the same integers */
-                CHECK_NEAR(got[m][r], exact, 0.02 * size + 1e-30);       /* int8 activations */
+                CHECK_NEAR(got[m][r], want[m][r], 1e-6 * size + 1e-30);   /* the same integers */
+                CHECK_NEAR(got[m][r], exact, 0.02 * size + 1e-30);        /* int8 activations */
                 CHECK(memcmp(&got[m][r], &alone[r], sizeof(float)) == 0); /* whatever stands beside it */
             }
         }
@@ -145,7 +148,14 @@ static void check_floats(const struct kernels *k) {
         plain_from_f32(dtype == DT_F32 ? DT_BF16 : dtype, a, N, h);
         if (dtype == DT_F32) memcpy(w, a, sizeof w);
         else plain_to_f32(dtype, h, N, w);
-        struct plain_args p = {.w = dtype == DT_F32 ? (const void *)w : h, .dtype = dtype, .x = b[0], .x_stride = N, .n = N, .n_rows = 4, .y = four, .y_stride = 1};
+        struct plain_args p = {.w = dtype == DT_F32 ? (const void *)w : h,
+                               .dtype = dtype,
+                               .x = b[0],
+                               .x_stride = N,
+                               .n = N,
+                               .n_rows = 4,
+                               .y = four,
+                               .y_stride = 1};
         k->plain(&p);
         for (int m = 0; m < 4; m++) {
             double exact = 0;
@@ -176,11 +186,10 @@ static void panels_unpack(void) {
     }
 }
 
-const struct unit_suite unit_kern = {
-    "kern", (const struct unit_case[]){
-                {"panels_agree", panels_agree},
-                {"poison_is_not_hidden", poison_is_not_hidden},
-                {"float_kernels_agree", float_kernels_agree},
-                {"panels_unpack", panels_unpack},
-                {0},
-            }};
+const struct unit_suite unit_kern = {"kern", (const struct unit_case[]){
+                                                 {"panels_agree", panels_agree},
+                                                 {"poison_is_not_hidden", poison_is_not_hidden},
+                                                 {"float_kernels_agree", float_kernels_agree},
+                                                 {"panels_unpack", panels_unpack},
+                                                 {0},
+                                             }};

@@ -7,13 +7,27 @@
 
 /* A kind without a runner is refused when a list with it is first run, by its name. */
 static cpu_runner *const runners[N_OP_KINDS] = {
-    [OP_EMBED] = cpu_run_embed,   [OP_LINEAR] = cpu_run_linear,     [OP_HEAD_LINEAR] = cpu_run_head_linear,
-    [OP_NORM] = cpu_run_norm,     [OP_ADD_NORM] = cpu_run_add_norm, [OP_ADD] = cpu_run_add,
-    [OP_ACT] = cpu_run_act,       [OP_GLU] = cpu_run_glu,           [OP_MULVEC] = cpu_run_mulvec,
-    [OP_ROPE] = cpu_run_rope,     [OP_CONCAT] = cpu_run_concat,     [OP_ROWS] = cpu_run_rows,
-    [OP_ARGMAX] = cpu_run_argmax, [OP_KV_WRITE] = cpu_run_kv_write, [OP_ATTN] = cpu_run_attn,
-    [OP_ROUTE] = cpu_run_route,   [OP_EXPERTS] = cpu_run_experts,   [OP_CONV] = cpu_run_conv,
-    [OP_DELTA] = cpu_run_delta,   [OP_SSD] = cpu_run_ssd,           [OP_SCAN] = cpu_run_scan,
+    [OP_EMBED] = cpu_run_embed,
+    [OP_LINEAR] = cpu_run_linear,
+    [OP_HEAD_LINEAR] = cpu_run_head_linear,
+    [OP_NORM] = cpu_run_norm,
+    [OP_ADD_NORM] = cpu_run_add_norm,
+    [OP_ADD] = cpu_run_add,
+    [OP_ACT] = cpu_run_act,
+    [OP_GLU] = cpu_run_glu,
+    [OP_MULVEC] = cpu_run_mulvec,
+    [OP_ROPE] = cpu_run_rope,
+    [OP_CONCAT] = cpu_run_concat,
+    [OP_ROWS] = cpu_run_rows,
+    [OP_ARGMAX] = cpu_run_argmax,
+    [OP_KV_WRITE] = cpu_run_kv_write,
+    [OP_ATTN] = cpu_run_attn,
+    [OP_ROUTE] = cpu_run_route,
+    [OP_EXPERTS] = cpu_run_experts,
+    [OP_CONV] = cpu_run_conv,
+    [OP_DELTA] = cpu_run_delta,
+    [OP_SSD] = cpu_run_ssd,
+    [OP_SCAN] = cpu_run_scan,
     [OP_LIGHTNING] = cpu_run_lightning,
 };
 
@@ -61,7 +75,7 @@ static int64_t thread_floats(const struct cpu *c, const struct op *op) {
     int64_t most = 0;
     for (int32_t k = 0; k < op->n_in; k++)
         if (tensor_row_size(op->in[k]) * 2 > most) most = tensor_row_size(op->in[k]) * 2;
-    if (op->kind == OP_ATTN) return most + c->layout.max_context;
+    if (op->kind == OP_ATTN) return most + c->layout.max_context + cpu_attn_half_floats(c, op);
     if (op->kind == OP_ROUTE) return most * 2;
     if (op->kind == OP_DELTA) return 2 * op->arg.delta.k_width + op->arg.delta.v_width;
     if (op->kind == OP_SCAN) return 2 * op->arg.scan.state_width;
@@ -121,7 +135,8 @@ static int prepare(struct cpu *c, struct err *err) {
     struct oplist *l = &c->base.list;
     if (l->err.code) return err_set(err, l->err.code, "%s", l->err.msg);
     for (int32_t i = 0; i < l->n_ops; i++)
-        if (!runners[l->ops[i].kind]) return err_set(err, ERR_EUNSUPPORTED, "the CPU backend has no kernel for the op \"%s\"", op_name(l->ops[i].kind));
+        if (!runners[l->ops[i].kind])
+            return err_set(err, ERR_EUNSUPPORTED, "the CPU backend has no kernel for the op \"%s\"", op_name(l->ops[i].kind));
     if (!c->no_fuse) fuse_list(l);
     plan_make(&c->plan, l);
     TRY(grow_scratch(c, err));

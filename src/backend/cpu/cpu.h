@@ -22,7 +22,8 @@ struct cpu_weight {
 
 struct cpu_kv_class {
     struct kv_class shape;
-    float *k, *v; /* [layers][blocks][heads][KV_BLOCK][width] */
+    bool half;   /* f16 in the layout of cpu_attn_half.c; else f32 */
+    void *k, *v; /* [layers][blocks][heads][KV_BLOCK][width] */
 };
 
 struct cpu {
@@ -34,13 +35,13 @@ struct cpu {
     size_t scratch_bytes;
     float *thread_scratch; /* [threads][thread_floats] for scores, dequantised rows, routing */
     int64_t thread_floats;
-    unsigned char *acts;   /* quantised rows of the linear layer at hand */
+    unsigned char *acts; /* quantised rows of the linear layer at hand */
     size_t acts_bytes;
-    float *op_scratch;     /* for what an op keeps between its passes */
+    float *op_scratch; /* for what an op keeps between its passes */
     int64_t op_floats;
     struct kv_layout layout;
     struct cpu_kv_class kv[KV_CLASSES_MAX];
-    float *states;           /* [slots][state_total] */
+    float *states; /* [slots][state_total] */
     int64_t state_offsets[STATES_MAX], state_total;
     bool no_fuse;
 };
@@ -48,7 +49,8 @@ struct cpu {
 typedef void cpu_runner(struct cpu *c, const struct op *op, const struct step *step);
 
 cpu_runner cpu_run_embed, cpu_run_linear, cpu_run_head_linear;
-cpu_runner cpu_run_norm, cpu_run_add_norm, cpu_run_add, cpu_run_act, cpu_run_glu, cpu_run_mulvec, cpu_run_rope, cpu_run_concat, cpu_run_rows, cpu_run_argmax;
+cpu_runner cpu_run_norm, cpu_run_add_norm, cpu_run_add, cpu_run_act, cpu_run_glu, cpu_run_mulvec, cpu_run_rope, cpu_run_concat,
+    cpu_run_rows, cpu_run_argmax;
 cpu_runner cpu_run_kv_write, cpu_run_attn;
 cpu_runner cpu_run_route, cpu_run_experts;
 cpu_runner cpu_run_conv, cpu_run_delta, cpu_run_ssd, cpu_run_scan, cpu_run_lightning;
@@ -64,6 +66,14 @@ int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
 void cpu_kv_close(struct backend *be);
 int cpu_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
 int cpu_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err);
+
+/* The half-precision cache: whether a class can have it, and the two ops over it. */
+bool cpu_kv_half_fits(const struct cpu *c, const struct kv_class *k);
+cpu_runner cpu_kv_write_half, cpu_attn_half;
+int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op); /* scratch memory per thread */
+/* First visible position of a row; scale of its scores. */
+int32_t cpu_first_visible(const struct attn_args *a, int32_t pos);
+float cpu_query_scale(const struct attn_args *a, int32_t pos);
 
 /* Bytes that cpu_run_linear needs in `acts` for this op. */
 size_t cpu_linear_acts_bytes(const struct op *op);

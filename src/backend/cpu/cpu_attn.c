@@ -9,8 +9,13 @@
 #include "base/fmath.h"
 #include "os/os.h"
 
-static int64_t class_elements(const struct kv_class *k, int32_t width) {
-    return (int64_t)k->n_layers * k->n_blocks * k->heads * KV_BLOCK * width;
+/* Bytes of a class's keys or values, and of one block of one layer. */
+static size_t block_bytes(const struct cpu_kv_class *k, int32_t width) {
+    return (size_t)k->shape.heads * KV_BLOCK * (size_t)width * (k->half ? sizeof(uint16_t) : sizeof(float));
+}
+
+static size_t class_bytes(const struct cpu_kv_class *k, int32_t width) {
+    return block_bytes(k, width) * (size_t)k->shape.n_layers * (size_t)k->shape.n_blocks;
 }
 
 int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err) {
@@ -20,10 +25,11 @@ int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
     for (int32_t i = 0; i < layout->n_classes; i++) {
         struct cpu_kv_class *k = &c->kv[i];
         k->shape = layout->classes[i];
-        k->k = os_pages_alloc((size_t)class_elements(&k->shape, k->shape.k_width) * sizeof(float), err);
+        k->half = cpu_kv_half_fits(c, &k->shape);
+        k->k = os_pages_alloc(class_bytes(k, k->shape.k_width), err);
         if (!k->k) return err_prefix(err, "KV cache");
         if (k->shape.v_width == 0) continue;
-        k->v = os_pages_alloc((size_t)class_elements(&k->shape, k->shape.v_width) * sizeof(float), err);
+        k->v = os_pages_alloc(class_bytes(k, k->shape.v_width), err);
         if (!k->v) return err_prefix(err, "KV cache");
     }
     c->state_total = 0;
@@ -40,8 +46,8 @@ void cpu_kv_close(struct backend *be) {
     struct cpu *c = (struct cpu *)be;
     for (int32_t i = 0; i < c->layout.n_classes; i++) {
         struct cpu_kv_class *k = &c->kv[i];
-        if (k->k) os_pages_free(k->k, (size_t)class_elements(&k->shape, k->shape.k_width) * sizeof(float));
-        if (k->v) os_pages_free(k->v, (size_t)class_elements(&k->shape, k->shape.v_width) * sizeof(float));
+        if (k->k) os_pages_free(k->k, class_bytes(k, k->shape.k_width));
+        if (k->v) os_pages_free(k->v, class_bytes(k, k->shape.v_width));
         *k = (struct cpu_kv_class){0};
     }
     if (c->states) os_pages_free(c->states, (size_t)c->state_total * (size_t)c->layout.n_slots * sizeof(float));
@@ -50,22 +56,24 @@ void cpu_kv_close(struct backend *be) {
 }
 
 /* The row of a head at a position inside a block. */
-static float *cached(const struct cpu_kv_class *k, float *base, int32_t width, int32_t layer, int32_t block, int32_t head, int32_t at) {
+static float *cached(const struct cpu_kv_class *k, void *base, int32_t width, int32_t layer, int32_t block, int32_t head, int32_t at) {
     int64_t index = (((int64_t)layer * k->shape.n_blocks + block) * k->shape.heads + head) * KV_BLOCK + at;
-    return base + index * width;
+    return (float *)base + index * width;
+}
+
+static void copy_block(const struct cpu_kv_class *k, void *base, int32_t width, int32_t from, int32_t to) {
+    size_t bytes = block_bytes(k, width);
+    for (size_t layer = 0; layer < (size_t)k->shape.n_layers; layer++) {
+        unsigned char *first = (unsigned char *)base + layer * (size_t)k->shape.n_blocks * bytes;
+        memcpy(first + (size_t)to * bytes, first + (size_t)from * bytes, bytes);
+    }
 }
 
 int cpu_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err) {
     (void)err;
     const struct cpu_kv_class *k = &((struct cpu *)be)->kv[kv_class];
-    size_t heads = (size_t)k->shape.heads * KV_BLOCK;
-    for (int32_t layer = 0; layer < k->shape.n_layers; layer++) {
-        memcpy(cached(k, k->k, k->shape.k_width, layer, to, 0, 0), cached(k, k->k, k->shape.k_width, layer, from, 0, 0),
-               heads * (size_t)k->shape.k_width * sizeof(float));
-        if (k->v)
-            memcpy(cached(k, k->v, k->shape.v_width, layer, to, 0, 0), cached(k, k->v, k->shape.v_width, layer, from, 0, 0),
-                   heads * (size_t)k->shape.v_width * sizeof(float));
-    }
+    copy_block(k, k->k, k->shape.k_width, from, to);
+    if (k->v) copy_block(k, k->v, k->shape.v_width, from, to);
     return ERR_OK;
 }
 
@@ -84,6 +92,10 @@ void cpu_run_kv_write(struct cpu *c, const struct op *op, const struct step *ste
     struct kv_ref kv = op->arg.kv.kv;
     const struct cpu_kv_class *cls = &c->kv[kv.kv_class];
     struct tensor k = op->in[0], v = op->in[1];
+    if (cls->half) {
+        cpu_kv_write_half(c, op, step);
+        return;
+    }
     for (int32_t r = 0; r < k.rows; r++) {
         int32_t pos = step->pos[r], block = block_of(step, kv.kv_class, step->seq_of[r], pos);
         for (int32_t h = 0; h < cls->shape.heads; h++) {
@@ -103,14 +115,14 @@ struct attn_job {
 };
 
 /* First visible position of a row. */
-static int32_t first_visible(const struct attn_args *a, int32_t pos) {
+int32_t cpu_first_visible(const struct attn_args *a, int32_t pos) {
     int32_t first = 0;
     if (a->window > 0 && pos - a->window + 1 > first) first = pos - a->window + 1;
     if (a->chunk > 0 && pos / a->chunk * a->chunk > first) first = pos / a->chunk * a->chunk;
     return first;
 }
 
-static float query_scale(const struct attn_args *a, int32_t pos) {
+float cpu_query_scale(const struct attn_args *a, int32_t pos) {
     if (a->pos_scale_len == 0) return a->scale;
     return a->scale * (1.0f + a->pos_scale_beta * m_logf(1.0f + (float)((pos + a->pos_scale_first) / a->pos_scale_len)));
 }
@@ -119,9 +131,9 @@ static float query_scale(const struct attn_args *a, int32_t pos) {
 static float attn_scores(const struct attn_job *job, const float *q, int32_t r, int32_t head, float *scores) {
     const struct attn_args *a = &job->op->arg.attn;
     const struct cpu_kv_class *cls = &job->c->kv[a->kv.kv_class];
-    int32_t seq = job->step->seq_of[r], pos = job->step->pos[r], first = first_visible(a, pos);
+    int32_t seq = job->step->seq_of[r], pos = job->step->pos[r], first = cpu_first_visible(a, pos);
     int32_t kv_head = head / (job->op->in[0].heads / cls->shape.heads);
-    float scale = query_scale(a, pos), max = a->sinks ? cpu_vec(a->sinks)[head] : -INFINITY;
+    float scale = cpu_query_scale(a, pos), max = a->sinks ? cpu_vec(a->sinks)[head] : -INFINITY;
     for (int32_t p = first; p <= pos; p++) {
         int32_t block = block_of(job->step, a->kv.kv_class, seq, p);
         const float *key = cached(cls, cls->k, cls->shape.k_width, a->kv.index, block, kv_head, p % KV_BLOCK);
@@ -141,7 +153,7 @@ static void attn_head(const struct attn_job *job, int32_t r, int32_t head, int32
     struct tensor q = job->op->in[0], y = job->op->out[0];
     float *scores = cpu_thread(c, thread);
     float sum = attn_scores(job, cpu_row(c, q, r) + head * q.head_stride, r, head, scores);
-    int32_t seq = job->step->seq_of[r], pos = job->step->pos[r], first = first_visible(a, pos);
+    int32_t seq = job->step->seq_of[r], pos = job->step->pos[r], first = cpu_first_visible(a, pos);
     int32_t kv_head = head / (q.heads / cls->shape.heads);
     float *out = cpu_row(c, y, r) + head * y.head_stride;
     memset(out, 0, (size_t)y.width * sizeof(float));
@@ -162,5 +174,9 @@ static void attn_heads(void *ctx, int64_t first, int64_t last, int32_t thread) {
 
 void cpu_run_attn(struct cpu *c, const struct op *op, const struct step *step) {
     struct attn_job job = {c, op, step};
+    if (c->kv[op->arg.attn.kv.kv_class].half) {
+        cpu_attn_half(c, op, step);
+        return;
+    }
     pool_run(c->pool, (int64_t)op->in[0].rows * op->in[0].heads, 1, attn_heads, &job);
 }

@@ -42,7 +42,8 @@ static void quantise_rows(void *ctx, int64_t first, int64_t last, int32_t thread
     const struct quant_acts *x = &job->acts;
     int32_t group = packed_of(job->op->arg.linear.weight)->pack.group;
     for (int64_t r = first; r < last; r++)
-        job->c->kern.quant_row(cpu_row(job->c, job->op->in[0], r), x->in, group, x->q + r * x->in, x->scale + r * x->n_groups, x->sum + r * x->n_groups);
+        job->c->kern.quant_row(cpu_row(job->c, job->op->in[0], r), x->in, group, x->q + r * x->in, x->scale + r * x->n_groups,
+                               x->sum + r * x->n_groups);
 }
 
 static void add_bias(const struct linear_job *job, int64_t first, int64_t n) {
@@ -77,8 +78,12 @@ static void panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
     struct tensor y = job->op->out[0];
     for (int64_t p = first; p < last; p++) {
         int64_t row = p * PANEL_ROWS, n = weight->out - row < PANEL_ROWS ? weight->out - row : PANEL_ROWS;
-        struct panel_args a = {.shape = &w->pack, .panel = w->panels + (size_t)p * w->pack.panel_bytes, .x = job->acts, .n_rows = y.rows,
-                               .y = cpu_data(job->c, y) + row, .y_stride = y.row_stride};
+        struct panel_args a = {.shape = &w->pack,
+                               .panel = w->panels + (size_t)p * w->pack.panel_bytes,
+                               .x = job->acts,
+                               .n_rows = y.rows,
+                               .y = cpu_data(job->c, y) + row,
+                               .y_stride = y.row_stride};
         if (n == PANEL_ROWS) job->c->kern.panel(&a);
         else partial_panel(job, &a, row, n);
         add_bias(job, row, n);

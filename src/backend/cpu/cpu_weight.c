@@ -15,7 +15,8 @@ static int64_t rows_of(const struct weight_source *s) {
 
 /* ---- planes ------------------------------------------------------------------------------------------------------- */
 
-static int read_plane(const struct weight_source *s, enum weight_plane plane, int64_t first, int64_t n_rows, unsigned char *dst, size_t stride, struct err *err) {
+static int read_plane(const struct weight_source *s, enum weight_plane plane, int64_t first, int64_t n_rows, unsigned char *dst,
+                      size_t stride, struct err *err) {
     for (int64_t row = 0; row < n_rows && stride; row += STAGE_ROWS) {
         int64_t n = n_rows - row < STAGE_ROWS ? n_rows - row : STAGE_ROWS;
         TRY(s->read(s->user, plane, first + row, n, dst + (size_t)row * stride, err));
@@ -68,7 +69,8 @@ static void pack_panels(void *ctx, int64_t first, int64_t last, int32_t thread) 
             const struct weight view = {.packed = (void *)(uintptr_t)job->stage};
             rows[i] = cpu_weight_row(&view, row + i);
         }
-        pack_panel(&job->w->pack, &job->source->format, rows, (int32_t)n, job->w->panels + (size_t)(job->first / PANEL_ROWS + p) * job->w->pack.panel_bytes);
+        pack_panel(&job->w->pack, &job->source->format, rows, (int32_t)n,
+                   job->w->panels + (size_t)(job->first / PANEL_ROWS + p) * job->w->pack.panel_bytes);
     }
 }
 
@@ -83,7 +85,8 @@ static int bind_panels(struct cpu *c, struct cpu_weight *w, const struct weight_
     place_planes(&stage, s, STAGE_ROWS, memory);
     int code = ERR_OK;
     for (int64_t first = 0; first < n_rows && !code; first += STAGE_ROWS) {
-        struct pack_job job = {.w = w, .stage = &stage, .source = s, .first = first, .n_rows = n_rows - first < STAGE_ROWS ? n_rows - first : STAGE_ROWS};
+        struct pack_job job = {
+            .w = w, .stage = &stage, .source = s, .first = first, .n_rows = n_rows - first < STAGE_ROWS ? n_rows - first : STAGE_ROWS};
         code = read_planes(&stage, s, first, job.n_rows, err);
         if (!code) pool_run(c->pool, (job.n_rows + PANEL_ROWS - 1) / PANEL_ROWS, 4, pack_panels, &job);
     }
@@ -101,7 +104,8 @@ static bool wants_panels(const struct cpu *c, const struct weight_source *s, str
 int cpu_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err) {
     struct cpu *c = (struct cpu *)be;
     struct cpu_weight *w = mem_alloc(sizeof *w);
-    *out = (struct weight){.name = source->name, .format = source->format, .n_experts = source->n_experts, .out = source->out, .in = source->in, .packed = w};
+    *out = (struct weight){
+        .name = source->name, .format = source->format, .n_experts = source->n_experts, .out = source->out, .in = source->in, .packed = w};
     int code = wants_panels(c, source, &w->pack) ? bind_panels(c, w, source, err) : bind_planes(w, source, err);
     out->bytes = w->bytes;
     if (code) cpu_weight_release(be, out);

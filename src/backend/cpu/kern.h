@@ -16,7 +16,7 @@
 
 /* Rows of activations in int8: by groups of the weight's group, value = q * scale; sum is scale * (sum of q). */
 struct quant_acts {
-    int8_t *q;         /* [rows][in] */
+    int8_t *q;          /* [rows][in] */
     float *scale, *sum; /* [rows][groups] */
     int64_t in, n_groups;
 };
@@ -41,13 +41,28 @@ struct plain_args {
     int64_t y_stride;
 };
 
+/* One block of the half-precision cache against some heads that share it. */
+enum { KV_BLOCK_POS = 64 };
+struct attn_block {
+    const uint16_t *cache; /* f16: keys transposed, [width][64]; values [64][width] */
+    int32_t width, heads;
+    const float *q; /* [heads], q_stride apart */
+    int64_t q_stride;
+    float *scores; /* [heads][64], scores_stride apart: written by scores, read by mix */
+    int64_t scores_stride;
+    float scale;
+    float *out; /* [heads][width], out_stride apart */
+    int64_t out_stride;
+    int32_t first, last; /* positions that mix adds */
+};
+
 struct kernels {
     const char *isa; /* for the start-up line and --version */
     float (*dot)(const float *a, const float *b, int64_t n);
     void (*axpy)(float *y, const float *x, float scale, int64_t n); /* y += scale * x */
     void (*unpack)(const struct format *f, const struct quant_row *row, int64_t first, int64_t n, float *out);
-    void (*act)(float *x, int64_t n, const struct act_args *a);     /* in place */
-    float (*exp_sum)(float *x, int64_t n, float max);               /* x = exp(x - max); returns the sum */
+    void (*act)(float *x, int64_t n, const struct act_args *a); /* in place */
+    float (*exp_sum)(float *x, int64_t n, float max);           /* x = exp(x - max); returns the sum */
     double (*sum_squares)(const float *x, int64_t n);
     double (*sum)(const float *x, int64_t n);
     /* Integer products over packed panels. NULL: this set has none, and weights stay as they are. */
@@ -55,9 +70,14 @@ struct kernels {
     void (*panel)(const struct panel_args *a);
     /* NULL: unpack and dot. */
     void (*plain)(const struct plain_args *a);
+    /* Attention over a half-precision cache; widths are multiples of 16. NULL: the cache stays f32. */
+    void (*block_scores)(const struct attn_block *b);
+    void (*block_mix)(const struct attn_block *b);
+    void (*store_f16)(uint16_t *out, const float *x, int64_t n);
 };
 
 void kern_ref(struct kernels *k);
+void kern_ref_act(float *x, int64_t n, const struct act_args *a);
 /* The packed kernels in plain C: what every set's quant_row and panel are held against. */
 void kern_ref_packed(struct kernels *k);
 #if defined(__x86_64__)

@@ -7,7 +7,61 @@
 
 #include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
+typedef __m256 vf;
+enum { VW = 8, SCORE_HEADS = 1 };
+
+static inline vf v_load(const float *p) {
+    return _mm256_loadu_ps(p);
+}
+static inline void v_store(float *p, vf a) {
+    _mm256_storeu_ps(p, a);
+}
+static inline vf v_set(float a) {
+    return _mm256_set1_ps(a);
+}
+static inline vf v_fma(vf a, vf b, vf c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+static inline vf v_add(vf a, vf b) {
+    return _mm256_add_ps(a, b);
+}
+static inline vf v_sub(vf a, vf b) {
+    return _mm256_sub_ps(a, b);
+}
+static inline vf v_mul(vf a, vf b) {
+    return _mm256_mul_ps(a, b);
+}
+static inline vf v_div(vf a, vf b) {
+    return _mm256_div_ps(a, b);
+}
+static inline vf v_max(vf a, vf b) {
+    return _mm256_max_ps(b, a);
+} /* a NaN in a stays */
+static inline vf v_min(vf a, vf b) {
+    return _mm256_min_ps(b, a);
+}
+static inline vf v_round(vf a) {
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline vf v_exp2(vf n) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+}
+static inline float v_sum(vf v) {
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+static inline vf v_f16(const uint16_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+static inline vf v_bf16(const uint16_t *p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)), 16));
+}
+static inline void v_store_f16(uint16_t *p, vf a) {
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+#include "backend/cpu/kern_tmpl.h"
 
 enum { TILE = 4 };
 
@@ -35,7 +89,8 @@ INLINE __m256i dot_add(__m256i total, __m256i codes, __m256i x) {
 }
 
 /* One group of eight rows of the panel for n rows of activations. */
-INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const int8_t *q, const int n, const int bits, __m256i total[TILE]) {
+INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const int8_t *q, const int n, const int bits,
+                      __m256i total[TILE]) {
     const __m256i low = _mm256_set1_epi8(15);
     __m256i high[TILE];
     for (int m = 0; m < n; m++) total[m] = high[m] = _mm256_setzero_si256();
@@ -131,76 +186,9 @@ static void quant_row(const float *x, int64_t n, int32_t group, int8_t *q, float
     }
 }
 
-INLINE __m256 widen(const void *w, int64_t i, const enum dtype dtype) {
-    if (dtype == DT_F32) return _mm256_loadu_ps((const float *)w + i);
-    __m128i h = _mm_loadu_si128((const __m128i *)(const void *)((const uint16_t *)w + i));
-    if (dtype == DT_F16) return _mm256_cvtph_ps(h);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
-}
-
-INLINE float fold(__m256 v) {
-    __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
-    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
-}
-
-/* Two chains per row, whatever the number of rows; a tail shorter than 8 is padded with zeros. */
-INLINE void plain_tile(const struct plain_args *a, int64_t first, const int n, const enum dtype dtype) {
-    __m256 even[4], odd[4];
-    const float *x = a->x + first * a->x_stride;
-    for (int m = 0; m < n; m++) even[m] = odd[m] = _mm256_setzero_ps();
-    int64_t i = 0;
-    for (; i + 16 <= a->n; i += 16) {
-        __m256 w0 = widen(a->w, i, dtype), w1 = widen(a->w, i + 8, dtype);
-        for (int m = 0; m < n; m++) {
-            even[m] = _mm256_fmadd_ps(w0, _mm256_loadu_ps(x + m * a->x_stride + i), even[m]);
-            odd[m] = _mm256_fmadd_ps(w1, _mm256_loadu_ps(x + m * a->x_stride + i + 8), odd[m]);
-        }
-    }
-    for (; i < a->n; i += 8) {
-        unsigned char wide[32] = {0};
-        float values[8] = {0};
-        size_t left = a->n - i >= 8 ? 8 : (size_t)(a->n - i), size = dtype == DT_F32 ? 4 : 2;
-        memcpy(wide, (const unsigned char *)a->w + (size_t)i * size, left * size);
-        __m256 w0 = widen(wide, 0, dtype);
-        for (int m = 0; m < n; m++) {
-            memcpy(values, x + m * a->x_stride + i, left * sizeof *values);
-            even[m] = _mm256_fmadd_ps(w0, _mm256_loadu_ps(values), even[m]);
-        }
-    }
-    for (int m = 0; m < n; m++) a->y[(first + m) * a->y_stride] = fold(_mm256_add_ps(even[m], odd[m]));
-}
-
-INLINE void plain_rows(const struct plain_args *a, const enum dtype dtype) {
-    int64_t m = 0;
-    for (; m + 4 <= a->n_rows; m += 4) plain_tile(a, m, 4, dtype);
-    for (; m < a->n_rows; m++) plain_tile(a, m, 1, dtype);
-}
-
-static void plain(const struct plain_args *a) {
-    if (a->dtype == DT_F32) plain_rows(a, DT_F32);
-    else if (a->dtype == DT_F16) plain_rows(a, DT_F16);
-    else plain_rows(a, DT_BF16);
-}
-
-static float dot(const float *a, const float *b, int64_t n) {
-    float y;
-    plain_tile(&(struct plain_args){.w = a, .x = b, .n = n, .y = &y}, 0, 1, DT_F32);
-    return y;
-}
-
-static void axpy(float *y, const float *x, float scale, int64_t n) {
-    __m256 s = _mm256_set1_ps(scale);
-    int64_t i = 0;
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(y + i, _mm256_fmadd_ps(s, _mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i)));
-    for (; i < n; i++) y[i] = __builtin_fmaf(scale, x[i], y[i]);
-}
-
 void kern_avx2(struct kernels *k) {
+    fill_float_kernels(k);
     k->isa = "avx2";
-    k->dot = dot;
-    k->axpy = axpy;
     k->quant_row = quant_row;
     k->panel = panel;
-    k->plain = plain;
 }

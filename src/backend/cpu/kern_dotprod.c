@@ -112,7 +112,8 @@ static void quant_row(const float *x, int64_t n, int32_t group, int8_t *q, float
         float most = vmaxvq_f32(max), inverse = most > 0 && !odd ? 127.0f / most : 0;
         int32x4_t total = vdupq_n_s32(0);
         for (int32_t i = 0; i < group; i += 8) {
-            int32x4_t v0 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i), inverse)), v1 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i + 4), inverse));
+            int32x4_t v0 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i), inverse)),
+                      v1 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i + 4), inverse));
             total = vaddq_s32(total, vaddq_s32(v0, v1));
             vst1_s8(q + i, vmovn_s16(vcombine_s16(vmovn_s32(v0), vmovn_s32(v1))));
         }

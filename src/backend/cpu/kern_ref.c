@@ -89,7 +89,7 @@ static float (*const act_functions[N_ACT_KINDS])(float, const float *) = {
     [ACT_NEG_EXP] = act_neg_exp,     [ACT_CLAMP] = act_clamp, [ACT_CLAMPED_SWIGLU] = act_clamped,
 };
 
-static void act(float *x, int64_t n, const struct act_args *a) {
+void kern_ref_act(float *x, int64_t n, const struct act_args *a) {
     float (*f)(float, const float *) = act_functions[a->kind];
     for (int64_t i = 0; i < n; i++) x[i] = f(x[i], a->p);
 }
@@ -100,7 +100,7 @@ void kern_ref(struct kernels *k) {
         .dot = dot,
         .axpy = axpy,
         .unpack = quant_unpack,
-        .act = act,
+        .act = kern_ref_act,
         .exp_sum = exp_sum,
         .sum_squares = sum_squares,
         .sum = sum,

@@ -44,7 +44,8 @@ static void group_dot(const struct pack_shape *s, const unsigned char *codes, co
     memset(total, 0, PANEL_ROWS * sizeof *total);
     for (int32_t k = 0; k < s->group; k++)
         for (int r = 0; r < PANEL_ROWS; r++) {
-            int32_t code = s->code_bits == 8 ? codes[k / 4 * PANEL_LINE + r * 4 + k % 4] : codes[k / 8 * PANEL_LINE + r * 4 + k % 4] >> (k % 8 < 4 ? 0 : 4) & 15;
+            int32_t code = s->code_bits == 8 ? codes[k / 4 * PANEL_LINE + r * 4 + k % 4]
+                                             : codes[k / 8 * PANEL_LINE + r * 4 + k % 4] >> (k % 8 < 4 ? 0 : 4) & 15;
             total[r] += code * q[k];
         }
 }

@@ -7,7 +7,59 @@
 
 #include <immintrin.h>
 
-#define INLINE static inline __attribute__((always_inline))
+typedef __m512 vf;
+enum { VW = 16, SCORE_HEADS = 4 };
+
+static inline vf v_load(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+static inline void v_store(float *p, vf a) {
+    _mm512_storeu_ps(p, a);
+}
+static inline vf v_set(float a) {
+    return _mm512_set1_ps(a);
+}
+static inline vf v_fma(vf a, vf b, vf c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+static inline vf v_add(vf a, vf b) {
+    return _mm512_add_ps(a, b);
+}
+static inline vf v_sub(vf a, vf b) {
+    return _mm512_sub_ps(a, b);
+}
+static inline vf v_mul(vf a, vf b) {
+    return _mm512_mul_ps(a, b);
+}
+static inline vf v_div(vf a, vf b) {
+    return _mm512_div_ps(a, b);
+}
+static inline vf v_max(vf a, vf b) {
+    return _mm512_max_ps(b, a);
+} /* a NaN in a stays */
+static inline vf v_min(vf a, vf b) {
+    return _mm512_min_ps(b, a);
+}
+static inline vf v_round(vf a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline vf v_exp2(vf n) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
+}
+static inline float v_sum(vf a) {
+    return _mm512_reduce_add_ps(a);
+}
+static inline vf v_f16(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+static inline vf v_bf16(const uint16_t *p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)), 16));
+}
+static inline void v_store_f16(uint16_t *p, vf a) {
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+#include "backend/cpu/kern_tmpl.h"
 
 enum { TILE = 8 };
 
@@ -107,73 +159,9 @@ static void quant_row(const float *x, int64_t n, int32_t group, int8_t *q, float
     }
 }
 
-INLINE __m512 widen(const void *w, int64_t i, const enum dtype dtype) {
-    if (dtype == DT_F32) return _mm512_loadu_ps((const float *)w + i);
-    __m256i h = _mm256_loadu_si256((const __m256i *)(const void *)((const uint16_t *)w + i));
-    if (dtype == DT_F16) return _mm512_cvtph_ps(h);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
-
-INLINE __m512 widen_tail(const void *w, int64_t i, const enum dtype dtype, __mmask16 some) {
-    if (dtype == DT_F32) return _mm512_maskz_loadu_ps(some, (const float *)w + i);
-    __m256i h = _mm256_maskz_loadu_epi16(some, (const uint16_t *)w + i);
-    if (dtype == DT_F16) return _mm512_cvtph_ps(h);
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
-
-/* Two chains per row, whatever the number of rows: the order of additions is part of the result. */
-INLINE void plain_tile(const struct plain_args *a, int64_t first, const int n, const enum dtype dtype) {
-    __m512 even[4], odd[4];
-    const float *x = a->x + first * a->x_stride;
-    for (int m = 0; m < n; m++) even[m] = odd[m] = _mm512_setzero_ps();
-    int64_t i = 0;
-    for (; i + 32 <= a->n; i += 32) {
-        __m512 w0 = widen(a->w, i, dtype), w1 = widen(a->w, i + 16, dtype);
-        for (int m = 0; m < n; m++) {
-            even[m] = _mm512_fmadd_ps(w0, _mm512_loadu_ps(x + m * a->x_stride + i), even[m]);
-            odd[m] = _mm512_fmadd_ps(w1, _mm512_loadu_ps(x + m * a->x_stride + i + 16), odd[m]);
-        }
-    }
-    for (; i < a->n; i += 16) {
-        __mmask16 some = a->n - i >= 16 ? 0xFFFF : (__mmask16)((1u << (a->n - i)) - 1);
-        __m512 w0 = widen_tail(a->w, i, dtype, some);
-        for (int m = 0; m < n; m++) even[m] = _mm512_fmadd_ps(w0, _mm512_maskz_loadu_ps(some, x + m * a->x_stride + i), even[m]);
-    }
-    for (int m = 0; m < n; m++) a->y[(first + m) * a->y_stride] = _mm512_reduce_add_ps(_mm512_add_ps(even[m], odd[m]));
-}
-
-INLINE void plain_rows(const struct plain_args *a, const enum dtype dtype) {
-    int64_t m = 0;
-    for (; m + 4 <= a->n_rows; m += 4) plain_tile(a, m, 4, dtype);
-    for (; m < a->n_rows; m++) plain_tile(a, m, 1, dtype);
-}
-
-static void plain(const struct plain_args *a) {
-    if (a->dtype == DT_F32) plain_rows(a, DT_F32);
-    else if (a->dtype == DT_F16) plain_rows(a, DT_F16);
-    else plain_rows(a, DT_BF16);
-}
-
-static float dot(const float *a, const float *b, int64_t n) {
-    float y;
-    plain_tile(&(struct plain_args){.w = a, .x = b, .n = n, .y = &y}, 0, 1, DT_F32);
-    return y;
-}
-
-static void axpy(float *y, const float *x, float scale, int64_t n) {
-    __m512 s = _mm512_set1_ps(scale);
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) _mm512_storeu_ps(y + i, _mm512_fmadd_ps(s, _mm512_loadu_ps(x + i), _mm512_loadu_ps(y + i)));
-    if (i == n) return;
-    __mmask16 some = (__mmask16)((1u << (n - i)) - 1);
-    _mm512_mask_storeu_ps(y + i, some, _mm512_fmadd_ps(s, _mm512_maskz_loadu_ps(some, x + i), _mm512_maskz_loadu_ps(some, y + i)));
-}
-
 void kern_vnni(struct kernels *k) {
+    fill_float_kernels(k);
     k->isa = "avx512-vnni";
-    k->dot = dot;
-    k->axpy = axpy;
     k->quant_row = quant_row;
     k->panel = panel;
-    k->plain = plain;
 }

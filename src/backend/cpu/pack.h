@@ -19,9 +19,9 @@ enum { PANEL_ROWS = 16, PANEL_LINE = 64, PACK_GROUP_MAX = 64 };
 
 struct pack_shape {
     int64_t in;
-    int32_t group;       /* 16, 32, 64 */
-    int32_t code_bits;   /* 4, 8 */
-    bool narrow_scales;  /* bf16 */
+    int32_t group;      /* 16, 32, 64 */
+    int32_t code_bits;  /* 4, 8 */
+    bool narrow_scales; /* bf16 */
     size_t group_bytes, panel_bytes;
 };
 

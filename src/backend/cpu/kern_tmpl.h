@@ -1,0 +1,223 @@
+/* Float kernels written once for every vector width.
+ *
+ * A file of one instruction set defines `vf` (a vector of VW floats) and the handful of v_ functions over it, then
+ * includes this. What follows is static; nothing here knows an instruction. Each result is computed by one fixed
+ * sequence of operations, whatever the number of rows: the number of accumulators is part of the result.
+ *
+ *   vf v_load(const float *), void v_store(float *, vf), vf v_set(float), vf v_fma(a, b, c) = a * b + c,
+ *   vf v_add, v_sub, v_mul, v_div, v_max, v_min, vf v_round(vf) to nearest even, vf v_exp2(vf n) for whole n,
+ *   float v_sum(vf), float v_most(vf), vf v_f16(const uint16_t *), vf v_bf16(const uint16_t *), void v_store_f16(uint16_t *, vf)
+ */
+#include "base/fmath.h"
+#include "base/half.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* ---- products ----------------------------------------------------------------------------------------------------- */
+
+INLINE vf load_part(const float *x, int64_t n) {
+    float whole[VW] = {0};
+    memcpy(whole, x, (size_t)n * sizeof *x);
+    return v_load(whole);
+}
+
+INLINE vf widen(const void *w, int64_t i, const enum dtype dtype) {
+    if (dtype == DT_F32) return v_load((const float *)w + i);
+    return dtype == DT_F16 ? v_f16((const uint16_t *)w + i) : v_bf16((const uint16_t *)w + i);
+}
+
+INLINE vf widen_part(const void *w, int64_t i, int64_t n, const enum dtype dtype) {
+    unsigned char whole[VW * 4] = {0};
+    size_t size = dtype == DT_F32 ? 4 : 2;
+    memcpy(whole, (const unsigned char *)w + (size_t)i * size, (size_t)n * size);
+    return widen(whole, 0, dtype);
+}
+
+/* n rows of x against one row of weights; two chains each. */
+INLINE void plain_tile(const struct plain_args *a, int64_t first, const int n, const enum dtype dtype) {
+    vf even[4], odd[4];
+    const float *x = a->x + first * a->x_stride;
+    for (int m = 0; m < n; m++) even[m] = odd[m] = v_set(0);
+    int64_t i = 0;
+    for (; i + 2 * VW <= a->n; i += 2 * VW) {
+        vf w0 = widen(a->w, i, dtype), w1 = widen(a->w, i + VW, dtype);
+        for (int m = 0; m < n; m++) {
+            even[m] = v_fma(w0, v_load(x + m * a->x_stride + i), even[m]);
+            odd[m] = v_fma(w1, v_load(x + m * a->x_stride + i + VW), odd[m]);
+        }
+    }
+    for (; i < a->n; i += VW) {
+        int64_t left = a->n - i < VW ? a->n - i : VW;
+        vf w0 = widen_part(a->w, i, left, dtype);
+        for (int m = 0; m < n; m++) even[m] = v_fma(w0, load_part(x + m * a->x_stride + i, left), even[m]);
+    }
+    for (int m = 0; m < n; m++) a->y[(first + m) * a->y_stride] = v_sum(v_add(even[m], odd[m]));
+}
+
+INLINE void plain_rows(const struct plain_args *a, const enum dtype dtype) {
+    int64_t m = 0;
+    for (; m + 4 <= a->n_rows; m += 4) plain_tile(a, m, 4, dtype);
+    for (; m < a->n_rows; m++) plain_tile(a, m, 1, dtype);
+}
+
+static void plain(const struct plain_args *a) {
+    if (a->dtype == DT_F32) plain_rows(a, DT_F32);
+    else if (a->dtype == DT_F16) plain_rows(a, DT_F16);
+    else plain_rows(a, DT_BF16);
+}
+
+static float dot(const float *a, const float *b, int64_t n) {
+    float y;
+    plain_tile(&(struct plain_args){.w = a, .x = b, .n = n, .y = &y}, 0, 1, DT_F32);
+    return y;
+}
+
+static void axpy(float *y, const float *x, float scale, int64_t n) {
+    int64_t i = 0;
+    for (; i + VW <= n; i += VW) v_store(y + i, v_fma(v_set(scale), v_load(x + i), v_load(y + i)));
+    if (i == n) return;
+    float whole[VW];
+    v_store(whole, v_fma(v_set(scale), load_part(x + i, n - i), load_part(y + i, n - i)));
+    memcpy(y + i, whole, (size_t)(n - i) * sizeof *y);
+}
+
+/* ---- functions ---------------------------------------------------------------------------------------------------- */
+
+/* e^x by 2^n times a polynomial on [-ln2/2, ln2/2]; relative error below 2e-7, 0 and infinity beyond the range. */
+INLINE vf exp_v(vf x) {
+    x = v_min(v_max(x, v_set(-104.0f)), v_set(89.0f));
+    vf n = v_round(v_mul(x, v_set(1.44269504f)));
+    vf r = v_fma(n, v_set(-0.693359375f), x);
+    r = v_fma(n, v_set(2.12194440e-4f), r);
+    vf p = v_set(1.9875691500e-4f);
+    p = v_fma(p, r, v_set(1.3981999507e-3f));
+    p = v_fma(p, r, v_set(8.3334519073e-3f));
+    p = v_fma(p, r, v_set(4.1665795894e-2f));
+    p = v_fma(p, r, v_set(1.6666665459e-1f));
+    p = v_fma(p, r, v_set(5.0000001201e-1f));
+    p = v_add(v_fma(v_mul(r, r), p, r), v_set(1.0f));
+    /* in two steps: 2^n alone may not be a float where the product is */
+    vf half = v_round(v_mul(n, v_set(0.5f)));
+    return v_mul(v_mul(p, v_exp2(half)), v_exp2(v_sub(n, half)));
+}
+
+INLINE vf sigmoid_v(vf x) {
+    return v_div(v_set(1.0f), v_add(v_set(1.0f), exp_v(v_sub(v_set(0), x))));
+}
+
+INLINE vf tanh_v(vf x) { /* 1 - 2 / (e^2x + 1) */
+    return v_sub(v_set(1.0f), v_div(v_set(2.0f), v_add(exp_v(v_add(x, x)), v_set(1.0f))));
+}
+
+INLINE vf act_v(vf x, const enum act_kind kind, const float *p) {
+    if (kind == ACT_SILU) return v_mul(x, sigmoid_v(x));
+    if (kind == ACT_SIGMOID) return sigmoid_v(x);
+    if (kind == ACT_GELU_TANH) {
+        vf inner = v_mul(v_set(0.79788456f), v_fma(v_mul(v_set(0.044715f), v_mul(x, x)), x, x));
+        return v_mul(v_mul(v_set(0.5f), x), v_add(v_set(1.0f), tanh_v(inner)));
+    }
+    return v_mul(v_set(p[0]), tanh_v(v_div(x, v_set(p[0])))); /* ACT_SOFTCAP */
+}
+
+INLINE void act_all(float *x, int64_t n, const enum act_kind kind, const float *p) {
+    int64_t i = 0;
+    for (; i + VW <= n; i += VW) v_store(x + i, act_v(v_load(x + i), kind, p));
+    if (i == n) return;
+    float whole[VW];
+    v_store(whole, act_v(load_part(x + i, n - i), kind, p));
+    memcpy(x + i, whole, (size_t)(n - i) * sizeof *x);
+}
+
+static void act(float *x, int64_t n, const struct act_args *a) {
+    switch (a->kind) {
+    case ACT_SILU: act_all(x, n, ACT_SILU, a->p); break;
+    case ACT_SIGMOID: act_all(x, n, ACT_SIGMOID, a->p); break;
+    case ACT_GELU_TANH: act_all(x, n, ACT_GELU_TANH, a->p); break;
+    case ACT_SOFTCAP: act_all(x, n, ACT_SOFTCAP, a->p); break;
+    default: kern_ref_act(x, n, a);
+    }
+}
+
+static float exp_sum(float *x, int64_t n, float max) {
+    vf total = v_set(0);
+    int64_t i = 0;
+    for (; i + VW <= n; i += VW) {
+        vf e = exp_v(v_sub(v_load(x + i), v_set(max)));
+        v_store(x + i, e);
+        total = v_add(total, e);
+    }
+    float sum = v_sum(total);
+    for (; i < n; i++) {
+        x[i] = m_expf(x[i] - max);
+        sum += x[i];
+    }
+    return sum;
+}
+
+/* ---- attention over blocks of 64 positions ------------------------------------------------------------------------ */
+
+enum { POS_VECTORS = KV_BLOCK_POS / VW };
+
+/* Keys lie transposed, [width][64]: a score vector of 64 positions grows by one element of q at a time. n heads share the
+ * keys that are in registers. */
+INLINE void block_scores_heads(const struct attn_block *b, int32_t head, const int n) {
+    vf acc[SCORE_HEADS][POS_VECTORS];
+    const float *q = b->q + head * b->q_stride;
+    for (int h = 0; h < n; h++)
+        for (int c = 0; c < POS_VECTORS; c++) acc[h][c] = v_set(0);
+    for (int32_t d = 0; d < b->width; d++) {
+        const uint16_t *row = b->cache + (int64_t)d * KV_BLOCK_POS;
+        for (int c = 0; c < POS_VECTORS; c++) {
+            vf k = v_f16(row + c * VW);
+            for (int h = 0; h < n; h++) acc[h][c] = v_fma(k, v_set(q[h * b->q_stride + d]), acc[h][c]);
+        }
+    }
+    for (int h = 0; h < n; h++)
+        for (int c = 0; c < POS_VECTORS; c++)
+            v_store(b->scores + (head + h) * b->scores_stride + c * VW, v_mul(acc[h][c], v_set(b->scale)));
+}
+
+static void block_scores(const struct attn_block *b) {
+    int32_t h = 0;
+    for (; h + SCORE_HEADS <= b->heads; h += SCORE_HEADS) block_scores_heads(b, h, SCORE_HEADS);
+    for (; h < b->heads; h++) block_scores_heads(b, h, 1);
+}
+
+/* out[head] += weights[head] x values [n][width]; positions in ascending order. */
+INLINE void block_mix_part(const struct attn_block *b, int32_t head, int32_t from, const int n_vectors) {
+    vf acc[8];
+    float *out = b->out + head * b->out_stride + from;
+    const float *weights = b->scores + head * b->scores_stride;
+    for (int c = 0; c < n_vectors; c++) acc[c] = v_load(out + c * VW);
+    for (int32_t p = b->first; p < b->last; p++) {
+        const uint16_t *row = b->cache + (int64_t)p * b->width + from;
+        for (int c = 0; c < n_vectors; c++) acc[c] = v_fma(v_f16(row + c * VW), v_set(weights[p]), acc[c]);
+    }
+    for (int c = 0; c < n_vectors; c++) v_store(out + c * VW, acc[c]);
+}
+
+static void block_mix(const struct attn_block *b) {
+    for (int32_t h = 0; h < b->heads; h++) {
+        int32_t d = 0;
+        for (; d + 8 * VW <= b->width; d += 8 * VW) block_mix_part(b, h, d, 8);
+        for (; d + 4 * VW <= b->width; d += 4 * VW) block_mix_part(b, h, d, 4);
+        for (; d < b->width; d += VW) block_mix_part(b, h, d, 1);
+    }
+}
+
+static void store_f16(uint16_t *out, const float *x, int64_t n) {
+    int64_t i = 0;
+    for (; i + VW <= n; i += VW) v_store_f16(out + i, v_load(x + i));
+    for (; i < n; i++) out[i] = f16_from_f32(x[i]);
+}
+
+static void fill_float_kernels(struct kernels *k) {
+    k->dot = dot;
+    k->axpy = axpy;
+    k->plain = plain;
+    k->act = act;
+    k->exp_sum = exp_sum;
+    k->block_scores = block_scores;
+    k->block_mix = block_mix;
+    k->store_f16 = store_f16;
+}
