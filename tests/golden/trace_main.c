@@ -1,0 +1,183 @@
+/* Golden op lists: what forward says for each family, from its config and the names and shapes of its tensors alone.
+ *
+ * A folder holds pairs: NAME.json describes a checkpoint without its data, NAME.ops is the op list of a step of three rows,
+ * one of which wants logits. No weights, no device, milliseconds.
+ *
+ * usage: trace_tests FOLDER                     compare
+ *        trace_tests --update FOLDER            write the lists anew; the difference is for the reviewer
+ *        trace_tests --describe FOLDER MODELS   write NAME.json for every checkpoint folder in MODELS
+ */
+#include "backend/trace/trace.h"
+#include "model/model.h"
+#include "os/os.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int n_passed, n_failed;
+
+/* ---- a checkpoint without data ------------------------------------------------------------------------------------- */
+
+struct described {
+    struct config config;
+    struct quant_config quant;
+    struct map tensors; /* struct tensor_info * */
+};
+
+static bool described_find(void *user, struct str name, struct tensor_info *out) {
+    const struct tensor_info *t = map_get_ptr(&((struct described *)user)->tensors, name);
+    if (t) *out = *t;
+    return t != NULL;
+}
+
+static int described_read(void *user, const struct tensor_info *t, uint64_t offset, void *dst, size_t n, struct err *err) {
+    (void)user, (void)t, (void)offset, (void)err;
+    memset(dst, 0, n);
+    return ERR_OK;
+}
+
+static int described_format(void *user, struct str path, struct format *out, struct err *err) {
+    if (quant_lookup(&((struct described *)user)->quant, path, out) != QUANT_IS_PLAIN) return ERR_OK;
+    return err_set(err, ERR_EFORMAT, "%.*s has scales, but config.json declares no quantisation for it", STR_ARG(path));
+}
+
+static int read_tensor(struct arena *a, struct described *d, struct str name, yyjson_val *v, struct err *err) {
+    struct tensor_info *t = arena_new(a, struct tensor_info, 1);
+    size_t i, n;
+    yyjson_val *item;
+    t->name = name;
+    if (!dtype_parse(json_val_str(yyjson_arr_get_first(v)), &t->dtype))
+        return err_set(err, ERR_EFORMAT, "%.*s: no such type", STR_ARG(name));
+    yyjson_arr_foreach(v, i, n, item) if (i > 0 && i <= TENSOR_DIMS) t->shape[t->n_dims++] = yyjson_get_sint(item);
+    map_put(&d->tensors, name, NULL)->value.ptr = t;
+    return ERR_OK;
+}
+
+static int read_description(struct arena *a, const char *path, struct described *d, struct err *err) {
+    struct str text;
+    yyjson_val *root, *key, *v;
+    size_t i, n;
+    TRY(os_file_load(a, path, 0, &text, err));
+    TRY(json_parse(a, text, path, JSON_LENIENT, &root, err));
+    char *config = yyjson_val_write(json_get(root, "config"), YYJSON_WRITE_ALLOW_INF_AND_NAN, NULL);
+    if (!config) return err_set(err, ERR_EFORMAT, "%s has no config", path);
+    int code = config_parse(a, str_of(config), "config.json", &d->config, err);
+    free(config);
+    TRY(code);
+    TRY(quant_config_read(a, &d->config, &d->quant, err));
+    yyjson_obj_foreach(json_get(root, "tensors"), i, n, key, v) TRY(read_tensor(a, d, json_val_str(key), v, err));
+    return ERR_OK;
+}
+
+static int walk(struct arena *a, const char *path, struct sb *out, struct err *err) {
+    struct described d = {0};
+    struct model m = {0};
+    struct backend *be = NULL;
+    struct tensor_store store = {.find = described_find, .read = described_read, .format = described_format, .user = &d};
+    int code = read_description(a, path, &d, err);
+    if (!code) code = trace_backend.open(&(struct backend_options){0}, &be, err);
+    if (!code) code = model_open(a, be, &d.config, &store, &m, err);
+    if (!code) {
+        be->type->begin(be, &(struct step_key){.n_rows = 3, .n_seqs = 1, .n_logits = 1});
+        forward(&m, &be->list);
+        code = be->type->end(be, NULL, err);
+    }
+    if (!code) sb_put(out, trace_text(be));
+    if (be) {
+        model_close(be, &m);
+        be->type->close(be);
+    }
+    map_free(&d.tensors);
+    quant_config_free(&d.quant);
+    return code;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------------------------------ */
+
+/* Number of the first line in which the two differ, and that line of `got`. */
+static int first_difference(struct str got, struct str want, struct str *line) {
+    struct str a, b;
+    for (int n = 1;; n++) {
+        bool more_a = str_split_next(&got, '\n', &a), more_b = str_split_next(&want, '\n', &b);
+        if (more_a != more_b || !more_a || !str_eq(a, b)) {
+            *line = more_a ? a : STR("(nothing)");
+            return n;
+        }
+    }
+}
+
+static int check(struct arena *a, struct str name, const char *ops, struct str got, struct err *err) {
+    struct str want, line;
+    TRY(os_file_load(a, ops, 0, &want, err));
+    if (str_eq(got, want)) return ERR_OK;
+    int n = first_difference(got, want, &line);
+    return err_set(err, ERR_EFORMAT, "%.*s.ops line %d: now %.*s", STR_ARG(name), n, STR_ARG(line));
+}
+
+static void test_pair(const char *dir, struct str name, bool update) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct sb out = {0};
+    struct str json = str_fmt(&a, "%s/%.*s.json", dir, STR_ARG(name)), ops = str_fmt(&a, "%s/%.*s.ops", dir, STR_ARG(name));
+    int code = walk(&a, json.p, &out, &err);
+    if (!code) code = update ? os_file_save(ops.p, sb_str(&out), &err) : check(&a, name, ops.p, sb_str(&out), &err);
+    if (code) printf("FAILED %.*s: %s\n", STR_ARG(name), err.msg);
+    n_failed += code != ERR_OK;
+    n_passed += code == ERR_OK;
+    sb_free(&out);
+    arena_free(&a);
+}
+
+/* ---- describing ----------------------------------------------------------------------------------------------------- */
+
+static void put_tensor(struct sb *out, const struct st_tensor *t, bool first) {
+    sb_puts(out, first ? "\n" : ",\n");
+    json_quote(out, t->name);
+    sb_fmt(out, ":[\"%s\"", dtype_name(t->dtype));
+    for (int i = 0; i < t->n_dims; i++) sb_fmt(out, ",%lld", (long long)t->shape[i]);
+    sb_putc(out, ']');
+}
+
+static void describe(const char *dir, const char *model, struct str name) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct checkpoint c = {0};
+    struct sb out = {0};
+    struct str config;
+    int code = checkpoint_open(model, &c, &err);
+    if (!code) code = checkpoint_file_load(&a, &c, "config.json", 1 << 20, &config, &err);
+    if (!code) {
+        sb_fmt(&out, "{\"config\":%.*s,\n\"tensors\":{", (int)config.n, config.p);
+        for (size_t i = 0; i < c.n_tensors; i++) put_tensor(&out, c.tensors[i].t, i == 0);
+        sb_puts(&out, "}}\n");
+        code = os_file_save(str_fmt(&a, "%s/%.*s.json", dir, STR_ARG(name)).p, sb_str(&out), &err);
+    }
+    if (code) printf("%.*s: %s\n", STR_ARG(name), err.msg);
+    sb_free(&out);
+    checkpoint_close(&c);
+    arena_free(&a);
+}
+
+/* ---- the folder ----------------------------------------------------------------------------------------------------- */
+
+int main(int argc, char **argv) {
+    bool update = argc > 2 && !strcmp(argv[1], "--update"), describing = argc > 3 && !strcmp(argv[1], "--describe");
+    const char *dir = update || describing ? argv[2] : argc > 1 ? argv[1] : "tests/golden/traces";
+    struct arena a = {0};
+    struct str *names;
+    size_t n;
+    struct err err = {0};
+    if (os_list_dir(&a, describing ? argv[3] : dir, &names, &n, &err)) {
+        printf("%s\n", err.msg);
+        return 1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct os_stat st;
+        struct str path = str_fmt(&a, "%s/%.*s", describing ? argv[3] : dir, STR_ARG(names[i]));
+        if (describing && os_stat(path.p, &st, NULL) == ERR_OK && st.is_dir) describe(dir, path.p, names[i]);
+        else if (!describing && str_ends(names[i], STR(".json"))) test_pair(dir, str_sub(names[i], 0, names[i].n - 5), update);
+    }
+    arena_free(&a);
+    printf("%d passed, %d failed\n", n_passed, n_failed);
+    return n_failed || (!describing && n_passed == 0) ? 1 : 0;
+}
