@@ -35,9 +35,10 @@ set(BACKEND_SOURCES
   src/backend/cpu/pool.c
 )
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_avx2.c src/backend/cpu/kern_vnni.c)
+  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_avx2.c src/backend/cpu/kern_vnni.c src/backend/cpu/kern_amx.c)
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx2.c=-O3 -mavx2 -mfma -mf16c -mbmi2")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_vnni.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mbmi2")
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_amx.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8 -mfma -mf16c -mbmi2")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND BACKEND_SOURCES src/backend/cpu/kern_neon.c src/backend/cpu/kern_dotprod.c)
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_neon.c=-O3")

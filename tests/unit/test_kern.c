@@ -32,7 +32,7 @@ static void each_level(void (*check)(const struct kernels *k)) {
     if (!any) unit_skip("this processor has none of the faster instruction sets");
 }
 
-enum { IN = 256, ROWS = 11 };
+enum { IN = 256, ROWS = 37 };
 
 static const struct format formats[] = {
     {QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_AFFINE, DT_BF16, 4, 32},  {QUANT_AFFINE, DT_BF16, 4, 128}, {QUANT_AFFINE, DT_F16, 4, 64},

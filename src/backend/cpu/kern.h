@@ -83,6 +83,8 @@ void kern_ref_packed(struct kernels *k);
 #if defined(__x86_64__)
 void kern_avx2(struct kernels *k);
 void kern_vnni(struct kernels *k); /* AVX-512 with VNNI */
+void kern_vnni_panel(const struct panel_args *a);
+void kern_amx(struct kernels *k); /* over kern_vnni */
 #elif defined(__aarch64__)
 void kern_neon(struct kernels *k);
 void kern_dotprod(struct kernels *k);

@@ -129,7 +129,7 @@ INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
     if (m < a->n_rows) tile(a, m, 1, bits, narrow);
 }
 
-static void panel(const struct panel_args *a) {
+void kern_vnni_panel(const struct panel_args *a) {
     const struct pack_shape *s = a->shape;
     if (s->code_bits == 4) {
         if (s->narrow_scales) rows(a, 4, 1);
@@ -163,5 +163,5 @@ void kern_vnni(struct kernels *k) {
     fill_float_kernels(k);
     k->isa = "avx512-vnni";
     k->quant_row = quant_row;
-    k->panel = panel;
+    k->panel = kern_vnni_panel;
 }
