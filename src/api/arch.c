@@ -10,3 +10,73 @@ size_t arch_count(void) {
 struct arch arch_get(size_t i) {
     return (struct arch){families[i].type, families[i].title};
 }
+
+static void put(struct sb *out, const char *text) {
+    if (out->n) sb_puts(out, ", ");
+    sb_puts(out, text);
+}
+
+static void describe_layers(const struct family *f, struct sb *out) {
+    static const struct {
+        char letter;
+        const char *text;
+    } kinds[] = {
+        {'F', "full attention"},   {'S', "sliding attention"}, {'C', "chunked attention"},
+        {'L', "latent attention"}, {'D', "gated delta rule"},  {'M', "state space (SSD)"},
+        {'N', "selective scan"},   {'K', "short convolution"}, {'G', "lightning attention"},
+    };
+    const char *pattern = f->pattern ? f->pattern : "F";
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strchr(pattern, kinds[i].letter)) put(out, kinds[i].text);
+}
+
+static void describe_attention(const struct attn_row *a, struct sb *out) {
+    if (a->no_rope) put(out, "no rotary positions");
+    if (a->rope == ROPE_PAIR) put(out, "rope on neighbouring pairs");
+    if (a->partial > 0) put(out, "rope on a part of the head");
+    if (a->nope) put(out, "full layers without positions");
+    if (a->qk_norm == QK_HEAD) put(out, a->qk_norm_last ? "norm of q and k after rope" : "norm of q and k");
+    if (a->qk_norm == QK_FULL) put(out, "norm of q and k over all heads");
+    if (a->qk_norm == QK_PER_HEAD) put(out, "norm of q and k per head");
+    if (a->gate) put(out, "gated attention");
+}
+
+static void describe_rest(const struct family *f, struct sb *out) {
+    static const char *const wirings[] = {[WIRE_POST] = "norms after",
+                                          [WIRE_PRE_POST] = "norms before and after",
+                                          [WIRE_PARALLEL] = "attention and feed-forward in parallel",
+                                          [WIRE_PARALLEL_TWO] = "attention and feed-forward in parallel"};
+    if (f->wiring != WIRE_PRE) put(out, wirings[f->wiring]);
+    if (f->norm.kind == NORM_LAYER) put(out, f->norm.no_weight ? "layer norm without weights" : "layer norm");
+    if (f->norm.offset > 0) put(out, "norm weights + 1");
+    if (f->ffn == FFN_PLAIN) put(out, "feed-forward without gate");
+    if (f->ffn == FFN_EXPERTS) put(out, "experts");
+    if (f->flags & FAM_LEARNED_POSITIONS) put(out, "learned positions");
+    if (f->stream) put(out, "a residual stream of its own");
+}
+
+void arch_describe(size_t i, struct sb *out) {
+    struct sb text = {0};
+    describe_layers(&families[i], &text);
+    describe_attention(&families[i].attn, &text);
+    describe_rest(&families[i], &text);
+    sb_put(out, sb_str(&text));
+    sb_free(&text);
+}
+
+void arch_markdown(struct sb *out) {
+    sb_puts(out,
+            "# Model families\n\n"
+            "Written by `mlxcel arch --markdown` from the table in src/model/families.c; a test keeps this page equal to it.\n\n"
+            "A checkpoint is recognised by `model_type` in its config.json (of `text_config`, where there is one). What a row says holds\n"
+            "unless config.json says otherwise.\n\n"
+            "| model_type | models | architecture |\n|---|---|---|\n");
+    for (size_t i = 0; i < arch_count(); i++) {
+        sb_fmt(out, "| `%s` | %s | ", families[i].type, families[i].title);
+        arch_describe(i, out);
+        sb_puts(out, " |\n");
+    }
+    sb_puts(out, "\n## Not supported, and why\n\nAny other type is refused by its name, with the nearest supported ones. These we know:\n\n"
+                 "| model_type | reason |\n|---|---|\n");
+    for (int32_t i = 0; i < n_refusals; i++) sb_fmt(out, "| `%s` | %s |\n", refusals[i].type, refusals[i].why);
+}

@@ -2,7 +2,7 @@
 #ifndef MLXCEL_API_ARCH_H
 #define MLXCEL_API_ARCH_H
 
-#include <stddef.h>
+#include "base/str.h"
 
 struct arch {
     const char *model_type; /* as config.json names it */
@@ -11,5 +11,9 @@ struct arch {
 
 size_t arch_count(void);
 struct arch arch_get(size_t i);
+/* What the row says of the architecture: "sliding and full attention, experts, norms before and after". */
+void arch_describe(size_t i, struct sb *out);
+/* docs/families.md. */
+void arch_markdown(struct sb *out);
 
 #endif

@@ -13,6 +13,11 @@ static void write_json(struct sb *out) {
         jsonw_str(&w, str_of(f.model_type));
         jsonw_key(&w, "title");
         jsonw_str(&w, str_of(f.title));
+        jsonw_key(&w, "architecture");
+        struct sb text = {0};
+        arch_describe(i, &text);
+        jsonw_str(&w, sb_str(&text));
+        sb_free(&text);
         jsonw_end(&w, '}');
     }
     jsonw_end(&w, ']');
@@ -30,7 +35,8 @@ static void write_text(struct sb *out) {
 
 int cmd_arch(const struct args *args, struct err *err) {
     struct sb out = {0};
-    if (args_flag(args, OPT_JSON)) write_json(&out);
+    if (args_flag(args, OPT_ARCH_MARKDOWN)) arch_markdown(&out);
+    else if (args_flag(args, OPT_JSON)) write_json(&out);
     else write_text(&out);
     int code = cli_write(&out, err);
     sb_free(&out);

@@ -177,17 +177,43 @@ static const struct {
     {"qwen3_5_moe", "qwen3_5_moe_text"},
 };
 
-static const char *nearest_family(struct str type) {
-    const char *best = families[0].type;
-    size_t best_distance = STR_NONE;
+const struct refusal refusals[] = {
+    {"bert", "it is an encoder, and does not write text"},
+    {"bloom", "its positions are biases on the scores (ALiBi), which no op computes yet"},
+    {"deepseek_v32", "its attention chooses the positions that it looks at by an index of its own"},
+    {"falcon", "its positions are biases on the scores (ALiBi) in some models, and old layouts differ in others"},
+    {"kimi_linear", "its delta rule decays every channel on its own"},
+    {"mllama", "its layers look at an image through cross-attention"},
+    {"mpt", "its positions are biases on the scores (ALiBi), which no op computes yet"},
+    {"opt", "its learned positions count padding in"},
+    {"rwkv7", "its time mixing is a recurrence that no op computes yet"},
+    {"t5", "it is an encoder and a decoder, with relative positions"},
+    {"whisper", "it transcribes sound"},
+};
+const int32_t n_refusals = (int32_t)(sizeof refusals / sizeof *refusals);
+
+/* The next supported type in the order of distance from `type`, then of the table; place -1 begins. */
+static int32_t next_nearest(struct str type, size_t *distance, int32_t place) {
+    int32_t best = -1;
+    size_t best_distance = STR_NONE, last = *distance;
     for (int32_t i = 0; i < n_families; i++) {
         size_t d = str_distance(type, str_of(families[i].type));
-        if (d < best_distance) {
-            best_distance = d;
-            best = families[i].type;
-        }
+        if ((d < last || (d == last && i <= place)) && place >= 0) continue;
+        if (d < best_distance) best = i, best_distance = d;
     }
+    *distance = best_distance;
     return best;
+}
+
+static int refuse(struct str type, struct err *err) {
+    int32_t near[3] = {-1, -1, -1};
+    size_t distance = 0;
+    for (int32_t i = 0, place = -1; i < 3; i++) place = near[i] = next_nearest(type, &distance, place);
+    const char *why = NULL;
+    for (int32_t i = 0; i < n_refusals; i++)
+        if (str_is(type, refusals[i].type)) why = refusals[i].why;
+    return err_set(err, ERR_EUNSUPPORTED, "model type \"%.*s\" is not supported%s%s; the nearest are %s, %s and %s (`mlxcel arch` lists all)", STR_ARG(type), why ? ": " : "",
+                   why ? why : "", families[near[0]].type, families[near[1]].type, families[near[2]].type);
 }
 
 const struct family *family_find(struct str type, struct err *err) {
@@ -195,7 +221,7 @@ const struct family *family_find(struct str type, struct err *err) {
         if (str_is(type, aliases[i].type)) type = str_of(aliases[i].family);
     for (int32_t i = 0; i < n_families; i++)
         if (str_is(type, families[i].type)) return &families[i];
-    err_set(err, ERR_EUNSUPPORTED, "model type \"%.*s\" is not supported; the nearest is \"%s\" (`mlxcel arch` lists all)", STR_ARG(type), nearest_family(type));
+    refuse(type, err);
     return NULL;
 }
 

@@ -99,7 +99,14 @@ extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, al
 extern const struct family families[];
 extern const int32_t n_families;
 
-/* NULL and an error with the nearest names when the type is unknown. */
+/* Types that we know and do not run, with the reason. */
+struct refusal {
+    const char *type, *why;
+};
+extern const struct refusal refusals[];
+extern const int32_t n_refusals;
+
+/* NULL and an error with the reason, where we know one, and the nearest supported types. */
 const struct family *family_find(struct str type, struct err *err);
 
 #endif

@@ -7,6 +7,7 @@ set(UNIT_SUITES
   config
   cuda
   engine
+  families
   kern
   kernelc
   ops_moe

@@ -1,0 +1,142 @@
+/* The families' table and what spec_resolve makes of a config.json: sound ones, and absurd ones. */
+#include "api/arch.h"
+#include "model/families.h"
+#include "os/os.h"
+#include "unit.h"
+
+static struct arena arena;
+static struct err err;
+
+static int resolve(const char *json, struct spec *out) {
+    struct config c;
+    err_clear(&err);
+    int code = config_parse(&arena, str_of(json), "config.json", &c, &err);
+    return code ? code : spec_resolve(&arena, &c, out, &err);
+}
+
+#define BASE "\"hidden_size\":64,\"num_hidden_layers\":4,\"vocab_size\":100,\"num_attention_heads\":4,\"intermediate_size\":96"
+#define MOE "\"num_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
+
+/* Later keys do not replace earlier ones, so each case writes its own. A message is one line that names what is wrong. */
+static void absurd_configs_are_refused(void) {
+    static const struct {
+        const char *json, *message;
+    } cases[] = {
+        {"{" BASE "}", "model_type is missing"},
+        {"{\"model_type\":\"llamma\"," BASE "}", "\"llamma\" is not supported; the nearest are llama, "},
+        {"{\"model_type\":\"whisper\"," BASE "}", "\"whisper\" is not supported: it transcribes sound; the nearest are "},
+        {"{\"model_type\":\"llama\",\"hidden_size\":0}", "hidden_size"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2000000}", "num_hidden_layers"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":\"four\"}", "num_hidden_layers"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,\"vocab_size\":10}", "num_attention_heads is missing"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,\"vocab_size\":10,\"num_attention_heads\":0}",
+         "num_attention_heads"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,\"vocab_size\":10,\"num_attention_heads\":3}",
+         "no multiple"},
+        {"{\"model_type\":\"llama\"," BASE ",\"num_key_value_heads\":3}", "no multiple"},
+        {"{\"model_type\":\"llama\"," BASE ",\"head_dim\":7}", "head_dim 7 is odd"},
+        {"{\"model_type\":\"llama\"," BASE ",\"head_dim\":70000}", "head_dim"},
+        {"{\"model_type\":\"llama\"," BASE ",\"rms_norm_eps\":NaN}", "rms_norm_eps"},
+        {"{\"model_type\":\"llama\"," BASE ",\"rms_norm_eps\":-1}", "negative"},
+        {"{\"model_type\":\"llama\"," BASE ",\"rope_theta\":0}", "rope_theta"},
+        {"{\"model_type\":\"llama\"," BASE ",\"rope_scaling\":{\"type\":\"spiral\"}}", "spiral"},
+        {"{\"model_type\":\"llama\"," BASE ",\"hidden_act\":\"sine\"}", "sine"},
+        {"{\"model_type\":\"llama\"," BASE ",\"layer_types\":[\"full_attention\"]}", "layer_types"},
+        {"{\"model_type\":\"llama\"," BASE ",\"layer_types\":[\"a\",\"b\",\"c\",\"d\"]}", "layer type \"a\""},
+        {"{\"model_type\":\"llama\"," BASE ",\"layer_types\":[1,2,3,4]}", "layer type"},
+        {"{\"model_type\":\"smollm3\"," BASE ",\"no_rope_layers\":[1]}", "no_rope_layers"},
+        {"{\"model_type\":\"llama\"," BASE ",\"logits_scaling\":0}", "logits_scaling"},
+        {"{\"model_type\":\"gemma2\"," BASE ",\"query_pre_attn_scalar\":0}", "query_pre_attn_scalar"},
+        {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":8,\"num_experts_per_tok\":9,\"moe_intermediate_size\":8}",
+         "num_experts_per_tok is 9 of 8"},
+        {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":8,\"moe_intermediate_size\":8}", "num_experts_per_tok"},
+        {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":8,\"num_experts_per_tok\":2}", "moe_intermediate_size is missing"},
+        {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":-8,\"num_experts_per_tok\":2}", "num_experts"},
+        {"{\"model_type\":\"dots1\"," BASE "," MOE ",\"n_group\":3,\"topk_group\":1}", "n_group 3"},
+        {"{\"model_type\":\"dots1\"," BASE "," MOE ",\"n_group\":8,\"topk_group\":2}", "n_group 8"},
+        {"{\"model_type\":\"dots1\"," BASE "," MOE ",\"n_group\":2,\"topk_group\":3}", "topk_group 3"},
+        {"{\"model_type\":\"deepseek_v3\"," BASE "," MOE "}", "kv_lora_rank"},
+        {"{\"model_type\":\"gemma3n_text\"," BASE ",\"num_kv_shared_layers\":9}", "num_kv_shared_layers"},
+        {"{\"model_type\":\"gemma3n_text\"," BASE ",\"sliding_window\":8,\"num_kv_shared_layers\":3,\"layer_types\":"
+         "[\"full_attention\",\"sliding_attention\",\"full_attention\",\"full_attention\"]}",
+         "leaves layer 1 without keys"},
+        {"{\"model_type\":\"gemma3n_text\"," BASE ",\"activation_sparsity_pattern\":[0,0,0,1]}", "activation_sparsity_pattern"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct spec spec;
+        int code = resolve(cases[i].json, &spec);
+        if (!code || !strstr(err.msg, cases[i].message) || strchr(err.msg, '\n'))
+            unit_fail(__FILE__, __LINE__, "%s: \"%s\", expected \"%s\"", cases[i].json, code ? err.msg : "no error", cases[i].message);
+        arena_reset(&arena);
+    }
+}
+
+/* What the published config.json of a model leaves out: its writers drop the family's own defaults inside text_config. */
+static void text_config_may_leave_out_defaults(void) {
+    struct spec s;
+    CHECK_OK(
+        resolve(
+            "{\"model_type\":\"gemma3\",\"text_config\":{\"hidden_size\":2560,\"intermediate_size\":10240,\"model_type\":\"gemma3_text\","
+            "\"num_hidden_layers\":34,\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"},\"sliding_window\":1024}}",
+            &s),
+        err);
+    CHECK(s.layers[0].attn.heads == 8 && s.layers[0].attn.kv_heads == 4 && s.layers[0].attn.k_width == 256 && s.vocab == 262208);
+    CHECK(s.layers[0].attn.window == 1024 && s.layers[5].attn.window == 0 && s.tied);
+    const struct rope_spec *local = &s.ropes[s.layers[0].attn.rope], *global = &s.ropes[s.layers[5].attn.rope];
+    CHECK(local->theta == 10000.0f && local->scaling == SCALE_NONE && global->theta == 1000000.0f && global->factor == 8.0f);
+    CHECK(s.kv.n_classes == 2 && s.kv.classes[s.layers[0].kv.kv_class].window == 1024);
+}
+
+static void windows_follow_the_file(void) {
+    struct spec s;
+    CHECK_OK(resolve("{\"model_type\":\"mistral\"," BASE ",\"sliding_window\":null}", &s), err);
+    CHECK(s.layers[0].attn.window == 0 && s.kv.n_classes == 1);
+    CHECK_OK(resolve("{\"model_type\":\"qwen2\"," BASE ",\"sliding_window\":32,\"use_sliding_window\":false}", &s), err);
+    CHECK(s.layers[3].attn.window == 0);
+    CHECK_OK(resolve("{\"model_type\":\"qwen2\"," BASE ",\"sliding_window\":32,\"use_sliding_window\":true,\"max_window_layers\":2}", &s),
+             err);
+    CHECK(s.layers[1].attn.window == 0 && s.layers[2].attn.window == 32);
+    CHECK_OK(resolve("{\"model_type\":\"exaone4\"," BASE ",\"sliding_window\":null}", &s), err);
+    CHECK(s.layers[3].attn.rope >= 0);
+    CHECK_OK(resolve("{\"model_type\":\"exaone4\"," BASE ",\"sliding_window\":16,\"sliding_window_pattern\":\"LLLG\"}", &s), err);
+    CHECK(s.layers[3].attn.rope < 0 && s.layers[2].attn.window == 16);
+}
+
+static void dense_layers_come_first(void) {
+    struct spec s;
+    CHECK_OK(resolve("{\"model_type\":\"dots1\"," BASE "," MOE ",\"first_k_dense_replace\":2}", &s), err);
+    CHECK(s.layers[1].ffn == FFN_GATED && s.layers[2].ffn == FFN_EXPERTS);
+    CHECK_OK(resolve("{\"model_type\":\"qwen3_moe\"," BASE "," MOE ",\"decoder_sparse_step\":2,\"mlp_only_layers\":[3]}", &s), err);
+    CHECK(s.layers[0].ffn == FFN_GATED && s.layers[1].ffn == FFN_EXPERTS && s.layers[3].ffn == FFN_GATED);
+}
+
+static void rows_are_sound(void) {
+    for (int32_t i = 0; i < n_families; i++) {
+        CHECK(families[i].type && families[i].title && families[i].title[0]);
+        CHECK(family_find(str_of(families[i].type), &err) == &families[i]);
+        for (const char *p = families[i].pattern; p && *p; p++) CHECK(strchr("FSCLDMNKG-E", *p) != NULL);
+    }
+    for (int32_t i = 0; i < n_refusals; i++) CHECK(family_find(str_of(refusals[i].type), &err) == NULL);
+}
+
+static void docs_page_is_current(void) {
+    struct str page;
+    struct sb out = {0};
+    CHECK_OK(os_file_load(&arena, str_fmt(&arena, "%s/docs/families.md", unit_source_dir()).p, 0, &page, &err), err);
+    arch_markdown(&out);
+    if (!str_eq(sb_str(&out), page)) unit_fail(__FILE__, __LINE__, "docs/families.md is old: mlxcel arch --markdown > docs/families.md");
+    sb_free(&out);
+}
+
+const struct unit_suite unit_families = {
+    "families",
+    (const struct unit_case[]){
+        {"absurd_configs_are_refused", absurd_configs_are_refused},
+        {"text_config_may_leave_out_defaults", text_config_may_leave_out_defaults},
+        {"windows_follow_the_file", windows_follow_the_file},
+        {"dense_layers_come_first", dense_layers_come_first},
+        {"rows_are_sound", rows_are_sound},
+        {"docs_page_is_current", docs_page_is_current},
+        {0},
+    },
+};
