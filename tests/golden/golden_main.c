@@ -1,8 +1,8 @@
 /* Golden test: every checkpoint folder that holds golden.safetensors, against what the reference computed.
  *
  * For each of the three prompts: logits at every position within the tolerance; the same bits when the prompt is cut
- * into chunks of 1 and 7, when all prompts share one batch, and when the op list is not fused; and the greedy
- * continuation, wherever the reference's margin is wide enough to demand it.
+ * into chunks of 1 and 7, when recurrent state is put back from a copy, when all prompts share one batch, and when the
+ * op list is not fused; and the greedy continuation, wherever the reference's margin is wide enough to demand it.
  *
  * usage: golden_tests [--backend NAME] [--precision NAME] [--only TEXT] FOLDER...   (a folder, or a folder of folders)
  */
@@ -191,6 +191,26 @@ static int check_same(struct bench *b, int k, const float *got, const float *wan
     return ERR_OK;
 }
 
+/* The state of half a prompt is kept aside, the rest is computed, the state is put back, and the rest computed again. */
+static int check_resume(struct bench *b, int k, float *out, const float *want, struct err *err) {
+    struct runner *r = &b->runner;
+    struct sequence s;
+    int32_t vocab = b->model.spec.vocab, half = b->g.n_prompt[k] / 2;
+    if (r->kv.layout.n_states == 0 || half == 0) return ERR_OK;
+    TRY(start(b, &s, k, err));
+    int32_t aside = kv_slot_get(&r->kv);
+    int code = aside < 0 ? err_set(err, ERR_EINTERNAL, "no slot") : advance(b, &s, half, out, err);
+    if (!code) code = r->backend->type->slot_copy(r->backend, s.slot, aside, err);
+    if (!code) code = advance(b, &s, s.n_tokens - half, out + (int64_t)half * vocab, err);
+    if (!code) code = r->backend->type->slot_copy(r->backend, aside, s.slot, err);
+    s.n_done = half;
+    if (!code) code = advance(b, &s, s.n_tokens - half, out + (int64_t)half * vocab, err);
+    if (!code) code = check_same(b, k, out, want, "resumed from a copied state", err);
+    if (aside >= 0) kv_slot_put(&r->kv, aside);
+    sequence_free(&s, &r->kv);
+    return code;
+}
+
 static int check_all(struct bench *b, struct err *err) {
     float *whole[N_PROMPTS], *other[N_PROMPTS];
     for (int k = 0; k < N_PROMPTS; k++) {
@@ -203,6 +223,7 @@ static int check_all(struct bench *b, struct err *err) {
         TRY(check_same(b, k, other[k], whole[k], "in chunks of 1", err));
         TRY(run_prompt(b, k, 7, other[k], err));
         TRY(check_same(b, k, other[k], whole[k], "in chunks of 7", err));
+        TRY(check_resume(b, k, other[k], whole[k], err));
     }
     TRY(run_together(b, other, err));
     for (int k = 0; k < N_PROMPTS; k++) TRY(check_same(b, k, other[k], whole[k], "in one batch", err));
