@@ -70,6 +70,7 @@ int resolve_experts(struct resolver *r, struct err *err) {
     m->scale_input = r->family->moe.scale_input;
     m->shared_gate = r->family->moe.shared_gate;
     TRY(cfg_int_at(c, "moe_intermediate_size", 0, 1, 1 << 24, 0, &m->inner, err));
+    TRY(cfg_int(c, "moe_latent_size", 1, 1 << 20, 0, &m->latent, err));
     if (m->inner == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "moe_intermediate_size"));
     TRY(cfg_int_at(c, "n_shared_experts", 0, 0, 1024, r->family->moe.n_shared, &n_shared, err));
     TRY(cfg_int(c, "shared_expert_intermediate_size", 0, 1 << 24, (int64_t)n_shared * m->inner, &m->shared_inner, err));
@@ -139,8 +140,12 @@ int bind_experts(struct loader *l, int32_t layer, struct err *err) {
     TRY(loader_matrix(l, ROLE_ROUTER, layer, m->n_experts, l->spec->hidden, err));
     TRY(loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, l->spec->family->moe.bias, err));
     TRY(loader_vector(l, ROLE_EXPERT_SCALE, layer, m->n_experts, false, err));
-    int64_t hidden = l->spec->hidden, inner = m->inner;
-    struct matrix_args a = {.into = ROLE_EXPERT_GATE_UP, .layer = layer, .in = hidden, .n_experts = m->n_experts};
+    int64_t width = m->latent ? m->latent : l->spec->hidden, inner = m->inner;
+    if (m->latent) {
+        TRY(loader_matrix(l, ROLE_LATENT_IN, layer, width, l->spec->hidden, err));
+        TRY(loader_matrix(l, ROLE_LATENT_OUT, layer, l->spec->hidden, width, err));
+    }
+    struct matrix_args a = {.into = ROLE_EXPERT_GATE_UP, .layer = layer, .in = width, .n_experts = m->n_experts};
     struct stack_part both[] = {{.role = ROLE_EXPERT_GATE, .out = inner}, {.role = ROLE_EXPERT_UP, .out = inner}};
     struct stack_part fused[] = {{.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner}, {.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner, .from = inner}};
     struct stack_part woven[] = {{.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner, .run = 1, .step = 2},
@@ -149,10 +154,10 @@ int bind_experts(struct loader *l, int32_t layer, struct err *err) {
     if (m->kind == FFN_PLAIN) a.into = ROLE_EXPERT_UP, a.parts = &both[1], a.n_parts = 1;
     if (loader_has(l, ROLE_EXPERT_GATE_UP, layer)) {
         a.parts = l->spec->family->moe.is_interleaved ? woven : fused;
-        a.is_transposed = experts_transposed(l, layer, 2 * inner, hidden);
+        a.is_transposed = experts_transposed(l, layer, 2 * inner, width);
     }
     TRY(loader_assemble(l, &a, err));
-    struct stack_part down = {.role = ROLE_EXPERT_DOWN, .out = hidden};
+    struct stack_part down = {.role = ROLE_EXPERT_DOWN, .out = width};
     a.into = ROLE_EXPERT_DOWN, a.parts = &down, a.n_parts = 1, a.in = inner;
     return loader_assemble(l, &a, err);
 }
@@ -227,13 +232,15 @@ struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor 
     route.bias = w[ROLE_ROUTER_BIAS].w;
     route.expert_scale = w[ROLE_EXPERT_SCALE].w;
     op_route(p->l, router_logits, &route, &ids, &weights);
-    return op_experts(p->l, x, ids, weights,
-                                 &(struct experts_args){.gate_up = w[ROLE_EXPERT_GATE_UP].w, .gate_up_bias = w[ROLE_EXPERT_GATE_UP].bias,
-                                                        .gate = w[ROLE_EXPERT_GATE].w, .gate_bias = w[ROLE_EXPERT_GATE].bias,
-                                                        .up = w[ROLE_EXPERT_UP].w, .up_bias = w[ROLE_EXPERT_UP].bias,
-                                                        .down = w[ROLE_EXPERT_DOWN].w, .down_bias = w[ROLE_EXPERT_DOWN].bias,
-                                                        .act = m->act, .inner = m->inner, .scale_input = m->scale_input});
-    }
+    if (m->latent) x = pass_linear(p, x, ROLE_LATENT_IN);
+    x = op_experts(p->l, x, ids, weights,
+                   &(struct experts_args){.gate_up = w[ROLE_EXPERT_GATE_UP].w, .gate_up_bias = w[ROLE_EXPERT_GATE_UP].bias,
+                                          .gate = w[ROLE_EXPERT_GATE].w, .gate_bias = w[ROLE_EXPERT_GATE].bias,
+                                          .up = w[ROLE_EXPERT_UP].w, .up_bias = w[ROLE_EXPERT_UP].bias,
+                                          .down = w[ROLE_EXPERT_DOWN].w, .down_bias = w[ROLE_EXPERT_DOWN].bias,
+                                          .act = m->act, .inner = m->inner, .scale_input = m->scale_input});
+    return m->latent ? pass_linear(p, x, ROLE_LATENT_OUT) : x;
+}
 
 struct tensor feed_forward(const struct pass *p, struct tensor x) {
     if (p->layer->ffn == FFN_EXPERTS) {

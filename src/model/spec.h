@@ -98,6 +98,7 @@ struct norm_spec {
 /* Layers with ffn FFN_EXPERTS have these. */
 struct moe_spec {
     int32_t n_experts, inner;
+    int32_t latent;            /* width that experts work in, between two projections; 0: the stream's own */
     struct route_args route;   /* its bias is bound per layer */
     enum ffn_kind kind;        /* of an expert */
     struct act_args act;
