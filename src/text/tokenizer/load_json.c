@@ -78,7 +78,7 @@ static int vocab_put(struct tok *t, struct str token, int64_t id, bool raw, char
                        STR_ARG(str_sub(token, 0, 80)));
     bool convert = t->byte_level && !raw;
     size_t n = convert ? raw_bytes(token, *pool) : token.n;
-    if (n == SIZE_MAX) { /* outside the byte alphabet: text never reaches it */
+    if (convert && n == SIZE_MAX) { /* outside the byte alphabet: text never reaches it */
         memcpy(*pool, token.p, token.n);
         t->odd[id] = str_n(*pool, token.n);
         *pool += token.n;
