@@ -11,7 +11,7 @@ import csource
 # folder: folders it may include from, besides itself
 ALLOWED = {
     "server": {"api", "base", "os"},
-    "cli": {"api", "base", "os"},
+    "cli": {"server", "api", "base", "os"},
     "api": {"engine", "model", "backend", "file", "text", "tensor", "os", "base"},
     "engine": {"model", "backend", "text", "tensor", "os", "base"},
     "model": {"backend", "file", "text", "tensor", "base"},

@@ -158,6 +158,48 @@ void jsonw_raw(struct jsonw *w, struct str json) {
     sb_put(w->out, json);
 }
 
+static void *heap_malloc(void *ctx, size_t n) {
+    (void)ctx;
+    return mem_try(n);
+}
+
+static void *heap_realloc(void *ctx, void *old, size_t old_n, size_t n) {
+    (void)ctx, (void)old_n;
+    return mem_realloc(old, n);
+}
+
+static void heap_free(void *ctx, void *p) {
+    (void)ctx;
+    mem_free(p);
+}
+
+void jsonw_val(struct jsonw *w, yyjson_val *val) {
+    yyjson_alc alc = {heap_malloc, heap_realloc, heap_free, NULL};
+    size_t n = 0;
+    char *text = val ? yyjson_val_write_opts(val, YYJSON_WRITE_NOFLAG, &alc, &n, NULL) : NULL;
+    jsonw_raw(w, text ? str_n(text, n) : STR("null"));
+    mem_free(text);
+}
+
+size_t json_depth(struct str text) {
+    size_t depth = 0, most = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.p[i];
+        if (in_string) {
+            if (c == '\\') i++;
+            else if (c == '"') in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > most) most = depth;
+        } else if ((c == ']' || c == '}') && depth > 0) {
+            depth--;
+        }
+    }
+    return most;
+}
+
 static void quote_special(struct sb *out, unsigned char c) {
     static const char short_forms[32] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
     if (c == '"' || c == '\\') sb_fmt(out, "\\%c", c);

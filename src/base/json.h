@@ -44,6 +44,9 @@ void jsonw_num(struct jsonw *w, double value); /* shortest form that reads back 
 void jsonw_bool(struct jsonw *w, bool value);
 void jsonw_null(struct jsonw *w);
 void jsonw_raw(struct jsonw *w, struct str json); /* already JSON */
+void jsonw_val(struct jsonw *w, yyjson_val *val); /* a parsed value, as it was */
+/* How deep brackets are nested in a text, valid or not: to be asked before a text from outside is parsed and walked. */
+size_t json_depth(struct str text);
 
 void json_quote(struct sb *out, struct str value);
 

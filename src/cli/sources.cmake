@@ -8,6 +8,7 @@ set(CLI_SOURCES
   src/cli/cmd_help.c
   src/cli/cmd_inspect.c
   src/cli/cmd_logits.c
+  src/cli/cmd_serve.c
   src/cli/cmd_synth.c
   src/cli/cmd_tokenize.c
   src/cli/cmd_template.c

@@ -8,6 +8,7 @@ set(UNIT_SUITES
   cuda
   engine
   families
+  http
   kern
   kernelc
   ops_moe

@@ -1,0 +1,68 @@
+/* mlxcel serve: options to the server. */
+#include "cli/session_args.h"
+#include "os/os.h"
+#include "server/server.h"
+
+enum { KEY_FILE_BYTES_MAX = 1 << 20, KEYS_MAX = 10000 };
+
+struct keys {
+    struct str *list;
+    size_t n;
+};
+
+static int add_key(struct keys *keys, struct str key, struct err *err) {
+    key = str_trim(key);
+    if (key.n == 0) return ERR_OK;
+    if (keys->n == KEYS_MAX) return err_set(err, ERR_EARG, "there are more than %d API keys", KEYS_MAX);
+    keys->list[keys->n++] = key;
+    return ERR_OK;
+}
+
+/* Keys of the flag (several in one are separated by commas) and of the file. An empty list where keys were asked for would open
+ * the server to everybody: refused. */
+static int read_keys(const struct args *args, struct keys *out, struct err *err) {
+    const struct str *given;
+    struct str text, piece, path = args_str(args, OPT_API_KEY_FILE);
+    size_t n = args_strings(args, OPT_API_KEY, &given);
+    out->list = arena_new(args->arena, struct str, KEYS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        text = given[i];
+        while (str_split_next(&text, ',', &piece)) TRY(add_key(out, piece, err));
+    }
+    if (path.p) {
+        TRY(os_file_load(args->arena, str_cstr(args->arena, path), KEY_FILE_BYTES_MAX, &text, err));
+        while (str_split_next(&text, '\n', &piece)) TRY(add_key(out, piece, err));
+    }
+    if ((n || path.p) && out->n == 0) return err_set(err, ERR_EARG, "--api-key and --api-key-file hold no key");
+    return ERR_OK;
+}
+
+static const char *text_or_null(const struct args *args, enum opt_id id) {
+    struct str s = args_str(args, id);
+    return s.p ? str_cstr(args->arena, s) : NULL;
+}
+
+int cmd_serve(const struct args *args, struct err *err) {
+    struct keys keys = {0};
+    struct server_options o = {.name = text_or_null(args, OPT_ALIAS),
+                               .host = text_or_null(args, OPT_HOST),
+                               .port = (int32_t)args_int(args, OPT_PORT),
+                               .n_queue = (int32_t)args_int(args, OPT_QUEUE),
+                               .n_conns = (int32_t)args_int(args, OPT_CONNECTIONS),
+                               .body_bytes = (size_t)args_int(args, OPT_MAX_BODY),
+                               .deadline_ms = args_int(args, OPT_TIMEOUT) * 1000,
+                               .cert_path = text_or_null(args, OPT_SSL_CERT),
+                               .key_path = text_or_null(args, OPT_SSL_KEY),
+                               .json_log = args_choice(args, OPT_LOG_FORMAT) == 1,
+                               .open_page = args_flag(args, OPT_OPEN)};
+    TRY(session_args(args, &o.session, err));
+    TRY(read_keys(args, &keys, err));
+    o.session.n_seqs = (int32_t)args_int(args, OPT_PARALLEL);
+    o.session.n_rows = (int32_t)args_int(args, OPT_BATCH_ROWS);
+    o.keys = keys.list;
+    o.n_keys = keys.n;
+    o.n_origins = args_strings(args, OPT_CORS_ORIGINS, &o.origins);
+    o.n_hosts = args_strings(args, OPT_ALLOWED_HOSTS, &o.hosts);
+    if (!o.cert_path != !o.key_path) return err_set(err, ERR_EARG, "--ssl-cert-file and --ssl-key-file belong together");
+    return server_run(&o, err);
+}

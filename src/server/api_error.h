@@ -1,0 +1,22 @@
+/* Errors as API clients expect them: {"error":{"message","type","param","code"}}. Messages name the field and the cure; they
+ * hold no paths, pointers or prompts. */
+#ifndef MLXCEL_SERVER_API_ERROR_H
+#define MLXCEL_SERVER_API_ERROR_H
+
+#include "base/str.h"
+
+struct api_error {
+    int32_t status; /* 0: none */
+    char message[320];
+    char param[64];   /* "": null */
+    const char *type; /* by the status */
+    const char *code; /* NULL: null */
+};
+
+/* Fills it and returns -1, so that `return api_fail(...)` is the whole failure path. param may be NULL. */
+int api_fail(struct api_error *e, int32_t status, const char *code, const char *param, const char *fmt, ...) MLXCEL_PRINTF(5, 6);
+/* From an error of the layers below. Messages that may hold paths are replaced. */
+int api_fail_err(struct api_error *e, const struct err *err, const char *param);
+void api_error_json(const struct api_error *e, struct sb *out);
+
+#endif

@@ -1,0 +1,273 @@
+/* Jobs of one call: submitted together, read as they speak, released when they end or the client does. */
+#include "server/generate.h"
+
+#include "server/server_internal.h"
+#include "server/sse.h"
+
+#include "os/os.h"
+
+enum { UNSENT_MAX = 256 * 1024 };
+static const uint64_t PING_NS = UINT64_C(15000000000);
+
+struct generation *generate_create(struct call *c, const struct gen_format *format) {
+    struct generation *g = arena_new(&c->arena, struct generation, 1);
+    g->call = c;
+    g->format = format;
+    c->state = g;
+    return g;
+}
+
+const char *generate_model(const struct generation *g) {
+    return service_info(g->call->service)->name;
+}
+
+const char *generate_finish_name(enum service_finish finish) {
+    return finish == SERVICE_STOP ? "stop" : "length";
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------------------ */
+
+static void release_all(struct generation *g) {
+    for (int32_t i = 0; i < g->n_choices; i++) {
+        struct gen_choice *c = &g->choices[i];
+        if (c->job) service_release(c->job);
+        reasoning_free(&c->split);
+        sb_free(&c->content);
+        sb_free(&c->reasoning);
+        mem_free(c->tokens);
+        mem_free(c->tops);
+    }
+    g->n_choices = 0;
+}
+
+static void on_gone(struct call *c) {
+    release_all(c->state);
+}
+
+static void fail(struct generation *g) {
+    struct call *c = g->call;
+    struct http_exchange *x = c->exchange;
+    release_all(g);
+    if (!x->streaming) {
+        call_reply_error(c);
+        return;
+    }
+    struct sb json = {0}, frame = {0};
+    api_error_json(&c->error, &json);
+    sse_put(&frame, NULL, sb_str(&json));
+    x->on_gone = NULL;
+    http_stream_write(x, sb_str(&frame));
+    http_stream_end(x);
+    sb_free(&json);
+    sb_free(&frame);
+    call_end(c);
+}
+
+static void finish(struct generation *g) {
+    struct call *c = g->call;
+    struct sb out = {0};
+    if (!g->params.stream) {
+        g->format->whole(g, &out);
+        release_all(g);
+        call_reply_json(c, 200, sb_str(&out));
+    } else {
+        g->format->done(g, &out);
+        release_all(g);
+        c->exchange->on_gone = NULL;
+        http_stream_write(c->exchange, sb_str(&out));
+        http_stream_end(c->exchange);
+        call_end(c);
+    }
+    sb_free(&out);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------------- */
+
+static void *grow(void *p, size_t need, size_t *capacity, size_t size) {
+    if (need <= *capacity) return p;
+    *capacity = need < 64 ? 64 : need * 2;
+    return mem_realloc(p, *capacity * size);
+}
+
+static void keep_tokens(struct gen_choice *c, const struct service_events *ev) {
+    size_t n_tops = 0;
+    for (size_t i = 0; i < ev->n_tokens; i++) n_tops += (size_t)ev->tokens[i].n_top;
+    if (ev->n_tokens == 0) return;
+    c->tokens = grow(c->tokens, c->n_tokens + ev->n_tokens, &c->tokens_capacity, sizeof *c->tokens);
+    memcpy(c->tokens + c->n_tokens, ev->tokens, ev->n_tokens * sizeof *ev->tokens);
+    c->n_tokens += ev->n_tokens;
+    if (n_tops == 0) return;
+    c->tops = grow(c->tops, c->n_tops + n_tops, &c->tops_capacity, sizeof *c->tops);
+    memcpy(c->tops + c->n_tops, ev->tops, n_tops * sizeof *ev->tops);
+    c->n_tops += n_tops;
+}
+
+static void keep_text(struct generation *g, struct gen_choice *c, const struct service_events *ev) {
+    if (!g->format->splits_reasoning) {
+        sb_put(&c->content, ev->text);
+        return;
+    }
+    reasoning_push(&c->split, ev->text, &c->reasoning, &c->content);
+    if (ev->finish) reasoning_flush(&c->split, &c->reasoning, &c->content);
+}
+
+/* Writes what the choice has gathered; false when the client is gone (and the call with it). */
+static bool stream(struct generation *g, struct gen_choice *c) {
+    struct http_exchange *x = g->call->exchange;
+    struct sb out = {0};
+    if (c->content.n || c->reasoning.n || (c->n_tokens && c->finish)) {
+        g->format->piece(g, c, &out);
+        sb_clear(&c->content);
+        sb_clear(&c->reasoning);
+        c->n_tokens = c->n_tops = 0;
+    }
+    if (c->finish) g->format->end(g, c, &out);
+    http_hold(x);
+    if (out.n) {
+        g->written_ns = os_clock_ns();
+        http_stream_write(x, sb_str(&out));
+    }
+    sb_free(&out);
+    bool here = x->conn != NULL;
+    http_release(x);
+    return here;
+}
+
+static int check_finish(struct generation *g, const struct service_events *ev) {
+    struct api_error *e = &g->call->error;
+    switch (ev->finish) {
+    case SERVICE_ERROR: return api_fail_err(e, &ev->err, NULL);
+    case SERVICE_DEADLINE: return api_fail(e, 504, "timeout", NULL, "the request took longer than the server allows");
+    case SERVICE_CANCELLED: return api_fail(e, 503, "cancelled", NULL, "the request was cancelled");
+    default: return 0;
+    }
+}
+
+static void take(struct gen_choice *c) {
+    struct generation *g = c->gen;
+    struct service_events ev;
+    c->is_blocked = false;
+    service_take(c->job, &ev);
+    if (check_finish(g, &ev)) {
+        fail(g);
+        return;
+    }
+    keep_text(g, c, &ev);
+    keep_tokens(c, &ev);
+    c->finish = ev.finish;
+    c->usage = ev.usage;
+    if (ev.finish) {
+        service_release(c->job);
+        c->job = NULL;
+        g->n_open--;
+    }
+    if (g->params.stream && !stream(g, c)) return;
+    if (g->n_open == 0) finish(g);
+}
+
+void generate_ready(struct service_job *job) {
+    struct gen_choice *c = service_job_user(job);
+    if (c->gen->params.stream && http_pending(c->gen->call->exchange) > UNSENT_MAX) c->is_blocked = true;
+    else take(c);
+}
+
+static void on_drained(struct call *call) {
+    struct generation *g = call->state;
+    for (int32_t i = 0; i < g->n_choices; i++)
+        if (g->choices[i].is_blocked) {
+            take(&g->choices[i]); /* may end everything: one at a time, the next one when this has left */
+            return;
+        }
+}
+
+static void on_tick(struct call *call, uint64_t now) {
+    struct generation *g = call->state;
+    if (!g->params.stream || now < g->written_ns + PING_NS) return;
+    struct sb out = {0};
+    sse_put_comment(&out, "keep-alive");
+    g->written_ns = now;
+    http_stream_write(call->exchange, sb_str(&out));
+    sb_free(&out);
+}
+
+/* ---- the beginning ------------------------------------------------------------------------------------------------------ */
+
+static int submit(struct generation *g, struct gen_choice *c) {
+    const struct params *p = &g->params;
+    const struct gen_prompt *prompt = &g->prompts[c->i_prompt];
+    struct service_request r = {.tokens = prompt->ids.p,
+                                .n_tokens = prompt->ids.n,
+                                .max_new = (int32_t)p->max_tokens,
+                                .ignore_eos = p->ignore_eos,
+                                .has_seed = p->has_seed,
+                                .sampling = params_sampling(p),
+                                .stops = p->stops,
+                                .n_stops = p->n_stops,
+                                .deadline_ms = g->call->server->options.deadline_ms,
+                                .user = c};
+    struct err err;
+    r.sampling.seed += (uint64_t)(c->index % p->n) * UINT64_C(0x9E3779B97F4A7C15); /* choices differ, the first has the seed itself */
+    return service_submit(g->call->service, &r, &c->job, &err) ? api_fail_err(&g->call->error, &err, "prompt") : 0;
+}
+
+static int submit_all(struct generation *g) {
+    int32_t n = (int32_t)g->params.n;
+    g->choices = arena_new(&g->call->arena, struct gen_choice, g->n_prompts * n);
+    for (int32_t i = 0; i < g->n_prompts * n; i++) {
+        struct gen_choice *c = &g->choices[g->n_choices++];
+        *c = (struct gen_choice){.gen = g, .index = i, .i_prompt = i / n};
+        reasoning_init(&c->split, g->starts_inside);
+        if (submit(g, c)) return -1;
+    }
+    g->n_open = g->n_choices;
+    return 0;
+}
+
+static void begin_stream(struct generation *g) {
+    struct http_exchange *x = g->call->exchange;
+    struct sb out = {0};
+    g->written_ns = os_clock_ns();
+    for (int32_t i = 0; i < g->n_choices; i++) g->format->begin(g, &g->choices[i], &out);
+    http_hold(x);
+    http_stream_begin(x, 200, SSE_TYPE);
+    if (x->conn) http_stream_write(x, sb_str(&out));
+    http_release(x);
+    sb_free(&out);
+}
+
+void generate_start(struct call *c) {
+    struct generation *g = c->state;
+    g->id = server_new_id(c->server, &c->arena, g->format->id_prefix);
+    g->created = os_wall_ns() / 1000000000;
+    if (submit_all(g)) {
+        fail(g);
+        return;
+    }
+    c->on_gone = on_gone;
+    c->on_drained = on_drained;
+    c->on_tick = on_tick;
+    if (g->params.stream) begin_stream(g);
+}
+
+void generate_put_usage(const struct generation *g, struct jsonw *w) {
+    int64_t n_prompt = 0, n_new = 0, n_cached = 0;
+    for (int32_t i = 0; i < g->n_prompts; i++) n_prompt += g->prompts[i].ids.n;
+    for (int32_t i = 0; i < g->n_choices; i++) {
+        n_new += g->choices[i].usage.n_new;
+        if (i % g->params.n == 0) n_cached += g->choices[i].usage.n_cached;
+    }
+    jsonw_key(w, "usage");
+    jsonw_begin(w, '{');
+    jsonw_key(w, "prompt_tokens");
+    jsonw_int(w, n_prompt);
+    jsonw_key(w, "completion_tokens");
+    jsonw_int(w, n_new);
+    jsonw_key(w, "total_tokens");
+    jsonw_int(w, n_prompt + n_new);
+    jsonw_key(w, "prompt_tokens_details");
+    jsonw_begin(w, '{');
+    jsonw_key(w, "cached_tokens");
+    jsonw_int(w, n_cached);
+    jsonw_end(w, '}');
+    jsonw_end(w, '}');
+}

@@ -1,0 +1,73 @@
+/* Generation for the routes: from prompts and parameters to jobs, from events to an answer or a stream. What the answer looks
+ * like is the route's: a table of functions.
+ *
+ * (1) Everything but the filling of `struct generation` runs on the loop's thread.
+ * (2) A stream whose client does not read is not fed: its jobs' boxes fill up, and the service cancels them.
+ */
+#ifndef MLXCEL_SERVER_GENERATE_H
+#define MLXCEL_SERVER_GENERATE_H
+
+#include "server/params.h"
+#include "server/reasoning.h"
+#include "server/route.h"
+
+struct generation;
+
+struct gen_prompt {
+    struct service_ids ids;
+    struct str text; /* for echoes */
+};
+
+struct gen_choice {
+    struct generation *gen;
+    struct service_job *job; /* NULL: ended and released */
+    int32_t index, i_prompt;
+    struct reasoning split;
+    struct sb content, reasoning; /* of this piece, or of everything when not streaming */
+    struct service_token *tokens; /* likewise */
+    struct sampler_top *tops;
+    size_t n_tokens, n_tops, tokens_capacity, tops_capacity;
+    int64_t n_chars; /* before this piece, for text_offset */
+    bool is_blocked; /* has events that its client has no room for */
+    enum service_finish finish;
+    struct service_usage usage;
+};
+
+struct gen_format {
+    const char *id_prefix;
+    bool splits_reasoning;
+    /* Frames of a stream, appended to out: at the beginning of a choice; for a piece; at its end; at the end of all. */
+    void (*begin)(struct generation *g, struct gen_choice *c, struct sb *out);
+    void (*piece)(struct generation *g, struct gen_choice *c, struct sb *out);
+    void (*end)(struct generation *g, struct gen_choice *c, struct sb *out);
+    void (*done)(struct generation *g, struct sb *out);
+    void (*whole)(struct generation *g, struct sb *out); /* the answer in one piece */
+};
+
+struct generation {
+    struct call *call;
+    const struct gen_format *format;
+    struct params params;
+    struct gen_prompt *prompts; /* [n_prompts] */
+    int32_t n_prompts;
+    bool starts_inside;         /* the prompt ends with an opened thought */
+    struct gen_choice *choices; /* [n_prompts * params.n] */
+    int32_t n_choices, n_open;
+    struct str id;
+    int64_t created;
+    uint64_t written_ns;
+};
+
+/* In the call's arena; params and prompts are to be filled by prepare, then generate_start is the route's start. */
+struct generation *generate_create(struct call *c, const struct gen_format *format);
+void generate_start(struct call *c);
+/* A job of some generation has events. */
+void generate_ready(struct service_job *job);
+
+/* "stop" or "length". */
+const char *generate_finish_name(enum service_finish finish);
+/* The keys prompt_tokens, completion_tokens ... of an object that is open. */
+void generate_put_usage(const struct generation *g, struct jsonw *w);
+const char *generate_model(const struct generation *g);
+
+#endif

@@ -1,0 +1,28 @@
+/* Who may talk to the server: API keys, the Host header (against names that were rebound to this machine), and Origins. */
+#ifndef MLXCEL_SERVER_GUARD_H
+#define MLXCEL_SERVER_GUARD_H
+
+#include "base/str.h"
+
+struct guard_options {
+    const struct str *keys; /* empty: no key is asked for */
+    size_t n_keys;
+    const struct str *origins; /* besides this machine's own; "*": any */
+    size_t n_origins;
+    const struct str *hosts; /* further names of this machine; "*": any */
+    size_t n_hosts;
+};
+
+struct guard;
+struct guard *guard_create(const struct guard_options *options);
+void guard_destroy(struct guard *g);
+bool guard_has_keys(const struct guard *g);
+
+/* The Authorization header's value. The time it takes does not depend on how much of a key is right. */
+bool guard_key_ok(const struct guard *g, struct str authorization);
+/* Names of this machine, addresses, and what was allowed; anything where a key is asked for. */
+bool guard_host_ok(const struct guard *g, struct str host);
+/* Pages from this machine, from the server itself (host), and what was allowed. */
+bool guard_origin_ok(const struct guard *g, struct str origin, struct str host);
+
+#endif

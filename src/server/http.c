@@ -1,0 +1,388 @@
+/* Connections: accept, read, hand over, wait, close. One timer looks at all of them twice a second.
+ *
+ * A connection is freed in libuv's closing callback and nowhere else. The exchange that it holds is let go before that.
+ */
+#include "server/http_internal.h"
+
+#include "server/tls.h"
+
+#include "base/log.h"
+#include "os/os.h"
+
+enum {
+    TICK_MS = 500,
+    HEAD_MS = 15000,   /* from the first byte to the last header */
+    BODY_MS = 30000,   /* without a byte of the body */
+    WHOLE_MS = 300000, /* the whole request */
+    IDLE_MS = 75000,   /* between requests */
+    WRITE_MS = 30000,  /* without the client taking a byte */
+    LINGER_MS = 2000,
+    WAITING_MAX = 64 * 1024,
+    BACKLOG = 511,
+};
+
+struct write {
+    uv_write_t request;
+    struct http_conn *conn;
+    char data[];
+};
+
+static void set_state(struct http_conn *c, enum conn_state state) {
+    c->state = state;
+    c->since_ns = c->moved_ns = os_clock_ns();
+}
+
+/* ---- exchanges --------------------------------------------------------------------------------------------------------- */
+
+static struct http_exchange *new_exchange(struct http_conn *c) {
+    struct http_exchange *x = mem_alloc(sizeof *x);
+    x->conn = c;
+    x->n_holds = 1;
+    c->exchange = x;
+    http_parse_begin(&c->parse, &x->request);
+    return x;
+}
+
+void http_hold(struct http_exchange *x) {
+    x->n_holds++;
+}
+
+void http_release(struct http_exchange *x) {
+    if (--x->n_holds > 0) return;
+    http_request_free(&x->request);
+    sb_free(&x->headers);
+    mem_free(x);
+}
+
+/* ---- closing ------------------------------------------------------------------------------------------------------------ */
+
+static void handle_closed(struct http_server *s) {
+    if (--s->n_handles > 0 || !s->closing) return;
+    void (*on_closed)(void *) = s->on_closed;
+    void *user = s->closed_user;
+    mem_free(s);
+    if (on_closed) on_closed(user);
+}
+
+static void on_conn_closed(uv_handle_t *handle) {
+    struct http_conn *c = (struct http_conn *)handle;
+    struct http_server *s = c->server;
+    http_parse_free(&c->parse);
+    sb_free(&c->waiting);
+    tls_close(c->tls);
+    mem_free(c);
+    s->n_conns--;
+    handle_closed(s);
+}
+
+void conn_close(struct http_conn *c) {
+    if (c->state == CONN_CLOSED) return;
+    c->state = CONN_CLOSED;
+    *c->link = c->next;
+    if (c->next) c->next->link = c->link;
+    struct http_exchange *x = c->exchange;
+    c->exchange = NULL;
+    if (x) {
+        x->conn = NULL;
+        if (x->on_gone) x->on_gone(x);
+        http_release(x);
+    }
+    uv_close((uv_handle_t *)&c->tcp, on_conn_closed);
+}
+
+static void on_shutdown(uv_shutdown_t *request, int status) {
+    struct http_conn *c = (struct http_conn *)request->handle;
+    mem_free(request);
+    if (status < 0) conn_close(c);
+}
+
+/* The answer has been queued: after it nothing more is said, and what still comes is thrown away for a while, so that the
+ * client can read the answer before the connection is reset. */
+static void linger(struct http_conn *c) {
+    set_state(c, CONN_LINGER);
+    uv_shutdown_t *request = mem_alloc(sizeof *request);
+    if (c->tls) tls_shutdown(c->tls);
+    if (c->state != CONN_LINGER || uv_shutdown(request, (uv_stream_t *)&c->tcp, on_shutdown)) {
+        mem_free(request);
+        conn_close(c);
+    }
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------------------------ */
+
+static void on_written(uv_write_t *request, int status) {
+    struct write *w = (struct write *)request;
+    struct http_conn *c = w->conn;
+    mem_free(w);
+    if (c->state == CONN_CLOSED) return;
+    c->moved_ns = os_clock_ns();
+    if (status < 0) {
+        conn_close(c);
+        return;
+    }
+    struct http_exchange *x = c->exchange;
+    if (x && x->on_drained && uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) == 0) x->on_drained(x);
+}
+
+void conn_write(struct http_conn *c, struct str data) {
+    if (c->state == CONN_CLOSED || data.n == 0) return;
+    struct write *w = mem_alloc(sizeof *w + data.n);
+    w->conn = c;
+    memcpy(w->data, data.p, data.n);
+    if (uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) == 0) c->moved_ns = os_clock_ns();
+    uv_buf_t buf = uv_buf_init(w->data, (unsigned)data.n);
+    if (uv_write(&w->request, (uv_stream_t *)&c->tcp, &buf, 1, on_written)) {
+        mem_free(w);
+        conn_close(c);
+    }
+}
+
+void conn_send(struct http_conn *c, struct str data) {
+    if (c->tls) tls_send(c->tls, data);
+    else conn_write(c, data);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------------ */
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
+    static char shared[64 * 1024]; /* the loop's thread fills and empties it at once */
+    (void)handle, (void)suggested;
+    *buf = uv_buf_init(shared, sizeof shared);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
+    struct http_conn *c = (struct http_conn *)stream;
+    if (n == 0 || c->state == CONN_CLOSED) return;
+    if (n < 0) {
+        conn_close(c);
+        return;
+    }
+    c->moved_ns = os_clock_ns();
+    if (c->state == CONN_LINGER) return;
+    if (c->tls) tls_input(c->tls, buf->base, (size_t)n);
+    else conn_input(c, buf->base, (size_t)n);
+}
+
+/* Answers a request that was not understood, and closes. */
+static void refuse(struct http_conn *c, int32_t status, const char *why) {
+    struct http_exchange *x = c->exchange;
+    struct sb body = {0};
+    set_state(c, CONN_BUSY);
+    c->close_after = true;
+    sb_fmt(&body, "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}", why);
+    http_reply(x, status, "application/json", sb_str(&body));
+    sb_free(&body);
+}
+
+static void begin_request(struct http_conn *c) {
+    if (!c->exchange) new_exchange(c);
+    set_state(c, CONN_READING);
+}
+
+static void hand_over(struct http_conn *c) {
+    struct http_exchange *x = c->exchange;
+    c->is_http10 = x->request.minor == 0;
+    c->is_head = str_is(x->request.method, "HEAD");
+    set_state(c, CONN_BUSY);
+    http_hold(x);
+    c->server->options.handle(c->server->options.user, x);
+    http_release(x);
+}
+
+/* Feeds as much as belongs to the current request. */
+static size_t feed(struct http_conn *c, const char *data, size_t n) {
+    if (c->state == CONN_IDLE) begin_request(c);
+    bool had_head = c->parse.has_head;
+    size_t used = http_parse_feed(&c->parse, data, n);
+    if (c->parse.state == HTTP_BAD) {
+        refuse(c, c->parse.status, c->parse.why);
+        return n;
+    }
+    if (!had_head && c->parse.wants_continue && c->parse.state == HTTP_MORE) conn_send(c, STR("HTTP/1.1 100 Continue\r\n\r\n"));
+    if (c->parse.state == HTTP_DONE) hand_over(c);
+    return used;
+}
+
+static void keep_waiting(struct http_conn *c, const char *data, size_t n) {
+    sb_put(&c->waiting, str_n(data, n));
+    if (c->waiting.n > WAITING_MAX && !c->reading_paused) {
+        uv_read_stop((uv_stream_t *)&c->tcp);
+        c->reading_paused = true;
+    }
+}
+
+void conn_input(struct http_conn *c, const char *data, size_t n) {
+    c->handling = true; /* an answer that is complete at once must not begin the next request inside this one */
+    while (n > 0 && (c->state == CONN_IDLE || c->state == CONN_READING)) {
+        size_t used = feed(c, data, n);
+        data += used;
+        n -= used;
+    }
+    c->handling = false;
+    if (n > 0 && c->state == CONN_BUSY) keep_waiting(c, data, n);
+}
+
+/* What came while the last request was answered. */
+static void go_on(struct http_conn *c) {
+    while (c->waiting.n > 0 && c->state == CONN_IDLE) {
+        struct sb bytes = c->waiting;
+        c->waiting = (struct sb){0};
+        conn_input(c, bytes.p, bytes.n);
+        sb_free(&bytes);
+    }
+    if (c->reading_paused && c->waiting.n <= WAITING_MAX && c->state != CONN_CLOSED) {
+        c->reading_paused = false;
+        if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read)) conn_close(c);
+    }
+}
+
+void conn_answered(struct http_conn *c) {
+    struct http_exchange *x = c->exchange;
+    c->exchange = NULL;
+    x->conn = NULL;
+    http_release(x);
+    if (c->close_after) {
+        linger(c);
+        return;
+    }
+    set_state(c, CONN_IDLE);
+    if (!c->handling) go_on(c);
+}
+
+/* ---- the listener -------------------------------------------------------------------------------------------------------- */
+
+static void link_conn(struct http_conn *c) {
+    struct http_server *s = c->server;
+    c->next = s->conns;
+    c->link = &s->conns;
+    if (c->next) c->next->link = &c->next;
+    s->conns = c;
+    s->n_conns++;
+    s->n_handles++;
+}
+
+static void on_connection(uv_stream_t *listener, int status) {
+    struct http_server *s = listener->data;
+    if (status < 0) return;
+    struct http_conn *c = mem_alloc(sizeof *c);
+    c->server = s;
+    if (uv_tcp_init(s->options.loop, &c->tcp)) {
+        mem_free(c);
+        return;
+    }
+    http_parse_init(&c->parse, &s->options.limits);
+    link_conn(c);
+    set_state(c, CONN_IDLE);
+    if (uv_accept(listener, (uv_stream_t *)&c->tcp)) {
+        conn_close(c);
+        return;
+    }
+    uv_tcp_nodelay(&c->tcp, 1);
+    if (s->options.tls && !(c->tls = tls_open(s->options.tls, c))) {
+        conn_close(c);
+        return;
+    }
+    if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read)) {
+        conn_close(c);
+        return;
+    }
+    if (s->n_conns <= s->options.n_conns) return;
+    if (c->tls) { /* nothing can be said before the handshake */
+        conn_close(c);
+        return;
+    }
+    begin_request(c);
+    refuse(c, 503, "too many connections");
+}
+
+static bool is_late(const struct http_conn *c, uint64_t now) {
+    uint64_t since = (now - c->since_ns) / 1000000, still = (now - c->moved_ns) / 1000000;
+    if (uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp) > 0 && still > WRITE_MS) return true;
+    switch (c->state) {
+    case CONN_IDLE: return since > IDLE_MS;
+    case CONN_READING: return since > WHOLE_MS || (c->parse.has_head ? still > BODY_MS : since > HEAD_MS);
+    case CONN_LINGER: return since > LINGER_MS;
+    case CONN_BUSY:
+    case CONN_CLOSED: break;
+    }
+    return false;
+}
+
+static void on_tick(uv_timer_t *timer) {
+    struct http_server *s = timer->data;
+    uint64_t now = os_clock_ns();
+    for (struct http_conn *c = s->conns, *next; c; c = next) {
+        next = c->next; /* closing c or answering it touches no other connection */
+        size_t queued = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
+        if (queued < c->last_queued) c->moved_ns = now;
+        c->last_queued = queued;
+        if (!is_late(c, now)) continue;
+        if (c->state == CONN_READING && queued == 0) refuse(c, 408, "the request took too long");
+        else conn_close(c);
+    }
+}
+
+static int bind_listener(struct http_server *s, struct err *err) {
+    const struct http_options *o = &s->options;
+    struct sockaddr_storage address;
+    const char *host = strcmp(o->host, "localhost") ? o->host : "127.0.0.1";
+    int code = uv_ip4_addr(host, o->port, (struct sockaddr_in *)&address);
+    if (code) code = uv_ip6_addr(host, o->port, (struct sockaddr_in6 *)&address);
+    if (code) return err_set(err, ERR_EARG, "--host %s is no address; use 127.0.0.1, 0.0.0.0, ::1 or another one of this machine", o->host);
+    code = uv_tcp_bind(&s->listener, (const struct sockaddr *)&address, 0);
+    if (!code) code = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
+    if (code) return err_set(err, ERR_ENETWORK, "cannot listen on %s port %d: %s", o->host, o->port, uv_strerror(code));
+    int length = sizeof address;
+    uv_tcp_getsockname(&s->listener, (struct sockaddr *)&address, &length);
+    s->port = address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port)
+                                            : ntohs(((struct sockaddr_in *)&address)->sin_port);
+    return ERR_OK;
+}
+
+static void on_handle_closed(uv_handle_t *handle) {
+    handle_closed(handle->data);
+}
+
+int http_server_open(const struct http_options *options, struct http_server **out, struct err *err) {
+    struct http_server *s = mem_alloc(sizeof *s);
+    s->options = *options;
+    uv_tcp_init(options->loop, &s->listener);
+    uv_timer_init(options->loop, &s->timer);
+    s->listener.data = s->timer.data = s;
+    s->n_handles = 2;
+    uv_timer_start(&s->timer, on_tick, TICK_MS, TICK_MS);
+    int code = bind_listener(s, err);
+    if (code) {
+        http_server_close(s, NULL, NULL);
+        return code;
+    }
+    *out = s;
+    return ERR_OK;
+}
+
+int32_t http_server_port(const struct http_server *s) {
+    return s->port;
+}
+
+int32_t http_server_n_conns(const struct http_server *s) {
+    return s->n_conns;
+}
+
+void http_server_drain(struct http_server *s) {
+    if (s->draining) return;
+    s->draining = true;
+    uv_close((uv_handle_t *)&s->listener, on_handle_closed);
+    for (struct http_conn *c = s->conns, *next; c; c = next) {
+        next = c->next;
+        if (c->state == CONN_IDLE) conn_close(c);
+    }
+}
+
+void http_server_close(struct http_server *s, void (*on_closed)(void *user), void *user) {
+    s->closing = true;
+    s->on_closed = on_closed;
+    s->closed_user = user;
+    if (!uv_is_closing((uv_handle_t *)&s->listener)) uv_close((uv_handle_t *)&s->listener, on_handle_closed);
+    uv_close((uv_handle_t *)&s->timer, on_handle_closed);
+    while (s->conns) conn_close(s->conns);
+}

@@ -1,0 +1,104 @@
+/* Answers: status line, headers, whole bodies and chunked streams. */
+#include "server/http_internal.h"
+
+#include <assert.h>
+
+static const struct {
+    int32_t status;
+    const char *text;
+} reasons[] = {
+    {200, "OK"},
+    {204, "No Content"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {408, "Request Timeout"},
+    {413, "Content Too Large"},
+    {415, "Unsupported Media Type"},
+    {417, "Expectation Failed"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {503, "Service Unavailable"},
+    {504, "Gateway Timeout"},
+    {505, "HTTP Version Not Supported"},
+};
+
+static const char *reason_of(int32_t status) {
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].status == status) return reasons[i].text;
+    return "Status";
+}
+
+static void put_head(struct sb *out, struct http_exchange *x, int32_t status, const char *content_type) {
+    struct http_conn *c = x->conn;
+    if (!x->request.keep_alive || c->server->draining) c->close_after = true;
+    sb_fmt(out, "HTTP/1.1 %d %s\r\nServer: mlxcel\r\nConnection: %s\r\n", status, reason_of(status),
+           c->close_after ? "close" : "keep-alive");
+    if (content_type) sb_fmt(out, "Content-Type: %s\r\n", content_type);
+    sb_put(out, sb_str(&x->headers));
+    x->status = status;
+}
+
+void http_reply(struct http_exchange *x, int32_t status, const char *content_type, struct str body) {
+    struct http_conn *c = x->conn;
+    struct sb out = {0};
+    if (!c) return;
+    assert(!x->streaming);
+    put_head(&out, x, status, content_type);
+    if (status != 204) sb_fmt(&out, "Content-Length: %zu\r\n", body.n);
+    sb_puts(&out, "\r\n");
+    if (!c->is_head) sb_put(&out, body);
+    http_hold(x); /* sending may find the client gone */
+    conn_send(c, sb_str(&out));
+    sb_free(&out);
+    if (x->conn) conn_answered(c);
+    http_release(x);
+}
+
+void http_stream_begin(struct http_exchange *x, int32_t status, const char *content_type) {
+    struct http_conn *c = x->conn;
+    struct sb out = {0};
+    if (!c) return;
+    x->streaming = true;
+    if (c->is_http10) c->close_after = true;
+    put_head(&out, x, status, content_type);
+    sb_puts(&out, c->is_http10 ? "Cache-Control: no-store\r\n\r\n" : "Cache-Control: no-store\r\nTransfer-Encoding: chunked\r\n\r\n");
+    conn_send(c, sb_str(&out));
+    sb_free(&out);
+}
+
+void http_stream_write(struct http_exchange *x, struct str data) {
+    struct http_conn *c = x->conn;
+    if (!c || data.n == 0) return;
+    if (c->is_http10) {
+        conn_send(c, data);
+        return;
+    }
+    struct sb out = {0};
+    sb_fmt(&out, "%zx\r\n", data.n);
+    sb_put(&out, data);
+    sb_puts(&out, "\r\n");
+    conn_send(c, sb_str(&out));
+    sb_free(&out);
+}
+
+void http_stream_end(struct http_exchange *x) {
+    struct http_conn *c = x->conn;
+    if (!c) return;
+    http_hold(x);
+    if (!c->is_http10) conn_send(c, STR("0\r\n\r\n"));
+    if (x->conn) conn_answered(c);
+    http_release(x);
+}
+
+void http_stream_abort(struct http_exchange *x) {
+    if (x->conn) conn_close(x->conn);
+}
+
+size_t http_pending(const struct http_exchange *x) {
+    return x->conn ? uv_stream_get_write_queue_size((const uv_stream_t *)&x->conn->tcp) : 0;
+}

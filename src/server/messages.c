@@ -1,0 +1,133 @@
+/* Messages: roles checked, text parts joined, other keys passed through as they are. */
+#include "server/messages.h"
+
+enum { MESSAGES_MAX = 16384 };
+
+struct place {
+    size_t message, part;
+};
+
+static int fail_at(struct api_error *e, struct place at, const char *why) {
+    char param[64];
+    struct sb text = {0};
+    sb_fmt(&text, "messages[%zu].content", at.message);
+    if (at.part != STR_NONE) sb_fmt(&text, "[%zu]", at.part);
+    size_t n = text.n < sizeof param - 1 ? text.n : sizeof param - 1;
+    memcpy(param, text.p, n);
+    param[n] = '\0';
+    sb_free(&text);
+    return api_fail(e, 400, NULL, param, "%s: %s", param, why);
+}
+
+/* Text parts that stand beside each other become one text. */
+static int join_part(yyjson_val *part, struct place at, struct sb *out, struct api_error *e) {
+    struct str type = json_str(part, "type", (struct str){0}), text = json_str(part, "text", (struct str){0});
+    if (!yyjson_is_obj(part) || !type.p) return fail_at(e, at, "every part must be an object with a type");
+    if (str_is(type, "refusal")) text = json_str(part, "refusal", (struct str){0});
+    else if (!str_is(type, "text")) {
+        char why[120];
+        struct sb line = {0};
+        sb_fmt(&line, "parts of type \"%.*s\" are not supported by this model", (int)(type.n > 40 ? 40 : type.n), type.p);
+        size_t n = line.n < sizeof why - 1 ? line.n : sizeof why - 1;
+        memcpy(why, line.p, n);
+        why[n] = '\0';
+        sb_free(&line);
+        return fail_at(e, at, why);
+    }
+    if (!text.p) return fail_at(e, at, "a text part needs a text");
+    sb_put(out, text);
+    return 0;
+}
+
+static int join_content(yyjson_val *content, size_t i_message, struct sb *out, struct api_error *e) {
+    struct str text = json_val_str(content);
+    yyjson_val *part;
+    size_t i, n;
+    if (text.p) {
+        sb_put(out, text);
+        return 0;
+    }
+    if (!yyjson_is_arr(content)) return fail_at(e, (struct place){i_message, STR_NONE}, "must be a string or a list of parts");
+    yyjson_arr_foreach(content, i, n, part) if (join_part(part, (struct place){i_message, i}, out, e)) return -1;
+    return 0;
+}
+
+static int put_content(struct jsonw *w, yyjson_val *message, bool may_be_null, size_t i_message, struct api_error *e) {
+    yyjson_val *content = json_get(message, "content");
+    struct sb text = {0};
+    if ((!content || yyjson_is_null(content)) && may_be_null) {
+        jsonw_str(w, STR(""));
+        return 0;
+    }
+    int code = join_content(content, i_message, &text, e);
+    if (!code) jsonw_str(w, sb_str(&text));
+    sb_free(&text);
+    return code;
+}
+
+static int put_message(struct jsonw *w, yyjson_val *message, size_t i_message, struct api_error *e) {
+    static const char *const roles[] = {"system", "user", "assistant", "tool", "function", NULL};
+    struct str role = json_str(message, "role", (struct str){0});
+    yyjson_val *key, *val;
+    size_t i, n, known = 0;
+    if (!yyjson_is_obj(message) || !role.p)
+        return api_fail(e, 400, NULL, "messages", "messages[%zu] must be an object with a role", i_message);
+    if (str_is(role, "developer")) role = STR("system"); /* the newer name of it */
+    while (roles[known] && !str_is(role, roles[known])) known++;
+    if (!roles[known])
+        return api_fail(e, 400, NULL, "messages", "messages[%zu].role must be one of system, developer, user, assistant, tool", i_message);
+    jsonw_begin(w, '{');
+    jsonw_key(w, "role");
+    jsonw_str(w, role);
+    jsonw_key(w, "content");
+    if (put_content(w, message, str_is(role, "assistant"), i_message, e)) return -1;
+    yyjson_obj_foreach(message, i, n, key, val) {
+        struct str name = json_val_str(key);
+        if (str_is(name, "role") || str_is(name, "content") || yyjson_is_null(val)) continue;
+        jsonw_key_str(w, name);
+        jsonw_val(w, val);
+    }
+    jsonw_end(w, '}');
+    return 0;
+}
+
+static int put_messages(struct jsonw *w, yyjson_val *body, struct api_error *e) {
+    yyjson_val *messages = json_get(body, "messages"), *message;
+    size_t i, n;
+    if (!yyjson_is_arr(messages) || yyjson_arr_size(messages) == 0)
+        return api_fail(e, 400, NULL, "messages", "messages must be a list of at least one message");
+    if (yyjson_arr_size(messages) > MESSAGES_MAX)
+        return api_fail(e, 400, NULL, "messages", "messages has more than %d entries", MESSAGES_MAX);
+    jsonw_key(w, "messages");
+    jsonw_begin(w, '[');
+    yyjson_arr_foreach(messages, i, n, message) if (put_message(w, message, i, e)) return -1;
+    jsonw_end(w, ']');
+    return 0;
+}
+
+/* Keywords for the template; they cannot replace what we pass ourselves. */
+static int put_keywords(struct jsonw *w, yyjson_val *body, struct api_error *e) {
+    static const char *const ours[] = {"messages", "tools", "documents", "add_generation_prompt", "chat_template", "tokenize", NULL};
+    yyjson_val *kwargs = json_get(body, "chat_template_kwargs"), *key, *val;
+    size_t i, n;
+    if (!kwargs || yyjson_is_null(kwargs)) return 0;
+    if (!yyjson_is_obj(kwargs)) return api_fail(e, 400, NULL, "chat_template_kwargs", "chat_template_kwargs must be an object");
+    yyjson_obj_foreach(kwargs, i, n, key, val) {
+        for (size_t k = 0; ours[k]; k++)
+            if (str_is(json_val_str(key), ours[k]))
+                return api_fail(e, 400, NULL, "chat_template_kwargs", "chat_template_kwargs must not set %s", ours[k]);
+        jsonw_key_str(w, json_val_str(key));
+        jsonw_val(w, val);
+    }
+    return 0;
+}
+
+int messages_to_input(yyjson_val *body, struct sb *out, struct api_error *e) {
+    struct jsonw w = {.out = out};
+    jsonw_begin(&w, '{');
+    if (put_messages(&w, body, e) || put_keywords(&w, body, e)) return -1;
+    jsonw_key(&w, "add_generation_prompt");
+    jsonw_bool(&w, true);
+    jsonw_end(&w, '}');
+    return 0;
+}

@@ -1,0 +1,178 @@
+/* The table of fields, and those that are no plain numbers: stop, logit_bias, stream_options, response_format, tools. */
+#include "server/params.h"
+
+#include <math.h>
+
+enum kind { KIND_NUM, KIND_INT, KIND_BOOL };
+
+/* null is taken where OpenAI's API takes it, as if the field were absent. */
+struct field {
+    const char *name;
+    enum kind kind;
+    unsigned sets;
+    size_t offset;
+    double min, max;
+    bool nullable;
+};
+
+#define AT(member) offsetof(struct params, member)
+#define BOTH (PARAMS_CHAT | PARAMS_COMPLETION)
+
+static const struct field fields[] = {
+    {"temperature", KIND_NUM, BOTH, AT(temperature), 0, 2, true},
+    {"top_p", KIND_NUM, BOTH, AT(top_p), 0, 1, true},
+    {"min_p", KIND_NUM, BOTH, AT(min_p), 0, 1, false},
+    {"typical_p", KIND_NUM, BOTH, AT(typical_p), 0, 1, false},
+    {"top_k", KIND_INT, BOTH, AT(top_k), -1, INT32_MAX, false},
+    {"repetition_penalty", KIND_NUM, BOTH, AT(repetition), 0.01, 10, false},
+    {"repetition_context_size", KIND_INT, BOTH, AT(last_n), -1, INT32_MAX, false},
+    {"frequency_penalty", KIND_NUM, BOTH, AT(frequency), -2, 2, true},
+    {"presence_penalty", KIND_NUM, BOTH, AT(presence), -2, 2, true},
+    {"seed", KIND_INT, BOTH, AT(seed), -9.3e18, 9.3e18, true},
+    {"max_tokens", KIND_INT, PARAMS_CHAT, AT(max_tokens), 1, INT32_MAX, true},
+    {"max_completion_tokens", KIND_INT, PARAMS_CHAT, AT(max_tokens), 1, INT32_MAX, true},
+    {"max_tokens", KIND_INT, PARAMS_COMPLETION, AT(max_tokens), 0, INT32_MAX, true},
+    {"n", KIND_INT, BOTH, AT(n), 1, PARAMS_CHOICES_MAX, true},
+    {"logprobs", KIND_BOOL, PARAMS_CHAT, AT(logprobs), 0, 0, true},
+    {"top_logprobs", KIND_INT, PARAMS_CHAT, AT(top_logprobs), 0, SAMPLER_TOP_MAX, true},
+    {"logprobs", KIND_INT, PARAMS_COMPLETION, AT(top_logprobs), 0, SAMPLER_TOP_MAX, true},
+    {"echo", KIND_BOOL, PARAMS_COMPLETION, AT(echo), 0, 0, true},
+    {"stream", KIND_BOOL, BOTH, AT(stream), 0, 0, true},
+    {"ignore_eos", KIND_BOOL, BOTH, AT(ignore_eos), 0, 0, false},
+};
+
+static int read_field(const struct field *f, yyjson_val *val, struct params *p, struct api_error *e) {
+    char *at = (char *)p + f->offset;
+    if (f->kind == KIND_BOOL) {
+        if (!yyjson_is_bool(val)) return api_fail(e, 400, NULL, f->name, "%s must be true or false", f->name);
+        *(bool *)at = yyjson_get_bool(val);
+        return 0;
+    }
+    int64_t whole = 0;
+    double number = yyjson_get_num(val);
+    bool ok = yyjson_is_num(val) && isfinite(number) && (f->kind == KIND_NUM || json_val_int(val, &whole));
+    if (!ok)
+        return api_fail(e, 400, NULL, f->name, "%s must be %s", f->name, f->kind == KIND_NUM ? "a number" : "a whole number of 64 bits");
+    if (number < f->min || number > f->max)
+        return api_fail(e, 400, NULL, f->name, "%s must lie between %.10g and %.10g", f->name, f->min, f->max);
+    if (f->kind == KIND_NUM) *(double *)at = number;
+    else *(int64_t *)at = whole;
+    return 0;
+}
+
+static int read_fields(yyjson_val *body, enum param_sets set, struct params *p, struct api_error *e) {
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        yyjson_val *val = fields[i].sets & set ? json_get(body, fields[i].name) : NULL;
+        if (!val || (yyjson_is_null(val) && fields[i].nullable)) continue;
+        if (read_field(&fields[i], val, p, e)) return -1;
+        if (fields[i].offset == AT(seed)) p->has_seed = true;
+    }
+    return 0;
+}
+
+static int add_stop(struct params *p, yyjson_val *val, struct api_error *e) {
+    struct str s = json_val_str(val);
+    if (!s.p || s.n == 0) return api_fail(e, 400, NULL, "stop", "stop must be a string or a list of strings, none of them empty");
+    if (p->n_stops == PARAMS_STOPS_MAX) return api_fail(e, 400, NULL, "stop", "stop takes at most %d strings", PARAMS_STOPS_MAX);
+    p->stops[p->n_stops++] = s;
+    return 0;
+}
+
+static int read_stop(yyjson_val *body, struct params *p, struct api_error *e) {
+    yyjson_val *stop = json_get(body, "stop"), *item;
+    size_t i, n;
+    if (!stop || yyjson_is_null(stop)) return 0;
+    if (!yyjson_is_arr(stop)) return add_stop(p, stop, e);
+    yyjson_arr_foreach(stop, i, n, item) if (add_stop(p, item, e)) return -1;
+    return 0;
+}
+
+static int read_bias(struct arena *a, yyjson_val *body, struct params *p, struct api_error *e) {
+    yyjson_val *bias = json_get(body, "logit_bias"), *key, *val;
+    size_t i, n;
+    if (!bias || yyjson_is_null(bias)) return 0;
+    if (!yyjson_is_obj(bias)) return api_fail(e, 400, NULL, "logit_bias", "logit_bias must be an object of token ids and numbers");
+    if (yyjson_obj_size(bias) > SAMPLER_BIAS_MAX)
+        return api_fail(e, 400, NULL, "logit_bias", "logit_bias takes at most %d tokens", SAMPLER_BIAS_MAX);
+    p->bias = arena_new(a, struct sampler_bias, yyjson_obj_size(bias) + 1);
+    yyjson_obj_foreach(bias, i, n, key, val) {
+        int64_t id;
+        double by = yyjson_get_num(val);
+        if (!str_to_int64(json_val_str(key), &id) || id < 0 || id > INT32_MAX)
+            return api_fail(e, 400, NULL, "logit_bias", "logit_bias: every key must be a token id");
+        if (!yyjson_is_num(val) || !(by >= -100 && by <= 100))
+            return api_fail(e, 400, NULL, "logit_bias", "logit_bias: every value must be a number between -100 and 100");
+        p->bias[p->n_bias++] = (struct sampler_bias){(int32_t)id, (float)by};
+    }
+    return 0;
+}
+
+static int read_stream_options(yyjson_val *body, struct params *p, struct api_error *e) {
+    yyjson_val *options = json_get(body, "stream_options"), *usage = json_get(options, "include_usage");
+    if (!options || yyjson_is_null(options)) return 0;
+    if (!yyjson_is_obj(options)) return api_fail(e, 400, NULL, "stream_options", "stream_options must be an object");
+    if (!p->stream) return api_fail(e, 400, NULL, "stream_options", "stream_options needs stream: true");
+    if (usage && !yyjson_is_null(usage) && !yyjson_is_bool(usage))
+        return api_fail(e, 400, NULL, "stream_options", "stream_options.include_usage must be true or false");
+    p->include_usage = yyjson_get_bool(usage);
+    return 0;
+}
+
+static bool is_given(yyjson_val *body, const char *name) {
+    yyjson_val *val = json_get(body, name);
+    return val && !yyjson_is_null(val) && !(yyjson_is_arr(val) && yyjson_arr_size(val) == 0);
+}
+
+/* What is understood, but not there. */
+static int refuse_missing(yyjson_val *body, const struct params *p, struct api_error *e) {
+    yyjson_val *format = json_get(body, "response_format"), *best = json_get(body, "best_of");
+    int64_t n_best;
+    if (is_given(body, "response_format")) {
+        struct str type = json_str(format, "type", (struct str){0});
+        if (!type.p) return api_fail(e, 400, NULL, "response_format", "response_format must be an object with a type");
+        if (!str_is(type, "text"))
+            return api_fail(e, 400, "unsupported_value", "response_format",
+                            "response_format %.*s is not supported yet; use {\"type\": \"text\"}", (int)(type.n > 40 ? 40 : type.n),
+                            type.p);
+    }
+    bool none = str_is(json_str(body, "tool_choice", STR("")), "none");
+    if (is_given(body, "tools") && !none)
+        return api_fail(e, 400, "unsupported_parameter", "tools",
+                        "tools are not supported yet; leave them out or set tool_choice to \"none\"");
+    if (is_given(body, "functions")) return api_fail(e, 400, "unsupported_parameter", "functions", "functions are not supported");
+    if (is_given(body, "suffix")) return api_fail(e, 400, "unsupported_parameter", "suffix", "suffix is not supported");
+    if (is_given(body, "best_of") && (!json_val_int(best, &n_best) || n_best != p->n))
+        return api_fail(e, 400, "unsupported_value", "best_of", "best_of must be equal to n");
+    return 0;
+}
+
+int params_read(struct arena *a, yyjson_val *body, enum param_sets set, struct params *p, struct api_error *e) {
+    *p = (struct params){.temperature = 1, .top_p = 1, .typical_p = 1, .repetition = 1, .last_n = -1, .n = 1, .top_logprobs = -1};
+    p->max_tokens = set == PARAMS_CHAT ? -1 : 16;
+    if (read_fields(body, set, p, e) || read_stop(body, p, e) || read_bias(a, body, p, e) || read_stream_options(body, p, e)) return -1;
+    if (set == PARAMS_CHAT && p->top_logprobs >= 0 && !p->logprobs)
+        return api_fail(e, 400, NULL, "top_logprobs", "top_logprobs needs logprobs: true");
+    if (set == PARAMS_CHAT && p->logprobs && p->top_logprobs < 0) p->top_logprobs = 0;
+    if (set == PARAMS_COMPLETION) p->logprobs = p->top_logprobs >= 0;
+    if (p->echo && p->logprobs)
+        return api_fail(e, 400, "unsupported_value", "echo", "log-probabilities of an echoed prompt are not supported");
+    return refuse_missing(body, p, e);
+}
+
+struct sampler_params params_sampling(const struct params *p) {
+    struct sampler_params s = sampler_defaults();
+    s.temperature = p->temperature < 1e-4 ? 0 : (float)p->temperature;
+    s.top_k = p->top_k > 0 ? (int32_t)p->top_k : 0;
+    s.top_p = p->top_p < 1e-6 ? 1e-6f : (float)p->top_p;
+    s.min_p = (float)p->min_p;
+    s.typical_p = p->typical_p < 1e-6 ? 1e-6f : (float)p->typical_p;
+    s.repetition = (float)p->repetition;
+    s.last_n = (int32_t)p->last_n;
+    s.frequency = (float)p->frequency;
+    s.presence = (float)p->presence;
+    s.seed = (uint64_t)p->seed;
+    s.bias = p->bias;
+    s.n_bias = p->n_bias;
+    s.n_top = p->logprobs ? (int32_t)p->top_logprobs : -1;
+    return s;
+}

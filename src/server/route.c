@@ -1,0 +1,188 @@
+/* The way of a request: Host, Origin, path, method, key, model; then worker and handler. */
+#include "server/route.h"
+
+#include "server/server_internal.h"
+
+#include <assert.h>
+
+enum { BODY_DEPTH_MAX = 100 };
+
+static const struct route *const families[] = {routes_chat, routes_completions, routes_models, routes_health, routes_metrics, routes_page};
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+static bool method_is(const struct route *r, struct str method) {
+    return str_is(method, r->method) || (str_is(method, "HEAD") && str_is(str_of(r->method), "GET"));
+}
+
+/* NULL when there is none; *out_allowed lists the methods of the path, empty when the path is unknown. */
+static const struct route *find_route(const struct http_request *q, struct sb *out_allowed) {
+    for (size_t f = 0; f < N_FAMILIES; f++)
+        for (const struct route *r = families[f]; r->path; r++) {
+            if (!str_glob(str_of(r->path), q->path)) continue;
+            if (method_is(r, q->method)) return r;
+            sb_fmt(out_allowed, "%s%s", out_allowed->n ? ", " : "", r->method);
+        }
+    return NULL;
+}
+
+/* ---- calls ---------------------------------------------------------------------------------------------------------- */
+
+static struct call *call_of(struct http_exchange *x) {
+    return x->state;
+}
+
+static void on_gone(struct http_exchange *x) {
+    struct call *c = call_of(x);
+    if (!c->on_gone) return; /* a worker has it, and will see */
+    c->on_gone(c);
+    call_end(c);
+}
+
+static void on_drained(struct http_exchange *x) {
+    struct call *c = call_of(x);
+    if (c->on_drained) c->on_drained(c);
+}
+
+static struct call *call_create(struct server *s, struct http_exchange *x) {
+    struct call *c = mem_alloc(sizeof *c);
+    c->server = s;
+    c->service = s->service;
+    c->exchange = x;
+    c->work.data = c;
+    http_hold(x);
+    x->state = c;
+    x->on_gone = on_gone;
+    x->on_drained = on_drained;
+    c->next = s->calls;
+    c->link = &s->calls;
+    if (c->next) c->next->link = &c->next;
+    s->calls = c;
+    s->n_requests++;
+    return c;
+}
+
+void call_end(struct call *c) {
+    struct http_exchange *x = c->exchange;
+    *c->link = c->next;
+    if (c->next) c->next->link = c->link;
+    if (x->status >= 100 && x->status < 600) c->server->n_answers[x->status / 100]++;
+    x->state = NULL;
+    x->on_gone = NULL;
+    x->on_drained = NULL;
+    arena_free(&c->arena);
+    http_release(x);
+    mem_free(c);
+}
+
+static void reply(struct call *c, int32_t status, const char *type, struct str body) {
+    c->exchange->on_gone = NULL; /* from here on nobody needs to know */
+    c->exchange->on_drained = NULL;
+    http_reply(c->exchange, status, type, body);
+    call_end(c);
+}
+
+void call_reply_json(struct call *c, int32_t status, struct str json) {
+    reply(c, status, "application/json", json);
+}
+
+void call_reply_error(struct call *c) {
+    struct sb body = {0};
+    assert(c->error.status);
+    if (c->error.status == 503) sb_puts(&c->exchange->headers, "Retry-After: 1\r\n");
+    if (c->error.status == 401) sb_puts(&c->exchange->headers, "WWW-Authenticate: Bearer\r\n");
+    api_error_json(&c->error, &body);
+    reply(c, c->error.status, "application/json", sb_str(&body));
+    sb_free(&body);
+}
+
+/* ---- workers -------------------------------------------------------------------------------------------------------- */
+
+static int parse_body(struct call *c) {
+    struct str text = sb_str(&c->exchange->request.body);
+    struct err err;
+    if (json_depth(text) > BODY_DEPTH_MAX) return api_fail(&c->error, 400, NULL, NULL, "the body is nested deeper than %d", BODY_DEPTH_MAX);
+    if (json_parse(&c->arena, text, "body", JSON_STRICT, &c->body, &err))
+        return api_fail(&c->error, 400, "invalid_json", NULL, "%s", err.msg);
+    if (!yyjson_is_obj(c->body)) return api_fail(&c->error, 400, "invalid_json", NULL, "the body must be a JSON object");
+    return 0;
+}
+
+static void on_work(uv_work_t *work) {
+    struct call *c = work->data;
+    if (parse_body(c)) return;
+    c->route->prepare(c);
+}
+
+static void on_worked(uv_work_t *work, int status) {
+    struct call *c = work->data;
+    (void)status;
+    if (!c->exchange->conn) call_end(c);
+    else if (c->error.status) call_reply_error(c);
+    else c->route->start(c);
+}
+
+/* ---- checks --------------------------------------------------------------------------------------------------------- */
+
+static void put_cors(struct http_exchange *x, struct str origin) {
+    sb_puts(&x->headers, "Access-Control-Allow-Origin: ");
+    sb_put(&x->headers, origin);
+    sb_puts(&x->headers, "\r\nVary: Origin\r\n");
+}
+
+static void reply_preflight(struct call *c) {
+    sb_puts(&c->exchange->headers,
+            "Access-Control-Allow-Methods: GET, POST, OPTIONS\r\nAccess-Control-Allow-Headers: *, Authorization, Content-Type\r\n"
+            "Access-Control-Max-Age: 600\r\n");
+    reply(c, 204, NULL, STR(""));
+}
+
+/* Nonzero: answered by c->error. */
+static int check_caller(struct call *c) {
+    const struct http_request *q = &c->exchange->request;
+    struct str host = http_header(q, "host"), origin = http_header(q, "origin");
+    if (host.p && !guard_host_ok(c->server->guard, host))
+        return api_fail(&c->error, 403, "host_not_allowed", NULL, "the Host header names a host that is not served; see --allowed-hosts");
+    if (!origin.p) return 0;
+    if (!guard_origin_ok(c->server->guard, origin, host))
+        return api_fail(&c->error, 403, "origin_not_allowed", NULL, "pages of this origin may not use the server; see --cors-origins");
+    put_cors(c->exchange, origin);
+    return 0;
+}
+
+static int check_route(struct call *c) {
+    const struct http_request *q = &c->exchange->request;
+    struct sb allowed = {0};
+    c->route = find_route(q, &allowed);
+    if (!c->route && allowed.n) {
+        sb_fmt(&c->exchange->headers, "Allow: %s\r\n", allowed.p);
+        api_fail(&c->error, 405, NULL, NULL, "the method is not allowed here; use %s", allowed.p);
+    } else if (!c->route) {
+        api_fail(&c->error, 404, "not_found", NULL, "there is no such endpoint");
+    }
+    sb_free(&allowed);
+    if (!c->route) return -1;
+    struct str key = http_header(q, "authorization");
+    if (!(c->route->flags & ROUTE_PUBLIC) && !guard_key_ok(c->server->guard, key))
+        return api_fail(&c->error, 401, key.p ? "invalid_api_key" : "missing_api_key", NULL,
+                        "a valid API key is needed: Authorization: Bearer KEY");
+    if (!(c->route->flags & ROUTE_WITHOUT_MODEL) && service_state(c->service, NULL) != SERVICE_READY)
+        return api_fail(&c->error, 503, "model_loading", NULL, "the model is being loaded");
+    return 0;
+}
+
+void route_handle(void *user, struct http_exchange *x) {
+    struct server *s = user;
+    struct call *c = call_create(s, x);
+    if (check_caller(c)) {
+        call_reply_error(c);
+    } else if (str_is(x->request.method, "OPTIONS")) {
+        reply_preflight(c);
+    } else if (check_route(c)) {
+        call_reply_error(c);
+    } else if (!c->route->prepare) {
+        c->route->start(c);
+    } else if (uv_queue_work(&s->loop, &c->work, on_work, on_worked)) {
+        api_fail(&c->error, 503, NULL, NULL, "the server is busy");
+        call_reply_error(c);
+    }
+}

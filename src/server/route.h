@@ -1,0 +1,54 @@
+/* Requests to handlers. Each family of endpoints is one file with a table of routes; route.c lists the tables.
+ *
+ * A call is one request on its way: checked and routed on the loop's thread, prepared (JSON, templates, tokens) on a worker's,
+ * started on the loop's again. It ends by call_end, from whichever answer is complete or when the client is gone.
+ */
+#ifndef MLXCEL_SERVER_ROUTE_H
+#define MLXCEL_SERVER_ROUTE_H
+
+#include "api/service.h"
+#include "server/api_error.h"
+#include "server/http.h"
+
+struct server;
+struct call;
+
+enum route_flags {
+    ROUTE_PUBLIC = 1,       /* without a key */
+    ROUTE_WITHOUT_MODEL = 2 /* also while it is being loaded */
+};
+
+struct route {
+    const char *method, *path;
+    unsigned flags;
+    int (*prepare)(struct call *c); /* on a worker; NULL: none. Nonzero: c->error is the answer */
+    void (*start)(struct call *c);  /* on the loop; answers, or begins to */
+};
+
+struct call {
+    struct server *server;
+    struct service *service;
+    struct http_exchange *exchange;
+    const struct route *route;
+    struct arena arena;
+    yyjson_val *body; /* of a prepared call: the JSON object */
+    struct api_error error;
+    uv_work_t work;
+    void *state;                                   /* the route's */
+    void (*on_gone)(struct call *c);               /* the client left; frees what the route holds. call_end follows */
+    void (*on_drained)(struct call *c);            /* all bytes have left */
+    void (*on_tick)(struct call *c, uint64_t now); /* about once a second */
+    struct call *next, **link;
+};
+
+/* Takes the exchange through checks to its route. */
+void route_handle(void *user, struct http_exchange *x); /* user: struct server */
+
+void call_reply_json(struct call *c, int32_t status, struct str json); /* and ends the call */
+void call_reply_error(struct call *c);                                 /* c->error; and ends the call */
+/* Frees the call. The exchange must be answered, streaming to its end, or gone. */
+void call_end(struct call *c);
+
+extern const struct route routes_chat[], routes_completions[], routes_models[], routes_health[], routes_metrics[], routes_page[];
+
+#endif

@@ -1,0 +1,216 @@
+/* POST /v1/completions: strings, lists of strings, token ids, lists of lists of token ids. */
+#include "server/generate.h"
+#include "server/sse.h"
+
+/* ---- the wire ----------------------------------------------------------------------------------------------------------- */
+
+static void put_head(struct generation *g, struct jsonw *w) {
+    jsonw_begin(w, '{');
+    jsonw_key(w, "id");
+    jsonw_str(w, g->id);
+    jsonw_key(w, "object");
+    jsonw_str(w, STR("text_completion"));
+    jsonw_key(w, "created");
+    jsonw_int(w, g->created);
+    jsonw_key(w, "model");
+    jsonw_str(w, str_of(generate_model(g)));
+    jsonw_key(w, "system_fingerprint");
+    jsonw_null(w);
+}
+
+static int64_t count_chars(struct str s) {
+    int64_t n = 0;
+    for (size_t i = 0; i < s.n; i++) n += ((unsigned char)s.p[i] & 0xC0) != 0x80;
+    return n;
+}
+
+static void put_tops(struct generation *g, const struct gen_choice *c, struct jsonw *w) {
+    const struct sampler_top *top = c->tops;
+    jsonw_key(w, "top_logprobs");
+    jsonw_begin(w, '[');
+    for (size_t i = 0; i < c->n_tokens; i++) {
+        jsonw_begin(w, '{');
+        for (int32_t k = 0; k < c->tokens[i].n_top; k++, top++) {
+            jsonw_key_str(w, service_token_text(g->call->service, top->token));
+            jsonw_num(w, (double)top->logprob);
+        }
+        jsonw_end(w, '}');
+    }
+    jsonw_end(w, ']');
+}
+
+static void put_logprobs(struct generation *g, struct gen_choice *c, struct jsonw *w) {
+    jsonw_key(w, "logprobs");
+    if (!g->params.logprobs) {
+        jsonw_null(w);
+        return;
+    }
+    jsonw_begin(w, '{');
+    jsonw_key(w, "tokens");
+    jsonw_begin(w, '[');
+    for (size_t i = 0; i < c->n_tokens; i++) jsonw_str(w, service_token_text(g->call->service, c->tokens[i].id));
+    jsonw_end(w, ']');
+    jsonw_key(w, "token_logprobs");
+    jsonw_begin(w, '[');
+    for (size_t i = 0; i < c->n_tokens; i++) jsonw_num(w, (double)c->tokens[i].logprob);
+    jsonw_end(w, ']');
+    put_tops(g, c, w);
+    jsonw_key(w, "text_offset");
+    jsonw_begin(w, '[');
+    for (size_t i = 0; i < c->n_tokens; i++) {
+        jsonw_int(w, c->n_chars);
+        c->n_chars += count_chars(service_token_text(g->call->service, c->tokens[i].id));
+    }
+    jsonw_end(w, ']');
+    jsonw_end(w, '}');
+}
+
+static void put_choice(struct generation *g, struct gen_choice *c, struct str echo, enum service_finish finish, struct jsonw *w) {
+    struct sb text = {0};
+    sb_put(&text, echo);
+    sb_put(&text, sb_str(&c->content));
+    jsonw_begin(w, '{');
+    jsonw_key(w, "text");
+    jsonw_str(w, sb_str(&text));
+    jsonw_key(w, "index");
+    jsonw_int(w, c->index);
+    put_logprobs(g, c, w);
+    jsonw_key(w, "finish_reason");
+    if (finish) jsonw_str(w, str_of(generate_finish_name(finish)));
+    else jsonw_null(w);
+    jsonw_end(w, '}');
+    sb_free(&text);
+}
+
+static struct str echo_of(const struct generation *g, const struct gen_choice *c) {
+    return g->params.echo ? g->prompts[c->i_prompt].text : STR("");
+}
+
+static void put_whole(struct generation *g, struct sb *out) {
+    struct jsonw w = {.out = out};
+    put_head(g, &w);
+    jsonw_key(&w, "choices");
+    jsonw_begin(&w, '[');
+    for (int32_t i = 0; i < g->n_choices; i++) put_choice(g, &g->choices[i], echo_of(g, &g->choices[i]), g->choices[i].finish, &w);
+    jsonw_end(&w, ']');
+    generate_put_usage(g, &w);
+    jsonw_end(&w, '}');
+}
+
+static void put_chunk(struct generation *g, struct gen_choice *c, struct str echo, enum service_finish finish, struct sb *out) {
+    struct sb json = {0};
+    struct jsonw w = {.out = &json};
+    put_head(g, &w);
+    jsonw_key(&w, "choices");
+    jsonw_begin(&w, '[');
+    put_choice(g, c, echo, finish, &w);
+    jsonw_end(&w, ']');
+    if (g->params.include_usage) {
+        jsonw_key(&w, "usage");
+        jsonw_null(&w);
+    }
+    jsonw_end(&w, '}');
+    sse_put(out, NULL, sb_str(&json));
+    sb_free(&json);
+}
+
+static void put_begin(struct generation *g, struct gen_choice *c, struct sb *out) {
+    if (g->params.echo) put_chunk(g, c, echo_of(g, c), SERVICE_GOES_ON, out);
+}
+
+static void put_piece(struct generation *g, struct gen_choice *c, struct sb *out) {
+    put_chunk(g, c, STR(""), SERVICE_GOES_ON, out);
+}
+
+static void put_end(struct generation *g, struct gen_choice *c, struct sb *out) {
+    put_chunk(g, c, STR(""), c->finish, out);
+}
+
+static void put_done(struct generation *g, struct sb *out) {
+    if (g->params.include_usage) {
+        struct sb json = {0};
+        struct jsonw w = {.out = &json};
+        put_head(g, &w);
+        jsonw_key(&w, "choices");
+        jsonw_begin(&w, '[');
+        jsonw_end(&w, ']');
+        generate_put_usage(g, &w);
+        jsonw_end(&w, '}');
+        sse_put(out, NULL, sb_str(&json));
+        sb_free(&json);
+    }
+    sse_put(out, NULL, STR("[DONE]"));
+}
+
+static const struct gen_format completion_format =
+    {.id_prefix = "cmpl-", .begin = put_begin, .piece = put_piece, .end = put_end, .done = put_done, .whole = put_whole};
+
+/* ---- the request -------------------------------------------------------------------------------------------------------- */
+
+static int fail_prompt(struct call *c) {
+    return api_fail(&c->error, 400, NULL, "prompt",
+                    "prompt must be a string, a list of strings, a list of token ids, or a list of those; none empty");
+}
+
+static int read_text(struct call *c, struct generation *g, struct str text) {
+    struct gen_prompt *p = &g->prompts[g->n_prompts++];
+    struct err err;
+    if (text.n == 0) return fail_prompt(c);
+    p->text = text;
+    if (service_encode(c->service, &c->arena, text, true, &p->ids, &err)) return api_fail_err(&c->error, &err, "prompt");
+    return p->ids.n ? 0 : fail_prompt(c);
+}
+
+static int read_ids(struct call *c, struct generation *g, yyjson_val *list) {
+    struct gen_prompt *p = &g->prompts[g->n_prompts++];
+    int32_t vocab = service_info(c->service)->vocab;
+    yyjson_val *item;
+    size_t i, n = yyjson_arr_size(list);
+    struct sb text = {0};
+    struct err err;
+    if (n == 0 || n > INT32_MAX) return fail_prompt(c);
+    p->ids.p = arena_new(&c->arena, int32_t, n);
+    p->ids.n = (int32_t)n;
+    yyjson_arr_foreach(list, i, n, item) {
+        int64_t id;
+        if (!json_val_int(item, &id)) return fail_prompt(c);
+        if (id < 0 || id >= vocab)
+            return api_fail(&c->error, 400, NULL, "prompt", "prompt: token %lld is outside the vocabulary of %d", (long long)id, vocab);
+        p->ids.p[i] = (int32_t)id;
+    }
+    if (g->params.echo && service_decode(c->service, p->ids.p, p->ids.n, &text, &err) == ERR_OK)
+        p->text = str_copy(&c->arena, sb_str(&text));
+    sb_free(&text);
+    return 0;
+}
+
+static int read_prompts(struct call *c, struct generation *g) {
+    yyjson_val *prompt = json_get(c->body, "prompt"), *item;
+    size_t i, n = yyjson_is_arr(prompt) ? yyjson_arr_size(prompt) : 1;
+    bool many = yyjson_is_arr(prompt) && n > 0 && !yyjson_is_num(yyjson_arr_get_first(prompt));
+    size_t n_prompts = many ? n : 1;
+    if (n_prompts * (size_t)g->params.n > PARAMS_CHOICES_MAX)
+        return api_fail(&c->error, 400, NULL, "prompt", "at most %d choices can be asked for at once", PARAMS_CHOICES_MAX);
+    g->prompts = arena_new(&c->arena, struct gen_prompt, n_prompts);
+    if (!many)
+        return yyjson_is_str(prompt)   ? read_text(c, g, json_val_str(prompt))
+               : yyjson_is_arr(prompt) ? read_ids(c, g, prompt)
+                                       : fail_prompt(c);
+    yyjson_arr_foreach(prompt, i, n, item) {
+        int code = yyjson_is_str(item) ? read_text(c, g, json_val_str(item)) : yyjson_is_arr(item) ? read_ids(c, g, item) : fail_prompt(c);
+        if (code) return code;
+    }
+    return 0;
+}
+
+static int prepare(struct call *c) {
+    struct generation *g = generate_create(c, &completion_format);
+    if (params_read(&c->arena, c->body, PARAMS_COMPLETION, &g->params, &c->error)) return -1;
+    return read_prompts(c, g);
+}
+
+const struct route routes_completions[] = {
+    {"POST", "/v1/completions", 0, prepare, generate_start},
+    {"POST", "/completions", 0, prepare, generate_start},
+    {0},
+};

@@ -1,0 +1,197 @@
+/* The loop: started, woken by the engine, ended by signals. */
+#include "server/server_internal.h"
+
+#include "server/browser.h"
+#include "server/generate.h"
+#include "server/tls.h"
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "os/os.h"
+
+enum { TICK_MS = 1000, DRAIN_SECONDS = 30 };
+static const struct http_limits limits = {.head_bytes = 64 * 1024, .n_headers = 100};
+
+struct str server_new_id(struct server *s, struct arena *a, const char *prefix) {
+    uint64_t low = hash_pair((uint64_t)os_wall_ns(), ++s->n_ids), high = hash_pair(os_clock_ns(), low);
+    return str_fmt(a, "%s%08x%016llx", prefix, (unsigned)(high >> 32), (unsigned long long)low);
+}
+
+/* ---- log ---------------------------------------------------------------------------------------------------------------- */
+
+static void write_json_line(enum log_level level, const char *line, void *user) {
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    struct sb text = {0};
+    struct jsonw w = {.out = &text};
+    (void)user;
+    jsonw_begin(&w, '{');
+    jsonw_key(&w, "time");
+    jsonw_num(&w, (double)(os_wall_ns() / 1000000) / 1000);
+    jsonw_key(&w, "level");
+    jsonw_str(&w, str_of(names[level]));
+    jsonw_key(&w, "message");
+    jsonw_str(&w, str_of(line));
+    jsonw_end(&w, '}');
+    sb_putc(&text, '\n');
+    os_write(OS_STDERR, sb_str(&text), NULL);
+    sb_free(&text);
+}
+
+static struct str server_url(const struct server *s, struct arena *a) {
+    const char *host = s->options.host;
+    if (!strcmp(host, "0.0.0.0") || !strcmp(host, "::")) host = "127.0.0.1";
+    bool is_v6 = strchr(host, ':') != NULL;
+    return str_fmt(a, "%s://%s%s%s:%d", s->tls ? "https" : "http", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
+                   (int)http_server_port(s->http));
+}
+
+/* One line on standard output when requests are taken. */
+static void announce(struct server *s) {
+    struct arena a = {0};
+    struct sb line = {0};
+    struct str url = server_url(s, &a);
+    const struct service_info *info = service_info(s->service);
+    if (s->options.json_log) {
+        struct jsonw w = {.out = &line};
+        jsonw_begin(&w, '{');
+        jsonw_key(&w, "event");
+        jsonw_str(&w, STR("ready"));
+        jsonw_key(&w, "url");
+        jsonw_str(&w, url);
+        jsonw_key(&w, "port");
+        jsonw_int(&w, http_server_port(s->http));
+        jsonw_key(&w, "model");
+        jsonw_str(&w, str_of(info->name));
+        jsonw_end(&w, '}');
+        sb_putc(&line, '\n');
+    } else {
+        sb_fmt(&line, "ready: %s\n", url.p);
+    }
+    log_info("%s, %d requests at once", info->description, info->n_seqs);
+    os_write(OS_STDOUT, sb_str(&line), NULL);
+    sb_free(&line);
+    s->announced = true;
+    if (s->options.open_page && !browser_open(&s->loop, &s->browser, url.p)) log_warn("no browser could be started; open %s", url.p);
+    arena_free(&a);
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------------------ */
+
+static void close_handle(uv_handle_t *handle, void *user) {
+    (void)user;
+    if (!uv_is_closing(handle)) uv_close(handle, NULL);
+}
+
+static void on_http_closed(void *user) {
+    struct server *s = user;
+    s->http = NULL;
+    service_close(s->service); /* no job is left: their clients are gone */
+    s->service = NULL;
+    uv_walk(&s->loop, close_handle, NULL);
+}
+
+static void close_all(struct server *s) {
+    if (s->closing) return;
+    s->closing = true;
+    uv_close((uv_handle_t *)&s->tick, NULL);
+    for (int i = 0; i < 3; i++) uv_close((uv_handle_t *)&s->signals[i], NULL);
+    http_server_close(s->http, on_http_closed, s);
+}
+
+static void on_signal(uv_signal_t *handle, int number) {
+    struct server *s = handle->data;
+    (void)number;
+    if (s->draining || !s->announced) {
+        close_all(s);
+        return;
+    }
+    log_info("ending: no new requests; those that run are finished first");
+    s->draining = true;
+    s->drain_ns = os_clock_ns();
+    http_server_drain(s->http);
+}
+
+/* ---- the loop ----------------------------------------------------------------------------------------------------------- */
+
+static void on_wake(uv_async_t *handle) {
+    struct server *s = handle->data;
+    if (!s->service || s->closing) return;
+    enum service_state state = service_state(s->service, &s->why);
+    if (state == SERVICE_FAILED) close_all(s);
+    if (state != SERVICE_READY) return;
+    if (!s->announced) announce(s);
+    struct service_job *job;
+    while ((job = service_next_ready(s->service))) generate_ready(job);
+}
+
+static void notify(void *user) {
+    uv_async_send(user);
+}
+
+static void on_tick(uv_timer_t *timer) {
+    struct server *s = timer->data;
+    uint64_t now = os_clock_ns();
+    for (struct call *c = s->calls, *next; c; c = next) {
+        next = c->next;
+        if (c->on_tick) c->on_tick(c, now);
+    }
+    if (!s->draining) return;
+    bool late = now - s->drain_ns > (uint64_t)DRAIN_SECONDS * 1000000000;
+    if (late || (!s->calls && http_server_n_conns(s->http) == 0)) close_all(s);
+}
+
+static int open_all(struct server *s, struct err *err) {
+    const struct server_options *o = &s->options;
+    struct http_options http = {.loop = &s->loop,
+                                .host = o->host,
+                                .port = o->port,
+                                .limits = limits,
+                                .n_conns = o->n_conns,
+                                .tls = s->tls,
+                                .handle = route_handle,
+                                .user = s};
+    http.limits.body_bytes = o->body_bytes;
+    struct service_options service = {.session = o->session, .name = o->name, .n_queue = o->n_queue, .notify = notify, .user = &s->wake};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    TRY(http_server_open(&http, &s->http, err));
+    TRY(service_open(&service, &s->service, err));
+    for (int i = 0; i < 3; i++) uv_signal_start(&s->signals[i], on_signal, numbers[i]);
+    uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
+    if (!guard_host_ok(s->guard, STR("name")) && strcmp(o->host, "127.0.0.1") && strcmp(o->host, "::1") && strcmp(o->host, "localhost"))
+        log_warn("listening on %s without an API key: everybody who can reach this machine can use the model; see --api-key", o->host);
+    return ERR_OK;
+}
+
+static void init_handles(struct server *s) {
+    uv_loop_init(&s->loop);
+    uv_async_init(&s->loop, &s->wake, on_wake);
+    uv_timer_init(&s->loop, &s->tick);
+    s->wake.data = s->tick.data = s;
+    for (int i = 0; i < 3; i++) {
+        uv_signal_init(&s->loop, &s->signals[i]);
+        s->signals[i].data = s;
+    }
+}
+
+int server_run(const struct server_options *options, struct err *err) {
+    struct server *s = mem_alloc(sizeof *s);
+    struct guard_options guard = {options->keys, options->n_keys, options->origins, options->n_origins, options->hosts, options->n_hosts};
+    s->options = *options;
+    s->started = os_wall_ns() / 1000000000;
+    s->guard = guard_create(&guard);
+    if (options->json_log) log_set_sink(write_json_line, NULL);
+    init_handles(s);
+    int code = options->cert_path ? tls_context_open(options->cert_path, options->key_path, &s->tls, err) : ERR_OK;
+    if (!code) code = open_all(s, err);
+    if (code && s->http) http_server_close(s->http, NULL, NULL);
+    if (code) uv_walk(&s->loop, close_handle, NULL);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&s->loop);
+    if (!code && s->why.code) code = err_set(err, s->why.code, "%s", s->why.msg);
+    if (s->service) service_close(s->service);
+    tls_context_close(s->tls);
+    guard_destroy(s->guard);
+    log_set_sink(NULL, NULL);
+    mem_free(s);
+    return code;
+}

@@ -1,0 +1,33 @@
+/* The server's inside, for its own files and the routes that report on it. */
+#ifndef MLXCEL_SERVER_SERVER_INTERNAL_H
+#define MLXCEL_SERVER_SERVER_INTERNAL_H
+
+#include "server/guard.h"
+#include "server/route.h"
+#include "server/server.h"
+
+struct server {
+    struct server_options options;
+    uv_loop_t loop;
+    uv_async_t wake;
+    uv_signal_t signals[3];
+    uv_timer_t tick;
+    uv_process_t browser;
+    struct http_server *http;
+    struct service *service;
+    struct guard *guard;
+    struct tls_context *tls;
+    struct call *calls;
+    bool announced, draining, closing;
+    uint64_t drain_ns;
+    struct err why;  /* the model could not be loaded */
+    int64_t started; /* seconds since 1970 */
+    /* figures */
+    int64_t n_requests, n_answers[6]; /* by the status' first digit */
+    uint64_t n_ids;
+};
+
+/* A fresh id with this prefix, in the arena. */
+struct str server_new_id(struct server *s, struct arena *a, const char *prefix);
+
+#endif

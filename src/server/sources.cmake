@@ -1,0 +1,24 @@
+set(SERVER_SOURCES
+  src/server/api_error.c
+  src/server/browser.c
+  src/server/generate.c
+  src/server/guard.c
+  src/server/http.c
+  src/server/http_parse.c
+  src/server/http_reply.c
+  src/server/messages.c
+  src/server/params.c
+  src/server/reasoning.c
+  src/server/route.c
+  src/server/route_chat.c
+  src/server/route_completions.c
+  src/server/route_health.c
+  src/server/route_metrics.c
+  src/server/route_models.c
+  src/server/route_page.c
+  src/server/server.c
+  src/server/sse.c
+  src/server/tls_none.c
+  src/server/webui.S
+)
+set_source_files_properties(src/server/webui.S PROPERTIES OBJECT_DEPENDS ${CMAKE_SOURCE_DIR}/src/server/webui/index.html)
