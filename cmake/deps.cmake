@@ -11,8 +11,8 @@ set(MLXCEL_DEPS_DIR ${CMAKE_SOURCE_DIR}/build/deps-${MLXCEL_TARGET})
 add_library(mlxcel_deps INTERFACE)
 find_package(PkgConfig QUIET)
 
-# Compiled here, without our warnings. Address and thread sanitizers see it; the one for undefined behaviour does not, since it makes yyjson
-# take minutes to compile.
+# Compiled here, without our warnings. Address and thread sanitizers see it; the one for undefined behaviour and the fuzzer's coverage do
+# not, since they make yyjson take minutes to compile.
 function(mlxcel_dep_compile name)
   mlxcel_unpack(${name} ${MLXCEL_DEPS_DIR}/src dir)
   list(TRANSFORM R_SOURCES PREPEND ${dir}/)
@@ -22,6 +22,9 @@ function(mlxcel_dep_compile name)
   string(REPLACE ",undefined" "" sanitize "${MLXCEL_SANITIZE}")
   if(sanitize)
     target_compile_options(${name} PRIVATE -fsanitize=${sanitize})
+  endif()
+  if(MLXCEL_FUZZ)
+    target_compile_options(${name} PRIVATE -fno-sanitize=fuzzer-no-link)
   endif()
   target_link_libraries(mlxcel_deps INTERFACE ${name})
 endfunction()

@@ -79,6 +79,6 @@ struct tensor forward(const struct model *m, struct oplist *l) {
         x = stream && stream->block ? stream->block(&p, x) : pass_block(&p, x);
     }
     l->layer = -1;
-    
+
     return logits(&p, x);
 }

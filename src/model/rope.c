@@ -39,7 +39,10 @@ static int list_of(struct arena *a, const struct config_rope *p, const char *key
     *out = arena_new(a, float, n);
     size_t i, max;
     yyjson_val *v;
-    yyjson_arr_foreach(list, i, max, v) (*out)[i] = (float)yyjson_get_num(v);
+    yyjson_arr_foreach(list, i, max, v) {
+        (*out)[i] = (float)yyjson_get_num(v);
+        if (!((*out)[i] > 0)) return err_set(err, ERR_EFORMAT, "config.json: rope %s must be above 0", key);
+    }
     return ERR_OK;
 }
 
@@ -106,6 +109,7 @@ static int scale_yarn(const struct config_rope *p, struct rope_spec *r, struct e
     TRY(num_of(p, "original_max_position_embeddings", r->original_len, &original, err));
     TRY(yarn_attention_factor(p, r, err));
     int32_t dim = r->n_rotated;
+    if (!(fast > 0 && slow > 0 && original > 0)) return err_set(err, ERR_EFORMAT, "config.json: rope beta_fast, beta_slow and original length must be above 0");
     double low = yarn_pair(fast, dim, r->theta, original), high = yarn_pair(slow, dim, r->theta, original);
     if (json_bool(p->raw, "truncate", true)) {
         low = floor(low);
@@ -124,16 +128,28 @@ static int scale_yarn(const struct config_rope *p, struct rope_spec *r, struct e
     return ERR_OK;
 }
 
+/* One magnitude for all lengths: a file that names two must have them equal. */
+static int longrope_magnitude(const struct config_rope *p, struct rope_spec *r, struct err *err) {
+    float attention, shorter, longer;
+    TRY(num_of(p, "attention_factor", -1, &attention, err));
+    TRY(num_of(p, "short_mscale", -1, &shorter, err));
+    TRY(num_of(p, "long_mscale", shorter, &longer, err));
+    if (shorter != longer) return err_set(err, ERR_EUNSUPPORTED, "config.json: rope short_mscale and long_mscale differ");
+    if (r->original_len < 2) return err_set(err, ERR_EFORMAT, "config.json: rope original_max_position_embeddings is %d", r->original_len);
+    if (attention >= 0) r->magnitude = attention;
+    else if (shorter >= 0) r->magnitude = shorter;
+    else r->magnitude = r->factor <= 1 ? 1.0f : (float)sqrt(1.0 + m_log(r->factor) / m_log(r->original_len));
+    return ERR_OK;
+}
+
 static int scale_longrope(struct arena *a, const struct config_rope *p, const struct cfg *config, struct rope_spec *r, struct err *err) {
-    float *shorter, *longer, attention;
+    float *shorter, *longer;
     int32_t n = r->n_rotated / 2, context;
     TRY(list_of(a, p, "short_factor", n, &shorter, err));
     TRY(list_of(a, p, "long_factor", n, &longer, err));
     TRY(cfg_int(config, "max_position_embeddings", 1, INT32_MAX, r->original_len, &context, err));
     if (!json_get(p->raw, "factor")) r->factor = (float)context / (float)r->original_len;
-    TRY(num_of(p, "attention_factor", -1, &attention, err));
-    if (attention < 0) attention = r->factor <= 1 ? 1.0f : (float)sqrt(1.0 + m_log(r->factor) / m_log(r->original_len));
-    r->magnitude = attention;
+    TRY(longrope_magnitude(p, r, err));
     r->long_freq = arena_new(a, float, n);
     for (int32_t i = 0; i < n; i++) {
         float period = pair_period(r->theta, i, r->n_rotated);
@@ -159,6 +175,17 @@ static int find_scaling(struct str name, enum rope_scaling *out, struct err *err
     return err_set(err, ERR_EUNSUPPORTED, "config.json: rope type \"%.*s\" is not supported", STR_ARG(name));
 }
 
+/* Dynamic scaling for one length, chosen when the model was trained: alpha stands for it, and the table is fixed. */
+static int resolve_alpha(const struct config_rope *p, struct rope_spec *r, struct err *err) {
+    float alpha;
+    TRY(num_of(p, "alpha", 0, &alpha, err));
+    if (r->n_rotated <= 2) return err_set(err, ERR_EFORMAT, "config.json: dynamic rope of %d rotated elements", r->n_rotated);
+    if (!(alpha > 0)) return ERR_OK;
+    r->scaling = SCALE_NONE;
+    r->theta = (float)(p->theta * m_pow((double)alpha, (double)r->n_rotated / (r->n_rotated - 2)));
+    return ERR_OK;
+}
+
 int rope_resolve(struct arena *a, const struct cfg *config, const struct config_rope *params, int32_t head_dim, struct rope_spec *out, struct err *err) {
     struct rope_spec *r = out;
     int32_t context;
@@ -174,6 +201,7 @@ int rope_resolve(struct arena *a, const struct cfg *config, const struct config_
     r->table = -1;
     if (!(r->theta > 1.0f) || !(r->factor > 0) || r->n_rotated < 2 || r->n_rotated > head_dim)
         return err_set(err, ERR_EFORMAT, "%s: rope_theta %g, factor %g, %d of %d rotated: out of range", config->file->name, params->theta, params->factor, r->n_rotated, head_dim);
+    if (r->scaling == SCALE_DYNAMIC) TRY(resolve_alpha(params, r, err));
     r->inv_freq = arena_new(a, float, head_dim / 2 + 1);
     plain_table(r->theta, r->n_rotated, r->inv_freq);
     TRY(resolve_score_scale(params, r, err));

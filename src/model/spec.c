@@ -76,6 +76,7 @@ static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *e
     TRY(cfg_need(c, "vocab_size", 1, 1 << 24, &s->vocab, err));
     TRY(cfg_int(c, "max_position_embeddings", 1, INT32_MAX, 2048, &s->context, err));
     s->tied = cfg_bool(c, "tie_word_embeddings", r->family->flags & FAM_TIED);
+    s->untied = cfg_get(c, "tie_word_embeddings") && !s->tied;
     s->wiring = r->family->wiring;
     if (cfg_get(c, "use_parallel_residual")) {
         if (!cfg_bool(c, "use_parallel_residual", true)) s->wiring = WIRE_PRE;

@@ -133,7 +133,7 @@ struct family;
 struct spec {
     const struct family *family;
     int32_t n_layers, hidden, vocab, context;
-    bool tied;
+    bool tied, untied;       /* untied: the file says so, and must have a head */
     float embed_scale, logit_scale, logit_softcap, residual_scale;
     struct norm_spec norm;
     enum wiring wiring;

@@ -158,11 +158,34 @@ static int bind_vector(struct loader *l, const struct tensor_info *t, int64_t n,
     return code;
 }
 
+/* One tensor per head, behind each other. */
+static int bind_vectors(struct loader *l, struct str path, int64_t n, struct weight **out, struct err *err) {
+    struct tensor_info t;
+    float *values = mem_try((size_t)n * sizeof *values);
+    if (!values) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(path));
+    int code = ERR_OK;
+    int64_t at = 0;
+    for (int32_t i = 0; at < n && !code; i++) {
+        if (!loader_tensor_values(l, path, i, &t)) {
+            code = err_set(err, ERR_EFORMAT, "%.*s: number %d is missing from the checkpoint", STR_ARG(path), i);
+            break;
+        }
+        int64_t size = t.n_dims ? t.shape[t.n_dims - 1] : 1;
+        if (size < 1 || size > n - at) code = err_set(err, ERR_EFORMAT, "%.*s has %lld elements too many", STR_ARG(t.name), (long long)(at + size - n));
+        if (!code) code = loader_read_f32(l, &t, size, values + at, err);
+        at += size;
+    }
+    if (!code) code = loader_constant(l, str_cstr(l->arena, path), values, n, out, err);
+    mem_free(values);
+    return code;
+}
+
 int loader_vector(struct loader *l, enum role role, int32_t layer, int64_t n, bool required, struct err *err) {
     struct str path;
     struct tensor_info t;
     struct bound *b = loader_slot(l, role, layer);
     if (!loader_find(l, role, layer, &path)) return required ? loader_missing(l, role, layer, err) : ERR_OK;
+    if (str_find_char(path, '#', 0) != STR_NONE) return bind_vectors(l, path, n, &b->w, err);
     loader_tensor_values(l, path, -1, &t);
     TRY(bind_vector(l, &t, n, &b->w, err));
     return loader_tensor_bias(l, path, -1, &t) ? bind_vector(l, &t, n, &b->bias, err) : ERR_OK;
@@ -241,7 +264,7 @@ static int bind_all(struct loader *l, struct err *err) {
     TRY(loader_matrix(l, ROLE_EMBED, -1, spec->vocab, spec->hidden, err));
     if (spec->family->flags & FAM_LEARNED_POSITIONS) TRY(loader_matrix(l, ROLE_POSITIONS, -1, spec->context, spec->hidden, err));
     if (!spec->norm.no_weight) TRY(loader_vector(l, ROLE_FINAL_NORM, -1, spec->hidden, true, err));
-    if (!spec->tied && loader_has(l, ROLE_HEAD, -1)) TRY(loader_matrix(l, ROLE_HEAD, -1, spec->vocab, spec->hidden, err));
+    if (spec->untied || (!spec->tied && loader_has(l, ROLE_HEAD, -1))) TRY(loader_matrix(l, ROLE_HEAD, -1, spec->vocab, spec->hidden, err));
     else l->out->global[ROLE_HEAD].w = l->out->global[ROLE_EMBED].w; /* stored once */
     TRY(bind_ropes(l, err));
     if (stream && stream->bind) TRY(stream->bind(l, -1, err));

@@ -99,7 +99,7 @@ int loader_assemble(struct loader *l, const struct matrix_args *a, struct err *e
 /* The two usual cases. A matrix [out, in] with its bias, if there is one; several on top of each other. */
 int loader_matrix(struct loader *l, enum role role, int32_t layer, int64_t out, int64_t in, struct err *err);
 int loader_stack(struct loader *l, enum role into, const struct stack_part *parts, int32_t n_parts, int32_t layer, int64_t in, struct err *err);
-/* A vector of n elements (norm weight), with its bias if there is one; required or not. */
+/* A vector of n elements (norm weight), with its bias if there is one; required or not. '#' in its name: a tensor per head. */
 int loader_vector(struct loader *l, enum role role, int32_t layer, int64_t n, bool required, struct err *err);
 /* The n elements of a role's tensor plus `suffix` as f32; ERR_EFORMAT when absent or of another size. */
 int loader_values(struct loader *l, enum role role, int32_t layer, const char *suffix, int64_t n, float *out, struct err *err);

@@ -36,6 +36,7 @@ struct bench {
 };
 
 static const char *backend_name = "cpu";
+static enum precision precision = PRECISION_EXACT;
 static int n_passed, n_failed, n_skipped;
 
 /* ---- reading golden.safetensors ---------------------------------------------------------------------------------- */
@@ -244,7 +245,7 @@ static int open_bench(struct bench *b, const char *dir, struct err *err) {
     TRY(load_golden(b, dir, err));
     const struct backend_type *type = backend_find(str_of(backend_name));
     if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend_name);
-    TRY(type->open(&(struct backend_options){.precision = PRECISION_EXACT, .n_threads = 2}, &b->be, err));
+    TRY(type->open(&(struct backend_options){.precision = precision, .n_threads = 2}, &b->be, err));
     TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &b->model, err));
     int32_t rows = 0;
     for (int k = 0; k < N_PROMPTS; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];
@@ -310,11 +311,18 @@ static void test_tree(const char *dir, struct str name, const char *only) {
     arena_free(&a);
 }
 
+static void set_precision(const char *name) {
+    static const char *const names[] = {[PRECISION_AUTO] = "auto", [PRECISION_EXACT] = "exact", [PRECISION_F32] = "f32", [PRECISION_BF16] = "bf16"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i])) precision = (enum precision)i;
+}
+
 int main(int argc, char **argv) {
     const char *only = NULL;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
         else if (!strcmp(argv[i], "--backend") && i + 1 < argc) backend_name = argv[++i];
+        else if (!strcmp(argv[i], "--precision") && i + 1 < argc) set_precision(argv[++i]);
         else test_tree(argv[i], str_of(argv[i]), only);
     }
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);

@@ -171,7 +171,7 @@ static void crash(void) {
     bench_init(&b);
     build(&b, "FAKE_NVCC=crash", NULL, NULL);
     CHECK_INT(b.r.exit_code, 1);
-    SAYS(&b, EXE[0] ? "crashed (exit code 0xC0000005)" : "ended by signal 11 (exit code 139)");
+    SAYS(&b, EXE[0] ? "crashed (exit code 0xC0000005)" : "ended by signal 9 (exit code 137)");
     SAYS(&b, "advice: the compiler itself crashed");
     bench_free(&b);
 }
