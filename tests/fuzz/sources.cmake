@@ -2,4 +2,5 @@
 set(FUZZ_TARGETS
   config
   safetensors
+  template
 )

@@ -3,6 +3,7 @@ set(UNIT_SUITES
   args
   base
   bits
+  chat
   checkpoint
   config
   cuda

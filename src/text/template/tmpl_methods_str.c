@@ -294,7 +294,7 @@ static struct tv partition(struct rt *rt, const struct tstr *s, const struct tst
     if (!sep->n) rt_raise(rt, "ValueError", "empty separator");
     rt_charge_bytes(rt, s->n);
     size_t at = last ? tstr_find_last(rt, tstr_str(s), tstr_str(sep)) : tstr_find(rt, tstr_str(s), tstr_str(sep), 0);
-    struct tv none = tv_str_const(rt, ""), whole = tv_sub(rt, s, 0, s->n);
+    struct tv none = tv_sub(rt, s, 0, 0), whole = tv_sub(rt, s, 0, s->n);
     if (at == STR_NONE) return last ? three(rt, none, none, whole) : three(rt, whole, none, none);
     return three(rt, tv_sub(rt, s, 0, at), tv_sub(rt, s, at, sep->n), tv_sub(rt, s, at + sep->n, s->n - at - sep->n));
 }

@@ -1,0 +1,111 @@
+/* text/chat: which template is chosen, which special tokens it sees, the form for models without one. */
+#include "unit.h"
+
+#include "base/log.h"
+#include "text/chat/chat.h"
+
+static int n_warnings;
+
+static void count_warning(enum log_level level, const char *line, void *user) {
+    (void)line, (void)user;
+    n_warnings += level == LOG_WARN;
+}
+
+/* Loads and renders; the arena keeps the text. */
+static struct str render(struct arena *a, const struct chat_files *files, const char *json, struct str name) {
+    struct err err;
+    struct chat_template *t;
+    struct tmpl_output out;
+    yyjson_val *input;
+    CHECK_OK(json_parse(a, str_of(json), "input", JSON_STRICT, &input, &err), err);
+    CHECK_OK(chat_template_load(a, files, &t, &err), err);
+    struct chat_request r = {.input = input, .now = {.year = 2025, .month = 7, .day = 10}, .name = name};
+    CHECK_OK(chat_render(t, a, &r, &out, &err), err);
+    return out.text;
+}
+
+static const char hello[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"add_generation_prompt\": true}";
+static const char with_tools[] = "{\"messages\": [], \"tools\": [{\"type\": \"function\"}]}";
+
+static void files_have_their_order(void) {
+    struct arena a = {0};
+    struct chat_files f = {.model = "m", .tokenizer_config = STR("{\"chat_template\": \"config\"}")};
+    CHECK_STR(render(&a, &f, hello, STR("")), STR("config"));
+    f.chat_template_json = STR("{\"chat_template\": \"json\"}");
+    CHECK_STR(render(&a, &f, hello, STR("")), STR("json"));
+    f.chat_template_jinja = STR("jinja {{ messages[0].content }}\n");
+    CHECK_STR(render(&a, &f, hello, STR("")), STR("jinja Hi"));
+    arena_free(&a);
+}
+
+static void lists_are_chosen_from(void) {
+    struct arena a = {0};
+    struct err err;
+    struct chat_template *t;
+    struct tmpl_output out;
+    struct chat_files f = {.tokenizer_config =
+                               STR("{\"chat_template\": [{\"name\": \"default\", \"template\": \"D\"}, "
+                                   "{\"name\": \"tool_use\", \"template\": \"T\"}, {\"name\": \"rag\", \"template\": \"R\"}]}")};
+    CHECK_STR(render(&a, &f, hello, STR("")), STR("D"));
+    CHECK_STR(render(&a, &f, with_tools, STR("")), STR("T"));
+    CHECK_STR(render(&a, &f, "{\"tools\": null}", STR("")), STR("D"));
+    CHECK_STR(render(&a, &f, with_tools, STR("rag")), STR("R"));
+    CHECK_OK(chat_template_load(&a, &f, &t, &err), err);
+    CHECK_INT(chat_render(t, &a, &(struct chat_request){.name = STR("nope")}, &out, &err), ERR_EARG);
+    f.tokenizer_config = STR("{\"chat_template\": [{\"name\": \"rag\", \"template\": \"R\"}, {\"name\": \"b\", \"template\": \"B\"}]}");
+    CHECK_OK(chat_template_load(&a, &f, &t, &err), err);
+    CHECK_INT(chat_render(t, &a, &(struct chat_request){0}, &out, &err), ERR_EARG);
+    arena_free(&a);
+}
+
+static void special_tokens_are_seen(void) {
+    struct arena a = {0};
+    struct chat_files f = {
+        .tokenizer_config = STR("{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\", \"lstrip\": false}, \"pad_token\": null, "
+                                "\"chat_template\": \"{{ bos_token }}{{ eos_token }}{{ unk_token }}{{ pad_token is defined }}{{ "
+                                "additional_special_tokens }}\"}"),
+        .special_tokens_map =
+            STR("{\"unk_token\": \"<unk>\", \"bos_token\": \"no\", \"additional_special_tokens\": [\"<a>\", {\"content\": \"<b>\"}]}"),
+    };
+    CHECK_STR(render(&a, &f, hello, STR("")), STR("<s></s><unk>False['<a>', '<b>']"));
+    arena_free(&a);
+}
+
+static void plain_form_without_template(void) {
+    struct arena a = {0};
+    struct err err;
+    struct chat_template *t;
+    struct chat_files f = {.model = "m", .tokenizer_config = STR("{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}")};
+    n_warnings = 0;
+    log_set_sink(count_warning, NULL);
+    struct str got =
+        render(&a, &f,
+               "{\"messages\": [{\"role\": \"system\", \"content\": \"Be kind.\"}, {\"role\": \"user\", \"content\": [{\"type\": \"text\", "
+               "\"text\": \"Hi\"}, {\"type\": \"image\"}]}, {\"role\": \"assistant\", \"content\": \"Hello\"}, {\"role\": \"user\", "
+               "\"content\": \"Bye \"}], \"add_generation_prompt\": true}",
+               STR(""));
+    CHECK_OK(chat_template_load(&a, &f, &t, &err), err);
+    log_set_sink(NULL, NULL);
+    CHECK_STR(got, STR("<s>Be kind.\n\nUser: Hi\nAssistant: Hello</s>\nUser: Bye\nAssistant:"));
+    CHECK(chat_template_is_plain(t));
+    CHECK_INT(n_warnings, 2);
+    arena_free(&a);
+}
+
+static void broken_files_are_named(void) {
+    struct arena a = {0};
+    struct err err;
+    struct chat_template *t;
+    CHECK_INT(chat_template_load(&a, &(struct chat_files){.model = "dir", .tokenizer_config = STR("{")}, &t, &err), ERR_EFORMAT);
+    CHECK(str_starts(str_of(err.msg), STR("dir/tokenizer_config.json: ")));
+    CHECK_INT(chat_template_load(&a, &(struct chat_files){.model = "dir", .chat_template_jinja = STR("{% if")}, &t, &err), ERR_EFORMAT);
+    CHECK(str_starts(str_of(err.msg), STR("dir: chat template line 1: TemplateSyntaxError")));
+    arena_free(&a);
+}
+
+static const struct unit_case cases[] = {
+    {"order_of_files", files_have_their_order},  {"lists", lists_are_chosen_from},         {"special_tokens", special_tokens_are_seen},
+    {"plain_form", plain_form_without_template}, {"broken_files", broken_files_are_named}, {0},
+};
+
+const struct unit_suite unit_chat = {"chat", cases};
