@@ -269,7 +269,8 @@ static void hostile_templates_end(void) {
         if (getenv("MLXCEL_TEST_TIMES"))
             fprintf(stderr, "%8.1f ms %8zu KiB  %.60s -> %s\n", ms, a.total_bytes >> 10, sources[i], code ? err.msg : "ok");
         if (!code) unit_fail(__FILE__, __LINE__, "%s: rendered, expected an error", sources[i]);
-        if (ms > 1000) unit_fail(__FILE__, __LINE__, "%s: took %.0f ms", sources[i], ms);
+        /* without the limits these run for minutes; a busy or emulated machine is slow, but not that slow */
+        if (ms > (getenv("MLXCEL_TEST_EMULATED") ? 30000 : 5000)) unit_fail(__FILE__, __LINE__, "%s: took %.0f ms", sources[i], ms);
         arena_free(&a);
     }
 }
