@@ -74,14 +74,16 @@ clang: ## build with clang, warnings as errors
 	@tools/setup.sh build clang
 	$(call cmake,clang)
 
-asan: ## unit tests under the address and undefined behaviour sanitizers
+asan: ## unit tests and own fixtures under the address and undefined behaviour sanitizers
 	@tools/setup.sh build
-	$(call cmake,asan,unit_tests)
+	$(call cmake,asan,unit_tests golden_tests)
+	@build/asan/golden_tests tests/golden
 	@build/asan/unit_tests
 
-tsan: ## unit tests under the thread sanitizer
+tsan: ## unit tests and own fixtures under the thread sanitizer
 	@tools/setup.sh build
-	$(call cmake,tsan,unit_tests)
+	$(call cmake,tsan,unit_tests golden_tests)
+	@build/tsan/golden_tests tests/golden
 	@build/tsan/unit_tests
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 30) seconds
