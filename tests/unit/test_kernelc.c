@@ -165,6 +165,26 @@ static void failures(void) {
     }
 }
 
+/* A kernel that must not spill and does: named in any case, an error unless allowed. */
+static void spills(void) {
+    struct bench b;
+    bench_init(&b);
+    build(&b, "FAKE_NVCC=spill", "--spills", "warn");
+    CHECK_INT(b.r.exit_code, 0);
+    SAYS(&b, "one.cu for sm_75: kernel fake_kernel spills 12 bytes");
+    save(&b, "kernels.list", "default 75\none.cu default - fail:other_*\n");
+    build(&b, "FAKE_NVCC=spill", NULL, NULL);
+    CHECK_INT(b.r.exit_code, 0);
+    save(&b, "kernels.list", "default 75\none.cu default - fail:other_*,fake_*\n");
+    build(&b, "FAKE_NVCC=spill", NULL, NULL);
+    CHECK_INT(b.r.exit_code, 1);
+    SAYS(&b, "1 kernel spills registers");
+    build(&b, NULL, "--spills", "perhaps");
+    CHECK_INT(b.r.exit_code, 1);
+    SAYS(&b, "expected fail or warn");
+    bench_free(&b);
+}
+
 /* A crash is told from a failure: a signal on Linux, a status like 0xC0000005 on Windows. */
 static void crash(void) {
     struct bench b;
@@ -294,6 +314,7 @@ static const struct unit_case cases[] = {
     {"chooses_targets", chooses_targets},
     {"failures", failures},
     {"crash", crash},
+    {"spills", spills},
     {"lists_toolkits", lists_toolkits},
     {"host_compilers", host_compilers},
     {"probes", probes},

@@ -340,7 +340,10 @@ static int finish(struct arena *a, struct build *b, double seconds, struct err *
         return err->code;
     }
     int n_bad = check_spills(a, b);
-    if (n_bad) return err_set(err, ERR_EFORMAT, "%d kernel%s spill%s registers", n_bad, n_bad == 1 ? "" : "s", n_bad == 1 ? "s" : "");
+    if (n_bad && !b->args->spills_pass)
+        return err_set(err, ERR_EFORMAT,
+                       "%d kernel%s spill%s registers (--spills warn, -DMLXCEL_CUDA_SPILLS=warn: build them all the same)", n_bad,
+                       n_bad == 1 ? "" : "s", n_bad == 1 ? "s" : "");
     struct sb data = {0};
     bool changed = false;
     qsort(b->jobs, (size_t)b->n_jobs, sizeof *b->jobs, compare_jobs);

@@ -19,6 +19,7 @@ struct build_args {
     const char *old_ptxas; /* of toolkit 12.4 or older, or NULL: PTX then keeps its header */
     int n_threads;
     bool allow_unsupported, report, quiet;
+    bool spills_pass; /* kernels that must not spill and do are named, and that is all */
 };
 
 /* 0, or an error whose message is one line; the details went to standard error before. */

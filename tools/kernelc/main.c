@@ -12,7 +12,7 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 struct options {
     enum command command;
-    const char *list, *out, *cache, *archs, *toolkit, *ccbin, *old_ptxas, *show, *driver, *depfile;
+    const char *list, *out, *cache, *archs, *toolkit, *ccbin, *old_ptxas, *show, *driver, *depfile, *spills;
     const char *search[MAX_TOOLKITS + 1];
     int n_search, n_threads;
     bool report, allow_unsupported, quiet;
@@ -39,6 +39,7 @@ static const char help[] =
     "  --driver FILE                   this driver library instead of the system's (tests)\n"
     "  -j N                            jobs at a time (default: processors)\n"
     "  --report                        registers and spills of every kernel\n"
+    "  --spills fail|warn              what a kernel does that spills although kernels.list forbids it (default fail)\n"
     "  --quiet                         say only how it ended\n";
 
 /* kernelc has no kernels of its own; backend/cuda/probe.c asks for them. */
@@ -67,6 +68,7 @@ static int parse_args(int argc, char **argv, struct options *o) {
         {"--ccbin", CMD_NONE, &o->ccbin, NULL},
         {"--old-ptxas", CMD_NONE, &o->old_ptxas, NULL},
         {"--depfile", CMD_NONE, &o->depfile, NULL},
+        {"--spills", CMD_NONE, &o->spills, NULL},
         {"--driver", CMD_NONE, &o->driver, NULL},
         {"--report", CMD_NONE, NULL, &o->report},
         {"--quiet", CMD_NONE, NULL, &o->quiet},
@@ -233,6 +235,9 @@ static int cmd_build(struct arena *a, const struct options *o, struct err *err) 
     static struct kernel_list list;
     static struct machine m;
     int driver;
+    bool warn = o->spills && strcmp(o->spills, "warn") == 0;
+    if (o->spills && !warn && strcmp(o->spills, "fail") != 0)
+        return err_set(err, ERR_EARG, "--spills is \"%s\", expected fail or warn", o->spills);
     TRY(load_list(a, o, &list, &driver, err));
     TRY(check_old_ptxas(a, o->old_ptxas, err));
     examine_machine(a, o, &list, driver, &m);
@@ -255,6 +260,7 @@ static int cmd_build(struct arena *a, const struct options *o, struct err *err) 
                               .n_threads = o->n_threads > 0 ? o->n_threads : os_cpu_count(),
                               .allow_unsupported = o->allow_unsupported,
                               .report = o->report,
+                              .spills_pass = warn,
                               .quiet = o->quiet};
     return build_run(a, &args, err);
 }
