@@ -130,6 +130,16 @@ class Check:
             self.passed += 1
 
 
+def decode(ref, ids, skip):
+    """The reference's text; None where it panics (the decoder Strip does on tokens that are shorter than it wants)."""
+    try:
+        return ref.decode(ids, skip_special_tokens=skip)
+    except BaseException as e:  # pyo3's PanicException is not an Exception
+        if isinstance(e, (KeyboardInterrupt, SystemExit)):
+            raise
+        return None
+
+
 def check_json(check, program, folder, name, args):
     ref = Tokenizer.from_file(str(folder / "tokenizer.json"))
     added = [t.content for t in ref.get_added_tokens_decoder().values()]
@@ -144,7 +154,9 @@ def check_json(check, program, folder, name, args):
     ids = want[:some] + [[texts.r.randrange(ref.get_vocab_size()) for _ in range(texts.r.randint(1, 20))] for _ in range(some)]
     for flag, skip in (([], False), (["--skip-special"], True)):
         got = ask(program, ["detokenize", "--jsonl", *flag, *model], ids)
-        check.equal(name, f"decoding, skip special {skip}", ids, got, ref.decode_batch(ids, skip_special_tokens=skip))
+        texts_of = [decode(ref, i, skip) for i in ids]
+        got = [a if b is not None else None for a, b in zip(got, texts_of)]
+        check.equal(name, f"decoding, skip special {skip}", ids, got, texts_of)
     ref.encode_special_tokens = True
     got = ask(program, ["tokenize", "--jsonl", "--no-parse-special", *model], inputs)
     check.equal(name, "ids, special tokens as text", inputs, got, [e.ids for e in ref.encode_batch(inputs, add_special_tokens=False)])

@@ -58,15 +58,15 @@ static void check_ids(const char *name, size_t row, const char *what, const stru
 }
 
 /* Decoding whole and decoding as a stream. */
-static void check_text(const struct tok *t, const char *name, size_t row, const struct tok_ids *ids, struct str want) {
+static void check_text(const struct tok *t, const char *name, size_t row, const struct tok_ids *ids, bool skip_special, struct str want) {
     struct err err = {0};
     struct sb whole = {0}, streamed = {0};
     struct tok_stream s;
-    CHECK_OK(tok_decode(t, ids->p, ids->n, false, &whole, &err), err);
+    CHECK_OK(tok_decode(t, ids->p, ids->n, skip_special, &whole, &err), err);
     if (!str_eq(sb_str(&whole), want))
         unit_fail(__FILE__, __LINE__, "%s row %zu decodes to \"%.*s\", expected \"%.*s\"", name, row, STR_ARG(sb_str(&whole)),
                   STR_ARG(want));
-    tok_stream_init(&s, t, false);
+    tok_stream_init(&s, t, skip_special);
     for (size_t i = 0; i < ids->n; i++) {
         CHECK_OK(tok_stream_push(&s, ids->p[i], &streamed, &err), err);
         CHECK(utf8_valid(sb_str(&streamed)));
@@ -78,17 +78,28 @@ static void check_text(const struct tok *t, const char *name, size_t row, const 
     sb_free(&streamed);
 }
 
-static void check_row(const struct tok *t, const char *name, size_t row, struct str text, yyjson_val *want) {
+static void check_encoding(const struct tok *t, const char *name, size_t row, struct str text, unsigned flags, yyjson_val *want) {
     struct err err = {0};
-    struct tok_ids ids = {0}, special = {0};
-    yyjson_val *with = json_get(want, "ids_special"), *decoded = json_get(want, "decoded");
-    CHECK_OK(tok_encode(t, text, TOK_PARSE_SPECIAL, &ids, &err), err);
-    check_ids(name, row, "without special tokens", &ids, json_get(want, "ids"));
-    CHECK_OK(tok_encode(t, text, TOK_PARSE_SPECIAL | TOK_ADD_SPECIAL, &special, &err), err);
-    check_ids(name, row, "with special tokens", &special, yyjson_is_arr(with) ? with : json_get(want, "ids"));
-    check_text(t, name, row, &ids, yyjson_is_str(decoded) ? json_val_str(decoded) : text);
+    struct tok_ids ids = {0};
+    CHECK_OK(tok_encode(t, text, flags, &ids, &err), err);
+    check_ids(name, row, flags & TOK_ADD_SPECIAL ? "with special tokens" : flags ? "without special tokens" : "as plain text", &ids, want);
     tok_ids_free(&ids);
-    tok_ids_free(&special);
+}
+
+static void read_ids(yyjson_val *list, struct tok_ids *out) {
+    size_t i, n;
+    yyjson_val *value;
+    yyjson_arr_foreach(list, i, n, value) tok_ids_put(out, (int32_t)yyjson_get_int(value));
+}
+
+static void check_row(const struct tok *t, const char *name, size_t row, struct str text, yyjson_val *want) {
+    struct tok_ids ids = {0};
+    yyjson_val *with = json_get(want, "ids_special"), *decoded = json_get(want, "decoded");
+    check_encoding(t, name, row, text, TOK_PARSE_SPECIAL, json_get(want, "ids"));
+    check_encoding(t, name, row, text, TOK_PARSE_SPECIAL | TOK_ADD_SPECIAL, yyjson_is_arr(with) ? with : json_get(want, "ids"));
+    read_ids(json_get(want, "ids"), &ids);
+    check_text(t, name, row, &ids, false, yyjson_is_str(decoded) ? json_val_str(decoded) : text);
+    tok_ids_free(&ids);
 }
 
 static void golden(const char *name) {
@@ -172,7 +183,55 @@ static void golden_t5(void) {
     golden("t5-small");
 }
 
+/* ---- the repository's own small tokenizers -------------------------------------------------------------------------- */
+
+static void check_fixture_row(const struct tok *t, const char *name, size_t row, yyjson_val *want) {
+    struct tok_ids ids = {0};
+    yyjson_val *text = json_get(want, "text"), *decoded = json_get(want, "decoded"), *skipped = json_get(want, "skipped");
+    static const struct {
+        const char *key;
+        unsigned flags;
+    } ways[] = {{"ids", TOK_PARSE_SPECIAL}, {"special", TOK_PARSE_SPECIAL | TOK_ADD_SPECIAL}, {"plain", 0}};
+    for (size_t i = 0; i < 3; i++)
+        if (json_get(want, ways[i].key)) check_encoding(t, name, row, json_val_str(text), ways[i].flags, json_get(want, ways[i].key));
+    yyjson_val *list = json_get(want, "ids") ? json_get(want, "ids") : json_get(want, "plain");
+    read_ids(json_get(want, "decode") ? json_get(want, "decode") : list, &ids);
+    if (decoded) check_text(t, name, row, &ids, false, json_val_str(decoded));
+    if (skipped) check_text(t, name, row, &ids, true, json_val_str(skipped));
+    tok_ids_free(&ids);
+}
+
+static void fixture(const char *dir, const char *name) {
+    struct arena a = {0};
+    struct err err = {0};
+    yyjson_val *rows, *row;
+    struct tok *t;
+    size_t i, n;
+    struct str file = load(&a, dir, name, "tokenizer.json");
+    if (!file.n) file = load(&a, dir, name, "tokenizer.model");
+    if (!file.n) file = load(&a, dir, name, "ranks.tiktoken");
+    if (tok_load_any(&t, file, STR(""), &err)) unit_fail(__FILE__, __LINE__, "%s: %s", name, err.msg);
+    CHECK_OK(json_parse(&a, load(&a, dir, name, "expected.json"), "expected.json", JSON_STRICT, &rows, &err), err);
+    yyjson_arr_foreach(rows, i, n, row) check_fixture_row(t, name, i, row);
+    tok_destroy(t);
+    arena_free(&a);
+}
+
+static void fixtures(void) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct str *names;
+    size_t n;
+    char dir[1100];
+    snprintf(dir, sizeof dir, "%s/tests/text/tokenizers", unit_source_dir());
+    CHECK_OK(os_list_dir(&a, dir, &names, &n, &err), err);
+    CHECK(n > 40);
+    for (size_t i = 0; i < n; i++) fixture(dir, str_cstr(&a, names[i]));
+    arena_free(&a);
+}
+
 static const struct unit_case cases[] = {
+    {"fixtures", fixtures},
     {"golden_bert", golden_bert},
     {"golden_deepseek", golden_deepseek},
     {"golden_gemma3", golden_gemma3},

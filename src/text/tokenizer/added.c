@@ -118,7 +118,7 @@ int tok_added_build(struct tok *t, struct err *err) {
     return code;
 }
 
-static int32_t model_id(const struct tok *t, struct str token) {
+int32_t tok_model_id(const struct tok *t, struct str token) {
     if (!t->byte_level) return tok_table_find(&t->table, token.p, token.n);
     struct sb raw = {0};
     bool plain = true;
@@ -130,15 +130,14 @@ static int32_t model_id(const struct tok *t, struct str token) {
     }
     int32_t id = plain ? tok_table_find(&t->table, sb_str(&raw).p, raw.n) : -1;
     sb_free(&raw);
-    if (!plain)
-        for (size_t i = 0; i < t->n_vocab_ids && id < 0; i++)
-            if (t->odd && t->odd[i].p && str_eq(t->odd[i], token)) id = (int32_t)i;
+    for (size_t i = 0; i < t->n_vocab_ids && !plain && id < 0; i++) /* outside the byte alphabet: not in the table */
+        if (!t->vocab[i].p && t->written[i].p && str_eq(t->written[i], token)) id = (int32_t)i;
     return id;
 }
 
 int32_t tok_id_of(const struct tok *t, struct str token) {
     int32_t i = tok_table_find(&t->added.by_content, token.p, token.n);
-    return i >= 0 ? t->added.tokens[i].id : model_id(t, token);
+    return i >= 0 ? t->added.tokens[i].id : tok_model_id(t, token);
 }
 
 int tok_added_room(struct tok *t, size_t n, struct err *err) {

@@ -144,11 +144,12 @@ static int replace_end(const struct tok_dec *self, struct tok_stream *s, size_t 
     struct tok_match_state *state = NULL;
     struct str token = sb_str(&st->hold);
     struct tok_match m;
-    size_t from = 0, copied = 0;
+    struct tok_cursor at = {0};
+    size_t copied = 0;
     bool found = false;
     int code = ERR_OK;
     sb_clear(&st->previous);
-    while (token.n && !(code = tok_pattern_next(self->pattern, &state, token, &from, &m, &found, err)) && found) {
+    while (token.n && !(code = tok_pattern_next(self->pattern, &state, token, &at, &m, &found, err)) && found) {
         sb_put(&st->previous, str_sub(token, copied, m.start - copied));
         sb_put(&st->previous, self->content);
         copied = m.end;
@@ -338,6 +339,33 @@ int tok_decode(const struct tok *t, const int32_t *ids, size_t n, bool skip_spec
     if (!code) code = tok_stream_flush(&s, out, err);
     tok_stream_free(&s);
     return code;
+}
+
+void tok_token_bytes(const struct tok *t, int32_t id, struct sb *out) {
+    struct tok_stream s;
+    struct sb scratch = {0};
+    struct str text = tok_token_text(t, id);
+    if (!text.p || t->id_flags[id] & ID_SPECIAL) return;
+    if (t->byte_level && (size_t)id < t->n_vocab_ids && t->vocab[id].p && !(t->id_flags[id] & ID_ADDED)) {
+        sb_put(out, t->vocab[id]);
+        return;
+    }
+    int byte = tok_byte_token(text);
+    for (size_t i = 0; i < t->n_decs && byte >= 0; i++)
+        if (t->decs[i].flush == fallback_flush || t->decs[i].flush == tok_dec_spm.flush) {
+            sb_putc(out, (char)byte);
+            return;
+        }
+    tok_stream_init(&s, t, false); /* after another token, so that nothing is taken for the start of a text */
+    s.out = &scratch;
+    tok_dec_text(&s, 0, STR("x"), NULL);
+    tok_dec_end(&s, 0, NULL);
+    tok_dec_text(&s, 0, text, NULL);
+    tok_dec_end(&s, 0, NULL);
+    tok_stream_flush(&s, &scratch, NULL);
+    sb_put(out, str_from(sb_str(&scratch), 1));
+    tok_stream_free(&s);
+    sb_free(&scratch);
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */

@@ -180,7 +180,7 @@ bool tok_added_next(const struct tok_added *a, const struct tok_trie *trie, stru
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
-enum tok_id_flag { ID_EXISTS = 1, ID_SPECIAL = 2, ID_ADDED = 4 };
+enum tok_id_flag { ID_SPECIAL = 1, ID_ADDED = 2 };
 
 struct tok {
     struct arena arena;
@@ -197,22 +197,27 @@ struct tok {
     bool no_decoder; /* token strings are joined by spaces */
     /* by id */
     size_t n_ids;
-    struct str *text;  /* as decoding sees it; {NULL, 0} for holes */
-    struct str *bytes; /* filled for byte-level vocabularies, else NULL */
+    struct str *text; /* as decoding sees it; {NULL, 0} for holes */
     uint8_t *id_flags;
     /* the model's own vocabulary */
     size_t n_vocab;    /* entries */
     struct str *vocab; /* [n_ids of the model] by id: raw bytes where byte_level, else the token string */
     size_t n_vocab_ids;
     struct tok_table table; /* over vocab */
-    struct str *odd;        /* byte-level vocabularies: tokens outside the byte alphabet, by id */
+    struct str *written;    /* by id: the token strings of the file; vocab itself where that is not byte-level */
     bool byte_level;        /* vocab holds raw bytes and the last ByteLevel pre-tokenizer is the model's own step */
     int32_t bos, eos, pad, unk;
 };
 
 /* Byte-level alphabet: the code point that stands for a byte, and back (-1 for others). */
 uint32_t tok_byte_char(unsigned char byte);
-int tok_char_byte(uint32_t code);
+static inline int tok_char_byte(uint32_t c) {
+    if (c < 0x7F) return c > 0x20 ? (int)c : -1;
+    if (c < 0x100) return c > 0xA0 && c != 0xAD ? (int)c : -1;
+    if (c < 0x121) return (int)(c - 0x100);
+    if (c < 0x143) return (int)(c - 0x121 + 0x7F);
+    return c == 0x143 ? 0xAD : -1;
+}
 /* The id of "<0xNN>" in the model's vocabulary, or -1. */
 int32_t tok_byte_fallback_id(const struct tok *t, unsigned char byte);
 /* The byte of a token "<0xNN>" (any case), or -1. */
@@ -229,6 +234,8 @@ int tok_read_added(struct tok *t, yyjson_val *list, struct err *err);
 int tok_read_config(struct tok *t, struct str config_json, struct err *err);
 /* The added_tokens_decoder of tokenizer_config.json, with the ids that it states: for files that hold no added tokens. */
 int tok_read_added_decoder(struct tok *t, yyjson_val *config, struct err *err);
+/* The id of a token in the model's own vocabulary, as it is written; -1 when absent. */
+int32_t tok_model_id(const struct tok *t, struct str token);
 int tok_added_room(struct tok *t, size_t n, struct err *err);
 int tok_added_put(struct tok *t, struct tok_added_token token, struct err *err);
 /* Programmatic parts, for SentencePiece and tiktoken. */

@@ -58,76 +58,101 @@ static size_t raw_bytes(struct str s, char *out) {
     return n;
 }
 
-/* Room for the vocabulary: n tokens of total_bytes in all, ids below n_ids. */
-static int vocab_room(struct tok *t, size_t n_ids, size_t total_bytes, char **out_pool, struct err *err) {
+/* A vocabulary that is being filled. */
+struct filling {
+    char *pool;
+    uint32_t block[TOK_BLOCK]; /* ids that wait for the table */
+    size_t n_block;
+};
+
+/* Room for the vocabulary: total_bytes of token strings, ids below n_ids. */
+static int vocab_room(struct tok *t, size_t n_ids, size_t total_bytes, struct filling *f, struct err *err) {
     size_t bytes;
     t->n_vocab_ids = n_ids;
+    *f = (struct filling){0};
     t->vocab = size_mul(n_ids + 1, sizeof *t->vocab, &bytes) ? NULL : arena_try(&t->arena, bytes);
-    *out_pool = arena_try(&t->arena, total_bytes + 1);
-    if (!t->vocab || !*out_pool) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for a vocabulary of %zu ids", n_ids);
-    if (t->byte_level) {
-        t->odd = arena_try(&t->arena, bytes);
-        if (!t->odd) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for a vocabulary of %zu ids", n_ids);
-    }
+    f->pool = arena_try(&t->arena, total_bytes + 1);
+    if (t->vocab) t->written = t->byte_level ? arena_try(&t->arena, bytes) : t->vocab;
+    if (!t->vocab || !t->written || !f->pool) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for a vocabulary of %zu ids", n_ids);
     return tok_table_init(&t->arena, &t->table, t->vocab, n_ids, err);
 }
 
-static int vocab_put(struct tok *t, struct str token, int64_t id, bool raw, char **pool, struct err *err) {
-    if (t->vocab[id].p || (t->odd && t->odd[id].p))
+static int vocab_flush(struct tok *t, struct filling *f, struct err *err) {
+    uint32_t twice = tok_table_put_block(&t->table, f->block, f->n_block);
+    f->n_block = 0;
+    if (twice == UINT32_MAX) return ERR_OK;
+    return err_set(err, ERR_EFORMAT, "tokenizer: the token \"%.*s\" is in the vocabulary twice",
+                   STR_ARG(str_sub(t->written[twice], 0, 80)));
+}
+
+static struct str pool_copy(struct filling *f, struct str s) {
+    char *at = f->pool;
+    if (s.n) memcpy(at, s.p, s.n);
+    f->pool += s.n;
+    return str_n(at, s.n);
+}
+
+/* Byte-level: the bytes of a token as it is written, or the way in which bytes are written. */
+static struct str pool_bytes(struct filling *f, struct str written) {
+    size_t n = raw_bytes(written, f->pool);
+    struct str raw = {n == SIZE_MAX ? NULL : f->pool, n == SIZE_MAX ? 0 : n};
+    f->pool += raw.n;
+    return raw;
+}
+
+static struct str pool_writing(struct filling *f, struct str raw) {
+    char *at = f->pool;
+    for (size_t i = 0; i < raw.n; i++) f->pool += utf8_encode(tok_byte_char((unsigned char)raw.p[i]), f->pool);
+    return str_n(at, (size_t)(f->pool - at));
+}
+
+static int vocab_put(struct tok *t, struct str token, int64_t id, bool raw, struct filling *f, struct err *err) {
+    if (t->written[id].p)
         return err_set(err, ERR_EFORMAT, "tokenizer: id %lld belongs to two tokens, \"%.*s\" is the second", (long long)id,
                        STR_ARG(str_sub(token, 0, 80)));
-    bool convert = t->byte_level && !raw;
-    size_t n = convert ? raw_bytes(token, *pool) : token.n;
-    if (convert && n == SIZE_MAX) { /* outside the byte alphabet: text never reaches it */
-        memcpy(*pool, token.p, token.n);
-        t->odd[id] = str_n(*pool, token.n);
-        *pool += token.n;
-        return ERR_OK;
-    }
-    if (!convert && n) memcpy(*pool, token.p, n);
-    t->vocab[id] = str_n(*pool, n);
-    *pool += n;
-    if (!tok_table_put(&t->table, (uint32_t)id))
-        return err_set(err, ERR_EFORMAT, "tokenizer: the token \"%.*s\" is in the vocabulary twice", STR_ARG(str_sub(token, 0, 80)));
-    return ERR_OK;
+    if (t->byte_level) t->written[id] = raw ? pool_writing(f, token) : pool_copy(f, token);
+    t->vocab[id] = t->byte_level && !raw ? pool_bytes(f, token) : pool_copy(f, token);
+    if (!t->vocab[id].p) return ERR_OK; /* outside the byte alphabet: text never reaches it */
+    f->block[f->n_block++] = (uint32_t)id;
+    return f->n_block == TOK_BLOCK ? vocab_flush(t, f, err) : ERR_OK;
 }
 
 int tok_read_vocab(struct tok *t, yyjson_val *vocab, struct err *err) {
     size_t i, n, total = 0;
     int64_t top = -1, id;
     yyjson_val *key, *value;
-    char *pool;
+    struct filling f;
     if (!yyjson_is_obj(vocab)) return err_set(err, ERR_EFORMAT, "tokenizer.json: the model has no object \"vocab\"");
     yyjson_obj_foreach(vocab, i, n, key, value) {
         if (!json_val_int(value, &id) || id < 0 || id >= TOK_MAX_ID)
             return err_set(err, ERR_EFORMAT, "tokenizer.json: the id of token \"%.*s\" is no number from 0 to %d",
                            STR_ARG(str_sub(json_val_str(key), 0, 80)), TOK_MAX_ID - 1);
         if (id > top) top = id;
-        total += yyjson_get_len(key);
+        total += yyjson_get_len(key) * (t->byte_level ? 2 : 1);
     }
-    TRY(vocab_room(t, (size_t)(top + 1), total, &pool, err));
+    TRY(vocab_room(t, (size_t)(top + 1), total, &f, err));
     t->n_vocab = yyjson_obj_size(vocab);
     yyjson_obj_foreach(vocab, i, n, key, value) {
         json_val_int(value, &id);
-        TRY(vocab_put(t, json_val_str(key), id, false, &pool, err));
+        TRY(vocab_put(t, json_val_str(key), id, false, &f, err));
     }
-    return ERR_OK;
+    return vocab_flush(t, &f, err);
 }
 
 static int set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, bool raw, struct err *err) {
     size_t total = 0;
     int32_t top = -1;
-    char *pool;
+    struct filling f;
     for (size_t i = 0; i < n; i++) {
         int32_t id = ids ? ids[i] : (int32_t)i;
         if (id < 0 || id >= TOK_MAX_ID) return err_set(err, ERR_EFORMAT, "tokenizer: id %d is out of range", (int)id);
         if (id > top) top = id;
-        total += tokens[i].n;
+        total += tokens[i].n * (t->byte_level ? 3 : 1);
     }
-    TRY(vocab_room(t, (size_t)top + 1, total, &pool, err));
+    TRY(vocab_room(t, (size_t)top + 1, total, &f, err));
     t->n_vocab = n;
-    for (size_t i = 0; i < n; i++) TRY(vocab_put(t, tokens[i], ids ? ids[i] : (int32_t)i, raw, &pool, err));
-    return ERR_OK;
+    for (size_t i = 0; i < n; i++) TRY(vocab_put(t, tokens[i], ids ? ids[i] : (int32_t)i, raw, &f, err));
+    return vocab_flush(t, &f, err);
 }
 
 int tok_set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, struct err *err) {
@@ -141,70 +166,104 @@ int tok_set_raw_vocab(struct tok *t, const struct str *tokens, const int32_t *id
 
 /* ---- BPE -------------------------------------------------------------------------------------------------------- */
 
-/* One half of a merge, as the vocabulary stores it, written to *at (which moves on). */
-static int merge_half(const struct tok *t, struct str half, char **at, int32_t *out_id) {
-    size_t n = t->byte_level ? raw_bytes(half, *at) : half.n;
-    if (n == SIZE_MAX) return ERR_EFORMAT;
-    if (!t->byte_level && n) memcpy(*at, half.p, n);
-    *out_id = tok_table_find(&t->table, *at, n);
-    *at += n;
-    return *out_id < 0 ? ERR_EFORMAT : ERR_OK;
-}
-
-static int read_merge(const struct tok *t, yyjson_val *json, size_t prefix, struct sb *buffer, int32_t guess, struct tok_merge *out,
-                      struct err *err) {
-    struct str left, right;
+static int merge_parts(yyjson_val *json, struct str *left, struct str *right, struct err *err) {
     if (yyjson_is_str(json)) {
         struct str both = json_val_str(json);
         size_t space = str_find_char(both, ' ', 0);
         if (space == STR_NONE || str_find_char(both, ' ', space + 1) != STR_NONE)
             return err_set(err, ERR_EFORMAT, "tokenizer.json: the merge \"%.*s\" is not two tokens", STR_ARG(str_sub(both, 0, 80)));
-        left = str_sub(both, 0, space);
-        right = str_from(both, space + 1);
-    } else {
-        left = json_val_str(yyjson_arr_get(json, 0));
-        right = json_val_str(yyjson_arr_get(json, 1));
-        if (!left.p || !right.p || yyjson_arr_size(json) != 2)
-            return err_set(err, ERR_EFORMAT, "tokenizer.json: a merge is not two tokens");
+        *left = str_sub(both, 0, space);
+        *right = str_from(both, space + 1);
+        return ERR_OK;
     }
-    sb_clear(buffer);
-    sb_reserve(buffer, left.n + right.n + 1);
-    char *at = buffer->p, *middle;
-    if (merge_half(t, left, &at, &out->left) || (middle = at, merge_half(t, right, &at, &out->right)))
+    *left = json_val_str(yyjson_arr_get(json, 0));
+    *right = json_val_str(yyjson_arr_get(json, 1));
+    if (left->p && right->p && yyjson_arr_size(json) == 2) return ERR_OK;
+    return err_set(err, ERR_EFORMAT, "tokenizer.json: a merge is not two tokens");
+}
+
+/* A block of merges on its way: halves and results as the vocabulary stores them, one after another in a buffer. */
+struct merge_block {
+    struct str halves[TOK_BLOCK], merged[TOK_BLOCK / 2]; /* left, right, left, right ... */
+    size_t n;                                            /* merges */
+    struct sb bytes;
+    int32_t last;  /* what the merge before made */
+    size_t prefix; /* bytes that the second half loses */
+};
+
+static int block_put(const struct tok *t, struct merge_block *b, struct str left, struct str right, struct err *err) {
+    char *at = b->bytes.p + b->bytes.n;
+    size_t n_left = t->byte_level ? raw_bytes(left, at) : left.n;
+    if (!t->byte_level && n_left) memcpy(at, left.p, n_left);
+    size_t n_right = n_left == SIZE_MAX ? SIZE_MAX : t->byte_level ? raw_bytes(right, at + n_left) : right.n;
+    if (n_right == SIZE_MAX || n_right < b->prefix)
         return err_set(err, ERR_EFORMAT, "tokenizer.json: the merge of \"%.*s\" and \"%.*s\" names a token that is not in the vocabulary",
                        STR_ARG(str_sub(left, 0, 80)), STR_ARG(str_sub(right, 0, 80)));
-    if (prefix) { /* the second half loses the prefix of continuing subwords */
-        if ((size_t)(at - middle) < prefix) return err_set(err, ERR_EFORMAT, "tokenizer.json: a merge is shorter than the subword prefix");
-        memmove(middle, middle + prefix, (size_t)(at - middle) - prefix);
-        at -= prefix;
+    if (!t->byte_level && n_right) memcpy(at + n_left, right.p, n_right);
+    b->halves[2 * b->n] = str_n(at, n_left);
+    b->halves[2 * b->n + 1] = str_n(at + n_left, n_right);
+    b->bytes.n += n_left + n_right;
+    b->merged[b->n] = str_n(at, n_left + n_right);
+    if (b->prefix) { /* a second copy, without the prefix of continuing subwords */
+        char *copy = b->bytes.p + b->bytes.n;
+        memcpy(copy, at, n_left);
+        memcpy(copy + n_left, at + n_left + b->prefix, n_right - b->prefix);
+        b->merged[b->n] = str_n(copy, n_left + n_right - b->prefix);
+        b->bytes.n += b->merged[b->n].n;
     }
-    struct str merged = str_n(buffer->p, (size_t)(at - buffer->p));
-    bool guessed = guess >= 0 && (size_t)guess < t->n_vocab_ids && str_eq(t->vocab[guess], merged);
-    out->merged = guessed ? guess : tok_table_find(&t->table, merged.p, merged.n);
-    if (out->merged < 0)
-        return err_set(err, ERR_EFORMAT, "tokenizer.json: the merge of \"%.*s\" and \"%.*s\" gives a token that is not in the vocabulary",
-                       STR_ARG(str_sub(left, 0, 80)), STR_ARG(str_sub(right, 0, 80)));
+    b->n++;
     return ERR_OK;
 }
 
-static int read_merges(const struct tok *t, yyjson_val *list, size_t prefix, struct tok_merge **out, size_t *out_n, struct err *err) {
-    size_t i, n, bytes;
+/* The id of a merged token. Merges mostly make tokens in the order of their ids, some of them several times in a row. */
+static int32_t guess_id(const struct tok *t, int32_t last, struct str merged) {
+    for (int32_t id = last; id <= last + 1; id++)
+        if (id >= 0 && (size_t)id < t->n_vocab_ids && str_eq(t->vocab[id], merged)) return id;
+    return tok_table_find(&t->table, merged.p, merged.n);
+}
+
+static int block_flush(const struct tok *t, struct merge_block *b, struct tok_merge *out, size_t *out_n, struct err *err) {
+    int32_t ids[TOK_BLOCK];
+    tok_table_find_block(&t->table, b->halves, 2 * b->n, ids);
+    for (size_t i = 0; i < b->n; i++) {
+        struct str merged = b->merged[i];
+        int32_t id = guess_id(t, b->last, merged);
+        if (ids[2 * i] < 0 || ids[2 * i + 1] < 0 || id < 0)
+            return err_set(err, ERR_EFORMAT, "tokenizer.json: merge %zu names or makes a token that is not in the vocabulary", *out_n);
+        out[*out_n] = (struct tok_merge){ids[2 * i], ids[2 * i + 1], id, (uint32_t)*out_n};
+        ++*out_n;
+        b->last = id;
+    }
+    b->n = 0;
+    sb_clear(&b->bytes);
+    return ERR_OK;
+}
+
+static int read_merge_list(const struct tok *t, yyjson_val *list, struct merge_block *b, struct tok_merge *out, size_t *out_n,
+                           struct err *err) {
+    size_t i, n;
     yyjson_val *json;
-    struct sb buffer = {0};
-    int code = ERR_OK;
+    yyjson_arr_foreach(list, i, n, json) {
+        struct str left, right;
+        if (str_starts(json_val_str(json), STR("#version"))) continue;
+        TRY(merge_parts(json, &left, &right, err));
+        size_t need = 2 * (left.n + right.n) + 1;
+        if (b->n == TOK_BLOCK / 2 || b->bytes.capacity - b->bytes.n < need) TRY(block_flush(t, b, out, out_n, err));
+        if (b->bytes.capacity < need) sb_reserve(&b->bytes, need); /* only when it is empty: what points into it must stay */
+        TRY(block_put(t, b, left, right, err));
+    }
+    return block_flush(t, b, out, out_n, err);
+}
+
+static int read_merges(const struct tok *t, yyjson_val *list, size_t prefix, struct tok_merge **out, size_t *out_n, struct err *err) {
+    size_t bytes;
     if (!yyjson_is_arr(list)) return err_set(err, ERR_EFORMAT, "tokenizer.json: the model has no list \"merges\"");
     if (size_mul(yyjson_arr_size(list) + 1, sizeof **out, &bytes) || !(*out = mem_try(bytes)))
         return err_set(err, ERR_EMEMORY, "tokenizer.json: no memory for %zu merges", yyjson_arr_size(list));
-    int32_t guess = -1; /* merges mostly make tokens in the order of their ids */
-    yyjson_arr_foreach(list, i, n, json) {
-        if (str_starts(json_val_str(json), STR("#version"))) continue;
-        code = read_merge(t, json, prefix, &buffer, guess, &(*out)[*out_n], err);
-        if (code) break;
-        (*out)[*out_n].rank = (uint32_t)*out_n;
-        guess = (*out)[*out_n].merged + 1;
-        ++*out_n;
-    }
-    sb_free(&buffer);
+    struct merge_block b = {.last = -1, .prefix = prefix};
+    sb_reserve(&b.bytes, 16 * 1024);
+    int code = read_merge_list(t, list, &b, *out, out_n, err);
+    sb_free(&b.bytes);
     return code;
 }
 
@@ -219,7 +278,6 @@ static int read_bpe_vocab(struct tok *t, yyjson_val *model, const struct tok_bpe
             if (tok_table_find(&t->table, &byte, 1) < 0) t->byte_level = false;
         }
         if (!t->byte_level) {
-            t->odd = NULL;
             TRY(tok_read_vocab(t, json_get(model, "vocab"), err));
         }
     }
@@ -293,41 +351,14 @@ int tok_read_config(struct tok *t, struct str config_json, struct err *err) {
     return code;
 }
 
-/* What a token of the model's vocabulary looks like when it is written. */
-static struct str written(struct tok *t, size_t id) {
-    if (!t->byte_level) return t->vocab[id];
-    if (t->odd[id].p) return t->odd[id];
-    struct str raw = t->vocab[id];
-    if (!raw.p) return raw;
-    char *text = arena_alloc(&t->arena, raw.n * 2 + 1);
-    size_t n = 0;
-    for (size_t i = 0; i < raw.n; i++) n += utf8_encode(tok_byte_char((unsigned char)raw.p[i]), text + n);
-    return str_n(text, n);
-}
-
-/* The bytes that a token stands for when it is decoded in the middle of a text. */
-static struct str spoken(struct tok *t, struct str text, size_t id) {
-    if (t->byte_level && id < t->n_vocab_ids && t->vocab[id].p && !(t->id_flags[id] & ID_ADDED)) return t->vocab[id];
-    struct sb out = {0};
-    struct tok_stream s;
-    int byte = tok_byte_token(text);
-    for (size_t i = 0; i < t->n_decs && byte >= 0; i++)
-        if (str_is(str_of(t->decs[i].name), "ByteFallback")) {
-            char c = (char)byte;
-            return str_copy(&t->arena, str_n(&c, 1));
-        }
-    tok_stream_init(&s, t, false); /* after another token, so that nothing is taken for the start of a text */
-    s.out = &out;
-    tok_dec_text(&s, 0, STR("x"), NULL);
-    tok_dec_end(&s, 0, NULL);
-    size_t before = out.n;
-    tok_dec_text(&s, 0, text, NULL);
-    tok_dec_end(&s, 0, NULL);
-    if (out.n == before) tok_stream_flush(&s, &out, NULL);
-    struct str spoken_text = str_copy(&t->arena, str_from(sb_str(&out), before));
-    tok_stream_free(&s);
-    sb_free(&out);
-    return spoken_text;
+/* Which ids are special: those that are written like a special token. */
+static void mark_special(struct tok *t) {
+    for (size_t i = 0; i < t->added.n; i++) {
+        const struct tok_added_token *k = &t->added.tokens[i];
+        int32_t same = tok_table_find(&t->added.by_content, t->text[k->id].p, t->text[k->id].n), id = tok_model_id(t, k->content);
+        if (same >= 0 && t->added.tokens[same].special) t->id_flags[k->id] |= ID_SPECIAL;
+        if (k->special && id >= 0 && str_eq(t->text[id], k->content)) t->id_flags[id] |= ID_SPECIAL;
+    }
 }
 
 int tok_finish(struct tok *t, struct err *err) {
@@ -337,22 +368,16 @@ int tok_finish(struct tok *t, struct err *err) {
     for (size_t i = 0; i < t->added.n; i++)
         if ((size_t)t->added.tokens[i].id + 1 > n) n = (size_t)t->added.tokens[i].id + 1;
     t->n_ids = n;
-    if (size_mul(n + 1, sizeof *t->text, &bytes) || !(t->text = arena_try(&t->arena, bytes)) || !(t->bytes = arena_try(&t->arena, bytes)) ||
+    if (size_mul(n + 1, sizeof *t->text, &bytes) || !(t->text = arena_try(&t->arena, bytes)) ||
         !(t->id_flags = arena_try(&t->arena, n + 1)))
         return err_set(err, ERR_EMEMORY, "tokenizer: no memory for %zu ids", n);
-    for (size_t i = 0; i < t->n_vocab_ids; i++) t->text[i] = written(t, i);
+    if (t->n_vocab_ids) memcpy(t->text, t->written, t->n_vocab_ids * sizeof *t->text);
     for (size_t i = 0; i < t->added.n; i++) {
         const struct tok_added_token *k = &t->added.tokens[i];
         t->text[k->id] = k->normalized; /* what decoding writes, as the reference has it */
         t->id_flags[k->id] |= ID_ADDED;
     }
-    for (size_t i = 0; i < t->n_ids; i++) { /* special is what is written like a special token */
-        int32_t k = t->text[i].p ? tok_table_find(&t->added.by_content, t->text[i].p, t->text[i].n) : -1;
-        if (t->text[i].p) t->id_flags[i] |= ID_EXISTS;
-        if (k >= 0 && t->added.tokens[k].special) t->id_flags[i] |= ID_SPECIAL;
-    }
-    for (size_t i = 0; i < t->n_ids; i++)
-        if (t->text[i].p) t->bytes[i] = spoken(t, t->text[i], i);
+    mark_special(t);
     t->serial = atomic_fetch_add(&serial, 1) + 1;
     return ERR_OK;
 }

@@ -234,18 +234,19 @@ static int run_prepend(const struct tok_norm *self, struct tok_work *w, struct t
 }
 
 static int run_replace(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
-    size_t from = 0, copied = 0;
+    struct tok_cursor at = {0};
+    size_t copied = 0;
     struct tok_match m;
     bool found;
     if (text->s.n == 0) return ERR_OK;
-    TRY(tok_pattern_next(self->u.replace.pattern, &w->match, text->s, &from, &m, &found, err));
+    TRY(tok_pattern_next(self->u.replace.pattern, &w->match, text->s, &at, &m, &found, err));
     if (!found) return ERR_OK;
     struct out o = out_begin(w, text);
     while (found) {
         out_copy(&o, copied, m.start);
         out_put(&o, self->u.replace.content, m.start, m.end);
         copied = m.end;
-        TRY(tok_pattern_next(self->u.replace.pattern, &w->match, o.in, &from, &m, &found, err));
+        TRY(tok_pattern_next(self->u.replace.pattern, &w->match, o.in, &at, &m, &found, err));
     }
     out_copy(&o, copied, o.in.n);
     out_end(&o, text);

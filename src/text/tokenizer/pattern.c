@@ -25,49 +25,102 @@ struct tok_match_state {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
-    size_t last_end; /* of the last match in this text; an empty match there is passed over */
-    bool has_last;
 };
 
-static const char white_space[] =
-    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-static const char no_white_space[] =
-    "\\x{0}-\\x{8}\\x{e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}"
-    "\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}";
+/* ---- the dialect ------------------------------------------------------------------------------------------------ */
 
-static int rewrite(struct str r, struct sb *out, struct err *err);
+/* \w of Oniguruma is that of the crate regex but for a few characters. */
+static bool is_word(uint32_t c) {
+    if (c == 0x200C || c == 0x200D) return false;
+    return c == 0xB2 || c == 0xB3 || c == 0xB9 || (c >= 0xBC && c <= 0xBE) || tok_uni(c) & UNI_WORD;
+}
+
+static bool has_property(uint32_t c, uint32_t flags) {
+    return flags == UNI_WORD ? is_word(c) : (tok_uni(c) & flags) != 0;
+}
+
+/* The characters with (or without) a property as ranges: "\x{61}-\x{7a}...". So the answer is the reference's, whatever
+ * version of Unicode PCRE2 was built with. */
+static void put_ranges(struct sb *out, uint32_t flags, bool negate) {
+    bool inside = false;
+    for (uint32_t c = 0; c <= 0x110000; c++) {
+        if (c == 0xD800) c = 0xE000;
+        bool now = c < 0x110000 && has_property(c, flags) != negate;
+        if (now && !inside) sb_fmt(out, "\\x{%x}-", (unsigned)c);
+        if (!now && inside) sb_fmt(out, "\\x{%x}", (unsigned)(c == 0xE000 ? 0xD7FF : c - 1));
+        inside = now;
+    }
+}
+
+static uint32_t property_flags(struct str name) {
+    static const struct {
+        const char *name;
+        uint32_t flags;
+    } properties[] = {{"L", UNI_L}, {"Lu", UNI_LU}, {"Ll", UNI_LL}, {"Lt", UNI_LT}, {"Lm", UNI_LM}, {"Lo", UNI_LO}, {"M", UNI_M},
+                      {"N", UNI_N}, {"Nd", UNI_ND}, {"P", UNI_P},   {"Pc", UNI_PC}, {"S", UNI_S},   {"Z", UNI_Z},   {"Cn", UNI_CN}};
+    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
+        if (str_is(name, properties[i].name)) return properties[i].flags;
+    return 0;
+}
+
+struct rewriting {
+    struct str in;
+    struct sb *out;
+    bool ranges; /* properties as ranges; else PCRE2's own */
+};
+
+static int rewrite(const struct rewriting *r, struct err *err);
 
 /* The class "[A&&[^B]]" is written as a look-ahead, (?:(?![B])[A]). Anything more involved is refused. */
-static int rewrite_intersection(struct str class_, struct sb *out, struct err *err) {
+static int rewrite_intersection(const struct rewriting *r, struct str class_, struct err *err) {
     size_t cut = str_find(class_, STR("&&"), 0);
     struct str left = str_sub(class_, 1, cut - 1), right = str_from(class_, cut + 2);
     right.n -= 1; /* the outer bracket */
     bool plain = right.n > 3 && right.p[0] == '[' && right.p[1] == '^' && right.p[right.n - 1] == ']' && left.n && left.p[0] != '^' &&
                  str_find_char(left, '[', 0) == STR_NONE && str_find_char(str_sub(right, 2, right.n - 3), '[', 0) == STR_NONE;
     if (!plain) return err_set(err, ERR_EUNSUPPORTED, "tokenizer.json: regular expression class %.*s is not supported", STR_ARG(class_));
-    struct sb plain_text = {0};
-    sb_puts(&plain_text, "(?:(?![");
-    sb_put(&plain_text, str_sub(right, 2, right.n - 3));
-    sb_puts(&plain_text, "])[");
-    sb_put(&plain_text, left);
-    sb_puts(&plain_text, "])");
-    int code = rewrite(sb_str(&plain_text), out, err);
-    sb_free(&plain_text);
+    struct sb text = {0};
+    sb_puts(&text, "(?:(?![");
+    sb_put(&text, str_sub(right, 2, right.n - 3));
+    sb_puts(&text, "])[");
+    sb_put(&text, left);
+    sb_puts(&text, "])");
+    int code = rewrite(&(struct rewriting){sb_str(&text), r->out, r->ranges}, err);
+    sb_free(&text);
     return code;
 }
 
+static void put_class(const struct rewriting *r, uint32_t flags, bool negate, bool in_class) {
+    if (!in_class) sb_putc(r->out, '[');
+    put_ranges(r->out, flags, negate);
+    if (!in_class) sb_putc(r->out, ']');
+}
+
+/* \p{...} or \P{...} at i; its length, or 0 when it is left to PCRE2. */
+static size_t rewrite_property(const struct rewriting *r, size_t i, bool in_class) {
+    bool negate = r->in.p[i + 1] == 'P';
+    size_t end = str_find_char(r->in, '}', i);
+    if (!r->ranges || i + 2 >= r->in.n || r->in.p[i + 2] != '{' || end == STR_NONE) return 0;
+    struct str name = str_sub(r->in, i + 3, end - i - 3);
+    if (name.n && name.p[0] == '^') name = str_from(name, 1), negate = !negate;
+    uint32_t flags = property_flags(name);
+    if (!flags) return 0;
+    put_class(r, flags, negate, in_class);
+    return end + 1 - i;
+}
+
 /* One escape at i, inside a class or not; returns its length. */
-static size_t rewrite_escape(struct str r, size_t i, bool in_class, struct sb *out) {
-    if (i + 1 >= r.n) {
-        sb_putc(out, '\\');
-        return 1;
-    }
-    char c = r.p[i + 1];
-    const char *set = c == 's' ? white_space : c == 'S' ? no_white_space : c == 'h' ? "0-9a-fA-F" : NULL;
-    if (set) sb_fmt(out, in_class ? "%s" : "[%s]", set);
-    else if (c == 'H' && !in_class) sb_puts(out, "[^0-9a-fA-F]");
-    else sb_put(out, str_sub(r, i, 2));
-    return 2;
+static size_t rewrite_escape(const struct rewriting *r, size_t i, bool in_class) {
+    char c = i + 1 < r->in.n ? r->in.p[i + 1] : 0;
+    size_t n = c == 'p' || c == 'P' ? rewrite_property(r, i, in_class) : 0;
+    if (n) return n;
+    if (c == 's' || c == 'S') put_class(r, UNI_SPACE, c == 'S', in_class);
+    else if (r->ranges && (c == 'w' || c == 'W')) put_class(r, UNI_WORD, c == 'W', in_class);
+    else if (r->ranges && (c == 'd' || c == 'D')) put_class(r, UNI_ND, c == 'D', in_class);
+    else if (c == 'h') sb_puts(r->out, in_class ? "0-9a-fA-F" : "[0-9a-fA-F]");
+    else if (c == 'H' && !in_class) sb_puts(r->out, "[^0-9a-fA-F]");
+    else sb_put(r->out, str_sub(r->in, i, 2));
+    return c ? 2 : 1;
 }
 
 /* The end of the class that opens at i (behind its bracket), or STR_NONE. */
@@ -82,34 +135,41 @@ static size_t class_end(struct str r, size_t i) {
 }
 
 /* Oniguruma's Ruby dialect as PCRE2 reads it. */
-static int rewrite(struct str r, struct sb *out, struct err *err) {
+static int rewrite(const struct rewriting *r, struct err *err) {
     bool in_class = false;
-    for (size_t i = 0; i < r.n;) {
-        char c = r.p[i];
+    for (size_t i = 0; i < r->in.n;) {
+        char c = r->in.p[i];
         if (c == '\\') {
-            i += rewrite_escape(r, i, in_class, out);
-        } else if (c == '[' && !in_class) {
-            size_t end = class_end(r, i);
-            if (end != STR_NONE && str_find(str_sub(r, i, end - i), STR("&&"), 0) != STR_NONE) {
-                TRY(rewrite_intersection(str_sub(r, i, end - i), out, err));
+            i += rewrite_escape(r, i, in_class);
+            continue;
+        }
+        if (c == '[' && !in_class) {
+            size_t end = class_end(r->in, i);
+            struct str class_ = end == STR_NONE ? STR("") : str_sub(r->in, i, end - i);
+            if (str_find(class_, STR("&&"), 0) != STR_NONE) {
+                TRY(rewrite_intersection(r, class_, err));
                 i = end;
                 continue;
             }
             in_class = true;
-            sb_putc(out, c);
-            i++;
-        } else {
-            if (c == ']') in_class = false;
-            sb_putc(out, c);
-            i++;
+        } else if (c == '[' && str_starts(str_from(r->in, i), STR("[:"))) { /* [[:alpha:]] */
+            size_t end = str_find(r->in, STR(":]"), i);
+            size_t n = end == STR_NONE ? 1 : end + 2 - i;
+            sb_put(r->out, str_sub(r->in, i, n));
+            i += n;
+            continue;
+        } else if (c == ']') {
+            in_class = false;
         }
+        sb_putc(r->out, c);
+        i++;
     }
     return ERR_OK;
 }
 
-static int compile(struct str regex, pcre2_code **out, struct err *err) {
+static int compile_as(struct str regex, bool ranges, pcre2_code **out, struct err *err) {
     struct sb rewritten = {0};
-    int code = rewrite(regex, &rewritten, err), number;
+    int code = rewrite(&(struct rewriting){regex, &rewritten, ranges}, err), number;
     PCRE2_SIZE offset;
     if (!code) {
         struct str s = sb_str(&rewritten);
@@ -120,13 +180,21 @@ static int compile(struct str regex, pcre2_code **out, struct err *err) {
             pcre2_get_error_message(number, message, sizeof message);
             code = err_set(err, ERR_EFORMAT, "tokenizer.json: regular expression \"%.*s\": %s", STR_ARG(str_sub(regex, 0, 80)),
                            (const char *)message);
-        } else {
-            pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without it, matching is slower and the same */
         }
     }
     sb_free(&rewritten);
     return code;
 }
+
+/* With properties as ranges; where that makes it too large, with PCRE2's own. */
+static int compile(struct str regex, pcre2_code **out, struct err *err) {
+    int code = compile_as(regex, true, out, err);
+    if (code == ERR_EFORMAT) code = compile_as(regex, false, out, err);
+    if (!code) pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without it, matching is slower and the same */
+    return code;
+}
+
+/* ---- patterns --------------------------------------------------------------------------------------------------- */
 
 int tok_pattern_literal(struct arena *a, struct str literal, struct tok_pattern **out) {
     *out = arena_new(a, struct tok_pattern, 1);
@@ -182,49 +250,47 @@ void tok_match_state_destroy(struct tok_match_state *s) {
     mem_free(s);
 }
 
-static int regex_next(const struct tok_pattern *p, struct tok_match_state *s, struct str text, size_t *from, struct tok_match *out,
+static int regex_next(const struct tok_pattern *p, struct tok_match_state *s, struct str text, struct tok_cursor *c, struct tok_match *out,
                       bool *out_found, struct err *err) {
     if (!s->data || !s->context) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for matching");
-    if (*from == 0) s->has_last = false;
-    for (size_t at = *from; at <= text.n;) {
-        int rc = pcre2_match(p->code, (PCRE2_SPTR)text.p, text.n, at, PCRE2_NO_UTF_CHECK, s->data, s->context);
+    while (c->from <= text.n) {
+        int rc = pcre2_match(p->code, (PCRE2_SPTR)text.p, text.n, c->from, PCRE2_NO_UTF_CHECK, s->data, s->context);
         if (rc == PCRE2_ERROR_NOMATCH) return ERR_OK;
         if (rc < 0)
             return err_set(err, ERR_ELIMIT,
                            "tokenizer: the regular expression of the pre-tokenizer exceeds its limits on this text (PCRE2 %d)", rc);
         const PCRE2_SIZE *v = pcre2_get_ovector_pointer(s->data);
-        if (v[0] == v[1] && s->has_last && v[1] == s->last_end) { /* no empty match right behind another */
-            if (v[1] >= text.n) return ERR_OK;
-            at = v[1] + tok_utf8_len((unsigned char)text.p[v[1]]);
+        size_t start = v[0], end = v[1] < v[0] ? v[0] : v[1]; /* \K in a look-behind can turn them around */
+        if (start < c->from) return ERR_OK;
+        if (start == end && c->has_last && end == c->last_end) { /* no empty match right behind another */
+            c->from = end < text.n ? end + tok_utf8_len((unsigned char)text.p[end]) : text.n + 1;
             continue;
         }
-        *out = (struct tok_match){v[0], v[1] < v[0] ? v[0] : v[1]};
-        s->last_end = out->end;
-        s->has_last = true;
-        *from = out->end;
+        *out = (struct tok_match){start, end};
+        *c = (struct tok_cursor){end, end, true};
         *out_found = true;
         return ERR_OK;
     }
     return ERR_OK;
 }
 
-int tok_pattern_next(const struct tok_pattern *p, struct tok_match_state **state, struct str text, size_t *from, struct tok_match *out,
-                     bool *out_found, struct err *err) {
+int tok_pattern_next(const struct tok_pattern *p, struct tok_match_state **state, struct str text, struct tok_cursor *at,
+                     struct tok_match *out, bool *out_found, struct err *err) {
     *out_found = false;
     if (p->scanner) {
-        *out_found = p->scanner->next(text, *from, &out->start, &out->end);
-        if (*out_found) *from = out->end;
+        *out_found = p->scanner->next(text, at->from, &out->start, &out->end);
+        if (*out_found) at->from = out->end;
         return ERR_OK;
     }
     if (p->code) {
         if (!*state) *state = state_create();
-        return regex_next(p, *state, text, from, out, out_found, err);
+        return regex_next(p, *state, text, at, out, out_found, err);
     }
     if (p->literal.n == 0) return ERR_OK;
-    size_t at = str_find(text, p->literal, *from);
-    if (at == STR_NONE) return ERR_OK;
-    *out = (struct tok_match){at, at + p->literal.n};
-    *from = out->end;
+    size_t hit = str_find(text, p->literal, at->from);
+    if (hit == STR_NONE) return ERR_OK;
+    *out = (struct tok_match){hit, hit + p->literal.n};
+    at->from = out->end;
     *out_found = true;
     return ERR_OK;
 }

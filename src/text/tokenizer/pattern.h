@@ -21,13 +21,17 @@ int tok_pattern_read(struct arena *a, yyjson_val *json, const char *what, struct
 void tok_pattern_destroy(struct tok_pattern *p);
 const struct tok_scanner *tok_pattern_scanner(const struct tok_pattern *p); /* NULL: none */
 
-/* The first match at or after *from. *out_found tells whether there is one; on success *from is where to go on. *state is
- * made when needed and belongs to the caller's thread. */
 struct tok_match {
     size_t start, end;
 };
-int tok_pattern_next(const struct tok_pattern *p, struct tok_match_state **state, struct str text, size_t *from, struct tok_match *out,
-                     bool *out_found, struct err *err);
+/* Where a search through one text stands; zeroed at its start. */
+struct tok_cursor {
+    size_t from, last_end;
+    bool has_last; /* an empty match right behind the last one is passed over */
+};
+/* The next match; *out_found tells whether there is one. *state is made when needed and belongs to the caller's thread. */
+int tok_pattern_next(const struct tok_pattern *p, struct tok_match_state **state, struct str text, struct tok_cursor *at,
+                     struct tok_match *out, bool *out_found, struct err *err);
 void tok_match_state_destroy(struct tok_match_state *s);
 
 #endif

@@ -78,23 +78,19 @@ static int split_scanner(const struct tok_pre *self, struct tok_pre_run *run, si
 
 static int split_pattern(const struct tok_pre *self, struct tok_pre_run *run, size_t stage, struct tok_text piece, struct err *err) {
     struct cutter c = {.run = run, .stage = stage, .piece = piece, .behavior = (enum tok_behavior)self->behavior};
+    struct tok_cursor at = {0};
     struct tok_match m;
-    size_t from = 0, previous = 0;
-    bool found;
-    /* PCRE2's state remembers the match before; stages behind this one may use it in between, so it is kept apart. */
-    struct tok_match_state *state = run->w->match;
-    run->w->match = NULL;
-    int code;
-    while (!(code = tok_pattern_next(self->pattern, &state, piece.s, &from, &m, &found, err)) && found) {
-        if (previous != m.start && (code = cut(&c, previous, m.start, self->invert, err))) break;
-        if ((code = cut(&c, m.start, m.end, !self->invert, err))) break;
+    size_t previous = 0;
+    for (;;) {
+        bool found;
+        TRY(tok_pattern_next(self->pattern, &run->w->match, piece.s, &at, &m, &found, err));
+        if (!found) break;
+        if (previous != m.start) TRY(cut(&c, previous, m.start, self->invert, err));
+        TRY(cut(&c, m.start, m.end, !self->invert, err));
         previous = m.end;
     }
-    if (!code && previous != piece.s.n) code = cut(&c, previous, piece.s.n, self->invert, err);
-    if (!code) code = cut_emit(&c, err);
-    if (run->w->match) tok_match_state_destroy(state);
-    else run->w->match = state;
-    return code;
+    if (previous != piece.s.n) TRY(cut(&c, previous, piece.s.n, self->invert, err));
+    return cut_emit(&c, err);
 }
 
 /* Every character with the flag (or equal to the delimiter) is a match of its own. */

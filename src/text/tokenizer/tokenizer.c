@@ -176,13 +176,6 @@ uint32_t tok_byte_char(unsigned char b) {
     return 0x143;
 }
 
-int tok_char_byte(uint32_t c) {
-    if (c < 0x100) return tok_byte_char((unsigned char)c) == c ? (int)c : -1;
-    if (c <= 0x120) return (int)(c - 0x100);
-    if (c <= 0x142) return (int)(c - 0x121 + 0x7F);
-    return c == 0x143 ? 0xAD : -1;
-}
-
 static int hex_digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -231,11 +224,6 @@ size_t tok_vocab_size(const struct tok *t) {
 struct str tok_token_text(const struct tok *t, int32_t id) {
     if (id < 0 || (size_t)id >= t->n_ids) return (struct str){NULL, 0};
     return t->text[id];
-}
-
-struct str tok_token_bytes(const struct tok *t, int32_t id) {
-    if (id < 0 || (size_t)id >= t->n_ids || !t->text[id].p) return (struct str){NULL, 0};
-    return t->id_flags[id] & ID_SPECIAL ? STR("") : t->bytes[id];
 }
 
 bool tok_is_special(const struct tok *t, int32_t id) {

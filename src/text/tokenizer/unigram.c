@@ -7,6 +7,7 @@
 #include "text/tokenizer/internal.h"
 
 #include <math.h>
+#include <stdio.h>
 
 struct unigram {
     struct tok_trie trie;
@@ -125,6 +126,44 @@ int tok_unigram_init(struct tok *t, const struct tok_unigram_options *o, struct 
     return code;
 }
 
+static double power_of_ten(int exponent) {
+    char text[16];
+    double value = 1;
+    snprintf(text, sizeof text, "1e%d", exponent);
+    str_to_double(str_of(text), &value);
+    return value;
+}
+
+/* A score as the reference reads it. Its JSON parser multiplies or divides the digits by a power of ten; with more than
+ * 15 digits that can be one unit off the nearest number, and then decides between two paths of equal score. Files hold
+ * the shortest digits that give the number back. */
+static double as_read(double value) {
+    char text[40];
+    double back;
+    for (int digits = 14; digits <= 16; digits++) {
+        snprintf(text, sizeof text, "%.*e", digits, value);
+        if (str_to_double(str_of(text), &back) && back == value) {
+            if (digits == 14) return value; /* both roundings are exact */
+            break;
+        }
+    }
+    uint64_t significand = 0;
+    int n_after = 0;
+    const char *p = text;
+    for (bool point = false; *p && *p != 'e'; p++) {
+        if (*p == '.') point = true;
+        if (*p < '0' || *p > '9') continue;
+        significand = significand * 10 + (uint64_t)(*p - '0');
+        n_after += point;
+    }
+    int64_t power = 0;
+    if (*p == 'e') str_to_int64(str_of(p[1] == '+' ? p + 2 : p + 1), &power);
+    int exponent = (int)power - n_after;
+    if (exponent < -300 || exponent > 300) return value;
+    double result = exponent < 0 ? (double)significand / power_of_ten(-exponent) : (double)significand * power_of_ten(exponent);
+    return value < 0 ? -result : result;
+}
+
 int tok_read_unigram(struct tok *t, yyjson_val *model, struct err *err) {
     yyjson_val *list = json_get(model, "vocab"), *row;
     size_t i, n, count;
@@ -143,7 +182,7 @@ int tok_read_unigram(struct tok *t, yyjson_val *model, struct err *err) {
                 code = err_set(err, ERR_EFORMAT, "tokenizer.json: row %zu of Unigram's vocab is not a token and a score", i);
                 break;
             }
-            scores[i] = yyjson_get_num(score);
+            scores[i] = as_read(yyjson_get_num(score));
         }
     if (!code) code = tok_set_vocab(t, tokens, NULL, count, err);
     double least = INFINITY;

@@ -5,7 +5,7 @@
 
 int tok_table_init(struct arena *a, struct tok_table *t, const struct str *keys, size_t n_keys, struct err *err) {
     size_t n_slots = 16, bytes;
-    while (n_slots < n_keys * 2) n_slots *= 2;
+    while (n_slots < n_keys + n_keys / 2) n_slots *= 2;
     if (size_mul(n_slots, sizeof *t->slots, &bytes) || !(t->slots = arena_try(a, bytes)))
         return err_set(err, ERR_EMEMORY, "tokenizer: no memory for a table of %zu tokens", n_keys);
     t->mask = n_slots - 1;
@@ -22,6 +22,34 @@ bool tok_table_put(struct tok_table *t, uint32_t index) {
         if (t->slots[i].tag == tag && str_eq(t->keys[t->slots[i].index - 1], key)) return false;
     t->slots[i] = (struct tok_slot){tag, index + 1};
     return true;
+}
+
+void tok_table_find_block(const struct tok_table *t, const struct str *keys, size_t n, int32_t *out) {
+    uint64_t hashes[TOK_BLOCK];
+    struct tok_slot first[TOK_BLOCK];
+    for (size_t i = 0; i < n; i++) hashes[i] = tok_hash(keys[i].p, keys[i].n);
+    for (size_t i = 0; i < n; i++) first[i] = t->slots[hashes[i] & t->mask];
+    for (size_t i = 0; i < n; i++) { /* the first place is mostly the right one */
+        bool hit = first[i].index && first[i].tag == (uint32_t)(hashes[i] >> 32);
+        out[i] = hit ? (int32_t)(first[i].index - 1) : -1;
+    }
+    struct str found[TOK_BLOCK];
+    for (size_t i = 0; i < n; i++) found[i] = out[i] >= 0 ? t->keys[out[i]] : (struct str){NULL, 0};
+    for (size_t i = 0; i < n; i++)
+        if (out[i] < 0 || !str_eq(found[i], keys[i])) out[i] = tok_table_find(t, keys[i].p, keys[i].n);
+}
+
+uint32_t tok_table_put_block(struct tok_table *t, const uint32_t *indices, size_t n) {
+    uint64_t hashes[TOK_BLOCK];
+    uint32_t taken[TOK_BLOCK];
+    for (size_t i = 0; i < n; i++) hashes[i] = tok_hash(t->keys[indices[i]].p, t->keys[indices[i]].n);
+    for (size_t i = 0; i < n; i++) taken[i] = t->slots[hashes[i] & t->mask].index;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = hashes[i] & t->mask;
+        if (taken[i] == 0 && t->slots[at].index == 0) t->slots[at] = (struct tok_slot){(uint32_t)(hashes[i] >> 32), indices[i] + 1};
+        else if (!tok_table_put(t, indices[i])) return indices[i];
+    }
+    return UINT32_MAX;
 }
 
 static int compare_items(const void *a, const void *b) {

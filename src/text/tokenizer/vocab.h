@@ -42,6 +42,14 @@ struct tok_table {
 int tok_table_init(struct arena *a, struct tok_table *t, const struct str *keys, size_t n_keys, struct err *err);
 /* Puts keys[index]; returns false when an equal key is already there. */
 bool tok_table_put(struct tok_table *t, uint32_t index);
+
+/* Many strings at once: the places of a block are looked at before any of them is compared, so that the processor waits
+ * for memory once instead of each time. out[i] is -1 where keys[i] is absent. */
+enum { TOK_BLOCK = 32 };
+void tok_table_find_block(const struct tok_table *t, const struct str *keys, size_t n, int32_t *out);
+/* Puts keys[first] to keys[first + n - 1], n <= TOK_BLOCK, empty strings too; the index of the first key that is there
+ * already, or UINT32_MAX. */
+uint32_t tok_table_put_block(struct tok_table *t, const uint32_t *indices, size_t n);
 /* -1 when absent. */
 static inline int32_t tok_table_find(const struct tok_table *t, const char *p, size_t n) {
     if (!t->slots) return -1;
