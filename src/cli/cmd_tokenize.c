@@ -21,16 +21,12 @@ static void write_ids(struct sb *out, const struct tok_ids *ids) {
 
 /* One token to a line: its id, and the text that it stands for. */
 static void write_table(struct sb *out, const struct tok *t, const struct tok_ids *ids) {
-    struct sb text = {0};
     for (size_t i = 0; i < ids->n; i++) {
-        sb_clear(&text);
-        if (tok_is_special(t, ids->p[i])) sb_put(&text, tok_token_text(t, ids->p[i]));
-        else tok_token_bytes(t, ids->p[i], &text);
+        struct str text = tok_is_special(t, ids->p[i]) ? tok_token_text(t, ids->p[i]) : tok_token_bytes(t, ids->p[i]);
         sb_fmt(out, "%8d  ", (int)ids->p[i]);
-        json_quote(out, sb_str(&text));
+        json_quote(out, text);
         sb_putc(out, '\n');
     }
-    sb_free(&text);
 }
 
 /* Reads one JSON value per line and answers each with one line, so that another program can ask and wait. */

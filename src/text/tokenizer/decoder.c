@@ -341,31 +341,71 @@ int tok_decode(const struct tok *t, const int32_t *ids, size_t n, bool skip_spec
     return code;
 }
 
-void tok_token_bytes(const struct tok *t, int32_t id, struct sb *out) {
-    struct tok_stream s;
-    struct sb scratch = {0};
-    struct str text = tok_token_text(t, id);
-    if (!text.p || t->id_flags[id] & ID_SPECIAL) return;
-    if (t->byte_level && (size_t)id < t->n_vocab_ids && t->vocab[id].p && !(t->id_flags[id] & ID_ADDED)) {
-        sb_put(out, t->vocab[id]);
-        return;
+/* ---- bytes of single tokens ------------------------------------------------------------------------------------- */
+
+/* Where the chain only puts a literal for another inside a token (and what follows works across tokens): that literal. */
+static const struct tok_dec *plain_replace(const struct tok *t) {
+    if (t->n_decs == 0) return NULL;
+    const struct tok_dec *first = &t->decs[0];
+    bool plain = first->end == replace_end && tok_pattern_literal_of(first->pattern).p;
+    for (size_t i = 1; i < t->n_decs && plain; i++)
+        plain = t->decs[i].end == fallback_end || t->decs[i].end == fuse_end || (t->decs[i].end == strip_end && !t->decs[i].stop);
+    return plain ? first : NULL;
+}
+
+/* The token after another one, so that nothing is taken for the start of a text. */
+static void speak(struct tok_stream *s, struct str token, struct sb *out) {
+    struct sb text = {0};
+    s->out = &text;
+    tok_dec_text(s, 0, STR("x"), NULL);
+    tok_dec_end(s, 0, NULL);
+    tok_dec_text(s, 0, token, NULL);
+    tok_dec_end(s, 0, NULL);
+    tok_stream_flush(s, &text, NULL);
+    sb_put(out, str_from(sb_str(&text), 1));
+    sb_free(&text);
+}
+
+static bool has_fallback(const struct tok *t) {
+    for (size_t i = 0; i < t->n_decs; i++)
+        if (t->decs[i].end == fallback_end || t->decs[i].end == tok_dec_spm.end) return true;
+    return false;
+}
+
+static struct str spoken(const struct tok *t, struct tok_stream *s, const struct tok_dec *replace, bool bytes, size_t id,
+                         struct sb *buffer) {
+    struct str text = t->text[id];
+    int byte = bytes ? tok_byte_token(text) : -1;
+    if (t->byte_level && id < t->n_vocab_ids && t->vocab[id].p && !(t->id_flags[id] & ID_ADDED)) return t->vocab[id];
+    if (replace && byte < 0 && str_find(text, tok_pattern_literal_of(replace->pattern), 0) == STR_NONE) return text;
+    sb_clear(buffer);
+    if (byte >= 0) {
+        sb_putc(buffer, (char)byte);
+    } else if (replace) {
+        sb_put(buffer, text);
+        replace_all(buffer, tok_pattern_literal_of(replace->pattern), replace->content);
+    } else {
+        speak(s, text, buffer);
     }
-    int byte = tok_byte_token(text);
-    for (size_t i = 0; i < t->n_decs && byte >= 0; i++)
-        if (t->decs[i].flush == fallback_flush || t->decs[i].flush == tok_dec_spm.flush) {
-            sb_putc(out, (char)byte);
-            return;
-        }
-    tok_stream_init(&s, t, false); /* after another token, so that nothing is taken for the start of a text */
-    s.out = &scratch;
-    tok_dec_text(&s, 0, STR("x"), NULL);
-    tok_dec_end(&s, 0, NULL);
-    tok_dec_text(&s, 0, text, NULL);
-    tok_dec_end(&s, 0, NULL);
-    tok_stream_flush(&s, &scratch, NULL);
-    sb_put(out, str_from(sb_str(&scratch), 1));
+    return sb_str(buffer);
+}
+
+int tok_build_bytes(struct tok *t, struct err *err) {
+    const struct tok_dec *replace = plain_replace(t);
+    bool bytes = has_fallback(t);
+    struct sb buffer = {0};
+    struct tok_stream s;
+    t->bytes = arena_try(&t->arena, (t->n_ids + 1) * sizeof *t->bytes);
+    if (!t->bytes) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for %zu ids", t->n_ids);
+    tok_stream_init(&s, t, false);
+    for (size_t i = 0; i < t->n_ids; i++) {
+        if (!t->text[i].p) continue;
+        struct str b = t->id_flags[i] & ID_SPECIAL ? STR("") : spoken(t, &s, replace, bytes, i, &buffer);
+        t->bytes[i] = b.p == buffer.p && b.n ? str_copy(&t->arena, b) : b.n ? b : STR("");
+    }
     tok_stream_free(&s);
-    sb_free(&scratch);
+    sb_free(&buffer);
+    return ERR_OK;
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */

@@ -197,7 +197,8 @@ struct tok {
     bool no_decoder; /* token strings are joined by spaces */
     /* by id */
     size_t n_ids;
-    struct str *text; /* as decoding sees it; {NULL, 0} for holes */
+    struct str *text;  /* as decoding sees it; {NULL, 0} for holes */
+    struct str *bytes; /* what tok_token_bytes answers */
     uint8_t *id_flags;
     /* the model's own vocabulary */
     size_t n_vocab;    /* entries */
@@ -242,6 +243,7 @@ int tok_added_put(struct tok *t, struct tok_added_token token, struct err *err);
 struct tok *tok_new(void);
 int tok_finish(struct tok *t, struct err *err); /* tables by id, serial number */
 int tok_added_build(struct tok *t, struct err *err);
+int tok_build_bytes(struct tok *t, struct err *err);
 int tok_normalize(const struct tok *t, struct tok_work *w, struct tok_text *text, struct err *err);
 
 /* A component's "type", or an error that names `what`. */

@@ -378,6 +378,7 @@ int tok_finish(struct tok *t, struct err *err) {
         t->id_flags[k->id] |= ID_ADDED;
     }
     mark_special(t);
+    TRY(tok_build_bytes(t, err));
     t->serial = atomic_fetch_add(&serial, 1) + 1;
     return ERR_OK;
 }

@@ -224,6 +224,10 @@ void tok_pattern_destroy(struct tok_pattern *p) {
     p->code = NULL;
 }
 
+struct str tok_pattern_literal_of(const struct tok_pattern *p) {
+    return p->scanner || p->code || !p->literal.n ? (struct str){NULL, 0} : p->literal;
+}
+
 const struct tok_scanner *tok_pattern_scanner(const struct tok_pattern *p) {
     return p->scanner;
 }

@@ -19,6 +19,7 @@ int tok_pattern_regex(struct arena *a, struct str regex, bool no_scanner, struct
 /* {"String": ...} or {"Regex": ...}. */
 int tok_pattern_read(struct arena *a, yyjson_val *json, const char *what, struct tok_pattern **out, struct err *err);
 void tok_pattern_destroy(struct tok_pattern *p);
+struct str tok_pattern_literal_of(const struct tok_pattern *p);             /* {NULL, 0}: it is none */
 const struct tok_scanner *tok_pattern_scanner(const struct tok_pattern *p); /* NULL: none */
 
 struct tok_match {

@@ -226,6 +226,11 @@ struct str tok_token_text(const struct tok *t, int32_t id) {
     return t->text[id];
 }
 
+struct str tok_token_bytes(const struct tok *t, int32_t id) {
+    if (id < 0 || (size_t)id >= t->n_ids) return (struct str){NULL, 0};
+    return t->bytes[id];
+}
+
 bool tok_is_special(const struct tok *t, int32_t id) {
     return id >= 0 && (size_t)id < t->n_ids && t->id_flags[id] & ID_SPECIAL;
 }

@@ -95,9 +95,9 @@ size_t tok_vocab_size(const struct tok *t);
 int32_t tok_id_of(const struct tok *t, struct str token);
 /* The token as it is written; {NULL, 0} where the vocabulary has none. */
 struct str tok_token_text(const struct tok *t, int32_t id);
-/* Appends the bytes that the token stands for inside a text ("Ġthe" is " the", "<0x0A>" is a newline): for grammars.
- * Special tokens stand for nothing, so do ids that are not in the vocabulary. */
-void tok_token_bytes(const struct tok *t, int32_t id, struct sb *out);
+/* The bytes that the token stands for inside a text ("Ġthe" is " the", "<0x0A>" is a newline): for grammars. Special
+ * tokens stand for nothing and give {"", 0}; ids that are not in the vocabulary {NULL, 0}. */
+struct str tok_token_bytes(const struct tok *t, int32_t id);
 bool tok_is_special(const struct tok *t, int32_t id);
 bool tok_is_added(const struct tok *t, int32_t id);
 
