@@ -300,6 +300,8 @@ void service_release(struct service_job *j) {
 struct service_stats service_stats(struct service *s) {
     os_mutex_lock(s->lock);
     struct service_stats stats = s->stats;
+    int32_t n_held = s->n_held; /* also those that the thread has not seen yet */
     os_mutex_unlock(s->lock);
+    stats.n_waiting = n_held > stats.n_running ? n_held - stats.n_running : 0;
     return stats;
 }

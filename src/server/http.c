@@ -18,6 +18,7 @@ enum {
     WRITE_MS = 30000,  /* without the client taking a byte */
     LINGER_MS = 2000,
     WAITING_MAX = 64 * 1024,
+    IGNORED_MAX = 1024 * 1024, /* bytes after the last answer */
     BACKLOG = 511,
 };
 
@@ -158,7 +159,11 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
         return;
     }
     c->moved_ns = os_clock_ns();
-    if (c->state == CONN_LINGER) return;
+    if (c->state == CONN_LINGER) {
+        c->n_ignored += (size_t)n;
+        if (c->n_ignored > IGNORED_MAX) conn_close(c);
+        return;
+    }
     if (c->tls) tls_input(c->tls, buf->base, (size_t)n);
     else conn_input(c, buf->base, (size_t)n);
 }

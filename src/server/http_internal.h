@@ -22,6 +22,7 @@ struct http_conn {
     struct sb waiting;              /* bytes behind the current request */
     uint64_t since_ns;              /* the state's beginning */
     uint64_t moved_ns;              /* last byte in either direction */
+    size_t n_ignored;               /* bytes thrown away while lingering */
     size_t last_queued;             /* bytes that waited to be sent at the last tick */
     bool close_after, reading_paused, is_http10, is_head, handling;
     struct tls *tls;

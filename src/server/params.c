@@ -141,7 +141,7 @@ static int refuse_missing(yyjson_val *body, const struct params *p, struct api_e
                         "tools are not supported yet; leave them out or set tool_choice to \"none\"");
     if (is_given(body, "functions")) return api_fail(e, 400, "unsupported_parameter", "functions", "functions are not supported");
     if (is_given(body, "suffix")) return api_fail(e, 400, "unsupported_parameter", "suffix", "suffix is not supported");
-    if (is_given(body, "best_of") && (!json_val_int(best, &n_best) || n_best != p->n))
+    if (best && !yyjson_is_null(best) && (!json_val_int(best, &n_best) || n_best != p->n))
         return api_fail(e, 400, "unsupported_value", "best_of", "best_of must be equal to n");
     return 0;
 }

@@ -1,0 +1,87 @@
+"""A server under test on a free port of this machine, and counting of checks. For the test programs beside this file."""
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+n_passed = n_failed = n_skipped = 0
+
+
+def check(ok, what):
+    global n_passed, n_failed
+    if ok:
+        n_passed += 1
+    else:
+        n_failed += 1
+        print(f"FAILED {what}", flush=True)
+    return bool(ok)
+
+
+def skip(what):
+    global n_skipped
+    n_skipped += 1
+    print(f"skipped {what}")
+
+
+def finish():
+    print(f"{n_passed} passed, {n_failed} failed" + (f", {n_skipped} skipped" if n_skipped else ""))
+    sys.exit(1 if n_failed else 0)
+
+
+class Server:
+    """`with Server(program, "--parallel", "8") as s`: s.port, s.url; ended by SIGTERM, which must end it with code 0."""
+
+    def __init__(self, program, *args):
+        # the server goes by its second name where that lies beside the program
+        folder, name = os.path.split(os.path.abspath(program))
+        second = os.path.join(folder, name.replace("mlxcel", "mlxcel-server"))
+        command = [second] if os.path.exists(second) else [program, "serve"]
+        self.command = [*command, "--port", "0", "--log-format", "json", *args]
+
+    def __enter__(self):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_"))}
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"the server did not start: {self.process.stderr.read()}")
+        self.ready = json.loads(line)
+        self.port, self.url = self.ready["port"], self.ready["url"]
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            out, self.log = self.process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            out, self.log = self.process.communicate()
+        check(self.process.returncode == 0, f"the server ended with {self.process.returncode}: {self.log[-2000:]}")
+        check(out == "", f"the server wrote more than one line: {out!r}")
+        for line in self.log.splitlines():
+            check(line.startswith("{"), f"a log line is no JSON: {line!r}")
+
+    def request(self, path, body=None, headers=None, method=None, timeout=60):
+        """Status, headers and body text; body: bytes, or anything that becomes JSON."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, headers={"Content-Type": "application/json", **(headers or {})}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as r:
+                return r.status, r.headers, r.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.headers, e.read().decode()
+
+    def metrics(self):
+        text = self.request("/metrics")[2]
+        return {k: float(v) for k, v in (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))}
+
+    def wait_quiet(self, seconds=20):
+        """The metrics once nothing runs, waits or holds a block."""
+        end = time.monotonic() + seconds
+        while True:
+            m = self.metrics()
+            if m["mlxcel_generations_running"] == m["mlxcel_queue_depth"] == m["mlxcel_kv_blocks_used"] == 0 or time.monotonic() > end:
+                return m
+            time.sleep(0.1)

@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+"""The server from the wire: requests that must be refused, limits, foreign pages, bodies of every nasty kind.
+
+usage: test_wire.py PROGRAM      last line: "N passed, N failed"
+"""
+import json
+import random
+import re
+import socket
+import sys
+import time
+
+import harness
+from harness import Server, check
+
+HOST = b"Host: localhost\r\n"
+CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+
+
+def talk(port, data, wait=10, close=False):
+    """Sends bytes, reads until the other side closes or answers completely; returns what came and whether it closed."""
+    with socket.create_connection(("127.0.0.1", port), timeout=wait) as s:
+        try:
+            s.sendall(data)
+        except OSError:
+            pass
+        if close:
+            return b"", True
+        got = b""
+        try:
+            while True:
+                part = s.recv(65536)
+                if not part:
+                    return got, True
+                got += part
+                head, _, body = got.partition(b"\r\n\r\n")
+                length = re.search(rb"(?i)content-length: (\d+)", head)
+                if length and len(body) >= int(length[1]) and b"Connection: keep-alive" in head:
+                    return got, False
+        except TimeoutError:
+            return got, False
+        except OSError:
+            return got, True
+
+
+def status_of(answer):
+    return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else 0
+
+
+def check_smuggling(port):
+    post = b"POST /v1/chat/completions HTTP/1.1\r\n" + HOST
+    rows = {
+        "CL and TE": (post + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /health HTTP/1.1\r\n\r\n", 400),
+        "two CL": (post + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400),
+        "TE xchunked": (post + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 400),
+        "bad chunk size": (post + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n{}\r\n0\r\n\r\n", 400),
+        "huge chunk size": (post + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", 400),
+        "bare LF": (b"GET /health HTTP/1.1\nHost: localhost\n\n", 400),
+        "obs-fold": (b"GET /health HTTP/1.1\r\n" + HOST + b"X: a\r\n b\r\n\r\n", 400),
+        "no Host": (b"GET /health HTTP/1.1\r\n\r\n", 400),
+        "TLS hello": (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03", 400),
+        "gzip body": (post + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", 415),
+        "too large": (post + b"Content-Length: 999999999\r\n\r\n", 413),
+        "many headers": (b"GET /health HTTP/1.1\r\n" + HOST + b"X-A: 1\r\n" * 200 + b"\r\n", 431),
+        "large header": (b"GET /health HTTP/1.1\r\n" + HOST + b"X-A: " + b"a" * 100000 + b"\r\n\r\n", 431),
+        "long path": (b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 431),
+    }
+    for name, (data, want) in rows.items():
+        got, closed = talk(port, data)
+        check(status_of(got) == want and closed and got.count(b"HTTP/1.1 ") == 1, f"{name}: {got[:200]!r}, closed {closed}")
+
+
+def check_keep_alive(port):
+    one = b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+        s.sendall(one * 3)
+        got = b""
+        while got.count(b'{"status":"ok"}') < 3:
+            got += s.recv(65536)
+        check(got.count(b"HTTP/1.1 200 OK") == 3, "three requests at once")
+        for byte in one:
+            s.sendall(bytes([byte]))
+        check(b"200 OK" in s.recv(65536), "byte by byte")
+        body = json.dumps(CHAT).encode()
+        s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        check(s.recv(65536).startswith(b"HTTP/1.1 100 Continue\r\n\r\n"), "100 Continue")
+        s.sendall(body)
+        check(b"200 OK" in s.recv(65536), "after 100 Continue")
+        s.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n")
+        for i in range(0, len(body), 7):
+            s.sendall(b"%x\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]))
+        s.sendall(b"0\r\n\r\n")
+        check(b"200 OK" in s.recv(65536), "a body in chunks")
+    got, closed = talk(port, b"GET /health HTTP/1.0\r\n\r\n")
+    check(b"200 OK" in got and closed, "HTTP/1.0")
+    got, _ = talk(port, b"HEAD / HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+    check(got.endswith(b"\r\n\r\n") and b"Content-Length: " in got, "HEAD")
+
+
+def check_limits(port):
+    """Bodies without a length that go past the limit are cut off while they come."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as s:
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n")
+        chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
+        sent = 0
+        try:
+            while sent < 40 << 20:
+                s.sendall(chunk)
+                sent += 65536
+        except OSError:
+            pass
+        try:
+            got = s.recv(65536)
+        except OSError:
+            got = b""
+        check(sent < 40 << 20, f"the server took {sent} bytes")
+        check(got == b"" or status_of(got) == 413, f"an endless body: {got[:100]!r}")
+
+
+def check_guards(s):
+    def status(path="/health", **headers):
+        return s.request(path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+    check(status(Host="localhost.evil.com")[0] == 403 and status(Host="notlocalhost")[0] == 403, "a foreign Host")
+    check(status(Host="localhost")[0] == 200 and status(Host="192.168.0.1:80")[0] == 200, "names and addresses of this machine")
+    code, headers, _ = status(Origin="http://localhost:3000")
+    check(code == 200 and headers["Access-Control-Allow-Origin"] == "http://localhost:3000", "a page of this machine")
+    for origin in ("https://evil.com", "http://localhost.evil.com", "null"):
+        code, headers, _ = status(Origin=origin)
+        check(code == 403 and headers["Access-Control-Allow-Origin"] is None, f"a page of {origin}")
+    code, headers, _ = s.request("/v1/chat/completions", method="OPTIONS",
+                                 headers={"Origin": "http://localhost:3000", "Access-Control-Request-Method": "POST"})
+    check(code == 204 and "POST" in headers["Access-Control-Allow-Methods"], "a preflight")
+    check(s.request("/v1/chat/completions")[0] == 405 and s.request("/nothing")[0] == 404, "405 and 404")
+
+
+NUMBERS = {
+    "chat": ["temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "repetition_context_size", "frequency_penalty",
+             "presence_penalty", "seed", "max_tokens", "max_completion_tokens", "n", "top_logprobs"],
+    "completions": ["temperature", "top_p", "top_k", "max_tokens", "n", "seed", "logprobs", "best_of"],
+}
+VALUES = ["-1", "0", "-0.0", "1.5", "2147483648", "4294967296", "9223372036854775807", "9223372036854775808", "18446744073709551616",
+          "-9223372036854775809", "1e308", "-1e308", "1e999", "1e-400", "NaN", "Infinity", '"1"', '""', "null", "[]", "{}", "true", "[1]"]
+
+
+def check_numbers(s):
+    """Every number with every value: 200 or 400 with an error, nothing else; afterwards the server is well."""
+    for kind, fields in NUMBERS.items():
+        path = "/v1/chat/completions" if kind == "chat" else "/v1/completions"
+        base = '"messages":[{"role":"user","content":"Hi"}]' if kind == "chat" else '"prompt":"Hi"'
+        for field in fields:
+            bad = []
+            for value in VALUES:
+                limit = "" if field in ("max_tokens", "max_completion_tokens") else ',"max_tokens":1'
+                if field.startswith("max_") and value in ("2147483648", "null"):
+                    limit = ',"stop":[" "]'
+                body = f'{{{base},"{field}":{value}{limit}}}'.encode()
+                code, _, text = s.request(path, body)
+                error = json.loads(text).get("error") if text.startswith("{") else None
+                wild = value in ("9223372036854775808", "18446744073709551616", "NaN", "Infinity", "1e999", '"1"', '""', "[]", "{}", "true", "[1]")
+                if code not in (200, 400) or (code == 400) != bool(error) or (wild and code != 400):
+                    bad.append((value, code, text[:80]))
+            check(not bad, f"{kind} {field}: {bad}")
+
+
+BODIES = [
+    b"", b" ", b"{", b"}", b"[]", b"null", b"1", b'"x"', b"{}", b'{"messages":1}', b'{"messages":[1]}', b'{"messages":[{}]}',
+    b'{"messages":[{"role":1,"content":"x"}]}', b'{"messages":[{"role":"king","content":"x"}]}', b'{"messages":[{"role":"user"}]}',
+    b'{"messages":[{"role":"user","content":null}]}', b'{"messages":[{"role":"user","content":{}}]}',
+    b'{"messages":[{"role":"user","content":[{}]}]}', b'{"messages":[{"role":"user","content":[{"type":"text"}]}]}',
+    b'{"messages":[{"role":"user","content":[{"type":"video_url"}]}]}', b'{"messages":"' + b"x" * 100000 + b'"}',
+    b"[" * 100000, b'{"messages":' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"a":' * 5000 + b"1" + b"}" * 5000,
+    b'{"messages":[{"role":"user","content":"x"}],"stop":1}', b'{"messages":[{"role":"user","content":"x"}],"stop":[""]}',
+    b'{"messages":[{"role":"user","content":"x"}],"stop":' + json.dumps(["x"] * 100).encode() + b"}",
+    b'{"messages":[{"role":"user","content":"x"}],"stop":["' + b"y" * 5000 + b'"]}',
+    b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{"x":1}}', b'{"messages":[{"role":"user","content":"x"}],"logit_bias":[1]}',
+    b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{"999999":1}}', b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{"1":1e9}}',
+    b'{"messages":[{"role":"user","content":"x"}],"stream":"yes"}', b'{"messages":[{"role":"user","content":"x"}],"stream_options":{}}',
+    b'{"messages":[{"role":"user","content":"x"}],"tools":[{}]}', b'{"messages":[{"role":"user","content":"x"}],"response_format":1}',
+    b'{"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":[]}', b'{"messages":[{"role":"user","content":"\\ud800"}]}',
+    b'{"messages":[{"role":"user","content":"\xff\xfe"}]}', b'\xef\xbb\xbf{"messages":[]}', b'{"messages":[{"role":"user","content":"x"}]}garbage',
+    b"{'messages':[]}", b'{"prompt":{}}', b'{"prompt":[]}', b'{"prompt":[[]]}', b'{"prompt":[1,"x"]}', b'{"prompt":["x",1]}', b'{"prompt":[-1]}',
+    b'{"prompt":[1.5]}', b'{"prompt":[9223372036854775808]}', b'{"prompt":""}', b'{"prompt":["a",""]}', b'{"prompt":' + json.dumps(["x"] * 500).encode() + b"}",
+]
+
+
+def check_bodies(s):
+    for body in BODIES:
+        for path in ("/v1/chat/completions", "/v1/completions"):
+            code, _, text = s.request(path, body)
+            error = json.loads(text)["error"] if code != 200 else None
+            ok = code == 400 and set(error) == {"message", "type", "param", "code"} and error["type"] == "invalid_request_error"
+            check(ok and "0x" not in text and "/src/" not in text, f"{path} {body[:60]!r}: {code} {text[:120]}")
+    dice = random.Random(1)
+    good = json.dumps({**CHAT, "stop": ["a"], "logit_bias": {"5": 1}, "stream": False}).encode()
+    codes = set()
+    for _ in range(150):
+        body = bytearray(good)
+        for _ in range(dice.randint(1, 4)):
+            body[dice.randrange(len(body))] = dice.choice(b'{}[]",:0-e\\\x00\xffnt')
+        codes.add(s.request("/v1/chat/completions", bytes(body))[0])
+    check(codes <= {200, 400}, f"changed bodies: {codes}")
+
+
+def check_bytes(port):
+    dice = random.Random(2)
+    for i in range(60):
+        talk(port, bytes(dice.randrange(256) for _ in range(dice.randint(1, 300))), wait=0.2 if i % 3 else 1, close=i % 4 == 0)
+
+
+def check_queue(program):
+    with Server(program, "--parallel", "1", "--max-queue-depth", "1") as s:
+        body = json.dumps({"prompt": "Once", "max_tokens": 900, "stream": True, "ignore_eos": True}).encode()
+        request = b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+        held = []
+        for _ in range(2):
+            c = socket.create_connection(("127.0.0.1", s.port), timeout=10)
+            c.sendall(request)
+            check(b"200 OK" in c.recv(4096), "a stream begins")
+            held.append(c)
+        code, headers, text = s.request("/v1/completions", {"prompt": "x", "max_tokens": 1})
+        check(code == 503 and headers["Retry-After"], f"a full queue: {code} {text}")
+        for c in held:
+            c.close()
+        m = s.wait_quiet()
+        check(m["mlxcel_kv_blocks_used"] == 0 and m['mlxcel_generations_total{reason="cancelled"}'] == 2, f"clients that left: {m}")
+        check(s.request("/v1/completions", {"prompt": "x", "max_tokens": 1})[0] == 200, "room again")
+
+
+def check_drain(program):
+    """SIGTERM: the running request is answered whole, new connections are not taken."""
+    with Server(program, "--parallel", "1") as s:
+        body = json.dumps({"prompt": "Once", "max_tokens": 200, "ignore_eos": True, "temperature": 0}).encode()
+        c = socket.create_connection(("127.0.0.1", s.port), timeout=60)
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        time.sleep(0.3)
+        s.process.terminate()
+        got = b""
+        while part := c.recv(65536):
+            got += part
+        check(b'"completion_tokens":200' in got and b"Connection: close" in got, f"the running request: {got[-200:]!r}")
+        try:
+            socket.create_connection(("127.0.0.1", s.port), timeout=5).close()
+            check(False, "a connection was taken after SIGTERM")
+        except OSError:
+            check(True, "")
+        c.close()
+
+
+def main():
+    program = sys.argv[1]
+    with Server(program, "--parallel", "4") as s:
+        check_smuggling(s.port)
+        check_keep_alive(s.port)
+        check_limits(s.port)
+        check_guards(s)
+        check_numbers(s)
+        check_bodies(s)
+        check_bytes(s.port)
+        code, headers, page = s.request("/")
+        check(code == 200 and "text/html" in headers["Content-Type"] and "Content-Security-Policy" in headers, "the page")
+        check(not re.search(r"""(src|href)=["']?(https?:)?//""", page), "the page asks for nothing from elsewhere")
+        check(s.request("/v1/chat/completions", CHAT)[0] == 200, "well after all that")
+        m = s.wait_quiet()
+        check(m["mlxcel_kv_blocks_used"] == 0, f"{m}")
+    check_queue(program)
+    check_drain(program)
+    harness.finish()
+
+
+if __name__ == "__main__":
+    main()
