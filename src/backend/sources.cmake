@@ -27,6 +27,7 @@ set(BACKEND_SOURCES
   src/backend/cpu/cpu_linear.c
   src/backend/cpu/cpu_moe.c
   src/backend/cpu/cpu_recur.c
+  src/backend/cpu/cpu_rope.c
   src/backend/cpu/cpu_weight.c
   src/backend/cpu/kern.c
   src/backend/cpu/kern_ref.c

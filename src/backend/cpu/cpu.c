@@ -40,6 +40,7 @@ static void cpu_close(struct backend *be) {
     mem_free(c->thread_scratch);
     if (c->acts) os_pages_free(c->acts, c->acts_bytes);
     mem_free(c->op_scratch);
+    mem_free(c->rope_angles);
     if (c->scratch) os_pages_free(c->scratch, c->scratch_bytes);
     mem_free(c);
 }
@@ -131,6 +132,21 @@ static int grow_acts(struct cpu *c, struct err *err) {
     return ERR_OK;
 }
 
+static int grow_rope(struct cpu *c, struct err *err) {
+    int64_t need = 0;
+    const struct oplist *l = &c->base.list;
+    for (int32_t i = 0; i < l->n_ops; i++)
+        if (l->ops[i].kind == OP_ROPE && cpu_rope_floats(&l->ops[i]) > need) need = cpu_rope_floats(&l->ops[i]);
+    for (int i = 0; i < CPU_ROPE_TABLES; i++) c->rope_known[i] = false; /* a new step, new positions */
+    if (need <= c->rope_floats) return ERR_OK;
+    mem_free(c->rope_angles);
+    c->rope_floats = 0;
+    c->rope_angles = mem_try((size_t)need * sizeof(float) * CPU_ROPE_TABLES);
+    if (!c->rope_angles) return err_set(err, ERR_EMEMORY, "no memory for the angles of %d rows", l->n_rows);
+    c->rope_floats = need;
+    return ERR_OK;
+}
+
 static int prepare(struct cpu *c, struct err *err) {
     struct oplist *l = &c->base.list;
     if (l->err.code) return err_set(err, l->err.code, "%s", l->err.msg);
@@ -142,6 +158,7 @@ static int prepare(struct cpu *c, struct err *err) {
     TRY(grow_scratch(c, err));
     TRY(grow_acts(c, err));
     TRY(grow_op_scratch(c, err));
+    TRY(grow_rope(c, err));
     return grow_thread_scratch(c, err);
 }
 

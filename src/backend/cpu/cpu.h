@@ -26,6 +26,8 @@ struct cpu_kv_class {
     void *k, *v; /* [layers][blocks][heads][KV_BLOCK][width] */
 };
 
+enum { CPU_ROPE_TABLES = 2 };
+
 struct cpu {
     struct backend base;
     struct pool *pool;
@@ -35,6 +37,11 @@ struct cpu {
     size_t scratch_bytes;
     float *thread_scratch; /* [threads][thread_floats] for scores, dequantised rows, routing */
     int64_t thread_floats;
+    float *rope_angles; /* [CPU_ROPE_TABLES][rope_floats], of this step (cpu_rope.c) */
+    int64_t rope_floats;
+    struct rope_args rope_args[CPU_ROPE_TABLES];
+    bool rope_known[CPU_ROPE_TABLES];
+    int rope_next;
     unsigned char *acts; /* quantised rows of the linear layer at hand */
     size_t acts_bytes;
     float *op_scratch; /* for what an op keeps between its passes */
@@ -74,6 +81,9 @@ int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op); /* scrat
 /* First visible position of a row; scale of its scores. */
 int32_t cpu_first_visible(const struct attn_args *a, int32_t pos);
 float cpu_query_scale(const struct attn_args *a, int32_t pos);
+
+/* Floats of one table of angles for this op's rows. */
+int64_t cpu_rope_floats(const struct op *op);
 
 /* Bytes that cpu_run_linear needs in `acts` for this op. */
 size_t cpu_linear_acts_bytes(const struct op *op);

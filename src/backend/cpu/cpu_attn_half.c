@@ -23,25 +23,39 @@ static int32_t block_of(const struct step *step, int32_t kv_class, int32_t seq, 
     return step->tables[kv_class][(int64_t)seq * step->table_capacity + i];
 }
 
-void cpu_kv_write_half(struct cpu *c, const struct op *op, const struct step *step) {
-    struct kv_ref kv = op->arg.kv.kv;
+struct write_job {
+    struct cpu *c;
+    const struct op *op;
+    const struct step *step;
+};
+
+/* One key head of one row. A key's elements go to as many cache lines: the threads share the misses. */
+static void write_heads(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct write_job *job = ctx;
+    struct cpu *c = job->c;
+    struct kv_ref kv = job->op->arg.kv.kv;
     const struct cpu_kv_class *cls = &c->kv[kv.kv_class];
-    struct tensor k = op->in[0], v = op->in[1];
-    int32_t k_width = cls->shape.k_width, v_width = cls->shape.v_width;
-    for (int32_t r = 0; r < k.rows; r++) {
-        int32_t pos = step->pos[r], block = block_of(step, kv.kv_class, step->seq_of[r], pos / KV_BLOCK), at = pos % KV_BLOCK;
-        for (int32_t h = 0; h < cls->shape.heads; h++) {
-            uint16_t narrow[1024], *keys = block_at(cls, cls->k, k_width, kv, block, h);
-            const float *key = cpu_row(c, k, r) + h * k.head_stride;
-            for (int32_t d = 0; d < k_width; d += 1024) {
-                int32_t n = k_width - d < 1024 ? k_width - d : 1024;
-                c->kern.store_f16(narrow, key + d, n);
-                for (int32_t i = 0; i < n; i++) keys[(int64_t)(d + i) * KV_BLOCK + at] = narrow[i];
-            }
-            c->kern.store_f16(block_at(cls, cls->v, v_width, kv, block, h) + (int64_t)at * v_width, cpu_row(c, v, r) + h * v.head_stride,
-                              v_width);
+    struct tensor k = job->op->in[0], v = job->op->in[1];
+    int32_t k_width = cls->shape.k_width, v_width = cls->shape.v_width, heads = cls->shape.heads;
+    for (int64_t i = first; i < last; i++) {
+        int32_t r = (int32_t)(i / heads), h = (int32_t)(i % heads), pos = job->step->pos[r], at = pos % KV_BLOCK;
+        int32_t block = block_of(job->step, kv.kv_class, job->step->seq_of[r], pos / KV_BLOCK);
+        uint16_t narrow[256], *keys = block_at(cls, cls->k, k_width, kv, block, h);
+        const float *key = cpu_row(c, k, r) + h * k.head_stride;
+        for (int32_t d = 0; d < k_width; d += 256) {
+            int32_t n = k_width - d < 256 ? k_width - d : 256;
+            c->kern.store_f16(narrow, key + d, n);
+            for (int32_t j = 0; j < n; j++) keys[(int64_t)(d + j) * KV_BLOCK + at] = narrow[j];
         }
+        c->kern.store_f16(block_at(cls, cls->v, v_width, kv, block, h) + (int64_t)at * v_width, cpu_row(c, v, r) + h * v.head_stride,
+                          v_width);
     }
+}
+
+void cpu_kv_write_half(struct cpu *c, const struct op *op, const struct step *step) {
+    struct write_job job = {c, op, step};
+    pool_run(c->pool, (int64_t)op->in[0].rows * c->kv[op->arg.kv.kv.kv_class].shape.heads, 1, write_heads, &job);
 }
 
 struct half_job {

@@ -1,4 +1,4 @@
-/* Element-wise and row-wise ops: norms, sums, activations, rope, concatenation, row selection, argmax. */
+/* Element-wise and row-wise ops: norms, sums, activations, concatenation, row selection, argmax. */
 #include "backend/cpu/cpu.h"
 
 #include "base/fmath.h"
@@ -210,51 +210,6 @@ void cpu_run_mulvec(struct cpu *c, const struct op *op, const struct step *step)
                 py[i] = add ? v + add[i] : v;
             }
         }
-}
-
-static void rope_angles(const struct rope_args *a, const float *inv_freq, int32_t pos, float *out_cos, float *out_sin) {
-    for (int32_t i = 0; i < a->n_rotated / 2; i++) {
-        double s, co;
-        m_sincos((double)((float)pos * inv_freq[i]), &s, &co);
-        out_cos[i] = (float)co * a->magnitude;
-        out_sin[i] = (float)s * a->magnitude;
-    }
-}
-
-static void rope_head(const struct rope_args *a, const float *cosines, const float *sines, float *x) {
-    int32_t half = a->n_rotated / 2;
-    int32_t step = a->kind == ROPE_HALF ? 1 : 2, pair = a->kind == ROPE_HALF ? half : 1;
-    x += a->first;
-    for (int32_t i = 0; i < half; i++) {
-        float u = x[i * step], v = x[i * step + pair];
-        x[i * step] = u * cosines[i] - v * sines[i];
-        x[i * step + pair] = v * cosines[i] + u * sines[i];
-    }
-}
-
-static const float *rope_table(const struct rope_args *a, const struct step *step, int32_t seq) {
-    if (a->inv_freq) return cpu_vec(a->inv_freq);
-    return step->rope + ((int64_t)seq * step->n_rope_tables + a->table) * step->rope_width;
-}
-
-static void rope_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
-    const struct elem_job *job = ctx;
-    struct cpu *c = job->c;
-    const struct rope_args *a = &job->op->arg.rope;
-    struct tensor x = job->op->in[0], y = job->op->out[0];
-    float *cosines = cpu_thread(c, thread), *sines = cosines + a->n_rotated / 2;
-    for (int64_t r = first; r < last; r++) {
-        rope_angles(a, rope_table(a, job->step, job->step->seq_of[r]), job->step->pos[r], cosines, sines);
-        for (int64_t h = 0; h < x.heads; h++) {
-            float *out = cpu_row(c, y, r) + h * y.head_stride;
-            memcpy(out, cpu_row(c, x, r) + h * x.head_stride, (size_t)x.width * sizeof(float));
-            rope_head(a, cosines, sines, out);
-        }
-    }
-}
-
-void cpu_run_rope(struct cpu *c, const struct op *op, const struct step *step) {
-    run_rows(c, op, step, op->out[0].rows, rope_rows);
 }
 
 void cpu_run_concat(struct cpu *c, const struct op *op, const struct step *step) {

@@ -81,6 +81,40 @@ static void axpy(float *y, const float *x, float scale, int64_t n) {
     memcpy(y + i, whole, (size_t)(n - i) * sizeof *y);
 }
 
+/* Sums of a row: float lanes, folded in double. */
+INLINE double fold_double(vf a, vf b) {
+    float lanes[VW];
+    double total = 0;
+    v_store(lanes, v_add(a, b));
+    for (int i = 0; i < VW; i++) total += (double)lanes[i];
+    return total;
+}
+
+static double sum_squares(const float *x, int64_t n) {
+    vf even = v_set(0), odd = v_set(0);
+    int64_t i = 0;
+    for (; i + 2 * VW <= n; i += 2 * VW) {
+        vf a = v_load(x + i), b = v_load(x + i + VW);
+        even = v_fma(a, a, even);
+        odd = v_fma(b, b, odd);
+    }
+    double total = fold_double(even, odd);
+    for (; i < n; i++) total += (double)x[i] * (double)x[i];
+    return total;
+}
+
+static double sum(const float *x, int64_t n) {
+    vf even = v_set(0), odd = v_set(0);
+    int64_t i = 0;
+    for (; i + 2 * VW <= n; i += 2 * VW) {
+        even = v_add(even, v_load(x + i));
+        odd = v_add(odd, v_load(x + i + VW));
+    }
+    double total = fold_double(even, odd);
+    for (; i < n; i++) total += (double)x[i];
+    return total;
+}
+
 /* ---- functions ---------------------------------------------------------------------------------------------------- */
 
 /* e^x by 2^n times a polynomial on [-ln2/2, ln2/2]; relative error below 2e-7, 0 and infinity beyond the range. */
@@ -216,6 +250,8 @@ static void fill_float_kernels(struct kernels *k) {
     k->axpy = axpy;
     k->plain = plain;
     k->act = act;
+    k->sum_squares = sum_squares;
+    k->sum = sum;
     k->exp_sum = exp_sum;
     k->block_scores = block_scores;
     k->block_mix = block_mix;
