@@ -9,6 +9,17 @@
 
 #include <immintrin.h>
 
+/* gcc's own macros hold the stride in a `long`, which on Windows names a 32-bit register that the assembler refuses. */
+#ifdef __clang__
+#define TILE_LOAD(tile, base, stride) _tile_loadd(tile, base, stride)
+#define TILE_STORE(tile, base, stride) _tile_stored(tile, base, stride)
+#else
+#define TILE_LOAD(tile, base, stride) \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"((const void *)(base)), "r"((int64_t)(stride)) : "memory")
+#define TILE_STORE(tile, base, stride) \
+    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"((void *)(base)), "r"((int64_t)(stride)) : "memory")
+#endif
+
 enum { GROUP = 64, GROUP_BYTES = 1024, STRETCH = 16, ROWS = 16 };
 
 struct tile_config {
@@ -64,10 +75,10 @@ static void stretch(const struct panel_args *a, int64_t row, int64_t g, int64_t 
     for (int m = 0; m < ROWS; m++) acc[m] = g ? _mm512_loadu_ps(a->y + (row + m) * a->y_stride) : _mm512_setzero_ps();
     for (int64_t i = 0; i < n; i++, codes += GROUP_BYTES, panel += s->group_bytes) {
         _tile_zero(0);
-        _tile_loadd(1, a->x.q + row * a->x.in + (g + i) * GROUP, (int)a->x.in);
-        _tile_loadd(2, codes, PANEL_LINE);
+        TILE_LOAD(1, a->x.q + row * a->x.in + (g + i) * GROUP, a->x.in);
+        TILE_LOAD(2, codes, PANEL_LINE);
         _tile_dpbsud(0, 1, 2);
-        _tile_stored(0, total, PANEL_LINE);
+        TILE_STORE(0, total, PANEL_LINE);
         __m512 scale, bias;
         load_scales(s, panel + code_bytes, &scale, &bias);
         const float *sx = a->x.scale + row * a->x.n_groups + g + i, *sum = a->x.sum + row * a->x.n_groups + g + i;
