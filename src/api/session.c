@@ -46,7 +46,8 @@ static int32_t pick_context(const struct session *s) {
 static int read_eos(struct session *s, struct err *err) {
     int64_t *ids;
     size_t n;
-    TRY(config_eos_ids(&s->arena, &s->config, s->has_checkpoint && s->checkpoint.has_generation ? &s->checkpoint.generation : NULL, &ids, &n, err));
+    TRY(config_eos_ids(&s->arena, &s->config, s->has_checkpoint && s->checkpoint.has_generation ? &s->checkpoint.generation : NULL, &ids,
+                       &n, err));
     s->eos = arena_new(&s->arena, int32_t, n + 1);
     for (size_t i = 0; i < n; i++) s->eos[s->n_eos++] = (int32_t)ids[i];
     return ERR_OK;
@@ -64,7 +65,8 @@ static int open_backend(struct session *s, struct err *err) {
         return err_set(err, ERR_EARG, "--device \"%.*s\" is not known; use auto, cpu, cuda or cuda:N", STR_ARG(device));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
-    struct backend_options be = {.precision = (enum precision)o->precision, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .device = is_auto ? NULL : o->device};
+    struct backend_options be = {
+        .precision = (enum precision)o->precision, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .device = is_auto ? NULL : o->device};
     if (!is_auto) return type->open(&be, &s->backend, err);
     if (type->open(&be, &s->backend, &s->no_gpu) == ERR_OK) return ERR_OK;
     return cpu_backend.open(&be, &s->backend, err);
@@ -77,7 +79,8 @@ static int open_all(struct session *s, struct err *err) {
     s->has_model = true;
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT};
-    engine.limits = (struct runner_limits){.context = pick_context(s), .rows = o->n_rows > 0 ? o->n_rows : ROWS_DEFAULT, .seqs = o->n_seqs > 0 ? o->n_seqs : 1};
+    engine.limits = (struct runner_limits){
+        .context = pick_context(s), .rows = o->n_rows > 0 ? o->n_rows : ROWS_DEFAULT, .seqs = o->n_seqs > 0 ? o->n_seqs : 1};
     if (engine.limits.rows < engine.limits.seqs) engine.limits.rows = engine.limits.seqs;
     return engine_open(&s->model, s->backend, &engine, &s->engine, err);
 }
@@ -154,7 +157,8 @@ static void on_event(void *user, const struct engine_event *event) {
 int session_generate(struct session *s, const struct generate_request *request, struct generate_stats *out_stats, struct err *err) {
     *out_stats = (struct generate_stats){.n_prompt = request->n_tokens};
     struct single one = {.request = request, .stats = out_stats, .start_ns = os_clock_ns()};
-    struct engine_request r = {.tokens = request->tokens, .n_tokens = request->n_tokens, .max_new = request->max_new, .on_event = on_event, .user = &one};
+    struct engine_request r = {
+        .tokens = request->tokens, .n_tokens = request->n_tokens, .max_new = request->max_new, .on_event = on_event, .user = &one};
     if (!request->ignore_eos) {
         r.eos = s->eos;
         r.n_eos = s->n_eos;

@@ -14,17 +14,17 @@ struct session;
 enum session_precision { SESSION_AUTO, SESSION_EXACT, SESSION_F32, SESSION_BF16 };
 
 struct session_options {
-    const char *model;   /* NULL: the built-in model */
-    const char *shape;   /* a made-up model of this shape instead */
-    int32_t bits;        /* of its weights: 4, 8, 16 */
+    const char *model; /* NULL: the built-in model */
+    const char *shape; /* a made-up model of this shape instead */
+    int32_t bits;      /* of its weights: 4, 8, 16 */
     uint64_t seed;
     const char *backend; /* NULL: chosen by device; "cpu", "cuda", "trace" */
     const char *device;  /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
     enum session_precision precision;
-    int32_t n_threads;   /* 0: one per core */
-    int32_t context;     /* 0: the model's, or as much as memory allows */
-    int32_t n_seqs;      /* requests at once; 0: 1 */
-    int32_t n_rows;      /* rows per step; 0: 512 */
+    int32_t n_threads; /* 0: one per core */
+    int32_t context;   /* 0: the model's, or as much as memory allows */
+    int32_t n_seqs;    /* requests at once; 0: 1 */
+    int32_t n_rows;    /* rows per step; 0: 512 */
     bool no_fuse;
 };
 
@@ -46,8 +46,8 @@ struct session_ids {
 
 struct session_prompt {
     struct str text;
-    struct str system;  /* {NULL, 0}: none */
-    bool raw;           /* no chat template; a model without one completes raw anyway */
+    struct str system; /* {NULL, 0}: none */
+    bool raw;          /* no chat template; a model without one completes raw anyway */
 };
 /* The ids of a prompt, in memory of the session's own until the next call. With a template only the template makes control
  * tokens: what stands in the text stays text. A raw prompt is its own template, and its control tokens count. */
@@ -76,8 +76,8 @@ struct generate_request {
 int session_generate(struct session *s, const struct generate_request *request, struct generate_stats *out_stats, struct err *err);
 
 /* Logits at every position of a prompt: emit gets one row of `vocab` at a time. */
-int session_logits(struct session *s, const int32_t *tokens, int32_t n_tokens, int (*emit)(void *user, const float *row, struct err *err), void *user,
-                   struct err *err);
+int session_logits(struct session *s, const int32_t *tokens, int32_t n_tokens, int (*emit)(void *user, const float *row, struct err *err),
+                   void *user, struct err *err);
 
 /* The op list of a decode step and of a prompt of n_rows, as text; for a session opened on the trace backend. */
 int session_trace(struct session *s, int32_t n_rows, struct sb *out, struct err *err);

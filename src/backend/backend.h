@@ -26,8 +26,8 @@ struct weight {
     struct format format;
     int32_t n_experts;
     int64_t out, in;
-    size_t bytes;  /* on the device */
-    void *packed;  /* the backend's */
+    size_t bytes; /* on the device */
+    void *packed; /* the backend's */
 };
 
 enum weight_plane { PLANE_VALUES, PLANE_SCALES, PLANE_BIASES, N_PLANES };
@@ -79,12 +79,12 @@ struct step {
     int32_t n_rows, n_seqs, n_logits;
     int32_t rows_capacity, seqs_capacity, table_capacity; /* sizes of the arrays below */
     int32_t n_rope_tables, rope_width;
-    int32_t *ids, *pos, *seq_of;  /* [rows] token, position, index into seqs */
-    int32_t *logit_rows;          /* [rows] rows whose logits are wanted, ascending */
-    struct step_seq *seqs;        /* [seqs] */
+    int32_t *ids, *pos, *seq_of;     /* [rows] token, position, index into seqs */
+    int32_t *logit_rows;             /* [rows] rows whose logits are wanted, ascending */
+    struct step_seq *seqs;           /* [seqs] */
     int32_t *tables[KV_CLASSES_MAX]; /* [seqs][table_capacity] block of positions 64 i ... 64 i + 63; -1 where freed */
-    float *rope;                  /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
-    void *block;                  /* all arrays above, in one piece */
+    float *rope;                     /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
+    void *block;                     /* all arrays above, in one piece */
     size_t block_bytes;
 };
 
@@ -99,7 +99,7 @@ enum precision { PRECISION_AUTO, PRECISION_EXACT, PRECISION_F32, PRECISION_BF16 
 
 struct backend_options {
     enum precision precision;
-    int32_t n_threads; /* 0: one per physical core */
+    int32_t n_threads;  /* 0: one per physical core */
     const char *device; /* "cuda:1"; NULL: the first */
     bool no_fuse;       /* run the plain list, for conformance */
 };

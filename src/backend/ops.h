@@ -58,15 +58,20 @@ struct linear_args {
 };
 
 enum norm_kind { NORM_RMS, NORM_LAYER, NORM_CUT /* max(0, x - mean - cut * standard deviation), nothing else */ };
-enum norm_gate { GATE_NONE, GATE_AFTER /* norm(x) * act(gate) */, GATE_BEFORE /* norm(x * act(gate)) */, GATE_MATCH /* x * rms(gate) / sqrt(max(mean square of x, eps)), per head */ };
+enum norm_gate {
+    GATE_NONE,
+    GATE_AFTER /* norm(x) * act(gate) */,
+    GATE_BEFORE /* norm(x * act(gate)) */,
+    GATE_MATCH /* x * rms(gate) / sqrt(max(mean square of x, eps)), per head */
+};
 
 struct norm_args {
     const struct weight *weight; /* [width] or, with per_head, [heads * width]; NULL: none */
     const struct weight *bias;
     enum norm_kind kind;
     float eps;
-    float cut;                /* NORM_CUT */
-    float weight_offset;      /* 1 where the checkpoint stores weight - 1 */
+    float cut;           /* NORM_CUT */
+    float weight_offset; /* 1 where the checkpoint stores weight - 1 */
     int32_t per_head;
     enum norm_gate gate; /* with a second input */
     enum act_kind gate_act;

@@ -52,7 +52,10 @@ static int read_prompt(const struct args *args, struct session *s, struct genera
 
 static int generate(const struct args *args, struct output *out, struct err *err) {
     struct generate_stats stats;
-    struct generate_request r = {.max_new = (int32_t)args_int(args, OPT_MAX_TOKENS), .ignore_eos = args_flag(args, OPT_IGNORE_EOS), .on_token = put_token, .user = out};
+    struct generate_request r = {.max_new = (int32_t)args_int(args, OPT_MAX_TOKENS),
+                                 .ignore_eos = args_flag(args, OPT_IGNORE_EOS),
+                                 .on_token = put_token,
+                                 .user = out};
     TRY(read_prompt(args, out->session, &r, err));
     if (!out->ids) TRY(session_decode_begin(out->session, err));
     TRY(session_generate(out->session, &r, &stats, err));

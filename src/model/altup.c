@@ -23,7 +23,8 @@ static int resolve_cuts(struct resolver *r, struct err *err) {
     TRY(cfg_list(&r->cfg, "activation_sparsity_pattern", r->spec->n_layers, &list, err));
     for (int32_t i = 0; i < r->spec->n_layers && list; i++) {
         double share = yyjson_get_num(yyjson_arr_get(list, (size_t)i));
-        if (!(share >= 0 && share < 1)) return err_set(err, ERR_EFORMAT, "%s: activation_sparsity_pattern must be 0 to 1", r->cfg.file->name);
+        if (!(share >= 0 && share < 1))
+            return err_set(err, ERR_EFORMAT, "%s: activation_sparsity_pattern must be 0 to 1", r->cfg.file->name);
         r->spec->layers[i].is_cut = share > 0;
         r->spec->layers[i].cut = share > 0 ? (float)normal_quantile(share) : 0;
     }
@@ -44,7 +45,11 @@ static int resolve(struct resolver *r, struct err *err) {
 
 static int bind_each(struct loader *l, enum role role, struct err *err) {
     struct stack_part part = {.role = role, .out = l->spec->hidden};
-    return loader_assemble(l, &(struct matrix_args){.into = role, .layer = -1, .parts = &part, .n_parts = 1, .in = l->spec->hidden, .n_experts = l->spec->streams.n - 1}, err);
+    return loader_assemble(
+        l,
+        &(struct matrix_args){
+            .into = role, .layer = -1, .parts = &part, .n_parts = 1, .in = l->spec->hidden, .n_experts = l->spec->streams.n - 1},
+        err);
 }
 
 static int bind(struct loader *l, int32_t layer, struct err *err) {

@@ -34,7 +34,8 @@ int cfg_int(const struct cfg *c, const char *key, int64_t min, int64_t max, int6
 /* As cfg_int, but the key must be there. */
 int cfg_need(const struct cfg *c, const char *key, int64_t min, int64_t max, int32_t *out, struct err *err);
 /* As cfg_int for one layer: a number for all, a list with one per layer, or an entry of per_layer_config. */
-int cfg_int_at(const struct cfg *c, const char *key, int32_t layer, int64_t min, int64_t max, int64_t absent, int32_t *out, struct err *err);
+int cfg_int_at(const struct cfg *c, const char *key, int32_t layer, int64_t min, int64_t max, int64_t absent, int32_t *out,
+               struct err *err);
 int cfg_num(const struct cfg *c, const char *key, double absent, float *out, struct err *err);
 /* true, or a number other than 0. */
 bool cfg_bool(const struct cfg *c, const char *key, bool absent);

@@ -28,9 +28,10 @@ static int resolve_groups(const struct cfg *c, const struct moe_spec *m, struct 
         return ERR_OK;
     }
     int32_t size = m->n_experts / route->n_groups;
-    if (m->n_experts % route->n_groups || route->top_groups < 1 || route->top_groups > route->n_groups || size < (route->group_top2 ? 2 : 1) || size * route->top_groups < route->k)
-        return err_set(err, ERR_EFORMAT, "%s: %d experts in n_group %d with topk_group %d cannot give %d experts per token", c->file->name, m->n_experts, route->n_groups,
-                       route->top_groups, route->k);
+    if (m->n_experts % route->n_groups || route->top_groups < 1 || route->top_groups > route->n_groups ||
+        size < (route->group_top2 ? 2 : 1) || size * route->top_groups < route->k)
+        return err_set(err, ERR_EFORMAT, "%s: %d experts in n_group %d with topk_group %d cannot give %d experts per token", c->file->name,
+                       m->n_experts, route->n_groups, route->top_groups, route->k);
     return ERR_OK;
 }
 
@@ -41,7 +42,8 @@ static int resolve_route(struct resolver *r, struct moe_spec *m, struct err *err
     *route = (struct route_args){.score = row->score, .group_top2 = row->group_top2, .norm_eps = row->norm_eps};
     TRY(cfg_int_at(c, "num_experts_per_tok", 0, 1, 65536, 0, &route->k, err));
     if (route->k < 1 || route->k > m->n_experts)
-        return err_set(err, ERR_EFORMAT, "%s: %s is %d of %d experts", c->file->name, cfg_key(c, "num_experts_per_tok"), route->k, m->n_experts);
+        return err_set(err, ERR_EFORMAT, "%s: %s is %d of %d experts", c->file->name, cfg_key(c, "num_experts_per_tok"), route->k,
+                       m->n_experts);
     route->normalize = row->normalize == NORMALIZE_ALWAYS || cfg_bool(c, "norm_topk_prob", row->normalize == NORMALIZE_ASK_YES);
     TRY(cfg_num(c, "routed_scaling_factor", 1.0, &route->scale, err));
     if (row->score == ROUTE_SPARSEMIXER) TRY(cfg_num(c, "router_jitter_noise", 0.01, &route->jitter, err));
@@ -83,12 +85,14 @@ static int resolve_inner(struct resolver *r, int32_t layer, int32_t *out, struct
     float factor;
     int32_t multiple;
     TRY(cfg_int_at(c, "intermediate_size", layer, 1, 1 << 24, (int64_t)r->spec->hidden * 4, out, err));
-    if (r->family->ffn == FFN_EXPERTS && r->spec->moe.n_experts == 0) TRY(cfg_int(c, "shared_expert_intermediate_size", 0, 1 << 24, *out, out, err));
+    if (r->family->ffn == FFN_EXPERTS && r->spec->moe.n_experts == 0)
+        TRY(cfg_int(c, "shared_expert_intermediate_size", 0, 1 << 24, *out, out, err));
     if (!cfg_bool(c, "block_auto_adjust_ff_dim", false)) return ERR_OK;
     TRY(cfg_num(c, "block_ffn_dim_multiplier", 1.0, &factor, err));
     TRY(cfg_int(c, "block_multiple_of", 1, 1 << 20, 256, &multiple, err));
     TRY(cfg_int(c, "block_ff_dim", 1, 1 << 24, *out, out, err));
-    if (!(factor > 0 && factor < 64)) return err_set(err, ERR_EFORMAT, "%s: block_ffn_dim_multiplier must be above 0 and below 64", c->file->name);
+    if (!(factor > 0 && factor < 64))
+        return err_set(err, ERR_EFORMAT, "%s: block_ffn_dim_multiplier must be above 0 and below 64", c->file->name);
     int64_t n = (int64_t)((double)factor * (double)(*out * (int64_t)2 / 3));
     *out = (int32_t)((n + multiple - 1) / multiple * multiple);
     return ERR_OK;
@@ -123,7 +127,9 @@ static int bind_dense(struct loader *l, int32_t layer, const struct dense_roles 
     int64_t hidden = l->spec->hidden;
     if (kind == FFN_PLAIN) TRY(loader_matrix(l, d->up, layer, inner, hidden, err));
     else if (loader_has(l, d->gate_up, layer)) TRY(loader_matrix(l, d->gate_up, layer, 2 * inner, hidden, err));
-    else TRY(loader_stack(l, d->gate_up, (struct stack_part[]){{.role = d->gate, .out = inner}, {.role = d->up, .out = inner}}, 2, layer, hidden, err));
+    else
+        TRY(loader_stack(l, d->gate_up, (struct stack_part[]){{.role = d->gate, .out = inner}, {.role = d->up, .out = inner}}, 2, layer,
+                         hidden, err));
     return loader_matrix(l, d->down, layer, hidden, inner, err);
 }
 
@@ -147,7 +153,8 @@ int bind_experts(struct loader *l, int32_t layer, struct err *err) {
     }
     struct matrix_args a = {.into = ROLE_EXPERT_GATE_UP, .layer = layer, .in = width, .n_experts = m->n_experts};
     struct stack_part both[] = {{.role = ROLE_EXPERT_GATE, .out = inner}, {.role = ROLE_EXPERT_UP, .out = inner}};
-    struct stack_part fused[] = {{.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner}, {.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner, .from = inner}};
+    struct stack_part fused[] = {{.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner},
+                                 {.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner, .from = inner}};
     struct stack_part woven[] = {{.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner, .run = 1, .step = 2},
                                  {.role = ROLE_EXPERT_GATE_UP, .out = inner, .of = 2 * inner, .from = 1, .run = 1, .step = 2}};
     a.parts = both, a.n_parts = 2;
@@ -200,7 +207,8 @@ static struct tensor cut(const struct pass *p, struct tensor gate) {
     return p->layer->is_cut ? op_norm(p->l, gate, &(struct norm_args){.kind = NORM_CUT, .cut = p->layer->cut}) : gate;
 }
 
-static struct tensor dense(const struct pass *p, struct tensor x, const struct dense_roles *d, enum ffn_kind kind, const struct act_args *act) {
+static struct tensor dense(const struct pass *p, struct tensor x, const struct dense_roles *d, enum ffn_kind kind,
+                           const struct act_args *act) {
     const struct bound *w = p->w;
     struct tensor h;
     if (kind == FFN_PLAIN) {
@@ -234,11 +242,17 @@ struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor 
     op_route(p->l, router_logits, &route, &ids, &weights);
     if (m->latent) x = pass_linear(p, x, ROLE_LATENT_IN);
     x = op_experts(p->l, x, ids, weights,
-                   &(struct experts_args){.gate_up = w[ROLE_EXPERT_GATE_UP].w, .gate_up_bias = w[ROLE_EXPERT_GATE_UP].bias,
-                                          .gate = w[ROLE_EXPERT_GATE].w, .gate_bias = w[ROLE_EXPERT_GATE].bias,
-                                          .up = w[ROLE_EXPERT_UP].w, .up_bias = w[ROLE_EXPERT_UP].bias,
-                                          .down = w[ROLE_EXPERT_DOWN].w, .down_bias = w[ROLE_EXPERT_DOWN].bias,
-                                          .act = m->act, .inner = m->inner, .scale_input = m->scale_input});
+                   &(struct experts_args){.gate_up = w[ROLE_EXPERT_GATE_UP].w,
+                                          .gate_up_bias = w[ROLE_EXPERT_GATE_UP].bias,
+                                          .gate = w[ROLE_EXPERT_GATE].w,
+                                          .gate_bias = w[ROLE_EXPERT_GATE].bias,
+                                          .up = w[ROLE_EXPERT_UP].w,
+                                          .up_bias = w[ROLE_EXPERT_UP].bias,
+                                          .down = w[ROLE_EXPERT_DOWN].w,
+                                          .down_bias = w[ROLE_EXPERT_DOWN].bias,
+                                          .act = m->act,
+                                          .inner = m->inner,
+                                          .scale_input = m->scale_input});
     return m->latent ? pass_linear(p, x, ROLE_LATENT_OUT) : x;
 }
 

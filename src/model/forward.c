@@ -4,7 +4,8 @@
 
 struct tensor pass_norm(const struct pass *p, struct tensor x, const struct bound *w) {
     const struct norm_spec *n = &p->m->spec.norm;
-    return op_norm(p->l, x, &(struct norm_args){.weight = w->w, .bias = w->bias, .kind = n->kind, .eps = n->eps, .weight_offset = n->weight_offset});
+    return op_norm(p->l, x,
+                   &(struct norm_args){.weight = w->w, .bias = w->bias, .kind = n->kind, .eps = n->eps, .weight_offset = n->weight_offset});
 }
 
 struct tensor pass_linear(const struct pass *p, struct tensor x, enum role role) {
@@ -18,7 +19,13 @@ struct tensor pass_mix(const struct pass *p, struct tensor x) {
 struct tensor pass_rope(const struct pass *p, struct tensor x) {
     if (p->layer->attn.rope < 0) return x;
     const struct rope_spec *r = &p->m->spec.ropes[p->layer->attn.rope];
-    return op_rope(p->l, x, &(struct rope_args){.inv_freq = r->bound, .kind = r->kind, .first = r->first, .n_rotated = r->n_rotated, .magnitude = r->magnitude, .table = r->table});
+    return op_rope(p->l, x,
+                   &(struct rope_args){.inv_freq = r->bound,
+                                       .kind = r->kind,
+                                       .first = r->first,
+                                       .n_rotated = r->n_rotated,
+                                       .magnitude = r->magnitude,
+                                       .table = r->table});
 }
 
 typedef struct tensor half_fn(const struct pass *p, struct tensor x);
@@ -50,7 +57,8 @@ static struct tensor embed(struct pass *p) {
     const struct spec *s = &p->m->spec;
     const struct bound *g = p->m->weights.global;
     struct tensor x = op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED].w, .scale = s->embed_scale});
-    if (g[ROLE_POSITIONS].w) x = op_add(p->l, x, op_embed(p->l, &(struct embed_args){.weight = g[ROLE_POSITIONS].w, .scale = 1.0f, .by_position = 1}), NULL);
+    if (g[ROLE_POSITIONS].w)
+        x = op_add(p->l, x, op_embed(p->l, &(struct embed_args){.weight = g[ROLE_POSITIONS].w, .scale = 1.0f, .by_position = 1}), NULL);
     return s->family->stream && s->family->stream->enter ? s->family->stream->enter(p, x) : x;
 }
 

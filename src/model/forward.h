@@ -33,9 +33,9 @@ struct tensor forward(const struct model *m, struct oplist *l);
 /* Shared by the blocks and mixers. */
 struct tensor pass_norm(const struct pass *p, struct tensor x, const struct bound *w);
 struct tensor pass_linear(const struct pass *p, struct tensor x, enum role role);
-struct tensor pass_mix(const struct pass *p, struct tensor x); /* the layer's mixer */
+struct tensor pass_mix(const struct pass *p, struct tensor x);   /* the layer's mixer */
 struct tensor pass_block(const struct pass *p, struct tensor x); /* the usual block */
-struct tensor pass_rope(const struct pass *p, struct tensor x); /* by the layer's table, if it has one */
+struct tensor pass_rope(const struct pass *p, struct tensor x);  /* by the layer's table, if it has one */
 struct tensor feed_forward(const struct pass *p, struct tensor x);
 struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor router_logits); /* without a shared one */
 

@@ -39,10 +39,13 @@ static int bind_absorbed_keys(struct loader *l, int32_t layer, struct err *err) 
     int64_t heads = l->spec->layers[layer].attn.heads, rank = t->kv_rank, nope = t->nope, all = nope + t->v_width;
     size_t bytes = (size_t)(heads * rank * nope) * sizeof(float);
     struct stack_part keys = {.role = ROLE_KV_B, .out = heads * nope, .run = nope, .step = all, .of = heads * all};
-    struct weight_source shape = {.name = str_copy(l->arena, loader_path(l, ROLE_K_ABSORBED, layer)).p, .n_experts = (int32_t)heads, .out = rank, .in = nope};
+    struct weight_source shape = {
+        .name = str_copy(l->arena, loader_path(l, ROLE_K_ABSORBED, layer)).p, .n_experts = (int32_t)heads, .out = rank, .in = nope};
     float *stored = mem_try(bytes), *turned = mem_try(bytes);
     int code = stored && turned ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for %s", shape.name);
-    if (!code) code = loader_unpack(l, &(struct matrix_args){.into = ROLE_KV_B, .layer = layer, .parts = &keys, .n_parts = 1, .in = rank}, stored, &shape.format.dtype, err);
+    if (!code)
+        code = loader_unpack(l, &(struct matrix_args){.into = ROLE_KV_B, .layer = layer, .parts = &keys, .n_parts = 1, .in = rank}, stored,
+                             &shape.format.dtype, err);
     for (int64_t i = 0; i < heads * nope && !code; i++)
         for (int64_t c = 0; c < rank; c++) turned[(i / nope * rank + c) * nope + i % nope] = stored[i * rank + c];
     if (!code) code = loader_made(l, &shape, turned, &loader_slot(l, ROLE_K_ABSORBED, layer)->w, err);
@@ -72,11 +75,14 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     const struct latent_spec *t = &l->spec->latent;
     int64_t hidden = l->spec->hidden, heads = l->spec->layers[layer].attn.heads, q = heads * (t->nope + t->rope);
     if (t->q_rank) {
-        TRY(loader_stack(l, ROLE_Q_A, (struct stack_part[]){{.role = ROLE_Q_A, .out = t->q_rank}, {.role = ROLE_KV_A, .out = t->kv_rank + t->rope}}, 2, layer, hidden, err));
+        TRY(loader_stack(l, ROLE_Q_A,
+                         (struct stack_part[]){{.role = ROLE_Q_A, .out = t->q_rank}, {.role = ROLE_KV_A, .out = t->kv_rank + t->rope}}, 2,
+                         layer, hidden, err));
         TRY(loader_vector(l, ROLE_Q_A_NORM, layer, t->q_rank, true, err));
         TRY(loader_matrix(l, ROLE_Q_B, layer, q, t->q_rank, err));
     } else {
-        TRY(loader_stack(l, ROLE_Q, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_KV_A, .out = t->kv_rank + t->rope}}, 2, layer, hidden, err));
+        TRY(loader_stack(l, ROLE_Q, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_KV_A, .out = t->kv_rank + t->rope}}, 2,
+                         layer, hidden, err));
     }
     TRY(loader_vector(l, ROLE_KV_A_NORM, layer, t->kv_rank, true, err));
     TRY(bind_absorbed(l, layer, err));

@@ -27,9 +27,8 @@ static const struct {
     char letter;
     enum mixer_kind kind;
 } letters[] = {
-    {'F', MIX_ATTENTION}, {'S', MIX_ATTENTION}, {'C', MIX_ATTENTION}, {'L', MIX_LATENT}, {'D', MIX_DELTA},
-    {'M', MIX_SSD},       {'N', MIX_SCAN},      {'K', MIX_CONV},      {'G', MIX_LIGHTNING}, {'-', MIX_NONE},
-    {'E', MIX_NONE},
+    {'F', MIX_ATTENTION}, {'S', MIX_ATTENTION}, {'C', MIX_ATTENTION}, {'L', MIX_LATENT}, {'D', MIX_DELTA}, {'M', MIX_SSD},
+    {'N', MIX_SCAN},      {'K', MIX_CONV},      {'G', MIX_LIGHTNING}, {'-', MIX_NONE},   {'E', MIX_NONE},
 };
 
 enum mixer_kind mixer_of(char letter) {

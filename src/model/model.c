@@ -27,10 +27,12 @@ static struct str store_name_at(void *user, size_t i) {
 }
 
 struct tensor_store checkpoint_store(const struct checkpoint *c) {
-    return (struct tensor_store){.find = store_find, .read = store_read, .format = store_format, .name_at = store_name_at, .user = (void *)(uintptr_t)c};
+    return (struct tensor_store){
+        .find = store_find, .read = store_read, .format = store_format, .name_at = store_name_at, .user = (void *)(uintptr_t)c};
 }
 
-int model_open(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store, struct model *out, struct err *err) {
+int model_open(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store, struct model *out,
+               struct err *err) {
     *out = (struct model){0};
     TRY(spec_resolve(a, config, &out->spec, err));
     return weights_bind(a, be, store, &out->spec, &out->weights, err);
@@ -39,7 +41,8 @@ int model_open(struct arena *a, struct backend *be, const struct config *config,
 int model_open_checkpoint(struct arena *a, struct backend *be, const struct checkpoint *c, struct model *out, struct err *err) {
     if (!c->has_config) return err_set(err, ERR_EFORMAT, "%s has no config.json", c->path);
     if (c->quant.foreign.p && !str_is(c->quant.foreign, "mxfp4")) /* that one stores what MLX's format of the name stores */
-        return err_set(err, ERR_EUNSUPPORTED, "%s: weights quantised by \"%.*s\" are not supported; use an MLX-quantised or an unquantised checkpoint", c->path,
+        return err_set(err, ERR_EUNSUPPORTED,
+                       "%s: weights quantised by \"%.*s\" are not supported; use an MLX-quantised or an unquantised checkpoint", c->path,
                        STR_ARG(c->quant.foreign));
     struct tensor_store store = checkpoint_store(c);
     return model_open(a, be, &c->config, &store, out, err);

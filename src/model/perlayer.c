@@ -52,8 +52,10 @@ struct tensor per_layer_enter(struct pass *p, struct tensor x) {
     const struct spec *s = &p->m->spec;
     const struct bound *g = p->m->weights.global;
     if (s->per_layer.width == 0) return x;
-    struct tensor own = op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED_PER_LAYER].w, .scale = (float)sqrt((double)s->per_layer.width)});
-    struct tensor seen = scaled(p, op_linear(p->l, x, &(struct linear_args){.weight = g[ROLE_PER_LAYER_IN].w}), 1.0 / sqrt((double)s->hidden));
+    struct tensor own =
+        op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED_PER_LAYER].w, .scale = (float)sqrt((double)s->per_layer.width)});
+    struct tensor seen =
+        scaled(p, op_linear(p->l, x, &(struct linear_args){.weight = g[ROLE_PER_LAYER_IN].w}), 1.0 / sqrt((double)s->hidden));
     seen = pass_norm(p, tensor_split_heads(seen, s->n_layers), &g[ROLE_PER_LAYER_IN_NORM]);
     float half = (float)(1.0 / sqrt(2.0));
     p->extra = op_add(p->l, seen, tensor_split_heads(own, s->n_layers), &(struct add_args){half, half});
@@ -70,7 +72,8 @@ struct tensor per_layer_input(const struct pass *p, struct tensor x) {
 static struct tensor both_ffns(const struct pass *p, struct tensor x) {
     const struct norm_spec *n = &p->m->spec.norm;
     struct tensor dense = pass_norm(p, feed_forward(p, pass_norm(p, x, &p->w[ROLE_FFN_NORM])), &p->w[ROLE_DENSE_POST_NORM]);
-    struct tensor routed = op_norm(p->l, x, &(struct norm_args){.weight = p->w[ROLE_BESIDE_ROUTER_SCALE].w, .kind = NORM_RMS, .eps = n->eps});
+    struct tensor routed =
+        op_norm(p->l, x, &(struct norm_args){.weight = p->w[ROLE_BESIDE_ROUTER_SCALE].w, .kind = NORM_RMS, .eps = n->eps});
     struct tensor logits = pass_linear(p, scaled(p, routed, 1.0 / sqrt((double)p->m->spec.hidden)), ROLE_ROUTER);
     struct tensor y = pass_experts(p, pass_norm(p, x, &p->w[ROLE_BESIDE_NORM]), logits);
     return op_add(p->l, dense, pass_norm(p, y, &p->w[ROLE_BESIDE_POST_NORM]), NULL);

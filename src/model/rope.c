@@ -9,7 +9,7 @@ static const struct {
     const char *name;
     enum rope_scaling scaling;
 } scalings[] = {
-    {"default", SCALE_NONE}, {"linear", SCALE_LINEAR},     {"dynamic", SCALE_DYNAMIC}, {"yarn", SCALE_YARN},
+    {"default", SCALE_NONE},  {"linear", SCALE_LINEAR},     {"dynamic", SCALE_DYNAMIC}, {"yarn", SCALE_YARN},
     {"llama3", SCALE_LLAMA3}, {"longrope", SCALE_LONGROPE}, {"su", SCALE_LONGROPE},     {"proportional", SCALE_PROPORTIONAL},
     {"mrope", SCALE_NONE},
 };
@@ -27,7 +27,8 @@ static void plain_table(float theta, int32_t dim, float *out) {
 /* A key of the scaling's own object. */
 static int num_of(const struct config_rope *p, const char *key, double absent, float *out, struct err *err) {
     double value;
-    TRY(config_obj_num(&(struct config){.name = "config.json"}, "rope", p->raw, key, (struct config_range){-3.4e38, 3.4e38}, absent, &value, err));
+    TRY(config_obj_num(&(struct config){.name = "config.json"}, "rope", p->raw, key, (struct config_range){-3.4e38, 3.4e38}, absent, &value,
+                       err));
     *out = (float)value;
     return ERR_OK;
 }
@@ -109,7 +110,8 @@ static int scale_yarn(const struct config_rope *p, struct rope_spec *r, struct e
     TRY(num_of(p, "original_max_position_embeddings", r->original_len, &original, err));
     TRY(yarn_attention_factor(p, r, err));
     int32_t dim = r->n_rotated;
-    if (!(fast > 0 && slow > 0 && original > 0)) return err_set(err, ERR_EFORMAT, "config.json: rope beta_fast, beta_slow and original length must be above 0");
+    if (!(fast > 0 && slow > 0 && original > 0))
+        return err_set(err, ERR_EFORMAT, "config.json: rope beta_fast, beta_slow and original length must be above 0");
     double low = yarn_pair(fast, dim, r->theta, original), high = yarn_pair(slow, dim, r->theta, original);
     if (json_bool(p->raw, "truncate", true)) {
         low = floor(low);
@@ -186,7 +188,8 @@ static int resolve_alpha(const struct config_rope *p, struct rope_spec *r, struc
     return ERR_OK;
 }
 
-int rope_resolve(struct arena *a, const struct cfg *config, const struct config_rope *params, int32_t head_dim, struct rope_spec *out, struct err *err) {
+int rope_resolve(struct arena *a, const struct cfg *config, const struct config_rope *params, int32_t head_dim, struct rope_spec *out,
+                 struct err *err) {
     struct rope_spec *r = out;
     int32_t context;
     TRY(find_scaling(params->type, &r->scaling, err));
@@ -200,7 +203,8 @@ int rope_resolve(struct arena *a, const struct cfg *config, const struct config_
     r->magnitude = r->score_scale = 1.0f;
     r->table = -1;
     if (!(r->theta > 1.0f) || !(r->factor > 0) || r->n_rotated < 2 || r->n_rotated > head_dim)
-        return err_set(err, ERR_EFORMAT, "%s: rope_theta %g, factor %g, %d of %d rotated: out of range", config->file->name, params->theta, params->factor, r->n_rotated, head_dim);
+        return err_set(err, ERR_EFORMAT, "%s: rope_theta %g, factor %g, %d of %d rotated: out of range", config->file->name, params->theta,
+                       params->factor, r->n_rotated, head_dim);
     if (r->scaling == SCALE_DYNAMIC) TRY(resolve_alpha(params, r, err));
     r->inv_freq = arena_new(a, float, head_dim / 2 + 1);
     plain_table(r->theta, r->n_rotated, r->inv_freq);

@@ -11,8 +11,15 @@ static const struct {
     const char *name;
     enum act_kind kind;
 } activations[] = {
-    {"silu", ACT_SILU},           {"swish", ACT_SILU}, {"gelu", ACT_GELU},   {"gelu_new", ACT_GELU_TANH}, {"gelu_pytorch_tanh", ACT_GELU_TANH},
-    {"gelu_fast", ACT_GELU_TANH}, {"relu", ACT_RELU},  {"relu2", ACT_RELU2}, {"xielu", ACT_XIELU},
+    {"silu", ACT_SILU},
+    {"swish", ACT_SILU},
+    {"gelu", ACT_GELU},
+    {"gelu_new", ACT_GELU_TANH},
+    {"gelu_pytorch_tanh", ACT_GELU_TANH},
+    {"gelu_fast", ACT_GELU_TANH},
+    {"relu", ACT_RELU},
+    {"relu2", ACT_RELU2},
+    {"xielu", ACT_XIELU},
 };
 
 int resolve_activation(struct str name, enum act_kind *out, struct err *err) {
@@ -40,7 +47,8 @@ static int resolve_act(const struct resolver *r, struct act_args *out, struct er
 static int resolve_norm(const struct resolver *r, struct norm_spec *out, struct err *err) {
     static const char *const keys[] = {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"};
     const struct norm_row *row = &r->family->norm;
-    *out = (struct norm_spec){.kind = row->kind, .weight_offset = row->offset, .no_weight = row->no_weight, .eps = row->eps > 0 ? row->eps : 1e-6f};
+    *out = (struct norm_spec){
+        .kind = row->kind, .weight_offset = row->offset, .no_weight = row->no_weight, .eps = row->eps > 0 ? row->eps : 1e-6f};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (cfg_get(&r->cfg, keys[i])) {
             TRY(cfg_num(&r->cfg, keys[i], 0, &out->eps, err));
@@ -66,7 +74,8 @@ static int resolve_depth(const struct cfg *c, int32_t *out, struct err *err) {
     yyjson_val *types = cfg_get(c, "layer_types");
     if (cfg_get(c, "num_hidden_layers") || !yyjson_is_arr(types)) return cfg_need(c, "num_hidden_layers", 1, 1024, out, err);
     *out = (int32_t)yyjson_arr_size(types);
-    return *out > 0 && *out <= 1024 ? ERR_OK : err_set(err, ERR_EFORMAT, "%s: %s has %d entries", c->file->name, cfg_key(c, "layer_types"), *out);
+    return *out > 0 && *out <= 1024 ? ERR_OK
+                                    : err_set(err, ERR_EFORMAT, "%s: %s has %d entries", c->file->name, cfg_key(c, "layer_types"), *out);
 }
 
 static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *err) {
@@ -102,7 +111,8 @@ static int letter_of(const struct resolver *r, struct str type, char *out, struc
     if (str_is(type, "full_attention") || str_is(type, "attention")) *out = letter_among(pattern, "FLH", true, 'F');
     else if (str_is(type, "sliding_attention")) *out = 'S';
     else if (str_is(type, "chunked_attention")) *out = 'C';
-    else if (str_is(type, "linear_attention") || (r->family->recur.layer_type && str_is(type, r->family->recur.layer_type))) *out = letter_among(pattern, "FSCLH-", false, 0);
+    else if (str_is(type, "linear_attention") || (r->family->recur.layer_type && str_is(type, r->family->recur.layer_type)))
+        *out = letter_among(pattern, "FSCLH-", false, 0);
     else if (str_is(type, "mlp")) *out = '-';
     else if (str_is(type, "moe")) *out = 'E';
     else *out = 0;
@@ -215,15 +225,18 @@ static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_sp
     if (a->heads == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "num_attention_heads"));
     TRY(cfg_int_at(c, "num_key_value_heads", layer, 1, 65536, a->heads, &a->kv_heads, err));
     TRY(cfg_int_at(c, "head_dim", layer, 1, 4096, 0, &a->k_width, err));
-    if (r->spec->layers[layer].kind == 'F' && has_windows(r) && !cfg_get(c, "per_layer_config")) { /* full layers may have wider heads, and fewer */
+    if (r->spec->layers[layer].kind == 'F' && has_windows(r) &&
+        !cfg_get(c, "per_layer_config")) { /* full layers may have wider heads, and fewer */
         TRY(cfg_int(c, "global_head_dim", 1, 4096, a->k_width, &a->k_width, err));
         if (cfg_bool(c, "attention_k_eq_v", false)) TRY(cfg_int(c, "num_global_key_value_heads", 1, 65536, a->kv_heads, &a->kv_heads, err));
     }
     if (a->k_width == 0 && r->spec->hidden % a->heads)
-        return err_set(err, ERR_EFORMAT, "%s: hidden_size %d is no multiple of num_attention_heads %d, and head_dim is missing", c->file->name, r->spec->hidden, a->heads);
+        return err_set(err, ERR_EFORMAT, "%s: hidden_size %d is no multiple of num_attention_heads %d, and head_dim is missing",
+                       c->file->name, r->spec->hidden, a->heads);
     if (a->k_width == 0) a->k_width = r->spec->hidden / a->heads;
     if (a->heads % a->kv_heads)
-        return err_set(err, ERR_EFORMAT, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d", c->file->name, a->heads, a->kv_heads);
+        return err_set(err, ERR_EFORMAT, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d", c->file->name, a->heads,
+                       a->kv_heads);
     if (a->k_width % 2) return err_set(err, ERR_EFORMAT, "%s: head_dim %d is odd", c->file->name, a->k_width);
     a->v_width = a->k_width;
     a->v_is_k = r->spec->layers[layer].kind == 'F' && cfg_bool(c, "attention_k_eq_v", false);
@@ -247,8 +260,9 @@ int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
 }
 
 static bool rope_eq(const struct rope_spec *a, const struct rope_spec *b) {
-    return a->scaling == b->scaling && a->n_rotated == b->n_rotated && a->theta == b->theta && a->magnitude == b->magnitude && a->factor == b->factor &&
-           a->original_len == b->original_len && memcmp(a->inv_freq, b->inv_freq, (size_t)(a->n_rotated / 2) * sizeof *a->inv_freq) == 0;
+    return a->scaling == b->scaling && a->n_rotated == b->n_rotated && a->theta == b->theta && a->magnitude == b->magnitude &&
+           a->factor == b->factor && a->original_len == b->original_len &&
+           memcmp(a->inv_freq, b->inv_freq, (size_t)(a->n_rotated / 2) * sizeof *a->inv_freq) == 0;
 }
 
 /* The parameters of a layer type; a sliding layer's own table where neither the file nor the family shares one. */
@@ -274,7 +288,8 @@ int resolve_rope(struct resolver *r, const char *layer_type, int32_t width, int3
     TRY(rope_resolve(r->arena, &r->cfg, &params, width, &table, err));
     for (*out_index = 0; *out_index < s->n_ropes; ++*out_index)
         if (rope_eq(&s->ropes[*out_index], &table)) return ERR_OK;
-    if (s->n_ropes == ROPE_TABLES_MAX) return err_set(err, ERR_EUNSUPPORTED, "%s: more than %d kinds of rope", r->cfg.file->name, ROPE_TABLES_MAX);
+    if (s->n_ropes == ROPE_TABLES_MAX)
+        return err_set(err, ERR_EUNSUPPORTED, "%s: more than %d kinds of rope", r->cfg.file->name, ROPE_TABLES_MAX);
     if (table.scaling == SCALE_DYNAMIC || table.scaling == SCALE_LONGROPE) table.table = s->n_rope_tables++;
     s->ropes[s->n_ropes++] = table;
     return ERR_OK;
@@ -291,7 +306,8 @@ int resolve_kv(struct resolver *r, const struct kv_class *want, struct kv_ref *o
             return ERR_OK;
         }
     }
-    if (kv->n_classes == KV_CLASSES_MAX) return err_set(err, ERR_EUNSUPPORTED, "the model has more than %d kinds of KV cache", KV_CLASSES_MAX);
+    if (kv->n_classes == KV_CLASSES_MAX)
+        return err_set(err, ERR_EUNSUPPORTED, "the model has more than %d kinds of KV cache", KV_CLASSES_MAX);
     *out = (struct kv_ref){kv->n_classes, 0};
     kv->classes[kv->n_classes] = *want;
     kv->classes[kv->n_classes++].n_layers = 1;

@@ -15,14 +15,19 @@ enum ffn_kind { FFN_GATED, FFN_PLAIN /* up, activation, down */, FFN_EXPERTS, FF
 
 /* How a block wires its norms around mixer and feed-forward. */
 enum wiring {
-    WIRE_PRE,           /* x + f(norm(x)) */
-    WIRE_POST,          /* x + norm(f(x)) */
-    WIRE_PRE_POST,      /* x + norm(f(norm(x))) */
-    WIRE_PARALLEL,      /* n = norm(x): x + mixer(n) + ffn(n) */
-    WIRE_PARALLEL_TWO,  /* x + mixer(norm(x)) + ffn(other_norm(x)) */
+    WIRE_PRE,          /* x + f(norm(x)) */
+    WIRE_POST,         /* x + norm(f(x)) */
+    WIRE_PRE_POST,     /* x + norm(f(norm(x))) */
+    WIRE_PARALLEL,     /* n = norm(x): x + mixer(n) + ffn(n) */
+    WIRE_PARALLEL_TWO, /* x + mixer(norm(x)) + ffn(other_norm(x)) */
 };
 
-enum qk_norm { QK_NONE, QK_HEAD /* one weight for all heads */, QK_FULL /* over all heads together */, QK_PER_HEAD /* own weight per head */ };
+enum qk_norm {
+    QK_NONE,
+    QK_HEAD /* one weight for all heads */,
+    QK_FULL /* over all heads together */,
+    QK_PER_HEAD /* own weight per head */
+};
 
 enum rope_scaling { SCALE_NONE, SCALE_LINEAR, SCALE_DYNAMIC, SCALE_YARN, SCALE_LLAMA3, SCALE_LONGROPE, SCALE_PROPORTIONAL };
 
@@ -50,16 +55,16 @@ struct attn_spec {
     int32_t window, chunk;
     float scale, softcap;
     enum qk_norm qk_norm;
-    bool v_is_k;  /* values are the keys before their norm and rope */
-    int32_t rope; /* index into spec.ropes; -1: no positions here */
+    bool v_is_k;          /* values are the keys before their norm and rope */
+    int32_t rope;         /* index into spec.ropes; -1: no positions here */
     float pos_scale_beta; /* queries grow with the position (struct attn_args) */
     int32_t pos_scale_len, pos_scale_first;
-    float clip;   /* of q, k and v; 0: none */
+    float clip; /* of q, k and v; 0: none */
 };
 
 /* Attention over a compressed cache: [latent | rotated key] is all that is kept of a position. */
 struct latent_spec {
-    int32_t q_rank;            /* 0: queries are projected directly */
+    int32_t q_rank;                       /* 0: queries are projected directly */
     int32_t kv_rank, nope, rope, v_width; /* widths */
     float norm_eps;
 };
@@ -77,16 +82,16 @@ struct streams_spec {
 };
 
 struct layer_spec {
-    char kind;                 /* the pattern's letter */
+    char kind; /* the pattern's letter */
     enum mixer_kind mixer;
     enum ffn_kind ffn;
     struct attn_spec attn;
     struct kv_ref kv;
-    bool borrows_kv;           /* an earlier layer wrote the keys and values that are read here */
-    int32_t inner;             /* width of the feed-forward */
-    bool is_cut;               /* gates are 0 below mean + cut * deviation */
+    bool borrows_kv; /* an earlier layer wrote the keys and values that are read here */
+    int32_t inner;   /* width of the feed-forward */
+    bool is_cut;     /* gates are 0 below mean + cut * deviation */
     float cut;
-    int32_t state;             /* first of the layer's recurrent states */
+    int32_t state; /* first of the layer's recurrent states */
 };
 
 struct norm_spec {
@@ -98,13 +103,13 @@ struct norm_spec {
 /* Layers with ffn FFN_EXPERTS have these. */
 struct moe_spec {
     int32_t n_experts, inner;
-    int32_t latent;            /* width that experts work in, between two projections; 0: the stream's own */
-    struct route_args route;   /* its bias is bound per layer */
-    enum ffn_kind kind;        /* of an expert */
+    int32_t latent;          /* width that experts work in, between two projections; 0: the stream's own */
+    struct route_args route; /* its bias is bound per layer */
+    enum ffn_kind kind;      /* of an expert */
     struct act_args act;
     bool scale_input;
-    int32_t shared_inner;      /* 0: no shared expert */
-    bool shared_gate;          /* its result is weighed by a sigmoid of its own */
+    int32_t shared_inner; /* 0: no shared expert */
+    bool shared_gate;     /* its result is weighed by a sigmoid of its own */
 };
 
 /* The recurrent layers of a model, which are all alike; each mixer uses what it has. */
@@ -115,7 +120,7 @@ struct recur_spec {
     int32_t groups, state_width; /* state spaces: of B and C */
     int32_t dt_rank, taps;
     float dt_min, dt_max;
-    bool has_norm;               /* of the result, with its gate before or after; by group or as a whole */
+    bool has_norm; /* of the result, with its gate before or after; by group or as a whole */
     enum norm_gate norm_gate;
     int32_t norm_groups;
     struct add_args full_sum, linear_sum, ffn_sum; /* lightning: factors of the residual and of what is added */
@@ -133,7 +138,7 @@ struct family;
 struct spec {
     const struct family *family;
     int32_t n_layers, hidden, vocab, context;
-    bool tied, untied;       /* untied: the file says so, and must have a head */
+    bool tied, untied; /* untied: the file says so, and must have a head */
     float embed_scale, logit_scale, logit_softcap, residual_scale;
     struct norm_spec norm;
     enum wiring wiring;
@@ -180,7 +185,8 @@ int resolve_experts(struct resolver *r, struct err *err);
 /* ---- rope ------------------------------------------------------------------------------------------------------- */
 
 /* Fills a table from the config's rope parameters; head_dim is the width of a head. */
-int rope_resolve(struct arena *a, const struct cfg *cfg, const struct config_rope *params, int32_t head_dim, struct rope_spec *out, struct err *err);
+int rope_resolve(struct arena *a, const struct cfg *cfg, const struct config_rope *params, int32_t head_dim, struct rope_spec *out,
+                 struct err *err);
 /* The inverse frequencies for a sequence of `len` positions, where they depend on it. */
 void rope_table_at(const struct rope_spec *r, int32_t len, float *out);
 

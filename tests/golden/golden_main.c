@@ -312,7 +312,8 @@ static void test_tree(const char *dir, struct str name, const char *only) {
 }
 
 static void set_precision(const char *name) {
-    static const char *const names[] = {[PRECISION_AUTO] = "auto", [PRECISION_EXACT] = "exact", [PRECISION_F32] = "f32", [PRECISION_BF16] = "bf16"};
+    static const char *const names[] = {
+        [PRECISION_AUTO] = "auto", [PRECISION_EXACT] = "exact", [PRECISION_F32] = "f32", [PRECISION_BF16] = "bf16"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i])) precision = (enum precision)i;
 }

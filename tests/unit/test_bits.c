@@ -22,7 +22,11 @@ static uint64_t logits_hash(int32_t n_threads, bool no_fuse) {
     struct session *s;
     struct err err;
     int32_t tokens[24];
-    CHECK_OK(session_open(&(struct session_options){.precision = SESSION_EXACT, .n_threads = n_threads, .context = 64, .n_rows = 16, .no_fuse = no_fuse}, &s, &err), err);
+    CHECK_OK(
+        session_open(
+            &(struct session_options){.precision = SESSION_EXACT, .n_threads = n_threads, .context = 64, .n_rows = 16, .no_fuse = no_fuse},
+            &s, &err),
+        err);
     for (int32_t i = 0; i < 24; i++) tokens[i] = 17 + i * 151;
     struct digest d = {.vocab = session_vocab(s)};
     int code = session_logits(s, tokens, 24, add_row, &d, &err);
@@ -43,9 +47,8 @@ static void logits_ignore_threads_and_fusion(void) {
     CHECK(hash == logits_hash(1, true));
 }
 
-const struct unit_suite unit_bits = {
-    "bits", (const struct unit_case[]){
-                {"logits_are_pinned", logits_are_pinned},
-                {"logits_ignore_threads_and_fusion", logits_ignore_threads_and_fusion},
-                {0},
-            }};
+const struct unit_suite unit_bits = {"bits", (const struct unit_case[]){
+                                                 {"logits_are_pinned", logits_are_pinned},
+                                                 {"logits_ignore_threads_and_fusion", logits_ignore_threads_and_fusion},
+                                                 {0},
+                                             }};

@@ -61,7 +61,8 @@ static bool trace_begin(struct backend *be, const struct step_key *key) {
 static void put_tensor(struct sb *out, struct tensor t) {
     sb_fmt(out, "%%%d[%d,%d,%d]", t.id, t.rows, t.heads, t.width);
     if (t.offset) sb_fmt(out, "+%lld", (long long)t.offset);
-    if (t.heads > 1 && t.head_stride != t.width) sb_fmt(out, "~%lld", (long long)t.head_stride); /* heads that lie apart, or on top of each other */
+    if (t.heads > 1 && t.head_stride != t.width)
+        sb_fmt(out, "~%lld", (long long)t.head_stride); /* heads that lie apart, or on top of each other */
 }
 
 static void put_weight(struct sb *out, const char *label, const struct weight *w) {

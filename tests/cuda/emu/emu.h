@@ -39,8 +39,12 @@ unsigned emu_live_lanes();             // of this warp, as a mask
 #define KARGS(type) const type &
 #define DYNAMIC_SHARED(type, name) type *name = (type *)emu.shared
 
-static inline void __syncthreads() { emu_block_barrier(); }
-static inline void __syncwarp() { emu_warp_barrier(); }
+static inline void __syncthreads() {
+    emu_block_barrier();
+}
+static inline void __syncwarp() {
+    emu_warp_barrier();
+}
 
 template <typename T> static inline T emu_shuffle(T x, unsigned from) {
     uint64_t *words = emu_exchange(0);
@@ -51,9 +55,15 @@ template <typename T> static inline T emu_shuffle(T x, unsigned from) {
     emu_warp_barrier();
     return y;
 }
-template <typename T> static inline T __shfl_xor_sync(unsigned, T x, int step) { return emu_shuffle(x, emu.lane ^ (unsigned)step); }
-template <typename T> static inline T __shfl_sync(unsigned, T x, int lane) { return emu_shuffle(x, (unsigned)lane & 31); }
-template <typename T> static inline T __shfl_down_sync(unsigned, T x, int step) { return emu_shuffle(x, emu.lane + (unsigned)step); }
+template <typename T> static inline T __shfl_xor_sync(unsigned, T x, int step) {
+    return emu_shuffle(x, emu.lane ^ (unsigned)step);
+}
+template <typename T> static inline T __shfl_sync(unsigned, T x, int lane) {
+    return emu_shuffle(x, (unsigned)lane & 31);
+}
+template <typename T> static inline T __shfl_down_sync(unsigned, T x, int step) {
+    return emu_shuffle(x, emu.lane + (unsigned)step);
+}
 
 struct float2 {
     float x, y;
@@ -88,25 +98,41 @@ static inline unsigned __float_as_uint(float f) {
     memcpy(&u, &f, 4);
     return u;
 }
-static inline float __bfloat162float(__nv_bfloat16 h) { return __uint_as_float((unsigned)h.bits << 16); }
+static inline float __bfloat162float(__nv_bfloat16 h) {
+    return __uint_as_float((unsigned)h.bits << 16);
+}
 static inline __nv_bfloat16 __float2bfloat16_rn(float f) {
     unsigned u = __float_as_uint(f);
     if ((u & 0x7fffffffu) > 0x7f800000u) return {(uint16_t)0x7fff};
     return {(uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16)};
 }
-static inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)}; }
+static inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
+    return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
+}
 static inline float __half2float(__half h) {
     unsigned special = (h.bits & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0;
     float magnitude = __uint_as_float((unsigned)(h.bits & 0x7fffu) << 13) * 0x1p112f;
     return __uint_as_float(__float_as_uint(magnitude) | special | (unsigned)(h.bits & 0x8000u) << 16);
 }
-static inline float __fmul_rn(float a, float b) { return a * b; }
-static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline float __fmul_rn(float a, float b) {
+    return a * b;
+}
+static inline float __fadd_rn(float a, float b) {
+    return a + b;
+}
 static inline void sincospif(float x, float *s, float *c) {
     *s = (float)sin(x * 3.14159265358979323846);
     *c = (float)cos(x * 3.14159265358979323846);
 }
-static inline void __stcs(float *p, float x) { *p = x; }
-template <typename T> static inline T __ldg(const T *p) { return *p; }
-template <typename T> static inline T min(T a, T b) { return a < b ? a : b; }
-template <typename T> static inline T max(T a, T b) { return a > b ? a : b; }
+static inline void __stcs(float *p, float x) {
+    *p = x;
+}
+template <typename T> static inline T __ldg(const T *p) {
+    return *p;
+}
+template <typename T> static inline T min(T a, T b) {
+    return a < b ? a : b;
+}
+template <typename T> static inline T max(T a, T b) {
+    return a > b ? a : b;
+}
