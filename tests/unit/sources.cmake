@@ -22,4 +22,5 @@ set(UNIT_SUITES
   stop
   template
   tokenizer
+  tokenizer_edge
 )
