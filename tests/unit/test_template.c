@@ -145,7 +145,7 @@ static void cases_of_jinja(void) {
 }
 
 static void cases_of_our_own(void) {
-    run_text_file("template_own.test", 7);
+    run_text_file("template_own.test", 20);
 }
 
 /* ---- spans ---- */
@@ -255,6 +255,9 @@ static void hostile_templates_end(void) {
         "{% set s = 'a' * 10**6 %}{% for i in range(99999) %}{% if s.rfind('b') %}{% endif %}{% endfor %}",
         "{% set s = 'a' * 10**6 %}{% for i in range(99999) %}{% if s == s + '' %}{% endif %}{% endfor %}",
         "{% set s = ('a' * 10**5 + 'b') %}{% set t = 'a' * 10**5 %}{{ t.rfind(s) }}{{ (t * 20).rfind(t + 'c') }}{{ (t * 20).find(t + 'c') }}",
+        "{% set s = 'a' * 10**6 %}{% for i in range(99999) %}{% set q = s|upper %}{% endfor %}",
+        "{% set s = '\xC3\xA9' * 10**5 %}{% for i in range(99999) %}{% if s.isalnum() or s.isnumeric() %}{% endif %}{% endfor %}",
+        "{% for i in range(99999) %}{{ 'a'.nope }}{{ x.__class__ }}{% endfor %}",
         "{% set d = dict.fromkeys(range(99999)) %}{% for i in range(99999) %}{% set e = d.copy() %}{% endfor %}",
     };
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
@@ -313,6 +316,62 @@ static void deep_nesting_is_refused(void) {
         if (!code != flat) unit_fail(__FILE__, __LINE__, "10,000 times \"%s\": %s", pieces[i][1], code ? err.msg : "rendered");
         arena_free(&a);
     }
+}
+
+/* A megabyte of anything is parsed, or refused, in time that grows with its length. */
+static void long_sources_are_parsed_quickly(void) {
+    static const char *const pieces[][3] = {
+        {"{{ ", "'a' ", "}}"},
+        {"{{ x|a", ".b", " }}"},
+        {"{{ f(", "a=1,", ") }}"},
+        {"", "{% block b %}{% endblock %}", ""},
+        {"", "{{ caller }}", ""},
+        {"", "{# #}", ""},
+        {"{{ [", "1,", "] }}"},
+        {"{{ {", "1:2,", "} }}"},
+        {"", "{% raw %}", ""},
+        {"{% raw %}", "{% endra", ""},
+        {"", "{", ""},
+        {"", "{{ '\\", ""},
+        {"{{ '", "\\x41", "' }}"},
+        {"", "{% set a = 1 %}", ""},
+        {"{% if x %}", "{% elif x %}", "{% endif %}"},
+        {"{{ 1", "\n", "}}"},
+        {"", "\r", ""},
+        {"{{ x", " ~ x", " }}"},
+        {"", "   ", "{%- set a = 1 %}"},
+        {"{{ x is in", "(1)", " }}"},
+        {"{% for i in l %}", "{% set a = 1 %}", "{% endfor %}"},
+        {"{% macro m(", "a,", ") %}{% endmacro %}"},
+        {"{{ ", "0", " }}"},
+        {"{{ 1", "_1", " }}"},
+    };
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        struct arena a = {0};
+        struct err err;
+        struct tmpl_output out;
+        struct sb source = {0};
+        sb_puts(&source, pieces[i][0]);
+        while (source.n < TMPL_SOURCE_BYTES - 100) sb_puts(&source, pieces[i][1]);
+        sb_puts(&source, pieces[i][2]);
+        uint64_t start = os_clock_ns();
+        render(&a, sb_str(&source), NULL, NULL, &out, &err);
+        double ms = (double)(os_clock_ns() - start) / 1e6;
+        if (getenv("MLXCEL_TEST_TIMES")) fprintf(stderr, "%8.1f ms %8zu KiB  a megabyte of %s\n", ms, a.total_bytes >> 10, pieces[i][1]);
+        sb_free(&source);
+        arena_free(&a);
+        if (ms > 3000) unit_fail(__FILE__, __LINE__, "a megabyte of %s: %.0f ms", pieces[i][1], ms);
+    }
+    struct sb source = {0};
+    sb_puts(&source, "{% for i in range(99999) %}");
+    for (int i = 0; i < 20000; i++) sb_fmt(&source, "{%% set v%d = i %%}", i);
+    sb_puts(&source, "{{ v19999 }}{% endfor %}");
+    struct arena a = {0};
+    struct err err;
+    struct tmpl_output out;
+    CHECK_INT(render(&a, sb_str(&source), NULL, NULL, &out, &err), ERR_ELIMIT);
+    sb_free(&source);
+    arena_free(&a);
 }
 
 /* Long conversations are not taken for attacks. */
@@ -520,6 +579,7 @@ static const struct unit_case cases[] = {
     {"generations", generations_are_noted},
     {"hostile", hostile_templates_end},
     {"nesting", deep_nesting_is_refused},
+    {"long_sources", long_sources_are_parsed_quickly},
     {"long_conversations", long_conversations_render},
     {"type_pairs", all_pairs_of_types},
     {"errors", errors_carry_lines},

@@ -25,7 +25,7 @@ enum { TMPL_SOURCE_BYTES = 1024 * 1024 }; /* a longer template is refused */
 
 /* Of one rendering. Zero in a field means the default. */
 struct tmpl_limits {
-    size_t steps;        /* evaluated nodes and handled bytes: 1,000,000, and 400 more for each value in the context */
+    size_t steps;        /* evaluated nodes and handled bytes: 1,000,000, 400 more for each value in the context, 1 for each byte of text */
     size_t output_bytes; /* 64 MiB */
     size_t memory_bytes; /* of all values made: 32 MiB, and 16 times the bytes of the context's strings */
     size_t depth;        /* of nested calls and expressions: 400 */

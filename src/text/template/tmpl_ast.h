@@ -179,11 +179,15 @@ struct tmpl {
     struct arena *arena;
     struct str *names; /* interned */
     int n_names;
+    uint32_t *name_slots; /* hash table over names: index + 1 */
+    size_t n_name_slots;
     struct tnode *root;
     bool *is_hidden; /* [n_names]: set at top level before it is read there, so that the context's value is not seen */
     struct tnode **blocks;
     int n_blocks;
 };
+
+int tmpl_name_find(const struct tmpl *t, struct str name); /* -1: the template does not use it */
 
 /* Fills hidden everywhere (tmpl_scopes.c). */
 void scopes_resolve(struct tmpl *t);

@@ -106,6 +106,7 @@ static struct tv plain_attr(struct rt *rt, struct tv obj, struct str name) {
 struct tv op_attr_only(struct rt *rt, struct tv obj, const struct tstr *name) {
     struct str n = tstr_str(name);
     if (obj.type == TV_UNDEF && !(str_starts(n, STR("__")) && str_ends(n, STR("__")))) tv_undef_raise(rt, obj);
+    rt_charge(rt, 4); /* the tables are searched from the front */
     if (is_internal(obj, n)) return tv_undef_unsafe(rt, obj, n);
     struct tv v = plain_attr(rt, obj, n);
     if (v.type != TV_MISSING) return str_starts(n, STR("_")) ? tv_undef_unsafe(rt, obj, n) : v;

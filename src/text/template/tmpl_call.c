@@ -48,6 +48,7 @@ static void bind_keywords(struct rt *rt, const struct builtin *f, const struct t
 struct tv builtin_call(struct rt *rt, const struct builtin *f, struct tv self, const struct tcall *call) {
     struct tv args[BUILTIN_MAX_ARGS] = {{0}};
     if (f->sig[0] == '*') return f->fn(rt, self, args, call);
+    rt_charge(rt, 2);
     struct param params[BUILTIN_MAX_ARGS];
     bool positional_only = f->sig[0] == '/';
     int n = read_signature(f->sig + positional_only, params);

@@ -2,10 +2,12 @@
 #include "text/template/tmpl_rt.h"
 
 static struct tv lookup(struct rt *rt, int name) {
-    for (const struct scope *s = rt->scope; s; s = s->parent)
+    for (const struct scope *s = rt->scope; s; s = s->parent) {
+        if (s->n >= 16) rt_charge(rt, (size_t)s->n / 16);
         for (int i = 0; i < s->n; i++)
             if (s->bindings[i].name == name)
                 return s->bindings[i].value.type == TV_MISSING ? tv_undef_name(rt, rt->t->names[name]) : s->bindings[i].value;
+    }
     if (rt->globals[name].type != TV_MISSING) return rt->globals[name];
     const struct builtin *f = builtin_lookup(tmpl_globals, rt->t->names[name]);
     if (f) return (struct tv){TV_FUNC, {.func = f}};
@@ -76,6 +78,7 @@ static void expand_list(struct rt *rt, struct tcall *call, struct tv list) {
 }
 
 static void add_keyword(struct rt *rt, struct tcall *call, struct str name, struct tv value) {
+    rt_charge(rt, (size_t)call->n_kw / 4);
     for (int i = 0; i < call->n_kw; i++)
         if (str_eq(call->kw_names[i], name)) rt_raise(rt, "TypeError", "got multiple values for keyword argument '%.*s'", STR_ARG(name));
     call->kw_names[call->n_kw] = name;

@@ -16,6 +16,7 @@ void scope_set(struct rt *rt, struct scope *s, int name, struct tv value) {
         rt->globals[name] = value;
         return;
     }
+    if (s->n >= 16) rt_charge(rt, (size_t)s->n / 16);
     for (int i = 0; i < s->n; i++)
         if (s->bindings[i].name == name) {
             s->bindings[i].value = value;

@@ -21,7 +21,7 @@ static const char *entity(char c) {
 static struct tv force_escape(struct rt *rt, struct tv v) {
     const struct tstr *s = to_str(rt, v).u.s;
     struct tbuf *b = tbuf_new(rt);
-    rt_charge_bytes(rt, s->n);
+    rt_charge_bytes(rt, s->n * 2);
     size_t plain = 0;
     for (size_t i = 0; i < s->n; i++) {
         const char *e = entity(s->p[i]);
@@ -111,7 +111,7 @@ static struct tv unescape_entities(struct rt *rt, struct tv v) {
 FILTER(f_striptags) {
     UNUSED;
     struct tv s = to_str(rt, self);
-    rt_charge_bytes(rt, s.u.s->n * 4);
+    rt_charge_chars(rt, s.u.s->n * 2);
     s = cut_between(rt, cut_between(rt, s, STR("<!--"), STR("-->")), STR("<"), STR(">"));
     struct tcall none = {0};
     struct tv words = builtin_call(rt, builtin_lookup(tmpl_methods_str, STR("split")), s, &none);
@@ -123,7 +123,7 @@ FILTER(f_striptags) {
 static void url_quote(struct rt *rt, struct tbuf *b, struct tv v, bool query) {
     static const char hex[] = "0123456789ABCDEF";
     const struct tstr *s = to_str(rt, v).u.s;
-    rt_charge_bytes(rt, s->n);
+    rt_charge_chars(rt, s->n);
     for (size_t i = 0; i < s->n; i++) {
         unsigned char c = (unsigned char)s->p[i];
         bool plain = (c < 0x80 && (uni_is_alpha(c) || uni_is_decimal(c))) || (c && strchr("_.-~", c)) || (c == '/' && !query);

@@ -70,7 +70,7 @@ FILTER(f_title) {
     const struct tstr *s = to_str(rt, self).u.s;
     struct tbuf *b = tbuf_new(rt);
     bool first = true;
-    rt_charge_bytes(rt, s->n * 2);
+    rt_charge_chars(rt, s->n);
     for (size_t i = 0; i < s->n;) {
         uint32_t code, out[3];
         size_t n = utf8_decode(s->p + i, s->n - i, &code);
@@ -256,7 +256,7 @@ FILTER(f_wordcount) {
     const struct tstr *s = to_str(rt, self).u.s;
     int64_t n = 0;
     bool inside = false;
-    rt_charge_bytes(rt, s->n);
+    rt_charge_chars(rt, s->n);
     for (size_t i = 0; i < s->n;) {
         uint32_t code;
         i += utf8_decode(s->p + i, s->n - i, &code);

@@ -246,6 +246,7 @@ static struct tv field_base(struct rt *rt, struct fields *f, struct str name) {
     int64_t index = 0;
     bool numbered = name.n == 0 || (name.n < 10 && str_to_int64(name, &index) && index >= 0 && name.p[0] != '+');
     if (!numbered) {
+        rt_charge(rt, (size_t)f->call->n_kw / 4);
         for (int i = 0; i < f->call->n_kw; i++)
             if (str_eq(f->call->kw_names[i], name)) return f->call->kw[i];
         rt_raise(rt, "KeyError", "'%.*s'", STR_ARG(name));

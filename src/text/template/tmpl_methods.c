@@ -10,7 +10,7 @@
 /* ---- str.is... ---- */
 
 static struct tv all_are(struct rt *rt, const struct tstr *s, bool (*is)(uint32_t), bool if_empty) {
-    rt_charge_bytes(rt, s->n);
+    rt_charge_chars(rt, s->n);
     for (size_t i = 0; i < s->n;) {
         uint32_t code;
         i += utf8_decode(s->p + i, s->n - i, &code);
@@ -71,7 +71,7 @@ METHOD(m_isidentifier) {
 /* No letter of the other case, and at least one of this. */
 static struct tv one_case(struct rt *rt, const struct tstr *s, bool (*is)(uint32_t)) {
     bool any = false;
-    rt_charge_bytes(rt, s->n);
+    rt_charge_chars(rt, s->n);
     for (size_t i = 0; i < s->n;) {
         uint32_t code;
         i += utf8_decode(s->p + i, s->n - i, &code);
@@ -94,7 +94,7 @@ METHOD(m_istitle) {
     UNUSED;
     const struct tstr *s = self.u.s;
     bool in_word = false, any = false;
-    rt_charge_bytes(rt, s->n);
+    rt_charge_chars(rt, s->n);
     for (size_t i = 0; i < s->n;) {
         uint32_t code;
         i += utf8_decode(s->p + i, s->n - i, &code);

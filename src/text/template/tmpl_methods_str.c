@@ -49,7 +49,7 @@ static int lower_at(const struct tstr *s, size_t at, uint32_t code, uint32_t out
 struct tv str_map_case(struct rt *rt, const struct tstr *s, char how) {
     struct tbuf *b = tbuf_new(rt);
     bool in_word = false;
-    rt_charge_bytes(rt, s->n * 2);
+    rt_charge_chars(rt, s->n);
     for (size_t i = 0; i < s->n;) {
         uint32_t code, out[3];
         size_t n = utf8_decode(s->p + i, s->n - i, &code);
@@ -107,7 +107,7 @@ struct tv str_strip(struct rt *rt, const struct tstr *s, struct tv chars, bool l
     const struct tstr *set = NULL;
     if (chars.type != TV_MISSING && chars.type != TV_NONE) set = need_str(rt, chars, "strip arg");
     size_t from = 0, to = s->n;
-    rt_charge_bytes(rt, set ? s->n * (set->n + 1) / 16 : s->n / 16);
+    rt_charge_bytes(rt, s->n / 16);
     if (!set) {
         if (left) text = uni_strip_left(text);
         if (right) text = uni_strip_right(text);
@@ -242,7 +242,7 @@ static struct tv rsplit_space(struct rt *rt, const struct tstr *s, int64_t max) 
 METHOD(m_split) {
     UNUSED;
     int64_t max = arg_int(rt, args[1], -1);
-    rt_charge_bytes(rt, self.u.s->n / 2);
+    rt_charge_bytes(rt, self.u.s->n * 4);
     if (args[0].type == TV_MISSING || args[0].type == TV_NONE) return split_space(rt, self.u.s, max);
     return split_sep(rt, self.u.s, need_str(rt, args[0], "split() separator"), max);
 }
@@ -250,14 +250,14 @@ METHOD(m_split) {
 METHOD(m_rsplit) {
     UNUSED;
     int64_t max = arg_int(rt, args[1], -1);
-    rt_charge_bytes(rt, self.u.s->n * 2);
+    rt_charge_bytes(rt, self.u.s->n * 4);
     if (args[0].type == TV_MISSING || args[0].type == TV_NONE) return rsplit_space(rt, self.u.s, max);
     return rsplit_sep(rt, self.u.s, need_str(rt, args[0], "rsplit() separator"), max);
 }
 
 struct tv str_split_lines(struct rt *rt, const struct tstr *s, bool keep_ends) {
     struct tv list = tv_list_new(rt, TV_LIST, 4);
-    rt_charge_bytes(rt, s->n);
+    rt_charge_bytes(rt, s->n * 4);
     for (size_t from = 0, at = 0; from < s->n;) {
         uint32_t code = 0;
         size_t n = 0;
@@ -512,7 +512,7 @@ METHOD(m_expandtabs) {
     int64_t size = arg_int(rt, args[0], 8), column = 0;
     struct tbuf *b = tbuf_new(rt);
     struct tv blank = tv_str_const(rt, " ");
-    rt_charge_bytes(rt, s->n);
+    rt_charge_chars(rt, s->n);
     for (size_t i = 0; i < s->n; i++) {
         char c = s->p[i];
         if (c == '\t') {

@@ -141,11 +141,12 @@ static struct tnode *const_node(struct parser *p, struct tv value) {
     return n;
 }
 
-static void note_macro_names(struct parser *p, struct str name) {
+static void note_macro_names(struct parser *p, int name) {
+    if (name < NAME_CALLER || name > NAME_KWARGS) return;
     for (int i = 0; i < p->n_macros; i++) {
-        p->macros[i]->uses_caller |= str_is(name, "caller");
-        p->macros[i]->uses_varargs |= str_is(name, "varargs");
-        p->macros[i]->uses_kwargs |= str_is(name, "kwargs");
+        p->macros[i]->uses_caller |= name == NAME_CALLER;
+        p->macros[i]->uses_varargs |= name == NAME_VARARGS;
+        p->macros[i]->uses_kwargs |= name == NAME_KWARGS;
     }
 }
 
@@ -161,7 +162,7 @@ static struct tnode *prefix_name(struct parser *p) {
         if (str_is(p->cur.text, words[i].word)) return const_node(p, words[i].value);
     struct tnode *n = parse_node(p, TN_NAME);
     n->name = parse_intern(p, p->cur.text);
-    note_macro_names(p, p->cur.text);
+    note_macro_names(p, n->name);
     parse_advance(p);
     return n;
 }
@@ -169,19 +170,19 @@ static struct tnode *prefix_name(struct parser *p) {
 static struct tnode *prefix_string(struct parser *p) {
     struct tnode *n = parse_node(p, TN_CONST);
     struct str text = p->cur.text;
+    size_t capacity = 0;
     parse_advance(p);
-    if (parse_is(p, TK_STRING)) { /* neighbours are one string */
-        struct sb all = {0};
-        sb_put(&all, text);
-        while (parse_is(p, TK_STRING)) {
-            sb_put(&all, p->cur.text);
-            struct str so_far = str_copy(p->arena, sb_str(&all));
-            sb_free(&all);
-            parse_advance(p); /* may fail: nothing is held here */
-            sb_put(&all, so_far);
+    while (parse_is(p, TK_STRING)) { /* neighbours are one string */
+        size_t total = text.n + p->cur.text.n;
+        if (total > capacity) {
+            capacity = 2 * total + 16;
+            char *more = arena_alloc(p->arena, capacity);
+            if (text.n) memcpy(more, text.p, text.n);
+            text.p = more;
         }
-        text = str_copy(p->arena, sb_str(&all));
-        sb_free(&all);
+        if (p->cur.text.n) memcpy((char *)(uintptr_t)text.p + text.n, p->cur.text.p, p->cur.text.n);
+        text.n = total;
+        parse_advance(p);
     }
     n->value = (struct tv){TV_STR, {.s = const_str(p, text)}};
     return n;
@@ -360,6 +361,7 @@ static struct tnode *infix_bracket(struct parser *p, struct tnode *left) {
 }
 
 static void parse_kwarg(struct parser *p, struct node_list *kw, struct str **names) {
+    if (kw->n == 1000) parse_fail(p, p->cur.line, "more than 1000 keyword arguments");
     if ((kw->n & (kw->n - 1)) == 0) { /* the array is full at each power of two */
         struct str *more = arena_new(p->arena, struct str, kw->n ? kw->n * 2 : 1);
         if (kw->n) memcpy(more, *names, (size_t)kw->n * sizeof *more);
@@ -418,8 +420,9 @@ static struct tnode *infix_call(struct parser *p, struct tnode *left) {
 /* name or dotted.name */
 static struct str parse_dotted(struct parser *p) {
     struct str name = parse_expect(p, TK_NAME).text;
-    while (parse_skip(p, TK_DOT)) {
+    for (int n = 0; parse_skip(p, TK_DOT); n++) {
         struct str more = parse_expect(p, TK_NAME).text;
+        if (n == 8 || name.n > 500) parse_fail(p, p->cur.line, "the name of a filter or test is too long");
         name = str_fmt(p->arena, "%.*s.%.*s", STR_ARG(name), STR_ARG(more));
     }
     return name;
@@ -604,7 +607,7 @@ static struct tnode *parse_target_primary(struct parser *p, bool with_namespace)
         if (str_is(name, reserved[i])) parse_fail(p, n->line, "can't assign to 'const'");
     n->name = parse_intern(p, name);
     if (with_namespace && parse_skip(p, TK_DOT)) {
-        note_macro_names(p, name);
+        note_macro_names(p, n->name);
         n->kind = TN_NSREF;
         n->str = const_str(p, parse_expect(p, TK_NAME).text);
     }

@@ -4,6 +4,8 @@
 #include "text/template/tmpl_ast.h"
 #include "text/template/tmpl_rt.h"
 
+#include "base/hash.h"
+
 static struct tnode *parse_body(struct parser *p, const char *const *ends);
 
 /* Jinja looks filters and tests up when it compiles, except under a condition. */
@@ -225,6 +227,7 @@ static struct tnode *parse_print(struct parser *p) {
 
 static void remember_block(struct parser *p, struct tnode *n, struct str name) {
     struct tmpl *t = p->t;
+    if (t->n_blocks == 1000) parse_fail(p, n->line, "more than 1000 blocks");
     for (int i = 0; i < t->n_blocks; i++)
         if (t->blocks[i]->name == n->name) parse_refuse(p, n->line, "block '%.*s' defined twice", STR_ARG(name));
     if ((t->n_blocks & (t->n_blocks - 1)) == 0) {
@@ -348,6 +351,27 @@ static int run_parser(struct parser *p) {
     return ERR_OK;
 }
 
+static void index_names(struct tmpl *t, const struct map *names) {
+    t->n_names = (int)names->n;
+    t->names = arena_new(t->arena, struct str, names->n);
+    t->n_name_slots = 16;
+    while (t->n_name_slots < 2 * names->n) t->n_name_slots *= 2;
+    t->name_slots = arena_new(t->arena, uint32_t, t->n_name_slots);
+    for (size_t i = 0; i < names->n; i++) {
+        t->names[i] = names->entries[i].key;
+        size_t at = hash_bytes(t->names[i].p, t->names[i].n, 0) & (t->n_name_slots - 1);
+        while (t->name_slots[at]) at = (at + 1) & (t->n_name_slots - 1);
+        t->name_slots[at] = (uint32_t)i + 1;
+    }
+}
+
+int tmpl_name_find(const struct tmpl *t, struct str name) {
+    size_t at = hash_bytes(name.p, name.n, 0) & (t->n_name_slots - 1);
+    for (; t->name_slots[at]; at = (at + 1) & (t->n_name_slots - 1))
+        if (str_eq(t->names[t->name_slots[at] - 1], name)) return (int)t->name_slots[at] - 1;
+    return -1;
+}
+
 int tmpl_parse(struct arena *a, struct str source, struct tmpl **out_template, struct err *err) {
     *out_template = NULL;
     if (source.n > TMPL_SOURCE_BYTES)
@@ -365,9 +389,7 @@ int tmpl_parse(struct arena *a, struct str source, struct tmpl **out_template, s
     for (int i = 0; i < N_FIXED_NAMES; i++) parse_intern(p, str_of(fixed[i]));
     int code = run_parser(p);
     if (code == ERR_OK) {
-        t->n_names = (int)p->names.n;
-        t->names = arena_new(a, struct str, p->names.n);
-        for (size_t i = 0; i < p->names.n; i++) t->names[i] = p->names.entries[i].key;
+        index_names(t, &p->names);
         scopes_resolve(t);
         *out_template = t;
     }

@@ -90,10 +90,12 @@ static struct tv load(struct loader *l, yyjson_val *v, struct str key) {
 static void load_context(struct loader *l, yyjson_val *object, bool user) {
     l->user = user;
     if (!yyjson_is_obj(object)) return;
-    for (int i = 0; i < l->rt->t->n_names; i++) {
-        struct str name = l->rt->t->names[i];
-        yyjson_val *v = yyjson_obj_getn(object, name.p, name.n);
-        if (v && !l->rt->t->is_hidden[i]) l->rt->globals[i] = load(l, v, name);
+    size_t i, n;
+    yyjson_val *key, *item;
+    yyjson_obj_foreach(object, i, n, key, item) {
+        struct str name = json_val_str(key);
+        int at = tmpl_name_find(l->rt->t, name);
+        if (at >= 0 && !l->rt->t->is_hidden[at]) l->rt->globals[at] = load(l, item, name);
     }
 }
 
@@ -111,11 +113,14 @@ static void prepare(struct rt *rt, const struct tmpl_context *ctx) {
     rt->steps_left = SIZE_MAX;
     rt->globals = rt_new(rt, struct tv, rt->t->n_names);
     /* tools and documents are null where none are given, as apply_chat_template passes them */
-    for (int i = 0; i < rt->t->n_names; i++)
-        if (!rt->t->is_hidden[i] && (str_is(rt->t->names[i], "tools") || str_is(rt->t->names[i], "documents"))) rt->globals[i] = TV_NONE_V;
+    static const char *const nullable[] = {"tools", "documents"};
+    for (size_t i = 0; i < 2; i++) {
+        int at = tmpl_name_find(rt->t, str_of(nullable[i]));
+        if (at >= 0 && !rt->t->is_hidden[at]) rt->globals[at] = TV_NONE_V;
+    }
     load_context(&l, ctx->special, false);
     load_context(&l, ctx->input, true);
-    rt->limits.steps = rt->steps_left = or_default(ctx->limits.steps, 1000000 + 400 * l.n_values);
+    rt->limits.steps = rt->steps_left = or_default(ctx->limits.steps, 1000000 + 400 * l.n_values + l.n_bytes);
     rt->limits.memory_bytes = or_default(ctx->limits.memory_bytes, ((size_t)32 << 20) + 16 * l.n_bytes);
     rt->memory_start = rt->arena->total_bytes;
 }

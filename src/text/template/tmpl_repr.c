@@ -70,7 +70,7 @@ static void repr_string(struct rt *rt, struct tbuf *b, const struct tstr *s) {
     struct str text = tstr_str(s);
     bool user = tstr_any_user(s);
     char quote = str_find_char(text, '\'', 0) != STR_NONE && str_find_char(text, '"', 0) == STR_NONE ? '"' : '\'';
-    rt_charge_bytes(rt, s->n);
+    rt_charge_chars(rt, s->n);
     tbuf_put(rt, b, str_n(&quote, 1), user);
     for (size_t i = 0; i < s->n;) {
         uint32_t code;

@@ -49,8 +49,12 @@ _Noreturn void rt_raise(struct rt *rt, const char *kind, const char *fmt, ...) M
 _Noreturn void rt_limit(struct rt *rt, const char *fmt, ...) MLXCEL_PRINTF(2, 3);
 /* Counts work; raises when the budget is spent. */
 void rt_charge(struct rt *rt, size_t steps);
+/* For copying and plain scanning; and for work on each character. */
 static inline void rt_charge_bytes(struct rt *rt, size_t bytes) {
     rt_charge(rt, bytes / 16 + 1);
+}
+static inline void rt_charge_chars(struct rt *rt, size_t bytes) {
+    rt_charge(rt, bytes / 2 + 1);
 }
 void *rt_alloc(struct rt *rt, size_t bytes); /* zeroed; raises when over the limit */
 void *rt_alloc_array(struct rt *rt, size_t size, size_t count);

@@ -25,7 +25,7 @@ static void put_unicode(struct dump *d, uint32_t unit) {
 
 static void dump_string(struct dump *d, struct str s) {
     static const char letters[128] = {['"'] = '"', ['\\'] = '\\', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't', ['\f'] = 'f', ['\b'] = 'b'};
-    rt_charge_bytes(d->rt, s.n / 2);
+    rt_charge_bytes(d->rt, s.n * 2);
     put(d, STR("\""));
     size_t plain = 0; /* start of what needs no escape */
     for (size_t i = 0; i < s.n;) {

@@ -69,7 +69,7 @@ static size_t chunk_end(const struct wrap *w, size_t i) {
 
 static void cut_chunks(struct wrap *w) {
     w->cuts = rt_new(w->rt, size_t, w->n + 1);
-    rt_charge(w->rt, w->n);
+    rt_charge(w->rt, w->n * 2);
     for (size_t i = 0; i < w->n;) w->cuts[w->n_cuts++] = i = chunk_end(w, i);
 }
 
