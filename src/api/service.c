@@ -22,6 +22,7 @@ static void make_name(struct service *s) {
 }
 
 static int load(struct service *s, struct err *err) {
+    s->options.session.prefix_cache = true;
     TRY(session_open(&s->options.session, &s->session, err));
     TRY(session_text_load(s->session, err));
     const struct runner_limits *limits = engine_limits(s->session->engine);
@@ -110,10 +111,11 @@ static void settle(struct service *s) {
 
 static void count_blocks(struct service *s) {
     const struct kv *kv = &engine_runner(s->session->engine)->kv;
-    s->live.blocks_total = s->live.blocks_used = 0;
+    s->live.blocks_total = s->live.blocks_used = s->live.blocks_cached = 0;
     for (int32_t c = 0; c < kv->layout.n_classes; c++) {
         s->live.blocks_total += kv->pools[c].n_blocks - 1;
-        s->live.blocks_used += kv->pools[c].n_blocks - 1 - kv->pools[c].n_free;
+        s->live.blocks_used += kv->pools[c].n_blocks - 1 - kv->pools[c].n_free - kv->pools[c].n_idle;
+        s->live.blocks_cached += kv->pools[c].n_idle;
     }
 }
 
@@ -126,6 +128,9 @@ static void publish_stats(struct service *s) {
     live->rows_decode = e.n_running ? e.rows_decode : 0;
     live->n_steps = e.n_steps;
     live->n_preempted = e.n_preempted;
+    live->n_prefix_hits = e.n_prefix_hits;
+    live->n_prefix_misses = e.n_prefix_misses;
+    live->n_cached_tokens = e.n_cached;
     count_blocks(s);
     os_mutex_lock(s->lock);
     s->stats = *live;

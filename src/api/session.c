@@ -78,7 +78,7 @@ static int open_all(struct session *s, struct err *err) {
     TRY(open_model(s, err));
     s->has_model = true;
     TRY(read_eos(s, err));
-    struct engine_options engine = {.exact = o->precision == SESSION_EXACT};
+    struct engine_options engine = {.exact = o->precision == SESSION_EXACT, .prefix = o->prefix_cache};
     engine.limits = (struct runner_limits){
         .context = pick_context(s), .rows = o->n_rows > 0 ? o->n_rows : ROWS_DEFAULT, .seqs = o->n_seqs > 0 ? o->n_seqs : 1};
     if (engine.limits.rows < engine.limits.seqs) engine.limits.rows = engine.limits.seqs;

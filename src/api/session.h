@@ -26,6 +26,7 @@ struct session_options {
     int32_t n_seqs;    /* requests at once; 0: 1 */
     int32_t n_rows;    /* rows per step; 0: 512 */
     bool no_fuse;
+    bool prefix_cache; /* keep what was computed for prompts that begin alike */
 };
 
 int session_open(const struct session_options *options, struct session **out, struct err *err);

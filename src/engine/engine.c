@@ -1,6 +1,8 @@
 /* The engine: admission, planning of a step, running it, handing out tokens. */
 #include "engine/engine.h"
 
+#include "engine/prefix.h"
+
 #include <assert.h>
 #include <math.h>
 
@@ -9,6 +11,8 @@ struct job {
     int32_t n_limit; /* tokens at which it ends */
     int32_t *eos, n_eos;
     bool want_logits, placed; /* placed: its sequence holds a slot and tables */
+    bool was_attached;        /* the prefix cache was asked */
+    int32_t n_cached;         /* positions of its prompt that it knew */
     int32_t i_logits, n_rows; /* of the current step: its row among the logits (-1: none), its rows */
     engine_fn *on_event;
     engine_choose_fn *choose;
@@ -19,6 +23,7 @@ struct job {
 struct engine {
     struct runner runner;
     struct engine_options options;
+    struct prefix *prefix; /* NULL: none */
     struct job **running; /* [seqs] by age, oldest first */
     int32_t n_running, n_waiting;
     struct job *waiting, **waiting_end;
@@ -26,17 +31,32 @@ struct engine {
     struct engine_stats stats;
 };
 
+enum { SNAPSHOT_BYTES_MAX = 512 << 20 };
+
+/* Slots for snapshots of recurrent state: two for each sequence, as far as memory allows. */
+static int32_t count_snapshots(const struct kv_layout *layout, int32_t seqs) {
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < layout->n_states; i++) bytes += layout->states[i].elements * (int64_t)sizeof(float);
+    if (bytes == 0) return 0;
+    int64_t most = SNAPSHOT_BYTES_MAX / bytes;
+    return most < 2 * (int64_t)seqs ? (int32_t)most : 2 * seqs;
+}
+
 int engine_open(const struct model *m, struct backend *be, const struct engine_options *options, struct engine **out, struct err *err) {
     struct engine *e = mem_alloc(sizeof *e);
     e->options = *options;
     e->waiting_end = &e->waiting;
-    int code = runner_open(m, be, &options->limits, &e->runner, err);
+    struct runner_limits limits = options->limits;
+    if (options->prefix) limits.snapshots = count_snapshots(&m->spec.kv, limits.seqs);
+    int code = runner_open(m, be, &limits, &e->runner, err);
     if (code) {
         mem_free(e);
         return code;
     }
     e->running = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->running);
     e->best = mem_alloc((size_t)e->runner.limits.rows * sizeof *e->best);
+    struct prefix_options prefix = {.kv = &e->runner.kv, .backend = be, .spec = &m->spec, .n_snapshots = limits.snapshots};
+    if (options->prefix) e->prefix = prefix_open(&prefix);
     *out = e;
     return ERR_OK;
 }
@@ -49,7 +69,8 @@ static void job_free(struct engine *e, struct job *j) {
 }
 
 static void end_job(struct engine *e, struct job *j, enum finish finish, int32_t token, const float *logits, const struct err *why) {
-    j->on_event(j->user, &(struct engine_event){.token = token, .finish = finish, .logits = logits, .err = why});
+    j->on_event(j->user, &(struct engine_event){.token = token, .finish = finish, .n_cached = j->n_cached, .logits = logits, .err = why});
+    if (e->prefix && j->placed && finish != FINISH_ERROR) prefix_keep(e->prefix, &j->seq);
     job_free(e, j);
 }
 
@@ -74,6 +95,7 @@ void engine_close(struct engine *e) {
     struct err why;
     err_set(&why, ERR_ECANCELLED, "the engine was closed");
     end_all(e, &why);
+    prefix_close(e->prefix);
     runner_close(&e->runner);
     mem_free(e->running);
     mem_free(e->best);
@@ -149,9 +171,21 @@ static bool fits(const struct engine *e, const struct job *j) {
         int32_t most = need;
         int32_t window = e->runner.kv.layout.classes[c].window;
         if (window > 0 && (window + e->runner.limits.rows) / KV_BLOCK + 2 < most) most = (window + e->runner.limits.rows) / KV_BLOCK + 2;
-        if (most > e->runner.kv.pools[c].n_free) return false;
+        if (most > e->runner.kv.pools[c].n_free + e->runner.kv.pools[c].n_idle) return false;
     }
     return true;
+}
+
+/* Begins with what is known of its tokens: at first, and again after it was preempted. */
+static void attach(struct engine *e, struct job *j) {
+    if (!e->prefix || j->seq.n_done > 0) return;
+    int32_t n = prefix_attach(e->prefix, &j->seq);
+    if (j->was_attached) return;
+    j->was_attached = true;
+    j->n_cached = n;
+    e->stats.n_cached += n;
+    if (n) e->stats.n_prefix_hits++;
+    else e->stats.n_prefix_misses++;
 }
 
 static void admit(struct engine *e) {
@@ -163,6 +197,7 @@ static void admit(struct engine *e) {
         if (!e->waiting) e->waiting_end = &e->waiting;
         e->n_waiting--;
         j->next = NULL;
+        attach(e, j);
         e->running[e->n_running++] = j;
     }
 }
@@ -171,6 +206,7 @@ static void admit(struct engine *e) {
 static bool preempt(struct engine *e, const struct job *keep) {
     struct job *j = e->running[e->n_running - 1];
     if (j == keep) return false;
+    if (e->prefix) prefix_keep(e->prefix, &j->seq);
     sequence_drop(&j->seq, &e->runner.kv);
     e->n_running--;
     j->next = e->waiting;
@@ -181,10 +217,22 @@ static bool preempt(struct engine *e, const struct job *keep) {
     return true;
 }
 
+/* Blocks for n more rows; cached ones that nobody reads are given up for them. */
+static bool reserve(struct engine *e, struct sequence *s, int32_t n) {
+    struct kv *kv = &e->runner.kv;
+    while (!sequence_reserve(s, kv, n)) {
+        bool more = false;
+        for (int32_t c = 0; c < kv->layout.n_classes && e->prefix; c++)
+            if ((s->n_done + n + KV_BLOCK - 1) / KV_BLOCK - s->n_blocks[c] > kv->pools[c].n_free) more |= prefix_evict(e->prefix, c);
+        if (!more) return false;
+    }
+    return true;
+}
+
 /* Adds n rows of a job to the batch; makes room by preemption. False when there is none to be made. */
 static bool add_rows(struct engine *e, struct job *j, int32_t n) {
     struct runner *r = &e->runner;
-    while (!sequence_reserve(&j->seq, &r->kv, n))
+    while (!reserve(e, &j->seq, n))
         if (!preempt(e, j)) return false;
     bool last = j->seq.n_done + n == j->seq.n_tokens;
     j->i_logits = last ? r->batch.step.n_logits : -1;
@@ -218,9 +266,11 @@ static void plan(struct engine *e, struct err *err) {
         int32_t n = j->seq.n_tokens - j->seq.n_done, room = r->limits.rows - r->batch.step.n_rows;
         if (e->options.chunk > 0 && n > e->options.chunk) n = e->options.chunk;
         if (n > room) n = room;
+        int32_t pause = e->prefix ? prefix_pause(e->prefix, &j->seq) : 0;
+        if (j->seq.n_done < pause && pause < j->seq.n_done + n) n = pause - j->seq.n_done;
         if (n == 0) break;
         /* a prompt never preempts: it waits until blocks are free, unless it is alone */
-        if (!sequence_reserve(&j->seq, &r->kv, n)) {
+        if (!reserve(e, &j->seq, n)) {
             if (e->n_running == 1) err_set(err, ERR_EMEMORY, "the KV cache is too small for a prompt of %d tokens", j->seq.n_tokens);
             break;
         }
@@ -256,7 +306,7 @@ static bool finish_row(struct engine *e, struct job *j, const float *logits) {
         end_job(e, j, finish, token, row, NULL);
         return true;
     }
-    j->on_event(j->user, &(struct engine_event){.token = token, .logits = row});
+    j->on_event(j->user, &(struct engine_event){.token = token, .n_cached = j->n_cached, .logits = row});
     return false;
 }
 
@@ -272,6 +322,8 @@ static int collect(struct engine *e, struct err *err) {
         bool ended = false;
         if (j->n_rows) {
             sequence_advance(&j->seq, &e->runner.kv, j->n_rows);
+            if (e->prefix && (j->seq.n_done == j->seq.n_prompt || j->seq.n_done == prefix_pause(e->prefix, &j->seq)))
+                prefix_keep(e->prefix, &j->seq);
             if (j->i_logits >= 0) ended = finish_row(e, j, logits);
         }
         if (ended) remove_running(e, i);

@@ -22,6 +22,7 @@ struct engine_options {
     struct runner_limits limits;
     int32_t chunk; /* most prompt rows of one request in a step; 0: as many as fit */
     bool exact;    /* see sequence_follow_rope */
+    bool prefix;   /* keep computed blocks for prompts that begin alike */
 };
 
 enum finish { FINISH_NONE, FINISH_EOS, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR };
@@ -56,6 +57,7 @@ struct engine_stats {
     int32_t n_running, n_waiting;
     int32_t rows_prefill, rows_decode; /* of the last step */
     int64_t n_steps, n_preempted;
+    int64_t n_prefix_hits, n_prefix_misses, n_cached; /* prompts that began with known blocks or not; positions known */
 };
 
 int engine_open(const struct model *m, struct backend *be, const struct engine_options *options, struct engine **out, struct err *err);

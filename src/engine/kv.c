@@ -7,6 +7,7 @@ static void pool_init(struct kv_pool *p, int32_t n_blocks) {
     p->n_blocks = n_blocks;
     p->free = mem_alloc((size_t)n_blocks * sizeof *p->free);
     p->n_readers = mem_alloc((size_t)n_blocks * sizeof *p->n_readers);
+    p->is_cached = mem_alloc((size_t)n_blocks * sizeof *p->is_cached);
     for (int32_t b = n_blocks - 1; b > 0; b--) p->free[p->n_free++] = b; /* low numbers first; 0 is reserved */
 }
 
@@ -21,6 +22,7 @@ void kv_free(struct kv *kv) {
     for (int32_t i = 0; i < kv->layout.n_classes; i++) {
         mem_free(kv->pools[i].free);
         mem_free(kv->pools[i].n_readers);
+        mem_free(kv->pools[i].is_cached);
     }
     mem_free(kv->free_slots);
     *kv = (struct kv){0};
@@ -34,16 +36,36 @@ int32_t kv_block_get(struct kv *kv, int32_t kv_class) {
     return block;
 }
 
+/* Changes the number of readers; keeps the count of idle blocks. */
+static void count_reader(struct kv_pool *p, int32_t block, int32_t by) {
+    assert(block > 0 && p->n_readers[block] > 0);
+    p->n_idle -= p->is_cached[block] && p->n_readers[block] == 1;
+    p->n_readers[block] = (uint16_t)(p->n_readers[block] + by);
+    p->n_idle += p->is_cached[block] && p->n_readers[block] == 1;
+    if (p->n_readers[block] == 0) p->free[p->n_free++] = block;
+}
+
 void kv_block_share(struct kv *kv, int32_t kv_class, int32_t block) {
-    struct kv_pool *p = &kv->pools[kv_class];
-    assert(p->n_readers[block] > 0);
-    p->n_readers[block]++;
+    count_reader(&kv->pools[kv_class], block, 1);
 }
 
 void kv_block_put(struct kv *kv, int32_t kv_class, int32_t block) {
+    count_reader(&kv->pools[kv_class], block, -1);
+}
+
+void kv_block_cache(struct kv *kv, int32_t kv_class, int32_t block) {
     struct kv_pool *p = &kv->pools[kv_class];
-    assert(block > 0 && p->n_readers[block] > 0);
-    if (--p->n_readers[block] == 0) p->free[p->n_free++] = block;
+    assert(!p->is_cached[block]);
+    count_reader(p, block, 1);
+    p->is_cached[block] = true;
+}
+
+void kv_block_uncache(struct kv *kv, int32_t kv_class, int32_t block) {
+    struct kv_pool *p = &kv->pools[kv_class];
+    assert(p->is_cached[block]);
+    p->n_idle -= p->n_readers[block] == 1;
+    p->is_cached[block] = false;
+    count_reader(p, block, -1);
 }
 
 int32_t kv_slot_get(struct kv *kv) {

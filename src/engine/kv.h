@@ -15,6 +15,8 @@ struct kv_pool {
     int32_t *free; /* stack of free blocks */
     int32_t n_free, n_blocks;
     uint16_t *n_readers;
+    bool *is_cached; /* one of the readers is the prefix cache */
+    int32_t n_idle;  /* blocks that it alone reads */
 };
 
 struct kv {
@@ -30,6 +32,9 @@ void kv_free(struct kv *kv);
 int32_t kv_block_get(struct kv *kv, int32_t kv_class);
 void kv_block_share(struct kv *kv, int32_t kv_class, int32_t block);
 void kv_block_put(struct kv *kv, int32_t kv_class, int32_t block);
+/* The prefix cache begins and ends to be a reader of a block. */
+void kv_block_cache(struct kv *kv, int32_t kv_class, int32_t block);
+void kv_block_uncache(struct kv *kv, int32_t kv_class, int32_t block);
 int32_t kv_slot_get(struct kv *kv); /* -1 when none is free */
 void kv_slot_put(struct kv *kv, int32_t slot);
 

@@ -38,7 +38,7 @@ int runner_open(const struct model *m, struct backend *be, const struct runner_l
     if (l->kv_tokens <= 0) l->kv_tokens = (int64_t)l->seqs * l->context;
     struct kv_layout layout = m->spec.kv;
     layout.max_context = l->context;
-    layout.n_slots = l->seqs;
+    layout.n_slots = l->seqs + l->snapshots;
     for (int32_t i = 0; i < layout.n_classes; i++) layout.classes[i].n_blocks = blocks_needed(&layout.classes[i], l);
     kv_init(&out->kv, &layout);
     int code = be->type->kv_open(be, &layout, err);

@@ -13,6 +13,7 @@ struct runner_limits {
     int32_t context;   /* longest sequence; 0: the model's */
     int32_t rows;      /* most rows in a step */
     int32_t seqs;      /* most sequences at once */
+    int32_t snapshots; /* slots of recurrent state beyond those of the sequences */
     int64_t kv_tokens; /* positions that the cache holds in all; 0: seqs * context */
 };
 

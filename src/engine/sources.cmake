@@ -2,6 +2,7 @@ set(ENGINE_SOURCES
   src/engine/batch.c
   src/engine/engine.c
   src/engine/kv.c
+  src/engine/prefix.c
   src/engine/runner.c
   src/engine/sampler.c
   src/engine/sequence.c

@@ -15,6 +15,7 @@ set(UNIT_SUITES
   ops_moe
   ops_recur
   os
+  prefix
   quant
   safetensors
   sampler

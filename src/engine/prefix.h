@@ -1,0 +1,41 @@
+/* The prefix cache: blocks of the KV cache by the tokens that they were computed from, so that a prompt which begins like an
+ * earlier one begins where the two part.
+ *
+ * An entry is one block of 64 tokens behind its parent, the block before it: a tree. It is found by a hash and believed only
+ * when the parent is the same entry and all 64 ids are equal.
+ *
+ * (1) The cache is a reader of its blocks like any other; a full block is never written again, so sharing needs no copy. Where
+ *     two prompts part inside a block, the common part is copied into a block of the new sequence's own.
+ * (2) Entries are given up from the leaves, least recently used first, and only when blocks, entries or slots run out.
+ * (3) Recurrent state cannot be cut: such a model begins at a snapshot, taken at the last block's end inside a prompt.
+ * (4) A sequence whose rope tables depend on its length takes and gives nothing once they do.
+ * (5) Nothing allocates after prefix_open.
+ */
+#ifndef MLXCEL_ENGINE_PREFIX_H
+#define MLXCEL_ENGINE_PREFIX_H
+
+#include "engine/sequence.h"
+
+struct spec;
+struct prefix;
+
+struct prefix_options {
+    struct kv *kv;
+    struct backend *backend;
+    const struct spec *spec;
+    int32_t n_snapshots; /* slots of recurrent state that the cache may hold */
+};
+
+struct prefix *prefix_open(const struct prefix_options *options);
+void prefix_close(struct prefix *p); /* gives everything back; NULL is fine */
+
+/* Gives an empty sequence what is known of its tokens, all but the last at most; returns how many positions. */
+int32_t prefix_attach(struct prefix *p, struct sequence *s);
+/* Keeps the full blocks of the positions that are computed. */
+void prefix_keep(struct prefix *p, const struct sequence *s);
+/* Where a prompt's computation should pause for a snapshot; 0: nowhere. prefix_keep at that position takes it. */
+int32_t prefix_pause(const struct prefix *p, const struct sequence *s);
+/* Frees a block of the class that nobody but the cache reads; false when there is none. */
+bool prefix_evict(struct prefix *p, int32_t kv_class);
+
+#endif

@@ -1,0 +1,128 @@
+/* engine/prefix: an answer does not depend on what was kept from earlier prompts; blocks are counted, kept and given up. */
+#include "unit.h"
+
+#include "api/session_internal.h"
+#include "os/os.h"
+
+enum { N_PROMPTS = 12, N_NEW = 8, PROMPT_MAX = 330 };
+
+struct answer {
+    int32_t tokens[N_NEW + 1], n, n_cached;
+    enum finish finish;
+};
+
+static void on_event(void *user, const struct engine_event *event) {
+    struct answer *a = user;
+    if (event->token >= 0) a->tokens[a->n++] = event->token;
+    a->n_cached = event->n_cached;
+    a->finish = event->finish;
+}
+
+/* Prompts that share beginnings of many lengths: whole blocks, parts of a block, everything. */
+static int32_t make_prompt(int32_t i, int32_t vocab, int32_t out[PROMPT_MAX]) {
+    static const int32_t lengths[N_PROMPTS] = {200, 200, 130, 201, 330, 64, 65, 128, 192, 40, 260, 330};
+    static const int32_t shared[N_PROMPTS] = {0, 200, 100, 200, 180, 64, 60, 128, 191, 30, 129, 330};
+    for (int32_t k = 0; k < lengths[i]; k++) out[k] = (k < shared[i] || i == 0 ? k * 13 + 5 : k * 17 + i * 101 + 3) % vocab;
+    return lengths[i];
+}
+
+static int open_session(struct session **out, const char *model, bool prefix, int32_t n_seqs, int32_t context, struct err *err) {
+    struct session_options o = {.model = model, .n_threads = 1, .n_rows = 64, .n_seqs = n_seqs, .context = context, .prefix_cache = prefix};
+    return session_open(&o, out, err);
+}
+
+static void submit(struct session *s, int32_t i, struct answer *a) {
+    int32_t prompt[PROMPT_MAX], n = make_prompt(i, session_vocab(s), prompt);
+    struct err err;
+    struct engine_request q = {.tokens = prompt, .n_tokens = n, .max_new = N_NEW, .on_event = on_event, .user = a};
+    *a = (struct answer){0};
+    CHECK_OK(engine_submit(s->engine, &q, NULL, &err), err);
+}
+
+static void drain(struct session *s) {
+    bool idle = false;
+    struct err err;
+    while (!idle) CHECK_OK(engine_step(s->engine, &idle, &err), err);
+}
+
+/* Nothing is held by anybody but the cache. */
+static void check_blocks(struct session *s) {
+    const struct kv *kv = &engine_runner(s->engine)->kv;
+    for (int32_t c = 0; c < kv->layout.n_classes; c++) CHECK_INT(kv->pools[c].n_free + kv->pools[c].n_idle, kv->pools[c].n_blocks - 1);
+}
+
+static void check_same(const char *what, const struct answer *got, const struct answer *want) {
+    for (int32_t i = 0; i < N_PROMPTS; i++) {
+        if (got[i].n != want[i].n) unit_fail(__FILE__, __LINE__, "%s, prompt %d: %d tokens, expected %d", what, i, got[i].n, want[i].n);
+        for (int32_t k = 0; k < want[i].n; k++)
+            if (got[i].tokens[k] != want[i].tokens[k])
+                unit_fail(__FILE__, __LINE__, "%s, prompt %d (%d known): token %d is %d, expected %d", what, i, got[i].n_cached, k,
+                          got[i].tokens[k], want[i].tokens[k]);
+    }
+}
+
+/* Two rounds, one prompt after another and then all at once, against answers without a cache. Returns how many were known. */
+static int64_t compare(const char *what, const char *model, int32_t context) {
+    static struct answer plain[N_PROMPTS], got[N_PROMPTS];
+    struct session *s;
+    struct err err;
+    CHECK_OK(open_session(&s, model, false, 1, 512, &err), err);
+    for (int32_t i = 0; i < N_PROMPTS; i++) submit(s, i, &plain[i]);
+    drain(s);
+    session_close(s);
+    CHECK_OK(open_session(&s, model, true, 3, context, &err), err);
+    for (int32_t i = 0; i < N_PROMPTS; i++) {
+        submit(s, i, &got[i]);
+        drain(s);
+        check_blocks(s);
+    }
+    check_same(what, got, plain);
+    for (int32_t i = 0; i < N_PROMPTS; i++) submit(s, i, &got[i]);
+    drain(s);
+    check_same(what, got, plain);
+    check_blocks(s);
+    struct engine_stats stats = engine_stats(s->engine);
+    CHECK_INT(stats.n_prefix_hits + stats.n_prefix_misses, 2 * N_PROMPTS);
+    session_close(s);
+    return stats.n_cached;
+}
+
+static void answers_do_not_depend_on_what_was_kept(void) {
+    int64_t n = compare("built-in", NULL, 512);
+    CHECK(n > 2500);                                          /* of 4,280: most of the second round, and the shared parts of the first */
+    CHECK(compare("built-in, little room", NULL, 345) > 500); /* three sequences of 345: entries are given up all the time */
+}
+
+/* Every family of the test material: windows, latent attention, recurrent state, ropes that depend on the length. */
+static void every_family(void) {
+    const char *data = unit_data_dir();
+    struct arena a = {0};
+    struct str *names;
+    size_t n, n_run = 0;
+    struct err err;
+    if (!data) unit_skip("no test-data folder");
+    struct str folder = str_fmt(&a, "%s/golden", data);
+    if (os_list_dir(&a, folder.p, &names, &n, &err)) unit_skip("no golden models");
+    for (size_t i = 0; i < n; i++) {
+        if (str_find(names[i], STR("-q"), 0) != STR_NONE) continue; /* formats of weights make no difference here */
+        struct str path = str_fmt(&a, "%s/%s", folder.p, names[i].p);
+        struct session *s;
+        if (open_session(&s, path.p, false, 1, 512, &err)) continue; /* not a model, or one that is not run yet */
+        bool fits = session_context(s) >= PROMPT_MAX + N_NEW;
+        session_close(s);
+        if (!fits) continue;
+        bool by_length = str_find(names[i], STR("dynamic"), 0) != STR_NONE || str_find(names[i], STR("longrope"), 0) != STR_NONE;
+        int64_t n_known = compare(names[i].p, path.p, 512);
+        if (n_known == 0 && !by_length) unit_fail(__FILE__, __LINE__, "%s: nothing was known", names[i].p);
+        n_run++;
+    }
+    arena_free(&a);
+    if (n_run == 0) unit_skip("no model can be run");
+}
+
+const struct unit_suite unit_prefix = {
+    "prefix",
+    (const struct unit_case[]){{"answers_do_not_depend_on_what_was_kept", answers_do_not_depend_on_what_was_kept},
+                               {"every_family", every_family},
+                               {0}},
+};
