@@ -100,8 +100,8 @@ macro(mlxcel_recipe name)
   endif()
 endmacro()
 
-# libcurl and OpenSSL join this list with their first user, the model downloader.
-foreach(dep yyjson llhttp libuv pcre2 utf8proc zstd)
+# libcurl joins this list with its first user, the model downloader.
+foreach(dep yyjson llhttp libuv openssl pcre2 utf8proc zstd)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/deps/${dep}.cmake)
   include(cmake/deps/${dep}.cmake)
 endforeach()

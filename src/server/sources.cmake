@@ -18,7 +18,11 @@ set(SERVER_SOURCES
   src/server/route_page.c
   src/server/server.c
   src/server/sse.c
-  src/server/tls_none.c
   src/server/webui.S
 )
 set_source_files_properties(src/server/webui.S PROPERTIES OBJECT_DEPENDS ${CMAKE_SOURCE_DIR}/src/server/webui/index.html)
+if(MLXCEL_TLS)
+  list(APPEND SERVER_SOURCES src/server/tls_openssl.c)
+else()
+  list(APPEND SERVER_SOURCES src/server/tls_none.c)
+endif()

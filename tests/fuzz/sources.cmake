@@ -1,6 +1,7 @@
 # One target per line: fuzz_NAME.c, its seeds in seeds/NAME, words for it in NAME.dict.
 set(FUZZ_TARGETS
   config
+  http
   safetensors
   template
 )

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """The server from the wire: requests that must be refused, limits, foreign pages, bodies of every nasty kind.
 
-usage: test_wire.py PROGRAM      last line: "N passed, N failed"
+usage: test_wire.py PROGRAM      last line: "N passed, N failed[, N skipped]"
 """
 import json
+import os
 import random
 import re
+import shutil
 import socket
+import ssl
+import subprocess
 import sys
+import tempfile
 import time
 
 import harness
@@ -246,6 +251,37 @@ def check_drain(program):
         c.close()
 
 
+def check_tls(program):
+    """A chat over TLS with a certificate made here; or the refusal of a build without TLS."""
+    with tempfile.TemporaryDirectory() as folder:
+        cert, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
+        if not shutil.which("openssl"):
+            return harness.skip("TLS: no openssl program")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"], check=True, capture_output=True)
+        args = ["--ssl-cert-file", cert, "--ssl-key-file", key]
+        tried = subprocess.run([program, "serve", "--port", "0", "--ssl-cert-file", key, "--ssl-key-file", key], capture_output=True, text=True, timeout=60)
+        check(tried.returncode != 0 and tried.stderr.count("\n") == 1, f"a key as the certificate: {tried}")
+        if "has no TLS" in tried.stderr:
+            return harness.skip("TLS: this build has none")
+        with Server(program, *args, "--parallel", "2") as s:
+            context = ssl.create_default_context(cafile=cert)
+            body = json.dumps({**CHAT, "stream": True, "max_tokens": 20, "ignore_eos": True}).encode()
+            for _ in range(2):
+                with socket.create_connection(("127.0.0.1", s.port), timeout=20) as raw, context.wrap_socket(raw, server_hostname="localhost") as c:
+                    for _ in range(2):
+                        c.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                        got = b""
+                        while b"[DONE]\n\n\r\n0\r\n\r\n" not in got and (part := c.recv(65536)):
+                            got += part
+                        check(b"200 OK" in got and got.count(b"data: ") > 20, f"a stream over TLS: {got[-200:]!r}")
+            talk(s.port, b"GET /health HTTP/1.1\r\n\r\n")
+            talk(s.port, b"\x16\x03\x01\x00\x05garba" * 50, wait=1)
+            with socket.create_connection(("127.0.0.1", s.port), timeout=20) as raw, context.wrap_socket(raw, server_hostname="localhost") as c:
+                c.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+                check(b'"ok"' in c.recv(65536), "well after plain bytes and garbage")
+
+
 def main():
     program = sys.argv[1]
     with Server(program, "--parallel", "4") as s:
@@ -264,6 +300,7 @@ def main():
         check(m["mlxcel_kv_blocks_used"] == 0, f"{m}")
     check_queue(program)
     check_drain(program)
+    check_tls(program)
     harness.finish()
 
 
