@@ -57,32 +57,45 @@ static int64_t take(struct plan *p, int64_t bytes) {
     return offset;
 }
 
-static void release_dead(struct plan *p, const struct oplist *l, const struct tensor *t, int32_t n, int32_t i_op) {
-    for (int32_t i = 0; i < n; i++) {
-        bool again = false; /* the same value may be an input twice */
-        for (int32_t k = 0; k < i; k++) again |= t[k].id == t[i].id;
-        const struct value *v = &l->values[t[i].id - 1];
-        if (!again && v->last_op == i_op && !v->is_output) hole_add(p, p->offsets[t[i].id - 1], value_bytes(v));
+/* Values by the op after which nobody reads them: heads by op, then a chain through the values. */
+static void chain_dead(struct plan *p, const struct oplist *l) {
+    for (int32_t i = 0; i < l->n_ops; i++) p->dead[i] = -1;
+    for (int32_t i = l->n_values - 1; i >= 0; i--) {
+        int32_t last = l->values[i].last_op;
+        if (l->values[i].is_output || last < 0) continue;
+        p->next[i] = p->dead[last];
+        p->dead[last] = i;
+    }
+}
+
+static void grow(struct plan *p, const struct oplist *l) {
+    if (p->capacity < l->n_values) {
+        p->capacity = l->n_values;
+        p->offsets = mem_realloc(p->offsets, (size_t)p->capacity * sizeof *p->offsets);
+        p->next = mem_realloc(p->next, (size_t)p->capacity * sizeof *p->next);
+    }
+    if (p->ops_capacity < l->n_ops) {
+        p->ops_capacity = l->n_ops;
+        p->dead = mem_realloc(p->dead, (size_t)p->ops_capacity * sizeof *p->dead);
     }
 }
 
 void plan_make(struct plan *p, const struct oplist *l) {
-    if (p->capacity < l->n_values) {
-        p->capacity = l->n_values;
-        p->offsets = mem_realloc(p->offsets, (size_t)p->capacity * sizeof *p->offsets);
-    }
+    grow(p, l);
+    chain_dead(p, l);
     p->bytes = 0;
     p->n_holes = 0;
     for (int32_t i = 0; i < l->n_ops; i++) {
         const struct op *op = &l->ops[i];
         for (int32_t k = 0; k < op->n_out; k++) p->offsets[op->out[k].id - 1] = take(p, value_bytes(&l->values[op->out[k].id - 1]));
-        release_dead(p, l, op->in, op->n_in, i);
-        release_dead(p, l, op->out, op->n_out, i); /* a result that nobody reads */
+        for (int32_t v = p->dead[i]; v >= 0; v = p->next[v]) hole_add(p, p->offsets[v], value_bytes(&l->values[v]));
     }
 }
 
 void plan_free(struct plan *p) {
     mem_free(p->offsets);
+    mem_free(p->next);
+    mem_free(p->dead);
     mem_free(p->holes);
     *p = (struct plan){0};
 }

@@ -13,6 +13,8 @@ enum { PLAN_ALIGN = 256 };
 struct plan {
     int64_t *offsets; /* [n_values] bytes from the start of scratch memory */
     int32_t capacity;
+    int32_t *next, *dead; /* [n_values], [n_ops]: values by the op after which they are dead */
+    int32_t ops_capacity;
     int64_t bytes; /* scratch memory that the list needs */
     struct plan_hole *holes;
     int32_t n_holes, holes_capacity;

@@ -4,7 +4,11 @@
  * into chunks of 1 and 7, when recurrent state is put back from a copy, when all prompts share one batch, and when the
  * op list is not fused; and the greedy continuation, wherever the reference's margin is wide enough to demand it.
  *
- * usage: golden_tests [--backend NAME] [--precision NAME] [--only TEXT] FOLDER...   (a folder, or a folder of folders)
+ * With --close, for the default precision of a GPU: prompt and reference continuation are fed to the backend and to the exact CPU
+ * path; the distributions must be close, and the choice the same wherever the reference's margin is above 0.1 sd. Models with experts are
+ * judged by medians, since a near tie of the router moves whole positions.
+ *
+ * usage: golden_tests [--backend NAME] [--precision NAME] [--close] [--only TEXT] FOLDER...   (a folder, or a folder of folders)
  */
 #include "base/log.h"
 #include "engine/runner.h"
@@ -36,6 +40,7 @@ struct bench {
 };
 
 static const char *backend_name = "cpu";
+static bool by_closeness;
 static enum precision precision = PRECISION_EXACT;
 static int n_passed, n_failed, n_skipped;
 
@@ -240,12 +245,103 @@ static bool has_file(const char *dir, const char *name) {
 }
 
 /* A folder with figures but no config.json belongs to the built-in model. */
-static int open_bench(struct bench *b, const char *dir, struct err *err) {
+/* ---- the default precision of a GPU -------------------------------------------------------------------------------- */
+
+/* Prompt and reference continuation, token by token after the prompt; logits of every position into out. */
+static int run_forced(struct bench *b, int k, float *out, float *scratch, struct err *err) {
+    struct sequence s;
+    int32_t vocab = b->model.spec.vocab;
+    TRY(start(b, &s, k, err));
+    int code = advance(b, &s, s.n_tokens, out, err);
+    for (int32_t i = 0; i < b->g.n_greedy[k] && !code; i++) {
+        sequence_append(&s, b->g.greedy[k][i]);
+        sequence_follow_rope(&s, &b->runner.kv, &b->model.spec, true);
+        int32_t n_rows = s.n_tokens - s.n_done;
+        code = advance(b, &s, n_rows, scratch, err);
+        memcpy(out + (int64_t)(b->g.n_prompt[k] + i) * vocab, scratch + (int64_t)(n_rows - 1) * vocab, (size_t)vocab * sizeof *out);
+    }
+    sequence_free(&s, &b->runner.kv);
+    return code;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+struct closeness {
+    double *rms, *kl; /* by position */
+    int32_t n, n_sure, n_same;
+};
+
+static void compare_position(const struct bench *b, const float *got, const float *want, struct closeness *c) {
+    int32_t n = b->model.spec.vocab, best = argmax(want, n);
+    double square = 0, sum_p = 0, sum_q = 0, kl = 0, second = -INFINITY;
+    float top = got[argmax(got, n)];
+    for (int32_t i = 0; i < n; i++) {
+        double d = (double)got[i] - (double)want[i];
+        square += d * d;
+        sum_p += exp((double)want[i] - (double)want[best]);
+        sum_q += exp((double)got[i] - (double)top);
+        if (i != best && want[i] > second) second = want[i];
+    }
+    for (int32_t i = 0; i < n; i++) {
+        double lp = (double)want[i] - (double)want[best] - log(sum_p), lq = (double)got[i] - (double)top - log(sum_q);
+        kl += exp(lp) * (lp - lq);
+    }
+    c->rms[c->n] = sqrt(square / n) / b->g.sd;
+    c->kl[c->n++] = kl;
+    if ((double)want[best] - second > 0.1 * b->g.sd) {
+        c->n_sure++;
+        c->n_same += argmax(got, n) == best;
+    }
+}
+
+static bool has_experts(const struct bench *b) {
+    for (int32_t i = 0; i < b->be->list.n_ops; i++)
+        if (b->be->list.ops[i].kind == OP_EXPERTS) return true;
+    return false;
+}
+
+static int judge(const struct bench *b, struct closeness *c, struct sb *out, struct err *err) {
+    double rms = 0, kl = 0;
+    for (int32_t i = 0; i < c->n; i++) rms += c->rms[i] * c->rms[i] / c->n, kl += c->kl[i] / c->n;
+    rms = sqrt(rms);
+    qsort(c->rms, (size_t)c->n, sizeof *c->rms, by_value);
+    qsort(c->kl, (size_t)c->n, sizeof *c->kl, by_value);
+    bool experts = has_experts(b);
+    double judged_rms = experts ? c->rms[c->n / 2] : rms, judged_kl = experts ? c->kl[c->n / 2] : kl;
+    sb_fmt(out, "rms %.2g sd (median %.2g), KL %.2g (median %.2g), argmax %d of %d%s", rms, c->rms[c->n / 2], kl, c->kl[c->n / 2], c->n_same, c->n_sure,
+           experts ? ", experts" : "");
+    if (!(judged_rms <= 2e-2) || !(judged_kl <= 4e-4) || (!experts && c->n_same != c->n_sure)) return err_set(err, ERR_EFORMAT, "%s", out->p);
+    return ERR_OK;
+}
+
+static int check_default(struct bench *b, struct bench *reference, struct sb *out, struct err *err) {
+    struct closeness c = {0};
+    int32_t vocab = b->model.spec.vocab, n_all = 0;
+    for (int k = 0; k < N_PROMPTS; k++) n_all += b->g.n_prompt[k] + b->g.n_greedy[k];
+    c.rms = arena_new(&b->arena, double, n_all);
+    c.kl = arena_new(&b->arena, double, n_all);
+    for (int k = 0; k < N_PROMPTS; k++) {
+        int32_t n = b->g.n_prompt[k] + b->g.n_greedy[k];
+        float *got = arena_new(&b->arena, float, (size_t)n * (size_t)vocab), *want = arena_new(&b->arena, float, (size_t)n * (size_t)vocab);
+        float *again = arena_new(&b->arena, float, (size_t)n * (size_t)vocab), *scratch = arena_new(&b->arena, float, (size_t)(n + 1) * (size_t)vocab);
+        TRY(run_forced(reference, k, want, scratch, err));
+        TRY(run_forced(b, k, got, scratch, err));
+        TRY(run_forced(b, k, again, scratch, err));
+        if (memcmp(got, again, (size_t)n * (size_t)vocab * sizeof *got) != 0) return err_set(err, ERR_EFORMAT, "prompt %d: another result the second time", k);
+        for (int32_t i = 0; i < n; i++) compare_position(b, got + (int64_t)i * vocab, want + (int64_t)i * vocab, &c);
+    }
+    return judge(b, &c, out, err);
+}
+
+static int open_bench(struct bench *b, const char *dir, const char *backend, enum precision wanted, struct err *err) {
     TRY(checkpoint_open(has_file(dir, "config.json") ? dir : NULL, &b->cp, err));
     TRY(load_golden(b, dir, err));
-    const struct backend_type *type = backend_find(str_of(backend_name));
-    if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend_name);
-    TRY(type->open(&(struct backend_options){.precision = precision, .n_threads = 2}, &b->be, err));
+    const struct backend_type *type = backend_find(str_of(backend));
+    if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend);
+    TRY(type->open(&(struct backend_options){.precision = wanted, .n_threads = 2}, &b->be, err));
     TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &b->model, err));
     int32_t rows = 0;
     for (int k = 0; k < N_PROMPTS; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];
@@ -278,11 +374,20 @@ static double tolerance_of(struct str name) {
 static void test_folder(const char *dir, struct str name) {
     struct err err = {0};
     struct bench b = {.tolerance = tolerance_of(name)};
-    int code = open_bench(&b, dir, &err);
-    if (!code) code = check_all(&b, &err);
+    struct bench reference = {0};
+    struct sb figures = {0};
+    int code = open_bench(&b, dir, backend_name, precision, &err);
+    if (!code && by_closeness) {
+        code = open_bench(&reference, dir, "cpu", PRECISION_EXACT, &err);
+        if (!code) code = check_default(&b, &reference, &figures, &err);
+        close_bench(&reference);
+    } else if (!code) {
+        code = check_all(&b, &err);
+        sb_fmt(&figures, "%.2g sd", b.worst);
+    }
     if (!code) {
         n_passed++;
-        printf("ok      %-22.*s %.2g sd\n", STR_ARG(name), b.worst);
+        printf("ok      %-22.*s %s\n", STR_ARG(name), figures.p);
     } else if (code == ERR_EUNSUPPORTED) {
         n_skipped++;
         printf("skipped %-22.*s %s\n", STR_ARG(name), err.msg);
@@ -291,6 +396,7 @@ static void test_folder(const char *dir, struct str name) {
         printf("FAILED  %-22.*s %s\n", STR_ARG(name), err.msg);
     }
     fflush(stdout);
+    sb_free(&figures);
     close_bench(&b);
 }
 
@@ -324,6 +430,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
         else if (!strcmp(argv[i], "--backend") && i + 1 < argc) backend_name = argv[++i];
         else if (!strcmp(argv[i], "--precision") && i + 1 < argc) set_precision(argv[++i]);
+        else if (!strcmp(argv[i], "--close")) by_closeness = true;
         else test_tree(argv[i], str_of(argv[i]), only);
     }
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);

@@ -172,10 +172,21 @@ static inline unsigned int ceil_div(int64_t a, int64_t b) {
     return (unsigned int)((a + b - 1) / b);
 }
 
+/* Several ops as one launch: the number of ops from the i-th on that were lowered, 0 for none (fuse_*.c). */
+int32_t cuda_lower_fused(struct cuda *c, int32_t i);
+/* Before planning: what a group of ops reads lives to the end of the group. */
+void cuda_fuse_lives(struct cuda *c);
+bool qmv_fits(const struct cuda *c, const struct op *op);
+bool qmm_fits(const struct cuda *c, const struct op *op);
+bool gemm_fits(const struct cuda *c, const struct op *op);
+bool attn_fast_fits(const struct cuda *c, const struct op *op);
+/* A product with what follows it: glu is the GLU op of its two halves, or NULL. qmv_fits or qmm_fits holds. */
+void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu);
+
 typedef void cuda_lower_fn(struct cuda *c, const struct op *op);
-cuda_lower_fn lower_embed, lower_linear_ref;
+cuda_lower_fn lower_embed, lower_linear_ref, lower_qmv, lower_qmm, lower_gemm;
 cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax;
-cuda_lower_fn lower_kv_write, lower_attn_ref, lower_route, lower_experts_ref;
+cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_fast, lower_route, lower_experts_ref;
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning;
 
 /* ---- steps (step.c, graph.c, run.c) ---- */

@@ -1,5 +1,8 @@
-/* Lowering of matrix products. */
+/* Lowering of matrix products: by the number of rows, codes on the tensor cores (qmv, qmm), or dequantised once and multiplied (gemm);
+ * in exact precision, and for what those do not take, the reference row. */
 #include "backend/cuda/cuda.h"
+
+enum { QMV_ROWS = 8, QMM_ROWS = 64, QMM_TILE = 128, DEQUANT_BYTES = 128 << 20, GEMM_TILE = 128 };
 
 static struct k_linear linear_args_of(const struct cuda *c, const struct op *op) {
     const struct linear_args *l = &op->arg.linear;
@@ -11,10 +14,153 @@ static struct k_linear linear_args_of(const struct cuda *c, const struct op *op)
         .n_out = l->weight->out,
         .per_head = op->kind == OP_HEAD_LINEAR,
         .k_splits = 1,
+        .own_scale = 1,
     };
 }
 
 void lower_linear_ref(struct cuda *c, const struct op *op) {
     struct k_linear a = linear_args_of(c, op);
     EMIT(c, KERNEL_linear_ref, GRID(ceil_div(a.n_out, 8), ceil_div(a.x.rows, 4), a.per_head ? a.x.heads : 1), 256, 0, a);
+}
+
+/* Products that may round their input to bf16: not the router's. */
+static bool may_round(const struct cuda *c, const struct op *op) {
+    const struct oplist *l = &c->base.list;
+    return !c->exact && op->kind == OP_LINEAR && l->ops[l->values[op->out[0].id - 1].last_op].kind != OP_ROUTE;
+}
+
+/* 4 or 8 for codes that the tensor cores take as they are, 16 for bf16, 0 for others. */
+static int fast_bits(const struct weight *w) {
+    const struct format *f = &w->format;
+    if (f->mode == QUANT_AFFINE && (f->bits == 4 || f->bits == 8)) return f->bits;
+    return f->mode == QUANT_NONE && f->dtype == DT_BF16 ? 16 : 0;
+}
+
+/* The input as bf16 with rows at multiples of 16 bytes: itself, or a copy in op scratch memory. */
+static struct k_view bf16_input(struct cuda *c, struct k_view x, int64_t width, size_t *used) {
+    if (x.dtype == K_BF16 && x.row_stride % 8 == 0 && x.p % 16 == 0) return x;
+    struct k_view dense = x;
+    dense.heads = 1;
+    dense.width = (int32_t)width;
+    struct k_view to = dense;
+    to.p = cuda_op_scratch(c, used, (size_t)x.rows * (size_t)width * 2);
+    to.dtype = K_BF16;
+    to.row_stride = width;
+    struct k_elem a = {.a = dense, .y = to};
+    EMIT(c, KERNEL_elem_convert, GRID(ceil_div(width, 256), x.rows, 1), 256, 0, a);
+    return to;
+}
+
+/* ---- up to eight rows --------------------------------------------------------------------------------------------- */
+
+bool qmv_fits(const struct cuda *c, const struct op *op) {
+    const struct weight *w = op->arg.linear.weight;
+    return c->functions[KERNEL_qmv_4_64] && may_round(c, op) && op->in[0].rows <= QMV_ROWS && fast_bits(w) && w->in % 32 == 0 && w->out >= 16;
+}
+
+static enum kernel_id qmv_kernel(const struct weight *w) {
+    static const enum kernel_id four[] = {KERNEL_qmv_4_32, KERNEL_qmv_4_64, KERNEL_qmv_4_128}, eight[] = {KERNEL_qmv_8_32, KERNEL_qmv_8_64, KERNEL_qmv_8_128};
+    int i = w->format.group == 32 ? 0 : w->format.group == 64 ? 1 : 2, bits = fast_bits(w);
+    return bits == 4 ? four[i] : bits == 8 ? eight[i] : KERNEL_qmv_16_64;
+}
+
+static void emit_qmv(struct cuda *c, const struct op *op, struct k_linear *a) {
+    const struct weight *w = op->arg.linear.weight;
+    size_t used = 0;
+    a->x = bf16_input(c, a->x, w->in, &used);
+    int slabs = (int)ceil_div(w->in, fast_bits(w) == 8 ? 128 : 256), most = a->glu_inner ? 4 : 8;
+    a->k_splits = 1;
+    while (a->k_splits < most && a->k_splits * 2 <= slabs) a->k_splits *= 2;
+    int tiles = 8 / a->k_splits;
+    int64_t n = a->glu_inner ? ceil_div(a->glu_inner, tiles / 2 * 16) : ceil_div(w->out, tiles * 16);
+    cuda_emit(c, qmv_kernel(w), GRID(n, 1, 1), 256, 0, a, sizeof *a);
+}
+
+void lower_qmv(struct cuda *c, const struct op *op) {
+    struct k_linear a = linear_args_of(c, op);
+    emit_qmv(c, op, &a);
+}
+
+/* ---- up to 64 rows ------------------------------------------------------------------------------------------------ */
+
+bool qmm_fits(const struct cuda *c, const struct op *op) {
+    const struct weight *w = op->arg.linear.weight;
+    return c->functions[KERNEL_qmm_4_64] && may_round(c, op) && op->in[0].rows <= QMM_ROWS && fast_bits(w) && w->in % 64 == 0;
+}
+
+/* As many parts of k as fill the GPU twice, each at least four steps long. */
+static int32_t qmm_splits(const struct cuda *c, const struct weight *w) {
+    int64_t tiles = ceil_div(w->out, QMM_TILE), splits = 2 * c->n_sm / tiles, most = w->in / 256;
+    return (int32_t)(splits < 1 || most < 1 ? 1 : splits < most ? splits : most);
+}
+
+static void emit_qmm(struct cuda *c, const struct op *op, struct k_linear *a) {
+    static const enum kernel_id kernels[3][3] = {
+        {KERNEL_qmm_4_16, KERNEL_qmm_4_32, KERNEL_qmm_4_64},
+        {KERNEL_qmm_8_16, KERNEL_qmm_8_32, KERNEL_qmm_8_64},
+        {KERNEL_qmm_16_16, KERNEL_qmm_16_32, KERNEL_qmm_16_64},
+    };
+    const struct weight *w = op->arg.linear.weight;
+    int bits = fast_bits(w), rows = a->x.rows <= 16 ? 0 : a->x.rows <= 32 ? 1 : 2;
+    size_t used = 0;
+    a->x = bf16_input(c, a->x, w->in, &used);
+    a->k_splits = qmm_splits(c, w);
+    a->partial = cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
+    unsigned int stage = (16u << rows) * (bits == 16 ? 96 : 72) * 2;
+    cuda_emit(c, kernels[bits == 4 ? 0 : bits == 8 ? 1 : 2][rows], GRID(ceil_div(w->out, QMM_TILE), a->k_splits, 1), 128, stage * 4, a, sizeof *a);
+    cuda_emit(c, KERNEL_linear_reduce, GRID(ceil_div(a->glu_inner ? a->glu_inner : w->out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
+}
+
+void lower_qmm(struct cuda *c, const struct op *op) {
+    struct k_linear a = linear_args_of(c, op);
+    emit_qmm(c, op, &a);
+}
+
+void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu) {
+    struct k_linear a = linear_args_of(c, linear);
+    a.y = cuda_view(c, glu->out[0]);
+    a.act = cuda_act(&glu->arg.act);
+    a.glu_inner = glu->out[0].width;
+    if (qmv_fits(c, linear)) emit_qmv(c, linear, &a);
+    else emit_qmm(c, linear, &a);
+}
+
+/* ---- prompts ------------------------------------------------------------------------------------------------------ */
+
+bool gemm_fits(const struct cuda *c, const struct op *op) {
+    const struct weight *w = op->arg.linear.weight;
+    return c->functions[KERNEL_gemm_bf16] && may_round(c, op) && op->in[0].rows > QMV_ROWS && w->in % 8 == 0;
+}
+
+static void emit_gemm(struct cuda *c, const struct k_gemm *a) {
+    cuda_emit(c, KERNEL_gemm_bf16, GRID(ceil_div(a->m, GEMM_TILE), ceil_div(a->n, GEMM_TILE), 1), 128, 3 * 2 * GEMM_TILE * 64 * 2, a, sizeof *a);
+}
+
+void lower_gemm(struct cuda *c, const struct op *op) {
+    const struct weight *w = op->arg.linear.weight;
+    size_t used = 0;
+    struct k_weight kw = cuda_weight_args(w);
+    struct k_view x = bf16_input(c, cuda_view(c, op->in[0]), w->in, &used), y = cuda_view(c, op->out[0]);
+    struct k_gemm a = {.x = x.p, .y = y.p, .x_stride = x.row_stride, .w_stride = w->in, .y_stride = y.row_stride, .m = x.rows, .k = (int32_t)w->in, .y_dtype = y.dtype};
+    uint64_t bias = cuda_vec(op->arg.linear.bias);
+    if (kw.mode == K_PLAIN && kw.dtype == K_BF16) {
+        a.w = kw.values;
+        a.n = (int32_t)w->out;
+        a.bias = bias;
+        emit_gemm(c, &a);
+        return;
+    }
+    int64_t at_once = DEQUANT_BYTES / 2 / w->in / GEMM_TILE * GEMM_TILE;
+    if (at_once < GEMM_TILE) at_once = GEMM_TILE;
+    if (at_once > w->out) at_once = w->out;
+    a.w = cuda_op_scratch(c, &used, (size_t)at_once * (size_t)w->in * 2);
+    for (int64_t first = 0; first < w->out; first += at_once) {
+        int64_t n = w->out - first < at_once ? w->out - first : at_once;
+        struct k_dequant d = {.w = kw, .out = a.w, .first = first, .n = n};
+        EMIT(c, KERNEL_dequant, GRID(ceil_div(n * ceil_div(w->in, 8), 256), 1, 1), 256, 0, d);
+        a.n = (int32_t)n;
+        a.y_column = first;
+        a.bias = bias ? bias + (uint64_t)first * sizeof(float) : 0;
+        emit_gemm(c, &a);
+    }
 }

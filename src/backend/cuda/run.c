@@ -36,6 +36,7 @@ static int prepare(struct cuda *c, struct err *err) {
     if (l->err.code) return err_set(err, l->err.code, "%s", l->err.msg);
     if (!c->no_fuse) fuse_list(l);
     cuda_choose_dtypes(c);
+    cuda_fuse_lives(c);
     plan_make(&c->plan, l);
     TRY(grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
     cuda_step_layout(c, &c->key, &c->at);

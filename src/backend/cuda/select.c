@@ -42,6 +42,9 @@ static bool scan_fits(const struct cuda *c, const struct op *op) {
 
 static const struct select_row rows[] = {
     {OP_EMBED, "embed", always, lower_embed},
+    {OP_LINEAR, "qmv", qmv_fits, lower_qmv},
+    {OP_LINEAR, "qmm", qmm_fits, lower_qmm},
+    {OP_LINEAR, "gemm", gemm_fits, lower_gemm},
     {OP_LINEAR, "linear_ref", always, lower_linear_ref},
     {OP_HEAD_LINEAR, "linear_ref", always, lower_linear_ref},
     {OP_NORM, "norm", always, lower_norm},
@@ -52,6 +55,7 @@ static const struct select_row rows[] = {
     {OP_MULVEC, "mulvec", always, lower_mulvec},
     {OP_ROPE, "rope", rope_fits, lower_rope},
     {OP_KV_WRITE, "kv_write", always, lower_kv_write},
+    {OP_ATTN, "attn_decode + attn_flash", attn_fast_fits, lower_attn_fast},
     {OP_ATTN, "attn_ref", attn_ref_fits, lower_attn_ref},
     {OP_ROUTE, "route", route_fits, lower_route},
     {OP_EXPERTS, "experts_ref", always, lower_experts_ref},
@@ -144,14 +148,17 @@ int cuda_lower(struct cuda *c, struct err *err) {
     p->n_launches = 0;
     p->args_used = 0;
     c->op_scratch_need = 0;
-    for (int32_t i = 0; i < l->n_ops; i++) {
-        const struct op *op = &l->ops[i];
-        const struct select_row *row = cuda_select(c, op);
-        if (!row)
-            return err_set(err, ERR_EUNSUPPORTED, "the CUDA backend has no kernel for the op \"%s\" of this shape; use --device cpu",
-                           op_name(op->kind));
+    for (int32_t i = 0, n; i < l->n_ops; i += n) {
         int32_t first = p->n_launches;
-        row->lower(c, op);
+        n = cuda_lower_fused(c, i);
+        if (n == 0) {
+            const struct select_row *row = cuda_select(c, &l->ops[i]);
+            if (!row)
+                return err_set(err, ERR_EUNSUPPORTED, "the CUDA backend has no kernel for the op \"%s\" of this shape; use --device cpu",
+                               op_name(l->ops[i].kind));
+            row->lower(c, &l->ops[i]);
+            n = 1;
+        }
         for (int32_t k = first; k < p->n_launches; k++) p->launches[k].op = i;
     }
     return ERR_OK;

@@ -1,0 +1,95 @@
+// Tensor-core instructions of sm_80 and later, and copies to shared memory past the registers. The emulator has its own bodies of these.
+#pragma once
+#include "common.cuh"
+
+#ifdef MLXCEL_EMULATE
+#include "emu_mma.h"
+#else
+
+// d += a b: a is 16 x 16 by rows, b 16 x 8 by columns, both bf16; d f32. Lane l = 4 g + t holds a rows g, g + 8, columns 2t, 2t + 1 (and + 8);
+// b rows 2t, 2t + 1 (and + 8) of column g; d rows g, g + 8, columns 2t, 2t + 1.
+static __device__ __forceinline__ void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory; lane l gives the address of row l % 8 of matrix l / 8.
+static __device__ __forceinline__ void ldmatrix4(uint32_t d[4], const void *row) {
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at));
+}
+
+static __device__ __forceinline__ void ldmatrix4_trans(uint32_t d[4], const void *row) {
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(at));
+}
+
+// 16 bytes to shared memory; zeros where !there.
+static __device__ __forceinline__ void copy16(void *to, const void *from, bool there) {
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
+    int bytes = there ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes));
+}
+static __device__ __forceinline__ void copy_commit() {
+    asm volatile("cp.async.commit_group;");
+}
+// Waits until at most N groups are still under way.
+template <int N> static __device__ __forceinline__ void copy_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N));
+}
+
+// a * b + c on two bf16.
+static __device__ __forceinline__ uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t d;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
+
+// Weights are read once: past L1, and in lines of 128 bytes from memory.
+static __device__ __forceinline__ uint4 stream16(const void *p) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    return v;
+}
+static __device__ __forceinline__ uint2 stream8(const void *p) {
+    uint2 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    return v;
+}
+static __device__ __forceinline__ uint32_t stream4(const void *p) {
+    uint32_t v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
+
+static __device__ __forceinline__ uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t which) {
+    return __byte_perm(a, b, which);
+}
+#endif
+
+static __device__ __forceinline__ uint32_t pack_bf16(float x, float y) {
+    union {
+        __nv_bfloat162 h;
+        uint32_t u;
+    } v;
+    v.h = __floats2bfloat162_rn(x, y);
+    return v.u;
+}
+
+// Two nibbles of w, at bits 0 and 16 after a shift, as bf16 numbers 128 + q: exact, since 128 has seven bits below it.
+#define MAGIC 0x43004300u
+static __device__ __forceinline__ uint32_t nibbles(uint32_t w, int shift) {
+    return (w >> shift & 0x000f000fu) | MAGIC;
+}
+
+// A scale or bias, stored as dtype.
+static __device__ __forceinline__ float meta_f32(uint32_t half, int dtype) {
+    union {
+        uint16_t u;
+        __half h;
+    } v;
+    if (dtype == K_BF16) return __uint_as_float(half << 16);
+    v.u = (uint16_t)half;
+    return __half2float(v.h);
+}

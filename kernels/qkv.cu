@@ -1,0 +1,56 @@
+// Between the projection and attention, in one launch: norms of queries and keys, rope, and the new keys and values into the cache.
+//
+// One warp per head and row, the head in shared memory while its pairs are rotated. Reads the projection once, writes queries and cache once;
+// stopped by the launch at few rows, by memory at many.
+#include "common.cuh"
+
+enum { WARPS = 4, WIDTH_MAX = 256 };
+
+static __device__ __forceinline__ void norm_head(float *x, int n, const float *weight, float offset, float eps) {
+    int lane = threadIdx.x % 32;
+    float square = 0;
+    for (int i = lane; i < n; i += 32) square = fmaf(x[i], x[i], square);
+    float scale = 1.0f / sqrtf(warp_sum(square) / (float)n + eps);
+    for (int i = lane; i < n; i += 32) x[i] = x[i] * scale * (weight[i] + offset);
+    __syncwarp();
+}
+
+static __device__ __forceinline__ void rotate_head(const k_qkv &a, float *x, int64_t r) {
+    int lane = threadIdx.x % 32, half = a.n_rotated / 2;
+    const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
+    for (int i = lane; i < half; i += 32) {
+        float c, s;
+        rope_angle(a.pos[r], table[i], a.magnitude, &c, &s);
+        int u = a.first + (a.kind == 1 ? i : 2 * i), v = u + (a.kind == 1 ? half : 1);
+        float x0 = x[u], x1 = x[v];
+        x[u] = x0 * c - x1 * s;
+        x[v] = x1 * c + x0 * s;
+    }
+    __syncwarp();
+}
+
+// Grid ((query heads + 2 * cached heads) / 4, rows).
+extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_rope_write(KARGS(k_qkv) a) {
+    __shared__ float smem[WARPS][WIDTH_MAX];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, item = blockIdx.x * WARPS + warp;
+    int64_t r = blockIdx.y;
+    if (item >= a.q.heads + 2 * a.c.heads) return;
+    bool is_q = item < a.q.heads, is_k = !is_q && item < a.q.heads + a.c.heads;
+    int head = is_q ? item : is_k ? item - a.q.heads : item - a.q.heads - a.c.heads, n = is_q || is_k ? a.c.k_width : a.c.v_width;
+    const k_view &from = is_q ? a.q : is_k ? a.k : a.v;
+    float *x = smem[warp];
+    for (int i = lane; i < n; i += 32) x[i] = view_load(from, r, head, i);
+    __syncwarp();
+    if (is_q || is_k) {
+        const float *norm = is_q ? a.q_norm : a.k_norm;
+        if (norm) norm_head(x, n, norm, is_q ? a.q_offset : a.k_offset, is_q ? a.q_eps : a.k_eps);
+        rotate_head(a, x, r);
+    }
+    if (is_q) {
+        for (int i = lane; i < n; i += 32) view_store(a.y, r, head, i, x[i]);
+        return;
+    }
+    int pos = a.pos[r], block = a.c.table[(int64_t)a.seq_of[r] * a.c.table_stride + pos / K_BLOCK];
+    int64_t at = (((int64_t)block * a.c.heads + head) * K_BLOCK + pos % K_BLOCK) * n;
+    for (int i = lane; i < n; i += 32) store_f32(is_k ? a.c.k : a.c.v, a.c.dtype, at + i, x[i]);
+}

@@ -1,0 +1,189 @@
+// Products of 9 to 64 rows with a quantised or bf16 weight: batches of decode rows. For sm_80 and later.
+//
+// A block takes 128 rows of the weight, four warps of 32, and a part of k; x comes in steps of 64 through four stages of shared memory, the
+// codes straight to registers, one step ahead. Codes become bf16 weights q * s + b in registers (two operations for two weights) and meet
+// all rows of x there: the weight is read and unpacked once. Parts of k are added up by linear_reduce. Stopped by memory up to 32 rows, by
+// the tensor cores at 64.
+#include "mma.cuh"
+
+enum { WARPS = 4, BN = 128, BK = 64, STAGES = 4 };
+#define ONE 0x3f803f80u // twice 1, -128 and 16 in bf16
+#define MINUS_128 0xc300c300u
+#define SIXTEEN 0x41804180u
+
+// Elements between rows of x in shared memory: lanes of a quarter warp then meet all banks.
+template <int BITS> static __device__ __forceinline__ constexpr int x_stride() {
+    return BITS == 16 ? 96 : 72;
+}
+
+template <int BITS, int NB> static __device__ __forceinline__ void load_x_stage(const k_linear &a, bf16 *smem, int64_t k, int64_t k_end, int stage) {
+    bf16 *to = smem + stage * (NB * 8 * x_stride<BITS>());
+    for (int e = threadIdx.x; e < NB * 8 * (BK / 8); e += WARPS * 32) {
+        int row = e / (BK / 8), piece = e % (BK / 8);
+        bool there = row < a.x.rows && k + piece * 8 < k_end;
+        copy16(to + row * x_stride<BITS>() + piece * 8, (const bf16 *)a.x.p + (there ? (int64_t)row * a.x.row_stride + k + piece * 8 : 0), there);
+    }
+    copy_commit();
+}
+
+// This lane's part of 64 elements of a row: 16 codes, or twice eight bf16 numbers.
+template <int BITS> static __device__ __forceinline__ void load_row(const unsigned char *row, int64_t k, int t, bool there, uint32_t out[BITS / 2]) {
+#pragma unroll
+    for (int i = 0; i < BITS / 2; i++) out[i] = 0;
+    if (!there) return;
+    if (BITS == 4) {
+        uint2 v = stream8(row + (k + t * 16) / 2);
+        out[0] = v.x, out[1] = v.y;
+    } else if (BITS == 8) {
+        uint4 v = stream16(row + k + t * 16);
+        out[0] = v.x, out[1] = v.y, out[2 % (BITS / 2)] = v.z, out[3 % (BITS / 2)] = v.w;
+    } else {
+        uint4 v = stream16(row + (k + t * 8) * 2), w = stream16(row + (k + 32 + t * 8) * 2);
+        out[0] = v.x, out[1] = v.y, out[2 % (BITS / 2)] = v.z, out[3 % (BITS / 2)] = v.w;
+        out[4 % (BITS / 2)] = w.x, out[5 % (BITS / 2)] = w.y, out[6 % (BITS / 2)] = w.z, out[7 % (BITS / 2)] = w.w;
+    }
+}
+
+// Eight registers of weights, in the order in which x is taken, from this lane's part of a row.
+template <int BITS> static __device__ __forceinline__ void unpack(const uint32_t *codes, uint32_t s, uint32_t b, uint32_t out[8]) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        if (BITS == 16) {
+            out[i] = codes[i % (BITS / 2)];
+        } else if (BITS == 4) {
+            uint32_t q = fma_bf16x2(nibbles(codes[i / 4], i % 4 * 4), ONE, MINUS_128);
+            out[i] = fma_bf16x2(q, s, b);
+        } else {
+            uint32_t low = fma_bf16x2(nibbles(codes[i / 2 % (BITS / 2)], i % 2 * 8), ONE, MINUS_128);
+            uint32_t high = fma_bf16x2(nibbles(codes[i / 2 % (BITS / 2)], i % 2 * 8 + 4), ONE, MINUS_128);
+            out[i] = fma_bf16x2(fma_bf16x2(high, SIXTEEN, low), s, b);
+        }
+    }
+}
+
+// Sixteen elements of x of this lane's column, in the order of unpack.
+template <int BITS> static __device__ __forceinline__ void take_x(const bf16 *row, int t, uint32_t out[8]) {
+    uint4 v = *(const uint4 *)(row + (BITS == 16 ? t * 8 : t * 16)), w = *(const uint4 *)(row + (BITS == 16 ? 32 + t * 8 : t * 16 + 8));
+    if (BITS == 16) {
+        out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w, out[4] = w.x, out[5] = w.y, out[6] = w.z, out[7] = w.w;
+    } else if (BITS == 4) {
+        out[0] = bytes_of(v.x, v.z, 0x5410), out[1] = bytes_of(v.x, v.z, 0x7632), out[2] = bytes_of(v.y, v.w, 0x5410), out[3] = bytes_of(v.y, v.w, 0x7632);
+        out[4] = bytes_of(w.x, w.z, 0x5410), out[5] = bytes_of(w.x, w.z, 0x7632), out[6] = bytes_of(w.y, w.w, 0x5410), out[7] = bytes_of(w.y, w.w, 0x7632);
+    } else {
+        out[0] = bytes_of(v.x, v.y, 0x5410), out[1] = bytes_of(v.x, v.y, 0x7632), out[2] = bytes_of(v.z, v.w, 0x5410), out[3] = bytes_of(v.z, v.w, 0x7632);
+        out[4] = bytes_of(w.x, w.y, 0x5410), out[5] = bytes_of(w.x, w.y, 0x7632), out[6] = bytes_of(w.z, w.w, 0x5410), out[7] = bytes_of(w.z, w.w, 0x7632);
+    }
+}
+
+// A scale or bias, twice, as bf16.
+static __device__ __forceinline__ uint32_t meta_twice(const unsigned char *row, int dtype, int64_t i) {
+    if (dtype == K_BF16) {
+        uint32_t u = ((const uint16_t *)row)[i];
+        return u | u << 16;
+    }
+    float f = load_as_f32(row, dtype, i);
+    return pack_bf16(f, f);
+}
+
+struct rows4 {
+    const unsigned char *values[4], *scales[4], *biases[4];
+};
+
+template <int BITS, int NB> static __device__ __forceinline__ void product(const k_linear &a) {
+    DYNAMIC_SHARED(bf16, smem);
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    int64_t first = (int64_t)blockIdx.x * BN + warp * 32;
+    int64_t per_split = (a.w.in + BK * a.k_splits - 1) / (BK * a.k_splits) * BK, k0 = blockIdx.y * per_split;
+    int64_t k1 = k0 + per_split < a.w.in ? k0 + per_split : a.w.in;
+    int steps = k1 > k0 ? (int)((k1 - k0 + BK - 1) / BK) : 0;
+    rows4 rows;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int64_t r = first + i * 8 + g < a.w.out ? first + i * 8 + g : a.w.out - 1;
+        rows.values[i] = a.w.values + r * a.w.values_bytes;
+        rows.scales[i] = a.w.scales + r * a.w.scales_bytes;
+        rows.biases[i] = a.w.biases + r * a.w.biases_bytes;
+    }
+    float acc[2][NB][4];
+#pragma unroll
+    for (int i = 0; i < 2 * NB * 4; i++) ((float *)acc)[i] = 0;
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; s++) {
+        if (s < steps) load_x_stage<BITS, NB>(a, smem, k0 + s * BK, k1, s);
+        else copy_commit();
+    }
+    uint32_t codes[4][BITS / 2], scale[4] = {0}, bias[4] = {0};
+#pragma unroll
+    for (int i = 0; i < 4; i++) load_row<BITS>(rows.values[i], k0, t, steps > 0 && k0 + (BITS == 16 ? t * 8 : t * 16) < k1, codes[i]);
+    for (int s = 0; s < steps; s++) {
+        int64_t k = k0 + (int64_t)s * BK, own = k + t * 16;
+        uint32_t next[4][BITS / 2];
+        if (BITS != 16 && own < k1) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) scale[i] = meta_twice(rows.scales[i], a.w.dtype, own / a.w.group), bias[i] = meta_twice(rows.biases[i], a.w.dtype, own / a.w.group);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) load_row<BITS>(rows.values[i], k + BK, t, k + BK + (BITS == 16 ? t * 8 : t * 16) < k1, next[i]);
+        copy_wait<STAGES - 2>();
+        __syncthreads();
+        if (s + STAGES - 1 < steps) load_x_stage<BITS, NB>(a, smem, k + (STAGES - 1) * BK, k1, (s + STAGES - 1) % STAGES);
+        else copy_commit();
+        uint32_t w[4][8];
+#pragma unroll
+        for (int i = 0; i < 4; i++) unpack<BITS>(codes[i], scale[i], bias[i], w[i]);
+        const bf16 *x = smem + s % STAGES * (NB * 8 * x_stride<BITS>()) + g * x_stride<BITS>();
+#pragma unroll
+        for (int nb = 0; nb < NB; nb++) {
+            uint32_t xv[8];
+            take_x<BITS>(x + nb * 8 * x_stride<BITS>(), t, xv);
+#pragma unroll
+            for (int m = 0; m < 4; m++) {
+                const uint32_t upper[4] = {w[0][2 * m], w[1][2 * m], w[0][2 * m + 1], w[1][2 * m + 1]};
+                const uint32_t lower[4] = {w[2][2 * m], w[3][2 * m], w[2][2 * m + 1], w[3][2 * m + 1]};
+                mma_bf16(acc[0][nb], upper, xv[2 * m], xv[2 * m + 1]);
+                mma_bf16(acc[1][nb], lower, xv[2 * m], xv[2 * m + 1]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4 * (BITS / 2); i++) ((uint32_t *)codes)[i] = ((uint32_t *)next)[i];
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int nb = 0; nb < NB; nb++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                int64_t n = first + i * 16 + j / 2 * 8 + g;
+                int m = nb * 8 + 2 * t + j % 2;
+                if (n < a.w.out && m < a.x.rows) a.partial[((int64_t)blockIdx.y * a.x.rows + m) * a.w.out + n] = acc[i][nb][j];
+            }
+}
+
+// Grid (n / 128, splits).
+#define QMM(bits, nb) \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) qmm_##bits##_##nb(KARGS(k_linear) a) { product<bits, (nb) / 8>(a); }
+QMM(4, 16)
+QMM(4, 32)
+QMM(4, 64)
+QMM(8, 16)
+QMM(8, 32)
+QMM(8, 64)
+QMM(16, 16)
+QMM(16, 32)
+QMM(16, 64)
+
+// The parts of k in order, then bias, gate and residual. Grid (results of a row / 256, rows).
+extern "C" __global__ void linear_reduce(KARGS(k_linear) a) {
+    int64_t n = (int64_t)blockIdx.x * 256 + threadIdx.x, m = blockIdx.y, width = a.glu_inner ? a.glu_inner : a.w.out;
+    if (n >= width) return;
+    float sum = 0, up = 0;
+    for (int s = 0; s < a.k_splits; s++) sum += a.partial[((int64_t)s * a.x.rows + m) * a.w.out + n];
+    if (a.bias) sum += a.bias[n];
+    if (a.glu_inner) {
+        for (int s = 0; s < a.k_splits; s++) up += a.partial[((int64_t)s * a.x.rows + m) * a.w.out + n + a.glu_inner];
+        if (a.bias) up += a.bias[n + a.glu_inner];
+        sum = gated(a.act, sum, up);
+    }
+    if (a.residual) sum = sum * a.own_scale + a.residual[m * a.residual_stride + n] * a.residual_scale;
+    view_store(a.y, m, 0, n, sum);
+}

@@ -1,0 +1,12 @@
+/* The GPU's kernels against the CPU's reference. */
+#ifndef MLXCEL_TESTS_CHECK_CUDA_H
+#define MLXCEL_TESTS_CHECK_CUDA_H
+
+#include <stdbool.h>
+
+extern bool check_verbose; /* print cases that pass, too */
+
+/* Cases whose name contains `only` (NULL: all); quick: fewer and smaller. The number of the exit status. */
+int check_cuda(const char *only, bool quick);
+
+#endif

@@ -1,0 +1,66 @@
+// Bodies of kernels/mma.cuh for the emulator: the lanes of a warp put their registers where the others can read them.
+#pragma once
+
+static inline float emu_half(uint32_t word, int i) { return __uint_as_float((i ? word >> 16 : word & 0xffff) << 16); }
+
+static inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    for (int i = 0; i < 4; i++) emu_exchange(i)[emu.lane] = a[i];
+    emu_exchange(4)[emu.lane] = b0;
+    emu_exchange(5)[emu.lane] = b1;
+    emu_warp_barrier();
+    unsigned g = emu.lane / 4, t = emu.lane % 4;
+    for (int i = 0; i < 4; i++) {
+        unsigned row = i / 2, column = 2 * t + (unsigned)i % 2; // row: 0 for g, 1 for g + 8
+        float sum = d[i];
+        for (unsigned k = 0; k < 16; k++) {
+            unsigned high = k / 8, lane = k % 8 / 2;
+            float x = emu_half((uint32_t)emu_exchange(row + 2 * high)[4 * g + lane], k % 2);
+            float y = emu_half((uint32_t)emu_exchange(4 + high)[4 * column + lane], k % 2);
+            sum = fmaf(x, y, sum);
+        }
+        d[i] = sum;
+    }
+    emu_warp_barrier();
+}
+
+static inline void emu_ldmatrix(uint32_t d[4], const void *row, bool trans) {
+    emu_exchange(6)[emu.lane] = (uint64_t)row;
+    emu_warp_barrier();
+    unsigned g = emu.lane / 4, t = emu.lane % 4;
+    for (unsigned m = 0; m < 4; m++) {
+        uint16_t low, high;
+        if (trans) {
+            low = ((const uint16_t *)emu_exchange(6)[8 * m + 2 * t])[g];
+            high = ((const uint16_t *)emu_exchange(6)[8 * m + 2 * t + 1])[g];
+        } else {
+            low = ((const uint16_t *)emu_exchange(6)[8 * m + g])[2 * t];
+            high = ((const uint16_t *)emu_exchange(6)[8 * m + g])[2 * t + 1];
+        }
+        d[m] = low | (uint32_t)high << 16;
+    }
+    emu_warp_barrier();
+}
+static inline void ldmatrix4(uint32_t d[4], const void *row) { emu_ldmatrix(d, row, false); }
+static inline void ldmatrix4_trans(uint32_t d[4], const void *row) { emu_ldmatrix(d, row, true); }
+
+static inline void copy16(void *to, const void *from, bool there) {
+    if (there) memcpy(to, from, 16);
+    else memset(to, 0, 16);
+}
+static inline void copy_commit() {}
+template <int N> static inline void copy_wait() {}
+
+static inline uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t low = __float2bfloat16_rn(fmaf(emu_half(a, 0), emu_half(b, 0), emu_half(c, 0))).bits;
+    uint32_t high = __float2bfloat16_rn(fmaf(emu_half(a, 1), emu_half(b, 1), emu_half(c, 1))).bits;
+    return low | high << 16;
+}
+static inline uint4 stream16(const void *p) { return *(const uint4 *)p; }
+static inline uint2 stream8(const void *p) { return *(const uint2 *)p; }
+static inline uint32_t stream4(const void *p) { return *(const uint32_t *)p; }
+static inline uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t which) {
+    uint64_t both = (uint64_t)b << 32 | a;
+    uint32_t out = 0;
+    for (int i = 0; i < 4; i++) out |= (uint32_t)(both >> 8 * (which >> 4 * i & 7) & 0xff) << 8 * i;
+    return out;
+}
