@@ -2,7 +2,7 @@
 #include "model/cfg.h"
 
 #include <math.h>
-#include <stdio.h>
+
 
 static const struct config_range any_float = {-3.4e38, 3.4e38};
 
@@ -40,12 +40,20 @@ static int out_of_range(const struct cfg *c, const char *name, int32_t layer, in
     return err_set(err, ERR_EFORMAT, "%s: %s of layer %d must be %lld to %lld", c->file->name, name, layer, (long long)min, (long long)max);
 }
 
+/* The layer's object in per_layer_config, whose keys are numbers with or without leading zeros. */
+static yyjson_val *own_config(const struct cfg *c, int32_t layer) {
+    yyjson_val *all = config_get(c->file, "per_layer_config"), *key, *v;
+    size_t i, n;
+    int64_t number;
+    if (yyjson_is_obj(all))
+        yyjson_obj_foreach(all, i, n, key, v) if (str_to_int64(json_val_str(key), &number) && number == layer) return v;
+    return NULL;
+}
+
 int cfg_int_at(const struct cfg *c, const char *key, int32_t layer, int64_t min, int64_t max, int64_t absent, int32_t *out, struct err *err) {
     const char *name = cfg_key(c, key);
     yyjson_val *v = cfg_get(c, key);
-    char number[16];
-    snprintf(number, sizeof number, "%d", layer);
-    yyjson_val *own = name ? json_get(json_get(config_get(c->file, "per_layer_config"), number), name) : NULL;
+    yyjson_val *own = name ? json_get(own_config(c, layer), name) : NULL;
     if (own) v = own;
     else if (!yyjson_is_arr(v)) return cfg_int(c, key, min, max, absent, out, err);
     else v = yyjson_arr_get(v, (size_t)layer);
