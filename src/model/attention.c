@@ -72,11 +72,6 @@ struct qkv {
     struct tensor q, k, v, gate;
 };
 
-static struct tensor clip(const struct pass *p, struct tensor x) {
-    float limit = p->layer->attn.clip;
-    return limit > 0 ? op_act(p->l, x, &(struct act_args){.kind = ACT_CLAMP, .scale = 1.0f, .p = {limit}}) : x;
-}
-
 /* q, k and v as [rows, heads, width] views, from one stacked weight or from several. */
 static struct qkv project(const struct pass *p, struct tensor x) {
     const struct attn_spec *a = &p->layer->attn;
@@ -85,13 +80,13 @@ static struct qkv project(const struct pass *p, struct tensor x) {
     int32_t v_at = a->v_is_k ? q : q + k;
     struct qkv t = {0};
     if (p->w[ROLE_QKV].w) {
-        struct tensor all = clip(p, pass_linear(p, x, ROLE_QKV));
+        struct tensor all = pass_linear(p, x, ROLE_QKV);
         t = (struct qkv){tensor_slice(all, 0, q), tensor_slice(all, q, k), tensor_slice(all, v_at, v), {0}};
         if (gate) t.gate = tensor_slice(all, q + k + v, q);
     } else {
-        t.q = clip(p, pass_linear(p, x, ROLE_Q));
+        t.q = pass_linear(p, x, ROLE_Q);
         if (gate) t.gate = pass_linear(p, x, ROLE_ATTN_GATE);
-        if (!borrows) t.k = clip(p, pass_linear(p, x, ROLE_K)), t.v = a->v_is_k ? t.k : clip(p, pass_linear(p, x, ROLE_V));
+        if (!borrows) t.k = pass_linear(p, x, ROLE_K), t.v = a->v_is_k ? t.k : pass_linear(p, x, ROLE_V);
     }
     t.q = tensor_split_heads(t.q, a->heads);
     if (!borrows) t.k = tensor_split_heads(t.k, a->kv_heads), t.v = tensor_split_heads(t.v, a->kv_heads);
@@ -107,6 +102,11 @@ static struct tensor qk_norm(const struct pass *p, struct tensor x, const struct
     return op_norm(p->l, x, &args);
 }
 
+static struct tensor clip(const struct pass *p, struct tensor x) {
+    float limit = p->layer->attn.clip;
+    return limit > 0 ? op_act(p->l, x, &(struct act_args){.kind = ACT_CLAMP, .scale = 1.0f, .p = {limit}}) : x;
+}
+
 static struct tensor v_norm(const struct pass *p, struct tensor v) {
     return p->m->spec.family->attn.v_norm ? op_norm(p->l, v, &(struct norm_args){.kind = NORM_RMS, .eps = p->m->spec.norm.eps}) : v;
 }
@@ -115,7 +115,7 @@ static struct tensor v_norm(const struct pass *p, struct tensor v) {
 static struct tensor place(const struct pass *p, struct tensor x, enum role norm) {
     bool last = p->m->spec.family->attn.qk_norm_last;
     if (!last) x = qk_norm(p, x, &p->w[norm]);
-    x = pass_rope(p, x);
+    x = pass_rope(p, clip(p, x));
     return last ? qk_norm(p, x, &p->w[norm]) : x;
 }
 
@@ -125,7 +125,7 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
                              .v_width = a->v_width, .pos_scale_beta = a->pos_scale_beta, .pos_scale_len = a->pos_scale_len, .pos_scale_first = a->pos_scale_first};
     struct qkv t = project(p, x);
     t.q = place(p, t.q, ROLE_Q_NORM);
-    if (!p->layer->borrows_kv) op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), v_norm(p, t.v), p->layer->kv);
+    if (!p->layer->borrows_kv) op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), clip(p, v_norm(p, t.v)), p->layer->kv);
     struct tensor mixed = tensor_join_heads(op_attn(p->l, t.q, &attn));
     if (tensor_is(t.gate)) mixed = op_glu(p->l, mixed, op_act(p->l, t.gate, &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f}), &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
     if (p->w[ROLE_ATTN_SUB_NORM].w) mixed = pass_norm(p, mixed, &p->w[ROLE_ATTN_SUB_NORM]);

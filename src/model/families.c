@@ -15,6 +15,7 @@ static const struct key_name ministral3_keys[] = {{"position_scale_beta", "llama
 static const struct key_name hunyuan_moe_keys[] = {{"moe_intermediate_size", "intermediate_size"}, {"num_experts_per_tok", "moe_topk"}, {"n_shared_experts", NULL}, {NULL, NULL}};
 static const struct key_name ernie_moe_keys[] = {{"num_experts", "moe_num_experts"}, {"num_experts_per_tok", "moe_k"}, {"n_shared_experts", "moe_num_shared_experts"},
                                                  {"first_k_dense_replace", "moe_layer_start_index"}, {"decoder_sparse_step", "moe_layer_interval"}, {NULL, NULL}};
+static const struct key_name gemma3_keys[] = {{"attn_logit_softcapping", NULL}, {NULL, NULL}};
 static const struct key_name gemma4_keys[] = {{"num_experts_per_tok", "top_k_experts"}, {NULL, NULL}};
 static const struct key_name llama4_keys[] = {{"intermediate_size", "intermediate_size_mlp"}, {"moe_intermediate_size", "intermediate_size"},
                                               {"decoder_sparse_step", "interleave_moe_layer_step"}, {NULL, NULL}};
@@ -24,10 +25,10 @@ static const struct key_name llama4_keys[] = {{"intermediate_size", "intermediat
 static const struct key_default gemma3_defaults[] = {{"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256}, {"vocab_size", 262208}, {"query_pre_attn_scalar", 256},
                                                      {"max_position_embeddings", 131072}, {"sliding_window", 4096}, {NULL, 0}};
 
-static const struct key_name mamba_keys[] = {
-    {"ssm_width", "state_size"}, {"ssm_taps", "conv_kernel"}, {"ssm_expand", "expand"},   {"ssm_dt_rank", "time_step_rank"},
-    {"ssm_heads", "num_heads"},  {"ssm_head_dim", "head_dim"}, {"ssm_groups", "n_groups"}, {NULL, NULL},
-};
+#define MAMBA_KEYS \
+   {"ssm_width", "state_size"}, {"ssm_taps", "conv_kernel"}, {"ssm_expand", "expand"}, {"ssm_dt_rank", "time_step_rank"}, {"ssm_heads", "num_heads"}, {"ssm_head_dim", "head_dim"}, {"ssm_groups", "n_groups"}
+static const struct key_name mamba_keys[] = {MAMBA_KEYS, {"ssm_inner", "intermediate_size"}, {NULL, NULL}};
+static const struct key_name mamba2_keys[] = {MAMBA_KEYS, {NULL, NULL}};
 /* What hybrid models call their state spaces. */
 #define SSM_KEYS \
     {"ssm_heads", "mamba_n_heads"}, {"ssm_head_dim", "mamba_d_head"}, {"ssm_groups", "mamba_n_groups"}, {"ssm_width", "mamba_d_state"}, {"ssm_taps", "mamba_d_conv"}, \
@@ -77,7 +78,7 @@ const struct family families[] = {
     {.type = "gemma", .title = "Gemma 1", .norm = {.offset = 1}, .act = ACT_GELU_TANH, .flags = FAM_TIED | FAM_EMBED_SCALE},
     {.type = "gemma2", .title = "Gemma 2", .pattern = "SF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH, .flags = FAM_TIED | FAM_EMBED_SCALE},
     {.type = "gemma3_text", .title = "Gemma 3", .pattern = "SSSSSF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH,
-     .attn = {.qk_norm = QK_HEAD, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .defaults = gemma3_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE},
+     .attn = {.qk_norm = QK_HEAD, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .keys = gemma3_keys, .defaults = gemma3_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE},
 
     {.type = "gemma3n_text", .title = "Gemma 3n (text)", .pattern = "SSSSF", .wiring = WIRE_PRE_POST, .act = ACT_GELU_TANH,
      .attn = {.qk_norm = QK_HEAD, .v_norm = true, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .defaults = gemma3n_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE, .stream = &altup_stream},
@@ -140,7 +141,7 @@ const struct family families[] = {
     {.type = "qwen3_5_moe_text", .title = "Qwen3.5 MoE", .pattern = "DDDF", .ffn = FFN_EXPERTS, .norm = {.offset = 1},
      .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f}, .moe = {.normalize = NORMALIZE_ALWAYS, .shared_gate = true}, .names = {.mixer = "linear_attn"}},
     {.type = "mamba", .title = "Mamba", .pattern = "N", .norm = {.eps = 1e-5f}, .keys = mamba_keys, .flags = FAM_TIED | FAM_ONE_HALF},
-    {.type = "mamba2", .title = "Mamba-2, Codestral Mamba", .pattern = "M", .norm = {.eps = 1e-5f}, .keys = mamba_keys, .flags = FAM_ONE_HALF},
+    {.type = "mamba2", .title = "Mamba-2, Codestral Mamba", .pattern = "M", .norm = {.eps = 1e-5f}, .keys = mamba2_keys, .flags = FAM_ONE_HALF},
     {.type = "granitemoehybrid", .title = "Granite 4.0", .pattern = "MF", .ffn = FFN_EXPERTS, .attn = {.rope_if_named = true}, .moe = {.score = ROUTE_SOFTMAX_AFTER},
      .recur = {.layer_type = "mamba"}, .names = {.ffn = "block_sparse_moe", .mixer = "mamba", .roles = shared_mlp_alone}, .keys = granite_hybrid_keys},
     {.type = "nemotron_h", .title = "Nemotron-H, Nemotron Nano 2 and 3", .pattern = "M-F-", .ffn = FFN_EXPERTS, .act = ACT_RELU2, .norm = {.eps = 1e-5f},

@@ -9,7 +9,7 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(cfg_int(c, "ssm_expand", 1, 64, 2, &expand, err));
     TRY(cfg_need(c, "ssm_width", 1, 65536, &s->state_width, err));
     TRY(cfg_int(c, "ssm_taps", 2, 64, 4, &taps, err));
-    s->inner = expand * r->spec->hidden;
+    TRY(cfg_int(c, "ssm_inner", 1, 1 << 24, (int64_t)expand * r->spec->hidden, &s->inner, err));
     s->dt_rank = (r->spec->hidden + 15) / 16; /* "auto" */
     if (yyjson_is_int(cfg_get(c, "ssm_dt_rank"))) TRY(cfg_need(c, "ssm_dt_rank", 1, 1 << 20, &s->dt_rank, err));
     TRY(recur_conv_resolve(r, layer, s->inner, taps, err));

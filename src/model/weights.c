@@ -134,11 +134,19 @@ int loader_constant(struct loader *l, const char *name, const float *values, int
     return loader_made(l, &(struct weight_source){.name = name, .format = {.dtype = DT_F32}, .n_experts = 1, .out = 1, .in = n, .is_vector = true}, values, out, err);
 }
 
+int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims) {
+    int64_t n = 1;
+    for (int32_t i = 0; i < n_dims; i++) {
+        if (t->shape[i] < 0 || (n > 0 && t->shape[i] > INT64_MAX / n)) return INT64_MAX;
+        n *= t->shape[i];
+    }
+    return n;
+}
+
 /* ---- vectors ------------------------------------------------------------------------------------------------------ */
 
 int loader_read_f32(struct loader *l, const struct tensor_info *t, int64_t n, float *out, struct err *err) {
-    int64_t have = 1;
-    for (int32_t i = 0; i < t->n_dims; i++) have *= t->shape[i];
+    int64_t have = tensor_elements(t, t->n_dims);
     if (have != n) return err_set(err, ERR_EFORMAT, "%.*s has %lld elements, expected %lld", STR_ARG(t->name), (long long)have, (long long)n);
     size_t bytes = (size_t)n * (size_t)dtype_bits(t->dtype) / 8;
     void *raw = mem_try(bytes + 1);

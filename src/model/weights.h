@@ -116,6 +116,7 @@ int bind_experts(struct loader *l, int32_t layer, struct err *err); /* router an
 /* ---- between weights.c and assemble.c ----------------------------------------------------------------------------- */
 
 struct str loader_path(const struct loader *l, enum role role, int32_t layer); /* the first of its names, for messages */
+int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims); /* of the first dimensions; INT64_MAX where it overflows */
 bool loader_tensor(struct loader *l, struct str path, const char *suffix, int32_t expert, struct tensor_info *out);
 bool loader_tensor_values(struct loader *l, struct str path, int32_t expert, struct tensor_info *out);
 bool loader_tensor_bias(struct loader *l, struct str path, int32_t expert, struct tensor_info *out);
