@@ -3,5 +3,7 @@ set(FUZZ_TARGETS
   config
   http
   safetensors
+  scanner
   template
+  tokenizer_json
 )

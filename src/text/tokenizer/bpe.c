@@ -10,6 +10,12 @@
 enum { SHORT_WORD = 40, CROSS_BITS = 21, CHAR_IDS = 0x10000 };
 enum word_kind { KIND_WORD = 0, KIND_PART = 1 };
 
+/* A character of several bytes that its own merges make one token: that token, and the highest rank among those merges. */
+struct whole_char {
+    int32_t id; /* -1: the bytes stay apart */
+    uint32_t rank;
+};
+
 struct bpe {
     /* Pairs by hash: four bytes a slot, so that most of the table stays in the processor's cache. A slot holds the number
      * of the merge plus one in its lower bits and a tag of the hash above; 0 is empty. */
@@ -20,6 +26,7 @@ struct bpe {
     int32_t byte_id[256];     /* byte-level: the symbol of each byte, -1: none */
     int32_t fallback_id[256]; /* byte fallback: "<0xNN>", -1: none */
     int32_t *char_id;         /* [CHAR_IDS] by code point, -1: none; NULL where prefixes or suffixes matter */
+    struct whole_char *whole; /* byte-level: [CHAR_IDS] by code point; NULL: not used */
     int32_t unk;              /* -1: none */
     bool fuse_unk, byte_fallback, ignore_merges;
     struct str prefix, suffix;
@@ -75,21 +82,30 @@ static inline void rate(const struct bpe *b, struct symbol *s, int32_t next) {
     s->merged = m ? m->merged : -1;
 }
 
-static size_t merge_short(const struct bpe *b, struct symbol *s, size_t n) {
-    for (size_t i = 0; i + 1 < n; i++) rate(b, &s[i], s[i + 1].id);
+static uint32_t rate_all(const struct bpe *b, struct symbol *s, size_t n) {
+    uint32_t least = UINT32_MAX;
+    for (size_t i = 0; i + 1 < n; i++) {
+        rate(b, &s[i], s[i + 1].id);
+        if (s[i].rank < least) least = s[i].rank;
+    }
     if (n) s[n - 1].rank = UINT32_MAX;
-    while (n > 1) {
+    return least;
+}
+
+/* All pairs have been rated; least is the lowest rank. */
+static size_t merge_short(const struct bpe *b, struct symbol *s, size_t n, uint32_t least) {
+    while (least != UINT32_MAX) {
         size_t best = 0;
-        uint32_t rank = s[0].rank;
-        for (size_t i = 1; i + 1 < n; i++)
-            if (s[i].rank < rank) rank = s[i].rank, best = i;
-        if (rank == UINT32_MAX) break;
+        while (s[best].rank != least) best++;
         s[best].id = s[best].merged;
         memmove(&s[best + 1], &s[best + 2], (n - best - 2) * sizeof *s);
         n--;
         if (best + 1 < n) rate(b, &s[best], s[best + 1].id);
         else s[best].rank = UINT32_MAX;
         if (best > 0) rate(b, &s[best - 1], s[best].id);
+        least = UINT32_MAX;
+        for (size_t i = 0; i + 1 < n; i++)
+            if (s[i].rank < least) least = s[i].rank;
     }
     return n;
 }
@@ -183,6 +199,34 @@ static size_t symbols_of_bytes(const struct bpe *b, struct str word, struct symb
     return n;
 }
 
+/* Starts from whole characters in place of bytes; false where that is not sure to give the same. In a part whose inner
+ * boundaries no token crosses with half a character, a merge across a boundary needs both characters complete. So if
+ * every merge inside the characters ranks before every merge between them, all characters are complete before the
+ * first merge between two, and nothing is lost by beginning there. */
+static bool symbols_of_whole_chars(const struct bpe *b, struct str part, struct symbol *s, size_t *out_n, uint32_t *out_least) {
+    size_t n = 0, len;
+    uint32_t highest = 0;
+    bool inner = false;
+    for (size_t i = 0; i < part.n; i += len) {
+        unsigned char first = (unsigned char)part.p[i];
+        len = tok_utf8_len(first);
+        if (len == 1) {
+            s[n++].id = b->byte_id[first];
+            continue;
+        }
+        if (len == 4) return false;
+        size_t ignored;
+        struct whole_char c = b->whole[tok_utf8(part.p + i, &ignored)];
+        if (c.id < 0) return false;
+        if (c.rank > highest) highest = c.rank;
+        inner = true;
+        s[n++].id = c.id;
+    }
+    *out_n = n;
+    *out_least = rate_all(b, s, n);
+    return !inner || *out_least > highest;
+}
+
 /* The id of one character, with the prefix and suffix that its place in the word asks for. */
 static int32_t char_id(const struct tok *t, const struct bpe *b, struct str c, bool first, bool last) {
     if (b->char_id && c.n < 4) {
@@ -228,15 +272,20 @@ static size_t symbols_of_chars(const struct tok *t, const struct bpe *b, struct 
     return n;
 }
 
-static int encode_part(const struct tok *t, const struct bpe *b, struct tok_work *w, struct str part, struct tok_ids *out,
+/* `plain`: no token crosses one of the part's inner character boundaries with half a character. */
+static int encode_part(const struct tok *t, const struct bpe *b, struct tok_work *w, struct str part, bool plain, struct tok_ids *out,
                        struct err *err) {
     size_t bytes, n;
+    uint32_t least;
     if (size_mul(part.n + 8, sizeof(struct symbol), &bytes))
         return err_set(err, ERR_ELIMIT, "tokenizer: a word of %zu bytes is too long", part.n);
     TRY(tok_scratch(&w->scratch, &w->scratch_bytes, bytes, err));
     struct symbol *s = w->scratch;
-    n = t->byte_level ? symbols_of_bytes(b, part, s) : symbols_of_chars(t, b, part, s);
-    if (n <= SHORT_WORD) n = merge_short(b, s, n);
+    if (!plain || !b->whole || !symbols_of_whole_chars(b, part, s, &n, &least)) {
+        n = t->byte_level ? symbols_of_bytes(b, part, s) : symbols_of_chars(t, b, part, s);
+        least = n <= SHORT_WORD ? rate_all(b, s, n) : 0;
+    }
+    if (n <= SHORT_WORD) n = merge_short(b, s, n, least);
     else TRY(merge_long(b, w, s, n, &n, err));
     for (size_t i = 0; i < n; i++) tok_ids_put(out, s[i].id);
     return ERR_OK;
@@ -283,28 +332,28 @@ static void cross_add(struct bpe *b, struct str token) {
     }
 }
 
-/* May a merge join the characters on both sides of byte i? `left` is the length of the one before. */
-static inline bool may_cross(const struct bpe *b, const char *p, size_t i, size_t left, size_t right) {
-    if (left == 1 && right == 1) {
-        unsigned char a = (unsigned char)p[i - 1], c = (unsigned char)p[i];
-        return b->ascii[a][c >> 6] >> (c & 63) & 1;
-    }
-    uint32_t whole = pack(p + i, right);
-    if (cross_has(b, pack(p + i - left, left), whole)) return true;
+enum crossing { CROSS_NEVER, CROSS_WHOLE /* only by tokens that hold both characters whole */, CROSS_ANY };
+
+/* How a merge may join the characters on both sides of byte i; `left` and `right` are their lengths. */
+static inline enum crossing crossing_at(const struct bpe *b, const char *p, size_t i, size_t left, size_t right) {
     unsigned char before = (unsigned char)p[i - 1], first = (unsigned char)p[i];
-    if (!(b->partial[before][first >> 6] >> (first & 63) & 1)) return false;
-    for (size_t l = 1; l <= left; l++)
-        for (size_t r = 1; r <= right; r++)
-            if ((l < left || r < right) && cross_has(b, pack(p + i - l, l), pack(p + i, r))) return true;
-    return false;
+    if (left == 1 && right == 1) return b->ascii[before][first >> 6] >> (first & 63) & 1 ? CROSS_WHOLE : CROSS_NEVER;
+    if (b->partial[before][first >> 6] >> (first & 63) & 1)
+        for (size_t l = 1; l <= left; l++)
+            for (size_t r = 1; r <= right; r++)
+                if ((l < left || r < right) && cross_has(b, pack(p + i - l, l), pack(p + i, r))) return CROSS_ANY;
+    return cross_has(b, pack(p + i - left, left), pack(p + i, right)) ? CROSS_WHOLE : CROSS_NEVER;
 }
 
 /* The end of the part that begins at `start`: the next place that no merge crosses. */
-static size_t part_end(const struct bpe *b, struct str word, size_t start) {
+static size_t part_end(const struct bpe *b, struct str word, size_t start, bool *out_plain) {
     size_t left = tok_utf8_len((unsigned char)word.p[start]), i = start + left;
+    *out_plain = true;
     while (i < word.n) {
         size_t right = tok_utf8_len((unsigned char)word.p[i]);
-        if (!may_cross(b, word.p, i, left, right)) break;
+        enum crossing c = crossing_at(b, word.p, i, left, right);
+        if (c == CROSS_NEVER) break;
+        if (c == CROSS_ANY) *out_plain = false;
         i += right;
         left = right;
     }
@@ -313,48 +362,72 @@ static size_t part_end(const struct bpe *b, struct str word, size_t start) {
 
 /* ---- words ------------------------------------------------------------------------------------------------------ */
 
-static struct tok_word_slot *cache_slot(struct tok_work *w, const union tok_word_key *k) {
-    size_t mask = (w->keep ? WORD_SLOTS : WORD_SLOTS_SMALL) - 1;
-    return &w->cache[tok_word_hash(k) & mask];
+/* A word on its way through the cache: its key, and where it belongs. */
+struct lookup {
+    uint64_t w[4];
+    struct tok_small_slot *small; /* NULL: too long for one */
+    struct tok_big_slot *big;     /* set by lookup_big */
+};
+
+static inline void put_ids(struct tok_ids *out, const int32_t *ids, size_t n, size_t most) {
+    if (out->capacity - out->n >= most) { /* copy the whole slot: cheaper than a loop of unknown length */
+        memcpy(out->p + out->n, ids, most * sizeof *ids);
+        out->n += n;
+        return;
+    }
+    for (size_t i = 0; i < n; i++) tok_ids_put(out, ids[i]);
 }
 
-static inline bool cache_get(const struct tok_word_slot *slot, const union tok_word_key *k, struct tok_ids *out) {
-    if (!tok_word_equal(slot, k)) return false;
-    size_t n = slot->key.s.meta >> 1;
-    if (out->capacity - out->n >= WORD_IDS) { /* copy all eight: cheaper than a loop of unknown length */
-        memcpy(out->p + out->n, slot->ids, sizeof slot->ids);
-        out->n += n;
-    } else {
-        for (size_t i = 0; i < n; i++) tok_ids_put(out, slot->ids[i]);
-    }
+static inline bool lookup_small(const struct tok_work *w, struct lookup *l, struct str word, enum word_kind kind, struct tok_ids *out) {
+    tok_small_key(l->w, word.p, word.n, (size_t)(w->end - word.p), kind);
+    l->small = tok_small_slot(&w->cache, l->w);
+    if (l->small->w[0] != l->w[0] || ((l->small->w[1] ^ l->w[1]) & KEY_MASK)) return false;
+    put_ids(out, l->small->ids, l->small->w[1] >> (KEY_META_SHIFT + 1), SMALL_IDS);
     return true;
 }
 
-static void cache_put(struct tok_word_slot *slot, const union tok_word_key *k, const int32_t *ids, size_t n) {
-    if (n > WORD_IDS) return;
-    slot->key = *k;
-    slot->key.s.meta = (unsigned char)((k->s.meta & 1) | n << 1);
-    memcpy(slot->ids, ids, n * sizeof *ids);
+static bool lookup_big(const struct tok_work *w, struct lookup *l, struct str word, enum word_kind kind, struct tok_ids *out) {
+    tok_big_key(l->w, word.p, word.n, (size_t)(w->end - word.p), kind);
+    const struct tok_big_slot *s = l->big = tok_big_slot(&w->cache, l->w);
+    if (s->w[0] != l->w[0] || s->w[1] != l->w[1] || s->w[2] != l->w[2] || ((s->w[3] ^ l->w[3]) & KEY_MASK)) return false;
+    put_ids(out, s->ids, s->w[3] >> (KEY_META_SHIFT + 1), BIG_IDS);
+    return true;
+}
+
+/* True when the ids of the word were known. */
+static inline bool lookup(const struct tok_work *w, struct lookup *l, struct str word, enum word_kind kind, struct tok_ids *out) {
+    l->small = NULL;
+    if (word.n <= SMALL_BYTES && lookup_small(w, l, word, kind, out)) return true;
+    return lookup_big(w, l, word, kind, out);
+}
+
+/* Keeps what was just appended to out behind `before`. */
+static void remember(const struct tok_work *w, struct lookup *l, struct str word, enum word_kind kind, const struct tok_ids *out,
+                     size_t before) {
+    size_t n = out->n - before;
+    if (l->small && n <= SMALL_IDS) {
+        tok_small_key(l->small->w, word.p, word.n, (size_t)(w->end - word.p), kind);
+        l->small->w[1] |= (uint64_t)n << (KEY_META_SHIFT + 1);
+        memcpy(l->small->ids, out->p + before, n * sizeof *out->p);
+    } else if (n <= BIG_IDS) {
+        memcpy(l->big->w, l->w, sizeof l->w);
+        l->big->w[3] |= (uint64_t)n << (KEY_META_SHIFT + 1);
+        memcpy(l->big->ids, out->p + before, n * sizeof *out->p);
+    }
 }
 
 static int encode_parts(const struct tok *t, const struct bpe *b, struct tok_work *w, struct str word, struct tok_ids *out,
                         struct err *err) {
-    if (!b->cross) return encode_part(t, b, w, word, out, err);
+    if (!b->cross) return encode_part(t, b, w, word, false, out, err);
     for (size_t i = 0; i < word.n;) {
-        size_t end = part_end(b, word, i), n = end - i;
-        struct str part = str_sub(word, i, n);
+        bool plain;
+        size_t end = part_end(b, word, i, &plain), before = out->n;
+        struct str part = str_sub(word, i, end - i);
+        struct lookup l;
         i = end;
-        if (n > WORD_BYTES) {
-            TRY(encode_part(t, b, w, part, out, err));
-            continue;
-        }
-        union tok_word_key k;
-        tok_word_make(&k, part.p, n, (size_t)(w->end - part.p), KIND_PART);
-        struct tok_word_slot *slot = cache_slot(w, &k);
-        if (cache_get(slot, &k, out)) continue;
-        size_t before = out->n;
-        TRY(encode_part(t, b, w, part, out, err));
-        cache_put(slot, &k, out->p + before, out->n - before);
+        if (part.n <= BIG_BYTES && lookup(w, &l, part, KIND_PART, out)) continue;
+        TRY(encode_part(t, b, w, part, plain, out, err));
+        if (part.n <= BIG_BYTES) remember(w, &l, part, KIND_PART, out, before);
     }
     return ERR_OK;
 }
@@ -370,14 +443,12 @@ static int encode_word(const struct tok *t, const struct bpe *b, struct tok_work
 
 static int bpe_encode(const struct tok *t, struct tok_work *w, struct str word, struct tok_ids *out, struct err *err) {
     const struct bpe *b = t->model.self;
-    if (word.n > WORD_BYTES) return encode_word(t, b, w, word, out, err);
-    union tok_word_key k;
-    tok_word_make(&k, word.p, word.n, (size_t)(w->end - word.p), KIND_WORD);
-    struct tok_word_slot *slot = cache_slot(w, &k);
-    if (cache_get(slot, &k, out)) return ERR_OK;
+    struct lookup l;
+    if (word.n > BIG_BYTES) return encode_word(t, b, w, word, out, err);
+    if (lookup(w, &l, word, KIND_WORD, out)) return ERR_OK;
     size_t before = out->n;
     TRY(encode_word(t, b, w, word, out, err));
-    cache_put(slot, &k, out->p + before, out->n - before);
+    remember(w, &l, word, KIND_WORD, out, before);
     return ERR_OK;
 }
 
@@ -396,6 +467,39 @@ static int build_cross(struct tok *t, struct bpe *b, const struct tok_merge *mer
     for (size_t i = 0; i < n_merges; i++) {
         if (merges[i].merged != last) cross_add(b, t->vocab[merges[i].merged]);
         last = merges[i].merged;
+    }
+    return ERR_OK;
+}
+
+/* What the merges make of a character's two or three bytes alone. */
+static struct whole_char merge_char(const struct bpe *b, struct str c) {
+    struct symbol s[3];
+    struct whole_char none = {-1, 0}, whole = {-1, 0};
+    size_t n = symbols_of_bytes(b, c, s);
+    if (n != c.n) return none;
+    for (uint32_t least; n > 1; n--) {
+        least = rate_all(b, s, n);
+        if (least == UINT32_MAX) return none;
+        size_t best = s[0].rank == least ? 0 : 1;
+        s[best].id = s[best].merged;
+        if (best == 0) s[1] = s[2 < n ? 2 : 1];
+        if (least > whole.rank) whole.rank = least;
+    }
+    whole.id = s[0].id;
+    return whole;
+}
+
+static int build_whole(struct tok *t, struct bpe *b, struct err *err) {
+    if (!t->byte_level || !b->cross) return ERR_OK;
+    b->whole = arena_try(&t->arena, CHAR_IDS * sizeof *b->whole);
+    if (!b->whole) return err_set(err, ERR_EMEMORY, "tokenizer: no memory");
+    for (size_t i = 0; i < CHAR_IDS; i++) b->whole[i].id = -1;
+    for (size_t id = 0; id < t->n_vocab_ids; id++) {
+        struct str token = t->vocab[id];
+        size_t len;
+        if (token.n < 2 || token.n > 3 || token.n != tok_utf8_len((unsigned char)token.p[0]) || !utf8_valid(token)) continue;
+        uint32_t code = tok_utf8(token.p, &len);
+        b->whole[code] = merge_char(b, token);
     }
     return ERR_OK;
 }
@@ -447,5 +551,6 @@ int tok_bpe_init(struct tok *t, const struct tok_bpe_options *o, const struct to
     t->model = (struct tok_model){"BPE", bpe_encode, b};
     t->unk = b->unk;
     TRY(build_chars(t, b, err));
-    return build_cross(t, b, merges, n_merges, err);
+    TRY(build_cross(t, b, merges, n_merges, err));
+    return build_whole(t, b, err);
 }

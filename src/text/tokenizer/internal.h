@@ -38,7 +38,12 @@ struct tok_buf {
 };
 
 struct tok_match_state; /* pattern.c: PCRE2's match data */
-struct tok_word_slot;   /* word_cache.h */
+
+struct tok_word_cache {       /* see word_cache.h */
+    int small_bits, big_bits; /* of the numbers of slots */
+    struct tok_small_slot *small;
+    struct tok_big_slot *big;
+};
 
 struct tok_work {
     struct sb repaired, joined, joined_mark;
@@ -49,7 +54,7 @@ struct tok_work {
     struct tok_match_state *match;
     const char *end; /* of the memory that the model's piece lies in: how far it may read */
     /* models */
-    struct tok_word_slot *cache;
+    struct tok_word_cache cache;
     uint64_t cache_owner; /* serial number of the tokenizer whose words are in the cache */
     bool keep;            /* outlives the call: worth a full cache */
     void *scratch;        /* symbols of a word, nodes of a lattice */

@@ -7,7 +7,8 @@
 #include <pcre2.h>
 
 enum {
-    MATCH_LIMIT = 20000000, /* backtracking steps in one match: some seconds at most */
+    MATCH_STEPS = 1000000, /* backtracking steps in one match: some milliseconds, and more for a longer text */
+    MATCH_STEPS_PER_BYTE = 20,
     DEPTH_LIMIT = 10000000,
     HEAP_LIMIT_KIB = 512 * 1024,
     JIT_STACK_MIN = 32 * 1024,
@@ -238,7 +239,6 @@ static struct tok_match_state *state_create(void) {
     s->context = pcre2_match_context_create(NULL);
     s->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
     if (s->context) {
-        pcre2_set_match_limit(s->context, MATCH_LIMIT);
         pcre2_set_depth_limit(s->context, DEPTH_LIMIT);
         pcre2_set_heap_limit(s->context, HEAP_LIMIT_KIB);
         if (s->stack) pcre2_jit_stack_assign(s->context, NULL, s->stack);
@@ -257,6 +257,8 @@ void tok_match_state_destroy(struct tok_match_state *s) {
 static int regex_next(const struct tok_pattern *p, struct tok_match_state *s, struct str text, struct tok_cursor *c, struct tok_match *out,
                       bool *out_found, struct err *err) {
     if (!s->data || !s->context) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for matching");
+    size_t steps = text.n < INT32_MAX / MATCH_STEPS_PER_BYTE - MATCH_STEPS ? MATCH_STEPS + text.n * MATCH_STEPS_PER_BYTE : INT32_MAX;
+    pcre2_set_match_limit(s->context, (uint32_t)steps);
     while (c->from <= text.n) {
         int rc = pcre2_match(p->code, (PCRE2_SPTR)text.p, text.n, c->from, PCRE2_NO_UTF_CHECK, s->data, s->context);
         if (rc == PCRE2_ERROR_NOMATCH) return ERR_OK;

@@ -36,7 +36,8 @@ void tok_work_destroy(struct tok_work *w) {
     for (size_t i = 0; i < TOK_MAX_PARTS; i++) sb_free(&w->pre[i]);
     mem_free(w->cells.p);
     tok_match_state_destroy(w->match);
-    mem_free(w->cache);
+    mem_free(w->cache.small);
+    mem_free(w->cache.big);
     mem_free(w->scratch);
     mem_free(w->heap);
     mem_free(w);
@@ -55,9 +56,16 @@ int tok_scratch(void **p, size_t *have, size_t bytes, struct err *err) {
 
 /* The cache holds words of one tokenizer; another one empties it. */
 static void work_attach(struct tok_work *w, const struct tok *t) {
-    size_t bytes = (w->keep ? WORD_SLOTS : WORD_SLOTS_SMALL) * sizeof *w->cache;
-    if (!w->cache) w->cache = mem_alloc(bytes);
-    else if (w->cache_owner != t->serial) memset(w->cache, 0, bytes);
+    struct tok_word_cache *c = &w->cache;
+    if (!c->small) {
+        c->small_bits = w->keep ? SMALL_BITS : BRIEF_BITS;
+        c->big_bits = w->keep ? BIG_BITS : BRIEF_BITS;
+        c->small = mem_alloc(sizeof *c->small << c->small_bits);
+        c->big = mem_alloc(sizeof *c->big << c->big_bits);
+    } else if (w->cache_owner != t->serial) {
+        memset(c->small, 0, sizeof *c->small << c->small_bits);
+        memset(c->big, 0, sizeof *c->big << c->big_bits);
+    }
     w->cache_owner = t->serial;
 }
 
