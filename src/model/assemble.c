@@ -17,7 +17,7 @@ struct source {
 struct segment {
     struct source *sources; /* [1], or [n_experts] */
     bool per_expert;
-    int64_t begin, n;       /* rows of an expert of the finished weight */
+    int64_t begin, n; /* rows of an expert of the finished weight */
     int64_t from, run, step, of;
 };
 
@@ -28,9 +28,9 @@ struct assembly {
     struct segment segments[PARTS_MAX];
     int32_t n_segments;
     bool is_transposed;
-    unsigned char *buffer;  /* a span of rows, or a whole transposed matrix */
+    unsigned char *buffer; /* a span of rows, or a whole transposed matrix */
     size_t buffer_bytes;
-    int64_t buffered;       /* transposed: 1 + which matrix is in the buffer */
+    int64_t buffered; /* transposed: 1 + which matrix is in the buffer */
 };
 
 static size_t row_bytes(const struct format *f, enum weight_plane plane, int64_t n) {
@@ -53,7 +53,8 @@ static int64_t source_row(const struct segment *s, int64_t i) {
 }
 
 /* Rows [i, i + n) of a part, of one expert. */
-static int read_rows(struct assembly *a, const struct segment *s, int64_t expert, enum weight_plane plane, int64_t i, int64_t n, char *dst, struct err *err) {
+static int read_rows(struct assembly *a, const struct segment *s, int64_t expert, enum weight_plane plane, int64_t i, int64_t n, char *dst,
+                     struct err *err) {
     const struct tensor_info *t = &s->sources[s->per_expert ? expert : 0].planes[plane];
     size_t stride = row_bytes(&a->format, plane, a->in);
     int64_t base = s->per_expert ? 0 : expert * s->of;
@@ -102,7 +103,8 @@ static int read_assembly(void *user, enum weight_plane plane, int64_t row, int64
         const struct segment *s = a->segments;
         while (r >= s->begin + s->n) s++;
         int64_t n = s->begin + s->n - r < n_rows ? s->begin + s->n - r : n_rows;
-        TRY(a->is_transposed ? read_columns(a, s, expert, r - s->begin, n, to, err) : read_rows(a, s, expert, plane, r - s->begin, n, to, err));
+        TRY(a->is_transposed ? read_columns(a, s, expert, r - s->begin, n, to, err)
+                             : read_rows(a, s, expert, plane, r - s->begin, n, to, err));
         row += n, n_rows -= n;
         to += (size_t)n * stride;
     }
@@ -114,12 +116,13 @@ static int read_assembly(void *user, enum weight_plane plane, int64_t row, int64
 static int check_shape(const struct tensor_info *t, int64_t rows, int64_t columns, struct err *err) {
     int64_t got_rows = tensor_elements(t, t->n_dims - 1), got_columns = t->n_dims ? t->shape[t->n_dims - 1] : 1;
     if (got_rows == rows && got_columns == columns) return ERR_OK;
-    return err_set(err, ERR_EFORMAT, "%.*s is [%lld, %lld], expected [%lld, %lld]", STR_ARG(t->name), (long long)got_rows, (long long)got_columns,
-                   (long long)rows, (long long)columns);
+    return err_set(err, ERR_EFORMAT, "%.*s is [%lld, %lld], expected [%lld, %lld]", STR_ARG(t->name), (long long)got_rows,
+                   (long long)got_columns, (long long)rows, (long long)columns);
 }
 
 /* The format of a matrix with scales: what the config declares, verified against the shapes of its planes. */
-static int quantised_format(struct loader *l, struct str path, int32_t expert, struct source *s, int64_t rows, int64_t in, struct format *f, struct err *err) {
+static int quantised_format(struct loader *l, struct str path, int32_t expert, struct source *s, int64_t rows, int64_t in, struct format *f,
+                            struct err *err) {
     TRY(l->store->format(l->store->user, path, f, err));
     if (f->mode == QUANT_AFFINE) f->dtype = s->planes[PLANE_SCALES].dtype;
     if (in % f->group || in * f->bits % 32)
@@ -129,9 +132,12 @@ static int quantised_format(struct loader *l, struct str path, int32_t expert, s
     if (s->planes[PLANE_VALUES].dtype != DT_U32)
         return err_set(err, ERR_EFORMAT, "%.*s.weight is %s, expected U32", STR_ARG(path), dtype_name(s->planes[PLANE_VALUES].dtype));
     if (f->mode != QUANT_AFFINE) return ERR_OK;
-    if (f->dtype > DT_BF16) return err_set(err, ERR_EFORMAT, "%.*s.scales is %s, expected a float type", STR_ARG(path), dtype_name(f->dtype));
-    if (!loader_tensor(l, path, ".biases", expert, &s->planes[PLANE_BIASES])) return err_set(err, ERR_EFORMAT, "%.*s.biases is missing", STR_ARG(path));
-    if (s->planes[PLANE_BIASES].dtype != f->dtype) return err_set(err, ERR_EFORMAT, "%.*s.biases and .scales differ in type", STR_ARG(path));
+    if (f->dtype > DT_BF16)
+        return err_set(err, ERR_EFORMAT, "%.*s.scales is %s, expected a float type", STR_ARG(path), dtype_name(f->dtype));
+    if (!loader_tensor(l, path, ".biases", expert, &s->planes[PLANE_BIASES]))
+        return err_set(err, ERR_EFORMAT, "%.*s.biases is missing", STR_ARG(path));
+    if (s->planes[PLANE_BIASES].dtype != f->dtype)
+        return err_set(err, ERR_EFORMAT, "%.*s.biases and .scales differ in type", STR_ARG(path));
     return check_shape(&s->planes[PLANE_BIASES], rows, in / f->group, err);
 }
 
@@ -146,11 +152,12 @@ static int blocks_format(struct source *s, int64_t rows, int64_t in, struct form
 }
 
 /* A tensor of a part with its format; fills the planes. */
-static int locate(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct str path, int32_t expert, struct source *s,
-                  struct format *f, struct err *err) {
+static int locate(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct str path, int32_t expert,
+                  struct source *s, struct format *f, struct err *err) {
     int64_t rows = (p->of ? p->of : p->out) * (a->n_experts && expert < 0 ? a->n_experts : 1), in = a->in;
     if (!loader_tensor_values(l, path, expert, &s->planes[PLANE_VALUES])) {
-        if (!loader_tensor(l, path, "_blocks", expert, &s->planes[PLANE_VALUES]) || !loader_tensor(l, path, "_scales", expert, &s->planes[PLANE_SCALES]))
+        if (!loader_tensor(l, path, "_blocks", expert, &s->planes[PLANE_VALUES]) ||
+            !loader_tensor(l, path, "_scales", expert, &s->planes[PLANE_SCALES]))
             return expert > 0 ? err_set(err, ERR_EFORMAT, "%.*s.weight of expert %d is missing from the checkpoint", STR_ARG(path), expert)
                               : loader_missing(l, p->role, a->layer, err);
         return blocks_format(s, rows, in, f, err);
@@ -159,7 +166,8 @@ static int locate(struct loader *l, const struct matrix_args *a, const struct st
     const struct tensor_info *t = &s->planes[PLANE_VALUES];
     *f = (struct format){.mode = QUANT_NONE, .dtype = t->dtype};
     if (t->dtype > DT_BF16)
-        return err_set(err, ERR_EUNSUPPORTED, "%.*s is %s, expected F32, F16, BF16 or a quantised matrix with scales", STR_ARG(t->name), dtype_name(t->dtype));
+        return err_set(err, ERR_EUNSUPPORTED, "%.*s is %s, expected F32, F16, BF16 or a quantised matrix with scales", STR_ARG(t->name),
+                       dtype_name(t->dtype));
     if (!a->is_transposed) return check_shape(t, rows, in, err);
     int64_t of = p->of ? p->of : p->out;
     return check_shape(t, rows / of * in, of, err);
@@ -169,7 +177,8 @@ static bool format_eq(const struct format *a, const struct format *b) {
     return a->mode == b->mode && a->dtype == b->dtype && a->bits == b->bits && a->group == b->group;
 }
 
-static int add_part(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct assembly *out, bool *same, struct err *err) {
+static int add_part(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct assembly *out, bool *same,
+                    struct err *err) {
     struct str path;
     struct segment *s = &out->segments[out->n_segments];
     if (!loader_find(l, p->role, a->layer, &path)) return loader_missing(l, p->role, a->layer, err);
@@ -195,8 +204,8 @@ static int add_part(struct loader *l, const struct matrix_args *a, const struct 
 /* ---- biases ------------------------------------------------------------------------------------------------------- */
 
 /* The bias of one part, rows picked as for the matrix, of all experts; out has a->out elements per expert. */
-static int read_bias(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct str path, const struct segment *s, int64_t total,
-                     float *out, struct err *err) {
+static int read_bias(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct str path, const struct segment *s,
+                     int64_t total, float *out, struct err *err) {
     struct tensor_info t;
     int32_t n_experts = a->n_experts ? a->n_experts : 1, n_tensors = s->per_expert ? n_experts : 1;
     int64_t n = s->of * (n_experts / n_tensors);
@@ -208,7 +217,8 @@ static int read_bias(struct loader *l, const struct matrix_args *a, const struct
             if (!loader_tensor_bias(l, path, s->per_expert ? e : -1, &t)) continue;
             code = loader_read_f32(l, &t, n, values, err);
         }
-        for (int64_t i = 0; i < p->out && !code; i++) out[e * total + s->begin + i] = values[(s->per_expert ? 0 : e * s->of) + source_row(s, i)];
+        for (int64_t i = 0; i < p->out && !code; i++)
+            out[e * total + s->begin + i] = values[(s->per_expert ? 0 : e * s->of) + source_row(s, i)];
     }
     mem_free(values);
     return code;
@@ -227,7 +237,8 @@ static int stack_bias(struct loader *l, const struct matrix_args *a, const struc
     if (!values) return err_set(err, ERR_EMEMORY, "no memory for a bias of %lld elements", (long long)n);
     int code = ERR_OK;
     for (int32_t i = 0; i < a->n_parts && !code; i++) {
-        if (!loader_find(l, a->parts[i].role, a->layer, &path) || !loader_tensor_bias(l, path, asm_->segments[i].per_expert ? 0 : -1, &t)) continue;
+        if (!loader_find(l, a->parts[i].role, a->layer, &path) || !loader_tensor_bias(l, path, asm_->segments[i].per_expert ? 0 : -1, &t))
+            continue;
         code = read_bias(l, a, &a->parts[i], path, &asm_->segments[i], asm_->out, values, err);
     }
     struct str name = loader_path(l, a->into, a->layer);
@@ -241,7 +252,13 @@ static int stack_bias(struct loader *l, const struct matrix_args *a, const struc
 static int bind_assembly(struct loader *l, const struct matrix_args *a, struct assembly *asm_, struct err *err) {
     struct bound *b = loader_slot(l, a->into, a->layer);
     struct str name = str_copy(l->arena, loader_path(l, a->into, a->layer));
-    struct weight_source source = {.name = name.p, .format = asm_->format, .n_experts = a->n_experts ? a->n_experts : 1, .out = asm_->out, .in = a->in, .read = read_assembly, .user = asm_};
+    struct weight_source source = {.name = name.p,
+                                   .format = asm_->format,
+                                   .n_experts = a->n_experts ? a->n_experts : 1,
+                                   .out = asm_->out,
+                                   .in = a->in,
+                                   .read = read_assembly,
+                                   .user = asm_};
     int code = loader_bind(l, &source, &b->w, err);
     mem_free(asm_->buffer);
     return code ? code : stack_bias(l, a, asm_, &b->bias, err);
@@ -284,7 +301,8 @@ int loader_unpack(struct loader *l, const struct matrix_args *a, float *out, enu
     bool same = true;
     int code = ERR_OK;
     for (int32_t i = 0; i < a->n_parts && !code; i++) code = add_part(l, a, &a->parts[i], &asm_, &same, err);
-    if (!code && !same) code = err_set(err, ERR_EUNSUPPORTED, "%.*s: parts of different formats", STR_ARG(loader_path(l, a->into, a->layer)));
+    if (!code && !same)
+        code = err_set(err, ERR_EUNSUPPORTED, "%.*s: parts of different formats", STR_ARG(loader_path(l, a->into, a->layer)));
     unsigned char *row = mem_alloc(format_row_bytes(&asm_.format, (size_t)a->in) + 1);
     int64_t n = asm_.out * (a->n_experts ? a->n_experts : 1);
     for (int64_t i = 0; i < n && !code; i++) code = unpack_row(&asm_, i, row, out + i * a->in, err);
@@ -295,8 +313,13 @@ int loader_unpack(struct loader *l, const struct matrix_args *a, float *out, enu
     return code;
 }
 
-int loader_stack(struct loader *l, enum role into, const struct stack_part *parts, int32_t n_parts, int32_t layer, int64_t in, struct err *err) {
-    return loader_assemble(l, &(struct matrix_args){.into = into, .layer = layer, .parts = parts, .n_parts = n_parts, .in = in, .is_transposed = l->is_transposed && layer >= 0}, err);
+int loader_stack(struct loader *l, enum role into, const struct stack_part *parts, int32_t n_parts, int32_t layer, int64_t in,
+                 struct err *err) {
+    return loader_assemble(
+        l,
+        &(struct matrix_args){
+            .into = into, .layer = layer, .parts = parts, .n_parts = n_parts, .in = in, .is_transposed = l->is_transposed && layer >= 0},
+        err);
 }
 
 int loader_matrix(struct loader *l, enum role role, int32_t layer, int64_t out, int64_t in, struct err *err) {

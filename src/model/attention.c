@@ -24,29 +24,38 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     if (l->borrows_kv) return ERR_OK;
     const struct attn_spec *a = &l->attn;
     int32_t window = a->chunk ? a->chunk : a->window; /* a chunk never looks back farther than its length */
-    return resolve_kv(r, &(struct kv_class){.heads = a->kv_heads, .k_width = a->k_width, .v_width = a->v_width, .window = window}, &l->kv, err);
+    return resolve_kv(r, &(struct kv_class){.heads = a->kv_heads, .k_width = a->k_width, .v_width = a->v_width, .window = window}, &l->kv,
+                      err);
 }
 
 /* Rows of q, k and v (and of the gate behind q) in the checkpoint's projections, whichever way they are stored. */
 static int bind_projections(struct loader *l, int32_t layer, struct err *err) {
     const struct attn_spec *a = &l->spec->layers[layer].attn;
     const struct attn_row *row = &l->spec->family->attn;
-    int64_t hidden = l->spec->hidden, d = a->k_width, q = a->heads * d, k = a->kv_heads * d, v = (int64_t)a->kv_heads * a->v_width, all = q + k + v;
+    int64_t hidden = l->spec->hidden, d = a->k_width, q = a->heads * d, k = a->kv_heads * d, v = (int64_t)a->kv_heads * a->v_width,
+            all = q + k + v;
     if (l->spec->layers[layer].borrows_kv) return loader_matrix(l, ROLE_Q, layer, q, hidden, err);
     if (a->v_is_k)
-        return loader_stack(l, ROLE_QKV, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k}}, 2, layer, hidden, err);
+        return loader_stack(l, ROLE_QKV, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k}}, 2, layer, hidden,
+                            err);
     if (row->gate)
-        return loader_stack(l, ROLE_QKV,
-                            (struct stack_part[]){{.role = ROLE_Q, .out = q, .run = d, .step = 2 * d, .of = 2 * q}, {.role = ROLE_K, .out = k}, {.role = ROLE_V, .out = v},
-                                                  {.role = ROLE_Q, .as = ROLE_ATTN_GATE, .out = q, .from = d, .run = d, .step = 2 * d, .of = 2 * q}},
-                            4, layer, hidden, err);
+        return loader_stack(
+            l, ROLE_QKV,
+            (struct stack_part[]){{.role = ROLE_Q, .out = q, .run = d, .step = 2 * d, .of = 2 * q},
+                                  {.role = ROLE_K, .out = k},
+                                  {.role = ROLE_V, .out = v},
+                                  {.role = ROLE_Q, .as = ROLE_ATTN_GATE, .out = q, .from = d, .run = d, .step = 2 * d, .of = 2 * q}},
+            4, layer, hidden, err);
     if (row->qkv_by_head)
         return loader_stack(l, ROLE_QKV,
-                            (struct stack_part[]){{.role = ROLE_QKV, .out = q, .run = d, .step = 3 * d, .of = all}, {.role = ROLE_QKV, .out = k, .from = d, .run = d, .step = 3 * d, .of = all},
+                            (struct stack_part[]){{.role = ROLE_QKV, .out = q, .run = d, .step = 3 * d, .of = all},
+                                                  {.role = ROLE_QKV, .out = k, .from = d, .run = d, .step = 3 * d, .of = all},
                                                   {.role = ROLE_QKV, .out = v, .from = 2 * d, .run = d, .step = 3 * d, .of = all}},
                             3, layer, hidden, err);
     if (loader_has(l, ROLE_QKV, layer)) return loader_matrix(l, ROLE_QKV, layer, all, hidden, err);
-    return loader_stack(l, ROLE_QKV, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k}, {.role = ROLE_V, .out = v}}, 3, layer, hidden, err);
+    return loader_stack(l, ROLE_QKV,
+                        (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k}, {.role = ROLE_V, .out = v}}, 3, layer,
+                        hidden, err);
 }
 
 static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
@@ -121,13 +130,23 @@ static struct tensor place(const struct pass *p, struct tensor x, enum role norm
 
 static struct tensor mix(const struct pass *p, struct tensor x) {
     const struct attn_spec *a = &p->layer->attn;
-    struct attn_args attn = {.kv = p->layer->kv, .sinks = p->w[ROLE_SINKS].w, .scale = a->scale, .softcap = a->softcap, .window = a->window, .chunk = a->chunk,
-                             .v_width = a->v_width, .pos_scale_beta = a->pos_scale_beta, .pos_scale_len = a->pos_scale_len, .pos_scale_first = a->pos_scale_first};
+    struct attn_args attn = {.kv = p->layer->kv,
+                             .sinks = p->w[ROLE_SINKS].w,
+                             .scale = a->scale,
+                             .softcap = a->softcap,
+                             .window = a->window,
+                             .chunk = a->chunk,
+                             .v_width = a->v_width,
+                             .pos_scale_beta = a->pos_scale_beta,
+                             .pos_scale_len = a->pos_scale_len,
+                             .pos_scale_first = a->pos_scale_first};
     struct qkv t = project(p, x);
     t.q = place(p, t.q, ROLE_Q_NORM);
     if (!p->layer->borrows_kv) op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), clip(p, v_norm(p, t.v)), p->layer->kv);
     struct tensor mixed = tensor_join_heads(op_attn(p->l, t.q, &attn));
-    if (tensor_is(t.gate)) mixed = op_glu(p->l, mixed, op_act(p->l, t.gate, &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f}), &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
+    if (tensor_is(t.gate))
+        mixed = op_glu(p->l, mixed, op_act(p->l, t.gate, &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f}),
+                       &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
     if (p->w[ROLE_ATTN_SUB_NORM].w) mixed = pass_norm(p, mixed, &p->w[ROLE_ATTN_SUB_NORM]);
     return pass_linear(p, mixed, ROLE_O);
 }

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-
 static const struct config_range any_float = {-3.4e38, 3.4e38};
 
 const char *cfg_key(const struct cfg *c, const char *key) {
@@ -32,7 +31,8 @@ int cfg_int(const struct cfg *c, const char *key, int64_t min, int64_t max, int6
 }
 
 int cfg_need(const struct cfg *c, const char *key, int64_t min, int64_t max, int32_t *out, struct err *err) {
-    if (!cfg_get(c, key) && isnan(default_of(c, key, NAN))) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, key));
+    if (!cfg_get(c, key) && isnan(default_of(c, key, NAN)))
+        return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, key));
     return cfg_int(c, key, min, max, 0, out, err);
 }
 
@@ -45,12 +45,12 @@ static yyjson_val *own_config(const struct cfg *c, int32_t layer) {
     yyjson_val *all = config_get(c->file, "per_layer_config"), *key, *v;
     size_t i, n;
     int64_t number;
-    if (yyjson_is_obj(all))
-        yyjson_obj_foreach(all, i, n, key, v) if (str_to_int64(json_val_str(key), &number) && number == layer) return v;
+    if (yyjson_is_obj(all)) yyjson_obj_foreach(all, i, n, key, v) if (str_to_int64(json_val_str(key), &number) && number == layer) return v;
     return NULL;
 }
 
-int cfg_int_at(const struct cfg *c, const char *key, int32_t layer, int64_t min, int64_t max, int64_t absent, int32_t *out, struct err *err) {
+int cfg_int_at(const struct cfg *c, const char *key, int32_t layer, int64_t min, int64_t max, int64_t absent, int32_t *out,
+               struct err *err) {
     const char *name = cfg_key(c, key);
     yyjson_val *v = cfg_get(c, key);
     yyjson_val *own = name ? json_get(own_config(c, layer), name) : NULL;
@@ -93,7 +93,6 @@ bool cfg_list_has(const struct cfg *c, const char *key, int32_t layer) {
     yyjson_val *list = cfg_get(c, key), *v;
     size_t i, n;
     int64_t value;
-    if (yyjson_is_arr(list))
-        yyjson_arr_foreach(list, i, n, v) if (json_val_int(v, &value) && value == layer) return true;
+    if (yyjson_is_arr(list)) yyjson_arr_foreach(list, i, n, v) if (json_val_int(v, &value) && value == layer) return true;
     return false;
 }

@@ -30,8 +30,12 @@ static struct str expand(const struct loader *l, struct arena *a, enum role role
     const struct names_row *n = &l->spec->family->names;
     struct str prefix = role == ROLE_HEAD ? l->head_prefix : l->prefix;
     if (name.n < 2 || name.p[0] != '@') return str_fmt(a, "%.*s%.*s", STR_ARG(prefix), STR_ARG(name));
-    const char *module = name.p[1] == 'a' ? or_else(n->attn, "self_attn") : name.p[1] == 'f' ? or_else(n->ffn, "mlp") : name.p[1] == 'm' ? or_else(n->mixer, "mixer") : "";
-    return str_fmt(a, "%.*s%s.%d%s%s%.*s", STR_ARG(prefix), or_else(n->layers, "layers"), layer, *module ? "." : "", module, STR_ARG(str_from(name, 2)));
+    const char *module = name.p[1] == 'a'   ? or_else(n->attn, "self_attn")
+                         : name.p[1] == 'f' ? or_else(n->ffn, "mlp")
+                         : name.p[1] == 'm' ? or_else(n->mixer, "mixer")
+                                            : "";
+    return str_fmt(a, "%.*s%s.%d%s%s%.*s", STR_ARG(prefix), or_else(n->layers, "layers"), layer, *module ? "." : "", module,
+                   STR_ARG(str_from(name, 2)));
 }
 
 struct str loader_path(const struct loader *l, enum role role, int32_t layer) {
@@ -46,13 +50,15 @@ int loader_missing(const struct loader *l, enum role role, int32_t layer, struct
     for (; str_split_next(&names, '|', &name); n++)
         if (n == 0) first = expand(l, l->arena, role, name, layer);
     if (n == 1) return err_set(err, ERR_EFORMAT, "%.*s is missing from the checkpoint", STR_ARG(first));
-    return err_set(err, ERR_EFORMAT, "%.*s (or a tensor of the same role under another name) is missing from the checkpoint", STR_ARG(first));
+    return err_set(err, ERR_EFORMAT, "%.*s (or a tensor of the same role under another name) is missing from the checkpoint",
+                   STR_ARG(first));
 }
 
 bool loader_tensor(struct loader *l, struct str path, const char *suffix, int32_t expert, struct tensor_info *out) {
     size_t at = str_find_char(path, '#', 0);
     struct str name = at == STR_NONE ? str_fmt(&l->scratch, "%.*s%s", STR_ARG(path), suffix)
-                                     : str_fmt(&l->scratch, "%.*s%d%.*s%s", (int)at, path.p, expert < 0 ? 0 : expert, STR_ARG(str_from(path, at + 1)), suffix);
+                                     : str_fmt(&l->scratch, "%.*s%d%.*s%s", (int)at, path.p, expert < 0 ? 0 : expert,
+                                               STR_ARG(str_from(path, at + 1)), suffix);
     if (!l->store->find(l->store->user, name, out)) return false;
     map_put(&l->seen, out->name, NULL);
     return true;
@@ -131,7 +137,9 @@ int loader_made(struct loader *l, const struct weight_source *shape, const float
 }
 
 int loader_constant(struct loader *l, const char *name, const float *values, int64_t n, struct weight **out, struct err *err) {
-    return loader_made(l, &(struct weight_source){.name = name, .format = {.dtype = DT_F32}, .n_experts = 1, .out = 1, .in = n, .is_vector = true}, values, out, err);
+    return loader_made(
+        l, &(struct weight_source){.name = name, .format = {.dtype = DT_F32}, .n_experts = 1, .out = 1, .in = n, .is_vector = true}, values,
+        out, err);
 }
 
 int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims) {
@@ -147,12 +155,14 @@ int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims) {
 
 int loader_read_f32(struct loader *l, const struct tensor_info *t, int64_t n, float *out, struct err *err) {
     int64_t have = tensor_elements(t, t->n_dims);
-    if (have != n) return err_set(err, ERR_EFORMAT, "%.*s has %lld elements, expected %lld", STR_ARG(t->name), (long long)have, (long long)n);
+    if (have != n)
+        return err_set(err, ERR_EFORMAT, "%.*s has %lld elements, expected %lld", STR_ARG(t->name), (long long)have, (long long)n);
     size_t bytes = (size_t)n * (size_t)dtype_bits(t->dtype) / 8;
     void *raw = mem_try(bytes + 1);
     if (!raw) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(t->name));
     int code = l->store->read(l->store->user, t, 0, raw, bytes, err);
-    if (!code && !plain_to_f32(t->dtype, raw, n, out)) code = err_set(err, ERR_EUNSUPPORTED, "%.*s is %s, expected F32, F16 or BF16", STR_ARG(t->name), dtype_name(t->dtype));
+    if (!code && !plain_to_f32(t->dtype, raw, n, out))
+        code = err_set(err, ERR_EUNSUPPORTED, "%.*s is %s, expected F32, F16 or BF16", STR_ARG(t->name), dtype_name(t->dtype));
     mem_free(raw);
     return code;
 }
@@ -179,7 +189,8 @@ static int bind_vectors(struct loader *l, struct str path, int64_t n, struct wei
             break;
         }
         int64_t size = t.n_dims ? t.shape[t.n_dims - 1] : 1;
-        if (size < 1 || size > n - at) code = err_set(err, ERR_EFORMAT, "%.*s has %lld elements too many", STR_ARG(t.name), (long long)(at + size - n));
+        if (size < 1 || size > n - at)
+            code = err_set(err, ERR_EFORMAT, "%.*s has %lld elements too many", STR_ARG(t.name), (long long)(at + size - n));
         if (!code) code = loader_read_f32(l, &t, size, values + at, err);
         at += size;
     }
@@ -211,7 +222,8 @@ int loader_values(struct loader *l, enum role role, int32_t layer, const char *s
 
 /* Checkpoints differ in what stands before "layers.N" and before "lm_head". */
 static int find_prefix(struct loader *l, struct err *err) {
-    static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", "", "transformer.", "backbone.", "model.model.", "language_model."};
+    static const char *const prefixes[] = {"model.",    "language_model.model.", "model.language_model.", "", "transformer.",
+                                           "backbone.", "model.model.",          "language_model."};
     static const char *const heads[] = {"", "language_model.", "model."};
     l->prefix = str_of(or_else(l->spec->family->names.root, "model."));
     bool found = loader_has(l, ROLE_EMBED, -1);
@@ -231,7 +243,8 @@ static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
     const struct spec *s = l->spec;
     const struct layer_spec *ls = &s->layers[layer];
     if (s->norm.no_weight) return ERR_OK;
-    bool mix = ls->mixer != MIX_NONE, ffn = ls->ffn != FFN_NONE, pre = s->wiring != WIRE_POST, post = s->wiring == WIRE_POST || s->wiring == WIRE_PRE_POST;
+    bool mix = ls->mixer != MIX_NONE, ffn = ls->ffn != FFN_NONE, pre = s->wiring != WIRE_POST,
+         post = s->wiring == WIRE_POST || s->wiring == WIRE_PRE_POST;
     if (pre && (mix || s->wiring == WIRE_PARALLEL)) TRY(loader_vector(l, ROLE_MIX_NORM, layer, s->hidden, true, err));
     if (pre && ffn && s->wiring != WIRE_PARALLEL) TRY(loader_vector(l, ROLE_FFN_NORM, layer, s->hidden, true, err));
     if (post && mix) TRY(loader_vector(l, ROLE_MIX_POST_NORM, layer, s->hidden, true, err));
@@ -292,7 +305,8 @@ static void report_unread(const struct loader *l) {
     if (n > SHOWN) log_debug("checkpoint: nothing reads %zu tensors in all", n);
 }
 
-int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec, struct model_weights *out, struct err *err) {
+int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec, struct model_weights *out,
+                 struct err *err) {
     *out = (struct model_weights){0};
     out->layers = arena_alloc_array(a, sizeof *out->layers, (size_t)spec->n_layers);
     struct loader l = {.arena = a, .backend = be, .store = store, .spec = spec, .out = out};

@@ -53,8 +53,8 @@ struct model_weights {
 };
 
 struct loader {
-    struct arena *arena;    /* the model's */
-    struct arena scratch;   /* emptied after every weight */
+    struct arena *arena;  /* the model's */
+    struct arena scratch; /* emptied after every weight */
     struct backend *backend;
     const struct tensor_store *store;
     struct spec *spec;
@@ -66,7 +66,8 @@ struct loader {
 };
 
 /* Binds everything the spec needs. On failure nothing stays bound. */
-int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec, struct model_weights *out, struct err *err);
+int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec, struct model_weights *out,
+                 struct err *err);
 void weights_release(struct backend *be, struct model_weights *w);
 
 /* ---- for the parts that bind a mixer's own weights; layer -1 is the whole model ----------------------------------- */
@@ -98,7 +99,8 @@ struct matrix_args {
 int loader_assemble(struct loader *l, const struct matrix_args *a, struct err *err);
 /* The two usual cases. A matrix [out, in] with its bias, if there is one; several on top of each other. */
 int loader_matrix(struct loader *l, enum role role, int32_t layer, int64_t out, int64_t in, struct err *err);
-int loader_stack(struct loader *l, enum role into, const struct stack_part *parts, int32_t n_parts, int32_t layer, int64_t in, struct err *err);
+int loader_stack(struct loader *l, enum role into, const struct stack_part *parts, int32_t n_parts, int32_t layer, int64_t in,
+                 struct err *err);
 /* A vector of n elements (norm weight), with its bias if there is one; required or not. '#' in its name: a tensor per head. */
 int loader_vector(struct loader *l, enum role role, int32_t layer, int64_t n, bool required, struct err *err);
 /* The n elements of a role's tensor plus `suffix` as f32; ERR_EFORMAT when absent or of another size. */
@@ -116,7 +118,7 @@ int bind_experts(struct loader *l, int32_t layer, struct err *err); /* router an
 /* ---- between weights.c and assemble.c ----------------------------------------------------------------------------- */
 
 struct str loader_path(const struct loader *l, enum role role, int32_t layer); /* the first of its names, for messages */
-int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims); /* of the first dimensions; INT64_MAX where it overflows */
+int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims);          /* of the first dimensions; INT64_MAX where it overflows */
 bool loader_tensor(struct loader *l, struct str path, const char *suffix, int32_t expert, struct tensor_info *out);
 bool loader_tensor_values(struct loader *l, struct str path, int32_t expert, struct tensor_info *out);
 bool loader_tensor_bias(struct loader *l, struct str path, int32_t expert, struct tensor_info *out);

@@ -311,9 +311,10 @@ static int judge(const struct bench *b, struct closeness *c, struct sb *out, str
     qsort(c->kl, (size_t)c->n, sizeof *c->kl, by_value);
     bool experts = has_experts(b);
     double judged_rms = experts ? c->rms[c->n / 2] : rms, judged_kl = experts ? c->kl[c->n / 2] : kl;
-    sb_fmt(out, "rms %.2g sd (median %.2g), KL %.2g (median %.2g), argmax %d of %d%s", rms, c->rms[c->n / 2], kl, c->kl[c->n / 2], c->n_same, c->n_sure,
-           experts ? ", experts" : "");
-    if (!(judged_rms <= 2e-2) || !(judged_kl <= 4e-4) || (!experts && c->n_same != c->n_sure)) return err_set(err, ERR_EFORMAT, "%s", out->p);
+    sb_fmt(out, "rms %.2g sd (median %.2g), KL %.2g (median %.2g), argmax %d of %d%s", rms, c->rms[c->n / 2], kl, c->kl[c->n / 2],
+           c->n_same, c->n_sure, experts ? ", experts" : "");
+    if (!(judged_rms <= 2e-2) || !(judged_kl <= 4e-4) || (!experts && c->n_same != c->n_sure))
+        return err_set(err, ERR_EFORMAT, "%s", out->p);
     return ERR_OK;
 }
 
@@ -325,12 +326,14 @@ static int check_default(struct bench *b, struct bench *reference, struct sb *ou
     c.kl = arena_new(&b->arena, double, n_all);
     for (int k = 0; k < N_PROMPTS; k++) {
         int32_t n = b->g.n_prompt[k] + b->g.n_greedy[k];
-        float *got = arena_new(&b->arena, float, (size_t)n * (size_t)vocab), *want = arena_new(&b->arena, float, (size_t)n * (size_t)vocab);
-        float *again = arena_new(&b->arena, float, (size_t)n * (size_t)vocab), *scratch = arena_new(&b->arena, float, (size_t)(n + 1) * (size_t)vocab);
+        float *got = arena_new(&b->arena, float, (size_t)n *(size_t)vocab), *want = arena_new(&b->arena, float, (size_t)n *(size_t)vocab);
+        float *again = arena_new(&b->arena, float, (size_t)n *(size_t)vocab),
+              *scratch = arena_new(&b->arena, float, (size_t)(n + 1) * (size_t)vocab);
         TRY(run_forced(reference, k, want, scratch, err));
         TRY(run_forced(b, k, got, scratch, err));
         TRY(run_forced(b, k, again, scratch, err));
-        if (memcmp(got, again, (size_t)n * (size_t)vocab * sizeof *got) != 0) return err_set(err, ERR_EFORMAT, "prompt %d: another result the second time", k);
+        if (memcmp(got, again, (size_t)n * (size_t)vocab * sizeof *got) != 0)
+            return err_set(err, ERR_EFORMAT, "prompt %d: another result the second time", k);
         for (int32_t i = 0; i < n; i++) compare_position(b, got + (int64_t)i * vocab, want + (int64_t)i * vocab, &c);
     }
     return judge(b, &c, out, err);
