@@ -33,6 +33,7 @@ static int load(struct service *s, struct err *err) {
                                     .vocab = session_vocab(s->session),
                                     .context = session_context(s->session),
                                     .n_seqs = limits->seqs,
+                                    .width = embed_width(s->session->engine),
                                     .has_template = session_has_template(s->session)};
     s->active = mem_alloc((size_t)(limits->seqs + s->options.n_queue) * sizeof *s->active);
     s->work = sampler_work_create(s->info.vocab);
@@ -48,7 +49,8 @@ static void start_job(struct service *s, struct service_job *j) {
     if (!j->ignore_eos) r.eos = session_eos(s->session, &r.n_eos);
     if (!sampler_is_plain(&j->sampling)) r.choose = service_on_choose;
     s->active[s->n_active++] = j;
-    s->live.n_prompt_tokens += j->n_tokens;
+    s->live.n_prompt_tokens += j->usage.n_prompt;
+    if (j->inputs) return;
     if (engine_submit(s->session->engine, &r, &j->job, &err)) service_job_end(j, SERVICE_ERROR, &err);
 }
 
@@ -102,9 +104,12 @@ static void settle(struct service *s) {
     uint64_t now = os_clock_ns();
     for (int32_t i = 0; i < s->n_active;) {
         struct service_job *j = s->active[i];
-        if (j->job && !j->want && j->deadline_ns && now > j->deadline_ns) j->want = SERVICE_DEADLINE;
-        if (j->job && j->want) engine_cancel(s->session->engine, j->job);
-        if (!j->job) forget(s, i);
+        if (!j->is_over && !j->want && j->deadline_ns && now > j->deadline_ns) j->want = SERVICE_DEADLINE;
+        if (!j->is_over && j->want) {
+            if (j->inputs) service_embed_stop(j, j->want);
+            else engine_cancel(s->session->engine, j->job);
+        }
+        if (j->is_over) forget(s, i);
         else i++;
     }
 }
@@ -160,6 +165,7 @@ static void run(void *user) {
         bool idle;
         settle(s);
         if (engine_step(s->session->engine, &idle, &err)) log_error("a step failed and ended its requests: %s", err.msg);
+        service_embed_some(s);
         settle(s);
         publish_stats(s);
     }
@@ -222,10 +228,7 @@ const struct service_info *service_info(const struct service *s) {
     return &s->info;
 }
 
-int service_submit(struct service *s, const struct service_request *request, struct service_job **out, struct err *err) {
-    if (service_state(s, NULL) != SERVICE_READY) return err_set(err, ERR_EBUSY, "the model is being loaded");
-    struct service_job *j = service_job_create(s, request, err);
-    if (!j) return err->code;
+int service_enqueue(struct service *s, struct service_job *j, struct service_job **out, struct err *err) {
     os_mutex_lock(s->lock);
     bool full = s->quit || s->n_held >= s->info.n_seqs + s->options.n_queue;
     if (!full) {
@@ -241,6 +244,12 @@ int service_submit(struct service *s, const struct service_request *request, str
     }
     *out = j;
     return ERR_OK;
+}
+
+int service_submit(struct service *s, const struct service_request *request, struct service_job **out, struct err *err) {
+    if (service_state(s, NULL) != SERVICE_READY) return err_set(err, ERR_EBUSY, "the model is being loaded");
+    struct service_job *j = service_job_create(s, request, err);
+    return j ? service_enqueue(s, j, out, err) : err->code;
 }
 
 struct service_job *service_next_ready(struct service *s) {
@@ -271,7 +280,8 @@ void service_take(struct service_job *j, struct service_events *out) {
                                    .tops = full->tops,
                                    .finish = j->finish,
                                    .err = j->err,
-                                   .usage = j->usage};
+                                   .usage = j->usage,
+                                   .vectors = j->finish == SERVICE_STOP ? j->vectors : NULL};
     os_mutex_unlock(j->service->lock);
 }
 

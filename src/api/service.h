@@ -41,6 +41,7 @@ struct service_info {
     const char *description; /* one line: model, format, device, context */
     int32_t vocab, context;
     int32_t n_seqs; /* requests at once */
+    int32_t width;  /* numbers of an embedding */
     bool has_template;
 };
 /* When ready. */
@@ -106,10 +107,20 @@ struct service_events {
     enum service_finish finish;
     struct err err; /* SERVICE_ERROR: why */
     struct service_usage usage;
+    const float *vectors; /* [inputs, width] of an embedding that is done */
 };
 
 /* ERR_EBUSY: the queue is full. ERR_ELIMIT: the prompt does not fit the context. ERR_EARG: anything else in the request. */
 int service_submit(struct service *s, const struct service_request *request, struct service_job **out, struct err *err);
+
+struct service_embed_request { /* all of it is copied */
+    const struct service_ids *inputs;
+    size_t n_inputs;
+    bool last; /* the last position's state instead of the mean of all */
+    void *user;
+};
+/* One job for all inputs; it ends with its vectors and SERVICE_STOP. Errors as service_submit. */
+int service_embed(struct service *s, const struct service_embed_request *request, struct service_job **out, struct err *err);
 /* The next job that has events, or NULL. */
 struct service_job *service_next_ready(struct service *s);
 void *service_job_user(const struct service_job *job);

@@ -4,6 +4,7 @@
 
 #include "api/service.h"
 #include "api/session_internal.h"
+#include "engine/embed.h"
 #include "engine/stop.h"
 
 #include <stdatomic.h>
@@ -26,8 +27,15 @@ struct service_job {
     bool ignore_eos;
     struct sampler_params sampling;
     uint64_t submit_ns, deadline_ns;
+    struct service_ids *inputs; /* [n_inputs] of an embedding; else NULL */
+    size_t n_inputs;
+    enum embed_pooling pooling;
+    float *vectors; /* [n_inputs, width], filled by the engine thread before the end */
     /* the engine thread's */
     struct job *job; /* NULL before it is submitted and after it ended */
+    struct embed *embed;
+    size_t i_input;
+    bool is_over; /* its last event is out */
     struct tok_stream stream;
     struct stop stop;
     struct sampler_result result;
@@ -76,5 +84,11 @@ struct service_job *service_job_create(struct service *s, const struct service_r
 void service_job_destroy(struct service_job *j);
 /* Ends a job that the engine does not have; with the lock not held. */
 void service_job_end(struct service_job *j, enum service_finish finish, const struct err *why);
+
+/* Hands a job over to the thread; destroys it when the queue is full. */
+int service_enqueue(struct service *s, struct service_job *j, struct service_job **out, struct err *err);
+/* service_embed.c: a chunk of the first embedding among the active jobs. */
+void service_embed_some(struct service *s);
+void service_embed_stop(struct service_job *j, enum service_finish finish);
 
 #endif

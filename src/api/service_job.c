@@ -66,6 +66,8 @@ void service_job_destroy(struct service_job *j) {
         mem_free(j->boxes[i].tokens);
         mem_free(j->boxes[i].tops);
     }
+    embed_end(j->embed);
+    mem_free(j->vectors);
     tok_stream_free(&j->stream);
     stop_free(&j->stop);
     sb_free(&j->raw);
@@ -185,6 +187,7 @@ void service_on_event(void *user, const struct engine_event *event) {
     if (event->finish) {
         if (event->finish == FINISH_EOS || event->finish == FINISH_LENGTH) flush_text(j);
         j->job = NULL;
+        j->is_over = true;
         j->service->live.n_finished[finish]++;
     }
     publish(j, &(struct piece){event->token, event->n_cached, is_text && j->sampling.n_top >= 0, finish, event->err});
@@ -192,5 +195,6 @@ void service_on_event(void *user, const struct engine_event *event) {
 
 void service_job_end(struct service_job *j, enum service_finish finish, const struct err *why) {
     j->service->live.n_finished[finish]++;
+    j->is_over = true;
     publish(j, &(struct piece){.token = -1, .finish = finish, .why = why});
 }

@@ -5,6 +5,7 @@ set(API_SOURCES
   src/api/doctor.c
   src/api/inspect.c
   src/api/service.c
+  src/api/service_embed.c
   src/api/service_job.c
   src/api/service_text.c
   src/api/session.c

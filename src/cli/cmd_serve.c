@@ -53,6 +53,7 @@ int cmd_serve(const struct args *args, struct err *err) {
                                .deadline_ms = args_int(args, OPT_TIMEOUT) * 1000,
                                .cert_path = text_or_null(args, OPT_SSL_CERT),
                                .key_path = text_or_null(args, OPT_SSL_KEY),
+                               .pools_last = args_choice(args, OPT_POOLING) == 1,
                                .json_log = args_choice(args, OPT_LOG_FORMAT) == 1,
                                .open_page = args_flag(args, OPT_OPEN)};
     TRY(session_args(args, &o.session, err));

@@ -218,7 +218,7 @@ static bool preempt(struct engine *e, const struct job *keep) {
 }
 
 /* Blocks for n more rows; cached ones that nobody reads are given up for them. */
-static bool reserve(struct engine *e, struct sequence *s, int32_t n) {
+bool engine_reserve(struct engine *e, struct sequence *s, int32_t n) {
     struct kv *kv = &e->runner.kv;
     while (!sequence_reserve(s, kv, n)) {
         bool more = false;
@@ -232,7 +232,7 @@ static bool reserve(struct engine *e, struct sequence *s, int32_t n) {
 /* Adds n rows of a job to the batch; makes room by preemption. False when there is none to be made. */
 static bool add_rows(struct engine *e, struct job *j, int32_t n) {
     struct runner *r = &e->runner;
-    while (!reserve(e, &j->seq, n))
+    while (!engine_reserve(e, &j->seq, n))
         if (!preempt(e, j)) return false;
     bool last = j->seq.n_done + n == j->seq.n_tokens;
     j->i_logits = last ? r->batch.step.n_logits : -1;
@@ -270,7 +270,7 @@ static void plan(struct engine *e, struct err *err) {
         if (j->seq.n_done < pause && pause < j->seq.n_done + n) n = pause - j->seq.n_done;
         if (n == 0) break;
         /* a prompt never preempts: it waits until blocks are free, unless it is alone */
-        if (!reserve(e, &j->seq, n)) {
+        if (!engine_reserve(e, &j->seq, n)) {
             if (e->n_running == 1) err_set(err, ERR_EMEMORY, "the KV cache is too small for a prompt of %d tokens", j->seq.n_tokens);
             break;
         }

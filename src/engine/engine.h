@@ -68,6 +68,8 @@ int engine_submit(struct engine *e, const struct engine_request *request, struct
 void engine_cancel(struct engine *e, struct job *job);
 /* One step; *out_idle when nothing is left to do. An error is the device's: all requests were ended with it. */
 int engine_step(struct engine *e, bool *out_idle, struct err *err);
+/* Blocks for n more rows of a sequence outside the schedule; cached ones that nobody reads are given up for them. */
+bool engine_reserve(struct engine *e, struct sequence *s, int32_t n);
 struct engine_stats engine_stats(const struct engine *e);
 const struct runner_limits *engine_limits(const struct engine *e);
 /* For looking inside while the engine is idle. */

@@ -67,6 +67,18 @@ int runner_run(struct runner *r, struct err *err) {
     return r->backend->type->end(r->backend, &r->batch.step, err);
 }
 
+int runner_run_hidden(struct runner *r, float *out, struct err *err) {
+    struct step_key key = batch_key(&r->batch);
+    key.decode_only = false; /* programs that are kept for replay have a head */
+    bool walk = r->backend->type->begin(r->backend, &key);
+    assert(walk);
+    (void)walk;
+    struct tensor hidden = forward_hidden(r->model, &r->backend->list);
+    oplist_output(&r->backend->list, hidden);
+    TRY(r->backend->type->end(r->backend, &r->batch.step, err));
+    return r->backend->type->read(r->backend, hidden, out, err);
+}
+
 int runner_logits(struct runner *r, const float **out, struct err *err) {
     *out = r->host_logits;
     return r->backend->type->read(r->backend, r->logits, r->host_logits, err);

@@ -32,6 +32,8 @@ void runner_close(struct runner *r);
 
 /* Runs the batch. */
 int runner_run(struct runner *r, struct err *err);
+/* Runs the batch without the head: the wanted rows' hidden states, dense, [n_logits, hidden]. */
+int runner_run_hidden(struct runner *r, float *out, struct err *err);
 /* The logits of the last run, dense, [n_logits, vocab]; valid until the next. */
 int runner_logits(struct runner *r, const float **out, struct err *err);
 /* The index of the largest logit of each wanted row. */

@@ -1,5 +1,6 @@
 set(ENGINE_SOURCES
   src/engine/batch.c
+  src/engine/embed.c
   src/engine/engine.c
   src/engine/kv.c
   src/engine/prefix.c

@@ -62,20 +62,24 @@ static struct tensor embed(struct pass *p) {
     return s->family->stream && s->family->stream->enter ? s->family->stream->enter(p, x) : x;
 }
 
+/* The wanted rows behind the final norm. */
+static struct tensor hidden(const struct pass *p, struct tensor x) {
+    const struct stream *stream = p->m->spec.family->stream;
+    x = op_rows(p->l, x);
+    if (stream && stream->leave) x = stream->leave(p, x);
+    return pass_norm(p, x, &p->m->weights.global[ROLE_FINAL_NORM]);
+}
+
 static struct tensor logits(const struct pass *p, struct tensor x) {
     const struct spec *s = &p->m->spec;
     const struct bound *g = p->m->weights.global;
-    const struct stream *stream = s->family->stream;
-    x = op_rows(p->l, x);
-    if (stream && stream->leave) x = stream->leave(p, x);
-    x = pass_norm(p, x, &g[ROLE_FINAL_NORM]);
     x = op_linear(p->l, x, &(struct linear_args){g[ROLE_HEAD].w, g[ROLE_HEAD].bias});
     if (s->logit_scale != 1.0f) x = op_act(p->l, x, &(struct act_args){.kind = ACT_NONE, .scale = s->logit_scale});
     if (s->logit_softcap > 0) x = op_act(p->l, x, &(struct act_args){.kind = ACT_SOFTCAP, .scale = 1.0f, .p = {s->logit_softcap}});
     return x;
 }
 
-struct tensor forward(const struct model *m, struct oplist *l) {
+struct tensor forward_hidden(const struct model *m, struct oplist *l) {
     const struct spec *s = &m->spec;
     const struct stream *stream = s->family->stream;
     struct pass p = {.l = l, .m = m};
@@ -87,6 +91,9 @@ struct tensor forward(const struct model *m, struct oplist *l) {
         x = stream && stream->block ? stream->block(&p, x) : pass_block(&p, x);
     }
     l->layer = -1;
+    return hidden(&p, x);
+}
 
-    return logits(&p, x);
+struct tensor forward(const struct model *m, struct oplist *l) {
+    return logits(&(struct pass){.l = l, .m = m}, forward_hidden(m, l));
 }

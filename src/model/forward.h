@@ -29,6 +29,8 @@ struct stream {
 
 /* Emits the whole pass for the list's rows; returns the logits of the wanted rows [n_logits, 1, vocab]. */
 struct tensor forward(const struct model *m, struct oplist *l);
+/* The same without the head: what the wanted rows are behind the final norm [n_logits, 1, hidden]. */
+struct tensor forward_hidden(const struct model *m, struct oplist *l);
 
 /* Shared by the blocks and mixers. */
 struct tensor pass_norm(const struct pass *p, struct tensor x, const struct bound *w);

@@ -165,8 +165,8 @@ static void take(struct gen_choice *c) {
     if (g->n_open == 0) finish(g);
 }
 
-void generate_ready(struct service_job *job) {
-    struct gen_choice *c = service_job_user(job);
+static void on_ready(struct job_listener *listener) {
+    struct gen_choice *c = (struct gen_choice *)listener;
     if (c->gen->params.stream && http_pending(c->gen->call->exchange) > UNSENT_MAX) c->is_blocked = true;
     else take(c);
 }
@@ -215,7 +215,7 @@ static int submit_all(struct generation *g) {
     g->choices = arena_new(&g->call->arena, struct gen_choice, g->n_prompts * n);
     for (int32_t i = 0; i < g->n_prompts * n; i++) {
         struct gen_choice *c = &g->choices[g->n_choices++];
-        *c = (struct gen_choice){.gen = g, .index = i, .i_prompt = i / n};
+        *c = (struct gen_choice){.listener = {on_ready}, .gen = g, .index = i, .i_prompt = i / n};
         reasoning_init(&c->split, g->starts_inside);
         if (submit(g, c)) return -1;
     }

@@ -19,6 +19,7 @@ struct gen_prompt {
 };
 
 struct gen_choice {
+    struct job_listener listener; /* first: the job's user */
     struct generation *gen;
     struct service_job *job; /* NULL: ended and released */
     int32_t index, i_prompt;
@@ -61,8 +62,6 @@ struct generation {
 /* In the call's arena; params and prompts are to be filled by prepare, then generate_start is the route's start. */
 struct generation *generate_create(struct call *c, const struct gen_format *format);
 void generate_start(struct call *c);
-/* A job of some generation has events. */
-void generate_ready(struct service_job *job);
 
 /* "stop" or "length". */
 const char *generate_finish_name(enum service_finish finish);

@@ -7,7 +7,8 @@
 
 enum { BODY_DEPTH_MAX = 100 };
 
-static const struct route *const families[] = {routes_chat, routes_completions, routes_models, routes_health, routes_metrics, routes_page};
+static const struct route *const families[] = {routes_chat,   routes_completions, routes_embeddings, routes_models,
+                                               routes_health, routes_metrics,     routes_page};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 static bool method_is(const struct route *r, struct str method) {

@@ -41,6 +41,11 @@ struct call {
     struct call *next, **link;
 };
 
+/* What a job's user begins with: told, on the loop, when the job has events. */
+struct job_listener {
+    void (*on_ready)(struct job_listener *listener);
+};
+
 /* Takes the exchange through checks to its route. */
 void route_handle(void *user, struct http_exchange *x); /* user: struct server */
 
@@ -49,6 +54,7 @@ void call_reply_error(struct call *c);                                 /* c->err
 /* Frees the call. The exchange must be answered, streaming to its end, or gone. */
 void call_end(struct call *c);
 
-extern const struct route routes_chat[], routes_completions[], routes_models[], routes_health[], routes_metrics[], routes_page[];
+extern const struct route routes_chat[], routes_completions[], routes_embeddings[], routes_models[], routes_health[], routes_metrics[],
+    routes_page[];
 
 #endif

@@ -2,7 +2,6 @@
 #include "server/server_internal.h"
 
 #include "server/browser.h"
-#include "server/generate.h"
 #include "server/tls.h"
 
 #include "base/hash.h"
@@ -121,7 +120,10 @@ static void on_wake(uv_async_t *handle) {
     if (state != SERVICE_READY) return;
     if (!s->announced) announce(s);
     struct service_job *job;
-    while ((job = service_next_ready(s->service))) generate_ready(job);
+    while ((job = service_next_ready(s->service))) {
+        struct job_listener *listener = service_job_user(job);
+        listener->on_ready(listener);
+    }
 }
 
 static void notify(void *user) {

@@ -12,6 +12,7 @@ set(SERVER_SOURCES
   src/server/route.c
   src/server/route_chat.c
   src/server/route_completions.c
+  src/server/route_embeddings.c
   src/server/route_health.c
   src/server/route_metrics.c
   src/server/route_models.c

@@ -124,6 +124,23 @@ def check_completions(client, model):
     check(echoed.startswith("The cat"), f"streamed echo {echoed!r}")
 
 
+def check_embeddings(client, model):
+    r = client.embeddings.create(model=model, input=["The dog ran home.", "A dog went home.", "Seven blue boxes"])
+    vectors = [d.embedding for d in r.data]
+    dot = lambda a, b: sum(x * y for x, y in zip(a, b))
+    check(r.object == "list" and len(vectors) == 3 and all(abs(dot(v, v) - 1) < 1e-4 for v in vectors), "three vectors of length 1")
+    check(r.usage.prompt_tokens == r.usage.total_tokens > 5, f"usage {r.usage}")
+    check(dot(vectors[0], vectors[1]) > dot(vectors[0], vectors[2]), "near texts are nearer")
+    one = client.embeddings.create(model=model, input="The dog ran home.", encoding_format="float").data[0].embedding
+    check(len(one) == len(vectors[0]) and max(abs(a - b) for a, b in zip(one, vectors[0])) < 1e-6, "one text, as numbers")
+    short = client.embeddings.create(model=model, input=[5, 6, 7], dimensions=8).data[0].embedding
+    check(len(short) == 8 and abs(dot(short, short) - 1) < 1e-4, "eight dimensions")
+    check(len(client.embeddings.create(model=model, input=[[5, 6], [7]]).data) == 2, "lists of ids")
+    for bad in ({"input": ""}, {"input": []}, {"input": [""]}, {"input": [[]]}, {"input": [-1]}, {"input": "x", "dimensions": 0},
+                {"input": "x", "dimensions": 10**6}, {"input": ["x"] * 3000}):
+        fails(lambda: client.embeddings.create(model=model, **bad), openai.BadRequestError, "", f"embeddings {str(bad)[:60]}")
+
+
 def check_models(client, model):
     listed = client.models.list()
     check([m.id for m in listed.data] == [model] and listed.data[0].object == "model", f"models {listed}")
@@ -192,6 +209,7 @@ def main():
         check_sampling(client, model)
         check_logprobs(client, model)
         check_completions(client, model)
+        check_embeddings(client, model)
         check_models(client, model)
         check_refusals(client, model)
         asyncio.run(check_async(s.url, model, whole))
