@@ -8,53 +8,60 @@
 
 /* ---- keys that a family calls by another name --------------------------------------------------------------------- */
 
-static const struct key_name experts_have_intermediate_size[] = {{"moe_intermediate_size", "intermediate_size"}, {NULL, NULL}};
-static const struct key_name gpt2_keys[] = {{"hidden_size", "n_embd"}, {"num_hidden_layers", "n_layer"}, {"num_attention_heads", "n_head"}, {"max_position_embeddings", "n_positions"},
-                                            {"intermediate_size", "n_inner"}, {"hidden_act", "activation_function"}, {"head_dim", NULL}, {"num_key_value_heads", NULL}, {NULL, NULL}};
-static const struct key_name gpt_neox_keys[] = {{"head_dim", NULL}, {"num_key_value_heads", NULL}, {NULL, NULL}};
-static const struct key_name ministral3_keys[] = {{"position_scale_beta", "llama_4_scaling_beta"}, {NULL, NULL}};
-static const struct key_name hunyuan_moe_keys[] = {{"moe_intermediate_size", "intermediate_size"}, {"num_experts_per_tok", "moe_topk"}, {"n_shared_experts", NULL}, {NULL, NULL}};
-static const struct key_name ernie_moe_keys[] = {{"num_experts", "moe_num_experts"}, {"num_experts_per_tok", "moe_k"}, {"n_shared_experts", "moe_num_shared_experts"},
-                                                 {"first_k_dense_replace", "moe_layer_start_index"}, {"decoder_sparse_step", "moe_layer_interval"}, {NULL, NULL}};
-static const struct key_name gemma3_keys[] = {{"attn_logit_softcapping", NULL}, {NULL, NULL}};
-static const struct key_name gemma4_keys[] = {{"num_experts_per_tok", "top_k_experts"}, {NULL, NULL}};
-static const struct key_name llama4_keys[] = {{"intermediate_size", "intermediate_size_mlp"}, {"moe_intermediate_size", "intermediate_size"},
-                                              {"decoder_sparse_step", "interleave_moe_layer_step"}, {NULL, NULL}};
+#define KEYS(name, ...) static const struct key_name name[] = {__VA_ARGS__, {NULL, NULL}}
+
+KEYS(experts_have_intermediate_size, {"moe_intermediate_size", "intermediate_size"});
+KEYS(gpt2_keys, {"hidden_size", "n_embd"}, {"num_hidden_layers", "n_layer"}, {"num_attention_heads", "n_head"},
+     {"max_position_embeddings", "n_positions"}, {"intermediate_size", "n_inner"}, {"hidden_act", "activation_function"},
+     {"head_dim", NULL}, {"num_key_value_heads", NULL});
+KEYS(gpt_neox_keys, {"head_dim", NULL}, {"num_key_value_heads", NULL});
+KEYS(ministral3_keys, {"position_scale_beta", "llama_4_scaling_beta"});
+KEYS(hunyuan_moe_keys, {"moe_intermediate_size", "intermediate_size"}, {"num_experts_per_tok", "moe_topk"}, {"n_shared_experts", NULL});
+KEYS(ernie_moe_keys, {"num_experts", "moe_num_experts"}, {"num_experts_per_tok", "moe_k"}, {"n_shared_experts", "moe_num_shared_experts"},
+     {"first_k_dense_replace", "moe_layer_start_index"}, {"decoder_sparse_step", "moe_layer_interval"});
+KEYS(gemma3_keys, {"attn_logit_softcapping", NULL});
+KEYS(gemma4_keys, {"num_experts_per_tok", "top_k_experts"});
+KEYS(llama4_keys, {"intermediate_size", "intermediate_size_mlp"}, {"moe_intermediate_size", "intermediate_size"},
+     {"decoder_sparse_step", "interleave_moe_layer_step"});
+KEYS(mamba_keys, {"ssm_width", "state_size"}, {"ssm_taps", "conv_kernel"}, {"ssm_expand", "expand"}, {"ssm_dt_rank", "time_step_rank"},
+     {"ssm_inner", "intermediate_size"});
+KEYS(mamba2_keys, {"ssm_width", "state_size"}, {"ssm_taps", "conv_kernel"}, {"ssm_expand", "expand"}, {"ssm_heads", "num_heads"},
+     {"ssm_head_dim", "head_dim"}, {"ssm_groups", "n_groups"});
+/* What hybrid models call their state spaces. */
+#define SSM_KEYS \
+    {"ssm_heads", "mamba_n_heads"}, {"ssm_head_dim", "mamba_d_head"}, {"ssm_groups", "mamba_n_groups"}, {"ssm_width", "mamba_d_state"}, \
+    {"ssm_taps", "mamba_d_conv"}, {"ssm_expand", "mamba_expand"}, {"ssm_norm_first", "mamba_norm_before_gate"}, \
+    {"ssm_norm", "mamba_rms_norm"}, {"ssm_dt_rank", "mamba_dt_rank"}
+KEYS(falcon_h1_keys, SSM_KEYS, {"logit_scale", "lm_head_multiplier"});
+KEYS(jamba_keys, SSM_KEYS, {"moe_intermediate_size", "intermediate_size"}, {"decoder_sparse_step", "expert_layer_period"});
+KEYS(granite_hybrid_keys, SSM_KEYS, {"moe_intermediate_size", "intermediate_size"},
+     {"shared_expert_intermediate_size", "shared_intermediate_size"}, {"num_experts", "num_local_experts"});
+KEYS(nemotron_h_keys, {"layer_types", "layers_block_type"}, {"ssm_heads", "mamba_num_heads"}, {"ssm_head_dim", "mamba_head_dim"},
+     {"ssm_groups", "n_groups"}, {"ssm_width", "ssm_state_size"}, {"ssm_taps", "conv_kernel"}, {"hidden_act", "mlp_hidden_act"},
+     {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"});
+KEYS(lfm2_moe_keys, {"first_k_dense_replace", "num_dense_layers"});
 
 /* ---- numbers that files of a family leave out --------------------------------------------------------------------- */
 
-static const struct key_default gemma3_defaults[] = {{"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256}, {"vocab_size", 262208}, {"query_pre_attn_scalar", 256},
-                                                     {"max_position_embeddings", 131072}, {"sliding_window", 4096}, {NULL, 0}};
+#define DEFAULTS(name, ...) static const struct key_default name[] = {__VA_ARGS__, {NULL, 0}}
 
-#define MAMBA_KEYS \
-   {"ssm_width", "state_size"}, {"ssm_taps", "conv_kernel"}, {"ssm_expand", "expand"}, {"ssm_dt_rank", "time_step_rank"}, {"ssm_heads", "num_heads"}, {"ssm_head_dim", "head_dim"}, {"ssm_groups", "n_groups"}
-static const struct key_name mamba_keys[] = {MAMBA_KEYS, {"ssm_inner", "intermediate_size"}, {NULL, NULL}};
-static const struct key_name mamba2_keys[] = {MAMBA_KEYS, {NULL, NULL}};
-/* What hybrid models call their state spaces. */
-#define SSM_KEYS \
-    {"ssm_heads", "mamba_n_heads"}, {"ssm_head_dim", "mamba_d_head"}, {"ssm_groups", "mamba_n_groups"}, {"ssm_width", "mamba_d_state"}, {"ssm_taps", "mamba_d_conv"}, \
-        {"ssm_expand", "mamba_expand"}, {"ssm_norm_first", "mamba_norm_before_gate"}, {"ssm_norm", "mamba_rms_norm"}, {"ssm_dt_rank", "mamba_dt_rank"}
-static const struct key_name falcon_h1_keys[] = {SSM_KEYS, {"logit_scale", "lm_head_multiplier"}, {NULL, NULL}};
-static const struct key_name jamba_keys[] = {SSM_KEYS, {"moe_intermediate_size", "intermediate_size"}, {"decoder_sparse_step", "expert_layer_period"}, {NULL, NULL}};
-static const struct key_name granite_hybrid_keys[] = {
-    SSM_KEYS, {"moe_intermediate_size", "intermediate_size"}, {"shared_expert_intermediate_size", "shared_intermediate_size"}, {"num_experts", "num_local_experts"}, {NULL, NULL}};
-static const struct key_name nemotron_h_keys[] = {
-    {"layer_types", "layers_block_type"}, {"ssm_heads", "mamba_num_heads"}, {"ssm_head_dim", "mamba_head_dim"}, {"ssm_groups", "n_groups"},
-    {"ssm_width", "ssm_state_size"},      {"ssm_taps", "conv_kernel"},      {"hidden_act", "mlp_hidden_act"},   {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"},
-    {NULL, NULL},
-};
-static const struct key_name lfm2_moe_keys[] = {{"first_k_dense_replace", "num_dense_layers"}, {NULL, NULL}};
+DEFAULTS(gemma3_defaults, {"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256}, {"vocab_size", 262208},
+         {"query_pre_attn_scalar", 256}, {"max_position_embeddings", 131072}, {"sliding_window", 4096});
+DEFAULTS(gemma3n_defaults, {"attention_multiplier", 1});
+DEFAULTS(gemma4_defaults, {"attention_multiplier", 1}, {"global_head_dim", 512});
 
 /* ---- tensors under names of their own ----------------------------------------------------------------------------- */
 
-static const struct role_name experts_beside_mlp[] = {{ROLE_ROUTER, "@l.router.proj"}, {ROLE_EXPERT_GATE_UP, "@l.experts.gate_up_proj|@l.experts.switch_glu.gate_up_proj"},
-    {ROLE_EXPERT_GATE, "@l.experts.switch_glu.gate_proj"}, {ROLE_EXPERT_UP, "@l.experts.switch_glu.up_proj"}, {ROLE_EXPERT_DOWN, "@l.experts.down_proj|@l.experts.switch_glu.down_proj"}, {ROLE_EMBED, NULL}};
-static const struct role_name norm_before_either[] = {{ROLE_FFN_NORM, "@l.norm"}, {ROLE_EMBED, NULL}};
-static const struct role_name shared_mlp_alone[] = {
-    {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_proj"}, {ROLE_GATE_UP, "@l.shared_mlp.input_linear"}, {ROLE_DOWN, "@l.shared_mlp.output_linear|@l.mlp.down_proj"}, {ROLE_EMBED, NULL}};
+#define ROLES(name, ...) static const struct role_name name[] = {__VA_ARGS__, {ROLE_EMBED, NULL}}
 
-static const struct key_default gemma3n_defaults[] = {{"attention_multiplier", 1}, {NULL, 0}};
-static const struct key_default gemma4_defaults[] = {{"attention_multiplier", 1}, {"global_head_dim", 512}, {NULL, 0}};
+ROLES(four_norms, {ROLE_FFN_NORM, "@l.post_attention_layernorm"}, {ROLE_MIX_POST_NORM, "@l.post_self_attn_layernorm"});
+ROLES(norm_before_either, {ROLE_FFN_NORM, "@l.norm"});
+ROLES(experts_beside_mlp, {ROLE_ROUTER, "@l.router.proj"},
+      {ROLE_EXPERT_GATE_UP, "@l.experts.gate_up_proj|@l.experts.switch_glu.gate_up_proj"},
+      {ROLE_EXPERT_GATE, "@l.experts.switch_glu.gate_proj"}, {ROLE_EXPERT_UP, "@l.experts.switch_glu.up_proj"},
+      {ROLE_EXPERT_DOWN, "@l.experts.down_proj|@l.experts.switch_glu.down_proj"});
+ROLES(shared_mlp_alone, {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_proj"}, {ROLE_GATE_UP, "@l.shared_mlp.input_linear"},
+      {ROLE_DOWN, "@l.shared_mlp.output_linear|@l.mlp.down_proj"});
 
 /* ---- the table ---------------------------------------------------------------------------------------------------- */
 
@@ -68,8 +75,10 @@ const struct family families[] = {
     {.type = "mixtral", .title = "Mixtral", .pattern = "S", .ffn = FFN_EXPERTS, .moe = {.score = ROUTE_SOFTMAX_AFTER},
      .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
     {.type = "llama4_text", .title = "Llama 4 (text)", .pattern = "CCCF", .ffn = FFN_EXPERTS,
-     .attn = {.rope = ROPE_PAIR, .theta = 500000, .qk_norm = QK_HEAD, .qk_switch = "use_qk_norm", .qk_norm_last = true, .qk_norm_bare = true},
-     .moe = {.score = ROUTE_SIGMOID, .scale_input = true, .n_shared = 1, .is_transposed = true}, .names = {.ffn = "feed_forward"}, .keys = llama4_keys},
+     .attn = {.rope = ROPE_PAIR, .theta = 500000, .qk_norm = QK_HEAD, .qk_switch = "use_qk_norm", .qk_norm_last = true,
+     .qk_norm_bare = true},
+     .moe = {.score = ROUTE_SIGMOID, .scale_input = true, .n_shared = 1, .is_transposed = true}, .names = {.ffn = "feed_forward"},
+     .keys = llama4_keys},
 
     {.type = "qwen2", .title = "Qwen2, Qwen2.5, QwQ"},
     {.type = "qwen2_moe", .title = "Qwen2 MoE, Qwen1.5 MoE", .ffn = FFN_EXPERTS, .moe = {.shared_gate = true}},
@@ -77,17 +86,23 @@ const struct family families[] = {
     {.type = "qwen3_moe", .title = "Qwen3 MoE", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD}},
 
     {.type = "gemma", .title = "Gemma 1", .norm = {.offset = 1}, .act = ACT_GELU_TANH, .flags = FAM_TIED | FAM_EMBED_SCALE},
-    {.type = "gemma2", .title = "Gemma 2", .pattern = "SF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH, .flags = FAM_TIED | FAM_EMBED_SCALE},
+    {.type = "gemma2", .title = "Gemma 2", .pattern = "SF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH,
+     .flags = FAM_TIED | FAM_EMBED_SCALE},
     {.type = "gemma3_text", .title = "Gemma 3", .pattern = "SSSSSF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH,
-     .attn = {.qk_norm = QK_HEAD, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .keys = gemma3_keys, .defaults = gemma3_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE},
+     .attn = {.qk_norm = QK_HEAD, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .keys = gemma3_keys,
+     .defaults = gemma3_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE},
 
     {.type = "gemma3n_text", .title = "Gemma 3n (text)", .pattern = "SSSSF", .wiring = WIRE_PRE_POST, .act = ACT_GELU_TANH,
-     .attn = {.qk_norm = QK_HEAD, .v_norm = true, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .defaults = gemma3n_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE, .stream = &altup_stream},
-    {.type = "gemma4_text", .title = "Gemma 4 (text)", .pattern = "SSSSSF", .wiring = WIRE_PRE_POST, .act = ACT_GELU_TANH, .moe = {.normalize = NORMALIZE_ALWAYS},
-     .attn = {.qk_norm = QK_HEAD, .v_norm = true, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .names = {.roles = experts_beside_mlp}, .keys = gemma4_keys,
+     .attn = {.qk_norm = QK_HEAD, .v_norm = true, .theta = 1000000, .local_rope = true, .local_theta = 10000},
+     .defaults = gemma3n_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE, .stream = &altup_stream},
+    {.type = "gemma4_text", .title = "Gemma 4 (text)", .pattern = "SSSSSF", .wiring = WIRE_PRE_POST, .act = ACT_GELU_TANH,
+     .moe = {.normalize = NORMALIZE_ALWAYS},
+     .attn = {.qk_norm = QK_HEAD, .v_norm = true, .theta = 1000000, .local_rope = true, .local_theta = 10000},
+     .names = {.roles = experts_beside_mlp}, .keys = gemma4_keys,
      .defaults = gemma4_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE, .stream = &per_layer_stream},
 
-    {.type = "phi", .title = "Phi 1, 1.5, 2", .wiring = WIRE_PARALLEL, .ffn = FFN_PLAIN, .norm = LAYER_NORM, .attn = {.partial = 0.5f, .qk_norm = QK_HEAD, .qk_switch = "qk_layernorm"}},
+    {.type = "phi", .title = "Phi 1, 1.5, 2", .wiring = WIRE_PARALLEL, .ffn = FFN_PLAIN, .norm = LAYER_NORM,
+     .attn = {.partial = 0.5f, .qk_norm = QK_HEAD, .qk_switch = "qk_layernorm"}},
     {.type = "phi3", .title = "Phi 3, 3.5, 4, 4 mini", .pattern = "S"},
     {.type = "phimoe", .title = "Phi 3.5 MoE", .pattern = "S", .ffn = FFN_EXPERTS, .norm = LAYER_NORM, .moe = {.score = ROUTE_SPARSEMIXER},
      .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
@@ -97,38 +112,50 @@ const struct family families[] = {
     {.type = "olmo3", .title = "OLMo 3", .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_FULL, .local_rope = true}},
     {.type = "olmoe", .title = "OLMoE", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_FULL}, .keys = experts_have_intermediate_size},
 
-    {.type = "cohere", .title = "Command R, R+", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM, .attn = {.rope = ROPE_PAIR, .qk_norm = QK_PER_HEAD, .qk_switch = "use_qk_norm"}, .flags = FAM_TIED},
-    {.type = "cohere2", .title = "Command R7B, Command A", .pattern = "SSSF", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM, .attn = {.rope = ROPE_PAIR, .nope = "F"}, .flags = FAM_TIED},
+    {.type = "cohere", .title = "Command R, R+", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM,
+     .attn = {.rope = ROPE_PAIR, .qk_norm = QK_PER_HEAD, .qk_switch = "use_qk_norm"}, .flags = FAM_TIED},
+    {.type = "cohere2", .title = "Command R7B, Command A", .pattern = "SSSF", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM,
+     .attn = {.rope = ROPE_PAIR, .nope = "F"}, .flags = FAM_TIED},
 
     {.type = "glm", .title = "GLM 4 9B", .attn = {.rope = ROPE_PAIR, .partial = 0.5f}},
     {.type = "glm4", .title = "GLM 4 0414, GLM Z1", .wiring = WIRE_PRE_POST, .attn = {.rope = ROPE_PAIR, .partial = 0.5f},
-     .names = {.roles = (const struct role_name[]){{ROLE_FFN_NORM, "@l.post_attention_layernorm"}, {ROLE_MIX_POST_NORM, "@l.post_self_attn_layernorm"}, {0, NULL}}}},
-    {.type = "glm4_moe", .title = "GLM 4.5, 4.6, 4.7", .ffn = FFN_EXPERTS, .attn = {.partial = 0.5f, .qk_norm = QK_HEAD, .qk_switch = "use_qk_norm"},
+     .names = {.roles = four_norms}},
+    {.type = "glm4_moe", .title = "GLM 4.5, 4.6, 4.7", .ffn = FFN_EXPERTS,
+     .attn = {.partial = 0.5f, .qk_norm = QK_HEAD, .qk_switch = "use_qk_norm"},
      .moe = {SIGMOID_BIASED, .normalize = NORMALIZE_ASK_YES}},
-    {.type = "glm4_moe_lite", .title = "GLM 4.7 Flash", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR}, .moe = {SIGMOID_BIASED, .normalize = NORMALIZE_ASK_YES}},
+    {.type = "glm4_moe_lite", .title = "GLM 4.7 Flash", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
+     .moe = {SIGMOID_BIASED, .normalize = NORMALIZE_ASK_YES}},
 
     {.type = "deepseek_v2", .title = "DeepSeek V2, V2.5", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR}},
-    {.type = "deepseek_v3", .title = "DeepSeek V3, R1; Kimi K2", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR}, .moe = {SIGMOID_BIASED, .normalize = NORMALIZE_ASK_YES}},
+    {.type = "deepseek_v3", .title = "DeepSeek V3, R1; Kimi K2", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
+     .moe = {SIGMOID_BIASED, .normalize = NORMALIZE_ASK_YES}},
     {.type = "dots1", .title = "dots.llm1", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD}, .moe = {SIGMOID_BIASED}},
     {.type = "gpt_oss", .title = "gpt-oss", .pattern = "SF", .ffn = FFN_EXPERTS, .act = ACT_CLAMPED_SWIGLU, .attn = {.theta = 150000},
      .moe = {.score = ROUTE_SOFTMAX_AFTER, .is_transposed = true, .is_interleaved = true}, .keys = experts_have_intermediate_size},
 
     {.type = "granite", .title = "Granite 3"},
-    {.type = "granitemoe", .title = "Granite 3 MoE", .ffn = FFN_EXPERTS, .moe = {.score = ROUTE_SOFTMAX_AFTER}, .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
+    {.type = "granitemoe", .title = "Granite 3 MoE", .ffn = FFN_EXPERTS, .moe = {.score = ROUTE_SOFTMAX_AFTER},
+     .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
     {.type = "starcoder2", .title = "StarCoder 2", .pattern = "S", .ffn = FFN_PLAIN, .norm = LAYER_NORM, .flags = FAM_TIED},
-    {.type = "stablelm", .title = "StableLM 2, Zephyr", .norm = LAYER_NORM, .attn = {.partial = 0.25f, .qk_norm = QK_PER_HEAD, .qk_switch = "qk_layernorm"}},
-    {.type = "gpt2", .title = "GPT-2", .ffn = FFN_PLAIN, .act = ACT_GELU_TANH, .norm = LAYER_NORM, .attn = {.no_rope = true}, .names = {.layers = "h", .attn = "attn"},
+    {.type = "stablelm", .title = "StableLM 2, Zephyr", .norm = LAYER_NORM,
+     .attn = {.partial = 0.25f, .qk_norm = QK_PER_HEAD, .qk_switch = "qk_layernorm"}},
+    {.type = "gpt2", .title = "GPT-2", .ffn = FFN_PLAIN, .act = ACT_GELU_TANH, .norm = LAYER_NORM, .attn = {.no_rope = true},
+     .names = {.layers = "h", .attn = "attn"},
      .keys = gpt2_keys, .flags = FAM_TIED | FAM_LEARNED_POSITIONS | FAM_TRANSPOSED},
-    {.type = "gpt_neox", .title = "GPT-NeoX, Pythia", .wiring = WIRE_PARALLEL_TWO, .ffn = FFN_PLAIN, .act = ACT_GELU, .norm = LAYER_NORM, .attn = {.partial = 0.25f, .qkv_by_head = true},
+    {.type = "gpt_neox", .title = "GPT-NeoX, Pythia", .wiring = WIRE_PARALLEL_TWO, .ffn = FFN_PLAIN, .act = ACT_GELU, .norm = LAYER_NORM,
+     .attn = {.partial = 0.25f, .qkv_by_head = true},
      .names = {.root = "gpt_neox.", .attn = "attention"}, .keys = gpt_neox_keys},
-    {.type = "nemotron", .title = "Nemotron 3, 4, Minitron", .ffn = FFN_PLAIN, .act = ACT_RELU2, .norm = {.kind = NORM_LAYER, .eps = 1e-5f, .offset = 1}, .attn = {.partial = 0.5f}},
+    {.type = "nemotron", .title = "Nemotron 3, 4, Minitron", .ffn = FFN_PLAIN, .act = ACT_RELU2,
+     .norm = {.kind = NORM_LAYER, .eps = 1e-5f, .offset = 1}, .attn = {.partial = 0.5f}},
 
     {.type = "exaone4", .title = "EXAONE 4", .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_HEAD, .nope = "F"}},
     {.type = "smollm3", .title = "SmolLM 3", .attn = {.theta = 2000000}},
     {.type = "hunyuan_v1_dense", .title = "Hunyuan 0.5B to 7B", .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true}},
-    {.type = "hunyuan_v1_moe", .title = "Hunyuan A13B", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true}, .moe = {.normalize = NORMALIZE_ALWAYS, .n_shared = 1}, .keys = hunyuan_moe_keys},
+    {.type = "hunyuan_v1_moe", .title = "Hunyuan A13B", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true},
+     .moe = {.normalize = NORMALIZE_ALWAYS, .n_shared = 1}, .keys = hunyuan_moe_keys},
     {.type = "ernie4_5", .title = "ERNIE 4.5", .attn = {.rope = ROPE_PAIR, .theta = 500000}},
-    {.type = "ernie4_5_moe", .title = "ERNIE 4.5 MoE", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR, .theta = 500000}, .moe = {.normalize = NORMALIZE_ALWAYS, .bias = true}, .keys = ernie_moe_keys},
+    {.type = "ernie4_5_moe", .title = "ERNIE 4.5 MoE", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR, .theta = 500000},
+     .moe = {.normalize = NORMALIZE_ALWAYS, .bias = true}, .keys = ernie_moe_keys},
     {.type = "seed_oss", .title = "Seed-OSS"},
     {.type = "helium", .title = "Helium 1", .attn = {.rope = ROPE_PAIR, .theta = 100000}},
     {.type = "arcee", .title = "Arcee AFM", .ffn = FFN_PLAIN, .act = ACT_RELU2},
@@ -136,29 +163,45 @@ const struct family families[] = {
     {.type = "bitnet", .title = "BitNet, unpacked weights", .act = ACT_RELU2},
 
     {.type = "qwen3_next", .title = "Qwen3-Next", .pattern = "DDDF", .ffn = FFN_EXPERTS, .norm = {.offset = 1},
-     .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f}, .moe = {.normalize = NORMALIZE_ASK_YES, .shared_gate = true}, .names = {.mixer = "linear_attn"}},
-    {.type = "qwen3_5_text", .title = "Qwen3.5", .pattern = "DDDF", .norm = {.offset = 1}, .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f},
+     .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f}, .moe = {.normalize = NORMALIZE_ASK_YES, .shared_gate = true},
+     .names = {.mixer = "linear_attn"}},
+    {.type = "qwen3_5_text", .title = "Qwen3.5", .pattern = "DDDF", .norm = {.offset = 1},
+     .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f},
      .names = {.mixer = "linear_attn"}},
     {.type = "qwen3_5_moe_text", .title = "Qwen3.5 MoE", .pattern = "DDDF", .ffn = FFN_EXPERTS, .norm = {.offset = 1},
-     .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f}, .moe = {.normalize = NORMALIZE_ALWAYS, .shared_gate = true}, .names = {.mixer = "linear_attn"}},
+     .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f}, .moe = {.normalize = NORMALIZE_ALWAYS, .shared_gate = true},
+     .names = {.mixer = "linear_attn"}},
     {.type = "mamba", .title = "Mamba", .pattern = "N", .norm = {.eps = 1e-5f}, .keys = mamba_keys, .flags = FAM_TIED | FAM_ONE_HALF},
-    {.type = "mamba2", .title = "Mamba-2, Codestral Mamba", .pattern = "M", .norm = {.eps = 1e-5f}, .keys = mamba2_keys, .flags = FAM_ONE_HALF},
-    {.type = "granitemoehybrid", .title = "Granite 4.0", .pattern = "MF", .ffn = FFN_EXPERTS, .attn = {.rope_if_named = true}, .moe = {.score = ROUTE_SOFTMAX_AFTER},
-     .recur = {.layer_type = "mamba"}, .names = {.ffn = "block_sparse_moe", .mixer = "mamba", .roles = shared_mlp_alone}, .keys = granite_hybrid_keys},
-    {.type = "nemotron_h", .title = "Nemotron-H, Nemotron Nano 2 and 3", .pattern = "M-F-", .ffn = FFN_EXPERTS, .act = ACT_RELU2, .norm = {.eps = 1e-5f},
-     .attn = {.no_rope = true}, .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-20f, .bias = true, .group_top2 = true, .is_plain = true},
-     .recur = {.group_norm = true, .time_step_min = true, .layer_type = "mamba"}, .names = {.attn = "mixer", .ffn = "mixer", .roles = norm_before_either},
+    {.type = "mamba2", .title = "Mamba-2, Codestral Mamba", .pattern = "M", .norm = {.eps = 1e-5f}, .keys = mamba2_keys,
+     .flags = FAM_ONE_HALF},
+    {.type = "granitemoehybrid", .title = "Granite 4.0", .pattern = "MF", .ffn = FFN_EXPERTS, .attn = {.rope_if_named = true},
+     .moe = {.score = ROUTE_SOFTMAX_AFTER},
+     .recur = {.layer_type = "mamba"}, .names = {.ffn = "block_sparse_moe", .mixer = "mamba", .roles = shared_mlp_alone},
+     .keys = granite_hybrid_keys},
+    {.type = "nemotron_h", .title = "Nemotron-H, Nemotron Nano 2 and 3", .pattern = "M-F-", .ffn = FFN_EXPERTS, .act = ACT_RELU2,
+     .norm = {.eps = 1e-5f},
+     .attn = {.no_rope = true}, .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-20f, .bias = true,
+     .group_top2 = true, .is_plain = true},
+     .recur = {.group_norm = true, .time_step_min = true, .layer_type = "mamba"},
+     .names = {.attn = "mixer", .ffn = "mixer", .roles = norm_before_either},
      .keys = nemotron_h_keys, .flags = FAM_ONE_HALF},
-    {.type = "jamba", .title = "Jamba", .pattern = "NF", .ffn = FFN_EXPERTS, .attn = {.no_rope = true}, .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = jamba_keys},
-    {.type = "lfm2", .title = "LFM2", .pattern = "K", .recur = {.layer_type = "conv"}, .norm = {.eps = 1e-5f}, .attn = {.qk_norm = QK_HEAD, .theta = 1000000}, .names = {.ffn = "feed_forward", .mixer = "conv"},
+    {.type = "jamba", .title = "Jamba", .pattern = "NF", .ffn = FFN_EXPERTS, .attn = {.no_rope = true},
+     .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = jamba_keys},
+    {.type = "lfm2", .title = "LFM2", .pattern = "K", .recur = {.layer_type = "conv"}, .norm = {.eps = 1e-5f},
+     .attn = {.qk_norm = QK_HEAD, .theta = 1000000}, .names = {.ffn = "feed_forward", .mixer = "conv"},
      .flags = FAM_TIED},
-    {.type = "lfm2_moe", .title = "LFM2 MoE", .pattern = "K", .recur = {.layer_type = "conv"}, .ffn = FFN_EXPERTS, .norm = {.eps = 1e-5f}, .attn = {.qk_norm = QK_HEAD, .theta = 1000000},
-     .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-6f, .bias = true}, .names = {.ffn = "feed_forward", .mixer = "conv"},
+    {.type = "lfm2_moe", .title = "LFM2 MoE", .pattern = "K", .recur = {.layer_type = "conv"}, .ffn = FFN_EXPERTS, .norm = {.eps = 1e-5f},
+     .attn = {.qk_norm = QK_HEAD, .theta = 1000000},
+     .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-6f, .bias = true},
+     .names = {.ffn = "feed_forward", .mixer = "conv"},
      .keys = lfm2_moe_keys, .flags = FAM_TIED},
-    {.type = "falcon_h1", .title = "Falcon-H1", .norm = {.eps = 1e-5f}, .recur = {.group_norm = true}, .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = falcon_h1_keys,
+    {.type = "falcon_h1", .title = "Falcon-H1", .norm = {.eps = 1e-5f}, .recur = {.group_norm = true},
+     .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = falcon_h1_keys,
      .stream = &hybrid_stream},
-    {.type = "minimax", .title = "MiniMax-Text-01", .pattern = "GGGGGGGF", .ffn = FFN_EXPERTS, .norm = {.eps = 1e-5f}, .attn = {.theta = 1000000},
-     .moe = {.score = ROUTE_SOFTMAX_AFTER}, .names = {.ffn = "block_sparse_moe", .mixer = "self_attn"}, .keys = experts_have_intermediate_size, .stream = &lightning_stream},
+    {.type = "minimax", .title = "MiniMax-Text-01", .pattern = "GGGGGGGF", .ffn = FFN_EXPERTS, .norm = {.eps = 1e-5f},
+     .attn = {.theta = 1000000},
+     .moe = {.score = ROUTE_SOFTMAX_AFTER}, .names = {.ffn = "block_sparse_moe", .mixer = "self_attn"},
+     .keys = experts_have_intermediate_size, .stream = &lightning_stream},
 };
 
 /* clang-format on */
@@ -169,14 +212,10 @@ const int32_t n_families = (int32_t)(sizeof families / sizeof *families);
 static const struct {
     const char *type, *family;
 } aliases[] = {
-    {"gemma3", "gemma3_text"},
-    {"gemma3n", "gemma3n_text"},
-    {"gemma4", "gemma4_text"},
-    {"llama4", "llama4_text"},
-    {"kimi_k2", "deepseek_v3"},
+    {"gemma3", "gemma3_text"},   {"gemma3n", "gemma3n_text"},         {"gemma4", "gemma4_text"},
+    {"llama4", "llama4_text"},   {"kimi_k2", "deepseek_v3"},
 
-    {"qwen3_5", "qwen3_5_text"},
-    {"qwen3_5_moe", "qwen3_5_moe_text"},
+    {"qwen3_5", "qwen3_5_text"}, {"qwen3_5_moe", "qwen3_5_moe_text"},
 };
 
 const struct refusal refusals[] = {
@@ -214,8 +253,9 @@ static int refuse(struct str type, struct err *err) {
     const char *why = NULL;
     for (int32_t i = 0; i < n_refusals; i++)
         if (str_is(type, refusals[i].type)) why = refusals[i].why;
-    return err_set(err, ERR_EUNSUPPORTED, "model type \"%.*s\" is not supported%s%s; the nearest are %s, %s and %s (`mlxcel arch` lists all)", STR_ARG(type), why ? ": " : "",
-                   why ? why : "", families[near[0]].type, families[near[1]].type, families[near[2]].type);
+    return err_set(err, ERR_EUNSUPPORTED,
+                   "model type \"%.*s\" is not supported%s%s; the nearest are %s, %s and %s (`mlxcel arch` lists all)", STR_ARG(type),
+                   why ? ": " : "", why ? why : "", families[near[0]].type, families[near[1]].type, families[near[2]].type);
 }
 
 const struct family *family_find(struct str type, struct err *err) {
@@ -229,8 +269,9 @@ const struct family *family_find(struct str type, struct err *err) {
 
 /* ---- dimensions of well-known checkpoints, from their config.json --------------------------------------------------- */
 
-#define LLAMA3_ROPE(factor) \
-    "{\"rope_type\":\"llama3\",\"factor\":" #factor ",\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}"
+#define LLAMA3_ROPE(factor)                         \
+    "{\"rope_type\":\"llama3\",\"factor\":" #factor \
+    ",\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}"
 
 const struct model_shape model_shapes[] = {
     {"qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 40960, 1e6f, true, true, NULL},
