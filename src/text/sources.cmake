@@ -16,6 +16,7 @@ set(TEXT_SOURCES
   src/text/template/tmpl_ops.c
   src/text/template/tmpl_parse_expr.c
   src/text/template/tmpl_parse_stmt.c
+  src/text/template/tmpl_pprint.c
   src/text/template/tmpl_render.c
   src/text/template/tmpl_repr.c
   src/text/template/tmpl_scopes.c

@@ -7,7 +7,7 @@
 
 #include <setjmp.h>
 
-/* The order of the operators up to TK_TILDE is that of rules[] in tmpl_parse_expr.c: ORDER TOKENS. */
+/* rules[] in tmpl_parse_expr.c has a row for each that can stand in an expression. TK_EQ to TK_GE are the comparisons. */
 enum tk {
     TK_EOF,
     TK_DATA,

@@ -173,7 +173,7 @@ static int64_t clamp_index(struct rt *rt, struct tv v, int64_t n, int64_t absent
 }
 
 struct bounds {
-    int64_t start, step, count;
+    int64_t start, end, step, count;
 };
 
 static struct bounds slice_bounds(struct rt *rt, int64_t n, struct tv start, struct tv stop, struct tv step_v) {
@@ -188,7 +188,7 @@ static struct bounds slice_bounds(struct rt *rt, int64_t n, struct tv start, str
     bool up = b.step > 0;
     int64_t low = up ? 0 : -1, high = up ? n : n - 1;
     b.start = clamp_index(rt, start, n, up ? 0 : n - 1, low, high);
-    int64_t end = clamp_index(rt, stop, n, up ? n : -1, low, high);
+    int64_t end = b.end = clamp_index(rt, stop, n, up ? n : -1, low, high);
     if (up && end > b.start) b.count = (end - b.start + b.step - 1) / b.step;
     if (!up && end < b.start) b.count = (b.start - end - b.step - 1) / -b.step;
     return b;
@@ -228,12 +228,17 @@ static struct tv slice_list(struct rt *rt, struct tv list, struct bounds b) {
     return out;
 }
 
+/* start + i * step, wrapping: beyond the items only what is printed depends on it. */
+static int64_t range_at(const struct trange *r, int64_t i) {
+    return (int64_t)((uint64_t)r->start + (uint64_t)i * (uint64_t)r->step);
+}
+
 static struct tv slice_range(struct rt *rt, const struct trange *r, struct bounds b) {
     struct trange *out = rt_new(rt, struct trange, 1);
-    out->start = r->start + b.start * r->step;
-    out->step = r->step * b.step;
+    out->start = range_at(r, b.start);
+    out->step = (int64_t)((uint64_t)r->step * (uint64_t)b.step);
+    out->stop = range_at(r, b.end);
     out->n = b.count;
-    out->stop = out->start + b.count * out->step;
     return (struct tv){TV_RANGE, {.range = out}};
 }
 

@@ -191,31 +191,9 @@ FILTER(f_wordwrap) {
     return str_wordwrap(rt, self.u.s, args);
 }
 
-/* A copy whose dicts are in the order of their keys, as pprint prints them. */
-static struct tv sorted_copy(struct rt *rt, struct tv v) {
-    rt_enter(rt);
-    if (tv_is_seq(v)) {
-        v = tv_to_list(rt, v, v.type);
-        for (size_t i = 0; i < v.u.list->n; i++) v.u.list->items[i] = sorted_copy(rt, v.u.list->items[i]);
-    } else if (v.type == TV_DICT) {
-        struct tcall none = {0};
-        struct tv pairs = builtin_call(rt, builtin_lookup(tmpl_filters_seq, STR("dictsort")), v, &none);
-        v = (struct tv){TV_DICT, {.dict = tdict_new(rt)}};
-        for (size_t i = 0; i < pairs.u.list->n; i++) {
-            const struct tv *kv = pairs.u.list->items[i].u.list->items;
-            tdict_set(rt, v.u.dict, kv[0], sorted_copy(rt, kv[1]));
-        }
-    }
-    rt_leave(rt);
-    return v;
-}
-
 FILTER(f_pprint) {
     UNUSED;
-    struct tv text = to_repr(rt, sorted_copy(rt, self));
-    if (tstr_chars(rt, text.u.s) > 80)
-        rt_raise(rt, "TemplateRuntimeError", "the filter pprint is supported for values that fit on one line only");
-    return text;
+    return to_pretty(rt, self);
 }
 
 FILTER(f_urlize) {

@@ -126,6 +126,7 @@ const struct tstr *need_str(struct rt *rt, struct tv v, const char *what);
 struct tv to_str(struct rt *rt, struct tv v); /* Python's str() */
 struct tv to_repr(struct rt *rt, struct tv v);
 struct str float_repr(struct rt *rt, double f);
+struct tv to_pretty(struct rt *rt, struct tv v);
 struct tv to_json(struct rt *rt, struct tv v, const struct tv *options);
 struct tv escape_html(struct rt *rt, struct tv v); /* a markup string */
 struct tv format_percent(struct rt *rt, const struct tstr *format, struct tv args);
