@@ -408,11 +408,11 @@ static void remember(const struct tok_work *w, struct lookup *l, struct str word
     if (l->small && n <= SMALL_IDS) {
         tok_small_key(l->small->w, word.p, word.n, (size_t)(w->end - word.p), kind);
         l->small->w[1] |= (uint64_t)n << (KEY_META_SHIFT + 1);
-        memcpy(l->small->ids, out->p + before, n * sizeof *out->p);
+        if (n) memcpy(l->small->ids, out->p + before, n * sizeof *out->p);
     } else if (n <= BIG_IDS) {
         memcpy(l->big->w, l->w, sizeof l->w);
         l->big->w[3] |= (uint64_t)n << (KEY_META_SHIFT + 1);
-        memcpy(l->big->ids, out->p + before, n * sizeof *out->p);
+        if (n) memcpy(l->big->ids, out->p + before, n * sizeof *out->p);
     }
 }
 
