@@ -24,7 +24,7 @@ struct engine {
     struct runner runner;
     struct engine_options options;
     struct prefix *prefix; /* NULL: none */
-    struct job **running; /* [seqs] by age, oldest first */
+    struct job **running;  /* [seqs] by age, oldest first */
     int32_t n_running, n_waiting;
     struct job *waiting, **waiting_end;
     int32_t *best; /* [rows] */

@@ -9,13 +9,15 @@ static const struct check_step one_prompt[] = {{{5, 0, 0}}};
 
 static struct tensor build_linear(struct check *c, struct oplist *l, const struct check_case *w) {
     struct tensor x = check_input(c, l, w->in, 1);
-    const struct weight *m = check_weight(c, w->format, 1, w->out, w->in, 2, 0.25f), *bias = w->p[0] ? check_vector(c, w->out, 3, 1, 0) : NULL;
+    const struct weight *m = check_weight(c, w->format, 1, w->out, w->in, 2, 0.25f),
+                        *bias = w->p[0] ? check_vector(c, w->out, 3, 1, 0) : NULL;
     return op_linear(l, x, &(struct linear_args){m, bias});
 }
 
 static struct tensor build_gate(struct check *c, struct oplist *l, const struct check_case *w) {
     struct tensor x = check_input(c, l, w->in, 1);
-    const struct weight *m = check_weight(c, w->format, 1, 2 * w->out, w->in, 2, 0.25f), *down = check_weight(c, w->format, 1, 32, w->out, 4, 0.25f);
+    const struct weight *m = check_weight(c, w->format, 1, 2 * w->out, w->in, 2, 0.25f),
+                        *down = check_weight(c, w->format, 1, 32, w->out, 4, 0.25f);
     struct tensor both = op_linear(l, x, &(struct linear_args){m, w->p[0] ? check_vector(c, 2 * w->out, 3, 1, 0) : NULL});
     struct tensor h = op_glu(l, tensor_slice(both, 0, (int32_t)w->out), tensor_slice(both, (int32_t)w->out, (int32_t)w->out),
                              &(struct act_args){.kind = (enum act_kind)w->p[1], .scale = 0.5f, .p = {1.7f, 3.0f, 0.5f, -1e-6f}});
@@ -28,14 +30,18 @@ static struct tensor build_head_linear(struct check *c, struct oplist *l, const 
 }
 
 static struct tensor build_embed(struct check *c, struct oplist *l, const struct check_case *w) {
-    return op_embed(l, &(struct embed_args){.weight = check_weight(c, w->format, 1, CHECK_ROWS * CHECK_SEQS + 2, w->in, 2, 1), .scale = w->f[0], .by_position = w->p[0], .position_offset = 2 * w->p[0]});
+    return op_embed(l, &(struct embed_args){.weight = check_weight(c, w->format, 1, CHECK_ROWS * CHECK_SEQS + 2, w->in, 2, 1),
+                                            .scale = w->f[0],
+                                            .by_position = w->p[0],
+                                            .position_offset = 2 * w->p[0]});
 }
 
 /* ---- rows and elements --------------------------------------------------------------------------------------------- */
 
 static struct tensor build_norm(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t heads = w->p[0], width = (int32_t)w->in;
-    struct tensor x = tensor_split_heads(check_input(c, l, (int64_t)heads * width, 1), heads), gate = tensor_split_heads(check_input(c, l, (int64_t)heads * width, 5), heads);
+    struct tensor x = tensor_split_heads(check_input(c, l, (int64_t)heads * width, 1), heads),
+                  gate = tensor_split_heads(check_input(c, l, (int64_t)heads * width, 5), heads);
     int64_t n = w->p[2] ? (int64_t)heads * width : width;
     struct norm_args a = {.weight = check_vector(c, n, 2, 1, 1),
                           .bias = w->p[1] == NORM_LAYER ? check_vector(c, n, 3, 1, 0) : NULL,
@@ -52,12 +58,15 @@ static struct tensor build_norm(struct check *c, struct oplist *l, const struct 
 static struct tensor build_act(struct check *c, struct oplist *l, const struct check_case *w) {
     struct tensor x = check_input(c, l, w->in, 1);
     struct act_args scaled = {.kind = ACT_NONE, .scale = 6.0f};
-    return op_act(l, op_act(l, x, &scaled), &(struct act_args){.kind = (enum act_kind)w->p[0], .scale = 1.5f, .p = {1.5f, 2.5f, 0.5f, -1e-6f}});
+    return op_act(l, op_act(l, x, &scaled),
+                  &(struct act_args){.kind = (enum act_kind)w->p[0], .scale = 1.5f, .p = {1.5f, 2.5f, 0.5f, -1e-6f}});
 }
 
 static struct tensor build_glu(struct check *c, struct oplist *l, const struct check_case *w) {
     struct tensor x = tensor_split_heads(check_input(c, l, w->in, 1), 4), b = check_input(c, l, w->in, 2);
-    struct tensor gate = w->p[0] == 0 ? tensor_split_heads(b, 4) : w->p[0] == 1 ? tensor_split_heads(tensor_slice(b, 0, 4), 4) : tensor_slice(b, 0, 1);
+    struct tensor gate = w->p[0] == 0   ? tensor_split_heads(b, 4)
+                         : w->p[0] == 1 ? tensor_split_heads(tensor_slice(b, 0, 4), 4)
+                                        : tensor_slice(b, 0, 1);
     return op_glu(l, x, gate, &(struct act_args){.kind = ACT_SIGMOID, .scale = 1});
 }
 
@@ -86,19 +95,28 @@ static struct tensor build_argmax(struct check *c, struct oplist *l, const struc
 /* p: q heads, kv heads, k width, v width (0: inside k), window, chunk, sinks, fused (1: norms and rope before it). */
 static struct tensor build_attn(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t heads = w->p[0], kv_heads = w->p[1], k_width = w->p[2], v_width = w->p[3];
-    struct tensor q = tensor_split_heads(check_input(c, l, heads * k_width, 1), heads), k = tensor_split_heads(check_input(c, l, kv_heads * k_width, 2), kv_heads), v = {0};
+    struct tensor q = tensor_split_heads(check_input(c, l, heads * k_width, 1), heads),
+                  k = tensor_split_heads(check_input(c, l, kv_heads * k_width, 2), kv_heads), v = {0};
     if (v_width) v = tensor_split_heads(check_input(c, l, kv_heads * v_width, 3), kv_heads);
     if (w->p[7]) {
         struct norm_args a = {.kind = NORM_RMS, .eps = 1e-5f};
         a.weight = check_vector(c, k_width, 4, 0.5f, 1);
         q = op_norm(l, q, &a);
         k = op_norm(l, k, &a);
-        struct rope_args r = {.kind = w->p[7] == 1 ? ROPE_HALF : ROPE_PAIR, .n_rotated = k_width / 2, .magnitude = 1, .inv_freq = check_vector(c, k_width / 4, 6, 0.5f, 0.5f)};
+        struct rope_args r = {.kind = w->p[7] == 1 ? ROPE_HALF : ROPE_PAIR,
+                              .n_rotated = k_width / 2,
+                              .magnitude = 1,
+                              .inv_freq = check_vector(c, k_width / 4, 6, 0.5f, 0.5f)};
         q = op_rope(l, q, &r);
         k = op_rope(l, k, &r);
     }
     op_kv_write(l, k, v, (struct kv_ref){0, 1});
-    struct attn_args a = {.kv = {0, 1}, .scale = w->f[0], .softcap = w->f[1], .window = w->p[4], .chunk = w->p[5], .v_width = v_width ? v_width : k_width - 64};
+    struct attn_args a = {.kv = {0, 1},
+                          .scale = w->f[0],
+                          .softcap = w->f[1],
+                          .window = w->p[4],
+                          .chunk = w->p[5],
+                          .v_width = v_width ? v_width : k_width - 64};
     if (w->p[6]) a.sinks = check_vector(c, heads, 7, 2, 0);
     if (w->f[2] > 0) a.pos_scale_beta = w->f[2], a.pos_scale_len = 4;
     return op_attn(l, q, &a);
@@ -108,7 +126,15 @@ static struct tensor build_attn(struct check *c, struct oplist *l, const struct 
 
 static struct tensor build_route(struct check *c, struct oplist *l, const struct check_case *w) {
     struct tensor ids, weights;
-    struct route_args a = {.score = (enum route_score)w->p[0], .k = w->p[1], .normalize = w->p[2], .norm_eps = 1e-9f, .scale = 1.5f, .n_groups = w->p[3], .top_groups = w->p[4], .group_top2 = w->p[5], .jitter = 0.1f};
+    struct route_args a = {.score = (enum route_score)w->p[0],
+                           .k = w->p[1],
+                           .normalize = w->p[2],
+                           .norm_eps = 1e-9f,
+                           .scale = 1.5f,
+                           .n_groups = w->p[3],
+                           .top_groups = w->p[4],
+                           .group_top2 = w->p[5],
+                           .jitter = 0.1f};
     if (w->p[6]) a.bias = check_vector(c, w->in, 8, 0.1f, 0);
     op_route(l, check_input(c, l, w->in, 1), &a, &ids, &weights);
     return w->exact_ints ? ids : weights;
@@ -118,8 +144,10 @@ static struct tensor build_route(struct check *c, struct oplist *l, const struct
 static struct tensor build_experts(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t n = w->p[0], inner = w->p[2];
     struct tensor ids, weights, x = check_input(c, l, w->in, 1);
-    op_route(l, check_input(c, l, n, 9), &(struct route_args){.score = ROUTE_SOFTMAX, .k = w->p[1], .normalize = 1, .scale = 1}, &ids, &weights);
-    struct experts_args a = {.inner = inner, .act = {.kind = (enum act_kind)w->p[4], .scale = 1, .p = {1.7f, 3.0f}}, .scale_input = w->p[6]};
+    op_route(l, check_input(c, l, n, 9), &(struct route_args){.score = ROUTE_SOFTMAX, .k = w->p[1], .normalize = 1, .scale = 1}, &ids,
+             &weights);
+    struct experts_args a = {
+        .inner = inner, .act = {.kind = (enum act_kind)w->p[4], .scale = 1, .p = {1.7f, 3.0f}}, .scale_input = w->p[6]};
     if (w->p[3] == 1) a.gate_up = check_weight(c, w->format, n, 2 * inner, w->in, 2, 0.25f);
     else a.up = check_weight(c, w->format, n, inner, w->in, 3, 0.25f);
     if (w->p[3] == 0) a.gate = check_weight(c, w->format, n, inner, w->in, 4, 0.25f);
@@ -127,7 +155,8 @@ static struct tensor build_experts(struct check *c, struct oplist *l, const stru
     if (w->p[5]) {
         a.down_bias = check_vector(c, n * w->out, 6, 1, 0);
         if (w->p[3] == 1) a.gate_up_bias = check_vector(c, n * 2 * inner, 7, 1, 0);
-        if (w->p[3] == 0) a.gate_bias = check_vector(c, (int64_t)n * inner, 8, 1, 0), a.up_bias = check_vector(c, (int64_t)n * inner, 10, 1, 0);
+        if (w->p[3] == 0)
+            a.gate_bias = check_vector(c, (int64_t)n * inner, 8, 1, 0), a.up_bias = check_vector(c, (int64_t)n * inner, 10, 1, 0);
     }
     return op_experts(l, x, ids, weights, &a);
 }
@@ -135,33 +164,65 @@ static struct tensor build_experts(struct check *c, struct oplist *l, const stru
 /* ---- recurrent; states 0 to 4 of the layout ------------------------------------------------------------------------ */
 
 static struct tensor build_conv(struct check *c, struct oplist *l, const struct check_case *w) {
-    return op_conv(l, check_input(c, l, 300, 1), &(struct conv_args){.weight = check_vector(c, 1200, 2, 1, 0), .bias = w->p[0] ? check_vector(c, 300, 3, 1, 0) : NULL, .taps = 4, .state = 0, .act = ACT_SILU});
+    return op_conv(l, check_input(c, l, 300, 1),
+                   &(struct conv_args){.weight = check_vector(c, 1200, 2, 1, 0),
+                                       .bias = w->p[0] ? check_vector(c, 300, 3, 1, 0) : NULL,
+                                       .taps = 4,
+                                       .state = 0,
+                                       .act = ACT_SILU});
 }
 
 static struct tensor build_delta(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t k_width = w->p[0], v_width = w->p[1];
-    struct tensor q = tensor_split_heads(check_input(c, l, 2 * k_width, 1), 2), k = tensor_split_heads(check_input(c, l, 2 * k_width, 2), 2), v = tensor_split_heads(check_input(c, l, 4 * v_width, 3), 4);
+    struct tensor q = tensor_split_heads(check_input(c, l, 2 * k_width, 1), 2),
+                  k = tensor_split_heads(check_input(c, l, 2 * k_width, 2), 2),
+                  v = tensor_split_heads(check_input(c, l, 4 * v_width, 3), 4);
     return op_delta(l, q, k, v, check_input(c, l, 4, 4), check_input(c, l, 4, 5),
-                    &(struct delta_args){.a_log = check_vector(c, 4, 6, 1, 0), .dt_bias = check_vector(c, 4, 7, 1, 0), .state = 1, .k_heads = 2, .v_heads = 4, .k_width = k_width, .v_width = v_width, .scale = 0.25f, .l2_norm = w->p[2], .l2_eps = 1e-6f});
+                    &(struct delta_args){.a_log = check_vector(c, 4, 6, 1, 0),
+                                         .dt_bias = check_vector(c, 4, 7, 1, 0),
+                                         .state = 1,
+                                         .k_heads = 2,
+                                         .v_heads = 4,
+                                         .k_width = k_width,
+                                         .v_width = v_width,
+                                         .scale = 0.25f,
+                                         .l2_norm = w->p[2],
+                                         .l2_eps = 1e-6f});
 }
 
 static struct tensor build_ssd(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t head_width = w->p[0], state_width = w->p[1];
-    struct tensor x = tensor_split_heads(check_input(c, l, 4 * head_width, 1), 4), b = tensor_split_heads(check_input(c, l, 2 * state_width, 2), 2), cc = tensor_split_heads(check_input(c, l, 2 * state_width, 3), 2);
+    struct tensor x = tensor_split_heads(check_input(c, l, 4 * head_width, 1), 4),
+                  b = tensor_split_heads(check_input(c, l, 2 * state_width, 2), 2),
+                  cc = tensor_split_heads(check_input(c, l, 2 * state_width, 3), 2);
     return op_ssd(l, x, b, cc, check_input(c, l, 4, 4),
-                  &(struct ssd_args){.a_log = check_vector(c, 4, 5, 1, 0), .d = check_vector(c, 4, 6, 1, 0), .dt_bias = check_vector(c, 4, 7, 1, 0), .state = 2, .heads = 4, .head_width = head_width, .groups = 2, .state_width = state_width, .dt_min = 0.01f, .dt_max = 10.0f});
+                  &(struct ssd_args){.a_log = check_vector(c, 4, 5, 1, 0),
+                                     .d = check_vector(c, 4, 6, 1, 0),
+                                     .dt_bias = check_vector(c, 4, 7, 1, 0),
+                                     .state = 2,
+                                     .heads = 4,
+                                     .head_width = head_width,
+                                     .groups = 2,
+                                     .state_width = state_width,
+                                     .dt_min = 0.01f,
+                                     .dt_max = 10.0f});
 }
 
 static struct tensor build_scan(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t channels = 40, n = w->p[0];
     return op_scan(l, check_input(c, l, channels, 1), check_input(c, l, channels, 2), check_input(c, l, n, 3), check_input(c, l, n, 4),
-                   &(struct scan_args){.a_log = check_vector(c, (int64_t)channels * n, 5, 1, 0), .d = check_vector(c, channels, 6, 1, 0), .state = 3, .state_width = n});
+                   &(struct scan_args){.a_log = check_vector(c, (int64_t)channels * n, 5, 1, 0),
+                                       .d = check_vector(c, channels, 6, 1, 0),
+                                       .state = 3,
+                                       .state_width = n});
 }
 
 static struct tensor build_lightning(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t width = w->p[0];
-    struct tensor q = tensor_split_heads(check_input(c, l, 3 * width, 1), 3), k = tensor_split_heads(check_input(c, l, 3 * width, 2), 3), v = tensor_split_heads(check_input(c, l, 3 * width, 3), 3);
-    return op_lightning(l, q, k, v, &(struct lightning_args){.slope = check_vector(c, 3, 4, 0.5f, 0.5f), .state = 4, .heads = 3, .width = width});
+    struct tensor q = tensor_split_heads(check_input(c, l, 3 * width, 1), 3), k = tensor_split_heads(check_input(c, l, 3 * width, 2), 3),
+                  v = tensor_split_heads(check_input(c, l, 3 * width, 3), 3);
+    return op_lightning(l, q, k, v,
+                        &(struct lightning_args){.slope = check_vector(c, 3, 4, 0.5f, 0.5f), .state = 4, .heads = 3, .width = width});
 }
 
 /* ---- the list ------------------------------------------------------------------------------------------------------ */
@@ -193,15 +254,14 @@ static void add_stateful(struct maker *m, struct check_case c) {
 
 static void add_products(struct maker *m) {
     static const struct format formats[] = {
-        {QUANT_NONE, DT_F32, 0, 0},      {QUANT_NONE, DT_F16, 0, 0},      {QUANT_NONE, DT_BF16, 0, 0},    {QUANT_AFFINE, DT_BF16, 2, 64}, {QUANT_AFFINE, DT_BF16, 3, 32},
-        {QUANT_AFFINE, DT_BF16, 4, 32},  {QUANT_AFFINE, DT_BF16, 4, 64},  {QUANT_AFFINE, DT_F16, 4, 64},  {QUANT_AFFINE, DT_F32, 4, 128}, {QUANT_AFFINE, DT_BF16, 4, 128},
-        {QUANT_AFFINE, DT_BF16, 5, 64},  {QUANT_AFFINE, DT_BF16, 6, 128}, {QUANT_AFFINE, DT_BF16, 8, 32}, {QUANT_AFFINE, DT_BF16, 8, 64}, {QUANT_AFFINE, DT_F16, 8, 128},
-        {QUANT_MXFP4, DT_BF16, 4, 32},   {QUANT_MXFP8, DT_BF16, 8, 32},   {QUANT_NVFP4, DT_BF16, 4, 16},
+        {QUANT_NONE, DT_F32, 0, 0},     {QUANT_NONE, DT_F16, 0, 0},      {QUANT_NONE, DT_BF16, 0, 0},    {QUANT_AFFINE, DT_BF16, 2, 64},
+        {QUANT_AFFINE, DT_BF16, 3, 32}, {QUANT_AFFINE, DT_BF16, 4, 32},  {QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_AFFINE, DT_F16, 4, 64},
+        {QUANT_AFFINE, DT_F32, 4, 128}, {QUANT_AFFINE, DT_BF16, 4, 128}, {QUANT_AFFINE, DT_BF16, 5, 64}, {QUANT_AFFINE, DT_BF16, 6, 128},
+        {QUANT_AFFINE, DT_BF16, 8, 32}, {QUANT_AFFINE, DT_BF16, 8, 64},  {QUANT_AFFINE, DT_F16, 8, 128}, {QUANT_MXFP4, DT_BF16, 4, 32},
+        {QUANT_MXFP8, DT_BF16, 8, 32},  {QUANT_NVFP4, DT_BF16, 4, 16},
     };
     static const int32_t many[] = {1, 2, 8, 9, 16, 17, 33, 64, 65, 200}, few[] = {1, 7, 9, 40, 70};
-    static const struct {
-        int64_t out, in;
-    } shapes[] = {{40, 128}, {272, 640}, {1040, 2048}};
+    static const struct { int64_t out, in; } shapes[] = {{40, 128}, {272, 640}, {1040, 2048}};
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
         char name[32];
         format_name(&formats[f], name);
@@ -209,7 +269,8 @@ static void add_products(struct maker *m) {
         for (size_t s = 0; s < (m->quick ? 2 : 3); s++)
             for (size_t r = 0; r < (m->quick ? 5 : 10); r++) {
                 if (m->quick && s == 0 && r > 0) continue;
-                CASE(.build = build_linear, .format = formats[f], .out = shapes[s].out, .in = shapes[s].in, .p = {(int32_t)r % 2}, .n_steps = 1);
+                CASE(.build = build_linear, .format = formats[f], .out = shapes[s].out, .in = shapes[s].in, .p = {(int32_t)r % 2},
+                     .n_steps = 1);
                 k.steps[0].rows[0] = m->quick ? few[r] : many[r];
                 NAME("linear %s %s %lld x %lld, %d rows", name, meta, (long long)k.out, (long long)k.in, k.steps[0].rows[0]);
                 add(m, k);
@@ -220,7 +281,11 @@ static void add_products(struct maker *m) {
         k = (struct check_case){.build = build_head_linear, .format = formats[f], .out = 24, .in = 128};
         NAME("head_linear %s %s", name, meta);
         add(m, k);
-        k = (struct check_case){.build = build_experts, .format = formats[f], .out = 72, .in = 128, .p = {6, 2, 128, (int32_t)f % 3, f % 2 ? ACT_SILU : ACT_CLAMPED_SWIGLU, (int32_t)f % 2, f == 4}};
+        k = (struct check_case){.build = build_experts,
+                                .format = formats[f],
+                                .out = 72,
+                                .in = 128,
+                                .p = {6, 2, 128, (int32_t)f % 3, f % 2 ? ACT_SILU : ACT_CLAMPED_SWIGLU, (int32_t)f % 2, f == 4}};
         NAME("experts %s %s", name, meta);
         add(m, k);
     }
@@ -228,7 +293,8 @@ static void add_products(struct maker *m) {
     for (int f = 0; f < 3; f++)
         for (size_t r = 0; r < 5; r++) {
             const struct format g[] = {{QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_AFFINE, DT_BF16, 8, 32}, {QUANT_NONE, DT_BF16, 0, 0}};
-            CASE(.build = build_gate, .format = g[f], .out = 192, .in = 256, .p = {(int32_t)r % 2, r == 1 ? ACT_GELU_TANH : ACT_SILU, r != 0}, .n_steps = 1, .slack = 2);
+            CASE(.build = build_gate, .format = g[f], .out = 192, .in = 256,
+                 .p = {(int32_t)r % 2, r == 1 ? ACT_GELU_TANH : ACT_SILU, r != 0}, .n_steps = 1, .slack = 2);
             k.steps[0].rows[0] = gate_rows[r];
             NAME("gate of %d bits, %d rows", f == 0 ? 4 : f == 1 ? 8 : 16, gate_rows[r]);
             add(m, k);
@@ -239,10 +305,14 @@ static void add_elements(struct maker *m) {
     static const struct {
         int32_t heads, width, kind, per_head, gate, sum;
         float offset;
-    } norms[] = {{1, 100, NORM_RMS, 0, 0, 0, 0}, {1, 2048, NORM_RMS, 0, 0, 0, 1}, {1, 4096, NORM_LAYER, 0, 0, 0, 0}, {4, 64, NORM_RMS, 0, 0, 0, 0}, {3, 80, NORM_LAYER, 1, 0, 0, 0},
-                 {4, 128, NORM_RMS, 0, GATE_AFTER, 0, 0}, {2, 640, NORM_RMS, 1, GATE_BEFORE, 0, 0}, {1, 768, NORM_RMS, 0, 0, 1, 0}, {1, 5120, NORM_LAYER, 0, 0, 1, 0}};
+    } norms[] = {{1, 100, NORM_RMS, 0, 0, 0, 0},           {1, 2048, NORM_RMS, 0, 0, 0, 1},
+                 {1, 4096, NORM_LAYER, 0, 0, 0, 0},        {4, 64, NORM_RMS, 0, 0, 0, 0},
+                 {3, 80, NORM_LAYER, 1, 0, 0, 0},          {4, 128, NORM_RMS, 0, GATE_AFTER, 0, 0},
+                 {2, 640, NORM_RMS, 1, GATE_BEFORE, 0, 0}, {1, 768, NORM_RMS, 0, 0, 1, 0},
+                 {1, 5120, NORM_LAYER, 0, 0, 1, 0}};
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
-        CASE(.build = build_norm, .in = norms[i].width, .p = {norms[i].heads, norms[i].kind, norms[i].per_head, norms[i].gate, norms[i].sum}, .f = {norms[i].offset});
+        CASE(.build = build_norm, .in = norms[i].width,
+             .p = {norms[i].heads, norms[i].kind, norms[i].per_head, norms[i].gate, norms[i].sum}, .f = {norms[i].offset});
         NAME("norm %zu", i);
         add(m, k);
     }
@@ -259,7 +329,8 @@ static void add_elements(struct maker *m) {
     CASE(.build = build_mix, .in = 256);
     NAME("concat, mulvec, add, rows");
     add(m, k);
-    static const int32_t ropes[][5] = {{ROPE_HALF, 0, 64, 0, 0}, {ROPE_PAIR, 0, 64, 0, 0}, {ROPE_HALF, 16, 32, 0, 0}, {ROPE_PAIR, 8, 48, 1, 1}, {ROPE_HALF, 0, 64, 0, 1}};
+    static const int32_t ropes[][5] = {
+        {ROPE_HALF, 0, 64, 0, 0}, {ROPE_PAIR, 0, 64, 0, 0}, {ROPE_HALF, 16, 32, 0, 0}, {ROPE_PAIR, 8, 48, 1, 1}, {ROPE_HALF, 0, 64, 0, 1}};
     for (size_t i = 0; i < 5; i++) {
         CASE(.build = build_rope, .in = 64, .p = {ropes[i][0], ropes[i][1], ropes[i][2], ropes[i][3], ropes[i][4]});
         NAME("rope %zu", i);
@@ -276,13 +347,15 @@ static void add_elements(struct maker *m) {
 static void add_attention(struct maker *m) {
     /* q heads, kv heads, k width, v width, window, chunk, sinks, fused */
     static const int32_t shapes[][8] = {
-        {2, 2, 32, 32, 0, 0, 0, 0},  {4, 1, 64, 64, 0, 0, 0, 1},   {4, 2, 64, 64, 40, 0, 1, 0},  {6, 2, 80, 80, 0, 0, 0, 0},  {4, 4, 96, 96, 0, 32, 0, 0},   {8, 2, 128, 128, 0, 0, 0, 2},
-        {8, 1, 128, 128, 0, 0, 1, 1}, {3, 1, 128, 128, 70, 0, 0, 0}, {4, 2, 256, 256, 0, 0, 0, 0}, {5, 1, 256, 256, 0, 48, 1, 1}, {2, 1, 192, 128, 0, 0, 0, 0}, {4, 1, 576, 0, 0, 0, 0, 0},
+        {2, 2, 32, 32, 0, 0, 0, 0},   {4, 1, 64, 64, 0, 0, 0, 1},    {4, 2, 64, 64, 40, 0, 1, 0},  {6, 2, 80, 80, 0, 0, 0, 0},
+        {4, 4, 96, 96, 0, 32, 0, 0},  {8, 2, 128, 128, 0, 0, 0, 2},  {8, 1, 128, 128, 0, 0, 1, 1}, {3, 1, 128, 128, 70, 0, 0, 0},
+        {4, 2, 256, 256, 0, 0, 0, 0}, {5, 1, 256, 256, 0, 48, 1, 1}, {2, 1, 192, 128, 0, 0, 0, 0}, {4, 1, 576, 0, 0, 0, 0, 0},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         CASE(.build = build_attn, .f = {0.125f, i % 3 == 2 ? 5.0f : 0, i == 7 ? 0.1f : 0}, .slack = 1);
         memcpy(k.p, shapes[i], sizeof k.p);
-        NAME("attn %d/%d heads of %d/%d%s%s%s", k.p[0], k.p[1], k.p[2], k.p[3], k.p[4] ? ", window" : "", k.p[5] ? ", chunks" : "", k.p[6] ? ", sinks" : "");
+        NAME("attn %d/%d heads of %d/%d%s%s%s", k.p[0], k.p[1], k.p[2], k.p[3], k.p[4] ? ", window" : "", k.p[5] ? ", chunks" : "",
+             k.p[6] ? ", sinks" : "");
         add_stateful(m, k);
         if (m->quick && i != 1) continue;
         /* long enough for several splits and buckets */
@@ -297,8 +370,10 @@ static void add_attention(struct maker *m) {
 
 static void add_mixers(struct maker *m) {
     /* score, k, normalize, groups, top groups, top2, bias */
-    static const int32_t routes[][7] = {{ROUTE_SOFTMAX, 2, 1, 0, 0, 0, 0}, {ROUTE_SOFTMAX, 8, 0, 0, 0, 0, 0}, {ROUTE_SIGMOID, 4, 1, 4, 2, 1, 1}, {ROUTE_SIGMOID, 1, 0, 0, 0, 0, 1},
-                                        {ROUTE_SOFTMAX_AFTER, 4, 0, 0, 0, 0, 0}, {ROUTE_SOFTMAX, 3, 0, 8, 3, 0, 0}, {ROUTE_SPARSEMIXER, 2, 0, 0, 0, 0, 0}};
+    static const int32_t routes[][7] = {{ROUTE_SOFTMAX, 2, 1, 0, 0, 0, 0},       {ROUTE_SOFTMAX, 8, 0, 0, 0, 0, 0},
+                                        {ROUTE_SIGMOID, 4, 1, 4, 2, 1, 1},       {ROUTE_SIGMOID, 1, 0, 0, 0, 0, 1},
+                                        {ROUTE_SOFTMAX_AFTER, 4, 0, 0, 0, 0, 0}, {ROUTE_SOFTMAX, 3, 0, 8, 3, 0, 0},
+                                        {ROUTE_SPARSEMIXER, 2, 0, 0, 0, 0, 0}};
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
         for (int what = 0; what < 2; what++) {
             CASE(.build = build_route, .in = 64, .exact_ints = what == 0);

@@ -39,20 +39,23 @@ static void fail_if(int code, const struct err *err) {
     exit(1);
 }
 
-static const struct weight *bind(struct check *c, struct format f, int32_t n_experts, int64_t out, int64_t in, const float *x, bool vector) {
+static const struct weight *bind(struct check *c, struct format f, int32_t n_experts, int64_t out, int64_t in, const float *x,
+                                 bool vector) {
     size_t rows = (size_t)n_experts * (size_t)out;
     struct planes s = {.strides = {quant_values_bytes(&f, in), quant_scales_bytes(&f, in), quant_biases_bytes(&f, in)}};
     for (int p = 0; p < N_PLANES; p++) s.p[p] = arena_alloc(&c->arena, rows * s.strides[p] + 1);
     for (size_t r = 0; r < rows; r++)
         quant_pack(&f, x + r * (size_t)in, in, s.p[0] + r * s.strides[0], s.p[1] + r * s.strides[1], s.p[2] + r * s.strides[2]);
-    struct weight_source source = {.name = "case", .format = f, .n_experts = n_experts, .out = out, .in = in, .is_vector = vector, .read = read_planes, .user = &s};
+    struct weight_source source = {
+        .name = "case", .format = f, .n_experts = n_experts, .out = out, .in = in, .is_vector = vector, .read = read_planes, .user = &s};
     struct err err;
     fail_if(c->be->type->weight_bind(c->be, &source, &c->weights[c->n_weights], &err), &err);
     c->i_weight++;
     return &c->weights[c->n_weights++];
 }
 
-const struct weight *check_weight(struct check *c, struct format f, int32_t n_experts, int64_t out, int64_t in, uint64_t seed, float scale) {
+const struct weight *check_weight(struct check *c, struct format f, int32_t n_experts, int64_t out, int64_t in, uint64_t seed,
+                                  float scale) {
     if (c->i_weight < c->n_weights) return &c->weights[c->i_weight++];
     int64_t n = n_experts * out * in;
     float *x = arena_new(&c->arena, float, n);
@@ -77,7 +80,8 @@ struct tensor check_input(struct check *c, struct oplist *l, int64_t width, uint
 
 static void open_step(struct check *c) {
     struct step *s = &c->step;
-    *s = (struct step){.rows_capacity = CHECK_ROWS, .seqs_capacity = CHECK_SEQS, .table_capacity = CHECK_BLOCKS, .n_rope_tables = 2, .rope_width = 32};
+    *s = (struct step){
+        .rows_capacity = CHECK_ROWS, .seqs_capacity = CHECK_SEQS, .table_capacity = CHECK_BLOCKS, .n_rope_tables = 2, .rope_width = 32};
     s->ids = arena_new(&c->arena, int32_t, CHECK_ROWS);
     s->pos = arena_new(&c->arena, int32_t, CHECK_ROWS);
     s->seq_of = arena_new(&c->arena, int32_t, CHECK_ROWS);
@@ -164,7 +168,11 @@ static void open_check(struct check *c, struct backend *be, const struct check_c
     for (int i = 0; i < 5; i++) c->layout.states[i].elements = states[i];
     if (which->p[2] && which->p[0] >= which->p[1]) { /* of attention; harmless elsewhere */
         c->layout.n_classes = 1;
-        c->layout.classes[0] = (struct kv_class){.n_layers = 2, .heads = which->p[1] > 0 ? which->p[1] : 1, .k_width = which->p[2], .v_width = which->p[3] < 0 ? 0 : which->p[3], .n_blocks = CHECK_SEQS * CHECK_BLOCKS + 1};
+        c->layout.classes[0] = (struct kv_class){.n_layers = 2,
+                                                 .heads = which->p[1] > 0 ? which->p[1] : 1,
+                                                 .k_width = which->p[2],
+                                                 .v_width = which->p[3] < 0 ? 0 : which->p[3],
+                                                 .n_blocks = CHECK_SEQS * CHECK_BLOCKS + 1};
     }
     fail_if(be->type->kv_open(c->be, &c->layout, &err), &err);
     open_step(c);
@@ -199,13 +207,16 @@ static void compare(struct tally *t, const struct check_case *which, const char 
     struct check c;
     open_check(&c, be, which);
     int64_t n_got = run_case(&c, which, t->got), n_again = run_case(&c, which, t->again);
-    double limit = be->precision == PRECISION_EXACT ? 1e-5 : 8e-3 * (which->slack > 0 ? which->slack : 1), d = n_got == n ? distance(t->got, t->want, n) : 1e30;
+    double limit = be->precision == PRECISION_EXACT ? 1e-5 : 8e-3 * (which->slack > 0 ? which->slack : 1),
+           d = n_got == n ? distance(t->got, t->want, n) : 1e30;
     bool equal = n_got == n_again && memcmp(t->got, t->again, (size_t)n * sizeof(float)) == 0;
     if (which->exact_ints) d = memcmp(t->got, t->want, (size_t)n * sizeof(float)) == 0 ? 0 : 1e30;
     bool ok = d <= limit && equal;
     if (ok) t->n_passed++;
     else t->n_failed++;
-    if (!ok || check_verbose) printf("%s  %-60s %-8s %.2g%s\n", ok ? "ok    " : "FAILED", which->name, how, d, equal ? "" : ", and another result the second time");
+    if (!ok || check_verbose)
+        printf("%s  %-60s %-8s %.2g%s\n", ok ? "ok    " : "FAILED", which->name, how, d,
+               equal ? "" : ", and another result the second time");
     fflush(stdout);
     close_check(&c);
 }
@@ -216,7 +227,8 @@ int check_cuda(const char *only, bool quick) {
     t.want = mem_alloc(RESULT_MAX * sizeof(float));
     t.got = mem_alloc(RESULT_MAX * sizeof(float));
     t.again = mem_alloc(RESULT_MAX * sizeof(float));
-    struct backend *cpu = open_backend(&cpu_backend, PRECISION_EXACT), *exact = open_backend(&cuda_backend, PRECISION_EXACT), *rounded = open_backend(&cuda_backend, PRECISION_AUTO);
+    struct backend *cpu = open_backend(&cpu_backend, PRECISION_EXACT), *exact = open_backend(&cuda_backend, PRECISION_EXACT),
+                   *rounded = open_backend(&cuda_backend, PRECISION_AUTO);
     int32_t n_cases = check_cases(cases, CASES_MAX, quick);
     for (int32_t i = 0; i < n_cases; i++) {
         if (only && !strstr(cases[i].name, only)) continue;

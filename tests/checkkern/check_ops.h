@@ -19,11 +19,11 @@ struct check_case {
     struct check_step steps[CHECK_STEPS];
     int32_t n_steps;
     struct format format;
-    int64_t out, in;      /* of products; widths elsewhere */
-    int32_t p[8];         /* what the builder makes of them */
+    int64_t out, in; /* of products; widths elsewhere */
+    int32_t p[8];    /* what the builder makes of them */
     float f[4];
-    bool exact_ints;      /* results are indices: they must be equal */
-    double slack;         /* factor on the tolerance of the default precision; 0: 1 */
+    bool exact_ints; /* results are indices: they must be equal */
+    double slack;    /* factor on the tolerance of the default precision; 0: 1 */
 };
 
 /* One backend with the weights that a case's builder asked for, in the order of asking. */

@@ -63,8 +63,8 @@ struct k_linear {
     struct k_view x, y;
     int64_t first_out; /* rows of w that this launch covers begin here; y's column too */
     int64_t n_out;
-    int32_t per_head;  /* HEAD_LINEAR: head h uses rows h * out ... of w */
-    int32_t k_splits;  /* warps or blocks along the input dimension */
+    int32_t per_head;    /* HEAD_LINEAR: head h uses rows h * out ... of w */
+    int32_t k_splits;    /* warps or blocks along the input dimension */
     KPTR(float) partial; /* [k_splits, rows, n_out]: sums of blocks that share a result */
     struct k_act act;    /* of a fused gate: y = act(gate) * up, gate rows first, up rows glu_inner behind them */
     int64_t glu_inner;   /* 0: no gate */

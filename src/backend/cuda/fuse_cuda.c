@@ -16,7 +16,8 @@ static bool read_only_by(const struct cuda *c, struct tensor t, int32_t j) {
 }
 
 static bool same_view(struct tensor a, struct tensor b) {
-    return a.id == b.id && a.offset == b.offset && a.heads == b.heads && a.width == b.width && a.row_stride == b.row_stride && a.head_stride == b.head_stride;
+    return a.id == b.id && a.offset == b.offset && a.heads == b.heads && a.width == b.width && a.row_stride == b.row_stride &&
+           a.head_stride == b.head_stride;
 }
 
 /* ---- a product and its gate ---------------------------------------------------------------------------------------- */
@@ -26,8 +27,8 @@ static bool is_gate(const struct cuda *c, int32_t i) {
     if (i + 1 >= l->n_ops || l->ops[i].kind != OP_LINEAR || l->ops[i + 1].kind != OP_GLU) return false;
     const struct op *linear = &l->ops[i], *glu = &l->ops[i + 1];
     struct tensor both = linear->out[0], gate = glu->in[0], up = glu->in[1];
-    bool halves = gate.id == both.id && up.id == both.id && gate.heads == 1 && up.heads == 1 && gate.offset == 0 && up.offset == gate.width &&
-                  up.width == gate.width && both.width == 2 * gate.width;
+    bool halves = gate.id == both.id && up.id == both.id && gate.heads == 1 && up.heads == 1 && gate.offset == 0 &&
+                  up.offset == gate.width && up.width == gate.width && both.width == 2 * gate.width;
     return halves && read_only_by(c, both, i + 1) && (qmv_fits(c, linear) || qmm_fits(c, linear));
 }
 
@@ -66,9 +67,11 @@ static int32_t qkv_at(const struct cuda *c, int32_t i) {
     if (at + 2 >= l->n_ops || l->ops[at].kind != OP_ROPE || l->ops[at + 1].kind != OP_ROPE || l->ops[at + 2].kind != OP_KV_WRITE) return -1;
     const struct op *q = &l->ops[at], *k = &l->ops[at + 1], *write = &l->ops[at + 2];
     const struct kv_class *kv = &c->layout.classes[write->arg.kv.kv.kv_class];
-    if (memcmp(&q->arg.rope, &k->arg.rope, sizeof q->arg.rope) != 0 || write->n_in != 2 || kv->k_width > 256 || kv->v_width > 256) return -1;
+    if (memcmp(&q->arg.rope, &k->arg.rope, sizeof q->arg.rope) != 0 || write->n_in != 2 || kv->k_width > 256 || kv->v_width > 256)
+        return -1;
     if (!same_view(write->in[0], k->out[0]) || !read_only_by(c, k->out[0], at + 2)) return -1;
-    if (q->in[0].width != kv->k_width || k->in[0].width != kv->k_width || k->in[0].heads != kv->heads || write->in[1].heads != kv->heads) return -1;
+    if (q->in[0].width != kv->k_width || k->in[0].width != kv->k_width || k->in[0].heads != kv->heads || write->in[1].heads != kv->heads)
+        return -1;
     if (!normed) return at;
     bool chained = same_view(q->in[0], l->ops[i].out[0]) && same_view(k->in[0], l->ops[i + 1].out[0]) && read_only_by(c, q->in[0], at) &&
                    read_only_by(c, k->in[0], at + 1);

@@ -55,11 +55,13 @@ static struct k_view bf16_input(struct cuda *c, struct k_view x, int64_t width, 
 
 bool qmv_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->functions[KERNEL_qmv_4_64] && may_round(c, op) && op->in[0].rows <= QMV_ROWS && fast_bits(w) && w->in % 32 == 0 && w->out >= 16;
+    return c->functions[KERNEL_qmv_4_64] && may_round(c, op) && op->in[0].rows <= QMV_ROWS && fast_bits(w) && w->in % 32 == 0 &&
+           w->out >= 16;
 }
 
 static enum kernel_id qmv_kernel(const struct weight *w) {
-    static const enum kernel_id four[] = {KERNEL_qmv_4_32, KERNEL_qmv_4_64, KERNEL_qmv_4_128}, eight[] = {KERNEL_qmv_8_32, KERNEL_qmv_8_64, KERNEL_qmv_8_128};
+    static const enum kernel_id four[] = {KERNEL_qmv_4_32, KERNEL_qmv_4_64, KERNEL_qmv_4_128},
+                                eight[] = {KERNEL_qmv_8_32, KERNEL_qmv_8_64, KERNEL_qmv_8_128};
     int i = w->format.group == 32 ? 0 : w->format.group == 64 ? 1 : 2, bits = fast_bits(w);
     return bits == 4 ? four[i] : bits == 8 ? eight[i] : KERNEL_qmv_16_64;
 }
@@ -107,7 +109,11 @@ static void emit_qmm(struct cuda *c, const struct op *op, struct k_linear *a) {
     a->k_splits = qmm_splits(c, w);
     a->partial = cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
     unsigned int stage = (16u << rows) * (bits == 16 ? 96 : 72) * 2;
-    cuda_emit(c, kernels[bits == 4 ? 0 : bits == 8 ? 1 : 2][rows], GRID(ceil_div(w->out, QMM_TILE), a->k_splits, 1), 128, stage * 4, a, sizeof *a);
+    cuda_emit(c,
+              kernels[bits == 4   ? 0
+                      : bits == 8 ? 1
+                                  : 2][rows],
+              GRID(ceil_div(w->out, QMM_TILE), a->k_splits, 1), 128, stage * 4, a, sizeof *a);
     cuda_emit(c, KERNEL_linear_reduce, GRID(ceil_div(a->glu_inner ? a->glu_inner : w->out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
 }
 
@@ -133,7 +139,8 @@ bool gemm_fits(const struct cuda *c, const struct op *op) {
 }
 
 static void emit_gemm(struct cuda *c, const struct k_gemm *a) {
-    cuda_emit(c, KERNEL_gemm_bf16, GRID(ceil_div(a->m, GEMM_TILE), ceil_div(a->n, GEMM_TILE), 1), 128, 3 * 2 * GEMM_TILE * 64 * 2, a, sizeof *a);
+    cuda_emit(c, KERNEL_gemm_bf16, GRID(ceil_div(a->m, GEMM_TILE), ceil_div(a->n, GEMM_TILE), 1), 128, 3 * 2 * GEMM_TILE * 64 * 2, a,
+              sizeof *a);
 }
 
 void lower_gemm(struct cuda *c, const struct op *op) {
@@ -141,7 +148,14 @@ void lower_gemm(struct cuda *c, const struct op *op) {
     size_t used = 0;
     struct k_weight kw = cuda_weight_args(w);
     struct k_view x = bf16_input(c, cuda_view(c, op->in[0]), w->in, &used), y = cuda_view(c, op->out[0]);
-    struct k_gemm a = {.x = x.p, .y = y.p, .x_stride = x.row_stride, .w_stride = w->in, .y_stride = y.row_stride, .m = x.rows, .k = (int32_t)w->in, .y_dtype = y.dtype};
+    struct k_gemm a = {.x = x.p,
+                       .y = y.p,
+                       .x_stride = x.row_stride,
+                       .w_stride = w->in,
+                       .y_stride = y.row_stride,
+                       .m = x.rows,
+                       .k = (int32_t)w->in,
+                       .y_dtype = y.dtype};
     uint64_t bias = cuda_vec(op->arg.linear.bias);
     if (kw.mode == K_PLAIN && kw.dtype == K_BF16) {
         a.w = kw.values;

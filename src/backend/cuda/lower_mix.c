@@ -41,8 +41,8 @@ enum { SPLIT_POSITIONS = 256, SPLITS_MAX = 64 };
 bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
     int32_t d = k->k_width, group = op->in[0].heads / k->heads;
-    return !c->exact && c->functions[KERNEL_attn_flash_64] && (d == 64 || d == 128 || d == 256) && k->v_width == d && op->out[0].width == d && group <= 8 &&
-           5 * 64 * d * 2 <= c->shared_max;
+    return !c->exact && c->functions[KERNEL_attn_flash_64] && (d == 64 || d == 128 || d == 256) && k->v_width == d &&
+           op->out[0].width == d && group <= 8 && 5 * 64 * d * 2 <= c->shared_max;
 }
 
 static void emit_decode(struct cuda *c, struct k_attn *a) {
@@ -58,7 +58,9 @@ static void emit_decode(struct cuda *c, struct k_attn *a) {
     if (a->splits > SPLITS_MAX) a->splits = SPLITS_MAX;
     if (a->splits > 1 && a->splits * blocks > 8 * c->n_sm) a->splits = (int32_t)ceil_div(8 * c->n_sm, blocks);
     size_t used = 0;
-    if (a->splits > 1) a->partial = cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)(d + 2) * sizeof(float));
+    if (a->splits > 1)
+        a->partial =
+            cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)(d + 2) * sizeof(float));
     unsigned int shared_bytes = (1u << g) * (8u * 256 / (unsigned int)d) * (unsigned int)(d + 2) * sizeof(float);
     cuda_emit(c, kernels[d == 64 ? 0 : d == 128 ? 1 : 2][g], GRID(a->splits, a->c.heads, c->n_decode), 256, shared_bytes, a, sizeof *a);
     if (a->splits > 1) cuda_emit(c, KERNEL_attn_combine, GRID(a->q.heads, c->n_decode, 1), (unsigned int)d, 0, a, sizeof *a);
@@ -69,8 +71,11 @@ void lower_attn_fast(struct cuda *c, const struct op *op) {
     unsigned int d = (unsigned int)a.c.k_width;
     if (c->n_decode) emit_decode(c, &a);
     if (c->n_tiles)
-        EMIT(c, d == 64 ? KERNEL_attn_flash_64 : d == 128 ? KERNEL_attn_flash_128 : KERNEL_attn_flash_256, GRID(a.q.heads, c->n_tiles, 1), d == 256 ? 256 : 128,
-             (d == 256 ? 5 : 4) * 64 * d * 2, a);
+        EMIT(c,
+             d == 64    ? KERNEL_attn_flash_64
+             : d == 128 ? KERNEL_attn_flash_128
+                        : KERNEL_attn_flash_256,
+             GRID(a.q.heads, c->n_tiles, 1), d == 256 ? 256 : 128, (d == 256 ? 5 : 4) * 64 * d * 2, a);
 }
 
 void lower_route(struct cuda *c, const struct op *op) {

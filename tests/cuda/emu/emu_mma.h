@@ -1,7 +1,9 @@
 // Bodies of kernels/mma.cuh for the emulator: the lanes of a warp put their registers where the others can read them.
 #pragma once
 
-static inline float emu_half(uint32_t word, int i) { return __uint_as_float((i ? word >> 16 : word & 0xffff) << 16); }
+static inline float emu_half(uint32_t word, int i) {
+    return __uint_as_float((i ? word >> 16 : word & 0xffff) << 16);
+}
 
 static inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     for (int i = 0; i < 4; i++) emu_exchange(i)[emu.lane] = a[i];
@@ -40,8 +42,12 @@ static inline void emu_ldmatrix(uint32_t d[4], const void *row, bool trans) {
     }
     emu_warp_barrier();
 }
-static inline void ldmatrix4(uint32_t d[4], const void *row) { emu_ldmatrix(d, row, false); }
-static inline void ldmatrix4_trans(uint32_t d[4], const void *row) { emu_ldmatrix(d, row, true); }
+static inline void ldmatrix4(uint32_t d[4], const void *row) {
+    emu_ldmatrix(d, row, false);
+}
+static inline void ldmatrix4_trans(uint32_t d[4], const void *row) {
+    emu_ldmatrix(d, row, true);
+}
 
 static inline void copy16(void *to, const void *from, bool there) {
     if (there) memcpy(to, from, 16);
@@ -55,9 +61,15 @@ static inline uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
     uint32_t high = __float2bfloat16_rn(fmaf(emu_half(a, 1), emu_half(b, 1), emu_half(c, 1))).bits;
     return low | high << 16;
 }
-static inline uint4 stream16(const void *p) { return *(const uint4 *)p; }
-static inline uint2 stream8(const void *p) { return *(const uint2 *)p; }
-static inline uint32_t stream4(const void *p) { return *(const uint32_t *)p; }
+static inline uint4 stream16(const void *p) {
+    return *(const uint4 *)p;
+}
+static inline uint2 stream8(const void *p) {
+    return *(const uint2 *)p;
+}
+static inline uint32_t stream4(const void *p) {
+    return *(const uint32_t *)p;
+}
 static inline uint32_t bytes_of(uint32_t a, uint32_t b, uint32_t which) {
     uint64_t both = (uint64_t)b << 32 | a;
     uint32_t out = 0;
