@@ -141,7 +141,7 @@ static struct tv item(struct rt *rt, struct tv obj, struct tv key) {
     if (i < 0) i += n;
     if (i < 0 || i >= n) return TV_MISSING_V;
     if (tv_is_seq(obj)) return obj.u.list->items[i];
-    if (obj.type == TV_RANGE) return tv_int(obj.u.range->start + i * obj.u.range->step);
+    if (obj.type == TV_RANGE) return tv_int(trange_at(obj.u.range, i));
     size_t from = tstr_offset(rt, obj.u.s, (size_t)i);
     uint32_t code;
     return tv_sub(rt, obj.u.s, from, utf8_decode(obj.u.s->p + from, obj.u.s->n - from, &code));
@@ -228,16 +228,11 @@ static struct tv slice_list(struct rt *rt, struct tv list, struct bounds b) {
     return out;
 }
 
-/* start + i * step, wrapping: beyond the items only what is printed depends on it. */
-static int64_t range_at(const struct trange *r, int64_t i) {
-    return (int64_t)((uint64_t)r->start + (uint64_t)i * (uint64_t)r->step);
-}
-
 static struct tv slice_range(struct rt *rt, const struct trange *r, struct bounds b) {
     struct trange *out = rt_new(rt, struct trange, 1);
-    out->start = range_at(r, b.start);
+    out->start = trange_at(r, b.start);
     out->step = (int64_t)((uint64_t)r->step * (uint64_t)b.step);
-    out->stop = range_at(r, b.end);
+    out->stop = trange_at(r, b.end);
     out->n = b.count;
     return (struct tv){TV_RANGE, {.range = out}};
 }

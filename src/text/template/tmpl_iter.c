@@ -37,7 +37,7 @@ static bool next_of_source(struct rt *rt, struct titer *it, struct tv *out) {
         break;
     case TV_RANGE:
         if ((int64_t)i >= s.u.range->n) return false;
-        *out = tv_int(s.u.range->start + (int64_t)i * s.u.range->step);
+        *out = tv_int(trange_at(s.u.range, (int64_t)i));
         break;
     case TV_ITER: return titer_next(rt, s.u.iter, out);
     default: return false; /* undefined */

@@ -141,7 +141,7 @@ METHOD(m_seq_index) {
     if (to < 0) to = to < -n ? 0 : to + n;
     for (int64_t i = from; i < to && i < n; i++) {
         rt_charge(rt, 1);
-        struct tv item = self.type == TV_RANGE ? tv_int(self.u.range->start + i * self.u.range->step) : self.u.list->items[i];
+        struct tv item = self.type == TV_RANGE ? tv_int(trange_at(self.u.range, i)) : self.u.list->items[i];
         if (tv_eq(rt, item, args[0])) return tv_int(i);
     }
     if (self.type == TV_TUPLE) rt_raise(rt, "ValueError", "tuple.index(x): x not in tuple");

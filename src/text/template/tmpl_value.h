@@ -102,6 +102,11 @@ struct trange {
     int64_t start, stop, step, n;
 };
 
+/* Item i. The steps in between may leave 64 bits, so it wraps; beyond the last item only what is printed depends on it. */
+static inline int64_t trange_at(const struct trange *r, int64_t i) {
+    return (int64_t)((uint64_t)r->start + (uint64_t)i * (uint64_t)r->step);
+}
+
 enum tview_kind { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 
 struct tview {
