@@ -4,6 +4,7 @@
 
 #include "text/tokenizer/unicode.h"
 
+#include <limits.h>
 #include <pcre2.h>
 
 enum {
@@ -43,12 +44,22 @@ static bool has_property(uint32_t c, uint32_t flags) {
 /* The characters with (or without) a property as ranges: "\x{61}-\x{7a}...". So the answer is the reference's, whatever
  * version of Unicode PCRE2 was built with. */
 static void put_ranges(struct sb *out, uint32_t flags, bool negate) {
-    bool inside = false;
+    bool inside = false, uniform = false;
+    unsigned block = UINT_MAX;
     for (uint32_t c = 0; c <= 0x110000; c++) {
         if (c == 0xD800) c = 0xE000;
+        if (c % 128 == 0 && c < 0x110000) { /* most blocks are the same as the one before, and of one kind */
+            if (uniform && block == tok_uni_index[c >> 7]) {
+                c += 127;
+                continue;
+            }
+            block = tok_uni_index[c >> 7];
+            uniform = true;
+        }
         bool now = c < 0x110000 && has_property(c, flags) != negate;
         if (now && !inside) sb_fmt(out, "\\x{%x}-", (unsigned)c);
         if (!now && inside) sb_fmt(out, "\\x{%x}", (unsigned)(c == 0xE000 ? 0xD7FF : c - 1));
+        if (now != inside && c % 128) uniform = false;
         inside = now;
     }
 }
