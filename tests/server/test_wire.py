@@ -234,15 +234,17 @@ def check_queue(program):
 def check_drain(program):
     """SIGTERM: the running request is answered whole, new connections are not taken."""
     with Server(program, "--parallel", "1") as s:
-        body = json.dumps({"prompt": "Once", "max_tokens": 200, "ignore_eos": True, "temperature": 0}).encode()
+        # sixteen prompts one after the other: longer than any machine needs to see the signal
+        body = json.dumps({"prompt": ["Once"] * 16, "max_tokens": 200, "ignore_eos": True, "temperature": 0}).encode()
         c = socket.create_connection(("127.0.0.1", s.port), timeout=60)
         c.sendall(b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        time.sleep(0.3)
+        while not s.metrics()["mlxcel_generations_running"]:
+            time.sleep(0.01)
         s.process.terminate()
         got = b""
         while part := c.recv(65536):
             got += part
-        check(b'"completion_tokens":200' in got and b"Connection: close" in got, f"the running request: {got[-200:]!r}")
+        check(b'"completion_tokens":3200' in got and b"Connection: close" in got, f"the running request: {got[-200:]!r}")
         try:
             socket.create_connection(("127.0.0.1", s.port), timeout=5).close()
             check(False, "a connection was taken after SIGTERM")
