@@ -50,6 +50,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) linear_ref(KARGS(k_line
 // One block per row.
 extern "C" __global__ void embed(KARGS(k_embed) a) {
     int64_t r = blockIdx.x, index = a.by_position ? a.pos[r] + a.position_offset : a.ids[r];
+    if (index >= a.w.out) index = 0;
     for (int64_t k = (int64_t)threadIdx.x * 8; k < a.w.in; k += (int64_t)blockDim.x * 8) {
         float w[8];
         unpack8(a.w, index, k, w);

@@ -23,13 +23,21 @@ static __device__ __forceinline__ void norm_store(const k_norm &a, int64_t r, in
     view_store(a.y, r, h, i, y);
 }
 
+// What is left of x when its mean, square deviation and the gate's square are known: kinds that share no weights with the others. 2 is
+// NORM_CUT, 3 GATE_MATCH.
+static __device__ __forceinline__ void rare_store(const k_norm &a, int64_t r, int h, int i, float mean, float square, float gate_square) {
+    float x = norm_input(a, r, h, i);
+    if (a.kind == 2) view_store(a.y, r, h, i, fmaxf(x - mean - a.cut * sqrtf(square), 0.0f));
+    else view_store(a.y, r, h, i, x * sqrtf(gate_square) / sqrtf(fmaxf(square, a.eps)));
+}
+
 // One block per (head, row).
 extern "C" __global__ void norm_block(KARGS(k_norm) a) {
     __shared__ float scratch[32];
     int64_t r = blockIdx.y;
     int h = blockIdx.x, n = a.y.width;
     float mean = 0, square = 0;
-    if (a.kind == 1) { // NORM_LAYER
+    if (a.kind >= 1) { // NORM_LAYER, NORM_CUT
         float sum = 0;
         for (int i = threadIdx.x; i < n; i += blockDim.x) sum += norm_input(a, r, h, i);
         mean = block_sum(sum, scratch) / (float)n;
@@ -39,7 +47,15 @@ extern "C" __global__ void norm_block(KARGS(k_norm) a) {
         if (a.is_add) view_store(a.sum, r, h, i, x);
         square = fmaf(x - mean, x - mean, square);
     }
-    float scale = 1.0f / sqrtf(block_sum(square, scratch) / (float)n + a.eps);
+    square = block_sum(square, scratch) / (float)n;
+    if (a.kind == 2 || a.gate == 3) {
+        float other = 0;
+        for (int i = threadIdx.x; i < n && a.gate == 3; i += blockDim.x) other = fmaf(view_load(a.b, r, h, i), view_load(a.b, r, h, i), other);
+        other = block_sum(other, scratch) / (float)n;
+        for (int i = threadIdx.x; i < n; i += blockDim.x) rare_store(a, r, h, i, mean, square, other);
+        return;
+    }
+    float scale = 1.0f / sqrtf(square + a.eps);
     for (int i = threadIdx.x; i < n; i += blockDim.x) norm_store(a, r, h, i, norm_input(a, r, h, i) - mean, scale);
 }
 
@@ -50,7 +66,7 @@ extern "C" __global__ void norm_warp(KARGS(k_norm) a) {
     int h = (int)(item % a.y.heads);
     if (r >= a.y.rows) return;
     float mean = 0, square = 0;
-    if (a.kind == 1) {
+    if (a.kind >= 1) {
         float sum = 0;
         for (int i = lane; i < n; i += 32) sum += norm_input(a, r, h, i);
         mean = warp_sum(sum) / (float)n;
@@ -59,6 +75,14 @@ extern "C" __global__ void norm_warp(KARGS(k_norm) a) {
         float x = norm_input(a, r, h, i) - mean;
         square = fmaf(x, x, square);
     }
-    float scale = 1.0f / sqrtf(warp_sum(square) / (float)n + a.eps);
+    square = warp_sum(square) / (float)n;
+    if (a.kind == 2 || a.gate == 3) {
+        float other = 0;
+        for (int i = lane; i < n && a.gate == 3; i += 32) other = fmaf(view_load(a.b, r, h, i), view_load(a.b, r, h, i), other);
+        other = warp_sum(other) / (float)n;
+        for (int i = lane; i < n; i += 32) rare_store(a, r, h, i, mean, square, other);
+        return;
+    }
+    float scale = 1.0f / sqrtf(square + a.eps);
     for (int i = lane; i < n; i += 32) norm_store(a, r, h, i, norm_input(a, r, h, i) - mean, scale);
 }

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "os/os.h"
 
-enum { ROWS_DEFAULT = 512 };
+enum { ROWS_DEFAULT = 512, ROWS_GPU = 2048 }; /* a GPU dequantises a layer once per step: long chunks pay */
 
 uint64_t session_kv_bytes(const struct kv_layout *layout) {
     uint64_t bytes = 0;
@@ -79,8 +79,11 @@ static int open_all(struct session *s, struct err *err) {
     s->has_model = true;
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT, .prefix = o->prefix_cache};
-    engine.limits = (struct runner_limits){
-        .context = pick_context(s), .rows = o->n_rows > 0 ? o->n_rows : ROWS_DEFAULT, .seqs = o->n_seqs > 0 ? o->n_seqs : 1};
+    engine.limits = (struct runner_limits){.context = pick_context(s),
+                                           .rows = o->n_rows > 0                       ? o->n_rows
+                                                   : s->backend->type == &cuda_backend ? ROWS_GPU
+                                                                                       : ROWS_DEFAULT,
+                                           .seqs = o->n_seqs > 0 ? o->n_seqs : 1};
     if (engine.limits.rows < engine.limits.seqs) engine.limits.rows = engine.limits.seqs;
     return engine_open(&s->model, s->backend, &engine, &s->engine, err);
 }

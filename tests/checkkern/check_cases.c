@@ -47,6 +47,7 @@ static struct tensor build_norm(struct check *c, struct oplist *l, const struct 
                           .bias = w->p[1] == NORM_LAYER ? check_vector(c, n, 3, 1, 0) : NULL,
                           .kind = (enum norm_kind)w->p[1],
                           .eps = 1e-5f,
+                          .cut = 0.75f,
                           .weight_offset = w->f[0],
                           .per_head = w->p[2],
                           .gate = (enum norm_gate)w->p[3],
@@ -308,7 +309,9 @@ static void add_elements(struct maker *m) {
     } norms[] = {{1, 100, NORM_RMS, 0, 0, 0, 0},           {1, 2048, NORM_RMS, 0, 0, 0, 1},
                  {1, 4096, NORM_LAYER, 0, 0, 0, 0},        {4, 64, NORM_RMS, 0, 0, 0, 0},
                  {3, 80, NORM_LAYER, 1, 0, 0, 0},          {4, 128, NORM_RMS, 0, GATE_AFTER, 0, 0},
-                 {2, 640, NORM_RMS, 1, GATE_BEFORE, 0, 0}, {1, 768, NORM_RMS, 0, 0, 1, 0},
+                 {2, 640, NORM_RMS, 1, GATE_BEFORE, 0, 0}, {4, 96, NORM_RMS, 0, GATE_MATCH, 0, 0},
+                 {2, 1024, NORM_RMS, 0, GATE_MATCH, 0, 0}, {1, 200, NORM_CUT, 0, 0, 0, 0},
+                 {1, 1500, NORM_CUT, 0, 0, 0, 0},          {1, 768, NORM_RMS, 0, 0, 1, 0},
                  {1, 5120, NORM_LAYER, 0, 0, 1, 0}};
     for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
         CASE(.build = build_norm, .in = norms[i].width,

@@ -363,13 +363,14 @@ static void close_bench(struct bench *b) {
 
 /* tolerance.list: NAME TOLERANCE REASON, one per line; the default is 1e-4 of the logits' standard deviation. */
 static double tolerance_of(struct str name) {
+    for (size_t slash; (slash = str_find_char(name, '/', 0)) != STR_NONE;) name = str_from(name, slash + 1);
     struct arena a = {0};
     struct str text, line, word;
     double tolerance = 1e-4;
-    if (os_file_load(&a, MLXCEL_SOURCE_DIR "/tests/golden/tolerance.list", 0, &text, NULL) == ERR_OK)
-        while (str_split_next(&text, '\n', &line))
-            if (str_split_next(&line, ' ', &word) && str_eq(word, name) && str_split_next(&line, ' ', &word))
-                str_to_double(word, &tolerance);
+    int code = os_file_load(&a, MLXCEL_SOURCE_DIR "/tests/golden/tolerance.list", 0, &text, NULL);
+    if (code) code = os_file_load(&a, "tests/golden/tolerance.list", 0, &text, NULL); /* a program that was carried to another machine */
+    while (!code && str_split_next(&text, '\n', &line))
+        if (str_split_next(&line, ' ', &word) && str_eq(word, name) && str_split_next(&line, ' ', &word)) str_to_double(word, &tolerance);
     arena_free(&a);
     return tolerance;
 }
@@ -385,6 +386,8 @@ static void test_folder(const char *dir, struct str name) {
         if (!code) code = check_default(&b, &reference, &figures, &err);
         close_bench(&reference);
     } else if (!code) {
+        /* another device's recurrence rounds in another order than the CPU's; errors of a state last */
+        if (b.model.spec.kv.n_states && b.be->type != &cpu_backend && b.tolerance < 1e-3) b.tolerance = 1e-3;
         code = check_all(&b, &err);
         sb_fmt(&figures, "%.2g sd", b.worst);
     }

@@ -95,7 +95,8 @@ struct k_norm {
     KPTR(const float) bias;
     int32_t kind, per_head, gate, gate_act;
     float eps, weight_offset, a_scale, b_scale;
-    int32_t is_add, pad;
+    int32_t is_add;
+    float cut;
 };
 
 /* ADD, ACT, GLU, MULVEC, CONCAT, ROWS and conversions. */

@@ -77,6 +77,7 @@ static struct k_norm norm_args_of(const struct cuda *c, const struct op *op, str
         .gate = op->kind == OP_NORM && op->n_in > 1 ? (int32_t)n->gate : 0,
         .gate_act = (int32_t)n->gate_act,
         .eps = n->eps,
+        .cut = n->cut,
         .weight_offset = n->weight_offset,
         .a_scale = n->a_scale,
         .b_scale = n->b_scale,

@@ -193,7 +193,8 @@ static_assert(ACT_NONE == 0 && ACT_SILU == 1 && ACT_GELU == 2 && ACT_GELU_TANH =
                   ACT_SIGMOID == 6 && ACT_TANH == 7 && ACT_SOFTPLUS == 8 && ACT_SOFTCAP == 9 && ACT_XIELU == 10 && ACT_EXP == 11 &&
                   ACT_NEG_EXP == 12 && ACT_CLAMP == 13 && ACT_CLAMPED_SWIGLU == 14 && N_ACT_KINDS == 15,
               "kernels/common.cuh");
-static_assert(NORM_LAYER == 1 && GATE_AFTER == 1 && GATE_BEFORE == 2 && ROPE_HALF == 1, "kernels/norm.cu, kernels/elem.cu");
+static_assert(NORM_LAYER == 1 && NORM_CUT == 2 && GATE_AFTER == 1 && GATE_BEFORE == 2 && GATE_MATCH == 3 && ROPE_HALF == 1,
+              "kernels/norm.cu, kernels/elem.cu");
 static_assert(ROUTE_SOFTMAX == 0 && ROUTE_SIGMOID == 1 && ROUTE_SOFTMAX_AFTER == 2 && ROUTE_SPARSEMIXER == 3, "kernels/moe.cu");
 static_assert((int)K_BLOCK == (int)KV_BLOCK && sizeof(struct k_seq) == sizeof(struct step_seq), "the step block");
 
