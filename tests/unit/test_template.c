@@ -7,6 +7,10 @@
 
 #include <stdio.h>
 
+/* Without the limits hostile templates run for minutes or for ever. How quick they end is measured elsewhere: a sanitizer or a busy
+ * machine is slow, but not that slow. */
+enum { HANG_MS = 60000 };
+
 static const struct tmpl_time fixed_now = {.year = 2025, .month = 7, .day = 10, .hour = 12};
 
 static struct str read_text(struct arena *a, const char *path) {
@@ -272,8 +276,7 @@ static void hostile_templates_end(void) {
         if (getenv("MLXCEL_TEST_TIMES"))
             fprintf(stderr, "%8.1f ms %8zu KiB  %.60s -> %s\n", ms, a.total_bytes >> 10, sources[i], code ? err.msg : "ok");
         if (!code) unit_fail(__FILE__, __LINE__, "%s: rendered, expected an error", sources[i]);
-        /* without the limits these run for minutes; a busy or emulated machine is slow, but not that slow */
-        if (ms > (getenv("MLXCEL_TEST_EMULATED") ? 30000 : 5000)) unit_fail(__FILE__, __LINE__, "%s: took %.0f ms", sources[i], ms);
+        if (ms > HANG_MS) unit_fail(__FILE__, __LINE__, "%s: took %.0f ms", sources[i], ms);
         arena_free(&a);
     }
 }
@@ -360,7 +363,7 @@ static void long_sources_are_parsed_quickly(void) {
         if (getenv("MLXCEL_TEST_TIMES")) fprintf(stderr, "%8.1f ms %8zu KiB  a megabyte of %s\n", ms, a.total_bytes >> 10, pieces[i][1]);
         sb_free(&source);
         arena_free(&a);
-        if (ms > 3000) unit_fail(__FILE__, __LINE__, "a megabyte of %s: %.0f ms", pieces[i][1], ms);
+        if (ms > HANG_MS) unit_fail(__FILE__, __LINE__, "a megabyte of %s: %.0f ms", pieces[i][1], ms);
     }
     struct sb source = {0};
     sb_puts(&source, "{% for i in range(99999) %}");
@@ -392,10 +395,8 @@ static void long_conversations_render(void) {
         STR("{% set ns = namespace(text='', list=[]) %}{% for m in messages %}{% set ns.text = ns.text + '<|im_start|>' + m.role + '\\n' + "
             "m.content|trim + '<|im_end|>\\n' %}{% set ns.list = ns.list + [m.content] %}{% if loop.index0 % 2 == 0 and m.role != 'user' %}"
             "{{ raise_exception('roles') }}{% endif %}{% endfor %}{{ ns.text }}{{ ns.list|length }}");
-    uint64_t start = os_clock_ns();
     CHECK_OK(render(&a, source, input, NULL, &out, &err), err);
     CHECK(str_ends(out.text, STR("20000")));
-    CHECK((double)(os_clock_ns() - start) / 1e6 < 2000);
     arena_free(&a);
 }
 
