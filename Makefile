@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all run test test-long check check-cuda-env install windows test-windows cross test-cross clang asan tsan fuzz format clean help \
+.PHONY: all run test test-long test-cuda check check-cuda-env install windows test-windows cross test-cross clang asan tsan fuzz format clean help \
     build-release venv
 .DEFAULT_GOAL := all
 
@@ -37,6 +37,10 @@ test-long: build-release ## the long tests: big oracles, load, fuzzing
 	@tools/setup.sh test
 	@tools/venv.sh
 	@python3 tests/run_tests.py --build build/release --cost all $(if $(DATA),--data $(DATA))
+
+test-cuda: build-release ## everything that a GPU must show; says why not where there is none (DATA=DIR as above)
+	@tools/setup.sh test
+	@python3 tests/cuda/test_cuda.py build/release $(or $(DATA),../shared)
 
 check: ## style, layers and formatting
 	@tools/setup.sh check

@@ -17,7 +17,7 @@ static __device__ __forceinline__ void x8(const void *x, int dtype, int64_t at, 
     for (int i = 0; i < 8; i++) out[i] = i < n ? load_as_f32(x, dtype, at + i) : 0.0f;
 }
 
-extern "C" __global__ void __launch_bounds__(WARPS * 32) linear_ref(KARGS(k_linear) a) {
+extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) linear_ref(KARGS(k_linear) a) {
     int lane = threadIdx.x % 32;
     int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, head = blockIdx.z;
     int64_t r0 = (int64_t)blockIdx.y * ROWS;

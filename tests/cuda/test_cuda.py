@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""What a GPU must show (`make test-cuda`): conformance of every op row, the golden models in exact and in default precision, depth, real
+models, and compute-sanitizer. Runs from a build folder alone, so that its programs can be carried to a machine with a GPU.
+
+usage: test_cuda.py BUILD DATA [--parts check,exact,close,depth,models,sanitize] [--out DIR] [--jobs N] [--only TEXT]
+
+BUILD holds mlxcel, checkkern and golden_tests; DATA holds golden/, tiny/ and models/. What is missing there is skipped by name.
+"""
+import argparse
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PARTS = ["check", "exact", "close", "depth", "models", "sanitize"]
+DEPTH = ["llama", "qwen3", "llama-hd128-gqa8", "gemma3", "deepseek_v3", "gpt_oss", "qwen3-q4-g64", "mamba2", "qwen3_5"]
+# one fixture per mixer: attention, sliding attention with sinks, latent attention, conv, scan, ssd, delta, lightning
+SANITIZE = ["qwen3-q4-g64", "gpt_oss", "deepseek_v2", "lfm2", "mamba", "mamba2", "qwen3_5", "minimax"]
+
+
+class Tally:
+    def __init__(self, out):
+        self.passed = self.failed = self.skipped = 0
+        self.out = out
+        self.start = time.time()
+
+    def note(self, ok, name, words=""):
+        self.passed += ok
+        self.failed += not ok
+        if not ok:
+            print(f"FAILED  {name} {words}", flush=True)
+
+    def skip(self, name, why):
+        self.skipped += 1
+        print(f"skipped {name}: {why}", flush=True)
+
+    def part(self, name, before, words=""):
+        p, f = self.passed - before[0], self.failed - before[1]
+        print(f"{name}: {p} passed, {f} failed{words} ({time.time() - self.start:.0f} s)", flush=True)
+
+    def log(self, name, text):
+        with open(os.path.join(self.out, name), "a") as f:
+            f.write(text)
+
+
+def execute(command, timeout, env=None):
+    try:
+        run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout, env=env, cwd=ROOT)
+        return run.returncode, run.stdout.decode(errors="replace")
+    except subprocess.TimeoutExpired as e:
+        return 124, (e.stdout or b"").decode(errors="replace") + f"\nno end after {timeout} s\n"
+
+
+def last_line(text):
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def gpu_or_reason(build):
+    """The device line of a run on the GPU, or why there is none."""
+    rc, text = execute([os.path.join(build, "mlxcel"), "generate", "--device", "cuda", "--tokens", "1,2,3", "-n", "4"], 120)
+    return (rc == 0), last_line(text) if rc else next((line for line in text.splitlines() if "cuda:" in line), "a GPU")
+
+
+def fixtures(data, only):
+    folder = os.path.join(data, "golden")
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [n for n in names if os.path.exists(os.path.join(folder, n, "golden.safetensors")) and only in n]
+
+
+def golden_many(t, a, part, names, args, prefix=(), timeout=200, clean=None):
+    """golden_tests on every fixture, a process each, some at a time."""
+    before = (t.passed, t.failed)
+
+    def one(name):
+        command = [*prefix, os.path.join(a.build, "golden_tests"), "--backend", "cuda", *args, os.path.join(a.data, "golden", name)]
+        return name, *execute(command, timeout)
+
+    figures = []
+    with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
+        for name, rc, text in pool.map(one, names):
+            t.log(part + ".log", text)
+            words = next((line for line in text.splitlines() if line.startswith(("FAILED", "skipped", "ok"))), last_line(text))
+            good = rc == 0 and words.startswith("ok") and (clean is None or clean in text)
+            t.note(good, f"{part} {name}", re.sub(r"^\S+\s+\S+\s*", "", words)[:200] if words.startswith(("FAILED", "ok")) else words[:200])
+            figures.append((name, words))
+    t.part(part, before)
+    return figures
+
+
+def part_check(t, a):
+    before = (t.passed, t.failed)
+    rc, text = execute([os.path.join(a.build, "checkkern"), "--cuda"], 400)
+    t.log("check.log", text)
+    for line in [line for line in text.splitlines() if line.startswith("FAILED")][:20]:
+        print(line)
+    found = re.search(r"(\d+) passed, (\d+) failed", last_line(text))
+    if found:
+        t.passed += int(found[1])
+        t.failed += int(found[2])
+    else:
+        t.note(False, "checkkern", last_line(text))
+    t.part("check", before)
+
+
+def part_exact(t, a):
+    worst = []
+    for name, words in golden_many(t, a, "exact", fixtures(a.data, a.only), []):
+        found = re.search(r"(\S+) sd$", words)
+        if words.startswith("ok") and found:
+            worst.append((float(found[1]), name))
+    worst.sort(reverse=True)
+    print("  largest: " + ", ".join(f"{n} {w:.1e} sd" for w, n in worst[:5]))
+
+
+def part_close(t, a):
+    rows, left_out, positions = [], 0, 0
+    for name, words in golden_many(t, a, "close", fixtures(a.data, a.only), ["--precision", "auto", "--close"]):
+        found = re.search(r"rms (\S+) sd \(median (\S+)\), KL (\S+) \(median (\S+)\)", words)
+        if found:
+            k = 1 if "experts" in words else 0
+            rows.append((float(found[1 + k].rstrip("),")), float(found[3 + k].rstrip("),")), name))
+        found = re.search(r"experts: (\d+) of (\d+)", words)
+        if found:
+            left_out, positions = left_out + int(found[1]), positions + int(found[2])
+    rows.sort(reverse=True)
+    print("  largest: " + ", ".join(f"{n} rms {r:.1e} sd KL {k:.1e}" for r, k, n in rows[:5]))
+    print(f"  {left_out} of {positions} positions of models with experts left out: a router within 0.05 of another choice")
+
+
+def part_depth(t, a):
+    names = [n for n in DEPTH if n in fixtures(a.data, a.only)]
+    for precision in ("exact", "auto"):
+        figures = golden_many(t, a, f"depth-{precision}", names, ["--precision", precision, "--depth", "8192"])
+        print("  " + "; ".join(re.sub(r".*worst (\S+ sd).*", rf"{n} \1", w) for n, w in figures if w.startswith("ok")))
+
+
+def part_models(t, a):
+    env = dict(os.environ, MLXCEL_DEVICE="cuda")
+    before = (t.passed, t.failed)
+    rc, text = execute([sys.executable, "tests/golden/test_models.py", os.path.join(a.build, "mlxcel"), a.data], 300, env)
+    t.log("models.log", text)
+    found = re.search(r"(\d+) passed, (\d+) failed", last_line(text))
+    if found and int(found[1]) + int(found[2]):
+        print("\n".join(text.splitlines()[:-1][:20]))
+        t.passed += int(found[1])
+        t.failed += int(found[2])
+        t.part("models", before)
+    else:
+        t.skip("models", f"no models under {a.data}" if found else last_line(text))
+
+
+def part_sanitize(t, a):
+    tool = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    if not os.path.exists(tool):
+        t.skip("sanitize", "compute-sanitizer is not installed (it comes with the CUDA toolkit)")
+        return
+    rc, text = execute([tool, "--tool", "memcheck", os.path.join(a.build, "mlxcel"), "generate", "--device", "cuda", "--tokens", "1,2", "-n", "1"], 120)
+    if "not supported" in text:
+        t.skip("sanitize", "compute-sanitizer: " + next(line for line in text.splitlines() if "not supported" in line).strip("= "))
+        return
+    names = [n for n in SANITIZE if n in fixtures(a.data, a.only)]
+    for tool_name in a.tools.split(","):
+        prefix = [tool, "--tool", tool_name, "--error-exitcode", "9", "--print-limit", "3"]
+        for label, args in (("exact", ["--depth", "560"]), ("auto", ["--precision", "auto", "--depth", "560"])):
+            golden_many(t, a, f"{tool_name}-{label}", names, args, prefix, 240, "ERROR SUMMARY: 0 errors" if tool_name != "racecheck" else None)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("build")
+    p.add_argument("data")
+    p.add_argument("--parts", default=",".join(PARTS))
+    p.add_argument("--out")
+    p.add_argument("--jobs", type=int, default=8)
+    p.add_argument("--only", default="")
+    p.add_argument("--tools", default="memcheck")
+    a = p.parse_args()
+    a.build, a.data = os.path.abspath(a.build), os.path.abspath(a.data)
+    a.out = a.out or tempfile.mkdtemp(prefix="mlxcel-cuda-")
+    t = Tally(a.out)
+    there, words = gpu_or_reason(a.build)
+    if not there:
+        t.skip("cuda", words)
+    else:
+        print(words, flush=True)
+        for part in a.parts.split(","):
+            globals()["part_" + part](t, a)
+    print(f"{t.passed} passed, {t.failed} failed, {t.skipped} skipped")
+    sys.exit(1 if t.failed else 0)
+
+
+main()
