@@ -34,7 +34,11 @@ static int load(struct service *s, struct err *err) {
                                     .context = session_context(s->session),
                                     .n_seqs = limits->seqs,
                                     .width = embed_width(s->session->engine),
-                                    .has_template = session_has_template(s->session)};
+                                    .has_template = session_has_template(s->session),
+                                    .sampling = sampler_defaults()};
+    s->info.sampling.temperature = 1;
+    sampling_resolve(s->session, &s->options.sampling, &s->info.sampling);
+    s->breakers = sampling_breakers(s->session, &s->arena, NULL, 0);
     s->active = mem_alloc((size_t)(limits->seqs + s->options.n_queue) * sizeof *s->active);
     s->work = sampler_work_create(s->info.vocab);
     return ERR_OK;
@@ -206,6 +210,7 @@ void service_close(struct service *s) {
     }
     sampler_work_destroy(s->work);
     session_close(s->session);
+    arena_free(&s->arena);
     mem_free(s->active);
     sb_free(&s->name);
     sb_free(&s->description);

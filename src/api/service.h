@@ -12,9 +12,8 @@
 #ifndef MLXCEL_API_SERVICE_H
 #define MLXCEL_API_SERVICE_H
 
-#include "api/session.h"
+#include "api/sampling.h"
 #include "base/json.h"
-#include "engine/sampler.h" /* the parameters, plain data */
 
 struct service;
 struct service_job;
@@ -22,6 +21,7 @@ struct service_job;
 struct service_options {
     struct session_options session; /* its strings must live as long as the service */
     const char *name;               /* what the model is called; NULL: by its folder */
+    struct sampling_given sampling; /* for requests that say nothing themselves */
     int32_t n_queue;                /* requests that may wait beyond those that run */
     void (*notify)(void *user);
     void *user;
@@ -43,6 +43,7 @@ struct service_info {
     int32_t n_seqs; /* requests at once */
     int32_t width;  /* numbers of an embedding */
     bool has_template;
+    struct sampler_params sampling; /* what a request begins with: as options and generation_config.json say, else drawn at temperature 1 */
 };
 /* When ready. */
 const struct service_info *service_info(const struct service *s);
@@ -70,8 +71,10 @@ struct service_request { /* all of it is copied */
     int32_t n_tokens;
     int32_t max_new; /* -1: until the end or the context is full */
     bool ignore_eos;
-    bool has_seed; /* else one is made up */
-    struct sampler_params sampling;
+    bool has_seed;                  /* else one is made up */
+    struct sampler_params sampling; /* dry_breakers is the service's own affair */
+    const struct str *breakers;     /* [n_breakers] of DRY; NULL: the usual ones */
+    size_t n_breakers;
     const struct str *stops;
     size_t n_stops;
     int64_t deadline_ms; /* from now; 0: none */

@@ -39,6 +39,7 @@ struct service_job {
     struct tok_stream stream;
     struct stop stop;
     struct sampler_result result;
+    struct sampler_state state;
     struct sb raw, text; /* scratch: of one token */
     uint64_t first_ns, last_ns;
     enum service_finish want; /* it must end, and this is what the end will mean */
@@ -58,6 +59,8 @@ struct service {
     struct service_options options;
     struct session *session;
     struct service_info info;
+    struct arena arena;
+    const uint32_t *breakers; /* the usual ones */
     struct os_thread *thread;
     struct sampler_work *work;
     struct sb description, name;

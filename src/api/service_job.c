@@ -24,6 +24,7 @@ static int copy_sampling(struct service_job *j, const struct service_request *r,
     struct sampler_bias *bias = arena_new(&j->arena, struct sampler_bias, r->sampling.n_bias + 1);
     for (int32_t i = 0; i < r->sampling.n_bias; i++) bias[i] = r->sampling.bias[i];
     j->sampling.bias = bias;
+    j->sampling.dry_breakers = r->breakers ? sampling_breakers(s->session, &j->arena, r->breakers, r->n_breakers) : s->breakers;
     if (!r->has_seed) j->sampling.seed = hash_pair(os_clock_ns() ^ (uint64_t)os_process_id(), ++s->n_seeds);
     return stop_init(&j->stop, &j->arena, r->stops, r->n_stops, err);
 }
@@ -81,7 +82,7 @@ void service_job_destroy(struct service_job *j) {
 int32_t service_on_choose(void *user, float *logits, int32_t vocab, const int32_t *history, int32_t n_history, struct err *err) {
     struct service_job *j = user;
     (void)vocab;
-    struct sampler_input in = {.logits = logits, .history = history, .n_history = n_history, .n_prompt = j->n_tokens};
+    struct sampler_input in = {.logits = logits, .history = history, .n_history = n_history, .n_prompt = j->n_tokens, .state = &j->state};
     return sampler_choose(j->service->work, &j->sampling, &in, &j->result, err);
 }
 

@@ -1,4 +1,4 @@
-/* Opening a session: model, device, weights, cache; and running single requests on it. */
+/* Opening a session: model, device, weights, cache. */
 #include "api/session_internal.h"
 
 #include "api/synth.h"
@@ -103,6 +103,7 @@ int session_open(const struct session_options *options, struct session **out, st
 void session_close(struct session *s) {
     if (!s) return;
     session_text_close(s);
+    sampler_work_destroy(s->work);
     engine_close(s->engine);
     if (s->has_model) model_close(s->backend, &s->model);
     if (s->backend) s->backend->type->close(s->backend);
@@ -134,49 +135,4 @@ int32_t session_context(const struct session *s) {
 const int32_t *session_eos(const struct session *s, int32_t *out_n) {
     *out_n = s->n_eos;
     return s->eos;
-}
-
-/* ---- one request --------------------------------------------------------------------------------------------------- */
-
-struct single {
-    const struct generate_request *request;
-    struct generate_stats *stats;
-    uint64_t start_ns, first_ns, last_ns;
-    bool stop, done;
-    struct err err;
-};
-
-static void on_event(void *user, const struct engine_event *event) {
-    struct single *one = user;
-    if (event->token >= 0) {
-        one->last_ns = os_clock_ns();
-        if (one->stats->n_new++ == 0) one->first_ns = one->last_ns;
-        if (event->finish != FINISH_EOS && !one->request->on_token(one->request->user, event->token)) one->stop = true;
-    }
-    if (event->finish) one->done = true;
-    if (event->finish == FINISH_ERROR) one->err = *event->err;
-}
-
-int session_generate(struct session *s, const struct generate_request *request, struct generate_stats *out_stats, struct err *err) {
-    *out_stats = (struct generate_stats){.n_prompt = request->n_tokens};
-    struct single one = {.request = request, .stats = out_stats, .start_ns = os_clock_ns()};
-    struct engine_request r = {
-        .tokens = request->tokens, .n_tokens = request->n_tokens, .max_new = request->max_new, .on_event = on_event, .user = &one};
-    if (!request->ignore_eos) {
-        r.eos = s->eos;
-        r.n_eos = s->n_eos;
-    }
-    struct job *job;
-    TRY(engine_submit(s->engine, &r, &job, err));
-    bool idle = false;
-    while (!one.done) {
-        TRY(engine_step(s->engine, &idle, err));
-        if (one.stop && !one.done) engine_cancel(s->engine, job);
-    }
-    if (out_stats->n_new) {
-        out_stats->prompt_seconds = (double)(one.first_ns - one.start_ns) * 1e-9;
-        out_stats->new_seconds = (double)(one.last_ns - one.first_ns) * 1e-9;
-    }
-    if (one.err.code) return err_set(err, one.err.code, "%s", one.err.msg);
-    return ERR_OK;
 }

@@ -43,33 +43,60 @@ const int32_t *session_eos(const struct session *s, int32_t *out_n);
 struct session_ids {
     int32_t *p;
     size_t n;
+    bool thinks; /* the prompt leaves the model inside its <think> */
 };
 
+struct session_message {
+    const char *role; /* "system", "user", "assistant" */
+    struct str content;
+};
+
+/* A conversation, or a text. */
 struct session_prompt {
+    const struct session_message *messages; /* [n_messages]; NULL: the text */
+    size_t n_messages;
     struct str text;
-    struct str system; /* {NULL, 0}: none */
-    bool raw;          /* no chat template; a model without one completes raw anyway */
+    bool raw; /* no chat template; a model without one completes raw anyway */
 };
 /* The ids of a prompt, in memory of the session's own until the next call. With a template only the template makes control
  * tokens: what stands in the text stays text. A raw prompt is its own template, and its control tokens count. */
 int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err);
+/* After the text was loaded, by session_encode or session_text_load. */
 bool session_has_template(const struct session *s);
-/* The text of a new token, as far as it is certain: complete characters only. The flush gives what was held back. */
-int session_decode_begin(struct session *s, struct err *err);
-int session_decode_push(struct session *s, int32_t token, struct sb *out, struct err *err);
-int session_decode_end(struct session *s, struct sb *out, struct err *err);
+/* Tokenizer and template; afterwards they do not change, and any thread may use them. */
+int session_text_load(struct session *s, struct err *err);
+
+/* ---- one request ---------------------------------------------------------------------------------------------------- */
+
+enum generate_finish {
+    GENERATE_STOP,        /* end-of-text token or a stop string */
+    GENERATE_LENGTH,      /* max_new, or the context is full */
+    GENERATE_INTERRUPTED, /* the caller did not want more */
+};
 
 struct generate_stats {
-    int32_t n_prompt, n_new;
+    int32_t n_prompt, n_cached, n_new;  /* n_cached: of the prompt, known from an earlier request */
     double prompt_seconds, new_seconds; /* to the first token; from there to the last */
+    enum generate_finish finish;
 };
+
+struct sampler_params;
+struct sampler_result;
 
 struct generate_request {
     const int32_t *tokens;
     int32_t n_tokens, max_new; /* -1: until the end or the context is full */
     bool ignore_eos;
-    /* Called for each new token; false stops. */
-    bool (*on_token)(void *user, int32_t token);
+    const struct sampler_params *sampling; /* NULL: the largest logit; dry_breakers is made from the strings below */
+    const struct str *breakers;            /* [n_breakers]; NULL: the usual ones */
+    size_t n_breakers;
+    const struct str *stops; /* strings that end the text and are not part of it */
+    size_t n_stops;
+    const _Atomic bool *interrupt; /* ends the request when it becomes true; NULL: nothing does */
+    /* Each may be NULL; false ends the request. Text comes as far as it is certain: complete characters, no beginning of a stop
+     * string. logprobs is NULL unless the sampling asks for them. */
+    bool (*on_token)(void *user, int32_t token, const struct sampler_result *logprobs);
+    bool (*on_text)(void *user, struct str text);
     void *user;
 };
 

@@ -4,6 +4,7 @@
 
 #include "api/session.h"
 #include "engine/engine.h"
+#include "engine/sampler.h"
 #include "file/checkpoint.h"
 #include "model/model.h"
 #include "text/chat/chat.h"
@@ -19,6 +20,7 @@ struct session {
     struct model model;
     bool has_model;
     struct engine *engine;
+    struct sampler_work *work; /* made when it is first needed */
     int32_t *eos, n_eos;
     const char *name;
     struct err no_gpu; /* with an automatic choice: why it is not the GPU */
@@ -27,12 +29,8 @@ struct session {
     struct tok *tok;
     struct chat_template *chat;
     struct tok_ids ids;
-    struct tok_stream stream;
-    bool streaming;
 };
 
-/* Tokenizer and template; afterwards they do not change, and any thread may use them. */
-int session_text_load(struct session *s, struct err *err);
 void session_text_close(struct session *s);
 /* A conversation (an object with messages and further keywords) through the template to ids; *out_text may be NULL. */
 int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, struct tok_ids *out, struct str *out_text,

@@ -1,8 +1,9 @@
 /* The text side of a session: tokenizer and chat template from the model's files, prompts to ids, ids to text. */
+#include "api/reasoning.h"
 #include "api/session_internal.h"
-
 #include "os/os.h"
 
+#include <assert.h>
 #include <time.h>
 
 /* A side file's text; {NULL, 0} when the model has none. */
@@ -50,7 +51,6 @@ int session_text_load(struct session *s, struct err *err) {
 }
 
 void session_text_close(struct session *s) {
-    if (s->streaming) tok_stream_free(&s->stream);
     tok_ids_free(&s->ids);
     tok_destroy(s->tok);
 }
@@ -81,8 +81,8 @@ static struct str chat_input(struct arena *a, const struct session_prompt *p) {
     jsonw_begin(&w, '{');
     jsonw_key(&w, "messages");
     jsonw_begin(&w, '[');
-    if (p->system.p) put_message(&w, "system", p->system);
-    put_message(&w, "user", p->text);
+    for (size_t i = 0; i < p->n_messages; i++) put_message(&w, p->messages[i].role, p->messages[i].content);
+    if (!p->messages) put_message(&w, "user", p->text);
     jsonw_end(&w, ']');
     jsonw_key(&w, "add_generation_prompt");
     jsonw_bool(&w, true);
@@ -103,35 +103,24 @@ int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *in
     return tok_encode_spans(s->tok, NULL, spans, output.n_spans, TOK_PARSE_SPECIAL, out, err);
 }
 
-static int encode_chat(struct session *s, struct arena *a, const struct session_prompt *p, struct err *err) {
+static int encode_chat(struct session *s, struct arena *a, const struct session_prompt *p, bool *out_thinks, struct err *err) {
     yyjson_val *input;
+    struct str rendered;
     TRY(json_parse(a, chat_input(a, p), "prompt", JSON_STRICT, &input, err));
-    return session_chat_encode(s, a, input, &s->ids, NULL, err);
+    TRY(session_chat_encode(s, a, input, &s->ids, &rendered, err));
+    *out_thinks = reasoning_is_open(rendered);
+    return ERR_OK;
 }
 
 int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err) {
     TRY(session_text_load(s, err));
     struct arena a = {0};
+    bool raw = prompt->raw || !session_has_template(s), thinks = false;
+    assert(!raw || !prompt->messages);
     s->ids.n = 0;
-    int code = prompt->raw || !session_has_template(s) ? tok_encode(s->tok, prompt->text, TOK_ADD_SPECIAL | TOK_PARSE_SPECIAL, &s->ids, err)
-                                                       : encode_chat(s, &a, prompt, err);
+    int code = raw ? tok_encode(s->tok, prompt->text, TOK_ADD_SPECIAL | TOK_PARSE_SPECIAL, &s->ids, err)
+                   : encode_chat(s, &a, prompt, &thinks, err);
     arena_free(&a);
-    *out = (struct session_ids){s->ids.p, s->ids.n};
+    *out = (struct session_ids){s->ids.p, s->ids.n, thinks};
     return code;
-}
-
-int session_decode_begin(struct session *s, struct err *err) {
-    TRY(session_text_load(s, err));
-    if (s->streaming) tok_stream_free(&s->stream);
-    tok_stream_init(&s->stream, s->tok, true);
-    s->streaming = true;
-    return ERR_OK;
-}
-
-int session_decode_push(struct session *s, int32_t token, struct sb *out, struct err *err) {
-    return tok_stream_push(&s->stream, token, out, err);
-}
-
-int session_decode_end(struct session *s, struct sb *out, struct err *err) {
-    return tok_stream_flush(&s->stream, out, err);
 }

@@ -4,11 +4,14 @@ set(API_SOURCES
   src/api/build.c
   src/api/doctor.c
   src/api/inspect.c
+  src/api/reasoning.c
+  src/api/sampling.c
   src/api/service.c
   src/api/service_embed.c
   src/api/service_job.c
   src/api/service_text.c
   src/api/session.c
+  src/api/session_generate.c
   src/api/session_probe.c
   src/api/session_text.c
   src/api/synth.c

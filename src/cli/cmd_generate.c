@@ -1,82 +1,224 @@
 /* mlxcel generate: a prompt in, new text out as it comes; statistics to standard error. */
+#include "base/json.h"
 #include "base/log.h"
+#include "cli/answer.h"
 #include "cli/session_args.h"
 #include "os/os.h"
 
-#include <stdio.h>
+#include <stdatomic.h>
 
 enum { STDIN_BYTES_MAX = 64 << 20 };
 
 struct output {
     struct session *session;
-    bool ids;
-    int32_t n;
-    struct sb text;
+    struct sampler_params sampling;
+    struct answer answer;
+    bool ids, json;
+    struct sb line;             /* --ids */
+    struct sb tokens, logprobs; /* --json: the insides of two arrays */
+    struct jsonw w_tokens, w_logprobs;
     int code;
     struct err err;
 };
 
-static bool flush(struct output *o) {
-    if (!o->code) o->code = os_write(OS_STDOUT, sb_str(&o->text), &o->err);
-    sb_clear(&o->text);
+static _Atomic bool is_interrupted;
+
+static void on_interrupt(void) {
+    atomic_store(&is_interrupted, true);
+}
+
+static void put_logprob(struct jsonw *w, int32_t token, float logprob) {
+    jsonw_key(w, "token");
+    jsonw_int(w, token);
+    jsonw_key(w, "logprob");
+    jsonw_num(w, (double)logprob);
+}
+
+static void put_logprobs(struct jsonw *w, int32_t token, const struct sampler_result *r) {
+    jsonw_begin(w, '{');
+    put_logprob(w, token, r->logprob);
+    jsonw_key(w, "top");
+    jsonw_begin(w, '[');
+    for (int32_t i = 0; i < r->n_top; i++) {
+        jsonw_begin(w, '{');
+        put_logprob(w, r->top[i].token, r->top[i].logprob);
+        jsonw_end(w, '}');
+    }
+    jsonw_end(w, ']');
+    jsonw_end(w, '}');
+}
+
+static bool on_token(void *user, int32_t token, const struct sampler_result *logprobs) {
+    struct output *o = user;
+    if (o->json) {
+        jsonw_int(&o->w_tokens, token);
+        if (logprobs) put_logprobs(&o->w_logprobs, token, logprobs);
+        return true;
+    }
+    if (!o->ids) return true;
+    sb_clear(&o->line);
+    sb_fmt(&o->line, "%s%d", o->tokens.n ? " " : "", token);
+    sb_putc(&o->tokens, ' ');
+    o->code = cli_write(&o->line, &o->err);
     return o->code == ERR_OK;
 }
 
-static bool put_token(void *user, int32_t token) {
+static bool on_text(void *user, struct str text) {
     struct output *o = user;
-    if (o->ids) sb_fmt(&o->text, "%s%d", o->n++ ? " " : "", token);
-    else o->code = session_decode_push(o->session, token, &o->text, &o->err);
-    return flush(o);
+    return answer_push(&o->answer, text);
+}
+
+static double rate(int32_t n, double seconds) {
+    return n > 0 && seconds > 0 ? n / seconds : 0;
 }
 
 static void print_stats(const struct generate_stats *s) {
-    double prompt_rate = s->prompt_seconds > 0 ? s->n_prompt / s->prompt_seconds : 0;
-    double rate = s->n_new > 1 && s->new_seconds > 0 ? (s->n_new - 1) / s->new_seconds : 0;
-    log_info("%d prompt tokens at %.1f tok/s, %d new tokens at %.1f tok/s", s->n_prompt, prompt_rate, s->n_new, rate);
+    log_info("%d prompt tokens at %.1f tok/s, %d new tokens at %.1f tok/s", s->n_prompt, rate(s->n_prompt, s->prompt_seconds), s->n_new,
+             rate(s->n_new - 1, s->new_seconds));
+}
+
+static void put_number(struct jsonw *w, const char *key, double value) {
+    jsonw_key(w, key);
+    jsonw_num(w, value);
+}
+
+static int print_json(struct output *o, const struct generate_stats *s, struct err *err) {
+    static const char *const finishes[] = {"stop", "length", "interrupted"};
+    struct sb out = {0};
+    struct jsonw w = {.out = &out};
+    jsonw_begin(&w, '{');
+    jsonw_key(&w, "text");
+    jsonw_str(&w, sb_str(&o->answer.text));
+    if (o->answer.thoughts.n) {
+        jsonw_key(&w, "reasoning");
+        jsonw_str(&w, sb_str(&o->answer.thoughts));
+    }
+    jsonw_key(&w, "finish_reason");
+    jsonw_str(&w, str_of(finishes[s->finish]));
+    put_number(&w, "prompt_tokens", s->n_prompt);
+    put_number(&w, "completion_tokens", s->n_new);
+    put_number(&w, "prompt_seconds", s->prompt_seconds);
+    put_number(&w, "completion_seconds", s->new_seconds);
+    put_number(&w, "prompt_tokens_per_second", rate(s->n_prompt, s->prompt_seconds));
+    put_number(&w, "completion_tokens_per_second", rate(s->n_new - 1, s->new_seconds));
+    if (o->sampling.temperature > 0) put_number(&w, "seed", (double)o->sampling.seed);
+    jsonw_key(&w, "tokens");
+    jsonw_begin(&w, '[');
+    jsonw_raw(&w, sb_str(&o->tokens));
+    jsonw_end(&w, ']');
+    if (o->sampling.n_top >= 0) {
+        jsonw_key(&w, "logprobs");
+        jsonw_begin(&w, '[');
+        jsonw_raw(&w, sb_str(&o->logprobs));
+        jsonw_end(&w, ']');
+    }
+    jsonw_end(&w, '}');
+    sb_putc(&out, '\n');
+    int code = cli_write(&out, err);
+    sb_free(&out);
+    return code;
+}
+
+static int encode_prompt(const struct args *args, struct output *o, struct str text, struct session_ids *out, struct err *err) {
+    struct session_prompt prompt = {.text = text, .raw = args_flag(args, OPT_NO_TEMPLATE)};
+    struct str system = args_str(args, OPT_SYSTEM);
+    TRY(session_text_load(o->session, err));
+    o->answer.splits = !prompt.raw && session_has_template(o->session);
+    struct session_message messages[2] = {{"system", system}, {"user", text}};
+    if (o->answer.splits) {
+        prompt.messages = system.p ? messages : messages + 1;
+        prompt.n_messages = system.p ? 2 : 1;
+    } else if (system.p) {
+        return err_set(err, ERR_EARG, "--system needs a chat template, and %s",
+                       prompt.raw ? "--no-chat-template is given" : "this model has none");
+    }
+    return session_encode(o->session, &prompt, out, err);
 }
 
 /* The prompt's ids: --tokens as they are, or text through tokenizer and template. */
-static int read_prompt(const struct args *args, struct session *s, struct generate_request *r, struct err *err) {
-    struct session_prompt prompt = {.text = args_str(args, OPT_PROMPT), .raw = args_flag(args, OPT_NO_TEMPLATE)};
+static int read_prompt(const struct args *args, struct output *o, struct generate_request *r, struct err *err) {
+    struct str text = args_str(args, OPT_PROMPT);
     struct session_ids ids;
     TRY(token_args(args, &r->tokens, &r->n_tokens, err));
-    if (r->n_tokens) return prompt.text.p ? err_set(err, ERR_EARG, "--prompt and --tokens exclude each other") : ERR_OK;
-    if (!prompt.text.p) return err_set(err, ERR_EARG, "--prompt TEXT or --tokens IDS is missing");
-    if (str_is(prompt.text, "-")) TRY(os_read_stdin(args->arena, STDIN_BYTES_MAX, &prompt.text, err));
-    TRY(session_encode(s, &prompt, &ids, err));
+    answer_begin(&o->answer, false);
+    if (r->n_tokens) return text.p ? err_set(err, ERR_EARG, "--prompt and --tokens exclude each other") : ERR_OK;
+    if (!text.p) return err_set(err, ERR_EARG, "--prompt TEXT or --tokens IDS is missing");
+    if (str_is(text, "-")) TRY(os_read_stdin(args->arena, STDIN_BYTES_MAX, &text, err));
+    TRY(encode_prompt(args, o, text, &ids, err));
     if (ids.n > INT32_MAX) return err_set(err, ERR_ELIMIT, "the prompt has too many tokens");
+    answer_begin(&o->answer, ids.thinks);
     r->tokens = ids.p;
     r->n_tokens = (int32_t)ids.n;
     return ERR_OK;
 }
 
-static int generate(const struct args *args, struct output *out, struct err *err) {
+/* Greedy, until a sampling option says otherwise. */
+static int read_sampling(const struct args *args, struct output *o, struct err *err) {
+    struct sampling_given given;
+    o->sampling = sampler_defaults();
+    TRY(sampling_args(args, &given, err));
+    if (given.fields || args_given(args, OPT_SEED)) {
+        o->sampling.temperature = SAMPLING_TEMPERATURE;
+        sampling_resolve(o->session, &given, &o->sampling);
+    }
+    if (args_given(args, OPT_LOGPROBS)) o->sampling.n_top = (int32_t)args_int(args, OPT_LOGPROBS);
+    if (o->sampling.n_top >= 0 && !o->json) return err_set(err, ERR_EARG, "--logprobs needs --json");
+    if (o->json && o->ids) return err_set(err, ERR_EARG, "--json and --ids exclude each other");
+    return sampling_extra_args(args, &o->sampling, err);
+}
+
+static int finish(struct output *o, const struct generate_stats *stats, struct err *err) {
+    if (o->ids && !o->code) o->code = os_write(OS_STDOUT, STR("\n"), &o->err);
+    if (!o->ids && !answer_end(&o->answer)) {
+        o->code = o->answer.code;
+        o->err = o->answer.err;
+    }
+    if (o->code) return err_set(err, o->code, "%s", o->err.msg);
+    if (o->json) return print_json(o, stats, err);
+    print_stats(stats);
+    return ERR_OK;
+}
+
+static int generate(const struct args *args, struct output *o, struct err *err) {
     struct generate_stats stats;
     struct generate_request r = {.max_new = (int32_t)args_int(args, OPT_MAX_TOKENS),
                                  .ignore_eos = args_flag(args, OPT_IGNORE_EOS),
-                                 .on_token = put_token,
-                                 .user = out};
-    TRY(read_prompt(args, out->session, &r, err));
-    if (!out->ids) TRY(session_decode_begin(out->session, err));
-    TRY(session_generate(out->session, &r, &stats, err));
-    if (!out->ids && !out->code) out->code = session_decode_end(out->session, &out->text, &out->err);
-    sb_putc(&out->text, '\n');
-    if (!flush(out)) return err_set(err, out->code, "%s", out->err.msg);
-    print_stats(&stats);
-    return ERR_OK;
+                                 .sampling = &o->sampling,
+                                 .interrupt = &is_interrupted,
+                                 .on_token = on_token,
+                                 .on_text = o->ids ? NULL : on_text,
+                                 .user = o};
+    TRY(read_sampling(args, o, err));
+    TRY(read_prompt(args, o, &r, err));
+    r.n_stops = args_strings(args, OPT_STOP, &r.stops);
+    r.n_breakers = args_strings(args, OPT_DRY_BREAKERS, &r.breakers);
+    if (r.n_breakers == 0) r.breakers = NULL;
+    os_on_interrupt(on_interrupt);
+    int code = session_generate(o->session, &r, &stats, err);
+    os_on_interrupt(NULL);
+    if (!code) code = finish(o, &stats, err);
+    if (!code && atomic_load(&is_interrupted)) return err_set(err, ERR_ECANCELLED, "interrupted");
+    return code;
 }
 
 int cmd_generate(const struct args *args, struct err *err) {
     struct session_options o;
     struct sb line = {0};
-    struct output out = {.ids = args_flag(args, OPT_IDS)};
+    struct output out = {.ids = args_flag(args, OPT_IDS), .json = args_flag(args, OPT_JSON)};
+    out.w_tokens.out = &out.tokens;
+    out.w_logprobs.out = &out.logprobs;
+    out.answer.silent = out.json || out.ids;
+    out.answer.shows = args_flag(args, OPT_SHOW_REASONING);
     TRY(session_args(args, &o, err));
     TRY(session_open(&o, &out.session, err));
     session_describe(out.session, &line);
     log_info("%s", line.p);
     int code = generate(args, &out, err);
     sb_free(&line);
-    sb_free(&out.text);
+    sb_free(&out.line);
+    sb_free(&out.tokens);
+    sb_free(&out.logprobs);
+    answer_free(&out.answer);
     session_close(out.session);
     return code;
 }

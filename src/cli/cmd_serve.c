@@ -57,6 +57,7 @@ int cmd_serve(const struct args *args, struct err *err) {
                                .json_log = args_choice(args, OPT_LOG_FORMAT) == 1,
                                .open_page = args_flag(args, OPT_OPEN)};
     TRY(session_args(args, &o.session, err));
+    TRY(sampling_args(args, &o.sampling, err));
     TRY(read_keys(args, &keys, err));
     o.session.n_seqs = (int32_t)args_int(args, OPT_PARALLEL);
     o.session.n_rows = (int32_t)args_int(args, OPT_BATCH_ROWS);

@@ -2,10 +2,14 @@
 #ifndef MLXCEL_CLI_SESSION_ARGS_H
 #define MLXCEL_CLI_SESSION_ARGS_H
 
-#include "api/session.h"
+#include "api/sampling.h"
 #include "cli/args.h"
 
 int session_args(const struct args *args, struct session_options *out, struct err *err);
+/* What the options say of the sampler's plain numbers. */
+int sampling_args(const struct args *args, struct sampling_given *out, struct err *err);
+/* --logit-bias and --seed; a seed is made up where none was given. */
+int sampling_extra_args(const struct args *args, struct sampler_params *p, struct err *err);
 /* --tokens as 32-bit ids in the command's arena. */
 int token_args(const struct args *args, const int32_t **out, int32_t *out_n, struct err *err);
 

@@ -1,5 +1,6 @@
 # main.c is the program's own; everything else is in the library, where the unit tests reach it.
 set(CLI_SOURCES
+  src/cli/answer.c
   src/cli/args.c
   src/cli/cmd_arch.c
   src/cli/cmd_bench.c
@@ -16,5 +17,6 @@ set(CLI_SOURCES
   src/cli/complete.c
   src/cli/help.c
   src/cli/output.c
+  src/cli/sampling_args.c
   src/cli/session_args.c
 )

@@ -7,7 +7,11 @@
 #include "base/rng.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <string.h>
+
+/* A longer repetition is as hopeless as one of this length, and the search stays linear. */
+enum { DRY_MATCH_MAX = 128, MIROSTAT_TOP = 100 };
 
 struct candidate {
     int32_t id;
@@ -31,33 +35,80 @@ struct chain {
 };
 
 struct sampler_params sampler_defaults(void) {
-    return (struct sampler_params){.top_p = 1, .typical_p = 1, .repetition = 1, .last_n = -1, .n_top = -1};
+    return (struct sampler_params){.top_p = 1,
+                                   .typical_p = 1,
+                                   .repetition = 1,
+                                   .last_n = -1,
+                                   .n_top = -1,
+                                   .xtc_threshold = 0.1f,
+                                   .dry_base = 1.75f,
+                                   .dry_allowed = 2,
+                                   .dry_last_n = -1,
+                                   .mirostat_tau = 5,
+                                   .mirostat_eta = 0.1f,
+                                   .dynatemp_exponent = 1};
+}
+
+/* ---- parameters by name ---------------------------------------------------------------------------------------------- */
+
+#define AT(member) offsetof(struct sampler_params, member)
+
+const struct sampler_field sampler_fields[] = {
+    {"temperature", "temp", AT(temperature), false, 0, 100},
+    {"top_k", NULL, AT(top_k), true, 0, INT32_MAX},
+    {"top_p", NULL, AT(top_p), false, 1e-9, 1},
+    {"min_p", NULL, AT(min_p), false, 0, 1},
+    {"typical_p", NULL, AT(typical_p), false, 1e-9, 1},
+    {"xtc_probability", NULL, AT(xtc_probability), false, 0, 1},
+    {"xtc_threshold", NULL, AT(xtc_threshold), false, 0, 1},
+    {"repetition_penalty", "repeat_penalty", AT(repetition), false, 1e-3, 1e3},
+    {"repeat_last_n", "repetition_context_size", AT(last_n), true, -1, INT32_MAX},
+    {"frequency_penalty", NULL, AT(frequency), false, -100, 100},
+    {"presence_penalty", NULL, AT(presence), false, -100, 100},
+    {"dry_multiplier", NULL, AT(dry_multiplier), false, 0, 100},
+    {"dry_base", NULL, AT(dry_base), false, 1, 100},
+    {"dry_allowed_length", NULL, AT(dry_allowed), true, 1, INT32_MAX},
+    {"dry_penalty_last_n", NULL, AT(dry_last_n), true, -1, INT32_MAX},
+    {"mirostat", NULL, AT(mirostat), true, 0, 2},
+    {"mirostat_tau", NULL, AT(mirostat_tau), false, 0, 100},
+    {"mirostat_eta", NULL, AT(mirostat_eta), false, 0, 100},
+    {"dynatemp_range", NULL, AT(dynatemp_range), false, 0, 100},
+    {"dynatemp_exponent", NULL, AT(dynatemp_exponent), false, 0, 100},
+};
+const size_t n_sampler_fields = sizeof sampler_fields / sizeof *sampler_fields;
+
+const struct sampler_field *sampler_field_find(struct str name) {
+    for (size_t i = 0; i < n_sampler_fields; i++)
+        if (str_is(name, sampler_fields[i].name) || (sampler_fields[i].other && str_is(name, sampler_fields[i].other)))
+            return &sampler_fields[i];
+    return NULL;
+}
+
+double sampler_field_get(const struct sampler_params *p, const struct sampler_field *f) {
+    const char *at = (const char *)p + f->offset;
+    return f->is_int ? (double)*(const int32_t *)at : (double)*(const float *)at;
 }
 
 static bool within(double value, double min, double max) {
     return value >= min && value <= max; /* false for what is no number */
 }
 
+bool sampler_field_set(struct sampler_params *p, const struct sampler_field *f, double value) {
+    char *at = (char *)p + f->offset;
+    if (!within(value, f->min, f->max) || (f->is_int && value != floor(value))) return false;
+    if (f->is_int) *(int32_t *)at = (int32_t)value;
+    else *(float *)at = (float)value;
+    return true;
+}
+
 int sampler_check(const struct sampler_params *p, int32_t vocab, struct err *err) {
-    const struct {
-        const char *name;
-        double value, min, max;
-    } rows[] = {
-        {"temperature", (double)p->temperature, 0, 100},
-        {"top_k", p->top_k, 0, INT32_MAX},
-        {"top_p", (double)p->top_p, 1e-9, 1},
-        {"min_p", (double)p->min_p, 0, 1},
-        {"typical_p", (double)p->typical_p, 1e-9, 1},
-        {"repetition_penalty", (double)p->repetition, 1e-3, 1e3},
-        {"repeat_last_n", p->last_n, -1, INT32_MAX},
-        {"frequency_penalty", (double)p->frequency, -100, 100},
-        {"presence_penalty", (double)p->presence, -100, 100},
-        {"logit_bias", p->n_bias, 0, SAMPLER_BIAS_MAX},
-        {"top_logprobs", p->n_top, -1, SAMPLER_TOP_MAX},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (!within(rows[i].value, rows[i].min, rows[i].max))
-            return err_set(err, ERR_EARG, "%s is out of range: %g to %g", rows[i].name, rows[i].min, rows[i].max);
+    for (size_t i = 0; i < n_sampler_fields; i++) {
+        const struct sampler_field *f = &sampler_fields[i];
+        if (!within(sampler_field_get(p, f), f->min, f->max))
+            return err_set(err, ERR_EARG, "%s is out of range: %g to %g", f->name, f->min, f->max);
+    }
+    if (!within(p->n_bias, 0, SAMPLER_BIAS_MAX)) return err_set(err, ERR_EARG, "logit_bias takes at most %d tokens", SAMPLER_BIAS_MAX);
+    if (!within(p->n_top, -1, SAMPLER_TOP_MAX)) return err_set(err, ERR_EARG, "top_logprobs is out of range: 0 to %d", SAMPLER_TOP_MAX);
     for (int32_t i = 0; i < p->n_bias; i++) {
         if (p->bias[i].token < 0 || p->bias[i].token >= vocab)
             return err_set(err, ERR_EARG, "logit_bias: token %d is outside the vocabulary of %d", p->bias[i].token, vocab);
@@ -71,8 +122,12 @@ static bool has_penalties(const struct sampler_params *p) {
     return p->repetition != 1 || p->frequency != 0 || p->presence != 0;
 }
 
+static bool wants_dry(const struct sampler_params *p) {
+    return p->dry_multiplier > 0 && p->dry_last_n != 0;
+}
+
 bool sampler_is_plain(const struct sampler_params *p) {
-    return p->temperature == 0 && p->n_bias == 0 && !has_penalties(p) && p->n_top < 0;
+    return p->temperature == 0 && p->n_bias == 0 && !has_penalties(p) && !wants_dry(p) && p->n_top < 0;
 }
 
 struct sampler_work *sampler_work_create(int32_t vocab) {
@@ -188,6 +243,38 @@ static void penalize(struct chain *s) {
     }
 }
 
+static bool breaks(const struct sampler_params *p, int32_t token) {
+    return p->dry_breakers && (p->dry_breakers[token / 32] >> (token % 32) & 1);
+}
+
+/* How far the text before place i of the window equals its end. */
+static int32_t match_length(const int32_t *window, int32_t n, int32_t i, int32_t limit) {
+    int32_t length = 0;
+    while (length < limit && length < i && window[i - 1 - length] == window[n - 1 - length]) length++;
+    return length;
+}
+
+/* "Don't repeat yourself": what would go on with a sequence that stood there before loses by the sequence's length. */
+static void penalize_repetition(struct chain *s) {
+    const struct sampler_params *p = s->p;
+    const struct sampler_input *in = s->in;
+    int32_t n = p->dry_last_n < 0 || p->dry_last_n > in->n_history ? in->n_history : p->dry_last_n, limit = 0;
+    const int32_t *window = in->history + (in->n_history - n);
+    uint32_t *longest = s->w->counts;
+    while (limit < n && limit < DRY_MATCH_MAX && !breaks(p, window[n - 1 - limit])) limit++;
+    if (limit < p->dry_allowed) return;
+    for (int32_t i = 1; i < n; i++) {
+        uint32_t length = (uint32_t)match_length(window, n, i, limit);
+        if (length > longest[window[i]]) longest[window[i]] = length;
+    }
+    for (int32_t i = 1; i < n; i++) {
+        struct candidate *c = &s->c[window[i]];
+        int32_t over = (int32_t)longest[c->id] - p->dry_allowed;
+        if (over >= 0) c->logit -= (float)((double)p->dry_multiplier * m_pow((double)p->dry_base, over));
+        longest[c->id] = 0;
+    }
+}
+
 static void key_by_logit(struct chain *s) {
     for (int32_t i = 0; i < s->n; i++) s->c[i].key = s->c[i].logit;
 }
@@ -222,6 +309,23 @@ static void cut_min_p(struct chain *s) {
     s->n = kept;
 }
 
+/* Drops all but the least of the tokens that hold the threshold: the exciting ones stay. By its own random number. */
+static void cut_top_choices(struct chain *s) {
+    if (rng_uniform(s->p->seed, (uint64_t)s->in->n_history, 1) >= (double)s->p->xtc_probability) return;
+    double bar = weigh(s, 1) * (double)s->p->xtc_threshold;
+    int32_t least = -1, n_above = 0, kept = 0;
+    key_by_logit(s);
+    for (int32_t i = 0; i < s->n; i++) {
+        if ((double)s->c[i].p < bar) continue;
+        n_above++;
+        if (least < 0 || worse(&s->c[i], &s->c[least])) least = i;
+    }
+    if (n_above < 2) return;
+    for (int32_t i = 0; i < s->n; i++)
+        if (i == least || (double)s->c[i].p < bar) s->c[kept++] = s->c[i];
+    s->n = kept;
+}
+
 static bool wants_bias(const struct sampler_params *p) {
     return p->n_bias > 0;
 }
@@ -229,16 +333,19 @@ static bool draws(const struct sampler_params *p) {
     return p->temperature > 0;
 }
 static bool wants_top_k(const struct sampler_params *p) {
-    return draws(p) && p->top_k > 0;
+    return p->top_k > 0;
 }
 static bool wants_typical(const struct sampler_params *p) {
-    return draws(p) && p->typical_p < 1;
+    return p->typical_p < 1;
 }
 static bool wants_top_p(const struct sampler_params *p) {
-    return draws(p) && p->top_p < 1;
+    return p->top_p < 1;
 }
 static bool wants_min_p(const struct sampler_params *p) {
-    return draws(p) && p->min_p > 0;
+    return p->min_p > 0;
+}
+static bool wants_xtc(const struct sampler_params *p) {
+    return p->xtc_probability > 0 && p->xtc_threshold <= 0.5f;
 }
 
 struct step {
@@ -247,12 +354,9 @@ struct step {
 };
 
 /* The chain, in this order. What shapes logits finds the candidates by id; what cuts gets none that are masked. */
-static const struct step shaping[] = {{wants_bias, add_bias}, {has_penalties, penalize}, {NULL, NULL}};
-static const struct step cuts[] = {{wants_top_k, cut_top_k},
-                                   {wants_typical, cut_typical},
-                                   {wants_top_p, cut_top_p},
-                                   {wants_min_p, cut_min_p},
-                                   {NULL, NULL}};
+static const struct step shaping[] = {{wants_bias, add_bias}, {has_penalties, penalize}, {wants_dry, penalize_repetition}, {NULL, NULL}};
+static const struct step cuts[] = {{wants_top_k, cut_top_k}, {wants_typical, cut_typical}, {wants_top_p, cut_top_p},
+                                   {wants_min_p, cut_min_p}, {wants_xtc, cut_top_choices}, {NULL, NULL}};
 
 static void run_steps(struct chain *s, const struct step *steps) {
     for (; steps->run; steps++)
@@ -268,17 +372,80 @@ static int32_t best_of(const struct chain *s) {
     return s->c[best].id;
 }
 
-static int32_t draw(struct chain *s) {
-    double sum = weigh(s, (double)s->p->temperature);
+/* The temperature; a dynamic one is high where the candidates are many and even, low where one stands out. */
+static double temperature_of(struct chain *s) {
+    double t = (double)s->p->temperature, range = (double)s->p->dynatemp_range, entropy = 0;
+    if (range <= 0 || s->n < 2) return t;
+    double low = t > range ? t - range : 0, sum = weigh(s, 1);
+    for (int32_t i = 0; i < s->n; i++)
+        if (s->c[i].p > 0) entropy -= (double)s->c[i].p / sum * m_log((double)s->c[i].p / sum);
+    double share = entropy / m_log((double)s->n);
+    return low + (t + range - low) * m_pow(share < 0 ? 0 : share > 1 ? 1 : share, (double)s->p->dynatemp_exponent);
+}
+
+/* A candidate by its share of the sum. */
+static const struct candidate *pick(const struct chain *s, double sum) {
     double left = rng_uniform(s->p->seed, (uint64_t)s->in->n_history, 0) * sum;
-    int32_t last = -1;
+    const struct candidate *last = NULL;
     for (int32_t i = 0; i < s->n; i++) {
         if (s->c[i].p <= 0) continue;
-        last = s->c[i].id;
-        left -= (double)s->c[i].p;
+        last = &s->c[i];
+        left -= (double)last->p;
         if (left < 0) break;
     }
     return last;
+}
+
+/* How many candidates mirostat keeps by its first version: from the slope of the most likely ones in Zipf's picture. */
+static int32_t zipf_count(struct chain *s, double mu) {
+    int32_t n = s->n < MIROSTAT_TOP ? s->n : MIROSTAT_TOP;
+    double tb = 0, tt = 0;
+    order(s->c, s->n, n);
+    for (int32_t i = 0; i + 1 < n && s->c[i + 1].p > 0; i++) {
+        double t = m_log((double)(i + 2) / (double)(i + 1)), b = m_log((double)s->c[i].p / (double)s->c[i + 1].p);
+        tb += t * b;
+        tt += t * t;
+    }
+    double slope = tt > 0 ? tb / tt : 1, over = slope - 1;
+    double k = m_pow(over * m_pow(2, mu) / (1 - m_pow((double)s->w->vocab, -over)), 1 / slope);
+    return k >= 1 && k < (double)s->n ? (int32_t)k : k >= (double)s->n || isnan(k) ? s->n : 1;
+}
+
+/* Keeps what surprises by no more than mu bits, the best in any case. */
+static void cut_surprise(struct chain *s, double sum, double mu) {
+    int32_t kept = 0, best = 0;
+    for (int32_t i = 1; i < s->n; i++)
+        if (worse(&s->c[best], &s->c[i])) best = i;
+    for (int32_t i = 0; i < s->n; i++)
+        if (i == best || (s->c[i].p > 0 && -m_log((double)s->c[i].p / sum) / m_log(2) <= mu)) s->c[kept++] = s->c[i];
+    s->n = kept;
+}
+
+static const struct candidate *draw_mirostat(struct chain *s, double sum) {
+    struct sampler_state *state = s->in->state;
+    assert(state);
+    if (!state->begun) *state = (struct sampler_state){true, 2 * (double)s->p->mirostat_tau};
+    key_by_logit(s);
+    if (s->p->mirostat == 1) {
+        int32_t k = zipf_count(s, state->mu);
+        order(s->c, s->n, k);
+        s->n = k;
+    } else {
+        cut_surprise(s, sum, state->mu);
+    }
+    sum = 0;
+    for (int32_t i = 0; i < s->n; i++) sum += (double)s->c[i].p;
+    const struct candidate *c = pick(s, sum);
+    state->mu -= (double)s->p->mirostat_eta * (-m_log((double)c->p / sum) / m_log(2) - (double)s->p->mirostat_tau);
+    return c;
+}
+
+static int32_t draw(struct chain *s) {
+    if (s->p->mirostat == 0) run_steps(s, cuts);
+    double temperature = temperature_of(s);
+    if (temperature <= 0) return best_of(s);
+    double sum = weigh(s, temperature);
+    return (s->p->mirostat ? draw_mirostat(s, sum) : pick(s, sum))->id;
 }
 
 static void report(struct chain *s, int32_t token, struct sampler_result *out) {
@@ -320,7 +487,6 @@ int32_t sampler_choose(struct sampler_work *w, const struct sampler_params *p, c
         err_set(err, ERR_EDEVICE, n < 0 ? "the model gave logits that are no numbers" : "no token can be chosen: all are masked");
         return -1;
     }
-    run_steps(&s, cuts);
     int32_t token = draws(p) ? draw(&s) : best_of(&s);
     assert(token >= 0 && token < w->vocab);
     if (p->n_top >= 0) report(&s, token, out);

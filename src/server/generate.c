@@ -201,6 +201,8 @@ static int submit(struct generation *g, struct gen_choice *c) {
                                 .ignore_eos = p->ignore_eos,
                                 .has_seed = p->has_seed,
                                 .sampling = params_sampling(p),
+                                .breakers = p->breakers,
+                                .n_breakers = p->n_breakers,
                                 .stops = p->stops,
                                 .n_stops = p->n_stops,
                                 .deadline_ms = g->call->server->options.deadline_ms,

@@ -8,7 +8,7 @@
 #define MLXCEL_SERVER_GENERATE_H
 
 #include "server/params.h"
-#include "server/reasoning.h"
+#include "api/reasoning.h"
 #include "server/route.h"
 
 struct generation;

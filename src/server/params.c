@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum kind { KIND_NUM, KIND_INT, KIND_BOOL };
+enum kind { KIND_INT, KIND_BOOL };
 
 /* null is taken where OpenAI's API takes it, as if the field were absent. */
 struct field {
@@ -19,15 +19,6 @@ struct field {
 #define BOTH (PARAMS_CHAT | PARAMS_COMPLETION)
 
 static const struct field fields[] = {
-    {"temperature", KIND_NUM, BOTH, AT(temperature), 0, 2, true},
-    {"top_p", KIND_NUM, BOTH, AT(top_p), 0, 1, true},
-    {"min_p", KIND_NUM, BOTH, AT(min_p), 0, 1, false},
-    {"typical_p", KIND_NUM, BOTH, AT(typical_p), 0, 1, false},
-    {"top_k", KIND_INT, BOTH, AT(top_k), -1, INT32_MAX, false},
-    {"repetition_penalty", KIND_NUM, BOTH, AT(repetition), 0.01, 10, false},
-    {"repetition_context_size", KIND_INT, BOTH, AT(last_n), -1, INT32_MAX, false},
-    {"frequency_penalty", KIND_NUM, BOTH, AT(frequency), -2, 2, true},
-    {"presence_penalty", KIND_NUM, BOTH, AT(presence), -2, 2, true},
     {"seed", KIND_INT, BOTH, AT(seed), -9.3e18, 9.3e18, true},
     {"max_tokens", KIND_INT, PARAMS_CHAT, AT(max_tokens), 1, INT32_MAX, true},
     {"max_completion_tokens", KIND_INT, PARAMS_CHAT, AT(max_tokens), 1, INT32_MAX, true},
@@ -48,15 +39,53 @@ static int read_field(const struct field *f, yyjson_val *val, struct params *p, 
         *(bool *)at = yyjson_get_bool(val);
         return 0;
     }
-    int64_t whole = 0;
-    double number = yyjson_get_num(val);
-    bool ok = yyjson_is_num(val) && isfinite(number) && (f->kind == KIND_NUM || json_val_int(val, &whole));
-    if (!ok)
-        return api_fail(e, 400, NULL, f->name, "%s must be %s", f->name, f->kind == KIND_NUM ? "a number" : "a whole number of 64 bits");
-    if (number < f->min || number > f->max)
+    int64_t whole;
+    if (!json_val_int(val, &whole)) return api_fail(e, 400, NULL, f->name, "%s must be a whole number of 64 bits", f->name);
+    if ((double)whole < f->min || (double)whole > f->max)
         return api_fail(e, 400, NULL, f->name, "%s must lie between %.10g and %.10g", f->name, f->min, f->max);
-    if (f->kind == KIND_NUM) *(double *)at = number;
-    else *(int64_t *)at = whole;
+    *(int64_t *)at = whole;
+    return 0;
+}
+
+/* Sampling fields whose range in requests is another than the sampler's own: OpenAI's, or with a value that means "all". */
+static const struct {
+    const char *name;
+    double min, max;
+    bool nullable;
+} ranges[] = {
+    {"temperature", 0, 2, true},
+    {"top_p", 0, 1, true},
+    {"typical_p", 0, 1, false},
+    {"top_k", -1, INT32_MAX, false},
+    {"repetition_penalty", 0.01, 10, false},
+    {"frequency_penalty", -2, 2, true},
+    {"presence_penalty", -2, 2, true},
+};
+
+static int read_number(const struct sampler_field *f, const char *name, yyjson_val *val, struct params *p, struct api_error *e) {
+    double min = f->min, max = f->max, number = yyjson_get_num(val);
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (strcmp(ranges[i].name, f->name) == 0) {
+            if (yyjson_is_null(val) && ranges[i].nullable) return 0;
+            min = ranges[i].min;
+            max = ranges[i].max;
+        }
+    if (!yyjson_is_num(val) || !isfinite(number) || (f->is_int && number != floor(number)))
+        return api_fail(e, 400, NULL, name, "%s must be a %snumber", name, f->is_int ? "whole " : "");
+    if (number < min || number > max) return api_fail(e, 400, NULL, name, "%s must lie between %.10g and %.10g", name, min, max);
+    if (strcmp(f->name, "temperature") == 0 && number < 1e-4) number = 0;
+    if (number < f->min) number = f->is_int ? f->min : 1e-6; /* top_k -1 is all, top_p 0 the best alone */
+    sampler_field_set(&p->sampling, f, number);
+    return 0;
+}
+
+static int read_sampling(yyjson_val *body, struct params *p, struct api_error *e) {
+    for (size_t i = 0; i < n_sampler_fields; i++) {
+        const struct sampler_field *f = &sampler_fields[i];
+        const char *name = f->other && json_get(body, f->other) && !json_get(body, f->name) ? f->other : f->name;
+        yyjson_val *val = json_get(body, name);
+        if (val && read_number(f, name, val, p, e)) return -1;
+    }
     return 0;
 }
 
@@ -107,6 +136,23 @@ static int read_bias(struct arena *a, yyjson_val *body, struct params *p, struct
     return 0;
 }
 
+static int read_breakers(struct arena *a, yyjson_val *body, struct params *p, struct api_error *e) {
+    yyjson_val *list = json_get(body, "dry_sequence_breakers"), *item;
+    size_t i, n;
+    if (!list) return 0;
+    if (!yyjson_is_arr(list) || yyjson_arr_size(list) > PARAMS_BREAKERS_MAX)
+        return api_fail(e, 400, NULL, "dry_sequence_breakers", "dry_sequence_breakers must be a list of at most %d strings",
+                        PARAMS_BREAKERS_MAX);
+    p->breakers = arena_new(a, struct str, yyjson_arr_size(list) + 1);
+    yyjson_arr_foreach(list, i, n, item) {
+        struct str s = json_val_str(item);
+        if (!s.p || s.n == 0)
+            return api_fail(e, 400, NULL, "dry_sequence_breakers", "dry_sequence_breakers must be a list of strings, none of them empty");
+        p->breakers[p->n_breakers++] = s;
+    }
+    return 0;
+}
+
 static int read_stream_options(yyjson_val *body, struct params *p, struct api_error *e) {
     yyjson_val *options = json_get(body, "stream_options"), *usage = json_get(options, "include_usage");
     if (!options || yyjson_is_null(options)) return 0;
@@ -147,8 +193,9 @@ static int refuse_missing(yyjson_val *body, const struct params *p, struct api_e
 }
 
 int params_read(struct arena *a, yyjson_val *body, enum param_sets set, struct params *p, struct api_error *e) {
-    *p = (struct params){.temperature = 1, .top_p = 1, .typical_p = 1, .repetition = 1, .last_n = -1, .n = 1, .top_logprobs = -1};
+    *p = (struct params){.sampling = p->sampling, .n = 1, .top_logprobs = -1};
     p->max_tokens = set == PARAMS_CHAT ? -1 : 16;
+    if (read_sampling(body, p, e) || read_breakers(a, body, p, e)) return -1;
     if (read_fields(body, set, p, e) || read_stop(body, p, e) || read_bias(a, body, p, e) || read_stream_options(body, p, e)) return -1;
     if (set == PARAMS_CHAT && p->top_logprobs >= 0 && !p->logprobs)
         return api_fail(e, 400, NULL, "top_logprobs", "top_logprobs needs logprobs: true");
@@ -160,16 +207,7 @@ int params_read(struct arena *a, yyjson_val *body, enum param_sets set, struct p
 }
 
 struct sampler_params params_sampling(const struct params *p) {
-    struct sampler_params s = sampler_defaults();
-    s.temperature = p->temperature < 1e-4 ? 0 : (float)p->temperature;
-    s.top_k = p->top_k > 0 ? (int32_t)p->top_k : 0;
-    s.top_p = p->top_p < 1e-6 ? 1e-6f : (float)p->top_p;
-    s.min_p = (float)p->min_p;
-    s.typical_p = p->typical_p < 1e-6 ? 1e-6f : (float)p->typical_p;
-    s.repetition = (float)p->repetition;
-    s.last_n = (int32_t)p->last_n;
-    s.frequency = (float)p->frequency;
-    s.presence = (float)p->presence;
+    struct sampler_params s = p->sampling;
     s.seed = (uint64_t)p->seed;
     s.bias = p->bias;
     s.n_bias = p->n_bias;

@@ -200,6 +200,7 @@ static int encode(struct call *c, struct generation *g, struct str input_text) {
 static int prepare(struct call *c) {
     struct generation *g = generate_create(c, &chat_format);
     struct sb input = {0};
+    g->params.sampling = service_info(c->service)->sampling;
     if (params_read(&c->arena, c->body, PARAMS_CHAT, &g->params, &c->error)) return -1;
     g->prompts = arena_new(&c->arena, struct gen_prompt, 1);
     g->n_prompts = 1;

@@ -205,6 +205,7 @@ static int read_prompts(struct call *c, struct generation *g) {
 
 static int prepare(struct call *c) {
     struct generation *g = generate_create(c, &completion_format);
+    g->params.sampling = service_info(c->service)->sampling;
     if (params_read(&c->arena, c->body, PARAMS_COMPLETION, &g->params, &c->error)) return -1;
     return read_prompts(c, g);
 }

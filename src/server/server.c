@@ -153,7 +153,8 @@ static int open_all(struct server *s, struct err *err) {
                                 .handle = route_handle,
                                 .user = s};
     http.limits.body_bytes = o->body_bytes;
-    struct service_options service = {.session = o->session, .name = o->name, .n_queue = o->n_queue, .notify = notify, .user = &s->wake};
+    struct service_options service = {
+        .session = o->session, .sampling = o->sampling, .name = o->name, .n_queue = o->n_queue, .notify = notify, .user = &s->wake};
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     TRY(http_server_open(&http, &s->http, err));
     TRY(service_open(&service, &s->service, err));

@@ -6,7 +6,8 @@
 
 struct server_options {
     struct session_options session;
-    const char *name; /* of the model; NULL: by its folder */
+    struct sampling_given sampling; /* for requests that say nothing themselves */
+    const char *name;               /* of the model; NULL: by its folder */
     const char *host;
     int32_t port;    /* 0: any */
     int32_t n_queue; /* requests that wait beyond those that run */

@@ -8,7 +8,6 @@ set(SERVER_SOURCES
   src/server/http_reply.c
   src/server/messages.c
   src/server/params.c
-  src/server/reasoning.c
   src/server/route.c
   src/server/route_chat.c
   src/server/route_completions.c

@@ -42,6 +42,33 @@ def expect(args, code, out="", err="", env=None):
     return r
 
 
+def generate(*args):
+    r = run("generate", "-p", "Once upon a time", "-n", "24", *args)
+    return r.stdout if r.returncode == 0 else f"failed: {r.stderr}"
+
+
+def check_generate():
+    """Sampling options, seeds, stop strings and JSON, on the built-in model."""
+    greedy, seven = generate(), generate("--seed", "7")
+    check(generate("--temp", "0") == greedy and generate("--top-k", "1") == greedy, "temperature 0 and top-k 1 are greedy")
+    check(seven == generate("--seed", "7") and seven != generate("--seed", "8"), "the same seed gives the same text, another one another")
+    check(generate("--seed", "7", "--threads", "1") == seven, "the same seed gives the same text on one thread")
+    for options in (["--min-p", "0.1"], ["--typical", "0.9"], ["--xtc-probability", "0.5"], ["--dry-multiplier", "0.8", "--dry-sequence-breaker", "."],
+                    ["--mirostat", "1"], ["--mirostat", "2", "--mirostat-ent", "3"], ["--dynatemp-range", "0.3"], ["--repeat-penalty", "1.2"]):
+        check(len(generate("--seed", "1", *options)) > 20, f"generate {' '.join(options)}")
+    answer = json.loads(generate("--json", "--logprobs", "2", "--stop", "little"))
+    check("little" not in answer["text"] and answer["finish_reason"] == "stop" and greedy.startswith(answer["text"]), f"--stop: {answer}")
+    check(len(answer["logprobs"]) == len(answer["tokens"]) and all(len(t["top"]) == 2 and t["logprob"] <= 0 for t in answer["logprobs"]), "--logprobs")
+    check(json.loads(generate("--json"))["finish_reason"] == "length", "--json says why it ended")
+    first = str(answer["tokens"][0])
+    check(json.loads(generate("--json", "--logit-bias", first + "-inf"))["tokens"][0] != int(first), "--logit-bias")
+    for bad in (["--top-p", "2"], ["--temp", "-1"], ["--mirostat", "3"], ["--xtc-threshold", "nan"]):
+        r = run("generate", "-p", "x", *bad)
+        check(r.returncode == 2 and bad[0] in r.stderr, f"generate {bad}: {r.returncode} {r.stderr}")
+    r = run("generate", "-p", "x", "--no-chat-template", "--system", "y")
+    check(r.returncode == 2 and "chat template" in r.stderr, f"--system without a template: {r.stderr}")
+
+
 def check_usage():
     expect([], 0, "Usage: mlxcel COMMAND")
     expect(["--help"], 0, "Commands:")
@@ -114,6 +141,7 @@ def check_server_name():
 
 def main():
     check_usage()
+    check_generate()
     check_json()
     check_scripts()
     check_output()

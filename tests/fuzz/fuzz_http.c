@@ -23,6 +23,7 @@ static void check_body(const struct http_request *r) {
     yyjson_val *body;
     if (json_depth(sb_str(&r->body)) > 100 || json_parse(&a, sb_str(&r->body), "body", JSON_STRICT, &body, &err)) goto out;
     for (enum param_sets set = PARAMS_CHAT; set <= PARAMS_COMPLETION; set++) {
+        p.sampling = sampler_defaults();
         if (params_read(&a, body, set, &p, &e)) {
             require(e.status == 400 && e.message[0]);
             continue;

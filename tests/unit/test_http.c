@@ -3,7 +3,7 @@
 
 #include "server/guard.h"
 #include "server/http_parse.h"
-#include "server/reasoning.h"
+#include "api/reasoning.h"
 
 #include <stdio.h>
 

@@ -35,7 +35,7 @@ static void check_shares(const struct sampler_params *params, const double want[
     for (int i = 0; i < VOCAB; i++) sum += want[i];
     for (uint64_t seed = 0; seed < N_DRAWS; seed++) {
         p.seed = hash_mix(seed + 1);
-        int32_t token = sampler_choose(w, &p, &(struct sampler_input){logits, history, 1, 1}, NULL, &err);
+        int32_t token = sampler_choose(w, &p, &(struct sampler_input){logits, history, 1, 1, NULL}, NULL, &err);
         CHECK(token >= 0 && token < VOCAB);
         counts[token]++;
     }
@@ -176,7 +176,7 @@ static void wide_rows(void) {
     for (int i = 0; i < WIDE; i++) row[i] = 0; /* all alike: half of them stay, those with the lowest ids */
     for (uint64_t seed = 0; seed < 200; seed++) {
         p.seed = hash_mix(seed + 1);
-        CHECK(sampler_choose(w, &p, &(struct sampler_input){row, history, 1, 1}, NULL, &err) < WIDE / 2);
+        CHECK(sampler_choose(w, &p, &(struct sampler_input){row, history, 1, 1, NULL}, NULL, &err) < WIDE / 2);
     }
     sampler_work_destroy(w);
 }

@@ -1,0 +1,80 @@
+/* Answers as they come. Escape sequences go to terminals that show colours, and nowhere else. */
+#include "cli/answer.h"
+
+#include "os/os.h"
+
+void answer_begin(struct answer *a, bool inside) {
+    sb_clear(&a->thoughts);
+    sb_clear(&a->text);
+    reasoning_free(&a->split);
+    reasoning_init(&a->split, inside);
+    a->notes = a->dims = false;
+    a->breaks = true;
+}
+
+static void put(struct answer *a, struct str text) {
+    if (a->silent || a->code || text.n == 0) return;
+    a->breaks = text.p[text.n - 1] == '\n';
+    a->code = os_write(OS_STDOUT, text, &a->err);
+}
+
+static void put_code(struct answer *a, const char *sequence) {
+    if (!a->silent && !a->code && os_has_color(OS_STDOUT)) a->code = os_write(OS_STDOUT, str_of(sequence), &a->err);
+}
+
+static void begin_thoughts(struct answer *a) {
+    if (!a->shows) {
+        if (!a->notes && os_has_color(OS_STDOUT)) put_code(a, "\x1b[2mthinking ...\x1b[0m");
+        a->notes = true;
+        return;
+    }
+    if (a->dims) return;
+    a->dims = true;
+    if (os_has_color(OS_STDOUT)) put_code(a, "\x1b[2m");
+    else put(a, STR("<think>\n"));
+}
+
+static void end_thoughts(struct answer *a) {
+    if (a->notes) put_code(a, "\r\x1b[K");
+    a->notes = false;
+    if (!a->dims) return;
+    a->dims = false;
+    put_code(a, "\x1b[0m");
+    if (!os_has_color(OS_STDOUT)) put(a, STR("\n</think>"));
+    put(a, STR("\n\n"));
+}
+
+/* Prints what came since the two lengths. */
+static void put_new(struct answer *a, size_t n_thoughts, size_t n_text) {
+    if (a->thoughts.n > n_thoughts) {
+        begin_thoughts(a);
+        if (a->shows) put(a, str_from(sb_str(&a->thoughts), n_thoughts));
+    }
+    if (a->text.n > n_text) {
+        end_thoughts(a);
+        put(a, str_from(sb_str(&a->text), n_text));
+    }
+}
+
+bool answer_push(struct answer *a, struct str text) {
+    size_t n_thoughts = a->thoughts.n, n_text = a->text.n;
+    if (a->splits) reasoning_push(&a->split, text, &a->thoughts, &a->text);
+    else sb_put(&a->text, text);
+    put_new(a, n_thoughts, n_text);
+    return a->code == ERR_OK;
+}
+
+bool answer_end(struct answer *a) {
+    size_t n_thoughts = a->thoughts.n, n_text = a->text.n;
+    if (a->splits) reasoning_flush(&a->split, &a->thoughts, &a->text);
+    put_new(a, n_thoughts, n_text);
+    if (a->notes || a->dims) end_thoughts(a);
+    if (!a->breaks || a->text.n == 0) put(a, STR("\n"));
+    return a->code == ERR_OK;
+}
+
+void answer_free(struct answer *a) {
+    reasoning_free(&a->split);
+    sb_free(&a->thoughts);
+    sb_free(&a->text);
+}
