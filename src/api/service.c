@@ -39,7 +39,6 @@ static int load(struct service *s, struct err *err) {
     s->info.sampling.temperature = 1;
     sampling_resolve(s->session, &s->options.sampling, &s->info.sampling);
     s->breakers = sampling_breakers(s->session, &s->arena, NULL, 0);
-    s->active = mem_alloc((size_t)(limits->seqs + s->options.n_queue) * sizeof *s->active);
     s->work = sampler_work_create(s->info.vocab);
     return ERR_OK;
 }
@@ -49,9 +48,13 @@ static int load(struct service *s, struct err *err) {
 static void start_job(struct service *s, struct service_job *j) {
     struct err err;
     struct engine_request r = {
-        .tokens = j->tokens, .n_tokens = j->n_tokens, .max_new = j->max_new, .on_event = service_on_event, .user = j};
+        .tokens = j->tokens, .n_tokens = j->n_tokens, .max_new = j->max_new, .on_event = service_on_event, .user = j, .group = j->group};
     if (!j->ignore_eos) r.eos = session_eos(s->session, &r.n_eos);
     if (!sampler_is_plain(&j->sampling)) r.choose = service_on_choose;
+    if (s->n_active == s->active_capacity) {
+        s->active_capacity = s->active_capacity ? 2 * s->active_capacity : 64;
+        s->active = mem_realloc(s->active, (size_t)s->active_capacity * sizeof *s->active);
+    }
     s->active[s->n_active++] = j;
     s->live.n_prompt_tokens += j->usage.n_prompt;
     if (j->inputs) return;
@@ -65,6 +68,7 @@ static void forget(struct service *s, int32_t i) {
     os_mutex_lock(s->lock);
     j->is_done = true;
     s->n_held--;
+    s->n_further -= j->is_further;
     os_mutex_unlock(s->lock);
     if (j->is_let_go) service_job_destroy(j);
 }
@@ -235,9 +239,10 @@ const struct service_info *service_info(const struct service *s) {
 
 int service_enqueue(struct service *s, struct service_job *j, struct service_job **out, struct err *err) {
     os_mutex_lock(s->lock);
-    bool full = s->quit || s->n_held >= s->info.n_seqs + s->options.n_queue;
+    bool full = s->quit || (!j->is_further && s->n_held - s->n_further >= s->info.n_seqs + s->options.n_queue);
     if (!full) {
         s->n_held++;
+        s->n_further += j->is_further;
         *s->inbox_end = j;
         s->inbox_end = &j->next_in;
         os_cond_signal(s->wake);

@@ -78,6 +78,8 @@ struct service_request { /* all of it is copied */
     const struct str *stops;
     size_t n_stops;
     int64_t deadline_ms; /* from now; 0: none */
+    uint64_t group;      /* generations of one request share a number other than 0 */
+    bool is_further;     /* one more of a group that was taken: the queue's limit counts requests */
     void *user;
 };
 
@@ -119,7 +121,8 @@ int service_submit(struct service *s, const struct service_request *request, str
 struct service_embed_request { /* all of it is copied */
     const struct service_ids *inputs;
     size_t n_inputs;
-    bool last; /* the last position's state instead of the mean of all */
+    bool last;           /* the last position's state instead of the mean of all */
+    int64_t deadline_ms; /* from now; 0: none */
     void *user;
 };
 /* One job for all inputs; it ends with its vectors and SERVICE_STOP. Errors as service_submit. */

@@ -1,8 +1,6 @@
 /* Embeddings of a service: one job for all texts of a request, a chunk of one of them between two steps of the engine. */
 #include "api/service_internal.h"
 
-#include "os/os.h"
-
 static int copy_inputs(struct service_job *j, const struct service_embed_request *r, struct err *err) {
     const struct service_info *info = &j->service->info;
     int64_t n_tokens = 0;
@@ -31,7 +29,7 @@ int service_embed(struct service *s, const struct service_embed_request *r, stru
     j->user = r->user;
     j->pooling = r->last ? EMBED_LAST : EMBED_MEAN;
     j->sampling.n_top = -1;
-    j->submit_ns = os_clock_ns();
+    service_job_set_deadline(j, r->deadline_ms);
     tok_stream_init(&j->stream, s->session->tok, true);
     int code = copy_inputs(j, r, err);
     if (!code) {

@@ -26,7 +26,8 @@ struct service_job {
     int32_t *tokens, n_tokens, max_new;
     bool ignore_eos;
     struct sampler_params sampling;
-    uint64_t submit_ns, deadline_ns;
+    uint64_t submit_ns, deadline_ns, group;
+    bool is_further;
     struct service_ids *inputs; /* [n_inputs] of an embedding; else NULL */
     size_t n_inputs;
     enum embed_pooling pooling;
@@ -64,8 +65,8 @@ struct service {
     struct os_thread *thread;
     struct sampler_work *work;
     struct sb description, name;
-    struct service_job **active; /* [n_seqs + n_queue] the engine thread's */
-    int32_t n_active;
+    struct service_job **active; /* the engine thread's */
+    int32_t n_active, active_capacity;
     struct service_stats live; /* the engine thread's; published after each step */
     _Atomic int state;
     struct os_mutex *lock; /* for all below */
@@ -75,7 +76,7 @@ struct service {
     struct service_job *inbox, **inbox_end; /* new ones */
     struct service_job *released;           /* let go while they ran */
     struct service_job *ready, **ready_end; /* with events */
-    int32_t n_held;                         /* submitted and not done */
+    int32_t n_held, n_further;              /* submitted and not done; those among them that the queue's limit does not count */
     struct service_stats stats;
     uint64_t n_seeds;
 };
@@ -87,6 +88,8 @@ struct service_job *service_job_create(struct service *s, const struct service_r
 void service_job_destroy(struct service_job *j);
 /* Ends a job that the engine does not have; with the lock not held. */
 void service_job_end(struct service_job *j, enum service_finish finish, const struct err *why);
+
+void service_job_set_deadline(struct service_job *j, int64_t deadline_ms);
 
 /* Hands a job over to the thread; destroys it when the queue is full. */
 int service_enqueue(struct service *s, struct service_job *j, struct service_job **out, struct err *err);

@@ -29,6 +29,11 @@ static int copy_sampling(struct service_job *j, const struct service_request *r,
     return stop_init(&j->stop, &j->arena, r->stops, r->n_stops, err);
 }
 
+void service_job_set_deadline(struct service_job *j, int64_t deadline_ms) {
+    j->submit_ns = os_clock_ns();
+    if (deadline_ms > 0) j->deadline_ns = j->submit_ns + (uint64_t)deadline_ms * 1000000;
+}
+
 static int copy_request(struct service_job *j, const struct service_request *r, struct err *err) {
     const struct service_info *info = &j->service->info;
     if (r->n_tokens < 1) return err_set(err, ERR_EARG, "the prompt is empty");
@@ -44,8 +49,9 @@ static int copy_request(struct service_job *j, const struct service_request *r, 
     j->max_new = r->max_new;
     j->ignore_eos = r->ignore_eos;
     j->user = r->user;
-    j->submit_ns = os_clock_ns();
-    if (r->deadline_ms > 0) j->deadline_ns = j->submit_ns + (uint64_t)r->deadline_ms * 1000000;
+    j->group = r->group;
+    j->is_further = r->is_further;
+    service_job_set_deadline(j, r->deadline_ms);
     j->usage.n_prompt = r->n_tokens;
     return ERR_OK;
 }

@@ -37,6 +37,7 @@ static int open_model(struct session *s, struct err *err) {
 static int32_t pick_context(const struct session *s) {
     int32_t context = s->model.spec.context;
     if (s->options.context > 0) return s->options.context < context ? s->options.context : context;
+    if (s->options.kv_tokens > 0) return s->options.kv_tokens < context ? (int32_t)s->options.kv_tokens : context;
     uint64_t free_bytes, total, per_token = session_kv_bytes(&s->model.spec.kv) * (uint64_t)(s->options.n_seqs > 0 ? s->options.n_seqs : 1);
     s->backend->type->memory(s->backend, &free_bytes, &total);
     if (per_token == 0 || (uint64_t)context <= free_bytes / 2 / per_token) return context;
@@ -79,11 +80,12 @@ static int open_all(struct session *s, struct err *err) {
     s->has_model = true;
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT, .prefix = o->prefix_cache};
-    engine.limits = (struct runner_limits){.context = pick_context(s),
-                                           .rows = o->n_rows > 0                       ? o->n_rows
-                                                   : s->backend->type == &cuda_backend ? ROWS_GPU
-                                                                                       : ROWS_DEFAULT,
-                                           .seqs = o->n_seqs > 0 ? o->n_seqs : 1};
+    engine.limits = (struct runner_limits){
+        .context = pick_context(s),
+        .rows = o->n_rows > 0 ? o->n_rows : s->backend->type == &cuda_backend ? ROWS_GPU : ROWS_DEFAULT,
+        .seqs = o->n_seqs > 0 ? o->n_seqs : 1,
+        .kv_tokens = o->kv_tokens,
+    };
     if (engine.limits.rows < engine.limits.seqs) engine.limits.rows = engine.limits.seqs;
     return engine_open(&s->model, s->backend, &engine, &s->engine, err);
 }

@@ -51,6 +51,7 @@ int cmd_serve(const struct args *args, struct err *err) {
                                .n_conns = (int32_t)args_int(args, OPT_CONNECTIONS),
                                .body_bytes = (size_t)args_int(args, OPT_MAX_BODY),
                                .deadline_ms = args_int(args, OPT_TIMEOUT) * 1000,
+                               .ping_ms = args_int(args, OPT_SSE_PING) * 1000,
                                .cert_path = text_or_null(args, OPT_SSL_CERT),
                                .key_path = text_or_null(args, OPT_SSL_KEY),
                                .pools_last = args_choice(args, OPT_POOLING) == 1,
@@ -61,6 +62,7 @@ int cmd_serve(const struct args *args, struct err *err) {
     TRY(read_keys(args, &keys, err));
     o.session.n_seqs = (int32_t)args_int(args, OPT_PARALLEL);
     o.session.n_rows = (int32_t)args_int(args, OPT_BATCH_ROWS);
+    o.session.kv_tokens = args_int(args, OPT_KV_TOKENS);
     o.keys = keys.list;
     o.n_keys = keys.n;
     o.n_origins = args_strings(args, OPT_CORS_ORIGINS, &o.origins);

@@ -17,6 +17,7 @@ struct job {
     engine_fn *on_event;
     engine_choose_fn *choose;
     void *user;
+    uint64_t group;
     struct job *next; /* in the queue of waiting jobs */
 };
 
@@ -127,6 +128,7 @@ int engine_submit(struct engine *e, const struct engine_request *r, struct job *
     j->on_event = r->on_event;
     j->choose = r->choose;
     j->user = r->user;
+    j->group = r->group;
     *e->waiting_end = j;
     e->waiting_end = &j->next;
     e->n_waiting++;
@@ -164,14 +166,22 @@ static bool place(struct engine *e, struct job *j) {
     return true;
 }
 
-/* Whether the whole prompt would find blocks now: admitting less than that invites preemption. */
+static int32_t blocks_of_prompt(const struct engine *e, const struct job *j, int32_t c) {
+    int32_t need = (j->seq.n_tokens + KV_BLOCK) / KV_BLOCK, window = e->runner.kv.layout.classes[c].window;
+    int32_t most = (window + e->runner.limits.rows) / KV_BLOCK + 2;
+    return window > 0 && most < need ? most : need;
+}
+
+/* Whether the whole prompt would find blocks beside those that running prompts will still take: admitting more than that
+ * invites preemption. */
 static bool fits(const struct engine *e, const struct job *j) {
-    int32_t need = (j->seq.n_tokens + KV_BLOCK) / KV_BLOCK;
     for (int32_t c = 0; c < e->runner.kv.layout.n_classes; c++) {
-        int32_t most = need;
-        int32_t window = e->runner.kv.layout.classes[c].window;
-        if (window > 0 && (window + e->runner.limits.rows) / KV_BLOCK + 2 < most) most = (window + e->runner.limits.rows) / KV_BLOCK + 2;
-        if (most > e->runner.kv.pools[c].n_free + e->runner.kv.pools[c].n_idle) return false;
+        int64_t need = blocks_of_prompt(e, j, c);
+        for (int32_t i = 0; i < e->n_running; i++) {
+            int32_t more = blocks_of_prompt(e, e->running[i], c) - e->running[i]->seq.n_blocks[c];
+            if (more > 0) need += more;
+        }
+        if (need > e->runner.kv.pools[c].n_free + e->runner.kv.pools[c].n_idle) return false;
     }
     return true;
 }
@@ -188,13 +198,34 @@ static void attach(struct engine *e, struct job *j) {
     else e->stats.n_prefix_misses++;
 }
 
+static int32_t count_group(const struct engine *e, uint64_t group) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < e->n_running; i++) n += e->running[i]->group == group;
+    return n;
+}
+
+/* Who comes next: what was preempted, then the request that has the fewest generations running, then the one that came first. So one
+ * request of many generations leaves room for others, and none waits for ever: a request that has none running is in order of arrival. */
+static struct job **next_waiting(struct engine *e) {
+    struct job **best = &e->waiting;
+    int32_t fewest = INT32_MAX;
+    if (e->waiting->placed) return best;
+    for (struct job **p = &e->waiting; *p && fewest > 0; p = &(*p)->next) {
+        int32_t n = (*p)->group ? count_group(e, (*p)->group) : 0;
+        if (n >= fewest) continue;
+        best = p;
+        fewest = n;
+    }
+    return best;
+}
+
 static void admit(struct engine *e) {
     while (e->waiting && e->n_running < e->runner.limits.seqs) {
-        struct job *j = e->waiting;
+        struct job **link = next_waiting(e), *j = *link;
         if (e->n_running > 0 && !fits(e, j)) return;
         if (!j->placed && !place(e, j)) return;
-        e->waiting = j->next;
-        if (!e->waiting) e->waiting_end = &e->waiting;
+        *link = j->next;
+        if (e->waiting_end == &j->next) e->waiting_end = link;
         e->n_waiting--;
         j->next = NULL;
         attach(e, j);
@@ -246,7 +277,7 @@ static bool is_decoding(const struct job *j) {
 }
 
 /* Decode rows first, then prompt chunks, as far as the rows last. */
-static void plan(struct engine *e, struct err *err) {
+static void plan(struct engine *e) {
     struct runner *r = &e->runner;
     batch_clear(&r->batch);
     e->stats.rows_decode = e->stats.rows_prefill = 0;
@@ -258,7 +289,6 @@ static void plan(struct engine *e, struct err *err) {
     for (int32_t i = 0; i < e->n_running; i++)
         if (is_decoding(e->running[i])) {
             if (add_rows(e, e->running[i], 1)) e->stats.rows_decode++;
-            else err_set(err, ERR_EMEMORY, "the KV cache is full at %d tokens", e->running[i]->seq.n_done);
         }
     for (int32_t i = 0; i < e->n_running; i++) {
         struct job *j = e->running[i];
@@ -269,18 +299,34 @@ static void plan(struct engine *e, struct err *err) {
         int32_t pause = e->prefix ? prefix_pause(e->prefix, &j->seq) : 0;
         if (j->seq.n_done < pause && pause < j->seq.n_done + n) n = pause - j->seq.n_done;
         if (n == 0) break;
-        /* a prompt never preempts: it waits until blocks are free, unless it is alone */
-        if (!engine_reserve(e, &j->seq, n)) {
-            if (e->n_running == 1) err_set(err, ERR_EMEMORY, "the KV cache is too small for a prompt of %d tokens", j->seq.n_tokens);
-            break;
-        }
+        if (!engine_reserve(e, &j->seq, n)) break; /* a prompt never preempts: it waits until blocks are free */
         if (add_rows(e, j, n)) e->stats.rows_prefill += n;
     }
 }
 
+/* Plans until somebody has rows. Requests that hold each other up give way, the youngest first; one that is alone and has no room will never
+ * have any. */
+static void plan_some(struct engine *e) {
+    struct job *oldest = e->running[0];
+    mem_guard_begin("engine plan");
+    plan(e);
+    while (e->runner.batch.step.n_rows == 0 && preempt(e, oldest)) plan(e);
+    mem_guard_end();
+    if (e->runner.batch.step.n_rows) return;
+    struct err why;
+    err_set(&why, ERR_EMEMORY, "the KV cache is too small for %d tokens", oldest->seq.n_tokens);
+    remove_running(e, 0);
+    end_job(e, oldest, FINISH_ERROR, -1, NULL, &why);
+}
+
 static int32_t choose(struct engine *e, struct job *j, float *logits, struct err *err) {
     int32_t vocab = e->runner.model->spec.vocab;
-    if (j->choose) return j->choose(j->user, logits, vocab, j->seq.tokens, j->seq.n_tokens, err);
+    if (j->choose) {
+        mem_guard_begin("choosing a token");
+        int32_t token = j->choose(j->user, logits, vocab, j->seq.tokens, j->seq.n_tokens, err);
+        mem_guard_end();
+        return token;
+    }
     if (e->best[j->i_logits] < 0) err_set(err, ERR_EDEVICE, "the model gave no finite logits");
     return e->best[j->i_logits];
 }
@@ -346,19 +392,17 @@ static void end_empty(struct engine *e) {
 }
 
 int engine_step(struct engine *e, bool *out_idle, struct err *err) {
-    struct err why = {0};
     admit(e);
     end_empty(e);
     *out_idle = e->n_running == 0 && e->n_waiting == 0;
     if (e->n_running == 0) return ERR_OK;
-    mem_guard_begin("engine step");
-    plan(e, &why);
+    plan_some(e);
     int code = ERR_OK;
+    mem_guard_begin("engine step");
     if (e->runner.batch.step.n_rows) code = runner_run(&e->runner, err);
     mem_guard_end();
     if (!code && e->runner.batch.step.n_rows) code = collect(e, err);
     if (code) end_all(e, err);
-    else if (why.code && e->runner.batch.step.n_rows == 0) end_all(e, &why); /* alone, and still no room */
     e->stats.n_steps++;
     return code;
 }

@@ -1,7 +1,7 @@
 /* The engine: continuous batching of many requests over one model.
  *
  * Every step is one packed batch: a decode row of each running request first, then chunks of prompts. Requests are
- * admitted in order of arrival. When blocks run out, the youngest running request is preempted: it keeps its tokens,
+ * admitted in order of arrival; one of many generations shares the slots with the others. When blocks run out, the youngest running request is preempted: it keeps its tokens,
  * gives its blocks back and computes them again later.
  *
  * (1) One thread owns an engine. Requests come in by engine_submit and tokens go out by the request's function, both on
@@ -51,6 +51,7 @@ struct engine_request {
     engine_fn *on_event;
     engine_choose_fn *choose;
     void *user;
+    uint64_t group; /* generations of one request share a number other than 0 */
 };
 
 struct engine_stats {

@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <uv.h>
 
-/* Starts whatever opens addresses on this system; false when nothing does. *process must live as long as the loop. */
-bool browser_open(uv_loop_t *loop, uv_process_t *process, const char *url);
+enum { BROWSER_OPENERS = 3 };
+
+/* Starts whatever opens addresses on this system; false when nothing does. The processes must live as long as the loop. */
+bool browser_open(uv_loop_t *loop, uv_process_t processes[BROWSER_OPENERS], const char *url);
 
 #endif

@@ -7,7 +7,6 @@
 #include "os/os.h"
 
 enum { UNSENT_MAX = 256 * 1024 };
-static const uint64_t PING_NS = UINT64_C(15000000000);
 
 struct generation *generate_create(struct call *c, const struct gen_format *format) {
     struct generation *g = arena_new(&c->arena, struct generation, 1);
@@ -133,10 +132,9 @@ static bool stream(struct generation *g, struct gen_choice *c) {
     return here;
 }
 
-static int check_finish(struct generation *g, const struct service_events *ev) {
-    struct api_error *e = &g->call->error;
+int generate_check_finish(struct api_error *e, const struct service_events *ev, const char *param) {
     switch (ev->finish) {
-    case SERVICE_ERROR: return api_fail_err(e, &ev->err, NULL);
+    case SERVICE_ERROR: return api_fail_err(e, &ev->err, param);
     case SERVICE_DEADLINE: return api_fail(e, 504, "timeout", NULL, "the request took longer than the server allows");
     case SERVICE_CANCELLED: return api_fail(e, 503, "cancelled", NULL, "the request was cancelled");
     default: return 0;
@@ -148,7 +146,7 @@ static void take(struct gen_choice *c) {
     struct service_events ev;
     c->is_blocked = false;
     service_take(c->job, &ev);
-    if (check_finish(g, &ev)) {
+    if (generate_check_finish(&g->call->error, &ev, NULL)) {
         fail(g);
         return;
     }
@@ -182,7 +180,8 @@ static void on_drained(struct call *call) {
 
 static void on_tick(struct call *call, uint64_t now) {
     struct generation *g = call->state;
-    if (!g->params.stream || now < g->written_ns + PING_NS) return;
+    uint64_t ping_ns = (uint64_t)call->server->options.ping_ms * 1000000;
+    if (!g->params.stream || ping_ns == 0 || now < g->written_ns + ping_ns) return;
     struct sb out = {0};
     sse_put_comment(&out, "keep-alive");
     g->written_ns = now;
@@ -206,6 +205,8 @@ static int submit(struct generation *g, struct gen_choice *c) {
                                 .stops = p->stops,
                                 .n_stops = p->n_stops,
                                 .deadline_ms = g->call->server->options.deadline_ms,
+                                .group = g->call->number,
+                                .is_further = c->index > 0,
                                 .user = c};
     struct err err;
     r.sampling.seed += (uint64_t)(c->index % p->n) * UINT64_C(0x9E3779B97F4A7C15); /* choices differ, the first has the seed itself */

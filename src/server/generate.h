@@ -63,6 +63,8 @@ struct generation {
 struct generation *generate_create(struct call *c, const struct gen_format *format);
 void generate_start(struct call *c);
 
+/* Nonzero, with the error, when a job ended otherwise than by itself. */
+int generate_check_finish(struct api_error *e, const struct service_events *ev, const char *param);
 /* "stop" or "length". */
 const char *generate_finish_name(enum service_finish finish);
 /* The keys prompt_tokens, completion_tokens ... of an object that is open. */

@@ -181,6 +181,7 @@ static void refuse(struct http_conn *c, int32_t status, const char *why) {
 
 static void begin_request(struct http_conn *c) {
     if (!c->exchange) new_exchange(c);
+    c->is_head = false;
     set_state(c, CONN_READING);
 }
 

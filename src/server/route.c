@@ -3,6 +3,9 @@
 
 #include "server/server_internal.h"
 
+#include "base/log.h"
+#include "os/os.h"
+
 #include <assert.h>
 
 enum { BODY_DEPTH_MAX = 100 };
@@ -50,6 +53,7 @@ static struct call *call_create(struct server *s, struct http_exchange *x) {
     c->service = s->service;
     c->exchange = x;
     c->work.data = c;
+    c->begun_ns = os_clock_ns();
     http_hold(x);
     x->state = c;
     x->on_gone = on_gone;
@@ -58,12 +62,20 @@ static struct call *call_create(struct server *s, struct http_exchange *x) {
     c->link = &s->calls;
     if (c->next) c->next->link = &c->next;
     s->calls = c;
-    s->n_requests++;
+    c->number = (uint64_t)++s->n_requests;
     return c;
+}
+
+/* Paths come from the table: what a client wrote does not go into the log. */
+static void log_call(const struct call *c) {
+    const struct http_exchange *x = c->exchange;
+    log_debug("request %llu: %s %s, %d after %lld ms", (unsigned long long)c->number, x->request.method.p, c->route ? c->route->path : "-",
+              (int)x->status, (long long)((os_clock_ns() - c->begun_ns) / 1000000));
 }
 
 void call_end(struct call *c) {
     struct http_exchange *x = c->exchange;
+    log_call(c);
     *c->link = c->next;
     if (c->next) c->next->link = c->link;
     if (x->status >= 100 && x->status < 600) c->server->n_answers[x->status / 100]++;

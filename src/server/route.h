@@ -30,6 +30,8 @@ struct call {
     struct service *service;
     struct http_exchange *exchange;
     const struct route *route;
+    uint64_t number; /* of the request, from 1 */
+    uint64_t begun_ns;
     struct arena arena;
     yyjson_val *body; /* of a prepared call: the JSON object */
     struct api_error error;

@@ -1,4 +1,5 @@
 /* POST /v1/embeddings: texts or token ids to vectors of length 1. */
+#include "server/generate.h"
 #include "server/server_internal.h"
 
 #include <math.h>
@@ -92,9 +93,7 @@ static void on_ready(struct job_listener *listener) {
     struct sb out = {0};
     service_take(m->job, &ev);
     if (!ev.finish) return;
-    if (ev.finish == SERVICE_STOP) put_answer(m, &ev, &out);
-    else if (ev.finish == SERVICE_ERROR) api_fail_err(&c->error, &ev.err, "input");
-    else api_fail(&c->error, 503, "cancelled", NULL, "the request was cancelled");
+    if (generate_check_finish(&c->error, &ev, "input") == 0) put_answer(m, &ev, &out);
     service_release(m->job);
     if (c->error.status) call_reply_error(c);
     else call_reply_json(c, 200, sb_str(&out));
@@ -109,7 +108,11 @@ static void on_gone(struct call *c) {
 static void start(struct call *c) {
     struct embedding *m = c->state;
     struct err err;
-    struct service_embed_request r = {.inputs = m->inputs, .n_inputs = m->n_inputs, .last = c->server->options.pools_last, .user = m};
+    struct service_embed_request r = {.inputs = m->inputs,
+                                      .n_inputs = m->n_inputs,
+                                      .last = c->server->options.pools_last,
+                                      .deadline_ms = c->server->options.deadline_ms,
+                                      .user = m};
     if (service_embed(c->service, &r, &m->job, &err)) {
         api_fail_err(&c->error, &err, "input");
         call_reply_error(c);

@@ -1,7 +1,6 @@
 /* The loop: started, woken by the engine, ended by signals. */
 #include "server/server_internal.h"
 
-#include "server/browser.h"
 #include "server/tls.h"
 
 #include "base/hash.h"
@@ -70,7 +69,7 @@ static void announce(struct server *s) {
     os_write(OS_STDOUT, sb_str(&line), NULL);
     sb_free(&line);
     s->announced = true;
-    if (s->options.open_page && !browser_open(&s->loop, &s->browser, url.p)) log_warn("no browser could be started; open %s", url.p);
+    if (s->options.open_page && !browser_open(&s->loop, s->browsers, url.p)) log_warn("no browser could be started; open %s", url.p);
     arena_free(&a);
 }
 

@@ -2,6 +2,7 @@
 #ifndef MLXCEL_SERVER_SERVER_INTERNAL_H
 #define MLXCEL_SERVER_SERVER_INTERNAL_H
 
+#include "server/browser.h"
 #include "server/guard.h"
 #include "server/route.h"
 #include "server/server.h"
@@ -12,7 +13,7 @@ struct server {
     uv_async_t wake;
     uv_signal_t signals[3];
     uv_timer_t tick;
-    uv_process_t browser;
+    uv_process_t browsers[BROWSER_OPENERS];
     struct http_server *http;
     struct service *service;
     struct guard *guard;

@@ -184,6 +184,69 @@ static void an_error_ends_its_own_request_only(void) {
     rig_close(&r);
 }
 
+static void submit_length(struct rig *r, int32_t n_tokens, uint64_t group, int32_t max_new, struct answer *a) {
+    int32_t prompt[512];
+    struct err err;
+    for (int32_t k = 0; k < n_tokens; k++) prompt[k] = (n_tokens + k * 11) % 4096;
+    struct engine_request q = {
+        .tokens = prompt, .n_tokens = n_tokens, .max_new = max_new, .on_event = on_event, .user = a, .group = group};
+    *a = (struct answer){0};
+    CHECK_OK(engine_submit(r->engine, &q, NULL, &err), err);
+}
+
+/* Two prompts that fit one after the other but not at once; then one that grows beyond the cache, with others behind it. */
+static void a_small_cache_holds_nobody_up(void) {
+    struct rig r;
+    struct answer a, b, c;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 3, .kv_tokens = 256});
+    submit_length(&r, 300, 0, 8, &a);
+    submit_length(&r, 310, 0, 8, &b);
+    submit_length(&r, 20, 0, 8, &c);
+    drain(&r);
+    CHECK_INT(a.n, 8);
+    CHECK_INT(b.n, 8);
+    CHECK_INT(c.n, 8);
+    submit_length(&r, 480, 0, 24, &a); /* 504 positions, where 7 blocks hold 448 */
+    submit_length(&r, 20, 0, 8, &b);
+    submit_length(&r, 30, 0, 8, &c);
+    drain(&r);
+    CHECK_INT(a.finish, FINISH_ERROR);
+    CHECK_INT(b.n, 8);
+    CHECK_INT(c.n, 8);
+    const struct kv *kv = &engine_runner(r.engine)->kv;
+    CHECK_INT(kv->pools[0].n_free, kv->pools[0].n_blocks - 1);
+    rig_close(&r);
+}
+
+/* Admission looked in on: prompts that were let in while the cache still seemed empty hold each other up. */
+static void prompts_that_hold_each_other_up(void) {
+    struct rig r;
+    struct answer answers[4];
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 512, .seqs = 4, .chunk = 16, .kv_tokens = 128});
+    for (int32_t i = 0; i < 4; i++) submit_length(&r, 150 + i, 0, N_NEW, &answers[i]);
+    drain(&r);
+    for (int32_t i = 0; i < 4; i++) CHECK_INT(answers[i].n, N_NEW);
+    rig_close(&r);
+}
+
+static void one_request_of_many_leaves_room(void) {
+    struct rig r;
+    struct err err;
+    struct answer many[6], one;
+    bool idle = false;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 2});
+    for (int32_t i = 0; i < 6; i++) submit_length(&r, 10 + i, 7, N_NEW, &many[i]);
+    submit_length(&r, 30, 8, N_NEW, &one);
+    while (!idle && one.finish == FINISH_NONE) CHECK_OK(engine_step(r.engine, &idle, &err), err);
+    int32_t n_done = 0;
+    for (int32_t i = 0; i < 6; i++) n_done += many[i].finish != FINISH_NONE;
+    CHECK(n_done <= 3); /* in order of arrival it would come after five of them */
+    drain(&r);
+    for (int32_t i = 0; i < 6; i++) CHECK_INT(many[i].n, N_NEW);
+    CHECK_INT(one.n, N_NEW);
+    rig_close(&r);
+}
+
 static void eos_ends_a_request(void) {
     struct rig r;
     struct err err;
@@ -206,6 +269,9 @@ const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"blocks_come_back", blocks_come_back},
                                                      {"bad_requests_are_refused", bad_requests_are_refused},
                                                      {"an_error_ends_its_own_request_only", an_error_ends_its_own_request_only},
+                                                     {"a_small_cache_holds_nobody_up", a_small_cache_holds_nobody_up},
+                                                     {"prompts_that_hold_each_other_up", prompts_that_hold_each_other_up},
+                                                     {"one_request_of_many_leaves_room", one_request_of_many_leaves_room},
                                                      {"eos_ends_a_request", eos_ends_a_request},
                                                      {0},
                                                  }};
