@@ -34,16 +34,18 @@ def finish():
 class Server:
     """`with Server(program, "--parallel", "8") as s`: s.port, s.url; ended by SIGTERM, which must end it with code 0."""
 
-    def __init__(self, program, *args):
+    def __init__(self, program, *args, port=0, env=None, before=()):
+        """env: further variables; before: words in front of the command."""
         # the server goes by its second name where that lies beside the program
         folder, name = os.path.split(os.path.abspath(program))
         second = os.path.join(folder, name.replace("mlxcel", "mlxcel-server"))
         command = [second] if os.path.exists(second) else [program, "serve"]
-        self.command = [*command, "--port", "0", "--log-format", "json", *args]
+        self.command = [*before, *command, "--port", str(port), "--log-format", "json", *args]
+        self.env = env or {}
 
     def __enter__(self):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_"))}
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**env, **self.env})
         line = self.process.stdout.readline()
         if not line:
             sys.exit(f"the server did not start: {self.process.stderr.read()}")
@@ -51,7 +53,14 @@ class Server:
         self.port, self.url = self.ready["port"], self.ready["url"]
         return self
 
+    def kill(self):
+        """The hard way: no goodbye to anybody."""
+        self.process.kill()
+        self.process.communicate()
+
     def __exit__(self, *_):
+        if self.process.returncode is not None:
+            return
         self.process.terminate()
         try:
             out, self.log = self.process.communicate(timeout=60)

@@ -35,9 +35,9 @@ NASTY = """# Title <b>x</b>
 ~~gone~~ ![i](https://example.org/i.png) ***"""
 
 
-def check_markdown(b):
+def check_markdown(b, picture):
     b.run(f"""(() => {{ const d = document.createElement("div"); d.id = "probe"; d.className = "md"; d.append(...markdown({json.dumps(NASTY)}));
-              document.body.append(d); }})()""")
+              document.getElementById("thread").replaceChildren(d); }})()""")
     count = {tag: b.run(f'document.querySelectorAll("#probe {tag}").length')
              for tag in ("img", "script", "style", "b", "u", "i", "h1", "strong", "em", "li", "ol", "table", "td", "blockquote", "pre", "a", "s")}
     check(all(count[t] == 0 for t in ("img", "script", "style", "b", "u", "i")), f"markup of the text became markup: {count}")
@@ -46,6 +46,7 @@ def check_markdown(b):
     check(all(u.startswith("https://example.") for u in links) and len(links) >= 2, f"links: {links}")
     b.run('document.getElementById("probe").click()')
     check(b.run("window.pwned") is None, "the text ran a script")
+    picture("markdown")
     for text in ("```", "`", "**", "[x](", "| a |\n|---|", "- ", "1. ", "#", ">", "_" * 5000, "*a" * 3000, "[" * 3000, "`" * 3000, "- x\n" * 2000):
         b.run(f"void markdown({json.dumps(text)})")
     check(True, "")
@@ -83,6 +84,17 @@ def check_talk(b, picture):
     b.key("Escape")
     check(idle(b), "Esc stops")
     check(b.run('document.activeElement.id') == "input", "the cursor is back in the box")
+    before = answers(b)
+    b.run('document.querySelectorAll(".turn .edit")[1].click()')
+    check(b.run('document.getElementById("input").value') == "And then?" and answers(b) == before, "editing keeps what there is")
+    picture("editing")
+    b.key("Escape")
+    check(b.run('document.getElementById("input").value') == "" and answers(b) == before, "Esc gives the edit up")
+    b.run('settings.max_tokens = 12')
+    b.run('document.querySelectorAll(".turn .edit")[1].click()')
+    ask(b, " Why?")
+    check(idle(b) and b.run('document.querySelectorAll(".turn .user")[1].textContent') == "And then? Why?", "an edited message is sent")
+    check(len(answers(b)) == 2 and "tokens of context" in b.run('document.getElementById("rate").textContent'), "how full the context is")
 
 
 def check_kept(b, url):
@@ -105,9 +117,11 @@ def check_looks(b, picture):
     b.run('document.getElementById("settings").click()')
     check(b.run('document.getElementById("dialog").open'), "settings open")
     picture("settings")
+    b.run('(() => { const r = document.querySelector("[data-for=s-top_p]"); r.value = "0.5"; r.oninput(); })()')
+    check(b.run('document.getElementById("s-top_p").value') == "0.5", "sliders move their numbers")
     b.run('document.getElementById("s-system").value = "Be brief."; document.getElementById("s-temperature").value = "0.3"')
     b.key("Escape")
-    check(b.wait('!document.getElementById("dialog").open') and b.run("settings.system") == "Be brief.", "settings are kept")
+    check(b.wait('!document.getElementById("dialog").open && settings.system === "Be brief."'), "settings are kept")
     check(json.loads(b.run("requestBody()"))["messages"][0] == {"role": "system", "content": "Be brief."}, "the system prompt is sent")
     b.screen(390, 844, mobile=True)
     check(b.run("document.documentElement.scrollWidth <= 390"), "nothing is wider than a phone")
@@ -115,6 +129,10 @@ def check_looks(b, picture):
     b.run('document.getElementById("menu").click()')
     check(b.wait('document.getElementById("side").getBoundingClientRect().left === 0', 5), "the list opens on a phone")
     picture("phone-menu")
+    b.run('document.getElementById("veil").click(); document.getElementById("settings").click()')
+    picture("phone-settings")
+    check(b.run("document.getElementById('dialog').scrollWidth <= 390"), "settings fit a phone")
+    b.run('document.getElementById("dialog").close(); document.getElementById("menu").click()')
     small = b.run('[...document.querySelectorAll("button")].filter(n => n.offsetParent && n.getBoundingClientRect().height < 30).map(n => n.textContent)')
     check(not small, f"buttons too small for fingers: {small}")
 
@@ -138,7 +156,7 @@ def main():
             b.call("Page.navigate", url=s.url)
             check(b.wait('document.getElementById("model")?.textContent === "built-in"'), "the model's name")
             picture("empty")
-            check_markdown(b)
+            check_markdown(b, picture)
             check_talk(b, picture)
             check_kept(b, s.url)
             check_looks(b, picture)

@@ -4,6 +4,7 @@
 usage: test_server.py PROGRAM [MODEL]      last line: "N passed, N failed, N skipped"
 """
 import asyncio
+import json
 import sys
 
 import harness
@@ -54,8 +55,36 @@ def check_chat_stream(client, model, whole):
             pass
         final = stream.get_final_completion()
     check(final.choices[0].message.content == whole[:whole.index(word)], "the stream helper's final completion")
-    raw = client.chat.completions.with_raw_response.create(model=model, messages=PROMPT, max_tokens=4)
-    check(raw.status_code == 200 and "application/json" in raw.headers["content-type"] and raw.parse().choices, "raw response")
+
+
+def check_raw(client, model):
+    """with_raw_response and with_streaming_response of every endpoint."""
+    calls = {
+        "chat": (client.chat.completions, {"messages": PROMPT, "max_tokens": 4}),
+        "completions": (client.completions, {"prompt": "Once", "max_tokens": 4}),
+        "embeddings": (client.embeddings, {"input": "Once"}),
+    }
+    for name, (part, args) in calls.items():
+        raw = part.with_raw_response.create(model=model, **args)
+        parsed = raw.parse()
+        check(raw.status_code == 200 and "application/json" in raw.headers["content-type"] and parsed.model == model, f"raw {name}")
+        with part.with_streaming_response.create(model=model, **args) as response:
+            check(response.status_code == 200 and json.loads(response.read())["model"] == model, f"streaming response of {name}")
+        if name != "embeddings":
+            raw = part.with_raw_response.create(model=model, stream=True, **args)
+            check("text/event-stream" in raw.headers["content-type"] and sum(1 for _ in raw.parse()) >= 4, f"raw stream of {name}")
+            with part.with_streaming_response.create(model=model, stream=True, **args) as response:
+                lines = [line for line in response.iter_lines() if line]
+            check(lines[-1] == "data: [DONE]" and all(line.startswith("data: ") for line in lines), f"lines of {name}: {lines[-2:]}")
+    raw = client.models.with_raw_response.list()
+    check(raw.parse().data[0].id == model, "raw models")
+    raw = client.models.with_raw_response.retrieve(model)
+    check(raw.parse().id == model, "raw model")
+    try:
+        client.chat.completions.with_raw_response.create(model=model, messages=PROMPT, temperature=9)
+        check(False, "a raw error: none")
+    except openai.BadRequestError as e:
+        check(e.status_code == 400 and e.param == "temperature" and e.type == "invalid_request_error", f"a raw error: {e}")
 
 
 def check_stop(client, model, whole):
@@ -183,6 +212,38 @@ async def check_async(url, model, whole):
             return "".join([c.choices[0].delta.content or "" async for c in stream])
         texts = await asyncio.gather(*(one(i) for i in range(8)))
         check(texts == [whole] * 8, f"eight at once: {set(texts)}")
+        await check_async_rest(client, model, whole)
+
+
+async def check_async_rest(client, model, whole):
+    on = {"model": model, "prompt": "Once upon a time", "max_tokens": 8, "temperature": 0, "extra_body": {"ignore_eos": True}}
+    text = (await client.completions.create(**on)).choices[0].text
+    streamed = "".join([c.choices[0].text async for c in await client.completions.create(**on, stream=True)])
+    check(streamed == text and text, f"async completions: {streamed!r} {text!r}")
+    vectors = [d.embedding for d in (await client.embeddings.create(model=model, input=["a", "b"])).data]
+    check(len(vectors) == 2 and len(vectors[0]) == len(vectors[1]), "async embeddings")
+    check([m.id async for m in client.models.list()] == [model] and (await client.models.retrieve(model)).id == model, "async models")
+    raw = await client.chat.completions.with_raw_response.create(model=model, messages=PROMPT, max_tokens=4)
+    check(raw.status_code == 200 and raw.parse().choices, "async raw")
+    async with client.chat.completions.with_streaming_response.create(model=model, messages=PROMPT, max_tokens=4, stream=True) as response:
+        lines = [line async for line in response.iter_lines() if line]
+    check(lines[-1] == "data: [DONE]", f"async lines: {lines[-1:]}")
+    word = " " + whole.split()[3]
+    seen = set()
+    async with client.chat.completions.stream(model=model, messages=PROMPT, max_tokens=16, temperature=0, stop=word) as stream:
+        async for event in stream:
+            seen.add(event.type)
+        final = await stream.get_final_completion()
+    check(final.choices[0].message.content == whole[:whole.index(word)] and {"content.delta", "content.done"} <= seen, f"async helper {seen}")
+    stream = await client.chat.completions.create(model=model, messages=PROMPT, max_tokens=400, stream=True, extra_body={"ignore_eos": True})
+    async for _ in stream:
+        break
+    await stream.close()  # in the middle
+    try:
+        await client.chat.completions.create(model=model, messages=PROMPT, top_p=7)
+        check(False, "async error: none")
+    except openai.BadRequestError as e:
+        check(e.param == "top_p", f"async error {e}")
 
 
 def check_keys(program):
@@ -205,6 +266,7 @@ def main():
         model = s.ready["model"]
         whole = check_chat(client, model)
         check_chat_stream(client, model, whole)
+        check_raw(client, model)
         check_stop(client, model, whole)
         check_sampling(client, model)
         check_logprobs(client, model)
