@@ -58,7 +58,7 @@ static void start_job(struct service *s, struct service_job *j) {
     s->active[s->n_active++] = j;
     s->live.n_prompt_tokens += j->usage.n_prompt;
     if (j->inputs) return;
-    if (engine_submit(s->session->engine, &r, &j->job, &err)) service_job_end(j, SERVICE_ERROR, &err);
+    if (engine_submit(s->session->engine, &r, &j->job, &err)) service_job_end(j, JOB_ERROR, &err);
 }
 
 /* The thread is through with a job whose last event is out. */
@@ -82,7 +82,7 @@ static void let_go(struct service *s, struct service_job *j) {
         return;
     }
     j->is_let_go = true;
-    j->want = SERVICE_CANCELLED;
+    j->want = JOB_CANCELLED;
 }
 
 /* Waits for something to do, then takes it; false when the service closes. */
@@ -112,7 +112,7 @@ static void settle(struct service *s) {
     uint64_t now = os_clock_ns();
     for (int32_t i = 0; i < s->n_active;) {
         struct service_job *j = s->active[i];
-        if (!j->is_over && !j->want && j->deadline_ns && now > j->deadline_ns) j->want = SERVICE_DEADLINE;
+        if (!j->is_over && !j->want && j->deadline_ns && now > j->deadline_ns) j->want = JOB_DEADLINE;
         if (!j->is_over && j->want) {
             if (j->inputs) service_embed_stop(j, j->want);
             else engine_cancel(s->session->engine, j->job);
@@ -153,7 +153,7 @@ static void publish_stats(struct service *s) {
 }
 
 static void end_all(struct service *s) {
-    for (int32_t i = 0; i < s->n_active; i++) s->active[i]->want = SERVICE_CANCELLED;
+    for (int32_t i = 0; i < s->n_active; i++) s->active[i]->want = JOB_CANCELLED;
     settle(s);
     publish_stats(s);
 }
@@ -291,7 +291,7 @@ void service_take(struct service_job *j, struct service_events *out) {
                                    .finish = j->finish,
                                    .err = j->err,
                                    .usage = j->usage,
-                                   .vectors = j->finish == SERVICE_STOP ? j->vectors : NULL};
+                                   .vectors = j->finish == JOB_STOP ? j->vectors : NULL};
     os_mutex_unlock(j->service->lock);
 }
 

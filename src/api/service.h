@@ -83,13 +83,14 @@ struct service_request { /* all of it is copied */
     void *user;
 };
 
+/* SERVICE_STOP and its like are macros of windows.h. */
 enum service_finish {
-    SERVICE_GOES_ON,
-    SERVICE_STOP,      /* end-of-text token or a stop string */
-    SERVICE_LENGTH,    /* max_new, or the context is full */
-    SERVICE_CANCELLED, /* released, or its events were not taken */
-    SERVICE_DEADLINE,
-    SERVICE_ERROR,
+    JOB_GOES_ON,
+    JOB_STOP,      /* end-of-text token or a stop string */
+    JOB_LENGTH,    /* max_new, or the context is full */
+    JOB_CANCELLED, /* released, or its events were not taken */
+    JOB_DEADLINE,
+    JOB_ERROR,
     N_SERVICE_FINISHES,
 };
 
@@ -110,7 +111,7 @@ struct service_events {
     size_t n_tokens;
     const struct sampler_top *tops;
     enum service_finish finish;
-    struct err err; /* SERVICE_ERROR: why */
+    struct err err; /* JOB_ERROR: why */
     struct service_usage usage;
     const float *vectors; /* [inputs, width] of an embedding that is done */
 };
@@ -125,7 +126,7 @@ struct service_embed_request { /* all of it is copied */
     int64_t deadline_ms; /* from now; 0: none */
     void *user;
 };
-/* One job for all inputs; it ends with its vectors and SERVICE_STOP. Errors as service_submit. */
+/* One job for all inputs; it ends with its vectors and JOB_STOP. Errors as service_submit. */
 int service_embed(struct service *s, const struct service_embed_request *request, struct service_job **out, struct err *err);
 /* The next job that has events, or NULL. */
 struct service_job *service_next_ready(struct service *s);

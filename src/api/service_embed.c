@@ -60,7 +60,7 @@ static int advance(struct service_job *j, struct err *err) {
     if (!done) return ERR_OK;
     embed_end(j->embed);
     j->embed = NULL;
-    if (++j->i_input == j->n_inputs) service_job_end(j, SERVICE_STOP, NULL);
+    if (++j->i_input == j->n_inputs) service_job_end(j, JOB_STOP, NULL);
     return ERR_OK;
 }
 
@@ -75,5 +75,5 @@ void service_embed_some(struct service *s) {
     if (code == ERR_OK || (code == ERR_EBUSY && engine_stats(s->session->engine).n_running > 0)) return;
     embed_end(j->embed);
     j->embed = NULL;
-    service_job_end(j, SERVICE_ERROR, &err);
+    service_job_end(j, JOB_ERROR, &err);
 }

@@ -133,7 +133,7 @@ static void add_text(struct service_job *j, int32_t token) {
     struct err err;
     sb_clear(&j->raw);
     if (tok_stream_push(&j->stream, token, &j->raw, &err)) return;
-    if (stop_push(&j->stop, sb_str(&j->raw), &j->text)) j->want = SERVICE_STOP;
+    if (stop_push(&j->stop, sb_str(&j->raw), &j->text)) j->want = JOB_STOP;
 }
 
 static void flush_text(struct service_job *j) {
@@ -145,13 +145,13 @@ static void flush_text(struct service_job *j) {
 
 static enum service_finish finish_of(const struct service_job *j, enum finish finish) {
     switch (finish) {
-    case FINISH_NONE: return SERVICE_GOES_ON;
-    case FINISH_EOS: return SERVICE_STOP;
-    case FINISH_LENGTH: return j->stop.matched >= 0 ? SERVICE_STOP : SERVICE_LENGTH;
-    case FINISH_CANCELLED: return j->want ? j->want : SERVICE_CANCELLED;
-    case FINISH_ERROR: return SERVICE_ERROR;
+    case FINISH_NONE: return JOB_GOES_ON;
+    case FINISH_EOS: return JOB_STOP;
+    case FINISH_LENGTH: return j->stop.matched >= 0 ? JOB_STOP : JOB_LENGTH;
+    case FINISH_CANCELLED: return j->want ? j->want : JOB_CANCELLED;
+    case FINISH_ERROR: return JOB_ERROR;
     }
-    return SERVICE_ERROR;
+    return JOB_ERROR;
 }
 
 struct piece {
@@ -177,9 +177,9 @@ static void publish(struct service_job *j, const struct piece *p) {
         j->usage.prompt_seconds = (double)(j->first_ns - j->submit_ns) * 1e-9;
         j->usage.new_seconds = (double)(j->last_ns - j->first_ns) * 1e-9;
     }
-    if (j->n_pending > BOX_TOKENS_MAX || b->text.n > BOX_BYTES_MAX) j->want = SERVICE_CANCELLED;
+    if (j->n_pending > BOX_TOKENS_MAX || b->text.n > BOX_BYTES_MAX) j->want = JOB_CANCELLED;
     j->finish = p->finish;
-    if (p->finish == SERVICE_ERROR && p->why) j->err = *p->why;
+    if (p->finish == JOB_ERROR && p->why) j->err = *p->why;
     mark_ready(j);
     os_mutex_unlock(s->lock);
     sb_clear(&j->text);

@@ -21,7 +21,7 @@ const char *generate_model(const struct generation *g) {
 }
 
 const char *generate_finish_name(enum service_finish finish) {
-    return finish == SERVICE_STOP ? "stop" : "length";
+    return finish == JOB_STOP ? "stop" : "length";
 }
 
 /* ---- the end ------------------------------------------------------------------------------------------------------------ */
@@ -134,9 +134,9 @@ static bool stream(struct generation *g, struct gen_choice *c) {
 
 int generate_check_finish(struct api_error *e, const struct service_events *ev, const char *param) {
     switch (ev->finish) {
-    case SERVICE_ERROR: return api_fail_err(e, &ev->err, param);
-    case SERVICE_DEADLINE: return api_fail(e, 504, "timeout", NULL, "the request took longer than the server allows");
-    case SERVICE_CANCELLED: return api_fail(e, 503, "cancelled", NULL, "the request was cancelled");
+    case JOB_ERROR: return api_fail_err(e, &ev->err, param);
+    case JOB_DEADLINE: return api_fail(e, 504, "timeout", NULL, "the request took longer than the server allows");
+    case JOB_CANCELLED: return api_fail(e, 503, "cancelled", NULL, "the request was cancelled");
     default: return 0;
     }
 }

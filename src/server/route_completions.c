@@ -115,11 +115,11 @@ static void put_chunk(struct generation *g, struct gen_choice *c, struct str ech
 }
 
 static void put_begin(struct generation *g, struct gen_choice *c, struct sb *out) {
-    if (g->params.echo) put_chunk(g, c, echo_of(g, c), SERVICE_GOES_ON, out);
+    if (g->params.echo) put_chunk(g, c, echo_of(g, c), JOB_GOES_ON, out);
 }
 
 static void put_piece(struct generation *g, struct gen_choice *c, struct sb *out) {
-    put_chunk(g, c, STR(""), SERVICE_GOES_ON, out);
+    put_chunk(g, c, STR(""), JOB_GOES_ON, out);
 }
 
 static void put_end(struct generation *g, struct gen_choice *c, struct sb *out) {

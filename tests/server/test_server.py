@@ -11,6 +11,7 @@ import harness
 import openai
 from harness import Server, check
 
+TEXT = "Once upon a time" if len(sys.argv) < 3 else "你好"  # something that the model goes on with
 PROMPT = [{"role": "user", "content": "Tell me a story about a dog."}]
 
 
@@ -61,7 +62,7 @@ def check_raw(client, model):
     """with_raw_response and with_streaming_response of every endpoint."""
     calls = {
         "chat": (client.chat.completions, {"messages": PROMPT, "max_tokens": 4}),
-        "completions": (client.completions, {"prompt": "Once", "max_tokens": 4}),
+        "completions": (client.completions, {"prompt": TEXT, "max_tokens": 4}),
         "embeddings": (client.embeddings, {"input": "Once"}),
     }
     for name, (part, args) in calls.items():
@@ -137,13 +138,13 @@ def check_logprobs(client, model):
 
 def check_completions(client, model):
     on = {"extra_body": {"ignore_eos": True}}  # models may have nothing to add to a text
-    r = client.completions.create(model=model, prompt="Once upon a time", max_tokens=12, temperature=0, **on)
+    r = client.completions.create(model=model, prompt=TEXT, max_tokens=12, temperature=0, **on)
     text = r.choices[0].text
     check(r.object == "text_completion" and r.id.startswith("cmpl-") and len(text) > 5, f"completion {r}")
-    streamed = "".join(c.choices[0].text for c in client.completions.create(model=model, prompt="Once upon a time", max_tokens=12, temperature=0, **on, stream=True))
+    streamed = "".join(c.choices[0].text for c in client.completions.create(model=model, prompt=TEXT, max_tokens=12, temperature=0, **on, stream=True))
     check(streamed == text, f"streamed {streamed!r}, whole {text!r}")
-    r = client.completions.create(model=model, prompt=["Once upon a time", "The cat"], max_tokens=12, temperature=0, **on, n=2, echo=True)
-    check([c.index for c in r.choices] == [0, 1, 2, 3] and r.choices[0].text == "Once upon a time" + text, f"lists and echo {r.choices}")
+    r = client.completions.create(model=model, prompt=[TEXT, "The cat"], max_tokens=12, temperature=0, **on, n=2, echo=True)
+    check([c.index for c in r.choices] == [0, 1, 2, 3] and r.choices[0].text == TEXT + text, f"lists and echo {r.choices}")
     check(r.choices[2].text.startswith("The cat") and r.usage.completion_tokens == 48, f"lists {r.usage}")
     ids = client.completions.create(model=model, prompt=[5, 6, 7], max_tokens=3, temperature=0, **on)
     both = client.completions.create(model=model, prompt=[[5, 6, 7], [8, 9]], max_tokens=3, temperature=0, **on)
@@ -216,7 +217,7 @@ async def check_async(url, model, whole):
 
 
 async def check_async_rest(client, model, whole):
-    on = {"model": model, "prompt": "Once upon a time", "max_tokens": 8, "temperature": 0, "extra_body": {"ignore_eos": True}}
+    on = {"model": model, "prompt": TEXT, "max_tokens": 8, "temperature": 0, "extra_body": {"ignore_eos": True}}
     text = (await client.completions.create(**on)).choices[0].text
     streamed = "".join([c.choices[0].text async for c in await client.completions.create(**on, stream=True)])
     check(streamed == text and text, f"async completions: {streamed!r} {text!r}")

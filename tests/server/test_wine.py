@@ -32,6 +32,9 @@ def check_server(url, model):
     said = "".join(json.loads(f)["choices"][0]["delta"].get("content", "") for f in frames[:-1])
     check("text/event-stream" in headers["Content-Type"] and frames[-1] == "[DONE]" and len(frames) > 20, f"a stream: {text[-200:]}")
     check(said == whole["choices"][0]["message"]["content"] and len(said) > 20, f"streamed {said!r}")
+    word = " " + said.split()[3]
+    cut = json.loads(ask(url, "/v1/chat/completions", {**chat, "stop": word})[1])["choices"][0]
+    check(cut["finish_reason"] == "stop" and whole["choices"][0]["finish_reason"] == "length", f"why it ended: {cut}")
     check("<!doctype html>" in ask(url, "/")[1], "the page")
     check('mlxcel_kv_blocks_used 0\n' in ask(url, "/metrics")[1], "figures")
     vector = json.loads(ask(url, "/v1/embeddings", {"input": "dog"})[1])["data"][0]["embedding"]

@@ -61,7 +61,7 @@ static void take(struct reply *reply) {
     sb_put(&reply->text, reply->last.text);
     reply->n_tokens += reply->last.n_tokens;
     for (size_t i = 0; i < reply->last.n_tokens; i++) reply->logprob_sum += reply->last.tokens[i].logprob;
-    reply->ended = reply->last.finish != SERVICE_GOES_ON;
+    reply->ended = reply->last.finish != JOB_GOES_ON;
 }
 
 /* Reads until all have ended. */
@@ -122,7 +122,7 @@ static void company_changes_nothing(void) {
     for (int i = 0; i < N_JOBS; i++) {
         CHECK(alone[i].text.n > 10);
         CHECK_STR(sb_str(&together[i].text), sb_str(&alone[i].text));
-        CHECK_INT(together[i].last.finish, SERVICE_LENGTH);
+        CHECK_INT(together[i].last.finish, JOB_LENGTH);
         CHECK_INT(together[i].last.usage.n_new, N_NEW);
         CHECK_INT(together[i].n_tokens, i == 2 ? N_NEW : 0);
     }
@@ -130,7 +130,7 @@ static void company_changes_nothing(void) {
     drop(alone, N_JOBS);
     drop(together, N_JOBS);
     struct service_stats stats = wait_ended(s, 2 * N_JOBS);
-    CHECK_INT(stats.n_finished[SERVICE_LENGTH], 2 * N_JOBS);
+    CHECK_INT(stats.n_finished[JOB_LENGTH], 2 * N_JOBS);
     CHECK_INT(stats.n_new_tokens, 2 * N_JOBS * N_NEW);
     CHECK_INT(stats.blocks_used, 0);
     CHECK_INT(stats.first_token.n, 2 * N_JOBS);
@@ -150,7 +150,7 @@ static void stop_strings_end_it(void) {
     r.n_stops = 2;
     submit(s, &cut, r, prompts[0]);
     collect(s, &cut, 1);
-    CHECK_INT(cut.last.finish, SERVICE_STOP);
+    CHECK_INT(cut.last.finish, JOB_STOP);
     CHECK_STR(sb_str(&cut.text), str_sub(sb_str(&whole.text), 0, from));
     drop(&whole, 1);
     drop(&cut, 1);
@@ -172,7 +172,7 @@ static void released_jobs_give_everything_back(void) {
     }
     submit(s, &replies[0], greedy(), prompts[0]);
     collect(s, replies, 1);
-    CHECK_INT(replies[0].last.finish, SERVICE_LENGTH);
+    CHECK_INT(replies[0].last.finish, JOB_LENGTH);
     drop(replies, 1);
     service_close(s);
 }
@@ -223,7 +223,7 @@ static void deadlines_hold(void) {
     r.deadline_ms = 1;
     submit(s, &reply, r, prompts[0]);
     collect(s, &reply, 1);
-    CHECK_INT(reply.last.finish, SERVICE_DEADLINE);
+    CHECK_INT(reply.last.finish, JOB_DEADLINE);
     drop(&reply, 1);
     service_close(s);
 }
