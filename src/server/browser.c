@@ -1,7 +1,9 @@
 /* The openers of all systems are tried in turn: where one exists, it is the right one. */
 #include "server/browser.h"
 
-static const char *const openers[BROWSER_OPENERS][3] = {{"xdg-open", NULL}, {"open", NULL}, {"rundll32", "url.dll,FileProtocolHandler", NULL}};
+static const char *const openers[BROWSER_OPENERS][3] = {{"xdg-open", NULL},
+                                                        {"open", NULL},
+                                                        {"rundll32", "url.dll,FileProtocolHandler", NULL}};
 
 static void on_end(uv_process_t *process, int64_t status, int signal) {
     (void)status, (void)signal;

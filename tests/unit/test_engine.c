@@ -188,8 +188,7 @@ static void submit_length(struct rig *r, int32_t n_tokens, uint64_t group, int32
     int32_t prompt[512];
     struct err err;
     for (int32_t k = 0; k < n_tokens; k++) prompt[k] = (n_tokens + k * 11) % 4096;
-    struct engine_request q = {
-        .tokens = prompt, .n_tokens = n_tokens, .max_new = max_new, .on_event = on_event, .user = a, .group = group};
+    struct engine_request q = {.tokens = prompt, .n_tokens = n_tokens, .max_new = max_new, .on_event = on_event, .user = a, .group = group};
     *a = (struct answer){0};
     CHECK_OK(engine_submit(r->engine, &q, NULL, &err), err);
 }
