@@ -1,23 +1,29 @@
 /* checkkern: every kernel against the reference.
  *
  * usage: checkkern --cuda [--quick] [--verbose] [--only TEXT]
+ *        checkkern --cpu [--level NAME] [--time]
  */
+#include "check_cpu.h"
 #include "check_cuda.h"
 
 #include <stdio.h>
 #include <string.h>
 
 int main(int argc, char **argv) {
-    const char *only = NULL;
-    bool cuda = false, quick = false;
+    const char *only = NULL, *level = NULL;
+    bool cpu = false, cuda = false, quick = false, timed = false;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--cuda")) cuda = true;
+        else if (!strcmp(argv[i], "--cpu")) cpu = true;
+        else if (!strcmp(argv[i], "--time")) timed = true;
+        else if (!strcmp(argv[i], "--level") && i + 1 < argc) level = argv[++i];
         else if (!strcmp(argv[i], "--quick")) quick = true;
         else if (!strcmp(argv[i], "--verbose")) check_verbose = true;
         else if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
-        else cuda = false, i = argc;
+        else cpu = cuda = false, i = argc;
     }
+    if (cpu) return check_cpu(level, timed);
     if (cuda) return check_cuda(only, quick);
-    printf("usage: checkkern --cuda [--quick] [--verbose] [--only TEXT]\n");
+    printf("usage: checkkern --cuda [--quick] [--verbose] [--only TEXT]\n       checkkern --cpu [--level NAME] [--time]\n");
     return 2;
 }

@@ -32,7 +32,7 @@ static void each_level(void (*check)(const struct kernels *k)) {
     if (!any) unit_skip("this processor has none of the faster instruction sets");
 }
 
-enum { IN = 256, ROWS = 37 };
+enum { IN = 256, ROWS = 37, PADDED = 48 };
 
 static const struct format formats[] = {
     {QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_AFFINE, DT_BF16, 4, 32},  {QUANT_AFFINE, DT_BF16, 4, 128}, {QUANT_AFFINE, DT_F16, 4, 64},
@@ -45,8 +45,8 @@ struct fixture {
     unsigned char *panel;
     float weights[PANEL_ROWS][IN]; /* as the reference unpacks them */
     float x[ROWS][IN];
-    int8_t q[ROWS * IN];
-    float scale[ROWS * IN / 16], sum[ROWS * IN / 16];
+    int8_t q[PADDED * IN];
+    float scale[PADDED * IN / 16], sum[PADDED * IN / 16];
 };
 
 static void make_fixture(struct fixture *t, const struct format *f, uint64_t seed) {
@@ -68,16 +68,12 @@ static void make_fixture(struct fixture *t, const struct format *f, uint64_t see
 }
 
 static void run_panel(const struct kernels *k, struct fixture *t, int64_t first, int64_t n, float *y) {
-    int64_t groups = IN / t->shape.group;
-    for (int64_t m = first; m < first + n; m++)
-        k->quant_row(t->x[m], IN, t->shape.group, t->q + m * IN, t->scale + m * groups, t->sum + m * groups);
-    k->panel(&(struct panel_args){
-        .shape = &t->shape,
-        .panel = t->panel,
-        .x = {.q = t->q + first * IN, .scale = t->scale + first * groups, .sum = t->sum + first * groups, .in = IN, .n_groups = groups},
-        .n_rows = n,
-        .y = y,
-        .y_stride = PANEL_ROWS});
+    struct quant_acts x = {.q = t->q, .scale = t->scale, .sum = t->sum, .in = IN, .n_groups = IN / t->shape.group};
+    x.group = t->shape.group;
+    x.tile = acts_tile(n);
+    for (int64_t m = 0; m < n; m++) k->quant_row(t->x[first + m], &x, m);
+    k->panel(
+        &(struct panel_args){.shape = &t->shape, .panels = t->panel, .n_panels = 1, .x = x, .n_rows = n, .y = y, .y_stride = PANEL_ROWS});
 }
 
 static void check_panels(const struct kernels *k) {
@@ -91,6 +87,11 @@ static void check_panels(const struct kernels *k) {
         make_fixture(&t, &formats[i], 1000 * (uint64_t)i + 3);
         run_panel(&plain, &t, 0, ROWS, want[0]);
         run_panel(k, &t, 0, ROWS, got[0]);
+        for (int n = 2; n < 16; n++) {
+            float few[16][PANEL_ROWS];
+            run_panel(k, &t, 0, n, few[0]);
+            CHECK(memcmp(few, got, (size_t)n * sizeof few[0]) == 0);
+        }
         for (int m = 0; m < ROWS; m++) {
             run_panel(k, &t, m, 1, alone);
             for (int r = 0; r < PANEL_ROWS; r++) {
@@ -119,7 +120,7 @@ static void check_poison(const struct kernels *k) {
     for (size_t b = 0; b < 3 && k->quant_row; b++) {
         for (int i = 0; i < 64; i++) x[i] = 1.0f;
         x[37] = bad[b];
-        k->quant_row(x, 64, 64, q, &scale, &sum);
+        k->quant_row(x, &(struct quant_acts){.q = q, .scale = &scale, .sum = &sum, .in = 64, .n_groups = 1, .group = 64, .tile = 1}, 0);
         CHECK(isnan(scale) && isnan(sum));
     }
 }

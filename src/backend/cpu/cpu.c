@@ -105,13 +105,14 @@ static int grow_op_scratch(struct cpu *c, struct err *err) {
     const struct oplist *l = &c->base.list;
     for (int32_t i = 0; i < l->n_ops; i++) {
         int64_t floats = l->ops[i].kind == OP_EXPERTS ? cpu_experts_scratch(&l->ops[i]) : 0;
+        if (l->ops[i].kind == OP_ATTN && c->kv[l->ops[i].arg.attn.kv.kv_class].half) floats = cpu_attn_op_floats(c, &l->ops[i]);
         if (floats > need) need = floats;
     }
     if (need <= c->op_floats) return ERR_OK;
     mem_free(c->op_scratch);
     c->op_floats = 0;
     c->op_scratch = mem_try((size_t)need * sizeof(float));
-    if (!c->op_scratch) return err_set(err, ERR_EMEMORY, "no memory for the experts' products of %d rows", l->n_rows);
+    if (!c->op_scratch) return err_set(err, ERR_EMEMORY, "no memory for what an operation keeps of %d rows", l->n_rows);
     c->op_floats = need;
     return ERR_OK;
 }

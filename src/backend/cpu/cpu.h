@@ -78,6 +78,7 @@ int cpu_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err)
 bool cpu_kv_half_fits(const struct cpu *c, const struct kv_class *k);
 cpu_runner cpu_kv_write_half, cpu_attn_half;
 int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op); /* scratch memory per thread */
+int64_t cpu_attn_op_floats(const struct cpu *c, const struct op *op);   /* of the op */
 /* First visible position of a row; scale of its scores. */
 int32_t cpu_first_visible(const struct attn_args *a, int32_t pos);
 float cpu_query_scale(const struct attn_args *a, int32_t pos);

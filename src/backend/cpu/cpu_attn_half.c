@@ -1,14 +1,21 @@
 /* Attention over a half-precision cache.
  *
- * Keys lie transposed inside a block, so that scores of 64 positions are one vector sum; values lie row by row. A work
- * item is one row of the batch and up to HEADS heads that share keys: a block is read from memory once for all of them.
- * Positions are added in ascending order; a row sees its own history only.
+ * Keys lie transposed inside a block, so that scores of 64 positions are one vector sum; values lie row by row. A query is
+ * one head of one row; a work item is up to QUERIES of them that share a key head: a block is read from memory once for
+ * all of them.
+ *
+ * (1) A row's positions are cut into chunks whose borders depend on its own position alone. Each chunk has its own largest
+ *     score, sum and mix; they are folded in ascending order. Whether one thread walks all chunks or many threads take one
+ *     each, the operations are the same, and so are the bits.
+ * (2) A query reads the values of its visible positions only: a broken row cannot reach the rows before it.
  */
 #include "backend/cpu/cpu.h"
 
 #include "base/fmath.h"
 
-enum { HEADS = 8 };
+#include <stdatomic.h>
+
+enum { QUERIES = 8, CHUNK_BLOCKS = 4, CHUNKS_MAX = 32 };
 
 bool cpu_kv_half_fits(const struct cpu *c, const struct kv_class *k) {
     if (!c->kern.block_scores || c->base.precision == PRECISION_EXACT || c->base.precision == PRECISION_F32) return false;
@@ -58,112 +65,299 @@ void cpu_kv_write_half(struct cpu *c, const struct op *op, const struct step *st
     pool_run(c->pool, (int64_t)op->in[0].rows * c->kv[op->arg.kv.kv.kv_class].shape.heads, 1, write_heads, &job);
 }
 
+/* Blocks of a chunk for a row at this position: few threads wait for one, and there are never many chunks. */
+static int32_t chunk_blocks(int32_t pos) {
+    int32_t each = (pos / KV_BLOCK + CHUNKS_MAX) / CHUNKS_MAX;
+    return each > CHUNK_BLOCKS ? each : CHUNK_BLOCKS;
+}
+
 struct half_job {
     struct cpu *c;
     const struct op *op;
     const struct step *step;
-    int32_t per_kv; /* query heads that share a key head */
-    int32_t parts;  /* work items per key head */
+    int32_t per_kv, parts; /* query heads that share a key head; items that they make */
+    int32_t n_groups;
+    const int32_t *groups; /* [n_groups + 1] first rows: runs of rows of one sequence, taken together */
+    int32_t n_chunks;      /* 0: an item walks all its chunks; else the most that an item has, and each is a job of its own */
+    float *partials;       /* [items][n_chunks][QUERIES][partial_floats] */
+    _Atomic int32_t *left; /* [items] chunks to be done */
 };
 
-/* What one item works on. */
+/* Some rows of one sequence and some heads of each. */
 struct half_item {
-    int32_t row, seq, pos, first; /* first visible position */
-    int32_t kv_head, head, n_heads;
-    float *scores; /* [n_heads][stride] from block first/64 on */
-    int64_t stride;
+    int32_t row, n_rows, seq;
+    int32_t kv_head, head, n_heads, n_queries;
+    int32_t blocks;                  /* of a chunk */
+    int32_t first_chunk, last_chunk; /* that any of the rows sees */
 };
 
-static void item_scores(const struct half_job *job, const struct half_item *it) {
-    const struct attn_args *a = &job->op->arg.attn;
-    const struct cpu_kv_class *cls = &job->c->kv[a->kv.kv_class];
+/* Scratch memory of a thread. */
+struct half_memory {
+    float *q;      /* [QUERIES][k_width] */
+    float *scores; /* [QUERIES][chunk positions] */
+    float *part;   /* [QUERIES][partial_floats] */
+    float *state;  /* [QUERIES][partial_floats] */
+};
+
+/* A partial result: the mix, the largest score, the sum of the weights; a sum below zero: nothing was visible. */
+static int64_t partial_floats(const struct cpu_kv_class *cls) {
+    return cls->shape.v_width + 2;
+}
+
+static const struct cpu_kv_class *class_of(const struct half_job *job) {
+    return &job->c->kv[job->op->arg.attn.kv.kv_class];
+}
+
+static struct half_memory memory_of(const struct half_job *job, int32_t thread) {
+    const struct cpu_kv_class *cls = class_of(job);
+    struct half_memory m = {.q = cpu_thread(job->c, thread)};
+    m.part = m.q + QUERIES * cls->shape.k_width;
+    m.state = m.part + QUERIES * partial_floats(cls);
+    m.scores = m.state + QUERIES * partial_floats(cls);
+    return m;
+}
+
+static void gather_queries(const struct half_job *job, const struct half_item *it, float *q) {
+    struct tensor x = job->op->in[0];
+    for (int32_t i = 0; i < it->n_queries; i++)
+        memcpy(q + (int64_t)i * x.width, cpu_row(job->c, x, it->row + i / it->n_heads) + (it->head + i % it->n_heads) * x.head_stride,
+               (size_t)x.width * sizeof *q);
+}
+
+/* Visible positions [first, last) of query i inside the chunk that begins at `origin`. */
+static void visible(const struct half_job *job, const struct half_item *it, int32_t i, int32_t origin, int32_t *first, int32_t *last) {
+    int32_t pos = job->step->pos[it->row + i / it->n_heads], from = cpu_first_visible(&job->op->arg.attn, pos);
+    *first = from > origin ? from : origin;
+    *last = pos + 1 < origin + it->blocks * KV_BLOCK ? pos + 1 : origin + it->blocks * KV_BLOCK;
+}
+
+static const uint16_t *block_in(const struct half_job *job, const struct half_item *it, bool values, int32_t i) {
+    const struct cpu_kv_class *cls = class_of(job);
+    struct kv_ref kv = job->op->arg.attn.kv;
+    int32_t block = block_of(job->step, kv.kv_class, it->seq, i);
+    return values ? block_at(cls, cls->v, cls->shape.v_width, kv, block, it->kv_head)
+                  : block_at(cls, cls->k, cls->shape.k_width, kv, block, it->kv_head);
+}
+
+static void chunk_scores(const struct half_job *job, const struct half_item *it, const struct half_memory *m, int32_t first, int32_t last) {
     struct tensor q = job->op->in[0];
-    struct attn_block b = {.width = cls->shape.k_width,
-                           .heads = it->n_heads,
-                           .q = cpu_row(job->c, q, it->row) + it->head * q.head_stride,
-                           .q_stride = q.head_stride,
-                           .scores_stride = it->stride,
-                           .scale = cpu_query_scale(a, it->pos)};
-    int32_t origin = it->first / KV_BLOCK;
-    for (int32_t i = origin; i <= it->pos / KV_BLOCK; i++) {
-        b.cache = block_at(cls, cls->k, cls->shape.k_width, a->kv, block_of(job->step, a->kv.kv_class, it->seq, i), it->kv_head);
-        b.scores = it->scores + (int64_t)(i - origin) * KV_BLOCK;
+    struct attn_block b = {.width = q.width,
+                           .heads = it->n_queries,
+                           .q = m->q,
+                           .q_stride = q.width,
+                           .scores_stride = (int64_t)it->blocks * KV_BLOCK,
+                           .scale = cpu_query_scale(&job->op->arg.attn, job->step->pos[it->row])};
+    for (int32_t i = first; i < last; i++) {
+        b.cache = block_in(job, it, false, i);
+        b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
         job->c->kern.block_scores(&b);
     }
 }
 
-/* Softmax weights of one head in place; returns their sum. */
-static float item_softmax(const struct half_job *job, const struct half_item *it, int32_t h) {
+/* Weights of one query in place. */
+static void chunk_softmax(const struct half_job *job, float *s, int32_t n, float *out_max, float *out_sum) {
     const struct attn_args *a = &job->op->arg.attn;
     const struct kernels *k = &job->c->kern;
-    float *s = it->scores + h * it->stride + it->first % KV_BLOCK, sink = a->sinks ? cpu_vec(a->sinks)[it->head + h] : -INFINITY,
-          max = sink;
-    int32_t n = it->pos - it->first + 1;
     if (a->softcap > 0) k->act(s, n, &(struct act_args){.kind = ACT_SOFTCAP, .p = {a->softcap}});
-    for (int32_t i = 0; i < n; i++)
-        if (s[i] > max) max = s[i];
-    float sum = k->exp_sum(s, n, max);
-    return a->sinks ? sum + m_expf(sink - max) : sum;
+    *out_max = k->max(s, n, -INFINITY);
+    *out_sum = k->exp_sum(s, n, *out_max);
 }
 
-static void item_mix(const struct half_job *job, const struct half_item *it) {
-    const struct attn_args *a = &job->op->arg.attn;
-    const struct cpu_kv_class *cls = &job->c->kv[a->kv.kv_class];
-    struct tensor y = job->op->out[0];
-    struct attn_block b = {.width = cls->shape.v_width,
-                           .heads = it->n_heads,
-                           .scores_stride = it->stride,
-                           .out = cpu_row(job->c, y, it->row) + it->head * y.head_stride,
-                           .out_stride = y.head_stride};
-    int32_t origin = it->first / KV_BLOCK;
-    for (int32_t h = 0; h < it->n_heads; h++) memset(b.out + h * b.out_stride, 0, (size_t)y.width * sizeof(float));
-    for (int32_t i = origin; i <= it->pos / KV_BLOCK; i++) {
-        b.cache = block_at(cls, cls->v, cls->shape.v_width, a->kv, block_of(job->step, a->kv.kv_class, it->seq, i), it->kv_head);
-        b.scores = it->scores + (int64_t)(i - origin) * KV_BLOCK;
-        b.first = i == origin ? it->first % KV_BLOCK : 0;
-        b.last = i == it->pos / KV_BLOCK ? it->pos % KV_BLOCK + 1 : KV_BLOCK;
-        job->c->kern.block_mix(&b);
+/* The mix of one block. Where the queries see different positions, those that all of them see are taken together; what
+ * comes before and after is taken one by one: each query's order stays ascending. */
+static void mix_block(const struct half_job *job, const struct attn_block *whole, const int32_t (*range)[2], int32_t start) {
+    int32_t low = 0, high = KV_BLOCK;
+    for (int32_t i = 0; i < whole->heads; i++) {
+        if (range[i][0] - start > low) low = range[i][0] - start;
+        if (range[i][1] - start < high) high = range[i][1] - start;
+    }
+    if (high < low) high = low;
+    for (int part = 0; part < 3; part++) {
+        struct attn_block b = *whole;
+        b.first = low;
+        b.last = high;
+        if (part == 1) {
+            if (low < high) job->c->kern.block_mix(&b);
+            continue;
+        }
+        b.heads = 1;
+        for (int32_t i = 0; i < whole->heads; i++) {
+            int32_t first = range[i][0] > start ? range[i][0] - start : 0,
+                    last = range[i][1] - start < KV_BLOCK ? range[i][1] - start : KV_BLOCK;
+            b.first = part == 0 || first > high ? first : high;
+            b.last = part == 0 && last > low ? low : last;
+            b.scores = whole->scores + i * whole->scores_stride;
+            b.out = whole->out + i * whole->out_stride;
+            if (b.first < b.last) job->c->kern.block_mix(&b);
+        }
     }
 }
 
-static void run_item(const struct half_job *job, struct half_item *it) {
-    struct tensor y = job->op->out[0];
-    float sums[HEADS];
-    item_scores(job, it);
-    for (int32_t h = 0; h < it->n_heads; h++) sums[h] = item_softmax(job, it, h);
-    item_mix(job, it);
-    for (int32_t h = 0; h < it->n_heads; h++) {
-        float *out = cpu_row(job->c, y, it->row) + (it->head + h) * y.head_stride, inverse = 1.0f / sums[h];
-        for (int32_t i = 0; i < y.width; i++) out[i] *= inverse;
+/* One chunk's partial results of all queries. */
+static void run_chunk(const struct half_job *job, const struct half_item *it, const struct half_memory *m, int32_t chunk, float *out) {
+    const struct cpu_kv_class *cls = class_of(job);
+    int32_t origin = chunk * it->blocks * KV_BLOCK, range[QUERIES][2], low = INT32_MAX, high = 0;
+    int64_t floats = partial_floats(cls), stride = (int64_t)it->blocks * KV_BLOCK;
+    for (int32_t i = 0; i < it->n_queries; i++) {
+        visible(job, it, i, origin, &range[i][0], &range[i][1]);
+        if (range[i][0] >= range[i][1]) continue;
+        if (range[i][0] < low) low = range[i][0];
+        if (range[i][1] > high) high = range[i][1];
+    }
+    if (low < high) chunk_scores(job, it, m, low / KV_BLOCK, (high - 1) / KV_BLOCK + 1);
+    for (int32_t i = 0; i < it->n_queries; i++) {
+        float *part = out + i * floats;
+        int32_t n = range[i][1] - range[i][0];
+        memset(part, 0, (size_t)cls->shape.v_width * sizeof *part);
+        part[floats - 1] = -1;
+        if (n > 0) chunk_softmax(job, m->scores + i * stride + (range[i][0] - origin), n, &part[floats - 2], &part[floats - 1]);
+    }
+    struct attn_block b = {.width = cls->shape.v_width, .heads = it->n_queries, .scores_stride = stride, .out = out, .out_stride = floats};
+    for (int32_t i = low / KV_BLOCK; low < high && i <= (high - 1) / KV_BLOCK; i++) {
+        b.cache = block_in(job, it, true, i);
+        b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
+        mix_block(job, &b, (const int32_t(*)[2])range, i * KV_BLOCK);
     }
 }
 
-static void items(void *ctx, int64_t first, int64_t last, int32_t thread) {
+/* Folds a chunk's results into what came before it. */
+static void fold_chunk(const struct half_item *it, float *state, const float *part, int64_t floats) {
+    for (int32_t i = 0; i < it->n_queries; i++, state += floats, part += floats) {
+        int64_t width = floats - 2;
+        float sum = part[width + 1], max = part[width];
+        if (sum < 0) continue;
+        if (state[width + 1] < 0) {
+            memcpy(state, part, (size_t)floats * sizeof *state);
+            continue;
+        }
+        float most = max > state[width] ? max : state[width], old = m_expf(state[width] - most), new = m_expf(max - most);
+        for (int64_t d = 0; d < width; d++) state[d] = state[d] * old + part[d] * new;
+        state[width] = most;
+        state[width + 1] = state[width + 1] * old + sum * new;
+    }
+}
+
+static void finish(const struct half_job *job, const struct half_item *it, const float *state, int64_t floats) {
+    struct tensor y = job->op->out[0];
+    const float *sinks = cpu_vec(job->op->arg.attn.sinks);
+    for (int32_t i = 0; i < it->n_queries; i++, state += floats) {
+        int32_t head = it->head + i % it->n_heads;
+        float *out = cpu_row(job->c, y, it->row + i / it->n_heads) + head * y.head_stride, max = state[y.width], sum = state[y.width + 1],
+              scale = 1.0f;
+        if (sinks) {
+            float most = sinks[head] > max ? sinks[head] : max;
+            scale = m_expf(max - most);
+            sum = sum * scale + m_expf(sinks[head] - most);
+        }
+        scale /= sum;
+        for (int32_t d = 0; d < y.width; d++) out[d] = state[d] * scale;
+    }
+}
+
+static void start_state(const struct half_item *it, float *state, int64_t floats) {
+    for (int32_t i = 0; i < it->n_queries; i++) state[(i + 1) * floats - 1] = -1;
+}
+
+static struct half_item item_at(const struct half_job *job, int64_t index) {
+    const struct step *step = job->step;
+    int32_t kv_heads = class_of(job)->shape.heads, part = (int32_t)(index % job->parts);
+    const int32_t *group = job->groups + index / job->parts / kv_heads;
+    struct half_item it = {.row = group[0], .n_rows = group[1] - group[0], .seq = step->seq_of[group[0]]};
+    int32_t last = group[1] - 1, rest = job->per_kv - part * QUERIES;
+    it.kv_head = (int32_t)(index / job->parts % kv_heads);
+    it.head = it.kv_head * job->per_kv + part * QUERIES;
+    it.n_heads = rest < QUERIES ? rest : QUERIES;
+    it.n_queries = it.n_rows * it.n_heads;
+    it.blocks = chunk_blocks(step->pos[it.row]);
+    it.first_chunk = cpu_first_visible(&job->op->arg.attn, step->pos[it.row]) / KV_BLOCK / it.blocks;
+    it.last_chunk = step->pos[last] / KV_BLOCK / it.blocks;
+    return it;
+}
+
+static void whole_items(void *ctx, int64_t first, int64_t last, int32_t thread) {
     const struct half_job *job = ctx;
-    const struct attn_args *a = &job->op->arg.attn;
-    int32_t kv_heads = job->c->kv[a->kv.kv_class].shape.heads;
+    int64_t floats = partial_floats(class_of(job));
     for (int64_t i = first; i < last; i++) {
-        int32_t part = (int32_t)(i % job->parts), kv_head = (int32_t)(i / job->parts % kv_heads),
-                row = (int32_t)(i / job->parts / kv_heads);
-        struct half_item it = {.row = row, .seq = job->step->seq_of[row], .pos = job->step->pos[row], .kv_head = kv_head};
-        it.first = cpu_first_visible(a, it.pos);
-        it.head = kv_head * job->per_kv + part * HEADS;
-        it.n_heads = job->per_kv - part * HEADS < HEADS ? job->per_kv - part * HEADS : HEADS;
-        it.scores = cpu_thread(job->c, thread);
-        it.stride = (int64_t)(it.pos / KV_BLOCK - it.first / KV_BLOCK + 1) * KV_BLOCK;
-        run_item(job, &it);
+        struct half_item it = item_at(job, i);
+        struct half_memory m = memory_of(job, thread);
+        gather_queries(job, &it, m.q);
+        start_state(&it, m.state, floats);
+        for (int32_t chunk = it.first_chunk; chunk <= it.last_chunk; chunk++) {
+            run_chunk(job, &it, &m, chunk, m.part);
+            fold_chunk(&it, m.state, m.part, floats);
+        }
+        finish(job, &it, m.state, floats);
     }
+}
+
+/* Jobs of one chunk each; whoever does an item's last one folds them all. */
+static void split_items(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    const struct half_job *job = ctx;
+    int64_t floats = partial_floats(class_of(job));
+    for (int64_t i = first; i < last; i++) {
+        struct half_item it = item_at(job, i / job->n_chunks);
+        int32_t index = (int32_t)(i % job->n_chunks), n = it.last_chunk - it.first_chunk + 1;
+        if (index >= n) continue;
+        struct half_memory m = memory_of(job, thread);
+        float *parts = job->partials + i / job->n_chunks * job->n_chunks * QUERIES * floats;
+        gather_queries(job, &it, m.q);
+        run_chunk(job, &it, &m, it.first_chunk + index, parts + index * QUERIES * floats);
+        if (atomic_fetch_add_explicit(&job->left[i / job->n_chunks], 1, memory_order_acq_rel) + 1 < n) continue;
+        start_state(&it, m.state, floats);
+        for (int32_t chunk = 0; chunk < n; chunk++) fold_chunk(&it, m.state, parts + chunk * QUERIES * floats, floats);
+        finish(job, &it, m.state, floats);
+    }
+}
+
+/* Runs of rows of one sequence at neighbouring positions, as many as fill an item. */
+static int32_t group_rows(const struct half_job *job, int32_t *groups) {
+    const struct step *step = job->step;
+    int32_t n_rows = job->op->in[0].rows, n = 0;
+    int32_t most = job->op->arg.attn.pos_scale_len || job->per_kv > QUERIES ? 1 : QUERIES / job->per_kv;
+    for (int32_t r = 0, first = 0; r < n_rows; r++) {
+        bool same = r > 0 && r - first < most && step->seq_of[r] == step->seq_of[r - 1] && step->pos[r] == step->pos[r - 1] + 1 &&
+                    chunk_blocks(step->pos[r]) == chunk_blocks(step->pos[first]);
+        if (same) continue;
+        groups[n++] = first = r;
+    }
+    groups[n] = n_rows;
+    return n;
 }
 
 int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op) {
-    int32_t per_kv = op->in[0].heads / c->layout.classes[op->arg.attn.kv.kv_class].heads;
-    return (int64_t)(per_kv < HEADS ? per_kv : HEADS) * (c->layout.max_context + 2 * KV_BLOCK);
+    const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
+    return QUERIES * ((int64_t)chunk_blocks(c->layout.max_context) * KV_BLOCK + k->k_width + 2 * (k->v_width + 2));
+}
+
+/* Items are split by chunks where there are too few of them to keep the threads busy. */
+static int64_t split_limit(const struct cpu *c) {
+    return 4 * (int64_t)pool_threads(c->pool);
+}
+
+int64_t cpu_attn_op_floats(const struct cpu *c, const struct op *op) {
+    const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
+    return op->in[0].rows + 1 + split_limit(c) * (1 + (int64_t)CHUNKS_MAX * QUERIES * (k->v_width + 2));
 }
 
 void cpu_attn_half(struct cpu *c, const struct op *op, const struct step *step) {
     struct half_job job = {.c = c, .op = op, .step = step};
-    int32_t kv_heads = c->kv[op->arg.attn.kv.kv_class].shape.heads;
+    int32_t kv_heads = c->kv[op->arg.attn.kv.kv_class].shape.heads, *groups = (int32_t *)c->op_scratch;
     job.per_kv = op->in[0].heads / kv_heads;
-    job.parts = (job.per_kv + HEADS - 1) / HEADS;
-    pool_run(c->pool, (int64_t)op->in[0].rows * kv_heads * job.parts, 1, items, &job);
+    job.parts = (job.per_kv + QUERIES - 1) / QUERIES;
+    job.n_groups = group_rows(&job, groups);
+    job.groups = groups;
+    int64_t n_items = (int64_t)job.n_groups * kv_heads * job.parts;
+    if (n_items >= split_limit(c)) {
+        pool_run(c->pool, n_items, 1, whole_items, &job);
+        return;
+    }
+    job.left = (_Atomic int32_t *)(groups + op->in[0].rows + 1);
+    job.partials = c->op_scratch + op->in[0].rows + 1 + split_limit(c);
+    for (int64_t i = 0; i < n_items; i++) {
+        struct half_item it = item_at(&job, i);
+        atomic_init(&job.left[i], 0);
+        if (it.last_chunk - it.first_chunk + 1 > job.n_chunks) job.n_chunks = it.last_chunk - it.first_chunk + 1;
+    }
+    if (job.n_chunks == 1) pool_run(c->pool, n_items, 1, whole_items, &job);
+    else pool_run(c->pool, n_items * job.n_chunks, 1, split_items, &job);
 }

@@ -231,15 +231,23 @@ void cpu_run_rows(struct cpu *c, const struct op *op, const struct step *step) {
                    (size_t)x.width * sizeof(float));
 }
 
-void cpu_run_argmax(struct cpu *c, const struct op *op, const struct step *step) {
-    (void)step;
-    struct tensor x = op->in[0], y = op->out[0];
-    for (int64_t r = 0; r < x.rows; r++) {
-        const float *p = cpu_row(c, x, r);
+/* The first of the largest. */
+static void argmax_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct elem_job *job = ctx;
+    struct tensor x = job->op->in[0], y = job->op->out[0];
+    for (int64_t r = first; r < last; r++) {
+        const float *p = cpu_row(job->c, x, r);
+        float most = job->c->kern.max(p, x.width, -INFINITY);
         int32_t best = 0;
-        for (int32_t i = 1; i < x.width; i++)
-            if (p[i] > p[best]) best = i;
-        if (!isfinite(p[best]) || !isfinite(p[0])) best = -1; /* a poisoned row: its request fails */
-        memcpy(cpu_row(c, y, r), &best, sizeof best);
+        while (best < x.width && p[best] != most) best++;
+        if (!isfinite(most) || !isfinite(p[0])) best = -1; /* a poisoned row: its request fails */
+        memcpy(cpu_row(job->c, y, r), &best, sizeof best);
     }
+}
+
+void cpu_run_argmax(struct cpu *c, const struct op *op, const struct step *step) {
+    struct elem_job job = {c, op, step};
+    if (op->in[0].rows <= 2) argmax_rows(&job, 0, op->in[0].rows, 0);
+    else pool_run(c->pool, op->in[0].rows, 1, argmax_rows, &job);
 }

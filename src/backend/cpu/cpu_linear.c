@@ -7,6 +7,7 @@ struct linear_job {
     const struct op *op;
     const float *bias;
     struct quant_acts acts;
+    float *rest; /* [rows][16] */
 };
 
 static const struct cpu_weight *packed_of(const struct weight *w) {
@@ -20,9 +21,10 @@ static size_t align64(size_t n) {
 }
 
 static size_t place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char *memory, struct quant_acts *out) {
-    size_t rows = (size_t)n_rows, groups = (size_t)(s->in / s->group);
+    int32_t tile = acts_tile(n_rows);
+    size_t rows = (size_t)((n_rows + tile - 1) / tile * tile), groups = (size_t)(s->in / s->group);
     size_t codes = align64(rows * (size_t)s->in), numbers = align64(rows * groups * sizeof(float));
-    *out = (struct quant_acts){.q = (int8_t *)memory, .in = s->in, .n_groups = (int64_t)groups};
+    *out = (struct quant_acts){.q = (int8_t *)memory, .in = s->in, .n_groups = (int64_t)groups, .group = s->group, .tile = tile};
     if (memory) {
         out->scale = (float *)(void *)(memory + codes);
         out->sum = (float *)(void *)(memory + codes + numbers);
@@ -30,20 +32,18 @@ static size_t place_acts(const struct pack_shape *s, int64_t n_rows, unsigned ch
     return codes + 2 * numbers;
 }
 
+/* Behind the activations: outputs of a part-filled last panel. */
 size_t cpu_linear_acts_bytes(const struct op *op) {
     const struct cpu_weight *w = packed_of(op->arg.linear.weight);
     struct quant_acts acts;
-    return w->panels ? place_acts(&w->pack, op->in[0].rows, NULL, &acts) : 0;
+    if (!w->panels) return 0;
+    return place_acts(&w->pack, op->in[0].rows, NULL, &acts) + (size_t)op->in[0].rows * PANEL_ROWS * sizeof(float);
 }
 
 static void quantise_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     (void)thread;
     const struct linear_job *job = ctx;
-    const struct quant_acts *x = &job->acts;
-    int32_t group = packed_of(job->op->arg.linear.weight)->pack.group;
-    for (int64_t r = first; r < last; r++)
-        job->c->kern.quant_row(cpu_row(job->c, job->op->in[0], r), x->in, group, x->q + r * x->in, x->scale + r * x->n_groups,
-                               x->sum + r * x->n_groups);
+    for (int64_t r = first; r < last; r++) job->c->kern.quant_row(cpu_row(job->c, job->op->in[0], r), &job->acts, r);
 }
 
 static void add_bias(const struct linear_job *job, int64_t first, int64_t n) {
@@ -55,19 +55,16 @@ static void add_bias(const struct linear_job *job, int64_t first, int64_t n) {
 }
 
 /* The last panel of a matrix may be part-filled: its outputs take a detour. */
-static void partial_panel(const struct linear_job *job, struct panel_args *a, int64_t first, int64_t n) {
+static void partial_panel(const struct linear_job *job, const struct panel_args *whole, int64_t n) {
     struct tensor y = job->op->out[0];
-    float out[PANEL_ROWS];
-    struct panel_args one = *a;
-    one.n_rows = 1;
-    one.y = out;
-    for (int64_t r = 0; r < y.rows; r++) {
-        one.x.q = a->x.q + r * a->x.in;
-        one.x.scale = a->x.scale + r * a->x.n_groups;
-        one.x.sum = a->x.sum + r * a->x.n_groups;
-        job->c->kern.panel(&one);
-        memcpy(cpu_row(job->c, y, r) + first, out, (size_t)n * sizeof *out);
-    }
+    struct panel_args a = *whole;
+    float *to = whole->y + whole->n_panels * PANEL_ROWS;
+    a.panels += (size_t)a.n_panels * a.shape->panel_bytes;
+    a.n_panels = 1;
+    a.y = job->rest;
+    a.y_stride = PANEL_ROWS;
+    job->c->kern.panel(&a);
+    for (int64_t r = 0; r < y.rows; r++) memcpy(to + r * y.row_stride, job->rest + r * PANEL_ROWS, (size_t)n * sizeof *to);
 }
 
 static void panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
@@ -76,25 +73,25 @@ static void panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
     const struct weight *weight = job->op->arg.linear.weight;
     const struct cpu_weight *w = packed_of(weight);
     struct tensor y = job->op->out[0];
-    for (int64_t p = first; p < last; p++) {
-        int64_t row = p * PANEL_ROWS, n = weight->out - row < PANEL_ROWS ? weight->out - row : PANEL_ROWS;
-        struct panel_args a = {.shape = &w->pack,
-                               .panel = w->panels + (size_t)p * w->pack.panel_bytes,
-                               .x = job->acts,
-                               .n_rows = y.rows,
-                               .y = cpu_data(job->c, y) + row,
-                               .y_stride = y.row_stride};
-        if (n == PANEL_ROWS) job->c->kern.panel(&a);
-        else partial_panel(job, &a, row, n);
-        add_bias(job, row, n);
-    }
+    int64_t row = first * PANEL_ROWS, end = last * PANEL_ROWS < weight->out ? last * PANEL_ROWS : weight->out;
+    struct panel_args a = {.shape = &w->pack,
+                           .panels = w->panels + (size_t)first * w->pack.panel_bytes,
+                           .n_panels = (end - row) / PANEL_ROWS,
+                           .x = job->acts,
+                           .n_rows = y.rows,
+                           .y = cpu_data(job->c, y) + row,
+                           .y_stride = y.row_stride};
+    if (a.n_panels) job->c->kern.panel(&a);
+    if ((end - row) % PANEL_ROWS) partial_panel(job, &a, (end - row) % PANEL_ROWS);
+    add_bias(job, row, end - row);
 }
 
 static void run_panels(struct linear_job *job) {
     struct cpu *c = job->c;
     const struct weight *weight = job->op->arg.linear.weight;
     int64_t n_rows = job->op->in[0].rows;
-    place_acts(&packed_of(weight)->pack, n_rows, c->acts, &job->acts);
+    size_t bytes = place_acts(&packed_of(weight)->pack, n_rows, c->acts, &job->acts);
+    job->rest = (float *)(void *)(c->acts + bytes);
     if (n_rows <= 4) quantise_rows(job, 0, n_rows, 0); /* less work than a barrier */
     else pool_run(c->pool, n_rows, 0, quantise_rows, job);
     pool_run(c->pool, (weight->out + PANEL_ROWS - 1) / PANEL_ROWS, 0, panels, job);
@@ -156,21 +153,35 @@ void cpu_run_head_linear(struct cpu *c, const struct op *op, const struct step *
     pool_run(c->pool, op->arg.linear.weight->out * op->arg.linear.weight->n_experts, 0, head_rows, &job);
 }
 
-void cpu_run_embed(struct cpu *c, const struct op *op, const struct step *step) {
-    const struct embed_args *a = &op->arg.embed;
+struct embed_job {
+    struct cpu *c;
+    const struct op *op;
+    const struct step *step;
+};
+
+static void embed_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct embed_job *job = ctx;
+    const struct embed_args *a = &job->op->arg.embed;
     const struct weight *w = a->weight;
     const struct cpu_weight *p = packed_of(w);
-    for (int64_t r = 0; r < op->out[0].rows; r++) {
-        int64_t index = a->by_position ? step->pos[r] + a->position_offset : step->ids[r];
+    for (int64_t r = first; r < last; r++) {
+        int64_t index = a->by_position ? job->step->pos[r] + a->position_offset : job->step->ids[r];
         if (index >= w->out) index = 0;
-        float *y = cpu_row(c, op->out[0], r);
+        float *y = cpu_row(job->c, job->op->out[0], r);
         if (p->panels) {
             pack_unpack_row(&p->pack, p->panels + (size_t)(index / PANEL_ROWS) * p->pack.panel_bytes, (int32_t)(index % PANEL_ROWS), y);
         } else {
             struct quant_row q = cpu_weight_row(w, index);
-            c->kern.unpack(&w->format, &q, 0, w->in, y);
+            job->c->kern.unpack(&w->format, &q, 0, w->in, y);
         }
         if (a->scale != 1.0f)
             for (int64_t i = 0; i < w->in; i++) y[i] *= a->scale;
     }
+}
+
+void cpu_run_embed(struct cpu *c, const struct op *op, const struct step *step) {
+    struct embed_job job = {c, op, step};
+    if (op->out[0].rows <= 4) embed_rows(&job, 0, op->out[0].rows, 0); /* less work than a barrier */
+    else pool_run(c->pool, op->out[0].rows, 0, embed_rows, &job);
 }

@@ -14,17 +14,43 @@
 #include "backend/ops.h"
 #include "tensor/quant.h"
 
-/* Rows of activations in int8: by groups of the weight's group, value = q * scale; sum is scale * (sum of q). */
+/* Rows of activations in int8, by groups of the weight's group: value = q * scale; sum is scale * (sum of q).
+ *
+ * Rows lie in tiles of `tile` rows, group by group, so that one group of a tile's rows is one stretch of memory:
+ * q[tiles][groups][tile][group], scale and sum [tiles][groups][tile]. The last tile may be part-filled: the memory is
+ * there, its contents are anything. */
 struct quant_acts {
-    int8_t *q;          /* [rows][in] */
-    float *scale, *sum; /* [rows][groups] */
+    int8_t *q;
+    float *scale, *sum;
     int64_t in, n_groups;
+    int32_t group, tile;
 };
 
-/* Sixteen outputs of `n_rows` rows of activations: y[r][0 .. 15]. */
+enum { ACTS_TILE = 16 };
+/* A group whose largest magnitude is not above this is taken for zeros: 127 / magnitude must be a number. */
+#define ACTS_LEAST 1e-36f
+
+/* Rows of a tile for a batch of this size: a single row lies as it is, small batches are one tile of 4, 8 or 12. */
+static inline int32_t acts_tile(int64_t n_rows) {
+    return n_rows <= 1 ? 1 : n_rows >= ACTS_TILE ? ACTS_TILE : (int32_t)(n_rows + 3) / 4 * 4;
+}
+
+/* Where row `row` begins, and the steps to its next group. */
+struct acts_row {
+    int8_t *q;
+    float *scale, *sum;
+    int64_t q_step, step;
+};
+static inline struct acts_row acts_row_at(const struct quant_acts *x, int64_t row) {
+    int64_t first = row / x->tile * x->tile, m = row % x->tile, at = first * x->n_groups + m;
+    return (struct acts_row){x->q + first * x->in + m * x->group, x->scale + at, x->sum + at, (int64_t)x->tile * x->group, x->tile};
+}
+
+/* Outputs of some panels, one after the other in memory, for `n_rows` rows of activations: y[r][16 p + i]. */
 struct panel_args {
     const struct pack_shape *shape;
-    const unsigned char *panel;
+    const unsigned char *panels;
+    int64_t n_panels;
     struct quant_acts x;
     int64_t n_rows;
     float *y;
@@ -65,8 +91,9 @@ struct kernels {
     float (*exp_sum)(float *x, int64_t n, float max);           /* x = exp(x - max); returns the sum */
     double (*sum_squares)(const float *x, int64_t n);
     double (*sum)(const float *x, int64_t n);
+    float (*max)(const float *x, int64_t n, float least); /* the largest of them and `least`; what is no number is passed over */
     /* Integer products over packed panels. NULL: this set has none, and weights stay as they are. */
-    void (*quant_row)(const float *x, int64_t n, int32_t group, int8_t *q, float *scale, float *sum);
+    void (*quant_row)(const float *x, const struct quant_acts *out, int64_t row);
     void (*panel)(const struct panel_args *a);
     /* NULL: unpack and dot. */
     void (*plain)(const struct plain_args *a);

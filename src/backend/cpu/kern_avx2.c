@@ -8,7 +8,7 @@
 #include <immintrin.h>
 
 typedef __m256 vf;
-enum { VW = 8, SCORE_HEADS = 1 };
+enum { VW = 8, SCORE_HEADS = 1, MIX_HEADS = 2 };
 
 static inline vf v_load(const float *p) {
     return _mm256_loadu_ps(p);
@@ -39,6 +39,14 @@ static inline vf v_max(vf a, vf b) {
 } /* a NaN in a stays */
 static inline vf v_min(vf a, vf b) {
     return _mm256_min_ps(b, a);
+}
+static inline vf v_most(vf a, vf b) {
+    return _mm256_max_ps(b, a);
+} /* a where b is no number */
+static inline float v_peak(vf v) {
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
 }
 static inline vf v_round(vf a) {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -98,7 +106,7 @@ INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const 
         __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)p);
         __m256i lo = _mm256_and_si256(w, low), hi = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
         for (int m = 0; m < n; m++) {
-            const int8_t *x = q + m * a->x.in + k;
+            const int8_t *x = q + m * a->shape->group + k;
             total[m] = dot_add(total[m], lo, four(x));
             if (bits == 4) total[m] = dot_add(total[m], hi, four(x + 4));
             else high[m] = dot_add(high[m], hi, four(x));
@@ -108,35 +116,37 @@ INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const 
         for (int m = 0; m < n; m++) total[m] = _mm256_add_epi32(total[m], _mm256_slli_epi32(high[m], 4));
 }
 
-INLINE void tile(const struct panel_args *a, int64_t first, const int n, const int bits, const int narrow, const int half) {
+/* n rows of activations from `row` on (in one tile) against half a panel. */
+INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row, float *y, const int n, const int bits, const int narrow,
+                 const int half) {
     const struct pack_shape *s = a->shape;
-    const unsigned char *p = a->panel;
+    struct acts_row x = acts_row_at(&a->x, row);
     size_t code_bytes = s->group_bytes - (narrow ? 64 : 128);
     __m256 acc[TILE];
     for (int m = 0; m < n; m++) acc[m] = _mm256_setzero_ps();
     for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
         __m256i total[TILE];
         __m256 scale, bias;
-        group_dot(a, p + 32 * half, a->x.q + first * a->x.in + g * s->group, n, bits, total);
+        group_dot(a, p + 32 * half, x.q + g * x.q_step, n, bits, total);
         load_scales(p + code_bytes, narrow, half, &scale, &bias);
         for (int m = 0; m < n; m++) {
-            int64_t at = (first + m) * a->x.n_groups + g;
-            acc[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[m]), _mm256_mul_ps(scale, _mm256_set1_ps(a->x.scale[at])), acc[m]);
-            acc[m] = _mm256_fmadd_ps(bias, _mm256_set1_ps(a->x.sum[at]), acc[m]);
+            int64_t at = g * x.step + m;
+            acc[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[m]), _mm256_mul_ps(scale, _mm256_set1_ps(x.scale[at])), acc[m]);
+            acc[m] = _mm256_fmadd_ps(bias, _mm256_set1_ps(x.sum[at]), acc[m]);
         }
     }
-    for (int m = 0; m < n; m++) _mm256_storeu_ps(a->y + (first + m) * a->y_stride + 8 * half, acc[m]);
+    for (int m = 0; m < n; m++) _mm256_storeu_ps(y + m * a->y_stride + 8 * half, acc[m]);
 }
 
 INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
-    int64_t m = 0;
-    for (; m + TILE <= a->n_rows; m += TILE) {
-        tile(a, m, TILE, bits, narrow, 0);
-        tile(a, m, TILE, bits, narrow, 1);
-    }
-    for (; m < a->n_rows; m++) {
-        tile(a, m, 1, bits, narrow, 0);
-        tile(a, m, 1, bits, narrow, 1);
+    const unsigned char *p = a->panels;
+    for (int64_t i = 0; i < a->n_panels; i++, p += a->shape->panel_bytes) {
+        float *y = a->y + i * PANEL_ROWS;
+        int64_t m = 0;
+        for (; m + TILE <= a->n_rows; m += TILE)
+            for (int half = 0; half < 2; half++) tile(a, p, m, y + m * a->y_stride, TILE, bits, narrow, half);
+        for (; m < a->n_rows; m++)
+            for (int half = 0; half < 2; half++) tile(a, p, m, y + m * a->y_stride, 1, bits, narrow, half);
     }
 }
 
@@ -151,21 +161,17 @@ static void panel(const struct panel_args *a) {
     }
 }
 
-INLINE float max_of(__m256 v) {
-    __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
-    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
-}
-
 INLINE int32_t sum_of(__m256i v) {
     __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
     s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
     return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1)));
 }
 
-static void quant_row(const float *x, int64_t n, int32_t group, int8_t *q, float *scale, float *sum) {
+static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
     const __m256 sign = _mm256_set1_ps(-0.0f), huge = _mm256_set1_ps(3.4e38f);
-    for (int64_t g = 0; g < n / group; g++, x += group, q += group) {
+    struct acts_row to = acts_row_at(out, row);
+    int32_t group = out->group;
+    for (int64_t g = 0; g < out->n_groups; g++, x += group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
         __m256 max = _mm256_setzero_ps(), bad = _mm256_setzero_ps();
         for (int32_t i = 0; i < group; i += 8) {
             __m256 v = _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i));
@@ -173,16 +179,16 @@ static void quant_row(const float *x, int64_t n, int32_t group, int8_t *q, float
             bad = _mm256_or_ps(bad, _mm256_cmp_ps(v, huge, _CMP_NLE_UQ));
         }
         int odd = _mm256_movemask_ps(bad);
-        float most = max_of(max), inverse = most > 0 && !odd ? 127.0f / most : 0;
+        float most = v_peak(max), inverse = most > ACTS_LEAST && !odd ? 127.0f / most : 0;
         __m256i total = _mm256_setzero_si256();
         for (int32_t i = 0; i < group; i += 8) {
             __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(inverse)));
             total = _mm256_add_epi32(total, v);
             __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-            _mm_storel_epi64((__m128i *)(void *)(q + i), _mm_packs_epi16(words, words));
+            _mm_storel_epi64((__m128i *)(void *)(to.q + i), _mm_packs_epi16(words, words));
         }
-        scale[g] = odd ? __builtin_nanf("") : most * (1.0f / 127.0f);
-        sum[g] = scale[g] * (float)sum_of(total);
+        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / 127.0f);
+        *to.sum = *to.scale * (float)sum_of(total);
     }
 }
 

@@ -32,7 +32,7 @@ INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const 
         for (int i = 0; i < QUADS; i++) total[m][i] = vdupq_n_s32(0);
     for (int32_t k = 0; k < a->shape->group; k += 8) {
         int8x8_t x[TILE];
-        for (int m = 0; m < n; m++) x[m] = vld1_s8(q + m * a->x.in + k);
+        for (int m = 0; m < n; m++) x[m] = vld1_s8(q + m * a->shape->group + k);
         for (int i = 0; i < QUADS; i++) {
             int8x16_t w0, w1;
             if (bits == 4) {
@@ -58,37 +58,42 @@ INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const 
             for (int i = 0; i < QUADS; i++) total[m][i] = vaddq_s32(total[m][i], vdupq_n_s32(128 * sums[m]));
 }
 
-INLINE void tile(const struct panel_args *a, int64_t first, const int n, const int bits, const int narrow) {
+/* n rows of activations from `row` on (in one tile) against a panel. */
+INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row, float *y, const int n, const int bits, const int narrow) {
     const struct pack_shape *s = a->shape;
-    const unsigned char *p = a->panel;
+    struct acts_row x = acts_row_at(&a->x, row);
     size_t code_bytes = s->group_bytes - (narrow ? 64 : 128);
     float32x4_t acc[TILE][QUADS];
     for (int m = 0; m < n; m++)
         for (int i = 0; i < QUADS; i++) acc[m][i] = vdupq_n_f32(0);
     for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
         int32x4_t total[TILE][QUADS];
-        group_dot(a, p, a->x.q + first * a->x.in + g * s->group, n, bits, total);
+        group_dot(a, p, x.q + g * x.q_step, n, bits, total);
         for (int i = 0; i < QUADS; i++) {
             float32x4_t scale, bias;
             load_scales(p + code_bytes, narrow, i, &scale, &bias);
             for (int m = 0; m < n; m++) {
-                int64_t at = (first + m) * a->x.n_groups + g;
-                acc[m][i] = vfmaq_f32(acc[m][i], vcvtq_f32_s32(total[m][i]), vmulq_n_f32(scale, a->x.scale[at]));
-                acc[m][i] = vfmaq_n_f32(acc[m][i], bias, a->x.sum[at]);
+                int64_t at = g * x.step + m;
+                acc[m][i] = vfmaq_f32(acc[m][i], vcvtq_f32_s32(total[m][i]), vmulq_n_f32(scale, x.scale[at]));
+                acc[m][i] = vfmaq_n_f32(acc[m][i], bias, x.sum[at]);
             }
         }
     }
     for (int m = 0; m < n; m++)
-        for (int i = 0; i < QUADS; i++) vst1q_f32(a->y + (first + m) * a->y_stride + 4 * i, acc[m][i]);
+        for (int i = 0; i < QUADS; i++) vst1q_f32(y + m * a->y_stride + 4 * i, acc[m][i]);
 }
 
 INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
-    int64_t m = 0;
-    for (; m + TILE <= a->n_rows; m += TILE) tile(a, m, TILE, bits, narrow);
-    for (; m < a->n_rows; m++) tile(a, m, 1, bits, narrow);
+    const unsigned char *p = a->panels;
+    for (int64_t i = 0; i < a->n_panels; i++, p += a->shape->panel_bytes) {
+        float *y = a->y + i * PANEL_ROWS;
+        int64_t m = 0;
+        for (; m + TILE <= a->n_rows; m += TILE) tile(a, p, m, y + m * a->y_stride, TILE, bits, narrow);
+        for (; m < a->n_rows; m++) tile(a, p, m, y + m * a->y_stride, 1, bits, narrow);
+    }
 }
 
-static void panel(const struct panel_args *a) {
+void kern_dotprod_panel(const struct panel_args *a) {
     const struct pack_shape *s = a->shape;
     if (s->code_bits == 4) {
         if (s->narrow_scales) rows(a, 4, 1);
@@ -99,8 +104,10 @@ static void panel(const struct panel_args *a) {
     }
 }
 
-static void quant_row(const float *x, int64_t n, int32_t group, int8_t *q, float *scale, float *sum) {
-    for (int64_t g = 0; g < n / group; g++, x += group, q += group) {
+static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
+    struct acts_row to = acts_row_at(out, row);
+    int32_t group = out->group;
+    for (int64_t g = 0; g < out->n_groups; g++, x += group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
         float32x4_t max = vdupq_n_f32(0);
         uint32x4_t fine = vdupq_n_u32(UINT32_MAX);
         for (int32_t i = 0; i < group; i += 4) {
@@ -109,21 +116,21 @@ static void quant_row(const float *x, int64_t n, int32_t group, int8_t *q, float
             max = vmaxnmq_f32(max, v);
         }
         int odd = vminvq_u32(fine) == 0;
-        float most = vmaxvq_f32(max), inverse = most > 0 && !odd ? 127.0f / most : 0;
+        float most = vmaxvq_f32(max), inverse = most > ACTS_LEAST && !odd ? 127.0f / most : 0;
         int32x4_t total = vdupq_n_s32(0);
         for (int32_t i = 0; i < group; i += 8) {
             int32x4_t v0 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i), inverse)),
                       v1 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i + 4), inverse));
             total = vaddq_s32(total, vaddq_s32(v0, v1));
-            vst1_s8(q + i, vmovn_s16(vcombine_s16(vmovn_s32(v0), vmovn_s32(v1))));
+            vst1_s8(to.q + i, vmovn_s16(vcombine_s16(vmovn_s32(v0), vmovn_s32(v1))));
         }
-        scale[g] = odd ? __builtin_nanf("") : most * (1.0f / 127.0f);
-        sum[g] = scale[g] * (float)vaddvq_s32(total);
+        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / 127.0f);
+        *to.sum = *to.scale * (float)vaddvq_s32(total);
     }
 }
 
 void kern_dotprod(struct kernels *k) {
     k->isa = "neon-dotprod";
     k->quant_row = quant_row;
-    k->panel = panel;
+    k->panel = kern_dotprod_panel;
 }

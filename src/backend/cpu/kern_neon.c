@@ -4,7 +4,7 @@
 #include <arm_neon.h>
 
 typedef float32x4_t vf;
-enum { VW = 4, SCORE_HEADS = 1 };
+enum { VW = 4, SCORE_HEADS = 1, MIX_HEADS = 4 };
 
 static inline vf v_load(const float *p) {
     return vld1q_f32(p);
@@ -35,6 +35,12 @@ static inline vf v_max(vf a, vf b) {
 } /* a NaN stays */
 static inline vf v_min(vf a, vf b) {
     return vminq_f32(a, b);
+}
+static inline vf v_most(vf a, vf b) {
+    return vmaxnmq_f32(a, b);
+} /* a where b is no number */
+static inline float v_peak(vf a) {
+    return vmaxvq_f32(a);
 }
 static inline vf v_round(vf a) {
     return vrndnq_f32(a);

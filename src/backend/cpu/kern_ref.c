@@ -38,6 +38,12 @@ static double sum(const float *x, int64_t n) {
     return (lane[0] + lane[2]) + (lane[1] + lane[3]);
 }
 
+static float max(const float *x, int64_t n, float least) {
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] > least) least = x[i];
+    return least;
+}
+
 static float exp_sum(float *x, int64_t n, float max) {
     double total = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -104,5 +110,6 @@ void kern_ref(struct kernels *k) {
         .exp_sum = exp_sum,
         .sum_squares = sum_squares,
         .sum = sum,
+        .max = max,
     };
 }

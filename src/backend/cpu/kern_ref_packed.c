@@ -6,23 +6,24 @@
 #include <math.h>
 
 /* Symmetric, largest magnitude to 127, ties to even. A group that is not finite poisons its scale, and so its row. */
-static void quant_row(const float *x, int64_t n, int32_t group, int8_t *q, float *scale, float *sum) {
-    for (int64_t g = 0; g < n / group; g++, x += group, q += group) {
+static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
+    struct acts_row to = acts_row_at(out, row);
+    for (int64_t g = 0; g < out->n_groups; g++, x += out->group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
         float max = 0;
         bool finite = true;
-        for (int32_t i = 0; i < group; i++) {
+        for (int32_t i = 0; i < out->group; i++) {
             float a = fabsf(x[i]);
             finite &= a <= 3.4e38f;
             if (a > max) max = a;
         }
-        float inverse = max > 0 ? 127.0f / max : 0;
+        float inverse = max > ACTS_LEAST ? 127.0f / max : 0;
         int32_t total = 0;
-        for (int32_t i = 0; i < group; i++) {
-            q[i] = (int8_t)lrintf(x[i] * inverse);
-            total += q[i];
+        for (int32_t i = 0; i < out->group; i++) {
+            to.q[i] = (int8_t)lrintf(x[i] * inverse);
+            total += to.q[i];
         }
-        scale[g] = finite ? max * (1.0f / 127.0f) : NAN;
-        sum[g] = scale[g] * (float)total;
+        *to.scale = finite ? max * (1.0f / 127.0f) : NAN;
+        *to.sum = *to.scale * (float)total;
     }
 }
 
@@ -50,25 +51,28 @@ static void group_dot(const struct pack_shape *s, const unsigned char *codes, co
         }
 }
 
-static void panel(const struct panel_args *a) {
+static void panel_row(const struct panel_args *a, const unsigned char *p, int64_t row, float *y) {
     const struct pack_shape *s = a->shape;
     size_t code_bytes = (size_t)s->group * PANEL_ROWS * (size_t)s->code_bits / 8;
-    for (int64_t m = 0; m < a->n_rows; m++) {
-        const unsigned char *p = a->panel;
-        float acc[PANEL_ROWS] = {0};
-        for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
-            int32_t total[PANEL_ROWS];
-            float scale[PANEL_ROWS], bias[PANEL_ROWS];
-            group_dot(s, p, a->x.q + m * a->x.in + g * s->group, total);
-            read_scales(s, p + code_bytes, scale, bias);
-            float sx = a->x.scale[m * a->x.n_groups + g], sum = a->x.sum[m * a->x.n_groups + g];
-            for (int r = 0; r < PANEL_ROWS; r++) {
-                acc[r] = fmaf((float)total[r], scale[r] * sx, acc[r]);
-                acc[r] = fmaf(bias[r], sum, acc[r]);
-            }
+    struct acts_row x = acts_row_at(&a->x, row);
+    float acc[PANEL_ROWS] = {0};
+    for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
+        int32_t total[PANEL_ROWS];
+        float scale[PANEL_ROWS], bias[PANEL_ROWS];
+        group_dot(s, p, x.q + g * x.q_step, total);
+        read_scales(s, p + code_bytes, scale, bias);
+        for (int r = 0; r < PANEL_ROWS; r++) {
+            acc[r] = fmaf((float)total[r], scale[r] * x.scale[g * x.step], acc[r]);
+            acc[r] = fmaf(bias[r], x.sum[g * x.step], acc[r]);
         }
-        memcpy(a->y + m * a->y_stride, acc, sizeof acc);
     }
+    memcpy(y, acc, sizeof acc);
+}
+
+static void panel(const struct panel_args *a) {
+    for (int64_t p = 0; p < a->n_panels; p++)
+        for (int64_t m = 0; m < a->n_rows; m++)
+            panel_row(a, a->panels + (size_t)p * a->shape->panel_bytes, m, a->y + m * a->y_stride + p * PANEL_ROWS);
 }
 
 void kern_ref_packed(struct kernels *k) {

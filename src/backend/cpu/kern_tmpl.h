@@ -6,7 +6,7 @@
  *
  *   vf v_load(const float *), void v_store(float *, vf), vf v_set(float), vf v_fma(a, b, c) = a * b + c,
  *   vf v_add, v_sub, v_mul, v_div, v_max, v_min, vf v_round(vf) to nearest even, vf v_exp2(vf n) for whole n,
- *   float v_sum(vf), float v_most(vf), vf v_f16(const uint16_t *), vf v_bf16(const uint16_t *), void v_store_f16(uint16_t *, vf)
+ *   float v_sum(vf), float v_peak(vf), vf v_most(a, b): the larger, a where b is no number, vf v_f16(const uint16_t *), vf v_bf16(const uint16_t *), void v_store_f16(uint16_t *, vf)
  */
 #include "base/fmath.h"
 #include "base/half.h"
@@ -115,6 +115,19 @@ static double sum(const float *x, int64_t n) {
     return total;
 }
 
+static float max(const float *x, int64_t n, float least) {
+    vf even = v_set(least), odd = even;
+    int64_t i = 0;
+    for (; i + 2 * VW <= n; i += 2 * VW) {
+        even = v_most(even, v_load(x + i));
+        odd = v_most(odd, v_load(x + i + VW));
+    }
+    least = v_peak(v_most(even, odd));
+    for (; i < n; i++)
+        if (x[i] > least) least = x[i];
+    return least;
+}
+
 /* ---- functions ---------------------------------------------------------------------------------------------------- */
 
 /* e^x by 2^n times a polynomial on [-ln2/2, ln2/2]; relative error below 2e-7, 0 and infinity beyond the range. */
@@ -214,29 +227,40 @@ INLINE void block_scores_heads(const struct attn_block *b, int32_t head, const i
 static void block_scores(const struct attn_block *b) {
     int32_t h = 0;
     for (; h + SCORE_HEADS <= b->heads; h += SCORE_HEADS) block_scores_heads(b, h, SCORE_HEADS);
+    if (SCORE_HEADS > 2 && h + 2 <= b->heads) block_scores_heads(b, h, 2), h += 2;
     for (; h < b->heads; h++) block_scores_heads(b, h, 1);
 }
 
-/* out[head] += weights[head] x values [n][width]; positions in ascending order. */
-INLINE void block_mix_part(const struct attn_block *b, int32_t head, int32_t from, const int n_vectors) {
-    vf acc[8];
+/* out[head] += weights[head] x values [n][width]; positions in ascending order. n heads share the values that are in
+ * registers. */
+INLINE void block_mix_part(const struct attn_block *b, int32_t head, int32_t from, const int n, const int n_vectors) {
+    vf acc[MIX_HEADS][4];
     float *out = b->out + head * b->out_stride + from;
     const float *weights = b->scores + head * b->scores_stride;
-    for (int c = 0; c < n_vectors; c++) acc[c] = v_load(out + c * VW);
+    for (int h = 0; h < n; h++)
+        for (int c = 0; c < n_vectors; c++) acc[h][c] = v_load(out + h * b->out_stride + c * VW);
     for (int32_t p = b->first; p < b->last; p++) {
         const uint16_t *row = b->cache + (int64_t)p * b->width + from;
-        for (int c = 0; c < n_vectors; c++) acc[c] = v_fma(v_f16(row + c * VW), v_set(weights[p]), acc[c]);
+        vf value[4];
+        for (int c = 0; c < n_vectors; c++) value[c] = v_f16(row + c * VW);
+        for (int h = 0; h < n; h++)
+            for (int c = 0; c < n_vectors; c++) acc[h][c] = v_fma(value[c], v_set(weights[h * b->scores_stride + p]), acc[h][c]);
     }
-    for (int c = 0; c < n_vectors; c++) v_store(out + c * VW, acc[c]);
+    for (int h = 0; h < n; h++)
+        for (int c = 0; c < n_vectors; c++) v_store(out + h * b->out_stride + c * VW, acc[h][c]);
+}
+
+INLINE void block_mix_heads(const struct attn_block *b, int32_t head, const int n) {
+    int32_t d = 0;
+    for (; d + 4 * VW <= b->width; d += 4 * VW) block_mix_part(b, head, d, n, 4);
+    for (; d < b->width; d += VW) block_mix_part(b, head, d, n, 1);
 }
 
 static void block_mix(const struct attn_block *b) {
-    for (int32_t h = 0; h < b->heads; h++) {
-        int32_t d = 0;
-        for (; d + 8 * VW <= b->width; d += 8 * VW) block_mix_part(b, h, d, 8);
-        for (; d + 4 * VW <= b->width; d += 4 * VW) block_mix_part(b, h, d, 4);
-        for (; d < b->width; d += VW) block_mix_part(b, h, d, 1);
-    }
+    int32_t h = 0;
+    for (; h + MIX_HEADS <= b->heads; h += MIX_HEADS) block_mix_heads(b, h, MIX_HEADS);
+    if (MIX_HEADS > 2 && h + 2 <= b->heads) block_mix_heads(b, h, 2), h += 2;
+    for (; h < b->heads; h++) block_mix_heads(b, h, 1);
 }
 
 static void store_f16(uint16_t *out, const float *x, int64_t n) {
@@ -252,6 +276,7 @@ static void fill_float_kernels(struct kernels *k) {
     k->act = act;
     k->sum_squares = sum_squares;
     k->sum = sum;
+    k->max = max;
     k->exp_sum = exp_sum;
     k->block_scores = block_scores;
     k->block_mix = block_mix;

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 
 typedef __m512 vf;
-enum { VW = 16, SCORE_HEADS = 4 };
+enum { VW = 16, SCORE_HEADS = 4, MIX_HEADS = 4 };
 
 static inline vf v_load(const float *p) {
     return _mm512_loadu_ps(p);
@@ -39,6 +39,12 @@ static inline vf v_max(vf a, vf b) {
 } /* a NaN in a stays */
 static inline vf v_min(vf a, vf b) {
     return _mm512_min_ps(b, a);
+}
+static inline vf v_most(vf a, vf b) {
+    return _mm512_max_ps(b, a);
+} /* a where b is no number */
+static inline float v_peak(vf a) {
+    return _mm512_reduce_max_ps(a);
 }
 static inline vf v_round(vf a) {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -81,13 +87,11 @@ INLINE __m512i four(const int8_t *q) {
     return _mm512_set1_epi32(word);
 }
 
-/* Rows [first, first + n) of the activations against the panel; n, bits and narrow are constants where this is expanded.
- * A single row keeps two integer sums, to hide the latency; integer sums are exact in any order. */
-INLINE void tile(const struct panel_args *a, int64_t first, const int n, const int bits, const int narrow) {
+/* n rows of activations from `row` on (in one tile) against a panel; n, bits and narrow are constants where this is
+ * expanded. A single row keeps two integer sums, to hide the latency; integer sums are exact in any order. */
+INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row, float *y, const int n, const int bits, const int narrow) {
     const struct pack_shape *s = a->shape;
-    const unsigned char *p = a->panel;
-    const int8_t *q = a->x.q + first * a->x.in;
-    const float *sx = a->x.scale + first * a->x.n_groups, *sum = a->x.sum + first * a->x.n_groups;
+    struct acts_row x = acts_row_at(&a->x, row);
     const __m512i low = _mm512_set1_epi8(15);
     __m512 acc[TILE];
     for (int m = 0; m < n; m++) acc[m] = _mm512_setzero_ps();
@@ -99,12 +103,13 @@ INLINE void tile(const struct panel_args *a, int64_t first, const int n, const i
             if (bits == 4) {
                 __m512i lo = _mm512_and_si512(w, low), hi = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
                 for (int m = 0; m < n; m++) {
-                    total[m] = _mm512_dpbusd_epi32(total[m], lo, four(q + m * a->x.in + k));
-                    if (n == 1) other = _mm512_dpbusd_epi32(other, hi, four(q + k + 4));
-                    else total[m] = _mm512_dpbusd_epi32(total[m], hi, four(q + m * a->x.in + k + 4));
+                    const int8_t *q = x.q + m * s->group + k;
+                    total[m] = _mm512_dpbusd_epi32(total[m], lo, four(q));
+                    if (n == 1) other = _mm512_dpbusd_epi32(other, hi, four(q + 4));
+                    else total[m] = _mm512_dpbusd_epi32(total[m], hi, four(q + 4));
                 }
             } else {
-                for (int m = 0; m < n; m++) total[m] = _mm512_dpbusd_epi32(total[m], w, four(q + m * a->x.in + k));
+                for (int m = 0; m < n; m++) total[m] = _mm512_dpbusd_epi32(total[m], w, four(x.q + m * s->group + k));
             }
         }
         if (n == 1 && bits == 4) total[0] = _mm512_add_epi32(total[0], other);
@@ -112,21 +117,25 @@ INLINE void tile(const struct panel_args *a, int64_t first, const int n, const i
         load_scales(p, narrow, &scale, &bias);
         p += narrow ? 64 : 128;
         for (int m = 0; m < n; m++) {
-            __m512 weighed = _mm512_mul_ps(scale, _mm512_set1_ps(sx[m * a->x.n_groups + g]));
+            __m512 weighed = _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[m]));
             acc[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(total[m]), weighed, acc[m]);
-            acc[m] = _mm512_fmadd_ps(bias, _mm512_set1_ps(sum[m * a->x.n_groups + g]), acc[m]);
+            acc[m] = _mm512_fmadd_ps(bias, _mm512_set1_ps(x.sum[m]), acc[m]);
         }
-        q += s->group;
+        x.q += x.q_step, x.scale += x.step, x.sum += x.step;
     }
-    for (int m = 0; m < n; m++) _mm512_storeu_ps(a->y + (first + m) * a->y_stride, acc[m]);
+    for (int m = 0; m < n; m++) _mm512_storeu_ps(y + m * a->y_stride, acc[m]);
 }
 
 INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
-    int64_t m = 0;
-    for (; m + TILE <= a->n_rows; m += TILE) tile(a, m, TILE, bits, narrow);
-    if (m + 4 <= a->n_rows) tile(a, m, 4, bits, narrow), m += 4;
-    if (m + 2 <= a->n_rows) tile(a, m, 2, bits, narrow), m += 2;
-    if (m < a->n_rows) tile(a, m, 1, bits, narrow);
+    const unsigned char *p = a->panels;
+    for (int64_t i = 0; i < a->n_panels; i++, p += a->shape->panel_bytes) {
+        float *y = a->y + i * PANEL_ROWS;
+        int64_t m = 0;
+        for (; m + TILE <= a->n_rows; m += TILE) tile(a, p, m, y + m * a->y_stride, TILE, bits, narrow);
+        if (m + 4 <= a->n_rows) tile(a, p, m, y + m * a->y_stride, 4, bits, narrow), m += 4;
+        if (m + 2 <= a->n_rows) tile(a, p, m, y + m * a->y_stride, 2, bits, narrow), m += 2;
+        if (m < a->n_rows) tile(a, p, m, y + m * a->y_stride, 1, bits, narrow);
+    }
 }
 
 void kern_vnni_panel(const struct panel_args *a) {
@@ -140,22 +149,24 @@ void kern_vnni_panel(const struct panel_args *a) {
     }
 }
 
-static void quant_row(const float *x, int64_t n, int32_t group, int8_t *q, float *scale, float *sum) {
-    for (int64_t g = 0; g < n / group; g++, x += group, q += group) {
+static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
+    struct acts_row to = acts_row_at(out, row);
+    int32_t group = out->group;
+    for (int64_t g = 0; g < out->n_groups; g++, x += group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
         __m512 max = _mm512_setzero_ps();
         for (int32_t i = 0; i < group; i += 16) max = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i)), max);
         /* max_ps drops a NaN in its first operand: look for one apart */
         __mmask16 odd = 0;
         for (int32_t i = 0; i < group; i += 16) odd |= _mm512_fpclass_ps_mask(_mm512_loadu_ps(x + i), 0x99);
-        float most = _mm512_reduce_max_ps(max), inverse = most > 0 && !odd ? 127.0f / most : 0;
+        float most = _mm512_reduce_max_ps(max), inverse = most > ACTS_LEAST && !odd ? 127.0f / most : 0;
         __m512i total = _mm512_setzero_si512();
         for (int32_t i = 0; i < group; i += 16) {
             __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(inverse)));
             total = _mm512_add_epi32(total, v);
-            _mm_storeu_si128((__m128i *)(q + i), _mm512_cvtepi32_epi8(v));
+            _mm_storeu_si128((__m128i *)(to.q + i), _mm512_cvtepi32_epi8(v));
         }
-        scale[g] = odd ? __builtin_nanf("") : most * (1.0f / 127.0f);
-        sum[g] = scale[g] * (float)_mm512_reduce_add_epi32(total);
+        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / 127.0f);
+        *to.sum = *to.scale * (float)_mm512_reduce_add_epi32(total);
     }
 }
 

@@ -36,14 +36,32 @@ static void whole_codes(uint8_t *codes, int64_t n) {
     for (int64_t i = 0; i < n; i++) codes[i] = (uint8_t)(2.0f * f4e2m1_values[codes[i] & 15] + 12.0f);
 }
 
+/* Four codes at a time; 4-bit codes of two quads share bytes. */
 static void put_codes(const struct pack_shape *s, const uint8_t *codes, int32_t row, unsigned char *out) {
-    for (int32_t k = 0; k < s->group; k++) {
-        if (s->code_bits == 8) {
-            out[k / 4 * PANEL_LINE + row * 4 + k % 4] = codes[k];
-        } else {
-            unsigned char *at = &out[k / 8 * PANEL_LINE + row * 4 + k % 4];
-            *at = (unsigned char)(k % 8 < 4 ? codes[k] : *at | codes[k] << 4);
-        }
+    out += row * 4;
+    if (s->code_bits == 8) {
+        for (int32_t k = 0; k < s->group; k += 4, out += PANEL_LINE) memcpy(out, codes + k, 4);
+        return;
+    }
+    for (int32_t k = 0; k < s->group; k += 8, out += PANEL_LINE) {
+        uint32_t low, high;
+        memcpy(&low, codes + k, 4);
+        memcpy(&high, codes + k + 4, 4);
+        low |= high << 4; /* within each byte: codes are below 16 */
+        memcpy(out, &low, 4);
+    }
+}
+
+/* The same from a checkpoint's own 4-bit codes, eight in four bytes, without unpacking them one by one. */
+static void put_nibbles(const struct pack_shape *s, const unsigned char *values, int32_t row, unsigned char *out) {
+    out += row * 4;
+    for (int32_t k = 0; k < s->group; k += 8, values += 4, out += PANEL_LINE) {
+        uint32_t low = values[0] | (uint32_t)values[1] << 8, high = values[2] | (uint32_t)values[3] << 8;
+        low = (low | low << 8) & 0x00FF00FFu;
+        high = (high | high << 8) & 0x00FF00FFu;
+        low = (low | low << 4) & 0x0F0F0F0Fu;
+        high = (high | high << 4) & 0x0F0F0F0Fu;
+        for (int i = 0; i < 4; i++) out[i] = (unsigned char)((low | high << 4) >> 8 * i);
     }
 }
 
@@ -63,9 +81,10 @@ void pack_panel(const struct pack_shape *s, const struct format *f, const struct
     memset(out, 0, s->panel_bytes);
     size_t code_bytes = (size_t)s->group * PANEL_ROWS * (size_t)s->code_bits / 8;
     int32_t per_group = f->group / s->group;
+    bool nibbles = f->mode == QUANT_AFFINE && f->bits == 4;
     for (int32_t row = 0; row < n_rows; row++)
         for (int64_t g = 0; g < s->in / f->group; g++) {
-            quant_codes(f, rows[row].values, g * f->group, f->group, codes);
+            if (!nibbles) quant_codes(f, rows[row].values, g * f->group, f->group, codes);
             float scale = scale_at(f, rows[row].scales, g), bias = f->mode == QUANT_AFFINE ? scale_at(f, rows[row].biases, g) : 0;
             if (f->mode != QUANT_AFFINE) {
                 whole_codes(codes, f->group);
@@ -74,7 +93,8 @@ void pack_panel(const struct pack_shape *s, const struct format *f, const struct
             }
             for (int32_t i = 0; i < per_group; i++) {
                 unsigned char *group = out + (size_t)(g * per_group + i) * s->group_bytes;
-                put_codes(s, codes + i * s->group, row, group);
+                if (nibbles) put_nibbles(s, (const unsigned char *)rows[row].values + (g * f->group + i * s->group) / 2, row, group);
+                else put_codes(s, codes + i * s->group, row, group);
                 put_scale(s, group + code_bytes, row, scale, bias);
             }
         }

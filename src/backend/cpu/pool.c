@@ -23,7 +23,8 @@ struct pool {
     int32_t n_threads;
     struct worker *workers; /* [n_threads - 1] */
     _Atomic uint32_t generation, sleepers;
-    _Atomic int32_t n_active;
+    _Atomic uint32_t n_active;
+    _Atomic uint32_t caller_sleeps;
     _Atomic int64_t next;
     _Atomic uint32_t stop;
     pool_fn *fn;
@@ -60,6 +61,17 @@ static uint32_t wait_for_job(struct pool *p, uint32_t seen) {
     return atomic_load_explicit(&p->generation, memory_order_acquire);
 }
 
+/* A worker without a processor may keep the caller for long: it, too, spins for a while and then sleeps. */
+static void wait_for_workers(struct pool *p) {
+    for (int i = 0; i < SPIN_ROUNDS; i++) {
+        if (atomic_load_explicit(&p->n_active, memory_order_acquire) == 0) return;
+        cpu_relax();
+    }
+    atomic_store(&p->caller_sleeps, 1);
+    for (uint32_t left; (left = atomic_load(&p->n_active)) != 0;) os_wait_on(&p->n_active, left, SLEEP_MS);
+    atomic_store(&p->caller_sleeps, 0);
+}
+
 static void worker_main(void *user) {
     struct worker *w = user;
     struct pool *p = w->pool;
@@ -68,7 +80,8 @@ static void worker_main(void *user) {
         seen = wait_for_job(p, seen);
         if (atomic_load(&p->stop)) return;
         work(p, w->index);
-        atomic_fetch_sub_explicit(&p->n_active, 1, memory_order_release);
+        /* the last one wakes the caller; both flags are sequentially consistent, so that one of the two sees the other */
+        if (atomic_fetch_sub(&p->n_active, 1) == 1 && atomic_load(&p->caller_sleeps)) os_wake_all(&p->n_active);
     }
 }
 
@@ -125,8 +138,8 @@ void pool_run(struct pool *p, int64_t n, int64_t chunk, pool_fn *fn, void *ctx) 
     p->n = n;
     p->chunk = chunk;
     atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->n_active, p->n_threads - 1, memory_order_relaxed);
+    atomic_store_explicit(&p->n_active, (uint32_t)p->n_threads - 1, memory_order_relaxed);
     publish(p);
     work(p, 0);
-    while (atomic_load_explicit(&p->n_active, memory_order_acquire) != 0) cpu_relax();
+    wait_for_workers(p);
 }

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""A GGUF file of a known shape with made-up weights, so that llama.cpp can be measured on the shapes of `mlxcel bench --shape`.
+
+Matrices are Q4_0 (18 bytes for 32 weights: 4.5 bits each, as 4-bit groups of 64 with bias are), norms f32. The embedding is
+Q4_0 too and serves as the output matrix where the shape ties them. Bytes are random: speed does not depend on them. Needs
+Python alone.
+
+usage: gguf_shape.py SHAPE FILE      shapes: see SHAPES
+"""
+import os
+import random
+import struct
+import sys
+
+SHAPES = {
+    "qwen3-0.6b": dict(arch="qwen3", layers=28, width=1024, heads=16, kv_heads=8, head=128, inner=3072, vocab=151936,
+                       theta=1e6, eps=1e-6, tied=True, qk_norm=True, context=40960),
+    "llama-3.2-1b": dict(arch="llama", layers=16, width=2048, heads=32, kv_heads=8, head=64, inner=8192, vocab=128256,
+                         theta=5e5, eps=1e-5, tied=True, qk_norm=False, context=131072),
+    "tiny": dict(arch="qwen3", layers=2, width=256, heads=4, kv_heads=2, head=64, inner=512, vocab=512,
+                 theta=1e6, eps=1e-6, tied=True, qk_norm=True, context=4096),
+}
+
+U32, F32, STRING, ARRAY, I32, BOOL = 4, 6, 8, 9, 5, 7
+TYPE_F32, TYPE_Q4_0 = 0, 2
+ALIGN = 32
+
+
+def string(s):
+    b = s.encode()
+    return struct.pack("<Q", len(b)) + b
+
+
+def pair(key, kind, value):
+    out = string(key) + struct.pack("<I", kind)
+    if kind == STRING:
+        return out + string(value)
+    if kind == ARRAY:
+        of, items = value
+        out += struct.pack("<IQ", of, len(items))
+        if of == STRING:
+            return out + b"".join(string(i) for i in items)
+        return out + struct.pack(f"<{len(items)}{'i' if of == I32 else 'f'}", *items)
+    return out + struct.pack({U32: "<I", F32: "<f", BOOL: "<?"}[kind], value)
+
+
+def metadata(s):
+    a = s["arch"]
+    tokens = [f"<{i}>" for i in range(s["vocab"])]
+    return [
+        pair("general.architecture", STRING, a),
+        pair("general.name", STRING, "shape"),
+        pair("general.file_type", U32, 2),
+        pair(f"{a}.block_count", U32, s["layers"]),
+        pair(f"{a}.context_length", U32, s["context"]),
+        pair(f"{a}.embedding_length", U32, s["width"]),
+        pair(f"{a}.feed_forward_length", U32, s["inner"]),
+        pair(f"{a}.attention.head_count", U32, s["heads"]),
+        pair(f"{a}.attention.head_count_kv", U32, s["kv_heads"]),
+        pair(f"{a}.attention.key_length", U32, s["head"]),
+        pair(f"{a}.attention.value_length", U32, s["head"]),
+        pair(f"{a}.attention.layer_norm_rms_epsilon", F32, s["eps"]),
+        pair(f"{a}.rope.freq_base", F32, s["theta"]),
+        pair(f"{a}.rope.dimension_count", U32, s["head"]),
+        pair(f"{a}.vocab_size", U32, s["vocab"]),
+        pair("tokenizer.ggml.model", STRING, "gpt2"),
+        pair("tokenizer.ggml.pre", STRING, "qwen2" if a == "qwen3" else "llama-bpe"),
+        pair("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)),
+        pair("tokenizer.ggml.token_type", ARRAY, (I32, [1] * s["vocab"])),
+        pair("tokenizer.ggml.merges", ARRAY, (STRING, ["< 0", "< 1"])),
+        pair("tokenizer.ggml.bos_token_id", U32, 1),
+        pair("tokenizer.ggml.eos_token_id", U32, 2),
+    ]
+
+
+def tensors(s):
+    """(name, dimensions with the innermost first, type)"""
+    q, kv = s["heads"] * s["head"], s["kv_heads"] * s["head"]
+    yield "token_embd.weight", (s["width"], s["vocab"]), TYPE_Q4_0
+    yield "output_norm.weight", (s["width"],), TYPE_F32
+    if not s["tied"]:
+        yield "output.weight", (s["width"], s["vocab"]), TYPE_Q4_0
+    for i in range(s["layers"]):
+        p = f"blk.{i}."
+        yield p + "attn_norm.weight", (s["width"],), TYPE_F32
+        yield p + "attn_q.weight", (s["width"], q), TYPE_Q4_0
+        yield p + "attn_k.weight", (s["width"], kv), TYPE_Q4_0
+        yield p + "attn_v.weight", (s["width"], kv), TYPE_Q4_0
+        yield p + "attn_output.weight", (q, s["width"]), TYPE_Q4_0
+        if s["qk_norm"]:
+            yield p + "attn_q_norm.weight", (s["head"],), TYPE_F32
+            yield p + "attn_k_norm.weight", (s["head"],), TYPE_F32
+        yield p + "ffn_norm.weight", (s["width"],), TYPE_F32
+        yield p + "ffn_gate.weight", (s["width"], s["inner"]), TYPE_Q4_0
+        yield p + "ffn_up.weight", (s["width"], s["inner"]), TYPE_Q4_0
+        yield p + "ffn_down.weight", (s["inner"], s["width"]), TYPE_Q4_0
+
+
+def size(dims, kind):
+    n = 1
+    for d in dims:
+        n *= d
+    return n * 4 if kind == TYPE_F32 else n // 32 * 18
+
+
+def blocks(n, rng):
+    """n blocks of Q4_0: a small scale, sixteen bytes of codes. A stretch of random ones, repeated."""
+    scale = struct.pack("<e", 0.004)
+    part = b"".join(scale + rng.randbytes(16) for _ in range(min(n, 65536)))
+    return part
+
+
+def write_tensor(out, dims, kind, rng):
+    n = size(dims, kind)
+    if kind == TYPE_F32:
+        out.write(struct.pack("<f", 1.0) * (n // 4))
+    else:
+        part = blocks(n // 18, rng)
+        for _ in range(n // len(part)):
+            out.write(part)
+        out.write(part[: n % len(part)])
+    out.write(b"\0" * (-n % ALIGN))
+
+
+def write(shape, path):
+    s = SHAPES[shape]
+    rng = random.Random(1)
+    pairs, infos, offset = metadata(s), [], 0
+    for name, dims, kind in tensors(s):
+        infos.append(string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset))
+        offset += (size(dims, kind) + ALIGN - 1) // ALIGN * ALIGN
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(pairs)) + b"".join(pairs) + b"".join(infos)
+    with open(path + ".partial", "wb") as out:
+        out.write(head + b"\0" * (-len(head) % ALIGN))
+        for _, dims, kind in tensors(s):
+            write_tensor(out, dims, kind, rng)
+    os.replace(path + ".partial", path)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in SHAPES:
+        sys.exit(__doc__)
+    write(sys.argv[1], sys.argv[2])

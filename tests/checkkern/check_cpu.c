@@ -1,0 +1,360 @@
+/* Every kernel of every level against kern_ref, on random and extreme inputs, then timed.
+ *
+ * Integer products must be the reference's bits, whatever the number of rows; float kernels may round differently.
+ * Times are the shortest of many short runs: a busy machine makes them rarer, not longer.
+ */
+#include "check_cpu.h"
+
+#include "backend/cpu/kern.h"
+#include "base/arena.h"
+#include "base/half.h"
+#include "base/hash.h"
+#include "os/cpu.h"
+#include "os/os.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static int n_passed, n_failed;
+
+static void expect(bool ok, const struct kernels *k, const char *what, double detail) {
+    n_passed += ok;
+    n_failed += !ok;
+    if (!ok) printf("FAILED %s: %s (%g)\n", k->isa, what, detail);
+}
+
+static float random_at(uint64_t i) {
+    return (float)(hash_mix(i + 1) >> 40) * (1.0f / 8388608.0f) - 1.0f;
+}
+
+/* ---- panels ------------------------------------------------------------------------------------------------------- */
+
+enum { ROWS = 37, PADDED = 48, IN_MAX = 2048, PANELS = 5 };
+
+static const struct format formats[] = {
+    {QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_AFFINE, DT_F16, 4, 64},  {QUANT_AFFINE, DT_BF16, 4, 32}, {QUANT_AFFINE, DT_BF16, 4, 128},
+    {QUANT_AFFINE, DT_BF16, 8, 64}, {QUANT_AFFINE, DT_F32, 8, 64},  {QUANT_AFFINE, DT_BF16, 8, 32}, {QUANT_AFFINE, DT_BF16, 2, 64},
+    {QUANT_AFFINE, DT_BF16, 3, 32}, {QUANT_AFFINE, DT_BF16, 5, 64}, {QUANT_AFFINE, DT_F16, 6, 64},  {QUANT_MXFP4, DT_BF16, 4, 32},
+    {QUANT_NVFP4, DT_BF16, 4, 16},
+};
+
+struct fixture {
+    struct pack_shape shape;
+    unsigned char *panels;
+    float *x; /* [ROWS][in] */
+    struct quant_acts acts;
+};
+
+/* Rows of the batch that are not of ordinary size. */
+static float row_size(int64_t m) {
+    static const float sizes[] = {1, 0, 1e-38f, 1e-20f, 1e18f, 3e37f, 127, 1};
+    return m < 8 ? sizes[m] : 1 + (float)(m % 3);
+}
+
+static void make_fixture(struct fixture *t, const struct format *f, int64_t in, uint64_t seed) {
+    static unsigned char values[PANEL_ROWS][IN_MAX], scales[PANEL_ROWS][IN_MAX / 4], biases[PANEL_ROWS][IN_MAX / 4];
+    static float source[IN_MAX];
+    struct quant_row rows[PANEL_ROWS];
+    pack_shape_of(f, in, &t->shape);
+    t->panels = mem_alloc(t->shape.panel_bytes * PANELS + 64);
+    for (int p = 0; p < PANELS; p++) {
+        for (int r = 0; r < PANEL_ROWS; r++) {
+            float size = r == 3 ? 0.0f : r == 5 ? 1e4f : r == 6 ? 1e-6f : 1.0f;
+            for (int64_t i = 0; i < in; i++) source[i] = random_at(seed + (uint64_t)((p * PANEL_ROWS + r) * in + i)) * size;
+            quant_pack(f, source, in, values[r], scales[r], biases[r]);
+            rows[r] = (struct quant_row){values[r], scales[r], f->mode == QUANT_AFFINE ? biases[r] : NULL};
+        }
+        pack_panel(&t->shape, f, rows, p == PANELS - 1 ? 7 : PANEL_ROWS, t->panels + (size_t)p * t->shape.panel_bytes);
+    }
+    int64_t groups = in / t->shape.group;
+    t->x = mem_alloc((size_t)(ROWS * in) * sizeof *t->x);
+    t->acts = (struct quant_acts){.q = mem_alloc((size_t)(PADDED * in)), .in = in, .n_groups = groups, .group = t->shape.group};
+    t->acts.scale = mem_alloc((size_t)(PADDED * groups) * sizeof(float));
+    t->acts.sum = mem_alloc((size_t)(PADDED * groups) * sizeof(float));
+    for (int64_t m = 0; m < ROWS; m++)
+        for (int64_t i = 0; i < in; i++) t->x[m * in + i] = random_at(seed * 7 + (uint64_t)(m * in + i)) * row_size(m);
+    t->x[9 * in + 5] = NAN; /* a broken row beside whole ones */
+    t->x[11 * in + in - 1] = -INFINITY;
+}
+
+static void free_fixture(struct fixture *t) {
+    mem_free(t->panels);
+    mem_free(t->x);
+    mem_free(t->acts.q);
+    mem_free(t->acts.scale);
+    mem_free(t->acts.sum);
+}
+
+static void run_panels(const struct kernels *k, struct fixture *t, int64_t first, int64_t n, float *y) {
+    t->acts.tile = acts_tile(n);
+    for (int64_t m = 0; m < n; m++) k->quant_row(t->x + (first + m) * t->acts.in, &t->acts, m);
+    k->panel(&(struct panel_args){
+        .shape = &t->shape, .panels = t->panels, .n_panels = PANELS, .x = t->acts, .n_rows = n, .y = y, .y_stride = PANELS * PANEL_ROWS});
+}
+
+/* Equal bits; any NaN is as good as another. */
+static int64_t differences(const float *a, const float *b, int64_t n) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) count += memcmp(a + i, b + i, sizeof *a) != 0 && !(isnan(a[i]) && isnan(b[i]));
+    return count;
+}
+
+static void check_panels(const struct kernels *k) {
+    static const int64_t widths[] = {128, 640, 2048};
+    static float want[ROWS * PANELS * PANEL_ROWS], got[ROWS * PANELS * PANEL_ROWS];
+    struct kernels plain;
+    kern_ref(&plain);
+    kern_ref_packed(&plain);
+    if (!k->panel) return;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        for (size_t w = 0; w < 3; w++) {
+            struct fixture t;
+            char what[96], name[32];
+            format_name(&formats[i], name);
+            make_fixture(&t, &formats[i], widths[w], 1000 * (uint64_t)i + w);
+            run_panels(&plain, &t, 0, ROWS, want);
+            for (int64_t n = 1; n <= ROWS; n += n < 17 ? 1 : 5) {
+                memset(got, 0x55, sizeof got);
+                run_panels(k, &t, 0, n, got);
+                snprintf(what, sizeof what, "panels of %s, %d inputs, %d rows", name, (int)widths[w], (int)n);
+                expect(differences(got, want, n * PANELS * PANEL_ROWS) == 0, k, what, 0);
+            }
+            for (int64_t m = 1; m < ROWS; m += 3) {
+                run_panels(k, &t, m, 1, got);
+                snprintf(what, sizeof what, "panels of %s, row %d alone", name, (int)m);
+                expect(differences(got, want + m * PANELS * PANEL_ROWS, PANELS * PANEL_ROWS) == 0, k, what, 0);
+            }
+            free_fixture(&t);
+        }
+}
+
+/* ---- floats ------------------------------------------------------------------------------------------------------- */
+
+enum { N = 203 };
+
+static void check_sums(const struct kernels *k, const struct kernels *plain) {
+    static const float sizes[] = {1, 1e-20f, 1e15f};
+    float a[N], b[N], y[N], z[N];
+    for (size_t s = 0; s < 3; s++)
+        for (int n = 0; n <= N; n += n < 70 ? 1 : 19) {
+            double size = 0;
+            for (int i = 0; i < N; i++) a[i] = random_at((uint64_t)i) * sizes[s], b[i] = y[i] = z[i] = random_at((uint64_t)i + 999);
+            for (int i = 0; i < n; i++) size += fabs((double)a[i] * (double)b[i]);
+            expect(fabs((double)(k->dot(a, b, n) - plain->dot(a, b, n))) <= 1e-6 * size, k, "dot", n);
+            k->axpy(y, a, 0.5f, n);
+            plain->axpy(z, a, 0.5f, n);
+            for (int i = 0; i < n; i++) y[i] = fabsf(y[i] - z[i]) <= 1e-6f * (fabsf(a[i]) + 1) ? z[i] : NAN;
+            expect(memcmp(y, z, sizeof y) == 0, k, "axpy", n);
+            double have = k->sum_squares(b, n), want = plain->sum_squares(b, n);
+            expect(fabs(have - want) <= 1e-6 * want, k, "sum of squares", n);
+            expect(fabs(k->sum(b, n) - plain->sum(b, n)) <= 1e-6 * (n + 1), k, "sum", n);
+            expect(k->max(a, n, -INFINITY) == plain->max(a, n, -INFINITY), k, "max", n);
+            if (n > 3) a[n / 2] = NAN;
+            expect(k->max(a, n, -3.0f) == plain->max(a, n, -3.0f), k, "max beside what is no number", n);
+        }
+}
+
+static void check_functions(const struct kernels *k, const struct kernels *plain) {
+    static const float edges[] = {0, -0.0f, 1e-30f, 88, 89, -88, -104, -120, 1000, -1000, INFINITY, -INFINITY, 20, -20};
+    enum { N_EDGES = sizeof edges / sizeof *edges };
+    float x[N], y[N];
+    for (int kind = 0; kind < N_ACT_KINDS; kind++) {
+        struct act_args a = {.kind = (enum act_kind)kind, .scale = 1, .p = {3, 2, 0.5f, -1e-6f}};
+        double worst = 0;
+        for (int i = 0; i < N; i++) x[i] = y[i] = i < N_EDGES ? edges[i] : 12 * random_at((uint64_t)i);
+        k->act(x, N, &a);
+        plain->act(y, N, &a);
+        for (int i = 0; i < N; i++) {
+            if (isnan(y[i]) || isinf(y[i])) worst = isnan(y[i]) == isnan(x[i]) || !isnan(x[i]) ? worst : 1;
+            else if (!(fabs((double)x[i] - y[i]) <= 4e-6 * fabs((double)y[i]) + 1e-6)) worst = 1;
+        }
+        expect(worst == 0, k, act_name((enum act_kind)kind), worst);
+    }
+    for (int n = 1; n < N; n += 7) {
+        for (int i = 0; i < n; i++) x[i] = y[i] = 30 * random_at((uint64_t)i);
+        float most = plain->max(x, n, -INFINITY), have = k->exp_sum(x, n, most), want = plain->exp_sum(y, n, most);
+        expect(fabsf(have - want) <= 2e-6f * want, k, "sum of exponentials", n);
+    }
+}
+
+static void check_plain(const struct kernels *k) {
+    float w[N], x[5 * N], y[5], one;
+    uint16_t h[N];
+    for (int i = 0; i < 5 * N; i++) x[i] = random_at((uint64_t)i + 77);
+    for (int t = 0; t < 3 && k->plain; t++)
+        for (int n = 1; n <= N; n += n < 40 ? 1 : 23) {
+            enum dtype dtype = t == 0 ? DT_F32 : t == 1 ? DT_F16 : DT_BF16;
+            for (int i = 0; i < n; i++) w[i] = random_at((uint64_t)i);
+            if (t) plain_from_f32(dtype, w, n, h), plain_to_f32(dtype, h, n, w);
+            struct plain_args p = {
+                .w = t ? (const void *)h : w, .dtype = dtype, .x = x, .x_stride = N, .n = n, .n_rows = 5, .y = y, .y_stride = 1};
+            k->plain(&p);
+            for (int m = 0; m < 5; m++) {
+                double exact = 0;
+                for (int i = 0; i < n; i++) exact += (double)w[i] * (double)x[m * N + i];
+                expect(fabs(exact - (double)y[m]) <= 1e-5, k, "plain row", exact - (double)y[m]);
+                p.x = x + m * N, p.n_rows = 1, p.y = &one;
+                k->plain(&p);
+                expect(memcmp(&one, &y[m], sizeof one) == 0, k, "plain row alone", n);
+            }
+        }
+}
+
+static void check_attention(const struct kernels *k) {
+    enum { WIDTH_MAX = 256, HEADS = 8 };
+    static uint16_t cache[KV_BLOCK_POS * WIDTH_MAX];
+    static float q[HEADS * WIDTH_MAX], scores[HEADS * KV_BLOCK_POS], out[HEADS * WIDTH_MAX], alone[WIDTH_MAX];
+    if (!k->block_scores) return;
+    for (int i = 0; i < KV_BLOCK_POS * WIDTH_MAX; i++) cache[i] = f16_from_f32(random_at((uint64_t)i));
+    for (int i = 0; i < HEADS * WIDTH_MAX; i++) q[i] = random_at((uint64_t)i + 5555);
+    for (int32_t width = 16; width <= WIDTH_MAX; width += 48)
+        for (int32_t heads = 1; heads <= HEADS; heads++) {
+            struct attn_block b = {.cache = cache, .width = width, .heads = heads, .q = q, .q_stride = width, .scores = scores};
+            b.scores_stride = KV_BLOCK_POS, b.scale = 0.25f, b.out = out, b.out_stride = width, b.first = 3, b.last = 61;
+            double worst = 0;
+            k->block_scores(&b);
+            for (int h = 0; h < heads; h++)
+                for (int p = 0; p < KV_BLOCK_POS; p++) {
+                    double exact = 0;
+                    for (int d = 0; d < width; d++) exact += (double)q[h * width + d] * (double)f16_to_f32(cache[d * KV_BLOCK_POS + p]);
+                    worst = fmax(worst, fabs(exact * 0.25 - (double)scores[h * KV_BLOCK_POS + p]));
+                }
+            expect(worst <= 1e-4, k, "scores of a block", worst);
+            memset(out, 0, sizeof out);
+            k->block_mix(&b);
+            worst = 0;
+            for (int h = 0; h < heads; h++) {
+                struct attn_block single = b;
+                single.heads = 1, single.scores = scores + h * KV_BLOCK_POS, single.out = alone;
+                memset(alone, 0, sizeof alone);
+                k->block_mix(&single);
+                expect(memcmp(alone, out + h * width, (size_t)width * sizeof *out) == 0, k, "mix of a head alone", h);
+                for (int d = 0; d < width; d++) {
+                    double exact = 0;
+                    for (int p = 3; p < 61; p++) exact += (double)scores[h * KV_BLOCK_POS + p] * (double)f16_to_f32(cache[p * width + d]);
+                    worst = fmax(worst, fabs(exact - (double)out[h * width + d]));
+                }
+            }
+            expect(worst <= 1e-3, k, "mix of a block", worst);
+        }
+}
+
+static void check_store(const struct kernels *k) {
+    static const float edges[] = {0, -0.0f, 1, 65504, 65520, 1e9f, -1e9f, 6e-8f, 1e-9f, INFINITY, -INFINITY, 1.00048828125f, 0.333333343f};
+    float x[N];
+    uint16_t h[N];
+    if (!k->store_f16) return;
+    for (int i = 0; i < N; i++) x[i] = i < 13 ? edges[i] : random_at((uint64_t)i);
+    k->store_f16(h, x, N);
+    for (int i = 0; i < N; i++) expect(h[i] == f16_from_f32(x[i]), k, "f16 of a number", (double)x[i]);
+}
+
+/* ---- times -------------------------------------------------------------------------------------------------------- */
+
+struct timed {
+    const struct kernels *k;
+    struct panel_args panel;
+    struct attn_block block;
+};
+
+static void run_panel(struct timed *t) {
+    t->k->panel(&t->panel);
+}
+static void run_scores(struct timed *t) {
+    t->k->block_scores(&t->block);
+}
+static void run_mix(struct timed *t) {
+    t->k->block_mix(&t->block);
+}
+
+/* The shortest of many runs, in seconds. */
+static double shortest(void (*run)(struct timed *), struct timed *t) {
+    uint64_t begin = os_clock_ns(), best = UINT64_MAX;
+    for (int i = 0; i < 20000 && os_clock_ns() - begin < 200000000; i++) {
+        uint64_t start = os_clock_ns();
+        run(t);
+        uint64_t took = os_clock_ns() - start;
+        if (took < best) best = took;
+    }
+    return (double)(best ? best : 1) * 1e-9;
+}
+
+static void time_panels(const struct kernels *k, const struct format *f, const char *name) {
+    enum { IN = 1024, N_PANELS = 8, MOST = 256 };
+    struct pack_shape shape;
+    if (!k->panel) return;
+    pack_shape_of(f, IN, &shape);
+    struct err err;
+    unsigned char *panels = os_pages_alloc(shape.panel_bytes * N_PANELS, &err);
+    int8_t *q = os_pages_alloc(MOST * IN, &err);
+    float *numbers = os_pages_alloc(2 * MOST * IN / 16 * sizeof(float), &err), *y = mem_alloc(MOST * N_PANELS * PANEL_ROWS * sizeof *y);
+    static const int64_t batches[] = {1, 2, 4, 8, 16, 64, 256};
+    printf("%-24s %-10s", k->isa, name);
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        struct timed t = {.k = k, .panel = {.shape = &shape, .panels = panels, .n_panels = N_PANELS, .n_rows = batches[i], .y = y}};
+        t.panel.y_stride = N_PANELS * PANEL_ROWS;
+        t.panel.x = (struct quant_acts){.q = q, .scale = numbers, .sum = numbers + MOST * IN / 16, .in = IN, .n_groups = IN / shape.group};
+        t.panel.x.group = shape.group, t.panel.x.tile = acts_tile(batches[i]);
+        double seconds = shortest(run_panel, &t);
+        printf("  %d rows %.1f", (int)batches[i], (double)batches[i] * IN * N_PANELS * PANEL_ROWS / seconds * 1e-9);
+        if (i == 0) printf(" (%.1f GB/s)", (double)(shape.panel_bytes * N_PANELS) / seconds * 1e-9);
+    }
+    printf("  GMAC/s\n");
+    os_pages_free(panels, shape.panel_bytes * N_PANELS);
+    os_pages_free(q, MOST * IN);
+    os_pages_free(numbers, 2 * MOST * IN / 16 * sizeof(float));
+    mem_free(y);
+}
+
+static void time_attention(const struct kernels *k) {
+    enum { WIDTH = 128, HEADS = 8 };
+    static uint16_t cache[KV_BLOCK_POS * WIDTH];
+    static float q[HEADS * WIDTH], scores[HEADS * KV_BLOCK_POS], out[HEADS * WIDTH];
+    if (!k->block_scores) return;
+    struct timed t = {.k = k, .block = {.cache = cache, .width = WIDTH, .q = q, .q_stride = WIDTH, .scores = scores, .out = out}};
+    t.block.scores_stride = KV_BLOCK_POS, t.block.out_stride = WIDTH, t.block.scale = 1, t.block.last = KV_BLOCK_POS;
+    printf("%-24s attention ", k->isa);
+    for (int heads = 1; heads <= HEADS; heads *= 2) {
+        t.block.heads = heads;
+        double work = (double)heads * WIDTH * KV_BLOCK_POS * 1e-9;
+        printf("  %d queries %.1f + %.1f", heads, work / shortest(run_scores, &t), work / shortest(run_mix, &t));
+    }
+    printf("  GMAC/s\n");
+}
+
+/* ---- levels ------------------------------------------------------------------------------------------------------- */
+
+static void check_level(const struct kernels *k, bool timed) {
+    struct kernels plain;
+    kern_ref(&plain);
+    check_panels(k);
+    check_sums(k, &plain);
+    check_functions(k, &plain);
+    check_plain(k);
+    check_attention(k);
+    check_store(k);
+    if (!timed) return;
+    time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 4, 64}, "4-bit g64");
+    time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 8, 64}, "8-bit g64");
+    time_attention(k);
+}
+
+int check_cpu(const char *level, bool timed) {
+    static const char *const levels[] = {"ref", "avx2", "vnni", "amx", "neon", "dotprod", "i8mm", "bf16"};
+    uint32_t seen = UINT32_MAX;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        uint32_t mask;
+        struct err err;
+        struct kernels k;
+        if (cpu_level_parse(str_of(levels[i]), &mask, &err)) continue;
+        uint32_t flags = cpu_flags() & mask;
+        if (flags == seen || (flags == 0 && i > 0) || (level && strcmp(level, levels[i]))) continue;
+        seen = flags;
+        kern_select(&k, flags);
+        int before = n_failed;
+        check_level(&k, timed);
+        printf("%s: %s\n", k.isa, n_failed == before ? "all as the reference" : "not as the reference");
+    }
+    printf("%d passed, %d failed\n", n_passed, n_failed);
+    return n_failed > 0;
+}
