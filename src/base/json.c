@@ -173,12 +173,51 @@ static void heap_free(void *ctx, void *p) {
     mem_free(p);
 }
 
-void jsonw_val(struct jsonw *w, yyjson_val *val) {
+static void put_val(struct jsonw *w, yyjson_val *val, yyjson_write_flag flags) {
     yyjson_alc alc = {heap_malloc, heap_realloc, heap_free, NULL};
     size_t n = 0;
-    char *text = val ? yyjson_val_write_opts(val, YYJSON_WRITE_NOFLAG, &alc, &n, NULL) : NULL;
+    char *text = val ? yyjson_val_write_opts(val, flags, &alc, &n, NULL) : NULL;
     jsonw_raw(w, text ? str_n(text, n) : STR("null"));
     mem_free(text);
+}
+
+void jsonw_val(struct jsonw *w, yyjson_val *val) {
+    put_val(w, val, YYJSON_WRITE_NOFLAG);
+}
+
+void jsonw_val_lenient(struct jsonw *w, yyjson_val *val) {
+    put_val(w, val, YYJSON_WRITE_ALLOW_INF_AND_NAN);
+}
+
+static void put_break(struct sb *out, size_t depth) {
+    sb_putc(out, '\n');
+    for (size_t i = 0; i < 4 * depth; i++) sb_putc(out, ' ');
+}
+
+void json_pretty(struct str json, struct sb *out) {
+    size_t depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < json.n; i++) {
+        char c = json.p[i], next = i + 1 < json.n ? json.p[i + 1] : 0;
+        if (in_string && c == '\\') sb_putc(out, json.p[i++]);
+        if (in_string) {
+            sb_putc(out, json.p[i]);
+            in_string = c != '"';
+        } else if ((c == '[' || c == '{') && next != ']' && next != '}') {
+            sb_putc(out, c);
+            put_break(out, ++depth);
+        } else if ((c == ']' || c == '}') && json.p[i - 1] != '[' && json.p[i - 1] != '{') {
+            put_break(out, --depth);
+            sb_putc(out, c);
+        } else if (c == ',') {
+            sb_putc(out, c);
+            put_break(out, depth);
+        } else {
+            sb_putc(out, c);
+            if (c == ':') sb_putc(out, ' ');
+            in_string = c == '"';
+        }
+    }
 }
 
 size_t json_depth(struct str text) {

@@ -43,8 +43,11 @@ void jsonw_int(struct jsonw *w, int64_t value);
 void jsonw_num(struct jsonw *w, double value); /* shortest form that reads back equal; NaN and infinities as null */
 void jsonw_bool(struct jsonw *w, bool value);
 void jsonw_null(struct jsonw *w);
-void jsonw_raw(struct jsonw *w, struct str json); /* already JSON */
-void jsonw_val(struct jsonw *w, yyjson_val *val); /* a parsed value, as it was */
+void jsonw_raw(struct jsonw *w, struct str json);         /* already JSON */
+void jsonw_val(struct jsonw *w, yyjson_val *val);         /* a parsed value, as it was */
+void jsonw_val_lenient(struct jsonw *w, yyjson_val *val); /* with NaN and Infinity, which are no JSON */
+/* JSON that was written here without white space, over several lines. */
+void json_pretty(struct str json, struct sb *out);
 /* How deep brackets are nested in a text, valid or not: to be asked before a text from outside is parsed and walked. */
 size_t json_depth(struct str text);
 

@@ -9,6 +9,7 @@ set(CLI_SOURCES
   src/cli/cmd_help.c
   src/cli/cmd_inspect.c
   src/cli/cmd_logits.c
+  src/cli/cmd_quantize.c
   src/cli/cmd_serve.c
   src/cli/cmd_synth.c
   src/cli/cmd_tokenize.c
@@ -17,6 +18,7 @@ set(CLI_SOURCES
   src/cli/complete.c
   src/cli/help.c
   src/cli/output.c
+  src/cli/progress.c
   src/cli/sampling_args.c
   src/cli/session_args.c
 )

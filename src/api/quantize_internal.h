@@ -1,0 +1,46 @@
+/* What will be written, tensor by tensor; for the files of quantize alone. */
+#ifndef MLXCEL_API_QUANTIZE_INTERNAL_H
+#define MLXCEL_API_QUANTIZE_INTERNAL_H
+
+#include "api/quantize.h"
+#include "file/checkpoint.h"
+
+enum { QUANTIZE_DIMS_MAX = 8 };
+
+/* One tensor of the result: weight, scales or biases. */
+struct quantize_plane {
+    struct str name;
+    enum dtype dtype;
+    int n_dims;
+    int64_t shape[QUANTIZE_DIMS_MAX];
+    uint64_t bytes, offset; /* offset: in its shard's data */
+    int32_t i_shard;
+};
+
+/* One tensor of the source, or the experts of a stack. */
+struct quantize_item {
+    struct str path;                          /* without ".weight" where it is quantised */
+    const struct checkpoint_tensor **sources; /* [n_sources] of the same shape, in the order of the experts */
+    size_t n_sources, capacity;
+    struct format format; /* QUANT_NONE: plain, cast to its dtype */
+    bool is_special;      /* its format stands in config.json by its path */
+    int64_t rows, width;  /* of one source */
+    struct quantize_plane planes[3];
+    int n_planes;
+};
+
+struct quantize_plan {
+    struct arena arena;
+    const struct quantize_options *options;
+    struct format base;
+    enum dtype dtype; /* that floats are cast to; N_DTYPES: as they are */
+    struct quantize_item *items;
+    size_t n_items;
+    int32_t n_shards;
+    uint64_t source_bytes, target_bytes, n_parameters;
+};
+
+int quantize_plan_make(const struct checkpoint *c, const struct quantize_options *o, struct quantize_plan *out, struct err *err);
+void quantize_plan_free(struct quantize_plan *p);
+
+#endif

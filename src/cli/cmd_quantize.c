@@ -1,0 +1,59 @@
+/* mlxcel quantize: a quantised copy of a model. */
+#include "api/quantize.h"
+#include "base/log.h"
+#include "cli/args.h"
+#include "cli/progress.h"
+#include "os/os.h"
+
+#include <stdatomic.h>
+
+static _Atomic bool is_interrupted;
+
+static void on_interrupt(void) {
+    atomic_store(&is_interrupted, true);
+}
+
+static bool show(void *user, uint64_t done, uint64_t total) {
+    progress_show(user, done, total);
+    return !atomic_load(&is_interrupted);
+}
+
+static int read_overrides(const struct args *args, struct quantize_options *o, struct err *err) {
+    const struct str *texts;
+    size_t n = args_strings(args, OPT_QUANT_OVERRIDE, &texts);
+    struct quantize_override *list = arena_new(args->arena, struct quantize_override, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = str_find_char(texts[i], '=', 0);
+        int64_t bits;
+        if (at == STR_NONE || at == 0 || !str_to_int64(str_from(texts[i], at + 1), &bits) || bits < 2 || bits > 16)
+            return err_set(err, ERR_EARG, "--override is '%.*s', expected GLOB=BITS such as *.down_proj=6", STR_ARG(texts[i]));
+        list[i] = (struct quantize_override){str_sub(texts[i], 0, at), (int32_t)bits};
+    }
+    o->overrides = list;
+    o->n_overrides = n;
+    return ERR_OK;
+}
+
+int cmd_quantize(const struct args *args, struct err *err) {
+    struct str source = args_str(args, OPT_QUANT_SOURCE), target = args_str(args, OPT_QUANT_TARGET);
+    struct progress bar = {0};
+    struct quantize_result r;
+    if (!source.p) return err_set(err, ERR_EARG, "--model DIR is missing");
+    if (!target.p) return err_set(err, ERR_EARG, "--output DIR is missing");
+    struct quantize_options o = {.source = str_cstr(args->arena, source),
+                                 .target = str_cstr(args->arena, target),
+                                 .format = {.mode = (enum quant_mode)(QUANT_AFFINE + args_choice(args, OPT_QUANT_MODE))},
+                                 .progress = show,
+                                 .user = &bar};
+    if (args_given(args, OPT_QUANT_BITS)) o.format.bits = (uint8_t)args_int(args, OPT_QUANT_BITS);
+    if (args_given(args, OPT_QUANT_GROUP)) o.format.group = (uint16_t)args_int(args, OPT_QUANT_GROUP);
+    TRY(read_overrides(args, &o, err));
+    os_on_interrupt(on_interrupt);
+    int code = quantize_run(&o, &r, err);
+    os_on_interrupt(NULL);
+    progress_end(&bar);
+    if (code) return code;
+    log_info("%zu matrices quantised, %zu tensors left plain: %.2f GB -> %.2f GB, %.3f bits per weight", r.n_quantized, r.n_plain,
+             (double)r.source_bytes * 1e-9, (double)r.target_bytes * 1e-9, r.bits_per_weight);
+    return ERR_OK;
+}

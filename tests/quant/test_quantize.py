@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""`mlxcel quantize` against mlx-lm's converter: the same tensors with the same bytes, the same quantisation in config.json, for
+every mode, several families, bits by layer; and what happens when it cannot be done.
+
+mlx-lm is asked for its model, its quantisation and its files; only the tokenizer is left aside. Where mlx-lm is not installed,
+the comparison is made with what mx.quantize gives for each matrix.
+
+usage: test_quantize.py PROGRAM DATA      last line: "N passed, N failed[, N skipped]"
+"""
+import copy
+import fnmatch
+import json
+import os
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+try:
+    import mlx.core as mx
+except ImportError as missing:
+    print(f"skipped test_quantize: {missing}\n0 passed, 0 failed, 1 skipped")
+    sys.exit(0)
+try:
+    from mlx_lm import utils as lm
+except ImportError:
+    lm = None
+
+program, data = os.path.abspath(sys.argv[1]), Path(sys.argv[2])
+passed = failed = skipped = 0
+
+
+def check(ok, what):
+    global passed, failed
+    if ok:
+        passed += 1
+    else:
+        failed += 1
+        print(f"FAILED {what}")
+
+
+def run(*args, **more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_"))}
+    return subprocess.run([program, "quantize", *map(str, args)], capture_output=True, text=True, timeout=300, env=env, **more)
+
+
+def read(folder):
+    """Name -> (dtype, shape, bytes) of all shards."""
+    out = {}
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        raw = path.read_bytes()
+        n = struct.unpack("<Q", raw[:8])[0]
+        for name, t in json.loads(raw[8 : 8 + n]).items():
+            if name != "__metadata__":
+                a, b = t["data_offsets"]
+                out[name] = (t["dtype"], t["shape"], raw[8 + n + a : 8 + n + b])
+    return out
+
+
+def by_mlx_lm(source, target, mode, bits, group, overrides):
+    """What convert() of mlx-lm does between loading and saving the tokenizer."""
+    model, config = lm.load_model(Path(source), lazy=True)
+    dtype = config.get("torch_dtype") or (config.get("text_config") or {}).get("dtype")
+    if dtype in ("float16", "bfloat16", "float32"):
+        cast = getattr(model, "cast_predicate", lambda _: True)
+        kind = getattr(mx, dtype)
+        from mlx.utils import tree_map_with_path
+        model.update(tree_map_with_path(lambda k, v: v.astype(kind) if cast(k) and mx.issubdtype(v.dtype, mx.floating) else v, model.parameters()))
+    own = getattr(model, "quant_predicate", None)
+
+    def predicate(path, module):
+        for glob, wanted in overrides:
+            if fnmatch.fnmatchcase(path, glob):
+                return False if wanted == 16 else {"group_size": group or 64, "bits": wanted, "mode": "affine"}
+        return own(path, module) if own else True
+
+    model, config = lm.quantize_model(model, config, group, bits, mode=mode, quant_predicate=predicate)
+    lm.save_model(target, model)
+    lm.save_config(config, config_path=Path(target) / "config.json")
+
+
+def with_mode(quantization):
+    """mlx-lm leaves the mode out where a model's own rule gives only bits and group."""
+    out = copy.deepcopy(quantization)
+    for value in out.values():
+        if isinstance(value, dict):
+            value.setdefault("mode", "affine")
+    return out
+
+
+def compare(source, mode="affine", bits=None, group=None, overrides=()):
+    global skipped
+    name = f"{Path(source).name} {mode} {bits or ''} {group or ''} {list(overrides) or ''}"
+    with tempfile.TemporaryDirectory() as temp:
+        args = ["-m", source, "-o", f"{temp}/ours", "--mode", mode]
+        args += ["--bits", bits] if bits else []
+        args += ["--group-size", group] if group else []
+        for glob, wanted in overrides:
+            args += ["--override", f"{glob}={wanted}"]
+        r = run(*args)
+        if r.returncode:
+            check(False, f"{name}: {r.stderr}")
+            return
+        try:
+            by_mlx_lm(source, f"{temp}/theirs", mode, bits, group, overrides)
+        except (ValueError, TypeError) as why:  # its model of the family is narrower than ours
+            skipped += 1
+            print(f"skipped {name}: mlx-lm: {str(why)[:100]}")
+            return
+        ours, theirs = read(f"{temp}/ours"), read(f"{temp}/theirs")
+        check(sorted(ours) == sorted(theirs), f"{name}: names {sorted(set(ours) ^ set(theirs))[:6]}")
+        differ = [k for k in ours if k in theirs and ours[k] != theirs[k]]
+        check(not differ, f"{name}: {len(differ)} of {len(ours)} tensors differ: {[(k, ours[k][:2], theirs[k][:2]) for k in differ[:3]]}")
+        a, b = (json.load(open(f"{temp}/{who}/config.json")) for who in ("ours", "theirs"))
+        check(with_mode(a["quantization"]) == with_mode(b["quantization"]), f"{name}: {a['quantization']} and {b['quantization']}")
+        a["quantization"] = b["quantization"]
+        a["quantization_config"] = b["quantization_config"]
+        check(a == b, f"{name}: config.json: {[k for k in set(a) | set(b) if a.get(k) != b.get(k)]}")
+        index = [json.load(open(f"{temp}/{who}/model.safetensors.index.json")) for who in ("ours", "theirs")]
+        check(index[0] == index[1], f"{name}: index: {index[0]['metadata']} and {index[1]['metadata']}")
+
+
+def flat(source, folder):
+    """A golden model with the flat keys that mlx-lm's older classes want."""
+    target = Path(folder, source.name)
+    target.mkdir()
+    config = json.load(open(source / "config.json"))
+    config.setdefault("rope_theta", config.get("rope_parameters", {}).get("rope_theta", 10000.0))
+    for key in ("num_local_experts", "num_experts"):
+        if key in config:
+            config.setdefault("num_experts", config[key])
+            config.setdefault("num_local_experts", config[key])
+    (target / "config.json").write_text(json.dumps(config))
+    for name in ("model.safetensors", "generation_config.json"):
+        os.symlink(source / name, target / name)
+    return target
+
+
+def check_refusals(source):
+    with tempfile.TemporaryDirectory() as temp:
+        full = Path(temp, "full")
+        full.mkdir()
+        (full / "x").write_text("x")
+        for args, code, why in (
+            (["-m", source, "-o", full], 2, "not empty"),
+            (["-m", source], 2, "--output DIR is missing"),
+            (["-o", f"{temp}/new"], 2, "--model DIR is missing"),
+            (["-m", source, "-o", f"{temp}/new", "--bits", "7"], 2, "7 bits"),
+            (["-m", source, "-o", f"{temp}/new", "--mode", "mxfp4", "--bits", "8"], 2, "mxfp4"),
+            (["-m", source, "-o", f"{temp}/new", "--override", "x"], 2, "--override"),
+            (["-m", f"{temp}/absent", "-o", f"{temp}/new"], 1, "absent"),
+        ):
+            r = run(*args)
+            check(r.returncode == code and why in r.stderr, f"{args}: {r.returncode} {r.stderr}")
+        ok = run("-m", source, "-o", f"{temp}/q/")
+        check(ok.returncode == 0, f"a target with a slash: {ok.stderr}")
+        again = run("-m", f"{temp}/q", "-o", f"{temp}/new")
+        check(again.returncode == 2 and "already" in again.stderr, f"quantised already: {again.stderr}")
+        check(sorted(os.listdir(temp)) == ["full", "q"], f"nothing is left behind: {os.listdir(temp)}")
+        check((Path(temp, "q", "tokenizer.json")).exists(), "side files are copied")
+
+
+def limit_memory():
+    resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
+
+
+def check_memory():
+    """A matrix far larger than the memory that the program may have."""
+    with tempfile.TemporaryDirectory() as temp:
+        rows, width = 150000, 1024
+        header = {"lm_head.weight": {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, 4 * rows * width]}}
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        folder = Path(temp, "big")
+        folder.mkdir()
+        with open(folder / "model.safetensors", "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text)
+            f.truncate(8 + len(text) + 4 * rows * width)
+        (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
+        r = run("-m", folder, "-o", f"{temp}/q", preexec_fn=limit_memory)
+        check(r.returncode == 0, f"614 MB within 600 MB of memory: {r.stderr}")
+
+
+def main():
+    stories = data / "models" / "stories260K" / "hf"
+    check_refusals(stories)
+    check_memory()
+    if not lm:
+        print("skipped the comparison: mlx-lm is not installed")
+        print(f"{passed} passed, {failed} failed, 1 skipped")
+        return failed != 0
+    for bits in (2, 3, 4, 5, 6, 8):
+        compare(stories, bits=bits, group=32)
+    compare(stories)
+    for mode in ("mxfp4", "mxfp8", "nvfp4"):
+        compare(stories, mode=mode)
+    compare(stories, bits=4, group=32, overrides=[("*.mlp.up_proj", 8), ("model.embed_tokens", 16), ("*.q_proj", 6)])
+    tiny = data / "tiny" / "tiny-stories-7m"
+    if (tiny / "config.json").exists():
+        compare(tiny)
+    with tempfile.TemporaryDirectory() as temp:
+        for family in ("llama", "qwen3", "phi3", "mistral", "olmo2", "starcoder2", "qwen3_moe"):
+            compare(flat(data / "golden" / family, temp), bits=4, group=32)
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return failed != 0
+
+
+sys.exit(main())
