@@ -82,7 +82,9 @@ static int open_all(struct session *s, struct err *err) {
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT, .prefix = o->prefix_cache};
     engine.limits = (struct runner_limits){
         .context = pick_context(s),
-        .rows = o->n_rows > 0 ? o->n_rows : s->backend->type == &cuda_backend ? ROWS_GPU : ROWS_DEFAULT,
+        .rows = o->n_rows > 0                       ? o->n_rows
+                : s->backend->type == &cuda_backend ? ROWS_GPU
+                                                    : ROWS_DEFAULT,
         .seqs = o->n_seqs > 0 ? o->n_seqs : 1,
         .kv_tokens = o->kv_tokens,
     };

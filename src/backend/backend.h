@@ -133,6 +133,7 @@ struct backend {
     const struct backend_type *type;
     struct oplist list;
     enum precision precision;
+    int32_t step_ms; /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
 };
 
 extern const struct backend_type cpu_backend, cuda_backend, trace_backend;

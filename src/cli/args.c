@@ -85,7 +85,20 @@ static int unknown_command(struct str name, struct err *err) {
     return err_set(err, ERR_EARG, "unknown command '%.*s'; 'mlxcel help' lists them", STR_ARG(name));
 }
 
+/* Options of the original that name what this program does not do; a line says so better than a guess at another name. */
+static int refuse_parallel(struct str name, struct err *err) {
+    static const char *const names[] = {"tp-", "pp-", "tensor-parallel", "pipeline-parallel", "node-role"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (str_starts(name, str_of(names[i])))
+            return err_set(
+                err, ERR_EARG,
+                "--%.*s: tensor and pipeline parallelism are not supported; a model runs on one GPU of one machine (--device cuda:N)",
+                STR_ARG(name));
+    return ERR_OK;
+}
+
 static int unknown_option(enum cmd_id command, struct str name, struct err *err) {
+    TRY(refuse_parallel(name, err));
     struct nearest n = nearest_begin(name);
     for (int i = 0; i < N_OPTIONS; i++)
         if (opt_applies(&options[i], command)) nearest_offer(&n, options[i].name);

@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include "engine/prefix.h"
+#include "os/os.h"
 
 #include <assert.h>
 #include <math.h>
@@ -29,10 +30,11 @@ struct engine {
     int32_t n_running, n_waiting;
     struct job *waiting, **waiting_end;
     int32_t *best; /* [rows] */
+    int32_t chunk; /* most prompt rows of a step, where the device is watched; else 0 */
     struct engine_stats stats;
 };
 
-enum { SNAPSHOT_BYTES_MAX = 512 << 20 };
+enum { SNAPSHOT_BYTES_MAX = 512 << 20, FIRST_CHUNK = 256, LEAST_CHUNK = 16 };
 
 /* Slots for snapshots of recurrent state: two for each sequence, as far as memory allows. */
 static int32_t count_snapshots(const struct kv_layout *layout, int32_t seqs) {
@@ -56,6 +58,7 @@ int engine_open(const struct model *m, struct backend *be, const struct engine_o
     }
     e->running = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->running);
     e->best = mem_alloc((size_t)e->runner.limits.rows * sizeof *e->best);
+    if (be->step_ms > 0) e->chunk = FIRST_CHUNK;
     struct prefix_options prefix = {.kv = &e->runner.kv, .backend = be, .spec = &m->spec, .n_snapshots = limits.snapshots};
     if (options->prefix) e->prefix = prefix_open(&prefix);
     *out = e;
@@ -295,6 +298,7 @@ static void plan(struct engine *e) {
         if (j->n_rows || is_decoding(j)) continue;
         int32_t n = j->seq.n_tokens - j->seq.n_done, room = r->limits.rows - r->batch.step.n_rows;
         if (e->options.chunk > 0 && n > e->options.chunk) n = e->options.chunk;
+        if (e->chunk > 0 && n > e->chunk - e->stats.rows_prefill) n = e->chunk - e->stats.rows_prefill;
         if (n > room) n = room;
         int32_t pause = e->prefix ? prefix_pause(e->prefix, &j->seq) : 0;
         if (j->seq.n_done < pause && pause < j->seq.n_done + n) n = pause - j->seq.n_done;
@@ -391,6 +395,20 @@ static void end_empty(struct engine *e) {
     }
 }
 
+int32_t engine_next_chunk(int32_t chunk, int32_t n_rows, double ms, int32_t limit_ms, int32_t most) {
+    if (ms > limit_ms) chunk = n_rows / 2;
+    else if (n_rows >= chunk && ms * 3 < limit_ms) chunk *= 2;
+    if (chunk < LEAST_CHUNK) chunk = LEAST_CHUNK;
+    return chunk < most ? chunk : most;
+}
+
+/* Fits the chunks to a device that must not be busy for long. The results have been read, so the step is over. */
+static void watch_time(struct engine *e, uint64_t started_ns) {
+    int32_t limit = e->runner.backend->step_ms, n_rows = e->stats.rows_prefill;
+    if (e->chunk > 0 && n_rows > 0)
+        e->chunk = engine_next_chunk(e->chunk, n_rows, (double)(os_clock_ns() - started_ns) / 1e6, limit, e->runner.limits.rows);
+}
+
 int engine_step(struct engine *e, bool *out_idle, struct err *err) {
     admit(e);
     end_empty(e);
@@ -398,10 +416,12 @@ int engine_step(struct engine *e, bool *out_idle, struct err *err) {
     if (e->n_running == 0) return ERR_OK;
     plan_some(e);
     int code = ERR_OK;
+    uint64_t started_ns = os_clock_ns();
     mem_guard_begin("engine step");
     if (e->runner.batch.step.n_rows) code = runner_run(&e->runner, err);
     mem_guard_end();
     if (!code && e->runner.batch.step.n_rows) code = collect(e, err);
+    watch_time(e, started_ns);
     if (code) end_all(e, err);
     e->stats.n_steps++;
     return code;

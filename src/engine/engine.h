@@ -73,6 +73,9 @@ int engine_step(struct engine *e, bool *out_idle, struct err *err);
 bool engine_reserve(struct engine *e, struct sequence *s, int32_t n);
 struct engine_stats engine_stats(const struct engine *e);
 const struct runner_limits *engine_limits(const struct engine *e);
+/* How many prompt rows the next step may have, after one of n_rows that took ms, on a device where a step may take limit_ms: half as many
+ * when it took longer, twice as many when it took less than a third; at most `most`. */
+int32_t engine_next_chunk(int32_t chunk, int32_t n_rows, double ms, int32_t limit_ms, int32_t most);
 /* For looking inside while the engine is idle. */
 struct runner *engine_runner(struct engine *e);
 

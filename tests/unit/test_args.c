@@ -109,6 +109,12 @@ static void mistakes_name_the_cure(void) {
     expect_message("mlxcel frobnicate", "unknown command 'frobnicate'; 'mlxcel help' lists them");
     expect_message("mlxcel version --jsn", "unknown option --jsn; did you mean --json?");
     expect_message("mlxcel version --log", "unknown option --log; did you mean --log-level?");
+    expect_message(
+        "mlxcel generate --tp-size 2",
+        "--tp-size: tensor and pipeline parallelism are not supported; a model runs on one GPU of one machine (--device cuda:N)");
+    expect_message(
+        "mlxcel generate --pp-layers=0-15,16-31",
+        "--pp-layers: tensor and pipeline parallelism are not supported; a model runs on one GPU of one machine (--device cuda:N)");
     expect_message("mlxcel version -z", "unknown option -z; 'mlxcel version --help' lists them");
     expect_message("mlxcel version --markdown", "unknown option --markdown; 'mlxcel version --help' lists them");
     expect_message("mlxcel version --log-level", "--log-level needs a value");

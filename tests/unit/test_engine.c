@@ -15,7 +15,7 @@ struct rig {
 };
 
 struct rig_options {
-    int32_t n_threads, rows, seqs, chunk;
+    int32_t n_threads, rows, seqs, chunk, step_ms;
     int64_t kv_tokens;
     bool no_fuse;
 };
@@ -27,6 +27,7 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
     CHECK_OK(cpu_backend.open(&(struct backend_options){.precision = PRECISION_EXACT, .n_threads = o->n_threads, .no_fuse = o->no_fuse},
                               &r->be, &err),
              err);
+    r->be->step_ms = o->step_ms;
     CHECK_OK(synth_create(&r->arena, STR("tiny"), 4, 7, &synth, &err), err);
     struct tensor_store store = synth_store(synth);
     CHECK_OK(model_open(&r->arena, r->be, synth_config(synth), &store, &r->model, &err), err);
@@ -246,6 +247,34 @@ static void one_request_of_many_leaves_room(void) {
     rig_close(&r);
 }
 
+/* A device with a time limit gets other chunks, not other answers. */
+static void chunks_follow_the_time(void) {
+    CHECK_INT(engine_next_chunk(256, 256, 151, 150, 2048), 128);
+    CHECK_INT(engine_next_chunk(256, 100, 151, 150, 2048), 50);
+    CHECK_INT(engine_next_chunk(256, 256, 149, 150, 2048), 256);
+    CHECK_INT(engine_next_chunk(256, 256, 49, 150, 2048), 512);
+    CHECK_INT(engine_next_chunk(256, 255, 1, 150, 2048), 256); /* a short prompt says nothing about longer ones */
+    CHECK_INT(engine_next_chunk(2048, 2048, 1, 150, 2048), 2048);
+    CHECK_INT(engine_next_chunk(16, 16, 9999, 150, 2048), 16);
+    struct rig free_rig, watched;
+    struct err err;
+    struct answer a[2], b[2];
+    rig_open(&free_rig, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 2});
+    rig_open(&watched, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 2, .step_ms = 1});
+    for (int32_t i = 0; i < 2; i++) {
+        CHECK_OK(submit(&free_rig, 3 + i, &a[i], NULL, &err), err);
+        CHECK_OK(submit(&watched, 3 + i, &b[i], NULL, &err), err);
+    }
+    drain(&free_rig);
+    drain(&watched);
+    for (int32_t i = 0; i < 2; i++) {
+        CHECK_INT(a[i].n, b[i].n);
+        CHECK(memcmp(a[i].tokens, b[i].tokens, sizeof a[i].tokens) == 0);
+    }
+    rig_close(&free_rig);
+    rig_close(&watched);
+}
+
 static void eos_ends_a_request(void) {
     struct rig r;
     struct err err;
@@ -271,6 +300,7 @@ const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"a_small_cache_holds_nobody_up", a_small_cache_holds_nobody_up},
                                                      {"prompts_that_hold_each_other_up", prompts_that_hold_each_other_up},
                                                      {"one_request_of_many_leaves_room", one_request_of_many_leaves_room},
+                                                     {"chunks_follow_the_time", chunks_follow_the_time},
                                                      {"eos_ends_a_request", eos_ends_a_request},
                                                      {0},
                                                  }};

@@ -40,6 +40,11 @@ static int read_attributes(struct cuda *c, struct err *err) {
     CUDA_TRY(c, c->d->cuDeviceGetAttribute(&c->shared_max, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, c->device->handle),
              "asking GPU %d", c->device->index);
     c->sm = c->device->capability;
+    /* a GPU with a display: Windows ends what runs on it for 2 s */
+    int timed = 0;
+    CUDA_TRY(c, c->d->cuDeviceGetAttribute(&timed, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, c->device->handle), "asking GPU %d",
+             c->device->index);
+    c->base.step_ms = timed ? 150 : 0;
     return ERR_OK;
 }
 
@@ -79,6 +84,14 @@ static int cuda_open(const struct backend_options *options, struct backend **out
     return ERR_OK;
 }
 
+/* On a device that is watched, a step is waited for: how long it took is what the next one's size depends on. */
+static int end_watched(struct backend *be, const struct step *step, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    TRY(cuda_end(be, step, err));
+    if (be->step_ms) CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
+    return ERR_OK;
+}
+
 static void cuda_memory(struct backend *be, uint64_t *out_free, uint64_t *out_total) {
     struct cuda *c = (struct cuda *)be;
     size_t free_bytes = 0, total = 0;
@@ -107,7 +120,7 @@ const struct backend_type cuda_backend = {
     .block_copy = cuda_block_copy,
     .slot_copy = cuda_slot_copy,
     .begin = cuda_begin,
-    .end = cuda_end,
+    .end = end_watched,
     .reserve = cuda_reserve,
     .read = cuda_read,
     .memory = cuda_memory,
