@@ -87,12 +87,28 @@ function(mlxcel_dep_system name)
   target_link_libraries(mlxcel_deps INTERFACE PkgConfig::${name})
 endfunction()
 
+# A library that is opened at run time: its headers, from the system or from the archive.
+function(mlxcel_dep_headers name)
+  if(MLXCEL_STATIC_DEPS)
+    mlxcel_unpack(${name} ${MLXCEL_DEPS_DIR}/src dir)
+    target_include_directories(mlxcel_deps SYSTEM INTERFACE ${dir}/${R_INCLUDE})
+    return()
+  endif()
+  pkg_check_modules(${name} QUIET ${R_PKG_CONFIG})
+  if(NOT ${name}_FOUND)
+    message(FATAL_ERROR "mlxcel needs ${name}: install the package ${R_PACKAGE} (Debian, Ubuntu: apt-get install ${R_PACKAGE})")
+  endif()
+  target_include_directories(mlxcel_deps SYSTEM INTERFACE ${${name}_INCLUDE_DIRS})
+endfunction()
+
 # Reads one recipe; the variables R_* hold its fields while one of the functions above runs.
 macro(mlxcel_recipe name)
-  cmake_parse_arguments(R "" "VERSION;LICENCE;PKG_CONFIG;PACKAGE;PROJECT;LIBRARY;INCLUDE"
+  cmake_parse_arguments(R "RUNTIME" "VERSION;LICENCE;PKG_CONFIG;PACKAGE;PROJECT;LIBRARY;INCLUDE"
     "PLACES;SUBDIRS;SOURCES;CMAKE_ARGS;DEFINES;WINDOWS_LIBS" ${ARGN})
   if(R_SOURCES)
     mlxcel_dep_compile(${name})
+  elseif(R_RUNTIME AND NOT WIN32)
+    mlxcel_dep_headers(${name})
   elseif(MLXCEL_STATIC_DEPS)
     mlxcel_dep_build(${name})
   else()
@@ -100,8 +116,7 @@ macro(mlxcel_recipe name)
   endif()
 endmacro()
 
-# libcurl joins this list with its first user, the model downloader.
-foreach(dep yyjson llhttp libuv openssl pcre2 utf8proc zstd)
+foreach(dep yyjson llhttp libuv openssl curl pcre2 utf8proc zstd)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/deps/${dep}.cmake)
   include(cmake/deps/${dep}.cmake)
 endforeach()

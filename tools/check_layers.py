@@ -11,11 +11,12 @@ import csource
 # folder: folders it may include from, besides itself
 ALLOWED = {
     "server": {"api", "base", "os"},
-    "cli": {"server", "api", "base", "os"},
-    "api": {"engine", "model", "backend", "file", "text", "tensor", "os", "base"},
+    "cli": {"server", "api", "hub", "base", "os"},
+    "api": {"hub", "engine", "model", "backend", "file", "text", "tensor", "os", "base"},
     "engine": {"model", "backend", "text", "tensor", "os", "base"},
     "model": {"backend", "file", "text", "tensor", "base"},
     "backend": {"tensor", "os", "base"},
+    "hub": {"file", "tensor", "os", "base"},
     "file": {"tensor", "os", "base"},
     "text": {"base"},
     "tensor": {"base"},
@@ -34,7 +35,8 @@ SYSTEM = {
     r"yyjson\.h": {"base", "file"},
     r"pcre2\.h|utf8proc\.h": {"text"},
     r"llhttp\.h": {"server", "file"},
-    r"curl/.*|openssl/.*": {"os", "file", "server"},
+    r"curl/.*": {"hub"},
+    r"openssl/.*": {"os", "server"},
     r"zstd\.h": {"base", "file", "backend"},
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)

@@ -33,6 +33,7 @@ group_build() {
     need ca-certificates "checks downloads of library sources"
     need libuv1-dev "event loop and operating system layer"
     need libssl-dev "TLS of the server"
+    need libcurl4-openssl-dev "downloads of models" curl-config
     need libpcre2-dev "regular expressions of tokenizers"
     need libutf8proc-dev "Unicode normalisation"
     need libzstd-dev "compressed data in the program"

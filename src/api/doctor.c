@@ -2,6 +2,7 @@
 #include "api/doctor.h"
 
 #include "backend/cuda/probe.h"
+#include "hub/store.h"
 #include "os/cpu.h"
 #include "os/os.h"
 
@@ -49,16 +50,15 @@ static int disk_free_near(struct arena *a, const char *path, uint64_t *out, stru
 }
 
 static void examine_store(struct arena *a, const char *models_dir, struct doctor_report *r) {
-    const char *root = os_cache_root();
     uint64_t free_bytes = 0;
     struct os_stat st;
     struct err err;
-    if (!models_dir && !root) {
+    const char *dir = store_models_dir(a, models_dir);
+    if (!dir) {
         add(r, "store", DOCTOR_PROBLEM, STR("no place for downloaded models: the home folder is unknown"),
             STR("set MLXCEL_MODELS_DIR to a folder"));
         return;
     }
-    const char *dir = models_dir ? models_dir : str_fmt(a, "%s/mlxcel/models", root).p;
     bool exists = os_stat(dir, &st, NULL) == 0;
     if (exists && !st.is_dir) {
         add(r, "store", DOCTOR_PROBLEM, str_fmt(a, "%s is not a folder", dir), STR("remove it, or set MLXCEL_MODELS_DIR to a folder"));

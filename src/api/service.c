@@ -13,7 +13,7 @@
 /* The last part of the path. */
 static void make_name(struct service *s) {
     const struct session_options *o = &s->options.session;
-    const char *given = s->options.name ? s->options.name : o->model ? o->model : o->shape ? o->shape : "built-in";
+    const char *given = s->options.name ? s->options.name : o->name ? o->name : o->model ? o->model : o->shape ? o->shape : "built-in";
     struct str path = str_of(given);
     while (path.n > 1 && (path.p[path.n - 1] == '/' || path.p[path.n - 1] == '\\')) path.n--;
     size_t from = path.n;

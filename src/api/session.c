@@ -29,7 +29,7 @@ static int open_model(struct session *s, struct err *err) {
     TRY(checkpoint_open(o->model, &s->checkpoint, err));
     s->has_checkpoint = true;
     s->config = s->checkpoint.config;
-    s->name = o->model ? o->model : "built-in model";
+    s->name = o->name ? o->name : o->model ? o->model : "built-in model";
     return model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, &s->model, err);
 }
 

@@ -14,7 +14,8 @@ struct session;
 enum session_precision { SESSION_AUTO, SESSION_EXACT, SESSION_F32, SESSION_BF16 };
 
 struct session_options {
-    const char *model; /* NULL: the built-in model */
+    const char *model; /* path; NULL: the built-in model */
+    const char *name;  /* of the model, for people; NULL: its path */
     const char *shape; /* a made-up model of this shape instead */
     int32_t bits;      /* of its weights: 4, 8, 16 */
     uint64_t seed;

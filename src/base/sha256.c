@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static const uint32_t round_constants[64] = {
+const uint32_t sha256_constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be,
     0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174, 0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa,
     0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85,
@@ -27,7 +27,7 @@ static void compress(uint32_t state[8], const unsigned char *block) {
     uint32_t a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6], h = state[7];
     for (int i = 0; i < 64; i++) {
         uint32_t s1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25), choose = (e & f) ^ (~e & g);
-        uint32_t t1 = h + s1 + choose + round_constants[i] + w[i];
+        uint32_t t1 = h + s1 + choose + sha256_constants[i] + w[i];
         uint32_t s0 = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22), majority = (a & b) ^ (a & c) ^ (b & c);
         uint32_t t2 = s0 + majority;
         h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
@@ -35,10 +35,15 @@ static void compress(uint32_t state[8], const unsigned char *block) {
     state[0] += a, state[1] += b, state[2] += c, state[3] += d, state[4] += e, state[5] += f, state[6] += g, state[7] += h;
 }
 
+static void blocks(uint32_t state[8], const unsigned char *data, size_t n_blocks) {
+    for (; n_blocks; n_blocks--, data += 64) compress(state, data);
+}
+
 void sha256_init(struct sha256 *s) {
     static const uint32_t initial[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     memcpy(s->state, initial, sizeof initial);
     s->n_bytes = 0;
+    s->blocks = blocks;
 }
 
 void sha256_update(struct sha256 *s, const void *data, size_t n) {
@@ -50,9 +55,10 @@ void sha256_update(struct sha256 *s, const void *data, size_t n) {
         memcpy(s->block + held, p, take);
         p += take, n -= take;
         if (held + take < 64) return;
-        compress(s->state, s->block);
+        s->blocks(s->state, s->block, 1);
     }
-    for (; n >= 64; n -= 64, p += 64) compress(s->state, p);
+    if (n >= 64) s->blocks(s->state, p, n / 64);
+    p += n / 64 * 64, n %= 64;
     if (n) memcpy(s->block, p, n);
 }
 

@@ -5,7 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Whole blocks of 64 bytes into the state. */
+typedef void sha256_blocks_fn(uint32_t state[8], const unsigned char *data, size_t n_blocks);
+extern const uint32_t sha256_constants[64];
+
 struct sha256 {
+    sha256_blocks_fn *blocks; /* plain C after sha256_init; a faster one may be put here before the first byte */
     uint32_t state[8];
     uint64_t n_bytes;
     unsigned char block[64];

@@ -10,3 +10,12 @@ set(BASE_SOURCES
   src/base/sha256.c
   src/base/str.c
 )
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND BASE_SOURCES src/base/sha256_x86.c)
+  list(APPEND KERNEL_FLAGS "src/base/sha256_x86.c=-msha -msse4.1")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64")
+  list(APPEND BASE_SOURCES src/base/sha256_arm.c)
+  list(APPEND KERNEL_FLAGS "src/base/sha256_arm.c=-march=armv8-a+crypto")
+else()
+  list(APPEND BASE_SOURCES src/base/sha256_none.c)
+endif()

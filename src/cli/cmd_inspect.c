@@ -1,7 +1,7 @@
 /* mlxcel inspect: what a model is, for people in columns and for programs in JSON. */
 #include "api/inspect.h"
 #include "base/json.h"
-#include "cli/args.h"
+#include "cli/store_args.h"
 
 #include <stdio.h>
 
@@ -135,7 +135,9 @@ int cmd_inspect(const struct args *args, struct err *err) {
     if (args->n_operands && args->values[OPT_MODEL].source == ARG_FROM_FLAG)
         return err_set(err, ERR_EARG, "give the model once: as an argument or by --model");
     struct inspect m;
-    TRY(inspect_model(args->arena, path.p ? str_cstr(args->arena, path) : NULL, &m, err));
+    const char *model;
+    TRY(model_arg(args, path, &model, NULL, err));
+    TRY(inspect_model(args->arena, model, &m, err));
     struct sb out = {0};
     if (args_flag(args, OPT_JSON)) write_json(&out, &m);
     else write_text(&out, &m, args_flag(args, OPT_TENSORS));

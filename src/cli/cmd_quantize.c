@@ -1,8 +1,8 @@
 /* mlxcel quantize: a quantised copy of a model. */
 #include "api/quantize.h"
 #include "base/log.h"
-#include "cli/args.h"
 #include "cli/progress.h"
+#include "cli/store_args.h"
 #include "os/os.h"
 
 #include <stdatomic.h>
@@ -40,13 +40,13 @@ int cmd_quantize(const struct args *args, struct err *err) {
     struct quantize_result r;
     if (!source.p) return err_set(err, ERR_EARG, "--model DIR is missing");
     if (!target.p) return err_set(err, ERR_EARG, "--output DIR is missing");
-    struct quantize_options o = {.source = str_cstr(args->arena, source),
-                                 .target = str_cstr(args->arena, target),
+    struct quantize_options o = {.target = str_cstr(args->arena, target),
                                  .format = {.mode = (enum quant_mode)(QUANT_AFFINE + args_choice(args, OPT_QUANT_MODE))},
                                  .progress = show,
                                  .user = &bar};
     if (args_given(args, OPT_QUANT_BITS)) o.format.bits = (uint8_t)args_int(args, OPT_QUANT_BITS);
     if (args_given(args, OPT_QUANT_GROUP)) o.format.group = (uint16_t)args_int(args, OPT_QUANT_GROUP);
+    TRY(model_arg(args, source, &o.source, NULL, err));
     TRY(read_overrides(args, &o, err));
     os_on_interrupt(on_interrupt);
     int code = quantize_run(&o, &r, err);

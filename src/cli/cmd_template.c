@@ -1,6 +1,6 @@
 /* mlxcel template: a model's chat template, rendered. The text goes to standard output exactly as it is. */
 #include "api/template_tools.h"
-#include "cli/args.h"
+#include "cli/store_args.h"
 #include "os/os.h"
 
 enum { INPUT_MAX_BYTES = 256 << 20 };
@@ -40,12 +40,12 @@ static int run_once(const struct args *args, const struct template_tool *t, stru
 
 int cmd_template(const struct args *args, struct err *err) {
     struct template_options o = {
-        .model = path_of(args, OPT_MODEL_TEMPLATE),
         .template_file = path_of(args, OPT_TEMPLATE_FILE),
         .special_file = path_of(args, OPT_TEMPLATE_SPECIAL),
         .now = args_str(args, OPT_TEMPLATE_NOW),
     };
     bool lines = args_flag(args, OPT_TEMPLATE_JSONL);
+    TRY(model_arg(args, args_str(args, OPT_MODEL_TEMPLATE), &o.model, NULL, err));
     if (!o.model && !o.template_file && !lines) return err_set(err, ERR_EARG, "give a model by -m PATH or a template by --template FILE");
     struct template_tool *t;
     TRY(template_tool_open(args->arena, &o, &t, err));

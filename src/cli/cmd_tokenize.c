@@ -1,14 +1,15 @@
 /* mlxcel tokenize, mlxcel detokenize: text to token ids and back. */
 #include "api/text_tools.h"
 #include "base/json.h"
-#include "cli/args.h"
+#include "cli/store_args.h"
 #include "os/os.h"
 
 enum { MAX_STDIN_BYTES = 1 << 30 };
 
 static int open_tokenizer(const struct args *args, struct tok **out, struct err *err) {
-    struct str path = args_str(args, OPT_TOKENIZER);
-    return text_tokenizer_open(path.p ? str_cstr(args->arena, path) : NULL, out, err);
+    const char *path;
+    TRY(model_arg(args, args_str(args, OPT_TOKENIZER), &path, NULL, err));
+    return text_tokenizer_open(path, out, err);
 }
 
 static void write_ids(struct sb *out, const struct tok_ids *ids) {

@@ -1,6 +1,7 @@
 /* Session options from the command line. */
 #include "cli/session_args.h"
 
+#include "cli/store_args.h"
 #include "os/cpu.h"
 
 static const char *text_or_null(const struct args *args, enum opt_id id) {
@@ -21,6 +22,7 @@ int session_args(const struct args *args, struct session_options *out, struct er
     }
     if (has(args, OPT_SYNTH_SEED)) out->seed = (uint64_t)args_int(args, OPT_SYNTH_SEED);
     if (out->shape && out->model) return err_set(err, ERR_EARG, "--model and --shape exclude each other");
+    TRY(model_arg(args, args_str(args, OPT_MODEL), &out->model, &out->name, err));
     if (!has(args, OPT_PRECISION)) return ERR_OK;
     out->precision = (enum session_precision)args_choice(args, OPT_PRECISION);
     out->n_threads = (int32_t)args_int(args, OPT_THREADS);

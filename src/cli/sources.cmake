@@ -5,11 +5,13 @@ set(CLI_SOURCES
   src/cli/cmd_arch.c
   src/cli/cmd_bench.c
   src/cli/cmd_doctor.c
+  src/cli/cmd_download.c
   src/cli/cmd_generate.c
   src/cli/cmd_help.c
   src/cli/cmd_inspect.c
   src/cli/cmd_logits.c
   src/cli/cmd_quantize.c
+  src/cli/cmd_models.c
   src/cli/cmd_serve.c
   src/cli/cmd_synth.c
   src/cli/cmd_tokenize.c
@@ -21,4 +23,5 @@ set(CLI_SOURCES
   src/cli/progress.c
   src/cli/sampling_args.c
   src/cli/session_args.c
+  src/cli/store_args.c
 )

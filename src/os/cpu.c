@@ -22,11 +22,11 @@ static const struct level {
     uint32_t flags;
 } levels[] = {
     {"ref", 0, 0},
-    {"avx2", 1, CPU_AVX2},
+    {"avx2", 1, CPU_AVX2 | CPU_SHA},
     {"avx512", 1, CPU_AVX512},
     {"vnni", 1, CPU_VNNI | CPU_AVXVNNI | CPU_AVX512BF16},
     {"amx", 1, CPU_AMX_INT8 | CPU_AMX_BF16},
-    {"neon", 2, CPU_NEON},
+    {"neon", 2, CPU_NEON | CPU_SHA},
     {"dotprod", 2, CPU_DOTPROD | CPU_FP16},
     {"i8mm", 2, CPU_I8MM},
     {"bf16", 2, CPU_BF16 | CPU_SVE},
@@ -55,6 +55,7 @@ static uint32_t detect(void) {
     if (max_sub >= 1) __get_cpuid_count(7, 1, &a71, &b, &c, &d);
     if (!avx || (xcr0 & XCR0_YMM) != XCR0_YMM || !has(b7, 5) || !has(b7, 8 /* BMI2 */)) return 0;
     flags |= CPU_AVX2;
+    if (has(b7, 29)) flags |= CPU_SHA;
     if (has(a71, 4)) flags |= CPU_AVXVNNI;
     bool zmm = has(b7, 16 /* F */) && has(b7, 30 /* BW */) && has(b7, 17 /* DQ */) && has(b7, 31 /* VL */);
     if (!zmm || (xcr0 & XCR0_ZMM) != XCR0_ZMM) return flags;

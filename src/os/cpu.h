@@ -22,7 +22,8 @@
     X(FP16, "fp16", "half-precision arithmetic")     \
     X(I8MM, "i8mm", "int8 matrix products")          \
     X(BF16, "bf16", "bfloat16 products")             \
-    X(SVE, "sve", "Scalable Vector Extension")
+    X(SVE, "sve", "Scalable Vector Extension")       \
+    X(SHA, "sha", "SHA-256")
 
 enum cpu_flag_index {
 #define X(id, name, text) CPU_INDEX_##id,

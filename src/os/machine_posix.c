@@ -302,7 +302,7 @@ uint32_t cpu_os_arm_flags(void) {
     static const struct {
         uint32_t flag;
         int word, bit;
-    } rows[] = {{CPU_FP16, 0, 10}, {CPU_DOTPROD, 0, 20}, {CPU_SVE, 0, 22}, {CPU_I8MM, 1, 13}, {CPU_BF16, 1, 14}};
+    } rows[] = {{CPU_SHA, 0, 6}, {CPU_FP16, 0, 10}, {CPU_DOTPROD, 0, 20}, {CPU_SVE, 0, 22}, {CPU_I8MM, 1, 13}, {CPU_BF16, 1, 14}};
     const uint64_t words[] = {getauxval(AT_HWCAP), getauxval(AT_HWCAP2)};
     flags = CPU_NEON;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)

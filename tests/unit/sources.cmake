@@ -10,6 +10,7 @@ set(UNIT_SUITES
   engine
   families
   http
+  hub
   kern
   kernelc
   ops_moe

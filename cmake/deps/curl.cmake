@@ -1,0 +1,16 @@
+# HTTP client of the model downloader. On Linux the system's libcurl.so.4 is opened by the first download (src/hub/curl.c): neither it nor a
+# TLS library is linked or built, only the headers are needed. For Windows our project in curl/ builds it with Schannel.
+mlxcel_recipe(curl RUNTIME
+  VERSION 8.14.1
+  LICENCE curl
+  PKG_CONFIG libcurl
+  PACKAGE libcurl4-openssl-dev
+  PLACES
+    debian:pool/main/c/curl/curl_8.14.1.orig.tar.gz 6766ada7101d292b42b8b15681120acd68effa4a9660935853cf6d61f0d984d4
+    https://curl.se/download/curl-8.14.1.tar.gz 6766ada7101d292b42b8b15681120acd68effa4a9660935853cf6d61f0d984d4
+  PROJECT ${CMAKE_SOURCE_DIR}/cmake/deps/curl
+  INCLUDE include
+  LIBRARY libcurl.a
+  DEFINES CURL_STATICLIB
+  WINDOWS_LIBS ws2_32 crypt32 secur32 bcrypt advapi32 iphlpapi
+)

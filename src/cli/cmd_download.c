@@ -1,0 +1,25 @@
+/* mlxcel download: a model from the hub into the store, or into a folder. */
+#include "cli/store_args.h"
+#include "os/os.h"
+
+int cmd_download(const struct args *args, struct err *err) {
+    struct store_options o;
+    struct repo_name repo;
+    const struct str *globs;
+    const char *path;
+    struct sb out = {0};
+    struct str revision = args_str(args, OPT_REVISION), dir = args_str(args, OPT_LOCAL_DIR);
+    store_args(args, &o);
+    TRY(repo_name_parse(args->operands[0], str_of(store_default_owner()), &repo, err));
+    struct download_request q = {.repo = &repo, .verify = args_flag(args, OPT_HUB_VERIFY), .quiet = args_flag(args, OPT_QUIET)};
+    q.n_globs = args_strings(args, OPT_INCLUDE, &globs);
+    q.globs = globs;
+    if (revision.p) q.revision = str_cstr(args->arena, revision);
+    if (dir.p) q.local_dir = str_cstr(args->arena, dir);
+    if (o.hub.offline) return err_set(err, ERR_EARG, "download and --offline exclude each other");
+    TRY(store_download(args->arena, &o, &q, &path, err));
+    sb_fmt(&out, "%s\n", path);
+    int code = cli_write(&out, err);
+    sb_free(&out);
+    return code;
+}

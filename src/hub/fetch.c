@@ -1,0 +1,598 @@
+/* Downloading: a few threads that fill chunks, one that hashes behind them and puts whole files in place, one that shows how far it is.
+ *
+ * (1) Everything in struct fetch and its items changes under the mutex; bytes are written and hashed outside it. A chunk that is taken
+ *     belongs to one thread.
+ * (2) A file that must be started again (it changed, its hash is wrong, its server knows no ranges) is emptied when no thread works on it.
+ * (3) The first lasting failure ends all threads; what has arrived stays, with its journal.
+ */
+#include "hub/hub.h"
+
+#include "base/log.h"
+#include "hub/digest.h"
+#include "hub/part.h"
+#include "hub/meter.h"
+#include "os/os.h"
+
+enum { SPAN_CHUNKS_MAX = 4, HASH_PIECE = 1 << 20, RESTARTS_MAX = 2, THREADS_MAX = 16, SPARE_BYTES = 32 << 20 };
+
+enum item_state { ITEM_WAITING, ITEM_OPEN, ITEM_DONE };
+
+struct item {
+    const struct hub_file *file;
+    size_t i_file;
+    const char *path; /* where it will lie */
+    const char *part_path;
+    enum item_state state;
+    struct part part;
+    bool *taken; /* [n_chunks] */
+    int n_workers;
+    bool restart; /* to be emptied */
+    bool single;  /* its server knows no ranges: one request for all of it */
+    int n_restarts;
+    char *url; /* where the redirects of an earlier request ended; NULL: ask the hub */
+    struct sha256 sha;
+    uint64_t hashed;
+};
+
+struct fetch {
+    struct hub *hub;
+    const struct hub_repo *repo;
+    const struct fetch_options *options;
+    struct arena arena; /* under the mutex */
+    struct os_mutex *mutex;
+    struct os_cond *cond;
+    struct item *items;
+    size_t n_items, n_finished;
+    uint64_t before_bytes; /* of files that were in place, and of parts when this began */
+    uint64_t received;
+    atomic_bool stop;
+    int code;
+    struct err err;
+    struct sb notes; /* lines for the one who draws */
+    int32_t n_threads;
+};
+
+static atomic_bool interrupted;
+
+static void on_interrupt(void) {
+    atomic_store(&interrupted, true);
+}
+
+static void stop_all(struct fetch *f, int code, const struct err *why) {
+    os_mutex_lock(f->mutex);
+    if (!f->code) {
+        f->code = code;
+        f->err = *why;
+    }
+    atomic_store(&f->stop, true);
+    os_cond_broadcast(f->cond);
+    os_mutex_unlock(f->mutex);
+}
+
+static void note(struct fetch *f, const char *text) {
+    os_mutex_lock(f->mutex);
+    sb_fmt(&f->notes, "%s\n", text);
+    os_mutex_unlock(f->mutex);
+}
+
+/* ---- choosing what to ask for ------------------------------------------------------------------------------------------- */
+
+struct task {
+    struct fetch *f;
+    struct item *item;
+    uint32_t chunk, end_chunk; /* those that are taken */
+    uint64_t start, pos, end;  /* bytes of the file; pos: the next to arrive */
+    bool whole;                /* asked for without a range */
+    bool transient;            /* what a call-back refused may pass */
+};
+
+static int open_item(struct fetch *f, struct item *it, struct err *err) {
+    TRY(part_open(&f->arena, it->part_path, it->file, &it->part, err));
+    it->taken = mem_alloc(it->part.n_chunks * sizeof *it->taken + 1);
+    it->state = ITEM_OPEN;
+    digest_begin(&it->sha);
+    it->hashed = 0;
+    os_cond_broadcast(f->cond); /* it may be whole already */
+    return ERR_OK;
+}
+
+static int restart_item(struct fetch *f, struct item *it, struct err *err) {
+    uint64_t lost = it->part.n_done;
+    it->restart = false;
+    if (f->received >= lost) f->received -= lost;
+    else {
+        f->before_bytes -= lost - f->received < f->before_bytes ? lost - f->received : f->before_bytes;
+        f->received = 0;
+    }
+    digest_begin(&it->sha);
+    it->hashed = 0;
+    return part_reset(&it->part, err);
+}
+
+static bool take_span(struct fetch *f, struct item *it, struct task *out) {
+    struct part *p = &it->part;
+    part_front(p);
+    uint32_t c = p->front;
+    while (c < p->n_chunks && (it->taken[c] || p->done[c] == part_chunk_size(p, c))) c++;
+    if (c == p->n_chunks || (it->single && it->n_workers)) return false;
+    uint32_t most = (p->n_chunks - c) / (uint32_t)(f->n_threads * 2), e = c + 1;
+    if (most > SPAN_CHUNKS_MAX) most = SPAN_CHUNKS_MAX;
+    while (e < p->n_chunks && (it->single || (e - c < most && !it->taken[e] && p->done[e] == 0))) e++;
+    for (uint32_t i = c; i < e; i++) it->taken[i] = true;
+    it->n_workers++;
+    *out = (struct task){.f = f, .item = it, .chunk = c, .end_chunk = e};
+    out->start = out->pos = c * PART_CHUNK_BYTES + p->done[c];
+    out->end = e == p->n_chunks ? p->size : e * PART_CHUNK_BYTES;
+    out->whole = out->pos == 0 && out->end == p->size;
+    return true;
+}
+
+/* Under the mutex. */
+static int pick(struct fetch *f, struct task *out, bool *out_found, struct err *err) {
+    *out_found = false;
+    for (size_t i = 0; i < f->n_items; i++) {
+        struct item *it = &f->items[i];
+        if (it->state == ITEM_DONE) continue;
+        if (it->state == ITEM_WAITING) TRY(open_item(f, it, err));
+        if (it->restart && it->n_workers) continue;
+        if (it->restart || (it->single && it->part.n_done && !it->n_workers && it->part.n_done < it->part.size))
+            TRY(restart_item(f, it, err));
+        if ((*out_found = take_span(f, it, out))) return ERR_OK;
+    }
+    return ERR_OK;
+}
+
+static void give_back(struct task *t) {
+    struct item *it = t->item;
+    struct err err = {0};
+    int code = ERR_OK;
+    os_mutex_lock(t->f->mutex);
+    for (uint32_t c = t->chunk; c < t->end_chunk; c++) {
+        it->taken[c] = false;
+        if (!it->restart && !code) code = part_grow(&it->part, c, it->part.done[c], true, &err);
+    }
+    it->n_workers--;
+    os_cond_broadcast(t->f->cond);
+    os_mutex_unlock(t->f->mutex);
+    if (code) stop_all(t->f, code, &err);
+}
+
+/* ---- one request -------------------------------------------------------------------------------------------------------- */
+
+static int want_restart(struct task *t, bool single, const char *why, struct err *err) {
+    os_mutex_lock(t->f->mutex);
+    t->item->restart = true;
+    if (single) t->item->single = true;
+    else t->item->n_restarts++;
+    bool too_often = t->item->n_restarts > RESTARTS_MAX;
+    os_mutex_unlock(t->f->mutex);
+    t->transient = !too_often;
+    return err_set(err, too_often ? ERR_ENETWORK : ERR_EBUSY, "%.*s %s", STR_ARG(t->item->file->name), why);
+}
+
+/* The reply belongs to the file that the journal is about, and to the range that was asked for. */
+static int on_reply(void *user, const struct http_reply *r, struct err *err) {
+    struct task *t = user;
+    struct part *p = &t->item->part;
+    int64_t size = (int64_t)p->size, said = r->status == 206 ? r->range_total : r->length;
+    t->transient = true;
+    if (r->status == 206 && r->range_start != (int64_t)t->pos)
+        return err_set(err, ERR_ENETWORK, "%.*s: asked for byte %llu on, got another range", STR_ARG(t->item->file->name),
+                       (unsigned long long)t->pos);
+    if (said >= 0 && said != size)
+        return err_set(err, ERR_ENETWORK, "%.*s: the hub's list says %lld bytes, the server sends %lld", STR_ARG(t->item->file->name),
+                       (long long)size, (long long)said);
+    os_mutex_lock(t->f->mutex);
+    bool changed = p->etag[0] && r->etag[0] == '"' && strcmp(p->etag, r->etag) != 0;
+    bool stale = t->item->restart;
+    int code = ERR_OK;
+    if (!changed && !stale && !p->etag[0]) code = part_set_etag(p, r->etag, err);
+    os_mutex_unlock(t->f->mutex);
+    if (code) return code;
+    if (stale) return err_set(err, ERR_EBUSY, "%.*s is started again", STR_ARG(t->item->file->name));
+    if (changed) return want_restart(t, false, "has changed on the server", err);
+    if (r->status != 206 && !t->whole) return want_restart(t, true, "comes from a server without ranges", err);
+    return ERR_OK;
+}
+
+static int on_body(void *user, const void *data, size_t n, struct err *err) {
+    struct task *t = user;
+    struct part *p = &t->item->part;
+    const char *bytes = data;
+    if (n > t->end - t->pos) {
+        t->transient = true;
+        return err_set(err, ERR_ENETWORK, "%.*s: the server sends more than was asked for", STR_ARG(t->item->file->name));
+    }
+    TRY(os_file_write_at(p->data, bytes, n, t->pos, err));
+    os_mutex_lock(t->f->mutex);
+    int code = t->item->restart ? err_set(err, ERR_EBUSY, "%.*s is started again", STR_ARG(t->item->file->name)) : ERR_OK;
+    bool wake = false;
+    for (size_t left = n; left && !code;) {
+        uint32_t c = (uint32_t)(t->pos / PART_CHUNK_BYTES), from = (uint32_t)(t->pos % PART_CHUNK_BYTES);
+        size_t room = part_chunk_size(p, c) - from, take = left < room ? left : room;
+        uint32_t told = p->told[c];
+        code = part_grow(p, c, from + (uint32_t)take, false, err);
+        wake |= p->told[c] != told;
+        t->pos += take;
+        left -= take;
+        t->f->received += take;
+    }
+    if (wake) os_cond_broadcast(t->f->cond);
+    os_mutex_unlock(t->f->mutex);
+    return code;
+}
+
+struct worker {
+    struct fetch *f;
+    struct http *http;
+    struct http_reply reply;
+    struct os_thread *thread;
+};
+
+/* Sends the request of a task; the address of an earlier one saves its redirects. */
+static int send_task(struct worker *w, struct task *t, bool *out_cached, struct err *err) {
+    struct fetch *f = w->f;
+    struct sb url = {0};
+    char range[64], etag[HTTP_HEADER_BYTES] = "";
+    os_mutex_lock(f->mutex);
+    *out_cached = t->item->url != NULL;
+    if (t->item->url) sb_puts(&url, t->item->url);
+    else hub_file_url(f->hub, f->repo, t->item->file->name, &url);
+    memcpy(etag, t->item->part.etag, strlen(t->item->part.etag) + 1);
+    os_mutex_unlock(f->mutex);
+    bool ours = http_same_origin(sb_str(&url), str_of(hub_options_of(f->hub)->endpoint));
+    struct sb text = {0};
+    sb_fmt(&text, "%llu-%llu", (unsigned long long)t->pos, (unsigned long long)t->end - 1);
+    memcpy(range, text.p, text.n + 1);
+    sb_free(&text);
+    struct http_request q = {.url = url.p,
+                             .token = ours ? hub_token(f->hub) : NULL,
+                             .range = t->whole ? NULL : range,
+                             .if_range = !t->whole && etag[0] ? etag : NULL,
+                             .on_reply = on_reply,
+                             .on_body = on_body,
+                             .user = t,
+                             .cancel = &f->stop};
+    int code = http_send(w->http, &q, &w->reply, err);
+    sb_free(&url);
+    return code;
+}
+
+static void keep_url(struct fetch *f, struct item *it, const struct http_reply *r) {
+    os_mutex_lock(f->mutex);
+    if (!it->url && r->url.n) {
+        it->url = mem_alloc(r->url.n + 1);
+        memcpy(it->url, r->url.p, r->url.n);
+    }
+    os_mutex_unlock(f->mutex);
+}
+
+static void drop_url(struct fetch *f, struct item *it) {
+    os_mutex_lock(f->mutex);
+    mem_free(it->url);
+    it->url = NULL;
+    os_mutex_unlock(f->mutex);
+}
+
+/* 0: the span is here. ERR_EBUSY: let it be, something else is to be done first. Else the failure; w->reply.transient or t->transient say
+ * whether another try may help. */
+static int try_task(struct worker *w, struct task *t, struct err *err) {
+    struct fetch *f = w->f;
+    bool cached;
+    int code = send_task(w, t, &cached, err);
+    const struct http_reply *r = &w->reply;
+    if (code == ERR_OK && r->status >= 200 && r->status <= 299) {
+        keep_url(f, t->item, r);
+        if (t->pos == t->end) return ERR_OK;
+        t->transient = true;
+        return err_set(err, ERR_ENETWORK, "%.*s: the connection ended early", STR_ARG(t->item->file->name));
+    }
+    if (code == ERR_OK && (r->status == 412 || r->status == 416)) return want_restart(t, false, "has changed on the server", err);
+    if (cached && code != ERR_EBUSY) drop_url(f, t->item);
+    if (code == ERR_OK && cached && (r->status == 401 || r->status == 403 || r->status == 404 || r->status == 410)) {
+        t->transient = true; /* an address that was good for a while */
+        return err_set(err, ERR_ENETWORK, "%.*s: its address is no longer good", STR_ARG(t->item->file->name));
+    }
+    if (code == ERR_OK) {
+        struct sb what = {0};
+        sb_fmt(&what, "%s (%.*s)", f->repo->id, STR_ARG(t->item->file->name));
+        code = hub_refusal(f->hub, r, what.p, err);
+        sb_free(&what);
+    }
+    return code;
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------------------------ */
+
+/* False: the worker is to end. */
+static bool wait_for_task(struct fetch *f, struct task *out) {
+    struct err err = {0};
+    bool found = false;
+    int code = ERR_OK;
+    os_mutex_lock(f->mutex);
+    while (!code && !atomic_load(&f->stop) && f->n_finished < f->n_items) {
+        code = pick(f, out, &found, &err);
+        if (found || code) break;
+        os_cond_wait(f->cond, f->mutex);
+    }
+    os_mutex_unlock(f->mutex);
+    if (code) stop_all(f, code, &err);
+    return found;
+}
+
+static void wait_a_while(struct fetch *f, int32_t ms) {
+    uint64_t end = os_clock_ns() + (uint64_t)ms * 1000000;
+    os_mutex_lock(f->mutex);
+    while (!atomic_load(&f->stop) && os_clock_ns() < end) os_cond_wait_ms(f->cond, f->mutex, (int)((end - os_clock_ns()) / 1000000) + 1);
+    os_mutex_unlock(f->mutex);
+}
+
+static void run_worker(void *user) {
+    struct worker *w = user;
+    struct fetch *f = w->f;
+    struct task t;
+    int32_t n_failed = 0;
+    while (wait_for_task(f, &t)) {
+        struct err err = {0};
+        w->reply.transient = false;
+        int code = try_task(w, &t, &err);
+        bool transient = w->reply.transient || t.transient;
+        if (t.pos > t.start || code == ERR_EBUSY) n_failed = 0;
+        give_back(&t);
+        if (code == ERR_OK || code == ERR_EBUSY || atomic_load(&f->stop)) continue;
+        if (code != ERR_ENETWORK || !transient || n_failed >= hub_options_of(f->hub)->n_retries) {
+            stop_all(f, code, &err);
+            continue;
+        }
+        int32_t ms = hub_wait_ms(&w->reply, n_failed++);
+        struct sb line = {0};
+        sb_fmt(&line, "%s; trying again in %.1f s", err.msg, ms / 1000.0);
+        note(f, line.p);
+        sb_free(&line);
+        wait_a_while(f, ms);
+    }
+}
+
+/* ---- whole files -------------------------------------------------------------------------------------------------------- */
+
+/* An open file with bytes to hash, or one that is whole; NULL: none at the moment. Under the mutex. */
+static struct item *find_hashable(struct fetch *f, uint64_t *out_end) {
+    for (size_t i = 0; i < f->n_items; i++) {
+        struct item *it = &f->items[i];
+        if (it->state != ITEM_OPEN || it->restart) continue;
+        *out_end = part_front(&it->part);
+        bool whole = *out_end == it->part.size && it->n_workers == 0;
+        if (whole || (it->file->sha256[0] && *out_end - it->hashed >= HASH_PIECE)) return it;
+    }
+    return NULL;
+}
+
+static int hash_to(struct item *it, uint64_t end, char *piece, const atomic_bool *stop, struct err *err) {
+    while (it->hashed < end && !atomic_load_explicit(stop, memory_order_relaxed)) {
+        size_t n = end - it->hashed < HASH_PIECE ? (size_t)(end - it->hashed) : HASH_PIECE;
+        TRY(os_file_read_at(it->part.data, piece, n, it->hashed, err));
+        sha256_update(&it->sha, piece, n);
+        it->hashed += n;
+    }
+    return ERR_OK;
+}
+
+static int make_parents(const char *path, struct err *err) {
+    struct sb dir = {0};
+    size_t n = strlen(path);
+    while (n && path[n - 1] != '/') n--;
+    sb_put(&dir, str_n(path, n ? n - 1 : 0));
+    int code = dir.n ? os_make_dirs(dir.p, err) : ERR_OK;
+    sb_free(&dir);
+    return code;
+}
+
+/* The hash is right: the file gets its name. Only small ones are forced to the disk: for weights that would take longer than the download.
+ * What a power cut within the next seconds takes away shows as a wrong size or, to `show --verify`, as a wrong hash. */
+static int put_in_place(struct fetch *f, struct item *it, struct err *err) {
+    if (it->part.size <= PART_CHUNK_BYTES) TRY(os_file_sync(it->part.data, err));
+    part_close(&it->part);
+    TRY(make_parents(it->path, err));
+    TRY(os_rename(it->part_path, it->path, err));
+    os_remove(it->part.log_path, NULL);
+    if (f->options->on_file) f->options->on_file(f->options->user, it->i_file);
+    return ERR_OK;
+}
+
+static int finish_item(struct fetch *f, struct item *it, struct err *err) {
+    char hex[65];
+    if (it->file->sha256[0]) {
+        digest_end(&it->sha, hex);
+        if (strcmp(hex, it->file->sha256) != 0) {
+            os_mutex_lock(f->mutex);
+            it->restart = true;
+            int n = ++it->n_restarts;
+            os_cond_broadcast(f->cond);
+            os_mutex_unlock(f->mutex);
+            err_set(err, ERR_ENETWORK, "%s/%.*s: the sha256 of what arrived is %.16s..., the hub says %.16s...", f->repo->id,
+                    STR_ARG(it->file->name), hex, it->file->sha256);
+            if (n > 1) return ERR_ENETWORK;
+            struct sb line = {0};
+            sb_fmt(&line, "%s; downloading it again", err->msg);
+            note(f, line.p);
+            sb_free(&line);
+            return ERR_OK;
+        }
+    }
+    TRY(put_in_place(f, it, err));
+    os_mutex_lock(f->mutex);
+    it->state = ITEM_DONE;
+    f->n_finished++;
+    os_cond_broadcast(f->cond);
+    os_mutex_unlock(f->mutex);
+    return ERR_OK;
+}
+
+static void run_finisher(void *user) {
+    struct fetch *f = user;
+    struct err err = {0};
+    char *piece = mem_alloc(HASH_PIECE);
+    int code = ERR_OK;
+    while (!code) {
+        uint64_t end = 0;
+        os_mutex_lock(f->mutex);
+        struct item *it = find_hashable(f, &end);
+        bool over = atomic_load(&f->stop) || f->n_finished == f->n_items;
+        if (!it && !over) os_cond_wait(f->cond, f->mutex);
+        os_mutex_unlock(f->mutex);
+        if (over) break;
+        if (!it) continue;
+        if (it->file->sha256[0]) code = hash_to(it, end, piece, &f->stop, &err);
+        if (!code && end == it->part.size && !atomic_load(&f->stop)) code = finish_item(f, it, &err);
+    }
+    mem_free(piece);
+    if (code) stop_all(f, code, &err);
+}
+
+/* ---- the whole download ------------------------------------------------------------------------------------------------- */
+
+int hub_file_check(const char *path, const struct hub_file *file, bool with_hash, struct err *err) {
+    struct os_stat st;
+    char hex[65];
+    TRY(os_stat(path, &st, err));
+    if (!st.is_file) return err_set(err, ERR_EFORMAT, "%.*s is not a file", STR_ARG(file->name));
+    if (st.size != file->size)
+        return err_set(err, ERR_EFORMAT, "%.*s has %llu bytes instead of %llu", STR_ARG(file->name), (unsigned long long)st.size,
+                       (unsigned long long)file->size);
+    if (!with_hash || !file->sha256[0]) return ERR_OK;
+    TRY(digest_file(path, hex, err));
+    if (strcmp(hex, file->sha256) != 0) return err_set(err, ERR_EFORMAT, "%.*s has another sha256 than the hub's", STR_ARG(file->name));
+    return ERR_OK;
+}
+
+static const char *part_path(struct arena *a, const char *dir, struct str name) {
+    struct sha256 s;
+    char hex[65];
+    digest_begin(&s);
+    sha256_update(&s, name.p, name.n);
+    digest_end(&s, hex);
+    return str_fmt(a, "%s/.mlxcel/%.16s.part", dir, hex).p;
+}
+
+/* What is there already, and what is to be fetched. */
+static int plan(struct fetch *f, struct fetch_result *out, uint64_t *out_need, struct err *err) {
+    const struct fetch_options *o = f->options;
+    f->items = arena_new(&f->arena, struct item, f->repo->n_files + 1);
+    for (size_t i = 0; i < f->repo->n_files; i++) {
+        const struct hub_file *file = &f->repo->files[i];
+        const char *path = str_fmt(&f->arena, "%s/%.*s", o->dir, STR_ARG(file->name)).p;
+        bool trusted = o->trusted && o->trusted[i];
+        if ((trusted || file->sha256[0]) && hub_file_check(path, file, !trusted, NULL) == ERR_OK) {
+            out->n_present++;
+            out->present_bytes += file->size;
+            f->before_bytes += file->size;
+            if (o->on_file) o->on_file(o->user, i);
+            continue;
+        }
+        struct item *it = &f->items[f->n_items++];
+        *it = (struct item){.file = file, .i_file = i, .path = path, .part_path = part_path(&f->arena, o->dir, file->name)};
+        uint64_t have = 0;
+        if (os_stat(it->part_path, &(struct os_stat){0}, NULL) == ERR_OK) {
+            TRY(part_open(&f->arena, it->part_path, file, &it->part, err));
+            have = it->part.n_done;
+            part_close(&it->part);
+        }
+        f->before_bytes += have;
+        *out_need += file->size - have;
+    }
+    return ERR_OK;
+}
+
+static int check_space(struct fetch *f, uint64_t need, struct err *err) {
+    uint64_t room;
+    char a[32], b[32];
+    if (need == 0 || os_disk_free(f->options->dir, &room, NULL)) return ERR_OK;
+    if (room >= need + SPARE_BYTES) return ERR_OK;
+    return err_set(err, ERR_EIO, "%s needs %s, but the disk of %s has %s free", f->repo->id, hub_size_text(need, a), f->options->dir,
+                   hub_size_text(room, b));
+}
+
+static void show(struct fetch *f, struct meter *p) {
+    struct sb notes = {0};
+    os_mutex_lock(f->mutex);
+    if (!atomic_load(&f->stop) && f->n_finished < f->n_items) os_cond_wait_ms(f->cond, f->mutex, 100);
+    uint64_t have = f->before_bytes + f->received;
+    notes = f->notes;
+    f->notes = (struct sb){0};
+    os_mutex_unlock(f->mutex);
+    if (notes.n) {
+        struct str rest = sb_str(&notes), line;
+        meter_clear(p);
+        while (str_split_next(&rest, '\n', &line))
+            if (line.n) log_warn("%.*s", STR_ARG(line));
+        sb_free(&notes);
+    }
+    meter_update(p, have < p->total ? have : p->total);
+}
+
+static int run_threads(struct fetch *f, struct meter *p, struct err *err) {
+    struct worker workers[THREADS_MAX] = {0};
+    struct os_thread *finisher = NULL;
+    struct http_options http = {.cacert = hub_options_of(f->hub)->cacert, .stall_s = hub_options_of(f->hub)->stall_s};
+    int code = os_thread_start(&finisher, run_finisher, f, "hash", err);
+    for (int32_t i = 0; i < f->n_threads && !code; i++) {
+        workers[i].f = f;
+        code = http_open(&http, &workers[i].http, err);
+        if (!code) code = os_thread_start(&workers[i].thread, run_worker, &workers[i], "download", err);
+    }
+    if (code) stop_all(f, code, err);
+    for (bool over = false; !over;) {
+        show(f, p);
+        if (atomic_load(&interrupted)) stop_all(f, ERR_ECANCELLED, &(struct err){.code = ERR_ECANCELLED, .msg = "stopped"});
+        os_mutex_lock(f->mutex);
+        over = atomic_load(&f->stop) || f->n_finished == f->n_items;
+        os_cond_broadcast(f->cond);
+        os_mutex_unlock(f->mutex);
+    }
+    for (int32_t i = 0; i < f->n_threads; i++) {
+        if (workers[i].thread) os_thread_join(workers[i].thread);
+        http_close(workers[i].http);
+        http_reply_free(&workers[i].reply);
+    }
+    if (finisher) os_thread_join(finisher);
+    show(f, p);
+    return f->code ? err_set(err, f->code, "%s", f->err.msg) : ERR_OK;
+}
+
+static int run(struct fetch *f, struct fetch_result *out, struct err *err) {
+    struct meter p;
+    uint64_t need = 0, begin = os_clock_ns();
+    TRY(os_make_dirs(str_fmt(&f->arena, "%s/.mlxcel", f->options->dir).p, err));
+    TRY(plan(f, out, &need, err));
+    TRY(check_space(f, need, err));
+    if (f->n_items == 0) return ERR_OK;
+    f->n_threads = hub_options_of(f->hub)->n_connections;
+    if (f->n_threads > THREADS_MAX) f->n_threads = THREADS_MAX;
+    if (need < PART_CHUNK_BYTES && f->n_threads > (int32_t)f->n_items) f->n_threads = (int32_t)f->n_items;
+    atomic_store(&interrupted, false);
+    os_on_interrupt(on_interrupt);
+    meter_begin(&p, f->repo->total_bytes, f->before_bytes, f->options->quiet);
+    int code = run_threads(f, &p, err);
+    meter_end(&p, f->before_bytes + f->received);
+    os_on_interrupt(NULL);
+    out->n_received = f->n_finished;
+    out->received_bytes = f->received;
+    out->seconds = (double)(os_clock_ns() - begin) * 1e-9;
+    return code;
+}
+
+int hub_fetch(struct hub *h, const struct hub_repo *repo, const struct fetch_options *options, struct fetch_result *out, struct err *err) {
+    struct fetch f = {.hub = h, .repo = repo, .options = options, .mutex = os_mutex_create(), .cond = os_cond_create()};
+    *out = (struct fetch_result){0};
+    int code = run(&f, out, err);
+    for (size_t i = 0; i < f.n_items; i++) {
+        part_close(&f.items[i].part);
+        mem_free(f.items[i].taken);
+        mem_free(f.items[i].url);
+    }
+    sb_free(&f.notes);
+    os_cond_destroy(f.cond);
+    os_mutex_destroy(f.mutex);
+    arena_free(&f.arena);
+    return code;
+}

@@ -1,0 +1,264 @@
+/* Talking to the hub: endpoint and token, the file list of a repository, what its refusals mean. */
+#include "hub/hub.h"
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "os/os.h"
+
+enum {
+    LIST_BYTES_MAX = 64 << 20,
+    LIST_DEPTH_MAX = 64,
+    FILES_MAX = 20000,
+    TOKEN_BYTES_MAX = 1024,
+    CONNECTIONS = 4,
+    RETRIES = 5,
+    STALL_S = 30
+};
+#define SIZE_LIMIT (INT64_C(1) << 46)
+
+struct hub {
+    struct hub_options options;
+    struct http *http;
+    const char *token;
+    bool token_withheld;
+};
+
+/* ---- token -------------------------------------------------------------------------------------------------------------- */
+
+/* HF_TOKEN and its older names, else the file that the hub's own tools write. */
+static struct str find_token(struct arena *a) {
+    static const char *const names[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (os_env(names[i])) return str_copy(a, str_trim(str_of(os_env(names[i]))));
+    struct str path = {0}, text;
+    if (os_env("HF_TOKEN_PATH")) path = str_of(os_env("HF_TOKEN_PATH"));
+    else if (os_env("HF_HOME")) path = str_fmt(a, "%s/token", os_env("HF_HOME"));
+    else if (os_home_dir()) path = str_fmt(a, "%s/.cache/huggingface/token", os_home_dir());
+    if (!path.p || os_file_load(a, str_cstr(a, path), TOKEN_BYTES_MAX, &text, NULL)) return (struct str){0};
+    return str_trim(text);
+}
+
+static int take_token(struct arena *a, struct hub *h, struct err *err) {
+    struct str token = find_token(a);
+    if (token.n == 0) return ERR_OK;
+    for (size_t i = 0; i < token.n; i++)
+        if (token.p[i] <= 0x20 || token.p[i] >= 0x7F || token.n > TOKEN_BYTES_MAX)
+            return err_set(err, ERR_EARG, "the token (HF_TOKEN, or the token file) holds characters that no token has");
+    if (!http_is_secure(str_of(h->options.endpoint)) && !os_env("MLXCEL_ALLOW_INSECURE_ENDPOINT")) {
+        log_warn("the token is not sent to %s, which is plain http; MLXCEL_ALLOW_INSECURE_ENDPOINT=1 allows it", h->options.endpoint);
+        h->token_withheld = true;
+        return ERR_OK;
+    }
+    h->token = str_cstr(a, token);
+    return ERR_OK;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------------ */
+
+int hub_open(struct arena *a, const struct hub_options *options, struct hub **out, struct err *err) {
+    if (options->offline) return err_set(err, ERR_ENETWORK, "the hub is not asked: this is --offline");
+    struct str endpoint = str_of(options->endpoint);
+    while (endpoint.n && endpoint.p[endpoint.n - 1] == '/') endpoint.n--;
+    if (!http_url_ok(endpoint))
+        return err_set(err, ERR_EARG, "the hub's address \"%.200s\" is no http or https URL (--hub, HF_ENDPOINT)", options->endpoint);
+    struct hub *h = arena_new(a, struct hub, 1);
+    h->options = *options;
+    h->options.endpoint = str_cstr(a, endpoint);
+    if (!h->options.n_connections) h->options.n_connections = CONNECTIONS;
+    if (!h->options.n_retries) h->options.n_retries = RETRIES;
+    if (!h->options.stall_s) h->options.stall_s = STALL_S;
+    TRY(take_token(a, h, err));
+    struct http_options http = {.cacert = options->cacert, .stall_s = h->options.stall_s};
+    TRY(http_open(&http, &h->http, err));
+    *out = h;
+    return ERR_OK;
+}
+
+void hub_close(struct hub *h) {
+    if (h) http_close(h->http);
+}
+
+const struct hub_options *hub_options_of(const struct hub *h) {
+    return &h->options;
+}
+
+const char *hub_token(const struct hub *h) {
+    return h->token;
+}
+
+static void put_path(struct sb *out, struct str path) {
+    struct str part;
+    for (bool first = true; str_split_next(&path, '/', &part); first = false) {
+        if (!first) sb_putc(out, '/');
+        http_escape(out, part);
+    }
+}
+
+void hub_file_url(const struct hub *h, const struct hub_repo *repo, struct str name, struct sb *out) {
+    sb_fmt(out, "%s/%s/resolve/", h->options.endpoint, repo->id);
+    http_escape(out, repo->commit);
+    sb_putc(out, '/');
+    put_path(out, name);
+}
+
+/* ---- refusals ----------------------------------------------------------------------------------------------------------- */
+
+int hub_refusal(const struct hub *h, const struct http_reply *r, const char *what, struct err *err) {
+    struct str reason = str_of(r->reason);
+    const char *sign_in = h->token            ? "the token may not read it"
+                          : h->token_withheld ? "the token was not sent over plain http"
+                                              : "set HF_TOKEN to a token of an account that may";
+    if (str_is(reason, "GatedRepo"))
+        return err_set(err, ERR_ENETWORK, "%s is gated: accept its terms at %s, and %s", what, h->options.endpoint, sign_in);
+    if (str_is(reason, "RevisionNotFound")) return err_set(err, ERR_ENOTFOUND, "%s has no such revision", what);
+    if (str_is(reason, "EntryNotFound")) return err_set(err, ERR_ENOTFOUND, "%s is not on the hub", what);
+    if (str_is(reason, "RepoNotFound") || r->status == 404)
+        return err_set(err, ERR_ENOTFOUND, "%s has no model %s (a private one needs a token: %s)", h->options.endpoint, what, sign_in);
+    if (r->status == 401 || r->status == 403)
+        return err_set(err, ERR_ENETWORK, "%s refuses %s (status %d): %s", h->options.endpoint, what, r->status, sign_in);
+    if (r->status == 429)
+        return err_set(err, ERR_ENETWORK, "%s asks for fewer requests (status 429); try again later", h->options.endpoint);
+    return err_set(err, ERR_ENETWORK, "%s answers status %d for %s", h->options.endpoint, r->status, what);
+}
+
+int32_t hub_wait_ms(const struct http_reply *r, int32_t n_failed) {
+    enum { WAIT_MOST_S = 300 };
+    int32_t ms = 500;
+    for (int32_t i = 0; i < n_failed && ms < 16000; i++) ms *= 2;
+    if (r->retry_after > 0) ms = (r->retry_after > WAIT_MOST_S ? WAIT_MOST_S : r->retry_after) * 1000;
+    return ms;
+}
+
+/* A small request, tried again while the failure may pass. */
+static int ask(struct hub *h, const struct http_request *q, const char *what, struct http_reply *r, struct err *err) {
+    for (int32_t i = 0;; i++) {
+        int code = http_send(h->http, q, r, err);
+        if (code == ERR_OK && r->status >= 200 && r->status <= 299) return ERR_OK;
+        if (code == ERR_OK) code = hub_refusal(h, r, what, err);
+        if (!r->transient || i >= h->options.n_retries) return code;
+        int32_t ms = hub_wait_ms(r, i);
+        log_warn("%s; trying again in %.1f s", err->msg, ms / 1000.0);
+        os_sleep_ms(ms);
+    }
+}
+
+/* ---- the file list ------------------------------------------------------------------------------------------------------ */
+
+static bool is_hex(struct str s, size_t n) {
+    if (s.n != n) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!((s.p[i] >= '0' && s.p[i] <= '9') || (s.p[i] >= 'a' && s.p[i] <= 'f'))) return false;
+    return true;
+}
+
+static bool matches(const struct hub_query *q, struct str name) {
+    for (size_t i = 0; i < q->n_globs; i++)
+        if (str_glob(q->globs[i], name)) return true;
+    return q->n_globs == 0 && hub_file_wanted(name);
+}
+
+/* Size and hash that the list leaves out, from the headers of the file itself. */
+static int ask_file(struct hub *h, const struct hub_repo *repo, struct hub_file *f, bool has_size, struct err *err) {
+    struct sb url = {0};
+    struct http_reply r = {0};
+    hub_file_url(h, repo, f->name, &url);
+    struct http_request q = {.url = url.p, .head = true, .token = h->token};
+    int code = has_size ? ERR_OK : ask(h, &q, repo->id, &r, err);
+    if (code == ERR_OK && !has_size) {
+        int64_t size = r.linked_size >= 0 ? r.linked_size : r.length;
+        struct str hash = str_of(r.linked_etag);
+        if (hash.n >= 2 && hash.p[0] == '"') hash = str_sub(hash, 1, hash.n - 2);
+        if (is_hex(hash, 64)) memcpy(f->sha256, hash.p, 64);
+        if (size < 0) code = err_set(err, ERR_ENETWORK, "the hub does not say how long %.*s is", STR_ARG(f->name));
+        f->size = (uint64_t)size;
+    }
+    http_reply_free(&r);
+    sb_free(&url);
+    return code;
+}
+
+static int read_entry(struct arena *a, struct hub *h, const struct hub_query *q, yyjson_val *entry, struct hub_repo *out, struct err *err) {
+    struct str name = json_str(entry, "rfilename", (struct str){0});
+    yyjson_val *lfs = json_get(entry, "lfs");
+    if (!name.p) return err_set(err, ERR_EFORMAT, "%s: the hub's file list has an entry without a name", out->id);
+    if (!hub_path_safe(name)) {
+        if (!hub_file_wanted(hub_last_part(name)) && !matches(q, name)) return ERR_OK;
+        return err_set(err, ERR_EFORMAT, "%s: the hub's file list holds the name \"%.*s\", which is refused", out->id,
+                       STR_ARG(str_sub(name, 0, 100)));
+    }
+    if (!matches(q, name)) return ERR_OK;
+    int64_t size = json_int(entry, "size", json_int(lfs, "size", -1));
+    struct str hash = json_str(lfs, "sha256", (struct str){0});
+    if (!hash.p) hash = json_str(lfs, "oid", (struct str){0});
+    if (size > SIZE_LIMIT) return err_set(err, ERR_EFORMAT, "%s: %.*s is said to have %lld bytes", out->id, STR_ARG(name), (long long)size);
+    struct hub_file *f = &out->files[out->n_files++];
+    *f = (struct hub_file){.name = str_copy(a, name), .size = size < 0 ? 0 : (uint64_t)size};
+    if (is_hex(hash, 64)) memcpy(f->sha256, hash.p, 64);
+    TRY(ask_file(h, out, f, size >= 0, err));
+    return ERR_OK;
+}
+
+/* Names that differ in case alone are one file on Windows: refused everywhere, so that a model is the same everywhere. */
+static int check_names(struct arena *a, const struct hub_repo *r, struct err *err) {
+    struct map seen = {0};
+    int code = ERR_OK;
+    for (size_t i = 0; i < r->n_files && code == ERR_OK; i++) {
+        struct str key = str_copy(a, r->files[i].name);
+        char *p = (char *)key.p;
+        bool fresh;
+        for (size_t k = 0; k < key.n; k++)
+            if (p[k] >= 'A' && p[k] <= 'Z') p[k] = (char)(p[k] - 'A' + 'a');
+        map_put(&seen, key, &fresh);
+        if (!fresh) code = err_set(err, ERR_EFORMAT, "%s: two files are called %.*s", r->id, STR_ARG(r->files[i].name));
+    }
+    map_free(&seen);
+    return code;
+}
+
+/* A second copy of the weights is left out where the model's own are there. */
+static void drop_copies(struct hub_repo *r) {
+    bool has_own = false;
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_files; i++) has_own |= str_glob(STR("model*.safetensors"), r->files[i].name);
+    for (size_t i = 0; i < r->n_files; i++)
+        if (!has_own || !hub_file_is_copy(r->files[i].name)) r->files[n++] = r->files[i];
+    r->n_files = n;
+}
+
+static int read_list(struct arena *a, struct hub *h, const struct hub_query *q, struct str text, struct hub_repo *out, struct err *err) {
+    yyjson_val *root, *entry;
+    size_t i, n;
+    if (json_depth(text) > LIST_DEPTH_MAX) return err_set(err, ERR_EFORMAT, "%s: the hub's file list is nested too deeply", out->id);
+    TRY(json_parse(a, text, "the hub's file list", JSON_STRICT, &root, err));
+    struct str commit = json_str(root, "sha", (struct str){0});
+    yyjson_val *list = json_get(root, "siblings");
+    if (!is_hex(commit, 40)) return err_set(err, ERR_EFORMAT, "%s: the hub does not say which commit this is", out->id);
+    if (!yyjson_is_arr(list)) return err_set(err, ERR_EFORMAT, "%s: the hub's answer holds no file list", out->id);
+    if (yyjson_arr_size(list) > FILES_MAX) return err_set(err, ERR_ELIMIT, "%s has more than %d files", out->id, FILES_MAX);
+    out->commit = str_copy(a, commit);
+    out->files = arena_new(a, struct hub_file, yyjson_arr_size(list) + 1);
+    yyjson_arr_foreach(list, i, n, entry) TRY(read_entry(a, h, q, entry, out, err));
+    if (q->n_globs == 0) drop_copies(out);
+    TRY(check_names(a, out, err));
+    for (i = 0; i < out->n_files; i++) out->total_bytes += out->files[i].size;
+    if (out->n_files == 0)
+        return err_set(err, ERR_ENOTFOUND, q->n_globs ? "%s has no file that --include names" : "%s has no safetensors or json files",
+                       out->id);
+    return ERR_OK;
+}
+
+int hub_list(struct arena *a, struct hub *h, const struct hub_query *q, struct hub_repo *out, struct err *err) {
+    struct sb url = {0};
+    struct http_reply r = {0};
+    *out = (struct hub_repo){.id = q->repo->id};
+    sb_fmt(&url, "%s/api/models/%s/revision/", h->options.endpoint, q->repo->id);
+    http_escape(&url, str_of(q->revision));
+    sb_puts(&url, "?blobs=true");
+    struct http_request request = {.url = url.p, .token = h->token, .text_bytes = LIST_BYTES_MAX};
+    int code = ask(h, &request, q->repo->id, &r, err);
+    if (code == ERR_OK) code = read_list(a, h, q, sb_str(&r.text), out, err);
+    http_reply_free(&r);
+    sb_free(&url);
+    return code;
+}

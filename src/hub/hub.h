@@ -1,0 +1,77 @@
+/* The hub: what a repository holds, and getting it into a folder.
+ *
+ * (1) A file appears under its name only when it is whole, and its sha256 is the hub's where the hub gives one.
+ * (2) What was received stays: the same download goes on where the last one ended, however it ended.
+ * (3) One process at a time works on a folder; another one waits, and then finds the files there.
+ */
+#ifndef MLXCEL_HUB_HUB_H
+#define MLXCEL_HUB_HUB_H
+
+#include "hub/http.h"
+#include "hub/names.h"
+
+struct hub_options {
+    const char *endpoint;                      /* "https://huggingface.co"; a mirror */
+    const char *cacert;                        /* NULL: the system's authorities */
+    bool offline;                              /* no request is ever made */
+    int32_t n_connections, n_retries, stall_s; /* 0: the defaults */
+};
+
+struct hub_file {
+    struct str name; /* safe, with '/' */
+    uint64_t size;
+    char sha256[65]; /* "": the hub gives none */
+};
+
+struct hub_repo {
+    const char *id;
+    struct str commit; /* what the revision stands for */
+    struct hub_file *files;
+    size_t n_files;
+    uint64_t total_bytes;
+};
+
+struct hub; /* endpoint, token and a connection */
+
+int hub_open(struct arena *a, const struct hub_options *options, struct hub **out, struct err *err);
+void hub_close(struct hub *h); /* NULL is fine */
+
+/* The files of a revision that are needed, or those that the globs name (n_globs 0: what hub_file_wanted says). */
+struct hub_query {
+    const struct repo_name *repo;
+    const char *revision;
+    const struct str *globs;
+    size_t n_globs;
+};
+int hub_list(struct arena *a, struct hub *h, const struct hub_query *query, struct hub_repo *out, struct err *err);
+
+struct fetch_options {
+    const char *dir;     /* where the files go; partial ones to dir/.mlxcel */
+    const bool *trusted; /* [n_files] known to be the right ones if their size is; NULL: none. Others are hashed, or fetched again */
+    bool quiet;          /* no progress */
+    /* A file is in place now; may come from another thread, one at a time. */
+    void (*on_file)(void *user, size_t i_file);
+    void *user;
+};
+struct fetch_result {
+    uint64_t received_bytes, present_bytes;
+    size_t n_received, n_present;
+    double seconds;
+};
+/* The file in a folder against the hub's size and hash: 0, ERR_ENOTFOUND, or ERR_EFORMAT with what differs. */
+int hub_file_check(const char *path, const struct hub_file *file, bool with_hash, struct err *err);
+/* Brings every file of the repository into the folder. The caller holds the folder's lock. An interrupt ends it with ERR_ECANCELLED. */
+int hub_fetch(struct hub *h, const struct hub_repo *repo, const struct fetch_options *options, struct fetch_result *out, struct err *err);
+
+/* ---- for the files of this folder ----------------------------------------------------------------------------------------- */
+
+const struct hub_options *hub_options_of(const struct hub *h);
+const char *hub_token(const struct hub *h); /* NULL: none, or not to be sent */
+/* The address of a file at a commit. */
+void hub_file_url(const struct hub *h, const struct hub_repo *repo, struct str name, struct sb *out);
+/* The error that a refusal stands for; */
+int hub_refusal(const struct hub *h, const struct http_reply *reply, const char *what, struct err *err);
+/* Seconds to wait before try number n_failed + 1. */
+int32_t hub_wait_ms(const struct http_reply *reply, int32_t n_failed);
+
+#endif

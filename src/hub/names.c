@@ -1,0 +1,104 @@
+/* The rules for names. Everything from the network passes hub_path_safe before it becomes part of a path. */
+#include "hub/names.h"
+
+#include "file/checkpoint.h"
+
+#include <stdio.h>
+
+enum { PART_BYTES_MAX = 96, PATH_BYTES_MAX = 800, PATH_PARTS_MAX = 16 };
+
+/* ---- repositories ------------------------------------------------------------------------------------------------------- */
+
+static bool is_word(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* The hub's own rule, less the names that are devices on Windows. */
+static bool part_ok(struct str s) {
+    if (s.n == 0 || s.n > PART_BYTES_MAX || !checkpoint_name_safe(s)) return false;
+    for (size_t i = 0; i < s.n; i++) {
+        if (!is_word(s.p[i]) && s.p[i] != '-' && s.p[i] != '.') return false;
+        if (i && s.p[i] == s.p[i - 1] && (s.p[i] == '.' || s.p[i] == '-')) return false;
+    }
+    return is_word(s.p[0]) && is_word(s.p[s.n - 1]);
+}
+
+bool repo_name_likely(struct str text) {
+    struct str rest = text, owner, name;
+    if (!str_split_next(&rest, '/', &owner)) return false;
+    if (!str_split_next(&rest, '/', &name)) return part_ok(owner) && !str_ends(owner, STR(".safetensors"));
+    return !str_split_next(&rest, '/', &rest) && part_ok(owner) && part_ok(name);
+}
+
+int repo_name_parse(struct str text, struct str default_owner, struct repo_name *out, struct err *err) {
+    size_t slash = str_find_char(text, '/', 0);
+    struct str owner = slash == STR_NONE ? default_owner : str_sub(text, 0, slash);
+    struct str name = slash == STR_NONE ? text : str_from(text, slash + 1);
+    if (!part_ok(owner) || !part_ok(name))
+        return err_set(err, ERR_EARG, "\"%.*s\" is no model name; names are OWNER/NAME of letters, digits, -, _ and .",
+                       STR_ARG(str_sub(text, 0, 120)));
+    snprintf(out->id, sizeof out->id, "%.*s/%.*s", STR_ARG(owner), STR_ARG(name));
+    out->owner = str_n(out->id, owner.n);
+    out->name = str_n(out->id + owner.n + 1, name.n);
+    return ERR_OK;
+}
+
+/* ---- files -------------------------------------------------------------------------------------------------------------- */
+
+static char lower(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+bool str_same_ignoring_case(struct str a, struct str b) {
+    if (a.n != b.n) return false;
+    for (size_t i = 0; i < a.n; i++)
+        if (lower(a.p[i]) != lower(b.p[i])) return false;
+    return true;
+}
+
+bool hub_path_safe(struct str path) {
+    struct str rest = path, part;
+    int n_parts = 0;
+    if (path.n == 0 || path.n > PATH_BYTES_MAX || path.p[path.n - 1] == '/') return false;
+    while (str_split_next(&rest, '/', &part)) {
+        if (++n_parts > PATH_PARTS_MAX || !checkpoint_name_safe(part)) return false;
+        if (part.p[0] == ' ' || (part.n >= 7 && str_same_ignoring_case(str_sub(part, 0, 7), STR(".mlxcel")))) return false;
+    }
+    return true;
+}
+
+struct str hub_last_part(struct str path) {
+    size_t from = path.n;
+    while (from > 0 && path.p[from - 1] != '/' && path.p[from - 1] != '\\') from--;
+    return str_from(path, from);
+}
+
+bool hub_file_wanted(struct str path) {
+    static const char *const top[] = {"*.safetensors", "*.json",     "*.jinja",    "*.tiktoken",
+                                      "*.model",       "vocab*.txt", "merges.txt", "*token*.txt"};
+    static const char *const below[] = {"*_Pooling/config.json", "chat_templates/*.jinja", "additional_chat_templates/*.jinja"};
+    static const char *const never[] = {"*.bin.index.json", "*.onnx*.json", "training_args*", "trainer_state.json", "*.gguf"};
+    struct str name = hub_last_part(path);
+    if (name.n == 0 || name.p[0] == '.') return false;
+    for (size_t i = 0; i < sizeof never / sizeof never[0]; i++)
+        if (str_glob(str_of(never[i]), name)) return false;
+    if (name.n == path.n)
+        for (size_t i = 0; i < sizeof top / sizeof top[0]; i++)
+            if (str_glob(str_of(top[i]), path)) return true;
+    for (size_t i = 0; i < sizeof below / sizeof below[0]; i++)
+        if (str_glob(str_of(below[i]), path)) return true;
+    return false;
+}
+
+bool hub_file_is_copy(struct str path) {
+    return str_glob(STR("consolidated*.safetensors"), path);
+}
+
+const char *hub_size_text(uint64_t bytes, char out[32]) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    double value = (double)bytes;
+    int i = 0;
+    for (; value >= 999.5 && i < 5; i++) value /= 1000;
+    snprintf(out, 32, i == 0 ? "%.0f %s" : value < 99.95 ? "%.1f %s" : "%.0f %s", value, units[i]);
+    return out;
+}

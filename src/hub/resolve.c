@@ -1,0 +1,160 @@
+/* From a name to a folder: downloads into the store, and what -m stands for. */
+#include "hub/store.h"
+
+#include "base/log.h"
+#include "os/os.h"
+
+struct download {
+    const char *dir;
+    struct manifest manifest;
+    int code; /* of saving it */
+    struct err err;
+};
+
+static void on_file(void *user, size_t i_file) {
+    struct download *d = user;
+    if (d->manifest.have[i_file]) return;
+    d->manifest.have[i_file] = true;
+    if (!d->code) d->code = manifest_save(d->dir, &d->manifest, &d->err);
+}
+
+static const struct hub_file *find_file(const struct manifest *m, struct str name, bool *out_have) {
+    for (size_t i = 0; i < m->n_files; i++)
+        if (str_eq(m->files[i].name, name)) {
+            *out_have = m->have[i];
+            return &m->files[i];
+        }
+    return NULL;
+}
+
+static bool lists_name(const struct hub_repo *r, struct str name) {
+    for (size_t i = 0; i < r->n_files; i++)
+        if (str_eq(r->files[i].name, name)) return true;
+    return false;
+}
+
+/* The manifest of what is to come, with what is known of the files from the one that is there. */
+static void make_manifest(struct arena *a, const struct hub_repo *r, const struct manifest *old, const char *revision, bool distrust,
+                          struct manifest *out) {
+    *out =
+        (struct manifest){.id = str_of(r->id), .revision = str_of(revision), .commit = r->commit, .files = r->files, .n_files = r->n_files};
+    out->have = arena_new(a, bool, r->n_files + 1);
+    out->stale = arena_new(a, struct str, old->n_files + old->n_stale + 1);
+    bool same = str_eq(old->commit, r->commit);
+    for (size_t i = 0; i < r->n_files && !distrust; i++) {
+        bool have = false;
+        const struct hub_file *f = find_file(old, r->files[i].name, &have);
+        if (f && have && f->size == r->files[i].size)
+            out->have[i] = r->files[i].sha256[0] ? strcmp(f->sha256, r->files[i].sha256) == 0 : same;
+    }
+    for (size_t i = 0; i < old->n_files; i++)
+        if (!lists_name(r, old->files[i].name)) out->stale[out->n_stale++] = old->files[i].name;
+    for (size_t i = 0; i < old->n_stale; i++)
+        if (!lists_name(r, old->stale[i])) out->stale[out->n_stale++] = old->stale[i];
+}
+
+static void say_done(const struct hub_repo *r, const char *dir, const struct fetch_result *f) {
+    char a[32], b[32];
+    if (f->n_received == 0) {
+        log_info("%s is complete in %s (%zu files, %s)", r->id, dir, r->n_files, hub_size_text(r->total_bytes, a));
+        return;
+    }
+    log_info("%s is complete in %s: %s in %.1f s, %s/s", r->id, dir, hub_size_text(f->received_bytes, a), f->seconds,
+             hub_size_text((uint64_t)((double)f->received_bytes / (f->seconds > 0.001 ? f->seconds : 0.001)), b));
+}
+
+/* With the lock held. */
+static int download_into(struct arena *a, struct hub *h, const struct download_request *q, const char *dir, struct err *err) {
+    const char *revision = q->revision ? q->revision : "main";
+    struct hub_query query = {.repo = q->repo, .revision = revision, .globs = q->globs, .n_globs = q->n_globs};
+    struct hub_repo repo;
+    struct manifest old = {0};
+    struct download d = {.dir = dir};
+    struct fetch_result result;
+    char size[32];
+    TRY(hub_list(a, h, &query, &repo, err));
+    if (manifest_load(a, dir, &old, NULL)) old = (struct manifest){0};
+    make_manifest(a, &repo, &old, revision, q->verify, &d.manifest);
+    log_info("downloading %s from %s: %zu files, %s", repo.id, hub_options_of(h)->endpoint, repo.n_files,
+             hub_size_text(repo.total_bytes, size));
+    bool *trusted = arena_new(a, bool, repo.n_files + 1);
+    memcpy(trusted, d.manifest.have, repo.n_files * sizeof *trusted);
+    TRY(manifest_save(dir, &d.manifest, err));
+    struct fetch_options fetch = {.dir = dir, .trusted = trusted, .quiet = q->quiet, .on_file = on_file, .user = &d};
+    int code = hub_fetch(h, &repo, &fetch, &result, err);
+    if (code == ERR_ECANCELLED) log_info("stopped; the same command goes on from here");
+    TRY(code);
+    if (d.code) return err_set(err, d.code, "%s", d.err.msg);
+    d.manifest.complete = true;
+    TRY(manifest_save(dir, &d.manifest, err));
+    say_done(&repo, dir, &result);
+    return ERR_OK;
+}
+
+int store_download(struct arena *a, const struct store_options *o, const struct download_request *q, const char **out_path,
+                   struct err *err) {
+    struct hub *h = NULL;
+    struct os_file *lock = NULL;
+    const char *models_dir = store_models_dir(a, o->models_dir);
+    if (!q->local_dir && !models_dir) return err_set(err, ERR_EARG, "no place for models: the home folder is unknown; set MLXCEL_HOME");
+    const char *dir = q->local_dir ? q->local_dir : store_model_path(a, models_dir, q->repo);
+    TRY(hub_open(a, &o->hub, &h, err));
+    int code = os_make_dirs(str_fmt(a, "%s/.mlxcel", dir).p, err);
+    if (code == ERR_OK && q->local_dir) code = store_lock_file(str_fmt(a, "%s/.mlxcel/lock", dir).p, q->repo->id, true, &lock, err);
+    else if (code == ERR_OK) code = store_lock(a, models_dir, q->repo, true, &lock, err);
+    if (code == ERR_OK) {
+        code = download_into(a, h, q, dir, err);
+        os_file_close(lock);
+    }
+    hub_close(h);
+    if (code && !q->local_dir) { /* a name that the hub does not know leaves no folder */
+        if (!store_is_partial(dir)) os_remove(str_fmt(a, "%s/.mlxcel", dir).p, NULL);
+        os_remove(dir, NULL);
+        os_remove(str_fmt(a, "%s/%.*s", models_dir, STR_ARG(q->repo->owner)).p, NULL);
+    }
+    *out_path = dir;
+    return code;
+}
+
+/* ---- what -m says ------------------------------------------------------------------------------------------------------- */
+
+/* Found in the store: whole, or to be finished, or damaged. */
+static int use_stored(struct arena *a, const struct store_options *o, const struct repo_name *repo, const char *dir, bool *out_use,
+                      struct err *err) {
+    struct err why = {0};
+    *out_use = store_check(dir, false, &why) == ERR_OK;
+    if (*out_use || (store_is_partial(dir) && !o->hub.offline)) return ERR_OK;
+    (void)a;
+    return err_set(err, ERR_EFORMAT, "%s in %s is incomplete: %.200s; repair it by: mlxcel download %s", repo->id, dir, why.msg, repo->id);
+}
+
+int store_resolve(struct arena *a, const struct store_options *o, const char *model, const char **out_path, const char **out_name,
+                  struct err *err) {
+    struct os_stat st;
+    struct repo_name *repo = arena_new(a, struct repo_name, 1);
+    *out_path = *out_name = model;
+    if (os_stat(model, &st, NULL) == ERR_OK || !repo_name_likely(str_of(model))) return ERR_OK;
+    TRY(repo_name_parse(str_of(model), str_of(store_default_owner()), repo, err));
+    *out_name = repo->id;
+    const char *models_dir = store_models_dir(a, o->models_dir), *found;
+    if (models_dir && os_stat(found = store_model_path(a, models_dir, repo), &st, NULL) == ERR_OK) {
+        bool use;
+        TRY(use_stored(a, o, repo, found, &use, err));
+        *out_path = found;
+        if (use) store_touch(found);
+        if (use) return ERR_OK;
+    } else if ((found = store_find_hf(a, repo, "main"))) {
+        *out_path = found;
+        log_info("using %s from the Hugging Face cache", repo->id);
+        return ERR_OK;
+    }
+    if (o->hub.offline)
+        return err_set(err, ERR_ENOTFOUND, "there is no folder \"%s\", no %s in the store (%s), and this is --offline", model, repo->id,
+                       models_dir ? models_dir : "unknown");
+    log_info("%s is not on this machine; getting it", repo->id);
+    struct download_request q = {.repo = repo};
+    int code = store_download(a, o, &q, out_path, err);
+    if (code == ERR_ENOTFOUND) err_prefix(err, "there is no folder \"%s\" here", model);
+    if (code == ERR_OK) store_touch(*out_path);
+    return code;
+}

@@ -1,0 +1,14 @@
+set(HUB_SOURCES
+  src/hub/change.c
+  src/hub/curl.c
+  src/hub/digest.c
+  src/hub/fetch.c
+  src/hub/http.c
+  src/hub/hub.c
+  src/hub/manifest.c
+  src/hub/meter.c
+  src/hub/names.c
+  src/hub/part.c
+  src/hub/resolve.c
+  src/hub/store.c
+)

@@ -1,0 +1,106 @@
+/* The model store: ROOT/OWNER/NAME, one folder per model, as any tool would lay it out, plus .mlxcel/ inside.
+ *
+ * (1) .mlxcel/manifest.json says which commit the files are of, with sizes and hashes, and whether the download was finished. A folder
+ *     without one (put there by hand) is a model too; it is judged by its files.
+ * (2) ROOT/.locks/OWNER--NAME is held by whoever changes a model; locks are never removed.
+ * (3) The Hugging Face cache is read, never written.
+ */
+#ifndef MLXCEL_HUB_STORE_H
+#define MLXCEL_HUB_STORE_H
+
+#include "hub/hub.h"
+
+struct os_file;
+
+/* The folder of models: what was asked for, else MLXCEL_HOME or MLXCEL_CACHE_DIR, else the user's cache folder. NULL: unknown. */
+const char *store_models_dir(struct arena *a, const char *asked);
+const char *store_default_owner(void);
+
+struct manifest {
+    struct str id, revision, commit; /* {NULL, 0}: imported */
+    bool complete;
+    struct hub_file *files;
+    bool *have; /* [n_files] in place and right */
+    size_t n_files;
+    struct str *stale; /* names of an earlier commit that this one no longer has */
+    size_t n_stale;
+};
+/* ERR_ENOTFOUND when there is none. */
+int manifest_load(struct arena *a, const char *dir, struct manifest *out, struct err *err);
+int manifest_save(const char *dir, const struct manifest *m, struct err *err);
+
+const char *store_model_path(struct arena *a, const char *models_dir, const struct repo_name *repo);
+/* Waits (saying so) while another process holds it; closing the file releases it. */
+int store_lock(struct arena *a, const char *models_dir, const struct repo_name *repo, bool wait, struct os_file **out, struct err *err);
+int store_lock_file(const char *path, const char *what, bool wait, struct os_file **out, struct err *err);
+
+/* Whether a model's files are all there. ERR_EFORMAT: the message says what is missing or wrong. */
+int store_check(const char *dir, bool with_hashes, struct err *err);
+/* Whether a download of it was begun and not finished. */
+bool store_is_partial(const char *dir);
+/* Notes that a model was used now. */
+void store_touch(const char *dir);
+
+struct store_model {
+    struct str id;
+    const char *path;
+    uint64_t bytes;   /* of its files */
+    struct str quant; /* "affine 4-bit g64", "bf16", "" unknown */
+    struct str type;  /* model_type */
+    int64_t context;  /* 0: unknown */
+    int64_t used_ns;  /* since 1970 */
+    struct str revision, commit;
+    struct str problem; /* {NULL, 0}: it is whole */
+    bool partial;
+};
+/* Everything about one folder. */
+int store_describe(struct arena *a, const char *dir, struct str id, struct store_model *out, struct err *err);
+/* All models, by name. A store that does not exist is empty. */
+int store_list(struct arena *a, const char *models_dir, struct store_model **out, size_t *out_n, struct err *err);
+
+int store_remove(struct arena *a, const char *models_dir, const struct repo_name *repo, struct err *err);
+
+/* What could go: unfinished downloads, files of earlier commits, left-overs of imports. */
+struct prune_entry {
+    struct str what;
+    const char *path;
+    uint64_t bytes;
+    const char *models_id; /* its lock is taken before it goes; NULL: none */
+};
+int store_prune_list(struct arena *a, const char *models_dir, struct prune_entry **out, size_t *out_n, struct err *err);
+int store_prune(struct arena *a, const char *models_dir, const struct prune_entry *e, struct err *err);
+
+/* Copies a folder of a model into the store. */
+int store_import(struct arena *a, const char *models_dir, const char *from, const struct repo_name *repo, struct err *err);
+
+/* A snapshot in the Hugging Face cache that holds the whole model; NULL: none. */
+const char *store_find_hf(struct arena *a, const struct repo_name *repo, const char *revision);
+
+/* Size of a folder's files, .mlxcel left out. */
+uint64_t store_dir_bytes(struct arena *a, const char *dir);
+
+/* ---- downloads and names (resolve.c) ------------------------------------------------------------------------------------- */
+
+struct store_options {
+    struct hub_options hub;
+    const char *models_dir; /* NULL: the default */
+};
+
+struct download_request {
+    const struct repo_name *repo;
+    const char *revision;  /* NULL: main */
+    const char *local_dir; /* NULL: the store */
+    const struct str *globs;
+    size_t n_globs;
+    bool verify, quiet;
+};
+/* *out_path: the folder, in the arena. */
+int store_download(struct arena *a, const struct store_options *o, const struct download_request *q, const char **out_path,
+                   struct err *err);
+
+/* What -m says: a path that exists, a model of the store, one of the Hugging Face cache, else a download. *out_name is the model's name
+ * for people: OWNER/NAME, or the path. */
+int store_resolve(struct arena *a, const struct store_options *o, const char *model, const char **out_path, const char **out_name,
+                  struct err *err);
+
+#endif

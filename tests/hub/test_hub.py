@@ -1,0 +1,519 @@
+#!/usr/bin/env python3
+"""Downloads and the store against a hub on this machine: every fault, then success, files byte-equal.
+
+usage: test_hub.py PROGRAM [--kills N] [--only PART]      last line: "N passed, N failed, N skipped"
+"""
+import argparse
+import filecmp
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from fakehub import Fault, File, Hub, Proxy, make_certificate
+
+n_passed = n_failed = n_skipped = 0
+MODEL = "mlx-community/Qwen3-0.6B-4bit"
+
+
+def check(ok, what):
+    global n_passed, n_failed
+    if ok:
+        n_passed += 1
+    else:
+        n_failed += 1
+        print(f"FAILED {what}", flush=True)
+    return bool(ok)
+
+
+def skip(what):
+    global n_skipped
+    n_skipped += 1
+    print(f"skipped {what}")
+
+
+class Bench:
+    """A folder for everything, a hub with a few repositories, and the program with an environment of its own."""
+
+    def __init__(self, program):
+        self.program = program
+        self.dir = tempfile.mkdtemp(prefix="mlxcel-hub-")
+        self.hub = Hub()
+        self.tiny = os.path.join(self.dir, "src-tiny")
+        subprocess.run([program, "synth", "--shape", "tiny", "-o", self.tiny], check=True, capture_output=True)
+        self.hub.add(MODEL, self.tiny)
+        self.big = os.path.join(self.dir, "src-big")
+        os.makedirs(os.path.join(self.big, "original"))
+        shutil.copy(os.path.join(self.tiny, "config.json"), self.big)
+        numbers = random.Random(11)
+        for name, size in (("model.safetensors", 41 * 1024 * 1024 + 12345), ("empty.json", 0), ("original/model.safetensors", 1000),
+                           ("consolidated.safetensors", 1000), ("pytorch_model.bin", 1000), ("README.md", 10), ("weights.gguf", 10)):
+            with open(os.path.join(self.big, name), "wb") as f:
+                f.write(numbers.randbytes(size))
+        self.hub.add("acme/big", self.big)
+        self.n = 0
+
+    def close(self):
+        self.hub.close()
+        shutil.rmtree(self.dir)
+
+    def home(self):
+        self.n += 1
+        return os.path.join(self.dir, f"home{self.n}")
+
+    def env(self, home, **more):
+        drop = ("MLXCEL_", "LLAMA_ARG_", "HF_", "HUGGING", "SSL_CERT", "CURL_CA", "REQUESTS_CA")
+        full = {k: v for k, v in os.environ.items() if not k.startswith(drop) and not k.lower().endswith("_proxy")}
+        full.update(MLXCEL_HOME=home, HF_HOME=os.path.join(home, "hf"), HF_ENDPOINT=self.hub.url)
+        full.update(more)
+        return full
+
+    def run(self, home, *args, timeout=120, **env):
+        return subprocess.run([self.program, *args], capture_output=True, text=True, timeout=timeout, env=self.env(home, **env),
+                              stdin=subprocess.DEVNULL)
+
+    def path(self, home, repo):
+        return os.path.join(home, "models", *repo.split("/"))
+
+    def same(self, home, repo, source, names, what):
+        folder = self.path(home, repo)
+        bad = [n for n in names if not os.path.exists(os.path.join(folder, n))
+               or not filecmp.cmp(os.path.join(folder, n), os.path.join(source, n), shallow=False)]
+        own = [n for n in os.listdir(os.path.join(folder, ".mlxcel")) if ".part" in n] if os.path.isdir(folder) else []
+        check(not bad and not own, f"{what}: not equal {bad}, left over {own}")
+
+
+BIG_NAMES = ["model.safetensors", "config.json", "empty.json"]
+TINY_NAMES = ["model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
+
+
+def test_journey(b):
+    home = b.home()
+    r = b.run(home, "download", MODEL)
+    check(r.returncode == 0 and r.stdout.strip() == b.path(home, MODEL), f"download: {r}")
+    b.same(home, MODEL, b.tiny, TINY_NAMES, "download")
+    n = len(b.hub.log)
+    r = b.run(home, "generate", "-m", MODEL, "-p", "Hello", "-n", "16")
+    check(r.returncode == 0 and r.stdout.strip() and MODEL in r.stderr, f"generate by name: {r}")
+    check(len(b.hub.log) == n, "a model of the store needs no network")
+    r = b.run(home, "generate", "-m", "Qwen3-0.6B-4bit", "-p", "Hello", "-n", "4", "--offline")
+    check(r.returncode == 0, f"a bare name: {r}")
+    r = b.run(home, "download", MODEL)
+    check(r.returncode == 0 and "is complete" in r.stderr and len(b.hub.log) == n + 1, f"again: one request: {r.stderr}")
+    for command in (["inspect", MODEL], ["tokenize", "-m", MODEL, "-p", "a b"], ["bench", "-m", MODEL, "-p", "4", "-n", "2", "-r", "1"]):
+        r = b.run(home, *command)
+        check(r.returncode == 0, f"{command}: {r}")
+    # a name that is not there is downloaded, saying so
+    home = b.home()
+    r = b.run(home, "generate", "-m", MODEL, "-p", "Hello", "-n", "2")
+    check(r.returncode == 0 and "not on this machine; getting it" in r.stderr, f"generate downloads: {r}")
+    r = b.run(b.home(), "generate", "-m", MODEL, "-p", "Hello", "--offline")
+    check(r.returncode == 1 and "--offline" in r.stderr, f"offline: {r}")
+    r = b.run(b.home(), "generate", "-m", "no-such-model", "-p", "Hello")
+    check(r.returncode == 1 and "no model mlx-community/no-such-model" in r.stderr, f"unknown: {r}")
+    # a local folder of that name comes first
+    here = os.path.join(b.dir, "cwd", "mlx-community")
+    os.makedirs(here)
+    shutil.copytree(b.tiny, os.path.join(here, "Qwen3-0.6B-4bit"))
+    r = subprocess.run([b.program, "inspect", MODEL, "--offline"], cwd=os.path.dirname(here), env=b.env(b.home()), capture_output=True, text=True)
+    check(r.returncode == 0, f"a folder of that name: {r}")
+
+
+def test_selection(b):
+    home = b.home()
+    r = b.run(home, "download", "acme/big")
+    check(r.returncode == 0, f"big: {r}")
+    b.same(home, "acme/big", b.big, BIG_NAMES, "big")
+    have = sorted(n for n in os.listdir(b.path(home, "acme/big")) if not n.startswith("."))
+    check(have == sorted(BIG_NAMES), f"only what is needed: {have}")
+    target = os.path.join(b.dir, "local dir")
+    r = b.run(home, "download", "acme/big", "--include", "README.*", "--include", "original/*", "--local-dir", target)
+    names = sorted(os.path.relpath(os.path.join(t, n), target) for t, _, ns in os.walk(target) for n in ns if ".mlxcel" not in t)
+    check(r.returncode == 0 and names == ["README.md", "original/model.safetensors"], f"include: {r} {names}")
+    r = b.run(home, "download", "acme/big", "--revision", "v9")
+    check(r.returncode == 1 and "no such revision" in r.stderr, f"revision: {r}")
+    r = b.run(home, "download", "acme/big", "--include", "*.xyz")
+    check(r.returncode == 1 and "--include" in r.stderr, f"include nothing: {r}")
+
+
+def test_faults(b):
+    size = 41 * 1024 * 1024 + 12345
+    faults = {
+        "429 with Retry-After": [Fault(2, status=429, headers=[("Retry-After", "1")])],
+        "500 and 503": [Fault(2, status=500), Fault(2, status=503)],
+        "cut after a byte": [Fault(3, cut=1)],
+        "cut in the middle": [Fault(6, cut=3000001)],
+        "cut before any byte": [Fault(2, drop=True)],
+        "wrong length": [Fault(2, length=5)],
+        "too short": [Fault(2, length=-5)],
+        "wrong bytes once": [Fault(1, corrupt=True)],
+        "no ranges": [Fault(1000, plain=True)],
+        "ranges come and go": [Fault(1, plain=True)],
+        "the file changes": [Fault(1, etag='"other"')],
+        "expired address": [Fault(2, status=403, name="model.safetensors")],
+        "slow": [Fault(4, slow=6e6)],
+    }
+    for what, list_ in faults.items():
+        home = b.home()
+        b.hub.faults = [f for f in list_]
+        for f in b.hub.faults:
+            f.name = f.name or "model.safetensors"
+        start = time.time()
+        if what == "expired address":  # good for one request, then refused, then good again by asking the hub anew
+            b.hub.faults.insert(0, Fault(1, cut=1 << 20, name="model.safetensors"))
+        r = b.run(home, "download", "acme/big", "--retries", "8")
+        b.hub.faults = []
+        if what == "expired address":
+            check(r.returncode in (0, 1), f"{what}: {r}")
+            r = b.run(home, "download", "acme/big")
+        if check(r.returncode == 0, f"{what}: {r}"):
+            b.same(home, "acme/big", b.big, BIG_NAMES, what)
+        if what.startswith("429"):
+            check(time.time() - start >= 1, "Retry-After is kept")
+        shutil.rmtree(home)
+        if os.environ.get("HUB_TIMES"):
+            print(f"    {what}: {time.time() - start:.1f} s", flush=True)
+    b.hub.list_faults = [Fault(status=503), Fault(status=429, headers=[("Retry-After", "1")])]
+    home = b.home()
+    r = b.run(home, "download", MODEL)
+    check(r.returncode == 0 and not b.hub.list_faults, f"faults of the list: {r}")
+    # what does not pass is an error that names the thing, and the next run goes on from there
+    home = b.home()
+    b.hub.faults = [Fault(1000, corrupt=True, name="model.safetensors")]
+    r = b.run(home, "download", "acme/big")
+    check(r.returncode == 1 and "sha256" in r.stderr and "model.safetensors" in r.stderr, f"wrong hash: {r}")
+    check(not os.path.exists(os.path.join(b.path(home, "acme/big"), "model.safetensors")), "a wrong file never gets its name")
+    b.hub.faults = [Fault(6, cut=1 << 20, name="model.safetensors"), Fault(1000, status=503, name="model.safetensors")]
+    r = b.run(home, "download", "acme/big", "--retries", "1")
+    check(r.returncode == 1 and "503" in r.stderr, f"given up: {r}")
+    b.hub.faults = []
+    n = len(b.hub.log)
+    r = b.run(home, "download", "acme/big")
+    check(r.returncode == 0, f"after giving up: {r}")
+    b.same(home, "acme/big", b.big, BIG_NAMES, "after giving up")
+    check(any("If-Range" in x[2] for x in b.hub.log[n:]), "resuming asks by If-Range")
+    # a stalled connection is opened again
+    home = b.home()
+    b.hub.faults = [Fault(1, stall=20, name="model.safetensors")]
+    start = time.time()
+    r = b.run(home, "download", MODEL, "--stall-timeout", "2")
+    b.hub.faults = []
+    check(r.returncode == 0 and time.time() - start < 15, f"stalled: {time.time() - start:.1f} s {r}")
+
+
+def test_refusals(b):
+    home = b.home()
+    b.hub.add("acme/gated", b.tiny, gate=401)
+    b.hub.add("acme/closed", b.tiny, gate=403)
+    for repo, text in (("acme/gated", "gated"), ("acme/closed", "gated"), ("acme/nothing", "no model acme/nothing")):
+        r = b.run(home, "download", repo)
+        check(r.returncode == 1 and text in r.stderr and r.stderr.count("error") == 1, f"{repo}: {r}")
+        check(not os.path.exists(b.path(home, repo)), f"{repo} leaves no folder")
+    for name in ("../x/y", "a/b/c", "a b/c", "/x", "owner/", "CON/x", "owner/a..b"):
+        r = b.run(home, "download", name)
+        check(r.returncode == 2 and "no model name" in r.stderr, f"name {name!r}: {r}")
+
+
+def test_token(b):
+    """The token goes to the hub alone, and not over plain http unless that is allowed."""
+    b.hub.token = "hf_secret"
+    b.hub.add("acme/gated", b.tiny, gate=401)
+    home = b.home()
+    first = len(b.hub.log)
+    r = b.run(home, "download", "acme/gated", HF_TOKEN="hf_secret")
+    check(r.returncode == 1 and "plain http" in r.stderr, f"withheld: {r}")
+    check(all("Authorization" not in x[2] for x in b.hub.log[first:]), "no token over plain http")
+    r = b.run(home, "download", "acme/gated", HF_TOKEN="hf_secret", MLXCEL_ALLOW_INSECURE_ENDPOINT="1")
+    check(r.returncode == 0 and "hf_secret" not in r.stderr + r.stdout, f"with a token: {r}")
+    mine = [x for x in b.hub.log[first:] if x[2].get("Authorization") == "Bearer hf_secret"]
+    other = [x for x in b.hub.log[first:] if x[0] == b.hub.second.split("//")[1]]
+    check(mine and other and all("Authorization" not in x[2] for x in other), f"the second host sees no token: {len(mine)} {len(other)}")
+    path = os.path.join(b.dir, "token")
+    with open(path, "w") as f:
+        f.write("hf_secret\n")
+    r = b.run(b.home(), "download", "acme/gated", HF_TOKEN_PATH=path, MLXCEL_ALLOW_INSECURE_ENDPOINT="1")
+    check(r.returncode == 0, f"token file: {r}")
+    r = b.run(b.home(), "download", "acme/gated", HF_TOKEN="bad token\r\nX: y", MLXCEL_ALLOW_INSECURE_ENDPOINT="1")
+    check(r.returncode == 2 and "no token has" in r.stderr, f"a token with a line break: {r}")
+
+
+def test_names(b):
+    """Names from the network never leave the folder."""
+    good = {"rfilename": "config.json", "size": 2}
+    hostile = ["../evil.json", "/etc/evil.json", "a/../../evil.json", "..\\evil.json", "C:evil.json", "C:\\evil.json", "NUL.json", "aux.json",
+               "com1.safetensors", "evil.json.", "evil.json ", "a\x00b.json", "evil\n.json", ".mlxcel/manifest.json", "x/.MLXCEL/evil.json",
+               "\\\\host\\share\\evil.json", "a:b.json", "-" * 300 + ".json"]
+    for name in hostile:
+        text = json.dumps({"sha": "a" * 40, "siblings": [good, {"rfilename": name, "size": 2}]})
+        b.hub.add("acme/evil", b.tiny, list=text)
+        home = b.home()
+        r = b.run(home, "download", "acme/evil", "--include", "*")
+        outside = [os.path.join(t, n) for t, _, ns in os.walk(b.dir) for n in ns if "evil" in n and ".locks" not in t]
+        check(r.returncode == 1 and "refused" in r.stderr and not outside, f"{name!r}: {r} {outside}")
+    for text, why in (("{", "file list"), ("[]", "which commit"), ('{"sha": "x"}', "which commit"), (json.dumps({"sha": "a" * 40}), "no file list"),
+                      ("[" * 100000, "nested"), (json.dumps({"sha": "a" * 40, "siblings": [{"size": 1}]}), "without a name"),
+                      (json.dumps({"sha": "a" * 40, "siblings": [good, {"rfilename": "CONFIG.json", "size": 1}]}), "two files"),
+                      (json.dumps({"sha": "a" * 40, "siblings": [{"rfilename": "a.json", "size": 1 << 62}]}), "bytes"),
+                      (json.dumps({"sha": "a" * 40, "siblings": [{"rfilename": "model.safetensors", "size": 1 << 45}]}), "free")):
+        b.hub.add("acme/evil", b.tiny, list=text)
+        r = b.run(b.home(), "download", "acme/evil")
+        check(r.returncode == 1 and why in r.stderr, f"list {text[:60]!r}: {r}")
+
+
+def test_store(b):
+    home = b.home()
+    check(b.run(home, "list").returncode == 0 and json.loads(b.run(home, "list", "--json").stdout) == [], "an empty store")
+    b.run(home, "download", MODEL)
+    rows = json.loads(b.run(home, "list", "--json").stdout)
+    check(len(rows) == 1 and rows[0]["name"] == MODEL and rows[0]["complete"] and rows[0]["context"] and "4" in rows[0]["quantization"]
+          and rows[0]["size_bytes"] == sum(os.path.getsize(os.path.join(b.tiny, n)) for n in TINY_NAMES), f"list: {rows}")
+    check(b.run(home, "list", "-q").stdout == MODEL + "\n", "list -q")
+    check(MODEL in b.run(home, "list").stdout, "list")
+    shown = json.loads(b.run(home, "show", MODEL, "--json", "--verify").stdout)
+    check(shown["complete"] and len(shown["files"]) == 5 and len(shown["commit"]) == 40, f"show: {shown}")
+    # damage
+    weights = os.path.join(b.path(home, MODEL), "model.safetensors")
+    with open(weights, "r+b") as f:
+        f.seek(1000)
+        f.write(b"damage")
+    r = b.run(home, "show", MODEL, "--verify")
+    check(r.returncode == 1 and "sha256" in r.stderr and "mlxcel download" in r.stderr, f"show --verify: {r}")
+    r = b.run(home, "download", MODEL, "--verify")
+    check(r.returncode == 0, f"repair: {r}")
+    b.same(home, MODEL, b.tiny, TINY_NAMES, "repaired by --verify")
+    os.truncate(weights, 1000)
+    r = b.run(home, "generate", "-m", MODEL, "-p", "x", "-n", "1")
+    check(r.returncode == 1 and "model.safetensors has 1000 bytes" in r.stderr and f"mlxcel download {MODEL}" in r.stderr, f"damaged: {r}")
+    os.remove(weights)
+    r = b.run(home, "generate", "-m", MODEL, "-p", "x", "-n", "1")
+    check(r.returncode == 1 and "model.safetensors is missing" in r.stderr, f"missing: {r}")
+    check("model.safetensors is missing" in b.run(home, "show", MODEL).stdout, "show names it")
+    r = b.run(home, "download", MODEL)
+    check(r.returncode == 0, f"repair: {r}")
+    b.same(home, MODEL, b.tiny, TINY_NAMES, "repaired")
+    # import, rm
+    r = b.run(home, "import", b.tiny, "me/mine")
+    check(r.returncode == 0 and b.run(home, "generate", "-m", "me/mine", "-p", "x", "-n", "1", "--offline").returncode == 0, f"import: {r}")
+    check(b.run(home, "import", b.tiny, "me/mine").returncode == 2, "import twice")
+    check("no whole model" in b.run(home, "import", b.dir, "me/other").stderr, "import of no model")
+    r = b.run(home, "rm", "me/mine")
+    check(r.returncode == 2 and "--yes" in r.stderr and os.path.exists(b.path(home, "me/mine")), f"rm asks: {r}")
+    r = b.run(home, "rm", "me/mine", "--yes")
+    check(r.returncode == 0 and not os.path.exists(os.path.dirname(b.path(home, "me/mine"))), f"rm: {r}")
+    check(b.run(home, "rm", "me/mine", "--yes").returncode == 1, "rm of nothing")
+    # unfinished downloads: named, finished by -m, removed by prune
+    b.hub.add("acme/tiny", b.tiny)
+    b.hub.faults = [Fault(1000, status=503, name="model.safetensors")]
+    b.run(home, "download", "acme/tiny", "--retries", "1")
+    b.hub.faults = []
+    check("unfinished" in b.run(home, "list").stdout, "list shows an unfinished download")
+    r = b.run(home, "generate", "-m", "acme/tiny", "-p", "x", "-n", "1", "--offline")
+    check(r.returncode == 1 and "mlxcel download acme/tiny" in r.stderr, f"unfinished, offline: {r}")
+    r = b.run(home, "generate", "-m", "acme/tiny", "-p", "x", "-n", "1")
+    check(r.returncode == 0, f"unfinished, finished by -m: {r}")
+    b.hub.faults = [Fault(1000, status=503, name="model.safetensors")]
+    b.hub.add("acme/half", b.tiny)
+    b.run(home, "download", "acme/half", "--retries", "1")
+    b.hub.faults = []
+    check(b.run(home, "prune").returncode == 2 and os.path.exists(b.path(home, "acme/half")), "prune asks")
+    r = b.run(home, "prune", "--yes")
+    check(r.returncode == 0 and not os.path.exists(b.path(home, "acme/half")) and os.path.exists(b.path(home, "acme/tiny")), f"prune: {r}")
+    # a new commit without one of the files: the old one is stale, prune takes it
+    repo = b.hub.repos["acme/tiny"]
+    repo["commit"] = "b" * 40
+    old = repo["files"].pop("generation_config.json")
+    changed = os.path.join(b.dir, "changed.json")
+    shutil.copy(old.path, changed)
+    with open(changed, "a") as f:
+        f.write(" ")
+    repo["files"]["tokenizer_config.json"] = File(os.path.join(b.tiny, "tokenizer_config.json"), False)
+    r = b.run(home, "download", "acme/tiny")
+    stale = os.path.join(b.path(home, "acme/tiny"), "generation_config.json")
+    check(r.returncode == 0 and os.path.exists(stale), f"new commit: {r}")
+    r = b.run(home, "prune", "--yes")
+    check(r.returncode == 0 and not os.path.exists(stale), f"prune of old files: {r}")
+    # the other places
+    r = b.run(home, "list", "-q", "--models-dir", os.path.join(b.dir, "elsewhere"))
+    check(r.returncode == 0 and r.stdout == "", "--models-dir")
+    home2 = b.home()
+    env = b.env(home2)
+    env["MLXCEL_CACHE_DIR"] = env.pop("MLXCEL_HOME")
+    subprocess.run([b.program, "download", MODEL], env=env, capture_output=True)
+    check(os.path.exists(b.path(home2, MODEL)), "MLXCEL_CACHE_DIR")
+
+
+def test_hf_cache(b):
+    home = b.home()
+    folder = os.path.join(home, "hf", "hub", "models--acme--cached")
+    snapshot = os.path.join(folder, "snapshots", "c" * 40)
+    os.makedirs(os.path.join(folder, "refs"))
+    with open(os.path.join(folder, "refs", "main"), "w") as f:
+        f.write("c" * 40)
+    shutil.copytree(b.tiny, snapshot)
+    before = sorted(os.listdir(snapshot))
+    r = b.run(home, "generate", "-m", "acme/cached", "-p", "x", "-n", "1", "--offline")
+    check(r.returncode == 0 and "Hugging Face cache" in r.stderr, f"HF cache: {r}")
+    check(sorted(os.listdir(snapshot)) == before, "the cache is not written to")
+    os.remove(os.path.join(snapshot, "model.safetensors"))
+    r = b.run(home, "generate", "-m", "acme/cached", "-p", "x", "-n", "1", "--offline")
+    check(r.returncode == 1, f"an incomplete snapshot is not used: {r}")
+
+
+def test_two(b):
+    """Two processes, one model: one waits, both succeed."""
+    home = b.home()
+    b.hub.faults = [Fault(2, slow=8e6, name="model.safetensors")]
+    command = [b.program, "download", "acme/big"]
+    both = [subprocess.Popen(command, env=b.env(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    outs = [p.communicate(timeout=120)[1] for p in both]
+    b.hub.faults = []
+    check(all(p.returncode == 0 for p in both), f"two at once: {outs}")
+    check(sum("another process is working" in o for o in outs) == 1, f"one waits: {outs}")
+    b.same(home, "acme/big", b.big, BIG_NAMES, "two at once")
+
+
+def test_kills(b, n_kills):
+    """kill -9 at random moments, then resume."""
+    home = b.home()
+    numbers = random.Random(5)
+    n_alive = 0
+    received = []
+    for i in range(n_kills):
+        b.hub.faults = [Fault(1000, slow=3e6, name="model.safetensors")]
+        p = subprocess.Popen([b.program, "download", "acme/big"], env=b.env(home), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            p.wait(timeout=numbers.uniform(0.03, 1.0))
+        except subprocess.TimeoutExpired:
+            n_alive += 1
+        p.send_signal(signal.SIGKILL)
+        p.stderr.close()
+        p.wait()
+        folder = b.path(home, "acme/big")
+        name = os.path.join(folder, "model.safetensors")
+        if os.path.exists(name):  # it was finished in between: begin again
+            check(filecmp.cmp(name, os.path.join(b.big, "model.safetensors"), shallow=False), f"kill {i}: a finished file is right")
+            received.append(i)
+            shutil.rmtree(folder)
+    b.hub.faults = []
+    r = b.run(home, "download", "acme/big")
+    check(r.returncode == 0 and n_alive >= n_kills * 3 // 4, f"after {n_kills} kills ({n_alive} while running): {r}")
+    b.same(home, "acme/big", b.big, BIG_NAMES, f"after {n_kills} kills")
+    print(f"  {n_kills} kills, {n_alive} while running, finished in between {len(received)} times")
+    # an interrupt ends it politely
+    home = b.home()
+    b.hub.faults = [Fault(1000, slow=1e6, name="model.safetensors")]
+    p = subprocess.Popen([b.program, "download", "acme/big"], env=b.env(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    p.send_signal(signal.SIGINT)
+    start = time.time()
+    err = p.communicate(timeout=30)[1]
+    b.hub.faults = []
+    check(p.returncode == 1 and "goes on from here" in err and time.time() - start < 5, f"interrupt: {p.returncode} {err}")
+
+
+def test_tls(b):
+    if not shutil.which("openssl"):
+        skip("TLS: no openssl program")
+        return
+    folder = os.path.join(b.dir, "certs")
+    os.makedirs(folder)
+    san = "IP:127.0.0.1,IP:127.0.0.2"
+    authority = make_certificate(folder, "authority", None)
+    cases = {
+        "good": make_certificate(folder, "good", san, authority=authority),
+        "self-signed": make_certificate(folder, "self", san),
+        "expired": make_certificate(folder, "expired", san, days=-1, authority=authority),
+        "wrong host": make_certificate(folder, "wrong", "DNS:elsewhere.example,IP:127.0.0.9", authority=authority),
+    }
+    for what, tls in cases.items():
+        hub = Hub(tls=tls)
+        hub.add(MODEL, b.tiny)
+        home = b.home()
+        start = time.time()
+        r = b.run(home, "download", MODEL, HF_ENDPOINT=hub.url)
+        check(r.returncode == 1 and "certificate" in r.stderr.lower() + r.stderr and time.time() - start < 5, f"{what} without --cacert: {r}")
+        r = b.run(home, "download", MODEL, "--cacert", authority[0], HF_ENDPOINT=hub.url)
+        if what == "good":
+            check(r.returncode == 0, f"--cacert: {r}")
+            b.same(home, MODEL, b.tiny, TINY_NAMES, "over TLS")
+            proxy = Proxy()
+            r = b.run(b.home(), "download", MODEL, "--cacert", authority[0], HF_ENDPOINT=hub.url, HTTPS_PROXY=proxy.url, HF_TOKEN="hf_x")
+            check(r.returncode == 0 and any(x[0] == "CONNECT" for x in proxy.seen), f"HTTPS_PROXY: {r} {proxy.seen[:2]}")
+            check(all("hf_x" not in str(x) for x in proxy.seen), "a proxy sees no token")
+            proxy.close()
+            # from https to plain http is refused
+            hub.second = b.hub.second
+            r = b.run(b.home(), "download", MODEL, "--cacert", authority[0], HF_ENDPOINT=hub.url)
+            check(r.returncode == 1 and "plain http" in r.stderr, f"downgrade: {r}")
+        else:
+            check(r.returncode == 1 and not os.path.exists(os.path.join(b.path(home, MODEL), "config.json")), f"{what} is refused: {r}")
+            r = b.run(home, "download", MODEL, "--cacert", os.path.join(b.dir, "none.pem"), HF_ENDPOINT=hub.url)
+            check(r.returncode == 1 and time.time() - start < 10, f"no such file: {r}")
+        if what == "self-signed":
+            r = b.run(b.home(), "download", MODEL, "--cacert", tls[0], HF_ENDPOINT=hub.url)
+            check(r.returncode == 0, f"a self-signed one by --cacert: {r}")
+        hub.close()
+
+
+def test_proxy(b):
+    proxy = Proxy()
+    r = b.run(b.home(), "download", MODEL, http_proxy=proxy.url)
+    check(r.returncode == 0 and len(proxy.seen) >= 6, f"http_proxy: {r} {len(proxy.seen)}")
+    n = len(proxy.seen)
+    r = b.run(b.home(), "download", MODEL, http_proxy=proxy.url, NO_PROXY="127.0.0.1,127.0.0.2")
+    check(r.returncode == 0 and len(proxy.seen) == n, f"NO_PROXY: {r}")
+    proxy.close()
+
+
+def test_terminal(b):
+    """A progress bar on a terminal, plain lines elsewhere."""
+    import pty
+    home = b.home()
+    b.hub.faults = [Fault(1000, slow=8e6, name="model.safetensors")]
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execve(b.program, [b.program, "download", "acme/big"], b.env(home, COLUMNS="100"))
+    text = b""
+    try:
+        while piece := os.read(fd, 65536):
+            text += piece
+    except OSError:
+        pass
+    status = os.waitpid(pid, 0)[1]
+    b.hub.faults = []
+    check(status == 0 and b"\r" in text and b"[#" in text and b"/s, " in text and b" left" in text, f"bar: {text[-400:]}")
+    r = b.run(b.home(), "download", "acme/big")
+    check("\r" not in r.stderr and "complete" in r.stderr, f"plain: {r.stderr!r}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--kills", type=int, default=8)
+    parser.add_argument("--only")
+    args = parser.parse_args()
+    b = Bench(os.path.abspath(args.program))
+    parts = [test_journey, test_selection, test_faults, test_refusals, test_token, test_names, test_store, test_hf_cache, test_two,
+             test_tls, test_proxy, test_terminal, test_kills]
+    try:
+        for part in parts:
+            name = part.__name__[5:]
+            if args.only and name not in args.only.split(","):
+                continue
+            start = time.time()
+            part(b, args.kills) if part is test_kills else part(b)
+            print(f"  {name}: {time.time() - start:.1f} s", flush=True)
+    finally:
+        b.close()
+    print(f"{n_passed} passed, {n_failed} failed" + (f", {n_skipped} skipped" if n_skipped else ""))
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

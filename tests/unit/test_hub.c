@@ -1,0 +1,211 @@
+/* The hub's parts that need no network: names, URLs and headers, journals of partial files, digests, manifests, the progress line. */
+#include "unit.h"
+
+#include "hub/digest.h"
+#include "hub/http.h"
+#include "hub/part.h"
+#include "hub/meter.h"
+#include "hub/store.h"
+#include "os/cpu.h"
+#include "os/os.h"
+
+static void model_names(void) {
+    struct repo_name r;
+    struct err err;
+    CHECK_OK(repo_name_parse(STR("owner/some-Name_1.5"), STR("x"), &r, &err), err);
+    CHECK_STR(str_of(r.id), STR("owner/some-Name_1.5"));
+    CHECK_STR(r.name, STR("some-Name_1.5"));
+    CHECK_OK(repo_name_parse(STR("bare"), STR("mlx-community"), &r, &err), err);
+    CHECK_STR(str_of(r.id), STR("mlx-community/bare"));
+    static const char *const bad[] = {"",      "/",    "a/",  "/a",    "a/b/c",    "..",   "../a", "a/..",   "a b",
+                                      "a/b c", "a\\b", "C:a", "nul/x", "a/com1.x", "a/b-", "a/.b", "a/b..c", "a/b--c"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) CHECK_INT(repo_name_parse(str_of(bad[i]), STR("x"), &r, &err), ERR_EARG);
+    CHECK(repo_name_likely(STR("a/b")) && repo_name_likely(STR("b")));
+    CHECK(!repo_name_likely(STR("./b")) && !repo_name_likely(STR("/a/b")) && !repo_name_likely(STR("a/b/c")) &&
+          !repo_name_likely(STR("x.safetensors")));
+}
+
+static void file_names(void) {
+    static const char *const safe[] = {"a.json", "a/b.json", ".gitattributes", "x y.json", "\xC3\xA9.json"};
+    static const char *const unsafe[] = {"",      "/a",    "a/",     "a//b", "..",       "a/..", "../a",        "a\\b",         "C:a",
+                                         "a/NUL", "con.x", "LPT9.j", "a.",   "a ",       " a",   ".mlxcel/a",   "a/.Mlxcel-x",  "a\nb",
+                                         "a\x7F", "a?b",   "a*",     "a|b",  "\xFF\xFE", "a<b",  "a/b/../../c", "a/COM1/x.json"};
+    for (size_t i = 0; i < sizeof safe / sizeof safe[0]; i++) CHECK(hub_path_safe(str_of(safe[i])));
+    for (size_t i = 0; i < sizeof unsafe / sizeof unsafe[0]; i++)
+        if (hub_path_safe(str_of(unsafe[i]))) unit_fail(__FILE__, __LINE__, "\"%s\" is called safe", unsafe[i]);
+    static const char *const wanted[] = {"model.safetensors",   "config.json",     "model.safetensors.index.json",
+                                         "chat_template.jinja", "tokenizer.model", "qwen.tiktoken",
+                                         "merges.txt",          "vocab.txt",       "1_Pooling/config.json"};
+    static const char *const unwanted[] = {"pytorch_model.bin",
+                                           "pytorch_model.bin.index.json",
+                                           "original/model.safetensors",
+                                           "onnx/config.json",
+                                           "x.gguf",
+                                           "README.md",
+                                           ".gitattributes",
+                                           ".x.json",
+                                           "LICENSE.txt"};
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        if (!hub_file_wanted(str_of(wanted[i]))) unit_fail(__FILE__, __LINE__, "\"%s\" is wanted", wanted[i]);
+    for (size_t i = 0; i < sizeof unwanted / sizeof unwanted[0]; i++)
+        if (hub_file_wanted(str_of(unwanted[i]))) unit_fail(__FILE__, __LINE__, "\"%s\" is not wanted", unwanted[i]);
+}
+
+static void origins(void) {
+    CHECK(http_same_origin(STR("https://a.b/x"), STR("https://A.B:443/y")));
+    CHECK(http_same_origin(STR("http://a.b:80"), STR("http://a.b/")));
+    CHECK(!http_same_origin(STR("https://a.b/x"), STR("http://a.b/x")));
+    CHECK(!http_same_origin(STR("https://a.b/x"), STR("https://a.b:8443/x")));
+    CHECK(!http_same_origin(STR("https://a.b/x"), STR("https://a.b.evil/x")));
+    CHECK(!http_same_origin(STR("https://a.b/x"), STR("https://a.b@evil/x")));
+    CHECK(!http_same_origin(STR("https://a.b"), STR("ftp://a.b")));
+    CHECK(http_url_ok(STR("http://127.0.0.1:80/x?y")) && http_url_ok(STR("https://h")));
+    CHECK(!http_url_ok(STR("https://")) && !http_url_ok(STR("file:///etc")) && !http_url_ok(STR("https://a/b c")) &&
+          !http_url_ok(STR("https://u@h/")) && !http_url_ok(STR("https://h/\r\nX: y")));
+    struct sb out = {0};
+    http_escape(&out, STR("a b/%\xC3\xA9~"));
+    CHECK_STR(sb_str(&out), STR("a%20b%2F%25%C3%A9~"));
+    sb_free(&out);
+    CHECK_STR(http_header_value(STR("Content-LENGTH:  12 "), "content-length"), STR("12"));
+    CHECK(!http_header_value(STR("Content-Lengthy: 12"), "content-length").p);
+}
+
+/* Every way of cutting a message into pieces, by plain C and by this machine's instructions. */
+static void digests(void) {
+    unsigned char data[1000];
+    for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)(i * 7 + i / 256);
+    for (size_t n = 0; n < sizeof data; n += 37) {
+        struct sha256 plain, fast;
+        char a[65], b[65];
+        sha256_init(&plain);
+        digest_begin(&fast);
+        sha256_update(&plain, data, n);
+        for (size_t at = 0, step = 1; at < n; at += step, step = step * 3 % 211 + 1)
+            sha256_update(&fast, data + at, step < n - at ? step : n - at);
+        digest_end(&plain, a);
+        digest_end(&fast, b);
+        CHECK_STR(str_of(b), str_of(a));
+    }
+    struct sha256 s;
+    char hex[65];
+    digest_begin(&s);
+    sha256_update(&s, "abc", 3);
+    digest_end(&s, hex);
+    CHECK_STR(str_of(hex), STR("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+}
+
+/* A journal is believed as far as it is whole, about this file, and borne out by the data. */
+static void journals(void) {
+    struct arena a = {0};
+    struct err err;
+    struct part p;
+    const char *path = str_fmt(&a, "%s/x.part", unit_scratch_dir()).p, *log_path = str_fmt(&a, "%s.log", path).p;
+    struct hub_file file = {.name = STR("x.bin"), .size = PART_CHUNK_BYTES * 2 + 1000};
+    char bytes[4096] = {1};
+    CHECK_OK(part_open(&a, path, &file, &p, &err), err);
+    CHECK_INT(p.n_chunks, 3);
+    CHECK_INT(part_chunk_size(&p, 2), 1000);
+    CHECK_OK(part_set_etag(&p, "W/\"weak\"", &err), err);
+    CHECK(!p.etag[0]);
+    CHECK_OK(part_set_etag(&p, "\"tag\"", &err), err);
+    CHECK_OK(os_file_write_at(p.data, bytes, sizeof bytes, 0, &err), err);
+    CHECK_OK(part_grow(&p, 0, 100, false, &err), err); /* too little to be told */
+    CHECK_OK(part_grow(&p, 0, 4096, true, &err), err);
+    CHECK_OK(os_file_write_at(p.data, bytes, 1000, PART_CHUNK_BYTES * 2, &err), err);
+    CHECK_OK(part_grow(&p, 2, 1000, false, &err), err);
+    CHECK_INT(part_front(&p), 4096);
+    part_close(&p);
+    /* what a crash leaves: half a line */
+    struct str text;
+    CHECK_OK(os_file_load(&a, log_path, 0, &text, &err), err);
+    struct str torn = str_fmt(&a, "%.*s1 70", STR_ARG(text));
+    CHECK_OK(os_file_save(log_path, torn, &err), err);
+    CHECK_OK(part_open(&a, path, &file, &p, &err), err);
+    CHECK_STR(str_of(p.etag), STR("\"tag\""));
+    CHECK_INT(p.n_done, 5096);
+    CHECK_INT(p.done[1], 0);
+    CHECK_INT(p.log_end, text.n);
+    part_close(&p);
+    /* nonsense, and more than the data holds */
+    static const char *const wrong[] = {"1 99999999\n", "7 1\n", "-1 5\n", "1 -5\n", "x\n", "1\n", "etag\n"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        CHECK_OK(os_file_save(log_path, str_fmt(&a, "%.*s%s0 5000\n", STR_ARG(text), wrong[i]), &err), err);
+        CHECK_OK(part_open(&a, path, &file, &p, &err), err);
+        CHECK_INT(p.n_done, 5096);
+        part_close(&p);
+    }
+    /* another file: everything begins again */
+    struct hub_file other = file;
+    memset(other.sha256, 'a', 64);
+    CHECK_OK(part_open(&a, path, &other, &p, &err), err);
+    CHECK_INT(p.n_done, 0);
+    CHECK(!p.etag[0]);
+    part_close(&p);
+    arena_free(&a);
+}
+
+static void manifests(void) {
+    struct arena a = {0};
+    struct err err;
+    struct hub_file files[2] = {{.name = STR("config.json"), .size = 2}, {.name = STR("sub/w.safetensors"), .size = 10}};
+    bool have[2] = {true, false};
+    struct str stale[1] = {STR("old.json")};
+    memset(files[1].sha256, 'b', 64);
+    struct manifest m = {.id = STR("o/n"), .commit = STR("c"), .files = files, .have = have, .n_files = 2, .stale = stale, .n_stale = 1},
+                    got;
+    const char *dir = str_fmt(&a, "%s/model", unit_scratch_dir()).p;
+    CHECK_OK(os_make_dirs(dir, &err), err);
+    CHECK_INT(manifest_load(&a, dir, &got, &err), ERR_ENOTFOUND);
+    CHECK_OK(manifest_save(dir, &m, &err), err);
+    CHECK_OK(manifest_load(&a, dir, &got, &err), err);
+    CHECK_INT(got.n_files, 2);
+    CHECK_STR(got.files[1].name, STR("sub/w.safetensors"));
+    CHECK(got.have[0] && !got.have[1] && !got.complete && got.files[1].sha256[0] == 'b' && !got.revision.p);
+    CHECK_STR(got.stale[0], STR("old.json"));
+    CHECK_INT(store_check(dir, false, &err), ERR_EFORMAT);
+    CHECK(store_is_partial(dir));
+    CHECK_OK(os_file_save(str_fmt(&a, "%s/config.json", dir).p, STR("{}"), &err), err);
+    CHECK_INT(store_check(dir, false, &err), ERR_EFORMAT);
+    CHECK_STR(str_of(err.msg), STR("sub/w.safetensors is missing"));
+    /* a manifest from outside that wants to leave the folder */
+    CHECK_OK(os_file_save(str_fmt(&a, "%s/.mlxcel/manifest.json", dir).p, STR("{\"files\":[{\"name\":\"../x\",\"size\":1}]}"), &err), err);
+    CHECK_INT(manifest_load(&a, dir, &got, &err), ERR_EFORMAT);
+    arena_free(&a);
+}
+
+static void meter_lines(void) {
+    struct sb out = {0};
+    char text[32];
+    meter_line(&out, 500000000, 2000000000, 1e8, 100);
+    CHECK_STR(sb_str(&out), STR(" 25 % [#######.....................] 500 MB of 2.0 GB, 100 MB/s, 15 s left"));
+    sb_clear(&out);
+    meter_line(&out, 0, 0, 0, 0);
+    CHECK_STR(sb_str(&out), STR("100 % 0 B of 0 B"));
+    sb_free(&out);
+    CHECK_STR(str_of(meter_time(61, text)), STR("61 s"));
+    CHECK_STR(str_of(meter_time(185, text)), STR("3:05"));
+    CHECK_STR(str_of(meter_time(3750, text)), STR("1:02:30"));
+    CHECK_STR(str_of(meter_time(1e300 * 1e10, text)), STR("?"));
+    CHECK_STR(str_of(hub_size_text(999, text)), STR("999 B"));
+    CHECK_STR(str_of(hub_size_text(335000000, text)), STR("335 MB"));
+}
+
+/* libcurl is there, and a place where nobody listens is an error that may pass. */
+static void a_request(void) {
+    struct err err;
+    struct http *h;
+    struct http_reply r = {0};
+    if (http_open(&(struct http_options){.stall_s = 5}, &h, &err)) unit_skip("%s", err.msg);
+    struct http_request q = {.url = "http://127.0.0.1:9/x"};
+    CHECK_INT(http_send(h, &q, &r, &err), ERR_ENETWORK);
+    CHECK(r.transient && str_find(str_of(err.msg), STR("127.0.0.1:9"), 0) != STR_NONE);
+    q.url = "file:///etc/passwd";
+    CHECK_INT(http_send(h, &q, &r, &err), ERR_EARG);
+    http_reply_free(&r);
+    http_close(h);
+}
+
+static const struct unit_case cases[] = {{"model_names", model_names}, {"file_names", file_names}, {"origins", origins},
+                                         {"digests", digests},         {"journals", journals},     {"manifests", manifests},
+                                         {"meter_lines", meter_lines}, {"a_request", a_request},   {0}};
+const struct unit_suite unit_hub = {"hub", cases};
