@@ -5,9 +5,55 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Where the largest suffix of x begins, in the order of bytes or in the reverse one, and the period of that suffix. */
+static size_t largest_suffix(struct str x, bool reverse, size_t *out_period) {
+    size_t begin = 0, j = 1, k = 0, period = 1;
+    while (j + k < x.n) {
+        unsigned char a = (unsigned char)x.p[j + k], b = (unsigned char)x.p[begin + k];
+        if (a == b) {
+            k++;
+            if (k == period) j += period, k = 0;
+        } else if (reverse ? a > b : a < b) {
+            j += k + 1, k = 0;
+            period = j - begin;
+        } else {
+            begin = j++;
+            k = 0, period = 1;
+        }
+    }
+    *out_period = period;
+    return begin;
+}
+
+/* The two-way search of Crochemore and Perrin: linear in the text, whatever the needle. The needle is cut where neither half
+ * can match without showing how far the next possible match is; `known` bytes of it need not be compared again. */
+static size_t find_two_way(struct str s, struct str x, size_t from) {
+    size_t period, other_period;
+    size_t cut = largest_suffix(x, false, &period), other = largest_suffix(x, true, &other_period);
+    if (other > cut) cut = other, period = other_period;
+    bool is_periodic = cut + period <= x.n && memcmp(x.p, x.p + period, cut) == 0;
+    if (!is_periodic) period = (cut > x.n - cut ? cut : x.n - cut) + 1;
+    for (size_t known = 0; from <= s.n && x.n <= s.n - from;) {
+        size_t i = cut > known ? cut : known;
+        while (i < x.n && x.p[i] == s.p[from + i]) i++;
+        if (i < x.n) {
+            from += i - cut + 1;
+            known = 0;
+            continue;
+        }
+        for (i = cut; i > known && x.p[i - 1] == s.p[from + i - 1];) i--;
+        if (i <= known) return from;
+        from += period;
+        known = is_periodic ? x.n - period : 0;
+    }
+    return STR_NONE;
+}
+
 size_t str_find(struct str s, struct str needle, size_t from) {
+    enum { PLAIN_BYTES = 16, PLAIN_TRIES = 32 };
     if (needle.n == 0) return from <= s.n ? from : STR_NONE;
-    while (from + needle.n <= s.n) {
+    for (size_t tries = 0; from <= s.n && needle.n <= s.n - from; tries++) {
+        if (needle.n > PLAIN_BYTES && tries == PLAIN_TRIES) return find_two_way(s, needle, from);
         const char *hit = memchr(s.p + from, needle.p[0], s.n - from - needle.n + 1);
         if (!hit) return STR_NONE;
         from = (size_t)(hit - s.p);

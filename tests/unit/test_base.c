@@ -54,6 +54,44 @@ static void str_searches_and_splits(void) {
     CHECK_INT(str_distance(STR("kitten"), STR("sitting")), 3);
 }
 
+static size_t find_plainly(struct str s, struct str needle, size_t from) {
+    for (; from + needle.n <= s.n; from++)
+        if (memcmp(s.p + from, needle.p, needle.n) == 0) return from;
+    return STR_NONE;
+}
+
+/* Texts of two or three letters, needles cut from them or from others like them: many near misses, all kinds of periods. */
+static void str_find_is_exact_and_linear(void) {
+    char text[400], needle[80];
+    uint32_t state = 1;
+    for (int round = 0; round < 4000; round++) {
+        state = state * 1664525u + 1013904223u;
+        uint32_t n_letters = 1 + (state >> 28) % 3, period = 1 + (state >> 20) % 40;
+        for (size_t i = 0; i < sizeof text; i++) {
+            state = state * 1664525u + 1013904223u;
+            bool copy = i >= period && (state >> 16) % 64 != 0;
+            text[i] = copy ? text[i - period] : (char)('a' + (state >> 24) % n_letters);
+        }
+        size_t n = 17 + (state >> 8) % (sizeof needle - 17), at = (state >> 12) % (sizeof text - sizeof needle);
+        memcpy(needle, text + at, n);
+        if (round % 2) needle[(state >> 4) % n] ^= 1;
+        struct str s = {text, sizeof text}, x = {needle, n};
+        for (size_t from = 0; from < 300; from += 37) CHECK_INT((int64_t)str_find(s, x, from), (int64_t)find_plainly(s, x, from));
+    }
+    /* a plain search would compare 10^11 bytes */
+    struct arena a = {0};
+    size_t n_text = 2000000, n_needle = 100000;
+    char *p = arena_alloc(&a, n_text + n_needle);
+    memset(p, 'a', n_text + n_needle);
+    p[n_text + n_needle / 2] = 'b';
+    CHECK(str_find(str_n(p, n_text), str_n(p + n_text, n_needle), 0) == STR_NONE);
+    p[n_text + n_needle / 2] = 'a', p[n_text] = 'b';
+    CHECK(str_find(str_n(p, n_text), str_n(p + n_text, n_needle), 0) == STR_NONE);
+    p[n_text] = 'a', p[n_text + n_needle - 1] = 'b', p[n_text - 1] = 'b';
+    CHECK_INT((int64_t)str_find(str_n(p, n_text), str_n(p + n_text, n_needle), 0), (int64_t)(n_text - n_needle));
+    arena_free(&a);
+}
+
 static void str_parses_numbers(void) {
     int64_t i;
     double d;
@@ -200,6 +238,7 @@ const struct unit_suite unit_base = {"base", (const struct unit_case[]){
                                                  {"err_prefix_keeps_code", err_prefix_keeps_code},
                                                  {"arena_aligns_and_resets", arena_aligns_and_resets},
                                                  {"str_searches_and_splits", str_searches_and_splits},
+                                                 {"str_find_is_exact_and_linear", str_find_is_exact_and_linear},
                                                  {"str_parses_numbers", str_parses_numbers},
                                                  {"utf8_rejects_bad_forms", utf8_rejects_bad_forms},
                                                  {"map_keeps_order", map_keeps_order},

@@ -1,4 +1,5 @@
-/* The unit test runner: runs all suites, or those whose "suite.case" contains one of the arguments.
+/* The unit test runner: runs all suites, or those whose "suite.case" contains one of the arguments; an argument with a
+ * minus before it leaves out what contains the rest of it. UNIT_TIMES=1 prints the seconds of each case.
  * The last line is "N passed, N failed" (", N skipped" where some were). */
 #include "unit.h"
 
@@ -69,10 +70,14 @@ const char *unit_scratch_dir(void) {
 }
 
 static bool wanted(const char *name, int argc, char **argv) {
-    if (argc < 2) return true;
-    for (int i = 1; i < argc; i++)
-        if (strstr(name, argv[i])) return true;
-    return false;
+    bool all = true, found = false;
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-' && strstr(name, argv[i] + 1)) return false;
+        if (argv[i][0] == '-') continue;
+        all = false;
+        found |= strstr(name, argv[i]) != NULL;
+    }
+    return all || found;
 }
 
 /* 0, CASE_FAILED or CASE_SKIPPED; apart from main because locals do not survive longjmp. */
@@ -96,7 +101,9 @@ int main(int argc, char **argv) {
             char name[256];
             snprintf(name, sizeof name, "%s.%s", (*s)->name, c->name);
             if (!wanted(name, argc, argv)) continue;
+            uint64_t start = os_clock_ns();
             int end = run_case(c);
+            if (getenv("UNIT_TIMES")) printf("%8.2f s %s\n", (double)(os_clock_ns() - start) / 1e9, name);
             if (end == 0) {
                 n_passed++;
             } else if (end == CASE_SKIPPED) {
