@@ -1,5 +1,6 @@
 /* The cases: every op kind with its variations, products in every format at row counts around each kernel's limits. */
 #include "check_ops.h"
+#include "check_shapes.h"
 
 #include <stdio.h>
 
@@ -302,6 +303,29 @@ static void add_products(struct maker *m) {
         }
 }
 
+/* Products of the dimensions of real models. */
+static void add_shapes(struct maker *m) {
+    static const struct format formats[] = {{QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_NONE, DT_BF16, 0, 0}, {QUANT_AFFINE, DT_BF16, 8, 32}};
+    static const int32_t rows[] = {1, 9, 70};
+    struct arena a = {0};
+    int32_t n_shapes;
+    const struct check_shape *shapes = check_shapes(&a, &n_shapes);
+    for (int32_t s = 0; s < n_shapes; s++) {
+        bool is_vocabulary = shapes[s].out > 32768; /* few results fit */
+        for (size_t f = 0; f < 3; f++)
+            for (size_t r = 0; r < (is_vocabulary ? 2 : 3); r++) {
+                if ((is_vocabulary || shapes[s].out * shapes[s].in > 8000000) && f != (size_t)s % 3) continue;
+                CASE(.build = build_linear, .format = formats[f], .out = shapes[s].out, .in = shapes[s].in, .n_steps = 1);
+                char name[32];
+                format_name(&formats[f], name);
+                k.steps[0].rows[0] = rows[r];
+                NAME("shape %.*s %s, %d rows", STR_ARG(shapes[s].name), name, rows[r]);
+                add(m, k);
+            }
+    }
+    arena_free(&a);
+}
+
 static void add_elements(struct maker *m) {
     static const struct {
         int32_t heads, width, kind, per_head, gate, sum;
@@ -409,5 +433,12 @@ int32_t check_cases(struct check_case *out, int32_t most, bool quick) {
     add_products(&m);
     add_attention(&m);
     add_mixers(&m);
+    if (!quick) add_shapes(&m);
+    return m.n;
+}
+
+int32_t check_shape_cases(struct check_case *out, int32_t most) {
+    struct maker m = {out, 0, most, false};
+    add_shapes(&m);
     return m.n;
 }

@@ -8,5 +8,7 @@ extern bool check_verbose; /* print cases that pass, too */
 
 /* Cases whose name contains `only` (NULL: all); quick: fewer and smaller. The number of the exit status. */
 int check_cuda(const char *only, bool quick);
+/* The default precision of the CPU on the products of tests/shapes.list. */
+int check_cpu_shapes(const char *only);
 
 #endif

@@ -48,5 +48,7 @@ struct tensor check_input(struct check *c, struct oplist *l, int64_t width, uint
 
 /* All cases, into an array of at most `most`; quick: few and small ones, for the emulator. */
 int32_t check_cases(struct check_case *out, int32_t most, bool quick);
+/* Those of tests/shapes.list alone. */
+int32_t check_shape_cases(struct check_case *out, int32_t most);
 
 #endif
