@@ -4,6 +4,7 @@ set(API_SOURCES
   src/api/build.c
   src/api/doctor.c
   src/api/inspect.c
+  src/api/perplexity.c
   src/api/quantize.c
   src/api/quantize_plan.c
   src/api/reasoning.c

@@ -10,6 +10,7 @@ set(CLI_SOURCES
   src/cli/cmd_help.c
   src/cli/cmd_inspect.c
   src/cli/cmd_logits.c
+  src/cli/cmd_perplexity.c
   src/cli/cmd_quantize.c
   src/cli/cmd_models.c
   src/cli/cmd_serve.c

@@ -1,0 +1,89 @@
+/* mlxcel perplexity: how well a model predicts a file. */
+#include "api/perplexity.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/session_args.h"
+#include "os/os.h"
+
+#include <stdatomic.h>
+
+enum { TEXT_BYTES_MAX = 1 << 30 };
+
+static _Atomic bool is_interrupted;
+
+static void on_interrupt(void) {
+    atomic_store(&is_interrupted, true);
+}
+
+static bool show(void *user, uint64_t done, uint64_t total, double perplexity) {
+    (void)user;
+    struct sb line = {0};
+    if (os_is_terminal(OS_STDERR)) {
+        sb_fmt(&line, "\r%3.0f%% of %llu tokens, perplexity %.4f ", 100.0 * (double)done / (double)total, (unsigned long long)total,
+               perplexity);
+        os_write(OS_STDERR, sb_str(&line), NULL);
+    }
+    sb_free(&line);
+    return !atomic_load(&is_interrupted);
+}
+
+static void print(const struct perplexity_result *r, int32_t chunk, bool json, struct sb *out) {
+    struct jsonw w = {.out = out};
+    if (!json) {
+        sb_fmt(out, "perplexity %.4f +- %.4f (%llu tokens predicted in %llu chunks of %d)\n", r->perplexity, r->error,
+               (unsigned long long)r->n_predicted, (unsigned long long)r->n_chunks, chunk);
+        return;
+    }
+    jsonw_begin(&w, '{');
+    jsonw_key(&w, "perplexity");
+    jsonw_num(&w, r->perplexity);
+    jsonw_key(&w, "error");
+    jsonw_num(&w, r->error);
+    jsonw_key(&w, "tokens");
+    jsonw_int(&w, (int64_t)r->n_predicted);
+    jsonw_key(&w, "chunks");
+    jsonw_int(&w, (int64_t)r->n_chunks);
+    jsonw_key(&w, "chunk");
+    jsonw_int(&w, chunk);
+    jsonw_end(&w, '}');
+    sb_putc(out, '\n');
+}
+
+static int measure(const struct args *args, struct session *s, struct str text, struct err *err) {
+    struct perplexity_options o = {.chunk = (int32_t)args_int(args, OPT_CHUNK), .progress = show};
+    struct perplexity_result r;
+    struct session_ids ids;
+    struct sb out = {0};
+    TRY(session_encode(s, &(struct session_prompt){.text = text, .raw = true}, &ids, err));
+    o.tokens = ids.p;
+    o.n_tokens = ids.n;
+    if (o.chunk > session_context(s)) o.chunk = session_context(s);
+    os_on_interrupt(on_interrupt);
+    int code = perplexity_run(s, &o, &r, err);
+    os_on_interrupt(NULL);
+    if (os_is_terminal(OS_STDERR)) os_write(OS_STDERR, STR("\n"), NULL);
+    if (code) return code;
+    print(&r, o.chunk, args_flag(args, OPT_JSON), &out);
+    code = cli_write(&out, err);
+    sb_free(&out);
+    return code;
+}
+
+int cmd_perplexity(const struct args *args, struct err *err) {
+    struct session_options o;
+    struct session *s;
+    struct str text;
+    struct sb line = {0};
+    TRY(session_args(args, &o, err));
+    if (str_is(args->operands[0], "-")) TRY(os_read_stdin(args->arena, TEXT_BYTES_MAX, &text, err));
+    else TRY(os_file_load(args->arena, str_cstr(args->arena, args->operands[0]), TEXT_BYTES_MAX, &text, err));
+    o.n_seqs = (int32_t)args_int(args, OPT_CHUNKS_AT_ONCE);
+    o.context = (int32_t)args_int(args, OPT_CHUNK);
+    TRY(session_open(&o, &s, err));
+    session_describe(s, &line);
+    log_info("%s", line.p);
+    int code = measure(args, s, text, err);
+    sb_free(&line);
+    session_close(s);
+    return code;
+}
