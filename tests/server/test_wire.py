@@ -234,8 +234,8 @@ def check_queue(program):
 def check_drain(program):
     """SIGTERM: the running request is answered whole, new connections are not taken."""
     with Server(program, "--parallel", "1") as s:
-        # sixteen prompts one after the other: longer than any machine needs to see the signal
-        body = json.dumps({"prompt": ["Once"] * 16, "max_tokens": 200, "ignore_eos": True, "temperature": 0}).encode()
+        # prompts one after the other: longer than any machine needs to see the signal, shorter than the server waits
+        body = json.dumps({"prompt": ["Once"] * 8, "max_tokens": 150, "ignore_eos": True, "temperature": 0}).encode()
         c = socket.create_connection(("127.0.0.1", s.port), timeout=60)
         c.sendall(b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         while not s.metrics()["mlxcel_generations_running"]:
@@ -244,7 +244,7 @@ def check_drain(program):
         got = b""
         while part := c.recv(65536):
             got += part
-        check(b'"completion_tokens":3200' in got and b"Connection: close" in got, f"the running request: {got[-200:]!r}")
+        check(b'"completion_tokens":1200' in got and b"Connection: close" in got, f"the running request: {got[-200:]!r}")
         try:
             socket.create_connection(("127.0.0.1", s.port), timeout=5).close()
             check(False, "a connection was taken after SIGTERM")
@@ -276,7 +276,7 @@ def check_tls(program):
                         got = b""
                         while b"[DONE]\n\n\r\n0\r\n\r\n" not in got and (part := c.recv(65536)):
                             got += part
-                        check(b"200 OK" in got and got.count(b"data: ") > 20, f"a stream over TLS: {got[-200:]!r}")
+                        check(b"200 OK" in got and got.count(b"data: ") > 3, f"a stream over TLS: {got[-200:]!r}")
             talk(s.port, b"GET /health HTTP/1.1\r\n\r\n")
             talk(s.port, b"\x16\x03\x01\x00\x05garba" * 50, wait=1)
             with socket.create_connection(("127.0.0.1", s.port), timeout=20) as raw, context.wrap_socket(raw, server_hostname="localhost") as c:
