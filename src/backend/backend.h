@@ -102,6 +102,9 @@ struct backend_options {
     int32_t n_threads;  /* 0: one per physical core */
     const char *device; /* "cuda:1"; NULL: the first */
     bool no_fuse;       /* run the plain list, for conformance */
+    const char *xla_plugin;      /* library of a PJRT plugin; NULL: looked for */
+    double xla_memory_fraction;  /* of the device's memory for the plugin's pool; 0: the plugin's default */
+    bool xla_no_preallocate;     /* the pool grows instead of being taken at once */
 };
 
 struct backend_type {
@@ -136,9 +139,9 @@ struct backend {
     int32_t step_ms; /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
 };
 
-extern const struct backend_type cpu_backend, cuda_backend, trace_backend;
+extern const struct backend_type cpu_backend, cuda_backend, trace_backend, xla_backend;
 
-/* The type by name ("cpu", "cuda", "trace"), or NULL. */
+/* The type by name ("cpu", "cuda", "trace", "xla"), or NULL. */
 const struct backend_type *backend_find(struct str name);
 
 #endif

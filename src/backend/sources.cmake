@@ -4,6 +4,18 @@ set(BACKEND_SOURCES
   src/backend/ops.c
   src/backend/plan.c
   src/backend/trace/trace.c
+  src/backend/xla/emit.c
+  src/backend/xla/emit_attn.c
+  src/backend/xla/emit_elem.c
+  src/backend/xla/emit_moe.c
+  src/backend/xla/emit_recur.c
+  src/backend/xla/find.c
+  src/backend/xla/hlo.c
+  src/backend/xla/pjrt.c
+  src/backend/xla/xla.c
+  src/backend/xla/xla_memory.c
+  src/backend/xla/xla_program.c
+  src/backend/xla/xla_run.c
   src/backend/cuda/arch.c
   src/backend/cuda/cuda.c
   src/backend/cuda/driver.c

@@ -37,6 +37,16 @@ void mem_guard_end(void) {
     guard_name = NULL;
 }
 
+const char *mem_guard_pause(void) {
+    const char *name = guard_name;
+    guard_name = NULL;
+    return name;
+}
+
+void mem_guard_resume(const char *name) {
+    guard_name = name;
+}
+
 void *mem_try(size_t bytes) {
     guard_check(bytes);
     return calloc(1, bytes ? bytes : 1);

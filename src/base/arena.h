@@ -48,5 +48,8 @@ int size_add(size_t a, size_t b, size_t *out);
 
 void mem_guard_begin(const char *name);
 void mem_guard_end(void);
+/* For work that a step does once and later steps find done, such as compiling a program: lifts the guard, and puts it back. */
+const char *mem_guard_pause(void);
+void mem_guard_resume(const char *name);
 
 #endif

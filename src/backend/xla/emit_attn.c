@@ -1,0 +1,113 @@
+/* Emitters of the KV cache and of attention over it.
+ *
+ * Keys and values of a layer are one array of positions [blocks * KV_BLOCK, heads * width]; the step block says where
+ * each row is written and which blocks a sequence has. Whole blocks are gathered up to the program's context; what a row
+ * must not see is masked by position, and what was never written is zero, so that a mask times garbage stays zero.
+ */
+#include "backend/xla/emit.h"
+
+#include <math.h>
+
+static struct hlo_val write_rows(struct emit *e, struct hlo_val pool, struct hlo_val index, struct tensor t) {
+    return hlo_put(&e->h, pool, index, hlo_convert(&e->h, emit_flat(e, t), pool.type));
+}
+
+void emit_kv_write(struct emit *e, const struct op *op) {
+    struct kv_ref kv = op->arg.kv.kv;
+    struct hlo_val index = emit_step_part(e, e->in.writes[kv.kv_class], HLO_SHAPE(xla_all_rows(&e->a.at)), HLO_I32);
+    e->k[kv.kv_class][kv.index] = write_rows(e, e->k[kv.kv_class][kv.index], index, op->in[0]);
+    if (op->n_in == 2) e->v[kv.kv_class][kv.index] = write_rows(e, e->v[kv.kv_class][kv.index], index, op->in[1]);
+}
+
+/* Blocks of every sequence: [seqs, context, heads, width]. */
+static struct hlo_val gather_blocks(struct emit *e, const struct attn_args *a, struct hlo_val pool, int32_t width) {
+    struct hlo *h = &e->h;
+    const struct xla_shape *at = &e->a.at;
+    const struct kv_class *c = &e->a.kv->classes[a->kv.kv_class];
+    int32_t n = at->seqs * (at->context / KV_BLOCK);
+    struct hlo_val table = emit_step_part(e, e->in.tables[a->kv.kv_class], HLO_SHAPE(n), HLO_I32);
+    struct hlo_val blocks = hlo_reshape(h, pool, HLO_SHAPE(c->n_blocks, (int64_t)KV_BLOCK * c->heads * width));
+    return hlo_reshape(h, hlo_take(h, blocks, table), HLO_SHAPE(at->seqs, at->context, c->heads, width));
+}
+
+/* Which positions [context] each row sees: [seqs, rows, context]. */
+static struct hlo_val visible(struct emit *e, const struct attn_args *a, struct hlo_val pos) {
+    struct hlo *h = &e->h;
+    const struct xla_shape *at = &e->a.at;
+    struct hlo_shape shape = HLO_SHAPE(at->seqs, at->rows, at->context);
+    struct hlo_val where = hlo_iota(h, HLO_I32, shape, 2), wide = hlo_spread(h, pos, shape, 0);
+    struct hlo_val seen = hlo_compare(h, "LE", where, wide);
+    if (a->window > 0)
+        seen = hlo_binary(h, "and", seen, hlo_compare(h, "GT", where, hlo_with(h, "subtract", wide, a->window)));
+    if (a->chunk > 0) {
+        struct hlo_val first = hlo_with(h, "multiply", hlo_with(h, "divide", wide, a->chunk), a->chunk);
+        seen = hlo_binary(h, "and", seen, hlo_compare(h, "GE", where, first));
+    }
+    return seen;
+}
+
+/* Scores times what the layer multiplies them with; the scale may grow with the position. */
+static struct hlo_val scale_scores(struct emit *e, const struct attn_args *a, struct hlo_val scores, struct hlo_val pos) {
+    struct hlo *h = &e->h;
+    scores = hlo_with(h, "multiply", scores, (double)a->scale);
+    if (a->pos_scale_len > 0) {
+        struct hlo_val n = hlo_with(h, "divide", hlo_with(h, "add", pos, a->pos_scale_first), a->pos_scale_len);
+        struct hlo_val grown = hlo_unary(h, "log", hlo_with(h, "add", hlo_convert(h, n, HLO_F32), 1.0));
+        grown = hlo_with(h, "add", hlo_with(h, "multiply", grown, (double)a->pos_scale_beta), 1.0);
+        scores = hlo_mul(h, scores, hlo_broadcast(h, grown, scores.shape, (const int32_t[]){0, 2}));
+    }
+    if (a->softcap > 0) {
+        scores = hlo_unary(h, "tanh", hlo_with(h, "divide", scores, (double)a->softcap));
+        scores = hlo_with(h, "multiply", scores, (double)a->softcap);
+    }
+    return scores;
+}
+
+/* Softmax weights [seqs, kv heads, rows, group, context] and their sums, not yet divided. */
+static struct hlo_val weigh(struct emit *e, const struct attn_args *a, struct hlo_val scores, struct hlo_val seen, struct hlo_val *out_sum) {
+    struct hlo *h = &e->h;
+    seen = hlo_broadcast(h, seen, scores.shape, (const int32_t[]){0, 2, 4});
+    scores = hlo_select(h, seen, scores, hlo_like(h, scores, -INFINITY));
+    struct hlo_val most = hlo_reduce(h, "maximum", scores, 4, -INFINITY), sinks = {0};
+    if (a->sinks) {
+        sinks = hlo_reshape(h, emit_vector(e, a->sinks), HLO_SHAPE(hlo_dim(most, 1), hlo_dim(most, 3)));
+        sinks = hlo_broadcast(h, sinks, most.shape, (const int32_t[]){1, 3});
+        most = hlo_binary(h, "maximum", most, sinks);
+    }
+    struct hlo_val weights = hlo_unary(h, "exponential", hlo_sub(h, scores, hlo_spread(h, most, scores.shape, 0)));
+    *out_sum = hlo_reduce(h, "add", weights, 4, 0);
+    if (a->sinks) *out_sum = hlo_add(h, *out_sum, hlo_unary(h, "exponential", hlo_sub(h, sinks, most)));
+    return weights;
+}
+
+/* Values [seqs, context, heads, v width], zero beyond the end of the sequence. */
+static struct hlo_val values_of(struct emit *e, const struct attn_args *a, struct hlo_val keys) {
+    struct hlo *h = &e->h;
+    const struct kv_class *c = &e->a.kv->classes[a->kv.kv_class];
+    struct hlo_val v = c->v_width ? gather_blocks(e, a, e->v[a->kv.kv_class][a->kv.index], c->v_width) : hlo_slice(h, keys, 3, 0, a->v_width);
+    struct hlo_val lens = emit_step_part(e, e->in.lens, HLO_SHAPE(e->a.at.seqs), HLO_I32);
+    struct hlo_val where = hlo_iota(h, HLO_I32, v.shape, 1);
+    struct hlo_val written = hlo_compare(h, "LT", where, hlo_spread(h, lens, v.shape, 0));
+    return hlo_select(h, written, v, hlo_like(h, v, 0));
+}
+
+void emit_attn(struct emit *e, const struct op *op) {
+    const struct attn_args *a = &op->arg.attn;
+    struct hlo *h = &e->h;
+    const struct xla_shape *at = &e->a.at;
+    const struct kv_class *c = &e->a.kv->classes[a->kv.kv_class];
+    int64_t group = op->in[0].heads / c->heads;
+    struct hlo_val pos = emit_step_part(e, e->in.pos, HLO_SHAPE(at->seqs, at->rows), HLO_I32);
+    struct hlo_val keys = gather_blocks(e, a, e->k[a->kv.kv_class][a->kv.index], c->k_width);
+    struct hlo_val q = hlo_reshape(h, hlo_convert(h, emit_view(e, op->in[0]), keys.type),
+                                   HLO_SHAPE(at->seqs, at->rows, c->heads, group, op->in[0].width));
+    struct hlo_val scores = hlo_dot(
+        h, q, keys,
+        &(struct hlo_dot){.n_batch = 2, .batch_a = {0, 2}, .batch_b = {0, 2}, .n_contract = 1, .contract_a = {4}, .contract_b = {3}});
+    struct hlo_val sum, weights = weigh(e, a, scale_scores(e, a, scores, pos), visible(e, a, pos), &sum);
+    struct hlo_val y = hlo_dot(
+        h, hlo_convert(h, weights, keys.type), values_of(e, a, keys),
+        &(struct hlo_dot){.n_batch = 2, .batch_a = {0, 1}, .batch_b = {0, 2}, .n_contract = 1, .contract_a = {4}, .contract_b = {1}});
+    y = hlo_div(h, y, hlo_spread(h, sum, y.shape, 0));
+    emit_set(e, op, 0, hlo_transpose(h, y, (const int32_t[]){0, 2, 1, 3, 4}));
+}

@@ -1,0 +1,278 @@
+/* Calling a PJRT plugin. */
+#include "backend/xla/pjrt.h"
+
+#include "backend/xla/pjrt_abi.h"
+#include "os/os.h"
+
+#include <assert.h>
+
+enum slot_use { UNUSED, OPTIONAL, NEEDED };
+
+static const struct {
+    const char *name;
+    enum slot_use use;
+} slots[N_PJRT_SLOTS] = {
+#define SLOT(name, use) {#name, use},
+#include "backend/xla/pjrt.def"
+#undef SLOT
+};
+
+static pjrt_fn *function_of(const struct pjrt_table *t, enum pjrt_slot slot) {
+    size_t known = (t->struct_size - offsetof(struct pjrt_table, fn)) / sizeof(pjrt_fn *);
+    return (size_t)slot < known ? t->fn[slot] : NULL;
+}
+
+/* ---- errors ------------------------------------------------------------------------------------------------------- */
+
+/* One line of at most `max` bytes: what XLA says may be pages. */
+static struct str first_line(struct str s, size_t max) {
+    size_t end = str_find_char(s, '\n', 0);
+    if (end != STR_NONE) s.n = end;
+    if (s.n > max) s.n = max;
+    s.n = utf8_complete_prefix(s);
+    return s;
+}
+
+/* Turns the plugin's error into ours and frees it. */
+static int fail(const struct pjrt *p, void *error, const char *what, struct err *err) {
+    struct pjrt_code_args code = {.struct_size = sizeof code, .error = error};
+    struct pjrt_text_args text = {.struct_size = sizeof text, .object = error};
+    function_of(p->table, PJRT_SLOT_Error_GetCode)(&code);
+    function_of(p->table, PJRT_SLOT_Error_Message)(&text);
+    int ours = code.code == PJRT_RESOURCE_EXHAUSTED ? ERR_EMEMORY : code.code == PJRT_UNIMPLEMENTED ? ERR_EUNSUPPORTED : ERR_EDEVICE;
+    err_set(err, ours, "%s: %.*s", what, STR_ARG(first_line(str_n(text.text, text.size), 300)));
+    struct pjrt_object_args gone = {.struct_size = sizeof gone, .object = error};
+    function_of(p->table, PJRT_SLOT_Error_Destroy)(&gone);
+    return ours;
+}
+
+/* Calls a function with its struct of arguments, which must be an lvalue. */
+#define CALL(p, slot, args, what, err)                                            \
+    do {                                                                          \
+        void *error_ = call((p)->table, PJRT_SLOT_##slot, &(args), sizeof(args)); \
+        if (error_) return fail((p), error_, (what), (err));                      \
+    } while (0)
+
+static void *call(const struct pjrt_table *t, enum pjrt_slot slot, void *args, size_t size) {
+    memcpy(args, &size, sizeof size);
+    return function_of(t, slot)(args);
+}
+
+static void drop(const struct pjrt *p, enum pjrt_slot slot, void *object) {
+    struct pjrt_object_args args = {.object = object};
+    if (!object || !function_of(p->table, slot)) return;
+    void *error = call(p->table, slot, &args, sizeof args);
+    if (error) fail(p, error, slots[slot].name, NULL);
+}
+
+/* Waits for an event and frees it. */
+static int await(const struct pjrt *p, void *event, const char *what, struct err *err) {
+    struct pjrt_object_args args = {.object = event};
+    if (!event) return ERR_OK;
+    void *error = call(p->table, PJRT_SLOT_Event_Await, &args, sizeof args);
+    int code = error ? fail(p, error, what, err) : ERR_OK;
+    drop(p, PJRT_SLOT_Event_Destroy, event);
+    return code;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------ */
+
+static int check_table(struct pjrt *p, struct err *err) {
+    const struct pjrt_table *t = p->table;
+    if (!t || t->struct_size < offsetof(struct pjrt_table, fn) || t->version.struct_size < 24)
+        return err_set(err, ERR_EUNSUPPORTED, "%s is no PJRT plugin: its function table is %zu bytes long", p->path,
+                       t ? t->struct_size : (size_t)0);
+    p->major = t->version.major;
+    p->minor = t->version.minor;
+    if (p->major != PJRT_MAJOR || p->minor < PJRT_MINOR_MIN)
+        return err_set(err, ERR_EUNSUPPORTED, "%s speaks PJRT %d.%d; mlxcel needs %d.%d or later: install a newer plugin", p->path, p->major,
+                       p->minor, PJRT_MAJOR, PJRT_MINOR_MIN);
+    for (int i = 0; i < N_PJRT_SLOTS; i++)
+        if (slots[i].use == NEEDED && !function_of(t, (enum pjrt_slot)i))
+            return err_set(err, ERR_EUNSUPPORTED, "%s (PJRT %d.%d) lacks the function %s", p->path, p->major, p->minor, slots[i].name);
+    return ERR_OK;
+}
+
+static int open_library(struct pjrt *p, const char *path, struct err *err) {
+    const struct pjrt_table *(*get)(void);
+    p->path = path;
+    TRY(os_dl_open(path, OS_DL_ANY, &p->lib, err));
+    if (!os_dl_symbol(p->lib, "GetPjrtApi", &get))
+        return err_set(err, ERR_EUNSUPPORTED, "%s is no PJRT plugin: it has no function GetPjrtApi", path);
+    p->table = get();
+    return check_table(p, err);
+}
+
+static void copy_text(char *out, size_t size, const struct pjrt_text_args *from) {
+    size_t n = from->size < size - 1 ? from->size : size - 1;
+    if (n) memcpy(out, from->text, n);
+    out[n] = 0;
+}
+
+static struct pjrt_named_value named(const char *name) {
+    return (struct pjrt_named_value){.struct_size = sizeof(struct pjrt_named_value), .name = name, .name_size = strlen(name), .value_size = 1};
+}
+
+/* Options are given only where the user asked: a plugin refuses those that it does not know. */
+static int create_client(struct pjrt *p, const struct pjrt_options *o, struct err *err) {
+    struct pjrt_named_value values[2];
+    struct pjrt_client_create_args args = {.options = values};
+    if (o->memory_fraction > 0) {
+        values[args.n_options] = named("memory_fraction");
+        values[args.n_options].type = PJRT_VALUE_FLOAT;
+        values[args.n_options++].value.float_value = (float)o->memory_fraction;
+    }
+    if (o->no_preallocate) {
+        values[args.n_options] = named("preallocate");
+        values[args.n_options].type = PJRT_VALUE_BOOL;
+        values[args.n_options++].value.bool_value = false;
+    }
+    CALL(p, Client_Create, args, "starting the plugin's client", err);
+    p->client = args.client;
+    return ERR_OK;
+}
+
+static int pick_device(struct pjrt *p, int wanted, struct err *err) {
+    struct pjrt_devices_args devices = {.client = p->client};
+    struct pjrt_text_args text = {.object = p->client};
+    CALL(p, Client_AddressableDevices, devices, "listing devices", err);
+    p->n_devices = (int)devices.n_devices;
+    if (p->n_devices == 0) return err_set(err, ERR_ENOTFOUND, "%s finds no device here", p->path);
+    if (wanted >= p->n_devices)
+        return err_set(err, ERR_ENOTFOUND, "there is no device %d: %s has %d", wanted, p->path, p->n_devices);
+    p->device = devices.devices[wanted < 0 ? 0 : wanted];
+    CALL(p, Client_PlatformName, text, "asking for the platform", err);
+    copy_text(p->platform, sizeof p->platform, &text);
+    CALL(p, Client_PlatformVersion, text, "asking for the platform's version", err);
+    copy_text(p->platform_version, sizeof p->platform_version, &text);
+    struct pjrt_pair_args description = {.object = p->device};
+    CALL(p, Device_GetDescription, description, "asking for the device", err);
+    struct pjrt_text_args kind = {.object = description.result};
+    CALL(p, DeviceDescription_Kind, kind, "asking for the device's kind", err);
+    copy_text(p->device_kind, sizeof p->device_kind, &kind);
+    return ERR_OK;
+}
+
+int pjrt_probe(const char *path, int *out_major, int *out_minor, struct err *err) {
+    struct pjrt p = {0};
+    TRY(open_library(&p, path, err));
+    *out_major = p.major;
+    *out_minor = p.minor;
+    return ERR_OK;
+}
+
+int pjrt_open(const struct pjrt_options *options, struct pjrt *out, struct err *err) {
+    *out = (struct pjrt){0};
+    struct pjrt_none_args none = {0};
+    TRY(open_library(out, options->plugin, err));
+    CALL(out, Plugin_Initialize, none, "starting the plugin", err);
+    TRY(create_client(out, options, err));
+    int code = pick_device(out, options->device, err);
+    if (code) pjrt_close(out);
+    return code;
+}
+
+void pjrt_close(struct pjrt *p) {
+    if (p->client) drop(p, PJRT_SLOT_Client_Destroy, p->client);
+    p->client = NULL;
+}
+
+/* ---- buffers ------------------------------------------------------------------------------------------------------ */
+
+static const unsigned char buffer_types[N_DTYPES] = {
+    [DT_F32] = PJRT_F32, [DT_F16] = PJRT_F16, [DT_BF16] = PJRT_BF16, [DT_F64] = PJRT_F64, [DT_I8] = PJRT_S8,   [DT_I16] = PJRT_S16,
+    [DT_I32] = PJRT_S32, [DT_I64] = PJRT_S64, [DT_U8] = PJRT_U8,     [DT_U16] = PJRT_U16, [DT_U32] = PJRT_U32, [DT_U64] = PJRT_U64,
+};
+
+int pjrt_upload(struct pjrt *p, const void *data, const struct pjrt_shape *shape, struct pjrt_buffer **out, struct err *err) {
+    assert(buffer_types[shape->dtype]);
+    struct pjrt_upload_args args = {.client = p->client,
+                                    .data = data,
+                                    .type = buffer_types[shape->dtype],
+                                    .dims = shape->dims,
+                                    .n_dims = (size_t)shape->rank,
+                                    .semantics = PJRT_COPY_DURING_CALL,
+                                    .device = p->device};
+    CALL(p, Client_BufferFromHostBuffer, args, "copying to the device", err);
+    *out = args.buffer;
+    return await(p, args.done, "copying to the device", err);
+}
+
+int pjrt_download(struct pjrt *p, struct pjrt_buffer *b, void *dst, size_t bytes, struct err *err) {
+    struct pjrt_download_args args = {.buffer = b, .dst = dst, .dst_size = bytes};
+    CALL(p, Buffer_ToHostBuffer, args, "reading from the device", err);
+    return await(p, args.event, "running on the device", err);
+}
+
+void pjrt_buffer_free(struct pjrt *p, struct pjrt_buffer *b) {
+    drop(p, PJRT_SLOT_Buffer_Destroy, b);
+}
+
+/* ---- programs ----------------------------------------------------------------------------------------------------- */
+
+/* CompileOptionsProto as wire bytes: executable_build_options (3) with device_ordinal (1) -1, num_replicas (4) 1 and
+ * num_partitions (5) 1. */
+static const char compile_options[] = "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01";
+enum { COMPILE_OPTIONS_BYTES = sizeof compile_options - 1 };
+
+int pjrt_compile(struct pjrt *p, struct str program, struct pjrt_executable **out, struct err *err) {
+    struct pjrt_program code = {
+        .struct_size = sizeof code, .code = (char *)(uintptr_t)program.p, .code_size = program.n, .format = "mlir", .format_size = 4};
+    struct pjrt_compile_args args = {
+        .client = p->client, .program = &code, .options = compile_options, .options_size = COMPILE_OPTIONS_BYTES};
+    CALL(p, Client_Compile, args, "compiling a program", err);
+    *out = args.executable;
+    return ERR_OK;
+}
+
+int pjrt_execute(struct pjrt *p, struct pjrt_executable *e, struct pjrt_buffer *const *args, size_t n_args, struct pjrt_buffer **out_results,
+                 struct err *err) {
+    struct pjrt_execute_options options = {.struct_size = sizeof options};
+    void *const *argument_list = (void *const *)(uintptr_t)args;
+    void **result_list = (void **)(uintptr_t)out_results;
+    struct pjrt_execute_args run = {
+        .executable = e, .options = &options, .argument_lists = &argument_list, .n_devices = 1, .n_args = n_args, .output_lists = &result_list};
+    CALL(p, LoadedExecutable_Execute, run, "running a program", err);
+    return ERR_OK;
+}
+
+void pjrt_executable_free(struct pjrt *p, struct pjrt_executable *e) {
+    drop(p, PJRT_SLOT_LoadedExecutable_Destroy, e);
+}
+
+int pjrt_serialize(struct pjrt *p, struct pjrt_executable *e, struct sb *out, struct err *err) {
+    if (!function_of(p->table, PJRT_SLOT_LoadedExecutable_GetExecutable) || !function_of(p->table, PJRT_SLOT_Executable_Serialize) ||
+        !function_of(p->table, PJRT_SLOT_Executable_DeserializeAndLoad))
+        return err_set(err, ERR_EUNSUPPORTED, "the plugin cannot save compiled programs");
+    struct pjrt_pair_args get = {.object = e};
+    CALL(p, LoadedExecutable_GetExecutable, get, "saving a program", err);
+    struct pjrt_serialize_args args = {.executable = get.result};
+    void *error = call(p->table, PJRT_SLOT_Executable_Serialize, &args, sizeof args);
+    int code = error ? fail(p, error, "saving a program", err) : ERR_OK;
+    if (!code) {
+        sb_put(out, str_n(args.bytes, args.size));
+        if (args.owner_free) args.owner_free(args.owner);
+    }
+    drop(p, PJRT_SLOT_Executable_Destroy, get.result);
+    return code;
+}
+
+int pjrt_deserialize(struct pjrt *p, struct str bytes, struct pjrt_executable **out, struct err *err) {
+    if (!function_of(p->table, PJRT_SLOT_Executable_DeserializeAndLoad))
+        return err_set(err, ERR_EUNSUPPORTED, "the plugin cannot load compiled programs");
+    struct pjrt_deserialize_args args = {.client = p->client, .bytes = bytes.p, .size = bytes.n};
+    CALL(p, Executable_DeserializeAndLoad, args, "loading a saved program", err);
+    *out = args.executable;
+    return ERR_OK;
+}
+
+bool pjrt_memory(struct pjrt *p, uint64_t *out_used, uint64_t *out_total) {
+    struct pjrt_stats_args args = {.device = p->device};
+    if (!function_of(p->table, PJRT_SLOT_Device_MemoryStats)) return false;
+    void *error = call(p->table, PJRT_SLOT_Device_MemoryStats, &args, sizeof args);
+    if (error) return fail(p, error, "asking for memory", NULL), false;
+    if (!args.limit.is_set || args.limit.value <= 0) return false;
+    *out_used = (uint64_t)args.bytes_in_use;
+    *out_total = (uint64_t)args.limit.value;
+    return true;
+}

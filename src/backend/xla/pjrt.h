@@ -1,0 +1,67 @@
+/* A PJRT plugin: opened by path, checked, and called through the few functions that a backend needs.
+ *
+ * The C API's ABI is declared here in our own words (pjrt_abi.h): a table of functions, each taking one struct that
+ * begins with its size. Nothing is linked; nothing above this file sees the ABI. Every failure carries the plugin's own
+ * message. A plugin is never unloaded: the libraries behind it do not survive that.
+ */
+#ifndef MLXCEL_BACKEND_XLA_PJRT_H
+#define MLXCEL_BACKEND_XLA_PJRT_H
+
+#include "base/str.h"
+#include "tensor/dtype.h"
+
+struct pjrt_buffer;
+struct pjrt_executable;
+
+enum { PJRT_RANK_MAX = 8 };
+
+struct pjrt_options {
+    const char *plugin;     /* path of the library */
+    int device;             /* index among the client's devices; -1: the first */
+    double memory_fraction; /* of the device's memory for the plugin's pool; 0: the plugin's default */
+    bool no_preallocate;    /* let the pool grow instead of taking it at once */
+};
+
+struct pjrt {
+    struct os_dl *lib;
+    const struct pjrt_table *table;
+    const char *path;
+    void *client, *device;
+    int major, minor;
+    int n_devices;
+    char platform[32], platform_version[256], device_kind[96];
+};
+
+struct pjrt_shape {
+    enum dtype dtype;
+    int32_t rank;
+    int64_t dims[PJRT_RANK_MAX];
+};
+
+/* Opens the plugin, makes a client and picks the device. */
+int pjrt_open(const struct pjrt_options *options, struct pjrt *out, struct err *err);
+void pjrt_close(struct pjrt *p);
+/* Opens the plugin only, for the doctor: version and nothing else. */
+int pjrt_probe(const char *path, int *out_major, int *out_minor, struct err *err);
+
+/* A buffer on the device with a copy of the host's data. Returns when the data may be changed again. */
+int pjrt_upload(struct pjrt *p, const void *data, const struct pjrt_shape *shape, struct pjrt_buffer **out, struct err *err);
+/* All bytes of a buffer; waits for whatever computes it. */
+int pjrt_download(struct pjrt *p, struct pjrt_buffer *b, void *dst, size_t bytes, struct err *err);
+void pjrt_buffer_free(struct pjrt *p, struct pjrt_buffer *b);
+
+/* Compiles a StableHLO module in text form. */
+int pjrt_compile(struct pjrt *p, struct str program, struct pjrt_executable **out, struct err *err);
+/* Queues a run. Arguments that the program aliases to results are used up, but still have to be freed. */
+int pjrt_execute(struct pjrt *p, struct pjrt_executable *e, struct pjrt_buffer *const *args, size_t n_args, struct pjrt_buffer **out_results,
+                 struct err *err);
+void pjrt_executable_free(struct pjrt *p, struct pjrt_executable *e);
+
+/* Serialised form, for the cache on disk. ERR_EUNSUPPORTED where the plugin has no such thing. */
+int pjrt_serialize(struct pjrt *p, struct pjrt_executable *e, struct sb *out, struct err *err);
+int pjrt_deserialize(struct pjrt *p, struct str bytes, struct pjrt_executable **out, struct err *err);
+
+/* Bytes in use and in all as the plugin's allocator counts them; false where it does not say. */
+bool pjrt_memory(struct pjrt *p, uint64_t *out_used, uint64_t *out_total);
+
+#endif

@@ -1,0 +1,82 @@
+/* Inside the xla backend: a PJRT client, weights and cache on its device, and programs compiled for shapes.
+ *
+ * A step is cut into pieces that programs exist for: sequences of one row together, up to a batch; longer ones alone, in
+ * chunks. Each piece is padded to its program's shape; padded rows write to the reserved block and the spare slot. The
+ * op list is walked for every step and only looked at where a program is missing.
+ */
+#ifndef MLXCEL_BACKEND_XLA_XLA_H
+#define MLXCEL_BACKEND_XLA_XLA_H
+
+#include "backend/xla/emit.h"
+#include "backend/xla/pjrt.h"
+
+enum { XLA_PROGRAMS_MAX = 6, XLA_CONTEXT_FIRST = 512, XLA_CONTEXT_FACTOR = 4, XLA_CHUNK_SMALL = 64, XLA_CHUNK_LARGE = 512, XLA_BATCH_MAX = 64 };
+
+struct xla_executable {
+    struct xla_shape at;
+    int32_t n_ops; /* of its list: the one with a head or the one without */
+    struct pjrt_executable *exec;
+    struct xla_step_layout in;
+    const struct weight **weights;
+    int32_t n_weights, outputs[XLA_OUTPUTS_MAX], n_outputs;
+    uint64_t last_use;
+};
+
+/* One run of a program in the current step. */
+struct xla_piece {
+    const struct xla_executable *program;
+    struct pjrt_buffer *results[XLA_OUTPUTS_MAX];
+    int32_t logits; /* rows of its program's outputs */
+    int32_t outputs[XLA_OUTPUTS_MAX], n_outputs;
+    int32_t first_wanted, n_wanted; /* into xla.wanted */
+};
+
+struct xla {
+    struct backend base;
+    struct pjrt pjrt;
+    bool half;
+    const char *cache_dir; /* NULL: compiled programs are not kept */
+    struct arena arena;
+    struct kv_layout layout;
+    struct pjrt_buffer **memory; /* keys, values, states in the order of the arguments */
+    int32_t n_memory;
+    struct xla_executable programs[XLA_PROGRAMS_MAX];
+    struct pjrt_executable *copiers[KV_CLASSES_MAX + 1]; /* of blocks by class, of slots */
+    struct xla_ropes ropes;
+    uint64_t n_steps;
+    int32_t n_compiled, n_loaded; /* programs compiled, and found in the cache on disk */
+    int32_t *block;               /* the step block of the piece at hand */
+    int32_t block_capacity;
+    struct pjrt_buffer **args, **results;
+    int32_t args_capacity, results_capacity;
+    struct xla_piece *pieces;
+    int32_t n_pieces, pieces_capacity;
+    int32_t *wanted; /* rows of the pieces' outputs, one per logits row of the step */
+    int32_t wanted_capacity;
+    unsigned char *stage; /* for reading results */
+    size_t stage_bytes;
+};
+
+/* weights and memory */
+int xla_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
+void xla_weight_release(struct backend *be, struct weight *w);
+int xla_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err);
+void xla_kv_close(struct backend *be);
+int xla_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
+int xla_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err);
+
+/* programs */
+int xla_program_get(struct xla *x, struct xla_shape want, struct xla_executable **out, struct err *err);
+void xla_programs_drop(struct xla *x);
+int xla_compile_cached(struct xla *x, struct str text, const char *what, struct pjrt_executable **out, struct err *err);
+/* The context bucket of a length. */
+int32_t xla_context_bucket(const struct kv_layout *layout, int32_t len);
+
+/* steps */
+bool xla_begin(struct backend *be, const struct step_key *key);
+int xla_end(struct backend *be, const struct step *step, struct err *err);
+int xla_reserve(struct backend *be, struct err *err);
+int xla_read(struct backend *be, struct tensor t, void *dst, struct err *err);
+void xla_pieces_drop(struct xla *x);
+
+#endif

@@ -1,0 +1,251 @@
+/* Steps: cut into pieces, each padded to a program's shape, run, and read back. */
+#include "backend/xla/xla.h"
+
+#include "base/fmath.h"
+
+#include <assert.h>
+
+bool xla_begin(struct backend *be, const struct step_key *key) {
+    oplist_begin(&be->list, key->n_rows, key->n_logits);
+    return true;
+}
+
+static void *grown(void *p, int32_t *capacity, int32_t need, size_t size) {
+    if (need <= *capacity) return p;
+    const char *guard = mem_guard_pause();
+    *capacity = need + need / 2;
+    p = mem_realloc(p, (size_t)*capacity * size);
+    mem_guard_resume(guard);
+    return p;
+}
+
+void xla_pieces_drop(struct xla *x) {
+    for (int32_t i = 0; i < x->n_pieces; i++)
+        for (int32_t k = 0; k < x->pieces[i].n_outputs; k++) pjrt_buffer_free(&x->pjrt, x->pieces[i].results[k]);
+    x->n_pieces = 0;
+}
+
+/* ---- filling the step block --------------------------------------------------------------------------------------- */
+
+/* Some sequences of a step with the same number of rows each, from row `skip` of each on. */
+struct part {
+    const struct step *step;
+    int32_t seq, n_seqs, skip, n_rows;
+};
+
+static void fill_angles(struct xla *x, const struct xla_executable *e, const struct part *p, int32_t i_rope) {
+    const struct rope_args *a = &x->ropes.args[i_rope];
+    int32_t half = a->n_rotated / 2;
+    float *out = (float *)(void *)(x->block + e->in.ropes[i_rope]);
+    for (int32_t s = 0; s < p->n_seqs; s++) {
+        const struct step_seq *seq = &p->step->seqs[p->seq + s];
+        const float *inv_freq = a->inv_freq ? ((const struct xla_weight *)a->inv_freq->packed)->host
+                                            : p->step->rope + ((int64_t)(p->seq + s) * p->step->n_rope_tables + a->table) * p->step->rope_width;
+        for (int32_t r = 0; r < p->n_rows; r++, out += a->n_rotated) {
+            float pos = (float)p->step->pos[seq->row + p->skip + r];
+            for (int32_t i = 0; i < half; i++) {
+                double sine, cosine;
+                m_sincos((double)(pos * inv_freq[i]), &sine, &cosine);
+                out[i] = (float)cosine * a->magnitude;
+                out[half + i] = (float)sine * a->magnitude;
+            }
+        }
+    }
+}
+
+/* Block numbers of a sequence; a block that was given back is never seen, the reserved one stands in for it. */
+static void fill_tables(struct xla *x, const struct xla_executable *e, const struct part *p, int32_t c) {
+    const struct step *step = p->step;
+    int32_t stride = e->at.context / KV_BLOCK, *tables = x->block + e->in.tables[c], *writes = x->block + e->in.writes[c];
+    for (int32_t r = 0; r < xla_all_rows(&e->at); r++) writes[r] = r % KV_BLOCK;
+    for (int32_t s = 0; s < p->n_seqs; s++) {
+        const struct step_seq *seq = &step->seqs[p->seq + s];
+        const int32_t *from = step->tables[c] + (int64_t)(p->seq + s) * step->table_capacity;
+        int32_t n = (seq->pos + p->skip + p->n_rows + KV_BLOCK - 1) / KV_BLOCK;
+        for (int32_t i = 0; i < n && i < stride; i++) tables[s * stride + i] = from[i] < 0 ? 0 : from[i];
+        for (int32_t r = 0; r < p->n_rows; r++) {
+            int32_t pos = seq->pos + p->skip + r;
+            writes[s * e->at.rows + r] = from[pos / KV_BLOCK] * KV_BLOCK + pos % KV_BLOCK;
+        }
+    }
+}
+
+static void fill_block(struct xla *x, const struct xla_executable *e, const struct part *p) {
+    const struct step *step = p->step;
+    memset(x->block, 0, (size_t)e->in.size * sizeof *x->block);
+    for (int32_t s = 0; s < e->at.seqs; s++) {
+        bool is_true = s < p->n_seqs;
+        const struct step_seq *seq = &step->seqs[p->seq + s];
+        x->block[e->in.slots + s] = is_true && seq->slot >= 0 ? seq->slot : x->layout.n_slots;
+        x->block[e->in.starts + s] = is_true ? seq->starts && p->skip == 0 : 1;
+        x->block[e->in.lens + s] = is_true ? seq->pos + p->skip + p->n_rows : 1;
+        for (int32_t r = 0; is_true && r < p->n_rows; r++) {
+            x->block[e->in.ids + s * e->at.rows + r] = step->ids[seq->row + p->skip + r];
+            x->block[e->in.pos + s * e->at.rows + r] = step->pos[seq->row + p->skip + r];
+        }
+    }
+    x->block[e->in.n_valid] = p->n_rows;
+    for (int32_t c = 0; c < x->layout.n_classes; c++) fill_tables(x, e, p, c);
+    for (int32_t i = 0; i < x->ropes.n; i++) fill_angles(x, e, p, i);
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------ */
+
+static int run_program(struct xla *x, const struct xla_executable *e, struct xla_piece *piece, struct err *err) {
+    int32_t n = 1 + x->n_memory;
+    memcpy(x->args + 1, x->memory, (size_t)x->n_memory * sizeof *x->args);
+    for (int32_t i = 0; i < e->n_weights; i++) {
+        const struct xla_weight *w = e->weights[i]->packed;
+        for (int k = 0; k < N_PLANES; k++)
+            if (w->planes[k].buffer) x->args[n++] = w->planes[k].buffer;
+    }
+    struct pjrt_shape shape = {.dtype = DT_I32, .rank = 1, .dims = {e->in.size}};
+    TRY(pjrt_upload(&x->pjrt, x->block, &shape, &x->args[0], err));
+    int code = pjrt_execute(&x->pjrt, e->exec, x->args, (size_t)n, x->results, err);
+    pjrt_buffer_free(&x->pjrt, x->args[0]);
+    TRY(code);
+    for (int32_t i = 0; i < x->n_memory; i++) {
+        pjrt_buffer_free(&x->pjrt, x->memory[i]);
+        x->memory[i] = x->results[i];
+    }
+    piece->logits = e->at.logits;
+    piece->n_outputs = e->n_outputs;
+    memcpy(piece->outputs, e->outputs, sizeof piece->outputs);
+    for (int32_t i = 0; i < e->n_outputs; i++) piece->results[i] = x->results[x->n_memory + i];
+    return ERR_OK;
+}
+
+static void reserve_run(struct xla *x, const struct xla_executable *e) {
+    x->block = grown(x->block, &x->block_capacity, e->in.size, sizeof *x->block);
+    x->args = grown(x->args, &x->args_capacity, 1 + x->n_memory + N_PLANES * e->n_weights, sizeof *x->args);
+    x->results = grown(x->results, &x->results_capacity, x->n_memory + XLA_OUTPUTS_MAX, sizeof *x->results);
+    x->pieces = grown(x->pieces, &x->pieces_capacity, x->n_pieces + 1, sizeof *x->pieces);
+}
+
+/* Rows of the step that lie in this part, among those whose logits are wanted from *next on. */
+static void note_wanted(struct xla *x, struct xla_executable *e, const struct part *p, struct xla_piece *piece, int32_t *next) {
+    const struct step *step = p->step;
+    int32_t first = step->seqs[p->seq].row + p->skip, n = p->n_seqs * p->n_rows;
+    piece->first_wanted = *next;
+    for (; *next < step->n_logits && step->logit_rows[*next] < first + n; ++*next) {
+        int32_t row = step->logit_rows[*next] - first;
+        bool has_all = e->at.logits == xla_all_rows(&e->at);
+        if (!has_all) x->block[e->in.logit_rows + *next - piece->first_wanted] = row;
+        x->wanted[*next] = has_all ? row : *next - piece->first_wanted;
+    }
+    piece->n_wanted = *next - piece->first_wanted;
+}
+
+static int32_t count_wanted(const struct part *p, int32_t next) {
+    int32_t end = p->step->seqs[p->seq].row + p->skip + p->n_seqs * p->n_rows, n = 0;
+    while (next + n < p->step->n_logits && p->step->logit_rows[next + n] < end) n++;
+    return n;
+}
+
+static int32_t batch_bucket(int32_t n) {
+    int32_t bucket = 1;
+    while (bucket < n) bucket *= 2;
+    return bucket;
+}
+
+/* The shape that a part asks for. */
+static struct xla_shape shape_of(const struct xla *x, const struct part *p, int32_t next) {
+    int32_t len = 0;
+    for (int32_t s = 0; s < p->n_seqs; s++) {
+        int32_t end = p->step->seqs[p->seq + s].pos + p->skip + p->n_rows;
+        if (end > len) len = end;
+    }
+    struct xla_shape at = {.seqs = 1, .rows = 1, .context = xla_context_bucket(&x->layout, len)};
+    if (p->n_rows == 1) {
+        at.seqs = at.logits = batch_bucket(p->n_seqs);
+        return at;
+    }
+    at.rows = p->n_rows <= XLA_CHUNK_SMALL ? XLA_CHUNK_SMALL : XLA_CHUNK_LARGE;
+    at.logits = count_wanted(p, next) > 1 ? at.rows : 1;
+    return at;
+}
+
+static int run_part(struct xla *x, const struct part *p, int32_t *next, struct err *err) {
+    struct xla_executable *e;
+    TRY(xla_program_get(x, shape_of(x, p, *next), &e, err));
+    reserve_run(x, e);
+    struct xla_piece *piece = &x->pieces[x->n_pieces];
+    *piece = (struct xla_piece){0};
+    fill_block(x, e, p);
+    note_wanted(x, e, p, piece, next);
+    TRY(run_program(x, e, piece, err));
+    x->n_pieces++;
+    return ERR_OK;
+}
+
+static int run_prompt(struct xla *x, const struct step *step, int32_t seq, int32_t *next, struct err *err) {
+    int32_t n_rows = step->seqs[seq].n_rows;
+    for (int32_t skip = 0; skip < n_rows; skip += XLA_CHUNK_LARGE) {
+        int32_t n = n_rows - skip < XLA_CHUNK_LARGE ? n_rows - skip : XLA_CHUNK_LARGE;
+        TRY(run_part(x, &(struct part){.step = step, .seq = seq, .n_seqs = 1, .skip = skip, .n_rows = n}, next, err));
+    }
+    return ERR_OK;
+}
+
+int xla_end(struct backend *be, const struct step *step, struct err *err) {
+    struct xla *x = (struct xla *)be;
+    if (be->list.err.code) return err_set(err, be->list.err.code, "%s", be->list.err.msg);
+    xla_pieces_drop(x);
+    x->wanted = grown(x->wanted, &x->wanted_capacity, step->rows_capacity, sizeof *x->wanted);
+    int32_t next = 0;
+    for (int32_t s = 0; s < step->n_seqs;) {
+        int32_t n = 0;
+        while (s + n < step->n_seqs && n < XLA_BATCH_MAX && step->seqs[s + n].n_rows == 1) n++;
+        if (n) TRY(run_part(x, &(struct part){.step = step, .seq = s, .n_seqs = n, .n_rows = 1}, &next, err));
+        else TRY(run_prompt(x, step, s, &next, err));
+        s += n ? n : 1;
+    }
+    return ERR_OK;
+}
+
+/* Nothing is compiled before its first use; a list that cannot be emitted is refused now. */
+int xla_reserve(struct backend *be, struct err *err) {
+    struct xla *x = (struct xla *)be;
+    if (be->list.err.code) return err_set(err, be->list.err.code, "%s", be->list.err.msg);
+    struct xla_program program;
+    if (!xla_ropes_find(&be->list, &x->ropes)) return err_set(err, ERR_EUNSUPPORTED, "more than %d rope tables", XLA_ROPES_MAX);
+    struct emit_args args = {.list = &be->list,
+                             .at = {.seqs = 1, .rows = 1, .logits = 1, .context = xla_context_bucket(&x->layout, 1)},
+                             .kv = &x->layout,
+                             .ropes = &x->ropes,
+                             .half = x->half};
+    TRY(emit_program(&args, &program, err));
+    xla_program_free(&program);
+    return ERR_OK;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------ */
+
+static int read_piece(struct xla *x, const struct xla_piece *p, int32_t id, size_t row_bytes, unsigned char *dst, struct err *err) {
+    int32_t i = 0;
+    while (i < p->n_outputs && p->outputs[i] != id) i++;
+    if (i == p->n_outputs) return err_set(err, ERR_EINTERNAL, "value %d is no output of the last step", id);
+    size_t bytes = (size_t)p->logits * row_bytes;
+    if (bytes > x->stage_bytes) {
+        mem_free(x->stage);
+        x->stage_bytes = 0;
+        x->stage = mem_try(bytes);
+        if (!x->stage) return err_set(err, ERR_EMEMORY, "no memory to read %d rows of results", p->logits);
+        x->stage_bytes = bytes;
+    }
+    TRY(pjrt_download(&x->pjrt, p->results[i], x->stage, bytes, err));
+    for (int32_t k = 0; k < p->n_wanted; k++)
+        memcpy(dst + (size_t)k * row_bytes, x->stage + (size_t)x->wanted[p->first_wanted + k] * row_bytes, row_bytes);
+    return ERR_OK;
+}
+
+int xla_read(struct backend *be, struct tensor t, void *dst, struct err *err) {
+    struct xla *x = (struct xla *)be;
+    size_t row_bytes = (size_t)tensor_row_size(t) * 4;
+    assert(t.offset == 0 && t.row_stride == tensor_row_size(t));
+    for (int32_t i = 0; i < x->n_pieces; i++) {
+        const struct xla_piece *p = &x->pieces[i];
+        if (p->n_wanted) TRY(read_piece(x, p, t.id, row_bytes, (unsigned char *)dst + (size_t)p->first_wanted * row_bytes, err));
+    }
+    return ERR_OK;
+}
