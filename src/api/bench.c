@@ -189,6 +189,7 @@ int bench_verify(const struct session_options *options, int32_t n_tokens, struct
     struct rows got = {0}, want = {0};
     struct session_options exact = *options;
     exact.backend = "cpu";
+    exact.device = NULL;
     exact.precision = SESSION_EXACT;
     *out = (struct bench_agreement){.n_tokens = n_tokens};
     int code = collect_rows(options, n_tokens, &got, err);

@@ -2,6 +2,7 @@
 #include "api/doctor.h"
 
 #include "backend/cuda/probe.h"
+#include "backend/xla/find.h"
 #include "hub/store.h"
 #include "os/cpu.h"
 #include "os/os.h"
@@ -110,6 +111,15 @@ static void examine_gpu(struct arena *a, struct doctor_report *r) {
     sb_free(&kernels);
 }
 
+/* Plugins for the xla backend, with the line that uses each. None is opened: that would load hundreds of megabytes. */
+static void examine_plugins(struct arena *a, struct doctor_report *r) {
+    struct xla_plugins found;
+    xla_plugins_find(a, &found);
+    for (int32_t i = 0; i < found.n; i++)
+        add(r, "xla", DOCTOR_OK, str_fmt(a, "PJRT plugin for %.*s: %.*s", STR_ARG(found.items[i].device), STR_ARG(found.items[i].path)),
+            str_fmt(a, "to use it, run with --backend xla --xla-plugin %.*s", STR_ARG(found.items[i].path)));
+}
+
 void doctor_examine(struct arena *a, const char *models_dir, struct doctor_report *out) {
     struct str system;
     *out = (struct doctor_report){0};
@@ -119,4 +129,5 @@ void doctor_examine(struct arena *a, const char *models_dir, struct doctor_repor
     examine_memory(a, out);
     examine_store(a, models_dir, out);
     examine_gpu(a, out);
+    examine_plugins(a, out);
 }

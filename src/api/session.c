@@ -68,6 +68,9 @@ static int open_backend(struct session *s, struct err *err) {
     if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
     struct backend_options be = {
         .precision = (enum precision)o->precision, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .device = is_auto ? NULL : o->device};
+    be.xla_plugin = o->xla_plugin;
+    be.xla_memory_fraction = o->xla_memory_fraction;
+    be.xla_no_preallocate = o->xla_no_preallocate;
     if (!is_auto) return type->open(&be, &s->backend, err);
     if (type->open(&be, &s->backend, &s->no_gpu) == ERR_OK) return ERR_OK;
     return cpu_backend.open(&be, &s->backend, err);

@@ -19,8 +19,11 @@ struct session_options {
     const char *shape; /* a made-up model of this shape instead */
     int32_t bits;      /* of its weights: 4, 8, 16 */
     uint64_t seed;
-    const char *backend; /* NULL: chosen by device; "cpu", "cuda", "trace" */
-    const char *device;  /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
+    const char *backend;        /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
+    const char *device;         /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
+    const char *xla_plugin;     /* library of a PJRT plugin; NULL: looked for */
+    double xla_memory_fraction; /* of the device's memory that the plugin takes at once; 0: its default */
+    bool xla_no_preallocate;
     enum session_precision precision;
     int32_t n_threads; /* 0: one per core */
     int32_t context;   /* 0: the model's, or as much as memory allows */

@@ -99,12 +99,12 @@ enum precision { PRECISION_AUTO, PRECISION_EXACT, PRECISION_F32, PRECISION_BF16 
 
 struct backend_options {
     enum precision precision;
-    int32_t n_threads;  /* 0: one per physical core */
-    const char *device; /* "cuda:1"; NULL: the first */
-    bool no_fuse;       /* run the plain list, for conformance */
-    const char *xla_plugin;      /* library of a PJRT plugin; NULL: looked for */
-    double xla_memory_fraction;  /* of the device's memory for the plugin's pool; 0: the plugin's default */
-    bool xla_no_preallocate;     /* the pool grows instead of being taken at once */
+    int32_t n_threads;          /* 0: one per physical core */
+    const char *device;         /* "cuda:1"; NULL: the first */
+    bool no_fuse;               /* run the plain list, for conformance */
+    const char *xla_plugin;     /* library of a PJRT plugin; NULL: looked for */
+    double xla_memory_fraction; /* of the device's memory for the plugin's pool; 0: the plugin's default */
+    bool xla_no_preallocate;    /* the pool grows instead of being taken at once */
 };
 
 struct backend_type {

@@ -13,6 +13,25 @@ static bool has(const struct args *args, enum opt_id id) {
     return opt_applies(&options[id], args->command);
 }
 
+/* --device belongs to native, the --xla- options to xla: what would be ignored is refused. */
+static int xla_args(const struct args *args, struct session_options *out, struct err *err) {
+    static const enum opt_id own[] = {OPT_XLA_DEVICE, OPT_XLA_PLUGIN, OPT_XLA_MEMORY, OPT_XLA_PREALLOCATE};
+    if (!str_is(args_str(args, OPT_BACKEND), "xla")) {
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            if (args->values[own[i]].source == ARG_FROM_FLAG)
+                return err_set(err, ERR_EARG, "--%s is for --backend xla", options[own[i]].name);
+        return ERR_OK;
+    }
+    if (args_given(args, OPT_DEVICE))
+        return err_set(err, ERR_EARG, "--device belongs to the native backend; with --backend xla use --xla-device");
+    out->backend = "xla";
+    out->device = text_or_null(args, OPT_XLA_DEVICE);
+    out->xla_plugin = text_or_null(args, OPT_XLA_PLUGIN);
+    out->xla_memory_fraction = args_float(args, OPT_XLA_MEMORY);
+    out->xla_no_preallocate = !args_flag(args, OPT_XLA_PREALLOCATE);
+    return ERR_OK;
+}
+
 int session_args(const struct args *args, struct session_options *out, struct err *err) {
     static const int32_t bits[] = {4, 8, 16};
     *out = (struct session_options){.model = text_or_null(args, OPT_MODEL)};
@@ -34,7 +53,7 @@ int session_args(const struct args *args, struct session_options *out, struct er
         cpu_flags_mask(mask);
     }
     out->device = str_cstr(args->arena, device);
-    return ERR_OK;
+    return xla_args(args, out, err);
 }
 
 int token_args(const struct args *args, const int32_t **out, int32_t *out_n, struct err *err) {

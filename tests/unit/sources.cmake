@@ -25,4 +25,5 @@ set(UNIT_SUITES
   template
   tokenizer
   tokenizer_edge
+  xla
 )

@@ -4,27 +4,13 @@
 #include <assert.h>
 
 static emit_fn *const emitters[N_OP_KINDS] = {
-    [OP_EMBED] = emit_embed,
-    [OP_LINEAR] = emit_linear,
-    [OP_HEAD_LINEAR] = emit_head_linear,
-    [OP_NORM] = emit_norm,
-    [OP_ADD] = emit_add,
-    [OP_ACT] = emit_act,
-    [OP_GLU] = emit_glu,
-    [OP_MULVEC] = emit_mulvec,
-    [OP_ROPE] = emit_rope,
-    [OP_KV_WRITE] = emit_kv_write,
-    [OP_ATTN] = emit_attn,
-    [OP_ROUTE] = emit_route,
-    [OP_EXPERTS] = emit_experts,
-    [OP_CONV] = emit_conv,
-    [OP_DELTA] = emit_delta,
-    [OP_SSD] = emit_ssd,
-    [OP_SCAN] = emit_scan,
-    [OP_LIGHTNING] = emit_lightning,
-    [OP_CONCAT] = emit_concat,
-    [OP_ROWS] = emit_rows,
-    [OP_ARGMAX] = emit_argmax,
+    [OP_EMBED] = emit_embed,       [OP_LINEAR] = emit_linear, [OP_HEAD_LINEAR] = emit_head_linear,
+    [OP_NORM] = emit_norm,         [OP_ADD] = emit_add,       [OP_ACT] = emit_act,
+    [OP_GLU] = emit_glu,           [OP_MULVEC] = emit_mulvec, [OP_ROPE] = emit_rope,
+    [OP_KV_WRITE] = emit_kv_write, [OP_ATTN] = emit_attn,     [OP_ROUTE] = emit_route,
+    [OP_EXPERTS] = emit_experts,   [OP_CONV] = emit_conv,     [OP_DELTA] = emit_delta,
+    [OP_SSD] = emit_ssd,           [OP_SCAN] = emit_scan,     [OP_LIGHTNING] = emit_lightning,
+    [OP_CONCAT] = emit_concat,     [OP_ROWS] = emit_rows,     [OP_ARGMAX] = emit_argmax,
 };
 
 /* ---- the step block ----------------------------------------------------------------------------------------------- */
@@ -92,8 +78,11 @@ struct hlo_val emit_view(struct emit *e, struct tensor t) {
     struct hlo_val v = e->values[t.id - 1];
     int64_t rows = hlo_dim(v, 0), n = hlo_dim(v, 1), size = tensor_row_size(t), from = 0;
     assert(t.row_stride == n);
-    if (tensor_rows_dense(t))
-        return hlo_reshape(h, hlo_slice(h, v, 1, t.offset, t.offset + size), HLO_SHAPE(rows, t.heads, t.width));
+    if (tensor_rows_dense(t)) return hlo_reshape(h, hlo_slice(h, v, 1, t.offset, t.offset + size), HLO_SHAPE(rows, t.heads, t.width));
+    if (t.head_stride == 0) { /* one head, repeated */
+        v = hlo_reshape(h, hlo_slice(h, v, 1, t.offset, t.offset + t.width), HLO_SHAPE(rows, 1, t.width));
+        return hlo_spread(h, v, HLO_SHAPE(rows, t.heads, t.width), 0);
+    }
     /* a part of each head: whole strides are cut out first, ending with the row where the last stride would not fit */
     int64_t span = t.heads * t.head_stride, start = t.offset;
     if (start + span > n) start = n > span ? n - span : 0;
@@ -218,8 +207,7 @@ struct hlo_val emit_matrix_experts(struct emit *e, const struct weight *w, struc
 void emit_embed(struct emit *e, const struct op *op) {
     const struct embed_args *a = &op->arg.embed;
     struct hlo *h = &e->h;
-    struct hlo_val index =
-        emit_step_part(e, a->by_position ? e->in.pos : e->in.ids, HLO_SHAPE(xla_all_rows(&e->a.at)), HLO_I32);
+    struct hlo_val index = emit_step_part(e, a->by_position ? e->in.pos : e->in.ids, HLO_SHAPE(xla_all_rows(&e->a.at)), HLO_I32);
     if (a->by_position && a->position_offset) index = hlo_with(h, "add", index, a->position_offset);
     struct hlo_val outside = hlo_compare_with(h, "GE", index, (double)a->weight->out);
     index = hlo_select(h, outside, hlo_like(h, index, 0), index);

@@ -88,10 +88,10 @@ struct emit {
     struct emit_args a;
     struct xla_step_layout in;
     struct hlo_val step;
-    struct hlo_val *values;                  /* by id - 1: [rows, elements of a row] */
+    struct hlo_val *values;                                /* by id - 1: [rows, elements of a row] */
     struct hlo_val *k[KV_CLASSES_MAX], *v[KV_CLASSES_MAX]; /* [n_layers]: [blocks * KV_BLOCK, heads * width] */
-    struct hlo_val *states;                  /* [slots + 1, elements] */
-    struct hlo_val *planes;                  /* [n_weights][N_PLANES] */
+    struct hlo_val *states;                                /* [slots + 1, elements] */
+    struct hlo_val *planes;                                /* [n_weights][N_PLANES] */
     struct xla_program *out;
     struct arena arena;
     struct sb head; /* the arguments, as they come */

@@ -37,8 +37,7 @@ static struct hlo_val visible(struct emit *e, const struct attn_args *a, struct 
     struct hlo_shape shape = HLO_SHAPE(at->seqs, at->rows, at->context);
     struct hlo_val where = hlo_iota(h, HLO_I32, shape, 2), wide = hlo_spread(h, pos, shape, 0);
     struct hlo_val seen = hlo_compare(h, "LE", where, wide);
-    if (a->window > 0)
-        seen = hlo_binary(h, "and", seen, hlo_compare(h, "GT", where, hlo_with(h, "subtract", wide, a->window)));
+    if (a->window > 0) seen = hlo_binary(h, "and", seen, hlo_compare(h, "GT", where, hlo_with(h, "subtract", wide, a->window)));
     if (a->chunk > 0) {
         struct hlo_val first = hlo_with(h, "multiply", hlo_with(h, "divide", wide, a->chunk), a->chunk);
         seen = hlo_binary(h, "and", seen, hlo_compare(h, "GE", where, first));
@@ -64,7 +63,8 @@ static struct hlo_val scale_scores(struct emit *e, const struct attn_args *a, st
 }
 
 /* Softmax weights [seqs, kv heads, rows, group, context] and their sums, not yet divided. */
-static struct hlo_val weigh(struct emit *e, const struct attn_args *a, struct hlo_val scores, struct hlo_val seen, struct hlo_val *out_sum) {
+static struct hlo_val weigh(struct emit *e, const struct attn_args *a, struct hlo_val scores, struct hlo_val seen,
+                            struct hlo_val *out_sum) {
     struct hlo *h = &e->h;
     seen = hlo_broadcast(h, seen, scores.shape, (const int32_t[]){0, 2, 4});
     scores = hlo_select(h, seen, scores, hlo_like(h, scores, -INFINITY));
@@ -84,7 +84,8 @@ static struct hlo_val weigh(struct emit *e, const struct attn_args *a, struct hl
 static struct hlo_val values_of(struct emit *e, const struct attn_args *a, struct hlo_val keys) {
     struct hlo *h = &e->h;
     const struct kv_class *c = &e->a.kv->classes[a->kv.kv_class];
-    struct hlo_val v = c->v_width ? gather_blocks(e, a, e->v[a->kv.kv_class][a->kv.index], c->v_width) : hlo_slice(h, keys, 3, 0, a->v_width);
+    struct hlo_val v =
+        c->v_width ? gather_blocks(e, a, e->v[a->kv.kv_class][a->kv.index], c->v_width) : hlo_slice(h, keys, 3, 0, a->v_width);
     struct hlo_val lens = emit_step_part(e, e->in.lens, HLO_SHAPE(e->a.at.seqs), HLO_I32);
     struct hlo_val where = hlo_iota(h, HLO_I32, v.shape, 1);
     struct hlo_val written = hlo_compare(h, "LT", where, hlo_spread(h, lens, v.shape, 0));
@@ -99,8 +100,8 @@ void emit_attn(struct emit *e, const struct op *op) {
     int64_t group = op->in[0].heads / c->heads;
     struct hlo_val pos = emit_step_part(e, e->in.pos, HLO_SHAPE(at->seqs, at->rows), HLO_I32);
     struct hlo_val keys = gather_blocks(e, a, e->k[a->kv.kv_class][a->kv.index], c->k_width);
-    struct hlo_val q = hlo_reshape(h, hlo_convert(h, emit_view(e, op->in[0]), keys.type),
-                                   HLO_SHAPE(at->seqs, at->rows, c->heads, group, op->in[0].width));
+    struct hlo_val q =
+        hlo_reshape(h, hlo_convert(h, emit_view(e, op->in[0]), keys.type), HLO_SHAPE(at->seqs, at->rows, c->heads, group, op->in[0].width));
     struct hlo_val scores = hlo_dot(
         h, q, keys,
         &(struct hlo_dot){.n_batch = 2, .batch_a = {0, 2}, .batch_b = {0, 2}, .n_contract = 1, .contract_a = {4}, .contract_b = {3}});

@@ -21,8 +21,8 @@ static struct hlo_val ranks(struct emit *e, struct hlo_val x) {
     struct hlo_shape shape = HLO_SHAPE(hlo_dim(x, 0), hlo_dim(x, 1), hlo_dim(x, 1));
     struct hlo_val own = hlo_spread(h, x, shape, 0), other = hlo_broadcast(h, x, shape, (const int32_t[]){0, 2});
     struct hlo_val before = hlo_compare(h, "LT", hlo_iota(h, HLO_I32, shape, 2), hlo_iota(h, HLO_I32, shape, 1));
-    struct hlo_val beats = hlo_binary(h, "or", hlo_compare(h, "GT", other, own),
-                                      hlo_binary(h, "and", hlo_compare(h, "EQ", other, own), before));
+    struct hlo_val beats =
+        hlo_binary(h, "or", hlo_compare(h, "GT", other, own), hlo_binary(h, "and", hlo_compare(h, "EQ", other, own), before));
     return hlo_reduce(h, "add", hlo_convert(h, beats, HLO_I32), 2, 0);
 }
 
@@ -204,8 +204,8 @@ static struct hlo_val experts_all(struct emit *e, const struct op *op, struct hl
     struct hlo_val used = hlo_spread(h, hlo_compare_with(h, "NE", sum, 0.0), inner.shape, 0);
     inner = hlo_select(h, used, hlo_mul(h, inner, hlo_spread(h, sum, inner.shape, 0)), hlo_like(h, inner, 0));
     struct hlo_val down = hlo_reshape(h, emit_matrix(e, a->down), HLO_SHAPE(n, a->down->out, a->down->in));
-    struct hlo_val y = hlo_dot(h, emit_factor(e, a->down, inner), down,
-                               &(struct hlo_dot){.n_contract = 2, .contract_a = {1, 2}, .contract_b = {0, 2}});
+    struct hlo_val y =
+        hlo_dot(h, emit_factor(e, a->down, inner), down, &(struct hlo_dot){.n_contract = 2, .contract_a = {1, 2}, .contract_b = {0, 2}});
     if (!a->down_bias) return y;
     struct hlo_val bias = hlo_reshape(h, emit_vector(e, a->down_bias), HLO_SHAPE(n, a->down->out));
     return hlo_add(h, y, hlo_dot(h, sum, bias, &(struct hlo_dot){.n_contract = 1, .contract_a = {1}, .contract_b = {0}}));

@@ -25,7 +25,8 @@ static void add_package(struct arena *a, const char *dir, struct str name, struc
     const char *path = str_fmt(a, "%s/%.*s", dir, STR_ARG(name)).p;
     if (os_list_dir(a, path, &files, &n, NULL)) return;
     for (size_t i = 0; i < n && out->n < XLA_PLUGINS_MAX; i++) {
-        bool fits = is_library(files[i]) && (str_find(files[i], STR("plugin"), 0) != STR_NONE || str_find(files[i], STR("pjrt"), 0) != STR_NONE);
+        bool fits =
+            is_library(files[i]) && (str_find(files[i], STR("plugin"), 0) != STR_NONE || str_find(files[i], STR("pjrt"), 0) != STR_NONE);
         if (fits) out->items[out->n++] = (struct xla_plugin){str_fmt(a, "%s/%.*s", path, STR_ARG(files[i])), device_of(name)};
     }
 }
@@ -41,7 +42,7 @@ static void search_site(struct arena *a, const char *site, struct xla_plugins *o
 }
 
 /* An environment's lib/python3.x/site-packages (Lib/site-packages on Windows). */
-static void search_environment(struct arena *a, const char *root, struct xla_plugins *out) {
+void xla_plugins_search(struct arena *a, const char *root, struct xla_plugins *out) {
     struct str *names;
     size_t n;
     if (!root) return;
@@ -53,9 +54,9 @@ static void search_environment(struct arena *a, const char *root, struct xla_plu
 
 void xla_plugins_find(struct arena *a, struct xla_plugins *out) {
     *out = (struct xla_plugins){0};
-    search_environment(a, os_env("VIRTUAL_ENV"), out);
-    search_environment(a, os_env("CONDA_PREFIX"), out);
-    if (os_home_dir()) search_environment(a, str_fmt(a, "%s/.local", os_home_dir()).p, out);
+    xla_plugins_search(a, os_env("VIRTUAL_ENV"), out);
+    xla_plugins_search(a, os_env("CONDA_PREFIX"), out);
+    if (os_home_dir()) xla_plugins_search(a, str_fmt(a, "%s/.local", os_home_dir()).p, out);
 }
 
 int xla_plugin_choose(struct arena *a, const char *wanted, const char *device, const char **out, struct err *err) {
@@ -69,7 +70,8 @@ int xla_plugin_choose(struct arena *a, const char *wanted, const char *device, c
     for (int32_t i = 0; i < found.n && !*out; i++)
         if (kind.n == 0 || str_eq(found.items[i].device, kind)) *out = found.items[i].path.p;
     if (*out) return ERR_OK;
-    return err_set(err, ERR_ENOTFOUND, "no PJRT plugin%s%.*s found: give its library with --xla-plugin PATH (docs/openxla.md says where to get one)",
+    return err_set(err, ERR_ENOTFOUND,
+                   "no PJRT plugin%s%.*s found: give its library with --xla-plugin PATH (docs/openxla.md says where to get one)",
                    kind.n ? " for " : "", STR_ARG(kind));
 }
 

@@ -209,7 +209,8 @@ struct hlo_val hlo_slice(struct hlo *h, struct hlo_val x, int32_t dim, int64_t f
     struct hlo_val v = result(h, x.type, shape);
     sb_fmt(&h->text, "stablehlo.slice %%%d [", x.id);
     for (int32_t i = 0; i < x.shape.rank; i++)
-        sb_fmt(&h->text, "%s%lld:%lld", i ? ", " : "", i == dim ? (long long)from : 0LL, i == dim ? (long long)to : (long long)x.shape.dims[i]);
+        sb_fmt(&h->text, "%s%lld:%lld", i ? ", " : "", i == dim ? (long long)from : 0LL,
+               i == dim ? (long long)to : (long long)x.shape.dims[i]);
     sb_putc(&h->text, ']');
     put_types(h, &x, 1, v);
     return v;
@@ -320,10 +321,12 @@ struct hlo_val hlo_put(struct hlo *h, struct hlo_val x, struct hlo_val index, st
     assert(index.type == HLO_I32 && index.shape.rank == 1 && rows.type == x.type && rows.shape.dims[0] == index.shape.dims[0]);
     struct hlo_val v = result(h, x.type, x.shape);
     struct hlo_val old = hlo_name(h, x.type, (struct hlo_shape){0}), new = hlo_name(h, x.type, (struct hlo_shape){0});
-    sb_fmt(&h->text, "\"stablehlo.scatter\"(%%%d, %%%d, %%%d) <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<",
-           x.id, index.id, rows.id);
+    sb_fmt(&h->text,
+           "\"stablehlo.scatter\"(%%%d, %%%d, %%%d) <{indices_are_sorted = false, scatter_dimension_numbers = #stablehlo.scatter<", x.id,
+           index.id, rows.id);
     put_range(h, "update_window_dims", 1, x.shape.rank);
-    sb_puts(&h->text, ", inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, unique_indices = true}> ({\n");
+    sb_puts(&h->text,
+            ", inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>, unique_indices = true}> ({\n");
     sb_fmt(&h->text, "  ^bb0(%%%d: ", old.id);
     put_type(h, old);
     sb_fmt(&h->text, ", %%%d: ", new.id);

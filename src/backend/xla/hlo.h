@@ -27,8 +27,7 @@ struct hlo {
     int32_t n_vals;
 };
 
-#define HLO_SHAPE(...)                                                                                                \
-    ((struct hlo_shape){(int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
+#define HLO_SHAPE(...) ((struct hlo_shape){(int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 
 static inline int64_t hlo_dim(struct hlo_val v, int32_t i) {
     return v.shape.dims[i];

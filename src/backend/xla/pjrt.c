@@ -85,8 +85,8 @@ static int check_table(struct pjrt *p, struct err *err) {
     p->major = t->version.major;
     p->minor = t->version.minor;
     if (p->major != PJRT_MAJOR || p->minor < PJRT_MINOR_MIN)
-        return err_set(err, ERR_EUNSUPPORTED, "%s speaks PJRT %d.%d; mlxcel needs %d.%d or later: install a newer plugin", p->path, p->major,
-                       p->minor, PJRT_MAJOR, PJRT_MINOR_MIN);
+        return err_set(err, ERR_EUNSUPPORTED, "%s speaks PJRT %d.%d; mlxcel needs %d.%d or later: install a newer plugin", p->path,
+                       p->major, p->minor, PJRT_MAJOR, PJRT_MINOR_MIN);
     for (int i = 0; i < N_PJRT_SLOTS; i++)
         if (slots[i].use == NEEDED && !function_of(t, (enum pjrt_slot)i))
             return err_set(err, ERR_EUNSUPPORTED, "%s (PJRT %d.%d) lacks the function %s", p->path, p->major, p->minor, slots[i].name);
@@ -110,7 +110,8 @@ static void copy_text(char *out, size_t size, const struct pjrt_text_args *from)
 }
 
 static struct pjrt_named_value named(const char *name) {
-    return (struct pjrt_named_value){.struct_size = sizeof(struct pjrt_named_value), .name = name, .name_size = strlen(name), .value_size = 1};
+    return (struct pjrt_named_value){
+        .struct_size = sizeof(struct pjrt_named_value), .name = name, .name_size = strlen(name), .value_size = 1};
 }
 
 /* Options are given only where the user asked: a plugin refuses those that it does not know. */
@@ -138,8 +139,7 @@ static int pick_device(struct pjrt *p, int wanted, struct err *err) {
     CALL(p, Client_AddressableDevices, devices, "listing devices", err);
     p->n_devices = (int)devices.n_devices;
     if (p->n_devices == 0) return err_set(err, ERR_ENOTFOUND, "%s finds no device here", p->path);
-    if (wanted >= p->n_devices)
-        return err_set(err, ERR_ENOTFOUND, "there is no device %d: %s has %d", wanted, p->path, p->n_devices);
+    if (wanted >= p->n_devices) return err_set(err, ERR_ENOTFOUND, "there is no device %d: %s has %d", wanted, p->path, p->n_devices);
     p->device = devices.devices[wanted < 0 ? 0 : wanted];
     CALL(p, Client_PlatformName, text, "asking for the platform", err);
     copy_text(p->platform, sizeof p->platform, &text);
@@ -225,13 +225,17 @@ int pjrt_compile(struct pjrt *p, struct str program, struct pjrt_executable **ou
     return ERR_OK;
 }
 
-int pjrt_execute(struct pjrt *p, struct pjrt_executable *e, struct pjrt_buffer *const *args, size_t n_args, struct pjrt_buffer **out_results,
-                 struct err *err) {
+int pjrt_execute(struct pjrt *p, struct pjrt_executable *e, struct pjrt_buffer *const *args, size_t n_args,
+                 struct pjrt_buffer **out_results, struct err *err) {
     struct pjrt_execute_options options = {.struct_size = sizeof options};
     void *const *argument_list = (void *const *)(uintptr_t)args;
     void **result_list = (void **)(uintptr_t)out_results;
-    struct pjrt_execute_args run = {
-        .executable = e, .options = &options, .argument_lists = &argument_list, .n_devices = 1, .n_args = n_args, .output_lists = &result_list};
+    struct pjrt_execute_args run = {.executable = e,
+                                    .options = &options,
+                                    .argument_lists = &argument_list,
+                                    .n_devices = 1,
+                                    .n_args = n_args,
+                                    .output_lists = &result_list};
     CALL(p, LoadedExecutable_Execute, run, "running a program", err);
     return ERR_OK;
 }

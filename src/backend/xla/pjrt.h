@@ -53,8 +53,8 @@ void pjrt_buffer_free(struct pjrt *p, struct pjrt_buffer *b);
 /* Compiles a StableHLO module in text form. */
 int pjrt_compile(struct pjrt *p, struct str program, struct pjrt_executable **out, struct err *err);
 /* Queues a run. Arguments that the program aliases to results are used up, but still have to be freed. */
-int pjrt_execute(struct pjrt *p, struct pjrt_executable *e, struct pjrt_buffer *const *args, size_t n_args, struct pjrt_buffer **out_results,
-                 struct err *err);
+int pjrt_execute(struct pjrt *p, struct pjrt_executable *e, struct pjrt_buffer *const *args, size_t n_args,
+                 struct pjrt_buffer **out_results, struct err *err);
 void pjrt_executable_free(struct pjrt *p, struct pjrt_executable *e);
 
 /* Serialised form, for the cache on disk. ERR_EUNSUPPORTED where the plugin has no such thing. */

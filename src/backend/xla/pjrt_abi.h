@@ -15,7 +15,7 @@
 
 enum { PJRT_MAJOR = 0, PJRT_MINOR_MIN = 40, PJRT_SPARE = 8 };
 
-#define PJRT_HEAD \
+#define PJRT_HEAD       \
     size_t struct_size; \
     void *extension_start
 #define PJRT_TAIL uintptr_t spare[PJRT_SPARE]

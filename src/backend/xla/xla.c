@@ -90,8 +90,8 @@ static void xla_memory(struct backend *be, uint64_t *out_free, uint64_t *out_tot
 
 static void xla_describe(struct backend *be, struct sb *out) {
     struct xla *x = (struct xla *)be;
-    sb_fmt(out, "xla (%s, %s, PJRT %d.%d, %s)", x->pjrt.platform, x->pjrt.device_kind[0] ? x->pjrt.device_kind : "one device", x->pjrt.major,
-           x->pjrt.minor, x->half ? "bf16" : "f32");
+    sb_fmt(out, "xla (%s, %s, PJRT %d.%d, %s)", x->pjrt.platform, x->pjrt.device_kind[0] ? x->pjrt.device_kind : "one device",
+           x->pjrt.major, x->pjrt.minor, x->half ? "bf16" : "f32");
 }
 
 const struct backend_type xla_backend = {

@@ -10,7 +10,14 @@
 #include "backend/xla/emit.h"
 #include "backend/xla/pjrt.h"
 
-enum { XLA_PROGRAMS_MAX = 6, XLA_CONTEXT_FIRST = 512, XLA_CONTEXT_FACTOR = 4, XLA_CHUNK_SMALL = 64, XLA_CHUNK_LARGE = 512, XLA_BATCH_MAX = 64 };
+enum {
+    XLA_PROGRAMS_MAX = 6,
+    XLA_CONTEXT_FIRST = 512,
+    XLA_CONTEXT_FACTOR = 4,
+    XLA_CHUNK_SMALL = 64,
+    XLA_CHUNK_LARGE = 512,
+    XLA_BATCH_MAX = 64
+};
 
 struct xla_executable {
     struct xla_shape at;

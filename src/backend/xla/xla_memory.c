@@ -12,7 +12,8 @@
 enum { STAGE_ROWS = 1024 };
 
 static const enum dtype dtype_of[N_HLO_TYPES] = {
-    [HLO_F32] = DT_F32, [HLO_BF16] = DT_BF16, [HLO_F16] = DT_F16, [HLO_I32] = DT_I32, [HLO_U8] = DT_U8, [HLO_U16] = DT_U16, [HLO_U32] = DT_U32,
+    [HLO_F32] = DT_F32, [HLO_BF16] = DT_BF16, [HLO_F16] = DT_F16, [HLO_I32] = DT_I32,
+    [HLO_U8] = DT_U8,   [HLO_U16] = DT_U16,   [HLO_U32] = DT_U32,
 };
 
 static int upload(struct xla *x, const void *data, enum hlo_type type, struct hlo_shape shape, struct pjrt_buffer **out, struct err *err) {

@@ -192,7 +192,7 @@ int xla_program_get(struct xla *x, struct xla_shape want, struct xla_executable 
         const char *guard = mem_guard_pause(); /* a program is made once and serves every later step of its shape */
         e = free_place(x);
         int code = xla_ropes_find(&x->base.list, &x->ropes) ? make(x, want, e, err)
-                                                           : err_set(err, ERR_EUNSUPPORTED, "more than %d rope tables", XLA_ROPES_MAX);
+                                                            : err_set(err, ERR_EUNSUPPORTED, "more than %d rope tables", XLA_ROPES_MAX);
         mem_guard_resume(guard);
         TRY(code);
     }

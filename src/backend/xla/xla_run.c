@@ -39,8 +39,9 @@ static void fill_angles(struct xla *x, const struct xla_executable *e, const str
     float *out = (float *)(void *)(x->block + e->in.ropes[i_rope]);
     for (int32_t s = 0; s < p->n_seqs; s++) {
         const struct step_seq *seq = &p->step->seqs[p->seq + s];
-        const float *inv_freq = a->inv_freq ? ((const struct xla_weight *)a->inv_freq->packed)->host
-                                            : p->step->rope + ((int64_t)(p->seq + s) * p->step->n_rope_tables + a->table) * p->step->rope_width;
+        const float *inv_freq = a->inv_freq
+                                    ? ((const struct xla_weight *)a->inv_freq->packed)->host
+                                    : p->step->rope + ((int64_t)(p->seq + s) * p->step->n_rope_tables + a->table) * p->step->rope_width;
         for (int32_t r = 0; r < p->n_rows; r++, out += a->n_rotated) {
             float pos = (float)p->step->pos[seq->row + p->skip + r];
             for (int32_t i = 0; i < half; i++) {

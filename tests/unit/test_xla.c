@@ -1,0 +1,202 @@
+/* The xla backend without a device: plugins that are wrong in every way, and programs as text. */
+#include "unit.h"
+
+#include "backend/backend.h"
+#include "backend/xla/emit.h"
+#include "backend/xla/find.h"
+#include "backend/xla/pjrt.h"
+#include "os/os.h"
+
+/* ---- plugins ------------------------------------------------------------------------------------------------------ */
+
+static int (*fake_alive)(void);
+
+static const char *fake_plugin(struct arena *a, const char *mode) {
+    struct str exe = str_of(os_exe_path());
+    size_t cut = exe.n;
+    while (cut > 0 && exe.p[cut - 1] != '/' && exe.p[cut - 1] != '\\') cut--;
+    const char *path = str_fmt(a, "%.*sfake-pjrt/fake_pjrt.so", (int)cut, exe.p).p;
+    struct os_dl *lib;
+    struct err err;
+    void (*set)(const char *);
+    if (os_stat(path, &(struct os_stat){0}, NULL)) unit_skip("the fake plugin was not built");
+    CHECK_OK(os_dl_open(path, OS_DL_ANY, &lib, &err), err);
+    CHECK(os_dl_symbol(lib, "fake_pjrt_set", &set) && os_dl_symbol(lib, "fake_pjrt_alive", &fake_alive));
+    set(mode);
+    return path;
+}
+
+static void test_refused(void) {
+    static const struct {
+        const char *mode;
+        int code;
+        const char *says;
+    } rows[] = {
+        {"no table", ERR_EUNSUPPORTED, "is no PJRT plugin"},
+        {"small table", ERR_EUNSUPPORTED, "its function table is 16 bytes long"},
+        {"short table", ERR_EUNSUPPORTED, "lacks the function Client_Create"},
+        {"missing", ERR_EUNSUPPORTED, "lacks the function Buffer_ToHostBuffer"},
+        {"old", ERR_EUNSUPPORTED, "speaks PJRT 0.39; mlxcel needs 0.40 or later"},
+        {"new major", ERR_EUNSUPPORTED, "speaks PJRT 1.115"},
+        {"client", ERR_EDEVICE, "starting the plugin's client: no driver for this device"},
+        {"no device", ERR_ENOTFOUND, "finds no device here"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct arena a = {0};
+        struct pjrt p;
+        struct err err = {0};
+        CHECK_INT(pjrt_open(&(struct pjrt_options){.plugin = fake_plugin(&a, rows[i].mode), .device = -1}, &p, &err), rows[i].code);
+        if (str_find(str_of(err.msg), str_of(rows[i].says), 0) == STR_NONE)
+            unit_fail(__FILE__, __LINE__, "%s: said \"%s\"", rows[i].mode, err.msg);
+        CHECK_INT(fake_alive(), 0);
+        arena_free(&a);
+    }
+}
+
+static void test_no_plugin(void) {
+    struct pjrt p;
+    struct err err = {0};
+    CHECK(pjrt_open(&(struct pjrt_options){.plugin = "no/such/plugin.so"}, &p, &err) != 0);
+    CHECK(str_find(str_of(err.msg), STR("no/such/plugin.so"), 0) != STR_NONE);
+    /* a library that is no plugin */
+    struct arena a = {0};
+    const char *none = os_exe_path();
+    CHECK(pjrt_open(&(struct pjrt_options){.plugin = none}, &p, &err) != 0);
+    arena_free(&a);
+}
+
+static void open_fake(struct arena *a, const char *mode, struct pjrt *out) {
+    struct err err = {0};
+    CHECK_OK(pjrt_open(&(struct pjrt_options){.plugin = fake_plugin(a, mode), .device = 1}, out, &err), err);
+}
+
+static void test_buffers(void) {
+    struct arena a = {0};
+    struct pjrt p;
+    struct err err = {0};
+    struct pjrt_buffer *b, *result;
+    struct pjrt_executable *e;
+    int32_t data[3] = {1, 2, 3}, back[3] = {0};
+    struct pjrt_shape shape = {.dtype = DT_I32, .rank = 1, .dims = {3}};
+    open_fake(&a, "", &p);
+    CHECK_STR(str_of(p.platform), STR("fake"));
+    CHECK_INT(p.n_devices, 2);
+    CHECK_OK(pjrt_upload(&p, data, &shape, &b, &err), err);
+    CHECK_OK(pjrt_compile(&p, STR("module {}"), &e, &err), err);
+    CHECK_OK(pjrt_execute(&p, e, &b, 1, &result, &err), err);
+    CHECK_OK(pjrt_download(&p, result, back, sizeof back, &err), err);
+    CHECK(memcmp(data, back, sizeof data) == 0);
+    uint64_t used, total;
+    CHECK(pjrt_memory(&p, &used, &total) && used == 100 && total == 1000);
+    struct sb saved = {0};
+    struct pjrt_executable *again;
+    CHECK_OK(pjrt_serialize(&p, e, &saved, &err), err);
+    CHECK_OK(pjrt_deserialize(&p, sb_str(&saved), &again, &err), err);
+    CHECK_INT(pjrt_deserialize(&p, STR("rubbish"), &again, &err), ERR_EDEVICE);
+    CHECK(str_find(str_of(err.msg), STR("damaged program"), 0) != STR_NONE);
+    sb_free(&saved);
+    pjrt_executable_free(&p, again);
+    pjrt_executable_free(&p, e);
+    pjrt_buffer_free(&p, result);
+    pjrt_buffer_free(&p, b);
+    pjrt_close(&p);
+    CHECK_INT(fake_alive(), 0);
+    arena_free(&a);
+}
+
+static void test_failures(void) {
+    struct arena a = {0};
+    struct pjrt p;
+    struct err err = {0};
+    struct pjrt_buffer *b;
+    struct pjrt_executable *e;
+    struct pjrt_shape shape = {.dtype = DT_I32, .rank = 1, .dims = {3}};
+    int32_t data[3] = {0};
+    open_fake(&a, "", &p);
+    fake_plugin(&a, "memory");
+    CHECK_INT(pjrt_upload(&p, data, &shape, &b, &err), ERR_EMEMORY);
+    CHECK_STR(str_of(err.msg), STR("copying to the device: out of memory allocating 17 bytes"));
+    fake_plugin(&a, "compile");
+    CHECK_INT(pjrt_compile(&p, STR("module {}"), &e, &err), ERR_EDEVICE);
+    CHECK_STR(str_of(err.msg), STR("compiling a program: line 3: unknown operation"));
+    fake_plugin(&a, "no stats");
+    uint64_t used, total;
+    CHECK(!pjrt_memory(&p, &used, &total));
+    fake_plugin(&a, "");
+    CHECK_OK(pjrt_upload(&p, data, &shape, &b, &err), err);
+    fake_plugin(&a, "await");
+    CHECK_INT(pjrt_download(&p, b, data, sizeof data, &err), ERR_EDEVICE);
+    CHECK_STR(str_of(err.msg), STR("running on the device: the device stopped"));
+    pjrt_buffer_free(&p, b);
+    pjrt_close(&p);
+    CHECK_INT(fake_alive(), 0);
+    arena_free(&a);
+}
+
+static void test_device_number(void) {
+    struct arena a = {0};
+    struct backend *be;
+    struct err err = {0};
+    const char *path = fake_plugin(&a, "");
+    CHECK_INT(xla_backend.open(&(struct backend_options){.xla_plugin = path, .device = "fake:7"}, &be, &err), ERR_ENOTFOUND);
+    CHECK(str_find(str_of(err.msg), STR("there is no device 7"), 0) != STR_NONE);
+    CHECK_INT(xla_backend.open(&(struct backend_options){.xla_plugin = path, .device = "fake:x"}, &be, &err), ERR_EARG);
+    CHECK_INT(xla_backend.open(&(struct backend_options){.xla_plugin = path, .device = "cuda"}, &be, &err), ERR_ENOTFOUND);
+    CHECK(str_find(str_of(err.msg), STR("runs on fake, not on cuda"), 0) != STR_NONE);
+    arena_free(&a);
+}
+
+static void write_empty(struct arena *a, const char *dir, const char *name) {
+    struct err err;
+    CHECK_OK(os_make_dirs(dir, &err), err);
+    CHECK_OK(os_file_save(str_fmt(a, "%s/%s", dir, name).p, STR(""), &err), err);
+}
+
+/* ---- programs ----------------------------------------------------------------------------------------------------- */
+
+static bool has(const struct hlo *h, const char *line) {
+    return str_find(sb_str(&h->text), str_of(line), 0) != STR_NONE;
+}
+
+static void test_text(void) {
+    struct hlo h = {0};
+    struct hlo_val x = hlo_name(&h, HLO_F32, HLO_SHAPE(2, 3)), w = hlo_name(&h, HLO_F32, HLO_SHAPE(4, 3));
+    struct hlo_val y = hlo_dot(&h, x, w, &(struct hlo_dot){.n_contract = 1, .contract_a = {1}, .contract_b = {1}});
+    CHECK_INT(y.shape.rank, 2);
+    CHECK(has(&h, "%3 = stablehlo.dot_general %1, %2, contracting_dims = [1] x [1], precision = [HIGHEST, HIGHEST] : "
+                  "(tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x4xf32>\n"));
+    hlo_reduce(&h, "add", y, 1, 0);
+    CHECK(has(&h, "%5 = stablehlo.reduce(%3 init: %4) applies stablehlo.add across dimensions = [1] : (tensor<2x4xf32>, tensor<f32>) -> "
+                  "tensor<2xf32>\n"));
+    hlo_const(&h, HLO_F32, -1.0 / 0.0, HLO_SHAPE(2));
+    CHECK(has(&h, "stablehlo.constant dense<0xFF800000> : tensor<2xf32>\n"));
+    hlo_slice(&h, x, 1, 1, 3);
+    CHECK(has(&h, "stablehlo.slice %1 [0:2, 1:3] : (tensor<2x3xf32>) -> tensor<2x2xf32>\n"));
+    sb_free(&h.text);
+}
+
+static void test_find(void) {
+    struct arena a = {0};
+    const char *root = unit_scratch_dir(), *site = str_fmt(&a, "%s/venv/lib/python3.12/site-packages", root).p;
+    write_empty(&a, str_fmt(&a, "%s/jax_plugins/xla_cuda13", site).p, "xla_cuda_plugin.so");
+    write_empty(&a, str_fmt(&a, "%s/jax_plugins/xla_cuda13", site).p, "_versions.so");
+    write_empty(&a, str_fmt(&a, "%s/xla_plugins/xla_cpu_pjrt", site).p, "xla_cpu_pjrt.so");
+    struct xla_plugins found = {0};
+    xla_plugins_search(&a, str_fmt(&a, "%s/venv", root).p, &found);
+    CHECK_INT(found.n, 2);
+    CHECK_STR(found.items[0].device, STR("cuda"));
+    CHECK(str_ends(found.items[0].path, STR("xla_cuda13/xla_cuda_plugin.so")));
+    CHECK_STR(found.items[1].device, STR("cpu"));
+    arena_free(&a);
+}
+
+const struct unit_suite unit_xla = {"xla", (const struct unit_case[]){
+                                               {"plugins that are refused", test_refused},
+                                               {"no plugin", test_no_plugin},
+                                               {"buffers and programs", test_buffers},
+                                               {"failures carry the plugin's words", test_failures},
+                                               {"device numbers", test_device_number},
+                                               {"text of programs", test_text},
+                                               {"finding plugins", test_find},
+                                               {0},
+                                           }};
