@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all run test test-long test-cuda check check-cuda-env install windows test-windows cross test-cross clang asan tsan fuzz format clean help \
+.PHONY: all run test test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang asan tsan fuzz format clean help \
     build-release venv
 .DEFAULT_GOAL := all
 
@@ -41,6 +41,11 @@ test-long: build-release ## the long tests: big oracles, load, fuzzing
 test-cuda: build-release ## everything that a GPU must show; says why not where there is none (DATA=DIR as above)
 	@tools/setup.sh test
 	@python3 tests/cuda/test_cuda.py build/release $(or $(DATA),../shared)
+
+kernels: ## compile the CUDA kernels for all architectures, with registers and spills of each; no GPU is needed
+	@tools/setup.sh build
+	$(call cmake,release,kernelc)
+	@build/release/kernelc --build build/kernels-all/kernels.bin --cache build/kernels-cache --report
 
 check: ## style, layers and formatting
 	@tools/setup.sh check

@@ -188,12 +188,18 @@ template <int BITS, int GROUP> static __device__ __forceinline__ void product(co
     finish(a, out, k_warps, first_row, smem);
 }
 
-#define QMV(bits, group) \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) qmv_##bits##_##group(KARGS(k_linear) a) { product<bits, group>(a); }
-QMV(4, 32)
-QMV(4, 64)
-QMV(4, 128)
-QMV(8, 32)
-QMV(8, 64)
-QMV(8, 128)
-QMV(16, 64)
+// Blocks that must share a multiprocessor: groups of 32 hold twice the scales, for which most compilers need more than half of its registers.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define BLOCKS_32 2
+#else
+#define BLOCKS_32 1
+#endif
+#define QMV(bits, group, blocks) \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, blocks) qmv_##bits##_##group(KARGS(k_linear) a) { product<bits, group>(a); }
+QMV(4, 32, BLOCKS_32)
+QMV(4, 64, 2)
+QMV(4, 128, 2)
+QMV(8, 32, 2)
+QMV(8, 64, 2)
+QMV(8, 128, 2)
+QMV(16, 64, 2)

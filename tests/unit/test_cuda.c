@@ -285,6 +285,37 @@ static void probe_older_driver(void) {
     arena_free(&a);
 }
 
+/* Every row of the table of GPUs, as a machine would have it: from its driver on by its image, from the older one on by PTX, below by name. */
+static void probe_each_row(void) {
+    struct image_spec specs[N_FULL + 1];
+    for (int i = 0; i < N_FULL; i++) specs[i] = (struct image_spec){"attn", full_set[i].number, full_set[i].suffix, PACK_CUBIN, 13000};
+    specs[N_FULL] = (struct image_spec){"attn", 75, 0, PACK_PTX, 12040};
+    struct arena a = {0};
+    struct sb data = {0};
+    struct cuda_pack pack;
+    struct err err;
+    static struct cuda_probe p;
+    size_t n;
+    const struct cuda_support *rows = cuda_support_table(&n);
+    put_pack(&data, specs, N_FULL + 1);
+    CHECK_OK(cuda_pack_open(&pack, data.p, data.n, "test", &err), err);
+    for (size_t i = 0; i < n; i++)
+        for (int version = 12020; version <= 13000; version += version == 12080 ? 920 : 10) {
+            int branch = cuda_branch_of(version);
+            bool full = branch >= rows[i].driver, ptx = !full && rows[i].driver_ptx && branch >= rows[i].driver_ptx;
+            if (!full && !ptx && branch >= 550) continue; /* such a driver does not know that GPU */
+            const char *config = str_fmt(&a, "version=%d;device=%d|a GPU|24000|23000", version, rows[i].capability).p;
+            cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, config), .pack = &pack});
+            char arch[16] = "PTX";
+            if (p.devices[0].image.suffix != 'p') cuda_arch_format(p.devices[0].image, arch);
+            if (p.state != (full || ptx ? CUDA_READY : CUDA_DRIVER_OLD) || (full && strcmp(arch, rows[i].image) != 0) ||
+                (ptx && strcmp(arch, "PTX") != 0))
+                unit_fail(__FILE__, __LINE__, "\"%s\": state %d, image %s: %s", config, p.state, arch, p.reason.msg);
+        }
+    sb_free(&data);
+    arena_free(&a);
+}
+
 static void probe_without(void) {
     struct arena a = {0};
     static struct cuda_probe p;
@@ -407,6 +438,7 @@ static const struct unit_case cases[] = {
     {"pack_damaged", pack_damaged},
     {"probe_messages", probe_messages},
     {"probe_older_driver", probe_older_driver},
+    {"probe_each_row", probe_each_row},
     {"probe_without", probe_without},
     {"probe_choose", probe_choose},
     {"device_details", device_details},

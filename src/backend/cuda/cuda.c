@@ -40,11 +40,7 @@ static int read_attributes(struct cuda *c, struct err *err) {
     CUDA_TRY(c, c->d->cuDeviceGetAttribute(&c->shared_max, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, c->device->handle),
              "asking GPU %d", c->device->index);
     c->sm = c->device->capability;
-    /* a GPU with a display: Windows ends what runs on it for 2 s */
-    int timed = 0;
-    CUDA_TRY(c, c->d->cuDeviceGetAttribute(&timed, CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, c->device->handle), "asking GPU %d",
-             c->device->index);
-    c->base.step_ms = timed ? 150 : 0;
+    c->base.step_ms = c->device->display ? 150 : 0; /* Windows ends what runs on a display's GPU for 2 s */
     return ERR_OK;
 }
 
