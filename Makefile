@@ -1,6 +1,6 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
 .PHONY: all run test test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang asan tsan fuzz format clean help \
-    build-release venv
+    build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
 SHELL := /bin/bash
@@ -42,9 +42,11 @@ test-cuda: build-release ## everything that a GPU must show; says why not where 
 	@tools/setup.sh test
 	@python3 tests/cuda/test_cuda.py build/release $(or $(DATA),../shared)
 
-kernels: ## compile the CUDA kernels for all architectures, with registers and spills of each; no GPU is needed
+build-kernelc:
 	@tools/setup.sh build
 	$(call cmake,release,kernelc)
+
+kernels: build-kernelc ## compile the CUDA kernels for all architectures, with registers and spills of each; no GPU is needed
 	@build/release/kernelc --build build/kernels-all/kernels.bin --cache build/kernels-cache --report
 
 check: ## style, layers and formatting
