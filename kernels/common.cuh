@@ -12,6 +12,8 @@
 #define DYNAMIC_SHARED(type, name) extern __shared__ type name[]
 #endif
 
+#include "tile.cuh"
+
 #define FULL 0xffffffffu
 typedef __nv_bfloat16 bf16;
 
@@ -137,6 +139,15 @@ static __device__ __forceinline__ void plain8(const k_weight &w, const unsigned 
     for (int i = 0; i < 8; i++) out[i] = i < n ? load_as_f32(row, w.dtype, k + i) : 0.0f;
 }
 
+static __device__ __forceinline__ void tiled8(const k_weight &w, int64_t row, int64_t k, float out[8]) {
+    const unsigned char *unit = tile_unit(w, row, k);
+    uint32_t word = *(const uint32_t *)(unit + tile_word_at(row, k));
+    const unsigned char *meta = unit + tile_meta_at(w.group, row, k);
+    float scale = load_as_f32(meta, w.dtype, 0), bias = load_as_f32(meta, w.dtype, 1);
+#pragma unroll
+    for (int i = 0; i < 8; i++) out[i] = __fadd_rn(__fmul_rn((float)(word >> 4 * tile_nibble(i) & 15), scale), bias);
+}
+
 static __device__ __forceinline__ void unpack8(const k_weight &w, int64_t row, int64_t k, float out[8]) {
     const unsigned char *values = w.values + row * w.values_bytes;
     if (w.mode == K_PLAIN) {
@@ -159,6 +170,12 @@ static __device__ __forceinline__ void unpack8(const k_weight &w, int64_t row, i
         unsigned c = (unsigned)(word >> i * w.bits) & mask;
         out[i] = (w.mode == K_MXFP8 ? e4m3(c) : e2m1(c)) * scale;
     }
+}
+
+// The same where the weight may lie in tiles.
+static __device__ __forceinline__ void unpack8_any(const k_weight &w, int64_t row, int64_t k, float out[8]) {
+    if (w.tile_bytes) tiled8(w, row, k, out);
+    else unpack8(w, row, k, out);
 }
 
 // The positions that a row may see begin here.

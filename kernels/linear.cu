@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) linear_ref(KARGS(k_l
     float sum[ROWS] = {0};
     for (int64_t k = lane * 8; k < k_end; k += 256) {
         float w[8], x[8];
-        unpack8(a.w, w_row, k, w);
+        unpack8_any(a.w, w_row, k, w);
         int left = k_end - k < 8 ? (int)(k_end - k) : 8;
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
@@ -53,7 +53,7 @@ extern "C" __global__ void embed(KARGS(k_embed) a) {
     if (index >= a.w.out) index = 0;
     for (int64_t k = (int64_t)threadIdx.x * 8; k < a.w.in; k += (int64_t)blockDim.x * 8) {
         float w[8];
-        unpack8(a.w, index, k, w);
+        unpack8_any(a.w, index, k, w);
         for (int i = 0; i < 8 && k + i < a.w.in; i++) view_store(a.y, r, 0, k + i, w[i] * a.scale);
     }
 }
@@ -64,7 +64,7 @@ extern "C" __global__ void dequant(KARGS(k_dequant) a) {
     if (i >= per_row * a.n) return;
     int64_t row = i / per_row, k = i % per_row * 8;
     float w[8];
-    unpack8(a.w, a.first + row, k, w);
+    unpack8_any(a.w, a.first + row, k, w);
     bf16 *out = (bf16 *)a.out + row * a.w.in + k;
     if (a.w.in % 8 == 0) {
         union {

@@ -172,6 +172,111 @@ QMM(16, 16)
 QMM(16, 32)
 QMM(16, 64)
 
+// ---- the same for 4 bits in tiles (tile.cuh): codes come through shared memory too, several steps ahead ----
+
+enum { T_STAGES = 5, T_TILES = BN / TILE_ROWS };
+
+// Elements between the start of a row of x and its 16-byte piece: the halves of odd rows are exchanged, so that a quarter warp meets all banks.
+static __device__ __forceinline__ int x_piece(int row, int piece) {
+    return row * BK + (piece ^ (row % 2 * 4)) * 8;
+}
+
+template <int NB> static __device__ __forceinline__ void load_tiles(const k_linear &a, unsigned char *stage, int64_t k, int unit_bytes) {
+    bf16 *x = (bf16 *)stage;
+    for (int e = threadIdx.x; e < NB * 8 * (BK / 8); e += WARPS * 32) {
+        int row = e / (BK / 8), piece = e % (BK / 8);
+        bool there = row < a.x.rows;
+        copy16(x + x_piece(row, piece), (const bf16 *)a.x.p + (there ? (int64_t)row * a.x.row_stride + k + piece * 8 : 0), there);
+    }
+    unsigned char *codes = stage + NB * 8 * BK * 2;
+    int pieces = unit_bytes / 16;
+    for (int e = threadIdx.x; e < T_TILES * pieces; e += WARPS * 32) {
+        int tile = e / pieces, piece = e % pieces;
+        int64_t t = (int64_t)blockIdx.x * T_TILES + tile;
+        bool there = t * TILE_ROWS < a.w.out;
+        copy16(codes + e * 16, a.w.values + (there ? t * a.w.tile_bytes + k / TILE_UNIT * unit_bytes + piece * 16 : 0), there);
+    }
+}
+
+// Eight registers of bf16 weights from a lane's two words of a row.
+static __device__ __forceinline__ void unpack_words(uint32_t first, uint32_t second, uint32_t low, uint32_t high, int dtype, uint32_t out[8]) {
+    uint32_t s[2], b[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        uint32_t meta = i ? high : low;
+        if (dtype != K_BF16) meta = pack_bf16(meta_f32(meta & 0xffff, dtype), meta_f32(meta >> 16, dtype));
+        s[i] = bytes_of(meta, meta, 0x1010), b[i] = bytes_of(meta, meta, 0x3232);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        uint32_t q = fma_bf16x2(nibbles(i < 4 ? first : second, i % 4 * 4), ONE, MINUS_128);
+        out[i] = fma_bf16x2(q, s[i / 4], b[i / 4]);
+    }
+}
+
+template <int NB> static __device__ __forceinline__ void tile_product(const k_linear &a) {
+    DYNAMIC_SHARED(unsigned char, stages);
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4, unit_bytes = tile_unit_bytes(a.w.group);
+    int stage_bytes = NB * 8 * BK * 2 + T_TILES * unit_bytes;
+    int units = (int)(a.w.in / BK), first = (int)((int64_t)blockIdx.y * units / a.k_splits), steps = (int)((int64_t)(blockIdx.y + 1) * units / a.k_splits) - first;
+    float acc[2][NB][4];
+#pragma unroll
+    for (int i = 0; i < 2 * NB * 4; i++) ((float *)acc)[i] = 0;
+#pragma unroll
+    for (int s = 0; s < T_STAGES - 1; s++) {
+        if (s < steps) load_tiles<NB>(a, stages + s * stage_bytes, (int64_t)(first + s) * BK, unit_bytes);
+        copy_commit();
+    }
+    for (int s = 0; s < steps; s++) {
+        copy_wait<T_STAGES - 2>();
+        __syncthreads();
+        if (s + T_STAGES - 1 < steps) load_tiles<NB>(a, stages + (s + T_STAGES - 1) % T_STAGES * stage_bytes, (int64_t)(first + s + T_STAGES - 1) * BK, unit_bytes);
+        copy_commit();
+        const unsigned char *stage = stages + s % T_STAGES * stage_bytes;
+        const bf16 *x = (const bf16 *)stage;
+        uint32_t w[4][8];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const unsigned char *unit = stage + NB * 8 * BK * 2 + (warp * 2 + i) * unit_bytes;
+            uint4 codes = *(const uint4 *)(unit + lane * 16);
+            uint2 low = *(const uint2 *)(unit + TILE_CODES + g * 8), high = low;
+            if (a.w.group == 32) high = *(const uint2 *)(unit + TILE_CODES + TILE_META + g * 8);
+            unpack_words(codes.x, codes.y, low.x, high.x, a.w.dtype, w[2 * i]);
+            unpack_words(codes.z, codes.w, low.y, high.y, a.w.dtype, w[2 * i + 1]);
+        }
+#pragma unroll
+        for (int nb = 0; nb < NB; nb++) {
+            uint32_t xv[8];
+            *(uint4 *)xv = *(const uint4 *)(x + x_piece(nb * 8 + g, t)), *(uint4 *)(xv + 4) = *(const uint4 *)(x + x_piece(nb * 8 + g, 4 + t));
+#pragma unroll
+            for (int m = 0; m < 4; m++) {
+                const uint32_t upper[4] = {w[0][2 * m], w[1][2 * m], w[0][2 * m + 1], w[1][2 * m + 1]};
+                const uint32_t lower[4] = {w[2][2 * m], w[3][2 * m], w[2][2 * m + 1], w[3][2 * m + 1]};
+                mma_bf16(acc[0][nb], upper, xv[2 * m], xv[2 * m + 1]);
+                mma_bf16(acc[1][nb], lower, xv[2 * m], xv[2 * m + 1]);
+            }
+        }
+    }
+    int64_t row = (int64_t)blockIdx.x * BN + warp * 32 + g;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int nb = 0; nb < NB; nb++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                int64_t n = row + i * 16 + j / 2 * 8;
+                int m = nb * 8 + 2 * t + j % 2;
+                if (n < a.w.out && m < a.x.rows) a.partial[((int64_t)blockIdx.y * a.x.rows + m) * a.w.out + n] = acc[i][nb][j];
+            }
+}
+
+// Grid (n / 128, splits).
+#define TILES(nb) \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) qmm_tiles_##nb(KARGS(k_linear) a) { tile_product<(nb) / 8>(a); }
+TILES(16)
+TILES(32)
+TILES(64)
+
 // The parts of k in order, then bias, gate and residual. Grid (results of a row / 256, rows).
 extern "C" __global__ void linear_reduce(KARGS(k_linear) a) {
     int64_t n = (int64_t)blockIdx.x * 256 + threadIdx.x, m = blockIdx.y, width = a.glu_inner ? a.glu_inner : a.w.out;

@@ -21,6 +21,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/driver.c
   src/backend/cuda/embedded.c
   src/backend/cuda/fuse_cuda.c
+  src/backend/cuda/fuse_step.c
   src/backend/cuda/graph.c
   src/backend/cuda/image.c
   src/backend/cuda/kv.c

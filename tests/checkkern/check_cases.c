@@ -227,6 +227,48 @@ static struct tensor build_lightning(struct check *c, struct oplist *l, const st
                         &(struct lightning_args){.slope = check_vector(c, 3, 4, 0.5f, 0.5f), .state = 4, .heads = 3, .width = width});
 }
 
+/* ---- whole blocks: what decode steps make of the ops of two dense layers -------------------------------------------------- */
+
+static struct tensor block_norm(struct check *c, struct oplist *l, struct tensor x, uint64_t seed) {
+    return op_norm(l, x, &(struct norm_args){.weight = check_vector(c, x.width, seed, 0.25f, 1), .kind = NORM_RMS, .eps = 1e-5f});
+}
+
+static struct tensor block_linear(struct check *c, struct oplist *l, const struct check_case *w, struct tensor x, int64_t out,
+                                  uint64_t seed) {
+    const struct weight *m = check_weight(c, w->format, 1, out, x.width, seed, 0.125f);
+    return op_linear(l, x, &(struct linear_args){m, w->p[6] ? check_vector(c, out, seed + 1, 0.5f, 0) : NULL});
+}
+
+/* p: q heads, kv heads, width, width, window, norms of q and k, biases, layer of the cache. */
+static struct tensor block_attention(struct check *c, struct oplist *l, const struct check_case *w, struct tensor x, int32_t layer) {
+    int32_t heads = w->p[0], kv_heads = w->p[1], d = w->p[2];
+    struct tensor all = block_linear(c, l, w, x, (int64_t)(heads + 2 * kv_heads) * d, 20);
+    struct tensor q = tensor_split_heads(tensor_slice(all, 0, heads * d), heads),
+                  k = tensor_split_heads(tensor_slice(all, heads * d, kv_heads * d), kv_heads),
+                  v = tensor_split_heads(tensor_slice(all, (heads + kv_heads) * d, kv_heads * d), kv_heads);
+    struct rope_args rope = {.inv_freq = check_vector(c, d / 2, 22, 0.1f, 0.2f), .kind = ROPE_HALF, .n_rotated = d, .magnitude = 1};
+    struct kv_ref kv = {0, layer};
+    if (w->p[5]) q = block_norm(c, l, q, 23);
+    q = op_rope(l, q, &rope);
+    if (w->p[5]) k = block_norm(c, l, k, 24);
+    op_kv_write(l, op_rope(l, k, &rope), v, kv);
+    struct attn_args a = {.kv = kv, .scale = 8.0f / (float)d, .v_width = d, .window = w->p[4]};
+    return block_linear(c, l, w, tensor_join_heads(op_attn(l, q, &a)), w->in, 26);
+}
+
+static struct tensor build_blocks(struct check *c, struct oplist *l, const struct check_case *w) {
+    struct tensor x = check_input(c, l, w->in, 1);
+    int32_t inner = (int32_t)w->out;
+    for (int32_t i = 0; i < 2; i++) {
+        x = op_add(l, x, block_attention(c, l, w, block_norm(c, l, x, 30), i), NULL);
+        struct tensor both = block_linear(c, l, w, block_norm(c, l, x, 31), 2 * w->out, 32);
+        struct tensor h =
+            op_glu(l, tensor_slice(both, 0, inner), tensor_slice(both, inner, inner), &(struct act_args){.kind = ACT_SILU, .scale = 1});
+        x = op_add(l, x, block_linear(c, l, w, h, w->in, 34), &(struct add_args){1.0f, 0.5f});
+    }
+    return block_linear(c, l, w, block_norm(c, l, op_rows(l, x), 36), 1000, 37);
+}
+
 /* ---- the list ------------------------------------------------------------------------------------------------------ */
 
 struct maker {
@@ -395,6 +437,34 @@ static void add_attention(struct maker *m) {
     }
 }
 
+static void add_blocks(struct maker *m) {
+    static const struct {
+        struct format format;
+        int32_t hidden, inner, p[7];
+    } shapes[] = {
+        {{QUANT_AFFINE, DT_BF16, 4, 64}, 256, 448, {4, 2, 64, 64, 0, 1, 0}},
+        {{QUANT_AFFINE, DT_F16, 4, 32}, 128, 192, {4, 4, 64, 64, 0, 0, 1}},
+        {{QUANT_AFFINE, DT_BF16, 4, 128}, 1280, 2176, {8, 1, 128, 128, 100, 1, 0}},
+        {{QUANT_NONE, DT_BF16, 0, 0}, 320, 1088, {6, 2, 128, 128, 0, 1, 1}},
+        {{QUANT_AFFINE, DT_BF16, 4, 64}, 512, 256, {4, 1, 256, 256, 0, 0, 0}},
+        {{QUANT_AFFINE, DT_BF16, 8, 64}, 256, 256, {4, 2, 64, 64, 0, 0, 0}},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        CASE(.build = build_blocks, .format = shapes[i].format, .in = shapes[i].hidden, .out = shapes[i].inner, .slack = 3);
+        memcpy(k.p, shapes[i].p, sizeof shapes[i].p);
+        NAME("blocks %zu", i);
+        const struct check_step few[] = {{{5, 0, 3}}, {{1, 0, 1}}, {{1, 0, 1}}, {{1, 6, 0}}, {{1, 1, 1}}, {{1, 0, 0}}},
+                                many[] = {{{300, 0, 0}}, {{1, 0, 0}}, {{1, 300, 0}}, {{1, 1, 0}}, {{1, 1, 0}}, {{1, 0, 0}}};
+        memcpy(k.steps, few, sizeof few);
+        k.n_steps = CHECK_STEPS;
+        add(m, k);
+        if (m->quick && i != 0) continue;
+        NAME("blocks %zu, long", i);
+        memcpy(k.steps, many, sizeof many);
+        add(m, k);
+    }
+}
+
 static void add_mixers(struct maker *m) {
     /* score, k, normalize, groups, top groups, top2, bias */
     static const int32_t routes[][7] = {{ROUTE_SOFTMAX, 2, 1, 0, 0, 0, 0},       {ROUTE_SOFTMAX, 8, 0, 0, 0, 0, 0},
@@ -432,6 +502,7 @@ int32_t check_cases(struct check_case *out, int32_t most, bool quick) {
     add_elements(&m);
     add_products(&m);
     add_attention(&m);
+    add_blocks(&m);
     add_mixers(&m);
     if (!quick) add_shapes(&m);
     return m.n;

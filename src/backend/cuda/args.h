@@ -37,6 +37,14 @@ struct k_weight {
     int64_t values_bytes, scales_bytes, biases_bytes; /* per row */
     int64_t out, in;
     int32_t mode, bits, group, dtype; /* dtype: of plain elements, or of affine scales */
+    int64_t tile_bytes;               /* of 16 rows in tiles (kernels/tile.cuh); 0: row after row */
+};
+
+/* Row after row becomes tiles, or tiles become rows of bf16. */
+struct k_tile {
+    struct k_weight w; /* as it lies */
+    KPTR(unsigned char) out;
+    int64_t first, n; /* rows, of whole tiles */
 };
 
 /* Activation: kind is enum act_kind of backend/ops.h. */
@@ -260,6 +268,71 @@ struct k_lightning {
     struct k_view q, k, v, y;
     KPTR(const float) slope;
     int32_t heads, width;
+};
+
+/* ---- decode steps (kernels/step.cu): instructions, one behind the other in one launch or each in its own ---- */
+
+enum k_step_kind { K_STEP_LINEAR, K_STEP_ATTN };
+
+/* y = a product of up to eight rows, with the norm before it and the gate or the residual behind it. */
+struct k_step_linear {
+    struct k_weight w; /* 4 bits in tiles, or bf16 */
+    KPTR(const float) bias;
+    KPTR(const void) x;
+    KPTR(const int32_t) x_rows; /* which rows; NULL: in order */
+    int64_t x_stride;
+    KPTR(const float) norm; /* weight of an rms norm of x; NULL: 1 */
+    KPTR(const float) residual;
+    KPTR(void) y;
+    int64_t residual_stride, y_stride;
+    int64_t glu_inner; /* 0: no gate */
+    struct k_act act;
+    float own_scale, residual_scale, eps, norm_offset;
+    int32_t x_dtype, y_dtype, rows, has_norm;
+    int32_t n_tiles, tiles_each, tiles_more, pad; /* tiles of 16 results; of every block, and one more for so many of them */
+};
+
+/* Norms of queries and keys, rope, the new keys and values into the cache, and attention of decode rows. */
+struct k_step_attn {
+    struct k_cache c;
+    KPTR(const float) q;
+    KPTR(const float) k;
+    KPTR(const float) v;
+    int64_t q_row, k_row, v_row, q_head, k_head, v_head; /* strides */
+    KPTR(void) y;
+    int64_t y_row; /* stride; heads lie one behind the other */
+    KPTR(const float) q_norm;
+    KPTR(const float) k_norm;
+    KPTR(const float) inv_freq;
+    KPTR(const float) step_rope;
+    KPTR(const float) sinks;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+    KPTR(float) partial;     /* [rows][heads][splits][width + 2] */
+    KPTR(uint32_t) counters; /* [rows][cached heads], zero between launches: splits that are done */
+    int32_t rope_kind, rope_first, n_rotated, table, n_rope_tables, rope_width;
+    float magnitude, q_eps, k_eps, q_offset, k_offset;
+    float scale, softcap, pos_scale_beta;
+    int32_t window, chunk, pos_scale_len, pos_scale_first;
+    int32_t group, splits, rows, y_dtype, has_q_norm, has_k_norm;
+};
+
+enum { K_INSTR_BYTES = 512 };
+
+struct k_instr {
+    int32_t kind, pad[3];
+    union {
+        struct k_step_linear linear;
+        struct k_step_attn attn;
+        unsigned char bytes[K_INSTR_BYTES - 16];
+    } u;
+};
+
+struct k_step_run {
+    KPTR(const struct k_instr) instrs; /* NULL: `one` alone */
+    KPTR(uint32_t) barrier;            /* arrivals and departures, zero between launches */
+    int32_t n, pad;
+    struct k_instr one;
 };
 
 #endif

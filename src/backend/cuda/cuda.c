@@ -8,6 +8,8 @@ static void cuda_close(struct backend *be) {
         cuda_kv_close(be);
         cuda_free(c, &c->scratch);
         cuda_free(c, &c->op_scratch);
+        cuda_free(c, &c->counters);
+        cuda_free(c, &c->staging);
         if (c->bounce) c->d->cuMemFreeHost(c->bounce);
         for (int i = 0; i < 2; i++)
             if (c->bounced[i]) c->d->cuEventDestroy(c->bounced[i]);
@@ -39,6 +41,10 @@ static int read_attributes(struct cuda *c, struct err *err) {
              c->device->index);
     CUDA_TRY(c, c->d->cuDeviceGetAttribute(&c->shared_max, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, c->device->handle),
              "asking GPU %d", c->device->index);
+    int cooperative = 0;
+    CUDA_TRY(c, c->d->cuDeviceGetAttribute(&cooperative, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, c->device->handle), "asking GPU %d",
+             c->device->index);
+    c->can_run_lists = cooperative != 0;
     c->sm = c->device->capability;
     c->base.step_ms = c->device->display ? 150 : 0; /* Windows ends what runs on a display's GPU for 2 s */
     return ERR_OK;
@@ -52,6 +58,8 @@ static int open_device(struct cuda *c, struct err *err) {
     CUDA_TRY(c, c->d->cuMemHostAlloc((void **)&c->bounce, 2 * (size_t)BOUNCE_BYTES, 0), "pinned memory");
     for (int i = 0; i < 2; i++) CUDA_TRY(c, c->d->cuEventCreate(&c->bounced[i], CU_EVENT_DISABLE_TIMING), "an event");
     TRY(read_attributes(c, err));
+    TRY(cuda_alloc(c, COUNTERS * sizeof(uint32_t), "counters", &c->counters, err));
+    CUDA_TRY(c, c->d->cuMemsetD32Async(c->counters, 0, COUNTERS, c->stream), "clearing counters");
     return cuda_modules_load(c, err);
 }
 

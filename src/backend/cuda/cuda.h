@@ -42,6 +42,9 @@ struct launch {
     int32_t op;  /* index in the list, for timings and messages */
 };
 
+/* Room for what blocks of a launch count together: two counters of the barrier, then those of attention's splits. */
+enum { COUNTERS = 4096, COUNTERS_FIRST = 64 };
+
 struct program {
     struct launch *launches;
     int32_t n_launches, launches_capacity;
@@ -67,6 +70,7 @@ struct cuda_graph {
     uint64_t last_use;
     struct cuda_output outputs[OUTPUTS_MAX];
     int32_t n_outputs;
+    CUdeviceptr instrs; /* of its runs of instructions; 0: none */
 };
 
 /* Pinned memory that a step is packed into; a stage is reused when its copy has been made. */
@@ -88,6 +92,7 @@ struct cuda {
     CUfunction functions[N_KERNELS]; /* NULL: not compiled for this GPU */
     int n_sm, sm, shared_max;
     bool exact, no_fuse, has_context;
+    bool can_run_lists; /* blocks of one launch may wait for each other */
 
     struct kv_layout layout;
     struct cuda_kv_class kv[KV_CLASSES_MAX];
@@ -96,7 +101,9 @@ struct cuda {
 
     struct plan plan;
     struct program program;
-    CUdeviceptr scratch, op_scratch;
+    CUdeviceptr scratch, op_scratch, counters;
+    CUdeviceptr staging; /* a weight's rows before they become tiles */
+    size_t staging_bytes;
     size_t scratch_bytes, op_scratch_bytes, op_scratch_need;
 
     struct step_key key; /* of the step being built; max_len as given */
@@ -176,6 +183,19 @@ static inline unsigned int ceil_div(int64_t a, int64_t b) {
 int32_t cuda_lower_fused(struct cuda *c, int32_t i);
 /* Before planning: what a group of ops reads lives to the end of the group. */
 void cuda_fuse_lives(struct cuda *c);
+/* Whether op j is the only reader of t; whether two handles are the same elements. */
+bool cuda_read_only_by(const struct cuda *c, struct tensor t, int32_t j);
+bool cuda_same_view(struct tensor a, struct tensor b);
+/* Instructions of decode steps (fuse_step.c): whether steps of this shape have them; the ops of the one that begins at op i, 0 for none. */
+bool cuda_step_small(const struct cuda *c);
+int32_t cuda_step_size(const struct cuda *c, int32_t i);
+void cuda_step_lower(struct cuda *c, int32_t i);
+/* A norm and a rope of one value from op j on, each where it is there. Returns the op behind them; t: what they make of it. */
+int32_t cuda_take_place(const struct cuda *c, int32_t j, int32_t *norm, int32_t *rope, struct tensor *t);
+/* The tile layout of kernels/tile.cuh: whether a weight takes it, and its bytes per tile. */
+bool cuda_tiles(const struct cuda *c, const struct weight_source *s);
+int64_t cuda_tile_bytes(const struct format *f, int64_t in);
+bool cuda_may_round(const struct cuda *c, const struct op *op);
 bool qmv_fits(const struct cuda *c, const struct op *op);
 bool qmm_fits(const struct cuda *c, const struct op *op);
 bool gemm_fits(const struct cuda *c, const struct op *op);
@@ -184,7 +204,8 @@ bool attn_fast_fits(const struct cuda *c, const struct op *op);
 void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 
 typedef void cuda_lower_fn(struct cuda *c, const struct op *op);
-cuda_lower_fn lower_embed, lower_linear_ref, lower_qmv, lower_qmm, lower_gemm;
+cuda_lower_fn lower_embed, lower_linear_ref, lower_step_linear, lower_qmv, lower_qmm, lower_gemm;
+bool step_linear_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax;
 cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_fast, lower_route, lower_experts_ref;
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning;

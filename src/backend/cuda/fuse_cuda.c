@@ -4,8 +4,7 @@
  * writes, so before planning the inputs of a group are kept alive to the group's end (cuda_fuse_lives). */
 #include "backend/cuda/cuda.h"
 
-/* Whether op j is the only reader of t. */
-static bool read_only_by(const struct cuda *c, struct tensor t, int32_t j) {
+bool cuda_read_only_by(const struct cuda *c, struct tensor t, int32_t j) {
     const struct oplist *l = &c->base.list;
     const struct value *v = &l->values[t.id - 1];
     if (v->is_output || v->last_op != j) return false;
@@ -15,7 +14,7 @@ static bool read_only_by(const struct cuda *c, struct tensor t, int32_t j) {
     return true;
 }
 
-static bool same_view(struct tensor a, struct tensor b) {
+bool cuda_same_view(struct tensor a, struct tensor b) {
     return a.id == b.id && a.offset == b.offset && a.heads == b.heads && a.width == b.width && a.row_stride == b.row_stride &&
            a.head_stride == b.head_stride;
 }
@@ -29,15 +28,10 @@ static bool is_gate(const struct cuda *c, int32_t i) {
     struct tensor both = linear->out[0], gate = glu->in[0], up = glu->in[1];
     bool halves = gate.id == both.id && up.id == both.id && gate.heads == 1 && up.heads == 1 && gate.offset == 0 &&
                   up.offset == gate.width && up.width == gate.width && both.width == 2 * gate.width;
-    return halves && read_only_by(c, both, i + 1) && (qmv_fits(c, linear) || qmm_fits(c, linear));
+    return halves && cuda_read_only_by(c, both, i + 1) && (qmv_fits(c, linear) || qmm_fits(c, linear));
 }
 
 /* ---- norms, rope and cache ------------------------------------------------------------------------------------------ */
-
-static bool plain_norm(const struct op *op) {
-    const struct norm_args *n = &op->arg.norm;
-    return op->kind == OP_NORM && op->n_in == 1 && n->kind == NORM_RMS && n->weight && !n->bias && !n->per_head && n->gate == GATE_NONE;
-}
 
 static struct k_qkv qkv_args(const struct cuda *c, const struct op *q_rope, const struct op *write) {
     const struct rope_args *r = &q_rope->arg.rope;
@@ -59,32 +53,41 @@ static struct k_qkv qkv_args(const struct cuda *c, const struct op *q_rope, cons
     };
 }
 
-/* Where the ropes of a group that begins at op i stand: i itself, or i + 2 behind two norms; -1 where there is no such group. */
-static int32_t qkv_at(const struct cuda *c, int32_t i) {
-    const struct oplist *l = &c->base.list;
-    bool normed = i + 4 < l->n_ops && plain_norm(&l->ops[i]) && plain_norm(&l->ops[i + 1]);
-    int32_t at = normed ? i + 2 : i;
-    if (at + 2 >= l->n_ops || l->ops[at].kind != OP_ROPE || l->ops[at + 1].kind != OP_ROPE || l->ops[at + 2].kind != OP_KV_WRITE) return -1;
-    const struct op *q = &l->ops[at], *k = &l->ops[at + 1], *write = &l->ops[at + 2];
-    const struct kv_class *kv = &c->layout.classes[write->arg.kv.kv.kv_class];
-    if (memcmp(&q->arg.rope, &k->arg.rope, sizeof q->arg.rope) != 0 || write->n_in != 2 || kv->k_width > 256 || kv->v_width > 256)
-        return -1;
-    if (!same_view(write->in[0], k->out[0]) || !read_only_by(c, k->out[0], at + 2)) return -1;
-    if (q->in[0].width != kv->k_width || k->in[0].width != kv->k_width || k->in[0].heads != kv->heads || write->in[1].heads != kv->heads)
-        return -1;
-    if (!normed) return at;
-    bool chained = same_view(q->in[0], l->ops[i].out[0]) && same_view(k->in[0], l->ops[i + 1].out[0]) && read_only_by(c, q->in[0], at) &&
-                   read_only_by(c, k->in[0], at + 1);
-    return chained ? at : -1;
+/* Queries, then keys: the ops of their norms (-1: none) and ropes; the op that writes the cache. */
+struct qkv {
+    int32_t norms[2], ropes[2], write;
+};
+
+static bool is_weighted(const struct cuda *c, int32_t norm) {
+    return norm < 0 || c->base.list.ops[norm].arg.norm.weight;
 }
 
-static void lower_qkv(struct cuda *c, int32_t i, int32_t at) {
+/* Ops of the group that begins at op i; 0: none does. */
+static int32_t find_qkv(const struct cuda *c, int32_t i, struct qkv *g) {
+    const struct oplist *l = &c->base.list;
+    struct tensor q, k;
+    int32_t at = cuda_take_place(c, i, &g->norms[0], &g->ropes[0], &q);
+    at = cuda_take_place(c, at, &g->norms[1], &g->ropes[1], &k);
+    if (at >= l->n_ops || g->ropes[0] < 0 || g->ropes[1] < 0 || l->ops[at].kind != OP_KV_WRITE) return 0;
+    if ((g->norms[0] < 0) != (g->norms[1] < 0) || !is_weighted(c, g->norms[0]) || !is_weighted(c, g->norms[1])) return 0;
+    const struct op *write = &l->ops[at];
+    const struct rope_args *r = &l->ops[g->ropes[0]].arg.rope;
+    const struct kv_class *kv = &c->layout.classes[write->arg.kv.kv.kv_class];
+    if (memcmp(r, &l->ops[g->ropes[1]].arg.rope, sizeof *r) != 0 || write->n_in != 2 || kv->k_width > 256 || kv->v_width > 256) return 0;
+    if (!cuda_same_view(write->in[0], k) || !cuda_read_only_by(c, k, at)) return 0;
+    if (q.width != kv->k_width || k.width != kv->k_width || k.heads != kv->heads || write->in[1].heads != kv->heads) return 0;
+    g->write = at;
+    return at + 1 - i;
+}
+
+static void lower_qkv(struct cuda *c, const struct qkv *g) {
     const struct op *ops = c->base.list.ops;
-    struct k_qkv a = qkv_args(c, &ops[at], &ops[at + 2]);
-    a.q = cuda_view(c, ops[i].in[0]);
-    a.k = cuda_view(c, ops[i + 1].in[0]);
-    if (at > i) {
-        const struct norm_args *q = &ops[i].arg.norm, *k = &ops[i + 1].arg.norm;
+    struct k_qkv a = qkv_args(c, &ops[g->ropes[0]], &ops[g->write]);
+    bool normed = g->norms[0] >= 0;
+    a.q = cuda_view(c, ops[normed ? g->norms[0] : g->ropes[0]].in[0]);
+    a.k = cuda_view(c, ops[normed ? g->norms[1] : g->ropes[1]].in[0]);
+    if (normed) {
+        const struct norm_args *q = &ops[g->norms[0]].arg.norm, *k = &ops[g->norms[1]].arg.norm;
         a.q_norm = cuda_vec(q->weight), a.q_eps = q->eps, a.q_offset = q->weight_offset;
         a.k_norm = cuda_vec(k->weight), a.k_eps = k->eps, a.k_offset = k->weight_offset;
     }
@@ -95,9 +98,11 @@ static void lower_qkv(struct cuda *c, int32_t i, int32_t at) {
 
 /* Ops of the group that begins at op i; 0: none does. */
 static int32_t group_size(const struct cuda *c, int32_t i) {
+    int32_t n = cuda_step_size(c, i);
+    if (n) return n;
     if (is_gate(c, i)) return 2;
-    int32_t at = qkv_at(c, i);
-    return at < 0 ? 0 : at + 3 - i;
+    struct qkv g;
+    return find_qkv(c, i, &g);
 }
 
 void cuda_fuse_lives(struct cuda *c) {
@@ -115,12 +120,17 @@ void cuda_fuse_lives(struct cuda *c) {
 
 int32_t cuda_lower_fused(struct cuda *c, int32_t i) {
     if (c->exact || c->no_fuse) return 0;
+    int32_t n = cuda_step_size(c, i);
+    if (n) {
+        cuda_step_lower(c, i);
+        return n;
+    }
     if (is_gate(c, i)) {
         lower_linear_glu(c, &c->base.list.ops[i], &c->base.list.ops[i + 1]);
         return 2;
     }
-    int32_t at = qkv_at(c, i);
-    if (at < 0) return 0;
-    lower_qkv(c, i, at);
-    return at + 3 - i;
+    struct qkv g;
+    n = find_qkv(c, i, &g);
+    if (n) lower_qkv(c, &g);
+    return n;
 }

@@ -24,7 +24,7 @@ void lower_linear_ref(struct cuda *c, const struct op *op) {
 }
 
 /* Products that may round their input to bf16: not the router's. */
-static bool may_round(const struct cuda *c, const struct op *op) {
+bool cuda_may_round(const struct cuda *c, const struct op *op) {
     const struct oplist *l = &c->base.list;
     return !c->exact && op->kind == OP_LINEAR && l->ops[l->values[op->out[0].id - 1].last_op].kind != OP_ROUTE;
 }
@@ -32,6 +32,7 @@ static bool may_round(const struct cuda *c, const struct op *op) {
 /* 4 or 8 for codes that the tensor cores take as they are, 16 for bf16, 0 for others. */
 static int fast_bits(const struct weight *w) {
     const struct format *f = &w->format;
+    if (cuda_weight_args(w).tile_bytes) return 0;
     if (f->mode == QUANT_AFFINE && (f->bits == 4 || f->bits == 8)) return f->bits;
     return f->mode == QUANT_NONE && f->dtype == DT_BF16 ? 16 : 0;
 }
@@ -55,7 +56,7 @@ static struct k_view bf16_input(struct cuda *c, struct k_view x, int64_t width, 
 
 bool qmv_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->functions[KERNEL_qmv_4_64] && may_round(c, op) && op->in[0].rows <= QMV_ROWS && fast_bits(w) && w->in % 32 == 0 &&
+    return c->functions[KERNEL_qmv_4_64] && cuda_may_round(c, op) && op->in[0].rows <= QMV_ROWS && fast_bits(w) && w->in % 32 == 0 &&
            w->out >= 16;
 }
 
@@ -87,33 +88,32 @@ void lower_qmv(struct cuda *c, const struct op *op) {
 
 bool qmm_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->functions[KERNEL_qmm_4_64] && may_round(c, op) && op->in[0].rows <= QMM_ROWS && fast_bits(w) && w->in % 64 == 0;
+    return c->functions[KERNEL_qmm_4_64] && cuda_may_round(c, op) && op->in[0].rows <= QMM_ROWS &&
+           (fast_bits(w) || cuda_weight_args(w).tile_bytes) && w->in % 64 == 0;
 }
 
-/* As many parts of k as fill the GPU twice, each at least four steps long. */
-static int32_t qmm_splits(const struct cuda *c, const struct weight *w) {
-    int64_t tiles = ceil_div(w->out, QMM_TILE), splits = 2 * c->n_sm / tiles, most = w->in / 256;
+/* As many parts of k as fill the GPU, `blocks` on a multiprocessor, each part at least four steps long. */
+static int32_t qmm_splits(const struct cuda *c, const struct weight *w, int32_t blocks) {
+    int64_t tiles = ceil_div(w->out, QMM_TILE), splits = blocks * c->n_sm / tiles, most = w->in / 256;
     return (int32_t)(splits < 1 || most < 1 ? 1 : splits < most ? splits : most);
 }
 
 static void emit_qmm(struct cuda *c, const struct op *op, struct k_linear *a) {
-    static const enum kernel_id kernels[3][3] = {
+    static const enum kernel_id kernels[4][3] = {
         {KERNEL_qmm_4_16, KERNEL_qmm_4_32, KERNEL_qmm_4_64},
         {KERNEL_qmm_8_16, KERNEL_qmm_8_32, KERNEL_qmm_8_64},
         {KERNEL_qmm_16_16, KERNEL_qmm_16_32, KERNEL_qmm_16_64},
+        {KERNEL_qmm_tiles_16, KERNEL_qmm_tiles_32, KERNEL_qmm_tiles_64},
     };
     const struct weight *w = op->arg.linear.weight;
-    int bits = fast_bits(w), rows = a->x.rows <= 16 ? 0 : a->x.rows <= 32 ? 1 : 2;
+    int bits = fast_bits(w), rows = a->x.rows <= 16 ? 0 : a->x.rows <= 32 ? 1 : 2, i = bits == 4 ? 0 : bits == 8 ? 1 : bits == 16 ? 2 : 3;
     size_t used = 0;
     a->x = bf16_input(c, a->x, w->in, &used);
-    a->k_splits = qmm_splits(c, w);
+    a->k_splits = qmm_splits(c, w, i == 3 ? 3 : 2);
     a->partial = cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
-    unsigned int stage = (16u << rows) * (bits == 16 ? 96 : 72) * 2;
-    cuda_emit(c,
-              kernels[bits == 4   ? 0
-                      : bits == 8 ? 1
-                                  : 2][rows],
-              GRID(ceil_div(w->out, QMM_TILE), a->k_splits, 1), 128, stage * 4, a, sizeof *a);
+    unsigned int stage = (16u << rows) * (bits == 16 ? 96 : 72) * 2, shared_bytes = stage * 4;
+    if (i == 3) shared_bytes = 5 * ((16u << rows) * 128 + QMM_TILE / 16 * (w->format.group == 32 ? 640 : 576));
+    cuda_emit(c, kernels[i][rows], GRID(ceil_div(w->out, QMM_TILE), a->k_splits, 1), 128, shared_bytes, a, sizeof *a);
     cuda_emit(c, KERNEL_linear_reduce, GRID(ceil_div(a->glu_inner ? a->glu_inner : w->out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
 }
 
@@ -135,12 +135,24 @@ void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *
 
 bool gemm_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->functions[KERNEL_gemm_bf16] && may_round(c, op) && op->in[0].rows > QMV_ROWS && w->in % 8 == 0;
+    return c->functions[KERNEL_gemm_bf16] && cuda_may_round(c, op) && op->in[0].rows > QMV_ROWS && w->in % 8 == 0;
 }
 
 static void emit_gemm(struct cuda *c, const struct k_gemm *a) {
     cuda_emit(c, KERNEL_gemm_bf16, GRID(ceil_div(a->m, GEMM_TILE), ceil_div(a->n, GEMM_TILE), 1), 128, 3 * 2 * GEMM_TILE * 64 * 2, a,
               sizeof *a);
+}
+
+/* Rows [first, first + n) as bf16; first is a multiple of a tile's rows. */
+static void emit_dequant(struct cuda *c, const struct k_weight *w, CUdeviceptr to, int64_t first, int64_t n) {
+    if (w->tile_bytes) {
+        struct k_tile a = {.w = *w, .out = to, .first = first, .n = n};
+        unsigned int tiles = ceil_div(n, 16), y = tiles < MAX_GRID_Y ? tiles : MAX_GRID_Y;
+        EMIT(c, KERNEL_tile_dequant, GRID(ceil_div(w->in / 64, 8), y, ceil_div(tiles, y)), 256, 0, a);
+        return;
+    }
+    struct k_dequant d = {.w = *w, .out = to, .first = first, .n = n};
+    EMIT(c, KERNEL_dequant, GRID(ceil_div(n * ceil_div(w->in, 8), 256), 1, 1), 256, 0, d);
 }
 
 void lower_gemm(struct cuda *c, const struct op *op) {
@@ -170,8 +182,7 @@ void lower_gemm(struct cuda *c, const struct op *op) {
     a.w = cuda_op_scratch(c, &used, (size_t)at_once * (size_t)w->in * 2);
     for (int64_t first = 0; first < w->out; first += at_once) {
         int64_t n = w->out - first < at_once ? w->out - first : at_once;
-        struct k_dequant d = {.w = kw, .out = a.w, .first = first, .n = n};
-        EMIT(c, KERNEL_dequant, GRID(ceil_div(n * ceil_div(w->in, 8), 256), 1, 1), 256, 0, d);
+        emit_dequant(c, &kw, a.w, first, n);
         a.n = (int32_t)n;
         a.y_column = first;
         a.bias = bias ? bias + (uint64_t)first * sizeof(float) : 0;

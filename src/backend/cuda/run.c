@@ -34,7 +34,7 @@ static void note_outputs(struct cuda *c) {
 static int prepare(struct cuda *c, struct err *err) {
     struct oplist *l = &c->base.list;
     if (l->err.code) return err_set(err, l->err.code, "%s", l->err.msg);
-    if (!c->no_fuse) fuse_list(l);
+    if (!c->no_fuse && !cuda_step_small(c)) fuse_list(l); /* instructions take sums and norms apart */
     cuda_choose_dtypes(c);
     cuda_fuse_lives(c);
     plan_make(&c->plan, l);
@@ -65,6 +65,9 @@ static void reserve_program(struct program *p, int32_t n_ops) {
 
 int cuda_reserve(struct backend *be, struct err *err) {
     struct cuda *c = (struct cuda *)be;
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "uploading weights");
+    cuda_free(c, &c->staging);
+    c->staging_bytes = 0;
     c->n_decode = c->key.n_seqs;
     c->n_tiles = c->key.n_rows / K_BLOCK + c->key.n_seqs;
     int32_t n_ops = be->list.n_ops;

@@ -42,6 +42,7 @@ static bool scan_fits(const struct cuda *c, const struct op *op) {
 
 static const struct select_row rows[] = {
     {OP_EMBED, "embed", always, lower_embed},
+    {OP_LINEAR, "step", step_linear_fits, lower_step_linear},
     {OP_LINEAR, "qmv", qmv_fits, lower_qmv},
     {OP_LINEAR, "qmm", qmm_fits, lower_qmm},
     {OP_LINEAR, "gemm", gemm_fits, lower_gemm},

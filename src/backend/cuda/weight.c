@@ -43,6 +43,43 @@ static int upload_plane(struct cuda *c, const struct weight_source *s, enum weig
     return ERR_OK;
 }
 
+/* ---- tiles -------------------------------------------------------------------------------------------------------- */
+
+bool cuda_tiles(const struct cuda *c, const struct weight_source *s) {
+    const struct format *f = &s->format;
+    return c->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && s->n_experts == 1 && f->mode == QUANT_AFFINE &&
+           f->bits == 4 && f->dtype != DT_F32 && s->in % 64 == 0;
+}
+
+int64_t cuda_tile_bytes(const struct format *f, int64_t in) {
+    return in / 64 * (512 + (f->group == 32 ? 128 : 64));
+}
+
+/* Memory for a weight's rows on their way; kept for the next one. */
+static int staging(struct cuda *c, size_t bytes, struct err *err) {
+    if (bytes <= c->staging_bytes) return ERR_OK;
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "uploading weights");
+    cuda_free(c, &c->staging);
+    c->staging_bytes = 0;
+    TRY(cuda_alloc(c, bytes, "weights on their way", &c->staging, err));
+    c->staging_bytes = bytes;
+    return ERR_OK;
+}
+
+/* rows: as they lie in the staging memory. */
+static int make_tiles(struct cuda *c, const struct k_weight *rows, CUdeviceptr to, struct err *err) {
+    struct k_tile a = {.w = *rows, .out = to, .n = rows->out};
+    unsigned int tiles = ceil_div(rows->out, 16), y = tiles < MAX_GRID_Y ? tiles : MAX_GRID_Y;
+    void *params[] = {&a};
+    CUDA_TRY(c,
+             c->d->cuLaunchKernel(c->functions[KERNEL_tile_pack], ceil_div(rows->in / 64, 8), y, ceil_div(tiles, y), 256, 1, 1, 0,
+                                  c->stream, params, NULL),
+             "tiles of a weight");
+    return ERR_OK;
+}
+
+/* ---- binding ------------------------------------------------------------------------------------------------------ */
+
 static const enum k_dtype dtypes[N_DTYPES] = {[DT_F32] = K_F32, [DT_F16] = K_F16, [DT_BF16] = K_BF16};
 static const enum k_mode modes[N_QUANT_MODES] = {
     [QUANT_NONE] = K_PLAIN, [QUANT_AFFINE] = K_AFFINE, [QUANT_MXFP4] = K_MXFP4, [QUANT_MXFP8] = K_MXFP8, [QUANT_NVFP4] = K_NVFP4,
@@ -58,6 +95,10 @@ int cuda_weight_bind(struct backend *be, const struct weight_source *source, str
         at[p] = bytes;
         bytes += align256(strides[p] * n_rows);
     }
+    bool tiled = cuda_tiles(c, source);
+    size_t raw_bytes = bytes;
+    int64_t tile_bytes = tiled ? cuda_tile_bytes(f, source->in) : 0;
+    if (tiled) bytes = align256((size_t)tile_bytes * ceil_div(source->out, 16));
     struct cuda_weight *w = mem_alloc(sizeof *w);
     *out = (struct weight){.name = source->name,
                            .format = *f,
@@ -67,17 +108,15 @@ int cuda_weight_bind(struct backend *be, const struct weight_source *source, str
                            .bytes = bytes,
                            .packed = w};
     int code = cuda_alloc(c, bytes + 256, source->name, &w->base, err);
+    if (!code && tiled) code = staging(c, raw_bytes, err);
+    CUdeviceptr base = tiled ? c->staging : w->base;
     for (int p = 0; p < N_PLANES && !code; p++)
-        if (strides[p]) code = upload_plane(c, source, (enum weight_plane)p, w->base + at[p], strides[p], err);
-    if (code) {
-        cuda_weight_release(be, out);
-        return code;
-    }
+        if (strides[p]) code = upload_plane(c, source, (enum weight_plane)p, base + at[p], strides[p], err);
     w->bytes = bytes;
     w->k = (struct k_weight){
-        .values = w->base + at[PLANE_VALUES],
-        .scales = strides[PLANE_SCALES] ? w->base + at[PLANE_SCALES] : 0,
-        .biases = strides[PLANE_BIASES] ? w->base + at[PLANE_BIASES] : 0,
+        .values = base + at[PLANE_VALUES],
+        .scales = strides[PLANE_SCALES] ? base + at[PLANE_SCALES] : 0,
+        .biases = strides[PLANE_BIASES] ? base + at[PLANE_BIASES] : 0,
         .values_bytes = (int64_t)strides[PLANE_VALUES],
         .scales_bytes = (int64_t)strides[PLANE_SCALES],
         .biases_bytes = (int64_t)strides[PLANE_BIASES],
@@ -88,7 +127,14 @@ int cuda_weight_bind(struct backend *be, const struct weight_source *source, str
         .group = f->group,
         .dtype = dtypes[f->dtype],
     };
-    return ERR_OK;
+    if (!code && tiled) {
+        code = make_tiles(c, &w->k, w->base, err);
+        w->k.values = w->base;
+        w->k.scales = w->k.biases = 0;
+        w->k.tile_bytes = tile_bytes;
+    }
+    if (code) cuda_weight_release(be, out);
+    return code;
 }
 
 void cuda_weight_release(struct backend *be, struct weight *weight) {

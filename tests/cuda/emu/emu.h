@@ -42,6 +42,7 @@ unsigned emu_live_lanes();             // of this warp, as a mask
 static inline void __syncthreads() {
     emu_block_barrier();
 }
+static inline void __threadfence() {}
 static inline void __syncwarp() {
     emu_warp_barrier();
 }
