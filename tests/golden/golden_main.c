@@ -14,7 +14,7 @@
  *
  * With --near, for compilers that choose the order of sums by shape: all of the above within the tolerance instead of the same bits.
  *
- * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--only TEXT] FOLDER...
+ * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--only TEXT] FOLDER...
  * (a folder, or a folder of folders)
  */
 #include "base/log.h"
@@ -56,6 +56,7 @@ struct bench {
 static const char *backend_name = "cpu";
 static bool by_closeness, is_near; /* is_near: another order of rounding is no failure */
 static int32_t depth;
+static bool must_grow; /* leave the device's memory to others too */
 static enum precision precision = PRECISION_EXACT;
 static int n_passed, n_failed, n_skipped;
 
@@ -191,6 +192,39 @@ static int check_greedy(struct bench *b, int k, float *logits, struct err *err) 
     return code;
 }
 
+/* The same for all prompts at once: every step decodes a batch. */
+static int check_greedy_together(struct bench *b, struct err *err) {
+    struct runner *r = &b->runner;
+    struct sequence s[N_PROMPTS];
+    int32_t vocab = b->model.spec.vocab, n_steps = b->g.n_greedy[0];
+    const float *logits;
+    int code = ERR_OK;
+    for (int k = 0; k < N_PROMPTS; k++) {
+        TRY(start(b, &s[k], k, err));
+        if (b->g.n_greedy[k] < n_steps) n_steps = b->g.n_greedy[k];
+    }
+    for (int32_t i = 0; i < n_steps && !code; i++) {
+        batch_clear(&r->batch);
+        for (int k = 0; k < N_PROMPTS; k++) {
+            int32_t n_rows = s[k].n_tokens - s[k].n_done;
+            if (!sequence_reserve(&s[k], &r->kv, n_rows)) return err_set(err, ERR_EINTERNAL, "no blocks");
+            batch_add(&r->batch, &s[k], n_rows, LOGITS_LAST);
+        }
+        code = runner_run(r, err);
+        if (!code) code = runner_logits(r, &logits, err);
+        for (int k = 0; k < N_PROMPTS && !code; k++) {
+            int32_t got = argmax(logits + (int64_t)k * vocab, vocab), want = b->g.greedy[k][i];
+            if (got != want && b->g.margin[k][i] > 1e-3 * b->g.sd)
+                code = err_set(err, ERR_EFORMAT, "in a batch: prompt %d, step %d: token %d, expected %d", k, i, got, want);
+            sequence_advance(&s[k], &r->kv, s[k].n_tokens - s[k].n_done);
+            sequence_append(&s[k], want);
+            sequence_follow_rope(&s[k], &r->kv, &b->model.spec, true);
+        }
+    }
+    for (int k = 0; k < N_PROMPTS; k++) sequence_free(&s[k], &r->kv);
+    return code;
+}
+
 static int check_near(struct bench *b, int k, const float *got, struct err *err) {
     int64_t n = (int64_t)b->g.n_prompt[k] * b->model.spec.vocab;
     for (int64_t i = 0; i < n; i++) {
@@ -250,7 +284,7 @@ static int check_all(struct bench *b, struct err *err) {
     TRY(run_together(b, other, err));
     for (int k = 0; k < N_PROMPTS; k++) TRY(check_same(b, k, other[k], whole[k], "in one batch", err));
     for (int k = 0; k < N_PROMPTS; k++) TRY(check_greedy(b, k, other[k], err));
-    return ERR_OK;
+    return is_near ? check_greedy_together(b, err) : ERR_OK;
 }
 
 static bool has_file(const char *dir, const char *name) {
@@ -428,7 +462,7 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     TRY(load_golden(b, dir, err));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend);
-    TRY(type->open(&(struct backend_options){.precision = wanted, .n_threads = depth ? 0 : 2}, &b->be, err));
+    TRY(type->open(&(struct backend_options){.precision = wanted, .n_threads = depth ? 0 : 2, .xla_no_preallocate = must_grow}, &b->be, err));
     TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &b->model, err));
     int32_t rows = 0;
     for (int k = 0; k < N_PROMPTS; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];
@@ -541,6 +575,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--close")) by_closeness = true;
         else if (!strcmp(argv[i], "--depth") && i + 1 < argc) depth = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--near")) is_near = true;
+        else if (!strcmp(argv[i], "--grow")) must_grow = true;
         else test_tree(argv[i], str_of(argv[i]), only);
     }
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);
