@@ -234,7 +234,7 @@ static void probe_messages(void) {
         {"init=12345", CUDA_DRIVER_FAILS, {"CUDA_ERROR_OF_TOMORROW (12345): not invented yet"}},
         {"init=4321", CUDA_DRIVER_FAILS, {"(4321): no reason given"}},
         {"count=3;" H200, CUDA_DRIVER_FAILS, {"counting the GPUs"}},
-        {GTX1080, CUDA_NOT_COVERED, {"GTX 1080", "compute capability 6.1", "75 80 90a 120 and PTX 75"}},
+        {GTX1080, CUDA_NOT_COVERED, {"GTX 1080", "compute capability 6.1", "75 80 90a 120 and PTX 75", "no build covers it"}},
         {GTX1080 ";device=70|Tesla V100|16384|16000", CUDA_NOT_COVERED, {"none of the 2 GPUs", "6.1, 7.0", "75 80 90a 120 and PTX 75"}},
         {"device=90|NVIDIA H200|143771|143000|prohibited", CUDA_NOT_COVERED, {"compute mode Prohibited", "nvidia-smi -i 0 -c 0"}},
         {"retain=46;" H200, CUDA_NOT_COVERED, {"opening GPU 0 (NVIDIA H200)", "CUDA_ERROR_DEVICE_UNAVAILABLE (46)", "exclusively"}},
@@ -273,7 +273,7 @@ static void probe_older_driver(void) {
     cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, "version=12060;" H200), .pack = &pack});
     CHECK_INT(p.state, CUDA_READY);
     cuda_device_describe(&p.devices[0], &words);
-    CHECK_STR(sb_str(&words), STR("GPU 0: NVIDIA H200, compute capability 9.0, 140.4 GiB, kernels from PTX 75"));
+    CHECK_STR(sb_str(&words), STR("GPU 0: NVIDIA H200, compute capability 9.0 (Hopper), 140.4 GiB, kernels from PTX 75"));
     put_pack(&plain, release, 4);
     CHECK_OK(cuda_pack_open(&pack, plain.p, plain.n, "test", &err), err);
     cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, "version=12060;" H200), .pack = &pack});
@@ -386,7 +386,7 @@ static void device_details(void) {
     CHECK_STR(str_of(p.devices[0].uuid), STR("GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf"));
     CHECK(p.devices[1].display && !p.devices[0].display);
     cuda_device_describe(&p.devices[1], &words);
-    CHECK_STR(sb_str(&words), STR("GPU 1: NVIDIA H200, compute capability 9.0, 140.4 GiB (139.6 GiB free), kernels 90a"));
+    CHECK_STR(sb_str(&words), STR("GPU 1: NVIDIA H200, compute capability 9.0 (Hopper), 140.4 GiB (139.6 GiB free), kernels 90a"));
     CHECK_INT(cuda_memory_error(&p.devices[0], "the weights", UINT64_C(30) << 30, UINT64_C(22) << 30, &err), ERR_EMEMORY);
     CHECK(strstr(err.msg, "30.00 GiB wanted, 22.00 GiB of 23.99 GiB free") && strstr(err.msg, "--device cpu"));
     CHECK_INT(cuda_check(&p.driver, CUDA_ERROR_OUT_OF_MEMORY, &err, "allocating %d bytes", 7), ERR_EMEMORY);

@@ -23,6 +23,13 @@ const struct cuda_support *cuda_support_table(size_t *out_n) {
     return support;
 }
 
+/* The row of a capability; NULL: no build covers it. */
+static const struct cuda_support *support_of(int capability) {
+    for (size_t i = 0; i < sizeof support / sizeof support[0]; i++)
+        if (support[i].capability == capability) return &support[i];
+    return NULL;
+}
+
 void cuda_support_markdown(struct sb *out) {
     sb_puts(out, "| compute capability | family | GPUs | image | driver | through PTX |\n|---|---|---|---|---|---|\n");
     for (size_t i = 0; i < sizeof support / sizeof support[0]; i++) {
@@ -88,6 +95,10 @@ static int cover_device(struct cuda_probe *p, struct cuda_device *dev) {
             p->pack.toolkit / 1000, 0, cuda_branch_of(p->pack.toolkit / 1000 * 1000));
     struct sb have = {0};
     cuda_pack_describe(&p->pack, &have);
+    const struct cuda_support *row = support_of(dev->capability);
+    if (row)
+        sb_fmt(&have, "; those for %s run it, from driver %d on: take a release, or build with -DMLXCEL_CUDA=on", row->image, row->driver);
+    else sb_fmt(&have, "; no build covers it, the first is %d.%d", support[0].capability / 10, support[0].capability % 10);
     err_set(&dev->reason, ERR_EUNSUPPORTED,
             "GPU %d (%s) has compute capability %d.%d, which this build does not cover: its kernels are for %s", dev->index, dev->name,
             dev->capability / 10, dev->capability % 10, have.p);
@@ -205,8 +216,9 @@ int cuda_probe_choose(struct cuda_probe *p, int wanted, int *out_i, struct err *
 }
 
 void cuda_device_describe(const struct cuda_device *dev, struct sb *out) {
-    sb_fmt(out, "GPU %d: %s, compute capability %d.%d, %.1f GiB", dev->index, dev->name, dev->capability / 10, dev->capability % 10,
-           gib(dev->total_bytes));
+    const struct cuda_support *row = support_of(dev->capability);
+    sb_fmt(out, "GPU %d: %s, compute capability %d.%d%s%s%s, %.1f GiB", dev->index, dev->name, dev->capability / 10, dev->capability % 10,
+           row ? " (" : "", row ? row->family : "", row ? ")" : "", gib(dev->total_bytes));
     if (dev->free_bytes) sb_fmt(out, " (%.1f GiB free)", gib(dev->free_bytes));
     char arch[16];
     cuda_arch_format((struct cuda_arch){dev->image.number, dev->image.suffix == 'p' ? 0 : dev->image.suffix}, arch);
