@@ -39,7 +39,9 @@ static int load(struct service *s, struct err *err) {
     s->info.sampling.temperature = 1;
     sampling_resolve(s->session, &s->options.sampling, &s->info.sampling);
     s->breakers = sampling_breakers(s->session, &s->arena, NULL, 0);
-    s->work = sampler_work_create(s->info.vocab);
+    s->n_works = engine_workers(s->session->engine);
+    s->works = mem_alloc((size_t)s->n_works * sizeof *s->works);
+    for (int32_t i = 0; i < s->n_works; i++) s->works[i] = sampler_work_create(s->info.vocab);
     return ERR_OK;
 }
 
@@ -212,7 +214,8 @@ void service_close(struct service *s) {
         s->released = j->next_out;
         service_job_destroy(j);
     }
-    sampler_work_destroy(s->work);
+    for (int32_t i = 0; i < s->n_works; i++) sampler_work_destroy(s->works[i]);
+    mem_free(s->works);
     session_close(s->session);
     arena_free(&s->arena);
     mem_free(s->active);

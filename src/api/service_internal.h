@@ -63,7 +63,8 @@ struct service {
     struct arena arena;
     const uint32_t *breakers; /* the usual ones */
     struct os_thread *thread;
-    struct sampler_work *work;
+    struct sampler_work **works; /* [n_works] one for each worker of the engine */
+    int32_t n_works;
     struct sb description, name;
     struct service_job **active; /* the engine thread's */
     int32_t n_active, active_capacity;

@@ -85,11 +85,11 @@ void service_job_destroy(struct service_job *j) {
 
 /* ---- on the engine's thread ------------------------------------------------------------------------------------------ */
 
-int32_t service_on_choose(void *user, float *logits, int32_t vocab, const int32_t *history, int32_t n_history, struct err *err) {
+int32_t service_on_choose(void *user, const struct engine_choice *c, struct err *err) {
     struct service_job *j = user;
-    (void)vocab;
-    struct sampler_input in = {.logits = logits, .history = history, .n_history = n_history, .n_prompt = j->n_tokens, .state = &j->state};
-    return sampler_choose(j->service->work, &j->sampling, &in, &j->result, err);
+    struct sampler_input in = {
+        .logits = c->logits, .history = c->history, .n_history = c->n_history, .n_prompt = j->n_tokens, .state = &j->state};
+    return sampler_choose(j->service->works[c->worker], &j->sampling, &in, &j->result, err);
 }
 
 static void *grow(void *p, size_t need, size_t *capacity, size_t size) {

@@ -22,11 +22,10 @@ struct single {
     struct err err;
 };
 
-static int32_t on_choose(void *user, float *logits, int32_t vocab, const int32_t *history, int32_t n_history, struct err *err) {
+static int32_t on_choose(void *user, const struct engine_choice *c, struct err *err) {
     struct single *one = user;
-    (void)vocab;
     struct sampler_input in = {
-        .logits = logits, .history = history, .n_history = n_history, .n_prompt = one->request->n_tokens, .state = &one->state};
+        .logits = c->logits, .history = c->history, .n_history = c->n_history, .n_prompt = one->request->n_tokens, .state = &one->state};
     return sampler_choose(one->session->work, &one->sampling, &in, &one->result, err);
 }
 

@@ -107,6 +107,9 @@ struct backend_options {
     bool xla_no_preallocate;    /* the pool grows instead of being taken at once */
 };
 
+/* Items [first, last) on worker number `worker` (0 is the caller). */
+typedef void backend_items_fn(void *ctx, int64_t first, int64_t last, int32_t worker);
+
 struct backend_type {
     const char *name;
     int (*open)(const struct backend_options *options, struct backend **out, struct err *err);
@@ -126,6 +129,11 @@ struct backend_type {
     int (*reserve)(struct backend *be, struct err *err);
     /* Copies an output value's elements, dense, after end(). */
     int (*read)(struct backend *be, struct tensor t, void *dst, struct err *err);
+    /* An f32 output value where it lies, when that is host memory and dense: until the next begin(). NULL: read() it. */
+    const float *(*view)(struct backend *be, struct tensor t); /* may be absent */
+    /* The backend's own workers for host work between steps; n_workers of them. Absent where it has none. */
+    void (*each)(struct backend *be, int64_t n, backend_items_fn *fn, void *ctx);
+    int32_t (*n_workers)(const struct backend *be);
     /* Bytes of device memory free and in all; for sizing the KV cache. */
     void (*memory)(struct backend *be, uint64_t *out_free, uint64_t *out_total);
     /* One line for the start-up message: device, instruction set, threads. */

@@ -15,6 +15,8 @@ struct job {
     bool was_attached;        /* the prefix cache was asked */
     int32_t n_cached;         /* positions of its prompt that it knew */
     int32_t i_logits, n_rows; /* of the current step: its row among the logits (-1: none), its rows */
+    int32_t token;            /* chosen in this step; -1: none could be */
+    struct err why;           /* then */
     engine_fn *on_event;
     engine_choose_fn *choose;
     void *user;
@@ -29,8 +31,10 @@ struct engine {
     struct job **running;  /* [seqs] by age, oldest first */
     int32_t n_running, n_waiting;
     struct job *waiting, **waiting_end;
-    int32_t *best; /* [rows] */
-    int32_t chunk; /* most prompt rows of a step, where the device is watched; else 0 */
+    int32_t *best;         /* [rows] */
+    struct job **choosing; /* [seqs] those of this step that choose by themselves */
+    const float *logits;   /* of this step, where somebody needs them */
+    int32_t chunk;         /* most prompt rows of a step, where the device is watched; else 0 */
     struct engine_stats stats;
 };
 
@@ -58,6 +62,7 @@ int engine_open(const struct model *m, struct backend *be, const struct engine_o
     }
     e->running = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->running);
     e->best = mem_alloc((size_t)e->runner.limits.rows * sizeof *e->best);
+    e->choosing = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->choosing);
     if (be->step_ms > 0) e->chunk = FIRST_CHUNK;
     struct prefix_options prefix = {.kv = &e->runner.kv, .backend = be, .spec = &m->spec, .n_snapshots = limits.snapshots};
     if (options->prefix) e->prefix = prefix_open(&prefix);
@@ -103,6 +108,7 @@ void engine_close(struct engine *e) {
     runner_close(&e->runner);
     mem_free(e->running);
     mem_free(e->best);
+    mem_free(e->choosing);
     mem_free(e);
 }
 
@@ -323,16 +329,41 @@ static void plan_some(struct engine *e) {
     end_job(e, oldest, FINISH_ERROR, -1, NULL, &why);
 }
 
-static int32_t choose(struct engine *e, struct job *j, float *logits, struct err *err) {
-    int32_t vocab = e->runner.model->spec.vocab;
-    if (j->choose) {
-        mem_guard_begin("choosing a token");
-        int32_t token = j->choose(j->user, logits, vocab, j->seq.tokens, j->seq.n_tokens, err);
-        mem_guard_end();
-        return token;
+static const float *row_of(const struct engine *e, const struct job *j) {
+    return e->logits ? e->logits + (int64_t)j->i_logits * e->runner.model->spec.vocab : NULL;
+}
+
+static void choose_items(void *ctx, int64_t first, int64_t last, int32_t worker) {
+    struct engine *e = ctx;
+    mem_guard_begin("choosing a token");
+    for (int64_t i = first; i < last; i++) {
+        struct job *j = e->choosing[i];
+        struct engine_choice choice = {.logits = row_of(e, j),
+                                       .vocab = e->runner.model->spec.vocab,
+                                       .history = j->seq.tokens,
+                                       .n_history = j->seq.n_tokens,
+                                       .worker = worker};
+        j->token = j->choose(j->user, &choice, &j->why);
     }
-    if (e->best[j->i_logits] < 0) err_set(err, ERR_EDEVICE, "the model gave no finite logits");
-    return e->best[j->i_logits];
+    mem_guard_end();
+}
+
+/* Tokens of all rows; those that are more than the largest logit by all workers at once. */
+static void choose_all(struct engine *e) {
+    struct backend *be = e->runner.backend;
+    int32_t n = 0;
+    for (int32_t i = 0; i < e->n_running; i++) {
+        struct job *j = e->running[i];
+        if (!j->n_rows || j->i_logits < 0) continue;
+        if (j->choose) {
+            e->choosing[n++] = j;
+            continue;
+        }
+        j->token = e->best[j->i_logits];
+        if (j->token < 0) err_set(&j->why, ERR_EDEVICE, "the model gave no finite logits");
+    }
+    if (n > 1 && be->type->each) be->type->each(be, n, choose_items, e);
+    else choose_items(e, 0, n, 0);
 }
 
 static bool is_eos(const struct job *j, int32_t token) {
@@ -342,12 +373,11 @@ static bool is_eos(const struct job *j, int32_t token) {
 }
 
 /* Handles the result of one job; true when the job ended. */
-static bool finish_row(struct engine *e, struct job *j, const float *logits) {
-    struct err why = {0};
-    float *row = logits ? (float *)(uintptr_t)logits + (int64_t)j->i_logits * e->runner.model->spec.vocab : NULL;
-    int32_t token = choose(e, j, row, &why);
+static bool finish_row(struct engine *e, struct job *j) {
+    const float *row = row_of(e, j);
+    int32_t token = j->token;
     if (token < 0) {
-        end_job(e, j, FINISH_ERROR, -1, NULL, &why);
+        end_job(e, j, FINISH_ERROR, -1, NULL, &j->why);
         return true;
     }
     sequence_append(&j->seq, token);
@@ -361,12 +391,13 @@ static bool finish_row(struct engine *e, struct job *j, const float *logits) {
 }
 
 static int collect(struct engine *e, struct err *err) {
-    const float *logits = NULL;
     bool need = false;
+    e->logits = NULL;
     for (int32_t i = 0; i < e->n_running; i++)
         need |= e->running[i]->n_rows && e->running[i]->i_logits >= 0 && (e->running[i]->choose || e->running[i]->want_logits);
-    if (need) TRY(runner_logits(&e->runner, &logits, err));
+    if (need) TRY(runner_logits(&e->runner, &e->logits, err));
     TRY(runner_best(&e->runner, e->best, err));
+    choose_all(e);
     for (int32_t i = 0; i < e->n_running;) {
         struct job *j = e->running[i];
         bool ended = false;
@@ -374,7 +405,7 @@ static int collect(struct engine *e, struct err *err) {
             sequence_advance(&j->seq, &e->runner.kv, j->n_rows);
             if (e->prefix && (j->seq.n_done == j->seq.n_prompt || j->seq.n_done == prefix_pause(e->prefix, &j->seq)))
                 prefix_keep(e->prefix, &j->seq);
-            if (j->i_logits >= 0) ended = finish_row(e, j, logits);
+            if (j->i_logits >= 0) ended = finish_row(e, j);
         }
         if (ended) remove_running(e, i);
         else i++;
@@ -432,6 +463,11 @@ struct engine_stats engine_stats(const struct engine *e) {
     s.n_running = e->n_running;
     s.n_waiting = e->n_waiting;
     return s;
+}
+
+int32_t engine_workers(const struct engine *e) {
+    const struct backend *be = e->runner.backend;
+    return be->type->each ? be->type->n_workers(be) : 1;
 }
 
 const struct runner_limits *engine_limits(const struct engine *e) {

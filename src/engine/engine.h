@@ -5,7 +5,7 @@
  * gives its blocks back and computes them again later.
  *
  * (1) One thread owns an engine. Requests come in by engine_submit and tokens go out by the request's function, both on
- *     that thread; crossing threads is the caller's business.
+ *     that thread; crossing threads is the caller's business. Choosing functions alone run on the backend's workers too.
  * (2) What a request gets does not depend on what else is in the batch (on the CPU bit for bit).
  * (3) Between admissions nothing allocates: steps run under a memory guard in debug builds.
  * (4) An error of one request ends that request. Only an error of the device ends a step.
@@ -37,9 +37,16 @@ struct engine_event {
 
 /* Called once per token. After an event with a finish the job is gone. */
 typedef void engine_fn(void *user, const struct engine_event *event);
-/* Chooses a token from logits [vocab]; history is prompt and answer so far. NULL in a request means the largest logit.
- * Returns -1 and sets err when nothing can be chosen. */
-typedef int32_t engine_choose_fn(void *user, float *logits, int32_t vocab, const int32_t *history, int32_t n_history, struct err *err);
+/* A row that a token is to be chosen from. */
+struct engine_choice {
+    const float *logits; /* [vocab] */
+    int32_t vocab;
+    const int32_t *history; /* prompt and answer so far */
+    int32_t n_history;
+    int32_t worker; /* below engine_workers(): requests of one step are served by several threads at once */
+};
+/* Chooses a token. NULL in a request means the largest logit. Returns -1 and sets err when nothing can be chosen. */
+typedef int32_t engine_choose_fn(void *user, const struct engine_choice *choice, struct err *err);
 
 struct engine_request {
     const int32_t *tokens; /* copied */
@@ -72,6 +79,8 @@ int engine_step(struct engine *e, bool *out_idle, struct err *err);
 /* Blocks for n more rows of a sequence outside the schedule; cached ones that nobody reads are given up for them. */
 bool engine_reserve(struct engine *e, struct sequence *s, int32_t n);
 struct engine_stats engine_stats(const struct engine *e);
+/* Threads that call the choosing functions. */
+int32_t engine_workers(const struct engine *e);
 const struct runner_limits *engine_limits(const struct engine *e);
 /* How many prompt rows the next step may have, after one of n_rows that took ms, on a device where a step may take limit_ms: half as many
  * when it took longer, twice as many when it took less than a third; at most `most`. */

@@ -80,6 +80,8 @@ int runner_run_hidden(struct runner *r, float *out, struct err *err) {
 }
 
 int runner_logits(struct runner *r, const float **out, struct err *err) {
+    *out = r->backend->type->view ? r->backend->type->view(r->backend, r->logits) : NULL;
+    if (*out) return ERR_OK;
     *out = r->host_logits;
     return r->backend->type->read(r->backend, r->logits, r->host_logits, err);
 }

@@ -91,14 +91,14 @@ static void on_http_closed(void *user) {
 static void close_all(struct server *s) {
     if (s->closing) return;
     s->closing = true;
-    uv_close((uv_handle_t *)&s->tick, NULL);
-    for (int i = 0; i < 3; i++) uv_close((uv_handle_t *)&s->signals[i], NULL);
+    uv_close((uv_handle_t *)&s->tick, NULL); /* signals are still caught: one more must not kill what is being put away */
     http_server_close(s->http, on_http_closed, s);
 }
 
 static void on_signal(uv_signal_t *handle, int number) {
     struct server *s = handle->data;
     (void)number;
+    if (s->closing) return;
     if (s->draining || !s->announced) {
         close_all(s);
         return;

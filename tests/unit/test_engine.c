@@ -164,10 +164,48 @@ static void bad_requests_are_refused(void) {
     rig_close(&r);
 }
 
-static int32_t poisoned(void *user, float *logits, int32_t vocab, const int32_t *history, int32_t n_history, struct err *err) {
-    (void)user, (void)logits, (void)vocab, (void)history, (void)n_history;
+static int32_t poisoned(void *user, const struct engine_choice *choice, struct err *err) {
+    (void)user, (void)choice;
     err_set(err, ERR_EARG, "nothing to choose from");
     return -1;
+}
+
+/* The second largest logit, and who asked. */
+static int32_t second(void *user, const struct engine_choice *c, struct err *err) {
+    int32_t best = 0, next = -1;
+    (void)user, (void)err;
+    for (int32_t i = 1; i < c->vocab; i++) {
+        if (c->logits[i] > c->logits[best]) {
+            next = best;
+            best = i;
+        } else if (next < 0 || c->logits[i] > c->logits[next]) {
+            next = i;
+        }
+    }
+    return c->worker < 3 ? next : -1;
+}
+
+static void run_seconds(int32_t n_threads, int32_t seqs, struct answer answers[N_REQUESTS]) {
+    struct rig r;
+    struct err err;
+    rig_open(&r, &(struct rig_options){.n_threads = n_threads, .rows = 64, .seqs = seqs});
+    CHECK_INT(engine_workers(r.engine), n_threads);
+    for (int32_t i = 0; i < N_REQUESTS; i++) {
+        int32_t prompt[] = {1 + i, 2, 3};
+        struct engine_request q = {
+            .tokens = prompt, .n_tokens = 3, .max_new = N_NEW, .on_event = on_event, .choose = second, .user = &answers[i]};
+        answers[i] = (struct answer){0};
+        CHECK_OK(engine_submit(r.engine, &q, NULL, &err), err);
+    }
+    drain(&r);
+    rig_close(&r);
+}
+
+static void workers_choose_the_same(void) {
+    static struct answer alone[N_REQUESTS], got[N_REQUESTS];
+    run_seconds(1, 1, alone);
+    run_seconds(3, N_REQUESTS, got);
+    check_same(got, alone);
 }
 
 static void an_error_ends_its_own_request_only(void) {
@@ -301,6 +339,7 @@ const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"prompts_that_hold_each_other_up", prompts_that_hold_each_other_up},
                                                      {"one_request_of_many_leaves_room", one_request_of_many_leaves_room},
                                                      {"chunks_follow_the_time", chunks_follow_the_time},
+                                                     {"workers_choose_the_same", workers_choose_the_same},
                                                      {"eos_ends_a_request", eos_ends_a_request},
                                                      {0},
                                                  }};

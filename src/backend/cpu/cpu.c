@@ -189,6 +189,18 @@ static int cpu_read(struct backend *be, struct tensor t, void *dst, struct err *
     return ERR_OK;
 }
 
+static const float *cpu_view(struct backend *be, struct tensor t) {
+    return t.heads == 1 && t.row_stride == t.width ? cpu_row((struct cpu *)be, t, 0) : NULL;
+}
+
+static void cpu_each(struct backend *be, int64_t n, backend_items_fn *fn, void *ctx) {
+    pool_run(((struct cpu *)be)->pool, n, 1, fn, ctx);
+}
+
+static int32_t cpu_n_workers(const struct backend *be) {
+    return pool_threads(((const struct cpu *)be)->pool);
+}
+
 static void cpu_memory(struct backend *be, uint64_t *out_free, uint64_t *out_total) {
     (void)be;
     struct os_memory m;
@@ -216,6 +228,9 @@ const struct backend_type cpu_backend = {
     .end = cpu_end,
     .reserve = cpu_reserve,
     .read = cpu_read,
+    .view = cpu_view,
+    .each = cpu_each,
+    .n_workers = cpu_n_workers,
     .memory = cpu_memory,
     .describe = cpu_describe_backend,
 };
