@@ -86,17 +86,17 @@ clang: ## build with clang, warnings as errors
 	@tools/setup.sh build clang
 	$(call cmake,clang)
 
-asan: ## unit tests and own fixtures under the address and undefined behaviour sanitizers
+asan: ## unit tests and own fixtures under the address and undefined behaviour sanitizers (DATA=DIR: every family, too)
 	@tools/setup.sh build
 	$(call cmake,asan,unit_tests golden_tests)
-	@build/asan/golden_tests tests/golden
+	@build/asan/golden_tests tests/golden $(if $(DATA),$(DATA)/golden)
 	@build/asan/unit_tests
 
-tsan: ## unit tests and own fixtures under the thread sanitizer
+tsan: ## what runs in threads under the thread sanitizer (DATA=DIR: every family, too; that takes half an hour)
 	@tools/setup.sh build
 	$(call cmake,tsan,unit_tests golden_tests)
-	@build/tsan/golden_tests tests/golden
-	@build/tsan/unit_tests
+	@build/tsan/golden_tests tests/golden/quant $(if $(DATA),$(DATA)/golden)
+	@build/tsan/unit_tests -template -tokenizer -kernelc $(if $(DATA),,-every_family)
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 30) seconds
 	@tools/setup.sh build fuzz
