@@ -37,6 +37,7 @@ test-long: build-release ## the long tests: big oracles, load, fuzzing
 	@tools/setup.sh test
 	@tools/venv.sh
 	@python3 tests/run_tests.py --build build/release --cost all $(if $(DATA),--data $(DATA))
+	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300
 
 test-cuda: build-release ## everything that a GPU must show; says why not where there is none (DATA=DIR as above)
 	@tools/setup.sh test
