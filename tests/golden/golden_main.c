@@ -462,7 +462,8 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     TRY(load_golden(b, dir, err));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend);
-    TRY(type->open(&(struct backend_options){.precision = wanted, .n_threads = depth ? 0 : 2, .xla_no_preallocate = must_grow}, &b->be, err));
+    TRY(type->open(&(struct backend_options){.precision = wanted, .n_threads = depth ? 0 : 2, .xla_no_preallocate = must_grow}, &b->be,
+                   err));
     TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &b->model, err));
     int32_t rows = 0;
     for (int k = 0; k < N_PROMPTS; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];

@@ -175,6 +175,123 @@ static void test_text(void) {
     sb_free(&h.text);
 }
 
+/* ---- golden programs ---------------------------------------------------------------------------------------------- */
+
+/* A weight with the shapes that binding would give it, and no data. */
+static struct weight made_weight(struct xla_weight *x, const char *name, int32_t n_experts, int64_t out, int64_t in, int bits) {
+    struct weight w = {.name = name, .format = {.dtype = DT_F32}, .n_experts = n_experts, .out = out, .in = in, .packed = x};
+    int64_t rows = n_experts * out;
+    *x = (struct xla_weight){0};
+    x->planes[PLANE_VALUES] = (struct xla_plane){.type = HLO_F32, .shape = out == 1 ? HLO_SHAPE(rows * in) : HLO_SHAPE(rows, in)};
+    if (!bits) return w;
+    w.format = (struct format){.mode = QUANT_AFFINE, .dtype = DT_BF16, .bits = (uint8_t)bits, .group = 32};
+    x->planes[PLANE_VALUES] = (struct xla_plane){.type = HLO_U8, .shape = HLO_SHAPE(rows, in * bits / 8)};
+    x->planes[PLANE_SCALES] = x->planes[PLANE_BIASES] = (struct xla_plane){.type = HLO_BF16, .shape = HLO_SHAPE(rows, in / 32)};
+    return w;
+}
+
+struct made {
+    struct xla_weight x[10];
+    struct weight w[10];
+    struct oplist list;
+};
+
+/* One attention layer and a gated feed-forward: what most families are made of. */
+static struct tensor list_dense(struct made *m) {
+    struct oplist *l = &m->list;
+    m->w[0] = made_weight(&m->x[0], "embed", 1, 96, 64, 4);
+    m->w[1] = made_weight(&m->x[1], "norm", 1, 1, 64, 0);
+    m->w[2] = made_weight(&m->x[2], "qkv", 1, 128, 64, 0);
+    m->w[3] = made_weight(&m->x[3], "freq", 1, 1, 8, 0);
+    m->w[4] = made_weight(&m->x[4], "gate_up", 1, 256, 64, 4);
+    m->w[5] = made_weight(&m->x[5], "down", 1, 64, 128, 0);
+    struct tensor x = op_embed(l, &(struct embed_args){.weight = &m->w[0], .scale = 1});
+    struct tensor qkv =
+        op_linear(l, op_norm(l, x, &(struct norm_args){.weight = &m->w[1], .eps = 1e-5f}), &(struct linear_args){&m->w[2], NULL});
+    struct rope_args rope = {.inv_freq = &m->w[3], .kind = ROPE_HALF, .n_rotated = 16, .magnitude = 1};
+    struct tensor q = op_rope(l, tensor_split_heads(tensor_slice(qkv, 0, 64), 4), &rope);
+    struct tensor k = op_rope(l, tensor_split_heads(tensor_slice(qkv, 64, 32), 2), &rope);
+    op_kv_write(l, k, tensor_split_heads(tensor_slice(qkv, 96, 32), 2), (struct kv_ref){0, 0});
+    struct tensor a = op_attn(l, q, &(struct attn_args){.scale = 0.25f, .v_width = 16, .window = 100});
+    struct tensor both = op_linear(l, op_add(l, x, tensor_join_heads(a), NULL), &(struct linear_args){&m->w[4], NULL});
+    struct act_args silu = {.kind = ACT_SILU, .scale = 1};
+    struct tensor inner = op_glu(l, tensor_slice(both, 0, 128), tensor_slice(both, 128, 128), &silu);
+    return op_rows(l, op_linear(l, inner, &(struct linear_args){&m->w[5], NULL}));
+}
+
+/* A router with groups, experts in 8 bits, a convolution and a delta rule. */
+static struct tensor list_mixed(struct made *m) {
+    struct oplist *l = &m->list;
+    m->w[0] = made_weight(&m->x[0], "embed", 1, 96, 64, 0);
+    m->w[1] = made_weight(&m->x[1], "router", 1, 8, 64, 0);
+    m->w[2] = made_weight(&m->x[2], "bias", 1, 1, 8, 0);
+    m->w[3] = made_weight(&m->x[3], "gate_up", 8, 64, 64, 8);
+    m->w[4] = made_weight(&m->x[4], "down", 8, 64, 32, 8);
+    m->w[5] = made_weight(&m->x[5], "conv", 1, 1, 64 * 4, 0);
+    m->w[6] = made_weight(&m->x[6], "a_log", 1, 1, 2, 0);
+    struct tensor x = op_embed(l, &(struct embed_args){.weight = &m->w[0], .scale = 2}), ids, weights;
+    op_route(l, op_linear(l, x, &(struct linear_args){&m->w[1], NULL}),
+             &(struct route_args){.bias = &m->w[2],
+                                  .score = ROUTE_SIGMOID,
+                                  .k = 2,
+                                  .normalize = 1,
+                                  .scale = 2.5f,
+                                  .n_groups = 4,
+                                  .top_groups = 2,
+                                  .group_top2 = 1},
+             &ids, &weights);
+    x = op_experts(l, x, ids, weights,
+                   &(struct experts_args){.gate_up = &m->w[3], .down = &m->w[4], .act = {.kind = ACT_SILU, .scale = 1}, .inner = 32});
+    x = op_conv(l, x, &(struct conv_args){.weight = &m->w[5], .taps = 4, .state = 0, .act = ACT_SILU});
+    struct tensor q = tensor_split_heads(tensor_slice(x, 0, 16), 1), k = tensor_split_heads(tensor_slice(x, 16, 16), 1);
+    struct tensor v = tensor_split_heads(tensor_slice(x, 32, 16), 2), a = tensor_slice(x, 48, 2), b = tensor_slice(x, 50, 2);
+    struct delta_args delta = {.a_log = &m->w[6],
+                               .dt_bias = &m->w[6],
+                               .state = 1,
+                               .k_heads = 1,
+                               .v_heads = 2,
+                               .k_width = 16,
+                               .v_width = 8,
+                               .scale = 1,
+                               .l2_norm = 1};
+    return op_argmax(l, op_rows(l, tensor_join_heads(op_delta(l, q, k, v, a, b, &delta))));
+}
+
+/* Holds the program of a list against tests/xla/programs/NAME; UPDATE_PROGRAMS=1 writes it instead. */
+static void check_program(const char *name, struct tensor (*make)(struct made *), struct xla_shape at) {
+    static const struct kv_layout kv = {.n_classes = 1,
+                                        .n_states = 2,
+                                        .n_slots = 2,
+                                        .classes = {{.n_layers = 1, .heads = 2, .k_width = 16, .v_width = 16, .n_blocks = 9}},
+                                        .states = {{3 * 64}, {2 * 16 * 8}},
+                                        .max_context = 512};
+    struct arena a = {0};
+    struct made *m = arena_new(&a, struct made, 1);
+    struct xla_program program;
+    struct xla_ropes ropes;
+    struct err err = {0};
+    struct str want;
+    oplist_begin(&m->list, xla_all_rows(&at), at.logits);
+    oplist_output(&m->list, make(m));
+    CHECK_OK(m->list.err.code, m->list.err);
+    CHECK(xla_ropes_find(&m->list, &ropes));
+    CHECK_OK(emit_program(&(struct emit_args){.list = &m->list, .at = at, .kv = &kv, .ropes = &ropes}, &program, &err), err);
+    const char *path = str_fmt(&a, "%s/tests/xla/programs/%s", unit_source_dir(), name).p;
+    if (os_env("UPDATE_PROGRAMS")) CHECK_OK(os_file_save(path, sb_str(&program.text), &err), err);
+    CHECK_OK(os_file_load(&a, path, 0, &want, &err), err);
+    CHECK_STR(sb_str(&program.text), want);
+    xla_program_free(&program);
+    oplist_free(&m->list);
+    arena_free(&a);
+}
+
+static void test_programs(void) {
+    check_program("dense_prompt.mlir", list_dense, (struct xla_shape){.seqs = 1, .rows = 64, .logits = 1, .context = 512});
+    check_program("dense_decode.mlir", list_dense, (struct xla_shape){.seqs = 2, .rows = 1, .logits = 2, .context = 512});
+    check_program("mixed_prompt.mlir", list_mixed, (struct xla_shape){.seqs = 1, .rows = 64, .logits = 1, .context = 512});
+    check_program("mixed_decode.mlir", list_mixed, (struct xla_shape){.seqs = 1, .rows = 1, .logits = 1, .context = 512});
+}
+
 static void test_find(void) {
     struct arena a = {0};
     const char *root = unit_scratch_dir(), *site = str_fmt(&a, "%s/venv/lib/python3.12/site-packages", root).p;
@@ -197,6 +314,7 @@ const struct unit_suite unit_xla = {"xla", (const struct unit_case[]){
                                                {"failures carry the plugin's words", test_failures},
                                                {"device numbers", test_device_number},
                                                {"text of programs", test_text},
+                                               {"golden programs", test_programs},
                                                {"finding plugins", test_find},
                                                {0},
                                            }};
