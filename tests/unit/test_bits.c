@@ -47,8 +47,32 @@ static void logits_ignore_threads_and_fusion(void) {
     CHECK(hash == logits_hash(1, true));
 }
 
+/* The fast kernels round differently from one instruction set to the next, but never by what else is in the batch or by the
+ * number of threads: many threads share a row's chunks of positions, few walk them one after the other. */
+static uint64_t fast_hash(int32_t n_threads, int32_t n_rows) {
+    enum { N = 300 };
+    struct session *s;
+    struct err err;
+    static int32_t tokens[N];
+    CHECK_OK(session_open(&(struct session_options){.n_threads = n_threads, .context = N + 6, .n_rows = n_rows}, &s, &err), err);
+    for (int32_t i = 0; i < N; i++) tokens[i] = (17 + i * 151) % session_vocab(s);
+    struct digest d = {.vocab = session_vocab(s)};
+    int code = session_logits(s, tokens, N, add_row, &d, &err);
+    session_close(s);
+    CHECK_OK(code, err);
+    return d.hash;
+}
+
+static void fast_logits_ignore_threads_and_rows(void) {
+    uint64_t hash = fast_hash(1, 64);
+    CHECK(hash == fast_hash(8, 64));
+    CHECK(hash == fast_hash(3, 5));
+    CHECK(hash == fast_hash(6, 1));
+}
+
 const struct unit_suite unit_bits = {"bits", (const struct unit_case[]){
                                                  {"logits_are_pinned", logits_are_pinned},
                                                  {"logits_ignore_threads_and_fusion", logits_ignore_threads_and_fusion},
+                                                 {"fast_logits_ignore_threads_and_rows", fast_logits_ignore_threads_and_rows},
                                                  {0},
                                              }};

@@ -13,7 +13,10 @@ void kern_select(struct kernels *k, uint32_t flags) {
     }
 #elif defined(__aarch64__)
     if (flags & CPU_NEON) kern_neon(k);
-    if (flags & CPU_DOTPROD) kern_dotprod(k);
+    if (flags & CPU_DOTPROD) {
+        kern_dotprod(k);
+        if (flags & CPU_I8MM) kern_i8mm(k);
+    }
 #else
     (void)flags;
 #endif

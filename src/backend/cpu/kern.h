@@ -92,7 +92,8 @@ struct kernels {
     double (*sum_squares)(const float *x, int64_t n);
     double (*sum)(const float *x, int64_t n);
     float (*max)(const float *x, int64_t n, float least); /* the largest of them and `least`; what is no number is passed over */
-    /* Integer products over packed panels. NULL: this set has none, and weights stay as they are. */
+    /* Integer products over packed panels. NULL: this set has none, and weights stay as they are. A set may order the
+     * codes inside one group of a tile in its own way: only its own panel reads what its quant_row wrote. */
     void (*quant_row)(const float *x, const struct quant_acts *out, int64_t row);
     void (*panel)(const struct panel_args *a);
     /* NULL: unpack and dot. */
@@ -115,6 +116,9 @@ void kern_amx(struct kernels *k); /* over kern_vnni */
 #elif defined(__aarch64__)
 void kern_neon(struct kernels *k);
 void kern_dotprod(struct kernels *k);
+void kern_dotprod_panel(const struct panel_args *a);
+void kern_dotprod_quant_row(const float *x, const struct quant_acts *out, int64_t row);
+void kern_i8mm(struct kernels *k); /* over kern_dotprod */
 #endif
 /* Fills k for the flags of os/cpu.h, reference first. */
 void kern_select(struct kernels *k, uint32_t flags);

@@ -104,7 +104,7 @@ void kern_dotprod_panel(const struct panel_args *a) {
     }
 }
 
-static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
+void kern_dotprod_quant_row(const float *x, const struct quant_acts *out, int64_t row) {
     struct acts_row to = acts_row_at(out, row);
     int32_t group = out->group;
     for (int64_t g = 0; g < out->n_groups; g++, x += group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
@@ -131,6 +131,6 @@ static void quant_row(const float *x, const struct quant_acts *out, int64_t row)
 
 void kern_dotprod(struct kernels *k) {
     k->isa = "neon-dotprod";
-    k->quant_row = quant_row;
+    k->quant_row = kern_dotprod_quant_row;
     k->panel = kern_dotprod_panel;
 }
