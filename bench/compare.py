@@ -6,7 +6,7 @@ Each round starts both programs once for every shape, in turn A B, B A, ...; mlx
 depth 0 and at --depth; with --batch also that many requests at once (llama-batched-bench, where it is given).
 
 usage: compare.py MLXCEL LLAMA_BENCH [--batched PROGRAM] [--batch N] [--shapes A,B] [--threads N] [-p 128,512] [-n 64]
-                  [--depth 4096] [--rounds 3] [--repeats 2] [--models FOLDER] [--out FILE]
+                  [--depth 4096] [--rounds 3] [--repeats 2] [--limit SECONDS] [--models FOLDER] [--out FILE]
 """
 import argparse
 import datetime
@@ -94,15 +94,12 @@ class Llama:
         return []
 
     def system_info(self, shape):
-        """The instruction sets that it was built for, as it says itself."""
-        if not self.args.batched:
-            return None
-        text, log, _ = run([str(c) for c in (self.args.batched, "-m", self.args.models / f"{shape}.gguf", "-t", self.args.threads, "-c", 64,
-                                             "-npp", 1, "-ntg", 1, "-npl", 1)])
-        for line in (text + log).splitlines():
-            if "system_info" in line or "AVX" in line or "NEON" in line:
-                return line.strip()
-        return None
+        """What it says itself about the kernels that it chose."""
+        a = self.args
+        _, log, _ = run([str(c) for c in (a.llama_bench, "-v", "-m", a.models / f"{shape}.gguf", "-t", a.threads, "-p", 1, "-n", 0, "-r", 1,
+                                          "--no-warmup")])
+        wanted = ("system_info", "model buffer size")
+        return "; ".join(re.sub(r"\s+", " ", line).strip(" .") for line in log.splitlines() if any(w in line for w in wanted)) or None
 
 
 def case(n_prompt, n_gen, depth, batch):
@@ -129,6 +126,7 @@ def main():
     p.add_argument("--depth", type=int, default=4096)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--repeats", type=int, default=2)
+    p.add_argument("--limit", type=float, default=1e9, help="start no further round after this many seconds")
     p.add_argument("--models", type=Path, default=Path("build/gguf"))
     p.add_argument("--out", type=Path)
     a = p.parse_args()
@@ -138,19 +136,24 @@ def main():
         if not (a.models / f"{s}.gguf").exists():
             gguf_shape.write(s, str(a.models / f"{s}.gguf"))
     ours, theirs = Ours(a), Llama(a)
-    found = {}
+    found, start, rounds = {}, time.time(), 0
+    info = theirs.system_info(shapes[0])
     for i in range(a.rounds):
+        if time.time() - start > a.limit:
+            break
+        rounds += 1
         for shape in shapes:
             for program in (ours, theirs) if i % 2 == 0 else (theirs, ours):
                 for name, rate, bytes_per_token in program.run(shape):
+                    print(f"{time.time() - start:.0f} s: {program.name} {shape} {name} {rate:.1f}", file=sys.stderr, flush=True)
                     entry = found.setdefault((shape, name), {"mlxcel": [], "llama.cpp": [], "bytes": 0})
                     entry[program.name].append(rate)
                     entry["bytes"] = bytes_per_token or entry["bytes"]
     read = max(ours.read)
-    lines = [f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {processor()}, {a.threads} threads, {a.rounds} rounds",
+    lines = [f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {processor()}, {a.threads} threads, {rounds} rounds",
              f"mlxcel: {ours.model}; memory reads at {read * 1e-9:.1f} GB/s",
              f"llama.cpp: {theirs.about}",
-             f"llama.cpp: {theirs.system_info(shapes[0])}", "",
+             f"llama.cpp: {info}", "",
              "| shape | test | mlxcel | llama.cpp | ratio | of read bandwidth |", "|---|---|---|---|---|---|"]
     for (shape, name), e in found.items():
         mine, his = (statistics.median(e[k]) if e[k] else None for k in ("mlxcel", "llama.cpp"))
