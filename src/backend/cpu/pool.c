@@ -11,7 +11,11 @@
 
 #include <stdatomic.h>
 
-enum { SPIN_ROUNDS = 4000, SLEEP_MS = 100 };
+/* A thread that sleeps is woken late, by tens of microseconds and on virtual machines by hundreds: longer than most ops
+ * take. Once one is late, those who wait for it fall asleep too, and every op then takes as long as a wake-up. So workers
+ * spin across the gaps between ops and between steps, and the caller longer than they do: only after a break, or where
+ * threads have to share a processor, is there sleep. */
+enum { SPIN_ROUNDS = 200, WORKER_SPIN_US = 3000, CALLER_SPIN_US = 10000, SLEEP_MS = 100 };
 
 struct worker {
     struct pool *pool;
@@ -30,6 +34,7 @@ struct pool {
     pool_fn *fn;
     void *ctx;
     int64_t n, chunk;
+    bool spins; /* every thread can have a processor of its own */
 };
 
 static inline void cpu_relax(void) {
@@ -49,27 +54,38 @@ static void work(struct pool *p, int32_t thread) {
     }
 }
 
-static uint32_t wait_for_job(struct pool *p, uint32_t seen) {
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
-        uint32_t now = atomic_load_explicit(&p->generation, memory_order_acquire);
-        if (now != seen) return now;
-        cpu_relax();
+/* Spins until `word` is another than `old`; false when the time is up. */
+static bool spin_while(const struct pool *p, _Atomic uint32_t *word, uint32_t old, int limit_us) {
+    for (uint64_t start = 0;;) {
+        for (int i = 0; i < SPIN_ROUNDS; i++) {
+            if (atomic_load_explicit(word, memory_order_acquire) != old) return true;
+            cpu_relax();
+        }
+        if (!p->spins) return false;
+        uint64_t now = os_clock_ns();
+        if (start == 0) start = now;
+        else if (now - start > (uint64_t)limit_us * 1000) return false;
     }
-    atomic_fetch_add(&p->sleepers, 1);
-    while (atomic_load(&p->generation) == seen) os_wait_on(&p->generation, seen, SLEEP_MS);
-    atomic_fetch_sub(&p->sleepers, 1);
+}
+
+static uint32_t wait_for_job(struct pool *p, uint32_t seen) {
+    if (!spin_while(p, &p->generation, seen, WORKER_SPIN_US)) {
+        atomic_fetch_add(&p->sleepers, 1);
+        while (atomic_load(&p->generation) == seen) os_wait_on(&p->generation, seen, SLEEP_MS);
+        atomic_fetch_sub(&p->sleepers, 1);
+    }
     return atomic_load_explicit(&p->generation, memory_order_acquire);
 }
 
-/* A worker without a processor may keep the caller for long: it, too, spins for a while and then sleeps. */
 static void wait_for_workers(struct pool *p) {
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
-        if (atomic_load_explicit(&p->n_active, memory_order_acquire) == 0) return;
-        cpu_relax();
+    uint32_t left;
+    while ((left = atomic_load_explicit(&p->n_active, memory_order_acquire)) != 0) {
+        if (spin_while(p, &p->n_active, left, CALLER_SPIN_US)) continue;
+        atomic_store(&p->caller_sleeps, 1);
+        while ((left = atomic_load(&p->n_active)) != 0) os_wait_on(&p->n_active, left, SLEEP_MS);
+        atomic_store(&p->caller_sleeps, 0);
+        return;
     }
-    atomic_store(&p->caller_sleeps, 1);
-    for (uint32_t left; (left = atomic_load(&p->n_active)) != 0;) os_wait_on(&p->n_active, left, SLEEP_MS);
-    atomic_store(&p->caller_sleeps, 0);
 }
 
 static void worker_main(void *user) {
@@ -88,6 +104,7 @@ static void worker_main(void *user) {
 int pool_create(int32_t n_threads, struct pool **out, struct err *err) {
     struct pool *p = mem_alloc(sizeof *p);
     p->n_threads = 1;
+    p->spins = n_threads <= os_cpu_count();
     p->workers = mem_alloc((size_t)(n_threads > 1 ? n_threads - 1 : 1) * sizeof *p->workers);
     for (int32_t i = 0; i + 1 < n_threads; i++) {
         struct worker *w = &p->workers[i];
