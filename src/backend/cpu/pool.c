@@ -13,9 +13,10 @@
 
 /* A thread that sleeps is woken late, by tens of microseconds and on virtual machines by hundreds: longer than most ops
  * take. Once one is late, those who wait for it fall asleep too, and every op then takes as long as a wake-up. So workers
- * spin across the gaps between ops and between steps, and the caller longer than they do: only after a break, or where
- * threads have to share a processor, is there sleep. */
-enum { SPIN_ROUNDS = 200, WORKER_SPIN_US = 3000, CALLER_SPIN_US = 10000, SLEEP_MS = 100 };
+ * stay awake across the gaps between ops and between steps, and the caller longer than they do. After a short while they
+ * offer the processor to others at every turn: where nobody wants it that costs nothing, and where threads have to share
+ * one, the thread that is waited for gets it. */
+enum { SPIN_ROUNDS = 400, WORKER_SPIN_US = 3000, CALLER_SPIN_US = 10000, SLEEP_MS = 100 };
 
 struct worker {
     struct pool *pool;
@@ -54,18 +55,21 @@ static void work(struct pool *p, int32_t thread) {
     }
 }
 
-/* Spins until `word` is another than `old`; false when the time is up. */
+/* Waits until `word` is another than `old`; false when the time is up. */
 static bool spin_while(const struct pool *p, _Atomic uint32_t *word, uint32_t old, int limit_us) {
-    for (uint64_t start = 0;;) {
-        for (int i = 0; i < SPIN_ROUNDS; i++) {
+    for (int i = 0; i < SPIN_ROUNDS; i++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != old) return true;
+        cpu_relax();
+    }
+    if (!p->spins) return false;
+    for (uint64_t end = os_clock_ns() + (uint64_t)limit_us * 1000; os_clock_ns() < end;) {
+        os_thread_yield();
+        for (int i = 0; i < 8; i++) {
             if (atomic_load_explicit(word, memory_order_acquire) != old) return true;
             cpu_relax();
         }
-        if (!p->spins) return false;
-        uint64_t now = os_clock_ns();
-        if (start == 0) start = now;
-        else if (now - start > (uint64_t)limit_us * 1000) return false;
     }
+    return false;
 }
 
 static uint32_t wait_for_job(struct pool *p, uint32_t seen) {

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""The default precision beside `--precision exact`: mean KL divergence and perplexity over a text, teacher-forced.
+
+The text is cut into chunks; both precisions give the logits of every position of a chunk. KL is that of the exact
+distribution from the default one, in nats. Needs numpy.
+
+usage: quality.py MLXCEL MODEL TEXT_FILE [--tokens 10000] [--chunk 256] [--seconds S] [--threads N]
+"""
+import argparse
+import os
+import re
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+
+
+def tokens_of(program, model, path):
+    with open(path, encoding="utf-8") as text:
+        done = subprocess.run([program, "tokenize", "-m", model], stdin=text, capture_output=True, text=True, check=True)
+    return [int(i) for i in re.findall(r"\d+", done.stdout)]
+
+
+def logits(program, model, ids, precision, threads, out):
+    subprocess.run([program, "logits", "-m", model, "-o", out, "--tokens", ",".join(map(str, ids)), "--precision", precision,
+                    "--device", "cpu", "-t", str(threads)], check=True, capture_output=True)
+    x = np.fromfile(out, np.float32).reshape(len(ids), -1).astype(np.float64)
+    return x - np.logaddexp.reduce(x, axis=1, keepdims=True)
+
+
+def main():
+    p = argparse.ArgumentParser(usage=__doc__)
+    p.add_argument("mlxcel")
+    p.add_argument("model")
+    p.add_argument("text")
+    p.add_argument("--tokens", type=int, default=10000)
+    p.add_argument("--chunk", type=int, default=256)
+    p.add_argument("--seconds", type=float, default=1e9)
+    p.add_argument("--threads", type=int, default=2)
+    a = p.parse_args()
+    ids = tokens_of(a.mlxcel, a.model, a.text)[: a.tokens]
+    kl = loss_exact = loss_fast = same = n = m = 0.0
+    start = time.time()
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "logits")
+        for i in range(0, len(ids) - 1, a.chunk):
+            part = ids[i : i + a.chunk]
+            if len(part) < 2 or time.time() - start > a.seconds:
+                break
+            exact = logits(a.mlxcel, a.model, part, "exact", a.threads, out)
+            fast = logits(a.mlxcel, a.model, part, "auto", a.threads, out)
+            kl += float((np.exp(exact) * (exact - fast)).sum())
+            same += float((exact.argmax(1) == fast.argmax(1)).sum())
+            n += len(part)
+            rows, next_ids = np.arange(len(part) - 1), np.array(part[1:])
+            loss_exact -= float(exact[rows, next_ids].sum())
+            loss_fast -= float(fast[rows, next_ids].sum())
+            m += len(part) - 1
+    pe, pf = np.exp(loss_exact / m), np.exp(loss_fast / m)
+    print(f"{os.path.basename(a.model.rstrip('/'))}: {int(n)} tokens, mean KL {kl / n:.2e}, same first choice {100 * same / n:.1f} %, "
+          f"perplexity {pe:.4f} exact, {pf:.4f} default ({100 * (pf / pe - 1):+.3f} %)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
