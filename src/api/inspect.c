@@ -2,7 +2,10 @@
  * unpacked, everything else as it is stored. */
 #include "api/inspect.h"
 
+#include "backend/cpu/kern.h"
 #include "file/checkpoint.h"
+#include "os/cpu.h"
+#include "os/os.h"
 
 /* The path before a suffix such as ".scales"; {NULL, 0} when the name does not end so. */
 static struct str before(struct str name, struct str suffix) {
@@ -108,4 +111,12 @@ int inspect_model(struct arena *a, const char *path, struct inspect *out, struct
     if (code == ERR_OK) copy_tensors(a, &c, out);
     checkpoint_close(&c);
     return code;
+}
+
+void inspect_kernels(struct sb *out) {
+    sb_fmt(out, "processor           %s, %d threads\n", os_cpu_name(), os_core_count());
+    sb_puts(out, "instruction sets    ");
+    cpu_describe(out);
+    sb_putc(out, '\n');
+    kern_describe(cpu_flags(), out);
 }

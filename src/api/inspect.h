@@ -31,4 +31,7 @@ struct inspect {
 /* path NULL: the built-in model. Everything lives in the arena. */
 int inspect_model(struct arena *a, const char *path, struct inspect *out, struct err *err);
 
+/* The CPU's name, its threads and instruction sets, and where each kernel comes from. */
+void inspect_kernels(struct sb *out);
+
 #endif

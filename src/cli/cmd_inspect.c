@@ -134,6 +134,13 @@ int cmd_inspect(const struct args *args, struct err *err) {
     struct str path = args->n_operands ? args->operands[0] : args_str(args, OPT_MODEL);
     if (args->n_operands && args->values[OPT_MODEL].source == ARG_FROM_FLAG)
         return err_set(err, ERR_EARG, "give the model once: as an argument or by --model");
+    if (args_flag(args, OPT_KERNELS)) {
+        struct sb text = {0};
+        inspect_kernels(&text);
+        int code = cli_write(&text, err);
+        sb_free(&text);
+        return code;
+    }
     struct inspect m;
     const char *model;
     TRY(model_arg(args, path, &model, NULL, err));

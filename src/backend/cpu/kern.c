@@ -3,6 +3,8 @@
 
 #include "os/cpu.h"
 
+#include <stddef.h>
+
 void kern_select(struct kernels *k, uint32_t flags) {
     kern_ref(k);
 #if defined(__x86_64__)
@@ -20,4 +22,42 @@ void kern_select(struct kernels *k, uint32_t flags) {
 #else
     (void)flags;
 #endif
+}
+
+void kern_describe(uint32_t flags, struct sb *out) {
+    typedef void any_fn(void);
+    static const char *const levels[] = {"ref", "avx2", "vnni", "amx", "neon", "dotprod", "i8mm"};
+    static const struct {
+        const char *what;
+        size_t at;
+    } parts[] = {
+        {"integer products", offsetof(struct kernels, panel)},
+        {"quantised rows", offsetof(struct kernels, quant_row)},
+        {"float products", offsetof(struct kernels, dot)},
+        {"f16, bf16 weights", offsetof(struct kernels, plain)},
+        {"attention scores", offsetof(struct kernels, block_scores)},
+        {"attention mix", offsetof(struct kernels, block_mix)},
+        {"activations", offsetof(struct kernels, act)},
+        {"sums, norms", offsetof(struct kernels, sum_squares)},
+        {"exponentials", offsetof(struct kernels, exp_sum)},
+        {"unpacking", offsetof(struct kernels, unpack)},
+    };
+    struct kernels best;
+    kern_select(&best, flags);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *from = "none";
+        any_fn *chosen, *at_level;
+        memcpy(&chosen, (const char *)&best + parts[i].at, sizeof chosen);
+        for (size_t k = 0; k < sizeof levels / sizeof *levels && chosen; k++) {
+            struct kernels level;
+            uint32_t mask;
+            if (cpu_level_parse(str_of(levels[k]), &mask, NULL)) continue;
+            kern_select(&level, flags & mask);
+            memcpy(&at_level, (const char *)&level + parts[i].at, sizeof at_level);
+            if (at_level != chosen) continue;
+            from = level.isa;
+            break;
+        }
+        sb_fmt(out, "%-18s  %s\n", parts[i].what, from);
+    }
 }

@@ -12,6 +12,7 @@
 
 #include "backend/cpu/pack.h"
 #include "backend/ops.h"
+#include "base/str.h"
 #include "tensor/quant.h"
 
 /* Rows of activations in int8, by groups of the weight's group: value = q * scale; sum is scale * (sum of q).
@@ -122,5 +123,7 @@ void kern_i8mm(struct kernels *k); /* over kern_dotprod */
 #endif
 /* Fills k for the flags of os/cpu.h, reference first. */
 void kern_select(struct kernels *k, uint32_t flags);
+/* One line per kernel: what it does, and the set that it comes from. */
+void kern_describe(uint32_t flags, struct sb *out);
 
 #endif
