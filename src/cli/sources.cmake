@@ -2,6 +2,8 @@
 set(CLI_SOURCES
   src/cli/answer.c
   src/cli/args.c
+  src/cli/chat.c
+  src/cli/chat_commands.c
   src/cli/cmd_arch.c
   src/cli/cmd_bench.c
   src/cli/cmd_doctor.c
@@ -13,6 +15,7 @@ set(CLI_SOURCES
   src/cli/cmd_perplexity.c
   src/cli/cmd_quantize.c
   src/cli/cmd_models.c
+  src/cli/cmd_run.c
   src/cli/cmd_serve.c
   src/cli/cmd_synth.c
   src/cli/cmd_tokenize.c
@@ -20,6 +23,7 @@ set(CLI_SOURCES
   src/cli/cmd_version.c
   src/cli/complete.c
   src/cli/help.c
+  src/cli/line_edit.c
   src/cli/output.c
   src/cli/progress.c
   src/cli/sampling_args.c

@@ -172,4 +172,31 @@ bool os_read_line(struct sb *out);
 /* Calls fn on Ctrl-C / termination, from a signal handler or a foreign thread: it may only set flags. NULL undoes it. */
 void os_on_interrupt(void (*fn)(void));
 
+/* ---- keys and cursor, for the line editor --------------------------------------------------------------------- */
+
+/* What os_term_key gives besides characters (Enter is 13, Ctrl-A 1, Backspace 8 or 127). */
+enum os_key {
+    OS_KEY_CLOSED = 0x200000,
+    OS_KEY_LEFT,
+    OS_KEY_RIGHT,
+    OS_KEY_UP,
+    OS_KEY_DOWN,
+    OS_KEY_HOME,
+    OS_KEY_END,
+    OS_KEY_DELETE,
+    OS_KEY_WORD_LEFT,
+    OS_KEY_WORD_RIGHT,
+    OS_KEY_OTHER, /* one without a meaning here */
+};
+
+/* Keys come one by one and are not shown, Ctrl-C among them, until os_term_end. False where standard input or output is no
+ * terminal. */
+bool os_term_begin(void);
+void os_term_end(void);
+uint32_t os_term_key(void);   /* waits; a Unicode character or an os_key */
+bool os_term_key_waits(void); /* a key can be read at once */
+/* Moves the cursor so many rows up (below 0: down) and to this column. */
+void os_term_move(int up, int column);
+void os_term_clear_below(void); /* from the cursor to the end of the screen */
+
 #endif

@@ -13,6 +13,7 @@ set(UNIT_SUITES
   hub
   kern
   kernelc
+  line_edit
   ops_moe
   ops_recur
   os

@@ -1,0 +1,213 @@
+/* The conversation: messages, turns, reading what the user says. */
+#include "cli/chat.h"
+
+#include "os/os.h"
+
+#include <stdatomic.h>
+
+enum { MESSAGES_KEPT = 1 }; /* the newest is never dropped */
+
+static _Atomic bool is_interrupted;
+
+static void on_interrupt(void) {
+    atomic_store(&is_interrupted, true);
+}
+
+void chat_say(const char *fmt, ...) {
+    struct sb out = {0};
+    bool dims = os_has_color(OS_STDERR);
+    va_list args;
+    va_start(args, fmt);
+    if (dims) sb_puts(&out, "\x1b[2m");
+    sb_vfmt(&out, fmt, args);
+    if (dims) sb_puts(&out, "\x1b[0m");
+    sb_putc(&out, '\n');
+    va_end(args);
+    os_write(OS_STDERR, sb_str(&out), NULL);
+    sb_free(&out);
+}
+
+/* ---- messages --------------------------------------------------------------------------------------------------------- */
+
+void chat_set_system(struct chat *c, struct str text) {
+    sb_clear(&c->system);
+    sb_put(&c->system, text);
+}
+
+void chat_add(struct chat *c, bool is_user, struct str text) {
+    if (c->n_messages == c->capacity) {
+        c->capacity = c->capacity ? 2 * c->capacity : 16;
+        c->messages = mem_realloc(c->messages, c->capacity * sizeof *c->messages);
+    }
+    char *copy = mem_alloc(text.n + 1);
+    memcpy(copy, text.p, text.n);
+    c->messages[c->n_messages++] = (struct chat_message){is_user, copy, text.n};
+}
+
+static void drop_first(struct chat *c, size_t n) {
+    for (size_t i = 0; i < n; i++) mem_free(c->messages[i].text);
+    memmove(c->messages, c->messages + n, (c->n_messages - n) * sizeof *c->messages);
+    c->n_messages -= n;
+}
+
+void chat_clear(struct chat *c) {
+    drop_first(c, c->n_messages);
+}
+
+void chat_free(struct chat *c) {
+    chat_clear(c);
+    mem_free(c->messages);
+    answer_free(&c->answer);
+    line_free(&c->editor);
+    sb_free(&c->system);
+    sb_free(&c->input);
+    sb_free(&c->line);
+}
+
+/* ---- a turn ----------------------------------------------------------------------------------------------------------- */
+
+/* A model without a template goes on with everything that was said, as one text. */
+static int encode_text(struct chat *c, struct session_ids *out, struct err *err) {
+    struct sb text = {0};
+    for (size_t i = 0; i < c->n_messages; i++) {
+        const struct chat_message *m = &c->messages[i];
+        if (m->is_user && text.n && text.p[text.n - 1] != '\n' && text.p[text.n - 1] != ' ') sb_putc(&text, ' ');
+        sb_put(&text, str_n(m->text, m->n));
+    }
+    int code = session_encode(c->session, &(struct session_prompt){.text = sb_str(&text), .raw = true}, out, err);
+    sb_free(&text);
+    return code;
+}
+
+static int encode_messages(struct chat *c, struct session_ids *out, struct err *err) {
+    struct arena a = {0};
+    struct session_message *list = arena_new(&a, struct session_message, c->n_messages + 1);
+    size_t n = 0;
+    if (c->system.n) list[n++] = (struct session_message){"system", sb_str(&c->system)};
+    for (size_t i = 0; i < c->n_messages; i++)
+        list[n++] = (struct session_message){c->messages[i].is_user ? "user" : "assistant", str_n(c->messages[i].text, c->messages[i].n)};
+    int code = session_encode(c->session, &(struct session_prompt){.messages = list, .n_messages = n}, out, err);
+    arena_free(&a);
+    return code;
+}
+
+/* The oldest turns are left out as soon as the answer would have less than a quarter of the context. */
+static int encode(struct chat *c, struct session_ids *out, struct err *err) {
+    size_t most = (size_t)session_context(c->session), n_dropped = 0;
+    most -= most / 4;
+    for (;;) {
+        TRY(c->has_template ? encode_messages(c, out, err) : encode_text(c, out, err));
+        if (out->n <= most || c->n_messages <= MESSAGES_KEPT) break;
+        size_t n = c->n_messages > 2 ? 2 : 1;
+        drop_first(c, n);
+        n_dropped += n;
+    }
+    if (n_dropped && c->is_terminal) chat_say("(the context is full: the %zu oldest messages are left out from now on)", n_dropped);
+    return ERR_OK;
+}
+
+static bool on_text(void *user, struct str text) {
+    struct chat *c = user;
+    return answer_push(&c->answer, text);
+}
+
+static void show_figures(const struct chat *c, const struct generate_stats *s) {
+    static const char *const ends[] = {"", ", cut off at the limit", ", stopped"};
+    double rate = s->n_new > 1 && s->new_seconds > 0 ? (s->n_new - 1) / s->new_seconds : 0;
+    chat_say("[%d tokens at %.1f tok/s, context %d of %d, %d reused%s]", s->n_new, rate, s->n_prompt + s->n_new,
+             session_context(c->session), s->n_cached, ends[s->finish]);
+}
+
+int chat_turn(struct chat *c, struct str text, struct err *err) {
+    struct session_ids ids;
+    struct generate_stats stats;
+    chat_add(c, true, text);
+    int code = encode(c, &ids, err);
+    struct generate_request r = {.tokens = ids.p,
+                                 .n_tokens = (int32_t)ids.n,
+                                 .max_new = c->max_new,
+                                 .sampling = &c->sampling,
+                                 .stops = c->stops,
+                                 .n_stops = c->n_stops,
+                                 .breakers = c->n_breakers ? c->breakers : NULL,
+                                 .n_breakers = c->n_breakers,
+                                 .interrupt = &is_interrupted,
+                                 .on_text = on_text,
+                                 .user = c};
+    if (!code) {
+        c->answer.splits = c->has_template;
+        answer_begin(&c->answer, ids.thinks);
+        atomic_store(&is_interrupted, false);
+        os_on_interrupt(on_interrupt);
+        code = session_generate(c->session, &r, &stats, err);
+        if (!c->is_terminal && atomic_load(&is_interrupted)) c->is_over = true;
+        os_on_interrupt(NULL);
+    }
+    if (code) { /* as if it had not been said */
+        mem_free(c->messages[--c->n_messages].text);
+        return code;
+    }
+    if (!answer_end(&c->answer)) return err_set(err, c->answer.code, "%s", c->answer.err.msg);
+    chat_add(c, false, sb_str(&c->answer.text));
+    if (c->is_terminal) show_figures(c, &stats);
+    return ERR_OK;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------------- */
+
+/* The next line into c->line. */
+static enum line_end read_line(struct chat *c, const char *prompt) {
+    if (!c->is_terminal) return os_read_line(&c->line) ? LINE_DONE : LINE_CLOSED;
+    enum line_end end = line_read(&c->editor, prompt);
+    sb_clear(&c->line);
+    sb_put(&c->line, sb_str(&c->editor.text));
+    if (end == LINE_DONE) line_remember(&c->editor, sb_str(&c->line));
+    return end;
+}
+
+/* Lines up to the closing quotes; the first line is in c->line. */
+static enum line_end read_quoted(struct chat *c) {
+    static const struct str quotes = {"\"\"\"", 3};
+    struct str rest = str_from(sb_str(&c->line), quotes.n);
+    for (;;) {
+        size_t at = str_find(rest, quotes, 0);
+        sb_put(&c->input, str_sub(rest, 0, at == STR_NONE ? rest.n : at));
+        if (at != STR_NONE) return LINE_DONE;
+        sb_putc(&c->input, '\n');
+        enum line_end end = read_line(c, "... ");
+        if (end != LINE_DONE) return end;
+        rest = sb_str(&c->line);
+    }
+}
+
+/* What the user says, over several lines where they end in a backslash or stand in triple quotes, into c->input. */
+static enum line_end read_input(struct chat *c) {
+    sb_clear(&c->input);
+    enum line_end end = read_line(c, ">>> ");
+    if (end == LINE_DONE && str_starts(sb_str(&c->line), STR("\"\"\""))) return read_quoted(c);
+    while (end == LINE_DONE && str_ends(sb_str(&c->line), STR("\\"))) {
+        sb_put(&c->input, str_sub(sb_str(&c->line), 0, c->line.n - 1));
+        sb_putc(&c->input, '\n');
+        end = read_line(c, "... ");
+    }
+    if (end == LINE_DONE) sb_put(&c->input, sb_str(&c->line));
+    return end;
+}
+
+int chat_loop(struct chat *c, struct err *err) {
+    while (!c->is_over) {
+        enum line_end end = read_input(c);
+        struct str text = sb_str(&c->input);
+        if (end == LINE_CLOSED) break;
+        if (end == LINE_CANCELLED) {
+            if (text.n == 0 && c->line.n == 0) chat_say("(/bye or Ctrl-D leaves)");
+            continue;
+        }
+        if (str_trim(text).n == 0 && (c->has_template || c->n_messages == 0)) continue;
+        if (chat_command(c, str_trim(text))) continue;
+        int code = chat_turn(c, text, err);
+        if (code && (!c->is_terminal || code == ERR_ECANCELLED)) return code;
+        if (code) chat_say("error: %s", err->msg);
+    }
+    return ERR_OK;
+}

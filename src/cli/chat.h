@@ -1,0 +1,46 @@
+/* A conversation in the terminal or through a pipe. */
+#ifndef MLXCEL_CLI_CHAT_H
+#define MLXCEL_CLI_CHAT_H
+
+#include "api/sampling.h"
+#include "cli/answer.h"
+#include "cli/line_edit.h"
+
+struct chat {
+    /* set by the caller */
+    struct session *session;
+    struct sampler_params sampling;
+    const struct str *stops, *breakers;
+    size_t n_stops, n_breakers;
+    int32_t max_new;
+    bool is_terminal;  /* prompts, commands' words and figures; else answers alone */
+    bool has_template; /* else the model continues the text */
+    /* its own */
+    struct answer answer;
+    struct line_edit editor;
+    struct sb system, input, line; /* system: empty is none */
+    struct chat_message {
+        bool is_user;
+        char *text;
+        size_t n;
+    } * messages;
+    size_t n_messages, capacity;
+    bool is_over;
+};
+
+void chat_set_system(struct chat *c, struct str text);
+/* One turn: what the user says, and the model's answer to standard output. */
+int chat_turn(struct chat *c, struct str text, struct err *err);
+/* Turn after turn until /bye or the end of the input. */
+int chat_loop(struct chat *c, struct err *err);
+void chat_free(struct chat *c);
+
+/* chat_commands.c: a line that begins with a slash; false when it is none. */
+bool chat_command(struct chat *c, struct str line);
+/* A line for the user, dimmed where that can be; to the terminal's standard error. */
+void chat_say(const char *fmt, ...) MLXCEL_PRINTF(1, 2);
+/* chat.c, for the commands */
+void chat_clear(struct chat *c);
+void chat_add(struct chat *c, bool is_user, struct str text);
+
+#endif

@@ -1,0 +1,101 @@
+/* Keys one by one and the cursor on POSIX terminals: termios, and the escape sequences that every terminal of today knows. */
+#include "os/os_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <termios.h>
+#include <unistd.h>
+
+enum { ESC = 27, ESC_WAIT_MS = 40 };
+
+static struct termios cooked;
+static bool is_raw;
+
+bool os_term_begin(void) {
+    if (!os_is_terminal(OS_STDIN) || !os_is_terminal(OS_STDOUT) || tcgetattr(STDIN_FILENO, &cooked)) return false;
+    struct termios raw = cooked;
+    raw.c_iflag &= ~(tcflag_t)(BRKINT | ICRNL | INPCK | ISTRIP | IXON);
+    raw.c_lflag &= ~(tcflag_t)(ECHO | ICANON | IEXTEN | ISIG);
+    raw.c_cc[VMIN] = 1;
+    raw.c_cc[VTIME] = 0;
+    is_raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
+    return is_raw;
+}
+
+void os_term_end(void) {
+    if (is_raw) tcsetattr(STDIN_FILENO, TCSADRAIN, &cooked);
+    is_raw = false;
+}
+
+/* The next byte; -1 at the end, -2 when none comes in time. A negative time waits. */
+static int next_byte(int wait_ms) {
+    unsigned char c;
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (wait_ms >= 0 && poll(&p, 1, wait_ms) == 0) return -2;
+    ssize_t n;
+    do n = read(STDIN_FILENO, &c, 1);
+    while (n < 0 && errno == EINTR);
+    return n == 1 ? c : -1;
+}
+
+/* What follows ESC [ or ESC O: digits and semicolons, then a letter or ~. */
+static uint32_t sequence(void) {
+    static const struct {
+        int number;
+        char end;
+        uint32_t key;
+    } keys[] = {{0, 'A', OS_KEY_UP},       {0, 'B', OS_KEY_DOWN}, {0, 'C', OS_KEY_RIGHT},  {0, 'D', OS_KEY_LEFT},
+                {0, 'H', OS_KEY_HOME},     {0, 'F', OS_KEY_END},  {1, '~', OS_KEY_HOME},   {7, '~', OS_KEY_HOME},
+                {4, '~', OS_KEY_END},      {8, '~', OS_KEY_END},  {3, '~', OS_KEY_DELETE}, {5, 'C', OS_KEY_WORD_RIGHT},
+                {5, 'D', OS_KEY_WORD_LEFT}};
+    int number = 0, c;
+    while ((c = next_byte(ESC_WAIT_MS)) >= 0) {
+        if (c >= '0' && c <= '9') number = number < 1000 ? number * 10 + c - '0' : number;
+        else if (c == ';') number = 0;
+        else break;
+    }
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (c == keys[i].end && (number == keys[i].number || (keys[i].number == 0 && number == 1))) return keys[i].key;
+    return OS_KEY_OTHER;
+}
+
+static uint32_t after_escape(void) {
+    int c = next_byte(ESC_WAIT_MS);
+    if (c == '[' || c == 'O') return sequence();
+    return c == 'b' ? OS_KEY_WORD_LEFT : c == 'f' ? OS_KEY_WORD_RIGHT : OS_KEY_OTHER;
+}
+
+uint32_t os_term_key(void) {
+    int first = next_byte(-1);
+    char bytes[4] = {(char)first};
+    uint32_t code;
+    if (first < 0) return OS_KEY_CLOSED;
+    if (first == ESC) return after_escape();
+    if (first < 0x80) return (uint32_t)first;
+    size_t n = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+    for (size_t i = 1; i < n; i++) {
+        int c = next_byte(ESC_WAIT_MS);
+        if (c < 0) return UTF8_INVALID;
+        bytes[i] = (char)c;
+    }
+    utf8_decode(bytes, n, &code);
+    return code;
+}
+
+bool os_term_key_waits(void) {
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&p, 1, 0) > 0;
+}
+
+void os_term_move(int up, int column) {
+    char text[48];
+    int n = snprintf(text, sizeof text, "\r");
+    if (up) n += snprintf(text + n, sizeof text - (size_t)n, "\x1b[%d%c", up > 0 ? up : -up, up > 0 ? 'A' : 'B');
+    if (column > 0) n += snprintf(text + n, sizeof text - (size_t)n, "\x1b[%dC", column);
+    os_write(OS_STDOUT, str_n(text, (size_t)n), NULL);
+}
+
+void os_term_clear_below(void) {
+    os_write(OS_STDOUT, STR("\x1b[J"), NULL);
+}

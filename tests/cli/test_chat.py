@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""`mlxcel run` as a user sees it: keys go into a terminal of tmux, its screen is read back. Also through a pipe.
+
+With a Windows program the same keys go through Wine's console in the same terminal.
+
+usage: test_chat.py PROGRAM [DATA]      last line: "N passed, N failed[, N skipped]"
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+program = os.path.abspath(sys.argv[1])
+data = Path(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] else None
+is_windows = program.endswith(".exe")
+command = [str(ROOT / "tools" / "wine.sh"), program] if is_windows else [program]
+passed = failed = skipped = 0
+FIGURES = re.compile(r"\[(\d+) tokens at [\d.]+ tok/s, context (\d+) of \d+, (\d+) reused")
+
+
+def check(ok, what):
+    global passed, failed
+    if ok:
+        passed += 1
+    else:
+        failed += 1
+        print(f"FAILED {what}")
+
+
+def environment():
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_"))}
+    return {**env, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+
+
+class Terminal:
+    """A window of a tmux server of our own."""
+
+    def __init__(self, args, width=100, height=50):
+        self.tmux = ["tmux", "-L", f"mlxcel-test-{os.getpid()}", "-f", "/dev/null"]
+        line = " ".join(map(str, [*command, *args])) + "; echo EXIT=$?; sleep 600"
+        subprocess.run([*self.tmux, "-u", "new-session", "-d", "-x", str(width), "-y", str(height), line], check=True, env=environment())
+
+    def keys(self, *keys):
+        subprocess.run([*self.tmux, "send-keys", *keys], check=True)
+
+    def type(self, text):
+        subprocess.run([*self.tmux, "send-keys", "-l", text], check=True)
+
+    def screen(self):
+        text = subprocess.run([*self.tmux, "capture-pane", "-p", "-S", "-200"], capture_output=True, text=True).stdout
+        return "\n".join(line.rstrip() for line in text.split("\n")).rstrip()
+
+    def wait(self, what, count=1, seconds=90):
+        """Until the screen has the text (so often); the screen."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            screen = self.screen()
+            if len(re.findall(what, screen)) >= count:
+                return screen
+            time.sleep(0.2)
+        print(f"--- waited for {what!r} in vain:\n{self.screen()}\n---")
+        return self.screen()
+
+    def prompt(self, count):
+        """Until the prompt stands there for the nth time, as the last line."""
+        return self.wait(r"(?m)^>>> ?.*", count)
+
+    def close(self):
+        subprocess.run([*self.tmux, "kill-server"], stderr=subprocess.DEVNULL)
+
+
+def check_editing(t):
+    t.type("/set tempratur")
+    t.keys("Left", "Left", "Left", "Left", "Left")
+    t.type("e")
+    t.keys("C-e")
+    t.type("e 0.25x")
+    t.keys("BSpace", "Enter")
+    screen = t.wait(r"temperature is 0.25 now")
+    check("temperature is 0.25 now" in screen, f"arrows, Ctrl-E and Backspace: {screen}")
+    t.keys("Up", "C-w")
+    t.type("0.5")
+    t.keys("Enter")
+    check("temperature is 0.5 now" in t.wait("temperature is 0.5 now"), "Up and Ctrl-W")
+    t.type("rubbish")
+    t.keys("C-u")
+    t.type("top_p 0.9 tail")
+    t.keys("Home")
+    t.type("/set ")
+    t.keys("End", "BSpace", "BSpace", "BSpace", "BSpace", "BSpace", "Enter")
+    check("top_p is 0.9 now" in t.wait("top_p is 0.9 now"), "Ctrl-U, Home, End")
+    t.type("this is cancelled")
+    t.keys("C-c")
+    t.keys("C-c")
+    check("Ctrl-D leaves" in t.wait(r"\(/bye or Ctrl-D leaves\)"), "Ctrl-C in an empty line")
+    t.type("/system " + "x" * 130)
+    t.keys("Home", "Delete", "C-k")
+    t.type("/nothing")
+    t.keys("Enter")
+    screen = t.wait("no command /nothing")
+    check("There is no command /nothing" in screen and "xxxx" not in screen, f"a line of several rows is taken away again: {screen}")
+
+
+def check_talk(folder):
+    t = Terminal(["run", "--seed", "3", "-n", "80", "--threads", "1"])
+    try:
+        screen = t.prompt(1)
+        check("story teller" in screen and "/help" in screen, f"the greeting: {screen}")
+        t.type("Tell me a story about a cat.")
+        t.keys("Enter")
+        screen = t.wait(FIGURES.pattern)
+        first = FIGURES.search(screen)
+        check(first and first[3] == "0" and "Once upon a time" in screen, f"an answer: {screen}")
+        t.type("And then?")
+        t.keys("Enter")
+        found = list(FIGURES.finditer(t.wait(FIGURES.pattern, 2)))
+        check(len(found) > 1 and int(found[1][3]) >= 64, f"the second turn reuses the first: {[m[0] for m in found]}")
+        check_editing(t)
+        t.type('"""one')
+        t.keys("Enter")
+        t.wait(r"(?m)^\.\.\.")
+        t.type('two"""')
+        t.keys("Enter")
+        t.wait(FIGURES.pattern, 3)
+        t.type("three \\")
+        t.keys("Enter")
+        t.type("four")
+        t.keys("Enter")
+        t.wait(FIGURES.pattern, 4)
+        path = f"{folder}/talk.json"
+        t.type(f"/save {path}")
+        t.keys("Enter")
+        t.wait("8 messages are in")
+        saved = json.load(open(path))["messages"] if os.path.exists(path) else []
+        said = [m["content"] for m in saved if m["role"] == "user"]
+        check(said == ["Tell me a story about a cat.", "And then?", "one\ntwo", "three \nfour"], f"several lines, /save: {said}")
+        t.type("/clear")
+        t.keys("Enter")
+        t.wait("begins anew")
+        t.type(f"/load {path}")
+        t.keys("Enter")
+        check("8 messages from" in t.wait("8 messages from"), "/load")
+        t.type("/bye")
+        t.keys("Enter")
+        check("EXIT=0" in t.wait("EXIT="), "/bye")
+    finally:
+        t.close()
+
+
+def check_interrupt():
+    """On the slow reference kernels, so that there is something to stop."""
+    t = Terminal(["run", "--cpu", "ref", "--threads", "1", "--seed", "3"])
+    try:
+        t.prompt(1)
+        t.type("Tell me a very long story.")
+        t.keys("Enter")
+        t.wait("Once")
+        t.keys("C-c")
+        check("stopped]" in t.wait(r"stopped\]", seconds=30), f"Ctrl-C stops the answer: {t.screen()}")
+        t.type("/bye")
+        t.keys("Enter")
+        check("EXIT=0" in t.wait("EXIT="), "the program goes on after Ctrl-C and ends by /bye")
+    finally:
+        t.close()
+
+
+def check_letters():
+    """Letters of two bytes, wide ones, and a line that is longer than the screen."""
+    t = Terminal(["run", "--threads", "1"], width=40, height=24)
+    try:
+        t.prompt(1)
+        t.type("/system \u00e4\u00f6\u4e2d\u6587x")
+        t.keys("Left", "Left", "BSpace", "End")
+        t.type("!")
+        t.keys("Enter")
+        check("System prompt: \u00e4\u00f6\u6587x!" in t.wait("System prompt"), f"letters: {t.screen()}")
+        t.type("/system " + "abcdefghi " * 8)
+        t.keys("Home")
+        for _ in range(8):
+            t.keys("Right")
+        t.type("X")
+        t.keys("Enter")
+        flat = t.wait("System prompt", 2).replace("\n", "")
+        check("System prompt: Xabcdefghi" in flat, f"a long line: {t.screen()}")
+        t.keys("C-d")
+        check("EXIT=0" in t.wait("EXIT="), "Ctrl-D leaves")
+    finally:
+        t.close()
+
+
+def check_minimind():
+    """minimind2-small holds a conversation."""
+    model = data / "models" / "minimind2-small-mlx-8bit"
+    t = Terminal(["run", model, "--seed", "1", "-n", "48"])
+    try:
+        t.prompt(1)
+        t.type("What is the capital of France?")
+        t.keys("Enter")
+        screen = t.wait(FIGURES.pattern)
+        check("Paris" in screen, f"minimind2: {screen}")
+        t.type("And of Germany?")
+        t.keys("Enter")
+        check(len(FIGURES.findall(t.wait(FIGURES.pattern, 2))) == 2, f"minimind2, second turn: {t.screen()}")
+        t.keys("C-d")
+        check("EXIT=0" in t.wait("EXIT="), "Ctrl-D leaves")
+    finally:
+        t.close()
+
+
+def pipe(*args, text=""):
+    return subprocess.run([*command, "run", *args], input=text, capture_output=True, text=True, timeout=120, env=environment(), encoding="utf-8")
+
+
+def check_pipe():
+    r = pipe("-n", "12", "--temp", "0", text="Hello.\n/set max_tokens 3\nMore.\n")
+    lines = r.stdout.strip().split("\n")
+    check(r.returncode == 0 and ">>>" not in r.stdout and "\x1b" not in r.stdout + r.stderr and len(lines) >= 2, f"a pipe: {r.stdout!r} {r.stderr!r}")
+    r = pipe("-n", "12", "--temp", "0", "-p", "Hello.")
+    check(r.returncode == 0 and r.stdout.strip().startswith(lines[0][:10]), f"--prompt: {r.stdout!r}")
+    check(pipe(text="").returncode == 0, "nothing to say")
+    r = pipe("/no/such/model")
+    check(r.returncode in (1, 2) and "/no/such/model" in r.stderr, f"no such model: {r.stderr}")
+
+
+def main():
+    global skipped
+    check_pipe()
+    if shutil.which("tmux"):
+        with tempfile.TemporaryDirectory() as folder:
+            check_talk(folder)
+            check_letters()
+            check_interrupt()
+            if data:
+                check_minimind()
+    else:
+        skipped += 1
+        print("skipped the terminal: no tmux here")
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    return failed != 0
+
+
+sys.exit(main())
