@@ -10,7 +10,7 @@
 #include "mma.cuh"
 #include "sync.cuh"
 
-enum { THREADS = 512, WARPS = 16, SLOTS = 4, RED_FLOATS = 8192, ROWS_MAX = 8, PREFETCH_BYTES = 128 << 10 };
+enum { THREADS = 512, WARPS = 16, SLOTS = 4, RED_FLOATS = 8192, ROWS_MAX = 8, PREFETCH_BYTES = 128 << 10, TABLE_MAX = 64, PAIRS_MAX = 128 };
 enum weight_kind { W4, W4_32, W16 }; // 4 bits in groups of 64 or more, in groups of 32, bf16
 
 #define LOG2E 1.4426950408889634f
@@ -20,8 +20,15 @@ struct shared_head {
     k_instr slots[SLOTS];
     float squares[ROWS_MAX][WARPS];
     uint32_t last;
+    // What attention asks for again in every layer: of a row, its position and cosines and sines, and blocks of the table from one on.
+    int pos, seq, row, first_block;
+    const int32_t *table;
+    const float *inv_freq;
+    int32_t blocks[TABLE_MAX];
+    float cosines[PAIRS_MAX], sines[PAIRS_MAX];
 };
-enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 1024 };
+enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2304 };
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "fuse_step.c");
 
 // ---- products ----
 
@@ -350,12 +357,34 @@ template <int KIND> static __device__ __noinline__ void run_linear(const k_step_
 
 // ---- attention ----
 
+// What a row's items need, once for all layers that ask for the same.
+static __device__ __forceinline__ void know_row(const k_step_attn &a, shared_head *known, int r, int split) {
+    bool same = known->row == r && known->table == a.c.table && known->inv_freq == (a.inv_freq ? a.inv_freq : a.step_rope + a.table);
+    if (same) return; // the split of a block's first item does not change while the row does not
+    __syncthreads();
+    int pos = a.pos[r], seq = a.seq_of[r], first = first_visible(a.window, a.chunk, pos);
+    int begin = (first + split * ((pos - first + a.splits) / a.splits)) / K_BLOCK;
+    const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)seq * a.n_rope_tables + a.table) * a.rope_width;
+    for (int i = threadIdx.x; i < a.n_rotated / 2; i += THREADS) rope_angle(pos, table[i], a.magnitude, &known->cosines[i], &known->sines[i]);
+    for (int i = threadIdx.x; i < TABLE_MAX && begin + i <= pos / K_BLOCK; i += THREADS) known->blocks[i] = a.c.table[(int64_t)seq * a.c.table_stride + begin + i];
+    if (threadIdx.x == 0) {
+        known->pos = pos, known->seq = seq, known->row = r, known->first_block = begin;
+        known->table = a.c.table, known->inv_freq = a.inv_freq ? a.inv_freq : a.step_rope + a.table;
+    }
+    __syncthreads();
+}
+
+static __device__ __forceinline__ int table_block(const k_step_attn &a, const shared_head *known, int i) {
+    int at = i - known->first_block;
+    if (at >= 0 && at < TABLE_MAX) return known->blocks[at];
+    return a.c.table[(int64_t)known->seq * a.c.table_stride + i];
+}
+
 // A part of a head, or pairs of neighbours.
-static __device__ __forceinline__ void rotate_head(const k_step_attn &a, float *x, const float *table, int pos) {
+static __device__ __forceinline__ void rotate_head(const k_step_attn &a, const shared_head *known, float *x) {
     int lane = threadIdx.x % 32, half = a.n_rotated / 2;
     for (int i = lane; i < half; i += 32) {
-        float c, s;
-        rope_angle(pos, table[i], a.magnitude, &c, &s);
+        float c = known->cosines[i], s = known->sines[i];
         int u = a.rope_first + (a.rope_kind == 1 ? i : 2 * i), v = u + (a.rope_kind == 1 ? half : 1);
         float x0 = x[u], x1 = x[v];
         x[u] = x0 * c - x1 * s;
@@ -366,20 +395,17 @@ static __device__ __forceinline__ void rotate_head(const k_step_attn &a, float *
 
 // Queries of one cached head to shared memory, one warp each; where the row's own position is this block's, its key and value too, as the
 // cache has them, and to the cache.
-template <int D> static __device__ __forceinline__ void place_heads(const k_step_attn &a, float *heads, int64_t r, int kv_head, int pos, bool writes) {
+template <int D> static __device__ __forceinline__ void place_heads(const k_step_attn &a, const shared_head *known, float *heads, int64_t r, int kv_head, int pos, bool writes) {
     enum { E = D / 32 };
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = a.group;
     bool is_q = warp < group, is_k = warp == group;
     if (warp > group + 1 || (!is_q && !writes)) return;
     const float *from = is_q ? a.q + r * a.q_row + (kv_head * group + warp) * a.q_head : is_k ? a.k + r * a.k_row + kv_head * a.k_head : a.v + r * a.v_row + kv_head * a.v_head;
-    const float *weight = is_q ? a.q_norm : a.k_norm, *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
+    const float *weight = is_q ? a.q_norm : a.k_norm;
     bool norms = is_q ? a.has_q_norm : is_k && a.has_k_norm, turns = (is_q || is_k) && a.rope_kind, whole = a.rope_kind == 1 && a.n_rotated == D;
-    int block = a.c.table[(int64_t)a.seq_of[r] * a.c.table_stride + pos / K_BLOCK];
-    float x[E], w[E], f[E / 2], offset = is_q ? a.q_offset : a.k_offset, *to = heads + warp * D;
+    float x[E], w[E], offset = is_q ? a.q_offset : a.k_offset, *to = heads + warp * D;
 #pragma unroll
     for (int e = 0; e < E; e++) x[e] = from[lane + 32 * e], w[e] = norms && weight ? weight[lane + 32 * e] + offset : 1.0f;
-#pragma unroll
-    for (int e = 0; e < E / 2; e++) f[e] = turns && whole ? table[lane + 32 * e] : 0.0f;
     if (norms) {
         float square = 0;
 #pragma unroll
@@ -391,8 +417,7 @@ template <int D> static __device__ __forceinline__ void place_heads(const k_step
     if (turns && whole) {
 #pragma unroll
         for (int e = 0; e < E / 2; e++) {
-            float c, s, x0 = x[e], x1 = x[e + E / 2];
-            rope_angle(pos, f[e], a.magnitude, &c, &s);
+            float c = known->cosines[lane + 32 * e], s = known->sines[lane + 32 * e], x0 = x[e], x1 = x[e + E / 2];
             x[e] = x0 * c - x1 * s;
             x[e + E / 2] = x1 * c + x0 * s;
         }
@@ -400,8 +425,9 @@ template <int D> static __device__ __forceinline__ void place_heads(const k_step
 #pragma unroll
     for (int e = 0; e < E; e++) to[lane + 32 * e] = x[e];
     __syncwarp();
-    if (turns && !whole) rotate_head(a, to, table, pos);
+    if (turns && !whole) rotate_head(a, known, to);
     if (is_q) return;
+    int block = table_block(a, known, pos / K_BLOCK);
     bf16 *cached = (bf16 *)(is_k ? a.c.k : a.c.v) + (((int64_t)block * a.c.heads + kv_head) * K_BLOCK + pos % K_BLOCK) * D;
 #pragma unroll
     for (int e = 0; e < E; e++) {
@@ -439,7 +465,7 @@ static __device__ __forceinline__ shares share_warps(int group) {
 
 // Keys and values of the positions p, p + step, ...; zeros beyond the end, and at the row's own position, which is not in the cache yet.
 template <int D>
-static __device__ __forceinline__ void load_positions(const k_step_attn &a, const int32_t *table, int kv_head, int p, int step, int end, uint4 key[AHEAD], uint4 value[AHEAD]) {
+static __device__ __forceinline__ void load_positions(const k_step_attn &a, const shared_head *known, int kv_head, int p, int step, int end, uint4 key[AHEAD], uint4 value[AHEAD]) {
     int part = threadIdx.x % (D / 8);
     const bf16 *keys = (const bf16 *)a.c.k, *values = (const bf16 *)a.c.v;
     int heads = a.c.heads;
@@ -448,7 +474,7 @@ static __device__ __forceinline__ void load_positions(const k_step_attn &a, cons
         int q = p + j * step;
         key[j] = value[j] = uint4{0, 0, 0, 0};
         if (q >= end) continue;
-        int64_t at = (((int64_t)table[q / K_BLOCK] * heads + kv_head) * K_BLOCK + q % K_BLOCK) * D + part * 8;
+        int64_t at = (((int64_t)table_block(a, known, q / K_BLOCK) * heads + kv_head) * K_BLOCK + q % K_BLOCK) * D + part * 8;
         key[j] = *(const uint4 *)(keys + at), value[j] = *(const uint4 *)(values + at);
     }
 }
@@ -460,7 +486,7 @@ static __device__ __forceinline__ uint4 packed8(const float *x) {
 // The query heads of this warp over the positions of this block, begin ... end - 1, and the row's own; the first keys and values are loaded.
 // parts: [heads][n_warps][D + 2].
 template <int D>
-static __device__ __forceinline__ void attend(const k_step_attn &a, const float *heads, float *parts, const int32_t *table, int kv_head, int pos, bool own, int p, int end, const shares &w, uint4 key[AHEAD],
+static __device__ __forceinline__ void attend(const k_step_attn &a, const float *heads, float *parts, const shared_head *known, int kv_head, int pos, bool own, int p, int end, const shares &w, uint4 key[AHEAD],
                                               uint4 value[AHEAD]) {
     enum { LANES = D / 8, AT_ONCE = 32 / LANES };
     int lane = threadIdx.x % 32, part = lane % LANES, step = w.n_warps * AT_ONCE, group = a.group;
@@ -482,6 +508,8 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
 #pragma unroll
         for (int j = 0; j < AHEAD; j++) {
             int at = p + j * step;
+            s[0][j] = s[1][j] = -INFINITY;
+            if (at - lane / LANES >= end + (own ? 1 : 0)) continue; // no lane of this warp
             if (own && at == pos) key[j] = packed8(heads + group * D + part * 8), value[j] = packed8(heads + (group + 1) * D + part * 8);
             float k[8];
             widen(key[j], k);
@@ -508,6 +536,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
             for (int i = 0; i < 8; i++) acc[h][i] *= keep;
 #pragma unroll
             for (int j = 0; j < AHEAD; j++) {
+                if (p + j * step - lane / LANES >= end + (own ? 1 : 0)) continue;
                 float weight = exp2f(s[h][j] - base), v[8];
                 sum[h] += weight;
                 widen(value[j], v);
@@ -517,7 +546,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
         }
         p += AHEAD * step;
         if (p - lane / LANES >= end + (own ? 1 : 0)) break; // no lane of this warp has a position left
-        load_positions<D>(a, table, kv_head, p, step, end, key, value);
+        load_positions<D>(a, known, kv_head, p, step, end, key, value);
     }
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
@@ -543,8 +572,10 @@ struct softened {
 // Element i of n parts of a softmax, [n][d + 2], in order.
 template <bool OTHERS> static __device__ __forceinline__ softened join(const float *from, int n, int d, int i) {
     softened s = {0, -INFINITY, 0};
+#pragma unroll 4
     for (int w = 0; w < n; w++) s.max = fmaxf(s.max, OTHERS ? load_shared_by_blocks(from + w * (d + 2) + d) : from[w * (d + 2) + d]);
     float base = s.max == -INFINITY ? 0.0f : s.max;
+#pragma unroll 4
     for (int w = 0; w < n; w++) {
         const float *part = from + w * (d + 2);
         float keep = exp2f((OTHERS ? load_shared_by_blocks(part + d) : part[d]) - base);
@@ -568,21 +599,21 @@ template <int D> static __device__ __noinline__ void run_item(const k_step_attn 
     shared_head *head = (shared_head *)smem;
     float *heads = (float *)(smem + HEAD_BYTES), *parts = heads + (a.group + 2) * D;
     int split = item % a.splits, kv_head = item / a.splits % a.c.heads;
-    int64_t r = item / a.splits / a.c.heads;
-    int pos = a.pos[r], first = first_visible(a.window, a.chunk, pos), per_split = (pos - first + a.splits) / a.splits;
+    int r = item / a.splits / a.c.heads;
+    know_row(a, head, r, split);
+    int pos = head->pos, first = first_visible(a.window, a.chunk, pos), per_split = (pos - first + a.splits) / a.splits;
     int begin = first + split * per_split, end = begin + per_split < pos + 1 ? begin + per_split : pos + 1;
     bool writes = begin <= pos && end == pos + 1;
     if (writes) end = pos; // its own comes from shared memory
     const shares w = share_warps(a.group);
-    const int32_t *table = a.c.table + (int64_t)a.seq_of[r] * a.c.table_stride;
     int step = w.n_warps * (256 / D), p = begin + w.i_warp * (256 / D) + threadIdx.x % 32 / (D / 8), n_warps = w.n_warps;
     uint4 key[AHEAD], value[AHEAD];
-    load_positions<D>(a, table, kv_head, w.i_warp < n_warps ? p : end, step, end, key, value);
-    place_heads<D>(a, heads, r, kv_head, pos, writes);
+    load_positions<D>(a, head, kv_head, w.i_warp < n_warps ? p : end, step, end, key, value);
+    place_heads<D>(a, head, heads, r, kv_head, pos, writes);
     __syncthreads();
-    if (w.i_warp < n_warps) attend<D>(a, heads, parts, table, kv_head, pos, writes, p, end, w, key, value);
+    if (w.i_warp < n_warps) attend<D>(a, heads, parts, head, kv_head, pos, writes, p, end, w, key, value);
     __syncthreads();
-    float *partial = a.partial + (r * a.c.heads + kv_head) * a.group * a.splits * (D + 2);
+    float *partial = a.partial + ((int64_t)r * a.c.heads + kv_head) * a.group * a.splits * (D + 2);
     for (int e = threadIdx.x; e < a.group * D; e += THREADS) {
         int h = e / D, i = e % D;
         softened s = join<false>(parts + h * n_warps * (D + 2), n_warps, D, i);
@@ -648,6 +679,7 @@ static __device__ __forceinline__ void fetch_instr(const k_step_run &a, unsigned
 extern "C" __global__ void __launch_bounds__(THREADS, 1) step_run(KARGS(k_step_run) a) {
     DYNAMIC_SHARED(unsigned char, smem);
     for (int i = 0; i < SLOTS; i++) fetch_instr(a, smem, i);
+    if (threadIdx.x == 0) ((shared_head *)smem)->row = -1;
     copy_wait<0>();
     __syncthreads();
     for (int i = 0; i < a.n; i++) {

@@ -6,7 +6,7 @@
 #include "backend/cuda/cuda.h"
 
 enum { STEP_ROWS = 8, STEP_THREADS = 512, STEP_SPLIT = 256, STEP_SPLITS_MAX = 32 };
-enum { HEAD_BYTES = 4 * K_INSTR_BYTES + 1024, RED_BYTES = 8192 * 4 }; /* of kernels/step.cu */
+enum { HEAD_BYTES = 4 * K_INSTR_BYTES + 2304, RED_BYTES = 8192 * 4 }; /* of kernels/step.cu */
 
 static_assert(sizeof(struct k_instr) == K_INSTR_BYTES, "an instruction has its room");
 
