@@ -112,6 +112,13 @@ def make_theirs(args):
     return path
 
 
+def llama_info(args):
+    """Its line on the processor is only said aloud, and before the model is looked for."""
+    told = subprocess.run([args.llama, "-m", "no-such-file.gguf", "-t", str(args.threads), "-lv", "4"], capture_output=True, text=True, timeout=120)
+    found = re.search(r"system_info:[^\n]*", told.stdout + told.stderr)
+    return found[0].strip() if found else "?"
+
+
 def parse():
     p = argparse.ArgumentParser(usage=__doc__)
     p.add_argument("mlxcel")
@@ -141,7 +148,8 @@ def main():
     ours = Server("mlxcel-server", [args.mlxcel, "serve", "-m", args.model or make_ours(args), "--device", "cpu", "-t", args.threads, "--parallel", args.parallel,
                                     "-c", per, "--max-queue-depth", 1000], r"[^\n]* on cpu \([^\n]*")
     theirs = Server("llama-server", [args.llama, "-m", args.gguf or make_theirs(args), "-t", args.threads, "-tb", args.threads, "--parallel", args.parallel,
-                                     "-c", per * args.parallel, "-ngl", "0"], r"system_info:[^\n]*")
+                                     "-c", per * args.parallel, "-ngl", "0"], r"n_threads = [^\n]*")
+    theirs.info = llama_info(args)
     results = {}
     try:
         for s in (ours, theirs):  # not counted: pages are touched, code is warm
