@@ -11,7 +11,8 @@ static bool has(const struct args *args, enum opt_id id) {
 }
 
 void store_args(const struct args *args, struct store_options *out) {
-    *out = (struct store_options){.models_dir = text_or_null(args, OPT_MODELS_DIR)};
+    *out = (struct store_options){.hub.endpoint = options[OPT_HUB].initial};
+    if (has(args, OPT_MODELS_DIR)) out->models_dir = text_or_null(args, OPT_MODELS_DIR);
     if (!has(args, OPT_HUB)) return;
     out->hub.endpoint = text_or_null(args, OPT_HUB);
     out->hub.cacert = text_or_null(args, OPT_CACERT);

@@ -6,7 +6,7 @@
 #include "os/cpu.h"
 #include "os/os.h"
 
-enum { PIECE_BYTES = 1 << 20 };
+enum { PIECE_BYTES = 256 << 10 };
 
 void digest_begin(struct sha256 *s) {
     sha256_init(s);

@@ -13,9 +13,9 @@
 #include "hub/meter.h"
 #include "os/os.h"
 
-enum { SPAN_CHUNKS_MAX = 4, HASH_PIECE = 1 << 20, RESTARTS_MAX = 2, THREADS_MAX = 16, SPARE_BYTES = 32 << 20 };
+enum { SPAN_CHUNKS_MAX = 4, HASH_PIECE = 256 << 10, RESTARTS_MAX = 2, THREADS_MAX = 16, SPARE_BYTES = 32 << 20 };
 
-enum item_state { ITEM_WAITING, ITEM_OPEN, ITEM_DONE };
+enum item_state { ITEM_WAITING, ITEM_OPEN, ITEM_CLOSING /* whole and right: the finisher alone touches it */, ITEM_DONE };
 
 struct item {
     const struct hub_file *file;
@@ -29,7 +29,8 @@ struct item {
     bool restart; /* to be emptied */
     bool single;  /* its server knows no ranges: one request for all of it */
     int n_restarts;
-    char *url; /* where the redirects of an earlier request ended; NULL: ask the hub */
+    char *url;    /* where the redirects of an earlier request ended; NULL: ask the hub */
+    bool hashing; /* the finisher reads it: not to be emptied */
     struct sha256 sha;
     uint64_t hashed;
 };
@@ -132,11 +133,12 @@ static int pick(struct fetch *f, struct task *out, bool *out_found, struct err *
     *out_found = false;
     for (size_t i = 0; i < f->n_items; i++) {
         struct item *it = &f->items[i];
-        if (it->state == ITEM_DONE) continue;
+        if (it->state >= ITEM_CLOSING) continue;
         if (it->state == ITEM_WAITING) TRY(open_item(f, it, err));
-        if (it->restart && it->n_workers) continue;
-        if (it->restart || (it->single && it->part.n_done && !it->n_workers && it->part.n_done < it->part.size))
-            TRY(restart_item(f, it, err));
+        if (it->restart && (it->n_workers || it->hashing)) continue;
+        bool again = it->single && it->part.n_done && it->part.n_done < it->part.size && !it->n_workers;
+        if (again && it->hashing) continue;
+        if (it->restart || again) TRY(restart_item(f, it, err));
         if ((*out_found = take_span(f, it, out))) return ERR_OK;
     }
     return ERR_OK;
@@ -356,13 +358,13 @@ static void run_worker(void *user) {
 /* ---- whole files -------------------------------------------------------------------------------------------------------- */
 
 /* An open file with bytes to hash, or one that is whole; NULL: none at the moment. Under the mutex. */
-static struct item *find_hashable(struct fetch *f, uint64_t *out_end) {
+static struct item *find_hashable(struct fetch *f, uint64_t *out_end, bool *out_whole) {
     for (size_t i = 0; i < f->n_items; i++) {
         struct item *it = &f->items[i];
         if (it->state != ITEM_OPEN || it->restart) continue;
         *out_end = part_front(&it->part);
-        bool whole = *out_end == it->part.size && it->n_workers == 0;
-        if (whole || (it->file->sha256[0] && *out_end - it->hashed >= HASH_PIECE)) return it;
+        *out_whole = *out_end == it->part.size && it->n_workers == 0;
+        if (*out_whole || (it->file->sha256[0] && *out_end - it->hashed >= HASH_PIECE)) return it;
     }
     return NULL;
 }
@@ -419,6 +421,9 @@ static int finish_item(struct fetch *f, struct item *it, struct err *err) {
             return ERR_OK;
         }
     }
+    os_mutex_lock(f->mutex);
+    it->state = ITEM_CLOSING;
+    os_mutex_unlock(f->mutex);
     TRY(put_in_place(f, it, err));
     os_mutex_lock(f->mutex);
     it->state = ITEM_DONE;
@@ -435,15 +440,21 @@ static void run_finisher(void *user) {
     int code = ERR_OK;
     while (!code) {
         uint64_t end = 0;
+        bool whole = false;
         os_mutex_lock(f->mutex);
-        struct item *it = find_hashable(f, &end);
+        struct item *it = find_hashable(f, &end, &whole);
         bool over = atomic_load(&f->stop) || f->n_finished == f->n_items;
+        if (it) it->hashing = true;
         if (!it && !over) os_cond_wait(f->cond, f->mutex);
         os_mutex_unlock(f->mutex);
         if (over) break;
         if (!it) continue;
         if (it->file->sha256[0]) code = hash_to(it, end, piece, &f->stop, &err);
-        if (!code && end == it->part.size && !atomic_load(&f->stop)) code = finish_item(f, it, &err);
+        if (!code && whole && !atomic_load(&f->stop)) code = finish_item(f, it, &err);
+        os_mutex_lock(f->mutex);
+        it->hashing = false;
+        if (it->restart) os_cond_broadcast(f->cond);
+        os_mutex_unlock(f->mutex);
     }
     mem_free(piece);
     if (code) stop_all(f, code, &err);

@@ -3,7 +3,7 @@
 
 #include "os/os.h"
 
-enum { LOG_STEP = 1 << 20, LOG_BYTES_MAX = 256 << 20 };
+enum { LOG_STEP = 256 << 10, LOG_BYTES_MAX = 256 << 20 };
 
 static int write_line(struct part *p, struct str line, struct err *err) {
     TRY(os_file_write_at(p->log, line.p, line.n, p->log_end, err));

@@ -487,7 +487,7 @@ def test_terminal(b):
         pass
     status = os.waitpid(pid, 0)[1]
     b.hub.faults = []
-    check(status == 0 and b"\r" in text and b"[#" in text and b"/s, " in text and b" left" in text, f"bar: {text[-400:]}")
+    check(status == 0 and b"\r" in text and b"[#" in text and b"/s, " in text and b" left" in text, f"bar: status {status} {text[-400:]}")
     r = b.run(b.home(), "download", "acme/big")
     check("\r" not in r.stderr and "complete" in r.stderr, f"plain: {r.stderr!r}")
 
