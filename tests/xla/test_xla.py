@@ -3,6 +3,7 @@
 
 usage: test_xla.py PROGRAM GOLDEN_TESTS DATA [--all]   (without --all: one fixture for each kind of layer)
 """
+import importlib.util
 import os
 import subprocess
 import sys
@@ -77,6 +78,15 @@ def messages():
     check("doctor", code == 0 and f"--backend xla --xla-plugin {PLUGIN}" in out, out)
 
 
+def in_jax(names, folder):
+    """The same programs, run by jaxlib's client (run_jax.py)."""
+    for name in names:
+        with tempfile.TemporaryDirectory() as dump:
+            run([GOLDEN, "--backend", "xla", "--near", os.path.join(folder, name)], MLXCEL_XLA_DUMP=dump)
+            code, out, err = run([sys.executable, os.path.join(ROOT, "tests", "xla", "run_jax.py"), dump])
+            check(f"jaxlib {name}", code == 0, out + err[-300:])
+
+
 if not os.path.exists(PLUGIN):
     print("there is no CPU plugin for this machine: pip install xla-cpu-pjrt")
     print("0 passed, 0 failed, 1 skipped")
@@ -86,6 +96,10 @@ generating()
 golden = os.path.join(DATA, "golden")
 if "--all" in sys.argv:
     fixtures(sorted(n for n in os.listdir(golden) if os.path.exists(os.path.join(golden, n, "golden.safetensors"))), golden)
+    if importlib.util.find_spec("jax"):
+        in_jax(KINDS, golden)
+    else:
+        print("without jax installed, programs run in our own plugin only")
     own = os.path.join(ROOT, "tests", "golden", "quant")
     fixtures(sorted(n for n in os.listdir(own) if os.path.exists(os.path.join(own, n, "golden.safetensors"))), own)
 else:

@@ -71,6 +71,7 @@ static int xla_open(const struct backend_options *options, struct backend **out,
     bool is_cpu = is_kind(&x->pjrt, STR("cpu"));
     x->half = options->precision == PRECISION_BF16 || (options->precision == PRECISION_AUTO && !is_cpu);
     x->cache_dir = cache_dir(x);
+    if (os_env("MLXCEL_XLA_DUMP")) x->dump_dir = str_cstr(&x->arena, str_of(os_env("MLXCEL_XLA_DUMP")));
     *out = &x->base;
     return ERR_OK;
 }

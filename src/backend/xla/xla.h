@@ -31,9 +31,8 @@ struct xla_executable {
 
 /* One run of a program in the current step. */
 struct xla_piece {
-    const struct xla_executable *program;
     struct pjrt_buffer *results[XLA_OUTPUTS_MAX];
-    int32_t logits; /* rows of its program's outputs */
+    struct xla_shape at; /* of its program */
     int32_t outputs[XLA_OUTPUTS_MAX], n_outputs;
     int32_t first_wanted, n_wanted; /* into xla.wanted */
 };
@@ -43,9 +42,11 @@ struct xla {
     struct pjrt pjrt;
     bool half;
     const char *cache_dir; /* NULL: compiled programs are not kept */
+    const char *dump_dir;  /* NULL, or where programs and their first arguments and results are written, for tests */
     struct arena arena;
     struct kv_layout layout;
     struct pjrt_buffer **memory; /* keys, values, states in the order of the arguments */
+    size_t *memory_bytes;
     int32_t n_memory;
     struct xla_executable programs[XLA_PROGRAMS_MAX];
     struct pjrt_executable *copiers[KV_CLASSES_MAX + 1]; /* of blocks by class, of slots */
@@ -78,6 +79,9 @@ void xla_programs_drop(struct xla *x);
 int xla_compile_cached(struct xla *x, struct str text, const char *what, struct pjrt_executable **out, struct err *err);
 /* The context bucket of a length. */
 int32_t xla_context_bucket(const struct kv_layout *layout, int32_t len);
+
+/* Where a dump of a program's text, arguments or results lies. */
+struct str xla_dump_path(struct arena *a, const struct xla *x, const struct xla_shape *at, const char *what);
 
 /* steps */
 bool xla_begin(struct backend *be, const struct step_key *key);

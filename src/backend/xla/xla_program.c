@@ -150,13 +150,14 @@ static struct xla_executable *free_place(struct xla *x) {
     return oldest;
 }
 
-static void dump(struct str text, const struct xla_shape *at) {
-    const char *dir = os_env("MLXCEL_XLA_DUMP");
+struct str xla_dump_path(struct arena *a, const struct xla *x, const struct xla_shape *at, const char *what) {
+    return str_fmt(a, "%s/s%d_r%d_l%d_c%d.%s", x->dump_dir, at->seqs, at->rows, at->logits, at->context, what);
+}
+
+static void dump_text(const struct xla *x, struct str text, const struct xla_shape *at) {
     struct arena a = {0};
     struct err err;
-    if (!dir) return;
-    struct str path = str_fmt(&a, "%s/s%d_r%d_l%d_c%d.mlir", dir, at->seqs, at->rows, at->logits, at->context);
-    if (os_file_save(path.p, text, &err)) log_warn("%s", err.msg);
+    if (x->dump_dir && os_file_save(xla_dump_path(&a, x, at, "mlir").p, text, &err)) log_warn("%s", err.msg);
     arena_free(&a);
 }
 
@@ -170,7 +171,7 @@ static int make(struct xla *x, struct xla_shape at, struct xla_executable *e, st
     else sb_fmt(&name, "decoding (batch %d, context %d)", at.seqs, at.context);
     memcpy(what, name.p, name.n + 1 < sizeof what ? name.n + 1 : sizeof what);
     sb_free(&name);
-    dump(sb_str(&program.text), &at);
+    dump_text(x, sb_str(&program.text), &at);
     int code = xla_compile_cached(x, sb_str(&program.text), what, &e->exec, err);
     if (!code) {
         e->at = at;

@@ -2,6 +2,8 @@
 #include "backend/xla/xla.h"
 
 #include "base/fmath.h"
+#include "base/log.h"
+#include "os/os.h"
 
 #include <assert.h>
 
@@ -90,6 +92,62 @@ static void fill_block(struct xla *x, const struct xla_executable *e, const stru
     for (int32_t i = 0; i < x->ropes.n; i++) fill_angles(x, e, p, i);
 }
 
+/* ---- dumps for tests ---------------------------------------------------------------------------------------------- */
+
+static size_t plane_bytes(const struct xla_plane *p) {
+    static const unsigned char sizes[N_HLO_TYPES] = {
+        [HLO_F32] = 4, [HLO_BF16] = 2, [HLO_F16] = 2, [HLO_I32] = 4, [HLO_U8] = 1, [HLO_U16] = 2, [HLO_U32] = 4, [HLO_BOOL] = 1};
+    size_t n = sizes[p->type];
+    for (int32_t i = 0; i < p->shape.rank; i++) n *= (size_t)p->shape.dims[i];
+    return n;
+}
+
+/* Bytes of argument i of a program. */
+static size_t argument_bytes(const struct xla *x, const struct xla_executable *e, int32_t i) {
+    if (i == 0) return (size_t)e->in.size * sizeof(int32_t);
+    if (i <= x->n_memory) return x->memory_bytes[i - 1];
+    i -= 1 + x->n_memory;
+    for (int32_t k = 0; k < e->n_weights; k++) {
+        const struct xla_weight *w = e->weights[k]->packed;
+        for (int plane = 0; plane < N_PLANES; plane++)
+            if (w->planes[plane].buffer && i-- == 0) return plane_bytes(&w->planes[plane]);
+    }
+    return 0;
+}
+
+/* One behind the other, in the order of the program. */
+static void dump_arguments(struct xla *x, const struct xla_executable *e, int32_t n) {
+    const char *guard = mem_guard_pause();
+    struct arena a = {0};
+    struct sb all = {0};
+    struct err err = {0};
+    struct str path = xla_dump_path(&a, x, &e->at, "args");
+    int code = os_stat(path.p, &(struct os_stat){0}, NULL) == ERR_OK ? ERR_EBUSY : ERR_OK;
+    for (int32_t i = 0; i < n && !code; i++) {
+        size_t bytes = argument_bytes(x, e, i);
+        code = pjrt_download(&x->pjrt, x->args[i], sb_extend(&all, bytes), bytes, &err);
+    }
+    if (!code) code = os_file_save(path.p, sb_str(&all), &err);
+    if (code && code != ERR_EBUSY) log_warn("%s: %s", path.p, err.msg);
+    sb_free(&all);
+    arena_free(&a);
+    mem_guard_resume(guard);
+}
+
+/* The values of the step's last run as they are read: what a test compares. */
+static void dump_results(struct xla *x, const struct xla_shape *at, int32_t id, const void *data, size_t bytes) {
+    struct arena a = {0};
+    struct err err;
+    char what[32];
+    struct sb name = {0};
+    sb_fmt(&name, "%d.out", id);
+    memcpy(what, name.p, name.n + 1);
+    struct str path = xla_dump_path(&a, x, at, what);
+    if (os_stat(path.p, &(struct os_stat){0}, NULL) != ERR_OK && os_file_save(path.p, str_n(data, bytes), &err)) log_warn("%s", err.msg);
+    sb_free(&name);
+    arena_free(&a);
+}
+
 /* ---- running ------------------------------------------------------------------------------------------------------ */
 
 static int run_program(struct xla *x, const struct xla_executable *e, struct xla_piece *piece, struct err *err) {
@@ -102,6 +160,7 @@ static int run_program(struct xla *x, const struct xla_executable *e, struct xla
     }
     struct pjrt_shape shape = {.dtype = DT_I32, .rank = 1, .dims = {e->in.size}};
     TRY(pjrt_upload(&x->pjrt, x->block, &shape, &x->args[0], err));
+    if (x->dump_dir) dump_arguments(x, e, n);
     int code = pjrt_execute(&x->pjrt, e->exec, x->args, (size_t)n, x->results, err);
     pjrt_buffer_free(&x->pjrt, x->args[0]);
     TRY(code);
@@ -109,7 +168,7 @@ static int run_program(struct xla *x, const struct xla_executable *e, struct xla
         pjrt_buffer_free(&x->pjrt, x->memory[i]);
         x->memory[i] = x->results[i];
     }
-    piece->logits = e->at.logits;
+    piece->at = e->at;
     piece->n_outputs = e->n_outputs;
     memcpy(piece->outputs, e->outputs, sizeof piece->outputs);
     for (int32_t i = 0; i < e->n_outputs; i++) piece->results[i] = x->results[x->n_memory + i];
@@ -226,15 +285,16 @@ static int read_piece(struct xla *x, const struct xla_piece *p, int32_t id, size
     int32_t i = 0;
     while (i < p->n_outputs && p->outputs[i] != id) i++;
     if (i == p->n_outputs) return err_set(err, ERR_EINTERNAL, "value %d is no output of the last step", id);
-    size_t bytes = (size_t)p->logits * row_bytes;
+    size_t bytes = (size_t)p->at.logits * row_bytes;
     if (bytes > x->stage_bytes) {
         mem_free(x->stage);
         x->stage_bytes = 0;
         x->stage = mem_try(bytes);
-        if (!x->stage) return err_set(err, ERR_EMEMORY, "no memory to read %d rows of results", p->logits);
+        if (!x->stage) return err_set(err, ERR_EMEMORY, "no memory to read %d rows of results", p->at.logits);
         x->stage_bytes = bytes;
     }
     TRY(pjrt_download(&x->pjrt, p->results[i], x->stage, bytes, err));
+    if (x->dump_dir) dump_results(x, &p->at, i, x->stage, bytes);
     for (int32_t k = 0; k < p->n_wanted; k++)
         memcpy(dst + (size_t)k * row_bytes, x->stage + (size_t)x->wanted[p->first_wanted + k] * row_bytes, row_bytes);
     return ERR_OK;
