@@ -28,20 +28,18 @@ static int open_model(struct session *s, struct err *err) {
     }
     TRY(checkpoint_open(o->model, &s->checkpoint, err));
     s->has_checkpoint = true;
+    TRY(preflight_weights(s, s->checkpoint.total_bytes, err));
     s->config = s->checkpoint.config;
     s->name = o->name ? o->name : o->model ? o->model : "built-in model";
     return model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, &s->model, err);
 }
 
-/* Without a wish: the model's context, or what half of the free memory holds. */
-static int32_t pick_context(const struct session *s) {
+/* Without a wish: the model's context, or as much as fits. */
+static int32_t pick_context(const struct session *s, int32_t rows, int32_t seqs) {
     int32_t context = s->model.spec.context;
     if (s->options.context > 0) return s->options.context < context ? s->options.context : context;
     if (s->options.kv_tokens > 0) return s->options.kv_tokens < context ? (int32_t)s->options.kv_tokens : context;
-    uint64_t free_bytes, total, per_token = session_kv_bytes(&s->model.spec.kv) * (uint64_t)(s->options.n_seqs > 0 ? s->options.n_seqs : 1);
-    s->backend->type->memory(s->backend, &free_bytes, &total);
-    if (per_token == 0 || (uint64_t)context <= free_bytes / 2 / per_token) return context;
-    return (int32_t)(free_bytes / 2 / per_token);
+    return preflight_context(s, rows, seqs);
 }
 
 static int read_eos(struct session *s, struct err *err) {
@@ -84,7 +82,6 @@ static int open_all(struct session *s, struct err *err) {
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT, .prefix = o->prefix_cache};
     engine.limits = (struct runner_limits){
-        .context = pick_context(s),
         .rows = o->n_rows > 0                       ? o->n_rows
                 : s->backend->type == &cuda_backend ? ROWS_GPU
                                                     : ROWS_DEFAULT,
@@ -92,6 +89,8 @@ static int open_all(struct session *s, struct err *err) {
         .kv_tokens = o->kv_tokens,
     };
     if (engine.limits.rows < engine.limits.seqs) engine.limits.rows = engine.limits.seqs;
+    engine.limits.context = pick_context(s, engine.limits.rows, engine.limits.seqs);
+    if (o->kv_tokens == 0) TRY(preflight_cache(s, engine.limits.context, engine.limits.rows, engine.limits.seqs, err));
     return engine_open(&s->model, s->backend, &engine, &s->engine, err);
 }
 

@@ -36,6 +36,12 @@ void session_text_close(struct session *s);
 int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, struct tok_ids *out, struct str *out_text,
                         struct err *err);
 
+/* preflight.c: refusals name what is needed and what is there. */
+int preflight_weights(const struct session *s, uint64_t need, struct err *err);
+int preflight_cache(const struct session *s, int32_t context, int32_t rows, int32_t seqs, struct err *err);
+/* The largest context that fits beside what else is needed. */
+int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs);
+
 /* Bytes that one position takes in the cache of this backend. */
 uint64_t session_kv_bytes(const struct kv_layout *layout);
 

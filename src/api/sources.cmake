@@ -5,6 +5,7 @@ set(API_SOURCES
   src/api/doctor.c
   src/api/inspect.c
   src/api/perplexity.c
+  src/api/preflight.c
   src/api/quantize.c
   src/api/quantize_plan.c
   src/api/reasoning.c

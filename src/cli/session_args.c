@@ -45,6 +45,7 @@ int session_args(const struct args *args, struct session_options *out, struct er
     if (!has(args, OPT_PRECISION)) return ERR_OK;
     out->precision = (enum session_precision)args_choice(args, OPT_PRECISION);
     out->n_threads = (int32_t)args_int(args, OPT_THREADS);
+    out->force = args_flag(args, OPT_FORCE);
     if (has(args, OPT_CONTEXT)) out->context = (int32_t)args_int(args, OPT_CONTEXT);
     struct str level = args_str(args, OPT_CPU), device = args_str(args, OPT_DEVICE);
     if (level.p) {

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 n_passed = n_failed = n_skipped = 0
@@ -67,6 +68,27 @@ def check_generate():
         check(r.returncode == 2 and bad[0] in r.stderr, f"generate {bad}: {r.returncode} {r.stderr}")
     r = run("generate", "-p", "x", "--no-chat-template", "--system", "y")
     check(r.returncode == 2 and "chat template" in r.stderr, f"--system without a template: {r.stderr}")
+
+
+def check_memory():
+    """Weights of a terabyte, most of it a hole in the file, are refused with the numbers before anything is read."""
+    with tempfile.TemporaryDirectory() as folder:
+        elements = 1 << 39
+        header = {"lm_head.weight": {"dtype": "BF16", "shape": [elements // 1024, 1024], "data_offsets": [0, 2 * elements]}}
+        text = json.dumps(header).encode()
+        try:
+            with open(Path(folder, "model.safetensors"), "wb") as f:
+                f.write(len(text).to_bytes(8, "little") + text)
+                f.truncate(8 + len(text) + 2 * elements)
+        except OSError:
+            skip("a file of a terabyte: not on this file system")
+            return
+        Path(folder, "config.json").write_text(json.dumps({"model_type": "llama"}))
+        r = run("generate", "-m", folder, "-p", "x", "--device", "cpu")
+        ok = r.returncode == 1 and "the weights need 1099.5 GB" in r.stderr and "GB are free" in r.stderr and "--force" in r.stderr
+        check(ok, f"a model that does not fit: {r.returncode} {r.stderr}")
+        r = run("generate", "-m", folder, "-p", "x", "--device", "cpu", "--force")
+        check(r.returncode == 1 and "are free" not in r.stderr, f"--force: {r.returncode} {r.stderr}")
 
 
 def check_usage():
@@ -142,6 +164,7 @@ def check_server_name():
 def main():
     check_usage()
     check_generate()
+    check_memory()
     check_json()
     check_scripts()
     check_output()

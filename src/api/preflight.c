@@ -1,0 +1,65 @@
+/* Memory before it is taken: what weights and cache need, by class of the cache, against what the device has free. */
+#include "api/session_internal.h"
+
+#define GB 1e-9
+
+/* Positions of one sequence that a class keeps at this context. */
+static uint64_t positions(const struct kv_class *k, int32_t context, int32_t rows) {
+    int64_t span = (int64_t)k->window + rows + 2 * KV_BLOCK;
+    return (uint64_t)(k->window > 0 && span < context ? span : context);
+}
+
+static uint64_t class_bytes(const struct kv_class *k, int32_t context, int32_t rows, int32_t seqs) {
+    uint64_t per_position = (uint64_t)k->n_layers * (uint64_t)k->heads * (uint64_t)(k->k_width + k->v_width) * sizeof(float);
+    return per_position * positions(k, context, rows) * (uint64_t)seqs;
+}
+
+static uint64_t cache_bytes(const struct kv_layout *l, int32_t context, int32_t rows, int32_t seqs) {
+    uint64_t bytes = 0;
+    for (int32_t i = 0; i < l->n_classes; i++) bytes += class_bytes(&l->classes[i], context, rows, seqs);
+    return bytes;
+}
+
+static uint64_t free_bytes(const struct session *s) {
+    uint64_t available = 0, total = 0;
+    s->backend->type->memory(s->backend, &available, &total);
+    return available;
+}
+
+int preflight_weights(const struct session *s, uint64_t need, struct err *err) {
+    uint64_t available = free_bytes(s);
+    if (s->options.force || available == 0 || need <= available) return ERR_OK;
+    return err_set(err, ERR_EMEMORY,
+                   "the weights need %.1f GB and %.1f GB are free here; take a smaller or more quantised model, or --force",
+                   (double)need * GB, (double)available * GB);
+}
+
+int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs) {
+    const struct kv_layout *l = &s->model.spec.kv;
+    uint64_t most = free_bytes(s) / 2; /* the rest is for activations and for others */
+    int32_t low = KV_BLOCK, high = s->model.spec.context;
+    if (most == 0 || cache_bytes(l, high, rows, seqs) <= most) return high;
+    while (high - low > KV_BLOCK) {
+        int32_t middle = low + (high - low) / 2;
+        if (cache_bytes(l, middle, rows, seqs) <= most) low = middle;
+        else high = middle;
+    }
+    return low / KV_BLOCK * KV_BLOCK;
+}
+
+int preflight_cache(const struct session *s, int32_t context, int32_t rows, int32_t seqs, struct err *err) {
+    const struct kv_layout *l = &s->model.spec.kv;
+    uint64_t available = free_bytes(s), need = cache_bytes(l, context, rows, seqs);
+    struct sb parts = {0};
+    if (s->options.force || available == 0 || need <= available) return ERR_OK;
+    for (int32_t i = 0; i < l->n_classes; i++) {
+        sb_fmt(&parts, "%s%.1f GB ", i ? ", " : "", (double)class_bytes(&l->classes[i], context, rows, seqs) * GB);
+        if (l->classes[i].window > 0) sb_fmt(&parts, "in windows of %d", l->classes[i].window);
+        else sb_puts(&parts, "for the whole context");
+    }
+    err_set(err, ERR_EMEMORY,
+            "a context of %d for %d at once needs %.1f GB (%s) and %.1f GB are free here; --ctx-size %d fits, --force tries", context, seqs,
+            (double)need * GB, parts.p ? parts.p : "", (double)available * GB, preflight_context(s, rows, seqs));
+    sb_free(&parts);
+    return err->code;
+}
