@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all run test test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang asan tsan fuzz format clean help \
+.PHONY: all release test-release run test test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang asan tsan fuzz format clean help \
     build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
@@ -103,6 +103,13 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (default 30) seconds
 	@tools/setup.sh build fuzz
 	$(call cmake,fuzz,fuzz_targets)
 	@tools/fuzz.sh $(FUZZ_SECONDS)
+
+release: ## every artifact that is published, into dist/ (RELEASE_ARGS=--no-cuda: without kernels)
+	@packaging/release.sh $(RELEASE_ARGS)
+
+test-release: ## unpack, install and run what is in dist/
+	@tools/setup.sh windows-test cross-test release
+	@python3 tests/release/test_release.py
 
 clean: ## remove the build folder
 	rm -rf build

@@ -7,6 +7,9 @@ include(cmake/fetch.cmake)
 
 option(MLXCEL_STATIC_DEPS "build every library from source and link it statically" ${CMAKE_CROSSCOMPILING})
 set(MLXCEL_DEPS_DIR ${CMAKE_SOURCE_DIR}/build/deps-${MLXCEL_TARGET})
+if(MLXCEL_SYSROOT)
+  string(APPEND MLXCEL_DEPS_DIR -sysroot)
+endif()
 
 add_library(mlxcel_deps INTERFACE)
 find_package(PkgConfig QUIET)
@@ -50,7 +53,7 @@ function(mlxcel_dep_build name)
     endif()
     set(toolchain "")
     if(CMAKE_TOOLCHAIN_FILE)
-      set(toolchain -DCMAKE_TOOLCHAIN_FILE=${CMAKE_TOOLCHAIN_FILE})
+      set(toolchain -DCMAKE_TOOLCHAIN_FILE=${CMAKE_TOOLCHAIN_FILE} -DMLXCEL_SYSROOT=${MLXCEL_SYSROOT})
     endif()
     mlxcel_dep_step(${name} ${CMAKE_COMMAND} -S ${project} -B ${work} -G ${CMAKE_GENERATOR} ${toolchain}
       -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=${MLXCEL_DEPS_DIR} -DCMAKE_INSTALL_LIBDIR=lib

@@ -1,4 +1,4 @@
-# The program and its second name. On Linux mlxcel-server is a hard link; on Windows a copy.
+# The program and its second name. On Linux mlxcel-server is a hard link; on Windows a launcher of a few kilobytes.
 add_executable(mlxcel src/cli/main.c)
 target_link_libraries(mlxcel PRIVATE mlxcel_core)
 set(server $<TARGET_FILE_DIR:mlxcel>/mlxcel-server${CMAKE_EXECUTABLE_SUFFIX})
@@ -9,14 +9,20 @@ if(WIN32)
   configure_file(cmake/windows/mlxcel.manifest.in mlxcel.manifest @ONLY)
   target_sources(mlxcel PRIVATE ${CMAKE_BINARY_DIR}/mlxcel.rc)
   set_source_files_properties(${CMAKE_BINARY_DIR}/mlxcel.rc PROPERTIES OBJECT_DEPENDS ${CMAKE_BINARY_DIR}/mlxcel.manifest)
-  add_custom_command(TARGET mlxcel POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:mlxcel> ${server})
+  add_executable(mlxcel-server packaging/windows/launcher.c ${CMAKE_BINARY_DIR}/mlxcel.rc)
+  target_link_libraries(mlxcel-server PRIVATE mlxcel_flags)
+  add_dependencies(mlxcel-server mlxcel)
 else()
   add_custom_command(TARGET mlxcel POST_BUILD
     COMMAND ${CMAKE_COMMAND} -E rm -f ${server}
     COMMAND ${CMAKE_COMMAND} -E create_hardlink $<TARGET_FILE:mlxcel> ${server})
+  add_custom_target(mlxcel-server DEPENDS mlxcel)
 endif()
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_link_options(mlxcel PRIVATE -s)
+  if(WIN32)
+    target_link_options(mlxcel-server PRIVATE -s)
+  endif()
 endif()
 include(GNUInstallDirs)
 install(PROGRAMS $<TARGET_FILE:mlxcel> ${server} DESTINATION ${CMAKE_INSTALL_BINDIR})

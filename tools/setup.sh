@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks what a job needs and installs exactly what is missing, through apt, saying what and why.
 #
-#   tools/setup.sh GROUP...     groups: build test check clang fuzz windows windows-test cross cross-test
+#   tools/setup.sh GROUP...     groups: build test check clang fuzz windows windows-test cross cross-test release
 #   tools/setup.sh --list GROUP...   prints the missing packages, installs nothing
 #
 # Touches system packages only (for windows-test on aarch64 hosts also dpkg's foreign architecture amd64). Where there is no apt, or
@@ -82,6 +82,14 @@ group_cross() {
 group_cross-test() {
     group_cross
     need qemu-user-static "runs programs of the other architecture"
+}
+
+group_release() {
+    need python3 "packs the archives" python3
+    need dpkg "makes .deb packages" dpkg-deb
+    need rpm "makes .rpm packages" rpmbuild
+    need nsis "makes the Windows installer" makensis
+    need cpio "unpacks .rpm packages in the tests" cpio
 }
 
 for arg in "$@"; do

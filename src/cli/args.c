@@ -334,11 +334,14 @@ static int find_command(int argc, char *const *argv, int *out_command, int *out_
     struct str first = argc > 1 ? str_of(argv[1]) : (struct str){0};
     *out_first = 2;
     *out_command = first.p ? cmd_find(first) : -1;
-    if (*out_command >= 0) return ERR_OK;
-    if (str_is(first, "--version") || str_is(first, "-V")) {
+    /* also after a command: the launcher of Windows turns "mlxcel-server --version" into "mlxcel serve --version" */
+    int version_at = *out_command >= 0 ? 2 : 1;
+    if (argc > version_at && (strcmp(argv[version_at], "--version") == 0 || strcmp(argv[version_at], "-V") == 0)) {
         *out_command = CMD_VERSION;
+        *out_first = version_at + 1;
         return ERR_OK;
     }
+    if (*out_command >= 0) return ERR_OK;
     if (argc > 0 && is_server_name(argv[0])) {
         *out_first = 1;
         *out_command = cmd_find(STR("serve"));

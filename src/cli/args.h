@@ -123,6 +123,7 @@ int cmd_find(struct str name);
 void help_overview(struct sb *out);
 void help_command(struct sb *out, enum cmd_id command, int width);
 void help_markdown(struct sb *out);
+void help_man(struct sb *out);
 /* complete.c; false when the shell is unknown. */
 bool complete_script(struct sb *out, struct str shell);
 

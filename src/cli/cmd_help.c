@@ -8,6 +8,7 @@ int cmd_help(const struct args *args, struct err *err) {
     if (args->n_operands && command < 0)
         return err_set(err, ERR_EARG, "unknown command '%.*s'; 'mlxcel help' lists them", STR_ARG(args->operands[0]));
     if (args_flag(args, OPT_MARKDOWN)) help_markdown(&out);
+    else if (args_flag(args, OPT_MAN)) help_man(&out);
     else if (command >= 0) help_command(&out, (enum cmd_id)command, os_is_terminal(OS_STDOUT) ? os_console_width() : 100);
     else help_overview(&out);
     int code = cli_write(&out, err);

@@ -1,4 +1,4 @@
-/* What the tables say, for people: the overview, the help of one command, and the reference page docs/cli.md. */
+/* What the tables say, for people: the overview, the help of one command, the reference page docs/cli.md and the manual page. */
 #include "cli/args.h"
 
 enum { COLUMN = 26 /* where explanations begin */ };
@@ -165,4 +165,53 @@ void help_markdown(struct sb *out) {
                 if (in_section((enum cmd_id)c, k, options[id].section)) put_markdown_row(out, &options[k]);
         }
     }
+}
+
+/* ---- mlxcel(1) ------------------------------------------------------------------------------------------------ */
+
+/* roff text: a backslash or dash is escaped, and a line must not begin with a dot or a quote. */
+static void put_roff(struct sb *out, struct str text) {
+    for (size_t i = 0; i < text.n; i++) {
+        bool begins_line = out->n == 0 || out->p[out->n - 1] == '\n';
+        if (begins_line && (text.p[i] == '.' || text.p[i] == '\'')) sb_puts(out, "\\&");
+        if (text.p[i] == '\\') sb_puts(out, "\\e");
+        else if (text.p[i] == '-') sb_puts(out, "\\-");
+        else sb_putc(out, text.p[i]);
+    }
+}
+
+static void put_man_option(struct sb *out, const struct opt *o) {
+    struct sb text = {0};
+    sb_puts(out, ".TP\n\\fB");
+    put_flags(&text, o);
+    put_roff(out, sb_str(&text));
+    sb_puts(out, "\\fR\n");
+    sb_clear(&text);
+    put_meaning(&text, o);
+    put_roff(out, sb_str(&text));
+    sb_putc(out, '\n');
+    sb_free(&text);
+}
+
+static void put_man_command(struct sb *out, enum cmd_id command) {
+    const struct cmd *c = &commands[command];
+    sb_fmt(out, ".SS mlxcel %s\n", c->name);
+    put_roff(out, str_of(c->summary));
+    sb_puts(out, ".\n");
+    if (c->details) put_roff(out, str_of(c->details));
+    if (c->details) sb_putc(out, '\n');
+    for (int id = 0; id < N_OPTIONS; id++) {
+        if (!opens_section(command, id)) continue;
+        for (int k = id; k < N_OPTIONS; k++)
+            if (in_section(command, k, options[id].section)) put_man_option(out, &options[k]);
+    }
+}
+
+void help_man(struct sb *out) {
+    sb_puts(out, ".TH MLXCEL 1 \"\" \"mlxcel " MLXCEL_VERSION
+                 "\"\n.SH NAME\nmlxcel \\- runs language models from MLX and Hugging Face checkpoints\n"
+                 ".SH SYNOPSIS\n.B mlxcel\n.I COMMAND\n[options]\n.br\n.B mlxcel\\-server\n[options of serve]\n.SH COMMANDS\n");
+    for (int c = 0; c < N_COMMANDS; c++) put_man_command(out, (enum cmd_id)c);
+    sb_puts(out, ".SH ENVIRONMENT\n\\-\\-some\\-name also comes from MLXCEL_SOME_NAME or LLAMA_ARG_SOME_NAME; the flag wins.\n"
+                 ".SH EXIT STATUS\n0 done, 1 failed, 2 wrong usage.\n");
 }

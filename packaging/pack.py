@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+"""Turns built programs into the files that are published: archives, packages, the installer, SBOM, notes, checksums.
+
+usage: pack.py --cuda on|off --epoch SECONDS TARGET...      (called by packaging/release.sh; reads build/release-TARGET, writes dist/)
+
+Everything is deterministic: names sorted, owners root, times the commit's. What a target needs beyond Python is checked by
+tools/setup.sh release: dpkg-deb, rpmbuild, makensis.
+"""
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import uuid
+import zipfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DIST = os.path.join(ROOT, "dist")
+VERSION = open(os.path.join(ROOT, "VERSION")).read().strip()
+SUMMARY = "runs language models from MLX and Hugging Face checkpoints"
+AUTHORS = "The mlxcel authors"
+MAX_ARCHIVE = 40 * 1000 * 1000
+
+
+def run(*command, **kwargs):
+    r = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **kwargs)
+    if r.returncode:
+        sys.exit(f"pack: {' '.join(command)} failed with {r.returncode}:\n{r.stdout}")
+    return r.stdout
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        return f.read()
+
+
+def recipes():
+    """The libraries that are linked, from cmake/deps: name, version, licence."""
+    out = []
+    for file in sorted(os.listdir(os.path.join(ROOT, "cmake/deps"))):
+        m = re.search(r"mlxcel_recipe\((\S+)\s+VERSION (\S+)\s+LICENCE (\S+)", read(f"cmake/deps/{file}")) if file.endswith(".cmake") else None
+        if m:
+            out.append(m.groups())
+    return out
+
+
+def library_licences(target):
+    """{library: text of its licence files}, from the sources that the target was built from."""
+    folders = [f"build/deps-{target}-sysroot/src", f"build/deps-{target}/src"]
+    base = next((f for f in folders if os.path.isdir(os.path.join(ROOT, f))), None)
+    texts = {}
+    for name, version, _ in recipes():
+        top = os.path.join(ROOT, base or folders[0], f"{name}-{version}")
+        found = []
+        for folder, dirs, files in os.walk(top):
+            dirs.sort()
+            depth = os.path.relpath(folder, top).count(os.sep)
+            if depth > 2:
+                dirs[:] = []
+            found += [os.path.join(folder, f) for f in sorted(files) if re.match(r"(LICEN[CS]E|COPYING)(\.|-|$)", f)]
+            if found:
+                break
+        if not found:
+            sys.exit(f"pack: no licence file under {top}")
+        texts[f"{name}-{version}"] = "\n".join(open(f, encoding="utf-8", errors="replace").read() for f in found)
+    return texts
+
+
+def program_files(target, host_program):
+    """{name in the archive: bytes} that every artifact holds beside the programs."""
+    files = {"README.md": read("README.md").encode(), "LICENSE": read("LICENSE").encode(), "CHANGELOG.md": read("CHANGELOG.md").encode()}
+    for name, text in library_licences(target).items():
+        files[f"licenses/{name}.txt"] = text.encode()
+    if host_program:
+        for shell in ("bash", "zsh", "fish"):
+            files[f"completions/mlxcel.{shell}"] = run(host_program, "completions", shell).encode()
+        files["man/mlxcel.1"] = run(host_program, "help", "--man").encode()
+    return files
+
+
+def tar_gz(path, entries, epoch):
+    """entries: (name, bytes or None, mode, link): sorted by name, a link refers to a name before it."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, data, mode, link in entries:
+            info = tarfile.TarInfo(name)
+            info.mtime, info.mode, info.uname, info.gname = epoch, mode, "root", "root"
+            if link:
+                info.type, info.linkname = tarfile.LNKTYPE, link
+                tar.addfile(info)
+            else:
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    with open(path, "wb") as f, gzip.GzipFile(filename="", mode="wb", fileobj=f, mtime=epoch, compresslevel=9) as z:
+        z.write(raw.getvalue())
+
+
+def zip_file(path, entries, epoch):
+    import time
+    stamp = time.gmtime(epoch)[:6]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
+        for name, data, mode, _ in entries:
+            info = zipfile.ZipInfo(name, stamp)
+            info.external_attr = (0o100000 | mode) << 16
+            info.create_system = 3
+            info.compress_type = zipfile.ZIP_DEFLATED
+            z.writestr(info, data)
+
+
+def stage(folder, entries, epoch):
+    """The same entries as files below folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, data, mode, link in entries:
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if link:
+            os.link(os.path.join(folder, link), path)
+        else:
+            with open(path, "wb") as f:
+                f.write(data)
+            os.chmod(path, mode)
+        os.utime(path, (epoch, epoch))
+    for base, _, _ in os.walk(folder):
+        os.chmod(base, 0o755)
+        os.utime(base, (epoch, epoch))
+
+
+def linux_tree(program, files):
+    """Where the files go on a Linux system, for .deb and .rpm."""
+    tree = [("usr/bin/mlxcel", program, 0o755, None), ("usr/bin/mlxcel-server", None, 0o755, "usr/bin/mlxcel")]
+    places = {"man/mlxcel.1": "usr/share/man/man1/mlxcel.1", "completions/mlxcel.bash": "usr/share/bash-completion/completions/mlxcel",
+              "completions/mlxcel.zsh": "usr/share/zsh/vendor-completions/_mlxcel", "completions/mlxcel.fish": "usr/share/fish/vendor_completions.d/mlxcel.fish"}
+    for name, data in sorted(files.items()):
+        place = places.get(name, f"usr/share/doc/mlxcel/{'copyright' if name == 'LICENSE' else name}")
+        if place.endswith(".1"):
+            place, data = place + ".gz", gzip.compress(data, 9, mtime=0)
+        tree.append((place, data, 0o644, None))
+    tree.append(("usr/lib/systemd/user/mlxcel-server.service", read("packaging/linux/mlxcel-server.user.service").encode(), 0o644, None))
+    tree.append(("usr/share/doc/mlxcel/mlxcel-server.service", read("packaging/linux/mlxcel-server.service").encode(), 0o644, None))
+    return tree
+
+
+def make_deb(target, tree, epoch):
+    machine = {"linux-x86_64": "amd64", "linux-aarch64": "arm64"}[target]
+    folder = os.path.join(ROOT, "build/stage", f"deb-{machine}")
+    stage(folder, tree, epoch)
+    size = sum(len(d or b"") for _, d, _, _ in tree) // 1024
+    control = (f"Package: mlxcel\nVersion: {VERSION}\nArchitecture: {machine}\nMaintainer: {AUTHORS} <mlxcel@mlxcel.invalid>\n"
+               f"Installed-Size: {size}\nDepends: libc6 (>= 2.31)\nSection: science\nPriority: optional\n"
+               f"Description: {SUMMARY}\n One program: a command and an OpenAI-compatible server. A GPU needs only the NVIDIA driver.\n")
+    os.makedirs(os.path.join(folder, "DEBIAN"))
+    path = os.path.join(folder, "DEBIAN/control")
+    with open(path, "w") as f:
+        f.write(control)
+    for name in ("DEBIAN/control", "DEBIAN", "."):
+        os.utime(os.path.join(folder, name), (epoch, epoch))
+    out = os.path.join(DIST, f"mlxcel_{VERSION}_{machine}.deb")
+    run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", folder, out, env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)})
+    return out
+
+
+def make_rpm(target, tree, epoch):
+    machine = {"linux-x86_64": "x86_64", "linux-aarch64": "aarch64"}[target]
+    base = os.path.join(ROOT, "build/stage", f"rpm-{machine}")
+    shutil.rmtree(base, ignore_errors=True)
+    source = os.path.join(base, "tree")
+    stage(source, tree, epoch)
+    listing = "\n".join(f"%attr({mode:04o},root,root) /{name}" for name, _, mode, _ in tree)
+    spec = f"""Name: mlxcel
+Version: {VERSION.replace('-', '~')}
+Release: 1
+Summary: {SUMMARY[0].upper() + SUMMARY[1:]}
+License: Apache-2.0
+Vendor: {AUTHORS}
+AutoReqProv: no
+Requires: libc.so.6(GLIBC_2.17)(64bit)
+%global _build_id_links none
+%global __os_install_post %{{nil}}
+%global debug_package %{{nil}}
+%description
+One program: a command and an OpenAI-compatible server. A GPU needs only the NVIDIA driver.
+%install
+mkdir -p %{{buildroot}}
+cp -a {source}/. %{{buildroot}}/
+%files
+{listing}
+"""
+    path = os.path.join(base, "mlxcel.spec")
+    with open(path, "w") as f:
+        f.write(spec)
+    run("rpmbuild", "-bb", "--quiet", "--target", f"{machine}-linux", "--define", f"_topdir {base}/top", "--define", f"_rpmdir {base}/out",
+        "--define", "_buildhost mlxcel.invalid", "--define", "use_source_date_epoch_as_buildtime 1", "--define", "clamp_mtime_to_source_date_epoch 1",
+        "--define", "_build_name_fmt %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm", path, env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)})
+    made = os.listdir(os.path.join(base, "out"))
+    out = os.path.join(DIST, made[0])
+    shutil.copyfile(os.path.join(base, "out", made[0]), out)
+    return out
+
+
+def make_installer(entries, epoch):
+    folder = os.path.join(ROOT, "build/stage/installer")
+    stage(folder, entries, epoch)
+    out = os.path.join(DIST, f"mlxcel-{VERSION}-windows-x86_64-installer.exe")
+    run("makensis", "-V2", f"-DVERSION={VERSION}", f"-DFILES={folder}", f"-DOUT={out}", os.path.join(ROOT, "packaging/windows/mlxcel.nsi"),
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)})
+    return out
+
+
+def make_sbom(epoch):
+    import time
+    parts = [{"type": "library", "bom-ref": f"{n}@{v}", "name": n, "version": v, "licenses": [{"license": {"id": lic}}]} for n, v, lic in recipes()]
+    bom = {
+        "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'mlxcel-{VERSION}-{epoch}')}",
+        "metadata": {"timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch)), "supplier": {"name": AUTHORS},
+                     "component": {"type": "application", "bom-ref": f"mlxcel@{VERSION}", "name": "mlxcel", "version": VERSION,
+                                   "licenses": [{"license": {"id": "Apache-2.0"}}]}},
+        "components": parts,
+        "dependencies": [{"ref": f"mlxcel@{VERSION}", "dependsOn": [p["bom-ref"] for p in parts]}],
+    }
+    with open(os.path.join(DIST, f"mlxcel-{VERSION}.cdx.json"), "w") as f:
+        json.dump(bom, f, indent=2, sort_keys=True)
+        f.write("\n")
+
+
+def make_notes():
+    m = re.search(rf"^## {re.escape(VERSION)}.*?(?=^## |\Z)", read("CHANGELOG.md"), re.M | re.S)
+    if not m:
+        sys.exit(f"pack: CHANGELOG.md has no section {VERSION}")
+    with open(os.path.join(DIST, "RELEASE_NOTES.md"), "w") as f:
+        f.write(m.group().rstrip() + "\n")
+
+
+def check_size(path):
+    size = os.path.getsize(path)
+    if size > MAX_ARCHIVE:
+        sys.exit(f"pack: {path} has {size} bytes, at most {MAX_ARCHIVE}")
+
+
+def pack_linux(target, suffix, epoch, host_program):
+    program = open(os.path.join(ROOT, f"build/release-{target}/mlxcel"), "rb").read()
+    files = program_files(target, host_program)
+    top = f"mlxcel-{VERSION}"
+    entries = [(f"{top}/mlxcel", program, 0o755, None), (f"{top}/mlxcel-server", None, 0o755, f"{top}/mlxcel")]
+    entries += [(f"{top}/{name}", data, 0o644, None) for name, data in sorted(files.items())]
+    path = os.path.join(DIST, f"mlxcel-{target}{suffix}.tar.gz")
+    tar_gz(path, entries, epoch)
+    check_size(path)
+    tree = linux_tree(program, files)
+    check_size(make_deb(target, tree, epoch))
+    check_size(make_rpm(target, tree, epoch))
+
+
+def pack_windows(target, suffix, epoch, host_program):
+    built = os.path.join(ROOT, f"build/release-{target}")
+    files = program_files(target, host_program)
+    entries = [(name, open(os.path.join(built, name), "rb").read(), 0o755, None) for name in ("mlxcel.exe", "mlxcel-server.exe")]
+    entries += [(name, data, 0o644, None) for name, data in sorted(files.items()) if not name.startswith(("man/", "completions/"))]
+    entries += [(name, read(f"packaging/windows/{name}").encode(), 0o644, None) for name in ("service.ps1", "smoke.ps1")]
+    path = os.path.join(DIST, f"mlxcel-{target}{suffix}.zip")
+    zip_file(path, [(f"mlxcel-{VERSION}/{n}", d, m, link) for n, d, m, link in entries], epoch)
+    check_size(path)
+    check_size(make_installer(entries, epoch))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cuda", choices=("on", "off"), required=True)
+    parser.add_argument("--epoch", type=int, required=True)
+    parser.add_argument("targets", nargs="+")
+    args = parser.parse_args()
+    suffix = "-cuda13" if args.cuda == "on" else ""
+    os.makedirs(DIST, exist_ok=True)
+    host = f"build/release-linux-{os.uname().machine}/mlxcel"
+    host_program = os.path.join(ROOT, host) if os.path.exists(os.path.join(ROOT, host)) else None
+    for target in args.targets:
+        (pack_windows if target.startswith("windows") else pack_linux)(target, suffix, args.epoch, host_program)
+    if args.cuda == "on":
+        shutil.copyfile(os.path.join(ROOT, f"build/release-{args.targets[0]}/kernels/kernels.bin"), os.path.join(DIST, f"mlxcel-kernels-{VERSION}.bin"))
+    make_sbom(args.epoch)
+    make_notes()
+    lines = []
+    for name in sorted(os.listdir(DIST)):
+        if name != "SHA256SUMS":
+            lines.append(f"{hashlib.sha256(open(os.path.join(DIST, name), 'rb').read()).hexdigest()}  {name}\n")
+    with open(os.path.join(DIST, "SHA256SUMS"), "w") as f:
+        f.writelines(lines)
+
+
+if __name__ == "__main__":
+    main()

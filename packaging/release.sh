@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Builds everything that is published, into dist/: `make release`. From one Linux host, for every platform; the same input gives the same bytes.
+#
+#   packaging/release.sh [--no-cuda] [TARGET...]      targets: linux-x86_64 linux-aarch64 windows-x86_64 (default: all)
+#
+# Kernels are compiled once for all architectures (build/kernels-cache); each target then embeds the same file. --no-cuda leaves them out and
+# names the artifacts accordingly: for trying the rest on a machine without nvcc.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cuda=on
+targets=()
+for arg in "$@"; do
+    case $arg in
+        --no-cuda) cuda=off ;;
+        linux-x86_64 | linux-aarch64 | windows-x86_64) targets+=("$arg") ;;
+        *) echo "release: unknown argument $arg" >&2; exit 2 ;;
+    esac
+done
+[ ${#targets[@]} -gt 0 ] || targets=(linux-x86_64 linux-aarch64 windows-x86_64)
+tools/setup.sh build cross windows release
+
+# Every time stamp inside the artifacts is the commit's.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
+
+step() {
+    local start=$SECONDS
+    echo "=== $1"
+    shift
+    "$@"
+    echo "    $((SECONDS - start)) s"
+}
+
+build() { # TARGET
+    local dir=build/release-$1 args=(-DMLXCEL_CUDA=$cuda -DMLXCEL_STATIC_DEPS=ON)
+    case $1 in
+        linux-*) args+=("-DMLXCEL_SYSROOT=$(packaging/linux/sysroot.sh "$1")") ;;
+    esac
+    cmake --preset "$1" -B "$dir" "${args[@]}" >"$dir.log" 2>&1 || { cat "$dir.log"; return 1; }
+    cmake --build "$dir" --target mlxcel mlxcel-server >>"$dir.log" 2>&1 || { tail -n 50 "$dir.log"; return 1; }
+}
+
+rm -rf dist build/stage
+mkdir -p dist build
+for target in "${targets[@]}"; do step "build $target" build "$target"; done
+step "pack" python3 packaging/pack.py --cuda "$cuda" --epoch "$SOURCE_DATE_EPOCH" "${targets[@]}"
+ls -l dist
