@@ -16,28 +16,36 @@ if [ ${#names[@]} -eq 0 ]; then
         names+=("${name%.c}")
     done
 fi
-for name in ${names[@]+"${names[@]}"}; do
-    corpus=$root/build/fuzz/corpus/$name
-    seeds=$root/tests/fuzz/seeds/$name
+
+# Runs one target; its line, or the end of its log, is the output.
+fuzz_one() {
+    local name=$1 time=$seconds
+    local corpus=$root/build/fuzz/corpus/$name seeds=$root/tests/fuzz/seeds/$name dict=$root/tests/fuzz/$name.dict log=$root/build/fuzz/$name.log
     mkdir -p "$corpus"
-    dict=$root/tests/fuzz/$name.dict
-    time=$seconds
     case $name in scanner | template | tokenizer_json) time=$((seconds * 2)) ;; esac
-    args=(-max_total_time="$time" -timeout=10 -rss_limit_mb=2048 -max_len="${FUZZ_MAX_LEN:-65536}" -print_final_stats=1
+    local args=(-max_total_time="$time" -timeout=10 -rss_limit_mb=2048 -max_len="${FUZZ_MAX_LEN:-65536}" -print_final_stats=1
         -artifact_prefix="$root/build/fuzz/findings/$name-")
     [ -e "$dict" ] && args+=(-dict="$dict")
-    folders=("$corpus")
+    local folders=("$corpus")
     [ -d "$seeds" ] && folders+=("$seeds")
-    log=$root/build/fuzz/$name.log
     if "$root/build/fuzz/fuzz_$name" "${args[@]}" "${folders[@]}" >"$log" 2>&1; then
-        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-        echo "fuzz $name: $time s, ${runs:-?} inputs, no finding"
-        passed=$((passed + 1))
+        echo "fuzz $name: $time s, $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs, no finding"
     else
         tail -n 40 "$log"
         echo "FAILED fuzz $name: see $log"
-        failed=$((failed + 1))
+        return 1
     fi
+}
+
+# One target per core at a time.
+pids=()
+for name in ${names[@]+"${names[@]}"}; do
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do sleep 0.2; done
+    fuzz_one "$name" &
+    pids+=($!)
+done
+for pid in ${pids[@]+"${pids[@]}"}; do
+    if wait "$pid"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 done
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
