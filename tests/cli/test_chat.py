@@ -39,10 +39,13 @@ def environment():
 
 
 class Terminal:
-    """A window of a tmux server of our own."""
+    """A window of a tmux server of our own; each has another name, since one that ends holds its socket for a moment."""
+
+    n_made = 0
 
     def __init__(self, args, width=100, height=50):
-        self.tmux = ["tmux", "-L", f"mlxcel-test-{os.getpid()}", "-f", "/dev/null"]
+        Terminal.n_made += 1
+        self.tmux = ["tmux", "-L", f"mlxcel-test-{os.getpid()}-{Terminal.n_made}", "-f", "/dev/null"]
         line = " ".join(map(str, [*command, *args])) + "; echo EXIT=$?; sleep 600"
         subprocess.run([*self.tmux, "-u", "new-session", "-d", "-x", str(width), "-y", str(height), line], check=True, env=environment())
 
