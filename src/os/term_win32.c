@@ -8,16 +8,25 @@ static bool is_raw;
 static uint32_t n_again; /* a key that is held down repeats */
 static uint32_t again;
 
+/* Where Ctrl-C comes as an event all the same (Wine, in a Unix terminal), it does not end the program while a line is edited. */
+static BOOL WINAPI on_control(DWORD type) {
+    return type == CTRL_C_EVENT;
+}
+
 bool os_term_begin(void) {
     in_handle = GetStdHandle(STD_INPUT_HANDLE);
     out_handle = GetStdHandle(STD_OUTPUT_HANDLE);
     if (!os_is_terminal(OS_STDIN) || !os_is_terminal(OS_STDOUT) || !GetConsoleMode(in_handle, &old_mode)) return false;
     is_raw = SetConsoleMode(in_handle, old_mode & ~(DWORD)(ENABLE_LINE_INPUT | ENABLE_ECHO_INPUT | ENABLE_PROCESSED_INPUT)) != 0;
+    if (is_raw) SetConsoleCtrlHandler(on_control, TRUE);
     return is_raw;
 }
 
 void os_term_end(void) {
-    if (is_raw) SetConsoleMode(in_handle, old_mode);
+    if (is_raw) {
+        SetConsoleMode(in_handle, old_mode);
+        SetConsoleCtrlHandler(on_control, FALSE);
+    }
     is_raw = false;
 }
 

@@ -50,6 +50,8 @@ class Terminal:
         subprocess.run([*self.tmux, "-u", "new-session", "-d", "-x", str(width), "-y", str(height), line], check=True, env=environment())
 
     def keys(self, *keys):
+        if is_windows:  # Wine does not know this terminal's Home, End and Delete
+            keys = [{"Home": "C-a", "End": "C-e", "Delete": "C-d"}.get(k, k) for k in keys]
         subprocess.run([*self.tmux, "send-keys", *keys], check=True)
 
     def type(self, text):
@@ -100,8 +102,12 @@ def check_editing(t):
     check("top_p is 0.9 now" in t.wait("top_p is 0.9 now"), "Ctrl-U, Home, End")
     t.type("this is cancelled")
     t.keys("C-c")
-    t.keys("C-c")
-    check("Ctrl-D leaves" in t.wait(r"\(/bye or Ctrl-D leaves\)"), "Ctrl-C in an empty line")
+    if is_windows:  # in a Unix terminal Wine makes an event of it, which must not end the program
+        time.sleep(0.5)
+        t.keys("C-u")
+    else:
+        t.keys("C-c")
+        check("Ctrl-D leaves" in t.wait(r"\(/bye or Ctrl-D leaves\)"), "Ctrl-C in an empty line")
     t.type("/system " + "x" * 130)
     t.keys("Home", "Delete", "C-k")
     t.type("/nothing")
