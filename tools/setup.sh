@@ -40,6 +40,7 @@ group_build() {
 }
 group_test() {
     need python3 "runs the tests" python3
+    need tmux "the terminal that the chat is tested in" tmux
     python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv "holds the Python references of the tests"
 }
 group_check() {
