@@ -101,6 +101,7 @@ static void every_family(void) {
     size_t n, n_run = 0;
     struct err err;
     if (!data) unit_skip("no test-data folder");
+    if (os_env("MLXCEL_TEST_EMULATED")) unit_skip("seventy models take ten minutes under qemu-user");
     struct str folder = str_fmt(&a, "%s/golden", data);
     if (os_list_dir(&a, folder.p, &names, &n, &err)) unit_skip("no golden models");
     for (size_t i = 0; i < n; i++) {
