@@ -152,8 +152,8 @@ static void long_texts(void) {
                                         "\xE4\xBD\xA0",
                                         "!",
                                         "aA",
-                                        "\xE4\xBD\xA0"
-                                        "A",
+                                        ("\xE4\xBD\xA0"
+                                         "A"),
                                         "'",
                                         "\t ",
                                         "<",
