@@ -82,7 +82,7 @@ def check_ping(program):
         check(b"200 OK" in got and b": keep-alive\n\n" in got, f"a comment while it waits: {got[-200:]!r}")
         first.close()  # its place is free at the next step
         got += read_all(second)
-        check(got.count(b"data: {") >= 3 and b"data: [DONE]" in got, f"then the answer: {got[-300:]!r}")
+        check(b'"finish_reason":"length"' in got and b"data: [DONE]" in got, f"then the answer: {got[-300:]!r}")
 
 
 def check_deadline(program):
@@ -100,21 +100,16 @@ def check_deadline(program):
 
 def check_small_cache(program):
     """A cache that does not hold all requests: some are put back and computed again, and all answers are what they would be alone."""
-    bodies = [{"prompt": f"{name} went to the park and saw a big", "max_tokens": 150, "temperature": 0, "ignore_eos": True}
-              for name in ("Lily", "Tom", "The cat", "A dog", "Sam", "Mia", "Ben", "Sue")]
-    answers = [None] * len(bodies)
+    prompts = [f"{name} went to the park and saw a big" for name in ("Lily", "Tom", "The cat", "A dog", "Sam", "Mia", "Ben", "Sue")]
     with Server(program, "--parallel", "8", "--kv-tokens", "512") as s:
-        alone = [json.loads(s.request("/v1/completions", b)[2])["choices"][0]["text"] for b in bodies]
-
-        def ask(i):
-            answers[i] = json.loads(s.request("/v1/completions", bodies[i], timeout=300)[2])["choices"][0]["text"]
-        threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(bodies))]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        def ask(prompt):
+            body = {"prompt": prompt, "max_tokens": 150, "temperature": 0, "ignore_eos": True}
+            choices = json.loads(s.request("/v1/completions", body, timeout=300)[2])["choices"]
+            return [c["text"] for c in sorted(choices, key=lambda c: c["index"])]
+        alone = [ask(p)[0] for p in prompts]
+        together = ask(prompts)  # one request, so that all of them are there at once
         m = s.wait_quiet()
-        check(answers == alone, f"answers in company: {answers}")
+        check(together == alone, f"answers in company: {together}")
         check(m["mlxcel_preemptions_total"] > 0 and m["mlxcel_kv_blocks_used"] == 0, f"preempted: {m}")
         code, _, text = s.request("/v1/completions", {"prompt": [5] * 600, "max_tokens": 2})
         check(code == 400 and "context_length_exceeded" in text, f"more than the cache holds: {code} {text}")
@@ -123,7 +118,7 @@ def check_small_cache(program):
 def check_many_choices(program):
     """128 choices on an idle server of one place: the queue counts requests, and somebody else need not wait for them all."""
     with Server(program, "--parallel", "2", "--max-queue-depth", "1") as s:
-        big = send(s.port, {"prompt": "Once", "max_tokens": 12, "n": 128, "ignore_eos": True, "temperature": 1, "seed": 3})
+        big = send(s.port, {"prompt": "Once", "max_tokens": 60, "n": 128, "ignore_eos": True, "temperature": 1, "seed": 3})
         while not s.metrics()["mlxcel_generations_running"]:
             time.sleep(0.01)
         code, _, text = s.request("/v1/completions", {"prompt": "The dog", "max_tokens": 2})
