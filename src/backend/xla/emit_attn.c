@@ -105,9 +105,11 @@ void emit_attn(struct emit *e, const struct op *op) {
     struct hlo_val scores = hlo_dot(
         h, q, keys,
         &(struct hlo_dot){.n_batch = 2, .batch_a = {0, 2}, .batch_b = {0, 2}, .n_contract = 1, .contract_a = {4}, .contract_b = {3}});
-    struct hlo_val sum, weights = weigh(e, a, scale_scores(e, a, scores, pos), visible(e, a, pos), &sum);
+    scores = scale_scores(e, a, scores, pos);
+    struct hlo_val sum, weights = weigh(e, a, scores, visible(e, a, pos), &sum);
+    weights = hlo_convert(h, weights, keys.type);
     struct hlo_val y = hlo_dot(
-        h, hlo_convert(h, weights, keys.type), values_of(e, a, keys),
+        h, weights, values_of(e, a, keys),
         &(struct hlo_dot){.n_batch = 2, .batch_a = {0, 1}, .batch_b = {0, 2}, .n_contract = 1, .contract_a = {4}, .contract_b = {1}});
     y = hlo_div(h, y, hlo_spread(h, sum, y.shape, 0));
     emit_set(e, op, 0, hlo_transpose(h, y, (const int32_t[]){0, 2, 1, 3, 4}));

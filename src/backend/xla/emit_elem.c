@@ -19,12 +19,14 @@ static struct hlo_val gelu_tanh(struct emit *e, struct hlo_val x) {
     struct hlo *h = &e->h;
     struct hlo_val cube = times(e, hlo_mul(h, hlo_mul(h, x, x), x), 0.044715);
     struct hlo_val t = hlo_unary(h, "tanh", times(e, hlo_add(h, x, cube), 0.79788456080286536));
-    return hlo_mul(h, times(e, x, 0.5), hlo_with(h, "add", t, 1.0));
+    struct hlo_val half = times(e, x, 0.5);
+    return hlo_mul(h, half, hlo_with(h, "add", t, 1.0));
 }
 
 static struct hlo_val gelu(struct emit *e, struct hlo_val x) {
     struct hlo *h = &e->h;
-    return hlo_mul(h, times(e, x, 0.5), hlo_with(h, "add", hlo_erf(h, times(e, x, 0.70710678118654752)), 1.0));
+    struct hlo_val half = times(e, x, 0.5), t = hlo_erf(h, times(e, x, 0.70710678118654752));
+    return hlo_mul(h, half, hlo_with(h, "add", t, 1.0));
 }
 
 static struct hlo_val xielu(struct emit *e, struct hlo_val x, const float *p) {
@@ -199,10 +201,12 @@ void emit_rope(struct emit *e, const struct op *op) {
     int32_t axis = a->kind == ROPE_HALF ? 2 : 3;
     turned = hlo_reshape(h, turned, axis == 2 ? HLO_SHAPE(rows, heads, 2, half) : HLO_SHAPE(rows, heads, half, 2));
     struct hlo_val u = hlo_reshape(h, hlo_slice(h, turned, axis, 0, 1), wide), v = hlo_reshape(h, hlo_slice(h, turned, axis, 1, 2), wide);
-    struct hlo_val first = hlo_sub(h, hlo_mul(h, u, cosine), hlo_mul(h, v, sine));
-    struct hlo_val second = hlo_add(h, hlo_mul(h, v, cosine), hlo_mul(h, u, sine));
+    struct hlo_val first = hlo_mul(h, u, cosine), second = hlo_mul(h, v, cosine);
+    first = hlo_sub(h, first, hlo_mul(h, v, sine));
+    second = hlo_add(h, second, hlo_mul(h, u, sine));
     struct hlo_shape apart = axis == 2 ? HLO_SHAPE(rows, heads, 1, half) : HLO_SHAPE(rows, heads, half, 1);
-    struct hlo_val y = hlo_concat(h, hlo_reshape(h, first, apart), hlo_reshape(h, second, apart), axis);
+    first = hlo_reshape(h, first, apart);
+    struct hlo_val y = hlo_concat(h, first, hlo_reshape(h, second, apart), axis);
     y = hlo_reshape(h, y, HLO_SHAPE(rows, heads, a->n_rotated));
     if (a->first > 0) y = hlo_concat(h, hlo_slice(h, x, 2, 0, a->first), y, 2);
     if (a->first + a->n_rotated < width) y = hlo_concat(h, y, hlo_slice(h, x, 2, a->first + a->n_rotated, width), 2);

@@ -12,7 +12,8 @@
 
 static struct hlo_val without_nans(struct emit *e, struct hlo_val x) {
     struct hlo *h = &e->h;
-    return hlo_select(h, hlo_compare(h, "EQ", x, x), x, hlo_like(h, x, -INFINITY));
+    struct hlo_val number = hlo_compare(h, "EQ", x, x);
+    return hlo_select(h, number, x, hlo_like(h, x, -INFINITY));
 }
 
 /* How many of its row beat each element: x [rows, n] without NANs, result int32. */
@@ -20,9 +21,10 @@ static struct hlo_val ranks(struct emit *e, struct hlo_val x) {
     struct hlo *h = &e->h;
     struct hlo_shape shape = HLO_SHAPE(hlo_dim(x, 0), hlo_dim(x, 1), hlo_dim(x, 1));
     struct hlo_val own = hlo_spread(h, x, shape, 0), other = hlo_broadcast(h, x, shape, (const int32_t[]){0, 2});
-    struct hlo_val before = hlo_compare(h, "LT", hlo_iota(h, HLO_I32, shape, 2), hlo_iota(h, HLO_I32, shape, 1));
-    struct hlo_val beats =
-        hlo_binary(h, "or", hlo_compare(h, "GT", other, own), hlo_binary(h, "and", hlo_compare(h, "EQ", other, own), before));
+    struct hlo_val own_at = hlo_iota(h, HLO_I32, shape, 1), other_at = hlo_iota(h, HLO_I32, shape, 2);
+    struct hlo_val before = hlo_compare(h, "LT", other_at, own_at);
+    struct hlo_val more = hlo_compare(h, "GT", other, own), as_much = hlo_compare(h, "EQ", other, own);
+    struct hlo_val beats = hlo_binary(h, "or", more, hlo_binary(h, "and", as_much, before));
     return hlo_reduce(h, "add", hlo_convert(h, beats, HLO_I32), 2, 0);
 }
 
@@ -51,7 +53,8 @@ static struct hlo_val pick(struct emit *e, struct hlo_val rank, struct hlo_val f
     struct hlo *h = &e->h;
     struct hlo_shape shape = HLO_SHAPE(hlo_dim(rank, 0), k, hlo_dim(rank, 1));
     const int32_t dims[] = {0, 2};
-    struct hlo_val here = hlo_compare(h, "EQ", hlo_broadcast(h, rank, shape, dims), hlo_iota(h, HLO_I32, shape, 1));
+    struct hlo_val place = hlo_iota(h, HLO_I32, shape, 1);
+    struct hlo_val here = hlo_compare(h, "EQ", hlo_broadcast(h, rank, shape, dims), place);
     struct hlo_val wide = hlo_broadcast(h, from, shape, dims);
     return hlo_reduce(h, "add", hlo_select(h, here, wide, hlo_like(h, wide, 0)), 2, 0);
 }
@@ -155,7 +158,8 @@ static struct hlo_val inner_of(struct emit *e, const struct bank *b, const struc
     struct hlo *h = &e->h;
     if (a->gate_up) {
         struct hlo_val both = product(e, b, a->gate_up, a->gate_up_bias);
-        return emit_gated(e, hlo_slice(h, both, 2, 0, a->inner), hlo_slice(h, both, 2, a->inner, 2 * (int64_t)a->inner), &a->act);
+        struct hlo_val gate = hlo_slice(h, both, 2, 0, a->inner);
+        return emit_gated(e, gate, hlo_slice(h, both, 2, a->inner, 2 * (int64_t)a->inner), &a->act);
     }
     struct hlo_val up = product(e, b, a->up, a->up_bias);
     if (a->gate) return emit_gated(e, product(e, b, a->gate, a->gate_bias), up, &a->act);
@@ -187,7 +191,8 @@ static struct hlo_val experts_gathered(struct emit *e, const struct op *op, stru
 static struct hlo_val over_experts(struct emit *e, struct hlo_val ids, struct hlo_val weights, int64_t n) {
     struct hlo *h = &e->h;
     struct hlo_shape shape = HLO_SHAPE(hlo_dim(ids, 0), hlo_dim(ids, 1), n);
-    struct hlo_val here = hlo_compare(h, "EQ", hlo_spread(h, ids, shape, 0), hlo_iota(h, HLO_I32, shape, 2));
+    struct hlo_val expert = hlo_iota(h, HLO_I32, shape, 2);
+    struct hlo_val here = hlo_compare(h, "EQ", hlo_spread(h, ids, shape, 0), expert);
     struct hlo_val wide = hlo_spread(h, weights, shape, 0);
     return hlo_reduce(h, "add", hlo_select(h, here, wide, hlo_like(h, wide, 0)), 1, 0);
 }
@@ -202,7 +207,8 @@ static struct hlo_val experts_all(struct emit *e, const struct op *op, struct hl
     struct hlo_val inner = inner_of(e, &b, a);
     /* a product that overflowed in an expert that was not chosen must not reach the sum as 0 * infinity */
     struct hlo_val used = hlo_spread(h, hlo_compare_with(h, "NE", sum, 0.0), inner.shape, 0);
-    inner = hlo_select(h, used, hlo_mul(h, inner, hlo_spread(h, sum, inner.shape, 0)), hlo_like(h, inner, 0));
+    inner = hlo_mul(h, inner, hlo_spread(h, sum, inner.shape, 0));
+    inner = hlo_select(h, used, inner, hlo_like(h, inner, 0));
     struct hlo_val down = hlo_reshape(h, emit_matrix(e, a->down), HLO_SHAPE(n, a->down->out, a->down->in));
     struct hlo_val y =
         hlo_dot(h, emit_factor(e, a->down, inner), down, &(struct hlo_dot){.n_contract = 2, .contract_a = {1, 2}, .contract_b = {0, 2}});

@@ -42,7 +42,8 @@ void emit_conv(struct emit *e, const struct op *op) {
     struct hlo_val y = a->bias ? hlo_spread(h, emit_vector(e, a->bias), shape, 2) : hlo_like(h, x, 0);
     for (int32_t t = 0; t < a->taps; t++) {
         struct hlo_val tap = hlo_reshape(h, hlo_slice(h, weight, 1, t, t + 1), HLO_SHAPE(channels));
-        y = hlo_add(h, y, hlo_mul(h, hlo_slice(h, all, 1, t, t + rows), hlo_spread(h, tap, shape, 2)));
+        tap = hlo_spread(h, tap, shape, 2);
+        y = hlo_add(h, y, hlo_mul(h, hlo_slice(h, all, 1, t, t + rows), tap));
     }
     emit_set(e, op, 0, emit_act_of(e, y, a->act, (const float[ACT_PARAMS]){0}));
     if (!kept) return;
@@ -113,7 +114,8 @@ static void run_recur(struct emit *e, struct recur *r) {
 /* x [seqs, heads, a] and y [seqs, heads, b] to [seqs, heads, a, b]. */
 static struct hlo_val outer(struct emit *e, struct hlo_val x, struct hlo_val y) {
     struct hlo_shape shape = HLO_SHAPE(hlo_dim(x, 0), hlo_dim(x, 1), hlo_dim(x, 2), hlo_dim(y, 2));
-    return hlo_mul(&e->h, hlo_spread(&e->h, x, shape, 0), hlo_broadcast(&e->h, y, shape, (const int32_t[]){0, 1, 3}));
+    struct hlo_val columns = hlo_broadcast(&e->h, y, shape, (const int32_t[]){0, 1, 3});
+    return hlo_mul(&e->h, hlo_spread(&e->h, x, shape, 0), columns);
 }
 
 /* The sum over the rows of each head's state, weighed: x [seqs, heads, a], s [seqs, heads, a, b] to [seqs, heads, b]. */
@@ -146,7 +148,8 @@ static struct hlo_val delta_turn(struct emit *e, const struct op *op, const stru
     struct hlo *h = &e->h;
     struct hlo_val q = in[0], k = in[1], v = in[2], decay = in[3], beta = in[4];
     struct hlo_val s = hlo_mul(h, *state, hlo_spread(h, decay, state->shape, 0));
-    struct hlo_val change = hlo_mul(h, hlo_sub(h, v, read_rows(e, k, s)), hlo_spread(h, beta, v.shape, 0));
+    struct hlo_val change = hlo_sub(h, v, read_rows(e, k, s));
+    change = hlo_mul(h, change, hlo_spread(h, beta, v.shape, 0));
     *state = hlo_add(h, s, outer(e, k, change));
     return read_rows(e, q, *state);
 }
@@ -181,7 +184,8 @@ void emit_delta(struct emit *e, const struct op *op) {
 static struct hlo_val ssd_turn(struct emit *e, const struct op *op, const struct hlo_val *in, struct hlo_val *state) {
     (void)op;
     struct hlo *h = &e->h;
-    *state = hlo_add(h, hlo_mul(h, *state, hlo_spread(h, in[3], state->shape, 0)), outer(e, in[0], in[1]));
+    struct hlo_val kept = hlo_mul(h, *state, hlo_spread(h, in[3], state->shape, 0));
+    *state = hlo_add(h, kept, outer(e, in[0], in[1]));
     struct hlo_val c = hlo_broadcast(h, in[2], state->shape, (const int32_t[]){0, 1, 3});
     return hlo_reduce(h, "add", hlo_mul(h, *state, c), 3, 0);
 }
@@ -222,7 +226,8 @@ static struct hlo_val scan_turn(struct emit *e, const struct op *op, const struc
     rates = hlo_spread(h, hlo_unary(h, "negate", hlo_unary(h, "exponential", rates)), shape, 1);
     struct hlo_val keep = hlo_unary(h, "exponential", hlo_mul(h, hlo_spread(h, in[1], shape, 0), rates));
     const int32_t dims[] = {0, 2};
-    struct hlo_val gain = hlo_mul(h, hlo_spread(h, in[0], shape, 0), hlo_broadcast(h, in[2], shape, dims));
+    struct hlo_val input = hlo_spread(h, in[0], shape, 0);
+    struct hlo_val gain = hlo_mul(h, input, hlo_broadcast(h, in[2], shape, dims));
     *state = hlo_add(h, hlo_mul(h, *state, keep), gain);
     return hlo_reduce(h, "add", hlo_mul(h, *state, hlo_broadcast(h, in[3], shape, dims)), 2, 0);
 }
@@ -248,7 +253,8 @@ void emit_scan(struct emit *e, const struct op *op) {
 static struct hlo_val lightning_turn(struct emit *e, const struct op *op, const struct hlo_val *in, struct hlo_val *state) {
     struct hlo *h = &e->h;
     struct hlo_val keep = hlo_unary(h, "exponential", hlo_unary(h, "negate", emit_vector(e, op->arg.lightning.slope)));
-    *state = hlo_add(h, hlo_mul(h, *state, hlo_spread(h, keep, state->shape, 1)), outer(e, in[1], in[2]));
+    struct hlo_val kept = hlo_mul(h, *state, hlo_spread(h, keep, state->shape, 1));
+    *state = hlo_add(h, kept, outer(e, in[1], in[2]));
     return read_rows(e, in[0], *state);
 }
 

@@ -2,6 +2,9 @@
  *
  * A value is a small handle: its number in the text, element type and shape. Functions append one operation and return
  * its result; shapes are computed here, and a mismatch is our own mistake (assert). Nothing is known of models.
+ *
+ * Since a call appends, no two of them stand among the arguments of one call: C leaves their order open, and the text
+ * (which is pinned by tests and keys the cache of compiled programs) would depend on the compiler.
  */
 #ifndef MLXCEL_BACKEND_XLA_HLO_H
 #define MLXCEL_BACKEND_XLA_HLO_H

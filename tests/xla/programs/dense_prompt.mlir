@@ -72,15 +72,15 @@ func.func public @main(%1: tensor<1229xi32>,
   %66 = stablehlo.reshape %65 : (tensor<64x4x1x8xf32>) -> tensor<64x4x8xf32>
   %67 = stablehlo.slice %64 [0:64, 0:4, 1:2, 0:8] : (tensor<64x4x2x8xf32>) -> tensor<64x4x1x8xf32>
   %68 = stablehlo.reshape %67 : (tensor<64x4x1x8xf32>) -> tensor<64x4x8xf32>
-  %69 = stablehlo.multiply %68, %63 : tensor<64x4x8xf32>
-  %70 = stablehlo.multiply %66, %60 : tensor<64x4x8xf32>
-  %71 = stablehlo.subtract %70, %69 : tensor<64x4x8xf32>
-  %72 = stablehlo.multiply %66, %63 : tensor<64x4x8xf32>
-  %73 = stablehlo.multiply %68, %60 : tensor<64x4x8xf32>
-  %74 = stablehlo.add %73, %72 : tensor<64x4x8xf32>
-  %75 = stablehlo.reshape %74 : (tensor<64x4x8xf32>) -> tensor<64x4x1x8xf32>
-  %76 = stablehlo.reshape %71 : (tensor<64x4x8xf32>) -> tensor<64x4x1x8xf32>
-  %77 = stablehlo.concatenate %76, %75, dim = 2 : (tensor<64x4x1x8xf32>, tensor<64x4x1x8xf32>) -> tensor<64x4x2x8xf32>
+  %69 = stablehlo.multiply %66, %60 : tensor<64x4x8xf32>
+  %70 = stablehlo.multiply %68, %60 : tensor<64x4x8xf32>
+  %71 = stablehlo.multiply %68, %63 : tensor<64x4x8xf32>
+  %72 = stablehlo.subtract %69, %71 : tensor<64x4x8xf32>
+  %73 = stablehlo.multiply %66, %63 : tensor<64x4x8xf32>
+  %74 = stablehlo.add %70, %73 : tensor<64x4x8xf32>
+  %75 = stablehlo.reshape %72 : (tensor<64x4x8xf32>) -> tensor<64x4x1x8xf32>
+  %76 = stablehlo.reshape %74 : (tensor<64x4x8xf32>) -> tensor<64x4x1x8xf32>
+  %77 = stablehlo.concatenate %75, %76, dim = 2 : (tensor<64x4x1x8xf32>, tensor<64x4x1x8xf32>) -> tensor<64x4x2x8xf32>
   %78 = stablehlo.reshape %77 : (tensor<64x4x2x8xf32>) -> tensor<64x4x16xf32>
   %79 = stablehlo.reshape %78 : (tensor<64x4x16xf32>) -> tensor<64x64xf32>
   %80 = stablehlo.slice %52 [0:64, 64:96] : (tensor<64x128xf32>) -> tensor<64x32xf32>
@@ -99,15 +99,15 @@ func.func public @main(%1: tensor<1229xi32>,
   %93 = stablehlo.reshape %92 : (tensor<64x2x1x8xf32>) -> tensor<64x2x8xf32>
   %94 = stablehlo.slice %91 [0:64, 0:2, 1:2, 0:8] : (tensor<64x2x2x8xf32>) -> tensor<64x2x1x8xf32>
   %95 = stablehlo.reshape %94 : (tensor<64x2x1x8xf32>) -> tensor<64x2x8xf32>
-  %96 = stablehlo.multiply %95, %90 : tensor<64x2x8xf32>
-  %97 = stablehlo.multiply %93, %87 : tensor<64x2x8xf32>
-  %98 = stablehlo.subtract %97, %96 : tensor<64x2x8xf32>
-  %99 = stablehlo.multiply %93, %90 : tensor<64x2x8xf32>
-  %100 = stablehlo.multiply %95, %87 : tensor<64x2x8xf32>
-  %101 = stablehlo.add %100, %99 : tensor<64x2x8xf32>
-  %102 = stablehlo.reshape %101 : (tensor<64x2x8xf32>) -> tensor<64x2x1x8xf32>
-  %103 = stablehlo.reshape %98 : (tensor<64x2x8xf32>) -> tensor<64x2x1x8xf32>
-  %104 = stablehlo.concatenate %103, %102, dim = 2 : (tensor<64x2x1x8xf32>, tensor<64x2x1x8xf32>) -> tensor<64x2x2x8xf32>
+  %96 = stablehlo.multiply %93, %87 : tensor<64x2x8xf32>
+  %97 = stablehlo.multiply %95, %87 : tensor<64x2x8xf32>
+  %98 = stablehlo.multiply %95, %90 : tensor<64x2x8xf32>
+  %99 = stablehlo.subtract %96, %98 : tensor<64x2x8xf32>
+  %100 = stablehlo.multiply %93, %90 : tensor<64x2x8xf32>
+  %101 = stablehlo.add %97, %100 : tensor<64x2x8xf32>
+  %102 = stablehlo.reshape %99 : (tensor<64x2x8xf32>) -> tensor<64x2x1x8xf32>
+  %103 = stablehlo.reshape %101 : (tensor<64x2x8xf32>) -> tensor<64x2x1x8xf32>
+  %104 = stablehlo.concatenate %102, %103, dim = 2 : (tensor<64x2x1x8xf32>, tensor<64x2x1x8xf32>) -> tensor<64x2x2x8xf32>
   %105 = stablehlo.reshape %104 : (tensor<64x2x2x8xf32>) -> tensor<64x2x16xf32>
   %106 = stablehlo.reshape %105 : (tensor<64x2x16xf32>) -> tensor<64x32xf32>
   %107 = stablehlo.slice %1 [141:205] : (tensor<1229xi32>) -> tensor<64xi32>
@@ -133,18 +133,18 @@ func.func public @main(%1: tensor<1229xi32>,
   %125 = stablehlo.reshape %79 : (tensor<64x64xf32>) -> tensor<64x4x16xf32>
   %126 = stablehlo.reshape %125 : (tensor<64x4x16xf32>) -> tensor<1x64x2x2x16xf32>
   %127 = stablehlo.dot_general %126, %124, batching_dims = [0, 2] x [0, 2], contracting_dims = [4] x [3], precision = [HIGHEST, HIGHEST] : (tensor<1x64x2x2x16xf32>, tensor<1x512x2x16xf32>) -> tensor<1x2x64x2x512xf32>
-  %128 = stablehlo.iota dim = 2 : tensor<1x64x512xi32>
-  %129 = stablehlo.broadcast_in_dim %120, dims = [0, 1] : (tensor<1x64xi32>) -> tensor<1x64x512xi32>
-  %130 = stablehlo.compare LE, %128, %129, SIGNED : (tensor<1x64x512xi32>, tensor<1x64x512xi32>) -> tensor<1x64x512xi1>
-  %131 = stablehlo.constant dense<100> : tensor<1x64x512xi32>
-  %132 = stablehlo.subtract %129, %131 : tensor<1x64x512xi32>
-  %133 = stablehlo.compare GT, %128, %132, SIGNED : (tensor<1x64x512xi32>, tensor<1x64x512xi32>) -> tensor<1x64x512xi1>
-  %134 = stablehlo.and %130, %133 : tensor<1x64x512xi1>
-  %135 = stablehlo.constant dense<2.500000000e-01> : tensor<1x2x64x2x512xf32>
-  %136 = stablehlo.multiply %127, %135 : tensor<1x2x64x2x512xf32>
-  %137 = stablehlo.broadcast_in_dim %134, dims = [0, 2, 4] : (tensor<1x64x512xi1>) -> tensor<1x2x64x2x512xi1>
+  %128 = stablehlo.constant dense<2.500000000e-01> : tensor<1x2x64x2x512xf32>
+  %129 = stablehlo.multiply %127, %128 : tensor<1x2x64x2x512xf32>
+  %130 = stablehlo.iota dim = 2 : tensor<1x64x512xi32>
+  %131 = stablehlo.broadcast_in_dim %120, dims = [0, 1] : (tensor<1x64xi32>) -> tensor<1x64x512xi32>
+  %132 = stablehlo.compare LE, %130, %131, SIGNED : (tensor<1x64x512xi32>, tensor<1x64x512xi32>) -> tensor<1x64x512xi1>
+  %133 = stablehlo.constant dense<100> : tensor<1x64x512xi32>
+  %134 = stablehlo.subtract %131, %133 : tensor<1x64x512xi32>
+  %135 = stablehlo.compare GT, %130, %134, SIGNED : (tensor<1x64x512xi32>, tensor<1x64x512xi32>) -> tensor<1x64x512xi1>
+  %136 = stablehlo.and %132, %135 : tensor<1x64x512xi1>
+  %137 = stablehlo.broadcast_in_dim %136, dims = [0, 2, 4] : (tensor<1x64x512xi1>) -> tensor<1x2x64x2x512xi1>
   %138 = stablehlo.constant dense<0xFF800000> : tensor<1x2x64x2x512xf32>
-  %139 = stablehlo.select %137, %136, %138 : tensor<1x2x64x2x512xi1>, tensor<1x2x64x2x512xf32>
+  %139 = stablehlo.select %137, %129, %138 : tensor<1x2x64x2x512xi1>, tensor<1x2x64x2x512xf32>
   %140 = stablehlo.constant dense<0xFF800000> : tensor<f32>
   %141 = stablehlo.reduce(%139 init: %140) applies stablehlo.maximum across dimensions = [4] : (tensor<1x2x64x2x512xf32>, tensor<f32>) -> tensor<1x2x64x2xf32>
   %142 = stablehlo.broadcast_in_dim %141, dims = [0, 1, 2, 3] : (tensor<1x2x64x2xf32>) -> tensor<1x2x64x2x512xf32>

@@ -32,19 +32,19 @@ func.func public @main(%1: tensor<16xi32>,
   %21 = stablehlo.logistic %20 : tensor<1x8xf32>
   %23 = stablehlo.broadcast_in_dim %22, dims = [1] : (tensor<8xf32>) -> tensor<1x8xf32>
   %24 = stablehlo.add %21, %23 : tensor<1x8xf32>
-  %25 = stablehlo.constant dense<0xFF800000> : tensor<1x8xf32>
-  %26 = stablehlo.compare EQ, %24, %24, FLOAT : (tensor<1x8xf32>, tensor<1x8xf32>) -> tensor<1x8xi1>
-  %27 = stablehlo.select %26, %24, %25 : tensor<1x8xi1>, tensor<1x8xf32>
+  %25 = stablehlo.compare EQ, %24, %24, FLOAT : (tensor<1x8xf32>, tensor<1x8xf32>) -> tensor<1x8xi1>
+  %26 = stablehlo.constant dense<0xFF800000> : tensor<1x8xf32>
+  %27 = stablehlo.select %25, %24, %26 : tensor<1x8xi1>, tensor<1x8xf32>
   %28 = stablehlo.reshape %27 : (tensor<1x8xf32>) -> tensor<4x2xf32>
   %29 = stablehlo.broadcast_in_dim %28, dims = [0, 1] : (tensor<4x2xf32>) -> tensor<4x2x2xf32>
   %30 = stablehlo.broadcast_in_dim %28, dims = [0, 2] : (tensor<4x2xf32>) -> tensor<4x2x2xf32>
   %31 = stablehlo.iota dim = 1 : tensor<4x2x2xi32>
   %32 = stablehlo.iota dim = 2 : tensor<4x2x2xi32>
   %33 = stablehlo.compare LT, %32, %31, SIGNED : (tensor<4x2x2xi32>, tensor<4x2x2xi32>) -> tensor<4x2x2xi1>
-  %34 = stablehlo.compare EQ, %30, %29, FLOAT : (tensor<4x2x2xf32>, tensor<4x2x2xf32>) -> tensor<4x2x2xi1>
-  %35 = stablehlo.and %34, %33 : tensor<4x2x2xi1>
-  %36 = stablehlo.compare GT, %30, %29, FLOAT : (tensor<4x2x2xf32>, tensor<4x2x2xf32>) -> tensor<4x2x2xi1>
-  %37 = stablehlo.or %36, %35 : tensor<4x2x2xi1>
+  %34 = stablehlo.compare GT, %30, %29, FLOAT : (tensor<4x2x2xf32>, tensor<4x2x2xf32>) -> tensor<4x2x2xi1>
+  %35 = stablehlo.compare EQ, %30, %29, FLOAT : (tensor<4x2x2xf32>, tensor<4x2x2xf32>) -> tensor<4x2x2xi1>
+  %36 = stablehlo.and %35, %33 : tensor<4x2x2xi1>
+  %37 = stablehlo.or %34, %36 : tensor<4x2x2xi1>
   %38 = stablehlo.convert %37 : (tensor<4x2x2xi1>) -> tensor<4x2x2xi32>
   %39 = stablehlo.constant dense<0> : tensor<i32>
   %40 = stablehlo.reduce(%38 init: %39) applies stablehlo.add across dimensions = [2] : (tensor<4x2x2xi32>, tensor<i32>) -> tensor<4x2xi32>
@@ -55,18 +55,18 @@ func.func public @main(%1: tensor<16xi32>,
   %45 = stablehlo.constant dense<0.000000000e+00> : tensor<f32>
   %46 = stablehlo.reduce(%44 init: %45) applies stablehlo.add across dimensions = [1] : (tensor<4x2xf32>, tensor<f32>) -> tensor<4xf32>
   %47 = stablehlo.reshape %46 : (tensor<4xf32>) -> tensor<1x4xf32>
-  %48 = stablehlo.constant dense<0xFF800000> : tensor<1x4xf32>
-  %49 = stablehlo.compare EQ, %47, %47, FLOAT : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xi1>
-  %50 = stablehlo.select %49, %47, %48 : tensor<1x4xi1>, tensor<1x4xf32>
+  %48 = stablehlo.compare EQ, %47, %47, FLOAT : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xi1>
+  %49 = stablehlo.constant dense<0xFF800000> : tensor<1x4xf32>
+  %50 = stablehlo.select %48, %47, %49 : tensor<1x4xi1>, tensor<1x4xf32>
   %51 = stablehlo.broadcast_in_dim %50, dims = [0, 1] : (tensor<1x4xf32>) -> tensor<1x4x4xf32>
   %52 = stablehlo.broadcast_in_dim %50, dims = [0, 2] : (tensor<1x4xf32>) -> tensor<1x4x4xf32>
   %53 = stablehlo.iota dim = 1 : tensor<1x4x4xi32>
   %54 = stablehlo.iota dim = 2 : tensor<1x4x4xi32>
   %55 = stablehlo.compare LT, %54, %53, SIGNED : (tensor<1x4x4xi32>, tensor<1x4x4xi32>) -> tensor<1x4x4xi1>
-  %56 = stablehlo.compare EQ, %52, %51, FLOAT : (tensor<1x4x4xf32>, tensor<1x4x4xf32>) -> tensor<1x4x4xi1>
-  %57 = stablehlo.and %56, %55 : tensor<1x4x4xi1>
-  %58 = stablehlo.compare GT, %52, %51, FLOAT : (tensor<1x4x4xf32>, tensor<1x4x4xf32>) -> tensor<1x4x4xi1>
-  %59 = stablehlo.or %58, %57 : tensor<1x4x4xi1>
+  %56 = stablehlo.compare GT, %52, %51, FLOAT : (tensor<1x4x4xf32>, tensor<1x4x4xf32>) -> tensor<1x4x4xi1>
+  %57 = stablehlo.compare EQ, %52, %51, FLOAT : (tensor<1x4x4xf32>, tensor<1x4x4xf32>) -> tensor<1x4x4xi1>
+  %58 = stablehlo.and %57, %55 : tensor<1x4x4xi1>
+  %59 = stablehlo.or %56, %58 : tensor<1x4x4xi1>
   %60 = stablehlo.convert %59 : (tensor<1x4x4xi1>) -> tensor<1x4x4xi32>
   %61 = stablehlo.constant dense<0> : tensor<i32>
   %62 = stablehlo.reduce(%60 init: %61) applies stablehlo.add across dimensions = [2] : (tensor<1x4x4xi32>, tensor<i32>) -> tensor<1x4xi32>
@@ -81,10 +81,10 @@ func.func public @main(%1: tensor<16xi32>,
   %71 = stablehlo.iota dim = 1 : tensor<1x8x8xi32>
   %72 = stablehlo.iota dim = 2 : tensor<1x8x8xi32>
   %73 = stablehlo.compare LT, %72, %71, SIGNED : (tensor<1x8x8xi32>, tensor<1x8x8xi32>) -> tensor<1x8x8xi1>
-  %74 = stablehlo.compare EQ, %70, %69, FLOAT : (tensor<1x8x8xf32>, tensor<1x8x8xf32>) -> tensor<1x8x8xi1>
-  %75 = stablehlo.and %74, %73 : tensor<1x8x8xi1>
-  %76 = stablehlo.compare GT, %70, %69, FLOAT : (tensor<1x8x8xf32>, tensor<1x8x8xf32>) -> tensor<1x8x8xi1>
-  %77 = stablehlo.or %76, %75 : tensor<1x8x8xi1>
+  %74 = stablehlo.compare GT, %70, %69, FLOAT : (tensor<1x8x8xf32>, tensor<1x8x8xf32>) -> tensor<1x8x8xi1>
+  %75 = stablehlo.compare EQ, %70, %69, FLOAT : (tensor<1x8x8xf32>, tensor<1x8x8xf32>) -> tensor<1x8x8xi1>
+  %76 = stablehlo.and %75, %73 : tensor<1x8x8xi1>
+  %77 = stablehlo.or %74, %76 : tensor<1x8x8xi1>
   %78 = stablehlo.convert %77 : (tensor<1x8x8xi1>) -> tensor<1x8x8xi32>
   %79 = stablehlo.constant dense<0> : tensor<i32>
   %80 = stablehlo.reduce(%78 init: %79) applies stablehlo.add across dimensions = [2] : (tensor<1x8x8xi32>, tensor<i32>) -> tensor<1x8xi32>
@@ -144,11 +144,11 @@ func.func public @main(%1: tensor<16xi32>,
   %137 = stablehlo.reshape %136 : (tensor<128x64xf32>) -> tensor<2x64x64xf32>
   %138 = stablehlo.dot_general %113, %137, batching_dims = [0] x [0], contracting_dims = [1] x [2], precision = [HIGHEST, HIGHEST] : (tensor<2x64xf32>, tensor<2x64x64xf32>) -> tensor<2x64xf32>
   %139 = stablehlo.reshape %138 : (tensor<2x64xf32>) -> tensor<2x1x64xf32>
-  %140 = stablehlo.slice %139 [0:2, 0:1, 32:64] : (tensor<2x1x64xf32>) -> tensor<2x1x32xf32>
-  %141 = stablehlo.slice %139 [0:2, 0:1, 0:32] : (tensor<2x1x64xf32>) -> tensor<2x1x32xf32>
-  %142 = stablehlo.logistic %141 : tensor<2x1x32xf32>
-  %143 = stablehlo.multiply %141, %142 : tensor<2x1x32xf32>
-  %144 = stablehlo.multiply %143, %140 : tensor<2x1x32xf32>
+  %140 = stablehlo.slice %139 [0:2, 0:1, 0:32] : (tensor<2x1x64xf32>) -> tensor<2x1x32xf32>
+  %141 = stablehlo.slice %139 [0:2, 0:1, 32:64] : (tensor<2x1x64xf32>) -> tensor<2x1x32xf32>
+  %142 = stablehlo.logistic %140 : tensor<2x1x32xf32>
+  %143 = stablehlo.multiply %140, %142 : tensor<2x1x32xf32>
+  %144 = stablehlo.multiply %143, %141 : tensor<2x1x32xf32>
   %145 = stablehlo.reshape %144 : (tensor<2x1x32xf32>) -> tensor<2x32xf32>
   %149 = stablehlo.reshape %146 : (tensor<512x32xui8>) -> tensor<8x64x32xui8>
   %150 = "stablehlo.gather"(%149, %114) <{dimension_numbers = #stablehlo.gather<offset_dims = [1, 2], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 64, 32>}> : (tensor<8x64x32xui8>, tensor<2xi32>) -> tensor<2x64x32xui8>
@@ -295,13 +295,13 @@ func.func public @main(%1: tensor<16xi32>,
   %292 = stablehlo.reshape %278 : (tensor<1x1x2xf32>) -> tensor<1x2xf32>
   %293 = stablehlo.broadcast_in_dim %291, dims = [0, 1] : (tensor<1x2xf32>) -> tensor<1x2x16x8xf32>
   %294 = stablehlo.multiply %287, %293 : tensor<1x2x16x8xf32>
-  %295 = stablehlo.broadcast_in_dim %292, dims = [0, 1] : (tensor<1x2xf32>) -> tensor<1x2x8xf32>
-  %296 = stablehlo.broadcast_in_dim %289, dims = [0, 1, 2] : (tensor<1x2x16xf32>) -> tensor<1x2x16x8xf32>
-  %297 = stablehlo.multiply %294, %296 : tensor<1x2x16x8xf32>
-  %298 = stablehlo.constant dense<0.000000000e+00> : tensor<f32>
-  %299 = stablehlo.reduce(%297 init: %298) applies stablehlo.add across dimensions = [2] : (tensor<1x2x16x8xf32>, tensor<f32>) -> tensor<1x2x8xf32>
-  %300 = stablehlo.subtract %290, %299 : tensor<1x2x8xf32>
-  %301 = stablehlo.multiply %300, %295 : tensor<1x2x8xf32>
+  %295 = stablehlo.broadcast_in_dim %289, dims = [0, 1, 2] : (tensor<1x2x16xf32>) -> tensor<1x2x16x8xf32>
+  %296 = stablehlo.multiply %294, %295 : tensor<1x2x16x8xf32>
+  %297 = stablehlo.constant dense<0.000000000e+00> : tensor<f32>
+  %298 = stablehlo.reduce(%296 init: %297) applies stablehlo.add across dimensions = [2] : (tensor<1x2x16x8xf32>, tensor<f32>) -> tensor<1x2x8xf32>
+  %299 = stablehlo.subtract %290, %298 : tensor<1x2x8xf32>
+  %300 = stablehlo.broadcast_in_dim %292, dims = [0, 1] : (tensor<1x2xf32>) -> tensor<1x2x8xf32>
+  %301 = stablehlo.multiply %299, %300 : tensor<1x2x8xf32>
   %302 = stablehlo.broadcast_in_dim %301, dims = [0, 1, 3] : (tensor<1x2x8xf32>) -> tensor<1x2x16x8xf32>
   %303 = stablehlo.broadcast_in_dim %289, dims = [0, 1, 2] : (tensor<1x2x16xf32>) -> tensor<1x2x16x8xf32>
   %304 = stablehlo.multiply %303, %302 : tensor<1x2x16x8xf32>

@@ -32,19 +32,19 @@ func.func public @main(%1: tensor<205xi32>,
   %21 = stablehlo.logistic %20 : tensor<64x8xf32>
   %23 = stablehlo.broadcast_in_dim %22, dims = [1] : (tensor<8xf32>) -> tensor<64x8xf32>
   %24 = stablehlo.add %21, %23 : tensor<64x8xf32>
-  %25 = stablehlo.constant dense<0xFF800000> : tensor<64x8xf32>
-  %26 = stablehlo.compare EQ, %24, %24, FLOAT : (tensor<64x8xf32>, tensor<64x8xf32>) -> tensor<64x8xi1>
-  %27 = stablehlo.select %26, %24, %25 : tensor<64x8xi1>, tensor<64x8xf32>
+  %25 = stablehlo.compare EQ, %24, %24, FLOAT : (tensor<64x8xf32>, tensor<64x8xf32>) -> tensor<64x8xi1>
+  %26 = stablehlo.constant dense<0xFF800000> : tensor<64x8xf32>
+  %27 = stablehlo.select %25, %24, %26 : tensor<64x8xi1>, tensor<64x8xf32>
   %28 = stablehlo.reshape %27 : (tensor<64x8xf32>) -> tensor<256x2xf32>
   %29 = stablehlo.broadcast_in_dim %28, dims = [0, 1] : (tensor<256x2xf32>) -> tensor<256x2x2xf32>
   %30 = stablehlo.broadcast_in_dim %28, dims = [0, 2] : (tensor<256x2xf32>) -> tensor<256x2x2xf32>
   %31 = stablehlo.iota dim = 1 : tensor<256x2x2xi32>
   %32 = stablehlo.iota dim = 2 : tensor<256x2x2xi32>
   %33 = stablehlo.compare LT, %32, %31, SIGNED : (tensor<256x2x2xi32>, tensor<256x2x2xi32>) -> tensor<256x2x2xi1>
-  %34 = stablehlo.compare EQ, %30, %29, FLOAT : (tensor<256x2x2xf32>, tensor<256x2x2xf32>) -> tensor<256x2x2xi1>
-  %35 = stablehlo.and %34, %33 : tensor<256x2x2xi1>
-  %36 = stablehlo.compare GT, %30, %29, FLOAT : (tensor<256x2x2xf32>, tensor<256x2x2xf32>) -> tensor<256x2x2xi1>
-  %37 = stablehlo.or %36, %35 : tensor<256x2x2xi1>
+  %34 = stablehlo.compare GT, %30, %29, FLOAT : (tensor<256x2x2xf32>, tensor<256x2x2xf32>) -> tensor<256x2x2xi1>
+  %35 = stablehlo.compare EQ, %30, %29, FLOAT : (tensor<256x2x2xf32>, tensor<256x2x2xf32>) -> tensor<256x2x2xi1>
+  %36 = stablehlo.and %35, %33 : tensor<256x2x2xi1>
+  %37 = stablehlo.or %34, %36 : tensor<256x2x2xi1>
   %38 = stablehlo.convert %37 : (tensor<256x2x2xi1>) -> tensor<256x2x2xi32>
   %39 = stablehlo.constant dense<0> : tensor<i32>
   %40 = stablehlo.reduce(%38 init: %39) applies stablehlo.add across dimensions = [2] : (tensor<256x2x2xi32>, tensor<i32>) -> tensor<256x2xi32>
@@ -55,18 +55,18 @@ func.func public @main(%1: tensor<205xi32>,
   %45 = stablehlo.constant dense<0.000000000e+00> : tensor<f32>
   %46 = stablehlo.reduce(%44 init: %45) applies stablehlo.add across dimensions = [1] : (tensor<256x2xf32>, tensor<f32>) -> tensor<256xf32>
   %47 = stablehlo.reshape %46 : (tensor<256xf32>) -> tensor<64x4xf32>
-  %48 = stablehlo.constant dense<0xFF800000> : tensor<64x4xf32>
-  %49 = stablehlo.compare EQ, %47, %47, FLOAT : (tensor<64x4xf32>, tensor<64x4xf32>) -> tensor<64x4xi1>
-  %50 = stablehlo.select %49, %47, %48 : tensor<64x4xi1>, tensor<64x4xf32>
+  %48 = stablehlo.compare EQ, %47, %47, FLOAT : (tensor<64x4xf32>, tensor<64x4xf32>) -> tensor<64x4xi1>
+  %49 = stablehlo.constant dense<0xFF800000> : tensor<64x4xf32>
+  %50 = stablehlo.select %48, %47, %49 : tensor<64x4xi1>, tensor<64x4xf32>
   %51 = stablehlo.broadcast_in_dim %50, dims = [0, 1] : (tensor<64x4xf32>) -> tensor<64x4x4xf32>
   %52 = stablehlo.broadcast_in_dim %50, dims = [0, 2] : (tensor<64x4xf32>) -> tensor<64x4x4xf32>
   %53 = stablehlo.iota dim = 1 : tensor<64x4x4xi32>
   %54 = stablehlo.iota dim = 2 : tensor<64x4x4xi32>
   %55 = stablehlo.compare LT, %54, %53, SIGNED : (tensor<64x4x4xi32>, tensor<64x4x4xi32>) -> tensor<64x4x4xi1>
-  %56 = stablehlo.compare EQ, %52, %51, FLOAT : (tensor<64x4x4xf32>, tensor<64x4x4xf32>) -> tensor<64x4x4xi1>
-  %57 = stablehlo.and %56, %55 : tensor<64x4x4xi1>
-  %58 = stablehlo.compare GT, %52, %51, FLOAT : (tensor<64x4x4xf32>, tensor<64x4x4xf32>) -> tensor<64x4x4xi1>
-  %59 = stablehlo.or %58, %57 : tensor<64x4x4xi1>
+  %56 = stablehlo.compare GT, %52, %51, FLOAT : (tensor<64x4x4xf32>, tensor<64x4x4xf32>) -> tensor<64x4x4xi1>
+  %57 = stablehlo.compare EQ, %52, %51, FLOAT : (tensor<64x4x4xf32>, tensor<64x4x4xf32>) -> tensor<64x4x4xi1>
+  %58 = stablehlo.and %57, %55 : tensor<64x4x4xi1>
+  %59 = stablehlo.or %56, %58 : tensor<64x4x4xi1>
   %60 = stablehlo.convert %59 : (tensor<64x4x4xi1>) -> tensor<64x4x4xi32>
   %61 = stablehlo.constant dense<0> : tensor<i32>
   %62 = stablehlo.reduce(%60 init: %61) applies stablehlo.add across dimensions = [2] : (tensor<64x4x4xi32>, tensor<i32>) -> tensor<64x4xi32>
@@ -81,10 +81,10 @@ func.func public @main(%1: tensor<205xi32>,
   %71 = stablehlo.iota dim = 1 : tensor<64x8x8xi32>
   %72 = stablehlo.iota dim = 2 : tensor<64x8x8xi32>
   %73 = stablehlo.compare LT, %72, %71, SIGNED : (tensor<64x8x8xi32>, tensor<64x8x8xi32>) -> tensor<64x8x8xi1>
-  %74 = stablehlo.compare EQ, %70, %69, FLOAT : (tensor<64x8x8xf32>, tensor<64x8x8xf32>) -> tensor<64x8x8xi1>
-  %75 = stablehlo.and %74, %73 : tensor<64x8x8xi1>
-  %76 = stablehlo.compare GT, %70, %69, FLOAT : (tensor<64x8x8xf32>, tensor<64x8x8xf32>) -> tensor<64x8x8xi1>
-  %77 = stablehlo.or %76, %75 : tensor<64x8x8xi1>
+  %74 = stablehlo.compare GT, %70, %69, FLOAT : (tensor<64x8x8xf32>, tensor<64x8x8xf32>) -> tensor<64x8x8xi1>
+  %75 = stablehlo.compare EQ, %70, %69, FLOAT : (tensor<64x8x8xf32>, tensor<64x8x8xf32>) -> tensor<64x8x8xi1>
+  %76 = stablehlo.and %75, %73 : tensor<64x8x8xi1>
+  %77 = stablehlo.or %74, %76 : tensor<64x8x8xi1>
   %78 = stablehlo.convert %77 : (tensor<64x8x8xi1>) -> tensor<64x8x8xi32>
   %79 = stablehlo.constant dense<0> : tensor<i32>
   %80 = stablehlo.reduce(%78 init: %79) applies stablehlo.add across dimensions = [2] : (tensor<64x8x8xi32>, tensor<i32>) -> tensor<64x8xi32>
@@ -138,18 +138,18 @@ func.func public @main(%1: tensor<205xi32>,
   %131 = stablehlo.reshape %130 : (tensor<512x2x32xf32>) -> tensor<512x64xf32>
   %132 = stablehlo.reshape %131 : (tensor<512x64xf32>) -> tensor<8x64x64xf32>
   %133 = stablehlo.dot_general %119, %132, contracting_dims = [1] x [2], precision = [HIGHEST, HIGHEST] : (tensor<64x64xf32>, tensor<8x64x64xf32>) -> tensor<64x8x64xf32>
-  %134 = stablehlo.slice %133 [0:64, 0:8, 32:64] : (tensor<64x8x64xf32>) -> tensor<64x8x32xf32>
-  %135 = stablehlo.slice %133 [0:64, 0:8, 0:32] : (tensor<64x8x64xf32>) -> tensor<64x8x32xf32>
-  %136 = stablehlo.logistic %135 : tensor<64x8x32xf32>
-  %137 = stablehlo.multiply %135, %136 : tensor<64x8x32xf32>
-  %138 = stablehlo.multiply %137, %134 : tensor<64x8x32xf32>
+  %134 = stablehlo.slice %133 [0:64, 0:8, 0:32] : (tensor<64x8x64xf32>) -> tensor<64x8x32xf32>
+  %135 = stablehlo.slice %133 [0:64, 0:8, 32:64] : (tensor<64x8x64xf32>) -> tensor<64x8x32xf32>
+  %136 = stablehlo.logistic %134 : tensor<64x8x32xf32>
+  %137 = stablehlo.multiply %134, %136 : tensor<64x8x32xf32>
+  %138 = stablehlo.multiply %137, %135 : tensor<64x8x32xf32>
   %139 = stablehlo.constant dense<0.000000000e+00> : tensor<64x8xf32>
   %140 = stablehlo.compare NE, %117, %139, FLOAT : (tensor<64x8xf32>, tensor<64x8xf32>) -> tensor<64x8xi1>
   %141 = stablehlo.broadcast_in_dim %140, dims = [0, 1] : (tensor<64x8xi1>) -> tensor<64x8x32xi1>
-  %142 = stablehlo.constant dense<0.000000000e+00> : tensor<64x8x32xf32>
-  %143 = stablehlo.broadcast_in_dim %117, dims = [0, 1] : (tensor<64x8xf32>) -> tensor<64x8x32xf32>
-  %144 = stablehlo.multiply %138, %143 : tensor<64x8x32xf32>
-  %145 = stablehlo.select %141, %144, %142 : tensor<64x8x32xi1>, tensor<64x8x32xf32>
+  %142 = stablehlo.broadcast_in_dim %117, dims = [0, 1] : (tensor<64x8xf32>) -> tensor<64x8x32xf32>
+  %143 = stablehlo.multiply %138, %142 : tensor<64x8x32xf32>
+  %144 = stablehlo.constant dense<0.000000000e+00> : tensor<64x8x32xf32>
+  %145 = stablehlo.select %141, %143, %144 : tensor<64x8x32xi1>, tensor<64x8x32xf32>
   %149 = stablehlo.convert %146 : (tensor<512x32xui8>) -> tensor<512x32xf32>
   %150 = stablehlo.reshape %149 : (tensor<512x32xf32>) -> tensor<512x1x32xf32>
   %151 = stablehlo.convert %147 : (tensor<512x1xbf16>) -> tensor<512x1xf32>
@@ -299,13 +299,13 @@ func.func public @main(%1: tensor<205xi32>,
   %297 = stablehlo.reshape %296 : (tensor<1x1x2xf32>) -> tensor<1x2xf32>
   %298 = stablehlo.broadcast_in_dim %294, dims = [0, 1] : (tensor<1x2xf32>) -> tensor<1x2x16x8xf32>
   %299 = stablehlo.multiply %280, %298 : tensor<1x2x16x8xf32>
-  %300 = stablehlo.broadcast_in_dim %297, dims = [0, 1] : (tensor<1x2xf32>) -> tensor<1x2x8xf32>
-  %301 = stablehlo.broadcast_in_dim %288, dims = [0, 1, 2] : (tensor<1x2x16xf32>) -> tensor<1x2x16x8xf32>
-  %302 = stablehlo.multiply %299, %301 : tensor<1x2x16x8xf32>
-  %303 = stablehlo.constant dense<0.000000000e+00> : tensor<f32>
-  %304 = stablehlo.reduce(%302 init: %303) applies stablehlo.add across dimensions = [2] : (tensor<1x2x16x8xf32>, tensor<f32>) -> tensor<1x2x8xf32>
-  %305 = stablehlo.subtract %291, %304 : tensor<1x2x8xf32>
-  %306 = stablehlo.multiply %305, %300 : tensor<1x2x8xf32>
+  %300 = stablehlo.broadcast_in_dim %288, dims = [0, 1, 2] : (tensor<1x2x16xf32>) -> tensor<1x2x16x8xf32>
+  %301 = stablehlo.multiply %299, %300 : tensor<1x2x16x8xf32>
+  %302 = stablehlo.constant dense<0.000000000e+00> : tensor<f32>
+  %303 = stablehlo.reduce(%301 init: %302) applies stablehlo.add across dimensions = [2] : (tensor<1x2x16x8xf32>, tensor<f32>) -> tensor<1x2x8xf32>
+  %304 = stablehlo.subtract %291, %303 : tensor<1x2x8xf32>
+  %305 = stablehlo.broadcast_in_dim %297, dims = [0, 1] : (tensor<1x2xf32>) -> tensor<1x2x8xf32>
+  %306 = stablehlo.multiply %304, %305 : tensor<1x2x8xf32>
   %307 = stablehlo.broadcast_in_dim %306, dims = [0, 1, 3] : (tensor<1x2x8xf32>) -> tensor<1x2x16x8xf32>
   %308 = stablehlo.broadcast_in_dim %288, dims = [0, 1, 2] : (tensor<1x2x16xf32>) -> tensor<1x2x16x8xf32>
   %309 = stablehlo.multiply %308, %307 : tensor<1x2x16x8xf32>
