@@ -16,21 +16,14 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from counting import check, finish, skip  # noqa: E402
+
 program = os.path.abspath(sys.argv[1])
 data = Path(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] else None
 is_windows = program.endswith(".exe")
 command = [str(ROOT / "tools" / "wine.sh"), program] if is_windows else [program]
-passed = failed = skipped = 0
 FIGURES = re.compile(r"\[(\d+) tokens at [\d.]+ tok/s, context (\d+) of \d+, (\d+) reused")
-
-
-def check(ok, what):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAILED {what}")
 
 
 def environment():
@@ -238,7 +231,6 @@ def check_pipe():
 
 
 def main():
-    global skipped
     check_pipe()
     if shutil.which("tmux"):
         with tempfile.TemporaryDirectory() as folder:
@@ -248,10 +240,8 @@ def main():
             if data:
                 check_minimind()
     else:
-        skipped += 1
-        print("skipped the terminal: no tmux here")
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    return failed != 0
+        skip("the terminal: no tmux here")
+    finish()
 
 
 sys.exit(main())

@@ -12,28 +12,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-n_passed = n_failed = n_skipped = 0
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from counting import check, finish, skip  # noqa: E402
+
 program = os.path.abspath(sys.argv[1])
 
 
 def run(*args, env=None, exe=program):
     full = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_"))}
     return subprocess.run([exe, *args], capture_output=True, text=True, timeout=60, env={**full, **(env or {})})
-
-
-def check(ok, what):
-    global n_passed, n_failed
-    if ok:
-        n_passed += 1
-    else:
-        n_failed += 1
-        print(f"FAILED {what}")
-
-
-def skip(what):
-    global n_skipped
-    n_skipped += 1
-    print(f"skipped {what}")
 
 
 def expect(args, code, out="", err="", env=None):
@@ -169,8 +156,7 @@ def main():
     check_scripts()
     check_output()
     check_server_name()
-    print(f"{n_passed} passed, {n_failed} failed" + (f", {n_skipped} skipped" if n_skipped else ""))
-    return 1 if n_failed else 0
+    finish()
 
 
 if __name__ == "__main__":

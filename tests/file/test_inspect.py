@@ -21,18 +21,11 @@ from pathlib import Path
 from safetensors import deserialize, safe_open
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from counting import check, finish, skip  # noqa: E402
+
 BITS = {"F64": 64, "I64": 64, "U64": 64, "C64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16, "U16": 16,
         "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4}
-n_passed = n_failed = 0
-
-
-def check(ok, what):
-    global n_passed, n_failed
-    if ok:
-        n_passed += 1
-    else:
-        n_failed += 1
-        print(f"FAILED {what}")
 
 
 def run(program, *args):
@@ -315,9 +308,8 @@ def main():
             check_header(program, path, raw, f"mutated {i}")
         check_folders(program, Path(tmp))
     if not data:
-        print("skipped: the model folders of the test data, which is not there")
-    print(f"{n_passed} passed, {n_failed} failed" + ("" if data else ", 1 skipped"))
-    return 1 if n_failed else 0
+        skip("the model folders of the test data, which is not there")
+    finish()
 
 
 if __name__ == "__main__":

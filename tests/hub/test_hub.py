@@ -18,24 +18,10 @@ import time
 
 from fakehub import Fault, File, Hub, Proxy, make_certificate
 
-n_passed = n_failed = n_skipped = 0
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from counting import check, finish, skip  # noqa: E402
+
 MODEL = "mlx-community/Qwen3-0.6B-4bit"
-
-
-def check(ok, what):
-    global n_passed, n_failed
-    if ok:
-        n_passed += 1
-    else:
-        n_failed += 1
-        print(f"FAILED {what}", flush=True)
-    return bool(ok)
-
-
-def skip(what):
-    global n_skipped
-    n_skipped += 1
-    print(f"skipped {what}")
 
 
 class Bench:
@@ -511,8 +497,7 @@ def main():
             print(f"  {name}: {time.time() - start:.1f} s", flush=True)
     finally:
         b.close()
-    print(f"{n_passed} passed, {n_failed} failed" + (f", {n_skipped} skipped" if n_skipped else ""))
-    return 1 if n_failed else 0
+    finish()
 
 
 if __name__ == "__main__":

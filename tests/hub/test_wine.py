@@ -14,19 +14,11 @@ import time
 
 from fakehub import Fault, Hub
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from counting import check, finish, skip  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = "mlx-community/Qwen3-0.6B-4bit"
-n_passed = n_failed = 0
-
-
-def check(ok, what):
-    global n_passed, n_failed
-    if ok:
-        n_passed += 1
-    else:
-        n_failed += 1
-        print(f"FAILED {what}", flush=True)
-    return bool(ok)
 
 
 class Windows:
@@ -91,8 +83,8 @@ def main():
     elif subprocess.run([os.path.join(ROOT, "tools", "wine.sh"), program, "version"], capture_output=True).returncode == 127:
         reason = "Wine does not run here"
     if reason:
-        print(f"skipped hub under Wine: {reason}\n0 passed, 0 failed, 1 skipped")
-        return 0
+        skip(f"hub under Wine: {reason}")
+        finish()
     folder = tempfile.mkdtemp(prefix="mlxcel-wine-")
     hub, home = Hub(), os.path.join(folder, "home")
     try:
@@ -100,8 +92,7 @@ def main():
     finally:
         hub.close()
         shutil.rmtree(folder)
-    print(f"{n_passed} passed, {n_failed} failed")
-    return 1 if n_failed else 0
+    finish()
 
 
 if __name__ == "__main__":

@@ -9,18 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from counting import check, finish  # noqa: E402
+
 HERE = Path(__file__).parent
 program, data = os.path.abspath(sys.argv[1]), Path(sys.argv[2])
-passed = failed = 0
-
-
-def check(ok, what):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAILED {what}")
 
 
 def perplexity(*args, stdin=None):
@@ -46,8 +39,7 @@ def main():
     check(r.returncode == 1 and "two tokens" in r.stderr, f"an empty text: {r.returncode} {r.stderr}")
     r = subprocess.run([program, "perplexity", "-m", stories, "/no/such/file"], capture_output=True, text=True, timeout=60)
     check(r.returncode == 1 and "/no/such/file" in r.stderr, f"no file: {r.returncode} {r.stderr}")
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
+    finish()
 
 
 sys.exit(main())

@@ -18,27 +18,20 @@ import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from counting import check, finish, skip  # noqa: E402
+
 try:
     import mlx.core as mx
 except ImportError as missing:
-    print(f"skipped test_quantize: {missing}\n0 passed, 0 failed, 1 skipped")
-    sys.exit(0)
+    skip(f"test_quantize: {missing}")
+    finish()
 try:
     from mlx_lm import utils as lm
 except ImportError:
     lm = None
 
 program, data = os.path.abspath(sys.argv[1]), Path(sys.argv[2])
-passed = failed = skipped = 0
-
-
-def check(ok, what):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAILED {what}")
 
 
 def run(*args, **more):
@@ -91,7 +84,6 @@ def with_mode(quantization):
 
 
 def compare(source, mode="affine", bits=None, group=None, overrides=()):
-    global skipped
     name = f"{Path(source).name} {mode} {bits or ''} {group or ''} {list(overrides) or ''}"
     with tempfile.TemporaryDirectory() as temp:
         args = ["-m", source, "-o", f"{temp}/ours", "--mode", mode]
@@ -106,8 +98,7 @@ def compare(source, mode="affine", bits=None, group=None, overrides=()):
         try:
             by_mlx_lm(source, f"{temp}/theirs", mode, bits, group, overrides)
         except (ValueError, TypeError) as why:  # its model of the family is narrower than ours
-            skipped += 1
-            print(f"skipped {name}: mlx-lm: {str(why)[:100]}")
+            skip(f"{name}: mlx-lm: {str(why)[:100]}")
             return
         ours, theirs = read(f"{temp}/ours"), read(f"{temp}/theirs")
         check(sorted(ours) == sorted(theirs), f"{name}: names {sorted(set(ours) ^ set(theirs))[:6]}")
@@ -188,9 +179,8 @@ def main():
     check_refusals(stories)
     check_memory()
     if not lm:
-        print("skipped the comparison: mlx-lm is not installed")
-        print(f"{passed} passed, {failed} failed, 1 skipped")
-        return failed != 0
+        skip("the comparison: mlx-lm is not installed")
+        finish()
     for bits in (2, 3, 4, 5, 6, 8):
         compare(stories, bits=bits, group=32)
     compare(stories)
@@ -203,8 +193,7 @@ def main():
     with tempfile.TemporaryDirectory() as temp:
         for family in ("llama", "qwen3", "phi3", "mistral", "olmo2", "starcoder2", "qwen3_moe"):
             compare(flat(data / "golden" / family, temp), bits=4, group=32)
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    return failed != 0
+    finish()
 
 
 sys.exit(main())

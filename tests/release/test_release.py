@@ -23,28 +23,14 @@ import urllib.request
 import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+from counting import check, finish, skip  # noqa: E402
+
 DIST = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "dist"))
 MACHINE = os.uname().machine
 GLIBC = (2, 31)
 LINUX_LIBRARIES = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2",
                    "ld-linux-aarch64.so.1"}
-n_passed = n_failed = n_skipped = 0
-
-
-def check(ok, what):
-    global n_passed, n_failed
-    if ok:
-        n_passed += 1
-    else:
-        n_failed += 1
-        print(f"FAILED {what}", flush=True)
-    return bool(ok)
-
-
-def skip(what):
-    global n_skipped
-    n_skipped += 1
-    print(f"skipped {what}", flush=True)
 
 
 def sysroot(machine):
@@ -309,8 +295,7 @@ def main():
         test_installer(work, model, expected)
         test_driver_messages(work)
     print(f"{time.monotonic() - start:.0f} s")
-    print(f"{n_passed} passed, {n_failed} failed, {n_skipped} skipped")
-    sys.exit(1 if n_failed else 0)
+    finish()
 
 
 if __name__ == "__main__":

@@ -9,21 +9,15 @@ usage: test_sampling.py DRAWS_PROGRAM      last line: "N passed, N failed"
 """
 import json
 import math
+import os
 import random
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from counting import check, finish  # noqa: E402
+
 N_DRAWS = 100_000
-passed = failed = 0
-
-
-def check(ok, what):
-    global passed, failed
-    if ok:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAILED {what}")
 
 
 # ---- the definitions -------------------------------------------------------------------------------------------------
@@ -260,8 +254,7 @@ def main():
     check("all are masked" in draws.ask(dict(positions, logits=[None, None], draws=1)), "nothing left is an error")
     follow_mirostat(draws)
     check(draws.close() == 0, "the program ended well")
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
+    finish()
 
 
 sys.exit(main())
