@@ -11,6 +11,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from counting import check, finish, skip  # noqa: E402,F401 (for the tests that import this)
 
 
+SLOW = ("--cpu", "ref", "--threads", "1")  # a server that is busy for seconds on any machine, so that no test depends on its speed
+
+
 class Server:
     """`with Server(program, "--parallel", "8") as s`: s.port, s.url; ended by SIGTERM, which must end it with code 0."""
 

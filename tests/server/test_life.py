@@ -15,7 +15,7 @@ import threading
 import time
 
 import harness
-from harness import Server, check
+from harness import SLOW, Server, check
 
 SECRET = "zanzibar"  # stands in prompts, and nowhere in a log
 
@@ -71,7 +71,7 @@ def check_loading(program):
 
 def check_ping(program):
     """A stream that waits for its turn gets comments; they are no part of what is said."""
-    with Server(program, "--parallel", "1", "--sse-ping-interval", "1") as s:
+    with Server(program, *SLOW, "--parallel", "1", "--sse-ping-interval", "1") as s:
         first = send(s.port, long_stream(prompt=["Once"] * 12, max_tokens=1000, stream=False))
         while not s.metrics()["mlxcel_generations_running"]:
             time.sleep(0.01)
@@ -117,8 +117,8 @@ def check_small_cache(program):
 
 def check_many_choices(program):
     """128 choices on an idle server of one place: the queue counts requests, and somebody else need not wait for them all."""
-    with Server(program, "--parallel", "2", "--max-queue-depth", "1") as s:
-        big = send(s.port, {"prompt": "Once", "max_tokens": 60, "n": 128, "ignore_eos": True, "temperature": 1, "seed": 3})
+    with Server(program, *SLOW, "--parallel", "2", "--max-queue-depth", "1") as s:
+        big = send(s.port, {"prompt": "Once", "max_tokens": 8, "n": 128, "ignore_eos": True, "temperature": 1, "seed": 3})
         while not s.metrics()["mlxcel_generations_running"]:
             time.sleep(0.01)
         code, _, text = s.request("/v1/completions", {"prompt": "The dog", "max_tokens": 2})
@@ -131,7 +131,7 @@ def check_many_choices(program):
 def check_kill(program):
     """kill -9 in the middle of streams: clients see a broken answer, and the next server on the same port is well."""
     port = free_port()
-    with Server(program, "--parallel", "4", port=port) as s:
+    with Server(program, *SLOW, "--parallel", "4", port=port) as s:
         text = s.request("/v1/completions", {"prompt": "Once", "max_tokens": 20, "temperature": 0})[2]
         streams = [send(port, long_stream()) for _ in range(6)]
         for c in streams[:4]:
@@ -141,7 +141,7 @@ def check_kill(program):
             got = read_all(c)
             check(b"[DONE]" not in got, f"a broken stream: {got[-100:]!r}")
     for i in range(2):  # twice: what the first one left must not matter either
-        with Server(program, "--parallel", "4", port=port) as s:
+        with Server(program, *SLOW, "--parallel", "4", port=port) as s:
             again = s.request("/v1/completions", {"prompt": "Once", "max_tokens": 20, "temperature": 0})[2]
             check(json.loads(again)["choices"] == json.loads(text)["choices"], f"after a restart: {again}")
             m = s.wait_quiet()

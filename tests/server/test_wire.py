@@ -16,7 +16,7 @@ import tempfile
 import time
 
 import harness
-from harness import Server, check
+from harness import SLOW, Server, check
 
 HOST = b"Host: localhost\r\n"
 CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
@@ -213,7 +213,7 @@ def check_bytes(port):
 
 
 def check_queue(program):
-    with Server(program, "--parallel", "1", "--max-queue-depth", "1") as s:
+    with Server(program, *SLOW, "--parallel", "1", "--max-queue-depth", "1") as s:
         body = json.dumps({"prompt": "Once", "max_tokens": 900, "stream": True, "ignore_eos": True}).encode()
         request = b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body
         held = []
