@@ -1,2 +1,2 @@
 list(APPEND TEST_PROGRAMS "golden_tests=tests/golden/golden_main.c tests/golden/router.c")
-list(APPEND TEST_PROGRAMS "trace_tests=tests/golden/trace_main.c")
+list(APPEND TEST_PROGRAMS "trace_tests=tests/golden/trace_main.c tests/golden/described.c")
