@@ -13,6 +13,7 @@ set(BACKEND_SOURCES
   src/backend/xla/hlo.c
   src/backend/xla/pjrt.c
   src/backend/xla/xla.c
+  src/backend/xla/xla_cache.c
   src/backend/xla/xla_memory.c
   src/backend/xla/xla_program.c
   src/backend/xla/xla_run.c

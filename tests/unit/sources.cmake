@@ -27,4 +27,5 @@ set(UNIT_SUITES
   tokenizer
   tokenizer_edge
   xla
+  xla_run
 )

@@ -1,5 +1,5 @@
 /* The xla backend without a device: plugins that are wrong in every way, and programs as text. */
-#include "unit.h"
+#include "xla_fake.h"
 
 #include "backend/backend.h"
 #include "backend/xla/emit.h"
@@ -9,23 +9,6 @@
 
 /* ---- plugins ------------------------------------------------------------------------------------------------------ */
 
-static int (*fake_alive)(void);
-
-static const char *fake_plugin(struct arena *a, const char *mode) {
-    struct str exe = str_of(os_exe_path());
-    size_t cut = exe.n;
-    while (cut > 0 && exe.p[cut - 1] != '/' && exe.p[cut - 1] != '\\') cut--;
-    const char *path = str_fmt(a, "%.*sfake-pjrt/fake_pjrt.so", (int)cut, exe.p).p;
-    struct os_dl *lib;
-    struct err err;
-    void (*set)(const char *);
-    if (os_stat(path, &(struct os_stat){0}, NULL)) unit_skip("the fake plugin was not built");
-    CHECK_OK(os_dl_open(path, OS_DL_ANY, &lib, &err), err);
-    CHECK(os_dl_symbol(lib, "fake_pjrt_set", &set) && os_dl_symbol(lib, "fake_pjrt_alive", &fake_alive));
-    set(mode);
-    return path;
-}
-
 static void test_refused(void) {
     static const struct {
         const char *mode;
@@ -34,21 +17,24 @@ static void test_refused(void) {
     } rows[] = {
         {"no table", ERR_EUNSUPPORTED, "is no PJRT plugin"},
         {"small table", ERR_EUNSUPPORTED, "its function table is 16 bytes long"},
+        {"small version", ERR_EUNSUPPORTED, "is no PJRT plugin"},
         {"short table", ERR_EUNSUPPORTED, "lacks the function Client_Create"},
         {"missing", ERR_EUNSUPPORTED, "lacks the function Buffer_ToHostBuffer"},
         {"old", ERR_EUNSUPPORTED, "speaks PJRT 0.39; mlxcel needs 0.40 or later"},
         {"new major", ERR_EUNSUPPORTED, "speaks PJRT 1.115"},
         {"client", ERR_EDEVICE, "starting the plugin's client: no driver for this device"},
+        {"large structs", ERR_EDEVICE, "starting the plugin's client: unexpected struct size: expected 4096"},
         {"no device", ERR_ENOTFOUND, "finds no device here"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct arena a = {0};
         struct pjrt p;
         struct err err = {0};
-        CHECK_INT(pjrt_open(&(struct pjrt_options){.plugin = fake_plugin(&a, rows[i].mode), .device = -1}, &p, &err), rows[i].code);
+        struct xla_fake fake = xla_fake_open(&a, rows[i].mode);
+        CHECK_INT(pjrt_open(&(struct pjrt_options){.plugin = fake.path, .device = -1}, &p, &err), rows[i].code);
         if (str_find(str_of(err.msg), str_of(rows[i].says), 0) == STR_NONE)
             unit_fail(__FILE__, __LINE__, "%s: said \"%s\"", rows[i].mode, err.msg);
-        CHECK_INT(fake_alive(), 0);
+        CHECK_INT(fake.alive(), 0);
         arena_free(&a);
     }
 }
@@ -65,10 +51,16 @@ static void test_no_plugin(void) {
     arena_free(&a);
 }
 
-static void open_fake(struct arena *a, const char *mode, struct pjrt *out) {
+static struct xla_fake open_fake(struct arena *a, struct pjrt *out) {
     struct err err = {0};
-    CHECK_OK(pjrt_open(&(struct pjrt_options){.plugin = fake_plugin(a, mode), .device = 1}, out, &err), err);
+    struct xla_fake fake = xla_fake_open(a, "");
+    CHECK_OK(pjrt_open(&(struct pjrt_options){.plugin = fake.path, .device = 1}, out, &err), err);
+    return fake;
 }
+
+/* A program whose result takes the memory of its argument. */
+#define ECHO \
+    "func.func public @main(%1: tensor<3xi32> {tf.aliasing_output = 0 : i32})\n    -> (tensor<3xi32>) {\n  return %1 : tensor<3xi32>\n}\n"
 
 static void test_buffers(void) {
     struct arena a = {0};
@@ -78,14 +70,17 @@ static void test_buffers(void) {
     struct pjrt_executable *e;
     int32_t data[3] = {1, 2, 3}, back[3] = {0};
     struct pjrt_shape shape = {.dtype = DT_I32, .rank = 1, .dims = {3}};
-    open_fake(&a, "", &p);
+    struct xla_fake fake = open_fake(&a, &p);
     CHECK_STR(str_of(p.platform), STR("fake"));
     CHECK_INT(p.n_devices, 2);
     CHECK_OK(pjrt_upload(&p, data, &shape, &b, &err), err);
-    CHECK_OK(pjrt_compile(&p, STR("module {}"), &e, &err), err);
+    CHECK_OK(pjrt_compile(&p, STR(ECHO), &e, &err), err);
     CHECK_OK(pjrt_execute(&p, e, &b, 1, &result, &err), err);
     CHECK_OK(pjrt_download(&p, result, back, sizeof back, &err), err);
     CHECK(memcmp(data, back, sizeof data) == 0);
+    struct pjrt_buffer *twice;
+    CHECK_INT(pjrt_execute(&p, e, &b, 1, &twice, &err), ERR_EDEVICE);
+    CHECK_STR(str_of(err.msg), STR("running a program: an argument was given away"));
     uint64_t used, total;
     CHECK(pjrt_memory(&p, &used, &total) && used == 100 && total == 1000);
     struct sb saved = {0};
@@ -100,7 +95,7 @@ static void test_buffers(void) {
     pjrt_buffer_free(&p, result);
     pjrt_buffer_free(&p, b);
     pjrt_close(&p);
-    CHECK_INT(fake_alive(), 0);
+    CHECK_INT(fake.alive(), 0);
     arena_free(&a);
 }
 
@@ -112,24 +107,27 @@ static void test_failures(void) {
     struct pjrt_executable *e;
     struct pjrt_shape shape = {.dtype = DT_I32, .rank = 1, .dims = {3}};
     int32_t data[3] = {0};
-    open_fake(&a, "", &p);
-    fake_plugin(&a, "memory");
+    struct xla_fake fake = open_fake(&a, &p);
+    fake.set("memory");
     CHECK_INT(pjrt_upload(&p, data, &shape, &b, &err), ERR_EMEMORY);
     CHECK_STR(str_of(err.msg), STR("copying to the device: out of memory allocating 17 bytes"));
-    fake_plugin(&a, "compile");
+    fake.set("compile");
     CHECK_INT(pjrt_compile(&p, STR("module {}"), &e, &err), ERR_EDEVICE);
     CHECK_STR(str_of(err.msg), STR("compiling a program: line 3: unknown operation"));
-    fake_plugin(&a, "no stats");
+    fake.set("no stats");
     uint64_t used, total;
     CHECK(!pjrt_memory(&p, &used, &total));
-    fake_plugin(&a, "");
+    fake.set("");
     CHECK_OK(pjrt_upload(&p, data, &shape, &b, &err), err);
-    fake_plugin(&a, "await");
+    fake.set("await");
     CHECK_INT(pjrt_download(&p, b, data, sizeof data, &err), ERR_EDEVICE);
     CHECK_STR(str_of(err.msg), STR("running on the device: the device stopped"));
     pjrt_buffer_free(&p, b);
+    /* a copy that fails on its way leaves nothing behind */
+    CHECK_INT(pjrt_upload(&p, data, &shape, &b, &err), ERR_EDEVICE);
+    CHECK(b == NULL);
     pjrt_close(&p);
-    CHECK_INT(fake_alive(), 0);
+    CHECK_INT(fake.alive(), 0);
     arena_free(&a);
 }
 
@@ -137,7 +135,7 @@ static void test_device_number(void) {
     struct arena a = {0};
     struct backend *be;
     struct err err = {0};
-    const char *path = fake_plugin(&a, "");
+    const char *path = xla_fake_open(&a, "").path;
     CHECK_INT(xla_backend.open(&(struct backend_options){.xla_plugin = path, .device = "fake:7"}, &be, &err), ERR_ENOTFOUND);
     CHECK(str_find(str_of(err.msg), STR("there is no device 7"), 0) != STR_NONE);
     CHECK_INT(xla_backend.open(&(struct backend_options){.xla_plugin = path, .device = "fake:x"}, &be, &err), ERR_EARG);

@@ -1,5 +1,6 @@
 /* A PJRT plugin that computes nothing: every way in which a plugin can be wrong or fail, chosen by fake_pjrt_set.
- * Buffers are memory of the host; programs hand back copies of their first arguments. */
+ * Buffers are memory of the host. A program's results are those that its text declares: where an argument lends a result
+ * its memory, that argument's bytes, and the argument may not be used again; else zeros. */
 #include "backend/xla/pjrt_abi.h"
 
 #include <stdlib.h>
@@ -18,15 +19,27 @@ struct fake_error {
 
 struct fake_buffer {
     size_t bytes;
+    int is_given_away; /* a result has its memory */
     unsigned char data[];
 };
 
+enum { RESULTS_MAX = 64 };
+
+struct fake_program {
+    size_t n_results, bytes[RESULTS_MAX];
+    int lender[RESULTS_MAX]; /* number of the argument, or -1 */
+};
+
+static const unsigned char type_bytes[] = {
+    [PJRT_S32] = 4, [PJRT_U8] = 1, [PJRT_U16] = 2, [PJRT_U32] = 4, [PJRT_F16] = 2, [PJRT_F32] = 4, [PJRT_BF16] = 2};
 static char mode[32];
+static int n_compiled;
 static int n_alive; /* buffers, programs, events and errors that nobody freed */
 static struct pjrt_table table;
 
 EXPORT void fake_pjrt_set(const char *wanted);
 EXPORT int fake_pjrt_alive(void);
+EXPORT int fake_pjrt_compiled(void); /* programs, since it was loaded */
 EXPORT const struct pjrt_table *GetPjrtApi(void);
 
 void fake_pjrt_set(const char *wanted) {
@@ -35,6 +48,10 @@ void fake_pjrt_set(const char *wanted) {
 
 int fake_pjrt_alive(void) {
     return n_alive;
+}
+
+int fake_pjrt_compiled(void) {
+    return n_compiled;
 }
 
 static int is(const char *wanted) {
@@ -92,6 +109,7 @@ static void *await(void *args) {
 static void *create(void *args) {
     SIZED(pjrt_client_create_args, args);
     if (is("client")) return fail(9, "no driver for this device");
+    if (is("large structs")) return fail(3, "unexpected struct size: expected 4096");
     if (a->n_options && is("options") && a->options[0].struct_size != sizeof *a->options) return fail(3, "options");
     a->client = &table;
     return NULL;
@@ -112,6 +130,13 @@ static void *text(void *args) {
     return NULL;
 }
 
+static void *version(void *args) {
+    SIZED(pjrt_text_args, args);
+    a->text = is("version 2") ? "fake 2" : "fake 1";
+    a->size = 6;
+    return NULL;
+}
+
 static void *pair(void *args) {
     SIZED(pjrt_pair_args, args);
     a->result = a->object;
@@ -119,7 +144,7 @@ static void *pair(void *args) {
 }
 
 static struct fake_buffer *new_buffer(size_t bytes) {
-    struct fake_buffer *b = malloc(sizeof *b + bytes);
+    struct fake_buffer *b = calloc(1, sizeof *b + bytes);
     b->bytes = bytes;
     n_alive++;
     return b;
@@ -128,7 +153,7 @@ static struct fake_buffer *new_buffer(size_t bytes) {
 static void *upload(void *args) {
     SIZED(pjrt_upload_args, args);
     if (is("memory")) return fail(PJRT_RESOURCE_EXHAUSTED, "out of memory allocating 17 bytes");
-    size_t n = 4;
+    size_t n = type_bytes[a->type];
     for (size_t i = 0; i < a->n_dims; i++) n *= (size_t)a->dims[i];
     struct fake_buffer *b = new_buffer(n);
     memcpy(b->data, a->data, n);
@@ -146,35 +171,74 @@ static void *download(void *args) {
     return NULL;
 }
 
+/* Bytes of "tensor<2x3xf32>", of which `at` points behind the "<". */
+static size_t tensor_bytes(const char *at) {
+    size_t n = 1;
+    for (; *at >= '0' && *at <= '9'; at++) n *= (size_t)strtoull(at, (char **)(uintptr_t)&at, 10);
+    return n * (strncmp(at, "ui8", 3) == 0 ? 1 : strncmp(at, "bf16", 4) == 0 || strncmp(at, "f16", 3) == 0 ? 2 : 4);
+}
+
+/* Arguments that lend their memory say so in the program's head, results are listed behind the arrow. */
+static void read_signature(struct fake_program *p, const char *text) {
+    const char *arrow = strstr(text, "\n    -> ("), *end = arrow ? strstr(arrow, ") {\n") : NULL;
+    for (int i = 0; i < RESULTS_MAX; i++) p->lender[i] = -1;
+    if (!end) return;
+    int argument = -1;
+    for (const char *at = strstr(text, "@main("); at < arrow; at++) {
+        if (strncmp(at, ": tensor<", 9) == 0) argument++;
+        if (strncmp(at, "tf.aliasing_output = ", 21) == 0) p->lender[strtol(at + 21, NULL, 10)] = argument;
+    }
+    for (const char *at = arrow; (at = strstr(at, "tensor<")) && at < end; at += 7) p->bytes[p->n_results++] = tensor_bytes(at + 7);
+}
+
+static struct fake_program *new_program(const char *text, size_t n) {
+    struct fake_program *p = calloc(1, sizeof *p);
+    char *copy = calloc(1, n + 1);
+    memcpy(copy, text, n);
+    read_signature(p, copy);
+    free(copy);
+    n_alive++;
+    return p;
+}
+
 static void *compile(void *args) {
     SIZED(pjrt_compile_args, args);
     if (is("compile")) return fail(3, "line 3: unknown operation");
-    a->executable = malloc(1);
-    n_alive++;
+    a->executable = new_program(a->program->code, a->program->code_size);
+    n_compiled++;
     return NULL;
 }
 
 static void *execute(void *args) {
     SIZED(pjrt_execute_args, args);
-    const struct fake_buffer *from = a->argument_lists[0][0];
-    struct fake_buffer *b = new_buffer(from->bytes);
-    memcpy(b->data, from->data, from->bytes);
-    a->output_lists[0][0] = b;
+    if (is("run")) return fail(13, "the device is lost");
+    const struct fake_program *p = a->executable;
+    struct fake_buffer *const *in = (struct fake_buffer *const *)a->argument_lists[0];
+    for (size_t i = 0; i < a->n_args; i++)
+        if (in[i]->is_given_away) return fail(3, "an argument was given away");
+    for (size_t i = 0; i < p->n_results; i++) {
+        struct fake_buffer *from = p->lender[i] >= 0 ? in[p->lender[i]] : NULL, *b = new_buffer(p->bytes[i]);
+        if (from && from->bytes == b->bytes) memcpy(b->data, from->data, b->bytes);
+        if (from) from->is_given_away = 1;
+        a->output_lists[0][i] = b;
+    }
     return NULL;
 }
 
+/* A saved program is its signature. */
 static void *serialize(void *args) {
     SIZED(pjrt_serialize_args, args);
-    a->bytes = "program";
-    a->size = 7;
+    a->bytes = a->executable;
+    a->size = sizeof(struct fake_program);
     return NULL;
 }
 
 static void *deserialize(void *args) {
     SIZED(pjrt_deserialize_args, args);
-    if (a->size != 7 || memcmp(a->bytes, "program", 7) != 0) return fail(15, "damaged program");
-    a->executable = malloc(1);
-    n_alive++;
+    if (a->size != sizeof(struct fake_program) || is("load")) return fail(15, "damaged program");
+    struct fake_program *p = new_program("", 0);
+    memcpy(p, a->bytes, sizeof *p);
+    a->executable = p;
     return NULL;
 }
 
@@ -200,7 +264,7 @@ static const struct {
     {PJRT_SLOT_Client_Create, create},
     {PJRT_SLOT_Client_Destroy, nothing},
     {PJRT_SLOT_Client_PlatformName, text},
-    {PJRT_SLOT_Client_PlatformVersion, text},
+    {PJRT_SLOT_Client_PlatformVersion, version},
     {PJRT_SLOT_Client_AddressableDevices, devices},
     {PJRT_SLOT_Client_Compile, compile},
     {PJRT_SLOT_Client_BufferFromHostBuffer, upload},
@@ -222,7 +286,7 @@ const struct pjrt_table *GetPjrtApi(void) {
     table.struct_size = is("small table")   ? 16
                         : is("short table") ? offsetof(struct pjrt_table, fn) + 10 * sizeof(pjrt_fn *)
                                             : sizeof table;
-    table.version.struct_size = 24;
+    table.version.struct_size = is("small version") ? 8 : 24;
     table.version.major = is("new major") ? 1 : 0;
     table.version.minor = is("old") ? PJRT_MINOR_MIN - 1 : 115;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) table.fn[functions[i].slot] = functions[i].fn;

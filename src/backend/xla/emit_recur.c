@@ -2,7 +2,7 @@
  *
  * What a row's update needs is computed for all rows at once; the update itself walks the rows of a prompt in a loop that
  * ends at the last true row, so that the padding of a chunk leaves no trace. A decode step is one turn without a loop.
- * States lie in slots [slots + 1, elements]; the last slot takes what padded sequences write.
+ * States lie in slots [slots + 1, elements]; padded sequences read the last one.
  */
 #include "backend/xla/emit.h"
 

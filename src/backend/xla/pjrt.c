@@ -194,8 +194,10 @@ int pjrt_upload(struct pjrt *p, const void *data, const struct pjrt_shape *shape
                                     .semantics = PJRT_COPY_DURING_CALL,
                                     .device = p->device};
     CALL(p, Client_BufferFromHostBuffer, args, "copying to the device", err);
-    *out = args.buffer;
-    return await(p, args.done, "copying to the device", err);
+    int code = await(p, args.done, "copying to the device", err);
+    if (code) pjrt_buffer_free(p, args.buffer);
+    *out = code ? NULL : args.buffer;
+    return code;
 }
 
 int pjrt_download(struct pjrt *p, struct pjrt_buffer *b, void *dst, size_t bytes, struct err *err) {

@@ -59,17 +59,28 @@ static const char *cache_dir(struct xla *x) {
     return root ? str_fmt(&x->arena, "%s/mlxcel/xla", root).p : NULL;
 }
 
+/* How many programs are kept in memory: MLXCEL_XLA_PROGRAMS. */
+static int count_places(struct xla *x, struct err *err) {
+    const char *wanted = os_env("MLXCEL_XLA_PROGRAMS");
+    int64_t n = XLA_PROGRAMS;
+    if (wanted && (!str_to_int64(str_of(wanted), &n) || n < 1 || n > XLA_PROGRAMS_MAX))
+        return err_set(err, ERR_EARG, "MLXCEL_XLA_PROGRAMS=%s: it must be a number from 1 to %d", wanted, XLA_PROGRAMS_MAX);
+    x->n_places = (int32_t)n;
+    return ERR_OK;
+}
+
 static int xla_open(const struct backend_options *options, struct backend **out, struct err *err) {
     struct xla *x = mem_alloc(sizeof *x);
     x->base.type = &xla_backend;
     x->base.precision = options->precision;
-    int code = open_plugin(x, options, err);
+    int code = count_places(x, err);
+    if (!code) code = open_plugin(x, options, err);
     if (code) {
         xla_close(&x->base);
         return code;
     }
-    bool is_cpu = is_kind(&x->pjrt, STR("cpu"));
-    x->half = options->precision == PRECISION_BF16 || (options->precision == PRECISION_AUTO && !is_cpu);
+    x->is_cpu = is_kind(&x->pjrt, STR("cpu"));
+    x->half = options->precision == PRECISION_BF16 || (options->precision == PRECISION_AUTO && !x->is_cpu);
     x->cache_dir = cache_dir(x);
     if (os_env("MLXCEL_XLA_DUMP")) x->dump_dir = str_cstr(&x->arena, str_of(os_env("MLXCEL_XLA_DUMP")));
     *out = &x->base;

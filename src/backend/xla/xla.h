@@ -1,7 +1,7 @@
 /* Inside the xla backend: a PJRT client, weights and cache on its device, and programs compiled for shapes.
  *
  * A step is cut into pieces that programs exist for: sequences of one row together, up to a batch; longer ones alone, in
- * chunks. Each piece is padded to its program's shape; padded rows write to the reserved block and the spare slot. The
+ * chunks. Each piece is padded to its program's shape; what padded rows would write is left out. The
  * op list is walked for every step and only looked at where a program is missing.
  */
 #ifndef MLXCEL_BACKEND_XLA_XLA_H
@@ -11,13 +11,15 @@
 #include "backend/xla/pjrt.h"
 
 enum {
-    XLA_PROGRAMS_MAX = 6,
+    XLA_PROGRAMS = 6, /* kept in memory, unless the user wants another number */
+    XLA_PROGRAMS_MAX = 64,
     XLA_CONTEXT_FIRST = 512,
     XLA_CONTEXT_FACTOR = 4,
     XLA_CHUNK_SMALL = 64,
     XLA_CHUNK_LARGE = 512,
     XLA_BATCH_MAX = 64
 };
+#define XLA_CACHE_BYTES_MAX ((uint64_t)2 << 30)
 
 struct xla_executable {
     struct xla_shape at;
@@ -40,18 +42,19 @@ struct xla_piece {
 struct xla {
     struct backend base;
     struct pjrt pjrt;
-    bool half;
+    bool is_cpu, half;
     const char *cache_dir; /* NULL: compiled programs are not kept */
-    const char *dump_dir;  /* NULL, or where programs and their first arguments and results are written, for tests */
+    bool cache_failed;     /* that they could not be kept was told */
+    const char *dump_dir;  /* NULL, or where the text of every program is written */
     struct arena arena;
     struct kv_layout layout;
     struct pjrt_buffer **memory; /* keys, values, states in the order of the arguments */
-    size_t *memory_bytes;
     int32_t n_memory;
     struct xla_executable programs[XLA_PROGRAMS_MAX];
+    int32_t n_places;                                    /* of them that may be used */
     struct pjrt_executable *copiers[KV_CLASSES_MAX + 1]; /* of blocks by class, of slots */
     struct xla_ropes ropes;
-    uint64_t n_steps;
+    uint64_t n_uses;              /* of programs: the clock of last_use */
     int32_t n_compiled, n_loaded; /* programs compiled, and found in the cache on disk */
     int32_t *block;               /* the step block of the piece at hand */
     int32_t block_capacity;
@@ -74,14 +77,14 @@ int xla_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t t
 int xla_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err);
 
 /* programs */
+/* The program for a shape of the current list: the one that is kept, or where all places are taken the cheapest that can do
+ * its work, or a new one, for which the longest unused makes room. */
 int xla_program_get(struct xla *x, struct xla_shape want, struct xla_executable **out, struct err *err);
 void xla_programs_drop(struct xla *x);
+/* Compiles a program, or loads it from the cache on disk. */
 int xla_compile_cached(struct xla *x, struct str text, const char *what, struct pjrt_executable **out, struct err *err);
 /* The context bucket of a length. */
 int32_t xla_context_bucket(const struct kv_layout *layout, int32_t len);
-
-/* Where a dump of a program's text, arguments or results lies. */
-struct str xla_dump_path(struct arena *a, const struct xla *x, const struct xla_shape *at, const char *what);
 
 /* steps */
 bool xla_begin(struct backend *be, const struct step_key *key);

@@ -92,8 +92,9 @@ static int bind_plane(struct xla *x, struct plane_job *job, struct xla_weight *w
     p->shape = s->is_vector ? HLO_SHAPE(rows * job->per_row) : HLO_SHAPE(rows, job->per_row);
     int code = read_plane(job, data, err);
     if (!code && s->is_vector) {
-        w->host = mem_alloc(bytes);
-        memcpy(w->host, data, bytes);
+        w->host = mem_try(bytes ? bytes : 1);
+        if (w->host) memcpy(w->host, data, bytes);
+        else code = err_set(err, ERR_EMEMORY, "%s: no memory for it", s->name);
     }
     if (!code && upload(x, data, p->type, p->shape, &p->buffer, err)) code = err_prefix(err, "%s", s->name);
     w->bytes += bytes;
@@ -172,7 +173,7 @@ static int open_zeros(struct xla *x, enum hlo_type type, struct hlo_shape shape,
     int code = upload(x, zeros, type, shape, &x->memory[x->n_memory], err);
     os_pages_free(zeros, bytes ? bytes : 1);
     if (code) return err_prefix(err, "KV cache");
-    x->memory_bytes[x->n_memory++] = bytes;
+    x->n_memory++;
     return ERR_OK;
 }
 
@@ -184,7 +185,6 @@ int xla_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
     int32_t n = layout->n_states;
     for (int32_t c = 0; c < layout->n_classes; c++) n += 2 * layout->classes[c].n_layers;
     x->memory = mem_alloc((size_t)(n + 1) * sizeof *x->memory);
-    x->memory_bytes = mem_alloc((size_t)(n + 1) * sizeof *x->memory_bytes);
     for (int32_t c = 0; c < layout->n_classes; c++) {
         const struct kv_class *k = &layout->classes[c];
         int64_t positions = (int64_t)k->n_blocks * KV_BLOCK;
@@ -204,9 +204,7 @@ void xla_kv_close(struct backend *be) {
     xla_programs_drop(x);
     for (int32_t i = 0; i < x->n_memory; i++) pjrt_buffer_free(&x->pjrt, x->memory[i]);
     mem_free(x->memory);
-    mem_free(x->memory_bytes);
     x->memory = NULL;
-    x->memory_bytes = NULL;
     x->n_memory = 0;
     x->layout = (struct kv_layout){0};
 }

@@ -2,8 +2,6 @@
 #include "backend/xla/xla.h"
 
 #include "base/fmath.h"
-#include "base/log.h"
-#include "os/os.h"
 
 #include <assert.h>
 
@@ -56,11 +54,12 @@ static void fill_angles(struct xla *x, const struct xla_executable *e, const str
     }
 }
 
-/* Block numbers of a sequence; a block that was given back is never seen, the reserved one stands in for it. */
+/* Block numbers of a sequence; a block that was given back is never seen, the reserved one stands in for it. Padded rows are
+ * written behind the end, each at its own place: a scatter leaves those out, and may count on all places being different. */
 static void fill_tables(struct xla *x, const struct xla_executable *e, const struct part *p, int32_t c) {
     const struct step *step = p->step;
     int32_t stride = e->at.context / KV_BLOCK, *tables = x->block + e->in.tables[c], *writes = x->block + e->in.writes[c];
-    for (int32_t r = 0; r < xla_all_rows(&e->at); r++) writes[r] = r % KV_BLOCK;
+    for (int32_t r = 0; r < xla_all_rows(&e->at); r++) writes[r] = x->layout.classes[c].n_blocks * KV_BLOCK + r;
     for (int32_t s = 0; s < p->n_seqs; s++) {
         const struct step_seq *seq = &step->seqs[p->seq + s];
         const int32_t *from = step->tables[c] + (int64_t)(p->seq + s) * step->table_capacity;
@@ -77,12 +76,11 @@ static void fill_block(struct xla *x, const struct xla_executable *e, const stru
     const struct step *step = p->step;
     memset(x->block, 0, (size_t)e->in.size * sizeof *x->block);
     for (int32_t s = 0; s < e->at.seqs; s++) {
-        bool is_true = s < p->n_seqs;
-        const struct step_seq *seq = &step->seqs[p->seq + s];
-        x->block[e->in.slots + s] = is_true && seq->slot >= 0 ? seq->slot : x->layout.n_slots;
-        x->block[e->in.starts + s] = is_true ? seq->starts && p->skip == 0 : 1;
-        x->block[e->in.lens + s] = is_true ? seq->pos + p->skip + p->n_rows : 1;
-        for (int32_t r = 0; is_true && r < p->n_rows; r++) {
+        const struct step_seq *seq = s < p->n_seqs ? &step->seqs[p->seq + s] : NULL; /* NULL: padding */
+        x->block[e->in.slots + s] = seq && seq->slot >= 0 ? seq->slot : x->layout.n_slots + s;
+        x->block[e->in.starts + s] = seq ? seq->starts && p->skip == 0 : 1;
+        x->block[e->in.lens + s] = seq ? seq->pos + p->skip + p->n_rows : 1;
+        for (int32_t r = 0; seq && r < p->n_rows; r++) {
             x->block[e->in.ids + s * e->at.rows + r] = step->ids[seq->row + p->skip + r];
             x->block[e->in.pos + s * e->at.rows + r] = step->pos[seq->row + p->skip + r];
         }
@@ -90,62 +88,6 @@ static void fill_block(struct xla *x, const struct xla_executable *e, const stru
     x->block[e->in.n_valid] = p->n_rows;
     for (int32_t c = 0; c < x->layout.n_classes; c++) fill_tables(x, e, p, c);
     for (int32_t i = 0; i < x->ropes.n; i++) fill_angles(x, e, p, i);
-}
-
-/* ---- dumps for tests ---------------------------------------------------------------------------------------------- */
-
-static size_t plane_bytes(const struct xla_plane *p) {
-    static const unsigned char sizes[N_HLO_TYPES] = {
-        [HLO_F32] = 4, [HLO_BF16] = 2, [HLO_F16] = 2, [HLO_I32] = 4, [HLO_U8] = 1, [HLO_U16] = 2, [HLO_U32] = 4, [HLO_BOOL] = 1};
-    size_t n = sizes[p->type];
-    for (int32_t i = 0; i < p->shape.rank; i++) n *= (size_t)p->shape.dims[i];
-    return n;
-}
-
-/* Bytes of argument i of a program. */
-static size_t argument_bytes(const struct xla *x, const struct xla_executable *e, int32_t i) {
-    if (i == 0) return (size_t)e->in.size * sizeof(int32_t);
-    if (i <= x->n_memory) return x->memory_bytes[i - 1];
-    i -= 1 + x->n_memory;
-    for (int32_t k = 0; k < e->n_weights; k++) {
-        const struct xla_weight *w = e->weights[k]->packed;
-        for (int plane = 0; plane < N_PLANES; plane++)
-            if (w->planes[plane].buffer && i-- == 0) return plane_bytes(&w->planes[plane]);
-    }
-    return 0;
-}
-
-/* One behind the other, in the order of the program. */
-static void dump_arguments(struct xla *x, const struct xla_executable *e, int32_t n) {
-    const char *guard = mem_guard_pause();
-    struct arena a = {0};
-    struct sb all = {0};
-    struct err err = {0};
-    struct str path = xla_dump_path(&a, x, &e->at, "args");
-    int code = os_stat(path.p, &(struct os_stat){0}, NULL) == ERR_OK ? ERR_EBUSY : ERR_OK;
-    for (int32_t i = 0; i < n && !code; i++) {
-        size_t bytes = argument_bytes(x, e, i);
-        code = pjrt_download(&x->pjrt, x->args[i], sb_extend(&all, bytes), bytes, &err);
-    }
-    if (!code) code = os_file_save(path.p, sb_str(&all), &err);
-    if (code && code != ERR_EBUSY) log_warn("%s: %s", path.p, err.msg);
-    sb_free(&all);
-    arena_free(&a);
-    mem_guard_resume(guard);
-}
-
-/* The values of the step's last run as they are read: what a test compares. */
-static void dump_results(struct xla *x, const struct xla_shape *at, int32_t id, const void *data, size_t bytes) {
-    struct arena a = {0};
-    struct err err;
-    char what[32];
-    struct sb name = {0};
-    sb_fmt(&name, "%d.out", id);
-    memcpy(what, name.p, name.n + 1);
-    struct str path = xla_dump_path(&a, x, at, what);
-    if (os_stat(path.p, &(struct os_stat){0}, NULL) != ERR_OK && os_file_save(path.p, str_n(data, bytes), &err)) log_warn("%s", err.msg);
-    sb_free(&name);
-    arena_free(&a);
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------ */
@@ -160,7 +102,6 @@ static int run_program(struct xla *x, const struct xla_executable *e, struct xla
     }
     struct pjrt_shape shape = {.dtype = DT_I32, .rank = 1, .dims = {e->in.size}};
     TRY(pjrt_upload(&x->pjrt, x->block, &shape, &x->args[0], err));
-    if (x->dump_dir) dump_arguments(x, e, n);
     int code = pjrt_execute(&x->pjrt, e->exec, x->args, (size_t)n, x->results, err);
     pjrt_buffer_free(&x->pjrt, x->args[0]);
     TRY(code);
@@ -294,7 +235,6 @@ static int read_piece(struct xla *x, const struct xla_piece *p, int32_t id, size
         x->stage_bytes = bytes;
     }
     TRY(pjrt_download(&x->pjrt, p->results[i], x->stage, bytes, err));
-    if (x->dump_dir) dump_results(x, &p->at, i, x->stage, bytes);
     for (int32_t k = 0; k < p->n_wanted; k++)
         memcpy(dst + (size_t)k * row_bytes, x->stage + (size_t)x->wanted[p->first_wanted + k] * row_bytes, row_bytes);
     return ERR_OK;
