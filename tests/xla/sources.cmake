@@ -1,6 +1,13 @@
-# A PJRT plugin that the unit tests steer, beside the unit tests.
+# PJRT plugins of our own: one that the unit tests steer, and one that hands its work to the process that started it.
 add_library(fake_pjrt MODULE tests/xla/fake_plugin.c)
 target_link_libraries(fake_pjrt PRIVATE mlxcel_flags)
 target_include_directories(fake_pjrt PRIVATE ${CMAKE_SOURCE_DIR}/src)
 set_target_properties(fake_pjrt PROPERTIES PREFIX "" SUFFIX ".so" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake-pjrt)
 add_dependencies(unit_tests fake_pjrt)
+if(NOT WIN32)
+  add_library(pipe_pjrt MODULE tests/xla/pipe_plugin.c)
+  target_link_libraries(pipe_pjrt PRIVATE mlxcel_flags)
+  target_include_directories(pipe_pjrt PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  set_target_properties(pipe_pjrt PROPERTIES PREFIX "" SUFFIX ".so" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fake-pjrt)
+endif()
+list(APPEND TEST_PROGRAMS "xla_programs=tests/xla/programs_main.c tests/golden/described.c")

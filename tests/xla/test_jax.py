@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""The xla backend on jaxlib's own client for the CPU: golden_tests opens a plugin of ours (pipe_plugin.c) that hands every call to this program.
+Each program is parsed, verified, compiled and run by jaxlib; prompts, chunks, batches and decode steps are judged by golden_tests with the tolerances
+of the CPU backend, in float32. Every product of float32 must ask for the highest precision, or it is refused here.
+
+usage: test_jax.py GOLDEN_TESTS DATA [--all]   (without --all: one fixture of each of a few kinds)
+"""
+import collections
+import os
+import re
+import struct
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from counting import check, finish, skip  # noqa: E402
+
+# compiled quickly rather than well; before jaxlib is loaded, which reads it
+os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+try:
+    import jax
+    import ml_dtypes
+    import numpy as np
+    from jaxlib import _jax
+except ImportError as e:
+    skip(f"jaxlib: {e}")
+    finish()
+
+GOLDEN, DATA = sys.argv[1:3]
+PLUGIN = os.path.join(os.path.dirname(os.path.abspath(GOLDEN)), "fake-pjrt", "pipe_pjrt.so")
+# windows and soft caps, latent attention and groups of experts, a delta rule beside attention, 4 bits
+KINDS = ["gemma2", "deepseek_v3", "qwen3_next", "llama-q4-g64"]
+# PJRT's numbers of element types
+TYPES = {4: np.int32, 6: np.uint8, 7: np.uint16, 8: np.uint32, 10: np.float16, 11: np.float32, 13: ml_dtypes.bfloat16}
+DOT = re.compile(r"stablehlo\.dot_general .*?(precision = \[\w+, \w+\])? : \(tensor<[\dx]*(\w+)>, tensor<[\dx]*(\w+)>\)")
+
+
+class Server:
+    """Does what pipe_plugin.c asks for, until the program at the other end closes its pipe."""
+
+    def __init__(self, read, write):
+        self.read, self.write = read, write
+        self.device = jax.devices("cpu")[0]
+        self.objects, self.n_ids = {}, 0
+        self.counts = collections.Counter()
+
+    def get(self, form):
+        data = self.read.read(struct.calcsize("=" + form))
+        return struct.unpack("=" + form, data)
+
+    def get_numbers(self, n):
+        return self.get(f"{n}q")
+
+    def put(self, *numbers):
+        self.write.write(struct.pack(f"={len(numbers)}q", *numbers))
+
+    def keep(self, thing):
+        self.n_ids += 1
+        self.objects[self.n_ids] = thing
+        return self.n_ids
+
+    def serve(self):
+        handlers = {b"U": self.upload, b"C": self.compile, b"X": self.execute, b"D": self.download, b"F": self.free}
+        while letter := self.read.read(1):
+            handlers[letter]()
+            self.write.flush()
+
+    def answer(self, work):
+        """The result of work(); None after its failure was reported instead."""
+        try:
+            result = work()
+        except Exception as e:  # whatever jaxlib throws is the other side's to tell
+            text = str(e).encode()[:2000] or b"failed"
+            self.put(len(text))
+            self.write.write(text)
+            return None
+        self.put(0)
+        return result
+
+    def upload(self):
+        kind, rank = self.get_numbers(2)
+        dims = self.get_numbers(rank)
+        data = self.read.read(self.get_numbers(1)[0])
+        array = self.answer(lambda: jax.device_put(np.frombuffer(data, TYPES[kind]).reshape(dims), self.device))
+        if array is not None:
+            self.put(self.keep(array))
+
+    def load(self, text):
+        for line in text.splitlines():
+            if "dot_general" not in line:
+                continue
+            found = DOT.search(line)
+            if not found or (found[2] == "f32" and found[1] != "precision = [HIGHEST, HIGHEST]"):
+                raise ValueError(f"a product below the highest precision: {line.strip()}")
+            self.counts["products"] += 1
+        options = _jax.CompileOptions()
+        options.num_replicas = options.num_partitions = 1
+        return self.device.client.compile_and_load(text.encode(), _jax.DeviceList((self.device,)), options)
+
+    def compile(self):
+        text = self.read.read(self.get_numbers(1)[0]).decode()
+        program = self.answer(lambda: self.load(text))
+        if program is not None:
+            results = text[text.index("\n    -> (") + 8:]
+            self.put(self.keep(program), results[:results.index(") {\n")].count("tensor<"))
+            self.counts["programs"] += 1
+
+    def execute(self):
+        program, n = self.get_numbers(2)
+        args = [self.objects[i] for i in self.get_numbers(n)]
+
+        def run():
+            results = self.objects[program].execute_sharded(args).disassemble_into_single_device_arrays()
+            return [part[0] for part in results]
+
+        results = self.answer(run)
+        if results is not None:
+            self.counts["runs"] += 1
+            self.put(*[self.keep(r) for r in results])
+
+    def download(self):
+        array, n = self.get_numbers(2)
+        data = self.answer(lambda: np.asarray(self.objects[array]).tobytes())
+        if data is not None:
+            self.write.write(data[:n].ljust(n, b"\0"))
+
+    def free(self):
+        del self.objects[self.get_numbers(1)[0]]
+
+
+def run_fixture(folder):
+    """The line of golden_tests about a fixture that ran on this server, and the server."""
+    theirs, our_write = os.pipe()
+    our_read, their_write = os.pipe()
+    env = dict(os.environ, PIPE_PLUGIN=f"{theirs},{their_write}", MLXCEL_XLA_PLUGIN=PLUGIN, MLXCEL_XLA_CACHE="off")
+    p = subprocess.Popen([GOLDEN, "--backend", "xla", "--near", folder], pass_fds=(theirs, their_write), env=env, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    os.close(theirs)
+    os.close(their_write)
+    with os.fdopen(our_read, "rb") as read, os.fdopen(our_write, "wb") as write:
+        server = Server(read, write)
+        server.serve()
+    out = p.communicate()[0]
+    return next((line for line in out.splitlines() if line.startswith(("ok", "FAILED", "skipped"))), f"exit code {p.returncode}"), server
+
+
+def main():
+    if not os.path.exists(PLUGIN):
+        skip(f"{PLUGIN} was not built")
+        finish()
+    golden, total = os.path.join(DATA, "golden"), collections.Counter()
+    everything = sorted(n for n in os.listdir(golden) if os.path.exists(os.path.join(golden, n, "golden.safetensors")))
+    for name in everything if "--all" in sys.argv else KINDS:
+        line, server = run_fixture(os.path.join(golden, name))
+        check(line.startswith("ok"), f"{name}: {line}")
+        check(not server.objects, f"{name}: {len(server.objects)} objects were not freed")
+        print(f"{line} {dict(server.counts)}", flush=True)
+        total += server.counts
+    print(f"jaxlib {jax.lib.__version__}: {total['programs']} programs with {total['products']} products, {total['runs']} runs")
+    finish()
+
+
+main()
