@@ -12,6 +12,8 @@
 
 /* A longer repetition is as hopeless as one of this length, and the search stays linear. */
 enum { DRY_MATCH_MAX = 128, MIROSTAT_TOP = 100 };
+/* So many, or such a part, are picked out by a heap; more are sorted by the digits of their keys. */
+enum { HEAP_MAX = 256, HEAP_SHARE = 32, DIGIT_BITS = 8, N_DIGIT_VALUES = 1 << DIGIT_BITS, BUCKET_BITS = 11, N_BUCKETS = 1 << BUCKET_BITS };
 
 struct candidate {
     int32_t id;
@@ -22,8 +24,9 @@ struct candidate {
 
 struct sampler_work {
     int32_t vocab;
-    struct candidate *items;
-    uint32_t *counts; /* [vocab] all 0 between calls */
+    struct candidate *items, *spare; /* [vocab] */
+    uint64_t *keys[2];               /* [vocab] */
+    uint32_t *counts;                /* [vocab] all 0 between calls */
 };
 
 struct chain {
@@ -134,6 +137,8 @@ struct sampler_work *sampler_work_create(int32_t vocab) {
     struct sampler_work *w = mem_alloc(sizeof *w);
     w->vocab = vocab;
     w->items = mem_alloc((size_t)vocab * sizeof *w->items);
+    w->spare = mem_alloc((size_t)vocab * sizeof *w->spare);
+    for (int i = 0; i < 2; i++) w->keys[i] = mem_alloc((size_t)vocab * sizeof *w->keys[i]);
     w->counts = mem_alloc((size_t)vocab * sizeof *w->counts);
     return w;
 }
@@ -141,6 +146,8 @@ struct sampler_work *sampler_work_create(int32_t vocab) {
 void sampler_work_destroy(struct sampler_work *w) {
     if (!w) return;
     mem_free(w->items);
+    mem_free(w->spare);
+    for (int i = 0; i < 2; i++) mem_free(w->keys[i]);
     mem_free(w->counts);
     mem_free(w);
 }
@@ -171,8 +178,7 @@ static void sift(struct candidate *c, int32_t n, int32_t i) {
 }
 
 /* The k best come first, in order; the others follow in none. */
-static void order(struct candidate *c, int32_t n, int32_t k) {
-    if (k > n) k = n;
+static void order_by_heap(struct candidate *c, int32_t n, int32_t k) {
     for (int32_t i = k / 2 - 1; i >= 0; i--) sift(c, k, i);
     for (int32_t i = k; i < n; i++)
         if (worse(&c[0], &c[i])) {
@@ -183,6 +189,75 @@ static void order(struct candidate *c, int32_t n, int32_t k) {
         swap(&c[0], &c[end]);
         sift(c, end, 0);
     }
+}
+
+/* A number that is the smaller the better the key; both zeros are one. */
+static uint32_t rank_bits(float key) {
+    uint32_t bits;
+    key += 0.0f;
+    memcpy(&bits, &key, sizeof bits);
+    return bits & UINT32_C(0x80000000) ? bits : ~bits & UINT32_C(0x7FFFFFFF);
+}
+
+/* One pass of a stable sort by the digit at `shift`; false, and nothing moved, where all have the same. */
+static bool sort_by_digit(const uint64_t *from, uint64_t *to, int32_t n, int shift) {
+    int32_t starts[N_DIGIT_VALUES] = {0}, at = 0;
+    for (int32_t i = 0; i < n; i++) starts[from[i] >> shift & (N_DIGIT_VALUES - 1)]++;
+    if (starts[from[0] >> shift & (N_DIGIT_VALUES - 1)] == n) return false;
+    for (int32_t v = 0; v < N_DIGIT_VALUES; v++) {
+        int32_t count = starts[v];
+        starts[v] = at;
+        at += count;
+    }
+    for (int32_t i = 0; i < n; i++) to[starts[from[i] >> shift & (N_DIGIT_VALUES - 1)]++] = from[i];
+    return true;
+}
+
+/* The first n in order, in a time that does not depend on how they lie. What is sorted is the key's rank above the id. */
+static void order_by_digits(struct chain *s, int32_t n) {
+    uint64_t *from = s->w->keys[0], *to = s->w->keys[1];
+    uint32_t *places = s->w->counts;
+    bool by_id = true; /* they mostly lie so already */
+    for (int32_t i = 0; i < n; i++) {
+        from[i] = (uint64_t)rank_bits(s->c[i].key) << 32 | (uint32_t)s->c[i].id;
+        by_id = by_id && (i == 0 || s->c[i - 1].id < s->c[i].id);
+        places[s->c[i].id] = (uint32_t)i;
+    }
+    for (int shift = by_id ? 32 : 0; shift < 64; shift += DIGIT_BITS) {
+        if (!sort_by_digit(from, to, n, shift)) continue;
+        uint64_t *t = from;
+        from = to;
+        to = t;
+    }
+    memcpy(s->w->spare, s->c, (size_t)n * sizeof *s->c);
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t id = (uint32_t)from[i];
+        s->c[i] = s->w->spare[places[id]];
+        places[id] = 0;
+    }
+}
+
+/* The k best come first, in order; the others follow in any. */
+static void order(struct chain *s, int32_t k) {
+    if (k > s->n) k = s->n;
+    if (k <= HEAP_MAX || k <= s->n / HEAP_SHARE) order_by_heap(s->c, s->n, k);
+    else order_by_digits(s, s->n);
+}
+
+/* Puts first, without changing the order among them, so many of the best that they hold about `mass`; how many. Whole buckets of keys
+ * that are near each other come together, so that nothing behind belongs before any of them. */
+static int32_t gather_best(struct chain *s, double mass) {
+    double held[N_BUCKETS] = {0}, sum = 0;
+    uint32_t last = 0;
+    int32_t kept = 0, n_rest = 0;
+    for (int32_t i = 0; i < s->n; i++) held[rank_bits(s->c[i].key) >> (32 - BUCKET_BITS)] += (double)s->c[i].p;
+    while (last < N_BUCKETS - 1 && (sum += held[last]) < mass) last++;
+    for (int32_t i = 0; i < s->n; i++) {
+        if (rank_bits(s->c[i].key) >> (32 - BUCKET_BITS) <= last) s->c[kept++] = s->c[i];
+        else s->w->spare[n_rest++] = s->c[i];
+    }
+    memcpy(s->c + kept, s->w->spare, (size_t)n_rest * sizeof *s->c);
+    return kept;
 }
 
 /* ---- steps --------------------------------------------------------------------------------------------------------- */
@@ -200,25 +275,21 @@ static double weigh(struct chain *s, double temperature) {
     return sum;
 }
 
-/* Keeps the first candidates in the order of their keys that hold `share` of the sum. */
+/* Keeps the first candidates in the order of their keys that hold `share` of the sum. The order is made for as many as that will take by
+ * a sum in another order, and for all where rounding makes that too few. */
 static void keep_share(struct chain *s, double share, double sum) {
     double held = 0;
-    int32_t ordered = 0, kept = 0;
-    while (kept < s->n) {
-        if (kept == ordered) { /* a few are enough most of the time */
-            ordered = ordered == 0 && s->n > 256 ? 256 : s->n;
-            order(s->c, s->n, ordered);
-            held = 0;
-            kept = 0;
+    int32_t n_all = s->n, kept = 0, n_ordered = n_all > HEAP_MAX ? gather_best(s, share * sum) : n_all;
+    s->n = n_ordered;
+    order(s, n_ordered);
+    while (kept < n_all && held < share * sum) {
+        if (kept == n_ordered) {
+            s->n = n_ordered = n_all;
+            order(s, n_all);
         }
-        for (; kept < ordered; kept++) {
-            held += (double)s->c[kept].p;
-            if (held >= share * sum) {
-                s->n = kept + 1;
-                return;
-            }
-        }
+        held += (double)s->c[kept++].p;
     }
+    s->n = kept;
 }
 
 static void add_bias(struct chain *s) {
@@ -282,7 +353,7 @@ static void key_by_logit(struct chain *s) {
 static void cut_top_k(struct chain *s) {
     if (s->p->top_k >= s->n) return;
     key_by_logit(s);
-    order(s->c, s->n, s->p->top_k);
+    order(s, s->p->top_k);
     s->n = s->p->top_k;
 }
 
@@ -400,7 +471,7 @@ static const struct candidate *pick(const struct chain *s, double sum) {
 static int32_t zipf_count(struct chain *s, double mu) {
     int32_t n = s->n < MIROSTAT_TOP ? s->n : MIROSTAT_TOP;
     double tb = 0, tt = 0;
-    order(s->c, s->n, n);
+    order(s, n);
     for (int32_t i = 0; i + 1 < n && s->c[i + 1].p > 0; i++) {
         double t = m_log((double)(i + 2) / (double)(i + 1)), b = m_log((double)s->c[i].p / (double)s->c[i + 1].p);
         tb += t * b;
@@ -428,7 +499,7 @@ static const struct candidate *draw_mirostat(struct chain *s, double sum) {
     key_by_logit(s);
     if (s->p->mirostat == 1) {
         int32_t k = zipf_count(s, state->mu);
-        order(s->c, s->n, k);
+        order(s, k);
         s->n = k;
     } else {
         cut_surprise(s, sum, state->mu);
@@ -460,8 +531,9 @@ static void report(struct chain *s, int32_t token, struct sampler_result *out) {
     out->n_top = 0;
     if (n_top == 0) return;
     for (int32_t i = 0; i < vocab; i++) s->c[i] = (struct candidate){.id = i, .logit = logits[i], .key = logits[i]};
+    s->n = vocab;
     if (n_top > vocab) n_top = vocab;
-    order(s->c, vocab, n_top);
+    order(s, n_top);
     for (int32_t i = 0; i < n_top; i++)
         if (s->c[i].key > -INFINITY) out->top[out->n_top++] = (struct sampler_top){s->c[i].id, (float)((double)s->c[i].key - norm)};
 }

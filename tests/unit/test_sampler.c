@@ -3,7 +3,10 @@
 
 #include "base/fmath.h"
 #include "base/hash.h"
+#include "base/rng.h"
 #include "engine/sampler.h"
+
+#include <stdlib.h>
 
 enum { VOCAB = 8, N_DRAWS = 20000 };
 
@@ -181,6 +184,120 @@ static void wide_rows(void) {
     sampler_work_destroy(w);
 }
 
+/* ---- the quick orders against a plain one ------------------------------------------------------------------------------ */
+
+enum { N_WIDE = 20000 };
+
+struct plain {
+    int32_t id;
+    float logit, p;
+};
+
+static int by_logit(const void *left, const void *right) {
+    const struct plain *a = left, *b = right;
+    if (a->logit < b->logit || a->logit > b->logit) return a->logit < b->logit ? 1 : -1;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+static double plain_weigh(struct plain *c, int32_t n, double temperature) {
+    float best = c[0].logit;
+    double sum = 0;
+    for (int32_t i = 1; i < n; i++) best = c[i].logit > best ? c[i].logit : best;
+    for (int32_t i = 0; i < n; i++) {
+        c[i].p = (float)m_exp(((double)c[i].logit - (double)best) / temperature);
+        sum += (double)c[i].p;
+    }
+    return sum;
+}
+
+/* top-k, top-p and a draw, with everything sorted by the C library first. */
+static int32_t plain_choice(const float *row, int32_t n, const struct sampler_params *p, int32_t n_history) {
+    static struct plain c[N_WIDE];
+    int32_t kept = 0, last = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (row[i] > -INFINITY) c[kept++] = (struct plain){i, row[i], 0};
+    if (p->top_k > 0 && p->top_k < kept) {
+        qsort(c, (size_t)kept, sizeof *c, by_logit);
+        kept = p->top_k;
+    }
+    if (p->top_p < 1) {
+        double sum = plain_weigh(c, kept, 1), held = 0;
+        qsort(c, (size_t)kept, sizeof *c, by_logit);
+        for (int32_t i = 0; i < kept; i++) {
+            held += (double)c[i].p;
+            if (held >= (double)p->top_p * sum) kept = i + 1;
+        }
+    }
+    double left = rng_uniform(p->seed, (uint64_t)n_history, 0) * plain_weigh(c, kept, (double)p->temperature);
+    for (int32_t i = 0; i < kept && left >= 0; i++) {
+        if (c[i].p <= 0) continue;
+        last = i;
+        left -= (double)c[i].p;
+    }
+    return c[last].id;
+}
+
+/* Logits of one kind: evenly spread, in few steps, all alike, of all sizes, mostly masked. */
+static float wide_logit(int kind, uint64_t hash) {
+    double unit = (double)(hash >> 11) * 0x1p-53;
+    switch (kind) {
+    case 0: return (float)(8 * unit - 4);
+    case 1: return (float)floor(8 * unit) * 0.25f - 1;
+    case 2: return 0;
+    case 3: {
+        static const float sizes[] = {1e30f, -1e30f, 0.0f, -0.0f, 1e-40f, -1e-40f, 3e38f, -3e38f, 1, -1};
+        return sizes[hash % 10];
+    }
+    case 4: return hash % 8 ? -INFINITY : (float)(unit * 3);
+    default: return (float)(-m_log(unit + 1e-12) * 3); /* a few stand out, as models have it */
+    }
+}
+
+static void orders_agree_with_a_plain_one(void) {
+    static const float shares[] = {0.05f, 0.5f, 0.95f, 0.9999f, 0.99999994f, 1};
+    static const int32_t widths[] = {1, 255, 256, 257, 2000, N_WIDE}, tops[] = {0, 3, 256, 257, 1500};
+    static float row[N_WIDE];
+    struct err err;
+    const int32_t history[] = {1, 2, 3};
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+        struct sampler_work *work = sampler_work_create(widths[w]);
+        for (int kind = 0; kind < 6; kind++) {
+            for (int32_t i = 0; i < widths[w]; i++) row[i] = wide_logit(kind, hash_pair((uint64_t)kind, (uint64_t)i));
+            if (widths[w] == 1) row[0] = 1;
+            for (uint64_t i = 0; i < sizeof shares / sizeof *shares * (sizeof tops / sizeof *tops); i++) {
+                struct sampler_params p = sampler_defaults();
+                p.temperature = i % 2 ? 1.5f : 0.7f;
+                p.top_p = shares[i % 6];
+                p.top_k = tops[i / 6];
+                p.seed = hash_mix(i + 1);
+                CHECK_INT(sampler_choose(work, &p, &(struct sampler_input){row, history, 3, 1, NULL}, NULL, &err),
+                          plain_choice(row, widths[w], &p, 3));
+            }
+        }
+        sampler_work_destroy(work);
+    }
+}
+
+/* Keys that are no logits, and candidates that an earlier cut left out of order: typical after top-k. */
+static void typical_after_top_k(void) {
+    enum { WIDE = 3000, KEPT = 1000 };
+    static float row[WIDE];
+    struct sampler_work *w = sampler_work_create(WIDE);
+    struct sampler_params p = sampler_defaults();
+    struct err err;
+    const int32_t history[] = {1};
+    p.temperature = 1;
+    p.top_k = KEPT;
+    p.typical_p = 0.5f; /* all that stay are alike: the first half by id */
+    for (int i = 0; i < WIDE; i++) row[i] = i % 3 == 1 ? 2 : -5;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        p.seed = hash_mix(seed + 1);
+        int32_t token = sampler_choose(w, &p, &(struct sampler_input){row, history, 1, 1, NULL}, NULL, &err);
+        CHECK(token % 3 == 1 && token / 3 < KEPT / 2);
+    }
+    sampler_work_destroy(w);
+}
+
 const struct unit_suite unit_sampler = {
     "sampler",
     (const struct unit_case[]){{"draws_follow_the_distribution", draws_follow_the_distribution},
@@ -191,5 +308,7 @@ const struct unit_suite unit_sampler = {
                                {"bad_logits_are_errors", bad_logits_are_errors},
                                {"bad_parameters_are_refused", bad_parameters_are_refused},
                                {"wide_rows", wide_rows},
+                               {"orders_agree_with_a_plain_one", orders_agree_with_a_plain_one},
+                               {"typical_after_top_k", typical_after_top_k},
                                {0}},
 };
