@@ -4,6 +4,8 @@
  *     belongs to one thread.
  * (2) A file that must be started again (it changed, its hash is wrong, its server knows no ranges) is emptied when no thread works on it.
  * (3) The first lasting failure ends all threads; what has arrived stays, with its journal.
+ * (4) Where the network is faster than the hash, workers wait: bytes are hashed while they are still in the processor's cache, and two
+ *     threads take turns instead of many fighting for the processors. A hash that waits for a missing chunk holds nobody up.
  */
 #include "hub/hub.h"
 
@@ -14,6 +16,8 @@
 #include "os/os.h"
 
 enum { SPAN_CHUNKS_MAX = 4, HASH_PIECE = 256 << 10, RESTARTS_MAX = 2, THREADS_MAX = 16, SPARE_BYTES = 32 << 20 };
+/* Bytes that the hash takes on at once; that it may be late with before workers look; that may then be on their way or wait for it. */
+enum { HASH_ROUND = 2 << 20, HASH_LATE = 4 << 20, AHEAD_MAX = 16 << 20 };
 
 enum item_state { ITEM_WAITING, ITEM_OPEN, ITEM_CLOSING /* whole and right: the finisher alone touches it */, ITEM_DONE };
 
@@ -41,11 +45,13 @@ struct fetch {
     const struct fetch_options *options;
     struct arena arena; /* under the mutex */
     struct os_mutex *mutex;
-    struct os_cond *cond;
+    struct os_cond *tasks, *bytes, *over; /* for workers; for the finisher; for the one who draws */
     struct item *items;
     size_t n_items, n_finished;
     uint64_t before_bytes; /* of files that were in place, and of parts when this began */
     uint64_t received;
+    uint64_t in_flight; /* asked for and not here */
+    bool holds;         /* a worker waits for the hash */
     atomic_bool stop;
     int code;
     struct err err;
@@ -59,6 +65,12 @@ static void on_interrupt(void) {
     atomic_store(&interrupted, true);
 }
 
+static void wake_all(struct fetch *f) {
+    os_cond_broadcast(f->tasks);
+    os_cond_broadcast(f->bytes);
+    os_cond_broadcast(f->over);
+}
+
 static void stop_all(struct fetch *f, int code, const struct err *why) {
     os_mutex_lock(f->mutex);
     if (!f->code) {
@@ -66,7 +78,7 @@ static void stop_all(struct fetch *f, int code, const struct err *why) {
         f->err = *why;
     }
     atomic_store(&f->stop, true);
-    os_cond_broadcast(f->cond);
+    wake_all(f);
     os_mutex_unlock(f->mutex);
 }
 
@@ -93,7 +105,7 @@ static int open_item(struct fetch *f, struct item *it, struct err *err) {
     it->state = ITEM_OPEN;
     digest_begin(&it->sha);
     it->hashed = 0;
-    os_cond_broadcast(f->cond); /* it may be whole already */
+    os_cond_broadcast(f->bytes); /* it may be whole already */
     return ERR_OK;
 }
 
@@ -110,14 +122,43 @@ static int restart_item(struct fetch *f, struct item *it, struct err *err) {
     return part_reset(&it->part, err);
 }
 
+/* What waits for the hash, and that with everything that is on its way. Under the mutex. */
+static uint64_t hash_backlog(struct fetch *f, uint64_t *out_ahead) {
+    uint64_t late = 0, ahead = f->in_flight;
+    for (size_t i = 0; i < f->n_items; i++) {
+        struct item *it = &f->items[i];
+        if (it->state != ITEM_OPEN || !it->file->sha256[0] || it->restart) continue;
+        late += part_front(&it->part) - it->hashed;
+        ahead += it->part.n_done - it->hashed;
+    }
+    *out_ahead = ahead;
+    return late;
+}
+
+static bool hash_is_late(struct fetch *f) {
+    uint64_t ahead;
+    return hash_backlog(f, &ahead) > HASH_LATE;
+}
+
+static bool must_wait_for_hash(struct fetch *f) {
+    uint64_t ahead, late = hash_backlog(f, &ahead);
+    return late > HASH_LATE && ahead > AHEAD_MAX;
+}
+
+/* Long spans save round trips, where those count; at the beginning that is not known. */
+static uint32_t span_chunks(struct fetch *f, const struct part *p, uint32_t chunk) {
+    if (f->received < (uint64_t)f->n_threads * PART_CHUNK_BYTES || hash_is_late(f)) return 1;
+    uint32_t most = (p->n_chunks - chunk) / (uint32_t)(f->n_threads * 2);
+    return most > SPAN_CHUNKS_MAX ? SPAN_CHUNKS_MAX : most;
+}
+
 static bool take_span(struct fetch *f, struct item *it, struct task *out) {
     struct part *p = &it->part;
     part_front(p);
     uint32_t c = p->front;
     while (c < p->n_chunks && (it->taken[c] || p->done[c] == part_chunk_size(p, c))) c++;
     if (c == p->n_chunks || (it->single && it->n_workers)) return false;
-    uint32_t most = (p->n_chunks - c) / (uint32_t)(f->n_threads * 2), e = c + 1;
-    if (most > SPAN_CHUNKS_MAX) most = SPAN_CHUNKS_MAX;
+    uint32_t most = span_chunks(f, p, c), e = c + 1;
     while (e < p->n_chunks && (it->single || (e - c < most && !it->taken[e] && p->done[e] == 0))) e++;
     for (uint32_t i = c; i < e; i++) it->taken[i] = true;
     it->n_workers++;
@@ -125,6 +166,7 @@ static bool take_span(struct fetch *f, struct item *it, struct task *out) {
     out->start = out->pos = c * PART_CHUNK_BYTES + p->done[c];
     out->end = e == p->n_chunks ? p->size : e * PART_CHUNK_BYTES;
     out->whole = out->pos == 0 && out->end == p->size;
+    f->in_flight += out->end - out->pos;
     return true;
 }
 
@@ -154,7 +196,9 @@ static void give_back(struct task *t) {
         if (!it->restart && !code) code = part_grow(&it->part, c, it->part.done[c], true, &err);
     }
     it->n_workers--;
-    os_cond_broadcast(t->f->cond);
+    t->f->in_flight -= t->end - t->pos;
+    os_cond_broadcast(t->f->tasks);
+    os_cond_broadcast(t->f->bytes);
     os_mutex_unlock(t->f->mutex);
     if (code) stop_all(t->f, code, &err);
 }
@@ -218,8 +262,9 @@ static int on_body(void *user, const void *data, size_t n, struct err *err) {
         t->pos += take;
         left -= take;
         t->f->received += take;
+        t->f->in_flight -= take;
     }
-    if (wake) os_cond_broadcast(t->f->cond);
+    if (wake) os_cond_broadcast(t->f->bytes);
     os_mutex_unlock(t->f->mutex);
     return code;
 }
@@ -313,9 +358,11 @@ static bool wait_for_task(struct fetch *f, struct task *out) {
     int code = ERR_OK;
     os_mutex_lock(f->mutex);
     while (!code && !atomic_load(&f->stop) && f->n_finished < f->n_items) {
-        code = pick(f, out, &found, &err);
+        bool waits = must_wait_for_hash(f);
+        if (!waits) code = pick(f, out, &found, &err);
         if (found || code) break;
-        os_cond_wait(f->cond, f->mutex);
+        f->holds |= waits;
+        os_cond_wait(f->tasks, f->mutex);
     }
     os_mutex_unlock(f->mutex);
     if (code) stop_all(f, code, &err);
@@ -325,7 +372,7 @@ static bool wait_for_task(struct fetch *f, struct task *out) {
 static void wait_a_while(struct fetch *f, int32_t ms) {
     uint64_t end = os_clock_ns() + (uint64_t)ms * 1000000;
     os_mutex_lock(f->mutex);
-    while (!atomic_load(&f->stop) && os_clock_ns() < end) os_cond_wait_ms(f->cond, f->mutex, (int)((end - os_clock_ns()) / 1000000) + 1);
+    while (!atomic_load(&f->stop) && os_clock_ns() < end) os_cond_wait_ms(f->tasks, f->mutex, (int)((end - os_clock_ns()) / 1000000) + 1);
     os_mutex_unlock(f->mutex);
 }
 
@@ -357,25 +404,40 @@ static void run_worker(void *user) {
 
 /* ---- whole files -------------------------------------------------------------------------------------------------------- */
 
-/* An open file with bytes to hash, or one that is whole; NULL: none at the moment. Under the mutex. */
+/* An open file with bytes to hash up to *out_end, or one that will then be whole; NULL: none at the moment. Under the mutex. */
 static struct item *find_hashable(struct fetch *f, uint64_t *out_end, bool *out_whole) {
     for (size_t i = 0; i < f->n_items; i++) {
         struct item *it = &f->items[i];
         if (it->state != ITEM_OPEN || it->restart) continue;
+        bool hashes = it->file->sha256[0];
         *out_end = part_front(&it->part);
+        if (hashes && *out_end - it->hashed > HASH_ROUND) *out_end = it->hashed + HASH_ROUND;
         *out_whole = *out_end == it->part.size && it->n_workers == 0;
-        if (*out_whole || (it->file->sha256[0] && *out_end - it->hashed >= HASH_PIECE)) return it;
+        if (*out_whole || (hashes && *out_end - it->hashed >= HASH_PIECE)) return it;
     }
     return NULL;
 }
 
-static int hash_to(struct item *it, uint64_t end, char *piece, const atomic_bool *stop, struct err *err) {
-    while (it->hashed < end && !atomic_load_explicit(stop, memory_order_relaxed)) {
-        size_t n = end - it->hashed < HASH_PIECE ? (size_t)(end - it->hashed) : HASH_PIECE;
-        TRY(os_file_read_at(it->part.data, piece, n, it->hashed, err));
+static int hash_range(struct item *it, uint64_t at, uint64_t end, char *piece, struct err *err) {
+    while (at < end) {
+        size_t n = end - at < HASH_PIECE ? (size_t)(end - at) : HASH_PIECE;
+        TRY(os_file_read_at(it->part.data, piece, n, at, err));
         sha256_update(&it->sha, piece, n);
-        it->hashed += n;
+        at += n;
     }
+    return ERR_OK;
+}
+
+/* Hashes what find_hashable found, and tells the workers. */
+static int hash_more(struct fetch *f, struct item *it, uint64_t end, char *piece, struct err *err) {
+    TRY(hash_range(it, it->hashed, end, piece, err));
+    os_mutex_lock(f->mutex);
+    it->hashed = end;
+    if (f->holds && !must_wait_for_hash(f)) {
+        f->holds = false;
+        os_cond_broadcast(f->tasks);
+    }
+    os_mutex_unlock(f->mutex);
     return ERR_OK;
 }
 
@@ -409,7 +471,7 @@ static int finish_item(struct fetch *f, struct item *it, struct err *err) {
             os_mutex_lock(f->mutex);
             it->restart = true;
             int n = ++it->n_restarts;
-            os_cond_broadcast(f->cond);
+            os_cond_broadcast(f->tasks);
             os_mutex_unlock(f->mutex);
             err_set(err, ERR_ENETWORK, "%s/%.*s: the sha256 of what arrived is %.16s..., the hub says %.16s...", f->repo->id,
                     STR_ARG(it->file->name), hex, it->file->sha256);
@@ -428,7 +490,7 @@ static int finish_item(struct fetch *f, struct item *it, struct err *err) {
     os_mutex_lock(f->mutex);
     it->state = ITEM_DONE;
     f->n_finished++;
-    os_cond_broadcast(f->cond);
+    wake_all(f);
     os_mutex_unlock(f->mutex);
     return ERR_OK;
 }
@@ -445,15 +507,15 @@ static void run_finisher(void *user) {
         struct item *it = find_hashable(f, &end, &whole);
         bool over = atomic_load(&f->stop) || f->n_finished == f->n_items;
         if (it) it->hashing = true;
-        if (!it && !over) os_cond_wait(f->cond, f->mutex);
+        if (!it && !over) os_cond_wait(f->bytes, f->mutex);
         os_mutex_unlock(f->mutex);
         if (over) break;
         if (!it) continue;
-        if (it->file->sha256[0]) code = hash_to(it, end, piece, &f->stop, &err);
+        if (it->file->sha256[0]) code = hash_more(f, it, end, piece, &err);
         if (!code && whole && !atomic_load(&f->stop)) code = finish_item(f, it, &err);
         os_mutex_lock(f->mutex);
         it->hashing = false;
-        if (it->restart) os_cond_broadcast(f->cond);
+        if (it->restart) os_cond_broadcast(f->tasks);
         os_mutex_unlock(f->mutex);
     }
     mem_free(piece);
@@ -526,7 +588,7 @@ static int check_space(struct fetch *f, uint64_t need, struct err *err) {
 static void show(struct fetch *f, struct meter *p) {
     struct sb notes = {0};
     os_mutex_lock(f->mutex);
-    if (!atomic_load(&f->stop) && f->n_finished < f->n_items) os_cond_wait_ms(f->cond, f->mutex, 100);
+    if (!atomic_load(&f->stop) && f->n_finished < f->n_items) os_cond_wait_ms(f->over, f->mutex, 100);
     uint64_t have = f->before_bytes + f->received;
     notes = f->notes;
     f->notes = (struct sb){0};
@@ -557,7 +619,6 @@ static int run_threads(struct fetch *f, struct meter *p, struct err *err) {
         if (atomic_load(&interrupted)) stop_all(f, ERR_ECANCELLED, &(struct err){.code = ERR_ECANCELLED, .msg = "stopped"});
         os_mutex_lock(f->mutex);
         over = atomic_load(&f->stop) || f->n_finished == f->n_items;
-        os_cond_broadcast(f->cond);
         os_mutex_unlock(f->mutex);
     }
     for (int32_t i = 0; i < f->n_threads; i++) {
@@ -593,8 +654,10 @@ static int run(struct fetch *f, struct fetch_result *out, struct err *err) {
 }
 
 int hub_fetch(struct hub *h, const struct hub_repo *repo, const struct fetch_options *options, struct fetch_result *out, struct err *err) {
-    struct fetch f = {.hub = h, .repo = repo, .options = options, .mutex = os_mutex_create(), .cond = os_cond_create()};
+    struct fetch f = {.hub = h, .repo = repo, .options = options, .mutex = os_mutex_create()};
+    struct os_cond **conds[] = {&f.tasks, &f.bytes, &f.over};
     *out = (struct fetch_result){0};
+    for (size_t i = 0; i < 3; i++) *conds[i] = os_cond_create();
     int code = run(&f, out, err);
     for (size_t i = 0; i < f.n_items; i++) {
         part_close(&f.items[i].part);
@@ -602,7 +665,7 @@ int hub_fetch(struct hub *h, const struct hub_repo *repo, const struct fetch_opt
         mem_free(f.items[i].url);
     }
     sb_free(&f.notes);
-    os_cond_destroy(f.cond);
+    for (size_t i = 0; i < 3; i++) os_cond_destroy(*conds[i]);
     os_mutex_destroy(f.mutex);
     arena_free(&f.arena);
     return code;
