@@ -36,15 +36,15 @@ int preflight_weights(const struct session *s, uint64_t need, struct err *err) {
 
 int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs) {
     const struct kv_layout *l = &s->model.spec.kv;
-    uint64_t most = free_bytes(s) / 2; /* the rest is for activations and for others */
-    int32_t low = KV_BLOCK, high = s->model.spec.context;
-    if (most == 0 || cache_bytes(l, high, rows, seqs) <= most) return high;
-    while (high - low > KV_BLOCK) {
-        int32_t middle = low + (high - low) / 2;
-        if (cache_bytes(l, middle, rows, seqs) <= most) low = middle;
-        else high = middle;
+    uint64_t most = free_bytes(s) / 2;                                           /* the rest is for activations and for others */
+    int32_t context = s->model.spec.context, low = 1, high = context / KV_BLOCK; /* in blocks; low is taken in any case */
+    if (most == 0 || cache_bytes(l, context, rows, seqs) <= most) return context;
+    while (low < high) {
+        int32_t middle = low + (high - low + 1) / 2;
+        if (cache_bytes(l, middle * KV_BLOCK, rows, seqs) <= most) low = middle;
+        else high = middle - 1;
     }
-    return low / KV_BLOCK * KV_BLOCK;
+    return low * KV_BLOCK < context ? low * KV_BLOCK : context;
 }
 
 int preflight_cache(const struct session *s, int32_t context, int32_t rows, int32_t seqs, struct err *err) {

@@ -16,7 +16,7 @@
 #endif
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char exe_path[PATH_MAX], home_dir[PATH_MAX], cache_root[PATH_MAX];
+static char exe_path[PATH_MAX], home_dir[PATH_MAX], cache_root[PATH_MAX], state_root[PATH_MAX];
 
 static void find_exe(void) {
 #ifdef __APPLE__
@@ -35,6 +35,13 @@ static void set_path(char out[PATH_MAX], const char *dir, const char *rest) {
     if (n < 0 || n >= PATH_MAX) out[0] = 0;
 }
 
+/* The folder that the desktop's rules name: absolute, or not at all. */
+static void set_root(char out[PATH_MAX], const char *variable, const char *below_home) {
+    const char *dir = os_env(variable);
+    if (dir && dir[0] == '/') set_path(out, dir, "");
+    else if (home_dir[0]) set_path(out, home_dir, below_home);
+}
+
 static void find_all(void) {
     find_exe();
     const char *home = os_env("HOME");
@@ -42,9 +49,8 @@ static void find_all(void) {
     char text[4096];
     if (!home && getpwuid_r(getuid(), &entry, text, sizeof text, &found) == 0 && found) home = found->pw_dir;
     if (home && home[0] == '/') set_path(home_dir, home, "");
-    const char *cache = os_env("XDG_CACHE_HOME");
-    if (cache && cache[0] == '/') set_path(cache_root, cache, "");
-    else if (home_dir[0]) set_path(cache_root, home_dir, "/.cache");
+    set_root(cache_root, "XDG_CACHE_HOME", "/.cache");
+    set_root(state_root, "XDG_STATE_HOME", "/.local/state");
 }
 
 const char *os_env(const char *name) {
@@ -69,6 +75,11 @@ const char *os_home_dir(void) {
 const char *os_cache_root(void) {
     pthread_once(&once, find_all);
     return cache_root[0] ? cache_root : NULL;
+}
+
+const char *os_state_root(void) {
+    pthread_once(&once, find_all);
+    return state_root[0] ? state_root : NULL;
 }
 
 /* PRETTY_NAME="..." of an os-release file. */

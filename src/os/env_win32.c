@@ -110,6 +110,10 @@ const char *os_cache_root(void) {
     return cache_root;
 }
 
+const char *os_state_root(void) {
+    return os_cache_root();
+}
+
 const char *os_temp_dir(void) {
     find_once();
     return temp_dir;

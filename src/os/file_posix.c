@@ -46,9 +46,10 @@ int os_stat(const char *path, struct os_stat *out, struct err *err) {
 }
 
 int os_file_open(const char *path, enum os_open_mode mode, struct os_file **out, struct err *err) {
-    static const int flags[] = {[OS_READ] = O_RDONLY, [OS_WRITE] = O_RDWR | O_CREAT | O_TRUNC, [OS_UPDATE] = O_RDWR | O_CREAT};
+    static const int flags[] = {
+        [OS_READ] = O_RDONLY, [OS_WRITE] = O_RDWR | O_CREAT | O_TRUNC, [OS_UPDATE] = O_RDWR | O_CREAT, [OS_PRIVATE] = O_RDWR | O_CREAT};
     int fd;
-    do fd = open(path, flags[mode] | O_CLOEXEC, 0666);
+    do fd = open(path, flags[mode] | O_CLOEXEC, mode == OS_PRIVATE ? 0600 : 0666);
     while (fd < 0 && errno == EINTR);
     if (fd < 0) return os_fail(err, errno, mode == OS_READ ? "open" : "write", path);
     struct stat st;

@@ -59,7 +59,9 @@ static bool is_folder(const wchar_t *wide) {
 }
 
 int os_file_open(const char *path, enum os_open_mode mode, struct os_file **out, struct err *err) {
-    static const DWORD how[] = {[OS_READ] = OPEN_EXISTING, [OS_WRITE] = CREATE_ALWAYS, [OS_UPDATE] = OPEN_ALWAYS};
+    /* a private file is as private as its folder in the user's profile */
+    static const DWORD how[] = {
+        [OS_READ] = OPEN_EXISTING, [OS_WRITE] = CREATE_ALWAYS, [OS_UPDATE] = OPEN_ALWAYS, [OS_PRIVATE] = OPEN_ALWAYS};
     const char *verb = mode == OS_READ ? "open" : "write";
     wchar_t *wide = win32_path(path, verb, err);
     if (!wide) return ERR_EARG;

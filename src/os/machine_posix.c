@@ -72,78 +72,6 @@ static uint64_t proc_value(struct str text, struct str key) {
     return 0;
 }
 
-/* ---- control groups ---- */
-
-/* Calls visit for the folder of the group and of every group above it: each may set a limit. Inside a container the
- * path of the host may not exist below the mount; the visits to absent folders then find nothing, and the last one,
- * the mount itself, is the container's own group. */
-struct group_walk {
-    const char *mount;
-    struct str path;
-    void (*visit)(struct arena *a, const char *dir, void *user);
-    void *user;
-};
-
-static void group_each(struct arena *a, const struct group_walk *w) {
-    struct str path = w->path;
-    for (;;) {
-        while (path.n && path.p[path.n - 1] == '/') path.n--;
-        w->visit(a, str_fmt(a, "%s%.*s", w->mount, STR_ARG(path)).p, w->user);
-        if (path.n == 0) return;
-        while (path.n && path.p[path.n - 1] != '/') path.n--;
-    }
-}
-
-static bool group_text(struct arena *a, const char *dir, const char *name, struct str *out) {
-    return read_text(a, str_fmt(a, "%s/%s", dir, name).p, out);
-}
-
-struct memory_files {
-    const char *limit, *usage, *reclaimable; /* the last: a key of memory.stat */
-    struct os_memory *out;
-};
-
-/* Cached file pages that are not in use can be taken back at once, so they count as available. */
-static void visit_memory(struct arena *a, const char *dir, void *user) {
-    const struct memory_files *m = user;
-    struct str text;
-    if (!group_text(a, dir, m->limit, &text)) return;
-    uint64_t limit = cgroup_bytes(text);
-    if (limit == CGROUP_NO_LIMIT) return;
-    uint64_t usage = group_text(a, dir, m->usage, &text) ? cgroup_bytes(text) : 0;
-    uint64_t cached = group_text(a, dir, "memory.stat", &text) ? cgroup_stat(text, str_of(m->reclaimable)) : 0;
-    if (usage == CGROUP_NO_LIMIT) usage = 0;
-    usage = usage > cached ? usage - cached : 0;
-    uint64_t left = limit > usage ? limit - usage : 0;
-    if (limit < m->out->total) m->out->total = limit;
-    if (left < m->out->available) m->out->available = left;
-}
-
-static void visit_cpu(struct arena *a, const char *dir, void *user) {
-    int *limit = user, n = 0;
-    struct str text, period;
-    if (group_text(a, dir, "cpu.max", &text)) n = cgroup_cpus(text);
-    else if (group_text(a, dir, "cpu.cfs_quota_us", &text) && group_text(a, dir, "cpu.cfs_period_us", &period))
-        n = cgroup_cpus_v1(text, period);
-    if (n > 0 && (*limit == 0 || n < *limit)) *limit = n;
-}
-
-static void limit_memory(struct arena *a, struct str groups, struct os_memory *out) {
-    struct memory_files v2 = {"memory.max", "memory.current", "inactive_file", out};
-    struct memory_files v1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", out};
-    struct str path;
-    if (cgroup_path(groups, STR(""), &path)) group_each(a, &(struct group_walk){"/sys/fs/cgroup", path, visit_memory, &v2});
-    if (cgroup_path(groups, STR("memory"), &path)) group_each(a, &(struct group_walk){"/sys/fs/cgroup/memory", path, visit_memory, &v1});
-}
-
-static int quota_cpus(struct arena *a, struct str groups) {
-    int limit = 0;
-    struct str path;
-    if (cgroup_path(groups, STR(""), &path)) group_each(a, &(struct group_walk){"/sys/fs/cgroup", path, visit_cpu, &limit});
-    if (cgroup_path(groups, STR("cpu"), &path)) group_each(a, &(struct group_walk){"/sys/fs/cgroup/cpu", path, visit_cpu, &limit});
-    return limit;
-}
-
 /* ---- memory ---- */
 
 void os_memory(struct os_memory *out) {
@@ -157,7 +85,7 @@ void os_memory(struct os_memory *out) {
         if (total) out->total = total;
         out->available = available ? available : out->total;
     }
-    if (read_text(&a, "/proc/self/cgroup", &text)) limit_memory(&a, text, out);
+    if (read_text(&a, "/proc/self/cgroup", &text)) cgroup_memory(&a, CGROUP_MOUNT, text, &out->total, &out->available);
     if (read_text(&a, "/proc/self/status", &text)) out->resident = proc_value(text, STR("VmRSS:"));
     if (out->available > out->total) out->available = out->total;
     arena_free(&a);
@@ -200,7 +128,7 @@ static void count_cpus(struct arena *a) {
         n_cpus = n_cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
     }
     struct str groups;
-    int quota = read_text(a, "/proc/self/cgroup", &groups) ? quota_cpus(a, groups) : 0;
+    int quota = read_text(a, "/proc/self/cgroup", &groups) ? cgroup_quota(a, CGROUP_MOUNT, groups) : 0;
     if (quota && quota < n_cpus) n_cpus = quota;
 }
 

@@ -25,7 +25,12 @@ struct os_stat {
     bool is_dir, is_file;
 };
 
-enum os_open_mode { OS_READ, OS_WRITE /* create or truncate */, OS_UPDATE /* create or keep; read and write */ };
+enum os_open_mode {
+    OS_READ,
+    OS_WRITE,   /* create or truncate */
+    OS_UPDATE,  /* create or keep; read and write */
+    OS_PRIVATE, /* the same; what is created nobody else may read */
+};
 
 struct os_file; /* opened with delete-sharing on Windows: the file can be replaced while it is open */
 
@@ -77,6 +82,7 @@ int os_process_id(void);
 const char *os_exe_path(void);                      /* absolute */
 const char *os_home_dir(void);                      /* NULL when unknown */
 const char *os_cache_root(void);                    /* ~/.cache or %LOCALAPPDATA%; NULL when unknown */
+const char *os_state_root(void);                    /* ~/.local/state or %LOCALAPPDATA%; NULL when unknown */
 void os_describe(struct arena *a, struct str *out); /* "Debian GNU/Linux 12, kernel 6.1" */
 bool os_is_elevated(void);
 

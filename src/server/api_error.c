@@ -2,6 +2,7 @@
 #include "server/api_error.h"
 
 #include "base/json.h"
+#include "base/log.h"
 
 #include <stdio.h>
 
@@ -37,7 +38,9 @@ int api_fail_err(struct api_error *e, const struct err *err, const char *param) 
     case ERR_EUNSUPPORTED: return api_fail(e, 400, NULL, param, "%s", err->msg);
     case ERR_EBUSY: return api_fail(e, 503, "server_busy", NULL, "%s", err->msg);
     case ERR_EMEMORY: return api_fail(e, 503, "out_of_memory", NULL, "the server has no memory left for this request");
-    default: return api_fail(e, status < 400 ? 500 : status, NULL, NULL, "the request failed on the server");
+    default: /* the reason is the operator's business */
+        log_warn("a request failed: %s", err->msg);
+        return api_fail(e, status < 400 ? 500 : status, NULL, NULL, "the request failed on the server");
     }
 }
 

@@ -17,6 +17,7 @@ set(UNIT_SUITES
   ops_moe
   ops_recur
   os
+  preflight
   prefix
   quant
   safetensors

@@ -1,0 +1,145 @@
+/* api/preflight and os/cgroup: what a cache needs by its classes, the context that fits, refusals with numbers, limits of groups. */
+#include "unit.h"
+
+#include "api/session_internal.h"
+#include "os/cgroup.h"
+#include "os/os.h"
+
+/* ---- the cache against what is free ------------------------------------------------------------------------------------ */
+
+static uint64_t free_now;
+
+static void tell_memory(struct backend *be, uint64_t *out_free, uint64_t *out_total) {
+    (void)be;
+    *out_free = *out_total = free_now;
+}
+
+static const struct backend_type told_type = {.name = "told", .memory = tell_memory};
+
+enum { ROWS = 64, SEQS = 2, WINDOW = 512, SPAN = WINDOW + ROWS + 2 * KV_BLOCK };
+/* Two layers keep everything, six a window: bytes of one position each. */
+enum { WHOLE_BYTES = 2 * 2 * (64 + 64) * 4, WINDOW_BYTES = 6 * 2 * (64 + 64) * 4 };
+
+static struct session *make_session(struct backend *be) {
+    struct session *s = mem_alloc(sizeof *s);
+    *be = (struct backend){.type = &told_type};
+    s->backend = be;
+    s->model.spec.context = 131072;
+    s->model.spec.kv.n_classes = 2;
+    s->model.spec.kv.classes[0] = (struct kv_class){.n_layers = 2, .heads = 2, .k_width = 64, .v_width = 64};
+    s->model.spec.kv.classes[1] = (struct kv_class){.n_layers = 6, .heads = 2, .k_width = 64, .v_width = 64, .window = WINDOW};
+    return s;
+}
+
+static uint64_t bytes_of(int64_t context) {
+    return SEQS * (uint64_t)(WHOLE_BYTES * context + WINDOW_BYTES * (context < SPAN ? context : SPAN));
+}
+
+static void the_context_that_fits(void) {
+    struct backend be;
+    struct session *s = make_session(&be);
+    free_now = 2 * bytes_of(131072);
+    CHECK_INT(preflight_context(s, ROWS, SEQS), 131072);
+    free_now -= 2;
+    CHECK_INT(preflight_context(s, ROWS, SEQS), 131072 - KV_BLOCK);
+    for (int32_t context = KV_BLOCK; context < 131072; context = context * 3 / KV_BLOCK * KV_BLOCK) {
+        free_now = 2 * bytes_of(context); /* half of it is left to others */
+        CHECK_INT(preflight_context(s, ROWS, SEQS), context);
+        free_now = 2 * bytes_of(context + KV_BLOCK) - 2;
+        CHECK_INT(preflight_context(s, ROWS, SEQS), context);
+    }
+    free_now = 1000;
+    CHECK_INT(preflight_context(s, ROWS, SEQS), KV_BLOCK);
+    free_now = 0; /* not known */
+    CHECK_INT(preflight_context(s, ROWS, SEQS), 131072);
+    s->model.spec.context = 40; /* less than a block */
+    free_now = 1000;
+    CHECK_INT(preflight_context(s, ROWS, SEQS), 40);
+    mem_free(s);
+}
+
+static void refusals_have_the_numbers(void) {
+    struct backend be;
+    struct session *s = make_session(&be);
+    struct err err = {0};
+    free_now = bytes_of(100000);
+    CHECK_OK(preflight_cache(s, 100000, ROWS, SEQS, &err), err);
+    CHECK_INT(preflight_cache(s, 131072, ROWS, SEQS, &err), ERR_EMEMORY);
+    /* 2 * 2048 * 131072 and 2 * 6144 * 704 bytes, 418,250,752 free; half of that is given to a cache without a wish */
+    CHECK_STR(str_of(err.msg),
+              STR("a context of 131072 for 2 at once needs 0.5 GB (0.5 GB for the whole context, 0.0 GB in windows of 512) and "
+                  "0.4 GB are free here; --ctx-size 48896 fits, --force tries"));
+    s->options.force = true;
+    CHECK_OK(preflight_cache(s, 131072, ROWS, SEQS, &err), err);
+    s->options.force = false;
+    CHECK_INT(preflight_weights(s, free_now + 1, &err), ERR_EMEMORY);
+    CHECK_STR(str_of(err.msg), STR("the weights need 0.4 GB and 0.4 GB are free here; take a smaller or more quantised model, or --force"));
+    CHECK_OK(preflight_weights(s, free_now, &err), err);
+    s->options.force = true;
+    CHECK_OK(preflight_weights(s, UINT64_MAX, &err), err);
+    mem_free(s);
+}
+
+/* ---- control groups ------------------------------------------------------------------------------------------------------ */
+
+static void put_file(struct arena *a, const char *mount, const char *dir, const char *name, const char *text) {
+    struct err err;
+    const char *path = str_fmt(a, "%s/%s", mount, dir).p;
+    CHECK_OK(os_make_dirs(path, &err), err);
+    CHECK_OK(os_file_save(str_fmt(a, "%s/%s", path, name).p, str_of(text), &err), err);
+}
+
+struct limits {
+    uint64_t total, available;
+};
+
+static struct limits memory_of(struct arena *a, const char *mount, const char *groups) {
+    struct limits m = {16000, 9000};
+    cgroup_memory(a, mount, str_of(groups), &m.total, &m.available);
+    return m;
+}
+
+/* The smallest limit on the way up counts; pages of files that nobody uses count as free. */
+static void group_limits_count(void) {
+    struct arena a = {0};
+    const char *mount = str_fmt(&a, "%s/groups", unit_scratch_dir()).p;
+    struct limits m = memory_of(&a, mount, "0::/job/one\n");
+    CHECK(m.total == 16000 && m.available == 9000);
+    put_file(&a, mount, "job", "memory.max", "8000\n");
+    put_file(&a, mount, "job", "memory.current", "5000\n");
+    put_file(&a, mount, "job", "memory.stat", "anon 4000\ninactive_file 1000\n");
+    put_file(&a, mount, "job/one", "memory.max", "max\n");
+    put_file(&a, mount, "job/one", "memory.current", "7000\n");
+    m = memory_of(&a, mount, "0::/job/one\n");
+    CHECK(m.total == 8000 && m.available == 4000);
+    put_file(&a, mount, "job/one", "memory.max", "7500\n");
+    m = memory_of(&a, mount, "0::/job/one\n");
+    CHECK(m.total == 7500 && m.available == 500);
+    put_file(&a, mount, "job/one", "memory.current", "7600\n");
+    CHECK_INT(memory_of(&a, mount, "0::/job/one\n").available, 0);
+    m = memory_of(&a, mount, "0::/elsewhere\n");
+    CHECK(m.total == 16000 && m.available == 9000);
+    put_file(&a, mount, "memory/box", "memory.limit_in_bytes", "6000\n");
+    put_file(&a, mount, "memory/box", "memory.usage_in_bytes", "2000\n");
+    put_file(&a, mount, "memory/box", "memory.stat", "inactive_file 9\ntotal_inactive_file 500\n");
+    m = memory_of(&a, mount, "4:memory:/box\n0::/\n");
+    CHECK(m.total == 6000 && m.available == 4500);
+    put_file(&a, mount, "memory", "memory.limit_in_bytes", "9223372036854771712\n");
+    CHECK_INT(memory_of(&a, mount, "4:memory:/\n").total, 16000);
+    /* processors likewise */
+    CHECK_INT(cgroup_quota(&a, mount, STR("0::/job/one\n")), 0);
+    put_file(&a, mount, "job", "cpu.max", "300000 100000\n");
+    put_file(&a, mount, "job/one", "cpu.max", "max 100000\n");
+    CHECK_INT(cgroup_quota(&a, mount, STR("0::/job/one\n")), 3);
+    put_file(&a, mount, "job/one", "cpu.max", "150000 100000\n");
+    CHECK_INT(cgroup_quota(&a, mount, STR("0::/job/one\n")), 2);
+    arena_free(&a);
+}
+
+const struct unit_suite unit_preflight = {
+    "preflight",
+    (const struct unit_case[]){{"the_context_that_fits", the_context_that_fits},
+                               {"refusals_have_the_numbers", refusals_have_the_numbers},
+                               {"group_limits_count", group_limits_count},
+                               {0}},
+};
