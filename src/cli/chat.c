@@ -155,13 +155,21 @@ int chat_turn(struct chat *c, struct str text, struct err *err) {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------------- */
 
+/* For the next session; a file that cannot be written is said once. */
+static void keep_line(struct chat *c, struct str line) {
+    struct err err;
+    if (!c->history || history_add(c->history, line, &err) == ERR_OK) return;
+    chat_say("(what is typed is not kept for the next session: %s)", err.msg);
+    c->history = NULL;
+}
+
 /* The next line into c->line. */
 static enum line_end read_line(struct chat *c, const char *prompt) {
     if (!c->is_terminal) return os_read_line(&c->line) ? LINE_DONE : LINE_CLOSED;
     enum line_end end = line_read(&c->editor, prompt);
     sb_clear(&c->line);
     sb_put(&c->line, sb_str(&c->editor.text));
-    if (end == LINE_DONE) line_remember(&c->editor, sb_str(&c->line));
+    if (end == LINE_DONE && line_remember(&c->editor, sb_str(&c->line))) keep_line(c, sb_str(&c->line));
     return end;
 }
 

@@ -4,6 +4,7 @@
 
 #include "api/sampling.h"
 #include "cli/answer.h"
+#include "cli/history.h"
 #include "cli/line_edit.h"
 
 struct chat {
@@ -13,8 +14,9 @@ struct chat {
     const struct str *stops, *breakers;
     size_t n_stops, n_breakers;
     int32_t max_new;
-    bool is_terminal;  /* prompts, commands' words and figures; else answers alone */
-    bool has_template; /* else the model continues the text */
+    bool is_terminal;    /* prompts, commands' words and figures; else answers alone */
+    bool has_template;   /* else the model continues the text */
+    const char *history; /* file of lines that were typed; NULL: none */
     /* its own */
     struct answer answer;
     struct line_edit editor;

@@ -25,6 +25,15 @@ static void greet(const struct chat *c, bool is_built_in) {
                                "/help lists the commands, Ctrl-D leaves.");
 }
 
+static void read_history(const struct args *args, struct chat *c) {
+    struct err err;
+    c->history = history_path(args->arena);
+    if (c->history && history_load(c->history, &c->editor, &err)) {
+        chat_say("(nothing is known of earlier sessions: %s)", err.msg);
+        c->history = NULL;
+    }
+}
+
 static int talk(const struct args *args, struct chat *c, struct err *err) {
     struct str prompt = args_str(args, OPT_PROMPT), system = args_str(args, OPT_SYSTEM);
     TRY(read_sampling(args, c, err));
@@ -33,6 +42,7 @@ static int talk(const struct args *args, struct chat *c, struct err *err) {
     if (system.p && !c->has_template) return err_set(err, ERR_EARG, "--system needs a chat template, and there is none here");
     if (system.p) chat_set_system(c, system);
     if (prompt.p) return chat_turn(c, prompt, err);
+    if (c->is_terminal && args_flag(args, OPT_HISTORY)) read_history(args, c);
     if (c->is_terminal) greet(c, !args_given(args, OPT_MODEL) && !args_given(args, OPT_SHAPE) && args->n_operands == 0);
     return chat_loop(c, err);
 }

@@ -64,8 +64,8 @@ static void recall(struct line_edit *e, size_t i) {
     set_text(e, i == e->n_history ? sb_str(&e->draft) : str_of(e->history[i]));
 }
 
-void line_remember(struct line_edit *e, struct str line) {
-    if (line.n == 0 || (e->n_history && str_is(line, e->history[e->n_history - 1]))) return;
+bool line_remember(struct line_edit *e, struct str line) {
+    if (line.n == 0 || (e->n_history && str_is(line, e->history[e->n_history - 1]))) return false;
     if (e->n_history == LINE_HISTORY_MAX) {
         mem_free(e->history[0]);
         memmove(e->history, e->history + 1, (LINE_HISTORY_MAX - 1) * sizeof *e->history);
@@ -74,6 +74,7 @@ void line_remember(struct line_edit *e, struct str line) {
     char *copy = mem_alloc(line.n + 1);
     memcpy(copy, line.p, line.n);
     e->history[e->n_history++] = copy;
+    return true;
 }
 
 void line_free(struct line_edit *e) {

@@ -21,7 +21,7 @@ enum line_end { LINE_DONE, LINE_CANCELLED /* Ctrl-C */, LINE_CLOSED /* Ctrl-D in
 
 /* The text is in e->text until the next call. Standard input and output must be terminals. */
 enum line_end line_read(struct line_edit *e, const char *prompt);
-void line_remember(struct line_edit *e, struct str line); /* not twice in a row, and no empty ones */
+bool line_remember(struct line_edit *e, struct str line); /* not twice in a row, and no empty ones: false */
 void line_free(struct line_edit *e);
 
 /* Columns that a character takes on a terminal: 0, 1 or 2. */

@@ -23,6 +23,7 @@ set(CLI_SOURCES
   src/cli/cmd_version.c
   src/cli/complete.c
   src/cli/help.c
+  src/cli/history.c
   src/cli/line_edit.c
   src/cli/output.c
   src/cli/progress.c

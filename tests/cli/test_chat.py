@@ -5,6 +5,7 @@ With a Windows program the same keys go through Wine's console in the same termi
 
 usage: test_chat.py PROGRAM [DATA]      last line: "N passed, N failed[, N skipped]"
 """
+import atexit
 import json
 import os
 import re
@@ -15,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import crafted
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 from counting import check, finish, skip  # noqa: E402
@@ -23,12 +26,14 @@ program = os.path.abspath(sys.argv[1])
 data = Path(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] else None
 is_windows = program.endswith(".exe")
 command = [str(ROOT / "tools" / "wine.sh"), program] if is_windows else [program]
+home = tempfile.mkdtemp(prefix="mlxcel-chat-")
+atexit.register(shutil.rmtree, home, True)
 FIGURES = re.compile(r"\[(\d+) tokens at [\d.]+ tok/s, context (\d+) of \d+, (\d+) reused")
 
 
 def environment():
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_"))}
-    return {**env, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    return {**env, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "MLXCEL_HOME": ("Z:" if is_windows else "") + home}
 
 
 class Terminal:
@@ -50,8 +55,9 @@ class Terminal:
     def type(self, text):
         subprocess.run([*self.tmux, "send-keys", "-l", text], check=True)
 
-    def screen(self):
-        text = subprocess.run([*self.tmux, "capture-pane", "-p", "-S", "-200"], capture_output=True, text=True).stdout
+    def screen(self, *more):
+        """more: "-e" for the escape sequences of colours, too."""
+        text = subprocess.run([*self.tmux, "capture-pane", "-p", "-S", "-200", *more], capture_output=True, text=True).stdout
         return "\n".join(line.rstrip() for line in text.split("\n")).rstrip()
 
     def wait(self, what, count=1, seconds=90):
@@ -196,6 +202,70 @@ def check_letters():
         t.close()
 
 
+def check_history():
+    """What was typed is there in the next session, and nobody else may read it."""
+    path = Path(home) / "history"
+    path.unlink(missing_ok=True)
+
+    def session(*more):
+        t = Terminal(["run", "--threads", "1", *more])
+        t.prompt(1)
+        return t
+
+    def leave(t):
+        t.type("/bye")
+        t.keys("Enter")
+        check("EXIT=0" in t.wait("EXIT="), f"/bye: {t.screen()}")
+        t.close()
+
+    t = session()
+    t.type("/set top_k 7")
+    t.keys("Enter")
+    t.wait("top_k is 7 now")
+    leave(t)
+    text = path.read_text() if path.exists() else None
+    check(text == "/set top_k 7\n/bye\n", f"the history file: {text!r}")
+    check(is_windows or path.stat().st_mode & 0o777 == 0o600, "the history is the owner's alone")
+    t = session("--no-history")
+    t.keys("Up")
+    t.type("/set top_k 8")
+    t.keys("Enter")
+    check("top_k is 8 now" in t.wait("top_k is 8 now"), f"--no-history has nothing to go back to: {t.screen()}")
+    leave(t)
+    check(path.read_text() == text, "--no-history writes nothing")
+    t = session()
+    t.keys("Up", "Up", "Enter")
+    check("top_k is 7 now" in t.wait("top_k is 7 now"), f"Up in the next session: {t.screen()}")
+    leave(t)
+
+
+def check_thoughts(folder):
+    """Between <think> and </think>: not shown, or shown dimmed."""
+    model = crafted.make(Path(folder) / "scripted")
+    t = Terminal(["run", ("Z:" if is_windows else "") + str(model), "--temp", "0"])
+    try:
+        t.prompt(1)
+        t.type("hello")
+        t.keys("Enter")
+        screen = t.wait(FIGURES.pattern)
+        check("The sum is four." in screen and "Two and two" not in screen and "think" not in screen, f"thoughts are hidden: {screen}")
+        t.type("/set show_reasoning on")
+        t.keys("Enter")
+        t.wait("show_reasoning is on now")
+        t.type("hello again")
+        t.keys("Enter")
+        screen = t.wait(FIGURES.pattern, 2)
+        check(re.search(r"Two and two\s+The sum is four\.", screen) and "<think>" not in screen, f"thoughts are shown: {screen}")
+        if not is_windows:  # Wine draws with its own colours
+            colours = t.screen("-e")
+            check(re.search(r"\x1b\[2mTwo and two", colours) and not re.search(r"\x1b\[2mThe sum", colours), f"thoughts are dimmed: {colours!r}")
+        t.type("/bye")
+        t.keys("Enter")
+        check("EXIT=0" in t.wait("EXIT="), "/bye")
+    finally:
+        t.close()
+
+
 def check_minimind():
     """minimind2-small holds a conversation."""
     model = data / "models" / "minimind2-small-mlx-8bit"
@@ -230,13 +300,29 @@ def check_pipe():
     check(r.returncode in (1, 2) and "/no/such/model" in r.stderr, f"no such model: {r.stderr}")
 
 
+def missing():
+    """Why the Windows program cannot run here, or None."""
+    if not os.path.exists(program):
+        return "mlxcel.exe is not built here"
+    if not (shutil.which("wine64") or shutil.which("wine") or os.path.exists("/usr/lib/wine/wine64")):
+        return "no Wine here"
+    if subprocess.run([*command, "version"], capture_output=True).returncode == 127:
+        return "Wine does not run here"
+    return None
+
+
 def main():
+    if is_windows and missing():
+        skip(f"the chat under Wine: {missing()}")
+        finish()
     check_pipe()
     if shutil.which("tmux"):
         with tempfile.TemporaryDirectory() as folder:
             check_talk(folder)
             check_letters()
             check_interrupt()
+            check_history()
+            check_thoughts(folder)
             if data:
                 check_minimind()
     else:

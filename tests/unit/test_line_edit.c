@@ -1,7 +1,7 @@
 /* cli/line_edit: what keys do to the text, the cursor and the history. */
 #include "unit.h"
 
-#include "cli/line_edit.h"
+#include "cli/history.h"
 #include "os/os.h"
 
 #define CTRL(letter) ((letter) - 'A' + 1)
@@ -81,6 +81,55 @@ static void history_comes_back(void) {
     line_free(&e);
 }
 
+static void press_up(const char *path, const char *want) {
+    struct line_edit e = {0};
+    struct err err;
+    CHECK_OK(history_load(path, &e, &err), err);
+    e.i_history = e.n_history;
+    press(&e, "@");
+    CHECK_STR(sb_str(&e.text), str_of(want));
+    CHECK(e.n_history <= LINE_HISTORY_MAX);
+    line_free(&e);
+}
+
+/* Lines of one session are there in the next; the file stays short, and nothing in it reaches the terminal unlooked at. */
+static void history_outlives_a_session(void) {
+    struct arena a = {0};
+    struct err err;
+    struct str text;
+    const char *path = str_fmt(&a, "%s/state/deep/history", unit_scratch_dir()).p;
+    press_up(path, ""); /* no file, and none is made */
+    CHECK_INT(os_stat(path, &(struct os_stat){0}, NULL), ERR_ENOTFOUND);
+    CHECK_OK(history_add(path, STR("first"), &err), err);
+    CHECK_OK(history_add(path, STR("zweite Zeile \xC3\xA4"), &err), err);
+    press_up(path, "zweite Zeile \xC3\xA4");
+    static char wide[HISTORY_LINE_BYTES + 1];
+    memset(wide, 'x', sizeof wide);
+    CHECK_OK(history_add(path, str_n(wide, sizeof wide), &err), err);
+    CHECK_OK(history_add(path, STR("\x1B[2J"), &err), err);
+    CHECK_OK(history_add(path, STR("\xFF"), &err), err);
+    CHECK_OK(history_add(path, STR(""), &err), err);
+    CHECK_OK(os_file_load(&a, path, 0, &text, &err), err);
+    CHECK_STR(text, STR("first\nzweite Zeile \xC3\xA4\n"));
+    struct sb many = {0};
+    for (int i = 0; i < 3 * LINE_HISTORY_MAX; i++) sb_fmt(&many, "line %d\n", i);
+    sb_puts(&many, "\x1B]0;evil\x07\n\xC2\x9Bm\ncut off");
+    CHECK_OK(os_file_save(path, sb_str(&many), &err), err);
+    press_up(path, "cut off");
+    CHECK_OK(os_file_load(&a, path, 0, &text, &err), err);
+    CHECK(str_starts(text, STR("line 1001\n")) && str_ends(text, STR("line 1499\ncut off\n")));
+    sb_clear(&many);
+    while (many.n < HISTORY_FILE_BYTES + 100) sb_put(&many, str_n(wide, 100));
+    sb_puts(&many, "\nafter\n");
+    CHECK_OK(os_file_save(path, sb_str(&many), &err), err);
+    press_up(path, "after");
+    CHECK_OK(os_file_load(&a, path, 0, &text, &err), err);
+    CHECK_STR(text, STR("after\n"));
+    CHECK(history_add(unit_scratch_dir(), STR("a folder"), &err) != 0 && err.msg[0]);
+    sb_free(&many);
+    arena_free(&a);
+}
+
 static void characters_have_columns(void) {
     CHECK_INT(char_columns('a'), 1);
     CHECK_INT(char_columns(0x4E2D), 2);
@@ -94,6 +143,7 @@ const struct unit_suite unit_line_edit = {
     (const struct unit_case[]){{"keys_edit_the_text", keys_edit_the_text},
                                {"lines_end", lines_end},
                                {"history_comes_back", history_comes_back},
+                               {"history_outlives_a_session", history_outlives_a_session},
                                {"characters_have_columns", characters_have_columns},
                                {0}},
 };
