@@ -116,16 +116,16 @@ def check_small_cache(program):
 
 
 def check_many_choices(program):
-    """128 choices on an idle server of one place: the queue counts requests, and somebody else need not wait for them all."""
+    """64 choices on an idle server of two places: the queue counts requests, and somebody else need not wait for them all."""
     with Server(program, *SLOW, "--parallel", "2", "--max-queue-depth", "1") as s:
-        big = send(s.port, {"prompt": "Once", "max_tokens": 8, "n": 128, "ignore_eos": True, "temperature": 1, "seed": 3})
+        big = send(s.port, {"prompt": "Once", "max_tokens": 6, "n": 64, "ignore_eos": True, "temperature": 1, "seed": 3})
         while not s.metrics()["mlxcel_generations_running"]:
             time.sleep(0.01)
         code, _, text = s.request("/v1/completions", {"prompt": "The dog", "max_tokens": 2})
         done = s.metrics()['mlxcel_generations_total{reason="length"}']
-        check(code == 200 and done < 100, f"another request in between: {code} {text[:100]}, {done} were done")
+        check(code == 200 and done < 50, f"another request in between: {code} {text[:100]}, {done} were done")
         got = read_all(big)
-        check(b" 200 OK" in got and len(json.loads(got.partition(b"\r\n\r\n")[2])["choices"]) == 128, f"all choices: {got[:200]!r}")
+        check(b" 200 OK" in got and len(json.loads(got.partition(b"\r\n\r\n")[2])["choices"]) == 64, f"all choices: {got[:200]!r}")
 
 
 def check_kill(program):
