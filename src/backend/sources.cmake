@@ -34,6 +34,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/run.c
   src/backend/cuda/select.c
   src/backend/cuda/step.c
+  src/backend/cuda/support.c
   src/backend/cuda/weight.c
   src/backend/cpu/cpu.c
   src/backend/cpu/cpu_attn.c

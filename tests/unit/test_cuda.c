@@ -73,15 +73,18 @@ static void support_table(void) {
             unit_fail(__FILE__, __LINE__, "%d: the table says %s, the rule %s", rows[i].capability, rows[i].image, arch);
     }
     struct arena a = {0};
-    struct sb path = {0}, table = {0};
+    struct sb table = {0}, compatibility = {0};
     struct str page;
     struct err err;
-    sb_fmt(&path, "%s/docs/cuda-kernels.md", unit_source_dir());
-    CHECK_OK(os_file_load(&a, path.p, 0, &page, &err), err);
+    CHECK_OK(os_file_load(&a, str_fmt(&a, "%s/docs/cuda-kernels.md", unit_source_dir()).p, 0, &page, &err), err);
     cuda_support_markdown(&table);
     if (str_find(page, sb_str(&table), 0) == STR_NONE) unit_fail(__FILE__, __LINE__, "docs/cuda-kernels.md lacks this table:\n%s", table.p);
-    sb_free(&path);
+    CHECK_OK(os_file_load(&a, str_fmt(&a, "%s/docs/cuda-compatibility.md", unit_source_dir()).p, 0, &page, &err), err);
+    cuda_support_page(&compatibility);
+    if (!str_eq(page, sb_str(&compatibility)))
+        unit_fail(__FILE__, __LINE__, "docs/cuda-compatibility.md is old: kernelc --compatibility > docs/cuda-compatibility.md");
     sb_free(&table);
+    sb_free(&compatibility);
     arena_free(&a);
 }
 

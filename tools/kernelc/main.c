@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum command { CMD_NONE, CMD_LIST, CMD_PROBE, CMD_FUNCTIONS, CMD_SHOW, CMD_BUILD };
+enum command { CMD_NONE, CMD_LIST, CMD_PROBE, CMD_FUNCTIONS, CMD_SHOW, CMD_BUILD, CMD_PAGE };
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 struct options {
@@ -26,6 +26,7 @@ static const char help[] =
     "  kernelc --build OUT             compile the list into OUT\n"
     "  kernelc --show FILE             the images in such a file\n"
     "  kernelc --functions             the driver functions that mlxcel calls\n"
+    "  kernelc --compatibility         the page docs/cuda-compatibility.md\n"
     "\n"
     "  --kernels FILE                  the list (default kernels/kernels.list)\n"
     "  --cache DIR                     where compiled images are kept (default OUT.cache)\n"
@@ -56,23 +57,15 @@ static int parse_args(int argc, char **argv, struct options *o) {
         const char **value;
         bool *flag;
     } rows[] = {
-        {"--list", CMD_LIST, NULL, NULL},
-        {"--probe", CMD_PROBE, NULL, NULL},
-        {"--functions", CMD_FUNCTIONS, NULL, NULL},
-        {"--build", CMD_BUILD, &o->out, NULL},
-        {"--show", CMD_SHOW, &o->show, NULL},
-        {"--kernels", CMD_NONE, &o->list, NULL},
-        {"--cache", CMD_NONE, &o->cache, NULL},
-        {"--archs", CMD_NONE, &o->archs, NULL},
-        {"--toolkit", CMD_NONE, &o->toolkit, NULL},
-        {"--ccbin", CMD_NONE, &o->ccbin, NULL},
-        {"--old-ptxas", CMD_NONE, &o->old_ptxas, NULL},
-        {"--depfile", CMD_NONE, &o->depfile, NULL},
-        {"--spills", CMD_NONE, &o->spills, NULL},
-        {"--driver", CMD_NONE, &o->driver, NULL},
-        {"--report", CMD_NONE, NULL, &o->report},
-        {"--quiet", CMD_NONE, NULL, &o->quiet},
-        {"--allow-unsupported-compiler", CMD_NONE, NULL, &o->allow_unsupported},
+        {"--list", CMD_LIST, NULL, NULL},           {"--probe", CMD_PROBE, NULL, NULL},
+        {"--functions", CMD_FUNCTIONS, NULL, NULL}, {"--compatibility", CMD_PAGE, NULL, NULL},
+        {"--build", CMD_BUILD, &o->out, NULL},      {"--show", CMD_SHOW, &o->show, NULL},
+        {"--kernels", CMD_NONE, &o->list, NULL},    {"--cache", CMD_NONE, &o->cache, NULL},
+        {"--archs", CMD_NONE, &o->archs, NULL},     {"--toolkit", CMD_NONE, &o->toolkit, NULL},
+        {"--ccbin", CMD_NONE, &o->ccbin, NULL},     {"--old-ptxas", CMD_NONE, &o->old_ptxas, NULL},
+        {"--depfile", CMD_NONE, &o->depfile, NULL}, {"--spills", CMD_NONE, &o->spills, NULL},
+        {"--driver", CMD_NONE, &o->driver, NULL},   {"--report", CMD_NONE, NULL, &o->report},
+        {"--quiet", CMD_NONE, NULL, &o->quiet},     {"--allow-unsupported-compiler", CMD_NONE, NULL, &o->allow_unsupported},
     };
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL, *text = NULL;
@@ -265,6 +258,14 @@ static int cmd_build(struct arena *a, const struct options *o, struct err *err) 
     return build_run(a, &args, err);
 }
 
+static int cmd_page(struct err *err) {
+    struct sb page = {0};
+    cuda_support_page(&page);
+    int code = os_write(OS_STDOUT, sb_str(&page), err);
+    sb_free(&page);
+    return code;
+}
+
 static int run(struct arena *a, const struct options *o, struct err *err) {
     switch (o->command) {
     case CMD_LIST: return cmd_list(a, o, err);
@@ -274,6 +275,7 @@ static int run(struct arena *a, const struct options *o, struct err *err) {
     case CMD_FUNCTIONS:
         for (const char *const *s = cuda_driver_symbols(); *s; s++) say("%s", *s);
         return 0;
+    case CMD_PAGE: return cmd_page(err);
     case CMD_NONE: break;
     }
     return os_write(OS_STDOUT, str_of(help), err);

@@ -14,6 +14,7 @@ set(KERNELC_BASE
   src/backend/cuda/driver.c
   src/backend/cuda/image.c
   src/backend/cuda/probe.c
+  src/backend/cuda/support.c
   src/base/arena.c
   src/base/err.c
   src/base/hash.c

@@ -3,43 +3,6 @@
 
 #include <stdio.h>
 
-static const struct cuda_support support[] = {
-    /* cap  family             GPUs                                    image  driver  with PTX */
-    {75, "Turing", "RTX 20, GTX 16, Quadro RTX, T4", "75", 580, 550},
-    {80, "Ampere", "A100, A30", "80", 580, 550},
-    {86, "Ampere", "RTX 30, RTX A2000 to A6000, A10, A40", "86", 580, 550},
-    {87, "Ampere", "Jetson Orin", "PTX", 580, 0},
-    {89, "Ada", "RTX 40, RTX 6000 Ada, L4, L40", "89", 580, 550},
-    {90, "Hopper", "H100, H200, GH200", "90a", 580, 550},
-    {100, "Blackwell", "B200, GB200", "100", 580, 570},
-    {103, "Blackwell Ultra", "B300, GB300", "100", 580, 0},
-    {110, "Blackwell", "Jetson Thor", "PTX", 580, 0},
-    {120, "Blackwell", "RTX 50, RTX PRO Blackwell", "120", 580, 570},
-    {121, "Blackwell", "GB10 (DGX Spark)", "120", 580, 0},
-};
-
-const struct cuda_support *cuda_support_table(size_t *out_n) {
-    *out_n = sizeof support / sizeof support[0];
-    return support;
-}
-
-/* The row of a capability; NULL: no build covers it. */
-static const struct cuda_support *support_of(int capability) {
-    for (size_t i = 0; i < sizeof support / sizeof support[0]; i++)
-        if (support[i].capability == capability) return &support[i];
-    return NULL;
-}
-
-void cuda_support_markdown(struct sb *out) {
-    sb_puts(out, "| compute capability | family | GPUs | image | driver | through PTX |\n|---|---|---|---|---|---|\n");
-    for (size_t i = 0; i < sizeof support / sizeof support[0]; i++) {
-        const struct cuda_support *s = &support[i];
-        sb_fmt(out, "| %d.%d | %s | %s | %s | %d | ", s->capability / 10, s->capability % 10, s->family, s->gpus, s->image, s->driver);
-        if (s->driver_ptx) sb_fmt(out, "%d |\n", s->driver_ptx);
-        else sb_puts(out, "- |\n");
-    }
-}
-
 static double gib(uint64_t bytes) {
     return (double)bytes / (1 << 30);
 }
@@ -95,10 +58,10 @@ static int cover_device(struct cuda_probe *p, struct cuda_device *dev) {
             p->pack.toolkit / 1000, 0, cuda_branch_of(p->pack.toolkit / 1000 * 1000));
     struct sb have = {0};
     cuda_pack_describe(&p->pack, &have);
-    const struct cuda_support *row = support_of(dev->capability);
+    const struct cuda_support *row = cuda_support_of(dev->capability);
     if (row)
         sb_fmt(&have, "; those for %s run it, from driver %d on: take a release, or build with -DMLXCEL_CUDA=on", row->image, row->driver);
-    else sb_fmt(&have, "; no build covers it, the first is %d.%d", support[0].capability / 10, support[0].capability % 10);
+    else sb_fmt(&have, "; no build covers it, the first is %d.%d", CUDA_FIRST / 10, CUDA_FIRST % 10);
     err_set(&dev->reason, ERR_EUNSUPPORTED,
             "GPU %d (%s) has compute capability %d.%d, which this build does not cover: its kernels are for %s", dev->index, dev->name,
             dev->capability / 10, dev->capability % 10, have.p);
@@ -216,7 +179,7 @@ int cuda_probe_choose(struct cuda_probe *p, int wanted, int *out_i, struct err *
 }
 
 void cuda_device_describe(const struct cuda_device *dev, struct sb *out) {
-    const struct cuda_support *row = support_of(dev->capability);
+    const struct cuda_support *row = cuda_support_of(dev->capability);
     sb_fmt(out, "GPU %d: %s, compute capability %d.%d%s%s%s, %.1f GiB", dev->index, dev->name, dev->capability / 10, dev->capability % 10,
            row ? " (" : "", row ? row->family : "", row ? ")" : "", gib(dev->total_bytes));
     if (dev->free_bytes) sb_fmt(out, " (%.1f GiB free)", gib(dev->free_bytes));

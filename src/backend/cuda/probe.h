@@ -1,7 +1,7 @@
 /* What this machine has for CUDA: driver, devices, which of them our kernels cover, and in words why not.
  *
- * One table (cuda_support) says which GPU family runs which image from which driver on; the probe, `mlxcel doctor` and
- * docs/cuda-kernels.md are made from it. */
+ * One table (cuda_support, in support.c) says which GPU family runs which image from which driver on; the probe, `mlxcel doctor`,
+ * docs/cuda-kernels.md and docs/cuda-compatibility.md are made from it. */
 #ifndef MLXCEL_BACKEND_CUDA_PROBE_H
 #define MLXCEL_BACKEND_CUDA_PROBE_H
 
@@ -15,8 +15,11 @@ struct cuda_support {
     int driver;        /* branch from which that image loads */
     int driver_ptx;    /* branch from which the PTX image serves instead; 0: no such drivers know the GPU */
 };
+enum { CUDA_FIRST = 75 /* the oldest capability that CUDA 13 compiles for */ };
 const struct cuda_support *cuda_support_table(size_t *out_n);
-void cuda_support_markdown(struct sb *out);
+const struct cuda_support *cuda_support_of(int capability); /* NULL: no build covers it */
+void cuda_support_markdown(struct sb *out);                 /* the table */
+void cuda_support_page(struct sb *out);                     /* docs/cuda-compatibility.md */
 
 enum cuda_state {
     CUDA_READY,
