@@ -1,5 +1,12 @@
 # HTTP client of the model downloader. On Linux the system's libcurl.so.4 is opened by the first download (src/hub/curl.c): neither it nor a
-# TLS library is linked or built, only the headers are needed. For Windows our project in curl/ builds it with Schannel.
+# TLS library is linked or built, only the headers are needed. Our project in curl/ builds it for Windows with Schannel, and for Linux
+# releases with OpenSSL; there the program looks for the system's certificates itself.
+set(curl_defines CURL_STATICLIB)
+set(curl_link "")
+if(MLXCEL_STATIC_TLS)
+  list(APPEND curl_defines HUB_FINDS_CERTIFICATES)
+  set(curl_link openssl)
+endif()
 mlxcel_recipe(curl RUNTIME
   VERSION 8.14.1
   LICENCE curl
@@ -11,6 +18,7 @@ mlxcel_recipe(curl RUNTIME
   PROJECT ${CMAKE_SOURCE_DIR}/cmake/deps/curl
   INCLUDE include
   LIBRARY libcurl.a
-  DEFINES CURL_STATICLIB
+  DEFINES ${curl_defines}
+  LINK ${curl_link}
   WINDOWS_LIBS ws2_32 crypt32 secur32 bcrypt advapi32 iphlpapi
 )

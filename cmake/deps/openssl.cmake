@@ -1,6 +1,20 @@
-# TLS of the server: the system's OpenSSL, where there is one. Static and cross builds go without, and refuse the options by name.
+# TLS. A native build takes the system's OpenSSL for the server, where there is one, and the downloader's libcurl brings its own. Releases for
+# Linux (-DMLXCEL_STATIC_TLS=ON) link it, with libcurl, so that they need nothing of the system but certificates. Other static builds and
+# Windows (Schannel, for downloads) have no TLS in the server and refuse its options by name.
 set(MLXCEL_TLS OFF)
-if(NOT MLXCEL_STATIC_DEPS AND PKG_CONFIG_FOUND)
+if(MLXCEL_STATIC_TLS)
+  set(MLXCEL_TLS ON)
+  mlxcel_recipe(openssl
+    VERSION 3.5.7
+    LICENCE Apache-2.0
+    PLACES
+      debian:pool/main/o/openssl/openssl_3.5.7.orig.tar.gz a8c0d28a529ca480f9f36cf5792e2cd21984552a3c8e4aa11a24aa31aeac98e8
+      https://github.com/openssl/openssl/releases/download/openssl-3.5.7/openssl-3.5.7.tar.gz a8c0d28a529ca480f9f36cf5792e2cd21984552a3c8e4aa11a24aa31aeac98e8
+    PROJECT ${CMAKE_SOURCE_DIR}/cmake/deps/openssl
+    LIBRARY libssl.a
+    LINK ${MLXCEL_DEPS_DIR}/lib/libcrypto.a
+  )
+elseif(NOT MLXCEL_STATIC_DEPS AND PKG_CONFIG_FOUND)
   pkg_check_modules(openssl QUIET IMPORTED_TARGET openssl>=3.0)
   if(openssl_FOUND)
     set(MLXCEL_TLS ON)

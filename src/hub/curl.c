@@ -29,7 +29,7 @@ static int load(struct curl_api *out, struct err *err) {
     return ERR_OK;
 }
 
-#else
+#else /* of the system */
 
 static int load(struct curl_api *out, struct err *err) {
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
@@ -46,6 +46,23 @@ static int load(struct curl_api *out, struct err *err) {
 }
 
 #endif
+
+const char *curl_certificates(void) {
+#if defined(HUB_FINDS_CERTIFICATES)
+    static const char *const places[] = {
+        "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Ubuntu, Arch, Alpine */
+        "/etc/pki/tls/certs/ca-bundle.crt",                  /* RHEL, Fedora */
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* RHEL and Fedora of later years */
+        "/etc/ssl/ca-bundle.pem",                            /* SUSE */
+        "/var/lib/ca-certificates/ca-bundle.pem",            /* SUSE of later years */
+        "/etc/ssl/cert.pem",                                 /* Alpine without its package */
+    };
+    struct os_stat stat;
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (!os_stat(places[i], &stat, NULL)) return places[i];
+#endif
+    return NULL;
+}
 
 const struct curl_api *curl_open(struct err *err) {
     static struct curl_api api;

@@ -1,4 +1,4 @@
-/* libcurl's functions, linked (Windows) or opened at run time (Linux: the system's own, see docs/dependencies.md).
+/* libcurl's functions, linked (Windows, Linux releases) or opened at run time (Linux: the system's own, see docs/dependencies.md).
  * Only src/hub/http.c uses this. */
 #ifndef MLXCEL_HUB_CURL_H
 #define MLXCEL_HUB_CURL_H
@@ -21,5 +21,8 @@ struct curl_api {
 
 /* Opened and initialised by the first call, which must come before other threads use it; NULL with a message when there is none. */
 const struct curl_api *curl_open(struct err *err);
+
+/* The file of the system's authorities where this libcurl has to be told; NULL where it knows, or where there is none. */
+const char *curl_certificates(void);
 
 #endif

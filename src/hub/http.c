@@ -326,9 +326,10 @@ int http_open(const struct http_options *options, struct http **out, struct err 
     h->curl = curl;
     h->handle = handle;
     h->options = *options;
-    if (options->cacert) {
+    const char *cacert = options->cacert ? options->cacert : curl_certificates();
+    if (cacert) {
         struct sb path = {0};
-        sb_puts(&path, options->cacert);
+        sb_puts(&path, cacert);
         h->cacert = path.p;
     }
     *out = h;
