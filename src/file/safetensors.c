@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <yyjson.h>
 
+#include "base/json.h"
+
 enum { MAX_DEPTH = 127 };
 
 struct reader {
@@ -41,26 +43,6 @@ static uint64_t read_u64(const unsigned char *p) {
     return value;
 }
 
-/* Brackets open at once, outside strings. The parser itself has no limit. */
-static int nesting_depth(struct str text) {
-    int depth = 0, deepest = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < text.n; i++) {
-        char c = text.p[i];
-        if (in_string) {
-            if (c == '\\') i++;
-            else if (c == '"') in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
-            if (++depth > deepest) deepest = depth;
-        } else if (c == '}' || c == ']') {
-            depth--;
-        }
-    }
-    return deepest;
-}
-
 /* Leaves the header in r->text, in heap memory that the caller frees. */
 static int read_header(struct reader *r, char **out_memory) {
     const struct st_source *s = &r->st->source;
@@ -78,7 +60,7 @@ static int read_header(struct reader *r, char **out_memory) {
     TRY(s->read_at(s->user, memory, (size_t)n, sizeof prefix, r->err));
     r->text = str_n(memory, (size_t)n);
     r->data_at = sizeof prefix + n;
-    if (nesting_depth(r->text) > MAX_DEPTH) return fail(r, "header is nested deeper than %d", MAX_DEPTH);
+    if (json_depth(r->text) > MAX_DEPTH) return fail(r, "header is nested deeper than %d", MAX_DEPTH);
     return ERR_OK;
 }
 

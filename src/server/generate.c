@@ -274,3 +274,16 @@ void generate_put_usage(const struct generation *g, struct jsonw *w) {
     jsonw_end(w, '}');
     jsonw_end(w, '}');
 }
+
+void generate_end_chunk(const struct generation *g, struct jsonw *w, bool is_last, struct sb *out) {
+    jsonw_end(w, ']');
+    if (is_last) {
+        generate_put_usage(g, w);
+    } else if (g->params.include_usage) {
+        jsonw_key(w, "usage");
+        jsonw_null(w);
+    }
+    jsonw_end(w, '}');
+    sse_put(out, NULL, sb_str(w->out));
+    sb_free(w->out);
+}

@@ -69,6 +69,8 @@ int generate_check_finish(struct api_error *e, const struct service_events *ev, 
 const char *generate_finish_name(enum service_finish finish);
 /* The keys prompt_tokens, completion_tokens ... of an object that is open. */
 void generate_put_usage(const struct generation *g, struct jsonw *w);
+/* Ends the choices and the object of a stream's event and sends it; what was written goes. The last one has the usage. */
+void generate_end_chunk(const struct generation *g, struct jsonw *w, bool is_last, struct sb *out);
 const char *generate_model(const struct generation *g);
 
 #endif

@@ -136,14 +136,7 @@ static void put_chunk(struct generation *g, const struct gen_choice *c, const st
     }
     put_finish(&w, d->finish);
     jsonw_end(&w, '}');
-    jsonw_end(&w, ']');
-    if (g->params.include_usage) {
-        jsonw_key(&w, "usage");
-        jsonw_null(&w);
-    }
-    jsonw_end(&w, '}');
-    sse_put(out, NULL, sb_str(&json));
-    sb_free(&json);
+    generate_end_chunk(g, &w, false, out);
 }
 
 static void put_begin(struct generation *g, struct gen_choice *c, struct sb *out) {
@@ -165,11 +158,7 @@ static void put_done(struct generation *g, struct sb *out) {
         put_head(g, &w, "chat.completion.chunk");
         jsonw_key(&w, "choices");
         jsonw_begin(&w, '[');
-        jsonw_end(&w, ']');
-        generate_put_usage(g, &w);
-        jsonw_end(&w, '}');
-        sse_put(out, NULL, sb_str(&json));
-        sb_free(&json);
+        generate_end_chunk(g, &w, true, out);
     }
     sse_put(out, NULL, STR("[DONE]"));
 }

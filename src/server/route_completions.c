@@ -104,14 +104,7 @@ static void put_chunk(struct generation *g, struct gen_choice *c, struct str ech
     jsonw_key(&w, "choices");
     jsonw_begin(&w, '[');
     put_choice(g, c, echo, finish, &w);
-    jsonw_end(&w, ']');
-    if (g->params.include_usage) {
-        jsonw_key(&w, "usage");
-        jsonw_null(&w);
-    }
-    jsonw_end(&w, '}');
-    sse_put(out, NULL, sb_str(&json));
-    sb_free(&json);
+    generate_end_chunk(g, &w, false, out);
 }
 
 static void put_begin(struct generation *g, struct gen_choice *c, struct sb *out) {
@@ -133,11 +126,7 @@ static void put_done(struct generation *g, struct sb *out) {
         put_head(g, &w);
         jsonw_key(&w, "choices");
         jsonw_begin(&w, '[');
-        jsonw_end(&w, ']');
-        generate_put_usage(g, &w);
-        jsonw_end(&w, '}');
-        sse_put(out, NULL, sb_str(&json));
-        sb_free(&json);
+        generate_end_chunk(g, &w, true, out);
     }
     sse_put(out, NULL, STR("[DONE]"));
 }
