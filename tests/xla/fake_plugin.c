@@ -246,7 +246,7 @@ static void *stats(void *args) {
     SIZED(pjrt_stats_args, args);
     if (is("no stats")) return fail(PJRT_UNIMPLEMENTED, "no statistics");
     a->bytes_in_use = 100;
-    a->limit.value = 1000;
+    a->limit.value = (int64_t)16 << 30;
     a->limit.is_set = true;
     return NULL;
 }
