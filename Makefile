@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all release test-release run test test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang asan tsan fuzz format clean help \
+.PHONY: all release test-release sign run test test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang asan tsan fuzz format clean help \
     build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
@@ -109,8 +109,12 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (default 30) seconds
 release: ## every artifact that is published, into dist/ (RELEASE_ARGS=--no-cuda: without kernels)
 	@packaging/release.sh $(RELEASE_ARGS)
 
+sign: ## pack the Windows artifacts of dist/ again, signed (packaging/sign.sh names the settings)
+	@tools/setup.sh release sign
+	@packaging/release.sh --sign
+
 test-release: ## unpack, install and run what is in dist/
-	@tools/setup.sh windows-test cross-test release
+	@tools/setup.sh windows-test cross-test release sign
 	@python3 tests/release/test_release.py
 
 clean: ## remove the build folder

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Turns built programs into the files that are published: archives, packages, the installer, SBOM, notes, checksums.
 
-usage: pack.py --cuda on|off --epoch SECONDS TARGET...      (called by packaging/release.sh; reads build/release-TARGET, writes dist/)
+usage: pack.py --cuda on|off --epoch SECONDS [--sign] [--dist DIR] TARGET...      (called by packaging/release.sh; reads build/release-TARGET)
 
 Everything is deterministic: names sorted, owners root, times the commit's. What a target needs beyond Python is checked by
-tools/setup.sh release: dpkg-deb, rpmbuild, makensis.
+tools/setup.sh release: dpkg-deb, rpmbuild, makensis. --sign: Windows programs, installer and uninstaller pass packaging/sign.sh first.
 """
 import argparse
 import gzip
@@ -26,6 +26,7 @@ VERSION = open(os.path.join(ROOT, "VERSION")).read().strip()
 SUMMARY = "runs language models from MLX and Hugging Face checkpoints"
 AUTHORS = "The mlxcel authors"
 MAX_ARCHIVE = 40 * 1000 * 1000
+SIGN = os.path.join(ROOT, "packaging/sign.sh")
 
 
 def run(*command, **kwargs):
@@ -44,10 +45,14 @@ def recipes():
     """The libraries that are linked, from cmake/deps: name, version, licence."""
     out = []
     for file in sorted(os.listdir(os.path.join(ROOT, "cmake/deps"))):
-        m = re.search(r"mlxcel_recipe\((\S+)\s+VERSION (\S+)\s+LICENCE (\S+)", read(f"cmake/deps/{file}")) if file.endswith(".cmake") else None
+        m = re.search(r"mlxcel_recipe\((\S+)(?:\s+RUNTIME)?\s+VERSION (\S+)\s+LICENCE (\S+)", read(f"cmake/deps/{file}")) if file.endswith(".cmake") else None
         if m:
             out.append(m.groups())
     return out
+
+
+# The part of the compiler's own libraries that a Windows program holds; Debian's package has the notices.
+MINGW_NOTICES = "/usr/share/doc/mingw-w64-x86-64-dev/copyright"
 
 
 def library_licences(target):
@@ -56,6 +61,8 @@ def library_licences(target):
     base = next((f for f in folders if os.path.isdir(os.path.join(ROOT, f))), None)
     texts = {}
     for name, version, _ in recipes():
+        if name == "openssl" and target.startswith("windows"):
+            continue
         top = os.path.join(ROOT, base or folders[0], f"{name}-{version}")
         found = []
         for folder, dirs, files in os.walk(top):
@@ -69,6 +76,8 @@ def library_licences(target):
         if not found:
             sys.exit(f"pack: no licence file under {top}")
         texts[f"{name}-{version}"] = "\n".join(open(f, encoding="utf-8", errors="replace").read() for f in found)
+    if target.startswith("windows"):
+        texts["mingw-w64-runtime"] = read(MINGW_NOTICES)
     return texts
 
 
@@ -161,7 +170,8 @@ def make_deb(target, tree, epoch):
     for name in ("DEBIAN/control", "DEBIAN", "."):
         os.utime(os.path.join(folder, name), (epoch, epoch))
     out = os.path.join(DIST, f"mlxcel_{VERSION}_{machine}.deb")
-    run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", folder, out, env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)})
+    run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", folder, out,
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "DPKG_DEB_THREADS_MAX": "1"})
     return out
 
 
@@ -203,18 +213,36 @@ cp -a {source}/. %{{buildroot}}/
     return out
 
 
-def make_installer(entries, epoch):
+def installer_list(entries):
+    """What the installer's script includes: the files in order, and their removal. The order that a folder gives is not always the same."""
+    install, remove, folders = [], [], set()
+    for name, _, _, _ in entries:
+        folder, _, base = name.replace("/", "\\").rpartition("\\")
+        folders.add(folder)
+        install.append(f'SetOutPath "$INSTDIR{chr(92) + folder if folder else ""}"\nFile "${{FILES}}/{name}"')
+        remove.append(f'Delete "$INSTDIR{chr(92)}{folder + chr(92) if folder else ""}{base}"')
+    remove += [f'RMDir "$INSTDIR{chr(92)}{folder}"' for folder in sorted(folders - {""}, reverse=True)]
+    return "\n".join(["!macro install_files", *install, "!macroend", "!macro remove_files", *remove, "!macroend", ""])
+
+
+def make_installer(entries, epoch, sign):
     folder = os.path.join(ROOT, "build/stage/installer")
     stage(folder, entries, epoch)
+    listing = os.path.join(ROOT, "build/stage/installer.nsh")
+    with open(listing, "w") as f:
+        f.write(installer_list(entries))
     out = os.path.join(DIST, f"mlxcel-{VERSION}-windows-x86_64-installer.exe")
-    run("makensis", "-V2", f"-DVERSION={VERSION}", f"-DFILES={folder}", f"-DOUT={out}", os.path.join(ROOT, "packaging/windows/mlxcel.nsi"),
-        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)})
+    signing = [f"-DSIGN={SIGN}"] if sign else []
+    run("makensis", "-V2", f"-DVERSION={VERSION}", f"-DFILES={folder}", f"-DLIST={listing}", f"-DOUT={out}", *signing,
+        os.path.join(ROOT, "packaging/windows/mlxcel.nsi"), env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)})
+    if sign:
+        run(SIGN, out)
     return out
 
 
 def make_sbom(epoch):
     import time
-    parts = [{"type": "library", "bom-ref": f"{n}@{v}", "name": n, "version": v, "licenses": [{"license": {"id": lic}}]} for n, v, lic in recipes()]
+    parts = [{"type": "library", "bom-ref": f"{n}@{v}", "name": n, "version": v, "purl": f"pkg:generic/{n}@{v}", "licenses": [{"license": {"id": lic}}]} for n, v, lic in recipes()]
     bom = {
         "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'mlxcel-{VERSION}-{epoch}')}",
@@ -243,7 +271,7 @@ def check_size(path):
         sys.exit(f"pack: {path} has {size} bytes, at most {MAX_ARCHIVE}")
 
 
-def pack_linux(target, suffix, epoch, host_program):
+def pack_linux(target, suffix, epoch, host_program, _sign):
     program = open(os.path.join(ROOT, f"build/release-{target}/mlxcel"), "rb").read()
     files = program_files(target, host_program)
     top = f"mlxcel-{VERSION}"
@@ -257,30 +285,47 @@ def pack_linux(target, suffix, epoch, host_program):
     check_size(make_rpm(target, tree, epoch))
 
 
-def pack_windows(target, suffix, epoch, host_program):
-    built = os.path.join(ROOT, f"build/release-{target}")
+def windows_programs(target, sign):
+    """{name: bytes}, signed on request."""
+    programs = {}
+    for name in ("mlxcel.exe", "mlxcel-server.exe"):
+        path = os.path.join(ROOT, f"build/release-{target}", name)
+        if sign:
+            path = shutil.copyfile(path, os.path.join(ROOT, "build/stage", name))
+            run(SIGN, path)
+        with open(path, "rb") as f:
+            programs[name] = f.read()
+    return programs
+
+
+def pack_windows(target, suffix, epoch, host_program, sign):
+    os.makedirs(os.path.join(ROOT, "build/stage"), exist_ok=True)
     files = program_files(target, host_program)
-    entries = [(name, open(os.path.join(built, name), "rb").read(), 0o755, None) for name in ("mlxcel.exe", "mlxcel-server.exe")]
-    entries += [(name, data, 0o644, None) for name, data in sorted(files.items()) if not name.startswith(("man/", "completions/"))]
+    entries = [(name, data, 0o755, None) for name, data in windows_programs(target, sign).items()]
+    entries += [(name, data, 0o644, None) for name, data in sorted(files.items()) if not name.startswith("man/")]
     entries += [(name, read(f"packaging/windows/{name}").encode(), 0o644, None) for name in ("service.ps1", "smoke.ps1")]
     path = os.path.join(DIST, f"mlxcel-{target}{suffix}.zip")
     zip_file(path, [(f"mlxcel-{VERSION}/{n}", d, m, link) for n, d, m, link in entries], epoch)
     check_size(path)
-    check_size(make_installer(entries, epoch))
+    check_size(make_installer(entries, epoch, sign))
 
 
 def main():
+    global DIST
     parser = argparse.ArgumentParser()
     parser.add_argument("--cuda", choices=("on", "off"), required=True)
     parser.add_argument("--epoch", type=int, required=True)
+    parser.add_argument("--sign", action="store_true")
     parser.add_argument("targets", nargs="+")
+    parser.add_argument("--dist", default=DIST)
     args = parser.parse_args()
+    DIST = os.path.abspath(args.dist)
     suffix = "-cuda13" if args.cuda == "on" else ""
     os.makedirs(DIST, exist_ok=True)
     host = f"build/release-linux-{os.uname().machine}/mlxcel"
     host_program = os.path.join(ROOT, host) if os.path.exists(os.path.join(ROOT, host)) else None
     for target in args.targets:
-        (pack_windows if target.startswith("windows") else pack_linux)(target, suffix, args.epoch, host_program)
+        (pack_windows if target.startswith("windows") else pack_linux)(target, suffix, args.epoch, host_program, args.sign)
     if args.cuda == "on":
         shutil.copyfile(os.path.join(ROOT, f"build/release-{args.targets[0]}/kernels/kernels.bin"), os.path.join(DIST, f"mlxcel-kernels-{VERSION}.bin"))
     make_sbom(args.epoch)

@@ -1,4 +1,6 @@
-; The installer: for one user, without administrator rights. makensis -DVERSION=... -DFILES=FOLDER -DOUT=FILE mlxcel.nsi
+; The installer: for one user, without administrator rights. packaging/pack.py runs it:
+;   makensis -DVERSION=... -DFILES=FOLDER -DLIST=FILE -DOUT=FILE [-DSIGN=PROGRAM] mlxcel.nsi
+; LIST holds the macros install_files and remove_files; SIGN signs the uninstaller that the installer writes.
 ; Silent: installer.exe /S [/D=FOLDER]; silent removal: FOLDER\uninstall.exe /S
 Target amd64-unicode
 Unicode true
@@ -19,6 +21,10 @@ VIAddVersionKey "LegalCopyright" "The mlxcel authors, Apache License 2.0"
 
 !define UNINSTALL "Software\Microsoft\Windows\CurrentVersion\Uninstall\mlxcel"
 
+!include "${LIST}"
+!ifdef SIGN
+!uninstfinalize '"${SIGN}" "%1"'
+!endif
 !include LogicLib.nsh
 !include WinMessages.nsh
 Page directory
@@ -68,8 +74,8 @@ FunctionEnd
 !insertmacro path_macros "un."
 
 Section "mlxcel"
+  !insertmacro install_files
   SetOutPath "$INSTDIR"
-  File /r "${FILES}/*"
   WriteUninstaller "$INSTDIR\uninstall.exe"
   WriteRegStr HKCU "Software\mlxcel" "InstallDir" "$INSTDIR"
   WriteRegStr HKCU "${UNINSTALL}" "DisplayName" "mlxcel ${VERSION}"
@@ -104,12 +110,7 @@ Section "Uninstall"
   SendMessage ${HWND_BROADCAST} ${WM_SETTINGCHANGE} 0 "STR:Environment" /TIMEOUT=2000
   Delete "$SMPROGRAMS\mlxcel\*.lnk"
   RMDir "$SMPROGRAMS\mlxcel"
-  Delete "$INSTDIR\mlxcel.exe"
-  Delete "$INSTDIR\mlxcel-server.exe"
-  Delete "$INSTDIR\*.md"
-  Delete "$INSTDIR\*.ps1"
-  Delete "$INSTDIR\LICENSE"
-  RMDir /r "$INSTDIR\licenses"
+  !insertmacro remove_files
   Delete "$INSTDIR\uninstall.exe"
   ; models are in the store under %LOCALAPPDATA%\mlxcel and stay
   RMDir "$INSTDIR"
