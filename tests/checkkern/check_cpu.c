@@ -68,7 +68,8 @@ static void make_fixture(struct fixture *t, const struct format *f, int64_t in, 
     }
     int64_t groups = in / t->shape.group;
     t->x = mem_alloc((size_t)(ROWS * in) * sizeof *t->x);
-    t->acts = (struct quant_acts){.q = mem_alloc((size_t)(PADDED * in)), .in = in, .n_groups = groups, .group = t->shape.group};
+    t->acts =
+        (struct quant_acts){.q = mem_alloc((size_t)(PADDED * ACTS_TERMS * in)), .in = in, .n_groups = groups, .group = t->shape.group};
     t->acts.scale = mem_alloc((size_t)(PADDED * groups) * sizeof(float));
     t->acts.sum = mem_alloc((size_t)(PADDED * groups) * sizeof(float));
     for (int64_t m = 0; m < ROWS; m++)
@@ -288,7 +289,7 @@ static void time_panels(const struct kernels *k, const struct format *f, const c
     pack_shape_of(f, IN, &shape);
     struct err err;
     unsigned char *panels = os_pages_alloc(shape.panel_bytes * N_PANELS, &err);
-    int8_t *q = os_pages_alloc(MOST * IN, &err);
+    int8_t *q = os_pages_alloc(MOST * ACTS_TERMS * IN, &err);
     float *numbers = os_pages_alloc(2 * MOST * IN / 16 * sizeof(float), &err), *y = mem_alloc(MOST * N_PANELS * PANEL_ROWS * sizeof *y);
     static const int64_t batches[] = {1, 2, 4, 8, 16, 64, 256};
     printf("%-24s %-10s", k->isa, name);
@@ -303,7 +304,7 @@ static void time_panels(const struct kernels *k, const struct format *f, const c
     }
     printf("  GMAC/s\n");
     os_pages_free(panels, shape.panel_bytes * N_PANELS);
-    os_pages_free(q, MOST * IN);
+    os_pages_free(q, MOST * ACTS_TERMS * IN);
     os_pages_free(numbers, 2 * MOST * IN / 16 * sizeof(float));
     mem_free(y);
 }

@@ -23,7 +23,7 @@ static size_t align64(size_t n) {
 static size_t place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char *memory, struct quant_acts *out) {
     int32_t tile = acts_tile(n_rows);
     size_t rows = (size_t)((n_rows + tile - 1) / tile * tile), groups = (size_t)(s->in / s->group);
-    size_t codes = align64(rows * (size_t)s->in), numbers = align64(rows * groups * sizeof(float));
+    size_t codes = align64(rows * (size_t)s->in * ACTS_TERMS), numbers = align64(rows * groups * sizeof(float));
     *out = (struct quant_acts){.q = (int8_t *)memory, .in = s->in, .n_groups = (int64_t)groups, .group = s->group, .tile = tile};
     if (memory) {
         out->scale = (float *)(void *)(memory + codes);
@@ -86,15 +86,22 @@ static void panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
     add_bias(job, row, end - row);
 }
 
+/* Panels that a thread takes at a time: kernels read eight of them side by side, and a thread should have two turns. */
+static int64_t panel_chunk(int64_t n_panels, int64_t n_threads) {
+    int64_t chunk = n_panels / (8 * n_threads);
+    if (chunk < 8) chunk = n_panels / (2 * n_threads) < 8 ? n_panels / (2 * n_threads) : 8;
+    return chunk > 1 ? chunk : 1;
+}
+
 static void run_panels(struct linear_job *job) {
     struct cpu *c = job->c;
     const struct weight *weight = job->op->arg.linear.weight;
-    int64_t n_rows = job->op->in[0].rows;
+    int64_t n_rows = job->op->in[0].rows, n_panels = (weight->out + PANEL_ROWS - 1) / PANEL_ROWS;
     size_t bytes = place_acts(&packed_of(weight)->pack, n_rows, c->acts, &job->acts);
     job->rest = (float *)(void *)(c->acts + bytes);
     if (n_rows <= 4) quantise_rows(job, 0, n_rows, 0); /* less work than a barrier */
     else pool_run(c->pool, n_rows, 0, quantise_rows, job);
-    pool_run(c->pool, (weight->out + PANEL_ROWS - 1) / PANEL_ROWS, 0, panels, job);
+    pool_run(c->pool, n_panels, panel_chunk(n_panels, pool_threads(c->pool)), panels, job);
 }
 
 /* ---- rows as they are --------------------------------------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /* AVX2 with FMA and F16C: sixteen rows are two registers of eight.
  *
  * vpmaddubsw takes codes as the unsigned operand. 4-bit codes cannot saturate it (2 * 15 * 127 < 2^15); 8-bit codes are
- * multiplied as two 4-bit halves, which keeps every sum exact.
+ * multiplied as two 4-bit halves, which keeps every sum exact. What a half or a byte of an activation weighs is multiplied
+ * in where pairs are added: all sums go into one.
  */
 #include "backend/cpu/kern.h"
 
@@ -91,29 +92,28 @@ INLINE __m256i four(const int8_t *q) {
     return _mm256_set1_epi32(word);
 }
 
-/* Adds four products per lane. Two 16-bit sums of 4-bit codes fit 16 bits, and so do the halves added here. */
-INLINE __m256i dot_add(__m256i total, __m256i codes, __m256i x) {
-    return _mm256_add_epi32(total, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), _mm256_set1_epi16(1)));
+/* Adds four products per lane, `weight` times: those with the high bytes of the activations and with the low ones. */
+INLINE __m256i dot_add(__m256i total, __m256i codes, const int8_t *x, int64_t low, const short weight) {
+    __m256i high_sum = _mm256_madd_epi16(_mm256_maddubs_epi16(codes, four(x)), _mm256_set1_epi16((short)(16 * weight)));
+    __m256i low_sum = _mm256_madd_epi16(_mm256_maddubs_epi16(codes, four(x + low)), _mm256_set1_epi16(weight));
+    return _mm256_add_epi32(total, _mm256_add_epi32(high_sum, low_sum));
 }
 
 /* One group of eight rows of the panel for n rows of activations. */
-INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const int8_t *q, const int n, const int bits,
+INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const int8_t *q, int64_t below, const int n, const int bits,
                       __m256i total[TILE]) {
     const __m256i low = _mm256_set1_epi8(15);
-    __m256i high[TILE];
-    for (int m = 0; m < n; m++) total[m] = high[m] = _mm256_setzero_si256();
+    for (int m = 0; m < n; m++) total[m] = _mm256_setzero_si256();
     for (int32_t k = 0; k < a->shape->group; k += bits == 4 ? 8 : 4, p += PANEL_LINE) {
         __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)p);
         __m256i lo = _mm256_and_si256(w, low), hi = _mm256_and_si256(_mm256_srli_epi16(w, 4), low);
         for (int m = 0; m < n; m++) {
             const int8_t *x = q + m * a->shape->group + k;
-            total[m] = dot_add(total[m], lo, four(x));
-            if (bits == 4) total[m] = dot_add(total[m], hi, four(x + 4));
-            else high[m] = dot_add(high[m], hi, four(x));
+            total[m] = dot_add(total[m], lo, x, below, 1);
+            if (bits == 4) total[m] = dot_add(total[m], hi, x + 4, below, 1);
+            else total[m] = dot_add(total[m], hi, x, below, 16);
         }
     }
-    if (bits == 8)
-        for (int m = 0; m < n; m++) total[m] = _mm256_add_epi32(total[m], _mm256_slli_epi32(high[m], 4));
 }
 
 /* n rows of activations from `row` on (in one tile) against half a panel. */
@@ -127,7 +127,7 @@ INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row
     for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
         __m256i total[TILE];
         __m256 scale, bias;
-        group_dot(a, p + 32 * half, x.q + g * x.q_step, n, bits, total);
+        group_dot(a, p + 32 * half, x.q + g * x.q_step, x.low, n, bits, total);
         load_scales(p + code_bytes, narrow, half, &scale, &bias);
         for (int m = 0; m < n; m++) {
             int64_t at = g * x.step + m;
@@ -179,15 +179,17 @@ static void quant_row(const float *x, const struct quant_acts *out, int64_t row)
             bad = _mm256_or_ps(bad, _mm256_cmp_ps(v, huge, _CMP_NLE_UQ));
         }
         int odd = _mm256_movemask_ps(bad);
-        float most = v_peak(max), inverse = most > ACTS_LEAST && !odd ? 127.0f / most : 0;
+        float most = v_peak(max), inverse = most > ACTS_LEAST && !odd ? (float)ACTS_MAX / most : 0;
         __m256i total = _mm256_setzero_si256();
         for (int32_t i = 0; i < group; i += 8) {
             __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(inverse)));
             total = _mm256_add_epi32(total, v);
             __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-            _mm_storel_epi64((__m128i *)(void *)(to.q + i), _mm_packs_epi16(words, words));
+            __m128i high = _mm_srai_epi16(_mm_add_epi16(words, _mm_set1_epi16(8)), 4), low = _mm_sub_epi16(words, _mm_slli_epi16(high, 4));
+            _mm_storel_epi64((__m128i *)(void *)(to.q + i), _mm_packs_epi16(high, high));
+            _mm_storel_epi64((__m128i *)(void *)(to.q + to.low + i), _mm_packs_epi16(low, low));
         }
-        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / 127.0f);
+        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / (float)ACTS_MAX);
         *to.sum = *to.scale * (float)sum_of(total);
     }
 }

@@ -9,7 +9,9 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { TILE = 4, QUADS = 4 }; /* four registers of four rows are a panel */
+/* Four registers of four rows are a panel. Sums of four rows of activations, high and low bytes apart, fill the registers
+ * for two of the quads: several rows take a panel in two halves. */
+enum { TILE = 4, QUADS = 4 };
 
 INLINE void load_scales(const unsigned char *p, int narrow, int quad, float32x4_t *scale, float32x4_t *bias) {
     if (narrow) {
@@ -23,17 +25,21 @@ INLINE void load_scales(const unsigned char *p, int narrow, int quad, float32x4_
     }
 }
 
-/* One group: sixteen sums for each of n rows. Eight inputs at a time come as one 64-bit load per row. */
-INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const int8_t *q, const int n, const int bits,
-                      int32x4_t total[TILE][QUADS]) {
+/* One group: four sums for each of n rows and n_quads quads. Eight inputs at a time come as two 64-bit loads per row. */
+INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const int8_t *q, int64_t below, const int n, const int n_quads,
+                      const int bits, int32x4_t total[TILE][QUADS]) {
     const uint8x16_t low = vdupq_n_u8(15);
+    int32x4_t rest[TILE][QUADS];
     int32_t sums[TILE] = {0};
     for (int m = 0; m < n; m++)
-        for (int i = 0; i < QUADS; i++) total[m][i] = vdupq_n_s32(0);
+        for (int i = 0; i < n_quads; i++) total[m][i] = rest[m][i] = vdupq_n_s32(0);
     for (int32_t k = 0; k < a->shape->group; k += 8) {
-        int8x8_t x[TILE];
-        for (int m = 0; m < n; m++) x[m] = vld1_s8(q + m * a->shape->group + k);
-        for (int i = 0; i < QUADS; i++) {
+        int8x8_t x[TILE], fine[TILE];
+        for (int m = 0; m < n; m++) {
+            x[m] = vld1_s8(q + m * a->shape->group + k);
+            fine[m] = vld1_s8(q + below + m * a->shape->group + k);
+        }
+        for (int i = 0; i < n_quads; i++) {
             int8x16_t w0, w1;
             if (bits == 4) {
                 uint8x16_t w = vld1q_u8(p + 16 * i);
@@ -47,31 +53,36 @@ INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const 
             for (int m = 0; m < n; m++) {
                 total[m][i] = vdotq_lane_s32(total[m][i], w0, x[m], 0);
                 total[m][i] = vdotq_lane_s32(total[m][i], w1, x[m], 1);
+                rest[m][i] = vdotq_lane_s32(rest[m][i], w0, fine[m], 0);
+                rest[m][i] = vdotq_lane_s32(rest[m][i], w1, fine[m], 1);
             }
         }
         if (bits == 8)
-            for (int m = 0; m < n; m++) sums[m] += vaddlv_s8(x[m]);
+            for (int m = 0; m < n; m++) sums[m] += 16 * vaddlv_s8(x[m]) + vaddlv_s8(fine[m]);
         p += bits == 4 ? PANEL_LINE : 2 * PANEL_LINE;
     }
-    if (bits == 8)
-        for (int m = 0; m < n; m++)
-            for (int i = 0; i < QUADS; i++) total[m][i] = vaddq_s32(total[m][i], vdupq_n_s32(128 * sums[m]));
+    for (int m = 0; m < n; m++)
+        for (int i = 0; i < n_quads; i++) {
+            total[m][i] = vaddq_s32(vshlq_n_s32(total[m][i], 4), rest[m][i]);
+            if (bits == 8) total[m][i] = vaddq_s32(total[m][i], vdupq_n_s32(128 * sums[m]));
+        }
 }
 
-/* n rows of activations from `row` on (in one tile) against a panel. */
-INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row, float *y, const int n, const int bits, const int narrow) {
+/* n rows of activations from `row` on (in one tile) against quads [quad, quad + n_quads) of a panel. */
+INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row, float *y, int quad, const int n, const int n_quads,
+                 const int bits, const int narrow) {
     const struct pack_shape *s = a->shape;
     struct acts_row x = acts_row_at(&a->x, row);
     size_t code_bytes = s->group_bytes - (narrow ? 64 : 128);
     float32x4_t acc[TILE][QUADS];
     for (int m = 0; m < n; m++)
-        for (int i = 0; i < QUADS; i++) acc[m][i] = vdupq_n_f32(0);
+        for (int i = 0; i < n_quads; i++) acc[m][i] = vdupq_n_f32(0);
     for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
         int32x4_t total[TILE][QUADS];
-        group_dot(a, p, x.q + g * x.q_step, n, bits, total);
-        for (int i = 0; i < QUADS; i++) {
+        group_dot(a, p + 16 * quad, x.q + g * x.q_step, x.low, n, n_quads, bits, total);
+        for (int i = 0; i < n_quads; i++) {
             float32x4_t scale, bias;
-            load_scales(p + code_bytes, narrow, i, &scale, &bias);
+            load_scales(p + code_bytes, narrow, quad + i, &scale, &bias);
             for (int m = 0; m < n; m++) {
                 int64_t at = g * x.step + m;
                 acc[m][i] = vfmaq_f32(acc[m][i], vcvtq_f32_s32(total[m][i]), vmulq_n_f32(scale, x.scale[at]));
@@ -80,7 +91,7 @@ INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row
         }
     }
     for (int m = 0; m < n; m++)
-        for (int i = 0; i < QUADS; i++) vst1q_f32(y + m * a->y_stride + 4 * i, acc[m][i]);
+        for (int i = 0; i < n_quads; i++) vst1q_f32(y + m * a->y_stride + 4 * (quad + i), acc[m][i]);
 }
 
 INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
@@ -88,8 +99,9 @@ INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
     for (int64_t i = 0; i < a->n_panels; i++, p += a->shape->panel_bytes) {
         float *y = a->y + i * PANEL_ROWS;
         int64_t m = 0;
-        for (; m + TILE <= a->n_rows; m += TILE) tile(a, p, m, y + m * a->y_stride, TILE, bits, narrow);
-        for (; m < a->n_rows; m++) tile(a, p, m, y + m * a->y_stride, 1, bits, narrow);
+        for (; m + TILE <= a->n_rows; m += TILE)
+            for (int quad = 0; quad < QUADS; quad += 2) tile(a, p, m, y + m * a->y_stride, quad, TILE, 2, bits, narrow);
+        for (; m < a->n_rows; m++) tile(a, p, m, y + m * a->y_stride, 0, 1, QUADS, bits, narrow);
     }
 }
 
@@ -116,15 +128,17 @@ void kern_dotprod_quant_row(const float *x, const struct quant_acts *out, int64_
             max = vmaxnmq_f32(max, v);
         }
         int odd = vminvq_u32(fine) == 0;
-        float most = vmaxvq_f32(max), inverse = most > ACTS_LEAST && !odd ? 127.0f / most : 0;
+        float most = vmaxvq_f32(max), inverse = most > ACTS_LEAST && !odd ? (float)ACTS_MAX / most : 0;
         int32x4_t total = vdupq_n_s32(0);
         for (int32_t i = 0; i < group; i += 8) {
             int32x4_t v0 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i), inverse)),
                       v1 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i + 4), inverse));
             total = vaddq_s32(total, vaddq_s32(v0, v1));
-            vst1_s8(to.q + i, vmovn_s16(vcombine_s16(vmovn_s32(v0), vmovn_s32(v1))));
+            int16x8_t q = vcombine_s16(vmovn_s32(v0), vmovn_s32(v1)), high = vshrq_n_s16(vaddq_s16(q, vdupq_n_s16(8)), 4);
+            vst1_s8(to.q + i, vmovn_s16(high));
+            vst1_s8(to.q + to.low + i, vmovn_s16(vsubq_s16(q, vshlq_n_s16(high, 4))));
         }
-        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / 127.0f);
+        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / (float)ACTS_MAX);
         *to.sum = *to.scale * (float)vaddvq_s32(total);
     }
 }

@@ -47,18 +47,23 @@ INLINE void tile(const struct panel_args *a, const unsigned char *p, struct acts
     float32x4_t acc[ROWS_MAX];
     for (int m = 0; m < n; m++) acc[m] = vdupq_n_f32(0);
     for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
-        int32x4_t total[ROWS_MAX / 2][2];
+        int32x4_t total[ROWS_MAX / 2][2], rest[ROWS_MAX / 2][2];
         const unsigned char *line = p + 16 * quad;
-        for (int i = 0; i < n / 2; i++) total[i][0] = total[i][1] = vdupq_n_s32(0);
+        for (int i = 0; i < n / 2; i++) total[i][0] = total[i][1] = rest[i][0] = rest[i][1] = vdupq_n_s32(0);
         for (int32_t k = 0; k < s->group; k += 8, line += bits == 4 ? PANEL_LINE : 2 * PANEL_LINE) {
             uint8x16_t first, second;
             load_codes(line, bits, &first, &second);
             for (int i = 0; i < n / 2; i++) {
-                int8x16_t pair = vld1q_s8(x.q + i * 2 * s->group + 2 * k);
+                const int8_t *q = x.q + i * 2 * s->group + 2 * k;
+                int8x16_t pair = vld1q_s8(q), fine = vld1q_s8(q + x.low);
                 total[i][0] = vusmmlaq_s32(total[i][0], first, pair);
                 total[i][1] = vusmmlaq_s32(total[i][1], second, pair);
+                rest[i][0] = vusmmlaq_s32(rest[i][0], first, fine);
+                rest[i][1] = vusmmlaq_s32(rest[i][1], second, fine);
             }
         }
+        for (int i = 0; i < n / 2; i++)
+            for (int j = 0; j < 2; j++) total[i][j] = vaddq_s32(vshlq_n_s32(total[i][j], 4), rest[i][j]);
         float32x4_t scale, bias;
         load_scales(p + code_bytes, narrow, quad, &scale, &bias);
         for (int m = 0; m < n; m++) {
@@ -109,10 +114,13 @@ static void quant_row(const float *x, const struct quant_acts *out, int64_t row)
     struct acts_row to = acts_row_at(out, row & ~(int64_t)1);
     to.q += row % 2 * 8, to.scale += row % 2, to.sum += row % 2;
     for (int64_t g = 0; g < out->n_groups; g++, x += out->group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
-        int8_t q[PACK_GROUP_MAX];
+        int8_t q[ACTS_TERMS * PACK_GROUP_MAX];
         struct quant_acts one = {.q = q, .scale = to.scale, .sum = to.sum, .in = out->group, .n_groups = 1, .group = out->group, .tile = 1};
         kern_dotprod_quant_row(x, &one, 0);
-        for (int32_t k = 0; k < out->group; k += 8) memcpy(to.q + 2 * k, q + k, 8);
+        for (int32_t k = 0; k < out->group; k += 8) {
+            memcpy(to.q + 2 * k, q + k, 8);
+            memcpy(to.q + to.low + 2 * k, q + out->group + k, 8);
+        }
     }
 }
 

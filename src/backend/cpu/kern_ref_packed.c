@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* Symmetric, largest magnitude to 127, ties to even. A group that is not finite poisons its scale, and so its row. */
+/* Symmetric, largest magnitude to ACTS_MAX, ties to even. A group that is not finite poisons its scale, and so its row. */
 static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
     struct acts_row to = acts_row_at(out, row);
     for (int64_t g = 0; g < out->n_groups; g++, x += out->group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
@@ -16,13 +16,15 @@ static void quant_row(const float *x, const struct quant_acts *out, int64_t row)
             finite &= a <= 3.4e38f;
             if (a > max) max = a;
         }
-        float inverse = max > ACTS_LEAST ? 127.0f / max : 0;
+        float inverse = max > ACTS_LEAST ? (float)ACTS_MAX / max : 0;
         int32_t total = 0;
         for (int32_t i = 0; i < out->group; i++) {
-            to.q[i] = (int8_t)lrintf(x[i] * inverse);
-            total += to.q[i];
+            int32_t q = finite ? (int32_t)lrintf(x[i] * inverse) : 0, high = (q + 8) >> 4;
+            to.q[i] = (int8_t)high;
+            to.q[to.low + i] = (int8_t)(q - 16 * high);
+            total += q;
         }
-        *to.scale = finite ? max * (1.0f / 127.0f) : NAN;
+        *to.scale = finite ? max * (1.0f / (float)ACTS_MAX) : NAN;
         *to.sum = *to.scale * (float)total;
     }
 }
@@ -41,13 +43,13 @@ static void read_scales(const struct pack_shape *s, const unsigned char *p, floa
     }
 }
 
-static void group_dot(const struct pack_shape *s, const unsigned char *codes, const int8_t *q, int32_t total[PANEL_ROWS]) {
+static void group_dot(const struct pack_shape *s, const unsigned char *codes, const int8_t *q, int64_t low, int32_t total[PANEL_ROWS]) {
     memset(total, 0, PANEL_ROWS * sizeof *total);
     for (int32_t k = 0; k < s->group; k++)
         for (int r = 0; r < PANEL_ROWS; r++) {
             int32_t code = s->code_bits == 8 ? codes[k / 4 * PANEL_LINE + r * 4 + k % 4]
                                              : codes[k / 8 * PANEL_LINE + r * 4 + k % 4] >> (k % 8 < 4 ? 0 : 4) & 15;
-            total[r] += code * q[k];
+            total[r] += code * (16 * q[k] + q[low + k]);
         }
 }
 
@@ -59,7 +61,7 @@ static void panel_row(const struct panel_args *a, const unsigned char *p, int64_
     for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
         int32_t total[PANEL_ROWS];
         float scale[PANEL_ROWS], bias[PANEL_ROWS];
-        group_dot(s, p, x.q + g * x.q_step, total);
+        group_dot(s, p, x.q + g * x.q_step, x.low, total);
         read_scales(s, p + code_bytes, scale, bias);
         for (int r = 0; r < PANEL_ROWS; r++) {
             acc[r] = fmaf((float)total[r], scale[r] * x.scale[g * x.step], acc[r]);

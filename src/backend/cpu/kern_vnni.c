@@ -1,7 +1,7 @@
 /* AVX-512 with VNNI: vpdpbusd takes codes as the unsigned operand, four inputs of sixteen rows at a time.
  *
- * One 64-byte line of 4-bit codes is 128 weights: a load, two masks, a shift and two dot products for each row of
- * activations, whose four bytes come by a broadcast from memory. Up to eight rows share the unpacked line.
+ * One 64-byte line of 4-bit codes is 128 weights: a load, two masks, a shift and four dot products for each row of
+ * activations, whose high and low bytes come by fours by broadcasts from memory. Up to eight rows share the unpacked line.
  */
 #include "backend/cpu/kern.h"
 
@@ -67,7 +67,7 @@ static inline void v_store_f16(uint16_t *p, vf a) {
 
 #include "backend/cpu/kern_tmpl.h"
 
-enum { TILE = 8 };
+enum { ROWS_MAX = 8, STREAMS_MAX = 8 };
 
 INLINE void load_scales(const unsigned char *p, int narrow, __m512 *scale, __m512 *bias) {
     if (narrow) {
@@ -87,55 +87,78 @@ INLINE __m512i four(const int8_t *q) {
     return _mm512_set1_epi32(word);
 }
 
-/* n rows of activations from `row` on (in one tile) against a panel; n, bits and narrow are constants where this is
- * expanded. A single row keeps two integer sums, to hide the latency; integer sums are exact in any order. */
-INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row, float *y, const int n, const int bits, const int narrow) {
-    const struct pack_shape *s = a->shape;
-    struct acts_row x = acts_row_at(&a->x, row);
+/* One group of a panel for n rows of activations: weighed sums are added to acc. Sums of high and low bytes are kept
+ * apart; integer sums are exact in any order. */
+INLINE void group_add(const unsigned char *p, const struct acts_row *x, int32_t group, __m512 *acc, const int n, const int bits,
+                      const int narrow) {
     const __m512i low = _mm512_set1_epi8(15);
-    __m512 acc[TILE];
-    for (int m = 0; m < n; m++) acc[m] = _mm512_setzero_ps();
-    for (int64_t g = 0; g < a->x.n_groups; g++) {
-        __m512i total[TILE], other = _mm512_setzero_si512();
-        for (int m = 0; m < n; m++) total[m] = _mm512_setzero_si512();
-        for (int32_t k = 0; k < s->group; k += bits == 4 ? 8 : 4, p += PANEL_LINE) {
-            __m512i w = _mm512_loadu_si512(p);
-            if (bits == 4) {
-                __m512i lo = _mm512_and_si512(w, low), hi = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
-                for (int m = 0; m < n; m++) {
-                    const int8_t *q = x.q + m * s->group + k;
-                    total[m] = _mm512_dpbusd_epi32(total[m], lo, four(q));
-                    if (n == 1) other = _mm512_dpbusd_epi32(other, hi, four(q + 4));
-                    else total[m] = _mm512_dpbusd_epi32(total[m], hi, four(q + 4));
-                }
-            } else {
-                for (int m = 0; m < n; m++) total[m] = _mm512_dpbusd_epi32(total[m], w, four(x.q + m * s->group + k));
-            }
-        }
-        if (n == 1 && bits == 4) total[0] = _mm512_add_epi32(total[0], other);
-        __m512 scale, bias;
-        load_scales(p, narrow, &scale, &bias);
-        p += narrow ? 64 : 128;
+    __m512i total[ROWS_MAX], rest[ROWS_MAX];
+    for (int m = 0; m < n; m++) total[m] = rest[m] = _mm512_setzero_si512();
+    for (int32_t k = 0; k < group; k += bits == 4 ? 8 : 4, p += PANEL_LINE) {
+        __m512i w = _mm512_loadu_si512(p), lo = bits == 4 ? _mm512_and_si512(w, low) : w;
         for (int m = 0; m < n; m++) {
-            __m512 weighed = _mm512_mul_ps(scale, _mm512_set1_ps(x.scale[m]));
-            acc[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(total[m]), weighed, acc[m]);
-            acc[m] = _mm512_fmadd_ps(bias, _mm512_set1_ps(x.sum[m]), acc[m]);
+            const int8_t *q = x->q + m * group + k;
+            total[m] = _mm512_dpbusd_epi32(total[m], lo, four(q));
+            rest[m] = _mm512_dpbusd_epi32(rest[m], lo, four(q + x->low));
+        }
+        if (bits == 8) continue;
+        __m512i hi = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
+        for (int m = 0; m < n; m++) {
+            const int8_t *q = x->q + m * group + k + 4;
+            total[m] = _mm512_dpbusd_epi32(total[m], hi, four(q));
+            rest[m] = _mm512_dpbusd_epi32(rest[m], hi, four(q + x->low));
+        }
+    }
+    __m512 scale, bias;
+    load_scales(p, narrow, &scale, &bias);
+    for (int m = 0; m < n; m++) {
+        __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(total[m], 4), rest[m]);
+        acc[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), _mm512_mul_ps(scale, _mm512_set1_ps(x->scale[m])), acc[m]);
+        acc[m] = _mm512_fmadd_ps(bias, _mm512_set1_ps(x->sum[m]), acc[m]);
+    }
+}
+
+/* n rows of activations from `row` on (in one tile) against n_panels panels; what is `const` is constant where this is
+ * expanded. The panels advance together, group by group: memory answers several streams sooner than one. */
+INLINE void tile(const struct panel_args *a, int64_t row, int64_t panel, const int n, const int n_panels, const int bits,
+                 const int narrow) {
+    const struct pack_shape *s = a->shape;
+    const unsigned char *p = a->panels + (size_t)panel * s->panel_bytes;
+    const int32_t group = s->group == 64 ? 64 : s->group;
+    struct acts_row x = acts_row_at(&a->x, row);
+    __m512 acc[STREAMS_MAX][ROWS_MAX];
+    for (int i = 0; i < n_panels; i++)
+        for (int m = 0; m < n; m++) acc[i][m] = _mm512_setzero_ps();
+    for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
+        /* the group after this one is asked for: of the same panel, or the first one of a panel that comes next */
+        size_t ahead = s->group_bytes + (g + 1 < a->x.n_groups ? 0 : (size_t)(n_panels - 1) * s->panel_bytes);
+        for (int i = 0; i < n_panels; i++) {
+            const unsigned char *at = p + (size_t)i * s->panel_bytes;
+            for (size_t line = 0; line < s->group_bytes; line += PANEL_LINE) _mm_prefetch((const char *)(at + ahead + line), _MM_HINT_T0);
+            group_add(at, &x, group, acc[i], n, bits, narrow);
         }
         x.q += x.q_step, x.scale += x.step, x.sum += x.step;
     }
-    for (int m = 0; m < n; m++) _mm512_storeu_ps(y + m * a->y_stride, acc[m]);
+    float *y = a->y + row * a->y_stride + panel * PANEL_ROWS;
+    for (int i = 0; i < n_panels; i++)
+        for (int m = 0; m < n; m++) _mm512_storeu_ps(y + m * a->y_stride + i * PANEL_ROWS, acc[i][m]);
+}
+
+/* n rows against all panels, as many at a time as the registers hold. */
+INLINE void rows_of(const struct panel_args *a, int64_t row, const int n, const int n_panels, const int bits, const int narrow) {
+    int64_t p = 0;
+    for (; p + n_panels <= a->n_panels; p += n_panels) tile(a, row, p, n, n_panels, bits, narrow);
+    if (n_panels > 4 && p + 4 <= a->n_panels) tile(a, row, p, n, 4, bits, narrow), p += 4;
+    if (n_panels > 2 && p + 2 <= a->n_panels) tile(a, row, p, n, 2, bits, narrow), p += 2;
+    for (; p < a->n_panels; p++) tile(a, row, p, n, 1, bits, narrow);
 }
 
 INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
-    const unsigned char *p = a->panels;
-    for (int64_t i = 0; i < a->n_panels; i++, p += a->shape->panel_bytes) {
-        float *y = a->y + i * PANEL_ROWS;
-        int64_t m = 0;
-        for (; m + TILE <= a->n_rows; m += TILE) tile(a, p, m, y + m * a->y_stride, TILE, bits, narrow);
-        if (m + 4 <= a->n_rows) tile(a, p, m, y + m * a->y_stride, 4, bits, narrow), m += 4;
-        if (m + 2 <= a->n_rows) tile(a, p, m, y + m * a->y_stride, 2, bits, narrow), m += 2;
-        if (m < a->n_rows) tile(a, p, m, y + m * a->y_stride, 1, bits, narrow);
-    }
+    int64_t m = 0;
+    for (; m + 8 <= a->n_rows; m += 8) rows_of(a, m, 8, 1, bits, narrow);
+    if (m + 4 <= a->n_rows) rows_of(a, m, 4, 2, bits, narrow), m += 4;
+    if (m + 2 <= a->n_rows) rows_of(a, m, 2, 4, bits, narrow), m += 2;
+    if (m < a->n_rows) rows_of(a, m, 1, 8, bits, narrow);
 }
 
 void kern_vnni_panel(const struct panel_args *a) {
@@ -158,14 +181,16 @@ static void quant_row(const float *x, const struct quant_acts *out, int64_t row)
         /* max_ps drops a NaN in its first operand: look for one apart */
         __mmask16 odd = 0;
         for (int32_t i = 0; i < group; i += 16) odd |= _mm512_fpclass_ps_mask(_mm512_loadu_ps(x + i), 0x99);
-        float most = _mm512_reduce_max_ps(max), inverse = most > ACTS_LEAST && !odd ? 127.0f / most : 0;
+        float most = _mm512_reduce_max_ps(max), inverse = most > ACTS_LEAST && !odd ? (float)ACTS_MAX / most : 0;
         __m512i total = _mm512_setzero_si512();
         for (int32_t i = 0; i < group; i += 16) {
             __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(inverse)));
+            __m512i high = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(8)), 4);
             total = _mm512_add_epi32(total, v);
-            _mm_storeu_si128((__m128i *)(to.q + i), _mm512_cvtepi32_epi8(v));
+            _mm_storeu_si128((__m128i *)(to.q + i), _mm512_cvtepi32_epi8(high));
+            _mm_storeu_si128((__m128i *)(to.q + to.low + i), _mm512_cvtepi32_epi8(_mm512_sub_epi32(v, _mm512_slli_epi32(high, 4))));
         }
-        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / 127.0f);
+        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / (float)ACTS_MAX);
         *to.sum = *to.scale * (float)_mm512_reduce_add_epi32(total);
     }
 }
