@@ -189,7 +189,7 @@ Summary: {SUMMARY[0].upper() + SUMMARY[1:]}
 License: Apache-2.0
 Vendor: {AUTHORS}
 AutoReqProv: no
-Requires: libc.so.6(GLIBC_2.17)(64bit)
+Requires: libc.so.6(GLIBC_2.30)(64bit)
 %global _build_id_links none
 %global __os_install_post %{{nil}}
 %global debug_package %{{nil}}
@@ -276,7 +276,8 @@ def pack_linux(target, suffix, epoch, host_program, _sign):
     files = program_files(target, host_program)
     top = f"mlxcel-{VERSION}"
     entries = [(f"{top}/mlxcel", program, 0o755, None), (f"{top}/mlxcel-server", None, 0o755, f"{top}/mlxcel")]
-    entries += [(f"{top}/{name}", data, 0o644, None) for name, data in sorted(files.items())]
+    units = {f"systemd/{name}": read(f"packaging/linux/{name}").encode() for name in ("mlxcel-server.service", "mlxcel-server.user.service")}
+    entries += [(f"{top}/{name}", data, 0o644, None) for name, data in sorted({**files, **units}.items())]
     path = os.path.join(DIST, f"mlxcel-{target}{suffix}.tar.gz")
     tar_gz(path, entries, epoch)
     check_size(path)

@@ -92,6 +92,7 @@ group_release() {
     need nsis "makes the Windows installer" makensis
     need cpio "unpacks .rpm packages in the tests" cpio
     need perl "configures OpenSSL"
+    need debian-archive-keyring "checks the older ptxas that tools/old_ptxas.sh fetches"
     need make "builds OpenSSL" make
 }
 group_sign() {

@@ -99,7 +99,7 @@ def test_linux_archive(machine, work, model, expected):
     folder = only_folder(os.path.join(work, f"linux {machine} ü"))
     a, b = (os.stat(os.path.join(folder, p)) for p in ("mlxcel", "mlxcel-server"))
     check(a.st_ino == b.st_ino, f"{name}: mlxcel-server is not a hard link")
-    check_contents(folder, name, ["man/mlxcel.1"])
+    check_contents(folder, name, ["man/mlxcel.1", "systemd/mlxcel-server.service"])
     check_linux_imports(os.path.join(folder, "mlxcel"), name)
     runner = linux_runner(name, folder, machine)
     if not runner:
