@@ -142,7 +142,10 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
                              .pos_scale_first = a->pos_scale_first};
     struct qkv t = project(p, x);
     t.q = place(p, t.q, ROLE_Q_NORM);
-    if (!p->layer->borrows_kv) op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), clip(p, v_norm(p, t.v)), p->layer->kv);
+    if (!p->layer->borrows_kv) {
+        struct tensor v = clip(p, v_norm(p, t.v)); /* not among the arguments: every compiler lists ops in one order */
+        op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), v, p->layer->kv);
+    }
     struct tensor mixed = tensor_join_heads(op_attn(p->l, t.q, &attn));
     if (tensor_is(t.gate))
         mixed = op_glu(p->l, mixed, op_act(p->l, t.gate, &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f}),

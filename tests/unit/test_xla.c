@@ -302,6 +302,9 @@ static void test_find(void) {
     CHECK_STR(found.items[0].device, STR("cuda"));
     CHECK(str_ends(found.items[0].path, STR("xla_cuda13/xla_cuda_plugin.so")));
     CHECK_STR(found.items[1].device, STR("cpu"));
+    const char *cuda = found.items[0].path.p, *cpu = found.items[1].path.p;
+    CHECK(xla_plugins_pick(&found, NULL) == cuda && xla_plugins_pick(&found, "cuda:1") == cuda && xla_plugins_pick(&found, "gpu") == cuda);
+    CHECK(xla_plugins_pick(&found, "cpu") == cpu && xla_plugins_pick(&found, "tpu") == NULL && xla_plugins_pick(&found, "cud") == NULL);
     arena_free(&a);
 }
 

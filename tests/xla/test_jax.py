@@ -3,7 +3,7 @@
 Each program is parsed, verified, compiled and run by jaxlib; prompts, chunks, batches and decode steps are judged by golden_tests with the tolerances
 of the CPU backend, in float32. Every product of float32 must ask for the highest precision, or it is refused here.
 
-usage: test_jax.py GOLDEN_TESTS DATA [--all]   (without --all: one fixture of each of a few kinds)
+usage: test_jax.py GOLDEN_TESTS DATA [--part I/N]   (without --part: one fixture of each of a few kinds; with it every Nth of all, from the Ith on)
 """
 import collections
 import os
@@ -150,7 +150,12 @@ def main():
         finish()
     golden, total = os.path.join(DATA, "golden"), collections.Counter()
     everything = sorted(n for n in os.listdir(golden) if os.path.exists(os.path.join(golden, n, "golden.safetensors")))
-    for name in everything if "--all" in sys.argv else KINDS:
+    if "--part" in sys.argv:
+        i, n = map(int, sys.argv[sys.argv.index("--part") + 1].split("/"))
+        chosen = everything[i - 1::n]
+    else:
+        chosen = KINDS
+    for name in chosen:
         line, server = run_fixture(os.path.join(golden, name))
         check(line.startswith("ok"), f"{name}: {line}")
         check(not server.objects, f"{name}: {len(server.objects)} objects were not freed")

@@ -59,20 +59,28 @@ void xla_plugins_find(struct arena *a, struct xla_plugins *out) {
     if (os_home_dir()) xla_plugins_search(a, str_fmt(a, "%s/.local", os_home_dir()).p, out);
 }
 
+const char *xla_plugins_pick(const struct xla_plugins *found, const char *device) {
+    struct str rest = str_of(device ? device : ""), kind = {0};
+    str_split_next(&rest, ':', &kind);
+    for (int32_t i = 0; i < found->n; i++) {
+        struct str have = found->items[i].device;
+        bool is_gpu = str_is(have, "cuda") || str_is(have, "rocm");
+        if (kind.n == 0 || str_eq(have, kind) || (is_gpu && str_is(kind, "gpu"))) return found->items[i].path.p;
+    }
+    return NULL;
+}
+
 int xla_plugin_choose(struct arena *a, const char *wanted, const char *device, const char **out, struct err *err) {
     if (!wanted) wanted = os_env("MLXCEL_XLA_PLUGIN");
     *out = wanted;
     if (wanted) return ERR_OK;
     struct xla_plugins found;
     xla_plugins_find(a, &found);
-    struct str rest = str_of(device ? device : ""), kind = {0};
-    str_split_next(&rest, ':', &kind);
-    for (int32_t i = 0; i < found.n && !*out; i++)
-        if (kind.n == 0 || str_eq(found.items[i].device, kind)) *out = found.items[i].path.p;
+    *out = xla_plugins_pick(&found, device);
     if (*out) return ERR_OK;
     return err_set(err, ERR_ENOTFOUND,
-                   "no PJRT plugin%s%.*s found: give its library with --xla-plugin PATH (docs/openxla.md says where to get one)",
-                   kind.n ? " for " : "", STR_ARG(kind));
+                   "no PJRT plugin%s%s found: give its library with --xla-plugin PATH (docs/openxla.md says where to get one)",
+                   device ? " for " : "", device ? device : "");
 }
 
 void xla_warn_unused(void) {

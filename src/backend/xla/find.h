@@ -20,6 +20,8 @@ struct xla_plugins {
 void xla_plugins_find(struct arena *a, struct xla_plugins *out);
 /* Those of one environment, added to the list. */
 void xla_plugins_search(struct arena *a, const char *root, struct xla_plugins *out);
+/* The first of them for a device ("cuda:1", "gpu"; NULL: any), or NULL. */
+const char *xla_plugins_pick(const struct xla_plugins *found, const char *device);
 /* The plugin to open: `wanted` (a path), else MLXCEL_XLA_PLUGIN, else the first that was found for the device. */
 int xla_plugin_choose(struct arena *a, const char *wanted, const char *device, const char **out, struct err *err);
 /* One line about each variable of IREE that is set: nothing of it is used. */
