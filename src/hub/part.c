@@ -11,6 +11,13 @@ static int write_line(struct part *p, struct str line, struct err *err) {
     return ERR_OK;
 }
 
+/* A file that is empty is left alone: ext4 writes all of a file that was cut to nothing to the disk when it is closed, and waits for it. */
+static int empty(struct os_file *f, struct err *err) {
+    uint64_t size;
+    TRY(os_file_size(f, &size, err));
+    return size ? os_file_truncate(f, 0, err) : ERR_OK;
+}
+
 int part_reset(struct part *p, struct err *err) {
     memset(p->done, 0, p->n_chunks * sizeof *p->done);
     memset(p->told, 0, p->n_chunks * sizeof *p->told);
@@ -19,7 +26,7 @@ int part_reset(struct part *p, struct err *err) {
     p->etag[0] = 0;
     p->log_end = 0;
     TRY(os_file_truncate(p->log, 0, err));
-    TRY(os_file_truncate(p->data, 0, err));
+    TRY(empty(p->data, err));
     return write_line(p, p->identity, err);
 }
 

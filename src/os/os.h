@@ -70,6 +70,15 @@ struct os_map {
 };
 int os_map_file(const char *path, struct os_map *out, struct err *err);
 void os_map_close(struct os_map *m);
+/* A piece of an open file where the system holds it anyway, for one look without a copy; false where it cannot be had so: read it then.
+ * n is at least 1, and the piece ends before the file does. */
+struct os_view {
+    const void *data;
+    void *base;
+    size_t base_bytes;
+};
+bool os_view_open(struct os_file *f, uint64_t offset, size_t n, struct os_view *out);
+void os_view_close(struct os_view *v);
 
 /* Large, aligned memory with a huge-page hint; zeroed. Fails politely. */
 void *os_pages_alloc(size_t bytes, struct err *err);
