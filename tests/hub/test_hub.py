@@ -116,6 +116,8 @@ def test_selection(b):
     r = b.run(home, "download", "acme/big")
     check(r.returncode == 0, f"big: {r}")
     b.same(home, "acme/big", b.big, BIG_NAMES, "big")
+    ranges = [x[2]["Range"] for x in b.hub.log if x[1].endswith("/acme/big/model.safetensors") and "Range" in x[2]]
+    check(len(ranges) >= 4 and len(set(ranges)) == len(ranges), f"a big file comes in parts: {ranges}")
     have = sorted(n for n in os.listdir(b.path(home, "acme/big")) if not n.startswith("."))
     check(have == sorted(BIG_NAMES), f"only what is needed: {have}")
     target = os.path.join(b.dir, "local dir")
@@ -334,6 +336,83 @@ def test_store(b):
     check(os.path.exists(b.path(home2, MODEL)), "MLXCEL_CACHE_DIR")
 
 
+def test_places(b):
+    """Where models are looked for and put: each setting alone, and the user's own folder without any."""
+    user = os.path.join(b.dir, "user")
+    os.makedirs(user)
+
+    def run(*args, **more):
+        env = {k: v for k, v in b.env(b.home()).items() if k not in ("MLXCEL_HOME", "HF_HOME", "XDG_CACHE_HOME")}
+        return subprocess.run([b.program, *args], env={**env, "HOME": user, **more}, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+
+    r = run("download", MODEL)
+    check(r.stdout.strip() == os.path.join(user, ".cache", "mlxcel", "models", MODEL), f"the user's folder: {r}")
+    r = run("generate", "-m", MODEL, "-p", "x", "-n", "1", "--offline")
+    check(r.returncode == 0, f"generate from there: {r}")
+    elsewhere = os.path.join(b.dir, "all models")
+    r = run("download", MODEL, MLXCEL_MODELS_DIR=elsewhere)
+    check(r.stdout.strip() == os.path.join(elsewhere, MODEL), f"MLXCEL_MODELS_DIR: {r}")
+    check(run("list", "-q", MLXCEL_MODELS_DIR=elsewhere).stdout == MODEL + "\n", "list, MLXCEL_MODELS_DIR")
+    b.hub.add("acme/other", b.tiny)
+    r = run("generate", "-m", "other", "-p", "x", "-n", "1", MLXCEL_DEFAULT_ORG="acme")
+    check(r.returncode == 0 and "acme/other is not on this machine; getting it" in r.stderr, f"MLXCEL_DEFAULT_ORG: {r}")
+    r = run("generate", "-m", "other", "-p", "x", "-n", "1")
+    check(r.returncode == 1 and "mlx-community/other" in r.stderr, f"a bare name has one owner: {r}")
+    commit = b.hub.repos["acme/other"]["commit"]
+    r = run("download", "acme/other", "--revision", commit, MLXCEL_MODELS_DIR=os.path.join(b.dir, "by commit"))
+    check(r.returncode == 0 and any(f"/revision/{commit}" in x[1] for x in b.hub.log), f"--revision COMMIT: {r}")
+    # a token file where the Hugging Face tools put it
+    b.hub.token = "hf_filed"
+    b.hub.add("acme/gated", b.tiny, gate=401)
+    hf = os.path.join(b.dir, "hf with token")
+    os.makedirs(hf)
+    with open(os.path.join(hf, "token"), "w") as f:
+        f.write("hf_filed\n")
+    r = run("download", "acme/gated", HF_HOME=hf, MLXCEL_ALLOW_INSECURE_ENDPOINT="1")
+    check(r.returncode == 0, f"HF_HOME/token: {r}")
+    # the cache by its own name
+    snapshot = os.path.join(b.dir, "hub cache", "models--acme--kept", "snapshots", "d" * 40)
+    shutil.copytree(b.tiny, snapshot)
+    os.makedirs(os.path.join(snapshot, "../../refs"))
+    with open(os.path.join(snapshot, "../../refs/main"), "w") as f:
+        f.write("d" * 40)
+    r = run("generate", "-m", "acme/kept", "-p", "x", "-n", "1", "--offline", HF_HUB_CACHE=os.path.join(b.dir, "hub cache"))
+    check(r.returncode == 0 and "Hugging Face cache" in r.stderr, f"HF_HUB_CACHE: {r}")
+
+
+def test_commands(b):
+    """run and serve take names of the hub, too, and say that they download; rm asks on a terminal."""
+    import pty
+    home = b.home()
+    r = subprocess.run([b.program, "run", MODEL, "-n", "4"], env=b.env(home), input="Hello\n", capture_output=True, text=True, timeout=120)
+    check(r.returncode == 0 and "not on this machine; getting it" in r.stderr and r.stdout.strip(), f"run: {r}")
+    home = b.home()
+    p = subprocess.Popen([b.program, "serve", "-m", MODEL, "--port", "0", "--log-format", "json"], env=b.env(home), stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True)
+    line = p.stdout.readline()
+    p.terminate()
+    err = p.communicate(timeout=60)[1]
+    check(line.startswith("{") and p.returncode == 0 and "not on this machine; getting it" in err, f"serve: {line} {err}")
+    b.same(home, MODEL, b.tiny, TINY_NAMES, "serve")
+    rows = json.loads(b.run(home, "list", "--json").stdout)
+    check(rows[0]["last_used"], f"list says when it was used: {rows}")
+    for answer, kept in (("n", True), ("y", False)):
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.execve(b.program, [b.program, "rm", MODEL], b.env(home))
+        text = b""
+        try:
+            while piece := os.read(fd, 1000):
+                if b"?" in piece and b"?" not in text:
+                    os.write(fd, answer.encode() + b"\n")
+                text += piece
+        except OSError:
+            pass
+        os.waitpid(pid, 0)
+        os.close(fd)
+        check(os.path.exists(b.path(home, MODEL)) == kept, f"rm, answered {answer}: {text}")
+
+
 def test_hf_cache(b):
     home = b.home()
     folder = os.path.join(home, "hf", "hub", "models--acme--cached")
@@ -485,7 +564,8 @@ def main():
     parser.add_argument("--only")
     args = parser.parse_args()
     b = Bench(os.path.abspath(args.program))
-    parts = [test_journey, test_selection, test_faults, test_refusals, test_token, test_names, test_store, test_hf_cache, test_two,
+    parts = [test_journey, test_selection, test_faults, test_refusals, test_token, test_names, test_store, test_places, test_commands, test_hf_cache,
+             test_two,
              test_tls, test_proxy, test_terminal, test_kills]
     try:
         for part in parts:

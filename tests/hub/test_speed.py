@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """A large file from a hub on this machine, against curl on the same address: speed with hashing, and memory.
 
-usage: test_speed.py PROGRAM [--megabytes N] [--rounds N]      last line: "N passed, N failed"
+The two take turns, so that what else the machine does meets both; the figure is the median of the rounds' shares. A machine that is busy
+with other things gets a second and a third chance.
+
+usage: test_speed.py PROGRAM [--megabytes N] [--rounds N] [--folder DIR]      last line: "N passed, N failed"
 """
 import argparse
 import os
-import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -14,67 +17,106 @@ import time
 
 from fakehub import Hub
 
+BAR = 0.8
+MEMORY_MIB = 64
 
-def serve(folder, pipe):
+
+def serve(folders, pipe):
     """The hub in a process of its own, so that its interpreter takes no time from the clock of this one."""
     hub = Hub()
-    hub.add("acme/large", folder)
+    for name, folder in folders.items():
+        hub.add(name, folder)
     os.write(pipe, f"{hub.url} {hub.second}\n".encode())
     while True:
         time.sleep(3600)
+
+
+def write_file(folder, megabytes):
+    os.makedirs(folder)
+    piece = os.urandom(1 << 20)
+    with open(os.path.join(folder, "model.safetensors"), "wb") as f:
+        for i in range(megabytes):
+            f.write(i.to_bytes(8, "little") + piece[8:])
+
+
+def time_curl(url, folder):
+    target = os.path.join(folder, "curl")
+    start = time.monotonic()
+    subprocess.run(["curl", "-s", "-o", target, url], check=True)
+    seconds = time.monotonic() - start
+    os.remove(target)
+    return seconds
+
+
+def download(program, url, repo, folder, megabytes):
+    """Seconds, and the most memory that the process ever had, in MiB; None where the download failed."""
+    home = os.path.join(folder, "home")
+    start, most = time.monotonic(), 0
+    p = subprocess.Popen([program, "download", repo, "-q"], env={**os.environ, "MLXCEL_HOME": home, "HF_ENDPOINT": url},
+                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while p.poll() is None:
+        try:
+            with open(f"/proc/{p.pid}/status", encoding="ascii") as f:
+                most = max([most] + [int(line.split()[1]) // 1024 for line in f if line.startswith("VmHWM:")])
+        except OSError:
+            pass
+        time.sleep(0.02)
+    seconds = time.monotonic() - start
+    path = os.path.join(home, "models", repo, "model.safetensors")
+    good = p.returncode == 0 and os.path.getsize(path) == megabytes << 20
+    if not good:
+        print(f"FAILED download: {p.returncode} {p.stderr.read()}")
+    shutil.rmtree(home, ignore_errors=True)
+    return (seconds, most) if good else None
+
+
+def measure(args, folder, url, second):
+    shares, memory = [], []
+    for _ in range(args.rounds):
+        curl = time_curl(f"{second}/blob/acme/large/model.safetensors", folder)
+        got = download(args.program, url, "acme/large", folder, args.megabytes)
+        if not got:
+            return 0, 1 << 20
+        shares.append(curl / got[0])
+        memory.append(got[1])
+        print(f"  curl {args.megabytes / curl:.0f} MiB/s, mlxcel {args.megabytes / got[0]:.0f} MiB/s, {100 * shares[-1]:.0f} %, {got[1]} MiB", flush=True)
+    return statistics.median(shares), max(memory)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--megabytes", type=int, default=2048)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", help="where the files lie; else the system's folder for such things")
     args = parser.parse_args()
     if not shutil.which("curl"):
         print("skipped: there is no curl to compare with\n0 passed, 0 failed, 1 skipped")
         return 0
-    folder = tempfile.mkdtemp(prefix="mlxcel-speed-")
-    source = os.path.join(folder, "source")
-    os.makedirs(source)
-    piece = os.urandom(1 << 20)
-    with open(os.path.join(source, "model.safetensors"), "wb") as f:
-        for i in range(args.megabytes):
-            f.write(i.to_bytes(8, "little") + piece[8:])
+    folder = tempfile.mkdtemp(prefix="mlxcel-speed-", dir=args.folder)
+    folders = {"acme/large": os.path.join(folder, "large"), "acme/small": os.path.join(folder, "small")}
+    write_file(folders["acme/large"], args.megabytes)
+    write_file(folders["acme/small"], args.megabytes // 8)
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        serve(source, writer)
-    url, second = os.read(reader, 1000).decode().split()
-    times, memory = {"curl": [], "mlxcel": []}, 0
-    failed = 0
+        serve(folders, writer)
     try:
-        for i in range(args.rounds):
-            target = os.path.join(folder, f"curl{i}")
-            start = time.time()
-            subprocess.run(["curl", "-s", "-o", target, f"{second}/blob/acme/large/model.safetensors"], check=True)
-            times["curl"].append(time.time() - start)
-            os.remove(target)
-            home = os.path.join(folder, f"home{i}")
-            start = time.time()
-            env = {**os.environ, "MLXCEL_HOME": home, "HF_ENDPOINT": url}
-            r = subprocess.run([args.program, "download", "acme/large", "-q"], env=env, capture_output=True, text=True)
-            times["mlxcel"].append(time.time() - start)
-            memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-            if r.returncode or os.path.getsize(os.path.join(home, "models/acme/large/model.safetensors")) != args.megabytes << 20:
-                print(f"FAILED download: {r}")
-                failed += 1
-            shutil.rmtree(home)
+        url, second = os.read(reader, 1000).decode().split()
+        small = download(args.program, url, "acme/small", folder, args.megabytes // 8)
+        for _ in range(3):
+            share, memory = measure(args, folder, url, second)
+            if share >= BAR:
+                break
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
         shutil.rmtree(folder)
-    best = {k: min(v) for k, v in times.items()}
-    share = best["curl"] / best["mlxcel"]
-    print(f"{args.megabytes} MiB: curl {args.megabytes / best['curl']:.0f} MiB/s, mlxcel {args.megabytes / best['mlxcel']:.0f} MiB/s "
-          f"({share * 100:.0f} %), most memory of a process {memory / 1024:.0f} MiB; all times {times}")
-    failed += share < 0.8
-    failed += memory > 200 * 1024
-    print(f"{3 - failed} passed, {failed} failed")
+    flat = small is not None and memory <= MEMORY_MIB and memory - small[1] <= 16
+    print(f"{args.megabytes} MiB at {100 * share:.0f} % of curl's speed (median of {args.rounds}); memory {memory} MiB, "
+          f"for an eighth of the file {small and small[1]} MiB")
+    failed = (share < BAR) + (not flat)
+    print(f"{2 - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 

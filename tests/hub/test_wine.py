@@ -6,6 +6,7 @@ usage: test_wine.py FOLDER of the Windows build [SHAPE]      last line: "N passe
 import filecmp
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -28,8 +29,8 @@ class Windows:
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(drop) and not k.lower().endswith("_proxy")}
         self.env.update(MLXCEL_HOME="Z:" + home, HF_HOME="Z:" + home + "/hf", HF_ENDPOINT=endpoint)
 
-    def run(self, *args):
-        return subprocess.run([*self.command, *args], capture_output=True, text=True, timeout=600, env=self.env, stdin=subprocess.DEVNULL)
+    def run(self, *args, env=None):
+        return subprocess.run([*self.command, *args], capture_output=True, text=True, timeout=600, env=env or self.env, stdin=subprocess.DEVNULL)
 
 
 def same(home, repo, source, names):
@@ -69,6 +70,16 @@ def check_all(windows, hub, folder, home, shape):
     check(r.returncode == 0, f"resume: {r}")
     same(home, "acme/big", big, ["model.safetensors", "config.json"])
     check(any("If-Range" in x[2] for x in hub.log), "resuming asks by If-Range")
+    # without MLXCEL_HOME: %LOCALAPPDATA%\\mlxcel, which Wine puts into its own drive
+    plain = {k: v for k, v in windows.env.items() if k != "MLXCEL_HOME"}
+    windows.run("rm", MODEL, "--yes", env=plain)
+    r = windows.run("download", MODEL, env=plain)
+    place = re.fullmatch(r"C:[\\/]users[\\/][^\\/]+[\\/]AppData[\\/]Local[\\/]mlxcel[\\/]models[\\/](.*)", r.stdout.strip())
+    check(r.returncode == 0 and place and place[1] == MODEL, f"LOCALAPPDATA: {r}")
+    r = windows.run("generate", "-m", MODEL, "-p", "Hello", "-n", "16", "--offline", env=plain)
+    check(r.returncode == 0 and r.stdout.strip(), f"generate from LOCALAPPDATA: {r}")
+    r = windows.run("rm", MODEL, "--yes", env=plain)
+    check(r.returncode == 0 and windows.run("list", "-q", env=plain).stdout.strip() == "", f"rm from LOCALAPPDATA: {r}")
     r = windows.run("rm", "acme/big", "--yes")
     check(r.returncode == 0 and not os.path.exists(os.path.join(home, "models", "acme")), f"rm: {r}")
 
