@@ -123,6 +123,8 @@ def check_thoughts(folder):
             check(r.stdout == f"<think>\n{thoughts}\n</think>\n\n{answer}\n", f"{name}, {command[0]} --show-reasoning: {r}")
         r = json.loads(run("generate", "-m", model, "-p", "hello", "--json").stdout)
         check(r["text"] == answer and r["reasoning"] == thoughts and r["finish_reason"] == "stop", f"{name}, --json: {r}")
+        more = json.loads(run("generate", "-m", model, "-p", "hello", "--json", "--system", "hello hello").stdout)
+        check(more["text"] == answer and more["prompt_tokens"] == r["prompt_tokens"] + 2, f"{name}, --system: {more}")
         r = run("run", model, "--temp", "0", text="hello\n/set show_reasoning on\nhello\n")
         check(r.stdout == f"{answer}\n<think>\n{thoughts}\n</think>\n\n{answer}\n", f"{name}, /set show_reasoning: {r}")
         r = run("generate", "-m", model, "-p", "hello", "--stop", " is", "--stop", " leaves")
