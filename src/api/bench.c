@@ -105,20 +105,24 @@ int bench_run(struct session *s, const struct bench_case *which, int32_t n_repea
 
 /* ---- memory bandwidth ---------------------------------------------------------------------------------------------- */
 
-enum { READ_BYTES = 512 << 20, READ_PIECE = 1 << 20 };
+enum { READ_BYTES = 512 << 20, READ_PIECE = 1 << 20, READ_STREAMS = 8 };
 
 struct read_job {
     const uint64_t *data;
     _Atomic uint64_t sum; /* keeps the reads alive */
 };
 
+/* Several stretches of a piece side by side: one stream alone is limited by latency, not by bandwidth. */
 static void read_pieces(void *ctx, int64_t first, int64_t last, int32_t thread) {
     (void)thread;
     struct read_job *job = ctx;
     uint64_t lane[8] = {0};
-    const uint64_t *p = job->data + first * (READ_PIECE / 8), *end = job->data + last * (READ_PIECE / 8);
-    for (; p < end; p += 8)
-        for (int k = 0; k < 8; k++) lane[k] += p[k];
+    for (int64_t piece = first; piece < last; piece++) {
+        const uint64_t *p = job->data + piece * (READ_PIECE / 8);
+        for (int64_t i = 0; i < READ_PIECE / READ_STREAMS / 8; i += 8)
+            for (int64_t s = 0; s < READ_STREAMS; s++)
+                for (int64_t k = 0; k < 8; k++) lane[k] += p[s * (READ_PIECE / READ_STREAMS / 8) + i + k];
+    }
     for (int k = 1; k < 8; k++) lane[0] += lane[k];
     job->sum += lane[0];
 }
