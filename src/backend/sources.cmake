@@ -42,6 +42,7 @@ set(BACKEND_SOURCES
   src/backend/cpu/cpu_elem.c
   src/backend/cpu/cpu_linear.c
   src/backend/cpu/cpu_moe.c
+  src/backend/cpu/cpu_moe_panels.c
   src/backend/cpu/cpu_recur.c
   src/backend/cpu/cpu_rope.c
   src/backend/cpu/cpu_weight.c

@@ -29,10 +29,10 @@ static inline float bench_value(uint64_t seed, int64_t i) {
     return (float)((double)(int64_t)(rng_uniform(seed, (uint64_t)i, 0) * 256.0) / 128.0 - 1.0);
 }
 
-static inline void bench_open(struct ops_bench *b, int32_t n_threads) {
+static inline void bench_open_as(struct ops_bench *b, int32_t n_threads, enum precision precision) {
     struct err err;
     *b = (struct ops_bench){0};
-    CHECK_OK(cpu_backend.open(&(struct backend_options){.precision = PRECISION_EXACT, .n_threads = n_threads}, &b->be, &err), err);
+    CHECK_OK(cpu_backend.open(&(struct backend_options){.precision = precision, .n_threads = n_threads}, &b->be, &err), err);
     b->step = (struct step){.rows_capacity = BENCH_ROWS,
                             .seqs_capacity = BENCH_SEQS,
                             .ids = b->ids,
@@ -40,6 +40,10 @@ static inline void bench_open(struct ops_bench *b, int32_t n_threads) {
                             .seq_of = b->seq_of,
                             .logit_rows = b->logit_rows,
                             .seqs = b->seqs};
+}
+
+static inline void bench_open(struct ops_bench *b, int32_t n_threads) {
+    bench_open_as(b, n_threads, PRECISION_EXACT);
 }
 
 static inline void bench_close(struct ops_bench *b) {

@@ -155,11 +155,11 @@ static struct experts_args bind_experts(struct ops_bench *b, const struct moe_da
     return a;
 }
 
-/* Runs rows first ... first + n - 1; y, ids and weights of each. */
+/* Runs rows first ... first + n - 1; y, ids and weights of each. Quantised experts run at the default precision. */
 static void run_experts(enum shape shape, struct format f, int32_t n_threads, int32_t first, int32_t n, float *y, int32_t *ids,
                         float *weights) {
     struct ops_bench b;
-    bench_open(&b, n_threads);
+    bench_open_as(&b, n_threads, f.mode == QUANT_NONE ? PRECISION_EXACT : PRECISION_AUTO);
     struct moe_data d = make_data(&b);
     struct experts_args a = bind_experts(&b, &d, shape, f);
     const struct weight *table = bench_weight(&b, f32, 1, ROWS, IN, d.x), *router = bench_weight(&b, f32, 1, E, IN, d.router);
@@ -222,36 +222,49 @@ static void experts_match_a_plain_loop(void) {
     bench_close(&b);
 }
 
-/* Quantised stacks give what the same stacks give when they are unpacked first. */
-static void quantised_experts_match_unpacked(void) {
-    struct format q = {QUANT_AFFINE, DT_F32, 4, 32};
-    struct ops_bench b;
-    bench_open(&b, 1);
-    struct moe_data d = make_data(&b);
-    float *stacks[] = {d.gate_up, d.down};
+/* What is left of the data when it has been quantised. */
+static void round_data(struct moe_data *d, const struct format *q) {
+    float *stacks[] = {d->gate_up, d->down};
     int64_t rows[] = {E * 2 * INNER, E * OUT}, widths[] = {IN, INNER};
     for (int s = 0; s < 2; s++)
         for (int64_t r = 0; r < rows[s]; r++) {
             unsigned char values[IN], scales[IN], biases[IN];
             float *row = stacks[s] + r * widths[s];
-            quant_pack(&q, row, widths[s], values, scales, biases);
-            quant_unpack(&q, &(struct quant_row){values, scales, biases}, 0, widths[s], row);
+            quant_pack(q, row, widths[s], values, scales, biases);
+            quant_unpack(q, &(struct quant_row){values, scales, biases}, 0, widths[s], row);
         }
-    float y[ROWS * OUT], weights[ROWS * K];
-    int32_t ids[ROWS * K];
-    run_experts(SHAPE_FUSED, q, 2, 0, ROWS, y, ids, weights);
-    for (int32_t r = 0; r < ROWS; r++)
-        for (int32_t n = 0; n < OUT; n++) CHECK_NEAR(y[r * OUT + n], expected(&d, SHAPE_FUSED, r, ids + r * K, weights + r * K, n), 2e-5);
-    bench_close(&b);
+}
+
+/* Quantised stacks, in panels where there are kernels for them, give what the same stacks give when they are unpacked first;
+ * activations of 12 bits are the difference. */
+static const struct format quantised[] = {{QUANT_AFFINE, DT_F32, 4, 32}, {QUANT_AFFINE, DT_F32, 8, 32}, {QUANT_AFFINE, DT_F32, 3, 32}};
+
+static void quantised_experts_match_unpacked(void) {
+    for (size_t i = 0; i < sizeof quantised / sizeof *quantised; i++) {
+        struct ops_bench b;
+        bench_open(&b, 1);
+        struct moe_data d = make_data(&b);
+        round_data(&d, &quantised[i]);
+        for (int shape = 0; shape < N_SHAPES; shape++) {
+            float y[ROWS * OUT], weights[ROWS * K];
+            int32_t ids[ROWS * K];
+            run_experts((enum shape)shape, quantised[i], 2, 0, ROWS, y, ids, weights);
+            for (int32_t r = 0; r < ROWS; r++)
+                for (int32_t n = 0; n < OUT; n++)
+                    CHECK_NEAR(y[r * OUT + n], expected(&d, (enum shape)shape, r, ids + r * K, weights + r * K, n), 2e-3);
+        }
+        bench_close(&b);
+    }
 }
 
 static void rows_depend_on_nothing_else(void) {
-    for (int shape = 0; shape < N_SHAPES; shape++) {
+    for (int shape = 0; shape < 2 * N_SHAPES; shape++) {
         float all[ROWS * OUT], one[OUT], weights[ROWS * K];
         int32_t ids[ROWS * K];
-        run_experts((enum shape)shape, f32, 3, 0, ROWS, all, ids, weights);
+        struct format f = shape < N_SHAPES ? f32 : quantised[0];
+        run_experts((enum shape)(shape % N_SHAPES), f, 3, 0, ROWS, all, ids, weights);
         for (int32_t r = 0; r < ROWS; r++) {
-            run_experts((enum shape)shape, f32, 1, r, 1, one, ids, weights);
+            run_experts((enum shape)(shape % N_SHAPES), f, 1, r, 1, one, ids, weights);
             CHECK(memcmp(one, all + r * OUT, sizeof one) == 0);
         }
     }

@@ -64,8 +64,9 @@ cpu_runner cpu_run_conv, cpu_run_delta, cpu_run_ssd, cpu_run_scan, cpu_run_light
 
 /* y = (act(gate) already in y) * up * scale, the up half by the rules of the activation; up_stride 0 repeats one factor. */
 void cpu_gate(const struct act_args *a, float *y, const float *up, int64_t n, int64_t up_stride);
-/* Floats of op_scratch that EXPERTS needs. */
+/* Floats of op_scratch and bytes of `acts` that EXPERTS needs. */
 int64_t cpu_experts_scratch(const struct op *op);
+size_t cpu_experts_acts_bytes(const struct op *op);
 
 int cpu_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
 void cpu_weight_release(struct backend *be, struct weight *w);
@@ -88,6 +89,11 @@ int64_t cpu_rope_floats(const struct op *op);
 
 /* Bytes that cpu_run_linear needs in `acts` for this op. */
 size_t cpu_linear_acts_bytes(const struct op *op);
+
+/* Lays rows of activations for a matrix into memory; returns the bytes that they take. NULL: the bytes alone. */
+size_t cpu_place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char *memory, struct quant_acts *out);
+/* One row of a matrix as floats, from its planes or its panels. */
+void cpu_unpack_row(const struct cpu *c, const struct weight *w, int64_t row, float *out);
 
 /* The memory of a tensor's first element. */
 static inline float *cpu_data(const struct cpu *c, struct tensor t) {

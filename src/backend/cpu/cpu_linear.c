@@ -20,7 +20,7 @@ static size_t align64(size_t n) {
     return (n + 63) / 64 * 64;
 }
 
-static size_t place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char *memory, struct quant_acts *out) {
+size_t cpu_place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char *memory, struct quant_acts *out) {
     int32_t tile = acts_tile(n_rows);
     size_t rows = (size_t)((n_rows + tile - 1) / tile * tile), groups = (size_t)(s->in / s->group);
     size_t codes = align64(rows * (size_t)s->in * ACTS_TERMS), numbers = align64(rows * groups * sizeof(float));
@@ -37,7 +37,7 @@ size_t cpu_linear_acts_bytes(const struct op *op) {
     const struct cpu_weight *w = packed_of(op->arg.linear.weight);
     struct quant_acts acts;
     if (!w->panels) return 0;
-    return place_acts(&w->pack, op->in[0].rows, NULL, &acts) + (size_t)op->in[0].rows * PANEL_ROWS * sizeof(float);
+    return cpu_place_acts(&w->pack, op->in[0].rows, NULL, &acts) + (size_t)op->in[0].rows * PANEL_ROWS * sizeof(float);
 }
 
 static void quantise_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
@@ -97,7 +97,7 @@ static void run_panels(struct linear_job *job) {
     struct cpu *c = job->c;
     const struct weight *weight = job->op->arg.linear.weight;
     int64_t n_rows = job->op->in[0].rows, n_panels = (weight->out + PANEL_ROWS - 1) / PANEL_ROWS;
-    size_t bytes = place_acts(&packed_of(weight)->pack, n_rows, c->acts, &job->acts);
+    size_t bytes = cpu_place_acts(&packed_of(weight)->pack, n_rows, c->acts, &job->acts);
     job->rest = (float *)(void *)(c->acts + bytes);
     if (n_rows <= 4) quantise_rows(job, 0, n_rows, 0); /* less work than a barrier */
     else pool_run(c->pool, n_rows, 0, quantise_rows, job);
@@ -106,14 +106,24 @@ static void run_panels(struct linear_job *job) {
 
 /* ---- rows as they are --------------------------------------------------------------------------------------------- */
 
+void cpu_unpack_row(const struct cpu *c, const struct weight *w, int64_t row, float *out) {
+    const struct cpu_weight *p = packed_of(w);
+    if (p->panels) {
+        pack_unpack_row(&p->pack, p->panels + (size_t)(row / PANEL_ROWS) * p->pack.panel_bytes, (int32_t)(row % PANEL_ROWS), out);
+    } else {
+        struct quant_row q = cpu_weight_row(w, row);
+        c->kern.unpack(&w->format, &q, 0, w->in, out);
+    }
+}
+
 /* One output of every row of the batch; the weight's row is used in place where it can be, else unpacked. */
 static void weight_row(struct cpu *c, const struct weight *w, int64_t row, struct plain_args *a, int32_t thread) {
-    struct quant_row q = cpu_weight_row(w, row);
     a->n = w->in;
-    a->dtype = w->format.mode == QUANT_NONE ? w->format.dtype : DT_F32;
-    a->w = q.values;
-    if (!c->kern.plain || w->format.mode != QUANT_NONE) {
-        c->kern.unpack(&w->format, &q, 0, w->in, cpu_thread(c, thread));
+    if (c->kern.plain && w->format.mode == QUANT_NONE) {
+        a->w = cpu_weight_row(w, row).values;
+        a->dtype = w->format.dtype;
+    } else {
+        cpu_unpack_row(c, w, row, cpu_thread(c, thread));
         a->w = cpu_thread(c, thread);
         a->dtype = DT_F32;
     }

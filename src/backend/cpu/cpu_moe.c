@@ -4,10 +4,11 @@
  * (2) A score that is not a number is the worst score: a broken row still names k distinct experts within range.
  * (3) Ties go to the lower index.
  *
- * EXPERTS gathers the (row, choice) pairs of each expert, so that a weight row is dequantised once for all of them:
- * first all gate and up products, then the activation, then the last matrix.
+ * EXPERTS gathers the (row, choice) pairs of each expert, so that a weight is read once for all of them: first all gate
+ * and up products, then the activation, then the last matrix. Experts in panels are taken by cpu_moe_panels.c; here are
+ * those that are dequantised row by row.
  */
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/cpu_moe.h"
 
 #include "base/fmath.h"
 
@@ -131,28 +132,16 @@ void cpu_run_route(struct cpu *c, const struct op *op, const struct step *step) 
 
 /* ---- experts ------------------------------------------------------------------------------------------------------ */
 
-/* The shared scratch memory of one op: products of every pair, then the lists. */
-struct experts_job {
-    struct cpu *c;
-    const struct op *op;
-    int32_t k;
-    float *inner;    /* [pairs, 2, inner]: gate (then the activated product), up */
-    int32_t *pairs;  /* row * k + choice, expert by expert, ascending within each */
-    int32_t *starts; /* [experts + 1] into pairs */
-    int32_t *used;   /* experts with pairs, ascending */
-    int32_t n_used;
-};
-
 int64_t cpu_experts_scratch(const struct op *op) {
     int64_t pairs = (int64_t)op->in[1].rows * op->in[1].width;
-    return pairs * 2 * op->arg.experts.inner + pairs + 2 * ((int64_t)op->arg.experts.down->n_experts + 1);
+    return pairs * 2 * op->arg.experts.inner + pairs + 2 * ((int64_t)op->arg.experts.down->n_experts + 1) + cpu_experts_panel_floats(op);
 }
 
 static int32_t pair_expert(const struct experts_job *job, int64_t pair) {
     return ((const int32_t *)cpu_row(job->c, job->op->in[1], pair / job->k))[pair % job->k];
 }
 
-static float pair_weight(const struct experts_job *job, int64_t pair) {
+float cpu_pair_weight(const struct experts_job *job, int64_t pair) {
     return cpu_row(job->c, job->op->in[2], pair / job->k)[pair % job->k];
 }
 
@@ -178,12 +167,11 @@ static void expert_row(const struct experts_job *job, const struct weight *w, co
                        float *unpacked) {
     struct cpu *c = job->c;
     const struct experts_args *a = &job->op->arg.experts;
-    struct quant_row q = cpu_weight_row(w, e * w->out + row);
-    c->kern.unpack(&w->format, &q, 0, w->in, unpacked);
+    cpu_unpack_row(c, w, e * w->out + row, unpacked);
     for (int32_t i = job->starts[e]; i < job->starts[e + 1]; i++) {
         int64_t pair = job->pairs[i];
         float sum = c->kern.dot(unpacked, cpu_row(c, job->op->in[0], pair / job->k), w->in);
-        if (a->scale_input) sum *= pair_weight(job, pair);
+        if (a->scale_input) sum *= cpu_pair_weight(job, pair);
         job->inner[pair * 2 * a->inner + to] = bias ? sum + cpu_vec(bias)[e * w->out + row] : sum;
     }
 }
@@ -205,19 +193,20 @@ static void inner_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     }
 }
 
+void cpu_activate_expert(const struct experts_job *job, float *h) {
+    const struct experts_args *a = &job->op->arg.experts;
+    job->c->kern.act(h, a->inner, &a->act);
+    if (a->gate_up || a->gate) {
+        cpu_gate(&a->act, h, h + a->inner, a->inner, 1);
+    } else if (a->act.scale != 1.0f) {
+        for (int64_t i = 0; i < a->inner; i++) h[i] *= a->act.scale;
+    }
+}
+
 static void activate_pairs(void *ctx, int64_t first, int64_t last, int32_t thread) {
     (void)thread;
     const struct experts_job *job = ctx;
-    const struct experts_args *a = &job->op->arg.experts;
-    for (int64_t p = first; p < last; p++) {
-        float *h = job->inner + p * 2 * a->inner;
-        job->c->kern.act(h, a->inner, &a->act);
-        if (a->gate_up || a->gate) {
-            cpu_gate(&a->act, h, h + a->inner, a->inner, 1);
-        } else if (a->act.scale != 1.0f) {
-            for (int64_t i = 0; i < a->inner; i++) h[i] *= a->act.scale;
-        }
-    }
+    for (int64_t p = first; p < last; p++) cpu_activate_expert(job, job->inner + p * 2 * job->op->arg.experts.inner);
 }
 
 static void down_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
@@ -231,13 +220,12 @@ static void down_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
         for (int64_t r = 0; r < y.rows; r++) cpu_row(c, y, r)[n] = 0;
         for (int32_t u = 0; u < job->n_used; u++) {
             int32_t e = job->used[u];
-            struct quant_row q = cpu_weight_row(a->down, e * a->down->out + n);
-            c->kern.unpack(&a->down->format, &q, 0, a->inner, unpacked);
+            cpu_unpack_row(c, a->down, e * a->down->out + n, unpacked);
             for (int32_t i = job->starts[e]; i < job->starts[e + 1]; i++) {
                 int64_t pair = job->pairs[i];
                 float sum = c->kern.dot(unpacked, job->inner + pair * 2 * a->inner, a->inner);
                 if (bias) sum += bias[e * a->down->out + n];
-                cpu_row(c, y, pair / job->k)[n] += a->scale_input ? sum : sum * pair_weight(job, pair);
+                cpu_row(c, y, pair / job->k)[n] += a->scale_input ? sum : sum * cpu_pair_weight(job, pair);
             }
         }
     }
@@ -248,6 +236,11 @@ void cpu_run_experts(struct cpu *c, const struct op *op, const struct step *step
     const struct experts_args *a = &op->arg.experts;
     struct experts_job job = {.c = c, .op = op, .k = op->in[1].width, .inner = c->op_scratch};
     gather_pairs(&job, a->down->n_experts);
+    if (cpu_experts_packed(a)) {
+        job.more = (float *)(job.used + a->down->n_experts + 1);
+        cpu_experts_panels(&job);
+        return;
+    }
     pool_run(c->pool, (int64_t)job.n_used * a->inner, 0, inner_rows, &job);
     pool_run(c->pool, (int64_t)op->in[1].rows * job.k, 0, activate_pairs, &job);
     pool_run(c->pool, a->down->out, 0, down_rows, &job);
