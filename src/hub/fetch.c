@@ -381,6 +381,7 @@ static void run_worker(void *user) {
     struct fetch *f = w->f;
     struct task t;
     int32_t n_failed = 0;
+    os_thread_give_way(); /* to the hash: it is what everybody waits for in the end */
     while (wait_for_task(f, &t)) {
         struct err err = {0};
         w->reply.transient = false;

@@ -131,6 +131,7 @@ struct os_cond;
 int os_thread_start(struct os_thread **out, void (*run)(void *), void *user, const char *name, struct err *err);
 void os_thread_join(struct os_thread *t);
 void os_thread_yield(void);
+void os_thread_give_way(void); /* from now on the calling thread runs after the others of this process, where the system can do that */
 struct os_mutex *os_mutex_create(void);
 void os_mutex_destroy(struct os_mutex *m);
 void os_mutex_lock(struct os_mutex *m);
