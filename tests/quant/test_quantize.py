@@ -12,10 +12,12 @@ import fnmatch
 import json
 import os
 import resource
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -157,27 +159,57 @@ def limit_memory():
     resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
 
 
-def check_memory():
-    """A matrix far larger than the memory that the program may have."""
+def make_big(folder, rows=150000, width=1024):
+    """One matrix of 614 MB, all zeros: a file with a hole."""
+    header = {"lm_head.weight": {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, 4 * rows * width]}}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    folder.mkdir()
+    with open(folder / "model.safetensors", "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        f.truncate(8 + len(text) + 4 * rows * width)
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
+
+
+def check_whole(folder):
+    names = set(read(folder))
+    check(names == {"lm_head.weight", "lm_head.scales", "lm_head.biases"} and Path(folder, "config.json").exists(), f"not whole: {names}")
+
+
+def check_ended(big, temp, how, leaves_partial):
+    """Ended in the middle: the result is not there (or whole, if the signal came too late); afterwards it can be made."""
+    target = Path(temp, f"ended-{how}")
+    with subprocess.Popen([program, "quantize", "-m", big, "-o", target], stderr=subprocess.PIPE, text=True) as p:
+        while p.poll() is None and not list(Path(temp).glob(f"{target.name}.partial-*")):
+            time.sleep(0.01)
+        p.send_signal(how)
+        p.communicate(timeout=120)
+    if target.exists():
+        check_whole(target)
+    else:
+        check(p.returncode != 0, f"ended by {how.name}, and it says 0")
+    check(leaves_partial or not list(Path(temp).glob(f"{target.name}.partial-*")), f"{how.name} leaves parts behind")
+    if not target.exists():
+        r = run("-m", big, "-o", target)
+        check(r.returncode == 0, f"again after {how.name}: {r.stderr}")
+        check_whole(target)
+
+
+def check_big():
+    """A matrix larger than the memory that the program may have, and long enough in the making to be ended."""
     with tempfile.TemporaryDirectory() as temp:
-        rows, width = 150000, 1024
-        header = {"lm_head.weight": {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, 4 * rows * width]}}
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
-        folder = Path(temp, "big")
-        folder.mkdir()
-        with open(folder / "model.safetensors", "wb") as f:
-            f.write(struct.pack("<Q", len(text)) + text)
-            f.truncate(8 + len(text) + 4 * rows * width)
-        (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
-        r = run("-m", folder, "-o", f"{temp}/q", preexec_fn=limit_memory)
+        big = Path(temp, "big")
+        make_big(big)
+        r = run("-m", big, "-o", f"{temp}/q", preexec_fn=limit_memory)
         check(r.returncode == 0, f"614 MB within 600 MB of memory: {r.stderr}")
+        check_ended(big, temp, signal.SIGINT, False)
+        check_ended(big, temp, signal.SIGKILL, True)
 
 
 def main():
     stories = data / "models" / "stories260K" / "hf"
     check_refusals(stories)
-    check_memory()
+    check_big()
     if not lm:
         skip("the comparison: mlx-lm is not installed")
         finish()
