@@ -46,21 +46,18 @@ static void configure(int32_t n) {
     _tile_loadconfig(&c);
 }
 
-/* n groups of 4-bit codes from p on as lines of bytes; those at `next` are asked for. */
-static void spread(const struct pack_shape *s, const unsigned char *p, const unsigned char *next, int64_t n, unsigned char *out) {
+/* n groups of 4-bit codes from p on as lines of bytes. */
+static void spread(const struct pack_shape *s, const unsigned char *p, int64_t n, unsigned char *out) {
     const __m512i low = _mm512_set1_epi8(15), high = _mm512_set1_epi8((char)0xF0);
-    for (int64_t g = 0; g < n; g++, p += s->group_bytes, next += s->group_bytes, out += GROUP_BYTES) {
+    for (int64_t g = 0; g < n; g++, p += s->group_bytes, out += GROUP_BYTES)
         for (int j = 0; j < 8; j++) {
             __m512i w = _mm512_loadu_si512(p + j * PANEL_LINE);
             unsigned char *line = out + (size_t)(2 * j) * PANEL_LINE;
-            _mm_prefetch((const char *)next + j * PANEL_LINE, _MM_HINT_T0);
             _mm512_store_si512(line + TIMES_16, _mm512_and_si512(_mm512_slli_epi16(w, 4), high));
             _mm512_store_si512(line + TIMES_16 + PANEL_LINE, _mm512_and_si512(w, high));
             _mm512_store_si512(line + TIMES_1, _mm512_and_si512(w, low));
             _mm512_store_si512(line + TIMES_1 + PANEL_LINE, _mm512_and_si512(_mm512_srli_epi16(w, 4), low));
         }
-        _mm_prefetch((const char *)next + 8 * PANEL_LINE, _MM_HINT_T0);
-    }
 }
 
 INLINE void load_scales(const unsigned char *p, const int narrow, __m512 *scale, __m512 *bias) {
@@ -82,6 +79,7 @@ struct stretch {
     int64_t q_step, step;                /* from tile to tile */
     const unsigned char *panels, *codes; /* the first group as it lies; lines of 4-bit codes */
     const struct pack_shape *shape;
+    ptrdiff_t next; /* from a group to the one of its place in the next stretch */
     int64_t n_groups, n_panels, n_tiles;
     bool first;  /* nothing to add to */
     float *sums; /* [n_tiles][BLOCK][TILE_FLOATS] */
@@ -168,6 +166,15 @@ INLINE void weigh(const struct stretch *s, const struct place *at, const int32_t
     }
 }
 
+/* Asks for the group that follows in the next stretch. A few lines with each product: a core has some sixteen requests under way, and
+ * where all of a stretch's came together, it stood still until most were served. */
+INLINE void ask_ahead(const struct stretch *s, const struct place *at, const int bits) {
+    const unsigned char *group = s->panels + (size_t)at->panel * s->shape->panel_bytes + (size_t)at->g * s->shape->group_bytes;
+    if (at->tile > 0) return;
+#pragma GCC unroll 17
+    for (int i = 0; i <= 2 * bits; i++) _mm_prefetch((const char *)group + s->next + i * PANEL_LINE, _MM_HINT_T0);
+}
+
 /* Products run two groups ahead of the weighing, on into the next panel and the next tile. */
 INLINE void run_stretch(const struct stretch *s, const int n, const int bits, const int narrow) {
     int32_t total[2][2 * TILE_FLOATS] __attribute__((aligned(64)));
@@ -185,6 +192,7 @@ INLINE void run_stretch(const struct stretch *s, const int n, const int bits, co
             for (int m = 0; m < n; m++) acc[m] = s->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + m * PANEL_ROWS);
             for (at.g = 0; at.g < s->n_groups; at.g++, odd ^= 1) {
                 store(total[odd], odd, bits);
+                ask_ahead(s, &at, bits);
                 products(s, &ahead, odd, n, bits);
                 place_next(s, &ahead);
                 weigh(s, &at, total[odd], acc, n, bits, narrow);
@@ -227,10 +235,8 @@ static void block_groups(const struct block *b, int64_t g, int64_t n) {
     /* what comes next: the panels' next stretch, or the next panels' first one */
     ptrdiff_t next = g + n < acts->n_groups ? (ptrdiff_t)((size_t)n * s->group_bytes)
                                             : (ptrdiff_t)(BLOCK * s->panel_bytes) - (ptrdiff_t)((size_t)g * s->group_bytes);
-    for (int64_t p = 0; p < b->n_panels && s->code_bits == 4; p++) {
-        const unsigned char *panel = at + (size_t)p * s->panel_bytes;
-        spread(s, panel, panel + next, n, b->codes + p * STRETCH * GROUP_BYTES);
-    }
+    for (int64_t p = 0; p < b->n_panels && s->code_bits == 4; p++)
+        spread(s, at + (size_t)p * s->panel_bytes, n, b->codes + p * STRETCH * GROUP_BYTES);
     struct acts_row x = acts_row_at(acts, b->row);
     run(&(struct stretch){.q = x.q + g * x.q_step,
                           .scale = x.scale + g * x.step,
@@ -240,6 +246,7 @@ static void block_groups(const struct block *b, int64_t g, int64_t n) {
                           .panels = at,
                           .codes = b->codes,
                           .shape = s,
+                          .next = next,
                           .n_groups = n,
                           .n_panels = b->n_panels,
                           .n_tiles = (b->n_rows + acts->tile - 1) / acts->tile,
