@@ -94,7 +94,7 @@ extern "C" __global__ void kv_write(KARGS(k_kv_write) a) {
     }
 }
 
-// ---- argmax in two passes: chunks of a row, then their best. Ties go to the lower index; -1 where the first or the largest is not finite ----
+// ---- argmax in two passes: chunks of a row, then their best. Ties go to the lower index; -1 where the first or the largest is not finite, or anything is no number ----
 
 static __device__ __forceinline__ void better(float &best, int &at, float other, int other_at) {
     if (other_at >= 0 && (at < 0 || other > best || (other == best && other_at < at))) best = other, at = other_at;
@@ -119,7 +119,7 @@ extern "C" __global__ void argmax_chunks(KARGS(k_argmax) a) {
     int at = -1;
     for (int64_t i = first + threadIdx.x; i < last; i += blockDim.x) {
         float x = view_load(a.x, r, 0, i);
-        if (x == x) better(best, at, x, (int)i);
+        better(best, at, x == x ? x : INFINITY, (int)i);
     }
     block_best(best, at);
     if (threadIdx.x == 0) a.best[r * a.chunks + blockIdx.x] = best, a.at[r * a.chunks + blockIdx.x] = at;

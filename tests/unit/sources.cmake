@@ -14,6 +14,7 @@ set(UNIT_SUITES
   kern
   kernelc
   line_edit
+  ops_elem
   ops_moe
   ops_recur
   os

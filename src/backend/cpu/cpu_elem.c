@@ -231,7 +231,8 @@ void cpu_run_rows(struct cpu *c, const struct op *op, const struct step *step) {
                    (size_t)x.width * sizeof(float));
 }
 
-/* The first of the largest. */
+/* The first of the largest; -1 for a poisoned row, whose request fails. A sum tells what the maximum passes over: anything that is no
+ * number. */
 static void argmax_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     (void)thread;
     const struct elem_job *job = ctx;
@@ -241,7 +242,7 @@ static void argmax_rows(void *ctx, int64_t first, int64_t last, int32_t thread) 
         float most = job->c->kern.max(p, x.width, -INFINITY);
         int32_t best = 0;
         while (best < x.width && p[best] != most) best++;
-        if (!isfinite(most) || !isfinite(p[0])) best = -1; /* a poisoned row: its request fails */
+        if (!isfinite(most) || !isfinite(p[0]) || isnan(job->c->kern.sum(p, x.width))) best = -1;
         memcpy(cpu_row(job->c, y, r), &best, sizeof best);
     }
 }
