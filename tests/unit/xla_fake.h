@@ -30,4 +30,15 @@ static inline struct xla_fake xla_fake_open(struct arena *a, const char *mode) {
     return f;
 }
 
+/* A way to be wrong, and what is to come of it. */
+struct xla_fault {
+    const char *mode;
+    int code;
+    const char *says;
+};
+
+static inline void xla_fake_said(const struct xla_fault *f, const struct err *err) {
+    if (str_find(str_of(err->msg), str_of(f->says), 0) == STR_NONE) unit_fail(__FILE__, __LINE__, "%s: said \"%s\"", f->mode, err->msg);
+}
+
 #endif
