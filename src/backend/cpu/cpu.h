@@ -105,12 +105,16 @@ static inline float *cpu_row(const struct cpu *c, struct tensor t, int64_t row) 
 static inline float *cpu_thread(const struct cpu *c, int32_t thread) {
     return c->thread_scratch + (int64_t)thread * c->thread_floats;
 }
+/* A weight as this backend keeps it. */
+static inline const struct cpu_weight *cpu_packed(const struct weight *w) {
+    return w->packed;
+}
 /* A vector weight's elements. */
 static inline const float *cpu_vec(const struct weight *w) {
-    return w ? (const float *)((const struct cpu_weight *)w->packed)->values : NULL;
+    return w ? (const float *)cpu_packed(w)->values : NULL;
 }
 static inline struct quant_row cpu_weight_row(const struct weight *w, int64_t row) {
-    const struct cpu_weight *p = w->packed;
+    const struct cpu_weight *p = cpu_packed(w);
     return (struct quant_row){p->values + (size_t)row * p->values_stride, p->scales ? p->scales + (size_t)row * p->scales_stride : NULL,
                               p->biases ? p->biases + (size_t)row * p->biases_stride : NULL};
 }

@@ -10,10 +10,6 @@ struct linear_job {
     float *rest; /* [rows][16] */
 };
 
-static const struct cpu_weight *packed_of(const struct weight *w) {
-    return w->packed;
-}
-
 /* ---- packed panels ------------------------------------------------------------------------------------------------ */
 
 static size_t align64(size_t n) {
@@ -34,7 +30,7 @@ size_t cpu_place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char 
 
 /* Behind the activations: outputs of a part-filled last panel. */
 size_t cpu_linear_acts_bytes(const struct op *op) {
-    const struct cpu_weight *w = packed_of(op->arg.linear.weight);
+    const struct cpu_weight *w = cpu_packed(op->arg.linear.weight);
     struct quant_acts acts;
     if (!w->panels) return 0;
     return cpu_place_acts(&w->pack, op->in[0].rows, NULL, &acts) + (size_t)op->in[0].rows * PANEL_ROWS * sizeof(float);
@@ -71,7 +67,7 @@ static void panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
     (void)thread;
     const struct linear_job *job = ctx;
     const struct weight *weight = job->op->arg.linear.weight;
-    const struct cpu_weight *w = packed_of(weight);
+    const struct cpu_weight *w = cpu_packed(weight);
     struct tensor y = job->op->out[0];
     int64_t row = first * PANEL_ROWS, end = last * PANEL_ROWS < weight->out ? last * PANEL_ROWS : weight->out;
     struct panel_args a = {.shape = &w->pack,
@@ -97,7 +93,7 @@ static void run_panels(struct linear_job *job) {
     struct cpu *c = job->c;
     const struct weight *weight = job->op->arg.linear.weight;
     int64_t n_rows = job->op->in[0].rows, n_panels = (weight->out + PANEL_ROWS - 1) / PANEL_ROWS;
-    size_t bytes = cpu_place_acts(&packed_of(weight)->pack, n_rows, c->acts, &job->acts);
+    size_t bytes = cpu_place_acts(&cpu_packed(weight)->pack, n_rows, c->acts, &job->acts);
     job->rest = (float *)(void *)(c->acts + bytes);
     if (n_rows <= 4) quantise_rows(job, 0, n_rows, 0); /* less work than a barrier */
     else pool_run(c->pool, n_rows, 0, quantise_rows, job);
@@ -107,7 +103,7 @@ static void run_panels(struct linear_job *job) {
 /* ---- rows as they are --------------------------------------------------------------------------------------------- */
 
 void cpu_unpack_row(const struct cpu *c, const struct weight *w, int64_t row, float *out) {
-    const struct cpu_weight *p = packed_of(w);
+    const struct cpu_weight *p = cpu_packed(w);
     if (p->panels) {
         pack_unpack_row(&p->pack, p->panels + (size_t)(row / PANEL_ROWS) * p->pack.panel_bytes, (int32_t)(row % PANEL_ROWS), out);
     } else {
@@ -148,7 +144,7 @@ static void plain_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
 void cpu_run_linear(struct cpu *c, const struct op *op, const struct step *step) {
     (void)step;
     struct linear_job job = {.c = c, .op = op, .bias = cpu_vec(op->arg.linear.bias)};
-    if (packed_of(op->arg.linear.weight)->panels) run_panels(&job);
+    if (cpu_packed(op->arg.linear.weight)->panels) run_panels(&job);
     else pool_run(c->pool, op->arg.linear.weight->out, 0, plain_rows, &job);
 }
 
@@ -181,7 +177,7 @@ static void embed_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     const struct embed_job *job = ctx;
     const struct embed_args *a = &job->op->arg.embed;
     const struct weight *w = a->weight;
-    const struct cpu_weight *p = packed_of(w);
+    const struct cpu_weight *p = cpu_packed(w);
     for (int64_t r = first; r < last; r++) {
         int64_t index = a->by_position ? job->step->pos[r] + a->position_offset : job->step->ids[r];
         if (index >= w->out) index = 0;

@@ -8,12 +8,8 @@
 
 enum { CHUNK_PANELS = 8 };
 
-static const struct cpu_weight *packed_of(const struct weight *w) {
-    return w->packed;
-}
-
 static bool has_panels(const struct weight *w) {
-    return !w || packed_of(w)->panels;
+    return !w || cpu_packed(w)->panels;
 }
 
 bool cpu_experts_packed(const struct experts_args *a) {
@@ -26,20 +22,21 @@ int64_t cpu_experts_panel_floats(const struct op *op) {
     return cpu_experts_packed(&op->arg.experts) ? pairs * (op->arg.experts.down->out + 1) + PANEL_ROWS : 0;
 }
 
-/* An expert's rows are padded to less than twice their number. */
-static size_t acts_bytes(const struct pack_shape *s, int64_t n_pairs, int64_t n_experts) {
+/* Bytes before the activations of the i-th used expert, which has n_pairs before it. An expert's rows are padded to at most twice their
+ * number, and its four parts to lines. */
+static size_t acts_offset(const struct pack_shape *s, int64_t n_pairs, int64_t i) {
     size_t per_row = (size_t)s->in * ACTS_TERMS + 2 * (size_t)(s->in / s->group) * sizeof(float);
-    return 2 * (size_t)n_pairs * per_row + 4 * 64 * (size_t)(n_pairs < n_experts ? n_pairs : n_experts);
+    return 2 * (size_t)n_pairs * per_row + 4 * 64 * (size_t)i;
 }
 
 size_t cpu_experts_acts_bytes(const struct op *op) {
     const struct experts_args *a = &op->arg.experts;
     if (!cpu_experts_packed(a)) return 0;
-    int64_t pairs = (int64_t)op->in[1].rows * op->in[1].width;
+    int64_t pairs = (int64_t)op->in[1].rows * op->in[1].width, used = pairs < a->down->n_experts ? pairs : a->down->n_experts;
     const struct weight *all[] = {a->gate_up, a->gate, a->up, a->down};
     size_t most = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        size_t bytes = all[i] ? acts_bytes(&packed_of(all[i])->pack, pairs, a->down->n_experts) : 0;
+        size_t bytes = all[i] ? acts_offset(&cpu_packed(all[i])->pack, pairs, used) : 0;
         if (bytes > most) most = bytes;
     }
     return most;
@@ -57,12 +54,11 @@ struct pass {
 
 /* Where the activations of the i-th used expert lie: behind those of the experts before it. */
 static struct quant_acts acts_of(const struct pass *p, int32_t i) {
-    const struct pack_shape *s = &packed_of(p->w)->pack;
+    const struct pack_shape *s = &cpu_packed(p->w)->pack;
     const struct experts_job *job = p->job;
     int32_t e = job->used[i];
-    size_t per_row = (size_t)s->in * ACTS_TERMS + 2 * (size_t)(s->in / s->group) * sizeof(float);
     struct quant_acts out;
-    unsigned char *memory = job->c->acts + 2 * (size_t)job->starts[e] * per_row + 4 * 64 * (size_t)i;
+    unsigned char *memory = job->c->acts + acts_offset(s, job->starts[e], i);
     memory += (64 - ((uintptr_t)memory & 63)) & 63;
     cpu_place_acts(s, job->starts[e + 1] - job->starts[e], memory, &out);
     return out;
@@ -86,7 +82,7 @@ static void expert_panels(void *ctx, int64_t first, int64_t last, int32_t thread
     (void)thread;
     const struct pass *p = ctx;
     const struct experts_job *job = p->job;
-    const struct cpu_weight *w = packed_of(p->w);
+    const struct cpu_weight *w = cpu_packed(p->w);
     int64_t n_panels = p->w->out / PANEL_ROWS;
     for (int64_t i = first; i < last; i++) {
         int32_t e = job->used[i / p->n_chunks];
@@ -170,7 +166,7 @@ void cpu_experts_panels(const struct experts_job *job) {
         run_pass(&p, false);
         p.w = a->gate;
         p.y = job->inner;
-        if (a->gate) run_pass(&p, packed_of(a->gate)->pack.group == packed_of(a->up)->pack.group);
+        if (a->gate) run_pass(&p, cpu_packed(a->gate)->pack.group == cpu_packed(a->up)->pack.group);
     }
     pool_run(pool, n_pairs, 0, activate, (void *)(uintptr_t)job);
     run_pass(&(struct pass){.job = job, .w = a->down, .x = job->inner, .x_stride = 2 * a->inner, .y = job->more, .y_stride = a->down->out},
