@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Real models against what transformers generated with them: ids and text, greedy, float32.
 
-usage: test_models.py PROGRAM DATA   (DATA/models/**/reference.json, DATA/tiny/*/golden.json)
+usage: test_models.py PROGRAM DATA [JOBS]   (DATA/models/**/reference.json, DATA/tiny/*/golden.json; JOBS programs at a time, else one)
 """
+import concurrent.futures
 import json
 import os
 import subprocess
 import sys
 
 PROGRAM, DATA = sys.argv[1], sys.argv[2]
-passed = failed = 0
+JOBS = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 
 
 def generate(model, *args):
@@ -20,17 +21,15 @@ def generate(model, *args):
     return run.stdout.decode()
 
 
-def check(name, got, want):
-    global passed, failed
+def differs(name, got, want):
+    """None, or the line that says where."""
     if got == want:
-        passed += 1
-        return
-    failed += 1
+        return None
     at = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
-    print(f"FAILED {name}: differs at {at}: {got[at:at + 60]!r}, expected {want[at:at + 60]!r}")
+    return f"FAILED {name}: differs at {at}: {got[at:at + 60]!r}, expected {want[at:at + 60]!r}"
 
 
-def check_reference(folder):
+def reference_checks(folder):
     with open(os.path.join(folder, "config.json")) as f:
         eos = json.load(f).get("eos_token_id")
     with open(os.path.join(folder, "reference.json")) as f:
@@ -39,27 +38,34 @@ def check_reference(folder):
         ids = r["generated_ids"]
         name = f"{os.path.relpath(folder, DATA)} {i}"
         prompt_ids = ",".join(map(str, r["prompt_ids"]))
-        want = ids[:ids.index(eos)] if eos in ids else ids
-        got = generate(folder, "--tokens", prompt_ids, "--ids", "-n", str(len(ids)))
-        check(name + " ids", got.split(), [str(t) for t in want])
+        want = [str(t) for t in (ids[:ids.index(eos)] if eos in ids else ids)]
+        args = ["--tokens", prompt_ids, "--ids", "-n", str(len(ids))]
+        yield lambda name=name, args=args, want=want: differs(name + " ids", generate(folder, *args).split(), want)
         if "rendered" not in r:
             continue
-        text = r["text"].replace("<|im_end|>", "").replace("</s>", "")
-        raw = [] if r["rendered"] != r["prompt"] else ["--no-chat-template"]
-        check(name + " text", generate(folder, "-p", r["prompt"], "-n", str(len(ids)), *raw).rstrip("\n"), text.rstrip("\n"))
+        text = r["text"].replace("<|im_end|>", "").replace("</s>", "").rstrip("\n")
+        args = ["-p", r["prompt"], "-n", str(len(ids)), *([] if r["rendered"] != r["prompt"] else ["--no-chat-template"])]
+        yield lambda name=name, args=args, text=text: differs(name + " text", generate(folder, *args).rstrip("\n"), text)
 
 
-def check_tiny(folder):
+def tiny_checks(folder):
     with open(os.path.join(folder, "golden.json")) as f:
         for i, r in enumerate(json.load(f)):
-            got = generate(folder, "--no-chat-template", "-p", r["prompt"], "-n", "400")
-            check(f"{os.path.relpath(folder, DATA)} {i} text", got[:len(r["text"])], r["text"])
+            name, text = f"{os.path.relpath(folder, DATA)} {i} text", r["text"]
+            args = ["--no-chat-template", "-p", r["prompt"], "-n", "400"]
+            yield lambda name=name, args=args, text=text: differs(name, generate(folder, *args)[:len(text)], text)
 
 
+checks = []
 for root, _, files in sorted(os.walk(DATA)):
     if "reference.json" in files:
-        check_reference(root)
+        checks += reference_checks(root)
     if "golden.json" in files and "config.json" in files:
-        check_tiny(root)
-print(f"{passed} passed, {failed} failed")
-sys.exit(1 if failed else 0)
+        checks += tiny_checks(root)
+with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+    found = list(pool.map(lambda one: one(), checks))
+failures = [line for line in found if line]
+for line in failures:
+    print(line)
+print(f"{len(found) - len(failures)} passed, {len(failures)} failed")
+sys.exit(1 if failures else 0)

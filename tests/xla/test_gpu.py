@@ -142,8 +142,8 @@ def part_models(m):
     if not os.path.isdir(os.path.join(m.a.data, "models")):
         skip(f"models: {m.a.data} has none")
         return
-    code, out, err = m.run("models", [sys.executable, "tests/golden/test_models.py", os.path.join(m.a.build, "mlxcel"), m.a.data], MLXCEL_BACKEND="xla",
-                           **m.sharing)
+    code, out, err = m.run("models", [sys.executable, "tests/golden/test_models.py", os.path.join(m.a.build, "mlxcel"), m.a.data, str(m.a.jobs)],
+                           MLXCEL_BACKEND="xla", **m.sharing)
     counted(m, "models", code, out or err)
 
 
@@ -153,6 +153,8 @@ def part_fixtures(m):
     if not names:
         skip(f"fixtures: {folder} has none")
         return
+
+    names.sort(key=lambda n: -os.path.getsize(os.path.join(folder, n, "model.safetensors")))  # those that take long first
 
     def one(name):
         if m.left() < 15:
