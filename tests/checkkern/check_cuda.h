@@ -8,6 +8,8 @@ extern bool check_verbose; /* print cases that pass, too */
 
 /* Cases whose name contains `only` (NULL: all); quick: fewer and smaller. The number of the exit status. */
 int check_cuda(const char *only, bool quick);
+/* Every kernel that can run a product, timed on products of real models; JSON. */
+int sweep_cuda(const char *only, bool quick);
 /* The default precision of the CPU on the products of tests/shapes.list. */
 int check_cpu_shapes(const char *only);
 

@@ -92,7 +92,8 @@ struct cuda {
     CUfunction functions[N_KERNELS]; /* NULL: not compiled for this GPU */
     int n_sm, sm, shared_max;
     bool exact, no_fuse, has_context;
-    bool can_run_lists; /* blocks of one launch may wait for each other */
+    const struct select_row *forced; /* measurements: this row for all ops of its kind that fit it */
+    bool can_run_lists;              /* blocks of one launch may wait for each other */
 
     struct kv_layout layout;
     struct cuda_kv_class kv[KV_CLASSES_MAX];

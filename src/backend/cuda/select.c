@@ -76,6 +76,7 @@ const struct select_row *cuda_select_rows(size_t *out_n) {
 }
 
 const struct select_row *cuda_select(const struct cuda *c, const struct op *op) {
+    if (c->forced && c->forced->kind == op->kind && c->forced->fits(c, op)) return c->forced;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].kind == op->kind && rows[i].fits(c, op)) return &rows[i];
     return NULL;
@@ -151,7 +152,7 @@ int cuda_lower(struct cuda *c, struct err *err) {
     c->op_scratch_need = 0;
     for (int32_t i = 0, n; i < l->n_ops; i += n) {
         int32_t first = p->n_launches;
-        n = cuda_lower_fused(c, i);
+        n = c->forced ? 0 : cuda_lower_fused(c, i);
         if (n == 0) {
             const struct select_row *row = cuda_select(c, &l->ops[i]);
             if (!row)
