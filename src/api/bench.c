@@ -189,27 +189,36 @@ static double log_sum_exp(const float *x, int32_t n, int32_t *out_best) {
     return (double)x[best] + m_log(sum);
 }
 
-int bench_verify(const struct session_options *options, int32_t n_tokens, struct bench_agreement *out, struct err *err) {
-    struct rows got = {0}, want = {0};
-    struct session_options exact = *options;
-    exact.backend = "cpu";
-    exact.device = NULL;
-    exact.precision = SESSION_EXACT;
-    *out = (struct bench_agreement){.n_tokens = n_tokens};
-    int code = collect_rows(options, n_tokens, &got, err);
-    if (!code) code = collect_rows(&exact, n_tokens, &want, err);
-    for (int32_t r = 0; r < n_tokens && !code; r++) {
-        const float *p = want.p + (int64_t)r * want.vocab, *q = got.p + (int64_t)r * got.vocab;
+static struct bench_agreement agreement(const struct rows *got, const struct rows *want) {
+    struct bench_agreement a = {.n_tokens = want->n};
+    for (int32_t r = 0; r < want->n; r++) {
+        const float *p = want->p + (int64_t)r * want->vocab, *q = got->p + (int64_t)r * got->vocab;
         int32_t best_p, best_q;
-        double total_p = log_sum_exp(p, want.vocab, &best_p), total_q = log_sum_exp(q, got.vocab, &best_q), kl = 0;
-        for (int32_t i = 0; i < want.vocab; i++) {
+        double total_p = log_sum_exp(p, want->vocab, &best_p), total_q = log_sum_exp(q, got->vocab, &best_q), kl = 0;
+        for (int32_t i = 0; i < want->vocab; i++) {
             double lp = (double)p[i] - total_p;
             kl += m_exp(lp) * (lp - ((double)q[i] - total_q));
         }
-        out->n_same += best_p == best_q;
-        out->mean_kl += kl / n_tokens;
+        a.n_same += best_p == best_q;
+        a.mean_kl += kl / want->n;
     }
-    mem_free(got.p);
+    return a;
+}
+
+int bench_verify(const struct session_options *options, int32_t n_tokens, struct bench_agreement *out_prompt,
+                 struct bench_agreement *out_steps, struct err *err) {
+    struct rows prompt = {0}, steps = {0}, want = {0};
+    struct session_options exact = *options, single = *options;
+    exact.backend = "cpu";
+    exact.device = NULL;
+    exact.precision = SESSION_EXACT;
+    single.n_rows = 1;
+    int code = collect_rows(options, n_tokens, &prompt, err);
+    if (!code) code = collect_rows(&single, n_tokens, &steps, err);
+    if (!code) code = collect_rows(&exact, n_tokens, &want, err);
+    if (!code) *out_prompt = agreement(&prompt, &want), *out_steps = agreement(&steps, &want);
+    mem_free(prompt.p);
+    mem_free(steps.p);
     mem_free(want.p);
     return code;
 }

@@ -39,7 +39,9 @@ struct bench_agreement {
     int32_t n_same;   /* with the same largest logit */
     double mean_kl;   /* of the exact distribution from the measured one, in nats */
 };
-/* Replays n_tokens positions of a fixed prompt on the exact CPU reference and compares the distributions. */
-int bench_verify(const struct session_options *options, int32_t n_tokens, struct bench_agreement *out, struct err *err);
+/* Runs n_tokens of a fixed prompt at once, then one by one as generation does, and compares the distributions of both with the exact CPU
+ * reference's. */
+int bench_verify(const struct session_options *options, int32_t n_tokens, struct bench_agreement *out_prompt,
+                 struct bench_agreement *out_steps, struct err *err);
 
 #endif

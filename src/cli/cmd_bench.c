@@ -110,9 +110,10 @@ static int64_t largest(const struct args *args, enum opt_id id) {
 }
 
 static int verify(const struct session_options *o, struct err *err) {
-    struct bench_agreement a;
-    TRY(bench_verify(o, VERIFY_TOKENS, &a, err));
-    log_info("agreement with the exact CPU reference: %d of %d tokens, mean KL %.3g", a.n_same, a.n_tokens, a.mean_kl);
+    struct bench_agreement prompt, steps;
+    TRY(bench_verify(o, VERIFY_TOKENS, &prompt, &steps, err));
+    log_info("agreement with the exact CPU reference: %d of %d tokens as a prompt, mean KL %.3g; %d one by one, mean KL %.3g",
+             prompt.n_same, prompt.n_tokens, prompt.mean_kl, steps.n_same, steps.mean_kl);
     return ERR_OK;
 }
 

@@ -57,6 +57,20 @@ def check_generate():
     check(r.returncode == 2 and "chat template" in r.stderr, f"--system without a template: {r.stderr}")
 
 
+def check_bench():
+    """Figures are not judged: that they are there, for every case asked for, and what --verify compares."""
+    r = run("bench", "--device", "cpu", "-p", "8,0", "-n", "4", "-b", "1,2", "-r", "1", "-o", "json", "--verify")
+    rows = json.loads(r.stdout) if r.returncode == 0 else []
+    cases = sorted((c["n_prompt"], c["n_gen"], c["batch"]) for c in rows)
+    check(cases == [(0, 4, 1), (0, 4, 2), (8, 0, 1), (8, 0, 2)] and all(c["tok_s"] > 0 and (c["bytes_per_token"] > 0) == (c["n_gen"] > 0) for c in rows), f"bench: {r.stdout} {r.stderr}")
+    said = re.search(r"(\d+) of (\d+) tokens as a prompt, mean KL (\S+); (\d+) one by one, mean KL (\S+)", r.stderr)
+    check(said and int(said[2]) == 32 and min(int(said[1]), int(said[4])) > 24 and max(float(said[3]), float(said[5])) < 1e-2, f"--verify: {r.stderr}")
+    r = run("bench", "--device", "cpu", "--cpu", "ref", "--precision", "exact", "-p", "0", "-n", "1", "-r", "1", "--verify")
+    check("32 of 32 tokens as a prompt, mean KL 0; 32 one by one, mean KL 0" in r.stderr, f"the reference agrees with itself: {r.stderr}")
+    r = run("bench", "--shape", "no-such-shape")
+    check(r.returncode == 2 and "qwen3-0.6b" in r.stderr, f"a wrong shape lists the known ones: {r.returncode} {r.stderr}")
+
+
 def check_memory():
     """Weights of a terabyte, most of it a hole in the file, are refused with the numbers before anything is read."""
     with tempfile.TemporaryDirectory() as folder:
@@ -151,6 +165,7 @@ def check_server_name():
 def main():
     check_usage()
     check_generate()
+    check_bench()
     check_memory()
     check_json()
     check_scripts()
