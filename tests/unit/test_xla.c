@@ -109,6 +109,15 @@ static void test_failures(void) {
     fake.set("compile");
     CHECK_INT(pjrt_compile(&p, STR("module {}"), &e, &err), ERR_EDEVICE);
     CHECK_STR(str_of(err.msg), STR("compiling a program: line 3: unknown operation"));
+    /* an option that the plugin does not know is left out; another failure is not tried again */
+    p.library_products = true;
+    CHECK_INT(pjrt_compile(&p, STR("module {}"), &e, &err), ERR_EDEVICE);
+    CHECK(p.library_products);
+    CHECK_STR(str_of(err.msg), STR("compiling a program: line 3: unknown operation"));
+    fake.set("option");
+    CHECK_OK(pjrt_compile(&p, STR(ECHO), &e, &err), err);
+    CHECK(!p.library_products);
+    pjrt_executable_free(&p, e);
     fake.set("no stats");
     uint64_t used, total;
     CHECK(!pjrt_memory(&p, &used, &total));

@@ -204,6 +204,7 @@ static struct fake_program *new_program(const char *text, size_t n) {
 static void *compile(void *args) {
     SIZED(pjrt_compile_args, args);
     if (is("compile")) return fail(3, "line 3: unknown operation");
+    if (is("option") && a->options_size > 40) return fail(3, "No such compile option: 'xla_gpu_enable_triton_gemm'");
     a->executable = new_program(a->program->code, a->program->code_size);
     n_compiled++;
     return NULL;

@@ -154,13 +154,15 @@ def part_fixtures(m):
         skip(f"fixtures: {folder} has none")
         return
 
+    # four programs are compiled for each and run a few times: the choice between equal kernels is not worth trying them all
+    quick = {} if m.a.device == "cpu" else {"XLA_FLAGS": m.env.get("XLA_FLAGS", "") + " --xla_gpu_autotune_level=0"}
     names.sort(key=lambda n: -os.path.getsize(os.path.join(folder, n, "model.safetensors")))  # those that take long first
 
     def one(name):
         if m.left() < 15:
             return name, "skipped: the time is over"
         _, out, err = m.run("fixtures", [os.path.join(m.a.build, "golden_tests"), "--backend", "xla", "--near", *(["--grow"] if m.sharing else []),
-                            os.path.join(folder, name)], MLXCEL_XLA_CACHE="off")
+                            os.path.join(folder, name)], MLXCEL_XLA_CACHE="off", **quick)
         return name, next((line for line in out.splitlines() if line.startswith(("ok", "FAILED", "skipped"))), last_line(err))
 
     n_good, worst = 0, []

@@ -215,16 +215,31 @@ void pjrt_buffer_free(struct pjrt *p, struct pjrt_buffer *b) {
 /* CompileOptionsProto as wire bytes: executable_build_options (3) with device_ordinal (1) -1, num_replicas (4) 1 and
  * num_partitions (5) 1. */
 static const char compile_options[] = "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01";
-enum { COMPILE_OPTIONS_BYTES = sizeof compile_options - 1 };
+/* The same with an entry of env_option_overrides (7): the option's name (1), and as its value (2) false as bool_field (2). */
+#define TRITON_OPTION "xla_gpu_enable_triton_gemm"
+static const char library_options[] =
+    "\x1a\x0f\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x20\x01\x28\x01\x3a\x20\x0a\x1a" TRITON_OPTION "\x12\x02\x10\x00";
 
-int pjrt_compile(struct pjrt *p, struct str program, struct pjrt_executable **out, struct err *err) {
+static int compile_with(struct pjrt *p, struct str program, const char *options, size_t n, struct pjrt_executable **out, struct err *err) {
     struct pjrt_program code = {
         .struct_size = sizeof code, .code = (char *)(uintptr_t)program.p, .code_size = program.n, .format = "mlir", .format_size = 4};
-    struct pjrt_compile_args args = {
-        .client = p->client, .program = &code, .options = compile_options, .options_size = COMPILE_OPTIONS_BYTES};
+    struct pjrt_compile_args args = {.client = p->client, .program = &code, .options = options, .options_size = n};
     CALL(p, Client_Compile, args, "compiling a program", err);
     *out = args.executable;
     return ERR_OK;
+}
+
+int pjrt_compile(struct pjrt *p, struct str program, struct pjrt_executable **out, struct err *err) {
+    if (p->library_products) {
+        struct err refused;
+        int code = compile_with(p, program, library_options, sizeof library_options - 1, out, &refused);
+        if (!code || str_find(str_of(refused.msg), STR(TRITON_OPTION), 0) == STR_NONE) {
+            if (code && err) *err = refused;
+            return code;
+        }
+        p->library_products = false; /* a plugin that has no such option */
+    }
+    return compile_with(p, program, compile_options, sizeof compile_options - 1, out, err);
 }
 
 int pjrt_execute(struct pjrt *p, struct pjrt_executable *e, struct pjrt_buffer *const *args, size_t n_args,

@@ -30,6 +30,7 @@ struct pjrt {
     int major, minor;
     int n_devices;
     char platform[32], platform_version[256], device_kind[96];
+    bool library_products; /* set by the caller: XLA is to leave products to the device's library instead of tuning its own */
 };
 
 struct pjrt_shape {

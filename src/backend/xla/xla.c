@@ -69,6 +69,13 @@ static int count_places(struct xla *x, struct err *err) {
     return ERR_OK;
 }
 
+/* In float32 XLA's own product kernels are no faster than cuBLAS, but it tries dozens of them for each shape: 15 s of compiling on 16 cores for
+ * a prompt of Llama-3.2-1B. Who sets the option in XLA_FLAGS decides. */
+static bool wants_library(const struct xla *x) {
+    const char *flags = os_env("XLA_FLAGS");
+    return !x->half && is_kind(&x->pjrt, STR("cuda")) && (!flags || str_find(str_of(flags), STR("triton_gemm"), 0) == STR_NONE);
+}
+
 static int xla_open(const struct backend_options *options, struct backend **out, struct err *err) {
     struct xla *x = mem_alloc(sizeof *x);
     x->base.type = &xla_backend;
@@ -81,6 +88,7 @@ static int xla_open(const struct backend_options *options, struct backend **out,
     }
     x->is_cpu = is_kind(&x->pjrt, STR("cpu"));
     x->half = options->precision == PRECISION_BF16 || (options->precision == PRECISION_AUTO && !x->is_cpu);
+    x->pjrt.library_products = wants_library(x);
     x->cache_dir = cache_dir(x);
     if (os_env("MLXCEL_XLA_DUMP")) x->dump_dir = str_cstr(&x->arena, str_of(os_env("MLXCEL_XLA_DUMP")));
     *out = &x->base;
