@@ -36,8 +36,8 @@ class Runner:
 
 
 def stream_chat(url, context=None):
-    """The text of one streamed answer, and in how many pieces it came."""
-    body = json.dumps({"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 12, "stream": True}).encode()
+    """The text of one streamed answer, and whether it ended as it should."""
+    body = json.dumps({"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 12, "temperature": 0, "stream": True}).encode()
     request = urllib.request.Request(url.rstrip("/") + "/v1/chat/completions", body, {"Content-Type": "application/json"})
     text, ended = "", False
     with urllib.request.urlopen(request, timeout=120, context=context) as answer:
@@ -49,13 +49,15 @@ def stream_chat(url, context=None):
 
 
 def check_server(runner, *options, context=None):
-    with open(os.path.join(runner.cwd, "server.log"), "w+") as log:
+    """Starts, asks and ends it; returns the answer and the log."""
+    text, path = "", os.path.join(runner.cwd, "server.log")
+    with open(path, "w") as log:
         process = subprocess.Popen(runner.command("mlxcel-server", "--port", "0", "--log-format", "json", *options), cwd=runner.cwd, env=runner.env,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
         try:
             line = process.stdout.readline()
-            if not check(line.startswith("{"), f"{runner.name}: the server did not start: {open(log.name).read()[-500:]}"):
-                return
+            if not check(line.startswith("{"), f"{runner.name}: the server did not start: {open(path).read()[-500:]}"):
+                return "", ""
             text, ended = stream_chat(json.loads(line)["url"], context)
             check(text.strip() and ended, f"{runner.name}: streamed {text!r}, ended {ended}")
         finally:
@@ -69,6 +71,8 @@ def check_server(runner, *options, context=None):
                 process.wait()
                 check(False, f"{runner.name}: the server did not end")
             process.stdout.close()
+    with open(path, errors="replace") as log:
+        return text, log.read()
 
 
 def generate(runner, model):
