@@ -333,12 +333,23 @@ static void add_products(struct maker *m) {
         NAME("experts %s %s", name, meta);
         add(m, k);
     }
-    static const int32_t gate_rows[] = {1, 8, 20, 64, 80};
+    static const struct {
+        int64_t out, in;
+        int32_t rows;
+    } ragged[] = {{264, 328, 130}, {36, 72, 70}, {520, 1000, 300}, {128, 64, 257}, {48, 40, 66}};
+    for (size_t i = 0; i < sizeof ragged / sizeof *ragged; i++) { /* prompts whose sizes are no multiples of a tile's */
+        CASE(.build = build_linear, .format = {QUANT_NONE, DT_BF16, 0, 0}, .out = ragged[i].out, .in = ragged[i].in, .p = {i % 2 == 0},
+             .n_steps = 1);
+        k.steps[0].rows[0] = ragged[i].rows;
+        NAME("linear ragged %lld x %lld, %d rows", (long long)k.out, (long long)k.in, ragged[i].rows);
+        add(m, k);
+    }
+    static const int32_t gate_rows[] = {1, 8, 20, 64, 80, 300};
     for (int f = 0; f < 3; f++)
-        for (size_t r = 0; r < 5; r++) {
+        for (size_t r = 0; r < 6; r++) {
             const struct format g[] = {{QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_AFFINE, DT_BF16, 8, 32}, {QUANT_NONE, DT_BF16, 0, 0}};
             CASE(.build = build_gate, .format = g[f], .out = 192, .in = 256,
-                 .p = {(int32_t)r % 2, r == 1 ? ACT_GELU_TANH : ACT_SILU, r != 0}, .n_steps = 1, .slack = 2);
+                 .p = {(int32_t)r % 2, r == 1 || r == 5 ? ACT_GELU_TANH : ACT_SILU, r != 0}, .n_steps = 1, .slack = 2);
             k.steps[0].rows[0] = gate_rows[r];
             NAME("gate of %d bits, %d rows", f == 0 ? 4 : f == 1 ? 8 : 16, gate_rows[r]);
             add(m, k);

@@ -10,8 +10,10 @@
 
 #ifdef __CUDACC__
 #define KPTR(type) type *
+#define KALIGN64 alignas(64)
 #else
 #define KPTR(type) uint64_t
+#define KALIGN64 _Alignas(64)
 #endif
 
 enum { K_BLOCK = 64 };                 /* positions in a KV block */
@@ -95,6 +97,23 @@ struct k_gemm {
     int64_t x_stride, w_stride, y_stride;
     int64_t y_column; /* first column of y */
     int32_t m, n, k, y_dtype;
+};
+
+/* What the copy engine of sm_90 knows of a matrix (CUtensorMap); aligned as it demands. */
+struct k_tensor_map {
+    KALIGN64 uint64_t opaque[16];
+};
+
+/* The same through tensor maps, in boxes of 64 elements along k: 128 rows of x, half as many rows of w as a block's results are wide. */
+struct k_wgemm {
+    struct k_tensor_map x_map, w_map;
+    KPTR(const float) bias;
+    KPTR(void) y;
+    int64_t y_stride, y_column;
+    int64_t up_bias; /* from a gate's bias to its partner's */
+    int32_t m, n, k, y_dtype;
+    int32_t up_row;   /* y = act(gate) * up: from a row of w for the gate to its partner for up; 0: plain */
+    struct k_act act; /* SILU or GELU_TANH */
 };
 
 struct k_norm {

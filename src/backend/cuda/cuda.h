@@ -21,7 +21,7 @@ enum kernel_id {
     N_KERNELS
 };
 
-enum { CUDA_MODULES_MAX = 32, GRAPHS_MAX = 64, SEEN_MAX = 64, STAGES = 4, OUTPUTS_MAX = 8, MAX_GRID_Y = 65535 };
+enum { CUDA_MODULES_MAX = 32, GRAPHS_MAX = 64, SEEN_MAX = 64, STAGES = 4, OUTPUTS_MAX = 8, MAX_GRID_Y = 65535, QMV_ROWS = 8 };
 
 /* A bound weight: the checkpoint's planes, row after row, in one piece of device memory. */
 struct cuda_weight {
@@ -106,6 +106,7 @@ struct cuda {
     CUdeviceptr staging; /* a weight's rows before they become tiles */
     size_t staging_bytes;
     size_t scratch_bytes, op_scratch_bytes, op_scratch_need;
+    CUresult lower_code; /* of a driver function that lowering called */
 
     struct step_key key; /* of the step being built; max_len as given */
     struct step_layout at;
@@ -169,6 +170,8 @@ void cuda_choose_dtypes(struct cuda *c);
 int cuda_lower(struct cuda *c, struct err *err);
 /* Op scratch memory that the op being lowered uses: `bytes` from the start of the region, beyond what it asked for before. */
 CUdeviceptr cuda_op_scratch(struct cuda *c, size_t *used, size_t bytes);
+/* The input as bf16 with rows at multiples of 16 bytes: itself, or a copy in op scratch memory. */
+struct k_view cuda_bf16_input(struct cuda *c, struct k_view x, int64_t width, size_t *used);
 
 struct k_view cuda_view(const struct cuda *c, struct tensor t);
 struct k_weight cuda_weight_args(const struct weight *w);
@@ -200,8 +203,10 @@ bool cuda_may_round(const struct cuda *c, const struct op *op);
 bool qmv_fits(const struct cuda *c, const struct op *op);
 bool qmm_fits(const struct cuda *c, const struct op *op);
 bool gemm_fits(const struct cuda *c, const struct op *op);
+bool gemm_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu);
 bool attn_fast_fits(const struct cuda *c, const struct op *op);
-/* A product with what follows it: glu is the GLU op of its two halves, or NULL. qmv_fits or qmm_fits holds. */
+/* A product with the GLU op of its two halves. qmv_fits, qmm_fits or gemm_glu_fits holds. */
+void lower_gemm_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 
 typedef void cuda_lower_fn(struct cuda *c, const struct op *op);

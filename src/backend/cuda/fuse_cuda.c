@@ -28,7 +28,7 @@ static bool is_gate(const struct cuda *c, int32_t i) {
     struct tensor both = linear->out[0], gate = glu->in[0], up = glu->in[1];
     bool halves = gate.id == both.id && up.id == both.id && gate.heads == 1 && up.heads == 1 && gate.offset == 0 &&
                   up.offset == gate.width && up.width == gate.width && both.width == 2 * gate.width;
-    return halves && cuda_read_only_by(c, both, i + 1) && (qmv_fits(c, linear) || qmm_fits(c, linear));
+    return halves && cuda_read_only_by(c, both, i + 1) && (qmv_fits(c, linear) || qmm_fits(c, linear) || gemm_glu_fits(c, linear, glu));
 }
 
 /* ---- norms, rope and cache ------------------------------------------------------------------------------------------ */

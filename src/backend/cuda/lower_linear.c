@@ -1,8 +1,8 @@
-/* Lowering of matrix products: by the number of rows, codes on the tensor cores (qmv, qmm), or dequantised once and multiplied (gemm);
- * in exact precision, and for what those do not take, the reference row. */
+/* Lowering of matrix products of few rows: codes on the tensor cores (qmv, qmm); in exact precision, and for what those and lower_gemm.c do
+ * not take, the reference row. */
 #include "backend/cuda/cuda.h"
 
-enum { QMV_ROWS = 8, QMM_ROWS = 64, QMM_TILE = 128, DEQUANT_BYTES = 128 << 20, GEMM_TILE = 128 };
+enum { QMM_ROWS = 64, QMM_TILE = 128 };
 
 static struct k_linear linear_args_of(const struct cuda *c, const struct op *op) {
     const struct linear_args *l = &op->arg.linear;
@@ -37,8 +37,7 @@ static int fast_bits(const struct weight *w) {
     return f->mode == QUANT_NONE && f->dtype == DT_BF16 ? 16 : 0;
 }
 
-/* The input as bf16 with rows at multiples of 16 bytes: itself, or a copy in op scratch memory. */
-static struct k_view bf16_input(struct cuda *c, struct k_view x, int64_t width, size_t *used) {
+struct k_view cuda_bf16_input(struct cuda *c, struct k_view x, int64_t width, size_t *used) {
     if (x.dtype == K_BF16 && x.row_stride % 8 == 0 && x.p % 16 == 0) return x;
     struct k_view dense = x;
     dense.heads = 1;
@@ -70,7 +69,7 @@ static enum kernel_id qmv_kernel(const struct weight *w) {
 static void emit_qmv(struct cuda *c, const struct op *op, struct k_linear *a) {
     const struct weight *w = op->arg.linear.weight;
     size_t used = 0;
-    a->x = bf16_input(c, a->x, w->in, &used);
+    a->x = cuda_bf16_input(c, a->x, w->in, &used);
     int slabs = (int)ceil_div(w->in, fast_bits(w) == 8 ? 128 : 256), most = a->glu_inner ? 4 : 8;
     a->k_splits = 1;
     while (a->k_splits < most && a->k_splits * 2 <= slabs) a->k_splits *= 2;
@@ -108,7 +107,7 @@ static void emit_qmm(struct cuda *c, const struct op *op, struct k_linear *a) {
     const struct weight *w = op->arg.linear.weight;
     int bits = fast_bits(w), rows = a->x.rows <= 16 ? 0 : a->x.rows <= 32 ? 1 : 2, i = bits == 4 ? 0 : bits == 8 ? 1 : bits == 16 ? 2 : 3;
     size_t used = 0;
-    a->x = bf16_input(c, a->x, w->in, &used);
+    a->x = cuda_bf16_input(c, a->x, w->in, &used);
     a->k_splits = qmm_splits(c, w, i == 3 ? 3 : 2);
     a->partial = cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
     unsigned int stage = (16u << rows) * (bits == 16 ? 96 : 72) * 2, shared_bytes = stage * 4;
@@ -128,64 +127,6 @@ void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *
     a.act = cuda_act(&glu->arg.act);
     a.glu_inner = glu->out[0].width;
     if (qmv_fits(c, linear)) emit_qmv(c, linear, &a);
-    else emit_qmm(c, linear, &a);
-}
-
-/* ---- prompts ------------------------------------------------------------------------------------------------------ */
-
-bool gemm_fits(const struct cuda *c, const struct op *op) {
-    const struct weight *w = op->arg.linear.weight;
-    return c->functions[KERNEL_gemm_bf16] && cuda_may_round(c, op) && op->in[0].rows > QMV_ROWS && w->in % 8 == 0;
-}
-
-static void emit_gemm(struct cuda *c, const struct k_gemm *a) {
-    cuda_emit(c, KERNEL_gemm_bf16, GRID(ceil_div(a->m, GEMM_TILE), ceil_div(a->n, GEMM_TILE), 1), 128, 3 * 2 * GEMM_TILE * 64 * 2, a,
-              sizeof *a);
-}
-
-/* Rows [first, first + n) as bf16; first is a multiple of a tile's rows. */
-static void emit_dequant(struct cuda *c, const struct k_weight *w, CUdeviceptr to, int64_t first, int64_t n) {
-    if (w->tile_bytes) {
-        struct k_tile a = {.w = *w, .out = to, .first = first, .n = n};
-        unsigned int tiles = ceil_div(n, 16), y = tiles < MAX_GRID_Y ? tiles : MAX_GRID_Y;
-        EMIT(c, KERNEL_tile_dequant, GRID(ceil_div(w->in / 64, 8), y, ceil_div(tiles, y)), 256, 0, a);
-        return;
-    }
-    struct k_dequant d = {.w = *w, .out = to, .first = first, .n = n};
-    EMIT(c, KERNEL_dequant, GRID(ceil_div(n * ceil_div(w->in, 8), 256), 1, 1), 256, 0, d);
-}
-
-void lower_gemm(struct cuda *c, const struct op *op) {
-    const struct weight *w = op->arg.linear.weight;
-    size_t used = 0;
-    struct k_weight kw = cuda_weight_args(w);
-    struct k_view x = bf16_input(c, cuda_view(c, op->in[0]), w->in, &used), y = cuda_view(c, op->out[0]);
-    struct k_gemm a = {.x = x.p,
-                       .y = y.p,
-                       .x_stride = x.row_stride,
-                       .w_stride = w->in,
-                       .y_stride = y.row_stride,
-                       .m = x.rows,
-                       .k = (int32_t)w->in,
-                       .y_dtype = y.dtype};
-    uint64_t bias = cuda_vec(op->arg.linear.bias);
-    if (kw.mode == K_PLAIN && kw.dtype == K_BF16) {
-        a.w = kw.values;
-        a.n = (int32_t)w->out;
-        a.bias = bias;
-        emit_gemm(c, &a);
-        return;
-    }
-    int64_t at_once = DEQUANT_BYTES / 2 / w->in / GEMM_TILE * GEMM_TILE;
-    if (at_once < GEMM_TILE) at_once = GEMM_TILE;
-    if (at_once > w->out) at_once = w->out;
-    a.w = cuda_op_scratch(c, &used, (size_t)at_once * (size_t)w->in * 2);
-    for (int64_t first = 0; first < w->out; first += at_once) {
-        int64_t n = w->out - first < at_once ? w->out - first : at_once;
-        emit_dequant(c, &kw, a.w, first, n);
-        a.n = (int32_t)n;
-        a.y_column = first;
-        a.bias = bias ? bias + (uint64_t)first * sizeof(float) : 0;
-        emit_gemm(c, &a);
-    }
+    else if (qmm_fits(c, linear)) emit_qmm(c, linear, &a);
+    else lower_gemm_glu(c, linear, glu);
 }

@@ -150,6 +150,7 @@ int cuda_lower(struct cuda *c, struct err *err) {
     p->n_launches = 0;
     p->args_used = 0;
     c->op_scratch_need = 0;
+    c->lower_code = CUDA_SUCCESS;
     for (int32_t i = 0, n; i < l->n_ops; i += n) {
         int32_t first = p->n_launches;
         n = c->forced ? 0 : cuda_lower_fused(c, i);
@@ -163,7 +164,7 @@ int cuda_lower(struct cuda *c, struct err *err) {
         }
         for (int32_t k = first; k < p->n_launches; k++) p->launches[k].op = i;
     }
-    return ERR_OK;
+    return cuda_check(c->d, c->lower_code, err, "describing a matrix to the copy engine");
 }
 
 /* ---- arguments ---------------------------------------------------------------------------------------------------- */

@@ -268,5 +268,9 @@ API cuGraphLaunch(CUgraphExec e, CUstream) {
 API cuGraphExecUpdate_v2(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *) { return CUDA_ERROR_NOT_SUPPORTED; }
 API cuGraphExecKernelNodeSetParams_v2(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *) { return CUDA_ERROR_NOT_SUPPORTED; }
 API cuGraphExecDestroy(CUgraphExec e) { return delete (CUgraph_st *)e, CUDA_SUCCESS; }
-API cuTensorMapEncodeTiled(void) { return CUDA_ERROR_NOT_SUPPORTED; }
+API cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType, unsigned, void *p, const uint64_t *dims, const uint64_t *strides, const unsigned *,
+                           const unsigned *, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    uint64_t words[] = {(uint64_t)p, dims[0], dims[1], strides[0]};
+    return memcpy(map, words, sizeof words), CUDA_SUCCESS;
+}
 }

@@ -121,6 +121,10 @@ static inline float __fmul_rn(float a, float b) {
 static inline float __fadd_rn(float a, float b) {
     return a + b;
 }
+static inline float __fdividef(float a, float b) {
+    return a / b;
+}
+#define __expf expf
 static inline void sincospif(float x, float *s, float *c) {
     *s = (float)sin(x * 3.14159265358979323846);
     *c = (float)cos(x * 3.14159265358979323846);

@@ -5,6 +5,12 @@ static inline float emu_half(uint32_t word, int i) {
     return __uint_as_float((i ? word >> 16 : word & 0xffff) << 16);
 }
 
+// Of the matrix that a tensor map of the emulator describes; zero outside.
+static inline float emu_map_at(const k_tensor_map *map, int64_t column, int64_t row) {
+    if (column >= (int64_t)map->opaque[1] || row >= (int64_t)map->opaque[2]) return 0;
+    return __bfloat162float(*(const __nv_bfloat16 *)(map->opaque[0] + row * map->opaque[3] + column * 2));
+}
+
 static inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     for (int i = 0; i < 4; i++) emu_exchange(i)[emu.lane] = a[i];
     emu_exchange(4)[emu.lane] = b0;

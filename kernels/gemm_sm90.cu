@@ -1,0 +1,194 @@
+// bf16 matrix product for prompts on sm_90a: y[m, n] = sum over k of x[m, k] w[n, k] (+ bias), or act(gate) * up of two such sums.
+//
+// A block stays for many results of 128 x N (N = 256 or 128). One warpgroup copies boxes of x and w into a ring of stages, 64 elements of k
+// each; two others multiply, 64 rows each, and store while the ring fills again. Where the results are a gate, half of w's rows in a stage are
+// the gate's and half are up's, so that a lane holds both of a pair. Stopped by the tensor cores: 128 x 256 results read 48 bytes a cycle
+// and multiprocessor, mostly from L2. (Blocks in pairs that share w, each copying half of it for both, were a third slower.)
+#include "wgmma.cuh"
+
+enum { BM = 128, BK = 64, ROW_BYTES = BK * 2, THREADS = 384, GROUP = 16 };
+
+template <int N> static __device__ __forceinline__ constexpr int stages() {
+    return N == 256 ? 4 : 6;
+}
+template <int N> static __device__ __forceinline__ constexpr int stage_bytes() {
+    return (BM + N) * ROW_BYTES;
+}
+
+struct place {
+    int m, n; // of the first result; n counts results, not rows of w
+};
+
+// The i-th result: groups of 16 tiles of rows share w while it is in L2.
+template <int N> static __device__ __forceinline__ place place_of(const k_wgemm &a, int i) {
+    int n_m = (a.m + BM - 1) / BM, width = a.up_row ? N / 2 : N, n_n = (a.n + width - 1) / width;
+    int group = i / (GROUP * n_n), first = group * GROUP, rows = n_m - first < GROUP ? n_m - first : GROUP;
+    i -= first * n_n;
+    return place{(first + i % rows) * BM, i / rows * width};
+}
+template <int N> static __device__ __forceinline__ int n_places(const k_wgemm &a) {
+    int width = a.up_row ? N / 2 : N;
+    return (a.m + BM - 1) / BM * ((a.n + width - 1) / width);
+}
+
+// ---- results ----
+
+static __device__ __forceinline__ float gate_of(int kind, float x) {
+    if (kind == 1) return __fdividef(x, 1.0f + __expf(-x));
+    return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
+}
+
+// Two pairs of results of one row, columns n + 2 t and n + 8 + 2 t, become four neighbours: lanes of a pair exchange halves.
+static __device__ __forceinline__ void store4(const k_wgemm &a, int m, int n, float2 low, float2 high) {
+    int t = threadIdx.x % 4;
+    float2 mine = t % 2 ? high : low, other = t % 2 ? low : high;
+    other.x = __shfl_xor_sync(FULL, other.x, 1);
+    other.y = __shfl_xor_sync(FULL, other.y, 1);
+    float2 first = t % 2 ? other : mine, second = t % 2 ? mine : other;
+    n += t % 2 * 8 + t / 2 * 4;
+    if (m >= a.m || n >= a.n) return;
+    int64_t at = (int64_t)m * a.y_stride + a.y_column + n;
+    if (a.y_dtype == K_F32) *(float4 *)((float *)a.y + at) = float4{first.x, first.y, second.x, second.y};
+    else *(uint2 *)((bf16 *)a.y + at) = uint2{pack_bf16(first.x, first.y), pack_bf16(second.x, second.y)};
+}
+
+static __device__ __forceinline__ float2 bias_of(const k_wgemm &a, int n) {
+    return a.bias && n < a.n ? *(const float2 *)(a.bias + n) : float2{0, 0};
+}
+
+// d: this lane's of 64 rows from m on.
+template <int N> static __device__ __forceinline__ void finish(const k_wgemm &a, float d[N / 2], place p) {
+    int lane = threadIdx.x % 32, t = lane % 4, m = p.m + threadIdx.x / 32 % 4 * 16 + lane / 4;
+    if (a.up_row) {
+#pragma unroll
+        for (int j = 0; j < N / 16; j += 2) {
+            float2 y[2][2];
+#pragma unroll
+            for (int i = 0; i < 4; i++) { // two pairs of columns, two rows
+                int at = 4 * (j + i % 2) + i / 2 * 2, n = p.n + 8 * (j + i % 2) + 2 * t;
+                float2 gate = bias_of(a, n), up = a.bias ? *(const float2 *)(a.bias + a.up_bias + (n < a.n ? n : 0)) : float2{0, 0};
+                y[i / 2][i % 2].x = gate_of(a.act.kind, d[at] + gate.x) * ((d[N / 4 + at] + up.x) * a.act.scale);
+                y[i / 2][i % 2].y = gate_of(a.act.kind, d[at + 1] + gate.y) * ((d[N / 4 + at + 1] + up.y) * a.act.scale);
+            }
+            store4(a, m, p.n + 8 * j, y[0][0], y[0][1]);
+            store4(a, m + 8, p.n + 8 * j, y[1][0], y[1][1]);
+        }
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < N / 8; j += 2) {
+        float2 low = bias_of(a, p.n + 8 * j + 2 * t), high = bias_of(a, p.n + 8 * j + 8 + 2 * t);
+        store4(a, m, p.n + 8 * j, float2{d[4 * j] + low.x, d[4 * j + 1] + low.y}, float2{d[4 * j + 4] + high.x, d[4 * j + 5] + high.y});
+        store4(a, m + 8, p.n + 8 * j, float2{d[4 * j + 2] + low.x, d[4 * j + 3] + low.y}, float2{d[4 * j + 6] + high.x, d[4 * j + 7] + high.y});
+    }
+}
+
+#ifdef MLXCEL_EMULATE // sums straight from what the maps describe; order of results and their storing as on a GPU
+
+template <int N> static inline void multiply_all(const k_wgemm &a) {
+    if (threadIdx.x < 128) return;
+    int half = threadIdx.x / 128 - 1, lane = threadIdx.x % 32;
+    for (int i = (int)blockIdx.x; i < n_places<N>(a); i += (int)gridDim.x) {
+        place p = place_of<N>(a, i);
+        float d[N / 2];
+        p.m += half * 64;
+        for (int j = 0; j < N / 2; j++) {
+            int row = p.m + (int)threadIdx.x / 32 % 4 * 16 + lane / 4 + j / 2 % 2 * 8, column = j / 4 * 8 + lane % 4 * 2 + j % 2;
+            int w_row = p.n + (a.up_row && column >= N / 2 ? a.up_row + column - N / 2 : column);
+            d[j] = 0;
+            for (int k = 0; k < a.k; k++) d[j] += emu_map_at(&a.x_map, k, row) * emu_map_at(&a.w_map, k, w_row);
+        }
+        finish<N>(a, d, p);
+    }
+}
+#else
+
+template <int N> static __device__ __forceinline__ void multiply_step(float d[N / 2], uint64_t x, uint64_t w, int add) {
+    if (N == 256) wgmma_256(d, x, w, add);
+    else wgmma_128(d, x, w, add);
+}
+
+// One thread: every stage of every result in turn. `full` counts a stage's bytes, `empty` the warps that have read it.
+template <int N> static __device__ __forceinline__ void copy_all(const k_wgemm &a, uint32_t ring, uint32_t full, uint32_t empty) {
+    int stage = 0, phase = 0, steps = (a.k + BK - 1) / BK, next = a.up_row ? a.up_row : N / 2;
+    for (int i = blockIdx.x; i < n_places<N>(a); i += gridDim.x) {
+        place p = place_of<N>(a, i);
+        for (int s = 0; s < steps; s++) {
+            uint32_t to = ring + stage * stage_bytes<N>(), w = to + BM * ROW_BYTES, done = full + stage * 8;
+            barrier_wait(empty + stage * 8, phase ^ 1);
+            barrier_expect(done, stage_bytes<N>());
+            copy_box(to, &a.x_map, s * BK, p.m, done);
+            copy_box(w, &a.w_map, s * BK, p.n, done);
+            copy_box(w + N / 2 * ROW_BYTES, &a.w_map, s * BK, p.n + next, done);
+            if (++stage == stages<N>()) stage = 0, phase ^= 1;
+        }
+    }
+}
+
+// This warp has read the stage.
+static __device__ __forceinline__ void release(uint32_t empty) {
+    if (threadIdx.x % 32 == 0) barrier_arrive(empty);
+}
+
+template <int N> static __device__ __forceinline__ void multiply_all(const k_wgemm &a, uint32_t ring, uint32_t full, uint32_t empty) {
+    int stage = 0, phase = 0, steps = (a.k + BK - 1) / BK, half = threadIdx.x / 128 - 1;
+    for (int i = blockIdx.x; i < n_places<N>(a); i += gridDim.x) {
+        place p = place_of<N>(a, i);
+        float d[N / 2];
+        int before = 0;
+        for (int s = 0; s < steps; s++) {
+            uint32_t x = ring + stage * stage_bytes<N>() + half * 64 * ROW_BYTES, w = ring + stage * stage_bytes<N>() + BM * ROW_BYTES;
+            barrier_wait(full + stage * 8, phase);
+            wgmma_begin();
+#pragma unroll
+            for (int kk = 0; kk < BK / 16; kk++) multiply_step<N>(d, operand_at(x + kk * 32), operand_at(w + kk * 32), s + kk > 0);
+            wgmma_commit();
+            wgmma_wait<1>();
+            if (s > 0) release(empty + before * 8);
+            before = stage;
+            if (++stage == stages<N>()) stage = 0, phase ^= 1;
+        }
+        wgmma_wait<0>();
+        release(empty + before * 8);
+#pragma unroll
+        for (int j = 0; j < N / 2; j++) asm volatile("" : "+f"(d[j])::"memory");
+        p.m += half * 64;
+        finish<N>(a, d, p);
+    }
+}
+
+template <int N> static __device__ __forceinline__ void run(const k_wgemm &a) {
+    DYNAMIC_SHARED(unsigned char, smem);
+    __shared__ uint64_t barriers[2][stages<N>()];
+    uint32_t ring = ((uint32_t)__cvta_generic_to_shared(smem) + 1023) / 1024 * 1024, full = (uint32_t)__cvta_generic_to_shared(barriers[0]),
+             empty = (uint32_t)__cvta_generic_to_shared(barriers[1]);
+    if (threadIdx.x == 0) {
+        prefetch_map(&a.x_map);
+        prefetch_map(&a.w_map);
+        for (int s = 0; s < stages<N>(); s++) {
+            barrier_init(full + s * 8, 1);
+            barrier_init(empty + s * 8, 8);
+        }
+        barrier_init_done();
+    }
+    __syncthreads();
+    if (threadIdx.x < 128) {
+        registers_fewer<40>();
+        if (threadIdx.x == 0) copy_all<N>(a, ring, full, empty);
+    } else {
+        registers_more<232>();
+        multiply_all<N>(a, ring, full, empty);
+    }
+}
+#endif
+
+// Any grid, 384 threads, 193 KB of shared memory.
+#ifdef MLXCEL_EMULATE
+#define WGEMM(n) \
+    extern "C" __global__ void wgemm_##n(KARGS(k_wgemm) a) { multiply_all<n>(a); }
+#else
+#define WGEMM(n) \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) wgemm_##n(KARGS(k_wgemm) a) { run<n>(a); }
+#endif
+WGEMM(256)
+WGEMM(128)

@@ -1,0 +1,90 @@
+// Warpgroup products, tensor copies and their barriers: instructions of sm_90a alone.
+//
+// A warpgroup is four warps; d += x w with x 64 x 16, w N x 16 (both bf16 in shared memory, dense along k) and d 64 x N in registers: lane
+// 4 g + t of warp i holds rows 16 i + g and 16 i + g + 8, columns 8 j + 2 t and one more, as d[4 j], d[4 j + 1] and d[4 j + 2], d[4 j + 3].
+#pragma once
+#include "mma.cuh"
+
+#ifndef MLXCEL_EMULATE
+
+#define REG4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define REG16(d, i) REG4(d, i), REG4(d, i + 4), REG4(d, i + 8), REG4(d, i + 12)
+
+static __device__ __forceinline__ void wgmma_256(float d[128], uint64_t x, uint64_t w, int add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+                 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,"
+                 "%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,"
+                 "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,"
+                 "%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,"
+                 "%121,%122,%123,%124,%125,%126,%127"
+                 "}, %128, %129, p, 1, 1, 0, 0;\n}\n"
+                 : REG16(d, 0), REG16(d, 16), REG16(d, 32), REG16(d, 48), REG16(d, 64), REG16(d, 80), REG16(d, 96), REG16(d, 112)
+                 : "l"(x), "l"(w), "r"(add));
+}
+
+static __device__ __forceinline__ void wgmma_128(float d[64], uint64_t x, uint64_t w, int add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+                 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,"
+                 "%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+                 "}, %64, %65, p, 1, 1, 0, 0;\n}\n"
+                 : REG16(d, 0), REG16(d, 16), REG16(d, 32), REG16(d, 48)
+                 : "l"(x), "l"(w), "r"(add));
+}
+
+// Where an operand lies: rows of 128 bytes, the 16-byte pieces of a row exchanged by the row's number modulo 8, eight rows 1,024 bytes. The
+// address is a multiple of 1,024, plus 32 bytes for each step of 16 along k.
+static __device__ __forceinline__ uint64_t operand_at(uint32_t address) {
+    return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+static __device__ __forceinline__ void wgmma_begin() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+static __device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Waits until at most N groups are still under way.
+template <int N> static __device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+template <int N> static __device__ __forceinline__ void registers_more() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> static __device__ __forceinline__ void registers_fewer() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+// ---- barriers in shared memory: a phase ends when all have arrived and all bytes have come ----
+
+static __device__ __forceinline__ void barrier_init(uint32_t at, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
+}
+static __device__ __forceinline__ void barrier_init_done() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+static __device__ __forceinline__ void barrier_expect(uint32_t at, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+}
+static __device__ __forceinline__ void barrier_arrive(uint32_t at) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+}
+static __device__ __forceinline__ void barrier_wait(uint32_t at, int phase) {
+    uint32_t done;
+    do
+        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(done) : "r"(at), "r"(phase) : "memory");
+    while (!done);
+}
+
+// ---- copies of boxes of a matrix that a tensor map describes; the barrier of the phase counts their bytes ----
+
+static __device__ __forceinline__ void copy_box(uint32_t to, const k_tensor_map *map, int column, int row, uint32_t barrier) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to), "l"(map), "r"(column), "r"(row), "r"(barrier)
+                 : "memory");
+}
+static __device__ __forceinline__ void prefetch_map(const k_tensor_map *map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+#endif
