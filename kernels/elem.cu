@@ -49,6 +49,22 @@ extern "C" __global__ void elem_convert(KARGS(k_elem) a) {
     view_store(a.y, r, h, i, view_load(a.a, r, h, i));
 }
 
+// A row as the sum of two bf16 terms; y has twice the rows. What bf16 does not hold has no second term.
+extern "C" __global__ void elem_terms(KARGS(k_elem) a) {
+    ELEMENT(a.a);
+    float x = view_load(a.a, r, h, i), high = __bfloat162float(__float2bfloat16_rn(x));
+    view_store(a.y, r, h, i, high);
+    view_store(a.y, r + a.a.rows, h, i, fabsf(high) < INFINITY ? x - high : 0.0f);
+}
+
+// The results of both terms, + bias.
+extern "C" __global__ void elem_terms_sum(KARGS(k_elem) a) {
+    ELEMENT(a.y);
+    float x = view_load(a.a, r, h, i) + view_load(a.a, r + a.y.rows, h, i);
+    if (a.add) x += a.add[i];
+    view_store(a.y, r, h, i, x);
+}
+
 // ---- rope: one block per row; the angles of a row are made once for all heads ----
 
 enum { MAX_PAIRS = 512 };

@@ -52,6 +52,7 @@ struct kv_class {
     int32_t n_layers, heads, k_width, v_width; /* v_width 0: values are a part of the keys */
     int32_t window;                            /* 0: all positions are kept */
     int32_t n_blocks;
+    int32_t wide; /* scores get so large that bf16 keys show: a backend whose cache is bf16 keeps this class in f32 */
 };
 
 struct state_class {

@@ -16,14 +16,6 @@ static bool fuse_add_norm(struct op *first, const struct op *second) {
     return true;
 }
 
-static void renumber(struct oplist *l) {
-    for (int32_t i = 0; i < l->n_ops; i++) {
-        const struct op *op = &l->ops[i];
-        for (int32_t k = 0; k < op->n_out; k++) l->values[op->out[k].id - 1].first_op = l->values[op->out[k].id - 1].last_op = i;
-        for (int32_t k = 0; k < op->n_in; k++) l->values[op->in[k].id - 1].last_op = i;
-    }
-}
-
 void fuse_list(struct oplist *l) {
     int32_t n = 0;
     for (int32_t i = 0; i < l->n_ops; i++) {
@@ -32,5 +24,5 @@ void fuse_list(struct oplist *l) {
         n++;
     }
     l->n_ops = n;
-    renumber(l);
+    oplist_renumber(l);
 }

@@ -76,7 +76,7 @@ struct shape {
     int32_t rows, heads, width;
 };
 
-static struct tensor output(struct oplist *l, struct op *op, enum dtype dtype, struct shape s) {
+static struct tensor new_value(struct oplist *l, enum dtype dtype, struct shape s) {
     if (l->n_values == l->values_capacity) {
         l->values_capacity = l->values_capacity ? l->values_capacity * 2 : 256;
         l->values = mem_realloc(l->values, (size_t)l->values_capacity * sizeof *l->values);
@@ -95,8 +95,23 @@ static struct tensor output(struct oplist *l, struct op *op, enum dtype dtype, s
     t.width = s.width;
     t.row_stride = (int64_t)s.heads * s.width;
     t.head_stride = s.width;
-    op->out[op->n_out++] = t;
     return t;
+}
+
+static struct tensor output(struct oplist *l, struct op *op, enum dtype dtype, struct shape s) {
+    return op->out[op->n_out++] = new_value(l, dtype, s);
+}
+
+struct tensor oplist_value(struct oplist *l, struct tensor t, int32_t rows, enum dtype dtype) {
+    return new_value(l, dtype, (struct shape){rows, t.heads, t.width});
+}
+
+void oplist_renumber(struct oplist *l) {
+    for (int32_t i = 0; i < l->n_ops; i++) {
+        const struct op *op = &l->ops[i];
+        for (int32_t k = 0; k < op->n_out; k++) l->values[op->out[k].id - 1].first_op = l->values[op->out[k].id - 1].last_op = i;
+        for (int32_t k = 0; k < op->n_in; k++) l->values[op->in[k].id - 1].last_op = i;
+    }
 }
 
 static struct tensor fail(struct oplist *l, const char *what, int64_t got, int64_t want) {

@@ -55,6 +55,7 @@ struct embed_args {
 struct linear_args {
     const struct weight *weight;
     const struct weight *bias; /* may be NULL */
+    int32_t wide;              /* what follows magnifies rounding: a backend that rounds x to bf16 keeps more of it here */
 };
 
 enum norm_kind { NORM_RMS, NORM_LAYER, NORM_CUT /* max(0, x - mean - cut * standard deviation), nothing else */ };
@@ -248,6 +249,10 @@ struct oplist {
 void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_logits);
 void oplist_free(struct oplist *l);
 void oplist_output(struct oplist *l, struct tensor t); /* the host will read it */
+/* For passes over a finished list: a value of the shape of t but for its rows, to be made by an op yet to be placed; and who makes and last
+ * reads each value, after ops have moved. */
+struct tensor oplist_value(struct oplist *l, struct tensor t, int32_t rows, enum dtype dtype);
+void oplist_renumber(struct oplist *l);
 uint64_t oplist_hash(const struct oplist *l);
 const char *op_name(enum op_kind kind);
 const char *act_name(enum act_kind kind);

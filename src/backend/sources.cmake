@@ -37,6 +37,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/step.c
   src/backend/cuda/support.c
   src/backend/cuda/weight.c
+  src/backend/cuda/widen.c
   src/backend/cpu/cpu.c
   src/backend/cpu/cpu_attn.c
   src/backend/cpu/cpu_attn_half.c

@@ -1,4 +1,5 @@
 /* The attention mixer: projections, optional norms of queries and keys, rope, the cache, the output projection. */
+#include "base/fmath.h"
 #include "model/families.h"
 #include "model/mixer.h"
 
@@ -67,11 +68,37 @@ static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
     return loader_vector(l, ROLE_K_NORM, layer, (int64_t)a->k_width * (full ? a->kv_heads : 1), true, err);
 }
 
+static int mean_square(struct loader *l, enum role role, int32_t layer, int64_t n, double *out, struct err *err) {
+    float *w = arena_new(&l->scratch, float, n);
+    TRY(loader_values(l, role, layer, ".weight", n, w, err));
+    *out = 0;
+    for (int64_t i = 0; i < n; i++)
+        *out += ((double)w[i] + l->spec->norm.weight_offset) * ((double)w[i] + l->spec->norm.weight_offset) / (double)n;
+    return ERR_OK;
+}
+
+/* Scores that are not divided by the root of the head's width get as large as the norms' weights let them: queries and keys have the length
+ * of their weights. From some size on the softmax magnifies every rounding before it. */
+static int note_sharpness(struct loader *l, int32_t layer, struct err *err) {
+    enum { LARGE = 32 }; /* a divided score of unit weights reaches 8 to 16 */
+    const struct attn_spec *a = &l->spec->layers[layer].attn;
+    double q, k, d = a->k_width;
+    if (a->scale * sqrt(d) < 2 || a->qk_norm != QK_HEAD) return ERR_OK;
+    if (!loader_has(l, ROLE_Q_NORM, layer) || !loader_has(l, ROLE_K_NORM, layer)) return ERR_OK;
+    TRY(mean_square(l, ROLE_Q_NORM, layer, a->k_width, &q, err));
+    TRY(mean_square(l, ROLE_K_NORM, layer, a->k_width, &k, err));
+    if (a->scale * d * sqrt(q * k) <= LARGE) return ERR_OK;
+    l->spec->wide = true;
+    l->spec->kv.classes[l->spec->layers[layer].kv.kv_class].wide = 1;
+    return ERR_OK;
+}
+
 static int bind(struct loader *l, int32_t layer, struct err *err) {
     const struct attn_spec *a = &l->spec->layers[layer].attn;
     int64_t mixed = (int64_t)a->heads * a->v_width;
     TRY(bind_projections(l, layer, err));
     TRY(bind_norms(l, layer, err));
+    TRY(note_sharpness(l, layer, err));
     TRY(loader_vector(l, ROLE_SINKS, layer, a->heads, false, err));
     TRY(loader_vector(l, ROLE_ATTN_SUB_NORM, layer, mixed, false, err));
     return loader_matrix(l, ROLE_O, layer, l->spec->hidden, mixed, err);

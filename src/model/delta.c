@@ -54,15 +54,15 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     return loader_matrix(l, ROLE_MIX_OUT, layer, l->spec->hidden, s->inner, err);
 }
 
-/* One projection cut in two, or two. */
+/* One projection cut in two, or two. Wide: the rule feeds its own errors back, and now and then magnifies one. */
 static void project(const struct pass *p, struct tensor x, const enum role roles[3], int32_t first, struct tensor *a, struct tensor *b) {
     if (p->w[roles[0]].w) {
-        struct tensor both = pass_linear(p, x, roles[0]);
+        struct tensor both = pass_linear_wide(p, x, roles[0]);
         *a = tensor_slice(both, 0, first);
         *b = tensor_slice(both, first, both.width - first);
     } else {
-        *a = pass_linear(p, x, roles[1]);
-        *b = pass_linear(p, x, roles[2]);
+        *a = pass_linear_wide(p, x, roles[1]);
+        *b = pass_linear_wide(p, x, roles[2]);
     }
 }
 

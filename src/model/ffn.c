@@ -207,21 +207,24 @@ static struct tensor cut(const struct pass *p, struct tensor gate) {
     return p->layer->is_cut ? op_norm(p->l, gate, &(struct norm_args){.kind = NORM_CUT, .cut = p->layer->cut}) : gate;
 }
 
+typedef struct tensor product_fn(const struct pass *p, struct tensor x, enum role role);
+
 static struct tensor dense(const struct pass *p, struct tensor x, const struct dense_roles *d, enum ffn_kind kind,
                            const struct act_args *act) {
     const struct bound *w = p->w;
     struct tensor h;
+    product_fn *product = act->kind == ACT_RELU2 ? pass_linear_wide : pass_linear; /* a square doubles errors */
     if (kind == FFN_PLAIN) {
-        h = op_act(p->l, pass_linear(p, x, d->up), act);
+        h = op_act(p->l, product(p, x, d->up), act);
     } else if (w[d->gate_up].w) {
-        struct tensor both = pass_linear(p, x, d->gate_up);
+        struct tensor both = product(p, x, d->gate_up);
         int32_t inner = both.width / 2;
         h = op_glu(p->l, cut(p, tensor_slice(both, 0, inner)), tensor_slice(both, inner, inner), act);
     } else {
-        h = op_glu(p->l, cut(p, pass_linear(p, x, d->gate)), pass_linear(p, x, d->up), act);
+        h = op_glu(p->l, cut(p, product(p, x, d->gate)), product(p, x, d->up), act);
     }
     if (d == &own_roles && w[ROLE_FFN_SUB_NORM].w) h = pass_norm(p, h, &w[ROLE_FFN_SUB_NORM]);
-    return pass_linear(p, h, d->down);
+    return product(p, h, d->down);
 }
 
 static struct tensor shared_expert(const struct pass *p, struct tensor x) {

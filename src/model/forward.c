@@ -9,7 +9,11 @@ struct tensor pass_norm(const struct pass *p, struct tensor x, const struct boun
 }
 
 struct tensor pass_linear(const struct pass *p, struct tensor x, enum role role) {
-    return op_linear(p->l, x, &(struct linear_args){p->w[role].w, p->w[role].bias});
+    return op_linear(p->l, x, &(struct linear_args){p->w[role].w, p->w[role].bias, p->m->spec.wide});
+}
+
+struct tensor pass_linear_wide(const struct pass *p, struct tensor x, enum role role) {
+    return op_linear(p->l, x, &(struct linear_args){p->w[role].w, p->w[role].bias, 1});
 }
 
 struct tensor pass_mix(const struct pass *p, struct tensor x) {
@@ -73,7 +77,7 @@ static struct tensor hidden(const struct pass *p, struct tensor x) {
 static struct tensor logits(const struct pass *p, struct tensor x) {
     const struct spec *s = &p->m->spec;
     const struct bound *g = p->m->weights.global;
-    x = op_linear(p->l, x, &(struct linear_args){g[ROLE_HEAD].w, g[ROLE_HEAD].bias});
+    x = op_linear(p->l, x, &(struct linear_args){g[ROLE_HEAD].w, g[ROLE_HEAD].bias, 0});
     if (s->logit_scale != 1.0f) x = op_act(p->l, x, &(struct act_args){.kind = ACT_NONE, .scale = s->logit_scale});
     if (s->logit_softcap > 0) x = op_act(p->l, x, &(struct act_args){.kind = ACT_SOFTCAP, .scale = 1.0f, .p = {s->logit_softcap}});
     return x;

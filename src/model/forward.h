@@ -35,6 +35,8 @@ struct tensor forward_hidden(const struct model *m, struct oplist *l);
 /* Shared by the blocks and mixers. */
 struct tensor pass_norm(const struct pass *p, struct tensor x, const struct bound *w);
 struct tensor pass_linear(const struct pass *p, struct tensor x, enum role role);
+/* For a product whose rounding the ops behind it magnify (linear_args.wide); others are wide where the whole model is. */
+struct tensor pass_linear_wide(const struct pass *p, struct tensor x, enum role role);
 struct tensor pass_mix(const struct pass *p, struct tensor x);   /* the layer's mixer */
 struct tensor pass_block(const struct pass *p, struct tensor x); /* the usual block */
 struct tensor pass_rope(const struct pass *p, struct tensor x);  /* by the layer's table, if it has one */

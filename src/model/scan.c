@@ -39,8 +39,8 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     const struct recur_spec *s = &p->m->spec.recur;
     struct tensor both = pass_linear(p, x, ROLE_MIX_IN);
     struct tensor mixed = recur_conv(p, tensor_slice(both, 0, s->inner), ACT_SILU), z = tensor_slice(both, s->inner, s->inner);
-    struct tensor chosen = pass_linear(p, mixed, ROLE_X_PROJ);
-    struct tensor dt = pass_linear(p, part(p, chosen, 0, s->dt_rank, ROLE_DT_NORM), ROLE_DT_PROJ);
+    struct tensor chosen = pass_linear_wide(p, mixed, ROLE_X_PROJ); /* small, and all time steps come of it */
+    struct tensor dt = pass_linear_wide(p, part(p, chosen, 0, s->dt_rank, ROLE_DT_NORM), ROLE_DT_PROJ);
     struct tensor b = part(p, chosen, s->dt_rank, s->state_width, ROLE_B_NORM),
                   c = part(p, chosen, s->dt_rank + s->state_width, s->state_width, ROLE_C_NORM);
     struct scan_args args = {

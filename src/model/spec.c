@@ -337,5 +337,8 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     for (int32_t i = 0; i < out->n_layers; i++) TRY(mixers[out->layers[i].mixer]->resolve(&r, i, err));
     if (out->kv.n_classes == 0 && !cfg_get(&r.cfg, "max_position_embeddings")) out->context = 1 << 20; /* nothing grows with the length */
     const struct stream *stream = out->family->stream;
-    return stream && stream->resolve ? stream->resolve(&r, err) : ERR_OK;
+    if (stream && stream->resolve) TRY(stream->resolve(&r, err));
+    out->wide = out->per_layer.has_experts;
+    for (int32_t i = 0; i < out->n_layers; i++) out->wide |= out->layers[i].ffn == FFN_EXPERTS;
+    return ERR_OK;
 }

@@ -139,6 +139,7 @@ struct spec {
     const struct family *family;
     int32_t n_layers, hidden, vocab, context;
     bool tied, untied; /* untied: the file says so, and must have a head */
+    bool wide;         /* products of all layers are (linear_args.wide): routers choose by them, or attention is sharp */
     float embed_scale, logit_scale, logit_softcap, residual_scale;
     struct norm_spec norm;
     enum wiring wiring;

@@ -12,22 +12,22 @@ static struct tensor build_linear(struct check *c, struct oplist *l, const struc
     struct tensor x = check_input(c, l, w->in, 1);
     const struct weight *m = check_weight(c, w->format, 1, w->out, w->in, 2, 0.25f),
                         *bias = w->p[0] ? check_vector(c, w->out, 3, 1, 0) : NULL;
-    return op_linear(l, x, &(struct linear_args){m, bias});
+    return op_linear(l, x, &(struct linear_args){m, bias, w->p[1]});
 }
 
 static struct tensor build_gate(struct check *c, struct oplist *l, const struct check_case *w) {
     struct tensor x = check_input(c, l, w->in, 1);
     const struct weight *m = check_weight(c, w->format, 1, 2 * w->out, w->in, 2, 0.25f),
                         *down = check_weight(c, w->format, 1, 32, w->out, 4, 0.25f);
-    struct tensor both = op_linear(l, x, &(struct linear_args){m, w->p[0] ? check_vector(c, 2 * w->out, 3, 1, 0) : NULL});
+    struct tensor both = op_linear(l, x, &(struct linear_args){m, w->p[0] ? check_vector(c, 2 * w->out, 3, 1, 0) : NULL, 0});
     struct tensor h = op_glu(l, tensor_slice(both, 0, (int32_t)w->out), tensor_slice(both, (int32_t)w->out, (int32_t)w->out),
                              &(struct act_args){.kind = (enum act_kind)w->p[1], .scale = 0.5f, .p = {1.7f, 3.0f, 0.5f, -1e-6f}});
-    return w->p[2] ? op_linear(l, h, &(struct linear_args){down, NULL}) : h;
+    return w->p[2] ? op_linear(l, h, &(struct linear_args){down, NULL, 0}) : h;
 }
 
 static struct tensor build_head_linear(struct check *c, struct oplist *l, const struct check_case *w) {
     struct tensor x = tensor_split_heads(check_input(c, l, w->in * 4, 1), 4);
-    return op_head_linear(l, x, &(struct linear_args){check_weight(c, w->format, 4, w->out, w->in, 2, 0.25f), NULL});
+    return op_head_linear(l, x, &(struct linear_args){check_weight(c, w->format, 4, w->out, w->in, 2, 0.25f), NULL, 0});
 }
 
 static struct tensor build_embed(struct check *c, struct oplist *l, const struct check_case *w) {
@@ -236,7 +236,7 @@ static struct tensor block_norm(struct check *c, struct oplist *l, struct tensor
 static struct tensor block_linear(struct check *c, struct oplist *l, const struct check_case *w, struct tensor x, int64_t out,
                                   uint64_t seed) {
     const struct weight *m = check_weight(c, w->format, 1, out, x.width, seed, 0.125f);
-    return op_linear(l, x, &(struct linear_args){m, w->p[6] ? check_vector(c, out, seed + 1, 0.5f, 0) : NULL});
+    return op_linear(l, x, &(struct linear_args){m, w->p[6] ? check_vector(c, out, seed + 1, 0.5f, 0) : NULL, 0});
 }
 
 /* p: q heads, kv heads, width, width, window, norms of q and k, biases, layer of the cache. */
@@ -352,6 +352,24 @@ static void add_products(struct maker *m) {
                  .p = {(int32_t)r % 2, r == 1 || r == 5 ? ACT_GELU_TANH : ACT_SILU, r != 0}, .n_steps = 1, .slack = 2);
             k.steps[0].rows[0] = gate_rows[r];
             NAME("gate of %d bits, %d rows", f == 0 ? 4 : f == 1 ? 8 : 16, gate_rows[r]);
+            add(m, k);
+        }
+}
+
+/* Products that keep more of their input than bf16 does: far closer, where the weights are bf16 themselves. */
+static void add_wide(struct maker *m) {
+    static const struct format formats[] = {{QUANT_NONE, DT_BF16, 0, 0}, {QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_AFFINE, DT_BF16, 8, 64}};
+    static const int32_t rows[] = {1, 4, 5, 8, 9, 40, 200};
+    static const struct { int64_t out, in; } shapes[] = {{40, 100}, {40, 64}, {272, 640}};
+    for (size_t f = 0; f < 3; f++)
+        for (size_t r = 0; r < 7; r++) {
+            size_t s = f ? 2 : r % 3;
+            CASE(.build = build_linear, .format = formats[f], .out = shapes[s].out, .in = shapes[s].in, .p = {(int32_t)r % 2, 1},
+                 .n_steps = 1, .slack = f ? 1 : 1.0 / 64);
+            k.steps[0].rows[0] = rows[r];
+            char name[32];
+            format_name(&formats[f], name);
+            NAME("wide linear %s %lld x %lld, %d rows", name, (long long)k.out, (long long)k.in, rows[r]);
             add(m, k);
         }
 }
@@ -515,6 +533,7 @@ int32_t check_cases(struct check_case *out, int32_t most, bool quick) {
     add_attention(&m);
     add_blocks(&m);
     add_mixers(&m);
+    add_wide(&m);
     if (!quick) add_shapes(&m);
     return m.n;
 }

@@ -209,16 +209,16 @@ static struct tensor list_dense(struct made *m) {
     m->w[5] = made_weight(&m->x[5], "down", 1, 64, 128, 0);
     struct tensor x = op_embed(l, &(struct embed_args){.weight = &m->w[0], .scale = 1});
     struct tensor qkv =
-        op_linear(l, op_norm(l, x, &(struct norm_args){.weight = &m->w[1], .eps = 1e-5f}), &(struct linear_args){&m->w[2], NULL});
+        op_linear(l, op_norm(l, x, &(struct norm_args){.weight = &m->w[1], .eps = 1e-5f}), &(struct linear_args){&m->w[2], NULL, 0});
     struct rope_args rope = {.inv_freq = &m->w[3], .kind = ROPE_HALF, .n_rotated = 16, .magnitude = 1};
     struct tensor q = op_rope(l, tensor_split_heads(tensor_slice(qkv, 0, 64), 4), &rope);
     struct tensor k = op_rope(l, tensor_split_heads(tensor_slice(qkv, 64, 32), 2), &rope);
     op_kv_write(l, k, tensor_split_heads(tensor_slice(qkv, 96, 32), 2), (struct kv_ref){0, 0});
     struct tensor a = op_attn(l, q, &(struct attn_args){.scale = 0.25f, .v_width = 16, .window = 100});
-    struct tensor both = op_linear(l, op_add(l, x, tensor_join_heads(a), NULL), &(struct linear_args){&m->w[4], NULL});
+    struct tensor both = op_linear(l, op_add(l, x, tensor_join_heads(a), NULL), &(struct linear_args){&m->w[4], NULL, 0});
     struct act_args silu = {.kind = ACT_SILU, .scale = 1};
     struct tensor inner = op_glu(l, tensor_slice(both, 0, 128), tensor_slice(both, 128, 128), &silu);
-    return op_rows(l, op_linear(l, inner, &(struct linear_args){&m->w[5], NULL}));
+    return op_rows(l, op_linear(l, inner, &(struct linear_args){&m->w[5], NULL, 0}));
 }
 
 /* A router with groups, experts in 8 bits, a convolution and a delta rule. */
@@ -232,7 +232,7 @@ static struct tensor list_mixed(struct made *m) {
     m->w[5] = made_weight(&m->x[5], "conv", 1, 1, 64 * 4, 0);
     m->w[6] = made_weight(&m->x[6], "a_log", 1, 1, 2, 0);
     struct tensor x = op_embed(l, &(struct embed_args){.weight = &m->w[0], .scale = 2}), ids, weights;
-    op_route(l, op_linear(l, x, &(struct linear_args){&m->w[1], NULL}),
+    op_route(l, op_linear(l, x, &(struct linear_args){&m->w[1], NULL, 0}),
              &(struct route_args){.bias = &m->w[2],
                                   .score = ROUTE_SIGMOID,
                                   .k = 2,

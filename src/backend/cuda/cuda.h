@@ -5,7 +5,7 @@
  *     that depend on the key alone. (3) Values live in scratch memory planned by plan.h; what an op needs only while it runs lies in op
  *     scratch, shared by all ops. (4) No floating-point atomics anywhere: the same batch twice gives the same bits. (5) Precision exact
  *     and f32: every value and the cache in f32, reference rows only, and a row's bits do not depend on its batch. Otherwise values that
- *     only matrix products read, and the cache, are bf16. */
+ *     only matrix products read, and the cache, are bf16, but for what the model asks to be wide. */
 #ifndef MLXCEL_BACKEND_CUDA_CUDA_H
 #define MLXCEL_BACKEND_CUDA_CUDA_H
 
@@ -138,6 +138,7 @@ int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out,
 void cuda_free(struct cuda *c, CUdeviceptr *p);
 int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
 void cuda_weight_release(struct backend *be, struct weight *w);
+bool cuda_kv_is_f32(const struct cuda *c, const struct kv_class *k);
 int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err);
 void cuda_kv_close(struct backend *be);
 int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
@@ -167,6 +168,8 @@ const struct select_row *cuda_select_rows(size_t *out_n);
 const struct select_row *cuda_select(const struct cuda *c, const struct op *op);
 /* Chooses the element type of every value: bf16 where only matrix products read it. */
 void cuda_choose_dtypes(struct cuda *c);
+/* Rewrites products that must keep more of their input than bf16 does (widen.c). */
+void cuda_widen(struct cuda *c);
 int cuda_lower(struct cuda *c, struct err *err);
 /* Op scratch memory that the op being lowered uses: `bytes` from the start of the region, beyond what it asked for before. */
 CUdeviceptr cuda_op_scratch(struct cuda *c, size_t *used, size_t bytes);
@@ -212,7 +215,8 @@ void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *
 typedef void cuda_lower_fn(struct cuda *c, const struct op *op);
 cuda_lower_fn lower_embed, lower_linear_ref, lower_step_linear, lower_qmv, lower_qmm, lower_gemm;
 bool step_linear_fits(const struct cuda *c, const struct op *op);
-cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax;
+cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax,
+    lower_terms, lower_terms_sum;
 cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_fast, lower_route, lower_experts_ref;
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning;
 

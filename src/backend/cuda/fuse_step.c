@@ -193,9 +193,9 @@ static bool find_attention(const struct cuda *c, int32_t i, struct attention *ou
     const struct kv_class *kv = &c->layout.classes[write->arg.kv.kv.kv_class];
     int32_t d = kv->k_width, group = q.heads / kv->heads;
     struct tensor from_q = before(c, out->norms[0], out->ropes[0]), from_k = before(c, out->norms[1], out->ropes[1]), v = write->in[1];
-    bool shapes = (d == 64 || d == 128 || d == 256) && kv->v_width == d && attn->out[0].width == d && from_q.width == d &&
-                  from_k.width == d && v.width == d && from_k.heads == kv->heads && v.heads == kv->heads && group >= 1 && group <= 8 &&
-                  group * kv->heads == q.heads && attn->out[0].head_stride == d &&
+    bool shapes = !cuda_kv_is_f32(c, kv) && (d == 64 || d == 128 || d == 256) && kv->v_width == d && attn->out[0].width == d &&
+                  from_q.width == d && from_k.width == d && v.width == d && from_k.heads == kv->heads && v.heads == kv->heads &&
+                  group >= 1 && group <= 8 && group * kv->heads == q.heads && attn->out[0].head_stride == d &&
                   (int64_t)c->key.n_rows * kv->heads < COUNTERS - COUNTERS_FIRST;
     bool f32 = l->values[from_q.id - 1].dtype == DT_F32 && l->values[from_k.id - 1].dtype == DT_F32 && l->values[v.id - 1].dtype == DT_F32;
     out->write = j;

@@ -1,12 +1,12 @@
 /* The KV cache and the recurrent state on the device: pools sized once, blocks and slots numbered by the engine. */
 #include "backend/cuda/cuda.h"
 
-static size_t element_bytes(const struct cuda *c) {
-    return c->exact ? sizeof(float) : 2;
+bool cuda_kv_is_f32(const struct cuda *c, const struct kv_class *k) {
+    return c->exact || k->wide;
 }
 
 static size_t block_bytes(const struct cuda *c, const struct kv_class *k, int32_t width) {
-    return (size_t)k->heads * K_BLOCK * (size_t)width * element_bytes(c);
+    return (size_t)k->heads * K_BLOCK * (size_t)width * (cuda_kv_is_f32(c, k) ? sizeof(float) : 2);
 }
 
 /* Zeroed: what lies beyond a sequence's end is multiplied by zero, and must be a number. */

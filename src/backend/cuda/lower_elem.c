@@ -39,6 +39,17 @@ void lower_mulvec(struct cuda *c, const struct op *op) {
     emit_elem(c, KERNEL_elem_mulvec, &a);
 }
 
+void lower_terms(struct cuda *c, const struct op *op) {
+    struct k_elem a = elem_args(c, op);
+    EMIT(c, KERNEL_elem_terms, GRID(ceil_div((int64_t)a.a.heads * a.a.width, 256), a.a.rows, 1), 256, 0, a);
+}
+
+void lower_terms_sum(struct cuda *c, const struct op *op) {
+    struct k_elem a = elem_args(c, op);
+    a.add = cuda_vec(op->arg.linear.bias);
+    emit_elem(c, KERNEL_elem_terms_sum, &a);
+}
+
 void lower_concat(struct cuda *c, const struct op *op) {
     struct k_elem a = elem_args(c, op);
     emit_elem(c, KERNEL_elem_concat, &a);

@@ -23,10 +23,10 @@ void lower_linear_ref(struct cuda *c, const struct op *op) {
     EMIT(c, KERNEL_linear_ref, GRID(ceil_div(a.n_out, 8), ceil_div(a.x.rows, 4), a.per_head ? a.x.heads : 1), 256, 0, a);
 }
 
-/* Products that may round their input to bf16: not the router's. */
+/* Products that may round their input to bf16: not the router's, and not wide ones. */
 bool cuda_may_round(const struct cuda *c, const struct op *op) {
     const struct oplist *l = &c->base.list;
-    return !c->exact && op->kind == OP_LINEAR && l->ops[l->values[op->out[0].id - 1].last_op].kind != OP_ROUTE;
+    return !c->exact && op->kind == OP_LINEAR && !op->arg.linear.wide && l->ops[l->values[op->out[0].id - 1].last_op].kind != OP_ROUTE;
 }
 
 /* 4 or 8 for codes that the tensor cores take as they are, 16 for bf16, 0 for others. */

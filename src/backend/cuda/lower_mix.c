@@ -31,7 +31,7 @@ void lower_attn_ref(struct cuda *c, const struct op *op) {
     struct k_attn a = attn_args_of(c, op);
     int32_t width = a.c.k_width > a.y.width ? a.c.k_width : a.y.width;
     int i = width <= 64 ? 0 : width <= 128 ? 1 : width <= 256 ? 2 : 3;
-    EMIT(c, by_width[c->exact ? 0 : 1][i], GRID(a.q.heads, a.q.rows, 1), 256, 0, a);
+    EMIT(c, by_width[a.c.dtype == K_F32 ? 0 : 1][i], GRID(a.q.heads, a.q.rows, 1), 256, 0, a);
 }
 
 /* ---- decode rows split along their positions, prompt rows in tiles ------------------------------------------------- */
@@ -41,7 +41,7 @@ enum { SPLIT_POSITIONS = 256, SPLITS_MAX = 64 };
 bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
     int32_t d = k->k_width, group = op->in[0].heads / k->heads;
-    return !c->exact && c->functions[KERNEL_attn_flash_64] && (d == 64 || d == 128 || d == 256) && k->v_width == d &&
+    return !cuda_kv_is_f32(c, k) && c->functions[KERNEL_attn_flash_64] && (d == 64 || d == 128 || d == 256) && k->v_width == d &&
            op->out[0].width == d && group <= 8 && 5 * 64 * d * 2 <= c->shared_max;
 }
 

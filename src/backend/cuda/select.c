@@ -68,6 +68,8 @@ static const struct select_row rows[] = {
     {OP_CONCAT, "concat", always, lower_concat},
     {OP_ROWS, "rows", always, lower_rows},
     {OP_ARGMAX, "argmax", always, lower_argmax},
+    {OP_TERMS, "terms", always, lower_terms},
+    {OP_TERMS_SUM, "terms_sum", always, lower_terms_sum},
 };
 
 const struct select_row *cuda_select_rows(size_t *out_n) {
@@ -89,9 +91,9 @@ static bool stores_bf16(enum op_kind kind) {
     return kind == OP_NORM || kind == OP_ADD_NORM || kind == OP_GLU || kind == OP_ACT || kind == OP_ATTN || kind == OP_MULVEC;
 }
 
-/* Whether this op rounds its input to bf16 anyway. The router's product stays in f32, so what it reads does too. */
+/* Whether this op rounds its input to bf16 anyway. The router's product and wide ones do not, so what they read stays in f32. */
 static bool reads_as_bf16(const struct oplist *l, const struct op *op) {
-    if (op->kind != OP_LINEAR && op->kind != OP_HEAD_LINEAR) return false;
+    if ((op->kind != OP_LINEAR && op->kind != OP_HEAD_LINEAR) || op->arg.linear.wide) return false;
     return l->ops[l->values[op->out[0].id - 1].last_op].kind != OP_ROUTE;
 }
 
@@ -211,7 +213,8 @@ CUdeviceptr cuda_step_array(const struct cuda *c, size_t offset) {
 
 struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv) {
     const struct cuda_kv_class *k = &c->kv[kv.kv_class];
-    size_t element = c->exact ? 4 : 2, rows = (size_t)k->shape.n_blocks * (size_t)k->shape.heads * K_BLOCK;
+    bool f32 = cuda_kv_is_f32(c, &k->shape);
+    size_t element = f32 ? 4 : 2, rows = (size_t)k->shape.n_blocks * (size_t)k->shape.heads * K_BLOCK;
     return (struct k_cache){
         .k = k->k + (size_t)kv.index * rows * (size_t)k->shape.k_width * element,
         .v = k->v ? k->v + (size_t)kv.index * rows * (size_t)k->shape.v_width * element : 0,
@@ -220,6 +223,6 @@ struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv) {
         .heads = k->shape.heads,
         .k_width = k->shape.k_width,
         .v_width = k->shape.v_width,
-        .dtype = c->exact ? K_F32 : K_BF16,
+        .dtype = f32 ? K_F32 : K_BF16,
     };
 }
