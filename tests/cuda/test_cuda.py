@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """What a GPU must show (`make test-cuda`): conformance of every op row, the golden models in exact and in default precision, depth, real
-models, and compute-sanitizer. Runs from a build folder alone, so that its programs can be carried to a machine with a GPU.
+models, compute-sanitizer, and the Windows program under Wine. Runs from a build folder alone, so that its programs can be carried to a
+machine with a GPU.
 
-usage: test_cuda.py BUILD DATA [--parts check,exact,close,depth,models,sanitize] [--out DIR] [--jobs N] [--only TEXT]
+usage: test_cuda.py BUILD DATA [--parts check,exact,close,depth,models,sanitize,wine] [--out DIR] [--jobs N] [--only TEXT]
+                    [--exe MLXCEL.EXE --bridge FOLDER --prefix FOLDER]
 
-BUILD holds mlxcel, checkkern and golden_tests; DATA holds golden/, tiny/ and models/. What is missing there is skipped by name.
+BUILD holds mlxcel, checkkern and golden_tests; DATA holds golden/, tiny/ and models/. BRIDGE and PREFIX are those of test_wine_gpu.sh
+(also MLXCEL_WINE_BRIDGE, and WINEPREFIX). What is missing is skipped by name.
 """
 import argparse
 import concurrent.futures
@@ -17,7 +20,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PARTS = ["check", "exact", "close", "depth", "models", "sanitize"]
+PARTS = ["check", "exact", "close", "depth", "models", "sanitize", "wine"]
 DEPTH = ["llama", "qwen3", "llama-hd128-gqa8", "gemma3", "deepseek_v3", "gpt_oss", "qwen3-q4-g64", "mamba2", "qwen3_5"]
 # one fixture per mixer: attention, sliding attention with sinks, latent attention, conv, scan, ssd, delta, lightning
 SANITIZE = ["qwen3-q4-g64", "gpt_oss", "deepseek_v2", "lfm2", "mamba", "mamba2", "qwen3_5", "minimax"]
@@ -143,7 +146,7 @@ def part_depth(t, a):
 def part_models(t, a):
     env = dict(os.environ, MLXCEL_DEVICE="cuda")
     before = (t.passed, t.failed)
-    rc, text = execute([sys.executable, "tests/golden/test_models.py", os.path.join(a.build, "mlxcel"), a.data], 300, env)
+    rc, text = execute([sys.executable, "tests/golden/test_models.py", os.path.join(a.build, "mlxcel"), a.data, str(a.jobs)], 300, env)
     t.log("models.log", text)
     found = re.search(r"(\d+) passed, (\d+) failed", last_line(text))
     if found and int(found[1]) + int(found[2]):
@@ -172,6 +175,27 @@ def part_sanitize(t, a):
             golden_many(t, a, f"{tool_name}-{label}", names, args, prefix, 240, clean)
 
 
+def part_wine(t, a):
+    before = (t.passed, t.failed)
+    for what, path in (("the Windows program (make windows)", a.exe), ("an nvcuda.dll for Wine (--bridge)", a.bridge), ("a Wine prefix (--prefix)", a.prefix)):
+        if not path or not os.path.exists(path):
+            t.skip("wine", f"there is no {what}")
+            return
+    rc, text = execute(["bash", "tests/cuda/test_wine_gpu.sh", os.path.join(a.build, "mlxcel"), a.exe, a.bridge, a.prefix], 300)
+    t.log("wine.log", text)
+    found = re.search(r"(\d+) passed, (\d+) failed", last_line(text))
+    if text.startswith("skipped"):
+        t.skip("wine", text.splitlines()[0])
+        return
+    print("\n".join("  " + line for line in text.splitlines()[:-1][:8]))
+    if found:
+        t.passed += int(found[1])
+        t.failed += int(found[2])
+    else:
+        t.note(False, "wine", last_line(text))
+    t.part("wine", before)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("build")
@@ -181,6 +205,9 @@ def main():
     p.add_argument("--jobs", type=int, default=8)
     p.add_argument("--only", default="")
     p.add_argument("--tools", default="memcheck")
+    p.add_argument("--exe", default=os.path.join(ROOT, "build/windows-x86_64/mlxcel.exe"))
+    p.add_argument("--bridge", default=os.environ.get("MLXCEL_WINE_BRIDGE"))
+    p.add_argument("--prefix", default=os.environ.get("WINEPREFIX"))
     a = p.parse_args()
     a.build, a.data = os.path.abspath(a.build), os.path.abspath(a.data)
     a.out = a.out or tempfile.mkdtemp(prefix="mlxcel-cuda-")

@@ -168,7 +168,7 @@ API cuDeviceGetName(char *name, int bytes, CUdevice) { return snprintf(name, (si
 API cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
     *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR                   ? 9
          : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR                 ? 0
-         : a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                     ? 132
+         : a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                     ? 8
          : a == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN        ? 232448
          : a == CU_DEVICE_ATTRIBUTE_WARP_SIZE                                ? 32
                                                                              : 0;
