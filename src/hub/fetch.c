@@ -4,8 +4,10 @@
  *     belongs to one thread.
  * (2) A file that must be started again (it changed, its hash is wrong, its server knows no ranges) is emptied when no thread works on it.
  * (3) The first lasting failure ends all threads; what has arrived stays, with its journal.
- * (4) Where the network is faster than the hash, workers wait: bytes are hashed while they are still in the processor's cache, and two
- *     threads take turns instead of many fighting for the processors. A hash that waits for a missing chunk holds nobody up.
+ * (4) What arrives is gathered into pieces, written one by one, and hashed from memory; what the pool cannot hold is read again.
+ * (5) Where the network is faster than the hash, one connection brings long spans and waits when the pool is full: bytes are hashed while
+ *     they are still in the processor's cache, and two threads take turns instead of many fighting for the processors. A hash that waits
+ *     for a missing chunk holds nobody up.
  */
 #include "hub/hub.h"
 
@@ -13,11 +15,15 @@
 #include "hub/digest.h"
 #include "hub/part.h"
 #include "hub/meter.h"
+#include "hub/pieces.h"
 #include "os/os.h"
 
-enum { SPAN_CHUNKS_MAX = 4, HASH_PIECE = 256 << 10, RESTARTS_MAX = 2, THREADS_MAX = 16, SPARE_BYTES = 32 << 20 };
-/* Bytes that the hash takes on at once; that it may be late with before workers look; that may then be on their way or wait for it. */
-enum { HASH_ROUND = 2 << 20, HASH_LATE = 4 << 20, AHEAD_MAX = 16 << 20 };
+enum { SPAN_CHUNKS_MAX = 4, FAST_CHUNKS_MAX = 8, RESTARTS_MAX = 2, THREADS_MAX = 16, SPARE_BYTES = 32 << 20 };
+/* Pieces beside those that are being filled; how much may be on its way or wait for the hash when the next span is asked for. */
+enum { WRITE_BYTES = 16 << 10, PIECES_KEPT = 16, KEPT_BYTES = PIECES_KEPT * PIECE_BYTES, AHEAD_MAX = 4 << 20 };
+/* One connection is enough until the hash waits for half the time that so many bytes take, or for so long at once. Several stay when
+ * they bring more than a quarter more; else they are not tried again for so many rounds. */
+enum { HUNGER_BYTES = 16 << 20, HUNGER_MS = 100, TRIAL_BYTES = 128 << 20, TRIAL_PAUSE = 16 };
 
 enum item_state { ITEM_WAITING, ITEM_OPEN, ITEM_CLOSING /* whole and right: the finisher alone touches it */, ITEM_DONE };
 
@@ -37,6 +43,7 @@ struct item {
     bool hashing; /* the finisher reads it: not to be emptied */
     struct sha256 sha;
     uint64_t hashed;
+    uint64_t old_bytes; /* that were here when it was opened, and are not hashed */
 };
 
 struct fetch {
@@ -45,13 +52,22 @@ struct fetch {
     const struct fetch_options *options;
     struct arena arena; /* under the mutex */
     struct os_mutex *mutex;
-    struct os_cond *tasks, *bytes, *over; /* for workers; for the finisher; for the one who draws */
+    struct os_cond *tasks, *room, *bytes, *over; /* for workers without work, with; for the finisher; for the one who draws */
+    struct pieces pieces;
     struct item *items;
     size_t n_items, n_finished;
     uint64_t before_bytes; /* of files that were in place, and of parts when this began */
     uint64_t received;
-    uint64_t in_flight; /* asked for and not here */
-    bool holds;         /* a worker waits for the hash */
+    atomic_ullong gathered; /* in pieces, and not in their files */
+    uint64_t in_flight;     /* asked for and not here */
+    bool hungry;            /* the hash waits for bytes rather than they for it */
+    struct {
+        uint64_t begin_ns, waited_ns, n_bytes; /* of this round */
+        double single_rate;                    /* of the last round with one connection; 0: there was none */
+        int pause;                             /* rounds until several connections may be tried again */
+    } hunger;
+    bool holds;   /* a worker waits for the hash with its next span */
+    bool crowded; /* one waits for room */
     atomic_bool stop;
     int code;
     struct err err;
@@ -67,6 +83,7 @@ static void on_interrupt(void) {
 
 static void wake_all(struct fetch *f) {
     os_cond_broadcast(f->tasks);
+    os_cond_broadcast(f->room);
     os_cond_broadcast(f->bytes);
     os_cond_broadcast(f->over);
 }
@@ -94,7 +111,8 @@ struct task {
     struct fetch *f;
     struct item *item;
     uint32_t chunk, end_chunk; /* those that are taken */
-    uint64_t start, pos, end;  /* bytes of the file; pos: the next to arrive */
+    uint64_t start, pos, end;  /* bytes of the file; pos: the next to be written */
+    struct piece *piece;       /* what has arrived from pos on; NULL: nothing */
     bool whole;                /* asked for without a range */
     bool transient;            /* what a call-back refused may pass */
 };
@@ -102,6 +120,7 @@ struct task {
 static int open_item(struct fetch *f, struct item *it, struct err *err) {
     TRY(part_open(&f->arena, it->part_path, it->file, &it->part, err));
     it->taken = mem_alloc(it->part.n_chunks * sizeof *it->taken + 1);
+    it->old_bytes = it->part.n_done;
     it->state = ITEM_OPEN;
     digest_begin(&it->sha);
     it->hashed = 0;
@@ -118,36 +137,28 @@ static int restart_item(struct fetch *f, struct item *it, struct err *err) {
         f->received = 0;
     }
     digest_begin(&it->sha);
-    it->hashed = 0;
+    it->hashed = it->old_bytes = 0;
+    pieces_forget(&f->pieces, it);
     return part_reset(&it->part, err);
 }
 
-/* What waits for the hash, and that with everything that is on its way. Under the mutex. */
-static uint64_t hash_backlog(struct fetch *f, uint64_t *out_ahead) {
-    uint64_t late = 0, ahead = f->in_flight;
+/* A hash that is busy with what was here before says nothing about the network. Under the mutex. */
+static bool must_wait_for_hash(struct fetch *f) {
+    uint64_t ahead = f->in_flight;
+    if (f->hungry) return false;
     for (size_t i = 0; i < f->n_items; i++) {
         struct item *it = &f->items[i];
         if (it->state != ITEM_OPEN || !it->file->sha256[0] || it->restart) continue;
-        late += part_front(&it->part) - it->hashed;
+        if (it->old_bytes) return false;
         ahead += it->part.n_done - it->hashed;
     }
-    *out_ahead = ahead;
-    return late;
-}
-
-static bool hash_is_late(struct fetch *f) {
-    uint64_t ahead;
-    return hash_backlog(f, &ahead) > HASH_LATE;
-}
-
-static bool must_wait_for_hash(struct fetch *f) {
-    uint64_t ahead, late = hash_backlog(f, &ahead);
-    return late > HASH_LATE && ahead > AHEAD_MAX;
+    return ahead > AHEAD_MAX;
 }
 
 /* Long spans save round trips, where those count; at the beginning that is not known. */
 static uint32_t span_chunks(struct fetch *f, const struct part *p, uint32_t chunk) {
-    if (f->received < (uint64_t)f->n_threads * PART_CHUNK_BYTES || hash_is_late(f)) return 1;
+    if (f->received < (uint64_t)f->n_threads * PART_CHUNK_BYTES) return 1;
+    if (!f->hungry) return FAST_CHUNKS_MAX;
     uint32_t most = (p->n_chunks - chunk) / (uint32_t)(f->n_threads * 2);
     return most > SPAN_CHUNKS_MAX ? SPAN_CHUNKS_MAX : most;
 }
@@ -211,6 +222,7 @@ static int want_restart(struct task *t, bool single, const char *why, struct err
     if (single) t->item->single = true;
     else t->item->n_restarts++;
     bool too_often = t->item->n_restarts > RESTARTS_MAX;
+    os_cond_broadcast(t->f->room);
     os_mutex_unlock(t->f->mutex);
     t->transient = !too_often;
     return err_set(err, too_often ? ERR_ENETWORK : ERR_EBUSY, "%.*s %s", STR_ARG(t->item->file->name), why);
@@ -241,32 +253,99 @@ static int on_reply(void *user, const struct http_reply *r, struct err *err) {
     return ERR_OK;
 }
 
+/* An open file with bytes to hash up to *out_end, or one that will then be whole; NULL: none at the moment. Under the mutex. */
+static struct item *find_hashable(struct fetch *f, uint64_t *out_end, bool *out_whole) {
+    for (size_t i = 0; i < f->n_items; i++) {
+        struct item *it = &f->items[i];
+        if (it->state != ITEM_OPEN || it->restart) continue;
+        bool hashes = it->file->sha256[0];
+        uint64_t border = (it->hashed / PIECE_BYTES + 1) * PIECE_BYTES;
+        *out_end = part_front(&it->part);
+        if (hashes && *out_end > border) *out_end = border;
+        *out_whole = *out_end == it->part.size && it->n_workers == 0;
+        if (*out_whole || (hashes && *out_end > it->hashed)) return it;
+    }
+    return NULL;
+}
+
+/* Room for what arrives next. The one who brings what the hash needs next waits when he is far ahead of it. */
+static int begin_piece(struct task *t, struct err *err) {
+    struct fetch *f = t->f;
+    struct item *it = t->item;
+    os_mutex_lock(f->mutex);
+    while (it->file->sha256[0] && !it->restart && !atomic_load(&f->stop) && t->pos - it->hashed >= KEPT_BYTES &&
+           t->pos == part_front(&it->part)) {
+        f->crowded = true;
+        os_cond_wait(f->room, f->mutex);
+    }
+    t->piece = pieces_take(&f->pieces);
+    os_mutex_unlock(f->mutex);
+    if (!t->piece) return err_set(err, ERR_EINTERNAL, "no room for what arrives");
+    t->piece->owner = it;
+    t->piece->at = t->pos;
+    return ERR_OK;
+}
+
+/* In slices that lie where the system's pages do, and are small: Linux takes memory for a larger one in one block, and large blocks are
+ * what a virtual machine has given back to its host and must fetch again. */
+static int write_piece(const struct item *it, const struct piece *piece, struct err *err) {
+    for (uint32_t done = 0; done < piece->n;) {
+        uint32_t n = WRITE_BYTES - (uint32_t)((piece->at + done) % WRITE_BYTES);
+        if (n > piece->n - done) n = piece->n - done;
+        TRY(os_file_write_at(it->part.data, piece->data + done, n, piece->at + done, err));
+        done += n;
+    }
+    return ERR_OK;
+}
+
+/* What was gathered goes into the file, then into the journal, then to the hash. */
+static int end_piece(struct task *t, struct err *err) {
+    struct fetch *f = t->f;
+    struct item *it = t->item;
+    struct piece *piece = t->piece;
+    if (!piece) return ERR_OK;
+    t->piece = NULL;
+    atomic_fetch_sub(&f->gathered, piece->n);
+    int code = write_piece(it, piece, err);
+    os_mutex_lock(f->mutex);
+    if (!code && it->restart) code = err_set(err, ERR_EBUSY, "%.*s is started again", STR_ARG(it->file->name));
+    if (!code) {
+        uint32_t c = (uint32_t)(t->pos / PART_CHUNK_BYTES);
+        t->pos += piece->n;
+        f->received += piece->n;
+        f->in_flight -= piece->n;
+        code = part_grow(&it->part, c, (uint32_t)(t->pos - c * PART_CHUNK_BYTES), false, err);
+    }
+    bool soon = it->file->sha256[0] && piece->at - it->hashed < KEPT_BYTES; /* what comes later is read again */
+    if (!code && soon) piece_keep(piece);
+    else piece_give_back(piece);
+    os_cond_signal(f->bytes);
+    os_mutex_unlock(f->mutex);
+    return code;
+}
+
+/* Pieces end where their places in the file end, so that none reaches over the end of a chunk. */
 static int on_body(void *user, const void *data, size_t n, struct err *err) {
     struct task *t = user;
-    struct part *p = &t->item->part;
     const char *bytes = data;
-    if (n > t->end - t->pos) {
+    if (n > t->end - t->pos - (t->piece ? t->piece->n : 0)) {
         t->transient = true;
         return err_set(err, ERR_ENETWORK, "%.*s: the server sends more than was asked for", STR_ARG(t->item->file->name));
     }
-    TRY(os_file_write_at(p->data, bytes, n, t->pos, err));
-    os_mutex_lock(t->f->mutex);
-    int code = t->item->restart ? err_set(err, ERR_EBUSY, "%.*s is started again", STR_ARG(t->item->file->name)) : ERR_OK;
-    bool wake = false;
-    for (size_t left = n; left && !code;) {
-        uint32_t c = (uint32_t)(t->pos / PART_CHUNK_BYTES), from = (uint32_t)(t->pos % PART_CHUNK_BYTES);
-        size_t room = part_chunk_size(p, c) - from, take = left < room ? left : room;
-        uint32_t told = p->told[c];
-        code = part_grow(p, c, from + (uint32_t)take, false, err);
-        wake |= p->told[c] != told;
-        t->pos += take;
-        left -= take;
-        t->f->received += take;
-        t->f->in_flight -= take;
+    while (n) {
+        if (!t->piece) TRY(begin_piece(t, err));
+        struct piece *piece = t->piece;
+        uint64_t end = (t->pos / PIECE_BYTES + 1) * PIECE_BYTES;
+        if (end > t->end) end = t->end;
+        size_t room = (size_t)(end - t->pos) - piece->n, take = n < room ? n : room;
+        memcpy(piece->data + piece->n, bytes, take);
+        piece->n += (uint32_t)take;
+        atomic_fetch_add(&t->f->gathered, take);
+        bytes += take;
+        n -= take;
+        if (take == room) TRY(end_piece(t, err));
     }
-    if (wake) os_cond_broadcast(t->f->bytes);
-    os_mutex_unlock(t->f->mutex);
-    return code;
+    return ERR_OK;
 }
 
 struct worker {
@@ -327,6 +406,12 @@ static int try_task(struct worker *w, struct task *t, struct err *err) {
     struct fetch *f = w->f;
     bool cached;
     int code = send_task(w, t, &cached, err);
+    struct err why = {0};
+    int written = end_piece(t, &why); /* what came before a cut is kept */
+    if (written && (code == ERR_OK || code == ERR_ENETWORK)) {
+        code = written;
+        *err = why;
+    }
     const struct http_reply *r = &w->reply;
     if (code == ERR_OK && r->status >= 200 && r->status <= 299) {
         keep_url(f, t->item, r);
@@ -381,7 +466,6 @@ static void run_worker(void *user) {
     struct fetch *f = w->f;
     struct task t;
     int32_t n_failed = 0;
-    os_thread_give_way(); /* to the hash: it is what everybody waits for in the end */
     while (wait_for_task(f, &t)) {
         struct err err = {0};
         w->reply.transient = false;
@@ -405,47 +489,68 @@ static void run_worker(void *user) {
 
 /* ---- whole files -------------------------------------------------------------------------------------------------------- */
 
-/* An open file with bytes to hash up to *out_end, or one that will then be whole; NULL: none at the moment. Under the mutex. */
-static struct item *find_hashable(struct fetch *f, uint64_t *out_end, bool *out_whole) {
-    for (size_t i = 0; i < f->n_items; i++) {
-        struct item *it = &f->items[i];
-        if (it->state != ITEM_OPEN || it->restart) continue;
-        bool hashes = it->file->sha256[0];
-        *out_end = part_front(&it->part);
-        if (hashes && *out_end - it->hashed > HASH_ROUND) *out_end = it->hashed + HASH_ROUND;
-        *out_whole = *out_end == it->part.size && it->n_workers == 0;
-        if (*out_whole || (hashes && *out_end - it->hashed >= HASH_PIECE)) return it;
+/* Under the mutex. */
+static void wait_for_bytes(struct fetch *f) {
+    uint64_t begin = os_clock_ns();
+    if (!os_cond_wait_ms(f->bytes, f->mutex, HUNGER_MS)) f->hungry = true;
+    f->hunger.waited_ns += os_clock_ns() - begin;
+    if (f->hungry && f->holds) {
+        f->holds = false;
+        os_cond_broadcast(f->tasks);
     }
-    return NULL;
 }
 
-static int hash_range(struct item *it, uint64_t at, uint64_t end, char *piece, struct err *err) {
-    struct os_view view;
-    if (at < end && os_view_open(it->part.data, at, (size_t)(end - at), &view)) {
-        sha256_update(&it->sha, view.data, (size_t)(end - at));
-        os_view_close(&view);
-        return ERR_OK;
+/* Whether more connections would help: not where the hash is always at work. Under the mutex. */
+static void judge_hunger(struct fetch *f, size_t n) {
+    uint64_t now = os_clock_ns();
+    if (f->hunger.n_bytes == 0 && f->hunger.begin_ns == 0) { /* what was before the first byte does not count */
+        f->hunger.begin_ns = now;
+        f->hunger.waited_ns = 0;
     }
-    while (at < end) {
-        size_t n = end - at < HASH_PIECE ? (size_t)(end - at) : HASH_PIECE;
-        TRY(os_file_read_at(it->part.data, piece, n, at, err));
-        sha256_update(&it->sha, piece, n);
-        at += n;
+    f->hunger.n_bytes += n;
+    if (f->hunger.n_bytes < (f->hungry ? TRIAL_BYTES : HUNGER_BYTES)) return;
+    uint64_t ns = now - f->hunger.begin_ns;
+    double rate = (double)f->hunger.n_bytes / (double)(ns + 1);
+    if (!f->hungry) {
+        f->hunger.single_rate = rate;
+        if (f->hunger.pause) f->hunger.pause--;
+        else f->hungry = f->hunger.waited_ns * 2 > ns;
+    } else if (f->hunger.single_rate > 0 ? rate < f->hunger.single_rate * 1.25 : f->hunger.waited_ns * 2 < ns) {
+        f->hungry = false;
+        f->hunger.pause = TRIAL_PAUSE;
     }
-    return ERR_OK;
+    f->hunger.begin_ns = now;
+    f->hunger.waited_ns = f->hunger.n_bytes = 0;
 }
 
-/* Hashes what find_hashable found, and tells the workers. */
-static int hash_more(struct fetch *f, struct item *it, uint64_t end, char *piece, struct err *err) {
-    TRY(hash_range(it, it->hashed, end, piece, err));
+/* Hashes what find_hashable found, from memory where it is still there, and tells the workers. */
+static int hash_more(struct fetch *f, struct item *it, uint64_t end, char *buffer, struct err *err) {
+    os_mutex_lock(f->mutex);
+    struct piece *piece = pieces_find(&f->pieces, it, it->hashed);
+    os_mutex_unlock(f->mutex);
+    if (piece && end > piece->at + piece->n) end = piece->at + piece->n;
+    size_t n = (size_t)(end - it->hashed);
+    int code = ERR_OK;
+    if (piece) sha256_update(&it->sha, piece->data + (it->hashed - piece->at), n);
+    else {
+        code = os_file_read_at(it->part.data, buffer, n, it->hashed, err);
+        if (!code) sha256_update(&it->sha, buffer, n);
+    }
     os_mutex_lock(f->mutex);
     it->hashed = end;
+    if (!piece) it->old_bytes -= n < it->old_bytes ? n : it->old_bytes;
+    judge_hunger(f, n);
+    piece_give_back(piece);
+    if (f->crowded && part_front(&it->part) - end <= KEPT_BYTES / 2) {
+        f->crowded = false;
+        os_cond_broadcast(f->room);
+    }
     if (f->holds && !must_wait_for_hash(f)) {
         f->holds = false;
         os_cond_broadcast(f->tasks);
     }
     os_mutex_unlock(f->mutex);
-    return ERR_OK;
+    return code;
 }
 
 static int make_parents(const char *path, struct err *err) {
@@ -479,6 +584,7 @@ static int finish_item(struct fetch *f, struct item *it, struct err *err) {
             it->restart = true;
             int n = ++it->n_restarts;
             os_cond_broadcast(f->tasks);
+            os_cond_broadcast(f->room);
             os_mutex_unlock(f->mutex);
             err_set(err, ERR_ENETWORK, "%s/%.*s: the sha256 of what arrived is %.16s..., the hub says %.16s...", f->repo->id,
                     STR_ARG(it->file->name), hex, it->file->sha256);
@@ -505,7 +611,7 @@ static int finish_item(struct fetch *f, struct item *it, struct err *err) {
 static void run_finisher(void *user) {
     struct fetch *f = user;
     struct err err = {0};
-    char *piece = mem_alloc(HASH_PIECE);
+    char *buffer = mem_alloc(PIECE_BYTES);
     int code = ERR_OK;
     while (!code) {
         uint64_t end = 0;
@@ -514,18 +620,21 @@ static void run_finisher(void *user) {
         struct item *it = find_hashable(f, &end, &whole);
         bool over = atomic_load(&f->stop) || f->n_finished == f->n_items;
         if (it) it->hashing = true;
-        if (!it && !over) os_cond_wait(f->bytes, f->mutex);
+        if (!it && !over) wait_for_bytes(f);
         os_mutex_unlock(f->mutex);
         if (over) break;
         if (!it) continue;
-        if (it->file->sha256[0]) code = hash_more(f, it, end, piece, &err);
+        if (it->file->sha256[0]) {
+            code = hash_more(f, it, end, buffer, &err);
+            whole = whole && it->hashed == it->part.size;
+        }
         if (!code && whole && !atomic_load(&f->stop)) code = finish_item(f, it, &err);
         os_mutex_lock(f->mutex);
         it->hashing = false;
         if (it->restart) os_cond_broadcast(f->tasks);
         os_mutex_unlock(f->mutex);
     }
-    mem_free(piece);
+    mem_free(buffer);
     if (code) stop_all(f, code, &err);
 }
 
@@ -596,7 +705,7 @@ static void show(struct fetch *f, struct meter *p) {
     struct sb notes = {0};
     os_mutex_lock(f->mutex);
     if (!atomic_load(&f->stop) && f->n_finished < f->n_items) os_cond_wait_ms(f->over, f->mutex, 100);
-    uint64_t have = f->before_bytes + f->received;
+    uint64_t have = f->before_bytes + f->received + atomic_load(&f->gathered);
     notes = f->notes;
     f->notes = (struct sb){0};
     os_mutex_unlock(f->mutex);
@@ -648,6 +757,7 @@ static int run(struct fetch *f, struct fetch_result *out, struct err *err) {
     f->n_threads = hub_options_of(f->hub)->n_connections;
     if (f->n_threads > THREADS_MAX) f->n_threads = THREADS_MAX;
     if (need < PART_CHUNK_BYTES && f->n_threads > (int32_t)f->n_items) f->n_threads = (int32_t)f->n_items;
+    pieces_init(&f->pieces, (size_t)f->n_threads + PIECES_KEPT + 1);
     atomic_store(&interrupted, false);
     os_on_interrupt(on_interrupt);
     meter_begin(&p, f->repo->total_bytes, f->before_bytes, f->options->quiet);
@@ -662,17 +772,18 @@ static int run(struct fetch *f, struct fetch_result *out, struct err *err) {
 
 int hub_fetch(struct hub *h, const struct hub_repo *repo, const struct fetch_options *options, struct fetch_result *out, struct err *err) {
     struct fetch f = {.hub = h, .repo = repo, .options = options, .mutex = os_mutex_create()};
-    struct os_cond **conds[] = {&f.tasks, &f.bytes, &f.over};
+    struct os_cond **conds[] = {&f.tasks, &f.room, &f.bytes, &f.over};
     *out = (struct fetch_result){0};
-    for (size_t i = 0; i < 3; i++) *conds[i] = os_cond_create();
+    for (size_t i = 0; i < 4; i++) *conds[i] = os_cond_create();
     int code = run(&f, out, err);
     for (size_t i = 0; i < f.n_items; i++) {
         part_close(&f.items[i].part);
         mem_free(f.items[i].taken);
         mem_free(f.items[i].url);
     }
+    pieces_free(&f.pieces);
     sb_free(&f.notes);
-    for (size_t i = 0; i < 3; i++) os_cond_destroy(*conds[i]);
+    for (size_t i = 0; i < 4; i++) os_cond_destroy(*conds[i]);
     os_mutex_destroy(f.mutex);
     arena_free(&f.arena);
     return code;

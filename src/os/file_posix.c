@@ -284,21 +284,3 @@ void os_map_close(struct os_map *m) {
     if (m->handle) munmap(m->handle, m->n);
     *m = (struct os_map){0};
 }
-
-/* Pages that are in memory are mapped at once: none of them is waited for later. */
-bool os_view_open(struct os_file *f, uint64_t offset, size_t n, struct os_view *out) {
-#ifdef MAP_POPULATE
-    size_t before = (size_t)(offset % (uint64_t)sysconf(_SC_PAGESIZE));
-    void *base = mmap(NULL, before + n, PROT_READ, MAP_SHARED | MAP_POPULATE, f->fd, (off_t)(offset - before));
-    if (base == MAP_FAILED) return false;
-    *out = (struct os_view){.data = (const char *)base + before, .base = base, .base_bytes = before + n};
-    return true;
-#else
-    (void)f, (void)offset, (void)n, (void)out;
-    return false;
-#endif
-}
-
-void os_view_close(struct os_view *v) {
-    munmap(v->base, v->base_bytes);
-}

@@ -423,13 +423,3 @@ void os_map_close(struct os_map *m) {
     if (m->handle) UnmapViewOfFile(m->handle);
     *m = (struct os_map){0};
 }
-
-/* Views of a file that grows are slower here than reading it. */
-bool os_view_open(struct os_file *f, uint64_t offset, size_t n, struct os_view *out) {
-    (void)f, (void)offset, (void)n, (void)out;
-    return false;
-}
-
-void os_view_close(struct os_view *v) {
-    (void)v;
-}

@@ -70,16 +70,6 @@ struct os_map {
 };
 int os_map_file(const char *path, struct os_map *out, struct err *err);
 void os_map_close(struct os_map *m);
-/* A piece of an open file where the system holds it anyway, for one look without a copy; false where it cannot be had so: read it then.
- * n is at least 1, and the piece ends before the file does. */
-struct os_view {
-    const void *data;
-    void *base;
-    size_t base_bytes;
-};
-bool os_view_open(struct os_file *f, uint64_t offset, size_t n, struct os_view *out);
-void os_view_close(struct os_view *v);
-
 /* Large, aligned memory with a huge-page hint; zeroed. Fails politely. */
 void *os_pages_alloc(size_t bytes, struct err *err);
 void os_pages_free(void *p, size_t bytes);
@@ -131,7 +121,6 @@ struct os_cond;
 int os_thread_start(struct os_thread **out, void (*run)(void *), void *user, const char *name, struct err *err);
 void os_thread_join(struct os_thread *t);
 void os_thread_yield(void);
-void os_thread_give_way(void); /* from now on the calling thread runs after the others of this process, where the system can do that */
 struct os_mutex *os_mutex_create(void);
 void os_mutex_destroy(struct os_mutex *m);
 void os_mutex_lock(struct os_mutex *m);

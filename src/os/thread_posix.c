@@ -14,7 +14,6 @@
 
 #ifdef __linux__
 #include <linux/futex.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -76,13 +75,6 @@ void os_thread_join(struct os_thread *t) {
     if (!t) return;
     pthread_join(t->id, NULL);
     mem_free(t);
-}
-
-void os_thread_give_way(void) {
-#ifdef __linux__ /* where a thread has a nice value of its own */
-    enum { STEPS = 10 };
-    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), getpriority(PRIO_PROCESS, 0) + STEPS);
-#endif
 }
 
 void os_thread_yield(void) {

@@ -55,10 +55,6 @@ void os_thread_join(struct os_thread *t) {
     mem_free(t);
 }
 
-void os_thread_give_way(void) {
-    SetThreadPriority(GetCurrentThread(), THREAD_PRIORITY_BELOW_NORMAL);
-}
-
 void os_thread_yield(void) {
     SwitchToThread();
 }

@@ -5,6 +5,7 @@
 #include "hub/http.h"
 #include "hub/part.h"
 #include "hub/meter.h"
+#include "hub/pieces.h"
 #include "hub/store.h"
 #include "os/cpu.h"
 #include "os/os.h"
@@ -144,6 +145,36 @@ static void journals(void) {
     arena_free(&a);
 }
 
+/* Free pieces first, then the kept one that is needed last; what is taken stays taken; each owner finds his own. */
+static void pools_of_pieces(void) {
+    struct pieces p;
+    struct piece *q[4];
+    int a, b;
+    pieces_init(&p, 4);
+    for (size_t i = 0; i < 4; i++) {
+        q[i] = pieces_take(&p);
+        CHECK(q[i] && q[i]->n == 0);
+        *q[i] = (struct piece){.data = q[i]->data, .owner = i < 3 ? &a : &b, .at = i * 100, .n = 100, .state = q[i]->state};
+        memset(q[i]->data, (int)i, PIECE_BYTES);
+    }
+    CHECK(!pieces_take(&p) && !pieces_find(&p, &a, 0));
+    for (size_t i = 0; i < 4; i++) piece_keep(q[i]);
+    CHECK(!pieces_find(&p, &a, 300) && !pieces_find(&p, &b, 299) && !pieces_find(&p, &b, 400));
+    CHECK(pieces_find(&p, &a, 199) == q[1] && !pieces_find(&p, &a, 199));
+    CHECK(q[1]->data[0] == 1 && q[1]->data[PIECE_BYTES - 1] == 1);
+    CHECK(pieces_take(&p) == q[3] && pieces_take(&p) == q[2] && pieces_take(&p) == q[0] && !pieces_take(&p));
+    piece_give_back(q[1]);
+    piece_give_back(NULL);
+    CHECK(pieces_take(&p) == q[1]);
+    q[2]->owner = &b;
+    piece_keep(q[0]);
+    piece_keep(q[2]);
+    pieces_forget(&p, &a);
+    CHECK(q[0]->state == PIECE_FREE && q[2]->state == PIECE_KEPT);
+    pieces_free(&p);
+    CHECK(p.n == 0);
+}
+
 static void manifests(void) {
     struct arena a = {0};
     struct err err;
@@ -205,7 +236,9 @@ static void a_request(void) {
     http_close(h);
 }
 
-static const struct unit_case cases[] = {{"model_names", model_names}, {"file_names", file_names}, {"origins", origins},
-                                         {"digests", digests},         {"journals", journals},     {"manifests", manifests},
-                                         {"meter_lines", meter_lines}, {"a_request", a_request},   {0}};
+static const struct unit_case cases[] = {{"model_names", model_names}, {"file_names", file_names},
+                                         {"origins", origins},         {"digests", digests},
+                                         {"journals", journals},       {"pools_of_pieces", pools_of_pieces},
+                                         {"manifests", manifests},     {"meter_lines", meter_lines},
+                                         {"a_request", a_request},     {0}};
 const struct unit_suite unit_hub = {"hub", cases};

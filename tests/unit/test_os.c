@@ -704,26 +704,6 @@ static void clocks_advance(void) {
     CHECK_INT(t.tm_mon, 8);
 }
 
-/* A view shows what was written through the same file, from any byte on; where there are none, it says so. */
-static void views_show_what_was_written(void) {
-    struct arena a = {0};
-    struct err err;
-    struct os_file *f;
-    struct os_view v;
-    static char text[100000];
-    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)(i * 7 + i / 251);
-    CHECK_OK(os_file_open(str_fmt(&a, "%s/viewed", unit_scratch_dir()).p, OS_UPDATE, &f, &err), err);
-    for (size_t at = 0; at < sizeof text; at += 12345) {
-        size_t n = sizeof text - at < 12345 ? sizeof text - at : 12345;
-        CHECK_OK(os_file_write_at(f, text + at, n, at, &err), err);
-        if (!os_view_open(f, at / 2, at + n - at / 2, &v)) break;
-        CHECK(memcmp(v.data, text + at / 2, at + n - at / 2) == 0);
-        os_view_close(&v);
-    }
-    os_file_close(f);
-    arena_free(&a);
-}
-
 /* ---- control groups and CPU flags ------------------------------------------------------------------------------ */
 
 static void control_group_texts(void) {
@@ -811,7 +791,6 @@ const struct unit_suite unit_os = {"os", (const struct unit_case[]){
                                              {"identity_is_known", identity_is_known},
                                              {"machine_numbers_are_sane", machine_numbers_are_sane},
                                              {"clocks_advance", clocks_advance},
-                                             {"views_show_what_was_written", views_show_what_was_written},
                                              {"control_group_texts", control_group_texts},
                                              {"cpu_levels_and_masks", cpu_levels_and_masks},
                                              {0},
