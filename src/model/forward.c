@@ -9,7 +9,8 @@ struct tensor pass_norm(const struct pass *p, struct tensor x, const struct boun
 }
 
 struct tensor pass_linear(const struct pass *p, struct tensor x, enum role role) {
-    return op_linear(p->l, x, &(struct linear_args){p->w[role].w, p->w[role].bias, p->m->spec.wide});
+    bool wide = p->m->spec.wide && role != ROLE_ROUTER; /* backends keep the router's own in f32 */
+    return op_linear(p->l, x, &(struct linear_args){p->w[role].w, p->w[role].bias, wide});
 }
 
 struct tensor pass_linear_wide(const struct pass *p, struct tensor x, enum role role) {

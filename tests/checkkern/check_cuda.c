@@ -222,14 +222,15 @@ static void compare(struct tally *t, const struct check_case *which, const char 
 }
 
 /* Each case on the CPU's reference and on two backends (the first may be NULL), which are closed. */
-static int check_backends(struct check_case *cases, int32_t n_cases, const char *only, struct backend *exact, struct backend *rounded) {
+static int check_backends(struct check_case *cases, int32_t n_cases, const char *only, struct check_part part, struct backend *exact,
+                          struct backend *rounded) {
     struct tally t = {0};
     t.want = mem_alloc(RESULT_MAX * sizeof(float));
     t.got = mem_alloc(RESULT_MAX * sizeof(float));
     t.again = mem_alloc(RESULT_MAX * sizeof(float));
     struct backend *cpu = open_backend(&cpu_backend, PRECISION_EXACT);
     for (int32_t i = 0; i < n_cases; i++) {
-        if (only && !strstr(cases[i].name, only)) continue;
+        if (i % part.n != part.i || (only && !strstr(cases[i].name, only))) continue;
         struct check c;
         open_check(&c, cpu, &cases[i]);
         int64_t n = run_case(&c, &cases[i], t.want);
@@ -247,17 +248,18 @@ static int check_backends(struct check_case *cases, int32_t n_cases, const char 
     return t.n_failed ? 1 : 0;
 }
 
-int check_cuda(const char *only, bool quick) {
+int check_cuda(const char *only, bool quick, struct check_part part) {
     struct check_case *cases = mem_alloc(CASES_MAX * sizeof *cases);
     struct backend *exact = open_backend(&cuda_backend, PRECISION_EXACT), *rounded = open_backend(&cuda_backend, PRECISION_AUTO);
-    int code = check_backends(cases, check_cases(cases, CASES_MAX, quick), only, exact, rounded);
+    int code = check_backends(cases, check_cases(cases, CASES_MAX, quick), only, part, exact, rounded);
     mem_free(cases);
     return code;
 }
 
 int check_cpu_shapes(const char *only) {
     struct check_case *cases = mem_alloc(CASES_MAX * sizeof *cases);
-    int code = check_backends(cases, check_shape_cases(cases, CASES_MAX), only, NULL, open_backend(&cpu_backend, PRECISION_AUTO));
+    int code = check_backends(cases, check_shape_cases(cases, CASES_MAX), only, (struct check_part){0, 1}, NULL,
+                              open_backend(&cpu_backend, PRECISION_AUTO));
     mem_free(cases);
     return code;
 }

@@ -2,6 +2,7 @@
  * of tests/cuda. */
 #include "unit.h"
 
+#include "backend/cuda/cuda.h"
 #include "backend/cuda/probe.h"
 #include "base/hash.h"
 #include "os/os.h"
@@ -433,6 +434,47 @@ static void embedded(void) {
     }
 }
 
+/* Two wide products of one input, one with a bias, one product that is not: the list as cuda_widen leaves it for that many rows. */
+static void widened(struct cuda *c, int32_t rows, bool exact) {
+    static const struct weight table = {.n_experts = 1, .out = 10, .in = 64}, up = {.n_experts = 1, .out = 32, .in = 64},
+                               odd = {.n_experts = 1, .out = 64, .in = 32}, bias = {.n_experts = 1, .out = 1, .in = 32};
+    struct oplist *l = &c->base.list;
+    c->exact = exact;
+    c->key.n_rows = rows;
+    c->functions[KERNEL_gemm_bf16] = c->functions[KERNEL_step_run] = (CUfunction)(void *)c;
+    oplist_begin(l, rows, 1);
+    struct tensor x = op_embed(l, &(struct embed_args){.weight = &table, .scale = 1});
+    struct tensor a = op_linear(l, x, &(struct linear_args){&up, &bias, 1}), b = op_linear(l, x, &(struct linear_args){&up, NULL, 1});
+    op_linear(l, op_add(l, a, b, NULL), &(struct linear_args){&odd, NULL, 0});
+    CHECK(l->err.code == 0);
+    cuda_widen(c);
+}
+
+static void wide_products(void) {
+    static const enum op_kind kinds[] = {OP_EMBED, OP_TERMS, OP_LINEAR, OP_TERMS_SUM, OP_LINEAR, OP_TERMS_SUM, OP_ADD, OP_LINEAR};
+    static const int32_t rows[] = {1, 4, 9};
+    struct cuda *c = mem_alloc(sizeof *c);
+    const struct oplist *l = &c->base.list;
+    for (int i = 0; i < 3; i++) {
+        widened(c, rows[i], false);
+        CHECK_INT(l->n_ops, 8);
+        for (int k = 0; k < 8; k++) CHECK_INT(l->ops[k].kind, kinds[k]);
+        const struct op *terms = &l->ops[1], *first = &l->ops[2], *sum = &l->ops[3], *second = &l->ops[4];
+        CHECK(terms->out[0].rows == 2 * rows[i] && l->values[terms->out[0].id - 1].dtype == DT_BF16);
+        CHECK(first->in[0].id == terms->out[0].id && second->in[0].id == terms->out[0].id); /* both read the same terms */
+        CHECK(!first->arg.linear.wide && !first->arg.linear.bias && sum->arg.linear.bias && !l->ops[5].arg.linear.bias);
+        CHECK(sum->in[0].id == first->out[0].id && sum->in[0].rows == 2 * rows[i] && sum->out[0].rows == rows[i]);
+        CHECK(l->ops[6].in[0].id == sum->out[0].id && l->values[sum->out[0].id - 1].first_op == 3);
+        CHECK(l->values[terms->out[0].id - 1].last_op == 4 && l->values[l->ops[0].out[0].id - 1].last_op == 1);
+    }
+    widened(c, 6, false); /* more rows than a decode step's kernels take: the products stay wide, in f32 */
+    CHECK(l->n_ops == 5 && l->ops[1].arg.linear.wide && !cuda_may_round(c, &l->ops[1]) && cuda_may_round(c, &l->ops[4]));
+    widened(c, 9, true);
+    CHECK_INT(l->n_ops, 5);
+    oplist_free(&c->base.list);
+    mem_free(c);
+}
+
 static const struct unit_case cases[] = {
     {"arch_parse", arch_parse},
     {"arch_pick", arch_pick},
@@ -447,6 +489,7 @@ static const struct unit_case cases[] = {
     {"device_details", device_details},
     {"many_devices", many_devices},
     {"embedded", embedded},
+    {"wide_products", wide_products},
     {0},
 };
 const struct unit_suite unit_cuda = {"cuda", cases};

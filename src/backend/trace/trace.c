@@ -162,6 +162,7 @@ static void put_args(struct sb *out, const struct op *op) {
     case OP_HEAD_LINEAR:
         put_weight(out, "w", op->arg.linear.weight);
         put_weight(out, "b", op->arg.linear.bias);
+        if (op->arg.linear.wide) sb_puts(out, " wide");
         break;
     case OP_NORM:
     case OP_ADD_NORM: put_norm(out, &op->arg.norm); break;
