@@ -77,7 +77,7 @@ step() { # step NAME ROOT LIMIT COMMAND: timed; LIMIT in seconds, 0 for none
     local name=$1 root=$2 limit=$3 start=$SECONDS log
     shift 3
     log=$roots/${name// /-}.log
-    if enter "$root" bash -c "cd /root/mlxcel && $*" </dev/null >"$log" 2>&1; then
+    if enter "$root" bash -c "cd /srv/mlxcel && $*" </dev/null >"$log" 2>&1; then
         local took=$((SECONDS - start))
         if [ "$limit" -gt 0 ] && [ $took -gt "$limit" ]; then
             echo "FAILED $name: took $took s, at most $limit"
@@ -119,8 +119,8 @@ for name in "${names[@]}"; do
     lend_network "$root"
     mount -t proc proc "$root/proc" 2>/dev/null
     mount --bind /dev "$root/dev" 2>/dev/null
-    rm -rf "$root/root/mlxcel"
-    git clone -q --no-hardlinks "$source" "$root/root/mlxcel" && git -C "$root/root/mlxcel" checkout -q "$(git -C "$source" rev-parse "$commit")"
+    rm -rf "$root/srv/mlxcel"
+    git clone -q --no-hardlinks "$source" "$root/srv/mlxcel" && git -C "$root/srv/mlxcel" checkout -q "$(git -C "$source" rev-parse "$commit")"
     step "$name make run" "$root" 0 make run
     step "$name make run again" "$root" 20 make run
     step "$name make test" "$root" 0 make test

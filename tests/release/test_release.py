@@ -470,7 +470,7 @@ def main():
         if os.path.exists(server):
             subprocess.run([server, "-k"], env={**os.environ, **WINE}, capture_output=True)
     skip("real Windows: no such machine here; packaging/windows/smoke.ps1 is for one")
-    skip("a GPU: `make test-cuda` and tests/cuda/test_wine_gpu.sh are for a machine that has one")
+    skip("a GPU: `make test-cuda` and tests/release/test_gpu.py are for a machine that has one")
     print(f"{time.monotonic() - start:.0f} s")
     finish()
 
