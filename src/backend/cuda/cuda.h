@@ -168,8 +168,8 @@ const struct select_row *cuda_select_rows(size_t *out_n);
 const struct select_row *cuda_select(const struct cuda *c, const struct op *op);
 /* Chooses the element type of every value: bf16 where only matrix products read it. */
 void cuda_choose_dtypes(struct cuda *c);
-/* Rewrites products that must keep more of their input than bf16 does (widen.c). */
-void cuda_widen(struct cuda *c);
+/* Rewrites products that must keep more of their input than bf16 does (widen.c); whether most of them do. */
+bool cuda_widen(struct cuda *c);
 int cuda_lower(struct cuda *c, struct err *err);
 /* Op scratch memory that the op being lowered uses: `bytes` from the start of the region, beyond what it asked for before. */
 CUdeviceptr cuda_op_scratch(struct cuda *c, size_t *used, size_t bytes);

@@ -34,8 +34,8 @@ static void note_outputs(struct cuda *c) {
 static int prepare(struct cuda *c, struct err *err) {
     struct oplist *l = &c->base.list;
     if (l->err.code) return err_set(err, l->err.code, "%s", l->err.msg);
-    cuda_widen(c);
-    if (!c->no_fuse && !cuda_step_small(c)) fuse_list(l); /* instructions take sums and norms apart */
+    bool mostly_wide = cuda_widen(c);
+    if (!c->no_fuse && (mostly_wide || !cuda_step_small(c))) fuse_list(l); /* instructions take sums and norms apart */
     cuda_choose_dtypes(c);
     cuda_fuse_lives(c);
     plan_make(&c->plan, l);

@@ -31,12 +31,15 @@ static void split(struct oplist *l, struct op op, struct op *last) {
     l->ops[l->n_ops++] = sum;
 }
 
-void cuda_widen(struct cuda *c) {
+bool cuda_widen(struct cuda *c) {
     struct oplist *l = &c->base.list;
-    int32_t n = l->n_ops, more = 0;
-    if (c->exact || !c->functions[KERNEL_gemm_bf16]) return;
-    for (int32_t i = 0; i < n; i++) more += is_split(c, &l->ops[i]) ? 2 : 0;
-    if (more == 0) return;
+    int32_t n = l->n_ops, more = 0, n_products = 0;
+    if (c->exact || !c->functions[KERNEL_gemm_bf16]) return false;
+    for (int32_t i = 0; i < n; i++) {
+        more += is_split(c, &l->ops[i]) ? 2 : 0;
+        n_products += l->ops[i].kind == OP_LINEAR;
+    }
+    if (more == 0) return false;
     if (n + more > l->ops_capacity) {
         l->ops_capacity = n + more;
         l->ops = mem_realloc(l->ops, (size_t)l->ops_capacity * sizeof *l->ops);
@@ -50,4 +53,5 @@ void cuda_widen(struct cuda *c) {
         else l->ops[l->n_ops++] = op;
     }
     oplist_renumber(l);
+    return more > n_products;
 }
