@@ -69,8 +69,8 @@ static int count_places(struct xla *x, struct err *err) {
     return ERR_OK;
 }
 
-/* In float32 XLA's own product kernels are no faster than cuBLAS, but it tries dozens of them for each shape: 15 s of compiling on 16 cores for
- * a prompt of Llama-3.2-1B. Who sets the option in XLA_FLAGS decides. */
+/* XLA tries dozens of product kernels of its own for each shape: in float32, which is for comparing rather than for speed, that is 15 s of
+ * compiling on 16 cores for a prompt of Llama-3.2-1B. Who sets the option in XLA_FLAGS decides. */
 static bool wants_library(const struct xla *x) {
     const char *flags = os_env("XLA_FLAGS");
     return !x->half && is_kind(&x->pjrt, STR("cuda")) && (!flags || str_find(str_of(flags), STR("triton_gemm"), 0) == STR_NONE);
