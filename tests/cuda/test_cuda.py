@@ -184,9 +184,9 @@ def part_sanitize(t, a):
 
 def part_wine(t, a):
     before = (t.passed, t.failed)
-    for what, path in (("the Windows program (make windows)", a.exe), ("an nvcuda.dll for Wine (--bridge)", a.bridge), ("a Wine prefix (--prefix)", a.prefix)):
+    for what, path in (("Windows program (make windows)", a.exe), ("nvcuda.dll for Wine (--bridge)", a.bridge), ("Wine prefix (--prefix)", a.prefix)):
         if not path or not os.path.exists(path):
-            t.skip("wine", f"there is no {what}")
+            t.skip("wine", f"no {what}")
             return
     rc, text = execute(["bash", "tests/cuda/test_wine_gpu.sh", os.path.join(a.build, "mlxcel"), a.exe, a.bridge, a.prefix], 300)
     t.log("wine.log", text)
@@ -218,6 +218,7 @@ def main():
     a = p.parse_args()
     a.build, a.data = os.path.abspath(a.build), os.path.abspath(a.data)
     a.out = a.out or tempfile.mkdtemp(prefix="mlxcel-cuda-")
+    os.makedirs(a.out, exist_ok=True)
     t = Tally(a.out)
     there, words = gpu_or_reason(a.build)
     if not there:
