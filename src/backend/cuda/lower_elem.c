@@ -95,7 +95,22 @@ static struct k_norm norm_args_of(const struct cuda *c, const struct op *op, str
     };
 }
 
+/* A row of f32 whose parts of 16 bytes can be read at once. */
+static bool is_row4(struct k_view v) {
+    return v.heads == 1 && v.dtype == K_F32 && v.row_stride % 4 == 0 && v.p % 16 == 0;
+}
+
+static bool row4_fits(const struct cuda *c, const struct k_norm *a) {
+    return !c->exact && a->kind == NORM_RMS && !a->gate && !a->bias && a->y.heads == 1 && a->y.width > 512 && a->y.width <= 8192 &&
+           a->y.width % 4 == 0 && a->y.row_stride % 4 == 0 && a->y.p % 16 == 0 && a->weight % 16 == 0 && is_row4(a->x) &&
+           (!a->is_add || (is_row4(a->b) && is_row4(a->sum)));
+}
+
 static void emit_norm(struct cuda *c, const struct k_norm *a) {
+    if (row4_fits(c, a)) {
+        cuda_emit(c, KERNEL_norm_row4, GRID(a->y.rows, 1, 1), 256, 0, a, sizeof *a);
+        return;
+    }
     if (a->y.width <= 512 && !a->is_add) {
         cuda_emit(c, KERNEL_norm_warp, GRID(ceil_div((int64_t)a->y.rows * a->y.heads, 4), 1, 1), 128, 0, a, sizeof *a);
         return;
