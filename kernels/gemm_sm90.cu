@@ -1,12 +1,14 @@
 // bf16 matrix product for prompts on sm_90a: y[m, n] = sum over k of x[m, k] w[n, k] (+ bias), or act(gate) * up of two such sums.
 //
-// A block stays for many results of 128 x N (N = 256 or 128). One warpgroup copies boxes of x and w into a ring of stages, 64 elements of k
-// each; two others multiply, 64 rows each, and store while the ring fills again. Where the results are a gate, half of w's rows in a stage are
+// A block stays for many results of 128 x N (N = 256 or 128). One thread copies boxes of x and w into a ring of stages, 64 elements of k
+// each; two warpgroups multiply, 64 rows each, and store while the ring fills again. Where the results are a gate, half of w's rows in a stage are
 // the gate's and half are up's, so that a lane holds both of a pair. Stopped by the tensor cores: 128 x 256 results read 48 bytes a cycle
-// and multiprocessor, mostly from L2. (Blocks in pairs that share w, each copying half of it for both, were a third slower.)
+// and multiprocessor, mostly from L2. Three idle warps dequantise what the next product
+// needs. (Blocks in pairs that share w, each copying half of it for both, were a third slower.)
 #include "wgmma.cuh"
+#include "widen.cuh"
 
-enum { BM = 128, BK = 64, ROW_BYTES = BK * 2, THREADS = 384, GROUP = 16 };
+enum { BM = 128, BK = 64, ROW_BYTES = BK * 2, THREADS = 384, GROUP = 16, ASIDE = 3 };
 
 template <int N> static __device__ __forceinline__ constexpr int stages() {
     return N == 256 ? 4 : 6;
@@ -83,10 +85,41 @@ template <int N> static __device__ __forceinline__ void finish(const k_wgemm &a,
     }
 }
 
+// ---- the next weight ----
+
+// One of ASIDE warps: eight units at a time, so that loads of all are under way. HALVES: a unit has two groups.
+template <bool HALVES> static __device__ __forceinline__ void widen_aside(const k_wgemm &a, int warp) {
+    enum { AT_ONCE = 8 };
+    const k_tile &s = a.aside;
+    int units = (int)(s.w.in / TILE_UNIT), runs = (units + AT_ONCE - 1) / AT_ONCE, tiles = (int)(s.n + TILE_ROWS - 1) / TILE_ROWS;
+    int n = runs * tiles * (a.aside_up ? 2 : 1);
+    for (int i = blockIdx.x * ASIDE + warp; i < n; i += gridDim.x * ASIDE) {
+        int tile = i / runs, unit = (i - tile * runs) * AT_ONCE, up = tile >= tiles ? 1 : 0;
+        tile -= up * tiles;
+        int64_t from = (s.first + up * a.aside_up) / TILE_ROWS + tile;
+        unit_words words[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++) words[k] = unit_load<HALVES>(s.w, from, unit + k < units ? unit + k : unit);
+        bf16 *to = (bf16 *)s.out + (up * s.n + tile * TILE_ROWS) * s.w.in + unit * TILE_UNIT;
+        int left = (int)s.n - tile * TILE_ROWS;
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            if (unit + k < units) unit_store<HALVES>(s.w, to + k * TILE_UNIT, words[k], left);
+    }
+}
+static __device__ __forceinline__ void widen_aside(const k_wgemm &a) {
+    if (a.aside.n == 0) return;
+    if (a.aside.w.group == 32) widen_aside<true>(a, threadIdx.x / 32 - 1);
+    else widen_aside<false>(a, threadIdx.x / 32 - 1);
+}
+
 #ifdef MLXCEL_EMULATE // sums straight from what the maps describe; order of results and their storing as on a GPU
 
 template <int N> static inline void multiply_all(const k_wgemm &a) {
-    if (threadIdx.x < 128) return;
+    if (threadIdx.x < 128) {
+        if (threadIdx.x >= 32) widen_aside(a);
+        return;
+    }
     int half = threadIdx.x / 128 - 1, lane = threadIdx.x % 32;
     for (int i = (int)blockIdx.x; i < n_places<N>(a); i += (int)gridDim.x) {
         place p = place_of<N>(a, i);
@@ -150,8 +183,7 @@ template <int N> static __device__ __forceinline__ void multiply_all(const k_wge
         }
         wgmma_wait<0>();
         release(empty + before * 8);
-#pragma unroll
-        for (int j = 0; j < N / 2; j++) asm volatile("" : "+f"(d[j])::"memory");
+        wgmma_results<N / 2>(d);
         p.m += half * 64;
         finish<N>(a, d, p);
     }
@@ -172,11 +204,12 @@ template <int N> static __device__ __forceinline__ void run(const k_wgemm &a) {
         barrier_init_done();
     }
     __syncthreads();
-    if (threadIdx.x < 128) {
-        registers_fewer<40>();
+    if (threadIdx.x < 128) { // all take no more registers than they began with: 384 x 168
+        registers_fewer<104>();
         if (threadIdx.x == 0) copy_all<N>(a, ring, full, empty);
+        if (threadIdx.x >= 32) widen_aside(a);
     } else {
-        registers_more<232>();
+        registers_more<200>();
         multiply_all<N>(a, ring, full, empty);
     }
 }

@@ -1,7 +1,7 @@
 // Rows of 4-bit codes to tiles, once when a weight is bound, and tiles to rows of bf16 before a prompt's products.
 //
 // Both read and write every byte once, 16 bytes per lane on the tiles' side; stopped by memory.
-#include "mma.cuh"
+#include "widen.cuh"
 
 // A row's word, or zeros beyond the last row.
 static __device__ __forceinline__ uint32_t word_of(const k_weight &w, int64_t row, int64_t k) {
@@ -33,35 +33,12 @@ extern "C" __global__ void __launch_bounds__(256) tile_pack(KARGS(k_tile) a) {
     }
 }
 
-// Eight codes as bf16, q * s + b rounded once.
-static __device__ __forceinline__ uint4 widen(uint32_t word, float s, float b) {
-    uint32_t pairs[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float x = (float)(word >> 4 * i & 15), y = (float)(word >> (4 * i + 16) & 15);
-        pairs[i] = pack_bf16(__fadd_rn(__fmul_rn(x, s), b), __fadd_rn(__fmul_rn(y, s), b));
-    }
-    return uint4{pairs[0], pairs[1], pairs[2], pairs[3]};
-}
-
 // Rows [first, first + n) to dense bf16 rows. Grid (units of a tile / 8, tiles): a warp takes one unit.
 extern "C" __global__ void __launch_bounds__(256) tile_dequant(KARGS(k_tile) a) {
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, bytes = tile_unit_bytes(a.w.group);
-    int64_t unit = (int64_t)blockIdx.x * 8 + threadIdx.x / 32, tile = blockIdx.y + (int64_t)blockIdx.z * gridDim.y;
-    if (unit * TILE_UNIT >= a.w.in || tile * TILE_ROWS >= a.n) return;
-    const unsigned char *from = a.w.values + (a.first / TILE_ROWS + tile) * a.w.tile_bytes + unit * bytes;
-    uint4 codes = *(const uint4 *)(from + lane * 16);
-    uint2 low = *(const uint2 *)(from + TILE_CODES + g * 8), high = low;
-    if (a.w.group == 32) high = *(const uint2 *)(from + TILE_CODES + TILE_META + g * 8);
-    int64_t row = tile * TILE_ROWS + g;
-    bf16 *to = (bf16 *)a.out + row * a.w.in + unit * TILE_UNIT + 8 * t;
-    if (row < a.n) {
-        *(uint4 *)to = widen(codes.x, meta_f32(low.x & 0xffff, a.w.dtype), meta_f32(low.x >> 16, a.w.dtype));
-        *(uint4 *)(to + 32) = widen(codes.y, meta_f32(high.x & 0xffff, a.w.dtype), meta_f32(high.x >> 16, a.w.dtype));
-    }
-    if (row + 8 < a.n) {
-        to += 8 * a.w.in;
-        *(uint4 *)to = widen(codes.z, meta_f32(low.y & 0xffff, a.w.dtype), meta_f32(low.y >> 16, a.w.dtype));
-        *(uint4 *)(to + 32) = widen(codes.w, meta_f32(high.y & 0xffff, a.w.dtype), meta_f32(high.y >> 16, a.w.dtype));
-    }
+    int64_t tile = blockIdx.y + (int64_t)blockIdx.z * gridDim.y;
+    int unit = blockIdx.x * 8 + threadIdx.x / 32, left = (int)min(a.n - tile * TILE_ROWS, (int64_t)TILE_ROWS);
+    if (unit * TILE_UNIT >= a.w.in || left <= 0) return;
+    bf16 *to = (bf16 *)a.out + tile * TILE_ROWS * a.w.in + unit * TILE_UNIT;
+    if (a.w.group == 32) unit_store<true>(a.w, to, unit_load<true>(a.w, a.first / TILE_ROWS + tile, unit), left);
+    else unit_store<false>(a.w, to, unit_load<false>(a.w, a.first / TILE_ROWS + tile, unit), left);
 }

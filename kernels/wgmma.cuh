@@ -33,10 +33,42 @@ static __device__ __forceinline__ void wgmma_128(float d[64], uint64_t x, uint64
                  : "l"(x), "l"(w), "r"(add));
 }
 
+static __device__ __forceinline__ void wgmma_64(float d[32], uint64_t x, uint64_t w, int add) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+                 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+                 "}, %32, %33, p, 1, 1, 0, 0;\n}\n"
+                 : REG16(d, 0), REG16(d, 16)
+                 : "l"(x), "l"(w), "r"(add));
+}
+
+// The same with x in registers, as mma_bf16 takes it, and w lying the other way: 16 rows of N elements (operand_rows).
+static __device__ __forceinline__ void wgmma_reg_64(float d[32], const uint32_t x[4], uint64_t w) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+                 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+                 "}, {%32,%33,%34,%35}, %36, 1, 1, 1, 1;\n"
+                 : REG16(d, 0), REG16(d, 16)
+                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(w));
+}
+
+static __device__ __forceinline__ void wgmma_reg_128(float d[64], const uint32_t x[4], uint64_t w) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+                 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,"
+                 "%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+                 "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 1;\n"
+                 : REG16(d, 0), REG16(d, 16), REG16(d, 32), REG16(d, 48)
+                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(w));
+}
+
 // Where an operand lies: rows of 128 bytes, the 16-byte pieces of a row exchanged by the row's number modulo 8, eight rows 1,024 bytes. The
 // address is a multiple of 1,024, plus 32 bytes for each step of 16 along k.
 static __device__ __forceinline__ uint64_t operand_at(uint32_t address) {
     return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+// An operand of 16 rows along k: 64 elements of a row are 128 bytes, exchanged as above; the next 64 elements lie `next` bytes further.
+static __device__ __forceinline__ uint64_t operand_rows(uint32_t address, uint32_t next) {
+    return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)(next >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
 static __device__ __forceinline__ void wgmma_begin() {
@@ -48,6 +80,12 @@ static __device__ __forceinline__ void wgmma_commit() {
 // Waits until at most N groups are still under way.
 template <int N> static __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+// Nothing that uses d moves before what stands here.
+template <int N> static __device__ __forceinline__ void wgmma_results(float d[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 template <int N> static __device__ __forceinline__ void registers_more() {

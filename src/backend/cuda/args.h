@@ -112,8 +112,10 @@ struct k_wgemm {
     int64_t y_stride, y_column;
     int64_t up_bias; /* from a gate's bias to its partner's */
     int32_t m, n, k, y_dtype;
-    int32_t up_row;   /* y = act(gate) * up: from a row of w for the gate to its partner for up; 0: plain */
-    struct k_act act; /* SILU or GELU_TANH */
+    int32_t up_row;      /* y = act(gate) * up: from a row of w for the gate to its partner for up; 0: plain */
+    struct k_act act;    /* SILU or GELU_TANH */
+    struct k_tile aside; /* rows of another weight that become bf16 meanwhile; n = 0: none */
+    int64_t aside_up;    /* as many rows again, from this many behind the first on; 0: none */
 };
 
 struct k_norm {
@@ -196,6 +198,12 @@ struct k_attn {
     int32_t splits;
     int32_t first_row; /* first row of the launch */
     int32_t pos_scale_first;
+};
+
+/* The cache of one layer as rows of a position's elements, in boxes of 64 x 64. */
+struct k_flash {
+    struct k_tensor_map k_map, v_map;
+    struct k_attn a;
 };
 
 struct k_argmax {

@@ -8,6 +8,7 @@ static void cuda_close(struct backend *be) {
         cuda_kv_close(be);
         cuda_free(c, &c->scratch);
         cuda_free(c, &c->op_scratch);
+        cuda_free(c, &c->widened);
         cuda_free(c, &c->counters);
         cuda_free(c, &c->staging);
         if (c->bounce) c->d->cuMemFreeHost(c->bounce);

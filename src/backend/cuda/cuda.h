@@ -107,6 +107,9 @@ struct cuda {
     size_t staging_bytes;
     size_t scratch_bytes, op_scratch_bytes, op_scratch_need;
     CUresult lower_code; /* of a driver function that lowering called */
+    CUdeviceptr widened; /* two places for dequantised weights: one is read while the next weight is written to the other */
+    size_t widened_bytes, widened_need;
+    int32_t i_widened, carrier; /* the place that is free; the launch that can dequantise what comes next, -1: none */
 
     struct step_key key; /* of the step being built; max_len as given */
     struct step_layout at;
@@ -175,6 +178,11 @@ int cuda_lower(struct cuda *c, struct err *err);
 CUdeviceptr cuda_op_scratch(struct cuda *c, size_t *used, size_t bytes);
 /* The input as bf16 with rows at multiples of 16 bytes: itself, or a copy in op scratch memory. */
 struct k_view cuda_bf16_input(struct cuda *c, struct k_view x, int64_t width, size_t *used);
+
+/* A bf16 matrix in boxes of 64 columns and `box_rows` rows, their pieces exchanged as the tensor cores of sm_90 read them; p = 0, in a
+ * program that is lowered for its sizes alone, makes no map. */
+void cuda_encode_map(struct cuda *c, struct k_tensor_map *out, CUdeviceptr p, int64_t rows, int64_t stride, unsigned int box_rows,
+                     int64_t columns);
 
 struct k_view cuda_view(const struct cuda *c, struct tensor t);
 struct k_weight cuda_weight_args(const struct weight *w);

@@ -1,7 +1,8 @@
 /* Lowering of a prompt's matrix products: weights as bf16, dequantised in pieces where they are not, and one product of many rows.
  *
  * On sm_90a the copy engine and the warpgroup products do it (kernels/gemm_sm90.cu) for what is aligned as they need; elsewhere, and for
- * the rest, kernels/gemm.cu. */
+ * the rest, kernels/gemm.cu. There a product also dequantises the weight of the next one, which needs no time of its own then: two places
+ * for weights take turns, and nobody reads the one that is written. */
 #include "backend/cuda/cuda.h"
 
 enum { DEQUANT_BYTES = 128 << 20, GEMM_TILE = 128, WGEMM_ROWS = 128, WGEMM_BOX = 64, WGEMM_THREADS = 384, WGEMM_SHARED = 193 * 1024 };
@@ -31,10 +32,8 @@ static bool wgemm_fits(const struct cuda *c, const struct gemm *g) {
            a->n % 8 == 0 && a->y_stride % 4 == 0 && a->y_column % 4 == 0 && a->y % 16 == 0 && a->bias % 8 == 0 && g->up_bias % 2 == 0;
 }
 
-/* A bf16 matrix in boxes of 64 elements of `box_rows` rows, their pieces exchanged as the tensor cores read them. A program without memory
- * (p = 0) is never launched. */
-static void encode_map(struct cuda *c, struct k_tensor_map *out, CUdeviceptr p, int64_t rows, int64_t stride, unsigned int box_rows,
-                       int64_t k) {
+void cuda_encode_map(struct cuda *c, struct k_tensor_map *out, CUdeviceptr p, int64_t rows, int64_t stride, unsigned int box_rows,
+                     int64_t k) {
     CUtensorMap map = {0};
     if (!p) return;
     uint64_t dims[2] = {(uint64_t)k, (uint64_t)rows}, strides[1] = {(uint64_t)stride * 2};
@@ -68,10 +67,11 @@ static void emit_wgemm(struct cuda *c, const struct gemm *g) {
                         .up_row = (int32_t)g->up_row,
                         .act = g->act};
     unsigned int width = wgemm_width(c, &a), tiles = ceil_div(k->m, WGEMM_ROWS) * ceil_div(k->n, width / (a.up_row ? 2 : 1));
-    encode_map(c, &a.x_map, k->x, k->m, k->x_stride, WGEMM_ROWS, k->k);
-    encode_map(c, &a.w_map, k->w, g->w_rows, k->w_stride, width / 2, k->k);
+    cuda_encode_map(c, &a.x_map, k->x, k->m, k->x_stride, WGEMM_ROWS, k->k);
+    cuda_encode_map(c, &a.w_map, k->w, g->w_rows, k->w_stride, width / 2, k->k);
     EMIT(c, width == 256 ? KERNEL_wgemm_256 : KERNEL_wgemm_128, GRID(tiles < (unsigned int)c->n_sm ? tiles : (unsigned int)c->n_sm, 1, 1),
          WGEMM_THREADS, WGEMM_SHARED, a);
+    c->carrier = c->program.n_launches - 1;
 }
 
 /* ---- one product, in pieces where the weight is dequantised -------------------------------------------------------- */
@@ -81,6 +81,7 @@ static void emit_gemm(struct cuda *c, const struct gemm *g) {
         emit_wgemm(c, g);
         return;
     }
+    c->carrier = -1;
     EMIT(c, KERNEL_gemm_bf16, GRID(ceil_div(g->k.m, GEMM_TILE), ceil_div(g->k.n, GEMM_TILE), 1), 128, 3 * 2 * GEMM_TILE * 64 * 2, g->k);
 }
 
@@ -94,6 +95,31 @@ static void emit_dequant(struct cuda *c, const struct k_weight *w, CUdeviceptr t
     }
     struct k_dequant d = {.w = *w, .out = to, .first = first, .n = n};
     EMIT(c, KERNEL_dequant, GRID(ceil_div(n * ceil_div(w->in, 8), 256), 1, 1), 256, 0, d);
+}
+
+/* Rows [first, first + n), of each of two parts n_out apart, become bf16 before the next product: along with the one before, or on their
+ * own. */
+static void emit_widening(struct cuda *c, const struct k_weight *w, CUdeviceptr to, int64_t first, int64_t n, int64_t n_out, int parts) {
+    if (w->tile_bytes && c->carrier >= 0) {
+        unsigned char *args = c->program.args + c->program.launches[c->carrier].args;
+        struct k_wgemm a;
+        memcpy(&a, args, sizeof a);
+        a.aside = (struct k_tile){.w = *w, .out = to, .first = first, .n = n};
+        a.aside_up = parts > 1 ? n_out : 0;
+        memcpy(args, &a, sizeof a);
+        c->carrier = -1;
+        return;
+    }
+    for (int p = 0; p < parts; p++) emit_dequant(c, w, to + (uint64_t)(p * n * w->in) * 2, p * n_out + first, n);
+}
+
+/* A place for n rows: with tiles, that which the product before does not read. */
+static CUdeviceptr widened_place(struct cuda *c, const struct k_weight *w, int64_t n, size_t *used) {
+    size_t bytes = (size_t)n * (size_t)w->in * 2, both = (bytes + 255) / 256 * 256 * 2;
+    if (!w->tile_bytes || !has_wgemm(c)) return cuda_op_scratch(c, used, bytes);
+    if (both > c->widened_need) c->widened_need = both;
+    c->i_widened ^= 1;
+    return c->widened + (c->i_widened ? c->widened_bytes / 2 : 0);
 }
 
 static struct gemm gemm_of(struct cuda *c, const struct op *op, struct k_view y, size_t *used) {
@@ -127,10 +153,11 @@ static void emit_pieces(struct cuda *c, const struct op *op, struct gemm *g, int
     int64_t at_once = DEQUANT_BYTES / 2 / w->in / parts / GEMM_TILE * GEMM_TILE;
     if (at_once < GEMM_TILE) at_once = GEMM_TILE;
     if (at_once > n_out) at_once = n_out;
-    g->k.w = cuda_op_scratch(c, &used, (size_t)at_once * (size_t)parts * (size_t)w->in * 2);
     for (int64_t first = 0; first < n_out; first += at_once) {
         int64_t n = n_out - first < at_once ? n_out - first : at_once;
-        for (int p = 0; p < parts; p++) emit_dequant(c, &kw, g->k.w + (uint64_t)(p * n * w->in) * 2, p * n_out + first, n);
+        size_t piece_used = used;
+        g->k.w = widened_place(c, &kw, at_once * parts, &piece_used);
+        emit_widening(c, &kw, g->k.w, first, n, n_out, parts);
         g->k.n = (int32_t)n;
         g->k.y_column = first;
         g->k.bias = bias ? bias + (uint64_t)first * sizeof(float) : 0;

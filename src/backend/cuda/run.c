@@ -42,8 +42,9 @@ static int prepare(struct cuda *c, struct err *err) {
     TRY(grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
     cuda_step_layout(c, &c->key, &c->at);
     TRY(cuda_lower(c, err));
-    if (c->op_scratch_need > c->op_scratch_bytes) {
+    if (c->op_scratch_need > c->op_scratch_bytes || c->widened_need > c->widened_bytes) {
         TRY(grow(c, c->op_scratch_need, "scratch memory of an op", &c->op_scratch, &c->op_scratch_bytes, err));
+        TRY(grow(c, c->widened_need, "dequantised weights", &c->widened, &c->widened_bytes, err));
         TRY(cuda_lower(c, err));
     }
     note_outputs(c);

@@ -153,6 +153,9 @@ int cuda_lower(struct cuda *c, struct err *err) {
     p->args_used = 0;
     c->op_scratch_need = 0;
     c->lower_code = CUDA_SUCCESS;
+    c->widened_need = 0;
+    c->i_widened = 0;
+    c->carrier = -1;
     for (int32_t i = 0, n; i < l->n_ops; i += n) {
         int32_t first = p->n_launches;
         n = c->forced ? 0 : cuda_lower_fused(c, i);
