@@ -66,11 +66,32 @@ static void emit_decode(struct cuda *c, struct k_attn *a) {
     if (a->splits > 1) cuda_emit(c, KERNEL_attn_combine, GRID(a->q.heads, c->n_decode, 1), (unsigned int)d, 0, a, sizeof *a);
 }
 
+static bool is_even(struct k_view v) {
+    return v.row_stride % 8 == 0 && v.head_stride % 8 == 0 && v.p % 16 == 0;
+}
+
+/* Prompt tiles on sm_90a: two or four heads of a group in a block. False: not of this shape. */
+static bool emit_wflash(struct cuda *c, const struct k_attn *a, const struct kv_class *kv) {
+    int64_t d = a->c.k_width, rows = (int64_t)kv->n_blocks * kv->heads * K_BLOCK, width = d == 64 && a->group % 4 == 0 ? 4 : 2;
+    if (!c->functions[KERNEL_attn_wflash_64_2] || !c->d->cuTensorMapEncodeTiled || d > 128 || a->group % 2 != 0 || a->softcap > 0 ||
+        !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y))
+        return false;
+    struct k_flash f = {.a = *a};
+    cuda_encode_map(c, &f.k_map, a->c.k, rows, d, K_BLOCK, d);
+    cuda_encode_map(c, &f.v_map, a->c.v, rows, d, K_BLOCK, d);
+    EMIT(c,
+         d == 128     ? KERNEL_attn_wflash_128_2
+         : width == 4 ? KERNEL_attn_wflash_64_4
+                      : KERNEL_attn_wflash_64_2,
+         GRID(a->q.heads / width, c->n_tiles, 1), (unsigned int)(128 * (width + 1)), (unsigned int)(1024 + (8 + width) * 64 * d * 2), f);
+    return true;
+}
+
 void lower_attn_fast(struct cuda *c, const struct op *op) {
     struct k_attn a = attn_args_of(c, op);
     unsigned int d = (unsigned int)a.c.k_width;
     if (c->n_decode) emit_decode(c, &a);
-    if (c->n_tiles)
+    if (c->n_tiles && !emit_wflash(c, &a, &c->kv[op->arg.attn.kv.kv_class].shape))
         EMIT(c,
              d == 64    ? KERNEL_attn_flash_64
              : d == 128 ? KERNEL_attn_flash_128
