@@ -34,15 +34,16 @@ static bool wgemm_fits(const struct cuda *c, const struct gemm *g) {
 
 void cuda_encode_map(struct cuda *c, struct k_tensor_map *out, CUdeviceptr p, int64_t rows, int64_t stride, unsigned int box_rows,
                      int64_t k) {
-    CUtensorMap map = {0};
     if (!p) return;
+    unsigned char room[2 * sizeof(CUtensorMap)]; /* its own alignment: not every compiler aligns a stack as far */
+    CUtensorMap *map = (CUtensorMap *)(void *)(room + (sizeof *map - (uintptr_t)room % sizeof *map));
     uint64_t dims[2] = {(uint64_t)k, (uint64_t)rows}, strides[1] = {(uint64_t)stride * 2};
     unsigned int box[2] = {WGEMM_BOX, box_rows}, ones[2] = {1, 1};
-    CUresult code = c->d->cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)p, dims, strides, box, ones,
+    CUresult code = c->d->cuTensorMapEncodeTiled(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)p, dims, strides, box, ones,
                                                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    static_assert(sizeof map == sizeof *out, "a tensor map");
-    memcpy(out, &map, sizeof map);
+    static_assert(sizeof *map == sizeof *out, "a tensor map");
+    memcpy(out, map, sizeof *map);
     if (code && !c->lower_code) c->lower_code = code;
 }
 
