@@ -22,7 +22,7 @@ enum { SPAN_CHUNKS_MAX = 4, FAST_CHUNKS_MAX = 8, RESTARTS_MAX = 2, THREADS_MAX =
 /* Pieces beside those that are being filled; how much may be on its way or wait for the hash when the next span is asked for. */
 enum { WRITE_BYTES = 16 << 10, PIECES_KEPT = 16, KEPT_BYTES = PIECES_KEPT * PIECE_BYTES, AHEAD_MAX = 4 << 20 };
 /* One connection is enough until the hash waits for half the time that so many bytes take, or for so long at once. Several stay when
- * they bring more than a quarter more; else they are not tried again for so many rounds. */
+ * they bring more than a quarter more; else they are not tried again for so many rounds, then for many more. */
 enum { HUNGER_BYTES = 16 << 20, HUNGER_MS = 100, TRIAL_BYTES = 128 << 20, TRIAL_PAUSE = 16 };
 
 enum item_state { ITEM_WAITING, ITEM_OPEN, ITEM_CLOSING /* whole and right: the finisher alone touches it */, ITEM_DONE };
@@ -64,7 +64,7 @@ struct fetch {
     struct {
         uint64_t begin_ns, waited_ns, n_bytes; /* of this round */
         double single_rate;                    /* of the last round with one connection; 0: there was none */
-        int pause;                             /* rounds until several connections may be tried again */
+        int pause, next_pause;                 /* rounds until several connections may be tried again; the next such pause is longer */
     } hunger;
     bool holds;   /* a worker waits for the hash with its next span */
     bool crowded; /* one waits for room */
@@ -517,7 +517,7 @@ static void judge_hunger(struct fetch *f, size_t n) {
         else f->hungry = f->hunger.waited_ns * 2 > ns;
     } else if (f->hunger.single_rate > 0 ? rate < f->hunger.single_rate * 1.25 : f->hunger.waited_ns * 2 < ns) {
         f->hungry = false;
-        f->hunger.pause = TRIAL_PAUSE;
+        f->hunger.pause = f->hunger.next_pause += f->hunger.next_pause + TRIAL_PAUSE;
     }
     f->hunger.begin_ns = now;
     f->hunger.waited_ns = f->hunger.n_bytes = 0;
