@@ -1,10 +1,12 @@
-/* Downloading: a few threads that fill chunks, one that hashes behind them and puts whole files in place, one that shows how far it is.
+/* Downloading: a few threads that receive, one that writes, one that hashes behind it and puts whole files in place, one that shows how far
+ * it is.
  *
  * (1) Everything in struct fetch and its items changes under the mutex; bytes are written and hashed outside it. A chunk that is taken
  *     belongs to one thread.
  * (2) A file that must be started again (it changed, its hash is wrong, its server knows no ranges) is emptied when no thread works on it.
  * (3) The first lasting failure ends all threads; what has arrived stays, with its journal.
- * (4) What arrives is gathered into pieces, written one by one, and hashed from memory; what the pool cannot hold is read again.
+ * (4) What arrives is gathered into pieces, written by one thread (the system lets one at a time write into a file), and hashed from
+ *     memory; what the pool cannot hold is read again.
  * (5) Where the network is faster than the hash, one connection brings long spans and waits when the pool is full: bytes are hashed while
  *     they are still in the processor's cache, and two threads take turns instead of many fighting for the processors. A hash that waits
  *     for a missing chunk holds nobody up.
@@ -20,8 +22,8 @@
 
 enum { SPAN_CHUNKS_MAX = 4, FAST_CHUNKS_MAX = 8, RESTARTS_MAX = 2, THREADS_MAX = 16, SPARE_BYTES = 32 << 20 };
 /* Pieces beside those that are being filled; how much may be on its way or wait for the hash when the next span is asked for. */
-enum { WRITE_BYTES = 16 << 10, PIECES_KEPT = 16, KEPT_BYTES = PIECES_KEPT * PIECE_BYTES, AHEAD_MAX = 4 << 20 };
-/* One connection is enough until the hash waits for half the time that so many bytes take, or for so long at once. Several stay when
+enum { WRITE_BYTES = 16 << 10, QUEUED_MAX = 2, PIECES_KEPT = 16, KEPT_BYTES = PIECES_KEPT * PIECE_BYTES, AHEAD_MAX = 4 << 20 };
+/* One connection is enough until hash and writer wait for half the time that so many bytes take, or for so long at once. Several stay when
  * they bring more than a quarter more; else they are not tried again for so many rounds, then for many more. */
 enum { HUNGER_BYTES = 16 << 20, HUNGER_MS = 100, TRIAL_BYTES = 128 << 20, TRIAL_PAUSE = 16 };
 
@@ -52,8 +54,11 @@ struct fetch {
     const struct fetch_options *options;
     struct arena arena; /* under the mutex */
     struct os_mutex *mutex;
-    struct os_cond *tasks, *room, *bytes, *over; /* for workers without work, with; for the finisher; for the one who draws */
+    struct os_cond *tasks, *room, *writes, *bytes, *over; /* for workers without work, with; the writer; the finisher; the one who draws */
     struct pieces pieces;
+    struct piece *first, *last; /* those that are to be written */
+    bool writing;               /* the writer is at work */
+    bool closing;               /* no more of them will come */
     struct item *items;
     size_t n_items, n_finished;
     uint64_t before_bytes; /* of files that were in place, and of parts when this began */
@@ -62,9 +67,9 @@ struct fetch {
     uint64_t in_flight;     /* asked for and not here */
     bool hungry;            /* the hash waits for bytes rather than they for it */
     struct {
-        uint64_t begin_ns, waited_ns, n_bytes; /* of this round */
-        double single_rate;                    /* of the last round with one connection; 0: there was none */
-        int pause, next_pause;                 /* rounds until several connections may be tried again; the next such pause is longer */
+        uint64_t begin_ns, hash_ns, write_ns, n_bytes; /* of this round: waits of the two */
+        double single_rate;                            /* of the last round with one connection; 0: there was none */
+        int pause, next_pause; /* rounds until several connections may be tried again; the next such pause is longer */
     } hunger;
     bool holds;   /* a worker waits for the hash with its next span */
     bool crowded; /* one waits for room */
@@ -112,9 +117,13 @@ struct task {
     struct item *item;
     uint32_t chunk, end_chunk; /* those that are taken */
     uint64_t start, pos, end;  /* bytes of the file; pos: the next to be written */
-    struct piece *piece;       /* what has arrived from pos on; NULL: nothing */
-    bool whole;                /* asked for without a range */
-    bool transient;            /* what a call-back refused may pass */
+    uint64_t next;             /* where the next piece begins */
+    struct piece *piece;       /* what has arrived from there on; NULL: nothing */
+    uint32_t n_queued;         /* pieces that wait to be written */
+    int write_code;            /* why they cannot be written */
+    struct err write_err;
+    bool whole;     /* asked for without a range */
+    bool transient; /* what a call-back refused may pass */
 };
 
 static int open_item(struct fetch *f, struct item *it, struct err *err) {
@@ -174,7 +183,7 @@ static bool take_span(struct fetch *f, struct item *it, struct task *out) {
     for (uint32_t i = c; i < e; i++) it->taken[i] = true;
     it->n_workers++;
     *out = (struct task){.f = f, .item = it, .chunk = c, .end_chunk = e};
-    out->start = out->pos = c * PART_CHUNK_BYTES + p->done[c];
+    out->start = out->pos = out->next = c * PART_CHUNK_BYTES + p->done[c];
     out->end = e == p->n_chunks ? p->size : e * PART_CHUNK_BYTES;
     out->whole = out->pos == 0 && out->end == p->size;
     f->in_flight += out->end - out->pos;
@@ -268,22 +277,58 @@ static struct item *find_hashable(struct fetch *f, uint64_t *out_end, bool *out_
     return NULL;
 }
 
-/* Room for what arrives next. The one who brings what the hash needs next waits when he is far ahead of it. */
+/* The one who brings what the hash needs next may be so far ahead of it, the others of the writer. Under the mutex. */
+static bool too_far_ahead(struct task *t) {
+    struct item *it = t->item;
+    bool first = t->pos == part_front(&it->part) && it->file->sha256[0] && !it->old_bytes;
+    return first ? t->next - it->hashed >= KEPT_BYTES : t->n_queued >= QUEUED_MAX;
+}
+
 static int begin_piece(struct task *t, struct err *err) {
     struct fetch *f = t->f;
-    struct item *it = t->item;
     os_mutex_lock(f->mutex);
-    while (it->file->sha256[0] && !it->restart && !atomic_load(&f->stop) && t->pos - it->hashed >= KEPT_BYTES &&
-           t->pos == part_front(&it->part)) {
+    while (!t->write_code && !t->item->restart && !atomic_load(&f->stop)) {
+        if (!too_far_ahead(t) && (t->piece = pieces_take(&f->pieces))) break;
         f->crowded = true;
         os_cond_wait(f->room, f->mutex);
     }
-    t->piece = pieces_take(&f->pieces);
     os_mutex_unlock(f->mutex);
-    if (!t->piece) return err_set(err, ERR_EINTERNAL, "no room for what arrives");
-    t->piece->owner = it;
-    t->piece->at = t->pos;
+    if (!t->piece) return err_set(err, ERR_ECANCELLED, "stopped"); /* finish_pieces says why */
+    t->piece->owner = t->item;
+    t->piece->user = t;
+    t->piece->at = t->next;
     return ERR_OK;
+}
+
+/* Hands what was gathered to the writer. */
+static void end_piece(struct task *t) {
+    struct fetch *f = t->f;
+    struct piece *piece = t->piece;
+    if (!piece) return;
+    t->piece = NULL;
+    t->next += piece->n;
+    piece->next = NULL;
+    os_mutex_lock(f->mutex);
+    if (f->first) f->last->next = piece;
+    else f->first = piece;
+    f->last = piece;
+    t->n_queued++;
+    os_cond_signal(f->writes);
+    os_mutex_unlock(f->mutex);
+}
+
+/* What came before a cut is kept; the task waits until all of it is written. */
+static int finish_pieces(struct task *t, struct err *err) {
+    struct fetch *f = t->f;
+    end_piece(t);
+    os_mutex_lock(f->mutex);
+    while (t->n_queued) {
+        f->crowded = true;
+        os_cond_wait(f->room, f->mutex);
+    }
+    os_mutex_unlock(f->mutex);
+    if (t->write_code) *err = t->write_err;
+    return t->write_code;
 }
 
 /* In slices that lie where the system's pages do, and are small: Linux takes memory for a larger one in one block, and large blocks are
@@ -298,52 +343,74 @@ static int write_piece(const struct item *it, const struct piece *piece, struct 
     return ERR_OK;
 }
 
-/* What was gathered goes into the file, then into the journal, then to the hash. */
-static int end_piece(struct task *t, struct err *err) {
+/* A piece is in the file: into the journal, then to the hash. Under the mutex. */
+static void settle_piece(struct task *t, struct piece *piece) {
     struct fetch *f = t->f;
     struct item *it = t->item;
-    struct piece *piece = t->piece;
-    if (!piece) return ERR_OK;
-    t->piece = NULL;
-    atomic_fetch_sub(&f->gathered, piece->n);
-    int code = write_piece(it, piece, err);
-    os_mutex_lock(f->mutex);
-    if (!code && it->restart) code = err_set(err, ERR_EBUSY, "%.*s is started again", STR_ARG(it->file->name));
-    if (!code) {
+    if (!t->write_code && it->restart) t->write_code = err_set(&t->write_err, ERR_EBUSY, "%.*s is started again", STR_ARG(it->file->name));
+    if (!t->write_code) {
         uint32_t c = (uint32_t)(t->pos / PART_CHUNK_BYTES);
         t->pos += piece->n;
         f->received += piece->n;
         f->in_flight -= piece->n;
-        code = part_grow(&it->part, c, (uint32_t)(t->pos - c * PART_CHUNK_BYTES), false, err);
+        t->write_code = part_grow(&it->part, c, (uint32_t)(t->pos - c * PART_CHUNK_BYTES), false, &t->write_err);
     }
+    atomic_fetch_sub(&f->gathered, piece->n);
     bool soon = it->file->sha256[0] && piece->at - it->hashed < KEPT_BYTES; /* what comes later is read again */
-    if (!code && soon) piece_keep(piece);
+    if (!t->write_code && soon) piece_keep(piece);
     else piece_give_back(piece);
+    t->n_queued--;
+    if (f->crowded) {
+        f->crowded = false;
+        os_cond_broadcast(f->room);
+    }
     os_cond_signal(f->bytes);
+}
+
+static void run_writer(void *user) {
+    struct fetch *f = user;
+    os_mutex_lock(f->mutex);
+    for (;;) {
+        uint64_t begin = os_clock_ns();
+        f->writing = false;
+        while (!f->first && !f->closing) os_cond_wait(f->writes, f->mutex);
+        f->writing = true;
+        f->hunger.write_ns += os_clock_ns() - begin;
+        struct piece *piece = f->first;
+        if (!piece) break;
+        f->first = piece->next;
+        struct task *t = piece->user;
+        if (!t->write_code && !t->item->restart) {
+            os_mutex_unlock(f->mutex);
+            int code = write_piece(t->item, piece, &t->write_err);
+            os_mutex_lock(f->mutex);
+            t->write_code = code;
+        }
+        settle_piece(t, piece);
+    }
     os_mutex_unlock(f->mutex);
-    return code;
 }
 
 /* Pieces end where their places in the file end, so that none reaches over the end of a chunk. */
 static int on_body(void *user, const void *data, size_t n, struct err *err) {
     struct task *t = user;
     const char *bytes = data;
-    if (n > t->end - t->pos - (t->piece ? t->piece->n : 0)) {
+    if (n > t->end - t->next - (t->piece ? t->piece->n : 0)) {
         t->transient = true;
         return err_set(err, ERR_ENETWORK, "%.*s: the server sends more than was asked for", STR_ARG(t->item->file->name));
     }
     while (n) {
         if (!t->piece) TRY(begin_piece(t, err));
         struct piece *piece = t->piece;
-        uint64_t end = (t->pos / PIECE_BYTES + 1) * PIECE_BYTES;
+        uint64_t end = (t->next / PIECE_BYTES + 1) * PIECE_BYTES;
         if (end > t->end) end = t->end;
-        size_t room = (size_t)(end - t->pos) - piece->n, take = n < room ? n : room;
+        size_t room = (size_t)(end - t->next) - piece->n, take = n < room ? n : room;
         memcpy(piece->data + piece->n, bytes, take);
         piece->n += (uint32_t)take;
         atomic_fetch_add(&t->f->gathered, take);
         bytes += take;
         n -= take;
-        if (take == room) TRY(end_piece(t, err));
+        if (take == room) end_piece(t);
     }
     return ERR_OK;
 }
@@ -407,8 +474,8 @@ static int try_task(struct worker *w, struct task *t, struct err *err) {
     bool cached;
     int code = send_task(w, t, &cached, err);
     struct err why = {0};
-    int written = end_piece(t, &why); /* what came before a cut is kept */
-    if (written && (code == ERR_OK || code == ERR_ENETWORK)) {
+    int written = finish_pieces(t, &why);
+    if (written && (code == ERR_OK || code == ERR_ENETWORK || code == ERR_ECANCELLED)) {
         code = written;
         *err = why;
     }
@@ -492,35 +559,36 @@ static void run_worker(void *user) {
 /* Under the mutex. */
 static void wait_for_bytes(struct fetch *f) {
     uint64_t begin = os_clock_ns();
-    if (!os_cond_wait_ms(f->bytes, f->mutex, HUNGER_MS)) f->hungry = true;
-    f->hunger.waited_ns += os_clock_ns() - begin;
+    if (!os_cond_wait_ms(f->bytes, f->mutex, HUNGER_MS) && !f->first && !f->writing) f->hungry = true;
+    f->hunger.hash_ns += os_clock_ns() - begin;
     if (f->hungry && f->holds) {
         f->holds = false;
         os_cond_broadcast(f->tasks);
     }
 }
 
-/* Whether more connections would help: not where the hash is always at work. Under the mutex. */
+/* Whether more connections would help: not where the hash or the writer is always at work. Under the mutex. */
 static void judge_hunger(struct fetch *f, size_t n) {
     uint64_t now = os_clock_ns();
     if (f->hunger.n_bytes == 0 && f->hunger.begin_ns == 0) { /* what was before the first byte does not count */
         f->hunger.begin_ns = now;
-        f->hunger.waited_ns = 0;
+        f->hunger.hash_ns = f->hunger.write_ns = 0;
     }
     f->hunger.n_bytes += n;
     if (f->hunger.n_bytes < (f->hungry ? TRIAL_BYTES : HUNGER_BYTES)) return;
     uint64_t ns = now - f->hunger.begin_ns;
+    bool idle = f->hunger.hash_ns * 2 > ns && f->hunger.write_ns * 2 > ns;
     double rate = (double)f->hunger.n_bytes / (double)(ns + 1);
     if (!f->hungry) {
         f->hunger.single_rate = rate;
         if (f->hunger.pause) f->hunger.pause--;
-        else f->hungry = f->hunger.waited_ns * 2 > ns;
-    } else if (f->hunger.single_rate > 0 ? rate < f->hunger.single_rate * 1.25 : f->hunger.waited_ns * 2 < ns) {
+        else f->hungry = idle;
+    } else if (f->hunger.single_rate > 0 ? rate < f->hunger.single_rate * 1.25 : !idle) {
         f->hungry = false;
         f->hunger.pause = f->hunger.next_pause += f->hunger.next_pause + TRIAL_PAUSE;
     }
     f->hunger.begin_ns = now;
-    f->hunger.waited_ns = f->hunger.n_bytes = 0;
+    f->hunger.hash_ns = f->hunger.write_ns = f->hunger.n_bytes = 0;
 }
 
 /* Hashes what find_hashable found, from memory where it is still there, and tells the workers. */
@@ -721,9 +789,10 @@ static void show(struct fetch *f, struct meter *p) {
 
 static int run_threads(struct fetch *f, struct meter *p, struct err *err) {
     struct worker workers[THREADS_MAX] = {0};
-    struct os_thread *finisher = NULL;
+    struct os_thread *finisher = NULL, *writer = NULL;
     struct http_options http = {.cacert = hub_options_of(f->hub)->cacert, .stall_s = hub_options_of(f->hub)->stall_s};
     int code = os_thread_start(&finisher, run_finisher, f, "hash", err);
+    if (!code) code = os_thread_start(&writer, run_writer, f, "write", err);
     for (int32_t i = 0; i < f->n_threads && !code; i++) {
         workers[i].f = f;
         code = http_open(&http, &workers[i].http, err);
@@ -742,6 +811,11 @@ static int run_threads(struct fetch *f, struct meter *p, struct err *err) {
         http_close(workers[i].http);
         http_reply_free(&workers[i].reply);
     }
+    os_mutex_lock(f->mutex);
+    f->closing = true;
+    os_cond_signal(f->writes);
+    os_mutex_unlock(f->mutex);
+    if (writer) os_thread_join(writer);
     if (finisher) os_thread_join(finisher);
     show(f, p);
     return f->code ? err_set(err, f->code, "%s", f->err.msg) : ERR_OK;
@@ -757,7 +831,7 @@ static int run(struct fetch *f, struct fetch_result *out, struct err *err) {
     f->n_threads = hub_options_of(f->hub)->n_connections;
     if (f->n_threads > THREADS_MAX) f->n_threads = THREADS_MAX;
     if (need < PART_CHUNK_BYTES && f->n_threads > (int32_t)f->n_items) f->n_threads = (int32_t)f->n_items;
-    pieces_init(&f->pieces, (size_t)f->n_threads + PIECES_KEPT + 1);
+    pieces_init(&f->pieces, (size_t)f->n_threads * (1 + QUEUED_MAX) + PIECES_KEPT + 1);
     atomic_store(&interrupted, false);
     os_on_interrupt(on_interrupt);
     meter_begin(&p, f->repo->total_bytes, f->before_bytes, f->options->quiet);
@@ -772,9 +846,9 @@ static int run(struct fetch *f, struct fetch_result *out, struct err *err) {
 
 int hub_fetch(struct hub *h, const struct hub_repo *repo, const struct fetch_options *options, struct fetch_result *out, struct err *err) {
     struct fetch f = {.hub = h, .repo = repo, .options = options, .mutex = os_mutex_create()};
-    struct os_cond **conds[] = {&f.tasks, &f.room, &f.bytes, &f.over};
+    struct os_cond **conds[] = {&f.tasks, &f.room, &f.writes, &f.bytes, &f.over};
     *out = (struct fetch_result){0};
-    for (size_t i = 0; i < 4; i++) *conds[i] = os_cond_create();
+    for (size_t i = 0; i < 5; i++) *conds[i] = os_cond_create();
     int code = run(&f, out, err);
     for (size_t i = 0; i < f.n_items; i++) {
         part_close(&f.items[i].part);
@@ -783,7 +857,7 @@ int hub_fetch(struct hub *h, const struct hub_repo *repo, const struct fetch_opt
     }
     pieces_free(&f.pieces);
     sb_free(&f.notes);
-    for (size_t i = 0; i < 4; i++) os_cond_destroy(*conds[i]);
+    for (size_t i = 0; i < 5; i++) os_cond_destroy(*conds[i]);
     os_mutex_destroy(f.mutex);
     arena_free(&f.arena);
     return code;

@@ -21,6 +21,8 @@ struct piece {
     uint64_t at;       /* the first one's place in the file */
     uint32_t n;
     enum piece_state state;
+    void *user;         /* of the thread that took it */
+    struct piece *next; /* in a queue of his */
 };
 
 struct pieces {
