@@ -87,7 +87,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("--megabytes", type=int, default=2048)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--folder", help="where the files lie; else the system's folder for such things")
     args = parser.parse_args()
     if not shutil.which("curl"):
