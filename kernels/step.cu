@@ -696,5 +696,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) step_run(KARGS(k_step_r
         copy_wait<0>();
         grid_barrier(a.barrier, (uint32_t)(i + 1) * gridDim.x);
     }
-    if (a.n > 1) grid_leave(a.barrier);
+    if (a.n > 1) grid_leave(a.barrier, 0);
 }

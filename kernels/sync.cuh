@@ -1,14 +1,40 @@
-// Between the blocks of one launch: a barrier, a count of those that are done, and weights on their way to L2. The emulator runs block after
-// block, so that it has no barrier: there every instruction is a launch of its own.
+// Between the blocks of one launch: tagged words, a barrier, a count of those that are done, and weights on their way to L2. The emulator runs
+// block after block, so that nobody can wait there: every instruction is a launch of its own.
+//
+// A tagged word is a result and, above it, the tag of the step that made it, written in one piece: who finds the tag has the result, without
+// a barrier, a fence or a second trip to L2.
 #pragma once
 #include "common.cuh"
 
 #ifdef MLXCEL_EMULATE
 static inline void grid_barrier(uint32_t *, uint32_t) {}
-static inline void grid_leave(uint32_t *) {}
+static inline void grid_leave(uint32_t *count, uint32_t tags) {
+    if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1) count[2] += tags;
+}
 static inline void prefetch_lines(const void *, int64_t) {}
+static inline void prefetch_line(const void *) {}
 static inline uint32_t count_one(uint32_t *p) {
     return (*p)++;
+}
+static inline uint32_t count_around(uint32_t *p, uint32_t last) {
+    uint32_t old = *p;
+    *p = old >= last ? 0 : old + 1;
+    return old;
+}
+static inline void store_tagged(uint64_t *p, uint32_t x, uint32_t tag) {
+    *p = (uint64_t)tag << 32 | x;
+}
+static inline uint2 load_tagged(const uint64_t *p) {
+    return uint2{(uint32_t)*p, (uint32_t)(*p >> 32)};
+}
+static inline uint4 load_tagged2(const uint64_t *p) {
+    uint2 a = load_tagged(p), b = load_tagged(p + 1);
+    return uint4{a.x, a.y, b.x, b.y};
+}
+static inline bool in_all_lanes(bool x) {
+    int all = x;
+    for (int step = 16; step > 0; step /= 2) all &= __shfl_xor_sync(FULL, all, step);
+    return all;
 }
 static inline float load_shared_by_blocks(const float *p) {
     return *p;
@@ -27,9 +53,12 @@ static __device__ __forceinline__ void grid_barrier(uint32_t *count, uint32_t ar
     __syncthreads();
 }
 
-// The last block to leave sets both counters back for the next launch.
-static __device__ __forceinline__ void grid_leave(uint32_t *count) {
-    if (threadIdx.x == 0 && atomicAdd(count + 1, 1u) == gridDim.x - 1) count[0] = count[1] = 0;
+// The last block to leave sets both counters back for the next launch, whose tags are others.
+static __device__ __forceinline__ void grid_leave(uint32_t *count, uint32_t tags) {
+    if (threadIdx.x == 0 && atomicAdd(count + 1, 1u) == gridDim.x - 1) {
+        count[0] = count[1] = 0;
+        count[2] += tags;
+    }
 }
 
 // One warp asks for n bytes, a multiple of 16, from a multiple of 16 on.
@@ -48,6 +77,33 @@ static __device__ __forceinline__ void prefetch_lines(const void *from, int64_t 
 
 static __device__ __forceinline__ uint32_t count_one(uint32_t *p) {
     return atomicAdd(p, 1u);
+}
+static __device__ __forceinline__ void prefetch_line(const void *p) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+// Counts to `last`, then from 0 again.
+static __device__ __forceinline__ uint32_t count_around(uint32_t *p, uint32_t last) {
+    return atomicInc(p, last);
+}
+
+static __device__ __forceinline__ void store_tagged(uint64_t *p, uint32_t x, uint32_t tag) {
+    uint64_t word = (uint64_t)tag << 32 | x;
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(word) : "memory");
+}
+// A word: its result and its tag. Two words beside each other, the first at a multiple of 16 bytes.
+static __device__ __forceinline__ uint2 load_tagged(const uint64_t *p) {
+    uint64_t v;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return uint2{(uint32_t)v, (uint32_t)(v >> 32)};
+}
+static __device__ __forceinline__ uint4 load_tagged2(const uint64_t *p) {
+    uint64_t v, w;
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(v), "=l"(w) : "l"(p) : "memory");
+    return uint4{(uint32_t)v, (uint32_t)(v >> 32), (uint32_t)w, (uint32_t)(w >> 32)};
+}
+static __device__ __forceinline__ bool in_all_lanes(bool x) {
+    return __all_sync(FULL, x);
 }
 
 // What other blocks of this launch wrote: past L1.

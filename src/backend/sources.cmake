@@ -23,6 +23,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/embedded.c
   src/backend/cuda/fuse_cuda.c
   src/backend/cuda/fuse_step.c
+  src/backend/cuda/link_step.c
   src/backend/cuda/graph.c
   src/backend/cuda/image.c
   src/backend/cuda/kv.c

@@ -475,6 +475,80 @@ static void wide_products(void) {
     mem_free(c);
 }
 
+/* A layer of 64 elements with one cached head and two queries of 16: qkv, attention, o, gate and up, down. Addresses are made up. */
+enum { AT_X = 0x1000, AT_QKV = 0x2000, AT_HEADS = 0x3000, AT_SUM = 0x4000, AT_INNER = 0x5000, AT_NEXT = 0x6000 };
+
+static struct k_instr product_from(CUdeviceptr x, int32_t x_dtype, int64_t in, CUdeviceptr y, int32_t y_dtype, int64_t out) {
+    struct k_instr i = {.kind = K_STEP_LINEAR, .reads = 1};
+    struct k_step_linear *l = &i.u.linear;
+    l->w.in = in, l->w.out = out, l->w.mode = K_AFFINE, l->w.group = 64;
+    l->x = x, l->x_stride = in, l->x_dtype = x_dtype;
+    l->y = y, l->y_stride = out, l->y_dtype = y_dtype;
+    l->rows = 1;
+    return i;
+}
+
+static void layer(struct k_instr in[5]) {
+    in[0] = product_from(AT_X, K_F32, 64, AT_QKV, K_F32, 64);
+    in[0].reads = 3;
+    in[1] = (struct k_instr){.kind = K_STEP_ATTN, .reads = 1};
+    struct k_step_attn *a = &in[1].u.attn;
+    a->c.heads = 1, a->c.k_width = 16, a->group = 2, a->rows = 1;
+    a->q = AT_QKV, a->k = AT_QKV + 32 * 4, a->v = AT_QKV + 48 * 4;
+    a->q_row = a->k_row = a->v_row = 64;
+    a->y = AT_HEADS, a->y_row = 32, a->y_dtype = K_BF16;
+    in[2] = product_from(AT_HEADS, K_BF16, 32, AT_SUM, K_F32, 64);
+    in[2].u.linear.residual = AT_X, in[2].u.linear.residual_stride = 64;
+    in[2].reads = 2;
+    in[3] = product_from(AT_SUM, K_F32, 64, AT_INNER, K_BF16, 256);
+    in[3].u.linear.glu_inner = 128, in[3].u.linear.y_stride = 128;
+    in[4] = product_from(AT_INNER, K_BF16, 128, AT_NEXT, K_F32, 64);
+    in[4].u.linear.residual = AT_SUM, in[4].u.linear.residual_stride = 64;
+    in[4].reads = -1;
+}
+
+static void links(void) {
+    struct k_instr in[5];
+    layer(in);
+    size_t bytes = cuda_links_find(in, 5);
+    CHECK_INT((int64_t)bytes, 8 * 64 * 8);
+    for (int i = 0; i < 5; i++) CHECK(in[i].number == i && !in[i].waits);
+    cuda_links_place(in, 5, 0x100000, bytes);
+    const struct k_step_linear *o = &in[2].u.linear, *down = &in[4].u.linear;
+    CHECK(!in[0].u.linear.x_link && in[0].u.linear.x == AT_X);     /* older than the list */
+    CHECK(in[0].u.linear.y_link == 0x100000 && !in[0].u.linear.y); /* all that read it are linked */
+    CHECK(in[1].u.attn.qkv_link == in[0].u.linear.y_link && in[1].u.attn.k_at == 32 && in[1].u.attn.v_at == 48);
+    CHECK(o->x_link == in[1].u.attn.y_link && o->x_maker == 1 && !o->residual_link && o->residual == AT_X);
+    CHECK(down->residual_link == o->y_link && down->residual_maker == 2 && down->x_maker == 3);
+    CHECK(!down->y_link && down->y == AT_NEXT); /* read outside */
+    layer(in);
+    in[3].u.linear.x = AT_X; /* not what stands right before it: it waits for all blocks */
+    in[4].u.linear.residual_stride = 65;
+    cuda_links_place(in, 5, 0x100000, cuda_links_find(in, 5));
+    CHECK(!in[2].waits && in[3].waits && in[4].waits && !in[3].u.linear.x_link && !in[4].u.linear.residual_link);
+    CHECK(in[2].u.linear.y == AT_SUM && !in[2].u.linear.y_link && in[4].u.linear.x_link);
+}
+
+/* Which lists the kernels of one row take. */
+static void lists_of_one_row(void) {
+    struct cuda *c = mem_alloc(sizeof *c);
+    struct launch l;
+    struct k_instr in[5];
+    c->n_sm = 132, c->shared_max = 232448;
+    layer(in);
+    in[1].u.attn.c.k_width = 64, in[1].u.attn.sets = 2, in[1].u.attn.per_item = 1, in[1].u.attn.splits = 1;
+    CHECK(!cuda_list_fits(c, in, 5, &l)); /* not compiled for this GPU */
+    c->functions[KERNEL_one_4_64] = (CUfunction)(void *)c;
+    CHECK(cuda_list_fits(c, in, 5, &l) && l.kernel == KERNEL_one_4_64 && l.grid[0] == 132);
+    in[3].u.linear.w.mode = K_PLAIN;
+    CHECK(!cuda_list_fits(c, in, 5, &l));
+    in[3].u.linear.w.mode = K_AFFINE, in[4].u.linear.rows = 2;
+    CHECK(!cuda_list_fits(c, in, 5, &l));
+    in[4].u.linear.rows = 1, c->shared_max = 99 << 10;
+    CHECK(!cuda_list_fits(c, in, 5, &l));
+    mem_free(c);
+}
+
 static const struct unit_case cases[] = {
     {"arch_parse", arch_parse},
     {"arch_pick", arch_pick},
@@ -490,6 +564,8 @@ static const struct unit_case cases[] = {
     {"many_devices", many_devices},
     {"embedded", embedded},
     {"wide_products", wide_products},
+    {"links", links},
+    {"lists_of_one_row", lists_of_one_row},
     {0},
 };
 const struct unit_suite unit_cuda = {"cuda", cases};

@@ -297,7 +297,10 @@ struct k_lightning {
     int32_t heads, width;
 };
 
-/* ---- decode steps (kernels/step.cu): instructions, one behind the other in one launch or each in its own ---- */
+/* ---- decode steps (kernels/step.cu, kernels/one.cu): instructions, one behind the other in one launch or each in its own ----
+ *
+ * A link is what one instruction makes and a later one of the same list reads: tagged words (kernels/sync.cuh), rows one behind the other;
+ * a word has one f32 or two bf16. Its tag is the launch's first and the number of the instruction that made it. */
 
 enum k_step_kind { K_STEP_LINEAR, K_STEP_ATTN };
 
@@ -315,8 +318,13 @@ struct k_step_linear {
     int64_t glu_inner; /* 0: no gate */
     struct k_act act;
     float own_scale, residual_scale, eps, norm_offset;
+    float inv_in; /* 1 / w.in */
     int32_t x_dtype, y_dtype, rows, has_norm;
-    int32_t n_tiles, tiles_each, tiles_more, pad; /* tiles of 16 results; of every block, and one more for so many of them */
+    int32_t n_tiles, tiles_each, tiles_more; /* tiles of 16 results; of every block, and one more for so many of them */
+    int32_t x_maker, residual_maker;         /* instructions that made what the links have */
+    KPTR(const uint64_t) x_link;             /* NULL: x lies at x, the residual at residual */
+    KPTR(const uint64_t) residual_link;
+    KPTR(uint64_t) y_link; /* NULL: none; y NULL: this alone */
 };
 
 /* Norms of queries and keys, rope, the new keys and values into the cache, and attention of decode rows. */
@@ -342,23 +350,33 @@ struct k_step_attn {
     float scale, softcap, pos_scale_beta;
     int32_t window, chunk, pos_scale_len, pos_scale_first;
     int32_t group, splits, rows, y_dtype, has_q_norm, has_k_norm;
+    int32_t per_item, sets;     /* query heads of one cached head that a block of kernels/one.cu takes at once; how often */
+    int32_t qkv_maker, qkv_row; /* of the link: who made it, words per row; where queries, keys and values begin in a row */
+    int32_t q_at, k_at, v_at;
+    KPTR(const uint64_t) qkv_link; /* NULL: they lie at q, k and v */
+    KPTR(uint64_t) y_link;
 };
 
 enum { K_INSTR_BYTES = 512 };
 
 struct k_instr {
-    int32_t kind, pad[3];
+    int32_t kind;
+    int32_t number;           /* in its list */
+    int32_t waits;            /* for all blocks to have done what stands before */
+    int32_t reads;            /* of its result, by ops; -1: somebody outside reads it. For the host. */
+    int32_t prefetch, pad[3]; /* how many instructions on is the product whose weights should come to L2 now; -1: none */
     union {
         struct k_step_linear linear;
         struct k_step_attn attn;
-        unsigned char bytes[K_INSTR_BYTES - 16];
+        unsigned char bytes[K_INSTR_BYTES - 32];
     } u;
 };
 
 struct k_step_run {
     KPTR(const struct k_instr) instrs; /* NULL: `one` alone */
-    KPTR(uint32_t) barrier;            /* arrivals and departures, zero between launches */
-    int32_t n, pad;
+    KPTR(uint32_t) barrier;            /* arrivals and departures, zero between launches; the last tag of the launches before */
+    int32_t n;
+    int32_t tags; /* used up when this launch is done */
     struct k_instr one;
 };
 

@@ -42,7 +42,7 @@ struct launch {
     int32_t op;  /* index in the list, for timings and messages */
 };
 
-/* Room for what blocks of a launch count together: two counters of the barrier, then those of attention's splits. */
+/* Room for what blocks of a launch count together: two counters of the barrier, the last tag, then counters of attention's splits. */
 enum { COUNTERS = 4096, COUNTERS_FIRST = 64 };
 
 struct program {
@@ -70,7 +70,7 @@ struct cuda_graph {
     uint64_t last_use;
     struct cuda_output outputs[OUTPUTS_MAX];
     int32_t n_outputs;
-    CUdeviceptr instrs; /* of its runs of instructions; 0: none */
+    CUdeviceptr instrs; /* of its runs of instructions, and their links; 0: none */
 };
 
 /* Pinned memory that a step is packed into; a stage is reused when its copy has been made. */
@@ -205,6 +205,11 @@ bool cuda_same_view(struct tensor a, struct tensor b);
 bool cuda_step_small(const struct cuda *c);
 int32_t cuda_step_size(const struct cuda *c, int32_t i);
 void cuda_step_lower(struct cuda *c, int32_t i);
+/* Lists of instructions of one row (link_step.c): the kernel of kernels/one.cu that runs them, and how; false: none does. */
+bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out);
+/* Finds who reads what of whom, and says how much memory the links take; then gives them their places. */
+size_t cuda_links_find(struct k_instr *in, int32_t n);
+void cuda_links_place(struct k_instr *in, int32_t n, CUdeviceptr links, size_t bytes);
 /* A norm and a rope of one value from op j on, each where it is there. Returns the op behind them; t: what they make of it. */
 int32_t cuda_take_place(const struct cuda *c, int32_t j, int32_t *norm, int32_t *rope, struct tensor *t);
 /* The tile layout of kernels/tile.cuh: whether a weight takes it, and its bytes per tile. */
@@ -238,7 +243,10 @@ int32_t cuda_length_bucket(int32_t len);
 struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key);
 /* Whether this key came before and is worth a graph now. */
 bool cuda_graph_wanted(struct cuda *c, const struct step_key *key);
-int cuda_graph_build(struct cuda *c, struct err *err);
+/* Whether the program has lists that other kernels run than its single launches: such steps are graphs from the first on, since the same step
+ * twice gives the same bits. */
+bool cuda_graph_at_once(const struct cuda *c);
+int cuda_graph_build(struct cuda *c, struct cuda_graph **out, struct err *err);
 void cuda_graphs_drop(struct cuda *c);
 
 bool cuda_begin(struct backend *be, const struct step_key *key);

@@ -5,7 +5,7 @@
  * nobody else. A list without such runs is lowered as ever. */
 #include "backend/cuda/cuda.h"
 
-enum { STEP_ROWS = 8, STEP_THREADS = 512, STEP_SPLIT = 256, STEP_SPLITS_MAX = 32 };
+enum { STEP_ROWS = 8, STEP_THREADS = 512, STEP_SPLIT = 256, STEP_SPLITS_MAX = 32, STEP_SINGLE_MAX = 1024 };
 enum { HEAD_BYTES = 4 * K_INSTR_BYTES + 2304, RED_BYTES = 8192 * 4 }; /* of kernels/step.cu */
 
 static_assert(sizeof(struct k_instr) == K_INSTR_BYTES, "an instruction has its room");
@@ -87,6 +87,16 @@ static bool find_product(const struct cuda *c, int32_t i, struct product *out) {
     return true;
 }
 
+/* How many ops read a value; -1: somebody after the step does. */
+static int32_t count_reads(const struct cuda *c, struct tensor t) {
+    const struct oplist *l = &c->base.list;
+    if (l->values[t.id - 1].is_output) return -1;
+    int32_t n = 0;
+    for (int32_t i = 0; i < l->n_ops; i++)
+        for (int32_t k = 0; k < l->ops[i].n_in; k++) n += l->ops[i].in[k].id == t.id;
+    return n;
+}
+
 static void emit_instr(struct cuda *c, const struct k_instr *in, unsigned int blocks, size_t shared_bytes) {
     struct k_step_run run = {.barrier = c->counters, .n = 1, .one = *in};
     EMIT(c, KERNEL_step_run, GRID(blocks, 1, 1), STEP_THREADS, (unsigned int)shared_bytes, run);
@@ -97,7 +107,7 @@ static void lower_product(struct cuda *c, const struct product *p) {
     const struct weight *w = linear->arg.linear.weight;
     const struct op *last = &ops[p->glu >= 0 ? p->glu : p->add >= 0 ? p->add : p->linear];
     struct k_view x = cuda_view(c, ops[p->rows >= 0 ? p->rows : p->norm >= 0 ? p->norm : p->linear].in[0]), y = cuda_view(c, last->out[0]);
-    struct k_instr in = {.kind = K_STEP_LINEAR};
+    struct k_instr in = {.kind = K_STEP_LINEAR, .reads = count_reads(c, last->out[0])};
     struct k_step_linear *a = &in.u.linear;
     *a = (struct k_step_linear){
         .w = cuda_weight_args(w),
@@ -112,6 +122,7 @@ static void lower_product(struct cuda *c, const struct product *p) {
         .rows = linear->in[0].rows,
         .n_tiles = (int32_t)ceil_div(w->out, 16),
         .own_scale = 1,
+        .inv_in = 1.0f / (float)w->in,
     };
     if (p->norm >= 0) {
         const struct norm_args *n = &ops[p->norm].arg.norm;
@@ -196,7 +207,7 @@ static bool find_attention(const struct cuda *c, int32_t i, struct attention *ou
     bool shapes = !cuda_kv_is_f32(c, kv) && (d == 64 || d == 128 || d == 256) && kv->v_width == d && attn->out[0].width == d &&
                   from_q.width == d && from_k.width == d && v.width == d && from_k.heads == kv->heads && v.heads == kv->heads &&
                   group >= 1 && group <= 8 && group * kv->heads == q.heads && attn->out[0].head_stride == d &&
-                  (int64_t)c->key.n_rows * kv->heads < COUNTERS - COUNTERS_FIRST;
+                  (int64_t)c->key.n_rows * q.heads < COUNTERS - COUNTERS_FIRST;
     bool f32 = l->values[from_q.id - 1].dtype == DT_F32 && l->values[from_k.id - 1].dtype == DT_F32 && l->values[v.id - 1].dtype == DT_F32;
     out->write = j;
     out->attn = j + 1;
@@ -233,22 +244,25 @@ static void place_args(const struct cuda *c, const struct attention *g, struct k
     }
 }
 
-/* Runs of at least STEP_SPLIT positions, as many as there are blocks for. */
-static int32_t splits_of(const struct cuda *c, const struct k_step_attn *a) {
+/* Runs of at least STEP_SPLIT positions, as many as there are blocks for. One row with few positions has a block for every query head where
+ * there are enough of them; many positions: a cached head is read once for all of its query heads. */
+static void share_attention(const struct cuda *c, struct k_step_attn *a) {
     int32_t len = cuda_length_bucket(c->key.max_len), most = c->n_sm / (a->rows * a->c.heads);
     if (a->window > 0 && a->window < len) len = a->window;
     if (a->chunk > 0 && a->chunk < len) len = a->chunk;
     int32_t splits = (int32_t)ceil_div(len, STEP_SPLIT);
     if (splits > most) splits = most;
     if (splits > STEP_SPLITS_MAX) splits = STEP_SPLITS_MAX;
-    return splits < 1 ? 1 : splits;
+    a->splits = splits < 1 ? 1 : splits;
+    a->per_item = len <= STEP_SINGLE_MAX && a->c.heads * a->group * a->splits <= c->n_sm ? 1 : a->group;
+    a->sets = (int32_t)ceil_div(a->group, a->per_item);
 }
 
 static void lower_attention(struct cuda *c, const struct attention *g) {
     const struct op *attn = &c->base.list.ops[g->attn];
     const struct attn_args *t = &attn->arg.attn;
     struct k_view y = cuda_view(c, attn->out[0]);
-    struct k_instr in = {.kind = K_STEP_ATTN};
+    struct k_instr in = {.kind = K_STEP_ATTN, .reads = count_reads(c, attn->out[0])};
     struct k_step_attn *a = &in.u.attn;
     *a = (struct k_step_attn){
         .c = cuda_cache(c, t->kv),
@@ -270,7 +284,7 @@ static void lower_attention(struct cuda *c, const struct attention *g) {
         .rows = attn->in[0].rows,
     };
     place_args(c, g, a);
-    a->splits = splits_of(c, a);
+    share_attention(c, a);
     size_t used = 0, d = (size_t)a->c.k_width, heads = (size_t)a->group, warps = 16 / ((heads + 1) / 2);
     if (a->splits > 1)
         a->partial = cuda_op_scratch(c, &used, (size_t)a->rows * (size_t)attn->in[0].heads * (size_t)a->splits * (d + 2) * sizeof(float));

@@ -36,22 +36,42 @@ static const struct k_step_run *run_args(const struct cuda *c, int32_t i) {
     return (const struct k_step_run *)(const void *)(c->program.args + c->program.launches[i].args);
 }
 
-/* The instructions of all runs, in the order of the launches, in device memory of the graph's own. */
-static int upload_instrs(struct cuda *c, CUdeviceptr *out, struct err *err) {
-    int32_t n = 0;
-    *out = 0;
-    for (int32_t i = 0; i < c->program.n_launches; i++) n += c->program.launches[i].kernel == KERNEL_step_run;
-    if (n == 0 || !c->can_run_lists) return ERR_OK;
-    struct k_instr *all = mem_alloc((size_t)n * sizeof *all);
+/* The instructions of all runs, in the order of the launches, in memory of the graph's own; behind them their links. */
+struct runs {
+    struct k_instr *all;
+    CUdeviceptr instrs;
+    int32_t n;
+};
+
+static void gather_runs(const struct cuda *c, struct runs *r) {
+    r->n = 0;
+    for (int32_t i = 0; i < c->program.n_launches; i++) r->n += c->program.launches[i].kernel == KERNEL_step_run;
+    r->all = mem_alloc((size_t)r->n * sizeof *r->all + 1);
     for (int32_t i = 0, k = 0; i < c->program.n_launches; i++)
-        if (c->program.launches[i].kernel == KERNEL_step_run) all[k++] = run_args(c, i)->one;
-    int code = cuda_alloc(c, (size_t)n * sizeof *all, "instructions of a step", out, err);
-    if (!code) code = cuda_check(c->d, c->d->cuMemcpyHtoD(*out, all, (size_t)n * sizeof *all), err, "instructions of a step");
-    mem_free(all);
-    return code;
+        if (c->program.launches[i].kernel == KERNEL_step_run) r->all[k++] = run_args(c, i)->one;
 }
 
-/* One launch for n instructions: a block on every multiprocessor, with the most shared memory that one of them needs. */
+static int upload_runs(struct cuda *c, struct runs *r, struct err *err) {
+    size_t bytes = (size_t)r->n * sizeof *r->all, links = 0;
+    struct launch l;
+    for (int32_t i = 0, k = 0, n; i < c->program.n_launches; i += n ? n : 1, k += n) {
+        n = run_length(c, i);
+        size_t need = n > 1 && cuda_list_fits(c, r->all + k, n, &l) ? cuda_links_find(r->all + k, n) : 0;
+        if (need > links) links = need;
+    }
+    TRY(cuda_alloc(c, bytes + links, "instructions of a step", &r->instrs, err));
+    for (int32_t i = 0, k = 0, n; i < c->program.n_launches; i += n ? n : 1, k += n) {
+        n = run_length(c, i);
+        if (n > 1 && cuda_list_fits(c, r->all + k, n, &l)) cuda_links_place(r->all + k, n, r->instrs + bytes, links);
+    }
+    if (!c->can_run_lists) /* launches wait for each other */
+        for (int32_t k = 0; k < r->n; k++) r->all[k].waits = 0;
+    CUDA_TRY(c, c->d->cuMemcpyHtoD(r->instrs, r->all, bytes), "instructions of a step");
+    if (links) CUDA_TRY(c, c->d->cuMemsetD32Async(r->instrs + bytes, 0, links / 4, c->stream), "links of a step");
+    return ERR_OK;
+}
+
+/* One launch for n instructions of kernels/step.cu: a block on every multiprocessor, with the most shared memory that one of them needs. */
 static struct launch run_launch(const struct cuda *c, int32_t i, int32_t n) {
     struct launch all = c->program.launches[i];
     all.grid[0] = (unsigned int)c->n_sm;
@@ -60,39 +80,56 @@ static struct launch run_launch(const struct cuda *c, int32_t i, int32_t n) {
     return all;
 }
 
-static int add_nodes(struct cuda *c, CUgraph graph, CUdeviceptr instrs, struct err *err) {
+static int add_node(struct cuda *c, CUgraph graph, const struct launch *l, void *args, CUgraphNode *last, struct err *err) {
+    void *params[] = {args};
+    CUDA_KERNEL_NODE_PARAMS node = {
+        .func = c->functions[l->kernel],
+        .gridDimX = l->grid[0],
+        .gridDimY = l->grid[1],
+        .gridDimZ = l->grid[2],
+        .blockDimX = l->threads,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .sharedMemBytes = l->shared_bytes,
+        .kernelParams = params,
+    };
+    CUgraphNode before = *last;
+    CUDA_TRY(c, c->d->cuGraphAddKernelNode(last, graph, &before, before != NULL, &node), "graph node %s", cuda_kernel_name(l->kernel));
+    return ERR_OK;
+}
+
+/* A list in one launch; where blocks of a launch may not wait for each other, in a launch per instruction, with the same links. */
+static int add_list(struct cuda *c, CUgraph graph, const struct launch *l, CUdeviceptr instrs, int32_t n, CUgraphNode *last,
+                    struct err *err) {
+    struct k_step_run run = {.instrs = instrs, .barrier = c->counters, .n = n, .tags = n};
+    if (c->can_run_lists) {
+        TRY(add_node(c, graph, l, &run, last, err));
+        CUDA_TRY(c, c->d->cuGraphKernelNodeSetAttribute(*last, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &(CUkernelNodeAttrValue){.cooperative = 1}),
+                 "graph node of %d instructions", n);
+        return ERR_OK;
+    }
+    run.n = 1;
+    for (int32_t k = 0; k < n; k++) {
+        run.instrs = instrs + (size_t)k * sizeof(struct k_instr);
+        run.tags = k + 1 == n ? n : 0;
+        TRY(add_node(c, graph, l, &run, last, err));
+    }
+    return ERR_OK;
+}
+
+static int add_nodes(struct cuda *c, CUgraph graph, const struct runs *r, struct err *err) {
     const struct program *p = &c->program;
     CUgraphNode last = NULL;
-    for (int32_t i = 0, n; i < p->n_launches; i += n) {
-        struct launch one = p->launches[i], *l = &one;
-        struct k_step_run run;
-        void *params[] = {p->args + l->args};
-        n = instrs ? run_length(c, i) : 0;
-        bool is_run = n > 1;
-        if (is_run) {
-            one = run_launch(c, i, n);
-            run = (struct k_step_run){.instrs = instrs, .barrier = c->counters, .n = n};
-            params[0] = &run;
+    for (int32_t i = 0, k = 0, n; i < p->n_launches; i += n ? n : 1, k += n) {
+        struct launch l;
+        n = run_length(c, i);
+        bool is_one = n > 1 && cuda_list_fits(c, r->all + k, n, &l);
+        if (is_one || (n > 1 && c->can_run_lists)) {
+            if (!is_one) l = run_launch(c, i, n);
+            TRY(add_list(c, graph, &l, r->instrs + (size_t)k * sizeof(struct k_instr), n, &last, err));
+            continue;
         }
-        instrs += (instrs ? (CUdeviceptr)n : 0) * sizeof(struct k_instr);
-        if (n < 1) n = 1;
-        CUDA_KERNEL_NODE_PARAMS node = {
-            .func = c->functions[l->kernel],
-            .gridDimX = l->grid[0],
-            .gridDimY = l->grid[1],
-            .gridDimZ = l->grid[2],
-            .blockDimX = l->threads,
-            .blockDimY = 1,
-            .blockDimZ = 1,
-            .sharedMemBytes = l->shared_bytes,
-            .kernelParams = params,
-        };
-        CUgraphNode before = last;
-        CUDA_TRY(c, c->d->cuGraphAddKernelNode(&last, graph, &before, i > 0, &node), "graph node %s", cuda_kernel_name(l->kernel));
-        if (is_run)
-            CUDA_TRY(c,
-                     c->d->cuGraphKernelNodeSetAttribute(last, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &(CUkernelNodeAttrValue){.cooperative = 1}),
-                     "graph node of %d instructions", n);
+        for (int32_t j = i; j < i + (n ? n : 1); j++) TRY(add_node(c, graph, &p->launches[j], p->args + p->launches[j].args, &last, err));
     }
     return ERR_OK;
 }
@@ -107,20 +144,37 @@ static struct cuda_graph *graph_slot(struct cuda *c) {
     return oldest;
 }
 
-int cuda_graph_build(struct cuda *c, struct err *err) {
+bool cuda_graph_at_once(const struct cuda *c) {
+    struct runs r;
+    struct launch l;
+    bool any = false;
+    if (!c->key.decode_only || c->key.n_rows != 1) return false;
+    gather_runs(c, &r);
+    for (int32_t i = 0, k = 0, n; i < c->program.n_launches && !any; i += n ? n : 1, k += n) {
+        n = run_length(c, i);
+        any = n > 1 && cuda_list_fits(c, r.all + k, n, &l);
+    }
+    mem_free(r.all);
+    return any;
+}
+
+int cuda_graph_build(struct cuda *c, struct cuda_graph **out, struct err *err) {
     CUgraph graph;
     CUgraphExec exec = NULL;
-    CUdeviceptr instrs;
+    struct runs runs = {0};
     CUDA_TRY(c, c->d->cuGraphCreate(&graph, 0), "a graph");
-    int code = upload_instrs(c, &instrs, err);
-    if (!code) code = add_nodes(c, graph, instrs, err);
+    gather_runs(c, &runs);
+    int code = runs.n ? upload_runs(c, &runs, err) : ERR_OK;
+    if (!code) code = add_nodes(c, graph, &runs, err);
     if (!code) code = cuda_check(c->d, c->d->cuGraphInstantiate(&exec, graph, 0), err, "a graph of %d kernels", c->program.n_launches);
     c->d->cuGraphDestroy(graph);
-    if (code) cuda_free(c, &instrs);
+    mem_free(runs.all);
+    if (code) cuda_free(c, &runs.instrs);
     TRY(code);
     struct cuda_graph *g = graph_slot(c);
-    *g = (struct cuda_graph){.key = c->key, .exec = exec, .last_use = c->n_steps, .n_outputs = c->n_outputs, .instrs = instrs};
+    *g = (struct cuda_graph){.key = c->key, .exec = exec, .last_use = c->n_steps, .n_outputs = c->n_outputs, .instrs = runs.instrs};
     memcpy(g->outputs, c->outputs, sizeof g->outputs);
+    *out = g;
     return ERR_OK;
 }
 

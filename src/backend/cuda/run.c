@@ -110,8 +110,12 @@ int cuda_end(struct backend *be, const struct step *step, struct err *err) {
     cuda_step_layout(c, &c->key, &c->at);
     TRY(cuda_step_upload(c, step, err));
     TRY(prepare(c, err));
-    TRY(launch_all(c, err));
-    return cuda_graph_wanted(c, &c->key) ? cuda_graph_build(c, err) : ERR_OK;
+    bool wanted = cuda_graph_wanted(c, &c->key);
+    if (!wanted && !cuda_graph_at_once(c)) return launch_all(c, err);
+    struct cuda_graph *g;
+    TRY(cuda_graph_build(c, &g, err));
+    CUDA_TRY(c, c->d->cuGraphLaunch(g->exec, c->stream), "launching a graph");
+    return ERR_OK;
 }
 
 static int read_piece(struct cuda *c, CUdeviceptr from, size_t bytes, unsigned char *dst, struct err *err) {

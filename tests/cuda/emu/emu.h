@@ -129,6 +129,9 @@ static inline void sincospif(float x, float *s, float *c) {
     *s = (float)sin(x * 3.14159265358979323846);
     *c = (float)cos(x * 3.14159265358979323846);
 }
+static inline float rsqrtf(float x) {
+    return 1.0f / sqrtf(x);
+}
 static inline void __stcs(float *p, float x) {
     *p = x;
 }

@@ -1,0 +1,208 @@
+/* Lists of instructions of one row, for kernels/one.cu: which kernel runs them, and the links between them, results that go from block to
+ * block as tagged words (kernels/sync.cuh), without a barrier.
+ *
+ * An instruction goes without one when its x is what the instruction right before it makes: then nobody begins it before all blocks are done
+ * with that, and so on back to the start, so that memory may be used again as the plan says. Otherwise it waits for all blocks. Places of
+ * links are used again after LINKS instructions; who reads one later than that waits too. */
+#include "backend/cuda/cuda.h"
+
+enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_LOOK = 4, LINK_RINGS = 73 << 10, LINK_BYTES_MAX = 128 << 10 };
+
+/* ---- kernels -------------------------------------------------------------------------------------------------------- */
+
+enum { ONE_HEAD = 8 * K_INSTR_BYTES + 2048, ONE_WARPS = 16, ONE_AT_ONCE = 16 }; /* of kernels/one.cu */
+
+/* By mode of weights and width of heads; how many units of a warp are under way, and their bytes. */
+static const struct one_kernel {
+    enum kernel_id id;
+    int32_t mode, width, depth;
+    size_t slot;
+} one_kernels[] = {
+    {KERNEL_one_4_64, K_AFFINE, 64, 4, 2 * 576},
+    {KERNEL_one_4_128, K_AFFINE, 128, 4, 2 * 576},
+    {KERNEL_one_16_64, K_PLAIN, 64, 3, 2048},
+    {KERNEL_one_16_128, K_PLAIN, 128, 3, 2048},
+};
+
+/* Sums of x and x; queries, the new key and value, and what the warps make of them. */
+static size_t room_of(const struct k_instr *in) {
+    const struct k_step_attn *a = &in->u.attn;
+    size_t units = (size_t)in->u.linear.w.in / 64, d = (size_t)a->c.k_width, heads = (size_t)a->per_item;
+    if (in->kind == K_STEP_LINEAR) return (units + 3) / 4 * 16 + units * 128;
+    size_t each = heads == 1 ? ONE_WARPS : ONE_WARPS / ((heads + 1) / 2);
+    return ((heads + 2) * d + heads * each * (d + 2)) * sizeof(float);
+}
+
+/* What one kernel can do: weights of one kind, heads of one width (0: none yet). */
+struct one_shape {
+    int32_t mode, width;
+};
+
+static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_shape *shape) {
+    const struct k_step_linear *l = &in->u.linear;
+    const struct k_step_attn *a = &in->u.attn;
+    if (in->kind == K_STEP_ATTN) {
+        if (!shape->width) shape->width = a->c.k_width;
+        return a->rows == 1 && a->c.k_width == shape->width && a->c.heads * a->sets * a->splits <= c->n_sm;
+    }
+    if (shape->mode < 0) shape->mode = l->w.mode;
+    return l->rows == 1 && l->w.mode == shape->mode && (l->w.mode == K_PLAIN || l->w.group != 32);
+}
+
+bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out) {
+    struct one_shape shape = {.mode = -1};
+    size_t most = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (!one_fits(c, &in[i], &shape)) return false;
+        if (room_of(&in[i]) > most) most = room_of(&in[i]);
+    }
+    if (!shape.width) shape.width = 128;
+    for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
+        const struct one_kernel *one = &one_kernels[k];
+        size_t sums = 2 * ONE_AT_ONCE * 16 * (ONE_WARPS + 1) * sizeof(float), rings = ONE_WARPS * (size_t)one->depth * one->slot;
+        if (one->mode != shape.mode || one->width != shape.width || !c->functions[one->id]) continue;
+        *out =
+            (struct launch){one->id, {(unsigned int)c->n_sm, 1, 1}, ONE_WARPS * 32, (unsigned int)(ONE_HEAD + sums + rings + most), 0, 0};
+        return ONE_HEAD + sums + rings + most <= (size_t)c->shared_max;
+    }
+    return false;
+}
+
+/* ---- links ---------------------------------------------------------------------------------------------------------- */
+
+/* What an instruction writes: rows of `width` elements. */
+struct made {
+    CUdeviceptr y;
+    int64_t stride, width;
+    int32_t rows, dtype;
+};
+
+static struct made made_by(const struct k_instr *in) {
+    const struct k_step_linear *l = &in->u.linear;
+    const struct k_step_attn *a = &in->u.attn;
+    if (in->kind == K_STEP_ATTN) return (struct made){a->y, a->y_row, (int64_t)a->group * a->c.heads * a->c.k_width, a->rows, a->y_dtype};
+    return (struct made){l->y, l->y_stride, l->glu_inner ? l->glu_inner : l->w.out, l->rows, l->y_dtype};
+}
+
+/* The last instruction before the i-th that wrote there, -1: none. */
+static int32_t maker_of(const struct k_instr *in, int32_t i, CUdeviceptr at) {
+    while (--i >= 0) {
+        struct made m = made_by(&in[i]);
+        int64_t bytes = ((m.rows - 1) * m.stride + m.width) * (m.dtype == K_F32 ? 4 : 2);
+        if (at >= m.y && at < m.y + (CUdeviceptr)bytes) return i;
+    }
+    return -1;
+}
+
+static size_t link_bytes(struct made m) {
+    return (size_t)(m.rows * m.width) * (m.dtype == K_F32 ? 8 : 4);
+}
+
+static bool can_link(struct made m) {
+    return m.width % 2 == 0 && link_bytes(m) <= LINK_BYTES_MAX;
+}
+
+static bool link_x(const struct k_instr *in, int32_t i, struct k_step_linear *a) {
+    int32_t p = maker_of(in, i, a->x);
+    if (p < 0 || p != i - 1) return false;
+    struct made m = made_by(&in[p]);
+    if (!can_link(m) || m.y != a->x || m.width != a->w.in || m.stride != a->x_stride || m.dtype != a->x_dtype || m.rows != 1) return false;
+    a->x_maker = p;
+    a->x_link = 1;
+    return true;
+}
+
+/* Whether the residual is there when it is asked for: linked, or older than the list. */
+static bool link_residual(const struct k_instr *in, int32_t i, struct k_step_linear *a) {
+    int32_t p = a->residual ? maker_of(in, i, a->residual) : -1;
+    if (p < 0) return true;
+    struct made m = made_by(&in[p]);
+    int64_t width = a->glu_inner ? a->glu_inner : a->w.out;
+    if (i - p > LINK_REACH || !can_link(m) || m.y != a->residual || m.width != width || m.stride != a->residual_stride ||
+        m.dtype != K_F32 || m.rows != 1)
+        return false;
+    a->residual_maker = p;
+    a->residual_link = 1;
+    return true;
+}
+
+static bool link_qkv(const struct k_instr *in, int32_t i, struct k_step_attn *a) {
+    int32_t p = maker_of(in, i, a->q);
+    if (p < 0 || p != i - 1 || maker_of(in, i, a->k) != p || maker_of(in, i, a->v) != p) return false;
+    struct made m = made_by(&in[p]);
+    if (!can_link(m) || m.dtype != K_F32 || m.stride != a->q_row || m.stride != a->k_row || m.stride != a->v_row || m.rows != 1)
+        return false;
+    a->q_at = (int32_t)((a->q - m.y) / 4), a->k_at = (int32_t)((a->k - m.y) / 4), a->v_at = (int32_t)((a->v - m.y) / 4);
+    a->qkv_row = (int32_t)m.width;
+    a->qkv_maker = p;
+    a->qkv_link = 1;
+    return true;
+}
+
+/* The product whose weights come to L2 while the i-th runs: the one behind the next, where its part of a block is more than the rings hold. */
+static int32_t prefetch_of(const struct k_instr *in, int32_t n, int32_t i) {
+    int32_t seen = 0;
+    for (int32_t j = i + 1; j < n && j <= i + LINK_LOOK; j++) {
+        if (in[j].kind != K_STEP_LINEAR || ++seen < 2) continue;
+        const struct k_step_linear *l = &in[j].u.linear;
+        int64_t bytes = (l->tiles_each + 1) * l->w.tile_bytes * (l->glu_inner ? 2 : 1);
+        return bytes > LINK_RINGS && l->w.out % 16 == 0 ? j - i : -1;
+    }
+    return -1;
+}
+
+size_t cuda_links_find(struct k_instr *in, int32_t n) {
+    size_t most = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (in[i].kind == K_STEP_LINEAR && in[i].u.linear.w.mode == K_PLAIN)
+            in[i].u.linear.w.tile_bytes = 16 * in[i].u.linear.w.values_bytes;
+    for (int32_t i = 0; i < n; i++) {
+        in[i].number = i;
+        in[i].prefetch = prefetch_of(in, n, i);
+        if (in[i].kind == K_STEP_ATTN) {
+            in[i].waits = !link_qkv(in, i, &in[i].u.attn) && i > 0;
+            continue;
+        }
+        bool has_x = link_x(in, i, &in[i].u.linear), has_residual = link_residual(in, i, &in[i].u.linear);
+        in[i].waits = (!has_x || !has_residual) && i > 0;
+    }
+    for (int32_t i = 0; i + 1 < n; i++) {
+        size_t bytes = link_bytes(made_by(&in[i]));
+        if (can_link(made_by(&in[i])) && bytes > most) most = bytes;
+    }
+    return most * LINKS;
+}
+
+/* Ops that read what instruction p makes through a link. */
+static int32_t linked_reads(const struct k_instr *in, int32_t n, int32_t p) {
+    int32_t reads = 0;
+    for (int32_t i = p + 1; i < n && i <= p + LINK_REACH; i++) {
+        const struct k_step_linear *l = &in[i].u.linear;
+        const struct k_step_attn *a = &in[i].u.attn;
+        if (in[i].kind == K_STEP_ATTN) reads += a->qkv_link && a->qkv_maker == p ? 3 : 0;
+        else reads += (l->x_link && l->x_maker == p) + (l->residual_link && l->residual_maker == p);
+    }
+    return reads;
+}
+
+void cuda_links_place(struct k_instr *in, int32_t n, CUdeviceptr links, size_t bytes) {
+    size_t each = bytes / LINKS;
+    for (int32_t i = 0; i < n; i++) {
+        struct k_step_linear *l = &in[i].u.linear;
+        struct k_step_attn *a = &in[i].u.attn;
+        int32_t reads = linked_reads(in, n, i);
+        uint64_t *y = in[i].kind == K_STEP_ATTN ? &a->y : &l->y, *y_link = in[i].kind == K_STEP_ATTN ? &a->y_link : &l->y_link;
+        if (reads) *y_link = links + (size_t)(i % LINKS) * each;
+        if (reads && reads == in[i].reads) *y = 0;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        struct k_step_linear *l = &in[i].u.linear;
+        struct k_step_attn *a = &in[i].u.attn;
+        if (in[i].kind == K_STEP_ATTN) {
+            if (a->qkv_link) a->qkv_link = links + (size_t)(a->qkv_maker % LINKS) * each;
+            continue;
+        }
+        if (l->x_link) l->x_link = links + (size_t)(l->x_maker % LINKS) * each;
+        if (l->residual_link) l->residual_link = links + (size_t)(l->residual_maker % LINKS) * each;
+    }
+}
