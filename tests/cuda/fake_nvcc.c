@@ -70,12 +70,13 @@ static int fail_by_mode(const char *mode) {
 }
 
 static int compile(int argc, char **argv, struct arena *a) {
-    const char *out = NULL, *mode = os_env("FAKE_NVCC"), *arch = "?", *source = argv[argc - 1];
+    const char *out = NULL, *mode = os_env("FAKE_NVCC"), *arch = "?", *source = argv[argc - 1], *name = source;
     bool ptx = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) out = argv[i + 1];
         if (strncmp(argv[i], "-arch=", 6) == 0) arch = argv[i] + 6;
         ptx |= strcmp(argv[i], "-ptx") == 0;
+        if (strcmp(argv[i], "--orig_src_path_name") == 0 && i + 2 < argc) name = argv[i + 2]; /* between them: -Xcicc */
     }
     bool spill = mode && strcmp(mode, "spill") == 0, nothing = mode && strcmp(mode, "nothing") == 0;
     if (mode && !spill && !nothing) return fail_by_mode(mode);
@@ -85,7 +86,7 @@ static int compile(int argc, char **argv, struct arena *a) {
         put(OS_STDERR, err.msg);
         return 1;
     }
-    struct str image = str_fmt(a, "%s %s\n.version 9.0\n%.*s", ptx ? "//" : "\177ELF fake", arch, STR_ARG(text));
+    struct str image = str_fmt(a, "%s %s %s\n.version 9.0\n%.*s", ptx ? "//" : "\177ELF fake", arch, name, STR_ARG(text));
     if (!nothing && out && os_file_save(out, image, &err)) {
         put(OS_STDERR, err.msg);
         return 1;

@@ -48,6 +48,11 @@ static void add_flags(struct arena *a, const struct build *b, const struct job *
     args_add(out, "-std=c++17");
     args_add(out, "-Xptxas");
     args_add(out, "-v");
+    /* names of static functions that stay functions hold a checksum of the source's path: make it the same in every folder */
+    args_add(out, "-Xcicc");
+    args_add(out, "--orig_src_path_name");
+    args_add(out, "-Xcicc");
+    args_add(out, job->row->file);
     if (b->args->allow_unsupported) args_add(out, "-allow-unsupported-compiler");
     for (int i = 0; i < job->row->n_flags; i++) args_add(out, job->row->flags[i]);
 }
