@@ -23,9 +23,10 @@
 enum { SPAN_CHUNKS_MAX = 4, FAST_CHUNKS_MAX = 8, RESTARTS_MAX = 2, THREADS_MAX = 16, SPARE_BYTES = 32 << 20 };
 /* Pieces beside those that are being filled; how much may be on its way or wait for the hash when the next span is asked for. */
 enum { WRITE_BYTES = 16 << 10, QUEUED_MAX = 2, PIECES_KEPT = 16, KEPT_BYTES = PIECES_KEPT * PIECE_BYTES, AHEAD_MAX = 4 << 20 };
-/* One connection is enough until hash and writer wait for half the time that so many bytes take, or for so long at once. Several stay when
- * they bring more than a quarter more; else they are not tried again for so many rounds, then for many more. */
-enum { HUNGER_BYTES = 16 << 20, HUNGER_MS = 100, TRIAL_BYTES = 128 << 20, TRIAL_PAUSE = 16 };
+/* One connection is enough until hash and writer wait for half the time that so many bytes take (or such a round, where it ends first), or
+ * for so long at once. Several stay when they bring more than a quarter more; else they are not tried again for so many rounds, then for
+ * many more. */
+enum { HUNGER_BYTES = 16 << 20, HUNGER_ROUND_MS = 300, HUNGER_MS = 100, TRIAL_BYTES = 128 << 20, TRIAL_PAUSE = 16 };
 
 enum item_state { ITEM_WAITING, ITEM_OPEN, ITEM_CLOSING /* whole and right: the finisher alone touches it */, ITEM_DONE };
 
@@ -575,8 +576,10 @@ static void judge_hunger(struct fetch *f, size_t n) {
         f->hunger.hash_ns = f->hunger.write_ns = 0;
     }
     f->hunger.n_bytes += n;
-    if (f->hunger.n_bytes < (f->hungry ? TRIAL_BYTES : HUNGER_BYTES)) return;
     uint64_t ns = now - f->hunger.begin_ns;
+    bool over =
+        f->hungry ? f->hunger.n_bytes >= TRIAL_BYTES : f->hunger.n_bytes >= HUNGER_BYTES || ns >= HUNGER_ROUND_MS * UINT64_C(1000000);
+    if (!over) return;
     bool idle = f->hunger.hash_ns * 2 > ns && f->hunger.write_ns * 2 > ns;
     double rate = (double)f->hunger.n_bytes / (double)(ns + 1);
     if (!f->hungry) {
