@@ -293,8 +293,10 @@ static int begin_piece(struct task *t, struct err *err) {
         f->crowded = true;
         os_cond_wait(f->room, f->mutex);
     }
+    bool restart = t->item->restart;
     os_mutex_unlock(f->mutex);
-    if (!t->piece) return err_set(err, ERR_ECANCELLED, "stopped"); /* finish_pieces says why */
+    if (!t->piece && restart) return err_set(err, ERR_EBUSY, "%.*s is started again", STR_ARG(t->item->file->name));
+    if (!t->piece) return err_set(err, ERR_ECANCELLED, "stopped"); /* or finish_pieces says why */
     t->piece->owner = t->item;
     t->piece->user = t;
     t->piece->at = t->next;

@@ -23,10 +23,11 @@ class File:
 
 
 class Fault:
-    """What happens to the next file requests; each is used up after `count` of them. Fields that are None do nothing."""
+    """What happens to the next file requests; each is used up after `count` of them. Fields that are None do nothing. hold: so many bytes
+    are sent, and the rest after a later request has met a fault."""
 
     def __init__(self, count=1, status=None, headers=None, cut=None, length=None, corrupt=False, slow=None, plain=False, stall=None,
-                 etag=None, name=None, drop=False, where="files"):
+                 etag=None, name=None, drop=False, hold=None, where="files"):
         self.__dict__.update(locals())
 
 
@@ -172,6 +173,14 @@ class Hub:
                     return fault
         return None
 
+    def wait_for_faults(self):
+        """Until all are used up, and a moment more, in which the other side reads what it was told; not for ever."""
+        for _ in range(100):
+            if not any(fault.count > 0 for fault in self.faults):
+                break
+            time.sleep(0.1)
+        time.sleep(0.3)
+
     def send_file(self, h, f, name):
         fault = self.take_fault(name) or Fault(0)
         if fault.drop:
@@ -200,7 +209,7 @@ class Hub:
         self.send_body(h, f, start, n, fault)
 
     def send_body(self, h, f, start, n, fault):
-        special = fault.cut is not None or fault.corrupt or fault.slow or fault.stall
+        special = fault.cut is not None or fault.corrupt or fault.slow or fault.stall or fault.hold
         with open(f.path, "rb") as file:
             if not special and not isinstance(h.connection, ssl.SSLSocket):
                 h.wfile.flush()
@@ -220,6 +229,8 @@ class Hub:
                     piece[len(piece) // 2] ^= 1
                 h.wfile.write(piece)
                 left -= len(piece)
+                if fault.hold and n - left == fault.hold:
+                    self.wait_for_faults()
                 if fault.slow:
                     time.sleep(len(piece) / fault.slow)
         if fault.cut is not None and fault.cut < n:

@@ -144,6 +144,8 @@ def test_faults(b):
         "no ranges": [Fault(1000, plain=True)],
         "ranges come and go": [Fault(1, plain=True)],
         "the file changes": [Fault(1, etag='"other"')],
+        "the file changes beside a request that waits": [Fault(1, hold=1 << 18), Fault(1, etag='"other"')],
+        "no ranges beside a request that waits": [Fault(1, hold=1 << 18), Fault(1, plain=True)],
         "expired address": [Fault(2, status=403, name="model.safetensors")],
         "slow": [Fault(4, slow=6e6)],
     }
