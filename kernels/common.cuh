@@ -51,6 +51,15 @@ static __device__ __forceinline__ void store_f32(void *p, int dtype, int64_t i, 
     else ((bf16 *)p)[i] = __float2bfloat16_rn(x);
 }
 
+static __device__ __forceinline__ uint32_t pack_bf16(float x, float y) {
+    union {
+        __nv_bfloat162 h;
+        uint32_t u;
+    } v;
+    v.h = __floats2bfloat162_rn(x, y);
+    return v.u;
+}
+
 static __device__ __forceinline__ float view_load(const k_view &v, int64_t row, int64_t head, int64_t i) {
     return load_as_f32(v.p, v.dtype, row * v.row_stride + head * v.head_stride + i);
 }

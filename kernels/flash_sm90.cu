@@ -161,14 +161,9 @@ static __device__ __forceinline__ void pack_weights(uint32_t p[4][4], const floa
     for (int i = 0; i < 16; i++) p[i / 4][i % 4] = pack_bf16(s[2 * i], s[2 * i + 1]);
 }
 
-// Pairs of columns 8 j + 2 t and 8 j + 8 + 2 t of one row become four neighbours: lanes of a pair exchange halves.
 static __device__ __forceinline__ void store4(const k_view &y, int64_t at, float2 low, float2 high, bool there) {
-    int t = threadIdx.x % 4;
-    float2 mine = t % 2 ? high : low, other = t % 2 ? low : high;
-    other.x = __shfl_xor_sync(FULL, other.x, 1);
-    other.y = __shfl_xor_sync(FULL, other.y, 1);
-    float2 first = t % 2 ? other : mine, second = t % 2 ? mine : other;
-    at += t % 2 * 8 + t / 2 * 4;
+    float2 first, second;
+    at += make_neighbours(low, high, first, second);
     if (!there) return;
     if (y.dtype == K_F32) *(float4 *)((float *)y.p + at) = float4{first.x, first.y, second.x, second.y};
     else *(uint2 *)((bf16 *)y.p + at) = uint2{pack_bf16(first.x, first.y), pack_bf16(second.x, second.y)};

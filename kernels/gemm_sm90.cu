@@ -40,14 +40,9 @@ static __device__ __forceinline__ float gate_of(int kind, float x) {
     return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
 }
 
-// Two pairs of results of one row, columns n + 2 t and n + 8 + 2 t, become four neighbours: lanes of a pair exchange halves.
 static __device__ __forceinline__ void store4(const k_wgemm &a, int m, int n, float2 low, float2 high) {
-    int t = threadIdx.x % 4;
-    float2 mine = t % 2 ? high : low, other = t % 2 ? low : high;
-    other.x = __shfl_xor_sync(FULL, other.x, 1);
-    other.y = __shfl_xor_sync(FULL, other.y, 1);
-    float2 first = t % 2 ? other : mine, second = t % 2 ? mine : other;
-    n += t % 2 * 8 + t / 2 * 4;
+    float2 first, second;
+    n += make_neighbours(low, high, first, second);
     if (m >= a.m || n >= a.n) return;
     int64_t at = (int64_t)m * a.y_stride + a.y_column + n;
     if (a.y_dtype == K_F32) *(float4 *)((float *)a.y + at) = float4{first.x, first.y, second.x, second.y};

@@ -68,15 +68,6 @@ static __device__ __forceinline__ uint32_t bytes_of(uint32_t a, uint32_t b, uint
 }
 #endif
 
-static __device__ __forceinline__ uint32_t pack_bf16(float x, float y) {
-    union {
-        __nv_bfloat162 h;
-        uint32_t u;
-    } v;
-    v.h = __floats2bfloat162_rn(x, y);
-    return v.u;
-}
-
 // Two nibbles of w, at bits 0 and 16 after a shift, as bf16 numbers 128 + q: exact, since 128 has seven bits below it.
 #define MAGIC 0x43004300u
 static __device__ __forceinline__ uint32_t nibbles(uint32_t w, int shift) {

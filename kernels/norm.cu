@@ -7,15 +7,6 @@ static __device__ __forceinline__ float norm_gate(const k_norm &a, int64_t r, in
     return act(a.gate_act, view_load(a.b, r, e / a.b.width, e % a.b.width), 0);
 }
 
-static __device__ __forceinline__ uint32_t bf16_pair(float x, float y) {
-    union {
-        __nv_bfloat162 h;
-        uint32_t u;
-    } v;
-    v.h = __floats2bfloat162_rn(x, y);
-    return v.u;
-}
-
 // What is normed: the input, the input times its gate, or the scaled sum of two inputs.
 static __device__ __forceinline__ float norm_input(const k_norm &a, int64_t r, int h, int i) {
     float x = view_load(a.x, r, h, i);
@@ -98,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(256) norm_row4(KARGS(k_norm) a) {
         y = float4{x[i].x * scale * (w.x + offset), x[i].y * scale * (w.y + offset), x[i].z * scale * (w.z + offset), x[i].w * scale * (w.w + offset)};
         int64_t to = r * a.y.row_stride + 4 * at;
         if (a.y.dtype == K_F32) *(float4 *)((float *)a.y.p + to) = y;
-        else *(uint2 *)((bf16 *)a.y.p + to) = uint2{bf16_pair(y.x, y.y), bf16_pair(y.z, y.w)};
+        else *(uint2 *)((bf16 *)a.y.p + to) = uint2{pack_bf16(y.x, y.y), pack_bf16(y.z, y.w)};
     }
 }
 

@@ -11,13 +11,10 @@
 // they are never two apart; sums have two places.
 //
 // 1 / rms and the logistic function are the hardware's (2 ulp): their results become bf16 or meet sums of bf16 products.
-#include "mma.cuh"
-#include "sync.cuh"
+#include "step.cuh"
 
-enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = 16, TABLE_MAX = 64, PAIRS_MAX = 128 };
+enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = 16 };
 enum weight_kind { W4, W16 }; // 4 bits in groups of 64 or more, bf16
-
-#define LOG2E 1.4426950408889634f
 
 struct shared_head {
     k_instr slots[SLOTS];
@@ -150,18 +147,6 @@ static __device__ __forceinline__ void wait_oldest(int n) {
 }
 
 // ---- products ----
-
-static __device__ __forceinline__ void load8(const void *p, int dtype, int64_t at, float out[8]) {
-    if (dtype == K_F32) {
-        float4 a = *(const float4 *)((const float *)p + at), b = *(const float4 *)((const float *)p + at + 4);
-        out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
-        return;
-    }
-    uint32_t words[4];
-    *(uint4 *)words = *(const uint4 *)((const bf16 *)p + at);
-#pragma unroll
-    for (int i = 0; i < 4; i++) out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-}
 
 // Eight elements, times the norm's weight, to shared memory as bf16; the squares.
 static __device__ __forceinline__ float put8(const k_step_linear &a, const float x[8], const float w[8], bf16 *to) {
@@ -451,25 +436,6 @@ static __device__ __noinline__ void know_row(const k_step_attn &a, shared_head *
     __syncthreads();
 }
 
-static __device__ __forceinline__ int table_block(const k_step_attn &a, const shared_head *known, int i) {
-    int at = i - known->first_block;
-    if (at >= 0 && at < TABLE_MAX) return known->blocks[at];
-    return a.c.table[(int64_t)known->seq * a.c.table_stride + i];
-}
-
-// A part of a head, or pairs of neighbours.
-static __device__ __forceinline__ void rotate_head(const k_step_attn &a, const shared_head *known, float *x) {
-    int lane = threadIdx.x % 32, half = a.n_rotated / 2;
-    for (int i = lane; i < half; i += 32) {
-        float c = known->cosines[i], s = known->sines[i];
-        int u = a.rope_first + (a.rope_kind == 1 ? i : 2 * i), v = u + (a.rope_kind == 1 ? half : 1);
-        float x0 = x[u], x1 = x[v];
-        x[u] = x0 * c - x1 * s;
-        x[v] = x1 * c + x0 * s;
-    }
-    __syncwarp();
-}
-
 static __device__ __noinline__ float position_scale(const k_step_attn &a, int pos) {
     return a.scale * (1.0f + a.pos_scale_beta * logf(1.0f + (float)((pos + a.pos_scale_first) / a.pos_scale_len)));
 }
@@ -661,23 +627,6 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
     }
 }
 
-// Element i of n parts of a softmax that other blocks wrote, [n][d + 2]; its maximum and sum.
-static __device__ __forceinline__ float join_blocks(const float *from, int n, int d, int i, float *out_max, float *out_sum) {
-    float x = 0, max = -INFINITY, sum = 0;
-#pragma unroll 4
-    for (int w = 0; w < n; w++) max = fmaxf(max, load_shared_by_blocks(from + w * (d + 2) + d));
-    float base = max == -INFINITY ? 0.0f : max;
-#pragma unroll 4
-    for (int w = 0; w < n; w++) {
-        const float *part = from + w * (d + 2);
-        float keep = exp2f(load_shared_by_blocks(part + d) - base);
-        sum = fmaf(load_shared_by_blocks(part + d + 1), keep, sum);
-        x = fmaf(load_shared_by_blocks(part + i), keep, x);
-    }
-    *out_max = max, *out_sum = sum;
-    return x;
-}
-
 // Everything but the usual end of attention: runs of several blocks, joined by the last of them to come; sinks; results that lie in memory as
 // they are. joined: [heads][D + 2] of this block.
 template <int D> static __device__ __noinline__ void store_heads(const k_step_attn &a, shared_head *head, const float *joined, int first_head, int n, int split, int counter, uint32_t tag) {
@@ -698,14 +647,10 @@ template <int D> static __device__ __noinline__ void store_heads(const k_step_at
 #pragma unroll 1
     for (int e = threadIdx.x; e < n * D; e += blockDim.x) {
         int h = e / D, i = e % D;
-        float x = joined[h * (D + 2) + i], max = joined[h * (D + 2) + D], sum = joined[h * (D + 2) + D + 1];
-        if (splits > 1) x = join_blocks(partial + h * splits * (D + 2), splits, D, i, &max, &sum);
-        if (a.sinks) {
-            float sink = a.sinks[first_head + h] * LOG2E, top = fmaxf(max, sink), keep = exp2f(max - top);
-            sum = sum * keep + exp2f(sink - top);
-            x *= keep;
-        }
-        x = __fdividef(x, sum);
+        softened s = {joined[h * (D + 2) + i], joined[h * (D + 2) + D], joined[h * (D + 2) + D + 1]};
+        if (splits > 1) s = join<true>(partial + h * splits * (D + 2), splits, D, i);
+        if (a.sinks) add_sink(s, a.sinks[first_head + h]);
+        float x = __fdividef(s.x, s.sum);
         float next = __shfl_down_sync(FULL, x, 1);
         int at = first_head * D + e;
         if (a.y) store_f32(a.y, a.y_dtype, at, x);

@@ -7,13 +7,10 @@
 // warp has a ring of units under way to shared memory, which fills before x is there; while an instruction runs, the weights of the next come to L2. Every block makes the norm of x for
 // itself: x times the norm's weight as bf16, the factor 1 / rms on the result. Reads each weight once; stopped by memory where a layer is large,
 // by the latency of barriers and loads where it is small.
-#include "mma.cuh"
-#include "sync.cuh"
+#include "step.cuh"
 
-enum { THREADS = 512, WARPS = 16, SLOTS = 4, RED_FLOATS = 8192, ROWS_MAX = 8, PREFETCH_BYTES = 128 << 10, TABLE_MAX = 64, PAIRS_MAX = 128 };
+enum { THREADS = 512, WARPS = 16, SLOTS = 4, RED_FLOATS = 8192, ROWS_MAX = 8, PREFETCH_BYTES = 128 << 10 };
 enum weight_kind { W4, W4_32, W16 }; // 4 bits in groups of 64 or more, in groups of 32, bf16
-
-#define LOG2E 1.4426950408889634f
 
 // Shared memory: instructions, sums of squares, then what an instruction makes of it.
 struct shared_head {
@@ -161,18 +158,6 @@ static __device__ __forceinline__ void multiply_pair(float out[2][4], const unsi
             add_group(out[i], first[i], meta, sums, dtype);
         }
     }
-}
-
-static __device__ __forceinline__ void load8(const void *p, int dtype, int64_t at, float out[8]) {
-    if (dtype == K_F32) {
-        float4 a = *(const float4 *)((const float *)p + at), b = *(const float4 *)((const float *)p + at + 4);
-        out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
-        return;
-    }
-    uint32_t words[4];
-    *(uint4 *)words = *(const uint4 *)((const bf16 *)p + at);
-#pragma unroll
-    for (int i = 0; i < 4; i++) out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
 }
 
 // x, times the norm's weight, as bf16; sums of what was stored, and of squares. Two pieces of a row at a time, so that their loads overlap.
@@ -374,25 +359,6 @@ static __device__ __forceinline__ void know_row(const k_step_attn &a, shared_hea
     __syncthreads();
 }
 
-static __device__ __forceinline__ int table_block(const k_step_attn &a, const shared_head *known, int i) {
-    int at = i - known->first_block;
-    if (at >= 0 && at < TABLE_MAX) return known->blocks[at];
-    return a.c.table[(int64_t)known->seq * a.c.table_stride + i];
-}
-
-// A part of a head, or pairs of neighbours.
-static __device__ __forceinline__ void rotate_head(const k_step_attn &a, const shared_head *known, float *x) {
-    int lane = threadIdx.x % 32, half = a.n_rotated / 2;
-    for (int i = lane; i < half; i += 32) {
-        float c = known->cosines[i], s = known->sines[i];
-        int u = a.rope_first + (a.rope_kind == 1 ? i : 2 * i), v = u + (a.rope_kind == 1 ? half : 1);
-        float x0 = x[u], x1 = x[v];
-        x[u] = x0 * c - x1 * s;
-        x[v] = x1 * c + x0 * s;
-    }
-    __syncwarp();
-}
-
 // Queries of one cached head to shared memory, one warp each; where the row's own position is this block's, its key and value too, as the
 // cache has them, and to the cache.
 template <int D> static __device__ __forceinline__ void place_heads(const k_step_attn &a, const shared_head *known, float *heads, int64_t r, int kv_head, int pos, bool writes) {
@@ -565,32 +531,8 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
     }
 }
 
-struct softened {
-    float x, max, sum;
-};
-
-// Element i of n parts of a softmax, [n][d + 2], in order.
-template <bool OTHERS> static __device__ __forceinline__ softened join(const float *from, int n, int d, int i) {
-    softened s = {0, -INFINITY, 0};
-#pragma unroll 4
-    for (int w = 0; w < n; w++) s.max = fmaxf(s.max, OTHERS ? load_shared_by_blocks(from + w * (d + 2) + d) : from[w * (d + 2) + d]);
-    float base = s.max == -INFINITY ? 0.0f : s.max;
-#pragma unroll 4
-    for (int w = 0; w < n; w++) {
-        const float *part = from + w * (d + 2);
-        float keep = exp2f((OTHERS ? load_shared_by_blocks(part + d) : part[d]) - base);
-        s.sum = fmaf(OTHERS ? load_shared_by_blocks(part + d + 1) : part[d + 1], keep, s.sum);
-        s.x = fmaf(OTHERS ? load_shared_by_blocks(part + i) : part[i], keep, s.x);
-    }
-    return s;
-}
-
 static __device__ __forceinline__ void store_head(const k_step_attn &a, int64_t r, int head, int i, softened s) {
-    if (a.sinks) {
-        float sink = a.sinks[head] * LOG2E, top = fmaxf(s.max, sink), keep = exp2f(s.max - top);
-        s.sum = s.sum * keep + exp2f(sink - top);
-        s.x *= keep;
-    }
+    if (a.sinks) add_sink(s, a.sinks[head]);
     store_f32(a.y, a.y_dtype, r * a.y_row + (int64_t)head * a.c.k_width + i, s.x / s.sum);
 }
 

@@ -5,6 +5,17 @@
 #pragma once
 #include "mma.cuh"
 
+// Two pairs of results of one row, columns n + 2 t and n + 8 + 2 t, become four neighbours: lanes of a pair exchange halves.
+// From n to the first of them.
+static __device__ __forceinline__ int make_neighbours(float2 low, float2 high, float2 &first, float2 &second) {
+    int t = threadIdx.x % 4;
+    float2 mine = t % 2 ? high : low, other = t % 2 ? low : high;
+    other.x = __shfl_xor_sync(FULL, other.x, 1);
+    other.y = __shfl_xor_sync(FULL, other.y, 1);
+    first = t % 2 ? other : mine, second = t % 2 ? mine : other;
+    return t % 2 * 8 + t / 2 * 4;
+}
+
 #ifndef MLXCEL_EMULATE
 
 #define REG4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
