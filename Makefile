@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all release test-release sign run test test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang asan tsan fuzz format clean help \
+.PHONY: all release test-release sign run test test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz format clean help \
     build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
@@ -88,6 +88,10 @@ test-cross: cross ## its unit tests under qemu
 clang: ## build with clang, warnings as errors
 	@tools/setup.sh build clang
 	$(call cmake,clang)
+
+macos-check: ## compile for macOS with zig's clang; nothing is run
+	@tools/setup.sh macos
+	@tools/macos_check.sh
 
 asan: ## unit tests and own fixtures under the address and undefined behaviour sanitizers (DATA=DIR: every family, too)
 	@tools/setup.sh build

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks what a job needs and installs exactly what is missing, through apt, saying what and why.
 #
-#   tools/setup.sh GROUP...     groups: build test check clang fuzz windows windows-test cross cross-test release sign
+#   tools/setup.sh GROUP...     groups: build test check clang macos fuzz windows windows-test cross cross-test release sign
 #   tools/setup.sh --list GROUP...   prints the missing packages, installs nothing
 #
 # Touches system packages only (for windows-test on aarch64 hosts also dpkg's foreign architecture amd64). Where there is no apt, or
@@ -48,6 +48,13 @@ group_check() {
     need clang-format-14 "checks the formatting" clang-format-14
 }
 group_clang() { need clang "second compiler, other warnings" clang; }
+group_macos() {
+    need cmake "describes the build" cmake
+    need ninja-build "runs the build" ninja
+    need ca-certificates "checks downloads of library sources"
+    need python3 "fetches the compiler" python3
+    python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv "holds the compiler"
+}
 group_fuzz() {
     group_clang
     need libclang-rt-dev "libFuzzer and the sanitizers of clang"

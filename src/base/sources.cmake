@@ -13,7 +13,7 @@ set(BASE_SOURCES
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND BASE_SOURCES src/base/sha256_x86.c)
   list(APPEND KERNEL_FLAGS "src/base/sha256_x86.c=-msha -msse4.1")
-elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND BASE_SOURCES src/base/sha256_arm.c)
   list(APPEND KERNEL_FLAGS "src/base/sha256_arm.c=-march=armv8-a+crypto")
 else()

@@ -1,30 +1,8 @@
 /* The built-in model, byte for byte as it lies in models/tiny; found by builtin.c under these names. */
+#include "base/embed.inc"
 
-#if defined(__ELF__)
-#define HIDE(name) .hidden name
-    .section .rodata.mlxcel_builtin, "a"
-#else
-#define HIDE(name)
-    .section .rdata, "dr"
-#endif
-
-#define EMBED(name, path)         \
-    .balign 64;                   \
-    .globl builtin_##name;        \
-    HIDE(builtin_##name);         \
-    builtin_##name:               \
-    .incbin path;                 \
-    .globl builtin_##name##_end;  \
-    HIDE(builtin_##name##_end);   \
-    builtin_##name##_end:         \
-    .byte 0
-
-EMBED(config, "models/tiny/config.json")
-EMBED(generation_config, "models/tiny/generation_config.json")
-EMBED(model, "models/tiny/model.safetensors")
-EMBED(tokenizer, "models/tiny/tokenizer.json")
-EMBED(tokenizer_config, "models/tiny/tokenizer_config.json")
-
-#if defined(__ELF__)
-    .section .note.GNU-stack, "", %progbits
-#endif
+    EMBED SYMBOL(builtin_config), SYMBOL(builtin_config_end), "models/tiny/config.json"
+    EMBED SYMBOL(builtin_generation_config), SYMBOL(builtin_generation_config_end), "models/tiny/generation_config.json"
+    EMBED SYMBOL(builtin_model), SYMBOL(builtin_model_end), "models/tiny/model.safetensors"
+    EMBED SYMBOL(builtin_tokenizer), SYMBOL(builtin_tokenizer_end), "models/tiny/tokenizer.json"
+    EMBED SYMBOL(builtin_tokenizer_config), SYMBOL(builtin_tokenizer_config_end), "models/tiny/tokenizer_config.json"

@@ -136,7 +136,6 @@ static void count_cpus(struct arena *a) {
 
 static void count_cpus(struct arena *a) {
     (void)a;
-    (void)quota_cpus;
     n_cpus = n_cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 

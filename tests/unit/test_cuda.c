@@ -100,7 +100,8 @@ struct image_spec {
 };
 
 static void put_pack(struct sb *out, const struct image_spec *specs, int n) {
-    struct pack_header h = {.magic = PACK_MAGIC, .n_images = (uint32_t)n, .toolkit = 13000};
+    struct pack_header h = {.n_images = (uint32_t)n, .toolkit = 13000};
+    memcpy(h.magic, PACK_MAGIC, sizeof h.magic);
     size_t head = sizeof h + (size_t)n * sizeof(struct pack_row);
     memset(sb_extend(out, head), 0, head);
     for (int i = 0; i < n; i++) {

@@ -146,11 +146,9 @@ static bool cache_get(struct arena *a, struct job *job, const char *path) {
 
 static int cache_put(const struct job *job, const char *path, struct err *err) {
     struct sb data = {0};
-    struct entry_header h = {.magic = ENTRY_MAGIC,
-                             .raw_bytes = job->raw_bytes,
-                             .raw_hash = job->raw_hash,
-                             .words_bytes = job->words.n,
-                             .packed_bytes = job->packed.n};
+    struct entry_header h = {
+        .raw_bytes = job->raw_bytes, .raw_hash = job->raw_hash, .words_bytes = job->words.n, .packed_bytes = job->packed.n};
+    memcpy(h.magic, ENTRY_MAGIC, sizeof h.magic);
     sb_extend(&data, sizeof h);
     sb_put(&data, job->words);
     sb_put(&data, job->packed);
@@ -256,7 +254,8 @@ static void put_zeros(struct sb *out, size_t align) {
 }
 
 static void write_pack(const struct build *b, struct sb *out) {
-    struct pack_header h = {.magic = PACK_MAGIC, .n_images = (uint32_t)b->n_jobs, .toolkit = (uint32_t)b->args->toolkit->version};
+    struct pack_header h = {.n_images = (uint32_t)b->n_jobs, .toolkit = (uint32_t)b->args->toolkit->version};
+    memcpy(h.magic, PACK_MAGIC, sizeof h.magic);
     size_t rows_at = sizeof h;
     memset(sb_extend(out, rows_at + (size_t)b->n_jobs * sizeof(struct pack_row)), 0, rows_at + (size_t)b->n_jobs * sizeof(struct pack_row));
     for (int i = 0; i < b->n_jobs; i++) {
