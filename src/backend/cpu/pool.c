@@ -24,18 +24,24 @@ struct worker {
     int32_t index;
 };
 
+/* What is waited for, what hands out work and what counts the finished lie a few cache lines apart: who spins on the one
+ * must not take the line from those who write the other. */
+enum { APART = 128 };
+
 struct pool {
     int32_t n_threads;
     struct worker *workers; /* [n_threads - 1] */
-    _Atomic uint32_t generation, sleepers;
-    _Atomic uint32_t n_active;
-    _Atomic uint32_t caller_sleeps;
-    _Atomic int64_t next;
-    _Atomic uint32_t stop;
+    bool spins;             /* every thread can have a processor of its own */
     pool_fn *fn;
     void *ctx;
     int64_t n, chunk;
-    bool spins; /* every thread can have a processor of its own */
+    _Atomic uint32_t generation, stop;
+    char apart1[APART];
+    _Atomic int64_t next;
+    char apart2[APART];
+    _Atomic uint32_t n_active, caller_sleeps;
+    char apart3[APART];
+    _Atomic uint32_t sleepers;
 };
 
 static inline void cpu_relax(void) {
@@ -46,12 +52,13 @@ static inline void cpu_relax(void) {
 #endif
 }
 
+/* Each thread has a first chunk of its own, known without asking; the counter hands out the rest. */
 static void work(struct pool *p, int32_t thread) {
-    for (;;) {
-        int64_t first = atomic_fetch_add_explicit(&p->next, p->chunk, memory_order_relaxed);
-        if (first >= p->n) return;
+    for (int64_t first = thread * p->chunk; first < p->n;) {
         int64_t last = first + p->chunk < p->n ? first + p->chunk : p->n;
         p->fn(p->ctx, first, last, thread);
+        if (p->n <= p->n_threads * p->chunk) return;
+        first = atomic_fetch_add_explicit(&p->next, p->chunk, memory_order_relaxed);
     }
 }
 
@@ -158,7 +165,7 @@ void pool_run(struct pool *p, int64_t n, int64_t chunk, pool_fn *fn, void *ctx) 
     p->ctx = ctx;
     p->n = n;
     p->chunk = chunk;
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+    atomic_store_explicit(&p->next, p->n_threads * chunk, memory_order_relaxed);
     atomic_store_explicit(&p->n_active, (uint32_t)p->n_threads - 1, memory_order_relaxed);
     publish(p);
     work(p, 0);
