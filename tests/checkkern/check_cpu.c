@@ -212,7 +212,8 @@ static void check_attention(const struct kernels *k) {
     for (int i = 0; i < HEADS * WIDTH_MAX; i++) q[i] = random_at((uint64_t)i + 5555);
     for (int32_t width = 16; width <= WIDTH_MAX; width += 48)
         for (int32_t heads = 1; heads <= HEADS; heads++) {
-            struct attn_block b = {.cache = cache, .width = width, .heads = heads, .q = q, .q_stride = width, .scores = scores};
+            struct attn_block b = {
+                .cache = cache, .width = width, .heads = heads, .q = q, .q_stride = width, .scores = scores, .next = cache};
             b.scores_stride = KV_BLOCK_POS, b.scale = 0.25f, b.out = out, b.out_stride = width, b.first = 3, b.last = 61;
             double worst = 0;
             k->block_scores(&b);

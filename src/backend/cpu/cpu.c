@@ -105,6 +105,8 @@ static int grow_op_scratch(struct cpu *c, struct err *err) {
     const struct oplist *l = &c->base.list;
     for (int32_t i = 0; i < l->n_ops; i++) {
         int64_t floats = l->ops[i].kind == OP_EXPERTS ? cpu_experts_scratch(&l->ops[i]) : 0;
+        if (l->ops[i].kind == OP_KV_WRITE) floats = l->n_rows + 1;
+        if (l->ops[i].kind == OP_ARGMAX) floats = cpu_argmax_floats(&l->ops[i]);
         if (l->ops[i].kind == OP_ATTN && c->kv[l->ops[i].arg.attn.kv.kv_class].half) floats = cpu_attn_op_floats(c, &l->ops[i]);
         if (floats > need) need = floats;
     }

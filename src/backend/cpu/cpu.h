@@ -64,7 +64,8 @@ cpu_runner cpu_run_conv, cpu_run_delta, cpu_run_ssd, cpu_run_scan, cpu_run_light
 
 /* y = (act(gate) already in y) * up * scale, the up half by the rules of the activation; up_stride 0 repeats one factor. */
 void cpu_gate(const struct act_args *a, float *y, const float *up, int64_t n, int64_t up_stride);
-/* Floats of op_scratch and bytes of `acts` that EXPERTS needs. */
+/* Floats of op_scratch that ARGMAX needs; those, and bytes of `acts`, that EXPERTS needs. */
+int64_t cpu_argmax_floats(const struct op *op);
 int64_t cpu_experts_scratch(const struct op *op);
 size_t cpu_experts_acts_bytes(const struct op *op);
 

@@ -26,6 +26,7 @@ int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
         struct cpu_kv_class *k = &c->kv[i];
         k->shape = layout->classes[i];
         k->half = cpu_kv_half_fits(c, &k->shape);
+        be->kv_bytes = k->half ? 2 : 4; /* classes seldom differ; what is told of them is the last one's */
         k->k = os_pages_alloc(class_bytes(k, k->shape.k_width), err);
         if (!k->k) return err_prefix(err, "KV cache");
         if (k->shape.v_width == 0) continue;

@@ -30,39 +30,60 @@ static int32_t block_of(const struct step *step, int32_t kv_class, int32_t seq, 
     return step->tables[kv_class][(int64_t)seq * step->table_capacity + i];
 }
 
+/* Rows of one sequence that follow one another inside half a block: WRITE_RUN positions of a key's element are one cache
+ * line. */
+enum { WRITE_RUN = 32, WRITE_WIDTH = 128 };
+
 struct write_job {
     struct cpu *c;
     const struct op *op;
     const struct step *step;
+    const int32_t *runs; /* [n + 1] first rows */
 };
 
-/* One key head of one row. A key's elements go to as many cache lines: the threads share the misses. */
+/* Elements of keys lie a block apart: one cache line for each. They are asked for before the first is written, since
+ * stores wait for one another. */
+static void write_keys(const struct write_job *job, int32_t row, int32_t n, int32_t head, uint16_t *keys) {
+    struct tensor k = job->op->in[0];
+    int32_t width = job->c->kv[job->op->arg.kv.kv.kv_class].shape.k_width, at = job->step->pos[row] % KV_BLOCK;
+    uint16_t narrow[WRITE_RUN][WRITE_WIDTH];
+    for (int32_t d = 0; d < width; d++) __builtin_prefetch(keys + (int64_t)d * KV_BLOCK + at, 1);
+    for (int32_t d = 0; d < width; d += WRITE_WIDTH) {
+        int32_t n_here = width - d < WRITE_WIDTH ? width - d : WRITE_WIDTH;
+        for (int32_t i = 0; i < n; i++) job->c->kern.store_f16(narrow[i], cpu_row(job->c, k, row + i) + head * k.head_stride + d, n_here);
+        for (int32_t j = 0; j < n_here; j++) {
+            uint16_t *to = keys + (int64_t)(d + j) * KV_BLOCK + at;
+            for (int32_t i = 0; i < n; i++) to[i] = narrow[i][j];
+        }
+    }
+}
+
+/* One key head of one run. */
 static void write_heads(void *ctx, int64_t first, int64_t last, int32_t thread) {
     (void)thread;
     const struct write_job *job = ctx;
     struct cpu *c = job->c;
     struct kv_ref kv = job->op->arg.kv.kv;
     const struct cpu_kv_class *cls = &c->kv[kv.kv_class];
-    struct tensor k = job->op->in[0], v = job->op->in[1];
-    int32_t k_width = cls->shape.k_width, v_width = cls->shape.v_width, heads = cls->shape.heads;
-    for (int64_t i = first; i < last; i++) {
-        int32_t r = (int32_t)(i / heads), h = (int32_t)(i % heads), pos = job->step->pos[r], at = pos % KV_BLOCK;
+    struct tensor v = job->op->in[1];
+    int32_t v_width = cls->shape.v_width, heads = cls->shape.heads;
+    for (int64_t item = first; item < last; item++) {
+        int32_t r = job->runs[item / heads], n = job->runs[item / heads + 1] - r, h = (int32_t)(item % heads), pos = job->step->pos[r];
         int32_t block = block_of(job->step, kv.kv_class, job->step->seq_of[r], pos / KV_BLOCK);
-        uint16_t narrow[256], *keys = block_at(cls, cls->k, k_width, kv, block, h);
-        const float *key = cpu_row(c, k, r) + h * k.head_stride;
-        for (int32_t d = 0; d < k_width; d += 256) {
-            int32_t n = k_width - d < 256 ? k_width - d : 256;
-            c->kern.store_f16(narrow, key + d, n);
-            for (int32_t j = 0; j < n; j++) keys[(int64_t)(d + j) * KV_BLOCK + at] = narrow[j];
-        }
-        c->kern.store_f16(block_at(cls, cls->v, v_width, kv, block, h) + (int64_t)at * v_width, cpu_row(c, v, r) + h * v.head_stride,
-                          v_width);
+        write_keys(job, r, n, h, block_at(cls, cls->k, cls->shape.k_width, kv, block, h));
+        uint16_t *values = block_at(cls, cls->v, v_width, kv, block, h) + (int64_t)(pos % KV_BLOCK) * v_width;
+        for (int32_t i = 0; i < n; i++) c->kern.store_f16(values + (int64_t)i * v_width, cpu_row(c, v, r + i) + h * v.head_stride, v_width);
     }
 }
 
 void cpu_kv_write_half(struct cpu *c, const struct op *op, const struct step *step) {
-    struct write_job job = {c, op, step};
-    pool_run(c->pool, (int64_t)op->in[0].rows * c->kv[op->arg.kv.kv.kv_class].shape.heads, 1, write_heads, &job);
+    int32_t *runs = (int32_t *)c->op_scratch, n = 0;
+    for (int32_t r = 0; r < op->in[0].rows; r++)
+        if (r == 0 || step->seq_of[r] != step->seq_of[r - 1] || step->pos[r] != step->pos[r - 1] + 1 || step->pos[r] % WRITE_RUN == 0)
+            runs[n++] = r;
+    runs[n] = op->in[0].rows;
+    struct write_job job = {c, op, step, runs};
+    pool_run(c->pool, (int64_t)n * c->kv[op->arg.kv.kv.kv_class].shape.heads, 1, write_heads, &job);
 }
 
 /* Blocks of a chunk for a row at this position: few threads wait for one, and there are never many chunks. */
@@ -149,6 +170,7 @@ static void chunk_scores(const struct half_job *job, const struct half_item *it,
                            .scale = cpu_query_scale(&job->op->arg.attn, job->step->pos[it->row])};
     for (int32_t i = first; i < last; i++) {
         b.cache = block_in(job, it, false, i);
+        b.next = i + 1 < last ? block_in(job, it, false, i + 1) : block_in(job, it, true, first);
         b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
         job->c->kern.block_scores(&b);
     }
@@ -215,6 +237,7 @@ static void run_chunk(const struct half_job *job, const struct half_item *it, co
     struct attn_block b = {.width = cls->shape.v_width, .heads = it->n_queries, .scores_stride = stride, .out = out, .out_stride = floats};
     for (int32_t i = low / KV_BLOCK; low < high && i <= (high - 1) / KV_BLOCK; i++) {
         b.cache = block_in(job, it, true, i);
+        b.next = i < (high - 1) / KV_BLOCK ? block_in(job, it, true, i + 1) : b.cache;
         b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
         mix_block(job, &b, (const int32_t(*)[2])range, i * KV_BLOCK);
     }

@@ -41,10 +41,14 @@ static void norm_head(const struct kernels *k, const struct norm_args *a, const 
     } else {
         square = k->sum_squares(x, n);
     }
-    float scale = 1.0f / (float)sqrt((double)(float)(square / (double)n) + (double)a->eps);
+    float scale = 1.0f / (float)sqrt((double)(float)(square / (double)n) + (double)a->eps), offset = a->weight_offset;
+    if (w && !b) { /* nearly every norm; a loop that compilers make vectors of */
+        for (int64_t i = 0; i < n; i++) y[i] = x[i] * scale * (w[i] + offset);
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         float v = x[i] * scale;
-        if (w) v *= w[i] + a->weight_offset;
+        if (w) v *= w[i] + offset;
         y[i] = b ? v + b[i] : v;
     }
 }
@@ -167,6 +171,11 @@ void cpu_run_act(struct cpu *c, const struct op *op, const struct step *step) {
 }
 
 void cpu_gate(const struct act_args *a, float *y, const float *up, int64_t n, int64_t up_stride) {
+    if (up_stride == 1 && a->kind != ACT_CLAMPED_SWIGLU) { /* a loop that compilers make vectors of */
+        float scale = a->scale;
+        for (int64_t i = 0; i < n; i++) y[i] *= up[i] * scale;
+        return;
+    }
     for (int64_t i = 0; i < n; i++) {
         float b = up[i * up_stride];
         if (a->kind == ACT_CLAMPED_SWIGLU) {
@@ -232,23 +241,56 @@ void cpu_run_rows(struct cpu *c, const struct op *op, const struct step *step) {
 }
 
 /* The first of the largest; -1 for a poisoned row, whose request fails. A sum tells what the maximum passes over: anything that is no
- * number. */
-static void argmax_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+ * number. Rows are cut into pieces, so that one row keeps all threads busy. */
+enum { PEAK_PIECE = 8192 };
+
+struct peak {
+    double sum;
+    float most;
+    int32_t at;
+};
+
+struct argmax_job {
+    struct cpu *c;
+    struct tensor x;
+    int32_t n_pieces;
+    struct peak *peaks; /* [rows][n_pieces] */
+};
+
+static int32_t peak_pieces(const struct op *op) {
+    return (op->in[0].width + PEAK_PIECE - 1) / PEAK_PIECE;
+}
+
+int64_t cpu_argmax_floats(const struct op *op) {
+    return (int64_t)op->in[0].rows * peak_pieces(op) * (int64_t)(sizeof(struct peak) / sizeof(float));
+}
+
+static void find_peaks(void *ctx, int64_t first, int64_t last, int32_t thread) {
     (void)thread;
-    const struct elem_job *job = ctx;
-    struct tensor x = job->op->in[0], y = job->op->out[0];
-    for (int64_t r = first; r < last; r++) {
-        const float *p = cpu_row(job->c, x, r);
-        float most = job->c->kern.max(p, x.width, -INFINITY);
-        int32_t best = 0;
-        while (best < x.width && p[best] != most) best++;
-        if (!isfinite(most) || !isfinite(p[0]) || isnan(job->c->kern.sum(p, x.width))) best = -1;
-        memcpy(cpu_row(job->c, y, r), &best, sizeof best);
+    const struct argmax_job *job = ctx;
+    const struct kernels *k = &job->c->kern;
+    for (int64_t i = first; i < last; i++) {
+        int32_t from = (int32_t)(i % job->n_pieces) * PEAK_PIECE, at = 0;
+        int32_t n = job->x.width - from < PEAK_PIECE ? job->x.width - from : PEAK_PIECE;
+        const float *p = cpu_row(job->c, job->x, i / job->n_pieces) + from;
+        float most = k->max(p, n, -INFINITY);
+        while (at < n && p[at] != most) at++;
+        job->peaks[i] = (struct peak){k->sum(p, n), most, from + at};
     }
 }
 
 void cpu_run_argmax(struct cpu *c, const struct op *op, const struct step *step) {
-    struct elem_job job = {c, op, step};
-    if (op->in[0].rows <= 2) argmax_rows(&job, 0, op->in[0].rows, 0);
-    else pool_run(c->pool, op->in[0].rows, 1, argmax_rows, &job);
+    (void)step;
+    struct argmax_job job = {c, op->in[0], peak_pieces(op), (struct peak *)(void *)c->op_scratch};
+    pool_run(c->pool, (int64_t)job.x.rows * job.n_pieces, 1, find_peaks, &job);
+    for (int64_t r = 0; r < job.x.rows; r++) {
+        const struct peak *p = job.peaks + r * job.n_pieces, *best = p;
+        double sum = 0;
+        for (int32_t i = 0; i < job.n_pieces; i++) {
+            sum += p[i].sum;
+            if (p[i].most > best->most) best = p + i;
+        }
+        int32_t at = isfinite(best->most) && isfinite(cpu_row(c, job.x, r)[0]) && !isnan(sum) ? best->at : -1;
+        memcpy(cpu_row(c, op->out[0], r), &at, sizeof at);
+    }
 }

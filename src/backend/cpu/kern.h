@@ -83,7 +83,8 @@ struct attn_block {
     float scale;
     float *out; /* [heads][width], out_stride apart */
     int64_t out_stride;
-    int32_t first, last; /* positions that mix adds */
+    int32_t first, last;  /* positions that mix adds */
+    const uint16_t *next; /* what is read after this block: asked for on the way; any address that lies in a block */
 };
 
 struct kernels {

@@ -205,6 +205,10 @@ static float exp_sum(float *x, int64_t n, float max) {
 
 enum { POS_VECTORS = KV_BLOCK_POS / VW };
 
+INLINE void ask_for(const uint16_t *p, const int n) {
+    for (int i = 0; i < n; i += 32) __builtin_prefetch(p + i);
+}
+
 /* Keys lie transposed, [width][64]: a score vector of 64 positions grows by one element of q at a time. n heads share the
  * keys that are in registers. */
 INLINE void block_scores_heads(const struct attn_block *b, int32_t head, const int n) {
@@ -214,6 +218,7 @@ INLINE void block_scores_heads(const struct attn_block *b, int32_t head, const i
         for (int c = 0; c < POS_VECTORS; c++) acc[h][c] = v_set(0);
     for (int32_t d = 0; d < b->width; d++) {
         const uint16_t *row = b->cache + (int64_t)d * KV_BLOCK_POS;
+        if (head == 0) ask_for(b->next + (int64_t)d * KV_BLOCK_POS, KV_BLOCK_POS);
         for (int c = 0; c < POS_VECTORS; c++) {
             vf k = v_f16(row + c * VW);
             for (int h = 0; h < n; h++) acc[h][c] = v_fma(k, v_set(q[h * b->q_stride + d]), acc[h][c]);
@@ -241,6 +246,7 @@ INLINE void block_mix_part(const struct attn_block *b, int32_t head, int32_t fro
         for (int c = 0; c < n_vectors; c++) acc[h][c] = v_load(out + h * b->out_stride + c * VW);
     for (int32_t p = b->first; p < b->last; p++) {
         const uint16_t *row = b->cache + (int64_t)p * b->width + from;
+        if (head == 0) ask_for(b->next + (int64_t)p * b->width + from, n_vectors * VW);
         vf value[4];
         for (int c = 0; c < n_vectors; c++) value[c] = v_f16(row + c * VW);
         for (int h = 0; h < n; h++)
