@@ -78,7 +78,7 @@ static double bytes_read(const struct session *s, const struct bench_case *c) {
     const struct model_weights *w = &s->model.weights;
     double weights = (double)w->bytes;
     if (!s->model.spec.tied && w->global[ROLE_EMBED].w) weights -= (double)w->global[ROLE_EMBED].w->bytes;
-    return weights / c->n_batch + (double)session_kv_bytes(&s->model.spec.kv) * (c->depth + c->n_new / 2.0);
+    return weights / c->n_batch + (double)session_kv_bytes(s->backend, &s->model.spec.kv) * (c->depth + c->n_new / 2.0);
 }
 
 int bench_run(struct session *s, const struct bench_case *which, int32_t n_repeats, struct bench_result *out, struct err *err) {

@@ -43,6 +43,6 @@ int preflight_cache(const struct session *s, int32_t context, int32_t rows, int3
 int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs);
 
 /* Bytes that one position takes in the cache of this backend. */
-uint64_t session_kv_bytes(const struct kv_layout *layout);
+uint64_t session_kv_bytes(const struct backend *be, const struct kv_layout *layout);
 
 #endif

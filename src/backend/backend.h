@@ -145,7 +145,8 @@ struct backend {
     const struct backend_type *type;
     struct oplist list;
     enum precision precision;
-    int32_t step_ms; /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
+    int32_t kv_bytes; /* of a cached number, known after kv_open; 0: a float's */
+    int32_t step_ms;  /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
 };
 
 extern const struct backend_type cpu_backend, cuda_backend, trace_backend, xla_backend;

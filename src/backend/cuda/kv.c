@@ -24,6 +24,7 @@ int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err 
         struct cuda_kv_class *k = &c->kv[i];
         size_t blocks = (size_t)layout->classes[i].n_layers * (size_t)layout->classes[i].n_blocks;
         k->shape = layout->classes[i];
+        be->kv_bytes = cuda_kv_is_f32(c, &k->shape) ? 4 : 2;
         TRY(open_pool(c, blocks * block_bytes(c, &k->shape, k->shape.k_width), "KV cache", &k->k, err));
         TRY(open_pool(c, blocks * block_bytes(c, &k->shape, k->shape.v_width), "KV cache", &k->v, err));
     }
