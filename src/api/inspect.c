@@ -2,7 +2,7 @@
  * unpacked, everything else as it is stored. */
 #include "api/inspect.h"
 
-#include "backend/cpu/kern.h"
+#include "backend/cpu/tune.h"
 #include "file/checkpoint.h"
 #include "os/cpu.h"
 #include "os/os.h"
@@ -119,4 +119,9 @@ void inspect_kernels(struct sb *out) {
     cpu_describe(out);
     sb_putc(out, '\n');
     kern_describe(cpu_flags(), out);
+    struct kernels k;
+    struct tune tune;
+    kern_select(&k, cpu_flags());
+    tune_kernels(&k, &tune);
+    tune_describe(&k, &tune, out);
 }

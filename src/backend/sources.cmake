@@ -54,6 +54,7 @@ set(BACKEND_SOURCES
   src/backend/cpu/kern_ref_packed.c
   src/backend/cpu/pack.c
   src/backend/cpu/pool.c
+  src/backend/cpu/tune.c
 )
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND BACKEND_SOURCES src/backend/cpu/kern_avx2.c src/backend/cpu/kern_vnni.c src/backend/cpu/kern_amx.c)

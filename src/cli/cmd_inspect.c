@@ -1,6 +1,7 @@
 /* mlxcel inspect: what a model is, for people in columns and for programs in JSON. */
 #include "api/inspect.h"
 #include "base/json.h"
+#include "cli/session_args.h"
 #include "cli/store_args.h"
 
 #include <stdio.h>
@@ -136,6 +137,7 @@ int cmd_inspect(const struct args *args, struct err *err) {
         return err_set(err, ERR_EARG, "give the model once: as an argument or by --model");
     if (args_flag(args, OPT_KERNELS)) {
         struct sb text = {0};
+        TRY(cpu_level_arg(args, err));
         inspect_kernels(&text);
         int code = cli_write(&text, err);
         sb_free(&text);

@@ -32,6 +32,15 @@ static int xla_args(const struct args *args, struct session_options *out, struct
     return ERR_OK;
 }
 
+int cpu_level_arg(const struct args *args, struct err *err) {
+    struct str level = args_str(args, OPT_CPU);
+    uint32_t mask;
+    if (!level.p) return ERR_OK;
+    TRY(cpu_level_parse(level, &mask, err));
+    cpu_flags_mask(mask);
+    return ERR_OK;
+}
+
 int session_args(const struct args *args, struct session_options *out, struct err *err) {
     static const int32_t bits[] = {4, 8, 16};
     *out = (struct session_options){.model = text_or_null(args, OPT_MODEL)};
@@ -47,13 +56,8 @@ int session_args(const struct args *args, struct session_options *out, struct er
     out->n_threads = (int32_t)args_int(args, OPT_THREADS);
     out->force = args_flag(args, OPT_FORCE);
     if (has(args, OPT_CONTEXT)) out->context = (int32_t)args_int(args, OPT_CONTEXT);
-    struct str level = args_str(args, OPT_CPU), device = args_str(args, OPT_DEVICE);
-    if (level.p) {
-        uint32_t mask;
-        TRY(cpu_level_parse(level, &mask, err));
-        cpu_flags_mask(mask);
-    }
-    out->device = str_cstr(args->arena, device);
+    TRY(cpu_level_arg(args, err));
+    out->device = str_cstr(args->arena, args_str(args, OPT_DEVICE));
     return xla_args(args, out, err);
 }
 

@@ -5,6 +5,8 @@
 #include "api/sampling.h"
 #include "cli/args.h"
 
+/* --cpu: flags beyond the level are no longer reported. */
+int cpu_level_arg(const struct args *args, struct err *err);
 int session_args(const struct args *args, struct session_options *out, struct err *err);
 /* What the options say of the sampler's plain numbers. */
 int sampling_args(const struct args *args, struct sampling_given *out, struct err *err);

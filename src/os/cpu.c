@@ -113,6 +113,10 @@ void cpu_flags_mask(uint32_t mask) {
     atomic_store_explicit(&flags_mask, mask, memory_order_relaxed);
 }
 
+bool cpu_flags_masked(void) {
+    return atomic_load_explicit(&flags_mask, memory_order_relaxed) != UINT32_MAX;
+}
+
 int cpu_level_parse(struct str name, uint32_t *out_mask, struct err *err) {
     size_t n = sizeof levels / sizeof levels[0];
     struct sb known = {0};

@@ -42,6 +42,8 @@ enum cpu_flag {
 uint32_t cpu_flags(void);
 /* Flags outside the mask are no longer reported. Meant for the start of the program and for tests. */
 void cpu_flags_mask(uint32_t mask);
+/* Whether a mask is set. */
+bool cpu_flags_masked(void);
 
 /* The mask of a level name: that bundle and all below it ("ref": nothing). Levels of both processor families are known
  * everywhere. ERR_EARG names the known ones. */

@@ -105,6 +105,9 @@ def check_usage():
     expect(["inspect", "--log-level", "x"], 2, err="--log-level is 'x', expected one of error|warning|info|debug")
     expect(["inspect"], 2, err="LLAMA_ARG_LOG_LEVEL is 'x'", env={"LLAMA_ARG_LOG_LEVEL": "x"})
     expect(["inspect", "/no/such/model"], 1, err="/no/such/model")
+    expect(["inspect", "--kernels"], 0, "few or many rows    ")
+    expect(["inspect", "--kernels", "--cpu", "ref"], 0, "float products      reference")
+    expect(["inspect", "--kernels", "--cpu", "x"], 2, err="unknown CPU level")
     expect(["inspect"], 1, err="/no/such/model", env={"MLXCEL_MODEL": "/no/such/model"})
     expect(["inspect", "-m/no/such/model"], 1, err="/no/such/model", env={"MLXCEL_MODEL": "other"})
 

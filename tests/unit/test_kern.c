@@ -1,7 +1,7 @@
 /* CPU kernels: every level that this machine has, against the plain C ones, on random and extreme inputs. */
 #include "unit.h"
 
-#include "backend/cpu/kern.h"
+#include "backend/cpu/tune.h"
 #include "base/hash.h"
 #include "os/cpu.h"
 
@@ -72,8 +72,8 @@ static void run_panel(const struct kernels *k, struct fixture *t, int64_t first,
     x.group = t->shape.group;
     x.tile = acts_tile(n);
     for (int64_t m = 0; m < n; m++) k->quant_row(t->x[first + m], &x, m);
-    k->panel(
-        &(struct panel_args){.shape = &t->shape, .panels = t->panel, .n_panels = 1, .x = x, .n_rows = n, .y = y, .y_stride = PANEL_ROWS});
+    kern_panel(k, &(struct panel_args){
+                      .shape = &t->shape, .panels = t->panel, .n_panels = 1, .x = x, .n_rows = n, .y = y, .y_stride = PANEL_ROWS});
 }
 
 static void check_panels(const struct kernels *k) {
@@ -91,6 +91,12 @@ static void check_panels(const struct kernels *k) {
             float few[16][PANEL_ROWS];
             run_panel(k, &t, 0, n, few[0]);
             CHECK(memcmp(few, got, (size_t)n * sizeof few[0]) == 0);
+            for (int64_t many = 2; many <= 32 && k->panel_few; many *= 4) { /* wherever the self-benchmark puts the border */
+                struct kernels tuned = *k;
+                tuned.many_rows = many;
+                run_panel(&tuned, &t, 0, n, few[0]);
+                CHECK(memcmp(few, got, (size_t)n * sizeof few[0]) == 0);
+            }
         }
         for (int m = 0; m < ROWS; m++) {
             run_panel(k, &t, m, 1, alone);
@@ -187,10 +193,83 @@ static void panels_unpack(void) {
     }
 }
 
+/* Times that the test makes up: few rows take one unit each; many rows take what is written down for each step. */
+struct made_up {
+    void (*few)(const struct panel_args *a);
+    double many[TUNE_STEPS];
+    int n_calls;
+};
+
+static void no_panel(const struct panel_args *a) {
+    (void)a;
+}
+static void no_panel_few(const struct panel_args *a) {
+    (void)a;
+}
+
+static double made_up_time(void *ctx, void (*panel)(const struct panel_args *a), int64_t n_rows) {
+    static const int64_t rows[TUNE_STEPS] = {4, 8, 16, 64};
+    struct made_up *m = ctx;
+    m->n_calls++;
+    for (int i = 0; i < TUNE_STEPS; i++)
+        if (rows[i] == n_rows) return panel == m->few ? 1.0 : m->many[i];
+    unit_fail(__FILE__, __LINE__, "a step of %d rows", (int)n_rows);
+    return 0;
+}
+
+static void self_benchmark_chooses(void) {
+    static const struct {
+        double many[TUNE_STEPS];
+        int64_t want;
+        const char *text;
+    } cases[] = {
+        {{0.5, 0.5, 0.5, 0.5}, 4, "tiles from 4 rows on"},   {{1.0, 1.0, 1.0, 1.0}, 4, "tiles from 4 rows on"},
+        {{1.1, 0.9, 0.8, 0.7}, 8, "tiles from 8 rows on"},   {{0.9, 1.1, 0.8, 0.7}, 16, "tiles from 16 rows on"},
+        {{2.0, 2.0, 2.0, 0.7}, 64, "tiles from 64 rows on"}, {{0.1, 0.1, 0.1, 1.5}, INT64_MAX, "vectors for any number of rows"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kernels k = {.panel = no_panel, .panel_few = no_panel_few, .many_rows = 4};
+        struct made_up times = {.few = no_panel_few};
+        struct tune t;
+        struct sb line = {0};
+        memcpy(times.many, cases[i].many, sizeof times.many);
+        tune_choose(&k, made_up_time, &times, &t);
+        CHECK(k.many_rows == cases[i].want && t.measured);
+        CHECK_INT(times.n_calls, 2 * TUNE_STEPS);
+        tune_describe(&k, &t, &line);
+        CHECK(strstr(line.p, cases[i].text));
+        sb_free(&line);
+    }
+}
+
+/* A level that was named, and a level with one kernel only, are not measured. */
+static void self_benchmark_keeps_a_named_level(void) {
+    struct kernels k, before;
+    struct tune t;
+    struct sb line = {0};
+    cpu_flags_mask(UINT32_MAX - 1);
+    kern_select(&k, cpu_flags());
+    before = k;
+    tune_kernels(&k, &t);
+    cpu_flags_mask(UINT32_MAX);
+    CHECK(!t.measured && k.many_rows == before.many_rows);
+    kern_select(&k, 0);
+    tune_kernels(&k, &t);
+    CHECK(!t.measured && k.many_rows == 0);
+    tune_describe(&k, &t, &line);
+    CHECK(strstr(line.p, "one kernel"));
+    sb_free(&line);
+    kern_select(&k, cpu_flags());
+    tune_kernels(&k, &t);
+    CHECK(t.measured == (k.panel_few != NULL)); /* by the clock: any of its answers will do */
+}
+
 const struct unit_suite unit_kern = {"kern", (const struct unit_case[]){
                                                  {"panels_agree", panels_agree},
                                                  {"poison_is_not_hidden", poison_is_not_hidden},
                                                  {"float_kernels_agree", float_kernels_agree},
                                                  {"panels_unpack", panels_unpack},
+                                                 {"self_benchmark_chooses", self_benchmark_chooses},
+                                                 {"self_benchmark_keeps_a_named_level", self_benchmark_keeps_a_named_level},
                                                  {0},
                                              }};

@@ -1,6 +1,7 @@
 /* The CPU backend: opens the pool, plans each op list and runs it op by op. */
 #include "backend/cpu/cpu.h"
 
+#include "backend/cpu/tune.h"
 #include "backend/fuse.h"
 #include "os/cpu.h"
 #include "os/os.h"
@@ -51,6 +52,7 @@ static int cpu_open(const struct backend_options *options, struct backend **out,
     c->base.precision = options->precision;
     c->no_fuse = options->no_fuse;
     kern_select(&c->kern, options->precision == PRECISION_EXACT ? 0 : cpu_flags());
+    if (options->precision != PRECISION_EXACT) tune_kernels(&c->kern, &(struct tune){0});
     int code = pool_create(options->n_threads > 0 ? options->n_threads : os_core_count(), &c->pool, err);
     if (code) {
         cpu_close(&c->base);

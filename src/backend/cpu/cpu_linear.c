@@ -59,7 +59,7 @@ static void partial_panel(const struct linear_job *job, const struct panel_args 
     a.n_panels = 1;
     a.y = job->rest;
     a.y_stride = PANEL_ROWS;
-    job->c->kern.panel(&a);
+    kern_panel(&job->c->kern, &a);
     for (int64_t r = 0; r < y.rows; r++) memcpy(to + r * y.row_stride, job->rest + r * PANEL_ROWS, (size_t)n * sizeof *to);
 }
 
@@ -77,7 +77,7 @@ static void panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
                            .n_rows = y.rows,
                            .y = cpu_data(job->c, y) + row,
                            .y_stride = y.row_stride};
-    if (a.n_panels) job->c->kern.panel(&a);
+    if (a.n_panels) kern_panel(&job->c->kern, &a);
     if ((end - row) % PANEL_ROWS) partial_panel(job, &a, (end - row) % PANEL_ROWS);
     add_bias(job, row, end - row);
 }

@@ -87,13 +87,13 @@ static void expert_panels(void *ctx, int64_t first, int64_t last, int32_t thread
     for (int64_t i = first; i < last; i++) {
         int32_t e = job->used[i / p->n_chunks];
         int64_t panel = i % p->n_chunks * CHUNK_PANELS;
-        job->c->kern.panel(&(struct panel_args){.shape = &w->pack,
-                                                .panels = w->panels + (size_t)(e * n_panels + panel) * w->pack.panel_bytes,
-                                                .n_panels = n_panels - panel < CHUNK_PANELS ? n_panels - panel : CHUNK_PANELS,
-                                                .x = acts_of(p, (int32_t)(i / p->n_chunks)),
-                                                .n_rows = job->starts[e + 1] - job->starts[e],
-                                                .y = p->y + job->starts[e] * p->y_stride + panel * PANEL_ROWS,
-                                                .y_stride = p->y_stride});
+        kern_panel(&job->c->kern, &(struct panel_args){.shape = &w->pack,
+                                                       .panels = w->panels + (size_t)(e * n_panels + panel) * w->pack.panel_bytes,
+                                                       .n_panels = n_panels - panel < CHUNK_PANELS ? n_panels - panel : CHUNK_PANELS,
+                                                       .x = acts_of(p, (int32_t)(i / p->n_chunks)),
+                                                       .n_rows = job->starts[e + 1] - job->starts[e],
+                                                       .y = p->y + job->starts[e] * p->y_stride + panel * PANEL_ROWS,
+                                                       .y_stride = p->y_stride});
     }
 }
 

@@ -101,6 +101,9 @@ struct kernels {
      * codes inside one group of a tile in its own way: only its own panel reads what its quant_row wrote. */
     void (*quant_row)(const float *x, const struct quant_acts *out, int64_t row);
     void (*panel)(const struct panel_args *a);
+    /* The same bits by another way, for fewer rows than many_rows (kern_panel). NULL: panel takes any number. */
+    void (*panel_few)(const struct panel_args *a);
+    int64_t many_rows;
     /* NULL: unpack and dot. */
     void (*plain)(const struct plain_args *a);
     /* Attention over a half-precision cache; widths are multiples of 16. NULL: the cache stays f32. */
@@ -108,6 +111,12 @@ struct kernels {
     void (*block_mix)(const struct attn_block *b);
     void (*store_f16)(uint16_t *out, const float *x, int64_t n);
 };
+
+/* Products by the way that is the faster one for so many rows. */
+static inline void kern_panel(const struct kernels *k, const struct panel_args *a) {
+    if (k->panel_few && a->n_rows < k->many_rows) k->panel_few(a);
+    else k->panel(a);
+}
 
 void kern_ref(struct kernels *k);
 void kern_ref_act(float *x, int64_t n, const struct act_args *a);

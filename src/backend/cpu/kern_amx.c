@@ -5,7 +5,7 @@
  * and two of them, high and low bytes of the activations, make the group's integers, which are weighed by scale and bias
  * exactly as in the other kernels: the results are the same bits. 4-bit codes are spread twice, sixteenfold for the high
  * bytes, so that both products add to one sum; 8-bit codes have two sums.
- * Fewer than FEWEST rows, and groups of other sizes, are left to the set below.
+ * A single row, and groups of other sizes, are left to the set below, and so are as few rows as it is faster for (tune.h).
  */
 #include "backend/cpu/kern.h"
 
@@ -22,9 +22,9 @@
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"((void *)(base)), "r"((int64_t)(stride)) : "memory")
 #endif
 
-/* FEWEST: from there on the spreading of codes pays. STRETCH groups of BLOCK panels and of a tile of activations stay in
+/* MANY: from there on the spreading of codes pays on the machines that were measured. STRETCH groups of BLOCK panels and of a tile of activations stay in
  * the level-1 cache; activations and sums of ROW_BLOCK rows in the level-2 cache. */
-enum { GROUP = 64, TIMES_16 = 0, TIMES_1 = 1024, GROUP_BYTES = 2048, STRETCH = 2, BLOCK = 4, ROW_BLOCK = 256, FEWEST = 4 };
+enum { GROUP = 64, TIMES_16 = 0, TIMES_1 = 1024, GROUP_BYTES = 2048, STRETCH = 2, BLOCK = 4, ROW_BLOCK = 256, MANY = 4 };
 enum { TILE_FLOATS = ACTS_TILE * PANEL_ROWS };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -267,7 +267,7 @@ static void run_block(const struct block *b) {
 }
 
 static void panel(const struct panel_args *a) {
-    if (a->n_rows < FEWEST || a->shape->group != GROUP) {
+    if (a->x.tile == 1 || a->shape->group != GROUP) {
         kern_vnni_panel(a);
         return;
     }
@@ -287,4 +287,6 @@ static void panel(const struct panel_args *a) {
 void kern_amx(struct kernels *k) {
     k->isa = "avx512-vnni, amx-int8";
     k->panel = panel;
+    k->panel_few = kern_vnni_panel;
+    k->many_rows = MANY;
 }

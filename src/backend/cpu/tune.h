@@ -1,0 +1,32 @@
+/* The self-benchmark: which of two kernels is the faster one here, where processors differ.
+ *
+ * Only kernels that give the same bits are candidates, so that no result ever depends on a clock. Today that is one pair:
+ * products by tiles (AMX) and by vectors (VNNI), which are close for 4 to 16 rows. It takes a millisecond or two and stops
+ * after five. A level that is named by --cpu is taken as it is.
+ */
+#ifndef MLXCEL_BACKEND_CPU_TUNE_H
+#define MLXCEL_BACKEND_CPU_TUNE_H
+
+#include "backend/cpu/kern.h"
+
+enum { TUNE_STEPS = 4 };
+
+struct tune {
+    bool measured;
+    struct {
+        int64_t n_rows;
+        double few, many; /* seconds of a call by panel_few and by panel */
+    } steps[TUNE_STEPS];
+};
+
+/* Seconds that a call of `panel` takes for so many rows. */
+typedef double tune_time_fn(void *ctx, void (*panel)(const struct panel_args *a), int64_t n_rows);
+
+/* Sets k->many_rows by what `time` says: the least number of rows from which on `panel` is never the slower one. */
+void tune_choose(struct kernels *k, tune_time_fn *time, void *ctx, struct tune *out);
+/* The same by the clock, unless there is nothing to choose from or a level was named. */
+void tune_kernels(struct kernels *k, struct tune *out);
+/* One line: what was chosen, and why. */
+void tune_describe(const struct kernels *k, const struct tune *t, struct sb *out);
+
+#endif
