@@ -28,7 +28,7 @@ function(mlxcel_download url sha256 file out_reason)
   string(RANDOM LENGTH 8 suffix)
   set(part ${file}.${suffix}.part)
   set(reason "")
-  if(url MATCHES "/debian/pool/" AND EXISTS /usr/lib/apt/apt-helper)
+  if(url MATCHES "/debian/pool/" AND CMAKE_HOST_UNIX AND EXISTS /usr/lib/apt/apt-helper)
     execute_process(COMMAND /usr/lib/apt/apt-helper -o Acquire::Retries=2 -o APT::Sandbox::User=root download-file ${url} ${part}
       OUTPUT_QUIET ERROR_VARIABLE reason RESULT_VARIABLE rc)
   else()

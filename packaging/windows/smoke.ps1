@@ -4,6 +4,9 @@
 #
 # -Cpu leaves the GPU lines out. Downloads about 1 GB of models (mlx-community/Qwen3-0.6B-4bit, Llama-3.2-1B-Instruct-4bit) into the store.
 param([string]$Dir = $PSScriptRoot, [switch]$Cpu)
+# Words on standard error and exit codes are ours to judge, whatever the shell that calls this is set to.
+$ErrorActionPreference = "Continue"
+$PSNativeCommandUseErrorActionPreference = $false
 $mlxcel = Join-Path $Dir "mlxcel.exe"
 $server = Join-Path $Dir "mlxcel-server.exe"
 $device = if ($Cpu) { "cpu" } else { "cuda" }
