@@ -56,10 +56,12 @@ Test-Line "a path with spaces and umlauts" {
 }
 Test-Line "an untrusted certificate is refused" {
     $env:HF_ENDPOINT = "https://self-signed.badssl.com"
-    & $mlxcel download "smoke/none" 2>&1 | Out-Null
+    $out = & $mlxcel download "smoke/none" 2>&1 | ForEach-Object { "$_" } | Out-String
     $code = $LASTEXITCODE
     Remove-Item Env:HF_ENDPOINT
     if ($code -eq 0) { throw "the download did not fail" }
+    if ($out -notmatch "certificate|schannel|SEC_E_") { throw "it failed for another reason: $out" }
+    $out
 }
 $failed = @($script:results | Where-Object { -not $_.pass }).Count
 $report = @{ results = $script:results; os = [System.Environment]::OSVersion.VersionString; failed = $failed }
