@@ -1,23 +1,26 @@
-/* The self-benchmark: two kernels in turn over a few panels that stay in the cache; the shortest call of each counts. */
+/* The self-benchmark: two kernels over a few panels that stay in the cache; the shortest call of each counts. */
 #include "backend/cpu/tune.h"
 
 #include "base/arena.h"
 #include "os/cpu.h"
 #include "os/os.h"
 
-static const int64_t row_steps[TUNE_STEPS] = {4, 8, 16, 64};
+static const int64_t row_steps[TUNE_STEPS] = {4, 8, 16};
 
-enum { IN = 1024, N_PANELS = 4, GROUPS = IN / PACK_GROUP_MAX, MOST = 64, CALLS = 12, LIMIT_NS = 5000000 };
+enum { IN = 1024, N_PANELS = 4, GROUPS = IN / PACK_GROUP_MAX, MOST = 16, BEYOND = 32, CALLS = 12, LIMIT_NS = 5000000 };
+/* What counts as slower: less is noise. */
+#define SLOWER 1.05
 
 void tune_choose(struct kernels *k, tune_time_fn *time, void *ctx, struct tune *out) {
-    *out = (struct tune){.measured = true};
+    int64_t many_rows = BEYOND;
+    *out = (struct tune){0};
     for (int i = 0; i < TUNE_STEPS; i++) {
         out->steps[i].n_rows = row_steps[i];
-        out->steps[i].few = time(ctx, k->panel_few, row_steps[i]);
-        out->steps[i].many = time(ctx, k->panel, row_steps[i]);
+        if (!time(ctx, k, row_steps[i], &out->steps[i].few, &out->steps[i].many)) return;
     }
-    k->many_rows = INT64_MAX;
-    for (int i = TUNE_STEPS; i-- > 0 && out->steps[i].many <= out->steps[i].few;) k->many_rows = row_steps[i];
+    for (int i = TUNE_STEPS; i-- > 0 && out->steps[i].many <= out->steps[i].few * SLOWER;) many_rows = row_steps[i];
+    k->many_rows = many_rows;
+    out->measured = true;
 }
 
 /* Zeros all over: how long a product takes does not depend on the numbers. */
@@ -29,21 +32,25 @@ struct bench {
     uint64_t end;
 };
 
-static double clock_call(void *ctx, void (*panel)(const struct panel_args *a), int64_t n_rows) {
+static void clock_call(void (*panel)(const struct panel_args *a), const struct panel_args *args, uint64_t *best) {
+    uint64_t start = os_clock_ns();
+    panel(args);
+    uint64_t took = os_clock_ns() - start;
+    if (took < *best) *best = took;
+}
+
+static bool clock_both(void *ctx, const struct kernels *k, int64_t n_rows, double *out_few, double *out_many) {
     const struct bench *b = ctx;
     struct panel_args args = {.shape = &b->shape, .panels = b->panels, .n_panels = N_PANELS, .n_rows = n_rows, .y = b->y};
     args.y_stride = N_PANELS * PANEL_ROWS;
     args.x = (struct quant_acts){.q = b->q, .scale = b->numbers, .sum = b->numbers + MOST * GROUPS, .in = IN, .n_groups = GROUPS};
     args.x.group = b->shape.group, args.x.tile = acts_tile(n_rows);
-    uint64_t best = UINT64_MAX;
-    for (int i = 0; i < CALLS; i++) {
-        uint64_t start = os_clock_ns();
-        panel(&args);
-        uint64_t now = os_clock_ns();
-        if (now - start < best) best = now - start;
-        if (now > b->end) break;
-    }
-    return (double)best * 1e-9;
+    uint64_t few = UINT64_MAX, many = UINT64_MAX;
+    for (int i = 0; i < CALLS; i++) clock_call(k->panel_few, &args, &few);
+    for (int i = 0; i < CALLS; i++) clock_call(k->panel, &args, &many); /* in turn, tiles would begin anew each time */
+    *out_few = (double)few * 1e-9;
+    *out_many = (double)many * 1e-9;
+    return os_clock_ns() <= b->end;
 }
 
 void tune_kernels(struct kernels *k, struct tune *out) {
@@ -60,7 +67,7 @@ void tune_kernels(struct kernels *k, struct tune *out) {
     b.q = (int8_t *)(memory + panels);
     b.numbers = (float *)(void *)(memory + panels + q);
     b.y = (float *)(void *)(memory + panels + q + numbers);
-    tune_choose(k, clock_call, &b, out);
+    tune_choose(k, clock_both, &b, out);
     os_pages_free(memory, bytes);
 }
 
@@ -70,8 +77,7 @@ void tune_describe(const struct kernels *k, const struct tune *t, struct sb *out
         sb_puts(out, "one kernel for all\n");
         return;
     }
-    if (k->many_rows == INT64_MAX) sb_puts(out, "vectors for any number of rows");
-    else sb_fmt(out, "tiles from %d rows on", (int)k->many_rows);
+    sb_fmt(out, "tiles from %d rows on", (int)k->many_rows);
     if (!t->measured) sb_puts(out, ", not measured");
     for (int i = 0; i < TUNE_STEPS && t->measured; i++)
         sb_fmt(out, "%s %d rows %.1f us (%.1f)", i ? "," : "; tiles (vectors):", (int)t->steps[i].n_rows, t->steps[i].many * 1e6,
