@@ -74,6 +74,18 @@ static __device__ __forceinline__ uint32_t nibbles(uint32_t w, int shift) {
     return (w >> shift & 0x000f000fu) | MAGIC;
 }
 
+// The same in one instruction less, and one register more: left alone, the compiler makes two of the mask and the magic, since an instruction
+// has room for a single constant.
+static __device__ __forceinline__ uint32_t nibbles_quick(uint32_t w, int shift) {
+#ifdef MLXCEL_EMULATE
+    return nibbles(w, shift);
+#else
+    uint32_t pair;
+    asm("lop3.b32 %0, %1, 0x000f000f, %2, 0xea;" : "=r"(pair) : "r"(w >> shift), "r"(MAGIC)); // a & b | c
+    return pair;
+#endif
+}
+
 // A scale or bias, stored as dtype.
 static __device__ __forceinline__ float meta_f32(uint32_t half, int dtype) {
     union {

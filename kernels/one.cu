@@ -11,9 +11,10 @@
 // they are never two apart; sums have two places.
 //
 // 1 / rms and the logistic function are the hardware's (2 ulp): their results become bf16 or meet sums of bf16 products.
+#include "bulk.cuh"
 #include "step.cuh"
 
-enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = 16 };
+enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = 16, WARPS_MAX = 16, DEPTH_MAX = 4 };
 enum weight_kind { W4, W16 }; // 4 bits in groups of 64 or more, bf16
 
 struct shared_head {
@@ -26,27 +27,45 @@ struct shared_head {
     const float *inv_freq;
     int32_t blocks[TABLE_MAX];
     float cosines[PAIRS_MAX], sines[PAIRS_MAX];
+    uint64_t arrived[WARPS_MAX * DEPTH_MAX]; // one barrier for every place of the rings
 };
-enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2048 };
+enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2560 };
 static_assert(sizeof(shared_head) <= HEAD_BYTES, "link_step.c");
 
+// A place of a ring has as many units as a warp asks for at once, of both tiles of a pair; of bf16 one unit of one tile.
 template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
     return KIND == W16 ? 2048 : TILE_CODES + TILE_META;
 }
-template <int KIND> static __device__ __forceinline__ constexpr int slot_bytes() {
-    return KIND == W16 ? 2048 : 2 * unit_bytes<KIND>();
+template <int KIND> static __device__ __forceinline__ constexpr int chunk_units() {
+    return KIND == W16 ? 1 : 2;
 }
+template <int KIND> static __device__ __forceinline__ constexpr int place_bytes() {
+    return KIND == W16 ? unit_bytes<KIND>() : 2 * chunk_units<KIND>() * unit_bytes<KIND>();
+}
+#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
+    return KIND != W16; // rows of bf16 lie apart
+}
+#else
+template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
+    return false;
+}
+#endif
+
 // Shared memory: the head, two sets of sums [AT_ONCE tiles][16][warps + 1], rings, sums of x, x.
 template <int WARPS> static __device__ __forceinline__ constexpr int red_floats() {
     return AT_ONCE * 16 * (WARPS + 1);
+}
+template <int WARPS> static __device__ __forceinline__ constexpr int rings_at() {
+    return HEAD_BYTES + 2 * red_floats<WARPS>() * 4;
 }
 
 // ---- weights on their way ----
 
 // A warp's units in the order in which it takes them, and which comes next.
 struct cursor {
-    const unsigned char *p; // this lane's codes of the first tile of the pair
-    int64_t second, meta;   // from p: to the second tile (bf16: eight rows on), to the piece of scales and biases that this lane copies
+    const unsigned char *p; // the next unit, of the first tile of the pair; of bf16 this lane's part
+    int64_t second;         // from p: to the second tile (bf16: eight rows on)
     int64_t next_tiles;     // from the unit behind the last to the first of the next pair
     int at, mine, tiles;    // unit inside the tile, units of a tile, tiles that are left
     int next;               // the instruction to look at next
@@ -92,42 +111,61 @@ template <int KIND, int WARPS> static __device__ __forceinline__ bool has_unit(c
         }
         int64_t tile_bytes = a.w.tile_bytes;
         c.second = glu ? a.glu_inner / 16 * tile_bytes : tile_bytes;
-        c.p = a.w.values + first_tile(a) * tile_bytes + u0 * unit_bytes<KIND>() + lane * 16;
-        c.meta = (lane < 4 ? 0 : c.second) + TILE_CODES + (lane % 4 - lane) * 16;
+        c.p = a.w.values + first_tile(a) * tile_bytes + u0 * unit_bytes<KIND>();
         c.next_tiles = (glu ? tile_bytes : 2 * tile_bytes) - c.mine * unit_bytes<KIND>();
         return true;
     }
     return false;
 }
 
-// Where a warp stands in its ring: what it asks for next, how many units are under way, slots of the next to come and to be used.
+// Where a warp stands in its ring: what it asks for next, how many places are under way, those of the next to come and to be used, and which
+// phase of its barrier each waits for.
 struct ring_state {
     cursor c;
-    int under_way, put, take;
+    unsigned char *places;
+    uint32_t arrived;
+    int depth, under_way, put, take;
+    uint32_t phases;
 };
 
-// Begins to copy the cursor's unit, of two tiles or of the last one alone, and moves on.
-template <int KIND, int WARPS, int DEPTH> static __device__ __forceinline__ void fetch_unit(ring_state &r, const shared_head *head, unsigned char *ring) {
-    cursor &c = r.c;
-    unsigned char *slot = ring + r.put * slot_bytes<KIND>();
-    int lane = threadIdx.x % 32;
-    r.put = r.put + 1 == DEPTH ? 0 : r.put + 1;
-    r.under_way++;
-    unsigned char *to = slot + lane * 16;
-    copy16(to, c.p, true);
-    if (KIND == W16) {
-        copy16(to + 512, c.p + 64, true);
-        copy16(to + 1024, c.p + c.second, true);
-        copy16(to + 1536, c.p + c.second + 64, true);
-        c.p += 128;
-    } else {
-        bool two = c.tiles > 1;
-        if (two) copy16(to + unit_bytes<KIND>(), c.p + c.second, true);
-        if (lane < (two ? 8 : 4)) copy16(slot + (lane < 4 ? TILE_CODES : unit_bytes<KIND>() + TILE_CODES - 64) + lane * 16, c.p + c.meta, true);
-        c.p += unit_bytes<KIND>();
+// Units of one or two tiles: one lane asks for all, or every lane for pieces of 16 bytes.
+template <int KIND> static __device__ __forceinline__ void copy_pair(const ring_state &r, unsigned char *place, int bytes, bool two) {
+    const cursor &c = r.c;
+    enum { SECOND = chunk_units<KIND>() * unit_bytes<KIND>() };
+#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+    if (threadIdx.x % 32) return;
+    uint32_t barrier = r.arrived + r.put * 8, to = (uint32_t)__cvta_generic_to_shared(place);
+    barrier_expect(barrier, two ? 2 * bytes : bytes);
+    copy_bulk(to, c.p, bytes, barrier);
+    if (two) copy_bulk(to + SECOND, c.p + c.second, bytes, barrier);
+#else
+    for (int i = threadIdx.x % 32 * 16; i < bytes; i += 512) {
+        copy16(place + i, c.p + i, true);
+        if (two) copy16(place + SECOND + i, c.p + c.second + i, true);
     }
-    copy_commit();
-    if (++c.at < c.mine) return;
+#endif
+}
+
+static __device__ __forceinline__ void copy_rows(const cursor &c, unsigned char *to) {
+    to += threadIdx.x % 32 * 16;
+    copy16(to, c.p, true);
+    copy16(to + 512, c.p + 64, true);
+    copy16(to + 1024, c.p + c.second, true);
+    copy16(to + 1536, c.p + c.second + 64, true);
+}
+
+// Begins to copy the cursor's units, of two tiles or of the last one alone, and moves on.
+template <int KIND, int WARPS> static __device__ __forceinline__ void fetch(ring_state &r, const shared_head *head) {
+    cursor &c = r.c;
+    unsigned char *place = r.places + r.put * place_bytes<KIND>();
+    int n = c.mine - c.at < chunk_units<KIND>() ? c.mine - c.at : chunk_units<KIND>();
+    if (KIND == W16) copy_rows(c, place);
+    else copy_pair<KIND>(r, place, n * unit_bytes<KIND>(), c.tiles > 1);
+    if (!is_bulk<KIND>()) copy_commit();
+    r.put = r.put + 1 == r.depth ? 0 : r.put + 1;
+    r.under_way++;
+    c.p += KIND == W16 ? 128 : n * unit_bytes<KIND>();
+    if ((c.at += n) < c.mine) return;
     c.at = 0;
     c.tiles -= KIND == W16 ? 1 : 2;
     if (KIND != W16) c.p += c.next_tiles;
@@ -138,12 +176,30 @@ template <int KIND, int WARPS, int DEPTH> static __device__ __forceinline__ void
     }
 }
 
-// Waits for the oldest of n units under way, at most four.
+// Waits for the oldest of n places under way, at most four.
 static __device__ __forceinline__ void wait_oldest(int n) {
     if (n >= 4) copy_wait<3>();
     else if (n == 3) copy_wait<2>();
     else if (n == 2) copy_wait<1>();
     else copy_wait<0>();
+}
+
+template <int KIND> static __device__ __forceinline__ const unsigned char *wait_place(const ring_state &r) {
+#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+    if (is_bulk<KIND>()) barrier_wait(r.arrived + r.take * 8, r.phases >> r.take & 1);
+#endif
+    if (!is_bulk<KIND>()) {
+        wait_oldest(r.under_way);
+        __syncwarp();
+    }
+    return r.places + r.take * place_bytes<KIND>();
+}
+
+static __device__ __forceinline__ void leave_place(ring_state &r) {
+    __syncwarp();
+    r.phases ^= 1u << r.take;
+    r.take = r.take + 1 == r.depth ? 0 : r.take + 1;
+    r.under_way--;
 }
 
 // ---- products ----
@@ -185,16 +241,9 @@ static __device__ __noinline__ float stage_plain(const k_step_linear &a, bf16 *x
     return square;
 }
 
-// Two tagged words in every lane, n of them in all, one behind the other: waits until all lanes of the warp have theirs.
-static __device__ __forceinline__ uint2 wait_words(const uint64_t *p, bool mine, uint32_t tag) {
-    uint4 v = {0, tag, 0, tag};
-    do
-        if (mine) v = load_tagged2(p);
-    while (!in_all_lanes(v.y == tag && v.w == tag));
-    return uint2{v.x, v.z};
-}
-
-// The same of links: words of an f32, or of two bf16, which no norm follows.
+// The same of links: words of an f32, or of two bf16, which no norm follows. POLLS pairs of words of a lane are under way at once, since each
+// is a trip to L2; those that were not there yet are asked for again.
+enum { POLLS = 4 };
 static __device__ __forceinline__ float stage_linked(const k_step_linear &a, bf16 *x, int begin, int n, uint32_t tag) {
     float square = 0, offset = a.norm_offset;
     bool f32 = a.x_dtype == K_F32, has_norm = a.has_norm;
@@ -202,20 +251,38 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, bf1
     const float *norm = a.norm;
     int words = f32 ? n : n / 2;
 #pragma unroll 1
-    for (int i = threadIdx.x % 32 * 2, base = 0; base < words; i += 64, base += 64) {
-        bool mine = i < words;
-        float2 w = {1.0f - offset, 1.0f - offset};
-        if (norm && mine) w = *(const float2 *)(norm + begin + i);
-        uint2 v = wait_words(link + i, mine, tag);
-        if (!mine) continue;
-        if (f32) {
-            float y = __uint_as_float(v.x), z = __uint_as_float(v.y);
-            if (has_norm) {
-                square = fmaf(z, z, fmaf(y, y, square));
-                y *= w.x + offset, z *= w.y + offset;
-            }
-            *(uint32_t *)(x + i) = pack_bf16(y, z);
-        } else *(uint2 *)(x + 2 * i) = v;
+    for (int base = threadIdx.x % 32 * 2; base - (int)(threadIdx.x % 32 * 2) < words; base += 64 * POLLS) {
+        uint4 v[POLLS];
+        float2 w[POLLS];
+#pragma unroll
+        for (int j = 0; j < POLLS; j++) {
+            bool mine = base + 64 * j < words;
+            v[j] = uint4{0, mine ? tag - 1 : tag, 0, tag};
+            w[j] = float2{1.0f - offset, 1.0f - offset};
+            if (norm && mine) w[j] = *(const float2 *)(norm + begin + base + 64 * j);
+        }
+        bool there;
+        do {
+            there = true;
+#pragma unroll
+            for (int j = 0; j < POLLS; j++)
+                if (v[j].y != tag || v[j].w != tag) v[j] = load_tagged2(link + base + 64 * j);
+#pragma unroll
+            for (int j = 0; j < POLLS; j++) there = there && v[j].y == tag && v[j].w == tag;
+        } while (!in_all_lanes(there));
+#pragma unroll
+        for (int j = 0; j < POLLS; j++) {
+            int i = base + 64 * j;
+            if (i >= words) continue;
+            if (f32) {
+                float y = __uint_as_float(v[j].x), z = __uint_as_float(v[j].z);
+                if (has_norm) {
+                    square = fmaf(z, z, fmaf(y, y, square));
+                    y *= w[j].x + offset, z *= w[j].y + offset;
+                }
+                *(uint32_t *)(x + i) = pack_bf16(y, z);
+            } else *(uint2 *)(x + 2 * i) = uint2{v[j].x, v[j].z};
+        }
     }
     return square;
 }
@@ -226,43 +293,53 @@ static __device__ __forceinline__ void take_x(const bf16 *x, uint32_t v[4], uint
     *(uint4 *)v = *(const uint4 *)x, *(uint4 *)w = *(const uint4 *)(x + 32);
 }
 
-// The unit of one or two tiles. out: rows g and g + 8 of both. The first tiles find the sum of the unit's x, by products with ones, and leave it
-// for the others.
-static __device__ __forceinline__ void multiply_pair(float out[4], const unsigned char *slot, const bf16 *x, float *xs, bool finds, bool two, int dtype) {
+// The sum of a unit's x, in every lane: products with ones.
+static __device__ __forceinline__ float sum_x(const uint32_t v[4], const uint32_t w[4]) {
+    const uint32_t ones[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
+    float first[4] = {0}, second[4] = {0};
+    mma_bf16(first, ones, v[0], v[1]);
+    mma_bf16(second, ones, v[2], v[3]);
+    mma_bf16(first, ones, w[0], w[1]);
+    mma_bf16(second, ones, w[2], w[3]);
+    return first[0] + second[0];
+}
+
+// A unit of TILES tiles, which are independent and so hide each other's latencies. out: rows g and g + 8 of each. The first tiles find the sum
+// of the unit's x and leave it for the others.
+template <int TILES, int DTYPE>
+static __device__ __forceinline__ void multiply(float out[4], const unsigned char *unit, const bf16 *x, float *xs, bool finds) {
+    enum { SECOND = chunk_units<W4>() * unit_bytes<W4>() };
     int lane = threadIdx.x % 32;
-    uint32_t v[4], w[4];
+    uint32_t v[4], w[4], codes[TILES][4];
+    uint2 meta[TILES];
     take_x(x, v, w);
-    float sum;
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        *(uint4 *)codes[i] = *(const uint4 *)(unit + i * SECOND + lane * 16);
+        meta[i] = *(const uint2 *)(unit + i * SECOND + TILE_CODES + lane / 4 * 8);
+    }
+    float sum, first[TILES][4] = {{0}}, second[TILES][4] = {{0}};
     if (finds) {
-        const uint32_t ones[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
-        float first[4] = {0}, second[4] = {0};
-        mma_bf16(first, ones, v[0], v[1]);
-        mma_bf16(second, ones, v[2], v[3]);
-        mma_bf16(first, ones, w[0], w[1]);
-        mma_bf16(second, ones, w[2], w[3]);
-        sum = first[0] + second[0];
+        sum = sum_x(v, w);
         if (lane == 0) *xs = sum;
     } else sum = *xs;
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        if (i == 1 && !two) return;
-        const unsigned char *tile = slot + i * (TILE_CODES + TILE_META);
-        uint32_t codes[4];
-        *(uint4 *)codes = *(const uint4 *)(tile + lane * 16);
-        uint2 meta = *(const uint2 *)(tile + TILE_CODES + lane / 4 * 8);
-        float first[4] = {0}, second[4] = {0};
+    for (int m = 0; m < 2; m++)
 #pragma unroll
-        for (int m = 0; m < 2; m++) {
+        for (int i = 0; i < TILES; i++) {
+            const uint32_t *q = codes[i];
             int shift = m * 8;
-            const uint32_t a[4] = {nibbles(codes[0], shift), nibbles(codes[2], shift), nibbles(codes[0], shift + 4), nibbles(codes[2], shift + 4)};
-            const uint32_t b[4] = {nibbles(codes[1], shift), nibbles(codes[3], shift), nibbles(codes[1], shift + 4), nibbles(codes[3], shift + 4)};
-            mma_bf16(first, a, v[2 * m], v[2 * m + 1]);
-            mma_bf16(second, b, w[2 * m], w[2 * m + 1]);
+            const uint32_t a[4] = {nibbles_quick(q[0], shift), nibbles_quick(q[2], shift), nibbles_quick(q[0], shift + 4), nibbles_quick(q[2], shift + 4)};
+            const uint32_t b[4] = {nibbles_quick(q[1], shift), nibbles_quick(q[3], shift), nibbles_quick(q[1], shift + 4), nibbles_quick(q[3], shift + 4)};
+            mma_bf16(first[i], a, v[2 * m], v[2 * m + 1]);
+            mma_bf16(second[i], b, w[2 * m], w[2 * m + 1]);
         }
-        const uint32_t words[2] = {meta.x, meta.y};
+#pragma unroll
+    for (int i = 0; i < TILES; i++) {
+        const uint32_t words[2] = {meta[i].x, meta[i].y};
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float s = meta_f32(words[r] & 0xffff, dtype), b = meta_f32(words[r] >> 16, dtype), y = fmaf(-128.0f, sum, first[2 * r] + second[2 * r]);
+            float s = meta_f32(words[r] & 0xffff, DTYPE), b = meta_f32(words[r] >> 16, DTYPE), y = fmaf(-128.0f, sum, first[i][2 * r] + second[i][2 * r]);
             out[2 * i + r] = fmaf(b, sum, fmaf(s, y, out[2 * i + r]));
         }
     }
@@ -365,17 +442,34 @@ template <int WARPS> static __device__ __forceinline__ void finish(const k_instr
     }
 }
 
-template <int KIND, int WARPS, int DEPTH>
+// What the warp's units make of TILES tiles.
+template <int KIND, int WARPS, int TILES, int DTYPE>
+static __device__ __forceinline__ void run_tiles(float out[4], ring_state &r, const shared_head *head, const bf16 *x, float *xs, int mine, bool finds, int limit) {
+#pragma unroll 1
+    for (int u = 0; u < mine;) {
+        if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
+        const unsigned char *place = wait_place<KIND>(r);
+        int end = u + chunk_units<KIND>() < mine ? u + chunk_units<KIND>() : mine;
+#pragma unroll 1
+        for (; u < end; u++, place += unit_bytes<KIND>()) {
+            if (KIND == W16) multiply_bf16(out, place, x + u * 64);
+            else multiply<TILES, DTYPE>(out, place, x + u * 64, xs + u, finds);
+        }
+        leave_place(r);
+    }
+}
+
+template <int KIND, int WARPS>
 static __device__ __forceinline__ void run_product(const k_instr &in, shared_head *head, unsigned char *smem, ring_state &r, int i, int limit, int &turn, uint4 ahead) {
     const k_step_linear &a = in.u.linear;
     int warp = threadIdx.x / 32, units = (int)a.w.in / 64, u0 = warp * units / WARPS, mine = (warp + 1) * units / WARPS - u0;
-    int first = first_tile(a), n_tiles = count_tiles(a), parts = a.glu_inner ? 2 : 1, dtype = a.w.dtype;
-    unsigned char *ring = smem + HEAD_BYTES + 2 * red_floats<WARPS>() * 4 + warp * DEPTH * slot_bytes<KIND>();
-    float *all_xs = (float *)(smem + HEAD_BYTES + 2 * red_floats<WARPS>() * 4 + WARPS * DEPTH * slot_bytes<KIND>()), *xs = all_xs + u0;
+    int first = first_tile(a), n_tiles = count_tiles(a), parts = a.glu_inner ? 2 : 1;
+    bool is_half = KIND != W16 && a.w.dtype != K_BF16;
+    float *all_xs = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>()), *xs = all_xs + u0;
     bf16 *x = (bf16 *)(all_xs + (units + 3) / 4 * 4) + u0 * 64;
     float *squares = head->squares[i & 1];
     uint32_t tag = head->tag;
-    while (r.under_way < DEPTH && has_unit<KIND, WARPS>(r.c, head, limit)) fetch_unit<KIND, WARPS, DEPTH>(r, head, ring); // while x is on its way
+    while (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head); // while x is on its way
     if (n_tiles) {
         float square = a.x_link ? stage_linked(a, x, u0 * 64, mine * 64, tag + a.x_maker) : stage_plain(a, x, u0 * 64, mine * 64);
         if (a.has_norm) {
@@ -386,29 +480,21 @@ static __device__ __forceinline__ void run_product(const k_instr &in, shared_hea
     }
     int done = 0;
     do {
-        int n = n_tiles - done < AT_ONCE / parts ? n_tiles - done : AT_ONCE / parts, tiles = n * parts, u = 0, tile = 0;
+        int n = n_tiles - done < AT_ONCE / parts ? n_tiles - done : AT_ONCE / parts, tiles = n * parts;
         int at = is_wide(n) ? (int)threadIdx.x : (int)threadIdx.x / WARPS;
         early e = ask(a, (first + done) * 16 + at, at < n * 16 && (first + done) * 16 + at < (a.glu_inner ? (int)a.glu_inner : (int)a.w.out));
         float *red = (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>();
-        float out[4] = {0};
-        while (tile < tiles) {
-            if (mine) {
-                if (r.under_way < DEPTH && r.c.tiles > 0) fetch_unit<KIND, WARPS, DEPTH>(r, head, ring);
-                wait_oldest(r.under_way);
-                __syncwarp();
-                const unsigned char *slot = ring + r.take * slot_bytes<KIND>();
-                if (KIND == W16) multiply_bf16(out, slot, x + u * 64);
-                else multiply_pair(out, slot, x + u * 64, xs + u, done + tile == 0, tile + 1 < tiles, dtype);
-                __syncwarp();
-                r.take = r.take + 1 == DEPTH ? 0 : r.take + 1;
-                r.under_way--;
-            }
-            if (++u < mine) continue;
+#pragma unroll 1
+        for (int tile = 0; tile < tiles; tile += KIND == W16 ? 1 : 2) {
+            float out[4] = {0};
+            bool finds = done + tile == 0;
+            if (KIND == W16) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, xs, mine, finds, limit);
+            else if (tile + 1 < tiles && !is_half) run_tiles<KIND, WARPS, 2, K_BF16>(out, r, head, x, xs, mine, finds, limit);
+            else if (tile + 1 < tiles) run_tiles<KIND, WARPS, 2, K_F16>(out, r, head, x, xs, mine, finds, limit);
+            else if (!is_half) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, xs, mine, finds, limit);
+            else run_tiles<KIND, WARPS, 1, K_F16>(out, r, head, x, xs, mine, finds, limit);
             keep_sums<WARPS>(red + tile * 16 * (WARPS + 1), out[0], out[1]);
             if (KIND != W16 && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * 16 * (WARPS + 1), out[2], out[3]);
-            out[0] = out[1] = out[2] = out[3] = 0;
-            u = 0;
-            tile += KIND == W16 ? 1 : 2;
         }
         if (warp == 0) *((uint4 *)&head->slots[(i + AHEAD_INSTRS) % SLOTS] + threadIdx.x) = ahead;
         __syncthreads();
@@ -723,7 +809,7 @@ template <int WARPS, int D, int HEADS> static __device__ __forceinline__ void ru
 // ---- lists ----
 
 // Blocks share an instruction's tiles or items; attention's items begin at the last block, since the first have a tile more of products.
-template <int KIND, int WARPS, int DEPTH, int D> static __device__ __forceinline__ void run_list(const k_step_run &a, unsigned char *smem) {
+template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run_list(const k_step_run &a, unsigned char *smem) {
     shared_head *head = (shared_head *)smem;
     int n_instrs = a.n, warp = threadIdx.x / 32;
     for (int i = threadIdx.x; i < AHEAD_INSTRS * K_INSTR_BYTES / 16; i += WARPS * 32)
@@ -732,9 +818,19 @@ template <int KIND, int WARPS, int DEPTH, int D> static __device__ __forceinline
         head->row = -1;
         head->tag = a.barrier[2] + 1;
     }
+#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+    for (int i = threadIdx.x; i < WARPS_MAX * DEPTH_MAX; i += WARPS * 32) barrier_init((uint32_t)__cvta_generic_to_shared(&head->arrived[i]), 1);
+    barrier_init_done();
+#endif
     __syncthreads();
     ring_state r;
     r.c.tiles = r.c.next = r.under_way = r.put = r.take = 0;
+    r.phases = 0;
+    r.depth = a.depth;
+#ifndef MLXCEL_EMULATE
+    r.arrived = (uint32_t)__cvta_generic_to_shared(&head->arrived[warp * DEPTH_MAX]);
+#endif
+    r.places = smem + rings_at<WARPS>() + warp * r.depth * place_bytes<KIND>();
     int turn = 0;
     uint32_t arrivals = 0;
 #pragma unroll 1
@@ -745,19 +841,12 @@ template <int KIND, int WARPS, int DEPTH, int D> static __device__ __forceinline
         if (in.waits) grid_barrier(a.barrier, arrivals += gridDim.x);
         if (in.kind == K_STEP_LINEAR) {
             int limit = i + LOOK + 1 < n_instrs ? i + LOOK + 1 : n_instrs;
-            if (warp == WARPS - 1 && in.prefetch >= 0) {
-                const k_step_linear &later = head->slots[(i + in.prefetch) % SLOTS].u.linear;
-                int64_t bytes = (int64_t)count_tiles(later) * later.w.tile_bytes;
-                const unsigned char *from = later.w.values + first_tile(later) * later.w.tile_bytes;
-                if (later.glu_inner) prefetch_lines(from + later.glu_inner / 16 * later.w.tile_bytes, bytes < 65536 ? bytes : 65536);
-                prefetch_lines(from, bytes < 65536 ? bytes : 65536);
-            }
-            run_product<KIND, WARPS, DEPTH>(in, head, smem, r, i, limit, turn, ahead);
+            run_product<KIND, WARPS>(in, head, smem, r, i, limit, turn, ahead);
             continue;
         }
         int item = gridDim.x - 1 - blockIdx.x;
         if (item < in.u.attn.c.heads * in.u.attn.sets * in.u.attn.splits) {
-            float *heads = (float *)(smem + HEAD_BYTES + 2 * red_floats<WARPS>() * 4 + WARPS * DEPTH * slot_bytes<KIND>());
+            float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
             if (in.u.attn.per_item == 1) run_item<WARPS, D, 1>(in, head, heads, item);
             else run_item<WARPS, D, 2>(in, head, heads, item);
         }
@@ -772,12 +861,12 @@ template <int KIND, int WARPS, int DEPTH, int D> static __device__ __forceinline
 }
 
 // One block per multiprocessor, all of them at once on the GPU (a cooperative launch). By bits of weights and width of heads.
-#define ONE(name, kind, depth, d)                                                           \
+#define ONE(name, kind, d)                                                                  \
     extern "C" __global__ void __launch_bounds__(512, 1) name(KARGS(k_step_run) a) {        \
         DYNAMIC_SHARED(unsigned char, smem);                                                \
-        run_list<kind, 16, depth, d>(a, smem);                                              \
+        run_list<kind, 16, d>(a, smem);                                                     \
     }
-ONE(one_4_64, W4, 4, 64)
-ONE(one_4_128, W4, 4, 128)
-ONE(one_16_64, W16, 3, 64)
-ONE(one_16_128, W16, 3, 128)
+ONE(one_4_64, W4, 64)
+ONE(one_4_128, W4, 128)
+ONE(one_16_64, W16, 64)
+ONE(one_16_128, W16, 128)

@@ -51,11 +51,11 @@ template <int BITS> static __device__ __forceinline__ void unpack(const uint32_t
         if (BITS == 16) {
             out[i] = codes[i % (BITS / 2)];
         } else if (BITS == 4) {
-            uint32_t q = fma_bf16x2(nibbles(codes[i / 4], i % 4 * 4), ONE, MINUS_128);
+            uint32_t q = fma_bf16x2(nibbles_quick(codes[i / 4], i % 4 * 4), ONE, MINUS_128);
             out[i] = fma_bf16x2(q, s, b);
         } else {
-            uint32_t low = fma_bf16x2(nibbles(codes[i / 2 % (BITS / 2)], i % 2 * 8), ONE, MINUS_128);
-            uint32_t high = fma_bf16x2(nibbles(codes[i / 2 % (BITS / 2)], i % 2 * 8 + 4), ONE, MINUS_128);
+            uint32_t low = fma_bf16x2(nibbles_quick(codes[i / 2 % (BITS / 2)], i % 2 * 8), ONE, MINUS_128);
+            uint32_t high = fma_bf16x2(nibbles_quick(codes[i / 2 % (BITS / 2)], i % 2 * 8 + 4), ONE, MINUS_128);
             out[i] = fma_bf16x2(fma_bf16x2(high, SIXTEEN, low), s, b);
         }
     }
@@ -209,7 +209,7 @@ static __device__ __forceinline__ void unpack_words(uint32_t first, uint32_t sec
     }
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        uint32_t q = fma_bf16x2(nibbles(i < 4 ? first : second, i % 4 * 4), ONE, MINUS_128);
+        uint32_t q = fma_bf16x2(nibbles_quick(i < 4 ? first : second, i % 4 * 4), ONE, MINUS_128);
         out[i] = fma_bf16x2(q, s[i / 4], b[i / 4]);
     }
 }

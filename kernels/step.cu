@@ -76,7 +76,7 @@ template <int KIND> static __device__ __forceinline__ void fetch_pair(const curs
 
 // A word of codes of row g and one of row g + 8, 16 elements of k each.
 static __device__ __forceinline__ void multiply_codes(float sum[4], uint32_t low, uint32_t high, int shift, const uint32_t x[2]) {
-    const uint32_t a[4] = {nibbles(low, shift), nibbles(high, shift), nibbles(low, shift + 4), nibbles(high, shift + 4)};
+    const uint32_t a[4] = {nibbles_quick(low, shift), nibbles_quick(high, shift), nibbles_quick(low, shift + 4), nibbles_quick(high, shift + 4)};
     mma_bf16(sum, a, x[0], x[1]);
 }
 

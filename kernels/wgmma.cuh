@@ -1,8 +1,9 @@
-// Warpgroup products, tensor copies and their barriers: instructions of sm_90a alone.
+// Warpgroup products and tensor copies: instructions of sm_90a alone.
 //
 // A warpgroup is four warps; d += x w with x 64 x 16, w N x 16 (both bf16 in shared memory, dense along k) and d 64 x N in registers: lane
 // 4 g + t of warp i holds rows 16 i + g and 16 i + g + 8, columns 8 j + 2 t and one more, as d[4 j], d[4 j + 1] and d[4 j + 2], d[4 j + 3].
 #pragma once
+#include "bulk.cuh"
 #include "mma.cuh"
 
 // Two pairs of results of one row, columns n + 2 t and n + 8 + 2 t, become four neighbours: lanes of a pair exchange halves.
@@ -104,27 +105,6 @@ template <int N> static __device__ __forceinline__ void registers_more() {
 }
 template <int N> static __device__ __forceinline__ void registers_fewer() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
-}
-
-// ---- barriers in shared memory: a phase ends when all have arrived and all bytes have come ----
-
-static __device__ __forceinline__ void barrier_init(uint32_t at, int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");
-}
-static __device__ __forceinline__ void barrier_init_done() {
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-static __device__ __forceinline__ void barrier_expect(uint32_t at, int bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
-}
-static __device__ __forceinline__ void barrier_arrive(uint32_t at) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
-}
-static __device__ __forceinline__ void barrier_wait(uint32_t at, int phase) {
-    uint32_t done;
-    do
-        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(done) : "r"(at), "r"(phase) : "memory");
-    while (!done);
 }
 
 // ---- copies of boxes of a matrix that a tensor map describes; the barrier of the phase counts their bytes ----

@@ -24,7 +24,7 @@ static __device__ __forceinline__ uint4 widen(uint32_t word, uint32_t meta, int 
     if (dtype == K_BF16) {
         uint32_t s = bytes_of(meta, meta, 0x1010), b = bytes_of(meta, meta, 0x3232);
 #pragma unroll
-        for (int i = 0; i < 4; i++) pairs[i] = fma_bf16x2(fma_bf16x2(nibbles(word, 4 * i), 0x3f803f80u, 0xc300c300u), s, b); // (128 + q) - 128 is exact
+        for (int i = 0; i < 4; i++) pairs[i] = fma_bf16x2(fma_bf16x2(nibbles_quick(word, 4 * i), 0x3f803f80u, 0xc300c300u), s, b); // (128 + q) - 128 is exact
         return uint4{pairs[0], pairs[1], pairs[2], pairs[3]};
     }
     float s = meta_f32(meta & 0xffff, dtype), b = meta_f32(meta >> 16, dtype);

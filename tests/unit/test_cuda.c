@@ -534,19 +534,23 @@ static void links(void) {
 static void lists_of_one_row(void) {
     struct cuda *c = mem_alloc(sizeof *c);
     struct launch l;
+    int32_t depth;
     struct k_instr in[5];
     c->n_sm = 132, c->shared_max = 232448;
     layer(in);
     in[1].u.attn.c.k_width = 64, in[1].u.attn.sets = 2, in[1].u.attn.per_item = 1, in[1].u.attn.splits = 1;
-    CHECK(!cuda_list_fits(c, in, 5, &l)); /* not compiled for this GPU */
+    CHECK(!cuda_list_fits(c, in, 5, &l, &depth)); /* not compiled for this GPU */
     c->functions[KERNEL_one_4_64] = (CUfunction)(void *)c;
-    CHECK(cuda_list_fits(c, in, 5, &l) && l.kernel == KERNEL_one_4_64 && l.grid[0] == 132);
+    CHECK(cuda_list_fits(c, in, 5, &l, &depth) && l.kernel == KERNEL_one_4_64 && l.grid[0] == 132 && depth == 4);
+    c->shared_max = 163 << 10; /* fewer places of the rings */
+    CHECK(cuda_list_fits(c, in, 5, &l, &depth) && depth == 3 && l.shared_bytes <= 163 << 10);
+    c->shared_max = 232448;
     in[3].u.linear.w.mode = K_PLAIN;
-    CHECK(!cuda_list_fits(c, in, 5, &l));
+    CHECK(!cuda_list_fits(c, in, 5, &l, &depth));
     in[3].u.linear.w.mode = K_AFFINE, in[4].u.linear.rows = 2;
-    CHECK(!cuda_list_fits(c, in, 5, &l));
+    CHECK(!cuda_list_fits(c, in, 5, &l, &depth));
     in[4].u.linear.rows = 1, c->shared_max = 99 << 10;
-    CHECK(!cuda_list_fits(c, in, 5, &l));
+    CHECK(!cuda_list_fits(c, in, 5, &l, &depth));
     mem_free(c);
 }
 

@@ -361,14 +361,13 @@ enum { K_INSTR_BYTES = 512 };
 
 struct k_instr {
     int32_t kind;
-    int32_t number;           /* in its list */
-    int32_t waits;            /* for all blocks to have done what stands before */
-    int32_t reads;            /* of its result, by ops; -1: somebody outside reads it. For the host. */
-    int32_t prefetch, pad[3]; /* how many instructions on is the product whose weights should come to L2 now; -1: none */
+    int32_t number; /* in its list */
+    int32_t waits;  /* for all blocks to have done what stands before */
+    int32_t reads;  /* of its result, by ops; -1: somebody outside reads it. For the host. */
     union {
         struct k_step_linear linear;
         struct k_step_attn attn;
-        unsigned char bytes[K_INSTR_BYTES - 32];
+        unsigned char bytes[K_INSTR_BYTES - 16];
     } u;
 };
 
@@ -376,7 +375,8 @@ struct k_step_run {
     KPTR(const struct k_instr) instrs; /* NULL: `one` alone */
     KPTR(uint32_t) barrier;            /* arrivals and departures, zero between launches; the last tag of the launches before */
     int32_t n;
-    int32_t tags; /* used up when this launch is done */
+    int32_t tags;  /* used up when this launch is done */
+    int32_t depth; /* of kernels/one.cu: places of a warp's ring */
     struct k_instr one;
 };
 

@@ -205,8 +205,9 @@ bool cuda_same_view(struct tensor a, struct tensor b);
 bool cuda_step_small(const struct cuda *c);
 int32_t cuda_step_size(const struct cuda *c, int32_t i);
 void cuda_step_lower(struct cuda *c, int32_t i);
-/* Lists of instructions of one row (link_step.c): the kernel of kernels/one.cu that runs them, and how; false: none does. */
-bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out);
+/* Lists of instructions of one row (link_step.c): the launch of kernels/one.cu that runs them, and how many places a warp's ring of weights
+ * has; false: none does. */
+bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out, int32_t *out_depth);
 /* Finds who reads what of whom, and says how much memory the links take; then gives them their places. */
 size_t cuda_links_find(struct k_instr *in, int32_t n);
 void cuda_links_place(struct k_instr *in, int32_t n, CUdeviceptr links, size_t bytes);

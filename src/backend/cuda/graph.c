@@ -36,34 +36,48 @@ static const struct k_step_run *run_args(const struct cuda *c, int32_t i) {
     return (const struct k_step_run *)(const void *)(c->program.args + c->program.launches[i].args);
 }
 
-/* The instructions of all runs, in the order of the launches, in memory of the graph's own; behind them their links. */
-struct runs {
-    struct k_instr *all;
-    CUdeviceptr instrs;
-    int32_t n;
+/* Instructions in a row: n launches of the program from the i-th on, `at` in the array of all; how kernels/one.cu runs them, where it does. */
+struct run {
+    int32_t i, n, at, depth;
+    bool is_one;
+    struct launch launch;
 };
 
-static void gather_runs(const struct cuda *c, struct runs *r) {
-    r->n = 0;
-    for (int32_t i = 0; i < c->program.n_launches; i++) r->n += c->program.launches[i].kernel == KERNEL_step_run;
-    r->all = mem_alloc((size_t)r->n * sizeof *r->all + 1);
-    for (int32_t i = 0, k = 0; i < c->program.n_launches; i++)
-        if (c->program.launches[i].kernel == KERNEL_step_run) r->all[k++] = run_args(c, i)->one;
+/* All runs and their instructions, in the order of the launches; those lie in memory of the graph's own, behind them their links. */
+struct runs {
+    struct run *runs;
+    struct k_instr *all;
+    CUdeviceptr instrs;
+    int32_t n_runs, n;
+};
+
+static void gather_runs(const struct cuda *c, struct runs *out) {
+    size_t most = (size_t)c->program.n_launches + 1;
+    *out = (struct runs){.runs = mem_alloc(most * sizeof *out->runs), .all = mem_alloc(most * sizeof *out->all)};
+    for (int32_t i = 0, n; i < c->program.n_launches; i += n ? n : 1) {
+        n = run_length(c, i);
+        if (!n) continue;
+        struct run *r = &out->runs[out->n_runs++];
+        *r = (struct run){.i = i, .n = n, .at = out->n};
+        for (int32_t k = 0; k < n; k++) out->all[out->n++] = run_args(c, i + k)->one;
+        r->is_one = n > 1 && cuda_list_fits(c, out->all + r->at, n, &r->launch, &r->depth);
+    }
+}
+
+static void free_runs(struct runs *r) {
+    mem_free(r->runs);
+    mem_free(r->all);
 }
 
 static int upload_runs(struct cuda *c, struct runs *r, struct err *err) {
     size_t bytes = (size_t)r->n * sizeof *r->all, links = 0;
-    struct launch l;
-    for (int32_t i = 0, k = 0, n; i < c->program.n_launches; i += n ? n : 1, k += n) {
-        n = run_length(c, i);
-        size_t need = n > 1 && cuda_list_fits(c, r->all + k, n, &l) ? cuda_links_find(r->all + k, n) : 0;
+    for (int32_t i = 0; i < r->n_runs; i++) {
+        size_t need = r->runs[i].is_one ? cuda_links_find(r->all + r->runs[i].at, r->runs[i].n) : 0;
         if (need > links) links = need;
     }
     TRY(cuda_alloc(c, bytes + links, "instructions of a step", &r->instrs, err));
-    for (int32_t i = 0, k = 0, n; i < c->program.n_launches; i += n ? n : 1, k += n) {
-        n = run_length(c, i);
-        if (n > 1 && cuda_list_fits(c, r->all + k, n, &l)) cuda_links_place(r->all + k, n, r->instrs + bytes, links);
-    }
+    for (int32_t i = 0; i < r->n_runs; i++)
+        if (r->runs[i].is_one) cuda_links_place(r->all + r->runs[i].at, r->runs[i].n, r->instrs + bytes, links);
     if (!c->can_run_lists) /* launches wait for each other */
         for (int32_t k = 0; k < r->n; k++) r->all[k].waits = 0;
     CUDA_TRY(c, c->d->cuMemcpyHtoD(r->instrs, r->all, bytes), "instructions of a step");
@@ -71,12 +85,14 @@ static int upload_runs(struct cuda *c, struct runs *r, struct err *err) {
     return ERR_OK;
 }
 
-/* One launch for n instructions of kernels/step.cu: a block on every multiprocessor, with the most shared memory that one of them needs. */
-static struct launch run_launch(const struct cuda *c, int32_t i, int32_t n) {
-    struct launch all = c->program.launches[i];
+/* One launch for a run: kernels/one.cu's, or that of kernels/step.cu, a block on every multiprocessor with the most shared memory that one
+ * of the instructions needs. */
+static struct launch run_launch(const struct cuda *c, const struct run *r) {
+    if (r->is_one) return r->launch;
+    struct launch all = c->program.launches[r->i];
     all.grid[0] = (unsigned int)c->n_sm;
-    for (int32_t k = 1; k < n; k++)
-        if (c->program.launches[i + k].shared_bytes > all.shared_bytes) all.shared_bytes = c->program.launches[i + k].shared_bytes;
+    for (int32_t k = 1; k < r->n; k++)
+        if (c->program.launches[r->i + k].shared_bytes > all.shared_bytes) all.shared_bytes = c->program.launches[r->i + k].shared_bytes;
     return all;
 }
 
@@ -98,38 +114,38 @@ static int add_node(struct cuda *c, CUgraph graph, const struct launch *l, void 
     return ERR_OK;
 }
 
-/* A list in one launch; where blocks of a launch may not wait for each other, in a launch per instruction, with the same links. */
-static int add_list(struct cuda *c, CUgraph graph, const struct launch *l, CUdeviceptr instrs, int32_t n, CUgraphNode *last,
-                    struct err *err) {
-    struct k_step_run run = {.instrs = instrs, .barrier = c->counters, .n = n, .tags = n};
+/* A run in one launch; where blocks of a launch may not wait for each other, in a launch per instruction, with the same links. */
+static int add_list(struct cuda *c, CUgraph graph, const struct runs *runs, const struct run *r, CUgraphNode *last, struct err *err) {
+    CUdeviceptr instrs = runs->instrs + (size_t)r->at * sizeof(struct k_instr);
+    struct k_step_run run = {.instrs = instrs, .barrier = c->counters, .n = r->n, .tags = r->n, .depth = r->depth};
+    struct launch l = run_launch(c, r);
     if (c->can_run_lists) {
-        TRY(add_node(c, graph, l, &run, last, err));
+        TRY(add_node(c, graph, &l, &run, last, err));
         CUDA_TRY(c, c->d->cuGraphKernelNodeSetAttribute(*last, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &(CUkernelNodeAttrValue){.cooperative = 1}),
-                 "graph node of %d instructions", n);
+                 "graph node of %d instructions", r->n);
         return ERR_OK;
     }
     run.n = 1;
-    for (int32_t k = 0; k < n; k++) {
+    for (int32_t k = 0; k < r->n; k++) {
         run.instrs = instrs + (size_t)k * sizeof(struct k_instr);
-        run.tags = k + 1 == n ? n : 0;
-        TRY(add_node(c, graph, l, &run, last, err));
+        run.tags = k + 1 == r->n ? r->n : 0;
+        TRY(add_node(c, graph, &l, &run, last, err));
     }
     return ERR_OK;
 }
 
-static int add_nodes(struct cuda *c, CUgraph graph, const struct runs *r, struct err *err) {
+static int add_nodes(struct cuda *c, CUgraph graph, const struct runs *runs, struct err *err) {
     const struct program *p = &c->program;
     CUgraphNode last = NULL;
-    for (int32_t i = 0, k = 0, n; i < p->n_launches; i += n ? n : 1, k += n) {
-        struct launch l;
-        n = run_length(c, i);
-        bool is_one = n > 1 && cuda_list_fits(c, r->all + k, n, &l);
-        if (is_one || (n > 1 && c->can_run_lists)) {
-            if (!is_one) l = run_launch(c, i, n);
-            TRY(add_list(c, graph, &l, r->instrs + (size_t)k * sizeof(struct k_instr), n, &last, err));
+    for (int32_t i = 0, k = 0; i < p->n_launches;) {
+        const struct run *r = k < runs->n_runs && runs->runs[k].i == i ? &runs->runs[k++] : NULL;
+        if (r && (r->is_one || (r->n > 1 && c->can_run_lists))) {
+            TRY(add_list(c, graph, runs, r, &last, err));
+            i += r->n;
             continue;
         }
-        for (int32_t j = i; j < i + (n ? n : 1); j++) TRY(add_node(c, graph, &p->launches[j], p->args + p->launches[j].args, &last, err));
+        for (int32_t end = i + (r ? r->n : 1); i < end; i++)
+            TRY(add_node(c, graph, &p->launches[i], p->args + p->launches[i].args, &last, err));
     }
     return ERR_OK;
 }
@@ -146,15 +162,11 @@ static struct cuda_graph *graph_slot(struct cuda *c) {
 
 bool cuda_graph_at_once(const struct cuda *c) {
     struct runs r;
-    struct launch l;
     bool any = false;
     if (!c->key.decode_only || c->key.n_rows != 1) return false;
     gather_runs(c, &r);
-    for (int32_t i = 0, k = 0, n; i < c->program.n_launches && !any; i += n ? n : 1, k += n) {
-        n = run_length(c, i);
-        any = n > 1 && cuda_list_fits(c, r.all + k, n, &l);
-    }
-    mem_free(r.all);
+    for (int32_t i = 0; i < r.n_runs; i++) any = any || r.runs[i].is_one;
+    free_runs(&r);
     return any;
 }
 
@@ -168,7 +180,7 @@ int cuda_graph_build(struct cuda *c, struct cuda_graph **out, struct err *err) {
     if (!code) code = add_nodes(c, graph, &runs, err);
     if (!code) code = cuda_check(c->d, c->d->cuGraphInstantiate(&exec, graph, 0), err, "a graph of %d kernels", c->program.n_launches);
     c->d->cuGraphDestroy(graph);
-    mem_free(runs.all);
+    free_runs(&runs);
     if (code) cuda_free(c, &runs.instrs);
     TRY(code);
     struct cuda_graph *g = graph_slot(c);

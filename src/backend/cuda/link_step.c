@@ -6,20 +6,20 @@
  * links are used again after LINKS instructions; who reads one later than that waits too. */
 #include "backend/cuda/cuda.h"
 
-enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_LOOK = 4, LINK_RINGS = 73 << 10, LINK_BYTES_MAX = 128 << 10 };
+enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 };
 
 /* ---- kernels -------------------------------------------------------------------------------------------------------- */
 
-enum { ONE_HEAD = 8 * K_INSTR_BYTES + 2048, ONE_WARPS = 16, ONE_AT_ONCE = 16 }; /* of kernels/one.cu */
+enum { ONE_HEAD = 8 * K_INSTR_BYTES + 2560, ONE_WARPS = 16, ONE_AT_ONCE = 16, DEPTH_MIN = 2 }; /* of kernels/one.cu */
 
-/* By mode of weights and width of heads; how many units of a warp are under way, and their bytes. */
+/* By mode of weights and width of heads; the most places of a warp's ring of weights, and the bytes of one. */
 static const struct one_kernel {
     enum kernel_id id;
     int32_t mode, width, depth;
-    size_t slot;
+    size_t place;
 } one_kernels[] = {
-    {KERNEL_one_4_64, K_AFFINE, 64, 4, 2 * 576},
-    {KERNEL_one_4_128, K_AFFINE, 128, 4, 2 * 576},
+    {KERNEL_one_4_64, K_AFFINE, 64, 4, 4 * 576},
+    {KERNEL_one_4_128, K_AFFINE, 128, 4, 4 * 576},
     {KERNEL_one_16_64, K_PLAIN, 64, 3, 2048},
     {KERNEL_one_16_128, K_PLAIN, 128, 3, 2048},
 };
@@ -49,7 +49,7 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
     return l->rows == 1 && l->w.mode == shape->mode && (l->w.mode == K_PLAIN || l->w.group != 32);
 }
 
-bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out) {
+bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out, int32_t *out_depth) {
     struct one_shape shape = {.mode = -1};
     size_t most = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -59,11 +59,14 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
     if (!shape.width) shape.width = 128;
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
-        size_t sums = 2 * ONE_AT_ONCE * 16 * (ONE_WARPS + 1) * sizeof(float), rings = ONE_WARPS * (size_t)one->depth * one->slot;
+        size_t fixed = ONE_HEAD + 2 * ONE_AT_ONCE * 16 * (ONE_WARPS + 1) * sizeof(float) + most, each = ONE_WARPS * one->place;
         if (one->mode != shape.mode || one->width != shape.width || !c->functions[one->id]) continue;
-        *out =
-            (struct launch){one->id, {(unsigned int)c->n_sm, 1, 1}, ONE_WARPS * 32, (unsigned int)(ONE_HEAD + sums + rings + most), 0, 0};
-        return ONE_HEAD + sums + rings + most <= (size_t)c->shared_max;
+        if (fixed + DEPTH_MIN * each > (size_t)c->shared_max) return false;
+        size_t depth = ((size_t)c->shared_max - fixed) / each;
+        if (depth > (size_t)one->depth) depth = (size_t)one->depth;
+        *out = (struct launch){one->id, {(unsigned int)c->n_sm, 1, 1}, ONE_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0};
+        *out_depth = (int32_t)depth;
+        return true;
     }
     return false;
 }
@@ -139,26 +142,10 @@ static bool link_qkv(const struct k_instr *in, int32_t i, struct k_step_attn *a)
     return true;
 }
 
-/* The product whose weights come to L2 while the i-th runs: the one behind the next, where its part of a block is more than the rings hold. */
-static int32_t prefetch_of(const struct k_instr *in, int32_t n, int32_t i) {
-    int32_t seen = 0;
-    for (int32_t j = i + 1; j < n && j <= i + LINK_LOOK; j++) {
-        if (in[j].kind != K_STEP_LINEAR || ++seen < 2) continue;
-        const struct k_step_linear *l = &in[j].u.linear;
-        int64_t bytes = (l->tiles_each + 1) * l->w.tile_bytes * (l->glu_inner ? 2 : 1);
-        return bytes > LINK_RINGS && l->w.out % 16 == 0 ? j - i : -1;
-    }
-    return -1;
-}
-
 size_t cuda_links_find(struct k_instr *in, int32_t n) {
     size_t most = 0;
-    for (int32_t i = 0; i < n; i++)
-        if (in[i].kind == K_STEP_LINEAR && in[i].u.linear.w.mode == K_PLAIN)
-            in[i].u.linear.w.tile_bytes = 16 * in[i].u.linear.w.values_bytes;
     for (int32_t i = 0; i < n; i++) {
         in[i].number = i;
-        in[i].prefetch = prefetch_of(in, n, i);
         if (in[i].kind == K_STEP_ATTN) {
             in[i].waits = !link_qkv(in, i, &in[i].u.attn) && i > 0;
             continue;
