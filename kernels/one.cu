@@ -14,7 +14,7 @@
 #include "bulk.cuh"
 #include "step.cuh"
 
-enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = 16, WARPS_MAX = 16, DEPTH_MAX = 4 };
+enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = 16, PLACES_MAX = 64 };
 enum weight_kind { W4, W16 }; // 4 bits in groups of 64 or more, bf16
 
 struct shared_head {
@@ -27,7 +27,7 @@ struct shared_head {
     const float *inv_freq;
     int32_t blocks[TABLE_MAX];
     float cosines[PAIRS_MAX], sines[PAIRS_MAX];
-    uint64_t arrived[WARPS_MAX * DEPTH_MAX]; // one barrier for every place of the rings
+    uint64_t arrived[PLACES_MAX]; // one barrier for every place of the rings
 };
 enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2560 };
 static_assert(sizeof(shared_head) <= HEAD_BYTES, "link_step.c");
@@ -243,8 +243,10 @@ static __device__ __noinline__ float stage_plain(const k_step_linear &a, bf16 *x
 
 // The same of links: words of an f32, or of two bf16, which no norm follows. POLLS pairs of words of a lane are under way at once, since each
 // is a trip to L2; those that were not there yet are asked for again.
+// While the first are on their way, the warp's ring is filled up.
 enum { POLLS = 4 };
-static __device__ __forceinline__ float stage_linked(const k_step_linear &a, bf16 *x, int begin, int n, uint32_t tag) {
+template <int KIND, int WARPS>
+static __device__ __forceinline__ float stage_linked(const k_step_linear &a, bf16 *x, int begin, int n, uint32_t tag, ring_state &r, const shared_head *head, int limit) {
     float square = 0, offset = a.norm_offset;
     bool f32 = a.x_dtype == K_F32, has_norm = a.has_norm;
     const uint64_t *link = a.x_link + (f32 ? begin : begin / 2);
@@ -257,19 +259,21 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, bf1
 #pragma unroll
         for (int j = 0; j < POLLS; j++) {
             bool mine = base + 64 * j < words;
-            v[j] = uint4{0, mine ? tag - 1 : tag, 0, tag};
+            v[j] = uint4{0, tag, 0, tag};
             w[j] = float2{1.0f - offset, 1.0f - offset};
+            if (mine) v[j] = load_tagged2(link + base + 64 * j);
             if (norm && mine) w[j] = *(const float2 *)(norm + begin + base + 64 * j);
         }
-        bool there;
-        do {
-            there = true;
+        if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
+        for (;;) {
+            bool there = true;
+#pragma unroll
+            for (int j = 0; j < POLLS; j++) there = there && v[j].y == tag && v[j].w == tag;
+            if (in_all_lanes(there)) break;
 #pragma unroll
             for (int j = 0; j < POLLS; j++)
                 if (v[j].y != tag || v[j].w != tag) v[j] = load_tagged2(link + base + 64 * j);
-#pragma unroll
-            for (int j = 0; j < POLLS; j++) there = there && v[j].y == tag && v[j].w == tag;
-        } while (!in_all_lanes(there));
+        }
 #pragma unroll
         for (int j = 0; j < POLLS; j++) {
             int i = base + 64 * j;
@@ -408,38 +412,55 @@ static __device__ __forceinline__ bool is_wide(int n) {
     return n > 2;
 }
 
-template <int WARPS> static __device__ __forceinline__ void finish(const k_instr &in, const float *red, const float *squares, int first, int n, early e, uint32_t tag) {
+// What the end of a product asks its instruction for, read while its warps are still coming: behind their meeting every step counts.
+struct ending {
+    float inv_in, eps, own_scale, residual_scale, act_scale;
+    int inner, width, act_kind;
+    bool has_norm, has_residual, is_f32;
+    uint64_t *link;
+    void *y;
+    const uint64_t *residual_link;
+    uint32_t tag, residual_tag;
+};
+static __device__ __forceinline__ ending ending_of(const k_instr &in, uint32_t tag) {
     const k_step_linear &a = in.u.linear;
+    ending o;
+    o.has_norm = a.has_norm, o.inv_in = a.inv_in, o.eps = a.eps;
+    o.inner = (int)a.glu_inner, o.width = o.inner ? o.inner : (int)a.w.out, o.act_kind = a.act.kind, o.act_scale = a.act.scale;
+    o.has_residual = a.residual || a.residual_link, o.own_scale = a.own_scale, o.residual_scale = a.residual_scale;
+    o.link = a.y_link, o.y = a.y, o.is_f32 = a.y_dtype == K_F32, o.residual_link = a.residual_link;
+    o.tag = tag + in.number, o.residual_tag = tag + a.residual_maker;
+    return o;
+}
+
+template <int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *red, const float *squares, int first, int n, early e) {
     enum { TILE = 16 * (WARPS + 1) };
     bool wide = is_wide(n);
-    int shift = wide ? 0 : WARPS == 16 ? 4 : 3, w = wide ? 0 : threadIdx.x % WARPS, inner = (int)a.glu_inner, width = inner ? inner : (int)a.w.out;
-    uint64_t *link = a.y_link;
-    float scale = 1.0f;
-    if (a.has_norm) scale = rsqrtf(fmaf(sum_lanes<WARPS>(squares[threadIdx.x % WARPS]), a.inv_in, a.eps));
+    int shift = wide ? 0 : WARPS == 16 ? 4 : 3, w = wide ? 0 : threadIdx.x % WARPS;
     int at = (int)threadIdx.x >> shift, i = first * 16 + at;
     if ((int)(threadIdx.x & ~31u) >> shift >= n * 16) return; // whole warps: the others meet in shuffles
-    bool there = at < n * 16 && i < width;
-    const float *from = red + at / 16 * (inner ? 2 * TILE : TILE) + at % 16 * (WARPS + 1) + w;
+    bool there = at < n * 16 && i < o.width;
+    const float *from = red + at / 16 * (o.inner ? 2 * TILE : TILE) + at % 16 * (WARPS + 1) + w;
+    float scale = 1.0f;
+    if (o.has_norm) scale = rsqrtf(fmaf(sum_lanes<WARPS>(squares[threadIdx.x % WARPS]), o.inv_in, o.eps));
     float y = sum_warps<WARPS>(from, wide);
     y = fmaf(y, scale, e.bias);
-    if (inner) {
+    if (o.inner) {
         float up = sum_warps<WARPS>(from + TILE, wide) * scale;
-        if (a.bias && there) up += a.bias[i + inner];
-        y = a.act.kind == 1 ? __fdividef(y, 1.0f + __expf(-y)) * (up * a.act.scale) : gated_rare(a.act, y, up);
+        if (a.bias && there) up += a.bias[i + o.inner];
+        y = o.act_kind == 1 ? __fdividef(y, 1.0f + __expf(-y)) * (up * o.act_scale) : gated_rare(a.act, y, up);
     }
-    if (a.residual) {
-        while (a.residual_link && there && e.residual.y != tag + a.residual_maker) e.residual = load_tagged(a.residual_link + i);
-        y = y * a.own_scale + __uint_as_float(e.residual.x) * a.residual_scale;
+    if (o.has_residual) {
+        while (o.residual_link && there && e.residual.y != o.residual_tag) e.residual = load_tagged(o.residual_link + i);
+        y = y * o.own_scale + __uint_as_float(e.residual.x) * o.residual_scale;
     }
     bool stores = w == 0 && there;
-    if (a.y && stores) store_f32(a.y, a.y_dtype, i, y);
-    if (!link) return;
-    if (a.y_dtype == K_F32) {
-        if (stores) store_tagged(link + i, __float_as_uint(y), tag + in.number);
-    } else {
+    if (o.link) {
         float next = __shfl_down_sync(FULL, y, 1 << shift);
-        if (stores && i % 2 == 0) store_tagged(link + i / 2, pack_bf16(y, next), tag + in.number);
+        if (o.is_f32 && stores) store_tagged(o.link + i, __float_as_uint(y), o.tag);
+        if (!o.is_f32 && stores && i % 2 == 0) store_tagged(o.link + i / 2, pack_bf16(y, next), o.tag);
     }
+    if (o.y && stores) store_f32(o.y, o.is_f32 ? K_F32 : K_BF16, i, y);
 }
 
 // What the warp's units make of TILES tiles.
@@ -469,9 +490,8 @@ static __device__ __forceinline__ void run_product(const k_instr &in, shared_hea
     bf16 *x = (bf16 *)(all_xs + (units + 3) / 4 * 4) + u0 * 64;
     float *squares = head->squares[i & 1];
     uint32_t tag = head->tag;
-    while (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head); // while x is on its way
     if (n_tiles) {
-        float square = a.x_link ? stage_linked(a, x, u0 * 64, mine * 64, tag + a.x_maker) : stage_plain(a, x, u0 * 64, mine * 64);
+        float square = a.x_link ? stage_linked<KIND, WARPS>(a, x, u0 * 64, mine * 64, tag + a.x_maker, r, head, limit) : stage_plain(a, x, u0 * 64, mine * 64);
         if (a.has_norm) {
             square = warp_sum(square);
             if (threadIdx.x % 32 == 0) squares[warp] = square;
@@ -496,9 +516,10 @@ static __device__ __forceinline__ void run_product(const k_instr &in, shared_hea
             keep_sums<WARPS>(red + tile * 16 * (WARPS + 1), out[0], out[1]);
             if (KIND != W16 && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * 16 * (WARPS + 1), out[2], out[3]);
         }
+        ending o = ending_of(in, tag);
         if (warp == 0) *((uint4 *)&head->slots[(i + AHEAD_INSTRS) % SLOTS] + threadIdx.x) = ahead;
         __syncthreads();
-        if (n) finish<WARPS>(in, red, squares, first + done, n, e, tag);
+        if (n) finish<WARPS>(a, o, red, squares, first + done, n, e);
         turn++;
         done += n;
     } while (done < n_tiles);
@@ -533,11 +554,11 @@ struct part_of {
 
 // Queries to shared memory, one warp each; where the row's own position is this block's, its key and value too, as the cache has them, and to
 // the cache.
-template <int D> static __device__ __forceinline__ void place_heads(const k_step_attn &a, const shared_head *known, float *heads, const part_of &part, int pos, bool writes) {
+template <int D> static __device__ __forceinline__ void place_head(const k_step_attn &a, const shared_head *known, float *heads, const part_of &part, int pos, bool writes, int warp) {
     enum { E = D / 32 };
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = part.n, kv_head = part.kv_head;
+    int lane = threadIdx.x % 32, n = part.n, kv_head = part.kv_head;
     bool is_q = warp < n, is_k = warp == n;
-    if (warp > n + 1 || (!is_q && !writes)) return;
+    if (!is_q && !writes) return;
     int at = is_q ? (kv_head * a.group + part.first + warp) * (int)a.q_head : kv_head * (int)(is_k ? a.k_head : a.v_head);
     const float *weight = is_q ? a.q_norm : a.k_norm;
     bool norms = is_q ? a.has_q_norm : is_k && a.has_k_norm, turns = (is_q || is_k) && a.rope_kind, whole = a.rope_kind == 1 && a.n_rotated == D;
@@ -770,7 +791,8 @@ template <int WARPS, int D, int HEADS> static __device__ __forceinline__ void ru
     float scale = a.pos_scale_len ? position_scale(a, pos) : a.scale;
     uint4 key[PER_STEP], value[PER_STEP];
     load_positions<D, PER_STEP>(a, head, part.kv_head, w.i_warp < w.n_warps ? p : end, step, end, key, value);
-    place_heads<D>(a, head, heads, part, pos, writes);
+#pragma unroll 1
+    for (int i = warp; i < part.n + 2; i += WARPS) place_head<D>(a, head, heads, part, pos, writes, i);
     __syncthreads();
     if (w.i_warp < w.n_warps) attend<D, HEADS, PER_STEP>(a, heads, parts, head, part.n, part.kv_head, pos, writes, p, end, scale, w, key, value);
     __syncthreads();
@@ -819,7 +841,7 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         head->tag = a.barrier[2] + 1;
     }
 #if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
-    for (int i = threadIdx.x; i < WARPS_MAX * DEPTH_MAX; i += WARPS * 32) barrier_init((uint32_t)__cvta_generic_to_shared(&head->arrived[i]), 1);
+    for (int i = threadIdx.x; i < PLACES_MAX; i += WARPS * 32) barrier_init((uint32_t)__cvta_generic_to_shared(&head->arrived[i]), 1);
     barrier_init_done();
 #endif
     __syncthreads();
@@ -828,11 +850,13 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
     r.phases = 0;
     r.depth = a.depth;
 #ifndef MLXCEL_EMULATE
-    r.arrived = (uint32_t)__cvta_generic_to_shared(&head->arrived[warp * DEPTH_MAX]);
+    r.arrived = (uint32_t)__cvta_generic_to_shared(&head->arrived[warp * (PLACES_MAX / WARPS)]);
 #endif
     r.places = smem + rings_at<WARPS>() + warp * r.depth * place_bytes<KIND>();
     int turn = 0;
     uint32_t arrivals = 0;
+#pragma unroll 1
+    while (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, AHEAD_INSTRS < n_instrs ? AHEAD_INSTRS : n_instrs)) fetch<KIND, WARPS>(r, head);
 #pragma unroll 1
     for (int i = 0; i < n_instrs; i++) {
         const k_instr &in = head->slots[i % SLOTS];
@@ -861,12 +885,12 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
 }
 
 // One block per multiprocessor, all of them at once on the GPU (a cooperative launch). By bits of weights and width of heads.
-#define ONE(name, kind, d)                                                                  \
-    extern "C" __global__ void __launch_bounds__(512, 1) name(KARGS(k_step_run) a) {        \
+#define ONE(name, kind, warps, d)                                                           \
+    extern "C" __global__ void __launch_bounds__(warps * 32, 1) name(KARGS(k_step_run) a) { \
         DYNAMIC_SHARED(unsigned char, smem);                                                \
-        run_list<kind, 16, d>(a, smem);                                                     \
+        run_list<kind, warps, d>(a, smem);                                                  \
     }
-ONE(one_4_64, W4, 64)
-ONE(one_4_128, W4, 128)
-ONE(one_16_64, W16, 64)
-ONE(one_16_128, W16, 128)
+ONE(one_4_64, W4, 16, 64)
+ONE(one_4_128, W4, 16, 128)
+ONE(one_16_64, W16, 16, 64)
+ONE(one_16_128, W16, 16, 128)
