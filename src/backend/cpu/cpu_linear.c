@@ -8,6 +8,8 @@ struct linear_job {
     const float *bias;
     struct quant_acts acts;
     float *rest; /* [rows][16] */
+    /* Long prompts: an item is some panels x some rows. */
+    int64_t n_panels, panel_step, row_step;
 };
 
 /* ---- packed panels ------------------------------------------------------------------------------------------------ */
@@ -42,30 +44,40 @@ static void quantise_rows(void *ctx, int64_t first, int64_t last, int32_t thread
     for (int64_t r = first; r < last; r++) job->c->kern.quant_row(cpu_row(job->c, job->op->in[0], r), &job->acts, r);
 }
 
-static void add_bias(const struct linear_job *job, int64_t first, int64_t n) {
+/* Outputs [first, first + n) of n_rows rows from `row` on. */
+static void add_bias(const struct linear_job *job, int64_t row, int64_t n_rows, int64_t first, int64_t n) {
     struct tensor y = job->op->out[0];
-    for (int64_t r = 0; r < y.rows && job->bias; r++) {
+    for (int64_t r = row; r < row + n_rows && job->bias; r++) {
         float *out = cpu_row(job->c, y, r) + first;
         for (int64_t i = 0; i < n; i++) out[i] += job->bias[first + i];
     }
 }
 
 /* The last panel of a matrix may be part-filled: its outputs take a detour. */
-static void partial_panel(const struct linear_job *job, const struct panel_args *whole, int64_t n) {
+static void partial_panel(const struct linear_job *job, const struct panel_args *whole, int64_t row, int64_t n) {
     struct tensor y = job->op->out[0];
     struct panel_args a = *whole;
+    float *rest = job->rest + row * PANEL_ROWS;
     float *to = whole->y + whole->n_panels * PANEL_ROWS;
     a.panels += (size_t)a.n_panels * a.shape->panel_bytes;
     a.n_panels = 1;
-    a.y = job->rest;
+    a.y = rest;
     a.y_stride = PANEL_ROWS;
     kern_panel(&job->c->kern, &a);
-    for (int64_t r = 0; r < y.rows; r++) memcpy(to + r * y.row_stride, job->rest + r * PANEL_ROWS, (size_t)n * sizeof *to);
+    for (int64_t r = 0; r < a.n_rows; r++) memcpy(to + r * y.row_stride, rest + r * PANEL_ROWS, (size_t)n * sizeof *to);
 }
 
-static void panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
-    (void)thread;
-    const struct linear_job *job = ctx;
+/* Rows of a tile are together: `row` is the first of one. */
+static struct quant_acts acts_from(const struct quant_acts *all, int64_t row) {
+    struct quant_acts x = *all;
+    x.q += row * ACTS_TERMS * x.in;
+    x.scale += row * x.n_groups;
+    x.sum += row * x.n_groups;
+    return x;
+}
+
+/* Panels [first, last) for n_rows rows from `row` on. */
+static void panels_of_rows(const struct linear_job *job, int64_t first, int64_t last, int64_t from, int64_t n_rows) {
     const struct weight *weight = job->op->arg.linear.weight;
     const struct cpu_weight *w = cpu_packed(weight);
     struct tensor y = job->op->out[0];
@@ -73,13 +85,44 @@ static void panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
     struct panel_args a = {.shape = &w->pack,
                            .panels = w->panels + (size_t)first * w->pack.panel_bytes,
                            .n_panels = (end - row) / PANEL_ROWS,
-                           .x = job->acts,
-                           .n_rows = y.rows,
-                           .y = cpu_data(job->c, y) + row,
+                           .x = acts_from(&job->acts, from),
+                           .n_rows = n_rows,
+                           .y = cpu_row(job->c, y, from) + row,
                            .y_stride = y.row_stride};
     if (a.n_panels) kern_panel(&job->c->kern, &a);
-    if ((end - row) % PANEL_ROWS) partial_panel(job, &a, (end - row) % PANEL_ROWS);
-    add_bias(job, row, end - row);
+    if ((end - row) % PANEL_ROWS) partial_panel(job, &a, from, (end - row) % PANEL_ROWS);
+    add_bias(job, from, n_rows, row, end - row);
+}
+
+static void panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct linear_job *job = ctx;
+    panels_of_rows(job, first, last, 0, job->op->out[0].rows);
+}
+
+static void panel_blocks(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct linear_job *job = ctx;
+    int64_t rows = job->op->out[0].rows, n_blocks = (rows + job->row_step - 1) / job->row_step;
+    for (int64_t i = first; i < last; i++) {
+        int64_t panel = i / n_blocks * job->panel_step, row = i % n_blocks * job->row_step;
+        panels_of_rows(job, panel, panel + job->panel_step < job->n_panels ? panel + job->panel_step : job->n_panels, row,
+                       rows - row < job->row_step ? rows - row : job->row_step);
+    }
+}
+
+/* Blocks of a long prompt: large ones share what they read, small ones let threads finish together. At least four for each thread. */
+static int64_t choose_blocks(struct linear_job *job, int64_t n_rows, int64_t n_threads) {
+    enum { FEWEST_ROWS = 64, FEWEST_PANELS = 4 };
+    job->panel_step = 8;
+    job->row_step = 256;
+    for (;;) {
+        int64_t n = ((job->n_panels + job->panel_step - 1) / job->panel_step) * ((n_rows + job->row_step - 1) / job->row_step);
+        if (n >= 4 * n_threads) return n;
+        if (job->panel_step > FEWEST_PANELS) job->panel_step /= 2;
+        else if (job->row_step > FEWEST_ROWS) job->row_step /= 2;
+        else return n;
+    }
 }
 
 /* Panels that a thread takes at a time: kernels read eight of them side by side, and a thread should have two turns. */
@@ -89,6 +132,8 @@ static int64_t panel_chunk(int64_t n_panels, int64_t n_threads) {
     return chunk > 1 ? chunk : 1;
 }
 
+enum { LONG_ROWS = 96 };
+
 static void run_panels(struct linear_job *job) {
     struct cpu *c = job->c;
     const struct weight *weight = job->op->arg.linear.weight;
@@ -97,7 +142,9 @@ static void run_panels(struct linear_job *job) {
     job->rest = (float *)(void *)(c->acts + bytes);
     if (n_rows <= 4) quantise_rows(job, 0, n_rows, 0); /* less work than a barrier */
     else pool_run(c->pool, n_rows, 0, quantise_rows, job);
-    pool_run(c->pool, n_panels, panel_chunk(n_panels, pool_threads(c->pool)), panels, job);
+    job->n_panels = n_panels;
+    if (n_rows >= LONG_ROWS) pool_run(c->pool, choose_blocks(job, n_rows, pool_threads(c->pool)), 1, panel_blocks, job);
+    else pool_run(c->pool, n_panels, panel_chunk(n_panels, pool_threads(c->pool)), panels, job);
 }
 
 /* ---- rows as they are --------------------------------------------------------------------------------------------- */
@@ -138,7 +185,7 @@ static void plain_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
         a.y = cpu_data(job->c, y) + n;
         weight_row(job->c, job->op->arg.linear.weight, n, &a, thread);
     }
-    add_bias(job, first, last - first);
+    add_bias(job, 0, y.rows, first, last - first);
 }
 
 void cpu_run_linear(struct cpu *c, const struct op *op, const struct step *step) {

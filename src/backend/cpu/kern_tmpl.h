@@ -209,31 +209,34 @@ INLINE void ask_for(const uint16_t *p, const int n) {
     for (int i = 0; i < n; i += 32) __builtin_prefetch(p + i);
 }
 
-/* Keys lie transposed, [width][64]: a score vector of 64 positions grows by one element of q at a time. n heads share the
- * keys that are in registers. */
-INLINE void block_scores_heads(const struct attn_block *b, int32_t head, const int n) {
+/* Keys lie transposed, [width][64]: a score vector grows by one element of q at a time. n heads share the keys of n_vectors
+ * vectors of positions from `from` on, which are in registers. */
+INLINE void block_scores_part(const struct attn_block *b, int32_t head, int32_t from, const int n, const int n_vectors) {
     vf acc[SCORE_HEADS][POS_VECTORS];
     const float *q = b->q + head * b->q_stride;
     for (int h = 0; h < n; h++)
-        for (int c = 0; c < POS_VECTORS; c++) acc[h][c] = v_set(0);
+        for (int c = 0; c < n_vectors; c++) acc[h][c] = v_set(0);
     for (int32_t d = 0; d < b->width; d++) {
-        const uint16_t *row = b->cache + (int64_t)d * KV_BLOCK_POS;
-        if (head == 0) ask_for(b->next + (int64_t)d * KV_BLOCK_POS, KV_BLOCK_POS);
-        for (int c = 0; c < POS_VECTORS; c++) {
-            vf k = v_f16(row + c * VW);
-            for (int h = 0; h < n; h++) acc[h][c] = v_fma(k, v_set(q[h * b->q_stride + d]), acc[h][c]);
-        }
+        const uint16_t *row = b->cache + (int64_t)d * KV_BLOCK_POS + from;
+        if (head == 0) ask_for(b->next + (int64_t)d * KV_BLOCK_POS + from, n_vectors * VW);
+        vf key[POS_VECTORS];
+        for (int c = 0; c < n_vectors; c++) key[c] = v_f16(row + c * VW);
+        for (int h = 0; h < n; h++)
+            for (int c = 0; c < n_vectors; c++) acc[h][c] = v_fma(key[c], v_set(q[h * b->q_stride + d]), acc[h][c]);
     }
     for (int h = 0; h < n; h++)
-        for (int c = 0; c < POS_VECTORS; c++)
-            v_store(b->scores + (head + h) * b->scores_stride + c * VW, v_mul(acc[h][c], v_set(b->scale)));
+        for (int c = 0; c < n_vectors; c++)
+            v_store(b->scores + (head + h) * b->scores_stride + from + c * VW, v_mul(acc[h][c], v_set(b->scale)));
 }
 
+/* Many heads take few positions at a time, few heads many: the registers hold as many sums either way. */
 static void block_scores(const struct attn_block *b) {
     int32_t h = 0;
-    for (; h + SCORE_HEADS <= b->heads; h += SCORE_HEADS) block_scores_heads(b, h, SCORE_HEADS);
-    if (SCORE_HEADS > 2 && h + 2 <= b->heads) block_scores_heads(b, h, 2), h += 2;
-    for (; h < b->heads; h++) block_scores_heads(b, h, 1);
+    for (; SCORE_HEADS > 4 && h + SCORE_HEADS <= b->heads; h += SCORE_HEADS)
+        for (int from = 0; from < KV_BLOCK_POS; from += 2 * VW) block_scores_part(b, h, from, SCORE_HEADS, 2);
+    for (; SCORE_HEADS >= 4 && h + 4 <= b->heads; h += 4) block_scores_part(b, h, 0, 4, POS_VECTORS);
+    if (SCORE_HEADS > 2 && h + 2 <= b->heads) block_scores_part(b, h, 0, 2, POS_VECTORS), h += 2;
+    for (; h < b->heads; h++) block_scores_part(b, h, 0, 1, POS_VECTORS);
 }
 
 /* out[head] += weights[head] x values [n][width]; positions in ascending order. n heads share the values that are in
@@ -256,17 +259,18 @@ INLINE void block_mix_part(const struct attn_block *b, int32_t head, int32_t fro
         for (int c = 0; c < n_vectors; c++) v_store(out + h * b->out_stride + c * VW, acc[h][c]);
 }
 
-INLINE void block_mix_heads(const struct attn_block *b, int32_t head, const int n) {
+INLINE void block_mix_heads(const struct attn_block *b, int32_t head, const int n, const int n_vectors) {
     int32_t d = 0;
-    for (; d + 4 * VW <= b->width; d += 4 * VW) block_mix_part(b, head, d, n, 4);
+    for (; d + n_vectors * VW <= b->width; d += n_vectors * VW) block_mix_part(b, head, d, n, n_vectors);
     for (; d < b->width; d += VW) block_mix_part(b, head, d, n, 1);
 }
 
 static void block_mix(const struct attn_block *b) {
     int32_t h = 0;
-    for (; h + MIX_HEADS <= b->heads; h += MIX_HEADS) block_mix_heads(b, h, MIX_HEADS);
-    if (MIX_HEADS > 2 && h + 2 <= b->heads) block_mix_heads(b, h, 2), h += 2;
-    for (; h < b->heads; h++) block_mix_heads(b, h, 1);
+    for (; MIX_HEADS > 4 && h + MIX_HEADS <= b->heads; h += MIX_HEADS) block_mix_heads(b, h, MIX_HEADS, 2);
+    for (; MIX_HEADS >= 4 && h + 4 <= b->heads; h += 4) block_mix_heads(b, h, 4, 4);
+    for (; MIX_HEADS >= 2 && h + 2 <= b->heads; h += 2) block_mix_heads(b, h, 2, 4);
+    for (; h < b->heads; h++) block_mix_heads(b, h, 1, 4);
 }
 
 static void store_f16(uint16_t *out, const float *x, int64_t n) {
