@@ -216,7 +216,7 @@ void cpu_run_glu(struct cpu *c, const struct op *op, const struct step *step) {
     struct elem_job job = {c, op, step};
     struct tensor a = op->in[0];
     int64_t n = (int64_t)a.rows * a.heads * ((a.width + GLU_PIECE - 1) / GLU_PIECE);
-    if (n < 8) glu_pieces(&job, 0, n, 0); /* less work than a barrier */
+    if (n < 16) glu_pieces(&job, 0, n, 0); /* less work than a barrier */
     else pool_run(c->pool, n, 0, glu_pieces, &job);
 }
 
