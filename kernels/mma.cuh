@@ -14,6 +14,21 @@ static __device__ __forceinline__ void mma_bf16(float d[4], const uint32_t a[4],
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// d += a b of bytes: a is 16 x 32 by rows, without sign, b 32 x 8 by columns, with; d 32 bits. Lane l = 4 g + t holds a rows g, g + 8, columns
+// 4 t ... 4 t + 3 (and + 16); b rows 4 t ... (and + 16) of column g; d as above.
+static __device__ __forceinline__ void mma_u8s8(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+static __device__ __forceinline__ uint32_t warp_max_u32(uint32_t x) {
+    return __reduce_max_sync(FULL, x);
+}
+static __device__ __forceinline__ int warp_sum_i32(int x) {
+    return __reduce_add_sync(FULL, x);
+}
+
 // Four 8 x 8 matrices of 16-bit elements from shared memory; lane l gives the address of row l % 8 of matrix l / 8.
 static __device__ __forceinline__ void ldmatrix4(uint32_t d[4], const void *row) {
     uint32_t at = (uint32_t)__cvta_generic_to_shared(row);

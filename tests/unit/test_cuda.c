@@ -482,7 +482,7 @@ enum { AT_X = 0x1000, AT_QKV = 0x2000, AT_HEADS = 0x3000, AT_SUM = 0x4000, AT_IN
 static struct k_instr product_from(CUdeviceptr x, int32_t x_dtype, int64_t in, CUdeviceptr y, int32_t y_dtype, int64_t out) {
     struct k_instr i = {.kind = K_STEP_LINEAR, .reads = 1};
     struct k_step_linear *l = &i.u.linear;
-    l->w.in = in, l->w.out = out, l->w.mode = K_AFFINE, l->w.group = 64;
+    l->w.in = in, l->w.out = out, l->w.mode = K_AFFINE, l->w.group = 64, l->w.tile_bytes = in / 64 * 576;
     l->x = x, l->x_stride = in, l->x_dtype = x_dtype;
     l->y = y, l->y_stride = out, l->y_dtype = y_dtype;
     l->rows = 1;
@@ -514,6 +514,9 @@ static void links(void) {
     size_t bytes = cuda_links_find(in, 5);
     CHECK_INT((int64_t)bytes, 8 * 64 * 8);
     for (int i = 0; i < 5; i++) CHECK(in[i].number == i && !in[i].waits);
+    const struct k_stream *both = &in[3].stream, *one = &in[4].stream; /* tiles of gate and up are eight apart; neighbours */
+    CHECK(both->parts == 2 && both->second == 8 * 576 && both->pair_bytes == 576 && both->units == 1 && in[1].stream.units == 0);
+    CHECK(one->parts == 1 && one->second == 1152 && one->pair_bytes == 2304 && one->units == 2);
     cuda_links_place(in, 5, 0x100000, bytes);
     const struct k_step_linear *o = &in[2].u.linear, *down = &in[4].u.linear;
     CHECK(!in[0].u.linear.x_link && in[0].u.linear.x == AT_X);     /* older than the list */
@@ -549,7 +552,9 @@ static void lists_of_one_row(void) {
     CHECK(!cuda_list_fits(c, in, 5, &l, &depth));
     in[3].u.linear.w.mode = K_AFFINE, in[4].u.linear.rows = 2;
     CHECK(!cuda_list_fits(c, in, 5, &l, &depth));
-    in[4].u.linear.rows = 1, c->shared_max = 99 << 10;
+    in[4].u.linear.rows = 1, in[3].u.linear.w.tile_bytes = 1 << 28;
+    CHECK(!cuda_list_fits(c, in, 5, &l, &depth)); /* too far from gate to up */
+    in[3].u.linear.w.tile_bytes = 576, c->shared_max = 99 << 10;
     CHECK(!cuda_list_fits(c, in, 5, &l, &depth));
     mem_free(c);
 }

@@ -357,6 +357,16 @@ struct k_step_attn {
     KPTR(uint64_t) y_link;
 };
 
+/* Where a product's weights lie, for the rings of kernels/one.cu; nothing (units 0) of attention. */
+struct k_stream {
+    KPTR(const unsigned char) values;
+    KPTR(const float) norm;         /* which should be near when x comes */
+    int32_t tile_bytes, pair_bytes; /* of a tile; from a pair to the next */
+    int32_t second, pad;            /* bytes from a tile to the other of its pair */
+    int32_t units, parts;           /* of 64 along k; tiles of a tile of results, 2 with a gate */
+    int32_t tiles_each, tiles_more; /* as in the product */
+};
+
 enum { K_INSTR_BYTES = 512 };
 
 struct k_instr {
@@ -364,10 +374,11 @@ struct k_instr {
     int32_t number; /* in its list */
     int32_t waits;  /* for all blocks to have done what stands before */
     int32_t reads;  /* of its result, by ops; -1: somebody outside reads it. For the host. */
+    struct k_stream stream;
     union {
         struct k_step_linear linear;
         struct k_step_attn attn;
-        unsigned char bytes[K_INSTR_BYTES - 16];
+        unsigned char bytes[K_INSTR_BYTES - 64];
     } u;
 };
 

@@ -28,7 +28,7 @@ static const struct one_kernel {
 static size_t room_of(const struct k_instr *in, int32_t warps) {
     const struct k_step_attn *a = &in->u.attn;
     size_t units = (size_t)in->u.linear.w.in / 64, d = (size_t)a->c.k_width, heads = (size_t)a->per_item;
-    if (in->kind == K_STEP_LINEAR) return (units + 3) / 4 * 16 + units * 128;
+    if (in->kind == K_STEP_LINEAR) return (units + 1) / 2 * 16 + units * 128;
     size_t each = heads == 1 ? (size_t)warps : (size_t)warps / ((heads + 1) / 2);
     return ((heads + 2) * d + heads * each * (d + 2)) * sizeof(float);
 }
@@ -46,6 +46,7 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
         return a->rows == 1 && a->c.k_width == shape->width && a->c.heads * a->sets * a->splits <= c->n_sm;
     }
     if (shape->mode < 0) shape->mode = l->w.mode;
+    if (l->w.out / 16 * l->w.tile_bytes > INT32_MAX && l->glu_inner) return false; /* distances of a stream */
     return l->rows == 1 && l->w.mode == shape->mode && (l->w.mode == K_PLAIN || l->w.group != 32);
 }
 
@@ -142,10 +143,26 @@ static bool link_qkv(const struct k_instr *in, int32_t i, struct k_step_attn *a)
     return true;
 }
 
+static struct k_stream stream_of(const struct k_step_linear *l) {
+    int32_t tile_bytes = (int32_t)l->w.tile_bytes;
+    return (struct k_stream){
+        .values = l->w.values,
+        .norm = l->norm,
+        .second = l->glu_inner ? (int32_t)(l->glu_inner / 16) * tile_bytes : tile_bytes,
+        .tile_bytes = tile_bytes,
+        .pair_bytes = l->glu_inner ? tile_bytes : 2 * tile_bytes,
+        .units = (int32_t)(l->w.in / 64),
+        .parts = l->glu_inner ? 2 : 1,
+        .tiles_each = l->tiles_each,
+        .tiles_more = l->tiles_more,
+    };
+}
+
 size_t cuda_links_find(struct k_instr *in, int32_t n) {
     size_t most = 0;
     for (int32_t i = 0; i < n; i++) {
         in[i].number = i;
+        if (in[i].kind == K_STEP_LINEAR) in[i].stream = stream_of(&in[i].u.linear);
         if (in[i].kind == K_STEP_ATTN) {
             in[i].waits = !link_qkv(in, i, &in[i].u.attn) && i > 0;
             continue;

@@ -31,6 +31,36 @@ static inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32
     emu_warp_barrier();
 }
 
+static inline void mma_u8s8(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    for (int i = 0; i < 4; i++) emu_exchange(i)[emu.lane] = a[i];
+    emu_exchange(4)[emu.lane] = b0;
+    emu_exchange(5)[emu.lane] = b1;
+    emu_warp_barrier();
+    unsigned g = emu.lane / 4, t = emu.lane % 4;
+    for (int i = 0; i < 4; i++) {
+        unsigned row = i / 2, column = 2 * t + (unsigned)i % 2; // row: 0 for g, 1 for g + 8
+        for (unsigned k = 0; k < 32; k++) {
+            unsigned high = k / 16, lane = k % 16 / 4, shift = k % 4 * 8;
+            int x = (uint8_t)(emu_exchange(row + 2 * high)[4 * g + lane] >> shift);
+            int y = (int8_t)(uint8_t)(emu_exchange(4 + high)[4 * column + lane] >> shift);
+            d[i] += x * y;
+        }
+    }
+    emu_warp_barrier();
+}
+
+static inline uint32_t warp_max_u32(uint32_t x) {
+    for (int step = 16; step > 0; step /= 2) {
+        uint32_t y = __shfl_xor_sync(FULL, x, step);
+        x = x > y ? x : y;
+    }
+    return x;
+}
+static inline int warp_sum_i32(int x) {
+    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(FULL, x, step);
+    return x;
+}
+
 static inline void emu_ldmatrix(uint32_t d[4], const void *row, bool trans) {
     emu_exchange(6)[emu.lane] = (uint64_t)row;
     emu_warp_barrier();

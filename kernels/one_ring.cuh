@@ -1,0 +1,236 @@
+// kernels/one.cu: what lies in shared memory, and what is on its way there, weights and instructions.
+//
+// Every warp has a ring of places. Its cursor walks over its units of all products of the list, so that a place that becomes free is asked for
+// again at once, whatever instruction its weights are for. On sm_90 and later one lane asks for a place's bytes and a barrier counts
+// them; before that every lane asks for pieces of 16.
+#pragma once
+#include "bulk.cuh"
+#include "step.cuh"
+
+enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = 16, PLACES_MAX = 64 };
+enum weight_kind { W4, W16 }; // 4 bits in groups of 64 or more, bf16
+
+// Which part of attention a block makes: query heads of one cached head, from one of them on, over a run of positions of the cache, and the
+// row's own where it is the run's last.
+struct part_of {
+    int kv_head, first, n, split, begin, end;
+    bool has_own;
+};
+
+struct shared_head {
+    k_instr slots[SLOTS];
+    float squares[2][32];
+    uint32_t tag, last;
+    // What attention asks for again in every layer: of the row, its position and cosines and sines, and blocks of the table from one on.
+    int pos, seq, row, first_block, first_visible, shape;
+    part_of part;
+    const int32_t *table;
+    const float *inv_freq;
+    int32_t blocks[TABLE_MAX];
+    float cosines[PAIRS_MAX], sines[PAIRS_MAX];
+    uint64_t arrived[PLACES_MAX + 1]; // barriers: one for every place of the rings; behind them that of the instruction that is on its way
+};
+enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2560 };
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "link_step.c");
+
+// The sum over as many lanes as a block has warps, in each of them.
+template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) {
+#pragma unroll
+    for (int step = WARPS / 2; step > 0; step /= 2) x += __shfl_xor_sync(FULL, x, step);
+    return x;
+}
+
+// A place of a ring has as many units as a warp asks for at once, of both tiles of a pair; of bf16 one unit of one tile.
+template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
+    return KIND == W16 ? 2048 : TILE_CODES + TILE_META;
+}
+template <int KIND> static __device__ __forceinline__ constexpr int chunk_units() {
+    return KIND == W16 ? 1 : 2;
+}
+template <int KIND> static __device__ __forceinline__ constexpr int place_bytes() {
+    return KIND == W16 ? unit_bytes<KIND>() : 2 * chunk_units<KIND>() * unit_bytes<KIND>();
+}
+#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
+    return KIND != W16; // rows of bf16 lie apart
+}
+#else
+template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
+    return false;
+}
+#endif
+
+// Shared memory: the head, two sets of sums [AT_ONCE tiles][16][warps + 1], rings, sums of x, x.
+template <int WARPS> static __device__ __forceinline__ constexpr int red_floats() {
+    return AT_ONCE * 16 * (WARPS + 1);
+}
+template <int WARPS> static __device__ __forceinline__ constexpr int rings_at() {
+    return HEAD_BYTES + 2 * red_floats<WARPS>() * 4;
+}
+
+// A warp's units in the order in which it takes them, and which comes next.
+struct cursor {
+    const unsigned char *p; // the next unit, of the first tile of the pair; of bf16 this lane's part
+    int second;             // from p: to the second tile (bf16: eight rows on)
+    int next_tiles;         // from the unit behind the last to the first of the next pair
+    int at, mine, tiles;    // unit inside the tile, units of a tile, tiles that are left
+    int next;               // the instruction to look at next
+    int i_tile;             // of bf16
+};
+
+static __device__ __forceinline__ int first_tile(const k_stream &s) {
+    int b = blockIdx.x;
+    return b * s.tiles_each + (b < s.tiles_more ? b : s.tiles_more);
+}
+static __device__ __forceinline__ int count_tiles(const k_stream &s) {
+    return s.tiles_each + ((int)blockIdx.x < s.tiles_more);
+}
+
+static __device__ __forceinline__ void point_bf16(const k_instr &in, cursor &c, int u0) {
+    const k_step_linear &a = in.u.linear;
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, i = c.i_tile;
+    int first = first_tile(in.stream), tile = a.glu_inner ? first + i / 2 + i % 2 * ((int)a.glu_inner / 16) : first + i;
+    int last = (int)a.w.out - 1, r0 = tile * 16 + g, r1 = r0 + 8;
+    if (r0 > last) r0 = last;
+    if (r1 > last) r1 = last;
+    c.p = a.w.values + r0 * a.w.values_bytes + u0 * 128 + t * 16;
+    c.second = (r1 - r0) * (int)a.w.values_bytes;
+}
+
+// Whether the cursor has a unit; it moves on to instructions below `limit`.
+template <int KIND, int WARPS> static __device__ __forceinline__ bool has_unit(cursor &c, const shared_head *head, int limit) {
+    if (c.tiles > 0) return true;
+#pragma unroll 1
+    while (c.next < limit) {
+        const k_instr &in = head->slots[c.next++ % SLOTS];
+        const k_stream s = in.stream;
+        int lane = threadIdx.x % 32, warp = threadIdx.x / 32, u0 = warp * s.units / WARPS;
+        int tiles = count_tiles(s), first = first_tile(s);
+        c.mine = (warp + 1) * s.units / WARPS - u0;
+        c.tiles = c.mine ? tiles * s.parts : 0;
+        c.at = c.i_tile = 0;
+        c.second = s.second;
+        c.p = s.values + (int64_t)first * s.tile_bytes + u0 * unit_bytes<KIND>();
+        c.next_tiles = s.pair_bytes - c.mine * unit_bytes<KIND>();
+        if (c.tiles == 0) continue;
+        if (s.norm && lane < c.mine * 2) prefetch_line(s.norm + u0 * 64 + lane * 32);
+        if (KIND == W16) point_bf16(in, c, u0);
+        return true;
+    }
+    return false;
+}
+
+// The instruction AHEAD_INSTRS behind the i-th, on its way to the place of one that no warp reads any more.
+#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+struct coming {
+    bool any;
+};
+static __device__ __forceinline__ coming begin_instr(const k_step_run &a, shared_head *head, int i) {
+    coming c = {i + AHEAD_INSTRS < a.n};
+    if (c.any && threadIdx.x == 0) {
+        uint32_t barrier = (uint32_t)__cvta_generic_to_shared(&head->arrived[PLACES_MAX]);
+        barrier_expect(barrier, K_INSTR_BYTES);
+        copy_bulk((uint32_t)__cvta_generic_to_shared(&head->slots[(i + AHEAD_INSTRS) % SLOTS]), a.instrs + i + AHEAD_INSTRS, K_INSTR_BYTES, barrier);
+    }
+    return c;
+}
+static __device__ __forceinline__ void end_instr(coming c, shared_head *head, int i) {
+    if (c.any && threadIdx.x < 32) barrier_wait((uint32_t)__cvta_generic_to_shared(&head->arrived[PLACES_MAX]), i & 1);
+}
+#else
+struct coming {
+    uint32_t word;
+};
+static __device__ __forceinline__ coming begin_instr(const k_step_run &a, shared_head *, int i) {
+    coming c = {0};
+    if (threadIdx.x < K_INSTR_BYTES / 4 && i + AHEAD_INSTRS < a.n) c.word = ((const uint32_t *)(a.instrs + i + AHEAD_INSTRS))[threadIdx.x];
+    return c;
+}
+static __device__ __forceinline__ void end_instr(coming c, shared_head *head, int i) {
+    if (threadIdx.x < K_INSTR_BYTES / 4) *((uint32_t *)&head->slots[(i + AHEAD_INSTRS) % SLOTS] + threadIdx.x) = c.word;
+}
+#endif
+
+// Where a warp stands in its ring: what it asks for next, how many places are under way, those of the next to come and to be used, and which
+// phase of its barrier each waits for.
+struct ring_state {
+    cursor c;
+    unsigned char *places;
+    uint32_t arrived;
+    int depth, under_way, put, take;
+    uint32_t phases;
+};
+
+// Units of one or two tiles: one lane asks for all, or every lane for pieces of 16 bytes.
+template <int KIND> static __device__ __forceinline__ void copy_pair(const ring_state &r, unsigned char *place, int bytes, bool two) {
+    const cursor &c = r.c;
+    enum { SECOND = chunk_units<KIND>() * unit_bytes<KIND>() };
+#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+    if (threadIdx.x % 32) return;
+    uint32_t barrier = r.arrived + r.put * 8, to = (uint32_t)__cvta_generic_to_shared(place);
+    barrier_expect(barrier, two ? 2 * bytes : bytes);
+    copy_bulk(to, c.p, bytes, barrier);
+    if (two) copy_bulk(to + SECOND, c.p + c.second, bytes, barrier);
+#else
+    for (int i = threadIdx.x % 32 * 16; i < bytes; i += 512) {
+        copy16(place + i, c.p + i, true);
+        if (two) copy16(place + SECOND + i, c.p + c.second + i, true);
+    }
+#endif
+}
+
+static __device__ __forceinline__ void copy_rows(const cursor &c, unsigned char *to) {
+    to += threadIdx.x % 32 * 16;
+    copy16(to, c.p, true);
+    copy16(to + 512, c.p + 64, true);
+    copy16(to + 1024, c.p + c.second, true);
+    copy16(to + 1536, c.p + c.second + 64, true);
+}
+
+// Begins to copy the cursor's units, of two tiles or of the last one alone, and moves on.
+template <int KIND, int WARPS> static __device__ __forceinline__ void fetch(ring_state &r, const shared_head *head) {
+    cursor &c = r.c;
+    unsigned char *place = r.places + r.put * place_bytes<KIND>();
+    int n = c.mine - c.at < chunk_units<KIND>() ? c.mine - c.at : chunk_units<KIND>();
+    if (KIND == W16) copy_rows(c, place);
+    else copy_pair<KIND>(r, place, n * unit_bytes<KIND>(), c.tiles > 1);
+    if (!is_bulk<KIND>()) copy_commit();
+    r.put = r.put + 1 == r.depth ? 0 : r.put + 1;
+    r.under_way++;
+    c.p += KIND == W16 ? 128 : n * unit_bytes<KIND>();
+    if ((c.at += n) < c.mine) return;
+    c.at = 0;
+    c.tiles -= KIND == W16 ? 1 : 2;
+    if (KIND != W16) c.p += c.next_tiles;
+    else if (c.tiles > 0) {
+        const k_instr &in = head->slots[(c.next - 1) % SLOTS];
+        c.i_tile++;
+        point_bf16(in, c, (int)(threadIdx.x / 32) * in.stream.units / WARPS);
+    }
+}
+
+// Waits for the oldest of n places under way, at most four.
+static __device__ __forceinline__ void wait_oldest(int n) {
+    if (n >= 4) copy_wait<3>();
+    else if (n == 3) copy_wait<2>();
+    else if (n == 2) copy_wait<1>();
+    else copy_wait<0>();
+}
+
+template <int KIND> static __device__ __forceinline__ const unsigned char *wait_place(const ring_state &r) {
+#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+    if (is_bulk<KIND>()) barrier_wait(r.arrived + r.take * 8, r.phases >> r.take & 1);
+#endif
+    if (!is_bulk<KIND>()) {
+        wait_oldest(r.under_way);
+        __syncwarp();
+    }
+    return r.places + r.take * place_bytes<KIND>();
+}
+
+static __device__ __forceinline__ void leave_place(ring_state &r) {
+    __syncwarp();
+    r.phases ^= 1u << r.take;
+    r.take = r.take + 1 == r.depth ? 0 : r.take + 1;
+    r.under_way--;
+}
