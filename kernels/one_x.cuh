@@ -7,7 +7,6 @@
 #pragma once
 #include "one_ring.cuh"
 
-
 enum { LARGEST = 32512 }; // 127 * 256: `high` rounds up to it at most
 struct unit_scale {
     float one, sum;
@@ -16,7 +15,7 @@ struct unit_scale {
 // What a unit is scaled by, from the bits of its largest magnitude.
 static __device__ __forceinline__ float scale_of(uint32_t largest, float &one) {
     float most = fmaxf(__uint_as_float(largest), 1e-30f);
-    if (largest > 0x7f800000u) most = __uint_as_float(largest); // NaN stays
+    if (largest > 0x7d000000u) most = __uint_as_float(0x7fc00000u); // beyond 1e37, infinite or not a number: so is what is made of it
     one = most * (1.0f / LARGEST);
     return __fdividef((float)LARGEST, most);
 }
