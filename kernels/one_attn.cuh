@@ -128,15 +128,16 @@ struct shares {
 // Keys and values of the positions p, p + step, ...; zeros beyond the end, and at the row's own position, which is not in the cache yet.
 template <int D, int PER_STEP>
 static __device__ __forceinline__ void load_positions(const k_step_attn &a, const shared_head *known, int kv_head, int p, int step, int end, uint4 key[PER_STEP], uint4 value[PER_STEP]) {
-    int part = threadIdx.x % (D / 8), heads = a.c.heads;
+    int part = threadIdx.x % (D / 8), heads = a.c.heads, block[PER_STEP];
     const bf16 *keys = (const bf16 *)a.c.k, *values = (const bf16 *)a.c.v;
+#pragma unroll
+    for (int j = 0; j < PER_STEP; j++) block[j] = p + j * step < end ? table_block(a, known, (p + j * step) / K_BLOCK) : 0;
 #pragma unroll
     for (int j = 0; j < PER_STEP; j++) {
         int q = p + j * step;
+        int64_t at = (int64_t)(block[j] * heads + kv_head) * (K_BLOCK * D) + q % K_BLOCK * D + part * 8;
         key[j] = value[j] = uint4{0, 0, 0, 0};
-        if (q >= end) continue;
-        int64_t at = (int64_t)(table_block(a, known, q / K_BLOCK) * heads + kv_head) * (K_BLOCK * D) + q % K_BLOCK * D + part * 8;
-        key[j] = *(const uint4 *)(keys + at), value[j] = *(const uint4 *)(values + at);
+        if (q < end) key[j] = *(const uint4 *)(keys + at), value[j] = *(const uint4 *)(values + at);
     }
 }
 
@@ -161,13 +162,10 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
         }
     }
     while (p - lane / LANES < stop) { // any lane of this warp
-        float s[HEADS][PER_STEP];
+        float s[HEADS * PER_STEP];
 #pragma unroll
         for (int j = 0; j < PER_STEP; j++) {
             int at = p + j * step;
-#pragma unroll
-            for (int h = 0; h < HEADS; h++) s[h][j] = -INFINITY;
-            if (at - lane / LANES >= stop) continue; // no lane of this warp
             if (own && at == pos) key[j] = *(const uint4 *)(mine + part * 8), value[j] = *(const uint4 *)(mine + D + part * 8);
             float k[8];
             widen(key[j], k);
@@ -176,18 +174,28 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
                 float dot = 0, more = 0;
 #pragma unroll
                 for (int i = 0; i < 4; i++) dot = fmaf(q[h][i], k[i], dot), more = fmaf(q[h][i + 4], k[i + 4], more);
-                dot += more;
-#pragma unroll
-                for (int x = LANES / 2; x > 0; x /= 2) dot += __shfl_xor_sync(FULL, dot, x);
-                if (softcap > 0) dot = softcap * LOG2E * (1.0f - __fdividef(2.0f, 1.0f + __expf(dot))); // tanh
-                s[h][j] = at < end || (own && at == pos) ? dot : -INFINITY;
+                s[h * PER_STEP + j] = dot + more;
             }
+        }
+#pragma unroll
+        for (int x = LANES / 2; x > 0; x /= 2) // all positions side by side
+#pragma unroll
+            for (int i = 0; i < HEADS * PER_STEP; i++) s[i] += __shfl_xor_sync(FULL, s[i], x);
+        if (softcap > 0) {
+#pragma unroll
+            for (int i = 0; i < HEADS * PER_STEP; i++) // tanh
+                s[i] = softcap * LOG2E * (1.0f - __fdividef(2.0f, 1.0f + __expf(s[i])));
+        }
+#pragma unroll
+        for (int i = 0; i < HEADS * PER_STEP; i++) {
+            int at = p + i % PER_STEP * step;
+            if (at >= end && !(own && at == pos)) s[i] = -INFINITY;
         }
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
             float top = max[h];
 #pragma unroll
-            for (int j = 0; j < PER_STEP; j++) top = fmaxf(top, s[h][j]);
+            for (int j = 0; j < PER_STEP; j++) top = fmaxf(top, s[h * PER_STEP + j]);
             float base = top == -INFINITY ? 0.0f : top, keep = exp2f(max[h] - base);
             max[h] = top;
             sum[h] *= keep;
@@ -195,8 +203,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
             for (int i = 0; i < 8; i++) acc[h][i] *= keep;
 #pragma unroll
             for (int j = 0; j < PER_STEP; j++) {
-                if (p + j * step - lane / LANES >= stop) continue;
-                float weight = exp2f(s[h][j] - base), v[8];
+                float weight = exp2f(s[h * PER_STEP + j] - base), v[8];
                 sum[h] += weight;
                 widen(value[j], v);
 #pragma unroll
@@ -263,8 +270,9 @@ template <int WARPS, int D, int HEADS> static __device__ __forceinline__ void ru
     enum { PER_STEP = HEADS == 1 ? 4 : 2 };
     const k_step_attn &a = in.u.attn;
     float *parts = heads + (a.per_item + 2) * D;
-    bool same = head->row == 0 && head->table == a.c.table && head->inv_freq == (a.inv_freq ? a.inv_freq : a.step_rope + a.table) &&
-                head->shape == shape_of(a) && head->first_visible == first_visible(a.window, a.chunk, head->pos);
+    const float *rope = a.inv_freq ? a.inv_freq : a.step_rope + a.table; // all at once: && would ask for one after the other
+    bool same = (head->row == 0) & (head->table == a.c.table) & (head->inv_freq == rope) & (head->shape == shape_of(a)) &
+                (head->first_visible == first_visible(a.window, a.chunk, head->pos));
     if (!same) know_row(a, head, item);
     const part_of part = head->part;
     int pos = head->pos, warp = threadIdx.x / 32, n_sets = HEADS == 1 ? 1 : (part.n + 1) / 2, share = 0x080b1020 >> (n_sets - 1) * 8 & 63; // 32 / n_sets
