@@ -19,6 +19,7 @@ if [ "$(uname -m)" != x86_64 ]; then
     fi
 fi
 export WINEPREFIX=${WINEPREFIX:-$root/build/wine} WINEDEBUG=${WINEDEBUG:--all} WINEDLLOVERRIDES=${WINEDLLOVERRIDES:-mscoree,mshtml=}
+unset TMPDIR # Windows programs do not know it, and Wine 9 (Ubuntu 24.04) dies of it
 mkdir -p "$WINEPREFIX"
 (
     flock 9
