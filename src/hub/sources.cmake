@@ -3,6 +3,8 @@ set(HUB_SOURCES
   src/hub/curl.c
   src/hub/digest.c
   src/hub/fetch.c
+  src/hub/fetch_finish.c
+  src/hub/fetch_receive.c
   src/hub/http.c
   src/hub/hub.c
   src/hub/manifest.c
