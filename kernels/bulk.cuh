@@ -5,6 +5,7 @@
 #include "common.cuh"
 
 #if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+#define HAS_BULK 1
 
 static __device__ __forceinline__ void barrier_init(uint32_t at, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(arrivals) : "memory");

@@ -238,7 +238,7 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         head->row = -1;
         head->tag = a.barrier[2] + 1;
     }
-#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+#ifdef HAS_BULK
     for (int i = threadIdx.x; i < PLACES_MAX + 1; i += WARPS * 32) barrier_init((uint32_t)__cvta_generic_to_shared(&head->arrived[i]), 1);
     barrier_init_done();
 #endif

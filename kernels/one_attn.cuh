@@ -114,17 +114,6 @@ template <int D> static __device__ __forceinline__ void place_head(const k_step_
     }
 }
 
-static __device__ __forceinline__ void widen(uint4 v, float out[8]) {
-    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-}
-
-// Warps share positions and query heads: one or two heads each, D / 8 lanes for a position, PER_STEP positions at a time.
-struct shares {
-    int n_warps, i_warp, set; // warps with the same heads, this one among them; which heads
-};
-
 // Keys and values of the positions p, p + step, ...; zeros beyond the end, and at the row's own position, which is not in the cache yet.
 template <int D, int PER_STEP>
 static __device__ __forceinline__ void load_positions(const k_step_attn &a, const shared_head *known, int kv_head, int p, int step, int end, uint4 key[PER_STEP], uint4 value[PER_STEP]) {
@@ -151,16 +140,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
     const bf16 *mine = (const bf16 *)(heads + group * D);
     float q[HEADS][8], acc[HEADS][8], max[HEADS], sum[HEADS], softcap = a.softcap;
     scale *= softcap > 0 ? 2.0f / softcap : LOG2E;
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-        max[h] = -INFINITY, sum[h] = 0;
-        bool there = w.set * HEADS + h < group;
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            acc[h][i] = 0;
-            q[h][i] = there ? heads[(w.set * HEADS + h) * D + part * 8 + i] * scale : 0.0f;
-        }
-    }
+    begin_heads<D, HEADS>(heads, w, group, part, scale, q, acc, max, sum);
     while (p - lane / LANES < stop) { // any lane of this warp
         float s[HEADS * PER_STEP];
 #pragma unroll

@@ -50,7 +50,7 @@ template <int KIND> static __device__ __forceinline__ constexpr int chunk_units(
 template <int KIND> static __device__ __forceinline__ constexpr int place_bytes() {
     return KIND == W16 ? unit_bytes<KIND>() : 2 * chunk_units<KIND>() * unit_bytes<KIND>();
 }
-#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+#ifdef HAS_BULK
 template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
     return KIND != W16; // rows of bf16 lie apart
 }
@@ -121,7 +121,7 @@ template <int KIND, int WARPS> static __device__ __forceinline__ bool has_unit(c
 }
 
 // The instruction AHEAD_INSTRS behind the i-th, on its way to the place of one that no warp reads any more.
-#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+#ifdef HAS_BULK
 struct coming {
     bool any;
 };
@@ -165,7 +165,7 @@ struct ring_state {
 template <int KIND> static __device__ __forceinline__ void copy_pair(const ring_state &r, unsigned char *place, int bytes, bool two) {
     const cursor &c = r.c;
     enum { SECOND = chunk_units<KIND>() * unit_bytes<KIND>() };
-#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+#ifdef HAS_BULK
     if (threadIdx.x % 32) return;
     uint32_t barrier = r.arrived + r.put * 8, to = (uint32_t)__cvta_generic_to_shared(place);
     barrier_expect(barrier, two ? 2 * bytes : bytes);
@@ -218,7 +218,7 @@ static __device__ __forceinline__ void wait_oldest(int n) {
 }
 
 template <int KIND> static __device__ __forceinline__ const unsigned char *wait_place(const ring_state &r) {
-#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+#ifdef HAS_BULK
     if (is_bulk<KIND>()) barrier_wait(r.arrived + r.take * 8, r.phases >> r.take & 1);
 #endif
     if (!is_bulk<KIND>()) {

@@ -403,12 +403,6 @@ template <int D> static __device__ __forceinline__ void place_heads(const k_step
     }
 }
 
-static __device__ __forceinline__ void widen(uint4 v, float out[8]) {
-    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-}
-
 // Two parts of a softmax become one; scores are in units of log 2.
 template <int N> static __device__ __forceinline__ void merge(float &max, float &sum, float acc[N], float other_max, float other_sum, const float other[N]) {
     float top = fmaxf(max, other_max), base = top == -INFINITY ? 0.0f : top;
@@ -421,9 +415,6 @@ template <int N> static __device__ __forceinline__ void merge(float &max, float 
 
 // How the warps of a block share its positions and query heads: two heads each, D / 8 lanes for a position, AHEAD positions at a time.
 enum { HEADS = 2, AHEAD = 4 };
-struct shares {
-    int n_warps, i_warp, set; // warps with the same heads, this one among them; which heads
-};
 static __device__ __forceinline__ shares share_warps(int group) {
     int sets = (group + HEADS - 1) / HEADS, warp = threadIdx.x / 32;
     return shares{WARPS / sets, warp / sets, warp % sets};
@@ -459,16 +450,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
     float q[HEADS][8], acc[HEADS][8], max[HEADS], sum[HEADS], scale = a.scale, softcap = a.softcap;
     if (a.pos_scale_len) scale *= 1.0f + a.pos_scale_beta * logf(1.0f + (float)((pos + a.pos_scale_first) / a.pos_scale_len));
     if (softcap <= 0) scale *= LOG2E;
-#pragma unroll
-    for (int h = 0; h < HEADS; h++) {
-        max[h] = -INFINITY, sum[h] = 0;
-        bool there = w.set * HEADS + h < group;
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            acc[h][i] = 0;
-            q[h][i] = there ? heads[(w.set * HEADS + h) * D + part * 8 + i] * scale : 0.0f;
-        }
-    }
+    begin_heads<D, HEADS>(heads, w, group, part, scale, q, acc, max, sum);
     for (;;) {
         float s[HEADS][AHEAD];
 #pragma unroll

@@ -65,3 +65,32 @@ static __device__ __forceinline__ void add_sink(softened &s, float score) {
     s.sum = s.sum * keep + exp2f(sink - top);
     s.x *= keep;
 }
+
+// ---- attention of a warp: D / 8 lanes share a position, each with eight elements ----
+
+// Eight bf16 numbers.
+static __device__ __forceinline__ void widen(uint4 v, float out[8]) {
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+}
+
+// Warps share positions and query heads.
+struct shares {
+    int n_warps, i_warp, set; // warps with the same heads, this one among them; which heads
+};
+
+// Part `part` of the warp's queries, from [heads][D], and nothing seen yet.
+template <int D, int HEADS>
+static __device__ __forceinline__ void begin_heads(const float *heads, const shares &w, int group, int part, float scale, float q[HEADS][8], float acc[HEADS][8], float max[HEADS], float sum[HEADS]) {
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        max[h] = -INFINITY, sum[h] = 0;
+        bool there = w.set * HEADS + h < group;
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            acc[h][i] = 0;
+            q[h][i] = there ? heads[(w.set * HEADS + h) * D + part * 8 + i] * scale : 0.0f;
+        }
+    }
+}

@@ -10,26 +10,26 @@ enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 };
 
 /* ---- kernels -------------------------------------------------------------------------------------------------------- */
 
-enum { ONE_HEAD = 8 * K_INSTR_BYTES + 2560, ONE_AT_ONCE = 16, DEPTH_MIN = 2 }; /* of kernels/one.cu */
+enum { ONE_HEAD = 8 * K_INSTR_BYTES + 2560, ONE_WARPS = 16, ONE_AT_ONCE = 16, DEPTH_MIN = 2 }; /* of kernels/one.cu */
 
-/* By mode of weights and width of heads; warps of a block, the most places of a warp's ring of weights, and the bytes of one. */
+/* By mode of weights and width of heads; the most places of a warp's ring of weights, and the bytes of one. */
 static const struct one_kernel {
     enum kernel_id id;
-    int32_t mode, width, warps, depth;
+    int32_t mode, width, depth;
     size_t place;
 } one_kernels[] = {
-    {KERNEL_one_4_64, K_AFFINE, 64, 16, 4, 4 * 576},
-    {KERNEL_one_4_128, K_AFFINE, 128, 16, 4, 4 * 576},
-    {KERNEL_one_16_64, K_PLAIN, 64, 16, 3, 2048},
-    {KERNEL_one_16_128, K_PLAIN, 128, 16, 3, 2048},
+    {KERNEL_one_4_64, K_AFFINE, 64, 4, 4 * 576},
+    {KERNEL_one_4_128, K_AFFINE, 128, 4, 4 * 576},
+    {KERNEL_one_16_64, K_PLAIN, 64, 3, 2048},
+    {KERNEL_one_16_128, K_PLAIN, 128, 3, 2048},
 };
 
 /* Sums of x and x; queries, the new key and value, and what the warps make of them. */
-static size_t room_of(const struct k_instr *in, int32_t warps) {
+static size_t room_of(const struct k_instr *in) {
     const struct k_step_attn *a = &in->u.attn;
     size_t units = (size_t)in->u.linear.w.in / 64, d = (size_t)a->c.k_width, heads = (size_t)a->per_item;
     if (in->kind == K_STEP_LINEAR) return (units + 1) / 2 * 16 + units * 128;
-    size_t each = heads == 1 ? (size_t)warps : (size_t)warps / ((heads + 1) / 2);
+    size_t each = heads == 1 ? ONE_WARPS : ONE_WARPS / ((heads + 1) / 2);
     return ((heads + 2) * d + heads * each * (d + 2)) * sizeof(float);
 }
 
@@ -52,20 +52,20 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
 
 bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out, int32_t *out_depth) {
     struct one_shape shape = {.mode = -1};
-    for (int32_t i = 0; i < n; i++)
+    size_t most = 0;
+    for (int32_t i = 0; i < n; i++) {
         if (!one_fits(c, &in[i], &shape)) return false;
+        if (room_of(&in[i]) > most) most = room_of(&in[i]);
+    }
     if (!shape.width) shape.width = 128;
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
-        size_t warps = (size_t)one->warps, sums = 2 * ONE_AT_ONCE * 16 * (warps + 1) * sizeof(float), each = warps * one->place, most = 0;
+        size_t fixed = ONE_HEAD + 2 * ONE_AT_ONCE * 16 * (ONE_WARPS + 1) * sizeof(float) + most, each = ONE_WARPS * one->place;
         if (one->mode != shape.mode || one->width != shape.width || !c->functions[one->id]) continue;
-        for (int32_t i = 0; i < n; i++)
-            if (room_of(&in[i], one->warps) > most) most = room_of(&in[i], one->warps);
-        if (ONE_HEAD + sums + most + DEPTH_MIN * each > (size_t)c->shared_max) continue;
-        size_t depth = ((size_t)c->shared_max - ONE_HEAD - sums - most) / each;
+        if (fixed + DEPTH_MIN * each > (size_t)c->shared_max) return false;
+        size_t depth = ((size_t)c->shared_max - fixed) / each;
         if (depth > (size_t)one->depth) depth = (size_t)one->depth;
-        *out = (struct launch){
-            one->id, {(unsigned int)c->n_sm, 1, 1}, (unsigned int)warps * 32, (unsigned int)(ONE_HEAD + sums + most + depth * each), 0, 0};
+        *out = (struct launch){one->id, {(unsigned int)c->n_sm, 1, 1}, ONE_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0};
         *out_depth = (int32_t)depth;
         return true;
     }

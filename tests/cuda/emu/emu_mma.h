@@ -11,11 +11,16 @@ static inline float emu_map_at(const k_tensor_map *map, int64_t column, int64_t 
     return __bfloat162float(*(const __nv_bfloat16 *)(map->opaque[0] + row * map->opaque[3] + column * 2));
 }
 
-static inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+// A lane's operands of a tensor-core product, where the others can read them.
+static inline void emu_put_operands(const uint32_t a[4], uint32_t b0, uint32_t b1) {
     for (int i = 0; i < 4; i++) emu_exchange(i)[emu.lane] = a[i];
     emu_exchange(4)[emu.lane] = b0;
     emu_exchange(5)[emu.lane] = b1;
     emu_warp_barrier();
+}
+
+static inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    emu_put_operands(a, b0, b1);
     unsigned g = emu.lane / 4, t = emu.lane % 4;
     for (int i = 0; i < 4; i++) {
         unsigned row = i / 2, column = 2 * t + (unsigned)i % 2; // row: 0 for g, 1 for g + 8
@@ -32,10 +37,7 @@ static inline void mma_bf16(float d[4], const uint32_t a[4], uint32_t b0, uint32
 }
 
 static inline void mma_u8s8(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-    for (int i = 0; i < 4; i++) emu_exchange(i)[emu.lane] = a[i];
-    emu_exchange(4)[emu.lane] = b0;
-    emu_exchange(5)[emu.lane] = b1;
-    emu_warp_barrier();
+    emu_put_operands(a, b0, b1);
     unsigned g = emu.lane / 4, t = emu.lane % 4;
     for (int i = 0; i < 4; i++) {
         unsigned row = i / 2, column = 2 * t + (unsigned)i % 2; // row: 0 for g, 1 for g + 8
