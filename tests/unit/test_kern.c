@@ -32,7 +32,7 @@ static void each_level(void (*check)(const struct kernels *k)) {
     if (!any) unit_skip("this processor has none of the faster instruction sets");
 }
 
-enum { IN = 256, ROWS = 37, PADDED = 48 };
+enum { IN = 640, ROWS = 37, PADDED = 48 };
 
 static const struct format formats[] = {
     {QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_AFFINE, DT_BF16, 4, 32},  {QUANT_AFFINE, DT_BF16, 4, 128}, {QUANT_AFFINE, DT_F16, 4, 64},
@@ -121,13 +121,14 @@ static void panels_agree(void) {
 }
 
 static void check_poison(const struct kernels *k) {
-    float x[64], scale, sum, bad[] = {NAN, INFINITY, -INFINITY};
-    int8_t q[ACTS_TERMS * 64];
+    float x[320], scale[2], sum[5], bad[] = {NAN, INFINITY, -INFINITY};
+    int8_t q[ACTS_TERMS * 320];
     for (size_t b = 0; b < 3 && k->quant_row; b++) {
-        for (int i = 0; i < 64; i++) x[i] = 1.0f;
-        x[37] = bad[b];
-        k->quant_row(x, &(struct quant_acts){.q = q, .scale = &scale, .sum = &sum, .in = 64, .n_groups = 1, .group = 64, .tile = 1}, 0);
-        CHECK(isnan(scale) && isnan(sum));
+        for (int i = 0; i < 320; i++) x[i] = 1.0f;
+        x[37 + 64 * (b + 1)] = bad[b];
+        k->quant_row(x, &(struct quant_acts){.q = q, .scale = scale, .sum = sum, .in = 320, .n_groups = 5, .group = 64, .tile = 1}, 0);
+        CHECK(isnan(scale[0]) && sum[0] == 0);
+        CHECK(scale[1] == 1.0f / ACTS_MAX && sum[4] == 64 * ACTS_MAX); /* the span beside it, a short one, is whole */
     }
 }
 

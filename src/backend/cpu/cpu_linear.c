@@ -21,13 +21,14 @@ static size_t align64(size_t n) {
 size_t cpu_place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char *memory, struct quant_acts *out) {
     int32_t tile = acts_tile(n_rows);
     size_t rows = (size_t)((n_rows + tile - 1) / tile * tile), groups = (size_t)(s->in / s->group);
-    size_t codes = align64(rows * (size_t)s->in * ACTS_TERMS), numbers = align64(rows * groups * sizeof(float));
+    size_t codes = align64(rows * (size_t)s->in * ACTS_TERMS), sums = align64(rows * groups * sizeof(float));
+    size_t scales = align64(rows * (size_t)acts_spans(s->in) * sizeof(float));
     *out = (struct quant_acts){.q = (int8_t *)memory, .in = s->in, .n_groups = (int64_t)groups, .group = s->group, .tile = tile};
     if (memory) {
-        out->scale = (float *)(void *)(memory + codes);
-        out->sum = (float *)(void *)(memory + codes + numbers);
+        out->sum = (float *)(void *)(memory + codes);
+        out->scale = (float *)(void *)(memory + codes + sums);
     }
-    return codes + 2 * numbers;
+    return codes + sums + scales;
 }
 
 /* Behind the activations: outputs of a part-filled last panel. */
@@ -71,7 +72,7 @@ static void partial_panel(const struct linear_job *job, const struct panel_args 
 static struct quant_acts acts_from(const struct quant_acts *all, int64_t row) {
     struct quant_acts x = *all;
     x.q += row * ACTS_TERMS * x.in;
-    x.scale += row * x.n_groups;
+    x.scale += row * acts_spans(x.in);
     x.sum += row * x.n_groups;
     return x;
 }

@@ -25,7 +25,7 @@ int64_t cpu_experts_panel_floats(const struct op *op) {
 /* Bytes before the activations of the i-th used expert, which has n_pairs before it. An expert's rows are padded to at most twice their
  * number, and its four parts to lines. */
 static size_t acts_offset(const struct pack_shape *s, int64_t n_pairs, int64_t i) {
-    size_t per_row = (size_t)s->in * ACTS_TERMS + 2 * (size_t)(s->in / s->group) * sizeof(float);
+    size_t per_row = (size_t)s->in * ACTS_TERMS + (size_t)(s->in / s->group + acts_spans(s->in)) * sizeof(float);
     return 2 * (size_t)n_pairs * per_row + 4 * 64 * (size_t)i;
 }
 

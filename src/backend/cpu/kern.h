@@ -15,13 +15,17 @@
 #include "base/str.h"
 #include "tensor/quant.h"
 
-/* Rows of activations as whole numbers of 12 bits, by groups of the weight's group: value = q * scale; sum is scale * (sum
- * of q). A number is kept as two bytes, q = 16 high + low, high within -127 .. 127 and low within -8 .. 7: a dot product is
- * two products of bytes, 16 times the one plus the other, and exact.
+/* Rows of activations as whole numbers of 12 bits: value = q * scale. A scale holds for a span of ACTS_SPAN inputs (the last
+ * one of a row may be shorter), which is some whole groups of the weight; sum is the sum of a group's q, a whole number.
+ * A q is kept as two bytes, q = 16 high + low, high within -127 .. 127 and low within -8 .. 7: a dot product is two products
+ * of bytes, 16 times the one plus the other, and exact.
+ *
+ * What a row of weights makes of them, in f32 and in this order, fma all over: from 0, for each span, (from 0, for each of its
+ * groups, the integer dot product times the weights' scale, then the weights' bias times sum) times the span's scale.
  *
  * Rows lie in tiles of `tile` rows, group by group, so that one group of a tile's rows is one stretch of memory, the high
- * bytes and then the low ones: q[tiles][groups][ACTS_TERMS][tile][group], scale and sum [tiles][groups][tile]. The last tile
- * may be part-filled: the memory is there, its contents are anything. */
+ * bytes and then the low ones: q[tiles][groups][ACTS_TERMS][tile][group], sum[tiles][groups][tile], scale[tiles][spans][tile].
+ * The last tile may be part-filled: the memory is there, its contents are anything. */
 struct quant_acts {
     int8_t *q;
     float *scale, *sum;
@@ -29,25 +33,39 @@ struct quant_acts {
     int32_t group, tile;
 };
 
-enum { ACTS_TILE = 16, ACTS_TERMS = 2, ACTS_MAX = 127 * 16 };
-/* A group whose largest magnitude is not above this is taken for zeros: ACTS_MAX / magnitude must be a number. */
+enum { ACTS_TILE = 16, ACTS_TERMS = 2, ACTS_MAX = 127 * 16, ACTS_SPAN = 256 };
+/* A span whose largest magnitude is not above this is taken for zeros: ACTS_MAX / magnitude must be a number. */
 #define ACTS_LEAST 1e-35f
+
+static inline int64_t acts_spans(int64_t in) {
+    return (in + ACTS_SPAN - 1) / ACTS_SPAN;
+}
+/* Groups of the span that begins with group g. */
+static inline int64_t acts_span_groups(const struct quant_acts *x, int64_t g) {
+    int64_t n = ACTS_SPAN / x->group;
+    return x->n_groups - g < n ? x->n_groups - g : n;
+}
 
 /* Rows of a tile for a batch of this size: a single row lies as it is, small batches are one tile of 4, 8 or 12. */
 static inline int32_t acts_tile(int64_t n_rows) {
     return n_rows <= 1 ? 1 : n_rows >= ACTS_TILE ? ACTS_TILE : (int32_t)(n_rows + 3) / 4 * 4;
 }
 
-/* Where row `row` begins, how far its low bytes are from the high ones, and the steps to its next group. */
+/* Where row `row` begins, how far its low bytes are from the high ones, and the steps to its next group (of q and sum; of
+ * scale: to its next span). */
 struct acts_row {
     int8_t *q;
     float *scale, *sum;
     int64_t low, q_step, step;
 };
 static inline struct acts_row acts_row_at(const struct quant_acts *x, int64_t row) {
-    int64_t first = row / x->tile * x->tile, m = row % x->tile, at = first * x->n_groups + m;
-    int64_t low = (int64_t)x->tile * x->group;
-    return (struct acts_row){x->q + first * ACTS_TERMS * x->in + m * x->group, x->scale + at, x->sum + at, low, ACTS_TERMS * low, x->tile};
+    int64_t first = row / x->tile * x->tile, m = row % x->tile, low = (int64_t)x->tile * x->group;
+    return (struct acts_row){.q = x->q + first * ACTS_TERMS * x->in + m * x->group,
+                             .scale = x->scale + first * acts_spans(x->in) + m,
+                             .sum = x->sum + first * x->n_groups + m,
+                             .low = low,
+                             .q_step = ACTS_TERMS * low,
+                             .step = x->tile};
 }
 
 /* Outputs of some panels, one after the other in memory, for `n_rows` rows of activations: y[r][16 p + i]. */

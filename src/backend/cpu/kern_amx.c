@@ -22,9 +22,9 @@
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"((void *)(base)), "r"((int64_t)(stride)) : "memory")
 #endif
 
-/* MANY: from there on the spreading of codes pays on the machines that were measured. STRETCH groups of BLOCK panels and of a tile of activations stay in
+/* MANY: from there on the spreading of codes pays on the machines that were measured. A span of BLOCK panels and of a tile of activations stay in
  * the level-1 cache; activations and sums of ROW_BLOCK rows in the level-2 cache. */
-enum { GROUP = 64, TIMES_16 = 0, TIMES_1 = 1024, GROUP_BYTES = 2048, STRETCH = 2, BLOCK = 4, ROW_BLOCK = 256, MANY = 4 };
+enum { GROUP = 64, TIMES_16 = 0, TIMES_1 = 1024, GROUP_BYTES = 2048, STRETCH = ACTS_SPAN / GROUP, BLOCK = 2, ROW_BLOCK = 256, MANY = 4 };
 enum { TILE_FLOATS = ACTS_TILE * PANEL_ROWS };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -72,11 +72,11 @@ INLINE void load_scales(const unsigned char *p, const int narrow, __m512 *scale,
     }
 }
 
-/* Some tiles of rows against a stretch of groups of some panels. */
+/* Some tiles of rows against a span of some panels. */
 struct stretch {
     const int8_t *q;                     /* of the activations, from the stretch's first group on */
     const float *scale, *sum;            /* the same */
-    int64_t q_step, step;                /* from tile to tile */
+    int64_t q_step, step, scale_step;    /* from tile to tile */
     const unsigned char *panels, *codes; /* the first group as it lies; lines of 4-bit codes */
     const struct pack_shape *shape;
     ptrdiff_t next; /* from a group to the one of its place in the next stretch */
@@ -150,19 +150,18 @@ INLINE void store(int32_t *total, int64_t odd, const int bits) {
     }
 }
 
-INLINE void weigh(const struct stretch *s, const struct place *at, const int32_t *total, __m512 *acc, const int n, const int bits,
+INLINE void weigh(const struct stretch *s, const struct place *at, const int32_t *total, __m512 *inner, const int n, const int bits,
                   const int narrow) {
     const unsigned char *group = s->panels + (size_t)at->panel * s->shape->panel_bytes + (size_t)at->g * s->shape->group_bytes;
     __m512 scale, bias;
     load_scales(group + GROUP * PANEL_ROWS * bits / 8, narrow, &scale, &bias);
-    const float *sx = s->scale + at->tile * s->step + at->g * n, *sum = s->sum + at->tile * s->step + at->g * n;
+    const float *sum = s->sum + at->tile * s->step + at->g * n;
 #pragma GCC unroll 16
     for (int m = 0; m < n; m++) {
-        __m512 weighed = _mm512_mul_ps(scale, _mm512_set1_ps(sx[m]));
         __m512i whole = _mm512_load_si512(total + m * PANEL_ROWS);
         if (bits == 8) whole = _mm512_add_epi32(_mm512_slli_epi32(whole, 4), _mm512_load_si512(total + TILE_FLOATS + m * PANEL_ROWS));
-        acc[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), weighed, acc[m]);
-        acc[m] = _mm512_fmadd_ps(bias, _mm512_set1_ps(sum[m]), acc[m]);
+        inner[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), scale, inner[m]);
+        inner[m] = _mm512_fmadd_ps(bias, _mm512_set1_ps(sum[m]), inner[m]);
     }
 }
 
@@ -186,19 +185,23 @@ INLINE void run_stretch(const struct stretch *s, const int n, const int bits, co
     place_next(s, &ahead);
     for (; at.tile < s->n_tiles; at.tile++)
         for (at.panel = 0; at.panel < s->n_panels; at.panel++) {
-            __m512 acc[ACTS_TILE];
+            __m512 inner[ACTS_TILE];
+            const float *scale = s->scale + at.tile * s->scale_step;
             float *sums = s->sums + (at.tile * BLOCK + at.panel) * TILE_FLOATS;
 #pragma GCC unroll 16
-            for (int m = 0; m < n; m++) acc[m] = s->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + m * PANEL_ROWS);
+            for (int m = 0; m < n; m++) inner[m] = _mm512_setzero_ps();
             for (at.g = 0; at.g < s->n_groups; at.g++, odd ^= 1) {
                 store(total[odd], odd, bits);
                 ask_ahead(s, &at, bits);
                 products(s, &ahead, odd, n, bits);
                 place_next(s, &ahead);
-                weigh(s, &at, total[odd], acc, n, bits, narrow);
+                weigh(s, &at, total[odd], inner, n, bits, narrow);
             }
 #pragma GCC unroll 16
-            for (int m = 0; m < n; m++) _mm512_store_ps(sums + m * PANEL_ROWS, acc[m]);
+            for (int m = 0; m < n; m++) {
+                __m512 acc = s->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + m * PANEL_ROWS);
+                _mm512_store_ps(sums + m * PANEL_ROWS, _mm512_fmadd_ps(inner[m], _mm512_set1_ps(scale[m]), acc));
+            }
         }
 }
 
@@ -239,10 +242,11 @@ static void block_groups(const struct block *b, int64_t g, int64_t n) {
         spread(s, at + (size_t)p * s->panel_bytes, n, b->codes + p * STRETCH * GROUP_BYTES);
     struct acts_row x = acts_row_at(acts, b->row);
     run(&(struct stretch){.q = x.q + g * x.q_step,
-                          .scale = x.scale + g * x.step,
+                          .scale = x.scale + g / STRETCH * x.step,
                           .sum = x.sum + g * x.step,
                           .q_step = acts->n_groups * x.q_step,
                           .step = acts->n_groups * x.step,
+                          .scale_step = acts_spans(acts->in) * x.step,
                           .panels = at,
                           .codes = b->codes,
                           .shape = s,

@@ -124,16 +124,20 @@ INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row
     size_t code_bytes = s->group_bytes - (narrow ? 64 : 128);
     __m256 acc[TILE];
     for (int m = 0; m < n; m++) acc[m] = _mm256_setzero_ps();
-    for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
-        __m256i total[TILE];
-        __m256 scale, bias;
-        group_dot(a, p + 32 * half, x.q + g * x.q_step, x.low, n, bits, total);
-        load_scales(p + code_bytes, narrow, half, &scale, &bias);
-        for (int m = 0; m < n; m++) {
-            int64_t at = g * x.step + m;
-            acc[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[m]), _mm256_mul_ps(scale, _mm256_set1_ps(x.scale[at])), acc[m]);
-            acc[m] = _mm256_fmadd_ps(bias, _mm256_set1_ps(x.sum[at]), acc[m]);
+    for (int64_t g = 0; g < a->x.n_groups; x.scale += x.step) {
+        __m256 inner[TILE];
+        for (int m = 0; m < n; m++) inner[m] = _mm256_setzero_ps();
+        for (int64_t end = g + acts_span_groups(&a->x, g); g < end; g++, p += s->group_bytes, x.q += x.q_step, x.sum += x.step) {
+            __m256i total[TILE];
+            __m256 scale, bias;
+            group_dot(a, p + 32 * half, x.q, x.low, n, bits, total);
+            load_scales(p + code_bytes, narrow, half, &scale, &bias);
+            for (int m = 0; m < n; m++) {
+                inner[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(total[m]), scale, inner[m]);
+                inner[m] = _mm256_fmadd_ps(bias, _mm256_set1_ps(x.sum[m]), inner[m]);
+            }
         }
+        for (int m = 0; m < n; m++) acc[m] = _mm256_fmadd_ps(inner[m], _mm256_set1_ps(x.scale[m]), acc[m]);
     }
     for (int m = 0; m < n; m++) _mm256_storeu_ps(y + m * a->y_stride + 8 * half, acc[m]);
 }
@@ -167,30 +171,36 @@ INLINE int32_t sum_of(__m256i v) {
     return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1)));
 }
 
+/* One group by its span's factor; returns the sum of its numbers. */
+INLINE float quant_group(const float *x, int32_t group, __m256 inverse, int8_t *q, int64_t below) {
+    __m256i total = _mm256_setzero_si256();
+    for (int32_t i = 0; i < group; i += 8) {
+        __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), inverse));
+        total = _mm256_add_epi32(total, v);
+        __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+        __m128i high = _mm_srai_epi16(_mm_add_epi16(words, _mm_set1_epi16(8)), 4), low = _mm_sub_epi16(words, _mm_slli_epi16(high, 4));
+        _mm_storel_epi64((__m128i *)(void *)(q + i), _mm_packs_epi16(high, high));
+        _mm_storel_epi64((__m128i *)(void *)(q + below + i), _mm_packs_epi16(low, low));
+    }
+    return (float)sum_of(total);
+}
+
 static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
     const __m256 sign = _mm256_set1_ps(-0.0f), huge = _mm256_set1_ps(3.4e38f);
     struct acts_row to = acts_row_at(out, row);
-    int32_t group = out->group;
-    for (int64_t g = 0; g < out->n_groups; g++, x += group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
+    for (int64_t g = 0; g < out->n_groups; to.scale += to.step) {
+        int64_t end = g + acts_span_groups(out, g), n = (end - g) * out->group;
         __m256 max = _mm256_setzero_ps(), bad = _mm256_setzero_ps();
-        for (int32_t i = 0; i < group; i += 8) {
+        for (int64_t i = 0; i < n; i += 8) {
             __m256 v = _mm256_andnot_ps(sign, _mm256_loadu_ps(x + i));
             max = _mm256_max_ps(v, max);
             bad = _mm256_or_ps(bad, _mm256_cmp_ps(v, huge, _CMP_NLE_UQ));
         }
         int odd = _mm256_movemask_ps(bad);
         float most = v_peak(max), inverse = most > ACTS_LEAST && !odd ? (float)ACTS_MAX / most : 0;
-        __m256i total = _mm256_setzero_si256();
-        for (int32_t i = 0; i < group; i += 8) {
-            __m256i v = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(inverse)));
-            total = _mm256_add_epi32(total, v);
-            __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-            __m128i high = _mm_srai_epi16(_mm_add_epi16(words, _mm_set1_epi16(8)), 4), low = _mm_sub_epi16(words, _mm_slli_epi16(high, 4));
-            _mm_storel_epi64((__m128i *)(void *)(to.q + i), _mm_packs_epi16(high, high));
-            _mm_storel_epi64((__m128i *)(void *)(to.q + to.low + i), _mm_packs_epi16(low, low));
-        }
         *to.scale = odd ? __builtin_nanf("") : most * (1.0f / (float)ACTS_MAX);
-        *to.sum = *to.scale * (float)sum_of(total);
+        for (; g < end; g++, x += out->group, to.q += to.q_step, to.sum += to.step)
+            *to.sum = quant_group(x, out->group, _mm256_set1_ps(inverse), to.q, to.low);
     }
 }
 

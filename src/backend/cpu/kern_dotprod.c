@@ -77,18 +77,24 @@ INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row
     float32x4_t acc[TILE][QUADS];
     for (int m = 0; m < n; m++)
         for (int i = 0; i < n_quads; i++) acc[m][i] = vdupq_n_f32(0);
-    for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
-        int32x4_t total[TILE][QUADS];
-        group_dot(a, p + 16 * quad, x.q + g * x.q_step, x.low, n, n_quads, bits, total);
-        for (int i = 0; i < n_quads; i++) {
-            float32x4_t scale, bias;
-            load_scales(p + code_bytes, narrow, quad + i, &scale, &bias);
-            for (int m = 0; m < n; m++) {
-                int64_t at = g * x.step + m;
-                acc[m][i] = vfmaq_f32(acc[m][i], vcvtq_f32_s32(total[m][i]), vmulq_n_f32(scale, x.scale[at]));
-                acc[m][i] = vfmaq_n_f32(acc[m][i], bias, x.sum[at]);
+    for (int64_t g = 0; g < a->x.n_groups; x.scale += x.step) {
+        float32x4_t inner[TILE][QUADS];
+        for (int m = 0; m < n; m++)
+            for (int i = 0; i < n_quads; i++) inner[m][i] = vdupq_n_f32(0);
+        for (int64_t end = g + acts_span_groups(&a->x, g); g < end; g++, p += s->group_bytes, x.q += x.q_step, x.sum += x.step) {
+            int32x4_t total[TILE][QUADS];
+            group_dot(a, p + 16 * quad, x.q, x.low, n, n_quads, bits, total);
+            for (int i = 0; i < n_quads; i++) {
+                float32x4_t scale, bias;
+                load_scales(p + code_bytes, narrow, quad + i, &scale, &bias);
+                for (int m = 0; m < n; m++) {
+                    inner[m][i] = vfmaq_f32(inner[m][i], vcvtq_f32_s32(total[m][i]), scale);
+                    inner[m][i] = vfmaq_n_f32(inner[m][i], bias, x.sum[m]);
+                }
             }
         }
+        for (int m = 0; m < n; m++)
+            for (int i = 0; i < n_quads; i++) acc[m][i] = vfmaq_n_f32(acc[m][i], inner[m][i], x.scale[m]);
     }
     for (int m = 0; m < n; m++)
         for (int i = 0; i < n_quads; i++) vst1q_f32(y + m * a->y_stride + 4 * (quad + i), acc[m][i]);
@@ -116,30 +122,36 @@ void kern_dotprod_panel(const struct panel_args *a) {
     }
 }
 
+/* One group by its span's factor; returns the sum of its numbers. */
+INLINE float quant_group(const float *x, int32_t group, float inverse, int8_t *to, int64_t below) {
+    int32x4_t total = vdupq_n_s32(0);
+    for (int32_t i = 0; i < group; i += 8) {
+        int32x4_t v0 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i), inverse)),
+                  v1 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i + 4), inverse));
+        total = vaddq_s32(total, vaddq_s32(v0, v1));
+        int16x8_t q = vcombine_s16(vmovn_s32(v0), vmovn_s32(v1)), high = vshrq_n_s16(vaddq_s16(q, vdupq_n_s16(8)), 4);
+        vst1_s8(to + i, vmovn_s16(high));
+        vst1_s8(to + below + i, vmovn_s16(vsubq_s16(q, vshlq_n_s16(high, 4))));
+    }
+    return (float)vaddvq_s32(total);
+}
+
 void kern_dotprod_quant_row(const float *x, const struct quant_acts *out, int64_t row) {
     struct acts_row to = acts_row_at(out, row);
-    int32_t group = out->group;
-    for (int64_t g = 0; g < out->n_groups; g++, x += group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
+    for (int64_t g = 0; g < out->n_groups; to.scale += to.step) {
+        int64_t end = g + acts_span_groups(out, g), n = (end - g) * out->group;
         float32x4_t max = vdupq_n_f32(0);
         uint32x4_t fine = vdupq_n_u32(UINT32_MAX);
-        for (int32_t i = 0; i < group; i += 4) {
+        for (int64_t i = 0; i < n; i += 4) {
             float32x4_t v = vabsq_f32(vld1q_f32(x + i));
             fine = vandq_u32(fine, vcleq_f32(v, vdupq_n_f32(3.4e38f)));
             max = vmaxnmq_f32(max, v);
         }
         int odd = vminvq_u32(fine) == 0;
         float most = vmaxvq_f32(max), inverse = most > ACTS_LEAST && !odd ? (float)ACTS_MAX / most : 0;
-        int32x4_t total = vdupq_n_s32(0);
-        for (int32_t i = 0; i < group; i += 8) {
-            int32x4_t v0 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i), inverse)),
-                      v1 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i + 4), inverse));
-            total = vaddq_s32(total, vaddq_s32(v0, v1));
-            int16x8_t q = vcombine_s16(vmovn_s32(v0), vmovn_s32(v1)), high = vshrq_n_s16(vaddq_s16(q, vdupq_n_s16(8)), 4);
-            vst1_s8(to.q + i, vmovn_s16(high));
-            vst1_s8(to.q + to.low + i, vmovn_s16(vsubq_s16(q, vshlq_n_s16(high, 4))));
-        }
         *to.scale = odd ? __builtin_nanf("") : most * (1.0f / (float)ACTS_MAX);
-        *to.sum = *to.scale * (float)vaddvq_s32(total);
+        for (; g < end; g++, x += out->group, to.q += to.q_step, to.sum += to.step)
+            *to.sum = quant_group(x, out->group, inverse, to.q, to.low);
     }
 }
 

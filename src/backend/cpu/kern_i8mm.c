@@ -45,8 +45,9 @@ INLINE void tile(const struct panel_args *a, const unsigned char *p, struct acts
     const struct pack_shape *s = a->shape;
     size_t code_bytes = s->group_bytes - (narrow ? 64 : 128);
     float32x4_t acc[ROWS_MAX];
-    for (int m = 0; m < n; m++) acc[m] = vdupq_n_f32(0);
-    for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
+    float32x4_t inner[ROWS_MAX];
+    for (int m = 0; m < n; m++) acc[m] = inner[m] = vdupq_n_f32(0);
+    for (int64_t g = 0; g < a->x.n_groups; p += s->group_bytes) {
         int32x4_t total[ROWS_MAX / 2][2], rest[ROWS_MAX / 2][2];
         const unsigned char *line = p + 16 * quad;
         for (int i = 0; i < n / 2; i++) total[i][0] = total[i][1] = rest[i][0] = rest[i][1] = vdupq_n_s32(0);
@@ -68,10 +69,16 @@ INLINE void tile(const struct panel_args *a, const unsigned char *p, struct acts
         load_scales(p + code_bytes, narrow, quad, &scale, &bias);
         for (int m = 0; m < n; m++) {
             int32x4_t *t = total[m / 2], row = m % 2 ? vuzp2q_s32(t[0], t[1]) : vuzp1q_s32(t[0], t[1]);
-            acc[m] = vfmaq_f32(acc[m], vcvtq_f32_s32(row), vmulq_n_f32(scale, x.scale[m]));
-            acc[m] = vfmaq_n_f32(acc[m], bias, x.sum[m]);
+            inner[m] = vfmaq_f32(inner[m], vcvtq_f32_s32(row), scale);
+            inner[m] = vfmaq_n_f32(inner[m], bias, x.sum[m]);
         }
-        x.q += x.q_step, x.scale += x.step, x.sum += x.step;
+        x.q += x.q_step, x.sum += x.step;
+        if (++g % (ACTS_SPAN / s->group) && g < a->x.n_groups) continue;
+        for (int m = 0; m < n; m++) {
+            acc[m] = vfmaq_n_f32(acc[m], inner[m], x.scale[m]);
+            inner[m] = vdupq_n_f32(0);
+        }
+        x.scale += x.step;
     }
     for (int m = 0; m < n; m++)
         if (m < kept) vst1q_f32(y + m * a->y_stride + 4 * quad, acc[m]);
@@ -113,13 +120,19 @@ static void quant_row(const float *x, const struct quant_acts *out, int64_t row)
     }
     struct acts_row to = acts_row_at(out, row & ~(int64_t)1);
     to.q += row % 2 * 8, to.scale += row % 2, to.sum += row % 2;
-    for (int64_t g = 0; g < out->n_groups; g++, x += out->group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
-        int8_t q[ACTS_TERMS * PACK_GROUP_MAX];
-        struct quant_acts one = {.q = q, .scale = to.scale, .sum = to.sum, .in = out->group, .n_groups = 1, .group = out->group, .tile = 1};
+    for (int64_t g = 0; g < out->n_groups; to.scale += to.step) {
+        int8_t span[ACTS_TERMS * ACTS_SPAN], *q = span;
+        float sums[ACTS_SPAN / 16], *sum = sums;
+        struct quant_acts one = {.q = span, .scale = to.scale, .sum = sums, .group = out->group, .tile = 1};
+        one.n_groups = acts_span_groups(out, g), one.in = one.n_groups * one.group;
         kern_dotprod_quant_row(x, &one, 0);
-        for (int32_t k = 0; k < out->group; k += 8) {
-            memcpy(to.q + 2 * k, q + k, 8);
-            memcpy(to.q + to.low + 2 * k, q + out->group + k, 8);
+        x += one.in;
+        for (int64_t end = g + one.n_groups; g < end; g++, q += ACTS_TERMS * out->group, to.q += to.q_step, to.sum += to.step) {
+            *to.sum = *sum++;
+            for (int32_t k = 0; k < out->group; k += 8) {
+                memcpy(to.q + 2 * k, q + k, 8);
+                memcpy(to.q + to.low + 2 * k, q + out->group + k, 8);
+            }
         }
     }
 }

@@ -5,27 +5,34 @@
 
 #include <math.h>
 
-/* Symmetric, largest magnitude to ACTS_MAX, ties to even. A group that is not finite poisons its scale, and so its row. */
+/* One group by its span's factor; returns the sum of its numbers. */
+static float quant_group(const float *x, int32_t n, float inverse, int8_t *q, int64_t low) {
+    int32_t total = 0;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t whole = inverse > 0 ? (int32_t)lrintf(x[i] * inverse) : 0, high = (whole + 8) >> 4;
+        q[i] = (int8_t)high;
+        q[low + i] = (int8_t)(whole - 16 * high);
+        total += whole;
+    }
+    return (float)total;
+}
+
+/* Symmetric, largest magnitude to ACTS_MAX, ties to even. A span that is not finite poisons its scale, and so its row. */
 static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
     struct acts_row to = acts_row_at(out, row);
-    for (int64_t g = 0; g < out->n_groups; g++, x += out->group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
+    for (int64_t g = 0; g < out->n_groups; to.scale += to.step) {
+        int64_t end = g + acts_span_groups(out, g), n = (end - g) * out->group;
         float max = 0;
         bool finite = true;
-        for (int32_t i = 0; i < out->group; i++) {
+        for (int64_t i = 0; i < n; i++) {
             float a = fabsf(x[i]);
             finite &= a <= 3.4e38f;
             if (a > max) max = a;
         }
-        float inverse = max > ACTS_LEAST ? (float)ACTS_MAX / max : 0;
-        int32_t total = 0;
-        for (int32_t i = 0; i < out->group; i++) {
-            int32_t q = finite ? (int32_t)lrintf(x[i] * inverse) : 0, high = (q + 8) >> 4;
-            to.q[i] = (int8_t)high;
-            to.q[to.low + i] = (int8_t)(q - 16 * high);
-            total += q;
-        }
+        float inverse = finite && max > ACTS_LEAST ? (float)ACTS_MAX / max : 0;
         *to.scale = finite ? max * (1.0f / (float)ACTS_MAX) : NAN;
-        *to.sum = *to.scale * (float)total;
+        for (; g < end; g++, x += out->group, to.q += to.q_step, to.sum += to.step)
+            *to.sum = quant_group(x, out->group, inverse, to.q, to.low);
     }
 }
 
@@ -58,15 +65,19 @@ static void panel_row(const struct panel_args *a, const unsigned char *p, int64_
     size_t code_bytes = (size_t)s->group * PANEL_ROWS * (size_t)s->code_bits / 8;
     struct acts_row x = acts_row_at(&a->x, row);
     float acc[PANEL_ROWS] = {0};
-    for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
-        int32_t total[PANEL_ROWS];
-        float scale[PANEL_ROWS], bias[PANEL_ROWS];
-        group_dot(s, p, x.q + g * x.q_step, x.low, total);
-        read_scales(s, p + code_bytes, scale, bias);
-        for (int r = 0; r < PANEL_ROWS; r++) {
-            acc[r] = fmaf((float)total[r], scale[r] * x.scale[g * x.step], acc[r]);
-            acc[r] = fmaf(bias[r], x.sum[g * x.step], acc[r]);
+    for (int64_t g = 0; g < a->x.n_groups; x.scale += x.step) {
+        float inner[PANEL_ROWS] = {0};
+        for (int64_t end = g + acts_span_groups(&a->x, g); g < end; g++, p += s->group_bytes, x.q += x.q_step, x.sum += x.step) {
+            int32_t total[PANEL_ROWS];
+            float scale[PANEL_ROWS], bias[PANEL_ROWS];
+            group_dot(s, p, x.q, x.low, total);
+            read_scales(s, p + code_bytes, scale, bias);
+            for (int r = 0; r < PANEL_ROWS; r++) {
+                inner[r] = fmaf((float)total[r], scale[r], inner[r]);
+                inner[r] = fmaf(bias[r], *x.sum, inner[r]);
+            }
         }
+        for (int r = 0; r < PANEL_ROWS; r++) acc[r] = fmaf(inner[r], *x.scale, acc[r]);
     }
     memcpy(y, acc, sizeof acc);
 }

@@ -87,9 +87,9 @@ INLINE __m512i four(const int8_t *q) {
     return _mm512_set1_epi32(word);
 }
 
-/* One group of a panel for n rows of activations: weighed sums are added to acc. Sums of high and low bytes are kept
+/* One group of a panel for n rows of activations: weighed sums are added to inner. Sums of high and low bytes are kept
  * apart; integer sums are exact in any order. */
-INLINE void group_add(const unsigned char *p, const struct acts_row *x, int32_t group, __m512 *acc, const int n, const int bits,
+INLINE void group_add(const unsigned char *p, const struct acts_row *x, int32_t group, __m512 *inner, const int n, const int bits,
                       const int narrow) {
     const __m512i low = _mm512_set1_epi8(15);
     __m512i total[ROWS_MAX], rest[ROWS_MAX];
@@ -113,8 +113,8 @@ INLINE void group_add(const unsigned char *p, const struct acts_row *x, int32_t 
     load_scales(p, narrow, &scale, &bias);
     for (int m = 0; m < n; m++) {
         __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(total[m], 4), rest[m]);
-        acc[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), _mm512_mul_ps(scale, _mm512_set1_ps(x->scale[m])), acc[m]);
-        acc[m] = _mm512_fmadd_ps(bias, _mm512_set1_ps(x->sum[m]), acc[m]);
+        inner[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), scale, inner[m]);
+        inner[m] = _mm512_fmadd_ps(bias, _mm512_set1_ps(x->sum[m]), inner[m]);
     }
 }
 
@@ -126,18 +126,24 @@ INLINE void tile(const struct panel_args *a, int64_t row, int64_t panel, const i
     const unsigned char *p = a->panels + (size_t)panel * s->panel_bytes;
     const int32_t group = s->group == 64 ? 64 : s->group;
     struct acts_row x = acts_row_at(&a->x, row);
-    __m512 acc[STREAMS_MAX][ROWS_MAX];
+    __m512 acc[STREAMS_MAX][ROWS_MAX], inner[STREAMS_MAX][ROWS_MAX];
     for (int i = 0; i < n_panels; i++)
         for (int m = 0; m < n; m++) acc[i][m] = _mm512_setzero_ps();
-    for (int64_t g = 0; g < a->x.n_groups; g++, p += s->group_bytes) {
-        /* the group after this one is asked for: of the same panel, or the first one of a panel that comes next */
-        size_t ahead = s->group_bytes + (g + 1 < a->x.n_groups ? 0 : (size_t)(n_panels - 1) * s->panel_bytes);
-        for (int i = 0; i < n_panels; i++) {
-            const unsigned char *at = p + (size_t)i * s->panel_bytes;
-            for (size_t line = 0; line < s->group_bytes; line += PANEL_LINE) _mm_prefetch((const char *)(at + ahead + line), _MM_HINT_T0);
-            group_add(at, &x, group, acc[i], n, bits, narrow);
+    for (int64_t g = 0; g < a->x.n_groups; x.scale += x.step) {
+        for (int i = 0; i < n_panels; i++)
+            for (int m = 0; m < n; m++) inner[i][m] = _mm512_setzero_ps();
+        for (int64_t end = g + acts_span_groups(&a->x, g); g < end; g++, p += s->group_bytes, x.q += x.q_step, x.sum += x.step) {
+            /* the group after this one is asked for: of the same panel, or the first one of a panel that comes next */
+            size_t ahead = s->group_bytes + (g + 1 < a->x.n_groups ? 0 : (size_t)(n_panels - 1) * s->panel_bytes);
+            for (int i = 0; i < n_panels; i++) {
+                const unsigned char *at = p + (size_t)i * s->panel_bytes;
+                for (size_t line = 0; line < s->group_bytes; line += PANEL_LINE)
+                    _mm_prefetch((const char *)(at + ahead + line), _MM_HINT_T0);
+                group_add(at, &x, group, inner[i], n, bits, narrow);
+            }
         }
-        x.q += x.q_step, x.scale += x.step, x.sum += x.step;
+        for (int i = 0; i < n_panels; i++)
+            for (int m = 0; m < n; m++) acc[i][m] = _mm512_fmadd_ps(inner[i][m], _mm512_set1_ps(x.scale[m]), acc[i][m]);
     }
     float *y = a->y + row * a->y_stride + panel * PANEL_ROWS;
     for (int i = 0; i < n_panels; i++)
@@ -172,26 +178,34 @@ void kern_vnni_panel(const struct panel_args *a) {
     }
 }
 
+/* One group by its span's factor; returns the sum of its numbers. */
+INLINE float quant_group(const float *x, int32_t group, __m512 inverse, int8_t *q, int64_t below) {
+    __m512i total = _mm512_setzero_si512();
+    for (int32_t i = 0; i < group; i += 16) {
+        __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i), inverse));
+        __m512i high = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(8)), 4);
+        total = _mm512_add_epi32(total, v);
+        _mm_storeu_si128((__m128i *)(void *)(q + i), _mm512_cvtepi32_epi8(high));
+        _mm_storeu_si128((__m128i *)(void *)(q + below + i), _mm512_cvtepi32_epi8(_mm512_sub_epi32(v, _mm512_slli_epi32(high, 4))));
+    }
+    return (float)_mm512_reduce_add_epi32(total);
+}
+
 static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
     struct acts_row to = acts_row_at(out, row);
-    int32_t group = out->group;
-    for (int64_t g = 0; g < out->n_groups; g++, x += group, to.q += to.q_step, to.scale += to.step, to.sum += to.step) {
+    for (int64_t g = 0; g < out->n_groups; to.scale += to.step) {
+        int64_t end = g + acts_span_groups(out, g), n = (end - g) * out->group;
         __m512 max = _mm512_setzero_ps();
-        for (int32_t i = 0; i < group; i += 16) max = _mm512_max_ps(_mm512_abs_ps(_mm512_loadu_ps(x + i)), max);
-        /* max_ps drops a NaN in its first operand: look for one apart */
-        __mmask16 odd = 0;
-        for (int32_t i = 0; i < group; i += 16) odd |= _mm512_fpclass_ps_mask(_mm512_loadu_ps(x + i), 0x99);
-        float most = _mm512_reduce_max_ps(max), inverse = most > ACTS_LEAST && !odd ? (float)ACTS_MAX / most : 0;
-        __m512i total = _mm512_setzero_si512();
-        for (int32_t i = 0; i < group; i += 16) {
-            __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_set1_ps(inverse)));
-            __m512i high = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(8)), 4);
-            total = _mm512_add_epi32(total, v);
-            _mm_storeu_si128((__m128i *)(to.q + i), _mm512_cvtepi32_epi8(high));
-            _mm_storeu_si128((__m128i *)(to.q + to.low + i), _mm512_cvtepi32_epi8(_mm512_sub_epi32(v, _mm512_slli_epi32(high, 4))));
+        __mmask16 odd = 0; /* max_ps drops a NaN in its first operand: look for one apart */
+        for (int64_t i = 0; i < n; i += 16) {
+            __m512 v = _mm512_loadu_ps(x + i);
+            max = _mm512_max_ps(_mm512_abs_ps(v), max);
+            odd |= _mm512_fpclass_ps_mask(v, 0x99);
         }
+        float most = _mm512_reduce_max_ps(max), inverse = most > ACTS_LEAST && !odd ? (float)ACTS_MAX / most : 0;
         *to.scale = odd ? __builtin_nanf("") : most * (1.0f / (float)ACTS_MAX);
-        *to.sum = *to.scale * (float)_mm512_reduce_add_epi32(total);
+        for (; g < end; g++, x += out->group, to.q += to.q_step, to.sum += to.step)
+            *to.sum = quant_group(x, out->group, _mm512_set1_ps(inverse), to.q, to.low);
     }
 }
 
