@@ -73,13 +73,14 @@ out:
     return code;
 }
 
-/* The temporary name is short and does not grow with the target's, which may already be as long as names can be. */
+/* The temporary name is short and does not grow with the target's, which may already be as long as names can be. The clock tells
+ * containers apart that share a folder: their processes often have the same number. */
 static void temp_name_beside(const char *path, struct sb *out) {
     static _Atomic uint32_t counter;
     size_t dir = strlen(path);
     while (dir && path[dir - 1] != '/' && path[dir - 1] != '\\' && path[dir - 1] != ':') dir--;
     sb_put(out, str_n(path, dir));
-    sb_fmt(out, ".mlxcel-%d-%u.tmp", os_process_id(), (unsigned)atomic_fetch_add(&counter, 1));
+    sb_fmt(out, ".mlxcel-%d-%x-%u.tmp", os_process_id(), (unsigned)os_clock_ns(), (unsigned)atomic_fetch_add(&counter, 1));
 }
 
 int os_file_save(const char *path, struct str data, struct err *err) {

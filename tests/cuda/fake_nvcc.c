@@ -7,6 +7,7 @@
  *   host      the words of a missing host compiler crash     ends by a fault
  *   nothing   exit code 0 and no file             spill     succeeds, with a kernel that spills
  *   flood     exit code 1 after a megabyte of words on both streams
+ *   rival     succeeds, and before it ends another kernelc has built the same list with the same cache
  * FAKE_NVCC_VERSION: silent (exit code 7), garbage, or unset: the number at the end of the toolkit's folder name. */
 #include "os/os.h"
 
@@ -16,13 +17,17 @@ static void put(enum os_stream s, const char *text) {
     os_write(s, str_of(text), NULL);
 }
 
-/* ".../fake toolkit 13.0/bin/nvcc" -> "13.0" */
-static struct str version_of(const char *exe) {
-    struct str path = str_of(exe);
-    for (int up = 0; up < 2; up++) { /* the program's name, then "bin" */
+static struct str folder_of(struct str path, int up) {
+    while (up-- > 0) {
         while (path.n && path.p[path.n - 1] != '/' && path.p[path.n - 1] != '\\') path.n--;
         if (path.n) path.n--;
     }
+    return path;
+}
+
+/* ".../fake toolkit 13.0/bin/nvcc" -> "13.0" */
+static struct str version_of(const char *exe) {
+    struct str path = folder_of(str_of(exe), 2); /* without the program's name, and "bin" */
     size_t from = path.n;
     while (from > 0 && (path.p[from - 1] == '.' || (path.p[from - 1] >= '0' && path.p[from - 1] <= '9'))) from--;
     return str_from(path, from);
@@ -69,6 +74,33 @@ static int fail_by_mode(const char *mode) {
     return 1;
 }
 
+/* ".../fake toolkit 13.0/bin/nvcc", whose kernelc is two folders up; the source lies beside its list, the image in the cache. */
+static int build_as_rival(struct arena *a, const char *source, const char *image) {
+    struct str exe = str_of(os_exe_path()), toolkit = folder_of(exe, 2), cache = folder_of(str_of(image), 1);
+    const char *suffix = str_ends(exe, STR(".exe")) ? ".exe" : "";
+    const char *argv[] = {str_fmt(a, "%.*s/kernelc%s", STR_ARG(folder_of(exe, 3)), suffix).p,
+                          "--build",
+                          str_fmt(a, "%.*s/rival.bin", STR_ARG(folder_of(cache, 1))).p,
+                          "--kernels",
+                          str_fmt(a, "%.*s/kernels.list", STR_ARG(folder_of(str_of(source), 1))).p,
+                          "--cache",
+                          str_cstr(a, cache),
+                          "--toolkit",
+                          str_cstr(a, toolkit),
+                          "--ccbin",
+                          str_fmt(a, "%.*s/bin/cl%s", STR_ARG(toolkit), suffix).p,
+                          NULL};
+    const char *const unset[] = {"FAKE_NVCC=", NULL};
+    struct os_run_result r;
+    struct err err;
+    if (os_run(a, argv, NULL, unset, STR(""), &r, &err)) {
+        put(OS_STDERR, err.msg);
+        return 1;
+    }
+    os_write(OS_STDERR, r.err, NULL);
+    return r.exit_code;
+}
+
 static int compile(int argc, char **argv, struct arena *a) {
     const char *out = NULL, *mode = os_env("FAKE_NVCC"), *arch = "?", *source = argv[argc - 1], *name = source;
     bool ptx = false;
@@ -79,7 +111,8 @@ static int compile(int argc, char **argv, struct arena *a) {
         if (strcmp(argv[i], "--orig_src_path_name") == 0 && i + 2 < argc) name = argv[i + 2]; /* between them: -Xcicc */
     }
     bool spill = mode && strcmp(mode, "spill") == 0, nothing = mode && strcmp(mode, "nothing") == 0;
-    if (mode && !spill && !nothing) return fail_by_mode(mode);
+    bool rival = mode && strcmp(mode, "rival") == 0;
+    if (mode && !spill && !nothing && !rival) return fail_by_mode(mode);
     struct err err;
     struct str text, words;
     if (os_file_load(a, source, 0, &text, &err)) {
@@ -91,6 +124,7 @@ static int compile(int argc, char **argv, struct arena *a) {
         put(OS_STDERR, err.msg);
         return 1;
     }
+    if (rival && build_as_rival(a, source, out)) return 1;
     words = str_fmt(
         a,
         "ptxas info    : Compiling entry function 'fake_kernel' for '%s'\nptxas info    : Function properties for fake_kernel\n"

@@ -131,6 +131,25 @@ static void builds(void) {
     bench_free(&b);
 }
 
+/* Two builds at the same time: each has its own files, and what one has finished the other takes from the cache. */
+static void shares_the_cache(void) {
+    struct bench b;
+    struct str ours, rivals;
+    struct err err;
+    bench_init(&b);
+    build(&b, "FAKE_NVCC=rival", "-j", "1");
+    CHECK_INT(b.r.exit_code, 0);
+    SAYS(&b, "1 compiled, 5 from the cache");
+    CHECK_OK(os_file_load(&b.a, in(&b, b.folder, "out.bin"), 0, &ours, &err), err);
+    CHECK_OK(os_file_load(&b.a, in(&b, b.folder, "rival.bin"), 0, &rivals, &err), err);
+    CHECK(str_eq(ours, rivals));
+    struct str *names;
+    size_t n;
+    CHECK_OK(os_list_dir(&b.a, in(&b, b.folder, "cache"), &names, &n, &err), err);
+    CHECK_INT(n, 6); /* the entries, and nothing that was on its way */
+    bench_free(&b);
+}
+
 static void chooses_targets(void) {
     struct bench b;
     bench_init(&b);
@@ -321,6 +340,7 @@ static void bad_lists(void) {
 
 static const struct unit_case cases[] = {
     {"builds", builds},
+    {"shares_the_cache", shares_the_cache},
     {"chooses_targets", chooses_targets},
     {"failures", failures},
     {"crash", crash},

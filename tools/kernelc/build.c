@@ -92,9 +92,11 @@ static int lower_ptx(struct arena *a, const struct build *b, struct job *job, co
     return 0;
 }
 
+/* Compiles into a file beside the cache's entry. Its name is this run's alone: another build may share the cache, and compile the same. */
 static int compile(struct arena *a, const struct build *b, struct job *job, const char *base, const struct args_list *flags,
                    struct str *out) {
-    const char *image = str_fmt(a, "%s.%s", base, job->target.ptx ? "ptx" : "cubin").p;
+    const char *image =
+        str_fmt(a, "%s.%d-%llx.%s", base, os_process_id(), (unsigned long long)os_clock_ns(), job->target.ptx ? "ptx" : "cubin").p;
     struct args_list argv = {0};
     struct os_run_result r;
     struct os_stat st;
