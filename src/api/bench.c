@@ -73,12 +73,12 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* What a generated token must read at least: every weight but the embedding once per batch, and its own cache. */
+/* What a generated token must read at least: every weight but the embedding once per batch, and its own cache and state. */
 static double bytes_read(const struct session *s, const struct bench_case *c) {
     const struct model_weights *w = &s->model.weights;
     double weights = (double)w->bytes;
     if (!s->model.spec.tied && w->global[ROLE_EMBED].w) weights -= (double)w->global[ROLE_EMBED].w->bytes;
-    return weights / c->n_batch + (double)session_kv_bytes(s->backend, &s->model.spec.kv) * (c->depth + c->n_new / 2.0);
+    return weights / c->n_batch + (double)session_cache_bytes(s, c->depth + c->n_new / 2);
 }
 
 int bench_run(struct session *s, const struct bench_case *which, int32_t n_repeats, struct bench_result *out, struct err *err) {

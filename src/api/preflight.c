@@ -9,14 +9,38 @@ static uint64_t positions(const struct kv_class *k, int32_t context, int32_t row
     return (uint64_t)(k->window > 0 && span < context ? span : context);
 }
 
-static uint64_t class_bytes(const struct kv_class *k, int32_t context, int32_t rows, int32_t seqs) {
-    uint64_t per_position = (uint64_t)k->n_layers * (uint64_t)k->heads * (uint64_t)(k->k_width + k->v_width) * sizeof(float);
-    return per_position * positions(k, context, rows) * (uint64_t)seqs;
+/* Of one position in all layers of a class. */
+static uint64_t position_bytes(const struct backend *be, const struct kv_class *k) {
+    uint64_t each = be->type->kv_number_bytes ? (uint64_t)be->type->kv_number_bytes(be, k) : sizeof(float);
+    return (uint64_t)k->n_layers * (uint64_t)k->heads * (uint64_t)(k->k_width + k->v_width) * each;
 }
 
-static uint64_t cache_bytes(const struct kv_layout *l, int32_t context, int32_t rows, int32_t seqs) {
-    uint64_t bytes = 0;
-    for (int32_t i = 0; i < l->n_classes; i++) bytes += class_bytes(&l->classes[i], context, rows, seqs);
+static uint64_t class_bytes(const struct session *s, int32_t i, int32_t context, int32_t rows, int32_t seqs) {
+    const struct kv_class *k = &s->model.spec.kv.classes[i];
+    return position_bytes(s->backend, k) * positions(k, context, rows) * (uint64_t)seqs;
+}
+
+/* The recurrent state of one sequence, whatever its length. */
+static uint64_t state_bytes(const struct kv_layout *l) {
+    uint64_t elements = 0;
+    for (int32_t i = 0; i < l->n_states; i++) elements += (uint64_t)l->states[i].elements;
+    return elements * sizeof(float);
+}
+
+static uint64_t cache_bytes(const struct session *s, int32_t context, int32_t rows, int32_t seqs) {
+    const struct kv_layout *l = &s->model.spec.kv;
+    uint64_t bytes = state_bytes(l) * (uint64_t)seqs;
+    for (int32_t i = 0; i < l->n_classes; i++) bytes += class_bytes(s, i, context, rows, seqs);
+    return bytes;
+}
+
+uint64_t session_cache_bytes(const struct session *s, int32_t length) {
+    const struct kv_layout *l = &s->model.spec.kv;
+    uint64_t bytes = state_bytes(l);
+    for (int32_t i = 0; i < l->n_classes; i++) {
+        const struct kv_class *k = &l->classes[i];
+        bytes += position_bytes(s->backend, k) * (uint64_t)(k->window > 0 && k->window < length ? k->window : length);
+    }
     return bytes;
 }
 
@@ -35,13 +59,12 @@ int preflight_weights(const struct session *s, uint64_t need, struct err *err) {
 }
 
 int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs) {
-    const struct kv_layout *l = &s->model.spec.kv;
     uint64_t most = free_bytes(s) / 2;                                           /* the rest is for activations and for others */
     int32_t context = s->model.spec.context, low = 1, high = context / KV_BLOCK; /* in blocks; low is taken in any case */
-    if (most == 0 || cache_bytes(l, context, rows, seqs) <= most) return context;
+    if (most == 0 || cache_bytes(s, context, rows, seqs) <= most) return context;
     while (low < high) {
         int32_t middle = low + (high - low + 1) / 2;
-        if (cache_bytes(l, middle * KV_BLOCK, rows, seqs) <= most) low = middle;
+        if (cache_bytes(s, middle * KV_BLOCK, rows, seqs) <= most) low = middle;
         else high = middle - 1;
     }
     return low * KV_BLOCK < context ? low * KV_BLOCK : context;
@@ -49,14 +72,15 @@ int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs) {
 
 int preflight_cache(const struct session *s, int32_t context, int32_t rows, int32_t seqs, struct err *err) {
     const struct kv_layout *l = &s->model.spec.kv;
-    uint64_t available = free_bytes(s), need = cache_bytes(l, context, rows, seqs);
+    uint64_t available = free_bytes(s), need = cache_bytes(s, context, rows, seqs);
     struct sb parts = {0};
     if (s->options.force || available == 0 || need <= available) return ERR_OK;
     for (int32_t i = 0; i < l->n_classes; i++) {
-        sb_fmt(&parts, "%s%.1f GB ", i ? ", " : "", (double)class_bytes(&l->classes[i], context, rows, seqs) * GB);
+        sb_fmt(&parts, "%s%.1f GB ", i ? ", " : "", (double)class_bytes(s, i, context, rows, seqs) * GB);
         if (l->classes[i].window > 0) sb_fmt(&parts, "in windows of %d", l->classes[i].window);
         else sb_puts(&parts, "for the whole context");
     }
+    if (l->n_states) sb_fmt(&parts, "%s%.1f GB of recurrent state", parts.n ? ", " : "", (double)state_bytes(l) * seqs * GB);
     err_set(err, ERR_EMEMORY,
             "a context of %d for %d at once needs %.1f GB (%s) and %.1f GB are free here; --ctx-size %d fits, --force tries", context, seqs,
             (double)need * GB, parts.p ? parts.p : "", (double)available * GB, preflight_context(s, rows, seqs));

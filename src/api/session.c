@@ -7,15 +7,6 @@
 
 enum { ROWS_DEFAULT = 512, ROWS_GPU = 2048 }; /* a GPU dequantises a layer once per step: long chunks pay */
 
-uint64_t session_kv_bytes(const struct backend *be, const struct kv_layout *layout) {
-    uint64_t bytes = 0, each = be->kv_bytes ? (uint64_t)be->kv_bytes : sizeof(float);
-    for (int32_t i = 0; i < layout->n_classes; i++) {
-        const struct kv_class *k = &layout->classes[i];
-        bytes += (uint64_t)k->n_layers * (uint64_t)k->heads * (uint64_t)(k->k_width + k->v_width) * each;
-    }
-    return bytes;
-}
-
 static int open_model(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
     if (o->shape) {

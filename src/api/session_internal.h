@@ -42,7 +42,7 @@ int preflight_cache(const struct session *s, int32_t context, int32_t rows, int3
 /* The largest context that fits beside what else is needed. */
 int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs);
 
-/* Bytes that one position takes in the cache of this backend. */
-uint64_t session_kv_bytes(const struct backend *be, const struct kv_layout *layout);
+/* Bytes of cache and state that the next token of a sequence of this length reads. */
+uint64_t session_cache_bytes(const struct session *s, int32_t length);
 
 #endif

@@ -118,6 +118,8 @@ struct backend_type {
     /* Fills out (name, format, shape, bytes, packed). */
     int (*weight_bind)(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
     void (*weight_release)(struct backend *be, struct weight *w);
+    /* Bytes of a cached number of this class, as kv_open will store it. Absent: a float's. */
+    int32_t (*kv_number_bytes)(const struct backend *be, const struct kv_class *k);
     int (*kv_open)(struct backend *be, const struct kv_layout *layout, struct err *err);
     void (*kv_close)(struct backend *be);
     /* Copy-on-write and snapshots. */
@@ -145,8 +147,7 @@ struct backend {
     const struct backend_type *type;
     struct oplist list;
     enum precision precision;
-    int32_t kv_bytes; /* of a cached number, known after kv_open; 0: a float's */
-    int32_t step_ms;  /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
+    int32_t step_ms; /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
 };
 
 extern const struct backend_type cpu_backend, cuda_backend, trace_backend, xla_backend;

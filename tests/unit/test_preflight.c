@@ -80,6 +80,34 @@ static void refusals_have_the_numbers(void) {
     mem_free(s);
 }
 
+/* Classes may differ in what they store: a half here, a float there. */
+static int32_t number_bytes(const struct backend *be, const struct kv_class *k) {
+    (void)be;
+    return k->wide ? 4 : 2;
+}
+
+static void each_class_counts_its_own_numbers(void) {
+    static const struct backend_type type = {.name = "mixed", .memory = tell_memory, .kv_number_bytes = number_bytes};
+    struct backend be;
+    struct session *s = make_session(&be);
+    struct err err = {0};
+    be.type = &type;
+    s->model.spec.kv.classes[0].wide = true; /* the first a float, the last a half: neither speaks for both */
+    CHECK_INT(session_cache_bytes(s, 1), WHOLE_BYTES + WINDOW_BYTES / 2);
+    CHECK_INT(session_cache_bytes(s, 10000), WHOLE_BYTES * 10000 + WINDOW_BYTES / 2 * WINDOW); /* a window reads no more than itself */
+    s->model.spec.kv.n_states = 2;
+    s->model.spec.kv.states[0].elements = 1000;
+    s->model.spec.kv.states[1].elements = 500;
+    CHECK_INT(session_cache_bytes(s, 1), WHOLE_BYTES + WINDOW_BYTES / 2 + 1500 * 4);
+    uint64_t need = SEQS * (uint64_t)(WHOLE_BYTES * 4096 + WINDOW_BYTES / 2 * SPAN + 1500 * 4);
+    free_now = need;
+    CHECK_OK(preflight_cache(s, 4096, ROWS, SEQS, &err), err);
+    free_now = need - 1;
+    CHECK_INT(preflight_cache(s, 4096, ROWS, SEQS, &err), ERR_EMEMORY);
+    CHECK(strstr(err.msg, "0.0 GB of recurrent state)"));
+    mem_free(s);
+}
+
 /* ---- control groups ------------------------------------------------------------------------------------------------------ */
 
 static void put_file(struct arena *a, const char *mount, const char *dir, const char *name, const char *text) {
@@ -140,6 +168,7 @@ const struct unit_suite unit_preflight = {
     "preflight",
     (const struct unit_case[]){{"the_context_that_fits", the_context_that_fits},
                                {"refusals_have_the_numbers", refusals_have_the_numbers},
+                               {"each_class_counts_its_own_numbers", each_class_counts_its_own_numbers},
                                {"group_limits_count", group_limits_count},
                                {0}},
 };

@@ -18,6 +18,10 @@ static size_t class_bytes(const struct cpu_kv_class *k, int32_t width) {
     return block_bytes(k, width) * (size_t)k->shape.n_layers * (size_t)k->shape.n_blocks;
 }
 
+int32_t cpu_kv_number_bytes(const struct backend *be, const struct kv_class *k) {
+    return cpu_kv_half_fits((const struct cpu *)be, k) ? sizeof(uint16_t) : sizeof(float);
+}
+
 int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err) {
     struct cpu *c = (struct cpu *)be;
     cpu_kv_close(be);
@@ -26,7 +30,6 @@ int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
         struct cpu_kv_class *k = &c->kv[i];
         k->shape = layout->classes[i];
         k->half = cpu_kv_half_fits(c, &k->shape);
-        be->kv_bytes = k->half ? 2 : 4; /* classes seldom differ; what is told of them is the last one's */
         k->k = os_pages_alloc(class_bytes(k, k->shape.k_width), err);
         if (!k->k) return err_prefix(err, "KV cache");
         if (k->shape.v_width == 0) continue;

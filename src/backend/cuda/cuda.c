@@ -120,6 +120,7 @@ const struct backend_type cuda_backend = {
     .close = cuda_close,
     .weight_bind = cuda_weight_bind,
     .weight_release = cuda_weight_release,
+    .kv_number_bytes = cuda_kv_number_bytes,
     .kv_open = cuda_kv_open,
     .kv_close = cuda_kv_close,
     .block_copy = cuda_block_copy,

@@ -142,6 +142,7 @@ void cuda_free(struct cuda *c, CUdeviceptr *p);
 int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
 void cuda_weight_release(struct backend *be, struct weight *w);
 bool cuda_kv_is_f32(const struct cuda *c, const struct kv_class *k);
+int32_t cuda_kv_number_bytes(const struct backend *be, const struct kv_class *k);
 int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err);
 void cuda_kv_close(struct backend *be);
 int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);

@@ -5,8 +5,12 @@ bool cuda_kv_is_f32(const struct cuda *c, const struct kv_class *k) {
     return c->exact || k->wide;
 }
 
+int32_t cuda_kv_number_bytes(const struct backend *be, const struct kv_class *k) {
+    return cuda_kv_is_f32((const struct cuda *)be, k) ? sizeof(float) : 2;
+}
+
 static size_t block_bytes(const struct cuda *c, const struct kv_class *k, int32_t width) {
-    return (size_t)k->heads * K_BLOCK * (size_t)width * (cuda_kv_is_f32(c, k) ? sizeof(float) : 2);
+    return (size_t)k->heads * K_BLOCK * (size_t)width * (size_t)cuda_kv_number_bytes(&c->base, k);
 }
 
 /* Zeroed: what lies beyond a sequence's end is multiplied by zero, and must be a number. */
@@ -24,7 +28,6 @@ int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err 
         struct cuda_kv_class *k = &c->kv[i];
         size_t blocks = (size_t)layout->classes[i].n_layers * (size_t)layout->classes[i].n_blocks;
         k->shape = layout->classes[i];
-        be->kv_bytes = cuda_kv_is_f32(c, &k->shape) ? 4 : 2;
         TRY(open_pool(c, blocks * block_bytes(c, &k->shape, k->shape.k_width), "KV cache", &k->k, err));
         TRY(open_pool(c, blocks * block_bytes(c, &k->shape, k->shape.v_width), "KV cache", &k->v, err));
     }

@@ -120,6 +120,7 @@ const struct backend_type xla_backend = {
     .close = xla_close,
     .weight_bind = xla_weight_bind,
     .weight_release = xla_weight_release,
+    .kv_number_bytes = xla_kv_number_bytes,
     .kv_open = xla_kv_open,
     .kv_close = xla_kv_close,
     .block_copy = xla_block_copy,

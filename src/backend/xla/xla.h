@@ -71,6 +71,7 @@ struct xla {
 /* weights and memory */
 int xla_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
 void xla_weight_release(struct backend *be, struct weight *w);
+int32_t xla_kv_number_bytes(const struct backend *be, const struct kv_class *k);
 int xla_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err);
 void xla_kv_close(struct backend *be);
 int xla_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
