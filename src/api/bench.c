@@ -46,7 +46,9 @@ static int step_until(struct session *s, struct bench_job *jobs, int32_t n_jobs,
 static int run_once(struct session *s, const struct bench_case *c, double *out_seconds, struct err *err) {
     int32_t n_prompt = c->n_prompt ? c->depth + c->n_prompt : c->depth + 1, context = session_context(s);
     if (n_prompt + c->n_new + 1 > context)
-        return err_set(err, ERR_ELIMIT, "%d tokens do not fit the context of %d", n_prompt + c->n_new + 1, context);
+        return err_set(err, ERR_ELIMIT, "%s of %d at a depth of %d needs %d tokens, but the context is %d",
+                       c->n_prompt ? "a prompt" : "an answer", c->n_prompt ? c->n_prompt : c->n_new, c->depth, n_prompt + c->n_new + 1,
+                       context);
     int32_t *tokens = mem_alloc((size_t)n_prompt * sizeof *tokens);
     struct bench_job *jobs = mem_alloc((size_t)c->n_batch * sizeof *jobs);
     struct job **handles = mem_alloc((size_t)c->n_batch * sizeof *handles);

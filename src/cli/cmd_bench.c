@@ -78,6 +78,11 @@ static int run_case(struct session *s, struct report *r, struct bench_case c, in
     return code;
 }
 
+/* A length that nobody asked for gives way to a small context; one that was asked for is measured or refused. */
+static int32_t fitting(const struct args *args, enum opt_id id, int64_t n, int64_t room) {
+    return (int32_t)(args_given(args, id) || n <= room || room < 1 ? n : room);
+}
+
 static int run_grid(const struct args *args, struct session *s, struct report *r, struct err *err) {
     const int64_t *prompts, *news, *batches, *depths;
     size_t n_prompts = args_ints(args, OPT_BENCH_PROMPT, &prompts), n_news = args_ints(args, OPT_BENCH_GEN, &news);
@@ -86,14 +91,15 @@ static int run_grid(const struct args *args, struct session *s, struct report *r
     for (size_t d = 0; d < n_depths; d++)
         for (size_t b = 0; b < n_batches; b++) {
             struct bench_case c = {.n_batch = (int32_t)batches[b], .depth = (int32_t)depths[d]};
+            int64_t room = session_context(s) - depths[d] - 1; /* the token that ends a prompt, or begins an answer, has its place too */
             for (size_t i = 0; i < n_prompts; i++) {
-                c.n_prompt = (int32_t)prompts[i];
+                c.n_prompt = fitting(args, OPT_BENCH_PROMPT, prompts[i], room);
                 c.n_new = 0;
                 if (c.n_prompt) TRY(run_case(s, r, c, repeats, err));
             }
             for (size_t i = 0; i < n_news; i++) {
                 c.n_prompt = 0;
-                c.n_new = (int32_t)news[i];
+                c.n_new = fitting(args, OPT_BENCH_GEN, news[i], room - 1);
                 if (c.n_new) TRY(run_case(s, r, c, repeats, err));
             }
         }

@@ -67,6 +67,11 @@ def check_bench():
     check(said and int(said[2]) == 32 and min(int(said[1]), int(said[4])) > 24 and max(float(said[3]), float(said[5])) < 1e-2, f"--verify: {r.stderr}")
     r = run("bench", "--device", "cpu", "--cpu", "ref", "--precision", "exact", "-p", "0", "-n", "1", "-r", "1", "--verify")
     check("32 of 32 tokens as a prompt, mean KL 0; 32 one by one, mean KL 0" in r.stderr, f"the reference agrees with itself: {r.stderr}")
+    r = run("bench", "--device", "cpu", "--shape", "tiny", "-r", "1", "-o", "json")  # its context is the default prompt's length
+    cases = [(c["n_prompt"], c["n_gen"]) for c in json.loads(r.stdout)] if r.returncode == 0 else []
+    check(cases == [(511, 0), (0, 128)], f"bench of a small context: {r.stdout} {r.stderr}")
+    r = run("bench", "--device", "cpu", "--shape", "tiny", "-p", "512", "-r", "1")
+    check(r.returncode == 1 and "a prompt of 512 at a depth of 0 needs 513 tokens, but the context is 512" in r.stderr, f"bench beyond the context: {r.stderr}")
     r = run("bench", "--shape", "no-such-shape")
     check(r.returncode == 2 and "qwen3-0.6b" in r.stderr, f"a wrong shape lists the known ones: {r.returncode} {r.stderr}")
 
