@@ -4,6 +4,8 @@
 enum { SPAN_CHUNKS_MAX = 4, FAST_CHUNKS_MAX = 8, RESTARTS_MAX = 2, WRITE_BYTES = 16 << 10 };
 /* How much may be on its way or wait for the hash when the next span is asked for. */
 enum { AHEAD_MAX = 4 << 20 };
+/* A piece that fills for longer is written as it is, so that what is killed on a slow line loses no more than such a while. */
+#define PIECE_NS_MAX UINT64_C(1000000000)
 
 /* ---- choosing what to ask for ------------------------------------------------------------------------------------------- */
 
@@ -14,6 +16,7 @@ struct task {
     uint64_t start, pos, end;  /* bytes of the file; pos: the next to be written */
     uint64_t next;             /* where the next piece begins */
     struct piece *piece;       /* what has arrived from there on; NULL: nothing */
+    uint64_t piece_ns;         /* when it was begun */
     uint32_t n_queued;         /* pieces that wait to be written */
     int write_code;            /* why they cannot be written */
     struct err write_err;
@@ -103,19 +106,13 @@ static int pick(struct fetch *f, struct task *out, bool *out_found, struct err *
 
 static void give_back(struct task *t) {
     struct item *it = t->item;
-    struct err err = {0};
-    int code = ERR_OK;
     os_mutex_lock(t->f->mutex);
-    for (uint32_t c = t->chunk; c < t->end_chunk; c++) {
-        it->taken[c] = false;
-        if (!it->restart && !code) code = part_grow(&it->part, c, it->part.done[c], true, &err);
-    }
+    for (uint32_t c = t->chunk; c < t->end_chunk; c++) it->taken[c] = false;
     it->n_workers--;
     t->f->in_flight -= t->end - t->pos;
     os_cond_broadcast(t->f->tasks);
     os_cond_broadcast(t->f->bytes);
     os_mutex_unlock(t->f->mutex);
-    if (code) fetch_stop_all(t->f, code, &err);
 }
 
 /* ---- one request -------------------------------------------------------------------------------------------------------- */
@@ -176,6 +173,7 @@ static int begin_piece(struct task *t, struct err *err) {
     os_mutex_unlock(f->mutex);
     if (!t->piece && restart) return err_set(err, ERR_EBUSY, "%.*s is started again", STR_ARG(t->item->file->name));
     if (!t->piece) return err_set(err, ERR_ECANCELLED, "stopped"); /* or finish_pieces says why */
+    t->piece_ns = os_clock_ns();
     t->piece->owner = t->item;
     t->piece->user = t;
     t->piece->at = t->next;
@@ -235,7 +233,7 @@ static void settle_piece(struct task *t, struct piece *piece) {
         t->pos += piece->n;
         f->received += piece->n;
         f->in_flight -= piece->n;
-        t->write_code = part_grow(&it->part, c, (uint32_t)(t->pos - c * PART_CHUNK_BYTES), false, &t->write_err);
+        t->write_code = part_grow(&it->part, c, (uint32_t)(t->pos - c * PART_CHUNK_BYTES), &t->write_err);
     }
     atomic_fetch_sub(&f->gathered, piece->n);
     bool soon = it->file->sha256[0] && piece->at - it->hashed < KEPT_BYTES; /* what comes later is read again */
@@ -273,7 +271,7 @@ void fetch_run_writer(void *user) {
     os_mutex_unlock(f->mutex);
 }
 
-/* Pieces end where their places in the file end, so that none reaches over the end of a chunk. */
+/* Pieces end at multiples of their size in the file, so that none reaches over the end of a chunk. */
 static int on_body(void *user, const void *data, size_t n, struct err *err) {
     struct task *t = user;
     const char *bytes = data;
@@ -294,6 +292,7 @@ static int on_body(void *user, const void *data, size_t n, struct err *err) {
         n -= take;
         if (take == room) end_piece(t);
     }
+    if (t->piece && os_clock_ns() - t->piece_ns > PIECE_NS_MAX) end_piece(t);
     return ERR_OK;
 }
 

@@ -3,7 +3,7 @@
 
 #include "os/os.h"
 
-enum { LOG_STEP = 256 << 10, LOG_BYTES_MAX = 256 << 20 };
+enum { LOG_BYTES_MAX = 256 << 20 };
 
 static int write_line(struct part *p, struct str line, struct err *err) {
     TRY(os_file_write_at(p->log, line.p, line.n, p->log_end, err));
@@ -20,7 +20,6 @@ static int empty(struct os_file *f, struct err *err) {
 
 int part_reset(struct part *p, struct err *err) {
     memset(p->done, 0, p->n_chunks * sizeof *p->done);
-    memset(p->told, 0, p->n_chunks * sizeof *p->told);
     p->n_done = 0;
     p->front = 0;
     p->etag[0] = 0;
@@ -45,7 +44,7 @@ static bool read_line(struct part *p, struct str line, uint64_t data_bytes) {
         return false;
     if (chunk < 0 || chunk >= (int64_t)p->n_chunks || bytes < 0 || bytes > (int64_t)part_chunk_size(p, (uint32_t)chunk)) return false;
     if ((uint64_t)chunk * PART_CHUNK_BYTES + (uint64_t)bytes > data_bytes) return false; /* the data did not reach the disk */
-    p->done[chunk] = p->told[chunk] = (uint32_t)bytes;
+    p->done[chunk] = (uint32_t)bytes;
     return true;
 }
 
@@ -75,8 +74,7 @@ int part_open(struct arena *a, const char *path, const struct hub_file *file, st
     out->identity = str_fmt(a, "mlxcel-part 1 %llu %s %.*s\n", (unsigned long long)file->size, file->sha256[0] ? file->sha256 : "-",
                             STR_ARG(file->name));
     out->done = mem_try((size_t)n_chunks * sizeof *out->done + 1);
-    out->told = mem_try((size_t)n_chunks * sizeof *out->told + 1);
-    int code = out->done && out->told ? ERR_OK : err_set(err, ERR_EMEMORY, "%s: no memory for its journal", path);
+    int code = out->done ? ERR_OK : err_set(err, ERR_EMEMORY, "%s: no memory for its journal", path);
     if (code == ERR_OK) code = os_file_open(path, OS_UPDATE, &out->data, err);
     if (code == ERR_OK) code = os_file_open(out->log_path, OS_UPDATE, &out->log, err);
     if (code == ERR_OK) code = read_journal(a, out, err);
@@ -88,9 +86,8 @@ void part_close(struct part *p) {
     os_file_close(p->data);
     os_file_close(p->log);
     mem_free(p->done);
-    mem_free(p->told);
     p->data = p->log = NULL;
-    p->done = p->told = NULL;
+    p->done = NULL;
 }
 
 int part_set_etag(struct part *p, const char *etag, struct err *err) {
@@ -104,13 +101,11 @@ int part_set_etag(struct part *p, const char *etag, struct err *err) {
     return code;
 }
 
-int part_grow(struct part *p, uint32_t chunk, uint32_t bytes, bool now, struct err *err) {
+int part_grow(struct part *p, uint32_t chunk, uint32_t bytes, struct err *err) {
     struct sb line = {0};
     p->n_done += bytes - p->done[chunk];
     p->done[chunk] = bytes;
-    if (bytes == p->told[chunk] || (!now && bytes - p->told[chunk] < LOG_STEP && bytes != part_chunk_size(p, chunk))) return ERR_OK;
     sb_fmt(&line, "%u %u\n", chunk, bytes);
-    p->told[chunk] = bytes;
     int code = write_line(p, sb_str(&line), err);
     sb_free(&line);
     return code;

@@ -19,7 +19,6 @@ struct part {
     uint64_t size;
     uint32_t n_chunks;
     uint32_t *done; /* [n_chunks] bytes of each that have arrived */
-    uint32_t *told; /* [n_chunks] what the journal says */
     uint64_t n_done;
     uint32_t front;               /* chunks before this one are whole */
     char etag[HTTP_HEADER_BYTES]; /* "": not known, or not to be relied on */
@@ -35,8 +34,8 @@ void part_close(struct part *p);
 int part_reset(struct part *p, struct err *err);
 /* Only a strong ETag can be relied on. */
 int part_set_etag(struct part *p, const char *etag, struct err *err);
-/* A chunk has grown to `bytes`; told to the journal when it is due, or when `now`. */
-int part_grow(struct part *p, uint32_t chunk, uint32_t bytes, bool now, struct err *err);
+/* A chunk has grown to `bytes`, which are in the file: into the journal with it. */
+int part_grow(struct part *p, uint32_t chunk, uint32_t bytes, struct err *err);
 
 static inline uint32_t part_chunk_size(const struct part *p, uint32_t chunk) {
     uint64_t left = p->size - chunk * PART_CHUNK_BYTES;

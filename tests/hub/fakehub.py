@@ -24,10 +24,10 @@ class File:
 
 class Fault:
     """What happens to the next file requests; each is used up after `count` of them. Fields that are None do nothing. hold: so many bytes
-    are sent, and the rest after a later request has met a fault."""
+    are sent, and the rest after a later request has met a fault. trickle: so many bytes are sent, then ten a second for a minute."""
 
     def __init__(self, count=1, status=None, headers=None, cut=None, length=None, corrupt=False, slow=None, plain=False, stall=None,
-                 etag=None, name=None, drop=False, hold=None, where="files"):
+                 etag=None, name=None, drop=False, hold=None, trickle=None, where="files"):
         self.__dict__.update(locals())
 
 
@@ -209,7 +209,7 @@ class Hub:
         self.send_body(h, f, start, n, fault)
 
     def send_body(self, h, f, start, n, fault):
-        special = fault.cut is not None or fault.corrupt or fault.slow or fault.stall or fault.hold
+        special = fault.cut is not None or fault.corrupt or fault.slow or fault.stall or fault.hold or fault.trickle
         with open(f.path, "rb") as file:
             if not special and not isinstance(h.connection, ssl.SSLSocket):
                 h.wfile.flush()
@@ -223,6 +223,12 @@ class Hub:
             left = n if fault.cut is None else min(n, fault.cut)
             if fault.stall:
                 time.sleep(fault.stall)
+            if fault.trickle:
+                h.wfile.write(file.read(fault.trickle))
+                for _ in range(600):
+                    h.wfile.write(file.read(1))
+                    time.sleep(0.1)
+                return
             while left > 0:
                 piece = bytearray(file.read(min(left, 1 << 16)))
                 if fault.corrupt:

@@ -110,10 +110,10 @@ static void journals(void) {
     CHECK(!p.etag[0]);
     CHECK_OK(part_set_etag(&p, "\"tag\"", &err), err);
     CHECK_OK(os_file_write_at(p.data, bytes, sizeof bytes, 0, &err), err);
-    CHECK_OK(part_grow(&p, 0, 100, false, &err), err); /* too little to be told */
-    CHECK_OK(part_grow(&p, 0, 4096, true, &err), err);
+    CHECK_OK(part_grow(&p, 0, 100, &err), err);
+    CHECK_OK(part_grow(&p, 0, 4096, &err), err);
     CHECK_OK(os_file_write_at(p.data, bytes, 1000, PART_CHUNK_BYTES * 2, &err), err);
-    CHECK_OK(part_grow(&p, 2, 1000, false, &err), err);
+    CHECK_OK(part_grow(&p, 2, 1000, &err), err);
     CHECK_INT(part_front(&p), 4096);
     part_close(&p);
     /* what a crash leaves: half a line */
