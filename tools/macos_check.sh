@@ -38,5 +38,7 @@ for target in macos-aarch64 macos-x86_64; do
     fi
     # feedfacf: what a 64-bit Mach-O file starts with
     [ "$(od -An -tx4 -N4 build/$target/mlxcel | tr -d ' ')" = feedfacf ] || { echo "macos-check: build/$target/mlxcel is no Mach-O file"; exit 1; }
+    # what is opened at run time is looked for by macOS's name
+    grep -q 'libcurl\.4\.dylib' build/$target/mlxcel || { echo "macos-check: build/$target/mlxcel does not look for libcurl.4.dylib"; exit 1; }
     echo "$target: $(grep -c '"file": .*/\(src\|tools\|tests\|bench\)/' build/$target/compile_commands.json) files compiled and linked, not run, $((SECONDS - start)) s"
 done

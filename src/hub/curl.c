@@ -32,12 +32,14 @@ static int load(struct curl_api *out, struct err *err) {
 #else /* of the system */
 
 static int load(struct curl_api *out, struct err *err) {
-    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
+    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib" /* macOS */};
     struct os_dl *lib = NULL;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !lib; i++)
         if (os_dl_open(names[i], OS_DL_ANY, &lib, NULL)) lib = NULL;
     if (!lib)
-        return err_set(err, ERR_EUNSUPPORTED, "downloads need libcurl.so.4, which this machine lacks; install libcurl (Debian: libcurl4)");
+        return err_set(err, ERR_EUNSUPPORTED,
+                       "downloads need libcurl's shared library (%s), which this machine lacks; install libcurl (Debian: libcurl4)",
+                       names[0]);
 #define X(name, function) \
     if (!os_dl_symbol(lib, #function, &out->name)) return err_set(err, ERR_EUNSUPPORTED, "this machine's libcurl has no " #function);
     CURL_FUNCTIONS(X)
