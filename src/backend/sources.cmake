@@ -43,6 +43,7 @@ set(BACKEND_SOURCES
   src/backend/cpu/cpu_attn.c
   src/backend/cpu/cpu_attn_half.c
   src/backend/cpu/cpu_elem.c
+  src/backend/cpu/cpu_head.c
   src/backend/cpu/cpu_linear.c
   src/backend/cpu/cpu_moe.c
   src/backend/cpu/cpu_moe_panels.c
@@ -53,11 +54,14 @@ set(BACKEND_SOURCES
   src/backend/cpu/kern_ref.c
   src/backend/cpu/kern_ref_packed.c
   src/backend/cpu/pack.c
+  src/backend/cpu/pack_bf16.c
   src/backend/cpu/pool.c
   src/backend/cpu/tune.c
 )
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND BACKEND_SOURCES src/backend/cpu/kern_avx2.c src/backend/cpu/kern_vnni.c src/backend/cpu/kern_amx.c)
+  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_amx_bf16.c)
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_amx_bf16.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mamx-tile -mamx-bf16 -mfma")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx2.c=-O3 -mavx2 -mfma -mf16c -mbmi2")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_vnni.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mbmi2")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_amx.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8 -mfma -mf16c -mbmi2")

@@ -5,7 +5,6 @@
  */
 #include "check_cpu.h"
 
-#include "backend/cpu/kern.h"
 #include "base/arena.h"
 #include "base/half.h"
 #include "base/hash.h"
@@ -335,11 +334,13 @@ static void check_level(const struct kernels *k, bool timed) {
     check_sums(k, &plain);
     check_functions(k, &plain);
     check_plain(k);
+    check_cpu_bf16(k, expect);
     check_attention(k);
     check_store(k);
     if (!timed) return;
     time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 4, 64}, "4-bit g64");
     time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 8, 64}, "8-bit g64");
+    time_cpu_bf16(k);
     time_attention(k);
 }
 

@@ -2,10 +2,15 @@
 #ifndef MLXCEL_TESTS_CHECK_CPU_H
 #define MLXCEL_TESTS_CHECK_CPU_H
 
-#include <stdbool.h>
+#include "backend/cpu/kern.h"
 
 /* Every level against the plain C kernels, on random and extreme inputs; timed: how fast each one is, too. Returns the
  * exit status. */
 int check_cpu(const char *level, bool timed);
+
+/* The part of it that is about weights of bf16; every comparison goes to `expect`. */
+typedef void check_fn(bool ok, const struct kernels *k, const char *what, double detail);
+void check_cpu_bf16(const struct kernels *k, check_fn *expect);
+void time_cpu_bf16(const struct kernels *k);
 
 #endif

@@ -49,12 +49,13 @@ static void logits_ignore_threads_and_fusion(void) {
 
 /* The fast kernels round differently from one instruction set to the next, but never by what else is in the batch or by the
  * number of threads: many threads share a row's chunks of positions, few walk them one after the other. */
-static uint64_t fast_hash(int32_t n_threads, int32_t n_rows) {
+static uint64_t fast_hash(const char *shape, int32_t n_threads, int32_t n_rows) {
     enum { N = 300 };
     struct session *s;
     struct err err;
     static int32_t tokens[N];
-    CHECK_OK(session_open(&(struct session_options){.n_threads = n_threads, .context = N + 6, .n_rows = n_rows}, &s, &err), err);
+    struct session_options o = {.n_threads = n_threads, .context = N + 6, .n_rows = n_rows, .shape = shape, .bits = shape ? 16 : 0};
+    CHECK_OK(session_open(&o, &s, &err), err);
     for (int32_t i = 0; i < N; i++) tokens[i] = (17 + i * 151) % session_vocab(s);
     struct digest d = {.vocab = session_vocab(s)};
     int code = session_logits(s, tokens, N, add_row, &d, &err);
@@ -64,10 +65,14 @@ static uint64_t fast_hash(int32_t n_threads, int32_t n_rows) {
 }
 
 static void fast_logits_ignore_threads_and_rows(void) {
-    uint64_t hash = fast_hash(1, 64);
-    CHECK(hash == fast_hash(8, 64));
-    CHECK(hash == fast_hash(3, 5));
-    CHECK(hash == fast_hash(6, 1));
+    static const char *const shapes[] = {NULL, "tiny"}; /* the built-in model of 4 bits, a made-up one of bf16 */
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        uint64_t hash = fast_hash(shapes[i], 1, 64);
+        CHECK(hash == fast_hash(shapes[i], 2, 300));
+        CHECK(hash == fast_hash(shapes[i], 8, 64));
+        CHECK(hash == fast_hash(shapes[i], 3, 5));
+        CHECK(hash == fast_hash(shapes[i], 6, 1));
+    }
 }
 
 const struct unit_suite unit_bits = {"bits", (const struct unit_case[]){

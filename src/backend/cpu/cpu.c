@@ -126,6 +126,7 @@ static int grow_acts(struct cpu *c, struct err *err) {
     const struct oplist *l = &c->base.list;
     for (int32_t i = 0; i < l->n_ops; i++) {
         size_t bytes = l->ops[i].kind == OP_LINEAR ? cpu_linear_acts_bytes(&l->ops[i]) : 0;
+        if (l->ops[i].kind == OP_HEAD_LINEAR) bytes = cpu_head_acts_bytes(&l->ops[i]);
         if (l->ops[i].kind == OP_EXPERTS) bytes = cpu_experts_acts_bytes(&l->ops[i]);
         if (bytes > need) need = bytes;
     }

@@ -11,7 +11,7 @@
 #include "backend/cpu/pool.h"
 #include "backend/plan.h"
 
-/* A bound weight: the checkpoint's planes, row after row; or panels for integer kernels (pack.h). */
+/* A bound weight: the checkpoint's planes, row after row; or panels (pack.h). */
 struct cpu_weight {
     unsigned char *values, *scales, *biases;
     size_t values_stride, scales_stride, biases_stride; /* bytes per row */
@@ -91,6 +91,11 @@ int64_t cpu_rope_floats(const struct op *op);
 
 /* Bytes that cpu_run_linear needs in `acts` for this op. */
 size_t cpu_linear_acts_bytes(const struct op *op);
+
+/* HEAD_LINEAR over panels of bf16: whether it can be, its bytes of `acts`. */
+bool cpu_head_panels(const struct op *op);
+size_t cpu_head_acts_bytes(const struct op *op);
+void cpu_run_head_panels(struct cpu *c, const struct op *op);
 
 /* Lays rows of activations for a matrix into memory; returns the bytes that they take. NULL: the bytes alone. */
 size_t cpu_place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char *memory, struct quant_acts *out);

@@ -20,6 +20,10 @@ static size_t align64(size_t n) {
 
 size_t cpu_place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char *memory, struct quant_acts *out) {
     int32_t tile = acts_tile(n_rows);
+    if (pack_is_bf16(s)) {
+        *out = (struct quant_acts){.q = (int8_t *)memory, .in = s->in, .group = s->group, .tile = tile, .bf16 = true};
+        return align64((size_t)((n_rows + tile - 1) / tile * tile * s->in) * ACTS_BF16_BYTES);
+    }
     size_t rows = (size_t)((n_rows + tile - 1) / tile * tile), groups = (size_t)(s->in / s->group);
     size_t codes = align64(rows * (size_t)s->in * ACTS_TERMS), sums = align64(rows * groups * sizeof(float));
     size_t scales = align64(rows * (size_t)acts_spans(s->in) * sizeof(float));
@@ -42,7 +46,7 @@ size_t cpu_linear_acts_bytes(const struct op *op) {
 static void quantise_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     (void)thread;
     const struct linear_job *job = ctx;
-    for (int64_t r = first; r < last; r++) job->c->kern.quant_row(cpu_row(job->c, job->op->in[0], r), &job->acts, r);
+    for (int64_t r = first; r < last; r++) kern_acts_row(&job->c->kern, cpu_row(job->c, job->op->in[0], r), &job->acts, r);
 }
 
 /* Outputs [first, first + n) of n_rows rows from `row` on. */
@@ -71,6 +75,10 @@ static void partial_panel(const struct linear_job *job, const struct panel_args 
 /* Rows of a tile are together: `row` is the first of one. */
 static struct quant_acts acts_from(const struct quant_acts *all, int64_t row) {
     struct quant_acts x = *all;
+    if (x.bf16) {
+        x.q += row * ACTS_BF16_BYTES * x.in;
+        return x;
+    }
     x.q += row * ACTS_TERMS * x.in;
     x.scale += row * acts_spans(x.in);
     x.sum += row * x.n_groups;
@@ -163,7 +171,7 @@ void cpu_unpack_row(const struct cpu *c, const struct weight *w, int64_t row, fl
 /* One output of every row of the batch; the weight's row is used in place where it can be, else unpacked. */
 static void weight_row(struct cpu *c, const struct weight *w, int64_t row, struct plain_args *a, int32_t thread) {
     a->n = w->in;
-    if (c->kern.plain && w->format.mode == QUANT_NONE) {
+    if (c->kern.plain && w->format.mode == QUANT_NONE && !cpu_packed(w)->panels) {
         a->w = cpu_weight_row(w, row).values;
         a->dtype = w->format.dtype;
     } else {
@@ -211,6 +219,10 @@ static void head_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
 void cpu_run_head_linear(struct cpu *c, const struct op *op, const struct step *step) {
     (void)step;
     struct linear_job job = {.c = c, .op = op};
+    if (cpu_head_panels(op)) {
+        cpu_run_head_panels(c, op);
+        return;
+    }
     pool_run(c->pool, op->arg.linear.weight->out * op->arg.linear.weight->n_experts, 0, head_rows, &job);
 }
 

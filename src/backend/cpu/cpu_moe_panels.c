@@ -25,6 +25,7 @@ int64_t cpu_experts_panel_floats(const struct op *op) {
 /* Bytes before the activations of the i-th used expert, which has n_pairs before it. An expert's rows are padded to at most twice their
  * number, and its four parts to lines. */
 static size_t acts_offset(const struct pack_shape *s, int64_t n_pairs, int64_t i) {
+    if (pack_is_bf16(s)) return 2 * (size_t)(n_pairs * s->in) * ACTS_BF16_BYTES + 2 * 64 * (size_t)i;
     size_t per_row = (size_t)s->in * ACTS_TERMS + (size_t)(s->in / s->group + acts_spans(s->in)) * sizeof(float);
     return 2 * (size_t)n_pairs * per_row + 4 * 64 * (size_t)i;
 }
@@ -73,7 +74,7 @@ static void quantise_experts(void *ctx, int64_t first, int64_t last, int32_t thr
         struct quant_acts acts = acts_of(p, (int32_t)i);
         for (int32_t m = 0; m < n; m++) {
             const float *x = p->x ? p->x + (start + m) * p->x_stride : cpu_row(job->c, job->op->in[0], job->pairs[start + m] / job->k);
-            job->c->kern.quant_row(x, &acts, m);
+            kern_acts_row(&job->c->kern, x, &acts, m);
         }
     }
 }
@@ -151,6 +152,10 @@ static void fold_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     }
 }
 
+static bool same_acts(const struct pack_shape *a, const struct pack_shape *b) {
+    return a->group == b->group && pack_is_bf16(a) == pack_is_bf16(b);
+}
+
 void cpu_experts_panels(const struct experts_job *job) {
     const struct experts_args *a = &job->op->arg.experts;
     struct pool *pool = job->c->pool;
@@ -166,7 +171,7 @@ void cpu_experts_panels(const struct experts_job *job) {
         run_pass(&p, false);
         p.w = a->gate;
         p.y = job->inner;
-        if (a->gate) run_pass(&p, cpu_packed(a->gate)->pack.group == cpu_packed(a->up)->pack.group);
+        if (a->gate) run_pass(&p, same_acts(&cpu_packed(a->gate)->pack, &cpu_packed(a->up)->pack));
     }
     pool_run(pool, n_pairs, 0, activate, (void *)(uintptr_t)job);
     run_pass(&(struct pass){.job = job, .w = a->down, .x = job->inner, .x_stride = 2 * a->inner, .y = job->more, .y_stride = a->down->out},

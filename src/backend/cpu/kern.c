@@ -11,7 +11,10 @@ void kern_select(struct kernels *k, uint32_t flags) {
     if (flags & CPU_AVX2) kern_avx2(k);
     if ((flags & CPU_AVX512) && (flags & CPU_VNNI)) {
         kern_vnni(k);
-        if (flags & CPU_AMX_INT8) kern_amx(k);
+        if (flags & CPU_AMX_INT8) {
+            kern_amx(k);
+            if ((flags & CPU_AMX_BF16) && (flags & CPU_AVX512BF16)) kern_amx_bf16(k);
+        }
     }
 #elif defined(__aarch64__)
     if (flags & CPU_NEON) kern_neon(k);
@@ -31,15 +34,11 @@ void kern_describe(uint32_t flags, struct sb *out) {
         const char *what;
         size_t at;
     } parts[] = {
-        {"integer products", offsetof(struct kernels, panel)},
-        {"quantised rows", offsetof(struct kernels, quant_row)},
-        {"float products", offsetof(struct kernels, dot)},
-        {"f16, bf16 weights", offsetof(struct kernels, plain)},
-        {"attention scores", offsetof(struct kernels, block_scores)},
-        {"attention mix", offsetof(struct kernels, block_mix)},
-        {"activations", offsetof(struct kernels, act)},
-        {"sums, norms", offsetof(struct kernels, sum_squares)},
-        {"exponentials", offsetof(struct kernels, exp_sum)},
+        {"integer products", offsetof(struct kernels, panel)},  {"quantised rows", offsetof(struct kernels, quant_row)},
+        {"float products", offsetof(struct kernels, dot)},      {"bf16 products", offsetof(struct kernels, bf16_panel)},
+        {"f16, bf16 rows", offsetof(struct kernels, plain)},    {"attention scores", offsetof(struct kernels, block_scores)},
+        {"attention mix", offsetof(struct kernels, block_mix)}, {"activations", offsetof(struct kernels, act)},
+        {"sums, norms", offsetof(struct kernels, sum_squares)}, {"exponentials", offsetof(struct kernels, exp_sum)},
         {"unpacking", offsetof(struct kernels, unpack)},
     };
     struct kernels best;

@@ -31,7 +31,10 @@ struct quant_acts {
     float *scale, *sum;
     int64_t in, n_groups;
     int32_t group, tile;
+    bool bf16; /* for panels of bf16: the set's own bf16_row filled q, ACTS_BF16_BYTES for an input; there is no scale and no sum */
 };
+
+enum { ACTS_BF16_BYTES = 4 };
 
 enum { ACTS_TILE = 16, ACTS_TERMS = 2, ACTS_MAX = 127 * 16, ACTS_SPAN = 256 };
 /* A span whose largest magnitude is not above this is taken for zeros: ACTS_MAX / magnitude must be a number. */
@@ -122,6 +125,11 @@ struct kernels {
     /* The same bits by another way, for fewer rows than many_rows (kern_panel). NULL: panel takes any number. */
     void (*panel_few)(const struct panel_args *a);
     int64_t many_rows;
+    /* Products over panels of bf16 weights, whose order is bf16_unit (pack.h). A set lays out a tile's activations, [tiles][all
+     * inputs of a tile], in its own way. NULL: the weights stay as they are. */
+    void (*bf16_row)(const float *x, const struct quant_acts *out, int64_t row);
+    void (*bf16_panel)(const struct panel_args *a);
+    int32_t bf16_unit;
     /* NULL: unpack and dot. */
     void (*plain)(const struct plain_args *a);
     /* Attention over a half-precision cache; widths are multiples of 16. NULL: the cache stays f32. */
@@ -132,8 +140,15 @@ struct kernels {
 
 /* Products by the way that is the faster one for so many rows. */
 static inline void kern_panel(const struct kernels *k, const struct panel_args *a) {
-    if (k->panel_few && a->n_rows < k->many_rows) k->panel_few(a);
+    if (a->x.bf16) k->bf16_panel(a);
+    else if (k->panel_few && a->n_rows < k->many_rows) k->panel_few(a);
     else k->panel(a);
+}
+
+/* A row of activations for them. */
+static inline void kern_acts_row(const struct kernels *k, const float *x, const struct quant_acts *out, int64_t row) {
+    if (out->bf16) k->bf16_row(x, out, row);
+    else k->quant_row(x, out, row);
 }
 
 void kern_ref(struct kernels *k);
@@ -144,7 +159,8 @@ void kern_ref_packed(struct kernels *k);
 void kern_avx2(struct kernels *k);
 void kern_vnni(struct kernels *k); /* AVX-512 with VNNI */
 void kern_vnni_panel(const struct panel_args *a);
-void kern_amx(struct kernels *k); /* over kern_vnni */
+void kern_amx(struct kernels *k);      /* over kern_vnni */
+void kern_amx_bf16(struct kernels *k); /* over kern_amx */
 #elif defined(__aarch64__)
 void kern_neon(struct kernels *k);
 void kern_dotprod(struct kernels *k);

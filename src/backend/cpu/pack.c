@@ -78,6 +78,10 @@ static void put_scale(const struct pack_shape *s, unsigned char *scales, int32_t
 
 void pack_panel(const struct pack_shape *s, const struct format *f, const struct quant_row *rows, int32_t n_rows, unsigned char *out) {
     uint8_t codes[128];
+    if (pack_is_bf16(s)) {
+        pack_bf16_panel(s, rows, n_rows, out);
+        return;
+    }
     memset(out, 0, s->panel_bytes);
     size_t code_bytes = (size_t)s->group * PANEL_ROWS * (size_t)s->code_bits / 8;
     int32_t per_group = f->group / s->group;
@@ -101,6 +105,10 @@ void pack_panel(const struct pack_shape *s, const struct format *f, const struct
 }
 
 void pack_unpack_row(const struct pack_shape *s, const unsigned char *panel, int32_t row, float *out) {
+    if (pack_is_bf16(s)) {
+        pack_bf16_unpack_row(s, panel, row, out);
+        return;
+    }
     size_t code_bytes = (size_t)s->group * PANEL_ROWS * (size_t)s->code_bits / 8;
     for (int64_t g = 0; g < s->in / s->group; g++, panel += s->group_bytes) {
         const unsigned char *scales = panel + code_bytes;
