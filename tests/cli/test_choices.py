@@ -178,11 +178,12 @@ def check_context(model):
     check(r.returncode == 0 and 0 < fits < wish and fits % 64 == 0, f"the context that fits: {r}")
     r = run("generate", "-m", model, "-p", "Once upon", "-n", "2", "--device", "cpu", "-c", "100")
     check(r.returncode == 0 and ", context 100" in r.stderr, f"a context by wish: {r}")
-    r = run("generate", "-m", model, "-p", "Once upon", "-n", "2", "--device", "cpu", "-c", str(wish))
-    # two layers, two heads, 64 + 64 numbers of four bytes at each position
-    found = re.search(r"a context of 2000000000 for 1 at once needs 4096\.0 GB \(4096\.0 GB for the whole context\) and [\d.]+ GB are free here; "
-                      r"--ctx-size (\d+) fits, --force tries", r.stderr)
-    check(r.returncode == 1 and found and 0 < int(found[1]) < wish, f"a context that does not fit: {r}")
+    # two layers, two heads, 64 + 64 numbers at each position: of four bytes each, or of two where the kernels can
+    for precision, sizes in (("exact", "4096"), ("auto", "4096|2048")):
+        r = run("generate", "-m", model, "-p", "Once upon", "-n", "2", "--device", "cpu", "-c", str(wish), "--precision", precision)
+        found = re.search(rf"a context of 2000000000 for 1 at once needs ({sizes})\.0 GB \(\1\.0 GB for the whole context\) and [\d.]+ GB are free here; "
+                          r"--ctx-size (\d+) fits, --force tries", r.stderr)
+        check(r.returncode == 1 and found and 0 < int(found[2]) < wish, f"a context that does not fit: {r}")
     r = run("generate", "-m", model, "-p", "Once upon", "-n", "2", "--device", "cpu", "-c", str(wish), "--force")
     check("--force tries" not in r.stderr and (r.returncode == 0 or "memory" in r.stderr), f"--force: {r}")
     r = run("serve", "-m", model, "--device", "cpu", "-c", str(wish), "--port", "0")
