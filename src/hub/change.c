@@ -171,6 +171,7 @@ static int import_locked(struct arena *a, const char *models_dir, const char *fr
     char x[32], y[32];
     const char *to = store_model_path(a, models_dir, repo);
     const char *temp = str_fmt(a, "%s/%.*s/.%.*s.import-%d", models_dir, STR_ARG(repo->owner), STR_ARG(repo->name), os_process_id()).p;
+    if (!is_dir(from)) return err_set(err, ERR_ENOTFOUND, "there is no folder %s", from);
     if (is_dir(to)) return err_set(err, ERR_EARG, "the store has %s already; mlxcel rm %s first", repo->id, repo->id);
     int code = store_check(from, false, err);
     if (code) return err_set(err, code, "%s is no whole model: %s", from, str_cstr(a, str_of(err ? err->msg : "")));

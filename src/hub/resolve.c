@@ -99,7 +99,8 @@ int store_download(struct arena *a, const struct store_options *o, const struct 
     if (!q->local_dir && !models_dir) return err_set(err, ERR_EARG, "no place for models: the home folder is unknown; set MLXCEL_HOME");
     const char *dir = q->local_dir ? q->local_dir : store_model_path(a, models_dir, q->repo);
     TRY(hub_open(a, &o->hub, &h, err));
-    int code = os_make_dirs(str_fmt(a, "%s/.mlxcel", dir).p, err);
+    /* the store gets a folder when the hub has said what goes into it: a name that it does not know leaves none, whenever this ends */
+    int code = q->local_dir ? os_make_dirs(str_fmt(a, "%s/.mlxcel", dir).p, err) : ERR_OK;
     if (code == ERR_OK && q->local_dir) code = store_lock_file(str_fmt(a, "%s/.mlxcel/lock", dir).p, q->repo->id, true, &lock, err);
     else if (code == ERR_OK) code = store_lock(a, models_dir, q->repo, true, &lock, err);
     if (code == ERR_OK) {
@@ -107,7 +108,7 @@ int store_download(struct arena *a, const struct store_options *o, const struct 
         os_file_close(lock);
     }
     hub_close(h);
-    if (code && !q->local_dir) { /* a name that the hub does not know leaves no folder */
+    if (code && !q->local_dir) { /* nothing has arrived: no folder */
         if (!store_is_partial(dir)) os_remove(str_fmt(a, "%s/.mlxcel", dir).p, NULL);
         os_remove(dir, NULL);
         os_remove(str_fmt(a, "%s/%.*s", models_dir, STR_ARG(q->repo->owner)).p, NULL);

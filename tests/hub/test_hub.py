@@ -207,6 +207,16 @@ def test_refusals(b):
         r = b.run(home, "download", repo)
         check(r.returncode == 1 and text in r.stderr and r.stderr.count("error") == 1, f"{repo}: {r}")
         check(not os.path.exists(b.path(home, repo)), f"{repo} leaves no folder")
+    # killed before the hub has answered: the store knows nothing of it, and the next command is not told to repair it
+    b.hub.list_faults = [Fault(status=503) for _ in range(100)]
+    p = subprocess.Popen([b.program, "download", "acme/never"], env=b.env(home), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    line = p.stderr.readline()
+    p.kill()
+    p.communicate()
+    b.hub.list_faults = []
+    check("trying again" in line and not os.path.exists(b.path(home, "acme/never")), f"killed while it asks: {line}")
+    r = b.run(home, "import", os.path.join(b.dir, "no-such-folder"), "acme/none")
+    check(r.returncode == 1 and "there is no folder" in r.stderr, f"import of nothing: {r}")
     for name in ("../x/y", "a/b/c", "a b/c", "/x", "owner/", "CON/x", "owner/a..b"):
         r = b.run(home, "download", name)
         check(r.returncode == 2 and "no model name" in r.stderr, f"name {name!r}: {r}")
