@@ -117,6 +117,7 @@ void session_describe(const struct session *s, struct sb *out) {
     sb_puts(out, ") on ");
     s->backend->type->describe(s->backend, out);
     sb_fmt(out, ", context %d", engine_limits(s->engine)->context);
+    if (s->options.context > s->model.spec.context) sb_puts(out, ", all that this model has");
     if (s->no_gpu.code == ERR_ENOTFOUND) sb_puts(out, " (no GPU driver here)");
     else if (s->no_gpu.code) sb_fmt(out, " (not on a GPU: %s)", s->no_gpu.msg);
 }

@@ -22,7 +22,7 @@ static int load_tokenizer(struct session *s, const struct checkpoint *c, struct 
         TRY(side_file(s, c, names[i], &file, err));
         if (file.p) return tok_load_any(&s->tok, file, config, err);
     }
-    return err_set(err, ERR_ENOTFOUND, "%s has no tokenizer.json or tokenizer.model; use --tokens", s->name);
+    return err_set(err, ERR_ENOTFOUND, "%s has no tokenizer.json or tokenizer.model: it cannot read text", s->name);
 }
 
 static int load_files(struct session *s, const struct checkpoint *c, struct err *err) {

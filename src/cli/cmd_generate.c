@@ -141,8 +141,7 @@ static int read_prompt(const struct args *args, struct output *o, struct generat
     struct session_ids ids;
     TRY(token_args(args, &r->tokens, &r->n_tokens, err));
     answer_begin(&o->answer, false);
-    if (r->n_tokens) return text.p ? err_set(err, ERR_EARG, "--prompt and --tokens exclude each other") : ERR_OK;
-    if (!text.p) return err_set(err, ERR_EARG, "--prompt TEXT or --tokens IDS is missing");
+    if (r->n_tokens) return ERR_OK;
     if (str_is(text, "-")) TRY(os_read_stdin(args->arena, STDIN_BYTES_MAX, &text, err));
     TRY(encode_prompt(args, o, text, &ids, err));
     if (ids.n > INT32_MAX) return err_set(err, ERR_ELIMIT, "the prompt has too many tokens");
@@ -162,8 +161,6 @@ static int read_sampling(const struct args *args, struct output *o, struct err *
         sampling_resolve(o->session, &given, &o->sampling);
     }
     if (args_given(args, OPT_LOGPROBS)) o->sampling.n_top = (int32_t)args_int(args, OPT_LOGPROBS);
-    if (o->sampling.n_top >= 0 && !o->json) return err_set(err, ERR_EARG, "--logprobs needs --json");
-    if (o->json && o->ids) return err_set(err, ERR_EARG, "--json and --ids exclude each other");
     return sampling_extra_args(args, &o->sampling, err);
 }
 
@@ -201,6 +198,19 @@ static int generate(const struct args *args, struct output *o, struct err *err) 
     return code;
 }
 
+/* What is wrong without looking at the model is said before it is downloaded or loaded. */
+static int check_usage(const struct args *args, struct err *err) {
+    const int64_t *ids;
+    bool has_text = args_str(args, OPT_PROMPT).p, has_ids = args_ints(args, OPT_TOKENS, &ids) > 0;
+    if (has_text && has_ids) return err_set(err, ERR_EARG, "--prompt and --tokens exclude each other");
+    if (!has_text && !has_ids)
+        return err_set(err, ERR_EARG,
+                       "give the text to continue by --prompt TEXT (\"-\": from standard input), or its ids by --tokens IDS");
+    if (args_flag(args, OPT_JSON) && args_flag(args, OPT_IDS)) return err_set(err, ERR_EARG, "--json and --ids exclude each other");
+    if (args_given(args, OPT_LOGPROBS) && !args_flag(args, OPT_JSON)) return err_set(err, ERR_EARG, "--logprobs needs --json");
+    return ERR_OK;
+}
+
 int cmd_generate(const struct args *args, struct err *err) {
     struct session_options o;
     struct sb line = {0};
@@ -209,6 +219,7 @@ int cmd_generate(const struct args *args, struct err *err) {
     out.w_logprobs.out = &out.logprobs;
     out.answer.silent = out.json || out.ids;
     out.answer.shows = args_flag(args, OPT_SHOW_REASONING);
+    TRY(check_usage(args, err));
     TRY(session_args(args, &o, err));
     TRY(session_open(&o, &out.session, err));
     session_describe(out.session, &line);

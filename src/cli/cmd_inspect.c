@@ -110,7 +110,7 @@ static void write_text(struct sb *out, const struct inspect *m, bool with_tensor
     if (m->model_type.p) {
         sb_puts(out, "type          ");
         put_name(out, m->model_type);
-        sb_putc(out, '\n');
+        sb_puts(out, m->is_known ? "\n" : " (not one that this program runs)\n");
     }
     sb_fmt(out, "parameters    %s (%llu)\n", count_text(m->parameters, text), (unsigned long long)m->parameters);
     if (m->quant_bits && m->quant_group) {

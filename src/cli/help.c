@@ -136,7 +136,9 @@ static void put_markdown_row(struct sb *out, const struct opt *o) {
     sb_puts(out, "` | ");
     sb_clear(&cell);
     put_meaning(&cell, o);
-    if (o->aliases) sb_fmt(&cell, "; also --%s", o->aliases);
+    struct str aliases = o->aliases ? str_of(o->aliases) : (struct str){0}, alias;
+    for (const char *before = "; also"; str_split_next(&aliases, ',', &alias); before = ",")
+        sb_fmt(&cell, "%s --%.*s", before, STR_ARG(alias));
     put_cell(out, sb_str(&cell));
     sb_puts(out, " | ");
     put_env_cell(out, o);

@@ -51,7 +51,8 @@ static int read_header(struct reader *r, char **out_memory) {
     if (s->size < sizeof prefix) return fail(r, "%llu bytes are too few for a safetensors file", (unsigned long long)s->size);
     TRY(s->read_at(s->user, prefix, sizeof prefix, 0, r->err));
     uint64_t n = read_u64(prefix);
-    if (n > ST_HEADER_MAX) return fail(r, "header of %llu bytes is longer than the 100 MB allowed", (unsigned long long)n);
+    if (n > ST_HEADER_MAX)
+        return fail(r, "no safetensors file: its header would have %llu bytes, and 100 MB are allowed", (unsigned long long)n);
     if (n > s->size - sizeof prefix)
         return fail(r, "header of %llu bytes does not fit the file of %llu", (unsigned long long)n, (unsigned long long)s->size);
     if (n == 0) return fail(r, "header is empty");

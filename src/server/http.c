@@ -337,6 +337,10 @@ static int bind_listener(struct http_server *s, struct err *err) {
     if (code) return err_set(err, ERR_EARG, "--host %s is no address; use 127.0.0.1, 0.0.0.0, ::1 or another one of this machine", o->host);
     code = uv_tcp_bind(&s->listener, (const struct sockaddr *)&address, 0);
     if (!code) code = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
+    if (code == UV_EADDRINUSE)
+        return err_set(err, ERR_ENETWORK,
+                       "cannot listen on %s port %d: another program does; choose another port by --port, 0 takes a free one", o->host,
+                       o->port);
     if (code) return err_set(err, ERR_ENETWORK, "cannot listen on %s port %d: %s", o->host, o->port, uv_strerror(code));
     int length = sizeof address;
     uv_tcp_getsockname(&s->listener, (struct sockaddr *)&address, &length);

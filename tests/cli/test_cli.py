@@ -53,6 +53,22 @@ def check_generate():
     for bad in (["--top-p", "2"], ["--temp", "-1"], ["--mirostat", "3"], ["--xtc-threshold", "nan"]):
         r = run("generate", "-p", "x", *bad)
         check(r.returncode == 2 and bad[0] in r.stderr, f"generate {bad}: {r.returncode} {r.stderr}")
+    for usage, says in ((["--ids"], "--prompt"), (["-p", "x", "--tokens", "1"], "exclude"), (["-p", "x", "--ids", "--json"], "exclude"), (["-p", "x", "--logprobs", "1"], "--json")):
+        r = run("generate", "-m", "acme/never-asked-for", "--hub", "http://127.0.0.1:1", *usage)
+        check(r.returncode == 2 and says in r.stderr and r.stderr.count("\n") == 1, f"wrong usage is told before the model is got: {usage} {r}")
+    with tempfile.TemporaryDirectory() as folder:
+        run("synth", "--shape", "tiny", "-o", folder + "/mute")
+        os.remove(folder + "/mute/tokenizer.json")
+        for command in (["generate", "-p", "x"], ["run", "-p", "x"], ["serve", "--port", "0"]):
+            r = run(*command, "-m", folder + "/mute")
+            check(r.returncode == 1 and "has no tokenizer.json or tokenizer.model: it cannot read text" in r.stderr, f"{command} without a tokenizer: {r}")
+        check(run("generate", "--tokens", "1,2", "-n", "2", "--ids", "-m", folder + "/mute").returncode == 0, "ids need no tokenizer")
+    r = run("generate", "-m", __file__, "-p", "x")
+    check(r.returncode == 1 and "no safetensors file" in r.stderr, f"a file that is no model: {r.stderr}")
+    r = run("generate", "-p", "x", "-n", "1", "--ctx-size", "1000000")
+    check(r.returncode == 0 and "context 1024, all that this model has" in r.stderr, f"--ctx-size beyond the model's: {r.stderr}")
+    r = run("generate", "-p", "x", "-n", "1", "--ctx-size", "1024")
+    check(r.returncode == 0 and "all that" not in r.stderr, f"--ctx-size: {r.stderr}")
     r = run("generate", "-p", "x", "--no-chat-template", "--system", "y")
     check(r.returncode == 2 and "chat template" in r.stderr, f"--system without a template: {r.stderr}")
 

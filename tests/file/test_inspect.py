@@ -292,6 +292,10 @@ def check_folders(program, tmp):
         expect(f"absurd-{key}-{abs(hash(str(value)))}", {**one, "config.json": {**config, key: value}}, 1, text)
     got = expect("foreign", {**one, "config.json": {**config, "quantization_config": {"quant_method": "gptq", "bits": 4}}}, 0, "", 0)
     check(got and got["quantization"] == {"bits": 4, "group_size": None, "mode": "gptq"}, "folder foreign: quantization")
+    for kind, known in (("llama", True), ("no_such_type", False)):
+        expect(f"type-{kind}", {**one, "config.json": {**config, "model_type": kind}}, 0, "", 0)
+        text = run(program, tmp / f"type-{kind}").stdout
+        check(("not one that this program runs" in text) != known, f"inspect of a {kind}: {text}")
 
 
 def main():

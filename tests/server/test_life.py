@@ -189,7 +189,7 @@ def check_addresses(program):
         check(tried.returncode != 0 and "no key" in tried.stderr, f"a file without keys: {tried}")
     taken = socket.create_server(("127.0.0.1", 0))
     tried = subprocess.run([program, "serve", "--port", str(taken.getsockname()[1])], capture_output=True, text=True, timeout=60)
-    check(tried.returncode != 0 and "cannot listen" in tried.stderr and tried.stderr.count("\n") == 1, f"a port in use: {tried}")
+    check(tried.returncode != 0 and "cannot listen" in tried.stderr and "--port" in tried.stderr and tried.stderr.count("\n") == 1, f"a port in use: {tried}")
     taken.close()
     p = subprocess.Popen([program, "serve", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     line = p.stdout.readline()
