@@ -218,7 +218,7 @@ INLINE void block_scores_part(const struct attn_block *b, int32_t head, int32_t 
         for (int c = 0; c < n_vectors; c++) acc[h][c] = v_set(0);
     for (int32_t d = 0; d < b->width; d++) {
         const uint16_t *row = b->cache + (int64_t)d * KV_BLOCK_POS + from;
-        if (head == 0) ask_for(b->next + (int64_t)d * KV_BLOCK_POS + from, n_vectors * VW);
+        if (head == 0 && from % 32 == 0) ask_for(b->next + (int64_t)d * KV_BLOCK_POS + from, n_vectors * VW);
         vf key[POS_VECTORS];
         for (int c = 0; c < n_vectors; c++) key[c] = v_f16(row + c * VW);
         for (int h = 0; h < n; h++)
@@ -230,13 +230,17 @@ INLINE void block_scores_part(const struct attn_block *b, int32_t head, int32_t 
 }
 
 /* Many heads take few positions at a time, few heads many: the registers hold as many sums either way. */
+INLINE void block_scores_heads(const struct attn_block *b, int32_t head, const int n) {
+    const int n_vectors = SCORE_SUMS / n < POS_VECTORS ? SCORE_SUMS / n : POS_VECTORS;
+    for (int from = 0; from < KV_BLOCK_POS; from += n_vectors * VW) block_scores_part(b, head, from, n, n_vectors);
+}
+
 static void block_scores(const struct attn_block *b) {
     int32_t h = 0;
-    for (; SCORE_HEADS > 4 && h + SCORE_HEADS <= b->heads; h += SCORE_HEADS)
-        for (int from = 0; from < KV_BLOCK_POS; from += 2 * VW) block_scores_part(b, h, from, SCORE_HEADS, 2);
-    for (; SCORE_HEADS >= 4 && h + 4 <= b->heads; h += 4) block_scores_part(b, h, 0, 4, POS_VECTORS);
-    if (SCORE_HEADS > 2 && h + 2 <= b->heads) block_scores_part(b, h, 0, 2, POS_VECTORS), h += 2;
-    for (; h < b->heads; h++) block_scores_part(b, h, 0, 1, POS_VECTORS);
+    for (; SCORE_HEADS >= 8 && h + 8 <= b->heads; h += 8) block_scores_heads(b, h, 8);
+    for (; SCORE_HEADS >= 4 && h + 4 <= b->heads; h += 4) block_scores_heads(b, h, 4);
+    for (; SCORE_HEADS >= 2 && h + 2 <= b->heads; h += 2) block_scores_heads(b, h, 2);
+    for (; h < b->heads; h++) block_scores_heads(b, h, 1);
 }
 
 /* out[head] += weights[head] x values [n][width]; positions in ascending order. n heads share the values that are in
