@@ -164,8 +164,6 @@ void kern_amx_bf16(struct kernels *k); /* over kern_amx */
 #elif defined(__aarch64__)
 void kern_neon(struct kernels *k);
 void kern_dotprod(struct kernels *k);
-void kern_dotprod_panel(const struct panel_args *a);
-void kern_dotprod_quant_row(const float *x, const struct quant_acts *out, int64_t row);
 void kern_i8mm(struct kernels *k); /* over kern_dotprod */
 #endif
 /* Fills k for the flags of os/cpu.h, reference first. */

@@ -3,41 +3,32 @@
  * Codes below 128 are valid as signed bytes. 8-bit codes are taken as code - 128, and 128 times the sum of the
  * activations is added back, which is exact.
  */
-#include "backend/cpu/kern.h"
-
-#include <arm_neon.h>
-
-#define INLINE static inline __attribute__((always_inline))
+#include "backend/cpu/kern_arm.h"
 
 /* Four registers of four rows are a panel. Sums of four rows of activations, high and low bytes apart, fill the registers
  * for two of the quads: several rows take a panel in two halves. */
 enum { TILE = 4, QUADS = 4 };
 
-INLINE void load_scales(const unsigned char *p, int narrow, int quad, float32x4_t *scale, float32x4_t *bias) {
-    if (narrow) {
-        const uint16_t *h = (const uint16_t *)(const void *)p;
-        *scale = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(h + 4 * quad), 16));
-        *bias = vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(h + PANEL_ROWS + 4 * quad), 16));
-    } else {
-        const float *f = (const float *)(const void *)p;
-        *scale = vld1q_f32(f + 4 * quad);
-        *bias = vld1q_f32(f + PANEL_ROWS + 4 * quad);
-    }
+INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t w, int8x16_t x, const int lane) {
+    return lane == 0   ? vdotq_laneq_s32(sum, w, x, 0)
+           : lane == 1 ? vdotq_laneq_s32(sum, w, x, 1)
+           : lane == 2 ? vdotq_laneq_s32(sum, w, x, 2)
+                       : vdotq_laneq_s32(sum, w, x, 3);
 }
 
 /* One group: four sums for each of n rows and n_quads quads. Eight inputs at a time come as two 64-bit loads per row. */
-INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const int8_t *q, int64_t below, const int n, const int n_quads,
+INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const struct acts_row *at, const int n, const int n_quads,
                       const int bits, int32x4_t total[TILE][QUADS]) {
     const uint8x16_t low = vdupq_n_u8(15);
+    const int8_t *q = at->q;
     int32x4_t rest[TILE][QUADS];
-    int32_t sums[TILE] = {0};
-    for (int m = 0; m < n; m++)
-        for (int i = 0; i < n_quads; i++) total[m][i] = rest[m][i] = vdupq_n_s32(0);
+    for (int m = 0; m < n; m++) /* code - 128 leaves 128 times the sum of the activations out */
+        for (int i = 0; i < n_quads; i++) total[m][i] = vdupq_n_s32(0), rest[m][i] = vdupq_n_s32(bits == 8 ? 128 * (int32_t)at->sum[m] : 0);
     for (int32_t k = 0; k < a->shape->group; k += 8) {
         int8x8_t x[TILE], fine[TILE];
         for (int m = 0; m < n; m++) {
             x[m] = vld1_s8(q + m * a->shape->group + k);
-            fine[m] = vld1_s8(q + below + m * a->shape->group + k);
+            fine[m] = vld1_s8(q + at->low + m * a->shape->group + k);
         }
         for (int i = 0; i < n_quads; i++) {
             int8x16_t w0, w1;
@@ -57,15 +48,10 @@ INLINE void group_dot(const struct panel_args *a, const unsigned char *p, const 
                 rest[m][i] = vdotq_lane_s32(rest[m][i], w1, fine[m], 1);
             }
         }
-        if (bits == 8)
-            for (int m = 0; m < n; m++) sums[m] += 16 * vaddlv_s8(x[m]) + vaddlv_s8(fine[m]);
         p += bits == 4 ? PANEL_LINE : 2 * PANEL_LINE;
     }
     for (int m = 0; m < n; m++)
-        for (int i = 0; i < n_quads; i++) {
-            total[m][i] = vaddq_s32(vshlq_n_s32(total[m][i], 4), rest[m][i]);
-            if (bits == 8) total[m][i] = vaddq_s32(total[m][i], vdupq_n_s32(128 * sums[m]));
-        }
+        for (int i = 0; i < n_quads; i++) total[m][i] = vaddq_s32(vshlq_n_s32(total[m][i], 4), rest[m][i]);
 }
 
 /* n rows of activations from `row` on (in one tile) against quads [quad, quad + n_quads) of a panel. */
@@ -83,10 +69,10 @@ INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row
             for (int i = 0; i < n_quads; i++) inner[m][i] = vdupq_n_f32(0);
         for (int64_t end = g + acts_span_groups(&a->x, g); g < end; g++, p += s->group_bytes, x.q += x.q_step, x.sum += x.step) {
             int32x4_t total[TILE][QUADS];
-            group_dot(a, p + 16 * quad, x.q, x.low, n, n_quads, bits, total);
+            group_dot(a, p + 16 * quad, &x, n, n_quads, bits, total);
             for (int i = 0; i < n_quads; i++) {
-                float32x4_t scale, bias;
-                load_scales(p + code_bytes, narrow, quad + i, &scale, &bias);
+                float32x4_t scale = arm_scales(p + code_bytes, 4 * (quad + i), narrow),
+                            bias = arm_scales(p + code_bytes, PANEL_ROWS + 4 * (quad + i), narrow);
                 for (int m = 0; m < n; m++) {
                     inner[m][i] = vfmaq_f32(inner[m][i], vcvtq_f32_s32(total[m][i]), scale);
                     inner[m][i] = vfmaq_n_f32(inner[m][i], bias, x.sum[m]);
@@ -100,6 +86,7 @@ INLINE void tile(const struct panel_args *a, const unsigned char *p, int64_t row
         for (int i = 0; i < n_quads; i++) vst1q_f32(y + m * a->y_stride + 4 * (quad + i), acc[m][i]);
 }
 
+/* Rows of a batch; what a tile of four leaves goes one by one. */
 INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
     const unsigned char *p = a->panels;
     for (int64_t i = 0; i < a->n_panels; i++, p += a->shape->panel_bytes) {
@@ -111,9 +98,74 @@ INLINE void rows(const struct panel_args *a, const int bits, const int narrow) {
     }
 }
 
-void kern_dotprod_panel(const struct panel_args *a) {
+/* ---- one row ------------------------------------------------------------------------------------------------------ */
+
+/* The integers of a panel's group by high and low bytes. Returns where its scales are. */
+INLINE const unsigned char *row_products(const unsigned char *p, const struct arm_row_group *r, int32_t group, int32x4_t high[QUADS],
+                                         int32x4_t low[QUADS], const int bits) {
+    const int8_t *q = r->q;
+    /* unrolled, gcc would take one quad after the other, and each sum would wait for itself */
+    ROLLED for (int32_t k = 0; k < group; k += 16, q += 16) {
+        int8x16_t x = vld1q_s8(q), fine = vld1q_s8(q + r->low);
+        UNROLL for (int j = 0; j < bits / 2; j++) __builtin_prefetch(p + r->ahead + j * PANEL_LINE, 0, 3);
+        UNROLL for (int j = 0; j < bits / 2; j++, p += PANEL_LINE) UNROLL for (int i = 0; i < QUADS; i++) {
+            uint8x16_t w = vld1q_u8(p + 16 * i);
+            int8x16_t w0 = vreinterpretq_s8_u8(bits == 4 ? vandq_u8(w, vdupq_n_u8(15)) : veorq_u8(w, vdupq_n_u8(128)));
+            int8x16_t w1 = vreinterpretq_s8_u8(vshrq_n_u8(w, 4));
+            high[i] = dot_lane(high[i], w0, x, bits == 4 ? 2 * j : j);
+            low[i] = dot_lane(low[i], w0, fine, bits == 4 ? 2 * j : j);
+            if (bits == 8) continue;
+            high[i] = dot_lane(high[i], w1, x, 2 * j + 1);
+            low[i] = dot_lane(low[i], w1, fine, 2 * j + 1);
+        }
+    }
+    return p;
+}
+
+INLINE void row_panels(const struct arm_row_group *whole, const int32_t group, const int bits, const int narrow) {
+    const struct arm_row_group local = *whole, *r = &local; /* what is stored cannot change it */
+    const struct arm_begin *begin = arm_begin();
+    const int32x4_t lost = vdupq_n_s32(128 * (int32_t)r->sum); /* what code - 128 leaves out */
+    for (int64_t i = 0; i < r->n_panels; i++) {
+        int32x4_t high[QUADS], low[QUADS];
+        float *inner = r->inner[i];
+        UNROLL for (int j = 0; j < QUADS; j++) {
+            high[j] = vld1q_s32(begin->zero + 4 * j);
+            low[j] = bits == 4 ? vld1q_s32(begin->start + 4 * j) : lost;
+        }
+        const unsigned char *p = row_products(r->p + (size_t)i * r->panel_bytes, r, group, high, low, bits);
+        __builtin_prefetch(p + r->ahead, 0, 3);
+        UNROLL for (int j = 0; j < QUADS; j++) {
+            int32x4_t whole_sum = vmlaq_s32(low[j], high[j], vdupq_n_s32(16));
+            float32x4_t v = vld1q_f32(inner + 4 * j);
+            v = vfmaq_f32(v, bits == 4 ? arm_float(whole_sum) : vcvtq_f32_s32(whole_sum), arm_scales(p, 4 * j, narrow));
+            vst1q_f32(inner + 4 * j, vfmaq_n_f32(v, arm_scales(p, PANEL_ROWS + 4 * j, narrow), r->sum));
+        }
+    }
+}
+
+static NOINLINE void row_4_bits(const struct arm_row_group *r) {
+    row_panels(r, 64, 4, 1);
+}
+static void row_4_bits_any(const struct arm_row_group *r) {
+    row_panels(r, r->group, 4, 1);
+}
+static void row_4_bits_wide(const struct arm_row_group *r) {
+    row_panels(r, r->group, 4, 0);
+}
+static NOINLINE void row_8_bits(const struct arm_row_group *r) {
+    row_panels(r, r->group, 8, 1);
+}
+static void row_8_bits_wide(const struct arm_row_group *r) {
+    row_panels(r, r->group, 8, 0);
+}
+
+static void panel(const struct panel_args *a) {
+    static const struct arm_row_kernels row = {row_4_bits, row_4_bits_any, row_4_bits_wide, row_8_bits, row_8_bits_wide};
     const struct pack_shape *s = a->shape;
-    if (s->code_bits == 4) {
+    if (a->n_rows == 1) {
+        arm_one_row(a, &row);
+    } else if (s->code_bits == 4) {
         if (s->narrow_scales) rows(a, 4, 1);
         else rows(a, 4, 0);
     } else {
@@ -122,41 +174,13 @@ void kern_dotprod_panel(const struct panel_args *a) {
     }
 }
 
-/* One group by its span's factor; returns the sum of its numbers. */
-INLINE float quant_group(const float *x, int32_t group, float inverse, int8_t *to, int64_t below) {
-    int32x4_t total = vdupq_n_s32(0);
-    for (int32_t i = 0; i < group; i += 8) {
-        int32x4_t v0 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i), inverse)),
-                  v1 = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + i + 4), inverse));
-        total = vaddq_s32(total, vaddq_s32(v0, v1));
-        int16x8_t q = vcombine_s16(vmovn_s32(v0), vmovn_s32(v1)), high = vshrq_n_s16(vaddq_s16(q, vdupq_n_s16(8)), 4);
-        vst1_s8(to + i, vmovn_s16(high));
-        vst1_s8(to + below + i, vmovn_s16(vsubq_s16(q, vshlq_n_s16(high, 4))));
-    }
-    return (float)vaddvq_s32(total);
-}
-
-void kern_dotprod_quant_row(const float *x, const struct quant_acts *out, int64_t row) {
-    struct acts_row to = acts_row_at(out, row);
-    for (int64_t g = 0; g < out->n_groups; to.scale += to.step) {
-        int64_t end = g + acts_span_groups(out, g), n = (end - g) * out->group;
-        float32x4_t max = vdupq_n_f32(0);
-        uint32x4_t fine = vdupq_n_u32(UINT32_MAX);
-        for (int64_t i = 0; i < n; i += 4) {
-            float32x4_t v = vabsq_f32(vld1q_f32(x + i));
-            fine = vandq_u32(fine, vcleq_f32(v, vdupq_n_f32(3.4e38f)));
-            max = vmaxnmq_f32(max, v);
-        }
-        int odd = vminvq_u32(fine) == 0;
-        float most = vmaxvq_f32(max), inverse = most > ACTS_LEAST && !odd ? (float)ACTS_MAX / most : 0;
-        *to.scale = odd ? __builtin_nanf("") : most * (1.0f / (float)ACTS_MAX);
-        for (; g < end; g++, x += out->group, to.q += to.q_step, to.sum += to.step)
-            *to.sum = quant_group(x, out->group, inverse, to.q, to.low);
-    }
+static void quant_row(const float *x, const struct quant_acts *out, int64_t row) {
+    struct acts_row at = acts_row_at(out, row);
+    arm_quant_row(x, out, at, (struct arm_place){at.q, at.low, 8}, 0);
 }
 
 void kern_dotprod(struct kernels *k) {
     k->isa = "neon-dotprod";
-    k->quant_row = kern_dotprod_quant_row;
-    k->panel = kern_dotprod_panel;
+    k->quant_row = quant_row;
+    k->panel = panel;
 }
