@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that the documents agree with the tree: docs/dependencies.md names each recipe's version and licence, the CHANGELOG the version.
+"""Checks that the documents agree with the tree: docs/dependencies.md names each recipe's version and licence, the CHANGELOG the version;
+links between documents lead to files and headings, and files that documents and comments name are there.
 
 usage: check_docs.py [ROOT]
 """
+import os
 import re
 import sys
 
@@ -18,9 +20,47 @@ def recipes(root):
                 yield path, name.group(1), re.search(r"VERSION (\S+)", text).group(1), re.search(r"LICENCE (\S+)", text).group(1)
 
 
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+# files named in words; an upper-case letter stands for a name that is not given: tests/unit/test_NAME.c
+NAMED = re.compile(r"(?<![\w/.-])(?:docs|tests|tools|packaging|bench)/[\w./-]*\.(?:md|py|sh|c|h|def|list|cmake)\b")
+
+
+def anchors(text):
+    """The headings as links write them: lower case, without punctuation, blanks as dashes."""
+    heads = re.findall(r"^#+ +(.*?)\s*$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", h) for h in heads)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in plain}
+
+
+def dead_links(root, path, text):
+    for m in LINK.finditer(text):
+        if re.match(r"[a-z]+:", m.group(1)):
+            continue
+        name, _, anchor = m.group(1).partition("#")
+        target = os.path.normpath(os.path.join(os.path.dirname(path), name)) if name else path
+        line = csource.line_of(text, m.start())
+        if not os.path.exists(os.path.join(root, target)):
+            yield line, f"the link {m.group(1)} leads to no file"
+        elif anchor and anchor not in anchors(csource.read(root, target)):
+            yield line, f"{target} has no heading for the link #{anchor}"
+
+
+def missing_files(root, text):
+    for m in NAMED.finditer(text):
+        name = m.group()
+        if name.rsplit("/", 1)[1] == name.rsplit("/", 1)[1].lower() and not os.path.exists(os.path.join(root, name)):
+            yield csource.line_of(text, m.start()), f"names {name}, which is not there"
+
+
 def main():
     root = csource.root_of(sys.argv)
     bad = 0
+    for path in csource.files(root, ".md", ".c", ".h", ".cu", ".cuh", ".def"):
+        text = csource.read(root, path)
+        found = [*missing_files(root, text), *(dead_links(root, path, text) if path.endswith(".md") else ())]
+        for line, message in sorted(found):
+            print(f"{path}:{line}: {message}")
+            bad += 1
     rows = [line for line in csource.read(root, "docs/dependencies.md").split("\n") if line.startswith("|")]
     for path, name, version, licence in recipes(root):
         if not any(f"| {name} |" in row and f"| {version} |" in row and f"| {licence} |" in row for row in rows):

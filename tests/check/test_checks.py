@@ -67,6 +67,13 @@ CASES = [
     ("style", "src/engine/zz.c", "/* zebra9 needs this */\n", None),
     ("format", "src/base/zz.c", "int  f(void){return 1;}\n", "not in the form of .clang-format"),
     ("docs", "cmake/deps/zz.cmake", "mlxcel_recipe(zz\n  VERSION 1.2\n  LICENCE MIT\n)\n", "has no row with zz, 1.2 and MIT"),
+    ("docs", "docs/zz.md", "# A heading: with `signs`\n[a](dependencies.md) [b](#a-heading-with-signs) [c](https://x.invalid/y) [d](../VERSION)\n", None),
+    ("docs", "docs/zz.md", "[a](no-such.md)\n", "the link no-such.md leads to no file"),
+    ("docs", "docs/zz.md", "# One\n```\n# two\n```\n[a](#two)\n", "docs/zz.md has no heading for the link #two"),
+    ("docs", "docs/zz.md", "[a](dependencies.md#no-such-heading)\n", "docs/dependencies.md has no heading"),
+    ("docs", "docs/zz.md", "docs/dependencies.md and tests/unit/test_NAME.c\n", None),
+    ("docs", "docs/zz.md", "see tests/" + "zz/gone.py\n", "names tests/" + "zz/gone.py"),
+    ("docs", "src/base/zz.c", "/* docs/" + "gone.md explains */\n", "names docs/" + "gone.md"),
     ("docs", "VERSION", "99.9.9\n", "no section for version 99.9.9"),
 ]
 FAMILIES = 'const struct family families[] = {\n    {.type = "zebra9"},\n    {.type = "zebra9_moe"},\n};\n'
@@ -85,9 +92,11 @@ def write(path, text):
 
 def small_tree(folder):
     """What the checks of documents and format read, and a table of families that only the cases know."""
-    for name in ("VERSION", "CHANGELOG.md", ".clang-format", "docs/dependencies.md"):
-        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+    for name in ("VERSION", ".clang-format"):
         shutil.copy(os.path.join(ROOT, name), os.path.join(folder, name))
+    for name, keep in (("CHANGELOG.md", "## "), ("docs/dependencies.md", "|")):  # without their prose, which names files of the whole tree
+        with open(os.path.join(ROOT, name), encoding="utf-8") as f:
+            write(os.path.join(folder, name), "".join(line for line in f if line.startswith(keep)))
     shutil.copytree(os.path.join(ROOT, "cmake", "deps"), os.path.join(folder, "cmake", "deps"))
     write(os.path.join(folder, "src/model/families.c"), HEAD + FAMILIES)
 

@@ -1,6 +1,6 @@
 /* The part of the CUDA driver's binary interface that we use, declared by ourselves: no toolkit is needed to build the host program.
  *
- * Names are NVIDIA's, so that its manual can be searched for them; tests/cuda/abi.c compares every size, offset, constant and
+ * Names are NVIDIA's, so that its manual can be searched for them; tests/cuda/abi_nvidia.c compares every size, offset, constant and
  * signature with cuda.h where a toolkit is at hand. Types only: the functions are in driver.def. */
 #ifndef MLXCEL_BACKEND_CUDA_DRIVER_TYPES_H
 #define MLXCEL_BACKEND_CUDA_DRIVER_TYPES_H
