@@ -11,6 +11,9 @@ enum { PARTS_MAX = 8 };
 static const size_t SPAN_BYTES = (size_t)4 << 20; /* rows that do not lie together are picked out of a span this long */
 
 struct source {
+    struct str path; /* a '#' in it stands for the expert's number */
+    int32_t expert;  /* -1: one tensor for all */
+    struct format format;
     struct tensor_info planes[N_PLANES];
 };
 
@@ -19,6 +22,11 @@ struct segment {
     bool per_expert;
     int64_t begin, n; /* rows of an expert of the finished weight */
     int64_t from, run, step, of;
+};
+
+/* Rows of a segment, of one expert. */
+struct row_range {
+    int64_t expert, first, n;
 };
 
 struct assembly {
@@ -48,16 +56,19 @@ static int need_buffer(struct assembly *a, size_t n, struct err *err) {
     return a->buffer ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for %zu bytes of a matrix", n);
 }
 
+static const struct source *source_of(const struct segment *s, int64_t expert) {
+    return &s->sources[s->per_expert ? expert : 0];
+}
+
 static int64_t source_row(const struct segment *s, int64_t i) {
     return s->run ? s->from + i / s->run * s->step + i % s->run : s->from + i;
 }
 
-/* Rows [i, i + n) of a part, of one expert. */
-static int read_rows(struct assembly *a, const struct segment *s, int64_t expert, enum weight_plane plane, int64_t i, int64_t n, char *dst,
+static int read_rows(struct assembly *a, const struct segment *s, enum weight_plane plane, struct row_range rows, char *dst,
                      struct err *err) {
-    const struct tensor_info *t = &s->sources[s->per_expert ? expert : 0].planes[plane];
+    const struct tensor_info *t = &source_of(s, rows.expert)->planes[plane];
     size_t stride = row_bytes(&a->format, plane, a->in);
-    int64_t base = s->per_expert ? 0 : expert * s->of;
+    int64_t base = s->per_expert ? 0 : rows.expert * s->of, i = rows.first, n = rows.n;
     while (n > 0) {
         int64_t first = source_row(s, i), m = n;
         while (m > 1 && (source_row(s, i + m - 1) - first + 1) * (int64_t)stride > (int64_t)SPAN_BYTES && s->run) m = (m + 1) / 2;
@@ -77,18 +88,18 @@ static int read_rows(struct assembly *a, const struct segment *s, int64_t expert
 }
 
 /* The same from a matrix stored [in, of]: it is read as a whole, rows are its columns. */
-static int read_columns(struct assembly *a, const struct segment *s, int64_t expert, int64_t i, int64_t n, char *dst, struct err *err) {
-    const struct tensor_info *t = &s->sources[s->per_expert ? expert : 0].planes[PLANE_VALUES];
+static int read_columns(struct assembly *a, const struct segment *s, struct row_range rows, char *dst, struct err *err) {
+    const struct tensor_info *t = &source_of(s, rows.expert)->planes[PLANE_VALUES];
     size_t element = (size_t)dtype_bits(a->format.dtype) / 8, bytes = (size_t)(a->in * s->of) * element;
-    int64_t which = 1 + (s - a->segments) + expert * PARTS_MAX;
+    int64_t which = 1 + (s - a->segments) + rows.expert * PARTS_MAX;
     if (a->buffered != which) {
         TRY(need_buffer(a, bytes, err));
         a->buffered = 0;
-        TRY(a->store->read(a->store->user, t, s->per_expert ? 0 : (uint64_t)expert * bytes, a->buffer, bytes, err));
+        TRY(a->store->read(a->store->user, t, s->per_expert ? 0 : (uint64_t)rows.expert * bytes, a->buffer, bytes, err));
         a->buffered = which;
     }
-    for (int64_t k = 0; k < n; k++) {
-        int64_t row = source_row(s, i + k);
+    for (int64_t k = 0; k < rows.n; k++) {
+        int64_t row = source_row(s, rows.first + k);
         for (int64_t c = 0; c < a->in; c++, dst += element) memcpy(dst, a->buffer + (size_t)(c * s->of + row) * element, element);
     }
     return ERR_OK;
@@ -103,8 +114,8 @@ static int read_assembly(void *user, enum weight_plane plane, int64_t row, int64
         const struct segment *s = a->segments;
         while (r >= s->begin + s->n) s++;
         int64_t n = s->begin + s->n - r < n_rows ? s->begin + s->n - r : n_rows;
-        TRY(a->is_transposed ? read_columns(a, s, expert, r - s->begin, n, to, err)
-                             : read_rows(a, s, expert, plane, r - s->begin, n, to, err));
+        struct row_range rows = {expert, r - s->begin, n};
+        TRY(a->is_transposed ? read_columns(a, s, rows, to, err) : read_rows(a, s, plane, rows, to, err));
         row += n, n_rows -= n;
         to += (size_t)n * stride;
     }
@@ -121,8 +132,9 @@ static int check_shape(const struct tensor_info *t, int64_t rows, int64_t column
 }
 
 /* The format of a matrix with scales: what the config declares, verified against the shapes of its planes. */
-static int quantised_format(struct loader *l, struct str path, int32_t expert, struct source *s, int64_t rows, int64_t in, struct format *f,
-                            struct err *err) {
+static int quantised_format(struct loader *l, struct source *s, int64_t rows, int64_t in, struct err *err) {
+    struct str path = s->path;
+    struct format *f = &s->format;
     TRY(l->store->format(l->store->user, path, f, err));
     if (f->mode == QUANT_AFFINE) f->dtype = s->planes[PLANE_SCALES].dtype;
     if (in % f->group || in * f->bits % 32)
@@ -134,7 +146,7 @@ static int quantised_format(struct loader *l, struct str path, int32_t expert, s
     if (f->mode != QUANT_AFFINE) return ERR_OK;
     if (f->dtype > DT_BF16)
         return err_set(err, ERR_EFORMAT, "%.*s.scales is %s, expected a float type", STR_ARG(path), dtype_name(f->dtype));
-    if (!loader_tensor(l, path, ".biases", expert, &s->planes[PLANE_BIASES]))
+    if (!loader_tensor(l, path, ".biases", s->expert, &s->planes[PLANE_BIASES]))
         return err_set(err, ERR_EFORMAT, "%.*s.biases is missing", STR_ARG(path));
     if (s->planes[PLANE_BIASES].dtype != f->dtype)
         return err_set(err, ERR_EFORMAT, "%.*s.biases and .scales differ in type", STR_ARG(path));
@@ -142,29 +154,30 @@ static int quantised_format(struct loader *l, struct str path, int32_t expert, s
 }
 
 /* NAME_blocks [..., in / 32, 16] and NAME_scales: bytes of two E2M1 values, low half first, which is what mxfp4 words are. */
-static int blocks_format(struct source *s, int64_t rows, int64_t in, struct format *f, struct err *err) {
+static int blocks_format(struct source *s, int64_t rows, int64_t in, struct err *err) {
     const struct tensor_info *values = &s->planes[PLANE_VALUES], *scales = &s->planes[PLANE_SCALES];
-    *f = (struct format){.mode = QUANT_MXFP4, .dtype = DT_U8, .bits = 4, .group = 32};
+    s->format = (struct format){.mode = QUANT_MXFP4, .dtype = DT_U8, .bits = 4, .group = 32};
     if (in % 32 || values->dtype != DT_U8 || scales->dtype != DT_U8)
         return err_set(err, ERR_EFORMAT, "%.*s and its scales must be U8 in groups of 32", STR_ARG(values->name));
     TRY(check_shape(values, rows * (in / 32), 16, err));
     return check_shape(scales, rows, in / 32, err);
 }
 
-/* A tensor of a part with its format; fills the planes. */
-static int locate(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct str path, int32_t expert,
-                  struct source *s, struct format *f, struct err *err) {
+/* Fills the planes and the format of a source by its path. */
+static int locate(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct source *s, struct err *err) {
+    struct str path = s->path;
+    int32_t expert = s->expert;
     int64_t rows = (p->of ? p->of : p->out) * (a->n_experts && expert < 0 ? a->n_experts : 1), in = a->in;
     if (!loader_tensor_values(l, path, expert, &s->planes[PLANE_VALUES])) {
         if (!loader_tensor(l, path, "_blocks", expert, &s->planes[PLANE_VALUES]) ||
             !loader_tensor(l, path, "_scales", expert, &s->planes[PLANE_SCALES]))
             return expert > 0 ? err_set(err, ERR_EFORMAT, "%.*s.weight of expert %d is missing from the checkpoint", STR_ARG(path), expert)
                               : loader_missing(l, p->role, a->layer, err);
-        return blocks_format(s, rows, in, f, err);
+        return blocks_format(s, rows, in, err);
     }
-    if (loader_tensor(l, path, ".scales", expert, &s->planes[PLANE_SCALES])) return quantised_format(l, path, expert, s, rows, in, f, err);
+    if (loader_tensor(l, path, ".scales", expert, &s->planes[PLANE_SCALES])) return quantised_format(l, s, rows, in, err);
     const struct tensor_info *t = &s->planes[PLANE_VALUES];
-    *f = (struct format){.mode = QUANT_NONE, .dtype = t->dtype};
+    s->format = (struct format){.mode = QUANT_NONE, .dtype = t->dtype};
     if (t->dtype > DT_BF16)
         return err_set(err, ERR_EUNSUPPORTED, "%.*s is %s, expected F32, F16, BF16 or a quantised matrix with scales", STR_ARG(t->name),
                        dtype_name(t->dtype));
@@ -186,10 +199,12 @@ static int add_part(struct loader *l, const struct matrix_args *a, const struct 
     int32_t n = s->per_expert ? a->n_experts : 1;
     s->sources = arena_new(&l->scratch, struct source, n);
     for (int32_t e = 0; e < n; e++) {
-        struct format f;
-        TRY(locate(l, a, p, path, s->per_expert ? e : -1, &s->sources[e], &f, err));
-        if (out->n_segments == 0 && e == 0) out->format = f;
-        if (!format_eq(&f, &out->format)) *same = false;
+        struct source *source = &s->sources[e];
+        source->path = path;
+        source->expert = s->per_expert ? e : -1;
+        TRY(locate(l, a, p, source, err));
+        if (out->n_segments == 0 && e == 0) out->format = source->format;
+        if (!format_eq(&source->format, &out->format)) *same = false;
         if (!*same && e) return err_set(err, ERR_EUNSUPPORTED, "%.*s: experts differ in format", STR_ARG(path));
     }
     s->begin = out->out;
@@ -203,22 +218,25 @@ static int add_part(struct loader *l, const struct matrix_args *a, const struct 
 
 /* ---- biases ------------------------------------------------------------------------------------------------------- */
 
-/* The bias of one part, rows picked as for the matrix, of all experts; out has a->out elements per expert. */
-static int read_bias(struct loader *l, const struct matrix_args *a, const struct stack_part *p, struct str path, const struct segment *s,
-                     int64_t total, float *out, struct err *err) {
+static bool find_bias(struct loader *l, const struct segment *s, int32_t expert, struct tensor_info *out) {
+    const struct source *source = source_of(s, expert);
+    return loader_tensor_bias(l, source->path, source->expert, out);
+}
+
+/* The bias of one part, rows picked as for the matrix, of all experts; out has `stride` elements per expert. */
+static int read_bias(struct loader *l, const struct segment *s, int32_t n_experts, int64_t stride, float *out, struct err *err) {
     struct tensor_info t;
-    int32_t n_experts = a->n_experts ? a->n_experts : 1, n_tensors = s->per_expert ? n_experts : 1;
-    int64_t n = s->of * (n_experts / n_tensors);
+    int64_t n = s->of * (s->per_expert ? 1 : n_experts);
     float *values = mem_try((size_t)n * sizeof *values);
-    if (!values) return err_set(err, ERR_EMEMORY, "no memory for the bias of %.*s", STR_ARG(path));
+    if (!values) return err_set(err, ERR_EMEMORY, "no memory for the bias of %.*s", STR_ARG(s->sources->path));
     int code = ERR_OK;
     for (int32_t e = 0; e < n_experts && !code; e++) {
         if (e == 0 || s->per_expert) {
-            if (!loader_tensor_bias(l, path, s->per_expert ? e : -1, &t)) continue;
+            if (!find_bias(l, s, e, &t)) continue;
             code = loader_read_f32(l, &t, n, values, err);
         }
-        for (int64_t i = 0; i < p->out && !code; i++)
-            out[e * total + s->begin + i] = values[(s->per_expert ? 0 : e * s->of) + source_row(s, i)];
+        for (int64_t i = 0; i < s->n && !code; i++)
+            out[e * stride + s->begin + i] = values[(s->per_expert ? 0 : e * s->of) + source_row(s, i)];
     }
     mem_free(values);
     return code;
@@ -226,21 +244,17 @@ static int read_bias(struct loader *l, const struct matrix_args *a, const struct
 
 /* The biases of all parts in one vector; parts without one contribute zeros. */
 static int stack_bias(struct loader *l, const struct matrix_args *a, const struct assembly *asm_, struct weight **out, struct err *err) {
-    struct str path;
     struct tensor_info t;
     bool any = false;
-    for (int32_t i = 0; i < a->n_parts; i++)
-        any |= loader_find(l, a->parts[i].role, a->layer, &path) && loader_tensor_bias(l, path, asm_->segments[i].per_expert ? 0 : -1, &t);
+    int32_t n_experts = a->n_experts ? a->n_experts : 1;
+    for (int32_t i = 0; i < asm_->n_segments; i++) any |= find_bias(l, &asm_->segments[i], 0, &t);
     if (!any) return ERR_OK;
-    int64_t n = asm_->out * (a->n_experts ? a->n_experts : 1);
+    int64_t n = asm_->out * n_experts;
     float *values = mem_try((size_t)n * sizeof *values);
     if (!values) return err_set(err, ERR_EMEMORY, "no memory for a bias of %lld elements", (long long)n);
     int code = ERR_OK;
-    for (int32_t i = 0; i < a->n_parts && !code; i++) {
-        if (!loader_find(l, a->parts[i].role, a->layer, &path) || !loader_tensor_bias(l, path, asm_->segments[i].per_expert ? 0 : -1, &t))
-            continue;
-        code = read_bias(l, a, &a->parts[i], path, &asm_->segments[i], asm_->out, values, err);
-    }
+    for (int32_t i = 0; i < asm_->n_segments && !code; i++)
+        if (find_bias(l, &asm_->segments[i], 0, &t)) code = read_bias(l, &asm_->segments[i], n_experts, asm_->out, values, err);
     struct str name = loader_path(l, a->into, a->layer);
     if (!code) code = loader_constant(l, str_fmt(l->arena, "%.*s.bias", STR_ARG(name)).p, values, n, out, err);
     mem_free(values);

@@ -6,22 +6,13 @@ int recur_conv_resolve(struct resolver *r, int32_t layer, int64_t channels, int3
     return resolve_state(r, channels * (taps - 1), &r->spec->layers[layer].state, err);
 }
 
-static int bind_flat(struct loader *l, const struct tensor_info *t, int64_t n, struct weight **out, struct err *err) {
-    float *values = mem_try((size_t)n * sizeof *values);
-    if (!values) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(t->name));
-    int code = loader_read_f32(l, t, n, values, err);
-    if (!code) code = loader_constant(l, str_cstr(l->arena, t->name), values, n, out, err);
-    mem_free(values);
-    return code;
-}
-
 int recur_conv_bind(struct loader *l, int32_t layer, int64_t channels, struct err *err) {
     struct str path;
     struct tensor_info t;
     struct bound *b = loader_slot(l, ROLE_CONV, layer);
     if (!loader_find(l, ROLE_CONV, layer, &path) || !loader_tensor_values(l, path, -1, &t)) return loader_missing(l, ROLE_CONV, layer, err);
-    TRY(bind_flat(l, &t, channels * l->spec->recur.taps, &b->w, err));
-    return loader_tensor_bias(l, path, -1, &t) ? bind_flat(l, &t, channels, &b->bias, err) : ERR_OK;
+    TRY(loader_flat(l, &t, channels * l->spec->recur.taps, &b->w, err));
+    return loader_tensor_bias(l, path, -1, &t) ? loader_flat(l, &t, channels, &b->bias, err) : ERR_OK;
 }
 
 struct tensor recur_conv(const struct pass *p, struct tensor x, enum act_kind act) {

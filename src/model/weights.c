@@ -167,7 +167,7 @@ int loader_read_f32(struct loader *l, const struct tensor_info *t, int64_t n, fl
     return code;
 }
 
-static int bind_vector(struct loader *l, const struct tensor_info *t, int64_t n, struct weight **out, struct err *err) {
+int loader_flat(struct loader *l, const struct tensor_info *t, int64_t n, struct weight **out, struct err *err) {
     float *values = mem_try((size_t)n * sizeof *values);
     if (!values) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(t->name));
     int code = loader_read_f32(l, t, n, values, err);
@@ -206,8 +206,8 @@ int loader_vector(struct loader *l, enum role role, int32_t layer, int64_t n, bo
     if (!loader_find(l, role, layer, &path)) return required ? loader_missing(l, role, layer, err) : ERR_OK;
     if (str_find_char(path, '#', 0) != STR_NONE) return bind_vectors(l, path, n, &b->w, err);
     loader_tensor_values(l, path, -1, &t);
-    TRY(bind_vector(l, &t, n, &b->w, err));
-    return loader_tensor_bias(l, path, -1, &t) ? bind_vector(l, &t, n, &b->bias, err) : ERR_OK;
+    TRY(loader_flat(l, &t, n, &b->w, err));
+    return loader_tensor_bias(l, path, -1, &t) ? loader_flat(l, &t, n, &b->bias, err) : ERR_OK;
 }
 
 int loader_values(struct loader *l, enum role role, int32_t layer, const char *suffix, int64_t n, float *out, struct err *err) {

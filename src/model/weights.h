@@ -105,6 +105,8 @@ int loader_stack(struct loader *l, enum role into, const struct stack_part *part
 int loader_vector(struct loader *l, enum role role, int32_t layer, int64_t n, bool required, struct err *err);
 /* The n elements of a role's tensor plus `suffix` as f32; ERR_EFORMAT when absent or of another size. */
 int loader_values(struct loader *l, enum role role, int32_t layer, const char *suffix, int64_t n, float *out, struct err *err);
+/* The n elements of a tensor of any shape, as a vector in f32. */
+int loader_flat(struct loader *l, const struct tensor_info *t, int64_t n, struct weight **out, struct err *err);
 /* The matrix that loader_assemble would bind, as f32 [n_experts * out, in]; *dtype is the smallest plain type that holds it. */
 int loader_unpack(struct loader *l, const struct matrix_args *a, float *out, enum dtype *dtype, struct err *err);
 /* Numbers that we computed ourselves: a vector in f32, or [n_experts, out, in] in a plain format. Nothing keeps `values`. */
