@@ -27,14 +27,11 @@ static struct str shard_name(struct arena *a, int32_t i, int32_t n) {
 static void put_plane(struct jsonw *w, const struct quantize_plane *p) {
     jsonw_key_str(w, p->name);
     jsonw_begin(w, '{');
-    jsonw_key(w, "dtype");
-    jsonw_str(w, str_of(dtype_name(p->dtype)));
-    jsonw_key(w, "shape");
-    jsonw_begin(w, '[');
+    jsonw_put_str(w, "dtype", str_of(dtype_name(p->dtype)));
+    jsonw_open(w, "shape", '[');
     for (int i = 0; i < p->n_dims; i++) jsonw_int(w, p->shape[i]);
     jsonw_end(w, ']');
-    jsonw_key(w, "data_offsets");
-    jsonw_begin(w, '[');
+    jsonw_open(w, "data_offsets", '[');
     jsonw_int(w, (int64_t)p->offset);
     jsonw_int(w, (int64_t)(p->offset + p->bytes));
     jsonw_end(w, ']');
@@ -44,8 +41,7 @@ static void put_plane(struct jsonw *w, const struct quantize_plane *p) {
 static void header_text(const struct quantize_plan *p, int32_t i_shard, struct sb *out) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "__metadata__");
-    jsonw_raw(&w, STR("{\"format\":\"mlx\"}"));
+    jsonw_put_raw(&w, "__metadata__", STR("{\"format\":\"mlx\"}"));
     for (size_t i = 0; i < p->n_items; i++)
         for (int k = 0; k < p->items[i].n_planes; k++)
             if (p->items[i].planes[k].i_shard == i_shard) put_plane(&w, &p->items[i].planes[k]);
@@ -167,12 +163,9 @@ static int save_pretty(const char *path, struct str json, struct err *err) {
 }
 
 static void put_format(struct jsonw *w, const struct format *f) {
-    jsonw_key(w, "group_size");
-    jsonw_int(w, f->group);
-    jsonw_key(w, "bits");
-    jsonw_int(w, f->bits);
-    jsonw_key(w, "mode");
-    jsonw_str(w, str_of(quant_mode_name(f->mode)));
+    jsonw_put_int(w, "group_size", f->group);
+    jsonw_put_int(w, "bits", f->bits);
+    jsonw_put_str(w, "mode", str_of(quant_mode_name(f->mode)));
 }
 
 static struct str quantization_text(struct arena *a, const struct quantize_plan *p) {
@@ -245,15 +238,11 @@ static int write_index(struct writer *w, struct err *err) {
     struct sb out = {0};
     struct jsonw json = {.out = &out};
     jsonw_begin(&json, '{');
-    jsonw_key(&json, "metadata");
-    jsonw_begin(&json, '{');
-    jsonw_key(&json, "total_size");
-    jsonw_int(&json, (int64_t)p->target_bytes);
-    jsonw_key(&json, "total_parameters");
-    jsonw_int(&json, (int64_t)p->n_parameters);
+    jsonw_open(&json, "metadata", '{');
+    jsonw_put_int(&json, "total_size", (int64_t)p->target_bytes);
+    jsonw_put_int(&json, "total_parameters", (int64_t)p->n_parameters);
     jsonw_end(&json, '}');
-    jsonw_key(&json, "weight_map");
-    jsonw_begin(&json, '{');
+    jsonw_open(&json, "weight_map", '{');
     for (size_t i = 0; i < p->n_items; i++)
         for (int k = 0; k < p->items[i].n_planes; k++) {
             jsonw_key_str(&json, p->items[i].planes[k].name);

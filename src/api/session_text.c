@@ -67,10 +67,8 @@ static struct tmpl_time now(void) {
 
 static void put_message(struct jsonw *w, const char *role, struct str content) {
     jsonw_begin(w, '{');
-    jsonw_key(w, "role");
-    jsonw_str(w, str_of(role));
-    jsonw_key(w, "content");
-    jsonw_str(w, content);
+    jsonw_put_str(w, "role", str_of(role));
+    jsonw_put_str(w, "content", content);
     jsonw_end(w, '}');
 }
 
@@ -79,13 +77,11 @@ static struct str chat_input(struct arena *a, const struct session_prompt *p) {
     struct sb text = {0};
     struct jsonw w = {.out = &text};
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "messages");
-    jsonw_begin(&w, '[');
+    jsonw_open(&w, "messages", '[');
     for (size_t i = 0; i < p->n_messages; i++) put_message(&w, p->messages[i].role, p->messages[i].content);
     if (!p->messages) put_message(&w, "user", p->text);
     jsonw_end(&w, ']');
-    jsonw_key(&w, "add_generation_prompt");
-    jsonw_bool(&w, true);
+    jsonw_put_bool(&w, "add_generation_prompt", true);
     jsonw_end(&w, '}');
     struct str copy = str_copy(a, sb_str(&text));
     sb_free(&text);

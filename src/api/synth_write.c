@@ -12,23 +12,18 @@ static void header_text(const struct synth *s, struct sb *out) {
     struct jsonw w = {.out = out};
     uint64_t at = 0;
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "__metadata__");
-    jsonw_begin(&w, '{');
-    jsonw_key(&w, "format");
-    jsonw_str(&w, STR("mlx"));
+    jsonw_open(&w, "__metadata__", '{');
+    jsonw_put_str(&w, "format", STR("mlx"));
     jsonw_end(&w, '}');
     for (int32_t i = 0; i < s->n_tensors; i++) {
         const struct synth_tensor *t = &s->tensors[i];
         jsonw_key_str(&w, t->info.name);
         jsonw_begin(&w, '{');
-        jsonw_key(&w, "dtype");
-        jsonw_str(&w, str_of(dtype_name(t->info.dtype)));
-        jsonw_key(&w, "shape");
-        jsonw_begin(&w, '[');
+        jsonw_put_str(&w, "dtype", str_of(dtype_name(t->info.dtype)));
+        jsonw_open(&w, "shape", '[');
         for (int32_t k = 0; k < t->info.n_dims; k++) jsonw_int(&w, t->info.shape[k]);
         jsonw_end(&w, ']');
-        jsonw_key(&w, "data_offsets");
-        jsonw_begin(&w, '[');
+        jsonw_open(&w, "data_offsets", '[');
         jsonw_int(&w, (int64_t)at);
         jsonw_int(&w, (int64_t)(at += t->bytes));
         jsonw_end(&w, ']');

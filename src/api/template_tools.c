@@ -103,8 +103,7 @@ void template_tool_line(const struct template_tool *t, struct str line, struct s
     int code = render_line(t, &a, line, &text, &err);
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
-    jsonw_key(&w, code ? "error" : "ok");
-    jsonw_str(&w, code ? str_of(err.msg) : text);
+    jsonw_put_str(&w, code ? "error" : "ok", code ? str_of(err.msg) : text);
     jsonw_end(&w, '}');
     sb_putc(out, '\n');
     arena_free(&a);

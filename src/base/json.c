@@ -189,6 +189,46 @@ void jsonw_val_lenient(struct jsonw *w, yyjson_val *val) {
     put_val(w, val, YYJSON_WRITE_ALLOW_INF_AND_NAN);
 }
 
+void jsonw_open(struct jsonw *w, const char *key, char bracket) {
+    jsonw_key(w, key);
+    jsonw_begin(w, bracket);
+}
+
+void jsonw_put_str(struct jsonw *w, const char *key, struct str value) {
+    jsonw_key(w, key);
+    jsonw_str(w, value);
+}
+
+void jsonw_put_int(struct jsonw *w, const char *key, int64_t value) {
+    jsonw_key(w, key);
+    jsonw_int(w, value);
+}
+
+void jsonw_put_num(struct jsonw *w, const char *key, double value) {
+    jsonw_key(w, key);
+    jsonw_num(w, value);
+}
+
+void jsonw_put_bool(struct jsonw *w, const char *key, bool value) {
+    jsonw_key(w, key);
+    jsonw_bool(w, value);
+}
+
+void jsonw_put_null(struct jsonw *w, const char *key) {
+    jsonw_key(w, key);
+    jsonw_null(w);
+}
+
+void jsonw_put_raw(struct jsonw *w, const char *key, struct str json) {
+    jsonw_key(w, key);
+    jsonw_raw(w, json);
+}
+
+void jsonw_put_val(struct jsonw *w, const char *key, yyjson_val *val) {
+    jsonw_key(w, key);
+    jsonw_val(w, val);
+}
+
 static void put_break(struct sb *out, size_t depth) {
     sb_putc(out, '\n');
     for (size_t i = 0; i < 4 * depth; i++) sb_putc(out, ' ');

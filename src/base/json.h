@@ -46,6 +46,15 @@ void jsonw_null(struct jsonw *w);
 void jsonw_raw(struct jsonw *w, struct str json);         /* already JSON */
 void jsonw_val(struct jsonw *w, yyjson_val *val);         /* a parsed value, as it was */
 void jsonw_val_lenient(struct jsonw *w, yyjson_val *val); /* with NaN and Infinity, which are no JSON */
+/* A key with its value; open: with an object or a list, which jsonw_end ends. */
+void jsonw_open(struct jsonw *w, const char *key, char bracket);
+void jsonw_put_str(struct jsonw *w, const char *key, struct str value);
+void jsonw_put_int(struct jsonw *w, const char *key, int64_t value);
+void jsonw_put_num(struct jsonw *w, const char *key, double value);
+void jsonw_put_bool(struct jsonw *w, const char *key, bool value);
+void jsonw_put_null(struct jsonw *w, const char *key);
+void jsonw_put_raw(struct jsonw *w, const char *key, struct str json);
+void jsonw_put_val(struct jsonw *w, const char *key, yyjson_val *val);
 /* JSON that was written here without white space, over several lines. */
 void json_pretty(struct str json, struct sb *out);
 /* How deep brackets are nested in a text, valid or not: to be asked before a text from outside is parsed and walked. */

@@ -33,10 +33,8 @@ static void bye(struct chat *c, struct str rest) {
 
 static void put_message(struct jsonw *w, const char *role, struct str text) {
     jsonw_begin(w, '{');
-    jsonw_key(w, "role");
-    jsonw_str(w, str_of(role));
-    jsonw_key(w, "content");
-    jsonw_str(w, text);
+    jsonw_put_str(w, "role", str_of(role));
+    jsonw_put_str(w, "content", text);
     jsonw_end(w, '}');
 }
 
@@ -50,8 +48,7 @@ static void save(struct chat *c, struct str rest) {
         return;
     }
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "messages");
-    jsonw_begin(&w, '[');
+    jsonw_open(&w, "messages", '[');
     if (c->system.n) put_message(&w, "system", sb_str(&c->system));
     for (size_t i = 0; i < c->n_messages; i++)
         put_message(&w, c->messages[i].is_user ? "user" : "assistant", str_n(c->messages[i].text, c->messages[i].n));

@@ -9,10 +9,8 @@ static void write_json(struct sb *out) {
     for (size_t i = 0; i < arch_count(); i++) {
         struct arch f = arch_get(i);
         jsonw_begin(&w, '{');
-        jsonw_key(&w, "model_type");
-        jsonw_str(&w, str_of(f.model_type));
-        jsonw_key(&w, "title");
-        jsonw_str(&w, str_of(f.title));
+        jsonw_put_str(&w, "model_type", str_of(f.model_type));
+        jsonw_put_str(&w, "title", str_of(f.title));
         jsonw_key(&w, "architecture");
         struct sb text = {0};
         arch_describe(i, &text);

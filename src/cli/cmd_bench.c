@@ -53,14 +53,11 @@ static void put_json(struct report *r, const struct bench_result *b) {
     };
     sb_puts(&r->out, r->n_rows ? ",\n" : "[\n");
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "model");
-    jsonw_str(&w, r->model);
+    jsonw_put_str(&w, "model", r->model);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        jsonw_key(&w, fields[i].key);
-        jsonw_num(&w, fields[i].value);
+        jsonw_put_num(&w, fields[i].key, fields[i].value);
     }
-    jsonw_key(&w, "seconds");
-    jsonw_begin(&w, '[');
+    jsonw_open(&w, "seconds", '[');
     for (int32_t i = 0; i < b->n_repeats; i++) jsonw_num(&w, b->seconds[i]);
     jsonw_end(&w, ']');
     jsonw_end(&w, '}');

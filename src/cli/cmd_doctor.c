@@ -11,12 +11,9 @@ static void write_json(struct sb *out, const struct doctor_report *r) {
     for (size_t i = 0; i < r->n; i++) {
         const struct doctor_finding *f = &r->findings[i];
         jsonw_begin(&w, '{');
-        jsonw_key(&w, "topic");
-        jsonw_str(&w, str_of(f->topic));
-        jsonw_key(&w, "level");
-        jsonw_str(&w, str_of(level_names[f->level]));
-        jsonw_key(&w, "text");
-        jsonw_str(&w, f->text);
+        jsonw_put_str(&w, "topic", str_of(f->topic));
+        jsonw_put_str(&w, "level", str_of(level_names[f->level]));
+        jsonw_put_str(&w, "text", f->text);
         jsonw_key(&w, "fix");
         if (f->fix.p) jsonw_str(&w, f->fix);
         else jsonw_null(&w);

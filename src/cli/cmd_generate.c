@@ -28,17 +28,14 @@ static void on_interrupt(void) {
 }
 
 static void put_logprob(struct jsonw *w, int32_t token, float logprob) {
-    jsonw_key(w, "token");
-    jsonw_int(w, token);
-    jsonw_key(w, "logprob");
-    jsonw_num(w, (double)logprob);
+    jsonw_put_int(w, "token", token);
+    jsonw_put_num(w, "logprob", (double)logprob);
 }
 
 static void put_logprobs(struct jsonw *w, int32_t token, const struct sampler_result *r) {
     jsonw_begin(w, '{');
     put_logprob(w, token, r->logprob);
-    jsonw_key(w, "top");
-    jsonw_begin(w, '[');
+    jsonw_open(w, "top", '[');
     for (int32_t i = 0; i < r->n_top; i++) {
         jsonw_begin(w, '{');
         put_logprob(w, r->top[i].token, r->top[i].logprob);
@@ -77,38 +74,26 @@ static void print_stats(const struct generate_stats *s) {
              rate(s->n_new - 1, s->new_seconds));
 }
 
-static void put_number(struct jsonw *w, const char *key, double value) {
-    jsonw_key(w, key);
-    jsonw_num(w, value);
-}
-
 static int print_json(struct output *o, const struct generate_stats *s, struct err *err) {
     static const char *const finishes[] = {"stop", "length", "interrupted"};
     struct sb out = {0};
     struct jsonw w = {.out = &out};
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "text");
-    jsonw_str(&w, sb_str(&o->answer.text));
-    if (o->answer.thoughts.n) {
-        jsonw_key(&w, "reasoning");
-        jsonw_str(&w, sb_str(&o->answer.thoughts));
-    }
-    jsonw_key(&w, "finish_reason");
-    jsonw_str(&w, str_of(finishes[s->finish]));
-    put_number(&w, "prompt_tokens", s->n_prompt);
-    put_number(&w, "completion_tokens", s->n_new);
-    put_number(&w, "prompt_seconds", s->prompt_seconds);
-    put_number(&w, "completion_seconds", s->new_seconds);
-    put_number(&w, "prompt_tokens_per_second", rate(s->n_prompt, s->prompt_seconds));
-    put_number(&w, "completion_tokens_per_second", rate(s->n_new - 1, s->new_seconds));
-    if (o->sampling.temperature > 0) put_number(&w, "seed", (double)o->sampling.seed);
-    jsonw_key(&w, "tokens");
-    jsonw_begin(&w, '[');
+    jsonw_put_str(&w, "text", sb_str(&o->answer.text));
+    if (o->answer.thoughts.n) jsonw_put_str(&w, "reasoning", sb_str(&o->answer.thoughts));
+    jsonw_put_str(&w, "finish_reason", str_of(finishes[s->finish]));
+    jsonw_put_num(&w, "prompt_tokens", s->n_prompt);
+    jsonw_put_num(&w, "completion_tokens", s->n_new);
+    jsonw_put_num(&w, "prompt_seconds", s->prompt_seconds);
+    jsonw_put_num(&w, "completion_seconds", s->new_seconds);
+    jsonw_put_num(&w, "prompt_tokens_per_second", rate(s->n_prompt, s->prompt_seconds));
+    jsonw_put_num(&w, "completion_tokens_per_second", rate(s->n_new - 1, s->new_seconds));
+    if (o->sampling.temperature > 0) jsonw_put_num(&w, "seed", (double)o->sampling.seed);
+    jsonw_open(&w, "tokens", '[');
     jsonw_raw(&w, sb_str(&o->tokens));
     jsonw_end(&w, ']');
     if (o->sampling.n_top >= 0) {
-        jsonw_key(&w, "logprobs");
-        jsonw_begin(&w, '[');
+        jsonw_open(&w, "logprobs", '[');
         jsonw_raw(&w, sb_str(&o->logprobs));
         jsonw_end(&w, ']');
     }

@@ -21,19 +21,15 @@ static void json_quantization(struct jsonw *w, const struct inspect *m) {
     jsonw_begin(w, '{');
     json_count(w, "bits", m->quant_bits > 0, (uint64_t)m->quant_bits);
     json_count(w, "group_size", m->quant_group > 0, (uint64_t)m->quant_group);
-    jsonw_key(w, "mode");
-    jsonw_str(w, str_of(m->quant_mode));
+    jsonw_put_str(w, "mode", str_of(m->quant_mode));
     jsonw_end(w, '}');
 }
 
 static void json_tensor(struct jsonw *w, const struct inspect_tensor *t) {
     jsonw_begin(w, '{');
-    jsonw_key(w, "name");
-    jsonw_str(w, t->name);
-    jsonw_key(w, "dtype");
-    jsonw_str(w, str_of(t->dtype));
-    jsonw_key(w, "shape");
-    jsonw_begin(w, '[');
+    jsonw_put_str(w, "name", t->name);
+    jsonw_put_str(w, "dtype", str_of(t->dtype));
+    jsonw_open(w, "shape", '[');
     for (int i = 0; i < t->n_dims; i++) jsonw_int(w, t->shape[i]);
     jsonw_end(w, ']');
     json_count(w, "bytes", true, t->bytes);
@@ -43,8 +39,7 @@ static void json_tensor(struct jsonw *w, const struct inspect_tensor *t) {
 static void write_json(struct sb *out, const struct inspect *m) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "path");
-    jsonw_str(&w, str_of(m->path));
+    jsonw_put_str(&w, "path", str_of(m->path));
     jsonw_key(&w, "model_type");
     if (m->model_type.p) jsonw_str(&w, m->model_type);
     else jsonw_null(&w);
@@ -54,8 +49,7 @@ static void write_json(struct sb *out, const struct inspect *m) {
     json_count(&w, "kv_bytes", m->has_kv, m->kv_bytes);
     json_count(&w, "context", m->context > 0, (uint64_t)m->context);
     json_count(&w, "shards", true, m->n_shards);
-    jsonw_key(&w, "tensors");
-    jsonw_begin(&w, '[');
+    jsonw_open(&w, "tensors", '[');
     for (size_t i = 0; i < m->n_tensors; i++) json_tensor(&w, &m->tensors[i]);
     jsonw_end(&w, ']');
     jsonw_end(&w, '}');

@@ -32,19 +32,16 @@ static void text_or_null(struct jsonw *w, const char *key, struct str value) {
 static void write_model(struct jsonw *w, const struct store_model *m) {
     text_or_null(w, "name", m->id);
     text_or_null(w, "path", str_of(m->path));
-    jsonw_key(w, "size_bytes");
-    jsonw_int(w, (int64_t)m->bytes);
+    jsonw_put_int(w, "size_bytes", (int64_t)m->bytes);
     text_or_null(w, "quantization", m->quant);
     text_or_null(w, "model_type", m->type);
     jsonw_key(w, "context");
     if (m->context) jsonw_int(w, m->context);
     else jsonw_null(w);
-    jsonw_key(w, "last_used");
-    jsonw_int(w, m->used_ns / 1000000000);
+    jsonw_put_int(w, "last_used", m->used_ns / 1000000000);
     text_or_null(w, "revision", m->revision);
     text_or_null(w, "commit", m->commit);
-    jsonw_key(w, "complete");
-    jsonw_bool(w, m->problem.p == NULL);
+    jsonw_put_bool(w, "complete", m->problem.p == NULL);
     text_or_null(w, "problem", m->problem);
 }
 
@@ -113,8 +110,7 @@ static void show_files(struct sb *out, struct jsonw *w, const struct manifest *m
         }
         jsonw_begin(w, '{');
         text_or_null(w, "name", f->name);
-        jsonw_key(w, "size");
-        jsonw_int(w, (int64_t)f->size);
+        jsonw_put_int(w, "size", (int64_t)f->size);
         text_or_null(w, "sha256", str_of(f->sha256));
         jsonw_end(w, '}');
     }
@@ -124,8 +120,7 @@ static void show_json(struct sb *out, const struct store_model *m, const struct 
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
     write_model(&w, m);
-    jsonw_key(&w, "files");
-    jsonw_begin(&w, '[');
+    jsonw_open(&w, "files", '[');
     show_files(out, &w, manifest);
     jsonw_end(&w, ']');
     jsonw_end(&w, '}');

@@ -35,16 +35,11 @@ static void print(const struct perplexity_result *r, int32_t chunk, bool json, s
         return;
     }
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "perplexity");
-    jsonw_num(&w, r->perplexity);
-    jsonw_key(&w, "error");
-    jsonw_num(&w, r->error);
-    jsonw_key(&w, "tokens");
-    jsonw_int(&w, (int64_t)r->n_predicted);
-    jsonw_key(&w, "chunks");
-    jsonw_int(&w, (int64_t)r->n_chunks);
-    jsonw_key(&w, "chunk");
-    jsonw_int(&w, chunk);
+    jsonw_put_num(&w, "perplexity", r->perplexity);
+    jsonw_put_num(&w, "error", r->error);
+    jsonw_put_int(&w, "tokens", (int64_t)r->n_predicted);
+    jsonw_put_int(&w, "chunks", (int64_t)r->n_chunks);
+    jsonw_put_int(&w, "chunk", chunk);
     jsonw_end(&w, '}');
     sb_putc(out, '\n');
 }

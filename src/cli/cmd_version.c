@@ -6,20 +6,14 @@
 static void write_json(struct sb *out, const struct build *b) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "version");
-    jsonw_str(&w, str_of(b->version));
-    jsonw_key(&w, "commit");
-    jsonw_str(&w, str_of(b->commit));
-    jsonw_key(&w, "compiler");
-    jsonw_str(&w, str_of(b->compiler));
-    jsonw_key(&w, "target");
-    jsonw_str(&w, str_of(b->target));
-    jsonw_key(&w, "backends");
-    jsonw_begin(&w, '[');
+    jsonw_put_str(&w, "version", str_of(b->version));
+    jsonw_put_str(&w, "commit", str_of(b->commit));
+    jsonw_put_str(&w, "compiler", str_of(b->compiler));
+    jsonw_put_str(&w, "target", str_of(b->target));
+    jsonw_open(&w, "backends", '[');
     for (size_t i = 0; i < b->n_backends; i++) jsonw_str(&w, str_of(b->backends[i]));
     jsonw_end(&w, ']');
-    jsonw_key(&w, "cpu_features");
-    jsonw_begin(&w, '[');
+    jsonw_open(&w, "cpu_features", '[');
     struct str rest = b->cpu_features, piece;
     while (str_split_next(&rest, ' ', &piece)) jsonw_str(&w, piece);
     jsonw_end(&w, ']');

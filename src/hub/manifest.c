@@ -56,11 +56,9 @@ static void write_text(struct jsonw *w, const char *key, struct str value) {
 static void write_file(struct jsonw *w, const struct hub_file *f, bool have) {
     jsonw_begin(w, '{');
     write_text(w, "name", f->name);
-    jsonw_key(w, "size");
-    jsonw_int(w, (int64_t)f->size);
+    jsonw_put_int(w, "size", (int64_t)f->size);
     write_text(w, "sha256", f->sha256[0] ? str_of(f->sha256) : (struct str){0});
-    jsonw_key(w, "have");
-    jsonw_bool(w, have);
+    jsonw_put_bool(w, "have", have);
     jsonw_end(w, '}');
 }
 
@@ -71,14 +69,11 @@ int manifest_save(const char *dir, const struct manifest *m, struct err *err) {
     write_text(&w, "id", m->id);
     write_text(&w, "revision", m->revision);
     write_text(&w, "commit", m->commit);
-    jsonw_key(&w, "complete");
-    jsonw_bool(&w, m->complete);
-    jsonw_key(&w, "files");
-    jsonw_begin(&w, '[');
+    jsonw_put_bool(&w, "complete", m->complete);
+    jsonw_open(&w, "files", '[');
     for (size_t i = 0; i < m->n_files; i++) write_file(&w, &m->files[i], m->have[i]);
     jsonw_end(&w, ']');
-    jsonw_key(&w, "stale");
-    jsonw_begin(&w, '[');
+    jsonw_open(&w, "stale", '[');
     for (size_t i = 0; i < m->n_stale; i++) jsonw_str(&w, m->stale[i]);
     jsonw_end(&w, ']');
     jsonw_end(&w, '}');

@@ -47,12 +47,9 @@ int api_fail_err(struct api_error *e, const struct err *err, const char *param) 
 void api_error_json(const struct api_error *e, struct sb *out) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "error");
-    jsonw_begin(&w, '{');
-    jsonw_key(&w, "message");
-    jsonw_str(&w, str_of(e->message));
-    jsonw_key(&w, "type");
-    jsonw_str(&w, str_of(e->type));
+    jsonw_open(&w, "error", '{');
+    jsonw_put_str(&w, "message", str_of(e->message));
+    jsonw_put_str(&w, "type", str_of(e->type));
     jsonw_key(&w, "param");
     if (e->param[0]) jsonw_str(&w, str_of(e->param));
     else jsonw_null(&w);

@@ -16,14 +16,6 @@ struct generation *generate_create(struct call *c, const struct gen_format *form
     return g;
 }
 
-const char *generate_model(const struct generation *g) {
-    return service_info(g->call->service)->name;
-}
-
-const char *generate_finish_name(enum service_finish finish) {
-    return finish == JOB_STOP ? "stop" : "length";
-}
-
 /* ---- the end ------------------------------------------------------------------------------------------------------------ */
 
 static void release_all(struct generation *g) {
@@ -252,6 +244,21 @@ void generate_start(struct call *c) {
     if (g->params.stream) begin_stream(g);
 }
 
+void generate_put_head(const struct generation *g, const char *object, struct jsonw *w) {
+    jsonw_begin(w, '{');
+    jsonw_put_str(w, "id", g->id);
+    jsonw_put_str(w, "object", str_of(object));
+    jsonw_put_int(w, "created", g->created);
+    jsonw_put_str(w, "model", str_of(service_info(g->call->service)->name));
+    jsonw_put_null(w, "system_fingerprint");
+    jsonw_open(w, "choices", '[');
+}
+
+void generate_put_finish(enum service_finish finish, struct jsonw *w) {
+    if (finish) jsonw_put_str(w, "finish_reason", finish == JOB_STOP ? STR("stop") : STR("length"));
+    else jsonw_put_null(w, "finish_reason");
+}
+
 void generate_put_usage(const struct generation *g, struct jsonw *w) {
     int64_t n_prompt = 0, n_new = 0, n_cached = 0;
     for (int32_t i = 0; i < g->n_prompts; i++) n_prompt += g->prompts[i].ids.n;
@@ -259,18 +266,12 @@ void generate_put_usage(const struct generation *g, struct jsonw *w) {
         n_new += g->choices[i].usage.n_new;
         if (i % g->params.n == 0) n_cached += g->choices[i].usage.n_cached;
     }
-    jsonw_key(w, "usage");
-    jsonw_begin(w, '{');
-    jsonw_key(w, "prompt_tokens");
-    jsonw_int(w, n_prompt);
-    jsonw_key(w, "completion_tokens");
-    jsonw_int(w, n_new);
-    jsonw_key(w, "total_tokens");
-    jsonw_int(w, n_prompt + n_new);
-    jsonw_key(w, "prompt_tokens_details");
-    jsonw_begin(w, '{');
-    jsonw_key(w, "cached_tokens");
-    jsonw_int(w, n_cached);
+    jsonw_open(w, "usage", '{');
+    jsonw_put_int(w, "prompt_tokens", n_prompt);
+    jsonw_put_int(w, "completion_tokens", n_new);
+    jsonw_put_int(w, "total_tokens", n_prompt + n_new);
+    jsonw_open(w, "prompt_tokens_details", '{');
+    jsonw_put_int(w, "cached_tokens", n_cached);
     jsonw_end(w, '}');
     jsonw_end(w, '}');
 }
@@ -280,8 +281,7 @@ void generate_end_chunk(const struct generation *g, struct jsonw *w, bool is_las
     if (is_last) {
         generate_put_usage(g, w);
     } else if (g->params.include_usage) {
-        jsonw_key(w, "usage");
-        jsonw_null(w);
+        jsonw_put_null(w, "usage");
     }
     jsonw_end(w, '}');
     sse_put(out, NULL, sb_str(w->out));

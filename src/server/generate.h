@@ -65,12 +65,12 @@ void generate_start(struct call *c);
 
 /* Nonzero, with the error, when a job ended otherwise than by itself. */
 int generate_check_finish(struct api_error *e, const struct service_events *ev, const char *param);
-/* "stop" or "length". */
-const char *generate_finish_name(enum service_finish finish);
+/* Begins an answer or a stream's event, up to its choices: `object` is what it calls itself. */
+void generate_put_head(const struct generation *g, const char *object, struct jsonw *w);
+void generate_put_finish(enum service_finish finish, struct jsonw *w);
 /* The keys prompt_tokens, completion_tokens ... of an object that is open. */
 void generate_put_usage(const struct generation *g, struct jsonw *w);
 /* Ends the choices and the object of a stream's event and sends it; what was written goes. The last one has the usage. */
 void generate_end_chunk(const struct generation *g, struct jsonw *w, bool is_last, struct sb *out);
-const char *generate_model(const struct generation *g);
 
 #endif

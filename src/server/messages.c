@@ -77,8 +77,7 @@ static int put_message(struct jsonw *w, yyjson_val *message, size_t i_message, s
     if (!roles[known])
         return api_fail(e, 400, NULL, "messages", "messages[%zu].role must be one of system, developer, user, assistant, tool", i_message);
     jsonw_begin(w, '{');
-    jsonw_key(w, "role");
-    jsonw_str(w, role);
+    jsonw_put_str(w, "role", role);
     jsonw_key(w, "content");
     if (put_content(w, message, str_is(role, "assistant"), i_message, e)) return -1;
     yyjson_obj_foreach(message, i, n, key, val) {
@@ -98,8 +97,7 @@ static int put_messages(struct jsonw *w, yyjson_val *body, struct api_error *e) 
         return api_fail(e, 400, NULL, "messages", "messages must be a list of at least one message");
     if (yyjson_arr_size(messages) > MESSAGES_MAX)
         return api_fail(e, 400, NULL, "messages", "messages has more than %d entries", MESSAGES_MAX);
-    jsonw_key(w, "messages");
-    jsonw_begin(w, '[');
+    jsonw_open(w, "messages", '[');
     yyjson_arr_foreach(messages, i, n, message) if (put_message(w, message, i, e)) return -1;
     jsonw_end(w, ']');
     return 0;
@@ -126,8 +124,7 @@ int messages_to_input(yyjson_val *body, struct sb *out, struct api_error *e) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
     if (put_messages(&w, body, e) || put_keywords(&w, body, e)) return -1;
-    jsonw_key(&w, "add_generation_prompt");
-    jsonw_bool(&w, true);
+    jsonw_put_bool(&w, "add_generation_prompt", true);
     jsonw_end(&w, '}');
     return 0;
 }

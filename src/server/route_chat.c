@@ -5,28 +5,11 @@
 
 /* ---- the wire ----------------------------------------------------------------------------------------------------------- */
 
-static void put_head(struct generation *g, struct jsonw *w, const char *object) {
-    jsonw_begin(w, '{');
-    jsonw_key(w, "id");
-    jsonw_str(w, g->id);
-    jsonw_key(w, "object");
-    jsonw_str(w, str_of(object));
-    jsonw_key(w, "created");
-    jsonw_int(w, g->created);
-    jsonw_key(w, "model");
-    jsonw_str(w, str_of(generate_model(g)));
-    jsonw_key(w, "system_fingerprint");
-    jsonw_null(w);
-}
-
 static void put_token(struct generation *g, struct jsonw *w, int32_t id, float logprob) {
     struct str text = service_token_text(g->call->service, id);
-    jsonw_key(w, "token");
-    jsonw_str(w, text);
-    jsonw_key(w, "logprob");
-    jsonw_num(w, (double)logprob);
-    jsonw_key(w, "bytes");
-    jsonw_begin(w, '[');
+    jsonw_put_str(w, "token", text);
+    jsonw_put_num(w, "logprob", (double)logprob);
+    jsonw_open(w, "bytes", '[');
     for (size_t i = 0; i < text.n; i++) jsonw_int(w, (unsigned char)text.p[i]);
     jsonw_end(w, ']');
 }
@@ -39,13 +22,11 @@ static void put_logprobs(struct generation *g, const struct gen_choice *c, struc
         return;
     }
     jsonw_begin(w, '{');
-    jsonw_key(w, "content");
-    jsonw_begin(w, '[');
+    jsonw_open(w, "content", '[');
     for (size_t i = 0; i < c->n_tokens; i++) {
         jsonw_begin(w, '{');
         put_token(g, w, c->tokens[i].id, c->tokens[i].logprob);
-        jsonw_key(w, "top_logprobs");
-        jsonw_begin(w, '[');
+        jsonw_open(w, "top_logprobs", '[');
         for (int32_t k = 0; k < c->tokens[i].n_top; k++, top++) {
             jsonw_begin(w, '{');
             put_token(g, w, top->token, top->logprob);
@@ -55,42 +36,25 @@ static void put_logprobs(struct generation *g, const struct gen_choice *c, struc
         jsonw_end(w, '}');
     }
     jsonw_end(w, ']');
-    jsonw_key(w, "refusal");
-    jsonw_null(w);
+    jsonw_put_null(w, "refusal");
     jsonw_end(w, '}');
-}
-
-static void put_finish(struct jsonw *w, enum service_finish finish) {
-    jsonw_key(w, "finish_reason");
-    if (finish) jsonw_str(w, str_of(generate_finish_name(finish)));
-    else jsonw_null(w);
 }
 
 static void put_whole(struct generation *g, struct sb *out) {
     struct jsonw w = {.out = out};
-    put_head(g, &w, "chat.completion");
-    jsonw_key(&w, "choices");
-    jsonw_begin(&w, '[');
+    generate_put_head(g, "chat.completion", &w);
     for (int32_t i = 0; i < g->n_choices; i++) {
         const struct gen_choice *c = &g->choices[i];
         jsonw_begin(&w, '{');
-        jsonw_key(&w, "index");
-        jsonw_int(&w, c->index);
-        jsonw_key(&w, "message");
-        jsonw_begin(&w, '{');
-        jsonw_key(&w, "role");
-        jsonw_str(&w, STR("assistant"));
-        jsonw_key(&w, "content");
-        jsonw_str(&w, sb_str(&c->content));
-        if (c->reasoning.n) {
-            jsonw_key(&w, "reasoning_content");
-            jsonw_str(&w, sb_str(&c->reasoning));
-        }
-        jsonw_key(&w, "refusal");
-        jsonw_null(&w);
+        jsonw_put_int(&w, "index", c->index);
+        jsonw_open(&w, "message", '{');
+        jsonw_put_str(&w, "role", STR("assistant"));
+        jsonw_put_str(&w, "content", sb_str(&c->content));
+        if (c->reasoning.n) jsonw_put_str(&w, "reasoning_content", sb_str(&c->reasoning));
+        jsonw_put_null(&w, "refusal");
         jsonw_end(&w, '}');
         put_logprobs(g, c, &w);
-        put_finish(&w, c->finish);
+        generate_put_finish(c->finish, &w);
         jsonw_end(&w, '}');
     }
     jsonw_end(&w, ']');
@@ -107,34 +71,20 @@ struct delta {
 static void put_chunk(struct generation *g, const struct gen_choice *c, const struct delta *d, struct sb *out) {
     struct sb json = {0};
     struct jsonw w = {.out = &json};
-    put_head(g, &w, "chat.completion.chunk");
-    jsonw_key(&w, "choices");
-    jsonw_begin(&w, '[');
+    generate_put_head(g, "chat.completion.chunk", &w);
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "index");
-    jsonw_int(&w, c->index);
-    jsonw_key(&w, "delta");
-    jsonw_begin(&w, '{');
-    if (d->role) {
-        jsonw_key(&w, "role");
-        jsonw_str(&w, str_of(d->role));
-    }
-    if (d->has_text && c->reasoning.n) {
-        jsonw_key(&w, "reasoning_content");
-        jsonw_str(&w, sb_str(&c->reasoning));
-    }
-    if (d->role || (d->has_text && c->content.n)) {
-        jsonw_key(&w, "content");
-        jsonw_str(&w, d->role ? STR("") : sb_str(&c->content));
-    }
+    jsonw_put_int(&w, "index", c->index);
+    jsonw_open(&w, "delta", '{');
+    if (d->role) jsonw_put_str(&w, "role", str_of(d->role));
+    if (d->has_text && c->reasoning.n) jsonw_put_str(&w, "reasoning_content", sb_str(&c->reasoning));
+    if (d->role || (d->has_text && c->content.n)) jsonw_put_str(&w, "content", d->role ? STR("") : sb_str(&c->content));
     jsonw_end(&w, '}');
     if (d->has_logprobs) {
         put_logprobs(g, c, &w);
     } else {
-        jsonw_key(&w, "logprobs");
-        jsonw_null(&w);
+        jsonw_put_null(&w, "logprobs");
     }
-    put_finish(&w, d->finish);
+    generate_put_finish(d->finish, &w);
     jsonw_end(&w, '}');
     generate_end_chunk(g, &w, false, out);
 }
@@ -155,9 +105,7 @@ static void put_done(struct generation *g, struct sb *out) {
     if (g->params.include_usage) {
         struct sb json = {0};
         struct jsonw w = {.out = &json};
-        put_head(g, &w, "chat.completion.chunk");
-        jsonw_key(&w, "choices");
-        jsonw_begin(&w, '[');
+        generate_put_head(g, "chat.completion.chunk", &w);
         generate_end_chunk(g, &w, true, out);
     }
     sse_put(out, NULL, STR("[DONE]"));

@@ -4,20 +4,6 @@
 
 /* ---- the wire ----------------------------------------------------------------------------------------------------------- */
 
-static void put_head(struct generation *g, struct jsonw *w) {
-    jsonw_begin(w, '{');
-    jsonw_key(w, "id");
-    jsonw_str(w, g->id);
-    jsonw_key(w, "object");
-    jsonw_str(w, STR("text_completion"));
-    jsonw_key(w, "created");
-    jsonw_int(w, g->created);
-    jsonw_key(w, "model");
-    jsonw_str(w, str_of(generate_model(g)));
-    jsonw_key(w, "system_fingerprint");
-    jsonw_null(w);
-}
-
 static int64_t count_chars(struct str s) {
     int64_t n = 0;
     for (size_t i = 0; i < s.n; i++) n += ((unsigned char)s.p[i] & 0xC0) != 0x80;
@@ -26,8 +12,7 @@ static int64_t count_chars(struct str s) {
 
 static void put_tops(struct generation *g, const struct gen_choice *c, struct jsonw *w) {
     const struct sampler_top *top = c->tops;
-    jsonw_key(w, "top_logprobs");
-    jsonw_begin(w, '[');
+    jsonw_open(w, "top_logprobs", '[');
     for (size_t i = 0; i < c->n_tokens; i++) {
         jsonw_begin(w, '{');
         for (int32_t k = 0; k < c->tokens[i].n_top; k++, top++) {
@@ -46,17 +31,14 @@ static void put_logprobs(struct generation *g, struct gen_choice *c, struct json
         return;
     }
     jsonw_begin(w, '{');
-    jsonw_key(w, "tokens");
-    jsonw_begin(w, '[');
+    jsonw_open(w, "tokens", '[');
     for (size_t i = 0; i < c->n_tokens; i++) jsonw_str(w, service_token_text(g->call->service, c->tokens[i].id));
     jsonw_end(w, ']');
-    jsonw_key(w, "token_logprobs");
-    jsonw_begin(w, '[');
+    jsonw_open(w, "token_logprobs", '[');
     for (size_t i = 0; i < c->n_tokens; i++) jsonw_num(w, (double)c->tokens[i].logprob);
     jsonw_end(w, ']');
     put_tops(g, c, w);
-    jsonw_key(w, "text_offset");
-    jsonw_begin(w, '[');
+    jsonw_open(w, "text_offset", '[');
     for (size_t i = 0; i < c->n_tokens; i++) {
         jsonw_int(w, c->n_chars);
         c->n_chars += count_chars(service_token_text(g->call->service, c->tokens[i].id));
@@ -70,14 +52,10 @@ static void put_choice(struct generation *g, struct gen_choice *c, struct str ec
     sb_put(&text, echo);
     sb_put(&text, sb_str(&c->content));
     jsonw_begin(w, '{');
-    jsonw_key(w, "text");
-    jsonw_str(w, sb_str(&text));
-    jsonw_key(w, "index");
-    jsonw_int(w, c->index);
+    jsonw_put_str(w, "text", sb_str(&text));
+    jsonw_put_int(w, "index", c->index);
     put_logprobs(g, c, w);
-    jsonw_key(w, "finish_reason");
-    if (finish) jsonw_str(w, str_of(generate_finish_name(finish)));
-    else jsonw_null(w);
+    generate_put_finish(finish, w);
     jsonw_end(w, '}');
     sb_free(&text);
 }
@@ -88,9 +66,7 @@ static struct str echo_of(const struct generation *g, const struct gen_choice *c
 
 static void put_whole(struct generation *g, struct sb *out) {
     struct jsonw w = {.out = out};
-    put_head(g, &w);
-    jsonw_key(&w, "choices");
-    jsonw_begin(&w, '[');
+    generate_put_head(g, "text_completion", &w);
     for (int32_t i = 0; i < g->n_choices; i++) put_choice(g, &g->choices[i], echo_of(g, &g->choices[i]), g->choices[i].finish, &w);
     jsonw_end(&w, ']');
     generate_put_usage(g, &w);
@@ -100,9 +76,7 @@ static void put_whole(struct generation *g, struct sb *out) {
 static void put_chunk(struct generation *g, struct gen_choice *c, struct str echo, enum service_finish finish, struct sb *out) {
     struct sb json = {0};
     struct jsonw w = {.out = &json};
-    put_head(g, &w);
-    jsonw_key(&w, "choices");
-    jsonw_begin(&w, '[');
+    generate_put_head(g, "text_completion", &w);
     put_choice(g, c, echo, finish, &w);
     generate_end_chunk(g, &w, false, out);
 }
@@ -123,9 +97,7 @@ static void put_done(struct generation *g, struct sb *out) {
     if (g->params.include_usage) {
         struct sb json = {0};
         struct jsonw w = {.out = &json};
-        put_head(g, &w);
-        jsonw_key(&w, "choices");
-        jsonw_begin(&w, '[');
+        generate_put_head(g, "text_completion", &w);
         generate_end_chunk(g, &w, true, out);
     }
     sse_put(out, NULL, STR("[DONE]"));

@@ -54,32 +54,24 @@ static void put_answer(struct embedding *m, const struct service_events *ev, str
     struct jsonw w = {.out = out};
     float *v = arena_new(&m->call->arena, float, info->width);
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "object");
-    jsonw_str(&w, STR("list"));
-    jsonw_key(&w, "data");
-    jsonw_begin(&w, '[');
+    jsonw_put_str(&w, "object", STR("list"));
+    jsonw_open(&w, "data", '[');
     for (size_t i = 0; i < m->n_inputs; i++) {
         memcpy(v, ev->vectors + i * (size_t)info->width, (size_t)info->width * sizeof *v);
         if (m->width < info->width) cut(v, m->width);
         jsonw_begin(&w, '{');
-        jsonw_key(&w, "object");
-        jsonw_str(&w, STR("embedding"));
-        jsonw_key(&w, "index");
-        jsonw_int(&w, (int64_t)i);
+        jsonw_put_str(&w, "object", STR("embedding"));
+        jsonw_put_int(&w, "index", (int64_t)i);
         jsonw_key(&w, "embedding");
         if (m->is_base64) put_base64(&w, v, m->width);
         else put_numbers(&w, v, m->width);
         jsonw_end(&w, '}');
     }
     jsonw_end(&w, ']');
-    jsonw_key(&w, "model");
-    jsonw_str(&w, str_of(info->name));
-    jsonw_key(&w, "usage");
-    jsonw_begin(&w, '{');
-    jsonw_key(&w, "prompt_tokens");
-    jsonw_int(&w, ev->usage.n_prompt);
-    jsonw_key(&w, "total_tokens");
-    jsonw_int(&w, ev->usage.n_prompt);
+    jsonw_put_str(&w, "model", str_of(info->name));
+    jsonw_open(&w, "usage", '{');
+    jsonw_put_int(&w, "prompt_tokens", ev->usage.n_prompt);
+    jsonw_put_int(&w, "total_tokens", ev->usage.n_prompt);
     jsonw_end(&w, '}');
     jsonw_end(&w, '}');
 }

@@ -4,20 +4,13 @@
 static void put_model(struct call *c, struct jsonw *w) {
     const struct service_info *info = service_info(c->service);
     jsonw_begin(w, '{');
-    jsonw_key(w, "id");
-    jsonw_str(w, str_of(info->name));
-    jsonw_key(w, "object");
-    jsonw_str(w, STR("model"));
-    jsonw_key(w, "created");
-    jsonw_int(w, c->server->started);
-    jsonw_key(w, "owned_by");
-    jsonw_str(w, STR("mlxcel"));
-    jsonw_key(w, "meta");
-    jsonw_begin(w, '{');
-    jsonw_key(w, "n_vocab");
-    jsonw_int(w, info->vocab);
-    jsonw_key(w, "n_ctx");
-    jsonw_int(w, info->context);
+    jsonw_put_str(w, "id", str_of(info->name));
+    jsonw_put_str(w, "object", STR("model"));
+    jsonw_put_int(w, "created", c->server->started);
+    jsonw_put_str(w, "owned_by", STR("mlxcel"));
+    jsonw_open(w, "meta", '{');
+    jsonw_put_int(w, "n_vocab", info->vocab);
+    jsonw_put_int(w, "n_ctx", info->context);
     jsonw_end(w, '}');
     jsonw_end(w, '}');
 }
@@ -26,10 +19,8 @@ static void list_models(struct call *c) {
     struct sb out = {0};
     struct jsonw w = {.out = &out};
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "object");
-    jsonw_str(&w, STR("list"));
-    jsonw_key(&w, "data");
-    jsonw_begin(&w, '[');
+    jsonw_put_str(&w, "object", STR("list"));
+    jsonw_open(&w, "data", '[');
     put_model(c, &w);
     jsonw_end(&w, ']');
     jsonw_end(&w, '}');

@@ -23,12 +23,9 @@ static void write_json_line(enum log_level level, const char *line, void *user) 
     struct jsonw w = {.out = &text};
     (void)user;
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "time");
-    jsonw_num(&w, (double)(os_wall_ns() / 1000000) / 1000);
-    jsonw_key(&w, "level");
-    jsonw_str(&w, str_of(names[level]));
-    jsonw_key(&w, "message");
-    jsonw_str(&w, str_of(line));
+    jsonw_put_num(&w, "time", (double)(os_wall_ns() / 1000000) / 1000);
+    jsonw_put_str(&w, "level", str_of(names[level]));
+    jsonw_put_str(&w, "message", str_of(line));
     jsonw_end(&w, '}');
     sb_putc(&text, '\n');
     os_write(OS_STDERR, sb_str(&text), NULL);
@@ -52,14 +49,10 @@ static void announce(struct server *s) {
     if (s->options.json_log) {
         struct jsonw w = {.out = &line};
         jsonw_begin(&w, '{');
-        jsonw_key(&w, "event");
-        jsonw_str(&w, STR("ready"));
-        jsonw_key(&w, "url");
-        jsonw_str(&w, url);
-        jsonw_key(&w, "port");
-        jsonw_int(&w, http_server_port(s->http));
-        jsonw_key(&w, "model");
-        jsonw_str(&w, str_of(info->name));
+        jsonw_put_str(&w, "event", STR("ready"));
+        jsonw_put_str(&w, "url", url);
+        jsonw_put_int(&w, "port", http_server_port(s->http));
+        jsonw_put_str(&w, "model", str_of(info->name));
         jsonw_end(&w, '}');
         sb_putc(&line, '\n');
     } else {

@@ -212,10 +212,8 @@ static void json_reads_and_writes(void) {
     struct sb out = {0};
     struct jsonw w = {.out = &out};
     jsonw_begin(&w, '{');
-    jsonw_key(&w, "s");
-    jsonw_str(&w, STR("q\"\x01\xFF"));
-    jsonw_key(&w, "l");
-    jsonw_begin(&w, '[');
+    jsonw_put_str(&w, "s", STR("q\"\x01\xFF"));
+    jsonw_open(&w, "l", '[');
     jsonw_int(&w, 1);
     jsonw_num(&w, 0.1);
     jsonw_null(&w);

@@ -95,8 +95,7 @@ static void put_token_list(struct jsonw *w, yyjson_val *list) {
     size_t i, n;
     yyjson_val *item;
     if (!yyjson_is_arr(list)) return;
-    jsonw_key(w, "additional_special_tokens");
-    jsonw_begin(w, '[');
+    jsonw_open(w, "additional_special_tokens", '[');
     yyjson_arr_foreach(list, i, n, item) {
         if (token_text(item).p) jsonw_str(w, token_text(item));
     }
@@ -112,8 +111,7 @@ static int collect_special(struct arena *a, struct chat_template *c, yyjson_val 
         struct str text = token_text(json_get(config, names[i]));
         if (!text.p) text = token_text(json_get(map, names[i]));
         if (!text.p) continue;
-        jsonw_key(&w, names[i]);
-        jsonw_str(&w, text);
+        jsonw_put_str(&w, names[i], text);
     }
     yyjson_val *more = json_get(config, "additional_special_tokens");
     put_token_list(&w, more ? more : json_get(map, "additional_special_tokens"));
