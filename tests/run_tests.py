@@ -102,7 +102,8 @@ class Runner:
         lines = output.rstrip().splitlines() or [""]
         found = SUMMARY.match(lines[-1].strip())
         counts = [int(n or 0) for n in found.groups()] if found else [0, 1, 0]
-        broken = not found or (rc != 0 and counts[1] == 0)
+        empty = found and not any(counts)
+        broken = not found or empty or (rc != 0 and counts[1] == 0)
         if broken and found:
             counts[1] += 1
         if self.args.verbose or broken or counts[1]:
@@ -112,7 +113,7 @@ class Runner:
                 if line.lower().startswith("skipped"):
                     print(line)
         if broken:
-            print(f"FAILED {suite['name']}: " + (f"exit code {rc}" if found else f"no summary line, exit code {rc}"))
+            print(f"FAILED {suite['name']}: " + ("it checked nothing" if empty else f"exit code {rc}" if found else f"no summary line, exit code {rc}"))
         skipped = f", {counts[2]} skipped" if counts[2] else ""
         print(f"{suite['name']}: {counts[0]} passed, {counts[1]} failed{skipped} ({seconds:.1f} s)", flush=True)
         self.totals = [a + b for a, b in zip(self.totals, counts)]

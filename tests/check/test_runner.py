@@ -12,6 +12,7 @@ CASES = [
     ("short a - echo '3 passed, 0 failed'\nshort b - echo '2 passed, 0 failed, 1 skipped'\n", [], "5 passed, 0 failed, 1 skipped", 0, "a: 3 passed"),
     ("short a - sh -c 'echo FAILED x; echo 1 passed, 1 failed; exit 1'\n", [], "1 passed, 1 failed", 1, "FAILED x"),
     ("short a - sh -c 'echo 1 passed, 0 failed; exit 3'\n", [], "1 passed, 1 failed", 1, "exit code 3"),
+    ("short a - echo '0 passed, 0 failed'\n", [], "0 passed, 1 failed", 1, "it checked nothing"),
     ("short a - echo nothing\n", [], "0 passed, 1 failed", 1, "no summary line"),
     ("short a - sh -c 'kill -SEGV $$'\n", [], "0 passed, 1 failed", 1, "no summary line"),
     ("short a - {build}/no_such_program\n", [], "0 passed, 1 failed", 1, "no_such_program"),

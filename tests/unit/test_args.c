@@ -144,12 +144,11 @@ static void tables_are_sound(void) {
         struct arg_value v = {0};
         CHECK(o->name && o->help && o->section && o->commands);
         CHECK((o->type == ARG_CHOICE) == (o->choices != NULL));
-        if (o->initial && !convert(o, o->initial, &v)) unit_fail(__FILE__, __LINE__, "default of --%s: '%s'", o->name, o->initial);
+        FAIL_IF(o->initial && !convert(o, o->initial, &v), "default of --%s: '%s'", o->name, o->initial);
         for (int k = 0; k < i; k++) {
             if (!(options[k].commands & o->commands)) continue;
-            if (strcmp(options[k].name, o->name) == 0) unit_fail(__FILE__, __LINE__, "--%s stands twice for one command", o->name);
-            if (o->letter && options[k].letter == o->letter)
-                unit_fail(__FILE__, __LINE__, "-%c: --%s and --%s", o->letter, options[k].name, o->name);
+            FAIL_IF(strcmp(options[k].name, o->name) == 0, "--%s stands twice for one command", o->name);
+            FAIL_IF(o->letter && options[k].letter == o->letter, "-%c: --%s and --%s", o->letter, options[k].name, o->name);
         }
     }
     for (int i = 0; i < N_COMMANDS; i++) {
@@ -177,7 +176,7 @@ static void docs_page_is_current(void) {
     struct sb out = {0};
     CHECK_OK(os_file_load(&arena, str_fmt(&arena, "%s/docs/cli.md", unit_source_dir()).p, 0, &page, &err), err);
     help_markdown(&out);
-    if (!str_eq(sb_str(&out), page)) unit_fail(__FILE__, __LINE__, "docs/cli.md is old: mlxcel help --markdown > docs/cli.md");
+    FAIL_IF(!str_eq(sb_str(&out), page), "docs/cli.md is old: mlxcel help --markdown > docs/cli.md");
     sb_free(&out);
 }
 
@@ -189,8 +188,7 @@ static void help_fits_the_width(void) {
         bool in_options = false;
         while (str_split_next(&rest, '\n', &line)) {
             if (str_starts(line, STR("  "))) in_options = true;
-            if (in_options && str_starts(line, STR("  ")) && line.n > 80)
-                unit_fail(__FILE__, __LINE__, "%s: %.*s", commands[i].name, STR_ARG(line));
+            FAIL_IF(in_options && str_starts(line, STR("  ")) && line.n > 80, "%s: %.*s", commands[i].name, STR_ARG(line));
         }
         sb_free(&out);
     }

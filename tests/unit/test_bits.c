@@ -38,7 +38,7 @@ static uint64_t logits_hash(int32_t n_threads, bool no_fuse) {
 
 static void logits_are_pinned(void) {
     uint64_t hash = logits_hash(1, false);
-    if (hash != UINT64_C(0xa73e9deb16e04985)) unit_fail(__FILE__, __LINE__, "hash of the logits is 0x%llx", (unsigned long long)hash);
+    FAIL_IF(hash != UINT64_C(0xa73e9deb16e04985), "hash of the logits is 0x%llx", (unsigned long long)hash);
 }
 
 static void logits_ignore_threads_and_fusion(void) {

@@ -51,7 +51,7 @@ static int open_dir(const char *path) {
 
 static void expect_error(const char *message) {
     CHECK(open_dir(dir) != 0);
-    if (str_find(str_of(err.msg), str_of(message), 0) == STR_NONE) unit_fail(__FILE__, __LINE__, "%s", err.msg);
+    FAIL_IF(str_find(str_of(err.msg), str_of(message), 0) == STR_NONE, "%s", err.msg);
 }
 
 #define SHARD1 "model-00001-of-00002.safetensors"
@@ -96,10 +96,8 @@ static void names_stay_inside(void) {
         "model.safetensors", "a b.safetensors", "\xc3\xa9.safetensors", ".x", "console.x", "com.x", "com10.x"};
     static const char *const bad[] = {"",      ".",      "..",   "../a", "a/b", "a\\b", "C:a", "a:b", "/a",  "con", "CON.safetensors",
                                       "nul.x", "Com1.y", "lpt9", "a.",   "a ",  "a\n",  "a*",  "a?",  "\xff"};
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        if (!checkpoint_name_safe(str_of(good[i]))) unit_fail(__FILE__, __LINE__, "refused: %s", good[i]);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        if (checkpoint_name_safe(str_of(bad[i]))) unit_fail(__FILE__, __LINE__, "accepted: %s", bad[i]);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) FAIL_IF(!checkpoint_name_safe(str_of(good[i])), "refused: %s", good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) FAIL_IF(checkpoint_name_safe(str_of(bad[i])), "accepted: %s", bad[i]);
     CHECK(!checkpoint_name_safe(str_n("a\0b", 3)));
     begin();
     save_shard("model.safetensors", "a");

@@ -158,7 +158,7 @@ static void quant_declarations(void) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         parse(bad[i]);
-        if (quant_config_read(&arena, &config, &q, &err) == 0) unit_fail(__FILE__, __LINE__, "accepted: %s", bad[i]);
+        FAIL_IF(quant_config_read(&arena, &config, &q, &err) == 0, "accepted: %s", bad[i]);
     }
 }
 

@@ -38,8 +38,8 @@ static void arch_parse(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct cuda_arch arch = {0};
         bool ok = cuda_arch_parse(str_of(rows[i].text), &arch);
-        if (ok != (rows[i].number != 0) || arch.number != rows[i].number || arch.suffix != rows[i].suffix)
-            unit_fail(__FILE__, __LINE__, "\"%s\" gives %d, %d%c", rows[i].text, ok, arch.number, arch.suffix);
+        FAIL_IF(ok != (rows[i].number != 0) || arch.number != rows[i].number || arch.suffix != rows[i].suffix, "\"%s\" gives %d, %d%c",
+                rows[i].text, ok, arch.number, arch.suffix);
     }
 }
 
@@ -54,8 +54,7 @@ static void arch_pick(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int k = cuda_arch_pick(full_set, N_FULL, rows[i].device);
         int got = k < 0 ? 0 : full_set[k].number;
-        if (got != rows[i].image)
-            unit_fail(__FILE__, __LINE__, "device %d takes image %d, expected %d", rows[i].device, got, rows[i].image);
+        FAIL_IF(got != rows[i].image, "device %d takes image %d, expected %d", rows[i].device, got, rows[i].image);
     }
     const struct cuda_arch both[] = {{90, 0}, {90, 'a'}};
     CHECK_INT(cuda_arch_pick(both, 2, 90), 1);
@@ -70,8 +69,7 @@ static void support_table(void) {
         int k = cuda_arch_pick(full_set, N_FULL, rows[i].capability);
         char arch[16] = "PTX";
         if (k >= 0) cuda_arch_format(full_set[k], arch);
-        if (strcmp(arch, rows[i].image) != 0)
-            unit_fail(__FILE__, __LINE__, "%d: the table says %s, the rule %s", rows[i].capability, rows[i].image, arch);
+        FAIL_IF(strcmp(arch, rows[i].image) != 0, "%d: the table says %s, the rule %s", rows[i].capability, rows[i].image, arch);
     }
     struct arena a = {0};
     struct sb table = {0}, compatibility = {0};
@@ -79,11 +77,11 @@ static void support_table(void) {
     struct err err;
     CHECK_OK(os_file_load(&a, str_fmt(&a, "%s/docs/cuda-kernels.md", unit_source_dir()).p, 0, &page, &err), err);
     cuda_support_markdown(&table);
-    if (str_find(page, sb_str(&table), 0) == STR_NONE) unit_fail(__FILE__, __LINE__, "docs/cuda-kernels.md lacks this table:\n%s", table.p);
+    FAIL_IF(str_find(page, sb_str(&table), 0) == STR_NONE, "docs/cuda-kernels.md lacks this table:\n%s", table.p);
     CHECK_OK(os_file_load(&a, str_fmt(&a, "%s/docs/cuda-compatibility.md", unit_source_dir()).p, 0, &page, &err), err);
     cuda_support_page(&compatibility);
-    if (!str_eq(page, sb_str(&compatibility)))
-        unit_fail(__FILE__, __LINE__, "docs/cuda-compatibility.md is old: kernelc --compatibility > docs/cuda-compatibility.md");
+    FAIL_IF(!str_eq(page, sb_str(&compatibility)),
+            "docs/cuda-compatibility.md is old: kernelc --compatibility > docs/cuda-compatibility.md");
     sb_free(&table);
     sb_free(&compatibility);
     arena_free(&a);
@@ -146,9 +144,8 @@ static void pack_find(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct pack_row *r = cuda_image_find(&pack, str_of(rows[i].name), rows[i].device, rows[i].driver);
         int got = r ? (int)(r - pack.rows) : -1;
-        if (got != rows[i].row)
-            unit_fail(__FILE__, __LINE__, "%s on %d with driver %d: image %d, expected %d", rows[i].name, rows[i].device, rows[i].driver,
-                      got, rows[i].row);
+        FAIL_IF(got != rows[i].row, "%s on %d with driver %d: image %d, expected %d", rows[i].name, rows[i].device, rows[i].driver, got,
+                rows[i].row);
     }
     void *image;
     size_t bytes;
@@ -254,13 +251,10 @@ static void probe_messages(void) {
     CHECK_OK(cuda_pack_open(&pack, data.p, data.n, "test", &err), err);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, rows[i].config), .pack = &pack, .want_free = true});
-        if (p.state != rows[i].state)
-            unit_fail(__FILE__, __LINE__, "\"%s\": state %d, expected %d: %s", rows[i].config, p.state, rows[i].state, p.reason.msg);
-        if ((p.state == CUDA_READY) != (p.reason.code == 0))
-            unit_fail(__FILE__, __LINE__, "\"%s\": code %d", rows[i].config, p.reason.code);
+        FAIL_IF(p.state != rows[i].state, "\"%s\": state %d, expected %d: %s", rows[i].config, p.state, rows[i].state, p.reason.msg);
+        FAIL_IF((p.state == CUDA_READY) != (p.reason.code == 0), "\"%s\": code %d", rows[i].config, p.reason.code);
         for (int k = 0; rows[i].says[k]; k++)
-            if (!strstr(p.reason.msg, rows[i].says[k]))
-                unit_fail(__FILE__, __LINE__, "\"%s\": \"%s\" lacks \"%s\"", rows[i].config, p.reason.msg, rows[i].says[k]);
+            FAIL_IF(!strstr(p.reason.msg, rows[i].says[k]), "\"%s\": \"%s\" lacks \"%s\"", rows[i].config, p.reason.msg, rows[i].says[k]);
     }
     sb_free(&data);
     arena_free(&a);
@@ -313,9 +307,9 @@ static void probe_each_row(void) {
             cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, config), .pack = &pack});
             char arch[16] = "PTX";
             if (p.devices[0].image.suffix != 'p') cuda_arch_format(p.devices[0].image, arch);
-            if (p.state != (full || ptx ? CUDA_READY : CUDA_DRIVER_OLD) || (full && strcmp(arch, rows[i].image) != 0) ||
-                (ptx && strcmp(arch, "PTX") != 0))
-                unit_fail(__FILE__, __LINE__, "\"%s\": state %d, image %s: %s", config, p.state, arch, p.reason.msg);
+            FAIL_IF(p.state != (full || ptx ? CUDA_READY : CUDA_DRIVER_OLD) || (full && strcmp(arch, rows[i].image) != 0) ||
+                        (ptx && strcmp(arch, "PTX") != 0),
+                    "\"%s\": state %d, image %s: %s", config, p.state, arch, p.reason.msg);
         }
     sb_free(&data);
     arena_free(&a);
@@ -367,10 +361,9 @@ static void probe_choose(void) {
         err_clear(&err);
         cuda_probe_run(&p, &(struct cuda_probe_args){.driver_path = fake_driver(&a, rows[i].config), .pack = &pack});
         int code = cuda_probe_choose(&p, rows[i].wanted, &got, &err);
-        if ((code == 0) != (rows[i].chosen >= 0) || got != rows[i].chosen)
-            unit_fail(__FILE__, __LINE__, "\"%s\": GPU %d, expected %d (%s)", rows[i].config, got, rows[i].chosen, err.msg);
-        if (rows[i].says && !strstr(err.msg, rows[i].says))
-            unit_fail(__FILE__, __LINE__, "\"%s\": \"%s\" lacks \"%s\"", rows[i].config, err.msg, rows[i].says);
+        FAIL_IF((code == 0) != (rows[i].chosen >= 0) || got != rows[i].chosen, "\"%s\": GPU %d, expected %d (%s)", rows[i].config, got,
+                rows[i].chosen, err.msg);
+        FAIL_IF(rows[i].says && !strstr(err.msg, rows[i].says), "\"%s\": \"%s\" lacks \"%s\"", rows[i].config, err.msg, rows[i].says);
     }
     sb_free(&data);
     arena_free(&a);

@@ -65,8 +65,8 @@ static void absurd_configs_are_refused(void) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct spec spec;
         int code = resolve(cases[i].json, &spec);
-        if (!code || !strstr(err.msg, cases[i].message) || strchr(err.msg, '\n'))
-            unit_fail(__FILE__, __LINE__, "%s: \"%s\", expected \"%s\"", cases[i].json, code ? err.msg : "no error", cases[i].message);
+        FAIL_IF(!code || !strstr(err.msg, cases[i].message) || strchr(err.msg, '\n'), "%s: \"%s\", expected \"%s\"", cases[i].json,
+                code ? err.msg : "no error", cases[i].message);
         arena_reset(&arena);
     }
 }
@@ -124,7 +124,7 @@ static void docs_page_is_current(void) {
     struct sb out = {0};
     CHECK_OK(os_file_load(&arena, str_fmt(&arena, "%s/docs/families.md", unit_source_dir()).p, 0, &page, &err), err);
     arch_markdown(&out);
-    if (!str_eq(sb_str(&out), page)) unit_fail(__FILE__, __LINE__, "docs/families.md is old: mlxcel arch --markdown > docs/families.md");
+    FAIL_IF(!str_eq(sb_str(&out), page), "docs/families.md is old: mlxcel arch --markdown > docs/families.md");
     sb_free(&out);
 }
 

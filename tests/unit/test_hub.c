@@ -33,7 +33,7 @@ static void file_names(void) {
                                          "a\x7F", "a?b",   "a*",     "a|b",  "\xFF\xFE", "a<b",  "a/b/../../c", "a/COM1/x.json"};
     for (size_t i = 0; i < sizeof safe / sizeof safe[0]; i++) CHECK(hub_path_safe(str_of(safe[i])));
     for (size_t i = 0; i < sizeof unsafe / sizeof unsafe[0]; i++)
-        if (hub_path_safe(str_of(unsafe[i]))) unit_fail(__FILE__, __LINE__, "\"%s\" is called safe", unsafe[i]);
+        FAIL_IF(hub_path_safe(str_of(unsafe[i])), "\"%s\" is called safe", unsafe[i]);
     static const char *const wanted[] = {"model.safetensors",   "config.json",     "model.safetensors.index.json",
                                          "chat_template.jinja", "tokenizer.model", "qwen.tiktoken",
                                          "merges.txt",          "vocab.txt",       "1_Pooling/config.json"};
@@ -47,9 +47,9 @@ static void file_names(void) {
                                            ".x.json",
                                            "LICENSE.txt"};
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
-        if (!hub_file_wanted(str_of(wanted[i]))) unit_fail(__FILE__, __LINE__, "\"%s\" is wanted", wanted[i]);
+        FAIL_IF(!hub_file_wanted(str_of(wanted[i])), "\"%s\" is wanted", wanted[i]);
     for (size_t i = 0; i < sizeof unwanted / sizeof unwanted[0]; i++)
-        if (hub_file_wanted(str_of(unwanted[i]))) unit_fail(__FILE__, __LINE__, "\"%s\" is not wanted", unwanted[i]);
+        FAIL_IF(hub_file_wanted(str_of(unwanted[i])), "\"%s\" is not wanted", unwanted[i]);
 }
 
 static void origins(void) {

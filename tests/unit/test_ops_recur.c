@@ -256,9 +256,8 @@ static void ops_match_their_recurrence(void) {
         k->expect((const float(*)[WIDTH_MAX])x, ROWS, want);
         for (int32_t r = 0; r < ROWS; r++)
             for (int32_t c = 0; c < k->out_width; c++)
-                if (!(fabs((double)y[r * k->out_width + c] - want[r][c]) <= 2e-5 * (1 + fabs(want[r][c]))))
-                    unit_fail(__FILE__, __LINE__, "%s row %d element %d: %.9g, expected %.9g", k->name, r, c,
-                              (double)y[r * k->out_width + c], want[r][c]);
+                FAIL_IF(!(fabs((double)y[r * k->out_width + c] - want[r][c]) <= 2e-5 * (1 + fabs(want[r][c]))),
+                        "%s row %d element %d: %.9g, expected %.9g", k->name, r, c, (double)y[r * k->out_width + c], want[r][c]);
         bench_close(&b);
     }
 }

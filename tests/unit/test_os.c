@@ -135,7 +135,7 @@ static struct os_run_result run_child(struct arena *a, const char *const *args, 
     int code = try_child(a, args, input, &r, &err);
     bool is_foreign = code ? strstr(err.msg, "Exec format error") != NULL : r.exit_code == EXEC_FAILED;
     if (is_foreign) unit_skip("an emulated program cannot start itself here");
-    if (code) unit_fail(__FILE__, __LINE__, "%s", err.msg);
+    FAIL_IF(code, "%s", err.msg);
     return r;
 }
 
@@ -182,7 +182,7 @@ static void files_with_hard_names(void) {
     CHECK_INT(n, 1); /* no temporary file stays */
     CHECK_STR(names[0], STR("\xC3\xA9t\xC3\xA9 1.txt"));
     char *real = os_real_path(&a, file, &err);
-    if (!real) unit_fail(__FILE__, __LINE__, "%s", err.msg);
+    FAIL_IF(!real, "%s", err.msg);
     CHECK_STR(str_from(str_of(real), strlen(real) - 11), STR("\xC3\xA9t\xC3\xA9 1.txt"));
     CHECK_OK(os_file_load(&a, real, 0, &text, &err), err);
     const char *moved = str_fmt(&a, "%s/moved", dir).p;

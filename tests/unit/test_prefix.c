@@ -53,11 +53,10 @@ static void check_blocks(struct session *s) {
 
 static void check_same(const char *what, const struct answer *got, const struct answer *want) {
     for (int32_t i = 0; i < N_PROMPTS; i++) {
-        if (got[i].n != want[i].n) unit_fail(__FILE__, __LINE__, "%s, prompt %d: %d tokens, expected %d", what, i, got[i].n, want[i].n);
+        FAIL_IF(got[i].n != want[i].n, "%s, prompt %d: %d tokens, expected %d", what, i, got[i].n, want[i].n);
         for (int32_t k = 0; k < want[i].n; k++)
-            if (got[i].tokens[k] != want[i].tokens[k])
-                unit_fail(__FILE__, __LINE__, "%s, prompt %d (%d known): token %d is %d, expected %d", what, i, got[i].n_cached, k,
-                          got[i].tokens[k], want[i].tokens[k]);
+            FAIL_IF(got[i].tokens[k] != want[i].tokens[k], "%s, prompt %d (%d known): token %d is %d, expected %d", what, i,
+                    got[i].n_cached, k, got[i].tokens[k], want[i].tokens[k]);
     }
 }
 
@@ -114,7 +113,7 @@ static void every_family(void) {
         if (!fits) continue;
         bool by_length = str_find(names[i], STR("dynamic"), 0) != STR_NONE || str_find(names[i], STR("longrope"), 0) != STR_NONE;
         int64_t n_known = compare(names[i].p, path.p, 512);
-        if (n_known == 0 && !by_length) unit_fail(__FILE__, __LINE__, "%s: nothing was known", names[i].p);
+        FAIL_IF(n_known == 0 && !by_length, "%s: nothing was known", names[i].p);
         n_run++;
     }
     arena_free(&a);

@@ -157,10 +157,9 @@ static const uint8_t *fixture_row(const struct fixture *fx, const char *tensor, 
 static void check_plane(const char *name, const char *plane, const struct fixture *fx, int row, const uint8_t *got, size_t got_bytes) {
     size_t want_bytes = 0;
     const uint8_t *want = fixture_row(fx, plane, row, ROWS, &want_bytes);
-    if (got_bytes != want_bytes) unit_fail(__FILE__, __LINE__, "%s: %s have %zu bytes, MLX %zu", name, plane, got_bytes, want_bytes);
+    FAIL_IF(got_bytes != want_bytes, "%s: %s have %zu bytes, MLX %zu", name, plane, got_bytes, want_bytes);
     for (size_t i = 0; i < got_bytes; i++)
-        if (got[i] != want[i])
-            unit_fail(__FILE__, __LINE__, "%s: row %d, byte %zu of %s is %02x, MLX %02x", name, row, i, plane, got[i], want[i]);
+        FAIL_IF(got[i] != want[i], "%s: row %d, byte %zu of %s is %02x, MLX %02x", name, row, i, plane, got[i], want[i]);
 }
 
 static void check_fixture(const char *name) {
@@ -186,8 +185,7 @@ static void check_fixture(const char *name) {
             float w;
             memcpy(&w, want + 4 * i, 4);
             /* equal, not near: the fixture computes in f32 too (MLX left alone would round to bf16 for bf16 scales) */
-            if (unpacked[r][i] != w)
-                unit_fail(__FILE__, __LINE__, "%s: row %d, element %d is %.9g, MLX %.9g", name, r, i, (double)unpacked[r][i], (double)w);
+            FAIL_IF(unpacked[r][i] != w, "%s: row %d, element %d is %.9g, MLX %.9g", name, r, i, (double)unpacked[r][i], (double)w);
         }
     }
     for (int k = 0; k < 2; k++) {

@@ -23,13 +23,13 @@ static int open_header(const char *header, size_t n_data) {
 }
 
 static void accept(const char *header, size_t n_data, size_t n_tensors) {
-    if (open_header(header, n_data)) unit_fail(__FILE__, __LINE__, "%s: %s", header, err.msg);
+    FAIL_IF(open_header(header, n_data), "%s: %s", header, err.msg);
     CHECK_INT(st.n_tensors, n_tensors);
 }
 
 static void refuse(const char *header, size_t n_data, const char *message) {
-    if (open_header(header, n_data) != ERR_EFORMAT) unit_fail(__FILE__, __LINE__, "%s: not refused", header);
-    if (str_find(str_of(err.msg), str_of(message), 0) == STR_NONE) unit_fail(__FILE__, __LINE__, "%s: %s", header, err.msg);
+    FAIL_IF(open_header(header, n_data) != ERR_EFORMAT, "%s: not refused", header);
+    FAIL_IF(str_find(str_of(err.msg), str_of(message), 0) == STR_NONE, "%s: %s", header, err.msg);
     CHECK(str_starts(str_of(err.msg), STR("x.safetensors: ")));
 }
 
@@ -98,7 +98,7 @@ static void bad_lengths(void) {
         bytes = str_n(cases[i].prefix, cases[i].n);
         struct st_source source = st_source_memory("x.safetensors", &bytes);
         CHECK_INT(st_open(&arena, &source, &st, &err), ERR_EFORMAT);
-        if (str_find(str_of(err.msg), str_of(cases[i].message), 0) == STR_NONE) unit_fail(__FILE__, __LINE__, "case %zu: %s", i, err.msg);
+        FAIL_IF(str_find(str_of(err.msg), str_of(cases[i].message), 0) == STR_NONE, "case %zu: %s", i, err.msg);
     }
 }
 

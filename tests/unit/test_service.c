@@ -24,7 +24,7 @@ static struct service *open_service(int32_t n_seqs, int32_t n_queue) {
     for (;;) {
         uint32_t seen = atomic_load(&n_notified);
         enum service_state state = service_state(s, &err);
-        if (state == SERVICE_FAILED) unit_fail(__FILE__, __LINE__, "%s", err.msg);
+        FAIL_IF(state == SERVICE_FAILED, "%s", err.msg);
         if (state == SERVICE_READY) return s;
         os_wait_on(&n_notified, seen, 1000);
     }

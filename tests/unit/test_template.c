@@ -16,7 +16,7 @@ static const struct tmpl_time fixed_now = {.year = 2025, .month = 7, .day = 10, 
 static struct str read_text(struct arena *a, const char *path) {
     struct err err;
     struct str text;
-    if (os_file_load(a, path, 64 << 20, &text, &err)) unit_fail(__FILE__, __LINE__, "%s", err.msg);
+    FAIL_IF(os_file_load(a, path, 64 << 20, &text, &err), "%s", err.msg);
     return text;
 }
 
@@ -115,7 +115,7 @@ static bool run_text_case(struct str source, struct str context, struct str expe
     yyjson_val *input;
     bool wants_error = expected.p[0] == '!';
     struct str want = from_signs(&a, expected.n > 2 ? str_from(expected, 2) : STR(""));
-    if (json_parse(&a, context, "context", JSON_LENIENT, &input, &err)) unit_fail(__FILE__, __LINE__, "%s", err.msg);
+    FAIL_IF(json_parse(&a, context, "context", JSON_LENIENT, &input, &err), "%s", err.msg);
     int code = render(&a, from_signs(&a, source), input, NULL, &out, &err);
     bool good = wants_error == (code != 0);
     if (good && code && !str_is(want, "TemplateError")) good = str_find(str_of(err.msg), want, 0) != STR_NONE;
@@ -275,8 +275,8 @@ static void hostile_templates_end(void) {
         double ms = (double)(os_clock_ns() - start) / 1e6;
         if (getenv("MLXCEL_TEST_TIMES"))
             fprintf(stderr, "%8.1f ms %8zu KiB  %.60s -> %s\n", ms, a.total_bytes >> 10, sources[i], code ? err.msg : "ok");
-        if (!code) unit_fail(__FILE__, __LINE__, "%s: rendered, expected an error", sources[i]);
-        if (ms > HANG_MS) unit_fail(__FILE__, __LINE__, "%s: took %.0f ms", sources[i], ms);
+        FAIL_IF(!code, "%s: rendered, expected an error", sources[i]);
+        FAIL_IF(ms > HANG_MS, "%s: took %.0f ms", sources[i], ms);
         arena_free(&a);
     }
 }
@@ -316,7 +316,7 @@ static void deep_nesting_is_refused(void) {
         int code = render(&a, sb_str(&source), NULL, NULL, &out, &err);
         sb_free(&source);
         bool flat = strcmp(pieces[i][1], " ~ 1") == 0; /* a list, not a tree */
-        if (!code != flat) unit_fail(__FILE__, __LINE__, "10,000 times \"%s\": %s", pieces[i][1], code ? err.msg : "rendered");
+        FAIL_IF(!code != flat, "10,000 times \"%s\": %s", pieces[i][1], code ? err.msg : "rendered");
         arena_free(&a);
     }
 }
@@ -363,7 +363,7 @@ static void long_sources_are_parsed_quickly(void) {
         if (getenv("MLXCEL_TEST_TIMES")) fprintf(stderr, "%8.1f ms %8zu KiB  a megabyte of %s\n", ms, a.total_bytes >> 10, pieces[i][1]);
         sb_free(&source);
         arena_free(&a);
-        if (ms > HANG_MS) unit_fail(__FILE__, __LINE__, "a megabyte of %s: %.0f ms", pieces[i][1], ms);
+        FAIL_IF(ms > HANG_MS, "a megabyte of %s: %.0f ms", pieces[i][1], ms);
     }
     struct sb source = {0};
     sb_puts(&source, "{% for i in range(99999) %}");

@@ -51,8 +51,7 @@ static struct str load(struct arena *a, const char *dir, const char *name, const
 static void check_ids(const char *name, size_t row, const char *what, const struct tok_ids *got, yyjson_val *want) {
     size_t i, n;
     yyjson_val *value;
-    if (got->n != yyjson_arr_size(want))
-        unit_fail(__FILE__, __LINE__, "%s row %zu %s: %zu ids, expected %zu", name, row, what, got->n, yyjson_arr_size(want));
+    FAIL_IF(got->n != yyjson_arr_size(want), "%s row %zu %s: %zu ids, expected %zu", name, row, what, got->n, yyjson_arr_size(want));
     yyjson_arr_foreach(want, i, n, value) if (got->p[i] != yyjson_get_int(value)) unit_fail(
         __FILE__, __LINE__, "%s row %zu %s: id %zu is %d, expected %d", name, row, what, i, (int)got->p[i], yyjson_get_int(value));
 }
@@ -63,9 +62,8 @@ static void check_text(const struct tok *t, const char *name, size_t row, const 
     struct sb whole = {0}, streamed = {0};
     struct tok_stream s;
     CHECK_OK(tok_decode(t, ids->p, ids->n, skip_special, &whole, &err), err);
-    if (!str_eq(sb_str(&whole), want))
-        unit_fail(__FILE__, __LINE__, "%s row %zu decodes to \"%.*s\", expected \"%.*s\"", name, row, STR_ARG(sb_str(&whole)),
-                  STR_ARG(want));
+    FAIL_IF(!str_eq(sb_str(&whole), want), "%s row %zu decodes to \"%.*s\", expected \"%.*s\"", name, row, STR_ARG(sb_str(&whole)),
+            STR_ARG(want));
     tok_stream_init(&s, t, skip_special);
     for (size_t i = 0; i < ids->n; i++) {
         CHECK_OK(tok_stream_push(&s, ids->p[i], &streamed, &err), err);
@@ -210,7 +208,7 @@ static void fixture(const char *dir, const char *name) {
     struct str file = load(&a, dir, name, "tokenizer.json");
     if (!file.n) file = load(&a, dir, name, "tokenizer.model");
     if (!file.n) file = load(&a, dir, name, "ranks.tiktoken");
-    if (tok_load_any(&t, file, STR(""), &err)) unit_fail(__FILE__, __LINE__, "%s: %s", name, err.msg);
+    FAIL_IF(tok_load_any(&t, file, STR(""), &err), "%s: %s", name, err.msg);
     CHECK_OK(json_parse(&a, load(&a, dir, name, "expected.json"), "expected.json", JSON_STRICT, &rows, &err), err);
     yyjson_arr_foreach(rows, i, n, row) check_fixture_row(t, name, i, row);
     tok_destroy(t);

@@ -302,10 +302,10 @@ static void hostile_json(void) {
         struct err err = {0};
         struct tok *t = NULL;
         int code = tok_load_json(&t, str_of(refused[i].json), STR(""), &err);
-        if (!code || t) unit_fail(__FILE__, __LINE__, "accepted: %s", refused[i].json);
-        if (str_find(str_of(err.msg), str_of(refused[i].message), 0) == STR_NONE)
-            unit_fail(__FILE__, __LINE__, "\"%s\" for %s, expected \"%s\"", err.msg, refused[i].json, refused[i].message);
-        if (str_find_char(str_of(err.msg), '\n', 0) != STR_NONE) unit_fail(__FILE__, __LINE__, "more than one line: %s", err.msg);
+        FAIL_IF(!code || t, "accepted: %s", refused[i].json);
+        FAIL_IF(str_find(str_of(err.msg), str_of(refused[i].message), 0) == STR_NONE, "\"%s\" for %s, expected \"%s\"", err.msg,
+                refused[i].json, refused[i].message);
+        FAIL_IF(str_find_char(str_of(err.msg), '\n', 0) != STR_NONE, "more than one line: %s", err.msg);
     }
 }
 
@@ -341,8 +341,8 @@ static void hostile_other_files(void) {
         struct err err = {0};
         struct tok *t = NULL;
         int code = tok_load_any(&t, files[i].file, STR(""), &err);
-        if (!code) unit_fail(__FILE__, __LINE__, "file %zu was accepted", i);
-        if (str_find(str_of(err.msg), str_of(files[i].message), 0) == STR_NONE) unit_fail(__FILE__, __LINE__, "file %zu: %s", i, err.msg);
+        FAIL_IF(!code, "file %zu was accepted", i);
+        FAIL_IF(str_find(str_of(err.msg), str_of(files[i].message), 0) == STR_NONE, "file %zu: %s", i, err.msg);
     }
 }
 
@@ -434,9 +434,9 @@ static void compare_scanner(const struct tok_scanner *s) {
             struct tok_match m = {0};
             CHECK_OK(tok_pattern_next(pattern, &state, sb_str(&text), &at, &m, &found, &err), err);
             scanned = s->next(sb_str(&text), from, &start, &end);
-            if (scanned != found || (found && (m.start != start || m.end != end)))
-                unit_fail(__FILE__, __LINE__, "%s: \"%.*s\" at %zu: scanner %d %zu-%zu, PCRE2 %d %zu-%zu", s->name, STR_ARG(sb_str(&text)),
-                          from, scanned, start, end, found, m.start, m.end);
+            FAIL_IF(scanned != found || (found && (m.start != start || m.end != end)),
+                    "%s: \"%.*s\" at %zu: scanner %d %zu-%zu, PCRE2 %d %zu-%zu", s->name, STR_ARG(sb_str(&text)), from, scanned, start, end,
+                    found, m.start, m.end);
             from = end;
         } while (found);
     }

@@ -1,8 +1,8 @@
 /* The unit test runner's contract.
  *
  * Each tests/unit/test_NAME.c defines `const struct unit_suite unit_NAME`, a table of cases; the build collects the
- * suites from tests/unit/sources.cmake. A case calls CHECK...; the first failed check ends the case. A case that cannot
- * run here calls UNIT_SKIP with the reason.
+ * suites from tests/unit/sources.cmake. A case calls CHECK...; the first failed check ends the case, and one that checks
+ * nothing has failed, too. A case that cannot run here calls unit_skip with the reason.
  */
 #ifndef MLXCEL_TESTS_UNIT_H
 #define MLXCEL_TESTS_UNIT_H
@@ -37,9 +37,18 @@ const char *unit_source_dir(void);
 /* A fresh, empty folder for files that the case writes; removed at the end unless a case failed. */
 const char *unit_scratch_dir(void);
 
+extern int64_t unit_n_checks; /* of the running case */
+
 #define CHECK(cond)                                              \
     do {                                                         \
+        unit_n_checks++;                                         \
         if (!(cond)) unit_fail(__FILE__, __LINE__, "%s", #cond); \
+    } while (0)
+/* A check with words of its own, in the form of printf. */
+#define FAIL_IF(cond, ...)                                    \
+    do {                                                      \
+        unit_n_checks++;                                      \
+        if (cond) unit_fail(__FILE__, __LINE__, __VA_ARGS__); \
     } while (0)
 #define CHECK_INT(got, want) unit_check_int(__FILE__, __LINE__, #got, (int64_t)(got), (int64_t)(want))
 #define CHECK_STR(got, want) unit_check_str(__FILE__, __LINE__, #got, (got), (want))
@@ -47,6 +56,7 @@ const char *unit_scratch_dir(void);
 /* The call must succeed; its message is shown when it does not. `err` must be the struct that the call fills. */
 #define CHECK_OK(call, err_)                                                         \
     do {                                                                             \
+        unit_n_checks++;                                                             \
         if ((call) != 0) unit_fail(__FILE__, __LINE__, "%s: %s", #call, (err_).msg); \
     } while (0)
 
