@@ -2,9 +2,10 @@
 """The default precision beside `--precision exact`: mean KL divergence and perplexity over a text, teacher-forced.
 
 The text is cut into chunks; both precisions give the logits of every position of a chunk. KL is that of the exact
-distribution from the default one, in nats. Needs numpy.
+distribution from the other one, in nats. Needs numpy. --kv-bits 8 or 4 gives the other one such a cache; with --precision exact that
+is all that differs.
 
-usage: quality.py MLXCEL MODEL TEXT_FILE [--tokens 10000] [--chunk 256] [--seconds S] [--threads N]
+usage: quality.py MLXCEL MODEL TEXT_FILE [--tokens 10000] [--chunk 256] [--seconds S] [--threads N] [--kv-bits N] [--precision KIND]
 """
 import argparse
 import os
@@ -22,9 +23,9 @@ def tokens_of(program, model, path):
     return [int(i) for i in re.findall(r"\d+", done.stdout)]
 
 
-def logits(program, model, ids, precision, threads, out):
+def logits(program, model, ids, precision, kv_bits, threads, out):
     subprocess.run([program, "logits", "-m", model, "-o", out, "--tokens", ",".join(map(str, ids)), "--precision", precision,
-                    "--device", "cpu", "-t", str(threads)], check=True, capture_output=True)
+                    "--kv-bits", str(kv_bits), "--device", "cpu", "-t", str(threads)], check=True, capture_output=True)
     x = np.fromfile(out, np.float32).reshape(len(ids), -1).astype(np.float64)
     return x - np.logaddexp.reduce(x, axis=1, keepdims=True)
 
@@ -38,6 +39,8 @@ def main():
     p.add_argument("--chunk", type=int, default=256)
     p.add_argument("--seconds", type=float, default=1e9)
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--kv-bits", type=int, default=16)
+    p.add_argument("--precision", default="auto")
     a = p.parse_args()
     ids = tokens_of(a.mlxcel, a.model, a.text)[: a.tokens]
     kl = loss_exact = loss_fast = same = n = m = 0.0
@@ -48,8 +51,8 @@ def main():
             part = ids[i : i + a.chunk]
             if len(part) < 2 or time.time() - start > a.seconds:
                 break
-            exact = logits(a.mlxcel, a.model, part, "exact", a.threads, out)
-            fast = logits(a.mlxcel, a.model, part, "auto", a.threads, out)
+            exact = logits(a.mlxcel, a.model, part, "exact", 16, a.threads, out)
+            fast = logits(a.mlxcel, a.model, part, a.precision, a.kv_bits, a.threads, out)
             kl += float((np.exp(exact) * (exact - fast)).sum())
             same += float((exact.argmax(1) == fast.argmax(1)).sum())
             n += len(part)
@@ -59,7 +62,7 @@ def main():
             m += len(part) - 1
     pe, pf = np.exp(loss_exact / m), np.exp(loss_fast / m)
     print(f"{os.path.basename(a.model.rstrip('/'))}: {int(n)} tokens, mean KL {kl / n:.2e}, same first choice {100 * same / n:.1f} %, "
-          f"perplexity {pe:.4f} exact, {pf:.4f} default ({100 * (pf / pe - 1):+.3f} %)", flush=True)
+          f"perplexity {pe:.4f} exact, {pf:.4f} {a.precision}, {a.kv_bits} bits ({100 * (pf / pe - 1):+.3f} %)", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,12 @@ static uint64_t positions(const struct kv_class *k, int32_t context, int32_t row
     return (uint64_t)(k->window > 0 && span < context ? span : context);
 }
 
-/* Of one position in all layers of a class. */
+/* Of one position in all layers of a class. A cache of 8 or 4 bits has a scale for each vector. */
 static uint64_t position_bytes(const struct backend *be, const struct kv_class *k) {
-    uint64_t each = be->type->kv_number_bytes ? (uint64_t)be->type->kv_number_bytes(be, k) : sizeof(float);
-    return (uint64_t)k->n_layers * (uint64_t)k->heads * (uint64_t)(k->k_width + k->v_width) * each;
+    uint64_t each = be->type->kv_number_bytes ? (uint64_t)be->type->kv_number_bytes(be, k) : sizeof(float),
+             numbers = (uint64_t)(k->k_width + k->v_width);
+    uint64_t per_head = be->kv_bits ? numbers * (uint64_t)be->kv_bits / 8 + 2 * sizeof(float) : numbers * each;
+    return (uint64_t)k->n_layers * (uint64_t)k->heads * per_head;
 }
 
 static uint64_t class_bytes(const struct session *s, int32_t i, int32_t context, int32_t rows, int32_t seqs) {

@@ -57,6 +57,7 @@ static int open_backend(struct session *s, struct err *err) {
     if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
     struct backend_options be = {
         .precision = (enum precision)o->precision, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .device = is_auto ? NULL : o->device};
+    be.kv_bits = o->kv_bits;
     be.xla_plugin = o->xla_plugin;
     be.xla_memory_fraction = o->xla_memory_fraction;
     be.xla_no_preallocate = o->xla_no_preallocate;
@@ -65,9 +66,18 @@ static int open_backend(struct session *s, struct err *err) {
     return cpu_backend.open(&be, &s->backend, err);
 }
 
+/* A small cache is the CPU's: elsewhere it is refused rather than forgotten. */
+static int check_kv_bits(const struct session *s, struct err *err) {
+    int32_t bits = s->options.kv_bits;
+    if (bits == 0 || bits == 16 || s->backend->kv_bits == bits) return ERR_OK;
+    return err_set(err, ERR_EARG, "--kv-bits %d is for the CPU and this runs on %s; leave it out, or use --device cpu%s", bits,
+                   s->backend->type->name, s->options.backend ? " without --backend" : "");
+}
+
 static int open_all(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
     TRY(open_backend(s, err));
+    TRY(check_kv_bits(s, err));
     TRY(open_model(s, err));
     s->has_model = true;
     TRY(read_eos(s, err));
@@ -118,6 +128,7 @@ void session_describe(const struct session *s, struct sb *out) {
     s->backend->type->describe(s->backend, out);
     sb_fmt(out, ", context %d", engine_limits(s->engine)->context);
     if (s->options.context > s->model.spec.context) sb_puts(out, ", all that this model has");
+    if (s->backend->kv_bits) sb_fmt(out, ", cache of %d bits", s->backend->kv_bits);
     if (s->no_gpu.code == ERR_ENOTFOUND) sb_puts(out, " (no GPU driver here)");
     else if (s->no_gpu.code) sb_fmt(out, " (not on a GPU: %s)", s->no_gpu.msg);
 }

@@ -30,6 +30,7 @@ struct session_options {
     int32_t n_seqs;    /* requests at once; 0: 1 */
     int32_t n_rows;    /* rows per step; 0: 512 */
     int64_t kv_tokens; /* positions that the cache holds in all; 0: the context for each of n_seqs */
+    int32_t kv_bits;   /* of a cached number: 8 or 4, on the CPU only; 0 or 16: as the precision wants it */
     bool force;        /* do not ask whether memory suffices */
     bool no_fuse;
     bool prefix_cache; /* keep what was computed for prompts that begin alike */

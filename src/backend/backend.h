@@ -103,6 +103,7 @@ struct backend_options {
     int32_t n_threads;          /* 0: one per physical core */
     const char *device;         /* "cuda:1"; NULL: the first */
     bool no_fuse;               /* run the plain list, for conformance */
+    int32_t kv_bits;            /* of a cached number: 8 or 4 on the CPU; 0 or 16: as the precision wants it */
     const char *xla_plugin;     /* library of a PJRT plugin; NULL: looked for */
     double xla_memory_fraction; /* of the device's memory for the plugin's pool; 0: the plugin's default */
     bool xla_no_preallocate;    /* the pool grows instead of being taken at once */
@@ -147,6 +148,7 @@ struct backend {
     const struct backend_type *type;
     struct oplist list;
     enum precision precision;
+    int32_t kv_bits; /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
     int32_t step_ms; /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
 };
 

@@ -42,7 +42,7 @@ int cpu_level_arg(const struct args *args, struct err *err) {
 }
 
 int session_args(const struct args *args, struct session_options *out, struct err *err) {
-    static const int32_t bits[] = {4, 8, 16};
+    static const int32_t bits[] = {4, 8, 16}, kv_bits[] = {16, 8, 4};
     *out = (struct session_options){.model = text_or_null(args, OPT_MODEL)};
     if (has(args, OPT_SHAPE)) {
         out->shape = text_or_null(args, OPT_SHAPE);
@@ -55,6 +55,7 @@ int session_args(const struct args *args, struct session_options *out, struct er
     out->precision = (enum session_precision)args_choice(args, OPT_PRECISION);
     out->n_threads = (int32_t)args_int(args, OPT_THREADS);
     out->force = args_flag(args, OPT_FORCE);
+    out->kv_bits = kv_bits[args_choice(args, OPT_KV_BITS)];
     if (has(args, OPT_CONTEXT)) out->context = (int32_t)args_int(args, OPT_CONTEXT);
     TRY(cpu_level_arg(args, err));
     out->device = str_cstr(args->arena, args_str(args, OPT_DEVICE));

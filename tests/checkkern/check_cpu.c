@@ -258,6 +258,7 @@ struct timed {
     const struct kernels *k;
     struct panel_args panel;
     struct attn_block block;
+    struct kv_block small;
 };
 
 static void run_panel(struct timed *t) {
@@ -268,6 +269,13 @@ static void run_scores(struct timed *t) {
 }
 static void run_mix(struct timed *t) {
     t->k->block_mix(&t->block);
+}
+
+static void run_small_scores(struct timed *t) {
+    t->k->kv_scores(&t->small);
+}
+static void run_small_mix(struct timed *t) {
+    t->k->kv_mix(&t->small);
 }
 
 /* The shortest of many runs, in seconds. */
@@ -325,6 +333,25 @@ static void time_attention(const struct kernels *k) {
     printf("  GMAC/s\n");
 }
 
+static void time_small(const struct kernels *k, int32_t bits) {
+    enum { WIDTH = 128, HEADS = 8 };
+    static unsigned char cache[KV_SCALE_BYTES + KV_BLOCK_POS * WIDTH];
+    static float scores[HEADS * KV_BLOCK_POS], out[HEADS * WIDTH];
+    static struct kv_query q[HEADS];
+    int32_t range[HEADS][2];
+    for (int h = 0; h < HEADS; h++) range[h][0] = 0, range[h][1] = KV_BLOCK_POS;
+    struct timed t = {.k = k, .small = {.cache = cache, .next = cache, .width = WIDTH, .bits = bits, .q = q, .scores = scores, .out = out}};
+    t.small.scores_stride = KV_BLOCK_POS, t.small.out_stride = WIDTH, t.small.range = range;
+    printf("%-24s %d-bit cache", k->isa, bits);
+    for (int heads = 1; heads <= HEADS; heads *= 2) {
+        t.small.heads = heads;
+        double work = (double)heads * WIDTH * KV_BLOCK_POS * 1e-9, bytes = (double)kv_block_size(WIDTH, bits) * 1e-9;
+        double scores_s = shortest(run_small_scores, &t), mix_s = shortest(run_small_mix, &t);
+        printf("  %d queries %.1f + %.1f (%.0f GB/s)", heads, work / scores_s, work / mix_s, 2 * bytes / (scores_s + mix_s));
+    }
+    printf("  GMAC/s\n");
+}
+
 /* ---- levels ------------------------------------------------------------------------------------------------------- */
 
 static void check_level(const struct kernels *k, bool timed) {
@@ -337,11 +364,14 @@ static void check_level(const struct kernels *k, bool timed) {
     check_cpu_bf16(k, expect);
     check_attention(k);
     check_store(k);
+    check_kv(k, &plain, expect);
     if (!timed) return;
     time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 4, 64}, "4-bit g64");
     time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 8, 64}, "8-bit g64");
     time_cpu_bf16(k);
     time_attention(k);
+    time_small(k, 8);
+    time_small(k, 4);
 }
 
 int check_cpu(const char *level, bool timed) {

@@ -73,6 +73,18 @@ def check_generate():
     check(r.returncode == 2 and "chat template" in r.stderr, f"--system without a template: {r.stderr}")
 
 
+def check_kv_bits():
+    """A small cache: the option, what the start-up line says of it, and where it cannot be had."""
+    for bits in ("8", "4"):
+        r = run("generate", "-p", "Once upon a time", "-n", "8", "--device", "cpu", "--kv-bits", bits)
+        check(r.returncode == 0 and f"cache of {bits} bits" in r.stderr and r.stdout.startswith("Once upon a time"), f"--kv-bits {bits}: {r.stderr}")
+    r = run("generate", "-p", "x", "-n", "2", "--device", "cpu", env={"MLXCEL_KV_BITS": "8"})
+    check(r.returncode == 0 and "cache of 8 bits" in r.stderr, f"MLXCEL_KV_BITS: {r.stderr}")
+    r = run("generate", "-p", "x", "-n", "2", "--device", "cpu", "--kv-bits", "16")
+    check(r.returncode == 0 and "cache of" not in r.stderr, f"--kv-bits 16: {r.stderr}")
+    expect(["generate", "-p", "x", "--kv-bits", "5"], 2, err="--kv-bits")
+
+
 def check_bench():
     """Figures are not judged: that they are there, for every case asked for, and what --verify compares."""
     r = run("bench", "--device", "cpu", "-p", "8,0", "-n", "4", "-b", "1,2", "-r", "1", "-o", "json", "--verify")
@@ -189,6 +201,7 @@ def check_server_name():
 def main():
     check_usage()
     check_generate()
+    check_kv_bits()
     check_bench()
     check_memory()
     check_json()

@@ -17,6 +17,7 @@ struct rig {
 struct rig_options {
     int32_t n_threads, rows, seqs, chunk, step_ms;
     int64_t kv_tokens;
+    int32_t kv_bits;
     bool no_fuse;
 };
 
@@ -24,9 +25,8 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
     struct err err;
     struct synth *synth;
     *r = (struct rig){0};
-    CHECK_OK(cpu_backend.open(&(struct backend_options){.precision = PRECISION_EXACT, .n_threads = o->n_threads, .no_fuse = o->no_fuse},
-                              &r->be, &err),
-             err);
+    struct backend_options be = {.precision = PRECISION_EXACT, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
+    CHECK_OK(cpu_backend.open(&be, &r->be, &err), err);
     r->be->step_ms = o->step_ms;
     CHECK_OK(synth_create(&r->arena, STR("tiny"), 4, 7, &synth, &err), err);
     struct tensor_store store = synth_store(synth);
@@ -106,6 +106,17 @@ static void preemption_changes_nothing(void) {
     struct engine_stats stats = run_all(&(struct rig_options){.n_threads = 2, .rows = 64, .seqs = N_REQUESTS, .kv_tokens = 64}, got);
     CHECK(stats.n_preempted > 0);
     check_same(got, alone);
+}
+
+static void small_caches_change_with_nothing_else(void) {
+    static struct answer alone[N_REQUESTS], got[N_REQUESTS];
+    for (int32_t bits = 4; bits <= 8; bits += 4) {
+        run_all(&(struct rig_options){.n_threads = 1, .rows = 512, .seqs = 1, .kv_bits = bits}, alone);
+        run_all(&(struct rig_options){.n_threads = 3, .rows = 16, .seqs = N_REQUESTS, .chunk = 5, .kv_bits = bits}, got);
+        check_same(got, alone);
+        run_all(&(struct rig_options){.n_threads = 2, .rows = 64, .seqs = N_REQUESTS, .kv_tokens = 64, .kv_bits = bits}, got);
+        check_same(got, alone);
+    }
 }
 
 static void blocks_come_back(void) {
@@ -332,6 +343,7 @@ static void eos_ends_a_request(void) {
 const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"answers_do_not_depend_on_the_batch", answers_do_not_depend_on_the_batch},
                                                      {"preemption_changes_nothing", preemption_changes_nothing},
+                                                     {"small_caches_change_with_nothing_else", small_caches_change_with_nothing_else},
                                                      {"blocks_come_back", blocks_come_back},
                                                      {"bad_requests_are_refused", bad_requests_are_refused},
                                                      {"an_error_ends_its_own_request_only", an_error_ends_its_own_request_only},

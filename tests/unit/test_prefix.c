@@ -26,8 +26,11 @@ static int32_t make_prompt(int32_t i, int32_t vocab, int32_t out[PROMPT_MAX]) {
     return lengths[i];
 }
 
+static int32_t kv_bits; /* of the sessions that are opened */
+
 static int open_session(struct session **out, const char *model, bool prefix, int32_t n_seqs, int32_t context, struct err *err) {
     struct session_options o = {.model = model, .n_threads = 1, .n_rows = 64, .n_seqs = n_seqs, .context = context, .prefix_cache = prefix};
+    o.kv_bits = kv_bits;
     return session_open(&o, out, err);
 }
 
@@ -92,6 +95,10 @@ static void answers_do_not_depend_on_what_was_kept(void) {
     CHECK(compare("built-in, little room", NULL, 345) > 500); /* three sequences of 345: entries are given up all the time */
 }
 
+static void small_caches_are_kept_alike(void) {
+    for (kv_bits = 8; kv_bits > 0; kv_bits -= 4) CHECK(compare("built-in, small cache", NULL, 345) > 500);
+}
+
 /* Every family of the test material: windows, latent attention, recurrent state, ropes that depend on the length. */
 static void every_family(void) {
     const char *data = unit_data_dir();
@@ -123,6 +130,7 @@ static void every_family(void) {
 const struct unit_suite unit_prefix = {
     "prefix",
     (const struct unit_case[]){{"answers_do_not_depend_on_what_was_kept", answers_do_not_depend_on_what_was_kept},
+                               {"small_caches_are_kept_alike", small_caches_are_kept_alike},
                                {"every_family", every_family},
                                {0}},
 };

@@ -35,6 +35,38 @@ static uint64_t bytes_of(int64_t context) {
     return SEQS * (uint64_t)(WHOLE_BYTES * context + WINDOW_BYTES * (context < SPAN ? context : SPAN));
 }
 
+static void a_small_cache_counts_as_such(void) {
+    struct backend be;
+    struct session *s = make_session(&be);
+    CHECK(session_cache_bytes(s, 1) == WHOLE_BYTES + WINDOW_BYTES);
+    be.kv_bits = 8;
+    CHECK(session_cache_bytes(s, 1) == (2 + 6) * 2 * 2 * (64 + 4));
+    be.kv_bits = 4;
+    CHECK(session_cache_bytes(s, 1) == (2 + 6) * 2 * 2 * (32 + 4));
+    free_now = bytes_of(131072) / 3;
+    CHECK_INT(preflight_context(s, ROWS, SEQS), 131072);
+    mem_free(s);
+}
+
+/* A cache that the device or the model cannot have is an error that says what to do. */
+static void a_small_cache_is_never_forgotten(void) {
+    struct session *s;
+    struct err err;
+    CHECK_INT(session_open(&(struct session_options){.backend = "trace", .kv_bits = 8}, &s, &err), ERR_EARG);
+    CHECK_STR(str_of(err.msg),
+              STR("--kv-bits 8 is for the CPU and this runs on trace; leave it out, or use --device cpu without --backend"));
+    struct backend *cpu;
+    CHECK_OK(cpu_backend.open(&(struct backend_options){.n_threads = 1, .kv_bits = 4}, &cpu, &err), err);
+    static const int32_t widths[][2] = {{576, 0}, {72, 64}, {64, 72}, {512, 512}};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        struct kv_layout layout = {.n_classes = 1, .max_context = KV_BLOCK};
+        layout.classes[0] = (struct kv_class){.n_layers = 1, .heads = 1, .k_width = widths[i][0], .v_width = widths[i][1], .n_blocks = 1};
+        CHECK_INT(cpu_backend.kv_open(cpu, &layout, &err), ERR_EUNSUPPORTED);
+        CHECK(strstr(err.msg, "--kv-bits 4: ") && strstr(err.msg, "leave it out"));
+    }
+    cpu_backend.close(cpu);
+}
+
 static void the_context_that_fits(void) {
     struct backend be;
     struct session *s = make_session(&be);
@@ -167,6 +199,8 @@ static void group_limits_count(void) {
 const struct unit_suite unit_preflight = {
     "preflight",
     (const struct unit_case[]){{"the_context_that_fits", the_context_that_fits},
+                               {"a_small_cache_counts_as_such", a_small_cache_counts_as_such},
+                               {"a_small_cache_is_never_forgotten", a_small_cache_is_never_forgotten},
                                {"refusals_have_the_numbers", refusals_have_the_numbers},
                                {"each_class_counts_its_own_numbers", each_class_counts_its_own_numbers},
                                {"group_limits_count", group_limits_count},

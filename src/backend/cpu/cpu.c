@@ -51,6 +51,8 @@ static int cpu_open(const struct backend_options *options, struct backend **out,
     c->base.type = &cpu_backend;
     c->base.precision = options->precision;
     c->no_fuse = options->no_fuse;
+    c->kv_bits = options->kv_bits == 8 || options->kv_bits == 4 ? options->kv_bits : 0;
+    c->base.kv_bits = c->kv_bits;
     kern_select(&c->kern, options->precision == PRECISION_EXACT ? 0 : cpu_flags());
     if (options->precision != PRECISION_EXACT) tune_kernels(&c->kern, &(struct tune){0});
     int code = pool_create(options->n_threads > 0 ? options->n_threads : os_core_count(), &c->pool, err);
@@ -109,7 +111,7 @@ static int grow_op_scratch(struct cpu *c, struct err *err) {
         int64_t floats = l->ops[i].kind == OP_EXPERTS ? cpu_experts_scratch(&l->ops[i]) : 0;
         if (l->ops[i].kind == OP_KV_WRITE) floats = l->n_rows + 1;
         if (l->ops[i].kind == OP_ARGMAX) floats = cpu_argmax_floats(&l->ops[i]);
-        if (l->ops[i].kind == OP_ATTN && c->kv[l->ops[i].arg.attn.kv.kv_class].half) floats = cpu_attn_op_floats(c, &l->ops[i]);
+        if (l->ops[i].kind == OP_ATTN && cpu_in_blocks(c, &l->ops[i])) floats = cpu_attn_op_floats(c, &l->ops[i]);
         if (floats > need) need = floats;
     }
     if (need <= c->op_floats) return ERR_OK;

@@ -22,8 +22,9 @@ struct cpu_weight {
 
 struct cpu_kv_class {
     struct kv_class shape;
-    bool half;   /* f16 in the layout of cpu_attn_half.c; else f32 */
-    void *k, *v; /* [layers][blocks][heads][KV_BLOCK][width] */
+    bool half;    /* f16 in the layout of cpu_attn_half.c; else f32 */
+    int32_t bits; /* 8 or 4: codes and scales in the layout of kern_kv_tmpl.h; 0: whole numbers */
+    void *k, *v;  /* [layers][blocks][heads][KV_BLOCK][width] */
 };
 
 enum { CPU_ROPE_TABLES = 2 };
@@ -50,6 +51,7 @@ struct cpu {
     struct cpu_kv_class kv[KV_CLASSES_MAX];
     float *states; /* [slots][state_total] */
     int64_t state_offsets[STATES_MAX], state_total;
+    int32_t kv_bits; /* wanted for all classes; 0: f16 or f32 */
     bool no_fuse;
 };
 
@@ -82,9 +84,18 @@ bool cpu_kv_half_fits(const struct cpu *c, const struct kv_class *k);
 cpu_runner cpu_kv_write_half, cpu_attn_half;
 int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op); /* scratch memory per thread */
 int64_t cpu_attn_op_floats(const struct cpu *c, const struct op *op);   /* of the op */
+/* The cache of 8 or 4 bits: why a class cannot have it, and the writer; attention is cpu_attn_half. */
+int cpu_kv_packed_check(int32_t bits, const struct kv_class *k, struct err *err);
+cpu_runner cpu_kv_write_packed;
 /* First visible position of a row; scale of its scores. */
 int32_t cpu_first_visible(const struct attn_args *a, int32_t pos);
 float cpu_query_scale(const struct attn_args *a, int32_t pos);
+
+/* Whether the cache that an attention reads lies in blocks of a layout of its own. */
+static inline bool cpu_in_blocks(const struct cpu *c, const struct op *attn) {
+    const struct cpu_kv_class *k = &c->kv[attn->arg.attn.kv.kv_class];
+    return k->half || k->bits;
+}
 
 /* Floats of one table of angles for this op's rows. */
 int64_t cpu_rope_floats(const struct op *op);

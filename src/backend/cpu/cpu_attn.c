@@ -11,6 +11,7 @@
 
 /* Bytes of a class's keys or values, and of one block of one layer. */
 static size_t block_bytes(const struct cpu_kv_class *k, int32_t width) {
+    if (k->bits) return (size_t)k->shape.heads * kv_block_size(width, k->bits);
     return (size_t)k->shape.heads * KV_BLOCK * (size_t)width * (k->half ? sizeof(uint16_t) : sizeof(float));
 }
 
@@ -29,7 +30,9 @@ int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
     for (int32_t i = 0; i < layout->n_classes; i++) {
         struct cpu_kv_class *k = &c->kv[i];
         k->shape = layout->classes[i];
-        k->half = cpu_kv_half_fits(c, &k->shape);
+        if (c->kv_bits) TRY(cpu_kv_packed_check(c->kv_bits, &k->shape, err));
+        k->bits = c->kv_bits;
+        k->half = !k->bits && cpu_kv_half_fits(c, &k->shape);
         k->k = os_pages_alloc(class_bytes(k, k->shape.k_width), err);
         if (!k->k) return err_prefix(err, "KV cache");
         if (k->shape.v_width == 0) continue;
@@ -96,8 +99,8 @@ void cpu_run_kv_write(struct cpu *c, const struct op *op, const struct step *ste
     struct kv_ref kv = op->arg.kv.kv;
     const struct cpu_kv_class *cls = &c->kv[kv.kv_class];
     struct tensor k = op->in[0], v = op->in[1];
-    if (cls->half) {
-        cpu_kv_write_half(c, op, step);
+    if (cls->half || cls->bits) {
+        (cls->half ? cpu_kv_write_half : cpu_kv_write_packed)(c, op, step);
         return;
     }
     for (int32_t r = 0; r < k.rows; r++) {
@@ -178,7 +181,7 @@ static void attn_heads(void *ctx, int64_t first, int64_t last, int32_t thread) {
 
 void cpu_run_attn(struct cpu *c, const struct op *op, const struct step *step) {
     struct attn_job job = {c, op, step};
-    if (c->kv[op->arg.attn.kv.kv_class].half) {
+    if (cpu_in_blocks(c, op)) {
         cpu_attn_half(c, op, step);
         return;
     }

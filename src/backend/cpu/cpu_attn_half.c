@@ -1,4 +1,4 @@
-/* Attention over a half-precision cache.
+/* Attention over a cache in blocks, and the cache in half precision.
  *
  * Keys lie transposed inside a block, so that scores of 64 positions are one vector sum; values lie row by row. A query is
  * one head of one row; a work item is up to QUERIES of them that share a key head: a block is read from memory once for
@@ -9,13 +9,11 @@
  *     each, the operations are the same, and so are the bits.
  * (2) A query reads the values of its visible positions only: a broken row cannot reach the rows before it.
  */
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/cpu_attn.h"
 
 #include "base/fmath.h"
 
-#include <stdatomic.h>
-
-enum { QUERIES = 8, CHUNK_BLOCKS = 4, CHUNKS_MAX = 32 };
+enum { CHUNK_BLOCKS = 4, CHUNKS_MAX = 32 };
 
 bool cpu_kv_half_fits(const struct cpu *c, const struct kv_class *k) {
     if (!c->kern.block_scores || c->base.precision == PRECISION_EXACT || c->base.precision == PRECISION_F32) return false;
@@ -26,13 +24,7 @@ static uint16_t *block_at(const struct cpu_kv_class *k, void *base, int32_t widt
     return (uint16_t *)base + (((int64_t)kv.index * k->shape.n_blocks + block) * k->shape.heads + head) * KV_BLOCK * width;
 }
 
-static int32_t block_of(const struct step *step, int32_t kv_class, int32_t seq, int32_t i) {
-    return step->tables[kv_class][(int64_t)seq * step->table_capacity + i];
-}
-
-/* Rows of one sequence that follow one another inside half a block: WRITE_RUN positions of a key's element are one cache
- * line. */
-enum { WRITE_RUN = 32, WRITE_WIDTH = 128 };
+enum { WRITE_WIDTH = 128 };
 
 struct write_job {
     struct cpu *c;
@@ -76,12 +68,17 @@ static void write_heads(void *ctx, int64_t first, int64_t last, int32_t thread) 
     }
 }
 
-void cpu_kv_write_half(struct cpu *c, const struct op *op, const struct step *step) {
-    int32_t *runs = (int32_t *)c->op_scratch, n = 0;
+int32_t cpu_write_runs(const struct op *op, const struct step *step, int32_t *runs) {
+    int32_t n = 0;
     for (int32_t r = 0; r < op->in[0].rows; r++)
         if (r == 0 || step->seq_of[r] != step->seq_of[r - 1] || step->pos[r] != step->pos[r - 1] + 1 || step->pos[r] % WRITE_RUN == 0)
             runs[n++] = r;
     runs[n] = op->in[0].rows;
+    return n;
+}
+
+void cpu_kv_write_half(struct cpu *c, const struct op *op, const struct step *step) {
+    int32_t *runs = (int32_t *)c->op_scratch, n = cpu_write_runs(op, step, runs);
     struct write_job job = {c, op, step, runs};
     pool_run(c->pool, (int64_t)n * c->kv[op->arg.kv.kv.kv_class].shape.heads, 1, write_heads, &job);
 }
@@ -92,75 +89,52 @@ static int32_t chunk_blocks(int32_t pos) {
     return each > CHUNK_BLOCKS ? each : CHUNK_BLOCKS;
 }
 
-struct half_job {
-    struct cpu *c;
-    const struct op *op;
-    const struct step *step;
-    int32_t per_kv, parts; /* query heads that share a key head; items that they make */
-    int32_t n_groups;
-    const int32_t *groups; /* [n_groups + 1] first rows: runs of rows of one sequence, taken together */
-    int32_t n_chunks;      /* 0: an item walks all its chunks; else the most that an item has, and each is a job of its own */
-    float *partials;       /* [items][n_chunks][QUERIES][partial_floats] */
-    _Atomic int32_t *left; /* [items] chunks to be done */
-};
-
-/* Some rows of one sequence and some heads of each. */
-struct half_item {
-    int32_t row, n_rows, seq;
-    int32_t kv_head, head, n_heads, n_queries;
-    int32_t blocks;                  /* of a chunk */
-    int32_t first_chunk, last_chunk; /* that any of the rows sees */
-};
-
-/* Scratch memory of a thread. */
-struct half_memory {
-    float *q;      /* [QUERIES][k_width] */
-    float *scores; /* [QUERIES][chunk positions] */
-    float *part;   /* [QUERIES][partial_floats] */
-    float *state;  /* [QUERIES][partial_floats] */
-};
-
 /* A partial result: the mix, the largest score, the sum of the weights; a sum below zero: nothing was visible. */
 static int64_t partial_floats(const struct cpu_kv_class *cls) {
     return cls->shape.v_width + 2;
 }
 
-static const struct cpu_kv_class *class_of(const struct half_job *job) {
-    return &job->c->kv[job->op->arg.attn.kv.kv_class];
+static int64_t query_floats(int32_t width, int32_t bits) {
+    return bits ? (int64_t)(sizeof(struct kv_query) / sizeof(float)) : width;
 }
 
-static struct half_memory memory_of(const struct half_job *job, int32_t thread) {
-    const struct cpu_kv_class *cls = class_of(job);
-    struct half_memory m = {.q = cpu_thread(job->c, thread)};
-    m.part = m.q + QUERIES * cls->shape.k_width;
+static struct block_memory memory_of(const struct block_job *job, int32_t thread) {
+    const struct cpu_kv_class *cls = block_class(job);
+    struct block_memory m = {.q = cpu_thread(job->c, thread)};
+    m.part = m.q + QUERIES * query_floats(cls->shape.k_width, cls->bits);
     m.state = m.part + QUERIES * partial_floats(cls);
     m.scores = m.state + QUERIES * partial_floats(cls);
     return m;
 }
 
-static void gather_queries(const struct half_job *job, const struct half_item *it, float *q) {
+static void gather_queries(const struct block_job *job, const struct block_item *it, float *q) {
     struct tensor x = job->op->in[0];
+    if (block_class(job)->bits) {
+        cpu_packed_queries(job, it, (struct kv_query *)(void *)q);
+        return;
+    }
     for (int32_t i = 0; i < it->n_queries; i++)
         memcpy(q + (int64_t)i * x.width, cpu_row(job->c, x, it->row + i / it->n_heads) + (it->head + i % it->n_heads) * x.head_stride,
                (size_t)x.width * sizeof *q);
 }
 
 /* Visible positions [first, last) of query i inside the chunk that begins at `origin`. */
-static void visible(const struct half_job *job, const struct half_item *it, int32_t i, int32_t origin, int32_t *first, int32_t *last) {
+static void visible(const struct block_job *job, const struct block_item *it, int32_t i, int32_t origin, int32_t *first, int32_t *last) {
     int32_t pos = job->step->pos[it->row + i / it->n_heads], from = cpu_first_visible(&job->op->arg.attn, pos);
     *first = from > origin ? from : origin;
     *last = pos + 1 < origin + it->blocks * KV_BLOCK ? pos + 1 : origin + it->blocks * KV_BLOCK;
 }
 
-static const uint16_t *block_in(const struct half_job *job, const struct half_item *it, bool values, int32_t i) {
-    const struct cpu_kv_class *cls = class_of(job);
+static const uint16_t *block_in(const struct block_job *job, const struct block_item *it, bool values, int32_t i) {
+    const struct cpu_kv_class *cls = block_class(job);
     struct kv_ref kv = job->op->arg.attn.kv;
     int32_t block = block_of(job->step, kv.kv_class, it->seq, i);
     return values ? block_at(cls, cls->v, cls->shape.v_width, kv, block, it->kv_head)
                   : block_at(cls, cls->k, cls->shape.k_width, kv, block, it->kv_head);
 }
 
-static void chunk_scores(const struct half_job *job, const struct half_item *it, const struct half_memory *m, int32_t first, int32_t last) {
+static void chunk_scores(const struct block_job *job, const struct block_item *it, const struct block_memory *m, int32_t first,
+                         int32_t last) {
     struct tensor q = job->op->in[0];
     struct attn_block b = {.width = q.width,
                            .heads = it->n_queries,
@@ -168,6 +142,10 @@ static void chunk_scores(const struct half_job *job, const struct half_item *it,
                            .q_stride = q.width,
                            .scores_stride = (int64_t)it->blocks * KV_BLOCK,
                            .scale = cpu_query_scale(&job->op->arg.attn, job->step->pos[it->row])};
+    if (block_class(job)->bits) {
+        cpu_packed_scores(job, it, m, first, last);
+        return;
+    }
     for (int32_t i = first; i < last; i++) {
         b.cache = block_in(job, it, false, i);
         b.next = i + 1 < last ? block_in(job, it, false, i + 1) : block_in(job, it, true, first);
@@ -177,7 +155,7 @@ static void chunk_scores(const struct half_job *job, const struct half_item *it,
 }
 
 /* Weights of one query in place. */
-static void chunk_softmax(const struct half_job *job, float *s, int32_t n, float *out_max, float *out_sum) {
+static void chunk_softmax(const struct block_job *job, float *s, int32_t n, float *out_max, float *out_sum) {
     const struct attn_args *a = &job->op->arg.attn;
     const struct kernels *k = &job->c->kern;
     if (a->softcap > 0) k->act(s, n, &(struct act_args){.kind = ACT_SOFTCAP, .p = {a->softcap}});
@@ -187,7 +165,7 @@ static void chunk_softmax(const struct half_job *job, float *s, int32_t n, float
 
 /* The mix of one block. Where the queries see different positions, those that all of them see are taken together; what
  * comes before and after is taken one by one: each query's order stays ascending. */
-static void mix_block(const struct half_job *job, const struct attn_block *whole, const int32_t (*range)[2], int32_t start) {
+static void mix_block(const struct block_job *job, const struct attn_block *whole, const int32_t (*range)[2], int32_t start) {
     int32_t low = 0, high = KV_BLOCK;
     for (int32_t i = 0; i < whole->heads; i++) {
         if (range[i][0] - start > low) low = range[i][0] - start;
@@ -215,9 +193,27 @@ static void mix_block(const struct half_job *job, const struct attn_block *whole
     }
 }
 
+/* Adds the values of blocks [first, last) to `out`. */
+static void chunk_mix(const struct block_job *job, const struct block_item *it, const struct block_memory *m, const int32_t (*range)[2],
+                      int32_t first, int32_t last, float *out) {
+    const struct cpu_kv_class *cls = block_class(job);
+    struct attn_block b = {.width = cls->shape.v_width, .heads = it->n_queries, .out = out, .out_stride = partial_floats(cls)};
+    b.scores_stride = (int64_t)it->blocks * KV_BLOCK;
+    if (cls->bits) {
+        cpu_packed_mix(job, it, m, range, first, last, out, b.out_stride);
+        return;
+    }
+    for (int32_t i = first; i < last; i++) {
+        b.cache = block_in(job, it, true, i);
+        b.next = i + 1 < last ? block_in(job, it, true, i + 1) : b.cache;
+        b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
+        mix_block(job, &b, range, i * KV_BLOCK);
+    }
+}
+
 /* One chunk's partial results of all queries. */
-static void run_chunk(const struct half_job *job, const struct half_item *it, const struct half_memory *m, int32_t chunk, float *out) {
-    const struct cpu_kv_class *cls = class_of(job);
+static void run_chunk(const struct block_job *job, const struct block_item *it, const struct block_memory *m, int32_t chunk, float *out) {
+    const struct cpu_kv_class *cls = block_class(job);
     int32_t origin = chunk * it->blocks * KV_BLOCK, range[QUERIES][2], low = INT32_MAX, high = 0;
     int64_t floats = partial_floats(cls), stride = (int64_t)it->blocks * KV_BLOCK;
     for (int32_t i = 0; i < it->n_queries; i++) {
@@ -234,17 +230,11 @@ static void run_chunk(const struct half_job *job, const struct half_item *it, co
         part[floats - 1] = -1;
         if (n > 0) chunk_softmax(job, m->scores + i * stride + (range[i][0] - origin), n, &part[floats - 2], &part[floats - 1]);
     }
-    struct attn_block b = {.width = cls->shape.v_width, .heads = it->n_queries, .scores_stride = stride, .out = out, .out_stride = floats};
-    for (int32_t i = low / KV_BLOCK; low < high && i <= (high - 1) / KV_BLOCK; i++) {
-        b.cache = block_in(job, it, true, i);
-        b.next = i < (high - 1) / KV_BLOCK ? block_in(job, it, true, i + 1) : b.cache;
-        b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
-        mix_block(job, &b, (const int32_t(*)[2])range, i * KV_BLOCK);
-    }
+    if (low < high) chunk_mix(job, it, m, (const int32_t(*)[2])range, low / KV_BLOCK, (high - 1) / KV_BLOCK + 1, out);
 }
 
 /* Folds a chunk's results into what came before it. */
-static void fold_chunk(const struct half_item *it, float *state, const float *part, int64_t floats) {
+static void fold_chunk(const struct block_item *it, float *state, const float *part, int64_t floats) {
     for (int32_t i = 0; i < it->n_queries; i++, state += floats, part += floats) {
         int64_t width = floats - 2;
         float sum = part[width + 1], max = part[width];
@@ -260,7 +250,7 @@ static void fold_chunk(const struct half_item *it, float *state, const float *pa
     }
 }
 
-static void finish(const struct half_job *job, const struct half_item *it, const float *state, int64_t floats) {
+static void finish(const struct block_job *job, const struct block_item *it, float *state, int64_t floats) {
     struct tensor y = job->op->out[0];
     const float *sinks = cpu_vec(job->op->arg.attn.sinks);
     for (int32_t i = 0; i < it->n_queries; i++, state += floats) {
@@ -273,19 +263,23 @@ static void finish(const struct half_job *job, const struct half_item *it, const
             sum = sum * scale + m_expf(sinks[head] - most);
         }
         scale /= sum;
+        if (block_class(job)->bits) {
+            job->c->kern.kv_turn(state, y.width);
+            scale /= (float)kv_turn_size(y.width);
+        }
         for (int32_t d = 0; d < y.width; d++) out[d] = state[d] * scale;
     }
 }
 
-static void start_state(const struct half_item *it, float *state, int64_t floats) {
+static void start_state(const struct block_item *it, float *state, int64_t floats) {
     for (int32_t i = 0; i < it->n_queries; i++) state[(i + 1) * floats - 1] = -1;
 }
 
-static struct half_item item_at(const struct half_job *job, int64_t index) {
+static struct block_item item_at(const struct block_job *job, int64_t index) {
     const struct step *step = job->step;
-    int32_t kv_heads = class_of(job)->shape.heads, part = (int32_t)(index % job->parts);
+    int32_t kv_heads = block_class(job)->shape.heads, part = (int32_t)(index % job->parts);
     const int32_t *group = job->groups + index / job->parts / kv_heads;
-    struct half_item it = {.row = group[0], .n_rows = group[1] - group[0], .seq = step->seq_of[group[0]]};
+    struct block_item it = {.row = group[0], .n_rows = group[1] - group[0], .seq = step->seq_of[group[0]]};
     int32_t last = group[1] - 1, rest = job->per_kv - part * QUERIES;
     it.kv_head = (int32_t)(index / job->parts % kv_heads);
     it.head = it.kv_head * job->per_kv + part * QUERIES;
@@ -298,11 +292,11 @@ static struct half_item item_at(const struct half_job *job, int64_t index) {
 }
 
 static void whole_items(void *ctx, int64_t first, int64_t last, int32_t thread) {
-    const struct half_job *job = ctx;
-    int64_t floats = partial_floats(class_of(job));
+    const struct block_job *job = ctx;
+    int64_t floats = partial_floats(block_class(job));
     for (int64_t i = first; i < last; i++) {
-        struct half_item it = item_at(job, i);
-        struct half_memory m = memory_of(job, thread);
+        struct block_item it = item_at(job, i);
+        struct block_memory m = memory_of(job, thread);
         gather_queries(job, &it, m.q);
         start_state(&it, m.state, floats);
         for (int32_t chunk = it.first_chunk; chunk <= it.last_chunk; chunk++) {
@@ -315,13 +309,13 @@ static void whole_items(void *ctx, int64_t first, int64_t last, int32_t thread) 
 
 /* Jobs of one chunk each; whoever does an item's last one folds them all. */
 static void split_items(void *ctx, int64_t first, int64_t last, int32_t thread) {
-    const struct half_job *job = ctx;
-    int64_t floats = partial_floats(class_of(job));
+    const struct block_job *job = ctx;
+    int64_t floats = partial_floats(block_class(job));
     for (int64_t i = first; i < last; i++) {
-        struct half_item it = item_at(job, i / job->n_chunks);
+        struct block_item it = item_at(job, i / job->n_chunks);
         int32_t index = (int32_t)(i % job->n_chunks), n = it.last_chunk - it.first_chunk + 1;
         if (index >= n) continue;
-        struct half_memory m = memory_of(job, thread);
+        struct block_memory m = memory_of(job, thread);
         float *parts = job->partials + i / job->n_chunks * job->n_chunks * QUERIES * floats;
         gather_queries(job, &it, m.q);
         run_chunk(job, &it, &m, it.first_chunk + index, parts + index * QUERIES * floats);
@@ -333,7 +327,7 @@ static void split_items(void *ctx, int64_t first, int64_t last, int32_t thread) 
 }
 
 /* Runs of rows of one sequence at neighbouring positions, as many as fill an item. */
-static int32_t group_rows(const struct half_job *job, int32_t *groups) {
+static int32_t group_rows(const struct block_job *job, int32_t *groups) {
     const struct step *step = job->step;
     int32_t n_rows = job->op->in[0].rows, n = 0;
     int32_t most = job->op->arg.attn.pos_scale_len || job->per_kv > QUERIES ? 1 : QUERIES / job->per_kv;
@@ -349,7 +343,8 @@ static int32_t group_rows(const struct half_job *job, int32_t *groups) {
 
 int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
-    return QUERIES * ((int64_t)chunk_blocks(c->layout.max_context) * KV_BLOCK + k->k_width + 2 * (k->v_width + 2));
+    return QUERIES *
+           ((int64_t)chunk_blocks(c->layout.max_context) * KV_BLOCK + query_floats(k->k_width, c->kv_bits) + 2 * (k->v_width + 2));
 }
 
 /* Items are split by chunks where there are too few of them to keep the threads busy. */
@@ -363,7 +358,7 @@ int64_t cpu_attn_op_floats(const struct cpu *c, const struct op *op) {
 }
 
 void cpu_attn_half(struct cpu *c, const struct op *op, const struct step *step) {
-    struct half_job job = {.c = c, .op = op, .step = step};
+    struct block_job job = {.c = c, .op = op, .step = step};
     int32_t kv_heads = c->kv[op->arg.attn.kv.kv_class].shape.heads, *groups = (int32_t *)c->op_scratch;
     job.per_kv = op->in[0].heads / kv_heads;
     job.parts = (job.per_kv + QUERIES - 1) / QUERIES;
@@ -377,7 +372,7 @@ void cpu_attn_half(struct cpu *c, const struct op *op, const struct step *step) 
     job.left = (_Atomic int32_t *)(groups + op->in[0].rows + 1);
     job.partials = c->op_scratch + op->in[0].rows + 1 + split_limit(c);
     for (int64_t i = 0; i < n_items; i++) {
-        struct half_item it = item_at(&job, i);
+        struct block_item it = item_at(&job, i);
         atomic_init(&job.left[i], 0);
         if (it.last_chunk - it.first_chunk + 1 > job.n_chunks) job.n_chunks = it.last_chunk - it.first_chunk + 1;
     }

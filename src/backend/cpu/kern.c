@@ -8,9 +8,13 @@
 void kern_select(struct kernels *k, uint32_t flags) {
     kern_ref(k);
 #if defined(__x86_64__)
-    if (flags & CPU_AVX2) kern_avx2(k);
+    if (flags & CPU_AVX2) {
+        kern_avx2(k);
+        kern_kv_avx2(k);
+    }
     if ((flags & CPU_AVX512) && (flags & CPU_VNNI)) {
         kern_vnni(k);
+        kern_kv_vnni(k);
         if (flags & CPU_AMX_INT8) {
             kern_amx(k);
             if ((flags & CPU_AMX_BF16) && (flags & CPU_AVX512BF16)) kern_amx_bf16(k);
@@ -20,6 +24,7 @@ void kern_select(struct kernels *k, uint32_t flags) {
     if (flags & CPU_NEON) kern_neon(k);
     if (flags & CPU_DOTPROD) {
         kern_dotprod(k);
+        kern_kv_dotprod(k);
         if (flags & CPU_I8MM) kern_i8mm(k);
     }
 #else
@@ -37,9 +42,9 @@ void kern_describe(uint32_t flags, struct sb *out) {
         {"integer products", offsetof(struct kernels, panel)},  {"quantised rows", offsetof(struct kernels, quant_row)},
         {"float products", offsetof(struct kernels, dot)},      {"bf16 products", offsetof(struct kernels, bf16_panel)},
         {"f16, bf16 rows", offsetof(struct kernels, plain)},    {"attention scores", offsetof(struct kernels, block_scores)},
-        {"attention mix", offsetof(struct kernels, block_mix)}, {"activations", offsetof(struct kernels, act)},
-        {"sums, norms", offsetof(struct kernels, sum_squares)}, {"exponentials", offsetof(struct kernels, exp_sum)},
-        {"unpacking", offsetof(struct kernels, unpack)},
+        {"attention mix", offsetof(struct kernels, block_mix)}, {"small cache", offsetof(struct kernels, kv_scores)},
+        {"activations", offsetof(struct kernels, act)},         {"sums, norms", offsetof(struct kernels, sum_squares)},
+        {"exponentials", offsetof(struct kernels, exp_sum)},    {"unpacking", offsetof(struct kernels, unpack)},
     };
     struct kernels best;
     kern_select(&best, flags);

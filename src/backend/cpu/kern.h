@@ -108,6 +108,41 @@ struct attn_block {
     const uint16_t *next; /* what is read after this block: asked for on the way; any address that lies in a block */
 };
 
+/* The cache of 8 or 4 bits (kern_kv_tmpl.h). A query, or the weights of some positions, as multipliers: in the order that the
+ * set's own loops want. */
+enum { KV_WIDTH_MAX = 256, KV_HEADS_MAX = 8, KV_SCALE_BYTES = KV_BLOCK_POS * 4 };
+struct kv_query {
+    float scale;
+    int32_t sum; /* of the multipliers */
+    union {
+        int8_t bytes[2 * KV_WIDTH_MAX];
+        int16_t pairs[KV_WIDTH_MAX];
+    } m;
+};
+
+/* One block of one key head against some heads that share it; widths are multiples of 16. */
+struct kv_block {
+    const unsigned char *cache, *next; /* next: what is read after this block */
+    int32_t width, bits, heads;
+    const struct kv_query *q; /* [heads] */
+    float scale;
+    float *scores; /* [heads][64], scores_stride apart: written by scores, read by mix */
+    int64_t scores_stride;
+    float *out; /* [heads][width], out_stride apart: turned values */
+    int64_t out_stride;
+    int32_t (*range)[2]; /* [heads] positions that mix adds */
+};
+
+/* Elements that are turned together: the largest power of two that divides the width. */
+static inline int32_t kv_turn_size(int32_t width) {
+    return width & -width;
+}
+
+/* Bytes of one block of one head. */
+static inline size_t kv_block_size(int32_t width, int32_t bits) {
+    return KV_SCALE_BYTES + (size_t)(KV_BLOCK_POS * width * bits / 8);
+}
+
 struct kernels {
     const char *isa; /* for the start-up line and --version */
     float (*dot)(const float *a, const float *b, int64_t n);
@@ -136,6 +171,13 @@ struct kernels {
     void (*block_scores)(const struct attn_block *b);
     void (*block_mix)(const struct attn_block *b);
     void (*store_f16)(uint16_t *out, const float *x, int64_t n);
+    /* Attention over a cache of 8 or 4 bits; every set gives the same bits. turn: the Hadamard transform, in place. store: a key
+     * or a value as codes, a byte each; returns their scale. */
+    void (*kv_turn)(float *x, int32_t width);
+    void (*kv_query)(const float *x, int32_t width, struct kv_query *out);
+    float (*kv_store)(const float *x, int32_t width, int32_t bits, uint8_t *codes);
+    void (*kv_scores)(const struct kv_block *b);
+    void (*kv_mix)(const struct kv_block *b);
 };
 
 /* Products by the way that is the faster one for so many rows. */
@@ -155,16 +197,20 @@ void kern_ref(struct kernels *k);
 void kern_ref_act(float *x, int64_t n, const struct act_args *a);
 /* The packed kernels in plain C: what every set's quant_row and panel are held against. */
 void kern_ref_packed(struct kernels *k);
+void kern_kv_ref(struct kernels *k);
 #if defined(__x86_64__)
 void kern_avx2(struct kernels *k);
 void kern_vnni(struct kernels *k); /* AVX-512 with VNNI */
 void kern_vnni_panel(const struct panel_args *a);
 void kern_amx(struct kernels *k);      /* over kern_vnni */
 void kern_amx_bf16(struct kernels *k); /* over kern_amx */
+void kern_kv_avx2(struct kernels *k);
+void kern_kv_vnni(struct kernels *k);
 #elif defined(__aarch64__)
 void kern_neon(struct kernels *k);
 void kern_dotprod(struct kernels *k);
 void kern_i8mm(struct kernels *k); /* over kern_dotprod */
+void kern_kv_dotprod(struct kernels *k);
 #endif
 /* Fills k for the flags of os/cpu.h, reference first. */
 void kern_select(struct kernels *k, uint32_t flags);

@@ -112,4 +112,5 @@ void kern_ref(struct kernels *k) {
         .sum = sum,
         .max = max,
     };
+    kern_kv_ref(k);
 }
