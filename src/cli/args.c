@@ -312,7 +312,8 @@ static int fill_rest(struct args *args, args_env_fn *env, struct err *err) {
 static int check_operands(const struct args *args, struct err *err) {
     const struct cmd *c = &commands[args->command];
     if (args->n_operands > (size_t)c->max_operands)
-        return err_set(err, ERR_EARG, "%s: unexpected argument '%.*s'", c->name, STR_ARG(args->operands[c->max_operands]));
+        return err_set(err, ERR_EARG, "%s: unexpected argument '%.*s'; see 'mlxcel %s --help'", c->name,
+                       STR_ARG(args->operands[c->max_operands]), c->name);
     if (args->n_operands < (size_t)c->min_operands)
         return err_set(err, ERR_EARG, "%s needs %s; see 'mlxcel %s --help'", c->name, c->operands, c->name);
     return ERR_OK;

@@ -123,9 +123,9 @@ static int verify(const struct session_options *o, struct err *err) {
 int cmd_bench(const struct args *args, struct err *err) {
     struct session_options o;
     struct session *s;
+    int64_t prompt = largest(args, OPT_BENCH_PROMPT), gen = largest(args, OPT_BENCH_GEN), most = prompt > gen ? prompt : gen;
+    if (most == 0 && !args_flag(args, OPT_BENCH_VERIFY)) return err_set(err, ERR_EARG, "-p 0 and -n 0: there is nothing to measure");
     TRY(session_args(args, &o, err));
-    int64_t most =
-        largest(args, OPT_BENCH_PROMPT) > largest(args, OPT_BENCH_GEN) ? largest(args, OPT_BENCH_PROMPT) : largest(args, OPT_BENCH_GEN);
     o.n_seqs = (int32_t)largest(args, OPT_BENCH_BATCH);
     if (o.context == 0) o.context = (int32_t)(largest(args, OPT_BENCH_DEPTH) + most + 8);
     TRY(session_open(&o, &s, err));

@@ -193,7 +193,10 @@ static int check_usage(const struct args *args, struct err *err) {
                        "give the text to continue by --prompt TEXT (\"-\": from standard input), or its ids by --tokens IDS");
     if (args_flag(args, OPT_JSON) && args_flag(args, OPT_IDS)) return err_set(err, ERR_EARG, "--json and --ids exclude each other");
     if (args_given(args, OPT_LOGPROBS) && !args_flag(args, OPT_JSON)) return err_set(err, ERR_EARG, "--logprobs needs --json");
-    return ERR_OK;
+    struct sampling_given given;
+    struct sampler_params params = sampler_defaults();
+    TRY(sampling_args(args, &given, err));
+    return sampling_extra_args(args, &params, err);
 }
 
 int cmd_generate(const struct args *args, struct err *err) {

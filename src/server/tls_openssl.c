@@ -4,6 +4,7 @@
  */
 #include "server/tls.h"
 
+#include "os/os.h"
 #include "server/http_internal.h"
 
 #include <openssl/err.h>
@@ -29,6 +30,14 @@ static int fail(struct err *err, const char *what, const char *path) {
     return code;
 }
 
+/* OpenSSL calls every failure to open a file "system lib". */
+static int check_readable(const char *option, const char *path, struct err *err) {
+    struct os_file *f;
+    if (os_file_open(path, OS_READ, &f, err)) return err_prefix(err, "%s", option);
+    os_file_close(f);
+    return ERR_OK;
+}
+
 /* "http/1.1" and nothing else. */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_n, const unsigned char *in, unsigned n, void *user) {
     static const unsigned char ours[] = "\x08http/1.1";
@@ -38,6 +47,8 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 }
 
 int tls_context_open(const char *cert_path, const char *key_path, struct tls_context **out, struct err *err) {
+    TRY(check_readable("--ssl-cert-file", cert_path, err));
+    TRY(check_readable("--ssl-key-file", key_path, err));
     SSL_CTX *ssl = SSL_CTX_new(TLS_server_method());
     int code = ERR_OK;
     if (!ssl) return err_set(err, ERR_EMEMORY, "no memory for TLS");

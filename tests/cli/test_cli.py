@@ -53,7 +53,7 @@ def check_generate():
     for bad in (["--top-p", "2"], ["--temp", "-1"], ["--mirostat", "3"], ["--xtc-threshold", "nan"]):
         r = run("generate", "-p", "x", *bad)
         check(r.returncode == 2 and bad[0] in r.stderr, f"generate {bad}: {r.returncode} {r.stderr}")
-    for usage, says in ((["--ids"], "--prompt"), (["-p", "x", "--tokens", "1"], "exclude"), (["-p", "x", "--ids", "--json"], "exclude"), (["-p", "x", "--logprobs", "1"], "--json")):
+    for usage, says in ((["--ids"], "--prompt"), (["-p", "x", "--tokens", "1"], "exclude"), (["-p", "x", "--ids", "--json"], "exclude"), (["-p", "x", "--logprobs", "1"], "--json"), (["-p", "x", "--logit-bias", "y"], "15043+1")):
         r = run("generate", "-m", "acme/never-asked-for", "--hub", "http://127.0.0.1:1", *usage)
         check(r.returncode == 2 and says in r.stderr and r.stderr.count("\n") == 1, f"wrong usage is told before the model is got: {usage} {r}")
     with tempfile.TemporaryDirectory() as folder:
@@ -100,6 +100,8 @@ def check_bench():
     check(cases == [(511, 0), (0, 128)], f"bench of a small context: {r.stdout} {r.stderr}")
     r = run("bench", "--device", "cpu", "--shape", "tiny", "-p", "512", "-r", "1")
     check(r.returncode == 1 and "a prompt of 512 at a depth of 0 needs 513 tokens, but the context is 512" in r.stderr, f"bench beyond the context: {r.stderr}")
+    r = run("bench", "-p", "0", "-n", "0")
+    check(r.returncode == 2 and "nothing to measure" in r.stderr, f"bench of nothing: {r}")
     r = run("bench", "--shape", "no-such-shape")
     check(r.returncode == 2 and "qwen3-0.6b" in r.stderr, f"a wrong shape lists the known ones: {r.returncode} {r.stderr}")
 

@@ -269,6 +269,10 @@ def check_tls(program):
         check(tried.returncode != 0 and tried.stderr.count("\n") == 1, f"a key as the certificate: {tried}")
         if "has no TLS" in tried.stderr:
             return harness.skip("TLS: this build has none")
+        absent = os.path.join(folder, "absent.pem")
+        for option, pair in (("--ssl-cert-file", (absent, key)), ("--ssl-key-file", (cert, absent))):
+            tried = subprocess.run([program, "serve", "--port", "0", "--ssl-cert-file", pair[0], "--ssl-key-file", pair[1]], capture_output=True, text=True, timeout=60)
+            check(tried.returncode != 0 and f"{option}: cannot open {absent}: " in tried.stderr, f"no {option}: {tried}")
         with Server(program, *args, "--parallel", "2") as s:
             context = ssl.create_default_context(cafile=cert)
             body = json.dumps({**CHAT, "stream": True, "max_tokens": 20, "ignore_eos": True}).encode()
