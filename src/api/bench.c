@@ -75,14 +75,6 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* What a generated token must read at least: every weight but the embedding once per batch, and its own cache and state. */
-static double bytes_read(const struct session *s, const struct bench_case *c) {
-    const struct model_weights *w = &s->model.weights;
-    double weights = (double)w->bytes;
-    if (!s->model.spec.tied && w->global[ROLE_EMBED].w) weights -= (double)w->global[ROLE_EMBED].w->bytes;
-    return weights / c->n_batch + (double)session_cache_bytes(s, c->depth + c->n_new / 2);
-}
-
 int bench_run(struct session *s, const struct bench_case *which, int32_t n_repeats, struct bench_result *out, struct err *err) {
     double seconds, sum = 0, square = 0;
     *out = (struct bench_result){.which = *which, .n_repeats = n_repeats};
@@ -99,7 +91,7 @@ int bench_run(struct session *s, const struct bench_case *which, int32_t n_repea
     double variance = square / n_repeats - sum / n_repeats * (sum / n_repeats);
     out->spread = variance > 0 ? sqrt(variance) : 0;
     if (!which->n_prompt) {
-        out->bytes_per_token = bytes_read(s, which);
+        out->bytes_per_token = session_token_bytes(s, which->n_batch, which->depth + which->n_new / 2);
         out->bandwidth = out->bytes_per_token * out->median_rate;
     }
     return ERR_OK;

@@ -1,4 +1,5 @@
-/* Memory before it is taken: what weights and cache need, by class of the cache, against what the device has free. */
+/* Memory before it is taken: what weights and cache need, by class of the cache, against what the device has free. And what of it a token
+ * reads, which is what its speed is measured by. */
 #include "api/session_internal.h"
 
 #define GB 1e-9
@@ -44,6 +45,18 @@ uint64_t session_cache_bytes(const struct session *s, int32_t length) {
         bytes += position_bytes(s->backend, k) * (uint64_t)(k->window > 0 && k->window < length ? k->window : length);
     }
     return bytes;
+}
+
+double session_token_bytes(const struct session *s, int32_t n_batch, int32_t length) {
+    const struct model_weights *w = &s->model.weights;
+    double bytes = 0;
+    for (int32_t i = 0; i < w->n_all; i++) {
+        const struct weight *one = w->all[i];
+        if (one == w->global[ROLE_EMBED].w && !s->model.spec.tied) continue; /* a row of it */
+        double chosen = (double)s->model.spec.moe.route.k * n_batch / one->n_experts;
+        bytes += (double)one->bytes * (one->n_experts > 1 && chosen < 1 ? chosen : 1);
+    }
+    return bytes / n_batch + (double)session_cache_bytes(s, length);
 }
 
 static uint64_t free_bytes(const struct session *s) {

@@ -42,7 +42,9 @@ int preflight_cache(const struct session *s, int32_t context, int32_t rows, int3
 /* The largest context that fits beside what else is needed. */
 int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs);
 
-/* Bytes of cache and state that the next token of a sequence of this length reads. */
+/* Bytes that the next token of a sequence of this length must read at least: of the cache and the state; with its share of the weights,
+ * which n_batch sequences read once for all. */
 uint64_t session_cache_bytes(const struct session *s, int32_t length);
+double session_token_bytes(const struct session *s, int32_t n_batch, int32_t length);
 
 #endif

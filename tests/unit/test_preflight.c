@@ -140,6 +140,25 @@ static void each_class_counts_its_own_numbers(void) {
     mem_free(s);
 }
 
+/* The embedding is a row where the head is a matrix of its own; of the experts a batch reads those that it can choose. */
+static void what_a_token_reads(void) {
+    struct backend be;
+    struct session *s = make_session(&be);
+    struct weight embed = {.n_experts = 1, .bytes = 1000}, head = {.n_experts = 1, .bytes = 300}, experts = {.n_experts = 8, .bytes = 800};
+    struct weight *all[] = {&embed, &head, &experts};
+    double cache = (double)session_cache_bytes(s, 5);
+    s->model.weights.all = all;
+    s->model.weights.n_all = 3;
+    s->model.weights.global[ROLE_EMBED].w = &embed;
+    s->model.spec.moe.route.k = 2;
+    CHECK_NEAR(session_token_bytes(s, 1, 5), 300 + 200 + cache, 1e-6);
+    CHECK_NEAR(session_token_bytes(s, 2, 5), (300 + 400) / 2.0 + cache, 1e-6);
+    CHECK_NEAR(session_token_bytes(s, 16, 5), (300 + 800) / 16.0 + cache, 1e-6);
+    s->model.spec.tied = true;
+    CHECK_NEAR(session_token_bytes(s, 1, 5), 1000 + 300 + 200 + cache, 1e-6);
+    mem_free(s);
+}
+
 /* ---- control groups ------------------------------------------------------------------------------------------------------ */
 
 static void put_file(struct arena *a, const char *mount, const char *dir, const char *name, const char *text) {
@@ -203,6 +222,7 @@ const struct unit_suite unit_preflight = {
                                {"a_small_cache_is_never_forgotten", a_small_cache_is_never_forgotten},
                                {"refusals_have_the_numbers", refusals_have_the_numbers},
                                {"each_class_counts_its_own_numbers", each_class_counts_its_own_numbers},
+                               {"what_a_token_reads", what_a_token_reads},
                                {"group_limits_count", group_limits_count},
                                {0}},
 };
