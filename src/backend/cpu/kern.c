@@ -25,7 +25,10 @@ void kern_select(struct kernels *k, uint32_t flags) {
     if (flags & CPU_DOTPROD) {
         kern_dotprod(k);
         kern_kv_dotprod(k);
-        if (flags & CPU_I8MM) kern_i8mm(k);
+        if (flags & CPU_I8MM) {
+            kern_i8mm(k);
+            if (flags & CPU_BF16) kern_bfmmla(k);
+        }
     }
 #else
     (void)flags;
@@ -34,7 +37,7 @@ void kern_select(struct kernels *k, uint32_t flags) {
 
 void kern_describe(uint32_t flags, struct sb *out) {
     typedef void any_fn(void);
-    static const char *const levels[] = {"ref", "avx2", "vnni", "amx", "neon", "dotprod", "i8mm"};
+    static const char *const levels[] = {"ref", "avx2", "vnni", "amx", "neon", "dotprod", "i8mm", "bf16"};
     static const struct {
         const char *what;
         size_t at;

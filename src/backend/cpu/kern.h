@@ -209,7 +209,8 @@ void kern_kv_vnni(struct kernels *k);
 #elif defined(__aarch64__)
 void kern_neon(struct kernels *k);
 void kern_dotprod(struct kernels *k);
-void kern_i8mm(struct kernels *k); /* over kern_dotprod */
+void kern_i8mm(struct kernels *k);   /* over kern_dotprod */
+void kern_bfmmla(struct kernels *k); /* over kern_i8mm */
 void kern_kv_dotprod(struct kernels *k);
 #endif
 /* Fills k for the flags of os/cpu.h, reference first. */
