@@ -32,6 +32,7 @@ static int load(struct service *s, struct err *err) {
                                     .description = s->description.p,
                                     .vocab = session_vocab(s->session),
                                     .context = session_context(s->session),
+                                    .kv_bits = session_kv_bits(s->session),
                                     .n_seqs = limits->seqs,
                                     .width = embed_width(s->session->engine),
                                     .has_template = session_has_template(s->session),

@@ -40,8 +40,9 @@ struct service_info {
     const char *name;        /* of the model */
     const char *description; /* one line: model, format, device, context */
     int32_t vocab, context;
-    int32_t n_seqs; /* requests at once */
-    int32_t width;  /* numbers of an embedding */
+    int32_t kv_bits; /* 8 or 4: the cache of --kv-bits; 0: as the precision wants it */
+    int32_t n_seqs;  /* requests at once */
+    int32_t width;   /* numbers of an embedding */
     bool has_template;
     struct sampler_params sampling; /* what a request begins with: as options and generation_config.json say, else drawn at temperature 1 */
 };

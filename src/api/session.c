@@ -141,6 +141,10 @@ int32_t session_context(const struct session *s) {
     return engine_limits(s->engine)->context;
 }
 
+int32_t session_kv_bits(const struct session *s) {
+    return s->backend->kv_bits;
+}
+
 const int32_t *session_eos(const struct session *s, int32_t *out_n) {
     *out_n = s->n_eos;
     return s->eos;

@@ -42,6 +42,7 @@ void session_close(struct session *s);
 void session_describe(const struct session *s, struct sb *out);
 int32_t session_vocab(const struct session *s);
 int32_t session_context(const struct session *s);
+int32_t session_kv_bits(const struct session *s); /* 8 or 4; 0: as the precision wants it */
 /* Tokens that end an answer, by generation_config.json and config.json. */
 const int32_t *session_eos(const struct session *s, int32_t *out_n);
 

@@ -98,6 +98,16 @@ static void write_tensors(struct sb *out, const struct inspect *m) {
     }
 }
 
+/* A scale of four bytes stands beside every key and value of --kv-bits 8 and 4. */
+static void put_cache(struct sb *out, const struct inspect *m) {
+    char text[32];
+    uint64_t vectors = m->kv_bytes / (2 * (uint64_t)m->head_dim);
+    sb_fmt(out, "KV cache      %s for the whole context in bf16", size_text(m->kv_bytes, text));
+    for (uint64_t bits = 8; bits >= 4 && m->head_dim % 16 == 0 && m->head_dim <= 256; bits -= 4)
+        sb_fmt(out, ", %s with --kv-bits %d", size_text(m->kv_bytes * bits / 16 + 4 * vectors, text), (int)bits);
+    sb_puts(out, "\n");
+}
+
 static void write_text(struct sb *out, const struct inspect *m, bool with_tensors) {
     char text[32];
     sb_fmt(out, "model         %s\n", m->path);
@@ -121,7 +131,7 @@ static void write_text(struct sb *out, const struct inspect *m, bool with_tensor
     if (m->vocab) sb_fmt(out, "vocabulary    %lld\n", (long long)m->vocab);
     if (m->context) sb_fmt(out, "context       %lld tokens\n", (long long)m->context);
     sb_fmt(out, "weights       %s in %zu tensors, %zu file(s)\n", size_text(m->weights_bytes, text), m->n_tensors, m->n_shards);
-    if (m->has_kv) sb_fmt(out, "KV cache      %s for the whole context in bf16\n", size_text(m->kv_bytes, text));
+    if (m->has_kv) put_cache(out, m);
     if (with_tensors) write_tensors(out, m);
 }
 

@@ -11,6 +11,7 @@ static void put_model(struct call *c, struct jsonw *w) {
     jsonw_open(w, "meta", '{');
     jsonw_put_int(w, "n_vocab", info->vocab);
     jsonw_put_int(w, "n_ctx", info->context);
+    if (info->kv_bits) jsonw_put_int(w, "kv_bits", info->kv_bits);
     jsonw_end(w, '}');
     jsonw_end(w, '}');
 }

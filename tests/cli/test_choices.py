@@ -112,6 +112,17 @@ def check_company(model):
         s.wait_quiet()
 
 
+def check_small_cache(model):
+    """--kv-bits: the server says so, and a text is the same alone and in company."""
+    set_generation(model)
+    prompts = [f"Text number {i} " + "begins so " * (5 * i) for i in range(4)]
+    with Server(program, "-m", str(model), "--parallel", "4", "--device", "cpu", "--kv-bits", "8") as s:
+        status, _, text = s.request("/v1/models")
+        check(status == 200 and json.loads(text)["data"][0]["meta"].get("kv_bits") == 8, f"/v1/models: {text}")
+        alone = [ask(s, prompt=p)[0] for p in prompts]
+        check(len(set(alone)) == len(prompts) and ask(s, prompt=prompts) == alone, f"a small cache, alone and in company: {alone}")
+
+
 def check_thoughts(folder):
     for name, script, opens, thoughts, answer in (("free", crafted.SCRIPT, "", "Two and two", "The sum is four."),
                                                   ("inside", crafted.SCRIPT_INSIDE, "<think>\n", "Three less one", "It leaves a pair.")):
@@ -200,6 +211,7 @@ def main():
         check_precedence_of_commands(model)
         check_precedence_of_server(model)
         check_company(model)
+        check_small_cache(model)
         check_thoughts(folder)
         check_bad_logits(folder)
         check_context(model)
