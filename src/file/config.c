@@ -46,30 +46,29 @@ static const char *value_text(yyjson_val *v, char out[64]) {
     return out;
 }
 
-/* "rope_parameters.factor" or just the key. */
-#define WHERE(where) (where) ? (where) : "", (where) ? "." : ""
+/* A value and where it stands: "config.json: rope_parameters.factor", or just the key where `where` is NULL. */
+struct spot {
+    const char *file, *where, *key;
+    yyjson_val *v;
+};
 
-static int out_of_range(const struct config *c, const char *where, const char *key, yyjson_val *v, const char *what,
-                        struct config_range range, struct err *err) {
+static int out_of_range(const struct spot *s, const char *what, struct config_range range, struct err *err) {
     char text[64];
-    return err_set(err, ERR_EFORMAT, "%s: %s%s%s is %s, expected %s%.15g to %.15g", c->name, WHERE(where), key, value_text(v, text), what,
-                   range.min, range.max);
+    return err_set(err, ERR_EFORMAT, "%s: %s%s%s is %s, expected %s%.15g to %.15g", s->file, s->where ? s->where : "", s->where ? "." : "",
+                   s->key, value_text(s->v, text), what, range.min, range.max);
 }
 
-static int take_int(const struct config *c, const char *where, const char *key, yyjson_val *v, struct config_range range, int64_t *out,
-                    struct err *err) {
+static int take_int(struct spot s, struct config_range range, int64_t *out, struct err *err) {
     int64_t value;
-    if (!json_val_int(v, &value) || (double)value < range.min || (double)value > range.max)
-        return out_of_range(c, where, key, v, "", range, err);
+    if (!json_val_int(s.v, &value) || (double)value < range.min || (double)value > range.max) return out_of_range(&s, "", range, err);
     *out = value;
     return ERR_OK;
 }
 
-static int take_num(const struct config *c, const char *where, const char *key, yyjson_val *v, struct config_range range, double *out,
-                    struct err *err) {
-    double value = yyjson_get_num(v);
-    if (!yyjson_is_num(v) || !isfinite(value) || value < range.min || value > range.max)
-        return out_of_range(c, where, key, v, "a number from ", range, err);
+static int take_num(struct spot s, struct config_range range, double *out, struct err *err) {
+    double value = yyjson_get_num(s.v);
+    if (!yyjson_is_num(s.v) || !isfinite(value) || value < range.min || value > range.max)
+        return out_of_range(&s, "a number from ", range, err);
     *out = value;
     return ERR_OK;
 }
@@ -81,13 +80,13 @@ static int missing(const struct config *c, const char *key, struct err *err) {
 int config_int(const struct config *c, const char *key, struct config_range range, int64_t absent, int64_t *out, struct err *err) {
     yyjson_val *v = config_get(c, key);
     *out = absent;
-    return v ? take_int(c, NULL, key, v, range, out, err) : ERR_OK;
+    return v ? take_int((struct spot){c->name, NULL, key, v}, range, out, err) : ERR_OK;
 }
 
 int config_num(const struct config *c, const char *key, struct config_range range, double absent, double *out, struct err *err) {
     yyjson_val *v = config_get(c, key);
     *out = absent;
-    return v ? take_num(c, NULL, key, v, range, out, err) : ERR_OK;
+    return v ? take_num((struct spot){c->name, NULL, key, v}, range, out, err) : ERR_OK;
 }
 
 int config_need_int(const struct config *c, const char *key, struct config_range range, int64_t *out, struct err *err) {
@@ -128,27 +127,26 @@ int config_ints(struct arena *a, const struct config *c, const char *key, struct
     int64_t *list = arena_try(a, (n ? n : 1) * sizeof *list);
     if (!list) return err_set(err, ERR_EMEMORY, "%s: no memory for the %zu numbers of %s", c->name, n, key);
     if (!yyjson_is_arr(v)) {
-        TRY(take_int(c, NULL, key, v, range, list, err));
+        TRY(take_int((struct spot){c->name, NULL, key, v}, range, list, err));
     } else {
-        yyjson_arr_foreach(v, i, n, item) TRY(take_int(c, NULL, key, item, range, &list[i], err));
+        yyjson_arr_foreach(v, i, n, item) TRY(take_int((struct spot){c->name, NULL, key, item}, range, &list[i], err));
     }
     *out = list;
     *out_n = n;
     return ERR_OK;
 }
 
-int config_obj_int(const struct config *c, const char *where, yyjson_val *obj, const char *key, struct config_range range, int64_t absent,
-                   int64_t *out, struct err *err) {
-    yyjson_val *v = present(obj, key);
+int config_part_int(const struct config_part *p, const char *key, struct config_range range, int64_t absent, int64_t *out,
+                    struct err *err) {
+    yyjson_val *v = present(p->obj, key);
     *out = absent;
-    return v ? take_int(c, where, key, v, range, out, err) : ERR_OK;
+    return v ? take_int((struct spot){p->file, p->where, key, v}, range, out, err) : ERR_OK;
 }
 
-int config_obj_num(const struct config *c, const char *where, yyjson_val *obj, const char *key, struct config_range range, double absent,
-                   double *out, struct err *err) {
-    yyjson_val *v = present(obj, key);
+int config_part_num(const struct config_part *p, const char *key, struct config_range range, double absent, double *out, struct err *err) {
+    yyjson_val *v = present(p->obj, key);
     *out = absent;
-    return v ? take_num(c, where, key, v, range, out, err) : ERR_OK;
+    return v ? take_num((struct spot){p->file, p->where, key, v}, range, out, err) : ERR_OK;
 }
 
 /* ---- the shape of a decoder ----------------------------------------------------------------------------------- */
@@ -206,11 +204,12 @@ static int read_rope_object(const struct config *c, const char *where, yyjson_va
     out->type = json_str(obj, "rope_type", json_str(obj, "type", out->type));
     out->has_theta |= present(obj, "rope_theta") != NULL;
     out->has_partial |= present(obj, "partial_rotary_factor") != NULL;
-    TRY(config_obj_num(c, where, obj, "rope_theta", (struct config_range){1e-6, 1e15}, out->theta, &out->theta, err));
-    TRY(config_obj_num(c, where, obj, "partial_rotary_factor", (struct config_range){0, 1}, out->partial, &out->partial, err));
-    TRY(config_obj_num(c, where, obj, "factor", (struct config_range){1e-6, 1e9}, out->factor, &out->factor, err));
-    return config_obj_num(c, where, obj, "original_max_position_embeddings", (struct config_range){1, 1 << 30}, out->original_context,
-                          &out->original_context, err);
+    const struct config_part part = {c->name, where, obj};
+    TRY(config_part_num(&part, "rope_theta", (struct config_range){1e-6, 1e15}, out->theta, &out->theta, err));
+    TRY(config_part_num(&part, "partial_rotary_factor", (struct config_range){0, 1}, out->partial, &out->partial, err));
+    TRY(config_part_num(&part, "factor", (struct config_range){1e-6, 1e9}, out->factor, &out->factor, err));
+    return config_part_num(&part, "original_max_position_embeddings", (struct config_range){1, 1 << 30}, out->original_context,
+                           &out->original_context, err);
 }
 
 /* The flat keys that older files have; GPT-NeoX has names of its own. */

@@ -44,11 +44,13 @@ int config_need_num(const struct config *c, const char *key, struct config_range
 int config_ints(struct arena *a, const struct config *c, const char *key, struct config_range range, int64_t **out, size_t *out_n,
                 struct err *err);
 
-/* The same on an object inside the file; `where` stands before the key in messages ("rope_parameters"). */
-int config_obj_int(const struct config *c, const char *where, yyjson_val *obj, const char *key, struct config_range range, int64_t absent,
-                   int64_t *out, struct err *err);
-int config_obj_num(const struct config *c, const char *where, yyjson_val *obj, const char *key, struct config_range range, double absent,
-                   double *out, struct err *err);
+/* The same on an object inside the file. */
+struct config_part {
+    const char *file, *where; /* before the key in messages: "config.json", "rope_parameters" */
+    yyjson_val *obj;
+};
+int config_part_int(const struct config_part *p, const char *key, struct config_range range, int64_t absent, int64_t *out, struct err *err);
+int config_part_num(const struct config_part *p, const char *key, struct config_range range, double absent, double *out, struct err *err);
 
 /* What every decoder states, checked against sane bounds: the caller's own code may rely on them. */
 struct config_shape {

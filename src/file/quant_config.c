@@ -25,8 +25,9 @@ static int read_format(const struct config *c, const char *where, yyjson_val *ob
                        yyjson_is_str(name) ? yyjson_get_str(name) : yyjson_get_type_desc(name));
     *out = mode_defaults[mode];
     int64_t bits, group;
-    TRY(config_obj_int(c, where, obj, "bits", (struct config_range){1, 32}, out->bits, &bits, err));
-    TRY(config_obj_int(c, where, obj, "group_size", (struct config_range){1, 65536}, out->group, &group, err));
+    const struct config_part part = {c->name, where, obj};
+    TRY(config_part_int(&part, "bits", (struct config_range){1, 32}, out->bits, &bits, err));
+    TRY(config_part_int(&part, "group_size", (struct config_range){1, 65536}, out->group, &group, err));
     if (group > 128 || bits > 8) bits = group = 0; /* no format has these: reported below */
     struct format f = {.mode = mode, .bits = (uint8_t)bits, .group = (uint16_t)group};
     if (!bits || !format_valid(&f))

@@ -27,8 +27,8 @@ static void plain_table(float theta, int32_t dim, float *out) {
 /* A key of the scaling's own object. */
 static int num_of(const struct config_rope *p, const char *key, double absent, float *out, struct err *err) {
     double value;
-    TRY(config_obj_num(&(struct config){.name = "config.json"}, "rope", p->raw, key, (struct config_range){-3.4e38, 3.4e38}, absent, &value,
-                       err));
+    const struct config_part part = {"config.json", "rope", p->raw};
+    TRY(config_part_num(&part, key, (struct config_range){-3.4e38, 3.4e38}, absent, &value, err));
     *out = (float)value;
     return ERR_OK;
 }
