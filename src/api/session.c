@@ -1,29 +1,10 @@
 /* Opening a session: model, device, weights, cache. */
 #include "api/session_internal.h"
 
-#include "api/synth.h"
 #include "base/log.h"
 #include "os/os.h"
 
 enum { ROWS_DEFAULT = 512, ROWS_GPU = 2048 }; /* a GPU dequantises a layer once per step: long chunks pay */
-
-static int open_model(struct session *s, struct err *err) {
-    const struct session_options *o = &s->options;
-    if (o->shape) {
-        struct synth *synth;
-        TRY(synth_create(&s->arena, str_of(o->shape), o->bits, o->seed, &synth, err));
-        s->config = *synth_config(synth);
-        struct tensor_store store = synth_store(synth);
-        s->name = o->shape;
-        return model_open(&s->arena, s->backend, &s->config, &store, &s->model, err);
-    }
-    TRY(checkpoint_open(o->model, &s->checkpoint, err));
-    s->has_checkpoint = true;
-    TRY(preflight_weights(s, s->checkpoint.total_bytes, err));
-    s->config = s->checkpoint.config;
-    s->name = o->name ? o->name : o->model ? o->model : "built-in model";
-    return model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, &s->model, err);
-}
 
 /* Without a wish: the model's context, or as much as fits. */
 static int32_t pick_context(const struct session *s, int32_t rows, int32_t seqs) {
@@ -78,7 +59,7 @@ static int open_all(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
     TRY(open_backend(s, err));
     TRY(check_kv_bits(s, err));
-    TRY(open_model(s, err));
+    TRY(session_model_open(s, err));
     s->has_model = true;
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT, .prefix = o->prefix_cache};

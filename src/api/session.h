@@ -34,6 +34,9 @@ struct session_options {
     bool force;        /* do not ask whether memory suffices */
     bool no_fuse;
     bool prefix_cache; /* keep what was computed for prompts that begin alike */
+    /* Told how many bytes of a checkpoint's weights have been read; at the end, or when it failed, once more with done = total. NULL: nobody. */
+    void (*on_load)(void *user, uint64_t done, uint64_t total);
+    void *load_user;
 };
 
 int session_open(const struct session_options *options, struct session **out, struct err *err);

@@ -36,6 +36,9 @@ void session_text_close(struct session *s);
 int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, struct tok_ids *out, struct str *out_text,
                         struct err *err);
 
+/* session_load.c: config, spec and weights, in the backend that is open. */
+int session_model_open(struct session *s, struct err *err);
+
 /* preflight.c: refusals name what is needed and what is there. */
 int preflight_weights(const struct session *s, uint64_t need, struct err *err);
 int preflight_cache(const struct session *s, int32_t context, int32_t rows, int32_t seqs, struct err *err);

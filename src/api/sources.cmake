@@ -16,6 +16,7 @@ set(API_SOURCES
   src/api/service_text.c
   src/api/session.c
   src/api/session_generate.c
+  src/api/session_load.c
   src/api/session_probe.c
   src/api/session_text.c
   src/api/synth.c

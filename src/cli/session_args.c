@@ -1,8 +1,10 @@
 /* Session options from the command line. */
 #include "cli/session_args.h"
 
+#include "cli/progress.h"
 #include "cli/store_args.h"
 #include "os/cpu.h"
+#include "os/os.h"
 
 static const char *text_or_null(const struct args *args, enum opt_id id) {
     struct str s = args_str(args, id);
@@ -41,9 +43,25 @@ int cpu_level_arg(const struct args *args, struct err *err) {
     return ERR_OK;
 }
 
+/* A bar while a model is loaded, where that takes so long that somebody wonders. */
+struct load_bar {
+    struct progress bar;
+    uint64_t start_ns;
+};
+#define LOAD_SILENCE_NS UINT64_C(500000000)
+
+static void show_loading(void *user, uint64_t done, uint64_t total) {
+    struct load_bar *b = user;
+    uint64_t now = os_clock_ns();
+    if (b->start_ns == 0) b->start_ns = now;
+    if (done == total) progress_end(&b->bar);
+    else if (now - b->start_ns > LOAD_SILENCE_NS) progress_show(&b->bar, done, total);
+}
+
 int session_args(const struct args *args, struct session_options *out, struct err *err) {
     static const int32_t bits[] = {4, 8, 16}, kv_bits[] = {16, 8, 4};
-    *out = (struct session_options){.model = text_or_null(args, OPT_MODEL)};
+    *out = (struct session_options){
+        .model = text_or_null(args, OPT_MODEL), .on_load = show_loading, .load_user = arena_new(args->arena, struct load_bar, 1)};
     if (has(args, OPT_SHAPE)) {
         out->shape = text_or_null(args, OPT_SHAPE);
         out->bits = bits[args_choice(args, OPT_BITS)];

@@ -38,14 +38,14 @@ int model_open(struct arena *a, struct backend *be, const struct config *config,
     return weights_bind(a, be, store, &out->spec, &out->weights, err);
 }
 
-int model_open_checkpoint(struct arena *a, struct backend *be, const struct checkpoint *c, struct model *out, struct err *err) {
+int model_open_checkpoint(struct arena *a, struct backend *be, const struct checkpoint *c, const struct tensor_store *store,
+                          struct model *out, struct err *err) {
     if (!c->has_config) return err_set(err, ERR_EFORMAT, "%s has no config.json", c->path);
     if (c->quant.foreign.p && !str_is(c->quant.foreign, "mxfp4")) /* that one stores what MLX's format of the name stores */
         return err_set(err, ERR_EUNSUPPORTED,
                        "%s: weights quantised by \"%.*s\" are not supported; use an MLX-quantised or an unquantised checkpoint", c->path,
                        STR_ARG(c->quant.foreign));
-    struct tensor_store store = checkpoint_store(c);
-    return model_open(a, be, &c->config, &store, out, err);
+    return model_open(a, be, &c->config, store, out, err);
 }
 
 void model_close(struct backend *be, struct model *m) {

@@ -159,6 +159,38 @@ static void what_a_token_reads(void) {
     mem_free(s);
 }
 
+/* ---- loading -------------------------------------------------------------------------------------------------------------- */
+
+struct told {
+    int n, n_ends;
+    uint64_t last, total;
+    bool falls;
+};
+
+static void on_load(void *user, uint64_t done, uint64_t total) {
+    struct told *t = user;
+    t->falls |= done < t->last || done > total || t->n_ends;
+    t->n++;
+    t->n_ends += done == total;
+    t->last = done;
+    t->total = total;
+}
+
+static void loading_is_told(void) {
+    struct told t = {0};
+    struct session *s;
+    struct err err = {0};
+    struct session_options o = {.device = "cpu", .context = 64, .on_load = on_load, .load_user = &t};
+    CHECK_OK(session_open(&o, &s, &err), err);
+    session_close(s);
+    CHECK(t.n > 10 && t.n_ends == 1 && !t.falls && t.total > 1000000);
+    t = (struct told){0};
+    o.shape = "tiny", o.bits = 4; /* made up: nothing is read */
+    CHECK_OK(session_open(&o, &s, &err), err);
+    session_close(s);
+    CHECK_INT(t.n, 0);
+}
+
 /* ---- control groups ------------------------------------------------------------------------------------------------------ */
 
 static void put_file(struct arena *a, const char *mount, const char *dir, const char *name, const char *text) {
@@ -223,6 +255,7 @@ const struct unit_suite unit_preflight = {
                                {"refusals_have_the_numbers", refusals_have_the_numbers},
                                {"each_class_counts_its_own_numbers", each_class_counts_its_own_numbers},
                                {"what_a_token_reads", what_a_token_reads},
+                               {"loading_is_told", loading_is_told},
                                {"group_limits_count", group_limits_count},
                                {0}},
 };

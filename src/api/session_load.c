@@ -1,0 +1,66 @@
+/* The model of a session: made up, or from a checkpoint, telling how much of it has been read. */
+#include "api/session_internal.h"
+
+#include "api/synth.h"
+
+/* A checkpoint's tensors, counted as they are read. Backends read in the thread that opens the session. */
+struct watch {
+    struct tensor_store inner;
+    const struct session_options *options;
+    uint64_t done, total;
+};
+
+static bool watch_find(void *user, struct str name, struct tensor_info *out) {
+    const struct watch *w = user;
+    return w->inner.find(w->inner.user, name, out);
+}
+
+static int watch_read(void *user, const struct tensor_info *t, uint64_t offset, void *dst, size_t n, struct err *err) {
+    struct watch *w = user;
+    TRY(w->inner.read(w->inner.user, t, offset, dst, n, err));
+    w->done += n;
+    if (w->done < w->total) w->options->on_load(w->options->load_user, w->done, w->total); /* some tensors are read twice */
+    return ERR_OK;
+}
+
+static int watch_format(void *user, struct str path, struct format *out, struct err *err) {
+    const struct watch *w = user;
+    return w->inner.format(w->inner.user, path, out, err);
+}
+
+static struct str watch_name_at(void *user, size_t i) {
+    const struct watch *w = user;
+    return w->inner.name_at(w->inner.user, i);
+}
+
+static int open_watched(struct session *s, struct err *err) {
+    const struct session_options *o = &s->options;
+    struct watch w = {.inner = checkpoint_store(&s->checkpoint), .options = o, .total = s->checkpoint.total_bytes};
+    struct tensor_store store = {.find = watch_find, .read = watch_read, .format = watch_format, .name_at = watch_name_at, .user = &w};
+    int code = model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, &store, &s->model, err);
+    o->on_load(o->load_user, w.total, w.total);
+    return code;
+}
+
+static int open_made_up(struct session *s, struct err *err) {
+    const struct session_options *o = &s->options;
+    struct synth *synth;
+    TRY(synth_create(&s->arena, str_of(o->shape), o->bits, o->seed, &synth, err));
+    s->config = *synth_config(synth);
+    s->name = o->shape;
+    struct tensor_store store = synth_store(synth);
+    return model_open(&s->arena, s->backend, &s->config, &store, &s->model, err);
+}
+
+int session_model_open(struct session *s, struct err *err) {
+    const struct session_options *o = &s->options;
+    if (o->shape) return open_made_up(s, err);
+    TRY(checkpoint_open(o->model, &s->checkpoint, err));
+    s->has_checkpoint = true;
+    TRY(preflight_weights(s, s->checkpoint.total_bytes, err));
+    s->config = s->checkpoint.config;
+    s->name = o->name ? o->name : o->model ? o->model : "built-in model";
+    if (o->on_load) return open_watched(s, err);
+    struct tensor_store store = checkpoint_store(&s->checkpoint);
+    return model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, &store, &s->model, err);
+}
