@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """A GGUF file of a known shape with made-up weights, so that llama.cpp can be measured on the shapes of `mlxcel bench --shape`.
 
-Matrices are Q4_0 (18 bytes for 32 weights: 4.5 bits each, as 4-bit groups of 64 with bias are), norms f32. The embedding is
-Q4_0 too and serves as the output matrix where the shape ties them. Bytes are random: speed does not depend on them. Needs
-Python alone.
+Matrices are Q4_0 (18 bytes for 32 weights: 4.5 bits each, as 4-bit groups of 64 with bias are) or BF16, norms f32. The
+embedding is like the matrices and serves as the output matrix where the shape ties them. Bytes are random: speed does not
+depend on them. Needs Python alone.
 
-usage: gguf_shape.py SHAPE FILE      shapes: see SHAPES
+usage: gguf_shape.py SHAPE FILE [q4_0|bf16]      shapes: see SHAPES
 """
 import os
 import random
@@ -22,7 +22,9 @@ SHAPES = {
 }
 
 U32, F32, STRING, ARRAY, I32, BOOL = 4, 6, 8, 9, 5, 7
-TYPE_F32, TYPE_Q4_0 = 0, 2
+TYPE_F32, TYPE_Q4_0, TYPE_BF16 = 0, 2, 30
+FILE_TYPES = {TYPE_Q4_0: 2, TYPE_BF16: 32}
+TYPES = {"q4_0": TYPE_Q4_0, "bf16": TYPE_BF16}
 ALIGN = 32
 
 
@@ -44,13 +46,13 @@ def pair(key, kind, value):
     return out + struct.pack({U32: "<I", F32: "<f", BOOL: "<?"}[kind], value)
 
 
-def metadata(s):
+def metadata(s, matrix):
     a = s["arch"]
     tokens = [f"<{i}>" for i in range(s["vocab"])]
     return [
         pair("general.architecture", STRING, a),
         pair("general.name", STRING, "shape"),
-        pair("general.file_type", U32, 2),
+        pair("general.file_type", U32, FILE_TYPES[matrix]),
         pair(f"{a}.block_count", U32, s["layers"]),
         pair(f"{a}.context_length", U32, s["context"]),
         pair(f"{a}.embedding_length", U32, s["width"]),
@@ -73,34 +75,34 @@ def metadata(s):
     ]
 
 
-def tensors(s):
+def tensors(s, matrix):
     """(name, dimensions with the innermost first, type)"""
     q, kv = s["heads"] * s["head"], s["kv_heads"] * s["head"]
-    yield "token_embd.weight", (s["width"], s["vocab"]), TYPE_Q4_0
+    yield "token_embd.weight", (s["width"], s["vocab"]), matrix
     yield "output_norm.weight", (s["width"],), TYPE_F32
     if not s["tied"]:
-        yield "output.weight", (s["width"], s["vocab"]), TYPE_Q4_0
+        yield "output.weight", (s["width"], s["vocab"]), matrix
     for i in range(s["layers"]):
         p = f"blk.{i}."
         yield p + "attn_norm.weight", (s["width"],), TYPE_F32
-        yield p + "attn_q.weight", (s["width"], q), TYPE_Q4_0
-        yield p + "attn_k.weight", (s["width"], kv), TYPE_Q4_0
-        yield p + "attn_v.weight", (s["width"], kv), TYPE_Q4_0
-        yield p + "attn_output.weight", (q, s["width"]), TYPE_Q4_0
+        yield p + "attn_q.weight", (s["width"], q), matrix
+        yield p + "attn_k.weight", (s["width"], kv), matrix
+        yield p + "attn_v.weight", (s["width"], kv), matrix
+        yield p + "attn_output.weight", (q, s["width"]), matrix
         if s["qk_norm"]:
             yield p + "attn_q_norm.weight", (s["head"],), TYPE_F32
             yield p + "attn_k_norm.weight", (s["head"],), TYPE_F32
         yield p + "ffn_norm.weight", (s["width"],), TYPE_F32
-        yield p + "ffn_gate.weight", (s["width"], s["inner"]), TYPE_Q4_0
-        yield p + "ffn_up.weight", (s["width"], s["inner"]), TYPE_Q4_0
-        yield p + "ffn_down.weight", (s["inner"], s["width"]), TYPE_Q4_0
+        yield p + "ffn_gate.weight", (s["width"], s["inner"]), matrix
+        yield p + "ffn_up.weight", (s["width"], s["inner"]), matrix
+        yield p + "ffn_down.weight", (s["inner"], s["width"]), matrix
 
 
 def size(dims, kind):
     n = 1
     for d in dims:
         n *= d
-    return n * 4 if kind == TYPE_F32 else n // 32 * 18
+    return n // 32 * 18 if kind == TYPE_Q4_0 else n * (4 if kind == TYPE_F32 else 2)
 
 
 def blocks(n, rng):
@@ -110,34 +112,39 @@ def blocks(n, rng):
     return part
 
 
+def halves(n, rng):
+    """n bytes of BF16: both signs, magnitudes of 1/64 to 1/16."""
+    return b"".join(bytes((b & 255, b >> 8 & 0x80 | 0x3C | b >> 9 & 1)) for b in (rng.getrandbits(16) for _ in range(min(n // 2, 65536))))
+
+
 def write_tensor(out, dims, kind, rng):
     n = size(dims, kind)
     if kind == TYPE_F32:
         out.write(struct.pack("<f", 1.0) * (n // 4))
     else:
-        part = blocks(n // 18, rng)
+        part = blocks(n // 18, rng) if kind == TYPE_Q4_0 else halves(n, rng)
         for _ in range(n // len(part)):
             out.write(part)
         out.write(part[: n % len(part)])
     out.write(b"\0" * (-n % ALIGN))
 
 
-def write(shape, path):
+def write(shape, path, matrix=TYPE_Q4_0):
     s = SHAPES[shape]
     rng = random.Random(1)
-    pairs, infos, offset = metadata(s), [], 0
-    for name, dims, kind in tensors(s):
+    pairs, infos, offset = metadata(s, matrix), [], 0
+    for name, dims, kind in tensors(s, matrix):
         infos.append(string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset))
         offset += (size(dims, kind) + ALIGN - 1) // ALIGN * ALIGN
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(pairs)) + b"".join(pairs) + b"".join(infos)
     with open(path + ".partial", "wb") as out:
         out.write(head + b"\0" * (-len(head) % ALIGN))
-        for _, dims, kind in tensors(s):
+        for _, dims, kind in tensors(s, matrix):
             write_tensor(out, dims, kind, rng)
     os.replace(path + ".partial", path)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3 or sys.argv[1] not in SHAPES:
+    if len(sys.argv) not in (3, 4) or sys.argv[1] not in SHAPES or (sys.argv + ["q4_0"])[3] not in TYPES:
         sys.exit(__doc__)
-    write(sys.argv[1], sys.argv[2])
+    write(sys.argv[1], sys.argv[2], TYPES[(sys.argv + ["q4_0"])[3]])

@@ -120,15 +120,18 @@ static void panel_blocks(void *ctx, int64_t first, int64_t last, int32_t thread)
     }
 }
 
-/* Blocks of a long prompt: large ones share what they read, small ones let threads finish together. At least four for each thread. */
+/* Blocks of a long prompt: large ones share what they read, small ones let threads finish together. At least four for each thread.
+ * Activations for bf16 panels are twice as large as the weights, and products by tiles so fast that reading is what counts: there,
+ * eight rows for each panel read the least. */
 static int64_t choose_blocks(struct linear_job *job, int64_t n_rows, int64_t n_threads) {
     enum { FEWEST_ROWS = 64, FEWEST_PANELS = 4 };
-    job->panel_step = 8;
+    job->panel_step = job->acts.bf16 ? 32 : 8;
     job->row_step = 256;
     for (;;) {
         int64_t n = ((job->n_panels + job->panel_step - 1) / job->panel_step) * ((n_rows + job->row_step - 1) / job->row_step);
         if (n >= 4 * n_threads) return n;
-        if (job->panel_step > FEWEST_PANELS) job->panel_step /= 2;
+        bool wide = !job->acts.bf16 || 8 * job->panel_step >= job->row_step || job->row_step <= FEWEST_ROWS;
+        if (job->panel_step > FEWEST_PANELS && wide) job->panel_step /= 2;
         else if (job->row_step > FEWEST_ROWS) job->row_step /= 2;
         else return n;
     }

@@ -10,10 +10,12 @@ void kern_select(struct kernels *k, uint32_t flags) {
 #if defined(__x86_64__)
     if (flags & CPU_AVX2) {
         kern_avx2(k);
+        kern_avx2_bf16(k);
         kern_kv_avx2(k);
     }
     if ((flags & CPU_AVX512) && (flags & CPU_VNNI)) {
         kern_vnni(k);
+        kern_avx512_bf16(k);
         kern_kv_vnni(k);
         if (flags & CPU_AMX_INT8) {
             kern_amx(k);

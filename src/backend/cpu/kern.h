@@ -204,6 +204,8 @@ void kern_vnni(struct kernels *k); /* AVX-512 with VNNI */
 void kern_vnni_panel(const struct panel_args *a);
 void kern_amx(struct kernels *k);      /* over kern_vnni */
 void kern_amx_bf16(struct kernels *k); /* over kern_amx */
+void kern_avx512_bf16(struct kernels *k);
+void kern_avx2_bf16(struct kernels *k);
 void kern_kv_avx2(struct kernels *k);
 void kern_kv_vnni(struct kernels *k);
 #elif defined(__aarch64__)

@@ -27,7 +27,7 @@
 
 /* STRETCH blocks of two panels stay in the level-1 cache; those of ROW_BLOCK rows of activations, and
  * the sums of PANEL_BLOCK panels, in the level-2 cache. */
-enum { BLOCK_BYTES = PANEL_LINE * PACK_BF16_GROUP / 2, STRETCH = 16, PANEL_BLOCK = 8, ROW_BLOCK = 128 };
+enum { BLOCK_BYTES = PANEL_LINE * PACK_BF16_GROUP / 2, STRETCH = 16, PANEL_BLOCK = 16, ROW_BLOCK = 128 };
 enum { TILE_FLOATS = ACTS_TILE * PANEL_ROWS, TILE_STEP = PANEL_ROWS * 4 };
 
 struct tile_config {
