@@ -9,7 +9,7 @@
 #include <immintrin.h>
 
 typedef __m256 vf;
-enum { VW = 8, SCORE_HEADS = 1, SCORE_SUMS = 8, MIX_HEADS = 2 };
+enum { VW = 8, CHAINS = 2, SCORE_HEADS = 1, SCORE_SUMS = 8, MIX_HEADS = 2 };
 
 static inline vf v_load(const float *p) {
     return _mm256_loadu_ps(p);

@@ -123,21 +123,23 @@ INLINE void products(const unsigned char *codes, const int8_t *q, int64_t q_step
     }
 }
 
-/* The same of 4-bit codes as they lie in a panel. */
+/* The same of 4-bit codes as they lie in a panel: few rows leave registers for sums of high and of low bytes. */
 INLINE void direct_products(const unsigned char *p, const int8_t *q, int64_t q_step, int32_t group, int32x4_t t[PAIRS * PAIRS],
                             const int n_pairs) {
+    const int32_t *zero = arm_begin()->zero;
+    int32x4_t high[PAIRS * PAIRS];
+    UNROLL for (int i = 0; i < n_pairs * PAIRS; i++) high[i] = vld1q_s32(zero + 4 * i);
     ROLLED for (int32_t k = 0; k < group; k += 16, p += 2 * PANEL_LINE, q += 4 * q_step) {
         uint8x16_t w[PAIRS], part[PAIRS];
         load_pairs(p, PANEL_LINE, w, 2);
-        UNROLL for (int j = 0; j < PAIRS; j++) part[j] = vshlq_n_u8(w[j], 4);
-        line_products(part, q, t, n_pairs);
         UNROLL for (int j = 0; j < PAIRS; j++) part[j] = vandq_u8(w[j], vdupq_n_u8(15));
+        line_products(part, q, high, n_pairs);
         line_products(part, q + q_step, t, n_pairs);
-        UNROLL for (int j = 0; j < PAIRS; j++) part[j] = vandq_u8(w[j], vdupq_n_u8(0xF0));
-        line_products(part, q + 2 * q_step, t, n_pairs);
         UNROLL for (int j = 0; j < PAIRS; j++) part[j] = vshrq_n_u8(w[j], 4);
+        line_products(part, q + 2 * q_step, high, n_pairs);
         line_products(part, q + 3 * q_step, t, n_pairs);
     }
+    UNROLL for (int i = 0; i < n_pairs * PAIRS; i++) t[i] = vmlaq_s32(t[i], high[i], vdupq_n_s32(16));
 }
 
 /* Group g: its integers, weighed, are added to the span's sums; those of the last one make the span whole. */

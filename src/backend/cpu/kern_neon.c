@@ -4,7 +4,7 @@
 #include <arm_neon.h>
 
 typedef float32x4_t vf;
-enum { VW = 4, SCORE_HEADS = 8, SCORE_SUMS = 16, MIX_HEADS = 8 };
+enum { VW = 4, CHAINS = 4, SCORE_HEADS = 8, SCORE_SUMS = 16, MIX_HEADS = 8 };
 
 static inline vf v_load(const float *p) {
     return vld1q_f32(p);

@@ -12,6 +12,7 @@
 #include "base/half.h"
 
 #define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16") /* before gcc decides what is kept in registers */
 
 /* ---- products ----------------------------------------------------------------------------------------------------- */
 
@@ -33,25 +34,28 @@ INLINE vf widen_part(const void *w, int64_t i, int64_t n, const enum dtype dtype
     return widen(whole, 0, dtype);
 }
 
-/* n rows of x against one row of weights; two chains each. */
+/* n rows of x against one row of weights; CHAINS sums each, so that a product need not wait for the one before. */
 INLINE void plain_tile(const struct plain_args *a, int64_t first, const int n, const enum dtype dtype) {
-    vf even[4], odd[4];
+    vf sums[4 * CHAINS];
     const float *x = a->x + first * a->x_stride;
-    for (int m = 0; m < n; m++) even[m] = odd[m] = v_set(0);
+    UNROLL for (int c = 0; c < 4 * CHAINS; c++) sums[c] = v_set(0);
     int64_t i = 0;
-    for (; i + 2 * VW <= a->n; i += 2 * VW) {
-        vf w0 = widen(a->w, i, dtype), w1 = widen(a->w, i + VW, dtype);
-        for (int m = 0; m < n; m++) {
-            even[m] = v_fma(w0, v_load(x + m * a->x_stride + i), even[m]);
-            odd[m] = v_fma(w1, v_load(x + m * a->x_stride + i + VW), odd[m]);
-        }
+    for (; i + CHAINS * VW <= a->n; i += CHAINS * VW) {
+        vf w[CHAINS];
+        UNROLL for (int c = 0; c < CHAINS; c++) w[c] = widen(a->w, i + c * VW, dtype);
+        UNROLL for (int k = 0; k < n * CHAINS; k++) sums[k] =
+            v_fma(w[k % CHAINS], v_load(x + k / CHAINS * a->x_stride + i + k % CHAINS * VW), sums[k]);
     }
     for (; i < a->n; i += VW) {
         int64_t left = a->n - i < VW ? a->n - i : VW;
         vf w0 = widen_part(a->w, i, left, dtype);
-        for (int m = 0; m < n; m++) even[m] = v_fma(w0, load_part(x + m * a->x_stride + i, left), even[m]);
+        UNROLL for (int m = 0; m < n; m++) sums[m * CHAINS] = v_fma(w0, load_part(x + m * a->x_stride + i, left), sums[m * CHAINS]);
     }
-    for (int m = 0; m < n; m++) a->y[(first + m) * a->y_stride] = v_sum(v_add(even[m], odd[m]));
+    UNROLL for (int m = 0; m < n; m++) {
+        vf *of = sums + m * CHAINS;
+        UNROLL for (int c = 2; c < CHAINS; c++) of[c % 2] = v_add(of[c % 2], of[c]);
+        a->y[(first + m) * a->y_stride] = v_sum(v_add(of[0], of[1]));
+    }
 }
 
 INLINE void plain_rows(const struct plain_args *a, const enum dtype dtype) {
@@ -253,7 +257,7 @@ INLINE void block_mix_part(const struct attn_block *b, int32_t head, int32_t fro
         for (int c = 0; c < n_vectors; c++) acc[h][c] = v_load(out + h * b->out_stride + c * VW);
     for (int32_t p = b->first; p < b->last; p++) {
         const uint16_t *row = b->cache + (int64_t)p * b->width + from;
-        if (head == 0) ask_for(b->next + (int64_t)p * b->width + from, n_vectors * VW);
+        if (head == 0 && from % 32 == 0) ask_for(b->next + (int64_t)p * b->width + from, n_vectors * VW);
         vf value[4];
         for (int c = 0; c < n_vectors; c++) value[c] = v_f16(row + c * VW);
         for (int h = 0; h < n; h++)

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 
 typedef __m512 vf;
-enum { VW = 16, SCORE_HEADS = 8, SCORE_SUMS = 16, MIX_HEADS = 8 };
+enum { VW = 16, CHAINS = 2, SCORE_HEADS = 8, SCORE_SUMS = 16, MIX_HEADS = 8 };
 
 static inline vf v_load(const float *p) {
     return _mm512_loadu_ps(p);
