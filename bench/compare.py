@@ -110,7 +110,18 @@ def case(n_prompt, n_gen, depth, batch):
 def processor():
     text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     found = re.search(r"model name\s*: (.*)", text)
+    part = re.search(r"CPU part\s*: (\w+)", text)  # Arm gives a number instead of a name
+    if part and not found:
+        names = {"0xd0c": "Neoverse N1", "0xd40": "Neoverse V1", "0xd49": "Neoverse N2", "0xd4f": "Neoverse V2", "0xd84": "Neoverse V3"}
+        return names.get(part.group(1), f"{platform.machine()}, part {part.group(1)}")
     return found.group(1) if found else platform.processor() or platform.machine()
+
+
+def kernels(mlxcel):
+    """The instruction sets that mlxcel found, and the kernels that it chose."""
+    text, _, _ = run([mlxcel, "inspect", "--kernels"])
+    wanted = ("instruction sets", "integer products", "few or many rows")
+    return "; ".join(re.sub(r"\s+", " ", line).strip() for line in text.splitlines() if line.startswith(wanted))
 
 
 def main():
@@ -152,6 +163,7 @@ def main():
     read = max(ours.read)
     lines = [f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {processor()}, {a.threads} threads, {rounds} rounds",
              f"mlxcel: {ours.model}; memory reads at {read * 1e-9:.1f} GB/s",
+             f"mlxcel: {kernels(a.mlxcel)}",
              f"llama.cpp: {theirs.about}",
              f"llama.cpp: {info}", "",
              "| shape | test | mlxcel | llama.cpp | ratio | of read bandwidth |", "|---|---|---|---|---|---|"]

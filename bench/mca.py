@@ -17,8 +17,8 @@ import shutil
 import subprocess
 import sys
 
-# Object, function; whole function or its outermost loop; how often the innermost loops run, and the ones around them; what that makes:
-# products of a weight with an activation, bytes of weights or cache; what it is.
+# Object, function; whole function, its longest loop, or the shortest one that has so many of an instruction; how often the innermost loops run, and the ones around them; what that makes:
+# products of a weight with an activation (keys or values with queries), bytes of weights or cache; what it is.
 KERNELS = [
     ("kern_i8mm", "span_8_rows_4_bits", "whole", 16, 2, 8 * 8 * 256, 0, "prompt, tile of 8 x 8, a span of 256"),
     ("kern_i8mm", "span_4_rows_4_bits", "whole", 16, 2, 4 * 8 * 256, 0, "4 rows, tile of 4 x 8, a span of 256"),
@@ -29,6 +29,10 @@ KERNELS = [
     ("kern_i8mm", "row_4_bits", "loop", 1, 1, 1024, 576, "one row, a group of a panel"),
     ("kern_dotprod", "row_4_bits", "loop", 4, 1, 1024, 576, "the same by dot products"),
     ("kern_i8mm", "row_8_bits", "loop", 4, 1, 1024, 1088, "one row, 8-bit codes"),
+    ("kern_neon", "block_scores", "fcvtl=2", 1, 1, 8 * 8, 16, "attention, 8 queries, an element of 8 keys"),
+    ("kern_neon", "block_scores", "fcvtl=4", 1, 1, 4 * 16, 32, "4 queries, 16 keys"),
+    ("kern_neon", "block_scores", "fcvtl=8", 1, 1, 2 * 32, 64, "2 queries, 32 keys"),
+    ("kern_neon", "block_scores", "fcvtl=16", 1, 1, 64, 128, "1 query, 64 keys"),
 ]
 
 
@@ -89,6 +93,10 @@ def written_out(code, first, last, inner, outer):
 
 
 def hot_part(code, what, inner, outer):
+    if "=" in what:
+        name, n = what.split("=")
+        parts = [[text for _, text, _ in code[first:last + 1]] for first, last in loops(code)]
+        return min((part for part in parts if sum(text.startswith(name) for text in part) == int(n)), key=len)
     if what == "loop":
         first, last = max(loops(code), key=lambda fl: fl[1] - fl[0])
     else:
