@@ -94,10 +94,18 @@ class Llama:
         return []
 
     def system_info(self, shape):
-        """What it says itself about the kernels that it chose."""
+        """What it says itself about the processor and the kernels that it chose."""
         a = self.args
         _, log, _ = run([str(c) for c in (a.llama_bench, "-v", "-m", a.models / f"{shape}.gguf", "-t", a.threads, "-p", 1, "-n", 0, "-r", 1,
                                           "--no-warmup")])
+        server = Path(a.llama_bench).with_name("llama-server")
+        if server.exists():  # llama-bench has no such line; the server prints it before it finds that there is no model
+            try:
+                said = subprocess.run([server, "-lv", "4", "-t", str(a.threads), "-m", a.models / "none.gguf", "--port", "0"],
+                                      capture_output=True, text=True, timeout=20)
+                log = said.stdout + said.stderr + log
+            except subprocess.TimeoutExpired:
+                pass
         wanted = ("system_info", "model buffer size")
         return "; ".join(re.sub(r"\s+", " ", line).strip(" .") for line in log.splitlines() if any(w in line for w in wanted)) or None
 
