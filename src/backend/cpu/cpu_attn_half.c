@@ -13,7 +13,7 @@
 
 #include "base/fmath.h"
 
-enum { CHUNK_BLOCKS = 4, CHUNKS_MAX = 32 };
+enum { CHUNK_BLOCKS = 4, CHUNKS_MAX = 32, PACKED_CHUNKS = 8, PACKED_BLOCKS = 16 };
 
 bool cpu_kv_half_fits(const struct cpu *c, const struct kv_class *k) {
     if (!c->kern.block_scores || c->base.precision == PRECISION_EXACT || c->base.precision == PRECISION_F32) return false;
@@ -83,9 +83,12 @@ void cpu_kv_write_half(struct cpu *c, const struct op *op, const struct step *st
     pool_run(c->pool, (int64_t)n * c->kv[op->arg.kv.kv.kv_class].shape.heads, 1, write_heads, &job);
 }
 
-/* Blocks of a chunk for a row at this position: few threads wait for one, and there are never many chunks. */
-static int32_t chunk_blocks(int32_t pos) {
-    int32_t each = (pos / KV_BLOCK + CHUNKS_MAX) / CHUNKS_MAX;
+/* Blocks of a chunk for a row at this position: few threads wait for one, and there are never many chunks. A cache of 8 or 4
+ * bits has fewer and longer ones, since each begins by turning its queries. */
+static int32_t chunk_blocks(int32_t pos, int32_t bits) {
+    int32_t n = pos / KV_BLOCK, each = (n + CHUNKS_MAX) / CHUNKS_MAX, longer = bits ? (n + PACKED_CHUNKS) / PACKED_CHUNKS : 0;
+    if (longer > PACKED_BLOCKS) longer = PACKED_BLOCKS;
+    if (longer > each) each = longer;
     return each > CHUNK_BLOCKS ? each : CHUNK_BLOCKS;
 }
 
@@ -285,7 +288,7 @@ static struct block_item item_at(const struct block_job *job, int64_t index) {
     it.head = it.kv_head * job->per_kv + part * QUERIES;
     it.n_heads = rest < QUERIES ? rest : QUERIES;
     it.n_queries = it.n_rows * it.n_heads;
-    it.blocks = chunk_blocks(step->pos[it.row]);
+    it.blocks = chunk_blocks(step->pos[it.row], block_class(job)->bits);
     it.first_chunk = cpu_first_visible(&job->op->arg.attn, step->pos[it.row]) / KV_BLOCK / it.blocks;
     it.last_chunk = step->pos[last] / KV_BLOCK / it.blocks;
     return it;
@@ -329,11 +332,11 @@ static void split_items(void *ctx, int64_t first, int64_t last, int32_t thread) 
 /* Runs of rows of one sequence at neighbouring positions, as many as fill an item. */
 static int32_t group_rows(const struct block_job *job, int32_t *groups) {
     const struct step *step = job->step;
-    int32_t n_rows = job->op->in[0].rows, n = 0;
+    int32_t n_rows = job->op->in[0].rows, n = 0, bits = block_class(job)->bits;
     int32_t most = job->op->arg.attn.pos_scale_len || job->per_kv > QUERIES ? 1 : QUERIES / job->per_kv;
     for (int32_t r = 0, first = 0; r < n_rows; r++) {
         bool same = r > 0 && r - first < most && step->seq_of[r] == step->seq_of[r - 1] && step->pos[r] == step->pos[r - 1] + 1 &&
-                    chunk_blocks(step->pos[r]) == chunk_blocks(step->pos[first]);
+                    chunk_blocks(step->pos[r], bits) == chunk_blocks(step->pos[first], bits);
         if (same) continue;
         groups[n++] = first = r;
     }
@@ -344,7 +347,7 @@ static int32_t group_rows(const struct block_job *job, int32_t *groups) {
 int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
     return QUERIES *
-           ((int64_t)chunk_blocks(c->layout.max_context) * KV_BLOCK + query_floats(k->k_width, c->kv_bits) + 2 * (k->v_width + 2));
+           ((int64_t)chunk_blocks(c->layout.max_context, c->kv_bits) * KV_BLOCK + query_floats(k->k_width, c->kv_bits) + 2 * (k->v_width + 2));
 }
 
 /* Items are split by chunks where there are too few of them to keep the threads busy. */

@@ -47,22 +47,30 @@ static float kv_most(const float *x, int32_t n) {
 
 /* One stage of the transform: sums of neighbours, then their differences. As many stages as the size has bits are the Hadamard
  * matrix. */
-static void kv_stage(const float *restrict x, float *restrict y, int32_t half) {
+static inline __attribute__((always_inline)) void kv_stage(const float *restrict x, float *restrict y, const int32_t half) {
     for (int32_t i = 0; i < half; i++) y[i] = x[2 * i] + x[2 * i + 1];
     for (int32_t i = 0; i < half; i++) y[half + i] = x[2 * i] - x[2 * i + 1];
 }
 
-static void kv_turn(float *x, int32_t width) {
+/* The size is constant where this is expanded. */
+static inline __attribute__((always_inline)) void kv_turn_part(float *x, const int32_t size) {
     float other[KV_WIDTH_MAX];
+    int32_t left = size;
+    for (; left >= 4; left /= 4) {
+        kv_stage(x, other, size / 2);
+        kv_stage(other, x, size / 2);
+    }
+    if (left < 2) return;
+    kv_stage(x, other, size / 2);
+    memcpy(x, other, (size_t)size * sizeof *x);
+}
+
+static void kv_turn(float *x, int32_t width) {
     int32_t size = kv_turn_size(width);
     for (float *end = x + width; x < end; x += size) {
-        float *from = x, *to = other;
-        for (int32_t left = size; left > 1; left /= 2) {
-            kv_stage(from, to, size / 2);
-            float *swap = from;
-            from = to, to = swap;
-        }
-        if (from != x) memcpy(x, from, (size_t)size * sizeof *x);
+        if (size == 128) kv_turn_part(x, 128);
+        else if (size == 64) kv_turn_part(x, 64);
+        else kv_turn_part(x, size);
     }
 }
 
