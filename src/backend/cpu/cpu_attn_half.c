@@ -346,8 +346,8 @@ static int32_t group_rows(const struct block_job *job, int32_t *groups) {
 
 int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
-    return QUERIES *
-           ((int64_t)chunk_blocks(c->layout.max_context, c->kv_bits) * KV_BLOCK + query_floats(k->k_width, c->kv_bits) + 2 * (k->v_width + 2));
+    return QUERIES * ((int64_t)chunk_blocks(c->layout.max_context, c->kv_bits) * KV_BLOCK + query_floats(k->k_width, c->kv_bits) +
+                      2 * (k->v_width + 2));
 }
 
 /* Items are split by chunks where there are too few of them to keep the threads busy. */
