@@ -10,6 +10,7 @@ struct linear_job {
     float *rest; /* [rows][16] */
     /* Long prompts: an item is some panels x some rows. */
     int64_t n_panels, panel_step, row_step;
+    int64_t n_parts; /* that each tile of activations is quantised in */
 };
 
 /* ---- packed panels ------------------------------------------------------------------------------------------------ */
@@ -47,6 +48,37 @@ static void quantise_rows(void *ctx, int64_t first, int64_t last, int32_t thread
     (void)thread;
     const struct linear_job *job = ctx;
     for (int64_t r = first; r < last; r++) kern_acts_row(&job->c->kern, cpu_row(job->c, job->op->in[0], r), &job->acts, r);
+}
+
+/* Items are parts of tiles, some spans of all their rows: what lies in one line of memory is written by one thread. */
+static void quantise_parts(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct linear_job *job = ctx;
+    const struct quant_acts *acts = &job->acts;
+    int64_t rows = job->op->in[0].rows, n_spans = acts_spans(acts->in);
+    for (int64_t i = first; i < last; i++) {
+        int64_t row = i / job->n_parts * acts->tile, part = i % job->n_parts;
+        int64_t from = n_spans * part / job->n_parts, to = n_spans * (part + 1) / job->n_parts;
+        struct quant_acts x = acts_part(acts, row, from, to);
+        for (int64_t m = 0; m < acts->tile && row + m < rows; m++)
+            job->c->kern.quant_row(cpu_row(job->c, job->op->in[0], row + m) + from * ACTS_SPAN, &x, m);
+    }
+}
+
+static void quantise(struct linear_job *job, int64_t n_rows) {
+    struct pool *pool = job->c->pool;
+    if (n_rows <= 4) { /* less work than a barrier */
+        quantise_rows(job, 0, n_rows, 0);
+        return;
+    }
+    if (job->acts.bf16) {
+        pool_run(pool, n_rows, 0, quantise_rows, job);
+        return;
+    }
+    int64_t n_tiles = (n_rows + job->acts.tile - 1) / job->acts.tile, n_spans = acts_spans(job->acts.in);
+    int64_t wanted = 4 * pool_threads(pool) / n_tiles;
+    job->n_parts = wanted < 1 ? 1 : wanted < n_spans ? wanted : n_spans;
+    pool_run(pool, n_tiles * job->n_parts, 1, quantise_parts, job);
 }
 
 /* Outputs [first, first + n) of n_rows rows from `row` on. */
@@ -152,8 +184,7 @@ static void run_panels(struct linear_job *job) {
     int64_t n_rows = job->op->in[0].rows, n_panels = (weight->out + PANEL_ROWS - 1) / PANEL_ROWS;
     size_t bytes = cpu_place_acts(&cpu_packed(weight)->pack, n_rows, c->acts, &job->acts);
     job->rest = (float *)(void *)(c->acts + bytes);
-    if (n_rows <= 4) quantise_rows(job, 0, n_rows, 0); /* less work than a barrier */
-    else pool_run(c->pool, n_rows, 0, quantise_rows, job);
+    quantise(job, n_rows);
     job->n_panels = n_panels;
     if (n_rows >= LONG_ROWS) pool_run(c->pool, choose_blocks(job, n_rows, pool_threads(c->pool)), 1, panel_blocks, job);
     else pool_run(c->pool, n_panels, panel_chunk(n_panels, pool_threads(c->pool)), panels, job);

@@ -71,6 +71,18 @@ static inline struct acts_row acts_row_at(const struct quant_acts *x, int64_t ro
                              .step = x->tile};
 }
 
+/* Spans [from, to) of the tile that begins with `row`, as activations of their own. */
+static inline struct quant_acts acts_part(const struct quant_acts *x, int64_t row, int64_t from, int64_t to) {
+    struct acts_row at = acts_row_at(x, row);
+    int64_t g = from * (ACTS_SPAN / x->group), end = to * (ACTS_SPAN / x->group);
+    struct quant_acts part = {.q = at.q + g * at.q_step, .scale = at.scale + from * at.step, .sum = at.sum + g * at.step};
+    part.n_groups = (end < x->n_groups ? end : x->n_groups) - g;
+    part.in = part.n_groups * x->group;
+    part.group = x->group;
+    part.tile = x->tile;
+    return part;
+}
+
 /* Outputs of some panels, one after the other in memory, for `n_rows` rows of activations: y[r][16 p + i]. */
 struct panel_args {
     const struct pack_shape *shape;

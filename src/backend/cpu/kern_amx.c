@@ -1,10 +1,15 @@
 /* AMX int8: tiles of up to 16 rows of activations x 16 rows of weights x 64 inputs.
  *
- * A panel's lines of 8-bit codes are tile rows as they lie; 4-bit codes are spread into such lines first, a stretch of
- * a few panels at a time, and serve all rows of the batch from the level-1 cache. A tile product covers one group of 64,
- * and two of them, high and low bytes of the activations, make the group's integers, which are weighed by scale and bias
- * exactly as in the other kernels: the results are the same bits. 4-bit codes are spread twice, sixteenfold for the high
- * bytes, so that both products add to one sum; 8-bit codes have two sums.
+ * A panel's lines of 8-bit codes are tile rows as they lie; 4-bit codes are spread into such lines first, a span of two
+ * panels at a time, and serve all rows of the batch from the level-1 cache. A tile product covers one group of 64, and two
+ * of them, high and low bytes of the activations, make the group's integers, which are weighed by scale and bias exactly
+ * as in the other kernels: the results are the same bits. 4-bit codes are spread twice, sixteenfold for the high bytes, so
+ * that both products add to one sum; 8-bit codes have two sums.
+ *
+ * Work is a line of units, a span of a tile and of two panels (8-bit codes: of one). While the products of a unit are made,
+ * the one before it is weighed: what waits for a product, or for a store, keeps all that comes after it from beginning. So a
+ * sum is stored when the next products are under way, and weighed a unit later; an output's sums stay in registers over its
+ * span.
  * A single row, and groups of other sizes, are left to the set below, and so are as few rows as it is faster for (tune.h).
  */
 #include "backend/cpu/kern.h"
@@ -22,10 +27,11 @@
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"((void *)(base)), "r"((int64_t)(stride)) : "memory")
 #endif
 
-/* MANY: from there on the spreading of codes pays on the machines that were measured. A span of BLOCK panels and of a tile of activations stay in
- * the level-1 cache; activations and sums of ROW_BLOCK rows in the level-2 cache. */
-enum { GROUP = 64, TIMES_16 = 0, TIMES_1 = 1024, GROUP_BYTES = 2048, STRETCH = ACTS_SPAN / GROUP, BLOCK = 2, ROW_BLOCK = 256, MANY = 4 };
-enum { TILE_FLOATS = ACTS_TILE * PANEL_ROWS };
+/* MANY: from there on the spreading of codes pays on the machines that were measured. A unit's codes, activations and sums
+ * stay in the level-1 cache; a span of ROW_BLOCK rows and their results for PANEL_BLOCK panels in the level-2 cache. */
+enum { GROUP = 64, TIMES_16 = 0, TIMES_1 = 1024, GROUP_BYTES = 2048, SPAN = ACTS_SPAN / GROUP, MANY = 4 };
+enum { ROW_BLOCK = 256, PANEL_BLOCK = 8, TILE_FLOATS = ACTS_TILE * PANEL_ROWS, SUMS = 2 };
+_Static_assert(SPAN == 4, "a unit has four steps");
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -35,12 +41,12 @@ struct tile_config {
     uint8_t rows[16];
 };
 
-/* Tiles 2, 5: codes; all others: sums and activations of n rows. */
+/* Tiles 0, 1 and 2, 3: sums, in turn; 4, 5: activations of n rows; 6, 7: codes. */
 static void configure(int32_t n) {
     struct tile_config c = {.palette = 1};
     for (int t = 0; t < 8; t++) {
         c.row_bytes[t] = 64;
-        c.rows[t] = t == 2 || t == 5 ? 16 : (uint8_t)n;
+        c.rows[t] = t >= 6 ? 16 : (uint8_t)n;
     }
     __asm__ volatile("" : : "r"(&c) : "memory"); /* gcc 12 takes the instruction to read eight bytes, and drops the rest */
     _tile_loadconfig(&c);
@@ -72,153 +78,159 @@ INLINE void load_scales(const unsigned char *p, const int narrow, __m512 *scale,
     }
 }
 
-/* Some tiles of rows against a span of some panels. */
-struct stretch {
-    const int8_t *q;                     /* of the activations, from the stretch's first group on */
-    const float *scale, *sum;            /* the same */
-    int64_t q_step, step, scale_step;    /* from tile to tile */
-    const unsigned char *panels, *codes; /* the first group as it lies; lines of 4-bit codes */
+/* A span of one tile of rows, and of one or two panels. A group has two sums: 4-bit codes, one for each panel; 8-bit codes, one
+ * panel, by high bytes and by low ones. */
+struct unit {
+    const int8_t *q; /* of the span's first group, as are sum, panels and codes */
+    const float *sum, *scale;
+    const unsigned char *panels, *codes;
+    int64_t n_groups;
+    bool two;         /* panels */
+    bool first, last; /* of the row's spans: nothing to add to, and the result goes to y */
+    ptrdiff_t ahead;  /* from a group to what is asked for; 0: nothing */
+    float *results;   /* [2][TILE_FLOATS] */
+    float *y;
+    int64_t n_rows;             /* that count */
+    int32_t *slots[SPAN][SUMS]; /* where the sums go */
+};
+
+/* What all units have in common. */
+struct way {
     const struct pack_shape *shape;
-    ptrdiff_t next; /* from a group to the one of its place in the next stretch */
-    int64_t n_groups, n_panels, n_tiles;
-    bool first;  /* nothing to add to */
-    float *sums; /* [n_tiles][BLOCK][TILE_FLOATS] */
+    int64_t y_stride;
+    int32_t *const *wait; /* where the sums go that are in the tiles still: those of the step before; NULL: none */
 };
 
-/* Which product: all groups of a panel, all panels, all tiles. */
-struct place {
-    int64_t tile, panel, g;
-};
-
-INLINE void place_next(const struct stretch *s, struct place *at) {
-    if (++at->g < s->n_groups) return;
-    at->g = 0;
-    if (++at->panel < s->n_panels) return;
-    at->panel = 0;
-    at->tile++;
+/* A unit takes its slots in the order in which the unit before it frees them, step by step. */
+INLINE void place_slots(struct unit *u, const struct unit *before, const int bits) {
+    for (int g = 0; g < SPAN; g++)
+        for (int i = 0; i < SUMS; i++) u->slots[g][i] = bits == 8 ? before->slots[g][i] : before->slots[2 * (g % 2) + i][g / 2];
 }
 
-/* Products of one group of one panel: into tiles 0 or 3; of 8-bit codes, by high and low bytes, into 0, 3 or 6, 7. */
-#define PRODUCTS_OF_4_BITS(SUM)                 \
-    do {                                        \
-        _tile_zero(SUM);                        \
-        TILE_LOAD(1, q, GROUP);                 \
-        TILE_LOAD(2, c + TIMES_16, PANEL_LINE); \
-        _tile_dpbsud(SUM, 1, 2);                \
-        TILE_LOAD(4, q + n * GROUP, GROUP);     \
-        TILE_LOAD(5, c + TIMES_1, PANEL_LINE);  \
-        _tile_dpbsud(SUM, 4, 5);                \
-    } while (0)
-#define PRODUCTS_OF_8_BITS(HIGH, LOW)       \
-    do {                                    \
-        _tile_zero(HIGH);                   \
-        _tile_zero(LOW);                    \
-        TILE_LOAD(1, q, GROUP);             \
-        TILE_LOAD(2, c, PANEL_LINE);        \
-        _tile_dpbsud(HIGH, 1, 2);           \
-        TILE_LOAD(4, q + n * GROUP, GROUP); \
-        _tile_dpbsud(LOW, 4, 2);            \
-    } while (0)
-
-INLINE void products(const struct stretch *s, const struct place *at, int64_t odd, const int n, const int bits) {
-    const int8_t *q = s->q + at->tile * s->q_step + at->g * ACTS_TERMS * n * GROUP;
-    const unsigned char *c = bits == 8 ? s->panels + (size_t)at->panel * s->shape->panel_bytes + (size_t)at->g * s->shape->group_bytes
-                                       : s->codes + (at->panel * STRETCH + at->g) * GROUP_BYTES;
-    if (at->tile >= s->n_tiles) return;
-    if (bits == 8) {
-        if (odd) PRODUCTS_OF_8_BITS(6, 7);
-        else PRODUCTS_OF_8_BITS(0, 3);
-    } else {
-        if (odd) PRODUCTS_OF_4_BITS(3);
-        else PRODUCTS_OF_4_BITS(0);
-    }
-}
-
-/* What products() left behind: whole sums, or those of the high and then those of the low bytes. */
-INLINE void store(int32_t *total, int64_t odd, const int bits) {
-    if (bits == 8) {
-        if (odd) {
-            TILE_STORE(6, total, PANEL_LINE);
-            TILE_STORE(7, total + TILE_FLOATS, PANEL_LINE);
-        } else {
-            TILE_STORE(0, total, PANEL_LINE);
-            TILE_STORE(3, total + TILE_FLOATS, PANEL_LINE);
-        }
-    } else {
-        if (odd) TILE_STORE(3, total, PANEL_LINE);
-        else TILE_STORE(0, total, PANEL_LINE);
-    }
-}
-
-INLINE void weigh(const struct stretch *s, const struct place *at, const int32_t *total, __m512 *inner, const int n, const int bits,
-                  const int narrow) {
-    const unsigned char *group = s->panels + (size_t)at->panel * s->shape->panel_bytes + (size_t)at->g * s->shape->group_bytes;
+/* One group of one output of u. */
+INLINE void weigh_group(const struct way *w, const struct unit *u, int panel, int g, __m512 *inner, const int n, const int bits,
+                        const int narrow) {
+    if (!u || g >= u->n_groups || (panel && !u->two)) return;
+    const unsigned char *group = u->panels + (size_t)panel * w->shape->panel_bytes + (size_t)g * w->shape->group_bytes;
+    const int32_t *total = u->slots[g][panel], *low = u->slots[g][1];
+    const float *sum = u->sum + g * n;
     __m512 scale, bias;
     load_scales(group + GROUP * PANEL_ROWS * bits / 8, narrow, &scale, &bias);
-    const float *sum = s->sum + at->tile * s->step + at->g * n;
 #pragma GCC unroll 16
     for (int m = 0; m < n; m++) {
         __m512i whole = _mm512_load_si512(total + m * PANEL_ROWS);
-        if (bits == 8) whole = _mm512_add_epi32(_mm512_slli_epi32(whole, 4), _mm512_load_si512(total + TILE_FLOATS + m * PANEL_ROWS));
+        if (bits == 8) whole = _mm512_add_epi32(_mm512_slli_epi32(whole, 4), _mm512_load_si512(low + m * PANEL_ROWS));
         inner[m] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), scale, inner[m]);
         inner[m] = _mm512_fmadd_ps(bias, _mm512_set1_ps(sum[m]), inner[m]);
     }
 }
 
-/* Asks for the group that follows in the next stretch. A few lines with each product: a core has some sixteen requests under way, and
- * where all of a stretch's came together, it stood still until most were served. */
-INLINE void ask_ahead(const struct stretch *s, const struct place *at, const int bits) {
-    const unsigned char *group = s->panels + (size_t)at->panel * s->shape->panel_bytes + (size_t)at->g * s->shape->group_bytes;
-    if (at->tile > 0) return;
-#pragma GCC unroll 17
-    for (int i = 0; i <= 2 * bits; i++) _mm_prefetch((const char *)group + s->next + i * PANEL_LINE, _MM_HINT_T0);
+/* Adds a span to what the spans before it made: in results, at last in y. */
+INLINE void add_span(const struct way *w, const struct unit *u, int panel, __m512 *inner, const int n) {
+    if (!u || (panel && !u->two)) return;
+    float *results = u->results + panel * TILE_FLOATS;
+    const __mmask16 added = u->first ? 0 : 0xFFFF;
+#pragma GCC unroll 16
+    for (int m = 0; m < n; m++)
+        inner[m] = _mm512_fmadd_ps(inner[m], _mm512_set1_ps(u->scale[m]), _mm512_maskz_load_ps(added, results + m * PANEL_ROWS));
+    if (!u->last) {
+#pragma GCC unroll 16
+        for (int m = 0; m < n; m++) _mm512_store_ps(results + m * PANEL_ROWS, inner[m]);
+        return;
+    }
+    float *y = u->y + panel * PANEL_ROWS;
+#pragma GCC unroll 16
+    for (int m = 0; m < n; m++, y += w->y_stride)
+        if (m < u->n_rows) _mm512_storeu_ps(y, inner[m]);
 }
 
-/* Products run two groups ahead of the weighing, on into the next panel and the next tile. */
-INLINE void run_stretch(const struct stretch *s, const int n, const int bits, const int narrow) {
-    int32_t total[2][2 * TILE_FLOATS] __attribute__((aligned(64)));
-    struct place ahead = {0}, at = {0};
-    int64_t odd = 0;
-    products(s, &ahead, 0, n, bits);
-    place_next(s, &ahead);
-    products(s, &ahead, 1, n, bits);
-    place_next(s, &ahead);
-    for (; at.tile < s->n_tiles; at.tile++)
-        for (at.panel = 0; at.panel < s->n_panels; at.panel++) {
-            __m512 inner[ACTS_TILE];
-            const float *scale = s->scale + at.tile * s->scale_step;
-            float *sums = s->sums + (at.tile * BLOCK + at.panel) * TILE_FLOATS;
+/* Asks for group g of the panels that come next. A few lines with each product: a core has some sixteen requests under way, and
+ * where all of a span's came together, it stood still until most were served. */
+INLINE void ask_ahead(const struct way *w, const struct unit *u, int g, const int bits) {
+    const char *group = (const char *)u->panels + (size_t)g * w->shape->group_bytes + u->ahead;
+    if (!u->ahead) return;
+#pragma GCC unroll 17
+    for (int i = 0; i <= 2 * bits; i++) {
+        _mm_prefetch(group + i * PANEL_LINE, _MM_HINT_T0);
+        if (bits == 4) _mm_prefetch(group + w->shape->panel_bytes + i * PANEL_LINE, _MM_HINT_T0);
+    }
+}
+
+#define STORE_WAITING(Z0, Z1)                       \
+    do {                                            \
+        if (w->wait) {                              \
+            TILE_STORE(Z0, w->wait[0], PANEL_LINE); \
+            TILE_STORE(Z1, w->wait[1], PANEL_LINE); \
+        }                                           \
+    } while (0)
+
+/* Step g: products of group g of u into tiles S0 and S1, the sums in Z0 and Z1 are stored, `old` is weighed in between. */
+#define STEP_OF_4_BITS(S0, S1, Z0, Z1)                                  \
+    do {                                                                \
+        _tile_zero(S0);                                                 \
+        _tile_zero(S1);                                                 \
+        TILE_LOAD(4, q, GROUP);                                         \
+        TILE_LOAD(6, c + TIMES_16, PANEL_LINE);                         \
+        _tile_dpbsud(S0, 4, 6);                                         \
+        TILE_LOAD(7, d + TIMES_16, PANEL_LINE);                         \
+        _tile_dpbsud(S1, 4, 7);                                         \
+        weigh_group(w, old, g / 2, g % 2 * 2, inner, n, 4, narrow);     \
+        STORE_WAITING(Z0, Z1);                                          \
+        TILE_LOAD(5, q + n * GROUP, GROUP);                             \
+        TILE_LOAD(6, c + TIMES_1, PANEL_LINE);                          \
+        _tile_dpbsud(S0, 5, 6);                                         \
+        TILE_LOAD(7, d + TIMES_1, PANEL_LINE);                          \
+        _tile_dpbsud(S1, 5, 7);                                         \
+        weigh_group(w, old, g / 2, g % 2 * 2 + 1, inner, n, 4, narrow); \
+    } while (0)
+#define STEP_OF_8_BITS(S0, S1, Z0, Z1)                  \
+    do {                                                \
+        _tile_zero(S0);                                 \
+        _tile_zero(S1);                                 \
+        TILE_LOAD(4, q, GROUP);                         \
+        TILE_LOAD(6, c, PANEL_LINE);                    \
+        _tile_dpbsud(S0, 4, 6);                         \
+        STORE_WAITING(Z0, Z1);                          \
+        TILE_LOAD(5, q + n * GROUP, GROUP);             \
+        _tile_dpbsud(S1, 5, 6);                         \
+        weigh_group(w, old, 0, g, inner, n, 8, narrow); \
+    } while (0)
+
+INLINE void step(struct way *w, const struct unit *u, const struct unit *old, const int g, __m512 *inner, const int n, const int bits,
+                 const int narrow) {
+    if (!u || g >= u->n_groups) {
+        if (g % 2) STORE_WAITING(0, 1);
+        else STORE_WAITING(2, 3);
+        w->wait = NULL;
+        weigh_group(w, old, bits == 4 ? g / 2 : 0, bits == 4 ? g % 2 * 2 : g, inner, n, bits, narrow);
+        if (bits == 4) weigh_group(w, old, g / 2, g % 2 * 2 + 1, inner, n, bits, narrow);
+        return;
+    }
+    ask_ahead(w, u, g, bits);
+    const int8_t *q = u->q + (int64_t)g * ACTS_TERMS * n * GROUP;
+    if (bits == 4) {
+        const unsigned char *c = u->codes + g * GROUP_BYTES, *d = u->two ? c + SPAN * GROUP_BYTES : c;
+        if (g % 2) STEP_OF_4_BITS(2, 3, 0, 1);
+        else STEP_OF_4_BITS(0, 1, 2, 3);
+    } else {
+        const unsigned char *c = u->panels + (size_t)g * w->shape->group_bytes;
+        if (g % 2) STEP_OF_8_BITS(2, 3, 0, 1);
+        else STEP_OF_8_BITS(0, 1, 2, 3);
+    }
+    w->wait = u->slots[g];
+}
+
+/* Products of u, if there is one, beside the weighing of the unit before. */
+INLINE void run_unit(struct way *w, const struct unit *u, const struct unit *old, const int n, const int bits, const int narrow) {
+    __m512 inner[ACTS_TILE];
+#pragma GCC unroll 4
+    for (int g = 0; g < SPAN; g++) {
+        if (g == 0 || (bits == 4 && g == 2)) {
 #pragma GCC unroll 16
             for (int m = 0; m < n; m++) inner[m] = _mm512_setzero_ps();
-            for (at.g = 0; at.g < s->n_groups; at.g++, odd ^= 1) {
-                store(total[odd], odd, bits);
-                ask_ahead(s, &at, bits);
-                products(s, &ahead, odd, n, bits);
-                place_next(s, &ahead);
-                weigh(s, &at, total[odd], inner, n, bits, narrow);
-            }
-#pragma GCC unroll 16
-            for (int m = 0; m < n; m++) {
-                __m512 acc = s->first ? _mm512_setzero_ps() : _mm512_load_ps(sums + m * PANEL_ROWS);
-                _mm512_store_ps(sums + m * PANEL_ROWS, _mm512_fmadd_ps(inner[m], _mm512_set1_ps(scale[m]), acc));
-            }
         }
-}
-
-INLINE void run_tile(const struct stretch *s, int32_t tile, const int bits, const int narrow) {
-    if (tile == 16) run_stretch(s, 16, bits, narrow);
-    else if (tile == 12) run_stretch(s, 12, bits, narrow);
-    else if (tile == 8) run_stretch(s, 8, bits, narrow);
-    else run_stretch(s, 4, bits, narrow);
-}
-
-static void run(const struct stretch *s, int32_t tile) {
-    if (s->shape->code_bits == 4) {
-        if (s->shape->narrow_scales) run_tile(s, tile, 4, 1);
-        else run_tile(s, tile, 4, 0);
-    } else {
-        if (s->shape->narrow_scales) run_tile(s, tile, 8, 1);
-        else run_tile(s, tile, 8, 0);
+        step(w, u, old, g, inner, n, bits, narrow);
+        if (g == 3 || (bits == 4 && g == 1)) add_span(w, old, bits == 4 ? g / 2 : 0, inner, n);
     }
 }
 
@@ -226,47 +238,77 @@ static void run(const struct stretch *s, int32_t tile) {
 struct block {
     const struct panel_args *a;
     int64_t row, n_rows, panel, n_panels;
-    unsigned char *codes; /* [BLOCK][STRETCH][GROUP_BYTES] */
-    float *sums;          /* [tiles][BLOCK][TILE_FLOATS] */
+    unsigned char *codes;          /* [2][SPAN][GROUP_BYTES] */
+    float *results;                /* [tiles][PANEL_BLOCK][TILE_FLOATS] */
+    int32_t (*slots)[TILE_FLOATS]; /* [SPAN * SUMS] */
 };
 
-/* Groups [g, g + n) of a block. */
-static void block_groups(const struct block *b, int64_t g, int64_t n) {
-    const struct pack_shape *s = b->a->shape;
-    const struct quant_acts *acts = &b->a->x;
-    const unsigned char *at = b->a->panels + (size_t)b->panel * s->panel_bytes + (size_t)g * s->group_bytes;
-    /* what comes next: the panels' next stretch, or the next panels' first one */
-    ptrdiff_t next = g + n < acts->n_groups ? (ptrdiff_t)((size_t)n * s->group_bytes)
-                                            : (ptrdiff_t)(BLOCK * s->panel_bytes) - (ptrdiff_t)((size_t)g * s->group_bytes);
-    for (int64_t p = 0; p < b->n_panels && s->code_bits == 4; p++)
-        spread(s, at + (size_t)p * s->panel_bytes, n, b->codes + p * STRETCH * GROUP_BYTES);
-    struct acts_row x = acts_row_at(acts, b->row);
-    run(&(struct stretch){.q = x.q + g * x.q_step,
-                          .scale = x.scale + g / STRETCH * x.step,
-                          .sum = x.sum + g * x.step,
-                          .q_step = acts->n_groups * x.q_step,
-                          .step = acts->n_groups * x.step,
-                          .scale_step = acts_spans(acts->in) * x.step,
-                          .panels = at,
-                          .codes = b->codes,
-                          .shape = s,
-                          .next = next,
-                          .n_groups = n,
-                          .n_panels = b->n_panels,
-                          .n_tiles = (b->n_rows + acts->tile - 1) / acts->tile,
-                          .first = g == 0,
-                          .sums = b->sums},
-        acts->tile);
+/* What is read after the span of groups from g on of the panels from p on: the same span of the next panels, the next span of
+ * the first ones, the next block. */
+static ptrdiff_t next_read(const struct block *b, int64_t g, int64_t p, int64_t step) {
+    ptrdiff_t panel = (ptrdiff_t)b->a->shape->panel_bytes, group = (ptrdiff_t)b->a->shape->group_bytes;
+    if (p + step < b->n_panels) return step * panel;
+    if (g + SPAN < b->a->x.n_groups) return SPAN * group - p * panel;
+    return step * panel - g * group;
 }
 
-static void run_block(const struct block *b) {
-    int64_t n_groups = b->a->x.n_groups;
+/* All tiles of a span of the panels from p on: what their units have in common is in u. */
+INLINE struct unit *run_tiles(const struct block *b, struct way *w, struct unit *u, struct unit units[2], struct unit *old, int64_t g,
+                              int64_t p, const int n, const int bits, const int narrow) {
+    const struct quant_acts *acts = &b->a->x;
+    const struct acts_row x = acts_row_at(acts, b->row);
+    for (int64_t t = 0; t * n < b->n_rows; t++, u->ahead = 0) {
+        struct unit *now = old == units ? units + 1 : units;
+        u->q = x.q + (t * acts->n_groups + g) * x.q_step;
+        u->sum = x.sum + (t * acts->n_groups + g) * x.step;
+        u->scale = x.scale + (t * acts_spans(acts->in) + g / SPAN) * x.step;
+        u->results = b->results + (t * PANEL_BLOCK + p) * TILE_FLOATS;
+        u->y = b->a->y + (b->row + t * n) * b->a->y_stride + (b->panel + p) * PANEL_ROWS;
+        u->n_rows = b->n_rows - t * n;
+        if (old) place_slots(u, old, bits);
+        *now = *u;
+        run_unit(w, now, old, n, bits, narrow);
+        old = now;
+    }
+    return old;
+}
+
+INLINE void run_block(const struct block *b, const int n, const int bits, const int narrow) {
+    const struct quant_acts *acts = &b->a->x;
+    const struct pack_shape *s = b->a->shape;
+    const int64_t step = bits == 4 ? 2 : 1;
+    struct way w = {.shape = s, .y_stride = b->a->y_stride};
+    struct unit units[2], *old = NULL;
+    for (int64_t g = 0; g < acts->n_groups; g += SPAN)
+        for (int64_t p = 0; p < b->n_panels; p += step) {
+            struct unit u = {.n_groups = acts_span_groups(acts, g), .codes = b->codes, .first = g == 0, .two = p + step - 1 < b->n_panels};
+            u.panels = b->a->panels + (size_t)(b->panel + p) * s->panel_bytes + (size_t)g * s->group_bytes;
+            u.last = g + SPAN >= acts->n_groups;
+            u.ahead = next_read(b, g, p, step);
+            for (int i = 0; i < SPAN * SUMS; i++) u.slots[i / SUMS][i % SUMS] = b->slots[i]; /* the first unit's */
+            for (int64_t i = 0; bits == 4 && i <= u.two; i++)
+                spread(s, u.panels + (size_t)i * s->panel_bytes, u.n_groups, b->codes + i * SPAN * GROUP_BYTES);
+            old = run_tiles(b, &w, &u, units, old, g, p, n, bits, narrow);
+        }
+    run_unit(&w, NULL, old, n, bits, narrow);
+}
+
+INLINE void run_tile(const struct block *b, const int bits, const int narrow) {
     int32_t tile = b->a->x.tile;
-    for (int64_t g = 0; g < n_groups; g += STRETCH) block_groups(b, g, n_groups - g < STRETCH ? n_groups - g : STRETCH);
-    for (int64_t row = 0; row < b->n_rows; row++) {
-        const float *sums = b->sums + row / tile * BLOCK * TILE_FLOATS + row % tile * PANEL_ROWS;
-        float *y = b->a->y + (b->row + row) * b->a->y_stride + b->panel * PANEL_ROWS;
-        for (int64_t p = 0; p < b->n_panels; p++) _mm512_storeu_ps(y + p * PANEL_ROWS, _mm512_load_ps(sums + p * TILE_FLOATS));
+    if (tile == 16) run_block(b, 16, bits, narrow);
+    else if (tile == 12) run_block(b, 12, bits, narrow);
+    else if (tile == 8) run_block(b, 8, bits, narrow);
+    else run_block(b, 4, bits, narrow);
+}
+
+static void run(const struct block *b) {
+    const struct pack_shape *s = b->a->shape;
+    if (s->code_bits == 4) {
+        if (s->narrow_scales) run_tile(b, 4, 1);
+        else run_tile(b, 4, 0);
+    } else {
+        if (s->narrow_scales) run_tile(b, 8, 1);
+        else run_tile(b, 8, 0);
     }
 }
 
@@ -275,15 +317,16 @@ static void panel(const struct panel_args *a) {
         kern_vnni_panel(a);
         return;
     }
-    unsigned char codes[BLOCK * STRETCH * GROUP_BYTES] __attribute__((aligned(64)));
-    float sums[ROW_BLOCK / ACTS_TILE * BLOCK * TILE_FLOATS] __attribute__((aligned(64)));
-    struct block b = {.a = a, .codes = codes, .sums = sums};
+    unsigned char codes[2 * SPAN * GROUP_BYTES] __attribute__((aligned(64)));
+    float results[ROW_BLOCK / ACTS_TILE * PANEL_BLOCK * TILE_FLOATS] __attribute__((aligned(64)));
+    int32_t slots[SPAN * SUMS][TILE_FLOATS] __attribute__((aligned(64)));
+    struct block b = {.a = a, .codes = codes, .results = results, .slots = slots};
     configure(a->x.tile);
     for (b.row = 0; b.row < a->n_rows; b.row += ROW_BLOCK)
-        for (b.panel = 0; b.panel < a->n_panels; b.panel += BLOCK) {
+        for (b.panel = 0; b.panel < a->n_panels; b.panel += PANEL_BLOCK) {
             b.n_rows = a->n_rows - b.row < ROW_BLOCK ? a->n_rows - b.row : ROW_BLOCK;
-            b.n_panels = a->n_panels - b.panel < BLOCK ? a->n_panels - b.panel : BLOCK;
-            run_block(&b);
+            b.n_panels = a->n_panels - b.panel < PANEL_BLOCK ? a->n_panels - b.panel : PANEL_BLOCK;
+            run(&b);
         }
     _tile_release();
 }
