@@ -132,7 +132,7 @@ static __device__ __forceinline__ ending ending_of(const k_instr &in, uint32_t t
     return o;
 }
 
-template <int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *red, const float *squares, int first, int n, early e) {
+template <int WARPS> static __device__ __forceinline__ void finish(const k_step_run &run, const k_step_linear &a, const ending &o, const float *red, const float *squares, int first, int n, early e) {
     enum { TILE = 16 * (WARPS + 1) };
     bool wide = is_wide(n);
     int shift = wide ? 0 : WARPS == 16 ? 4 : 3, w = wide ? 0 : threadIdx.x % WARPS;
@@ -150,7 +150,10 @@ template <int WARPS> static __device__ __forceinline__ void finish(const k_step_
         y = o.act_kind == 1 ? __fdividef(y, 1.0f + __expf(-y)) * (up * o.act_scale) : gated_rare(a.act, y, up);
     }
     if (o.has_residual) {
-        while (o.residual_link && there && e.residual.y != o.residual_tag) e.residual = load_tagged(o.residual_link + i);
+        for (int polls = 1; o.residual_link && there && e.residual.y != o.residual_tag; polls++) {
+            if (is_long(polls) && gave_up(run.barrier, polls)) break;
+            e.residual = load_tagged(o.residual_link + i);
+        }
         y = y * o.own_scale + __uint_as_float(e.residual.x) * o.residual_scale;
     }
     bool stores = w == 0 && there;
@@ -220,7 +223,7 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
         ending o = ending_of(in, tag);
         if (done == 0) end_instr(next, head, i);
         __syncthreads();
-        if (n) finish<WARPS>(a, o, red, squares, first + done, n, e);
+        if (n) finish<WARPS>(run, a, o, red, squares, first + done, n, e);
         turn++;
         done += n;
     } while (done < n_tiles);
@@ -268,8 +271,8 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         int item = gridDim.x - 1 - blockIdx.x;
         if (item < in.u.attn.c.heads * in.u.attn.sets * in.u.attn.splits) {
             float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
-            if (in.u.attn.per_item == 1) run_item<WARPS, D, 1>(in, head, heads, item);
-            else run_item<WARPS, D, 2>(in, head, heads, item);
+            if (in.u.attn.per_item == 1) run_item<WARPS, D, 1>(a, in, head, heads, item);
+            else run_item<WARPS, D, 2>(a, in, head, heads, item);
         }
         end_instr(next, head, i);
         __syncthreads();

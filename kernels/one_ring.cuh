@@ -7,7 +7,7 @@
 #include "bulk.cuh"
 #include "step.cuh"
 
-enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = 16, PLACES_MAX = 64 };
+enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = SMALL_SHARED ? 4 : 16, PLACES_MAX = 64 };
 enum weight_kind { W4, W16 }; // 4 bits in groups of 64 or more, bf16
 
 // Which part of attention a block makes: query heads of one cached head, from one of them on, over a run of positions of the cache, and the
@@ -45,7 +45,7 @@ template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes()
     return KIND == W16 ? 2048 : TILE_CODES + TILE_META;
 }
 template <int KIND> static __device__ __forceinline__ constexpr int chunk_units() {
-    return KIND == W16 ? 1 : 2;
+    return KIND == W16 || SMALL_SHARED ? 1 : 2;
 }
 template <int KIND> static __device__ __forceinline__ constexpr int place_bytes() {
     return KIND == W16 ? unit_bytes<KIND>() : 2 * chunk_units<KIND>() * unit_bytes<KIND>();

@@ -151,11 +151,11 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
         }
         if (base == 0) next = begin_instr(run, head, at);
         if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
-        for (;;) {
+        for (int polls = 1;; polls++) {
             bool there = true;
 #pragma unroll
             for (int j = 0; j < POLLS; j++) there = there && v[j].y == tag && v[j].w == tag;
-            if (in_all_lanes(there)) break;
+            if (in_all_lanes(there) || (is_long(polls) && !in_all_lanes(!gave_up(run.barrier, polls)))) break;
 #pragma unroll
             for (int j = 0; j < POLLS; j++)
                 if (v[j].y != tag || v[j].w != tag) v[j] = load_tagged2(link + base + 64 * j + 2 * lane);

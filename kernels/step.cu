@@ -32,13 +32,9 @@ static_assert(sizeof(shared_head) <= HEAD_BYTES, "fuse_step.c");
 template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
     return KIND == W16 ? 2048 : KIND == W4_32 ? TILE_CODES + 2 * TILE_META : TILE_CODES + TILE_META;
 }
-// Slots of a warp's ring, of two units each (bf16: one): what is under way to shared memory. Those GPUs have less of it; fuse_step.c counts the same.
+// Slots of a warp's ring, of two units each (bf16: one): what is under way to shared memory. fuse_step.c counts the same.
 template <int KIND> static __device__ __forceinline__ constexpr int depth() {
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
-    return 2;
-#else
-    return KIND == W16 ? 3 : 4;
-#endif
+    return SMALL_SHARED ? 2 : KIND == W16 ? 3 : 4;
 }
 template <int KIND> static __device__ __forceinline__ constexpr int slot_bytes() {
     return KIND == W16 ? unit_bytes<KIND>() : 2 * unit_bytes<KIND>();

@@ -3,8 +3,34 @@
 //
 // A tagged word is a result and, above it, the tag of the step that made it, written in one piece: who finds the tag has the result, without
 // a barrier, a fence or a second trip to L2.
+//
+// No wait is without end. One that lasts POLLS_MAX trips to L2, about a second (Windows resets a GPU after two), is for a block that is not on the
+// GPU beside the others: a fault of ours, or somebody keeps multiprocessors for himself. Who finds that goes on with what is there, all others
+// follow, and the launch ends; the host has a word for it.
 #pragma once
 #include "common.cuh"
+
+#ifdef MLXCEL_EMULATE
+enum { POLLS_MAX = 4, POLLS_LOOK = 2 };
+#else
+enum { POLLS_MAX = 1 << 21, POLLS_LOOK = 1 << 10 };
+#endif
+
+// Of the words behind the barrier's: whether somebody gave up; the address of the host's word for it.
+enum { GAVE_UP = 3, GAVE_UP_HOST = 4 };
+
+// Polls are counted; gave_up is asked now and then.
+static __device__ __forceinline__ bool is_long(int polls) {
+    return polls % POLLS_LOOK == 0;
+}
+static __device__ __forceinline__ bool gave_up(uint32_t *count, int polls) {
+    volatile uint32_t *flag = count + GAVE_UP;
+    if (polls >= POLLS_MAX) {
+        *flag = 1;
+        **(volatile uint32_t *const *)(count + GAVE_UP_HOST) = 1;
+    }
+    return *flag != 0;
+}
 
 #ifdef MLXCEL_EMULATE
 static inline void grid_barrier(uint32_t *, uint32_t) {}
@@ -47,8 +73,9 @@ static __device__ __forceinline__ void grid_barrier(uint32_t *count, uint32_t ar
     if (threadIdx.x == 0) {
         asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(count) : "memory");
         uint32_t now;
+        int polls = 0;
         do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(count) : "memory");
-        while ((int32_t)(now - arrivals) < 0);
+        while ((int32_t)(now - arrivals) < 0 && !(is_long(++polls) && gave_up(count, polls)));
     }
     __syncthreads();
 }

@@ -12,6 +12,7 @@ static void cuda_close(struct backend *be) {
         cuda_free(c, &c->counters);
         cuda_free(c, &c->staging);
         if (c->bounce) c->d->cuMemFreeHost(c->bounce);
+        if (c->gave_up) c->d->cuMemFreeHost((void *)(uintptr_t)c->gave_up);
         for (int i = 0; i < 2; i++)
             if (c->bounced[i]) c->d->cuEventDestroy(c->bounced[i]);
         for (int i = 0; i < c->n_modules; i++) c->d->cuModuleUnload(c->modules[i]);
@@ -51,6 +52,21 @@ static int read_attributes(struct cuda *c, struct err *err) {
     return ERR_OK;
 }
 
+/* What blocks of a launch count together is zero; the host's word is where a kernel that gives up can write it and we can read it for nothing. */
+static int open_counters(struct cuda *c, struct err *err) {
+    void *word;
+    CUdeviceptr address;
+    TRY(cuda_alloc(c, COUNTERS * sizeof(uint32_t), "counters", &c->counters, err));
+    CUDA_TRY(c, c->d->cuMemsetD32Async(c->counters, 0, COUNTERS, c->stream), "clearing counters");
+    CUDA_TRY(c, c->d->cuMemHostAlloc(&word, sizeof *c->gave_up, CU_MEMHOSTALLOC_DEVICEMAP), "pinned memory");
+    c->gave_up = word;
+    *c->gave_up = 0;
+    CUDA_TRY(c, c->d->cuMemHostGetDevicePointer(&address, word, 0), "pinned memory");
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "clearing counters");
+    CUDA_TRY(c, c->d->cuMemcpyHtoD(c->counters + COUNTERS_GAVE_UP_HOST * sizeof(uint32_t), &address, sizeof address), "counters");
+    return ERR_OK;
+}
+
 static int open_device(struct cuda *c, struct err *err) {
     CUDA_TRY(c, c->d->cuDevicePrimaryCtxRetain(&c->context, c->device->handle), "opening GPU %d", c->device->index);
     c->has_context = true;
@@ -59,8 +75,7 @@ static int open_device(struct cuda *c, struct err *err) {
     CUDA_TRY(c, c->d->cuMemHostAlloc((void **)&c->bounce, 2 * (size_t)BOUNCE_BYTES, 0), "pinned memory");
     for (int i = 0; i < 2; i++) CUDA_TRY(c, c->d->cuEventCreate(&c->bounced[i], CU_EVENT_DISABLE_TIMING), "an event");
     TRY(read_attributes(c, err));
-    TRY(cuda_alloc(c, COUNTERS * sizeof(uint32_t), "counters", &c->counters, err));
-    CUDA_TRY(c, c->d->cuMemsetD32Async(c->counters, 0, COUNTERS, c->stream), "clearing counters");
+    TRY(open_counters(c, err));
     return cuda_modules_load(c, err);
 }
 
@@ -91,10 +106,8 @@ static int cuda_open(const struct backend_options *options, struct backend **out
 
 /* On a device that is watched, a step is waited for: how long it took is what the next one's size depends on. */
 static int end_watched(struct backend *be, const struct step *step, struct err *err) {
-    struct cuda *c = (struct cuda *)be;
     TRY(cuda_end(be, step, err));
-    if (be->step_ms) CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
-    return ERR_OK;
+    return be->step_ms ? cuda_wait((struct cuda *)be, err) : ERR_OK;
 }
 
 static void cuda_memory(struct backend *be, uint64_t *out_free, uint64_t *out_total) {

@@ -42,8 +42,9 @@ struct launch {
     int32_t op;  /* index in the list, for timings and messages */
 };
 
-/* Room for what blocks of a launch count together: two counters of the barrier, the last tag, then counters of attention's splits. */
-enum { COUNTERS = 4096, COUNTERS_FIRST = 64 };
+/* Room for what blocks of a launch count together: two counters of the barrier, the last tag, whether a wait had no end, the address of the
+ * host's word for that, then counters of attention's splits. */
+enum { COUNTERS = 4096, COUNTERS_GAVE_UP = 3, COUNTERS_GAVE_UP_HOST = 4, COUNTERS_FIRST = 64 };
 
 struct program {
     struct launch *launches;
@@ -103,7 +104,8 @@ struct cuda {
     struct plan plan;
     struct program program;
     CUdeviceptr scratch, op_scratch, counters;
-    CUdeviceptr staging; /* a weight's rows before they become tiles */
+    volatile uint32_t *gave_up; /* pinned: blocks of a launch waited for each other in vain */
+    CUdeviceptr staging;        /* a weight's rows before they become tiles */
     size_t staging_bytes;
     size_t scratch_bytes, op_scratch_bytes, op_scratch_need;
     CUresult lower_code; /* of a driver function that lowering called */
@@ -204,6 +206,10 @@ bool cuda_read_only_by(const struct cuda *c, struct tensor t, int32_t j);
 bool cuda_same_view(struct tensor a, struct tensor b);
 /* Instructions of decode steps (fuse_step.c): whether steps of this shape have them; the ops of the one that begins at op i, 0 for none. */
 bool cuda_step_small(const struct cuda *c);
+/* 99 KB for a block, as 8.6, 8.9 and 12.x have, whose kernels are compiled for that (kernels/step.cuh). */
+static inline bool cuda_has_small_shared(const struct cuda *c) {
+    return c->shared_max < 128 << 10;
+}
 int32_t cuda_step_size(const struct cuda *c, int32_t i);
 void cuda_step_lower(struct cuda *c, int32_t i);
 /* Lists of instructions of one row (link_step.c): the launch of kernels/one.cu that runs them, and how many places a warp's ring of weights
@@ -255,5 +261,7 @@ bool cuda_begin(struct backend *be, const struct step_key *key);
 int cuda_end(struct backend *be, const struct step *step, struct err *err);
 int cuda_reserve(struct backend *be, struct err *err);
 int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err);
+/* Waits for what was launched. */
+int cuda_wait(struct cuda *c, struct err *err);
 
 #endif

@@ -10,18 +10,24 @@ enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 };
 
 /* ---- kernels -------------------------------------------------------------------------------------------------------- */
 
-enum { ONE_HEAD = 8 * K_INSTR_BYTES + 2560, ONE_WARPS = 16, ONE_AT_ONCE = 16, DEPTH_MIN = 2 }; /* of kernels/one.cu */
+enum {
+    ONE_HEAD = 8 * K_INSTR_BYTES + 2560,
+    ONE_WARPS = 16,
+    ONE_AT_ONCE = 16,
+    ONE_AT_ONCE_SMALL = 4,
+    DEPTH_MIN = 2
+}; /* of kernels/one.cu */
 
-/* By mode of weights and width of heads; the most places of a warp's ring of weights, and the bytes of one. */
+/* By mode of weights and width of heads; the most places of a warp's ring of weights, and the bytes of one, also where shared memory is small. */
 static const struct one_kernel {
     enum kernel_id id;
     int32_t mode, width, depth;
-    size_t place;
+    size_t place, small_place;
 } one_kernels[] = {
-    {KERNEL_one_4_64, K_AFFINE, 64, 4, 4 * 576},
-    {KERNEL_one_4_128, K_AFFINE, 128, 4, 4 * 576},
-    {KERNEL_one_16_64, K_PLAIN, 64, 3, 2048},
-    {KERNEL_one_16_128, K_PLAIN, 128, 3, 2048},
+    {KERNEL_one_4_64, K_AFFINE, 64, 4, 4 * 576, 2 * 576},
+    {KERNEL_one_4_128, K_AFFINE, 128, 4, 4 * 576, 2 * 576},
+    {KERNEL_one_16_64, K_PLAIN, 64, 3, 2048, 2048},
+    {KERNEL_one_16_128, K_PLAIN, 128, 3, 2048, 2048},
 };
 
 /* Sums of x and x; queries, the new key and value, and what the warps make of them. */
@@ -52,7 +58,8 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
 
 bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out, int32_t *out_depth) {
     struct one_shape shape = {.mode = -1};
-    size_t most = 0;
+    bool is_small = cuda_has_small_shared(c);
+    size_t most = 0, sums = (size_t)(is_small ? ONE_AT_ONCE_SMALL : ONE_AT_ONCE) * 2 * 16 * (ONE_WARPS + 1) * sizeof(float);
     for (int32_t i = 0; i < n; i++) {
         if (!one_fits(c, &in[i], &shape)) return false;
         if (room_of(&in[i]) > most) most = room_of(&in[i]);
@@ -60,7 +67,7 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
     if (!shape.width) shape.width = 128;
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
-        size_t fixed = ONE_HEAD + 2 * ONE_AT_ONCE * 16 * (ONE_WARPS + 1) * sizeof(float) + most, each = ONE_WARPS * one->place;
+        size_t fixed = ONE_HEAD + sums + most, each = ONE_WARPS * (is_small ? one->small_place : one->place);
         if (one->mode != shape.mode || one->width != shape.width || !c->functions[one->id]) continue;
         if (fixed + DEPTH_MIN * each > (size_t)c->shared_max) return false;
         size_t depth = ((size_t)c->shared_max - fixed) / each;

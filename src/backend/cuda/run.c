@@ -118,11 +118,24 @@ int cuda_end(struct backend *be, const struct step *step, struct err *err) {
     return ERR_OK;
 }
 
+/* After a wait that had no end (kernels/sync.cuh) a step's results are nothing; the counters are whole again when the launch is over. */
+int cuda_wait(struct cuda *c, struct err *err) {
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
+    if (!*c->gave_up) return ERR_OK;
+    *c->gave_up = 0;
+    CUDA_TRY(c, c->d->cuMemsetD32Async(c->counters + COUNTERS_GAVE_UP * sizeof(uint32_t), 0, 1, c->stream), "clearing counters");
+    return err_set(
+        err, ERR_EDEVICE,
+        "GPU %d: blocks of a step waited for each other in vain, since not all of its %d multiprocessors ran them at once: another "
+        "program (a debugger, MPS) holds some of them; end it, or use --device cpu",
+        c->device->index, c->n_sm);
+}
+
 static int read_piece(struct cuda *c, CUdeviceptr from, size_t bytes, unsigned char *dst, struct err *err) {
     for (size_t done = 0; done < bytes;) {
         size_t n = bytes - done < BOUNCE_BYTES ? bytes - done : BOUNCE_BYTES;
         CUDA_TRY(c, c->d->cuMemcpyDtoHAsync(c->bounce, from + done, n, c->stream), "reading a result");
-        CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
+        TRY(cuda_wait(c, err));
         memcpy(dst + done, c->bounce, n);
         done += n;
     }

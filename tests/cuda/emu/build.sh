@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the emulated driver: FOLDER/libcuda.so.1. Then LD_LIBRARY_PATH=FOLDER makes `--device cuda` run the kernels on the CPU.
-# usage: build.sh FOLDER
+# usage: build.sh FOLDER [FLAGS]    -DMLXCEL_SMALL_SHARED: as a GeForce has them, with EMU_CUDA="sms=28;shared=101376"
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../../.." && pwd)
@@ -10,7 +10,7 @@ for file in "$here/emu.cpp" $(sed -n 's/^\([a-z_0-9]*\.cu\) .*/\1/p' "$top/kerne
     object="$1/$(basename "$file").o"
     objects+=("$object")
     if [ ! -e "$object" ] || [ -n "$(find "$file" "$top/kernels" "$here" "$top/src/backend/cuda" -newer "$object" \( -name '*.cuh' -o -name '*.h' -o -path "$file" \) | head -1)" ]; then
-        g++ -x c++ -std=c++17 -O2 -g -fPIC -fvisibility=hidden -ffp-contract=off -DMLXCEL_EMULATE -D__CUDACC__ -I"$here" -I"$top/src" -Wno-attributes -Wno-unknown-pragmas -c "$file" -o "$object"
+        g++ -x c++ -std=c++17 -O2 -g -fPIC -fvisibility=hidden -ffp-contract=off -DMLXCEL_EMULATE -D__CUDACC__ -I"$here" -I"$top/src" -Wno-attributes -Wno-unknown-pragmas "${@:2}" -c "$file" -o "$object"
     fi
 done
 g++ -shared -Wl,-soname,libcuda.so.1 -o "$1/libcuda.so.1" "${objects[@]}" -ldl

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
+#include <map>
+#include <string>
 #include <vector>
 
 emu_state emu;
@@ -118,11 +120,37 @@ static void run_block() {
     }
 }
 
-static void launch(void (*f)(const void *), const unsigned grid[3], unsigned threads, unsigned shared_bytes, const void *args) {
+// What EMU_CUDA="sms=28;shared=101376;report" says: multiprocessors, shared memory for a block, and whether the end tells what ran.
+static const char *setting(const char *name) {
+    const char *all = getenv("EMU_CUDA"), *at = all ? strstr(all, name) : nullptr;
+    return at ? at + strlen(name) : nullptr;
+}
+static int number(const char *name, int other) { return setting(name) ? atoi(setting(name)) : other; }
+static unsigned shared_max() { return (unsigned)number("shared=", 232448); }
+
+struct ran {
+    unsigned launches, grid, shared;
+};
+static std::map<std::string, ran> all_ran;
+static void report() {
+    for (auto &r : all_ran) fprintf(stderr, "emu: %s %u launches, at most %u blocks, %u bytes\n", r.first.c_str(), r.second.launches, r.second.grid, r.second.shared);
+}
+static void note(const char *name, unsigned blocks, unsigned shared_bytes) {
+    if (all_ran.empty() && setting("report")) atexit(report);
+    ran &r = all_ran[name];
+    r.launches++;
+    if (blocks > r.grid) r.grid = blocks;
+    if (shared_bytes > r.shared) r.shared = shared_bytes;
+}
+
+// Shared memory is poisoned (NaN), what lies behind it too, and must stay so.
+enum { GUARD = 256 };
+static bool launch(const char *name, void (*f)(const void *), const unsigned grid[3], unsigned threads, unsigned shared_bytes, const void *args) {
     static std::vector<unsigned char> shared;
-    shared.assign(shared_bytes + 1024 + 256, 0xff); // poison: NaN
-    emu.shared = (unsigned char *)(((uintptr_t)shared.data() + 1023) / 1024 * 1024 - 0);
-    if (emu.shared + shared_bytes > shared.data() + shared.size()) shared.resize(shared.size() + 1024), emu.shared = (unsigned char *)(((uintptr_t)shared.data() + 1023) / 1024 * 1024);
+    note(name, grid[0] * grid[1] * grid[2], shared_bytes);
+    if (shared_bytes > shared_max()) return false;
+    shared.assign(shared_bytes + 1024 + GUARD, 0xff);
+    emu.shared = (unsigned char *)(((uintptr_t)shared.data() + 1023) / 1024 * 1024);
     kernel = f;
     kernel_args = args;
     n_threads = threads;
@@ -134,6 +162,9 @@ static void launch(void (*f)(const void *), const unsigned grid[3], unsigned thr
                 emu.block = {x, y, z};
                 run_block();
             }
+    for (unsigned i = shared_bytes; i < shared_bytes + GUARD; i++)
+        if (emu.shared[i] != 0xff) fprintf(stderr, "emu: %s wrote beyond its %u bytes of shared memory\n", name, shared_bytes), abort();
+    return true;
 }
 
 // ---- the driver ----
@@ -168,8 +199,8 @@ API cuDeviceGetName(char *name, int bytes, CUdevice) { return snprintf(name, (si
 API cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
     *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR                   ? 9
          : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR                 ? 0
-         : a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                     ? 8
-         : a == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN        ? 232448
+         : a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                     ? number("sms=", 8)
+         : a == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN        ? (int)shared_max()
          : a == CU_DEVICE_ATTRIBUTE_WARP_SIZE                                ? 32
                                                                              : 0;
     return CUDA_SUCCESS;
@@ -235,15 +266,17 @@ API cuEventRecord(CUevent, CUstream) { return CUDA_SUCCESS; }
 API cuEventQuery(CUevent) { return CUDA_SUCCESS; }
 API cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
 API cuEventElapsedTime(float *ms, CUevent, CUevent) { return *ms = 0, CUDA_SUCCESS; }
+static CUresult start(CUfunction f, const unsigned grid[3], unsigned threads, unsigned shared_bytes, const void *args) {
+    const emu_function *e = (const emu_function *)f;
+    return launch(e->name, e->call, grid, threads, shared_bytes, args) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 API cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned, unsigned, unsigned shared, CUstream, void **args, void **) {
     const unsigned grid[3] = {gx, gy, gz};
-    launch(((emu_function *)f)->call, grid, bx, shared, args[0]);
-    return CUDA_SUCCESS;
+    return start(f, grid, bx, shared, args[0]);
 }
 API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **) {
     const unsigned grid[3] = {c->gridDimX, c->gridDimY, c->gridDimZ};
-    launch(((emu_function *)f)->call, grid, c->blockDimX, c->sharedMemBytes, args[0]);
-    return CUDA_SUCCESS;
+    return start(f, grid, c->blockDimX, c->sharedMemBytes, args[0]);
 }
 API cuLaunchCooperativeKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **) { return CUDA_ERROR_NOT_SUPPORTED; }
 API cuGraphCreate(CUgraph *g, unsigned) { return *g = new CUgraph_st, CUDA_SUCCESS; }
@@ -262,8 +295,10 @@ API cuGraphKernelNodeSetAttribute(CUgraphNode, CUkernelNodeAttrID, const CUkerne
 API cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, CUflags64) { return *e = (CUgraphExec) new CUgraph_st(*g), CUDA_SUCCESS; }
 API cuGraphUpload(CUgraphExec, CUstream) { return CUDA_SUCCESS; }
 API cuGraphLaunch(CUgraphExec e, CUstream) {
-    for (emu_node &n : ((CUgraph_st *)e)->nodes) launch(((emu_function *)n.func)->call, n.grid, n.threads, n.shared, n.args);
-    return CUDA_SUCCESS;
+    CUresult code = CUDA_SUCCESS;
+    for (emu_node &n : ((CUgraph_st *)e)->nodes)
+        if (!code) code = start(n.func, n.grid, n.threads, n.shared, n.args);
+    return code;
 }
 API cuGraphExecUpdate_v2(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *) { return CUDA_ERROR_NOT_SUPPORTED; }
 API cuGraphExecKernelNodeSetParams_v2(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS *) { return CUDA_ERROR_NOT_SUPPORTED; }

@@ -1,0 +1,252 @@
+/* kernels/one.cu by itself: products of one row against sums in double precision, with x in every form in which it comes, and a wait for a word
+ * that nobody writes, which must end with the host's message and leave the kernel usable. Skipped where there is no GPU. */
+#include "backend/cuda/cuda.h"
+
+#include "base/half.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { IN_MAX = 3072, OUT_MAX = 208, TILE = 16, UNIT = 64, UNIT_BYTES = 576, CODES = 512, RESULT_STRIDE = OUT_MAX };
+enum form { PLAIN_F32, PLAIN_BF16, LINK_F32, LINK_BF16, N_FORMS };
+
+static const char *const form_names[N_FORMS] = {"f32", "bf16", "linked f32", "linked bf16"};
+
+struct product {
+    int32_t mode, in, out;
+    enum form form;
+    bool has_norm, is_f16; /* is_f16: scales and biases */
+};
+
+struct bench {
+    struct cuda *c;
+    CUdeviceptr weights, x, norm, y, instrs;
+    unsigned char packed[OUT_MAX * IN_MAX * 2];
+    float w[OUT_MAX][IN_MAX], x_f32[IN_MAX], norm_f32[IN_MAX], y_f32[OUT_MAX];
+    uint64_t words[IN_MAX];
+};
+
+#define TRY_CU(call, what) TRY(cuda_check(b->c->d, (call), err, "%s", what))
+
+static float draw(uint64_t seed, int32_t i) {
+    return (float)(rng_uniform(seed, (uint64_t)i, 0) * 2.0 - 1.0);
+}
+
+static bool is_bf16(enum form form) {
+    return form == PLAIN_BF16 || form == LINK_BF16;
+}
+
+/* ---- what is multiplied ---------------------------------------------------------------------------------------------- */
+
+/* Rows of bf16. */
+static void make_plain(struct bench *b, const struct product *p) {
+    for (int32_t i = 0; i < p->out; i++)
+        for (int32_t k = 0; k < p->in; k++) {
+            uint16_t h = bf16_from_f32(draw(2, i * p->in + k));
+            memcpy(b->packed + ((size_t)i * (size_t)p->in + (size_t)k) * 2, &h, 2);
+            b->w[i][k] = bf16_to_f32(h);
+        }
+}
+
+/* Tiles of 4 bits, as kernels/tile.cuh says. */
+static void make_tiles(struct bench *b, const struct product *p) {
+    memset(b->packed, 0, sizeof b->packed);
+    for (int32_t i = 0; i < p->out; i++)
+        for (int32_t k = 0; k < p->in; k++) {
+            unsigned char *unit = b->packed + (size_t)((i / TILE * (p->in / UNIT) + k / UNIT) * UNIT_BYTES);
+            int32_t r = i % TILE, word = k % UNIT / 8, n = k % 8, nibble = n / 2 + n % 2 * 4;
+            float scale = 0.05f + 0.05f * draw(3, i * 64 + k / UNIT), bias = draw(4, i * 64 + k / UNIT);
+            uint16_t both[2] = {p->is_f16 ? f16_from_f32(scale) : bf16_from_f32(scale),
+                                p->is_f16 ? f16_from_f32(bias) : bf16_from_f32(bias)};
+            int32_t code = (int32_t)(rng_at(5, (uint64_t)(i * p->in + k), 0) >> 60);
+            unit[((r % 8) * 4 + word % 4) * 16 + r / 8 * 8 + word / 4 * 4 + nibble / 2] |= (unsigned char)(code << nibble % 2 * 4);
+            memcpy(unit + CODES + r % 8 * 8 + r / 8 * 4, both, 4);
+            scale = p->is_f16 ? f16_to_f32(both[0]) : bf16_to_f32(both[0]);
+            bias = p->is_f16 ? f16_to_f32(both[1]) : bf16_to_f32(both[1]);
+            b->w[i][k] = (float)code * scale + bias;
+        }
+}
+
+/* x of very different sizes, unit by unit. Its words carry `tag`. */
+static void make_x(struct bench *b, const struct product *p, uint32_t tag) {
+    for (int32_t k = 0; k < p->in; k++) {
+        float x = draw(6, k) * ldexpf(1.0f, k / UNIT % 5 * 3 - 6);
+        b->norm_f32[k] = 1.0f + 0.5f * draw(7, k);
+        b->x_f32[k] = is_bf16(p->form) ? bf16_to_f32(bf16_from_f32(x)) : x;
+    }
+    for (int32_t k = 0; k < p->in; k++) {
+        if (p->form == LINK_F32) b->words[k] = (uint64_t)tag << 32 | f32_bits(b->x_f32[k]);
+        if (p->form == PLAIN_F32) ((float *)b->words)[k] = b->x_f32[k];
+        if (p->form == PLAIN_BF16) ((uint16_t *)b->words)[k] = bf16_from_f32(b->x_f32[k]);
+        if (p->form == LINK_BF16 && k % 2)
+            b->words[k / 2] = (uint64_t)tag << 32 | (uint64_t)bf16_from_f32(b->x_f32[k]) << 16 | bf16_from_f32(b->x_f32[k - 1]);
+    }
+}
+
+/* ---- running --------------------------------------------------------------------------------------------------------- */
+
+static struct k_instr instr_of(const struct bench *b, const struct product *p) {
+    struct k_instr in = {.kind = K_STEP_LINEAR, .reads = -1};
+    bool is_plain = p->mode == K_PLAIN;
+    int32_t n_tiles = p->out / TILE, tile_bytes = p->in / UNIT * UNIT_BYTES;
+    in.u.linear = (struct k_step_linear){
+        .w = {.values = b->weights,
+              .values_bytes = p->in * 2,
+              .out = p->out,
+              .in = p->in,
+              .mode = p->mode,
+              .group = UNIT,
+              .dtype = p->is_f16 ? K_F16 : K_BF16,
+              .tile_bytes = is_plain ? 0 : tile_bytes},
+        .x = b->x,
+        .x_stride = p->in,
+        .x_dtype = is_bf16(p->form) ? K_BF16 : K_F32,
+        .norm = p->has_norm ? b->norm : 0,
+        .has_norm = p->has_norm,
+        .eps = 1e-6f,
+        .y = b->y,
+        .y_stride = RESULT_STRIDE,
+        .y_dtype = K_F32,
+        .rows = 1,
+        .own_scale = 1,
+        .inv_in = 1.0f / (float)p->in,
+        .n_tiles = n_tiles,
+        .tiles_each = n_tiles / b->c->n_sm,
+        .tiles_more = n_tiles % b->c->n_sm,
+    };
+    return in;
+}
+
+/* The step that begins now has this tag. */
+static int next_tag(struct bench *b, uint32_t *out, struct err *err) {
+    TRY_CU(b->c->d->cuMemcpyDtoH(out, b->c->counters + 2 * sizeof(uint32_t), sizeof *out), "the last tag");
+    *out += 1;
+    return ERR_OK;
+}
+
+static int launch(struct bench *b, const struct product *p, struct err *err) {
+    struct k_instr in = instr_of(b, p);
+    struct launch l;
+    int32_t depth;
+    cuda_links_find(&in, 1);
+    if (p->form >= LINK_F32) in.u.linear.x_link = b->x;
+    if (!cuda_list_fits(b->c, &in, 1, &l, &depth)) return err_set(err, ERR_EINTERNAL, "kernels/one.cu does not take this product");
+    struct k_step_run run = {.instrs = b->instrs, .barrier = b->c->counters, .n = 1, .tags = 1, .depth = depth};
+    void *params[] = {&run};
+    TRY_CU(b->c->d->cuMemcpyHtoD(b->instrs, &in, sizeof in), "an instruction");
+    TRY_CU(b->c->d->cuLaunchKernel(b->c->functions[l.kernel], l.grid[0], 1, 1, l.threads, 1, 1, l.shared_bytes, b->c->stream, params, NULL),
+           "launching");
+    return cuda_wait(b->c, err);
+}
+
+static int prepare(struct bench *b, const struct product *p, struct err *err) {
+    uint32_t tag;
+    if (p->mode == K_PLAIN) make_plain(b, p);
+    else make_tiles(b, p);
+    TRY(next_tag(b, &tag, err));
+    make_x(b, p, tag);
+    TRY_CU(b->c->d->cuMemcpyHtoD(b->weights, b->packed, sizeof b->packed), "weights");
+    TRY_CU(b->c->d->cuMemcpyHtoD(b->x, b->words, sizeof b->words), "x");
+    return cuda_check(b->c->d, b->c->d->cuMemcpyHtoD(b->norm, b->norm_f32, sizeof b->norm_f32), err, "a norm");
+}
+
+/* x is rounded to bf16, or to 2^-16 of the largest element of its unit and perhaps of the one beside it. */
+static int compare(struct bench *b, const struct product *p, struct err *err) {
+    double square = 0, largest[IN_MAX / UNIT + 2] = {0};
+    for (int32_t k = 0; k < p->in; k++) {
+        double x = fabs((double)b->x_f32[k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0));
+        square += (double)b->x_f32[k] * (double)b->x_f32[k];
+        for (int32_t u = k / UNIT / 2 * 2; u < k / UNIT / 2 * 2 + 2; u++) largest[u] = fmax(largest[u], x);
+    }
+    double factor = p->has_norm ? 1.0 / sqrt(square / p->in + 1e-6) : 1.0;
+    for (int32_t i = 0; i < p->out; i++) {
+        double want = 0, error = 1e-6;
+        for (int32_t k = 0; k < p->in; k++) {
+            double x = (double)b->x_f32[k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0), w = b->w[i][k];
+            want += x * w;
+            error += fabs(w) * (p->mode == K_PLAIN ? fabs(x) / 256 : largest[k / UNIT] / 65000) + fabs(w * x) * 2e-6;
+        }
+        if (!(fabs((double)b->y_f32[i] - want * factor) <= error * factor))
+            return err_set(err, ERR_EDEVICE, "result %d is %.7g, expected %.7g within %.2g", i, (double)b->y_f32[i], want * factor,
+                           error * factor);
+    }
+    return ERR_OK;
+}
+
+static int check_product(struct bench *b, const struct product *p, struct err *err) {
+    TRY(prepare(b, p, err));
+    TRY(launch(b, p, err));
+    TRY_CU(b->c->d->cuMemcpyDtoH(b->y_f32, b->y, sizeof b->y_f32), "results");
+    return compare(b, p, err);
+}
+
+/* Words of the tag before: a message, not a wait without end; then all is as before. */
+static int check_wait(struct bench *b, struct err *err) {
+    const struct product p = {.mode = K_AFFINE, .in = 1088, .out = 48, .form = LINK_F32};
+    struct err words = {0};
+    uint32_t tag;
+    TRY(prepare(b, &p, err));
+    TRY(next_tag(b, &tag, err));
+    make_x(b, &p, tag - 1);
+    TRY_CU(b->c->d->cuMemcpyHtoD(b->x, b->words, sizeof b->words), "x");
+    if (launch(b, &p, &words) != ERR_EDEVICE || !strstr(words.msg, "waited for each other in vain"))
+        return err_set(err, ERR_EDEVICE, "a wait for nothing: %s", words.code ? words.msg : "no error");
+    return check_product(b, &p, err);
+}
+
+static int open_bench(struct bench *b, struct err *err) {
+    TRY(cuda_alloc(b->c, sizeof b->packed, "weights", &b->weights, err));
+    TRY(cuda_alloc(b->c, sizeof b->words, "x", &b->x, err));
+    TRY(cuda_alloc(b->c, sizeof b->norm_f32, "a norm", &b->norm, err));
+    TRY(cuda_alloc(b->c, sizeof b->y_f32, "results", &b->y, err));
+    return cuda_alloc(b->c, sizeof(struct k_instr), "an instruction", &b->instrs, err);
+}
+
+static void close_bench(struct bench *b) {
+    CUdeviceptr *all[] = {&b->weights, &b->x, &b->norm, &b->y, &b->instrs};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) cuda_free(b->c, all[i]);
+    cuda_backend.close(&b->c->base);
+}
+
+static int n_passed, n_failed;
+
+static void note(int code, const char *name, const struct product *p, const struct err *err) {
+    n_passed += code == 0;
+    n_failed += code != 0;
+    if (!code) return;
+    printf("FAILED %s", name);
+    if (p)
+        printf(" %d bits, %d x %d, x %s%s", p->mode == K_PLAIN ? 16 : 4, p->out, p->in, form_names[p->form], p->has_norm ? ", norm" : "");
+    printf(": %s\n", err->msg);
+}
+
+static void check_all(struct bench *b) {
+    static const int32_t ins[] = {64, 128, 1088, IN_MAX}, outs[] = {16, OUT_MAX};
+    for (int32_t i = 0; i < 2 * 4 * 2 * N_FORMS * 2; i++) {
+        struct product p = {i % 2 ? K_PLAIN : K_AFFINE, ins[i / 2 % 4], outs[i / 8 % 2], (enum form)(i / 16 % N_FORMS), i / 64 % 2, false};
+        if (p.has_norm && is_bf16(p.form)) continue; /* nobody makes that */
+        p.is_f16 = p.mode == K_AFFINE && p.in == 128;
+        struct err err = {0};
+        note(check_product(b, &p, &err), "product", &p, &err);
+    }
+    struct err err = {0};
+    note(check_wait(b, &err), "wait", NULL, &err);
+}
+
+int main(void) {
+    static struct bench b;
+    struct backend *be;
+    struct err err = {0};
+    if (cuda_backend.open(&(struct backend_options){0}, &be, &err)) {
+        printf("skipped: %s\n0 passed, 0 failed, 1 skipped\n", err.msg);
+        return 0;
+    }
+    b.c = (struct cuda *)be;
+    if (!b.c->functions[KERNEL_one_4_128]) printf("skipped: kernels/one.cu is not compiled for this GPU\n");
+    else if (open_bench(&b, &err)) note(1, "memory", NULL, &err);
+    else check_all(&b);
+    close_bench(&b);
+    printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_passed + n_failed ? 0 : 1);
+    return n_failed ? 1 : 0;
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Decode of one row on emulated GPUs (tests/cuda/emu): a data-centre GPU, a GeForce with 99 KB of shared memory for a block, and one with three
+multiprocessors. Products by themselves (cuda_one), a golden model against the CPU, the built-in model's tokens against the CPU's; kernels/one.cu
+must be what ran. Needs a build with kernels for 9.0, whose images the emulator takes for its own, and g++.
+
+usage: test_emulated.py BUILD
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SMALL = "-DMLXCEL_SMALL_SHARED"
+GPUS = [("data centre", [], "sms=8;report"), ("GeForce", [SMALL], "sms=28;shared=101376;report"), ("three multiprocessors", [SMALL], "sms=3;shared=101376;report")]
+FIXTURE = "tests/golden/quant/affine-4-g64"
+GENERATE = ["generate", "--tokens", "1,2,3,40,50", "-n", "6"]
+
+
+def execute(command, folder=None, limits=""):
+    env = dict(os.environ, EMU_CUDA=limits)
+    if folder:
+        env["LD_LIBRARY_PATH"] = folder
+    run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=ROOT, timeout=600)
+    return run.returncode, run.stdout.decode(errors="replace"), run.stderr.decode(errors="replace")
+
+
+def ran_one(words):
+    """Launches of kernels/one.cu, of the emulator's report."""
+    return sum(int(n) for n in re.findall(r"^emu: one_\w+ (\d+) launches", words, re.M))
+
+
+def check_gpu(build, folder, limits, cpu_text):
+    rc, out, err = execute([f"{build}/cuda_one"], folder, limits)
+    yield "products", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
+    rc, out, err = execute([f"{build}/golden_tests", "--backend", "cuda", "--precision", "auto", "--close", FIXTURE], folder, limits)
+    yield "golden model", rc == 0 and ran_one(err), out + err
+    rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, limits)
+    yield "tokens", rc == 0 and out == cpu_text and ran_one(err), f"{out!r}, on the CPU {cpu_text!r}\n{err}"
+
+
+def skip(why):
+    print(f"skipped: {why}\n0 passed, 0 failed, 1 skipped")
+    sys.exit(0)
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    if not shutil.which("g++") or os.uname().machine != "x86_64":
+        skip("the emulator needs g++ and x86_64")
+    passed = failed = 0
+    with tempfile.TemporaryDirectory() as top:
+        cpu_text = execute([f"{build}/mlxcel", *GENERATE, "--device", "cpu"])[1]
+        for name, flags, limits in GPUS:
+            folder = os.path.join(top, "small" if flags else "large")
+            rc, out, err = execute(["tests/cuda/emu/build.sh", folder, *flags])
+            if rc:
+                print(f"FAILED {name}: the emulator does not build\n{err}")
+                failed += 1
+                continue
+            if execute([f"{build}/cuda_one"], folder, limits)[1].startswith("skipped"):
+                skip("the build has no kernels for 9.0 (cmake -DMLXCEL_CUDA=on -DMLXCEL_CUDA_ARCHS=90a)")
+            for what, ok, words in check_gpu(build, folder, limits, cpu_text):
+                passed += bool(ok)
+                failed += not ok
+                if not ok:
+                    print(f"FAILED {name}, {what}:\n{words[-2000:]}")
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+main()
