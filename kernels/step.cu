@@ -9,7 +9,7 @@
 // by the latency of barriers and loads where it is small.
 #include "step.cuh"
 
-enum { THREADS = 512, WARPS = 16, SLOTS = 4, RED_FLOATS = 8192, ROWS_MAX = 8, PREFETCH_BYTES = 128 << 10 };
+enum { THREADS = 512, WARPS = 16, SLOTS = 4, RED_FLOATS = SMALL_SHARED ? 4096 : 8192, ROWS_MAX = 8, PREFETCH_BYTES = 128 << 10 };
 enum weight_kind { W4, W4_32, W16 }; // 4 bits in groups of 64 or more, in groups of 32, bf16
 
 // Shared memory: instructions, sums of squares, then what an instruction makes of it.

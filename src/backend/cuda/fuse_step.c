@@ -6,7 +6,7 @@
 #include "backend/cuda/cuda.h"
 
 enum { STEP_ROWS = 8, STEP_THREADS = 512, STEP_SPLIT = 256, STEP_SPLITS_MAX = 32, STEP_SINGLE_MAX = 1024 };
-enum { HEAD_BYTES = 4 * K_INSTR_BYTES + 2304, RED_BYTES = 8192 * 4 }; /* of kernels/step.cu */
+enum { HEAD_BYTES = 4 * K_INSTR_BYTES + 2304, RED_BYTES = 8192 * 4, RED_BYTES_SMALL = 4096 * 4 }; /* of kernels/step.cu */
 
 static_assert(sizeof(struct k_instr) == K_INSTR_BYTES, "an instruction has its room");
 
@@ -22,7 +22,7 @@ static size_t linear_shared_bytes(const struct cuda *c, const struct weight *w, 
     size_t slot = is_plain ? 2048 : w->format.group == 32 ? 2 * 640 : 2 * 576, depth = is_small ? 2 : is_plain ? 3 : 4;
     size_t ring = STEP_THREADS / 32 * depth * slot;
     size_t sums = w->format.mode == QUANT_NONE ? 0 : (size_t)rows * (size_t)w->in / (w->format.group == 32 ? 32 : 64) * 4 + 16;
-    return HEAD_BYTES + RED_BYTES + ring + sums + (size_t)rows * ((size_t)w->in + 32) * 2;
+    return HEAD_BYTES + (is_small ? RED_BYTES_SMALL : RED_BYTES) + ring + sums + (size_t)rows * ((size_t)w->in + 32) * 2;
 }
 
 /* Rows that begin at multiples of 16 bytes. */

@@ -10,13 +10,7 @@ enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 };
 
 /* ---- kernels -------------------------------------------------------------------------------------------------------- */
 
-enum {
-    ONE_HEAD = 8 * K_INSTR_BYTES + 2560,
-    ONE_WARPS = 16,
-    ONE_AT_ONCE = 16,
-    ONE_AT_ONCE_SMALL = 4,
-    DEPTH_MIN = 2
-}; /* of kernels/one.cu */
+enum { ONE_HEAD = 8 * K_INSTR_BYTES + 2560, ONE_WARPS = 16, ONE_AT_ONCE = 16, ONE_AT_ONCE_SMALL = 4 }; /* of kernels/one.cu */
 
 /* By mode of weights and width of heads; the most places of a warp's ring of weights, and the bytes of one, also where shared memory is small. */
 static const struct one_kernel {
@@ -69,7 +63,7 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
         const struct one_kernel *one = &one_kernels[k];
         size_t fixed = ONE_HEAD + sums + most, each = ONE_WARPS * (is_small ? one->small_place : one->place);
         if (one->mode != shape.mode || one->width != shape.width || !c->functions[one->id]) continue;
-        if (fixed + DEPTH_MIN * each > (size_t)c->shared_max) return false;
+        if (fixed + each > (size_t)c->shared_max) return false;
         size_t depth = ((size_t)c->shared_max - fixed) / each;
         if (depth > (size_t)one->depth) depth = (size_t)one->depth;
         *out = (struct launch){one->id, {(unsigned int)c->n_sm, 1, 1}, ONE_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0};
