@@ -1,11 +1,10 @@
-// Barriers in shared memory, and copies of many bytes that one thread asks for: instructions of sm_90 and later. MLXCEL_NO_BULK: a test of what
-// GPUs without them do.
+// Barriers in shared memory, and copies of many bytes that one thread asks for: instructions of sm_90 and later.
 //
 // A phase of a barrier ends when all have arrived and all bytes that were announced have come.
 #pragma once
 #include "common.cuh"
 
-#if !defined(MLXCEL_EMULATE) && !defined(MLXCEL_NO_BULK) && __CUDA_ARCH__ >= 900
+#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
 #define HAS_BULK 1
 
 static __device__ __forceinline__ void barrier_init(uint32_t at, int arrivals) {

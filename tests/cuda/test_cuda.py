@@ -3,10 +3,10 @@
 models, compute-sanitizer, and the Windows program under Wine. Runs from a build folder alone, so that its programs can be carried to a
 machine with a GPU.
 
-usage: test_cuda.py BUILD DATA [--parts check,exact,close,depth,models,sanitize,wine] [--out DIR] [--jobs N] [--only TEXT]
+usage: test_cuda.py BUILD DATA [--parts check,one,exact,close,depth,models,sanitize,wine] [--out DIR] [--jobs N] [--only TEXT]
                     [--exe MLXCEL.EXE --bridge FOLDER --prefix FOLDER]
 
-BUILD holds mlxcel, checkkern and golden_tests; DATA holds golden/, tiny/ and models/. BRIDGE and PREFIX are those of test_wine_gpu.sh
+BUILD holds mlxcel, checkkern, cuda_one and golden_tests; DATA holds golden/, tiny/ and models/. BRIDGE and PREFIX are those of test_wine_gpu.sh
 (also MLXCEL_WINE_BRIDGE, and WINEPREFIX). What is missing is skipped by name.
 """
 import argparse
@@ -21,7 +21,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PARTS = ["check", "exact", "close", "depth", "models", "sanitize", "wine"]
+PARTS = ["check", "one", "exact", "close", "depth", "models", "sanitize", "wine"]
 DEPTH = ["llama", "qwen3", "llama-hd128-gqa8", "gemma3", "deepseek_v3", "gpt_oss", "qwen3-q4-g64", "mamba2", "qwen3_5"]
 # one fixture per mixer: attention, sliding attention with sinks, latent attention, conv, scan, ssd, delta, lightning
 SANITIZE = ["qwen3-q4-g64", "gpt_oss", "deepseek_v2", "lfm2", "mamba", "mamba2", "qwen3_5", "minimax"]
@@ -116,6 +116,16 @@ def part_check(t, a):
         else:
             t.note(False, "checkkern", last_line(text))
     t.part("check", before)
+
+
+def part_one(t, a):
+    before = (t.passed, t.failed)
+    rc, text = execute([os.path.join(a.build, "cuda_one")], 100)
+    found = re.search(r"(\d+) passed, (\d+) failed", last_line(text))
+    t.log("one.log", text)
+    t.passed += int(found[1]) if found else 0
+    t.note(rc == 0 and bool(found), "one", last_line(text))
+    t.part("one", before)
 
 
 def part_exact(t, a):

@@ -63,7 +63,7 @@ static int open_counters(struct cuda *c, struct err *err) {
     *c->gave_up = 0;
     CUDA_TRY(c, c->d->cuMemHostGetDevicePointer(&address, word, 0), "pinned memory");
     CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "clearing counters");
-    CUDA_TRY(c, c->d->cuMemcpyHtoD(c->counters + COUNTERS_GAVE_UP_HOST * sizeof(uint32_t), &address, sizeof address), "counters");
+    CUDA_TRY(c, c->d->cuMemcpyHtoD(c->counters + COUNTERS_HOST * sizeof(uint32_t), &address, sizeof address), "counters");
     return ERR_OK;
 }
 
