@@ -45,7 +45,7 @@ static __device__ __noinline__ float position_scale(const k_step_attn &a, int po
 
 // Queries to shared memory, one warp each; where the row's own position is this block's, its key and value too, as the cache has them, and to
 // the cache.
-template <int D> static __device__ __forceinline__ void place_head(const k_step_attn &a, shared_head *known, float *heads, const part_of &part, int pos, int warp) {
+template <int D> static __device__ __forceinline__ void place_head(const k_step_attn &a, const shared_head *known, float *heads, const part_of &part, int pos, int warp) {
     enum { E = D / 32 };
     int lane = threadIdx.x % 32, n = part.n, kv_head = part.kv_head;
     bool is_q = warp < n, is_k = warp == n;
@@ -60,7 +60,9 @@ template <int D> static __device__ __forceinline__ void place_head(const k_step_
         const uint64_t *link = a.qkv_link + (is_q ? a.q_at : is_k ? a.k_at : a.v_at) + at;
         uint32_t tag = known->tag + a.qkv_maker;
         bool there;
-        int polls = known->polls;
+#if SMALL_SHARED
+        int polls = 0;
+#endif
         do {
             there = true;
 #pragma unroll
@@ -69,8 +71,10 @@ template <int D> static __device__ __forceinline__ void place_head(const k_step_
                 x[e] = __uint_as_float(word.x);
                 there = there && word.y == tag;
             }
-        } while (!in_all_lanes(there) && --polls > 0);
-        if (polls <= 0) known->polls = 1;
+#if SMALL_SHARED
+            if (is_long(++polls) && !in_all_lanes(!gave_up(known->count, polls))) break;
+#endif
+        } while (!in_all_lanes(there));
     } else {
         const float *from = (is_q ? a.q : is_k ? a.k : a.v) + at;
 #pragma unroll

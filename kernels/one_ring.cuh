@@ -25,7 +25,9 @@ struct shared_head {
     k_instr slots[SLOTS];
     float squares[2][32];
     uint32_t tag, last;
-    int polls; // how long to wait
+#if SMALL_SHARED
+    uint32_t *count; // the barrier's words
+#endif
     // What attention asks for again in every layer: of the row, its position and cosines and sines, and blocks of the table from one on.
     int pos, seq, row, first_block, first_visible, shape;
     part_of part;

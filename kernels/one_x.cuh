@@ -136,7 +136,10 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
     bool f32 = a.x_dtype == K_F32, has_norm = a.has_norm;
     const uint64_t *link = a.x_link + (f32 ? begin : begin / 2);
     const float *norm = a.norm;
-    int words = f32 ? n : n / 2, lane = threadIdx.x % 32, polls = head->polls;
+    int words = f32 ? n : n / 2, lane = threadIdx.x % 32;
+#if SMALL_SHARED
+    int polls = 0;
+#endif
 #pragma unroll 1
     for (int base = 0; base < words; base += 64 * POLLS) {
         uint4 v[POLLS];
@@ -155,7 +158,10 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
             bool there = true;
 #pragma unroll
             for (int j = 0; j < POLLS; j++) there = there && v[j].y == tag && v[j].w == tag;
-            if (in_all_lanes(there) || --polls <= 0) break;
+            if (in_all_lanes(there)) break;
+#if SMALL_SHARED
+            if (is_long(++polls) && !in_all_lanes(!gave_up(run.barrier, polls))) break;
+#endif
 #pragma unroll
             for (int j = 0; j < POLLS; j++)
                 if (v[j].y != tag || v[j].w != tag) v[j] = load_tagged2(link + base + 64 * j + 2 * lane);
@@ -181,6 +187,5 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
             }
         }
     }
-    if (polls <= 0) head->polls = 1;
     return square;
 }

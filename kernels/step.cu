@@ -17,7 +17,6 @@ struct shared_head {
     k_instr slots[SLOTS];
     float squares[ROWS_MAX][WARPS];
     uint32_t last;
-    int polls; // how long to wait
     // What attention asks for again in every layer: of a row, its position and cosines and sines, and blocks of the table from one on.
     int pos, seq, row, first_block;
     const int32_t *table;
@@ -600,8 +599,7 @@ static __device__ __forceinline__ void fetch_instr(const k_step_run &a, unsigned
 extern "C" __global__ void __launch_bounds__(THREADS, 1) step_run(KARGS(k_step_run) a) {
     DYNAMIC_SHARED(unsigned char, smem);
     for (int i = 0; i < SLOTS; i++) fetch_instr(a, smem, i);
-    shared_head *head = (shared_head *)smem;
-    if (threadIdx.x == 0) head->row = -1, head->polls = POLLS_MAX;
+    if (threadIdx.x == 0) ((shared_head *)smem)->row = -1;
     copy_wait<0>();
     __syncthreads();
     for (int i = 0; i < a.n; i++) {
@@ -616,9 +614,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) step_run(KARGS(k_step_r
         run_instr(slots[i % SLOTS], smem);
         if (i + 1 == a.n) break;
         copy_wait<0>();
-        grid_barrier(a.barrier, (uint32_t)(i + 1) * gridDim.x, &head->polls);
+        grid_barrier(a.barrier, (uint32_t)(i + 1) * gridDim.x);
     }
-    if (a.n == 1) return;
-    if (threadIdx.x == 0) tell_host(a.barrier, head->polls);
-    grid_leave(a.barrier, 0);
+    if (a.n > 1) grid_leave(a.barrier, 0);
 }

@@ -6,14 +6,6 @@
 
 enum { TABLE_MAX = 64, PAIRS_MAX = 128 };
 
-// Compute capabilities 8.6, 8.9 and 12.x have 99 KB of shared memory for a block: rings of weights are shorter, which is enough for the quarter of
-// bandwidth that a multiprocessor has there. Tests have the same on other GPUs. The host goes by the size (cuda_has_small_shared).
-#if defined(MLXCEL_SMALL_SHARED) || (defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200))
-#define SMALL_SHARED 1
-#else
-#define SMALL_SHARED 0
-#endif
-
 #define LOG2E 1.4426950408889634f
 
 static __device__ __forceinline__ void load8(const void *p, int dtype, int64_t at, float out[8]) {

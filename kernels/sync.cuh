@@ -4,26 +4,44 @@
 // A tagged word is a result and, above it, the tag of the step that made it, written in one piece: who finds the tag has the result, without
 // a barrier, a fence or a second trip to L2.
 //
-// No wait is without end. One that lasts POLLS_MAX trips to L2, about half a second (Windows resets a GPU after two), is for a block that is not on
-// the GPU beside the others: a fault of ours, or somebody keeps multiprocessors for himself. Who finds that goes on with what is there, waits for
-// nothing more, and so does his block (its word for it lies in shared memory); the launch ends, and the host has a word for it.
+// On a GeForce no wait is without end. One that lasts POLLS_MAX trips to L2, about a second (Windows resets a GPU after two), is for a block that is
+// not on the GPU beside the others: a fault of ours, or somebody keeps multiprocessors for himself. Who finds that goes on with what is there, all
+// others follow, and the launch ends; the host has a word for it. Other GPUs have no such limit: decode of one row was 1 to 2 % slower with it.
 #pragma once
 #include "common.cuh"
 
-#ifdef MLXCEL_EMULATE
-enum { POLLS_MAX = 4 };
+// Compute capabilities 8.6, 8.9 and 12.x have 99 KB of shared memory for a block: rings of weights are shorter, which is enough for the quarter of
+// bandwidth that a multiprocessor has there. Tests have the same on other GPUs. The host goes by the size (cuda_has_small_shared).
+#if defined(MLXCEL_SMALL_SHARED) || (defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200))
+#define SMALL_SHARED 1
 #else
-enum { POLLS_MAX = 1 << 20 };
+#define SMALL_SHARED 0
 #endif
-enum { WORD_OF_HOST = 4 }; // among the words of the barrier: where its address is
 
-// One thread, at the end; polls: the block's.
-static __device__ __forceinline__ void tell_host(uint32_t *count, int polls) {
-    if (polls != POLLS_MAX) **(volatile uint32_t *const *)(count + WORD_OF_HOST) = 1;
+#ifdef MLXCEL_EMULATE
+enum { POLLS_MAX = 4, POLLS_LOOK = 2 };
+#else
+enum { POLLS_MAX = 1 << 21, POLLS_LOOK = 1 << 10 };
+#endif
+
+// Of the words behind the barrier's: whether somebody gave up; the address of the host's word for it.
+enum { GAVE_UP = 3, GAVE_UP_HOST = 4 };
+
+// Polls are counted; gave_up is asked now and then.
+static __device__ __forceinline__ bool is_long(int polls) {
+    return polls % POLLS_LOOK == 0;
+}
+static __device__ __forceinline__ bool gave_up(uint32_t *count, int polls) {
+    volatile uint32_t *flag = count + GAVE_UP;
+    if (polls >= POLLS_MAX) {
+        *flag = 1;
+        **(volatile uint32_t *const *)(count + GAVE_UP_HOST) = 1;
+    }
+    return *flag != 0;
 }
 
 #ifdef MLXCEL_EMULATE
-static inline void grid_barrier(uint32_t *, uint32_t, int *) {}
+static inline void grid_barrier(uint32_t *, uint32_t) {}
 static inline void grid_leave(uint32_t *count, uint32_t tags) {
     if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1) count[2] += tags;
 }
@@ -57,16 +75,20 @@ static inline float load_shared_by_blocks(const float *p) {
 }
 #else
 
-// Waits until `arrivals` blocks have come here since the launch began; what they wrote before is then visible to all. block_polls: in shared memory.
-static __device__ __forceinline__ void grid_barrier(uint32_t *count, uint32_t arrivals, int *block_polls) {
+// Waits until `arrivals` blocks have come here since the launch began; what they wrote before is then visible to all.
+static __device__ __forceinline__ void grid_barrier(uint32_t *count, uint32_t arrivals) {
     __syncthreads();
     if (threadIdx.x == 0) {
         asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(count) : "memory");
         uint32_t now;
-        int polls = *block_polls;
+#if SMALL_SHARED
+        int polls = 0;
         do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(count) : "memory");
-        while ((int32_t)(now - arrivals) < 0 && --polls > 0);
-        if (polls <= 0) *block_polls = 1;
+        while ((int32_t)(now - arrivals) < 0 && !(is_long(++polls) && gave_up(count, polls)));
+#else
+        do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(count) : "memory");
+        while ((int32_t)(now - arrivals) < 0);
+#endif
     }
     __syncthreads();
 }

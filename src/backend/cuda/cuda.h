@@ -42,9 +42,9 @@ struct launch {
     int32_t op;  /* index in the list, for timings and messages */
 };
 
-/* Room for what blocks of a launch count together: two counters of the barrier, the last tag, from the fourth on the address of
- * the host's word for a wait that had no end, then counters of attention's splits. */
-enum { COUNTERS = 4096, COUNTERS_HOST = 4, COUNTERS_FIRST = 64 };
+/* Room for what blocks of a launch count together: two counters of the barrier, the last tag, whether a wait had no end, the address of the
+ * host's word for that, then counters of attention's splits. */
+enum { COUNTERS = 4096, COUNTERS_GAVE_UP = 3, COUNTERS_HOST = 4, COUNTERS_FIRST = 64 };
 
 struct program {
     struct launch *launches;

@@ -123,6 +123,7 @@ int cuda_wait(struct cuda *c, struct err *err) {
     CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
     if (!*c->gave_up) return ERR_OK;
     *c->gave_up = 0;
+    CUDA_TRY(c, c->d->cuMemsetD32Async(c->counters + COUNTERS_GAVE_UP * sizeof(uint32_t), 0, 1, c->stream), "clearing counters");
     return err_set(
         err, ERR_EDEVICE,
         "GPU %d: blocks of a step waited for each other in vain, since not all of its %d multiprocessors ran them at once: another "
