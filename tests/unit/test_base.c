@@ -196,6 +196,26 @@ static void fmath_bits_are_pinned(void) {
     CHECK(h == UINT64_C(0xaee4bc5249f6a9b5));
 }
 
+/* 1 + 2^-12 squared lies 2^-24 above 1 + 2^-11, half a step of a float: what is added decides, however little it is. */
+static void fmath_fma_rounds_once(void) {
+    const float x = 1 + 0x1p-12f, below = 1 + 0x1p-11f, above = below + 0x1p-23f;
+    CHECK(m_fmaf(x, x, 0) == below && m_fmaf(x, x, 0x1p-60f) == above && m_fmaf(x, x, -0x1p-60f) == below);
+    CHECK(m_fmaf(-x, x, 0x1p-60f) == -below && m_fmaf(-x, x, -0x1p-60f) == -above);
+    CHECK(m_fmaf(x, x, -1) == 0x1p-11f + 0x1p-24f && m_fmaf(x, -x, below) == -0x1p-24f);
+    CHECK(isinf(m_fmaf(3e38f, 3e38f, 1)) && isnan(m_fmaf(INFINITY, 1, -INFINITY)) && m_fmaf(0x1p-75f, 0x1p-75f, 0x1p-149f) == 0x1p-148f);
+    uint64_t h = 0, state = 1;
+    for (int i = 0; i < 100000; i++) {
+        float v[3];
+        for (int k = 0; k < 3; k++) {
+            state = state * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            v[k] = ldexpf((float)((int32_t)(state >> 32)), (int)(state >> 20 & 31) - 40);
+        }
+        v[0] = m_fmaf(v[0], v[1], v[2]);
+        h = hash_bytes(v, sizeof *v, h);
+    }
+    CHECK(h == UINT64_C(0x9699c1cc5c5f0138));
+}
+
 static void json_reads_and_writes(void) {
     struct arena a = {0};
     struct err err;
@@ -244,6 +264,7 @@ const struct unit_suite unit_base = {"base", (const struct unit_case[]){
                                                  {"half_round_trips", half_round_trips},
                                                  {"fmath_is_accurate", fmath_is_accurate},
                                                  {"fmath_bits_are_pinned", fmath_bits_are_pinned},
+                                                 {"fmath_fma_rounds_once", fmath_fma_rounds_once},
                                                  {"json_reads_and_writes", json_reads_and_writes},
                                                  {"rng_depends_on_all_three", rng_depends_on_all_three},
                                                  {0},

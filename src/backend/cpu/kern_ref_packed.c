@@ -1,9 +1,8 @@
 /* Integer products in plain C: quantisation of activations and one panel. */
 #include "backend/cpu/kern.h"
 
+#include "base/fmath.h"
 #include "base/half.h"
-
-#include <math.h>
 
 /* One group by its span's factor; returns the sum of its numbers. */
 static float quant_group(const float *x, int32_t n, float inverse, int8_t *q, int64_t low) {
@@ -73,11 +72,11 @@ static void panel_row(const struct panel_args *a, const unsigned char *p, int64_
             group_dot(s, p, x.q, x.low, total);
             read_scales(s, p + code_bytes, scale, bias);
             for (int r = 0; r < PANEL_ROWS; r++) {
-                inner[r] = fmaf((float)total[r], scale[r], inner[r]);
-                inner[r] = fmaf(bias[r], *x.sum, inner[r]);
+                inner[r] = m_fmaf((float)total[r], scale[r], inner[r]);
+                inner[r] = m_fmaf(bias[r], *x.sum, inner[r]);
             }
         }
-        for (int r = 0; r < PANEL_ROWS; r++) acc[r] = fmaf(inner[r], *x.scale, acc[r]);
+        for (int r = 0; r < PANEL_ROWS; r++) acc[r] = m_fmaf(inner[r], *x.scale, acc[r]);
     }
     memcpy(y, acc, sizeof acc);
 }
