@@ -12,20 +12,7 @@
  * span.
  * A single row, and groups of other sizes, are left to the set below, and so are as few rows as it is faster for (tune.h).
  */
-#include "backend/cpu/kern.h"
-
-#include <immintrin.h>
-
-/* gcc's own macros hold the stride in a `long`, which on Windows names a 32-bit register that the assembler refuses. */
-#ifdef __clang__
-#define TILE_LOAD(tile, base, stride) _tile_loadd(tile, base, stride)
-#define TILE_STORE(tile, base, stride) _tile_stored(tile, base, stride)
-#else
-#define TILE_LOAD(tile, base, stride) \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"((const void *)(base)), "r"((int64_t)(stride)) : "memory")
-#define TILE_STORE(tile, base, stride) \
-    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"((void *)(base)), "r"((int64_t)(stride)) : "memory")
-#endif
+#include "backend/cpu/kern_amx.h"
 
 /* MANY: from there on the spreading of codes pays on the machines that were measured. A unit's codes, activations and sums
  * stay in the level-1 cache; a span of ROW_BLOCK rows and their results for PANEL_BLOCK panels in the level-2 cache. */
@@ -33,24 +20,8 @@ enum { GROUP = 64, TIMES_16 = 0, TIMES_1 = 1024, GROUP_BYTES = 2048, SPAN = ACTS
 enum { ROW_BLOCK = 256, PANEL_BLOCK = 8, TILE_FLOATS = ACTS_TILE * PANEL_ROWS, SUMS = 2 };
 _Static_assert(SPAN == 4, "a unit has four steps");
 
-#define INLINE static inline __attribute__((always_inline))
-
-struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-
 /* Tiles 0, 1 and 2, 3: sums, in turn; 4, 5: activations of n rows; 6, 7: codes. */
-static void configure(int32_t n) {
-    struct tile_config c = {.palette = 1};
-    for (int t = 0; t < 8; t++) {
-        c.row_bytes[t] = 64;
-        c.rows[t] = t >= 6 ? 16 : (uint8_t)n;
-    }
-    __asm__ volatile("" : : "r"(&c) : "memory"); /* gcc 12 takes the instruction to read eight bytes, and drops the rest */
-    _tile_loadconfig(&c);
-}
+enum { WEIGHT_TILES = 6 };
 
 /* n groups of 4-bit codes from p on as lines of bytes. */
 static void spread(const struct pack_shape *s, const unsigned char *p, int64_t n, unsigned char *out) {
@@ -321,7 +292,7 @@ static void panel(const struct panel_args *a) {
     float results[ROW_BLOCK / ACTS_TILE * PANEL_BLOCK * TILE_FLOATS] __attribute__((aligned(64)));
     int32_t slots[SPAN * SUMS][TILE_FLOATS] __attribute__((aligned(64)));
     struct block b = {.a = a, .codes = codes, .results = results, .slots = slots};
-    configure(a->x.tile);
+    tiles_configure(a->x.tile, WEIGHT_TILES);
     for (b.row = 0; b.row < a->n_rows; b.row += ROW_BLOCK)
         for (b.panel = 0; b.panel < a->n_panels; b.panel += PANEL_BLOCK) {
             b.n_rows = a->n_rows - b.row < ROW_BLOCK ? a->n_rows - b.row : ROW_BLOCK;

@@ -8,44 +8,15 @@
  * blocks: the bits are the same for every number of rows, and a single row goes through tiles too (a row of a tile takes one
  * cycle: less than its weights take to arrive).
  */
-#include "backend/cpu/kern.h"
-
-#include <immintrin.h>
-
-/* gcc's own macros hold the stride in a `long`, which on Windows names a 32-bit register that the assembler refuses. */
-#ifdef __clang__
-#define TILE_LOAD(tile, base, stride) _tile_loadd(tile, base, stride)
-#define TILE_STORE(tile, base, stride) _tile_stored(tile, base, stride)
-#else
-#define TILE_LOAD(tile, base, stride) \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"((const void *)(base)), "r"((int64_t)(stride)) : "memory")
-#define TILE_STORE(tile, base, stride) \
-    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"((void *)(base)), "r"((int64_t)(stride)) : "memory")
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
+#include "backend/cpu/kern_amx.h"
 
 /* STRETCH blocks of two panels stay in the level-1 cache; those of ROW_BLOCK rows of activations, and
  * the sums of PANEL_BLOCK panels, in the level-2 cache. */
 enum { BLOCK_BYTES = PANEL_LINE * PACK_BF16_GROUP / 2, STRETCH = 16, PANEL_BLOCK = 16, ROW_BLOCK = 128 };
 enum { TILE_FLOATS = ACTS_TILE * PANEL_ROWS, TILE_STEP = PANEL_ROWS * 4 };
 
-struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-
 /* Tiles 0 .. 3: sums; 4, 5: weights; 6, 7: activations. */
-static void configure(int32_t n) {
-    struct tile_config c = {.palette = 1};
-    for (int t = 0; t < 8; t++) {
-        c.row_bytes[t] = 64;
-        c.rows[t] = t == 4 || t == 5 ? 16 : (uint8_t)n;
-    }
-    __asm__ volatile("" : : "r"(&c) : "memory"); /* gcc 12 takes the instruction to read eight bytes, and drops the rest */
-    _tile_loadconfig(&c);
-}
+enum { WEIGHT_TILES = 4 };
 
 INLINE void ask_for(const unsigned char *p) {
 #pragma GCC unroll 16
@@ -239,7 +210,7 @@ static void many_tiles(const struct panel_args *a) {
 }
 
 static void bf16_panel(const struct panel_args *a) {
-    configure(a->x.tile);
+    tiles_configure(a->x.tile, WEIGHT_TILES);
     if (a->n_rows <= a->x.tile) one_tile(a);
     else many_tiles(a);
     _tile_release();

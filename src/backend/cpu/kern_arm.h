@@ -70,6 +70,25 @@ struct arm_row_kernels {
     void (*bits_8)(const struct arm_row_group *), (*bits_8_wide)(const struct arm_row_group *);
 };
 
+/* row_kernels, made of one inlined function (r, group, bits, narrow) whose last three arguments are constants where it counts. */
+#define ARM_ROW_KERNELS(PANELS)                                      \
+    static NOINLINE void row_4_bits(const struct arm_row_group *r) { \
+        PANELS(r, 64, 4, 1);                                         \
+    }                                                                \
+    static void row_4_bits_any(const struct arm_row_group *r) {      \
+        PANELS(r, r->group, 4, 1);                                   \
+    }                                                                \
+    static void row_4_bits_wide(const struct arm_row_group *r) {     \
+        PANELS(r, r->group, 4, 0);                                   \
+    }                                                                \
+    static NOINLINE void row_8_bits(const struct arm_row_group *r) { \
+        PANELS(r, r->group, 8, 1);                                   \
+    }                                                                \
+    static void row_8_bits_wide(const struct arm_row_group *r) {     \
+        PANELS(r, r->group, 8, 0);                                   \
+    }                                                                \
+    static const struct arm_row_kernels row_kernels = {row_4_bits, row_4_bits_any, row_4_bits_wide, row_8_bits, row_8_bits_wide};
+
 static inline void arm_one_row(const struct panel_args *a, const struct arm_row_kernels *k) {
     const struct pack_shape *s = a->shape;
     void (*group_of)(const struct arm_row_group *) = s->narrow_scales ? k->bits_8 : k->bits_8_wide;

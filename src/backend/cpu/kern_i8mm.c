@@ -362,25 +362,10 @@ INLINE void row_panels(const struct arm_row_group *whole, const int32_t group, c
     }
 }
 
-static NOINLINE void row_4_bits(const struct arm_row_group *r) {
-    row_panels(r, 64, 4, 1);
-}
-static void row_4_bits_any(const struct arm_row_group *r) {
-    row_panels(r, r->group, 4, 1);
-}
-static void row_4_bits_wide(const struct arm_row_group *r) {
-    row_panels(r, r->group, 4, 0);
-}
-static NOINLINE void row_8_bits(const struct arm_row_group *r) {
-    row_panels(r, r->group, 8, 1);
-}
-static void row_8_bits_wide(const struct arm_row_group *r) {
-    row_panels(r, r->group, 8, 0);
-}
+ARM_ROW_KERNELS(row_panels)
 
 static void panel(const struct panel_args *a) {
-    static const struct arm_row_kernels row = {row_4_bits, row_4_bits_any, row_4_bits_wide, row_8_bits, row_8_bits_wide};
-    if (a->x.tile == 1) arm_one_row(a, &row);
+    if (a->x.tile == 1) arm_one_row(a, &row_kernels);
     else many_rows(a);
 }
 

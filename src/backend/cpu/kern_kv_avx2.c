@@ -45,29 +45,7 @@ INLINE void dot_part(const struct kv_block *b, const struct kv_query *m, int32_t
             _mm256_storeu_si256((__m256i *)(void *)(out + (int64_t)h * stride + lane + v * LANES), total[h][v]);
 }
 
-/* Lanes are a multiple of 16. */
-INLINE void dot_heads(const struct kv_block *b, const struct kv_query *m, int32_t n, int32_t lanes, const int n_heads, const int n_vectors,
-                      const int bits, bool asks, int32_t *out, int32_t stride) {
-    int32_t lane = 0;
-    for (; lane + n_vectors * LANES <= lanes; lane += n_vectors * LANES)
-        dot_part(b, m, n, lanes, lane, n_heads, n_vectors, bits, asks, out, stride);
-    for (; lane < lanes; lane += 2 * LANES) dot_part(b, m, n, lanes, lane, n_heads, 2, bits, asks, out, stride);
-}
-
-INLINE void dot_all(const struct kv_block *b, const struct kv_query *m, int32_t n, int32_t lanes, const int bits, int32_t *out,
-                    int32_t stride) {
-    int32_t h = 0;
-    for (; h + 4 <= b->heads; h += 4) dot_heads(b, m + h, n, lanes, 4, 2, bits, h == 0, out + (int64_t)h * stride, stride);
-    if (h + 2 <= b->heads) dot_heads(b, m + h, n, lanes, 2, 4, bits, h == 0, out + (int64_t)h * stride, stride), h += 2;
-    if (h < b->heads) dot_heads(b, m + h, n, lanes, 1, 4, bits, h == 0, out + (int64_t)h * stride, stride);
-}
-
-static void kv_dot(const struct kv_block *b, const struct kv_query *m, int32_t n, int32_t lanes, int32_t *out, int32_t stride) {
-    if (b->bits == 8) dot_all(b, m, n, lanes, 8, out, stride);
-    else dot_all(b, m, n, lanes, 4, out, stride);
-}
-
-#include "backend/cpu/kern_kv_tmpl.h"
+#include "backend/cpu/kern_kv_x86.h"
 
 void kern_kv_avx2(struct kernels *k) {
     fill_kv_kernels(k);
