@@ -17,7 +17,8 @@ struct session_options {
     const char *model; /* path; NULL: the built-in model */
     const char *name;  /* of the model, for people; NULL: its path */
     const char *shape; /* a made-up model of this shape instead */
-    int32_t bits;      /* of its weights: 4, 8, 16 */
+    int32_t bits;      /* of its weights: 4, 8, 16, 32 */
+    bool f16;          /* those of 16 bits, and scales: f16 instead of bf16 */
     uint64_t seed;
     const char *backend;        /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
     const char *device;         /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */

@@ -45,7 +45,8 @@ static int open_watched(struct session *s, struct err *err) {
 static int open_made_up(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
     struct synth *synth;
-    TRY(synth_create(&s->arena, str_of(o->shape), o->bits, o->seed, &synth, err));
+    struct synth_args args = {.shape = str_of(o->shape), .bits = o->bits, .f16 = o->f16, .seed = o->seed};
+    TRY(synth_create(&s->arena, &args, &synth, err));
     s->config = *synth_config(synth);
     s->name = o->shape;
     struct tensor_store store = synth_store(synth);

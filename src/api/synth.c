@@ -26,24 +26,24 @@ static struct synth_tensor *add(struct synth *s, struct str name, enum synth_kin
 
 static void add_matrix(struct synth *s, struct str path, int64_t out, int64_t in) {
     struct str weight = str_fmt(s->arena, "%.*s.weight", STR_ARG(path));
-    if (s->bits == 16) {
-        add(s, weight, SYNTH_PLAIN, DT_BF16, out, in)->spread = (float)sqrt(3.0 / (double)in); /* variance 1 / in */
+    if (s->bits >= 16) {
+        add(s, weight, SYNTH_PLAIN, s->dtype, out, in)->spread = (float)sqrt(3.0 / (double)in); /* variance 1 / in */
         return;
     }
     double levels = (double)(1 << s->bits);
     float scale = (float)(1.0 / sqrt((double)in * (levels * levels - 1.0) / 12.0));
     add(s, weight, SYNTH_CODES, DT_U32, out, in * s->bits / 32);
-    struct synth_tensor *scales = add(s, str_fmt(s->arena, "%.*s.scales", STR_ARG(path)), SYNTH_SCALES, DT_BF16, out, in / GROUP);
+    struct synth_tensor *scales = add(s, str_fmt(s->arena, "%.*s.scales", STR_ARG(path)), SYNTH_SCALES, s->dtype, out, in / GROUP);
     scales->spread = scale;
     uint64_t seed = scales->seed; /* a bias belongs to its scale: same random number */
-    struct synth_tensor *biases = add(s, str_fmt(s->arena, "%.*s.biases", STR_ARG(path)), SYNTH_BIASES, DT_BF16, out, in / GROUP);
+    struct synth_tensor *biases = add(s, str_fmt(s->arena, "%.*s.biases", STR_ARG(path)), SYNTH_BIASES, s->dtype, out, in / GROUP);
     biases->spread = scale;
     biases->middle = (float)((levels - 1.0) / 2.0);
     biases->seed = seed;
 }
 
 static void add_norm(struct synth *s, struct str path, int64_t n) {
-    add(s, str_fmt(s->arena, "%.*s.weight", STR_ARG(path)), SYNTH_ONES, DT_BF16, 0, n);
+    add(s, str_fmt(s->arena, "%.*s.weight", STR_ARG(path)), SYNTH_ONES, s->dtype, 0, n);
 }
 
 static void add_layer(struct synth *s, int32_t layer) {
@@ -72,7 +72,7 @@ static void add_layer(struct synth *s, int32_t layer) {
 static struct str config_text(const struct synth *s) {
     const struct model_shape *m = s->shape;
     struct str quant =
-        s->bits == 16 ? STR("") : str_fmt(s->arena, ",\n \"quantization\": {\"group_size\": %d, \"bits\": %d}", GROUP, s->bits);
+        s->bits >= 16 ? STR("") : str_fmt(s->arena, ",\n \"quantization\": {\"group_size\": %d, \"bits\": %d}", GROUP, s->bits);
     return str_fmt(s->arena,
                    "{\n \"model_type\": \"%s\",\n \"hidden_size\": %d,\n \"intermediate_size\": %d,\n \"num_hidden_layers\": %d,\n"
                    " \"num_attention_heads\": %d,\n \"num_key_value_heads\": %d,\n \"head_dim\": %d,\n \"vocab_size\": %d,\n"
@@ -82,15 +82,18 @@ static struct str config_text(const struct synth *s) {
                    m->rope_scaling ? m->rope_scaling : "null", m->tied ? "true" : "false", STR_ARG(quant));
 }
 
-int synth_create(struct arena *a, struct str shape, int32_t bits, uint64_t seed, struct synth **out, struct err *err) {
-    const struct model_shape *found = model_shape_find(shape, err);
+int synth_create(struct arena *a, const struct synth_args *args, struct synth **out, struct err *err) {
+    const struct model_shape *found = model_shape_find(args->shape, err);
+    int32_t bits = args->bits;
     if (!found) return err->code;
-    if (bits != 4 && bits != 8 && bits != 16) return err_set(err, ERR_EARG, "made-up weights have 4, 8 or 16 bits, not %d", bits);
+    if (bits != 4 && bits != 8 && bits != 16 && bits != 32)
+        return err_set(err, ERR_EARG, "made-up weights have 4, 8, 16 or 32 bits, not %d", bits);
     struct synth *s = arena_new(a, struct synth, 1);
     s->arena = a;
     s->shape = found;
     s->bits = bits;
-    s->seed = seed;
+    s->dtype = bits == 32 ? DT_F32 : args->f16 ? DT_F16 : DT_BF16;
+    s->seed = args->seed;
     add_matrix(s, STR("model.embed_tokens"), found->vocab, found->hidden);
     add_norm(s, STR("model.norm"), found->hidden);
     if (!found->tied) add_matrix(s, STR("lm_head"), found->vocab, found->hidden);
@@ -104,15 +107,23 @@ const struct config *synth_config(const struct synth *s) {
     return &s->config;
 }
 
-/* Four bf16 values from one hash. */
-static void put_values(const struct synth_tensor *t, uint64_t hash, uint16_t out[4]) {
-    for (int i = 0; i < 4; i++) {
+static float rounded(enum dtype dtype, float x) {
+    if (dtype == DT_F32) return x;
+    return dtype == DT_F16 ? f16_to_f32(f16_from_f32(x)) : bf16_to_f32(bf16_from_f32(x));
+}
+
+/* Eight bytes of values from one hash; those of 16 bits are rounded as such a checkpoint's are. */
+static void put_values(const struct synth_tensor *t, uint64_t hash, unsigned char out[8]) {
+    enum dtype dtype = t->info.dtype;
+    for (int i = 0; i < (dtype == DT_F32 ? 2 : 4); i++) {
         float unit = (float)(hash >> (16 * i) & 0xFFFF) * (1.0f / 65536.0f); /* [0, 1) */
         float value = 1.0f;
         if (t->kind == SYNTH_PLAIN) value = (2.0f * unit - 1.0f) * t->spread;
         if (t->kind == SYNTH_SCALES) value = (0.5f + unit) * t->spread;
-        if (t->kind == SYNTH_BIASES) value = -t->middle * bf16_to_f32(bf16_from_f32((0.5f + unit) * t->spread));
-        out[i] = bf16_from_f32(value);
+        if (t->kind == SYNTH_BIASES) value = -t->middle * rounded(dtype, (0.5f + unit) * t->spread);
+        uint16_t half = dtype == DT_F16 ? f16_from_f32(value) : bf16_from_f32(value);
+        if (dtype == DT_F32) memcpy(out + 4 * i, &value, 4);
+        else memcpy(out + 2 * i, &half, 2);
     }
 }
 
@@ -123,7 +134,7 @@ void synth_fill(const struct synth_tensor *t, uint64_t offset, void *dst, size_t
         uint64_t index = offset / 8, hash = hash_pair(t->seed, index);
         unsigned char word[8];
         if (t->kind == SYNTH_CODES) memcpy(word, &hash, 8);
-        else put_values(t, hash, (uint16_t *)(void *)word);
+        else put_values(t, hash, word);
         size_t at = (size_t)(offset % 8), take = 8 - at < n ? 8 - at : n;
         memcpy(p, word + at, take);
         p += take, offset += take, n -= take;
@@ -152,7 +163,7 @@ static int store_read(void *user, const struct tensor_info *info, uint64_t offse
 static int store_format(void *user, struct str path, struct format *out, struct err *err) {
     (void)path, (void)err;
     const struct synth *s = user;
-    *out = (struct format){.mode = QUANT_AFFINE, .dtype = DT_BF16, .bits = (uint8_t)s->bits, .group = GROUP};
+    *out = (struct format){.mode = QUANT_AFFINE, .dtype = s->dtype, .bits = (uint8_t)s->bits, .group = GROUP};
     return ERR_OK;
 }
 

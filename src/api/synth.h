@@ -11,8 +11,15 @@
 
 struct synth;
 
-/* bits: 16 (bf16), 8 or 4 (affine, groups of 64). Lives in the arena. */
-int synth_create(struct arena *a, struct str shape, int32_t bits, uint64_t seed, struct synth **out, struct err *err);
+struct synth_args {
+    struct str shape;
+    int32_t bits; /* 32 or 16: plain; 8, 4: affine, groups of 64 */
+    bool f16;     /* plain weights of 16 bits, scales and norms: f16 instead of bf16 */
+    uint64_t seed;
+};
+
+/* Lives in the arena. */
+int synth_create(struct arena *a, const struct synth_args *args, struct synth **out, struct err *err);
 const struct config *synth_config(const struct synth *s);
 struct tensor_store synth_store(struct synth *s);
 

@@ -18,6 +18,7 @@ struct synth {
     struct arena *arena;
     const struct model_shape *shape;
     int32_t bits;
+    enum dtype dtype; /* of plain weights, scales and norms */
     uint64_t seed;
     struct synth_tensor *tensors;
     int32_t n_tensors, capacity;

@@ -90,7 +90,7 @@ static int write_folder(struct arena *a, const struct synth_write_options *o, st
     struct synth *s;
     struct str *names;
     size_t n_names;
-    TRY(synth_create(a, o->shape, o->bits, o->seed, &s, err));
+    TRY(synth_create(a, &(struct synth_args){.shape = o->shape, .bits = o->bits, .f16 = o->f16, .seed = o->seed}, &s, err));
     TRY(os_make_dirs(o->dir, err));
     TRY(os_list_dir(a, o->dir, &names, &n_names, err));
     if (n_names) return err_set(err, ERR_EARG, "%s is not empty; choose a new folder", o->dir);

@@ -7,6 +7,7 @@
 struct synth_write_options {
     struct str shape;
     int32_t bits;
+    bool f16;
     uint64_t seed;
     const char *dir;
     void (*progress)(void *user, uint64_t done, uint64_t total); /* may be NULL */

@@ -22,13 +22,14 @@ static void show(void *user, uint64_t done, uint64_t total) {
 }
 
 int cmd_synth(const struct args *args, struct err *err) {
-    static const int32_t bits[] = {4, 8, 16};
+    static const int32_t bits[] = {4, 8, 16, 32};
     struct str shape = args_str(args, OPT_SHAPE), dir = args_str(args, OPT_OUT_DIR);
     if (!shape.p) return err_set(err, ERR_EARG, "--shape NAME is missing");
     if (!dir.p) return err_set(err, ERR_EARG, "--output DIR is missing");
     struct progress p = {0};
     struct synth_write_options o = {.shape = shape,
                                     .bits = bits[args_choice(args, OPT_BITS)],
+                                    .f16 = args_choice(args, OPT_DTYPE) == 1,
                                     .seed = (uint64_t)args_int(args, OPT_SYNTH_SEED),
                                     .dir = str_cstr(args->arena, dir),
                                     .progress = show,

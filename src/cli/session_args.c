@@ -59,12 +59,13 @@ static void show_loading(void *user, uint64_t done, uint64_t total) {
 }
 
 int session_args(const struct args *args, struct session_options *out, struct err *err) {
-    static const int32_t bits[] = {4, 8, 16}, kv_bits[] = {16, 8, 4};
+    static const int32_t bits[] = {4, 8, 16, 32}, kv_bits[] = {16, 8, 4};
     *out = (struct session_options){
         .model = text_or_null(args, OPT_MODEL), .on_load = show_loading, .load_user = arena_new(args->arena, struct load_bar, 1)};
     if (has(args, OPT_SHAPE)) {
         out->shape = text_or_null(args, OPT_SHAPE);
         out->bits = bits[args_choice(args, OPT_BITS)];
+        out->f16 = args_choice(args, OPT_DTYPE) == 1;
     }
     if (has(args, OPT_SYNTH_SEED)) out->seed = (uint64_t)args_int(args, OPT_SYNTH_SEED);
     if (out->shape && out->model) return err_set(err, ERR_EARG, "--model and --shape exclude each other");

@@ -28,7 +28,7 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
     struct backend_options be = {.precision = PRECISION_EXACT, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
     CHECK_OK(cpu_backend.open(&be, &r->be, &err), err);
     r->be->step_ms = o->step_ms;
-    CHECK_OK(synth_create(&r->arena, STR("tiny"), 4, 7, &synth, &err), err);
+    CHECK_OK(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, &err), err);
     struct tensor_store store = synth_store(synth);
     CHECK_OK(model_open(&r->arena, r->be, synth_config(synth), &store, &r->model, &err), err);
     struct engine_options options = {.limits = {.rows = o->rows, .seqs = o->seqs, .kv_tokens = o->kv_tokens}, .chunk = o->chunk};

@@ -28,7 +28,7 @@ static int rig_try(struct rig *r, const char *cache_dir, struct err *err) {
     TRY(xla_backend.open(&(struct backend_options){.precision = PRECISION_EXACT, .xla_plugin = r->fake.path}, &be, err));
     r->x = (struct xla *)be;
     r->x->cache_dir = cache_dir;
-    TRY(synth_create(&r->arena, STR("tiny"), 4, 7, &synth, err));
+    TRY(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, err));
     struct tensor_store store = synth_store(synth);
     TRY(model_open(&r->arena, be, synth_config(synth), &store, &r->model, err));
     r->model.spec.context = MAX_CONTEXT;
