@@ -361,14 +361,14 @@ static void check_level(const struct kernels *k, bool timed) {
     check_sums(k, &plain);
     check_functions(k, &plain);
     check_plain(k);
-    check_cpu_bf16(k, expect);
+    check_cpu_plain(k, expect);
     check_attention(k);
     check_store(k);
     check_kv(k, &plain, expect);
     if (!timed) return;
     time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 4, 64}, "4-bit g64");
     time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 8, 64}, "8-bit g64");
-    time_cpu_bf16(k);
+    time_cpu_plain(k);
     time_attention(k);
     time_small(k, 8);
     time_small(k, 4);

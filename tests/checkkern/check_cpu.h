@@ -8,10 +8,10 @@
  * exit status. */
 int check_cpu(const char *level, bool timed);
 
-/* The part of it that is about weights of bf16; every comparison goes to `expect`. */
+/* The part of it that is about plain weights; every comparison goes to `expect`. */
 typedef void check_fn(bool ok, const struct kernels *k, const char *what, double detail);
-void check_cpu_bf16(const struct kernels *k, check_fn *expect);
-void time_cpu_bf16(const struct kernels *k);
+void check_cpu_plain(const struct kernels *k, check_fn *expect);
+void time_cpu_plain(const struct kernels *k);
 /* The part that is about a cache of 8 or 4 bits. */
 void check_kv(const struct kernels *k, const struct kernels *plain, check_fn *expect);
 

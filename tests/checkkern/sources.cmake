@@ -1,1 +1,1 @@
-list(APPEND TEST_PROGRAMS "checkkern=tests/checkkern/checkkern_main.c tests/checkkern/check_cuda.c tests/checkkern/sweep_cuda.c tests/checkkern/check_cases.c tests/checkkern/check_shapes.c tests/checkkern/check_cpu.c tests/checkkern/check_cpu_bf16.c tests/checkkern/check_kv.c")
+list(APPEND TEST_PROGRAMS "checkkern=tests/checkkern/checkkern_main.c tests/checkkern/check_cuda.c tests/checkkern/sweep_cuda.c tests/checkkern/check_cases.c tests/checkkern/check_shapes.c tests/checkkern/check_cpu.c tests/checkkern/check_cpu_plain.c tests/checkkern/check_kv.c")

@@ -49,14 +49,17 @@ static void logits_ignore_threads_and_fusion(void) {
 
 /* The fast kernels round differently from one instruction set to the next, but never by what else is in the batch or by the
  * number of threads: many threads share a row's chunks of positions, few walk them one after the other. */
-static uint64_t fast_hash(const char *shape, int32_t n_threads, int32_t n_rows, int32_t kv_bits) {
+/* A made-up model with weights of this type instead of the built-in one. */
+enum made_up { BUILT_IN, MADE_BF16, MADE_F16, MADE_F32 };
+
+static uint64_t fast_hash(enum made_up made_up, int32_t n_threads, int32_t n_rows, int32_t kv_bits) {
     enum { N = 300 };
-    int32_t n = shape ? 40 : N; /* a made-up model is larger, and some machines are simulated */
+    int32_t n = made_up ? 40 : N; /* a made-up model is larger, and some machines are simulated */
     struct session *s;
     struct err err;
     static int32_t tokens[N];
-    struct session_options o = {.n_threads = n_threads, .context = n + 6, .n_rows = n_rows, .shape = shape, .bits = shape ? 16 : 0};
-    o.kv_bits = kv_bits;
+    struct session_options o = {.n_threads = n_threads, .context = n + 6, .n_rows = n_rows, .kv_bits = kv_bits};
+    if (made_up) o.shape = "tiny", o.bits = made_up == MADE_F32 ? 32 : 16, o.f16 = made_up == MADE_F16;
     CHECK_OK(session_open(&o, &s, &err), err);
     for (int32_t i = 0; i < n; i++) tokens[i] = (17 + i * 151) % session_vocab(s);
     struct digest d = {.vocab = session_vocab(s)};
@@ -67,26 +70,28 @@ static uint64_t fast_hash(const char *shape, int32_t n_threads, int32_t n_rows, 
 }
 
 static void fast_logits_ignore_threads_and_rows(void) {
-    uint64_t hash = fast_hash(NULL, 1, 64, 16);
-    CHECK(hash == fast_hash(NULL, 8, 64, 16));
-    CHECK(hash == fast_hash(NULL, 3, 5, 16));
-    CHECK(hash == fast_hash(NULL, 6, 1, 16));
+    uint64_t hash = fast_hash(BUILT_IN, 1, 64, 16);
+    CHECK(hash == fast_hash(BUILT_IN, 8, 64, 16));
+    CHECK(hash == fast_hash(BUILT_IN, 3, 5, 16));
+    CHECK(hash == fast_hash(BUILT_IN, 6, 1, 16));
 }
 
-static void bf16_logits_ignore_threads_and_rows(void) {
-    uint64_t hash = fast_hash("tiny", 1, 40, 16);
-    CHECK(hash == fast_hash("tiny", 3, 5, 16));
-    CHECK(hash == fast_hash("tiny", 2, 1, 16));
+static void plain_logits_ignore_threads_and_rows(void) {
+    for (enum made_up made_up = MADE_BF16; made_up <= MADE_F32; made_up++) {
+        uint64_t hash = fast_hash(made_up, 1, 40, 16);
+        CHECK(hash == fast_hash(made_up, 3, 5, 16));
+        CHECK(hash == fast_hash(made_up, 2, 1, 16));
+    }
 }
 
 /* A position's bytes in a small cache depend on that position alone, however the prompt was cut. */
 static void small_caches_ignore_threads_and_rows(void) {
     for (int32_t bits = 4; bits <= 8; bits += 4) {
-        uint64_t hash = fast_hash(NULL, 1, 64, bits);
-        CHECK(hash != fast_hash(NULL, 1, 64, 16));
-        CHECK(hash == fast_hash(NULL, 8, 64, bits));
-        CHECK(hash == fast_hash(NULL, 3, 5, bits));
-        CHECK(hash == fast_hash(NULL, 6, 1, bits));
+        uint64_t hash = fast_hash(BUILT_IN, 1, 64, bits);
+        CHECK(hash != fast_hash(BUILT_IN, 1, 64, 16));
+        CHECK(hash == fast_hash(BUILT_IN, 8, 64, bits));
+        CHECK(hash == fast_hash(BUILT_IN, 3, 5, bits));
+        CHECK(hash == fast_hash(BUILT_IN, 6, 1, bits));
     }
 }
 
@@ -94,7 +99,7 @@ const struct unit_suite unit_bits = {"bits", (const struct unit_case[]){
                                                  {"logits_are_pinned", logits_are_pinned},
                                                  {"logits_ignore_threads_and_fusion", logits_ignore_threads_and_fusion},
                                                  {"fast_logits_ignore_threads_and_rows", fast_logits_ignore_threads_and_rows},
-                                                 {"bf16_logits_ignore_threads_and_rows", bf16_logits_ignore_threads_and_rows},
+                                                 {"plain_logits_ignore_threads_and_rows", plain_logits_ignore_threads_and_rows},
                                                  {"small_caches_ignore_threads_and_rows", small_caches_ignore_threads_and_rows},
                                                  {0},
                                              }};

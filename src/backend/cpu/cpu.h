@@ -103,7 +103,7 @@ int64_t cpu_rope_floats(const struct op *op);
 /* Bytes that cpu_run_linear needs in `acts` for this op. */
 size_t cpu_linear_acts_bytes(const struct op *op);
 
-/* HEAD_LINEAR over panels of bf16: whether it can be, its bytes of `acts`. */
+/* HEAD_LINEAR over panels of plain weights: whether it can be, its bytes of `acts`. */
 bool cpu_head_panels(const struct op *op);
 size_t cpu_head_acts_bytes(const struct op *op);
 void cpu_run_head_panels(struct cpu *c, const struct op *op);

@@ -1,4 +1,4 @@
-/* A matrix for each head over panels of bf16: every head's rows are laid out as activations of their own, then each head's
+/* A matrix for each head over panels of plain weights: every head's rows are laid out as activations of their own, then each head's
  * panels run over them. Other formats take cpu_linear.c's rows. */
 #include "backend/cpu/cpu.h"
 
@@ -13,7 +13,7 @@ struct head_job {
 
 bool cpu_head_panels(const struct op *op) {
     const struct cpu_weight *w = cpu_packed(op->arg.linear.weight);
-    return w->panels && pack_is_bf16(&w->pack);
+    return w->panels && pack_is_plain(&w->pack);
 }
 
 static size_t head_bytes(const struct op *op) {

@@ -21,9 +21,9 @@ static size_t align64(size_t n) {
 
 size_t cpu_place_acts(const struct pack_shape *s, int64_t n_rows, unsigned char *memory, struct quant_acts *out) {
     int32_t tile = acts_tile(n_rows);
-    if (pack_is_bf16(s)) {
-        *out = (struct quant_acts){.q = (int8_t *)memory, .in = s->in, .group = s->group, .tile = tile, .bf16 = true};
-        return align64((size_t)((n_rows + tile - 1) / tile * tile * s->in) * ACTS_BF16_BYTES);
+    if (pack_is_plain(s)) {
+        *out = (struct quant_acts){.q = (int8_t *)memory, .in = s->in, .group = s->group, .tile = tile, .plain = true, .dtype = s->dtype};
+        return align64((size_t)((n_rows + tile - 1) / tile * tile * s->in) * ACTS_PLAIN_BYTES);
     }
     size_t rows = (size_t)((n_rows + tile - 1) / tile * tile), groups = (size_t)(s->in / s->group);
     size_t codes = align64(rows * (size_t)s->in * ACTS_TERMS), sums = align64(rows * groups * sizeof(float));
@@ -71,7 +71,7 @@ static void quantise(struct linear_job *job, int64_t n_rows) {
         quantise_rows(job, 0, n_rows, 0);
         return;
     }
-    if (job->acts.bf16) {
+    if (job->acts.plain) {
         pool_run(pool, n_rows, 0, quantise_rows, job);
         return;
     }
@@ -107,8 +107,8 @@ static void partial_panel(const struct linear_job *job, const struct panel_args 
 /* Rows of a tile are together: `row` is the first of one. */
 static struct quant_acts acts_from(const struct quant_acts *all, int64_t row) {
     struct quant_acts x = *all;
-    if (x.bf16) {
-        x.q += row * ACTS_BF16_BYTES * x.in;
+    if (x.plain) {
+        x.q += row * ACTS_PLAIN_BYTES * x.in;
         return x;
     }
     x.q += row * ACTS_TERMS * x.in;
@@ -153,16 +153,16 @@ static void panel_blocks(void *ctx, int64_t first, int64_t last, int32_t thread)
 }
 
 /* Blocks of a long prompt: large ones share what they read, small ones let threads finish together. At least four for each thread.
- * Activations for bf16 panels are twice as large as the weights, and products by tiles so fast that reading is what counts: there,
+ * Activations for panels of 16-bit weights are twice as large as those, and products by tiles so fast that reading is what counts: there,
  * eight rows for each panel read the least. */
 static int64_t choose_blocks(struct linear_job *job, int64_t n_rows, int64_t n_threads) {
     enum { FEWEST_ROWS = 64, FEWEST_PANELS = 4 };
-    job->panel_step = job->acts.bf16 ? 32 : 8;
+    job->panel_step = job->acts.plain ? 32 : 8;
     job->row_step = 256;
     for (;;) {
         int64_t n = ((job->n_panels + job->panel_step - 1) / job->panel_step) * ((n_rows + job->row_step - 1) / job->row_step);
         if (n >= 4 * n_threads) return n;
-        bool wide = !job->acts.bf16 || 8 * job->panel_step >= job->row_step || job->row_step <= FEWEST_ROWS;
+        bool wide = !job->acts.plain || 8 * job->panel_step >= job->row_step || job->row_step <= FEWEST_ROWS;
         if (job->panel_step > FEWEST_PANELS && wide) job->panel_step /= 2;
         else if (job->row_step > FEWEST_ROWS) job->row_step /= 2;
         else return n;

@@ -25,7 +25,7 @@ int64_t cpu_experts_panel_floats(const struct op *op) {
 /* Bytes before the activations of the i-th used expert, which has n_pairs before it. An expert's rows are padded to at most twice their
  * number, and its four parts to lines. */
 static size_t acts_offset(const struct pack_shape *s, int64_t n_pairs, int64_t i) {
-    if (pack_is_bf16(s)) return 2 * (size_t)(n_pairs * s->in) * ACTS_BF16_BYTES + 2 * 64 * (size_t)i;
+    if (pack_is_plain(s)) return 2 * (size_t)(n_pairs * s->in) * ACTS_PLAIN_BYTES + 2 * 64 * (size_t)i;
     size_t per_row = (size_t)s->in * ACTS_TERMS + (size_t)(s->in / s->group + acts_spans(s->in)) * sizeof(float);
     return 2 * (size_t)n_pairs * per_row + 4 * 64 * (size_t)i;
 }
@@ -153,7 +153,7 @@ static void fold_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
 }
 
 static bool same_acts(const struct pack_shape *a, const struct pack_shape *b) {
-    return a->group == b->group && pack_is_bf16(a) == pack_is_bf16(b);
+    return a->group == b->group && pack_is_plain(a) == pack_is_plain(b) && a->dtype == b->dtype;
 }
 
 void cpu_experts_panels(const struct experts_job *job) {

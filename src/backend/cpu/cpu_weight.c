@@ -98,7 +98,8 @@ static int bind_panels(struct cpu *c, struct cpu_weight *w, const struct weight_
  * grow: they are most of a model. */
 static bool wants_panels(const struct cpu *c, const struct weight_source *s, struct pack_shape *out) {
     if (c->base.precision == PRECISION_EXACT || c->base.precision == PRECISION_F32 || s->is_vector || s->is_router) return false;
-    if (c->kern.bf16_panel && pack_bf16_shape_of(&s->format, s->in, c->kern.bf16_unit, out))
+    const struct plain_kernels *plain = kern_plain(&c->kern, s->format.dtype);
+    if (plain->panel && pack_plain_shape_of(&s->format, s->in, plain->unit, out))
         return s->n_experts == 1 ? s->out >= PANEL_ROWS : s->out % PANEL_ROWS == 0;
     if (!c->kern.panel || !pack_shape_of(&s->format, s->in, out)) return false;
     return s->n_experts == 1 || (s->out % PANEL_ROWS == 0 && s->format.mode == QUANT_AFFINE && s->format.bits == out->code_bits);

@@ -10,20 +10,23 @@ void kern_select(struct kernels *k, uint32_t flags) {
 #if defined(__x86_64__)
     if (flags & CPU_AVX2) {
         kern_avx2(k);
-        kern_avx2_bf16(k);
+        kern_avx2_plain(k);
         kern_kv_avx2(k);
     }
     if ((flags & CPU_AVX512) && (flags & CPU_VNNI)) {
         kern_vnni(k);
-        kern_avx512_bf16(k);
+        kern_avx512_plain(k);
         kern_kv_vnni(k);
         if (flags & CPU_AMX_INT8) {
             kern_amx(k);
-            if ((flags & CPU_AMX_BF16) && (flags & CPU_AVX512BF16)) kern_amx_bf16(k);
+            if ((flags & CPU_AMX_BF16) && (flags & CPU_AVX512BF16)) kern_amx_plain(k);
         }
     }
 #elif defined(__aarch64__)
-    if (flags & CPU_NEON) kern_neon(k);
+    if (flags & CPU_NEON) {
+        kern_neon(k);
+        kern_neon_plain(k);
+    }
     if (flags & CPU_DOTPROD) {
         kern_dotprod(k);
         kern_kv_dotprod(k);
@@ -45,8 +48,9 @@ void kern_describe(uint32_t flags, struct sb *out) {
         size_t at;
     } parts[] = {
         {"integer products", offsetof(struct kernels, panel)},  {"quantised rows", offsetof(struct kernels, quant_row)},
-        {"float products", offsetof(struct kernels, dot)},      {"bf16 products", offsetof(struct kernels, bf16_panel)},
-        {"f16, bf16 rows", offsetof(struct kernels, plain)},    {"attention scores", offsetof(struct kernels, block_scores)},
+        {"float products", offsetof(struct kernels, dot)},      {"bf16 products", offsetof(struct kernels, bf16.panel)},
+        {"f16 products", offsetof(struct kernels, f16.panel)},  {"f32 products", offsetof(struct kernels, f32.panel)},
+        {"plain rows", offsetof(struct kernels, plain)},        {"attention scores", offsetof(struct kernels, block_scores)},
         {"attention mix", offsetof(struct kernels, block_mix)}, {"small cache", offsetof(struct kernels, kv_scores)},
         {"activations", offsetof(struct kernels, act)},         {"sums, norms", offsetof(struct kernels, sum_squares)},
         {"exponentials", offsetof(struct kernels, exp_sum)},    {"unpacking", offsetof(struct kernels, unpack)},

@@ -31,10 +31,12 @@ struct quant_acts {
     float *scale, *sum;
     int64_t in, n_groups;
     int32_t group, tile;
-    bool bf16; /* for panels of bf16: the set's own bf16_row filled q, ACTS_BF16_BYTES for an input; there is no scale and no sum */
+    bool
+        plain; /* for panels of plain weights: the set's own plain_kernels.row filled q, ACTS_PLAIN_BYTES for an input; there is no scale and no sum */
+    enum dtype dtype; /* of those weights */
 };
 
-enum { ACTS_BF16_BYTES = 4 };
+enum { ACTS_PLAIN_BYTES = 4 };
 
 enum { ACTS_TILE = 16, ACTS_TERMS = 2, ACTS_MAX = 127 * 16, ACTS_SPAN = 256 };
 /* A span whose largest magnitude is not above this is taken for zeros: ACTS_MAX / magnitude must be a number. */
@@ -155,6 +157,14 @@ static inline size_t kv_block_size(int32_t width, int32_t bits) {
     return KV_SCALE_BYTES + (size_t)(KV_BLOCK_POS * width * bits / 8);
 }
 
+/* Products over panels of plain weights, whose order is `unit` (pack.h). A set lays out a tile's activations, [tiles][all inputs
+ * of a tile], in its own way. NULL: the weights stay as they are. */
+struct plain_kernels {
+    void (*row)(const float *x, const struct quant_acts *out, int64_t row);
+    void (*panel)(const struct panel_args *a);
+    int32_t unit;
+};
+
 struct kernels {
     const char *isa; /* for the start-up line and --version */
     float (*dot)(const float *a, const float *b, int64_t n);
@@ -172,11 +182,7 @@ struct kernels {
     /* The same bits by another way, for fewer rows than many_rows (kern_panel). NULL: panel takes any number. */
     void (*panel_few)(const struct panel_args *a);
     int64_t many_rows;
-    /* Products over panels of bf16 weights, whose order is bf16_unit (pack.h). A set lays out a tile's activations, [tiles][all
-     * inputs of a tile], in its own way. NULL: the weights stay as they are. */
-    void (*bf16_row)(const float *x, const struct quant_acts *out, int64_t row);
-    void (*bf16_panel)(const struct panel_args *a);
-    int32_t bf16_unit;
+    struct plain_kernels f32, f16, bf16;
     /* NULL: unpack and dot. */
     void (*plain)(const struct plain_args *a);
     /* Attention over a half-precision cache; widths are multiples of 16. NULL: the cache stays f32. */
@@ -192,16 +198,20 @@ struct kernels {
     void (*kv_mix)(const struct kv_block *b);
 };
 
+static inline const struct plain_kernels *kern_plain(const struct kernels *k, enum dtype dtype) {
+    return dtype == DT_F32 ? &k->f32 : dtype == DT_F16 ? &k->f16 : &k->bf16;
+}
+
 /* Products by the way that is the faster one for so many rows. */
 static inline void kern_panel(const struct kernels *k, const struct panel_args *a) {
-    if (a->x.bf16) k->bf16_panel(a);
+    if (a->x.plain) kern_plain(k, a->x.dtype)->panel(a);
     else if (k->panel_few && a->n_rows < k->many_rows) k->panel_few(a);
     else k->panel(a);
 }
 
 /* A row of activations for them. */
 static inline void kern_acts_row(const struct kernels *k, const float *x, const struct quant_acts *out, int64_t row) {
-    if (out->bf16) k->bf16_row(x, out, row);
+    if (out->plain) kern_plain(k, out->dtype)->row(x, out, row);
     else k->quant_row(x, out, row);
 }
 
@@ -214,14 +224,15 @@ void kern_kv_ref(struct kernels *k);
 void kern_avx2(struct kernels *k);
 void kern_vnni(struct kernels *k); /* AVX-512 with VNNI */
 void kern_vnni_panel(const struct panel_args *a);
-void kern_amx(struct kernels *k);      /* over kern_vnni */
-void kern_amx_bf16(struct kernels *k); /* over kern_amx */
-void kern_avx512_bf16(struct kernels *k);
-void kern_avx2_bf16(struct kernels *k);
+void kern_amx(struct kernels *k);       /* over kern_vnni */
+void kern_amx_plain(struct kernels *k); /* over kern_amx */
+void kern_avx512_plain(struct kernels *k);
+void kern_avx2_plain(struct kernels *k);
 void kern_kv_avx2(struct kernels *k);
 void kern_kv_vnni(struct kernels *k);
 #elif defined(__aarch64__)
 void kern_neon(struct kernels *k);
+void kern_neon_plain(struct kernels *k);
 void kern_dotprod(struct kernels *k);
 void kern_i8mm(struct kernels *k);   /* over kern_dotprod */
 void kern_bfmmla(struct kernels *k); /* over kern_i8mm */

@@ -37,18 +37,6 @@ static void spread(const struct pack_shape *s, const unsigned char *p, int64_t n
         }
 }
 
-INLINE void load_scales(const unsigned char *p, const int narrow, __m512 *scale, __m512 *bias) {
-    if (narrow) {
-        __m512i s = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
-        __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)(p + 32)));
-        *scale = _mm512_castsi512_ps(_mm512_slli_epi32(s, 16));
-        *bias = _mm512_castsi512_ps(_mm512_slli_epi32(b, 16));
-    } else {
-        *scale = _mm512_loadu_ps((const float *)(const void *)p);
-        *bias = _mm512_loadu_ps((const float *)(const void *)(p + 64));
-    }
-}
-
 /* A span of one tile of rows, and of one or two panels. A group has two sums: 4-bit codes, one for each panel; 8-bit codes, one
  * panel, by high bytes and by low ones. */
 struct unit {

@@ -2,9 +2,7 @@
 #ifndef MLXCEL_BACKEND_CPU_KERN_AMX_H
 #define MLXCEL_BACKEND_CPU_KERN_AMX_H
 
-#include "backend/cpu/kern.h"
-
-#include <immintrin.h>
+#include "backend/cpu/kern_avx512.h"
 
 /* gcc's own macros hold the stride in a `long`, which on Windows names a 32-bit register that the assembler refuses. */
 #ifdef __clang__

@@ -80,7 +80,7 @@ static void panel_of_rows(const struct panel_args *a, int64_t panel, int64_t fir
         for (int half = 0; half < 2; half++)
             for (int64_t m = 0; m < n_rows; m += ROWS) {
                 int64_t row = first + m, tile = row / a->x.tile * a->x.tile;
-                const unsigned char *x = (const unsigned char *)a->x.q + tile * ACTS_BF16_BYTES * a->x.in;
+                const unsigned char *x = (const unsigned char *)a->x.q + tile * ACTS_PLAIN_BYTES * a->x.in;
                 four_rows(p + (size_t)u * UNIT_BYTES + (size_t)half * (UNIT_BYTES / 2), x + (size_t)u * x_step + (row - tile) * 16, x_step,
                           n, sums + m * PAIRS * 4 + half * (PAIRS / 2) * 4);
             }
@@ -107,7 +107,7 @@ static void bf16_panel(const struct panel_args *a) {
 
 static void bf16_row(const float *x, const struct quant_acts *out, int64_t row) {
     int64_t tile = row / out->tile * out->tile;
-    int8_t *to = out->q + tile * ACTS_BF16_BYTES * out->in + (row - tile) * 16;
+    int8_t *to = out->q + tile * ACTS_PLAIN_BYTES * out->in + (row - tile) * 16;
     for (int64_t i = 0; i < out->in; i += UNIT, to += (int64_t)out->tile * 16) {
         float32x4_t v = vld1q_f32(x + i);
         uint16x4_t high = vreinterpret_u16_bf16(vcvt_bf16_f32(v));
@@ -119,7 +119,5 @@ static void bf16_row(const float *x, const struct quant_acts *out, int64_t row) 
 
 void kern_bfmmla(struct kernels *k) {
     k->isa = "neon-i8mm, bf16";
-    k->bf16_row = bf16_row;
-    k->bf16_panel = bf16_panel;
-    k->bf16_unit = UNIT;
+    k->bf16 = (struct plain_kernels){.row = bf16_row, .panel = bf16_panel, .unit = UNIT};
 }

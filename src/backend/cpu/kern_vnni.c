@@ -3,83 +3,13 @@
  * One 64-byte line of 4-bit codes is 128 weights: a load, two masks, a shift and four dot products for each row of
  * activations, whose high and low bytes come by fours by broadcasts from memory. Up to eight rows share the unpacked line.
  */
-#include "backend/cpu/kern.h"
+#include "backend/cpu/kern_avx512.h"
 
-#include <immintrin.h>
-
-typedef __m512 vf;
-enum { VW = 16, CHAINS = 2, SCORE_HEADS = 8, SCORE_SUMS = 16, MIX_HEADS = 8 };
-
-static inline vf v_load(const float *p) {
-    return _mm512_loadu_ps(p);
-}
-static inline void v_store(float *p, vf a) {
-    _mm512_storeu_ps(p, a);
-}
-static inline vf v_set(float a) {
-    return _mm512_set1_ps(a);
-}
-static inline vf v_fma(vf a, vf b, vf c) {
-    return _mm512_fmadd_ps(a, b, c);
-}
-static inline vf v_add(vf a, vf b) {
-    return _mm512_add_ps(a, b);
-}
-static inline vf v_sub(vf a, vf b) {
-    return _mm512_sub_ps(a, b);
-}
-static inline vf v_mul(vf a, vf b) {
-    return _mm512_mul_ps(a, b);
-}
-static inline vf v_div(vf a, vf b) {
-    return _mm512_div_ps(a, b);
-}
-static inline vf v_max(vf a, vf b) {
-    return _mm512_max_ps(b, a);
-} /* a NaN in a stays */
-static inline vf v_min(vf a, vf b) {
-    return _mm512_min_ps(b, a);
-}
-static inline vf v_most(vf a, vf b) {
-    return _mm512_max_ps(b, a);
-} /* a where b is no number */
-static inline float v_peak(vf a) {
-    return _mm512_reduce_max_ps(a);
-}
-static inline vf v_round(vf a) {
-    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-static inline vf v_exp2(vf n) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
-}
-static inline float v_sum(vf a) {
-    return _mm512_reduce_add_ps(a);
-}
-static inline vf v_f16(const uint16_t *p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-}
-static inline vf v_bf16(const uint16_t *p) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)), 16));
-}
-static inline void v_store_f16(uint16_t *p, vf a) {
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-}
+enum { CHAINS = 2, SCORE_HEADS = 8, SCORE_SUMS = 16, MIX_HEADS = 8 };
 
 #include "backend/cpu/kern_tmpl.h"
 
 enum { ROWS_MAX = 8, STREAMS_MAX = 8 };
-
-INLINE void load_scales(const unsigned char *p, int narrow, __m512 *scale, __m512 *bias) {
-    if (narrow) {
-        __m512i s = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
-        __m512i b = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(p + 32)));
-        *scale = _mm512_castsi512_ps(_mm512_slli_epi32(s, 16));
-        *bias = _mm512_castsi512_ps(_mm512_slli_epi32(b, 16));
-    } else {
-        *scale = _mm512_loadu_ps((const float *)(const void *)p);
-        *bias = _mm512_loadu_ps((const float *)(const void *)(p + 64));
-    }
-}
 
 INLINE __m512i four(const int8_t *q) {
     int32_t word;

@@ -78,8 +78,8 @@ static void put_scale(const struct pack_shape *s, unsigned char *scales, int32_t
 
 void pack_panel(const struct pack_shape *s, const struct format *f, const struct quant_row *rows, int32_t n_rows, unsigned char *out) {
     uint8_t codes[128];
-    if (pack_is_bf16(s)) {
-        pack_bf16_panel(s, rows, n_rows, out);
+    if (pack_is_plain(s)) {
+        pack_plain_panel(s, rows, n_rows, out);
         return;
     }
     memset(out, 0, s->panel_bytes);
@@ -105,8 +105,8 @@ void pack_panel(const struct pack_shape *s, const struct format *f, const struct
 }
 
 void pack_unpack_row(const struct pack_shape *s, const unsigned char *panel, int32_t row, float *out) {
-    if (pack_is_bf16(s)) {
-        pack_bf16_unpack_row(s, panel, row, out);
+    if (pack_is_plain(s)) {
+        pack_plain_unpack_row(s, panel, row, out);
         return;
     }
     size_t code_bytes = (size_t)s->group * PANEL_ROWS * (size_t)s->code_bits / 8;

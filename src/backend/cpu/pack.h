@@ -10,22 +10,24 @@
  * Codes are 0 .. 255 and weigh code * scale + bias. Formats whose values are not such codes (mxfp8) are not packed;
  * E2M1 values become 2 v + 12. Groups of 128 are stored as two of 64. Rows are padded to 16 with zero scales.
  *
- * Weights of bf16 are panels too where a set of kernels has products over them, whole numbers of 32 inputs: `unit` inputs of
- * each of the 16 rows together, two (an AMX tile) or four (two rows of them are an operand of Arm's matrix product), in as
- * much memory as before. Which it is depends on the set (struct kernels); there is neither a scale nor a bias.
+ * Plain weights (f32, f16, bf16) are panels too where a set of kernels has products over them, whole numbers of 32 inputs:
+ * `unit` inputs of each of the 16 rows together, in as much memory as before. One of f32 and f16, which are loaded or widened
+ * as they lie; of bf16 two (an AMX tile) or four (two rows of them are an operand of Arm's matrix product), which depends on
+ * the set (struct kernels). There is neither a scale nor a bias.
  */
 #ifndef MLXCEL_BACKEND_CPU_PACK_H
 #define MLXCEL_BACKEND_CPU_PACK_H
 
 #include "tensor/quant.h"
 
-enum { PANEL_ROWS = 16, PANEL_LINE = 64, PACK_GROUP_MAX = 64, PACK_BF16_GROUP = 32 };
+enum { PANEL_ROWS = 16, PANEL_LINE = 64, PACK_GROUP_MAX = 64, PACK_PLAIN_GROUP = 32 };
 
 struct pack_shape {
     int64_t in;
     int32_t group;      /* 16, 32, 64 */
-    int32_t code_bits;  /* 4, 8; 16: bf16 */
-    int32_t unit;       /* of bf16: inputs of a row that lie together */
+    int32_t code_bits;  /* 4, 8; 16, 32: plain */
+    enum dtype dtype;   /* of plain ones: F32, F16, BF16 */
+    int32_t unit;       /* and the inputs of a row that lie together */
     bool narrow_scales; /* bf16 */
     size_t group_bytes, panel_bytes;
 };
@@ -33,10 +35,10 @@ struct pack_shape {
 /* False when the format is not packed. */
 bool pack_shape_of(const struct format *f, int64_t in, struct pack_shape *out);
 
-/* The same for bf16 weights. */
-bool pack_bf16_shape_of(const struct format *f, int64_t in, int32_t unit, struct pack_shape *out);
-static inline bool pack_is_bf16(const struct pack_shape *s) {
-    return s->code_bits == 16;
+/* The same for plain weights. */
+bool pack_plain_shape_of(const struct format *f, int64_t in, int32_t unit, struct pack_shape *out);
+static inline bool pack_is_plain(const struct pack_shape *s) {
+    return s->code_bits >= 16;
 }
 
 /* Packs up to 16 rows (fewer at the end of a matrix) into one panel. */
@@ -45,8 +47,8 @@ void pack_panel(const struct pack_shape *s, const struct format *f, const struct
 /* One row of a panel back to f32: for embeddings that are stored once. */
 void pack_unpack_row(const struct pack_shape *s, const unsigned char *panel, int32_t row, float *out);
 
-/* What those two do for bf16 weights. */
-void pack_bf16_panel(const struct pack_shape *s, const struct quant_row *rows, int32_t n_rows, unsigned char *out);
-void pack_bf16_unpack_row(const struct pack_shape *s, const unsigned char *panel, int32_t row, float *out);
+/* What those two do for plain weights. */
+void pack_plain_panel(const struct pack_shape *s, const struct quant_row *rows, int32_t n_rows, unsigned char *out);
+void pack_plain_unpack_row(const struct pack_shape *s, const unsigned char *panel, int32_t row, float *out);
 
 #endif

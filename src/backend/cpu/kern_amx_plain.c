@@ -12,7 +12,7 @@
 
 /* STRETCH blocks of two panels stay in the level-1 cache; those of ROW_BLOCK rows of activations, and
  * the sums of PANEL_BLOCK panels, in the level-2 cache. */
-enum { BLOCK_BYTES = PANEL_LINE * PACK_BF16_GROUP / 2, STRETCH = 16, PANEL_BLOCK = 16, ROW_BLOCK = 128 };
+enum { BLOCK_BYTES = PANEL_LINE * PACK_PLAIN_GROUP / 2, STRETCH = 16, PANEL_BLOCK = 16, ROW_BLOCK = 128 };
 enum { TILE_FLOATS = ACTS_TILE * PANEL_ROWS, TILE_STEP = PANEL_ROWS * 4 };
 
 /* Tiles 0 .. 3: sums; 4, 5: weights; 6, 7: activations. */
@@ -75,7 +75,7 @@ static void put_rows(const struct panel_args *a, const float *sums, int64_t row,
 static void one_tile(const struct panel_args *a) {
     float sums[4 * TILE_FLOATS] __attribute__((aligned(64)));
     struct few f = {.x = (const unsigned char *)a->x.q,
-                    .n_blocks = a->x.in / PACK_BF16_GROUP,
+                    .n_blocks = a->x.in / PACK_PLAIN_GROUP,
                     .panel_bytes = a->shape->panel_bytes,
                     .low = (size_t)a->x.tile * 64};
     for (int64_t p = 0, n; p < a->n_panels; p += n) {
@@ -178,13 +178,13 @@ static void panels_of_block(const struct block *b, struct stretch s, int64_t pan
 
 static void run_block(const struct block *b) {
     const struct panel_args *a = b->a;
-    int64_t n_blocks = a->x.in / PACK_BF16_GROUP, n_pairs = (b->n_panels + 1) / 2;
+    int64_t n_blocks = a->x.in / PACK_PLAIN_GROUP, n_pairs = (b->n_panels + 1) / 2;
     const unsigned char *panels = a->panels + (size_t)b->panel * a->shape->panel_bytes;
     for (int64_t g = 0; g < n_blocks; g += STRETCH)
         for (int64_t i = 0; i < n_pairs; i++) {
-            struct stretch s = {.x = (const unsigned char *)a->x.q + b->row * ACTS_BF16_BYTES * a->x.in + g * 2 * ACTS_TILE * 64,
+            struct stretch s = {.x = (const unsigned char *)a->x.q + b->row * ACTS_PLAIN_BYTES * a->x.in + g * 2 * ACTS_TILE * 64,
                                 .p = panels + (size_t)(2 * i) * a->shape->panel_bytes + (size_t)g * BLOCK_BYTES,
-                                .x_step = (size_t)(ACTS_TILE * ACTS_BF16_BYTES * a->x.in),
+                                .x_step = (size_t)(ACTS_TILE * ACTS_PLAIN_BYTES * a->x.in),
                                 .p_step = a->shape->panel_bytes,
                                 .n_blocks = n_blocks - g < STRETCH ? n_blocks - g : STRETCH,
                                 .first = g == 0};
@@ -226,8 +226,8 @@ INLINE __m512 widened(__m512i h, int half) {
 /* Tiles as they are loaded: [tiles][blocks][high, low][rows][32]. */
 static void bf16_row(const float *x, const struct quant_acts *out, int64_t row) {
     int64_t first = row / out->tile * out->tile, low = (int64_t)out->tile * 64;
-    int8_t *to = out->q + first * ACTS_BF16_BYTES * out->in + row % out->tile * 64;
-    for (int64_t i = 0; i < out->in; i += PACK_BF16_GROUP, to += 2 * low) {
+    int8_t *to = out->q + first * ACTS_PLAIN_BYTES * out->in + row % out->tile * 64;
+    for (int64_t i = 0; i < out->in; i += PACK_PLAIN_GROUP, to += 2 * low) {
         __m512 x0 = _mm512_loadu_ps(x + i), x1 = _mm512_loadu_ps(x + i + 16);
         __m512i high = (__m512i)_mm512_cvtne2ps_pbh(x1, x0);
         _mm512_storeu_si512(to, high);
@@ -237,9 +237,7 @@ static void bf16_row(const float *x, const struct quant_acts *out, int64_t row) 
     }
 }
 
-void kern_amx_bf16(struct kernels *k) {
+void kern_amx_plain(struct kernels *k) {
     k->isa = "avx512-vnni, amx-int8, amx-bf16";
-    k->bf16_row = bf16_row;
-    k->bf16_panel = bf16_panel;
-    k->bf16_unit = 2;
+    k->bf16 = (struct plain_kernels){.row = bf16_row, .panel = bf16_panel, .unit = 2};
 }

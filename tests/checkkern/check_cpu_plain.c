@@ -1,0 +1,234 @@
+/* Products over panels of plain weights: against sums in double over the rows as they were, and against themselves, as a
+ * row's bits may not depend on the rows beside it. */
+#include "check_cpu.h"
+
+#include "base/arena.h"
+#include "base/half.h"
+#include "base/hash.h"
+#include "os/os.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { ROWS = 67, PADDED = 80, PANELS = 7, OUT = PANELS * PANEL_ROWS };
+
+struct fixture {
+    struct pack_shape shape;
+    enum dtype dtype;
+    unsigned char *rows; /* [OUT][in] */
+    unsigned char *panels;
+    float *x; /* [ROWS][in] */
+    struct quant_acts acts;
+};
+
+static float random_at(uint64_t i) {
+    return (float)(hash_mix(i + 1) >> 40) * (1.0f / 8388608.0f) - 1.0f;
+}
+
+/* Rows of the batch, and of the weights, that are not of ordinary size. */
+static float row_size(int64_t m) {
+    static const float sizes[] = {1, 0, 1e-38f, 1e-20f, 1e18f, 1e30f, 127, 1e-30f};
+    return m < 8 ? sizes[m] : 1 + (float)(m % 3);
+}
+static float weight_size(int64_t r) {
+    return r == 3 ? 0.0f : r == 5 ? 6e4f : r == 6 ? 1e-6f : r == 7 ? 6e-5f : r == 21 ? 1e-37f : 1.0f;
+}
+
+static float weight_at(const struct fixture *t, int64_t i) {
+    float v;
+    plain_to_f32(t->dtype, t->rows + (size_t)i * (size_t)(dtype_bits(t->dtype) / 8), 1, &v);
+    return v;
+}
+
+/* The last panel has seven rows. */
+static void make_fixture(struct fixture *t, const struct kernels *k, enum dtype dtype, int64_t in) {
+    size_t bytes = (size_t)(dtype_bits(dtype) / 8);
+    t->dtype = dtype;
+    t->rows = mem_alloc((size_t)(OUT * in) * bytes);
+    t->x = mem_alloc((size_t)(ROWS * in) * sizeof *t->x);
+    for (int64_t i = 0; i < OUT * in; i++) {
+        float v = i / in < OUT - 9 ? random_at((uint64_t)(i + in)) * weight_size(i / in) : 0;
+        plain_from_f32(dtype, &v, 1, t->rows + (size_t)i * bytes);
+    }
+    for (int64_t i = 0; i < ROWS * in; i++) t->x[i] = random_at((uint64_t)(i * 7 + in)) * row_size(i / in);
+    t->x[9 * in + 5] = NAN; /* a broken row beside whole ones */
+    t->x[11 * in + in - 1] = -INFINITY;
+    pack_plain_shape_of(&(struct format){.dtype = dtype}, in, kern_plain(k, dtype)->unit, &t->shape);
+    t->panels = mem_alloc(t->shape.panel_bytes * PANELS + 64);
+    for (int p = 0; p < PANELS; p++) {
+        struct quant_row rows[PANEL_ROWS];
+        for (int r = 0; r < PANEL_ROWS; r++) rows[r] = (struct quant_row){.values = t->rows + (size_t)((p * PANEL_ROWS + r) * in) * bytes};
+        memset(t->panels + (size_t)p * t->shape.panel_bytes, 0x55, t->shape.panel_bytes);
+        pack_panel(&t->shape, &(struct format){.dtype = dtype}, rows, p == PANELS - 1 ? 7 : PANEL_ROWS,
+                   t->panels + (size_t)p * t->shape.panel_bytes);
+    }
+    t->acts = (struct quant_acts){.in = in, .group = t->shape.group, .plain = true, .dtype = dtype};
+    t->acts.q = mem_alloc((size_t)(PADDED * in) * ACTS_PLAIN_BYTES);
+    memset(t->acts.q, 0xFF, (size_t)(PADDED * in) * ACTS_PLAIN_BYTES); /* NaN where a tile is not filled */
+}
+
+static void free_fixture(struct fixture *t) {
+    mem_free(t->rows);
+    mem_free(t->x);
+    mem_free(t->panels);
+    mem_free(t->acts.q);
+}
+
+static void run(const struct kernels *k, struct fixture *t, int64_t first, int64_t n, int64_t n_panels, float *y) {
+    t->acts.tile = acts_tile(n);
+    for (int64_t m = 0; m < n; m++) kern_acts_row(k, t->x + (first + m) * t->acts.in, &t->acts, m);
+    kern_panel(k, &(struct panel_args){
+                      .shape = &t->shape, .panels = t->panels, .n_panels = n_panels, .x = t->acts, .n_rows = n, .y = y, .y_stride = OUT});
+}
+
+/* Sixteen bits of an activation's mantissa and a sum in f32, and f16 may be two terms that leave out as much; a factor or product too small for a normal number may count as
+ * zero. */
+static bool near_exact(const struct fixture *t, int64_t m, int64_t r, float have) {
+    int64_t in = t->shape.in;
+    double exact = 0, size = 0, small = 0;
+    for (int64_t i = 0; i < in; i++) {
+        double w = (double)weight_at(t, r * in + i), x = (double)t->x[m * in + i];
+        exact += w * x;
+        size += fabs(w * x);
+        small += 1 + fabs(w) + fabs(x);
+    }
+    if (isnan(exact) || isinf(exact)) return isnan(have) || isinf(have);
+    return fabs((double)have - exact) <= (t->dtype == DT_F16 ? 8e-6 : 4e-6) * size + 1.2e-38 * small;
+}
+
+static void check_rows(const struct kernels *k, const struct fixture *t, const float *y, check_fn *expect) {
+    static float unpacked[16384];
+    for (int64_t m = 0; m < ROWS; m++)
+        for (int64_t r = 0; r < OUT; r++) expect(near_exact(t, m, r, y[m * OUT + r]), k, "products of plain panels", (double)r);
+    for (int64_t r = 0; r < OUT; r += 5) {
+        int64_t wrong = 0, in = t->shape.in;
+        pack_unpack_row(&t->shape, t->panels + (size_t)(r / PANEL_ROWS) * t->shape.panel_bytes, (int32_t)(r % PANEL_ROWS), unpacked);
+        for (int64_t i = 0; i < in; i++) wrong += unpacked[i] != weight_at(t, r * in + i);
+        expect(wrong == 0, k, "a row out of a plain panel", (double)r);
+    }
+}
+
+static int64_t differences(const float *a, const float *b) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < OUT; i++) count += memcmp(a + i, b + i, sizeof *a) != 0 && !(isnan(a[i]) && isnan(b[i]));
+    return count;
+}
+
+static void check_dtype(const struct kernels *k, enum dtype dtype, check_fn *expect) {
+    static const int64_t widths[] = {32, 96, 576, 1024, 2880}; /* the last ones with fewer numbers of rows */
+    static float all[ROWS * OUT], some[ROWS * OUT];
+    const char *name = dtype_name(dtype);
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+        struct fixture t;
+        char what[96];
+        make_fixture(&t, k, dtype, widths[w]);
+        run(k, &t, 0, ROWS, PANELS, all);
+        check_rows(k, &t, all, expect);
+        for (int64_t n = 1; n<ROWS; n += w> 2 ? 11 : n < 20 ? 1 : 4) {
+            int64_t wrong = 0, first = n % 3;
+            memset(some, 0x55, sizeof some);
+            run(k, &t, first, n, PANELS, some);
+            for (int64_t m = 0; m < n; m++) wrong += differences(some + m * OUT, all + (first + m) * OUT);
+            snprintf(what, sizeof what, "%s panels, %d inputs, %d rows", name, (int)widths[w], (int)n);
+            expect(wrong == 0, k, what, (double)wrong);
+        }
+        for (int64_t m = 0; m<ROWS; m += w> 2 ? 17 : 3) {
+            for (int64_t p = 1; p <= PANELS; p++) run(k, &t, m, 1, p, some);
+            snprintf(what, sizeof what, "%s panels, %d inputs, row %d alone", name, (int)widths[w], (int)m);
+            expect(differences(some, all + m * OUT) == 0, k, what, 0);
+        }
+        free_fixture(&t);
+    }
+}
+
+/* Every f16 and every bf16 that is a number, times one: it must come out as it was (bf16: or as zero, where it is not normal). */
+static void check_every_number(const struct kernels *k, enum dtype dtype, check_fn *expect) {
+    enum { IN = 1024, N_PANELS = 4, ALL = IN * N_PANELS * PANEL_ROWS, AT_ONCE = 64 };
+    static uint16_t values[ALL];
+    static float x[IN], y[AT_ONCE][N_PANELS * PANEL_ROWS];
+    const struct plain_kernels *plain = kern_plain(k, dtype);
+    struct pack_shape shape;
+    pack_plain_shape_of(&(struct format){.dtype = dtype}, IN, plain->unit, &shape);
+    unsigned char *panels = mem_alloc(shape.panel_bytes * N_PANELS + 64);
+    int8_t *q = mem_alloc(AT_ONCE * IN * ACTS_PLAIN_BYTES);
+    for (int32_t i = 0; i < ALL; i++)
+        values[i] = isfinite(dtype == DT_F16 ? f16_to_f32((uint16_t)i) : bf16_to_f32((uint16_t)i)) ? (uint16_t)i : 0;
+    for (int p = 0; p < N_PANELS; p++) {
+        struct quant_row rows[PANEL_ROWS];
+        for (int r = 0; r < PANEL_ROWS; r++) rows[r] = (struct quant_row){.values = values + (p * PANEL_ROWS + r) * IN};
+        pack_panel(&shape, &(struct format){.dtype = dtype}, rows, PANEL_ROWS, panels + (size_t)p * shape.panel_bytes);
+    }
+    struct panel_args a = {.shape = &shape, .panels = panels, .n_panels = N_PANELS, .n_rows = AT_ONCE, .y = y[0]};
+    a.x = (struct quant_acts){.q = q, .in = IN, .group = shape.group, .tile = acts_tile(AT_ONCE), .plain = true, .dtype = dtype};
+    a.y_stride = N_PANELS * PANEL_ROWS;
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < IN; i += AT_ONCE) {
+        for (int64_t m = 0; m < AT_ONCE; m++) {
+            x[i + m] = 1;
+            kern_acts_row(k, x, &a.x, m);
+            x[i + m] = 0;
+        }
+        kern_panel(k, &a);
+        for (int64_t m = 0; m < AT_ONCE; m++)
+            for (int64_t r = 0; r < N_PANELS * PANEL_ROWS; r++) {
+                uint16_t h = values[r * IN + i + m];
+                float want = dtype == DT_F16 ? f16_to_f32(h) : bf16_to_f32(h);
+                wrong += y[m][r] != want && !(y[m][r] == 0 && fabsf(want) < 1.1754944e-38f);
+            }
+    }
+    expect(wrong == 0, k, dtype == DT_F16 ? "every f16 times one" : "every bf16 times one", (double)wrong);
+    mem_free(panels);
+    mem_free(q);
+}
+
+void check_cpu_plain(const struct kernels *k, check_fn *expect) {
+    static const enum dtype dtypes[] = {DT_BF16, DT_F16, DT_F32};
+    for (int i = 0; i < 3; i++) {
+        if (!kern_plain(k, dtypes[i])->panel) continue;
+        check_dtype(k, dtypes[i], expect);
+        if (dtypes[i] != DT_F32) check_every_number(k, dtypes[i], expect);
+    }
+}
+
+/* ---- times -------------------------------------------------------------------------------------------------------- */
+
+static double shortest(const struct kernels *k, const struct panel_args *a) {
+    uint64_t begin = os_clock_ns(), best = UINT64_MAX;
+    for (int i = 0; i < 20000 && os_clock_ns() - begin < 200000000; i++) {
+        uint64_t start = os_clock_ns();
+        kern_panel(k, a);
+        uint64_t took = os_clock_ns() - start;
+        if (took < best) best = took;
+    }
+    return (double)(best ? best : 1) * 1e-9;
+}
+
+static void time_dtype(const struct kernels *k, enum dtype dtype) {
+    enum { IN = 2048, N_PANELS = 8, MOST = 256 };
+    static const int64_t batches[] = {1, 2, 4, 8, 16, 32, 64, 256};
+    struct pack_shape shape;
+    struct err err;
+    pack_plain_shape_of(&(struct format){.dtype = dtype}, IN, kern_plain(k, dtype)->unit, &shape);
+    unsigned char *panels = os_pages_alloc(shape.panel_bytes * N_PANELS, &err);
+    int8_t *q = os_pages_alloc(MOST * ACTS_PLAIN_BYTES * IN, &err);
+    float *y = mem_alloc(MOST * N_PANELS * PANEL_ROWS * sizeof *y);
+    printf("%-24s %-10s", k->isa, dtype_name(dtype));
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        struct panel_args a = {.shape = &shape, .panels = panels, .n_panels = N_PANELS, .n_rows = batches[i], .y = y};
+        a.y_stride = N_PANELS * PANEL_ROWS;
+        a.x = (struct quant_acts){.q = q, .in = IN, .group = shape.group, .tile = acts_tile(batches[i]), .plain = true, .dtype = dtype};
+        double seconds = shortest(k, &a);
+        printf("  %d rows %.1f", (int)batches[i], (double)batches[i] * IN * N_PANELS * PANEL_ROWS / seconds * 1e-9);
+        if (i == 0) printf(" (%.1f GB/s)", (double)(shape.panel_bytes * N_PANELS) / seconds * 1e-9);
+    }
+    printf("  GMAC/s\n");
+    os_pages_free(panels, shape.panel_bytes * N_PANELS);
+    os_pages_free(q, MOST * ACTS_PLAIN_BYTES * IN);
+    mem_free(y);
+}
+
+void time_cpu_plain(const struct kernels *k) {
+    static const enum dtype dtypes[] = {DT_BF16, DT_F16, DT_F32};
+    for (int i = 0; i < 3; i++)
+        if (kern_plain(k, dtypes[i])->panel) time_dtype(k, dtypes[i]);
+}
