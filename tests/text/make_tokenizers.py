@@ -35,9 +35,9 @@ def texts(tok):
     return TEXTS + [t.content for t in tok.get_added_tokens_decoder().values()]
 
 
-def rows_json(tok):
+def rows_json(tok, more=()):
     rows = []
-    for text in texts(tok):
+    for text in [*texts(tok), *more]:
         tok.encode_special_tokens = False
         ids = tok.encode(text, add_special_tokens=False).ids
         row = {"text": text, "ids": ids, "special": tok.encode(text).ids, "decoded": tok.decode(ids, skip_special_tokens=False),
@@ -55,12 +55,12 @@ def write(folder, name, data, rows, file="tokenizer.json"):
     (to / "expected.json").write_text("[\n" + ",\n".join(json.dumps(r) for r in rows) + "\n]\n")
 
 
-def save(folder, name, tok, change=None):
+def save(folder, name, tok, change=None, more=()):
     data = json.loads(tok.to_str())
     if change:
         change(data)
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    write(folder, name, text.encode(), rows_json(Tokenizer.from_str(text)))
+    write(folder, name, text.encode(), rows_json(Tokenizer.from_str(text), more))
 
 
 def trained(model, trainer, normalizer=None, pre=None):
@@ -140,6 +140,12 @@ def make_bpe(folder):
     tok.decoder = D.BPEDecoder("</w>")
     save(folder, "prefix-suffix", tok)
 
+    # white space that one added token takes and another one begins with
+    for name, flags in (("kept", {}), ("left", {"lstrip": True, "rstrip": True})):
+        tok = bpe(unk="<unk>", pre=P.Whitespace())
+        tok.add_tokens([AddedToken("<end>", rstrip=True, normalized=False), AddedToken("  ", normalized=False, **flags), AddedToken("\n\n", rstrip=True)])
+        save(folder, f"added-{name}", tok, more=["the<end>  fox", "<end>      the fox", "<end> \n\n\n\n \nthe", "a        the\n\n\n\n\n\nfox  ", "<end>  <end>  "])
+
 
 def make_splits(folder):
     patterns = {"removed": ("-", "removed", False), "isolated": (Regex(r"\d{1,2}|[A-Z][a-z]+"), "isolated", False),
@@ -149,6 +155,18 @@ def make_splits(folder):
     for name, (pattern, behavior, invert) in patterns.items():
         tok = bpe(unk="<unk>", pre=P.Split(pattern, behavior, invert))
         save(folder, f"split-{name}", tok)
+    # where Oniguruma's dialect and PCRE2's part: every piece is a token, so that the ids show the pieces
+    dialects = {"script": r"\p{Han}+|\p{Hiragana}+|\P{Latin}", "interval": r"\p{N}{1,3}+|(?:ab|\.){1,2}+|x{,2}", "border": r"\b|\v",
+                "nested": r" ?[^(\s|[.,!?…。，、।۔،])]+", "posix": r"[[:punct:]]+|[[:alpha:]]+|[[:^space:]]", "code": r"[\u4e00-\u9fa5\w]+"}
+    more = ["你好。今天、々〆 カー・ー。", "12345678 ababab...... xxxxx", "见\ufe0f于 x-y\u205f \x0b\r\u2028", "à la carte, (oui|non)! नमस्ते।", "½² $+<=>^`|~ 🇩🇪 at\u0345\u180e"]
+    for name, pattern in dialects.items():
+        pre, vocab = P.Split(Regex(pattern), "isolated"), {"<unk>": 0}
+        for text in TEXTS + more:
+            for piece, _ in pre.pre_tokenize_str(text):
+                vocab.setdefault(piece, len(vocab))
+        tok = Tokenizer(M.WordLevel(vocab, unk_token="<unk>"))
+        tok.pre_tokenizer = pre
+        save(folder, f"split-{name}", tok, more=more)
 
 
 def make_unigram(folder):
@@ -287,6 +305,19 @@ def make_tiktoken(folder):
     data = "".join(f"{base64.b64encode(t).decode()} {i}\n" for t, i in sorted(ranks.items(), key=lambda x: x[1]))
     rows = [{"text": t, "ids": ref.encode(t), "special": ref.encode(t), "plain": ref.encode(t), "decoded": ref.decode(ref.encode(t)), "skipped": t} for t in TEXTS]
     write(folder, "tiktoken", data.encode(), rows, "ranks.tiktoken")
+
+    cased, small = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]"
+    start, ending = r"[^\r\n\p{L}\p{N}]?", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    pattern = "|".join([r"[\p{Han}]+", f"{start}{cased}*{small}+{ending}", f"{start}{cased}+{small}*{ending}", r"\p{N}{1,3}", r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+                        r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+    for word in ("好，", "。今", "世界", "://", "/\n", "的a"):  # tokens that show where a piece ends
+        for end in range(1, len(word.encode()) + 1):
+            ranks.setdefault(word.encode()[:end], len(ranks))
+    ref = tiktoken.Encoding("kimi", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    data = "".join(f"{base64.b64encode(t).decode()} {i}\n" for t, i in sorted(ranks.items(), key=lambda x: x[1]))
+    rows = [{"text": t, "plain": ref.encode(t), "decoded": t} for t in [*TEXTS, "你好，世界。今天", "https://x.org/\n的abc'S", "的aB ABc好"]]
+    write(folder, "tiktoken-kimi", data.encode(), rows, "ranks.tiktoken")
+    (folder / "tiktoken-kimi" / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", null]}}\n')
 
 
 def enumerate_alphabet():

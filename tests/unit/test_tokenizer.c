@@ -208,7 +208,7 @@ static void fixture(const char *dir, const char *name) {
     struct str file = load(&a, dir, name, "tokenizer.json");
     if (!file.n) file = load(&a, dir, name, "tokenizer.model");
     if (!file.n) file = load(&a, dir, name, "ranks.tiktoken");
-    FAIL_IF(tok_load_any(&t, file, STR(""), &err), "%s: %s", name, err.msg);
+    FAIL_IF(tok_load_any(&t, file, load(&a, dir, name, "tokenizer_config.json"), &err), "%s: %s", name, err.msg);
     CHECK_OK(json_parse(&a, load(&a, dir, name, "expected.json"), "expected.json", JSON_STRICT, &rows, &err), err);
     yyjson_arr_foreach(rows, i, n, row) check_fixture_row(t, name, i, row);
     tok_destroy(t);

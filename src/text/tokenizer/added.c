@@ -61,9 +61,11 @@ bool tok_added_next(const struct tok_added *a, const struct tok_trie *trie, stru
                 if (!(tok_uni(tok_utf8(s.p + last, &len)) & UNI_SPACE)) break;
                 start = last;
             }
+            if (start < from) start = from; /* the token before took it */
         }
         if (k->rstrip)
             while (end < s.n && tok_uni(tok_utf8(s.p + end, &len)) & UNI_SPACE) end += len;
+        if (start >= end) continue; /* all of it */
         *out = (struct tok_added_match){start, end, k};
         *at = i;
         return true;

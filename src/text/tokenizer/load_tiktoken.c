@@ -104,6 +104,23 @@ int tok_load_tiktoken(struct tok **out, struct str file, struct str pattern, str
     return code;
 }
 
+/* A file of ranks does not name its pattern. Where the configuration names the program that does, that decides; else the larger
+ * vocabularies came with the newer pattern. */
+static struct str pattern_of(struct str file, struct str config_json) {
+#define CASED "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define SMALL "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define ENDING "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    static const char kimi[] = "[\\p{Han}]+|[^\\r\\n\\p{L}\\p{N}]?" CASED "*" SMALL "+" ENDING "|[^\\r\\n\\p{L}\\p{N}]?" CASED "+" SMALL
+                               "*" ENDING "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+#undef CASED
+#undef SMALL
+#undef ENDING
+    size_t n_lines = 0;
+    if (str_find(config_json, STR("\"tokenization_kimi."), 0) != STR_NONE) return str_of(kimi);
+    for (size_t i = 0; i < file.n; i++) n_lines += file.p[i] == '\n';
+    return str_of(tok_scanner_named(n_lines > 150000 ? "o200k" : "cl100k")->pattern);
+}
+
 int tok_load_any(struct tok **out, struct str file, struct str config_json, struct err *err) {
     struct str start = str_trim(str_sub(file, 0, 64));
     if (start.n && start.p[0] == '{') return tok_load_json(out, file, config_json, err);
@@ -112,10 +129,6 @@ int tok_load_any(struct tok **out, struct str file, struct str config_json, stru
     struct sb bytes = {0};
     bool text = space != STR_NONE && space > 0 && tok_base64(str_sub(line, 0, space), &bytes);
     sb_free(&bytes);
-    if (text) { /* the larger vocabularies came with the newer pattern */
-        size_t n_lines = 0;
-        for (size_t i = 0; i < file.n; i++) n_lines += file.p[i] == '\n';
-        return tok_load_tiktoken(out, file, str_of(tok_scanner_named(n_lines > 150000 ? "o200k" : "cl100k")->pattern), config_json, err);
-    }
+    if (text) return tok_load_tiktoken(out, file, pattern_of(file, config_json), config_json, err);
     return tok_load_sentencepiece(out, file, config_json, err);
 }

@@ -31,19 +31,19 @@ struct tok_match_state {
 
 /* ---- the dialect ------------------------------------------------------------------------------------------------ */
 
-/* \w of Oniguruma is that of the crate regex but for a few characters. */
-static bool is_word(uint32_t c) {
+/* \w of Oniguruma is that of the crate regex but for a few characters, and again for some of them within a class. */
+static bool is_word(uint32_t c, bool in_class) {
     if (c == 0x200C || c == 0x200D) return false;
-    return c == 0xB2 || c == 0xB3 || c == 0xB9 || (c >= 0xBC && c <= 0xBE) || tok_uni(c) & UNI_WORD;
+    return (!in_class && (c == 0xB2 || c == 0xB3 || c == 0xB9 || (c >= 0xBC && c <= 0xBE))) || tok_uni(c) & UNI_WORD;
 }
 
-static bool has_property(uint32_t c, uint32_t flags) {
-    return flags == UNI_WORD ? is_word(c) : (tok_uni(c) & flags) != 0;
+static bool has_property(uint32_t c, uint32_t flags, bool in_class) {
+    return flags == UNI_WORD ? is_word(c, in_class) : (tok_uni(c) & flags) != 0;
 }
 
 /* The characters with (or without) a property as ranges: "\x{61}-\x{7a}...". So the answer is the reference's, whatever
  * version of Unicode PCRE2 was built with. */
-static void put_ranges(struct sb *out, uint32_t flags, bool negate) {
+static void put_ranges(struct sb *out, uint32_t flags, bool negate, bool in_class) {
     bool inside = false, uniform = false;
     unsigned block = UINT_MAX;
     for (uint32_t c = 0; c <= 0x110000; c++) {
@@ -56,7 +56,7 @@ static void put_ranges(struct sb *out, uint32_t flags, bool negate) {
             block = tok_uni_index[c >> 7];
             uniform = true;
         }
-        bool now = c < 0x110000 && has_property(c, flags) != negate;
+        bool now = c < 0x110000 && has_property(c, flags, in_class) != negate;
         if (now && !inside) sb_fmt(out, "\\x{%x}-", (unsigned)c);
         if (!now && inside) sb_fmt(out, "\\x{%x}", (unsigned)(c == 0xE000 ? 0xD7FF : c - 1));
         if (now != inside && c % 128) uniform = false;
@@ -104,31 +104,68 @@ static int rewrite_intersection(const struct rewriting *r, struct str class_, st
 
 static void put_class(const struct rewriting *r, uint32_t flags, bool negate, bool in_class) {
     if (!in_class) sb_putc(r->out, '[');
-    put_ranges(r->out, flags, negate);
+    put_ranges(r->out, flags, negate, in_class);
     if (!in_class) sb_putc(r->out, ']');
+}
+
+/* Newer PCRE2 also counts what a script shares with others (U+3002 in \p{Han}) and keeps the script alone as \p{sc:Han}, which older
+ * ones do not know. */
+static bool is_script(struct str name) {
+    struct sb text = {0};
+    int number;
+    PCRE2_SIZE offset;
+    sb_fmt(&text, "\\p{sc:%.*s}", STR_ARG(name));
+    pcre2_code *code = pcre2_compile((PCRE2_SPTR)text.p, text.n, PCRE2_UTF, &number, &offset, NULL);
+    pcre2_code_free(code);
+    sb_free(&text);
+    return code != NULL;
 }
 
 /* \p{...} or \P{...} at i; its length, or 0 when it is left to PCRE2. */
 static size_t rewrite_property(const struct rewriting *r, size_t i, bool in_class) {
     bool negate = r->in.p[i + 1] == 'P';
     size_t end = str_find_char(r->in, '}', i);
-    if (!r->ranges || i + 2 >= r->in.n || r->in.p[i + 2] != '{' || end == STR_NONE) return 0;
+    if (i + 2 >= r->in.n || r->in.p[i + 2] != '{' || end == STR_NONE) return 0;
     struct str name = str_sub(r->in, i + 3, end - i - 3);
     if (name.n && name.p[0] == '^') name = str_from(name, 1), negate = !negate;
     uint32_t flags = property_flags(name);
-    if (!flags) return 0;
-    put_class(r, flags, negate, in_class);
+    if (flags && !r->ranges) return 0;
+    if (flags) put_class(r, flags, negate, in_class);
+    else if (is_script(name)) sb_fmt(r->out, "\\%c{sc:%.*s}", negate ? 'P' : 'p', STR_ARG(name));
+    else return 0;
     return end + 1 - i;
+}
+
+/* A border of words, or (negate) a place without one. */
+static void put_border(const struct rewriting *r, bool negate) {
+    static const char *const parts[2][4] = {{"(?:(?<=", ")(?!", ")|(?<!", ")(?="}, {"(?:(?<=", ")(?=", ")|(?<!", ")(?!"}};
+    for (int i = 0; i < 4; i++) {
+        sb_puts(r->out, parts[negate][i]);
+        put_class(r, UNI_WORD, false, false);
+    }
+    sb_puts(r->out, "))");
+}
+
+/* \uHHHH at i; its length, or 0. */
+static size_t rewrite_code(const struct rewriting *r, size_t i) {
+    struct str digits = str_sub(r->in, i + 2, 4);
+    if (digits.n < 4) return 0;
+    for (size_t k = 0; k < 4; k++)
+        if (!strchr("0123456789abcdefABCDEF", digits.p[k])) return 0;
+    sb_fmt(r->out, "\\x{%.*s}", STR_ARG(digits));
+    return 6;
 }
 
 /* One escape at i, inside a class or not; returns its length. */
 static size_t rewrite_escape(const struct rewriting *r, size_t i, bool in_class) {
     char c = i + 1 < r->in.n ? r->in.p[i + 1] : 0;
-    size_t n = c == 'p' || c == 'P' ? rewrite_property(r, i, in_class) : 0;
+    size_t n = c == 'p' || c == 'P' ? rewrite_property(r, i, in_class) : c == 'u' ? rewrite_code(r, i) : 0;
     if (n) return n;
     if (c == 's' || c == 'S') put_class(r, UNI_SPACE, c == 'S', in_class);
     else if (r->ranges && (c == 'w' || c == 'W')) put_class(r, UNI_WORD, c == 'W', in_class);
     else if (r->ranges && (c == 'd' || c == 'D')) put_class(r, UNI_ND, c == 'D', in_class);
+    else if (r->ranges && !in_class && (c == 'b' || c == 'B')) put_border(r, c == 'B');
+    else if (c == 'v') sb_puts(r->out, "\\x0b");
     else if (c == 'h') sb_puts(r->out, in_class ? "0-9a-fA-F" : "[0-9a-fA-F]");
     else if (c == 'H' && !in_class) sb_puts(r->out, "[^0-9a-fA-F]");
     else sb_put(r->out, str_sub(r->in, i, 2));
@@ -146,16 +183,36 @@ static size_t class_end(struct str r, size_t i) {
     return STR_NONE;
 }
 
-/* Oniguruma's Ruby dialect as PCRE2 reads it. */
+/* [:name:] or [:^name:] at i, within a class; returns its length. */
+static size_t rewrite_posix(const struct rewriting *r, size_t i) {
+    static const struct {
+        const char *name, *property;
+        uint32_t flags;
+    } classes[] = {{"digit", NULL, UNI_ND},    {"space", NULL, UNI_SPACE}, {"punct", NULL, UNI_P | UNI_S}, {"word", NULL, UNI_WORD},
+                   {"alpha", "Alphabetic", 0}, {"upper", "Uppercase", 0},  {"lower", "Lowercase", 0}};
+    size_t end = str_find(r->in, STR(":]"), i), n = end == STR_NONE ? 1 : end + 2 - i;
+    bool negate = n > 3 && r->in.p[i + 2] == '^';
+    struct str name = n > 4 ? str_sub(r->in, i + 2 + negate, n - 4 - negate) : STR("");
+    for (size_t k = 0; k < sizeof classes / sizeof *classes && r->ranges; k++) {
+        if (!str_is(name, classes[k].name)) continue;
+        if (classes[k].flags) put_ranges(r->out, classes[k].flags, negate, true);
+        else sb_fmt(r->out, "\\%c{%s}", negate ? 'P' : 'p', classes[k].property);
+        return n;
+    }
+    sb_put(r->out, str_sub(r->in, i, n));
+    return n;
+}
+
+/* Oniguruma's Ruby dialect as PCRE2 reads it. A class within a class adds to it: its brackets go. */
 static int rewrite(const struct rewriting *r, struct err *err) {
-    bool in_class = false;
+    int depth = 0; /* of classes */
     for (size_t i = 0; i < r->in.n;) {
         char c = r->in.p[i];
         if (c == '\\') {
-            i += rewrite_escape(r, i, in_class);
+            i += rewrite_escape(r, i, depth > 0);
             continue;
         }
-        if (c == '[' && !in_class) {
+        if (c == '[' && depth == 0) {
             size_t end = class_end(r->in, i);
             struct str class_ = end == STR_NONE ? STR("") : str_sub(r->in, i, end - i);
             if (str_find(class_, STR("&&"), 0) != STR_NONE) {
@@ -163,25 +220,70 @@ static int rewrite(const struct rewriting *r, struct err *err) {
                 i = end;
                 continue;
             }
-            in_class = true;
+            depth = 1;
         } else if (c == '[' && str_starts(str_from(r->in, i), STR("[:"))) { /* [[:alpha:]] */
-            size_t end = str_find(r->in, STR(":]"), i);
-            size_t n = end == STR_NONE ? 1 : end + 2 - i;
-            sb_put(r->out, str_sub(r->in, i, n));
-            i += n;
+            i += rewrite_posix(r, i);
             continue;
-        } else if (c == ']') {
-            in_class = false;
+        } else if (c == '[') {
+            if (str_starts(str_from(r->in, i), STR("[^")))
+                return err_set(err, ERR_EUNSUPPORTED, "tokenizer.json: regular expression class %.*s within another is not supported",
+                               STR_ARG(str_sub(r->in, i, 80)));
+            depth++;
+        } else if (c == ']' && depth > 0) {
+            depth--;
         }
-        sb_putc(r->out, c);
+        if (!(c == '[' && depth > 1) && !(c == ']' && depth > 0)) sb_putc(r->out, c);
         i++;
     }
     return ERR_OK;
 }
 
+/* "{n,m}" at i: its length, or 0. */
+static size_t interval_len(struct str in, size_t i) {
+    size_t k = i + 1, digits = 0;
+    for (; k < in.n && ((in.p[k] >= '0' && in.p[k] <= '9') || in.p[k] == ','); k++) digits += in.p[k] != ',';
+    return digits && k < in.n && in.p[k] == '}' ? k + 1 - i : 0;
+}
+
+/* The length of what a quantifier behind it is about: an escape, a class, a character. */
+static size_t atom_len(struct str in, size_t i) {
+    size_t end = in.p[i] == '[' ? class_end(in, i) : STR_NONE;
+    if (end != STR_NONE) return end - i;
+    if (in.p[i] != '\\' || i + 1 >= in.n) return tok_utf8_len((unsigned char)in.p[i]);
+    end = strchr("pPxkg", in.p[i + 1]) && i + 2 < in.n && in.p[i + 2] == '{' ? str_find_char(in, '}', i) : STR_NONE;
+    return end != STR_NONE ? end + 1 - i : 1 + tok_utf8_len((unsigned char)in.p[i + 1]);
+}
+
+/* There "X{1,3}+" repeats X{1,3}, and "X{,3}" begins at none; here the first would be possessive and the second text. */
+static void rewrite_intervals(struct str in, struct sb *out) {
+    enum { OPEN_MAX = 64 };
+    size_t atom = 0, open[OPEN_MAX], n_open = 0, n;
+    for (size_t i = 0; i < in.n; i += n) {
+        char c = in.p[i];
+        if (c == '{' && (n = interval_len(in, i)) > 0) {
+            sb_puts(out, in.p[i + 1] == ',' ? "{0" : "{");
+            sb_put(out, str_sub(in, i + 1, n - 1));
+            if (i + n >= in.n || in.p[i + n] != '+') continue;
+            size_t n_atom = out->n - atom;
+            sb_puts(out, "(?:)");
+            memmove(out->p + atom + 3, out->p + atom, n_atom);
+            memcpy(out->p + atom, "(?:", 3);
+            out->p[atom + 3 + n_atom] = ')';
+            continue;
+        }
+        n = strchr("(){*+?|^$", c) ? 1 : atom_len(in, i);
+        if (c == '(' && n_open++ < OPEN_MAX) open[n_open - 1] = out->n;
+        if (c == ')' && n_open && --n_open < OPEN_MAX) atom = open[n_open];
+        if (!strchr("()*+?|^$", c)) atom = out->n;
+        sb_put(out, str_sub(in, i, n));
+    }
+}
+
 static int compile_as(struct str regex, bool ranges, pcre2_code **out, struct err *err) {
-    struct sb rewritten = {0};
-    int code = rewrite(&(struct rewriting){regex, &rewritten, ranges}, err), number;
+    struct sb rewritten = {0}, plain = {0};
+    rewrite_intervals(regex, &plain);
+    int code = rewrite(&(struct rewriting){sb_str(&plain), &rewritten, ranges}, err), number;
+    sb_free(&plain);
     PCRE2_SIZE offset;
     if (!code) {
         struct str s = sb_str(&rewritten);

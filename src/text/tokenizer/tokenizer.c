@@ -86,8 +86,10 @@ static int pre_tokenize(const struct encoder *e, struct tok_text piece, struct e
     return e->t->pres[0].split(&e->t->pres[0], &run, 0, piece, err);
 }
 
+/* Empty where a token that takes the white space behind it has taken what the next one begins with. */
 static struct tok_text sub_text(struct tok_text text, size_t start, size_t end) {
-    return (struct tok_text){str_sub(text.s, start, end - start), text.mark ? text.mark + start : NULL, text.at_start && start == 0};
+    size_t n = end > start ? end - start : 0;
+    return (struct tok_text){str_sub(text.s, start, n), text.mark ? text.mark + start : NULL, text.at_start && start == 0};
 }
 
 /* A piece without raw added tokens: normalize it, then look for the tokens that match normalized text. */
