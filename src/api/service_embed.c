@@ -67,8 +67,8 @@ static int advance(struct service_job *j, struct err *err) {
 void service_embed_some(struct service *s) {
     struct err err;
     struct service_job *j = NULL;
-    for (int32_t i = 0; i < s->n_active && !j; i++)
-        if (s->active[i]->inputs && !s->active[i]->is_over && !s->active[i]->want) j = s->active[i];
+    for (int32_t i = 0; i < s->n_active && !(j && j->embed); i++) /* what has begun goes first: one holds blocks at a time */
+        if (s->active[i]->inputs && !s->active[i]->is_over && !s->active[i]->want && (!j || s->active[i]->embed)) j = s->active[i];
     if (!j) return;
     int code = advance(j, &err);
     /* busy: requests that generate hold what is missing, and will give it back; with none of them it will never come */

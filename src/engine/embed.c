@@ -31,12 +31,14 @@ int embed_begin(struct engine *e, const int32_t *tokens, int32_t n_tokens, enum 
     b->seq.n_prompt = n_tokens;
     b->sum = mem_alloc((size_t)embed_width(e) * sizeof *b->sum);
     b->rows = mem_alloc((size_t)CHUNK * (size_t)embed_width(e) * sizeof *b->rows);
+    engine_invite(e, &b->seq);
     *out = b;
     return ERR_OK;
 }
 
 void embed_end(struct embed *b) {
     if (!b) return;
+    engine_invite(b->engine, NULL);
     sequence_free(&b->seq, &engine_runner(b->engine)->kv);
     mem_free(b->sum);
     mem_free(b->rows);
@@ -58,6 +60,10 @@ int embed_step(struct embed *b, float *vector, bool *out_done, struct err *err) 
     int32_t width = embed_width(b->engine), n = b->seq.n_tokens - b->seq.n_done, most = r->limits.rows < CHUNK ? r->limits.rows : CHUNK;
     if (n > most) n = most;
     *out_done = false;
+    if (b->seq.n_done == 0) { /* at first, and when its blocks were taken */
+        memset(b->sum, 0, (size_t)width * sizeof *b->sum);
+        if (!engine_fits(b->engine, b->seq.n_tokens)) return err_set(err, ERR_EBUSY, "the KV cache is full");
+    }
     if (!engine_reserve(b->engine, &b->seq, n)) return err_set(err, ERR_EBUSY, "the KV cache is full");
     bool last = b->seq.n_done + n == b->seq.n_tokens;
     batch_clear(&r->batch);

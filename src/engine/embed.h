@@ -1,5 +1,5 @@
 /* Embeddings: the hidden states of a text, pooled to one vector of length 1. Computed in chunks between the engine's steps, so
- * that requests that generate go on meanwhile. */
+ * that requests that generate go on meanwhile; when these need its blocks, it gives them back and begins again. One at a time. */
 #ifndef MLXCEL_ENGINE_EMBED_H
 #define MLXCEL_ENGINE_EMBED_H
 

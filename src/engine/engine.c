@@ -31,10 +31,11 @@ struct engine {
     struct job **running;  /* [seqs] by age, oldest first */
     int32_t n_running, n_waiting;
     struct job *waiting, **waiting_end;
-    int32_t *best;         /* [rows] */
-    struct job **choosing; /* [seqs] those of this step that choose by themselves */
-    const float *logits;   /* of this step, where somebody needs them */
-    int32_t chunk;         /* most prompt rows of a step, where the device is watched; else 0 */
+    int32_t *best;          /* [rows] */
+    struct job **choosing;  /* [seqs] those of this step that choose by themselves */
+    const float *logits;    /* of this step, where somebody needs them */
+    struct sequence *guest; /* see engine_invite; NULL: none */
+    int32_t chunk;          /* most prompt rows of a step, where the device is watched; else 0 */
     struct engine_stats stats;
 };
 
@@ -175,19 +176,18 @@ static bool place(struct engine *e, struct job *j) {
     return true;
 }
 
-static int32_t blocks_of_prompt(const struct engine *e, const struct job *j, int32_t c) {
-    int32_t need = (j->seq.n_tokens + KV_BLOCK) / KV_BLOCK, window = e->runner.kv.layout.classes[c].window;
+static int32_t blocks_of(const struct engine *e, int32_t n_positions, int32_t c) {
+    int32_t need = (n_positions + KV_BLOCK - 1) / KV_BLOCK, window = e->runner.kv.layout.classes[c].window;
     int32_t most = (window + e->runner.limits.rows) / KV_BLOCK + 2;
     return window > 0 && most < need ? most : need;
 }
 
-/* Whether the whole prompt would find blocks beside those that running prompts will still take: admitting more than that
- * invites preemption. */
-static bool fits(const struct engine *e, const struct job *j) {
+/* Admitting more than that invites preemption. */
+bool engine_fits(const struct engine *e, int32_t n_positions) {
     for (int32_t c = 0; c < e->runner.kv.layout.n_classes; c++) {
-        int64_t need = blocks_of_prompt(e, j, c);
+        int64_t need = blocks_of(e, n_positions, c);
         for (int32_t i = 0; i < e->n_running; i++) {
-            int32_t more = blocks_of_prompt(e, e->running[i], c) - e->running[i]->seq.n_blocks[c];
+            int32_t more = blocks_of(e, e->running[i]->seq.n_tokens + 1, c) - e->running[i]->seq.n_blocks[c];
             if (more > 0) need += more;
         }
         if (need > e->runner.kv.pools[c].n_free + e->runner.kv.pools[c].n_idle) return false;
@@ -231,7 +231,7 @@ static struct job **next_waiting(struct engine *e) {
 static void admit(struct engine *e) {
     while (e->waiting && e->n_running < e->runner.limits.seqs) {
         struct job **link = next_waiting(e), *j = *link;
-        if (e->n_running > 0 && !fits(e, j)) return;
+        if (e->n_running > 0 && !engine_fits(e, j->seq.n_tokens + 1)) return;
         if (!j->placed && !place(e, j)) return;
         *link = j->next;
         if (e->waiting_end == &j->next) e->waiting_end = link;
@@ -257,6 +257,17 @@ static bool preempt(struct engine *e, const struct job *keep) {
     return true;
 }
 
+void engine_invite(struct engine *e, struct sequence *s) {
+    e->guest = s;
+}
+
+/* Gives blocks back that others hold: the guest's, then those of the youngest running job. */
+static bool make_room(struct engine *e, const struct job *keep) {
+    if (!e->guest || e->guest->n_done == 0) return preempt(e, keep);
+    sequence_drop(e->guest, &e->runner.kv);
+    return true;
+}
+
 /* Blocks for n more rows; cached ones that nobody reads are given up for them. */
 bool engine_reserve(struct engine *e, struct sequence *s, int32_t n) {
     struct kv *kv = &e->runner.kv;
@@ -273,7 +284,7 @@ bool engine_reserve(struct engine *e, struct sequence *s, int32_t n) {
 static bool add_rows(struct engine *e, struct job *j, int32_t n) {
     struct runner *r = &e->runner;
     while (!engine_reserve(e, &j->seq, n))
-        if (!preempt(e, j)) return false;
+        if (!make_room(e, j)) return false;
     bool last = j->seq.n_done + n == j->seq.n_tokens;
     j->i_logits = last ? r->batch.step.n_logits : -1;
     j->n_rows = n;
@@ -320,7 +331,7 @@ static void plan_some(struct engine *e) {
     struct job *oldest = e->running[0];
     mem_guard_begin("engine plan");
     plan(e);
-    while (e->runner.batch.step.n_rows == 0 && preempt(e, oldest)) plan(e);
+    while (e->runner.batch.step.n_rows == 0 && make_room(e, oldest)) plan(e);
     mem_guard_end();
     if (e->runner.batch.step.n_rows) return;
     struct err why;

@@ -78,6 +78,11 @@ void engine_cancel(struct engine *e, struct job *job);
 int engine_step(struct engine *e, bool *out_idle, struct err *err);
 /* Blocks for n more rows of a sequence outside the schedule; cached ones that nobody reads are given up for them. */
 bool engine_reserve(struct engine *e, struct sequence *s, int32_t n);
+/* Whether so many positions would find blocks beside those that running prompts will still take. */
+bool engine_fits(const struct engine *e, int32_t n_positions);
+/* The one sequence outside the schedule that holds blocks (NULL: none). When they run out it loses all of them first: it then has 0
+ * positions done, and must begin again. */
+void engine_invite(struct engine *e, struct sequence *s);
 struct engine_stats engine_stats(const struct engine *e);
 /* Threads that call the choosing functions. */
 int32_t engine_workers(const struct engine *e);

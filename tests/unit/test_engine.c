@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "api/synth.h"
-#include "engine/engine.h"
+#include "engine/embed.h"
 #include "model/model.h"
 
 enum { N_REQUESTS = 5, N_NEW = 24, N_PROMPT_MAX = 100 };
@@ -267,6 +267,44 @@ static void a_small_cache_holds_nobody_up(void) {
     rig_close(&r);
 }
 
+enum { EMBED_TOKENS = 300, EMBED_WIDTH_MAX = 4096 };
+
+/* Steps of the engine, a chunk of the embedding after each, until the vector is there. */
+static void embed_between_steps(struct rig *r, float *out) {
+    static int32_t tokens[EMBED_TOKENS];
+    struct embed *b;
+    struct err err;
+    bool done = false, idle;
+    for (int32_t k = 0; k < EMBED_TOKENS; k++) tokens[k] = k * 13 % 4096;
+    CHECK(embed_width(r->engine) <= EMBED_WIDTH_MAX);
+    CHECK_OK(embed_begin(r->engine, tokens, EMBED_TOKENS, EMBED_MEAN, &b, &err), err);
+    for (int32_t i = 0; i < 1000 && !done; i++) {
+        int code = embed_step(b, out, &done, &err);
+        CHECK(code == ERR_OK || (code == ERR_EBUSY && engine_stats(r->engine).n_running > 0));
+        CHECK_OK(engine_step(r->engine, &idle, &err), err);
+    }
+    CHECK(done);
+    embed_end(b);
+}
+
+/* An embedding that holds most of the cache gives it to a request that needs it, and its vector is the same. */
+static void an_embedding_gives_way(void) {
+    static float alone[EMBED_WIDTH_MAX], beside[EMBED_WIDTH_MAX];
+    struct rig r;
+    struct answer a;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 1, .kv_tokens = 256});
+    embed_between_steps(&r, alone);
+    submit_length(&r, 310, 0, 8, &a);
+    embed_between_steps(&r, beside);
+    drain(&r);
+    CHECK_INT(a.n, 8);
+    CHECK_INT(a.finish, FINISH_LENGTH);
+    CHECK(memcmp(alone, beside, (size_t)embed_width(r.engine) * sizeof *alone) == 0);
+    const struct kv *kv = &engine_runner(r.engine)->kv;
+    CHECK_INT(kv->pools[0].n_free, kv->pools[0].n_blocks - 1);
+    rig_close(&r);
+}
+
 /* Admission looked in on: prompts that were let in while the cache still seemed empty hold each other up. */
 static void prompts_that_hold_each_other_up(void) {
     struct rig r;
@@ -348,6 +386,7 @@ const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"bad_requests_are_refused", bad_requests_are_refused},
                                                      {"an_error_ends_its_own_request_only", an_error_ends_its_own_request_only},
                                                      {"a_small_cache_holds_nobody_up", a_small_cache_holds_nobody_up},
+                                                     {"an_embedding_gives_way", an_embedding_gives_way},
                                                      {"prompts_that_hold_each_other_up", prompts_that_hold_each_other_up},
                                                      {"one_request_of_many_leaves_room", one_request_of_many_leaves_room},
                                                      {"chunks_follow_the_time", chunks_follow_the_time},
