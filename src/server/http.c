@@ -247,7 +247,7 @@ void conn_answered(struct http_conn *c) {
     c->exchange = NULL;
     x->conn = NULL;
     http_release(x);
-    if (c->close_after) {
+    if (c->close_after || c->server->draining) { /* a stream may have begun before the end did */
         linger(c);
         return;
     }

@@ -73,12 +73,16 @@ static void close_handle(uv_handle_t *handle, void *user) {
     if (!uv_is_closing(handle)) uv_close(handle, NULL);
 }
 
+static void unref_handle(uv_handle_t *handle, void *user) {
+    (void)user;
+    uv_unref(handle);
+}
+
+/* The loop now ends when the last worker is done: it reads what the service owns. */
 static void on_http_closed(void *user) {
     struct server *s = user;
     s->http = NULL;
-    service_close(s->service); /* no job is left: their clients are gone */
-    s->service = NULL;
-    uv_walk(&s->loop, close_handle, NULL);
+    uv_walk(&s->loop, unref_handle, NULL);
 }
 
 static void close_all(struct server *s) {
@@ -106,7 +110,7 @@ static void on_signal(uv_signal_t *handle, int number) {
 
 static void on_wake(uv_async_t *handle) {
     struct server *s = handle->data;
-    if (!s->service || s->closing) return;
+    if (s->closing) return;
     enum service_state state = service_state(s->service, &s->why);
     if (state == SERVICE_FAILED) close_all(s);
     if (state != SERVICE_READY) return;
@@ -181,9 +185,11 @@ int server_run(const struct server_options *options, struct err *err) {
     if (code && s->http) http_server_close(s->http, NULL, NULL);
     if (code) uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
+    service_close(s->service); /* no job is left: their clients are gone */
+    uv_walk(&s->loop, close_handle, NULL);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);
     if (!code && s->why.code) code = err_set(err, s->why.code, "%s", s->why.msg);
-    if (s->service) service_close(s->service);
     tls_context_close(s->tls);
     guard_destroy(s->guard);
     log_set_sink(NULL, NULL);

@@ -256,6 +256,42 @@ def check_drain(program):
         c.close()
 
 
+def check_drain_stream(program):
+    """A connection whose stream began before SIGTERM is closed behind it: a client that keeps it open holds nothing up."""
+    with Server(program, *SLOW, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=120) as c:
+        body = json.dumps({"prompt": "Once", "max_tokens": 40, "stream": True, "ignore_eos": True}).encode()
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        got = c.recv(65536)
+        s.process.terminate()
+        while b"[DONE]" not in got:
+            got += c.recv(65536)
+        rest = b""
+        try:
+            c.sendall(b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n")
+            while part := c.recv(65536):
+                rest += part
+        except OSError:
+            pass
+        check(b"keep-alive" in got and b"HTTP/1.1" not in rest, f"one more request after the last stream: {rest[:200]!r}")
+
+
+def check_end_at_work(program):
+    """A second SIGTERM while long prompts are still being read: the workers are waited for."""
+    with Server(program, "--parallel", "1") as s:
+        body = json.dumps({"prompt": "Once upon a time. " * 400000, "max_tokens": 1}).encode()
+        held = [socket.create_connection(("127.0.0.1", s.port), timeout=60) for _ in range(4)]
+        for c in held:
+            c.sendall(b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        while s.metrics()["mlxcel_http_requests_total"] < len(held):
+            time.sleep(0.01)
+        s.process.terminate()
+        while '"ending' not in s.process.stderr.readline():  # the first one was seen
+            pass
+        s.process.terminate()
+        for c in held:
+            c.close()
+
+
 def check_tls(program):
     """A chat over TLS with a certificate made here; or the refusal of a build without TLS."""
     with tempfile.TemporaryDirectory() as folder:
@@ -309,6 +345,8 @@ def main():
         check(m["mlxcel_kv_blocks_used"] == 0, f"{m}")
     check_queue(program)
     check_drain(program)
+    check_drain_stream(program)
+    check_end_at_work(program)
     check_tls(program)
     harness.finish()
 
