@@ -2,6 +2,7 @@
 #include "os/os_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -13,8 +14,16 @@ static size_t i_input, n_input;
 static void (*interrupt_fn)(void);
 static _Atomic bool is_interrupted;
 
+/* A stream that was closed before we began keeps its number, or the next file would get it, and the log with it. What stands there cannot
+ * be used in the stream's direction, so that using it is still an error. */
+static void fill_closed_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+}
+
 /* A closed pipe is reported by the write that met it, not by the end of the process. */
 void os_console_init(void) {
+    fill_closed_streams();
     signal(SIGPIPE, SIG_IGN);
 }
 

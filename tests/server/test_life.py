@@ -187,6 +187,8 @@ def check_addresses(program):
             f.write("\n")
         tried = subprocess.run([program, "serve", "--port", "0", "--api-key-file", keys], capture_output=True, text=True, timeout=60)
         check(tried.returncode != 0 and "no key" in tried.stderr, f"a file without keys: {tried}")
+        tried = subprocess.run([program, "serve", "--port", "0", "--api-key-file", keys + "2"], capture_output=True, text=True, timeout=60)
+        check(tried.returncode != 0 and "--api-key-file: cannot open" in tried.stderr, f"no file of keys: {tried}")
     taken = socket.create_server(("127.0.0.1", 0))
     tried = subprocess.run([program, "serve", "--port", str(taken.getsockname()[1])], capture_output=True, text=True, timeout=60)
     check(tried.returncode != 0 and "cannot listen" in tried.stderr and "--port" in tried.stderr and tried.stderr.count("\n") == 1, f"a port in use: {tried}")
@@ -197,6 +199,21 @@ def check_addresses(program):
     p.terminate()
     out, log = p.communicate(timeout=60)
     check(p.returncode == 0 and out == "" and "{" not in log, f"plain lines: {out!r} {log!r}")
+
+
+def check_without_streams(program):
+    """Started with its standard streams closed, as some supervisors do: no connection gets their numbers, and with them the log."""
+    port = free_port()
+    p = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', program, "serve", "--port", str(port), "--log-level", "debug"])
+    got = b""
+    while b" 200 OK" not in got and p.poll() is None:
+        try:
+            got = read_all(send(port, {"prompt": "x", "max_tokens": 2}))
+        except OSError:
+            time.sleep(0.05)
+    p.terminate()
+    code = p.wait(60)
+    check(got.startswith(b"HTTP/1.1 200 OK") and code == 0, f"without streams: {code} {got[:200]!r}")
 
 
 def check_log(program):
@@ -255,7 +272,8 @@ def main():
     program, is_long = sys.argv[1], len(sys.argv) > 2
     slow = threading.Thread(target=check_slow, args=(program, is_long))  # waits for most of its time
     slow.start()
-    for part in (check_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_kill, check_open, check_addresses, check_log):
+    for part in (check_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_kill, check_open, check_addresses, check_without_streams,
+                 check_log):
         part(program)
     slow.join()
     harness.finish()
