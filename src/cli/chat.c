@@ -119,7 +119,7 @@ static void show_figures(const struct chat *c, const struct generate_stats *s) {
 }
 
 int chat_turn(struct chat *c, struct str text, struct err *err) {
-    struct session_ids ids;
+    struct session_ids ids = {0};
     struct generate_stats stats;
     chat_add(c, true, text);
     int code = encode(c, &ids, err);
@@ -140,7 +140,6 @@ int chat_turn(struct chat *c, struct str text, struct err *err) {
         atomic_store(&is_interrupted, false);
         os_on_interrupt(on_interrupt);
         code = session_generate(c->session, &r, &stats, err);
-        if (!c->is_terminal && atomic_load(&is_interrupted)) c->is_over = true;
         os_on_interrupt(NULL);
     }
     if (code) { /* as if it had not been said */
@@ -150,6 +149,7 @@ int chat_turn(struct chat *c, struct str text, struct err *err) {
     if (!answer_end(&c->answer)) return err_set(err, c->answer.code, "%s", c->answer.err.msg);
     chat_add(c, false, sb_str(&c->answer.text));
     if (c->is_terminal) show_figures(c, &stats);
+    if (atomic_load(&is_interrupted) && (c->is_once || !c->is_terminal)) return err_set(err, ERR_ECANCELLED, "interrupted");
     return ERR_OK;
 }
 

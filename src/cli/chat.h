@@ -27,6 +27,7 @@ struct chat {
         size_t n;
     } * messages;
     size_t n_messages, capacity;
+    bool is_once; /* --prompt: one turn, so that an interrupt is the program's end */
     bool is_over;
 };
 

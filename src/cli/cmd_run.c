@@ -41,7 +41,8 @@ static int talk(const struct args *args, struct chat *c, struct err *err) {
     c->has_template = session_has_template(c->session) && !args_flag(args, OPT_NO_TEMPLATE);
     if (system.p && !c->has_template) return err_set(err, ERR_EARG, "--system needs a chat template, and there is none here");
     if (system.p) chat_set_system(c, system);
-    if (prompt.p) return chat_turn(c, prompt, err);
+    c->is_once = prompt.p != NULL;
+    if (c->is_once) return chat_turn(c, prompt, err);
     if (c->is_terminal && args_flag(args, OPT_HISTORY)) read_history(args, c);
     if (c->is_terminal) greet(c, !args_given(args, OPT_MODEL) && !args_given(args, OPT_SHAPE) && args->n_operands == 0);
     return chat_loop(c, err);

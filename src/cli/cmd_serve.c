@@ -30,7 +30,8 @@ static int read_keys(const struct args *args, struct keys *out, struct err *err)
         while (str_split_next(&text, ',', &piece)) TRY(add_key(out, piece, err));
     }
     if (path.p) {
-        TRY(os_file_load(args->arena, str_cstr(args->arena, path), KEY_FILE_BYTES_MAX, &text, err));
+        if (os_file_load(args->arena, str_cstr(args->arena, path), KEY_FILE_BYTES_MAX, &text, err))
+            return err_prefix(err, "--api-key-file");
         while (str_split_next(&text, '\n', &piece)) TRY(add_key(out, piece, err));
     }
     if ((n || path.p) && out->n == 0) return err_set(err, ERR_EARG, "--api-key and --api-key-file hold no key");

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -140,6 +141,7 @@ def check_usage():
     expect(["inspect", "--log-level", "x"], 2, err="--log-level is 'x', expected one of error|warning|info|debug")
     expect(["inspect"], 2, err="LLAMA_ARG_LOG_LEVEL is 'x'", env={"LLAMA_ARG_LOG_LEVEL": "x"})
     expect(["inspect", "/no/such/model"], 1, err="/no/such/model")
+    expect(["inspect", "-m", ""], 2, err="the model's name is empty")
     expect(["inspect", "--kernels"], 0, "few or many rows    ")
     expect(["inspect", "--kernels", "--cpu", "ref"], 0, "float products      reference")
     expect(["inspect", "--kernels", "--cpu", "x"], 2, err="unknown CPU level")
@@ -190,6 +192,18 @@ def check_output():
         skip("full disk: no /dev/full")
 
 
+def check_interrupted():
+    """One turn of run that was interrupted is no success, as with generate; so a loop of a shell's can be left."""
+    if program.endswith(".exe"):
+        return skip("an interrupt: not sent to another system's program")
+    for command in ("generate", "run"):
+        p = subprocess.Popen([program, command, "-p", "Once", "-n", "900", "--cpu", "ref", "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        first = p.stdout.read(1)
+        p.send_signal(signal.SIGINT)
+        rest, err = p.communicate(timeout=60)
+        check(first and rest.endswith(b"\n") and p.returncode == 1 and b"error" not in err, f"{command} interrupted: {p.returncode} {rest[-50:]!r} {err[-200:]!r}")
+
+
 def check_server_name():
     folder = Path(program).parent
     server = next((p for p in (folder / "mlxcel-server", folder / "mlxcel-server.exe") if p.exists()), None)
@@ -209,6 +223,7 @@ def main():
     check_json()
     check_scripts()
     check_output()
+    check_interrupted()
     check_server_name()
     finish()
 
