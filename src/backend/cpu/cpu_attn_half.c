@@ -278,13 +278,14 @@ static void start_state(const struct block_item *it, float *state, int64_t float
     for (int32_t i = 0; i < it->n_queries; i++) state[(i + 1) * floats - 1] = -1;
 }
 
+/* Items go head by head: what the rows of a prompt see of one head stays in the cache, all heads together would not. */
 static struct block_item item_at(const struct block_job *job, int64_t index) {
     const struct step *step = job->step;
-    int32_t kv_heads = block_class(job)->shape.heads, part = (int32_t)(index % job->parts);
-    const int32_t *group = job->groups + index / job->parts / kv_heads;
+    int32_t part = (int32_t)(index % job->parts);
+    const int32_t *group = job->groups + index / job->parts % job->n_groups;
     struct block_item it = {.row = group[0], .n_rows = group[1] - group[0], .seq = step->seq_of[group[0]]};
     int32_t last = group[1] - 1, rest = job->per_kv - part * QUERIES;
-    it.kv_head = (int32_t)(index / job->parts % kv_heads);
+    it.kv_head = (int32_t)(index / job->parts / job->n_groups);
     it.head = it.kv_head * job->per_kv + part * QUERIES;
     it.n_heads = rest < QUERIES ? rest : QUERIES;
     it.n_queries = it.n_rows * it.n_heads;
