@@ -108,11 +108,15 @@ static int unknown_option(enum cmd_id command, struct str name, struct err *err)
 
 /* ---- converting text ------------------------------------------------------------------------------------------ */
 
+/* In any case: True and ON come from the environment of other programs. */
 static bool parse_flag(struct str text, int64_t *out) {
     static const char *const words[2][5] = {{"0", "false", "off", "no", "n"}, {"1", "true", "on", "yes", "y"}};
+    char small[6] = {0};
+    if (text.n >= sizeof small) return false;
+    for (size_t i = 0; i < text.n; i++) small[i] = text.p[i] >= 'A' && text.p[i] <= 'Z' ? (char)(text.p[i] - 'A' + 'a') : text.p[i];
     for (int value = 0; value < 2; value++)
         for (int i = 0; i < 5; i++)
-            if (str_is(text, words[value][i])) {
+            if (strcmp(small, words[value][i]) == 0) {
                 *out = value;
                 return true;
             }

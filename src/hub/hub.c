@@ -26,6 +26,12 @@ struct hub {
 
 /* ---- token -------------------------------------------------------------------------------------------------------------- */
 
+const char *hub_hf_home(struct arena *a) {
+    if (os_env("HF_HOME")) return str_copy(a, str_of(os_env("HF_HOME"))).p;
+    if (os_env("XDG_CACHE_HOME")) return str_fmt(a, "%s/huggingface", os_env("XDG_CACHE_HOME")).p;
+    return os_home_dir() ? str_fmt(a, "%s/.cache/huggingface", os_home_dir()).p : NULL;
+}
+
 /* HF_TOKEN and its older names, else the file that the hub's own tools write. */
 static struct str find_token(struct arena *a) {
     static const char *const names[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN"};
@@ -33,8 +39,7 @@ static struct str find_token(struct arena *a) {
         if (os_env(names[i])) return str_copy(a, str_trim(str_of(os_env(names[i]))));
     struct str path = {0}, text;
     if (os_env("HF_TOKEN_PATH")) path = str_of(os_env("HF_TOKEN_PATH"));
-    else if (os_env("HF_HOME")) path = str_fmt(a, "%s/token", os_env("HF_HOME"));
-    else if (os_home_dir()) path = str_fmt(a, "%s/.cache/huggingface/token", os_home_dir());
+    else if (hub_hf_home(a)) path = str_fmt(a, "%s/token", hub_hf_home(a));
     if (!path.p || os_file_load(a, str_cstr(a, path), TOKEN_BYTES_MAX, &text, NULL)) return (struct str){0};
     return str_trim(text);
 }

@@ -66,6 +66,8 @@ int hub_fetch(struct hub *h, const struct hub_repo *repo, const struct fetch_opt
 /* ---- for the files of this folder ----------------------------------------------------------------------------------------- */
 
 const struct hub_options *hub_options_of(const struct hub *h);
+/* Where the hub's own tools keep their cache and the token; NULL: nobody knows. */
+const char *hub_hf_home(struct arena *a);
 const char *hub_token(const struct hub *h); /* NULL: none, or not to be sent */
 /* The address of a file at a commit. */
 void hub_file_url(const struct hub *h, const struct hub_repo *repo, struct str name, struct sb *out);

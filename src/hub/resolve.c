@@ -7,7 +7,8 @@
 struct download {
     const char *dir;
     struct manifest manifest;
-    int code; /* of saving it */
+    bool lacks; /* a file that was not asked for this time is not there yet */
+    int code;   /* of saving it */
     struct err err;
 };
 
@@ -33,24 +34,43 @@ static bool lists_name(const struct hub_repo *r, struct str name) {
     return false;
 }
 
-/* The manifest of what is to come, with what is known of the files from the one that is there. */
-static void make_manifest(struct arena *a, const struct hub_repo *r, const struct manifest *old, const char *revision, bool distrust,
-                          struct manifest *out) {
-    *out =
-        (struct manifest){.id = str_of(r->id), .revision = str_of(revision), .commit = r->commit, .files = r->files, .n_files = r->n_files};
-    out->have = arena_new(a, bool, r->n_files + 1);
-    out->stale = arena_new(a, struct str, old->n_files + old->n_stale + 1);
+/* Files that this download is not about stay: those of the same commit, and whatever is there when --include names a part. */
+static void carry_over(const struct hub_repo *r, const struct manifest *old, bool partly, struct download *d) {
+    struct manifest *m = &d->manifest;
     bool same = str_eq(old->commit, r->commit);
-    for (size_t i = 0; i < r->n_files && !distrust; i++) {
+    for (size_t i = 0; i < old->n_files; i++) {
+        if (lists_name(r, old->files[i].name)) continue;
+        if (!same && !partly) {
+            m->stale[m->n_stale++] = old->files[i].name;
+            continue;
+        }
+        d->lacks |= !old->complete && !old->have[i];
+        m->have[m->n_files] = same && old->have[i];
+        m->files[m->n_files++] = old->files[i];
+    }
+    for (size_t i = 0; i < old->n_stale; i++)
+        if (!lists_name(r, old->stale[i])) m->stale[m->n_stale++] = old->stale[i];
+}
+
+/* The manifest of what is to come, with what is known of the files from the one that is there. The repository's files come first. */
+static void make_manifest(struct arena *a, const struct hub_repo *r, const struct manifest *old, const struct download_request *q,
+                          struct download *d) {
+    struct manifest *m = &d->manifest;
+    size_t n = r->n_files + old->n_files + 1;
+    *m = (struct manifest){.id = str_of(r->id), .revision = str_of(q->revision ? q->revision : "main"), .commit = r->commit};
+    m->files = arena_new(a, struct hub_file, n);
+    m->have = arena_new(a, bool, n);
+    m->stale = arena_new(a, struct str, old->n_files + old->n_stale + 1);
+    memcpy(m->files, r->files, r->n_files * sizeof *m->files);
+    m->n_files = r->n_files;
+    bool same = str_eq(old->commit, r->commit);
+    for (size_t i = 0; i < r->n_files && !q->verify; i++) {
         bool have = false;
         const struct hub_file *f = find_file(old, r->files[i].name, &have);
         if (f && have && f->size == r->files[i].size)
-            out->have[i] = r->files[i].sha256[0] ? strcmp(f->sha256, r->files[i].sha256) == 0 : same;
+            m->have[i] = r->files[i].sha256[0] ? strcmp(f->sha256, r->files[i].sha256) == 0 : same;
     }
-    for (size_t i = 0; i < old->n_files; i++)
-        if (!lists_name(r, old->files[i].name)) out->stale[out->n_stale++] = old->files[i].name;
-    for (size_t i = 0; i < old->n_stale; i++)
-        if (!lists_name(r, old->stale[i])) out->stale[out->n_stale++] = old->stale[i];
+    carry_over(r, old, q->n_globs > 0, d);
 }
 
 static void say_done(const struct hub_repo *r, const char *dir, const struct fetch_result *f) {
@@ -74,7 +94,7 @@ static int download_into(struct arena *a, struct hub *h, const struct download_r
     char size[32];
     TRY(hub_list(a, h, &query, &repo, err));
     if (manifest_load(a, dir, &old, NULL)) old = (struct manifest){0};
-    make_manifest(a, &repo, &old, revision, q->verify, &d.manifest);
+    make_manifest(a, &repo, &old, q, &d);
     log_info("downloading %s from %s: %zu files, %s", repo.id, hub_options_of(h)->endpoint, repo.n_files,
              hub_size_text(repo.total_bytes, size));
     bool *trusted = arena_new(a, bool, repo.n_files + 1);
@@ -85,7 +105,7 @@ static int download_into(struct arena *a, struct hub *h, const struct download_r
     if (code == ERR_ECANCELLED) log_info("stopped; the same command goes on from here");
     TRY(code);
     if (d.code) return err_set(err, d.code, "%s", d.err.msg);
-    d.manifest.complete = true;
+    d.manifest.complete = !d.lacks;
     TRY(manifest_save(dir, &d.manifest, err));
     say_done(&repo, dir, &result);
     return ERR_OK;

@@ -225,8 +225,7 @@ int store_list(struct arena *a, const char *models_dir, struct store_model **out
 static const char *hf_cache(struct arena *a) {
     if (os_env("HF_HUB_CACHE")) return str_copy(a, str_of(os_env("HF_HUB_CACHE"))).p;
     if (os_env("HUGGINGFACE_HUB_CACHE")) return str_copy(a, str_of(os_env("HUGGINGFACE_HUB_CACHE"))).p;
-    if (os_env("HF_HOME")) return str_fmt(a, "%s/hub", os_env("HF_HOME")).p;
-    return os_home_dir() ? str_fmt(a, "%s/.cache/huggingface/hub", os_home_dir()).p : NULL;
+    return hub_hf_home(a) ? str_fmt(a, "%s/hub", hub_hf_home(a)).p : NULL;
 }
 
 const char *store_find_hf(struct arena *a, const struct repo_name *repo, const char *revision) {

@@ -103,6 +103,9 @@ def test_journey(b):
     check(r.returncode == 0 and "not on this machine; getting it" in r.stderr, f"generate downloads: {r}")
     r = b.run(b.home(), "generate", "-m", MODEL, "-p", "Hello", "--offline")
     check(r.returncode == 1 and "--offline" in r.stderr, f"offline: {r}")
+    for word, code in (("1", 1), ("True", 1), ("ON", 1), ("0", 0), ("FALSE", 0)):
+        r = b.run(b.home(), "inspect", MODEL, HF_HUB_OFFLINE=word)
+        check(r.returncode == code, f"HF_HUB_OFFLINE={word}: {r}")
     r = b.run(b.home(), "generate", "-m", "no-such-model", "-p", "Hello")
     check(r.returncode == 1 and "no model mlx-community/no-such-model" in r.stderr, f"unknown: {r}")
     # a local folder of that name comes first
@@ -299,6 +302,12 @@ def test_store(b):
     r = b.run(home, "download", MODEL)
     check(r.returncode == 0, f"repair: {r}")
     b.same(home, MODEL, b.tiny, TINY_NAMES, "repaired")
+    # a part of it once more: the rest stays what it was, and prune leaves it alone
+    r = b.run(home, "download", MODEL, "--include", "tokenizer_config.json")
+    check(r.returncode == 0 and b.run(home, "prune", "--yes").returncode == 0, f"include after a whole download: {r}")
+    b.same(home, MODEL, b.tiny, TINY_NAMES, "include, then prune")
+    shown = json.loads(b.run(home, "show", MODEL, "--json", "--verify").stdout)
+    check(shown["complete"] and len(shown["files"]) == 5, f"show after include: {shown}")
     # import, rm
     r = b.run(home, "import", b.tiny, "me/mine")
     check(r.returncode == 0 and b.run(home, "generate", "-m", "me/mine", "-p", "x", "-n", "1", "--offline").returncode == 0, f"import: {r}")
@@ -315,6 +324,8 @@ def test_store(b):
     b.run(home, "download", "acme/tiny", "--retries", "1")
     b.hub.faults = []
     check("unfinished" in b.run(home, "list").stdout, "list shows an unfinished download")
+    r = b.run(home, "download", "acme/tiny", "--include", "config.json")
+    check(r.returncode == 0 and "unfinished" in b.run(home, "list").stdout, f"a part of it does not finish it: {r}")
     r = b.run(home, "generate", "-m", "acme/tiny", "-p", "x", "-n", "1", "--offline")
     check(r.returncode == 1 and "mlxcel download acme/tiny" in r.stderr, f"unfinished, offline: {r}")
     r = b.run(home, "generate", "-m", "acme/tiny", "-p", "x", "-n", "1")
@@ -384,6 +395,10 @@ def test_places(b):
         f.write("hf_filed\n")
     r = run("download", "acme/gated", HF_HOME=hf, MLXCEL_ALLOW_INSECURE_ENDPOINT="1")
     check(r.returncode == 0, f"HF_HOME/token: {r}")
+    os.makedirs(os.path.join(b.dir, "xdg"))
+    shutil.copytree(hf, os.path.join(b.dir, "xdg", "huggingface"))
+    r = run("download", "acme/gated", XDG_CACHE_HOME=os.path.join(b.dir, "xdg"), MLXCEL_ALLOW_INSECURE_ENDPOINT="1")
+    check(r.returncode == 0, f"XDG_CACHE_HOME/huggingface/token: {r}")
     # the cache by its own name
     snapshot = os.path.join(b.dir, "hub cache", "models--acme--kept", "snapshots", "d" * 40)
     shutil.copytree(b.tiny, snapshot)
@@ -439,6 +454,20 @@ def test_hf_cache(b):
     r = b.run(home, "generate", "-m", "acme/cached", "-p", "x", "-n", "1", "--offline")
     check(r.returncode == 0 and "Hugging Face cache" in r.stderr, f"HF cache: {r}")
     check(sorted(os.listdir(snapshot)) == before, "the cache is not written to")
+    # as the hub's own tools lay it out: the files are links
+    os.makedirs(os.path.join(folder, "blobs"))
+    for i, name in enumerate(before):
+        os.rename(os.path.join(snapshot, name), os.path.join(folder, "blobs", str(i)))
+        os.symlink(os.path.join("..", "..", "blobs", str(i)), os.path.join(snapshot, name))
+    r = b.run(home, "generate", "-m", "acme/cached", "-p", "x", "-n", "1", "--offline")
+    check(r.returncode == 0, f"HF cache with links: {r}")
+    os.makedirs(os.path.join(home, "xdg"))
+    os.rename(os.path.join(home, "hf"), os.path.join(home, "xdg", "huggingface"))
+    env = {k: v for k, v in b.env(home).items() if k != "HF_HOME"}
+    r = subprocess.run([b.program, "inspect", "acme/cached", "--offline"], env={**env, "XDG_CACHE_HOME": os.path.join(home, "xdg")},
+                       capture_output=True, text=True)
+    check(r.returncode == 0, f"HF cache under XDG_CACHE_HOME: {r}")
+    os.rename(os.path.join(home, "xdg", "huggingface"), os.path.join(home, "hf"))
     os.remove(os.path.join(snapshot, "model.safetensors"))
     r = b.run(home, "generate", "-m", "acme/cached", "-p", "x", "-n", "1", "--offline")
     check(r.returncode == 1, f"an incomplete snapshot is not used: {r}")
