@@ -5,7 +5,8 @@
 #include <stdio.h>
 
 static const char *const text_parts[] = {"text_config", "language_config", "llm_config"};
-static const char *const top_keys[] = {"quantization", "quantization_config", "tie_word_embeddings", "architectures", "model_type"};
+static const char *const top_keys[] = {"quantization",  "quantization_config", "tie_word_embeddings",
+                                       "architectures", "model_type",          "eos_token_id"};
 
 int config_parse(struct arena *a, struct str text, const char *name, struct config *out, struct err *err) {
     *out = (struct config){.name = name};

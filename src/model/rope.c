@@ -144,13 +144,11 @@ static int longrope_magnitude(const struct config_rope *p, struct rope_spec *r, 
     return ERR_OK;
 }
 
-static int scale_longrope(struct arena *a, const struct config_rope *p, const struct cfg *config, struct rope_spec *r, struct err *err) {
+static int scale_longrope(struct arena *a, const struct config_rope *p, struct rope_spec *r, struct err *err) {
     float *shorter, *longer;
-    int32_t n = r->n_rotated / 2, context;
+    int32_t n = r->n_rotated / 2;
     TRY(list_of(a, p, "short_factor", n, &shorter, err));
     TRY(list_of(a, p, "long_factor", n, &longer, err));
-    TRY(cfg_int(config, "max_position_embeddings", 1, INT32_MAX, r->original_len, &context, err));
-    if (!json_get(p->raw, "factor")) r->factor = (float)context / (float)r->original_len;
     TRY(longrope_magnitude(p, r, err));
     r->long_freq = arena_new(a, float, n);
     for (int32_t i = 0; i < n; i++) {
@@ -199,6 +197,8 @@ int rope_resolve(struct arena *a, const struct cfg *config, const struct config_
     if (r->scaling == SCALE_DYNAMIC) r->original_len = context;
     r->theta = (float)params->theta;
     r->factor = (float)params->factor;
+    if ((r->scaling == SCALE_YARN || r->scaling == SCALE_LONGROPE) && !yyjson_is_num(json_get(params->raw, "factor")))
+        r->factor = (float)context / (float)r->original_len; /* left out, or null */
     r->n_rotated = (int32_t)((double)head_dim * params->partial) / 2 * 2;
     r->magnitude = r->score_scale = 1.0f;
     r->table = -1;
@@ -214,7 +214,7 @@ int rope_resolve(struct arena *a, const struct cfg *config, const struct config_
         for (int32_t i = 0; i < r->n_rotated / 2; i++) r->inv_freq[i] /= r->factor;
     if (r->scaling == SCALE_LLAMA3) TRY(scale_llama3(params, r, err));
     if (r->scaling == SCALE_YARN) TRY(scale_yarn(params, r, err));
-    if (r->scaling == SCALE_LONGROPE) TRY(scale_longrope(a, params, config, r, err));
+    if (r->scaling == SCALE_LONGROPE) TRY(scale_longrope(a, params, r, err));
     if (r->scaling == SCALE_PROPORTIONAL) scale_proportional(r, head_dim, (float)params->partial);
     return ERR_OK;
 }

@@ -210,6 +210,9 @@ static void eos_ids(void) {
     CHECK(n == 2 && ids[0] == 7 && ids[1] == 2);
     parse("{\"eos_token_id\":-1}");
     expect_error(config_eos_ids(&arena, &config, NULL, &ids, &n, &err), "config.json: eos_token_id is -1, expected 0 to 2147483647");
+    parse("{\"eos_token_id\":[1,106],\"text_config\":{\"eos_token_id\":1}}"); /* the whole model's, not its text part's */
+    CHECK_OK(config_eos_ids(&arena, &config, NULL, &ids, &n, &err), err);
+    CHECK(n == 2 && ids[0] == 1 && ids[1] == 106);
     parse("{}");
     CHECK_OK(config_eos_ids(&arena, &config, NULL, &ids, &n, &err), err);
     CHECK_INT(n, 0);

@@ -110,6 +110,21 @@ static void dense_layers_come_first(void) {
     CHECK(s.layers[0].ffn == FFN_GATED && s.layers[1].ffn == FFN_EXPERTS && s.layers[3].ffn == FFN_GATED);
 }
 
+/* Files may leave the factor out, or write null: then the lengths give it. */
+static void rope_factor_from_lengths(void) {
+    static const char *const scalings[] = {"{\"rope_type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":512}",
+                                           "{\"rope_type\":\"yarn\",\"factor\":null,\"original_max_position_embeddings\":512}",
+                                           "{\"type\":\"yarn\",\"original_max_position_embeddings\":512}"};
+    struct spec s[3];
+    for (int i = 0; i < 3; i++) {
+        const char *json =
+            str_fmt(&arena, "{\"model_type\":\"llama\"," BASE ",\"max_position_embeddings\":2048,\"rope_scaling\":%s}", scalings[i]).p;
+        CHECK_OK(resolve(json, &s[i]), err);
+        CHECK(s[i].ropes[0].factor == 4.0f && s[i].ropes[0].magnitude == s[0].ropes[0].magnitude && s[i].ropes[0].magnitude > 1.1f);
+        CHECK(memcmp(s[i].ropes[0].inv_freq, s[0].ropes[0].inv_freq, 8 * sizeof(float)) == 0);
+    }
+}
+
 static void rows_are_sound(void) {
     for (int32_t i = 0; i < n_families; i++) {
         CHECK(families[i].type && families[i].title && families[i].title[0]);
@@ -135,6 +150,7 @@ const struct unit_suite unit_families = {
         {"text_config_may_leave_out_defaults", text_config_may_leave_out_defaults},
         {"windows_follow_the_file", windows_follow_the_file},
         {"dense_layers_come_first", dense_layers_come_first},
+        {"rope_factor_from_lengths", rope_factor_from_lengths},
         {"rows_are_sound", rows_are_sound},
         {"docs_page_is_current", docs_page_is_current},
         {0},
