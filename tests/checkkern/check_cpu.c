@@ -211,8 +211,8 @@ static void check_attention(const struct kernels *k) {
     for (int i = 0; i < HEADS * WIDTH_MAX; i++) q[i] = random_at((uint64_t)i + 5555);
     for (int32_t width = 16; width <= WIDTH_MAX; width += 48)
         for (int32_t heads = 1; heads <= HEADS; heads++) {
-            struct attn_block b = {
-                .cache = cache, .width = width, .heads = heads, .q = q, .q_stride = width, .scores = scores, .next = cache};
+            struct attn_block b = {.cache = cache, .width = width, .heads = heads, .q = q, .q_stride = width, .scores = scores};
+            for (int i = 0; i < KV_ASKS; i++) b.ask[i] = (const unsigned char *)cache;
             b.scores_stride = KV_BLOCK_POS, b.scale = 0.25f, b.out = out, b.out_stride = width, b.first = 3, b.last = 61;
             double worst = 0;
             k->block_scores(&b);
@@ -323,6 +323,7 @@ static void time_attention(const struct kernels *k) {
     static float q[HEADS * WIDTH], scores[HEADS * KV_BLOCK_POS], out[HEADS * WIDTH];
     if (!k->block_scores) return;
     struct timed t = {.k = k, .block = {.cache = cache, .width = WIDTH, .q = q, .q_stride = WIDTH, .scores = scores, .out = out}};
+    for (int i = 0; i < KV_ASKS; i++) t.block.ask[i] = (const unsigned char *)cache;
     t.block.scores_stride = KV_BLOCK_POS, t.block.out_stride = WIDTH, t.block.scale = 1, t.block.last = KV_BLOCK_POS;
     printf("%-24s attention ", k->isa);
     for (int heads = 1; heads <= HEADS; heads *= 2) {
@@ -340,7 +341,8 @@ static void time_small(const struct kernels *k, int32_t bits) {
     static struct kv_query q[HEADS];
     int32_t range[HEADS][2];
     for (int h = 0; h < HEADS; h++) range[h][0] = 0, range[h][1] = KV_BLOCK_POS;
-    struct timed t = {.k = k, .small = {.cache = cache, .next = cache, .width = WIDTH, .bits = bits, .q = q, .scores = scores, .out = out}};
+    struct timed t = {.k = k, .small = {.cache = cache, .width = WIDTH, .bits = bits, .q = q, .scores = scores, .out = out}};
+    for (int i = 0; i < KV_ASKS; i++) t.small.ask[i] = cache;
     t.small.scores_stride = KV_BLOCK_POS, t.small.out_stride = WIDTH, t.small.range = range;
     printf("%-24s %d-bit cache", k->isa, bits);
     for (int heads = 1; heads <= HEADS; heads *= 2) {

@@ -49,8 +49,9 @@ static void check_keys(const struct kernels *k, const struct kernels *plain, str
         k->kv_query(c->q[h], c->width, &mine[h]);
         plain->kv_query(c->q[h], c->width, &theirs[h]);
     }
-    struct kv_block b = {.cache = c->cache, .next = c->cache, .width = c->width, .bits = c->bits, .heads = c->heads, .scale = 0.25f};
+    struct kv_block b = {.cache = c->cache, .width = c->width, .bits = c->bits, .heads = c->heads, .scale = 0.25f};
     b.scores_stride = KV_BLOCK_POS;
+    for (int i = 0; i < KV_ASKS; i++) b.ask[i] = c->cache;
     b.q = mine, b.scores = got[0], k->kv_scores(&b);
     b.q = theirs, b.scores = want[0], plain->kv_scores(&b);
     expect(memcmp(got, want, (size_t)c->heads * sizeof got[0]) == 0, k, "scores of a small cache", c->width);
@@ -75,7 +76,8 @@ static void check_values(const struct kernels *k, const struct kernels *plain, s
         for (int32_t p = 0; p < KV_BLOCK_POS; p++)
             weights[h][p] = p < range[h][0] || p >= range[h][1] ? NAN : fabsf(random_at((uint64_t)(h * 64 + p)));
     }
-    struct kv_block b = {.cache = c->cache, .next = c->cache, .width = c->width, .bits = c->bits, .heads = c->heads, .range = range};
+    struct kv_block b = {.cache = c->cache, .width = c->width, .bits = c->bits, .heads = c->heads, .range = range};
+    for (int i = 0; i < KV_ASKS; i++) b.ask[i] = c->cache;
     b.scores = weights[0], b.scores_stride = KV_BLOCK_POS, b.out_stride = WIDTH;
     b.out = got[0], k->kv_mix(&b);
     b.out = want[0], plain->kv_mix(&b);

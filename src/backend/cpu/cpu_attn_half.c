@@ -20,8 +20,9 @@ bool cpu_kv_half_fits(const struct cpu *c, const struct kv_class *k) {
     return k->k_width % 16 == 0 && k->v_width % 16 == 0 && k->v_width > 0;
 }
 
-static uint16_t *block_at(const struct cpu_kv_class *k, void *base, int32_t width, struct kv_ref kv, int32_t block, int32_t head) {
-    return (uint16_t *)base + (((int64_t)kv.index * k->shape.n_blocks + block) * k->shape.heads + head) * KV_BLOCK * width;
+/* The half-precision numbers of a block. */
+static uint16_t *numbers(const unsigned char *block) {
+    return (uint16_t *)(void *)block;
 }
 
 enum { WRITE_WIDTH = 128 };
@@ -62,8 +63,8 @@ static void write_heads(void *ctx, int64_t first, int64_t last, int32_t thread) 
     for (int64_t item = first; item < last; item++) {
         int32_t r = job->runs[item / heads], n = job->runs[item / heads + 1] - r, h = (int32_t)(item % heads), pos = job->step->pos[r];
         int32_t block = block_of(job->step, kv.kv_class, job->step->seq_of[r], pos / KV_BLOCK);
-        write_keys(job, r, n, h, block_at(cls, cls->k, cls->shape.k_width, kv, block, h));
-        uint16_t *values = block_at(cls, cls->v, v_width, kv, block, h) + (int64_t)(pos % KV_BLOCK) * v_width;
+        write_keys(job, r, n, h, numbers(block_at(cls, false, kv, block, h)));
+        uint16_t *values = numbers(block_at(cls, true, kv, block, h)) + (int64_t)(pos % KV_BLOCK) * v_width;
         for (int32_t i = 0; i < n; i++) c->kern.store_f16(values + (int64_t)i * v_width, cpu_row(c, v, r + i) + h * v.head_stride, v_width);
     }
 }
@@ -128,14 +129,6 @@ static void visible(const struct block_job *job, const struct block_item *it, in
     *last = pos + 1 < origin + it->blocks * KV_BLOCK ? pos + 1 : origin + it->blocks * KV_BLOCK;
 }
 
-static const uint16_t *block_in(const struct block_job *job, const struct block_item *it, bool values, int32_t i) {
-    const struct cpu_kv_class *cls = block_class(job);
-    struct kv_ref kv = job->op->arg.attn.kv;
-    int32_t block = block_of(job->step, kv.kv_class, it->seq, i);
-    return values ? block_at(cls, cls->v, cls->shape.v_width, kv, block, it->kv_head)
-                  : block_at(cls, cls->k, cls->shape.k_width, kv, block, it->kv_head);
-}
-
 static void chunk_scores(const struct block_job *job, const struct block_item *it, const struct block_memory *m, int32_t first,
                          int32_t last) {
     struct tensor q = job->op->in[0];
@@ -150,8 +143,8 @@ static void chunk_scores(const struct block_job *job, const struct block_item *i
         return;
     }
     for (int32_t i = first; i < last; i++) {
-        b.cache = block_in(job, it, false, i);
-        b.next = i + 1 < last ? block_in(job, it, false, i + 1) : block_in(job, it, true, first);
+        b.cache = (const uint16_t *)(const void *)block_in(job, it, false, i);
+        cpu_walk_step(m->walk, b.ask);
         b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
         job->c->kern.block_scores(&b);
     }
@@ -207,8 +200,8 @@ static void chunk_mix(const struct block_job *job, const struct block_item *it, 
         return;
     }
     for (int32_t i = first; i < last; i++) {
-        b.cache = block_in(job, it, true, i);
-        b.next = i + 1 < last ? block_in(job, it, true, i + 1) : b.cache;
+        b.cache = (const uint16_t *)(const void *)block_in(job, it, true, i);
+        cpu_walk_step(m->walk, b.ask);
         b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
         mix_block(job, &b, range, i * KV_BLOCK);
     }
@@ -295,12 +288,70 @@ static struct block_item item_at(const struct block_job *job, int64_t index) {
     return it;
 }
 
+/* ---- the blocks that come next ------------------------------------------------------------------------------------ */
+
+static void enter_chunk(struct block_walk *w) {
+    const int32_t *pos = w->job->step->pos + w->it.row;
+    int32_t origin = w->chunk * w->it.blocks, from = cpu_first_visible(&w->job->op->arg.attn, pos[0]) / KV_BLOCK;
+    int32_t end = pos[w->it.n_rows - 1] / KV_BLOCK + 1;
+    w->first = from > origin ? from : origin;
+    w->last = end < origin + w->it.blocks ? end : origin + w->it.blocks;
+    w->i = w->first;
+    w->values = false;
+}
+
+/* False: there is no unit from this one on. */
+static bool enter_unit(struct block_walk *w, int64_t unit) {
+    int32_t n_chunks = w->job->n_chunks, step = pool_threads(w->job->c->pool);
+    for (; unit < w->job->n_units; unit += step) {
+        struct block_item it = item_at(w->job, n_chunks ? unit / n_chunks : unit);
+        int32_t chunk = it.first_chunk + (n_chunks ? (int32_t)(unit % n_chunks) : 0);
+        if (chunk > it.last_chunk) continue;
+        if (n_chunks) it.last_chunk = chunk;
+        w->it = it;
+        w->unit = unit;
+        w->chunk = chunk;
+        enter_chunk(w);
+        return true;
+    }
+    return false;
+}
+
+/* At the end of all it stays where it is. */
+static void walk_on(struct block_walk *w) {
+    memmove(w->ahead, w->ahead + 1, sizeof w->ahead - sizeof *w->ahead);
+    memmove(w->bytes, w->bytes + 1, sizeof w->bytes - sizeof *w->bytes);
+    w->ahead[KV_ASKS - 1] = block_in(w->job, &w->it, w->values, w->i);
+    w->bytes[KV_ASKS - 1] = block_bytes(block_class(w->job), w->values);
+    if (w->i + 1 < w->last) w->i++;
+    else if (!w->values) w->values = true, w->i = w->first;
+    else if (w->chunk < w->it.last_chunk) w->chunk++, enter_chunk(w);
+    else enter_unit(w, w->unit + pool_threads(w->job->c->pool));
+}
+
+/* A part of each of the next blocks, the last part of the nearest: of each block all parts, before it is read. */
+void cpu_walk_step(struct block_walk *w, const unsigned char **ask) {
+    for (size_t i = 0; i < KV_ASKS; i++) ask[i] = w->ahead[i] + (KV_ASKS - 1 - i) * (w->bytes[i] / KV_ASKS);
+    walk_on(w);
+}
+
+static void walk_start(struct block_walk *w, const struct block_job *job, int64_t unit) {
+    *w = (struct block_walk){.job = job};
+    enter_unit(w, unit);
+    for (int i = 0; i < 1 + KV_ASKS; i++) walk_on(w);
+}
+
+/* ---- items -------------------------------------------------------------------------------------------------------- */
+
 static void whole_items(void *ctx, int64_t first, int64_t last, int32_t thread) {
     const struct block_job *job = ctx;
     int64_t floats = partial_floats(block_class(job));
     for (int64_t i = first; i < last; i++) {
         struct block_item it = item_at(job, i);
         struct block_memory m = memory_of(job, thread);
+        struct block_walk walk;
+        walk_start(&walk, job, i);
+        m.walk = &walk;
         gather_queries(job, &it, m.q);
         start_state(&it, m.state, floats);
         for (int32_t chunk = it.first_chunk; chunk <= it.last_chunk; chunk++) {
@@ -320,6 +371,9 @@ static void split_items(void *ctx, int64_t first, int64_t last, int32_t thread) 
         int32_t index = (int32_t)(i % job->n_chunks), n = it.last_chunk - it.first_chunk + 1;
         if (index >= n) continue;
         struct block_memory m = memory_of(job, thread);
+        struct block_walk walk;
+        walk_start(&walk, job, i);
+        m.walk = &walk;
         float *parts = job->partials + i / job->n_chunks * job->n_chunks * QUERIES * floats;
         gather_queries(job, &it, m.q);
         run_chunk(job, &it, &m, it.first_chunk + index, parts + index * QUERIES * floats);
@@ -368,7 +422,7 @@ void cpu_attn_half(struct cpu *c, const struct op *op, const struct step *step) 
     job.parts = (job.per_kv + QUERIES - 1) / QUERIES;
     job.n_groups = group_rows(&job, groups);
     job.groups = groups;
-    int64_t n_items = (int64_t)job.n_groups * kv_heads * job.parts;
+    int64_t n_items = job.n_units = (int64_t)job.n_groups * kv_heads * job.parts;
     if (n_items >= split_limit(c)) {
         pool_run(c->pool, n_items, 1, whole_items, &job);
         return;
@@ -380,6 +434,7 @@ void cpu_attn_half(struct cpu *c, const struct op *op, const struct step *step) 
         atomic_init(&job.left[i], 0);
         if (it.last_chunk - it.first_chunk + 1 > job.n_chunks) job.n_chunks = it.last_chunk - it.first_chunk + 1;
     }
-    if (job.n_chunks == 1) pool_run(c->pool, n_items, 1, whole_items, &job);
-    else pool_run(c->pool, n_items * job.n_chunks, 1, split_items, &job);
+    if (job.n_chunks == 1) job.n_chunks = 0;
+    if (job.n_chunks) job.n_units *= job.n_chunks;
+    pool_run(c->pool, job.n_units, 1, job.n_chunks ? split_items : whole_items, &job);
 }

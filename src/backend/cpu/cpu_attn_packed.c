@@ -15,12 +15,6 @@ int cpu_kv_packed_check(int32_t bits, const struct kv_class *k, struct err *err)
                    bits, k->k_width, k->v_width, KV_WIDTH_MAX);
 }
 
-static unsigned char *block_at(const struct cpu_kv_class *k, bool values, struct kv_ref kv, int32_t block, int32_t head) {
-    size_t each = kv_block_size(values ? k->shape.v_width : k->shape.k_width, k->bits);
-    int64_t index = ((int64_t)kv.index * k->shape.n_blocks + block) * k->shape.heads + head;
-    return (unsigned char *)(values ? k->v : k->k) + (size_t)index * each;
-}
-
 /* ---- writing ------------------------------------------------------------------------------------------------------ */
 
 struct write_job {
@@ -86,11 +80,6 @@ void cpu_kv_write_packed(struct cpu *c, const struct op *op, const struct step *
 
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
 
-static const unsigned char *block_in(const struct block_job *job, const struct block_item *it, bool values, int32_t i) {
-    struct kv_ref kv = job->op->arg.attn.kv;
-    return block_at(block_class(job), values, kv, block_of(job->step, kv.kv_class, it->seq, i), it->kv_head);
-}
-
 void cpu_packed_queries(const struct block_job *job, const struct block_item *it, struct kv_query *out) {
     struct tensor x = job->op->in[0];
     for (int32_t i = 0; i < it->n_queries; i++)
@@ -107,7 +96,7 @@ void cpu_packed_scores(const struct block_job *job, const struct block_item *it,
     b.scores_stride = (int64_t)it->blocks * KV_BLOCK;
     for (int32_t i = first; i < last; i++) {
         b.cache = block_in(job, it, false, i);
-        b.next = i + 1 < last ? block_in(job, it, false, i + 1) : block_in(job, it, true, first);
+        cpu_walk_step(m->walk, b.ask);
         b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
         job->c->kern.kv_scores(&b);
     }
@@ -127,7 +116,7 @@ void cpu_packed_mix(const struct block_job *job, const struct block_item *it, co
             inside[q][1] = to < KV_BLOCK ? to : KV_BLOCK;
         }
         b.cache = block_in(job, it, true, i);
-        b.next = i + 1 < last ? block_in(job, it, true, i + 1) : b.cache;
+        cpu_walk_step(m->walk, b.ask);
         b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
         job->c->kern.kv_mix(&b);
     }

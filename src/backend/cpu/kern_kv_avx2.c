@@ -25,9 +25,10 @@ INLINE void dot_part(const struct kv_block *b, const struct kv_query *m, int32_t
     for (int h = 0; h < n_heads; h++)
         for (int v = 0; v < n_vectors; v++) total[h][v] = _mm256_setzero_si256();
     int64_t at = KV_SCALE_BYTES + (int64_t)lane * 4;
+    uint32_t line = (uint32_t)(lane * n * bits) / 512;
     for (int32_t k = 0; k < n; k += 32 / bits, at += (int64_t)lanes * 4)
         for (int v = 0; v < n_vectors; v++) {
-            if (asks && v % 2 == 0) _mm_prefetch((const char *)(b->next + at + 32 * v), _MM_HINT_T0);
+            if (asks && v % 2 == 0) kern_ask(b->ask, line++);
             __m256i codes = _mm256_loadu_si256((const __m256i *)(const void *)(b->cache + at + 32 * v));
             for (int half = 0; half < 8 / bits; half++) {
                 __m256i even = _mm256_and_si256(half ? _mm256_srli_epi16(codes, 4) : codes, mask);

@@ -18,8 +18,9 @@ INLINE void dot_part(const struct kv_block *b, const struct kv_query *m, int32_t
     for (int h = 0; h < n_heads; h++)
         for (int v = 0; v < VECTORS_MAX; v++) high[h][v] = low[h][v] = vdupq_n_s32(0);
     int64_t at = KV_SCALE_BYTES + (int64_t)lane * 4;
+    uint32_t line = (uint32_t)(lane * n * bits) / 512;
     for (int32_t k = 0; k < n; k += 32 / bits, at += (int64_t)lanes * 4) {
-        if (asks) __builtin_prefetch(b->next + at);
+        if (asks) kern_ask(b->ask, line++);
         uint8x16_t codes[VECTORS_MAX];
         for (int v = 0; v < VECTORS_MAX; v++) codes[v] = vld1q_u8(b->cache + at + 16 * v);
         for (int half = 0; half < 8 / bits; half++)

@@ -132,10 +132,17 @@ static float kv_store(const float *x, int32_t width, int32_t bits, uint8_t *code
     return most * (1.0f / 127.0f);
 }
 
+/* As many lines as scales take: kv_dot asks for as many as it reads. */
+static inline void kv_ask_rest(const struct kv_block *b) {
+    uint32_t lines = (uint32_t)(b->width * b->bits) / 8;
+    for (uint32_t i = 0; i < KV_SCALE_BYTES / KV_LINE; i++) kern_ask(b->ask, lines + i);
+}
+
 /* y = scale * scales[i] * (sums of products with values), or y += with one scale for all. */
 static void kv_scores(const struct kv_block *b) {
     int32_t totals[KV_HEADS_MAX][KV_BLOCK_POS];
     const float *scales = (const float *)(const void *)b->cache;
+    kv_ask_rest(b);
     kv_dot(b, b->q, b->width, KV_BLOCK_POS, totals[0], KV_BLOCK_POS);
     for (int32_t h = 0; h < b->heads; h++) {
         float *scores = b->scores + h * b->scores_stride, scale = b->q[h].scale * b->scale * (b->bits == 8 ? 1.0f : 0.5f);
@@ -148,6 +155,7 @@ static void kv_mix(const struct kv_block *b) {
     int32_t totals[KV_HEADS_MAX][KV_WIDTH_MAX];
     struct kv_query weights[KV_HEADS_MAX];
     const float *scales = (const float *)(const void *)b->cache;
+    kv_ask_rest(b);
     weights[0] = (struct kv_query){0}; /* some compilers see a block without heads */
     for (int32_t h = 0; h < b->heads; h++) {
         float w[KV_BLOCK_POS] = {0};

@@ -25,10 +25,11 @@ INLINE void dot_part(const struct kv_block *b, const struct kv_query *m, int32_t
     for (int h = 0; h < n_heads; h++)
         for (int v = 0; v < n_vectors; v++) high[h][v] = low[h][v] = _mm512_setzero_si512();
     int64_t at = KV_SCALE_BYTES + (int64_t)lane * 4;
+    uint32_t line = (uint32_t)(lane * n * bits) / 512;
     for (int32_t k = 0; k < n; k += 32 / bits, at += (int64_t)lanes * 4) {
         __m512i codes[VECTORS_MAX];
         for (int v = 0; v < n_vectors; v++) {
-            if (asks) _mm_prefetch((const char *)(b->next + at + 64 * v), _MM_HINT_T0);
+            if (asks) kern_ask(b->ask, line++);
             codes[v] = _mm512_loadu_si512(b->cache + at + 64 * v);
         }
         for (int half = 0; half < 8 / bits; half++)
