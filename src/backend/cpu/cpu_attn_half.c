@@ -319,8 +319,7 @@ static bool enter_unit(struct block_walk *w, int64_t unit) {
 
 /* At the end of all it stays where it is. */
 static void walk_on(struct block_walk *w) {
-    memmove(w->ahead, w->ahead + 1, sizeof w->ahead - sizeof *w->ahead);
-    memmove(w->bytes, w->bytes + 1, sizeof w->bytes - sizeof *w->bytes);
+    for (int i = 0; i + 1 < KV_ASKS; i++) w->ahead[i] = w->ahead[i + 1], w->bytes[i] = w->bytes[i + 1];
     w->ahead[KV_ASKS - 1] = block_in(w->job, &w->it, w->values, w->i);
     w->bytes[KV_ASKS - 1] = block_bytes(block_class(w->job), w->values);
     if (w->i + 1 < w->last) w->i++;

@@ -131,6 +131,8 @@ struct attn_block {
 /* The cache of 8 or 4 bits (kern_kv_tmpl.h). A query, or the weights of some positions, as multipliers: in the order that the
  * set's own loops want. */
 enum { KV_WIDTH_MAX = 256, KV_HEADS_MAX = 8, KV_SCALE_BYTES = KV_BLOCK_POS * 4 };
+enum { KV_MULTIPLIER_MAX = 127 * 256, KV_FINITE_BITS = 0x7F800000 };
+#define KV_LEAST 1e-30f /* below it all multipliers are zero */
 struct kv_query {
     float scale;
     int32_t sum; /* of the multipliers */

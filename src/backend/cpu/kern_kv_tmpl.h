@@ -13,16 +13,15 @@
  * (3) Vectors are turned by a Hadamard matrix before they are rounded. Scores do not change when queries are turned as well;
  *     the mix is turned back. A few large elements are spread over all of them: one scale serves the whole head.
  *
- * Plain loops that compilers turn into vectors; the file that includes this defines kv_dot, and KV_PAIRS where it wants
- * multipliers as numbers of 16 bits.
+ * Plain loops that compilers turn into vectors; the file that includes this defines kv_dot, KV_PAIRS where it wants
+ * multipliers as numbers of 16 bits, and KV_OWN_WEIGHTS where it brings kv_weights.
  */
 #include "backend/cpu/kern.h"
 
 #include <math.h>
 
-enum { KV_MULTIPLIER_MAX = 127 * 256, KV_MAGIC_BITS = 0x4B400000, KV_FINITE_BITS = 0x7F800000 };
+enum { KV_MAGIC_BITS = 0x4B400000 };
 #define KV_MAGIC 12582912.0f /* 1.5 * 2^23: what is added to it is rounded to a whole number, ties to even */
-#define KV_LEAST 1e-30f
 
 static inline int32_t kv_round(float x) {
     float sum = x + KV_MAGIC;
@@ -151,18 +150,22 @@ static void kv_scores(const struct kv_block *b) {
     }
 }
 
+#ifndef KV_OWN_WEIGHTS
+/* The weights of one head's positions times the scales of their values. */
+static void kv_weights(const struct kv_block *b, int32_t h, struct kv_query *out) {
+    float w[KV_BLOCK_POS] = {0};
+    const float *scores = b->scores + h * b->scores_stride, *scales = (const float *)(const void *)b->cache;
+    for (int32_t p = b->range[h][0]; p < b->range[h][1]; p++) w[p] = scores[p] * scales[p];
+    kv_multipliers(w, KV_BLOCK_POS, out);
+}
+#endif
+
 static void kv_mix(const struct kv_block *b) {
     int32_t totals[KV_HEADS_MAX][KV_WIDTH_MAX];
     struct kv_query weights[KV_HEADS_MAX];
-    const float *scales = (const float *)(const void *)b->cache;
     kv_ask_rest(b);
-    weights[0] = (struct kv_query){0}; /* some compilers see a block without heads */
-    for (int32_t h = 0; h < b->heads; h++) {
-        float w[KV_BLOCK_POS] = {0};
-        const float *scores = b->scores + h * b->scores_stride;
-        for (int32_t p = b->range[h][0]; p < b->range[h][1]; p++) w[p] = scores[p] * scales[p];
-        kv_multipliers(w, KV_BLOCK_POS, &weights[h]);
-    }
+    weights[0].scale = 0, weights[0].sum = 0; /* some compilers see a block without heads */
+    for (int32_t h = 0; h < b->heads; h++) kv_weights(b, h, &weights[h]);
     kv_dot(b, weights, KV_BLOCK_POS, b->width, totals[0], KV_WIDTH_MAX);
     for (int32_t h = 0; h < b->heads; h++) {
         float *out = b->out + h * b->out_stride, scale = weights[h].scale * (b->bits == 8 ? 1.0f : 0.5f);

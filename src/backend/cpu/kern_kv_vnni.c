@@ -6,6 +6,7 @@
 #include "backend/cpu/kern.h"
 
 #include <immintrin.h>
+#include <math.h>
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -47,6 +48,44 @@ INLINE void dot_part(const struct kv_block *b, const struct kv_query *m, int32_t
             _mm512_storeu_si512(out + (int64_t)h * stride + lane + v * LANES,
                                 _mm512_add_epi32(_mm512_slli_epi32(high[h][v], 8), low[h][v]));
 }
+
+/* The 64 positions that are seen, as bits. */
+INLINE uint64_t seen(const int32_t *range) {
+    if (range[0] >= range[1]) return 0;
+    return UINT64_MAX << range[0] & UINT64_MAX >> (KV_BLOCK_POS - range[1]);
+}
+
+/* kv_multipliers (kern_kv_tmpl.h) for 64 numbers in four registers: the same operations on each. */
+static void kv_weights(const struct kv_block *b, int32_t h, struct kv_query *out) {
+    const float *scores = b->scores + h * b->scores_stride, *scales = (const float *)(const void *)b->cache;
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), byte = _mm512_set1_epi16(255);
+    uint64_t mask = seen(b->range[h]);
+    __m512i most_bits = _mm512_setzero_si512(), q[4], sum = _mm512_setzero_si512();
+    __m512 w[4];
+    for (int v = 0; v < 4; v++, mask >>= 16) {
+        w[v] = _mm512_maskz_mul_ps((__mmask16)mask, _mm512_loadu_ps(scores + v * LANES), _mm512_loadu_ps(scales + v * LANES));
+        most_bits = _mm512_max_epi32(most_bits, _mm512_and_si512(_mm512_castps_si512(w[v]), _mm512_set1_epi32(0x7FFFFFFF)));
+    }
+    int32_t bits = _mm512_reduce_max_epi32(most_bits);
+    bool finite = bits < KV_FINITE_BITS;
+    float most;
+    memcpy(&most, &bits, sizeof most);
+    __m512 inverse = _mm512_set1_ps(finite && most > KV_LEAST ? (float)KV_MULTIPLIER_MAX / most : 0);
+    for (int v = 0; v < 4; v++) {
+        q[v] = finite ? _mm512_cvtps_epi32(_mm512_mul_ps(w[v], inverse)) : _mm512_setzero_si512();
+        sum = _mm512_add_epi32(sum, q[v]);
+    }
+    out->sum = _mm512_reduce_add_epi32(sum);
+    out->scale = finite ? most * (1.0f / (float)KV_MULTIPLIER_MAX) : NAN;
+    /* packing goes by quarters of a register, which `order` undoes */
+    __m512i first = _mm512_packs_epi32(q[0], q[1]), second = _mm512_packs_epi32(q[2], q[3]), round = _mm512_set1_epi16(128);
+    __m512i high =
+        _mm512_packs_epi16(_mm512_srai_epi16(_mm512_add_epi16(first, round), 8), _mm512_srai_epi16(_mm512_add_epi16(second, round), 8));
+    __m512i low = _mm512_packus_epi16(_mm512_and_si512(first, byte), _mm512_and_si512(second, byte));
+    _mm512_storeu_si512(out->m.bytes, _mm512_permutexvar_epi32(order, high));
+    _mm512_storeu_si512(out->m.bytes + KV_BLOCK_POS, _mm512_permutexvar_epi32(order, low));
+}
+#define KV_OWN_WEIGHTS
 
 #include "backend/cpu/kern_kv_x86.h"
 
