@@ -108,6 +108,21 @@ static void put_class(const struct rewriting *r, uint32_t flags, bool negate, bo
     if (!in_class) sb_putc(r->out, ']');
 }
 
+/* The script that patterns name, as Oniguruma has it; other scripts are PCRE2's own. */
+static void put_han(struct sb *out, bool negate) {
+    static const uint32_t han[][2] = {{0x2E80, 0x2E99},   {0x2E9B, 0x2EF3},   {0x2F00, 0x2FD5},   {0x3005, 0x3005},   {0x3007, 0x3007},
+                                      {0x3021, 0x3029},   {0x3038, 0x303B},   {0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFA6D},
+                                      {0xFA70, 0xFAD9},   {0x16FE2, 0x16FE3}, {0x16FF0, 0x16FF1}, {0x20000, 0x2A6DF}, {0x2A700, 0x2B739},
+                                      {0x2B740, 0x2B81D}, {0x2B820, 0x2CEA1}, {0x2CEB0, 0x2EBE0}, {0x2EBF0, 0x2EE5D}, {0x2F800, 0x2FA1D},
+                                      {0x30000, 0x3134A}, {0x31350, 0x323AF}, {0x110000, 0}};
+    uint32_t from = 0;
+    for (size_t i = 0; i < sizeof han / sizeof *han; i++) {
+        if (negate) sb_fmt(out, "\\x{%x}-\\x{%x}", (unsigned)from, (unsigned)han[i][0] - 1);
+        else if (han[i][1]) sb_fmt(out, "\\x{%x}-\\x{%x}", (unsigned)han[i][0], (unsigned)han[i][1]);
+        from = han[i][1] + 1;
+    }
+}
+
 /* Newer PCRE2 also counts what a script shares with others (U+3002 in \p{Han}) and keeps the script alone as \p{sc:Han}, which older
  * ones do not know. */
 static bool is_script(struct str name) {
@@ -131,7 +146,11 @@ static size_t rewrite_property(const struct rewriting *r, size_t i, bool in_clas
     uint32_t flags = property_flags(name);
     if (flags && !r->ranges) return 0;
     if (flags) put_class(r, flags, negate, in_class);
-    else if (is_script(name)) sb_fmt(r->out, "\\%c{sc:%.*s}", negate ? 'P' : 'p', STR_ARG(name));
+    else if (r->ranges && str_is(name, "Han")) {
+        sb_puts(r->out, in_class ? "" : "[");
+        put_han(r->out, negate);
+        sb_puts(r->out, in_class ? "" : "]");
+    } else if (is_script(name)) sb_fmt(r->out, "\\%c{sc:%.*s}", negate ? 'P' : 'p', STR_ARG(name));
     else return 0;
     return end + 1 - i;
 }
