@@ -149,6 +149,8 @@ struct os_run_result {
 int os_run(struct arena *a, const char *const *argv, const char *dir, const char *const *env, struct str input, struct os_run_result *out,
            struct err *err);
 char *os_find_program(struct arena *a, const char *name); /* in PATH; NULL when absent */
+/* Ends this process at once, whatever its other threads do; nothing is put away. */
+void os_leave(int exit_code);
 
 /* ---- dynamic libraries ---------------------------------------------------------------------------------------- */
 

@@ -248,3 +248,8 @@ int os_run(struct arena *a, const char *const *argv, const char *dir, const char
     sb_free(&readers[1].text);
     return code;
 }
+
+/* By exit, which gives the console its code page back; other threads end with the process. */
+void os_leave(int exit_code) {
+    exit(exit_code);
+}

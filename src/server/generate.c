@@ -202,7 +202,7 @@ static int submit(struct generation *g, struct gen_choice *c) {
                                 .user = c};
     struct err err;
     r.sampling.seed += (uint64_t)(c->index % p->n) * UINT64_C(0x9E3779B97F4A7C15); /* choices differ, the first has the seed itself */
-    return service_submit(g->call->service, &r, &c->job, &err) ? api_fail_err(&g->call->error, &err, "prompt") : 0;
+    return service_submit(g->call->service, &r, &c->job, &err) ? api_fail_err(&g->call->error, &err, g->format->input) : 0;
 }
 
 static int submit_all(struct generation *g) {

@@ -36,6 +36,7 @@ struct gen_choice {
 
 struct gen_format {
     const char *id_prefix;
+    const char *input; /* the field that prompts come from */
     bool splits_reasoning;
     /* Frames of a stream, appended to out: at the beginning of a choice; for a piece; at its end; at the end of all. */
     void (*begin)(struct generation *g, struct gen_choice *c, struct sb *out);

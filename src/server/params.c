@@ -103,6 +103,7 @@ static int add_stop(struct params *p, yyjson_val *val, struct api_error *e) {
     struct str s = json_val_str(val);
     if (!s.p || s.n == 0) return api_fail(e, 400, NULL, "stop", "stop must be a string or a list of strings, none of them empty");
     if (p->n_stops == PARAMS_STOPS_MAX) return api_fail(e, 400, NULL, "stop", "stop takes at most %d strings", PARAMS_STOPS_MAX);
+    if (s.n > PARAMS_STOP_BYTES_MAX) return api_fail(e, 400, NULL, "stop", "stop takes strings of at most %d bytes", PARAMS_STOP_BYTES_MAX);
     p->stops[p->n_stops++] = s;
     return 0;
 }
@@ -129,6 +130,8 @@ static int read_bias(struct arena *a, yyjson_val *body, struct params *p, struct
         double by = yyjson_get_num(val);
         if (!str_to_int64(json_val_str(key), &id) || id < 0 || id > INT32_MAX)
             return api_fail(e, 400, NULL, "logit_bias", "logit_bias: every key must be a token id");
+        if (id >= p->vocab)
+            return api_fail(e, 400, NULL, "logit_bias", "logit_bias: token %lld is outside the vocabulary of %d", (long long)id, p->vocab);
         if (!yyjson_is_num(val) || !(by >= -100 && by <= 100))
             return api_fail(e, 400, NULL, "logit_bias", "logit_bias: every value must be a number between -100 and 100");
         p->bias[p->n_bias++] = (struct sampler_bias){(int32_t)id, (float)by};
@@ -193,7 +196,7 @@ static int refuse_missing(yyjson_val *body, const struct params *p, struct api_e
 }
 
 int params_read(struct arena *a, yyjson_val *body, enum param_sets set, struct params *p, struct api_error *e) {
-    *p = (struct params){.sampling = p->sampling, .n = 1, .top_logprobs = -1};
+    *p = (struct params){.sampling = p->sampling, .vocab = p->vocab, .n = 1, .top_logprobs = -1};
     p->max_tokens = set == PARAMS_CHAT ? -1 : 16;
     if (read_sampling(body, p, e) || read_breakers(a, body, p, e)) return -1;
     if (read_fields(body, set, p, e) || read_stop(body, p, e) || read_bias(a, body, p, e) || read_stream_options(body, p, e)) return -1;

@@ -170,7 +170,8 @@ static int check_route(struct call *c) {
         sb_fmt(&c->exchange->headers, "Allow: %s\r\n", allowed.p);
         api_fail(&c->error, 405, NULL, NULL, "the method is not allowed here; use %s", allowed.p);
     } else if (!c->route) {
-        api_fail(&c->error, 404, "not_found", NULL, "there is no such endpoint");
+        api_fail(&c->error, 404, "not_found", NULL, "there is no %.*s %.*s here; the API is under /v1, the chat page at /",
+                 STR_ARG(q->method), (int)(q->path.n > 100 ? 100 : q->path.n), q->path.p);
     }
     sb_free(&allowed);
     if (!c->route) return -1;

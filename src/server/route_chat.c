@@ -112,6 +112,7 @@ static void put_done(struct generation *g, struct sb *out) {
 }
 
 static const struct gen_format chat_format = {.id_prefix = "chatcmpl-",
+                                              .input = "messages",
                                               .splits_reasoning = true,
                                               .begin = put_begin,
                                               .piece = put_piece,
@@ -138,6 +139,7 @@ static int prepare(struct call *c) {
     struct generation *g = generate_create(c, &chat_format);
     struct sb input = {0};
     g->params.sampling = service_info(c->service)->sampling;
+    g->params.vocab = service_info(c->service)->vocab;
     if (params_read(&c->arena, c->body, PARAMS_CHAT, &g->params, &c->error)) return -1;
     g->prompts = arena_new(&c->arena, struct gen_prompt, 1);
     g->n_prompts = 1;

@@ -104,7 +104,7 @@ static void put_done(struct generation *g, struct sb *out) {
 }
 
 static const struct gen_format completion_format =
-    {.id_prefix = "cmpl-", .begin = put_begin, .piece = put_piece, .end = put_end, .done = put_done, .whole = put_whole};
+    {.id_prefix = "cmpl-", .input = "prompt", .begin = put_begin, .piece = put_piece, .end = put_end, .done = put_done, .whole = put_whole};
 
 /* ---- the request -------------------------------------------------------------------------------------------------------- */
 
@@ -167,6 +167,7 @@ static int read_prompts(struct call *c, struct generation *g) {
 static int prepare(struct call *c) {
     struct generation *g = generate_create(c, &completion_format);
     g->params.sampling = service_info(c->service)->sampling;
+    g->params.vocab = service_info(c->service)->vocab;
     if (params_read(&c->arena, c->body, PARAMS_COMPLETION, &g->params, &c->error)) return -1;
     return read_prompts(c, g);
 }

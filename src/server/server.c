@@ -96,7 +96,8 @@ static void on_signal(uv_signal_t *handle, int number) {
     struct server *s = handle->data;
     (void)number;
     if (s->closing) return;
-    if (s->draining || !s->announced) {
+    if (!s->announced) os_leave(0); /* nobody is served yet, and loading can take minutes */
+    if (s->draining) {
         close_all(s);
         return;
     }

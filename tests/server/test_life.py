@@ -69,6 +69,30 @@ def check_loading(program):
     check(out == "", f"no ready line before it is ready: {out!r} {log}")
 
 
+def check_end_while_loading(program):
+    """A signal ends a server whose model is still being loaded, here for ever: from a pipe that nobody writes to."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "model")
+        subprocess.run([program, "synth", "--shape", "tiny", "-o", model], check=True, capture_output=True)
+        os.remove(os.path.join(model, "tokenizer.json"))
+        os.mkfifo(os.path.join(model, "tokenizer.json"))
+        port = free_port()
+        p = subprocess.Popen([program, "serve", "-m", model, "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        got = b""
+        while b" 503 " not in got and p.poll() is None:
+            try:
+                got = read_all(send(port, {"prompt": "x"}))
+            except OSError:
+                time.sleep(0.05)
+        p.terminate()
+        try:
+            out, log = p.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            out, log = p.communicate()
+        check(p.returncode == 0 and out == "", f"a signal while loading: {p.returncode} {got[:100]!r} {out!r} {log!r}")
+
+
 def check_ping(program):
     """A stream that waits for its turn gets comments; they are no part of what is said."""
     with Server(program, *SLOW, "--parallel", "1", "--sse-ping-interval", "1") as s:
@@ -272,7 +296,7 @@ def main():
     program, is_long = sys.argv[1], len(sys.argv) > 2
     slow = threading.Thread(target=check_slow, args=(program, is_long))  # waits for most of its time
     slow.start()
-    for part in (check_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_kill, check_open, check_addresses, check_without_streams,
+    for part in (check_loading, check_end_while_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_kill, check_open, check_addresses, check_without_streams,
                  check_log):
         part(program)
     slow.join()

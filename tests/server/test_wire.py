@@ -206,6 +206,21 @@ def check_bodies(s):
     check(codes <= {200, 400}, f"changed bodies: {codes}")
 
 
+def check_params(s):
+    """The field that is to blame is named."""
+    chat = {"messages": [{"role": "user", "content": "x"}]}
+    rows = [("/v1/chat/completions", {**chat, "logit_bias": {"999999": 1}}, "logit_bias"),
+            ("/v1/chat/completions", {**chat, "stop": ["y" * 5000]}, "stop"),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x " * 9000}]}, "messages"),
+            ("/v1/completions", {"prompt": "x " * 9000}, "prompt"),
+            ("/v1/completions", {"prompt": "x", "stop": "y" * 1025}, "stop")]
+    for path, body, want in rows:
+        code, _, text = s.request(path, body)
+        check(code == 400 and json.loads(text)["error"]["param"] == want, f"{want} is to blame: {code} {text[:200]}")
+    code, _, text = s.request("/v2/chat", {})
+    check(code == 404 and "POST /v2/chat" in json.loads(text)["error"]["message"], f"an unknown endpoint is named: {text}")
+
+
 def check_bytes(port):
     dice = random.Random(2)
     for i in range(60):
@@ -336,6 +351,7 @@ def main():
         check_guards(s)
         check_numbers(s)
         check_bodies(s)
+        check_params(s)
         check_bytes(s.port)
         code, headers, page = s.request("/")
         check(code == 200 and "text/html" in headers["Content-Type"] and "Content-Security-Policy" in headers, "the page")
