@@ -158,12 +158,12 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
         conn_close(c);
         return;
     }
-    c->moved_ns = os_clock_ns();
     if (c->state == CONN_LINGER) {
         c->n_ignored += (size_t)n;
         if (c->n_ignored > IGNORED_MAX) conn_close(c);
         return;
     }
+    c->moved_ns = os_clock_ns();
     if (c->tls) tls_input(c->tls, buf->base, (size_t)n);
     else conn_input(c, buf->base, (size_t)n);
 }
@@ -303,11 +303,12 @@ static void on_connection(uv_stream_t *listener, int status) {
 
 static bool is_late(const struct http_conn *c, uint64_t now) {
     uint64_t since = (now - c->since_ns) / 1000000, still = (now - c->moved_ns) / 1000000;
-    if (uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp) > 0 && still > WRITE_MS) return true;
+    bool is_writing = uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp) > 0;
+    if (is_writing && still > WRITE_MS) return true;
     switch (c->state) {
-    case CONN_IDLE: return since > IDLE_MS;
+    case CONN_IDLE: return still > IDLE_MS;
     case CONN_READING: return since > WHOLE_MS || (c->parse.has_head ? still > BODY_MS : since > HEAD_MS);
-    case CONN_LINGER: return since > LINGER_MS;
+    case CONN_LINGER: return !is_writing && still > LINGER_MS; /* from when the answer has left */
     case CONN_BUSY:
     case CONN_CLOSED: break;
     }

@@ -260,6 +260,14 @@ def check_slow(program, is_long):
         head = socket.create_connection(("127.0.0.1", s.port), timeout=60)
         body = socket.create_connection(("127.0.0.1", s.port), timeout=60)
         idle = socket.create_connection(("127.0.0.1", s.port), timeout=60)
+        late = socket.socket()  # reads nothing for a while, and then a long last answer
+        late.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        late.settimeout(60)
+        late.connect(("127.0.0.1", s.port))
+        late.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 299 + b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        taken = []
+        taker = threading.Thread(target=lambda: (time.sleep(4), taken.append(read_all(late))))
+        taker.start()
         body.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         start = time.monotonic()
         for byte in b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: " + b"a" * 60:
@@ -272,6 +280,9 @@ def check_slow(program, is_long):
             time.sleep(0.3)
         got = read_all(head)
         check(got.startswith(b"HTTP/1.1 408") and time.monotonic() - start < 25, f"slow headers: {got[:80]!r}")
+        page = s.request("/")[2].encode()
+        taker.join()
+        check(taken[0].count(page) == 300, "a reader that takes its time gets all of the last answers")
         if is_long:
             reader = socket.socket()
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)

@@ -97,6 +97,15 @@ def check_talk(b, picture):
     check(len(answers(b)) == 2 and "tokens of context" in b.run('document.getElementById("rate").textContent'), "how full the context is")
 
 
+def check_roles(b):
+    """Roles alternate also where an answer failed: templates of many models insist on it."""
+    sent = b.run("""(() => { const kept = current;
+                     current = {messages: [{role: "user", content: "a"}, {role: "assistant", content: "", error: "lost"}, {role: "user", content: "b"},
+                                           {role: "assistant", content: "c"}, {role: "user", content: "d"}]};
+                     try { return JSON.parse(requestBody()).messages.map(m => m.role + " " + m.content); } finally { current = kept; } })()""")
+    check(sent == ["user a\n\nb", "assistant c", "user d"], f"roles: {sent}")
+
+
 def check_kept(b, url):
     before = answers(b)
     b.call("Page.navigate", url=url)
@@ -158,6 +167,7 @@ def main():
             picture("empty")
             check_markdown(b, picture)
             check_talk(b, picture)
+            check_roles(b)
             check_kept(b, s.url)
             check_looks(b, picture)
             asked = {e["params"]["request"]["url"] for e in b.events if e["method"] == "Network.requestWillBeSent"}

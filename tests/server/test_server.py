@@ -200,7 +200,7 @@ def check_refusals(client, model):
     fails(chat(messages=[{"role": "user", "content": "long " * context}]), bad, "context_length_exceeded", "an over-long prompt")
     fails(lambda: client.completions.create(model=model, prompt=""), bad, "prompt", "an empty prompt")
     fails(lambda: client.completions.create(model=model, prompt=[10**9]), bad, "vocabulary", "an unknown token")
-    fails(lambda: client.post("/no-such-thing", cast_to=object), openai.NotFoundError, "endpoint", "an unknown endpoint")
+    fails(lambda: client.post("/no-such-thing", cast_to=object), openai.NotFoundError, "there is no POST /v1/no-such-thing", "an unknown endpoint")
     fails(chat(extra_body={"chat_template_kwargs": {"messages": []}}), bad, "chat_template_kwargs", "a keyword of ours")
     check(chat(extra_body={"chat_template_kwargs": {"enable_thinking": False}})().choices, "chat_template_kwargs")
 
