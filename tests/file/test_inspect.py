@@ -12,6 +12,7 @@ usage: test_inspect.py PROGRAM [DATA]      last line: "N passed, N failed"
 import json
 import math
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -298,6 +299,21 @@ def check_folders(program, tmp):
         check(("not one that this program runs" in text) != known, f"inspect of a {kind}: {text}")
 
 
+def check_declarations(program, tmp):
+    """What config.json declares of a matrix and what its tensors are: a difference is an error, for inspect and for the model's loader."""
+    for path, mode, said in (("model.layers.0.self_attn.k_proj", "mxfp4", "U8"), ("model.layers.0.mlp.gate_proj", "affine", "float")):
+        folder = Path(tmp) / mode
+        shutil.copytree(ROOT / "tests" / "golden" / "quant" / "mixed", folder)
+        config = json.loads((folder / "config.json").read_text())
+        for key in {"quantization", "quantization_config"} & set(config):
+            config[key][path]["mode"] = mode
+        (folder / "config.json").write_text(json.dumps(config))
+        r = run(program, folder)
+        check(r.returncode == 1 and path in r.stderr, f"inspect: {path} as {mode}: {r}")
+        r = subprocess.run([program, "generate", "-m", folder, "--tokens", "1,2", "-n", "1", "--ids"], capture_output=True, text=True, timeout=60)
+        check(r.returncode == 1 and path in r.stderr and said in r.stderr, f"generate: {path} as {mode}: {r}")
+
+
 def main():
     program, data = sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] else None
     check_folder(program, ROOT / "models" / "tiny", [])
@@ -311,6 +327,7 @@ def main():
         for i, raw in enumerate(mutated_cases(random.Random(7), 600)):
             check_header(program, path, raw, f"mutated {i}")
         check_folders(program, Path(tmp))
+        check_declarations(program, Path(tmp))
     if not data:
         skip("the model folders of the test data, which is not there")
     finish()
