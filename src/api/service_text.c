@@ -14,7 +14,7 @@ static int take_ids(struct arena *a, struct tok_ids *ids, int code, struct servi
 int service_encode(const struct service *s, struct arena *a, struct str text, bool parse_special, struct service_ids *out,
                    struct err *err) {
     struct tok_ids ids = {0};
-    unsigned flags = TOK_ADD_SPECIAL | (parse_special ? TOK_PARSE_SPECIAL : 0);
+    unsigned flags = TOK_ADD_SPECIAL | TOK_ADD_BOS | (parse_special ? TOK_PARSE_SPECIAL : 0);
     return take_ids(a, &ids, tok_encode(s->session->tok, text, flags, &ids, err), out, err);
 }
 

@@ -114,7 +114,7 @@ int session_encode(struct session *s, const struct session_prompt *prompt, struc
     bool raw = prompt->raw || !session_has_template(s), thinks = false;
     assert(!raw || !prompt->messages);
     s->ids.n = 0;
-    int code = raw ? tok_encode(s->tok, prompt->text, TOK_ADD_SPECIAL | TOK_PARSE_SPECIAL, &s->ids, err)
+    int code = raw ? tok_encode(s->tok, prompt->text, TOK_ADD_SPECIAL | TOK_ADD_BOS | TOK_PARSE_SPECIAL, &s->ids, err)
                    : encode_chat(s, &a, prompt, &thinks, err);
     arena_free(&a);
     *out = (struct session_ids){s->ids.p, s->ids.n, thinks};

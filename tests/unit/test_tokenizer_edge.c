@@ -446,6 +446,36 @@ static void compare_scanner(const struct tok_scanner *s) {
     arena_free(&a);
 }
 
+/* Some files leave the first token to tokenizer_config.json; it comes once, and only where it is asked for. */
+static void bos_by_config(void) {
+    static const char json[] = "{\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true}],\"post_processor\":%s,"
+                               "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0,\"<s>\":1}}}";
+    static const char template[] = "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},"
+                                   "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],"
+                                   "\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[1],\"tokens\":[\"<s>\"]}}}";
+    static const struct {
+        const char *processor, *config;
+        unsigned flags;
+        size_t n;
+    } rows[] = {{"null", "{\"bos_token\":\"<s>\",\"add_bos_token\":true}", TOK_ADD_SPECIAL | TOK_ADD_BOS, 2},
+                {"null", "{\"bos_token\":\"<s>\",\"add_bos_token\":true}", TOK_ADD_SPECIAL, 1},
+                {"null", "{\"bos_token\":\"<s>\",\"add_bos_token\":false}", TOK_ADD_SPECIAL | TOK_ADD_BOS, 1},
+                {"null", "{\"add_bos_token\":true}", TOK_ADD_SPECIAL | TOK_ADD_BOS, 1},
+                {template, "{\"bos_token\":\"<s>\",\"add_bos_token\":true}", TOK_ADD_SPECIAL | TOK_ADD_BOS, 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct arena a = {0};
+        struct err err = {0};
+        struct tok *t;
+        CHECK_OK(tok_load_json(&t, str_fmt(&a, json, rows[i].processor), str_of(rows[i].config), &err), err);
+        struct tok_ids ids = encode(t, STR("a"), rows[i].flags);
+        CHECK_INT(ids.n, rows[i].n);
+        CHECK_INT(ids.p[0], rows[i].n == 2);
+        tok_ids_free(&ids);
+        tok_destroy(t);
+        arena_free(&a);
+    }
+}
+
 static void scanners(void) {
     for (const struct tok_scanner *s = tok_scanners; s->name; s++) compare_scanner(s);
 }
@@ -463,6 +493,7 @@ static const struct unit_case cases[] = {
     {"deep_nesting", deep_nesting},
     {"hostile_other_files", hostile_other_files},
     {"regex_limits", regex_limits},
+    {"bos_by_config", bos_by_config},
     {"scanners", scanners},
     {0},
 };

@@ -213,6 +213,7 @@ struct tok {
     struct str *written;    /* by id: the token strings of the file; vocab itself where that is not byte-level */
     bool byte_level;        /* vocab holds raw bytes and the last ByteLevel pre-tokenizer is the model's own step */
     int32_t bos, eos, pad, unk;
+    bool config_bos; /* add_bos_token of tokenizer_config.json */
 };
 
 /* Byte-level alphabet: the code point that stands for a byte, and back (-1 for others). */

@@ -346,6 +346,7 @@ int tok_read_config(struct tok *t, struct str config_json, struct err *err) {
         if ((id = config_id(t, config, "eos_token")) >= 0) t->eos = id;
         if ((id = config_id(t, config, "pad_token")) >= 0) t->pad = id;
         if ((id = config_id(t, config, "unk_token")) >= 0) t->unk = id;
+        t->config_bos = json_bool(config, "add_bos_token", false);
     }
     arena_free(&scratch);
     return code;

@@ -142,6 +142,7 @@ static int encode_spans(const struct encoder *e, const struct tok_span *spans, s
     } else if (n_spans > 0) {
         join_spans(e->w, spans, n_spans, e->trust == TRUST_MARKS, &text);
     }
+    if (flags & TOK_ADD_BOS && t->config_bos && t->bos >= 0 && !tok_adds_bos(t)) tok_ids_put(e->out, t->bos);
     if (flags & TOK_ADD_SPECIAL)
         for (size_t i = 0; i < t->post.before.n; i++) tok_ids_put(e->out, t->post.before.p[i]);
     TRY(encode_text(e, text, err));

@@ -39,6 +39,7 @@ void tok_ids_free(struct tok_ids *ids);
 enum tok_flags {
     TOK_ADD_SPECIAL = 1,   /* the post-processor adds bos and the like */
     TOK_PARSE_SPECIAL = 2, /* special tokens that are written in the text become tokens */
+    TOK_ADD_BOS = 4,       /* bos also where the post-processor leaves it out and tokenizer_config.json asks for it */
 };
 
 /* Appends to *out. Without TOK_PARSE_SPECIAL, special tokens in the text are ordinary text, as with the reference's
