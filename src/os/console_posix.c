@@ -13,6 +13,9 @@ static char input[4096]; /* what was read from standard input and not yet given 
 static size_t i_input, n_input;
 static void (*interrupt_fn)(void);
 static _Atomic bool is_interrupted;
+static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_INTERRUPTS = sizeof interrupts / sizeof *interrupts };
+static bool was_ignored[N_INTERRUPTS]; /* when we began: nohup and shells that start us in the background mean it */
 
 /* A stream that was closed before we began keeps its number, or the next file would get it, and the log with it. What stands there cannot
  * be used in the stream's direction, so that using it is still an error. */
@@ -24,6 +27,10 @@ static void fill_closed_streams(void) {
 /* A closed pipe is reported by the write that met it, not by the end of the process. */
 void os_console_init(void) {
     fill_closed_streams();
+    for (int i = 0; i < N_INTERRUPTS; i++) {
+        struct sigaction before;
+        was_ignored[i] = sigaction(interrupts[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+    }
     signal(SIGPIPE, SIG_IGN);
 }
 
@@ -118,7 +125,12 @@ void os_on_interrupt(void (*fn)(void)) {
     interrupt_fn = fn;
     struct sigaction action = {.sa_handler = fn ? on_signal : SIG_DFL};
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    for (int i = 0; i < N_INTERRUPTS; i++)
+        if (!was_ignored[i]) sigaction(interrupts[i], &action, NULL);
+}
+
+bool os_signal_was_ignored(int number) {
+    for (int i = 0; i < N_INTERRUPTS; i++)
+        if (interrupts[i] == number) return was_ignored[i];
+    return false;
 }

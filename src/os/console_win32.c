@@ -188,3 +188,8 @@ void os_on_interrupt(void (*fn)(void)) {
     SetConsoleCtrlHandler(on_control, FALSE); /* never twice in the list */
     if (fn) SetConsoleCtrlHandler(on_control, TRUE);
 }
+
+bool os_signal_was_ignored(int number) {
+    (void)number;
+    return false;
+}

@@ -178,6 +178,8 @@ int os_read_stdin(struct arena *a, uint64_t max_bytes, struct str *out, struct e
 bool os_read_line(struct sb *out);
 /* Calls fn on Ctrl-C / termination, from a signal handler or a foreign thread: it may only set flags. NULL undoes it. */
 void os_on_interrupt(void (*fn)(void));
+/* SIGINT, SIGTERM or SIGHUP was ignored when the program began, and must stay so. */
+bool os_signal_was_ignored(int number);
 
 /* ---- keys and cursor, for the line editor --------------------------------------------------------------------- */
 

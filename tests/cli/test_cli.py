@@ -204,6 +204,22 @@ def check_interrupted():
         check(first and rest.endswith(b"\n") and p.returncode == 1 and b"error" not in err, f"{command} interrupted: {p.returncode} {rest[-50:]!r} {err[-200:]!r}")
 
 
+def check_nohup():
+    """What was ignored at the beginning stays ignored, before, while and after an answer comes."""
+    if program.endswith(".exe"):
+        return skip("nohup: not for another system's program")
+    p = subprocess.Popen([program, "run", "-n", "20", "--cpu", "ref", "--threads", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    p.stdin.write(b"Once\n")
+    p.stdin.flush()
+    first = p.stdout.read(1)
+    p.send_signal(signal.SIGHUP)
+    first += p.stdout.readline()
+    p.send_signal(signal.SIGHUP)
+    rest, err = p.communicate(b"Once\n", timeout=60)
+    check(p.returncode == 0 and len(first) > 20 and len(rest) > 20, f"run under nohup: {p.returncode} {first!r} {rest!r} {err[-200:]!r}")
+
+
 def check_server_name():
     folder = Path(program).parent
     server = next((p for p in (folder / "mlxcel-server", folder / "mlxcel-server.exe") if p.exists()), None)
@@ -224,6 +240,7 @@ def main():
     check_scripts()
     check_output()
     check_interrupted()
+    check_nohup()
     check_server_name()
     finish()
 

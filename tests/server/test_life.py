@@ -6,6 +6,7 @@ usage: test_life.py PROGRAM [long]      last line: "N passed, N failed[, N skipp
 import json
 import os
 import re
+import signal
 import socket
 import stat
 import subprocess
@@ -240,6 +241,15 @@ def check_without_streams(program):
     check(got.startswith(b"HTTP/1.1 200 OK") and code == 0, f"without streams: {code} {got[:200]!r}")
 
 
+def check_nohup(program):
+    """A server that was started to outlive its terminal does."""
+    with Server(program, "--parallel", "1", before=("sh", "-c", "trap '' HUP; exec \"$@\"", "sh")) as s:
+        s.process.send_signal(signal.SIGHUP)
+        time.sleep(0.2)  # too short on a slow machine only hides the fault
+        check(s.request("/v1/completions", {"prompt": "x", "max_tokens": 1})[0] == 200, "after SIGHUP under nohup")
+    check("ending" in s.log and s.log.count("ending") == 1, f"the end came by SIGTERM: {s.log}")
+
+
 def check_log(program):
     """At its most talkative the log tells routes and times, and nothing that a client said."""
     with Server(program, "--parallel", "1", "--log-level", "debug", "--api-key", "top-secret-key") as s:
@@ -307,7 +317,7 @@ def main():
     program, is_long = sys.argv[1], len(sys.argv) > 2
     slow = threading.Thread(target=check_slow, args=(program, is_long))  # waits for most of its time
     slow.start()
-    for part in (check_loading, check_end_while_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_kill, check_open, check_addresses, check_without_streams,
+    for part in (check_loading, check_end_while_loading, check_ping, check_deadline, check_small_cache, check_many_choices, check_kill, check_open, check_addresses, check_without_streams, check_nohup,
                  check_log):
         part(program)
     slow.join()
