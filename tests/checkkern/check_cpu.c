@@ -212,7 +212,7 @@ static void check_attention(const struct kernels *k) {
     for (int32_t width = 16; width <= WIDTH_MAX; width += 48)
         for (int32_t heads = 1; heads <= HEADS; heads++) {
             struct attn_block b = {.cache = cache, .width = width, .heads = heads, .q = q, .q_stride = width, .scores = scores};
-            for (int i = 0; i < KV_ASKS; i++) b.ask[i] = (const unsigned char *)cache;
+            b.next = cache;
             b.scores_stride = KV_BLOCK_POS, b.scale = 0.25f, b.out = out, b.out_stride = width, b.first = 3, b.last = 61;
             double worst = 0;
             k->block_scores(&b);
@@ -323,7 +323,7 @@ static void time_attention(const struct kernels *k) {
     static float q[HEADS * WIDTH], scores[HEADS * KV_BLOCK_POS], out[HEADS * WIDTH];
     if (!k->block_scores) return;
     struct timed t = {.k = k, .block = {.cache = cache, .width = WIDTH, .q = q, .q_stride = WIDTH, .scores = scores, .out = out}};
-    for (int i = 0; i < KV_ASKS; i++) t.block.ask[i] = (const unsigned char *)cache;
+    t.block.next = cache;
     t.block.scores_stride = KV_BLOCK_POS, t.block.out_stride = WIDTH, t.block.scale = 1, t.block.last = KV_BLOCK_POS;
     printf("%-24s attention ", k->isa);
     for (int heads = 1; heads <= HEADS; heads *= 2) {

@@ -13,7 +13,7 @@
 
 #include "base/fmath.h"
 
-enum { CHUNK_BLOCKS = 4, CHUNKS_MAX = 32, PACKED_CHUNKS = 8, PACKED_BLOCKS = 16 };
+enum { CHUNK_BLOCKS = 4, CHUNKS_MAX = 32, PACKED_CHUNKS = 8, PACKED_BLOCKS = 16, LARGE_BLOCK = 12288 };
 
 bool cpu_kv_half_fits(const struct cpu *c, const struct kv_class *k) {
     if (!c->kern.block_scores || c->base.precision == PRECISION_EXACT || c->base.precision == PRECISION_F32) return false;
@@ -143,8 +143,8 @@ static void chunk_scores(const struct block_job *job, const struct block_item *i
         return;
     }
     for (int32_t i = first; i < last; i++) {
-        b.cache = (const uint16_t *)(const void *)block_in(job, it, false, i);
-        cpu_walk_step(m->walk, b.ask);
+        b.cache = numbers(block_in(job, it, false, i));
+        b.next = numbers(i + 1 < last ? block_in(job, it, false, i + 1) : block_in(job, it, true, first));
         b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
         job->c->kern.block_scores(&b);
     }
@@ -200,8 +200,8 @@ static void chunk_mix(const struct block_job *job, const struct block_item *it, 
         return;
     }
     for (int32_t i = first; i < last; i++) {
-        b.cache = (const uint16_t *)(const void *)block_in(job, it, true, i);
-        cpu_walk_step(m->walk, b.ask);
+        b.cache = numbers(block_in(job, it, true, i));
+        b.next = i + 1 < last ? numbers(block_in(job, it, true, i + 1)) : b.cache;
         b.scores = m->scores + (int64_t)(i % it->blocks) * KV_BLOCK;
         mix_block(job, &b, range, i * KV_BLOCK);
     }
@@ -328,9 +328,14 @@ static void walk_on(struct block_walk *w) {
     else enter_unit(w, w->unit + pool_threads(w->job->c->pool));
 }
 
-/* A part of each of the next blocks, the last part of the nearest: of each block all parts, before it is read. */
+/* A part of each of the next blocks, the last part of the nearest: of each block all parts, before it is read. Of blocks so large
+ * that those would not stay in the level-1 cache, all parts of the next one. */
 void cpu_walk_step(struct block_walk *w, const unsigned char **ask) {
-    for (size_t i = 0; i < KV_ASKS; i++) ask[i] = w->ahead[i] + (KV_ASKS - 1 - i) * (w->bytes[i] / KV_ASKS);
+    for (size_t i = 0; i < KV_ASKS; i++) {
+        bool large = w->bytes[0] > LARGE_BLOCK;
+        size_t part = large ? i : KV_ASKS - 1 - i, of = large ? 0 : i;
+        ask[i] = w->ahead[of] + part * (w->bytes[of] / KV_ASKS);
+    }
     walk_on(w);
 }
 
@@ -349,7 +354,7 @@ static void whole_items(void *ctx, int64_t first, int64_t last, int32_t thread) 
         struct block_item it = item_at(job, i);
         struct block_memory m = memory_of(job, thread);
         struct block_walk walk;
-        walk_start(&walk, job, i);
+        if (block_class(job)->bits) walk_start(&walk, job, i);
         m.walk = &walk;
         gather_queries(job, &it, m.q);
         start_state(&it, m.state, floats);
@@ -371,7 +376,7 @@ static void split_items(void *ctx, int64_t first, int64_t last, int32_t thread) 
         if (index >= n) continue;
         struct block_memory m = memory_of(job, thread);
         struct block_walk walk;
-        walk_start(&walk, job, i);
+        if (block_class(job)->bits) walk_start(&walk, job, i);
         m.walk = &walk;
         float *parts = job->partials + i / job->n_chunks * job->n_chunks * QUERIES * floats;
         gather_queries(job, &it, m.q);

@@ -106,14 +106,8 @@ struct plain_args {
     int64_t y_stride;
 };
 
-/* What is read after a block is asked for on the way, line by line from KV_ASKS places in turn: memory answers several streams
- * faster than one. Any address will do. */
-enum { KV_BLOCK_POS = 64, KV_ASKS = 4, KV_LINE = 64 };
-static inline void kern_ask(const unsigned char *const *ask, uint32_t line) {
-    __builtin_prefetch(ask[line % KV_ASKS] + (size_t)(line / KV_ASKS) * KV_LINE);
-}
-
 /* One block of the half-precision cache against some heads that share it. */
+enum { KV_BLOCK_POS = 64 };
 struct attn_block {
     const uint16_t *cache; /* f16: keys transposed, [width][64]; values [64][width] */
     int32_t width, heads;
@@ -124,8 +118,8 @@ struct attn_block {
     float scale;
     float *out; /* [heads][width], out_stride apart */
     int64_t out_stride;
-    int32_t first, last; /* positions that mix adds */
-    const unsigned char *ask[KV_ASKS];
+    int32_t first, last;  /* positions that mix adds */
+    const uint16_t *next; /* what is read after this block: asked for on the way; any address that lies in a block */
 };
 
 /* The cache of 8 or 4 bits (kern_kv_tmpl.h). A query, or the weights of some positions, as multipliers: in the order that the
@@ -141,6 +135,13 @@ struct kv_query {
         int16_t pairs[KV_WIDTH_MAX];
     } m;
 };
+
+/* What is read after a block is asked for on the way, line by line from KV_ASKS places in turn: memory answers several streams
+ * faster than one. Any address will do. */
+enum { KV_ASKS = 4, KV_LINE = 64 };
+static inline void kern_ask(const unsigned char *const *ask, uint32_t line) {
+    __builtin_prefetch(ask[line % KV_ASKS] + (size_t)(line / KV_ASKS) * KV_LINE);
+}
 
 /* One block of one key head against some heads that share it; widths are multiples of 16. */
 struct kv_block {
