@@ -446,6 +446,19 @@ static void compare_scanner(const struct tok_scanner *s) {
     arena_free(&a);
 }
 
+/* Vocabularies that were widened by hand hold tokens and merges that no byte-level text comes to. */
+static void merges_beside_the_alphabet(void) {
+    struct tok *t =
+        load_text("{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\",\"vocab\":"
+                  "{\"a\":0,\"b\":1,\"ab\":2,\"\u4e2d\":3,\"\u56fd\":4,\"\u4e2d\u56fd\":5},"
+                  "\"merges\":[[\"\u4e2d\",\"\u56fd\"],[\"a\",\"b\"]]}}");
+    struct tok_ids ids = encode(t, STR("ab"), 0);
+    CHECK_INT(ids.n, 1);
+    CHECK_INT(ids.p[0], 2);
+    tok_ids_free(&ids);
+    tok_destroy(t);
+}
+
 /* Some files leave the first token to tokenizer_config.json; it comes once, and only where it is asked for. */
 static void bos_by_config(void) {
     static const char json[] = "{\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true}],\"post_processor\":%s,"
@@ -493,6 +506,7 @@ static const struct unit_case cases[] = {
     {"deep_nesting", deep_nesting},
     {"hostile_other_files", hostile_other_files},
     {"regex_limits", regex_limits},
+    {"merges_beside_the_alphabet", merges_beside_the_alphabet},
     {"bos_by_config", bos_by_config},
     {"scanners", scanners},
     {0},

@@ -196,7 +196,8 @@ static int block_put(const struct tok *t, struct merge_block *b, struct str left
     size_t n_left = t->byte_level ? raw_bytes(left, at) : left.n;
     if (!t->byte_level && n_left) memcpy(at, left.p, n_left);
     size_t n_right = n_left == SIZE_MAX ? SIZE_MAX : t->byte_level ? raw_bytes(right, at + n_left) : right.n;
-    if (n_right == SIZE_MAX || n_right < b->prefix)
+    if (n_right == SIZE_MAX) return ERR_OK; /* outside the byte alphabet: text never comes to it */
+    if (n_right < b->prefix)
         return err_set(err, ERR_EFORMAT, "tokenizer.json: the merge of \"%.*s\" and \"%.*s\" names a token that is not in the vocabulary",
                        STR_ARG(str_sub(left, 0, 80)), STR_ARG(str_sub(right, 0, 80)));
     if (!t->byte_level && n_right) memcpy(at + n_left, right.p, n_right);
