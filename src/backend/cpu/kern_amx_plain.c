@@ -25,13 +25,15 @@ INLINE void ask_for(const unsigned char *p) {
     for (int i = 0; i < BLOCK_BYTES; i += PANEL_LINE) _mm_prefetch((const char *)p + i, _MM_HINT_T0);
 }
 
-/* A block of f16 as two tiles of bf16, one behind the other. One instruction puts the upper halves of 16 floats beside those of
+/* A block of f16 as two tiles of bf16, one behind the other, and what lies `ahead` of it is asked for line by line: a core has some
+ * sixteen requests under way, and a block is as many. One instruction puts the upper halves of 16 floats beside those of
  * 16 others. */
-INLINE void split_block(const unsigned char *p, unsigned char *out) {
+INLINE void split_block(const unsigned char *p, unsigned char *out, size_t ahead) {
     const __m512i upper = _mm512_set1_epi32((int32_t)0xFFFF0000u), down = _mm512_set4_epi32(0x80800F0E, 0x80800B0A, 0x80800706, 0x80800302);
     const __mmask64 lower = 0x3333333333333333;
 #pragma GCC unroll 4
     for (int i = 0; i < BLOCK_BYTES; i += PANEL_LINE) {
+        _mm_prefetch((const char *)p + ahead + i, _MM_HINT_T0);
         __m512 first = v_f16((const uint16_t *)(const void *)(p + i)),
                second = v_f16((const uint16_t *)(const void *)(p + i + PANEL_LINE / 2));
         __m512i a = _mm512_castps_si512(first), b = _mm512_castps_si512(second);
@@ -100,22 +102,21 @@ INLINE void few_panels_split(const struct few *f, float *sums, const int n) {
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int i = 0; i < n; i++) split_block(p + (size_t)i * f->panel_bytes, tiles[0][i]);
+    for (int i = 0; i < n; i++) split_block(p + (size_t)i * f->panel_bytes, tiles[0][i], 2 * BLOCK_BYTES);
     for (int64_t b = 0; b < f->n_blocks; b++, x += 2 * f->low) {
         unsigned char(*now)[2 * BLOCK_BYTES] = tiles[b % 2], (*then)[2 * BLOCK_BYTES] = tiles[(b + 1) % 2];
         const bool more = b + 1 < f->n_blocks;
         if (more) p += BLOCK_BYTES;
-        size_t ahead = BLOCK_BYTES + (b + 2 < f->n_blocks ? 0 : (size_t)(n - 1) * f->panel_bytes);
+        size_t ahead = 2 * BLOCK_BYTES + (b + 3 < f->n_blocks ? 0 : (size_t)(n - 1) * f->panel_bytes);
         TILE_LOAD(6, x + f->low, 64);
         TILE_LOAD(7, x, 64);
 #pragma GCC unroll 4
         for (int i = 0; i < n; i++) {
-            if (more) ask_for(p + (size_t)i * f->panel_bytes + ahead);
             if (i == 0) SPLIT_PRODUCTS(0, now[0]);
             if (i == 1) SPLIT_PRODUCTS(1, now[1]);
             if (i == 2) SPLIT_PRODUCTS(2, now[2]);
             if (i == 3) SPLIT_PRODUCTS(3, now[3]);
-            if (more) split_block(p + (size_t)i * f->panel_bytes, then[i]);
+            if (more) split_block(p + (size_t)i * f->panel_bytes, then[i], ahead);
         }
     }
     TILE_STORE(0, sums, TILE_STEP);
@@ -245,7 +246,7 @@ INLINE void panels_of_block(const struct block *b, struct stretch s, int64_t pan
     if (terms > 1) {
         for (int64_t i = 0; i < (two ? 2 : 1) * s.n_blocks; i++)
             split_block(s.p + (size_t)(i / s.n_blocks) * s.p_step + (size_t)(i % s.n_blocks) * BLOCK_BYTES,
-                        b->split + (i / s.n_blocks * STRETCH + i % s.n_blocks * 2) * BLOCK_BYTES);
+                        b->split + (i / s.n_blocks * STRETCH + i % s.n_blocks * 2) * BLOCK_BYTES, 0);
         s.p = b->split;
         s.p_step = STRETCH * BLOCK_BYTES;
     }
