@@ -29,7 +29,7 @@ INLINE void add_block(const unsigned char *p, size_t panel_bytes, const float *x
     for (int line = 0; line < LINES; line++)
 #pragma GCC unroll 8
         for (int i = 0; i < n_panels; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int v = 0; v < VECTORS; v++) {
                 const unsigned char *at = p + (size_t)i * panel_bytes + (size_t)line * line_bytes(dtype);
                 vf first = weights(at, v, 0, dtype), second = weights(at, v, 1, dtype), *sum = acc + (i * VECTORS + v) * n;
@@ -61,7 +61,7 @@ INLINE void tile(const struct panel_args *a, int64_t row, int64_t panel, const i
     float *y = a->y + row * a->y_stride + panel * PANEL_ROWS;
 #pragma GCC unroll 8
     for (int i = 0; i < n_panels; i++)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int v = 0; v < VECTORS; v++)
 #pragma GCC unroll 8
             for (int m = 0; m < n; m++) v_store(y + m * a->y_stride + i * PANEL_ROWS + v * VW, acc[(i * VECTORS + v) * n + m]);
