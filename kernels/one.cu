@@ -132,7 +132,7 @@ static __device__ __forceinline__ ending ending_of(const k_instr &in, uint32_t t
     return o;
 }
 
-template <int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *red, const float *squares, int first, int n, early e) {
+template <int KIND, int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *red, const float *squares, int first, int n, early e, uint32_t *count) {
     enum { TILE = 16 * (WARPS + 1) };
     bool wide = is_wide(n);
     int shift = wide ? 0 : WARPS == 16 ? 4 : 3, w = wide ? 0 : threadIdx.x % WARPS;
@@ -150,13 +150,9 @@ template <int WARPS> static __device__ __forceinline__ void finish(const k_step_
         y = o.act_kind == 1 ? __fdividef(y, 1.0f + __expf(-y)) * (up * o.act_scale) : gated_rare(a.act, y, up);
     }
     if (o.has_residual) {
-#if SMALL_SHARED
-        DYNAMIC_SHARED(unsigned char, smem);
-        for (int polls = 1; o.residual_link && there && e.residual.y != o.residual_tag && !(is_long(polls) && gave_up(((const shared_head *)smem)->count, polls)); polls++)
-            e.residual = load_tagged(o.residual_link + i);
-#else
-        while (o.residual_link && there && e.residual.y != o.residual_tag) e.residual = load_tagged(o.residual_link + i);
-#endif
+        if (!ends<KIND>())
+            while (o.residual_link && there && e.residual.y != o.residual_tag) e.residual = load_tagged(o.residual_link + i);
+        else if (o.residual_link && there && e.residual.y != o.residual_tag) e.residual.x = wait_tagged(o.residual_link + i, o.residual_tag, count);
         y = y * o.own_scale + __uint_as_float(e.residual.x) * o.residual_scale;
     }
     bool stores = w == 0 && there;
@@ -226,7 +222,7 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
         ending o = ending_of(in, tag);
         if (done == 0) end_instr(next, head, i);
         __syncthreads();
-        if (n) finish<WARPS>(a, o, red, squares, first + done, n, e);
+        if (n) finish<KIND, WARPS>(a, o, red, squares, first + done, n, e, run.barrier);
         turn++;
         done += n;
     } while (done < n_tiles);
@@ -243,9 +239,6 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
     if (threadIdx.x == 0) {
         head->row = -1;
         head->tag = a.barrier[2] + 1;
-#if SMALL_SHARED
-        head->count = a.barrier;
-#endif
     }
 #ifdef ONE_BULK
     for (int i = threadIdx.x; i < PLACES_MAX + 1; i += WARPS * 32) barrier_init((uint32_t)__cvta_generic_to_shared(&head->arrived[i]), 1);
@@ -267,7 +260,7 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
 #pragma unroll 1
     for (int i = 0; i < n_instrs; i++) {
         const k_instr &in = head->slots[i % SLOTS];
-        if (in.waits) grid_barrier(a.barrier, arrivals += gridDim.x);
+        if (in.waits) grid_barrier<ends<KIND>()>(a.barrier, arrivals += gridDim.x);
         if (in.kind == K_STEP_LINEAR) {
             int limit = i + LOOK + 1 < n_instrs ? i + LOOK + 1 : n_instrs;
             run_product<KIND, WARPS>(a, in, head, smem, r, i, limit, turn);
@@ -277,8 +270,8 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         int item = gridDim.x - 1 - blockIdx.x;
         if (item < in.u.attn.c.heads * in.u.attn.sets * in.u.attn.splits) {
             float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
-            if (in.u.attn.per_item == 1) run_item<WARPS, D, 1>(in, head, heads, item);
-            else run_item<WARPS, D, 2>(in, head, heads, item);
+            if (in.u.attn.per_item == 1) run_item<KIND, WARPS, D, 1>(in, head, heads, item, a.barrier);
+            else run_item<KIND, WARPS, D, 2>(in, head, heads, item, a.barrier);
         }
         end_instr(next, head, i);
         __syncthreads();

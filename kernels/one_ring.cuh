@@ -25,9 +25,6 @@ struct shared_head {
     k_instr slots[SLOTS];
     float squares[2][32];
     uint32_t tag, last;
-#if SMALL_SHARED
-    uint32_t *count; // the barrier's words
-#endif
     // What attention asks for again in every layer: of the row, its position and cosines and sines, and blocks of the table from one on.
     int pos, seq, row, first_block, first_visible, shape;
     part_of part;
@@ -45,6 +42,11 @@ template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) 
 #pragma unroll
     for (int step = WARPS / 2; step > 0; step /= 2) x += __shfl_xor_sync(FULL, x, step);
     return x;
+}
+
+// Whether waits end: see sync.cuh.
+template <int KIND> static __device__ __forceinline__ constexpr bool ends() {
+    return KIND != W16 || SMALL_SHARED;
 }
 
 // A place of a ring has as many units as a warp asks for at once, of both tiles of a pair; of bf16 one unit of one tile.

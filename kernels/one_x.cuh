@@ -137,9 +137,6 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
     const uint64_t *link = a.x_link + (f32 ? begin : begin / 2);
     const float *norm = a.norm;
     int words = f32 ? n : n / 2, lane = threadIdx.x % 32;
-#if SMALL_SHARED
-    int polls = 0;
-#endif
 #pragma unroll 1
     for (int base = 0; base < words; base += 64 * POLLS) {
         uint4 v[POLLS];
@@ -154,17 +151,15 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
         }
         if (base == 0) next = begin_instr(run, head, at);
         if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
-        for (;;) {
+        for (int polls = 1;; polls++) {
             bool there = true;
 #pragma unroll
             for (int j = 0; j < POLLS; j++) there = there && v[j].y == tag && v[j].w == tag;
             if (in_all_lanes(there)) break;
-#if SMALL_SHARED
-            if (is_long(++polls) && !in_all_lanes(!gave_up(run.barrier, polls))) break;
-#endif
 #pragma unroll
             for (int j = 0; j < POLLS; j++)
                 if (v[j].y != tag || v[j].w != tag) v[j] = load_tagged2(link + base + 64 * j + 2 * lane);
+            if (ends<KIND>() && is_long(polls) && gave_up(run.barrier, polls)) break;
         }
 #pragma unroll
         for (int j = 0; j < POLLS; j++) {

@@ -4,9 +4,9 @@
 // A tagged word is a result and, above it, the tag of the step that made it, written in one piece: who finds the tag has the result, without
 // a barrier, a fence or a second trip to L2.
 //
-// On a GeForce no wait is without end. One that lasts POLLS_MAX trips to L2, about a second (Windows resets a GPU after two), is for a block that is
-// not on the GPU beside the others: a fault of ours, or somebody keeps multiprocessors for himself. Who finds that goes on with what is there, all
-// others follow, and the launch ends; the host has a word for it. Other GPUs have no such limit: decode of one row was 1 to 2 % slower with it.
+// Waits end. One that lasts POLLS_MAX trips to L2, about a second (Windows resets a GPU after two), is for a block that is not on the GPU beside
+// the others: a fault of ours, or somebody keeps multiprocessors for himself. Who finds that goes on with what is there, all others follow, and
+// the launch ends; the host has a word for it. Decode of one row with bf16 weights has no such limit but on a GeForce: it was 1.2 % slower with it.
 #pragma once
 #include "common.cuh"
 
@@ -27,11 +27,11 @@ enum { POLLS_MAX = 1 << 21, POLLS_LOOK = 1 << 10 };
 // Of the words behind the barrier's: whether somebody gave up; the address of the host's word for it.
 enum { GAVE_UP = 3, GAVE_UP_HOST = 4 };
 
-// Polls are counted; gave_up is asked now and then.
+// Polls are counted, and gave_up is asked now and then. It is out of line: code inside a wait is code between a result and what is made of it.
 static __device__ __forceinline__ bool is_long(int polls) {
     return polls % POLLS_LOOK == 0;
 }
-static __device__ __forceinline__ bool gave_up(uint32_t *count, int polls) {
+static __device__ __noinline__ bool gave_up(uint32_t *count, int polls) {
     volatile uint32_t *flag = count + GAVE_UP;
     if (polls >= POLLS_MAX) {
         *flag = 1;
@@ -41,7 +41,7 @@ static __device__ __forceinline__ bool gave_up(uint32_t *count, int polls) {
 }
 
 #ifdef MLXCEL_EMULATE
-static inline void grid_barrier(uint32_t *, uint32_t) {}
+template <bool ENDS> static inline void grid_barrier(uint32_t *, uint32_t) {}
 static inline void grid_leave(uint32_t *count, uint32_t tags) {
     if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1) count[2] += tags;
 }
@@ -76,19 +76,14 @@ static inline float load_shared_by_blocks(const float *p) {
 #else
 
 // Waits until `arrivals` blocks have come here since the launch began; what they wrote before is then visible to all.
-static __device__ __forceinline__ void grid_barrier(uint32_t *count, uint32_t arrivals) {
+template <bool ENDS> static __device__ __forceinline__ void grid_barrier(uint32_t *count, uint32_t arrivals) {
     __syncthreads();
     if (threadIdx.x == 0) {
         asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(count) : "memory");
         uint32_t now;
-#if SMALL_SHARED
         int polls = 0;
         do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(count) : "memory");
-        while ((int32_t)(now - arrivals) < 0 && !(is_long(++polls) && gave_up(count, polls)));
-#else
-        do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(count) : "memory");
-        while ((int32_t)(now - arrivals) < 0);
-#endif
+        while ((int32_t)(now - arrivals) < 0 && !(ENDS && is_long(++polls) && gave_up(count, polls)));
     }
     __syncthreads();
 }
@@ -151,3 +146,10 @@ static __device__ __forceinline__ float load_shared_by_blocks(const float *p) {
     return __ldcg(p);
 }
 #endif
+
+// A word that is mostly there long before it is asked for.
+static __device__ __noinline__ uint32_t wait_tagged(const uint64_t *p, uint32_t tag, uint32_t *count) {
+    uint2 word = load_tagged(p);
+    for (int polls = 1; word.y != tag && !(is_long(polls) && gave_up(count, polls)); polls++) word = load_tagged(p);
+    return word.x;
+}

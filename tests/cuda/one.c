@@ -17,14 +17,15 @@ struct product {
     int32_t mode, in, out;
     enum form form;
     bool has_norm, is_f16; /* is_f16: scales and biases */
+    bool has_residual;     /* linked */
 };
 
 struct bench {
     struct cuda *c;
-    CUdeviceptr weights, x, norm, y, instrs;
+    CUdeviceptr weights, x, norm, y, residual, instrs;
     unsigned char packed[OUT_MAX * IN_MAX * 2];
     float w[OUT_MAX][IN_MAX], x_f32[IN_MAX], norm_f32[IN_MAX], y_f32[OUT_MAX];
-    uint64_t words[IN_MAX];
+    uint64_t words[IN_MAX], added[OUT_MAX];
 };
 
 #define TRY_CU(call, what) TRY(cuda_check(b->c->d, (call), err, "%s", what))
@@ -131,6 +132,7 @@ static int launch(struct bench *b, const struct product *p, struct err *err) {
     int32_t depth;
     cuda_links_find(&in, 1);
     if (p->form >= LINK_F32) in.u.linear.x_link = b->x;
+    if (p->has_residual) in.u.linear.residual_link = b->residual, in.u.linear.residual_scale = 1;
     if (!cuda_list_fits(b->c, &in, 1, &l, &depth)) return err_set(err, ERR_EINTERNAL, "kernels/one.cu does not take this product");
     struct k_step_run run = {.instrs = b->instrs, .barrier = b->c->counters, .n = 1, .tags = 1, .depth = depth};
     void *params[] = {&run};
@@ -140,14 +142,23 @@ static int launch(struct bench *b, const struct product *p, struct err *err) {
     return cuda_wait(b->c, err);
 }
 
-static int prepare(struct bench *b, const struct product *p, struct err *err) {
+/* The words that a product reads; `late` ones, of x or of what is added, carry the tag before. */
+enum late { LATE_NONE, LATE_X, LATE_RESIDUAL };
+
+static int prepare_words(struct bench *b, const struct product *p, enum late late, struct err *err) {
     uint32_t tag;
+    TRY(next_tag(b, &tag, err));
+    make_x(b, p, late == LATE_X ? tag - 1 : tag);
+    for (int32_t i = 0; i < p->out; i++) b->added[i] = (uint64_t)(late == LATE_RESIDUAL ? tag - 1 : tag) << 32 | f32_bits(draw(8, i));
+    TRY_CU(b->c->d->cuMemcpyHtoD(b->x, b->words, sizeof b->words), "x");
+    return cuda_check(b->c->d, b->c->d->cuMemcpyHtoD(b->residual, b->added, sizeof b->added), err, "a residual");
+}
+
+static int prepare(struct bench *b, const struct product *p, enum late late, struct err *err) {
     if (p->mode == K_PLAIN) make_plain(b, p);
     else make_tiles(b, p);
-    TRY(next_tag(b, &tag, err));
-    make_x(b, p, tag);
+    TRY(prepare_words(b, p, late, err));
     TRY_CU(b->c->d->cuMemcpyHtoD(b->weights, b->packed, sizeof b->packed), "weights");
-    TRY_CU(b->c->d->cuMemcpyHtoD(b->x, b->words, sizeof b->words), "x");
     return cuda_check(b->c->d, b->c->d->cuMemcpyHtoD(b->norm, b->norm_f32, sizeof b->norm_f32), err, "a norm");
 }
 
@@ -167,32 +178,27 @@ static int compare(struct bench *b, const struct product *p, struct err *err) {
             want += x * w;
             error += fabs(w) * (p->mode == K_PLAIN ? fabs(x) / 256 : largest[k / UNIT] / 65000) + fabs(w * x) * 2e-6;
         }
-        if (!(fabs((double)b->y_f32[i] - want * factor) <= error * factor))
-            return err_set(err, ERR_EDEVICE, "result %d is %.7g, expected %.7g within %.2g", i, (double)b->y_f32[i], want * factor,
-                           error * factor);
+        want = want * factor + (p->has_residual ? (double)draw(8, i) : 0.0);
+        if (!(fabs((double)b->y_f32[i] - want) <= error * factor))
+            return err_set(err, ERR_EDEVICE, "result %d is %.7g, expected %.7g within %.2g", i, (double)b->y_f32[i], want, error * factor);
     }
     return ERR_OK;
 }
 
 static int check_product(struct bench *b, const struct product *p, struct err *err) {
-    TRY(prepare(b, p, err));
+    TRY(prepare(b, p, LATE_NONE, err));
     TRY(launch(b, p, err));
     TRY_CU(b->c->d->cuMemcpyDtoH(b->y_f32, b->y, sizeof b->y_f32), "results");
     return compare(b, p, err);
 }
 
 /* Words of the tag before: a message, not a wait without end; then all is as before. */
-static int check_wait(struct bench *b, struct err *err) {
-    const struct product p = {.mode = K_AFFINE, .in = 1088, .out = 48, .form = LINK_F32};
+static int check_wait(struct bench *b, const struct product *p, enum late late, struct err *err) {
     struct err words = {0};
-    uint32_t tag;
-    TRY(prepare(b, &p, err));
-    TRY(next_tag(b, &tag, err));
-    make_x(b, &p, tag - 1);
-    TRY_CU(b->c->d->cuMemcpyHtoD(b->x, b->words, sizeof b->words), "x");
-    if (launch(b, &p, &words) != ERR_EDEVICE || !strstr(words.msg, "waited for each other in vain"))
+    TRY(prepare(b, p, late, err));
+    if (launch(b, p, &words) != ERR_EDEVICE || !strstr(words.msg, "waited for each other in vain"))
         return err_set(err, ERR_EDEVICE, "a wait for nothing: %s", words.code ? words.msg : "no error");
-    return check_product(b, &p, err);
+    return check_product(b, p, err);
 }
 
 static int open_bench(struct bench *b, struct err *err) {
@@ -200,11 +206,12 @@ static int open_bench(struct bench *b, struct err *err) {
     TRY(cuda_alloc(b->c, sizeof b->words, "x", &b->x, err));
     TRY(cuda_alloc(b->c, sizeof b->norm_f32, "a norm", &b->norm, err));
     TRY(cuda_alloc(b->c, sizeof b->y_f32, "results", &b->y, err));
+    TRY(cuda_alloc(b->c, sizeof b->added, "a residual", &b->residual, err));
     return cuda_alloc(b->c, sizeof(struct k_instr), "an instruction", &b->instrs, err);
 }
 
 static void close_bench(struct bench *b) {
-    CUdeviceptr *all[] = {&b->weights, &b->x, &b->norm, &b->y, &b->instrs};
+    CUdeviceptr *all[] = {&b->weights, &b->x, &b->norm, &b->y, &b->residual, &b->instrs};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) cuda_free(b->c, all[i]);
     cuda_backend.close(&b->c->base);
 }
@@ -224,14 +231,23 @@ static void note(int code, const char *name, const struct product *p, const stru
 static void check_all(struct bench *b) {
     static const int32_t ins[] = {64, 128, 1088, IN_MAX}, outs[] = {16, OUT_MAX};
     for (int32_t i = 0; i < 2 * 4 * 2 * N_FORMS * 2; i++) {
-        struct product p = {i % 2 ? K_PLAIN : K_AFFINE, ins[i / 2 % 4], outs[i / 8 % 2], (enum form)(i / 16 % N_FORMS), i / 64 % 2, false};
+        struct product p = {.mode = i % 2 ? K_PLAIN : K_AFFINE,
+                            .in = ins[i / 2 % 4],
+                            .out = outs[i / 8 % 2],
+                            .form = (enum form)(i / 16 % N_FORMS),
+                            .has_norm = i / 64 % 2};
         if (p.has_norm && is_bf16(p.form)) continue; /* nobody makes that */
         p.is_f16 = p.mode == K_AFFINE && p.in == 128;
+        p.has_residual = p.in == 1088;
         struct err err = {0};
         note(check_product(b, &p, &err), "product", &p, &err);
     }
-    struct err err = {0};
-    if (cuda_has_small_shared(b->c)) note(check_wait(b, &err), "wait", NULL, &err); /* elsewhere it would not end (kernels/sync.cuh) */
+    for (int32_t i = 0; i < 4; i++) {
+        struct product p = {.mode = i % 2 ? K_PLAIN : K_AFFINE, .in = 1088, .out = 48, .form = LINK_F32, .has_residual = true};
+        struct err err = {0};
+        if (p.mode == K_PLAIN && !cuda_has_small_shared(b->c)) continue; /* it would not end (kernels/sync.cuh) */
+        note(check_wait(b, &p, i / 2 ? LATE_RESIDUAL : LATE_X, &err), i / 2 ? "wait for a residual" : "wait for x", &p, &err);
+    }
 }
 
 int main(void) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Decode of one row on emulated GPUs (tests/cuda/emu): a data-centre GPU, a GeForce with 99 KB of shared memory for a block, one with three
 multiprocessors, and one with rings of one place. Products by themselves (cuda_one), a golden model against the CPU, the built-in model's tokens against the CPU's; kernels/one.cu
-must be what ran. Needs a build with kernels for 9.0, whose images the emulator takes for its own, and g++.
+must be what ran. Last, a launch that is a block short must end with a message. Needs a build with kernels for 9.0, whose images the emulator takes for its own, and g++.
 
 usage: test_emulated.py BUILD
 """
@@ -42,6 +42,8 @@ def check_gpu(build, folder, limits, cpu_text):
     yield "golden model", rc == 0 and ran_one(err), out + err
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, limits)
     yield "tokens", rc == 0 and out == cpu_text and ran_one(err), f"{out!r}, on the CPU {cpu_text!r}\n{err}"
+    rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, limits + ";lost")
+    yield "a block that is not there", rc not in (0, 124) and "waited for each other in vain" in err and ran_one(err), out + err
 
 
 def skip(why):
