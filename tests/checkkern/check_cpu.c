@@ -262,7 +262,7 @@ struct timed {
 };
 
 static void run_panel(struct timed *t) {
-    t->k->panel(&t->panel);
+    kern_panel(t->k, &t->panel);
 }
 static void run_scores(struct timed *t) {
     t->k->block_scores(&t->block);
@@ -290,6 +290,19 @@ static double shortest(void (*run)(struct timed *), struct timed *t) {
     return (double)(best ? best : 1) * 1e-9;
 }
 
+void time_panel_rows(const struct kernels *k, const char *name, struct panel_args a) {
+    static const int64_t batches[] = {1, 2, 4, 8, 16, 64, 256};
+    printf("%-24s %-10s", k->isa, name);
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        a.n_rows = batches[i];
+        a.x.tile = acts_tile(batches[i]);
+        double seconds = shortest(run_panel, &(struct timed){.k = k, .panel = a});
+        printf("  %d rows %.1f", (int)a.n_rows, (double)(a.n_rows * a.x.in * a.n_panels * PANEL_ROWS) / seconds * 1e-9);
+        if (i == 0) printf(" (%.1f GB/s)", (double)a.shape->panel_bytes * (double)a.n_panels / seconds * 1e-9);
+    }
+    printf("  GMAC/s\n");
+}
+
 static void time_panels(const struct kernels *k, const struct format *f, const char *name) {
     enum { IN = 1024, N_PANELS = 8, MOST = 256 };
     struct pack_shape shape;
@@ -299,18 +312,10 @@ static void time_panels(const struct kernels *k, const struct format *f, const c
     unsigned char *panels = os_pages_alloc(shape.panel_bytes * N_PANELS, &err);
     int8_t *q = os_pages_alloc(MOST * ACTS_TERMS * IN, &err);
     float *numbers = os_pages_alloc(2 * MOST * IN / 16 * sizeof(float), &err), *y = mem_alloc(MOST * N_PANELS * PANEL_ROWS * sizeof *y);
-    static const int64_t batches[] = {1, 2, 4, 8, 16, 64, 256};
-    printf("%-24s %-10s", k->isa, name);
-    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
-        struct timed t = {.k = k, .panel = {.shape = &shape, .panels = panels, .n_panels = N_PANELS, .n_rows = batches[i], .y = y}};
-        t.panel.y_stride = N_PANELS * PANEL_ROWS;
-        t.panel.x = (struct quant_acts){.q = q, .scale = numbers, .sum = numbers + MOST * IN / 16, .in = IN, .n_groups = IN / shape.group};
-        t.panel.x.group = shape.group, t.panel.x.tile = acts_tile(batches[i]);
-        double seconds = shortest(run_panel, &t);
-        printf("  %d rows %.1f", (int)batches[i], (double)batches[i] * IN * N_PANELS * PANEL_ROWS / seconds * 1e-9);
-        if (i == 0) printf(" (%.1f GB/s)", (double)(shape.panel_bytes * N_PANELS) / seconds * 1e-9);
-    }
-    printf("  GMAC/s\n");
+    struct panel_args a = {.shape = &shape, .panels = panels, .n_panels = N_PANELS, .y = y, .y_stride = N_PANELS * PANEL_ROWS};
+    a.x = (struct quant_acts){
+        .q = q, .scale = numbers, .sum = numbers + MOST * IN / 16, .in = IN, .n_groups = IN / shape.group, .group = shape.group};
+    time_panel_rows(k, name, a);
     os_pages_free(panels, shape.panel_bytes * N_PANELS);
     os_pages_free(q, MOST * ACTS_TERMS * IN);
     os_pages_free(numbers, 2 * MOST * IN / 16 * sizeof(float));

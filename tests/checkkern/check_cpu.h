@@ -12,6 +12,8 @@ int check_cpu(const char *level, bool timed);
 typedef void check_fn(bool ok, const struct kernels *k, const char *what, double detail);
 void check_cpu_plain(const struct kernels *k, check_fn *expect);
 void time_cpu_plain(const struct kernels *k);
+/* Prints the speed of products with 1 to 256 rows; a has everything but the rows. */
+void time_panel_rows(const struct kernels *k, const char *name, struct panel_args a);
 /* The part that is about a cache of 8 or 4 bits. */
 void check_kv(const struct kernels *k, const struct kernels *plain, check_fn *expect);
 

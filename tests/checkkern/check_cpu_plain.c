@@ -192,36 +192,17 @@ void check_cpu_plain(const struct kernels *k, check_fn *expect) {
 
 /* ---- times -------------------------------------------------------------------------------------------------------- */
 
-static double shortest(const struct kernels *k, const struct panel_args *a) {
-    uint64_t begin = os_clock_ns(), best = UINT64_MAX;
-    for (int i = 0; i < 20000 && os_clock_ns() - begin < 200000000; i++) {
-        uint64_t start = os_clock_ns();
-        kern_panel(k, a);
-        uint64_t took = os_clock_ns() - start;
-        if (took < best) best = took;
-    }
-    return (double)(best ? best : 1) * 1e-9;
-}
-
 static void time_dtype(const struct kernels *k, enum dtype dtype) {
     enum { IN = 2048, N_PANELS = 8, MOST = 256 };
-    static const int64_t batches[] = {1, 2, 4, 8, 16, 32, 64, 256};
     struct pack_shape shape;
     struct err err;
     pack_plain_shape_of(&(struct format){.dtype = dtype}, IN, kern_plain(k, dtype)->unit, &shape);
     unsigned char *panels = os_pages_alloc(shape.panel_bytes * N_PANELS, &err);
     int8_t *q = os_pages_alloc(MOST * ACTS_PLAIN_BYTES * IN, &err);
     float *y = mem_alloc(MOST * N_PANELS * PANEL_ROWS * sizeof *y);
-    printf("%-24s %-10s", k->isa, dtype_name(dtype));
-    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
-        struct panel_args a = {.shape = &shape, .panels = panels, .n_panels = N_PANELS, .n_rows = batches[i], .y = y};
-        a.y_stride = N_PANELS * PANEL_ROWS;
-        a.x = (struct quant_acts){.q = q, .in = IN, .group = shape.group, .tile = acts_tile(batches[i]), .plain = true, .dtype = dtype};
-        double seconds = shortest(k, &a);
-        printf("  %d rows %.1f", (int)batches[i], (double)batches[i] * IN * N_PANELS * PANEL_ROWS / seconds * 1e-9);
-        if (i == 0) printf(" (%.1f GB/s)", (double)(shape.panel_bytes * N_PANELS) / seconds * 1e-9);
-    }
-    printf("  GMAC/s\n");
+    struct panel_args a = {.shape = &shape, .panels = panels, .n_panels = N_PANELS, .y = y, .y_stride = N_PANELS * PANEL_ROWS};
+    a.x = (struct quant_acts){.q = q, .in = IN, .group = shape.group, .plain = true, .dtype = dtype};
+    time_panel_rows(k, dtype_name(dtype), a);
     os_pages_free(panels, shape.panel_bytes * N_PANELS);
     os_pages_free(q, MOST * ACTS_PLAIN_BYTES * IN);
     mem_free(y);

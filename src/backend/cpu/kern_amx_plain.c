@@ -44,6 +44,13 @@ INLINE void split_block(const unsigned char *p, unsigned char *out, size_t ahead
     }
 }
 
+INLINE void zero_sums(void) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+}
+
 /* ---- one tile of rows: up to four panels side by side -------------------------------------------------------------- */
 
 struct few {
@@ -52,12 +59,17 @@ struct few {
     size_t panel_bytes, low; /* low: from the high terms to the low ones */
 };
 
+/* Of one, two or four panels. */
+INLINE void store_few(float *sums, const int n) {
+    TILE_STORE(0, sums, TILE_STEP);
+    if (n > 1) TILE_STORE(1, sums + TILE_FLOATS, TILE_STEP);
+    if (n > 2) TILE_STORE(2, sums + 2 * TILE_FLOATS, TILE_STEP);
+    if (n > 2) TILE_STORE(3, sums + 3 * TILE_FLOATS, TILE_STEP);
+}
+
 INLINE void few_panels(const struct few *f, float *sums, const int n) {
     const unsigned char *x = f->x, *p = f->panels;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    zero_sums();
     for (int64_t b = 0; b < f->n_blocks; b++, x += 2 * f->low, p += BLOCK_BYTES) {
         /* the block after this one: of the same panel, or the first one of a panel that comes next */
         size_t ahead = BLOCK_BYTES + (b + 1 < f->n_blocks ? 0 : (size_t)(n - 1) * f->panel_bytes);
@@ -78,10 +90,7 @@ INLINE void few_panels(const struct few *f, float *sums, const int n) {
         _tile_dpbf16ps(2, 7, 4);
         _tile_dpbf16ps(3, 7, 5);
     }
-    TILE_STORE(0, sums, TILE_STEP);
-    if (n > 1) TILE_STORE(1, sums + TILE_FLOATS, TILE_STEP);
-    if (n > 2) TILE_STORE(2, sums + 2 * TILE_FLOATS, TILE_STEP);
-    if (n > 2) TILE_STORE(3, sums + 3 * TILE_FLOATS, TILE_STEP);
+    store_few(sums, n);
 }
 
 /* Sums of one panel: the products of a block that is split. */
@@ -98,10 +107,7 @@ INLINE void few_panels(const struct few *f, float *sums, const int n) {
 INLINE void few_panels_split(const struct few *f, float *sums, const int n) {
     unsigned char tiles[2][4][2 * BLOCK_BYTES] __attribute__((aligned(64)));
     const unsigned char *x = f->x, *p = f->panels;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    zero_sums();
     for (int i = 0; i < n; i++) split_block(p + (size_t)i * f->panel_bytes, tiles[0][i], 2 * BLOCK_BYTES);
     for (int64_t b = 0; b < f->n_blocks; b++, x += 2 * f->low) {
         unsigned char(*now)[2 * BLOCK_BYTES] = tiles[b % 2], (*then)[2 * BLOCK_BYTES] = tiles[(b + 1) % 2];
@@ -119,10 +125,7 @@ INLINE void few_panels_split(const struct few *f, float *sums, const int n) {
             if (more) split_block(p + (size_t)i * f->panel_bytes, then[i], ahead);
         }
     }
-    TILE_STORE(0, sums, TILE_STEP);
-    if (n > 1) TILE_STORE(1, sums + TILE_FLOATS, TILE_STEP);
-    if (n > 2) TILE_STORE(2, sums + 2 * TILE_FLOATS, TILE_STEP);
-    if (n > 2) TILE_STORE(3, sums + 3 * TILE_FLOATS, TILE_STEP);
+    store_few(sums, n);
 }
 
 INLINE void few_of(const struct few *f, float *sums, const int n, const int terms) {
@@ -204,10 +207,7 @@ INLINE void products_again(const int n_tiles, const int n_panels) {
 INLINE void run_stretch(const struct stretch *s, const int n_tiles, const int n_panels, const int terms) {
     const unsigned char *x = s->x, *p = s->p, *next = s->next;
     if (s->first) {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
+        zero_sums();
     } else {
         load_sums(s, n_tiles, n_panels);
     }

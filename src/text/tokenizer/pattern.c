@@ -170,7 +170,7 @@ static size_t rewrite_code(const struct rewriting *r, size_t i) {
     struct str digits = str_sub(r->in, i + 2, 4);
     if (digits.n < 4) return 0;
     for (size_t k = 0; k < 4; k++)
-        if (!strchr("0123456789abcdefABCDEF", digits.p[k])) return 0;
+        if (!digits.p[k] || !strchr("0123456789abcdefABCDEF", digits.p[k])) return 0;
     sb_fmt(r->out, "\\x{%.*s}", STR_ARG(digits));
     return 6;
 }
