@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -27,7 +28,8 @@ def run(command):
     start = time.time()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))}: {done.stderr.strip()[-2000:]}")
+        why = f"signal {-done.returncode} ({signal.strsignal(-done.returncode)})" if done.returncode < 0 else f"exit code {done.returncode}"
+        sys.exit(f"{' '.join(map(str, command))}: {why}\n{done.stderr.strip()[-2000:]}")
     return done.stdout, done.stderr, time.time() - start
 
 
