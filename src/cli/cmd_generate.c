@@ -7,8 +7,6 @@
 
 #include <stdatomic.h>
 
-enum { STDIN_BYTES_MAX = 64 << 20 };
-
 struct output {
     struct session *session;
     struct sampler_params sampling;
@@ -122,12 +120,12 @@ static int encode_prompt(const struct args *args, struct output *o, struct str t
 
 /* The prompt's ids: --tokens as they are, or text through tokenizer and template. */
 static int read_prompt(const struct args *args, struct output *o, struct generate_request *r, struct err *err) {
-    struct str text = args_str(args, OPT_PROMPT);
+    struct str text;
     struct session_ids ids;
     TRY(token_args(args, &r->tokens, &r->n_tokens, err));
     answer_begin(&o->answer, false);
     if (r->n_tokens) return ERR_OK;
-    if (str_is(text, "-")) TRY(os_read_stdin(args->arena, STDIN_BYTES_MAX, &text, err));
+    TRY(prompt_arg(args, &text, err));
     TRY(encode_prompt(args, o, text, &ids, err));
     if (ids.n > INT32_MAX) return err_set(err, ERR_ELIMIT, "the prompt has too many tokens");
     answer_begin(&o->answer, ids.thinks);

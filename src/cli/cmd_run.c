@@ -42,6 +42,7 @@ static int talk(const struct args *args, struct chat *c, struct err *err) {
     if (system.p && !c->has_template) return err_set(err, ERR_EARG, "--system needs a chat template, and there is none here");
     if (system.p) chat_set_system(c, system);
     c->is_once = prompt.p != NULL;
+    TRY(prompt_arg(args, &prompt, err));
     if (c->is_once) return chat_turn(c, prompt, err);
     if (c->is_terminal && args_flag(args, OPT_HISTORY)) read_history(args, c);
     if (c->is_terminal) greet(c, !args_given(args, OPT_MODEL) && !args_given(args, OPT_SHAPE) && args->n_operands == 0);

@@ -6,6 +6,8 @@
 #include "os/cpu.h"
 #include "os/os.h"
 
+enum { PROMPT_BYTES_MAX = 64 << 20 };
+
 static const char *text_or_null(const struct args *args, enum opt_id id) {
     struct str s = args_str(args, id);
     return s.p ? str_cstr(args->arena, s) : NULL;
@@ -79,6 +81,11 @@ int session_args(const struct args *args, struct session_options *out, struct er
     TRY(cpu_level_arg(args, err));
     out->device = str_cstr(args->arena, args_str(args, OPT_DEVICE));
     return xla_args(args, out, err);
+}
+
+int prompt_arg(const struct args *args, struct str *out, struct err *err) {
+    *out = args_str(args, OPT_PROMPT);
+    return str_is(*out, "-") ? os_read_stdin(args->arena, PROMPT_BYTES_MAX, out, err) : ERR_OK;
 }
 
 int token_args(const struct args *args, const int32_t **out, int32_t *out_n, struct err *err) {

@@ -12,6 +12,8 @@ int session_args(const struct args *args, struct session_options *out, struct er
 int sampling_args(const struct args *args, struct sampling_given *out, struct err *err);
 /* --logit-bias and --seed; a seed is made up where none was given. */
 int sampling_extra_args(const struct args *args, struct sampler_params *p, struct err *err);
+/* --prompt, or what standard input holds where it is "-"; {NULL, 0} when it was not given. */
+int prompt_arg(const struct args *args, struct str *out, struct err *err);
 /* --tokens as 32-bit ids in the command's arena. */
 int token_args(const struct args *args, const int32_t **out, int32_t *out_n, struct err *err);
 

@@ -19,9 +19,9 @@ from counting import check, finish, skip  # noqa: E402
 program = os.path.abspath(sys.argv[1])
 
 
-def run(*args, env=None, exe=program):
+def run(*args, env=None, exe=program, text_in=None):
     full = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_"))}
-    return subprocess.run([exe, *args], capture_output=True, text=True, timeout=60, env={**full, **(env or {})})
+    return subprocess.run([exe, *args], capture_output=True, text=True, timeout=60, env={**full, **(env or {})}, input=text_in)
 
 
 def expect(args, code, out="", err="", env=None):
@@ -72,6 +72,14 @@ def check_generate():
     check(r.returncode == 0 and "all that" not in r.stderr, f"--ctx-size: {r.stderr}")
     r = run("generate", "-p", "x", "--no-chat-template", "--system", "y")
     check(r.returncode == 2 and "chat template" in r.stderr, f"--system without a template: {r.stderr}")
+
+
+def check_stdin():
+    """What standard input may hold, in every command that reads it."""
+    for command in ("generate", "run"):
+        options = (command, "-n", "12", "--temp", "0")
+        said, piped = run(*options, "-p", "Lily had a red ball"), run(*options, "-p", "-", text_in="Lily had a red ball")
+        check(said.returncode == 0 and piped.stdout == said.stdout, f"{command} -p - reads standard input: {said.stdout!r} {piped.stdout!r} {piped.stderr}")
 
 
 def check_kv_bits():
@@ -233,6 +241,7 @@ def check_server_name():
 def main():
     check_usage()
     check_generate()
+    check_stdin()
     check_kv_bits()
     check_bench()
     check_memory()
