@@ -103,18 +103,29 @@ static int put_id(const struct tok *t, int64_t id, struct tok_ids *ids, struct e
     return ERR_OK;
 }
 
-static int read_ids(const struct args *args, const struct tok *t, struct tok_ids *ids, struct err *err) {
-    for (size_t i = 0; i < args->n_operands; i++) {
-        struct str rest = args->operands[i], part;
-        while (str_split_next(&rest, ',', &part)) {
-            int64_t id;
-            struct str number = str_trim(part);
-            if (number.n == 0) continue;
-            if (!str_to_int64(number, &id)) return err_set(err, ERR_EARG, "\"%.*s\" is not a token id", STR_ARG(number));
-            TRY(put_id(t, id, ids, err));
-        }
+static bool parts_ids(char c) {
+    return c == ',' || c == ' ' || (c >= '\t' && c <= '\r') || c == '[' || c == ']';
+}
+
+/* "5 6,7", or the array that tokenize --json prints. */
+static int parse_ids(const struct tok *t, struct str text, struct tok_ids *ids, struct err *err) {
+    for (size_t from = 0, to; from < text.n; from = to + 1) {
+        for (to = from; to < text.n && !parts_ids(text.p[to]);) to++;
+        struct str number = str_sub(text, from, to - from);
+        int64_t id;
+        if (number.n == 0) continue;
+        if (!str_to_int64(number, &id)) return err_set(err, ERR_EARG, "\"%.*s\" is not a token id", STR_ARG(number));
+        TRY(put_id(t, id, ids, err));
     }
     return ERR_OK;
+}
+
+static int read_ids(const struct args *args, const struct tok *t, struct tok_ids *ids, struct err *err) {
+    struct str text;
+    for (size_t i = 0; i < args->n_operands; i++) TRY(parse_ids(t, args->operands[i], ids, err));
+    if (args->n_operands) return ERR_OK;
+    TRY(os_read_stdin(args->arena, MAX_STDIN_BYTES, &text, err));
+    return parse_ids(t, text, ids, err);
 }
 
 static int detokenize_line(const struct args *args, const struct tok *t, struct tok_work *w, yyjson_val *value, struct sb *out,

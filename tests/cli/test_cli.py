@@ -80,6 +80,15 @@ def check_stdin():
         options = (command, "-n", "12", "--temp", "0")
         said, piped = run(*options, "-p", "Lily had a red ball"), run(*options, "-p", "-", text_in="Lily had a red ball")
         check(said.returncode == 0 and piped.stdout == said.stdout, f"{command} -p - reads standard input: {said.stdout!r} {piped.stdout!r} {piped.stderr}")
+    text = "Lily had a red ball.\n"
+    ids = run("tokenize", "--json", text_in=text).stdout
+    for given in (ids, ids.strip("[]\n").replace(",", "\n"), ids.replace(",", " ,\t")):
+        r = run("detokenize", text_in=given)
+        check(r.stdout == text + "\n", f"detokenize reads standard input {given!r}: {r}")
+    check(run("detokenize", "5 6", "7,8").stdout == run("detokenize", text_in="5,6,7,8").stdout, "ids as arguments and as input")
+    for wrong in ("5 six", "5 99999999", "-1"):
+        r = run("detokenize", text_in=wrong)
+        check(r.returncode == 2 and r.stderr.count("\n") == 1 and not r.stdout, f"detokenize {wrong!r}: {r}")
 
 
 def check_kv_bits():
