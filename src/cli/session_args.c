@@ -60,17 +60,26 @@ static void show_loading(void *user, uint64_t done, uint64_t total) {
     else if (now - b->start_ns > LOAD_SILENCE_NS) progress_show(&b->bar, done, total);
 }
 
+/* The made-up model. What describes one and would be ignored beside another is refused: --bits converts nothing. */
+static int shape_args(const struct args *args, struct session_options *out, struct err *err) {
+    static const int32_t bits[] = {4, 8, 16, 32};
+    static const enum opt_id own[] = {OPT_BITS, OPT_DTYPE, OPT_SYNTH_SEED};
+    out->shape = text_or_null(args, OPT_SHAPE);
+    for (size_t i = 0; i < sizeof own / sizeof *own && !out->shape; i++)
+        if (has(args, own[i]) && args_given(args, own[i]))
+            return err_set(err, ERR_EARG, "--%s is for made-up models (--shape NAME)", options[own[i]].name);
+    if (out->shape && out->model) return err_set(err, ERR_EARG, "--model and --shape exclude each other");
+    out->bits = bits[args_choice(args, OPT_BITS)];
+    out->f16 = args_choice(args, OPT_DTYPE) == 1;
+    if (has(args, OPT_SYNTH_SEED)) out->seed = (uint64_t)args_int(args, OPT_SYNTH_SEED);
+    return ERR_OK;
+}
+
 int session_args(const struct args *args, struct session_options *out, struct err *err) {
-    static const int32_t bits[] = {4, 8, 16, 32}, kv_bits[] = {16, 8, 4};
+    static const int32_t kv_bits[] = {16, 8, 4};
     *out = (struct session_options){
         .model = text_or_null(args, OPT_MODEL), .on_load = show_loading, .load_user = arena_new(args->arena, struct load_bar, 1)};
-    if (has(args, OPT_SHAPE)) {
-        out->shape = text_or_null(args, OPT_SHAPE);
-        out->bits = bits[args_choice(args, OPT_BITS)];
-        out->f16 = args_choice(args, OPT_DTYPE) == 1;
-    }
-    if (has(args, OPT_SYNTH_SEED)) out->seed = (uint64_t)args_int(args, OPT_SYNTH_SEED);
-    if (out->shape && out->model) return err_set(err, ERR_EARG, "--model and --shape exclude each other");
+    if (has(args, OPT_SHAPE)) TRY(shape_args(args, out, err));
     TRY(model_arg(args, args_str(args, OPT_MODEL), &out->model, &out->name, err));
     if (!has(args, OPT_PRECISION)) return ERR_OK;
     out->precision = (enum session_precision)args_choice(args, OPT_PRECISION);

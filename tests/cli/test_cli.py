@@ -159,6 +159,11 @@ def check_usage():
     expect(["inspect"], 2, err="LLAMA_ARG_LOG_LEVEL is 'x'", env={"LLAMA_ARG_LOG_LEVEL": "x"})
     expect(["inspect", "/no/such/model"], 1, err="/no/such/model")
     expect(["inspect", "-m", ""], 2, err="the model's name is empty")
+    for option in (["--bits", "8"], ["--dtype", "f16"]):  # would be ignored, and taken for a conversion
+        for command in (["generate", "-p", "x"], ["run", "-p", "x"], ["bench"], ["trace"], ["serve", "--port", "0"]):
+            expect([*command, *option], 2, err=f"{option[0]} is for made-up models (--shape NAME)")
+    expect(["bench", "--seed", "1"], 2, err="--seed is for made-up models")
+    expect(["generate", "-p", "x", "-m", "a", "--shape", "tiny"], 2, err="--model and --shape exclude each other")
     expect(["inspect", "--kernels"], 0, "few or many rows    ")
     expect(["inspect", "--kernels", "--cpu", "ref"], 0, "float products      reference")
     expect(["inspect", "--kernels", "--cpu", "x"], 2, err="unknown CPU level")
