@@ -136,9 +136,8 @@ static void write_text(struct sb *out, const struct inspect *m, bool with_tensor
 }
 
 int cmd_inspect(const struct args *args, struct err *err) {
-    struct str path = args->n_operands ? args->operands[0] : args_str(args, OPT_MODEL);
-    if (args->n_operands && args->values[OPT_MODEL].source == ARG_FROM_FLAG)
-        return err_set(err, ERR_EARG, "give the model once: as an argument or by --model");
+    struct str path;
+    TRY(model_name_arg(args, &path, err));
     if (args_flag(args, OPT_KERNELS)) {
         struct sb text = {0};
         TRY(cpu_level_arg(args, err));

@@ -2,7 +2,6 @@
 #include "base/log.h"
 #include "cli/chat.h"
 #include "cli/session_args.h"
-#include "cli/store_args.h"
 #include "os/os.h"
 
 /* Drawn, unless options or the model's generation_config.json say otherwise. */
@@ -56,10 +55,6 @@ int cmd_run(const struct args *args, struct err *err) {
                      .max_new = (int32_t)args_int(args, OPT_MAX_TOKENS),
                      .answer.shows = args_flag(args, OPT_SHOW_REASONING)};
     TRY(session_args(args, &o, err));
-    if (args->n_operands) {
-        if (o.model || o.shape) return err_set(err, ERR_EARG, "give the model once: %.*s or --model", STR_ARG(args->operands[0]));
-        TRY(model_arg(args, args->operands[0], &o.model, &o.name, err));
-    }
     o.prefix_cache = true;
     c.n_stops = args_strings(args, OPT_STOP, &c.stops);
     c.n_breakers = args_strings(args, OPT_DRY_BREAKERS, &c.breakers);

@@ -60,6 +60,22 @@ static void show_loading(void *user, uint64_t done, uint64_t total) {
     else if (now - b->start_ns > LOAD_SILENCE_NS) progress_show(&b->bar, done, total);
 }
 
+/* perplexity has an operand, too, and it is a text. */
+static bool has_model_operand(const struct args *args) {
+    const char *operands = commands[args->command].operands;
+    return args->n_operands && operands && strcmp(operands, "[MODEL]") == 0;
+}
+
+int model_name_arg(const struct args *args, struct str *out, struct err *err) {
+    bool by_flag = args->values[OPT_MODEL].source == ARG_FROM_FLAG, by_operand = has_model_operand(args);
+    bool by_shape = has(args, OPT_SHAPE) && args_str(args, OPT_SHAPE).p;
+    *out = by_operand ? args->operands[0] : args_str(args, OPT_MODEL);
+    if (by_flag && by_operand) return err_set(err, ERR_EARG, "give the model once: as an argument or by --model");
+    if (by_shape && (by_flag || by_operand)) return err_set(err, ERR_EARG, "a model and --shape exclude each other");
+    if (by_shape) *out = (struct str){0};
+    return ERR_OK;
+}
+
 /* The made-up model. What describes one and would be ignored beside another is refused: --bits converts nothing. */
 static int shape_args(const struct args *args, struct session_options *out, struct err *err) {
     static const int32_t bits[] = {4, 8, 16, 32};
@@ -68,7 +84,6 @@ static int shape_args(const struct args *args, struct session_options *out, stru
     for (size_t i = 0; i < sizeof own / sizeof *own && !out->shape; i++)
         if (has(args, own[i]) && args_given(args, own[i]))
             return err_set(err, ERR_EARG, "--%s is for made-up models (--shape NAME)", options[own[i]].name);
-    if (out->shape && out->model) return err_set(err, ERR_EARG, "--model and --shape exclude each other");
     out->bits = bits[args_choice(args, OPT_BITS)];
     out->f16 = args_choice(args, OPT_DTYPE) == 1;
     if (has(args, OPT_SYNTH_SEED)) out->seed = (uint64_t)args_int(args, OPT_SYNTH_SEED);
@@ -77,10 +92,11 @@ static int shape_args(const struct args *args, struct session_options *out, stru
 
 int session_args(const struct args *args, struct session_options *out, struct err *err) {
     static const int32_t kv_bits[] = {16, 8, 4};
-    *out = (struct session_options){
-        .model = text_or_null(args, OPT_MODEL), .on_load = show_loading, .load_user = arena_new(args->arena, struct load_bar, 1)};
+    struct str model;
+    *out = (struct session_options){.on_load = show_loading, .load_user = arena_new(args->arena, struct load_bar, 1)};
+    TRY(model_name_arg(args, &model, err));
     if (has(args, OPT_SHAPE)) TRY(shape_args(args, out, err));
-    TRY(model_arg(args, args_str(args, OPT_MODEL), &out->model, &out->name, err));
+    TRY(model_arg(args, model, &out->model, &out->name, err));
     if (!has(args, OPT_PRECISION)) return ERR_OK;
     out->precision = (enum session_precision)args_choice(args, OPT_PRECISION);
     out->n_threads = (int32_t)args_int(args, OPT_THREADS);

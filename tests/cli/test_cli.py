@@ -163,7 +163,12 @@ def check_usage():
         for command in (["generate", "-p", "x"], ["run", "-p", "x"], ["bench"], ["trace"], ["serve", "--port", "0"]):
             expect([*command, *option], 2, err=f"{option[0]} is for made-up models (--shape NAME)")
     expect(["bench", "--seed", "1"], 2, err="--seed is for made-up models")
-    expect(["generate", "-p", "x", "-m", "a", "--shape", "tiny"], 2, err="--model and --shape exclude each other")
+    expect(["generate", "-p", "x", "-m", "a", "--shape", "tiny"], 2, err="a model and --shape exclude each other")
+    expect(["run", "a", "--shape", "tiny"], 2, err="a model and --shape exclude each other")
+    expect(["run", "a", "-m", "b"], 2, err="give the model once")
+    r = run("generate", "-p", "x", "-n", "1", "--shape", "tiny", env={"MLXCEL_MODEL": "/no/such/model"})
+    check(r.returncode == 0, f"--shape wins over MLXCEL_MODEL: {r}")
+    expect(["run", "/no/such/model", "-p", "x"], 1, err="/no/such/model", env={"MLXCEL_MODEL": "/no/such/other"})
     expect(["inspect", "--kernels"], 0, "few or many rows    ")
     expect(["inspect", "--kernels", "--cpu", "ref"], 0, "float products      reference")
     expect(["inspect", "--kernels", "--cpu", "x"], 2, err="unknown CPU level")
