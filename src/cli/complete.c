@@ -2,6 +2,8 @@
  * file names. */
 #include "cli/args.h"
 
+#include <stdio.h>
+
 static void put_choices(struct sb *out, const char *choices) {
     struct str rest = str_of(choices), piece;
     for (bool first = true; str_split_next(&rest, '|', &piece); first = false) {
@@ -14,6 +16,13 @@ static void put_command_names(struct sb *out) {
     for (int c = 0; c < N_COMMANDS; c++) sb_fmt(out, "%s%s", c ? " " : "", commands[c].name);
 }
 
+/* Every word that the command answers to, with what the shell wants between two. */
+static void put_words_of(struct sb *out, const struct cmd *c, const char *between) {
+    struct str rest = c->aliases ? str_of(c->aliases) : (struct str){0}, piece;
+    sb_puts(out, c->name);
+    while (str_split_next(&rest, ',', &piece)) sb_fmt(out, "%s%.*s", between, STR_ARG(piece));
+}
+
 static void put_flag_words(struct sb *out, int command) {
     bool first = true;
     for (int i = 0; i < N_OPTIONS; i++) {
@@ -24,35 +33,53 @@ static void put_flag_words(struct sb *out, int command) {
     }
 }
 
-/* Operands such as bash|zsh|fish complete to their words. */
-static bool has_word_operand(const struct cmd *c) {
-    return c->operands && strchr(c->operands, '|');
+/* Operands such as bash|zsh|fish, and the commands that help explains, complete to their words; false: there are none. */
+static bool put_operands(struct sb *out, int command) {
+    const char *operands = commands[command].operands;
+    if (command == CMD_HELP) put_command_names(out);
+    else if (operands && strchr(operands, '|')) put_choices(out, operands);
+    else return false;
+    return true;
 }
 
+/* What may follow an option with choices, under its long name and its letter. */
+static void bash_choices(struct sb *out, int command) {
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const struct opt *o = &options[i];
+        if (!opt_applies(o, (enum cmd_id)command) || !o->choices) continue;
+        sb_fmt(out, "    %s:--%s", commands[command].name, o->name);
+        if (o->letter) sb_fmt(out, "|%s:-%c", commands[command].name, o->letter);
+        sb_puts(out, ") COMPREPLY=($(compgen -W '");
+        put_choices(out, o->choices);
+        sb_puts(out, "' -- \"$cur\")); return ;;\n");
+    }
+}
+
+/* mlxcel-server is a command by itself: its words stand one place earlier. */
 static void bash_script(struct sb *out) {
+    sb_puts(
+        out,
+        "# bash completion for mlxcel\n_mlxcel() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words= command\n"
+        "  case ${COMP_WORDS[0]##*/}:${COMP_WORDS[1]} in\n    mlxcel-server*) command=serve ;;\n");
+    for (int c = 0; c < N_COMMANDS; c++) {
+        sb_puts(out, "    *:");
+        put_words_of(out, &commands[c], "|*:");
+        sb_fmt(out, ") command=%s ;;\n", commands[c].name);
+    }
     sb_puts(out,
-            "# bash completion for mlxcel\n_mlxcel() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-            "  if [ \"$COMP_CWORD\" = 1 ]; then\n    COMPREPLY=($(compgen -W '");
+            "  esac\n  if [ \"$COMP_CWORD\" = 1 ] && [[ ${COMP_WORDS[0]##*/} != mlxcel-server* ]]; then\n    COMPREPLY=($(compgen -W '");
     put_command_names(out);
-    sb_puts(out, " --help --version' -- \"$cur\"))\n    return\n  fi\n  case ${COMP_WORDS[1]}:$prev in\n");
-    for (int c = 0; c < N_COMMANDS; c++)
-        for (int i = 0; i < N_OPTIONS; i++) {
-            if (!opt_applies(&options[i], (enum cmd_id)c) || !options[i].choices) continue;
-            sb_fmt(out, "    %s:--%s) COMPREPLY=($(compgen -W '", commands[c].name, options[i].name);
-            put_choices(out, options[i].choices);
-            sb_puts(out, "' -- \"$cur\")); return ;;\n");
-        }
-    sb_puts(out, "  esac\n  case ${COMP_WORDS[1]} in\n");
+    sb_puts(out, " --help --version' -- \"$cur\"))\n    return\n  fi\n  case $command:$prev in\n");
+    for (int c = 0; c < N_COMMANDS; c++) bash_choices(out, c);
+    sb_puts(out, "  esac\n  case $command in\n");
     for (int c = 0; c < N_COMMANDS; c++) {
         sb_fmt(out, "    %s) words='", commands[c].name);
         put_flag_words(out, c);
-        if (has_word_operand(&commands[c])) {
-            sb_putc(out, ' ');
-            put_choices(out, commands[c].operands);
-        }
+        sb_putc(out, ' ');
+        put_operands(out, c);
         sb_puts(out, "' ;;\n");
     }
-    sb_puts(out, "  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _mlxcel mlxcel\n");
+    sb_puts(out, "  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _mlxcel mlxcel mlxcel-server\n");
 }
 
 /* zsh and fish show a description beside each word; quotes in it would end the string. */
@@ -60,10 +87,8 @@ static void put_plain(struct sb *out, const char *text) {
     for (; *text; text++) sb_putc(out, strchr("'[]:\\`$\"", *text) ? ' ' : *text);
 }
 
-static void zsh_option(struct sb *out, const struct opt *o) {
-    sb_fmt(out, " '--%s", o->name);
-    if (o->type != ARG_FLAG) sb_putc(out, '=');
-    sb_putc(out, '[');
+static void zsh_form(struct sb *out, const struct opt *o, const char *form) {
+    sb_fmt(out, " '%s[", form);
     put_plain(out, o->help);
     sb_putc(out, ']');
     if (o->choices) {
@@ -76,8 +101,20 @@ static void zsh_option(struct sb *out, const struct opt *o) {
     sb_putc(out, '\'');
 }
 
+static void zsh_option(struct sb *out, const struct opt *o) {
+    char form[64];
+    snprintf(form, sizeof form, "--%s%s", o->name, o->type != ARG_FLAG ? "=" : "");
+    zsh_form(out, o, form);
+    if (!o->letter) return;
+    snprintf(form, sizeof form, "-%c%s", o->letter, o->type != ARG_FLAG ? "+" : "");
+    zsh_form(out, o, form);
+}
+
+/* The last lines serve both ways of loading it: as the function of a file in fpath, which must complete when it is first called, and read
+ * by the shell itself. */
 static void zsh_script(struct sb *out) {
-    sb_puts(out, "#compdef mlxcel\n_mlxcel() {\n  if (( CURRENT == 2 )); then\n    local -a names=(");
+    sb_puts(out, "#compdef mlxcel mlxcel-server\n_mlxcel() {\n  if [[ ${words[1]:t} == mlxcel-server* ]]; then\n"
+                 "    words=(mlxcel serve $words[2,-1]); (( CURRENT++ ))\n  fi\n  if (( CURRENT == 2 )); then\n    local -a names=(");
     for (int c = 0; c < N_COMMANDS; c++) {
         sb_fmt(out, " '%s:", commands[c].name);
         put_plain(out, commands[c].summary);
@@ -86,23 +123,24 @@ static void zsh_script(struct sb *out) {
     sb_puts(out,
             " )\n    _describe command names\n    return\n  fi\n  local name=$words[2]\n  shift words; (( CURRENT-- ))\n  case $name in\n");
     for (int c = 0; c < N_COMMANDS; c++) {
-        sb_fmt(out, "    %s) _arguments", commands[c].name);
+        struct sb operands = {0};
+        sb_puts(out, "    ");
+        put_words_of(out, &commands[c], "|");
+        sb_puts(out, ") _arguments");
         for (int i = 0; i < N_OPTIONS; i++)
             if (opt_applies(&options[i], (enum cmd_id)c)) zsh_option(out, &options[i]);
-        if (has_word_operand(&commands[c])) {
-            sb_puts(out, " '1:word:(");
-            put_choices(out, commands[c].operands);
-            sb_puts(out, ")'");
-        } else if (commands[c].max_operands) {
-            sb_puts(out, " '*:argument:_files'");
-        }
+        if (put_operands(&operands, c)) sb_fmt(out, " '1:word:(%s)'", operands.p);
+        else if (commands[c].max_operands) sb_puts(out, " '*:argument:_files'");
         sb_puts(out, " ;;\n");
+        sb_free(&operands);
     }
-    sb_puts(out, "  esac\n}\ncompdef _mlxcel mlxcel\n");
+    sb_puts(out,
+            "  esac\n}\nif [[ $funcstack[1] == _mlxcel ]]; then\n  _mlxcel \"$@\"\nelse\n  compdef _mlxcel mlxcel mlxcel-server\nfi\n");
 }
 
-static void fish_option(struct sb *out, const struct cmd *c, const struct opt *o) {
-    sb_fmt(out, "complete -c mlxcel -n '__fish_seen_subcommand_from %s' -l %s", c->name, o->name);
+/* when: the condition under which the command is the one being typed. */
+static void fish_option(struct sb *out, const char *program, const char *when, const struct opt *o) {
+    sb_fmt(out, "complete -c %s%s -l %s", program, when, o->name);
     if (o->letter) sb_fmt(out, " -s %c", o->letter);
     if (o->choices) {
         sb_puts(out, " -x -a '");
@@ -116,20 +154,26 @@ static void fish_option(struct sb *out, const struct cmd *c, const struct opt *o
     sb_puts(out, "'\n");
 }
 
+static void fish_command(struct sb *out, int c) {
+    struct sb when = {0}, operands = {0};
+    sb_fmt(out, "complete -c mlxcel -f -n __fish_use_subcommand -a %s -d '", commands[c].name);
+    put_plain(out, commands[c].summary);
+    sb_puts(out, "'\n");
+    sb_puts(&when, " -n '__fish_seen_subcommand_from ");
+    put_words_of(&when, &commands[c], " ");
+    sb_putc(&when, '\'');
+    if (put_operands(&operands, c)) sb_fmt(out, "complete -c mlxcel -f%s -a '%s'\n", when.p, operands.p);
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (opt_applies(&options[i], (enum cmd_id)c)) fish_option(out, "mlxcel", when.p, &options[i]);
+    sb_free(&when);
+    sb_free(&operands);
+}
+
 static void fish_script(struct sb *out) {
     sb_puts(out, "# fish completion for mlxcel\n");
-    for (int c = 0; c < N_COMMANDS; c++) {
-        sb_fmt(out, "complete -c mlxcel -f -n __fish_use_subcommand -a %s -d '", commands[c].name);
-        put_plain(out, commands[c].summary);
-        sb_puts(out, "'\n");
-        if (has_word_operand(&commands[c])) {
-            sb_fmt(out, "complete -c mlxcel -f -n '__fish_seen_subcommand_from %s' -a '", commands[c].name);
-            put_choices(out, commands[c].operands);
-            sb_puts(out, "'\n");
-        }
-        for (int i = 0; i < N_OPTIONS; i++)
-            if (opt_applies(&options[i], (enum cmd_id)c)) fish_option(out, &commands[c], &options[i]);
-    }
+    for (int c = 0; c < N_COMMANDS; c++) fish_command(out, c);
+    for (int i = 0; i < N_OPTIONS; i++)
+        if (opt_applies(&options[i], CMD_SERVE)) fish_option(out, "mlxcel-server", "", &options[i]);
 }
 
 bool complete_script(struct sb *out, struct str shell) {

@@ -198,9 +198,12 @@ def check_scripts():
         else:
             skip(f"{shell} completions: no {shell} here")
     if shutil.which("bash"):
-        ask = run("completions", "bash").stdout + "\nCOMP_WORDS=(mlxcel inspect --te); COMP_CWORD=2; _mlxcel; echo ${COMPREPLY[*]}"
-        r = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
-        check(r.stdout.strip() == "--tensors", f"bash completes --te to {r.stdout!r} {r.stderr!r}")
+        script = run("completions", "bash").stdout
+        for words, answer in (("mlxcel inspect --te", "--tensors"), ("mlxcel gen --temp", "--temperature"), ("mlxcel bench -o j", "json"), ("mlxcel help insp", "inspect"),
+                              ("/usr/bin/mlxcel-server --alia", "--alias"), ("mlxcel-server --log-format j", "json"), ("mlxcel insp", "inspect"), ("mlxcel completions z", "zsh")):
+            ask = f'{script}\nCOMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[*]}} - 1)); _mlxcel; echo ${{COMPREPLY[*]}}'
+            r = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
+            check(r.stdout.strip() == answer, f"bash completes {words!r} to {r.stdout!r} {r.stderr!r}")
     expect(["completions", "tcsh"], 2, err="there are bash, zsh and fish")
 
 
