@@ -79,11 +79,8 @@ static void cut_head(struct http_parse *p) {
     struct http_request *r = p->request;
     struct str head = str_copy(&r->arena, sb_str(&p->head));
     r->target = str_sub(head, 0, p->target_bytes);
-    size_t question = str_find_char(r->target, '?', 0);
-    r->path = str_sub(r->target, 0, question);
-    r->query = question == STR_NONE ? STR("") : str_from(r->target, question + 1);
     r->n_headers = p->n_marks / 2;
-    r->headers = arena_new(&r->arena, struct http_header, r->n_headers + 1);
+    r->headers = arena_new(&r->arena, struct http_header, r->n_headers + 1); /* one more for the host of a target */
     for (int32_t i = 0; i < r->n_headers; i++) {
         struct http_mark name = p->marks[2 * i], value = p->marks[2 * i + 1];
         r->headers[i] = (struct http_header){str_sub(head, name.from, name.n), str_trim(str_sub(head, value.from, value.n))};
@@ -103,17 +100,51 @@ static bool is_word(struct str s, const char *word) {
     return word[s.n] == '\0';
 }
 
+/* The host that the target names is the one that is meant, whatever the Host header says. */
+static void replace_host(struct http_request *r, struct str host) {
+    int32_t i = 0;
+    while (i < r->n_headers && !str_is(r->headers[i].name, "host")) i++;
+    if (i == r->n_headers) r->n_headers++;
+    r->headers[i] = (struct http_header){STR("host"), host};
+}
+
+/* "http://host/path?query", as proxies are asked, to its path. */
+static int cut_absolute(struct http_parse *p, struct str *path) {
+    struct http_request *r = p->request;
+    size_t colon = str_find(r->target, STR("://"), 0);
+    struct str scheme = str_sub(r->target, 0, colon), rest = colon == STR_NONE ? (struct str){0} : str_from(r->target, colon + 3);
+    size_t end = 0;
+    while (end < rest.n && rest.p[end] != '/' && rest.p[end] != '?') end++;
+    struct str host = str_sub(rest, 0, end);
+    if (!is_word(scheme, "http") && !is_word(scheme, "https")) return fail(p, 400, "the request's target must be a path");
+    if (host.n == 0 || str_find_char(host, '@', 0) != STR_NONE) return fail(p, 400, "the request's target names no host");
+    replace_host(r, host);
+    *path = str_from(rest, end);
+    return 0;
+}
+
+static int cut_target(struct http_parse *p) {
+    struct http_request *r = p->request;
+    struct str path = r->target;
+    bool is_path = path.n && path.p[0] == '/', is_star = str_is(path, "*") && str_is(r->method, "OPTIONS");
+    if (!is_path && !is_star && cut_absolute(p, &path)) return -1;
+    size_t question = str_find_char(path, '?', 0);
+    r->path = str_sub(path, 0, question);
+    r->query = question == STR_NONE ? STR("") : str_from(path, question + 1);
+    if (r->path.n == 0) r->path = STR("/");
+    return 0;
+}
+
 /* What two readers could understand differently, and what is not taken. */
 static int check_head(struct http_parse *p) {
     struct http_request *r = p->request;
     int32_t n_length = count_headers(r, "content-length"), n_coding = count_headers(r, "transfer-encoding");
     struct str expect = http_header(r, "expect"), encoding = http_header(r, "content-encoding");
-    if (r->target.n == 0 || (r->target.p[0] != '/' && !(str_is(r->target, "*") && str_is(r->method, "OPTIONS"))))
-        return fail(p, 400, "the request's target must be a path");
     if (n_length > 1 || n_coding > 1 || (n_length && n_coding)) return fail(p, 400, "the length of the body is ambiguous");
     if (n_coding && (r->minor == 0 || !is_word(http_header(r, "transfer-encoding"), "chunked")))
         return fail(p, 400, "the transfer encoding is not taken");
     if (count_headers(r, "host") > 1 || (r->minor > 0 && !count_headers(r, "host"))) return fail(p, 400, "one Host header is needed");
+    if (cut_target(p)) return -1;
     if (encoding.p && encoding.n && !is_word(encoding, "identity")) return fail(p, 415, "encoded bodies are not taken");
     if (expect.p && !is_word(expect, "100-continue")) return fail(p, 417, "the expectation cannot be met");
     if (n_length && p->parser.content_length > p->limits.body_bytes) return fail(p, 413, "the request's body is too large");

@@ -135,6 +135,9 @@ def check_guards(s):
     code, headers, _ = s.request("/v1/chat/completions", method="OPTIONS",
                                  headers={"Origin": "http://localhost:3000", "Access-Control-Request-Method": "POST"})
     check(code == 204 and "POST" in headers["Access-Control-Allow-Methods"], "a preflight")
+    for target, want in ((b"http://localhost/health", 200), (b"http://evil.com/health", 403)):
+        got, _ = talk(s.port, b"GET " + target + b" HTTP/1.1\r\n" + HOST + b"\r\n")
+        check(status_of(got) == want, f"target {target}: {got[:100]!r}")
     check(s.request("/v1/chat/completions")[0] == 405 and s.request("/nothing")[0] == 404, "405 and 404")
 
 

@@ -52,7 +52,11 @@ static const struct http_case cases[] = {
     {"space before colon", "GET / HTTP/1.1\r\n" HOST "X-A : b\r\n\r\n", 400, NULL},
     {"no host", "GET / HTTP/1.1\r\n\r\n", 400, NULL},
     {"two hosts", "GET / HTTP/1.1\r\n" HOST "Host: b\r\n\r\n", 400, NULL},
-    {"absolute target", "GET http://a/ HTTP/1.1\r\n" HOST "\r\n", 400, NULL},
+    {"absolute target", "GET http://a/ HTTP/1.1\r\n" HOST "\r\n", 0, ""},
+    {"absolute target without Host", "GET http://a/ HTTP/1.1\r\n\r\n", 400, NULL},
+    {"absolute target, other scheme", "GET ftp://a/ HTTP/1.1\r\n" HOST "\r\n", 400, NULL},
+    {"absolute target without a name", "GET http:///v1 HTTP/1.1\r\n" HOST "\r\n", 400, NULL},
+    {"absolute target with a user", "GET http://localhost@a/ HTTP/1.1\r\n" HOST "\r\n", 400, NULL},
     {"connect", "CONNECT a:1 HTTP/1.1\r\n" HOST "\r\n", 400, NULL},
     {"version 2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, NULL},
     {"version 3", "GET / HTTP/3.0\r\n\r\n", 400, NULL},
@@ -144,6 +148,27 @@ static void requests_behind_each_other(void) {
     http_parse_free(&p);
 }
 
+/* RFC 9112, 3.2.2: the target's authority stands in place of the Host header, whatever that says. */
+static void absolute_targets(void) {
+    static const struct {
+        const char *bytes, *host, *path, *query;
+    } rows[] = {
+        {"GET http://a:80/v1/models?q=1 HTTP/1.1\r\nHost: b\r\n\r\n", "a:80", "/v1/models", "q=1"},
+        {"GET HTTPS://[::1]:8080 HTTP/1.1\r\nHost: b\r\n\r\n", "[::1]:8080", "/", ""},
+        {"GET http://a?q HTTP/1.1\r\nHost: b\r\n\r\n", "a", "/", "q"},
+        {"GET http://a/x HTTP/1.0\r\n\r\n", "a", "/x", ""},
+        {"GET /http://a/x HTTP/1.1\r\nHost: b\r\n\r\n", "b", "/http://a/x", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct http_request r = {0};
+        CHECK_INT(run_case(str_of(rows[i].bytes), 7, &r), 0);
+        CHECK_STR(http_header(&r, "host"), str_of(rows[i].host));
+        CHECK_STR(r.path, str_of(rows[i].path));
+        CHECK_STR(r.query, str_of(rows[i].query));
+        http_request_free(&r);
+    }
+}
+
 static void who_is_let_in(void) {
     struct str keys[] = {STR("secret"), STR("other")}, origins[] = {STR("https://app.example")}, hosts[] = {STR("box.lan")};
     struct guard *open = guard_create(&(struct guard_options){.origins = origins, .n_origins = 1, .hosts = hosts, .n_hosts = 1});
@@ -205,6 +230,7 @@ const struct unit_suite unit_http = {
     (const struct unit_case[]){{"requests_are_taken_or_refused", requests_are_taken_or_refused},
                                {"a_head_that_never_ends", a_head_that_never_ends},
                                {"requests_behind_each_other", requests_behind_each_other},
+                               {"absolute_targets", absolute_targets},
                                {"who_is_let_in", who_is_let_in},
                                {"thoughts_are_split_off", thoughts_are_split_off},
                                {0}},
