@@ -164,8 +164,9 @@ static void keep_line(struct chat *c, struct str line) {
 }
 
 /* The next line into c->line. */
-static enum line_end read_line(struct chat *c, const char *prompt) {
-    if (!c->is_terminal) return os_read_line(&c->line) ? LINE_DONE : LINE_CLOSED;
+static enum line_end read_line(struct chat *c, const char *prompt, struct err *err) {
+    bool is_there;
+    if (!c->is_terminal) return os_read_line(&c->line, &is_there, err) ? LINE_FAILED : is_there ? LINE_DONE : LINE_CLOSED;
     enum line_end end = line_read(&c->editor, prompt);
     sb_clear(&c->line);
     sb_put(&c->line, sb_str(&c->editor.text));
@@ -174,7 +175,7 @@ static enum line_end read_line(struct chat *c, const char *prompt) {
 }
 
 /* Lines up to the closing quotes; the first line is in c->line. */
-static enum line_end read_quoted(struct chat *c) {
+static enum line_end read_quoted(struct chat *c, struct err *err) {
     static const struct str quotes = {"\"\"\"", 3};
     struct str rest = str_from(sb_str(&c->line), quotes.n);
     for (;;) {
@@ -182,21 +183,21 @@ static enum line_end read_quoted(struct chat *c) {
         sb_put(&c->input, str_sub(rest, 0, at == STR_NONE ? rest.n : at));
         if (at != STR_NONE) return LINE_DONE;
         sb_putc(&c->input, '\n');
-        enum line_end end = read_line(c, "... ");
+        enum line_end end = read_line(c, "... ", err);
         if (end != LINE_DONE) return end;
         rest = sb_str(&c->line);
     }
 }
 
 /* What the user says, over several lines where they end in a backslash or stand in triple quotes, into c->input. */
-static enum line_end read_input(struct chat *c) {
+static enum line_end read_input(struct chat *c, struct err *err) {
     sb_clear(&c->input);
-    enum line_end end = read_line(c, ">>> ");
-    if (end == LINE_DONE && str_starts(sb_str(&c->line), STR("\"\"\""))) return read_quoted(c);
+    enum line_end end = read_line(c, ">>> ", err);
+    if (end == LINE_DONE && str_starts(sb_str(&c->line), STR("\"\"\""))) return read_quoted(c, err);
     while (end == LINE_DONE && str_ends(sb_str(&c->line), STR("\\"))) {
         sb_put(&c->input, str_sub(sb_str(&c->line), 0, c->line.n - 1));
         sb_putc(&c->input, '\n');
-        end = read_line(c, "... ");
+        end = read_line(c, "... ", err);
     }
     if (end == LINE_DONE) sb_put(&c->input, sb_str(&c->line));
     return end;
@@ -204,9 +205,10 @@ static enum line_end read_input(struct chat *c) {
 
 int chat_loop(struct chat *c, struct err *err) {
     while (!c->is_over) {
-        enum line_end end = read_input(c);
+        enum line_end end = read_input(c, err);
         struct str text = sb_str(&c->input);
         if (end == LINE_CLOSED) break;
+        if (end == LINE_FAILED) return err->code;
         if (end == LINE_CANCELLED) {
             if (text.n == 0 && c->line.n == 0) chat_say("(/bye or Ctrl-D leaves)");
             continue;

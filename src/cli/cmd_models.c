@@ -180,9 +180,11 @@ static int confirm(const struct args *args, const char *question, struct err *er
     sb_fmt(&line, "%s [y/N] ", question);
     os_write(OS_STDERR, sb_str(&line), NULL);
     sb_clear(&line);
-    bool yes = os_read_line(&line) && line.n && (line.p[0] == 'y' || line.p[0] == 'Y');
+    bool is_there;
+    int code = os_read_line(&line, &is_there, err);
+    bool yes = !code && is_there && line.n && (line.p[0] == 'y' || line.p[0] == 'Y');
     sb_free(&line);
-    return yes ? ERR_OK : ERR_ECANCELLED;
+    return code || yes ? code : ERR_ECANCELLED;
 }
 
 int cmd_rm(const struct args *args, struct err *err) {

@@ -12,12 +12,14 @@ static const char *path_of(const struct args *args, enum opt_id id) {
 
 static int run_lines(const struct template_tool *t, struct err *err) {
     struct sb line = {0}, out = {0};
-    int code = ERR_OK;
-    while (code == ERR_OK && os_read_line(&line)) {
+    bool is_there;
+    int code;
+    while (!(code = os_read_line(&line, &is_there, err)) && is_there) {
         if (!str_trim(sb_str(&line)).n) continue;
         sb_clear(&out);
         template_tool_line(t, sb_str(&line), &out);
         code = cli_write(&out, err);
+        if (code) break;
     }
     sb_free(&line);
     sb_free(&out);

@@ -37,8 +37,9 @@ static int each_line(const struct args *args, const struct tok *t, line_fn *answ
     struct tok_work *w = tok_work_create();
     struct sb line = {0}, out = {0};
     struct arena a = {0};
-    int code = ERR_OK;
-    for (size_t number = 1; !code && os_read_line(&line); number++) {
+    bool is_there;
+    int code;
+    for (size_t number = 1; !(code = os_read_line(&line, &is_there, err)) && is_there; number++) {
         struct str text = sb_str(&line);
         yyjson_val *value;
         if (str_trim(text).n == 0) continue;
@@ -48,6 +49,7 @@ static int each_line(const struct args *args, const struct tok *t, line_fn *answ
         if (code) err_prefix(err, "line %zu", number);
         else code = cli_write(&out, err);
         arena_reset(&a);
+        if (code) break;
     }
     arena_free(&a);
     sb_free(&line);

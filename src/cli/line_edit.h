@@ -17,7 +17,12 @@ struct line_edit {
     int row; /* of the cursor, below the prompt's */
 };
 
-enum line_end { LINE_DONE, LINE_CANCELLED /* Ctrl-C */, LINE_CLOSED /* Ctrl-D in an empty line, or the terminal went away */ };
+enum line_end {
+    LINE_DONE,
+    LINE_CANCELLED /* Ctrl-C */,
+    LINE_CLOSED /* Ctrl-D in an empty line, or the terminal went away */,
+    LINE_FAILED /* with an error */
+};
 
 /* The text is in e->text until the next call. Standard input and output must be terminals. */
 enum line_end line_read(struct line_edit *e, const char *prompt);

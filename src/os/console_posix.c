@@ -66,39 +66,39 @@ int os_write(enum os_stream s, struct str text, struct err *err) {
     return 0;
 }
 
-/* More bytes into `input`; 0 at the end or on an interrupt, -1 on failure. */
-static ssize_t input_fill(void) {
+/* More bytes into `input`: none at the end or on an interrupt. */
+static int input_fill(struct err *err) {
     ssize_t n;
     i_input = n_input = 0;
-    do n = read(STDIN_FILENO, input, sizeof input);
-    while (n < 0 && errno == EINTR && !atomic_exchange(&is_interrupted, false));
-    if (n < 0 && errno == EINTR) n = 0;
-    if (n > 0) n_input = (size_t)n;
-    return n;
+    while ((n = read(STDIN_FILENO, input, sizeof input)) < 0) {
+        struct pollfd wait = {.fd = STDIN_FILENO, .events = POLLIN};
+        bool is_signal = errno == EINTR || (errno == EAGAIN && poll(&wait, 1, -1) < 0 && errno == EINTR);
+        if (is_signal && atomic_exchange(&is_interrupted, false)) return 0;
+        if (errno != EINTR && errno != EAGAIN) return os_fail(err, errno, "read", "standard input");
+    }
+    n_input = (size_t)n;
+    return 0;
 }
 
 int os_read_stdin(struct arena *a, uint64_t max_bytes, struct str *out, struct err *err) {
     struct sb text = {0};
     int code = 0;
-    for (;;) {
+    do {
         sb_put(&text, str_n(input + i_input, n_input - i_input));
-        if (text.n > max_bytes) {
-            code = err_set(err, ERR_ELIMIT, "standard input is longer than %llu bytes", (unsigned long long)max_bytes);
-            break;
-        }
-        ssize_t n = input_fill();
-        if (n < 0) code = os_fail(err, errno, "read", "standard input");
-        if (n <= 0) break;
-    }
+        if (text.n > max_bytes) code = err_set(err, ERR_ELIMIT, "standard input is longer than %llu bytes", (unsigned long long)max_bytes);
+        if (code == 0) code = input_fill(err);
+    } while (code == 0 && n_input);
     if (code == 0) *out = str_copy(a, sb_str(&text));
     sb_free(&text);
     return code;
 }
 
-bool os_read_line(struct sb *out) {
+int os_read_line(struct sb *out, bool *out_is_there, struct err *err) {
     sb_clear(out);
     for (;;) {
-        if (i_input == n_input && input_fill() <= 0) return out->n > 0;
+        if (i_input == n_input) TRY(input_fill(err));
+        *out_is_there = out->n > 0 || n_input > 0;
+        if (n_input == 0) return 0;
         struct str rest = str_n(input + i_input, n_input - i_input);
         size_t end = str_find_char(rest, '\n', 0);
         sb_put(out, str_sub(rest, 0, end));
@@ -108,7 +108,7 @@ bool os_read_line(struct sb *out) {
         }
         i_input += end + 1;
         if (out->n && out->p[out->n - 1] == '\r') out->p[--out->n] = 0;
-        return true;
+        return 0;
     }
 }
 

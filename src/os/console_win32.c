@@ -157,11 +157,14 @@ int os_read_stdin(struct arena *a, uint64_t max_bytes, struct str *out, struct e
     return code;
 }
 
-bool os_read_line(struct sb *out) {
-    DWORD reason;
+int os_read_line(struct sb *out, bool *out_is_there, struct err *err) {
+    DWORD reason = 0;
     sb_clear(out);
     for (;;) {
-        if (i_input == input.n && !input_fill(&reason)) return out->n > 0;
+        bool is_more = i_input < input.n || input_fill(&reason);
+        if (reason) return os_fail(err, (int)reason, "read", "standard input");
+        *out_is_there = out->n > 0 || is_more;
+        if (!is_more) return 0;
         struct str rest = str_from(sb_str(&input), i_input);
         size_t end = str_find_char(rest, '\n', 0);
         sb_put(out, str_sub(rest, 0, end));
@@ -171,7 +174,7 @@ bool os_read_line(struct sb *out) {
         }
         i_input += end + 1;
         if (out->n && out->p[out->n - 1] == '\r') out->p[--out->n] = 0;
-        return true;
+        return 0;
     }
 }
 

@@ -174,8 +174,8 @@ int os_console_width(void);          /* 80 when unknown */
 int os_write(enum os_stream s, struct str text, struct err *err);
 /* All of standard input. */
 int os_read_stdin(struct arena *a, uint64_t max_bytes, struct str *out, struct err *err);
-/* One line without its newline; false at the end, and when an interrupt came. One thread reads standard input. */
-bool os_read_line(struct sb *out);
+/* One line without its newline; *out_is_there is false at the end, and when an interrupt came. One thread reads standard input. */
+int os_read_line(struct sb *out, bool *out_is_there, struct err *err);
 /* Calls fn on Ctrl-C / termination, from a signal handler or a foreign thread: it may only set flags. NULL undoes it. */
 void os_on_interrupt(void (*fn)(void));
 /* SIGINT, SIGTERM or SIGHUP was ignored when the program began, and must stay so. */

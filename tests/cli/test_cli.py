@@ -80,6 +80,24 @@ def check_stdin():
         options = (command, "-n", "12", "--temp", "0")
         said, piped = run(*options, "-p", "Lily had a red ball"), run(*options, "-p", "-", text_in="Lily had a red ball")
         check(said.returncode == 0 and piped.stdout == said.stdout, f"{command} -p - reads standard input: {said.stdout!r} {piped.stdout!r} {piped.stderr}")
+    if not program.endswith(".exe"):  # a shell cannot hand a folder over there
+        for command in (["run"], ["generate", "-p", "-"], ["tokenize"], ["tokenize", "--jsonl"], ["detokenize"], ["detokenize", "--jsonl"], ["template", "--jsonl"], ["perplexity", "-"]):
+            folder = os.open("/", os.O_RDONLY)
+            r = subprocess.run([program, *command], stdin=folder, capture_output=True, text=True, timeout=60)
+            os.close(folder)
+            check(r.returncode == 1 and "cannot read standard input: Is a directory" in r.stderr, f"{command} of what cannot be read: {r}")
+        # another program may have left the pipe we share in the mode that does not wait
+        read_end, write_end = os.pipe()
+        os.set_blocking(read_end, False)
+        p = subprocess.Popen([program, "tokenize", "--jsonl"], stdin=read_end, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        os.close(read_end)
+        answers = []
+        for _ in range(3):
+            os.write(write_end, b'"Lily"\n')
+            answers.append(p.stdout.readline())
+        os.close(write_end)
+        rest, err = p.communicate(timeout=60)
+        check(answers[0].startswith("[") and answers == [answers[0]] * 3 and p.returncode == 0, f"an input that does not wait: {answers} {rest} {err}")
     text = "Lily had a red ball.\n"
     ids = run("tokenize", "--json", text_in=text).stdout
     for given in (ids, ids.strip("[]\n").replace(",", "\n"), ids.replace(",", " ,\t")):

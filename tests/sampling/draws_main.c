@@ -110,8 +110,9 @@ static int answer(struct arena *a, yyjson_val *root, struct sb *out, struct err 
 
 int main(void) {
     struct sb line = {0}, out = {0};
+    bool is_there;
     os_console_init();
-    while (os_read_line(&line)) {
+    while (os_read_line(&line, &is_there, NULL) == 0 && is_there) {
         struct arena a = {0};
         struct err err = {0};
         yyjson_val *root;

@@ -56,7 +56,8 @@ static int child_lines(int argc, char **argv) {
     struct sb line = {0}, out = {0};
     (void)argc;
     (void)argv;
-    while (os_read_line(&line)) sb_fmt(&out, "[%s]", line.p ? line.p : "");
+    bool is_there;
+    while (os_read_line(&line, &is_there, NULL) == 0 && is_there) sb_fmt(&out, "[%s]", line.p ? line.p : "");
     child_put(OS_STDOUT, sb_str(&out));
     sb_free(&line);
     sb_free(&out);
