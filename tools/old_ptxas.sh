@@ -5,8 +5,13 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 dir=$root/build/old-cuda
 ptxas=$dir/usr/bin/ptxas
-[ ! -x "$ptxas" ] || { echo "$ptxas"; exit 0; }
 fail() { echo "old_ptxas: $1" >&2; exit 1; }
+# The whole output first: "ptxas | grep -q" fails when grep has left before ptxas has written its last line.
+runs() { [[ $("$ptxas" --version 2>&1) == *"release 12."* ]]; }
+if [ -x "$ptxas" ] && runs; then
+    echo "$ptxas"
+    exit
+fi
 command -v apt-get >/dev/null && command -v dpkg >/dev/null || fail "needs apt and dpkg; unpack Debian's nvidia-cuda-toolkit 12.4 into $dir by hand"
 key=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -e $key ] || fail "the package debian-archive-keyring is missing"
@@ -21,5 +26,5 @@ for deb in nvidia-cuda-toolkit_12.4*.deb; do
     [ -e "$deb" ] || fail "the archive has another version than 12.4: $(ls ./*.deb)"
     dpkg -x "$deb" . && rm "$deb"
 done
-"$ptxas" --version | grep -q "release 12\." || fail "$ptxas does not run"
+runs || fail "$ptxas does not run"
 echo "$ptxas"

@@ -141,7 +141,7 @@ fi
 
 echo "setup: installing ${#missing[@]} missing package(s) through apt:"
 for i in "${!missing[@]}"; do printf '  %-28s %s\n' "${missing[$i]}" "${reasons[$i]}"; done
-if [[ " ${missing[*]} " == *":amd64 "* ]] && [ "$machine" != x86_64 ] && ! dpkg --print-foreign-architectures | grep -qx amd64; then
+if [[ " ${missing[*]} " == *":amd64 "* ]] && [ "$machine" != x86_64 ] && ! grep -qx amd64 <<<"$(dpkg --print-foreign-architectures)"; then
     echo "setup: adding the foreign architecture amd64 to dpkg"
     "${as_root[@]}" dpkg --add-architecture amd64
 fi

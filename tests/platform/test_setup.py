@@ -87,6 +87,33 @@ def an_unknown_group_is_refused(folder):
     assert rc == 2 and "no group called nonsense" in err, (rc, err)
 
 
+def old_ptxas(folder, version):
+    """tools/old_ptxas.sh with an archive of ours: apt brings a file, dpkg unpacks a ptxas that says its version."""
+    if not os.path.exists("/usr/share/keyrings/debian-archive-keyring.gpg"):
+        return  # the script asks for that package first
+    os.makedirs(os.path.join(folder, "tools"))
+    os.makedirs(os.path.join(folder, "bin"))
+    script = shutil.copy(os.path.join(ROOT, "tools", "old_ptxas.sh"), os.path.join(folder, "tools"))
+    says = f'echo "release {version}"; seq 100000'  # more than a pipe holds: a reader that has left is noticed
+    stub(os.path.join(folder, "bin"), "apt-get", "case $* in *download*) : >nvidia-cuda-toolkit_12.4.deb ;; esac")
+    stub(os.path.join(folder, "bin"), "dpkg", f"mkdir -p usr/bin; printf '#!/bin/sh\\n%s\\n' '{says}' >usr/bin/ptxas; chmod +x usr/bin/ptxas")
+    env = {**os.environ, "PATH": os.path.join(folder, "bin") + os.pathsep + os.environ["PATH"]}
+    for _ in range(2):  # fetched, and found again
+        yield subprocess.run([shutil.which("bash"), script], env=env, capture_output=True, text=True, check=False)
+
+
+@case
+def an_older_ptxas_that_runs_is_taken(folder):
+    for done in old_ptxas(folder, "12.4"):
+        assert done.returncode == 0 and done.stdout.strip().endswith("usr/bin/ptxas"), done
+
+
+@case
+def an_older_ptxas_that_does_not_run_is_refused_each_time(folder):
+    for done in old_ptxas(folder, "of something else"):
+        assert done.returncode == 1 and "does not run" in done.stderr and not done.stdout, done
+
+
 def configure(folder, *args, **env):
     command = ["cmake", "-S", ROOT, "-B", os.path.join(folder, "build"), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", *args]
     done = subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, check=False)
