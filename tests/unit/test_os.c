@@ -115,6 +115,8 @@ static const struct {
                    {"lock", child_lock}, {"env", child_env},     {"cwd", child_cwd}, {"interrupt", child_interrupt}};
 
 int unit_child(int argc, char **argv) {
+    signal(SIGINT, SIG_DFL); /* a shell that runs the tests in the background has it ignored, and so it would stay */
+    signal(SIGTERM, SIG_DFL);
     os_console_init();
     for (size_t i = 0; i < sizeof child_modes / sizeof child_modes[0]; i++)
         if (argc && strcmp(argv[0], child_modes[i].name) == 0) return child_modes[i].run(argc - 1, argv + 1);
