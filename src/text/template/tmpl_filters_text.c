@@ -174,7 +174,7 @@ FILTER(f_round) {
         return self.type == TV_FLOAT ? tv_float(round_float(self.u.f, digits)) : tv_int(round_int(rt, tv_as_int(self), digits));
     struct tv scale = op_binary(rt, TK_POW, tv_int(10), tv_int(digits)), scaled = op_binary(rt, TK_MUL, self, scale);
     double whole = up ? ceil(tv_as_float(scaled)) : floor(tv_as_float(scaled));
-    return tv_float(whole / tv_as_float(scale));
+    return tv_float((whole == 0 ? 0 : whole) / tv_as_float(scale)); /* there a whole number, which has no negative zero */
 }
 
 FILTER(f_filesizeformat) {

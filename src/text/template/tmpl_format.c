@@ -31,15 +31,24 @@ static uint64_t magnitude(int64_t i) {
     return i < 0 ? (uint64_t)0 - (uint64_t)i : (uint64_t)i;
 }
 
-/* Thousands in the whole part, every three digits (every four for binary, octal and hexadecimal). */
-static struct str grouped(struct rt *rt, struct str digits, char separator, int every) {
-    size_t whole = 0;
-    while (whole < digits.n && digits.p[whole] != '.' && digits.p[whole] != 'e' && digits.p[whole] != 'E' && digits.p[whole] != '%')
-        whole++;
+/* The least number of digits, n or more, that are min_width wide with a separator between groups. */
+static size_t filled_digits(size_t n, int64_t min_width, size_t every) {
+    int64_t group = (int64_t)every + 1, count = min_width / group * (int64_t)every + min_width % group;
+    if (min_width % group == 0) count++; /* a separator never comes first */
+    return count > (int64_t)n && min_width > 0 ? (size_t)count : n;
+}
+
+/* The first `whole` digits with a separator every so many of them. Zeros that fill the width, of which `taken` is for sign and prefix, are
+ * digits too. */
+static struct str grouped(struct rt *rt, const struct spec *s, struct str digits, size_t whole, size_t every, size_t taken) {
+    bool fills = s->align == '=' && s->fill && str_is(tstr_str(s->fill), "0");
+    size_t count = whole;
+    if (fills) count = filled_digits(whole, s->width - (int64_t)(taken + digits.n - whole), every);
+    rt_charge_chars(rt, count);
     struct tbuf *b = tbuf_new(rt);
-    for (size_t i = 0; i < whole; i++) {
-        if (i && (whole - i) % (size_t)every == 0) tbuf_put(rt, b, str_n(&separator, 1), false);
-        tbuf_put(rt, b, str_sub(digits, i, 1), false);
+    for (size_t i = 0; i < count; i++) {
+        if (i && (count - i) % every == 0) tbuf_put(rt, b, str_n(&s->grouping, 1), false);
+        tbuf_put(rt, b, i < count - whole ? STR("0") : str_sub(digits, i - (count - whole), 1), false);
     }
     tbuf_put(rt, b, str_from(digits, whole), false);
     return str_n(b->p, b->used);
@@ -119,8 +128,11 @@ static const char *sign_of(bool negative, char sign) {
 
 static struct tv format_float(struct rt *rt, double f, struct spec s) {
     struct str digits = float_digits(rt, f, &s);
-    if (s.grouping) digits = grouped(rt, digits, s.grouping, 3);
-    return assemble(rt, &s, sign_of(signbit(f) && !isnan(f), s.sign), "", digits);
+    const char *sign = sign_of(signbit(f) && !isnan(f), s.sign);
+    size_t whole = 0;
+    while (whole < digits.n && digits.p[whole] >= '0' && digits.p[whole] <= '9') whole++;
+    if (s.grouping && whole) digits = grouped(rt, &s, digits, whole, 3, strlen(sign));
+    return assemble(rt, &s, sign, "", digits);
 }
 
 static struct tv format_int(struct rt *rt, int64_t i, struct spec s) {
@@ -130,15 +142,15 @@ static struct tv format_int(struct rt *rt, int64_t i, struct spec s) {
         const char *prefix;
     } bases[] = {{'b', 2, "0b"}, {'o', 8, "0o"}, {'x', 16, "0x"}, {'X', 16, "0X"}};
     int base = 10;
-    const char *prefix = "";
+    const char *prefix = "", *sign = sign_of(i < 0, s.sign);
     for (size_t k = 0; k < sizeof bases / sizeof *bases; k++)
         if (bases[k].type == s.type) {
             base = bases[k].base;
             if (s.alternate) prefix = bases[k].prefix;
         }
     struct str digits = digits_of(rt, magnitude(i), base, s.type == 'X');
-    if (s.grouping) digits = grouped(rt, digits, s.grouping, base == 10 ? 3 : 4);
-    return assemble(rt, &s, sign_of(i < 0, s.sign), prefix, digits);
+    if (s.grouping) digits = grouped(rt, &s, digits, digits.n, base == 10 ? 3 : 4, strlen(sign) + strlen(prefix));
+    return assemble(rt, &s, sign, prefix, digits);
 }
 
 static struct tv format_string(struct rt *rt, const struct tstr *text, const struct spec *s) {
@@ -173,6 +185,12 @@ static int64_t read_number(struct rt *rt, struct str s, size_t *at) {
     return n;
 }
 
+static void check_grouping(struct rt *rt, const struct spec *s, struct tv v) {
+    char type = s->type ? s->type : v.type == TV_STR ? 's' : 'd';
+    if (s->grouping && !strchr(s->grouping == '_' ? "deEfFgG%bBoxX" : "deEfFgG%", type))
+        rt_raise(rt, "ValueError", "Cannot specify '%c' with '%c'.", s->grouping, type);
+}
+
 static struct spec read_spec(struct rt *rt, const struct tstr *text, struct tv v) {
     struct spec spec = {.precision = -1};
     struct str s = tstr_str(text);
@@ -203,6 +221,7 @@ static struct spec read_spec(struct rt *rt, const struct tstr *text, struct tv v
         if (at == before) rt_raise(rt, "ValueError", "Format specifier missing precision");
     }
     if (at < s.n) spec.type = s.p[at++];
+    if (at == s.n) check_grouping(rt, &spec, v);
     if (at < s.n) rt_raise(rt, "ValueError", "Invalid format specifier '%.*s' for object of type '%s'", STR_ARG(s), tv_type_name(v));
     return spec;
 }
@@ -217,7 +236,13 @@ static struct tv format_number(struct rt *rt, struct tv v, struct spec s) {
         if (s.precision >= 0) rt_raise(rt, "ValueError", "Precision not allowed in integer format specifier");
         return format_int(rt, tv_as_int(v), s);
     }
-    if (tv_is_int(v) && s.type == 'c') return format_char(rt, tv_as_int(v), &s);
+    if (tv_is_int(v) && s.type == 'c') {
+        if (s.precision >= 0) rt_raise(rt, "ValueError", "Precision not allowed in integer format specifier");
+        if (s.sign) rt_raise(rt, "ValueError", "Sign not allowed with integer format specifier 'c'");
+        if (s.alternate) rt_raise(rt, "ValueError", "Alternate form (#) not allowed with integer format specifier 'c'");
+        if (!s.align || s.align == '=') s.align = '>';
+        return format_char(rt, tv_as_int(v), &s);
+    }
     if (s.type && !strchr("eEfFgGn%", s.type)) bad_type(rt, s.type, v);
     return format_float(rt, tv_as_float(v), s);
 }
@@ -229,6 +254,7 @@ struct tv format_value(struct rt *rt, struct tv v, const struct tstr *text) {
     if (tv_is_num(v)) return format_number(rt, v, s);
     if (s.type && s.type != 's') bad_type(rt, s.type, v);
     if (s.sign) rt_raise(rt, "ValueError", "Sign not allowed in string format specifier");
+    if (s.alternate) rt_raise(rt, "ValueError", "Alternate form (#) not allowed in string format specifier");
     if (s.align == '=') rt_raise(rt, "ValueError", "'=' alignment not allowed in string format specifier");
     return format_string(rt, v.u.s, &s);
 }
@@ -302,7 +328,8 @@ static void put_field(struct rt *rt, struct tbuf *b, struct fields *f, struct tv
         char how = name_end + 1 < text.n ? text.p[name_end + 1] : '\0';
         spec_at = name_end + 2;
         if (spec_at < text.n && text.p[spec_at] != ':') rt_raise(rt, "ValueError", "expected ':' after conversion specifier");
-        if (how == 'r' || how == 'a') v = to_repr(rt, v);
+        if (how == 'r') v = to_repr(rt, v);
+        else if (how == 'a') v = to_ascii(rt, v);
         else if (how == 's') v = to_str(rt, v);
         else rt_raise(rt, "ValueError", "Unknown conversion specifier %c", how ? how : '}');
     }
@@ -423,16 +450,20 @@ static struct tv percent_char(struct rt *rt, struct tv v, const struct spec *s) 
 
 static struct tv percent_one(struct rt *rt, struct percent *p, struct tv v, struct spec s) {
     if (strchr("sra", s.type)) {
-        v = s.type == 's' ? to_str(rt, v) : to_repr(rt, v);
+        v = s.type == 's' ? to_str(rt, v) : s.type == 'r' ? to_repr(rt, v) : to_ascii(rt, v);
         if (p->markup) v = escape_html(rt, v);
         if (!s.align) s.align = '>';
         s.fill = NULL;
         return format_string(rt, v.u.s, &s);
     }
+    if (s.type == 'c') { /* neither zeros nor a precision */
+        if (!s.align) s.align = '>';
+        s.precision = -1;
+        return percent_char(rt, v, &s);
+    }
     if (!s.align && s.zero) s.align = '=', s.fill = tv_str_const(rt, "0").u.s;
     if (!s.align) s.align = '>';
     if (s.align == '<') s.fill = NULL;
-    if (s.type == 'c') return s.fill = NULL, percent_char(rt, v, &s);
     if (strchr("diuoxXeEfFgG", s.type)) return percent_number(rt, v, s);
     rt_raise(rt, "ValueError", "unsupported format character '%c'", s.type);
 }

@@ -207,6 +207,20 @@ struct tv to_repr(struct rt *rt, struct tv v) {
     return text;
 }
 
+struct tv to_ascii(struct rt *rt, struct tv v) {
+    const struct tstr *s = to_repr(rt, v).u.s;
+    struct tbuf *b = tbuf_new(rt);
+    rt_charge_chars(rt, s->n);
+    for (size_t i = 0; i < s->n;) {
+        uint32_t code;
+        size_t n = utf8_decode(s->p + i, s->n - i, &code);
+        if (code < 0x80) tbuf_put_sub(rt, b, s, i, n);
+        else put_escaped(rt, b, code, tstr_user_at(s, i));
+        i += n;
+    }
+    return tbuf_value(rt, b);
+}
+
 struct tv to_str(struct rt *rt, struct tv v) {
     if (v.type == TV_STR) return v;
     if (v.type == TV_UNDEF || v.type == TV_MISSING) return tv_str_const(rt, "");

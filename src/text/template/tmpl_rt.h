@@ -125,6 +125,7 @@ const struct tstr *need_str(struct rt *rt, struct tv v, const char *what);
 /* ---- text of values (tmpl_repr.c, tmpl_tojson.c, tmpl_format.c, tmpl_time.c) ---- */
 struct tv to_str(struct rt *rt, struct tv v); /* Python's str() */
 struct tv to_repr(struct rt *rt, struct tv v);
+struct tv to_ascii(struct rt *rt, struct tv v); /* Python's ascii() */
 struct str float_repr(struct rt *rt, double f);
 struct tv to_pretty(struct rt *rt, struct tv v);
 struct tv to_json(struct rt *rt, struct tv v, const struct tv *options);
