@@ -180,10 +180,28 @@ static bool cpu_begin(struct backend *be, const struct step_key *key) {
     return true;
 }
 
+/* The LINEAR that comes after op i; after the last one the first, since the next step will be much like this one. */
+static const struct op *next_linear(const struct oplist *l, int32_t i) {
+    for (int32_t k = 1; k < l->n_ops; k++) {
+        const struct op *op = &l->ops[(i + k) % l->n_ops];
+        if (op->kind == OP_LINEAR) return op;
+    }
+    return NULL;
+}
+
+static void read_ahead(struct cpu *c, int32_t i) {
+    const struct op *next = next_linear(&c->base.list, i);
+    if (next) pool_read_ahead(c->pool, cpu_linear_ahead(c, next));
+}
+
 static int cpu_end(struct backend *be, const struct step *step, struct err *err) {
     struct cpu *c = (struct cpu *)be;
     TRY(prepare(c, err));
-    for (int32_t i = 0; i < be->list.n_ops; i++) runners[be->list.ops[i].kind](c, &be->list.ops[i], step);
+    for (int32_t i = 0; i < be->list.n_ops; i++) {
+        const struct op *op = &be->list.ops[i];
+        if (op->kind == OP_LINEAR) read_ahead(c, i);
+        runners[op->kind](c, op, step);
+    }
     return ERR_OK;
 }
 

@@ -100,6 +100,9 @@ static inline bool cpu_in_blocks(const struct cpu *c, const struct op *attn) {
 /* Floats of one table of angles for this op's rows. */
 int64_t cpu_rope_floats(const struct op *op);
 
+/* What each thread reads first of a LINEAR's weights, if that is known and memory is what limits it. */
+struct pool_ahead cpu_linear_ahead(const struct cpu *c, const struct op *op);
+
 /* Bytes that cpu_run_linear needs in `acts` for this op. */
 size_t cpu_linear_acts_bytes(const struct op *op);
 

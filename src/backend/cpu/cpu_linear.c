@@ -190,6 +190,16 @@ static void run_panels(struct linear_job *job) {
     else pool_run(c->pool, n_panels, panel_chunk(n_panels, pool_threads(c->pool)), panels, job);
 }
 
+struct pool_ahead cpu_linear_ahead(const struct cpu *c, const struct op *op) {
+    const struct weight *weight = op->arg.linear.weight;
+    const struct cpu_weight *w = cpu_packed(weight);
+    if (!w->panels || op->in[0].rows >= LONG_ROWS) return (struct pool_ahead){0};
+    int64_t n_panels = (weight->out + PANEL_ROWS - 1) / PANEL_ROWS;
+    return (struct pool_ahead){.from = w->panels,
+                               .step = (size_t)panel_chunk(n_panels, pool_threads(c->pool)) * w->pack.panel_bytes,
+                               .size = (size_t)n_panels * w->pack.panel_bytes};
+}
+
 /* ---- rows as they are --------------------------------------------------------------------------------------------- */
 
 void cpu_unpack_row(const struct cpu *c, const struct weight *w, int64_t row, float *out) {

@@ -209,8 +209,12 @@ static float exp_sum(float *x, int64_t n, float max) {
 
 enum { POS_VECTORS = KV_BLOCK_POS / VW };
 
-INLINE void ask_for(const uint16_t *p, const int n) {
-    for (int i = 0; i < n; i += 32) __builtin_prefetch(p + i);
+/* Asks for as many lines of the next block as n numbers from `at` on of this one are, from its four quarters in turn. */
+INLINE void ask_for(const struct attn_block *b, int64_t at, const int n) {
+    for (int i = 0; i < n; i += 32) {
+        int64_t line = (at + i) / 32;
+        __builtin_prefetch(b->next + line % 4 * (KV_BLOCK_POS / 4) * b->width + line / 4 * 32);
+    }
 }
 
 /* Keys lie transposed, [width][64]: a score vector grows by one element of q at a time. n heads share the keys of n_vectors
@@ -222,7 +226,7 @@ INLINE void block_scores_part(const struct attn_block *b, int32_t head, int32_t 
         for (int c = 0; c < n_vectors; c++) acc[h][c] = v_set(0);
     for (int32_t d = 0; d < b->width; d++) {
         const uint16_t *row = b->cache + (int64_t)d * KV_BLOCK_POS + from;
-        if (head == 0 && from % 32 == 0) ask_for(b->next + (int64_t)d * KV_BLOCK_POS + from, n_vectors * VW);
+        if (head == 0 && from % 32 == 0) ask_for(b, (int64_t)d * KV_BLOCK_POS + from, n_vectors * VW);
         vf key[POS_VECTORS];
         for (int c = 0; c < n_vectors; c++) key[c] = v_f16(row + c * VW);
         for (int h = 0; h < n; h++)
@@ -257,7 +261,7 @@ INLINE void block_mix_part(const struct attn_block *b, int32_t head, int32_t fro
         for (int c = 0; c < n_vectors; c++) acc[h][c] = v_load(out + h * b->out_stride + c * VW);
     for (int32_t p = b->first; p < b->last; p++) {
         const uint16_t *row = b->cache + (int64_t)p * b->width + from;
-        if (head == 0 && from % 32 == 0) ask_for(b->next + (int64_t)p * b->width + from, n_vectors * VW);
+        if (head == 0 && from % 32 == 0) ask_for(b, (int64_t)p * b->width + from, n_vectors * VW);
         vf value[4];
         for (int c = 0; c < n_vectors; c++) value[c] = v_f16(row + c * VW);
         for (int h = 0; h < n; h++)

@@ -18,6 +18,15 @@
  * one, the thread that is waited for gets it. */
 enum { SPIN_ROUNDS = 400, WORKER_SPIN_US = 3000, CALLER_SPIN_US = 10000, SLEEP_MS = 100 };
 
+/* Memory rests while one thread does the small ops for all and the others wait. Those ask meanwhile for what they will read
+ * first in the next large job, into their level-2 cache: no more than fits there beside what the ops themselves use, a few
+ * lines between two looks at what they wait for. */
+enum { AHEAD_MAX = 256 << 10, AHEAD_LINES = 4, AHEAD_LINE = 64 };
+
+struct reader {
+    const unsigned char *of, *at, *end;
+};
+
 struct worker {
     struct pool *pool;
     struct os_thread *thread;
@@ -35,6 +44,8 @@ struct pool {
     pool_fn *fn;
     void *ctx;
     int64_t n, chunk;
+    struct pool_ahead ahead; /* a field of the job like those above: read before n_active is lowered */
+    struct reader caller;
     _Atomic uint32_t generation, stop;
     char apart1[APART];
     _Atomic int64_t next;
@@ -52,6 +63,30 @@ static inline void cpu_relax(void) {
 #endif
 }
 
+/* Begins anew where another memory is announced than before. */
+static void reader_follow(struct reader *r, const struct pool_ahead *ahead, int32_t thread) {
+    if (r->of == ahead->from) return;
+    size_t first = (size_t)thread * ahead->step;
+    size_t n = first < ahead->size ? ahead->size - first : 0;
+    if (n > ahead->step) n = ahead->step;
+    if (n > AHEAD_MAX) n = AHEAD_MAX;
+    r->of = ahead->from;
+    r->at = n ? ahead->from + first : NULL;
+    r->end = n ? r->at + n : NULL;
+}
+
+/* One turn of waiting. */
+static inline void relax_reading(struct reader *r) {
+    if (r->at == r->end) {
+        cpu_relax();
+        return;
+    }
+    for (int i = 0; i < AHEAD_LINES && r->at != r->end; i++) {
+        __builtin_prefetch(r->at, 0, 2);
+        r->at += r->end - r->at < AHEAD_LINE ? r->end - r->at : AHEAD_LINE;
+    }
+}
+
 /* Each thread has a first chunk of its own, known without asking; the counter hands out the rest. */
 static void work(struct pool *p, int32_t thread) {
     for (int64_t first = thread * p->chunk; first < p->n;) {
@@ -63,24 +98,24 @@ static void work(struct pool *p, int32_t thread) {
 }
 
 /* Waits until `word` is another than `old`; false when the time is up. */
-static bool spin_while(const struct pool *p, _Atomic uint32_t *word, uint32_t old, int limit_us) {
+static bool spin_while(const struct pool *p, _Atomic uint32_t *word, uint32_t old, int limit_us, struct reader *r) {
     for (int i = 0; i < SPIN_ROUNDS; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != old) return true;
-        cpu_relax();
+        relax_reading(r);
     }
     if (!p->spins) return false;
     for (uint64_t end = os_clock_ns() + (uint64_t)limit_us * 1000; os_clock_ns() < end;) {
         os_thread_yield();
         for (int i = 0; i < 8; i++) {
             if (atomic_load_explicit(word, memory_order_acquire) != old) return true;
-            cpu_relax();
+            relax_reading(r);
         }
     }
     return false;
 }
 
-static uint32_t wait_for_job(struct pool *p, uint32_t seen) {
-    if (!spin_while(p, &p->generation, seen, WORKER_SPIN_US)) {
+static uint32_t wait_for_job(struct pool *p, uint32_t seen, struct reader *r) {
+    if (!spin_while(p, &p->generation, seen, WORKER_SPIN_US, r)) {
         atomic_fetch_add(&p->sleepers, 1);
         while (atomic_load(&p->generation) == seen) os_wait_on(&p->generation, seen, SLEEP_MS);
         atomic_fetch_sub(&p->sleepers, 1);
@@ -91,7 +126,7 @@ static uint32_t wait_for_job(struct pool *p, uint32_t seen) {
 static void wait_for_workers(struct pool *p) {
     uint32_t left;
     while ((left = atomic_load_explicit(&p->n_active, memory_order_acquire)) != 0) {
-        if (spin_while(p, &p->n_active, left, CALLER_SPIN_US)) continue;
+        if (spin_while(p, &p->n_active, left, CALLER_SPIN_US, &p->caller)) continue;
         atomic_store(&p->caller_sleeps, 1);
         while ((left = atomic_load(&p->n_active)) != 0) os_wait_on(&p->n_active, left, SLEEP_MS);
         atomic_store(&p->caller_sleeps, 0);
@@ -102,10 +137,12 @@ static void wait_for_workers(struct pool *p) {
 static void worker_main(void *user) {
     struct worker *w = user;
     struct pool *p = w->pool;
+    struct reader reader = {0};
     uint32_t seen = 0;
     for (;;) {
-        seen = wait_for_job(p, seen);
+        seen = wait_for_job(p, seen, &reader);
         if (atomic_load(&p->stop)) return;
+        reader_follow(&reader, &p->ahead, w->index);
         work(p, w->index);
         /* the last one wakes the caller; both flags are sequentially consistent, so that one of the two sees the other */
         if (atomic_fetch_sub(&p->n_active, 1) == 1 && atomic_load(&p->caller_sleeps)) os_wake_all(&p->n_active);
@@ -149,6 +186,11 @@ void pool_destroy(struct pool *p) {
 
 int32_t pool_threads(const struct pool *p) {
     return p->n_threads;
+}
+
+void pool_read_ahead(struct pool *p, struct pool_ahead ahead) {
+    p->ahead = ahead;
+    reader_follow(&p->caller, &ahead, 0);
 }
 
 void pool_run(struct pool *p, int64_t n, int64_t chunk, pool_fn *fn, void *ctx) {

@@ -9,9 +9,16 @@
 
 #include "base/err.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct pool;
+
+/* Memory that a later job reads: thread t begins with the bytes [t * step, (t + 1) * step) of it. */
+struct pool_ahead {
+    const unsigned char *from; /* NULL: nothing is known */
+    size_t step, size;
+};
 
 /* Items [first, last) on worker number `thread` (0 is the caller). */
 typedef void pool_fn(void *ctx, int64_t first, int64_t last, int32_t thread);
@@ -21,5 +28,7 @@ void pool_destroy(struct pool *p);
 int32_t pool_threads(const struct pool *p);
 /* chunk: items taken at a time; 0 lets the pool choose. */
 void pool_run(struct pool *p, int64_t n, int64_t chunk, pool_fn *fn, void *ctx);
+/* From the next job on, threads that wait ask memory for their part of `ahead`. */
+void pool_read_ahead(struct pool *p, struct pool_ahead ahead);
 
 #endif
