@@ -64,21 +64,70 @@ static void put_ranges(struct sb *out, uint32_t flags, bool negate, bool in_clas
     }
 }
 
-static uint32_t property_flags(struct str name) {
-    static const struct {
-        const char *name;
-        uint32_t flags;
-    } properties[] = {{"L", UNI_L}, {"Lu", UNI_LU}, {"Ll", UNI_LL}, {"Lt", UNI_LT}, {"Lm", UNI_LM}, {"Lo", UNI_LO}, {"M", UNI_M},
-                      {"N", UNI_N}, {"Nd", UNI_ND}, {"P", UNI_P},   {"Pc", UNI_PC}, {"S", UNI_S},   {"Z", UNI_Z},   {"Cn", UNI_CN}};
-    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
-        if (str_is(name, properties[i].name)) return properties[i].flags;
-    return 0;
+/* A general category; its characters are known here, or those with none of the flags, or (0) only to PCRE2. */
+static const struct category {
+    const char *name, *long_name;
+    uint32_t flags;
+    bool none_of;
+} categories[] = {{"L", "letter", UNI_L, false},
+                  {"Lu", "uppercaseletter", UNI_LU, false},
+                  {"Ll", "lowercaseletter", UNI_LL, false},
+                  {"Lt", "titlecaseletter", UNI_LT, false},
+                  {"Lm", "modifierletter", UNI_LM, false},
+                  {"Lo", "otherletter", UNI_LO, false},
+                  {"M", "mark", UNI_M, false},
+                  {"Mn", "nonspacingmark", 0, false},
+                  {"Mc", "spacingmark", 0, false},
+                  {"Me", "enclosingmark", 0, false},
+                  {"N", "number", UNI_N, false},
+                  {"Nd", "decimalnumber", UNI_ND, false},
+                  {"Nl", "letternumber", 0, false},
+                  {"No", "othernumber", 0, false},
+                  {"P", "punctuation", UNI_P, false},
+                  {"Pc", "connectorpunctuation", UNI_PC, false},
+                  {"Pd", "dashpunctuation", 0, false},
+                  {"Ps", "openpunctuation", 0, false},
+                  {"Pe", "closepunctuation", 0, false},
+                  {"Pi", "initialpunctuation", 0, false},
+                  {"Pf", "finalpunctuation", 0, false},
+                  {"Po", "otherpunctuation", 0, false},
+                  {"S", "symbol", UNI_S, false},
+                  {"Sm", "mathsymbol", 0, false},
+                  {"Sc", "currencysymbol", 0, false},
+                  {"Sk", "modifiersymbol", 0, false},
+                  {"So", "othersymbol", 0, false},
+                  {"Z", "separator", UNI_Z, false},
+                  {"Zs", "spaceseparator", 0, false},
+                  {"Zl", "lineseparator", 0, false},
+                  {"Zp", "paragraphseparator", 0, false},
+                  {"C", "other", UNI_L | UNI_M | UNI_N | UNI_P | UNI_S | UNI_Z, true},
+                  {"Cc", "control", 0, false},
+                  {"Cf", "format", 0, false},
+                  {"Cn", "unassigned", UNI_CN, false},
+                  {"Co", "privateuse", 0, false}};
+
+/* Names are compared without case, blanks, hyphens and underscores. */
+static bool is_named(struct str name, const char *known) {
+    for (size_t i = 0; i < name.n; i++) {
+        char c = name.p[i];
+        if (c == ' ' || c == '-' || c == '_') continue;
+        if (!*known || (c | 0x20) != (*known | 0x20)) return false;
+        known++;
+    }
+    return !*known;
+}
+
+static const struct category *find_category(struct str name) {
+    for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
+        if (is_named(name, categories[i].name) || is_named(name, categories[i].long_name)) return &categories[i];
+    return NULL;
 }
 
 struct rewriting {
     struct str in;
     struct sb *out;
-    bool ranges; /* properties as ranges; else PCRE2's own */
+    bool ranges;   /* properties as ranges; else PCRE2's own */
+    bool caseless; /* at this place */
 };
 
 static int rewrite(const struct rewriting *r, struct err *err);
@@ -97,7 +146,7 @@ static int rewrite_intersection(const struct rewriting *r, struct str class_, st
     sb_puts(&text, "])[");
     sb_put(&text, left);
     sb_puts(&text, "])");
-    int code = rewrite(&(struct rewriting){sb_str(&text), r->out, r->ranges}, err);
+    int code = rewrite(&(struct rewriting){sb_str(&text), r->out, r->ranges, r->caseless}, err);
     sb_free(&text);
     return code;
 }
@@ -136,22 +185,28 @@ static bool is_script(struct str name) {
     return code != NULL;
 }
 
-/* \p{...} or \P{...} at i; its length, or 0 when it is left to PCRE2. */
+/* \p{...} or \P{...} at i; its length, or 0 when it is left to PCRE2. Without a brace it is the letter p. */
 static size_t rewrite_property(const struct rewriting *r, size_t i, bool in_class) {
     bool negate = r->in.p[i + 1] == 'P';
     size_t end = str_find_char(r->in, '}', i);
-    if (i + 2 >= r->in.n || r->in.p[i + 2] != '{' || end == STR_NONE) return 0;
+    if (i + 2 >= r->in.n || r->in.p[i + 2] != '{') return sb_putc(r->out, r->in.p[i + 1]), 2;
+    if (end == STR_NONE) return 0;
     struct str name = str_sub(r->in, i + 3, end - i - 3);
     if (name.n && name.p[0] == '^') name = str_from(name, 1), negate = !negate;
-    uint32_t flags = property_flags(name);
-    if (flags && !r->ranges) return 0;
-    if (flags) put_class(r, flags, negate, in_class);
-    else if (r->ranges && str_is(name, "Han")) {
+    const struct category *category = find_category(name);
+    bool guard = r->caseless && !in_class; /* on its own it does not care about case; in a class it does */
+    sb_puts(r->out, guard ? "(?-i:" : "");
+    if (r->ranges && category && category->flags) {
+        put_class(r, category->flags, negate != category->none_of, in_class);
+    } else if (r->ranges && str_is(name, "Han")) {
         sb_puts(r->out, in_class ? "" : "[");
         put_han(r->out, negate);
         sb_puts(r->out, in_class ? "" : "]");
-    } else if (is_script(name)) sb_fmt(r->out, "\\%c{sc:%.*s}", negate ? 'P' : 'p', STR_ARG(name));
-    else return 0;
+    } else {
+        if (category) name = str_of(category->name);
+        sb_fmt(r->out, "\\%c{%s%.*s}", negate ? 'P' : 'p', !category && is_script(name) ? "sc:" : "", STR_ARG(name));
+    }
+    sb_puts(r->out, guard ? ")" : "");
     return end + 1 - i;
 }
 
@@ -187,6 +242,8 @@ static size_t rewrite_escape(const struct rewriting *r, size_t i, bool in_class)
     else if (c == 'v') sb_puts(r->out, "\\x0b");
     else if (c == 'h') sb_puts(r->out, in_class ? "0-9a-fA-F" : "[0-9a-fA-F]");
     else if (c == 'H' && !in_class) sb_puts(r->out, "[^0-9a-fA-F]");
+    else if (c == 'O' && !in_class) sb_puts(r->out, "(?s:.)");
+    else if (c && strchr("EFIJLQTUVijlmq", c)) sb_putc(r->out, c); /* letters: some mean something here */
     else sb_put(r->out, str_sub(r->in, i, 2));
     return c ? 2 : 1;
 }
@@ -207,26 +264,101 @@ static size_t rewrite_posix(const struct rewriting *r, size_t i) {
     static const struct {
         const char *name, *property;
         uint32_t flags;
-    } classes[] = {{"digit", NULL, UNI_ND},    {"space", NULL, UNI_SPACE}, {"punct", NULL, UNI_P | UNI_S}, {"word", NULL, UNI_WORD},
-                   {"alpha", "Alphabetic", 0}, {"upper", "Uppercase", 0},  {"lower", "Lowercase", 0}};
+    } classes[] = {{"digit", NULL, UNI_ND},    {"space", NULL, UNI_SPACE},      {"punct", NULL, UNI_P | UNI_S}, {"word", NULL, UNI_WORD},
+                   {"alpha", "Alphabetic", 0}, {"alnum", "Alphabetic", UNI_ND}, {"upper", "Uppercase", 0},      {"lower", "Lowercase", 0}};
     size_t end = str_find(r->in, STR(":]"), i), n = end == STR_NONE ? 1 : end + 2 - i;
     bool negate = n > 3 && r->in.p[i + 2] == '^';
     struct str name = n > 4 ? str_sub(r->in, i + 2 + negate, n - 4 - negate) : STR("");
     for (size_t k = 0; k < sizeof classes / sizeof *classes && r->ranges; k++) {
         if (!str_is(name, classes[k].name)) continue;
+        if (negate && classes[k].flags && classes[k].property) break; /* neither of two has no short form */
         if (classes[k].flags) put_ranges(r->out, classes[k].flags, negate, true);
-        else sb_fmt(r->out, "\\%c{%s}", negate ? 'P' : 'p', classes[k].property);
+        if (classes[k].property) sb_fmt(r->out, "\\%c{%s}", negate ? 'P' : 'p', classes[k].property);
         return n;
     }
     sb_put(r->out, str_sub(r->in, i, n));
     return n;
 }
 
+/* What "(?imx)" has set, for each open group. */
+struct groups {
+    struct group {
+        bool caseless, extended;
+        int n_more;   /* parentheses that close with it */
+        size_t start; /* in the output, behind what opens it */
+    } at[64];
+    size_t n;
+};
+
+/* "(?i-m:" or "(?i)" at i: its length, or 0. */
+static size_t options_len(struct str in, size_t i) {
+    size_t k = i + 2;
+    if (i + 1 >= in.n || in.p[i + 1] != '?') return 0;
+    while (k < in.n && strchr("imx-", in.p[k]) && in.p[k]) k++;
+    return k > i + 2 && k < in.n && (in.p[k] == ':' || in.p[k] == ')') ? k + 1 - i : 0;
+}
+
+/* There m lets the dot match newlines, and "a(?i)b|c" is "a(?i:b|c)". */
+static void put_options(struct rewriting *r, struct groups *g, struct str options) {
+    struct group *now = &g->at[g->n - 1];
+    bool on = true, rest = options.p[options.n - 1] == ')', in_place = rest && r->out->n == now->start;
+    if (!rest) {
+        g->at[g->n] = (struct group){now->caseless, now->extended, 0, 0};
+        now = &g->at[g->n++];
+    } else if (!in_place) {
+        now->n_more++;
+    }
+    for (size_t i = 0; i + 1 < options.n; i++) {
+        char c = options.p[i];
+        if (c == '-') on = false;
+        if (c == 'i') now->caseless = on;
+        if (c == 'x') now->extended = on;
+        sb_putc(r->out, c == 'm' ? 's' : c);
+    }
+    sb_putc(r->out, in_place ? ')' : ':');
+    now->start = in_place || !rest ? r->out->n : now->start;
+}
+
+/* A parenthesis or comment at i, outside of classes; its length is 0 where the character means something else. */
+static int rewrite_group(struct rewriting *r, struct groups *g, size_t i, size_t *out_len, struct err *err) {
+    struct str rest = str_from(r->in, i);
+    struct group *now = &g->at[g->n - 1];
+    size_t end = STR_NONE;
+    *out_len = 0;
+    if (str_starts(rest, STR("(?#"))) end = str_find_char(rest, ')', 0);
+    else if (now->extended && rest.p[0] == '#' && (end = str_find_char(rest, '\n', 0)) == STR_NONE) end = rest.n - 1;
+    else if (end == STR_NONE && rest.p[0] != '(' && rest.p[0] != ')') return ERR_OK;
+    *out_len = 1;
+    if (end != STR_NONE) {
+        sb_put(r->out, str_sub(rest, 0, end + 1));
+        *out_len = end + 1;
+    } else if (rest.p[0] == ')') {
+        for (int k = 0; k <= now->n_more; k++) sb_putc(r->out, ')');
+        if (g->n > 1) g->n--;
+    } else if (g->n == sizeof g->at / sizeof *g->at) {
+        return err_set(err, ERR_EUNSUPPORTED, "tokenizer.json: a regular expression with groups %zu deep is not supported", g->n);
+    } else if ((end = options_len(r->in, i)) > 0) {
+        put_options(r, g, str_sub(rest, 0, end));
+        *out_len = end;
+    } else {
+        sb_putc(r->out, '(');
+        g->at[g->n++] = (struct group){now->caseless, now->extended, 0, r->out->n};
+    }
+    r->caseless = g->at[g->n - 1].caseless;
+    return ERR_OK;
+}
+
 /* Oniguruma's Ruby dialect as PCRE2 reads it. A class within a class adds to it: its brackets go. */
-static int rewrite(const struct rewriting *r, struct err *err) {
+static int rewrite(const struct rewriting *given, struct err *err) {
+    struct rewriting own = *given, *r = &own;
+    struct groups groups = {{{given->caseless, false, 0, given->out->n}}, 1};
     int depth = 0; /* of classes */
     for (size_t i = 0; i < r->in.n;) {
         char c = r->in.p[i];
+        size_t group = 0;
+        if (!depth) TRY(rewrite_group(r, &groups, i, &group, err));
+        i += group;
+        if (group) continue;
         if (c == '\\') {
             i += rewrite_escape(r, i, depth > 0);
             continue;
@@ -254,6 +386,7 @@ static int rewrite(const struct rewriting *r, struct err *err) {
         if (!(c == '[' && depth > 1) && !(c == ']' && depth > 0)) sb_putc(r->out, c);
         i++;
     }
+    for (int k = 0; groups.n == 1 && k < groups.at[0].n_more; k++) sb_putc(r->out, ')');
     return ERR_OK;
 }
 
@@ -301,7 +434,7 @@ static void rewrite_intervals(struct str in, struct sb *out) {
 static int compile_as(struct str regex, bool ranges, pcre2_code **out, struct err *err) {
     struct sb rewritten = {0}, plain = {0};
     rewrite_intervals(regex, &plain);
-    int code = rewrite(&(struct rewriting){sb_str(&plain), &rewritten, ranges}, err), number;
+    int code = rewrite(&(struct rewriting){sb_str(&plain), &rewritten, ranges, false}, err), number;
     sb_free(&plain);
     PCRE2_SIZE offset;
     if (!code) {
