@@ -33,6 +33,7 @@ struct quantize_plan {
     struct arena arena;
     const struct quantize_options *options;
     struct format base;
+    bool *matched;    /* [options->n_overrides] */
     enum dtype dtype; /* that floats are cast to; N_DTYPES: as they are */
     struct quantize_item *items;
     size_t n_items;

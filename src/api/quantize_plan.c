@@ -64,15 +64,33 @@ static bool router_format(const struct checkpoint *c, struct arena *a, struct st
 }
 
 static bool override_format(const struct quantize_plan *p, struct str path, struct format *f) {
+    const struct quantize_override *first = NULL;
     for (size_t i = 0; i < p->options->n_overrides; i++) {
         const struct quantize_override *o = &p->options->overrides[i];
         if (!str_glob(o->glob, path)) continue;
-        uint16_t group = p->base.mode == QUANT_AFFINE ? p->base.group : 64;
-        *f = (struct format){
-            .mode = o->bits == PLAIN_BITS ? QUANT_NONE : QUANT_AFFINE, .dtype = f->dtype, .bits = (uint8_t)o->bits, .group = group};
-        return true;
+        p->matched[i] = true;
+        if (!first) first = o;
     }
-    return false;
+    if (!first) return false;
+    uint16_t group = p->base.mode == QUANT_AFFINE ? p->base.group : 64;
+    *f = (struct format){
+        .mode = first->bits == PLAIN_BITS ? QUANT_NONE : QUANT_AFFINE, .dtype = f->dtype, .bits = (uint8_t)first->bits, .group = group};
+    return true;
+}
+
+static struct str any_matrix(const struct quantize_plan *p) {
+    for (size_t i = 0; i < p->n_items; i++)
+        if (p->items[i].format.mode != QUANT_NONE) return p->items[i].path;
+    return STR("(there are none)");
+}
+
+/* One that matches nothing is a mistake in its pattern: the copy would be another than the one asked for. */
+static int check_overrides(const struct quantize_plan *p, struct err *err) {
+    for (size_t i = 0; i < p->options->n_overrides; i++)
+        if (!p->matched[i])
+            return err_set(err, ERR_EARG, "--override %.*s matches no matrix; their names are like %.*s",
+                           STR_ARG(p->options->overrides[i].glob), STR_ARG(any_matrix(p)));
+    return ERR_OK;
 }
 
 /* A matrix of a linear layer or an embedding, by name and shape. */
@@ -248,8 +266,10 @@ int quantize_plan_make(const struct checkpoint *c, const struct quantize_options
         return err_set(err, ERR_EARG, "%s is quantised already; quantise from the plain weights", c->path ? c->path : "the built-in model");
     choose_dtype(c, p);
     p->items = arena_new(&p->arena, struct quantize_item, c->n_tensors);
+    p->matched = arena_new(&p->arena, bool, o->n_overrides + 1);
     int code = collect(c, p, &stacks, err);
     map_free(&stacks);
+    if (!code) code = check_overrides(p, err);
     if (!code) place(p);
     return code;
 }

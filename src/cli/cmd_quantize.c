@@ -38,7 +38,7 @@ int cmd_quantize(const struct args *args, struct err *err) {
     struct str source = args_str(args, OPT_QUANT_SOURCE), target = args_str(args, OPT_QUANT_TARGET);
     struct progress bar = {0};
     struct quantize_result r;
-    if (!source.p) return err_set(err, ERR_EARG, "--model DIR is missing");
+    if (!source.p) return err_set(err, ERR_EARG, "--model MODEL is missing");
     if (!target.p) return err_set(err, ERR_EARG, "--output DIR is missing");
     struct quantize_options o = {.target = str_cstr(args->arena, target),
                                  .format = {.mode = (enum quant_mode)(QUANT_AFFINE + args_choice(args, OPT_QUANT_MODE))},
@@ -53,7 +53,8 @@ int cmd_quantize(const struct args *args, struct err *err) {
     os_on_interrupt(NULL);
     progress_end(&bar);
     if (code) return code;
-    log_info("%zu matrices quantised, %zu tensors left plain: %.2f GB -> %.2f GB, %.3f bits per weight", r.n_quantized, r.n_plain,
-             (double)r.source_bytes * 1e-9, (double)r.target_bytes * 1e-9, r.bits_per_weight);
+    char before[32], after[32];
+    log_info("%zu matrices quantised, %zu tensors left plain: %s -> %s, %.3f bits per weight", r.n_quantized, r.n_plain,
+             hub_size_text(r.source_bytes, before), hub_size_text(r.target_bytes, after), r.bits_per_weight);
     return ERR_OK;
 }

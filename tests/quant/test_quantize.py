@@ -139,16 +139,19 @@ def check_refusals(source):
         for args, code, why in (
             (["-m", source, "-o", full], 2, "not empty"),
             (["-m", source], 2, "--output DIR is missing"),
-            (["-o", f"{temp}/new"], 2, "--model DIR is missing"),
+            (["-o", f"{temp}/new"], 2, "--model MODEL is missing"),
             (["-m", source, "-o", f"{temp}/new", "--bits", "7"], 2, "7 bits"),
             (["-m", source, "-o", f"{temp}/new", "--mode", "mxfp4", "--bits", "8"], 2, "mxfp4"),
             (["-m", source, "-o", f"{temp}/new", "--override", "x"], 2, "--override"),
+            (["-m", source, "-o", f"{temp}/new", "--override", "*.q_proj=6", "--override", "*.q_proj.weight=8"], 2, "--override *.q_proj.weight matches no matrix; their names are like model."),
+            (["-m", source, "-o", ""], 2, "--output"),
             (["-m", f"{temp}/absent", "-o", f"{temp}/new"], 1, "absent"),
         ):
             r = run(*args)
             check(r.returncode == code and why in r.stderr, f"{args}: {r.returncode} {r.stderr}")
         ok = run("-m", source, "-o", f"{temp}/q/")
         check(ok.returncode == 0, f"a target with a slash: {ok.stderr}")
+        check(" MB -> " in ok.stderr and "GB" not in ok.stderr, f"the sizes of a small model: {ok.stderr}")
         again = run("-m", f"{temp}/q", "-o", f"{temp}/new")
         check(again.returncode == 2 and "already" in again.stderr, f"quantised already: {again.stderr}")
         check(sorted(os.listdir(temp)) == ["full", "q"], f"nothing is left behind: {os.listdir(temp)}")
