@@ -27,6 +27,7 @@ static int load(struct service *s, struct err *err) {
     TRY(session_text_load(s->session, err));
     const struct runner_limits *limits = engine_limits(s->session->engine);
     make_name(s);
+    if (!session_has_template(s->session)) log_warn("%s has no chat template: chats get a plain User/Assistant form", s->name.p);
     session_describe(s->session, &s->description);
     s->info = (struct service_info){.name = s->name.p,
                                     .description = s->description.p,

@@ -1,6 +1,7 @@
 /* Files, clock and JSON lines around text/chat. */
 #include "api/template_tools.h"
 
+#include "base/log.h"
 #include "os/os.h"
 #include "text/chat/chat.h"
 
@@ -59,6 +60,7 @@ int template_tool_open(struct arena *a, const struct template_options *o, struct
     }
     if (o->special_file) TRY(load_special(a, o->special_file, &t->special, err));
     if (o->model || o->template_file) TRY(chat_template_load(a, &files, &t->chat, err));
+    if (t->chat && chat_template_is_plain(t->chat)) log_warn("%s has no chat template: using a plain User/Assistant form", files.model);
     if (o->now.n && !tmpl_time_parse(o->now, &t->now))
         return err_set(err, ERR_EARG, "\"%.*s\" is not a time such as 2025-07-10T12:00:00", STR_ARG(o->now));
     t->has_now = o->now.n != 0;

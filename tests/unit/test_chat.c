@@ -88,7 +88,7 @@ static void plain_form_without_template(void) {
     log_set_sink(NULL, NULL);
     CHECK_STR(got, STR("<s>Be kind.\n\nUser: Hi\nAssistant: Hello</s>\nUser: Bye\nAssistant:"));
     CHECK(chat_template_is_plain(t));
-    CHECK_INT(n_warnings, 2);
+    CHECK_INT(n_warnings, 0); /* generate completes raw, and the form is none of its business */
     arena_free(&a);
 }
 

@@ -1,8 +1,6 @@
 /* Choosing a template and collecting the special tokens that it may print. */
 #include "text/chat/chat.h"
 
-#include "base/log.h"
-
 enum { CHAT_MAX_TEMPLATES = 32 };
 
 struct named_template {
@@ -80,7 +78,6 @@ static int choose(struct arena *a, struct chat_template *c, const struct chat_fi
     TRY(add_from_json(a, c, json_get(own, "chat_template"), err));
     if (!c->n_templates) TRY(add_from_json(a, c, json_get(config, "chat_template"), err));
     if (c->n_templates) return ERR_OK;
-    log_warn("%s has no chat template: using a plain User/Assistant form", c->model);
     c->is_plain = true;
     return add_template(a, c, STR("default"), str_of(plain_source), err);
 }
