@@ -78,7 +78,7 @@ static struct nearest nearest_begin(struct str wanted) {
     return (struct nearest){wanted, NULL, wanted.n / 3 + 2}; /* worse than this is no help */
 }
 
-static int unknown_command(struct str name, struct err *err) {
+int cmd_unknown(struct str name, struct err *err) {
     struct nearest n = nearest_begin(name);
     for (int i = 0; i < N_COMMANDS; i++) nearest_offer(&n, commands[i].name);
     if (n.best) return err_set(err, ERR_EARG, "unknown command '%.*s'; did you mean '%s'?", STR_ARG(name), n.best);
@@ -180,6 +180,14 @@ static void append_string(struct arena *a, struct str text, struct arg_value *v)
     v->strings = strings;
 }
 
+/* Nothing is called "": an empty shell variable stood there. */
+static bool is_path(const struct opt *o) {
+    static const char *const names[] = {"DIR", "FILE", "PATH"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (o->value && strcmp(o->value, names[i]) == 0) return true;
+    return false;
+}
+
 bool arg_parse(struct arena *a, const struct opt *o, struct str text, struct arg_value *v) {
     switch (o->type) {
     case ARG_FLAG: return parse_flag(text, &v->i);
@@ -188,7 +196,7 @@ bool arg_parse(struct arena *a, const struct opt *o, struct str text, struct arg
     case ARG_SIZE: return parse_size(text, &v->i) && in_range(o, (double)v->i);
     case ARG_CHOICE: return parse_choice(o, text, v);
     case ARG_INTS: return parse_ints(a, o, text, v);
-    case ARG_STRING: v->s = str_copy(a, text); return true;
+    case ARG_STRING: v->s = str_copy(a, text); return text.n || !is_path(o);
     case ARG_STRINGS: append_string(a, text, v); return true;
     }
     return false;
@@ -205,7 +213,7 @@ static void describe_expected(const struct opt *o, struct sb *out) {
         [ARG_INTS] = "whole numbers separated by commas",
         [ARG_STRINGS] = "text",
     };
-    sb_puts(out, what[o->type]);
+    sb_puts(out, is_path(o) ? "a path" : what[o->type]);
     if (o->type == ARG_CHOICE) sb_puts(out, o->choices);
     else if (o->min != 0 || o->max != 0) sb_fmt(out, " from %.15g to %.15g", o->min, o->max);
 }
@@ -358,7 +366,7 @@ static int find_command(int argc, char *const *argv, int *out_command, int *out_
     }
     if (first.n && first.p[0] == '-')
         return err_set(err, ERR_EARG, "expected a command before %.*s; 'mlxcel help' lists them", STR_ARG(first));
-    return unknown_command(first, err);
+    return cmd_unknown(first, err);
 }
 
 int args_parse(struct arena *a, int argc, char *const *argv, args_env_fn *env, struct args *out, struct err *err) {

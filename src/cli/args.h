@@ -118,6 +118,8 @@ bool opt_applies(const struct opt *o, enum cmd_id command);
 struct str opt_env_name(struct arena *a, const char *prefix, const struct opt *o);
 /* The command called name (or an alias), or -1. */
 int cmd_find(struct str name);
+/* The error for a name that is none, with the nearest one that is. */
+int cmd_unknown(struct str name, struct err *err);
 
 /* help.c */
 void help_overview(struct sb *out);

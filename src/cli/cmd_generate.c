@@ -189,6 +189,7 @@ static int check_usage(const struct args *args, struct err *err) {
     if (!has_text && !has_ids)
         return err_set(err, ERR_EARG,
                        "give the text to continue by --prompt TEXT (\"-\": from standard input), or its ids by --tokens IDS");
+    if (has_ids && args_given(args, OPT_SYSTEM)) return err_set(err, ERR_EARG, "--system needs --prompt: ids are taken as they are");
     if (args_flag(args, OPT_JSON) && args_flag(args, OPT_IDS)) return err_set(err, ERR_EARG, "--json and --ids exclude each other");
     if (args_given(args, OPT_LOGPROBS) && !args_flag(args, OPT_JSON)) return err_set(err, ERR_EARG, "--logprobs needs --json");
     struct sampling_given given;

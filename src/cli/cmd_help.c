@@ -5,8 +5,7 @@
 int cmd_help(const struct args *args, struct err *err) {
     struct sb out = {0};
     int command = args->n_operands ? cmd_find(args->operands[0]) : -1;
-    if (args->n_operands && command < 0)
-        return err_set(err, ERR_EARG, "unknown command '%.*s'; 'mlxcel help' lists them", STR_ARG(args->operands[0]));
+    if (args->n_operands && command < 0) return cmd_unknown(args->operands[0], err);
     if (args_flag(args, OPT_MARKDOWN)) help_markdown(&out);
     else if (args_flag(args, OPT_MAN)) help_man(&out);
     else if (command >= 0) help_command(&out, (enum cmd_id)command, os_is_terminal(OS_STDOUT) ? os_console_width() : 100);

@@ -7,15 +7,15 @@ static void pad_to(struct sb *out, size_t line_start, size_t column) {
     while (out->n - line_start < column) sb_putc(out, ' ');
 }
 
-/* Words of text from the current column on, wrapped at width, continued at COLUMN. */
-static void put_wrapped(struct sb *out, size_t line_start, struct str text, int width) {
+/* Words of text from the current column on, wrapped at width, continued at indent. */
+static void put_wrapped(struct sb *out, size_t line_start, struct str text, size_t indent, int width) {
     struct str word;
     bool first = true;
     while (str_split_next(&text, ' ', &word)) {
         if (!first && out->n - line_start + 1 + word.n > (size_t)width) {
             sb_putc(out, '\n');
             line_start = out->n;
-            pad_to(out, line_start, COLUMN);
+            pad_to(out, line_start, indent);
             first = true;
         }
         if (!first) sb_putc(out, ' ');
@@ -58,7 +58,7 @@ static void put_option(struct sb *out, const struct opt *o, int width) {
     pad_to(out, start, COLUMN);
     struct sb meaning = {0};
     put_meaning(&meaning, o);
-    put_wrapped(out, start, sb_str(&meaning), width);
+    put_wrapped(out, start, sb_str(&meaning), COLUMN, width);
     sb_free(&meaning);
 }
 
@@ -99,14 +99,19 @@ void help_command(struct sb *out, enum cmd_id command, int width) {
     put_usage(out, c);
     sb_putc(out, '\n');
     if (c->aliases) sb_fmt(out, "Also: %s\n", c->aliases);
-    if (c->details) sb_fmt(out, "\n%s\n", c->details);
+    if (c->details) {
+        sb_putc(out, '\n');
+        put_wrapped(out, out->n, str_of(c->details), 0, width);
+    }
     for (int id = 0; id < N_OPTIONS; id++) {
         if (!opens_section(command, id)) continue;
         sb_fmt(out, "\n%s:\n", options[id].section);
         for (int k = id; k < N_OPTIONS; k++)
             if (in_section(command, k, options[id].section)) put_option(out, &options[k], width);
     }
-    sb_puts(out, "\nSettings can also come from the environment: --some-name from MLXCEL_SOME_NAME or LLAMA_ARG_SOME_NAME.\n");
+    sb_putc(out, '\n');
+    put_wrapped(out, out->n, STR("Settings can also come from the environment: --some-name from MLXCEL_SOME_NAME or LLAMA_ARG_SOME_NAME."),
+                0, width);
 }
 
 /* ---- docs/cli.md ---------------------------------------------------------------------------------------------- */
