@@ -6,7 +6,7 @@
 
 #include "os/os.h"
 
-enum { UNSENT_MAX = 256 * 1024 };
+enum { UNSENT_MAX = 256 * 1024, PROBE_MS = 1000 };
 
 struct generation *generate_create(struct call *c, const struct gen_format *format) {
     struct generation *g = arena_new(&c->arena, struct generation, 1);
@@ -173,6 +173,7 @@ static void on_drained(struct call *call) {
 static void on_tick(struct call *call, uint64_t now) {
     struct generation *g = call->state;
     uint64_t ping_ns = (uint64_t)call->server->options.ping_ms * 1000000;
+    if (http_is_half_closed(call->exchange)) ping_ns = (uint64_t)PROBE_MS * 1000000; /* is anybody there? */
     if (!g->params.stream || ping_ns == 0 || now < g->written_ns + ping_ns) return;
     struct sb out = {0};
     sse_put_comment(&out, "keep-alive");

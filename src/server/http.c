@@ -11,14 +11,17 @@
 
 enum {
     TICK_MS = 500,
-    HEAD_MS = 15000,   /* from the first byte to the last header */
-    BODY_MS = 30000,   /* without a byte of the body */
-    WHOLE_MS = 300000, /* the whole request */
-    IDLE_MS = 75000,   /* between requests */
-    WRITE_MS = 30000,  /* without the client taking a byte */
-    LINGER_MS = 2000,
+    HEAD_MS = 15000,         /* from the first byte to the last header */
+    BODY_MS = 30000,         /* without a byte of the body */
+    WHOLE_MS = 300000,       /* the whole request */
+    IDLE_MS = 75000,         /* between requests */
+    WRITE_MS = 30000,        /* without the client taking a byte */
+    LINGER_MS = 2000,        /* without a byte from the client */
+    LINGER_WHOLE_MS = 30000, /* in all */
+    PROBES_MAX = 5,          /* clients may take no more answers of 1xx to one request */
+    PROBE_MS = 500,          /* before the second one; then twice as long each time */
     WAITING_MAX = 64 * 1024,
-    IGNORED_MAX = 1024 * 1024, /* bytes after the last answer */
+    IGNORED_MAX = 1024 * 1024, /* bytes after the last answer, besides a body that was not read */
     BACKLOG = 511,
 };
 
@@ -94,7 +97,8 @@ void conn_close(struct http_conn *c) {
 static void on_shutdown(uv_shutdown_t *request, int status) {
     struct http_conn *c = (struct http_conn *)request->handle;
     mem_free(request);
-    if (status < 0) conn_close(c);
+    c->is_shut = true;
+    if (status < 0 || c->is_ended) conn_close(c);
 }
 
 /* The answer has been queued: after it nothing more is said, and what still comes is thrown away for a while, so that the
@@ -151,19 +155,42 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf) {
     *buf = uv_buf_init(shared, sizeof shared);
 }
 
+/* Whether something can be sent to the client before its answer, to see if it is still there. */
+static bool can_probe(const struct http_conn *c) {
+    return !c->tls && (c->exchange->streaming || !c->is_http10);
+}
+
+/* The client sends no more. Whoever has asked and waits gets its answer; that it is gone shows when something is sent to it. */
+static void on_end(struct http_conn *c) {
+    bool is_writing = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) > 0;
+    c->is_ended = true;
+    if (c->state == CONN_BUSY && can_probe(c)) return;
+    if (c->state == CONN_IDLE && is_writing) linger(c);
+    else if (c->state != CONN_LINGER || c->is_shut) conn_close(c);
+}
+
+/* An interim answer means nothing to a client that waits, and is answered by a reset where nobody does. A stream is probed by whoever writes
+ * it. */
+static void probe(struct http_conn *c, uint64_t now) {
+    if (c->exchange->streaming || c->is_http10 || c->n_probes == PROBES_MAX || now < c->probe_ns) return;
+    c->probe_ns = now + ((uint64_t)PROBE_MS * 1000000 << c->n_probes++);
+    conn_send(c, STR("HTTP/1.1 100 Continue\r\n\r\n"));
+}
+
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     struct http_conn *c = (struct http_conn *)stream;
     if (n == 0 || c->state == CONN_CLOSED) return;
     if (n < 0) {
-        conn_close(c);
-        return;
-    }
-    if (c->state == CONN_LINGER) {
-        c->n_ignored += (size_t)n;
-        if (c->n_ignored > IGNORED_MAX) conn_close(c);
+        if (n == UV_EOF) on_end(c);
+        else conn_close(c);
         return;
     }
     c->moved_ns = os_clock_ns();
+    if (c->state == CONN_LINGER) {
+        c->n_ignored += (size_t)n;
+        if (c->n_ignored > c->ignored_max) conn_close(c);
+        return;
+    }
     if (c->tls) tls_input(c->tls, buf->base, (size_t)n);
     else conn_input(c, buf->base, (size_t)n);
 }
@@ -189,6 +216,7 @@ static void hand_over(struct http_conn *c) {
     struct http_exchange *x = c->exchange;
     c->is_http10 = x->request.minor == 0;
     c->is_head = str_is(x->request.method, "HEAD");
+    c->n_probes = 0;
     set_state(c, CONN_BUSY);
     http_hold(x);
     c->server->options.handle(c->server->options.user, x);
@@ -200,6 +228,11 @@ static size_t feed(struct http_conn *c, const char *data, size_t n) {
     if (c->state == CONN_IDLE) begin_request(c);
     bool had_head = c->parse.has_head;
     size_t used = http_parse_feed(&c->parse, data, n);
+    if (c->parse.turned_away) {
+        c->close_after = true; /* its body follows */
+        hand_over(c);
+        return n;
+    }
     if (c->parse.state == HTTP_BAD) {
         refuse(c, c->parse.status, c->parse.why);
         return n;
@@ -236,6 +269,8 @@ static void go_on(struct http_conn *c) {
         conn_input(c, bytes.p, bytes.n);
         sb_free(&bytes);
     }
+    if (c->is_ended && c->state == CONN_IDLE) linger(c);
+    else if (c->is_ended && c->state == CONN_READING) conn_close(c); /* the rest will not come */
     if (c->reading_paused && c->waiting.n <= WAITING_MAX && c->state != CONN_CLOSED) {
         c->reading_paused = false;
         if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read)) conn_close(c);
@@ -244,6 +279,8 @@ static void go_on(struct http_conn *c) {
 
 void conn_answered(struct http_conn *c) {
     struct http_exchange *x = c->exchange;
+    /* a client that sends a body before it looks for an answer shall find it */
+    c->ignored_max = IGNORED_MAX + (c->parse.state == HTTP_BAD ? c->server->options.limits.body_bytes - x->request.body.n : 0);
     c->exchange = NULL;
     x->conn = NULL;
     http_release(x);
@@ -277,6 +314,8 @@ static void on_connection(uv_stream_t *listener, int status) {
         return;
     }
     http_parse_init(&c->parse, &s->options.limits);
+    c->parse.accept = s->options.accept;
+    c->parse.accept_user = s->options.user;
     link_conn(c);
     set_state(c, CONN_IDLE);
     if (uv_accept(listener, (uv_stream_t *)&c->tcp)) {
@@ -308,7 +347,7 @@ static bool is_late(const struct http_conn *c, uint64_t now) {
     switch (c->state) {
     case CONN_IDLE: return still > IDLE_MS;
     case CONN_READING: return since > WHOLE_MS || (c->parse.has_head ? still > BODY_MS : since > HEAD_MS);
-    case CONN_LINGER: return !is_writing && still > LINGER_MS; /* from when the answer has left */
+    case CONN_LINGER: return !is_writing && (still > LINGER_MS || since > LINGER_WHOLE_MS);
     case CONN_BUSY:
     case CONN_CLOSED: break;
     }
@@ -323,7 +362,8 @@ static void on_tick(uv_timer_t *timer) {
         size_t queued = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
         if (queued < c->last_queued) c->moved_ns = now;
         c->last_queued = queued;
-        if (!is_late(c, now)) continue;
+        if (c->is_ended && c->state == CONN_BUSY) probe(c, now);
+        if (c->state == CONN_CLOSED || !is_late(c, now)) continue;
         if (c->state == CONN_READING && queued == 0) refuse(c, 408, "the request took too long");
         else conn_close(c);
     }

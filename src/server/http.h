@@ -37,6 +37,9 @@ struct http_options {
     struct http_limits limits;
     int32_t n_conns;         /* most at once; further ones get 503 */
     struct tls_context *tls; /* NULL: plain */
+    /* Asked when the head of a request with a body is there. False: it is handled at once without its body, which must end in an error;
+     * then the connection is closed. */
+    bool (*accept)(void *user, const struct http_request *r);
     void (*handle)(void *user, struct http_exchange *x);
     void *user;
 };
@@ -61,6 +64,9 @@ void http_stream_write(struct http_exchange *x, struct str data);
 void http_stream_end(struct http_exchange *x);
 /* Breaks the connection off, so that the client sees an answer that is not complete. */
 void http_stream_abort(struct http_exchange *x);
+/* Whether the client said that it sends no more: it waits for the answer, or it is gone. Writing finds out: what is sent to one that is
+ * gone comes back as a reset. */
+bool http_is_half_closed(const struct http_exchange *x);
 /* Bytes that the client has not taken yet. */
 size_t http_pending(const struct http_exchange *x);
 

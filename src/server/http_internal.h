@@ -22,9 +22,12 @@ struct http_conn {
     struct sb waiting;              /* bytes behind the current request */
     uint64_t since_ns;              /* the state's beginning */
     uint64_t moved_ns;              /* last byte in either direction */
-    size_t n_ignored;               /* bytes thrown away while lingering */
+    size_t n_ignored, ignored_max;  /* bytes thrown away while lingering, and how many may be */
     size_t last_queued;             /* bytes that waited to be sent at the last tick */
     bool close_after, reading_paused, is_http10, is_head, handling;
+    bool is_ended, is_shut; /* the client sends no more; we do not, and all has left */
+    int32_t n_probes;       /* of whether it still reads, since it ended */
+    uint64_t probe_ns;      /* the next one */
     struct tls *tls;
 };
 

@@ -135,7 +135,12 @@ static int cut_target(struct http_parse *p) {
     return 0;
 }
 
-/* What two readers could understand differently, and what is not taken. */
+static int turn_away(struct http_parse *p) {
+    p->turned_away = true;
+    return fail(p, 403, "the request is not taken");
+}
+
+/* What two readers could understand differently; then who asks, before anything is said about the body; then what is not taken. */
 static int check_head(struct http_parse *p) {
     struct http_request *r = p->request;
     int32_t n_length = count_headers(r, "content-length"), n_coding = count_headers(r, "transfer-encoding");
@@ -145,6 +150,7 @@ static int check_head(struct http_parse *p) {
         return fail(p, 400, "the transfer encoding is not taken");
     if (count_headers(r, "host") > 1 || (r->minor > 0 && !count_headers(r, "host"))) return fail(p, 400, "one Host header is needed");
     if (cut_target(p)) return -1;
+    if ((n_coding || p->parser.content_length > 0) && p->accept && !p->accept(p->accept_user, r)) return turn_away(p);
     if (encoding.p && encoding.n && !is_word(encoding, "identity")) return fail(p, 415, "encoded bodies are not taken");
     if (expect.p && !is_word(expect, "100-continue")) return fail(p, 417, "the expectation cannot be met");
     if (n_length && p->parser.content_length > p->limits.body_bytes) return fail(p, 413, "the request's body is too large");
@@ -214,7 +220,7 @@ void http_parse_begin(struct http_parse *p, struct http_request *r) {
     sb_clear(&p->head);
     p->n_marks = 0;
     p->target_bytes = p->head_bytes = p->extension_bytes = 0;
-    p->in_value = p->began = p->has_head = p->wants_continue = false;
+    p->in_value = p->began = p->has_head = p->wants_continue = p->turned_away = false;
     p->state = HTTP_MORE;
     p->status = 0;
 }

@@ -54,6 +54,10 @@ struct http_parse {
     enum http_state state;
     int32_t status; /* HTTP_BAD: what to answer */
     const char *why;
+    /* Asked before a body is read (NULL: all are); false: HTTP_BAD and turned_away, and what to answer is the asked one's affair. */
+    bool (*accept)(void *user, const struct http_request *r);
+    void *accept_user;
+    bool turned_away;
 };
 
 void http_parse_init(struct http_parse *p, const struct http_limits *limits);

@@ -99,6 +99,10 @@ void http_stream_abort(struct http_exchange *x) {
     if (x->conn) conn_close(x->conn);
 }
 
+bool http_is_half_closed(const struct http_exchange *x) {
+    return x->conn && x->conn->is_ended;
+}
+
 size_t http_pending(const struct http_exchange *x) {
     return x->conn ? uv_stream_get_write_queue_size((const uv_stream_t *)&x->conn->tcp) : 0;
 }

@@ -149,16 +149,29 @@ static void reply_preflight(struct call *c) {
     reply(c, 204, NULL, STR(""));
 }
 
+static bool host_ok(const struct server *s, const struct http_request *q) {
+    struct str host = http_header(q, "host");
+    return !host.p || guard_host_ok(s->guard, host);
+}
+
+static bool origin_ok(const struct server *s, const struct http_request *q) {
+    struct str origin = http_header(q, "origin");
+    return !origin.p || guard_origin_ok(s->guard, origin, http_header(q, "host"));
+}
+
+static bool key_ok(const struct server *s, const struct route *r, const struct http_request *q) {
+    return r->flags & ROUTE_PUBLIC || guard_key_ok(s->guard, http_header(q, "authorization"));
+}
+
 /* Nonzero: answered by c->error. */
 static int check_caller(struct call *c) {
     const struct http_request *q = &c->exchange->request;
-    struct str host = http_header(q, "host"), origin = http_header(q, "origin");
-    if (host.p && !guard_host_ok(c->server->guard, host))
+    struct str origin = http_header(q, "origin");
+    if (!host_ok(c->server, q))
         return api_fail(&c->error, 403, "host_not_allowed", NULL, "the Host header names a host that is not served; see --allowed-hosts");
-    if (!origin.p) return 0;
-    if (!guard_origin_ok(c->server->guard, origin, host))
+    if (!origin_ok(c->server, q))
         return api_fail(&c->error, 403, "origin_not_allowed", NULL, "pages of this origin may not use the server; see --cors-origins");
-    put_cors(c->exchange, origin);
+    if (origin.p) put_cors(c->exchange, origin);
     return 0;
 }
 
@@ -175,13 +188,22 @@ static int check_route(struct call *c) {
     }
     sb_free(&allowed);
     if (!c->route) return -1;
-    struct str key = http_header(q, "authorization");
-    if (!(c->route->flags & ROUTE_PUBLIC) && !guard_key_ok(c->server->guard, key))
-        return api_fail(&c->error, 401, key.p ? "invalid_api_key" : "missing_api_key", NULL,
+    if (!key_ok(c->server, c->route, q))
+        return api_fail(&c->error, 401, http_header(q, "authorization").p ? "invalid_api_key" : "missing_api_key", NULL,
                         "a valid API key is needed: Authorization: Bearer KEY");
     if (!(c->route->flags & ROUTE_WITHOUT_MODEL) && service_state(c->service, NULL) != SERVICE_READY)
         return api_fail(&c->error, 503, "model_loading", NULL, "the model is being loaded");
     return 0;
+}
+
+bool route_accepts(void *user, const struct http_request *q) {
+    const struct server *s = user;
+    struct sb allowed = {0};
+    if (!host_ok(s, q) || !origin_ok(s, q)) return false;
+    if (str_is(q->method, "OPTIONS")) return true;
+    const struct route *r = find_route(q, &allowed);
+    sb_free(&allowed);
+    return r && key_ok(s, r, q);
 }
 
 void route_handle(void *user, struct http_exchange *x) {

@@ -48,6 +48,8 @@ struct job_listener {
     void (*on_ready)(struct job_listener *listener);
 };
 
+/* Whether a request's body is worth reading: what it asks for is there, and it may. */
+bool route_accepts(void *user, const struct http_request *q); /* user: struct server */
 /* Takes the exchange through checks to its route. */
 void route_handle(void *user, struct http_exchange *x); /* user: struct server */
 

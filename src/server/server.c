@@ -147,6 +147,7 @@ static int open_all(struct server *s, struct err *err) {
                                 .limits = limits,
                                 .n_conns = o->n_conns,
                                 .tls = s->tls,
+                                .accept = route_accepts,
                                 .handle = route_handle,
                                 .user = s};
     http.limits.body_bytes = o->body_bytes;

@@ -69,11 +69,15 @@ class Server:
         text = self.request("/metrics")[2]
         return {k: float(v) for k, v in (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))}
 
-    def wait_quiet(self, seconds=20):
-        """The metrics once nothing runs, waits or holds a block."""
+    def wait_for(self, condition, seconds=20, pause=0.01):
+        """The metrics once they fulfil a condition, or when the time is over."""
         end = time.monotonic() + seconds
         while True:
             m = self.metrics()
-            if m["mlxcel_generations_running"] == m["mlxcel_queue_depth"] == m["mlxcel_kv_blocks_used"] == 0 or time.monotonic() > end:
+            if condition(m) or time.monotonic() > end:
                 return m
-            time.sleep(0.1)
+            time.sleep(pause)
+
+    def wait_quiet(self, seconds=20):
+        """The metrics once nothing runs, waits or holds a block."""
+        return self.wait_for(lambda m: m["mlxcel_generations_running"] == m["mlxcel_queue_depth"] == m["mlxcel_kv_blocks_used"] == 0, seconds, 0.1)

@@ -230,6 +230,91 @@ def check_bytes(port):
         talk(port, bytes(dice.randrange(256) for _ in range(dice.randint(1, 300))), wait=0.2 if i % 3 else 1, close=i % 4 == 0)
 
 
+def read_all(s):
+    got = b""
+    while part := s.recv(65536):
+        got += part
+    return got
+
+
+def post(path, body, headers=HOST, version=b"1.1"):
+    data = json.dumps(body).encode()
+    return b"POST " + path + b" HTTP/" + version + b"\r\n" + headers + b"Content-Length: %d\r\n\r\n" % len(data) + data
+
+
+def check_keys(program):
+    """Who has no key is told so when the head is there, whatever the body would be; the answer survives a body that is sent all the same."""
+    with Server(program, "--parallel", "1", "--api-key", "sesame") as s:
+        key = HOST + b"Authorization: Bearer sesame\r\n"
+        head = b"POST %s HTTP/1.1\r\n%sContent-Length: %d\r\n\r\n"
+        rows = {"no key": (head % (b"/v1/chat/completions", HOST, 1000), 401),
+                "a wrong key": (head % (b"/v1/chat/completions", HOST + b"Authorization: Bearer x\r\n", 1000), 401),
+                "no key, too large": (head % (b"/v1/chat/completions", HOST, 1 << 40), 401),
+                "no key, encoded": (head % (b"/v1/chat/completions", HOST + b"Content-Encoding: gzip\r\n", 9), 401),
+                "no key, chunks": (b"POST /v1/chat/completions HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n", 401),
+                "no key, Expect": (head % (b"/v1/chat/completions", HOST + b"Expect: 100-continue\r\n", 9), 401),
+                "unknown path": (head % (b"/v1/nothing", key, 1000), 404),
+                "other method": (head % (b"/v1/models", key, 1000), 405),
+                "foreign page": (head % (b"/v1/chat/completions", key + b"Origin: http://evil.com\r\n", 1000), 403),
+                "ambiguous": (head % (b"/v1/chat/completions", HOST + b"Transfer-Encoding: chunked\r\n", 9), 400),
+                "too large": (head % (b"/v1/chat/completions", key, 1 << 40), 413)}
+        for name, (data, want) in rows.items():
+            got, closed = talk(s.port, data, wait=5)  # the body never comes
+            check(status_of(got) == want and closed and got.count(b"HTTP/1.1 ") == 1, f"{name}: {got[:200]!r}, closed {closed}")
+        with socket.create_connection(("127.0.0.1", s.port), timeout=20) as c:
+            body = b" " * (15 << 20)
+            c.sendall(head % (b"/v1/chat/completions", HOST, len(body)))
+            c.sendall(body)
+            check(status_of(read_all(c)) == 401, "15 MiB without a key")
+        got, closed = talk(s.port, post(b"/v1/chat/completions", CHAT, key))
+        check(status_of(got) == 200 and not closed, f"with the key: {got[:200]!r}")
+        got, closed = talk(s.port, b"GET /v1/models HTTP/1.1\r\n" + HOST + b"\r\n")
+        check(status_of(got) == 401 and not closed, "without a body the connection stays")
+
+
+def check_half_closed(program):
+    """A client that shuts its side down after a whole request is answered; one that closes is gone, and what it asked for ends."""
+    def ask(port, data, shut=True):
+        c = socket.create_connection(("127.0.0.1", port), timeout=120)
+        c.sendall(data)
+        if shut:
+            c.shutdown(socket.SHUT_WR)
+        return c
+
+    with Server(program, *SLOW, "--parallel", "2") as s:
+        long = {"prompt": "Once", "max_tokens": 60, "ignore_eos": True}
+        whole = post(b"/v1/completions", long)
+        with ask(s.port, whole) as c:
+            got = read_all(c).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+            check(status_of(got) == 200 and b'"completion_tokens":60' in got, f"a whole answer: {got[:200]!r}")
+        with ask(s.port, post(b"/v1/completions", {**long, "stream": True})) as c:
+            got = read_all(c)
+            check(got.endswith(b"[DONE]\n\n\r\n0\r\n\r\n"), f"a stream: {got[-200:]!r}")
+        with ask(s.port, whole + b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n" + b"GET /hea") as c:
+            got = read_all(c).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+            check(got.count(b"HTTP/1.1 200 OK") == 2 and got.endswith(b'{"status":"ok"}'), f"two behind each other: {got[-200:]!r}")
+        with ask(s.port, b"GET /health HTTP/1.0\r\n\r\n") as c:
+            check(b'{"status":"ok"}' in read_all(c), "HTTP/1.0")
+        long["max_tokens"] = 1900
+        for stream in (False, True):
+            for shut in (False, True):
+                c = ask(s.port, post(b"/v1/completions", {**long, "stream": stream}), shut)
+                s.wait_for(lambda m: m["mlxcel_generations_running"])
+                c.close()
+                before = s.metrics()['mlxcel_generations_total{reason="length"}']
+                m = s.wait_quiet()
+                check(m['mlxcel_generations_total{reason="length"}'] == before and m["mlxcel_generations_running"] == 0,
+                      f"a client that is gone, stream {stream}, shut {shut}: {m}")
+        check(s.metrics()['mlxcel_generations_total{reason="cancelled"}'] == 4, "four were cancelled")
+    with Server(program, "--parallel", "2") as s:
+        many = {"input": [[5]] * 2000, "encoding_format": "float"}
+        with ask(s.port, post(b"/v1/embeddings", many)) as c:
+            time.sleep(1)  # the answer is larger than what the sockets hold
+            got = read_all(c).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+            body = got.partition(b"\r\n\r\n")[2]
+            check(b"Content-Length: %d\r\n" % len(body) in got and len(json.loads(body)["data"]) == 2000, f"a large answer: {len(got)} bytes")
+
+
 def check_queue(program):
     with Server(program, *SLOW, "--parallel", "1", "--max-queue-depth", "1") as s:
         body = json.dumps({"prompt": "Once", "max_tokens": 900, "stream": True, "ignore_eos": True}).encode()
@@ -362,6 +447,8 @@ def main():
         check(s.request("/v1/chat/completions", CHAT)[0] == 200, "well after all that")
         m = s.wait_quiet()
         check(m["mlxcel_kv_blocks_used"] == 0, f"{m}")
+    check_keys(program)
+    check_half_closed(program)
     check_queue(program)
     check_drain(program)
     check_drain_stream(program)
