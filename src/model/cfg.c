@@ -74,7 +74,7 @@ int cfg_num(const struct cfg *c, const char *key, double absent, float *out, str
 bool cfg_bool(const struct cfg *c, const char *key, bool absent) {
     yyjson_val *v = cfg_get(c, key);
     if (yyjson_is_num(v)) return yyjson_get_num(v) != 0;
-    return yyjson_is_bool(v) ? yyjson_get_bool(v) : absent;
+    return yyjson_is_bool(v) ? yyjson_get_bool(v) : default_of(c, key, absent) != 0;
 }
 
 struct str cfg_str(const struct cfg *c, const char *key, struct str absent) {

@@ -12,7 +12,7 @@ struct key_name {
     const char *ours, *theirs;
 };
 
-/* What a number is where the file leaves it out; writers drop the family's defaults inside text_config. */
+/* What a number, or a switch (0 or 1), is where the file leaves it out; writers drop the family's defaults inside text_config. */
 struct key_default {
     const char *ours;
     double value;

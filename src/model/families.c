@@ -47,6 +47,9 @@ KEYS(lfm2_moe_keys, {"first_k_dense_replace", "num_dense_layers"});
 
 DEFAULTS(gemma3_defaults, {"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256}, {"vocab_size", 262208},
          {"query_pre_attn_scalar", 256}, {"max_position_embeddings", 131072}, {"sliding_window", 4096});
+DEFAULTS(cohere_defaults, {"logit_scale", 0.0625});
+DEFAULTS(nope_every_fourth, {"no_rope_layer_interval", 4});
+DEFAULTS(llama4_defaults, {"no_rope_layer_interval", 4}, {"attn_temperature_tuning", 1}, {"use_qk_norm", 1});
 DEFAULTS(gemma3n_defaults, {"attention_multiplier", 1});
 DEFAULTS(gemma4_defaults, {"attention_multiplier", 1}, {"global_head_dim", 512});
 
@@ -78,7 +81,7 @@ const struct family families[] = {
      .attn = {.rope = ROPE_PAIR, .theta = 500000, .qk_norm = QK_HEAD, .qk_switch = "use_qk_norm", .qk_norm_last = true,
      .qk_norm_bare = true},
      .moe = {.score = ROUTE_SIGMOID, .scale_input = true, .n_shared = 1, .is_transposed = true}, .names = {.ffn = "feed_forward"},
-     .keys = llama4_keys},
+     .keys = llama4_keys, .defaults = llama4_defaults},
 
     {.type = "qwen2", .title = "Qwen2, Qwen2.5, QwQ"},
     {.type = "qwen2_moe", .title = "Qwen2 MoE, Qwen1.5 MoE", .ffn = FFN_EXPERTS, .moe = {.shared_gate = true}},
@@ -113,9 +116,9 @@ const struct family families[] = {
     {.type = "olmoe", .title = "OLMoE", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_FULL}, .keys = experts_have_intermediate_size},
 
     {.type = "cohere", .title = "Command R, R+", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM,
-     .attn = {.rope = ROPE_PAIR, .qk_norm = QK_PER_HEAD, .qk_switch = "use_qk_norm"}, .flags = FAM_TIED},
+     .attn = {.rope = ROPE_PAIR, .qk_norm = QK_PER_HEAD, .qk_switch = "use_qk_norm"}, .defaults = cohere_defaults, .flags = FAM_TIED},
     {.type = "cohere2", .title = "Command R7B, Command A", .pattern = "SSSF", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM,
-     .attn = {.rope = ROPE_PAIR, .nope = "F"}, .flags = FAM_TIED},
+     .attn = {.rope = ROPE_PAIR, .nope = "F"}, .defaults = cohere_defaults, .flags = FAM_TIED},
 
     {.type = "glm", .title = "GLM 4 9B", .attn = {.rope = ROPE_PAIR, .partial = 0.5f}},
     {.type = "glm4", .title = "GLM 4 0414, GLM Z1", .wiring = WIRE_PRE_POST, .attn = {.rope = ROPE_PAIR, .partial = 0.5f},
@@ -149,7 +152,7 @@ const struct family families[] = {
      .norm = {.kind = NORM_LAYER, .eps = 1e-5f, .offset = 1}, .attn = {.partial = 0.5f}},
 
     {.type = "exaone4", .title = "EXAONE 4", .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_HEAD, .nope = "F"}},
-    {.type = "smollm3", .title = "SmolLM 3", .attn = {.theta = 2000000}},
+    {.type = "smollm3", .title = "SmolLM 3", .attn = {.theta = 2000000}, .defaults = nope_every_fourth},
     {.type = "hunyuan_v1_dense", .title = "Hunyuan 0.5B to 7B", .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true}},
     {.type = "hunyuan_v1_moe", .title = "Hunyuan A13B", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true},
      .moe = {.normalize = NORMALIZE_ALWAYS, .n_shared = 1}, .keys = hunyuan_moe_keys},

@@ -52,13 +52,13 @@ static int scale_llama3(const struct config_rope *p, struct rope_spec *r, struct
     TRY(num_of(p, "low_freq_factor", 1.0, &low, err));
     TRY(num_of(p, "high_freq_factor", 4.0, &high, err));
     TRY(num_of(p, "original_max_position_embeddings", 8192, &original, err));
-    if (!(high > low) || !(low > 0)) return err_set(err, ERR_EFORMAT, "config.json: rope high_freq_factor must be above low_freq_factor");
+    if (!(high >= low) || !(low > 0)) return err_set(err, ERR_EFORMAT, "config.json: rope high_freq_factor is below low_freq_factor");
     float low_wave = original / low, high_wave = original / high;
     for (int32_t i = 0; i < r->n_rotated / 2; i++) {
         float f = r->inv_freq[i], wave = (float)TWO_PI / f;
         float smooth = (original / wave - low) / (high - low);
         if (wave > low_wave) r->inv_freq[i] = f / r->factor;
-        else if (wave >= high_wave) r->inv_freq[i] = (1.0f - smooth) * f / r->factor + smooth * f;
+        else if (wave >= high_wave && high > low) r->inv_freq[i] = (1.0f - smooth) * f / r->factor + smooth * f;
     }
     return ERR_OK;
 }

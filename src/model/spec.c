@@ -11,14 +11,11 @@ static const struct {
     const char *name;
     enum act_kind kind;
 } activations[] = {
-    {"silu", ACT_SILU},
-    {"swish", ACT_SILU},
-    {"gelu", ACT_GELU},
-    {"gelu_new", ACT_GELU_TANH},
-    {"gelu_pytorch_tanh", ACT_GELU_TANH},
-    {"gelu_fast", ACT_GELU_TANH},
-    {"relu", ACT_RELU},
-    {"relu2", ACT_RELU2},
+    {"silu", ACT_SILU},           {"swish", ACT_SILU},
+    {"gelu", ACT_GELU},           {"gelu_python", ACT_GELU},
+    {"gelu_new", ACT_GELU_TANH},  {"gelu_pytorch_tanh", ACT_GELU_TANH},
+    {"gelu_fast", ACT_GELU_TANH}, {"gelu_accurate", ACT_GELU_TANH},
+    {"relu", ACT_RELU},           {"relu2", ACT_RELU2},
     {"xielu", ACT_XIELU},
 };
 
@@ -80,12 +77,16 @@ static int resolve_depth(const struct cfg *c, int32_t *out, struct err *err) {
 
 static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *err) {
     const struct cfg *c = &r->cfg;
+    if (cfg_bool(c, "use_bidirectional_attention", false))
+        return err_set(err, ERR_EUNSUPPORTED, "%s: use_bidirectional_attention is true: it is an encoder, and does not write text",
+                       c->file->name);
     TRY(cfg_need(c, "hidden_size", 1, 1 << 20, &s->hidden, err));
     TRY(resolve_depth(c, &s->n_layers, err));
     TRY(cfg_need(c, "vocab_size", 1, 1 << 24, &s->vocab, err));
     TRY(cfg_int(c, "max_position_embeddings", 1, INT32_MAX, 2048, &s->context, err));
-    s->tied = cfg_bool(c, "tie_word_embeddings", r->family->flags & FAM_TIED);
-    s->untied = cfg_get(c, "tie_word_embeddings") && !s->tied;
+    const char *tie = cfg_get(c, "tie_embedding") ? "tie_embedding" : "tie_word_embeddings"; /* the former is a dialect's, and counts */
+    s->tied = cfg_bool(c, tie, r->family->flags & FAM_TIED);
+    s->untied = cfg_get(c, tie) && !s->tied;
     s->wiring = r->family->wiring;
     if (cfg_get(c, "use_parallel_residual")) {
         if (!cfg_bool(c, "use_parallel_residual", true)) s->wiring = WIRE_PRE;
@@ -185,23 +186,26 @@ static int resolve_window(const struct resolver *r, const struct layer_spec *l, 
 /* Whether a layer's queries and keys are rotated. */
 static int layer_has_rope(const struct resolver *r, int32_t layer, bool *out, struct err *err) {
     const struct attn_row *row = &r->family->attn;
-    yyjson_val *list;
+    yyjson_val *list = cfg_get(&r->cfg, "no_rope_layers");
     int32_t interval;
     int64_t flag;
-    TRY(cfg_list(&r->cfg, "no_rope_layers", r->spec->n_layers, &list, err));
+    bool is_empty = yyjson_is_arr(list) && yyjson_arr_size(list) == 0; /* as if it were not there */
+    if (!is_empty) TRY(cfg_list(&r->cfg, "no_rope_layers", r->spec->n_layers, &list, err));
     TRY(cfg_int(&r->cfg, "no_rope_layer_interval", 1, 1 << 20, 0, &interval, err));
     *out = !row->no_rope && (!row->rope_if_named || str_is(cfg_str(&r->cfg, "position_embedding_type", (struct str){0}), "rope"));
     if (row->nope && has_windows(r) && strchr(row->nope, r->spec->layers[layer].kind)) *out = false;
-    if (list && yyjson_arr_size(list)) *out = json_val_int(yyjson_arr_get(list, (size_t)layer), &flag) && flag;
+    if (list && !is_empty) *out = json_val_int(yyjson_arr_get(list, (size_t)layer), &flag) && flag;
     else if (interval && (layer + 1) % interval == 0) *out = false;
     return ERR_OK;
 }
 
-static int resolve_score_scale(const struct resolver *r, struct attn_spec *a, struct err *err) {
+static int resolve_score_scale(const struct resolver *r, int32_t layer, struct attn_spec *a, struct err *err) {
     float scalar;
     TRY(cfg_num(&r->cfg, "query_pre_attn_scalar", a->k_width, &scalar, err));
     if (!(scalar > 0)) return err_set(err, ERR_EFORMAT, "%s: query_pre_attn_scalar must be above 0", r->cfg.file->name);
-    TRY(cfg_num(&r->cfg, "attention_multiplier", 1.0 / sqrt((double)scalar), &a->scale, err));
+    double usual = cfg_bool(&r->cfg, "scale_attn_weights", true) ? 1.0 / sqrt((double)scalar) : 1.0;
+    if (cfg_bool(&r->cfg, "scale_attn_by_inverse_layer_idx", false)) usual /= layer + 1;
+    TRY(cfg_num(&r->cfg, "attention_multiplier", usual, &a->scale, err));
     TRY(cfg_num(&r->cfg, "attn_logit_softcapping", 0, &a->softcap, err));
     return cfg_num(&r->cfg, "clip_qkv", 0, &a->clip, err);
 }
@@ -250,7 +254,7 @@ int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
     bool rope;
     TRY(resolve_heads(r, layer, a, err));
     TRY(resolve_window(r, l, a, err));
-    TRY(resolve_score_scale(r, a, err));
+    TRY(resolve_score_scale(r, layer, a, err));
     a->qk_norm = row->qk_switch && !cfg_bool(&r->cfg, row->qk_switch, false) ? QK_NONE : row->qk_norm;
     a->rope = -1;
     TRY(layer_has_rope(r, layer, &rope, err));

@@ -46,6 +46,7 @@ static void absurd_configs_are_refused(void) {
         {"{\"model_type\":\"llama\"," BASE ",\"layer_types\":[1,2,3,4]}", "layer type"},
         {"{\"model_type\":\"smollm3\"," BASE ",\"no_rope_layers\":[1]}", "no_rope_layers"},
         {"{\"model_type\":\"llama\"," BASE ",\"logits_scaling\":0}", "logits_scaling"},
+        {"{\"model_type\":\"gemma3_text\"," BASE ",\"use_bidirectional_attention\":true}", "use_bidirectional_attention"},
         {"{\"model_type\":\"gemma2\"," BASE ",\"query_pre_attn_scalar\":0}", "query_pre_attn_scalar"},
         {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":8,\"num_experts_per_tok\":9,\"moe_intermediate_size\":8}",
          "num_experts_per_tok is 9 of 8"},
@@ -102,6 +103,38 @@ static void windows_follow_the_file(void) {
     CHECK(s.layers[3].attn.rope < 0 && s.layers[2].attn.window == 16);
 }
 
+/* What the reference takes where a published file leaves a key out, writes an empty list, or says it in an older way. */
+static void absent_keys_mean_what_the_reference_takes(void) {
+    struct spec s;
+    CHECK_OK(resolve("{\"model_type\":\"cohere\"," BASE "}", &s), err);
+    CHECK(s.logit_scale == 0.0625f);
+    CHECK_OK(resolve("{\"model_type\":\"smollm3\"," BASE "}", &s), err);
+    CHECK(s.layers[2].attn.rope >= 0 && s.layers[3].attn.rope < 0);
+    CHECK_OK(resolve("{\"model_type\":\"lfm2\"," BASE ",\"tie_embedding\":false}", &s), err);
+    CHECK(!s.tied && s.untied);
+    CHECK_OK(resolve("{\"model_type\":\"llama4_text\"," BASE "," MOE ",\"no_rope_layers\":[],\"rope_scaling\":{\"rope_type\":\"llama3\","
+                     "\"factor\":16.0,\"low_freq_factor\":1.0,\"high_freq_factor\":1.0,\"original_max_position_embeddings\":8192}}",
+                     &s),
+             err);
+    CHECK(s.layers[2].attn.rope >= 0 && s.layers[3].attn.rope < 0);
+    CHECK(s.layers[2].attn.qk_norm == QK_HEAD && s.layers[3].attn.pos_scale_beta == 0.1f);
+    for (int i = 0; i < 8; i++) CHECK(s.ropes[0].inv_freq[i] > 0 && s.ropes[0].inv_freq[i] <= 1);
+}
+
+/* GPT-2's two switches on the scale of its scores. */
+static void scores_are_scaled_by_the_file(void) {
+    struct spec s;
+    CHECK_OK(resolve("{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":9,"
+                     "\"scale_attn_by_inverse_layer_idx\":true}",
+                     &s),
+             err);
+    CHECK(s.layers[0].attn.scale == 0.25f && s.layers[1].attn.scale == 0.125f);
+    CHECK_OK(
+        resolve("{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":9,\"scale_attn_weights\":false}", &s),
+        err);
+    CHECK(s.layers[0].attn.scale == 1.0f);
+}
+
 static void dense_layers_come_first(void) {
     struct spec s;
     CHECK_OK(resolve("{\"model_type\":\"dots1\"," BASE "," MOE ",\"first_k_dense_replace\":2}", &s), err);
@@ -149,6 +182,8 @@ const struct unit_suite unit_families = {
         {"absurd_configs_are_refused", absurd_configs_are_refused},
         {"text_config_may_leave_out_defaults", text_config_may_leave_out_defaults},
         {"windows_follow_the_file", windows_follow_the_file},
+        {"absent_keys_mean_what_the_reference_takes", absent_keys_mean_what_the_reference_takes},
+        {"scores_are_scaled_by_the_file", scores_are_scaled_by_the_file},
         {"dense_layers_come_first", dense_layers_come_first},
         {"rope_factor_from_lengths", rope_factor_from_lengths},
         {"rows_are_sound", rows_are_sound},
