@@ -162,6 +162,17 @@ static void end_all(struct service *s) {
     publish_stats(s);
 }
 
+/* Nothing that this process asks of the device can succeed any more. What waits is answered with that, and the owner ends. */
+static void fail_lost(struct service *s, const struct err *why) {
+    if (!s->session->backend->lost || atomic_load(&s->state) == SERVICE_FAILED) return;
+    os_mutex_lock(s->lock);
+    err_set(&s->why, ERR_EDEVICE, "the device is lost and the program must be started again: %s",
+            why->code ? why->msg : "it failed while embeddings were made");
+    os_mutex_unlock(s->lock);
+    atomic_store(&s->state, SERVICE_FAILED);
+    s->options.notify(s->options.user);
+}
+
 static void run(void *user) {
     struct service *s = user;
     struct err err = {0};
@@ -180,6 +191,7 @@ static void run(void *user) {
         service_embed_some(s);
         settle(s);
         publish_stats(s);
+        fail_lost(s, &err);
     }
     end_all(s);
 }

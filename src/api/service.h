@@ -29,7 +29,8 @@ struct service_options {
 
 enum service_state { SERVICE_LOADING, SERVICE_READY, SERVICE_FAILED };
 
-/* Returns at once; the state becomes ready, or failed, later (with a notify). */
+/* Returns at once; the state becomes ready, or failed, later (with a notify). It also fails when the device is lost: jobs then end with errors,
+ * and no more are taken. */
 int service_open(const struct service_options *options, struct service **out, struct err *err);
 /* Ends what still runs; waits for the thread. Jobs must have been released. */
 void service_close(struct service *s);

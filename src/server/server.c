@@ -92,6 +92,12 @@ static void close_all(struct server *s) {
     http_server_close(s->http, on_http_closed, s);
 }
 
+static void begin_drain(struct server *s) {
+    s->draining = true;
+    s->drain_ns = os_clock_ns();
+    http_server_drain(s->http);
+}
+
 static void on_signal(uv_signal_t *handle, int number) {
     struct server *s = handle->data;
     (void)number;
@@ -102,9 +108,7 @@ static void on_signal(uv_signal_t *handle, int number) {
         return;
     }
     log_info("ending: no new requests; those that run are finished first");
-    s->draining = true;
-    s->drain_ns = os_clock_ns();
-    http_server_drain(s->http);
+    begin_drain(s);
 }
 
 /* ---- the loop ----------------------------------------------------------------------------------------------------------- */
@@ -113,14 +117,15 @@ static void on_wake(uv_async_t *handle) {
     struct server *s = handle->data;
     if (s->closing) return;
     enum service_state state = service_state(s->service, &s->why);
-    if (state == SERVICE_FAILED) close_all(s);
-    if (state != SERVICE_READY) return;
+    if (state == SERVICE_FAILED && !s->announced) close_all(s);
+    if (state != SERVICE_READY && !s->announced) return;
     if (!s->announced) announce(s);
     struct service_job *job;
     while ((job = service_next_ready(s->service))) {
         struct job_listener *listener = service_job_user(job);
         listener->on_ready(listener);
     }
+    if (state == SERVICE_FAILED && !s->draining) begin_drain(s); /* the device is lost: those that ran have been told */
 }
 
 static void notify(void *user) {

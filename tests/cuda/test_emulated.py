@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """Decode of one row on emulated GPUs (tests/cuda/emu): a data-centre GPU, a GeForce with 99 KB of shared memory for a block, one with three
 multiprocessors, and one with rings of one place. Products by themselves (cuda_one), a golden model against the CPU, the built-in model's tokens against the CPU's; kernels/one.cu
-must be what ran. Last, a launch that is a block short must end with a message. Needs a build with kernels for 9.0, whose images the emulator takes for its own, and g++.
+must be what ran. A launch that is a block short must end with a message; memory that others take must not stop a step, and a lost GPU must end a server. Needs a build with kernels for 9.0, whose images the emulator takes for its own, and g++.
 
 usage: test_emulated.py BUILD
 """
+import itertools
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SMALL = "-DMLXCEL_SMALL_SHARED"
@@ -46,6 +50,27 @@ def check_gpu(build, folder, limits, cpu_text):
     yield "a block that is not there", rc not in (0, 124) and "waited for each other in vain" in err and ran_one(err), out + err
 
 
+def check_faults(build, folder, cpu_text):
+    """Memory that others take while a step runs; a GPU that is lost: the request is told, and the server ends with the reason."""
+    rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, "sms=4;report;taken")
+    yield "memory that others take", rc == 0 and out == cpu_text and ran_one(err), out + err
+    env = dict(os.environ, LD_LIBRARY_PATH=folder, EMU_CUDA="sms=4;broken")
+    server = subprocess.Popen([f"{build}/mlxcel", "serve", "--device", "cuda", "--port", "0", "--log-format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT)
+    ask = urllib.request.Request(json.loads(server.stdout.readline())["url"] + "/v1/completions", b'{"prompt": "A", "max_tokens": 4}', {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(ask, timeout=100) as reply:
+            status, words = reply.status, reply.read().decode()
+    except urllib.error.HTTPError as e:
+        status, words = e.code, e.read().decode()
+    yield "a lost GPU's answer", status == 500 and "failed on the server" in words, f"{status} {words}"
+    try:
+        err = server.communicate(timeout=60)[1]
+    except subprocess.TimeoutExpired:
+        server.kill()
+        err = "it does not end: " + server.communicate()[1]
+    yield "a lost GPU's server", server.returncode == 1 and "the device is lost" in err, f"{server.returncode} {err}"
+
+
 def skip(why):
     print(f"skipped: {why}\n0 passed, 0 failed, 1 skipped")
     sys.exit(0)
@@ -67,7 +92,8 @@ def main():
                 continue
             if execute([f"{build}/cuda_one"], folder, limits)[1].startswith("skipped"):
                 skip("the build has no kernels for 9.0 (cmake -DMLXCEL_CUDA=on -DMLXCEL_CUDA_ARCHS=90a)")
-            for what, ok, words in check_gpu(build, folder, limits, cpu_text):
+            checks = check_gpu(build, folder, limits, cpu_text)
+            for what, ok, words in checks if flags else itertools.chain(checks, check_faults(build, folder, cpu_text)):
                 passed += bool(ok)
                 failed += not ok
                 if not ok:

@@ -395,6 +395,42 @@ static void device_details(void) {
     arena_free(&a);
 }
 
+/* Memory that is not there: the sizes and what to do, whoever notices; a step's own few bytes come out of what is kept back. */
+static void memory_errors(void) {
+    static const struct {
+        const char *config;
+        uint64_t bytes;
+        bool is_small, fits;
+    } rows[] = {
+        {"device=90|NVIDIA H200|1024|300", 16 << 20, false, true},     {"device=90|NVIDIA H200|1024|300", 64 << 20, false, false},
+        {"device=90|NVIDIA H200|1024|100", 1 << 20, false, false},     {"device=90|NVIDIA H200|1024|100", 1 << 20, true, true},
+        {"device=90|NVIDIA H200|1024|100", 101 << 20, true, false},    {"alloc=2;device=90|NVIDIA H200|1024|1000", 1 << 20, false, false},
+        {"device=90|NVIDIA H200|1024|1000", UINT64_MAX, false, false},
+    };
+    struct arena a = {0};
+    struct sb data = {0};
+    struct cuda_pack pack;
+    struct err err = {0};
+    struct cuda *c = mem_alloc(sizeof *c);
+    put_pack(&data, release, N_RELEASE);
+    CHECK_OK(cuda_pack_open(&pack, data.p, data.n, "test", &err), err);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CUdeviceptr p = 1;
+        cuda_probe_run(&c->probe, &(struct cuda_probe_args){.driver_path = fake_driver(&a, rows[i].config), .pack = &pack});
+        c->d = &c->probe.driver, c->device = &c->probe.devices[0];
+        c->d->cuDevicePrimaryCtxRetain(&c->context, 0);
+        c->d->cuCtxSetCurrent(c->context);
+        int code = rows[i].is_small ? cuda_alloc_small(c, (size_t)rows[i].bytes, "it", &p, &err)
+                                    : cuda_alloc(c, (size_t)rows[i].bytes, "it", &p, &err);
+        FAIL_IF(code != (rows[i].fits ? ERR_OK : ERR_EMEMORY) || (p != 0) != rows[i].fits, "row %zu: code %d, %s", i, code, err.msg);
+        FAIL_IF(code && (!strstr(err.msg, "too little memory for it") || !strstr(err.msg, "GiB wanted")), "row %zu: %s", i, err.msg);
+        cuda_free(c, &p);
+    }
+    sb_free(&data);
+    arena_free(&a);
+    mem_free(c);
+}
+
 /* More GPUs than the table holds: the first are taken, nothing is overrun. */
 static void many_devices(void) {
     struct arena a = {0};
@@ -570,6 +606,7 @@ static const struct unit_case cases[] = {
     {"probe_without", probe_without},
     {"probe_choose", probe_choose},
     {"device_details", device_details},
+    {"memory_errors", memory_errors},
     {"many_devices", many_devices},
     {"embedded", embedded},
     {"wide_products", wide_products},

@@ -140,6 +140,8 @@ enum { BOUNCE_BYTES = 8 << 20 }; /* each of two halves */
 
 /* ---- memory and weights (weight.c), cache (kv.c) ---- */
 int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);
+/* The few bytes of a step that runs, also of what is kept back: a program that has taken the rest since then does not stop it. */
+int cuda_alloc_small(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);
 void cuda_free(struct cuda *c, CUdeviceptr *p);
 int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
 void cuda_weight_release(struct backend *be, struct weight *w);

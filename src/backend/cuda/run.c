@@ -92,8 +92,7 @@ static int launch_all(struct cuda *c, struct err *err) {
     return ERR_OK;
 }
 
-int cuda_end(struct backend *be, const struct step *step, struct err *err) {
-    struct cuda *c = (struct cuda *)be;
+static int run_step(struct cuda *c, const struct step *step, struct err *err) {
     CUDA_TRY(c, c->d->cuCtxSetCurrent(c->context), "using GPU %d", c->device->index);
     c->n_steps++;
     if (c->replay) {
@@ -116,6 +115,17 @@ int cuda_end(struct backend *be, const struct step *step, struct err *err) {
     TRY(cuda_graph_build(c, &g, err));
     CUDA_TRY(c, c->d->cuGraphLaunch(g->exec, c->stream), "launching a graph");
     return ERR_OK;
+}
+
+/* After a fault in a kernel, or when the GPU is gone, the driver says the same of every call. */
+static int note_lost(struct cuda *c, int code) {
+    if (code && cuda_result_is_fatal(c->d->cuStreamSynchronize(c->stream))) c->base.lost = true;
+    return code;
+}
+
+int cuda_end(struct backend *be, const struct step *step, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    return note_lost(c, run_step(c, step, err));
 }
 
 /* After a wait that had no end (kernels/sync.cuh) a step's results are nothing; the counters are whole again when the launch is over. */
@@ -142,8 +152,7 @@ static int read_piece(struct cuda *c, CUdeviceptr from, size_t bytes, unsigned c
     return ERR_OK;
 }
 
-int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err) {
-    struct cuda *c = (struct cuda *)be;
+static int read_output(struct cuda *c, struct tensor t, void *dst, struct err *err) {
     CUDA_TRY(c, c->d->cuCtxSetCurrent(c->context), "using GPU %d", c->device->index);
     for (int32_t i = 0; i < c->n_outputs; i++) {
         if (c->outputs[i].id != t.id) continue;
@@ -157,4 +166,9 @@ int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err) {
         return ERR_OK;
     }
     return err_set(err, ERR_EINTERNAL, "value %d is no output of the last step", t.id);
+}
+
+int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    return note_lost(c, read_output(c, t, dst, err));
 }

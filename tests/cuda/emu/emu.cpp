@@ -121,7 +121,8 @@ static void run_block() {
 }
 
 // What EMU_CUDA="sms=28;shared=101376;lost;report" says: multiprocessors, shared memory for a block, whether launches of kernels/one.cu are a block
-// short, for which the others then wait, and whether the end tells what ran.
+// short, for which the others then wait, and whether the end tells what ran. With "broken" the first of them faults, and all calls after it; with
+// "taken" others take the GPU's memory when the first kernel runs.
 static const char *setting(const char *name) {
     const char *all = getenv("EMU_CUDA"), *at = all ? strstr(all, name) : nullptr;
     return at ? at + strlen(name) : nullptr;
@@ -143,6 +144,9 @@ static void note(const char *name, unsigned blocks, unsigned shared_bytes) {
     if (blocks > r.grid) r.grid = blocks;
     if (shared_bytes > r.shared) r.shared = shared_bytes;
 }
+
+// A fault stays: every call that asks for work answers with it.
+static bool broken, started;
 
 // Shared memory is poisoned (NaN), what lies behind it too, and must stay so.
 enum { GUARD = 256 };
@@ -233,7 +237,8 @@ API cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) { return *v = 0
 API cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, size_t) { return *n = 1, CUDA_SUCCESS; }
 API cuOccupancyMaxActiveClusters(int *n, CUfunction, const CUlaunchConfig *) { return *n = 1, CUDA_SUCCESS; }
-API cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = (size_t)7 << 30, *t = (size_t)8 << 30, CUDA_SUCCESS; }
+static CUresult fault() { return broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
+API cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = (size_t)(started && setting("taken") ? 32 : 7 << 10) << 20, *t = (size_t)8 << 30, CUDA_SUCCESS; }
 API cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
     void *m = nullptr;
     if (posix_memalign(&m, 512, n)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -246,8 +251,8 @@ API cuMemFreeHost(void *p) { return free(p), CUDA_SUCCESS; }
 API cuMemHostGetDevicePointer_v2(CUdeviceptr *a, void *p, unsigned) { return *a = (CUdeviceptr)p, CUDA_SUCCESS; }
 API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n) { return memcpy((void *)to, from, n), CUDA_SUCCESS; }
 API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) { return memcpy(to, (void *)from, n), CUDA_SUCCESS; }
-API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream) { return memcpy((void *)to, from, n), CUDA_SUCCESS; }
-API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream) { return memcpy(to, (void *)from, n), CUDA_SUCCESS; }
+API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream) { return memcpy((void *)to, from, n), fault(); }
+API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream) { return memcpy(to, (void *)from, n), fault(); }
 API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) { return memcpy((void *)to, (void *)from, n), CUDA_SUCCESS; }
 API cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n) { return memset((void *)to, v, n), CUDA_SUCCESS; }
 API cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream) { return memset((void *)to, v, n), CUDA_SUCCESS; }
@@ -258,7 +263,7 @@ API cuMemsetD32Async(CUdeviceptr to, unsigned v, size_t n, CUstream) {
 API cuStreamCreate(CUstream *s, unsigned) { return *s = (CUstream)1, CUDA_SUCCESS; }
 API cuStreamCreateWithPriority(CUstream *s, unsigned, int) { return *s = (CUstream)1, CUDA_SUCCESS; }
 API cuStreamDestroy_v2(CUstream) { return CUDA_SUCCESS; }
-API cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
+API cuStreamSynchronize(CUstream) { return fault(); }
 API cuStreamQuery(CUstream) { return CUDA_SUCCESS; }
 API cuStreamWaitEvent(CUstream, CUevent, unsigned) { return CUDA_SUCCESS; }
 API cuEventCreate(CUevent *e, unsigned) { return *e = (CUevent)1, CUDA_SUCCESS; }
@@ -269,7 +274,10 @@ API cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
 API cuEventElapsedTime(float *ms, CUevent, CUevent) { return *ms = 0, CUDA_SUCCESS; }
 static CUresult start(CUfunction f, const unsigned all[3], unsigned threads, unsigned shared_bytes, const void *args) {
     const emu_function *e = (const emu_function *)f;
-    bool is_short = setting("lost") && !strncmp(e->name, "one_", 4) && all[0] > 1;
+    bool is_one = !strncmp(e->name, "one_", 4), is_short = setting("lost") && is_one && all[0] > 1;
+    broken |= setting("broken") && is_one;
+    started |= strncmp(e->name, "tile_", 5) != 0;
+    if (broken) return fault();
     const unsigned grid[3] = {all[0] - is_short, all[1], all[2]};
     return launch(e->name, e->call, grid, threads, shared_bytes, args) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
