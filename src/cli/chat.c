@@ -1,17 +1,10 @@
 /* The conversation: messages, turns, reading what the user says. */
 #include "cli/chat.h"
 
+#include "cli/interrupt.h"
 #include "os/os.h"
 
-#include <stdatomic.h>
-
 enum { MESSAGES_KEPT = 1 }; /* the newest is never dropped */
-
-static _Atomic bool is_interrupted;
-
-static void on_interrupt(void) {
-    atomic_store(&is_interrupted, true);
-}
 
 void chat_say(const char *fmt, ...) {
     struct sb out = {0};
@@ -131,16 +124,14 @@ int chat_turn(struct chat *c, struct str text, struct err *err) {
                                  .n_stops = c->n_stops,
                                  .breakers = c->n_breakers ? c->breakers : NULL,
                                  .n_breakers = c->n_breakers,
-                                 .interrupt = &is_interrupted,
                                  .on_text = on_text,
                                  .user = c};
     if (!code) {
         c->answer.splits = c->has_template;
         answer_begin(&c->answer, ids.thinks);
-        atomic_store(&is_interrupted, false);
-        os_on_interrupt(on_interrupt);
+        r.interrupt = interrupt_begin();
         code = session_generate(c->session, &r, &stats, err);
-        os_on_interrupt(NULL);
+        interrupt_end();
     }
     if (code) { /* as if it had not been said */
         mem_free(c->messages[--c->n_messages].text);
@@ -149,7 +140,7 @@ int chat_turn(struct chat *c, struct str text, struct err *err) {
     if (!answer_end(&c->answer)) return err_set(err, c->answer.code, "%s", c->answer.err.msg);
     chat_add(c, false, sb_str(&c->answer.text));
     if (c->is_terminal) show_figures(c, &stats);
-    if (atomic_load(&is_interrupted) && (c->is_once || !c->is_terminal)) return err_set(err, ERR_ECANCELLED, "interrupted");
+    if (interrupt_came() && (c->is_once || !c->is_terminal)) return err_set(err, ERR_ECANCELLED, "interrupted");
     return ERR_OK;
 }
 

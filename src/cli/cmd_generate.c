@@ -2,10 +2,9 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/answer.h"
+#include "cli/interrupt.h"
 #include "cli/session_args.h"
 #include "os/os.h"
-
-#include <stdatomic.h>
 
 struct output {
     struct session *session;
@@ -18,12 +17,6 @@ struct output {
     int code;
     struct err err;
 };
-
-static _Atomic bool is_interrupted;
-
-static void on_interrupt(void) {
-    atomic_store(&is_interrupted, true);
-}
 
 static void put_logprob(struct jsonw *w, int32_t token, float logprob) {
     jsonw_put_int(w, "token", token);
@@ -164,7 +157,6 @@ static int generate(const struct args *args, struct output *o, struct err *err) 
     struct generate_request r = {.max_new = (int32_t)args_int(args, OPT_MAX_TOKENS),
                                  .ignore_eos = args_flag(args, OPT_IGNORE_EOS),
                                  .sampling = &o->sampling,
-                                 .interrupt = &is_interrupted,
                                  .on_token = on_token,
                                  .on_text = o->ids ? NULL : on_text,
                                  .user = o};
@@ -173,11 +165,11 @@ static int generate(const struct args *args, struct output *o, struct err *err) 
     r.n_stops = args_strings(args, OPT_STOP, &r.stops);
     r.n_breakers = args_strings(args, OPT_DRY_BREAKERS, &r.breakers);
     if (r.n_breakers == 0) r.breakers = NULL;
-    os_on_interrupt(on_interrupt);
+    r.interrupt = interrupt_begin();
     int code = session_generate(o->session, &r, &stats, err);
-    os_on_interrupt(NULL);
+    interrupt_end();
     if (!code) code = finish(o, &stats, err);
-    if (!code && atomic_load(&is_interrupted)) return err_set(err, ERR_ECANCELLED, "interrupted");
+    if (!code && interrupt_came()) return err_set(err, ERR_ECANCELLED, "interrupted");
     return code;
 }
 

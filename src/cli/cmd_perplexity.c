@@ -2,18 +2,11 @@
 #include "api/perplexity.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/interrupt.h"
 #include "cli/session_args.h"
 #include "os/os.h"
 
-#include <stdatomic.h>
-
 enum { TEXT_BYTES_MAX = 1 << 30 };
-
-static _Atomic bool is_interrupted;
-
-static void on_interrupt(void) {
-    atomic_store(&is_interrupted, true);
-}
 
 static bool show(void *user, uint64_t done, uint64_t total, double perplexity) {
     (void)user;
@@ -24,7 +17,7 @@ static bool show(void *user, uint64_t done, uint64_t total, double perplexity) {
         os_write(OS_STDERR, sb_str(&line), NULL);
     }
     sb_free(&line);
-    return !atomic_load(&is_interrupted);
+    return !interrupt_came();
 }
 
 static void print(const struct perplexity_result *r, int32_t chunk, bool json, struct sb *out) {
@@ -53,9 +46,9 @@ static int measure(const struct args *args, struct session *s, struct str text, 
     o.tokens = ids.p;
     o.n_tokens = ids.n;
     if (o.chunk > session_context(s)) o.chunk = session_context(s);
-    os_on_interrupt(on_interrupt);
+    interrupt_begin();
     int code = perplexity_run(s, &o, &r, err);
-    os_on_interrupt(NULL);
+    interrupt_end();
     if (os_is_terminal(OS_STDERR)) os_write(OS_STDERR, STR("\n"), NULL);
     if (code) return code;
     print(&r, o.chunk, args_flag(args, OPT_JSON), &out);

@@ -1,21 +1,14 @@
 /* mlxcel quantize: a quantised copy of a model. */
 #include "api/quantize.h"
 #include "base/log.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/store_args.h"
 #include "os/os.h"
 
-#include <stdatomic.h>
-
-static _Atomic bool is_interrupted;
-
-static void on_interrupt(void) {
-    atomic_store(&is_interrupted, true);
-}
-
 static bool show(void *user, uint64_t done, uint64_t total) {
     progress_show(user, done, total);
-    return !atomic_load(&is_interrupted);
+    return !interrupt_came();
 }
 
 static int read_overrides(const struct args *args, struct quantize_options *o, struct err *err) {
@@ -48,9 +41,9 @@ int cmd_quantize(const struct args *args, struct err *err) {
     if (args_given(args, OPT_QUANT_GROUP)) o.format.group = (uint16_t)args_int(args, OPT_QUANT_GROUP);
     TRY(model_arg(args, source, &o.source, NULL, err));
     TRY(read_overrides(args, &o, err));
-    os_on_interrupt(on_interrupt);
+    interrupt_begin();
     int code = quantize_run(&o, &r, err);
-    os_on_interrupt(NULL);
+    interrupt_end();
     progress_end(&bar);
     if (code) return code;
     char before[32], after[32];

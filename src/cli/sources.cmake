@@ -24,6 +24,7 @@ set(CLI_SOURCES
   src/cli/complete.c
   src/cli/help.c
   src/cli/history.c
+  src/cli/interrupt.c
   src/cli/line_edit.c
   src/cli/output.c
   src/cli/progress.c
