@@ -1,4 +1,5 @@
 /* Writing a quantised checkpoint: shards with their headers, tensors in pieces of rows, config and side files. */
+#include "api/new_folder.h"
 #include "api/quantize_internal.h"
 
 #include "base/json.h"
@@ -302,46 +303,22 @@ static void close_files(struct writer *w) {
 
 static int write_folder(const struct checkpoint *c, const struct quantize_plan *p, struct err *err) {
     struct writer w = {.plan = p};
-    const char *target = p->options->target;
-    struct str clean = str_of(target);
-    while (clean.n > 1 && (clean.p[clean.n - 1] == '/' || clean.p[clean.n - 1] == '\\')) clean.n--;
-    w.dir = str_fmt(&w.arena, "%.*s.partial-%d", STR_ARG(clean), os_process_id()).p;
-    int code = os_make_dirs(w.dir, err);
-    if (!code) code = write_all(&w, c, err);
-    close_files(&w);
-    struct err ignored;
+    struct new_folder folder;
+    int code = new_folder_begin(&w.arena, p->options->target, &folder, err);
     if (!code) {
-        os_remove(target, &ignored); /* an empty folder of that name */
-        code = os_rename(w.dir, str_cstr(&w.arena, clean), err);
+        w.dir = folder.dir;
+        code = write_all(&w, c, err);
+        close_files(&w);
+        code = new_folder_end(&folder, code, err);
     }
-    if (code) os_remove_tree(w.dir, &ignored);
     arena_free(&w.arena);
-    return code;
-}
-
-static int check_target(const char *path, struct err *err) {
-    struct arena a = {0};
-    struct os_stat stat;
-    struct str *names;
-    size_t n = 0;
-    struct err absent;
-    int code = os_stat(path, &stat, &absent);
-    if (code == ERR_OK) {
-        code = stat.is_dir ? os_list_dir(&a, path, &names, &n, err) : err_set(err, ERR_EARG, "%s exists already", path);
-        if (!code && n) code = err_set(err, ERR_EARG, "%s is not empty; choose a new folder", path);
-    } else if (code == ERR_ENOTFOUND) {
-        code = ERR_OK;
-    } else {
-        *err = absent;
-    }
-    arena_free(&a);
     return code;
 }
 
 int quantize_run(const struct quantize_options *o, struct quantize_result *out, struct err *err) {
     struct checkpoint c = {0};
     struct quantize_plan p = {0};
-    TRY(check_target(o->target, err));
+    TRY(new_folder_check(o->target, err));
     TRY(checkpoint_open(o->source, &c, err));
     int code = c.has_config && c.dir ? ERR_OK : err_set(err, ERR_EARG, "%s is no model folder with a config.json", o->source);
     if (!code) code = quantize_plan_make(&c, o, &p, err);

@@ -1,6 +1,7 @@
-/* Writing a made-up model: the safetensors header first, then tensor after tensor in pieces, under a temporary name. */
+/* Writing a made-up model: the safetensors header first, then tensor after tensor in pieces. */
 #include "api/synth_write.h"
 
+#include "api/new_folder.h"
 #include "api/synth_internal.h"
 #include "base/json.h"
 #include "file/checkpoint.h"
@@ -45,7 +46,7 @@ static int write_tensors(const struct synth *s, struct os_file *f, uint64_t at, 
             synth_fill(t, from, piece, n);
             code = os_file_write_at(f, piece, n, at + from, err);
             done += n;
-            if (o->progress) o->progress(o->user, done, total);
+            if (!code && o->progress && !o->progress(o->user, done, total)) code = err_set(err, ERR_ECANCELLED, "interrupted");
         }
         at += t->bytes;
     }
@@ -86,24 +87,19 @@ static int copy_tokenizer(struct arena *a, const char *dir, struct err *err) {
     return code;
 }
 
-static int write_folder(struct arena *a, const struct synth_write_options *o, struct err *err) {
-    struct synth *s;
-    struct str *names;
-    size_t n_names;
-    TRY(synth_create(a, &(struct synth_args){.shape = o->shape, .bits = o->bits, .f16 = o->f16, .seed = o->seed}, &s, err));
-    TRY(os_make_dirs(o->dir, err));
-    TRY(os_list_dir(a, o->dir, &names, &n_names, err));
-    if (n_names) return err_set(err, ERR_EARG, "%s is not empty; choose a new folder", o->dir);
-    struct str partial = str_fmt(a, "%s/model.safetensors.partial", o->dir), whole = str_fmt(a, "%s/model.safetensors", o->dir);
-    TRY(copy_tokenizer(a, o->dir, err));
-    TRY(write_weights(s, partial.p, o, err));
-    TRY(os_rename(partial.p, whole.p, err));
-    return os_file_save(str_fmt(a, "%s/config.json", o->dir).p, s->config_json, err);
+static int write_folder(struct arena *a, const struct synth *s, const char *dir, const struct synth_write_options *o, struct err *err) {
+    TRY(copy_tokenizer(a, dir, err));
+    TRY(write_weights(s, str_fmt(a, "%s/model.safetensors", dir).p, o, err));
+    return os_file_save(str_fmt(a, "%s/config.json", dir).p, s->config_json, err);
 }
 
-int synth_write(const struct synth_write_options *options, struct err *err) {
+int synth_write(const struct synth_write_options *o, struct err *err) {
     struct arena a = {0};
-    int code = write_folder(&a, options, err);
+    struct synth *s;
+    struct new_folder folder;
+    int code = synth_create(&a, &(struct synth_args){.shape = o->shape, .bits = o->bits, .f16 = o->f16, .seed = o->seed}, &s, err);
+    if (!code) code = new_folder_begin(&a, o->dir, &folder, err);
+    if (!code) code = new_folder_end(&folder, write_folder(&a, s, folder.dir, o, err), err);
     arena_free(&a);
     return code;
 }

@@ -10,11 +10,11 @@ struct synth_write_options {
     bool f16;
     uint64_t seed;
     const char *dir;
-    void (*progress)(void *user, uint64_t done, uint64_t total); /* may be NULL */
+    bool (*progress)(void *user, uint64_t done, uint64_t total); /* may be NULL; false: stop */
     void *user;
 };
 
-/* The folder must not exist or be empty; it is complete when this returns without an error. */
+/* The folder must not exist or be empty; it appears when it is complete. */
 int synth_write(const struct synth_write_options *options, struct err *err);
 
 #endif

@@ -76,15 +76,19 @@ int model_name_arg(const struct args *args, struct str *out, struct err *err) {
     return ERR_OK;
 }
 
+int32_t shape_bits_arg(const struct args *args) {
+    static const int32_t bits[] = {4, 8, 16, 32}; /* in the order of the row's choices */
+    return bits[args_choice(args, OPT_BITS)];
+}
+
 /* The made-up model. What describes one and would be ignored beside another is refused: --bits converts nothing. */
 static int shape_args(const struct args *args, struct session_options *out, struct err *err) {
-    static const int32_t bits[] = {4, 8, 16, 32};
     static const enum opt_id own[] = {OPT_BITS, OPT_DTYPE, OPT_SYNTH_SEED};
     out->shape = text_or_null(args, OPT_SHAPE);
     for (size_t i = 0; i < sizeof own / sizeof *own && !out->shape; i++)
         if (has(args, own[i]) && args_given(args, own[i]))
             return err_set(err, ERR_EARG, "--%s is for made-up models (--shape NAME)", options[own[i]].name);
-    out->bits = bits[args_choice(args, OPT_BITS)];
+    out->bits = shape_bits_arg(args);
     out->f16 = args_choice(args, OPT_DTYPE) == 1;
     if (has(args, OPT_SYNTH_SEED)) out->seed = (uint64_t)args_int(args, OPT_SYNTH_SEED);
     return ERR_OK;

@@ -10,6 +10,7 @@ int cpu_level_arg(const struct args *args, struct err *err);
 /* What names the model: the operand or --model, where --shape makes none up; {NULL, 0} for the built-in one. MLXCEL_MODEL gives way to
  * all of them, since what is typed wins over the environment. */
 int model_name_arg(const struct args *args, struct str *out, struct err *err);
+int32_t shape_bits_arg(const struct args *args);
 int session_args(const struct args *args, struct session_options *out, struct err *err);
 /* What the options say of the sampler's plain numbers. */
 int sampling_args(const struct args *args, struct sampling_given *out, struct err *err);

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -265,6 +266,13 @@ def check_interrupted():
         p.send_signal(signal.SIGINT)
         rest, err = p.communicate(timeout=60)
         check(first and rest.endswith(b"\n") and p.returncode == 1 and b"error" not in err, f"{command} interrupted: {p.returncode} {rest[-50:]!r} {err[-200:]!r}")
+    with tempfile.TemporaryDirectory() as folder:
+        p = subprocess.Popen([program, "synth", "--shape", "llama-3.2-1b", "--bits", "16", "-o", folder + "/made-up"], stderr=subprocess.PIPE, text=True)
+        while p.poll() is None and not os.listdir(folder):
+            time.sleep(0.01)
+        p.send_signal(signal.SIGINT)
+        err = p.communicate(timeout=60)[1]
+        check(p.returncode == 1 and not err and not os.listdir(folder), f"synth interrupted: {p.returncode} {err} {os.listdir(folder)}")
 
 
 def check_nohup():
