@@ -144,7 +144,7 @@ def check_refusals(source):
             (["-m", source, "-o", f"{temp}/new", "--mode", "mxfp4", "--bits", "8"], 2, "mxfp4"),
             (["-m", source, "-o", f"{temp}/new", "--override", "x"], 2, "--override"),
             (["-m", source, "-o", f"{temp}/new", "--override", "*.q_proj=6", "--override", "*.q_proj.weight=8"], 2, "--override *.q_proj.weight matches no matrix; their names are like model."),
-            (["-m", source, "-o", ""], 2, "--output"),
+            (["-m", source, "-o", ""], 2, "expected a path"),
             (["-m", f"{temp}/absent", "-o", f"{temp}/new"], 1, "absent"),
         ):
             r = run(*args)
