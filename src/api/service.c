@@ -230,6 +230,7 @@ void service_close(struct service *s) {
     }
     for (int32_t i = 0; i < s->n_works; i++) sampler_work_destroy(s->works[i]);
     mem_free(s->works);
+    embed_close(s->embed);
     session_close(s->session);
     arena_free(&s->arena);
     mem_free(s->active);

@@ -1,4 +1,4 @@
-/* Embeddings of a service: one job for all texts of a request, a chunk of one of them between two steps of the engine. */
+/* Embeddings of a service: one job for all texts of a request; texts of all jobs share batches, one between two steps of the engine. */
 #include "api/service_internal.h"
 
 static int copy_inputs(struct service_job *j, const struct service_embed_request *r, struct err *err) {
@@ -46,34 +46,61 @@ int service_embed(struct service *s, const struct service_embed_request *r, stru
 /* ---- on the engine's thread ------------------------------------------------------------------------------------------ */
 
 void service_embed_stop(struct service_job *j, enum service_finish finish) {
-    embed_end(j->embed);
-    j->embed = NULL;
-    service_job_end(j, finish, NULL);
+    if (j->service->embed) embed_drop(j->service->embed, j);
+    service_job_end(j, finish, finish == JOB_ERROR ? &j->embed_why : NULL);
 }
 
-static int advance(struct service_job *j, struct err *err) {
-    struct service *s = j->service;
-    const struct service_ids *in = &j->inputs[j->i_input];
-    bool done;
-    if (!j->embed) TRY(embed_begin(s->session->engine, in->p, in->n, j->pooling, &j->embed, err));
-    TRY(embed_step(j->embed, j->vectors + j->i_input * (size_t)s->info.width, &done, err));
-    if (!done) return ERR_OK;
-    embed_end(j->embed);
-    j->embed = NULL;
-    if (++j->i_input == j->n_inputs) service_job_end(j, JOB_STOP, NULL);
-    return ERR_OK;
+static void on_embedded(void *user, const struct err *why) {
+    struct service_job *j = user;
+    j->n_embedded++;
+    if (why) j->embed_why = *why;
+}
+
+static bool is_embedding(const struct service_job *j) {
+    return j->inputs && !j->is_over && !j->want;
+}
+
+/* The oldest job with texts that nobody reads yet. */
+static struct service_job *next_job(const struct service *s) {
+    struct service_job *oldest = NULL;
+    for (int32_t i = 0; i < s->n_active; i++) {
+        struct service_job *j = s->active[i];
+        if (is_embedding(j) && j->n_begun < j->n_inputs && (!oldest || j->submit_ns < oldest->submit_ns)) oldest = j;
+    }
+    return oldest;
+}
+
+static void add_texts(struct service *s) {
+    struct service_job *j;
+    struct err busy;
+    while ((!s->embed || embed_has_room(s->embed)) && (j = next_job(s))) {
+        const struct service_ids *in = &j->inputs[j->n_begun];
+        struct embed_text text = {in->p, in->n, j->pooling, j->vectors + j->n_begun * (size_t)s->info.width, j};
+        if (!s->embed) s->embed = embed_open(s->session->engine, on_embedded);
+        if (embed_add(s->embed, &text, &busy)) return; /* a slot will be free again */
+        j->n_begun++;
+    }
+}
+
+/* The device's errors end all whose texts were in the batch; a text that finds no room even alone ends its job. */
+static void blame(struct service *s, const struct err *why) {
+    struct service_job *first = embed_first(s->embed);
+    for (int32_t i = 0; i < s->n_active; i++) {
+        struct service_job *j = s->active[i];
+        if (is_embedding(j) && (j == first || (why->code != ERR_EBUSY && j->n_begun > j->n_embedded))) j->embed_why = *why;
+    }
 }
 
 void service_embed_some(struct service *s) {
     struct err err;
-    struct service_job *j = NULL;
-    for (int32_t i = 0; i < s->n_active && !(j && j->embed); i++) /* what has begun goes first: one holds blocks at a time */
-        if (s->active[i]->inputs && !s->active[i]->is_over && !s->active[i]->want && (!j || s->active[i]->embed)) j = s->active[i];
-    if (!j) return;
-    int code = advance(j, &err);
+    add_texts(s);
+    int code = s->embed ? embed_step(s->embed, &err) : ERR_OK;
     /* busy: requests that generate hold what is missing, and will give it back; with none of them it will never come */
-    if (code == ERR_OK || (code == ERR_EBUSY && engine_stats(s->session->engine).n_running > 0)) return;
-    embed_end(j->embed);
-    j->embed = NULL;
-    service_job_end(j, JOB_ERROR, &err);
+    if (code && (code != ERR_EBUSY || engine_stats(s->session->engine).n_running == 0)) blame(s, &err);
+    for (int32_t i = 0; i < s->n_active; i++) {
+        struct service_job *j = s->active[i];
+        if (!is_embedding(j)) continue;
+        if (j->embed_why.code) service_embed_stop(j, JOB_ERROR);
+        else if (j->n_embedded == j->n_inputs) service_embed_stop(j, JOB_STOP);
+    }
 }

@@ -33,10 +33,10 @@ struct service_job {
     enum embed_pooling pooling;
     float *vectors; /* [n_inputs, width], filled by the engine thread before the end */
     /* the engine thread's */
-    struct job *job; /* NULL before it is submitted and after it ended */
-    struct embed *embed;
-    size_t i_input;
-    bool is_over; /* its last event is out */
+    struct job *job;            /* NULL before it is submitted and after it ended */
+    size_t n_begun, n_embedded; /* inputs */
+    struct err embed_why;       /* why one of them could not be */
+    bool is_over;               /* its last event is out */
     struct tok_stream stream;
     struct stop stop;
     struct sampler_result result;
@@ -66,7 +66,8 @@ struct service {
     struct sampler_work **works; /* [n_works] one for each worker of the engine */
     int32_t n_works;
     struct sb description, name;
-    struct service_job **active; /* the engine thread's */
+    struct service_job **active; /* the engine thread's, as is embed */
+    struct embed *embed;         /* texts of all jobs that want vectors; NULL until the first of them */
     int32_t n_active, active_capacity;
     struct service_stats live; /* the engine thread's; published after each step */
     _Atomic int state;
@@ -94,7 +95,7 @@ void service_job_set_deadline(struct service_job *j, int64_t deadline_ms);
 
 /* Hands a job over to the thread; destroys it when the queue is full. */
 int service_enqueue(struct service *s, struct service_job *j, struct service_job **out, struct err *err);
-/* service_embed.c: a chunk of the first embedding among the active jobs. */
+/* service_embed.c: one batch of texts of the active jobs that want vectors. */
 void service_embed_some(struct service *s);
 void service_embed_stop(struct service_job *j, enum service_finish finish);
 

@@ -73,7 +73,6 @@ void service_job_destroy(struct service_job *j) {
         mem_free(j->boxes[i].tokens);
         mem_free(j->boxes[i].tops);
     }
-    embed_end(j->embed);
     mem_free(j->vectors);
     tok_stream_free(&j->stream);
     stop_free(&j->stop);

@@ -31,11 +31,12 @@ struct engine {
     struct job **running;  /* [seqs] by age, oldest first */
     int32_t n_running, n_waiting;
     struct job *waiting, **waiting_end;
-    int32_t *best;          /* [rows] */
-    struct job **choosing;  /* [seqs] those of this step that choose by themselves */
-    const float *logits;    /* of this step, where somebody needs them */
-    struct sequence *guest; /* see engine_invite; NULL: none */
-    int32_t chunk;          /* most prompt rows of a step, where the device is watched; else 0 */
+    int32_t *best;             /* [rows] */
+    struct job **choosing;     /* [seqs] those of this step that choose by themselves */
+    const float *logits;       /* of this step, where somebody needs them */
+    engine_guest_fn *give_way; /* see engine_invite; NULL: nobody */
+    void *guest;
+    int32_t chunk; /* most prompt rows of a step, where the device is watched; else 0 */
     struct engine_stats stats;
 };
 
@@ -257,15 +258,14 @@ static bool preempt(struct engine *e, const struct job *keep) {
     return true;
 }
 
-void engine_invite(struct engine *e, struct sequence *s) {
-    e->guest = s;
+void engine_invite(struct engine *e, engine_guest_fn *give_way, void *guest) {
+    e->give_way = give_way;
+    e->guest = guest;
 }
 
 /* Gives blocks back that others hold: the guest's, then those of the youngest running job. */
 static bool make_room(struct engine *e, const struct job *keep) {
-    if (!e->guest || e->guest->n_done == 0) return preempt(e, keep);
-    sequence_drop(e->guest, &e->runner.kv);
-    return true;
+    return (e->give_way && e->give_way(e->guest)) || preempt(e, keep);
 }
 
 /* Blocks for n more rows; cached ones that nobody reads are given up for them. */

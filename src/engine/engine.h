@@ -80,9 +80,10 @@ int engine_step(struct engine *e, bool *out_idle, struct err *err);
 bool engine_reserve(struct engine *e, struct sequence *s, int32_t n);
 /* Whether so many positions would find blocks beside those that running prompts will still take. */
 bool engine_fits(const struct engine *e, int32_t n_positions);
-/* The one sequence outside the schedule that holds blocks (NULL: none). When they run out it loses all of them first: it then has 0
- * positions done, and must begin again. */
-void engine_invite(struct engine *e, struct sequence *s);
+/* Who holds blocks for sequences outside the schedule (NULL: nobody). When they run out it is asked first, as often as it gives some back:
+ * a sequence that does has 0 positions done, and must begin again. */
+typedef bool engine_guest_fn(void *guest);
+void engine_invite(struct engine *e, engine_guest_fn *give_way, void *guest);
 struct engine_stats engine_stats(const struct engine *e);
 /* Threads that call the choosing functions. */
 int32_t engine_workers(const struct engine *e);

@@ -315,6 +315,19 @@ def check_half_closed(program):
             check(b"Content-Length: %d\r\n" % len(body) in got and len(json.loads(body)["data"]) == 2000, f"a large answer: {len(got)} bytes")
 
 
+def check_embeddings(s):
+    """Texts that are read side by side have the vectors that each has alone, also beside those of clients that leave."""
+    texts = ["Once " * (1 + i * 7 % 40) + str(i) for i in range(40)] + ["long " * 300]
+    alone = [json.loads(s.request("/v1/embeddings", {"input": t})[2])["data"][0]["embedding"] for t in texts]
+    with socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:
+        c.sendall(post(b"/v1/embeddings", {"input": [[5] * 1000] * 500}))
+        s.wait_for(lambda m: m["mlxcel_kv_blocks_used"])
+    code, _, text = s.request("/v1/embeddings", {"input": texts})
+    check(code == 200 and [d["embedding"] for d in json.loads(text)["data"]] == alone, "texts together and alone")
+    m = s.wait_quiet()
+    check(m["mlxcel_kv_blocks_used"] == 0 and m["mlxcel_queue_depth"] == 0, f"an embedding whose client left: {m}")
+
+
 def check_queue(program):
     with Server(program, *SLOW, "--parallel", "1", "--max-queue-depth", "1") as s:
         body = json.dumps({"prompt": "Once", "max_tokens": 900, "stream": True, "ignore_eos": True}).encode()
@@ -441,6 +454,7 @@ def main():
         check_bodies(s)
         check_params(s)
         check_bytes(s.port)
+        check_embeddings(s)
         code, headers, page = s.request("/")
         check(code == 200 and "text/html" in headers["Content-Type"] and "Content-Security-Policy" in headers, "the page")
         check(not re.search(r"""(src|href)=["']?(https?:)?//""", page), "the page asks for nothing from elsewhere")

@@ -267,24 +267,68 @@ static void a_small_cache_holds_nobody_up(void) {
     rig_close(&r);
 }
 
-enum { EMBED_TOKENS = 300, EMBED_WIDTH_MAX = 4096 };
+enum { EMBED_TOKENS = 300, EMBED_WIDTH_MAX = 4096, N_TEXTS = 9 };
 
-/* Steps of the engine, a chunk of the embedding after each, until the vector is there. */
-static void embed_between_steps(struct rig *r, float *out) {
-    static int32_t tokens[EMBED_TOKENS];
-    struct embed *b;
+static int32_t n_embedded;
+
+static void on_embedded(void *user, const struct err *why) {
+    (void)user;
+    FAIL_IF(why, "%s", why->msg);
+    n_embedded++;
+}
+
+static void add_text(struct embed *b, int32_t n_tokens, int32_t seed, enum embed_pooling pooling, float *out) {
+    int32_t tokens[EMBED_TOKENS];
     struct err err;
-    bool done = false, idle;
-    for (int32_t k = 0; k < EMBED_TOKENS; k++) tokens[k] = k * 13 % 4096;
-    CHECK(embed_width(r->engine) <= EMBED_WIDTH_MAX);
-    CHECK_OK(embed_begin(r->engine, tokens, EMBED_TOKENS, EMBED_MEAN, &b, &err), err);
-    for (int32_t i = 0; i < 1000 && !done; i++) {
-        int code = embed_step(b, out, &done, &err);
+    for (int32_t k = 0; k < n_tokens; k++) tokens[k] = (seed + k * 13) % 4096;
+    CHECK_OK(embed_add(b, &(struct embed_text){tokens, n_tokens, pooling, out, NULL}, &err), err);
+}
+
+/* Steps of the engine, a batch of texts before each, until n vectors are there. */
+static void embed_between_steps(struct rig *r, struct embed *b, int32_t n) {
+    struct err err;
+    bool idle;
+    n_embedded = 0;
+    for (int32_t i = 0; i < 1000 && n_embedded < n; i++) {
+        int code = embed_step(b, &err);
         CHECK(code == ERR_OK || (code == ERR_EBUSY && engine_stats(r->engine).n_running > 0));
         CHECK_OK(engine_step(r->engine, &idle, &err), err);
     }
-    CHECK(done);
-    embed_end(b);
+    CHECK_INT(n_embedded, n);
+}
+
+static void embed_one(struct rig *r, float *out) {
+    struct embed *b = embed_open(r->engine, on_embedded);
+    CHECK(embed_width(r->engine) <= EMBED_WIDTH_MAX);
+    add_text(b, EMBED_TOKENS, 0, EMBED_MEAN, out);
+    embed_between_steps(r, b, 1);
+    embed_close(b);
+}
+
+/* Texts of many lengths: each alone, then in one another's company, with room for all and with little, a request beside them. */
+static void texts_are_embedded_together(void) {
+    static float alone[N_TEXTS][EMBED_WIDTH_MAX], together[N_TEXTS][EMBED_WIDTH_MAX];
+    static const int32_t lengths[N_TEXTS] = {1, 7, 200, 3, 129, 64, 300, 2, 65}, caches[] = {0, 384};
+    for (int k = 0; k < 2; k++) {
+        struct rig r;
+        struct answer a;
+        rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 160, .seqs = N_TEXTS, .kv_tokens = caches[k]});
+        struct embed *b = embed_open(r.engine, on_embedded);
+        for (int32_t i = 0; i < N_TEXTS; i++) {
+            add_text(b, lengths[i], i, i % 2 ? EMBED_LAST : EMBED_MEAN, alone[i]);
+            embed_between_steps(&r, b, 1);
+        }
+        for (int32_t i = 0; i < N_TEXTS; i++) add_text(b, lengths[i], i, i % 2 ? EMBED_LAST : EMBED_MEAN, together[i]);
+        submit_length(&r, 100, 0, 8, &a);
+        embed_between_steps(&r, b, N_TEXTS);
+        drain(&r);
+        CHECK_INT(a.n, 8);
+        for (int32_t i = 0; i < N_TEXTS; i++) CHECK(memcmp(alone[i], together[i], (size_t)embed_width(r.engine) * sizeof **alone) == 0);
+        embed_close(b);
+        const struct kv *kv = &engine_runner(r.engine)->kv;
+        CHECK_INT(kv->pools[0].n_free, kv->pools[0].n_blocks - 1);
+        rig_close(&r);
+    }
 }
 
 /* An embedding that holds most of the cache gives it to a request that needs it, and its vector is the same. */
@@ -293,9 +337,9 @@ static void an_embedding_gives_way(void) {
     struct rig r;
     struct answer a;
     rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 1, .kv_tokens = 256});
-    embed_between_steps(&r, alone);
+    embed_one(&r, alone);
     submit_length(&r, 310, 0, 8, &a);
-    embed_between_steps(&r, beside);
+    embed_one(&r, beside);
     drain(&r);
     CHECK_INT(a.n, 8);
     CHECK_INT(a.finish, FINISH_LENGTH);
@@ -387,6 +431,7 @@ const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"an_error_ends_its_own_request_only", an_error_ends_its_own_request_only},
                                                      {"a_small_cache_holds_nobody_up", a_small_cache_holds_nobody_up},
                                                      {"an_embedding_gives_way", an_embedding_gives_way},
+                                                     {"texts_are_embedded_together", texts_are_embedded_together},
                                                      {"prompts_that_hold_each_other_up", prompts_that_hold_each_other_up},
                                                      {"one_request_of_many_leaves_room", one_request_of_many_leaves_room},
                                                      {"chunks_follow_the_time", chunks_follow_the_time},
