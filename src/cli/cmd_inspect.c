@@ -139,6 +139,7 @@ int cmd_inspect(const struct args *args, struct err *err) {
     struct str path;
     TRY(model_name_arg(args, &path, err));
     if (args_flag(args, OPT_KERNELS)) {
+        if (args_flag(args, OPT_JSON)) return err_set(err, ERR_EARG, "--kernels has no JSON form");
         struct sb text = {0};
         TRY(cpu_level_arg(args, err));
         inspect_kernels(&text);

@@ -223,6 +223,44 @@ def check_json():
     check(all(f["model_type"] and f["title"] for f in families) and families, "arch")
 
 
+def documented():
+    """docs/json.md: for each heading, the fields of its table: {name: is optional}."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "json.md").read_text(encoding="utf-8")
+    fields = {}
+    for section in re.split(r"^## ", page, flags=re.M)[1:]:
+        cells = re.findall(r"^\| (`.*?) \|", section, re.M)
+        fields[section.split("\n")[0]] = {name: cell.endswith("*") for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    return fields
+
+
+def check_documented():
+    """Every field that comes is in docs/json.md, and every one there that is not optional comes."""
+    pages = documented()
+    with tempfile.TemporaryDirectory() as folder:
+        store = ["--models-dir", folder + "/store"]
+        run("synth", "--shape", "tiny", "-o", folder + "/model")
+        run("import", folder + "/model", "acme/tiny", *store)
+        (Path(folder) / "text").write_text("Once upon a time there was a cat.")
+        for heading, commands in (
+            ("mlxcel generate --json", (["generate", "-p", "Once", "-n", "3", "--json"], ["generate", "-p", "Once", "-n", "3", "--json", "--seed", "1", "--logprobs", "1"])),
+            ("mlxcel bench -o json", (["bench", "-p", "4", "-n", "2", "-r", "1", "-o", "json"],)),
+            ("mlxcel perplexity --json", (["perplexity", folder + "/text", "--json"],)),
+            ("mlxcel inspect --json", (["inspect", "--json"],)),
+            ("mlxcel list --json, mlxcel show --json", (["list", "--json", *store], ["show", "acme/tiny", "--json", *store])),
+            ("mlxcel doctor --json", (["doctor", "--json"],)),
+            ("mlxcel arch --json", (["arch", "--json"],)),
+            ("mlxcel version --json", (["version", "--json"],)),
+        ):
+            fields = pages[heading]
+            for command in commands:
+                answer = json.loads(run(*command).stdout)
+                for item in answer if isinstance(answer, list) else [answer]:
+                    needed = {name for name, optional in fields.items() if not optional}
+                    check(needed <= item.keys() <= fields.keys(), f"docs/json.md, {command}: {sorted(item.keys() ^ fields.keys())}")
+    check(json.loads(run("detokenize", "--json", "0", "255", "130").stdout), "JSON of bytes that are no text")
+    expect(["inspect", "--kernels", "--json"], 2, err="--kernels has no JSON form")
+
+
 def check_scripts():
     for shell, syntax in (("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])):
         script = expect(["completions", shell], 0).stdout
@@ -309,6 +347,7 @@ def main():
     check_bench()
     check_memory()
     check_json()
+    check_documented()
     check_scripts()
     check_output()
     check_interrupted()
