@@ -225,6 +225,40 @@ static void thoughts_are_split_off(void) {
     CHECK(reasoning_is_open(STR("user: x\nassistant: <think>\n")) && !reasoning_is_open(STR("<think></think>")));
 }
 
+/* Cut after byte k wherever bit k of cuts is set. */
+static void split_answer(struct str text, uint64_t cuts, bool inside, struct sb *out_reasoning, struct sb *out_content) {
+    struct reasoning r;
+    reasoning_init(&r, inside);
+    for (size_t from = 0, at = 0; at < text.n; at++)
+        if (cuts >> at % 64 & 1 || at + 1 == text.n) {
+            reasoning_push(&r, str_sub(text, from, at + 1 - from), out_reasoning, out_content);
+            from = at + 1;
+        }
+    reasoning_flush(&r, out_reasoning, out_content);
+    reasoning_free(&r);
+}
+
+static void cuts_do_not_matter(void) {
+    static const char *const parts[] = {"<think>", "</think>", "<", "</", "think>", " ", "\n", "x", "</thin", "\xC3\xA9"};
+    uint64_t random = 1;
+    for (int i = 0; i < 20000; i++) {
+        struct sb text = {0}, parted[2] = {{0}}, whole[2] = {{0}};
+        for (int k = 0; k < 1 + i % 7; k++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            sb_puts(&text, parts[(random >> 33) % (sizeof parts / sizeof *parts)]);
+        }
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        split_answer(sb_str(&text), 0, i & 1, &whole[0], &whole[1]);
+        split_answer(sb_str(&text), i % 3 ? random ^ random >> 29 : UINT64_MAX, i & 1, &parted[0], &parted[1]);
+        for (int k = 0; k < 2; k++) {
+            CHECK_STR(sb_str(&parted[k]), sb_str(&whole[k]));
+            sb_free(&parted[k]);
+            sb_free(&whole[k]);
+        }
+        sb_free(&text);
+    }
+}
+
 const struct unit_suite unit_http = {
     "http",
     (const struct unit_case[]){{"requests_are_taken_or_refused", requests_are_taken_or_refused},
@@ -233,5 +267,6 @@ const struct unit_suite unit_http = {
                                {"absolute_targets", absolute_targets},
                                {"who_is_let_in", who_is_let_in},
                                {"thoughts_are_split_off", thoughts_are_split_off},
+                               {"cuts_do_not_matter", cuts_do_not_matter},
                                {0}},
 };
