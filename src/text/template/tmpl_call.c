@@ -213,6 +213,7 @@ static void dict_update(struct rt *rt, struct tdict *d, struct tv from) {
         for (size_t i = 0; i < from.u.dict->n; i++) tdict_set(rt, d, from.u.dict->keys[i], from.u.dict->values[i]);
         return;
     }
+    if (from.type == TV_UNDEF) tv_undef_raise(rt, from); /* asked for its keys */
     struct titer *it = tv_iter(rt, from);
     struct tv pair;
     for (int64_t i = 0; titer_next(rt, it, &pair); i++) {

@@ -355,6 +355,7 @@ static enum flow exec_captured(struct rt *rt, const struct tnode *n) {
     if (flow != FLOW_NEXT) return flow;
     text = eval_filter_chain(rt, n->b, text);
     if (n->kind == TN_SET_BLOCK) assign(rt, n->a, text);
+    else if (text.type != TV_STR) rt_raise(rt, "TypeError", "sequence item 0: expected str instance, %s found", tv_type_name(text));
     else put(rt, text);
     return FLOW_NEXT;
 }

@@ -129,21 +129,20 @@ FILTER(f_abs) {
     return tv_as_int(self) < 0 ? op_negate(rt, self) : tv_int(tv_as_int(self));
 }
 
-static double round_half_even(double f) {
-    double down = floor(f), rest = f - down;
-    if (rest != 0.5) return rest < 0.5 ? down : down + 1;
-    return fmod(down, 2) == 0 ? down : down + 1;
-}
-
 static double round_float(double f, int64_t digits) {
     if (!isfinite(f) || digits > 323) return f;
-    if (digits < -308) return copysign(0.0, f);
-    if (digits < 0) {
-        double scale = pow(10, (double)-digits);
-        return round_half_even(f / scale) * scale;
-    }
     char text[720]; /* printf rounds the exact decimal value half to even, as Python does */
-    snprintf(text, sizeof text, "%.*f", (int)digits, f);
+    if (digits >= 0) {
+        snprintf(text, sizeof text, "%.*f", (int)digits, f);
+        return strtod(text, NULL);
+    }
+    snprintf(text, sizeof text, "%.*e", 17, f);
+    int64_t kept = strtol(strchr(text, 'e') + 1, NULL, 10) + digits; /* digits behind the first */
+    if (kept < 0) {                                                  /* nothing, or one of the place before the first digit */
+        double scale = pow(10, (double)-digits);
+        return kept == -1 && fabs(f) > scale / 2 ? copysign(scale, f) : copysign(0.0, f);
+    }
+    snprintf(text, sizeof text, "%.*e", (int)kept, f);
     return strtod(text, NULL);
 }
 

@@ -13,6 +13,7 @@ static bool next_of_string(struct rt *rt, struct titer *it, struct tv *out) {
     uint32_t code;
     size_t n = utf8_decode(s->p + it->position, s->n - it->position, &code);
     *out = tv_sub(rt, s, it->position, n);
+    out->u.s->markup = false; /* the characters of Markup are plain */
     it->position += n;
     return true;
 }

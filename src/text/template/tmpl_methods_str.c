@@ -503,7 +503,7 @@ METHOD(m_zfill) {
     tbuf_put_sub(rt, b, s, 0, sign);
     tbuf_put_repeat(rt, b, tv_str_const(rt, "0").u.s, (size_t)(width - n));
     tbuf_put_sub(rt, b, s, sign, s->n - sign);
-    return tbuf_value(rt, b);
+    return like(self, tbuf_value(rt, b));
 }
 
 METHOD(m_expandtabs) {
