@@ -189,6 +189,15 @@ static void draw(struct line_edit *e) {
     sb_free(&out);
 }
 
+/* Where keys cannot be had one by one: the terminal's own editing, and nothing but the prompt from us. */
+static enum line_end read_plain(struct line_edit *e) {
+    bool is_there;
+    os_write(OS_STDOUT, str_of(e->prompt), NULL);
+    if (os_read_line(&e->text, &is_there, NULL) == 0 && is_there) return LINE_DONE;
+    os_write(OS_STDOUT, STR("\n"), NULL);
+    return LINE_CLOSED;
+}
+
 enum line_end line_read(struct line_edit *e, const char *prompt) {
     enum line_end end = LINE_CLOSED;
     bool done = false;
@@ -196,7 +205,7 @@ enum line_end line_read(struct line_edit *e, const char *prompt) {
     e->row = 0;
     e->i_history = e->n_history;
     set_text(e, STR(""));
-    if (!os_term_begin()) return LINE_CLOSED;
+    if (!os_term_begin()) return read_plain(e);
     draw(e);
     while (!done) {
         uint32_t key = os_term_key();

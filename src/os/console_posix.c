@@ -38,9 +38,13 @@ bool os_is_terminal(enum os_stream s) {
     return isatty((int)s) == 1;
 }
 
-bool os_has_color(enum os_stream s) {
+bool os_term_is_dumb(void) {
     const char *term = os_env("TERM");
-    return os_is_terminal(s) && !os_env("NO_COLOR") && term && strcmp(term, "dumb") != 0;
+    return !term || strcmp(term, "dumb") == 0;
+}
+
+bool os_has_color(enum os_stream s) {
+    return os_is_terminal(s) && !os_env("NO_COLOR") && !os_term_is_dumb();
 }
 
 int os_console_width(void) {

@@ -199,7 +199,7 @@ enum os_key {
 };
 
 /* Keys come one by one and are not shown, Ctrl-C among them, until os_term_end. False where standard input or output is no
- * terminal. */
+ * terminal, or one that cannot move its cursor. */
 bool os_term_begin(void);
 void os_term_end(void);
 uint32_t os_term_key(void);   /* waits; a Unicode character or an os_key */

@@ -17,6 +17,9 @@ int os_file_check_range(const struct os_file *f, size_t n, uint64_t offset, stru
 /* Up to n bytes from offset; fewer only at the end. On something that cannot seek (a pipe), the next bytes. */
 int os_file_read_some(struct os_file *f, void *data, size_t n, uint64_t offset, size_t *out_n, struct err *err);
 
+/* TERM says that escape sequences would be shown as they are; of the POSIX files. */
+bool os_term_is_dumb(void);
+
 /* Makes a rename in this file's folder durable where the system needs to be told. */
 void os_dir_sync_of(const char *path);
 

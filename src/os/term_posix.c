@@ -13,7 +13,8 @@ static struct termios cooked;
 static bool is_raw;
 
 bool os_term_begin(void) {
-    if (!os_is_terminal(OS_STDIN) || !os_is_terminal(OS_STDOUT) || tcgetattr(STDIN_FILENO, &cooked)) return false;
+    if (!os_is_terminal(OS_STDIN) || !os_is_terminal(OS_STDOUT) || os_term_is_dumb()) return false;
+    if (tcgetattr(STDIN_FILENO, &cooked)) return false;
     struct termios raw = cooked;
     raw.c_iflag &= ~(tcflag_t)(BRKINT | ICRNL | INPCK | ISTRIP | IXON);
     raw.c_lflag &= ~(tcflag_t)(ECHO | ICANON | IEXTEN | ISIG);

@@ -8,6 +8,7 @@ usage: test_chat.py PROGRAM [DATA]      last line: "N passed, N failed[, N skipp
 import atexit
 import json
 import os
+import pty
 import re
 import shutil
 import subprocess
@@ -304,6 +305,33 @@ def check_pipe():
     check(r.returncode in (1, 2) and "/no/such/model" in r.stderr, f"no such model: {r.stderr}")
 
 
+def check_dumb():
+    """A terminal that knows no escape sequences, such as an editor's shell window, gets none."""
+    if is_windows:
+        return
+    ours, theirs = pty.openpty()
+    p = subprocess.Popen([program, "run", "--seed", "3", "-n", "8"], stdin=theirs, stdout=theirs, stderr=theirs, env={**environment(), "TERM": "dumb"})
+    os.close(theirs)
+    seen = b""
+
+    def read_until(what):
+        nonlocal seen
+        while what not in seen:
+            try:
+                seen += os.read(ours, 4096)
+            except OSError:  # the program has ended
+                return
+
+    read_until(b">>> ")
+    os.write(ours, "Tell me of a b\u00e4r.\n".encode())
+    read_until(b" tok/s")
+    os.write(ours, b"\x04")
+    read_until(b"never said")
+    p.wait(60)
+    os.close(ours)
+    check(p.returncode == 0 and b"\x1b" not in seen and b"[8 tokens" in seen, f"a dumb terminal: {p.returncode} {seen!r}")
+
+
 def missing():
     """Why the Windows program cannot run here, or None."""
     if not os.path.exists(program):
@@ -320,6 +348,7 @@ def main():
         skip(f"the chat under Wine: {missing()}")
         finish()
     check_pipe()
+    check_dumb()
     if shutil.which("tmux"):
         with tempfile.TemporaryDirectory() as folder:
             check_talk(folder)
