@@ -255,6 +255,10 @@ void generate_put_head(const struct generation *g, const char *object, struct js
     jsonw_open(w, "choices", '[');
 }
 
+double generate_logprob(float logprob) {
+    return logprob > -9999 ? (double)logprob : -9999;
+}
+
 void generate_put_finish(enum service_finish finish, struct jsonw *w) {
     if (finish) jsonw_put_str(w, "finish_reason", finish == JOB_STOP ? STR("stop") : STR("length"));
     else jsonw_put_null(w, "finish_reason");

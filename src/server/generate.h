@@ -68,6 +68,8 @@ void generate_start(struct call *c);
 int generate_check_finish(struct api_error *e, const struct service_events *ev, const char *param);
 /* Begins an answer or a stream's event, up to its choices: `object` is what it calls itself. */
 void generate_put_head(const struct generation *g, const char *object, struct jsonw *w);
+/* As a number that JSON has: -9999, as OpenAI writes it, for tokens that cannot come. */
+double generate_logprob(float logprob);
 void generate_put_finish(enum service_finish finish, struct jsonw *w);
 /* The keys prompt_tokens, completion_tokens ... of an object that is open. */
 void generate_put_usage(const struct generation *g, struct jsonw *w);

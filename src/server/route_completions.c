@@ -10,32 +10,65 @@ static int64_t count_chars(struct str s) {
     return n;
 }
 
+/* A token's text; one that is part of a character by its bytes, as OpenAI writes it, so that two of them are two keys. */
+static void put_name(struct generation *g, int32_t id, struct sb *out) {
+    struct str text = service_token_text(g->call->service, id);
+    sb_clear(out);
+    if (utf8_valid(text)) {
+        sb_put(out, text);
+        return;
+    }
+    sb_puts(out, "bytes:");
+    for (size_t i = 0; i < text.n; i++) sb_fmt(out, "\\x%02x", (unsigned char)text.p[i]);
+}
+
+static void put_top(struct generation *g, struct jsonw *w, int32_t id, float logprob) {
+    struct sb name = {0};
+    put_name(g, id, &name);
+    jsonw_key_str(w, sb_str(&name));
+    jsonw_num(w, generate_logprob(logprob));
+    sb_free(&name);
+}
+
+/* The most likely ones, and the chosen one where it is none of them. */
 static void put_tops(struct generation *g, const struct gen_choice *c, struct jsonw *w) {
     const struct sampler_top *top = c->tops;
     jsonw_open(w, "top_logprobs", '[');
     for (size_t i = 0; i < c->n_tokens; i++) {
+        const struct service_token *chosen = &c->tokens[i];
+        bool has_chosen = g->params.top_logprobs == 0;
         jsonw_begin(w, '{');
-        for (int32_t k = 0; k < c->tokens[i].n_top; k++, top++) {
-            jsonw_key_str(w, service_token_text(g->call->service, top->token));
-            jsonw_num(w, (double)top->logprob);
+        for (int32_t k = 0; k < chosen->n_top; k++, top++) {
+            put_top(g, w, top->token, top->logprob);
+            has_chosen |= top->token == chosen->id;
         }
+        if (!has_chosen) put_top(g, w, chosen->id, chosen->logprob);
         jsonw_end(w, '}');
     }
     jsonw_end(w, ']');
 }
 
+static void put_tokens(struct generation *g, const struct gen_choice *c, struct jsonw *w) {
+    struct sb name = {0};
+    jsonw_open(w, "tokens", '[');
+    for (size_t i = 0; i < c->n_tokens; i++) {
+        put_name(g, c->tokens[i].id, &name);
+        jsonw_str(w, sb_str(&name));
+    }
+    jsonw_end(w, ']');
+    sb_free(&name);
+}
+
 static void put_logprobs(struct generation *g, struct gen_choice *c, struct jsonw *w) {
     jsonw_key(w, "logprobs");
-    if (!g->params.logprobs) {
+    if (!g->params.logprobs || (g->params.stream && c->n_tokens == 0)) {
         jsonw_null(w);
         return;
     }
     jsonw_begin(w, '{');
-    jsonw_open(w, "tokens", '[');
-    for (size_t i = 0; i < c->n_tokens; i++) jsonw_str(w, service_token_text(g->call->service, c->tokens[i].id));
-    jsonw_end(w, ']');
+    put_tokens(g, c, w);
     jsonw_open(w, "token_logprobs", '[');
-    for (size_t i = 0; i < c->n_tokens; i++) jsonw_num(w, (double)c->tokens[i].logprob);
+    for (size_t i = 0; i < c->n_tokens; i++) jsonw_num(w, generate_logprob(c->tokens[i].logprob));
     jsonw_end(w, ']');
     put_tops(g, c, w);
     jsonw_open(w, "text_offset", '[');

@@ -315,6 +315,26 @@ def check_half_closed(program):
             check(b"Content-Length: %d\r\n" % len(body) in got and len(json.loads(body)["data"]) == 2000, f"a large answer: {len(got)} bytes")
 
 
+def check_logprobs(s):
+    """The chosen token is always among the likely ones; parts of characters are told apart; pieces without tokens have none."""
+    def unique(pairs):
+        check(len({k for k, _ in pairs}) == len(pairs), f"a key twice: {pairs}")
+        return dict(pairs)
+
+    def ask(**body):
+        text = s.request("/v1/completions", {"max_tokens": 12, "seed": 3, "ignore_eos": True, **body})[2]
+        events = [text] if not body.get("stream") else [line[6:] for line in text.split("\n\n") if line.startswith("data: {")]
+        return [json.loads(e, object_pairs_hook=unique)["choices"][0]["logprobs"] for e in events]
+    wild = ask(prompt="Hello", logprobs=1, temperature=2)[0]
+    check(all(t in top and len(top) <= 2 for t, top in zip(wild["tokens"], wild["top_logprobs"])) and
+          any(len(top) == 2 for top in wild["top_logprobs"]), f"the chosen token: {wild}")
+    bytes_ = ask(prompt=[130], logprobs=20, logit_bias={"175": 100}, max_tokens=1)[0]
+    check(bytes_["tokens"][0] == "bytes:\\xf0" and len(bytes_["top_logprobs"][0]) == 21, f"parts of characters: {bytes_}")
+    check(ask(prompt="Hello", logprobs=0)[0]["top_logprobs"][0] == {}, "none asked for")
+    pieces = ask(prompt="Hello", logprobs=1, temperature=2, stream=True)
+    check(pieces[-1] is None and [t for p in pieces[:-1] for t in p["tokens"]] == wild["tokens"], f"in pieces: {pieces}")
+
+
 def check_embeddings(s):
     """Texts that are read side by side have the vectors that each has alone, also beside those of clients that leave."""
     texts = ["Once " * (1 + i * 7 % 40) + str(i) for i in range(40)] + ["long " * 300]
@@ -454,6 +474,7 @@ def main():
         check_bodies(s)
         check_params(s)
         check_bytes(s.port)
+        check_logprobs(s)
         check_embeddings(s)
         code, headers, page = s.request("/")
         check(code == 200 and "text/html" in headers["Content-Type"] and "Content-Security-Policy" in headers, "the page")
