@@ -48,10 +48,16 @@ KEYS(lfm2_moe_keys, {"first_k_dense_replace", "num_dense_layers"});
 DEFAULTS(gemma3_defaults, {"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 256}, {"vocab_size", 262208},
          {"query_pre_attn_scalar", 256}, {"max_position_embeddings", 131072}, {"sliding_window", 4096});
 DEFAULTS(cohere_defaults, {"logit_scale", 0.0625});
+DEFAULTS(cohere2_defaults, {"logit_scale", 0.0625}, {"sliding_window", 4096});
 DEFAULTS(nope_every_fourth, {"no_rope_layer_interval", 4});
 DEFAULTS(llama4_defaults, {"no_rope_layer_interval", 4}, {"attn_temperature_tuning", 1}, {"use_qk_norm", 1});
-DEFAULTS(gemma3n_defaults, {"attention_multiplier", 1});
-DEFAULTS(gemma4_defaults, {"attention_multiplier", 1}, {"global_head_dim", 512});
+DEFAULTS(gemma2_defaults, {"sliding_window", 4096});
+DEFAULTS(gemma3n_defaults, {"attention_multiplier", 1}, {"sliding_window", 512});
+DEFAULTS(gemma4_defaults, {"attention_multiplier", 1}, {"global_head_dim", 512}, {"sliding_window", 512});
+DEFAULTS(olmo3_defaults, {"sliding_window", 4096});
+DEFAULTS(gpt_oss_defaults, {"sliding_window", 128});
+DEFAULTS(ernie_moe_defaults, {"first_k_dense_replace", 1});
+DEFAULTS(lfm2_defaults, {"block_auto_adjust_ff_dim", 1});
 
 /* ---- tensors under names of their own ----------------------------------------------------------------------------- */
 
@@ -74,10 +80,10 @@ ROLES(shared_mlp_alone, {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_pr
 const struct family families[] = {
     {.type = "llama", .title = "Llama 2, 3, 3.1, 3.2, 3.3; SmolLM 1, 2; Yi; TinyLlama"},
     {.type = "mistral", .title = "Mistral 7B, Nemo, Small", .pattern = "S"},
-    {.type = "ministral3", .title = "Ministral 3", .pattern = "S", .keys = ministral3_keys},
-    {.type = "mixtral", .title = "Mixtral", .pattern = "S", .ffn = FFN_EXPERTS, .moe = {.score = ROUTE_SOFTMAX_AFTER},
+    {.type = "ministral3", .title = "Ministral 3", .norm = {.eps = 1e-5f}, .attn = {.theta = 1000000}, .pattern = "S", .keys = ministral3_keys},
+    {.type = "mixtral", .title = "Mixtral", .norm = {.eps = 1e-5f}, .attn = {.theta = 1000000}, .pattern = "S", .ffn = FFN_EXPERTS, .moe = {.score = ROUTE_SOFTMAX_AFTER},
      .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
-    {.type = "llama4_text", .title = "Llama 4 (text)", .pattern = "CCCF", .ffn = FFN_EXPERTS,
+    {.type = "llama4_text", .title = "Llama 4 (text)", .norm = {.eps = 1e-5f}, .pattern = "CCCF", .ffn = FFN_EXPERTS,
      .attn = {.rope = ROPE_PAIR, .theta = 500000, .qk_norm = QK_HEAD, .qk_switch = "use_qk_norm", .qk_norm_last = true,
      .qk_norm_bare = true},
      .moe = {.score = ROUTE_SIGMOID, .scale_input = true, .n_shared = 1, .is_transposed = true}, .names = {.ffn = "feed_forward"},
@@ -90,7 +96,7 @@ const struct family families[] = {
 
     {.type = "gemma", .title = "Gemma 1", .norm = {.offset = 1}, .act = ACT_GELU_TANH, .flags = FAM_TIED | FAM_EMBED_SCALE},
     {.type = "gemma2", .title = "Gemma 2", .pattern = "SF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH,
-     .flags = FAM_TIED | FAM_EMBED_SCALE},
+     .flags = FAM_TIED | FAM_EMBED_SCALE, .defaults = gemma2_defaults},
     {.type = "gemma3_text", .title = "Gemma 3", .pattern = "SSSSSF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1}, .act = ACT_GELU_TANH,
      .attn = {.qk_norm = QK_HEAD, .theta = 1000000, .local_rope = true, .local_theta = 10000}, .keys = gemma3_keys,
      .defaults = gemma3_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE},
@@ -104,42 +110,42 @@ const struct family families[] = {
      .names = {.roles = experts_beside_mlp}, .keys = gemma4_keys,
      .defaults = gemma4_defaults, .flags = FAM_TIED | FAM_EMBED_SCALE, .stream = &per_layer_stream},
 
-    {.type = "phi", .title = "Phi 1, 1.5, 2", .wiring = WIRE_PARALLEL, .ffn = FFN_PLAIN, .norm = LAYER_NORM,
+    {.type = "phi", .title = "Phi 1, 1.5, 2", .wiring = WIRE_PARALLEL, .ffn = FFN_PLAIN, .act = ACT_GELU_TANH, .norm = LAYER_NORM,
      .attn = {.partial = 0.5f, .qk_norm = QK_HEAD, .qk_switch = "qk_layernorm"}},
-    {.type = "phi3", .title = "Phi 3, 3.5, 4, 4 mini", .pattern = "S"},
-    {.type = "phimoe", .title = "Phi 3.5 MoE", .pattern = "S", .ffn = FFN_EXPERTS, .norm = LAYER_NORM, .moe = {.score = ROUTE_SPARSEMIXER},
+    {.type = "phi3", .title = "Phi 3, 3.5, 4, 4 mini", .norm = {.eps = 1e-5f}, .pattern = "S"},
+    {.type = "phimoe", .title = "Phi 3.5 MoE", .attn = {.theta = 1000000}, .pattern = "S", .ffn = FFN_EXPERTS, .norm = LAYER_NORM, .moe = {.score = ROUTE_SPARSEMIXER},
      .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
 
     {.type = "olmo", .title = "OLMo", .norm = {.kind = NORM_LAYER, .eps = 1e-5f, .no_weight = true}},
-    {.type = "olmo2", .title = "OLMo 2", .wiring = WIRE_POST, .attn = {.qk_norm = QK_FULL}},
-    {.type = "olmo3", .title = "OLMo 3", .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_FULL, .local_rope = true}},
-    {.type = "olmoe", .title = "OLMoE", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_FULL}, .keys = experts_have_intermediate_size},
+    {.type = "olmo2", .title = "OLMo 2", .norm = {.eps = 1e-5f}, .wiring = WIRE_POST, .attn = {.qk_norm = QK_FULL}},
+    {.type = "olmo3", .title = "OLMo 3", .norm = {.eps = 1e-5f}, .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.theta = 500000, .qk_norm = QK_FULL, .local_rope = true}, .defaults = olmo3_defaults},
+    {.type = "olmoe", .title = "OLMoE", .norm = {.eps = 1e-5f}, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_FULL}, .keys = experts_have_intermediate_size},
 
     {.type = "cohere", .title = "Command R, R+", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM,
-     .attn = {.rope = ROPE_PAIR, .qk_norm = QK_PER_HEAD, .qk_switch = "use_qk_norm"}, .defaults = cohere_defaults, .flags = FAM_TIED},
+     .attn = {.theta = 500000, .rope = ROPE_PAIR, .qk_norm = QK_PER_HEAD, .qk_switch = "use_qk_norm"}, .defaults = cohere_defaults, .flags = FAM_TIED},
     {.type = "cohere2", .title = "Command R7B, Command A", .pattern = "SSSF", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM,
-     .attn = {.rope = ROPE_PAIR, .nope = "F"}, .defaults = cohere_defaults, .flags = FAM_TIED},
+     .attn = {.rope = ROPE_PAIR, .nope = "F"}, .defaults = cohere2_defaults, .flags = FAM_TIED},
 
-    {.type = "glm", .title = "GLM 4 9B", .attn = {.rope = ROPE_PAIR, .partial = 0.5f}},
-    {.type = "glm4", .title = "GLM 4 0414, GLM Z1", .wiring = WIRE_PRE_POST, .attn = {.rope = ROPE_PAIR, .partial = 0.5f},
+    {.type = "glm", .title = "GLM 4 9B", .norm = {.eps = 1.5625e-7f}, .attn = {.rope = ROPE_PAIR, .partial = 0.5f}},
+    {.type = "glm4", .title = "GLM 4 0414, GLM Z1", .norm = {.eps = 1.5625e-7f}, .wiring = WIRE_PRE_POST, .attn = {.rope = ROPE_PAIR, .partial = 0.5f},
      .names = {.roles = four_norms}},
-    {.type = "glm4_moe", .title = "GLM 4.5, 4.6, 4.7", .ffn = FFN_EXPERTS,
+    {.type = "glm4_moe", .title = "GLM 4.5, 4.6, 4.7", .norm = {.eps = 1e-5f}, .ffn = FFN_EXPERTS,
      .attn = {.partial = 0.5f, .qk_norm = QK_HEAD, .qk_switch = "use_qk_norm"},
      .moe = {SIGMOID_BIASED, .normalize = NORMALIZE_ASK_YES}},
-    {.type = "glm4_moe_lite", .title = "GLM 4.7 Flash", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
+    {.type = "glm4_moe_lite", .title = "GLM 4.7 Flash", .norm = {.eps = 1e-5f}, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {SIGMOID_BIASED, .normalize = NORMALIZE_ASK_YES}},
 
     {.type = "deepseek_v2", .title = "DeepSeek V2, V2.5", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR}},
     {.type = "deepseek_v3", .title = "DeepSeek V3, R1; Kimi K2", .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {SIGMOID_BIASED, .normalize = NORMALIZE_ASK_YES}},
     {.type = "dots1", .title = "dots.llm1", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD}, .moe = {SIGMOID_BIASED}},
-    {.type = "gpt_oss", .title = "gpt-oss", .pattern = "SF", .ffn = FFN_EXPERTS, .act = ACT_CLAMPED_SWIGLU, .attn = {.theta = 150000},
-     .moe = {.score = ROUTE_SOFTMAX_AFTER, .is_transposed = true, .is_interleaved = true}, .keys = experts_have_intermediate_size},
+    {.type = "gpt_oss", .title = "gpt-oss", .norm = {.eps = 1e-5f}, .pattern = "SF", .ffn = FFN_EXPERTS, .act = ACT_CLAMPED_SWIGLU, .attn = {.theta = 150000},
+     .moe = {.score = ROUTE_SOFTMAX_AFTER, .is_transposed = true, .is_interleaved = true}, .keys = experts_have_intermediate_size, .defaults = gpt_oss_defaults},
 
     {.type = "granite", .title = "Granite 3"},
     {.type = "granitemoe", .title = "Granite 3 MoE", .ffn = FFN_EXPERTS, .moe = {.score = ROUTE_SOFTMAX_AFTER},
      .names = {.ffn = "block_sparse_moe"}, .keys = experts_have_intermediate_size},
-    {.type = "starcoder2", .title = "StarCoder 2", .pattern = "S", .ffn = FFN_PLAIN, .norm = LAYER_NORM, .flags = FAM_TIED},
+    {.type = "starcoder2", .title = "StarCoder 2", .pattern = "S", .ffn = FFN_PLAIN, .act = ACT_GELU_TANH, .norm = LAYER_NORM, .flags = FAM_TIED},
     {.type = "stablelm", .title = "StableLM 2, Zephyr", .norm = LAYER_NORM,
      .attn = {.partial = 0.25f, .qk_norm = QK_PER_HEAD, .qk_switch = "qk_layernorm"}},
     {.type = "gpt2", .title = "GPT-2", .ffn = FFN_PLAIN, .act = ACT_GELU_TANH, .norm = LAYER_NORM, .attn = {.no_rope = true},
@@ -151,19 +157,19 @@ const struct family families[] = {
     {.type = "nemotron", .title = "Nemotron 3, 4, Minitron", .ffn = FFN_PLAIN, .act = ACT_RELU2,
      .norm = {.kind = NORM_LAYER, .eps = 1e-5f, .offset = 1}, .attn = {.partial = 0.5f}},
 
-    {.type = "exaone4", .title = "EXAONE 4", .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_HEAD, .nope = "F"}},
+    {.type = "exaone4", .title = "EXAONE 4", .norm = {.eps = 1e-5f}, .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_HEAD, .nope = "F"}},
     {.type = "smollm3", .title = "SmolLM 3", .attn = {.theta = 2000000}, .defaults = nope_every_fourth},
-    {.type = "hunyuan_v1_dense", .title = "Hunyuan 0.5B to 7B", .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true}},
-    {.type = "hunyuan_v1_moe", .title = "Hunyuan A13B", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true},
+    {.type = "hunyuan_v1_dense", .title = "Hunyuan 0.5B to 7B", .norm = {.eps = 1e-5f}, .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true}},
+    {.type = "hunyuan_v1_moe", .title = "Hunyuan A13B", .norm = {.eps = 1e-5f}, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true},
      .moe = {.normalize = NORMALIZE_ALWAYS, .n_shared = 1}, .keys = hunyuan_moe_keys},
-    {.type = "ernie4_5", .title = "ERNIE 4.5", .attn = {.rope = ROPE_PAIR, .theta = 500000}},
-    {.type = "ernie4_5_moe", .title = "ERNIE 4.5 MoE", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR, .theta = 500000},
-     .moe = {.normalize = NORMALIZE_ALWAYS, .bias = true}, .keys = ernie_moe_keys},
+    {.type = "ernie4_5", .title = "ERNIE 4.5", .norm = {.eps = 1e-5f}, .attn = {.rope = ROPE_PAIR, .theta = 500000}},
+    {.type = "ernie4_5_moe", .title = "ERNIE 4.5 MoE", .norm = {.eps = 1e-5f}, .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR, .theta = 500000},
+     .moe = {.normalize = NORMALIZE_ALWAYS, .bias = true}, .keys = ernie_moe_keys, .defaults = ernie_moe_defaults},
     {.type = "seed_oss", .title = "Seed-OSS"},
-    {.type = "helium", .title = "Helium 1", .attn = {.rope = ROPE_PAIR, .theta = 100000}},
-    {.type = "arcee", .title = "Arcee AFM", .ffn = FFN_PLAIN, .act = ACT_RELU2},
-    {.type = "apertus", .title = "Apertus", .ffn = FFN_PLAIN, .act = ACT_XIELU, .attn = {.qk_norm = QK_HEAD}},
-    {.type = "bitnet", .title = "BitNet, unpacked weights", .act = ACT_RELU2},
+    {.type = "helium", .title = "Helium 1", .norm = {.eps = 1e-8f}, .attn = {.rope = ROPE_PAIR, .theta = 100000}},
+    {.type = "arcee", .title = "Arcee AFM", .norm = {.eps = 1e-5f}, .ffn = FFN_PLAIN, .act = ACT_RELU2},
+    {.type = "apertus", .title = "Apertus", .norm = {.eps = 1e-5f}, .ffn = FFN_PLAIN, .act = ACT_XIELU, .attn = {.theta = 12000000, .qk_norm = QK_HEAD}},
+    {.type = "bitnet", .title = "BitNet, unpacked weights", .norm = {.eps = 1e-5f}, .attn = {.theta = 500000}, .act = ACT_RELU2},
 
     {.type = "qwen3_next", .title = "Qwen3-Next", .pattern = "DDDF", .ffn = FFN_EXPERTS, .norm = {.offset = 1},
      .attn = {.qk_norm = QK_HEAD, .gate = true, .partial = 0.25f}, .moe = {.normalize = NORMALIZE_ASK_YES, .shared_gate = true},
@@ -192,7 +198,7 @@ const struct family families[] = {
      .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = jamba_keys},
     {.type = "lfm2", .title = "LFM2", .pattern = "K", .recur = {.layer_type = "conv"}, .norm = {.eps = 1e-5f},
      .attn = {.qk_norm = QK_HEAD, .theta = 1000000}, .names = {.ffn = "feed_forward", .mixer = "conv"},
-     .flags = FAM_TIED},
+     .flags = FAM_TIED, .defaults = lfm2_defaults},
     {.type = "lfm2_moe", .title = "LFM2 MoE", .pattern = "K", .recur = {.layer_type = "conv"}, .ffn = FFN_EXPERTS, .norm = {.eps = 1e-5f},
      .attn = {.qk_norm = QK_HEAD, .theta = 1000000},
      .moe = {.score = ROUTE_SIGMOID, .normalize = NORMALIZE_ASK_YES, .norm_eps = 1e-6f, .bias = true},
@@ -236,6 +242,8 @@ const struct refusal refusals[] = {
 };
 const int32_t n_refusals = (int32_t)(sizeof refusals / sizeof *refusals);
 
+enum { TYPE_SHOWN = 60 }; /* names are shorter; what is longer has no distance */
+
 /* The next supported type in the order of distance from `type`, then of the table; place -1 begins. */
 static int32_t next_nearest(struct str type, size_t *distance, int32_t place) {
     int32_t best = -1;
@@ -250,6 +258,7 @@ static int32_t next_nearest(struct str type, size_t *distance, int32_t place) {
 }
 
 static int refuse(struct str type, struct err *err) {
+    type = str_sub(type, 0, TYPE_SHOWN);
     int32_t near[3] = {-1, -1, -1};
     size_t distance = 0;
     for (int32_t i = 0, place = -1; i < 3; i++) place = near[i] = next_nearest(type, &distance, place);

@@ -71,6 +71,7 @@ int resolve_experts(struct resolver *r, struct err *err) {
     m->act = r->spec->act;
     m->scale_input = r->family->moe.scale_input;
     m->shared_gate = r->family->moe.shared_gate;
+    m->has_bias = r->family->moe.bias && cfg_bool(c, "use_expert_bias", true);
     TRY(cfg_int_at(c, "moe_intermediate_size", 0, 1, 1 << 24, 0, &m->inner, err));
     TRY(cfg_int(c, "moe_latent_size", 1, 1 << 20, 0, &m->latent, err));
     if (m->inner == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "moe_intermediate_size"));
@@ -144,7 +145,7 @@ static bool experts_transposed(struct loader *l, int32_t layer, int64_t out, int
 int bind_experts(struct loader *l, int32_t layer, struct err *err) {
     const struct moe_spec *m = &l->spec->moe;
     TRY(loader_matrix(l, ROLE_ROUTER, layer, m->n_experts, l->spec->hidden, err));
-    TRY(loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, l->spec->family->moe.bias, err));
+    TRY(loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, m->has_bias, err));
     TRY(loader_vector(l, ROLE_EXPERT_SCALE, layer, m->n_experts, false, err));
     int64_t width = m->latent ? m->latent : l->spec->hidden, inner = m->inner;
     if (m->latent) {

@@ -108,6 +108,7 @@ struct moe_spec {
     enum ffn_kind kind;      /* of an expert */
     struct act_args act;
     bool scale_input;
+    bool has_bias;        /* the router's choice is biased */
     int32_t shared_inner; /* 0: no shared expert */
     bool shared_gate;     /* its result is weighed by a sigmoid of its own */
 };

@@ -24,6 +24,7 @@ static void absurd_configs_are_refused(void) {
     } cases[] = {
         {"{" BASE "}", "model_type is missing"},
         {"{\"model_type\":\"llamma\"," BASE "}", "\"llamma\" is not supported; the nearest are llama, "},
+        {"{\"model_type\":\"a-name-of-more-than-sixty-four-letters-such-as-nobody-gives-to-a-family\"," BASE "}", "is not supported"},
         {"{\"model_type\":\"whisper\"," BASE "}", "\"whisper\" is not supported: it transcribes sound; the nearest are "},
         {"{\"model_type\":\"llama\",\"hidden_size\":0}", "hidden_size"},
         {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2000000}", "num_hidden_layers"},
@@ -119,6 +120,18 @@ static void absent_keys_mean_what_the_reference_takes(void) {
     CHECK(s.layers[2].attn.rope >= 0 && s.layers[3].attn.rope < 0);
     CHECK(s.layers[2].attn.qk_norm == QK_HEAD && s.layers[3].attn.pos_scale_beta == 0.1f);
     for (int i = 0; i < 8; i++) CHECK(s.ropes[0].inv_freq[i] > 0 && s.ropes[0].inv_freq[i] <= 1);
+    CHECK_OK(resolve("{\"model_type\":\"mixtral\"," BASE "," MOE "}", &s), err);
+    CHECK(s.ropes[0].theta == 1000000.0f && s.norm.eps == 1e-5f && s.layers[0].attn.window == 0);
+    CHECK_OK(resolve("{\"model_type\":\"gemma2\"," BASE "}", &s), err);
+    CHECK(s.layers[0].attn.window == 4096 && s.layers[1].attn.window == 0);
+    CHECK_OK(resolve("{\"model_type\":\"phi\"," BASE "}", &s), err);
+    CHECK(s.act.kind == ACT_GELU_TANH);
+    CHECK_OK(resolve("{\"model_type\":\"ernie4_5_moe\"," BASE ",\"moe_num_experts\":8,\"moe_k\":2,\"moe_intermediate_size\":32}", &s), err);
+    CHECK(s.layers[0].ffn == FFN_GATED && s.layers[1].ffn == FFN_EXPERTS);
+    CHECK_OK(resolve("{\"model_type\":\"lfm2\"," BASE "}", &s), err);
+    CHECK(s.layers[0].inner == 256);
+    CHECK_OK(resolve("{\"model_type\":\"lfm2_moe\"," BASE "," MOE ",\"use_expert_bias\":false}", &s), err);
+    CHECK(!s.moe.has_bias);
 }
 
 /* GPT-2's two switches on the scale of its scores. */
