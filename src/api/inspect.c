@@ -2,6 +2,7 @@
  * unpacked, everything else as it is stored. */
 #include "api/inspect.h"
 
+#include "api/model_folder.h"
 #include "backend/cpu/tune.h"
 #include "file/checkpoint.h"
 #include "model/families.h"
@@ -104,7 +105,7 @@ static void copy_tensors(struct arena *a, const struct checkpoint *c, struct ins
 int inspect_model(struct arena *a, const char *path, struct inspect *out, struct err *err) {
     struct checkpoint c;
     *out = (struct inspect){0};
-    TRY(checkpoint_open(path, &c, err));
+    TRY(model_folder_open(path, &c, err));
     out->path = str_cstr(a, str_of(c.path));
     out->n_shards = c.n_shards;
     out->weights_bytes = c.total_bytes;

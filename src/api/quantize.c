@@ -1,4 +1,5 @@
 /* Writing a quantised checkpoint: shards with their headers, tensors in pieces of rows, config and side files. */
+#include "api/model_folder.h"
 #include "api/new_folder.h"
 #include "api/quantize_internal.h"
 
@@ -319,7 +320,7 @@ int quantize_run(const struct quantize_options *o, struct quantize_result *out, 
     struct checkpoint c = {0};
     struct quantize_plan p = {0};
     TRY(new_folder_check(o->target, err));
-    TRY(checkpoint_open(o->source, &c, err));
+    TRY(model_folder_open(o->source, &c, err));
     int code = c.has_config && c.dir ? ERR_OK : err_set(err, ERR_EARG, "%s is no model folder with a config.json", o->source);
     if (!code) code = quantize_plan_make(&c, o, &p, err);
     if (!code) code = write_folder(&c, &p, err);

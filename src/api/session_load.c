@@ -1,6 +1,7 @@
 /* The model of a session: made up, or from a checkpoint, telling how much of it has been read. */
 #include "api/session_internal.h"
 
+#include "api/model_folder.h"
 #include "api/synth.h"
 
 /* A checkpoint's tensors, counted as they are read. Backends read in the thread that opens the session. */
@@ -56,7 +57,7 @@ static int open_made_up(struct session *s, struct err *err) {
 int session_model_open(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
     if (o->shape) return open_made_up(s, err);
-    TRY(checkpoint_open(o->model, &s->checkpoint, err));
+    TRY(model_folder_open(o->model, &s->checkpoint, err));
     s->has_checkpoint = true;
     TRY(preflight_weights(s, s->checkpoint.total_bytes, err));
     s->config = s->checkpoint.config;

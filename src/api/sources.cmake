@@ -4,6 +4,7 @@ set(API_SOURCES
   src/api/build.c
   src/api/doctor.c
   src/api/inspect.c
+  src/api/model_folder.c
   src/api/new_folder.c
   src/api/perplexity.c
   src/api/preflight.c

@@ -55,6 +55,7 @@ static int open_path(struct arena *a, const char *path, struct tok **out, struct
     TRY(os_stat(path, &st, err));
     if (st.is_dir && !(path = find_file(a, path, err))) return err->code;
     TRY(os_file_load(a, path, MAX_TOKENIZER_BYTES, &file, err));
+    if (st_is_pointer(file)) return err_set(err, ERR_EFORMAT, "%s is " ST_POINTER_TEXT, path);
     TRY(load_config(a, path, &config, err));
     if (tok_load_any(out, file, config, err)) return err_prefix(err, "%s", path);
     return ERR_OK;

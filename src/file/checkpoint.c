@@ -14,6 +14,9 @@ static int file_read_at(void *user, void *data, size_t n, uint64_t offset, struc
 
 static int open_shard(struct checkpoint *c, const char *path, struct checkpoint_shard *shard, struct err *err) {
     uint64_t size;
+    struct os_stat st;
+    TRY(os_stat(path, &st, err));
+    if (!st.is_file && !st.is_dir) return err_set(err, ERR_EFORMAT, "%s is neither a file nor a folder", path); /* opening a pipe waits */
     TRY(os_file_open(path, OS_READ, &shard->file, err));
     TRY(os_file_size(shard->file, &size, err));
     struct st_source source = {.name = path, .size = size, .read_at = file_read_at, .user = shard->file};
@@ -204,7 +207,10 @@ int checkpoint_weight(const struct checkpoint *c, struct str path, struct checkp
 
 int checkpoint_file_load(struct arena *a, const struct checkpoint *c, const char *name, uint64_t max_bytes, struct str *out,
                          struct err *err) {
-    if (c->dir) return os_file_load(a, str_fmt(a, "%s/%s", c->dir, name).p, max_bytes, out, err);
+    if (c->dir) {
+        TRY(os_file_load(a, str_fmt(a, "%s/%s", c->dir, name).p, max_bytes, out, err));
+        return st_is_pointer(*out) ? err_set(err, ERR_EFORMAT, "%s/%s is " ST_POINTER_TEXT, c->dir, name) : ERR_OK;
+    }
     if (c->path && strcmp(c->path, BUILTIN_NAME) == 0 && builtin_file(str_of(name), out)) return ERR_OK;
     return err_set(err, ERR_ENOTFOUND, "%s has no %s", c->path, name);
 }

@@ -43,6 +43,19 @@ static uint64_t read_u64(const unsigned char *p) {
     return value;
 }
 
+static const struct str pointer_mark = {"version https://git-lfs", 23};
+
+bool st_is_pointer(struct str file) {
+    return file.n < 1024 && str_starts(file, pointer_mark);
+}
+
+/* Read only where the length of the header cannot be one. */
+static bool source_is_pointer(const struct st_source *s) {
+    char head[64];
+    size_t n = s->size < sizeof head ? (size_t)s->size : sizeof head;
+    return s->size < 1024 && s->read_at(s->user, head, n, 0, NULL) == ERR_OK && st_is_pointer(str_n(head, n));
+}
+
 /* Leaves the header in r->text, in heap memory that the caller frees. */
 static int read_header(struct reader *r, char **out_memory) {
     const struct st_source *s = &r->st->source;
@@ -51,6 +64,7 @@ static int read_header(struct reader *r, char **out_memory) {
     if (s->size < sizeof prefix) return fail(r, "%llu bytes are too few for a safetensors file", (unsigned long long)s->size);
     TRY(s->read_at(s->user, prefix, sizeof prefix, 0, r->err));
     uint64_t n = read_u64(prefix);
+    if (n > ST_HEADER_MAX && source_is_pointer(s)) return fail(r, ST_POINTER_TEXT);
     if (n > ST_HEADER_MAX)
         return fail(r, "no safetensors file: its header would have %llu bytes, and 100 MB are allowed", (unsigned long long)n);
     if (n > s->size - sizeof prefix)

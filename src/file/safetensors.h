@@ -58,6 +58,10 @@ int st_read(const struct safetensors *st, const struct st_tensor *t, uint64_t at
 /* A source over memory that outlives it. */
 struct st_source st_source_memory(const char *name, struct str *bytes);
 
+/* What a clone without Git LFS has in place of a large file: its hash and size, as a few lines of text. */
+bool st_is_pointer(struct str file);
+#define ST_POINTER_TEXT "a Git LFS pointer, not the file itself: run git lfs pull in its folder, or download the model again"
+
 /* "[2, 64]" into out, cut when it does not fit. */
 const char *st_shape_text(const struct st_tensor *t, char *out, size_t out_bytes);
 

@@ -127,14 +127,25 @@ static void collect(const struct folder *f, const char *pattern, struct shard_li
         if (str_glob(str_of(pattern), f->names[i])) out->names[out->n++] = f->names[i];
 }
 
-/* A folder without weights usually holds another program's: say which. */
+/* A folder without weights usually holds another program's, or a part of a model: say which. */
 static int no_weights(const struct folder *f, struct err *err) {
-    static const char *const others[] = {"*.gguf", "*.bin", "*.npz", "*.pt", "*.pth"};
+    static const struct {
+        const char *pattern, *what;
+    } others[] = {
+        {"adapter*.safetensors", "an adapter, which has to be merged into its model first"},
+        {"consolidated*.safetensors", "weights under other names; take a version for transformers or MLX"},
+        {"*.safetensors", "weights of something else"},
+        {"*.gguf", "another program's weights; take a safetensors version"},
+        {"*.bin", "another program's weights; take a safetensors version"},
+        {"*.npz", "another program's weights; take a safetensors version"},
+        {"*.pt", "another program's weights; take a safetensors version"},
+        {"*.pth", "another program's weights; take a safetensors version"},
+    };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         for (size_t k = 0; k < f->n; k++)
-            if (str_glob(str_of(others[i]), f->names[k]))
-                return err_set(err, ERR_EUNSUPPORTED, "%s: no model*.safetensors there, only files such as %.*s", f->dir,
-                               STR_ARG(f->names[k]));
+            if (str_glob(str_of(others[i].pattern), f->names[k]))
+                return err_set(err, ERR_EUNSUPPORTED, "%s: no model*.safetensors there, only files such as %.*s (%s)", f->dir,
+                               STR_ARG(f->names[k]), others[i].what);
     return err_set(err, ERR_ENOTFOUND, "%s: no model*.safetensors there", f->dir);
 }
 

@@ -318,6 +318,17 @@ def test_store(b):
     r = b.run(home, "rm", "me/mine", "--yes")
     check(r.returncode == 0 and not os.path.exists(os.path.dirname(b.path(home, "me/mine"))), f"rm: {r}")
     check(b.run(home, "rm", "me/mine", "--yes").returncode == 1, "rm of nothing")
+    # a part of a model: what needs no weights works, and the rest says what gets them
+    b.hub.add("acme/part", b.tiny)
+    r = b.run(home, "download", "acme/part", "--include", "*.json")
+    check(r.returncode == 0 and b.run(home, "tokenize", "-m", "acme/part", "-p", "x").returncode == 0, f"json files alone: {r}")
+    for command in (["generate", "-m", "acme/part", "-p", "x", "-n", "1"], ["inspect", b.path(home, "acme/part")],
+                    ["quantize", "-m", "acme/part", "-o", os.path.join(b.dir, "no-target")]):
+        r = b.run(home, *command)
+        check(r.returncode == 1 and "no model*.safetensors there; get it by: mlxcel download acme/part" in r.stderr, f"no weights: {r}")
+    b.run(home, "download", "acme/part")
+    check(b.run(home, "generate", "-m", "acme/part", "-p", "x", "-n", "1").returncode == 0, "the weights came")
+    b.run(home, "rm", "acme/part", "--yes")
     # unfinished downloads: named, finished by -m, removed by prune
     b.hub.add("acme/tiny", b.tiny)
     b.hub.faults = [Fault(1000, status=503, name="model.safetensors")]

@@ -91,6 +91,25 @@ static void stale_index(void) {
     expect_error("tensor a is in both " SHARD1 " and " SHARD2);
 }
 
+/* What a clone without Git LFS leaves in the place of large files, weights under other names, and an adapter. */
+static void what_is_no_model_is_named(void) {
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+    struct str text;
+    begin();
+    save("model.safetensors", str_of(pointer));
+    expect_error("model.safetensors: a Git LFS pointer, not the file itself: run git lfs pull");
+    save_shard("model.safetensors", "a");
+    save("tokenizer.json", str_of(pointer));
+    CHECK_OK(open_dir(dir), err);
+    CHECK(checkpoint_file_load(&arena, &ck, "tokenizer.json", 0, &text, &err) == ERR_EFORMAT && strstr(err.msg, "Git LFS pointer"));
+    os_remove(str_fmt(&arena, "%s/model.safetensors", dir).p, NULL);
+    expect_error("no model*.safetensors there");
+    save_shard("consolidated.safetensors", "a");
+    expect_error("consolidated.safetensors (weights under other names");
+    save_shard("adapter_model.safetensors", "a");
+    expect_error("adapter_model.safetensors (an adapter, which has to be merged");
+}
+
 static void names_stay_inside(void) {
     static const char *const good[] = {
         "model.safetensors", "a b.safetensors", "\xc3\xa9.safetensors", ".x", "console.x", "com.x", "com10.x"};
@@ -160,6 +179,7 @@ const struct unit_suite unit_checkpoint = {
     (const struct unit_case[]){
         {"shards_by_index_and_name", shards_by_index_and_name},
         {"stale_index", stale_index},
+        {"what_is_no_model_is_named", what_is_no_model_is_named},
         {"names_stay_inside", names_stay_inside},
         {"configs_come_along", configs_come_along},
         {"shrunk_file_is_an_error", shrunk_file_is_an_error},
