@@ -14,6 +14,13 @@ static int32_t pick_context(const struct session *s, int32_t rows, int32_t seqs)
     return preflight_context(s, rows, seqs);
 }
 
+/* Dynamic rope follows the length of the sequence, as far as one wishes: the model's length is where it begins to. */
+static void stretch_context(struct session *s) {
+    struct spec *spec = &s->model.spec;
+    for (int32_t i = 0; i < spec->n_ropes; i++)
+        if (spec->ropes[i].scaling == SCALE_DYNAMIC && s->options.context > spec->context) spec->context = s->options.context;
+}
+
 static int read_eos(struct session *s, struct err *err) {
     int64_t *ids;
     size_t n;
@@ -61,6 +68,7 @@ static int open_all(struct session *s, struct err *err) {
     TRY(check_kv_bits(s, err));
     TRY(session_model_open(s, err));
     s->has_model = true;
+    stretch_context(s);
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT, .prefix = o->prefix_cache};
     engine.limits = (struct runner_limits){

@@ -6,6 +6,7 @@ usage: test_models.py PROGRAM DATA [JOBS]   (DATA/models/**/reference.json, DATA
 import concurrent.futures
 import json
 import os
+import struct
 import subprocess
 import sys
 
@@ -56,7 +57,26 @@ def tiny_checks(folder):
             yield lambda name=name, args=args, text=text: differs(name, generate(folder, *args)[:len(text)], text)
 
 
-checks = []
+def read_ids(path, name):
+    with open(path, "rb") as f:
+        header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+        start, end = header[name]["data_offsets"]
+        f.seek(start, os.SEEK_CUR)
+        return [str(i) for i in struct.unpack(f"<{(end - start) // 8}q", f.read(end - start))]
+
+
+def dynamic_checks(folder):
+    """Rope that follows the length: a longer context than the model's is had by asking for it."""
+    path = os.path.join(folder, "golden.safetensors")
+    if not os.path.exists(path):
+        return
+    prompt, want = read_ids(path, "prompt_2"), read_ids(path, "greedy_2")
+    args = ["--tokens", ",".join(prompt), "--ids", "--ignore-eos", "-n", str(len(want))]
+    yield lambda: differs("dynamic rope", generate(folder, *args, "-c", "96").split(), want)
+    yield lambda: None if "context" in generate(folder, *args) else "FAILED dynamic rope: a long prompt without --ctx-size"
+
+
+checks = [*dynamic_checks(os.path.join(DATA, "golden", "llama-dynamic-rope"))]
 for root, _, files in sorted(os.walk(DATA)):
     if "reference.json" in files:
         checks += reference_checks(root)
