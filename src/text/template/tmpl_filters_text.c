@@ -69,15 +69,14 @@ FILTER(f_title) {
     UNUSED;
     const struct tstr *s = to_str(rt, self).u.s;
     struct tbuf *b = tbuf_new(rt);
-    bool first = true;
     rt_charge_chars(rt, s->n);
-    for (size_t i = 0; i < s->n;) {
-        uint32_t code, out[3];
-        size_t n = utf8_decode(s->p + i, s->n - i, &code);
-        int k = first ? uni_upper(code, out) : uni_lower(code, out);
-        for (int c = 0; c < k; c++) tbuf_put_code(rt, b, out[c], tstr_user_at(s, i));
-        first = begins_word(code);
-        i += n;
+    for (size_t i = 0, end; i < s->n; i = end) {
+        uint32_t code;
+        size_t first = utf8_decode(s->p + i, s->n - i, &code);
+        end = i + first;
+        for (size_t n; end < s->n && !begins_word(code); end += n) n = utf8_decode(s->p + end, s->n - end, &code);
+        tbuf_put_str(rt, b, str_map_case(rt, tv_sub(rt, s, i, first).u.s, 'u').u.s);
+        tbuf_put_str(rt, b, str_map_case(rt, tv_sub(rt, s, i + first, end - i - first).u.s, 'l').u.s);
     }
     return like(self, tbuf_value(rt, b));
 }

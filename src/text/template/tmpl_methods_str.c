@@ -60,7 +60,8 @@ struct tv str_map_case(struct rt *rt, const struct tstr *s, char how) {
         case 'f': k = uni_fold(code, out); break;
         case 'c': k = i == 0 ? uni_title(code, out) : lower_at(s, i, code, out); break;
         case 's':
-            k = uni_is_upper(code) ? lower_at(s, i, code, out) : uni_is_lower(code) ? uni_upper(code, out) : uni_lower(code, out);
+            out[0] = code;
+            k = uni_is_upper(code) ? lower_at(s, i, code, out) : uni_is_lower(code) ? uni_upper(code, out) : 1;
             break;
         default: k = in_word ? lower_at(s, i, code, out) : uni_title(code, out); break;
         }
@@ -163,7 +164,7 @@ static struct tv split_space(struct rt *rt, const struct tstr *s, int64_t max) {
     while (rest.n) {
         size_t at = (size_t)(rest.p - s->p), end = 0;
         if (max >= 0 && (int64_t)list.u.list->n == max) {
-            tv_list_push(rt, list.u.list, tv_sub(rt, s, at, uni_strip_right(rest).n));
+            tv_list_push(rt, list.u.list, tv_sub(rt, s, at, rest.n));
             break;
         }
         for (uint32_t code; end < rest.n;) {

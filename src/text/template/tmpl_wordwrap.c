@@ -30,6 +30,12 @@ static bool blank_at(const struct wrap *w, size_t i) {
     return i < w->n && is_blank(w->codes[i]);
 }
 
+/* Nothing but white space of any kind; chunks are cut at ASCII's alone. */
+static bool all_space(const struct wrap *w, size_t from, size_t to) {
+    while (from < to && uni_is_space(w->codes[from])) from++;
+    return from == to;
+}
+
 /* The end of two or more dashes before a word character, or 0. */
 static size_t dashes_at(const struct wrap *w, size_t i) {
     size_t end = i;
@@ -93,7 +99,7 @@ static size_t long_word_part(const struct wrap *w, size_t from, size_t to, size_
 static void wrap_line(struct wrap *w, struct tlist *lines) {
     size_t first = lines->n, at = 0, width = (size_t)w->width;
     for (size_t i = 0; i < w->n_cuts;) {
-        if (is_blank(w->codes[at]) && lines->n > first) at = w->cuts[i++]; /* blanks before a line are dropped */
+        if (lines->n > first && all_space(w, at, w->cuts[i])) at = w->cuts[i++]; /* blanks before a line are dropped */
         if (i == w->n_cuts) break;
         size_t start = at, last = at; /* last: where the line's last chunk begins */
         rt_charge(w->rt, 1);
@@ -111,7 +117,7 @@ static void wrap_line(struct wrap *w, struct tlist *lines) {
                 at = w->cuts[i++];
             }
         }
-        size_t end = at > last && is_blank(w->codes[last]) && at > start ? last : at;
+        size_t end = at > last && all_space(w, last, at) ? last : at;
         if (end > start) tv_list_push(w->rt, lines, piece(w, start, end));
     }
 }
