@@ -148,9 +148,10 @@ struct backend {
     const struct backend_type *type;
     struct oplist list;
     enum precision precision;
-    int32_t kv_bits; /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
-    int32_t step_ms; /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
-    bool lost;       /* the device fails at everything from now on: only a new process can use it again */
+    int32_t kv_bits;  /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
+    int32_t step_ms;  /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
+    int32_t rows_max; /* rows that a step may have; 0: any number */
+    bool lost;        /* the device fails at everything from now on: only a new process can use it again */
 };
 
 extern const struct backend_type cpu_backend, cuda_backend, trace_backend, xla_backend;

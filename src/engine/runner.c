@@ -34,6 +34,7 @@ static int reserve(struct runner *r, struct err *err) {
 int runner_open(const struct model *m, struct backend *be, const struct runner_limits *limits, struct runner *out, struct err *err) {
     *out = (struct runner){.model = m, .backend = be, .limits = *limits};
     struct runner_limits *l = &out->limits;
+    if (be->rows_max > 0 && l->rows > be->rows_max) l->rows = be->rows_max;
     if (l->context <= 0 || l->context > m->spec.context) l->context = m->spec.context;
     if (l->kv_tokens <= 0) l->kv_tokens = (int64_t)l->seqs * l->context;
     struct kv_layout layout = m->spec.kv;

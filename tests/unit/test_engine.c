@@ -15,7 +15,7 @@ struct rig {
 };
 
 struct rig_options {
-    int32_t n_threads, rows, seqs, chunk, step_ms;
+    int32_t n_threads, rows, seqs, chunk, step_ms, rows_max;
     int64_t kv_tokens;
     int32_t kv_bits;
     bool no_fuse;
@@ -28,6 +28,7 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
     struct backend_options be = {.precision = PRECISION_EXACT, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
     CHECK_OK(cpu_backend.open(&be, &r->be, &err), err);
     r->be->step_ms = o->step_ms;
+    r->be->rows_max = o->rows_max;
     CHECK_OK(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, &err), err);
     struct tensor_store store = synth_store(synth);
     CHECK_OK(model_open(&r->arena, r->be, synth_config(synth), &store, &r->model, &err), err);
@@ -96,6 +97,18 @@ static void answers_do_not_depend_on_the_batch(void) {
     run_all(&(struct rig_options){.n_threads = 3, .rows = 16, .seqs = N_REQUESTS, .chunk = 5}, got);
     check_same(got, alone);
     run_all(&(struct rig_options){.n_threads = 2, .rows = 512, .seqs = 3, .no_fuse = true}, got);
+    check_same(got, alone);
+}
+
+/* A device's own limit on a step's rows holds, whatever was asked for. */
+static void rows_of_a_device(void) {
+    struct rig r;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 512, .seqs = 2, .rows_max = 16});
+    CHECK_INT(engine_limits(r.engine)->rows, 16);
+    rig_close(&r);
+    static struct answer alone[N_REQUESTS], got[N_REQUESTS];
+    run_all(&(struct rig_options){.n_threads = 1, .rows = 512, .seqs = 1}, alone);
+    run_all(&(struct rig_options){.n_threads = 1, .rows = 512, .seqs = N_REQUESTS, .rows_max = 16}, got);
     check_same(got, alone);
 }
 
@@ -424,6 +437,7 @@ static void eos_ends_a_request(void) {
 
 const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"answers_do_not_depend_on_the_batch", answers_do_not_depend_on_the_batch},
+                                                     {"rows_of_a_device", rows_of_a_device},
                                                      {"preemption_changes_nothing", preemption_changes_nothing},
                                                      {"small_caches_change_with_nothing_else", small_caches_change_with_nothing_else},
                                                      {"blocks_come_back", blocks_come_back},

@@ -278,6 +278,7 @@ static CUresult start(CUfunction f, const unsigned all[3], unsigned threads, uns
     broken |= setting("broken") && is_one;
     started |= strncmp(e->name, "tile_", 5) != 0;
     if (broken) return fault();
+    if (all[1] > 65535 || all[2] > 65535) return CUDA_ERROR_INVALID_VALUE;
     const unsigned grid[3] = {all[0] - is_short, all[1], all[2]};
     return launch(e->name, e->call, grid, threads, shared_bytes, args) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
