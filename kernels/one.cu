@@ -132,7 +132,7 @@ static __device__ __forceinline__ ending ending_of(const k_instr &in, uint32_t t
     return o;
 }
 
-template <int KIND, int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *red, const float *squares, int first, int n, early e, uint32_t *count) {
+template <int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *red, const float *squares, int first, int n, early e, uint32_t *count) {
     enum { TILE = 16 * (WARPS + 1) };
     bool wide = is_wide(n);
     int shift = wide ? 0 : WARPS == 16 ? 4 : 3, w = wide ? 0 : threadIdx.x % WARPS;
@@ -150,9 +150,7 @@ template <int KIND, int WARPS> static __device__ __forceinline__ void finish(con
         y = o.act_kind == 1 ? __fdividef(y, 1.0f + __expf(-y)) * (up * o.act_scale) : gated_rare(a.act, y, up);
     }
     if (o.has_residual) {
-        if (!ends<KIND>())
-            while (o.residual_link && there && e.residual.y != o.residual_tag) e.residual = load_tagged(o.residual_link + i);
-        else if (o.residual_link && there && e.residual.y != o.residual_tag) e.residual.x = wait_tagged(o.residual_link + i, o.residual_tag, count);
+        if (o.residual_link && there && e.residual.y != o.residual_tag) e.residual.x = wait_tagged(o.residual_link + i, o.residual_tag, count);
         y = y * o.own_scale + __uint_as_float(e.residual.x) * o.residual_scale;
     }
     bool stores = w == 0 && there;
@@ -222,7 +220,7 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
         ending o = ending_of(in, tag);
         if (done == 0) end_instr(next, head, i);
         __syncthreads();
-        if (n) finish<KIND, WARPS>(a, o, red, squares, first + done, n, e, run.barrier);
+        if (n) finish<WARPS>(a, o, red, squares, first + done, n, e, run.barrier);
         turn++;
         done += n;
     } while (done < n_tiles);
@@ -260,7 +258,7 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
 #pragma unroll 1
     for (int i = 0; i < n_instrs; i++) {
         const k_instr &in = head->slots[i % SLOTS];
-        if (in.waits) grid_barrier<ends<KIND>()>(a.barrier, arrivals += gridDim.x);
+        if (in.waits) grid_barrier(a.barrier, arrivals += gridDim.x);
         if (in.kind == K_STEP_LINEAR) {
             int limit = i + LOOK + 1 < n_instrs ? i + LOOK + 1 : n_instrs;
             run_product<KIND, WARPS>(a, in, head, smem, r, i, limit, turn);
@@ -270,8 +268,8 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
         int item = gridDim.x - 1 - blockIdx.x;
         if (item < in.u.attn.c.heads * in.u.attn.sets * in.u.attn.splits) {
             float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
-            if (in.u.attn.per_item == 1) run_item<KIND, WARPS, D, 1>(in, head, heads, item, a.barrier);
-            else run_item<KIND, WARPS, D, 2>(in, head, heads, item, a.barrier);
+            if (in.u.attn.per_item == 1) run_item<WARPS, D, 1>(in, head, heads, item, a.barrier);
+            else run_item<WARPS, D, 2>(in, head, heads, item, a.barrier);
         }
         end_instr(next, head, i);
         __syncthreads();

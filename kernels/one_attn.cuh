@@ -45,7 +45,7 @@ static __device__ __noinline__ float position_scale(const k_step_attn &a, int po
 
 // Queries to shared memory, one warp each; where the row's own position is this block's, its key and value too, as the cache has them, and to
 // the cache.
-template <int KIND, int D> static __device__ __forceinline__ void place_head(const k_step_attn &a, const shared_head *known, float *heads, const part_of &part, int pos, int warp, uint32_t *count) {
+template <int D> static __device__ __forceinline__ void place_head(const k_step_attn &a, const shared_head *known, float *heads, const part_of &part, int pos, int warp, uint32_t *count) {
     enum { E = D / 32 };
     int lane = threadIdx.x % 32, n = part.n, kv_head = part.kv_head;
     bool is_q = warp < n, is_k = warp == n;
@@ -68,7 +68,7 @@ template <int KIND, int D> static __device__ __forceinline__ void place_head(con
             for (int e = 0; e < E; e++) word[e] = load_tagged(link + lane + 32 * e);
 #pragma unroll
             for (int e = 0; e < E; e++) x[e] = __uint_as_float(word[e].x);
-            if (ends<KIND>() && is_long(++polls) && gave_up(count, polls)) break;
+            if (is_long(++polls) && gave_up(count, polls)) break;
 #pragma unroll
             for (int e = 0; e < E; e++) there = there && word[e].y == tag;
         } while (!in_all_lanes(there));
@@ -249,7 +249,7 @@ template <int D> static __device__ __noinline__ void store_heads(const k_step_at
 }
 
 // One item: query heads of a cached head, a run of positions.
-template <int KIND, int WARPS, int D, int HEADS> static __device__ __forceinline__ void run_item(const k_instr &in, shared_head *head, float *heads, int item, uint32_t *count) {
+template <int WARPS, int D, int HEADS> static __device__ __forceinline__ void run_item(const k_instr &in, shared_head *head, float *heads, int item, uint32_t *count) {
     enum { PER_STEP = HEADS == 1 ? 4 : 2 };
     const k_step_attn &a = in.u.attn;
     float *parts = heads + (a.per_item + 2) * D;
@@ -265,7 +265,7 @@ template <int KIND, int WARPS, int D, int HEADS> static __device__ __forceinline
     uint4 key[PER_STEP], value[PER_STEP];
     load_positions<D, PER_STEP>(a, head, part.kv_head, w.i_warp < w.n_warps ? p : part.end, step, part.end, key, value);
 #pragma unroll 1
-    for (int i = warp; i < part.n + 2; i += WARPS) place_head<KIND, D>(a, head, heads, part, pos, i, count);
+    for (int i = warp; i < part.n + 2; i += WARPS) place_head<D>(a, head, heads, part, pos, i, count);
     __syncthreads();
     if (w.i_warp < w.n_warps) attend<D, HEADS, PER_STEP>(a, heads, parts, head, part.n, part.kv_head, pos, part.has_own, p, part.end, scale, w, key, value);
     __syncthreads();

@@ -44,11 +44,6 @@ template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) 
     return x;
 }
 
-// Whether waits end: see sync.cuh.
-template <int KIND> static __device__ __forceinline__ constexpr bool ends() {
-    return KIND != W16 || SMALL_SHARED;
-}
-
 // A place of a ring has as many units as a warp asks for at once, of both tiles of a pair; of bf16 one unit of one tile.
 template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
     return KIND == W16 ? 2048 : TILE_CODES + TILE_META;

@@ -159,7 +159,7 @@ static __device__ __forceinline__ float stage_linked(const k_step_linear &a, x_p
 #pragma unroll
             for (int j = 0; j < POLLS; j++)
                 if (v[j].y != tag || v[j].w != tag) v[j] = load_tagged2(link + base + 64 * j + 2 * lane);
-            if (ends<KIND>() && is_long(polls) && gave_up(run.barrier, polls)) break;
+            if (is_long(polls) && gave_up(run.barrier, polls)) break;
         }
 #pragma unroll
         for (int j = 0; j < POLLS; j++) {

@@ -614,7 +614,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) step_run(KARGS(k_step_r
         run_instr(slots[i % SLOTS], smem);
         if (i + 1 == a.n) break;
         copy_wait<0>();
-        grid_barrier<SMALL_SHARED == 1>(a.barrier, (uint32_t)(i + 1) * gridDim.x);
+        grid_barrier(a.barrier, (uint32_t)(i + 1) * gridDim.x);
     }
     if (a.n > 1) grid_leave(a.barrier, 0);
 }

@@ -6,7 +6,7 @@
 //
 // Waits end. One that lasts POLLS_MAX trips to L2, about a second (Windows resets a GPU after two), is for a block that is not on the GPU beside
 // the others: a fault of ours, or somebody keeps multiprocessors for himself. Who finds that goes on with what is there, all others follow, and
-// the launch ends; the host has a word for it. Decode of one row with bf16 weights has no such limit but on a GeForce: it was 1.2 % slower with it.
+// the launch ends; the host has a word for it.
 #pragma once
 #include "common.cuh"
 
@@ -41,7 +41,7 @@ static __device__ __noinline__ bool gave_up(uint32_t *count, int polls) {
 }
 
 #ifdef MLXCEL_EMULATE
-template <bool ENDS> static inline void grid_barrier(uint32_t *, uint32_t) {}
+static inline void grid_barrier(uint32_t *, uint32_t) {}
 static inline void grid_leave(uint32_t *count, uint32_t tags) {
     if (threadIdx.x == 0 && blockIdx.x == gridDim.x - 1) count[2] += tags;
 }
@@ -76,14 +76,14 @@ static inline float load_shared_by_blocks(const float *p) {
 #else
 
 // Waits until `arrivals` blocks have come here since the launch began; what they wrote before is then visible to all.
-template <bool ENDS> static __device__ __forceinline__ void grid_barrier(uint32_t *count, uint32_t arrivals) {
+static __device__ __forceinline__ void grid_barrier(uint32_t *count, uint32_t arrivals) {
     __syncthreads();
     if (threadIdx.x == 0) {
         asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(count) : "memory");
         uint32_t now;
         int polls = 0;
         do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(count) : "memory");
-        while ((int32_t)(now - arrivals) < 0 && !(ENDS && is_long(++polls) && gave_up(count, polls)));
+        while ((int32_t)(now - arrivals) < 0 && !(is_long(++polls) && gave_up(count, polls)));
     }
     __syncthreads();
 }

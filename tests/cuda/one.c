@@ -1,5 +1,6 @@
 /* kernels/one.cu by itself: products of one row against sums in double precision, with x in every form in which it comes, and a wait for a word
- * that nobody writes, which must end with the host's message and leave the kernel usable. Skipped where there is no GPU. */
+ * that nobody writes, which must end with the host's message and leave the kernel usable; the same of kernels/step.cu, whose blocks wait at a
+ * barrier. Skipped where there is no GPU. */
 #include "backend/cuda/cuda.h"
 
 #include "base/half.h"
@@ -201,13 +202,38 @@ static int check_wait(struct bench *b, const struct product *p, enum late late, 
     return check_product(b, p, err);
 }
 
+/* The same product twice with kernels/step.cu, and a barrier between the two. */
+static int launch_barrier(struct bench *b, const struct product *p, struct err *err) {
+    struct k_instr in[2] = {instr_of(b, p), instr_of(b, p)};
+    struct k_step_run run = {.instrs = b->instrs, .barrier = b->c->counters, .n = 2};
+    void *params[] = {&run};
+    TRY_CU(b->c->d->cuMemcpyHtoD(b->instrs, in, sizeof in), "two instructions");
+    TRY_CU(b->c->d->cuLaunchKernel(b->c->functions[KERNEL_step_run], (unsigned int)b->c->n_sm, 1, 1, 512, 1, 1,
+                                   (unsigned int)b->c->shared_max, b->c->stream, params, NULL),
+           "launching");
+    return cuda_wait(b->c, err);
+}
+
+/* Blocks that have not come yet, more than there are: a message; then all is as before. */
+static int check_barrier(struct bench *b, const struct product *p, struct err *err) {
+    static const uint32_t few = 0x80000000u;
+    struct err words = {0};
+    TRY(prepare(b, p, LATE_NONE, err));
+    TRY_CU(b->c->d->cuMemcpyHtoD(b->c->counters, &few, sizeof few), "the barrier");
+    if (launch_barrier(b, p, &words) != ERR_EDEVICE || !strstr(words.msg, "waited for each other in vain"))
+        return err_set(err, ERR_EDEVICE, "a barrier that nobody reaches: %s", words.code ? words.msg : "no error");
+    TRY(launch_barrier(b, p, err));
+    TRY_CU(b->c->d->cuMemcpyDtoH(b->y_f32, b->y, sizeof b->y_f32), "results");
+    return compare(b, p, err);
+}
+
 static int open_bench(struct bench *b, struct err *err) {
     TRY(cuda_alloc(b->c, sizeof b->packed, "weights", &b->weights, err));
     TRY(cuda_alloc(b->c, sizeof b->words, "x", &b->x, err));
     TRY(cuda_alloc(b->c, sizeof b->norm_f32, "a norm", &b->norm, err));
     TRY(cuda_alloc(b->c, sizeof b->y_f32, "results", &b->y, err));
     TRY(cuda_alloc(b->c, sizeof b->added, "a residual", &b->residual, err));
-    return cuda_alloc(b->c, sizeof(struct k_instr), "an instruction", &b->instrs, err);
+    return cuda_alloc(b->c, 2 * sizeof(struct k_instr), "two instructions", &b->instrs, err);
 }
 
 static void close_bench(struct bench *b) {
@@ -245,9 +271,12 @@ static void check_all(struct bench *b) {
     for (int32_t i = 0; i < 4; i++) {
         struct product p = {.mode = i % 2 ? K_PLAIN : K_AFFINE, .in = 1088, .out = 48, .form = LINK_F32, .has_residual = true};
         struct err err = {0};
-        if (p.mode == K_PLAIN && !cuda_has_small_shared(b->c)) continue; /* it would not end (kernels/sync.cuh) */
         note(check_wait(b, &p, i / 2 ? LATE_RESIDUAL : LATE_X, &err), i / 2 ? "wait for a residual" : "wait for x", &p, &err);
     }
+    if (!b->c->can_run_lists) return; /* nor do its blocks wait for each other */
+    struct product p = {.mode = K_PLAIN, .in = 1088, .out = 48, .form = PLAIN_F32};
+    struct err err = {0};
+    note(check_barrier(b, &p, &err), "wait at a barrier", &p, &err);
 }
 
 int main(void) {
