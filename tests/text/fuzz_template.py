@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random templates, rendered by mlxcel and by Jinja2: the same text, or an error on both sides.
+"""Random templates, rendered by mlxcel and by Jinja2: the same text, or an error on both sides. One in three is about a random text.
 
 usage: fuzz_template.py PROGRAM [--count N] [--seed N]     last line: "N passed, N failed"
 """
@@ -9,9 +9,11 @@ import random
 import re
 import subprocess
 import sys
+import unicodedata
 import warnings
 
 import template_oracle
+from fuzz_tokenizers import Texts
 
 CONTEXT = {"x": 5, "y": -3, "z": 0, "f": 2.5, "s": "Hello World", "w": "  padded\n", "u": "h\u00e9llo \u4e2d\u6587 \U0001F600", "e": "",
            "l": [3, 1, 2], "m": ["b", "A", "c"], "d": {"b": 1, "a": [1, {"k": None}]}, "n": None, "t": True, "k": [],
@@ -35,9 +37,28 @@ LITERALS = ["1", "0", "-1", "2", "1.5", "1e3", "'a'", "'abc'", "''", "true", "fa
             "'%s-%s'", "'%d'", "'{}:{}'", "range(3)", "'<b>'", "'\\n'", "[[1, 2], [3, 4]]", "'\u00e9'", "10", "dict(a=1)"]
 
 
+# what is asked of a random text r: filters and methods that want one, and everything that cuts or prints
+NOT_OF_TEXT = r"select|map|groupby|sort\(a|min\(a|format|files|int$|float$|abs|round|sum|xml|items|keys|values|get|append|index|count\(1"
+OF_TEXT = [sign + name for sign, names in (("|", FILTERS), (".", METHODS)) for name in names if not re.match(NOT_OF_TEXT, name)]
+OF_TEXT += [".split(none, 1)", ".split(maxsplit=2)", ".rsplit(maxsplit=1)", ".splitlines(true)", "|wordwrap(7)", "|wordwrap(5, false)", "|tojson(ensure_ascii=true)",
+            "[::-1]", "[1:3]", "[-2:]", "|list|sort", "|list|unique|list", "|truncate(8)", "|indent(2, true, true)", ".istitle()", ".isnumeric()", ".isprintable()",
+            ".expandtabs(3)", ".partition(' ')", " is lower", "|trim('ae ')", " ~ [r]", "|list|map('title')|list", ".strip('ae\\n')"]
+FRAGMENTS = ["<b>x</b>", "&amp;", "a-b-c d", "1,000", " 12 ", "\u01c5", "\u00df", "\u0391\u03a3", "\u03a3.", "\ufb03", "\u0130", "don't", "\u2028", "\x1c", "\x85", " e\x0c", "x \n"]
+
+
 class Maker:
     def __init__(self, seed):
         self.r = random.Random(seed)
+        self.texts = Texts(f"text {seed}", FRAGMENTS)
+
+    def case(self):
+        """A template and the text r that it may ask for, without characters that this Python does not know yet."""
+        kind = self.r.random()
+        if kind < 0.33:
+            return "{{ r" + self.r.choice(OF_TEXT) + " }}", "".join(c for c in self.texts.text() if unicodedata.category(c) != "Cn")
+        if kind < 0.43:
+            return "{{ " + self.expr(4) + " }}", ""
+        return "{{ " + self.value(3) + " }}" if kind < 0.73 else self.body(3, False), ""
 
     def expr(self, depth):
         r = self.r
@@ -177,12 +198,8 @@ def main():
     passed = failed = errors = 0
     maker = Maker(args.seed)
     for start in range(0, args.count, 1000):
-        batch = []
-        for _ in range(min(1000, args.count - start)):
-            kind = maker.r.random()
-            source = "{{ " + maker.expr(4) + " }}" if kind < 0.15 else "{{ " + maker.value(3) + " }}" if kind < 0.6 else maker.body(3, False)
-            batch.append(source)
-        lines = "\n".join(json.dumps({"template": t, "input": CONTEXT}) for t in batch)
+        batch = [maker.case() for _ in range(min(1000, args.count - start))]
+        lines = "\n".join(json.dumps({"template": t, "input": {**CONTEXT, "r": r}}) for t, r in batch)
         done = subprocess.run([args.program, "template", "--jsonl", "--now", "2025-07-10T12:00:00"], input=lines, capture_output=True,
                               text=True, encoding="utf-8", check=False)
         answers = done.stdout.split("\n")[:-1]
@@ -190,8 +207,8 @@ def main():
             print(f"FAILED the program ended after {len(answers)} of {len(batch)} lines: {batch[len(answers)]!r}")
             failed += 1
             continue
-        for source, answer in zip(batch, answers):
-            want, mine = template_oracle.render(source, json.loads(json.dumps(CONTEXT))), json.loads(answer)
+        for (source, text), answer in zip(batch, answers):
+            want, mine = template_oracle.render(source, json.loads(json.dumps({**CONTEXT, "r": text}))), json.loads(answer)
             if not comparable(mine, want):
                 continue
             errors += want[0] == "!"
@@ -200,7 +217,7 @@ def main():
             else:
                 failed += 1
                 if failed <= 40:
-                    print(f"FAILED {source!r}\n  Jinja2 {want}\n  mlxcel {mine}")
+                    print(f"FAILED {source!r} {text!r}\n  Jinja2 {want}\n  mlxcel {mine}")
     print(f"{errors} of them errors on both sides")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
