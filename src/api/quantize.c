@@ -16,7 +16,7 @@ struct writer {
     struct os_file **files;
     uint64_t *data_at; /* where each shard's data begins */
     unsigned char *raw, *packed[3];
-    float *values;
+    float *values, *turned; /* turned: a whole matrix that was stored [in, out] */
     uint64_t done;
 };
 
@@ -94,12 +94,26 @@ static int read_floats(struct writer *w, const struct checkpoint_tensor *t, uint
     return ERR_OK;
 }
 
+/* The whole matrix into w->turned, [rows, width], through w->values that hold n_piece elements. */
+static int turn_matrix(struct writer *w, const struct quantize_item *item, int64_t n_piece, struct err *err) {
+    int64_t total = item->rows * item->width;
+    w->turned = mem_try((size_t)total * sizeof(float));
+    if (!w->turned) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(item->path));
+    for (int64_t first = 0; first < total; first += n_piece) {
+        int64_t n = total - first < n_piece ? total - first : n_piece;
+        TRY(read_floats(w, item->sources[0], (uint64_t)first, n, item->format.dtype, err));
+        for (int64_t i = first; i < first + n; i++) w->turned[i % item->rows * item->width + i / item->rows] = w->values[i - first];
+    }
+    return ERR_OK;
+}
+
 static int quantize_rows(struct writer *w, const struct quantize_item *item, size_t i_source, int64_t row, int64_t n, struct err *err) {
     const struct format *f = &item->format;
     const size_t bytes[3] = {quant_values_bytes(f, item->width), quant_scales_bytes(f, item->width), quant_biases_bytes(f, item->width)};
-    TRY(read_floats(w, item->sources[i_source], (uint64_t)(row * item->width), n * item->width, f->dtype, err));
+    const float *values = item->is_turned ? w->turned + row * item->width : w->values;
+    if (!item->is_turned) TRY(read_floats(w, item->sources[i_source], (uint64_t)(row * item->width), n * item->width, f->dtype, err));
     for (int64_t r = 0; r < n; r++)
-        quant_pack(f, w->values + r * item->width, item->width, w->packed[0] + (size_t)r * bytes[0], w->packed[1] + (size_t)r * bytes[1],
+        quant_pack(f, values + r * item->width, item->width, w->packed[0] + (size_t)r * bytes[0], w->packed[1] + (size_t)r * bytes[1],
                    bytes[2] ? w->packed[2] + (size_t)r * bytes[2] : NULL);
     uint64_t at = i_source * (uint64_t)item->rows + (uint64_t)row;
     for (int k = 0; k < item->n_planes; k++) TRY(write_plane(w, &item->planes[k], w->packed[k], (size_t)n * bytes[k], at * bytes[k], err));
@@ -116,12 +130,35 @@ static int quantize_item(struct writer *w, const struct quantize_item *item, str
     for (int k = 0; k < 3; k++) w->packed[k] = mem_try(n * 2);
     bool has_memory = w->raw && w->values && w->packed[0] && w->packed[1] && w->packed[2];
     int code = has_memory ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for a row of %.*s", STR_ARG(item->path));
+    if (!code && item->is_turned) code = turn_matrix(w, item, (int64_t)n, err);
     for (size_t s = 0; s < item->n_sources && !code; s++)
         for (int64_t row = 0; row < item->rows && !code; row += most)
             code = quantize_rows(w, item, s, row, item->rows - row < most ? item->rows - row : most, err);
     mem_free(w->raw);
     mem_free(w->values);
     for (int k = 0; k < 3; k++) mem_free(w->packed[k]);
+    mem_free(w->turned);
+    w->turned = NULL;
+    return code;
+}
+
+/* A plain matrix, turned. */
+static int copy_turned(struct writer *w, const struct quantize_item *item, struct err *err) {
+    size_t size = (size_t)dtype_bits(item->format.dtype) / 8;
+    w->raw = mem_alloc(PIECE_ELEMENTS * sizeof(float));
+    w->values = mem_alloc(PIECE_ELEMENTS * sizeof(float));
+    int code = turn_matrix(w, item, PIECE_ELEMENTS, err);
+    int64_t total = item->rows * item->width;
+    for (int64_t first = 0; first < total && !code; first += PIECE_ELEMENTS) {
+        int64_t n = total - first < PIECE_ELEMENTS ? total - first : PIECE_ELEMENTS;
+        plain_from_f32(item->format.dtype, w->turned + first, n, w->raw);
+        code = write_plane(w, &item->planes[0], w->raw, (size_t)n * size, (uint64_t)first * size, err);
+    }
+    if (!code) code = report(w, item->sources[0]->t->bytes, err);
+    mem_free(w->raw);
+    mem_free(w->values);
+    mem_free(w->turned);
+    w->turned = NULL;
     return code;
 }
 
@@ -289,7 +326,8 @@ static int write_all(struct writer *w, const struct checkpoint *c, struct err *e
     TRY(open_shards(w, err));
     for (size_t i = 0; i < w->plan->n_items; i++) {
         const struct quantize_item *item = &w->plan->items[i];
-        TRY(item->format.mode == QUANT_NONE ? copy_item(w, item, err) : quantize_item(w, item, err));
+        if (item->format.mode != QUANT_NONE) TRY(quantize_item(w, item, err));
+        else TRY(item->is_turned ? copy_turned(w, item, err) : copy_item(w, item, err));
     }
     for (int32_t i = 0; i < w->plan->n_shards; i++) TRY(os_file_sync(w->files[i], err));
     TRY(write_index(w, err));

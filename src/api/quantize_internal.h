@@ -24,7 +24,8 @@ struct quantize_item {
     size_t n_sources, capacity;
     struct format format; /* QUANT_NONE: plain, cast to its dtype */
     bool is_special;      /* its format stands in config.json by its path */
-    int64_t rows, width;  /* of one source */
+    int64_t rows, width;  /* of one source, as it is written */
+    bool is_turned;       /* stored [in, out], and written [out, in] as MLX does */
     struct quantize_plane planes[3];
     int n_planes;
 };
@@ -35,6 +36,7 @@ struct quantize_plan {
     struct format base;
     bool *matched;    /* [options->n_overrides] */
     enum dtype dtype; /* that floats are cast to; N_DTYPES: as they are */
+    bool turns;       /* matrices of the layers are stored [in, out] */
     struct quantize_item *items;
     size_t n_items;
     int32_t n_shards;

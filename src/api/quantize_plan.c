@@ -130,6 +130,7 @@ static void add_plane(struct quantize_item *item, struct quantize_plane plane, i
     plane.n_dims = t->n_dims + is_stack;
     if (is_stack) plane.shape[0] = (int64_t)item->n_sources;
     for (int i = 0; i < t->n_dims; i++) plane.shape[i + is_stack] = t->shape[i];
+    if (item->is_turned) plane.shape[0] = item->rows;
     if (plane.n_dims) plane.shape[plane.n_dims - 1] = width;
     item->planes[item->n_planes++] = plane;
 }
@@ -208,6 +209,22 @@ static int add_source(struct quantize_plan *p, struct quantize_item *item, size_
     return ERR_OK;
 }
 
+/* GPT-2 keeps the matrices of its layers [in, out]; its projection to queries, keys and values tells. */
+static bool turns_matrices(const struct checkpoint *c) {
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        const struct st_tensor *t = c->tensors[i].t;
+        if (str_ends(t->name, STR(".c_attn.weight"))) return t->n_dims == 2 && t->shape[1] == 3 * t->shape[0];
+    }
+    return false;
+}
+
+static bool is_turned(const struct quantize_plan *p, const struct st_tensor *t) {
+    static const char *const names[] = {".c_attn.weight", ".c_proj.weight", ".c_fc.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (p->turns && t->n_dims == 2 && is_float(t->dtype) && ends(t->name, names[i])) return true;
+    return false;
+}
+
 static int check_item(struct quantize_plan *p, const struct checkpoint *c, struct quantize_item *item, struct err *err) {
     const struct st_tensor *first = item->sources[0] ? item->sources[0]->t : NULL;
     for (size_t i = 0; i < item->n_sources; i++) {
@@ -223,6 +240,8 @@ static int check_item(struct quantize_plan *p, const struct checkpoint *c, struc
         return err_set(err, ERR_EUNSUPPORTED, "%.*s has %d dimensions", STR_ARG(item->path), first->n_dims);
     item->width = first->n_dims ? first->shape[first->n_dims - 1] : 1;
     item->rows = item->width ? (int64_t)(first->n_elements / (uint64_t)item->width) : 0;
+    item->is_turned = is_turned(p, first);
+    if (item->is_turned) item->rows = first->shape[1], item->width = first->shape[0];
     choose_format(c, p, item, item->path);
     make_planes(&p->arena, item, &item->format);
     return ERR_OK;
@@ -265,6 +284,7 @@ int quantize_plan_make(const struct checkpoint *c, const struct quantize_options
     if (c->quant.present || c->quant.foreign.p)
         return err_set(err, ERR_EARG, "%s is quantised already; quantise from the plain weights", c->path ? c->path : "the built-in model");
     choose_dtype(c, p);
+    p->turns = turns_matrices(c);
     p->items = arena_new(&p->arena, struct quantize_item, c->n_tensors);
     p->matched = arena_new(&p->arena, bool, o->n_overrides + 1);
     int code = collect(c, p, &stacks, err);

@@ -131,6 +131,23 @@ def flat(source, folder):
     return target
 
 
+def check_turned(source):
+    """Matrices that are stored [in, out] are written [out, in], quantised or plain, as mlx-lm has them; and the result can be run."""
+    with tempfile.TemporaryDirectory() as temp:
+        r = run("-m", source, "-o", f"{temp}/q", "--bits", 4, "--group-size", 32, "--override", "*.mlp.c_proj=16")
+        check(r.returncode == 0, f"turned: {r.stderr}")
+        ours, plain = read(f"{temp}/q"), mx.load(str(source / "model.safetensors"))
+        for name in (k for k in plain if k.endswith((".c_attn.weight", ".c_fc.weight", ".c_proj.weight"))):
+            want = mx.contiguous(plain[name].T)
+            if not name.endswith(".mlp.c_proj.weight"):
+                want = mx.quantize(want, 32, 4)[0]
+            got = ours[name]
+            raw = bytes(memoryview(want if want.dtype == mx.uint32 else want.view(mx.uint16)))
+            check(got[1] == list(want.shape) and got[2] == raw, f"turned: {name} {got[:2]}, expected {want.shape}")
+        r = subprocess.run([program, "generate", "-m", f"{temp}/q", "--tokens", "5,6,7", "--ids", "-n", "2"], capture_output=True, text=True, timeout=60)
+        check(r.returncode == 0, f"turned: {r.stderr}")
+
+
 def check_refusals(source):
     with tempfile.TemporaryDirectory() as temp:
         full = Path(temp, "full")
@@ -212,6 +229,7 @@ def check_big():
 def main():
     stories = data / "models" / "stories260K" / "hf"
     check_refusals(stories)
+    check_turned(data / "golden" / "gpt2")
     check_big()
     if not lm:
         skip("the comparison: mlx-lm is not installed")
