@@ -326,6 +326,14 @@ int resolve_state(struct resolver *r, int64_t elements, int32_t *out_index, stru
     return ERR_OK;
 }
 
+/* People turn yarn on by adding it to a file, and leave max_position_embeddings as it was: the stretched length counts. */
+static void stretch_context(struct spec *s) {
+    for (int32_t i = 0; i < s->n_ropes; i++) {
+        double reach = (double)s->ropes[i].factor * s->ropes[i].original_len;
+        if (s->ropes[i].scaling == SCALE_YARN && reach > s->context && reach <= INT32_MAX) s->context = (int32_t)reach;
+    }
+}
+
 /* ---- all of it ---------------------------------------------------------------------------------------------------- */
 
 int spec_resolve(struct arena *a, const struct config *config, struct spec *out, struct err *err) {
@@ -339,6 +347,7 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     TRY(resolve_kinds(&r, err));
     TRY(resolve_ffn(&r, err));
     for (int32_t i = 0; i < out->n_layers; i++) TRY(mixers[out->layers[i].mixer]->resolve(&r, i, err));
+    stretch_context(out);
     if (out->kv.n_classes == 0 && !cfg_get(&r.cfg, "max_position_embeddings")) out->context = 1 << 20; /* nothing grows with the length */
     const struct stream *stream = out->family->stream;
     if (stream && stream->resolve) TRY(stream->resolve(&r, err));

@@ -171,6 +171,28 @@ static void rope_factor_from_lengths(void) {
     }
 }
 
+/* A file with yarn reaches as far as its factor says, though max_position_embeddings be the old length. */
+static void yarn_stretches_the_context(void) {
+    static const struct {
+        const char *scaling;
+        int32_t context;
+    } cases[] = {
+        {"{\"rope_type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":32768}", 131072},
+        {"{\"type\":\"yarn\",\"factor\":2.0}", 81920},
+        {"{\"rope_type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":4096}", 40960},
+        {"{\"rope_type\":\"llama3\",\"factor\":8.0,\"original_max_position_embeddings\":8192}", 40960},
+        {"null", 40960},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct spec s;
+        const char *json =
+            str_fmt(&arena, "{\"model_type\":\"qwen3\"," BASE ",\"max_position_embeddings\":40960,\"rope_scaling\":%s}", cases[i].scaling)
+                .p;
+        CHECK_OK(resolve(json, &s), err);
+        CHECK_INT(s.context, cases[i].context);
+    }
+}
+
 static void rows_are_sound(void) {
     for (int32_t i = 0; i < n_families; i++) {
         CHECK(families[i].type && families[i].title && families[i].title[0]);
@@ -199,6 +221,7 @@ const struct unit_suite unit_families = {
         {"scores_are_scaled_by_the_file", scores_are_scaled_by_the_file},
         {"dense_layers_come_first", dense_layers_come_first},
         {"rope_factor_from_lengths", rope_factor_from_lengths},
+        {"yarn_stretches_the_context", yarn_stretches_the_context},
         {"rows_are_sound", rows_are_sound},
         {"docs_page_is_current", docs_page_is_current},
         {0},
