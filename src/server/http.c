@@ -21,6 +21,7 @@ enum {
     PROBES_MAX = 5,          /* clients may take no more answers of 1xx to one request */
     PROBE_MS = 500,          /* before the second one; then twice as long each time */
     WAITING_MAX = 64 * 1024,
+    UNSENT_MAX = 256 * 1024,   /* answers that the client has not taken: its next request waits */
     IGNORED_MAX = 1024 * 1024, /* bytes after the last answer, besides a body that was not read */
     BACKLOG = 511,
 };
@@ -113,6 +114,17 @@ static void linger(struct http_conn *c) {
     }
 }
 
+static size_t unsent(const struct http_conn *c) {
+    return uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp);
+}
+
+/* A client that asks on and on and takes no answer must not fill our memory. */
+static bool may_begin(const struct http_conn *c) {
+    return c->state == CONN_IDLE && unsent(c) <= UNSENT_MAX;
+}
+
+static void go_on(struct http_conn *c);
+
 /* ---- writing ------------------------------------------------------------------------------------------------------------ */
 
 static void on_written(uv_write_t *request, int status) {
@@ -126,7 +138,8 @@ static void on_written(uv_write_t *request, int status) {
         return;
     }
     struct http_exchange *x = c->exchange;
-    if (x && x->on_drained && uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) == 0) x->on_drained(x);
+    if (x && x->on_drained && unsent(c) == 0) x->on_drained(x);
+    else if (c->waiting.n > 0 && may_begin(c)) go_on(c);
 }
 
 void conn_write(struct http_conn *c, struct str data) {
@@ -134,7 +147,7 @@ void conn_write(struct http_conn *c, struct str data) {
     struct write *w = mem_alloc(sizeof *w + data.n);
     w->conn = c;
     memcpy(w->data, data.p, data.n);
-    if (uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) == 0) c->moved_ns = os_clock_ns();
+    if (unsent(c) == 0) c->moved_ns = os_clock_ns();
     uv_buf_t buf = uv_buf_init(w->data, (unsigned)data.n);
     if (uv_write(&w->request, (uv_stream_t *)&c->tcp, &buf, 1, on_written)) {
         mem_free(w);
@@ -162,10 +175,10 @@ static bool can_probe(const struct http_conn *c) {
 
 /* The client sends no more. Whoever has asked and waits gets its answer; that it is gone shows when something is sent to it. */
 static void on_end(struct http_conn *c) {
-    bool is_writing = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) > 0;
     c->is_ended = true;
     if (c->state == CONN_BUSY && can_probe(c)) return;
-    if (c->state == CONN_IDLE && is_writing) linger(c);
+    if (c->state == CONN_IDLE && c->waiting.n > 0) return; /* it has asked more, and takes its answers first */
+    if (c->state == CONN_IDLE && unsent(c) > 0) linger(c);
     else if (c->state != CONN_LINGER || c->is_shut) conn_close(c);
 }
 
@@ -251,25 +264,29 @@ static void keep_waiting(struct http_conn *c, const char *data, size_t n) {
 }
 
 void conn_input(struct http_conn *c, const char *data, size_t n) {
+    if (c->waiting.n > 0 && c->state != CONN_CLOSED) { /* bytes that came before these are not read yet */
+        keep_waiting(c, data, n);
+        return;
+    }
     c->handling = true; /* an answer that is complete at once must not begin the next request inside this one */
-    while (n > 0 && (c->state == CONN_IDLE || c->state == CONN_READING)) {
+    while (n > 0 && (c->state == CONN_READING || may_begin(c))) {
         size_t used = feed(c, data, n);
         data += used;
         n -= used;
     }
     c->handling = false;
-    if (n > 0 && c->state == CONN_BUSY) keep_waiting(c, data, n);
+    if (n > 0 && (c->state == CONN_BUSY || c->state == CONN_IDLE)) keep_waiting(c, data, n);
 }
 
-/* What came while the last request was answered. */
+/* What came while the last request was answered, or while its answer was not taken. */
 static void go_on(struct http_conn *c) {
-    while (c->waiting.n > 0 && c->state == CONN_IDLE) {
+    while (c->waiting.n > 0 && may_begin(c)) {
         struct sb bytes = c->waiting;
         c->waiting = (struct sb){0};
         conn_input(c, bytes.p, bytes.n);
         sb_free(&bytes);
     }
-    if (c->is_ended && c->state == CONN_IDLE) linger(c);
+    if (c->is_ended && c->state == CONN_IDLE && c->waiting.n == 0) linger(c);
     else if (c->is_ended && c->state == CONN_READING) conn_close(c); /* the rest will not come */
     if (c->reading_paused && c->waiting.n <= WAITING_MAX && c->state != CONN_CLOSED) {
         c->reading_paused = false;
@@ -342,7 +359,7 @@ static void on_connection(uv_stream_t *listener, int status) {
 
 static bool is_late(const struct http_conn *c, uint64_t now) {
     uint64_t since = (now - c->since_ns) / 1000000, still = (now - c->moved_ns) / 1000000;
-    bool is_writing = uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp) > 0;
+    bool is_writing = unsent(c) > 0;
     if (is_writing && still > WRITE_MS) return true;
     switch (c->state) {
     case CONN_IDLE: return still > IDLE_MS;
@@ -359,7 +376,7 @@ static void on_tick(uv_timer_t *timer) {
     uint64_t now = os_clock_ns();
     for (struct http_conn *c = s->conns, *next; c; c = next) {
         next = c->next; /* closing c or answering it touches no other connection */
-        size_t queued = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
+        size_t queued = unsent(c);
         if (queued < c->last_queued) c->moved_ns = now;
         c->last_queued = queued;
         if (c->is_ended && c->state == CONN_BUSY) probe(c, now);
@@ -425,7 +442,9 @@ void http_server_drain(struct http_server *s) {
     uv_close((uv_handle_t *)&s->listener, on_handle_closed);
     for (struct http_conn *c = s->conns, *next; c; c = next) {
         next = c->next;
-        if (c->state == CONN_IDLE) conn_close(c);
+        if (c->state != CONN_IDLE) continue;
+        if (unsent(c) > 0) linger(c); /* its last answer is still on the way */
+        else conn_close(c);
     }
 }
 

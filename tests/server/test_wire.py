@@ -231,10 +231,10 @@ def check_bytes(port):
 
 
 def read_all(s):
-    got = b""
+    got = bytearray()
     while part := s.recv(65536):
         got += part
-    return got
+    return bytes(got)
 
 
 def post(path, body, headers=HOST, version=b"1.1"):
@@ -346,6 +346,41 @@ def check_embeddings(s):
     check(code == 200 and [d["embedding"] for d in json.loads(text)["data"]] == alone, "texts together and alone")
     m = s.wait_quiet()
     check(m["mlxcel_kv_blocks_used"] == 0 and m["mlxcel_queue_depth"] == 0, f"an embedding whose client left: {m}")
+
+
+def memory_of(process):
+    """Resident MiB; 0 where that cannot be seen."""
+    try:
+        with open(f"/proc/{process.pid}/statm", encoding="ascii") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+    except OSError:
+        return 0
+
+
+def check_takes_nothing(program):
+    """A client that asks thousands of times and takes no answer fills no memory; when it reads, every answer is there, in order."""
+    n = 3000
+    with Server(program, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:
+        page = s.request("/")[2].encode()
+        before = memory_of(s.process)
+        c.sendall((b"GET / HTTP/1.1\r\n" + HOST + b"\r\n") * n + b"GET /health HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
+        s.wait_for(lambda m: m["mlxcel_http_requests_total"] > n, 1)
+        grown = memory_of(s.process) - before
+        check(grown < n * len(page) >> 22, f"{grown} MiB for answers that nobody takes")
+        got = read_all(c)
+        check(got.count(b"HTTP/1.1 200 OK\r\n") == n + 1 and got.count(page) == n and got.endswith(b'{"status":"ok"}'), f"{got.count(page)} pages")
+
+
+def check_drain_answer(program):
+    """SIGTERM while the last answer is on its way to a client that keeps its connection: it arrives whole."""
+    with Server(program, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:
+        c.sendall(post(b"/v1/embeddings", {"input": [[5]] * 2000}))
+        s.wait_for(lambda m: m['mlxcel_http_answers_total{class="2xx"}'] > m["mlxcel_http_requests_total"] - 1.5 and m["mlxcel_queue_depth"] == 0)
+        s.process.terminate()
+        while '"ending' not in s.process.stderr.readline():  # it was seen
+            pass
+        head, _, body = read_all(c).partition(b"\r\n\r\n")
+        check(b"Content-Length: %d\r\n" % len(body) in head + b"\r\n", f"the last answer: {head[:200]!r} and {len(body)} bytes")
 
 
 def check_queue(program):
@@ -487,6 +522,8 @@ def main():
     check_queue(program)
     check_drain(program)
     check_drain_stream(program)
+    check_drain_answer(program)
+    check_takes_nothing(program)
     check_end_at_work(program)
     check_tls(program)
     harness.finish()
