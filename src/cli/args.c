@@ -413,6 +413,11 @@ struct str args_str(const struct args *args, enum opt_id id) {
     return value_of(args, id)->s;
 }
 
+const char *args_cstr(const struct args *args, enum opt_id id) {
+    struct str s = args_str(args, id);
+    return s.p ? str_cstr(args->arena, s) : NULL;
+}
+
 int args_choice(const struct args *args, enum opt_id id) {
     assert(options[id].type == ARG_CHOICE);
     const struct arg_value *v = value_of(args, id);
@@ -433,4 +438,8 @@ size_t args_ints(const struct args *args, enum opt_id id, const int64_t **out) {
 
 bool args_given(const struct args *args, enum opt_id id) {
     return value_of(args, id)->source >= ARG_FROM_ENV;
+}
+
+bool args_has(const struct args *args, enum opt_id id) {
+    return opt_applies(&options[id], args->command);
 }

@@ -102,12 +102,15 @@ int args_parse(struct arena *a, int argc, char *const *argv, args_env_fn *env, s
 bool args_flag(const struct args *args, enum opt_id id);
 int64_t args_int(const struct args *args, enum opt_id id); /* also sizes */
 double args_float(const struct args *args, enum opt_id id);
-struct str args_str(const struct args *args, enum opt_id id); /* {NULL, 0} when not given; also the choice's text */
-int args_choice(const struct args *args, enum opt_id id);     /* index in the row's choices; -1 when not given */
+struct str args_str(const struct args *args, enum opt_id id);   /* {NULL, 0} when not given; also the choice's text */
+const char *args_cstr(const struct args *args, enum opt_id id); /* the same in the command's arena; NULL when not given */
+int args_choice(const struct args *args, enum opt_id id);       /* index in the row's choices; -1 when not given */
 size_t args_strings(const struct args *args, enum opt_id id, const struct str **out);
 size_t args_ints(const struct args *args, enum opt_id id, const int64_t **out);
 /* By flag or environment, not by default. */
 bool args_given(const struct args *args, enum opt_id id);
+/* The command has this option; asking for another one's value is a defect. */
+bool args_has(const struct args *args, enum opt_id id);
 
 /* Converts one text by the row's type, choices and range; lists are appended to. False: *v is not usable. */
 bool arg_parse(struct arena *a, const struct opt *o, struct str text, struct arg_value *v);

@@ -8,14 +8,15 @@ int cmd_download(const struct args *args, struct err *err) {
     const struct str *globs;
     const char *path;
     struct sb out = {0};
-    struct str revision = args_str(args, OPT_REVISION), dir = args_str(args, OPT_LOCAL_DIR);
     store_args(args, &o);
     TRY(repo_name_parse(args->operands[0], str_of(store_default_owner()), &repo, err));
-    struct download_request q = {.repo = &repo, .verify = args_flag(args, OPT_HUB_VERIFY), .quiet = args_flag(args, OPT_QUIET)};
+    struct download_request q = {.repo = &repo,
+                                 .revision = args_cstr(args, OPT_REVISION),
+                                 .local_dir = args_cstr(args, OPT_LOCAL_DIR),
+                                 .verify = args_flag(args, OPT_HUB_VERIFY),
+                                 .quiet = args_flag(args, OPT_QUIET)};
     q.n_globs = args_strings(args, OPT_INCLUDE, &globs);
     q.globs = globs;
-    if (revision.p) q.revision = str_cstr(args->arena, revision);
-    if (dir.p) q.local_dir = str_cstr(args->arena, dir);
     if (o.hub.offline) return err_set(err, ERR_EARG, "download and --offline exclude each other");
     TRY(store_download(args->arena, &o, &q, &path, err));
     sb_fmt(&out, "%s\n", path);

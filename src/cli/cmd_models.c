@@ -23,26 +23,26 @@ static int finish(struct sb *out, struct err *err) {
 
 /* ---- list --------------------------------------------------------------------------------------------------------------- */
 
-static void text_or_null(struct jsonw *w, const char *key, struct str value) {
+static void put_or_null(struct jsonw *w, const char *key, struct str value) {
     jsonw_key(w, key);
     if (value.p && value.n) jsonw_str(w, value);
     else jsonw_null(w);
 }
 
 static void write_model(struct jsonw *w, const struct store_model *m) {
-    text_or_null(w, "name", m->id);
-    text_or_null(w, "path", str_of(m->path));
+    put_or_null(w, "name", m->id);
+    put_or_null(w, "path", str_of(m->path));
     jsonw_put_int(w, "size_bytes", (int64_t)m->bytes);
-    text_or_null(w, "quantization", m->quant);
-    text_or_null(w, "model_type", m->type);
+    put_or_null(w, "quantization", m->quant);
+    put_or_null(w, "model_type", m->type);
     jsonw_key(w, "context");
     if (m->context) jsonw_int(w, m->context);
     else jsonw_null(w);
     jsonw_put_int(w, "last_used", m->used_ns / 1000000000);
-    text_or_null(w, "revision", m->revision);
-    text_or_null(w, "commit", m->commit);
+    put_or_null(w, "revision", m->revision);
+    put_or_null(w, "commit", m->commit);
     jsonw_put_bool(w, "complete", m->problem.p == NULL);
-    text_or_null(w, "problem", m->problem);
+    put_or_null(w, "problem", m->problem);
 }
 
 static void write_date(struct sb *out, int64_t ns) {
@@ -109,9 +109,9 @@ static void show_files(struct sb *out, struct jsonw *w, const struct manifest *m
             continue;
         }
         jsonw_begin(w, '{');
-        text_or_null(w, "name", f->name);
+        put_or_null(w, "name", f->name);
         jsonw_put_int(w, "size", (int64_t)f->size);
-        text_or_null(w, "sha256", str_of(f->sha256));
+        put_or_null(w, "sha256", str_of(f->sha256));
         jsonw_end(w, '}');
     }
 }

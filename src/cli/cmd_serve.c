@@ -38,23 +38,18 @@ static int read_keys(const struct args *args, struct keys *out, struct err *err)
     return ERR_OK;
 }
 
-static const char *text_or_null(const struct args *args, enum opt_id id) {
-    struct str s = args_str(args, id);
-    return s.p ? str_cstr(args->arena, s) : NULL;
-}
-
 int cmd_serve(const struct args *args, struct err *err) {
     struct keys keys = {0};
-    struct server_options o = {.name = text_or_null(args, OPT_ALIAS),
-                               .host = text_or_null(args, OPT_HOST),
+    struct server_options o = {.name = args_cstr(args, OPT_ALIAS),
+                               .host = args_cstr(args, OPT_HOST),
                                .port = (int32_t)args_int(args, OPT_PORT),
                                .n_queue = (int32_t)args_int(args, OPT_QUEUE),
                                .n_conns = (int32_t)args_int(args, OPT_CONNECTIONS),
                                .body_bytes = (size_t)args_int(args, OPT_MAX_BODY),
                                .deadline_ms = args_int(args, OPT_TIMEOUT) * 1000,
                                .ping_ms = args_int(args, OPT_SSE_PING) * 1000,
-                               .cert_path = text_or_null(args, OPT_SSL_CERT),
-                               .key_path = text_or_null(args, OPT_SSL_KEY),
+                               .cert_path = args_cstr(args, OPT_SSL_CERT),
+                               .key_path = args_cstr(args, OPT_SSL_KEY),
                                .pools_last = args_choice(args, OPT_POOLING) == 1,
                                .json_log = args_choice(args, OPT_LOG_FORMAT) == 1,
                                .open_page = args_flag(args, OPT_OPEN)};

@@ -5,11 +5,6 @@
 
 enum { INPUT_MAX_BYTES = 256 << 20 };
 
-static const char *path_of(const struct args *args, enum opt_id id) {
-    struct str s = args_str(args, id);
-    return s.p ? str_cstr(args->arena, s) : NULL;
-}
-
 static int run_lines(const struct template_tool *t, struct err *err) {
     struct sb line = {0}, out = {0};
     bool is_there;
@@ -27,7 +22,7 @@ static int run_lines(const struct template_tool *t, struct err *err) {
 }
 
 static int run_once(const struct args *args, const struct template_tool *t, struct err *err) {
-    const char *path = path_of(args, OPT_TEMPLATE_INPUT);
+    const char *path = args_cstr(args, OPT_TEMPLATE_INPUT);
     struct str input, text;
     if (!path) return err_set(err, ERR_EARG, "give the conversation by --input FILE.json (\"-\": standard input)");
     if (strcmp(path, "-") == 0) TRY(os_read_stdin(args->arena, INPUT_MAX_BYTES, &input, err));
@@ -42,8 +37,8 @@ static int run_once(const struct args *args, const struct template_tool *t, stru
 
 int cmd_template(const struct args *args, struct err *err) {
     struct template_options o = {
-        .template_file = path_of(args, OPT_TEMPLATE_FILE),
-        .special_file = path_of(args, OPT_TEMPLATE_SPECIAL),
+        .template_file = args_cstr(args, OPT_TEMPLATE_FILE),
+        .special_file = args_cstr(args, OPT_TEMPLATE_SPECIAL),
         .now = args_str(args, OPT_TEMPLATE_NOW),
     };
     bool lines = args_flag(args, OPT_TEMPLATE_JSONL);

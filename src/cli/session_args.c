@@ -8,15 +8,6 @@
 
 enum { PROMPT_BYTES_MAX = 64 << 20 };
 
-static const char *text_or_null(const struct args *args, enum opt_id id) {
-    struct str s = args_str(args, id);
-    return s.p ? str_cstr(args->arena, s) : NULL;
-}
-
-static bool has(const struct args *args, enum opt_id id) {
-    return opt_applies(&options[id], args->command);
-}
-
 /* --device belongs to native, the --xla- options to xla: what would be ignored is refused. */
 static int xla_args(const struct args *args, struct session_options *out, struct err *err) {
     static const enum opt_id own[] = {OPT_XLA_DEVICE, OPT_XLA_PLUGIN, OPT_XLA_MEMORY, OPT_XLA_PREALLOCATE};
@@ -29,8 +20,8 @@ static int xla_args(const struct args *args, struct session_options *out, struct
     if (args_given(args, OPT_DEVICE))
         return err_set(err, ERR_EARG, "--device belongs to the native backend; with --backend xla use --xla-device");
     out->backend = "xla";
-    out->device = text_or_null(args, OPT_XLA_DEVICE);
-    out->xla_plugin = text_or_null(args, OPT_XLA_PLUGIN);
+    out->device = args_cstr(args, OPT_XLA_DEVICE);
+    out->xla_plugin = args_cstr(args, OPT_XLA_PLUGIN);
     out->xla_memory_fraction = args_float(args, OPT_XLA_MEMORY);
     out->xla_no_preallocate = !args_flag(args, OPT_XLA_PREALLOCATE);
     return ERR_OK;
@@ -68,7 +59,7 @@ static bool has_model_operand(const struct args *args) {
 
 int model_name_arg(const struct args *args, struct str *out, struct err *err) {
     bool by_flag = args->values[OPT_MODEL].source == ARG_FROM_FLAG, by_operand = has_model_operand(args);
-    bool by_shape = has(args, OPT_SHAPE) && args_str(args, OPT_SHAPE).p;
+    bool by_shape = args_has(args, OPT_SHAPE) && args_str(args, OPT_SHAPE).p;
     *out = by_operand ? args->operands[0] : args_str(args, OPT_MODEL);
     if (by_flag && by_operand) return err_set(err, ERR_EARG, "give the model once: as an argument or by --model");
     if (by_shape && (by_flag || by_operand)) return err_set(err, ERR_EARG, "a model and --shape exclude each other");
@@ -84,13 +75,13 @@ int32_t shape_bits_arg(const struct args *args) {
 /* The made-up model. What describes one and would be ignored beside another is refused: --bits converts nothing. */
 static int shape_args(const struct args *args, struct session_options *out, struct err *err) {
     static const enum opt_id own[] = {OPT_BITS, OPT_DTYPE, OPT_SYNTH_SEED};
-    out->shape = text_or_null(args, OPT_SHAPE);
+    out->shape = args_cstr(args, OPT_SHAPE);
     for (size_t i = 0; i < sizeof own / sizeof *own && !out->shape; i++)
-        if (has(args, own[i]) && args_given(args, own[i]))
+        if (args_has(args, own[i]) && args_given(args, own[i]))
             return err_set(err, ERR_EARG, "--%s is for made-up models (--shape NAME)", options[own[i]].name);
     out->bits = shape_bits_arg(args);
     out->f16 = args_choice(args, OPT_DTYPE) == 1;
-    if (has(args, OPT_SYNTH_SEED)) out->seed = (uint64_t)args_int(args, OPT_SYNTH_SEED);
+    if (args_has(args, OPT_SYNTH_SEED)) out->seed = (uint64_t)args_int(args, OPT_SYNTH_SEED);
     return ERR_OK;
 }
 
@@ -99,16 +90,16 @@ int session_args(const struct args *args, struct session_options *out, struct er
     struct str model;
     *out = (struct session_options){.on_load = show_loading, .load_user = arena_new(args->arena, struct load_bar, 1)};
     TRY(model_name_arg(args, &model, err));
-    if (has(args, OPT_SHAPE)) TRY(shape_args(args, out, err));
+    if (args_has(args, OPT_SHAPE)) TRY(shape_args(args, out, err));
     TRY(model_arg(args, model, &out->model, &out->name, err));
-    if (!has(args, OPT_PRECISION)) return ERR_OK;
+    if (!args_has(args, OPT_PRECISION)) return ERR_OK;
     out->precision = (enum session_precision)args_choice(args, OPT_PRECISION);
     out->n_threads = (int32_t)args_int(args, OPT_THREADS);
     out->force = args_flag(args, OPT_FORCE);
     out->kv_bits = kv_bits[args_choice(args, OPT_KV_BITS)];
-    if (has(args, OPT_CONTEXT)) out->context = (int32_t)args_int(args, OPT_CONTEXT);
+    if (args_has(args, OPT_CONTEXT)) out->context = (int32_t)args_int(args, OPT_CONTEXT);
     TRY(cpu_level_arg(args, err));
-    out->device = str_cstr(args->arena, args_str(args, OPT_DEVICE));
+    out->device = args_cstr(args, OPT_DEVICE);
     return xla_args(args, out, err);
 }
 

@@ -1,23 +1,14 @@
 /* Options of the store from the command line. */
 #include "cli/store_args.h"
 
-static const char *text_or_null(const struct args *args, enum opt_id id) {
-    struct str s = args_str(args, id);
-    return s.p && s.n ? str_cstr(args->arena, s) : NULL;
-}
-
-static bool has(const struct args *args, enum opt_id id) {
-    return opt_applies(&options[id], args->command);
-}
-
 void store_args(const struct args *args, struct store_options *out) {
     *out = (struct store_options){.hub.endpoint = options[OPT_HUB].initial};
-    if (has(args, OPT_MODELS_DIR)) out->models_dir = text_or_null(args, OPT_MODELS_DIR);
-    if (!has(args, OPT_HUB)) return;
-    out->hub.endpoint = text_or_null(args, OPT_HUB);
-    out->hub.cacert = text_or_null(args, OPT_CACERT);
+    if (args_has(args, OPT_MODELS_DIR)) out->models_dir = args_cstr(args, OPT_MODELS_DIR);
+    if (!args_has(args, OPT_HUB)) return;
+    out->hub.endpoint = args_cstr(args, OPT_HUB);
+    out->hub.cacert = args_cstr(args, OPT_CACERT);
     out->hub.offline = args_flag(args, OPT_OFFLINE);
-    if (!has(args, OPT_HUB_CONNECTIONS)) return;
+    if (!args_has(args, OPT_HUB_CONNECTIONS)) return;
     out->hub.n_connections = (int32_t)args_int(args, OPT_HUB_CONNECTIONS);
     out->hub.n_retries = (int32_t)args_int(args, OPT_HUB_RETRIES);
     out->hub.stall_s = (int32_t)args_int(args, OPT_HUB_STALL);
