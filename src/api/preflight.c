@@ -67,10 +67,11 @@ static uint64_t free_bytes(const struct session *s) {
 
 int preflight_weights(const struct session *s, uint64_t need, struct err *err) {
     uint64_t available = free_bytes(s);
+    bool on_gpu = s->backend->type == &cuda_backend;
     if (s->options.force || available == 0 || need <= available) return ERR_OK;
     return err_set(err, ERR_EMEMORY,
-                   "the weights need %.1f GB and %.1f GB are free here; take a smaller or more quantised model, or --force",
-                   (double)need * GB, (double)available * GB);
+                   "the weights need %.1f GB and %.1f GB are free %s; take a smaller or more quantised model%s, or --force",
+                   (double)need * GB, (double)available * GB, on_gpu ? "on the GPU" : "here", on_gpu ? ", --device cpu" : "");
 }
 
 int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs) {
@@ -97,8 +98,9 @@ int preflight_cache(const struct session *s, int32_t context, int32_t rows, int3
     }
     if (l->n_states) sb_fmt(&parts, "%s%.1f GB of recurrent state", parts.n ? ", " : "", (double)state_bytes(l) * seqs * GB);
     err_set(err, ERR_EMEMORY,
-            "a context of %d for %d at once needs %.1f GB (%s) and %.1f GB are free here; --ctx-size %d fits, --force tries", context, seqs,
-            (double)need * GB, parts.p ? parts.p : "", (double)available * GB, preflight_context(s, rows, seqs));
+            "a context of %d for %d at once needs %.1f GB (%s) and %.1f GB are free %s; --ctx-size %d fits, --force tries", context, seqs,
+            (double)need * GB, parts.p ? parts.p : "", (double)available * GB, s->backend->type == &cuda_backend ? "on the GPU" : "here",
+            preflight_context(s, rows, seqs));
     sb_free(&parts);
     return err->code;
 }

@@ -54,6 +54,10 @@ def check_faults(build, folder, cpu_text):
     """Memory that others take while a step runs; a GPU that is lost: the request is told, and the server ends with the reason."""
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, "sms=4;report;taken")
     yield "memory that others take", rc == 0 and out == cpu_text and ran_one(err), out + err
+    rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, "sms=4;memory=258")
+    yield "a model that is too large", rc == 1 and not out and "are free on the GPU" in err and "--device cpu" in err, out + err
+    rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda", "--force"], folder, "sms=4;memory=258")
+    yield "the same by force", rc == 1 and not out and "GPU 0 (emulator) has too little memory for" in err and "GiB wanted" in err, out + err
     env = dict(os.environ, LD_LIBRARY_PATH=folder, EMU_CUDA="sms=4;broken")
     server = subprocess.Popen([f"{build}/mlxcel", "serve", "--device", "cuda", "--port", "0", "--log-format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT)
     ask = urllib.request.Request(json.loads(server.stdout.readline())["url"] + "/v1/completions", b'{"prompt": "A", "max_tokens": 4}', {"Content-Type": "application/json"})

@@ -111,11 +111,12 @@ static int end_watched(struct backend *be, const struct step *step, struct err *
     return be->step_ms ? cuda_wait((struct cuda *)be, err) : ERR_OK;
 }
 
+/* What can be had: not what is kept back. Where that is all there is, one byte, since none means that nobody knows. */
 static void cuda_memory(struct backend *be, uint64_t *out_free, uint64_t *out_total) {
     struct cuda *c = (struct cuda *)be;
     size_t free_bytes = 0, total = 0;
-    c->d->cuMemGetInfo(&free_bytes, &total);
-    *out_free = free_bytes;
+    CUresult code = c->d->cuMemGetInfo(&free_bytes, &total);
+    *out_free = code ? 0 : free_bytes > RESERVE_BYTES ? free_bytes - RESERVE_BYTES : 1;
     *out_total = total;
 }
 

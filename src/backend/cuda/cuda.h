@@ -139,6 +139,7 @@ enum { BOUNCE_BYTES = 8 << 20 }; /* each of two halves */
 #define CUDA_TRY(c, call, ...) TRY(cuda_check((c)->d, (call), err, __VA_ARGS__))
 
 /* ---- memory and weights (weight.c), cache (kv.c) ---- */
+enum { RESERVE_BYTES = 256 << 20 }; /* left to the driver and the display; Windows would spill to system memory instead of failing */
 int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);
 /* The few bytes of a step that runs, also of what is kept back: a program that has taken the rest since then does not stop it. */
 int cuda_alloc_small(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);

@@ -3,8 +3,6 @@
 
 #include "tensor/quant.h"
 
-enum { RESERVE_BYTES = 256 << 20 }; /* left to the driver and the display; Windows would spill to system memory instead of failing */
-
 /* The driver's own refusal says what ours does: others may have taken the memory in between, or it lies in pieces. */
 static int alloc_beside(struct cuda *c, size_t bytes, size_t reserve, const char *what, CUdeviceptr *out, struct err *err) {
     size_t free_bytes = 0, total = 0;

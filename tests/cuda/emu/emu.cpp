@@ -122,7 +122,7 @@ static void run_block() {
 
 // What EMU_CUDA="sms=28;shared=101376;lost;report" says: multiprocessors, shared memory for a block, whether launches of kernels/one.cu are a block
 // short, for which the others then wait, and whether the end tells what ran. With "broken" the first of them faults, and all calls after it; with
-// "taken" others take the GPU's memory when the first kernel runs.
+// "taken" others take the GPU's memory when the first kernel runs; "memory=258" is how many MiB are free before that.
 static const char *setting(const char *name) {
     const char *all = getenv("EMU_CUDA"), *at = all ? strstr(all, name) : nullptr;
     return at ? at + strlen(name) : nullptr;
@@ -238,7 +238,7 @@ API cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCC
 API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, size_t) { return *n = 1, CUDA_SUCCESS; }
 API cuOccupancyMaxActiveClusters(int *n, CUfunction, const CUlaunchConfig *) { return *n = 1, CUDA_SUCCESS; }
 static CUresult fault() { return broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
-API cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = (size_t)(started && setting("taken") ? 32 : 7 << 10) << 20, *t = (size_t)8 << 30, CUDA_SUCCESS; }
+API cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = (size_t)(started && setting("taken") ? 32 : number("memory=", 7 << 10)) << 20, *t = (size_t)8 << 30, CUDA_SUCCESS; }
 API cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
     void *m = nullptr;
     if (posix_memalign(&m, 512, n)) return CUDA_ERROR_OUT_OF_MEMORY;
