@@ -406,7 +406,8 @@ static size_t atom_len(struct str in, size_t i) {
     return end != STR_NONE ? end + 1 - i : 1 + tok_utf8_len((unsigned char)in.p[i + 1]);
 }
 
-/* There "X{1,3}+" repeats X{1,3}, and "X{,3}" begins at none; here the first would be possessive and the second text. */
+/* There "X{1,3}+" repeats X{1,3}, "X{2}?" is two or none, and "X{,3}" begins at none; here the first would be possessive, the second lazy
+ * and the third text. */
 static void rewrite_intervals(struct str in, struct sb *out) {
     enum { OPEN_MAX = 64 };
     size_t atom = 0, open[OPEN_MAX], n_open = 0, n;
@@ -415,7 +416,9 @@ static void rewrite_intervals(struct str in, struct sb *out) {
         if (c == '{' && (n = interval_len(in, i)) > 0) {
             sb_puts(out, in.p[i + 1] == ',' ? "{0" : "{");
             sb_put(out, str_sub(in, i + 1, n - 1));
-            if (i + n >= in.n || in.p[i + n] != '+') continue;
+            char next = i + n < in.n ? in.p[i + n] : 0;
+            bool fixed = str_find_char(str_sub(in, i, n), ',', 0) == STR_NONE;
+            if (next != '+' && !(next == '?' && fixed)) continue;
             size_t n_atom = out->n - atom;
             sb_puts(out, "(?:)");
             memmove(out->p + atom + 3, out->p + atom, n_atom);
