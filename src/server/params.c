@@ -169,7 +169,8 @@ static int read_stream_options(yyjson_val *body, struct params *p, struct api_er
 
 static bool is_given(yyjson_val *body, const char *name) {
     yyjson_val *val = json_get(body, name);
-    return val && !yyjson_is_null(val) && !(yyjson_is_arr(val) && yyjson_arr_size(val) == 0);
+    bool is_empty = (yyjson_is_arr(val) && yyjson_arr_size(val) == 0) || (yyjson_is_str(val) && yyjson_get_len(val) == 0);
+    return val && !yyjson_is_null(val) && !is_empty;
 }
 
 /* What is understood, but not there. */

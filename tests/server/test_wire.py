@@ -220,6 +220,8 @@ def check_params(s):
     for path, body, want in rows:
         code, _, text = s.request(path, body)
         check(code == 400 and json.loads(text)["error"]["param"] == want, f"{want} is to blame: {code} {text[:200]}")
+    for suffix, want in (("", 200), (None, 200), ("x", 400)):
+        check(s.request("/v1/completions", {"prompt": "x", "max_tokens": 1, "suffix": suffix})[0] == want, f"suffix {suffix!r}")
     code, _, text = s.request("/v2/chat", {})
     check(code == 404 and "POST /v2/chat" in json.loads(text)["error"]["message"], f"an unknown endpoint is named: {text}")
 
