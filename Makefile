@@ -31,17 +31,17 @@ venv:
 test: build-release ## set up, build and run the short tests (DATA=DIR: folder of large test material)
 	@tools/setup.sh test
 	@tools/venv.sh
-	@python3 tests/run_tests.py --build build/release $(if $(DATA),--data $(DATA))
+	@python3 tests/run_tests.py --build build/release $(if $(DATA),--data "$(DATA)")
 
 test-long: build-release ## the long tests: big oracles, load, fuzzing
 	@tools/setup.sh test
 	@tools/venv.sh
-	@python3 tests/run_tests.py --build build/release --cost all $(if $(DATA),--data $(DATA))
+	@python3 tests/run_tests.py --build build/release --cost all $(if $(DATA),--data "$(DATA)")
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300
 
 test-cuda: build-release ## everything that a GPU must show; says why not where there is none (DATA=DIR as above)
 	@tools/setup.sh test
-	@python3 tests/cuda/test_cuda.py build/release $(or $(DATA),../shared)
+	@python3 tests/cuda/test_cuda.py build/release "$(or $(DATA),../shared)"
 
 build-kernelc:
 	@tools/setup.sh build
@@ -63,7 +63,7 @@ check-cuda-env: build-release ## what the machine has for GPUs, and what is miss
 	@build/release/mlxcel doctor
 
 install: build-release ## install into PREFIX (default /usr/local)
-	@cmake --install build/release --prefix $(PREFIX)
+	@cmake --install build/release --prefix "$(PREFIX)"
 
 windows: ## cross-build build/windows-x86_64/mlxcel.exe with mingw-w64
 	@tools/setup.sh windows
@@ -96,13 +96,13 @@ macos-check: ## compile for macOS with zig's clang; nothing is run
 asan: ## unit tests and own fixtures under the address and undefined behaviour sanitizers (DATA=DIR: every family, too)
 	@tools/setup.sh build
 	$(call cmake,asan,unit_tests golden_tests)
-	@build/asan/golden_tests tests/golden $(if $(DATA),$(DATA)/golden)
+	@build/asan/golden_tests tests/golden $(if $(DATA),"$(DATA)/golden")
 	@build/asan/unit_tests
 
 tsan: ## what runs in threads under the thread sanitizer (DATA=DIR: every family, too; that takes half an hour)
 	@tools/setup.sh build
 	$(call cmake,tsan,unit_tests golden_tests)
-	@build/tsan/golden_tests tests/golden/quant $(if $(DATA),$(DATA)/golden)
+	@build/tsan/golden_tests tests/golden/quant $(if $(DATA),"$(DATA)/golden")
 	@build/tsan/unit_tests -template -tokenizer -kernelc $(if $(DATA),,-every_family)
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (default 30) seconds

@@ -87,6 +87,14 @@ def an_unknown_group_is_refused(folder):
     assert rc == 2 and "no group called nonsense" in err, (rc, err)
 
 
+@case
+def folders_with_blanks_reach_the_commands(_):
+    for target, setting, wanted in (("install", "PREFIX", '--prefix "a b"'), ("test", "DATA", '--data "a b"'), ("test-long", "DATA", '--data "a b"'),
+                                    ("test-cuda", "DATA", 'build/release "a b"'), ("asan", "DATA", '"a b/golden"'), ("tsan", "DATA", '"a b/golden"')):
+        done = subprocess.run(["make", "-n", "-C", ROOT, target, f"{setting}=a b"], capture_output=True, text=True, check=False)
+        assert wanted in done.stdout, (target, done.stdout, done.stderr)
+
+
 def old_ptxas(folder, version):
     """tools/old_ptxas.sh with an archive of ours: apt brings a file, dpkg unpacks a ptxas that says its version."""
     if not os.path.exists("/usr/share/keyrings/debian-archive-keyring.gpg"):
