@@ -11,7 +11,7 @@
 #define ONE_BULK 1
 #endif
 
-enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = SMALL_SHARED ? 4 : 16, PLACES_MAX = 64 };
+enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = SMALL_SHARED ? 8 : 16, PLACES_MAX = 64 };
 enum weight_kind { W4, W16 }; // 4 bits in groups of 64 or more, bf16
 
 // Which part of attention a block makes: query heads of one cached head, from one of them on, over a run of positions of the cache, and the

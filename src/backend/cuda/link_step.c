@@ -10,7 +10,7 @@ enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 };
 
 /* ---- kernels -------------------------------------------------------------------------------------------------------- */
 
-enum { ONE_HEAD = 8 * K_INSTR_BYTES + 2560, ONE_WARPS = 16, ONE_AT_ONCE = 16, ONE_AT_ONCE_SMALL = 4 }; /* of kernels/one.cu */
+enum { ONE_HEAD = 8 * K_INSTR_BYTES + 2560, ONE_WARPS = 16, ONE_AT_ONCE = 16, ONE_AT_ONCE_SMALL = 8 }; /* of kernels/one.cu */
 
 /* By mode of weights and width of heads; the most places of a warp's ring of weights, and the bytes of one, also where shared memory is small. */
 static const struct one_kernel {
