@@ -15,10 +15,14 @@ import sys
 SHAPES = {
     "qwen3-0.6b": dict(arch="qwen3", layers=28, width=1024, heads=16, kv_heads=8, head=128, inner=3072, vocab=151936,
                        theta=1e6, eps=1e-6, tied=True, qk_norm=True, context=40960),
+    "qwen3-30b-a3b": dict(arch="qwen3moe", layers=48, width=2048, heads=32, kv_heads=4, head=128, inner=6144, vocab=151936,
+                          theta=1e6, eps=1e-6, tied=False, qk_norm=True, context=40960, experts=128, used=8, expert_inner=768),
     "llama-3.2-1b": dict(arch="llama", layers=16, width=2048, heads=32, kv_heads=8, head=64, inner=8192, vocab=128256,
                          theta=5e5, eps=1e-5, tied=True, qk_norm=False, context=131072),
     "tiny": dict(arch="qwen3", layers=2, width=256, heads=4, kv_heads=2, head=64, inner=512, vocab=512,
                  theta=1e6, eps=1e-6, tied=True, qk_norm=True, context=4096),
+    "tiny-moe": dict(arch="qwen3moe", layers=2, width=256, heads=4, kv_heads=2, head=64, inner=512, vocab=512,
+                     theta=1e6, eps=1e-6, tied=True, qk_norm=True, context=4096, experts=8, used=2, expert_inner=64),
 }
 
 U32, F32, STRING, ARRAY, I32, BOOL = 4, 6, 8, 9, 5, 7
@@ -66,13 +70,17 @@ def metadata(s, matrix):
         pair(f"{a}.rope.dimension_count", U32, s["head"]),
         pair(f"{a}.vocab_size", U32, s["vocab"]),
         pair("tokenizer.ggml.model", STRING, "gpt2"),
-        pair("tokenizer.ggml.pre", STRING, "qwen2" if a == "qwen3" else "llama-bpe"),
+        pair("tokenizer.ggml.pre", STRING, "qwen2" if a.startswith("qwen3") else "llama-bpe"),
         pair("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)),
         pair("tokenizer.ggml.token_type", ARRAY, (I32, [1] * s["vocab"])),
         pair("tokenizer.ggml.merges", ARRAY, (STRING, ["< 0", "< 1"])),
         pair("tokenizer.ggml.bos_token_id", U32, 1),
         pair("tokenizer.ggml.eos_token_id", U32, 2),
-    ]
+    ] + ([
+        pair(f"{a}.expert_count", U32, s["experts"]),
+        pair(f"{a}.expert_used_count", U32, s["used"]),
+        pair(f"{a}.expert_feed_forward_length", U32, s["expert_inner"]),
+    ] if "experts" in s else [])
 
 
 def tensors(s, matrix):
@@ -93,6 +101,13 @@ def tensors(s, matrix):
             yield p + "attn_q_norm.weight", (s["head"],), TYPE_F32
             yield p + "attn_k_norm.weight", (s["head"],), TYPE_F32
         yield p + "ffn_norm.weight", (s["width"],), TYPE_F32
+        if "experts" in s:
+            n, inner = s["experts"], s["expert_inner"]
+            yield p + "ffn_gate_inp.weight", (s["width"], n), TYPE_F32
+            yield p + "ffn_gate_exps.weight", (s["width"], inner, n), matrix
+            yield p + "ffn_up_exps.weight", (s["width"], inner, n), matrix
+            yield p + "ffn_down_exps.weight", (inner, s["width"], n), matrix
+            continue
         yield p + "ffn_gate.weight", (s["width"], s["inner"]), matrix
         yield p + "ffn_up.weight", (s["width"], s["inner"]), matrix
         yield p + "ffn_down.weight", (s["inner"], s["width"]), matrix
@@ -119,8 +134,10 @@ def halves(n, rng):
 
 def write_tensor(out, dims, kind, rng):
     n = size(dims, kind)
-    if kind == TYPE_F32:
+    if kind == TYPE_F32 and len(dims) == 1:
         out.write(struct.pack("<f", 1.0) * (n // 4))
+    elif kind == TYPE_F32:  # a router: rows that differ, or all rows would choose the same experts
+        out.write(struct.pack(f"<{n // 4}f", *(rng.uniform(-0.04, 0.04) for _ in range(n // 4))))
     else:
         part = blocks(n // 18, rng) if kind == TYPE_Q4_0 else halves(n, rng)
         for _ in range(n // len(part)):

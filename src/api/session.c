@@ -111,6 +111,7 @@ void session_close(struct session *s) {
 void session_describe(const struct session *s, struct sb *out) {
     char format[32];
     const struct weight *w = s->model.weights.layers[0][ROLE_DOWN].w;
+    if (!w) w = s->model.weights.layers[0][ROLE_EXPERT_DOWN].w;
     sb_fmt(out, "%s (%.*s", s->name, STR_ARG(s->config.text_type));
     if (w) sb_fmt(out, ", %s", format_name(&w->format, format));
     sb_puts(out, ") on ");

@@ -8,6 +8,7 @@
 
 enum { GROUP = 64 };
 
+/* rows 0: a vector. */
 static struct synth_tensor *add(struct synth *s, struct str name, enum synth_kind kind, enum dtype dtype, int64_t rows, int64_t columns) {
     if (s->n_tensors == s->capacity) {
         struct synth_tensor *grown = arena_new(s->arena, struct synth_tensor, s->capacity ? s->capacity * 2 : 512);
@@ -42,26 +43,49 @@ static void add_matrix(struct synth *s, struct str path, int64_t out, int64_t in
     biases->seed = seed;
 }
 
+/* The matrices of all experts, one behind the other. */
+static void add_experts(struct synth *s, struct str path, int64_t out, int64_t in) {
+    int32_t first = s->n_tensors;
+    add_matrix(s, path, s->shape->experts.n * out, in);
+    for (int32_t i = first; i < s->n_tensors; i++) {
+        struct tensor_info *info = &s->tensors[i].info;
+        *info = (struct tensor_info){
+            .name = info->name, .dtype = info->dtype, .n_dims = 3, .shape = {s->shape->experts.n, out, info->shape[1]}};
+    }
+}
+
 static void add_norm(struct synth *s, struct str path, int64_t n) {
     add(s, str_fmt(s->arena, "%.*s.weight", STR_ARG(path)), SYNTH_ONES, s->dtype, 0, n);
 }
 
+typedef void add_fn(struct synth *s, struct str path, int64_t out, int64_t in);
+
+static void add_to_layer(struct synth *s, int32_t layer, const char *name, add_fn *add, int64_t out, int64_t in) {
+    add(s, str_fmt(s->arena, "model.layers.%d.%s", layer, name), out, in);
+}
+
+static void add_block(struct synth *s, int32_t layer) {
+    const struct model_shape *m = s->shape;
+    if (m->experts.n) {
+        add_to_layer(s, layer, "mlp.gate", add_matrix, m->experts.n, m->hidden);
+        add_to_layer(s, layer, "mlp.switch_mlp.gate_proj", add_experts, m->experts.inner, m->hidden);
+        add_to_layer(s, layer, "mlp.switch_mlp.up_proj", add_experts, m->experts.inner, m->hidden);
+        add_to_layer(s, layer, "mlp.switch_mlp.down_proj", add_experts, m->hidden, m->experts.inner);
+    } else {
+        add_to_layer(s, layer, "mlp.gate_proj", add_matrix, m->inner, m->hidden);
+        add_to_layer(s, layer, "mlp.up_proj", add_matrix, m->inner, m->hidden);
+        add_to_layer(s, layer, "mlp.down_proj", add_matrix, m->hidden, m->inner);
+    }
+}
+
 static void add_layer(struct synth *s, int32_t layer) {
     const struct model_shape *m = s->shape;
-    struct {
-        const char *name;
-        int64_t out, in;
-    } matrices[] = {
-        {"self_attn.q_proj", (int64_t)m->heads * m->head_dim, m->hidden},
-        {"self_attn.k_proj", (int64_t)m->kv_heads * m->head_dim, m->hidden},
-        {"self_attn.v_proj", (int64_t)m->kv_heads * m->head_dim, m->hidden},
-        {"self_attn.o_proj", m->hidden, (int64_t)m->heads * m->head_dim},
-        {"mlp.gate_proj", m->inner, m->hidden},
-        {"mlp.up_proj", m->inner, m->hidden},
-        {"mlp.down_proj", m->hidden, m->inner},
-    };
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++)
-        add_matrix(s, str_fmt(s->arena, "model.layers.%d.%s", layer, matrices[i].name), matrices[i].out, matrices[i].in);
+    int64_t q_width = (int64_t)m->heads * m->head_dim, kv_width = (int64_t)m->kv_heads * m->head_dim;
+    add_to_layer(s, layer, "self_attn.q_proj", add_matrix, q_width, m->hidden);
+    add_to_layer(s, layer, "self_attn.k_proj", add_matrix, kv_width, m->hidden);
+    add_to_layer(s, layer, "self_attn.v_proj", add_matrix, kv_width, m->hidden);
+    add_to_layer(s, layer, "self_attn.o_proj", add_matrix, m->hidden, q_width);
+    add_block(s, layer);
     add_norm(s, str_fmt(s->arena, "model.layers.%d.input_layernorm", layer), m->hidden);
     add_norm(s, str_fmt(s->arena, "model.layers.%d.post_attention_layernorm", layer), m->hidden);
     if (!m->head_norms) return;
@@ -69,17 +93,26 @@ static void add_layer(struct synth *s, int32_t layer) {
     add_norm(s, str_fmt(s->arena, "model.layers.%d.self_attn.k_norm", layer), m->head_dim);
 }
 
+static struct str experts_text(const struct synth *s) {
+    const struct model_shape *m = s->shape;
+    if (!m->experts.n) return STR("");
+    return str_fmt(s->arena,
+                   ",\n \"num_experts\": %d,\n \"num_experts_per_tok\": %d,\n \"moe_intermediate_size\": %d,\n \"norm_topk_prob\": true",
+                   m->experts.n, m->experts.used, m->experts.inner);
+}
+
 static struct str config_text(const struct synth *s) {
     const struct model_shape *m = s->shape;
+    struct str experts = experts_text(s);
     struct str quant =
         s->bits >= 16 ? STR("") : str_fmt(s->arena, ",\n \"quantization\": {\"group_size\": %d, \"bits\": %d}", GROUP, s->bits);
     return str_fmt(s->arena,
                    "{\n \"model_type\": \"%s\",\n \"hidden_size\": %d,\n \"intermediate_size\": %d,\n \"num_hidden_layers\": %d,\n"
                    " \"num_attention_heads\": %d,\n \"num_key_value_heads\": %d,\n \"head_dim\": %d,\n \"vocab_size\": %d,\n"
                    " \"max_position_embeddings\": %d,\n \"rms_norm_eps\": 1e-06,\n \"rope_theta\": %.1f,\n \"rope_scaling\": %s,\n"
-                   " \"hidden_act\": \"silu\",\n \"tie_word_embeddings\": %s,\n \"bos_token_id\": 0,\n \"eos_token_id\": 2%.*s\n}\n",
+                   " \"hidden_act\": \"silu\",\n \"tie_word_embeddings\": %s,\n \"bos_token_id\": 0,\n \"eos_token_id\": 2%.*s%.*s\n}\n",
                    m->type, m->hidden, m->inner, m->layers, m->heads, m->kv_heads, m->head_dim, m->vocab, m->context, (double)m->theta,
-                   m->rope_scaling ? m->rope_scaling : "null", m->tied ? "true" : "false", STR_ARG(quant));
+                   m->rope_scaling ? m->rope_scaling : "null", m->tied ? "true" : "false", STR_ARG(experts), STR_ARG(quant));
 }
 
 int synth_create(struct arena *a, const struct synth_args *args, struct synth **out, struct err *err) {

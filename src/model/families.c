@@ -286,16 +286,18 @@ const struct family *family_find(struct str type, struct err *err) {
     ",\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}"
 
 const struct model_shape model_shapes[] = {
-    {"qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 40960, 1e6f, true, true, NULL},
-    {"qwen3-1.7b", "qwen3", 28, 2048, 6144, 16, 8, 128, 151936, 40960, 1e6f, true, true, NULL},
-    {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 40960, 1e6f, true, true, NULL},
-    {"qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 40960, 1e6f, false, true, NULL},
-    {"llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 131072, 5e5f, true, false, LLAMA3_ROPE(32.0)},
-    {"llama-3.2-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 131072, 5e5f, true, false, LLAMA3_ROPE(32.0)},
-    {"llama-3.1-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 131072, 5e5f, false, false, LLAMA3_ROPE(8.0)},
-    {"llama-2-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 4096, 1e4f, false, false, NULL},
-    {"smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e5f, true, false, NULL},
-    {"tiny", "qwen3", 2, 128, 256, 4, 2, 64, 4096, 512, 1e4f, true, true, NULL},
+    {"qwen3-0.6b", "qwen3", 28, 1024, 3072, 16, 8, 128, 151936, 40960, 1e6f, true, true, NULL, {0}},
+    {"qwen3-1.7b", "qwen3", 28, 2048, 6144, 16, 8, 128, 151936, 40960, 1e6f, true, true, NULL, {0}},
+    {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 40960, 1e6f, true, true, NULL, {0}},
+    {"qwen3-8b", "qwen3", 36, 4096, 12288, 32, 8, 128, 151936, 40960, 1e6f, false, true, NULL, {0}},
+    {"qwen3-30b-a3b", "qwen3_moe", 48, 2048, 6144, 32, 4, 128, 151936, 40960, 1e6f, false, true, NULL, {128, 8, 768}},
+    {"llama-3.2-1b", "llama", 16, 2048, 8192, 32, 8, 64, 128256, 131072, 5e5f, true, false, LLAMA3_ROPE(32.0), {0}},
+    {"llama-3.2-3b", "llama", 28, 3072, 8192, 24, 8, 128, 128256, 131072, 5e5f, true, false, LLAMA3_ROPE(32.0), {0}},
+    {"llama-3.1-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 131072, 5e5f, false, false, LLAMA3_ROPE(8.0), {0}},
+    {"llama-2-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 4096, 1e4f, false, false, NULL, {0}},
+    {"smollm2-135m", "llama", 30, 576, 1536, 9, 3, 64, 49152, 8192, 1e5f, true, false, NULL, {0}},
+    {"tiny", "qwen3", 2, 128, 256, 4, 2, 64, 4096, 512, 1e4f, true, true, NULL, {0}},
+    {"tiny-moe", "qwen3_moe", 2, 128, 256, 4, 2, 64, 4096, 512, 1e4f, true, true, NULL, {8, 2, 64}},
 };
 
 const int32_t n_model_shapes = (int32_t)(sizeof model_shapes / sizeof *model_shapes);

@@ -10,6 +10,9 @@ struct model_shape {
     float theta;
     bool tied, head_norms;
     const char *rope_scaling; /* JSON, or NULL */
+    struct {
+        int32_t n, used, inner;
+    } experts; /* in place of the dense block, if n is not 0 */
 };
 
 extern const struct model_shape model_shapes[];

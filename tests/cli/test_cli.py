@@ -153,6 +153,12 @@ def check_bench():
     check(r.returncode == 1 and "a prompt of 512 at a depth of 0 needs 513 tokens, but the context is 512" in r.stderr, f"bench beyond the context: {r.stderr}")
     r = run("bench", "-p", "0", "-n", "0")
     check(r.returncode == 2 and "nothing to measure" in r.stderr, f"bench of nothing: {r}")
+    r = run("bench", "--device", "cpu", "--shape", "tiny-moe", "-p", "8", "-n", "4", "-r", "1")
+    check(r.returncode == 0 and "tiny-moe (qwen3_moe, affine 4-bit g64)" in r.stderr, f"bench of experts: {r.stdout} {r.stderr}")
+    with tempfile.TemporaryDirectory() as folder:
+        run("synth", "--shape", "tiny-moe", "-o", folder + "/moe")
+        same = [run("generate", *model, "-p", "a b c", "-n", "12", "--temp", "0", "--device", "cpu") for model in (["-m", folder + "/moe"], ["--shape", "tiny-moe"])]
+        check(all(r.returncode == 0 for r in same) and same[0].stdout == same[1].stdout, f"experts, written and made up: {same}")
     r = run("bench", "--shape", "no-such-shape")
     check(r.returncode == 2 and "qwen3-0.6b" in r.stderr, f"a wrong shape lists the known ones: {r.returncode} {r.stderr}")
 
