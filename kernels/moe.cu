@@ -83,23 +83,28 @@ static __device__ void sparsemixer(const k_route &a, float *logits, int n, int32
     }
 }
 
-// Weights of the chosen from their scores; k is small, one lane does it.
-static __device__ void weigh(const k_route &a, const float *scores, const int32_t *ids, float *out) {
-    if (threadIdx.x != 0) return;
+// Weights of the chosen from their scores, a lane for each; kept is shared memory for as many numbers.
+static __device__ void weigh(const k_route &a, const float *scores, const int *chosen, float *kept, float *out) {
     float sum = 0, max = -INFINITY;
+    __syncwarp();
+    for (int j = threadIdx.x; j < a.k; j += 32) kept[j] = scores[chosen[j]];
+    __syncwarp();
     if (a.score == 2) { // ROUTE_SOFTMAX_AFTER
-        for (int j = 0; j < a.k; j++) max = fmaxf(max, scores[ids[j]]);
-        for (int j = 0; j < a.k; j++) sum += out[j] = expf(scores[ids[j]] - max);
-        for (int j = 0; j < a.k; j++) out[j] /= sum;
-    } else {
-        for (int j = 0; j < a.k; j++) out[j] = scores[ids[j]];
+        for (int j = 0; j < a.k; j++) max = fmaxf(max, kept[j]);
+        __syncwarp();
+        for (int j = threadIdx.x; j < a.k; j += 32) kept[j] = expf(kept[j] - max);
+        __syncwarp();
+        for (int j = 0; j < a.k; j++) sum += kept[j];
+        __syncwarp();
+        for (int j = threadIdx.x; j < a.k; j += 32) kept[j] /= sum;
+        __syncwarp();
+        sum = 0;
     }
-    sum = 0;
-    for (int j = 0; j < a.k; j++) sum += out[j];
-    for (int j = 0; j < a.k; j++) {
-        if (a.normalize) out[j] /= sum + a.norm_eps;
-        out[j] *= a.scale;
-        if (a.expert_scale) out[j] *= a.expert_scale[ids[j]];
+    for (int j = 0; j < a.k; j++) sum += kept[j];
+    for (int j = threadIdx.x; j < a.k; j += 32) {
+        float w = a.normalize ? kept[j] / (sum + a.norm_eps) : kept[j];
+        w *= a.scale;
+        out[j] = a.expert_scale ? w * a.expert_scale[chosen[j]] : w;
     }
 }
 
@@ -124,13 +129,14 @@ extern "C" __global__ void route(KARGS(k_route) a) {
     __syncwarp();
     if (a.n_groups > 1) mask_groups(a, choice, n, groups);
     bury_nans(choice, n);
+    int *chosen = (int *)groups;
     for (int j = 0; j < a.k; j++) {
         int best = warp_best(choice, n);
         __syncwarp();
-        if (threadIdx.x == 0) ids[j] = best, choice[best] = NAN;
+        if (threadIdx.x == 0) ids[j] = chosen[j] = best, choice[best] = NAN;
         __syncwarp();
     }
-    weigh(a, scores, ids, weights);
+    weigh(a, scores, chosen, choice, weights);
 }
 
 // ---- experts, the reference rows: every pair (row, choice) by itself. Reads a chosen expert's weights once per pair ----

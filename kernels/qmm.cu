@@ -4,17 +4,9 @@
 // codes straight to registers, one step ahead. Codes become bf16 weights q * s + b in registers (two operations for two weights) and meet
 // all rows of x there: the weight is read and unpacked once. Parts of k are added up by linear_reduce. Stopped by memory up to 32 rows, by
 // the tensor cores at 64.
-#include "mma.cuh"
+#include "codes.cuh"
 
 enum { WARPS = 4, BN = 128, BK = 64, STAGES = 4 };
-#define ONE 0x3f803f80u // twice 1, -128 and 16 in bf16
-#define MINUS_128 0xc300c300u
-#define SIXTEEN 0x41804180u
-
-// Elements between rows of x in shared memory: lanes of a quarter warp then meet all banks.
-template <int BITS> static __device__ __forceinline__ constexpr int x_stride() {
-    return BITS == 16 ? 96 : 72;
-}
 
 template <int BITS, int NB> static __device__ __forceinline__ void load_x_stage(const k_linear &a, bf16 *smem, int64_t k, int64_t k_end, int stage) {
     bf16 *to = smem + stage * (NB * 8 * x_stride<BITS>());
@@ -25,69 +17,6 @@ template <int BITS, int NB> static __device__ __forceinline__ void load_x_stage(
     }
     copy_commit();
 }
-
-// This lane's part of 64 elements of a row: 16 codes, or twice eight bf16 numbers.
-template <int BITS> static __device__ __forceinline__ void load_row(const unsigned char *row, int64_t k, int t, bool there, uint32_t out[BITS / 2]) {
-#pragma unroll
-    for (int i = 0; i < BITS / 2; i++) out[i] = 0;
-    if (!there) return;
-    if (BITS == 4) {
-        uint2 v = stream8(row + (k + t * 16) / 2);
-        out[0] = v.x, out[1] = v.y;
-    } else if (BITS == 8) {
-        uint4 v = stream16(row + k + t * 16);
-        out[0] = v.x, out[1] = v.y, out[2 % (BITS / 2)] = v.z, out[3 % (BITS / 2)] = v.w;
-    } else {
-        uint4 v = stream16(row + (k + t * 8) * 2), w = stream16(row + (k + 32 + t * 8) * 2);
-        out[0] = v.x, out[1] = v.y, out[2 % (BITS / 2)] = v.z, out[3 % (BITS / 2)] = v.w;
-        out[4 % (BITS / 2)] = w.x, out[5 % (BITS / 2)] = w.y, out[6 % (BITS / 2)] = w.z, out[7 % (BITS / 2)] = w.w;
-    }
-}
-
-// Eight registers of weights, in the order in which x is taken, from this lane's part of a row.
-template <int BITS> static __device__ __forceinline__ void unpack(const uint32_t *codes, uint32_t s, uint32_t b, uint32_t out[8]) {
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        if (BITS == 16) {
-            out[i] = codes[i % (BITS / 2)];
-        } else if (BITS == 4) {
-            uint32_t q = fma_bf16x2(nibbles_quick(codes[i / 4], i % 4 * 4), ONE, MINUS_128);
-            out[i] = fma_bf16x2(q, s, b);
-        } else {
-            uint32_t low = fma_bf16x2(nibbles_quick(codes[i / 2 % (BITS / 2)], i % 2 * 8), ONE, MINUS_128);
-            uint32_t high = fma_bf16x2(nibbles_quick(codes[i / 2 % (BITS / 2)], i % 2 * 8 + 4), ONE, MINUS_128);
-            out[i] = fma_bf16x2(fma_bf16x2(high, SIXTEEN, low), s, b);
-        }
-    }
-}
-
-// Sixteen elements of x of this lane's column, in the order of unpack.
-template <int BITS> static __device__ __forceinline__ void take_x(const bf16 *row, int t, uint32_t out[8]) {
-    uint4 v = *(const uint4 *)(row + (BITS == 16 ? t * 8 : t * 16)), w = *(const uint4 *)(row + (BITS == 16 ? 32 + t * 8 : t * 16 + 8));
-    if (BITS == 16) {
-        out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w, out[4] = w.x, out[5] = w.y, out[6] = w.z, out[7] = w.w;
-    } else if (BITS == 4) {
-        out[0] = bytes_of(v.x, v.z, 0x5410), out[1] = bytes_of(v.x, v.z, 0x7632), out[2] = bytes_of(v.y, v.w, 0x5410), out[3] = bytes_of(v.y, v.w, 0x7632);
-        out[4] = bytes_of(w.x, w.z, 0x5410), out[5] = bytes_of(w.x, w.z, 0x7632), out[6] = bytes_of(w.y, w.w, 0x5410), out[7] = bytes_of(w.y, w.w, 0x7632);
-    } else {
-        out[0] = bytes_of(v.x, v.y, 0x5410), out[1] = bytes_of(v.x, v.y, 0x7632), out[2] = bytes_of(v.z, v.w, 0x5410), out[3] = bytes_of(v.z, v.w, 0x7632);
-        out[4] = bytes_of(w.x, w.y, 0x5410), out[5] = bytes_of(w.x, w.y, 0x7632), out[6] = bytes_of(w.z, w.w, 0x5410), out[7] = bytes_of(w.z, w.w, 0x7632);
-    }
-}
-
-// A scale or bias, twice, as bf16.
-static __device__ __forceinline__ uint32_t meta_twice(const unsigned char *row, int dtype, int64_t i) {
-    if (dtype == K_BF16) {
-        uint32_t u = ((const uint16_t *)row)[i];
-        return u | u << 16;
-    }
-    float f = load_as_f32(row, dtype, i);
-    return pack_bf16(f, f);
-}
-
-struct rows4 {
-    const unsigned char *values[4], *scales[4], *biases[4];
-};
 
 template <int BITS, int NB> static __device__ __forceinline__ void product(const k_linear &a) {
     DYNAMIC_SHARED(bf16, smem);

@@ -30,6 +30,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/lower_elem.c
   src/backend/cuda/lower_gemm.c
   src/backend/cuda/lower_linear.c
+  src/backend/cuda/lower_experts.c
   src/backend/cuda/lower_mix.c
   src/backend/cuda/module.c
   src/backend/cuda/probe.c

@@ -238,10 +238,13 @@ struct k_experts {
     KPTR(const int32_t) ids;
     KPTR(const float) weights;
     int64_t ids_stride, weights_stride;
-    KPTR(float) inner_values; /* [pairs, inner] */
-    KPTR(float) outer;        /* [pairs, out]; grouped rows only */
-    KPTR(int32_t) pairs;      /* pairs by expert, ascending */
-    KPTR(int32_t) starts;     /* [experts + 1] into pairs */
+    KPTR(float) inner_values; /* [pairs, inner]; of kernels/moe.cu */
+    KPTR(void) inner_terms;   /* bf16 [2][pairs, inner]; of kernels/experts.cu; with many rows in the order of `pairs`, and the rest: */
+    KPTR(void) x_terms;       /* bf16 [2][rows, width] */
+    KPTR(float) outer;        /* [pairs, out], the same */
+    KPTR(int32_t) pairs;      /* by expert */
+    KPTR(int32_t) places;     /* of each pair in `pairs` */
+    KPTR(int32_t) tiles;      /* their number; (expert, first of its pairs, how many) of each */
     struct k_act act;
     int32_t inner, k, n_experts, scale_input;
 };

@@ -227,6 +227,7 @@ int32_t cuda_take_place(const struct cuda *c, int32_t j, int32_t *norm, int32_t 
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s);
 int64_t cuda_tile_bytes(const struct format *f, int64_t in);
 bool cuda_may_round(const struct cuda *c, const struct op *op);
+bool experts_fit(const struct cuda *c, const struct op *op);
 bool qmv_fits(const struct cuda *c, const struct op *op);
 bool qmm_fits(const struct cuda *c, const struct op *op);
 bool gemm_fits(const struct cuda *c, const struct op *op);
@@ -241,7 +242,7 @@ cuda_lower_fn lower_embed, lower_linear_ref, lower_step_linear, lower_qmv, lower
 bool step_linear_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax,
     lower_terms, lower_terms_sum;
-cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_fast, lower_route, lower_experts_ref;
+cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_fast, lower_route, lower_experts, lower_experts_ref;
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning;
 
 /* ---- steps (step.c, graph.c, run.c) ---- */

@@ -1,4 +1,4 @@
-/* Lowering of attention, experts and recurrent ops. */
+/* Lowering of attention, routers and recurrent ops. */
 #include "backend/cuda/cuda.h"
 
 static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
@@ -120,46 +120,6 @@ void lower_route(struct cuda *c, const struct op *op) {
         .jitter = r->jitter,
     };
     EMIT(c, KERNEL_route, GRID(a.x.rows, 1, 1), 32, (unsigned int)a.x.width * 3 * sizeof(float), a);
-}
-
-static struct k_experts experts_args_of(const struct cuda *c, const struct op *op) {
-    const struct experts_args *e = &op->arg.experts;
-    const struct weight *up = e->gate_up ? e->gate_up : e->up, *up_bias = e->gate_up ? e->gate_up_bias : e->up_bias;
-    const struct weight *gate = e->gate_up ? e->gate_up : e->gate, *gate_bias = e->gate_up ? e->gate_up_bias : e->gate_bias;
-    return (struct k_experts){
-        .gate = cuda_weight_args(gate),
-        .up = cuda_weight_args(up),
-        .down = cuda_weight_args(e->down),
-        .gate_rows = gate ? gate->out : 0,
-        .up_rows = up->out,
-        .up_first = e->gate_up ? e->inner : 0,
-        .gate_bias = cuda_vec(gate_bias),
-        .up_bias = cuda_vec(up_bias),
-        .down_bias = cuda_vec(e->down_bias),
-        .gate_bias_stride = gate ? gate->out : 0,
-        .up_bias_stride = up->out,
-        .up_bias_first = e->gate_up ? e->inner : 0,
-        .x = cuda_view(c, op->in[0]),
-        .y = cuda_view(c, op->out[0]),
-        .ids = cuda_view(c, op->in[1]).p,
-        .weights = cuda_view(c, op->in[2]).p,
-        .ids_stride = op->in[1].row_stride,
-        .weights_stride = op->in[2].row_stride,
-        .act = cuda_act(&e->act),
-        .inner = e->inner,
-        .k = op->in[1].width,
-        .n_experts = e->down->n_experts,
-        .scale_input = e->scale_input,
-    };
-}
-
-void lower_experts_ref(struct cuda *c, const struct op *op) {
-    struct k_experts a = experts_args_of(c, op);
-    int64_t pairs = (int64_t)a.x.rows * a.k;
-    size_t used = 0;
-    a.inner_values = cuda_op_scratch(c, &used, (size_t)pairs * (size_t)a.inner * sizeof(float));
-    EMIT(c, KERNEL_experts_inner, GRID(pairs, ceil_div(a.inner, 8), 1), 256, 0, a);
-    EMIT(c, KERNEL_experts_down, GRID(a.x.rows, ceil_div(a.down.out, 8), 1), 256, 0, a);
 }
 
 /* ---- recurrent ---------------------------------------------------------------------------------------------------- */

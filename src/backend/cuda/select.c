@@ -59,6 +59,7 @@ static const struct select_row rows[] = {
     {OP_ATTN, "attn_decode + attn_flash", attn_fast_fits, lower_attn_fast},
     {OP_ATTN, "attn_ref", attn_ref_fits, lower_attn_ref},
     {OP_ROUTE, "route", route_fits, lower_route},
+    {OP_EXPERTS, "experts", experts_fit, lower_experts},
     {OP_EXPERTS, "experts_ref", always, lower_experts_ref},
     {OP_CONV, "conv", always, lower_conv},
     {OP_DELTA, "delta", delta_fits, lower_delta},

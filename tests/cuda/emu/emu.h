@@ -78,6 +78,9 @@ struct alignas(8) uint2 {
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+    return {x, y, z, w};
+}
 
 struct __half {
     uint16_t bits;
@@ -134,6 +137,11 @@ static inline float rsqrtf(float x) {
 }
 static inline void __stcs(float *p, float x) {
     *p = x;
+}
+static inline int atomicAdd(int *p, int x) { // threads take turns
+    int old = *p;
+    *p += x;
+    return old;
 }
 template <typename T> static inline T __ldg(const T *p) {
     return *p;

@@ -1,0 +1,125 @@
+// Weights on their way to the tensor cores: a warp's lanes hold 64 elements of 32 rows, four rows each, as codes or bf16 (BITS 4, 8 and 16),
+// make bf16 weights q * s + b of them in registers, and take x in the same order.
+#pragma once
+#include "mma.cuh"
+
+#define ONE 0x3f803f80u // twice 1, -128 and 16 in bf16
+#define MINUS_128 0xc300c300u
+#define SIXTEEN 0x41804180u
+
+// Elements between rows of x in shared memory: lanes of a quarter warp then meet all banks.
+template <int BITS> static __device__ __forceinline__ constexpr int x_stride() {
+    return BITS == 16 ? 96 : 72;
+}
+
+// This lane's part of 64 elements of a row: 16 codes, or twice eight bf16 numbers.
+template <int BITS> static __device__ __forceinline__ void load_row(const unsigned char *row, int64_t k, int t, bool there, uint32_t out[BITS / 2]) {
+#pragma unroll
+    for (int i = 0; i < BITS / 2; i++) out[i] = 0;
+    if (!there) return;
+    if (BITS == 4) {
+        uint2 v = stream8(row + (k + t * 16) / 2);
+        out[0] = v.x, out[1] = v.y;
+    } else if (BITS == 8) {
+        uint4 v = stream16(row + k + t * 16);
+        out[0] = v.x, out[1] = v.y, out[2 % (BITS / 2)] = v.z, out[3 % (BITS / 2)] = v.w;
+    } else {
+        uint4 v = stream16(row + (k + t * 8) * 2), w = stream16(row + (k + 32 + t * 8) * 2);
+        out[0] = v.x, out[1] = v.y, out[2 % (BITS / 2)] = v.z, out[3 % (BITS / 2)] = v.w;
+        out[4 % (BITS / 2)] = w.x, out[5 % (BITS / 2)] = w.y, out[6 % (BITS / 2)] = w.z, out[7 % (BITS / 2)] = w.w;
+    }
+}
+
+// Eight registers of weights, in the order in which x is taken, from this lane's part of a row.
+template <int BITS> static __device__ __forceinline__ void unpack(const uint32_t *codes, uint32_t s, uint32_t b, uint32_t out[8]) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        if (BITS == 16) {
+            out[i] = codes[i % (BITS / 2)];
+        } else if (BITS == 4) {
+            uint32_t q = fma_bf16x2(nibbles_quick(codes[i / 4], i % 4 * 4), ONE, MINUS_128);
+            out[i] = fma_bf16x2(q, s, b);
+        } else {
+            uint32_t low = fma_bf16x2(nibbles_quick(codes[i / 2 % (BITS / 2)], i % 2 * 8), ONE, MINUS_128);
+            uint32_t high = fma_bf16x2(nibbles_quick(codes[i / 2 % (BITS / 2)], i % 2 * 8 + 4), ONE, MINUS_128);
+            out[i] = fma_bf16x2(fma_bf16x2(high, SIXTEEN, low), s, b);
+        }
+    }
+}
+
+// The same of mxfp4. The three bits of a magnitude, at the border of exponent and mantissa, are the number times 2^-126, the denormal ones too.
+#define TWO_TO_126 0x7e807e80u
+static __device__ __forceinline__ void unpack_fp4(const uint32_t *codes, uint32_t s, uint32_t out[8]) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        uint32_t pair = codes[i / 4] >> i % 4 * 4;
+        uint32_t small = (pair << 6 & 0x01c001c0u) | (pair << 12 & 0x80008000u);
+        out[i] = fma_bf16x2(fma_bf16x2(small, TWO_TO_126, 0), s, 0);
+    }
+}
+
+// Sixteen elements of x, twice eight as they lie, in the order of unpack.
+template <int BITS> static __device__ __forceinline__ void order_x(uint4 v, uint4 w, uint32_t out[8]) {
+    if (BITS == 16) {
+        out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w, out[4] = w.x, out[5] = w.y, out[6] = w.z, out[7] = w.w;
+    } else if (BITS == 4) {
+        out[0] = bytes_of(v.x, v.z, 0x5410), out[1] = bytes_of(v.x, v.z, 0x7632), out[2] = bytes_of(v.y, v.w, 0x5410), out[3] = bytes_of(v.y, v.w, 0x7632);
+        out[4] = bytes_of(w.x, w.z, 0x5410), out[5] = bytes_of(w.x, w.z, 0x7632), out[6] = bytes_of(w.y, w.w, 0x5410), out[7] = bytes_of(w.y, w.w, 0x7632);
+    } else {
+        out[0] = bytes_of(v.x, v.y, 0x5410), out[1] = bytes_of(v.x, v.y, 0x7632), out[2] = bytes_of(v.z, v.w, 0x5410), out[3] = bytes_of(v.z, v.w, 0x7632);
+        out[4] = bytes_of(w.x, w.y, 0x5410), out[5] = bytes_of(w.x, w.y, 0x7632), out[6] = bytes_of(w.z, w.w, 0x5410), out[7] = bytes_of(w.z, w.w, 0x7632);
+    }
+}
+
+// Where the two eights of a lane begin in 64 elements.
+template <int BITS> static __device__ __forceinline__ constexpr int x_first(int t) {
+    return BITS == 16 ? t * 8 : t * 16;
+}
+template <int BITS> static __device__ __forceinline__ constexpr int x_second(int t) {
+    return BITS == 16 ? 32 + t * 8 : t * 16 + 8;
+}
+
+template <int BITS> static __device__ __forceinline__ void take_x(const bf16 *row, int t, uint32_t out[8]) {
+    order_x<BITS>(*(const uint4 *)(row + x_first<BITS>(t)), *(const uint4 *)(row + x_second<BITS>(t)), out);
+}
+
+// A scale or bias as it lies: to be asked for early, and used late.
+static __device__ __forceinline__ uint32_t meta_raw(const unsigned char *row, int dtype, int64_t i) {
+    return dtype == K_F32 ? ((const uint32_t *)row)[i] : ((const uint16_t *)row)[i];
+}
+
+// The same twice, as bf16.
+static __device__ __forceinline__ uint32_t raw_twice(uint32_t raw, int dtype) {
+    if (dtype == K_BF16) return raw | raw << 16;
+    float f = dtype == K_F32 ? __uint_as_float(raw) : meta_f32(raw, dtype);
+    return pack_bf16(f, f);
+}
+
+static __device__ __forceinline__ uint32_t meta_twice(const unsigned char *row, int dtype, int64_t i) {
+    return raw_twice(meta_raw(row, dtype, i), dtype);
+}
+
+// A scale of mxfp4, twice.
+static __device__ __forceinline__ uint32_t power_twice(uint32_t e) {
+    uint32_t u = e == 0 ? 0x0040u : e == 255 ? 0x7fc0u : e << 7;
+    return u | u << 16;
+}
+
+struct rows4 {
+    const unsigned char *values[4], *scales[4], *biases[4];
+};
+
+static __device__ __forceinline__ void set_row(rows4 &rows, int i, const k_weight &w, int64_t row) {
+    rows.values[i] = w.values + row * w.values_bytes;
+    rows.scales[i] = w.scales + row * w.scales_bytes;
+    rows.biases[i] = w.biases + row * w.biases_bytes;
+}
+
+// 16 x 64 weights of two rows of a lane (and its neighbours') times 64 elements of eight columns.
+static __device__ __forceinline__ void mma_rows(float acc[4], const uint32_t *first, const uint32_t *second, const uint32_t x[8]) {
+#pragma unroll
+    for (int m = 0; m < 4; m++) {
+        const uint32_t a[4] = {first[2 * m], second[2 * m], first[2 * m + 1], second[2 * m + 1]};
+        mma_bf16(acc, a, x[2 * m], x[2 * m + 1]);
+    }
+}

@@ -1,0 +1,397 @@
+// The chosen experts on the tensor cores: weights of 4 or 8 bits, mxfp4 or bf16, inputs as two bf16 terms (16 bits), sums in f32. For sm_80 and later.
+//
+// Up to eight rows: each pair (row, choice) by itself, the two terms of x as two columns of one product; every weight of a pair is read once,
+// by many warps that share k. More rows: pairs are sorted by expert, and a block takes up to 64 pairs of one expert at a time; the number of
+// pairs of an expert is known to the GPU alone, so there are as many blocks as there could be tiles, and those without one leave at once.
+#include "codes.cuh"
+
+enum { BK = 64, FP4 = 5 }; // FP4: a kind of its own among the bits
+
+template <int KIND> static __device__ __forceinline__ constexpr int bits_of() {
+    return KIND == FP4 ? 4 : KIND;
+}
+
+// ---- a warp's rows: codes one step ahead, weights of this step ----
+
+template <int KIND> struct stream {
+    rows4 rows;
+    uint32_t next[4][bits_of<KIND>() / 2];
+};
+
+template <int KIND> static __device__ __forceinline__ void stream_load(stream<KIND> &s, int64_t k, int t, bool there) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) load_row<bits_of<KIND>()>(s.rows.values[i], k, t, there, s.next[i]);
+}
+
+template <int KIND> static __device__ __forceinline__ void make_weights(const stream<KIND> &s, int i, const k_weight &w, int64_t group, uint32_t out[8]) {
+    if (KIND == FP4) unpack_fp4(s.next[i], power_twice(s.rows.scales[i][group]), out);
+    else if (KIND == 16) unpack<16>(s.next[i], 0, 0, out);
+    else unpack<bits_of<KIND>()>(s.next[i], meta_twice(s.rows.scales[i], w.dtype, group), meta_twice(s.rows.biases[i], w.dtype, group), out);
+}
+
+// Rows 0 and 1 are of `w`, 2 and 3 of `v`.
+template <int KIND>
+static __device__ __forceinline__ void stream_take(stream<KIND> &s, const k_weight &w, const k_weight &v, int64_t k, int64_t k_end, int t, uint32_t out[4][8]) {
+    int64_t group = KIND == 16 ? 0 : (k + t * 16) / w.group, group_v = KIND == 16 ? 0 : (k + t * 16) / v.group;
+#pragma unroll
+    for (int i = 0; i < 4; i++) make_weights<KIND>(s, i, i < 2 ? w : v, i < 2 ? group : group_v, out[i]);
+    stream_load<KIND>(s, k + BK, t, k + BK < k_end);
+}
+
+// ---- few rows ----
+
+// So many steps of 64 elements are asked for at once: there is little to compute, and what counts is how much is under way. More would not fit
+// the registers on every architecture.
+template <int KIND> static __device__ __forceinline__ constexpr int few_steps() {
+    return KIND == 4 || KIND == FP4 ? 4 : 2;
+}
+
+enum { FEW_WARPS = 4, FEW_ROWS = 16 };
+
+static __device__ __forceinline__ int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+// ROWS x 8 rows of a weight, some steps of k.
+template <int KIND, int ROWS> struct burst {
+    uint32_t codes[few_steps<KIND>()][ROWS][bits_of<KIND>() / 2], scale[few_steps<KIND>()][ROWS], bias[few_steps<KIND>()][ROWS];
+};
+
+template <int KIND, int ROWS>
+static __device__ __forceinline__ void burst_load(burst<KIND, ROWS> &b, const rows4 &rows, const k_weight &w, int64_t k, int64_t k_end) {
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int s = 0; s < few_steps<KIND>(); s++)
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            int64_t at = k + s * BK, group = KIND == 16 ? 0 : (at + t * 16) / w.group;
+            load_row<bits_of<KIND>()>(rows.values[i], at, t, at < k_end, b.codes[s][i]);
+            b.scale[s][i] = b.bias[s][i] = 0;
+            if (at >= k_end || KIND == 16) continue;
+            b.scale[s][i] = KIND == FP4 ? rows.scales[i][group] : meta_raw(rows.scales[i], w.dtype, group);
+            if (KIND != FP4) b.bias[s][i] = meta_raw(rows.biases[i], w.dtype, group);
+        }
+}
+
+// The terms of x, in shared memory and `second` apart, are columns 0 and 1.
+template <int KIND, int ROWS>
+static __device__ __forceinline__ void burst_add(const burst<KIND, ROWS> &b, int dtype, const bf16 *x, int64_t second, int64_t k, int64_t k_end, float acc[ROWS / 2][4]) {
+    const int bits = bits_of<KIND>();
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+    for (int s = 0; s < few_steps<KIND>(); s++) {
+        if (k + s * BK >= k_end) break;
+        uint32_t w[ROWS][8], xv[8] = {0};
+        if (g < 2) take_x<bits>(x + g * second + k + s * BK, t, xv);
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            if (KIND == FP4) unpack_fp4(b.codes[s][i], power_twice(b.scale[s][i]), w[i]);
+            else unpack<bits>(b.codes[s][i], raw_twice(b.scale[s][i], dtype), raw_twice(b.bias[s][i], dtype), w[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS / 2; i++) mma_rows(acc[i], w[2 * i], w[2 * i + 1], xv);
+    }
+}
+
+// What `b` has of [k, k_end), and the rest.
+template <int KIND, int ROWS>
+static __device__ __forceinline__ void few_product(burst<KIND, ROWS> &b, const rows4 &rows, const k_weight &w, const bf16 *x, int64_t second, int64_t k, int64_t k_end,
+                                                   float acc[ROWS / 2][4]) {
+#pragma unroll
+    for (int i = 0; i < ROWS * 2; i++) ((float *)acc)[i] = 0;
+#pragma unroll 1
+    for (;;) {
+        burst_add<KIND, ROWS>(b, w.dtype, x, second, k, k_end, acc);
+        k += few_steps<KIND>() * BK;
+        if (k >= k_end) return;
+        burst_load<KIND, ROWS>(b, rows, w, k, k_end);
+    }
+}
+
+// Sums of 16 rows, both terms together, from the lanes that have them.
+static __device__ __forceinline__ void put_sums(float *to, const float acc[4]) {
+    int lane = threadIdx.x % 32;
+    if (lane % 4 == 0) to[lane / 4] = acc[0] + acc[1], to[lane / 4 + 8] = acc[2] + acc[3];
+}
+
+static __device__ __forceinline__ void put_terms(bf16 *to, int64_t second, float x) {
+    bf16 first = __float2bfloat16_rn(x);
+    to[0] = first;
+    to[second] = __float2bfloat16_rn(x - __bfloat162float(first));
+}
+
+// Called, not expanded: a lane of many rows has 32 of them.
+static __device__ __noinline__ float inner_value(const k_experts &a, int64_t e, int64_t n, float gate, float up) {
+    if (a.up_bias) up += a.up_bias[e * a.up_bias_stride + a.up_bias_first + n];
+    if (!a.gate.values) return act(a.act.kind, up, a.act.p) * a.act.scale;
+    if (a.gate_bias) gate += a.gate_bias[e * a.gate_bias_stride + n];
+    return gated(a.act, gate, up);
+}
+
+// Rows of the gate (of up again where there is none) and of up, eight each from `n` on.
+static __device__ __forceinline__ void inner_rows(const k_experts &a, rows4 &rows, int64_t e, int64_t n, int g) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int64_t r = least(n + i * 8 + g, a.inner - 1);
+        if (a.gate.values) set_row(rows, i, a.gate, e * a.gate_rows + r);
+        else set_row(rows, i, a.up, e * a.up_rows + a.up_first + r);
+        set_row(rows, 2 + i, a.up, e * a.up_rows + a.up_first + r);
+    }
+}
+
+// Grid (inner / 16, pairs): four warps share k. The first weights are asked for before x is made into terms.
+template <int KIND> static __device__ __forceinline__ void few_inner(const k_experts &a) {
+    DYNAMIC_SHARED(bf16, x);
+    __shared__ float sums[FEW_WARPS][2][FEW_ROWS];
+    int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
+    int64_t pair = blockIdx.y, r = pair / a.k, first = (int64_t)blockIdx.x * FEW_ROWS, e = a.ids[r * a.ids_stride + pair % a.k];
+    int64_t units = a.up.in / BK, k = units * warp / FEW_WARPS * BK, k_end = units * (warp + 1) / FEW_WARPS * BK;
+    rows4 rows;
+    burst<KIND, 4> b;
+    inner_rows(a, rows, e, first, g);
+    burst_load<KIND, 4>(b, rows, a.up, k, k_end);
+    for (int64_t i = threadIdx.x; i < a.up.in; i += FEW_WARPS * 32) put_terms(x + i, a.up.in, ((const float *)a.x.p)[r * a.x.row_stride + i]);
+    __syncthreads();
+    float acc[2][4];
+    few_product<KIND, 4>(b, rows, a.up, x, a.up.in, k, k_end, acc);
+    put_sums(sums[warp][0], acc[0]);
+    put_sums(sums[warp][1], acc[1]);
+    __syncthreads();
+    int64_t n = first + threadIdx.x;
+    if (threadIdx.x >= FEW_ROWS || n >= a.inner) return;
+    float total[2] = {0, 0}, factor = a.scale_input ? a.weights[r * a.weights_stride + pair % a.k] : 1.0f;
+    for (int i = 0; i < FEW_WARPS; i++) total[0] += sums[i][0][threadIdx.x], total[1] += sums[i][1][threadIdx.x];
+    put_terms((bf16 *)a.inner_terms + pair * a.inner + n, (int64_t)a.x.rows * a.k * a.inner, inner_value(a, e, n, total[0] * factor, total[1] * factor));
+}
+
+enum { DOWN_WARPS = 16, UNITS_MAX = 64 };
+
+// Part `part` of k of one choice.
+template <int KIND> struct down_unit {
+    rows4 rows;
+    int64_t k, k_end;
+    int choice;
+};
+
+template <int KIND> static __device__ __forceinline__ void unit_at(down_unit<KIND> &u, const k_experts &a, int64_t r, int index, int parts) {
+    int64_t first = (int64_t)blockIdx.x * FEW_ROWS, steps = a.down.in / BK;
+    int g = threadIdx.x % 32 / 4, part = index % parts;
+    u.choice = index / parts;
+    u.k = steps * part / parts * BK, u.k_end = steps * (part + 1) / parts * BK;
+    int64_t e = a.ids[r * a.ids_stride + u.choice];
+#pragma unroll
+    for (int i = 0; i < 2; i++) set_row(u.rows, i, a.down, e * a.down.out + least(first + i * 8 + g, a.down.out - 1));
+}
+
+// Grid (out / 16, rows): the choices of a row, and parts of k of each, over the warps; inner values of all choices in shared memory.
+template <int KIND> static __device__ __forceinline__ void few_down(const k_experts &a) {
+    DYNAMIC_SHARED(bf16, x); // [2][choices][inner]
+    __shared__ float sums[UNITS_MAX][FEW_ROWS];
+    int parts = a.k < DOWN_WARPS ? DOWN_WARPS / a.k : 1, n_units, index = threadIdx.x / 32;
+    if (parts > a.down.in / BK) parts = (int)(a.down.in / BK);
+    n_units = a.k * parts;
+    int64_t r = blockIdx.y, n = (int64_t)blockIdx.x * FEW_ROWS + threadIdx.x, size = (int64_t)a.k * a.inner;
+    down_unit<KIND> u;
+    burst<KIND, 2> b;
+    unit_at<KIND>(u, a, r, index < n_units ? index : 0, parts);
+    burst_load<KIND, 2>(b, u.rows, a.down, u.k, index < n_units ? u.k_end : u.k);
+    for (int64_t i = threadIdx.x; i < 2 * size / 8; i += DOWN_WARPS * 32) {
+        int64_t term = i / (size / 8), at = i % (size / 8);
+        ((uint4 *)x)[i] = ((const uint4 *)((const bf16 *)a.inner_terms + term * a.x.rows * size + r * size))[at];
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (; index < n_units; index += DOWN_WARPS) {
+        float acc[1][4];
+        few_product<KIND, 2>(b, u.rows, a.down, x + u.choice * a.inner, size, u.k, u.k_end, acc);
+        put_sums(sums[index], acc[0]);
+        if (index + DOWN_WARPS >= n_units) break;
+        unit_at<KIND>(u, a, r, index + DOWN_WARPS, parts);
+        burst_load<KIND, 2>(b, u.rows, a.down, u.k, u.k_end);
+    }
+    __syncthreads();
+    if (threadIdx.x >= FEW_ROWS || n >= a.down.out) return;
+    float total = 0;
+    for (int j = 0; j < a.k; j++) {
+        float sum = 0;
+        for (int p = 0; p < parts; p++) sum += sums[j * parts + p][threadIdx.x];
+        if (a.down_bias) sum += a.down_bias[(int64_t)a.ids[r * a.ids_stride + j] * a.down.out + n];
+        total += a.scale_input ? sum : sum * a.weights[r * a.weights_stride + j];
+    }
+    view_store(a.y, r, 0, n, total);
+}
+
+#define FEW(name, kind)                                                                                                                     \
+    extern "C" __global__ void __launch_bounds__(FEW_WARPS * 32) experts_few_inner_##name(KARGS(k_experts) a) { few_inner<kind>(a); }      \
+    extern "C" __global__ void __launch_bounds__(DOWN_WARPS * 32) experts_few_down_##name(KARGS(k_experts) a) { few_down<kind>(a); }
+FEW(4, 4)
+FEW(8, 8)
+FEW(16, 16)
+FEW(fp4, FP4)
+
+// ---- many rows ----
+
+enum { TILE_PAIRS = 64, NB = TILE_PAIRS / 8, MANY_WARPS = 4, STAGES = 3, SORT_THREADS = 1024 };
+
+// Pairs by expert, and the tiles of all experts: tiles[0] of them, then (expert, first pair, pairs) of each. The order of an expert's pairs is
+// by chance; no result depends on it.
+extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort(KARGS(k_experts) a) {
+    __shared__ int count[SORT_THREADS], place[SORT_THREADS];
+    int n_pairs = a.x.rows * a.k, t = threadIdx.x;
+    count[t] = 0;
+    __syncthreads();
+    for (int i = t; i < n_pairs; i += SORT_THREADS) atomicAdd(&count[a.ids[i / a.k * a.ids_stride + i % a.k]], 1);
+    __syncthreads();
+    if (t == 0) {
+        int at = 0, n = 0;
+        for (int e = 0; e < a.n_experts; e++) {
+            place[e] = at;
+            for (int first = 0; first < count[e]; first += TILE_PAIRS, n++) {
+                int left = count[e] - first;
+                a.tiles[1 + 3 * n] = e, a.tiles[2 + 3 * n] = at + first, a.tiles[3 + 3 * n] = left < TILE_PAIRS ? left : TILE_PAIRS;
+            }
+            at += count[e];
+        }
+        a.tiles[0] = n;
+    }
+    __syncthreads();
+    for (int i = t; i < n_pairs; i += SORT_THREADS) {
+        int at = atomicAdd(&place[a.ids[i / a.k * a.ids_stride + i % a.k]], 1);
+        a.pairs[at] = i;
+        a.places[i] = at;
+    }
+}
+
+// Grid (width / 256, rows): x as two terms, all first ones and then all second ones.
+extern "C" __global__ void experts_terms(KARGS(k_experts) a) {
+    int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x, r = blockIdx.y, n = (int64_t)a.x.rows * a.x.width;
+    if (i >= a.x.width) return;
+    put_terms((bf16 *)a.x_terms + r * a.x.width + i, n, ((const float *)a.x.p)[r * a.x.row_stride + i]);
+}
+
+struct tile_x {
+    const bf16 *terms;
+    int64_t width, second; // from the first terms to the second ones
+    const int *rows;       // of the tile's pairs, in shared memory
+    int n;
+};
+
+template <int BITS> static __device__ __forceinline__ void load_tile(const tile_x &x, bf16 *stage, int64_t k) {
+    for (int e = threadIdx.x; e < 2 * TILE_PAIRS * (BK / 8); e += MANY_WARPS * 32) {
+        int term = e / (TILE_PAIRS * (BK / 8)), row = e / (BK / 8) % TILE_PAIRS, piece = e % (BK / 8);
+        bool there = row < x.n;
+        const bf16 *from = x.terms + (there ? term * x.second + x.rows[row] * x.width + k + piece * 8 : 0);
+        copy16(stage + (term * TILE_PAIRS + row) * x_stride<BITS>() + piece * 8, from, there);
+    }
+}
+
+// Sums of a tile's pairs with a warp's 32 rows, acc[half][columns of eight pairs].
+template <int KIND> static __device__ __forceinline__ void tile_product(const k_weight &w, const k_weight &v, stream<KIND> &s, const tile_x &x, float acc[2][NB][4]) {
+    DYNAMIC_SHARED(bf16, smem);
+    const int bits = bits_of<KIND>(), stride = x_stride<bits>(), stage_size = 2 * TILE_PAIRS * stride;
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, steps = (int)(w.in / BK);
+#pragma unroll
+    for (int i = 0; i < 2 * NB * 4; i++) ((float *)acc)[i] = 0;
+#pragma unroll
+    for (int i = 0; i < STAGES - 1; i++) {
+        if (i < steps) load_tile<bits>(x, smem + i * stage_size, (int64_t)i * BK);
+        copy_commit();
+    }
+    stream_load<KIND>(s, 0, t, steps > 0);
+    for (int i = 0; i < steps; i++) {
+        copy_wait<STAGES - 2>();
+        __syncthreads();
+        if (i + STAGES - 1 < steps) load_tile<bits>(x, smem + (i + STAGES - 1) % STAGES * stage_size, (int64_t)(i + STAGES - 1) * BK);
+        copy_commit();
+        uint32_t weights[4][8];
+        stream_take<KIND>(s, w, v, (int64_t)i * BK, w.in, t, weights);
+        const bf16 *from = smem + i % STAGES * stage_size + g * stride;
+#pragma unroll
+        for (int nb = 0; nb < NB; nb++) {
+            if (nb * 8 >= x.n) continue;
+#pragma unroll
+            for (int term = 0; term < 2; term++) {
+                uint32_t xv[8];
+                take_x<bits>(from + (term * TILE_PAIRS + nb * 8) * stride, t, xv);
+                mma_rows(acc[0][nb], weights[0], weights[1], xv);
+                mma_rows(acc[1][nb], weights[2], weights[3], xv);
+            }
+        }
+    }
+}
+
+// Grid (inner / 64, tiles): a warp makes 16 inner values of each pair, from as many rows of the gate and of up.
+template <int KIND> static __device__ __forceinline__ void many_inner(const k_experts &a) {
+    __shared__ int rows[TILE_PAIRS];
+    if ((int)blockIdx.y >= a.tiles[0]) return;
+    const int *tile = a.tiles + 1 + 3 * blockIdx.y;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    int64_t e = tile[0], start = tile[1], first = (int64_t)blockIdx.x * 64 + warp * 16;
+    tile_x x = {(const bf16 *)a.x_terms, a.x.width, (int64_t)a.x.rows * a.x.width, rows, tile[2]};
+    if ((int)threadIdx.x < x.n) rows[threadIdx.x] = a.pairs[start + threadIdx.x] / a.k;
+    __syncthreads();
+    stream<KIND> s;
+    inner_rows(a, s.rows, e, first, g);
+    float acc[2][NB][4];
+    tile_product<KIND>(a.gate.values ? a.gate : a.up, a.up, s, x, acc);
+    int64_t second = (int64_t)a.x.rows * a.k * a.inner;
+#pragma unroll
+    for (int nb = 0; nb < NB; nb++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            int64_t n = first + j / 2 * 8 + g;
+            int m = nb * 8 + 2 * t + j % 2;
+            if (m >= x.n || n >= a.inner) continue;
+            int pair = a.pairs[start + m];
+            float factor = a.scale_input ? a.weights[pair / a.k * a.weights_stride + pair % a.k] : 1.0f;
+            float value = inner_value(a, e, n, acc[0][nb][j] * factor, acc[1][nb][j] * factor);
+            put_terms((bf16 *)a.inner_terms + (start + m) * a.inner + n, second, value);
+        }
+}
+
+// Grid (out / 128, tiles).
+template <int KIND> static __device__ __forceinline__ void many_down(const k_experts &a) {
+    __shared__ int rows[TILE_PAIRS];
+    if ((int)blockIdx.y >= a.tiles[0]) return;
+    const int *tile = a.tiles + 1 + 3 * blockIdx.y;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    int64_t e = tile[0], start = tile[1], first = (int64_t)blockIdx.x * 128 + warp * 32;
+    tile_x x = {(const bf16 *)a.inner_terms, a.inner, (int64_t)a.x.rows * a.k * a.inner, rows, tile[2]};
+    if (threadIdx.x < TILE_PAIRS) rows[threadIdx.x] = (int)start + threadIdx.x;
+    __syncthreads();
+    stream<KIND> s;
+#pragma unroll
+    for (int i = 0; i < 4; i++) set_row(s.rows, i, a.down, e * a.down.out + least(first + i * 8 + g, a.down.out - 1));
+    float acc[2][NB][4];
+    tile_product<KIND>(a.down, a.down, s, x, acc);
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int nb = 0; nb < NB; nb++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                int64_t n = first + i * 16 + j / 2 * 8 + g;
+                int m = nb * 8 + 2 * t + j % 2;
+                if (m < x.n && n < a.down.out) a.outer[(start + m) * a.down.out + n] = acc[i][nb][j] + (a.down_bias ? a.down_bias[e * a.down.out + n] : 0.0f);
+            }
+}
+
+// Grid (out / 256, rows): a row's choices, in the router's order.
+extern "C" __global__ void experts_fold(KARGS(k_experts) a) {
+    int64_t n = (int64_t)blockIdx.x * 256 + threadIdx.x, r = blockIdx.y;
+    if (n >= a.down.out) return;
+    float total = 0;
+    for (int j = 0; j < a.k; j++) {
+        float x = a.outer[(int64_t)a.places[r * a.k + j] * a.down.out + n];
+        total += a.scale_input ? x : x * a.weights[r * a.weights_stride + j];
+    }
+    view_store(a.y, r, 0, n, total);
+}
+
+#define MANY(name, kind)                                                                                                                    \
+    extern "C" __global__ void __launch_bounds__(MANY_WARPS * 32, 2) experts_many_inner_##name(KARGS(k_experts) a) { many_inner<kind>(a); } \
+    extern "C" __global__ void __launch_bounds__(MANY_WARPS * 32, 2) experts_many_down_##name(KARGS(k_experts) a) { many_down<kind>(a); }
+MANY(4, 4)
+MANY(8, 8)
+MANY(16, 16)
+MANY(fp4, FP4)
