@@ -19,7 +19,7 @@ import urllib.request
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SMALL = "-DMLXCEL_SMALL_SHARED"
 GPUS = [("data centre", [], "sms=8;report"), ("GeForce", [SMALL], "sms=28;shared=101376;report"), ("three multiprocessors", [SMALL], "sms=3;shared=84000;report"),
-        ("rings of one place", [SMALL], "sms=5;shared=56000;report")]
+        ("rings of one place", [SMALL], "sms=5;shared=64704;report")]
 FIXTURE = "tests/golden/quant/affine-4-g64"
 GENERATE = ["generate", "--tokens", "1,2,3,40,50", "-n", "6"]
 

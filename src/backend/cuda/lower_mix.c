@@ -73,8 +73,9 @@ static bool is_even(struct k_view v) {
 /* Prompt tiles on sm_90a: two or four heads of a group in a block. False: not of this shape. */
 static bool emit_wflash(struct cuda *c, const struct k_attn *a, const struct kv_class *kv) {
     int64_t d = a->c.k_width, rows = (int64_t)kv->n_blocks * kv->heads * K_BLOCK, width = d == 64 && a->group % 4 == 0 ? 4 : 2;
+    int64_t shared_bytes = 1024 + (8 + width) * 64 * d * 2;
     if (!c->functions[KERNEL_attn_wflash_64_2] || !c->d->cuTensorMapEncodeTiled || d > 128 || a->group % 2 != 0 || a->softcap > 0 ||
-        !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y))
+        !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y) || shared_bytes > c->shared_max)
         return false;
     struct k_flash f = {.a = *a};
     cuda_encode_map(c, &f.k_map, a->c.k, rows, d, K_BLOCK, d);
@@ -83,7 +84,7 @@ static bool emit_wflash(struct cuda *c, const struct k_attn *a, const struct kv_
          d == 128     ? KERNEL_attn_wflash_128_2
          : width == 4 ? KERNEL_attn_wflash_64_4
                       : KERNEL_attn_wflash_64_2,
-         GRID(a->q.heads / width, c->n_tiles, 1), (unsigned int)(128 * (width + 1)), (unsigned int)(1024 + (8 + width) * 64 * d * 2), f);
+         GRID(a->q.heads / width, c->n_tiles, 1), (unsigned int)(128 * (width + 1)), (unsigned int)shared_bytes, f);
     return true;
 }
 
