@@ -31,4 +31,8 @@ mkdir -p "$WINEPREFIX"
 # The tests look for their files through these; Z: is the root folder.
 export MLXCEL_SOURCE_DIR="Z:$root"
 [ -z "${MLXCEL_TEST_DATA:-}" ] || case $MLXCEL_TEST_DATA in /*) export MLXCEL_TEST_DATA="Z:$MLXCEL_TEST_DATA" ;; esac
-exec "$wine" "$@"
+# Linux puts Wine's heap anywhere in the gigabyte above its loader, where Windows' shared page has a fixed place: one process in some
+# thousands dies of that before it starts ("Internal error"). With fixed addresses the two never meet. Some containers forbid the wish.
+fixed=()
+if setarch -R true 2>/dev/null; then fixed=(setarch -R); fi
+exec "${fixed[@]}" "$wine" "$@"
