@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Checks the house rules that a script can check: lengths, banned functions and words, family names in one file.
+"""Checks the house rules that a script can check: lengths, banned functions and words, family names in one file, dead functions.
 
 usage: check_style.py [ROOT]      prints "file:line: message" for each violation, exit code 1 if there is one
 """
+import collections
 import re
 import sys
 
@@ -106,6 +107,26 @@ def check_file(root, path, names):
                 yield csource.line_of(text, m.start()), f"{m.group()} is never used: per-file instruction sets only"
 
 
+PROTOTYPE = re.compile(r"^(?!typedef)[a-z][\w *]*[ *](\w+)\([^;{}]*\)[^;{}]*;", re.M)
+BODY = re.compile(r"^[a-z][\w *]*[ *](\w+)\([^;{}]*\)\s*\{", re.M)
+
+
+def check_dead(root):
+    """Functions that a header offers and nobody takes: every other word of that name is a prototype or a body."""
+    offered, words = {}, collections.Counter()
+    for path in csource.files(root, ".c", ".h", ".def", ".inc", ".cu", ".cuh"):
+        code = csource.code(csource.read(root, path))
+        words.update(re.findall(r"\w+", code))
+        words.subtract(BODY.findall(code))
+        if path.startswith("src/") and path.endswith(".h"):
+            for m in PROTOTYPE.finditer(code):
+                words[m.group(1)] -= 1
+                offered[m.group(1)] = (path, csource.line_of(code, m.start(1)))
+    for name, (path, line) in offered.items():
+        if words[name] <= 0:
+            yield path, line, f"nobody calls {name}"
+
+
 def main():
     root = csource.root_of(sys.argv)
     names = families(root)
@@ -115,6 +136,9 @@ def main():
         for line, message in sorted(check_file(root, path, names)):
             print(f"{path}:{line}: {message}")
             bad += 1
+    for path, line, message in sorted(check_dead(root)):
+        print(f"{path}:{line}: {message}")
+        bad += 1
     return 1 if bad else 0
 
 

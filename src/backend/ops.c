@@ -44,10 +44,6 @@ void oplist_output(struct oplist *l, struct tensor t) {
     if (tensor_is(t)) l->values[t.id - 1].is_output = true;
 }
 
-uint64_t oplist_hash(const struct oplist *l) {
-    return hash_bytes(l->ops, (size_t)l->n_ops * sizeof *l->ops, hash_bytes(l->values, (size_t)l->n_values * sizeof *l->values, 0));
-}
-
 /* A new op of the kind with its inputs; NULL once the list has failed. Memory is zeroed, padding included: invariant 4. */
 static struct op *append(struct oplist *l, enum op_kind kind, int32_t n_in, const struct tensor *in) {
     if (l->err.code) return NULL;

@@ -253,7 +253,6 @@ void oplist_output(struct oplist *l, struct tensor t); /* the host will read it 
  * reads each value, after ops have moved. */
 struct tensor oplist_value(struct oplist *l, struct tensor t, int32_t rows, enum dtype dtype);
 void oplist_renumber(struct oplist *l);
-uint64_t oplist_hash(const struct oplist *l);
 const char *op_name(enum op_kind kind);
 const char *act_name(enum act_kind kind);
 

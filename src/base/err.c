@@ -39,21 +39,14 @@ void err_clear(struct err *err) {
 }
 
 /* clang-format off */
-static const struct {
-    const char *name;
-    int http;
-} codes[N_ERR_CODES] = {
-    [ERR_OK] = {"ok", 200},
-#define X(code, name, http) [ERR_##code] = {name, http},
+static const int http_statuses[N_ERR_CODES] = {
+    [ERR_OK] = 200,
+#define X(code, http) [ERR_##code] = http,
     MLXCEL_ERRORS(X)
 #undef X
 };
 /* clang-format on */
 
-const char *err_name(int code) {
-    return code >= 0 && code < N_ERR_CODES ? codes[code].name : "unknown";
-}
-
 int err_http_status(int code) {
-    return code >= 0 && code < N_ERR_CODES ? codes[code].http : 500;
+    return code >= 0 && code < N_ERR_CODES ? http_statuses[code] : 500;
 }

@@ -9,24 +9,24 @@
 
 #include <stdarg.h>
 
-/* code, short name, HTTP status that the server answers with */
-#define MLXCEL_ERRORS(X)                \
-    X(EARG, "argument", 400)            \
-    X(EFORMAT, "format", 500)           \
-    X(EUNSUPPORTED, "unsupported", 400) \
-    X(ENOTFOUND, "not found", 404)      \
-    X(EIO, "input/output", 500)         \
-    X(EMEMORY, "out of memory", 503)    \
-    X(ELIMIT, "limit", 400)             \
-    X(EBUSY, "busy", 503)               \
-    X(ECANCELLED, "cancelled", 499)     \
-    X(ENETWORK, "network", 502)         \
-    X(EDEVICE, "device", 500)           \
-    X(EINTERNAL, "internal", 500)
+/* code, HTTP status that the server answers with */
+#define MLXCEL_ERRORS(X) \
+    X(EARG, 400)         \
+    X(EFORMAT, 500)      \
+    X(EUNSUPPORTED, 400) \
+    X(ENOTFOUND, 404)    \
+    X(EIO, 500)          \
+    X(EMEMORY, 503)      \
+    X(ELIMIT, 400)       \
+    X(EBUSY, 503)        \
+    X(ECANCELLED, 499)   \
+    X(ENETWORK, 502)     \
+    X(EDEVICE, 500)      \
+    X(EINTERNAL, 500)
 
 enum err_code {
     ERR_OK = 0,
-#define X(code, name, http) ERR_##code,
+#define X(code, http) ERR_##code,
     MLXCEL_ERRORS(X)
 #undef X
         N_ERR_CODES
@@ -55,7 +55,6 @@ int err_vset(struct err *err, int code, const char *fmt, va_list args) MLXCEL_PR
 int err_prefix(struct err *err, const char *fmt, ...) MLXCEL_PRINTF(2, 3);
 
 void err_clear(struct err *err);
-const char *err_name(int code);
 int err_http_status(int code);
 
 /* Passes a failure on when nothing is held that must be released. */

@@ -46,10 +46,6 @@ uint8_t f8e4m3_from_f32(float f) {
     return (uint8_t)(sign | (u - 0x3C000000u) >> 20);
 }
 
-float f8e5m2_to_f32(uint8_t b) {
-    return f16_to_f32((uint16_t)(b << 8));
-}
-
 uint8_t f4e2m1_from_f32(float f) {
     uint8_t sign = f32_bits(f) >> 31 ? 8 : 0;
     float x = sign ? -f : f;

@@ -30,7 +30,6 @@ uint16_t f16_from_f32(float f);
 
 float f8e4m3_to_f32(uint8_t b);   /* the "fn" form: no infinities, 0x7F and 0xFF are NaN */
 uint8_t f8e4m3_from_f32(float f); /* saturates at 448 */
-float f8e5m2_to_f32(uint8_t b);
 static inline float e8m0_to_f32(uint8_t b) {
     /* 2^(b-127); the smallest needs a subnormal, 255 is NaN */
     return b == 0 ? f32_from_bits(0x00400000u) : b == 255 ? f32_from_bits(0x7FC00000u) : f32_from_bits((uint32_t)b << 23);

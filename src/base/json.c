@@ -224,11 +224,6 @@ void jsonw_put_raw(struct jsonw *w, const char *key, struct str json) {
     jsonw_raw(w, json);
 }
 
-void jsonw_put_val(struct jsonw *w, const char *key, yyjson_val *val) {
-    jsonw_key(w, key);
-    jsonw_val(w, val);
-}
-
 static void put_break(struct sb *out, size_t depth) {
     sb_putc(out, '\n');
     for (size_t i = 0; i < 4 * depth; i++) sb_putc(out, ' ');

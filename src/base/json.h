@@ -54,7 +54,6 @@ void jsonw_put_num(struct jsonw *w, const char *key, double value);
 void jsonw_put_bool(struct jsonw *w, const char *key, bool value);
 void jsonw_put_null(struct jsonw *w, const char *key);
 void jsonw_put_raw(struct jsonw *w, const char *key, struct str json);
-void jsonw_put_val(struct jsonw *w, const char *key, yyjson_val *val);
 /* JSON that was written here without white space, over several lines. */
 void json_pretty(struct str json, struct sb *out);
 /* How deep brackets are nested in a text, valid or not: to be asked before a text from outside is parsed and walked. */

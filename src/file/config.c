@@ -94,10 +94,6 @@ int config_need_int(const struct config *c, const char *key, struct config_range
     return config_get(c, key) ? config_int(c, key, range, 0, out, err) : missing(c, key, err);
 }
 
-int config_need_num(const struct config *c, const char *key, struct config_range range, double *out, struct err *err) {
-    return config_get(c, key) ? config_num(c, key, range, 0, out, err) : missing(c, key, err);
-}
-
 int config_bool(const struct config *c, const char *key, bool absent, bool *out, struct err *err) {
     yyjson_val *v = config_get(c, key);
     char text[64];

@@ -44,10 +44,6 @@ void guard_destroy(struct guard *g) {
     mem_free(g);
 }
 
-bool guard_has_keys(const struct guard *g) {
-    return g->n_keys > 0;
-}
-
 static char fold(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }

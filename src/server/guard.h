@@ -16,7 +16,6 @@ struct guard_options {
 struct guard;
 struct guard *guard_create(const struct guard_options *options);
 void guard_destroy(struct guard *g);
-bool guard_has_keys(const struct guard *g);
 
 /* The Authorization header's value. The time it takes does not depend on how much of a key is right. */
 bool guard_key_ok(const struct guard *g, struct str authorization);

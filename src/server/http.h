@@ -62,8 +62,6 @@ void http_reply(struct http_exchange *x, int32_t status, const char *content_typ
 void http_stream_begin(struct http_exchange *x, int32_t status, const char *content_type);
 void http_stream_write(struct http_exchange *x, struct str data);
 void http_stream_end(struct http_exchange *x);
-/* Breaks the connection off, so that the client sees an answer that is not complete. */
-void http_stream_abort(struct http_exchange *x);
 /* Whether the client said that it sends no more: it waits for the answer, or it is gone. Writing finds out: what is sent to one that is
  * gone comes back as a reset. */
 bool http_is_half_closed(const struct http_exchange *x);

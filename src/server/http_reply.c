@@ -95,10 +95,6 @@ void http_stream_end(struct http_exchange *x) {
     http_release(x);
 }
 
-void http_stream_abort(struct http_exchange *x) {
-    if (x->conn) conn_close(x->conn);
-}
-
 bool http_is_half_closed(const struct http_exchange *x) {
     return x->conn && x->conn->is_ended;
 }

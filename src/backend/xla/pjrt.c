@@ -153,14 +153,6 @@ static int pick_device(struct pjrt *p, int wanted, struct err *err) {
     return ERR_OK;
 }
 
-int pjrt_probe(const char *path, int *out_major, int *out_minor, struct err *err) {
-    struct pjrt p = {0};
-    TRY(open_library(&p, path, err));
-    *out_major = p.major;
-    *out_minor = p.minor;
-    return ERR_OK;
-}
-
 int pjrt_open(const struct pjrt_options *options, struct pjrt *out, struct err *err) {
     *out = (struct pjrt){0};
     struct pjrt_none_args none = {0};

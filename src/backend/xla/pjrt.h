@@ -42,8 +42,6 @@ struct pjrt_shape {
 /* Opens the plugin, makes a client and picks the device. */
 int pjrt_open(const struct pjrt_options *options, struct pjrt *out, struct err *err);
 void pjrt_close(struct pjrt *p);
-/* Opens the plugin only, for the doctor: version and nothing else. */
-int pjrt_probe(const char *path, int *out_major, int *out_minor, struct err *err);
 
 /* A buffer on the device with a copy of the host's data. Returns when the data may be changed again. */
 int pjrt_upload(struct pjrt *p, const void *data, const struct pjrt_shape *shape, struct pjrt_buffer **out, struct err *err);

@@ -135,10 +135,6 @@ bool chat_template_is_plain(const struct chat_template *t) {
     return t->is_plain;
 }
 
-yyjson_val *chat_template_special(const struct chat_template *t) {
-    return t->special;
-}
-
 struct chat_template *chat_template_with_special(struct arena *a, const struct chat_template *t, yyjson_val *special) {
     struct chat_template *copy = arena_copy(a, t, sizeof *t);
     copy->special = special;

@@ -23,8 +23,6 @@ struct chat_template; /* immutable; lives in its arena */
 /* A model without a template gets a plain User/Assistant form; who uses it asks chat_template_is_plain and says so. */
 int chat_template_load(struct arena *a, const struct chat_files *files, struct chat_template **out_template, struct err *err);
 bool chat_template_is_plain(const struct chat_template *t); /* the form for models without a template */
-/* An object with bos_token, eos_token and the others that the model names. */
-yyjson_val *chat_template_special(const struct chat_template *t);
 /* The same template with other special tokens. */
 struct chat_template *chat_template_with_special(struct arena *a, const struct chat_template *t, yyjson_val *special);
 

@@ -246,37 +246,6 @@ bool tok_is_special(const struct tok *t, int32_t id) {
     return id >= 0 && (size_t)id < t->n_ids && t->id_flags[id] & ID_SPECIAL;
 }
 
-bool tok_is_added(const struct tok *t, int32_t id) {
-    return id >= 0 && (size_t)id < t->n_ids && t->id_flags[id] & ID_ADDED;
-}
-
-int32_t tok_bos_id(const struct tok *t) {
-    return t->bos;
-}
-
-int32_t tok_eos_id(const struct tok *t) {
-    return t->eos;
-}
-
-int32_t tok_pad_id(const struct tok *t) {
-    return t->pad;
-}
-
-int32_t tok_unk_id(const struct tok *t) {
-    return t->unk;
-}
-
 bool tok_adds_bos(const struct tok *t) {
     return t->bos >= 0 && t->post.before.n > 0 && t->post.before.p[0] == t->bos;
-}
-
-void tok_describe(const struct tok *t, struct sb *out) {
-    size_t n = 0;
-    for (size_t i = 0; i < t->n_ids; i++) n += t->text[i].p != NULL;
-    sb_fmt(out, "%s%s, %zu tokens", t->model.name, t->byte_level ? ", byte-level" : "", n);
-    for (size_t i = 0; i < t->n_pres; i++) {
-        const struct tok_pre *p = &t->pres[i];
-        const struct tok_scanner *s = p->pattern ? tok_pattern_scanner(p->pattern) : NULL;
-        sb_fmt(out, ", %s%s%s", p->name, s ? " " : "", s ? s->name : "");
-    }
 }

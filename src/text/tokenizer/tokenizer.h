@@ -100,17 +100,8 @@ struct str tok_token_text(const struct tok *t, int32_t id);
  * tokens stand for nothing and give {"", 0}; ids that are not in the vocabulary {NULL, 0}. */
 struct str tok_token_bytes(const struct tok *t, int32_t id);
 bool tok_is_special(const struct tok *t, int32_t id);
-bool tok_is_added(const struct tok *t, int32_t id);
 
-/* From tokenizer_config.json (or the SentencePiece model); -1 where it names none. */
-int32_t tok_bos_id(const struct tok *t);
-int32_t tok_eos_id(const struct tok *t);
-int32_t tok_pad_id(const struct tok *t);
-int32_t tok_unk_id(const struct tok *t);
 /* True when TOK_ADD_SPECIAL would put bos before the text. */
 bool tok_adds_bos(const struct tok *t);
-
-/* One line about what was loaded: "BPE, byte-level, 151669 tokens, Split cl100k-1, ByteLevel". */
-void tok_describe(const struct tok *t, struct sb *out);
 
 #endif
