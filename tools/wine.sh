@@ -21,18 +21,18 @@ fi
 export WINEPREFIX=${WINEPREFIX:-$root/build/wine} WINEDEBUG=${WINEDEBUG:--all} WINEDLLOVERRIDES=${WINEDLLOVERRIDES:-mscoree,mshtml=}
 unset TMPDIR # Windows programs do not know it, and Wine 9 (Ubuntu 24.04) dies of it
 mkdir -p "$WINEPREFIX"
+# Linux puts Wine's heap anywhere in the gigabyte above its loader, where Windows' shared page has a fixed place: one process in some
+# thousands dies of that before it starts ("Internal error"). With fixed addresses the two never meet. Some containers forbid the wish.
+fixed=()
+if setarch -R true 2>/dev/null; then fixed=(setarch -R); fi
 (
     flock 9
     if [ ! -e "$WINEPREFIX/.ready" ]; then
-        "$wine" wineboot -i >/dev/null 2>&1 9>&- || { echo "wine.sh: wineboot failed" >&2; exit 127; }
+        "${fixed[@]}" "$wine" wineboot -i >/dev/null 2>&1 9>&- || { echo "wine.sh: wineboot failed" >&2; exit 127; }
         touch "$WINEPREFIX/.ready"
     fi
 ) 9>"$WINEPREFIX/.lock"
 # The tests look for their files through these; Z: is the root folder.
 export MLXCEL_SOURCE_DIR="Z:$root"
 [ -z "${MLXCEL_TEST_DATA:-}" ] || case $MLXCEL_TEST_DATA in /*) export MLXCEL_TEST_DATA="Z:$MLXCEL_TEST_DATA" ;; esac
-# Linux puts Wine's heap anywhere in the gigabyte above its loader, where Windows' shared page has a fixed place: one process in some
-# thousands dies of that before it starts ("Internal error"). With fixed addresses the two never meet. Some containers forbid the wish.
-fixed=()
-if setarch -R true 2>/dev/null; then fixed=(setarch -R); fi
 exec "${fixed[@]}" "$wine" "$@"
