@@ -10,6 +10,7 @@ import argparse
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -135,6 +136,8 @@ def main():
     if unknown:
         sys.exit(f"no suite called {', '.join(sorted(unknown))}")
     runner = Runner(args)
+    # a shell starts what it runs in the background with interrupts ignored, the programs keep to that, and tests of interrupts would fail
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     start = time.monotonic()
     for suite in suites:
         if suite["name"] in args.suite or (not args.suite and args.cost in ("all", suite["cost"])):
