@@ -208,31 +208,34 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     else conn_input(c, buf->base, (size_t)n);
 }
 
-/* Answers a request that was not understood, and closes. */
-static void refuse(struct http_conn *c, int32_t status, const char *why) {
-    struct http_exchange *x = c->exchange;
-    struct sb body = {0};
-    set_state(c, CONN_BUSY);
-    c->close_after = true;
-    sb_fmt(&body, "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\",\"param\":null,\"code\":null}}", why);
-    http_reply(x, status, "application/json", sb_str(&body));
-    sb_free(&body);
-}
-
 static void begin_request(struct http_conn *c) {
     if (!c->exchange) new_exchange(c);
-    c->is_head = false;
     set_state(c, CONN_READING);
 }
 
-static void hand_over(struct http_conn *c) {
+/* As much of the request is known as has been read. */
+static struct http_exchange *begin_answer(struct http_conn *c) {
     struct http_exchange *x = c->exchange;
     c->is_http10 = x->request.minor == 0;
     c->is_head = str_is(x->request.method, "HEAD");
     c->n_probes = 0;
+    c->probe_ns = 0;
     set_state(c, CONN_BUSY);
     http_hold(x);
+    return x;
+}
+
+static void hand_over(struct http_conn *c) {
+    struct http_exchange *x = begin_answer(c);
     c->server->options.handle(c->server->options.user, x);
+    http_release(x);
+}
+
+/* A request that was not understood is answered, and its connection closed. */
+static void refuse(struct http_conn *c, int32_t status, const char *why) {
+    struct http_exchange *x = begin_answer(c);
+    c->close_after = true;
+    c->server->options.refuse(c->server->options.user, x, status, why);
     http_release(x);
 }
 

@@ -41,6 +41,8 @@ struct http_options {
      * then the connection is closed. */
     bool (*accept)(void *user, const struct http_request *r);
     void (*handle)(void *user, struct http_exchange *x);
+    /* Must answer at once, with this status, what is no request or exceeds a limit. Without a whole head the exchange's request is empty. */
+    void (*refuse)(void *user, struct http_exchange *x, int32_t status, const char *why);
     void *user;
 };
 

@@ -165,7 +165,7 @@ static int on_headers_complete(llhttp_t *parser) {
     if (parser->http_major != 1 || parser->http_minor > 1) return fail(p, 505, "HTTP/1.1 is spoken here");
     r->minor = parser->http_minor;
     r->method = str_of(llhttp_method_name((llhttp_method_t)llhttp_get_method(parser)));
-    if (str_is(r->method, "CONNECT")) return fail(p, 405, "CONNECT is not taken");
+    if (str_is(r->method, "CONNECT")) return fail(p, 501, "CONNECT is not taken");
     cut_head(p);
     if (check_head(p)) return -1;
     r->keep_alive = llhttp_should_keep_alive(parser) != 0;

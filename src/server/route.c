@@ -69,8 +69,8 @@ static struct call *call_create(struct server *s, struct http_exchange *x) {
 /* Paths come from the table: what a client wrote does not go into the log. */
 static void log_call(const struct call *c) {
     const struct http_exchange *x = c->exchange;
-    log_debug("request %llu: %s %s, %d after %lld ms", (unsigned long long)c->number, x->request.method.p, c->route ? c->route->path : "-",
-              (int)x->status, (long long)((os_clock_ns() - c->begun_ns) / 1000000));
+    log_debug("request %llu: %s %s, %d after %lld ms", (unsigned long long)c->number, x->request.method.p ? x->request.method.p : "-",
+              c->route ? c->route->path : "-", (int)x->status, (long long)((os_clock_ns() - c->begun_ns) / 1000000));
 }
 
 void call_end(struct call *c) {
@@ -136,7 +136,10 @@ static void on_worked(uv_work_t *work, int status) {
 
 /* ---- checks --------------------------------------------------------------------------------------------------------- */
 
-static void put_cors(struct http_exchange *x, struct str origin) {
+/* So that a page that may ask can read the answer, whatever it is. */
+static void put_cors(struct http_exchange *x) {
+    struct str origin = http_header(&x->request, "origin");
+    if (!origin.p) return;
     sb_puts(&x->headers, "Access-Control-Allow-Origin: ");
     sb_put(&x->headers, origin);
     sb_puts(&x->headers, "\r\nVary: Origin\r\n");
@@ -166,12 +169,11 @@ static bool key_ok(const struct server *s, const struct route *r, const struct h
 /* Nonzero: answered by c->error. */
 static int check_caller(struct call *c) {
     const struct http_request *q = &c->exchange->request;
-    struct str origin = http_header(q, "origin");
     if (!host_ok(c->server, q))
         return api_fail(&c->error, 403, "host_not_allowed", NULL, "the Host header names a host that is not served; see --allowed-hosts");
     if (!origin_ok(c->server, q))
         return api_fail(&c->error, 403, "origin_not_allowed", NULL, "pages of this origin may not use the server; see --cors-origins");
-    if (origin.p) put_cors(c->exchange, origin);
+    put_cors(c->exchange);
     return 0;
 }
 
@@ -221,4 +223,12 @@ void route_handle(void *user, struct http_exchange *x) {
         api_fail(&c->error, 503, NULL, NULL, "the server is busy");
         call_reply_error(c);
     }
+}
+
+void route_refuse(void *user, struct http_exchange *x, int32_t status, const char *why) {
+    struct server *s = user;
+    struct call *c = call_create(s, x);
+    if (host_ok(s, &x->request) && origin_ok(s, &x->request)) put_cors(x);
+    api_fail(&c->error, status, NULL, NULL, "%s", why);
+    call_reply_error(c);
 }

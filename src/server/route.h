@@ -52,6 +52,8 @@ struct job_listener {
 bool route_accepts(void *user, const struct http_request *q); /* user: struct server */
 /* Takes the exchange through checks to its route. */
 void route_handle(void *user, struct http_exchange *x); /* user: struct server */
+/* Answers what never becomes a request: counted and marked as every answer is. */
+void route_refuse(void *user, struct http_exchange *x, int32_t status, const char *why); /* user: struct server */
 
 void call_reply_json(struct call *c, int32_t status, struct str json); /* and ends the call */
 void call_reply_error(struct call *c);                                 /* c->error; and ends the call */

@@ -154,6 +154,7 @@ static int open_all(struct server *s, struct err *err) {
                                 .tls = s->tls,
                                 .accept = route_accepts,
                                 .handle = route_handle,
+                                .refuse = route_refuse,
                                 .user = s};
     http.limits.body_bytes = o->body_bytes;
     struct service_options service = {

@@ -274,6 +274,37 @@ def check_keys(program):
         check(status_of(got) == 401 and not closed, "without a body the connection stays")
 
 
+def check_refusals(program):
+    """What is refused before it is routed is counted like every answer, and a page that may ask can read it."""
+    page = HOST + b"Origin: http://localhost:3000\r\n"
+    post = b"POST /v1/completions HTTP/1.1\r\n"
+    rows = {"too large": (post + page + b"Content-Length: 999999999\r\n\r\n", 413, True),
+            "encoded": (post + page + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}", 415, True),
+            "bad chunks": (post + page + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", 400, True),
+            "a foreign page": (b"GET / HTTP/1.1\r\n" + HOST + b"Origin: http://evil.com\r\nExpect: tea\r\n\r\n", 417, False),
+            "no HTTP": (b"hello\r\n\r\n", 400, False),
+            "a tunnel": (b"CONNECT localhost:80 HTTP/1.1\r\n" + page + b"\r\n", 501, False),
+            "HEAD": (b"HEAD / HTTP/1.1\r\n" + page + b"Expect: tea\r\n\r\n", 417, True)}
+    names = ['mlxcel_http_answers_total{class="4xx"}', 'mlxcel_http_answers_total{class="5xx"}', "mlxcel_http_requests_total"]
+    with Server(program, "--parallel", "1", "--max-connections", "8") as s:
+        for name, (data, want, readable) in rows.items():
+            before = s.metrics()
+            got, closed = talk(s.port, data)
+            m = s.metrics()
+            head, _, body = got.partition(b"\r\n\r\n")
+            check(status_of(got) == want and closed, f"{name}: {got[:200]!r}, closed {closed}")
+            check((b"Access-Control-Allow-Origin: http://localhost:3000\r\n" in head) == readable, f"{name} for a page: {head!r}")
+            check((body == b"") if name == "HEAD" else set(json.loads(body)["error"]) == {"message", "type", "param", "code"}, f"{name}: {body!r}")
+            counted = [m[n] - before[n] for n in names]  # the second request is the one for the figures
+            check(counted == ([1, 0, 2] if want < 500 else [0, 1, 2]), f"{name} is counted: {counted}")
+        s.wait_for(lambda m: m["mlxcel_http_connections"] == 1)
+        held = [socket.create_connection(("127.0.0.1", s.port), timeout=60) for _ in range(8)]
+        got, closed = talk(s.port, b"")
+        for c in held:
+            c.close()
+        check(status_of(got) == 503 and closed and b"Retry-After: " in got and b'"unavailable_error"' in got, f"one connection too many: {got!r}")
+
+
 def check_half_closed(program):
     """A client that shuts its side down after a whole request is answered; one that closes is gone, and what it asked for ends."""
     def ask(port, data, shut=True):
@@ -520,6 +551,7 @@ def main():
         m = s.wait_quiet()
         check(m["mlxcel_kv_blocks_used"] == 0, f"{m}")
     check_keys(program)
+    check_refusals(program)
     check_half_closed(program)
     check_queue(program)
     check_drain(program)
