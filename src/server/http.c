@@ -102,10 +102,14 @@ static void on_shutdown(uv_shutdown_t *request, int status) {
     if (status < 0 || c->is_ended) conn_close(c);
 }
 
+static void read_on(struct http_conn *c);
+
 /* The answer has been queued: after it nothing more is said, and what still comes is thrown away for a while, so that the
  * client can read the answer before the connection is reset. */
 static void linger(struct http_conn *c) {
     set_state(c, CONN_LINGER);
+    sb_free(&c->waiting);
+    read_on(c); /* bytes that lie unread when a socket is closed reset it */
     uv_shutdown_t *request = mem_alloc(sizeof *request);
     if (c->tls) tls_shutdown(c->tls);
     if (c->state != CONN_LINGER || uv_shutdown(request, (uv_stream_t *)&c->tcp, on_shutdown)) {
@@ -173,8 +177,8 @@ static bool can_probe(const struct http_conn *c) {
     return !c->tls && (c->exchange->streaming || !c->is_http10);
 }
 
-/* The client sends no more. Whoever has asked and waits gets its answer; that it is gone shows when something is sent to it. */
-static void on_end(struct http_conn *c) {
+/* Whoever has asked and waits gets its answer; that it is gone shows when something is sent to it. */
+void conn_ended(struct http_conn *c) {
     c->is_ended = true;
     if (c->state == CONN_BUSY && can_probe(c)) return;
     if (c->state == CONN_IDLE && c->waiting.n > 0) return; /* it has asked more, and takes its answers first */
@@ -194,7 +198,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
     struct http_conn *c = (struct http_conn *)stream;
     if (n == 0 || c->state == CONN_CLOSED) return;
     if (n < 0) {
-        if (n == UV_EOF) on_end(c);
+        if (n == UV_EOF) conn_ended(c);
         else conn_close(c);
         return;
     }
@@ -266,8 +270,14 @@ static void keep_waiting(struct http_conn *c, const char *data, size_t n) {
     }
 }
 
+static void read_on(struct http_conn *c) {
+    if (!c->reading_paused || c->state == CONN_CLOSED) return;
+    c->reading_paused = false;
+    if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read)) conn_close(c);
+}
+
 void conn_input(struct http_conn *c, const char *data, size_t n) {
-    if (c->waiting.n > 0 && c->state != CONN_CLOSED) { /* bytes that came before these are not read yet */
+    if (c->waiting.n > 0) { /* bytes that came before these are not read yet */
         keep_waiting(c, data, n);
         return;
     }
@@ -291,10 +301,7 @@ static void go_on(struct http_conn *c) {
     }
     if (c->is_ended && c->state == CONN_IDLE && c->waiting.n == 0) linger(c);
     else if (c->is_ended && c->state == CONN_READING) conn_close(c); /* the rest will not come */
-    if (c->reading_paused && c->waiting.n <= WAITING_MAX && c->state != CONN_CLOSED) {
-        c->reading_paused = false;
-        if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read)) conn_close(c);
-    }
+    if (c->waiting.n <= WAITING_MAX) read_on(c);
 }
 
 void conn_answered(struct http_conn *c) {

@@ -45,6 +45,8 @@ struct http_server {
 
 /* Plain bytes in, to be parsed. */
 void conn_input(struct http_conn *c, const char *data, size_t n);
+/* The client sends no more. */
+void conn_ended(struct http_conn *c);
 /* Bytes out: through TLS where there is one. */
 void conn_send(struct http_conn *c, struct str data);
 /* Bytes out as they are. */

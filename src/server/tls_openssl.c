@@ -112,7 +112,8 @@ static bool is_waiting(struct tls *t, int result) {
     flush(t);
     ERR_clear_error();
     if (why == SSL_ERROR_WANT_READ) return true;
-    conn_close(t->conn);
+    if (why == SSL_ERROR_ZERO_RETURN) conn_ended(t->conn);
+    else conn_close(t->conn);
     return false;
 }
 
@@ -145,14 +146,14 @@ void tls_input(struct tls *t, const char *data, size_t n) {
         return;
     }
     if (!shake_hands(t)) return;
-    while (t->conn->state != CONN_CLOSED) {
+    while (t->conn->state != CONN_CLOSED && t->conn->state != CONN_LINGER) {
         size_t got;
         int result = SSL_read_ex(t->ssl, bytes, sizeof bytes, &got);
         if (result != 1) {
             is_waiting(t, result);
             return;
         }
-        if (t->conn->state != CONN_LINGER) conn_input(t->conn, bytes, got);
+        conn_input(t->conn, bytes, got);
     }
 }
 

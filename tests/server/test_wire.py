@@ -404,6 +404,21 @@ def check_takes_nothing(program):
         check(got.count(b"HTTP/1.1 200 OK\r\n") == n + 1 and got.count(page) == n and got.endswith(b'{"status":"ok"}'), f"{got.count(page)} pages")
 
 
+def check_bytes_behind(program):
+    """Bytes behind the last request of a connection take nothing from its answer, not even for a client that is slow to take it."""
+    with Server(program, "--parallel", "1") as s, socket.socket() as c:
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        c.settimeout(60)
+        c.connect(("127.0.0.1", s.port))
+        c.sendall(post(b"/v1/embeddings", {"input": [[5]] * 100}, HOST + b"Connection: close\r\n") + b"x" * 200000)
+        s.wait_for(lambda m: m["mlxcel_http_connections"] == 1)  # the server is done with it
+        try:
+            head, _, body = read_all(c).partition(b"\r\n\r\n")
+        except OSError as e:
+            head, body = str(e).encode(), b""
+        check(b"Content-Length: %d\r\n" % len(body) in head + b"\r\n", f"bytes behind the last request: {head[:200]!r} and {len(body)} bytes")
+
+
 def check_drain_answer(program):
     """SIGTERM while the last answer is on its way to a client that keeps its connection: it arrives whole."""
     with Server(program, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:
@@ -496,6 +511,44 @@ def check_end_at_work(program):
             c.close()
 
 
+def check_tls_health(s, context):
+    with socket.create_connection(("127.0.0.1", s.port), timeout=60) as raw, context.wrap_socket(raw, server_hostname="localhost") as c:
+        c.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        check(b'"ok"' in c.recv(65536), "well over TLS")
+
+
+def check_tls_end(s, context):
+    """A client that says by TLS that it sends no more, behind requests whose answers it has not taken yet, gets them all."""
+    def shake():
+        try:
+            return c.do_handshake() or True
+        except ssl.SSLWantReadError:
+            return False
+
+    n = 1000  # more than the sockets hold
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    c = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with socket.create_connection(("127.0.0.1", s.port), timeout=60) as raw:
+        while not shake():
+            raw.sendall(outgoing.read())
+            incoming.write(raw.recv(65536))
+        c.write((b"GET / HTTP/1.1\r\n" + HOST + b"\r\n") * n)
+        try:
+            c.unwrap()
+        except ssl.SSLWantReadError:
+            pass
+        raw.sendall(outgoing.read())
+        check_tls_health(s, context)  # so the bytes before have been read
+        incoming.write(read_all(raw))
+        got = b""
+        try:
+            while part := c.read(65536):
+                got += part
+        except ssl.SSLError:
+            pass
+        check(got.count(b"HTTP/1.1 200 OK\r\n") == n and got.endswith(b"</html>\n"), f"TLS ended by the client: {got.count(b'200 OK')} answers")
+
+
 def check_tls(program):
     """A chat over TLS with a certificate made here; or the refusal of a build without TLS."""
     with tempfile.TemporaryDirectory() as folder:
@@ -524,11 +577,10 @@ def check_tls(program):
                         while b"[DONE]\n\n\r\n0\r\n\r\n" not in got and (part := c.recv(65536)):
                             got += part
                         check(b"200 OK" in got and b'"finish_reason":"length"' in got, f"a stream over TLS: {got[-200:]!r}")
+            check_tls_end(s, context)
             talk(s.port, b"GET /health HTTP/1.1\r\n\r\n")
             talk(s.port, b"\x16\x03\x01\x00\x05garba" * 50, wait=1)
-            with socket.create_connection(("127.0.0.1", s.port), timeout=20) as raw, context.wrap_socket(raw, server_hostname="localhost") as c:
-                c.sendall(b"GET /health HTTP/1.0\r\n\r\n")
-                check(b'"ok"' in c.recv(65536), "well after plain bytes and garbage")
+            check_tls_health(s, context)
 
 
 def main():
@@ -558,6 +610,7 @@ def main():
     check_drain_stream(program)
     check_drain_answer(program)
     check_takes_nothing(program)
+    check_bytes_behind(program)
     check_end_at_work(program)
     check_tls(program)
     harness.finish()
