@@ -88,8 +88,9 @@ static bool is_address(struct str name) {
     return dots == 3;
 }
 
-static bool is_local(struct str name) {
-    return same(name, STR("localhost")) || str_is(name, "[::1]") || (is_address(name) && str_starts(name, STR("127.")));
+bool guard_is_local(struct str name) {
+    return same(name, STR("localhost")) || str_is(name, "::1") || str_is(name, "[::1]") ||
+           (is_address(name) && str_starts(name, STR("127.")));
 }
 
 static bool listed(const struct str *list, size_t n, struct str what) {
@@ -100,7 +101,7 @@ static bool listed(const struct str *list, size_t n, struct str what) {
 
 bool guard_host_ok(const struct guard *g, struct str host) {
     struct str name = without_port(host);
-    return g->n_keys > 0 || is_local(name) || is_address(name) || listed(g->hosts, g->n_hosts, name);
+    return g->n_keys > 0 || guard_is_local(name) || is_address(name) || listed(g->hosts, g->n_hosts, name);
 }
 
 bool guard_origin_ok(const struct guard *g, struct str origin, struct str host) {
@@ -108,5 +109,5 @@ bool guard_origin_ok(const struct guard *g, struct str origin, struct str host) 
     size_t at = str_find(origin, STR("://"), 0);
     if (at == STR_NONE || !(same(str_sub(origin, 0, at), STR("http")) || same(str_sub(origin, 0, at), STR("https")))) return false;
     struct str authority = str_from(origin, at + 3);
-    return is_local(without_port(authority)) || (host.n && same(authority, host));
+    return guard_is_local(without_port(authority)) || (host.n && same(authority, host));
 }

@@ -16,6 +16,8 @@ struct guard_options {
 struct guard;
 struct guard *guard_create(const struct guard_options *options);
 void guard_destroy(struct guard *g);
+/* A name or an address by which only this machine itself is reached. */
+bool guard_is_local(struct str name);
 
 /* The Authorization header's value. The time it takes does not depend on how much of a key is right. */
 bool guard_key_ok(const struct guard *g, struct str authorization);

@@ -165,7 +165,7 @@ static int open_all(struct server *s, struct err *err) {
     for (int i = 0; i < 3; i++)
         if (!os_signal_was_ignored(numbers[i])) uv_signal_start(&s->signals[i], on_signal, numbers[i]);
     uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
-    if (!guard_host_ok(s->guard, STR("name")) && strcmp(o->host, "127.0.0.1") && strcmp(o->host, "::1") && strcmp(o->host, "localhost"))
+    if (o->n_keys == 0 && !guard_is_local(str_of(o->host)))
         log_warn("listening on %s without an API key: everybody who can reach this machine can use the model; see --api-key", o->host);
     return ERR_OK;
 }

@@ -197,6 +197,9 @@ def check_addresses(program):
     with Server(program, "--host", "0.0.0.0") as s:
         check(s.url.startswith("http://127.0.0.1:"), f"an address that can be opened: {s.url}")
     check("without an API key" in s.log, f"a warning beyond this machine: {s.log}")
+    with Server(program, "--host", "0.0.0.0", "--allowed-hosts", "*") as s:
+        pass
+    check("without an API key" in s.log, f"a warning where every name is allowed: {s.log}")
     with Server(program, "--host", "0.0.0.0", "--api-key", "k") as s:
         pass
     check("without an API key" not in s.log, "no warning with a key")
