@@ -1,6 +1,8 @@
 /* Messages: roles checked, text parts joined, other keys passed through as they are. */
 #include "server/messages.h"
 
+#include <stdio.h>
+
 enum { MESSAGES_MAX = 16384 };
 
 struct place {
@@ -9,13 +11,8 @@ struct place {
 
 static int fail_at(struct api_error *e, struct place at, const char *why) {
     char param[64];
-    struct sb text = {0};
-    sb_fmt(&text, "messages[%zu].content", at.message);
-    if (at.part != STR_NONE) sb_fmt(&text, "[%zu]", at.part);
-    size_t n = text.n < sizeof param - 1 ? text.n : sizeof param - 1;
-    memcpy(param, text.p, n);
-    param[n] = '\0';
-    sb_free(&text);
+    if (at.part == STR_NONE) snprintf(param, sizeof param, "messages[%zu].content", at.message);
+    else snprintf(param, sizeof param, "messages[%zu].content[%zu]", at.message, at.part);
     return api_fail(e, 400, NULL, param, "%s: %s", param, why);
 }
 
@@ -26,12 +23,7 @@ static int join_part(yyjson_val *part, struct place at, struct sb *out, struct a
     if (str_is(type, "refusal")) text = json_str(part, "refusal", (struct str){0});
     else if (!str_is(type, "text")) {
         char why[120];
-        struct sb line = {0};
-        sb_fmt(&line, "parts of type \"%.*s\" are not supported by this model", (int)(type.n > 40 ? 40 : type.n), type.p);
-        size_t n = line.n < sizeof why - 1 ? line.n : sizeof why - 1;
-        memcpy(why, line.p, n);
-        why[n] = '\0';
-        sb_free(&line);
+        snprintf(why, sizeof why, "parts of type \"%.*s\" are not supported by this model", (int)(type.n > 40 ? 40 : type.n), type.p);
         return fail_at(e, at, why);
     }
     if (!text.p) return fail_at(e, at, "a text part needs a text");

@@ -87,7 +87,7 @@ void call_end(struct call *c) {
     mem_free(c);
 }
 
-static void reply(struct call *c, int32_t status, const char *type, struct str body) {
+void call_reply(struct call *c, int32_t status, const char *type, struct str body) {
     c->exchange->on_gone = NULL; /* from here on nobody needs to know */
     c->exchange->on_drained = NULL;
     http_reply(c->exchange, status, type, body);
@@ -95,7 +95,7 @@ static void reply(struct call *c, int32_t status, const char *type, struct str b
 }
 
 void call_reply_json(struct call *c, int32_t status, struct str json) {
-    reply(c, status, "application/json", json);
+    call_reply(c, status, "application/json", json);
 }
 
 void call_reply_error(struct call *c) {
@@ -104,7 +104,7 @@ void call_reply_error(struct call *c) {
     if (c->error.status == 503) sb_puts(&c->exchange->headers, "Retry-After: 1\r\n");
     if (c->error.status == 401) sb_puts(&c->exchange->headers, "WWW-Authenticate: Bearer\r\n");
     api_error_json(&c->error, &body);
-    reply(c, c->error.status, "application/json", sb_str(&body));
+    call_reply_json(c, c->error.status, sb_str(&body));
     sb_free(&body);
 }
 
@@ -149,7 +149,7 @@ static void reply_preflight(struct call *c) {
     sb_puts(&c->exchange->headers,
             "Access-Control-Allow-Methods: GET, POST, OPTIONS\r\nAccess-Control-Allow-Headers: *, Authorization, Content-Type\r\n"
             "Access-Control-Max-Age: 600\r\n");
-    reply(c, 204, NULL, STR(""));
+    call_reply(c, 204, NULL, STR(""));
 }
 
 static bool host_ok(const struct server *s, const struct http_request *q) {

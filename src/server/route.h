@@ -55,8 +55,10 @@ void route_handle(void *user, struct http_exchange *x); /* user: struct server *
 /* Answers what never becomes a request: counted and marked as every answer is. */
 void route_refuse(void *user, struct http_exchange *x, int32_t status, const char *why); /* user: struct server */
 
-void call_reply_json(struct call *c, int32_t status, struct str json); /* and ends the call */
-void call_reply_error(struct call *c);                                 /* c->error; and ends the call */
+/* A whole answer; each of these ends the call. */
+void call_reply(struct call *c, int32_t status, const char *type, struct str body);
+void call_reply_json(struct call *c, int32_t status, struct str json);
+void call_reply_error(struct call *c); /* c->error */
 /* Frees the call. The exchange must be answered, streaming to its end, or gone. */
 void call_end(struct call *c);
 

@@ -52,10 +52,8 @@ static void show_metrics(struct call *c) {
     put_http(&out, c->server);
     put_histogram(&out, "time_to_first_token_seconds", "From the request to its first token.", &s.first_token);
     put_histogram(&out, "inter_token_seconds", "Between the tokens of a generation.", &s.between_tokens);
-    c->exchange->on_gone = NULL;
-    http_reply(c->exchange, 200, "text/plain; version=0.0.4; charset=utf-8", sb_str(&out));
+    call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", sb_str(&out));
     sb_free(&out);
-    call_end(c);
 }
 
 const struct route routes_metrics[] = {{"GET", "/metrics", 0, NULL, show_metrics}, {0}};

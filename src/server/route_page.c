@@ -8,9 +8,7 @@ static void show_page(struct call *c) {
             "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
             "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
             "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n");
-    c->exchange->on_gone = NULL;
-    http_reply(c->exchange, 200, "text/html; charset=utf-8", str_n(server_page, (size_t)(server_page_end - server_page)));
-    call_end(c);
+    call_reply(c, 200, "text/html; charset=utf-8", str_n(server_page, (size_t)(server_page_end - server_page)));
 }
 
 const struct route routes_page[] = {
