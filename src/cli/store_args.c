@@ -10,7 +10,7 @@ void store_args(const struct args *args, struct store_options *out) {
     out->hub.offline = args_flag(args, OPT_OFFLINE);
     if (!args_has(args, OPT_HUB_CONNECTIONS)) return;
     out->hub.n_connections = (int32_t)args_int(args, OPT_HUB_CONNECTIONS);
-    out->hub.n_retries = (int32_t)args_int(args, OPT_HUB_RETRIES);
+    out->hub.n_tries = (int32_t)args_int(args, OPT_HUB_RETRIES) + 1;
     out->hub.stall_s = (int32_t)args_int(args, OPT_HUB_STALL);
 }
 

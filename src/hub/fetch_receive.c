@@ -415,7 +415,7 @@ void fetch_run_worker(void *user) {
         if (t.pos > t.start || code == ERR_EBUSY) n_failed = 0;
         give_back(&t);
         if (code == ERR_OK || code == ERR_EBUSY || atomic_load(&f->stop)) continue;
-        if (code != ERR_ENETWORK || !transient || n_failed >= hub_options_of(f->hub)->n_retries) {
+        if (code != ERR_ENETWORK || !transient || n_failed + 1 >= hub_options_of(f->hub)->n_tries) {
             fetch_stop_all(f, code, &err);
             continue;
         }

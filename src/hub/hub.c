@@ -12,7 +12,7 @@ enum {
     FILES_MAX = 20000,
     TOKEN_BYTES_MAX = 1024,
     CONNECTIONS = 4,
-    RETRIES = 5,
+    TRIES = 6,
     STALL_S = 30
 };
 #define SIZE_LIMIT (INT64_C(1) << 46)
@@ -71,7 +71,7 @@ int hub_open(struct arena *a, const struct hub_options *options, struct hub **ou
     h->options = *options;
     h->options.endpoint = str_cstr(a, endpoint);
     if (!h->options.n_connections) h->options.n_connections = CONNECTIONS;
-    if (!h->options.n_retries) h->options.n_retries = RETRIES;
+    if (!h->options.n_tries) h->options.n_tries = TRIES;
     if (!h->options.stall_s) h->options.stall_s = STALL_S;
     TRY(take_token(a, h, err));
     struct http_options http = {.cacert = options->cacert, .stall_s = h->options.stall_s};
@@ -137,12 +137,12 @@ int32_t hub_wait_ms(const struct http_reply *r, int32_t n_failed) {
 
 /* A small request, tried again while the failure may pass. */
 static int ask(struct hub *h, const struct http_request *q, const char *what, struct http_reply *r, struct err *err) {
-    for (int32_t i = 0;; i++) {
+    for (int32_t n_failed = 0;; n_failed++) {
         int code = http_send(h->http, q, r, err);
         if (code == ERR_OK && r->status >= 200 && r->status <= 299) return ERR_OK;
         if (code == ERR_OK) code = hub_refusal(h, r, what, err);
-        if (!r->transient || i >= h->options.n_retries) return code;
-        int32_t ms = hub_wait_ms(r, i);
+        if (!r->transient || n_failed + 1 >= h->options.n_tries) return code;
+        int32_t ms = hub_wait_ms(r, n_failed);
         log_warn("%s; trying again in %.1f s", err->msg, ms / 1000.0);
         os_sleep_ms(ms);
     }

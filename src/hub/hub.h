@@ -11,10 +11,10 @@
 #include "hub/names.h"
 
 struct hub_options {
-    const char *endpoint;                      /* "https://huggingface.co"; a mirror */
-    const char *cacert;                        /* NULL: the system's authorities */
-    bool offline;                              /* no request is ever made */
-    int32_t n_connections, n_retries, stall_s; /* 0: the defaults */
+    const char *endpoint;                    /* "https://huggingface.co"; a mirror */
+    const char *cacert;                      /* NULL: the system's authorities */
+    bool offline;                            /* no request is ever made */
+    int32_t n_connections, n_tries, stall_s; /* 0: the defaults. n_tries: without a byte, the first one too */
 };
 
 struct hub_file {
