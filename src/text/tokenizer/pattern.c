@@ -220,13 +220,17 @@ static void put_border(const struct rewriting *r, bool negate) {
     sb_puts(r->out, "))");
 }
 
+/* Hexadecimal digits from i on, at most so many. */
+static size_t hex_len(struct str in, size_t i, size_t most) {
+    size_t n = 0;
+    while (n < most && i + n < in.n && in.p[i + n] && strchr("0123456789abcdefABCDEF", in.p[i + n])) n++;
+    return n;
+}
+
 /* \uHHHH at i; its length, or 0. */
 static size_t rewrite_code(const struct rewriting *r, size_t i) {
-    struct str digits = str_sub(r->in, i + 2, 4);
-    if (digits.n < 4) return 0;
-    for (size_t k = 0; k < 4; k++)
-        if (!digits.p[k] || !strchr("0123456789abcdefABCDEF", digits.p[k])) return 0;
-    sb_fmt(r->out, "\\x{%.*s}", STR_ARG(digits));
+    if (hex_len(r->in, i + 2, 4) < 4) return 0;
+    sb_fmt(r->out, "\\x{%.4s}", r->in.p + i + 2);
     return 6;
 }
 
@@ -263,9 +267,10 @@ static size_t class_end(struct str r, size_t i) {
 static size_t rewrite_posix(const struct rewriting *r, size_t i) {
     static const struct {
         const char *name, *property;
-        uint32_t flags;
-    } classes[] = {{"digit", NULL, UNI_ND},    {"space", NULL, UNI_SPACE},      {"punct", NULL, UNI_P | UNI_S}, {"word", NULL, UNI_WORD},
-                   {"alpha", "Alphabetic", 0}, {"alnum", "Alphabetic", UNI_ND}, {"upper", "Uppercase", 0},      {"lower", "Lowercase", 0}};
+        uint32_t flags, cased; /* cased: ranges that take in the other case where that does not matter, as a property does not */
+    } classes[] = {{"digit", NULL, UNI_ND, 0},        {"space", NULL, UNI_SPACE, 0},    {"punct", NULL, UNI_P | UNI_S, 0},
+                   {"word", NULL, UNI_WORD, 0},       {"alpha", "Alphabetic", 0, 0},    {"alnum", "Alphabetic", UNI_ND, 0},
+                   {"upper", "Uppercase", 0, UNI_LU}, {"lower", "Lowercase", 0, UNI_LL}};
     size_t end = str_find(r->in, STR(":]"), i), n = end == STR_NONE ? 1 : end + 2 - i;
     bool negate = n > 3 && r->in.p[i + 2] == '^';
     struct str name = n > 4 ? str_sub(r->in, i + 2 + negate, n - 4 - negate) : STR("");
@@ -273,6 +278,7 @@ static size_t rewrite_posix(const struct rewriting *r, size_t i) {
         if (!str_is(name, classes[k].name)) continue;
         if (negate && classes[k].flags && classes[k].property) break; /* neither of two has no short form */
         if (classes[k].flags) put_ranges(r->out, classes[k].flags, negate, true);
+        if (classes[k].cased && r->caseless) put_ranges(r->out, classes[k].cased, negate, true);
         if (classes[k].property) sb_fmt(r->out, "\\%c{%s}", negate ? 'P' : 'p', classes[k].property);
         return n;
     }
@@ -402,8 +408,10 @@ static size_t atom_len(struct str in, size_t i) {
     size_t end = in.p[i] == '[' ? class_end(in, i) : STR_NONE;
     if (end != STR_NONE) return end - i;
     if (in.p[i] != '\\' || i + 1 >= in.n) return tok_utf8_len((unsigned char)in.p[i]);
-    end = strchr("pPxkg", in.p[i + 1]) && i + 2 < in.n && in.p[i + 2] == '{' ? str_find_char(in, '}', i) : STR_NONE;
-    return end != STR_NONE ? end + 1 - i : 1 + tok_utf8_len((unsigned char)in.p[i + 1]);
+    char c = in.p[i + 1];
+    end = c && strchr("pPxkg", c) && i + 2 < in.n && in.p[i + 2] == '{' ? str_find_char(in, '}', i) : STR_NONE;
+    if (end != STR_NONE) return end + 1 - i;
+    return 1 + tok_utf8_len((unsigned char)c) + (c == 'x' || c == 'u' ? hex_len(in, i + 2, c == 'x' ? 2 : 4) : 0);
 }
 
 /* There "X{1,3}+" repeats X{1,3}, "X{2}?" is two or none, and "X{,3}" begins at none; here the first would be possessive, the second lazy
