@@ -128,8 +128,9 @@ FILTER(f_abs) {
     return tv_as_int(self) < 0 ? op_negate(rt, self) : tv_int(tv_as_int(self));
 }
 
-static double round_float(double f, int64_t digits) {
+static double round_float(struct rt *rt, double f, int64_t digits) {
     if (!isfinite(f) || digits > 323) return f;
+    if (digits < -308) return copysign(0.0, f);
     char text[720]; /* printf rounds the exact decimal value half to even, as Python does */
     if (digits >= 0) {
         snprintf(text, sizeof text, "%.*f", (int)digits, f);
@@ -142,7 +143,9 @@ static double round_float(double f, int64_t digits) {
         return kept == -1 && fabs(f) > scale / 2 ? copysign(scale, f) : copysign(0.0, f);
     }
     snprintf(text, sizeof text, "%.*e", (int)kept, f);
-    return strtod(text, NULL);
+    double rounded = strtod(text, NULL);
+    if (isinf(rounded)) rt_raise(rt, "OverflowError", "rounded value too large to represent");
+    return rounded;
 }
 
 static int64_t round_int(struct rt *rt, int64_t i, int64_t digits) {
@@ -169,7 +172,7 @@ FILTER(f_round) {
     }
     if (!tv_is_num(self)) rt_raise(rt, "TypeError", "type %s doesn't define __round__ method", tv_type_name(self));
     if (str_is(method, "common"))
-        return self.type == TV_FLOAT ? tv_float(round_float(self.u.f, digits)) : tv_int(round_int(rt, tv_as_int(self), digits));
+        return self.type == TV_FLOAT ? tv_float(round_float(rt, self.u.f, digits)) : tv_int(round_int(rt, tv_as_int(self), digits));
     struct tv scale = op_binary(rt, TK_POW, tv_int(10), tv_int(digits)), scaled = op_binary(rt, TK_MUL, self, scale);
     double whole = up ? ceil(tv_as_float(scaled)) : floor(tv_as_float(scaled));
     return tv_float((whole == 0 ? 0 : whole) / tv_as_float(scale)); /* there a whole number, which has no negative zero */
