@@ -113,7 +113,7 @@ static void choose_format(const struct checkpoint *c, struct quantize_plan *p, s
     item->path = name;
     if (!str_ends(name, STR(".weight")) || !is_float(dt)) return;
     struct str path = str_sub(name, 0, name.n - 7);
-    if (!is_matrix(t, path, item->n_sources > 1) || item->width % p->base.group) return;
+    if (!is_matrix(t, path, item->n_sources > 1) || t->n_elements == 0 || item->width % p->base.group) return;
     struct format f = p->base;
     f.dtype = dt;
     item->is_special = override_format(p, path, &f) || router_format(c, &p->arena, path, &f);
@@ -213,7 +213,7 @@ static int add_source(struct quantize_plan *p, struct quantize_item *item, size_
 static bool turns_matrices(const struct checkpoint *c) {
     for (size_t i = 0; i < c->n_tensors; i++) {
         const struct st_tensor *t = c->tensors[i].t;
-        if (str_ends(t->name, STR(".c_attn.weight"))) return t->n_dims == 2 && t->shape[1] == 3 * t->shape[0];
+        if (str_ends(t->name, STR(".c_attn.weight"))) return t->n_dims == 2 && t->shape[1] % 3 == 0 && t->shape[1] / 3 == t->shape[0];
     }
     return false;
 }

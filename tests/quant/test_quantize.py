@@ -148,6 +148,24 @@ def check_turned(source):
         check(r.returncode == 0, f"turned: {r.stderr}")
 
 
+def make_empty(folder, shapes):
+    """A checkpoint of matrices without a single number."""
+    header = {name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]} for name, shape in shapes.items()}
+    text = json.dumps(header).encode()
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)
+    (folder / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+
+
+def check_empty():
+    """Matrices without rows or without columns, the way they lie or turned, are left as they are."""
+    for name, shape in (("q_proj", [64, 0]), ("q_proj", [0, 64]), ("c_attn", [0, 0]), ("c_attn", [1 << 62, 0])):
+        with tempfile.TemporaryDirectory() as temp:
+            make_empty(Path(temp, "m"), {f"h.0.{name}.weight": shape})
+            r = run("-m", f"{temp}/m", "-o", f"{temp}/q")
+            check(r.returncode == 0 and "0 matrices quantised" in r.stderr, f"empty {name} {shape}: {r.returncode} {r.stderr}")
+
+
 def check_refusals(source):
     with tempfile.TemporaryDirectory() as temp:
         full = Path(temp, "full")
@@ -230,6 +248,7 @@ def main():
     stories = data / "models" / "stories260K" / "hf"
     check_refusals(stories)
     check_turned(data / "golden" / "gpt2")
+    check_empty()
     check_big()
     if not lm:
         skip("the comparison: mlx-lm is not installed")
