@@ -75,11 +75,16 @@ static int resolve_depth(const struct cfg *c, int32_t *out, struct err *err) {
                                     : err_set(err, ERR_EFORMAT, "%s: %s has %d entries", c->file->name, cfg_key(c, "layer_types"), *out);
 }
 
+/* A switch; or, in newer files, where: "all", or only between the parts of an image ("vision"). */
+static int check_causal(const struct cfg *c, struct err *err) {
+    const char *key = "use_bidirectional_attention";
+    if (!cfg_bool(c, key, false) && !str_is(cfg_str(c, key, STR("")), "all")) return ERR_OK;
+    return err_set(err, ERR_EUNSUPPORTED, "%s: %s is set: it is an encoder, and does not write text", c->file->name, key);
+}
+
 static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *err) {
     const struct cfg *c = &r->cfg;
-    if (cfg_bool(c, "use_bidirectional_attention", false))
-        return err_set(err, ERR_EUNSUPPORTED, "%s: use_bidirectional_attention is true: it is an encoder, and does not write text",
-                       c->file->name);
+    TRY(check_causal(c, err));
     TRY(cfg_need(c, "hidden_size", 1, 1 << 20, &s->hidden, err));
     TRY(resolve_depth(c, &s->n_layers, err));
     TRY(cfg_need(c, "vocab_size", 1, 1 << 24, &s->vocab, err));

@@ -48,6 +48,7 @@ static void absurd_configs_are_refused(void) {
         {"{\"model_type\":\"smollm3\"," BASE ",\"no_rope_layers\":[1]}", "no_rope_layers"},
         {"{\"model_type\":\"llama\"," BASE ",\"logits_scaling\":0}", "logits_scaling"},
         {"{\"model_type\":\"gemma3_text\"," BASE ",\"use_bidirectional_attention\":true}", "use_bidirectional_attention"},
+        {"{\"model_type\":\"gemma4_text\"," BASE ",\"use_bidirectional_attention\":\"all\"}", "use_bidirectional_attention"},
         {"{\"model_type\":\"gemma2\"," BASE ",\"query_pre_attn_scalar\":0}", "query_pre_attn_scalar"},
         {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":8,\"num_experts_per_tok\":9,\"moe_intermediate_size\":8}",
          "num_experts_per_tok is 9 of 8"},
