@@ -202,10 +202,17 @@ def wrap(tensors, config):
     config.update(model_type=inner["model_type"].removesuffix("_text"), text_config=inner, vision_config={"hidden_size": 8})
 
 
+def leave_bias(tensors, config):
+    """A bias on the choice of experts where the model has none, or its config.json switches it off: the reference leaves it alone."""
+    for name in [n for n in tensors if n.endswith(".mlp.gate.weight")]:
+        n = tensors[name].shape[0]
+        tensors[name.removesuffix("weight") + "e_score_correction_bias"] = Tensor("BF16", [n], array.array("H", [0x4000 + 16 * i for i in range(n)]))
+
+
 CASES = [
     ("mixtral", stack_experts), ("qwen2_moe", stack_experts), ("qwen3_moe", fuse_experts), ("deepseek_v2", fuse_experts), ("gpt_oss", unweave_experts),
     ("llama4", split_gate_up), ("granitemoe", split_input_linear), ("deepseek_v2", absorb), ("deepseek_v3", absorb), ("gpt2", turn_matrices),
-    ("phi3", split_fused), ("gemma3", wrap), ("llama4", wrap), ("qwen3", wrap),
+    ("qwen3_moe", leave_bias), ("phi3", split_fused), ("gemma3", wrap), ("llama4", wrap), ("qwen3", wrap),
 ]
 
 
