@@ -18,6 +18,7 @@ set(UNIT_SUITES
   ops_moe
   ops_recur
   os
+  pool
   preflight
   prefix
   quant
