@@ -180,7 +180,7 @@ int config_shape(const struct config *c, struct config_shape *out, struct err *e
                            c->name, (long long)out->hidden, (long long)out->n_heads);
         out->head_dim = out->hidden / out->n_heads;
     }
-    return ERR_OK;
+    return out->context ? config_stretch(c, &out->context, err) : ERR_OK;
 }
 
 /* ---- rotary embedding ----------------------------------------------------------------------------------------- */
@@ -237,6 +237,14 @@ int config_rope(const struct config *c, const char *layer_type, double default_t
     }
     yyjson_val *scaling = object_of(c, "rope_scaling");
     return scaling ? read_rope_object(c, "rope_scaling", scaling, out, err) : ERR_OK;
+}
+
+int config_stretch(const struct config *c, int64_t *context, struct err *err) {
+    struct config_rope rope;
+    TRY(config_rope(c, "full_attention", 10000, &rope, err));
+    double reach = rope.factor * (rope.original_context > 0 ? rope.original_context : (double)*context);
+    if (str_is(rope.type, "yarn") && reach > (double)*context && reach <= INT32_MAX) *context = (int64_t)reach;
+    return ERR_OK;
 }
 
 /* ---- end of sequence ------------------------------------------------------------------------------------------ */

@@ -73,6 +73,8 @@ struct config_rope {
 /* From rope_parameters (of the layer type, where it is nested by those), else rope_scaling and the flat keys.
  * layer_type NULL: not nested, or "full_attention". rope_local_base_freq serves "sliding_attention" in the flat dialect. */
 int config_rope(const struct config *c, const char *layer_type, double default_theta, struct config_rope *out, struct err *err);
+/* People turn yarn on by adding it to a file, and leave the length of the context as it was: stretches *context to what yarn reaches. */
+int config_stretch(const struct config *c, int64_t *context, struct err *err);
 
 /* ---- quantisation --------------------------------------------------------------------------------------------- */
 

@@ -331,12 +331,13 @@ int resolve_state(struct resolver *r, int64_t elements, int32_t *out_index, stru
     return ERR_OK;
 }
 
-/* People turn yarn on by adding it to a file, and leave max_position_embeddings as it was: the stretched length counts. */
-static void stretch_context(struct spec *s) {
-    for (int32_t i = 0; i < s->n_ropes; i++) {
-        double reach = (double)s->ropes[i].factor * s->ropes[i].original_len;
-        if (s->ropes[i].scaling == SCALE_YARN && reach > s->context && reach <= INT32_MAX) s->context = (int32_t)reach;
-    }
+/* Learned positions end where their table does. */
+static int stretch_context(const struct resolver *r, struct spec *s, struct err *err) {
+    int64_t context = s->context;
+    if (s->n_ropes == 0) return ERR_OK;
+    TRY(config_stretch(r->cfg.file, &context, err));
+    s->context = (int32_t)context;
+    return ERR_OK;
 }
 
 /* ---- all of it ---------------------------------------------------------------------------------------------------- */
@@ -352,7 +353,7 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     TRY(resolve_kinds(&r, err));
     TRY(resolve_ffn(&r, err));
     for (int32_t i = 0; i < out->n_layers; i++) TRY(mixers[out->layers[i].mixer]->resolve(&r, i, err));
-    stretch_context(out);
+    TRY(stretch_context(&r, out, err));
     if (out->kv.n_classes == 0 && !cfg_get(&r.cfg, "max_position_embeddings")) out->context = 1 << 20; /* nothing grows with the length */
     const struct stream *stream = out->family->stream;
     if (stream && stream->resolve) TRY(stream->resolve(&r, err));

@@ -76,6 +76,10 @@ static void decoder_shape(void) {
     parse("{\"num_key_value_heads\":[1,2],\"num_attention_heads\":2,\"hidden_size\":4,\"intermediate_size\":[8,8]}");
     CHECK_OK(config_shape(&config, &s, &err), err);
     CHECK(s.n_kv_heads == 0 && s.intermediate == 0); /* one per layer: not for here */
+    parse(
+        "{\"max_position_embeddings\":40960,\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":32768}}");
+    CHECK_OK(config_shape(&config, &s, &err), err);
+    CHECK_INT(s.context, 131072); /* as far as it runs */
 }
 
 static void rope_dialects(void) {

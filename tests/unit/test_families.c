@@ -181,6 +181,8 @@ static void yarn_stretches_the_context(void) {
         {"{\"rope_type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":32768}", 131072},
         {"{\"type\":\"yarn\",\"factor\":2.0}", 81920},
         {"{\"rope_type\":\"yarn\",\"factor\":4.0,\"original_max_position_embeddings\":4096}", 40960},
+        {"{\"rope_type\":\"yarn\",\"factor\":null,\"original_max_position_embeddings\":4096}", 40960},
+        {"{\"rope_type\":\"yarn\",\"factor\":1e9}", 40960},
         {"{\"rope_type\":\"llama3\",\"factor\":8.0,\"original_max_position_embeddings\":8192}", 40960},
         {"null", 40960},
     };
@@ -192,6 +194,12 @@ static void yarn_stretches_the_context(void) {
         CHECK_OK(resolve(json, &s), err);
         CHECK_INT(s.context, cases[i].context);
     }
+    struct spec learned; /* a table of positions does not grow */
+    CHECK_OK(resolve("{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":4,\"vocab_size\":9,\"n_positions\":128,"
+                     "\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0}}",
+                     &learned),
+             err);
+    CHECK_INT(learned.context, 128);
 }
 
 static void rows_are_sound(void) {
