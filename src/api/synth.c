@@ -60,8 +60,8 @@ static void add_norm(struct synth *s, struct str path, int64_t n) {
 
 typedef void add_fn(struct synth *s, struct str path, int64_t out, int64_t in);
 
-static void add_to_layer(struct synth *s, int32_t layer, const char *name, add_fn *add, int64_t out, int64_t in) {
-    add(s, str_fmt(s->arena, "model.layers.%d.%s", layer, name), out, in);
+static void add_to_layer(struct synth *s, int32_t layer, const char *name, add_fn *add_this, int64_t out, int64_t in) {
+    add_this(s, str_fmt(s->arena, "model.layers.%d.%s", layer, name), out, in);
 }
 
 static void add_block(struct synth *s, int32_t layer) {

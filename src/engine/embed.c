@@ -1,6 +1,7 @@
 /* Embeddings over the engine's runner: sequences outside the schedule. */
 #include "engine/embed.h"
 
+#include <assert.h>
 #include <math.h>
 
 enum { CHUNK = 128, TEXTS_MAX = 64 };
@@ -88,6 +89,7 @@ bool embed_has_room(const struct embed *b) {
 }
 
 int embed_add(struct embed *b, const struct embed_text *text, struct err *err) {
+    assert(b->n_texts < TEXTS_MAX);
     struct text t = {.pooling = text->pooling, .vector = text->vector, .user = text->user};
     if (!sequence_init(&t.seq, &engine_runner(b->engine)->kv, text->n_tokens)) return err_set(err, ERR_EBUSY, "all slots are busy");
     for (int32_t i = 0; i < text->n_tokens; i++) sequence_append(&t.seq, text->tokens[i]);

@@ -30,7 +30,7 @@ struct embed *embed_open(struct engine *e, embed_fn *on_done);
 void embed_close(struct embed *b); /* NULL is fine */
 /* Whether one more text may be read by the next step. */
 bool embed_has_room(const struct embed *b);
-/* ERR_EBUSY: no slot of recurrent state is free just now. */
+/* Not more than 64 at once: ask embed_has_room. ERR_EBUSY: no slot of recurrent state is free just now. */
 int embed_add(struct embed *b, const struct embed_text *text, struct err *err);
 /* Forgets a user's texts. Not from on_done. */
 void embed_drop(struct embed *b, const void *user);

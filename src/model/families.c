@@ -41,7 +41,7 @@ KEYS(nemotron_h_keys, {"layer_types", "layers_block_type"}, {"ssm_heads", "mamba
      {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"});
 KEYS(lfm2_moe_keys, {"first_k_dense_replace", "num_dense_layers"});
 
-/* ---- numbers that files of a family leave out --------------------------------------------------------------------- */
+/* ---- numbers and switches that files of a family leave out -------------------------------------------------------- */
 
 #define DEFAULTS(name, ...) static const struct key_default name[] = {__VA_ARGS__, {NULL, 0}}
 
