@@ -1,6 +1,8 @@
 /* mlxcel list, show, rm, prune, import: the store by hand. */
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/interrupt.h"
+#include "cli/progress.h"
 #include "cli/store_args.h"
 #include "os/os.h"
 
@@ -13,6 +15,11 @@ static int models_dir_of(const struct args *args, const char **out, struct err *
     *out = store_models_dir(args->arena, o.models_dir);
     if (!*out) return err_set(err, ERR_EARG, "no place for models: the home folder is unknown; set MLXCEL_HOME");
     return ERR_OK;
+}
+
+static bool show_progress(void *user, uint64_t done, uint64_t total) {
+    progress_show(user, done, total);
+    return !interrupt_came();
 }
 
 static int finish(struct sb *out, struct err *err) {
@@ -127,7 +134,7 @@ static void show_json(struct sb *out, const struct store_model *m, const struct 
     sb_putc(out, '\n');
 }
 
-static void show_text(struct sb *out, const struct store_model *m, const struct manifest *manifest) {
+static void show_text(struct arena *a, struct sb *out, const struct store_model *m, const struct manifest *manifest) {
     char size[32];
     sb_fmt(out, "model      %.*s\nfolder     %s\nsize       %s\n", STR_ARG(m->id), m->path, hub_size_text(m->bytes, size));
     if (m->type.p) sb_fmt(out, "type       %.*s\n", STR_ARG(m->type));
@@ -137,10 +144,37 @@ static void show_text(struct sb *out, const struct store_model *m, const struct 
     sb_puts(out, "last used  ");
     write_date(out, m->used_ns);
     sb_putc(out, '\n');
-    if (m->problem.p) sb_fmt(out, "problem    %.*s; repair it by: mlxcel download %.*s\n", STR_ARG(m->problem), STR_ARG(m->id));
+    if (m->problem.p) sb_fmt(out, "problem    %.*s; repair it by: %s\n", STR_ARG(m->problem), store_repair(a, m));
     else sb_puts(out, "state      complete\n");
     if (manifest->n_files) sb_puts(out, "files\n");
     show_files(out, NULL, manifest);
+}
+
+static size_t n_hashes(const struct manifest *m) {
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_files; i++) n += m->files[i].sha256[0] != 0;
+    return n;
+}
+
+/* What is wrong becomes the model's problem; a model without hashes cannot be verified, and that is said. */
+static int verify(const struct args *args, const struct manifest *manifest, struct store_model *m, struct err *err) {
+    struct progress bar = {0};
+    struct watch watch = {.step = show_progress, .user = &bar};
+    struct err why = {0};
+    if (m->problem.p) return ERR_OK;
+    interrupt_begin();
+    int code = store_verify(m->path, &watch, &why);
+    interrupt_end();
+    progress_end(&bar);
+    if (code == ERR_ECANCELLED) return err_set(err, code, "%s", why.msg);
+    m->wrong = code != ERR_OK;
+    if (code) m->problem = str_copy(args->arena, str_of(why.msg));
+    else if (n_hashes(manifest) == 0)
+        log_warn("%.*s: no sha256 is known to compare with; only that its files are there was checked", STR_ARG(m->id));
+    else
+        log_info("%zu of %zu files have the right sha256%s", n_hashes(manifest), manifest->n_files,
+                 n_hashes(manifest) < manifest->n_files ? ", the others the right size: no sha256 of theirs is known" : "");
+    return ERR_OK;
 }
 
 int cmd_show(const struct args *args, struct err *err) {
@@ -148,7 +182,6 @@ int cmd_show(const struct args *args, struct err *err) {
     struct repo_name repo;
     struct store_model m;
     struct manifest manifest;
-    struct err why = {0};
     struct os_stat st;
     struct sb out = {0};
     TRY(models_dir_of(args, &dir, err));
@@ -160,14 +193,13 @@ int cmd_show(const struct args *args, struct err *err) {
     }
     TRY(store_describe(args->arena, path, str_of(repo.id), &m, err));
     if (manifest_load(args->arena, path, &manifest, NULL)) manifest = (struct manifest){0};
-    if (args_flag(args, OPT_HUB_VERIFY) && !m.problem.p && store_check(path, true, &why)) m.problem = str_of(why.msg);
+    if (args_flag(args, OPT_HUB_VERIFY)) TRY(verify(args, &manifest, &m, err));
     if (args_flag(args, OPT_JSON)) show_json(&out, &m, &manifest);
-    else show_text(&out, &m, &manifest);
+    else show_text(args->arena, &out, &m, &manifest);
     TRY(finish(&out, err));
-    return m.problem.p && args_flag(args, OPT_HUB_VERIFY)
-               ? err_set(err, ERR_EFORMAT, "%s is damaged: %.*s; repair it by: mlxcel download --verify %s", repo.id, STR_ARG(m.problem),
-                         repo.id)
-               : ERR_OK;
+    return m.problem.p && args_flag(args, OPT_HUB_VERIFY) ? err_set(err, ERR_EFORMAT, "%s is damaged: %.*s; repair it by: %s", repo.id,
+                                                                    STR_ARG(m.problem), store_repair(args->arena, &m))
+                                                          : ERR_OK;
 }
 
 /* ---- rm, prune ---------------------------------------------------------------------------------------------------------- */
@@ -243,9 +275,16 @@ int cmd_import(const struct args *args, struct err *err) {
     const char *dir;
     struct repo_name repo;
     struct sb out = {0};
+    struct progress bar = {0};
+    struct watch watch = {.step = show_progress, .user = &bar};
+    struct import_request q = {.from = str_cstr(args->arena, args->operands[0]), .repo = &repo, .watch = &watch};
     TRY(models_dir_of(args, &dir, err));
     TRY(repo_name_parse(args->operands[1], str_of(store_default_owner()), &repo, err));
-    TRY(store_import(args->arena, dir, str_cstr(args->arena, args->operands[0]), &repo, err));
+    interrupt_begin();
+    int code = store_import(args->arena, dir, &q, err);
+    interrupt_end();
+    progress_end(&bar);
+    TRY(code);
     log_info("imported %s", repo.id);
     sb_fmt(&out, "%s\n", store_model_path(args->arena, dir, &repo));
     return finish(&out, err);

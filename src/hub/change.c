@@ -2,6 +2,7 @@
 #include "hub/store.h"
 
 #include "base/log.h"
+#include "hub/digest.h"
 #include "os/os.h"
 
 enum { COPY_BYTES = 4 << 20 };
@@ -120,18 +121,24 @@ int store_prune(struct arena *a, const char *models_dir, const struct prune_entr
 
 /* ---- import ------------------------------------------------------------------------------------------------------------- */
 
-static int copy_file(const char *from, const char *to, uint64_t size, struct err *err) {
+/* Reads a file once: what is written is what is hashed. */
+static int copy_file(const char *from, const char *to, struct hub_file *file, struct watch *watch, struct err *err) {
     struct os_file *in = NULL, *out = NULL;
+    struct sha256 hash;
     char *piece = mem_alloc(COPY_BYTES);
     int code = os_file_open(from, OS_READ, &in, err);
     if (code == ERR_OK) code = os_file_open(to, OS_WRITE, &out, err);
-    for (uint64_t at = 0; at < size && code == ERR_OK;) {
-        size_t n = size - at < COPY_BYTES ? (size_t)(size - at) : COPY_BYTES;
+    digest_begin(&hash);
+    for (uint64_t at = 0; at < file->size && code == ERR_OK;) {
+        size_t n = file->size - at < COPY_BYTES ? (size_t)(file->size - at) : COPY_BYTES;
         code = os_file_read_at(in, piece, n, at, err);
+        if (code == ERR_OK) sha256_update(&hash, piece, n);
         if (code == ERR_OK) code = os_file_write_at(out, piece, n, at, err);
+        if (code == ERR_OK) code = watch_add(watch, n, err);
         at += n;
     }
     if (code == ERR_OK) code = os_file_sync(out, err);
+    digest_end(&hash, file->sha256);
     os_file_close(in);
     os_file_close(out);
     mem_free(piece);
@@ -157,38 +164,43 @@ static int list_files(struct arena *a, const char *from, struct manifest *m, uin
     return ERR_OK;
 }
 
-static int copy_all(struct arena *a, const char *from, const char *to, const struct manifest *m, struct err *err) {
+static int copy_all(struct arena *a, const struct import_request *q, const char *to, struct manifest *m, struct err *err) {
     TRY(os_make_dirs(to, err));
-    for (size_t i = 0; i < m->n_files; i++)
-        TRY(copy_file(str_fmt(a, "%s/%.*s", from, STR_ARG(m->files[i].name)).p, str_fmt(a, "%s/%.*s", to, STR_ARG(m->files[i].name)).p,
-                      m->files[i].size, err));
+    for (size_t i = 0; i < m->n_files; i++) {
+        struct str name = m->files[i].name;
+        TRY(copy_file(str_fmt(a, "%s/%.*s", q->from, STR_ARG(name)).p, str_fmt(a, "%s/%.*s", to, STR_ARG(name)).p, &m->files[i], q->watch,
+                      err));
+    }
     return manifest_save(to, m, err);
 }
 
-static int import_locked(struct arena *a, const char *models_dir, const char *from, const struct repo_name *repo, struct err *err) {
+static int import_locked(struct arena *a, const char *models_dir, const struct import_request *q, struct err *err) {
+    const struct repo_name *repo = q->repo;
     struct manifest m = {.id = str_of(repo->id), .complete = true};
     uint64_t need = 0, room;
     char x[32], y[32];
     const char *to = store_model_path(a, models_dir, repo);
     const char *temp = str_fmt(a, "%s/%.*s/.%.*s.import-%d", models_dir, STR_ARG(repo->owner), STR_ARG(repo->name), os_process_id()).p;
-    if (!is_dir(from)) return err_set(err, ERR_ENOTFOUND, "there is no folder %s", from);
+    if (!is_dir(q->from)) return err_set(err, ERR_ENOTFOUND, "there is no folder %s", q->from);
     if (is_dir(to)) return err_set(err, ERR_EARG, "the store has %s already; mlxcel rm %s first", repo->id, repo->id);
-    int code = store_check(from, false, err);
-    if (code) return err_set(err, code, "%s is no whole model: %s", from, str_cstr(a, str_of(err ? err->msg : "")));
-    TRY(list_files(a, from, &m, &need, err));
+    int code = store_check(q->from, err);
+    if (code) return err_set(err, code, "%s is no whole model: %s", q->from, str_cstr(a, str_of(err ? err->msg : "")));
+    TRY(list_files(a, q->from, &m, &need, err));
     if (os_disk_free(models_dir, &room, NULL) == ERR_OK && room < need)
-        return err_set(err, ERR_EIO, "%s needs %s, but the disk of %s has %s free", from, hub_size_text(need, x), models_dir,
+        return err_set(err, ERR_EIO, "%s needs %s, but the disk of %s has %s free", q->from, hub_size_text(need, x), models_dir,
                        hub_size_text(room, y));
-    code = copy_all(a, from, temp, &m, err);
+    if (q->watch) q->watch->total = need;
+    code = copy_all(a, q, temp, &m, err);
     if (code == ERR_OK) code = os_rename(temp, to, err);
     if (code) os_remove_tree(temp, NULL);
+    if (code) remove_owner(a, models_dir, repo);
     return code;
 }
 
-int store_import(struct arena *a, const char *models_dir, const char *from, const struct repo_name *repo, struct err *err) {
+int store_import(struct arena *a, const char *models_dir, const struct import_request *q, struct err *err) {
     struct os_file *lock = NULL;
-    TRY(store_lock(a, models_dir, repo, false, &lock, err));
-    int code = import_locked(a, models_dir, from, repo, err);
+    TRY(store_lock(a, models_dir, q->repo, false, &lock, err));
+    int code = import_locked(a, models_dir, q, err);
     os_file_close(lock);
     return code;
 }

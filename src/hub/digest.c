@@ -19,7 +19,7 @@ void digest_end(struct sha256 *s, char out_hex[65]) {
     sha256_hex(digest, out_hex);
 }
 
-int digest_file(const char *path, char out_hex[65], struct err *err) {
+int digest_file(const char *path, char out_hex[65], struct watch *watch, struct err *err) {
     struct os_file *f = NULL;
     struct sha256 s;
     uint64_t size = 0;
@@ -31,6 +31,7 @@ int digest_file(const char *path, char out_hex[65], struct err *err) {
         size_t n = size - at < PIECE_BYTES ? (size_t)(size - at) : PIECE_BYTES;
         code = os_file_read_at(f, piece, n, at, err);
         if (code == ERR_OK) sha256_update(&s, piece, n);
+        if (code == ERR_OK) code = watch_add(watch, n, err);
         at += n;
     }
     mem_free(piece);

@@ -48,7 +48,7 @@ void fetch_note(struct fetch *f, const char *text) {
     os_mutex_unlock(f->mutex);
 }
 
-int hub_file_check(const char *path, const struct hub_file *file, bool with_hash, struct err *err) {
+int hub_file_check(const char *path, const struct hub_file *file, struct watch *watch, struct err *err) {
     struct os_stat st;
     char hex[65];
     TRY(os_stat(path, &st, err));
@@ -56,9 +56,9 @@ int hub_file_check(const char *path, const struct hub_file *file, bool with_hash
     if (st.size != file->size)
         return err_set(err, ERR_EFORMAT, "%.*s has %llu bytes instead of %llu", STR_ARG(file->name), (unsigned long long)st.size,
                        (unsigned long long)file->size);
-    if (!with_hash || !file->sha256[0]) return ERR_OK;
-    TRY(digest_file(path, hex, err));
-    if (strcmp(hex, file->sha256) != 0) return err_set(err, ERR_EFORMAT, "%.*s has another sha256 than the hub's", STR_ARG(file->name));
+    if (!watch || !file->sha256[0]) return ERR_OK;
+    TRY(digest_file(path, hex, watch, err));
+    if (strcmp(hex, file->sha256) != 0) return err_set(err, ERR_EFORMAT, "%.*s has another sha256 than it should", STR_ARG(file->name));
     return ERR_OK;
 }
 
@@ -71,15 +71,28 @@ static const char *part_path(struct arena *a, const char *dir, struct str name) 
     return str_fmt(a, "%s/.mlxcel/%.16s.part", dir, hex).p;
 }
 
+/* Files that are there are read to the end before they count; gigabytes of that are shown, too. */
+static bool show_check(void *user, uint64_t done, uint64_t total) {
+    (void)total;
+    meter_update(user, done);
+    return !atomic_load(&interrupted);
+}
+
 /* What is there already, and what is to be fetched. */
 static int plan(struct fetch *f, struct fetch_result *out, uint64_t *out_need, struct err *err) {
     const struct fetch_options *o = f->options;
+    struct meter p;
+    struct watch watch = {.step = show_check, .user = &p, .total = f->repo->total_bytes};
+    meter_begin(&p, watch.total, 0, o->quiet);
     f->items = arena_new(&f->arena, struct item, f->repo->n_files + 1);
     for (size_t i = 0; i < f->repo->n_files; i++) {
         const struct hub_file *file = &f->repo->files[i];
         const char *path = str_fmt(&f->arena, "%s/%.*s", o->dir, STR_ARG(file->name)).p;
         bool trusted = o->trusted && o->trusted[i];
-        if ((trusted || file->sha256[0]) && hub_file_check(path, file, !trusted, NULL) == ERR_OK) {
+        bool known = trusted || file->sha256[0];
+        int code = known ? hub_file_check(path, file, trusted ? NULL : &watch, NULL) : ERR_EFORMAT;
+        if (code == ERR_ECANCELLED) return err_set(err, code, "stopped");
+        if (code == ERR_OK) {
             out->n_present++;
             out->present_bytes += file->size;
             f->before_bytes += file->size;
@@ -97,6 +110,7 @@ static int plan(struct fetch *f, struct fetch_result *out, uint64_t *out_need, s
         f->before_bytes += have;
         *out_need += file->size - have;
     }
+    meter_clear(&p);
     return ERR_OK;
 }
 
@@ -161,22 +175,26 @@ static int run_threads(struct fetch *f, struct meter *p, struct err *err) {
     return f->code ? err_set(err, f->code, "%s", f->err.msg) : ERR_OK;
 }
 
-static int run(struct fetch *f, struct fetch_result *out, struct err *err) {
+static int receive(struct fetch *f, uint64_t need, struct err *err) {
     struct meter p;
-    uint64_t need = 0, begin = os_clock_ns();
-    TRY(os_make_dirs(str_fmt(&f->arena, "%s/.mlxcel", f->options->dir).p, err));
-    TRY(plan(f, out, &need, err));
-    TRY(check_space(f, need, err));
-    if (f->n_items == 0) return ERR_OK;
     f->n_threads = hub_options_of(f->hub)->n_connections;
     if (f->n_threads > THREADS_MAX) f->n_threads = THREADS_MAX;
     if (need < PART_CHUNK_BYTES && f->n_threads > (int32_t)f->n_items) f->n_threads = (int32_t)f->n_items;
     pieces_init(&f->pieces, (size_t)f->n_threads * (1 + QUEUED_MAX) + PIECES_KEPT + 1);
-    atomic_store(&interrupted, false);
-    os_on_interrupt(on_interrupt);
     meter_begin(&p, f->repo->total_bytes, f->before_bytes, f->options->quiet);
     int code = run_threads(f, &p, err);
     meter_end(&p, f->before_bytes + f->received);
+    return code;
+}
+
+static int run(struct fetch *f, struct fetch_result *out, struct err *err) {
+    uint64_t need = 0, begin = os_clock_ns();
+    TRY(os_make_dirs(str_fmt(&f->arena, "%s/.mlxcel", f->options->dir).p, err));
+    atomic_store(&interrupted, false);
+    os_on_interrupt(on_interrupt);
+    int code = plan(f, out, &need, err);
+    if (code == ERR_OK) code = check_space(f, need, err);
+    if (code == ERR_OK && f->n_items) code = receive(f, need, err);
     os_on_interrupt(NULL);
     out->n_received = f->n_finished;
     out->received_bytes = f->received;

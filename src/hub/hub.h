@@ -9,6 +9,7 @@
 
 #include "hub/http.h"
 #include "hub/names.h"
+#include "hub/watch.h"
 
 struct hub_options {
     const char *endpoint;                    /* "https://huggingface.co"; a mirror */
@@ -20,7 +21,7 @@ struct hub_options {
 struct hub_file {
     struct str name; /* safe, with '/' */
     uint64_t size;
-    char sha256[65]; /* "": the hub gives none */
+    char sha256[65]; /* "": nobody knows it */
 };
 
 struct hub_repo {
@@ -58,8 +59,9 @@ struct fetch_result {
     size_t n_received, n_present;
     double seconds;
 };
-/* The file in a folder against the hub's size and hash: 0, ERR_ENOTFOUND, or ERR_EFORMAT with what differs. */
-int hub_file_check(const char *path, const struct hub_file *file, bool with_hash, struct err *err);
+/* The file in a folder against what is known of it, its size and, with a watch, its hash: 0, ERR_ENOTFOUND, ERR_EFORMAT with what
+ * differs, or ERR_ECANCELLED by the watch. */
+int hub_file_check(const char *path, const struct hub_file *file, struct watch *watch, struct err *err);
 /* Brings every file of the repository into the folder. The caller holds the folder's lock. An interrupt ends it with ERR_ECANCELLED. */
 int hub_fetch(struct hub *h, const struct hub_repo *repo, const struct fetch_options *options, struct fetch_result *out, struct err *err);
 

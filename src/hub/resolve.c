@@ -143,10 +143,11 @@ int store_download(struct arena *a, const struct store_options *o, const struct 
 static int use_stored(struct arena *a, const struct store_options *o, const struct repo_name *repo, const char *dir, bool *out_use,
                       struct err *err) {
     struct err why = {0};
-    *out_use = store_check(dir, false, &why) == ERR_OK;
+    *out_use = store_check(dir, &why) == ERR_OK;
     if (*out_use || (store_is_partial(dir) && !o->hub.offline)) return ERR_OK;
-    (void)a;
-    return err_set(err, ERR_EFORMAT, "%s in %s is incomplete: %.200s; repair it by: mlxcel download %s", repo->id, dir, why.msg, repo->id);
+    struct store_model m;
+    TRY(store_describe(a, dir, str_of(repo->id), &m, err));
+    return err_set(err, ERR_EFORMAT, "%s in %s is incomplete: %.200s; repair it by: %s", repo->id, dir, why.msg, store_repair(a, &m));
 }
 
 int store_resolve(struct arena *a, const struct store_options *o, const char *model, const char **out_path, const char **out_name,

@@ -74,12 +74,15 @@ int store_lock(struct arena *a, const char *models_dir, const struct repo_name *
 /* ---- judging ------------------------------------------------------------------------------------------------------------ */
 
 /* By the manifest: the first thing that is wrong, and how many more. */
-static int check_manifest(struct arena *a, const char *dir, const struct manifest *m, bool with_hashes, struct err *err) {
+static int check_manifest(struct arena *a, const char *dir, const struct manifest *m, struct watch *watch, struct err *err) {
     struct err first = {0}, one;
     size_t n_bad = 0;
+    for (size_t i = 0; i < m->n_files && watch; i++)
+        if (m->files[i].sha256[0]) watch->total += m->files[i].size;
     for (size_t i = 0; i < m->n_files; i++) {
         const struct hub_file *f = &m->files[i];
-        int code = hub_file_check(str_fmt(a, "%s/%.*s", dir, STR_ARG(f->name)).p, f, with_hashes, &one);
+        int code = hub_file_check(str_fmt(a, "%s/%.*s", dir, STR_ARG(f->name)).p, f, watch, &one);
+        if (code == ERR_ECANCELLED) return err_set(err, code, "%s", one.msg);
         if (code == ERR_OK && !m->complete && !m->have[i]) code = err_set(&one, ERR_EFORMAT, "%.*s is not verified yet", STR_ARG(f->name));
         if (code == ERR_ENOTFOUND) err_set(&one, ERR_EFORMAT, "%.*s is missing", STR_ARG(f->name));
         if (code && n_bad++ == 0) first = one;
@@ -89,12 +92,12 @@ static int check_manifest(struct arena *a, const char *dir, const struct manifes
     return err_set(err, ERR_EFORMAT, "%s, and %zu more files are missing or wrong", first.msg, n_bad - 1);
 }
 
-int store_check(const char *dir, bool with_hashes, struct err *err) {
+static int check(const char *dir, struct watch *watch, struct err *err) {
     struct arena a = {0};
     struct manifest m;
     struct shard_list shards = {0};
     int code = manifest_load(&a, dir, &m, err);
-    if (code == ERR_OK) code = check_manifest(&a, dir, &m, with_hashes, err);
+    if (code == ERR_OK) code = check_manifest(&a, dir, &m, watch, err);
     else if (code == ERR_ENOTFOUND) {
         if (!is_file(str_fmt(&a, "%s/config.json", dir).p)) code = err_set(err, ERR_EFORMAT, "config.json is missing");
         else code = shards_find(&a, dir, &shards, err) ? ERR_EFORMAT : ERR_OK;
@@ -107,6 +110,14 @@ int store_check(const char *dir, bool with_hashes, struct err *err) {
     }
     arena_free(&a);
     return code;
+}
+
+int store_check(const char *dir, struct err *err) {
+    return check(dir, NULL, err);
+}
+
+int store_verify(const char *dir, struct watch *watch, struct err *err) {
+    return check(dir, watch, err);
 }
 
 bool store_is_partial(const char *dir) {
@@ -189,9 +200,15 @@ int store_describe(struct arena *a, const char *dir, struct str id, struct store
         out->partial = !m.complete;
         out->revision = m.revision;
         out->commit = m.commit;
+        out->imported = m.complete && !m.commit.p;
     }
-    if (store_check(dir, false, &why)) out->problem = str_copy(a, str_of(why.msg));
+    if (store_check(dir, &why)) out->problem = str_copy(a, str_of(why.msg));
     return ERR_OK;
+}
+
+const char *store_repair(struct arena *a, const struct store_model *m) {
+    if (m->imported) return str_fmt(a, "mlxcel rm %.*s, then mlxcel import once more", STR_ARG(m->id)).p;
+    return str_fmt(a, "mlxcel download %s%.*s", m->wrong ? "--verify " : "", STR_ARG(m->id)).p;
 }
 
 int store_list(struct arena *a, const char *models_dir, struct store_model **out, size_t *out_n, struct err *err) {
@@ -239,5 +256,5 @@ const char *store_find_hf(struct arena *a, const struct repo_name *repo, const c
     commit = str_trim(commit);
     if (!hub_path_safe(commit)) return NULL;
     const char *snapshot = str_fmt(a, "%s/snapshots/%.*s", dir, STR_ARG(commit)).p;
-    return is_dir(snapshot) && store_check(snapshot, false, NULL) == ERR_OK ? snapshot : NULL;
+    return is_dir(snapshot) && store_check(snapshot, NULL) == ERR_OK ? snapshot : NULL;
 }

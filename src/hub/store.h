@@ -35,7 +35,9 @@ int store_lock(struct arena *a, const char *models_dir, const struct repo_name *
 int store_lock_file(const char *path, const char *what, bool wait, struct os_file **out, struct err *err);
 
 /* Whether a model's files are all there. ERR_EFORMAT: the message says what is missing or wrong. */
-int store_check(const char *dir, bool with_hashes, struct err *err);
+int store_check(const char *dir, struct err *err);
+/* The same, and every file whose sha256 is known is read and compared. ERR_ECANCELLED: the watch ended it. */
+int store_verify(const char *dir, struct watch *watch, struct err *err);
 /* Whether a download of it was begun and not finished. */
 bool store_is_partial(const char *dir);
 /* Notes that a model was used now. */
@@ -51,10 +53,13 @@ struct store_model {
     int64_t used_ns;  /* since 1970 */
     struct str revision, commit;
     struct str problem; /* {NULL, 0}: it is whole */
-    bool partial;
+    bool partial, imported;
+    bool wrong; /* the problem is a sha256: only a download that verifies notices */
 };
 /* Everything about one folder. */
 int store_describe(struct arena *a, const char *dir, struct str id, struct store_model *out, struct err *err);
+/* What brings a model back to what it should be: the hub, or the folder that it was imported from. */
+const char *store_repair(struct arena *a, const struct store_model *m);
 /* All models, by name. A store that does not exist is empty. */
 int store_list(struct arena *a, const char *models_dir, struct store_model **out, size_t *out_n, struct err *err);
 
@@ -70,8 +75,14 @@ struct prune_entry {
 int store_prune_list(struct arena *a, const char *models_dir, struct prune_entry **out, size_t *out_n, struct err *err);
 int store_prune(struct arena *a, const char *models_dir, const struct prune_entry *e, struct err *err);
 
-/* Copies a folder of a model into the store. */
-int store_import(struct arena *a, const char *models_dir, const char *from, const struct repo_name *repo, struct err *err);
+/* Copies a folder of a model into the store, with the sha256 of every file in the manifest. ERR_ECANCELLED: the watch ended it, and
+ * nothing is left. */
+struct import_request {
+    const char *from;
+    const struct repo_name *repo;
+    struct watch *watch;
+};
+int store_import(struct arena *a, const char *models_dir, const struct import_request *q, struct err *err);
 
 /* A snapshot in the Hugging Face cache that holds the whole model; NULL: none. */
 const char *store_find_hf(struct arena *a, const struct repo_name *repo, const char *revision);

@@ -6,6 +6,7 @@ usage: test_hub.py PROGRAM [--kills N] [--only PART]      last line: "N passed, 
 import argparse
 import filecmp
 import glob
+import hashlib
 import json
 import os
 import random
@@ -318,6 +319,21 @@ def test_store(b):
     r = b.run(home, "import", b.tiny, "me/mine")
     check(r.returncode == 0 and b.run(home, "generate", "-m", "me/mine", "-p", "x", "-n", "1", "--offline").returncode == 0, f"import: {r}")
     check(b.run(home, "import", b.tiny, "me/mine").returncode == 2, "import twice")
+    # an import can be verified as a download can, and the way back is another one
+    shown = b.run(home, "show", "me/mine", "--json", "--verify")
+    files = json.loads(shown.stdout)["files"]
+    right = {n: hashlib.sha256(open(os.path.join(b.tiny, n), "rb").read()).hexdigest() for n in os.listdir(b.tiny)}
+    check(shown.returncode == 0 and files and all(f["sha256"] == right[f["name"]] for f in files)
+          and f"{len(files)} of {len(files)} files have the right sha256" in shown.stderr, f"show --verify of an import: {shown}")
+    with open(os.path.join(b.path(home, "me/mine"), "model.safetensors"), "r+b") as f:
+        f.seek(1000)
+        f.write(b"damage")
+    r = b.run(home, "show", "me/mine", "--verify")
+    check(r.returncode == 1 and "sha256" in r.stderr and "mlxcel rm me/mine, then mlxcel import" in r.stderr, f"a damaged import: {r}")
+    shutil.copytree(b.tiny, b.path(home, "me/byhand"))
+    r = b.run(home, "show", "me/byhand", "--verify")
+    check(r.returncode == 0 and "no sha256 is known" in r.stderr, f"show --verify without hashes: {r}")
+    b.run(home, "rm", "me/byhand", "--yes")
     check("no whole model" in b.run(home, "import", b.dir, "me/other").stderr, "import of no model")
     r = b.run(home, "rm", "me/mine")
     check(r.returncode == 2 and "--yes" in r.stderr and os.path.exists(b.path(home, "me/mine")), f"rm asks: {r}")
@@ -626,25 +642,34 @@ def test_proxy(b):
     proxy.close()
 
 
-def test_terminal(b):
-    """A progress bar on a terminal, plain lines elsewhere."""
+def on_terminal(b, home, command):
+    """The exit status of a command on a terminal, and what it wrote there."""
     import pty
-    home = b.home()
-    b.hub.faults = [Fault(1000, slow=8e6, name="model.safetensors")]
     pid, fd = pty.fork()
     if pid == 0:
-        os.execve(b.program, [b.program, "download", "acme/big"], b.env(home, COLUMNS="100"))
+        os.execve(b.program, [b.program, *command], b.env(home, COLUMNS="100"))
     text = b""
     try:
         while piece := os.read(fd, 65536):
             text += piece
     except OSError:
         pass
-    status = os.waitpid(pid, 0)[1]
+    os.close(fd)
+    return os.waitpid(pid, 0)[1], text
+
+
+def test_terminal(b):
+    """A progress bar on a terminal, plain lines elsewhere."""
+    home = b.home()
+    b.hub.faults = [Fault(1000, slow=8e6, name="model.safetensors")]
+    status, text = on_terminal(b, home, ["download", "acme/big"])
     b.hub.faults = []
     check(status == 0 and b"\r" in text and b"[#" in text and b"/s, " in text and b" left" in text, f"bar: status {status} {text[-400:]}")
     r = b.run(b.home(), "download", "acme/big")
     check("\r" not in r.stderr and "complete" in r.stderr, f"plain: {r.stderr!r}")
+    for command in (["import", b.tiny, "me/mine"], ["show", "me/mine", "--verify"]):
+        status, text = on_terminal(b, home, command)
+        check(status == 0 and b"[####" in text, f"bar of {command[0]}: status {status} {text[-400:]}")
 
 
 def main():

@@ -193,14 +193,48 @@ static void manifests(void) {
     CHECK_STR(got.files[1].name, STR("sub/w.safetensors"));
     CHECK(got.have[0] && !got.have[1] && !got.complete && got.files[1].sha256[0] == 'b' && !got.revision.p);
     CHECK_STR(got.stale[0], STR("old.json"));
-    CHECK_INT(store_check(dir, false, &err), ERR_EFORMAT);
+    CHECK_INT(store_check(dir, &err), ERR_EFORMAT);
     CHECK(store_is_partial(dir));
     CHECK_OK(os_file_save(str_fmt(&a, "%s/config.json", dir).p, STR("{}"), &err), err);
-    CHECK_INT(store_check(dir, false, &err), ERR_EFORMAT);
+    CHECK_INT(store_check(dir, &err), ERR_EFORMAT);
     CHECK_STR(str_of(err.msg), STR("sub/w.safetensors is missing"));
     /* a manifest from outside that wants to leave the folder */
     CHECK_OK(os_file_save(str_fmt(&a, "%s/.mlxcel/manifest.json", dir).p, STR("{\"files\":[{\"name\":\"../x\",\"size\":1}]}"), &err), err);
     CHECK_INT(manifest_load(&a, dir, &got, &err), ERR_EFORMAT);
+    arena_free(&a);
+}
+
+static bool stop_at_half(void *user, uint64_t done, uint64_t total) {
+    ++*(int *)user;
+    return done < total / 2;
+}
+
+/* Somebody who wants no more of an import finds the store as it was; so does one whose verification ends early. */
+static void imports_that_are_stopped(void) {
+    struct arena a = {0};
+    struct err err;
+    struct repo_name repo;
+    int n_steps = 0;
+    const char *from = str_fmt(&a, "%s/from", unit_scratch_dir()).p, *store = str_fmt(&a, "%s/store", unit_scratch_dir()).p;
+    struct watch watch = {.step = stop_at_half, .user = &n_steps};
+    struct import_request q = {.from = from, .repo = &repo, .watch = &watch};
+    struct os_stat st;
+    struct store_model *models;
+    size_t n;
+    CHECK_OK(os_make_dirs(from, &err), err);
+    CHECK_OK(os_file_save(str_fmt(&a, "%s/config.json", from).p, STR("{}"), &err), err);
+    CHECK_OK(os_file_save(str_fmt(&a, "%s/model.safetensors", from).p, STR("0123456789"), &err), err);
+    CHECK_OK(repo_name_parse(STR("o/n"), STR("x"), &repo, &err), err);
+    CHECK_INT(store_import(&a, store, &q, &err), ERR_ECANCELLED);
+    CHECK(n_steps > 0 && watch.total == 12);
+    CHECK_INT(os_stat(str_fmt(&a, "%s/o", store).p, &st, NULL), ERR_ENOTFOUND);
+    q.watch = NULL;
+    CHECK_OK(store_import(&a, store, &q, &err), err);
+    watch = (struct watch){.step = stop_at_half, .user = &n_steps};
+    CHECK_INT(store_verify(store_model_path(&a, store, &repo), &watch, &err), ERR_ECANCELLED);
+    CHECK(watch.total == 12);
+    CHECK_OK(store_list(&a, store, &models, &n, &err), err);
+    CHECK(n == 1 && models[0].imported && !models[0].problem.p);
     arena_free(&a);
 }
 
@@ -236,9 +270,15 @@ static void a_request(void) {
     http_close(h);
 }
 
-static const struct unit_case cases[] = {{"model_names", model_names}, {"file_names", file_names},
-                                         {"origins", origins},         {"digests", digests},
-                                         {"journals", journals},       {"pools_of_pieces", pools_of_pieces},
-                                         {"manifests", manifests},     {"meter_lines", meter_lines},
-                                         {"a_request", a_request},     {0}};
+static const struct unit_case cases[] = {{"model_names", model_names},
+                                         {"file_names", file_names},
+                                         {"origins", origins},
+                                         {"digests", digests},
+                                         {"journals", journals},
+                                         {"pools_of_pieces", pools_of_pieces},
+                                         {"manifests", manifests},
+                                         {"meter_lines", meter_lines},
+                                         {"a_request", a_request},
+                                         {"imports_that_are_stopped", imports_that_are_stopped},
+                                         {0}};
 const struct unit_suite unit_hub = {"hub", cases};
