@@ -152,6 +152,12 @@ static int finish(struct output *o, const struct generate_stats *stats, struct e
     return ERR_OK;
 }
 
+/* Ids went in, and text was to come out. */
+static int no_tokenizer(struct err *err) {
+    struct err why = *err;
+    return err_set(err, why.code, "%.300s; --ids prints the new tokens as ids", why.msg);
+}
+
 static int generate(const struct args *args, struct output *o, struct err *err) {
     struct generate_stats stats;
     struct generate_request r = {.max_new = (int32_t)args_int(args, OPT_MAX_TOKENS),
@@ -168,6 +174,7 @@ static int generate(const struct args *args, struct output *o, struct err *err) 
     r.interrupt = interrupt_begin();
     int code = session_generate(o->session, &r, &stats, err);
     interrupt_end();
+    if (code == ERR_ENOTFOUND && args_given(args, OPT_TOKENS)) return no_tokenizer(err);
     if (!code) code = finish(o, &stats, err);
     if (!code && interrupt_came()) return err_set(err, ERR_ECANCELLED, "interrupted");
     return code;

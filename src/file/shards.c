@@ -147,7 +147,11 @@ static int no_weights(const struct folder *f, struct err *err) {
             if (str_glob(str_of(others[i].pattern), f->names[k]))
                 return err_set(err, ERR_EUNSUPPORTED, "%s: no model*.safetensors there, only files such as %.*s (%s)", f->dir,
                                STR_ARG(f->names[k]), others[i].what);
-    return err_set(err, ERR_ENOTFOUND, "%s: no model*.safetensors there", f->dir);
+    bool has_config = false;
+    for (size_t k = 0; k < f->n; k++) has_config |= str_is(f->names[k], "config.json");
+    return err_set(err, ERR_ENOTFOUND,
+                   has_config ? "%s: no model*.safetensors there" : "%s: no model there, neither config.json nor model*.safetensors",
+                   f->dir);
 }
 
 static int find_on_disk(const struct folder *f, struct shard_list *out, struct err *err) {

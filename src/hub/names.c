@@ -30,10 +30,17 @@ bool repo_name_likely(struct str text) {
     return !str_split_next(&rest, '/', &rest) && part_ok(owner) && part_ok(name);
 }
 
+bool repo_name_is_url(struct str text) {
+    return str_starts(text, STR("https://")) || str_starts(text, STR("http://"));
+}
+
 int repo_name_parse(struct str text, struct str default_owner, struct repo_name *out, struct err *err) {
     size_t slash = str_find_char(text, '/', 0);
     struct str owner = slash == STR_NONE ? default_owner : str_sub(text, 0, slash);
     struct str name = slash == STR_NONE ? text : str_from(text, slash + 1);
+    if (repo_name_is_url(text))
+        return err_set(err, ERR_EARG, "\"%.*s\" is an address; give the model's name alone, OWNER/NAME (another hub is named by --hub)",
+                       STR_ARG(str_sub(text, 0, 120)));
     if (!part_ok(owner) || !part_ok(name))
         return err_set(err, ERR_EARG, "\"%.*s\" is no model name; names are OWNER/NAME of letters, digits, -, _ and .",
                        STR_ARG(str_sub(text, 0, 120)));

@@ -15,6 +15,8 @@ struct repo_name {
 int repo_name_parse(struct str text, struct str default_owner, struct repo_name *out, struct err *err);
 /* Whether a text could be meant as such a name, rather than as a path. */
 bool repo_name_likely(struct str text);
+/* An address from a browser: neither a name nor a path. */
+bool repo_name_is_url(struct str text);
 
 /* A file's name from the network that stays inside its folder on every system: relative, plain parts, none of them ours. */
 bool hub_path_safe(struct str path);

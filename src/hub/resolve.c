@@ -155,7 +155,8 @@ int store_resolve(struct arena *a, const struct store_options *o, const char *mo
     struct os_stat st;
     struct repo_name *repo = arena_new(a, struct repo_name, 1);
     *out_path = *out_name = model;
-    if (os_stat(model, &st, NULL) == ERR_OK || !repo_name_likely(str_of(model))) return ERR_OK;
+    bool is_name = repo_name_likely(str_of(model)) || repo_name_is_url(str_of(model));
+    if (os_stat(model, &st, NULL) == ERR_OK || !is_name) return ERR_OK;
     TRY(repo_name_parse(str_of(model), str_of(store_default_owner()), repo, err));
     *out_name = repo->id;
     const char *models_dir = store_models_dir(a, o->models_dir), *found;
@@ -177,6 +178,7 @@ int store_resolve(struct arena *a, const struct store_options *o, const char *mo
     struct download_request q = {.repo = repo};
     int code = store_download(a, o, &q, out_path, err);
     if (code == ERR_ENOTFOUND) err_prefix(err, "there is no folder \"%s\" here", model);
+    if (code == ERR_ENETWORK) err_prefix(err, "there is no folder \"%s\" here, and %s could not be downloaded", model, repo->id);
     if (code == ERR_OK) store_touch(*out_path);
     return code;
 }

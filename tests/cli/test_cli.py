@@ -65,6 +65,13 @@ def check_generate():
             r = run(*command, "-m", folder + "/mute")
             check(r.returncode == 1 and "has no tokenizer.json or tokenizer.model: it cannot read text" in r.stderr, f"{command} without a tokenizer: {r}")
         check(run("generate", "--tokens", "1,2", "-n", "2", "--ids", "-m", folder + "/mute").returncode == 0, "ids need no tokenizer")
+        r = run("generate", "--tokens", "1,2", "-n", "2", "-m", folder + "/mute")
+        check(r.returncode == 1 and "--ids prints the new tokens as ids" in r.stderr, f"ids in, text out: {r}")
+        os.mkdir(folder + "/empty")
+        expect(["generate", "-p", "x", "-m", folder + "/empty"], 1, err="no model there, neither config.json nor model*.safetensors")
+        with open(folder + "/some.gguf", "wb") as f:
+            f.write(b"GGUF" + bytes(100))
+        expect(["generate", "-p", "x", "-m", folder + "/some.gguf"], 1, err="a GGUF file, which is another program's")
         run("synth", "--shape", "tiny", "-o", folder + "/bare")
         os.remove(folder + "/bare/tokenizer_config.json")
         for command in (["generate", "-p", "x", "-n", "1"], ["run", "-p", "x", "-n", "1"], ["perplexity", __file__, "--chunk", "64"]):
@@ -199,6 +206,8 @@ def check_usage():
     expect(["inspect"], 2, err="LLAMA_ARG_LOG_LEVEL is 'x'", env={"LLAMA_ARG_LOG_LEVEL": "x"})
     expect(["inspect", "/no/such/model"], 1, err="/no/such/model")
     expect(["inspect", "-m", ""], 2, err="the model's name is empty")
+    expect(["inspect", "-m", "https://huggingface.co/a/b"], 2, err="is an address; give the model's name alone, OWNER/NAME")
+    expect(["download", "https://huggingface.co/a/b"], 2, err="is an address; give the model's name alone, OWNER/NAME")
     for option in (["--bits", "8"], ["--dtype", "f16"]):  # would be ignored, and taken for a conversion
         for command in (["generate", "-p", "x"], ["run", "-p", "x"], ["bench"], ["trace"], ["serve", "--port", "0"]):
             expect([*command, *option], 2, err=f"{option[0]} is for made-up models (--shape NAME)")

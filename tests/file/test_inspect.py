@@ -278,7 +278,7 @@ def check_folders(program, tmp):
         expect(f"hostile-{i}", {"model.safetensors": one_tensor("a"), index: {"weight_map": {"a": name}}}, 1, "is not the name of a .safetensors file")
     expect("index-json", {**both, index: b"{"}, 1, "line 1")
     expect("index-map", {**both, index: {}}, 1, "weight_map is missing")
-    expect("empty", {}, 1, "no model*.safetensors")
+    expect("empty", {}, 1, "no model there, neither config.json nor model*.safetensors")
     expect("gguf", {"model.gguf": b"GGUF"}, 1, "model.gguf")
     one = {"model.safetensors": one_tensor("a")}
     expect("nan", {**one, "config.json": b'{"model_type":"llama","x":NaN,"y":-Infinity}'}, 0, "", 0)

@@ -103,7 +103,7 @@ static void what_is_no_model_is_named(void) {
     CHECK_OK(open_dir(dir), err);
     CHECK(checkpoint_file_load(&arena, &ck, "tokenizer.json", 0, &text, &err) == ERR_EFORMAT && strstr(err.msg, "Git LFS pointer"));
     os_remove(str_fmt(&arena, "%s/model.safetensors", dir).p, NULL);
-    expect_error("no model*.safetensors there");
+    expect_error("no model there, neither config.json nor model*.safetensors");
     save_shard("consolidated.safetensors", "a");
     expect_error("consolidated.safetensors (weights under other names");
     save_shard("adapter_model.safetensors", "a");

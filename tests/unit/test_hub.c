@@ -270,6 +270,22 @@ static void a_request(void) {
     http_close(h);
 }
 
+/* A folder's name that is misspelt looks like a model of the hub: the error says both. */
+static void a_name_that_nobody_answers(void) {
+    struct arena a = {0};
+    struct err err;
+    struct http *h;
+    const char *path, *name;
+    struct store_options o = {.hub = {.endpoint = "http://127.0.0.1:9", .n_tries = 1}, .models_dir = unit_scratch_dir()};
+    if (http_open(&(struct http_options){.stall_s = 5}, &h, &err)) unit_skip("%s", err.msg);
+    http_close(h);
+    CHECK_INT(store_resolve(&a, &o, "modle", &path, &name, &err), ERR_ENETWORK);
+    struct str want = STR("there is no folder \"modle\" here, and mlx-community/modle could not be downloaded: http://127.0.0.1:9");
+    CHECK(str_starts(str_of(err.msg), want));
+    CHECK_INT(store_resolve(&a, &o, "https://huggingface.co/a/b", &path, &name, &err), ERR_EARG);
+    arena_free(&a);
+}
+
 static const struct unit_case cases[] = {{"model_names", model_names},
                                          {"file_names", file_names},
                                          {"origins", origins},
@@ -280,5 +296,6 @@ static const struct unit_case cases[] = {{"model_names", model_names},
                                          {"meter_lines", meter_lines},
                                          {"a_request", a_request},
                                          {"imports_that_are_stopped", imports_that_are_stopped},
+                                         {"a_name_that_nobody_answers", a_name_that_nobody_answers},
                                          {0}};
 const struct unit_suite unit_hub = {"hub", cases};
