@@ -140,16 +140,22 @@ def stage(folder, entries, epoch):
         os.utime(base, (epoch, epoch))
 
 
-def linux_tree(program, files):
-    """Where the files go on a Linux system, for .deb and .rpm."""
+ZSH_FOLDERS = {"deb": "vendor-completions", "rpm": "site-functions"}  # where the distributions' own packages have them
+
+
+def linux_tree(program, files, kind):
+    """Where the files go on a Linux system, for .deb and .rpm. man, bash and fish look for a file that is called like the command."""
     tree = [("usr/bin/mlxcel", program, 0o755, None), ("usr/bin/mlxcel-server", None, 0o755, "usr/bin/mlxcel")]
     places = {"man/mlxcel.1": "usr/share/man/man1/mlxcel.1", "completions/mlxcel.bash": "usr/share/bash-completion/completions/mlxcel",
-              "completions/mlxcel.zsh": "usr/share/zsh/vendor-completions/_mlxcel", "completions/mlxcel.fish": "usr/share/fish/vendor_completions.d/mlxcel.fish"}
+              "completions/mlxcel.zsh": f"usr/share/zsh/{ZSH_FOLDERS[kind]}/_mlxcel", "completions/mlxcel.fish": "usr/share/fish/vendor_completions.d/mlxcel.fish"}
     for name, data in sorted(files.items()):
         place = places.get(name, f"usr/share/doc/mlxcel/{'copyright' if name == 'LICENSE' else name}")
         if place.endswith(".1"):
             place, data = place + ".gz", gzip.compress(data, 9, mtime=0)
         tree.append((place, data, 0o644, None))
+        if name in ("man/mlxcel.1", "completions/mlxcel.bash", "completions/mlxcel.fish"):
+            folder, base = os.path.split(place)
+            tree.append((os.path.join(folder, base.replace("mlxcel", "mlxcel-server")), None, 0o644, place))
     tree.append(("usr/lib/systemd/user/mlxcel-server.service", read("packaging/linux/mlxcel-server.user.service").encode(), 0o644, None))
     tree.append(("usr/share/doc/mlxcel/mlxcel-server.service", read("packaging/linux/mlxcel-server.service").encode(), 0o644, None))
     return tree
@@ -281,9 +287,8 @@ def pack_linux(target, suffix, epoch, host_program, _sign):
     path = os.path.join(DIST, f"mlxcel-{target}{suffix}.tar.gz")
     tar_gz(path, entries, epoch)
     check_size(path)
-    tree = linux_tree(program, files)
-    check_size(make_deb(target, tree, epoch))
-    check_size(make_rpm(target, tree, epoch))
+    check_size(make_deb(target, linux_tree(program, files, "deb"), epoch))
+    check_size(make_rpm(target, linux_tree(program, files, "rpm"), epoch))
 
 
 def windows_programs(target, sign):

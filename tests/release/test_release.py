@@ -178,8 +178,10 @@ def check_installed(name, root, model, expected, install, remove):
     r = subprocess.run(install, capture_output=True, text=True)
     if not check(r.returncode == 0, f"{name}: {' '.join(install)}: {r.stdout}{r.stderr}"):
         return
-    for path in ("usr/share/man/man1/mlxcel.1.gz", "usr/share/doc/mlxcel/copyright", "usr/share/bash-completion/completions/mlxcel",
-                 "usr/lib/systemd/user/mlxcel-server.service"):
+    own = [f"usr/share/{place}" for program in ("mlxcel", "mlxcel-server")
+           for place in (f"man/man1/{program}.1.gz", f"bash-completion/completions/{program}", f"fish/vendor_completions.d/{program}.fish")]
+    zsh = "vendor-completions" if name.endswith(".deb") else "site-functions"
+    for path in (*own, f"usr/share/zsh/{zsh}/_mlxcel", "usr/share/doc/mlxcel/copyright", "usr/lib/systemd/user/mlxcel-server.service"):
         check(os.path.exists(os.path.join(root, path)), f"{name}: no {path}")
     check_program(chroot_runner(name, root), model, VERSION, expected)
     r = subprocess.run(remove, capture_output=True, text=True)
