@@ -1,4 +1,5 @@
 """A hub on this machine: the file list of the API, files by redirect to a second host, ranges, ETags, and faults on demand."""
+import glob
 import hashlib
 import json
 import os
@@ -242,6 +243,20 @@ class Hub:
         if fault.cut is not None and fault.cut < n:
             h.connection.shutdown(socket.SHUT_RDWR)
             h.close_connection = True
+
+
+def wait_for_journal(folder, seconds=120):
+    """The bytes that the journal of a model's weights tells of, as soon as it tells of any."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for name in glob.glob(os.path.join(folder, ".mlxcel", "*.part.log")):
+            with open(name, "r", encoding="ascii") as f:
+                text = f.read()
+            told = re.findall(r"^0 (\d+)\n", text, re.M)
+            if " model.safetensors\n" in text and told:
+                return int(told[-1])
+        time.sleep(0.1)
+    return 0
 
 
 class Proxy:

@@ -5,7 +5,6 @@ usage: test_hub.py PROGRAM [--kills N] [--only PART]      last line: "N passed, 
 """
 import argparse
 import filecmp
-import glob
 import hashlib
 import json
 import os
@@ -19,7 +18,7 @@ import tempfile
 import threading
 import time
 
-from fakehub import Fault, File, Hub, Proxy, make_certificate
+from fakehub import Fault, File, Hub, Proxy, make_certificate, wait_for_journal
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from counting import check, finish, skip  # noqa: E402
@@ -515,7 +514,7 @@ def test_two(b):
         return subprocess.Popen([b.program, "download", "acme/big"], env=b.env(home), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     first = start()
-    wait_for_journal(b, home)
+    wait_for_journal(b.path(home, "acme/big"))
     second = start()
     waits = second.stderr.readline()
     b.hub.faults = []
@@ -523,19 +522,6 @@ def test_two(b):
     check(first.returncode == second.returncode == 0, f"two at once: {outs}")
     check("another process is working" in waits and "another process" not in outs[0], f"one waits: {waits!r} {outs}")
     b.same(home, "acme/big", b.big, BIG_NAMES, "two at once")
-
-
-def wait_for_journal(b, home):
-    """The bytes that the journal of acme/big's weights tells of, as soon as it tells of any."""
-    for _ in range(600):
-        for name in glob.glob(os.path.join(b.path(home, "acme/big"), ".mlxcel", "*.part.log")):
-            with open(name, "r", encoding="ascii") as f:
-                text = f.read()
-            told = re.findall(r"^0 (\d+)\n", text, re.M)
-            if " model.safetensors\n" in text and told:
-                return int(told[-1])
-        time.sleep(0.1)
-    return 0
 
 
 def test_kills(b, n_kills):
@@ -569,7 +555,7 @@ def test_kills(b, n_kills):
     home = b.home()
     b.hub.faults = [Fault(1000, slow=1e6, name="model.safetensors")]
     p = subprocess.Popen([b.program, "download", "acme/big"], env=b.env(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for_journal(b, home)
+    wait_for_journal(b.path(home, "acme/big"))
     p.send_signal(signal.SIGINT)
     err = p.communicate(timeout=30)[1]
     b.hub.faults = []
@@ -578,7 +564,7 @@ def test_kills(b, n_kills):
     home, sent = b.home(), 64 << 10
     b.hub.faults = [Fault(1000, trickle=sent, name="model.safetensors")]
     p = subprocess.Popen([b.program, "download", "--connections", "1", "acme/big"], env=b.env(home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    told = wait_for_journal(b, home)
+    told = wait_for_journal(b.path(home, "acme/big"))
     p.kill()
     p.wait()
     b.hub.faults, first = [], len(b.hub.log)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from fakehub import Fault, Hub
+from fakehub import Fault, Hub, wait_for_journal
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from counting import check, finish, skip  # noqa: E402
@@ -61,7 +61,7 @@ def check_all(windows, hub, folder, home, shape):
     hub.add("acme/big", big)
     hub.faults = [Fault(1, status=503), Fault(2, cut=1000001), Fault(1000, slow=2e6)]
     p = subprocess.Popen([*windows.command, "download", "acme/big"], env=windows.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(4)
+    wait_for_journal(os.path.join(home, "models", "acme", "big"))
     p.kill()
     p.wait()
     hub.faults = []

@@ -1,6 +1,8 @@
 """A server under test on a free port of this machine. For the test programs beside this file."""
 import json
 import os
+import random
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +14,18 @@ from counting import check, finish, skip  # noqa: E402,F401 (for the tests that 
 
 
 SLOW = ("--cpu", "ref", "--threads", "1")  # a server that is busy for seconds on any machine, so that no test depends on its speed
+
+
+def free_port():
+    """Below those that systems give to whoever asks for any: nobody else takes it, and no client that tries it meets itself."""
+    while True:
+        port = random.SystemRandom().randrange(10000, 32768)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
 
 
 class Server:
@@ -35,6 +49,12 @@ class Server:
         self.ready = json.loads(line)
         self.port, self.url = self.ready["port"], self.ready["url"]
         return self
+
+    def end(self):
+        """SIGTERM, and back when it was seen."""
+        self.process.terminate()
+        while (line := self.process.stderr.readline()) and '"ending' not in line:
+            pass
 
     def kill(self):
         """The hard way: no goodbye to anybody."""
@@ -69,7 +89,7 @@ class Server:
         text = self.request("/metrics")[2]
         return {k: float(v) for k, v in (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))}
 
-    def wait_for(self, condition, seconds=20, pause=0.01):
+    def wait_for(self, condition, seconds=60, pause=0.01):
         """The metrics once they fulfil a condition, or when the time is over."""
         end = time.monotonic() + seconds
         while True:
@@ -78,6 +98,6 @@ class Server:
                 return m
             time.sleep(pause)
 
-    def wait_quiet(self, seconds=20):
+    def wait_quiet(self, seconds=60):
         """The metrics once nothing runs, waits or holds a block."""
         return self.wait_for(lambda m: m["mlxcel_generations_running"] == m["mlxcel_queue_depth"] == m["mlxcel_kv_blocks_used"] == 0, seconds, 0.1)
