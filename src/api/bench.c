@@ -75,11 +75,22 @@ static int by_value(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-int bench_run(struct session *s, const struct bench_case *which, int32_t n_repeats, struct bench_result *out, struct err *err) {
-    double seconds, sum = 0, square = 0;
+/* The first run is not timed. */
+static int run_all(struct session *s, const struct bench_plan *plan, double *seconds, struct err *err) {
+    double ignored;
+    for (int32_t i = 0; i <= plan->n_repeats; i++) {
+        if (plan->on_run) plan->on_run(plan->user, i, plan->n_repeats + 1);
+        TRY(run_once(s, &plan->which, i ? &seconds[i - 1] : &ignored, err));
+    }
+    return ERR_OK;
+}
+
+int bench_run(struct session *s, const struct bench_plan *plan, struct bench_result *out, struct err *err) {
+    const struct bench_case *which = &plan->which;
+    int32_t n_repeats = plan->n_repeats;
+    double sum = 0, square = 0;
     *out = (struct bench_result){.which = *which, .n_repeats = n_repeats};
-    TRY(run_once(s, which, &seconds, err));
-    for (int32_t i = 0; i < n_repeats; i++) TRY(run_once(s, which, &out->seconds[i], err));
+    TRY(run_all(s, plan, out->seconds, err));
     out->tokens = (double)(which->n_prompt ? which->n_prompt : which->n_new) * which->n_batch;
     for (int32_t i = 0; i < n_repeats; i++) {
         double rate = out->tokens / out->seconds[i];

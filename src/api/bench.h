@@ -27,8 +27,15 @@ struct bench_result {
     double bandwidth;           /* bytes per second that this amounts to */
 };
 
+struct bench_plan {
+    struct bench_case which;
+    int32_t n_repeats;
+    /* Before each run, the warm-up too; outside what is timed. May be NULL. */
+    void (*on_run)(void *user, int32_t i_run, int32_t n_runs);
+    void *user;
+};
 /* One warm-up run, then n_repeats timed ones. */
-int bench_run(struct session *s, const struct bench_case *which, int32_t n_repeats, struct bench_result *out, struct err *err);
+int bench_run(struct session *s, const struct bench_plan *plan, struct bench_result *out, struct err *err);
 
 /* Bytes per second that this machine reads from memory with all threads, measured now over a buffer larger than the
  * caches. */

@@ -76,12 +76,22 @@ static int step(struct run *run, bool *out_more, struct err *err) {
     return ERR_OK;
 }
 
-static int run_chunks(struct run *run, struct err *err) {
+static int tell(const struct run *run, struct err *err) {
     const struct perplexity_options *o = run->o;
+    uint64_t done = run->at; /* of which the lanes have still to read some */
+    for (int32_t i = 0; i < run->n_lanes; i++) done -= (uint64_t)(run->lanes[i].n - run->lanes[i].seq.n_done);
+    if (!o->progress || o->progress(o->user, done, o->n_tokens, run->n ? m_exp(run->sum / (double)run->n) : 0)) return ERR_OK;
+    return err_set(err, ERR_ECANCELLED, "interrupted");
+}
+
+static int run_chunks(struct run *run, struct err *err) {
     while (fill(run)) {
         bool more = true;
-        int code = ERR_OK;
-        while (more && !code) code = step(run, &more, err);
+        int code = tell(run, err);
+        while (more && !code) {
+            code = step(run, &more, err);
+            if (more && !code) code = tell(run, err);
+        }
         for (int32_t i = 0; i < run->n_lanes; i++) {
             run->sum += run->lanes[i].sum;
             run->squares += run->lanes[i].squares;
@@ -91,10 +101,9 @@ static int run_chunks(struct run *run, struct err *err) {
         }
         if (code) return code;
         if (!isfinite(run->sum)) return err_set(err, ERR_EDEVICE, "the model gave logits that are no numbers");
-        if (o->progress && !o->progress(o->user, run->at, o->n_tokens, m_exp(run->sum / (double)run->n)))
-            return err_set(err, ERR_ECANCELLED, "interrupted");
+        run->n_lanes = 0;
     }
-    return ERR_OK;
+    return tell(run, err);
 }
 
 int perplexity_run(struct session *s, const struct perplexity_options *o, struct perplexity_result *out, struct err *err) {

@@ -8,7 +8,8 @@ struct perplexity_options {
     const int32_t *tokens;
     size_t n_tokens;
     int32_t chunk; /* tokens that are predicted from each other; chunks do not overlap, and a chunk's first token is given */
-    /* Tokens done so far and in all, and the perplexity up to there; false gives up. May be NULL. */
+    /* After every step, and once before the first: tokens read so far and in all, and the perplexity of the chunks that are done (0: none
+     * yet); false gives up. May be NULL. */
     bool (*progress)(void *user, uint64_t done, uint64_t total, double perplexity);
     void *user;
 };

@@ -108,6 +108,8 @@ struct generate_request {
     /* Each may be NULL; false ends the request. Text comes as far as it is certain: complete characters, no beginning of a stop
      * string. logprobs is NULL unless the sampling asks for them. */
     bool (*on_token)(void *user, int32_t token, const struct sampler_result *logprobs);
+    /* How much of the prompt is read: at the beginning, and after each step that brings no token. */
+    void (*on_prompt)(void *user, int32_t done, int32_t total);
     bool (*on_text)(void *user, struct str text);
     void *user;
 };

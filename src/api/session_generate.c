@@ -105,6 +105,7 @@ static int run(struct single *one, struct err *err) {
     TRY(prepare(one, &r, err));
     TRY(engine_submit(e, &r, &job, err));
     while (!one->done) {
+        if (request->on_prompt && one->stats->n_new == 0) request->on_prompt(request->user, engine_done(job), request->n_tokens);
         TRY(engine_step(e, &idle, err));
         if (request->interrupt && atomic_load(request->interrupt)) one->ends = true;
         if (one->ends && !one->done) engine_cancel(e, job);

@@ -4,7 +4,7 @@
 #include "api/model_folder.h"
 #include "api/synth.h"
 
-/* A checkpoint's tensors, counted as they are read. Backends read in the thread that opens the session. */
+/* A model's tensors, counted as they are read or made up. Backends read in the thread that opens the session. */
 struct watch {
     struct tensor_store inner;
     const struct session_options *options;
@@ -34,12 +34,16 @@ static struct str watch_name_at(void *user, size_t i) {
     return w->inner.name_at(w->inner.user, i);
 }
 
-static int open_watched(struct session *s, struct err *err) {
+/* From one of the two kinds of store, told or not. */
+static int open_from(struct session *s, struct tensor_store inner, uint64_t total, struct err *err) {
     const struct session_options *o = &s->options;
-    struct watch w = {.inner = checkpoint_store(&s->checkpoint), .options = o, .total = s->checkpoint.total_bytes};
-    struct tensor_store store = {.find = watch_find, .read = watch_read, .format = watch_format, .name_at = watch_name_at, .user = &w};
-    int code = model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, &store, &s->model, err);
-    o->on_load(o->load_user, w.total, w.total);
+    struct watch w = {.inner = inner, .options = o, .total = total};
+    struct tensor_store told = {.find = watch_find, .read = watch_read, .format = watch_format, .user = &w};
+    struct tensor_store *store = o->on_load ? &told : &inner;
+    if (inner.name_at) told.name_at = watch_name_at;
+    int code = s->has_checkpoint ? model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, store, &s->model, err)
+                                 : model_open(&s->arena, s->backend, &s->config, store, &s->model, err);
+    if (o->on_load) o->on_load(o->load_user, total, total);
     return code;
 }
 
@@ -50,8 +54,7 @@ static int open_made_up(struct session *s, struct err *err) {
     TRY(synth_create(&s->arena, &args, &synth, err));
     s->config = *synth_config(synth);
     s->name = o->shape;
-    struct tensor_store store = synth_store(synth);
-    return model_open(&s->arena, s->backend, &s->config, &store, &s->model, err);
+    return open_from(s, synth_store(synth), synth_bytes(synth), err);
 }
 
 int session_model_open(struct session *s, struct err *err) {
@@ -62,7 +65,5 @@ int session_model_open(struct session *s, struct err *err) {
     TRY(preflight_weights(s, s->checkpoint.total_bytes, err));
     s->config = s->checkpoint.config;
     s->name = o->name ? o->name : o->model ? o->model : "built-in model";
-    if (o->on_load) return open_watched(s, err);
-    struct tensor_store store = checkpoint_store(&s->checkpoint);
-    return model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, &store, &s->model, err);
+    return open_from(s, checkpoint_store(&s->checkpoint), s->checkpoint.total_bytes, err);
 }

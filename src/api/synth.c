@@ -200,6 +200,12 @@ static int store_format(void *user, struct str path, struct format *out, struct 
     return ERR_OK;
 }
 
+uint64_t synth_bytes(const struct synth *s) {
+    uint64_t sum = 0;
+    for (int32_t i = 0; i < s->n_tensors; i++) sum += s->tensors[i].bytes;
+    return sum;
+}
+
 struct tensor_store synth_store(struct synth *s) {
     return (struct tensor_store){.find = store_find, .read = store_read, .format = store_format, .user = s};
 }

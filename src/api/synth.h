@@ -22,5 +22,6 @@ struct synth_args {
 int synth_create(struct arena *a, const struct synth_args *args, struct synth **out, struct err *err);
 const struct config *synth_config(const struct synth *s);
 struct tensor_store synth_store(struct synth *s);
+uint64_t synth_bytes(const struct synth *s); /* of all tensors */
 
 #endif

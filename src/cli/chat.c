@@ -99,6 +99,18 @@ static int encode(struct chat *c, struct session_ids *out, struct err *err) {
     return ERR_OK;
 }
 
+static void on_prompt(void *user, int32_t done, int32_t total) {
+    struct chat *c = user;
+    if (c->is_terminal) progress_prompt(&c->bar, done, total);
+}
+
+static bool on_token(void *user, int32_t token, const struct sampler_result *logprobs) {
+    struct chat *c = user;
+    (void)token, (void)logprobs;
+    progress_end(&c->bar);
+    return true;
+}
+
 static bool on_text(void *user, struct str text) {
     struct chat *c = user;
     return answer_push(&c->answer, text);
@@ -124,6 +136,8 @@ int chat_turn(struct chat *c, struct str text, struct err *err) {
                                  .n_stops = c->n_stops,
                                  .breakers = c->n_breakers ? c->breakers : NULL,
                                  .n_breakers = c->n_breakers,
+                                 .on_prompt = on_prompt,
+                                 .on_token = on_token,
                                  .on_text = on_text,
                                  .user = c};
     if (!code) {
@@ -132,6 +146,7 @@ int chat_turn(struct chat *c, struct str text, struct err *err) {
         r.interrupt = interrupt_begin();
         code = session_generate(c->session, &r, &stats, err);
         interrupt_end();
+        progress_end(&c->bar);
     }
     if (code) { /* as if it had not been said */
         mem_free(c->messages[--c->n_messages].text);

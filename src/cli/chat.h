@@ -6,6 +6,7 @@
 #include "cli/answer.h"
 #include "cli/history.h"
 #include "cli/line_edit.h"
+#include "cli/progress.h"
 
 struct chat {
     /* set by the caller */
@@ -19,6 +20,7 @@ struct chat {
     const char *history; /* file of lines that were typed; NULL: none */
     /* its own */
     struct answer answer;
+    struct progress bar; /* of a prompt that is being read */
     struct line_edit editor;
     struct sb system, input, line; /* system: empty is none */
     struct chat_message {

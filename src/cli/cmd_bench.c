@@ -2,6 +2,7 @@
 #include "api/bench.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "cli/progress.h"
 #include "cli/session_args.h"
 #include "os/os.h"
 
@@ -63,14 +64,26 @@ static void put_json(struct report *r, const struct bench_result *b) {
     jsonw_end(&w, '}');
 }
 
+/* A large model takes minutes for a line. */
+static void show_run(void *user, int32_t i_run, int32_t n_runs) {
+    progress_show(user, (uint64_t)i_run, (uint64_t)n_runs);
+}
+
 static int run_case(struct session *s, struct report *r, struct bench_case c, int32_t repeats, struct err *err) {
     static void (*const put[])(struct report *, const struct bench_result *) = {put_table, put_json, put_csv};
     struct bench_result result;
-    TRY(bench_run(s, &c, repeats, &result, err));
+    char name[48], unit[64];
+    case_name(&c, name);
+    snprintf(unit, sizeof unit, "runs of %s", name);
+    struct progress bar = {.unit = unit};
+    struct bench_plan plan = {.which = c, .n_repeats = repeats, .on_run = show_run, .user = &bar};
+    int code = bench_run(s, &plan, &result, err);
+    progress_end(&bar);
+    TRY(code);
     put[r->format](r, &result);
     r->n_rows++;
     if (r->format == 1) return ERR_OK; /* one JSON array, written at the end */
-    int code = cli_write(&r->out, err);
+    code = cli_write(&r->out, err);
     sb_clear(&r->out);
     return code;
 }

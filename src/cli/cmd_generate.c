@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "cli/answer.h"
 #include "cli/interrupt.h"
+#include "cli/progress.h"
 #include "cli/session_args.h"
 #include "os/os.h"
 
@@ -10,6 +11,7 @@ struct output {
     struct session *session;
     struct sampler_params sampling;
     struct answer answer;
+    struct progress bar; /* until the first token */
     bool ids, json;
     struct sb line;             /* --ids */
     struct sb tokens, logprobs; /* --json: the insides of two arrays */
@@ -36,8 +38,14 @@ static void put_logprobs(struct jsonw *w, int32_t token, const struct sampler_re
     jsonw_end(w, '}');
 }
 
+static void on_prompt(void *user, int32_t done, int32_t total) {
+    struct output *o = user;
+    progress_prompt(&o->bar, done, total);
+}
+
 static bool on_token(void *user, int32_t token, const struct sampler_result *logprobs) {
     struct output *o = user;
+    progress_end(&o->bar);
     if (o->json) {
         jsonw_int(&o->w_tokens, token);
         if (logprobs) put_logprobs(&o->w_logprobs, token, logprobs);
@@ -164,6 +172,7 @@ static int generate(const struct args *args, struct output *o, struct err *err) 
                                  .ignore_eos = args_flag(args, OPT_IGNORE_EOS),
                                  .sampling = &o->sampling,
                                  .on_token = on_token,
+                                 .on_prompt = on_prompt,
                                  .on_text = o->ids ? NULL : on_text,
                                  .user = o};
     TRY(read_sampling(args, o, err));
@@ -174,6 +183,7 @@ static int generate(const struct args *args, struct output *o, struct err *err) 
     r.interrupt = interrupt_begin();
     int code = session_generate(o->session, &r, &stats, err);
     interrupt_end();
+    progress_end(&o->bar);
     if (code == ERR_ENOTFOUND && args_given(args, OPT_TOKENS)) return no_tokenizer(err);
     if (!code) code = finish(o, &stats, err);
     if (!code && interrupt_came()) return err_set(err, ERR_ECANCELLED, "interrupted");

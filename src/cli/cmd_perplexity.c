@@ -12,8 +12,8 @@ static bool show(void *user, uint64_t done, uint64_t total, double perplexity) {
     (void)user;
     struct sb line = {0};
     if (os_is_terminal(OS_STDERR)) {
-        sb_fmt(&line, "\r%3.0f%% of %llu tokens, perplexity %.4f ", 100.0 * (double)done / (double)total, (unsigned long long)total,
-               perplexity);
+        sb_fmt(&line, "\r%3.0f%% of %llu tokens", 100.0 * (double)done / (double)total, (unsigned long long)total);
+        if (perplexity > 0) sb_fmt(&line, ", perplexity %.4f ", perplexity);
         os_write(OS_STDERR, sb_str(&line), NULL);
     }
     sb_free(&line);

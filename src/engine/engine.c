@@ -451,6 +451,10 @@ static void watch_time(struct engine *e, uint64_t started_ns) {
         e->chunk = engine_next_chunk(e->chunk, n_rows, (double)(os_clock_ns() - started_ns) / 1e6, limit, e->runner.limits.rows);
 }
 
+int32_t engine_done(const struct job *job) {
+    return job->seq.n_done;
+}
+
 int engine_step(struct engine *e, bool *out_idle, struct err *err) {
     admit(e);
     end_empty(e);

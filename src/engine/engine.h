@@ -74,6 +74,8 @@ void engine_close(struct engine *e);
 int engine_submit(struct engine *e, const struct engine_request *request, struct job **out, struct err *err);
 /* Ends a request at once, with an event. */
 void engine_cancel(struct engine *e, struct job *job);
+/* Positions of a request that have been computed or were known; of its prompt, while no token has come. */
+int32_t engine_done(const struct job *job);
 /* One step; *out_idle when nothing is left to do. An error is the device's: all requests were ended with it. */
 int engine_step(struct engine *e, bool *out_idle, struct err *err);
 /* Blocks for n more rows of a sequence outside the schedule; cached ones that nobody reads are given up for them. */

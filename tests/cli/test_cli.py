@@ -328,6 +328,46 @@ def check_interrupted():
         check(p.returncode == 1 and not err and not os.listdir(folder), f"synth interrupted: {p.returncode} {err} {os.listdir(folder)}")
 
 
+def on_terminal(*args, text_in=b""):
+    """What a program writes whose standard error is a terminal."""
+    import pty
+    import threading
+    ours, theirs = pty.openpty()
+    p = subprocess.Popen([program, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+
+    def read():
+        nonlocal seen
+        try:
+            while piece := os.read(ours, 65536):
+                seen += piece
+        except OSError:
+            pass
+    reader = threading.Thread(target=read)
+    reader.start()
+    out = p.communicate(text_in, timeout=60)[0]
+    reader.join()
+    os.close(ours)
+    return p.returncode, out, seen
+
+
+def check_progress():
+    """Whatever may take longer than a second on a large model says on a terminal how far it is, and leaves no trace of it elsewhere."""
+    if program.endswith(".exe"):
+        return skip("a terminal: not for another system's program")
+    story = b"the cat sat on a mat " * 100
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "text").write_bytes(story)
+        for args, says in ((["generate", "-p", "-", "-n", "2"], b"0 of 613 tokens of the prompt"),
+                           (["perplexity", folder + "/text", "--chunk", "64"], b"\r  0% of 602 tokens\r"),
+                           (["bench", "-p", "4", "-n", "0", "-r", "1"], b"0 of 2 runs of pp4")):
+            code, out, seen = on_terminal(*args, text_in=story)
+            check(code == 0 and says in seen and b"\r" not in out, f"progress of {args}: {code} {seen!r} {out!r}")
+    code, out, seen = on_terminal("generate", "-p", "Once", "-n", "2")
+    check(code == 0 and b"[" not in seen, f"a short prompt has no bar: {seen!r}")
+
+
 def check_nohup():
     """What was ignored at the beginning stays ignored, before, while and after an answer comes."""
     if program.endswith(".exe"):
@@ -366,6 +406,7 @@ def main():
     check_scripts()
     check_output()
     check_interrupted()
+    check_progress()
     check_nohup()
     check_server_name()
     finish()

@@ -185,10 +185,10 @@ static void loading_is_told(void) {
     session_close(s);
     CHECK(t.n > 10 && t.n_ends == 1 && !t.falls && t.total > 1000000);
     t = (struct told){0};
-    o.shape = "tiny", o.bits = 4; /* made up: nothing is read */
+    o.shape = "tiny", o.bits = 4; /* making up takes its time, too */
     CHECK_OK(session_open(&o, &s, &err), err);
     session_close(s);
-    CHECK_INT(t.n, 0);
+    CHECK(t.n > 10 && t.n_ends == 1 && !t.falls && t.total > 100000);
 }
 
 /* ---- control groups ------------------------------------------------------------------------------------------------------ */
