@@ -52,6 +52,7 @@ static int open_made_up(struct session *s, struct err *err) {
     struct synth *synth;
     struct synth_args args = {.shape = str_of(o->shape), .bits = o->bits, .f16 = o->f16, .seed = o->seed};
     TRY(synth_create(&s->arena, &args, &synth, err));
+    TRY(preflight_weights(s, synth_bytes(synth), err));
     s->config = *synth_config(synth);
     s->name = o->shape;
     return open_from(s, synth_store(synth), synth_bytes(synth), err);
