@@ -1,10 +1,14 @@
 /* The CUDA backend: opens a device through the driver alone, loads the kernels, and describes itself. */
 #include "backend/cuda/cuda.h"
 
+int cuda_use(struct cuda *c, struct err *err) {
+    CUDA_TRY(c, c->d->cuCtxSetCurrent(c->context), "using GPU %d", c->device->index);
+    return ERR_OK;
+}
+
 static void cuda_close(struct backend *be) {
     struct cuda *c = (struct cuda *)be;
     if (c->has_context) {
-        c->d->cuCtxSetCurrent(c->context);
         cuda_kv_close(be);
         cuda_free(c, &c->scratch);
         cuda_free(c, &c->op_scratch);
@@ -70,7 +74,7 @@ static int open_counters(struct cuda *c, struct err *err) {
 static int open_device(struct cuda *c, struct err *err) {
     CUDA_TRY(c, c->d->cuDevicePrimaryCtxRetain(&c->context, c->device->handle), "opening GPU %d", c->device->index);
     c->has_context = true;
-    CUDA_TRY(c, c->d->cuCtxSetCurrent(c->context), "opening GPU %d", c->device->index);
+    TRY(cuda_use(c, err));
     CUDA_TRY(c, c->d->cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING), "a stream");
     CUDA_TRY(c, c->d->cuMemHostAlloc((void **)&c->bounce, 2 * (size_t)BOUNCE_BYTES, 0), "pinned memory");
     for (int i = 0; i < 2; i++) CUDA_TRY(c, c->d->cuEventCreate(&c->bounced[i], CU_EVENT_DISABLE_TIMING), "an event");
@@ -115,6 +119,7 @@ static int end_watched(struct backend *be, const struct step *step, struct err *
 static void cuda_memory(struct backend *be, uint64_t *out_free, uint64_t *out_total) {
     struct cuda *c = (struct cuda *)be;
     size_t free_bytes = 0, total = 0;
+    cuda_use(c, NULL);
     CUresult code = c->d->cuMemGetInfo(&free_bytes, &total);
     *out_free = code ? 0 : free_bytes > RESERVE_BYTES ? free_bytes - RESERVE_BYTES : 1;
     *out_total = total;

@@ -138,6 +138,9 @@ enum { BOUNCE_BYTES = 8 << 20 }; /* each of two halves */
 
 #define CUDA_TRY(c, call, ...) TRY(cuda_check((c)->d, (call), err, __VA_ARGS__))
 
+/* The calling thread uses this GPU from now on. Every entry begins with it: which of its threads loads, runs and closes is the caller's business. */
+int cuda_use(struct cuda *c, struct err *err);
+
 /* ---- memory and weights (weight.c), cache (kv.c) ---- */
 enum { RESERVE_BYTES = 256 << 20 }; /* left to the driver and the display; Windows would spill to system memory instead of failing */
 int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);

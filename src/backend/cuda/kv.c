@@ -22,6 +22,7 @@ static int open_pool(struct cuda *c, size_t bytes, const char *what, CUdeviceptr
 
 int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err) {
     struct cuda *c = (struct cuda *)be;
+    TRY(cuda_use(c, err));
     cuda_kv_close(be);
     c->layout = *layout;
     for (int32_t i = 0; i < layout->n_classes; i++) {
@@ -41,6 +42,7 @@ int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err 
 
 void cuda_kv_close(struct backend *be) {
     struct cuda *c = (struct cuda *)be;
+    cuda_use(c, NULL);
     if (c->stream) c->d->cuStreamSynchronize(c->stream);
     cuda_graphs_drop(c);
     for (int32_t i = 0; i < KV_CLASSES_MAX; i++) {
@@ -55,6 +57,7 @@ void cuda_kv_close(struct backend *be) {
 
 int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err) {
     struct cuda *c = (struct cuda *)be;
+    TRY(cuda_use(c, err));
     const struct cuda_kv_class *k = &c->kv[kv_class];
     for (int32_t layer = 0; layer < k->shape.n_layers; layer++) {
         size_t first = (size_t)layer * (size_t)k->shape.n_blocks, bytes = block_bytes(c, &k->shape, k->shape.k_width);
@@ -70,6 +73,7 @@ int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t 
 
 int cuda_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err) {
     struct cuda *c = (struct cuda *)be;
+    TRY(cuda_use(c, err));
     size_t bytes = (size_t)c->state_total * sizeof(float);
     CUDA_TRY(c, c->d->cuMemcpyDtoDAsync(c->states + (size_t)to * bytes, c->states + (size_t)from * bytes, bytes, c->stream),
              "copying recurrent state");

@@ -67,6 +67,7 @@ static void reserve_program(struct program *p, int32_t n_ops) {
 
 int cuda_reserve(struct backend *be, struct err *err) {
     struct cuda *c = (struct cuda *)be;
+    TRY(cuda_use(c, err));
     CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "uploading weights");
     cuda_free(c, &c->staging);
     c->staging_bytes = 0;
@@ -93,7 +94,7 @@ static int launch_all(struct cuda *c, struct err *err) {
 }
 
 static int run_step(struct cuda *c, const struct step *step, struct err *err) {
-    CUDA_TRY(c, c->d->cuCtxSetCurrent(c->context), "using GPU %d", c->device->index);
+    TRY(cuda_use(c, err));
     c->n_steps++;
     if (c->replay) {
         struct cuda_graph *g = c->replay;
@@ -153,7 +154,7 @@ static int read_piece(struct cuda *c, CUdeviceptr from, size_t bytes, unsigned c
 }
 
 static int read_output(struct cuda *c, struct tensor t, void *dst, struct err *err) {
-    CUDA_TRY(c, c->d->cuCtxSetCurrent(c->context), "using GPU %d", c->device->index);
+    TRY(cuda_use(c, err));
     for (int32_t i = 0; i < c->n_outputs; i++) {
         if (c->outputs[i].id != t.id) continue;
         CUdeviceptr from = c->scratch + (size_t)c->outputs[i].offset + (size_t)t.offset * 4;

@@ -97,6 +97,7 @@ static const enum k_mode modes[N_QUANT_MODES] = {
 
 int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err) {
     struct cuda *c = (struct cuda *)be;
+    TRY(cuda_use(c, err));
     const struct format *f = &source->format;
     size_t n_rows = (size_t)source->n_experts * (size_t)source->out;
     size_t strides[N_PLANES] = {quant_values_bytes(f, source->in), quant_scales_bytes(f, source->in), quant_biases_bytes(f, source->in)},
@@ -151,6 +152,7 @@ void cuda_weight_release(struct backend *be, struct weight *weight) {
     struct cuda *c = (struct cuda *)be;
     struct cuda_weight *w = weight->packed;
     if (!w) return;
+    cuda_use(c, NULL);
     c->d->cuStreamSynchronize(c->stream);
     cuda_graphs_drop(c); /* they hold its address */
     cuda_free(c, &w->base);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
+#include <atomic>
 #include <map>
 #include <string>
 #include <vector>
@@ -121,8 +122,10 @@ static void run_block() {
 }
 
 // What EMU_CUDA="sms=28;shared=101376;lost;report" says: multiprocessors, shared memory for a block, whether launches of kernels/one.cu are a block
-// short, for which the others then wait, and whether the end tells what ran. With "broken" the first of them faults, and all calls after it; with
-// "taken" others take the GPU's memory when the first kernel runs; "memory=258" is how many MiB are free before that.
+// short, for which the others then wait, and whether the end tells what ran, and how much memory nobody gave back. With "broken" the first of them
+// faults, which the calls after it are told; with "taken" others take the GPU's memory when the first kernel runs; "memory=258" is how many MiB are
+// free before that. "display" is a GPU whose kernels must be short. With "late" copies from pageable memory that name no stream have not arrived
+// when other streams work: what the driver promises is that it has taken the bytes, and no more.
 static const char *setting(const char *name) {
     const char *all = getenv("EMU_CUDA"), *at = all ? strstr(all, name) : nullptr;
     return at ? at + strlen(name) : nullptr;
@@ -134,8 +137,10 @@ struct ran {
     unsigned launches, grid, shared;
 };
 static std::map<std::string, ran> all_ran;
+static std::atomic<int> n_pieces; // of memory that is not free again
 static void report() {
     for (auto &r : all_ran) fprintf(stderr, "emu: %s %u launches, at most %u blocks, %u bytes\n", r.first.c_str(), r.second.launches, r.second.grid, r.second.shared);
+    fprintf(stderr, "emu: %d pieces of memory left\n", n_pieces.load());
 }
 static void note(const char *name, unsigned blocks, unsigned shared_bytes) {
     if (all_ran.empty() && setting("report")) atexit(report);
@@ -147,6 +152,9 @@ static void note(const char *name, unsigned blocks, unsigned shared_bytes) {
 
 // A fault stays: every call that asks for work answers with it.
 static bool broken, started;
+
+// Every thread says for itself which context it uses.
+static thread_local bool has_context;
 
 // Shared memory is poisoned (NaN), what lies behind it too, and must stay so.
 enum { GUARD = 256 };
@@ -207,6 +215,7 @@ API cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
          : a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT                     ? number("sms=", 8)
          : a == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN        ? (int)shared_max()
          : a == CU_DEVICE_ATTRIBUTE_WARP_SIZE                                ? 32
+         : a == CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT                      ? setting("display") != nullptr
                                                                              : 0;
     return CUDA_SUCCESS;
 }
@@ -216,8 +225,8 @@ API cuDeviceGetPCIBusId(char *id, int bytes, CUdevice) { return snprintf(id, (si
 API cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice) { return *c = (CUcontext)1, CUDA_SUCCESS; }
 API cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
 API cuDevicePrimaryCtxSetFlags_v2(CUdevice, unsigned) { return CUDA_SUCCESS; }
-API cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
-API cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)1, CUDA_SUCCESS; }
+API cuCtxSetCurrent(CUcontext c) { return has_context = c != nullptr, CUDA_SUCCESS; }
+API cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)(uintptr_t)has_context, CUDA_SUCCESS; }
 API cuCtxSynchronize(void) { return CUDA_SUCCESS; }
 API cuCtxGetStreamPriorityRange(int *a, int *b) { return *a = *b = 0, CUDA_SUCCESS; }
 API cuModuleLoadDataEx(CUmodule *m, const void *, unsigned, CUjit_option *, void **) { return *m = (CUmodule)1, CUDA_SUCCESS; }
@@ -237,28 +246,47 @@ API cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) { return *v = 0
 API cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, size_t) { return *n = 1, CUDA_SUCCESS; }
 API cuOccupancyMaxActiveClusters(int *n, CUfunction, const CUlaunchConfig *) { return *n = 1, CUDA_SUCCESS; }
-static CUresult fault() { return broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
-API cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = (size_t)(started && setting("taken") ? 32 : number("memory=", 7 << 10)) << 20, *t = (size_t)8 << 30, CUDA_SUCCESS; }
-API cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
+static CUresult fault() { return !has_context ? CUDA_ERROR_INVALID_CONTEXT : broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
+API cuMemGetInfo_v2(size_t *f, size_t *t) {
+    *f = (size_t)(started && setting("taken") ? 32 : number("memory=", 7 << 10)) << 20, *t = (size_t)8 << 30;
+    return fault();
+}
+static void *piece(size_t n) {
     void *m = nullptr;
-    if (posix_memalign(&m, 512, n)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (posix_memalign(&m, 512, n)) return nullptr;
+    n_pieces++;
+    return m;
+}
+static CUresult give_back(void *p) {
+    if (!has_context) return CUDA_ERROR_INVALID_CONTEXT;
+    n_pieces -= p != nullptr;
+    return free(p), CUDA_SUCCESS;
+}
+API cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
+    if (fault()) return fault();
+    void *m = piece(n);
+    if (!m) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(m, 0xff, n < (64 << 20) ? n : 0); // poison: NaN
     return *p = (CUdeviceptr)m, CUDA_SUCCESS;
 }
-API cuMemFree_v2(CUdeviceptr p) { return free((void *)p), CUDA_SUCCESS; }
-API cuMemHostAlloc(void **p, size_t n, unsigned) { return posix_memalign(p, 512, n) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS; }
-API cuMemFreeHost(void *p) { return free(p), CUDA_SUCCESS; }
+API cuMemFree_v2(CUdeviceptr p) { return give_back((void *)p); }
+API cuMemHostAlloc(void **p, size_t n, unsigned) {
+    if (fault()) return fault();
+    return (*p = piece(n)) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+API cuMemFreeHost(void *p) { return give_back(p); }
 API cuMemHostGetDevicePointer_v2(CUdeviceptr *a, void *p, unsigned) { return *a = (CUdeviceptr)p, CUDA_SUCCESS; }
-API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n) { return memcpy((void *)to, from, n), CUDA_SUCCESS; }
-API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) { return memcpy(to, (void *)from, n), CUDA_SUCCESS; }
-API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream) { return memcpy((void *)to, from, n), fault(); }
-API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream) { return memcpy(to, (void *)from, n), fault(); }
-API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) { return memcpy((void *)to, (void *)from, n), CUDA_SUCCESS; }
-API cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n) { return memset((void *)to, v, n), CUDA_SUCCESS; }
-API cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream) { return memset((void *)to, v, n), CUDA_SUCCESS; }
+static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t n) { return memcpy((void *)to, (void *)from, n), fault(); }
+API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t n) { return setting("late") ? fault() : copy(to, (CUdeviceptr)from, n); }
+API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t n) { return copy((CUdeviceptr)to, from, n); }
+API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream) { return copy(to, (CUdeviceptr)from, n); }
+API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t n, CUstream) { return copy((CUdeviceptr)to, from, n); }
+API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) { return copy(to, from, n); }
+API cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n) { return memset((void *)to, v, n), fault(); }
+API cuMemsetD8Async(CUdeviceptr to, unsigned char v, size_t n, CUstream) { return memset((void *)to, v, n), fault(); }
 API cuMemsetD32Async(CUdeviceptr to, unsigned v, size_t n, CUstream) {
     for (size_t i = 0; i < n; i++) ((unsigned *)to)[i] = v;
-    return CUDA_SUCCESS;
+    return fault();
 }
 API cuStreamCreate(CUstream *s, unsigned) { return *s = (CUstream)1, CUDA_SUCCESS; }
 API cuStreamCreateWithPriority(CUstream *s, unsigned, int) { return *s = (CUstream)1, CUDA_SUCCESS; }
@@ -275,9 +303,10 @@ API cuEventElapsedTime(float *ms, CUevent, CUevent) { return *ms = 0, CUDA_SUCCE
 static CUresult start(CUfunction f, const unsigned all[3], unsigned threads, unsigned shared_bytes, const void *args) {
     const emu_function *e = (const emu_function *)f;
     bool is_one = !strncmp(e->name, "one_", 4), is_short = setting("lost") && is_one && all[0] > 1;
-    broken |= setting("broken") && is_one;
+    if (fault()) return fault();
     started |= strncmp(e->name, "tile_", 5) != 0;
-    if (broken) return fault();
+    broken = setting("broken") && is_one;
+    if (broken) return CUDA_SUCCESS; // it runs
     if (all[1] > 65535 || all[2] > 65535) return CUDA_ERROR_INVALID_VALUE;
     const unsigned grid[3] = {all[0] - is_short, all[1], all[2]};
     return launch(e->name, e->call, grid, threads, shared_bytes, args) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -307,9 +336,9 @@ API cuGraphKernelNodeSetAttribute(CUgraphNode, CUkernelNodeAttrID, const CUkerne
 API cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, CUflags64) { return *e = (CUgraphExec) new CUgraph_st(*g), CUDA_SUCCESS; }
 API cuGraphUpload(CUgraphExec, CUstream) { return CUDA_SUCCESS; }
 API cuGraphLaunch(CUgraphExec e, CUstream) {
-    CUresult code = CUDA_SUCCESS;
+    CUresult code = fault();
     for (emu_node &n : ((CUgraph_st *)e)->nodes)
-        if (!code) code = start(n.func, n.grid, n.threads, n.shared, n.args);
+        if (!code && !broken) code = start(n.func, n.grid, n.threads, n.shared, n.args);
     return code;
 }
 API cuGraphExecUpdate_v2(CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo *) { return CUDA_ERROR_NOT_SUPPORTED; }
