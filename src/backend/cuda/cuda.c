@@ -66,9 +66,7 @@ static int open_counters(struct cuda *c, struct err *err) {
     c->gave_up = word;
     *c->gave_up = 0;
     CUDA_TRY(c, c->d->cuMemHostGetDevicePointer(&address, word, 0), "pinned memory");
-    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "clearing counters");
-    CUDA_TRY(c, c->d->cuMemcpyHtoD(c->counters + COUNTERS_HOST * sizeof(uint32_t), &address, sizeof address), "counters");
-    return ERR_OK;
+    return cuda_upload(c, c->counters + COUNTERS_HOST * sizeof(uint32_t), &address, sizeof address, "counters", err);
 }
 
 static int open_device(struct cuda *c, struct err *err) {

@@ -146,6 +146,8 @@ enum { RESERVE_BYTES = 256 << 20 }; /* left to the driver and the display; Windo
 int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);
 /* The few bytes of a step that runs, also of what is kept back: a program that has taken the rest since then does not stop it. */
 int cuda_alloc_small(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);
+/* Ordinary memory to the GPU, in the stream's order; it may go when this returns. */
+int cuda_upload(struct cuda *c, CUdeviceptr to, const void *from, size_t bytes, const char *what, struct err *err);
 void cuda_free(struct cuda *c, CUdeviceptr *p);
 int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
 void cuda_weight_release(struct backend *be, struct weight *w);

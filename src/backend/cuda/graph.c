@@ -80,7 +80,7 @@ static int upload_runs(struct cuda *c, struct runs *r, struct err *err) {
         if (r->runs[i].is_one) cuda_links_place(r->all + r->runs[i].at, r->runs[i].n, r->instrs + bytes, links);
     if (!c->can_run_lists) /* launches wait for each other */
         for (int32_t k = 0; k < r->n; k++) r->all[k].waits = 0;
-    CUDA_TRY(c, c->d->cuMemcpyHtoD(r->instrs, r->all, bytes), "instructions of a step");
+    TRY(cuda_upload(c, r->instrs, r->all, bytes, "instructions of a step", err));
     if (links) CUDA_TRY(c, c->d->cuMemsetD32Async(r->instrs + bytes, 0, links / 4, c->stream), "links of a step");
     return ERR_OK;
 }

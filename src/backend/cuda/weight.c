@@ -30,6 +30,13 @@ void cuda_free(struct cuda *c, CUdeviceptr *p) {
     *p = 0;
 }
 
+/* A copy that names no stream may arrive after work of ours that was launched later: ours does not wait for the stream that it is in. */
+int cuda_upload(struct cuda *c, CUdeviceptr to, const void *from, size_t bytes, const char *what, struct err *err) {
+    CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(to, from, bytes, c->stream), "uploading %s", what);
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "uploading %s", what);
+    return ERR_OK;
+}
+
 static size_t align256(size_t n) {
     return (n + 255) / 256 * 256;
 }
