@@ -109,8 +109,9 @@ static int cuda_open(const struct backend_options *options, struct backend **out
 
 /* On a device that is watched, a step is waited for: how long it took is what the next one's size depends on. */
 static int end_watched(struct backend *be, const struct step *step, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
     TRY(cuda_end(be, step, err));
-    return be->step_ms ? cuda_wait((struct cuda *)be, err) : ERR_OK;
+    return be->step_ms ? cuda_note_lost(c, cuda_wait(c, err)) : ERR_OK;
 }
 
 /* What can be had: not what is kept back. Where that is all there is, one byte, since none means that nobody knows. */

@@ -272,5 +272,7 @@ int cuda_reserve(struct backend *be, struct err *err);
 int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err);
 /* Waits for what was launched. */
 int cuda_wait(struct cuda *c, struct err *err);
+/* Notes whether what failed with this code has cost us the GPU, and returns it. */
+int cuda_note_lost(struct cuda *c, int code);
 
 #endif

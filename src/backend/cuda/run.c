@@ -119,14 +119,14 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
 }
 
 /* After a fault in a kernel, or when the GPU is gone, the driver says the same of every call. */
-static int note_lost(struct cuda *c, int code) {
+int cuda_note_lost(struct cuda *c, int code) {
     if (code && cuda_result_is_fatal(c->d->cuStreamSynchronize(c->stream))) c->base.lost = true;
     return code;
 }
 
 int cuda_end(struct backend *be, const struct step *step, struct err *err) {
     struct cuda *c = (struct cuda *)be;
-    return note_lost(c, run_step(c, step, err));
+    return cuda_note_lost(c, run_step(c, step, err));
 }
 
 /* After a wait that had no end (kernels/sync.cuh) a step's results are nothing; the counters are whole again when the launch is over. */
@@ -171,5 +171,5 @@ static int read_output(struct cuda *c, struct tensor t, void *dst, struct err *e
 
 int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err) {
     struct cuda *c = (struct cuda *)be;
-    return note_lost(c, read_output(c, t, dst, err));
+    return cuda_note_lost(c, read_output(c, t, dst, err));
 }
