@@ -442,6 +442,33 @@ static void add_elements(struct maker *m) {
     }
 }
 
+/* The edges of kernels/experts.cu: more pairs of an expert than a tile has, more choices than a block has warps, one alone, sums longer than what a
+ * warp asks for at once; more experts and choices than it takes, and inner widths that are no multiple of its steps. */
+static void add_experts(struct maker *m) {
+    static const struct format formats[] = {
+        {QUANT_AFFINE, DT_BF16, 4, 32}, {QUANT_AFFINE, DT_F16, 8, 32}, {QUANT_NONE, DT_BF16, 0, 0}, {QUANT_MXFP4, DT_BF16, 4, 32}};
+    static const struct {
+        int32_t n_experts, k, in, inner, out, rows, way; /* way: 0 gate and up, 1 stacked, 2 no gate */
+        bool has_bias, scale_input;
+    } shapes[] = {
+        {2, 2, 192, 192, 200, 75, 0, true, false}, {3, 1, 128, 64, 136, 70, 2, true, true},   {9, 4, 256, 128, 64, 9, 1, false, false},
+        {3, 2, 1088, 64, 40, 3, 0, false, true},   {24, 20, 128, 320, 24, 2, 1, true, false}, {5, 1, 64, 64, 8, 8, 2, false, false},
+        {72, 65, 64, 64, 16, 9, 0, false, false},  {1030, 2, 64, 64, 8, 9, 1, false, false},  {4, 2, 64, 96, 24, 20, 0, false, false},
+    };
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            char name[32];
+            format_name(&formats[f], name);
+            CASE(.build = build_experts, .format = formats[f], .out = shapes[i].out, .in = shapes[i].in,
+                 .p = {shapes[i].n_experts, shapes[i].k, shapes[i].inner, shapes[i].way, f % 2 ? ACT_CLAMPED_SWIGLU : ACT_SILU,
+                       shapes[i].has_bias, shapes[i].scale_input},
+                 .n_steps = 1);
+            k.steps[0].rows[0] = shapes[i].rows;
+            NAME("experts %s, %d of %d, %d x %d x %d, %d rows", name, k.p[1], k.p[0], shapes[i].in, k.p[2], shapes[i].out, shapes[i].rows);
+            add(m, k);
+        }
+}
+
 static void add_attention(struct maker *m) {
     /* q heads, kv heads, k width, v width, window, chunk, sinks, fused */
     static const int32_t shapes[][8] = {
@@ -530,6 +557,7 @@ int32_t check_cases(struct check_case *out, int32_t most, bool quick) {
     struct maker m = {out, 0, most, quick};
     add_elements(&m);
     add_products(&m);
+    add_experts(&m);
     add_attention(&m);
     add_blocks(&m);
     add_mixers(&m);
