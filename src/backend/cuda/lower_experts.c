@@ -1,10 +1,18 @@
 /* Lowering of experts: on the tensor cores, pair by pair or sorted by expert (kernels/experts.cu); the reference rows (kernels/moe.cu). */
 #include "backend/cuda/cuda.h"
 
+/* The matrix that holds up, and the one that holds the gate (NULL: there is none): one where they are stacked. */
+static const struct weight *up_of(const struct experts_args *e) {
+    return e->gate_up ? e->gate_up : e->up;
+}
+static const struct weight *gate_of(const struct experts_args *e) {
+    return e->gate_up ? e->gate_up : e->gate;
+}
+
 static struct k_experts experts_args_of(const struct cuda *c, const struct op *op) {
     const struct experts_args *e = &op->arg.experts;
-    const struct weight *up = e->gate_up ? e->gate_up : e->up, *up_bias = e->gate_up ? e->gate_up_bias : e->up_bias;
-    const struct weight *gate = e->gate_up ? e->gate_up : e->gate, *gate_bias = e->gate_up ? e->gate_up_bias : e->gate_bias;
+    const struct weight *up = up_of(e), *up_bias = e->gate_up ? e->gate_up_bias : e->up_bias;
+    const struct weight *gate = gate_of(e), *gate_bias = e->gate_up ? e->gate_up_bias : e->gate_bias;
     return (struct k_experts){
         .gate = cuda_weight_args(gate),
         .up = cuda_weight_args(up),
@@ -43,8 +51,11 @@ void lower_experts_ref(struct cuda *c, const struct op *op) {
 
 /* ---- on the tensor cores ------------------------------------------------------------------------------------------ */
 
-/* As in kernels/experts.cu. */
-enum { FEW_ROWS = 8, TILE_PAIRS = 64, EXPERTS_MAX = 1024, CHOICES_MAX = 64, K_STEP = 64, FEW_SHARED = 80 << 10 };
+/* As in kernels/experts.cu: of few rows what a block makes, and the bytes of its sums; of many a tile, and what a block makes of it. */
+enum { K_STEP = 64, CHOICES_MAX = 64, EXPERTS_MAX = 1024 };
+enum { FEW_OUT = 16, INNER_THREADS = 128, DOWN_THREADS = 512, FEW_SUMS = 4096 };
+enum { TILE_PAIRS = 64, TILE_STAGES = 3, TILE_INNER = 64, TILE_DOWN = 128, TILE_THREADS = 128 };
+enum { FEW_MAX = 8, FEW_SHARED = 80 << 10 }; /* rows of x that are few, and the most bytes of their terms */
 
 enum kind { KIND_4, KIND_8, KIND_16, KIND_FP4, N_KINDS };
 
@@ -73,57 +84,60 @@ static enum kind kind_of(const struct weight *w) {
     return f->mode != QUANT_AFFINE ? N_KINDS : f->bits == 4 ? KIND_4 : f->bits == 8 ? KIND_8 : N_KINDS;
 }
 
-static unsigned int many_shared_bytes(enum kind k) {
-    return 3u * 2 * TILE_PAIRS * (unsigned int)kinds[k].x_stride * 2;
-}
-
 /* Two terms of n numbers. */
 static int64_t terms_bytes(int64_t n) {
     return 2 * 2 * n;
 }
 
+static unsigned int many_shared_bytes(enum kind k) {
+    return TILE_STAGES * (unsigned int)terms_bytes((int64_t)TILE_PAIRS * kinds[k].x_stride);
+}
+
 bool experts_fit(const struct cuda *c, const struct op *op) {
     const struct experts_args *e = &op->arg.experts;
-    const struct weight *up = e->gate_up ? e->gate_up : e->up, *gate = e->gate_up ? e->gate_up : e->gate;
+    const struct weight *up = up_of(e), *gate = gate_of(e);
     struct tensor x = op->in[0];
     bool alike =
         !gate || (kind_of(gate) == kind_of(up) && gate->format.group == up->format.group && gate->format.dtype == up->format.dtype);
     bool dense = x.heads == 1 && x.row_stride % 4 == 0 && x.offset % 4 == 0 && c->base.list.values[x.id - 1].dtype == DT_F32;
     return !c->exact && c->functions[KERNEL_experts_sort] && alike && dense && kind_of(up) != N_KINDS && kind_of(e->down) != N_KINDS &&
            up->in % K_STEP == 0 && e->down->in % K_STEP == 0 && e->down->n_experts <= EXPERTS_MAX && op->in[1].width <= CHOICES_MAX &&
-           many_shared_bytes(KIND_16) <= (unsigned int)c->shared_max;
+           FEW_SHARED + FEW_SUMS <= c->shared_max; /* a tile has less */
 }
 
 static void emit_few(struct cuda *c, struct k_experts *a, enum kind inner, enum kind down) {
     int64_t pairs = (int64_t)a->x.rows * a->k;
     size_t used = 0;
-    a->inner_terms = cuda_op_scratch(c, &used, 2 * (size_t)pairs * (size_t)a->inner * 2);
-    cuda_emit(c, kinds[inner].few_inner, GRID(ceil_div(a->inner, 16), pairs, 1), 128, (unsigned int)terms_bytes(a->up.in), a, sizeof *a);
-    cuda_emit(c, kinds[down].few_down, GRID(ceil_div(a->down.out, 16), a->x.rows, 1), 512,
+    a->inner_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes(pairs * a->inner));
+    cuda_emit(c, kinds[inner].few_inner, GRID(ceil_div(a->inner, FEW_OUT), pairs, 1), INNER_THREADS, (unsigned int)terms_bytes(a->up.in), a,
+              sizeof *a);
+    cuda_emit(c, kinds[down].few_down, GRID(ceil_div(a->down.out, FEW_OUT), a->x.rows, 1), DOWN_THREADS,
               (unsigned int)terms_bytes((int64_t)a->k * a->inner), a, sizeof *a);
 }
 
 static void emit_many(struct cuda *c, struct k_experts *a, enum kind inner, enum kind down) {
     size_t used = 0, rows = (size_t)a->x.rows, pairs = rows * (size_t)a->k;
     size_t tiles = pairs / TILE_PAIRS + (pairs < (size_t)a->n_experts ? pairs : (size_t)a->n_experts);
-    a->x_terms = cuda_op_scratch(c, &used, 2 * rows * (size_t)a->x.width * 2);
-    a->inner_terms = cuda_op_scratch(c, &used, 2 * pairs * (size_t)a->inner * 2);
+    a->x_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->x.width));
+    a->inner_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)pairs * a->inner));
     a->outer = cuda_op_scratch(c, &used, pairs * (size_t)a->down.out * sizeof(float));
     a->pairs = cuda_op_scratch(c, &used, pairs * sizeof(int32_t));
     a->places = cuda_op_scratch(c, &used, pairs * sizeof(int32_t));
     a->tiles = cuda_op_scratch(c, &used, (1 + 3 * tiles) * sizeof(int32_t));
-    cuda_emit(c, KERNEL_experts_sort, GRID(1, 1, 1), 1024, 0, a, sizeof *a);
+    cuda_emit(c, KERNEL_experts_sort, GRID(1, 1, 1), EXPERTS_MAX, 0, a, sizeof *a);
     cuda_emit(c, KERNEL_experts_terms, GRID(ceil_div(a->x.width, 256), rows, 1), 256, 0, a, sizeof *a);
-    cuda_emit(c, kinds[inner].many_inner, GRID(ceil_div(a->inner, 64), tiles, 1), 128, many_shared_bytes(inner), a, sizeof *a);
-    cuda_emit(c, kinds[down].many_down, GRID(ceil_div(a->down.out, 128), tiles, 1), 128, many_shared_bytes(down), a, sizeof *a);
+    cuda_emit(c, kinds[inner].many_inner, GRID(ceil_div(a->inner, TILE_INNER), tiles, 1), TILE_THREADS, many_shared_bytes(inner), a,
+              sizeof *a);
+    cuda_emit(c, kinds[down].many_down, GRID(ceil_div(a->down.out, TILE_DOWN), tiles, 1), TILE_THREADS, many_shared_bytes(down), a,
+              sizeof *a);
     cuda_emit(c, KERNEL_experts_fold, GRID(ceil_div(a->down.out, 256), rows, 1), 256, 0, a, sizeof *a);
 }
 
 void lower_experts(struct cuda *c, const struct op *op) {
     const struct experts_args *e = &op->arg.experts;
     struct k_experts a = experts_args_of(c, op);
-    enum kind inner = kind_of(e->gate_up ? e->gate_up : e->up), down = kind_of(e->down);
+    enum kind inner = kind_of(up_of(e)), down = kind_of(e->down);
     bool small = terms_bytes(a.up.in) <= FEW_SHARED && terms_bytes((int64_t)a.k * a.inner) <= FEW_SHARED;
-    if (a.x.rows <= FEW_ROWS && small) emit_few(c, &a, inner, down);
+    if (a.x.rows <= FEW_MAX && small) emit_few(c, &a, inner, down);
     else emit_many(c, &a, inner, down);
 }

@@ -5,11 +5,13 @@
  * for weights take turns, and nobody reads the one that is written. */
 #include "backend/cuda/cuda.h"
 
-enum { DEQUANT_BYTES = 128 << 20, GEMM_TILE = 128, WGEMM_ROWS = 128, WGEMM_BOX = 64, WGEMM_THREADS = 384, WGEMM_SHARED = 193 * 1024 };
+enum { DEQUANT_BYTES = 128 << 20, GEMM_TILE = 128, GEMM_SHARED = 3 * 2 * GEMM_TILE * 64 * 2 };
+enum { WGEMM_ROWS = 128, WGEMM_BOX = 64, WGEMM_THREADS = 384, WGEMM_SHARED = 193 * 1024 };
 
 bool gemm_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->functions[KERNEL_gemm_bf16] && cuda_may_round(c, op) && op->in[0].rows > QMV_ROWS && w->in % 8 == 0;
+    return c->functions[KERNEL_gemm_bf16] && cuda_may_round(c, op) && op->in[0].rows > QMV_ROWS && w->in % 8 == 0 &&
+           GEMM_SHARED <= c->shared_max;
 }
 
 /* ---- warpgroup products -------------------------------------------------------------------------------------------- */
@@ -23,7 +25,7 @@ struct gemm {
 };
 
 static bool has_wgemm(const struct cuda *c) {
-    return c->functions[KERNEL_wgemm_256] && c->d->cuTensorMapEncodeTiled;
+    return c->functions[KERNEL_wgemm_256] && c->d->cuTensorMapEncodeTiled && WGEMM_SHARED <= c->shared_max;
 }
 
 static bool wgemm_fits(const struct cuda *c, const struct gemm *g) {
@@ -83,7 +85,7 @@ static void emit_gemm(struct cuda *c, const struct gemm *g) {
         return;
     }
     c->carrier = -1;
-    EMIT(c, KERNEL_gemm_bf16, GRID(ceil_div(g->k.m, GEMM_TILE), ceil_div(g->k.n, GEMM_TILE), 1), 128, 3 * 2 * GEMM_TILE * 64 * 2, g->k);
+    EMIT(c, KERNEL_gemm_bf16, GRID(ceil_div(g->k.m, GEMM_TILE), ceil_div(g->k.n, GEMM_TILE), 1), 128, GEMM_SHARED, g->k);
 }
 
 /* Rows [first, first + n) as bf16; first is a multiple of a tile's rows. */
