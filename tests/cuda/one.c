@@ -137,7 +137,7 @@ static int launch(struct bench *b, const struct product *p, struct err *err) {
     if (!cuda_list_fits(b->c, &in, 1, &l, &depth)) return err_set(err, ERR_EINTERNAL, "kernels/one.cu does not take this product");
     struct k_step_run run = {.instrs = b->instrs, .barrier = b->c->counters, .n = 1, .tags = 1, .depth = depth};
     void *params[] = {&run};
-    TRY_CU(b->c->d->cuMemcpyHtoD(b->instrs, &in, sizeof in), "an instruction");
+    TRY(cuda_upload(b->c, b->instrs, &in, sizeof in, "an instruction", err));
     TRY_CU(b->c->d->cuLaunchKernel(b->c->functions[l.kernel], l.grid[0], 1, 1, l.threads, 1, 1, l.shared_bytes, b->c->stream, params, NULL),
            "launching");
     return cuda_wait(b->c, err);
@@ -151,16 +151,16 @@ static int prepare_words(struct bench *b, const struct product *p, enum late lat
     TRY(next_tag(b, &tag, err));
     make_x(b, p, late == LATE_X ? tag - 1 : tag);
     for (int32_t i = 0; i < p->out; i++) b->added[i] = (uint64_t)(late == LATE_RESIDUAL ? tag - 1 : tag) << 32 | f32_bits(draw(8, i));
-    TRY_CU(b->c->d->cuMemcpyHtoD(b->x, b->words, sizeof b->words), "x");
-    return cuda_check(b->c->d, b->c->d->cuMemcpyHtoD(b->residual, b->added, sizeof b->added), err, "a residual");
+    TRY(cuda_upload(b->c, b->x, b->words, sizeof b->words, "x", err));
+    return cuda_upload(b->c, b->residual, b->added, sizeof b->added, "a residual", err);
 }
 
 static int prepare(struct bench *b, const struct product *p, enum late late, struct err *err) {
     if (p->mode == K_PLAIN) make_plain(b, p);
     else make_tiles(b, p);
     TRY(prepare_words(b, p, late, err));
-    TRY_CU(b->c->d->cuMemcpyHtoD(b->weights, b->packed, sizeof b->packed), "weights");
-    return cuda_check(b->c->d, b->c->d->cuMemcpyHtoD(b->norm, b->norm_f32, sizeof b->norm_f32), err, "a norm");
+    TRY(cuda_upload(b->c, b->weights, b->packed, sizeof b->packed, "weights", err));
+    return cuda_upload(b->c, b->norm, b->norm_f32, sizeof b->norm_f32, "a norm", err);
 }
 
 /* x is rounded to bf16, or to 2^-16 of the largest element of its unit and perhaps of the one beside it. */
@@ -207,7 +207,7 @@ static int launch_barrier(struct bench *b, const struct product *p, struct err *
     struct k_instr in[2] = {instr_of(b, p), instr_of(b, p)};
     struct k_step_run run = {.instrs = b->instrs, .barrier = b->c->counters, .n = 2};
     void *params[] = {&run};
-    TRY_CU(b->c->d->cuMemcpyHtoD(b->instrs, in, sizeof in), "two instructions");
+    TRY(cuda_upload(b->c, b->instrs, in, sizeof in, "two instructions", err));
     TRY_CU(b->c->d->cuLaunchKernel(b->c->functions[KERNEL_step_run], (unsigned int)b->c->n_sm, 1, 1, 512, 1, 1,
                                    (unsigned int)b->c->shared_max, b->c->stream, params, NULL),
            "launching");
@@ -219,7 +219,7 @@ static int check_barrier(struct bench *b, const struct product *p, struct err *e
     static const uint32_t few = 0x80000000u;
     struct err words = {0};
     TRY(prepare(b, p, LATE_NONE, err));
-    TRY_CU(b->c->d->cuMemcpyHtoD(b->c->counters, &few, sizeof few), "the barrier");
+    TRY(cuda_upload(b->c, b->c->counters, &few, sizeof few, "the barrier", err));
     if (launch_barrier(b, p, &words) != ERR_EDEVICE || !strstr(words.msg, "waited for each other in vain"))
         return err_set(err, ERR_EDEVICE, "a barrier that nobody reaches: %s", words.code ? words.msg : "no error");
     TRY(launch_barrier(b, p, err));

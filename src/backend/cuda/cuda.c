@@ -87,6 +87,7 @@ static int cuda_open(const struct backend_options *options, struct backend **out
     c->base.precision = options->precision;
     c->exact = options->precision == PRECISION_EXACT || options->precision == PRECISION_F32;
     c->no_fuse = options->no_fuse;
+    c->kept_back = RESERVE_BYTES;
     c->base.rows_max = MAX_GRID_Y / 2; /* rows are a grid's second dimension; wide products have two for each */
     int wanted, i_device = 0;
     int code = wanted_device(options->device, &wanted, err);

@@ -93,6 +93,7 @@ struct cuda {
     CUfunction functions[N_KERNELS]; /* NULL: not compiled for this GPU */
     int n_sm, sm, shared_max;
     bool exact, no_fuse, has_context;
+    size_t kept_back;                /* bytes of the GPU that are left to the driver and the display */
     const struct select_row *forced; /* measurements: this row for all ops of its kind that fit it */
     bool can_run_lists;              /* blocks of one launch may wait for each other */
 
@@ -142,10 +143,10 @@ enum { BOUNCE_BYTES = 8 << 20 }; /* each of two halves */
 int cuda_use(struct cuda *c, struct err *err);
 
 /* ---- memory and weights (weight.c), cache (kv.c) ---- */
-enum { RESERVE_BYTES = 256 << 20 }; /* left to the driver and the display; Windows would spill to system memory instead of failing */
+/* Kept back while a model is loaded, since Windows would spill to system memory instead of failing. A model that runs takes the little that it still
+ * needs of this too: a program that has taken the rest meanwhile does not stop it. */
+enum { RESERVE_BYTES = 256 << 20 };
 int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);
-/* The few bytes of a step that runs, also of what is kept back: a program that has taken the rest since then does not stop it. */
-int cuda_alloc_small(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err);
 /* Ordinary memory to the GPU, in the stream's order; it may go when this returns. */
 int cuda_upload(struct cuda *c, CUdeviceptr to, const void *from, size_t bytes, const char *what, struct err *err);
 void cuda_free(struct cuda *c, CUdeviceptr *p);

@@ -75,7 +75,7 @@ static int upload_runs(struct cuda *c, struct runs *r, struct err *err) {
         size_t need = r->runs[i].is_one ? cuda_links_find(r->all + r->runs[i].at, r->runs[i].n) : 0;
         if (need > links) links = need;
     }
-    TRY(cuda_alloc_small(c, bytes + links, "instructions of a step", &r->instrs, err));
+    TRY(cuda_alloc(c, bytes + links, "instructions of a step", &r->instrs, err));
     for (int32_t i = 0; i < r->n_runs; i++)
         if (r->runs[i].is_one) cuda_links_place(r->all + r->runs[i].at, r->runs[i].n, r->instrs + bytes, links);
     if (!c->can_run_lists) /* launches wait for each other */

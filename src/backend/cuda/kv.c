@@ -24,6 +24,7 @@ int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err 
     struct cuda *c = (struct cuda *)be;
     TRY(cuda_use(c, err));
     cuda_kv_close(be);
+    c->kept_back = RESERVE_BYTES;
     c->layout = *layout;
     for (int32_t i = 0; i < layout->n_classes; i++) {
         struct cuda_kv_class *k = &c->kv[i];

@@ -76,6 +76,7 @@ int cuda_reserve(struct backend *be, struct err *err) {
     int32_t n_ops = be->list.n_ops;
     TRY(prepare(c, err));
     reserve_program(&c->program, n_ops);
+    c->kept_back = 0;
     return ERR_OK;
 }
 

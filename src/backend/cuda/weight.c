@@ -4,25 +4,17 @@
 #include "tensor/quant.h"
 
 /* The driver's own refusal says what ours does: others may have taken the memory in between, or it lies in pieces. */
-static int alloc_beside(struct cuda *c, size_t bytes, size_t reserve, const char *what, CUdeviceptr *out, struct err *err) {
+int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
     size_t free_bytes = 0, total = 0;
     *out = 0;
     if (bytes == 0) return ERR_OK;
     CUDA_TRY(c, c->d->cuMemGetInfo(&free_bytes, &total), "asking for free memory");
-    bool fits = free_bytes >= reserve && free_bytes - reserve >= bytes;
+    bool fits = free_bytes >= c->kept_back && free_bytes - c->kept_back >= bytes;
     CUresult code = fits ? c->d->cuMemAlloc(out, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
     if (code) *out = 0;
     if (code == CUDA_ERROR_OUT_OF_MEMORY) return cuda_memory_error(c->device, what, bytes, free_bytes, err);
     CUDA_TRY(c, code, "memory for %s", what);
     return ERR_OK;
-}
-
-int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
-    return alloc_beside(c, bytes, RESERVE_BYTES, what, out, err);
-}
-
-int cuda_alloc_small(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
-    return alloc_beside(c, bytes, 0, what, out, err);
 }
 
 void cuda_free(struct cuda *c, CUdeviceptr *p) {
