@@ -5,7 +5,7 @@
 
 enum { WARPS = 8 };
 
-// ---- route: one warp per row; scores and choices in shared memory, [2][experts] ----
+// ---- route: one warp per row; scores, choices, and groups or the chosen in shared memory, [3][experts] ----
 
 // Index of the best of n, lower index first; NAN only where all are.
 static __device__ __forceinline__ int warp_best(const float *x, int n) {

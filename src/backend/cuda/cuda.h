@@ -23,7 +23,7 @@ enum kernel_id {
 
 enum { CUDA_MODULES_MAX = 32, GRAPHS_MAX = 64, SEEN_MAX = 64, STAGES = 4, OUTPUTS_MAX = 8, MAX_GRID_Y = 65535, QMV_ROWS = 8 };
 
-/* A bound weight: the checkpoint's planes, row after row, in one piece of device memory. */
+/* A bound weight: the checkpoint's planes, row after row or as tiles, in one piece of device memory. */
 struct cuda_weight {
     CUdeviceptr base;
     size_t bytes;
@@ -213,7 +213,10 @@ void cuda_fuse_lives(struct cuda *c);
 /* Whether op j is the only reader of t; whether two handles are the same elements. */
 bool cuda_read_only_by(const struct cuda *c, struct tensor t, int32_t j);
 bool cuda_same_view(struct tensor a, struct tensor b);
+/* Whether an op is the GLU of a product's two halves. */
+bool cuda_is_halves(const struct op *linear, const struct op *glu);
 /* Instructions of decode steps (fuse_step.c): whether steps of this shape have them; the ops of the one that begins at op i, 0 for none. */
+enum { STEP_ROWS = 8 }; /* that a decode step's kernels take */
 bool cuda_step_small(const struct cuda *c);
 /* 99 KB for a block, as 8.6, 8.9 and 12.x have, whose kernels are compiled for that (kernels/step.cuh). */
 static inline bool cuda_has_small_shared(const struct cuda *c) {

@@ -21,14 +21,19 @@ bool cuda_same_view(struct tensor a, struct tensor b) {
 
 /* ---- a product and its gate ---------------------------------------------------------------------------------------- */
 
+bool cuda_is_halves(const struct op *linear, const struct op *glu) {
+    if (glu->kind != OP_GLU) return false;
+    struct tensor both = linear->out[0], gate = glu->in[0], up = glu->in[1];
+    return gate.id == both.id && up.id == both.id && gate.heads == 1 && up.heads == 1 && gate.offset == 0 && up.offset == gate.width &&
+           up.width == gate.width && both.width == 2 * gate.width;
+}
+
 static bool is_gate(const struct cuda *c, int32_t i) {
     const struct oplist *l = &c->base.list;
-    if (i + 1 >= l->n_ops || l->ops[i].kind != OP_LINEAR || l->ops[i + 1].kind != OP_GLU) return false;
+    if (i + 1 >= l->n_ops || l->ops[i].kind != OP_LINEAR) return false;
     const struct op *linear = &l->ops[i], *glu = &l->ops[i + 1];
-    struct tensor both = linear->out[0], gate = glu->in[0], up = glu->in[1];
-    bool halves = gate.id == both.id && up.id == both.id && gate.heads == 1 && up.heads == 1 && gate.offset == 0 &&
-                  up.offset == gate.width && up.width == gate.width && both.width == 2 * gate.width;
-    return halves && cuda_read_only_by(c, both, i + 1) && (qmv_fits(c, linear) || qmm_fits(c, linear) || gemm_glu_fits(c, linear, glu));
+    return cuda_is_halves(linear, glu) && cuda_read_only_by(c, linear->out[0], i + 1) &&
+           (qmv_fits(c, linear) || qmm_fits(c, linear) || gemm_glu_fits(c, linear, glu));
 }
 
 /* ---- norms, rope and cache ------------------------------------------------------------------------------------------ */

@@ -5,7 +5,7 @@
  * nobody else. A list without such runs is lowered as ever. */
 #include "backend/cuda/cuda.h"
 
-enum { STEP_ROWS = 8, STEP_THREADS = 512, STEP_SPLIT = 256, STEP_SPLITS_MAX = 32, STEP_SINGLE_MAX = 1024 };
+enum { STEP_THREADS = 512, STEP_SPLIT = 256, STEP_SPLITS_MAX = 32, STEP_SINGLE_MAX = 1024 };
 enum { HEAD_BYTES = 4 * K_INSTR_BYTES + 2304, RED_BYTES = 8192 * 4, RED_BYTES_SMALL = 4096 * 4 }; /* of kernels/step.cu */
 
 static_assert(sizeof(struct k_instr) == K_INSTR_BYTES, "an instruction has its room");
@@ -49,12 +49,6 @@ static bool is_row_norm(const struct op *op) {
            n->gate == GATE_NONE;
 }
 
-static bool is_halves(const struct op *linear, const struct op *glu) {
-    struct tensor both = linear->out[0], gate = glu->in[0], up = glu->in[1];
-    return glu->kind == OP_GLU && gate.id == both.id && up.id == both.id && gate.heads == 1 && up.heads == 1 && gate.offset == 0 &&
-           up.offset == gate.width && up.width == gate.width && both.width == 2 * gate.width && gate.width % 16 == 0;
-}
-
 /* The summand beside the product's result: 0 or 1, -1 where this is no such sum. */
 static int other_summand(const struct op *linear, const struct op *add) {
     struct tensor y = linear->out[0];
@@ -80,7 +74,7 @@ static bool find_product(const struct cuda *c, int32_t i, struct product *out) {
     out->linear = j++;
     const struct op *linear = &l->ops[out->linear];
     if (j < l->n_ops && cuda_read_only_by(c, linear->out[0], j)) {
-        if (is_halves(linear, &l->ops[j])) out->glu = j++;
+        if (cuda_is_halves(linear, &l->ops[j]) && l->ops[j].out[0].width % 16 == 0) out->glu = j++;
         else if (other_summand(linear, &l->ops[j]) >= 0) out->add = j++;
     }
     out->size = j - i;

@@ -3,8 +3,6 @@
  * it is planned: TERMS, the product without its bias, TERMS_SUM. What cannot be had so stays wide, and runs in f32. */
 #include "backend/cuda/cuda.h"
 
-enum { STEP_ROWS = 8 }; /* that a decode step's kernels take */
-
 static bool is_split(const struct cuda *c, const struct op *op) {
     if (op->kind != OP_LINEAR || !op->arg.linear.wide || op->arg.linear.weight->in % 8) return false;
     return !cuda_step_small(c) || 2 * op->in[0].rows <= STEP_ROWS;
