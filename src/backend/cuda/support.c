@@ -93,6 +93,5 @@ void cuda_support_page(struct sb *out) {
             "and checked for\n"
             "  registers and spills, and has not been run. What RTX 30, 40 and 50 have of their own, decode kernels for 99 KB of shared "
             "memory, was compiled\n"
-            "  for that H200 too and run there within 99 KB; their last change, to how waits end, has run on the emulated driver "
-            "alone.\n");
+            "  for that H200 too and run there within 99 KB.\n");
 }
