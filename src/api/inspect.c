@@ -107,6 +107,7 @@ int inspect_model(struct arena *a, const char *path, struct inspect *out, struct
     *out = (struct inspect){0};
     TRY(model_folder_open(path, &c, err));
     out->path = str_cstr(a, str_of(c.path));
+    out->has_config = c.has_config;
     out->n_shards = c.n_shards;
     out->weights_bytes = c.total_bytes;
     int code = c.has_config ? describe_config(a, &c, out, err) : ERR_OK;

@@ -14,6 +14,7 @@ struct inspect_tensor {
 
 struct inspect {
     const char *path;
+    bool has_config;                 /* else what only config.json says is unknown: packed values cannot be told from plain ones */
     struct str model_type;           /* {NULL, 0}: unknown */
     uint64_t parameters;             /* weights as the model sees them: packed values unpacked, scales and biases not counted */
     const char *quant_mode;          /* NULL: not quantised */

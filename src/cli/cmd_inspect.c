@@ -122,7 +122,8 @@ static void write_text(struct sb *out, const struct inspect *m, bool with_tensor
         if (m->n_quant_overrides) sb_fmt(out, "; %zu paths differ", m->n_quant_overrides);
         sb_putc(out, '\n');
     } else {
-        sb_fmt(out, "quantization  %s\n", m->quant_mode ? m->quant_mode : "none");
+        const char *none = m->has_config ? "none" : "unknown: there is no config.json; parameters are counted as they are stored";
+        sb_fmt(out, "quantization  %s\n", m->quant_mode ? m->quant_mode : none);
     }
     if (m->n_layers) sb_fmt(out, "layers        %lld, hidden size %lld\n", (long long)m->n_layers, (long long)m->hidden);
     if (m->n_heads)

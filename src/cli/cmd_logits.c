@@ -16,21 +16,29 @@ static int write_row(void *user, const float *row, struct err *err) {
     return ERR_OK;
 }
 
+/* Rows that are cut off would be read as logits by whoever does not look at the exit code. A device stays. */
+static void remove_part(const char *path) {
+    struct os_stat st;
+    if (os_stat(path, &st, NULL) == ERR_OK && st.is_file) os_remove(path, NULL);
+}
+
 int cmd_logits(const struct args *args, struct err *err) {
     struct session_options o;
     struct session *s;
     const int32_t *tokens;
     int32_t n_tokens;
-    struct str path = args_str(args, OPT_OUT_FILE);
-    TRY(session_args(args, &o, err));
+    const char *path = args_cstr(args, OPT_OUT_FILE);
     TRY(token_args(args, &tokens, &n_tokens, err));
-    if (!path.p) return err_set(err, ERR_EARG, "--out FILE is missing");
+    if (!path) return err_set(err, ERR_EARG, "--out FILE is missing");
     if (!n_tokens) return err_set(err, ERR_EARG, "--tokens IDS is missing");
+    TRY(session_args(args, &o, err));
     TRY(session_open(&o, &s, err));
     struct logits_file f = {.vocab = session_vocab(s)};
-    int code = os_file_open(str_cstr(args->arena, path), OS_WRITE, &f.file, err);
+    int code = os_file_open(path, OS_WRITE, &f.file, err);
+    bool is_open = code == ERR_OK;
     if (!code) code = session_logits(s, tokens, n_tokens, write_row, &f, err);
     os_file_close(f.file);
+    if (code && is_open) remove_part(path);
     session_close(s);
     return code;
 }
