@@ -319,6 +319,7 @@ static void plan(struct engine *e) {
         if (n > room) n = room;
         int32_t pause = e->prefix ? prefix_pause(e->prefix, &j->seq) : 0;
         if (j->seq.n_done < pause && pause < j->seq.n_done + n) n = pause - j->seq.n_done;
+        n = sequence_rows_alike(&j->seq, &r->model->spec, e->options.exact, n);
         if (n == 0) break;
         if (!engine_reserve(e, &j->seq, n)) break; /* a prompt never preempts: it waits until blocks are free */
         if (add_rows(e, j, n)) e->stats.rows_prefill += n;

@@ -79,3 +79,14 @@ void sequence_follow_rope(struct sequence *s, struct kv *kv, const struct spec *
     sequence_drop(s, kv);
     s->rope_len = after;
 }
+
+int32_t sequence_rows_alike(const struct sequence *s, const struct spec *spec, bool exact, int32_t n) {
+    for (int32_t i = 0; i < spec->n_ropes && !exact; i++) {
+        const struct rope_spec *r = &spec->ropes[i];
+        if (r->scaling != SCALE_DYNAMIC) continue;
+        int32_t alike = s->n_prompt > r->original_len ? s->n_prompt : r->original_len;
+        int32_t most = s->n_done < alike ? alike - s->n_done : 1;
+        if (n > most) n = most;
+    }
+    return n;
+}

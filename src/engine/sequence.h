@@ -27,6 +27,9 @@ struct spec;
  * will be computed again with the new one. Long-context tables switch once; dynamic ones change with every row, and only
  * `exact` follows them (otherwise old keys keep the table they were made with, as the reference's cache does). */
 void sequence_follow_rope(struct sequence *s, struct kv *kv, const struct spec *spec, bool exact);
+/* How many of the next n rows have one table of every rope. Where old keys keep theirs, rows that are computed again after preemption must get
+ * the table that they had: the prompt that of its length, each row behind it that of its own. */
+int32_t sequence_rows_alike(const struct sequence *s, const struct spec *spec, bool exact, int32_t n);
 /* Forget everything computed (preemption): tokens stay, blocks go back. */
 void sequence_drop(struct sequence *s, struct kv *kv);
 

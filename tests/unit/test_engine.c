@@ -19,7 +19,20 @@ struct rig_options {
     int64_t kv_tokens;
     int32_t kv_bits;
     bool no_fuse;
+    bool dynamic;
 };
+
+/* The made-up model with a rope that follows the length, trained on 16 positions. */
+static const struct config *dynamic_config(struct arena *a) {
+    static const char text[] =
+        "{\"model_type\":\"qwen3\",\"hidden_size\":128,\"intermediate_size\":256,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+        "\"num_key_value_heads\":2,\"head_dim\":64,\"vocab_size\":4096,\"max_position_embeddings\":16,\"tie_word_embeddings\":true,"
+        "\"quantization\":{\"group_size\":64,\"bits\":4},\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":40.0}}";
+    struct config *c = arena_new(a, struct config, 1);
+    struct err err;
+    CHECK_OK(config_parse(a, str_of(text), "config.json", c, &err), err);
+    return c;
+}
 
 static void rig_open(struct rig *r, const struct rig_options *o) {
     struct err err;
@@ -31,7 +44,9 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
     r->be->rows_max = o->rows_max;
     CHECK_OK(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, &err), err);
     struct tensor_store store = synth_store(synth);
-    CHECK_OK(model_open(&r->arena, r->be, synth_config(synth), &store, &r->model, &err), err);
+    const struct config *config = o->dynamic ? dynamic_config(&r->arena) : synth_config(synth);
+    CHECK_OK(model_open(&r->arena, r->be, config, &store, &r->model, &err), err);
+    if (o->dynamic) r->model.spec.context = 512; /* as --ctx-size does */
     struct engine_options options = {.limits = {.rows = o->rows, .seqs = o->seqs, .kv_tokens = o->kv_tokens}, .chunk = o->chunk};
     CHECK_OK(engine_open(&r->model, r->be, &options, &r->engine, &err), err);
 }
@@ -118,6 +133,19 @@ static void preemption_changes_nothing(void) {
     /* the cache holds fewer positions than all requests together need */
     struct engine_stats stats = run_all(&(struct rig_options){.n_threads = 2, .rows = 64, .seqs = N_REQUESTS, .kv_tokens = 64}, got);
     CHECK(stats.n_preempted > 0);
+    check_same(got, alone);
+}
+
+/* Old keys keep the table of their length: computed again, they have to get the same one. */
+static void dynamic_rope_outlives_preemption(void) {
+    static struct answer plain[N_REQUESTS], alone[N_REQUESTS], got[N_REQUESTS];
+    run_all(&(struct rig_options){.n_threads = 1, .rows = 512, .seqs = 1}, plain);
+    run_all(&(struct rig_options){.n_threads = 1, .rows = 512, .seqs = 1, .dynamic = true}, alone);
+    CHECK(memcmp(plain, alone, sizeof alone) != 0);
+    run_all(&(struct rig_options){.n_threads = 1, .rows = 16, .seqs = N_REQUESTS, .chunk = 5, .dynamic = true}, got);
+    check_same(got, alone);
+    struct rig_options small = {.n_threads = 1, .rows = 64, .seqs = N_REQUESTS, .kv_tokens = 64, .dynamic = true};
+    CHECK(run_all(&small, got).n_preempted > 0);
     check_same(got, alone);
 }
 
@@ -439,6 +467,7 @@ const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"answers_do_not_depend_on_the_batch", answers_do_not_depend_on_the_batch},
                                                      {"rows_of_a_device", rows_of_a_device},
                                                      {"preemption_changes_nothing", preemption_changes_nothing},
+                                                     {"dynamic_rope_outlives_preemption", dynamic_rope_outlives_preemption},
                                                      {"small_caches_change_with_nothing_else", small_caches_change_with_nothing_else},
                                                      {"blocks_come_back", blocks_come_back},
                                                      {"bad_requests_are_refused", bad_requests_are_refused},
