@@ -385,7 +385,7 @@ static void device_details(void) {
     CHECK(p.devices[1].display && !p.devices[0].display);
     cuda_device_describe(&p.devices[1], &words);
     CHECK_STR(sb_str(&words), STR("GPU 1: NVIDIA H200, compute capability 9.0 (Hopper), 140.4 GiB (139.6 GiB free), kernels 90a"));
-    CHECK_INT(cuda_memory_error(&p.devices[0], "the weights", UINT64_C(30) << 30, UINT64_C(22) << 30, &err), ERR_EMEMORY);
+    CHECK_INT(cuda_memory_error(&p.devices[0], "the weights", UINT64_C(30) << 30, UINT64_C(22) << 30, 0, &err), ERR_EMEMORY);
     CHECK(strstr(err.msg, "30.00 GiB wanted, 22.00 GiB of 23.99 GiB free") && strstr(err.msg, "--device cpu"));
     CHECK_INT(cuda_check(&p.driver, CUDA_ERROR_OUT_OF_MEMORY, &err, "allocating %d bytes", 7), ERR_EMEMORY);
     CHECK_STR(str_of(err.msg), STR("allocating 7 bytes: CUDA_ERROR_OUT_OF_MEMORY (2): the GPU has no memory left"));
@@ -424,6 +424,7 @@ static void memory_errors(void) {
         int code = cuda_alloc(c, (size_t)rows[i].bytes, "it", &p, &err);
         FAIL_IF(code != (rows[i].fits ? ERR_OK : ERR_EMEMORY) || (p != 0) != rows[i].fits, "row %zu: code %d, %s", i, code, err.msg);
         FAIL_IF(code && (!strstr(err.msg, "too little memory for it") || !strstr(err.msg, "GiB wanted")), "row %zu: %s", i, err.msg);
+        FAIL_IF(code && !strstr(err.msg, "0.25 GiB of that are kept back") != rows[i].runs, "row %zu: %s", i, err.msg);
         cuda_free(c, &p);
     }
     sb_free(&data);

@@ -188,10 +188,13 @@ void cuda_device_describe(const struct cuda_device *dev, struct sb *out) {
     if (dev->covered) sb_fmt(out, ", kernels %s%s", dev->image.suffix == 'p' ? "from PTX " : "", arch);
 }
 
-int cuda_memory_error(const struct cuda_device *dev, const char *what, uint64_t wanted_bytes, uint64_t free_bytes, struct err *err) {
+int cuda_memory_error(const struct cuda_device *dev, const char *what, uint64_t wanted_bytes, uint64_t free_bytes, uint64_t kept_bytes,
+                      struct err *err) {
+    char kept[64] = "";
+    if (kept_bytes) snprintf(kept, sizeof kept, " (%.2f GiB of that are kept back)", gib(kept_bytes));
     return err_set(
         err, ERR_EMEMORY,
-        "GPU %d (%s) has too little memory for %s: %.2f GiB wanted, %.2f GiB of %.2f GiB free; end other programs that use it, take a smaller "
-        "model or context, or use --device cpu",
-        dev->index, dev->name, what, gib(wanted_bytes), gib(free_bytes), gib(dev->total_bytes));
+        "GPU %d (%s) has too little memory for %s: %.2f GiB wanted, %.2f GiB of %.2f GiB free%s; end other programs that use it, take a "
+        "smaller model or context, or use --device cpu",
+        dev->index, dev->name, what, gib(wanted_bytes), gib(free_bytes), gib(dev->total_bytes), kept);
 }

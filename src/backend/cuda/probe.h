@@ -69,7 +69,8 @@ int cuda_probe_choose(struct cuda_probe *p, int wanted, int *out_i, struct err *
 /* "GPU 0: NVIDIA H200, compute capability 9.0, 139.8 GiB (139.2 GiB free), kernels 90a" */
 void cuda_device_describe(const struct cuda_device *dev, struct sb *out);
 
-/* The message for a device whose memory does not suffice; gives ERR_EMEMORY. */
-int cuda_memory_error(const struct cuda_device *dev, const char *what, uint64_t wanted_bytes, uint64_t free_bytes, struct err *err);
+/* The message for a device whose memory does not suffice; gives ERR_EMEMORY. kept_bytes: of those that are free, which we leave alone. */
+int cuda_memory_error(const struct cuda_device *dev, const char *what, uint64_t wanted_bytes, uint64_t free_bytes, uint64_t kept_bytes,
+                      struct err *err);
 
 #endif

@@ -12,7 +12,7 @@ int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out,
     bool fits = free_bytes >= c->kept_back && free_bytes - c->kept_back >= bytes;
     CUresult code = fits ? c->d->cuMemAlloc(out, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
     if (code) *out = 0;
-    if (code == CUDA_ERROR_OUT_OF_MEMORY) return cuda_memory_error(c->device, what, bytes, free_bytes, err);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY) return cuda_memory_error(c->device, what, bytes, free_bytes, c->kept_back, err);
     CUDA_TRY(c, code, "memory for %s", what);
     return ERR_OK;
 }
