@@ -201,10 +201,7 @@ static int check_usage(const struct args *args, struct err *err) {
     if (has_ids && args_given(args, OPT_SYSTEM)) return err_set(err, ERR_EARG, "--system needs --prompt: ids are taken as they are");
     if (args_flag(args, OPT_JSON) && args_flag(args, OPT_IDS)) return err_set(err, ERR_EARG, "--json and --ids exclude each other");
     if (args_given(args, OPT_LOGPROBS) && !args_flag(args, OPT_JSON)) return err_set(err, ERR_EARG, "--logprobs needs --json");
-    struct sampling_given given;
-    struct sampler_params params = sampler_defaults();
-    TRY(sampling_args(args, &given, err));
-    return sampling_extra_args(args, &params, err);
+    return sampling_check(args, err);
 }
 
 int cmd_generate(const struct args *args, struct err *err) {

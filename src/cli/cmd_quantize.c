@@ -1,4 +1,5 @@
 /* mlxcel quantize: a quantised copy of a model. */
+#include "api/new_folder.h"
 #include "api/quantize.h"
 #include "base/log.h"
 #include "cli/interrupt.h"
@@ -39,8 +40,9 @@ int cmd_quantize(const struct args *args, struct err *err) {
                                  .user = &bar};
     if (args_given(args, OPT_QUANT_BITS)) o.format.bits = (uint8_t)args_int(args, OPT_QUANT_BITS);
     if (args_given(args, OPT_QUANT_GROUP)) o.format.group = (uint16_t)args_int(args, OPT_QUANT_GROUP);
-    TRY(model_arg(args, source, &o.source, NULL, err));
     TRY(read_overrides(args, &o, err));
+    TRY(new_folder_check(o.target, err));
+    TRY(model_arg(args, source, &o.source, NULL, err));
     interrupt_begin();
     int code = quantize_run(&o, &r, err);
     interrupt_end();

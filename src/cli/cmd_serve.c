@@ -53,9 +53,10 @@ int cmd_serve(const struct args *args, struct err *err) {
                                .pools_last = args_choice(args, OPT_POOLING) == 1,
                                .json_log = args_choice(args, OPT_LOG_FORMAT) == 1,
                                .open_page = args_flag(args, OPT_OPEN)};
-    TRY(session_args(args, &o.session, err));
+    if (!o.cert_path != !o.key_path) return err_set(err, ERR_EARG, "--ssl-cert-file and --ssl-key-file belong together");
     TRY(sampling_args(args, &o.sampling, err));
     TRY(read_keys(args, &keys, err));
+    TRY(session_args(args, &o.session, err));
     o.session.n_seqs = (int32_t)args_int(args, OPT_PARALLEL);
     o.session.n_rows = (int32_t)args_int(args, OPT_BATCH_ROWS);
     o.session.kv_tokens = args_int(args, OPT_KV_TOKENS);
@@ -63,6 +64,5 @@ int cmd_serve(const struct args *args, struct err *err) {
     o.n_keys = keys.n;
     o.n_origins = args_strings(args, OPT_CORS_ORIGINS, &o.origins);
     o.n_hosts = args_strings(args, OPT_ALLOWED_HOSTS, &o.hosts);
-    if (!o.cert_path != !o.key_path) return err_set(err, ERR_EARG, "--ssl-cert-file and --ssl-key-file belong together");
     return server_run(&o, err);
 }

@@ -54,3 +54,10 @@ int sampling_extra_args(const struct args *args, struct sampler_params *p, struc
                                          : hash_pair(os_clock_ns(), (uint64_t)os_process_id()) >> 33; /* short enough to be typed */
     return ERR_OK;
 }
+
+int sampling_check(const struct args *args, struct err *err) {
+    struct sampling_given given;
+    struct sampler_params params = sampler_defaults();
+    TRY(sampling_args(args, &given, err));
+    return sampling_extra_args(args, &params, err);
+}

@@ -85,14 +85,9 @@ static int shape_args(const struct args *args, struct session_options *out, stru
     return ERR_OK;
 }
 
-int session_args(const struct args *args, struct session_options *out, struct err *err) {
+/* How and where is computed. */
+static int compute_args(const struct args *args, struct session_options *out, struct err *err) {
     static const int32_t kv_bits[] = {16, 8, 4};
-    struct str model;
-    *out = (struct session_options){.on_load = show_loading, .load_user = arena_new(args->arena, struct load_bar, 1)};
-    TRY(model_name_arg(args, &model, err));
-    if (args_has(args, OPT_SHAPE)) TRY(shape_args(args, out, err));
-    TRY(model_arg(args, model, &out->model, &out->name, err));
-    if (!args_has(args, OPT_PRECISION)) return ERR_OK;
     out->precision = (enum session_precision)args_choice(args, OPT_PRECISION);
     out->n_threads = (int32_t)args_int(args, OPT_THREADS);
     out->force = args_flag(args, OPT_FORCE);
@@ -101,6 +96,15 @@ int session_args(const struct args *args, struct session_options *out, struct er
     TRY(cpu_level_arg(args, err));
     out->device = args_cstr(args, OPT_DEVICE);
     return xla_args(args, out, err);
+}
+
+int session_args(const struct args *args, struct session_options *out, struct err *err) {
+    struct str model;
+    *out = (struct session_options){.on_load = show_loading, .load_user = arena_new(args->arena, struct load_bar, 1)};
+    TRY(model_name_arg(args, &model, err));
+    if (args_has(args, OPT_SHAPE)) TRY(shape_args(args, out, err));
+    if (args_has(args, OPT_PRECISION)) TRY(compute_args(args, out, err));
+    return model_arg(args, model, &out->model, &out->name, err);
 }
 
 int prompt_arg(const struct args *args, struct str *out, struct err *err) {
