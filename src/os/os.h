@@ -108,9 +108,10 @@ const char *os_cpu_name(void);
 uint64_t os_clock_ns(void); /* monotonic */
 int64_t os_wall_ns(void);   /* since 1970 */
 void os_sleep_ms(int ms);
-/* Local broken-down time of a wall clock value, for strftime. */
+/* Broken-down time of a wall clock value, for strftime. */
 struct tm;
 void os_local_time(int64_t wall_ns, struct tm *out);
+void os_utc_time(int64_t wall_ns, struct tm *out);
 
 /* ---- threads -------------------------------------------------------------------------------------------------- */
 

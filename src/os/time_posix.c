@@ -24,8 +24,14 @@ void os_sleep_ms(int ms) {
     while (nanosleep(&t, &t) && errno == EINTR) {}
 }
 
+static time_t whole_seconds(int64_t wall_ns) {
+    return (time_t)(wall_ns / 1000000000 - (wall_ns % 1000000000 < 0));
+}
+
 void os_local_time(int64_t wall_ns, struct tm *out) {
-    int64_t seconds = wall_ns / 1000000000 - (wall_ns % 1000000000 < 0);
-    time_t t = (time_t)seconds;
-    localtime_r(&t, out);
+    localtime_r(&(time_t){whole_seconds(wall_ns)}, out);
+}
+
+void os_utc_time(int64_t wall_ns, struct tm *out) {
+    gmtime_r(&(time_t){whole_seconds(wall_ns)}, out);
 }

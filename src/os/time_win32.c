@@ -22,7 +22,14 @@ void os_sleep_ms(int ms) {
     if (ms > 0) Sleep((DWORD)ms);
 }
 
+static __time64_t whole_seconds(int64_t wall_ns) {
+    return wall_ns / 1000000000 - (wall_ns % 1000000000 < 0);
+}
+
 void os_local_time(int64_t wall_ns, struct tm *out) {
-    __time64_t seconds = wall_ns / 1000000000 - (wall_ns % 1000000000 < 0);
-    if (_localtime64_s(out, &seconds)) *out = (struct tm){.tm_year = 70, .tm_mday = 1, .tm_wday = 4};
+    if (_localtime64_s(out, &(__time64_t){whole_seconds(wall_ns)})) *out = (struct tm){.tm_year = 70, .tm_mday = 1, .tm_wday = 4};
+}
+
+void os_utc_time(int64_t wall_ns, struct tm *out) {
+    if (_gmtime64_s(out, &(__time64_t){whole_seconds(wall_ns)})) *out = (struct tm){.tm_year = 70, .tm_mday = 1, .tm_wday = 4};
 }

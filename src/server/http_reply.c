@@ -1,7 +1,10 @@
 /* Answers: status line, headers, whole bodies and chunked streams. */
 #include "server/http_internal.h"
 
+#include "os/os.h"
+
 #include <assert.h>
+#include <time.h>
 
 static const struct {
     int32_t status;
@@ -33,11 +36,20 @@ static const char *reason_of(int32_t status) {
     return "Status";
 }
 
+/* An origin server with a clock must send it (RFC 9110, 6.6.1). The program keeps the C locale, so the names are English. */
+static void put_date(struct sb *out) {
+    char text[40];
+    struct tm now;
+    os_utc_time(os_wall_ns(), &now);
+    if (strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &now)) sb_fmt(out, "Date: %s\r\n", text);
+}
+
 static void put_head(struct sb *out, struct http_exchange *x, int32_t status, const char *content_type) {
     struct http_conn *c = x->conn;
     if (!x->request.keep_alive || c->server->draining) c->close_after = true;
     sb_fmt(out, "HTTP/1.1 %d %s\r\nServer: mlxcel\r\nConnection: %s\r\n", status, reason_of(status),
            c->close_after ? "close" : "keep-alive");
+    put_date(out);
     if (content_type) sb_fmt(out, "Content-Type: %s\r\n", content_type);
     sb_put(out, sb_str(&x->headers));
     x->status = status;

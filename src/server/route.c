@@ -182,7 +182,7 @@ static int check_route(struct call *c) {
     struct sb allowed = {0};
     c->route = find_route(q, &allowed);
     if (!c->route && allowed.n) {
-        sb_fmt(&c->exchange->headers, "Allow: %s\r\n", allowed.p);
+        sb_fmt(&c->exchange->headers, "Allow: %s%s, OPTIONS\r\n", allowed.p, strstr(allowed.p, "GET") ? ", HEAD" : "");
         api_fail(&c->error, 405, NULL, NULL, "the method is not allowed here; use %s", allowed.p);
     } else if (!c->route) {
         api_fail(&c->error, 404, "not_found", NULL, "there is no %.*s %.*s here; the API is under /v1, the chat page at /",

@@ -3,6 +3,7 @@
 
 usage: test_wire.py PROGRAM      last line: "N passed, N failed[, N skipped]"
 """
+import email.utils
 import json
 import os
 import random
@@ -13,6 +14,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 
 import harness
 from harness import SLOW, Server, check
@@ -137,7 +139,13 @@ def check_guards(s):
     for target, want in ((b"http://localhost/health", 200), (b"http://evil.com/health", 403)):
         got, _ = talk(s.port, b"GET " + target + b" HTTP/1.1\r\n" + HOST + b"\r\n")
         check(status_of(got) == want, f"target {target}: {got[:100]!r}")
-    check(s.request("/v1/chat/completions")[0] == 405 and s.request("/nothing")[0] == 404, "405 and 404")
+    for path, method, allowed in (("/v1/chat/completions", "GET", "POST, OPTIONS"), ("/v1/models", "DELETE", "GET, HEAD, OPTIONS")):
+        code, headers, text = s.request(path, method=method)
+        check(code == 405 and headers["Allow"] == allowed, f"405 and what is allowed: {code} {headers['Allow']} {text}")
+    check(s.request("/nothing")[0] == 404, "404")
+    for path in ("/health", "/nothing"):
+        at = email.utils.parsedate_to_datetime(s.request(path)[1]["Date"] or "Thu, 01 Jan 1970 00:00:00 GMT")
+        check(abs(at.timestamp() - time.time()) < 600, f"the date of an answer: {at}")
 
 
 NUMBERS = {

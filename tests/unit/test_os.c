@@ -705,6 +705,8 @@ static void clocks_advance(void) {
     os_local_time(INT64_C(1000000000) * 1000000000, &t);
     CHECK_INT(t.tm_year, 101);
     CHECK_INT(t.tm_mon, 8);
+    os_utc_time(INT64_C(1000000000) * 1000000000, &t); /* Sunday, 9 September 2001, 01:46:40 */
+    CHECK(t.tm_mday == 9 && t.tm_wday == 0 && t.tm_hour == 1 && t.tm_min == 46 && t.tm_sec == 40);
 }
 
 /* ---- control groups and CPU flags ------------------------------------------------------------------------------ */
