@@ -6,6 +6,7 @@
 #include <string.h>
 
 static _Atomic int level_limit = LOG_INFO;
+static _Atomic bool other_line_open;
 static log_sink_fn *sink_fn;
 static void *sink_user;
 
@@ -15,6 +16,10 @@ void log_set_level(enum log_level level) {
 
 enum log_level log_get_level(void) {
     return (enum log_level)atomic_load(&level_limit);
+}
+
+void log_line_open(bool is_open) {
+    atomic_store(&other_line_open, is_open);
 }
 
 void log_set_sink(log_sink_fn *sink, void *user) {
@@ -43,6 +48,7 @@ void log_line(enum log_level level, const char *fmt, ...) {
         return;
     }
     char whole[1100];
-    n = snprintf(whole, sizeof whole, "mlxcel: %s%s\n", names[level], line);
+    const char *gap = atomic_exchange(&other_line_open, false) ? "\n" : "";
+    n = snprintf(whole, sizeof whole, "%smlxcel: %s%s\n", gap, names[level], line);
     fwrite(whole, 1, (size_t)n, stderr);
 }

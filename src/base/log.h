@@ -5,6 +5,8 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
+
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 /* A sink gets one line without its newline; it may be called from any thread. */
@@ -13,6 +15,8 @@ typedef void log_sink_fn(enum log_level level, const char *line, void *user);
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
 void log_set_sink(log_sink_fn *sink, void *user); /* NULL: back to stderr */
+/* An answer has left a line unfinished on the terminal that the log goes to, too: the next line of the log begins a new one. */
+void log_line_open(bool is_open);
 void log_line(enum log_level level, const char *fmt, ...) MLXCEL_PRINTF(2, 3);
 
 #define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)

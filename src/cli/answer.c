@@ -1,6 +1,7 @@
 /* Answers as they come. Escape sequences go to terminals that show colours, and nowhere else. */
 #include "cli/answer.h"
 
+#include "base/log.h"
 #include "os/os.h"
 
 void answer_begin(struct answer *a, bool inside) {
@@ -10,12 +11,14 @@ void answer_begin(struct answer *a, bool inside) {
     reasoning_init(&a->split, inside);
     a->notes = a->dims = false;
     a->breaks = true;
+    a->joins = os_is_terminal(OS_STDOUT) && os_is_terminal(OS_STDERR);
 }
 
 static void put(struct answer *a, struct str text) {
     if (a->silent || a->code || text.n == 0) return;
     a->breaks = text.p[text.n - 1] == '\n';
     a->code = os_write(OS_STDOUT, text, &a->err);
+    log_line_open(!a->breaks && a->joins);
 }
 
 static void put_code(struct answer *a, const char *sequence) {

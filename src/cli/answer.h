@@ -14,6 +14,7 @@ struct answer {
     struct sb thoughts, text; /* everything so far */
     bool notes, dims;         /* on the terminal now: "thinking", dimmed text */
     bool breaks;              /* the last byte that was printed is a newline, or there was none */
+    bool joins;               /* the log goes to the same terminal */
     int code;
     struct err err; /* why printing failed */
 };

@@ -4,6 +4,7 @@
 usage: test_xla.py PROGRAM GOLDEN_TESTS DATA [--all]   (without --all: one fixture for each kind of layer)
 """
 import os
+import pty
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,22 @@ def run(command, **env):
     env = {**os.environ, **plugin.ENV, **env}
     done = subprocess.run(command, capture_output=True, text=True, env={k: v for k, v in env.items() if v is not None}, timeout=3000)
     return done.returncode, done.stdout, done.stderr
+
+
+def on_terminal(command, **env):
+    """What is on a terminal at the end, answer and log."""
+    ours, theirs = pty.openpty()
+    p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**os.environ, **plugin.ENV, **env})
+    os.close(theirs)
+    seen = b""
+    try:
+        while piece := os.read(ours, 65536):
+            seen += piece
+    except OSError:
+        pass
+    os.close(ours)
+    p.wait(timeout=60)
+    return seen.decode(errors="replace").replace("\r\n", "\n")
 
 
 def fixtures(names, folder):
@@ -44,6 +61,8 @@ def generating():
         check(code == 0 and got == want, f"{what}: {got} instead of {want}: {err[-300:]}")
         return err
 
+    text = on_terminal([PROGRAM, "generate", "-p", "Once upon a time", "-n", "4", "--backend", "xla"], MLXCEL_XLA_CACHE="off")
+    check("\nOnce\nmlxcel: xla: compiling the program for decoding" in text, f"a line of the log begins a line: {text}")
     with tempfile.TemporaryDirectory() as cache:
         err = start("generate", MLXCEL_XLA_CACHE=cache)
         check("compiling the program for decoding" in err and "not kept" not in err, f"compiling is told: {err}")
