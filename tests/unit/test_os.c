@@ -563,6 +563,19 @@ static void run_sets_folder_and_environment(void) {
     arena_free(&a);
 }
 
+/* The runner itself: names that fit no case are no success. */
+static void run_of_no_case_fails(void) {
+    struct arena a = {0};
+    struct os_run_result r;
+    struct err err;
+    run_child(&a, (const char *const[]){"exit", "0", NULL}, STR("")); /* skips where it cannot start itself */
+    const char *const argv[] = {os_exe_path(), "no_such_case", NULL};
+    CHECK_OK(os_run(&a, argv, NULL, NULL, STR(""), &r, &err), err);
+    CHECK_INT(r.exit_code, 1);
+    CHECK(str_starts(r.out, STR("0 passed, 0 failed")) && str_find(r.err, STR("no case has such a name"), 0) != STR_NONE);
+    arena_free(&a);
+}
+
 static void interrupts_reach_the_function(void) {
     struct arena a = {0};
     if (!is_posix()) unit_skip("only a console sends interrupts on this system");
@@ -789,6 +802,7 @@ const struct unit_suite unit_os = {"os", (const struct unit_case[]){
                                              {"run_quotes_arguments", run_quotes_arguments},
                                              {"run_reports_failures", run_reports_failures},
                                              {"run_sets_folder_and_environment", run_sets_folder_and_environment},
+                                             {"run_of_no_case_fails", run_of_no_case_fails},
                                              {"interrupts_reach_the_function", interrupts_reach_the_function},
                                              {"conditions_take_turns", conditions_take_turns},
                                              {"words_wake_all_waiters", words_wake_all_waiters},

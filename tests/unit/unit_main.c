@@ -129,5 +129,7 @@ int main(int argc, char **argv) {
     printf("\n");
     if (scratch[0] && !n_failed) os_remove_tree(scratch, NULL);
     arena_free(&a);
-    return n_failed ? 1 : 0;
+    bool none = n_passed + n_failed + n_skipped == 0; /* a name that is misspelt proves nothing */
+    if (none) fprintf(stderr, "no case has such a name\n");
+    return n_failed || none ? 1 : 0;
 }
