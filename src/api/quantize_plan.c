@@ -264,6 +264,16 @@ static int collect(const struct checkpoint *c, struct quantize_plan *p, struct m
     return ERR_OK;
 }
 
+/* Every mode but affine has one width and one group. */
+static int no_such_format(const struct format *asked, const struct format *usual, struct err *err) {
+    const char *mode = quant_mode_name(asked->mode);
+    if (asked->mode == QUANT_AFFINE)
+        return err_set(err, ERR_EARG, "there is no affine with %d bits in groups of %d: bits are 2, 3, 4, 5, 6 or 8, groups 32, 64 or 128",
+                       asked->bits, asked->group);
+    return err_set(err, ERR_EARG, "there is no %s with %d bits in groups of %d: it has %d bits in groups of %d", mode, asked->bits,
+                   asked->group, usual->bits, usual->group);
+}
+
 int quantize_plan_make(const struct checkpoint *c, const struct quantize_options *o, struct quantize_plan *p, struct err *err) {
     static const struct format usual[N_QUANT_MODES] = {[QUANT_AFFINE] = {QUANT_AFFINE, DT_F32, 4, 64},
                                                        [QUANT_MXFP4] = {QUANT_MXFP4, DT_F32, 4, 32},
@@ -273,9 +283,7 @@ int quantize_plan_make(const struct checkpoint *c, const struct quantize_options
     *p = (struct quantize_plan){.options = o, .base = usual[o->format.mode]};
     if (o->format.bits) p->base.bits = o->format.bits;
     if (o->format.group) p->base.group = o->format.group;
-    if (!format_valid(&p->base))
-        return err_set(err, ERR_EARG, "there is no %s with %d bits in groups of %d", quant_mode_name(p->base.mode), p->base.bits,
-                       p->base.group);
+    if (!format_valid(&p->base)) return no_such_format(&p->base, &usual[o->format.mode], err);
     for (size_t i = 0; i < o->n_overrides; i++) {
         struct format f = {QUANT_AFFINE, DT_F32, (uint8_t)o->overrides[i].bits, 64};
         if (o->overrides[i].bits != PLAIN_BITS && !format_valid(&f))

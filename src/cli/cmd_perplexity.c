@@ -23,8 +23,8 @@ static bool show(void *user, uint64_t done, uint64_t total, double perplexity) {
 static void print(const struct perplexity_result *r, int32_t chunk, bool json, struct sb *out) {
     struct jsonw w = {.out = out};
     if (!json) {
-        sb_fmt(out, "perplexity %.4f +- %.4f (%llu tokens predicted in %llu chunks of %d)\n", r->perplexity, r->error,
-               (unsigned long long)r->n_predicted, (unsigned long long)r->n_chunks, chunk);
+        sb_fmt(out, "perplexity %.4f +- %.4f (%llu tokens predicted in %llu chunk%s of %d)\n", r->perplexity, r->error,
+               (unsigned long long)r->n_predicted, (unsigned long long)r->n_chunks, r->n_chunks == 1 ? "" : "s", chunk);
         return;
     }
     jsonw_begin(&w, '{');

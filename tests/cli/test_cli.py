@@ -331,6 +331,9 @@ def check_files():
         expect(["logits", "--tokens", "1,999999", "-o", str(out)], 2, err="token 999999 is outside the vocabulary")
         check(not out.exists(), "logits that were not made leave no file")
         check(run("logits", "--tokens", "1,2", "-o", str(out)).returncode == 0 and out.stat().st_size == 2 * 4096 * 4, "logits")
+        run("synth", "--shape", "tiny", "--bits", "16", "-o", folder + "/plain")
+        for option, says in ((["--bits", "7"], "bits are 2, 3, 4, 5, 6 or 8, groups 32, 64 or 128"), (["--mode", "nvfp4", "--bits", "8"], "4 bits in groups of 16")):
+            expect(["quantize", "-m", folder + "/plain", "-o", folder + "/new", *option], 2, err=says)
         run("synth", "--shape", "tiny", "-o", folder + "/bare")
         os.remove(folder + "/bare/config.json")
         expect(["inspect", folder + "/bare"], 0, "quantization  unknown: there is no config.json")
