@@ -160,6 +160,7 @@ def make_splits(folder):
                 "nested": r" ?[^(\s|[.,!?…。，、।۔،])]+", "posix": r"[[:punct:]]+|[[:digit:]]+|[[:^space:]]", "code": r"[\u4e00-\u9fa5\w]+",
                 "caseless": r"(?i)\p{Lu}+|[\p{Lu}]he |(?m:e.l)", "options": r"t(?i)h|E|(?-i)q", "category": r"\p{Decimal_Number}{2}|\p{ letter }u|\p{C}",
                 "optional": r"l{2}?o|\d{3}?\.", "letters": r"\pL|[\PN]+|\Q.|\V.\E|\Oz", "comment": r"(?x) h # (not a group\n | (?#nor (this) o (?-x:e l) # [or a class",
+                "open-comment": r"the(?x) \ q # to the end (",
                 "escape": r"\x2e{1,2}+|\u0065{2}?l|(?i)[[:upper:]]{2}"}
     more = ["你好。今天、々〆 カー・ー。", "12345678 ababab...... xxxxx", "见\ufe0f于 x-y\u205f \x0b\r\u2028", "à la carte, (oui|non)! नमस्ते।", "½² $+<=>^`|~ 🇩🇪 at\u0345\u180e"]
     for name, pattern in dialects.items():

@@ -325,27 +325,35 @@ static void put_options(struct rewriting *r, struct groups *g, struct str option
     now->start = in_place || !rest ? r->out->n : now->start;
 }
 
+/* "(?#...)", or "# ..." up to the end of its line: its length, or 0. */
+static size_t comment_len(struct str rest, bool extended) {
+    bool to_line_end = extended && rest.p[0] == '#';
+    if (!to_line_end && !str_starts(rest, STR("(?#"))) return 0;
+    size_t end = str_find_char(rest, to_line_end ? '\n' : ')', 0);
+    return end != STR_NONE ? end + 1 : to_line_end ? rest.n : 0;
+}
+
 /* A parenthesis or comment at i, outside of classes; its length is 0 where the character means something else. */
 static int rewrite_group(struct rewriting *r, struct groups *g, size_t i, size_t *out_len, struct err *err) {
     struct str rest = str_from(r->in, i);
     struct group *now = &g->at[g->n - 1];
-    size_t end = STR_NONE;
-    *out_len = 0;
-    if (str_starts(rest, STR("(?#"))) end = str_find_char(rest, ')', 0);
-    else if (now->extended && rest.p[0] == '#' && (end = str_find_char(rest, '\n', 0)) == STR_NONE) end = rest.n - 1;
-    else if (end == STR_NONE && rest.p[0] != '(' && rest.p[0] != ')') return ERR_OK;
+    size_t n_options, n_comment = comment_len(rest, now->extended);
+    *out_len = n_comment;
+    if (n_comment) { /* one without an end would hide the parentheses that are put behind it */
+        bool is_open = rest.p[0] == '#' && rest.p[n_comment - 1] != '\n';
+        if (!is_open) sb_put(r->out, str_sub(rest, 0, n_comment));
+        return ERR_OK;
+    }
+    if (rest.p[0] != '(' && rest.p[0] != ')') return ERR_OK;
     *out_len = 1;
-    if (end != STR_NONE) {
-        sb_put(r->out, str_sub(rest, 0, end + 1));
-        *out_len = end + 1;
-    } else if (rest.p[0] == ')') {
+    if (rest.p[0] == ')') {
         for (int k = 0; k <= now->n_more; k++) sb_putc(r->out, ')');
         if (g->n > 1) g->n--;
     } else if (g->n == sizeof g->at / sizeof *g->at) {
         return err_set(err, ERR_EUNSUPPORTED, "tokenizer.json: a regular expression with groups %zu deep is not supported", g->n);
-    } else if ((end = options_len(r->in, i)) > 0) {
-        put_options(r, g, str_sub(rest, 0, end));
-        *out_len = end;
+    } else if ((n_options = options_len(r->in, i)) > 0) {
+        put_options(r, g, str_sub(rest, 0, n_options));
+        *out_len = n_options;
     } else {
         sb_putc(r->out, '(');
         g->at[g->n++] = (struct group){now->caseless, now->extended, 0, r->out->n};
