@@ -37,8 +37,8 @@ static void examine_memory(struct arena *a, struct doctor_report *r) {
         low ? STR("close other programs, or raise the container's memory limit") : (struct str){0});
 }
 
-/* The folder itself need not exist yet: the disk is that of the nearest parent. */
-static int disk_free_near(struct arena *a, const char *path, uint64_t *out, struct err *err) {
+/* The folder itself need not exist yet: the disk is that of the nearest parent, which then has to take the new folder. */
+static int disk_free_near(struct arena *a, const char *path, uint64_t *out, bool *out_can_write, struct err *err) {
     struct str p = str_of(path);
     int code = os_disk_free(path, out, err);
     while (code && p.n > 1) {
@@ -47,6 +47,7 @@ static int disk_free_near(struct arena *a, const char *path, uint64_t *out, stru
         p = str_sub(p, 0, cut ? cut : 1);
         code = os_disk_free(str_cstr(a, p), out, err);
     }
+    *out_can_write = code == ERR_OK && os_can_write(str_cstr(a, p));
     return code;
 }
 
@@ -60,13 +61,18 @@ static void examine_store(struct arena *a, const char *models_dir, struct doctor
             STR("set MLXCEL_MODELS_DIR to a folder"));
         return;
     }
-    bool exists = os_stat(dir, &st, NULL) == 0;
+    bool exists = os_stat(dir, &st, NULL) == 0, can_write;
     if (exists && !st.is_dir) {
         add(r, "store", DOCTOR_PROBLEM, str_fmt(a, "%s is not a folder", dir), STR("remove it, or set MLXCEL_MODELS_DIR to a folder"));
         return;
     }
-    if (disk_free_near(a, dir, &free_bytes, &err)) {
+    if (disk_free_near(a, dir, &free_bytes, &can_write, &err)) {
         add(r, "store", DOCTOR_PROBLEM, str_of(str_cstr(a, str_of(err.msg))), STR("set MLXCEL_MODELS_DIR to a folder that can be read"));
+        return;
+    }
+    if (!can_write) {
+        add(r, "store", DOCTOR_NOTE, str_fmt(a, "%s cannot be %s: no model can be downloaded", dir, exists ? "written" : "made"),
+            STR("set MLXCEL_MODELS_DIR, or MLXCEL_HOME, to a folder that can be written"));
         return;
     }
     bool low = free_bytes < UINT64_C(5) << 30;

@@ -66,9 +66,14 @@ int store_lock_file(const char *path, const char *what, bool wait, struct os_fil
 }
 
 int store_lock(struct arena *a, const char *models_dir, const struct repo_name *repo, bool wait, struct os_file **out, struct err *err) {
-    TRY(os_make_dirs(str_fmt(a, "%s/.locks", models_dir).p, err));
     const char *path = str_fmt(a, "%s/.locks/%.*s--%.*s", models_dir, STR_ARG(repo->owner), STR_ARG(repo->name)).p;
-    return store_lock_file(path, repo->id, wait, out, err);
+    int code = os_make_dirs(str_fmt(a, "%s/.locks", models_dir).p, err);
+    if (code == ERR_OK) code = store_lock_file(path, repo->id, wait, out, err);
+    if (code == ERR_EIO && err) {
+        struct err why = *err;
+        err_set(err, code, "%.380s; MLXCEL_HOME or --models-dir names another folder", why.msg);
+    }
+    return code;
 }
 
 /* ---- judging ------------------------------------------------------------------------------------------------------------ */

@@ -45,6 +45,10 @@ int os_stat(const char *path, struct os_stat *out, struct err *err) {
     return 0;
 }
 
+bool os_can_write(const char *dir) {
+    return access(dir, W_OK | X_OK) == 0;
+}
+
 int os_file_open(const char *path, enum os_open_mode mode, struct os_file **out, struct err *err) {
     static const int flags[] = {
         [OS_READ] = O_RDONLY, [OS_WRITE] = O_RDWR | O_CREAT | O_TRUNC, [OS_UPDATE] = O_RDWR | O_CREAT, [OS_PRIVATE] = O_RDWR | O_CREAT};

@@ -53,6 +53,14 @@ int os_stat(const char *path, struct os_stat *out, struct err *err) {
     return code;
 }
 
+bool os_can_write(const char *dir) {
+    wchar_t *wide = win32_path(dir, "write", NULL);
+    HANDLE h = wide ? open_any(wide, FILE_ADD_FILE) : INVALID_HANDLE_VALUE;
+    if (h != INVALID_HANDLE_VALUE) CloseHandle(h);
+    mem_free(wide);
+    return h != INVALID_HANDLE_VALUE;
+}
+
 static bool is_folder(const wchar_t *wide) {
     DWORD attributes = GetFileAttributesW(wide);
     return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY);

@@ -59,6 +59,7 @@ int os_make_dirs(const char *path, struct err *err);              /* with parent
 /* Names (not paths) in a folder, sorted by bytes, without "." and "..". */
 int os_list_dir(struct arena *a, const char *path, struct str **out_names, size_t *out_n, struct err *err);
 int os_disk_free(const char *path, uint64_t *out_bytes, struct err *err);
+bool os_can_write(const char *dir);                                     /* whether this process may make a file in a folder that exists */
 char *os_real_path(struct arena *a, const char *path, struct err *err); /* NULL on failure */
 const char *os_temp_dir(void);
 

@@ -339,6 +339,29 @@ def check_files():
         expect(["inspect", folder + "/bare"], 0, "quantization  unknown: there is no config.json")
 
 
+def check_no_home():
+    """A user without a folder of their own, as services have: everything but the store works, and what fails says how to go on."""
+    if program.endswith(".exe") or not hasattr(os, "geteuid"):
+        return skip("a home that cannot be written: not for another system's program")
+    other = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_", "XDG_"))} | {"HOME": "/no-such-home"}
+
+    def as_other(*args):
+        return subprocess.run([program, *args], capture_output=True, text=True, timeout=60, env=env, cwd="/", **other)
+    try:
+        store = next(f for f in json.loads(as_other("doctor", "--json").stdout) if f["topic"] == "store")
+    except PermissionError:
+        return skip("a home that cannot be written: other users do not reach this program")
+    check(store["level"] == "note" and "cannot be made" in store["text"] and "MLXCEL_HOME" in store["fix"], f"doctor: {store}")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        run("synth", "--shape", "tiny", "-o", folder + "/tiny")
+        r = as_other("import", folder + "/tiny", "a/b")
+        check(r.returncode == 1 and "cannot make the folder /no-such-home" in r.stderr and "MLXCEL_HOME or --models-dir" in r.stderr, f"import: {r}")
+    r = as_other("run", "-p", "Once", "-n", "2")
+    check(r.returncode == 0 and r.stdout and not r.stderr, f"run: {r}")
+
+
 def check_interrupted():
     """One turn of run that was interrupted is no success, as with generate; so a loop of a shell's can be left."""
     if program.endswith(".exe"):
@@ -437,6 +460,7 @@ def main():
     check_scripts()
     check_output()
     check_files()
+    check_no_home()
     check_interrupted()
     check_progress()
     check_nohup()

@@ -169,8 +169,10 @@ static void files_with_hard_names(void) {
     const char *dir = hard_folder(&a), *file = str_fmt(&a, "%s/\xC3\xA9t\xC3\xA9 1.txt", dir).p;
     CHECK_INT(os_stat(dir, &st, &err), ERR_ENOTFOUND);
     CHECK(strstr(err.msg, "cannot look at ...") == err.msg && strlen(err.msg) > 310);
+    CHECK(!os_can_write(dir));
     CHECK_OK(os_make_dirs(dir, &err), err);
     CHECK_OK(os_make_dirs(dir, &err), err);
+    CHECK(os_can_write(dir));
     CHECK_OK(os_stat(dir, &st, &err), err);
     CHECK(st.is_dir && !st.is_file);
     CHECK_OK(os_file_save(file, STR("first"), &err), err);
