@@ -17,7 +17,7 @@ enum {
     IDLE_MS = 75000,         /* between requests */
     WRITE_MS = 30000,        /* without the client taking a byte */
     LINGER_MS = 2000,        /* without a byte from the client */
-    LINGER_WHOLE_MS = 30000, /* in all */
+    LINGER_WHOLE_MS = 30000, /* after everything has left */
     PROBES_MAX = 5,          /* clients may take no more answers of 1xx to one request */
     PROBE_MS = 500,          /* before the second one; then twice as long each time */
     WAITING_MAX = 64 * 1024,
@@ -34,7 +34,7 @@ struct write {
 
 static void set_state(struct http_conn *c, enum conn_state state) {
     c->state = state;
-    c->since_ns = c->moved_ns = os_clock_ns();
+    c->since_ns = os_clock_ns();
 }
 
 /* ---- exchanges --------------------------------------------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ static void on_written(uv_write_t *request, int status) {
     struct http_conn *c = w->conn;
     mem_free(w);
     if (c->state == CONN_CLOSED) return;
-    c->moved_ns = os_clock_ns();
+    c->went_ns = os_clock_ns();
     if (status < 0) {
         conn_close(c);
         return;
@@ -151,7 +151,7 @@ void conn_write(struct http_conn *c, struct str data) {
     struct write *w = mem_alloc(sizeof *w + data.n);
     w->conn = c;
     memcpy(w->data, data.p, data.n);
-    if (unsent(c) == 0) c->moved_ns = os_clock_ns();
+    if (unsent(c) == 0) c->went_ns = os_clock_ns();
     uv_buf_t buf = uv_buf_init(w->data, (unsigned)data.n);
     if (uv_write(&w->request, (uv_stream_t *)&c->tcp, &buf, 1, on_written)) {
         mem_free(w);
@@ -202,7 +202,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf) {
         else conn_close(c);
         return;
     }
-    c->moved_ns = os_clock_ns();
+    c->came_ns = os_clock_ns();
     if (c->state == CONN_LINGER) {
         c->n_ignored += (size_t)n;
         if (c->n_ignored > c->ignored_max) conn_close(c);
@@ -367,14 +367,20 @@ static void on_connection(uv_stream_t *listener, int status) {
     refuse(c, 503, "too many connections");
 }
 
+/* What happened while a tick runs is later than its time. */
+static uint64_t ms_from(uint64_t then, uint64_t now) {
+    return now > then ? (now - then) / 1000000 : 0;
+}
+
 static bool is_late(const struct http_conn *c, uint64_t now) {
-    uint64_t since = (now - c->since_ns) / 1000000, still = (now - c->moved_ns) / 1000000;
+    uint64_t since = ms_from(c->since_ns, now), came = ms_from(c->came_ns, now), went = ms_from(c->went_ns, now);
+    uint64_t done = since < went ? since : went; /* since the state began and everything has left */
     bool is_writing = unsent(c) > 0;
-    if (is_writing && still > WRITE_MS) return true;
+    if (is_writing && went > WRITE_MS) return true;
     switch (c->state) {
-    case CONN_IDLE: return still > IDLE_MS;
-    case CONN_READING: return since > WHOLE_MS || (c->parse.has_head ? still > BODY_MS : since > HEAD_MS);
-    case CONN_LINGER: return !is_writing && (still > LINGER_MS || since > LINGER_WHOLE_MS);
+    case CONN_IDLE: return done > IDLE_MS;
+    case CONN_READING: return since > WHOLE_MS || (c->parse.has_head ? came > BODY_MS : since > HEAD_MS);
+    case CONN_LINGER: return !is_writing && (done > LINGER_WHOLE_MS || (done > LINGER_MS && came > LINGER_MS));
     case CONN_BUSY:
     case CONN_CLOSED: break;
     }
@@ -387,7 +393,7 @@ static void on_tick(uv_timer_t *timer) {
     for (struct http_conn *c = s->conns, *next; c; c = next) {
         next = c->next; /* closing c or answering it touches no other connection */
         size_t queued = unsent(c);
-        if (queued < c->last_queued) c->moved_ns = now;
+        if (queued < c->last_queued) c->went_ns = now;
         c->last_queued = queued;
         if (c->is_ended && c->state == CONN_BUSY) probe(c, now);
         if (c->state == CONN_CLOSED || !is_late(c, now)) continue;

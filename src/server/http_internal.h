@@ -21,7 +21,7 @@ struct http_conn {
     struct http_exchange *exchange; /* being read or answered */
     struct sb waiting;              /* bytes behind the current request */
     uint64_t since_ns;              /* the state's beginning */
-    uint64_t moved_ns;              /* last byte in either direction */
+    uint64_t came_ns, went_ns;      /* the last byte from the client, and to it: one that talks on need not take anything */
     size_t n_ignored, ignored_max;  /* bytes thrown away while lingering, and how many may be */
     size_t last_queued;             /* bytes that waited to be sent at the last tick */
     bool close_after, reading_paused, is_http10, is_head, handling;

@@ -265,7 +265,6 @@ def check_slow(program, is_long):
     with Server(program, "--parallel", "4") as s:
         head = socket.create_connection(("127.0.0.1", s.port), timeout=60)
         body = socket.create_connection(("127.0.0.1", s.port), timeout=60)
-        idle = socket.create_connection(("127.0.0.1", s.port), timeout=60)
         late = socket.socket()  # reads nothing for a while, and then a long last answer
         late.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         late.settimeout(60)
@@ -294,18 +293,19 @@ def check_slow(program, is_long):
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
             reader.settimeout(60)
             reader.connect(("127.0.0.1", s.port))
-            data = json.dumps(long_stream(n=100, max_tokens=700)).encode()
-            reader.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+            reader.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 300)
             got = read_all(body)
             check(got.startswith(b"HTTP/1.1 408") and time.monotonic() - start > 25, f"a slow body: {got[:80]!r}")
-            end = time.monotonic() + 240
-            while s.metrics()["mlxcel_http_connections"] > 2 and time.monotonic() < end:
+            end = time.monotonic() + 120
+            while (n := s.metrics()["mlxcel_http_connections"]) > 1 and time.monotonic() < end:
+                try:
+                    reader.send(b"\r\n")  # that it still talks is no sign that it takes anything
+                except OSError:
+                    pass
                 time.sleep(1)
-            m = s.wait_quiet(60)
-            check(m["mlxcel_http_connections"] <= 2 and m["mlxcel_kv_blocks_used"] == 0, f"a reader that stands still: {m}")
+            check(n == 1, f"a reader that stands still: {n} connections")
             reader.close()
         body.close()
-        idle.close()
         check(s.request("/v1/completions", {"prompt": "x", "max_tokens": 1})[0] == 200, "well afterwards")
 
 
