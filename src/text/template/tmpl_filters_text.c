@@ -139,7 +139,8 @@ static double round_float(struct rt *rt, double f, int64_t digits) {
     snprintf(text, sizeof text, "%.*e", 17, f);
     int64_t kept = strtol(strchr(text, 'e') + 1, NULL, 10) + digits; /* digits behind the first */
     if (kept < 0) {                                                  /* nothing, or one of the place before the first digit */
-        double scale = pow(10, (double)-digits);
+        snprintf(text, sizeof text, "1e%d", (int)-digits);           /* read, not pow(): that of Windows misses by some units */
+        double scale = strtod(text, NULL);
         return kept == -1 && fabs(f) > scale / 2 ? copysign(scale, f) : copysign(0.0, f);
     }
     snprintf(text, sizeof text, "%.*e", (int)kept, f);
