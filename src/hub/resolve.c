@@ -83,6 +83,14 @@ static void say_done(const struct hub_repo *r, const char *dir, const struct fet
              hub_size_text((uint64_t)((double)f->received_bytes / (f->seconds > 0.001 ? f->seconds : 0.001)), b));
 }
 
+/* Whether a folder has no more than its manifest: no file of the model, no part of one. */
+static bool holds_nothing(struct arena *a, const char *dir) {
+    struct str *names;
+    size_t n;
+    if (os_list_dir(a, dir, &names, &n, NULL) || n != 1 || !str_is(names[0], ".mlxcel")) return false;
+    return !os_list_dir(a, str_fmt(a, "%s/.mlxcel", dir).p, &names, &n, NULL) && n == 1 && str_is(names[0], "manifest.json");
+}
+
 /* With the lock held. */
 static int download_into(struct arena *a, struct hub *h, const struct download_request *q, const char *dir, struct err *err) {
     const char *revision = q->revision ? q->revision : "main";
@@ -103,6 +111,7 @@ static int download_into(struct arena *a, struct hub *h, const struct download_r
     struct fetch_options fetch = {.dir = dir, .trusted = trusted, .quiet = q->quiet, .on_file = on_file, .user = &d};
     int code = hub_fetch(h, &repo, &fetch, &result, err);
     if (code == ERR_ECANCELLED) log_info("stopped; the same command goes on from here");
+    if (code && holds_nothing(a, dir)) os_remove(str_fmt(a, "%s/.mlxcel/manifest.json", dir).p, NULL);
     TRY(code);
     if (d.code) return err_set(err, d.code, "%s", d.err.msg);
     d.manifest.complete = !d.lacks;

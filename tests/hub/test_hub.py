@@ -273,8 +273,10 @@ def test_names(b):
                       (json.dumps({"sha": "a" * 40, "siblings": [{"rfilename": "a.json", "size": 1 << 62}]}), "bytes"),
                       (json.dumps({"sha": "a" * 40, "siblings": [{"rfilename": "model.safetensors", "size": 1 << 45}]}), "free")):
         b.hub.add("acme/evil", b.tiny, list=text)
-        r = b.run(b.home(), "download", "acme/evil")
+        home = b.home()
+        r = b.run(home, "download", "acme/evil")
         check(r.returncode == 1 and why in r.stderr, f"list {text[:60]!r}: {r}")
+        check(not os.path.exists(b.path(home, "acme/evil")) and b.run(home, "list", "-q").stdout == "", f"list {text[:60]!r} leaves no model")
 
 
 def test_store(b):
