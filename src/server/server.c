@@ -107,8 +107,8 @@ static void on_signal(uv_signal_t *handle, int number) {
         close_all(s);
         return;
     }
-    log_info("ending: no new requests; those that run are finished first");
     begin_drain(s);
+    log_info("ending: no new requests; those that run are finished first"); /* and it is so */
 }
 
 /* ---- the loop ----------------------------------------------------------------------------------------------------------- */
