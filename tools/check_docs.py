@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks that the documents agree with the tree: docs/dependencies.md names each recipe's version and licence, the CHANGELOG the version;
-links between documents lead to files and headings, and files that documents and comments name are there.
+links between documents lead to files and headings, files that documents and comments name are there, and so are the messages that tables
+of failures quote.
 
 usage: check_docs.py [ROOT]
 """
@@ -52,12 +53,30 @@ def missing_files(root, text):
             yield csource.line_of(text, m.start()), f"names {name}, which is not there"
 
 
+def strings(root):
+    """The sources as one text, with strings joined that go over several lines."""
+    texts = (csource.read(root, p) for p in csource.files(root, ".c", ".h", ".def") if p.startswith(("src/", "tools/")))
+    return re.sub(r'"\s*\n\s*"', "", "\n".join(texts))
+
+
+def unknown_messages(text, sources):
+    """Tables of failures begin with what is seen, in backticks; N, digits and dots stand for what differs from case to case."""
+    for table in re.finditer(r"^\| (?:message|what you see) \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.M):
+        for m in re.finditer(r"^\| `([^`]+)` \|", table.group(1), re.M):
+            parts = (p.strip(" ,") for p in re.split(r"\.\.\.|\bN\b(?:\.N)?|\d+|[()]", m.group(1)))
+            if not all(p in sources for p in parts):
+                yield csource.line_of(text, table.start(1) + m.start()), f"no source says \"{m.group(1)}\""
+
+
 def main():
     root = csource.root_of(sys.argv)
     bad = 0
+    sources = strings(root)
     for path in csource.files(root, ".md", ".c", ".h", ".cu", ".cuh", ".def"):
         text = csource.read(root, path)
-        found = [*missing_files(root, text), *(dead_links(root, path, text) if path.endswith(".md") else ())]
+        found = [*missing_files(root, text)]
+        if path.endswith(".md"):
+            found += [*dead_links(root, path, text), *unknown_messages(text, sources)]
         for line, message in sorted(found):
             print(f"{path}:{line}: {message}")
             bad += 1

@@ -77,6 +77,8 @@ CASES = [
     ("docs", "docs/zz.md", "docs/dependencies.md and tests/unit/test_NAME.c\n", None),
     ("docs", "docs/zz.md", "see tests/" + "zz/gone.py\n", "names tests/" + "zz/gone.py"),
     ("docs", "src/base/zz.c", "/* docs/" + "gone.md explains */\n", "names docs/" + "gone.md"),
+    ("docs", "docs/zz.md", "| message | cure |\n|---|---|\n| `no such words, N of them` | none |\n", 'no source says "no such words, N of them"'),
+    ("docs", "docs/zz.md", "| what you see | cure |\n|---|---|\n| `owns N nothing` | none |\n", None),
     ("docs", "VERSION", "99.9.9\n", "no section for version 99.9.9"),
 ]
 FAMILIES = 'const struct family families[] = {\n    {.type = "zebra9"},\n    {.type = "zebra9_moe"},\n};\n'
