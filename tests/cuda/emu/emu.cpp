@@ -194,7 +194,7 @@ struct emu_function {
 struct emu_node {
     CUfunction func;
     unsigned grid[3], threads, shared;
-    unsigned char args[1024];
+    alignas(64) unsigned char args[1024];
 };
 struct CUgraph_st {
     std::vector<emu_node> nodes;
