@@ -78,13 +78,23 @@ def count_parameters(tensors, q):
     return total
 
 
+def context_of(config):
+    """The length that config.json says, or the one that yarn stretches it to where that is more."""
+    context = config.get("max_position_embeddings") or config.get("n_positions")
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = rope.get("full_attention", rope)
+    if not context or rope.get("rope_type", rope.get("type")) != "yarn":
+        return context
+    return max(context, int(rope["factor"] * (rope.get("original_max_position_embeddings") or context)))
+
+
 def kv_bytes(config):
     c = {**config, **(config.get("text_config") or {})}
     layers = c.get("num_hidden_layers") or c.get("n_layer") or c.get("num_layers")
     heads = c.get("num_attention_heads") or c.get("n_head")
     kv_heads = c.get("num_key_value_heads") or heads
     hidden = c.get("hidden_size") or c.get("n_embd")
-    context = c.get("max_position_embeddings") or c.get("n_positions")
+    context = context_of(c)
     if not (layers and kv_heads and context) or c.get("kv_lora_rank") is not None or isinstance(kv_heads, list):
         return None
     head_dim = c.get("head_dim") or hidden // heads
@@ -111,7 +121,7 @@ def check_folder(program, folder, args):
     check(got["parameters"] == parameters, f"{label}: parameters {got['parameters']}, expected {parameters}")
     want_q = q and {"bits": q["bits"], "group_size": q["group_size"], "mode": q.get("mode", "affine")}
     check(got["quantization"] == want_q, f"{label}: quantization {got['quantization']}")
-    context = config.get("max_position_embeddings") or config.get("n_positions")
+    context = context_of(config)
     check(got["context"] == context, f"{label}: context {got['context']}, expected {context}")
     check(got["kv_bytes"] == kv_bytes(config), f"{label}: kv_bytes {got['kv_bytes']}, expected {kv_bytes(config)}")
 
