@@ -263,14 +263,23 @@ static size_t class_end(struct str r, size_t i) {
     return STR_NONE;
 }
 
+/* Where case does not matter, ranges take in the other case and properties do not. So what of a class has another case is also put as ranges: letters,
+ * and the numerals and letters in circles that have case without being letters. What is not upper is lower, as far as that goes. */
+static void put_cased(struct sb *out, struct str name, bool negate) {
+    bool upper = str_is(name, "upper");
+    if (!upper && !str_is(name, "lower")) return;
+    upper ^= negate;
+    put_ranges(out, upper ? UNI_LU : UNI_LL, false, true);
+    sb_puts(out, upper ? "\\x{2160}-\\x{216f}\\x{24b6}-\\x{24cf}" : "\\x{2170}-\\x{217f}\\x{24d0}-\\x{24e9}");
+}
+
 /* [:name:] or [:^name:] at i, within a class; returns its length. */
 static size_t rewrite_posix(const struct rewriting *r, size_t i) {
     static const struct {
         const char *name, *property;
-        uint32_t flags, cased; /* cased: ranges that take in the other case where that does not matter, as a property does not */
-    } classes[] = {{"digit", NULL, UNI_ND, 0},        {"space", NULL, UNI_SPACE, 0},    {"punct", NULL, UNI_P | UNI_S, 0},
-                   {"word", NULL, UNI_WORD, 0},       {"alpha", "Alphabetic", 0, 0},    {"alnum", "Alphabetic", UNI_ND, 0},
-                   {"upper", "Uppercase", 0, UNI_LU}, {"lower", "Lowercase", 0, UNI_LL}};
+        uint32_t flags;
+    } classes[] = {{"digit", NULL, UNI_ND},    {"space", NULL, UNI_SPACE},      {"punct", NULL, UNI_P | UNI_S}, {"word", NULL, UNI_WORD},
+                   {"alpha", "Alphabetic", 0}, {"alnum", "Alphabetic", UNI_ND}, {"upper", "Uppercase", 0},      {"lower", "Lowercase", 0}};
     size_t end = str_find(r->in, STR(":]"), i), n = end == STR_NONE ? 1 : end + 2 - i;
     bool negate = n > 3 && r->in.p[i + 2] == '^';
     struct str name = n > 4 ? str_sub(r->in, i + 2 + negate, n - 4 - negate) : STR("");
@@ -278,7 +287,7 @@ static size_t rewrite_posix(const struct rewriting *r, size_t i) {
         if (!str_is(name, classes[k].name)) continue;
         if (negate && classes[k].flags && classes[k].property) break; /* neither of two has no short form */
         if (classes[k].flags) put_ranges(r->out, classes[k].flags, negate, true);
-        if (classes[k].cased && r->caseless) put_ranges(r->out, classes[k].cased, negate, true);
+        if (r->caseless) put_cased(r->out, name, negate);
         if (classes[k].property) sb_fmt(r->out, "\\%c{%s}", negate ? 'P' : 'p', classes[k].property);
         return n;
     }
