@@ -91,7 +91,10 @@ static int plan(struct fetch *f, struct fetch_result *out, uint64_t *out_need, s
         bool trusted = o->trusted && o->trusted[i];
         bool known = trusted || file->sha256[0];
         int code = known ? hub_file_check(path, file, trusted ? NULL : &watch, NULL) : ERR_EFORMAT;
-        if (code == ERR_ECANCELLED) return err_set(err, code, "stopped");
+        if (code == ERR_ECANCELLED) {
+            meter_clear(&p);
+            return err_set(err, code, "stopped");
+        }
         if (code == ERR_OK) {
             out->n_present++;
             out->present_bytes += file->size;

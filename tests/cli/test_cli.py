@@ -12,10 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from counting import check, finish, skip  # noqa: E402
+from terminal import read_all  # noqa: E402
 
 program = os.path.abspath(sys.argv[1])
 
@@ -384,25 +386,13 @@ def check_interrupted():
 def on_terminal(*args, text_in=b""):
     """What a program writes whose standard error is a terminal."""
     import pty
-    import threading
     ours, theirs = pty.openpty()
     p = subprocess.Popen([program, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs)
     os.close(theirs)
-    seen = b""
-
-    def read():
-        nonlocal seen
-        try:
-            while piece := os.read(ours, 65536):
-                seen += piece
-        except OSError:
-            pass
-    reader = threading.Thread(target=read)
-    reader.start()
-    out = p.communicate(text_in, timeout=60)[0]
-    reader.join()
-    os.close(ours)
-    return p.returncode, out, seen
+    with ThreadPoolExecutor() as pool:
+        seen = pool.submit(read_all, ours)
+        out = p.communicate(text_in, timeout=60)[0]
+        return p.returncode, out, seen.result()
 
 
 def check_progress():

@@ -22,6 +22,7 @@ from fakehub import Fault, File, Hub, Proxy, make_certificate, wait_for_journal
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from counting import check, finish, skip  # noqa: E402
+from terminal import read_all  # noqa: E402
 
 MODEL = "mlx-community/Qwen3-0.6B-4bit"
 
@@ -636,13 +637,7 @@ def on_terminal(b, home, command):
     pid, fd = pty.fork()
     if pid == 0:
         os.execve(b.program, [b.program, *command], b.env(home, COLUMNS="100"))
-    text = b""
-    try:
-        while piece := os.read(fd, 65536):
-            text += piece
-    except OSError:
-        pass
-    os.close(fd)
+    text = read_all(fd)
     return os.waitpid(pid, 0)[1], text
 
 

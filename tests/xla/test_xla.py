@@ -11,6 +11,7 @@ import tempfile
 
 import plugin
 from counting import check, finish
+from terminal import read_all
 
 PROGRAM, GOLDEN, DATA = map(os.path.abspath, sys.argv[1:4])
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -30,13 +31,7 @@ def on_terminal(command, **env):
     ours, theirs = pty.openpty()
     p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**os.environ, **plugin.ENV, **env})
     os.close(theirs)
-    seen = b""
-    try:
-        while piece := os.read(ours, 65536):
-            seen += piece
-    except OSError:
-        pass
-    os.close(ours)
+    seen = read_all(ours)
     p.wait(timeout=60)
     return seen.decode(errors="replace").replace("\r\n", "\n")
 
