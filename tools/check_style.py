@@ -38,6 +38,7 @@ WORDS = [
 ]
 LONG = re.compile(r"\blong\b")
 LONG_CAST = re.compile(r"\(\s*(?:unsigned\s+)?long\s+long\s*\)")
+FAMILY_FILES = ("src/model/families.c", "src/model/family_defaults.inc")
 WIDE = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 ISA_FLAGS = re.compile(r"-march=native|-mtune=native|-mcpu=native|-ffast-math")
 
@@ -80,7 +81,7 @@ def check_words(path, text, names):
                 yield csource.line_of(code, m.start()), f"{m.group()} {why}"
     for m in LONG.finditer(LONG_CAST.sub(lambda c: " " * len(c.group()), code)):
         yield csource.line_of(code, m.start()), "long has 32 bits on Windows: int64_t, size_t (long long only as a cast for printf)"
-    if path != "src/model/families.c" and names:
+    if path not in FAMILY_FILES and names:
         spoken = csource.code(text, keep_strings=True)
         for m in re.finditer(rf"(?<![A-Za-z0-9])({'|'.join(map(re.escape, names))})(?![A-Za-z0-9])", spoken):
             yield csource.line_of(spoken, m.start()), f"{m.group(1)} is a family: its name belongs in src/model/families.c only"

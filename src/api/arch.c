@@ -30,10 +30,22 @@ static void describe_layers(const struct family *f, struct sb *out) {
         if (strchr(pattern, kinds[i].letter)) put(out, kinds[i].text);
 }
 
-static void describe_attention(const struct attn_row *a, struct sb *out) {
+/* Whether a family's own default turns a part of each head only. */
+static bool is_partial(const struct family *f) {
+    struct arena a = {0};
+    struct config c = {0};
+    struct config_rope rope;
+    bool partial = f->defaults && json_parse(&a, str_of(f->defaults), f->type, JSON_LENIENT, &c.defaults, NULL) == ERR_OK &&
+                   config_rope(&c, NULL, 10000, &rope, NULL) == ERR_OK && rope.partial < 1;
+    arena_free(&a);
+    return partial;
+}
+
+static void describe_attention(const struct family *f, struct sb *out) {
+    const struct attn_row *a = &f->attn;
     if (a->no_rope) put(out, "no rotary positions");
     if (a->rope == ROPE_PAIR) put(out, "rope on neighbouring pairs");
-    if (a->partial > 0) put(out, "rope on a part of the head");
+    if (is_partial(f)) put(out, "rope on a part of the head");
     if (a->nope) put(out, "full layers without positions");
     if (a->qk_norm == QK_HEAD) put(out, a->qk_norm_last ? "norm of q and k after rope" : "norm of q and k");
     if (a->qk_norm == QK_FULL) put(out, "norm of q and k over all heads");
@@ -58,7 +70,7 @@ static void describe_rest(const struct family *f, struct sb *out) {
 void arch_describe(size_t i, struct sb *out) {
     struct sb text = {0};
     describe_layers(&families[i], &text);
-    describe_attention(&families[i].attn, &text);
+    describe_attention(&families[i], &text);
     describe_rest(&families[i], &text);
     sb_put(out, sb_str(&text));
     sb_free(&text);

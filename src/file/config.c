@@ -27,11 +27,27 @@ static yyjson_val *present(yyjson_val *obj, const char *key) {
     return yyjson_is_null(v) ? NULL : v;
 }
 
-yyjson_val *config_get(const struct config *c, const char *key) {
+yyjson_val *config_said(const struct config *c, const char *key) {
     bool top_first = false;
     for (size_t i = 0; i < sizeof top_keys / sizeof *top_keys; i++) top_first |= strcmp(key, top_keys[i]) == 0;
     yyjson_val *v = present(top_first ? c->root : c->text, key);
     return v ? v : present(top_first ? c->text : c->root, key);
+}
+
+yyjson_val *config_get(const struct config *c, const char *key) {
+    yyjson_val *v = config_said(c, key);
+    if (v || !c->defaults) return v;
+    bool is_null = json_get(c->text ? c->text : c->root, key) != NULL;
+    v = present(c->defaults, key);
+    return is_null && !yyjson_is_ctn(v) ? NULL : v;
+}
+
+const char *config_first(const struct config *c, const char *const *keys, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (config_said(c, keys[i])) return keys[i];
+    for (size_t i = 0; i < n; i++)
+        if (config_get(c, keys[i])) return keys[i];
+    return keys[0];
 }
 
 /* ---- typed access --------------------------------------------------------------------------------------------- */
@@ -185,11 +201,6 @@ int config_shape(const struct config *c, struct config_shape *out, struct err *e
 
 /* ---- rotary embedding ----------------------------------------------------------------------------------------- */
 
-static yyjson_val *object_of(const struct config *c, const char *key) {
-    yyjson_val *v = config_get(c, key);
-    return yyjson_is_obj(v) ? v : NULL;
-}
-
 /* rope_parameters nested by layer type has objects as values and no rope_type of its own. */
 static yyjson_val *nested_rope(yyjson_val *params, const char *layer_type) {
     yyjson_val *v = present(params, layer_type ? layer_type : "full_attention");
@@ -199,8 +210,6 @@ static yyjson_val *nested_rope(yyjson_val *params, const char *layer_type) {
 static int read_rope_object(const struct config *c, const char *where, yyjson_val *obj, struct config_rope *out, struct err *err) {
     out->raw = obj;
     out->type = json_str(obj, "rope_type", json_str(obj, "type", out->type));
-    out->has_theta |= present(obj, "rope_theta") != NULL;
-    out->has_partial |= present(obj, "partial_rotary_factor") != NULL;
     const struct config_part part = {c->name, where, obj};
     TRY(config_part_num(&part, "rope_theta", (struct config_range){1e-6, 1e15}, out->theta, &out->theta, err));
     TRY(config_part_num(&part, "partial_rotary_factor", (struct config_range){0, 1}, out->partial, &out->partial, err));
@@ -213,30 +222,30 @@ static int read_rope_object(const struct config *c, const char *where, yyjson_va
 static int read_flat_rope(const struct config *c, struct config_rope *out, struct err *err) {
     static const char *const thetas[] = {"rope_theta", "rotary_emb_base"}, *const partials[] = {"partial_rotary_factor", "rotary_pct",
                                                                                                 "rope_pct"};
-    for (size_t i = 0; i < 2 && !out->has_theta; i++) {
-        out->has_theta = config_get(c, thetas[i]) != NULL;
-        TRY(config_num(c, thetas[i], (struct config_range){1e-6, 1e15}, out->theta, &out->theta, err));
-    }
-    for (size_t i = 0; i < 3 && !out->has_partial; i++) {
-        out->has_partial = config_get(c, partials[i]) != NULL;
-        TRY(config_num(c, partials[i], (struct config_range){0, 1}, out->partial, &out->partial, err));
-    }
+    TRY(config_num(c, config_first(c, thetas, 2), (struct config_range){1e-6, 1e15}, out->theta, &out->theta, err));
+    TRY(config_num(c, config_first(c, partials, 3), (struct config_range){0, 1}, out->partial, &out->partial, err));
     return config_num(c, "original_max_position_embeddings", (struct config_range){1, 1 << 30}, 0, &out->original_context, err);
+}
+
+/* The object with the parameters: the file's, in either dialect, before the default's. NULL: there is none. */
+static yyjson_val *rope_object(const struct config *c, const char **out_where) {
+    static const char *const keys[] = {"rope_parameters", "rope_scaling"};
+    for (size_t i = 0; i < 2; i++)
+        if (yyjson_is_obj(config_said(c, *out_where = keys[i]))) return config_said(c, keys[i]);
+    return present(c->defaults, *out_where = keys[0]);
 }
 
 int config_rope(const struct config *c, const char *layer_type, double default_theta, struct config_rope *out, struct err *err) {
     *out = (struct config_rope){.type = STR("default"), .theta = default_theta, .partial = 1, .factor = 1};
     TRY(read_flat_rope(c, out, err));
-    yyjson_val *params = object_of(c, "rope_parameters");
-    yyjson_val *nested = params ? nested_rope(params, layer_type) : NULL;
-    if (nested) return read_rope_object(c, "rope_parameters", nested, out, err);
-    if (params) return read_rope_object(c, "rope_parameters", params, out, err);
-    if (layer_type && strcmp(layer_type, "sliding_attention") == 0 && config_get(c, "rope_local_base_freq")) {
-        out->has_theta = true;
+    const char *where;
+    yyjson_val *params = rope_object(c, &where), *nested = nested_rope(params, layer_type);
+    out->is_nested = nested != NULL;
+    if (nested) return read_rope_object(c, where, nested, out, err);
+    bool is_flat = strcmp(where, "rope_parameters") != 0 || !params;
+    if (is_flat && layer_type && strcmp(layer_type, "sliding_attention") == 0 && config_get(c, "rope_local_base_freq"))
         return config_num(c, "rope_local_base_freq", (struct config_range){1e-6, 1e15}, 0, &out->theta, err);
-    }
-    yyjson_val *scaling = object_of(c, "rope_scaling");
-    return scaling ? read_rope_object(c, "rope_scaling", scaling, out, err) : ERR_OK;
+    return params ? read_rope_object(c, where, params, out, err) : ERR_OK;
 }
 
 int config_stretch(const struct config *c, int64_t *context, struct err *err) {

@@ -2,7 +2,8 @@
  *
  * (1) A key is looked up in the text model's part (text_config and its synonyms) first, then at the top; the few keys
  *     that belong to the whole model are looked up at the top first: quantization, quantization_config,
- *     tie_word_embeddings, architectures, model_type. null counts as absent.
+ *     tie_word_embeddings, architectures, model_type. A key that neither part has is looked up in `defaults`, where those
+ *     are known; null in the file counts as absent, and no plain value stands in for it.
  * (2) Numbers are checked against the caller's range where they are read; a message names the file, the key, the value
  *     and what was expected. Nothing is clamped or guessed.
  * (3) Quantisation formats are what the file declares: the override of a path, else the default. Shapes verify the
@@ -21,12 +22,17 @@ struct config {
     yyjson_val *text;      /* the text model's part, or NULL */
     struct str model_type; /* at the top; {NULL, 0} when absent */
     struct str text_type;  /* model_type of the text part; the same as model_type when there is none */
+    yyjson_val *defaults;  /* an object: what keys mean that the file leaves out. NULL: nothing is known of that */
 };
 
 int config_parse(struct arena *a, struct str text, const char *name, struct config *out, struct err *err);
 
 /* The value of a key by rule (1), or NULL. */
 yyjson_val *config_get(const struct config *c, const char *key);
+/* The same of the file alone, without defaults. */
+yyjson_val *config_said(const struct config *c, const char *key);
+/* Of keys that mean the same, the one that counts: the first that the file has, else the first that has a default, else the first. */
+const char *config_first(const struct config *c, const char *const *keys, size_t n);
 
 struct config_range {
     double min, max;
@@ -67,11 +73,12 @@ struct config_rope {
     double factor;           /* 1 when not said */
     double original_context; /* original_max_position_embeddings; 0 when not said */
     yyjson_val *raw;         /* the object with the scaling's own keys (beta_fast, long_factor ...); NULL: none */
-    bool has_theta, has_partial;
+    bool is_nested;          /* the layer type has an object of its own */
 };
 
-/* From rope_parameters (of the layer type, where it is nested by those), else rope_scaling and the flat keys.
- * layer_type NULL: not nested, or "full_attention". rope_local_base_freq serves "sliding_attention" in the flat dialect. */
+/* From rope_parameters (of the layer type, where it is nested by those), else rope_scaling and the flat keys; rope_parameters of the
+ * defaults count where the file has neither object. layer_type NULL: not nested, or "full_attention". rope_local_base_freq serves
+ * "sliding_attention" in the flat dialect. */
 int config_rope(const struct config *c, const char *layer_type, double default_theta, struct config_rope *out, struct err *err);
 /* People turn yarn on by adding it to a file, and leave the length of the context as it was: stretches *context to what yarn reaches. */
 int config_stretch(const struct config *c, int64_t *context, struct err *err);

@@ -21,8 +21,9 @@ static double normal_quantile(double p) {
 static int resolve_cuts(struct resolver *r, struct err *err) {
     yyjson_val *list;
     TRY(cfg_list(&r->cfg, "activation_sparsity_pattern", r->spec->n_layers, &list, err));
-    for (int32_t i = 0; i < r->spec->n_layers && list; i++) {
-        double share = yyjson_get_num(yyjson_arr_get(list, (size_t)i));
+    for (int32_t i = 0; i < r->spec->n_layers; i++) {
+        double share = i < 10 && r->spec->n_layers > 10 ? 0.95 : 0; /* where the file does not say */
+        if (list) share = yyjson_get_num(yyjson_arr_get(list, (size_t)i));
         if (!(share >= 0 && share < 1))
             return err_set(err, ERR_EFORMAT, "%s: activation_sparsity_pattern must be 0 to 1", r->cfg.file->name);
         r->spec->layers[i].is_cut = share > 0;

@@ -1,8 +1,6 @@
 /* Short readers over file/config.h. */
 #include "model/cfg.h"
 
-#include <math.h>
-
 static const struct config_range any_float = {-3.4e38, 3.4e38};
 
 const char *cfg_key(const struct cfg *c, const char *key) {
@@ -11,28 +9,34 @@ const char *cfg_key(const struct cfg *c, const char *key) {
     return key;
 }
 
-static double default_of(const struct cfg *c, const char *key, double absent) {
-    for (const struct key_default *d = c->defaults; d && d->ours; d++)
-        if (strcmp(d->ours, key) == 0) return d->value;
-    return absent;
-}
-
 yyjson_val *cfg_get(const struct cfg *c, const char *key) {
     const char *name = cfg_key(c, key);
     return name ? config_get(c->file, name) : NULL;
 }
 
-int cfg_int(const struct cfg *c, const char *key, int64_t min, int64_t max, int64_t absent, int32_t *out, struct err *err) {
-    int64_t value = (int64_t)default_of(c, key, (double)absent);
+bool cfg_said(const struct cfg *c, const char *key) {
     const char *name = cfg_key(c, key);
-    if (name) TRY(config_int(c->file, name, (struct config_range){(double)min, (double)max}, value, &value, err));
+    return name && config_said(c->file, name);
+}
+
+const char *cfg_first(const struct cfg *c, const char *const *keys, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (cfg_said(c, keys[i])) return keys[i];
+    for (size_t i = 0; i < n; i++)
+        if (cfg_get(c, keys[i])) return keys[i];
+    return keys[0];
+}
+
+int cfg_int(const struct cfg *c, const char *key, int64_t min, int64_t max, int64_t absent, int32_t *out, struct err *err) {
+    int64_t value = absent;
+    const char *name = cfg_key(c, key);
+    if (name) TRY(config_int(c->file, name, (struct config_range){(double)min, (double)max}, absent, &value, err));
     *out = (int32_t)value;
     return ERR_OK;
 }
 
 int cfg_need(const struct cfg *c, const char *key, int64_t min, int64_t max, int32_t *out, struct err *err) {
-    if (!cfg_get(c, key) && isnan(default_of(c, key, NAN)))
-        return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, key));
+    if (!cfg_get(c, key)) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, key));
     return cfg_int(c, key, min, max, 0, out, err);
 }
 
@@ -64,9 +68,9 @@ int cfg_int_at(const struct cfg *c, const char *key, int32_t layer, int64_t min,
 }
 
 int cfg_num(const struct cfg *c, const char *key, double absent, float *out, struct err *err) {
-    double value = default_of(c, key, absent);
+    double value = absent;
     const char *name = cfg_key(c, key);
-    if (name) TRY(config_num(c->file, name, any_float, value, &value, err));
+    if (name) TRY(config_num(c->file, name, any_float, absent, &value, err));
     *out = (float)value;
     return ERR_OK;
 }
@@ -74,7 +78,7 @@ int cfg_num(const struct cfg *c, const char *key, double absent, float *out, str
 bool cfg_bool(const struct cfg *c, const char *key, bool absent) {
     yyjson_val *v = cfg_get(c, key);
     if (yyjson_is_num(v)) return yyjson_get_num(v) != 0;
-    return yyjson_is_bool(v) ? yyjson_get_bool(v) : default_of(c, key, absent) != 0;
+    return yyjson_is_bool(v) ? yyjson_get_bool(v) : absent;
 }
 
 struct str cfg_str(const struct cfg *c, const char *key, struct str absent) {

@@ -12,24 +12,21 @@ struct key_name {
     const char *ours, *theirs;
 };
 
-/* What a number, or a switch (0 or 1), is where the file leaves it out; writers drop the family's defaults inside text_config. */
-struct key_default {
-    const char *ours;
-    double value;
-};
-
 struct cfg {
-    const struct config *file;
-    const struct key_name *keys;        /* ends with {NULL, NULL}; NULL: none */
-    const struct key_default *defaults; /* ends with {NULL, 0}; NULL: none */
+    const struct config *file;   /* with the family's defaults */
+    const struct key_name *keys; /* ends with {NULL, NULL}; NULL: none */
 };
 
 /* NULL when absent. */
 yyjson_val *cfg_get(const struct cfg *c, const char *key);
+/* Whether the file itself has the key. */
+bool cfg_said(const struct cfg *c, const char *key);
+/* config_first by our names. */
+const char *cfg_first(const struct cfg *c, const char *const *keys, size_t n);
 /* The family's own name of a key, for messages. */
 const char *cfg_key(const struct cfg *c, const char *key);
 
-/* An integer in [min, max]; absent gives `absent`. Anything else is an error that names the key. */
+/* An integer in [min, max]; null, or a key that has no default either, gives `absent`. Anything else is an error that names the key. */
 int cfg_int(const struct cfg *c, const char *key, int64_t min, int64_t max, int64_t absent, int32_t *out, struct err *err);
 /* As cfg_int, but the key must be there. */
 int cfg_need(const struct cfg *c, const char *key, int64_t min, int64_t max, int32_t *out, struct err *err);

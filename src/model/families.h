@@ -9,15 +9,23 @@
 
 #include "model/forward.h"
 
+/* Which layers have the window where use_sliding_window is set. */
+enum window_rule {
+    WINDOWS_FROM /* from max_window_layers on */,
+    WINDOWS_EVEN_BELOW /* every second one below it */,
+    WINDOWS_NOPE /* those without rope */,
+    WINDOWS_ALL
+};
+
 struct attn_row {
     enum rope_kind rope; /* 0: ROPE_HALF */
-    float theta;         /* rope_theta where the file has none; 0: 10000 */
-    float partial;       /* partial_rotary_factor likewise; 0: 1 */
     bool local_rope;     /* sliding layers have a plain table: no scaling, theta from rope_local_base_freq */
-    float local_theta;   /* where the file has no rope_local_base_freq; 0: rope_theta */
-    const char *nope;    /* letters of layers without positions, in models that have sliding layers */
-    bool no_rope;        /* no layer has rotary positions */
-    bool rope_if_named;  /* only where position_embedding_type says "rope" */
+    enum window_rule windows;
+    bool chunks_have_rope; /* layers with rope are chunked ones, others full ones, unless layer_types says otherwise */
+    bool ends_full;        /* the last layer is a full one whatever config.json says */
+    const char *nope;      /* letters of layers without positions, in models that have sliding layers */
+    bool no_rope;          /* no layer has rotary positions */
+    bool rope_if_named;    /* only where position_embedding_type says "rope" */
     enum qk_norm qk_norm;
     const char *qk_switch; /* the key that turns the norm of queries and keys on; NULL: always on */
     bool qk_norm_last;     /* after rope */
@@ -27,11 +35,9 @@ struct attn_row {
     bool qkv_by_head;      /* the fused projection is [heads][q | k | v] */
 };
 
-enum moe_normalize { NORMALIZE_ASK /* norm_topk_prob; absent: no */, NORMALIZE_ASK_YES /* absent: yes */, NORMALIZE_ALWAYS };
-
 struct moe_row {
     enum route_score score;
-    enum moe_normalize normalize;
+    bool normalize; /* always; else where norm_topk_prob says so */
     float norm_eps;
     bool bias;        /* a bias that counts for the choice only */
     bool group_top2;  /* a group's score is the sum of its two best */
@@ -52,7 +58,6 @@ struct recur_row {
 struct norm_row {
     enum norm_kind kind;
     float offset; /* 1 where checkpoints store weight - 1 */
-    float eps;    /* where the file has none; 0: 1e-6 */
     bool no_weight;
 };
 
@@ -69,27 +74,27 @@ struct names_row {
 };
 
 enum family_flag {
-    FAM_TIED = 1 << 0,              /* tied embeddings unless config.json says otherwise */
-    FAM_EMBED_SCALE = 1 << 1,       /* embeddings are multiplied by sqrt(hidden) */
-    FAM_LEARNED_POSITIONS = 1 << 2, /* a table of positions is added to the embeddings */
-    FAM_TRANSPOSED = 1 << 3,        /* matrices are stored [in, out] */
-    FAM_ONE_HALF = 1 << 4,          /* a layer is a mixer or a feed-forward, never both */
+    FAM_EMBED_SCALE = 1 << 0,       /* embeddings are multiplied by sqrt(hidden) */
+    FAM_LEARNED_POSITIONS = 1 << 1, /* a table of positions is added to the embeddings */
+    FAM_TRANSPOSED = 1 << 2,        /* matrices are stored [in, out] */
+    FAM_ONE_HALF = 1 << 3,          /* a layer is a mixer or a feed-forward, never both */
 };
 
 struct family {
-    const char *type;    /* model_type */
-    const char *title;   /* for people */
-    const char *pattern; /* one letter per layer, cyclic; NULL: "F"; layer_types in config.json overrides it */
+    const char *type;  /* model_type */
+    const char *title; /* for people */
+    const char
+        *pattern; /* one letter per layer, cyclic; NULL: "F"; layer_types in config.json overrides it, and may name kinds behind a blank */
     enum wiring wiring;
     enum ffn_kind ffn; /* FFN_GATED or FFN_PLAIN; experts follow from config.json */
-    enum act_kind act; /* where config.json has no hidden_act; 0: silu */
+    enum act_kind act; /* whatever config.json has for hidden_act; 0: that, or silu */
     struct norm_row norm;
     struct attn_row attn;
     struct moe_row moe;
     struct recur_row recur;
     struct names_row names;
-    const struct key_name *keys;        /* ends with {NULL, NULL} */
-    const struct key_default *defaults; /* ends with {NULL, 0} */
+    const struct key_name *keys; /* ends with {NULL, NULL} */
+    const char *defaults;        /* JSON: what keys mean that config.json leaves out */
     uint32_t flags;
     const struct stream *stream;
 };

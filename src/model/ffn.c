@@ -44,7 +44,7 @@ static int resolve_route(struct resolver *r, struct moe_spec *m, struct err *err
     if (route->k < 1 || route->k > m->n_experts)
         return err_set(err, ERR_EFORMAT, "%s: %s is %d of %d experts", c->file->name, cfg_key(c, "num_experts_per_tok"), route->k,
                        m->n_experts);
-    route->normalize = row->normalize == NORMALIZE_ALWAYS || cfg_bool(c, "norm_topk_prob", row->normalize == NORMALIZE_ASK_YES);
+    route->normalize = row->normalize || cfg_bool(c, "norm_topk_prob", false);
     TRY(cfg_num(c, "routed_scaling_factor", 1.0, &route->scale, err));
     if (row->score == ROUTE_SPARSEMIXER) TRY(cfg_num(c, "router_jitter_noise", 0.01, &route->jitter, err));
     return resolve_groups(c, m, route, err);
@@ -53,9 +53,7 @@ static int resolve_route(struct resolver *r, struct moe_spec *m, struct err *err
 /* The number of experts goes by several names; 0: none of them is there. */
 static int n_experts_of(const struct cfg *c, int32_t *out, struct err *err) {
     static const char *const keys[] = {"num_experts", "num_local_experts", "n_routed_experts"};
-    *out = 0;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys && *out == 0; i++) TRY(cfg_int_at(c, keys[i], 0, 0, 65536, 0, out, err));
-    return ERR_OK;
+    return cfg_int_at(c, cfg_first(c, keys, sizeof keys / sizeof *keys), 0, 0, 65536, 0, out, err);
 }
 
 int resolve_experts(struct resolver *r, struct err *err) {

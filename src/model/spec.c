@@ -30,7 +30,8 @@ int resolve_activation(struct str name, enum act_kind *out, struct err *err) {
 
 /* hidden_activation is the newer name; files that have both keep the older for old programs. */
 static int resolve_act(const struct resolver *r, struct act_args *out, struct err *err) {
-    struct str name = cfg_str(&r->cfg, "hidden_activation", cfg_str(&r->cfg, "hidden_act", (struct str){0}));
+    static const char *const keys[] = {"hidden_activation", "hidden_act"};
+    struct str name = cfg_str(&r->cfg, cfg_first(&r->cfg, keys, 2), (struct str){0});
     *out = (struct act_args){.kind = r->family->act ? r->family->act : ACT_SILU, .scale = 1.0f};
     if (out->kind == ACT_CLAMPED_SWIGLU) {
         out->p[0] = 1.702f;
@@ -44,13 +45,8 @@ static int resolve_act(const struct resolver *r, struct act_args *out, struct er
 static int resolve_norm(const struct resolver *r, struct norm_spec *out, struct err *err) {
     static const char *const keys[] = {"rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"};
     const struct norm_row *row = &r->family->norm;
-    *out = (struct norm_spec){
-        .kind = row->kind, .weight_offset = row->offset, .no_weight = row->no_weight, .eps = row->eps > 0 ? row->eps : 1e-6f};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (cfg_get(&r->cfg, keys[i])) {
-            TRY(cfg_num(&r->cfg, keys[i], 0, &out->eps, err));
-            break;
-        }
+    *out = (struct norm_spec){.kind = row->kind, .weight_offset = row->offset, .no_weight = row->no_weight};
+    TRY(cfg_num(&r->cfg, cfg_first(&r->cfg, keys, sizeof keys / sizeof *keys), 1e-6, &out->eps, err));
     return out->eps >= 0 ? ERR_OK : err_set(err, ERR_EFORMAT, "%s: the norm's epsilon is negative", r->cfg.file->name);
 }
 
@@ -69,7 +65,7 @@ static int resolve_scales(const struct resolver *r, struct spec *s, struct err *
 /* Files that list their layers may leave the count out. */
 static int resolve_depth(const struct cfg *c, int32_t *out, struct err *err) {
     yyjson_val *types = cfg_get(c, "layer_types");
-    if (cfg_get(c, "num_hidden_layers") || !yyjson_is_arr(types)) return cfg_need(c, "num_hidden_layers", 1, 1024, out, err);
+    if (cfg_said(c, "num_hidden_layers") || !yyjson_is_arr(types)) return cfg_need(c, "num_hidden_layers", 1, 1024, out, err);
     *out = (int32_t)yyjson_arr_size(types);
     return *out > 0 && *out <= 1024 ? ERR_OK
                                     : err_set(err, ERR_EFORMAT, "%s: %s has %d entries", c->file->name, cfg_key(c, "layer_types"), *out);
@@ -90,8 +86,8 @@ static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *e
     TRY(cfg_need(c, "vocab_size", 1, 1 << 24, &s->vocab, err));
     TRY(cfg_int(c, "max_position_embeddings", 1, INT32_MAX, 2048, &s->context, err));
     const char *tie = cfg_get(c, "tie_embedding") ? "tie_embedding" : "tie_word_embeddings"; /* the former is a dialect's, and counts */
-    s->tied = cfg_bool(c, tie, r->family->flags & FAM_TIED);
-    s->untied = cfg_get(c, tie) && !s->tied;
+    s->tied = cfg_bool(c, tie, false);
+    s->untied = cfg_said(c, tie) && !s->tied;
     s->wiring = r->family->wiring;
     if (cfg_get(c, "use_parallel_residual")) {
         if (!cfg_bool(c, "use_parallel_residual", true)) s->wiring = WIRE_PRE;
@@ -102,105 +98,11 @@ static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *e
     return resolve_act(r, &s->act, err);
 }
 
-/* ---- which layer is what ------------------------------------------------------------------------------------------ */
-
-/* The letter of the family's pattern that is one of (or none of) `letters`. */
-static char letter_among(const char *pattern, const char *letters, bool among, char absent) {
-    for (; *pattern; pattern++)
-        if ((strchr(letters, *pattern) != NULL) == among) return *pattern;
-    return absent;
-}
-
-/* A name of layer_types as a letter: what the name leaves open, the family's pattern says. */
-static int letter_of(const struct resolver *r, struct str type, char *out, struct err *err) {
-    const char *pattern = r->family->pattern ? r->family->pattern : "F";
-    if (str_is(type, "full_attention") || str_is(type, "attention")) *out = letter_among(pattern, "FLH", true, 'F');
-    else if (str_is(type, "sliding_attention")) *out = 'S';
-    else if (str_is(type, "chunked_attention")) *out = 'C';
-    else if (str_is(type, "linear_attention") || (r->family->recur.layer_type && str_is(type, r->family->recur.layer_type)))
-        *out = letter_among(pattern, "FSCLH-", false, 0);
-    else if (str_is(type, "mlp")) *out = '-';
-    else if (str_is(type, "moe")) *out = 'E';
-    else *out = 0;
-    if (*out) return ERR_OK;
-    return err_set(err, ERR_EUNSUPPORTED, "%s: layer type \"%.*s\" is not supported", r->cfg.file->name, STR_ARG(type));
-}
-
-/* sliding_window_pattern: every nth layer is a full one; or letters, L for local and G for global. */
-static char letter_by_period(const struct cfg *c, int32_t layer, char usual) {
-    yyjson_val *v = cfg_get(c, "sliding_window_pattern");
-    int64_t n;
-    struct str s = json_val_str(v);
-    if (json_val_int(v, &n) && n > 0) return (layer + 1) % n ? 'S' : 'F';
-    if (s.n) return s.p[(size_t)layer % s.n] == 'L' ? 'S' : 'F';
-    return usual;
-}
-
-/* Hybrid models without layer_types: a string of letters, a period, or a list of the layers with attention. */
-static char letter_of_hybrid(const struct resolver *r, int32_t layer, char usual) {
-    const struct cfg *c = &r->cfg;
-    const char *pattern = r->family->pattern ? r->family->pattern : "F";
-    char recurrent = letter_among(pattern, "FSCLH-E", false, 0);
-    struct str letters = json_val_str(cfg_get(c, "hybrid_override_pattern"));
-    int64_t period, offset = 0;
-    if (!recurrent) return usual;
-    if ((size_t)layer < letters.n) return letters.p[layer] == '*' ? 'F' : letters.p[layer];
-    if (yyjson_is_arr(cfg_get(c, "full_attn_idxs"))) return cfg_list_has(c, "full_attn_idxs", layer) ? 'F' : recurrent;
-    if (json_val_int(cfg_get(c, "full_attention_interval"), &period) && period > 0) return (layer + 1) % period ? recurrent : 'F';
-    if (!json_val_int(cfg_get(c, "attn_layer_period"), &period) || period < 1) return usual;
-    json_val_int(cfg_get(c, "attn_layer_offset"), &offset);
-    return layer % period == offset ? 'F' : recurrent;
-}
-
-static int resolve_kinds(struct resolver *r, struct err *err) {
-    struct spec *s = r->spec;
-    const char *pattern = r->family->pattern ? r->family->pattern : "F";
-    yyjson_val *types;
-    int32_t first_window = INT32_MAX, window;
-    TRY(cfg_int(&r->cfg, "sliding_window", 0, INT32_MAX, 0, &window, err));
-    TRY(cfg_list(&r->cfg, "layer_types", s->n_layers, &types, err));
-    if (cfg_bool(&r->cfg, "use_sliding_window", false)) TRY(cfg_int(&r->cfg, "max_window_layers", 0, 1 << 20, 28, &first_window, err));
-    for (int32_t i = 0; i < s->n_layers; i++) {
-        struct layer_spec *l = &s->layers[i];
-        l->kind = letter_by_period(&r->cfg, i, i >= first_window ? 'S' : pattern[(size_t)i % strlen(pattern)]);
-        l->kind = letter_of_hybrid(r, i, l->kind);
-        if (types) TRY(letter_of(r, json_val_str(yyjson_arr_get(types, (size_t)i)), &l->kind, err));
-        if (l->kind == 'S' && window == 0) l->kind = 'F';
-        l->mixer = mixer_of(l->kind);
-        if (l->mixer == N_MIXERS || !mixers[l->mixer])
-            return err_set(err, ERR_EUNSUPPORTED, "%s: layer %d is of kind '%c', which is not supported", r->cfg.file->name, i, l->kind);
-        if (r->family->flags & FAM_ONE_HALF && l->mixer != MIX_NONE) l->ffn = FFN_NONE;
-    }
-    return ERR_OK;
-}
-
 /* ---- attention ---------------------------------------------------------------------------------------------------- */
-
-static bool has_windows(const struct resolver *r) {
-    for (int32_t i = 0; i < r->spec->n_layers; i++)
-        if (r->spec->layers[i].kind == 'S' || r->spec->layers[i].kind == 'C') return true;
-    return false;
-}
 
 static int resolve_window(const struct resolver *r, const struct layer_spec *l, struct attn_spec *a, struct err *err) {
     if (l->kind == 'S') return cfg_int(&r->cfg, "sliding_window", 0, INT32_MAX, 0, &a->window, err);
     if (l->kind == 'C') return cfg_int(&r->cfg, "attention_chunk_size", 1, INT32_MAX, 8192, &a->chunk, err);
-    return ERR_OK;
-}
-
-/* Whether a layer's queries and keys are rotated. */
-static int layer_has_rope(const struct resolver *r, int32_t layer, bool *out, struct err *err) {
-    const struct attn_row *row = &r->family->attn;
-    yyjson_val *list = cfg_get(&r->cfg, "no_rope_layers");
-    int32_t interval;
-    int64_t flag;
-    bool is_empty = yyjson_is_arr(list) && yyjson_arr_size(list) == 0; /* as if it were not there */
-    if (!is_empty) TRY(cfg_list(&r->cfg, "no_rope_layers", r->spec->n_layers, &list, err));
-    TRY(cfg_int(&r->cfg, "no_rope_layer_interval", 1, 1 << 20, 0, &interval, err));
-    *out = !row->no_rope && (!row->rope_if_named || str_is(cfg_str(&r->cfg, "position_embedding_type", (struct str){0}), "rope"));
-    if (row->nope && has_windows(r) && strchr(row->nope, r->spec->layers[layer].kind)) *out = false;
-    if (list && !is_empty) *out = json_val_int(yyjson_arr_get(list, (size_t)layer), &flag) && flag;
-    else if (interval && (layer + 1) % interval == 0) *out = false;
     return ERR_OK;
 }
 
@@ -234,7 +136,7 @@ static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_sp
     if (a->heads == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "num_attention_heads"));
     TRY(cfg_int_at(c, "num_key_value_heads", layer, 1, 65536, a->heads, &a->kv_heads, err));
     TRY(cfg_int_at(c, "head_dim", layer, 1, 4096, 0, &a->k_width, err));
-    if (r->spec->layers[layer].kind == 'F' && has_windows(r) &&
+    if (r->spec->layers[layer].kind == 'F' && spec_has_windows(r->spec) &&
         !cfg_get(c, "per_layer_config")) { /* full layers may have wider heads, and fewer */
         TRY(cfg_int(c, "global_head_dim", 1, 4096, a->k_width, &a->k_width, err));
         if (cfg_bool(c, "attention_k_eq_v", false)) TRY(cfg_int(c, "num_global_key_value_heads", 1, 65536, a->kv_heads, &a->kv_heads, err));
@@ -262,7 +164,7 @@ int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
     TRY(resolve_score_scale(r, layer, a, err));
     a->qk_norm = row->qk_switch && !cfg_bool(&r->cfg, row->qk_switch, false) ? QK_NONE : row->qk_norm;
     a->rope = -1;
-    TRY(layer_has_rope(r, layer, &rope, err));
+    TRY(resolve_has_rope(r, layer, &rope, err));
     if (rope) TRY(resolve_rope(r, l->kind == 'S' ? "sliding_attention" : "full_attention", a->k_width, &a->rope, err));
     if (row->qk_norm_bare && !rope) a->qk_norm = QK_NONE;
     return resolve_temperature(r, a, err);
@@ -276,14 +178,10 @@ static bool rope_eq(const struct rope_spec *a, const struct rope_spec *b) {
 
 /* The parameters of a layer type; a sliding layer's own table where neither the file nor the family shares one. */
 static int rope_params(const struct resolver *r, const char *layer_type, struct config_rope *out, struct err *err) {
-    const struct attn_row *row = &r->family->attn;
-    double theta = row->theta > 0 ? (double)row->theta : 10000.0;
-    TRY(config_rope(r->cfg.file, layer_type, theta, out, err));
-    if (!out->has_partial && row->partial > 0) out->partial = (double)row->partial;
-    bool nested = json_get(config_get(r->cfg.file, "rope_parameters"), layer_type) != NULL;
-    if (!row->local_rope || nested || strcmp(layer_type, "sliding_attention") != 0) return ERR_OK;
+    TRY(config_rope(r->cfg.file, layer_type, 10000.0, out, err));
+    if (!r->family->attn.local_rope || out->is_nested || strcmp(layer_type, "sliding_attention") != 0) return ERR_OK;
     float local;
-    TRY(cfg_num(&r->cfg, "rope_local_base_freq", row->local_theta > 0 ? (double)row->local_theta : out->theta, &local, err));
+    TRY(cfg_num(&r->cfg, "rope_local_base_freq", out->theta, &local, err));
     *out = (struct config_rope){.type = STR("default"), .theta = (double)local, .partial = out->partial, .factor = 1};
     return ERR_OK;
 }
@@ -347,7 +245,10 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     if (!config->text_type.p) return err_set(err, ERR_EFORMAT, "%s: model_type is missing", config->name);
     out->family = family_find(config->text_type, err);
     if (!out->family) return err->code;
-    struct resolver r = {.arena = a, .cfg = {config, out->family->keys, out->family->defaults}, .family = out->family, .spec = out};
+    struct config with_defaults = *config;
+    struct resolver r = {.arena = a, .cfg = {&with_defaults, out->family->keys}, .family = out->family, .spec = out};
+    if (out->family->defaults)
+        TRY(json_parse(a, str_of(out->family->defaults), out->family->type, JSON_LENIENT, &with_defaults.defaults, err));
     TRY(resolve_sizes(&r, out, err));
     out->layers = arena_new(a, struct layer_spec, out->n_layers);
     TRY(resolve_kinds(&r, err));

@@ -169,6 +169,10 @@ struct resolver {
     struct spec *spec;
 };
 
+/* Which mixer every layer has (kinds.c), and whether a layer's queries and keys are rotated. */
+int resolve_kinds(struct resolver *r, struct err *err);
+int resolve_has_rope(const struct resolver *r, int32_t layer, bool *out, struct err *err);
+bool spec_has_windows(const struct spec *s); /* some layers see a window or a chunk only */
 /* heads, widths, scale and everything else of a layer's attention that config.json says. */
 int resolve_attention(struct resolver *r, int32_t layer, struct err *err);
 /* The rope table for a layer type ("full_attention", "sliding_attention"), made when it is new. */

@@ -221,10 +221,11 @@ int loader_values(struct loader *l, enum role role, int32_t layer, const char *s
 /* ---- the whole model ---------------------------------------------------------------------------------------------- */
 
 /* Checkpoints differ in what stands before "layers.N" and before "lm_head". */
+static const char *const prefixes[] = {"model.",    "language_model.model.", "model.language_model.", "", "transformer.",
+                                       "backbone.", "model.model.",          "language_model."};
+static const char *const head_prefixes[] = {"", "language_model.", "model."};
+
 static int find_prefix(struct loader *l, struct err *err) {
-    static const char *const prefixes[] = {"model.",    "language_model.model.", "model.language_model.", "", "transformer.",
-                                           "backbone.", "model.model.",          "language_model."};
-    static const char *const heads[] = {"", "language_model.", "model."};
     l->prefix = str_of(or_else(l->spec->family->names.root, "model."));
     bool found = loader_has(l, ROLE_EMBED, -1);
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !found; i++) {
@@ -232,9 +233,24 @@ static int find_prefix(struct loader *l, struct err *err) {
         found = loader_has(l, ROLE_EMBED, -1);
     }
     if (!found) return err_set(err, ERR_EFORMAT, "the checkpoint has no %s.weight under any known prefix", "embed_tokens");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
-        l->head_prefix = str_of(heads[i]);
+    for (size_t i = 0; i < sizeof head_prefixes / sizeof *head_prefixes; i++) {
+        l->head_prefix = str_of(head_prefixes[i]);
         if (loader_has(l, ROLE_HEAD, -1)) return ERR_OK;
+    }
+    return ERR_OK;
+}
+
+/* The head is the embedding's matrix, stored once. It may have a bias of its own all the same, beside no weight. */
+static int tie_head(struct loader *l, struct err *err) {
+    struct bound *head = &l->out->global[ROLE_HEAD];
+    struct tensor_info t;
+    head->w = l->out->global[ROLE_EMBED].w;
+    for (size_t i = 0; i < sizeof head_prefixes / sizeof *head_prefixes; i++) {
+        struct str names = role_names(l, ROLE_HEAD), name;
+        l->head_prefix = str_of(head_prefixes[i]);
+        while (str_split_next(&names, '|', &name))
+            if (loader_tensor(l, expand(l, &l->scratch, ROLE_HEAD, name, -1), ".bias", -1, &t))
+                return loader_flat(l, &t, l->spec->vocab, &head->bias, err);
     }
     return ERR_OK;
 }
@@ -286,7 +302,7 @@ static int bind_all(struct loader *l, struct err *err) {
     if (spec->family->flags & FAM_LEARNED_POSITIONS) TRY(loader_matrix(l, ROLE_POSITIONS, -1, spec->context, spec->hidden, err));
     if (!spec->norm.no_weight) TRY(loader_vector(l, ROLE_FINAL_NORM, -1, spec->hidden, true, err));
     if (spec->untied || (!spec->tied && loader_has(l, ROLE_HEAD, -1))) TRY(loader_matrix(l, ROLE_HEAD, -1, spec->vocab, spec->hidden, err));
-    else l->out->global[ROLE_HEAD].w = l->out->global[ROLE_EMBED].w; /* stored once */
+    else TRY(tie_head(l, err));
     TRY(bind_ropes(l, err));
     if (stream && stream->bind) TRY(stream->bind(l, -1, err));
     for (int32_t i = 0; i < spec->n_layers; i++) TRY(bind_layer(l, i, err));

@@ -15,8 +15,10 @@
  *
  * With --kv-bits 8 beside --close: that cache on the CPU, and nothing else that rounds, within bounds of its own; choices are counted.
  *
- * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--only TEXT] FOLDER...
- * (a folder, or a folder of folders)
+ * With --config NAME: that file is read in place of config.json, in the folders that have it: the same model in other words.
+ *
+ * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--config NAME] [--only TEXT]
+ * FOLDER...   (a folder, or a folder of folders)
  */
 #include "base/log.h"
 #include "engine/runner.h"
@@ -62,6 +64,7 @@ static int32_t depth;
 static bool must_grow; /* leave the device's memory to others too */
 static enum precision precision = PRECISION_EXACT;
 static int32_t kv_bits;
+static const char *config_name = "config.json";
 static int n_passed, n_failed, n_skipped;
 
 /* ---- reading golden.safetensors ---------------------------------------------------------------------------------- */
@@ -74,6 +77,7 @@ static int load_tensor(struct arena *a, const struct safetensors *st, const char
     char name[32];
     snprintf(name, sizeof name, "%s_%d", stem, k);
     const struct st_tensor *t = st_find(st, str_of(name));
+    if (!t && st_find(st, STR("ids_0"))) return err_set(err, ERR_EUNSUPPORTED, "the figures are of vectors, not of logits");
     if (!t) return err_set(err, ERR_EFORMAT, "golden.safetensors has no %s", name);
     *out = arena_alloc(a, t->bytes);
     *n = (int32_t)t->n_elements;
@@ -458,9 +462,17 @@ static int check_depth(struct bench *b, struct bench *reference, struct sb *out,
     return ERR_OK;
 }
 
+/* Another file in place of config.json. */
+static int read_config(struct bench *b, struct err *err) {
+    struct str text;
+    TRY(checkpoint_file_load(&b->cp.arena, &b->cp, config_name, 1 << 20, &text, err));
+    return config_parse(&b->cp.arena, text, config_name, &b->cp.config, err);
+}
+
 static int open_bench(struct bench *b, const char *dir, const char *backend, enum precision wanted, struct err *err) {
     /* a folder with figures but no config.json belongs to the built-in model */
     TRY(checkpoint_open(has_file(dir, "config.json") ? dir : NULL, &b->cp, err));
+    if (strcmp(config_name, "config.json") != 0) TRY(read_config(b, err));
     TRY(load_golden(b, dir, err));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend);
@@ -538,7 +550,8 @@ static void test_folder(const char *dir, struct str name) {
 
 static void test_tree(const char *dir, struct str name, const char *only) {
     if (has_file(dir, "golden.safetensors")) {
-        if (!only || strstr(dir, only)) test_folder(dir, name);
+        bool is_of_model = !strcmp(config_name, "config.json") || has_file(dir, config_name);
+        if (is_of_model && (!only || strstr(dir, only))) test_folder(dir, name);
         return;
     }
     struct arena a = {0};
@@ -564,6 +577,7 @@ int main(int argc, char **argv) {
     const char *only = NULL;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
+        else if (!strcmp(argv[i], "--config") && i + 1 < argc) config_name = argv[++i];
         else if (!strcmp(argv[i], "--backend") && i + 1 < argc) backend_name = argv[++i];
         else if (!strcmp(argv[i], "--precision") && i + 1 < argc) set_precision(argv[++i]);
         else if (!strcmp(argv[i], "--close")) by_closeness = true;

@@ -86,7 +86,7 @@ static void rope_dialects(void) {
     struct config_rope r;
     parse("{}");
     CHECK_OK(config_rope(&config, NULL, 10000, &r, &err), err);
-    CHECK(r.theta == 10000 && r.partial == 1 && r.factor == 1 && !r.raw && !r.has_theta);
+    CHECK(r.theta == 10000 && r.partial == 1 && r.factor == 1 && !r.raw);
     CHECK_STR(r.type, STR("default"));
     parse("{\"rope_theta\":500000.0,\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,"
           "\"original_max_position_embeddings\":8192}}");

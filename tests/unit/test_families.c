@@ -29,7 +29,8 @@ static void absurd_configs_are_refused(void) {
         {"{\"model_type\":\"llama\",\"hidden_size\":0}", "hidden_size"},
         {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2000000}", "num_hidden_layers"},
         {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":\"four\"}", "num_hidden_layers"},
-        {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,\"vocab_size\":10}", "num_attention_heads is missing"},
+        {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":null}",
+         "num_attention_heads is missing"},
         {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,\"vocab_size\":10,\"num_attention_heads\":0}",
          "num_attention_heads"},
         {"{\"model_type\":\"llama\",\"hidden_size\":64,\"num_hidden_layers\":2,\"vocab_size\":10,\"num_attention_heads\":3}",
@@ -52,18 +53,21 @@ static void absurd_configs_are_refused(void) {
         {"{\"model_type\":\"gemma2\"," BASE ",\"query_pre_attn_scalar\":0}", "query_pre_attn_scalar"},
         {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":8,\"num_experts_per_tok\":9,\"moe_intermediate_size\":8}",
          "num_experts_per_tok is 9 of 8"},
-        {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":8,\"moe_intermediate_size\":8}", "num_experts_per_tok"},
-        {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":8,\"num_experts_per_tok\":2}", "moe_intermediate_size is missing"},
+        {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":8,\"num_experts_per_tok\":null,\"moe_intermediate_size\":8}",
+         "num_experts_per_tok"},
+        {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":null}",
+         "moe_intermediate_size is missing"},
         {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":-8,\"num_experts_per_tok\":2}", "num_experts"},
         {"{\"model_type\":\"dots1\"," BASE "," MOE ",\"n_group\":3,\"topk_group\":1}", "n_group 3"},
         {"{\"model_type\":\"dots1\"," BASE "," MOE ",\"n_group\":8,\"topk_group\":2}", "n_group 8"},
         {"{\"model_type\":\"dots1\"," BASE "," MOE ",\"n_group\":2,\"topk_group\":3}", "topk_group 3"},
-        {"{\"model_type\":\"deepseek_v3\"," BASE "," MOE "}", "kv_lora_rank"},
+        {"{\"model_type\":\"deepseek_v3\"," BASE "," MOE ",\"n_group\":1,\"kv_lora_rank\":null}", "kv_lora_rank"},
         {"{\"model_type\":\"gemma3n_text\"," BASE ",\"num_kv_shared_layers\":9}", "num_kv_shared_layers"},
         {"{\"model_type\":\"gemma3n_text\"," BASE ",\"sliding_window\":8,\"num_kv_shared_layers\":3,\"layer_types\":"
          "[\"full_attention\",\"sliding_attention\",\"full_attention\",\"full_attention\"]}",
          "leaves layer 1 without keys"},
-        {"{\"model_type\":\"gemma3n_text\"," BASE ",\"activation_sparsity_pattern\":[0,0,0,1]}", "activation_sparsity_pattern"},
+        {"{\"model_type\":\"gemma3n_text\"," BASE ",\"num_kv_shared_layers\":0,\"activation_sparsity_pattern\":[0,0,0,1]}",
+         "activation_sparsity_pattern"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct spec spec;
@@ -92,7 +96,7 @@ static void text_config_may_leave_out_defaults(void) {
 
 static void windows_follow_the_file(void) {
     struct spec s;
-    CHECK_OK(resolve("{\"model_type\":\"mistral\"," BASE ",\"sliding_window\":null}", &s), err);
+    CHECK_OK(resolve("{\"model_type\":\"mistral\"," BASE ",\"num_key_value_heads\":4,\"sliding_window\":null}", &s), err);
     CHECK(s.layers[0].attn.window == 0 && s.kv.n_classes == 1);
     CHECK_OK(resolve("{\"model_type\":\"qwen2\"," BASE ",\"sliding_window\":32,\"use_sliding_window\":false}", &s), err);
     CHECK(s.layers[3].attn.window == 0);
@@ -110,29 +114,62 @@ static void absent_keys_mean_what_the_reference_takes(void) {
     struct spec s;
     CHECK_OK(resolve("{\"model_type\":\"cohere\"," BASE "}", &s), err);
     CHECK(s.logit_scale == 0.0625f);
-    CHECK_OK(resolve("{\"model_type\":\"smollm3\"," BASE "}", &s), err);
+    CHECK_OK(resolve("{\"model_type\":\"smollm3\"," BASE ",\"num_key_value_heads\":4}", &s), err);
     CHECK(s.layers[2].attn.rope >= 0 && s.layers[3].attn.rope < 0);
-    CHECK_OK(resolve("{\"model_type\":\"lfm2\"," BASE ",\"tie_embedding\":false}", &s), err);
+    CHECK_OK(resolve("{\"model_type\":\"lfm2\"," BASE ",\"num_key_value_heads\":4,\"tie_embedding\":false}", &s), err);
     CHECK(!s.tied && s.untied);
-    CHECK_OK(resolve("{\"model_type\":\"llama4_text\"," BASE "," MOE ",\"no_rope_layers\":[],\"rope_scaling\":{\"rope_type\":\"llama3\","
+    CHECK_OK(resolve("{\"model_type\":\"llama4_text\"," BASE ",\"num_key_value_heads\":4," MOE
+                     ",\"no_rope_layers\":[],\"rope_scaling\":{\"rope_type\":\"llama3\","
                      "\"factor\":16.0,\"low_freq_factor\":1.0,\"high_freq_factor\":1.0,\"original_max_position_embeddings\":8192}}",
                      &s),
              err);
     CHECK(s.layers[2].attn.rope >= 0 && s.layers[3].attn.rope < 0);
     CHECK(s.layers[2].attn.qk_norm == QK_HEAD && s.layers[3].attn.pos_scale_beta == 0.1f);
     for (int i = 0; i < 8; i++) CHECK(s.ropes[0].inv_freq[i] > 0 && s.ropes[0].inv_freq[i] <= 1);
-    CHECK_OK(resolve("{\"model_type\":\"mixtral\"," BASE "," MOE "}", &s), err);
+    CHECK_OK(resolve("{\"model_type\":\"mixtral\"," BASE ",\"num_key_value_heads\":4," MOE "}", &s), err);
     CHECK(s.ropes[0].theta == 1000000.0f && s.norm.eps == 1e-5f && s.layers[0].attn.window == 0);
-    CHECK_OK(resolve("{\"model_type\":\"gemma2\"," BASE "}", &s), err);
+    CHECK_OK(resolve("{\"model_type\":\"gemma2\"," BASE ",\"num_key_value_heads\":4}", &s), err);
     CHECK(s.layers[0].attn.window == 4096 && s.layers[1].attn.window == 0);
     CHECK_OK(resolve("{\"model_type\":\"phi\"," BASE "}", &s), err);
     CHECK(s.act.kind == ACT_GELU_TANH);
-    CHECK_OK(resolve("{\"model_type\":\"ernie4_5_moe\"," BASE ",\"moe_num_experts\":8,\"moe_k\":2,\"moe_intermediate_size\":32}", &s), err);
+    CHECK_OK(resolve("{\"model_type\":\"ernie4_5_moe\"," BASE
+                     ",\"num_key_value_heads\":4,\"moe_num_experts\":8,\"moe_k\":2,\"moe_intermediate_size\":32}",
+                     &s),
+             err);
     CHECK(s.layers[0].ffn == FFN_GATED && s.layers[1].ffn == FFN_EXPERTS);
-    CHECK_OK(resolve("{\"model_type\":\"lfm2\"," BASE "}", &s), err);
+    CHECK_OK(resolve("{\"model_type\":\"lfm2\"," BASE ",\"num_key_value_heads\":4}", &s), err);
     CHECK(s.layers[0].inner == 256);
-    CHECK_OK(resolve("{\"model_type\":\"lfm2_moe\"," BASE "," MOE ",\"use_expert_bias\":false}", &s), err);
+    CHECK_OK(resolve("{\"model_type\":\"lfm2_moe\"," BASE ",\"num_key_value_heads\":4," MOE ",\"use_expert_bias\":false}", &s), err);
     CHECK(!s.moe.has_bias);
+}
+
+/* One switch with four meanings. */
+static void layers_with_a_window_follow_the_family(void) {
+    static const struct {
+        const char *type, *kinds;
+    } cases[] = {{"qwen2", "FFFS"}, {"qwen2_moe", "SFSF"}, {"qwen3_moe", "SSSS"}, {"smollm3", "FFFS"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct spec s;
+        const char *json = str_fmt(&arena,
+                                   "{\"model_type\":\"%s\"," BASE ",\"num_key_value_heads\":4," MOE
+                                   ",\"use_sliding_window\":true,\"sliding_window\":16,\"max_window_layers\":3}",
+                                   cases[i].type)
+                               .p;
+        CHECK_OK(resolve(json, &s), err);
+        for (int32_t k = 0; k < 4; k++) CHECK(s.layers[k].kind == cases[i].kinds[k]);
+    }
+}
+
+/* A file that says null means none; a default is for what it does not mention. */
+static void null_is_no_default(void) {
+    struct spec s;
+    CHECK_OK(resolve("{\"model_type\":\"gemma2\"," BASE ",\"num_key_value_heads\":4,\"final_logit_softcapping\":null,"
+                     "\"sliding_window\":null}",
+                     &s),
+             err);
+    CHECK(s.logit_softcap == 0 && s.layers[0].attn.window == 0 && s.layers[0].attn.softcap == 50.0f);
+    CHECK_OK(resolve("{\"model_type\":\"gpt_oss\"," BASE ",\"num_key_value_heads\":4,\"rope_parameters\":null}", &s), err);
+    CHECK(s.ropes[0].scaling == SCALE_YARN && s.ropes[0].theta == 150000.0f);
 }
 
 /* GPT-2's two switches on the scale of its scores. */
@@ -206,7 +243,10 @@ static void rows_are_sound(void) {
     for (int32_t i = 0; i < n_families; i++) {
         CHECK(families[i].type && families[i].title && families[i].title[0]);
         CHECK(family_find(str_of(families[i].type), &err) == &families[i]);
-        for (const char *p = families[i].pattern; p && *p; p++) CHECK(strchr("FSCLDMNKG-E", *p) != NULL);
+        yyjson_val *defaults;
+        CHECK_OK(json_parse(&arena, str_of(families[i].defaults), families[i].type, JSON_LENIENT, &defaults, &err), err);
+        CHECK(yyjson_is_obj(defaults));
+        for (const char *p = families[i].pattern; p && *p; p++) CHECK(strchr("FSCLDMNKG-E ", *p) != NULL);
     }
     for (int32_t i = 0; i < n_refusals; i++) CHECK(family_find(str_of(refusals[i].type), &err) == NULL);
 }
@@ -227,6 +267,8 @@ const struct unit_suite unit_families = {
         {"text_config_may_leave_out_defaults", text_config_may_leave_out_defaults},
         {"windows_follow_the_file", windows_follow_the_file},
         {"absent_keys_mean_what_the_reference_takes", absent_keys_mean_what_the_reference_takes},
+        {"layers_with_a_window_follow_the_family", layers_with_a_window_follow_the_family},
+        {"null_is_no_default", null_is_no_default},
         {"scores_are_scaled_by_the_file", scores_are_scaled_by_the_file},
         {"dense_layers_come_first", dense_layers_come_first},
         {"rope_factor_from_lengths", rope_factor_from_lengths},
