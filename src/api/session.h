@@ -32,7 +32,7 @@ struct session_options {
     int32_t n_rows;    /* rows per step; 0: 512 */
     int64_t kv_tokens; /* positions that the cache holds in all; 0: the context for each of n_seqs */
     int32_t kv_bits;   /* of a cached number: 8 or 4, on the CPU only; 0 or 16: as the precision wants it */
-    bool force;        /* do not ask whether memory suffices */
+    bool force;        /* do not ask whether memory suffices, and load a checkpoint with weights that nothing reads */
     bool no_fuse;
     bool prefix_cache; /* keep what was computed for prompts that begin alike */
     /* Told how many bytes of a checkpoint's weights have been read; at the end, or when it failed, once more with done = total. NULL: nobody. */

@@ -41,6 +41,7 @@ static int open_from(struct session *s, struct tensor_store inner, uint64_t tota
     struct tensor_store told = {.find = watch_find, .read = watch_read, .format = watch_format, .user = &w};
     struct tensor_store *store = o->on_load ? &told : &inner;
     if (inner.name_at) told.name_at = watch_name_at;
+    store->may_be_unread = o->force;
     int code = s->has_checkpoint ? model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, store, &s->model, err)
                                  : model_open(&s->arena, s->backend, &s->config, store, &s->model, err);
     if (o->on_load) o->on_load(o->load_user, total, total);

@@ -35,7 +35,10 @@ static int bind_projections(struct loader *l, int32_t layer, struct err *err) {
     const struct attn_row *row = &l->spec->family->attn;
     int64_t hidden = l->spec->hidden, d = a->k_width, q = a->heads * d, k = a->kv_heads * d, v = (int64_t)a->kv_heads * a->v_width,
             all = q + k + v;
-    if (l->spec->layers[layer].borrows_kv) return loader_matrix(l, ROLE_Q, layer, q, hidden, err);
+    if (l->spec->layers[layer].borrows_kv) {
+        loader_ignore(l, (enum role[]){ROLE_K, ROLE_V, ROLE_K_NORM}, 3, layer);
+        return loader_matrix(l, ROLE_Q, layer, q, hidden, err);
+    }
     if (a->v_is_k)
         return loader_stack(l, ROLE_QKV, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k}}, 2, layer, hidden,
                             err);

@@ -21,5 +21,6 @@ set(MODEL_SOURCES
   src/model/shapes.c
   src/model/spec.c
   src/model/ssd.c
+  src/model/unread.c
   src/model/weights.c
 )

@@ -1,7 +1,6 @@
 /* The loader: finds tensors by role under the names that checkpoints use, and binds what the spec asks for. */
 #include "model/weights.h"
 
-#include "base/log.h"
 #include "model/families.h"
 #include "model/mixer.h"
 #include "tensor/quant.h"
@@ -86,6 +85,15 @@ bool loader_find(struct loader *l, enum role role, int32_t layer, struct str *ou
 
 bool loader_has(struct loader *l, enum role role, int32_t layer) {
     return loader_find(l, role, layer, NULL);
+}
+
+void loader_ignore(struct loader *l, const enum role *roles, int32_t n, int32_t layer) {
+    static const char *const planes[] = {".weight", "", ".scales", ".biases", ".bias"};
+    struct str path;
+    struct tensor_info t;
+    for (int32_t i = 0; i < n; i++)
+        for (size_t k = 0; loader_find(l, roles[i], layer, &path) && k < sizeof planes / sizeof *planes; k++)
+            loader_tensor(l, path, planes[k], -1, &t);
 }
 
 struct bound *loader_slot(struct loader *l, enum role role, int32_t layer) {
@@ -309,26 +317,14 @@ static int bind_all(struct loader *l, struct err *err) {
     return ERR_OK;
 }
 
-/* A tensor that nobody asked for is worth a look when a model answers nonsense. */
-static void report_unread(const struct loader *l) {
-    enum { SHOWN = 20 };
-    size_t n = 0;
-    for (size_t i = 0; l->store->name_at; i++) {
-        struct str name = l->store->name_at(l->store->user, i);
-        if (!name.p) break;
-        if (!map_find(&l->seen, name) && n++ < SHOWN) log_debug("checkpoint: nothing reads %.*s", STR_ARG(name));
-    }
-    if (n > SHOWN) log_debug("checkpoint: nothing reads %zu tensors in all", n);
-}
-
 int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec, struct model_weights *out,
                  struct err *err) {
     *out = (struct model_weights){0};
     out->layers = arena_alloc_array(a, sizeof *out->layers, (size_t)spec->n_layers);
     struct loader l = {.arena = a, .backend = be, .store = store, .spec = spec, .out = out};
     int code = bind_all(&l, err);
+    if (!code) code = loader_check_unread(&l, err);
     if (code) weights_release(be, out);
-    else if (log_get_level() >= LOG_DEBUG) report_unread(&l);
     map_free(&l.seen);
     arena_free(&l.scratch);
     return code;

@@ -34,8 +34,9 @@ struct tensor_store {
     int (*read)(void *user, const struct tensor_info *t, uint64_t offset, void *dst, size_t n, struct err *err);
     /* The declared format of a quantised matrix; called only for paths that have scales. */
     int (*format)(void *user, struct str path, struct format *out, struct err *err);
-    /* The name of tensor i, for the report of what nobody read; {NULL, 0} past the last. NULL: no report. */
+    /* The name of tensor i, to find what nobody read; {NULL, 0} past the last. NULL: nobody looks for that. */
     struct str (*name_at)(void *user, size_t i);
+    bool may_be_unread; /* tensors inside layers that nothing reads are no error */
     void *user;
 };
 
@@ -75,6 +76,9 @@ void weights_release(struct backend *be, struct model_weights *w);
 /* Whether the checkpoint has a role. *out (may be NULL) gets its path, '#' still standing for the expert. */
 bool loader_find(struct loader *l, enum role role, int32_t layer, struct str *out);
 bool loader_has(struct loader *l, enum role role, int32_t layer);
+
+/* Roles that the checkpoint may have and the model has no use for. */
+void loader_ignore(struct loader *l, const enum role *roles, int32_t n, int32_t layer);
 
 /* Output rows taken from a role's tensor: row i of the part is row from + i / run * step + i % run of the tensor. */
 struct stack_part {
@@ -124,6 +128,7 @@ int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims);          /
 bool loader_tensor(struct loader *l, struct str path, const char *suffix, int32_t expert, struct tensor_info *out);
 bool loader_tensor_values(struct loader *l, struct str path, int32_t expert, struct tensor_info *out);
 bool loader_tensor_bias(struct loader *l, struct str path, int32_t expert, struct tensor_info *out);
+int loader_check_unread(const struct loader *l, struct err *err); /* after everything is bound (unread.c) */
 int loader_missing(const struct loader *l, enum role role, int32_t layer, struct err *err);
 int loader_bind(struct loader *l, const struct weight_source *source, struct weight **out, struct err *err);
 int loader_read_f32(struct loader *l, const struct tensor_info *t, int64_t n, float *out, struct err *err);
