@@ -14,10 +14,6 @@ void log_set_level(enum log_level level) {
     atomic_store(&level_limit, (int)level);
 }
 
-enum log_level log_get_level(void) {
-    return (enum log_level)atomic_load(&level_limit);
-}
-
 void log_line_open(bool is_open) {
     atomic_store(&other_line_open, is_open);
 }

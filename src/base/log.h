@@ -13,7 +13,6 @@ enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 typedef void log_sink_fn(enum log_level level, const char *line, void *user);
 
 void log_set_level(enum log_level level);
-enum log_level log_get_level(void);
 void log_set_sink(log_sink_fn *sink, void *user); /* NULL: back to stderr */
 /* An answer has left a line unfinished on the terminal that the log goes to, too: the next line of the log begins a new one. */
 void log_line_open(bool is_open);
