@@ -88,6 +88,13 @@ void arch_markdown(struct sb *out) {
         arch_describe(i, out);
         sb_puts(out, " |\n");
     }
+    sb_puts(
+        out,
+        "\n## Other names\n\nFiles under these names are run as well: a text model under another name, or inside a model that also sees or hears\n"
+        "(its text part only).\n\n| model_type | runs as |\n|---|---|\n");
+    for (int32_t i = 0; i < n_aliases; i++)
+        sb_fmt(out, "| `%s`%s%s | `%s` |\n", aliases[i].type, aliases[i].architecture ? " of " : "",
+               aliases[i].architecture ? aliases[i].architecture : "", aliases[i].family);
     sb_puts(out, "\n## Not supported, and why\n\nAny other type is refused by its name, with the nearest supported ones. These we know:\n\n"
                  "| model_type | reason |\n|---|---|\n");
     for (int32_t i = 0; i < n_refusals; i++) sb_fmt(out, "| `%s` | %s |\n", refusals[i].type, refusals[i].why);

@@ -65,7 +65,8 @@ static int describe_config(struct arena *a, const struct checkpoint *c, struct i
     struct config_shape s;
     TRY(config_shape(&c->config, &s, err));
     if (c->config.model_type.p) out->model_type = str_copy(a, c->config.model_type);
-    out->is_known = family_find(c->config.text_type, NULL) != NULL;
+    const struct alias *alias;
+    out->is_known = family_of(&c->config, &alias, NULL) != NULL;
     out->context = s.context;
     out->n_layers = s.n_layers;
     out->n_heads = s.n_heads;

@@ -11,6 +11,7 @@
 #define KEYS(name, ...) static const struct key_name name[] = {__VA_ARGS__, {NULL, NULL}}
 
 KEYS(experts_have_intermediate_size, {"moe_intermediate_size", "intermediate_size"});
+KEYS(never_normalized, {"norm_topk_prob", NULL});
 KEYS(gpt2_keys, {"hidden_size", "n_embd"}, {"num_hidden_layers", "n_layer"}, {"num_attention_heads", "n_head"},
      {"max_position_embeddings", "n_positions"}, {"intermediate_size", "n_inner"}, {"hidden_act", "activation_function"},
      {"head_dim", NULL}, {"num_key_value_heads", NULL});
@@ -81,6 +82,10 @@ const struct family families[] = {
     {.type = "qwen3", .title = "Qwen3 dense", .defaults = qwen3_class, .attn = {.qk_norm = QK_HEAD}},
     {.type = "qwen3_moe", .title = "Qwen3 MoE", .defaults = qwen3_moe_class, .ffn = FFN_EXPERTS, .attn = {.windows = WINDOWS_ALL, .qk_norm = QK_HEAD}},
 
+    {.type = "qwen3_vl_moe_text", .title = "Qwen3-VL MoE (text)", .defaults = qwen3_vl_moe_text_class, .ffn = FFN_EXPERTS,
+     .attn = {.windows = WINDOWS_ALL, .qk_norm = QK_HEAD}, .moe = {.normalize = true, .is_transposed = true}},
+    {.type = "cwm", .title = "Code World Model", .defaults = cwm_class, .pattern = "FSSS"},
+
     {.type = "gemma", .title = "Gemma 1", .defaults = gemma_class, .norm = {.offset = 1}, .flags = FAM_EMBED_SCALE},
     {.type = "gemma2", .title = "Gemma 2", .defaults = gemma2_class, .pattern = "SF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1},
      .flags = FAM_EMBED_SCALE},
@@ -122,7 +127,8 @@ const struct family families[] = {
     {.type = "glm4_moe_lite", .title = "GLM 4.7 Flash", .defaults = glm4_moe_lite_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {SIGMOID_BIASED}},
 
-    {.type = "deepseek_v2", .title = "DeepSeek V2, V2.5", .defaults = deepseek_v2_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR}},
+    {.type = "deepseek_v2", .title = "DeepSeek V2, V2.5", .defaults = deepseek_v2_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
+     .keys = never_normalized},
     {.type = "deepseek_v3", .title = "DeepSeek V3, R1; Kimi K2", .defaults = deepseek_v3_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {SIGMOID_BIASED}},
     {.type = "dots1", .title = "dots.llm1", .defaults = dots1_class, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD}, .moe = {SIGMOID_BIASED}},
@@ -136,7 +142,7 @@ const struct family families[] = {
     {.type = "stablelm", .title = "StableLM 2, Zephyr", .defaults = stablelm_class, .norm = LAYER_NORM,
      .attn = {.qk_norm = QK_PER_HEAD, .qk_switch = "qk_layernorm"}},
     {.type = "gpt2", .title = "GPT-2", .defaults = gpt2_class, .ffn = FFN_PLAIN, .norm = LAYER_NORM, .attn = {.no_rope = true},
-     .names = {.layers = "h", .attn = "attn"},
+     .names = {.attn = "attn"},
      .keys = gpt2_keys, .flags = FAM_LEARNED_POSITIONS | FAM_TRANSPOSED},
     {.type = "gpt_neox", .title = "GPT-NeoX, Pythia", .defaults = gpt_neox_class, .wiring = WIRE_PARALLEL_TWO, .ffn = FFN_PLAIN, .norm = LAYER_NORM,
      .attn = {.qkv_by_head = true},
@@ -151,7 +157,7 @@ const struct family families[] = {
      .moe = {.normalize = true, .n_shared = 1}, .keys = hunyuan_moe_keys},
     {.type = "ernie4_5", .title = "ERNIE 4.5", .defaults = ernie4_5_class, .attn = {.rope = ROPE_PAIR}},
     {.type = "ernie4_5_moe", .title = "ERNIE 4.5 MoE", .defaults = ernie4_5_moe_class, .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
-     .moe = {.normalize = true, .bias = true}, .keys = ernie_moe_keys},
+     .moe = {.normalize = true, .bias = true, .may_lack_bias = true}, .keys = ernie_moe_keys},
     {.type = "seed_oss", .title = "Seed-OSS", .defaults = seed_oss_class},
     {.type = "helium", .title = "Helium 1", .defaults = helium_class, .attn = {.rope = ROPE_PAIR}},
     {.type = "arcee", .title = "Arcee AFM", .defaults = arcee_class, .ffn = FFN_PLAIN},
@@ -195,21 +201,63 @@ const struct family families[] = {
     {.type = "minimax", .title = "MiniMax-Text-01", .defaults = minimax_class, .pattern = "FG", .ffn = FFN_EXPERTS,
      .moe = {.score = ROUTE_SOFTMAX_AFTER}, .names = {.ffn = "block_sparse_moe", .mixer = "self_attn"},
      .keys = experts_have_intermediate_size, .stream = &lightning_stream},
+    {.type = "minimax_m2", .title = "MiniMax-M2", .defaults = minimax_m2_class, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_FULL},
+     .moe = {.score = ROUTE_SIGMOID, .normalize = true, .bias = true}, .names = {.ffn = "block_sparse_moe"},
+     .keys = experts_have_intermediate_size},
 };
 
 /* clang-format on */
 
 const int32_t n_families = (int32_t)(sizeof families / sizeof *families);
 
-/* Wrappers around a text model whose own type the file may leave out. */
-static const struct {
-    const char *type, *family;
-} aliases[] = {
-    {"gemma3", "gemma3_text"},   {"gemma3n", "gemma3n_text"},         {"gemma4", "gemma4_text"},
-    {"llama4", "llama4_text"},   {"kimi_k2", "deepseek_v3"},
+/* Other names of a family. Some have defaults of their own; some mean it only in files of one architecture. Then models with a tower for
+ * images or sound around a text model, whose own type the file may leave out. */
+const struct alias aliases[] = {
+    {.type = "gemma4_unified_text", .family = "gemma4_text", .defaults = gemma4_unified_text_class},
+    {.type = "glm4v_moe_text", .family = "glm4_moe", .defaults = glm4v_moe_text_class},
+    {.type = "glm4v_text", .family = "glm4", .defaults = glm4v_text_class},
+    {.type = "hunyuan", .family = "hunyuan_v1_moe"},
+    {.type = "iquestcoder", .family = "llama"},
+    {.type = "joyai_llm_flash", .family = "deepseek_v3"},
+    {.type = "kimi_k2", .family = "deepseek_v3"},
+    {.type = "minimax", .family = "minimax_m2", .architecture = "MiniMaxM2ForCausalLM"},
+    {.type = "ministral", .family = "mistral"},
+    {.type = "paddleocr_vl_text", .family = "llama", .defaults = ernie4_5_class},
+    {.type = "qwen2_5_vl_text", .family = "qwen2", .defaults = qwen2_vl_text_class},
+    {.type = "qwen2_vl_text", .family = "qwen2", .defaults = qwen2_vl_text_class},
+    {.type = "qwen3_vl_text", .family = "qwen3", .defaults = qwen3_vl_text_class},
+    {.type = "xverse", .family = "llama"},
 
-    {"qwen3_5", "qwen3_5_text"}, {"qwen3_5_moe", "qwen3_5_moe_text"},
+    {.type = "aya_vision", .family = "cohere2", .has_bare_head = true},
+    {.type = "gemma3", .family = "gemma3_text"},
+    {.type = "gemma3n", .family = "gemma3n_text"},
+    {.type = "gemma4", .family = "gemma4_text"},
+    {.type = "gemma4_unified", .family = "gemma4_text", .defaults = gemma4_unified_text_class},
+    {.type = "glm46v", .family = "glm4", .defaults = glm4v_text_class},
+    {.type = "glm4v", .family = "glm4", .defaults = glm4v_text_class},
+    {.type = "glm4v_moe", .family = "glm4_moe", .defaults = glm4v_moe_text_class},
+    {.type = "idefics2", .family = "mistral", .has_bare_head = true},
+    {.type = "idefics3", .family = "llama", .has_bare_head = true},
+    {.type = "internvl", .family = "qwen2", .has_bare_head = true},
+    {.type = "kimi_k25", .family = "deepseek_v3"},
+    {.type = "lfm2_vl", .family = "lfm2"},
+    {.type = "llama4", .family = "llama4_text"},
+    {.type = "llava", .family = "llama", .has_bare_head = true},
+    {.type = "llava_next", .family = "llama", .has_bare_head = true},
+    {.type = "llava_onevision", .family = "qwen2", .has_bare_head = true},
+    {.type = "mistral3", .family = "mistral", .has_bare_head = true},
+    {.type = "paddleocr_vl", .family = "llama", .defaults = ernie4_5_class},
+    {.type = "paligemma", .family = "gemma", .has_bare_head = true},
+    {.type = "qwen2_5_vl", .family = "qwen2", .defaults = qwen2_vl_text_class},
+    {.type = "qwen2_vl", .family = "qwen2", .defaults = qwen2_vl_text_class},
+    {.type = "qwen3_5", .family = "qwen3_5_text"},
+    {.type = "qwen3_5_moe", .family = "qwen3_5_moe_text"},
+    {.type = "qwen3_vl", .family = "qwen3", .defaults = qwen3_vl_text_class},
+    {.type = "qwen3_vl_moe", .family = "qwen3_vl_moe_text"},
+    {.type = "smolvlm", .family = "llama", .has_bare_head = true},
+    {.type = "vipllava", .family = "llama", .has_bare_head = true},
 };
+const int32_t n_aliases = (int32_t)(sizeof aliases / sizeof *aliases);
 
 const struct refusal refusals[] = {
     {"bert", "it is an encoder, and does not write text"},
@@ -254,9 +302,20 @@ static int refuse(struct str type, struct err *err) {
                    why ? ": " : "", why ? why : "", families[near[0]].type, families[near[1]].type, families[near[2]].type);
 }
 
+static const struct alias *alias_find(struct str type, struct str architecture) {
+    for (int32_t i = 0; i < n_aliases; i++)
+        if (str_is(type, aliases[i].type) && (!aliases[i].architecture || str_is(architecture, aliases[i].architecture)))
+            return &aliases[i];
+    return NULL;
+}
+
+const struct family *family_of(const struct config *c, const struct alias **out_alias, struct err *err) {
+    struct str architecture = json_val_str(yyjson_arr_get(config_said(c, "architectures"), 0));
+    *out_alias = alias_find(c->text_type, architecture);
+    return family_find(*out_alias ? str_of((*out_alias)->family) : c->text_type, err);
+}
+
 const struct family *family_find(struct str type, struct err *err) {
-    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
-        if (str_is(type, aliases[i].type)) type = str_of(aliases[i].family);
     for (int32_t i = 0; i < n_families; i++)
         if (str_is(type, families[i].type)) return &families[i];
     refuse(type, err);

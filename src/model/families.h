@@ -39,9 +39,10 @@ struct moe_row {
     enum route_score score;
     bool normalize; /* always; else where norm_topk_prob says so */
     float norm_eps;
-    bool bias;        /* a bias that counts for the choice only */
-    bool group_top2;  /* a group's score is the sum of its two best */
-    bool scale_input; /* the router's weight multiplies an expert's input */
+    bool bias;          /* a bias that counts for the choice only */
+    bool may_lack_bias; /* converters leave it out */
+    bool group_top2;    /* a group's score is the sum of its two best */
+    bool scale_input;   /* the router's weight multiplies an expert's input */
     bool shared_gate;
     int32_t n_shared;    /* shared experts where config.json does not count them */
     bool is_transposed;  /* stacked experts are [expert, in, out] */
@@ -69,7 +70,7 @@ struct role_name {
 
 struct names_row {
     const char *root;                        /* before "layers", tried first; NULL: the usual ones */
-    const char *layers, *attn, *ffn, *mixer; /* modules; NULL: "layers", "self_attn", "mlp", "mixer" */
+    const char *layers, *attn, *ffn, *mixer; /* modules; NULL: "layers" or "h", "self_attn", "mlp", "mixer" */
     const struct role_name *roles;           /* ends with a NULL name */
 };
 
@@ -104,6 +105,16 @@ extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, al
 extern const struct family families[];
 extern const int32_t n_families;
 
+/* Another name of a family, in model_type. */
+struct alias {
+    const char *type, *family;
+    const char *architecture; /* only where config.json names this one; NULL: any */
+    const char *defaults;     /* NULL: the family's */
+    bool has_bare_head;       /* around a text model: the head's factors and caps, which the text model's class applies, are left out */
+};
+extern const struct alias aliases[];
+extern const int32_t n_aliases;
+
 /* Types that we know and do not run, with the reason. */
 struct refusal {
     const char *type, *why;
@@ -111,7 +122,9 @@ struct refusal {
 extern const struct refusal refusals[];
 extern const int32_t n_refusals;
 
-/* NULL and an error with the reason, where we know one, and the nearest supported types. */
+/* What a config.json is of, by either name; *out_alias is NULL where it is the family's own. */
+const struct family *family_of(const struct config *c, const struct alias **out_alias, struct err *err);
+/* By its own name. NULL and an error with the reason, where we know one, and the nearest supported types. */
 const struct family *family_find(struct str type, struct err *err);
 
 #endif

@@ -143,7 +143,7 @@ static bool experts_transposed(struct loader *l, int32_t layer, int64_t out, int
 int bind_experts(struct loader *l, int32_t layer, struct err *err) {
     const struct moe_spec *m = &l->spec->moe;
     TRY(loader_matrix(l, ROLE_ROUTER, layer, m->n_experts, l->spec->hidden, err));
-    if (m->has_bias) TRY(loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, true, err));
+    if (m->has_bias) TRY(loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, !l->spec->family->moe.may_lack_bias, err));
     else if (l->spec->family->moe.bias) loader_ignore(l, (enum role[]){ROLE_ROUTER_BIAS}, 1, layer); /* switched off by config.json */
     TRY(loader_vector(l, ROLE_EXPERT_SCALE, layer, m->n_experts, false, err));
     int64_t width = m->latent ? m->latent : l->spec->hidden, inner = m->inner;

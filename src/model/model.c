@@ -1,6 +1,8 @@
 /* Opening a model: config to spec, checkpoint to weights. */
 #include "model/model.h"
 
+#include "base/log.h"
+
 static bool store_find(void *user, struct str name, struct tensor_info *out) {
     const struct checkpoint_tensor *t = checkpoint_find(user, name);
     if (!t || t->t->n_dims > TENSOR_DIMS) return false;
@@ -38,10 +40,27 @@ int model_open(struct arena *a, struct backend *be, const struct config *config,
     return weights_bind(a, be, store, &out->spec, &out->weights, err);
 }
 
+/* Whether the weights are quantised as a foreign method does it. Converters back to plain weights leave the method's name behind. */
+static bool has_foreign_weights(const struct checkpoint *c) {
+    static const char *const signs[] = {"*.qweight",       "*.qzeros", "*.weight_scale", "*.weight_scale_inv",
+                                        "*.weight_packed", "*.absmax", "*.quant_state.*"};
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        const struct st_tensor *t = c->tensors[i].t;
+        if (t->n_dims == 2 && t->dtype > DT_BF16 && str_ends(t->name, STR(".weight"))) return true;
+        for (size_t k = 0; k < sizeof signs / sizeof *signs; k++)
+            if (str_glob(str_of(signs[k]), t->name)) return true;
+    }
+    return false;
+}
+
 int model_open_checkpoint(struct arena *a, struct backend *be, const struct checkpoint *c, const struct tensor_store *store,
                           struct model *out, struct err *err) {
     if (!c->has_config) return err_set(err, ERR_EFORMAT, "%s has no config.json", c->path);
-    if (c->quant.foreign.p && !str_is(c->quant.foreign, "mxfp4")) /* that one stores what MLX's format of the name stores */
+    bool is_foreign = c->quant.foreign.p && !str_is(c->quant.foreign, "mxfp4"); /* that one stores what MLX's format of the name stores */
+    if (is_foreign && !has_foreign_weights(c))
+        log_warn("%s: config.json says \"%.*s\", but the weights are plain: they are taken as they are", c->path,
+                 STR_ARG(c->quant.foreign));
+    else if (is_foreign)
         return err_set(err, ERR_EUNSUPPORTED,
                        "%s: weights quantised by \"%.*s\" are not supported; use an MLX-quantised or an unquantised checkpoint", c->path,
                        STR_ARG(c->quant.foreign));

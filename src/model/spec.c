@@ -72,22 +72,30 @@ static int resolve_depth(const struct cfg *c, int32_t *out, struct err *err) {
 }
 
 /* A switch; or, in newer files, where: "all", or only between the parts of an image ("vision"). */
-static int check_causal(const struct cfg *c, struct err *err) {
+static int check_attention(const struct cfg *c, struct err *err) {
     const char *key = "use_bidirectional_attention";
+    if (cfg_bool(c, "use_cla", false))
+        return err_set(err, ERR_EUNSUPPORTED, "%s: use_cla is set: its layers share keys across layers, which is not supported",
+                       c->file->name);
     if (!cfg_bool(c, key, false) && !str_is(cfg_str(c, key, STR("")), "all")) return ERR_OK;
     return err_set(err, ERR_EUNSUPPORTED, "%s: %s is set: it is an encoder, and does not write text", c->file->name, key);
 }
 
+/* Whether the head is the embedding's matrix. A larger model and its text part may say different things: weights_bind asks the file then. */
+static void resolve_tie(const struct cfg *c, struct spec *s) {
+    const char *key = cfg_get(c, "tie_embedding") ? "tie_embedding" : "tie_word_embeddings"; /* the former is a dialect's, and counts */
+    s->tied = cfg_bool(c, key, false);
+    s->untied = cfg_said(c, key) && !s->tied && !json_bool(c->file->text, key, false);
+}
+
 static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *err) {
     const struct cfg *c = &r->cfg;
-    TRY(check_causal(c, err));
+    TRY(check_attention(c, err));
     TRY(cfg_need(c, "hidden_size", 1, 1 << 20, &s->hidden, err));
     TRY(resolve_depth(c, &s->n_layers, err));
     TRY(cfg_need(c, "vocab_size", 1, 1 << 24, &s->vocab, err));
     TRY(cfg_int(c, "max_position_embeddings", 1, INT32_MAX, 2048, &s->context, err));
-    const char *tie = cfg_get(c, "tie_embedding") ? "tie_embedding" : "tie_word_embeddings"; /* the former is a dialect's, and counts */
-    s->tied = cfg_bool(c, tie, false);
-    s->untied = cfg_said(c, tie) && !s->tied;
+    resolve_tie(c, s);
     s->wiring = r->family->wiring;
     if (cfg_get(c, "use_parallel_residual")) {
         if (!cfg_bool(c, "use_parallel_residual", true)) s->wiring = WIRE_PRE;
@@ -177,8 +185,11 @@ static bool rope_eq(const struct rope_spec *a, const struct rope_spec *b) {
 }
 
 /* The parameters of a layer type; a sliding layer's own table where neither the file nor the family shares one. */
-static int rope_params(const struct resolver *r, const char *layer_type, struct config_rope *out, struct err *err) {
+static int rope_params(const struct resolver *r, const char *layer_type, int32_t width, struct config_rope *out, struct err *err) {
     TRY(config_rope(r->cfg.file, layer_type, 10000.0, out, err));
+    int32_t rotary;
+    TRY(cfg_int(&r->cfg, "rotary_dim", 1, 1 << 16, 0, &rotary, err));
+    if (rotary && out->partial == 1.0) out->partial = (double)rotary / width; /* an older name of the share */
     if (!r->family->attn.local_rope || out->is_nested || strcmp(layer_type, "sliding_attention") != 0) return ERR_OK;
     float local;
     TRY(cfg_num(&r->cfg, "rope_local_base_freq", out->theta, &local, err));
@@ -191,7 +202,7 @@ int resolve_rope(struct resolver *r, const char *layer_type, int32_t width, int3
     const struct attn_row *row = &r->family->attn;
     struct config_rope params;
     struct rope_spec table = {.kind = row->rope ? row->rope : ROPE_HALF};
-    TRY(rope_params(r, layer_type, &params, err));
+    TRY(rope_params(r, layer_type, width, &params, err));
     TRY(rope_resolve(r->arena, &r->cfg, &params, width, &table, err));
     for (*out_index = 0; *out_index < s->n_ropes; ++*out_index)
         if (rope_eq(&s->ropes[*out_index], &table)) return ERR_OK;
@@ -238,17 +249,25 @@ static int stretch_context(const struct resolver *r, struct spec *s, struct err 
     return ERR_OK;
 }
 
+/* A model around a text model may put a head of its own on it, which knows nothing of the text model's factors. */
+static bool has_bare_head(const struct config *c) {
+    struct config top = {.name = c->name, .root = c->root, .text_type = c->model_type};
+    const struct alias *alias;
+    return c->text && family_of(&top, &alias, NULL) && alias && alias->has_bare_head;
+}
+
 /* ---- all of it ---------------------------------------------------------------------------------------------------- */
 
 int spec_resolve(struct arena *a, const struct config *config, struct spec *out, struct err *err) {
     *out = (struct spec){0};
     if (!config->text_type.p) return err_set(err, ERR_EFORMAT, "%s: model_type is missing", config->name);
-    out->family = family_find(config->text_type, err);
+    const struct alias *alias;
+    out->family = family_of(config, &alias, err);
     if (!out->family) return err->code;
+    const char *defaults = alias && alias->defaults ? alias->defaults : out->family->defaults;
     struct config with_defaults = *config;
     struct resolver r = {.arena = a, .cfg = {&with_defaults, out->family->keys}, .family = out->family, .spec = out};
-    if (out->family->defaults)
-        TRY(json_parse(a, str_of(out->family->defaults), out->family->type, JSON_LENIENT, &with_defaults.defaults, err));
+    if (defaults) TRY(json_parse(a, str_of(defaults), out->family->type, JSON_LENIENT, &with_defaults.defaults, err));
     TRY(resolve_sizes(&r, out, err));
     out->layers = arena_new(a, struct layer_spec, out->n_layers);
     TRY(resolve_kinds(&r, err));
@@ -258,6 +277,7 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     if (out->kv.n_classes == 0 && !cfg_get(&r.cfg, "max_position_embeddings")) out->context = 1 << 20; /* nothing grows with the length */
     const struct stream *stream = out->family->stream;
     if (stream && stream->resolve) TRY(stream->resolve(&r, err));
+    if (has_bare_head(config)) out->logit_scale = 1.0f, out->logit_softcap = 0.0f;
     out->wide = out->per_layer.has_experts;
     for (int32_t i = 0; i < out->n_layers; i++) out->wide |= out->layers[i].ffn == FFN_EXPERTS;
     return ERR_OK;

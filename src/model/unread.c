@@ -17,12 +17,11 @@ static bool is_buffer(struct str name) {
 
 /* Whether a tensor belongs to one of the model's layers; those behind the last are for programs that guess ahead. */
 static bool is_in_layer(const struct loader *l, struct str name) {
-    const char *module = l->spec->family->names.layers;
     struct str rest = name, number;
     int64_t layer;
     if (!str_starts(rest, l->prefix)) return false;
     rest = str_from(rest, l->prefix.n);
-    if (!str_split_next(&rest, '.', &number) || !str_is(number, module ? module : "layers")) return false;
+    if (!str_split_next(&rest, '.', &number) || !str_eq(number, l->layers)) return false;
     return str_split_next(&rest, '.', &number) && str_to_int64(number, &layer) && layer >= 0 && layer < l->spec->n_layers;
 }
 

@@ -33,7 +33,7 @@ static struct str expand(const struct loader *l, struct arena *a, enum role role
                          : name.p[1] == 'f' ? or_else(n->ffn, "mlp")
                          : name.p[1] == 'm' ? or_else(n->mixer, "mixer")
                                             : "";
-    return str_fmt(a, "%.*s%s.%d%s%s%.*s", STR_ARG(prefix), or_else(n->layers, "layers"), layer, *module ? "." : "", module,
+    return str_fmt(a, "%.*s%.*s.%d%s%s%.*s", STR_ARG(prefix), STR_ARG(l->layers), layer, *module ? "." : "", module,
                    STR_ARG(str_from(name, 2)));
 }
 
@@ -229,9 +229,18 @@ int loader_values(struct loader *l, enum role role, int32_t layer, const char *s
 /* ---- the whole model ---------------------------------------------------------------------------------------------- */
 
 /* Checkpoints differ in what stands before "layers.N" and before "lm_head". */
-static const char *const prefixes[] = {"model.",    "language_model.model.", "model.language_model.", "", "transformer.",
-                                       "backbone.", "model.model.",          "language_model."};
+static const char *const prefixes[] = {"model.",       "language_model.model.", "model.language_model.", "", "transformer.", "backbone.",
+                                       "model.model.", "language_model.",       "model.text_model."};
 static const char *const head_prefixes[] = {"", "language_model.", "model."};
+
+/* What a layer's tensors begin with behind the prefix; some converters call it otherwise. */
+static void find_layers(struct loader *l) {
+    static const enum role common[] = {ROLE_MIX_NORM, ROLE_FFN_NORM, ROLE_MIX_POST_NORM, ROLE_O};
+    struct str names = str_of(or_else(l->spec->family->names.layers, "layers|h"));
+    while (str_split_next(&names, '|', &l->layers))
+        for (size_t i = 0; i < sizeof common / sizeof *common; i++)
+            if (loader_has(l, common[i], 0)) return;
+}
 
 static int find_prefix(struct loader *l, struct err *err) {
     l->prefix = str_of(or_else(l->spec->family->names.root, "model."));
@@ -261,6 +270,44 @@ static int tie_head(struct loader *l, struct err *err) {
                 return loader_flat(l, &t, l->spec->vocab, &head->bias, err);
     }
     return ERR_OK;
+}
+
+/* Whether a file's head holds the same bytes as its embedding: writers of some formats keep both. */
+static int head_is_embedding(struct loader *l, bool *out, struct err *err) {
+    enum { SPAN = 1 << 20 };
+    struct str paths[2];
+    struct tensor_info t[2];
+    *out = false;
+    if (!loader_find(l, ROLE_EMBED, -1, &paths[0]) || !loader_find(l, ROLE_HEAD, -1, &paths[1])) return ERR_OK;
+    for (int i = 0; i < 2; i++)
+        if (!loader_tensor_values(l, paths[i], -1, &t[i])) return ERR_OK;
+    if (t[0].dtype != t[1].dtype || t[0].n_dims != t[1].n_dims || memcmp(t[0].shape, t[1].shape, sizeof t[0].shape) != 0) return ERR_OK;
+    size_t n = (size_t)tensor_elements(&t[0], t[0].n_dims) * (size_t)dtype_bits(t[0].dtype) / 8;
+    char *spans = mem_alloc(2 * SPAN);
+    int code = ERR_OK;
+    *out = true;
+    for (size_t at = 0; at < n && *out && !code; at += SPAN) {
+        size_t part = n - at < SPAN ? n - at : SPAN;
+        for (int i = 0; i < 2 && !code; i++) code = l->store->read(l->store->user, &t[i], at, spans + i * SPAN, part, err);
+        *out = !code && memcmp(spans, spans + SPAN, part) == 0;
+    }
+    mem_free(spans);
+    return code;
+}
+
+/* What the file has counts: a head of its own is used even where config.json says that there is none. */
+static int bind_head(struct loader *l, struct err *err) {
+    struct spec *s = l->spec;
+    bool same = false;
+    if (!loader_has(l, ROLE_HEAD, -1)) {
+        if (s->untied) return loader_missing(l, ROLE_HEAD, -1, err);
+        s->tied = true;
+        return tie_head(l, err);
+    }
+    if (s->tied) TRY(head_is_embedding(l, &same, err));
+    if (same) return tie_head(l, err);
+    s->tied = false;
+    return loader_matrix(l, ROLE_HEAD, -1, s->vocab, s->hidden, err);
 }
 
 static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
@@ -305,12 +352,12 @@ static int bind_all(struct loader *l, struct err *err) {
     struct spec *spec = l->spec;
     const struct stream *stream = spec->family->stream;
     TRY(find_prefix(l, err));
+    find_layers(l);
     find_orientation(l);
     TRY(loader_matrix(l, ROLE_EMBED, -1, spec->vocab, spec->hidden, err));
     if (spec->family->flags & FAM_LEARNED_POSITIONS) TRY(loader_matrix(l, ROLE_POSITIONS, -1, spec->context, spec->hidden, err));
     if (!spec->norm.no_weight) TRY(loader_vector(l, ROLE_FINAL_NORM, -1, spec->hidden, true, err));
-    if (spec->untied || (!spec->tied && loader_has(l, ROLE_HEAD, -1))) TRY(loader_matrix(l, ROLE_HEAD, -1, spec->vocab, spec->hidden, err));
-    else TRY(tie_head(l, err));
+    TRY(bind_head(l, err));
     TRY(bind_ropes(l, err));
     if (stream && stream->bind) TRY(stream->bind(l, -1, err));
     for (int32_t i = 0; i < spec->n_layers; i++) TRY(bind_layer(l, i, err));

@@ -63,6 +63,7 @@ struct loader {
     struct map seen;        /* tensors that somebody asked for */
     struct str prefix;      /* before "layers.N": "model.", "language_model.model." ... */
     struct str head_prefix; /* before "lm_head" */
+    struct str layers;      /* between the prefix and a layer's number */
     bool is_transposed;     /* matrices of the layers are stored [in, out] */
 };
 

@@ -1,6 +1,6 @@
 /* Golden test: every checkpoint folder that holds golden.safetensors, against what the reference computed.
  *
- * For each of the three prompts: logits at every position within the tolerance; the same bits when the prompt is cut
+ * For each of its prompts: logits at every position within the tolerance; the same bits when the prompt is cut
  * into chunks of 1 and 7, when recurrent state is put back from a copy, when all prompts share one batch, and when the
  * op list is not fused; and the greedy continuation, wherever the reference's margin is wide enough to demand it.
  *
@@ -15,9 +15,11 @@
  *
  * With --kv-bits 8 beside --close: that cache on the CPU, and nothing else that rounds, within bounds of its own; choices are counted.
  *
+ * With --text: only prompts without an image, for models that also see.
+ *
  * With --config NAME: that file is read in place of config.json, in the folders that have it: the same model in other words.
  *
- * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--config NAME] [--only TEXT]
+ * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--text] [--config NAME] [--only TEXT]
  * FOLDER...   (a folder, or a folder of folders)
  */
 #include "base/log.h"
@@ -30,12 +32,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { N_PROMPTS = 3 };
+enum { PROMPTS_MAX = 8 };
 
 struct golden {
-    int32_t *prompt[N_PROMPTS], *greedy[N_PROMPTS];
-    float *logits[N_PROMPTS], *margin[N_PROMPTS];
-    int32_t n_prompt[N_PROMPTS], n_greedy[N_PROMPTS];
+    int n; /* prompts */
+    int32_t *prompt[PROMPTS_MAX], *greedy[PROMPTS_MAX];
+    float *logits[PROMPTS_MAX], *margin[PROMPTS_MAX];
+    int32_t n_prompt[PROMPTS_MAX], n_greedy[PROMPTS_MAX];
     double sd;
 };
 
@@ -65,6 +68,7 @@ static bool must_grow; /* leave the device's memory to others too */
 static enum precision precision = PRECISION_EXACT;
 static int32_t kv_bits;
 static const char *config_name = "config.json";
+static bool is_text_only; /* only prompts without an image */
 static int n_passed, n_failed, n_skipped;
 
 /* ---- reading golden.safetensors ---------------------------------------------------------------------------------- */
@@ -73,17 +77,47 @@ static int read_file(void *user, void *data, size_t n, uint64_t offset, struct e
     return os_file_read_at(user, data, n, offset, err);
 }
 
-static int load_tensor(struct arena *a, const struct safetensors *st, const char *stem, int k, void **out, int32_t *n, struct err *err) {
+static const struct st_tensor *find_tensor(const struct safetensors *st, const char *stem, int k) {
     char name[32];
     snprintf(name, sizeof name, "%s_%d", stem, k);
-    const struct st_tensor *t = st_find(st, str_of(name));
-    if (!t && st_find(st, STR("ids_0"))) return err_set(err, ERR_EUNSUPPORTED, "the figures are of vectors, not of logits");
-    if (!t) return err_set(err, ERR_EFORMAT, "golden.safetensors has no %s", name);
+    return st_find(st, str_of(name));
+}
+
+static int load_tensor(struct arena *a, const struct safetensors *st, const char *stem, int k, void **out, int32_t *n, struct err *err) {
+    const struct st_tensor *t = find_tensor(st, stem, k);
+    if (!t) return err_set(err, ERR_EFORMAT, "golden.safetensors has no %s_%d", stem, k);
     *out = arena_alloc(a, t->bytes);
     *n = (int32_t)t->n_elements;
     TRY(st_read(st, t, 0, *out, t->bytes, err));
     if (t->dtype == DT_I64) /* narrow in place */
         for (int32_t i = 0; i < *n; i++) ((int32_t *)*out)[i] = (int32_t)((int64_t *)*out)[i];
+    return ERR_OK;
+}
+
+/* Prompt number k of the file as the next one of ours. */
+static int load_prompt(struct arena *a, const struct safetensors *st, int k, struct golden *g, int32_t *n_logits, struct err *err) {
+    void *p[4];
+    int at = g->n++;
+    TRY(load_tensor(a, st, "prompt", k, &p[0], &g->n_prompt[at], err));
+    TRY(load_tensor(a, st, "logits", k, &p[1], n_logits, err));
+    TRY(load_tensor(a, st, "greedy", k, &p[2], &g->n_greedy[at], err));
+    TRY(load_tensor(a, st, "margin", k, &p[3], &g->n_greedy[at], err));
+    g->prompt[at] = p[0], g->logits[at] = p[1], g->greedy[at] = p[2], g->margin[at] = p[3];
+    return ERR_OK;
+}
+
+static int load_prompts(struct bench *b, const struct safetensors *st, struct err *err) {
+    struct golden *g = &b->g;
+    double sum = 0, square = 0, count = 0;
+    for (int k = 0; k < PROMPTS_MAX; k++) {
+        int32_t n = 0;
+        if (!find_tensor(st, "prompt", k) || (is_text_only && find_tensor(st, "pixel_values", k))) continue;
+        TRY(load_prompt(&b->arena, st, k, g, &n, err));
+        const float *x = g->logits[g->n - 1];
+        for (int32_t i = 0; i < n; i++) sum += x[i], square += (double)x[i] * x[i], count++;
+    }
+    if (g->n == 0) return err_set(err, ERR_EUNSUPPORTED, "golden.safetensors has no prompt for us");
+    g->sd = sqrt(square / count - sum / count * (sum / count));
     return ERR_OK;
 }
 
@@ -96,19 +130,7 @@ static int load_golden(struct bench *b, const char *dir, struct err *err) {
     struct safetensors st = {0};
     int code = os_file_size(file, &source.size, err);
     if (!code) code = st_open(&b->arena, &source, &st, err);
-    double sum = 0, square = 0, count = 0;
-    for (int k = 0; k < N_PROMPTS && !code; k++) {
-        int32_t n;
-        void *p[4];
-        code = load_tensor(&b->arena, &st, "prompt", k, &p[0], &b->g.n_prompt[k], err);
-        if (!code) code = load_tensor(&b->arena, &st, "logits", k, &p[1], &n, err);
-        if (!code) code = load_tensor(&b->arena, &st, "greedy", k, &p[2], &b->g.n_greedy[k], err);
-        if (!code) code = load_tensor(&b->arena, &st, "margin", k, &p[3], &b->g.n_greedy[k], err);
-        if (code) break;
-        b->g.prompt[k] = p[0], b->g.logits[k] = p[1], b->g.greedy[k] = p[2], b->g.margin[k] = p[3];
-        for (int32_t i = 0; i < n; i++) sum += b->g.logits[k][i], square += (double)b->g.logits[k][i] * b->g.logits[k][i], count++;
-    }
-    b->g.sd = sqrt(square / count - sum / count * (sum / count));
+    if (!code) code = load_prompts(b, &st, err);
     st_close(&st);
     os_file_close(file);
     return code;
@@ -152,18 +174,18 @@ static int run_prompt(struct bench *b, int k, int32_t chunk, float *out, struct 
 /* All prompts in one batch. */
 static int run_together(struct bench *b, float **out, struct err *err) {
     struct runner *r = &b->runner;
-    struct sequence s[N_PROMPTS];
+    struct sequence s[PROMPTS_MAX];
     const float *logits;
     int32_t vocab = b->model.spec.vocab;
     batch_clear(&r->batch);
-    for (int k = 0; k < N_PROMPTS; k++) {
+    for (int k = 0; k < b->g.n; k++) {
         TRY(start(b, &s[k], k, err));
         if (!sequence_reserve(&s[k], &r->kv, s[k].n_tokens)) return err_set(err, ERR_EINTERNAL, "no blocks");
         batch_add(&r->batch, &s[k], s[k].n_tokens, LOGITS_ALL);
     }
     TRY(runner_run(r, err));
     TRY(runner_logits(r, &logits, err));
-    for (int k = 0; k < N_PROMPTS; k++) {
+    for (int k = 0; k < b->g.n; k++) {
         memcpy(out[k], logits, (size_t)s[k].n_tokens * (size_t)vocab * sizeof **out);
         logits += (int64_t)s[k].n_tokens * vocab;
         sequence_free(&s[k], &r->kv);
@@ -203,24 +225,24 @@ static int check_greedy(struct bench *b, int k, float *logits, struct err *err) 
 /* The same for all prompts at once: every step decodes a batch. */
 static int check_greedy_together(struct bench *b, struct err *err) {
     struct runner *r = &b->runner;
-    struct sequence s[N_PROMPTS];
+    struct sequence s[PROMPTS_MAX];
     int32_t vocab = b->model.spec.vocab, n_steps = b->g.n_greedy[0];
     const float *logits;
     int code = ERR_OK;
-    for (int k = 0; k < N_PROMPTS; k++) {
+    for (int k = 0; k < b->g.n; k++) {
         TRY(start(b, &s[k], k, err));
         if (b->g.n_greedy[k] < n_steps) n_steps = b->g.n_greedy[k];
     }
     for (int32_t i = 0; i < n_steps && !code; i++) {
         batch_clear(&r->batch);
-        for (int k = 0; k < N_PROMPTS; k++) {
+        for (int k = 0; k < b->g.n; k++) {
             int32_t n_rows = s[k].n_tokens - s[k].n_done;
             if (!sequence_reserve(&s[k], &r->kv, n_rows)) return err_set(err, ERR_EINTERNAL, "no blocks");
             batch_add(&r->batch, &s[k], n_rows, LOGITS_LAST);
         }
         code = runner_run(r, err);
         if (!code) code = runner_logits(r, &logits, err);
-        for (int k = 0; k < N_PROMPTS && !code; k++) {
+        for (int k = 0; k < b->g.n && !code; k++) {
             int32_t got = argmax(logits + (int64_t)k * vocab, vocab), want = b->g.greedy[k][i];
             if (got != want && b->g.margin[k][i] > 1e-3 * b->g.sd)
                 code = err_set(err, ERR_EFORMAT, "in a batch: prompt %d, step %d: token %d, expected %d", k, i, got, want);
@@ -229,7 +251,7 @@ static int check_greedy_together(struct bench *b, struct err *err) {
             sequence_follow_rope(&s[k], &r->kv, &b->model.spec, true);
         }
     }
-    for (int k = 0; k < N_PROMPTS; k++) sequence_free(&s[k], &r->kv);
+    for (int k = 0; k < b->g.n; k++) sequence_free(&s[k], &r->kv);
     return code;
 }
 
@@ -276,8 +298,8 @@ static int check_resume(struct bench *b, int k, float *out, const float *want, s
 }
 
 static int check_all(struct bench *b, struct err *err) {
-    float *whole[N_PROMPTS], *other[N_PROMPTS];
-    for (int k = 0; k < N_PROMPTS; k++) {
+    float *whole[PROMPTS_MAX], *other[PROMPTS_MAX];
+    for (int k = 0; k < b->g.n; k++) {
         size_t n = (size_t)(b->g.n_prompt[k] + b->g.n_greedy[k]) * (size_t)b->model.spec.vocab;
         whole[k] = arena_new(&b->arena, float, n);
         other[k] = arena_new(&b->arena, float, n);
@@ -290,8 +312,8 @@ static int check_all(struct bench *b, struct err *err) {
         TRY(check_resume(b, k, other[k], whole[k], err));
     }
     TRY(run_together(b, other, err));
-    for (int k = 0; k < N_PROMPTS; k++) TRY(check_same(b, k, other[k], whole[k], "in one batch", err));
-    for (int k = 0; k < N_PROMPTS; k++) TRY(check_greedy(b, k, other[k], err));
+    for (int k = 0; k < b->g.n; k++) TRY(check_same(b, k, other[k], whole[k], "in one batch", err));
+    for (int k = 0; k < b->g.n; k++) TRY(check_greedy(b, k, other[k], err));
     return is_near ? check_greedy_together(b, err) : ERR_OK;
 }
 
@@ -383,25 +405,25 @@ static int judge(const struct bench *b, struct closeness *c, struct sb *out, str
 
 /* The same three prompts in one batch, twice: the same bits. */
 static int check_batch_again(struct bench *b, struct err *err) {
-    float *first[N_PROMPTS], *second[N_PROMPTS];
-    for (int k = 0; k < N_PROMPTS; k++) {
+    float *first[PROMPTS_MAX], *second[PROMPTS_MAX];
+    for (int k = 0; k < b->g.n; k++) {
         size_t n = (size_t)b->g.n_prompt[k] * (size_t)b->model.spec.vocab;
         first[k] = arena_new(&b->arena, float, n);
         second[k] = arena_new(&b->arena, float, n);
     }
     TRY(run_together(b, first, err));
     TRY(run_together(b, second, err));
-    for (int k = 0; k < N_PROMPTS; k++) TRY(check_same(b, k, second[k], first[k], "in one batch, the second time", err));
+    for (int k = 0; k < b->g.n; k++) TRY(check_same(b, k, second[k], first[k], "in one batch, the second time", err));
     return ERR_OK;
 }
 
 static int check_default(struct bench *b, struct bench *reference, struct sb *out, struct err *err) {
     struct closeness c = {0};
     int32_t vocab = b->model.spec.vocab, n_all = 0;
-    for (int k = 0; k < N_PROMPTS; k++) n_all += b->g.n_prompt[k] + b->g.n_greedy[k];
+    for (int k = 0; k < b->g.n; k++) n_all += b->g.n_prompt[k] + b->g.n_greedy[k];
     c.rms = arena_new(&b->arena, double, n_all);
     c.kl = arena_new(&b->arena, double, n_all);
-    for (int k = 0; k < N_PROMPTS; k++) {
+    for (int k = 0; k < b->g.n; k++) {
         int32_t n = b->g.n_prompt[k] + b->g.n_greedy[k];
         float *got = arena_new(&b->arena, float, (size_t)n *(size_t)vocab), *want = arena_new(&b->arena, float, (size_t)n *(size_t)vocab);
         float *again = arena_new(&b->arena, float, (size_t)n *(size_t)vocab),
@@ -482,12 +504,17 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     struct tensor_store store = checkpoint_store(&b->cp);
     TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &store, &b->model, err));
     int32_t rows = 0;
-    for (int k = 0; k < N_PROMPTS; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];
+    for (int k = 0; k < b->g.n; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];
     if (depth) {
         rows = DEPTH_CHUNK;
         b->model.spec.context = depth + KV_BLOCK;
     }
-    return runner_open(&b->model, b->be, &(struct runner_limits){.rows = rows, .seqs = depth ? 1 : N_PROMPTS}, &b->runner, err);
+    return runner_open(&b->model, b->be,
+                       &(struct runner_limits){.rows = rows,
+                                               .seqs = depth        ? 1
+                                                       : b->g.n < 2 ? 2
+                                                                    : b->g.n},
+                       &b->runner, err);
 }
 
 static void close_bench(struct bench *b) {
@@ -577,6 +604,7 @@ int main(int argc, char **argv) {
     const char *only = NULL;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
+        else if (!strcmp(argv[i], "--text")) is_text_only = true;
         else if (!strcmp(argv[i], "--config") && i + 1 < argc) config_name = argv[++i];
         else if (!strcmp(argv[i], "--backend") && i + 1 < argc) backend_name = argv[++i];
         else if (!strcmp(argv[i], "--precision") && i + 1 < argc) set_precision(argv[++i]);

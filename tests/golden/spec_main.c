@@ -2,6 +2,7 @@
  * Two configs mean the same model where their lines are equal. No weights, no device.
  *
  * usage: spec_text FILE
+ *        spec_text --types     every model_type that is recognised, the family's own and other names of it
  */
 #include "model/families.h"
 #include "os/os.h"
@@ -80,7 +81,15 @@ static int put_spec(struct arena *a, struct str line, struct sb *out, struct err
     return ERR_OK;
 }
 
+static int list_types(void) {
+    for (int32_t i = 0; i < n_families; i++) printf("%s\n", families[i].type);
+    for (int32_t i = 0; i < n_aliases; i++)
+        if (!aliases[i].architecture) printf("%s\n", aliases[i].type);
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "--types") == 0) return list_types();
     struct arena all = {0};
     struct str text, line;
     struct err err = {0};

@@ -213,6 +213,77 @@ def add_buffers(tensors, config):
     tensors[f"model.layers.{config['num_hidden_layers']}.eh_proj.weight"] = zeros(8)
 
 
+def rename_layers(tensors, config):
+    """gpt_neox.layers.N to model.h.N, embed_out to model.embed_out."""
+    for (name,), t in take(tensors, r"(?:gpt_neox\.)?(.*)").items():
+        tensors["model." + re.sub(r"^layers\.", "h.", name)] = t
+
+
+def text_model_inside(tensors, config):
+    """The prefix of models with a tower from one maker."""
+    for (name,), t in take(tensors, r"model\.(.*)").items():
+        tensors["model.text_model." + name] = t
+    nest(config, "smolvlm")
+
+
+def nest(config, outer, **more):
+    inner = dict(config)
+    config.clear()
+    config.update(model_type=outer, text_config=inner, vision_config={"hidden_size": 8}, **more)
+
+
+def sparse_text_config(tensors, config):
+    """A text_config that leaves out what its class has defaults for, down to its type."""
+    for key in ("model_type", "hidden_act", "rms_norm_eps", "tie_word_embeddings"):
+        config.pop(key)
+    nest(config, "llava", tie_word_embeddings=False)
+
+
+def named(type_, **more):
+    """The same under another model_type."""
+    def rename(tensors, config):
+        config.update(model_type=type_, **more)
+    rename.__name__ = f"named_{type_}"
+    return rename
+
+
+def nested_as(outer, inner):
+    def rename(tensors, config):
+        config["model_type"] = inner
+        nest(config, outer)
+    rename.__name__ = f"nested_as_{outer}"
+    return rename
+
+
+def quant_method_left(tensors, config):
+    """Weights that were made plain again, beside the name of what they were."""
+    config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+
+
+def tied_outside_only(tensors, config):
+    """The larger model says that head and embedding are one, its text part that they are not; there is no head."""
+    assert "lm_head.weight" not in tensors
+    config["tie_word_embeddings"] = False
+    nest(config, "llava", tie_word_embeddings=True)
+
+
+def tied_inside_only(tensors, config):
+    assert "lm_head.weight" not in tensors
+    config["tie_word_embeddings"] = True
+    nest(config, "llava", tie_word_embeddings=False)
+
+
+def tied_with_head(tensors, config):
+    """config.json says that there is no head of its own, and the file has one: it counts."""
+    assert "lm_head.weight" in tensors
+    config["tie_word_embeddings"] = True
+
+
+def head_twice(tensors, config):
+    """The embedding stored a second time as the head."""
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"]
+
+
 # ---- weights that nothing reads: refused by name, and loaded all the same with --force ----------------------------------
 
 def router_bias(tensors, config):
@@ -239,6 +310,13 @@ CASES = [
     ("mixtral", stack_experts), ("qwen2_moe", stack_experts), ("qwen3_moe", fuse_experts), ("deepseek_v2", fuse_experts), ("gpt_oss", unweave_experts),
     ("llama4", split_gate_up), ("granitemoe", split_input_linear), ("deepseek_v2", absorb), ("deepseek_v3", absorb), ("gpt2", turn_matrices),
     ("llama", add_buffers), ("phi3", split_fused), ("gemma3", wrap), ("llama4", wrap), ("qwen3", wrap),
+    ("gpt_neox", rename_layers), ("llama", text_model_inside), ("llama", sparse_text_config), ("llama", quant_method_left),
+    ("qwen2", tied_outside_only), ("qwen2", tied_inside_only), ("llama", tied_with_head), ("qwen2", head_twice),
+    ("llama", named("iquestcoder")), ("llama", named("xverse")), ("deepseek_v3", named("joyai_llm_flash")), ("deepseek_v3", named("kimi_k2")),
+    ("mistral", named("ministral")), ("hunyuan_moe", named("hunyuan")), ("qwen2", nested_as("qwen2_vl", "qwen2_vl_text")),
+    ("qwen2", named("qwen2_5_vl")), ("qwen3", nested_as("qwen3_vl", "qwen3_vl_text")), ("glm4", nested_as("glm4v", "glm4v_text")),
+    ("glm4_moe", nested_as("glm4v_moe", "glm4v_moe_text")), ("gemma4", nested_as("gemma4_unified", "gemma4_unified_text")),
+    ("../golden2/minimax_m2", named("minimax")),
 ]
 
 
@@ -266,7 +344,7 @@ def write(folder, tensors, config):
 
 
 def check(scratch, name, rewrite):
-    folder = os.path.join(scratch, f"{name}-{rewrite.__name__}")
+    folder = os.path.join(scratch, f"{os.path.basename(name)}-{rewrite.__name__}")
     tensors, config = copy(name, folder)
     rewrite(tensors, config)
     write(folder, tensors, config)
@@ -338,10 +416,25 @@ def check_blocks(scratch):
     report("gpt_oss-blocks", "" if len(got) == len(want) and worst < 1e-5 else f"logits differ by {worst}")
 
 
+def check_without_bias(scratch):
+    """mlx-lm leaves out the bias on the choice of one family's experts: as if it were zero."""
+    folders = [os.path.join(scratch, "ernie4_5_moe-zero"), os.path.join(scratch, "ernie4_5_moe-without")]
+    (a, config), (b, other) = (copy("ernie4_5_moe", f) for f in folders)
+    for name in [n for n in a if n.endswith("e_score_correction_bias")]:
+        a[name].data = bytes(2 * len(a[name].data))
+        del b[name]
+    stack_experts(b, other)
+    write(folders[0], a, config)
+    write(folders[1], b, other)
+    got, want = (logits(f, f + ".bin") for f in folders)
+    report("ernie4_5_moe without its bias", "" if got == want else "other logits than with zeros")
+
+
 with tempfile.TemporaryDirectory() as scratch:
     for name, rewrite in CASES:
         check(scratch, name, rewrite)
     check_blocks(scratch)
+    check_without_bias(scratch)
     for name, change in UNREAD:
         check_unread(scratch, name, change)
 print(f"{passed} passed, {failed} failed")

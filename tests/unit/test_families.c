@@ -50,6 +50,7 @@ static void absurd_configs_are_refused(void) {
         {"{\"model_type\":\"llama\"," BASE ",\"logits_scaling\":0}", "logits_scaling"},
         {"{\"model_type\":\"gemma3_text\"," BASE ",\"use_bidirectional_attention\":true}", "use_bidirectional_attention"},
         {"{\"model_type\":\"gemma4_text\"," BASE ",\"use_bidirectional_attention\":\"all\"}", "use_bidirectional_attention"},
+        {"{\"model_type\":\"hunyuan\"," BASE "," MOE ",\"use_cla\":true}", "use_cla"},
         {"{\"model_type\":\"gemma2\"," BASE ",\"query_pre_attn_scalar\":0}", "query_pre_attn_scalar"},
         {"{\"model_type\":\"qwen3_moe\"," BASE ",\"num_experts\":8,\"num_experts_per_tok\":9,\"moe_intermediate_size\":8}",
          "num_experts_per_tok is 9 of 8"},
@@ -172,6 +173,13 @@ static void null_is_no_default(void) {
     CHECK(s.ropes[0].scaling == SCALE_YARN && s.ropes[0].theta == 150000.0f);
 }
 
+/* Both references leave the weights of this family's experts as they are, whatever its files say. */
+static void weights_of_experts_stay_as_they_are(void) {
+    struct spec s;
+    CHECK_OK(resolve("{\"model_type\":\"deepseek_v2\"," BASE "," MOE ",\"norm_topk_prob\":true}", &s), err);
+    CHECK(!s.moe.route.normalize && s.moe.route.n_groups == 0);
+}
+
 /* GPT-2's two switches on the scale of its scores. */
 static void scores_are_scaled_by_the_file(void) {
     struct spec s;
@@ -248,6 +256,10 @@ static void rows_are_sound(void) {
         CHECK(yyjson_is_obj(defaults));
         for (const char *p = families[i].pattern; p && *p; p++) CHECK(strchr("FSCLDMNKG-E ", *p) != NULL);
     }
+    for (int32_t i = 0; i < n_aliases; i++) {
+        CHECK(family_find(str_of(aliases[i].family), &err) != NULL);
+        CHECK(aliases[i].architecture || family_find(str_of(aliases[i].type), &err) == NULL);
+    }
     for (int32_t i = 0; i < n_refusals; i++) CHECK(family_find(str_of(refusals[i].type), &err) == NULL);
 }
 
@@ -269,6 +281,7 @@ const struct unit_suite unit_families = {
         {"absent_keys_mean_what_the_reference_takes", absent_keys_mean_what_the_reference_takes},
         {"layers_with_a_window_follow_the_family", layers_with_a_window_follow_the_family},
         {"null_is_no_default", null_is_no_default},
+        {"weights_of_experts_stay_as_they_are", weights_of_experts_stay_as_they_are},
         {"scores_are_scaled_by_the_file", scores_are_scaled_by_the_file},
         {"dense_layers_come_first", dense_layers_come_first},
         {"rope_factor_from_lengths", rope_factor_from_lengths},
