@@ -121,10 +121,13 @@ struct service_events {
 /* ERR_EBUSY: the queue is full. ERR_ELIMIT: the prompt does not fit the context. ERR_EARG: anything else in the request. */
 int service_submit(struct service *s, const struct service_request *request, struct service_job **out, struct err *err);
 
+/* In the order of the choices auto|mean|last. Auto: as the model's own files say, else the mean. */
+enum service_pooling { SERVICE_POOL_AUTO, SERVICE_POOL_MEAN, SERVICE_POOL_LAST };
+
 struct service_embed_request { /* all of it is copied */
     const struct service_ids *inputs;
     size_t n_inputs;
-    bool last;           /* the last position's state instead of the mean of all */
+    enum service_pooling pooling;
     int64_t deadline_ms; /* from now; 0: none */
     void *user;
 };

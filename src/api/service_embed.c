@@ -22,16 +22,24 @@ static int copy_inputs(struct service_job *j, const struct service_embed_request
     return ERR_OK;
 }
 
+static int pick_pooling(struct service_job *j, enum service_pooling wanted, struct err *err) {
+    const struct session *s = j->service->session;
+    if (wanted != SERVICE_POOL_AUTO) j->pooling = wanted == SERVICE_POOL_LAST ? EMBED_LAST : EMBED_MEAN;
+    else if (s->pooling_why.code) return err_set(err, ERR_EUNSUPPORTED, "%s", s->pooling_why.msg);
+    else j->pooling = s->pooling;
+    return ERR_OK;
+}
+
 int service_embed(struct service *s, const struct service_embed_request *r, struct service_job **out, struct err *err) {
     if (service_state(s, NULL) != SERVICE_READY) return err_set(err, ERR_EBUSY, "the model is being loaded");
     struct service_job *j = mem_alloc(sizeof *j);
     j->service = s;
     j->user = r->user;
-    j->pooling = r->last ? EMBED_LAST : EMBED_MEAN;
     j->sampling.n_top = -1;
     service_job_set_deadline(j, r->deadline_ms);
     tok_stream_init(&j->stream, s->session->tok, true);
-    int code = copy_inputs(j, r, err);
+    int code = pick_pooling(j, r->pooling, err);
+    if (!code) code = copy_inputs(j, r, err);
     if (!code) {
         j->vectors = mem_try(r->n_inputs * (size_t)s->info.width * sizeof *j->vectors);
         if (!j->vectors) code = err_set(err, ERR_EMEMORY, "no memory for %zu embeddings", r->n_inputs);

@@ -3,6 +3,7 @@
 #define MLXCEL_API_SESSION_INTERNAL_H
 
 #include "api/session.h"
+#include "engine/embed.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
 #include "file/checkpoint.h"
@@ -23,7 +24,9 @@ struct session {
     struct sampler_work *work; /* made when it is first needed */
     int32_t *eos, n_eos;
     const char *name;
-    struct err no_gpu; /* with an automatic choice: why it is not the GPU */
+    enum embed_pooling pooling; /* of embeddings, by the model's own files */
+    struct err pooling_why;     /* why those cannot be followed */
+    struct err no_gpu;          /* with an automatic choice: why it is not the GPU */
     /* text, loaded when it is first needed */
     bool text_loaded;
     struct tok *tok;

@@ -2,6 +2,7 @@
 #include "api/session_internal.h"
 
 #include "api/model_folder.h"
+#include "api/pooling.h"
 #include "api/synth.h"
 
 /* A model's tensors, counted as they are read or made up. Backends read in the thread that opens the session. */
@@ -67,5 +68,6 @@ int session_model_open(struct session *s, struct err *err) {
     TRY(preflight_weights(s, s->checkpoint.total_bytes, err));
     s->config = s->checkpoint.config;
     s->name = o->name ? o->name : o->model ? o->model : "built-in model";
+    pooling_read(&s->arena, &s->checkpoint, &s->pooling, &s->pooling_why); /* told when embeddings are asked for */
     return open_from(s, checkpoint_store(&s->checkpoint), s->checkpoint.total_bytes, err);
 }

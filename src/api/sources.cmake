@@ -7,6 +7,7 @@ set(API_SOURCES
   src/api/model_folder.c
   src/api/new_folder.c
   src/api/perplexity.c
+  src/api/pooling.c
   src/api/preflight.c
   src/api/quantize.c
   src/api/quantize_plan.c

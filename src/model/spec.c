@@ -85,7 +85,9 @@ static int check_attention(const struct cfg *c, struct err *err) {
 static void resolve_tie(const struct cfg *c, struct spec *s) {
     const char *key = cfg_get(c, "tie_embedding") ? "tie_embedding" : "tie_word_embeddings"; /* the former is a dialect's, and counts */
     s->tied = cfg_bool(c, key, false);
-    s->untied = cfg_said(c, key) && !s->tied && !json_bool(c->file->text, key, false);
+    struct str architecture = json_val_str(yyjson_arr_get(config_said(c->file, "architectures"), 0));
+    bool has_no_head = str_ends(architecture, STR("Model")); /* embeddings only */
+    s->untied = cfg_said(c, key) && !s->tied && !json_bool(c->file->text, key, false) && !has_no_head;
 }
 
 static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *err) {

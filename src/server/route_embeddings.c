@@ -102,7 +102,7 @@ static void start(struct call *c) {
     struct err err;
     struct service_embed_request r = {.inputs = m->inputs,
                                       .n_inputs = m->n_inputs,
-                                      .last = c->server->options.pools_last,
+                                      .pooling = c->server->options.pooling,
                                       .deadline_ms = c->server->options.deadline_ms,
                                       .user = m};
     if (service_embed(c->service, &r, &m->job, &err)) {

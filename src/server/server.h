@@ -18,7 +18,7 @@ struct server_options {
     const struct str *keys, *origins, *hosts;
     size_t n_keys, n_origins, n_hosts;
     const char *cert_path, *key_path; /* TLS; NULL: plain */
-    bool pools_last;                  /* embeddings are the last position's state instead of the mean */
+    enum service_pooling pooling;     /* of embeddings */
     bool json_log, open_page;
 };
 
