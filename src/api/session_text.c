@@ -1,6 +1,8 @@
 /* The text side of a session: tokenizer and chat template from the model's files, prompts to ids, ids to text. */
 #include "api/reasoning.h"
 #include "api/session_internal.h"
+#include "api/text_tools.h"
+#include "file/builtin.h"
 #include "os/os.h"
 
 #include <assert.h>
@@ -15,14 +17,11 @@ static int side_file(struct session *s, const struct checkpoint *c, const char *
     return ERR_OK;
 }
 
-static int load_tokenizer(struct session *s, const struct checkpoint *c, struct str config, struct err *err) {
-    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct str file;
-        TRY(side_file(s, c, names[i], &file, err));
-        if (file.p) return tok_load_any(&s->tok, file, config, err);
-    }
-    return err_set(err, ERR_ENOTFOUND, "%s has no tokenizer.json or tokenizer.model: it cannot read text", s->name);
+/* A file of weights alone has no folder, and so nothing to read text with. */
+static int load_tokenizer(struct session *s, const struct checkpoint *c, struct err *err) {
+    bool is_built_in = c->path && strcmp(c->path, BUILTIN_NAME) == 0;
+    if (!c->dir && !is_built_in) return err_set(err, ERR_ENOTFOUND, "%s has no tokenizer: it cannot read text", s->name);
+    return text_tokenizer_open(c->dir, &s->tok, err);
 }
 
 static int load_files(struct session *s, const struct checkpoint *c, struct err *err) {
@@ -31,7 +30,7 @@ static int load_files(struct session *s, const struct checkpoint *c, struct err 
     TRY(side_file(s, c, "special_tokens_map.json", &files.special_tokens_map, err));
     TRY(side_file(s, c, "chat_template.jinja", &files.chat_template_jinja, err));
     TRY(side_file(s, c, "chat_template.json", &files.chat_template_json, err));
-    TRY(load_tokenizer(s, c, files.tokenizer_config, err));
+    TRY(load_tokenizer(s, c, err));
     return chat_template_load(&s->arena, &files, &s->chat, err);
 }
 

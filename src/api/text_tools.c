@@ -8,7 +8,7 @@ enum { MAX_TOKENIZER_BYTES = 512 * 1024 * 1024, MAX_CONFIG_BYTES = 64 * 1024 * 1
 
 static bool is_tokenizer_name(struct str name) {
     return str_is(name, "tokenizer.model") || str_is(name, "spiece.model") || str_is(name, "tiktoken.model") ||
-           str_ends(name, STR(".tiktoken"));
+           str_is(name, "tekken.json") || str_ends(name, STR(".tiktoken"));
 }
 
 /* The tokenizer's file in a folder, in the order of preference; NULL with an error when there is none. */
@@ -21,7 +21,7 @@ static const char *find_file(struct arena *a, const char *dir, struct err *err) 
     if (os_list_dir(a, dir, &names, &n, err)) return NULL;
     for (size_t i = 0; i < n; i++)
         if (is_tokenizer_name(names[i])) return str_cstr(a, str_fmt(a, "%s/%.*s", dir, STR_ARG(names[i])));
-    err_set(err, ERR_ENOTFOUND, "%s: no tokenizer.json, tokenizer.model or .tiktoken file in this folder", dir);
+    err_set(err, ERR_ENOTFOUND, "%s: no tokenizer.json, tokenizer.model, tekken.json or .tiktoken file in this folder", dir);
     return NULL;
 }
 

@@ -4,7 +4,7 @@
 
 #include "text/tokenizer/tokenizer.h"
 
-/* path: a model folder (tokenizer.json, else tokenizer.model, else a .tiktoken file), one of those files itself, or
+/* path: a model folder (tokenizer.json, else tekken.json, tokenizer.model or a .tiktoken file), one of those files itself, or
  * NULL for the built-in model. tokenizer_config.json is read from beside it where there is one. */
 int text_tokenizer_open(const char *path, struct tok **out, struct err *err);
 

@@ -33,6 +33,7 @@ set(TEXT_SOURCES
   src/text/tokenizer/decoder.c
   src/text/tokenizer/load_json.c
   src/text/tokenizer/load_spm.c
+  src/text/tokenizer/load_tekken.c
   src/text/tokenizer/load_tiktoken.c
   src/text/tokenizer/normalizer.c
   src/text/tokenizer/pattern.c

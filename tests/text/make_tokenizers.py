@@ -324,6 +324,28 @@ def make_tiktoken(folder):
     (folder / "tiktoken-kimi" / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", null]}}\n')
 
 
+def make_tekken(folder):
+    """The same kind of vocabulary in Mistral's form: special tokens have the first ids, named in the file or, in older ones, not."""
+    back = {c: b for b, c in enumerate_alphabet()}
+    vocab = json.loads(byte_bpe(P.ByteLevel(add_prefix_space=False)).to_str())["model"]["vocab"]
+    tokens = [bytes(back[c] for c in token) for token, _ in sorted(vocab.items(), key=lambda x: x[1])]
+    tokens.sort(key=lambda t: (len(t) > 1, t if len(t) == 1 else b""))  # bytes first and in order, as the reference wants it
+    pattern = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    n_special, kept = 24, len(tokens) - 5  # the last tokens of the file do not count
+    ref = tiktoken.Encoding("tekken", pat_str=pattern, mergeable_ranks={t: i for i, t in enumerate(tokens[:kept])}, special_tokens={})
+    config = {"pattern": pattern, "num_vocab_tokens": len(tokens), "default_vocab_size": kept + n_special, "default_num_special_tokens": n_special, "version": "v3"}
+    entries = [{"rank": i, "token_bytes": base64.b64encode(t).decode(), "token_str": None} for i, t in enumerate(tokens)]
+    named = [{"rank": i, "token_str": t, "is_control": True} for i, t in enumerate(["<unk>", "<s>", "</s>", "[INST]", "[/INST]"])]
+    for name, more in (("tekken", {"special_tokens": named}), ("tekken-unnamed", {})):
+        rows = []
+        for text in TEXTS:
+            ids = [i + n_special for i in ref.encode(text)]
+            rows.append({"text": text, "plain": ids, "decoded": text})
+        rows.append({"text": "a[INST]b</s>", "special": [n_special + ref.encode("a")[0], 3, n_special + ref.encode("b")[0], 2]})
+        data = json.dumps({"config": config, "vocab": entries, "version": 1, "type": "Tekken", **more})
+        write(folder, name, data.encode(), rows, "tekken.json")
+
+
 def enumerate_alphabet():
     printable = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
     n = 0
@@ -337,7 +359,7 @@ def enumerate_alphabet():
 
 def main():
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent / "tokenizers")
-    for make in (make_bpe, make_splits, make_unigram, make_words, make_normalizers, make_decoders, make_sentencepiece, make_tiktoken):
+    for make in (make_bpe, make_splits, make_unigram, make_words, make_normalizers, make_decoders, make_sentencepiece, make_tiktoken, make_tekken):
         make(folder)
 
 

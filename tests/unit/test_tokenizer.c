@@ -208,6 +208,7 @@ static void fixture(const char *dir, const char *name) {
     struct str file = load(&a, dir, name, "tokenizer.json");
     if (!file.n) file = load(&a, dir, name, "tokenizer.model");
     if (!file.n) file = load(&a, dir, name, "ranks.tiktoken");
+    if (!file.n) file = load(&a, dir, name, "tekken.json");
     FAIL_IF(tok_load_any(&t, file, load(&a, dir, name, "tokenizer_config.json"), &err), "%s: %s", name, err.msg);
     CHECK_OK(json_parse(&a, load(&a, dir, name, "expected.json"), "expected.json", JSON_STRICT, &rows, &err), err);
     yyjson_arr_foreach(rows, i, n, row) check_fixture_row(t, name, i, row);

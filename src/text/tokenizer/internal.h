@@ -285,4 +285,15 @@ int tok_set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, s
 /* Tokens are raw bytes; t->byte_level is set. */
 int tok_set_raw_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, struct err *err);
 
+/* A byte-level vocabulary by rank: load_tiktoken.c builds it, load_tekken.c reads another file of the kind. */
+struct tok_ranks {
+    struct sb bytes;
+    size_t *starts; /* [n + 1] in bytes */
+    int32_t *ids;   /* ascending as the ranks */
+    size_t n;
+};
+int tok_build_ranks(struct tok *t, struct arena *a, const struct tok_ranks *r, struct str pattern, struct err *err);
+bool tok_is_tekken(struct str json);
+int tok_load_tekken(struct tok **out, struct str json, struct str config_json, struct err *err);
+
 #endif

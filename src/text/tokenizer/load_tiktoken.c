@@ -5,14 +5,7 @@
 
 enum { MAX_TOKEN_BYTES = 4096 };
 
-struct ranks {
-    struct sb bytes;
-    size_t *starts; /* [n + 1] in bytes */
-    int32_t *ids;
-    size_t n;
-};
-
-static int read_lines(struct arena *a, struct str file, struct ranks *r, struct err *err) {
+static int read_lines(struct arena *a, struct str file, struct tok_ranks *r, struct err *err) {
     size_t n_lines = 1, number = 0;
     for (size_t i = 0; i < file.n; i++) n_lines += file.p[i] == '\n';
     r->starts = arena_try(a, (n_lines + 1) * sizeof *r->starts);
@@ -75,13 +68,17 @@ static int build_parts(struct tok *t, struct arena *a, struct str pattern, struc
     return code;
 }
 
-static int build(struct tok *t, struct arena *a, const struct ranks *r, struct str pattern, yyjson_val *config, struct err *err) {
+int tok_build_ranks(struct tok *t, struct arena *a, const struct tok_ranks *r, struct str pattern, struct err *err) {
     struct str *tokens = arena_try(a, r->n * sizeof *tokens);
     if (!tokens) return err_set(err, ERR_EMEMORY, "tiktoken file: no memory for %zu tokens", r->n);
     for (size_t i = 0; i < r->n; i++) tokens[i] = str_n(sb_str(&r->bytes).p + r->starts[i], r->starts[i + 1] - r->starts[i]);
     TRY(build_parts(t, a, pattern, err));
     TRY(tok_set_raw_vocab(t, tokens, r->ids, r->n, err));
-    TRY(build_merges(t, err));
+    return build_merges(t, err);
+}
+
+static int build(struct tok *t, struct arena *a, const struct tok_ranks *r, struct str pattern, yyjson_val *config, struct err *err) {
+    TRY(tok_build_ranks(t, a, r, pattern, err));
     TRY(tok_added_room(t, yyjson_obj_size(json_get(config, "added_tokens_decoder")), err));
     TRY(tok_read_added_decoder(t, config, err));
     return tok_finish(t, err);
@@ -89,7 +86,7 @@ static int build(struct tok *t, struct arena *a, const struct ranks *r, struct s
 
 int tok_load_tiktoken(struct tok **out, struct str file, struct str pattern, struct str config_json, struct err *err) {
     struct arena a = {0};
-    struct ranks r = {0};
+    struct tok_ranks r = {0};
     yyjson_val *config = NULL;
     struct tok *t = tok_new();
     if (pattern.n == 0) pattern = str_of(tok_scanner_named("cl100k")->pattern);
@@ -123,7 +120,8 @@ static struct str pattern_of(struct str file, struct str config_json) {
 
 int tok_load_any(struct tok **out, struct str file, struct str config_json, struct err *err) {
     struct str start = str_trim(str_sub(file, 0, 64));
-    if (start.n && start.p[0] == '{') return tok_load_json(out, file, config_json, err);
+    if (start.n && start.p[0] == '{')
+        return tok_is_tekken(file) ? tok_load_tekken(out, file, config_json, err) : tok_load_json(out, file, config_json, err);
     struct str line = str_trim(str_sub(file, 0, str_find_char(file, '\n', 0)));
     size_t space = str_find_char(line, ' ', 0);
     struct sb bytes = {0};
