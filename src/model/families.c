@@ -20,6 +20,8 @@ KEYS(ministral3_keys, {"position_scale_beta", "llama_4_scaling_beta"});
 KEYS(hunyuan_moe_keys, {"moe_intermediate_size", "intermediate_size"}, {"num_experts_per_tok", "moe_topk"}, {"n_shared_experts", NULL});
 KEYS(ernie_moe_keys, {"num_experts", "moe_num_experts"}, {"num_experts_per_tok", "moe_k"}, {"n_shared_experts", "moe_num_shared_experts"},
      {"first_k_dense_replace", "moe_layer_start_index"}, {"decoder_sparse_step", "moe_layer_interval"});
+KEYS(exaone_moe_keys, {"n_shared_experts", "num_shared_experts"});
+KEYS(hy_v3_keys, {"n_shared_experts", "num_shared_experts"}, {"routed_scaling_factor", "router_scaling_factor"});
 KEYS(gemma3_keys, {"attn_logit_softcapping", NULL});
 KEYS(gemma4_keys, {"num_experts_per_tok", "top_k_experts"});
 KEYS(llama4_keys, {"intermediate_size", "intermediate_size_mlp"}, {"moe_intermediate_size", "intermediate_size"},
@@ -89,6 +91,7 @@ const struct family families[] = {
     {.type = "gemma", .title = "Gemma 1", .defaults = gemma_class, .norm = {.offset = 1}, .flags = FAM_EMBED_SCALE},
     {.type = "gemma2", .title = "Gemma 2", .defaults = gemma2_class, .pattern = "SF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1},
      .flags = FAM_EMBED_SCALE},
+    {.type = "vaultgemma", .title = "VaultGemma", .defaults = vaultgemma_class, .pattern = "SF", .norm = {.offset = 1}, .flags = FAM_EMBED_SCALE},
     {.type = "gemma3_text", .title = "Gemma 3", .defaults = gemma3_text_class, .pattern = "SSSSSF", .wiring = WIRE_PRE_POST, .norm = {.offset = 1},
      .attn = {.qk_norm = QK_HEAD, .local_rope = true}, .keys = gemma3_keys,
      .flags = FAM_EMBED_SCALE},
@@ -131,6 +134,8 @@ const struct family families[] = {
      .keys = never_normalized},
     {.type = "deepseek_v3", .title = "DeepSeek V3, R1; Kimi K2", .defaults = deepseek_v3_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {SIGMOID_BIASED}},
+    {.type = "mistral4", .title = "Mistral 4", .defaults = mistral4_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
+     .moe = {.norm_eps = 1e-20f, .group_top2 = true}, .keys = ministral3_keys},
     {.type = "dots1", .title = "dots.llm1", .defaults = dots1_class, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD}, .moe = {SIGMOID_BIASED}},
     {.type = "gpt_oss", .title = "gpt-oss", .defaults = gpt_oss_class, .pattern = "SF", .ffn = FFN_EXPERTS, .act = ACT_CLAMPED_SWIGLU,
      .moe = {.score = ROUTE_SOFTMAX_AFTER, .is_transposed = true, .is_interleaved = true}, .keys = experts_have_intermediate_size},
@@ -151,6 +156,12 @@ const struct family families[] = {
      .norm = {.kind = NORM_LAYER, .offset = 1}},
 
     {.type = "exaone4", .title = "EXAONE 4", .defaults = exaone4_class, .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_HEAD, .nope = "F"}},
+    {.type = "exaone_moe", .title = "EXAONE MoE", .defaults = exaone_moe_class, .pattern = "SSSF", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD, .nope = "F"},
+     .moe = {SIGMOID_BIASED}, .keys = exaone_moe_keys},
+    {.type = "solar_open", .title = "Solar Open", .defaults = solar_open_class, .ffn = FFN_EXPERTS, .moe = {SIGMOID_BIASED}},
+    {.type = "hy_v3", .title = "Hunyuan 3", .defaults = hy_v3_class, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD},
+     .moe = {.score = ROUTE_SIGMOID, .normalize = true, .norm_eps = 1e-20f, .bias = true}, .keys = hy_v3_keys},
+    {.type = "jais2", .title = "Jais 2", .defaults = jais2_class, .ffn = FFN_PLAIN, .norm = LAYER_NORM},
     {.type = "smollm3", .title = "SmolLM 3", .defaults = smollm3_class, .attn = {.windows = WINDOWS_NOPE}},
     {.type = "hunyuan_v1_dense", .title = "Hunyuan 0.5B to 7B", .defaults = hunyuan_v1_dense_class, .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true}},
     {.type = "hunyuan_v1_moe", .title = "Hunyuan A13B", .defaults = hunyuan_v1_moe_class, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD, .qk_norm_last = true},

@@ -24,10 +24,12 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     a->kv_heads = 1;
     a->k_width = t->kv_rank + t->rope;
     a->v_width = t->kv_rank;
-    TRY(resolve_rope(r, "full_attention", t->rope, &a->rope, err));
+    TRY(resolve_rope(r, "full_attention", t->rope, ROPE_WHOLE, &a->rope, err));
     struct rope_spec *rope = &r->spec->ropes[a->rope];
     if (!cfg_bool(c, "rope_interleave", true)) rope->kind = ROPE_HALF;
     a->scale = rope->score_scale / (float)sqrt((double)(t->nope + t->rope));
+    a->pos_scale_beta = rope->pos_scale_beta;
+    a->pos_scale_len = rope->pos_scale_len;
     return resolve_kv(r, &(struct kv_class){.heads = 1, .k_width = a->k_width}, &l->kv, err);
 }
 
@@ -116,7 +118,13 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     op_kv_write(p->l, op_concat(p->l, latent, pass_rope(p, tensor_slice(kv, t->kv_rank, t->rope))), (struct tensor){0}, p->layer->kv);
     struct tensor absorbed = op_head_linear(p->l, tensor_slice(q, 0, t->nope), &(struct linear_args){.weight = p->w[ROLE_K_ABSORBED].w});
     q = op_concat(p->l, absorbed, pass_rope(p, tensor_slice(q, t->nope, t->rope)));
-    struct tensor mixed = op_attn(p->l, q, &(struct attn_args){.kv = p->layer->kv, .scale = p->layer->attn.scale, .v_width = t->kv_rank});
+    const struct attn_spec *a = &p->layer->attn;
+    struct tensor mixed = op_attn(p->l, q,
+                                  &(struct attn_args){.kv = p->layer->kv,
+                                                      .scale = a->scale,
+                                                      .v_width = t->kv_rank,
+                                                      .pos_scale_beta = a->pos_scale_beta,
+                                                      .pos_scale_len = a->pos_scale_len});
     mixed = op_head_linear(p->l, mixed, &(struct linear_args){.weight = p->w[ROLE_V_ABSORBED].w});
     return pass_linear(p, tensor_join_heads(mixed), ROLE_O);
 }

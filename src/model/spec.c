@@ -175,7 +175,7 @@ int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
     a->qk_norm = row->qk_switch && !cfg_bool(&r->cfg, row->qk_switch, false) ? QK_NONE : row->qk_norm;
     a->rope = -1;
     TRY(resolve_has_rope(r, layer, &rope, err));
-    if (rope) TRY(resolve_rope(r, l->kind == 'S' ? "sliding_attention" : "full_attention", a->k_width, &a->rope, err));
+    if (rope) TRY(resolve_rope(r, l->kind == 'S' ? "sliding_attention" : "full_attention", a->k_width, ROPE_SHARE, &a->rope, err));
     if (row->qk_norm_bare && !rope) a->qk_norm = QK_NONE;
     return resolve_temperature(r, a, err);
 }
@@ -199,12 +199,13 @@ static int rope_params(const struct resolver *r, const char *layer_type, int32_t
     return ERR_OK;
 }
 
-int resolve_rope(struct resolver *r, const char *layer_type, int32_t width, int32_t *out_index, struct err *err) {
+int resolve_rope(struct resolver *r, const char *layer_type, int32_t width, enum rope_part part, int32_t *out_index, struct err *err) {
     struct spec *s = r->spec;
     const struct attn_row *row = &r->family->attn;
     struct config_rope params;
     struct rope_spec table = {.kind = row->rope ? row->rope : ROPE_HALF};
     TRY(rope_params(r, layer_type, width, &params, err));
+    if (part == ROPE_WHOLE) params.partial = 1.0;
     TRY(rope_resolve(r->arena, &r->cfg, &params, width, &table, err));
     for (*out_index = 0; *out_index < s->n_ropes; ++*out_index)
         if (rope_eq(&s->ropes[*out_index], &table)) return ERR_OK;

@@ -176,7 +176,8 @@ bool spec_has_windows(const struct spec *s); /* some layers see a window or a ch
 /* heads, widths, scale and everything else of a layer's attention that config.json says. */
 int resolve_attention(struct resolver *r, int32_t layer, struct err *err);
 /* The rope table for a layer type ("full_attention", "sliding_attention"), made when it is new. */
-int resolve_rope(struct resolver *r, const char *layer_type, int32_t width, int32_t *out_index, struct err *err);
+enum rope_part { ROPE_SHARE /* as much of the width as config.json says */, ROPE_WHOLE };
+int resolve_rope(struct resolver *r, const char *layer_type, int32_t width, enum rope_part part, int32_t *out_index, struct err *err);
 /* A place in the class of equal caches, made when it is new. n_layers and n_blocks of `want` are ignored. */
 int resolve_kv(struct resolver *r, const struct kv_class *want, struct kv_ref *out, struct err *err);
 /* A new recurrent state of n f32 elements per sequence. */
