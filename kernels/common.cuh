@@ -93,6 +93,9 @@ static __device__ __noinline__ float act_rare(int kind, float x, const float *p)
     case 14:
         x = fminf(x, p[1]);
         return x * sigmoid(p[0] * x);
+    case 15:
+        if (p[1] != 0) x = fminf(x, p[0]);
+        return fminf(x * sigmoid(x), p[0]);
     }
     return x;
 }
@@ -112,6 +115,7 @@ static __device__ __forceinline__ float act(int kind, float x, const float *p) {
 // act(a) * b, the factor b by the rules of the activation.
 static __device__ __forceinline__ float gated(const k_act &a, float x, float b) {
     if (a.kind == 14) b = fminf(fmaxf(b, -a.p[1]), a.p[1]) + 1.0f;
+    if (a.kind == 15) b = fminf(fmaxf(b, -a.p[0]), a.p[0]);
     return act(a.kind, x, a.p) * (b * a.scale);
 }
 

@@ -36,7 +36,7 @@ static bool is_partial(const struct family *f) {
     struct config c = {0};
     struct config_rope rope;
     bool partial = f->defaults && json_parse(&a, str_of(f->defaults), f->type, JSON_LENIENT, &c.defaults, NULL) == ERR_OK &&
-                   config_rope(&c, NULL, 10000, &rope, NULL) == ERR_OK && rope.partial < 1;
+                   config_rope(&c, &(struct rope_ask){.theta = 10000}, &rope, NULL) == ERR_OK && rope.partial < 1;
     arena_free(&a);
     return partial;
 }

@@ -40,6 +40,7 @@ enum act_kind {
     ACT_NEG_EXP,        /* -exp(x) */
     ACT_CLAMP,          /* to [-p[0], p[0]] */
     ACT_CLAMPED_SWIGLU, /* GLU only: gate min(limit), up clamp(limit): (up + 1) * gate * sigmoid(alpha * gate); p = alpha, limit */
+    ACT_LIMITED_SWIGLU, /* GLU only: min(silu(gate), limit) * up clamp(limit), p = limit, 0; with p[1] 1 the gate has its limit before silu */
     N_ACT_KINDS
 };
 

@@ -218,12 +218,19 @@ static int read_rope_object(const struct config *c, const char *where, yyjson_va
                            &out->original_context, err);
 }
 
+/* A number, or a list with one per layer. */
+static int num_at(const struct config *c, const char *key, int32_t layer, struct config_range range, double *out, struct err *err) {
+    yyjson_val *v = config_get(c, key);
+    if (!yyjson_is_arr(v)) return config_num(c, key, range, *out, out, err);
+    return take_num((struct spot){c->name, NULL, key, yyjson_arr_get(v, (size_t)layer)}, range, out, err);
+}
+
 /* The flat keys that older files have; GPT-NeoX has names of its own. */
-static int read_flat_rope(const struct config *c, struct config_rope *out, struct err *err) {
+static int read_flat_rope(const struct config *c, int32_t layer, struct config_rope *out, struct err *err) {
     static const char *const thetas[] = {"rope_theta", "rotary_emb_base"}, *const partials[] = {"partial_rotary_factor", "rotary_pct",
-                                                                                                "rope_pct"};
-    TRY(config_num(c, config_first(c, thetas, 2), (struct config_range){1e-6, 1e15}, out->theta, &out->theta, err));
-    TRY(config_num(c, config_first(c, partials, 3), (struct config_range){0, 1}, out->partial, &out->partial, err));
+                                                                                                "rope_pct", "partial_rotary_factors"};
+    TRY(num_at(c, config_first(c, thetas, 2), layer, (struct config_range){1e-6, 1e15}, &out->theta, err));
+    TRY(num_at(c, config_first(c, partials, 4), layer, (struct config_range){0, 1}, &out->partial, err));
     return config_num(c, "original_max_position_embeddings", (struct config_range){1, 1 << 30}, 0, &out->original_context, err);
 }
 
@@ -235,9 +242,10 @@ static yyjson_val *rope_object(const struct config *c, const char **out_where) {
     return present(c->defaults, *out_where = keys[0]);
 }
 
-int config_rope(const struct config *c, const char *layer_type, double default_theta, struct config_rope *out, struct err *err) {
-    *out = (struct config_rope){.type = STR("default"), .theta = default_theta, .partial = 1, .factor = 1};
-    TRY(read_flat_rope(c, out, err));
+int config_rope(const struct config *c, const struct rope_ask *ask, struct config_rope *out, struct err *err) {
+    const char *layer_type = ask->layer_type;
+    *out = (struct config_rope){.type = STR("default"), .theta = ask->theta, .partial = 1, .factor = 1};
+    TRY(read_flat_rope(c, ask->layer, out, err));
     const char *where;
     yyjson_val *params = rope_object(c, &where), *nested = nested_rope(params, layer_type);
     out->is_nested = nested != NULL;
@@ -250,7 +258,7 @@ int config_rope(const struct config *c, const char *layer_type, double default_t
 
 int config_stretch(const struct config *c, int64_t *context, struct err *err) {
     struct config_rope rope;
-    TRY(config_rope(c, "full_attention", 10000, &rope, err));
+    TRY(config_rope(c, &(struct rope_ask){.layer_type = "full_attention", .theta = 10000}, &rope, err));
     double reach = rope.factor * (rope.original_context > 0 ? rope.original_context : (double)*context);
     if (str_is(rope.type, "yarn") && reach > (double)*context && reach <= INT32_MAX) *context = (int64_t)reach;
     return ERR_OK;

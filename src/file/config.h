@@ -76,10 +76,16 @@ struct config_rope {
     bool is_nested;          /* the layer type has an object of its own */
 };
 
+struct rope_ask {
+    const char *layer_type; /* NULL: not nested, or "full_attention" */
+    int32_t layer;          /* whose entry counts where a flat key is a list with one per layer */
+    double theta;           /* where nothing says it */
+};
+
 /* From rope_parameters (of the layer type, where it is nested by those), else rope_scaling and the flat keys; rope_parameters of the
- * defaults count where the file has neither object. layer_type NULL: not nested, or "full_attention". rope_local_base_freq serves
+ * defaults count where the file has neither object. rope_local_base_freq serves
  * "sliding_attention" in the flat dialect. */
-int config_rope(const struct config *c, const char *layer_type, double default_theta, struct config_rope *out, struct err *err);
+int config_rope(const struct config *c, const struct rope_ask *ask, struct config_rope *out, struct err *err);
 /* People turn yarn on by adding it to a file, and leave the length of the context as it was: stretches *context to what yarn reaches. */
 int config_stretch(const struct config *c, int64_t *context, struct err *err);
 

@@ -42,6 +42,14 @@ static int bind_projections(struct loader *l, int32_t layer, struct err *err) {
     if (a->v_is_k)
         return loader_stack(l, ROLE_QKV, (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k}}, 2, layer, hidden,
                             err);
+    if (row->gate == ATTN_GATE_OWN || row->gate == ATTN_GATE_HEAD)
+        return loader_stack(
+            l, ROLE_QKV,
+            (struct stack_part[]){{.role = ROLE_Q, .out = q},
+                                  {.role = ROLE_K, .out = k},
+                                  {.role = ROLE_V, .out = v},
+                                  {.role = ROLE_ATTN_GATE, .out = row->gate == ATTN_GATE_HEAD ? a->heads : (int64_t)a->heads * a->v_width}},
+            4, layer, hidden, err);
     if (row->gate)
         return loader_stack(
             l, ROLE_QKV,
@@ -114,14 +122,14 @@ struct qkv {
 /* q, k and v as [rows, heads, width] views, from one stacked weight or from several. */
 static struct qkv project(const struct pass *p, struct tensor x) {
     const struct attn_spec *a = &p->layer->attn;
-    bool gate = p->m->spec.family->attn.gate, borrows = p->layer->borrows_kv;
+    bool gate = p->m->spec.family->attn.gate != ATTN_GATE_NONE, borrows = p->layer->borrows_kv;
     int32_t q = a->heads * a->k_width, k = a->kv_heads * a->k_width, v = a->kv_heads * a->v_width;
     int32_t v_at = a->v_is_k ? q : q + k;
     struct qkv t = {0};
     if (p->w[ROLE_QKV].w) {
         struct tensor all = pass_linear(p, x, ROLE_QKV);
         t = (struct qkv){tensor_slice(all, 0, q), tensor_slice(all, q, k), tensor_slice(all, v_at, v), {0}};
-        if (gate) t.gate = tensor_slice(all, q + k + v, q);
+        if (gate) t.gate = tensor_slice(all, q + k + v, all.width - q - k - v);
     } else {
         t.q = pass_linear(p, x, ROLE_Q);
         if (gate) t.gate = pass_linear(p, x, ROLE_ATTN_GATE);
@@ -144,6 +152,20 @@ static struct tensor qk_norm(const struct pass *p, struct tensor x, const struct
 static struct tensor clip(const struct pass *p, struct tensor x) {
     float limit = p->layer->attn.clip;
     return limit > 0 ? op_act(p->l, x, &(struct act_args){.kind = ACT_CLAMP, .scale = 1.0f, .p = {limit}}) : x;
+}
+
+/* What attention returned, times the sigmoid of its gate: joined heads, or head by head. */
+static struct tensor gated(const struct pass *p, struct tensor mixed, struct tensor gate) {
+    static const struct act_args plain = {.kind = ACT_NONE, .scale = 1.0f};
+    if (!tensor_is(gate)) return tensor_join_heads(mixed);
+    gate = op_act(p->l, gate, &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f});
+    if (p->m->spec.family->attn.gate != ATTN_GATE_HEAD) return op_glu(p->l, tensor_join_heads(mixed), gate, &plain);
+    return tensor_join_heads(op_glu(p->l, mixed, tensor_split_heads(gate, mixed.heads), &plain));
+}
+
+static struct tensor v_scaled(const struct pass *p, struct tensor v) {
+    float scale = p->layer->attn.v_scale;
+    return scale == 1.0f ? v : op_act(p->l, v, &(struct act_args){.kind = ACT_NONE, .scale = scale});
 }
 
 static struct tensor v_norm(const struct pass *p, struct tensor v) {
@@ -173,13 +195,10 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     struct qkv t = project(p, x);
     t.q = place(p, t.q, ROLE_Q_NORM);
     if (!p->layer->borrows_kv) {
-        struct tensor v = clip(p, v_norm(p, t.v)); /* not among the arguments: every compiler lists ops in one order */
+        struct tensor v = v_scaled(p, clip(p, v_norm(p, t.v))); /* not among the arguments: every compiler lists ops in one order */
         op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), v, p->layer->kv);
     }
-    struct tensor mixed = tensor_join_heads(op_attn(p->l, t.q, &attn));
-    if (tensor_is(t.gate))
-        mixed = op_glu(p->l, mixed, op_act(p->l, t.gate, &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f}),
-                       &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
+    struct tensor mixed = gated(p, op_attn(p->l, t.q, &attn), t.gate);
     if (p->w[ROLE_ATTN_SUB_NORM].w) mixed = pass_norm(p, mixed, &p->w[ROLE_ATTN_SUB_NORM]);
     return pass_linear(p, mixed, ROLE_O);
 }

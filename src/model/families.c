@@ -22,6 +22,12 @@ KEYS(ernie_moe_keys, {"num_experts", "moe_num_experts"}, {"num_experts_per_tok",
      {"first_k_dense_replace", "moe_layer_start_index"}, {"decoder_sparse_step", "moe_layer_interval"});
 KEYS(exaone_moe_keys, {"n_shared_experts", "num_shared_experts"});
 KEYS(hy_v3_keys, {"n_shared_experts", "num_shared_experts"}, {"routed_scaling_factor", "router_scaling_factor"});
+KEYS(afmoe_keys, {"n_shared_experts", "num_shared_experts"}, {"first_k_dense_replace", "num_dense_layers"}, {"routed_scaling_factor", "route_scale"},
+     {"sliding_window_pattern", "global_attn_every_n_layers"});
+KEYS(mimo_v2_keys, {"value_head_dim", "v_head_dim"}, {"window_kv_heads", "swa_num_key_value_heads"}, {"window_heads", "swa_num_attention_heads"},
+     {"window_before", "sliding_window_size"}, {"rope_local_base_freq", "swa_rope_theta"});
+KEYS(step_keys, {"window_heads", "num_sliding_attention_heads"}, {"shared_expert_intermediate_size", "share_expert_dim"},
+     {"routed_scaling_factor", "moe_router_scaling_factor"});
 KEYS(gemma3_keys, {"attn_logit_softcapping", NULL});
 KEYS(gemma4_keys, {"num_experts_per_tok", "top_k_experts"});
 KEYS(llama4_keys, {"intermediate_size", "intermediate_size_mlp"}, {"moe_intermediate_size", "intermediate_size"},
@@ -59,6 +65,10 @@ ROLES(experts_beside_mlp, {ROLE_ROUTER, "@l.router.proj"},
       {ROLE_EXPERT_GATE_UP, "@l.experts.gate_up_proj|@l.experts.switch_glu.gate_up_proj"},
       {ROLE_EXPERT_GATE, "@l.experts.switch_glu.gate_proj"}, {ROLE_EXPERT_UP, "@l.experts.switch_glu.up_proj"},
       {ROLE_EXPERT_DOWN, "@l.experts.down_proj|@l.experts.switch_glu.down_proj"});
+ROLES(step_experts, {ROLE_ROUTER, "@l.moe.gate|@f.gate.gate"}, {ROLE_ROUTER_BIAS, "@l.moe.router_bias|@f.gate.router_bias"}, {ROLE_EXPERT_GATE, "@l.moe.gate_proj|@f.switch_mlp.gate_proj"},
+      {ROLE_EXPERT_UP, "@l.moe.up_proj|@f.switch_mlp.up_proj"}, {ROLE_EXPERT_DOWN, "@l.moe.down_proj|@f.switch_mlp.down_proj"},
+      {ROLE_SHARED_GATE, "@l.share_expert.gate_proj|@f.share_expert.gate_proj"}, {ROLE_SHARED_UP, "@l.share_expert.up_proj|@f.share_expert.up_proj"},
+      {ROLE_SHARED_DOWN, "@l.share_expert.down_proj|@f.share_expert.down_proj"});
 ROLES(shared_mlp_alone, {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_proj"}, {ROLE_GATE_UP, "@l.shared_mlp.input_linear"},
       {ROLE_DOWN, "@l.shared_mlp.output_linear|@l.mlp.down_proj"});
 
@@ -136,6 +146,14 @@ const struct family families[] = {
      .moe = {SIGMOID_BIASED}},
     {.type = "mistral4", .title = "Mistral 4", .defaults = mistral4_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {.norm_eps = 1e-20f, .group_top2 = true}, .keys = ministral3_keys},
+    {.type = "afmoe", .title = "Trinity (AFMoE)", .defaults = afmoe_class, .pattern = "SSSF", .wiring = WIRE_PRE_POST, .ffn = FFN_EXPERTS,
+     .attn = {.qk_norm = QK_HEAD, .nope = "F", .gate = ATTN_GATE_OWN},
+     .moe = {.score = ROUTE_SIGMOID, .normalize = true, .norm_eps = 1e-20f, .bias = true}, .keys = afmoe_keys},
+    {.type = "mimo_v2_flash", .title = "MiMo-V2-Flash", .defaults = mimo_v2_flash_class, .pattern = "SSSSSF", .ffn = FFN_EXPERTS,
+     .attn = {.begins_full = true, .window_kv = 2, .local_rope = true}, .moe = {SIGMOID_BIASED}, .keys = mimo_v2_keys},
+    {.type = "step3p5", .title = "Step 3.5, 3.7 (text)", .defaults = step3p5_class, .norm = {.offset = 1}, .ffn = FFN_EXPERTS,
+     .attn = {.qk_norm = QK_HEAD, .gate = ATTN_GATE_HEAD, .local_rope = true}, .moe = {.score = ROUTE_SIGMOID, .normalize = true, .bias = true},
+     .names = {.roles = step_experts}, .keys = step_keys, .flags = FAM_MLX_ADDS_ONE},
     {.type = "dots1", .title = "dots.llm1", .defaults = dots1_class, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD}, .moe = {SIGMOID_BIASED}},
     {.type = "gpt_oss", .title = "gpt-oss", .defaults = gpt_oss_class, .pattern = "SF", .ffn = FFN_EXPERTS, .act = ACT_CLAMPED_SWIGLU,
      .moe = {.score = ROUTE_SOFTMAX_AFTER, .is_transposed = true, .is_interleaved = true}, .keys = experts_have_intermediate_size},
@@ -176,13 +194,13 @@ const struct family families[] = {
     {.type = "bitnet", .title = "BitNet, unpacked weights", .defaults = bitnet_class},
 
     {.type = "qwen3_next", .title = "Qwen3-Next", .defaults = qwen3_next_class, .pattern = "DDDF", .ffn = FFN_EXPERTS, .norm = {.offset = 1},
-     .attn = {.qk_norm = QK_HEAD, .gate = true}, .moe = {.shared_gate = true},
+     .attn = {.qk_norm = QK_HEAD, .gate = ATTN_GATE_IN_Q}, .moe = {.shared_gate = true},
      .names = {.mixer = "linear_attn"}},
     {.type = "qwen3_5_text", .title = "Qwen3.5", .defaults = qwen3_5_text_class, .pattern = "DDDF", .norm = {.offset = 1},
-     .attn = {.qk_norm = QK_HEAD, .gate = true},
+     .attn = {.qk_norm = QK_HEAD, .gate = ATTN_GATE_IN_Q},
      .names = {.mixer = "linear_attn"}},
     {.type = "qwen3_5_moe_text", .title = "Qwen3.5 MoE", .defaults = qwen3_5_moe_text_class, .pattern = "DDDF", .ffn = FFN_EXPERTS, .norm = {.offset = 1},
-     .attn = {.qk_norm = QK_HEAD, .gate = true}, .moe = {.normalize = true, .shared_gate = true},
+     .attn = {.qk_norm = QK_HEAD, .gate = ATTN_GATE_IN_Q}, .moe = {.normalize = true, .shared_gate = true},
      .names = {.mixer = "linear_attn"}},
     {.type = "mamba", .title = "Mamba", .defaults = mamba_class, .pattern = "N", .keys = mamba_keys, .flags = FAM_ONE_HALF},
     {.type = "mamba2", .title = "Mamba-2, Codestral Mamba", .defaults = mamba2_class, .pattern = "M", .keys = mamba2_keys,
@@ -266,6 +284,7 @@ const struct alias aliases[] = {
     {.type = "qwen3_vl", .family = "qwen3", .defaults = qwen3_vl_text_class},
     {.type = "qwen3_vl_moe", .family = "qwen3_vl_moe_text"},
     {.type = "smolvlm", .family = "llama", .has_bare_head = true},
+    {.type = "step3p7", .family = "step3p5"},
     {.type = "vipllava", .family = "llama", .has_bare_head = true},
 };
 const int32_t n_aliases = (int32_t)(sizeof aliases / sizeof *aliases);

@@ -17,11 +17,20 @@ enum window_rule {
     WINDOWS_ALL
 };
 
+enum attn_gate {
+    ATTN_GATE_NONE,
+    ATTN_GATE_IN_Q, /* q_proj gives queries and gates, head by head */
+    ATTN_GATE_OWN,  /* a projection of its own, a number per channel */
+    ATTN_GATE_HEAD  /* the same, a number per head */
+};
+
 struct attn_row {
     enum rope_kind rope; /* 0: ROPE_HALF */
     bool local_rope;     /* sliding layers have a plain table: no scaling, theta from rope_local_base_freq */
     enum window_rule windows;
     bool chunks_have_rope; /* layers with rope are chunked ones, others full ones, unless layer_types says otherwise */
+    bool begins_full;      /* the first layer is a full one unless config.json says otherwise */
+    int32_t window_kv;     /* sliding layers have so many times the key and value heads; 0: 1 */
     bool ends_full;        /* the last layer is a full one whatever config.json says */
     const char *nope;      /* letters of layers without positions, in models that have sliding layers */
     bool no_rope;          /* no layer has rotary positions */
@@ -31,7 +40,7 @@ struct attn_row {
     bool qk_norm_last;     /* after rope */
     bool qk_norm_bare;     /* without weights; only on layers with rope */
     bool v_norm;           /* values are normed, without weights */
-    bool gate;             /* q_proj gives queries and gates; the result is multiplied by sigmoid(gate) */
+    enum attn_gate gate;   /* the result is multiplied by sigmoid(gate) */
     bool qkv_by_head;      /* the fused projection is [heads][q | k | v] */
 };
 
@@ -79,6 +88,7 @@ enum family_flag {
     FAM_LEARNED_POSITIONS = 1 << 1, /* a table of positions is added to the embeddings */
     FAM_TRANSPOSED = 1 << 2,        /* matrices are stored [in, out] */
     FAM_ONE_HALF = 1 << 3,          /* a layer is a mixer or a feed-forward, never both */
+    FAM_MLX_ADDS_ONE = 1 << 4,      /* files converted for MLX (their experts are called so) have the 1 in their norms' weights already */
 };
 
 struct family {

@@ -4,6 +4,15 @@
 
 /* ---- resolving ---------------------------------------------------------------------------------------------------- */
 
+/* Whether "3,4,5" has a number. */
+static bool text_has(struct str list, int32_t number) {
+    struct str item;
+    int64_t value;
+    while (str_split_next(&list, ',', &item))
+        if (str_to_int64(str_trim(item), &value) && value == number) return true;
+    return false;
+}
+
 /* Several dialects say which layers have experts; each key that is there must agree. */
 static int is_sparse(const struct cfg *c, int32_t layer, int32_t n_layers, bool *out, struct err *err) {
     yyjson_val *types;
@@ -14,7 +23,10 @@ static int is_sparse(const struct cfg *c, int32_t layer, int32_t n_layers, bool 
     TRY(cfg_int(c, "decoder_sparse_step", 1, 1 << 20, 1, &step, err));
     TRY(cfg_int(c, "expert_layer_offset", 0, 1 << 20, step - 1, &offset, err));
     if (types) *out = str_is(json_val_str(yyjson_arr_get(types, (size_t)layer)), "sparse");
+    else if (json_val_str(cfg_get(c, "moe_layers_enum")).p) *out = text_has(json_val_str(cfg_get(c, "moe_layers_enum")), layer);
     else if (yyjson_is_arr(cfg_get(c, "moe_layers"))) *out = cfg_list_has(c, "moe_layers", layer);
+    else if (yyjson_is_arr(cfg_get(c, "moe_layer_freq")))
+        *out = yyjson_get_num(yyjson_arr_get(cfg_get(c, "moe_layer_freq"), (size_t)layer)) != 0;
     else *out = layer >= first && (last < 0 || layer <= last) && layer % step == offset && !cfg_list_has(c, "mlp_only_layers", layer);
     return ERR_OK;
 }
@@ -36,14 +48,15 @@ static int resolve_groups(const struct cfg *c, const struct moe_spec *m, struct 
 }
 
 static int resolve_route(struct resolver *r, struct moe_spec *m, struct err *err) {
+    static const char *const keys[] = {"num_experts_per_tok", "num_experts_per_token", "moe_top_k"};
     const struct moe_row *row = &r->family->moe;
     const struct cfg *c = &r->cfg;
     struct route_args *route = &m->route;
     *route = (struct route_args){.score = row->score, .group_top2 = row->group_top2, .norm_eps = row->norm_eps};
-    TRY(cfg_int_at(c, "num_experts_per_tok", 0, 1, 65536, 0, &route->k, err));
+    const char *key = cfg_first(c, keys, sizeof keys / sizeof *keys);
+    TRY(cfg_int_at(c, key, 0, 1, 65536, 0, &route->k, err));
     if (route->k < 1 || route->k > m->n_experts)
-        return err_set(err, ERR_EFORMAT, "%s: %s is %d of %d experts", c->file->name, cfg_key(c, "num_experts_per_tok"), route->k,
-                       m->n_experts);
+        return err_set(err, ERR_EFORMAT, "%s: %s is %d of %d experts", c->file->name, cfg_key(c, key), route->k, m->n_experts);
     route->normalize = row->normalize || cfg_bool(c, "norm_topk_prob", false);
     TRY(cfg_num(c, "routed_scaling_factor", 1.0, &route->scale, err));
     if (row->score == ROUTE_SPARSEMIXER) TRY(cfg_num(c, "router_jitter_noise", 0.01, &route->jitter, err));
@@ -52,7 +65,7 @@ static int resolve_route(struct resolver *r, struct moe_spec *m, struct err *err
 
 /* The number of experts goes by several names; 0: none of them is there. */
 static int n_experts_of(const struct cfg *c, int32_t *out, struct err *err) {
-    static const char *const keys[] = {"num_experts", "num_local_experts", "n_routed_experts"};
+    static const char *const keys[] = {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"};
     return cfg_int_at(c, cfg_first(c, keys, sizeof keys / sizeof *keys), 0, 0, 65536, 0, out, err);
 }
 
@@ -97,9 +110,23 @@ static int resolve_inner(struct resolver *r, int32_t layer, int32_t *out, struct
     return ERR_OK;
 }
 
+/* Lists with one number per layer; 0 and null mean none. */
+static int resolve_limits(struct resolver *r, struct err *err) {
+    yyjson_val *own, *shared;
+    int32_t n = r->spec->n_layers;
+    TRY(cfg_list(&r->cfg, "swiglu_limits", n, &own, err));
+    TRY(cfg_list(&r->cfg, "swiglu_limits_shared", n, &shared, err));
+    for (int32_t i = 0; i < n; i++) {
+        r->spec->layers[i].expert_limit = (float)yyjson_get_num(yyjson_arr_get(own, (size_t)i));
+        r->spec->layers[i].limit = (float)yyjson_get_num(yyjson_arr_get(shared, (size_t)i));
+    }
+    return ERR_OK;
+}
+
 int resolve_ffn(struct resolver *r, struct err *err) {
     struct spec *s = r->spec;
     bool has_experts = r->family->ffn == FFN_EXPERTS;
+    TRY(resolve_limits(r, err));
     if (has_experts) TRY(resolve_experts(r, err));
     for (int32_t i = 0; i < s->n_layers; i++) {
         struct layer_spec *l = &s->layers[i];
@@ -227,9 +254,14 @@ static struct tensor dense(const struct pass *p, struct tensor x, const struct d
     return product(p, h, d->down);
 }
 
+static struct act_args limited(float limit, const struct act_args *usual) {
+    return limit > 0 ? (struct act_args){.kind = ACT_LIMITED_SWIGLU, .scale = 1.0f, .p = {limit}} : *usual;
+}
+
 static struct tensor shared_expert(const struct pass *p, struct tensor x) {
     const struct moe_spec *m = &p->m->spec.moe;
-    struct tensor y = dense(p, x, &shared_roles, m->kind, &m->act);
+    struct act_args act = limited(p->layer->limit, &m->act);
+    struct tensor y = dense(p, x, &shared_roles, m->kind, &act);
     if (!m->shared_gate) return y;
     struct tensor gate = op_act(p->l, pass_linear(p, x, ROLE_SHARED_SWITCH), &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f});
     return op_glu(p->l, y, gate, &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
@@ -253,7 +285,7 @@ struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor 
                                           .up_bias = w[ROLE_EXPERT_UP].bias,
                                           .down = w[ROLE_EXPERT_DOWN].w,
                                           .down_bias = w[ROLE_EXPERT_DOWN].bias,
-                                          .act = m->act,
+                                          .act = limited(p->layer->expert_limit, &m->act),
                                           .inner = m->inner,
                                           .scale_input = m->scale_input});
     return m->latent ? pass_linear(p, x, ROLE_LATENT_OUT) : x;
@@ -265,5 +297,6 @@ struct tensor feed_forward(const struct pass *p, struct tensor x) {
         return p->m->spec.moe.shared_inner ? op_add(p->l, y, shared_expert(p, x), NULL) : y;
     }
     const struct act_args *own = p->m->weights.acts ? &p->m->weights.acts[p->layer - p->m->spec.layers] : &p->m->spec.act;
-    return dense(p, x, &own_roles, p->layer->ffn, own);
+    struct act_args act = limited(p->layer->limit, own);
+    return dense(p, x, &own_roles, p->layer->ffn, &act);
 }

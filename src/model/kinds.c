@@ -68,13 +68,24 @@ static char letter_of_hybrid(const struct resolver *r, int32_t layer, char usual
     return layer % period == offset ? 'F' : recurrent;
 }
 
+/* A list of 0 for full and 1 for sliding layers. */
+static int letter_by_list(const struct resolver *r, int32_t layer, char *out, struct err *err) {
+    yyjson_val *list;
+    int64_t is_sliding;
+    TRY(cfg_list(&r->cfg, "hybrid_layer_pattern", r->spec->n_layers, &list, err));
+    *out = json_val_int(yyjson_arr_get(list, (size_t)layer), &is_sliding) && is_sliding ? 'S' : 'F';
+    return ERR_OK;
+}
+
 /* Where nothing names the layers' types. */
 static int letter_without_types(const struct resolver *r, int32_t layer, char *out, struct err *err) {
     const char *pattern = pattern_of(r);
     bool rope;
     *out = pattern[(size_t)layer % strcspn(pattern, " ")];
+    if (r->family->attn.begins_full && layer == 0) *out = 'F';
     TRY(letter_by_switch(r, layer, out, err));
     *out = letter_by_period(&r->cfg, layer, *out);
+    if (yyjson_is_arr(cfg_get(&r->cfg, "hybrid_layer_pattern"))) TRY(letter_by_list(r, layer, out, err));
     *out = letter_of_hybrid(r, layer, *out);
     if (!r->family->attn.chunks_have_rope) return ERR_OK;
     TRY(resolve_has_rope(r, layer, &rope, err));
@@ -82,11 +93,20 @@ static int letter_without_types(const struct resolver *r, int32_t layer, char *o
     return ERR_OK;
 }
 
+/* One dialect counts the positions before a row, without itself. */
+int resolve_window_length(const struct cfg *c, int32_t *out, struct err *err) {
+    int32_t before;
+    TRY(cfg_int(c, "window_before", 0, INT32_MAX - 1, -1, &before, err));
+    if (before < 0) return cfg_int(c, "sliding_window", 0, INT32_MAX, 0, out, err);
+    *out = before + 1;
+    return ERR_OK;
+}
+
 int resolve_kinds(struct resolver *r, struct err *err) {
     struct spec *s = r->spec;
     yyjson_val *types;
     int32_t window;
-    TRY(cfg_int(&r->cfg, "sliding_window", 0, INT32_MAX, 0, &window, err));
+    TRY(resolve_window_length(&r->cfg, &window, err));
     TRY(cfg_list(&r->cfg, "layer_types", s->n_layers, &types, err));
     for (int32_t i = 0; i < s->n_layers; i++) {
         struct layer_spec *l = &s->layers[i];

@@ -24,7 +24,7 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     a->kv_heads = 1;
     a->k_width = t->kv_rank + t->rope;
     a->v_width = t->kv_rank;
-    TRY(resolve_rope(r, "full_attention", t->rope, ROPE_WHOLE, &a->rope, err));
+    TRY(resolve_rope(r, layer, t->rope, ROPE_WHOLE, &a->rope, err));
     struct rope_spec *rope = &r->spec->ropes[a->rope];
     if (!cfg_bool(c, "rope_interleave", true)) rope->kind = ROPE_HALF;
     a->scale = rope->score_scale / (float)sqrt((double)(t->nope + t->rope));

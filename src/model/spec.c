@@ -52,7 +52,8 @@ static int resolve_norm(const struct resolver *r, struct norm_spec *out, struct 
 
 static int resolve_scales(const struct resolver *r, struct spec *s, struct err *err) {
     float divisor;
-    TRY(cfg_num(&r->cfg, "embedding_multiplier", r->family->flags & FAM_EMBED_SCALE ? sqrt((double)s->hidden) : 1.0, &s->embed_scale, err));
+    bool by_root = r->family->flags & FAM_EMBED_SCALE || cfg_bool(&r->cfg, "mup_enabled", false);
+    TRY(cfg_num(&r->cfg, "embedding_multiplier", by_root ? sqrt((double)s->hidden) : 1.0, &s->embed_scale, err));
     TRY(cfg_num(&r->cfg, "residual_multiplier", 1.0, &s->residual_scale, err));
     TRY(cfg_num(&r->cfg, "final_logit_softcapping", 0, &s->logit_softcap, err));
     TRY(cfg_num(&r->cfg, "logit_scale", 1.0, &s->logit_scale, err));
@@ -111,7 +112,7 @@ static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *e
 /* ---- attention ---------------------------------------------------------------------------------------------------- */
 
 static int resolve_window(const struct resolver *r, const struct layer_spec *l, struct attn_spec *a, struct err *err) {
-    if (l->kind == 'S') return cfg_int(&r->cfg, "sliding_window", 0, INT32_MAX, 0, &a->window, err);
+    if (l->kind == 'S') return resolve_window_length(&r->cfg, &a->window, err);
     if (l->kind == 'C') return cfg_int(&r->cfg, "attention_chunk_size", 1, INT32_MAX, 8192, &a->chunk, err);
     return ERR_OK;
 }
@@ -140,11 +141,21 @@ static int resolve_temperature(const struct resolver *r, struct attn_spec *a, st
     return cfg_num(&r->cfg, "attn_scale", 0.1, &a->pos_scale_beta, err);
 }
 
+/* Sliding layers may have other numbers of heads. */
+static int resolve_window_heads(const struct resolver *r, int32_t layer, struct attn_spec *a, struct err *err) {
+    int32_t factor = r->family->attn.window_kv ? r->family->attn.window_kv : 1;
+    a->heads = (int32_t)json_int(cfg_get(&r->cfg, "attention_other_setting"), "num_attention_heads", a->heads); /* a dialect's */
+    TRY(cfg_int_at(&r->cfg, "window_heads", layer, 1, 65536, a->heads, &a->heads, err));
+    return cfg_int_at(&r->cfg, "window_kv_heads", layer, 1, 65536, (int64_t)a->kv_heads * factor, &a->kv_heads, err);
+}
+
 static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_spec *a, struct err *err) {
+    static const char *const kv_keys[] = {"num_key_value_heads", "num_attention_groups"};
     const struct cfg *c = &r->cfg;
     TRY(cfg_int_at(c, "num_attention_heads", layer, 1, 65536, 0, &a->heads, err));
     if (a->heads == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "num_attention_heads"));
-    TRY(cfg_int_at(c, "num_key_value_heads", layer, 1, 65536, a->heads, &a->kv_heads, err));
+    TRY(cfg_int_at(c, cfg_first(c, kv_keys, 2), layer, 1, 65536, a->heads, &a->kv_heads, err));
+    if (r->spec->layers[layer].kind == 'S' && !cfg_get(c, "per_layer_config")) TRY(resolve_window_heads(r, layer, a, err));
     TRY(cfg_int_at(c, "head_dim", layer, 1, 4096, 0, &a->k_width, err));
     if (r->spec->layers[layer].kind == 'F' && spec_has_windows(r->spec) &&
         !cfg_get(c, "per_layer_config")) { /* full layers may have wider heads, and fewer */
@@ -159,7 +170,8 @@ static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_sp
         return err_set(err, ERR_EFORMAT, "%s: num_attention_heads %d is no multiple of num_key_value_heads %d", c->file->name, a->heads,
                        a->kv_heads);
     if (a->k_width % 2) return err_set(err, ERR_EFORMAT, "%s: head_dim %d is odd", c->file->name, a->k_width);
-    a->v_width = a->k_width;
+    TRY(cfg_int(c, "value_head_dim", 1, 4096, a->k_width, &a->v_width, err));
+    TRY(cfg_num(c, "attention_value_scale", 1.0, &a->v_scale, err));
     a->v_is_k = r->spec->layers[layer].kind == 'F' && cfg_bool(c, "attention_k_eq_v", false);
     return ERR_OK;
 }
@@ -175,7 +187,7 @@ int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
     a->qk_norm = row->qk_switch && !cfg_bool(&r->cfg, row->qk_switch, false) ? QK_NONE : row->qk_norm;
     a->rope = -1;
     TRY(resolve_has_rope(r, layer, &rope, err));
-    if (rope) TRY(resolve_rope(r, l->kind == 'S' ? "sliding_attention" : "full_attention", a->k_width, ROPE_SHARE, &a->rope, err));
+    if (rope) TRY(resolve_rope(r, layer, a->k_width, ROPE_SHARE, &a->rope, err));
     if (row->qk_norm_bare && !rope) a->qk_norm = QK_NONE;
     return resolve_temperature(r, a, err);
 }
@@ -187,8 +199,9 @@ static bool rope_eq(const struct rope_spec *a, const struct rope_spec *b) {
 }
 
 /* The parameters of a layer type; a sliding layer's own table where neither the file nor the family shares one. */
-static int rope_params(const struct resolver *r, const char *layer_type, int32_t width, struct config_rope *out, struct err *err) {
-    TRY(config_rope(r->cfg.file, layer_type, 10000.0, out, err));
+static int rope_params(const struct resolver *r, int32_t layer, int32_t width, struct config_rope *out, struct err *err) {
+    const char *layer_type = r->spec->layers[layer].kind == 'S' ? "sliding_attention" : "full_attention";
+    TRY(config_rope(r->cfg.file, &(struct rope_ask){layer_type, layer, 10000.0}, out, err));
     int32_t rotary;
     TRY(cfg_int(&r->cfg, "rotary_dim", 1, 1 << 16, 0, &rotary, err));
     if (rotary && out->partial == 1.0) out->partial = (double)rotary / width; /* an older name of the share */
@@ -199,12 +212,12 @@ static int rope_params(const struct resolver *r, const char *layer_type, int32_t
     return ERR_OK;
 }
 
-int resolve_rope(struct resolver *r, const char *layer_type, int32_t width, enum rope_part part, int32_t *out_index, struct err *err) {
+int resolve_rope(struct resolver *r, int32_t layer, int32_t width, enum rope_part part, int32_t *out_index, struct err *err) {
     struct spec *s = r->spec;
     const struct attn_row *row = &r->family->attn;
     struct config_rope params;
     struct rope_spec table = {.kind = row->rope ? row->rope : ROPE_HALF};
-    TRY(rope_params(r, layer_type, width, &params, err));
+    TRY(rope_params(r, layer, width, &params, err));
     if (part == ROPE_WHOLE) params.partial = 1.0;
     TRY(rope_resolve(r->arena, &r->cfg, &params, width, &table, err));
     for (*out_index = 0; *out_index < s->n_ropes; ++*out_index)

@@ -59,7 +59,8 @@ struct attn_spec {
     int32_t rope;         /* index into spec.ropes; -1: no positions here */
     float pos_scale_beta; /* queries grow with the position (struct attn_args) */
     int32_t pos_scale_len, pos_scale_first;
-    float clip; /* of q, k and v; 0: none */
+    float clip;    /* of q, k and v; 0: none */
+    float v_scale; /* values are multiplied by it */
 };
 
 /* Attention over a compressed cache: [latent | rotated key] is all that is kept of a position. */
@@ -87,9 +88,10 @@ struct layer_spec {
     enum ffn_kind ffn;
     struct attn_spec attn;
     struct kv_ref kv;
-    bool borrows_kv; /* an earlier layer wrote the keys and values that are read here */
-    int32_t inner;   /* width of the feed-forward */
-    bool is_cut;     /* gates are 0 below mean + cut * deviation */
+    bool borrows_kv;           /* an earlier layer wrote the keys and values that are read here */
+    int32_t inner;             /* width of the feed-forward */
+    float limit, expert_limit; /* of the gated feed-forward, dense or shared, and of experts (ACT_LIMITED_SWIGLU); 0: none */
+    bool is_cut;               /* gates are 0 below mean + cut * deviation */
     float cut;
     int32_t state; /* first of the layer's recurrent states */
 };
@@ -172,12 +174,13 @@ struct resolver {
 /* Which mixer every layer has (kinds.c), and whether a layer's queries and keys are rotated. */
 int resolve_kinds(struct resolver *r, struct err *err);
 int resolve_has_rope(const struct resolver *r, int32_t layer, bool *out, struct err *err);
-bool spec_has_windows(const struct spec *s); /* some layers see a window or a chunk only */
+int resolve_window_length(const struct cfg *c, int32_t *out, struct err *err); /* 0: no window */
+bool spec_has_windows(const struct spec *s);                                   /* some layers see a window or a chunk only */
 /* heads, widths, scale and everything else of a layer's attention that config.json says. */
 int resolve_attention(struct resolver *r, int32_t layer, struct err *err);
-/* The rope table for a layer type ("full_attention", "sliding_attention"), made when it is new. */
+/* The rope table of a layer, made when it is new. */
 enum rope_part { ROPE_SHARE /* as much of the width as config.json says */, ROPE_WHOLE };
-int resolve_rope(struct resolver *r, const char *layer_type, int32_t width, enum rope_part part, int32_t *out_index, struct err *err);
+int resolve_rope(struct resolver *r, int32_t layer, int32_t width, enum rope_part part, int32_t *out_index, struct err *err);
 /* A place in the class of equal caches, made when it is new. n_layers and n_blocks of `want` are ignored. */
 int resolve_kv(struct resolver *r, const struct kv_class *want, struct kv_ref *out, struct err *err);
 /* A new recurrent state of n f32 elements per sequence. */

@@ -340,6 +340,14 @@ static void find_orientation(struct loader *l) {
     l->is_transposed = t.n_dims == 2 && t.shape[0] == l->spec->hidden && t.shape[1] != l->spec->hidden;
 }
 
+static void find_mlx(struct loader *l) {
+    struct str path;
+    for (int32_t i = 0; i < l->spec->n_layers && l->spec->family->flags & FAM_MLX_ADDS_ONE; i++)
+        if (l->spec->layers[i].ffn == FFN_EXPERTS && loader_find(l, ROLE_EXPERT_UP, i, &path) &&
+            str_find(path, STR(".switch_mlp."), 0) != STR_NONE)
+            l->spec->norm.weight_offset = 0;
+}
+
 static int bind_ropes(struct loader *l, struct err *err) {
     for (int32_t i = 0; i < l->spec->n_ropes; i++) {
         struct rope_spec *r = &l->spec->ropes[i];
@@ -354,6 +362,7 @@ static int bind_all(struct loader *l, struct err *err) {
     TRY(find_prefix(l, err));
     find_layers(l);
     find_orientation(l);
+    find_mlx(l);
     TRY(loader_matrix(l, ROLE_EMBED, -1, spec->vocab, spec->hidden, err));
     if (spec->family->flags & FAM_LEARNED_POSITIONS) TRY(loader_matrix(l, ROLE_POSITIONS, -1, spec->context, spec->hidden, err));
     if (!spec->norm.no_weight) TRY(loader_vector(l, ROLE_FINAL_NORM, -1, spec->hidden, true, err));

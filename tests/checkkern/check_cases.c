@@ -329,7 +329,11 @@ static void add_products(struct maker *m) {
                                 .format = formats[f],
                                 .out = 72,
                                 .in = 128,
-                                .p = {6, 2, 128, (int32_t)f % 3, f % 2 ? ACT_SILU : ACT_CLAMPED_SWIGLU, (int32_t)f % 2, f == 4}};
+                                .p = {6, 2, 128, (int32_t)f % 3,
+                                      f % 3 == 2 ? ACT_LIMITED_SWIGLU
+                                      : f % 2    ? ACT_SILU
+                                                 : ACT_CLAMPED_SWIGLU,
+                                      (int32_t)f % 2, f == 4}};
         NAME("experts %s %s", name, meta);
         add(m, k);
     }

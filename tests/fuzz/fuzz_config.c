@@ -21,7 +21,7 @@ static void check_rope(const struct config *c) {
     static const char *const types[] = {NULL, "full_attention", "sliding_attention"};
     for (int i = 0; i < 3; i++) {
         struct config_rope r;
-        if (!succeeded(config_rope(c, types[i], 10000, &r, &err))) continue;
+        if (!succeeded(config_rope(c, &(struct rope_ask){.layer_type = types[i], .theta = 10000}, &r, &err))) continue;
         require(isfinite(r.theta) && r.theta > 0 && r.partial >= 0 && r.partial <= 1 && r.factor > 0 && r.type.p);
     }
 }

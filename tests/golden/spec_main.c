@@ -62,10 +62,11 @@ static void put_rope(struct sb *out, const struct rope_spec *x) {
 
 static void put_layer(struct sb *out, const struct layer_spec *x) {
     sb_fmt(out, " | %c", x->kind);
-    INT(mixer), INT(ffn), INT(kv.kv_class), INT(kv.index), INT(borrows_kv), INT(inner), INT(is_cut), NUM(cut), INT(state);
+    INT(mixer), INT(ffn), INT(kv.kv_class), INT(kv.index), INT(borrows_kv), INT(inner), INT(is_cut), NUM(cut), NUM(limit),
+        NUM(expert_limit), INT(state);
     INT(attn.heads), INT(attn.kv_heads), INT(attn.k_width), INT(attn.v_width), INT(attn.window), INT(attn.chunk), INT(attn.qk_norm);
     INT(attn.v_is_k), INT(attn.rope), INT(attn.pos_scale_len), INT(attn.pos_scale_first);
-    NUM(attn.scale), NUM(attn.softcap), NUM(attn.pos_scale_beta), NUM(attn.clip);
+    NUM(attn.scale), NUM(attn.softcap), NUM(attn.pos_scale_beta), NUM(attn.clip), NUM(attn.v_scale);
 }
 
 static int put_spec(struct arena *a, struct str line, struct sb *out, struct err *err) {

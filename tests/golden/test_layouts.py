@@ -219,6 +219,18 @@ def rename_layers(tensors, config):
         tensors["model." + re.sub(r"^layers\.", "h.", name)] = t
 
 
+def mlx_step(tensors, config):
+    """Experts under mlp, and 1 added to the norms' weights."""
+    for (base, part), t in take(tensors, r"(.*)\.moe\.(.*)").items():
+        names = {"gate.weight": "gate.gate.weight", "router_bias": "gate.router_bias"}
+        tensors[f"{base}.mlp.{names.get(part, 'switch_mlp.' + part)}"] = t
+    for (base, part), t in take(tensors, r"(.*)\.share_expert\.(.*)").items():
+        tensors[f"{base}.mlp.share_expert.{part}"] = t
+    for name in [n for n in tensors if "norm" in n and n.startswith("model.")]:
+        values = [to_float(b) + 1.0 for b in tensors[name].data]
+        tensors[name] = Tensor("F32", tensors[name].shape, struct.pack(f"<{len(values)}f", *values))
+
+
 def text_model_inside(tensors, config):
     """The prefix of models with a tower from one maker."""
     for (name,), t in take(tensors, r"model\.(.*)").items():
@@ -316,7 +328,7 @@ CASES = [
     ("mistral", named("ministral")), ("hunyuan_moe", named("hunyuan")), ("qwen2", nested_as("qwen2_vl", "qwen2_vl_text")),
     ("qwen2", named("qwen2_5_vl")), ("qwen3", nested_as("qwen3_vl", "qwen3_vl_text")), ("glm4", nested_as("glm4v", "glm4v_text")),
     ("glm4_moe", nested_as("glm4v_moe", "glm4v_moe_text")), ("gemma4", nested_as("gemma4_unified", "gemma4_unified_text")),
-    ("../golden2/minimax_m2", named("minimax")),
+    ("../golden2/minimax_m2", named("minimax")), ("../golden2/step3p7", mlx_step),
 ]
 
 

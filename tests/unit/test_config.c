@@ -85,35 +85,35 @@ static void decoder_shape(void) {
 static void rope_dialects(void) {
     struct config_rope r;
     parse("{}");
-    CHECK_OK(config_rope(&config, NULL, 10000, &r, &err), err);
+    CHECK_OK(config_rope(&config, &(struct rope_ask){.layer_type = NULL, .theta = 10000}, &r, &err), err);
     CHECK(r.theta == 10000 && r.partial == 1 && r.factor == 1 && !r.raw);
     CHECK_STR(r.type, STR("default"));
     parse("{\"rope_theta\":500000.0,\"partial_rotary_factor\":0.5,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,"
           "\"original_max_position_embeddings\":8192}}");
-    CHECK_OK(config_rope(&config, NULL, 10000, &r, &err), err);
+    CHECK_OK(config_rope(&config, &(struct rope_ask){.layer_type = NULL, .theta = 10000}, &r, &err), err);
     CHECK(r.theta == 500000 && r.partial == 0.5 && r.factor == 8 && r.original_context == 8192);
     CHECK_STR(r.type, STR("llama3"));
     parse("{\"rope_scaling\":{\"type\":\"linear\",\"factor\":4}}");
-    CHECK_OK(config_rope(&config, NULL, 10000, &r, &err), err);
+    CHECK_OK(config_rope(&config, &(struct rope_ask){.layer_type = NULL, .theta = 10000}, &r, &err), err);
     CHECK_STR(r.type, STR("linear"));
     parse("{\"rope_theta\":1,\"rope_parameters\":{\"rope_theta\":12000000.0,\"rope_type\":\"yarn\",\"factor\":32}}");
-    CHECK_OK(config_rope(&config, "full_attention", 10000, &r, &err), err);
+    CHECK_OK(config_rope(&config, &(struct rope_ask){.layer_type = "full_attention", .theta = 10000}, &r, &err), err);
     CHECK(r.theta == 12000000 && r.factor == 32);
     parse("{\"rope_parameters\":{\"full_attention\":{\"rope_theta\":1e6,\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25},"
           "\"sliding_attention\":{\"rope_theta\":1e4,\"rope_type\":\"default\"}}}");
-    CHECK_OK(config_rope(&config, "sliding_attention", 5, &r, &err), err);
+    CHECK_OK(config_rope(&config, &(struct rope_ask){.layer_type = "sliding_attention", .theta = 5}, &r, &err), err);
     CHECK(r.theta == 1e4 && r.partial == 1);
-    CHECK_OK(config_rope(&config, NULL, 5, &r, &err), err);
+    CHECK_OK(config_rope(&config, &(struct rope_ask){.layer_type = NULL, .theta = 5}, &r, &err), err);
     CHECK(r.theta == 1e6 && r.partial == 0.25);
     parse("{\"rope_theta\":1e6,\"rope_local_base_freq\":1e4,\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8}}");
-    CHECK_OK(config_rope(&config, "sliding_attention", 5, &r, &err), err);
+    CHECK_OK(config_rope(&config, &(struct rope_ask){.layer_type = "sliding_attention", .theta = 5}, &r, &err), err);
     CHECK(r.theta == 1e4 && r.factor == 1);
-    CHECK_OK(config_rope(&config, "full_attention", 5, &r, &err), err);
+    CHECK_OK(config_rope(&config, &(struct rope_ask){.layer_type = "full_attention", .theta = 5}, &r, &err), err);
     CHECK(r.theta == 1e6 && r.factor == 8);
     parse("{\"rope_theta\":NaN}");
-    CHECK(config_rope(&config, NULL, 5, &r, &err) == ERR_EFORMAT);
+    CHECK(config_rope(&config, &(struct rope_ask){.layer_type = NULL, .theta = 5}, &r, &err) == ERR_EFORMAT);
     parse("{\"rope_parameters\":{\"rope_theta\":0}}");
-    expect_error(config_rope(&config, NULL, 5, &r, &err),
+    expect_error(config_rope(&config, &(struct rope_ask){.layer_type = NULL, .theta = 5}, &r, &err),
                  "config.json: rope_parameters.rope_theta is 0, expected a number from 1e-06 to 1e+15");
 }
 

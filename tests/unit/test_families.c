@@ -180,6 +180,26 @@ static void weights_of_experts_stay_as_they_are(void) {
     CHECK(!s.moe.route.normalize && s.moe.route.n_groups == 0);
 }
 
+/* The words of the published Step 3.5: lists per layer, one setting for sliding layers, experts by a text of numbers. */
+static void lists_per_layer_count(void) {
+    struct spec s;
+    CHECK_OK(
+        resolve("{\"model_type\":\"step3p5\",\"hidden_size\":64,\"num_hidden_layers\":4,\"vocab_size\":100,\"num_attention_heads\":4,"
+                "\"num_attention_groups\":2,\"head_dim\":32,\"attention_other_setting\":{\"num_attention_heads\":6},"
+                "\"layer_types\":[\"full_attention\",\"sliding_attention\",\"sliding_attention\",\"full_attention\",\"full_attention\"],"
+                "\"sliding_window\":16,\"rope_theta\":[5000000.0,10000.0,10000.0,5000000.0],\"partial_rotary_factors\":[0.5,1.0,1.0,0.5],"
+                "\"moe_layers_enum\":\"1,2, 3\",\"moe_num_experts\":8,\"moe_top_k\":2,\"moe_intermediate_size\":24,\"share_expert_dim\":40,"
+                "\"moe_router_scaling_factor\":3.0,\"swiglu_limits\":[0,0,7.0,0],\"swiglu_limits_shared\":[0,0,0,16.0]}",
+                &s),
+        err);
+    CHECK(s.layers[0].attn.heads == 4 && s.layers[1].attn.heads == 6 && s.layers[1].attn.kv_heads == 2);
+    CHECK(s.ropes[s.layers[0].attn.rope].theta == 5000000.0f && s.ropes[s.layers[0].attn.rope].n_rotated == 16);
+    CHECK(s.ropes[s.layers[1].attn.rope].theta == 10000.0f && s.ropes[s.layers[1].attn.rope].n_rotated == 32);
+    CHECK(s.layers[0].ffn == FFN_GATED && s.layers[1].ffn == FFN_EXPERTS && s.layers[3].ffn == FFN_EXPERTS);
+    CHECK(s.moe.n_experts == 8 && s.moe.route.k == 2 && s.moe.route.scale == 3.0f && s.moe.shared_inner == 40);
+    CHECK(s.layers[2].expert_limit == 7.0f && s.layers[3].limit == 16.0f && s.layers[1].limit == 0 && s.layers[2].limit == 0);
+}
+
 /* GPT-2's two switches on the scale of its scores. */
 static void scores_are_scaled_by_the_file(void) {
     struct spec s;
@@ -282,6 +302,7 @@ const struct unit_suite unit_families = {
         {"layers_with_a_window_follow_the_family", layers_with_a_window_follow_the_family},
         {"null_is_no_default", null_is_no_default},
         {"weights_of_experts_stay_as_they_are", weights_of_experts_stay_as_they_are},
+        {"lists_per_layer_count", lists_per_layer_count},
         {"scores_are_scaled_by_the_file", scores_are_scaled_by_the_file},
         {"dense_layers_come_first", dense_layers_come_first},
         {"rope_factor_from_lengths", rope_factor_from_lengths},

@@ -3,7 +3,7 @@
 Each program is parsed, verified, compiled and run by jaxlib; prompts, chunks, batches and decode steps are judged by golden_tests with the tolerances
 of the CPU backend, in float32. Every product of float32 must ask for the highest precision, or it is refused here.
 
-usage: test_jax.py GOLDEN_TESTS DATA [--part I/N]   (without --part: one fixture of each of a few kinds; with it every Nth of all, from the Ith on)
+usage: test_jax.py GOLDEN_TESTS DATA [--part I/N | --only FOLDER...]   (without these: one fixture of each of a few kinds; with --part every Nth of all, from the Ith on)
 """
 import collections
 import os
@@ -29,7 +29,7 @@ except ImportError as e:
 GOLDEN, DATA = sys.argv[1:3]
 PLUGIN = os.path.join(os.path.dirname(os.path.abspath(GOLDEN)), "fake-pjrt", "pipe_pjrt.so")
 # windows and soft caps, latent attention and groups of experts, a delta rule beside attention, 4 bits
-KINDS = ["gemma2", "deepseek_v3", "qwen3_next", "llama-q4-g64"]
+KINDS = ["golden/gemma2", "golden/deepseek_v3", "golden/qwen3_next", "golden/llama-q4-g64"]
 # PJRT's numbers of element types
 TYPES = {4: np.int32, 6: np.uint8, 7: np.uint16, 8: np.uint32, 10: np.float16, 11: np.float32, 13: ml_dtypes.bfloat16}
 DOT = re.compile(r"stablehlo\.dot_general .*?(precision = \[\w+, \w+\])? : \(tensor<[\dx]*(\w+)>, tensor<[\dx]*(\w+)>\)")
@@ -148,15 +148,20 @@ def main():
     if not os.path.exists(PLUGIN):
         skip(f"{PLUGIN} was not built")
         finish()
-    golden, total = os.path.join(DATA, "golden"), collections.Counter()
-    everything = sorted(n for n in os.listdir(golden) if os.path.exists(os.path.join(golden, n, "golden.safetensors")))
+    total = collections.Counter()
+    everything = sorted(os.path.join(d, n) for d in ("golden", "golden2") for n in os.listdir(os.path.join(DATA, d))
+                        if os.path.exists(os.path.join(DATA, d, n, "golden.safetensors")))
     if "--part" in sys.argv:
         i, n = map(int, sys.argv[sys.argv.index("--part") + 1].split("/"))
         chosen = everything[i - 1::n]
+    elif "--only" in sys.argv:
+        chosen = sys.argv[sys.argv.index("--only") + 1:]
     else:
         chosen = KINDS
     for name in chosen:
-        line, server = run_fixture(os.path.join(golden, name))
+        line, server = run_fixture(os.path.join(DATA, name))
+        if line.startswith("skipped"):
+            continue
         check(line.startswith("ok"), f"{name}: {line}")
         check(not server.objects, f"{name}: {len(server.objects)} objects were not freed")
         print(f"{line} {dict(server.counts)}", flush=True)

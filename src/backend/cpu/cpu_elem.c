@@ -171,7 +171,7 @@ void cpu_run_act(struct cpu *c, const struct op *op, const struct step *step) {
 }
 
 void cpu_gate(const struct act_args *a, float *y, const float *up, int64_t n, int64_t up_stride) {
-    if (up_stride == 1 && a->kind != ACT_CLAMPED_SWIGLU) { /* a loop that compilers make vectors of */
+    if (up_stride == 1 && a->kind != ACT_CLAMPED_SWIGLU && a->kind != ACT_LIMITED_SWIGLU) { /* a loop that compilers make vectors of */
         float scale = a->scale;
         for (int64_t i = 0; i < n; i++) y[i] *= up[i] * scale;
         return;
@@ -181,6 +181,9 @@ void cpu_gate(const struct act_args *a, float *y, const float *up, int64_t n, in
         if (a->kind == ACT_CLAMPED_SWIGLU) {
             float limit = a->p[1];
             b = (b > limit ? limit : b < -limit ? -limit : b) + 1.0f;
+        } else if (a->kind == ACT_LIMITED_SWIGLU) {
+            float limit = a->p[0];
+            b = b > limit ? limit : b < -limit ? -limit : b;
         }
         y[i] *= b * a->scale;
     }

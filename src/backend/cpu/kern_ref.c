@@ -87,12 +87,30 @@ static float act_clamped(float x, const float *p) {
     return x * sigmoid(p[0] * x);
 }
 
+/* Likewise; the caller multiplies by the clamped up. */
+static float act_limited(float x, const float *p) {
+    if (p[1] != 0) x = x < p[0] ? x : p[0];
+    float y = x * sigmoid(x);
+    return y < p[0] ? y : p[0];
+}
+
 static float (*const act_functions[N_ACT_KINDS])(float, const float *) = {
-    [ACT_NONE] = act_none,           [ACT_SILU] = act_silu,   [ACT_GELU] = act_gelu,
-    [ACT_GELU_TANH] = act_gelu_tanh, [ACT_RELU] = act_relu,   [ACT_RELU2] = act_relu2,
-    [ACT_SIGMOID] = act_sigmoid,     [ACT_TANH] = act_tanh,   [ACT_SOFTPLUS] = act_softplus,
-    [ACT_SOFTCAP] = act_softcap,     [ACT_XIELU] = act_xielu, [ACT_EXP] = act_exp,
-    [ACT_NEG_EXP] = act_neg_exp,     [ACT_CLAMP] = act_clamp, [ACT_CLAMPED_SWIGLU] = act_clamped,
+    [ACT_NONE] = act_none,
+    [ACT_SILU] = act_silu,
+    [ACT_GELU] = act_gelu,
+    [ACT_GELU_TANH] = act_gelu_tanh,
+    [ACT_RELU] = act_relu,
+    [ACT_RELU2] = act_relu2,
+    [ACT_SIGMOID] = act_sigmoid,
+    [ACT_TANH] = act_tanh,
+    [ACT_SOFTPLUS] = act_softplus,
+    [ACT_SOFTCAP] = act_softcap,
+    [ACT_XIELU] = act_xielu,
+    [ACT_EXP] = act_exp,
+    [ACT_NEG_EXP] = act_neg_exp,
+    [ACT_CLAMP] = act_clamp,
+    [ACT_CLAMPED_SWIGLU] = act_clamped,
+    [ACT_LIMITED_SWIGLU] = act_limited,
 };
 
 void kern_ref_act(float *x, int64_t n, const struct act_args *a) {

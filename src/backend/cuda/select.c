@@ -200,7 +200,7 @@ CUdeviceptr cuda_vec(const struct weight *w) {
 /* The numbers that kernels switch on. */
 static_assert(ACT_NONE == 0 && ACT_SILU == 1 && ACT_GELU == 2 && ACT_GELU_TANH == 3 && ACT_RELU == 4 && ACT_RELU2 == 5 &&
                   ACT_SIGMOID == 6 && ACT_TANH == 7 && ACT_SOFTPLUS == 8 && ACT_SOFTCAP == 9 && ACT_XIELU == 10 && ACT_EXP == 11 &&
-                  ACT_NEG_EXP == 12 && ACT_CLAMP == 13 && ACT_CLAMPED_SWIGLU == 14 && N_ACT_KINDS == 15,
+                  ACT_NEG_EXP == 12 && ACT_CLAMP == 13 && ACT_CLAMPED_SWIGLU == 14 && ACT_LIMITED_SWIGLU == 15 && N_ACT_KINDS == 16,
               "kernels/common.cuh");
 static_assert(NORM_LAYER == 1 && NORM_CUT == 2 && GATE_AFTER == 1 && GATE_BEFORE == 2 && GATE_MATCH == 3 && ROPE_HALF == 1,
               "kernels/norm.cu, kernels/elem.cu");

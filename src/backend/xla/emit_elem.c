@@ -57,6 +57,9 @@ struct hlo_val emit_act_of(struct emit *e, struct hlo_val x, enum act_kind kind,
     case ACT_CLAMPED_SWIGLU:
         x = hlo_with(h, "minimum", x, (double)p[1]);
         return hlo_mul(h, x, hlo_unary(h, "logistic", times(e, x, (double)p[0])));
+    case ACT_LIMITED_SWIGLU:
+        if (p[1] != 0) x = hlo_with(h, "minimum", x, (double)p[0]);
+        return hlo_with(h, "minimum", hlo_mul(h, x, hlo_unary(h, "logistic", x)), (double)p[0]);
     default: return x;
     }
 }
@@ -67,6 +70,8 @@ struct hlo_val emit_gated(struct emit *e, struct hlo_val gate, struct hlo_val up
     if (a->kind == ACT_CLAMPED_SWIGLU) {
         up = hlo_with(h, "maximum", hlo_with(h, "minimum", up, (double)a->p[1]), (double)-a->p[1]);
         up = hlo_with(h, "add", up, 1.0);
+    } else if (a->kind == ACT_LIMITED_SWIGLU) {
+        up = hlo_with(h, "maximum", hlo_with(h, "minimum", up, (double)a->p[0]), (double)-a->p[0]);
     }
     return times(e, hlo_mul(h, gate, up), (double)a->scale);
 }
