@@ -28,6 +28,8 @@ KEYS(mimo_v2_keys, {"value_head_dim", "v_head_dim"}, {"window_kv_heads", "swa_nu
      {"window_before", "sliding_window_size"}, {"rope_local_base_freq", "swa_rope_theta"});
 KEYS(step_keys, {"window_heads", "num_sliding_attention_heads"}, {"shared_expert_intermediate_size", "share_expert_dim"},
      {"routed_scaling_factor", "moe_router_scaling_factor"});
+KEYS(cohere2_moe_keys, {"intermediate_size", "prefix_dense_intermediate_size"}, {"moe_intermediate_size", "intermediate_size"},
+     {"n_shared_experts", "num_shared_experts"});
 KEYS(gemma3_keys, {"attn_logit_softcapping", NULL});
 KEYS(gemma4_keys, {"num_experts_per_tok", "top_k_experts"});
 KEYS(llama4_keys, {"intermediate_size", "intermediate_size_mlp"}, {"moe_intermediate_size", "intermediate_size"},
@@ -130,6 +132,8 @@ const struct family families[] = {
      .attn = {.rope = ROPE_PAIR, .qk_norm = QK_PER_HEAD, .qk_switch = "use_qk_norm"}},
     {.type = "cohere2", .title = "Command R7B, Command A", .defaults = cohere2_class, .pattern = "SSSF", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM,
      .attn = {.rope = ROPE_PAIR, .nope = "F"}},
+    {.type = "cohere2_moe", .title = "Command A MoE", .defaults = cohere2_moe_class, .pattern = "SSSF", .wiring = WIRE_PARALLEL, .norm = LAYER_NORM, .ffn = FFN_EXPERTS,
+     .attn = {.rope = ROPE_PAIR, .nope = "F"}, .moe = {.score = ROUTE_SOFTMAX_AFTER}, .keys = cohere2_moe_keys},
 
     {.type = "glm", .title = "GLM 4 9B", .defaults = glm_class, .attn = {.rope = ROPE_PAIR}},
     {.type = "glm4", .title = "GLM 4 0414, GLM Z1", .defaults = glm4_class, .wiring = WIRE_PRE_POST, .attn = {.rope = ROPE_PAIR},

@@ -58,6 +58,7 @@ static int resolve_route(struct resolver *r, struct moe_spec *m, struct err *err
     if (route->k < 1 || route->k > m->n_experts)
         return err_set(err, ERR_EFORMAT, "%s: %s is %d of %d experts", c->file->name, cfg_key(c, key), route->k, m->n_experts);
     route->normalize = row->normalize || cfg_bool(c, "norm_topk_prob", false);
+    if (str_is(cfg_str(c, "expert_selection_fn", (struct str){0}), "sigmoid")) route->score = ROUTE_SIGMOID;
     TRY(cfg_num(c, "routed_scaling_factor", 1.0, &route->scale, err));
     if (row->score == ROUTE_SPARSEMIXER) TRY(cfg_num(c, "router_jitter_noise", 0.01, &route->jitter, err));
     return resolve_groups(c, m, route, err);
@@ -88,6 +89,7 @@ int resolve_experts(struct resolver *r, struct err *err) {
     if (m->inner == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "moe_intermediate_size"));
     TRY(cfg_int_at(c, "n_shared_experts", 0, 0, 1024, r->family->moe.n_shared, &n_shared, err));
     TRY(cfg_int(c, "shared_expert_intermediate_size", 0, 1 << 24, (int64_t)n_shared * m->inner, &m->shared_inner, err));
+    m->sum_scale = str_is(cfg_str(c, "shared_expert_combination_strategy", (struct str){0}), "average") ? 0.5f : 1.0f;
     return resolve_route(r, m, err);
 }
 
@@ -294,7 +296,8 @@ struct tensor pass_experts(const struct pass *p, struct tensor x, struct tensor 
 struct tensor feed_forward(const struct pass *p, struct tensor x) {
     if (p->layer->ffn == FFN_EXPERTS) {
         struct tensor y = pass_experts(p, x, pass_linear(p, x, ROLE_ROUTER));
-        return p->m->spec.moe.shared_inner ? op_add(p->l, y, shared_expert(p, x), NULL) : y;
+        const struct moe_spec *m = &p->m->spec.moe;
+        return m->shared_inner ? op_add(p->l, y, shared_expert(p, x), &(struct add_args){m->sum_scale, m->sum_scale}) : y;
     }
     const struct act_args *own = p->m->weights.acts ? &p->m->weights.acts[p->layer - p->m->spec.layers] : &p->m->spec.act;
     struct act_args act = limited(p->layer->limit, own);

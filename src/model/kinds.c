@@ -30,8 +30,10 @@ static int letter_of(const struct resolver *r, struct str type, char *out, struc
 
 /* sliding_window_pattern: every nth layer is a full one; or letters, L for local and G for global. */
 static char letter_by_period(const struct cfg *c, int32_t layer, char usual) {
-    yyjson_val *v = cfg_get(c, "sliding_window_pattern");
-    int64_t n;
+    int64_t n, n_dense = yyjson_get_sint(cfg_get(c, "first_k_dense_replace"));
+    bool is_prefix = cfg_get(c, "prefix_dense_sliding_window_pattern") && layer < n_dense; /* dense layers have a period of their own */
+    yyjson_val *v = cfg_get(c, is_prefix ? "prefix_dense_sliding_window_pattern" : "sliding_window_pattern");
+    if (cfg_get(c, "prefix_dense_sliding_window_pattern") && !is_prefix) layer -= (int32_t)n_dense;
     struct str s = json_val_str(v);
     if (json_val_int(v, &n) && n > 0) return (layer + 1) % n ? 'S' : 'F';
     if (s.n) return s.p[(size_t)layer % s.n] == 'L' ? 'S' : 'F';
@@ -140,6 +142,9 @@ int resolve_has_rope(const struct resolver *r, int32_t layer, bool *out, struct 
     TRY(cfg_int(&r->cfg, "no_rope_layer_interval", 1, 1 << 20, 0, &interval, err));
     *out = !row->no_rope && (!row->rope_if_named || str_is(cfg_str(&r->cfg, "position_embedding_type", (struct str){0}), "rope"));
     if (row->nope && spec_has_windows(r->spec) && strchr(row->nope, r->spec->layers[layer].kind)) *out = false;
+    int64_t period;
+    bool is_dense = r->spec->layers[layer].ffn != FFN_EXPERTS; /* of the layers before those with experts */
+    if (is_dense && json_val_int(cfg_get(&r->cfg, "prefix_dense_sliding_window_pattern"), &period) && period == 1) *out = true;
     if (list && !is_empty) *out = json_val_int(yyjson_arr_get(list, (size_t)layer), &flag) && flag;
     else if (interval && (layer + 1) % interval == 0) *out = false;
     return ERR_OK;

@@ -112,6 +112,7 @@ struct moe_spec {
     bool scale_input;
     bool has_bias;        /* the router's choice is biased */
     int32_t shared_inner; /* 0: no shared expert */
+    float sum_scale;      /* of what the experts and the shared one make together */
     bool shared_gate;     /* its result is weighed by a sigmoid of its own */
 };
 

@@ -31,7 +31,8 @@ static void put_model(struct sb *out, const struct spec *x) {
 
 static void put_moe(struct sb *out, const struct moe_spec *x) {
     sb_puts(out, " | experts:");
-    INT(n_experts), INT(inner), INT(latent), INT(kind), INT(scale_input), INT(has_bias), INT(shared_inner), INT(shared_gate);
+    INT(n_experts), INT(inner), INT(latent), INT(kind), INT(scale_input), INT(has_bias), INT(shared_inner), NUM(sum_scale),
+        INT(shared_gate);
     put_route(out, &x->route);
     put_act(out, &x->act);
 }
