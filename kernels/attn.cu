@@ -1,4 +1,4 @@
-// Causal attention over the paged cache, the reference rows: any head width up to 576, window, chunks, soft cap, sinks, values inside keys.
+// Causal attention over the paged cache, the reference rows: any head width up to 576, window, chunks, soft cap, sinks, slopes, values inside keys.
 //
 // One block per (query head, row); its warps take positions in turn and keep a running softmax each, combined at the end in a fixed order.
 // A row's result depends on its own positions alone. Reads the visible keys and values once per query head; stopped by latency.
@@ -15,9 +15,14 @@ template <int N> struct running {
     float max, sum, acc[N];
 };
 
+// What a head's slope adds to the score of position p; the last visible position is the row's own.
+static __device__ __forceinline__ float slope_bias(const k_attn &a, float slope, int p, int last) {
+    return a.slopes_in_bf16 ? a.scale * __bfloat162float(__float2bfloat16_rn(slope * (float)p)) : slope * (float)(p - last);
+}
+
 // Scores of the positions p, p + WARPS, ...: AT_ONCE of them, so that their loads and sums overlap. -INFINITY beyond the end.
 template <typename T, int N>
-static __device__ __forceinline__ void scores_of(const k_attn &a, const float q[N], const int32_t *table, int kv_head, int p, int last, float scale, float out[AT_ONCE]) {
+static __device__ __forceinline__ void scores_of(const k_attn &a, const float q[N], const int32_t *table, int kv_head, int p, int last, float scale, float slope, float out[AT_ONCE]) {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int j = 0; j < AT_ONCE; j++) {
@@ -35,6 +40,7 @@ static __device__ __forceinline__ void scores_of(const k_attn &a, const float q[
     for (int j = 0; j < AT_ONCE; j++) {
         float s = warp_sum(out[j]) * scale;
         if (a.softcap > 0) s = a.softcap * tanhf(s / a.softcap);
+        if (a.slopes) s += slope_bias(a, slope, p + j * WARPS, last);
         out[j] = p + j * WARPS <= last ? s : -INFINITY;
     }
 }
@@ -89,13 +95,13 @@ template <typename T, int N> static __device__ __forceinline__ void attend(const
     int64_t r = a.first_row + blockIdx.y;
     int pos = a.pos[r], kv_head = head / a.group, first = first_visible(a.window, a.chunk, pos);
     const int32_t *table = a.c.table + (int64_t)a.seq_of[r] * a.c.table_stride;
-    float q[N], scale = query_scale(a, pos);
+    float q[N], scale = query_scale(a, pos), slope = a.slopes ? a.slopes[head] : 0.0f;
     running<N> run = {-INFINITY, 0, {0}};
 #pragma unroll
     for (int i = 0; i < N; i++) q[i] = i * 32 + lane < a.c.k_width ? view_load(a.q, r, head, i * 32 + lane) : 0.0f;
     for (int p = first + warp; p <= pos; p += WARPS * AT_ONCE) {
         float s[AT_ONCE];
-        scores_of<T, N>(a, q, table, kv_head, p, pos, scale, s);
+        scores_of<T, N>(a, q, table, kv_head, p, pos, scale, slope, s);
         take<T, N>(a, run, table, kv_head, p, pos, s);
     }
     if (run.max == -INFINITY) run.max = -3.0e38f; // a warp without keys: its weights become zeros, not NaN

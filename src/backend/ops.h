@@ -117,14 +117,16 @@ struct kv_args {
 
 struct attn_args {
     struct kv_ref kv;
-    const struct weight *sinks; /* [heads]; NULL: none */
+    const struct weight *sinks;  /* [heads]; NULL: none */
+    const struct weight *slopes; /* [heads] added to a score times (the key's position - the row's), after scale and cap; NULL: none */
     float scale;
-    float softcap;         /* 0: none */
-    int32_t window;        /* keys visible counting the row itself; 0: all */
-    int32_t chunk;         /* keys of the row's own chunk of positions only; 0: no chunks */
-    int32_t v_width;       /* width of the result; where the class keeps no values, v is the first v_width of k */
-    float pos_scale_beta;  /* q *= 1 + beta * log(1 + floor((pos + pos_scale_first) / pos_scale_len)) */
-    int32_t pos_scale_len; /* 0: none of this */
+    float softcap;          /* 0: none */
+    int32_t window;         /* keys visible counting the row itself; 0: all */
+    int32_t chunk;          /* keys of the row's own chunk of positions only; 0: no chunks */
+    int32_t v_width;        /* width of the result; where the class keeps no values, v is the first v_width of k */
+    int32_t slopes_in_bf16; /* 1: what is added is scale * (slope * the key's position), the product rounded to bf16 */
+    float pos_scale_beta;   /* q *= 1 + beta * log(1 + floor((pos + pos_scale_first) / pos_scale_len)) */
+    int32_t pos_scale_len;  /* 0: none of this */
     int32_t pos_scale_first;
 };
 

@@ -22,8 +22,15 @@ int config_parse(struct arena *a, struct str text, const char *name, struct conf
     return ERR_OK;
 }
 
+/* A dot in a key stands between an object and what it holds. */
+static yyjson_val *inside(yyjson_val *obj, const char *key) {
+    const char *dot = strchr(key, '.');
+    if (!dot || !yyjson_is_obj(obj)) return json_get(obj, key);
+    return inside(yyjson_obj_getn(obj, key, (size_t)(dot - key)), dot + 1);
+}
+
 static yyjson_val *present(yyjson_val *obj, const char *key) {
-    yyjson_val *v = json_get(obj, key);
+    yyjson_val *v = inside(obj, key);
     return yyjson_is_null(v) ? NULL : v;
 }
 
@@ -37,7 +44,7 @@ yyjson_val *config_said(const struct config *c, const char *key) {
 yyjson_val *config_get(const struct config *c, const char *key) {
     yyjson_val *v = config_said(c, key);
     if (v || !c->defaults) return v;
-    bool is_null = json_get(c->text ? c->text : c->root, key) != NULL;
+    bool is_null = inside(c->text ? c->text : c->root, key) != NULL;
     v = present(c->defaults, key);
     return is_null && !yyjson_is_ctn(v) ? NULL : v;
 }
@@ -227,9 +234,11 @@ static int num_at(const struct config *c, const char *key, int32_t layer, struct
 
 /* The flat keys that older files have; GPT-NeoX has names of its own. */
 static int read_flat_rope(const struct config *c, int32_t layer, struct config_rope *out, struct err *err) {
-    static const char *const thetas[] = {"rope_theta", "rotary_emb_base"}, *const partials[] = {"partial_rotary_factor", "rotary_pct",
-                                                                                                "rope_pct", "partial_rotary_factors"};
-    TRY(num_at(c, config_first(c, thetas, 2), layer, (struct config_range){1e-6, 1e15}, &out->theta, err));
+    static const char *const thetas[] = {"rope_theta", "rotary_emb_base", "attn_config.rope_theta"}, *const partials[] = {
+                                                                                                         "partial_rotary_factor",
+                                                                                                         "rotary_pct", "rope_pct",
+                                                                                                         "partial_rotary_factors"};
+    TRY(num_at(c, config_first(c, thetas, 3), layer, (struct config_range){1e-6, 1e15}, &out->theta, err));
     TRY(num_at(c, config_first(c, partials, 4), layer, (struct config_range){0, 1}, &out->partial, err));
     return config_num(c, "original_max_position_embeddings", (struct config_range){1, 1 << 30}, 0, &out->original_context, err);
 }

@@ -3,7 +3,7 @@
  * (1) A key is looked up in the text model's part (text_config and its synonyms) first, then at the top; the few keys
  *     that belong to the whole model are looked up at the top first: quantization, quantization_config,
  *     tie_word_embeddings, architectures, model_type. A key that neither part has is looked up in `defaults`, where those
- *     are known; null in the file counts as absent, and no plain value stands in for it.
+ *     are known; "a.b" is what the object a holds as b; null in the file counts as absent, and no plain value stands in for it.
  * (2) Numbers are checked against the caller's range where they are read; a message names the file, the key, the value
  *     and what was expected. Nothing is clamped or guessed.
  * (3) Quantisation formats are what the file declares: the override of a path, else the default. Shapes verify the

@@ -1,5 +1,6 @@
 /* The attention mixer: projections, optional norms of queries and keys, rope, the cache, the output projection. */
 #include "base/fmath.h"
+#include "base/half.h"
 #include "model/families.h"
 #include "model/mixer.h"
 
@@ -27,6 +28,22 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     int32_t window = a->chunk ? a->chunk : a->window; /* a chunk never looks back farther than its length */
     return resolve_kv(r, &(struct kv_class){.heads = a->kv_heads, .k_width = a->k_width, .v_width = a->v_width, .window = window}, &l->kv,
                       err);
+}
+
+/* A fused projection whose q, k and v do not lie in turn. */
+static int bind_woven(struct loader *l, int32_t layer, struct err *err) {
+    const struct attn_spec *a = &l->spec->layers[layer].attn;
+    int64_t d = a->k_width, q = a->heads * d, k = a->kv_heads * d, all = q + 2 * k, run = q / a->kv_heads, block = q / 4;
+    struct stack_part by_group[] = {{.role = ROLE_QKV, .out = q, .run = run, .step = run + 2 * d, .of = all},
+                                    {.role = ROLE_QKV, .out = k, .from = run, .run = d, .step = run + 2 * d, .of = all},
+                                    {.role = ROLE_QKV, .out = k, .from = run + d, .run = d, .step = run + 2 * d, .of = all}};
+    struct stack_part by_four[] = {{.role = ROLE_QKV, .out = q, .run = block, .step = 3 * block, .of = all},
+                                   {.role = ROLE_QKV, .out = q, .from = 2 * block, .run = block, .step = 3 * block, .of = all},
+                                   {.role = ROLE_QKV, .out = q, .from = block, .run = block, .step = 3 * block, .of = all}};
+    bool is_by_four = l->spec->family->attn.qkv == QKV_QVK_BY_FOUR;
+    if (is_by_four && (a->heads % 4 || a->kv_heads != a->heads))
+        return err_set(err, ERR_EFORMAT, "a fused projection in four blocks needs heads by fours, not %d", a->heads);
+    return loader_stack(l, ROLE_QKV, is_by_four ? by_four : by_group, 3, layer, l->spec->hidden, err);
 }
 
 /* Rows of q, k and v (and of the gate behind q) in the checkpoint's projections, whichever way they are stored. */
@@ -58,12 +75,7 @@ static int bind_projections(struct loader *l, int32_t layer, struct err *err) {
                                   {.role = ROLE_V, .out = v},
                                   {.role = ROLE_Q, .as = ROLE_ATTN_GATE, .out = q, .from = d, .run = d, .step = 2 * d, .of = 2 * q}},
             4, layer, hidden, err);
-    if (row->qkv_by_head)
-        return loader_stack(l, ROLE_QKV,
-                            (struct stack_part[]){{.role = ROLE_QKV, .out = q, .run = d, .step = 3 * d, .of = all},
-                                                  {.role = ROLE_QKV, .out = k, .from = d, .run = d, .step = 3 * d, .of = all},
-                                                  {.role = ROLE_QKV, .out = v, .from = 2 * d, .run = d, .step = 3 * d, .of = all}},
-                            3, layer, hidden, err);
+    if (row->qkv != QKV_IN_TURN && loader_has(l, ROLE_QKV, layer)) return bind_woven(l, layer, err);
     if (loader_has(l, ROLE_QKV, layer)) return loader_matrix(l, ROLE_QKV, layer, all, hidden, err);
     return loader_stack(l, ROLE_QKV,
                         (struct stack_part[]){{.role = ROLE_Q, .out = q}, {.role = ROLE_K, .out = k}, {.role = ROLE_V, .out = v}}, 3, layer,
@@ -104,6 +116,20 @@ static int note_sharpness(struct loader *l, int32_t layer, struct err *err) {
     return ERR_OK;
 }
 
+/* Powers of one number for the largest power of two of heads; what is left has those between the first of them. */
+static int bind_slopes(struct loader *l, int32_t layer, struct err *err) {
+    int32_t heads = l->spec->layers[layer].attn.heads, n = 1;
+    float *slopes = arena_new(&l->scratch, float, heads);
+    bool rounded = l->spec->family->attn.slopes == SLOPES_IN_BF16;
+    while (2 * n <= heads) n *= 2;
+    for (int32_t i = 0; i < heads; i++) {
+        double power = i < n ? (i + 1) * 8.0 / n : (2 * (i - n) + 1) * 4.0 / n;
+        float slope = (float)m_pow(2.0, -power);
+        slopes[i] = rounded ? bf16_to_f32(bf16_from_f32(slope)) : slope;
+    }
+    return loader_constant(l, "slopes", slopes, heads, &loader_slot(l, ROLE_SLOPES, layer)->w, err);
+}
+
 static int bind(struct loader *l, int32_t layer, struct err *err) {
     const struct attn_spec *a = &l->spec->layers[layer].attn;
     int64_t mixed = (int64_t)a->heads * a->v_width;
@@ -111,6 +137,7 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     TRY(bind_norms(l, layer, err));
     TRY(note_sharpness(l, layer, err));
     TRY(loader_vector(l, ROLE_SINKS, layer, a->heads, false, err));
+    if (a->has_slopes) TRY(bind_slopes(l, layer, err));
     TRY(loader_vector(l, ROLE_ATTN_SUB_NORM, layer, mixed, false, err));
     return loader_matrix(l, ROLE_O, layer, l->spec->hidden, mixed, err);
 }
@@ -184,6 +211,8 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     const struct attn_spec *a = &p->layer->attn;
     struct attn_args attn = {.kv = p->layer->kv,
                              .sinks = p->w[ROLE_SINKS].w,
+                             .slopes = p->w[ROLE_SLOPES].w,
+                             .slopes_in_bf16 = p->m->spec.family->attn.slopes == SLOPES_IN_BF16,
                              .scale = a->scale,
                              .softcap = a->softcap,
                              .window = a->window,

@@ -30,6 +30,18 @@ KEYS(step_keys, {"window_heads", "num_sliding_attention_heads"}, {"shared_expert
      {"routed_scaling_factor", "moe_router_scaling_factor"});
 KEYS(cohere2_moe_keys, {"intermediate_size", "prefix_dense_intermediate_size"}, {"moe_intermediate_size", "intermediate_size"},
      {"n_shared_experts", "num_shared_experts"});
+KEYS(minicpm_keys, {"embedding_multiplier", "scale_emb"});
+KEYS(opt_keys, {"intermediate_size", "ffn_dim"}, {"hidden_act", "activation_function"});
+KEYS(falcon_keys, {"num_key_value_heads", "num_kv_heads"}, {"intermediate_size", "ffn_hidden_size"}, {"hidden_act", "activation"});
+KEYS(bloom_keys, {"num_hidden_layers", "n_layer"}, {"num_attention_heads", "n_head"}, {"num_key_value_heads", NULL}, {"intermediate_size", NULL}, {"hidden_act", NULL},
+     {"head_dim", NULL}, {"max_position_embeddings", "seq_length"});
+KEYS(mpt_keys, {"hidden_size", "d_model"}, {"num_hidden_layers", "n_layers"}, {"num_attention_heads", "n_heads"}, {"max_position_embeddings", "max_seq_len"},
+     {"num_key_value_heads", NULL}, {"alibi", "attn_config.alibi"}, {"clip_qkv", "attn_config.clip_qkv"}, {"hidden_act", NULL}, {"intermediate_size", NULL},
+     {"head_dim", NULL}, {"attention_multiplier", "attn_config.softmax_scale"});
+KEYS(dbrx_keys, {"hidden_size", "d_model"}, {"num_hidden_layers", "n_layers"}, {"num_attention_heads", "n_heads"}, {"max_position_embeddings", "max_seq_len"},
+     {"num_key_value_heads", "attn_config.kv_n_heads"}, {"clip_qkv", "attn_config.clip_qkv"}, {"moe_intermediate_size", "ffn_config.ffn_hidden_size"},
+     {"num_experts", "ffn_config.moe_num_experts"}, {"num_experts_per_tok", "ffn_config.moe_top_k"}, {"hidden_act", "ffn_config.ffn_act_fn.name"},
+     {"norm_topk_prob", "ffn_config.moe_normalize_expert_weights"}, {"head_dim", NULL});
 KEYS(gemma3_keys, {"attn_logit_softcapping", NULL});
 KEYS(gemma4_keys, {"num_experts_per_tok", "top_k_experts"});
 KEYS(llama4_keys, {"intermediate_size", "intermediate_size_mlp"}, {"moe_intermediate_size", "intermediate_size"},
@@ -71,6 +83,8 @@ ROLES(step_experts, {ROLE_ROUTER, "@l.moe.gate|@f.gate.gate"}, {ROLE_ROUTER_BIAS
       {ROLE_EXPERT_UP, "@l.moe.up_proj|@f.switch_mlp.up_proj"}, {ROLE_EXPERT_DOWN, "@l.moe.down_proj|@f.switch_mlp.down_proj"},
       {ROLE_SHARED_GATE, "@l.share_expert.gate_proj|@f.share_expert.gate_proj"}, {ROLE_SHARED_UP, "@l.share_expert.up_proj|@f.share_expert.up_proj"},
       {ROLE_SHARED_DOWN, "@l.share_expert.down_proj|@f.share_expert.down_proj"});
+ROLES(dbrx_roles, {ROLE_MIX_NORM, "@l.norm_attn_norm.norm_1"}, {ROLE_FFN_NORM, "@l.norm_attn_norm.norm_2"}, {ROLE_EXPERT_GATE, "@f.experts.mlp.w1"},
+      {ROLE_EXPERT_UP, "@f.experts.mlp.v1"}, {ROLE_EXPERT_DOWN, "@f.experts.mlp.w2"});
 ROLES(shared_mlp_alone, {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_proj"}, {ROLE_GATE_UP, "@l.shared_mlp.input_linear"},
       {ROLE_DOWN, "@l.shared_mlp.output_linear|@l.mlp.down_proj"});
 
@@ -172,8 +186,28 @@ const struct family families[] = {
      .names = {.attn = "attn"},
      .keys = gpt2_keys, .flags = FAM_LEARNED_POSITIONS | FAM_TRANSPOSED},
     {.type = "gpt_neox", .title = "GPT-NeoX, Pythia", .defaults = gpt_neox_class, .wiring = WIRE_PARALLEL_TWO, .ffn = FFN_PLAIN, .norm = LAYER_NORM,
-     .attn = {.qkv_by_head = true},
+     .attn = {.qkv = QKV_BY_GROUP},
      .names = {.root = "gpt_neox.", .attn = "attention"}, .keys = gpt_neox_keys},
+    {.type = "gptj", .title = "GPT-J", .defaults = gptj_class, .wiring = WIRE_PARALLEL, .ffn = FFN_PLAIN, .norm = LAYER_NORM, .attn = {.rope = ROPE_PAIR},
+     .names = {.attn = "attn"}, .keys = gpt2_keys},
+    {.type = "codegen", .title = "CodeGen", .defaults = gptj_class, .wiring = WIRE_PARALLEL, .ffn = FFN_PLAIN, .norm = LAYER_NORM,
+     .attn = {.rope = ROPE_PAIR, .qkv = QKV_QVK_BY_FOUR}, .names = {.attn = "attn"}, .keys = gpt2_keys},
+    {.type = "gpt_bigcode", .title = "StarCoder, SantaCoder", .defaults = gpt_bigcode_class, .ffn = FFN_PLAIN, .norm = LAYER_NORM,
+     .attn = {.no_rope = true, .qkv = QKV_BY_GROUP}, .names = {.attn = "attn"}, .keys = gpt2_keys, .flags = FAM_LEARNED_POSITIONS},
+    {.type = "persimmon", .title = "Persimmon", .defaults = persimmon_class, .ffn = FFN_PLAIN, .norm = LAYER_NORM,
+     .attn = {.qkv = QKV_BY_GROUP, .qk_norm = QK_HEAD, .qk_switch = "qk_layernorm"}},
+    {.type = "opt", .title = "OPT", .defaults = opt_class, .ffn = FFN_PLAIN, .norm = LAYER_NORM, .attn = {.no_rope = true}, .keys = opt_keys,
+     .first_position = 2, .flags = FAM_LEARNED_POSITIONS},
+    {.type = "falcon", .title = "Falcon 7B, 40B, 180B, 11B, RW", .defaults = falcon_class, .wiring = WIRE_PARALLEL, .ffn = FFN_PLAIN, .norm = LAYER_NORM,
+     .attn = {.qkv = QKV_BY_GROUP, .slopes = SLOPES_IN_BF16}, .names = {.attn = "self_attention"}, .keys = falcon_keys},
+    {.type = "bloom", .title = "BLOOM", .defaults = bloom_class, .ffn = FFN_PLAIN, .norm = LAYER_NORM, .attn = {.no_rope = true, .qkv = QKV_BY_GROUP, .slopes = SLOPES_ALWAYS},
+     .act = ACT_GELU_TANH, .names = {.attn = "self_attention"}, .keys = bloom_keys},
+    {.type = "mpt", .title = "MPT", .defaults = mpt_class, .ffn = FFN_PLAIN, .norm = LAYER_NORM, .attn = {.no_rope = true, .slopes = SLOPES_ASK}, .act = ACT_GELU,
+     .names = {.layers = "blocks", .attn = "attn", .ffn = "ffn"}, .keys = mpt_keys},
+    {.type = "dbrx", .title = "DBRX", .defaults = dbrx_class, .ffn = FFN_EXPERTS, .norm = LAYER_NORM, .moe = {.is_down_transposed = true},
+     .names = {.layers = "blocks", .attn = "norm_attn_norm.attn", .ffn = "ffn", .roles = dbrx_roles}, .keys = dbrx_keys},
+    {.type = "minicpm", .title = "MiniCPM 1, 2", .keys = minicpm_keys},
+    {.type = "minicpm3", .title = "MiniCPM 3", .defaults = minicpm3_class, .pattern = "L", .keys = minicpm_keys},
     {.type = "nemotron", .title = "Nemotron 3, 4, Minitron", .defaults = nemotron_class, .ffn = FFN_PLAIN,
      .norm = {.kind = NORM_LAYER, .offset = 1}},
 
@@ -295,13 +329,9 @@ const int32_t n_aliases = (int32_t)(sizeof aliases / sizeof *aliases);
 
 const struct refusal refusals[] = {
     {"bert", "it is an encoder, and does not write text"},
-    {"bloom", "its positions are biases on the scores (ALiBi), which no op computes yet"},
     {"deepseek_v32", "its attention chooses the positions that it looks at by an index of its own"},
-    {"falcon", "its positions are biases on the scores (ALiBi) in some models, and old layouts differ in others"},
     {"kimi_linear", "its delta rule decays every channel on its own"},
     {"mllama", "its layers look at an image through cross-attention"},
-    {"mpt", "its positions are biases on the scores (ALiBi), which no op computes yet"},
-    {"opt", "its learned positions count padding in"},
     {"rwkv7", "its time mixing is a recurrence that no op computes yet"},
     {"t5", "it is an encoder and a decoder, with relative positions"},
     {"whisper", "it transcribes sound"},

@@ -17,6 +17,21 @@ enum window_rule {
     WINDOWS_ALL
 };
 
+/* Rows of a fused projection. */
+enum qkv_layout {
+    QKV_IN_TURN,    /* q, k, v */
+    QKV_BY_GROUP,   /* for every key head: its queries, k, v */
+    QKV_QVK_BY_FOUR /* four blocks of q, v, k */
+};
+
+/* Scores that fall with the distance (ALiBi). */
+enum attn_slopes {
+    SLOPES_NONE,
+    SLOPES_ALWAYS,
+    SLOPES_ASK,    /* where config.json has alibi */
+    SLOPES_IN_BF16 /* likewise; they and their products with positions are rounded, and scaled like the scores */
+};
+
 enum attn_gate {
     ATTN_GATE_NONE,
     ATTN_GATE_IN_Q, /* q_proj gives queries and gates, head by head */
@@ -41,7 +56,8 @@ struct attn_row {
     bool qk_norm_bare;     /* without weights; only on layers with rope */
     bool v_norm;           /* values are normed, without weights */
     enum attn_gate gate;   /* the result is multiplied by sigmoid(gate) */
-    bool qkv_by_head;      /* the fused projection is [heads][q | k | v] */
+    enum qkv_layout qkv;
+    enum attn_slopes slopes;
 };
 
 struct moe_row {
@@ -53,10 +69,11 @@ struct moe_row {
     bool group_top2;    /* a group's score is the sum of its two best */
     bool scale_input;   /* the router's weight multiplies an expert's input */
     bool shared_gate;
-    int32_t n_shared;    /* shared experts where config.json does not count them */
-    bool is_transposed;  /* stacked experts are [expert, in, out] */
-    bool is_interleaved; /* rows of gate and up alternate */
-    bool is_plain;       /* experts, and dense layers beside them, have no gate */
+    int32_t n_shared;        /* shared experts where config.json does not count them */
+    bool is_transposed;      /* stacked experts are [expert, in, out] */
+    bool is_interleaved;     /* rows of gate and up alternate */
+    bool is_down_transposed; /* the last matrix alone is */
+    bool is_plain;           /* experts, and dense layers beside them, have no gate */
 };
 
 struct recur_row {
@@ -106,6 +123,7 @@ struct family {
     struct names_row names;
     const struct key_name *keys; /* ends with {NULL, NULL} */
     const char *defaults;        /* JSON: what keys mean that config.json leaves out */
+    int32_t first_position;      /* row of the learned positions that the first token has */
     uint32_t flags;
     const struct stream *stream;
 };

@@ -195,6 +195,7 @@ int bind_experts(struct loader *l, int32_t layer, struct err *err) {
     TRY(loader_assemble(l, &a, err));
     struct stack_part down = {.role = ROLE_EXPERT_DOWN, .out = width};
     a.into = ROLE_EXPERT_DOWN, a.parts = &down, a.n_parts = 1, a.in = inner;
+    a.is_transposed |= l->spec->family->moe.is_down_transposed;
     return loader_assemble(l, &a, err);
 }
 

@@ -38,6 +38,11 @@ typedef struct tensor half_fn(const struct pass *p, struct tensor x);
 /* One half of a block: the mixer or the feed-forward, with its norms and its residual. */
 static struct tensor half(const struct pass *p, struct tensor x, half_fn *f, enum role pre, enum role post) {
     const struct spec *s = &p->m->spec;
+    if (s->wiring == WIRE_SUM_NORM) return pass_norm(p, op_add(p->l, x, f(p, x), NULL), &p->w[pre]);
+    if (s->wiring == WIRE_NORM_FIRST) {
+        x = pass_norm(p, x, &p->w[pre]);
+        return op_add(p->l, x, f(p, x), NULL);
+    }
     struct tensor h = f(p, s->wiring == WIRE_POST ? x : pass_norm(p, x, &p->w[pre]));
     if (s->wiring == WIRE_POST || s->wiring == WIRE_PRE_POST) h = pass_norm(p, h, &p->w[post]);
     return op_add(p->l, x, h, &(struct add_args){1.0f, s->residual_scale});
@@ -62,8 +67,12 @@ static struct tensor embed(struct pass *p) {
     const struct spec *s = &p->m->spec;
     const struct bound *g = p->m->weights.global;
     struct tensor x = op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED].w, .scale = s->embed_scale});
-    if (g[ROLE_POSITIONS].w)
-        x = op_add(p->l, x, op_embed(p->l, &(struct embed_args){.weight = g[ROLE_POSITIONS].w, .scale = 1.0f, .by_position = 1}), NULL);
+    if (g[ROLE_EMBED_IN].w) x = op_linear(p->l, x, &(struct linear_args){.weight = g[ROLE_EMBED_IN].w});
+    if (g[ROLE_POSITIONS].w) {
+        struct embed_args at = {.weight = g[ROLE_POSITIONS].w, .scale = 1.0f, .by_position = 1, .position_offset = s->first_position};
+        x = op_add(p->l, x, op_embed(p->l, &at), NULL);
+    }
+    if (g[ROLE_EMBED_NORM].w) x = pass_norm(p, x, &g[ROLE_EMBED_NORM]);
     return s->family->stream && s->family->stream->enter ? s->family->stream->enter(p, x) : x;
 }
 
@@ -72,12 +81,13 @@ static struct tensor hidden(const struct pass *p, struct tensor x) {
     const struct stream *stream = p->m->spec.family->stream;
     x = op_rows(p->l, x);
     if (stream && stream->leave) x = stream->leave(p, x);
-    return pass_norm(p, x, &p->m->weights.global[ROLE_FINAL_NORM]);
+    return p->m->spec.no_final_norm ? x : pass_norm(p, x, &p->m->weights.global[ROLE_FINAL_NORM]);
 }
 
 static struct tensor logits(const struct pass *p, struct tensor x) {
     const struct spec *s = &p->m->spec;
     const struct bound *g = p->m->weights.global;
+    if (g[ROLE_EMBED_OUT].w) x = op_linear(p->l, x, &(struct linear_args){.weight = g[ROLE_EMBED_OUT].w});
     x = op_linear(p->l, x, &(struct linear_args){g[ROLE_HEAD].w, g[ROLE_HEAD].bias, 0});
     if (s->logit_scale != 1.0f) x = op_act(p->l, x, &(struct act_args){.kind = ACT_NONE, .scale = s->logit_scale});
     if (s->logit_softcap > 0) x = op_act(p->l, x, &(struct act_args){.kind = ACT_SOFTCAP, .scale = 1.0f, .p = {s->logit_softcap}});

@@ -19,7 +19,7 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(cfg_need(c, "kv_lora_rank", 1, 1 << 20, &t->kv_rank, err));
     TRY(cfg_need(c, "qk_nope_head_dim", 1, 1 << 16, &t->nope, err));
     TRY(cfg_need(c, "qk_rope_head_dim", 2, 1 << 16, &t->rope, err));
-    TRY(cfg_need(c, "v_head_dim", 1, 1 << 16, &t->v_width, err));
+    TRY(cfg_int(c, "v_head_dim", 1, 1 << 16, r->spec->hidden / a->heads, &t->v_width, err));
     t->norm_eps = 1e-6f; /* not the model's */
     a->kv_heads = 1;
     a->k_width = t->kv_rank + t->rope;

@@ -50,6 +50,16 @@ static int resolve_norm(const struct resolver *r, struct norm_spec *out, struct 
     return out->eps >= 0 ? ERR_OK : err_set(err, ERR_EFORMAT, "%s: the norm's epsilon is negative", r->cfg.file->name);
 }
 
+/* Factors that follow from the model's depth, and from its width beside that of a smaller one. */
+static int resolve_depth_scales(const struct resolver *r, struct spec *s, struct err *err) {
+    float depth, base;
+    TRY(cfg_num(&r->cfg, "scale_depth", 0, &depth, err));
+    TRY(cfg_num(&r->cfg, "dim_model_base", 0, &base, err));
+    if (depth > 0) s->residual_scale = depth / (float)sqrt((double)s->n_layers);
+    if (base > 0) s->logit_scale *= base / (float)s->hidden;
+    return ERR_OK;
+}
+
 static int resolve_scales(const struct resolver *r, struct spec *s, struct err *err) {
     float divisor;
     bool by_root = r->family->flags & FAM_EMBED_SCALE || cfg_bool(&r->cfg, "mup_enabled", false);
@@ -60,7 +70,7 @@ static int resolve_scales(const struct resolver *r, struct spec *s, struct err *
     TRY(cfg_num(&r->cfg, "logits_scaling", 1.0, &divisor, err));
     if (divisor == 0) return err_set(err, ERR_EFORMAT, "%s: logits_scaling is 0", r->cfg.file->name);
     s->logit_scale /= divisor;
-    return ERR_OK;
+    return resolve_depth_scales(r, s, err);
 }
 
 /* Files that list their layers may leave the count out. */
@@ -91,6 +101,28 @@ static void resolve_tie(const struct cfg *c, struct spec *s) {
     s->untied = cfg_said(c, key) && !s->tied && !json_bool(c->file->text, key, false) && !has_no_head;
 }
 
+/* The row's, unless a switch says otherwise. */
+static int resolve_wiring(const struct resolver *r, struct spec *s, struct err *err) {
+    const struct cfg *c = &r->cfg;
+    bool is_newer = cfg_bool(c, "new_decoder_architecture", false);
+    int32_t n_norms;
+    s->wiring = r->family->wiring;
+    if (cfg_get(c, "use_parallel_residual")) {
+        if (!cfg_bool(c, "use_parallel_residual", true)) s->wiring = WIRE_PRE;
+        else if (s->wiring == WIRE_PRE) s->wiring = WIRE_PARALLEL;
+    }
+    if (cfg_get(c, "parallel_attn")) {
+        TRY(cfg_int(c, "num_ln_in_parallel_attn", 1, 2, is_newer ? 2 : 1, &n_norms, err));
+        s->wiring = is_newer && n_norms == 2                         ? WIRE_PARALLEL_TWO
+                    : is_newer || cfg_bool(c, "parallel_attn", true) ? WIRE_PARALLEL
+                                                                     : WIRE_PRE;
+    }
+    if (cfg_bool(c, "apply_residual_connection_post_layernorm", false)) s->wiring = WIRE_NORM_FIRST;
+    if (!cfg_bool(c, "do_layer_norm_before", true)) s->wiring = WIRE_SUM_NORM;
+    s->no_final_norm = s->wiring == WIRE_SUM_NORM || cfg_bool(c, "_remove_final_layer_norm", false);
+    return ERR_OK;
+}
+
 static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *err) {
     const struct cfg *c = &r->cfg;
     TRY(check_attention(c, err));
@@ -99,11 +131,9 @@ static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *e
     TRY(cfg_need(c, "vocab_size", 1, 1 << 24, &s->vocab, err));
     TRY(cfg_int(c, "max_position_embeddings", 1, INT32_MAX, 2048, &s->context, err));
     resolve_tie(c, s);
-    s->wiring = r->family->wiring;
-    if (cfg_get(c, "use_parallel_residual")) {
-        if (!cfg_bool(c, "use_parallel_residual", true)) s->wiring = WIRE_PRE;
-        else if (s->wiring == WIRE_PRE) s->wiring = WIRE_PARALLEL;
-    }
+    TRY(cfg_int(c, "word_embed_proj_dim", 1, 1 << 20, s->hidden, &s->embed_width, err));
+    s->first_position = r->family->first_position;
+    TRY(resolve_wiring(r, s, err));
     TRY(resolve_norm(r, &s->norm, err));
     TRY(resolve_scales(r, s, err));
     return resolve_act(r, &s->act, err);
@@ -155,6 +185,8 @@ static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_sp
     TRY(cfg_int_at(c, "num_attention_heads", layer, 1, 65536, 0, &a->heads, err));
     if (a->heads == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "num_attention_heads"));
     TRY(cfg_int_at(c, cfg_first(c, kv_keys, 2), layer, 1, 65536, a->heads, &a->kv_heads, err));
+    if (cfg_get(c, "multi_query") && !cfg_bool(c, "new_decoder_architecture", false))
+        a->kv_heads = cfg_bool(c, "multi_query", true) ? 1 : a->heads;
     if (r->spec->layers[layer].kind == 'S' && !cfg_get(c, "per_layer_config")) TRY(resolve_window_heads(r, layer, a, err));
     TRY(cfg_int_at(c, "head_dim", layer, 1, 4096, 0, &a->k_width, err));
     if (r->spec->layers[layer].kind == 'F' && spec_has_windows(r->spec) &&
@@ -186,7 +218,9 @@ int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
     TRY(resolve_score_scale(r, layer, a, err));
     a->qk_norm = row->qk_switch && !cfg_bool(&r->cfg, row->qk_switch, false) ? QK_NONE : row->qk_norm;
     a->rope = -1;
+    a->has_slopes = row->slopes && cfg_bool(&r->cfg, "alibi", row->slopes == SLOPES_ALWAYS);
     TRY(resolve_has_rope(r, layer, &rope, err));
+    rope = rope && !a->has_slopes;
     if (rope) TRY(resolve_rope(r, layer, a->k_width, ROPE_SHARE, &a->rope, err));
     if (row->qk_norm_bare && !rope) a->qk_norm = QK_NONE;
     return resolve_temperature(r, a, err);

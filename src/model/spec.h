@@ -18,6 +18,8 @@ enum wiring {
     WIRE_PRE,          /* x + f(norm(x)) */
     WIRE_POST,         /* x + norm(f(x)) */
     WIRE_PRE_POST,     /* x + norm(f(norm(x))) */
+    WIRE_SUM_NORM,     /* norm(x + f(x)) */
+    WIRE_NORM_FIRST,   /* n = norm(x): n + f(n) */
     WIRE_PARALLEL,     /* n = norm(x): x + mixer(n) + ffn(n) */
     WIRE_PARALLEL_TWO, /* x + mixer(norm(x)) + ffn(other_norm(x)) */
 };
@@ -59,8 +61,9 @@ struct attn_spec {
     int32_t rope;         /* index into spec.ropes; -1: no positions here */
     float pos_scale_beta; /* queries grow with the position (struct attn_args) */
     int32_t pos_scale_len, pos_scale_first;
-    float clip;    /* of q, k and v; 0: none */
-    float v_scale; /* values are multiplied by it */
+    float clip;      /* of q, k and v; 0: none */
+    float v_scale;   /* values are multiplied by it */
+    bool has_slopes; /* scores fall with the distance, in each head by a slope of its own */
 };
 
 /* Attention over a compressed cache: [latent | rotated key] is all that is kept of a position. */
@@ -142,6 +145,9 @@ struct family;
 struct spec {
     const struct family *family;
     int32_t n_layers, hidden, vocab, context;
+    int32_t embed_width;    /* of the embedding and the head; others than `hidden` have a projection behind and before them */
+    int32_t first_position; /* row of the learned positions that position 0 has */
+    bool no_final_norm;
     bool tied, untied; /* untied: the file says so, and must have a head */
     bool wide;         /* products of all layers are (linear_args.wide): routers choose by them, or attention is sharp */
     float embed_scale, logit_scale, logit_softcap, residual_scale;

@@ -229,8 +229,9 @@ int loader_values(struct loader *l, enum role role, int32_t layer, const char *s
 /* ---- the whole model ---------------------------------------------------------------------------------------------- */
 
 /* Checkpoints differ in what stands before "layers.N" and before "lm_head". */
-static const char *const prefixes[] = {"model.",       "language_model.model.", "model.language_model.", "", "transformer.", "backbone.",
-                                       "model.model.", "language_model.",       "model.text_model."};
+static const char *const prefixes[] = {
+    "model.",          "language_model.model.", "model.language_model.", "",        "transformer.", "backbone.", "model.model.",
+    "language_model.", "model.text_model.",     "model.decoder.",        "decoder."};
 static const char *const head_prefixes[] = {"", "language_model.", "model."};
 
 /* What a layer's tensors begin with behind the prefix; some converters call it otherwise. */
@@ -307,7 +308,21 @@ static int bind_head(struct loader *l, struct err *err) {
     if (s->tied) TRY(head_is_embedding(l, &same, err));
     if (same) return tie_head(l, err);
     s->tied = false;
-    return loader_matrix(l, ROLE_HEAD, -1, s->vocab, s->hidden, err);
+    return loader_matrix(l, ROLE_HEAD, -1, s->vocab, s->embed_width, err);
+}
+
+/* What stands before the first layer and behind the last, but for the head. */
+static int bind_ends(struct loader *l, struct err *err) {
+    const struct spec *s = l->spec;
+    TRY(loader_matrix(l, ROLE_EMBED, -1, s->vocab, s->embed_width, err));
+    TRY(loader_vector(l, ROLE_EMBED_NORM, -1, s->hidden, false, err));
+    if (s->embed_width != s->hidden) {
+        TRY(loader_matrix(l, ROLE_EMBED_IN, -1, s->hidden, s->embed_width, err));
+        TRY(loader_matrix(l, ROLE_EMBED_OUT, -1, s->embed_width, s->hidden, err));
+    }
+    if (s->family->flags & FAM_LEARNED_POSITIONS) TRY(loader_matrix(l, ROLE_POSITIONS, -1, s->context + s->first_position, s->hidden, err));
+    if (s->norm.no_weight || s->no_final_norm) return ERR_OK;
+    return loader_vector(l, ROLE_FINAL_NORM, -1, s->hidden, true, err);
 }
 
 static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
@@ -363,9 +378,7 @@ static int bind_all(struct loader *l, struct err *err) {
     find_layers(l);
     find_orientation(l);
     find_mlx(l);
-    TRY(loader_matrix(l, ROLE_EMBED, -1, spec->vocab, spec->hidden, err));
-    if (spec->family->flags & FAM_LEARNED_POSITIONS) TRY(loader_matrix(l, ROLE_POSITIONS, -1, spec->context, spec->hidden, err));
-    if (!spec->norm.no_weight) TRY(loader_vector(l, ROLE_FINAL_NORM, -1, spec->hidden, true, err));
+    TRY(bind_ends(l, err));
     TRY(bind_head(l, err));
     TRY(bind_ropes(l, err));
     if (stream && stream->bind) TRY(stream->bind(l, -1, err));

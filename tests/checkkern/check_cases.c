@@ -2,6 +2,7 @@
 #include "check_ops.h"
 #include "check_shapes.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static const struct check_step one_prompt[] = {{{5, 0, 0}}};
@@ -121,6 +122,7 @@ static struct tensor build_attn(struct check *c, struct oplist *l, const struct 
                           .v_width = v_width ? v_width : k_width - 64};
     if (w->p[6]) a.sinks = check_vector(c, heads, 7, 2, 0);
     if (w->f[2] > 0) a.pos_scale_beta = w->f[2], a.pos_scale_len = 4;
+    if (w->f[3] != 0) a.slopes = check_vector(c, heads, 9, fabsf(w->f[3]), 0), a.slopes_in_bf16 = w->f[3] < 0;
     return op_attn(l, q, &a);
 }
 
@@ -479,12 +481,14 @@ static void add_attention(struct maker *m) {
         {2, 2, 32, 32, 0, 0, 0, 0},   {4, 1, 64, 64, 0, 0, 0, 1},    {4, 2, 64, 64, 40, 0, 1, 0},  {6, 2, 80, 80, 0, 0, 0, 0},
         {4, 4, 96, 96, 0, 32, 0, 0},  {8, 2, 128, 128, 0, 0, 0, 2},  {8, 1, 128, 128, 0, 0, 1, 1}, {3, 1, 128, 128, 70, 0, 0, 0},
         {4, 2, 256, 256, 0, 0, 0, 0}, {5, 1, 256, 256, 0, 48, 1, 1}, {2, 1, 192, 128, 0, 0, 0, 0}, {4, 1, 576, 0, 0, 0, 0, 0},
+        {4, 1, 64, 64, 0, 0, 0, 1},   {4, 2, 128, 128, 0, 0, 0, 0},
     };
+    static const float slopes[] = {[12] = 0.5f, [13] = -0.25f}; /* below 0: in bf16 */
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        CASE(.build = build_attn, .f = {0.125f, i % 3 == 2 ? 5.0f : 0, i == 7 ? 0.1f : 0}, .slack = 1);
+        CASE(.build = build_attn, .f = {0.125f, i % 3 == 2 ? 5.0f : 0, i == 7 ? 0.1f : 0, i < 12 ? 0 : slopes[i]}, .slack = 1);
         memcpy(k.p, shapes[i], sizeof k.p);
-        NAME("attn %d/%d heads of %d/%d%s%s%s", k.p[0], k.p[1], k.p[2], k.p[3], k.p[4] ? ", window" : "", k.p[5] ? ", chunks" : "",
-             k.p[6] ? ", sinks" : "");
+        NAME("attn %d/%d heads of %d/%d%s%s%s%s", k.p[0], k.p[1], k.p[2], k.p[3], k.p[4] ? ", window" : "", k.p[5] ? ", chunks" : "",
+             k.p[6] ? ", sinks" : "", k.f[3] != 0 ? ", slopes" : "");
         add_stateful(m, k);
         if (m->quick && i != 1) continue;
         /* long enough for several splits and buckets */

@@ -23,7 +23,7 @@ static void put_act(struct sb *out, const struct act_args *x) {
 }
 
 static void put_model(struct sb *out, const struct spec *x) {
-    INT(n_layers), INT(hidden), INT(vocab), INT(context), INT(tied), INT(wiring);
+    INT(n_layers), INT(hidden), INT(vocab), INT(context), INT(tied), INT(wiring), INT(embed_width), INT(first_position), INT(no_final_norm);
     NUM(embed_scale), NUM(logit_scale), NUM(logit_softcap), NUM(residual_scale);
     INT(norm.kind), NUM(norm.eps), NUM(norm.weight_offset), INT(norm.no_weight);
     put_act(out, &x->act);
@@ -67,7 +67,7 @@ static void put_layer(struct sb *out, const struct layer_spec *x) {
         NUM(expert_limit), INT(state);
     INT(attn.heads), INT(attn.kv_heads), INT(attn.k_width), INT(attn.v_width), INT(attn.window), INT(attn.chunk), INT(attn.qk_norm);
     INT(attn.v_is_k), INT(attn.rope), INT(attn.pos_scale_len), INT(attn.pos_scale_first);
-    NUM(attn.scale), NUM(attn.softcap), NUM(attn.pos_scale_beta), NUM(attn.clip), NUM(attn.v_scale);
+    NUM(attn.scale), NUM(attn.softcap), NUM(attn.pos_scale_beta), NUM(attn.clip), NUM(attn.v_scale), INT(attn.has_slopes);
 }
 
 static int put_spec(struct arena *a, struct str line, struct sb *out, struct err *err) {

@@ -21,18 +21,22 @@ os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 from transformers import PreTrainedConfig  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: E402
 
-NO_CLASS = {"hunyuan", "iquestcoder", "joyai_llm_flash", "xverse"}  # types that transformers does not have
+NO_CLASS = {"hunyuan", "iquestcoder", "joyai_llm_flash", "minicpm", "xverse"}  # types that transformers does not have
 ALSO_KNOWN = {"kimi_k2": "deepseek_v3"}  # types whose class has another name
 NOISE = set(PreTrainedConfig().to_dict()) - {"tie_word_embeddings"} | {"bos_token_id", "eos_token_id", "pad_token_id", "use_cache"}
 # The class knows one of them, and files have the others as well: left out together.
 SYNONYMS = [{"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}]
 # Lists that the class makes of other keys, which would hide a switch that is turned round.
 DERIVED = ("layer_types", "mlp_layer_types", "no_rope_layers", "moe_layers", "layers_block_type")
+WIDTHS = ("hidden_size", "n_embd", "d_model")
 WINDOWS = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 3}
 # Where we do otherwise on purpose.
 EXCEPTIONS = {
     # The class's own length replaces the one inside the scaling; files have both or that one.
     "fixture phi3-longrope: without original_max_position_embeddings",
+    # Published files say it in attn_config alone, which the class no longer reads.
+    "fixture dbrx: without rope_parameters",
+    "fixture dbrx: rope_parameters null",
 }
 
 
@@ -124,7 +128,8 @@ def collect(families, data):
             continue
         whole = cases.add(f"{family}: nothing but its type", cls, {"model_type": family})
         cases.vary(family, cls, whole)
-        wrong = dict(whole, hidden_size=8 * whole["hidden_size"]) if "hidden_size" in whole else dict(whole, n_embd=8 * whole["n_embd"])
+        width = next(k for k in WIDTHS if k in whole)
+        wrong = dict(whole, **{width: 8 * whole[width]})
         faults.append((family, cases.line({"model_type": family}), cases.line(wrong)))
     for name, config in fixtures(data):
         cls = class_of(config.get("model_type"))

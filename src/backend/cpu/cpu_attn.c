@@ -7,6 +7,7 @@
 #include "backend/cpu/cpu.h"
 
 #include "base/fmath.h"
+#include "base/half.h"
 #include "os/os.h"
 
 /* Bytes of a class's keys or values, and of one block of one layer. */
@@ -134,6 +135,11 @@ float cpu_query_scale(const struct attn_args *a, int32_t pos) {
     return a->scale * (1.0f + a->pos_scale_beta * m_logf(1.0f + (float)((pos + a->pos_scale_first) / a->pos_scale_len)));
 }
 
+float cpu_slope_bias(const struct attn_args *a, int32_t head, int32_t p, int32_t pos) {
+    float slope = cpu_vec(a->slopes)[head];
+    return a->slopes_in_bf16 ? a->scale * bf16_to_f32(bf16_from_f32(slope * (float)p)) : slope * (float)(p - pos);
+}
+
 /* Scores of one head over the visible positions, softmax weights in place; returns the sum of the weights. */
 static float attn_scores(const struct attn_job *job, const float *q, int32_t r, int32_t head, float *scores) {
     const struct attn_args *a = &job->op->arg.attn;
@@ -146,6 +152,7 @@ static float attn_scores(const struct attn_job *job, const float *q, int32_t r, 
         const float *key = cached(cls, cls->k, cls->shape.k_width, a->kv.index, block, kv_head, p % KV_BLOCK);
         float s = job->c->kern.dot(q, key, cls->shape.k_width) * scale;
         if (a->softcap > 0) s = a->softcap * m_tanhf(s / a->softcap);
+        if (a->slopes) s += cpu_slope_bias(a, head, p, pos);
         scores[p - first] = s;
         if (s > max) max = s;
     }

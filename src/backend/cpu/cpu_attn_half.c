@@ -150,13 +150,16 @@ static void chunk_scores(const struct block_job *job, const struct block_item *i
     }
 }
 
-/* Weights of one query in place. */
-static void chunk_softmax(const struct block_job *job, float *s, int32_t n, float *out_max, float *out_sum) {
+/* Weights of query i in place, of n positions from `first` on. */
+static void chunk_softmax(const struct block_job *job, const struct block_item *it, int32_t i, float *s, int32_t first, int32_t n,
+                          float *out_max_sum) {
     const struct attn_args *a = &job->op->arg.attn;
     const struct kernels *k = &job->c->kern;
     if (a->softcap > 0) k->act(s, n, &(struct act_args){.kind = ACT_SOFTCAP, .p = {a->softcap}});
-    *out_max = k->max(s, n, -INFINITY);
-    *out_sum = k->exp_sum(s, n, *out_max);
+    for (int32_t j = 0; a->slopes && j < n; j++)
+        s[j] += cpu_slope_bias(a, it->head + i % it->n_heads, first + j, job->step->pos[it->row + i / it->n_heads]);
+    out_max_sum[0] = k->max(s, n, -INFINITY);
+    out_max_sum[1] = k->exp_sum(s, n, out_max_sum[0]);
 }
 
 /* The mix of one block. Where the queries see different positions, those that all of them see are taken together; what
@@ -224,7 +227,7 @@ static void run_chunk(const struct block_job *job, const struct block_item *it, 
         int32_t n = range[i][1] - range[i][0];
         memset(part, 0, (size_t)cls->shape.v_width * sizeof *part);
         part[floats - 1] = -1;
-        if (n > 0) chunk_softmax(job, m->scores + i * stride + (range[i][0] - origin), n, &part[floats - 2], &part[floats - 1]);
+        if (n > 0) chunk_softmax(job, it, i, m->scores + i * stride + (range[i][0] - origin), range[i][0], n, &part[floats - 2]);
     }
     if (low < high) chunk_mix(job, it, m, (const int32_t(*)[2])range, low / KV_BLOCK, (high - 1) / KV_BLOCK + 1, out);
 }

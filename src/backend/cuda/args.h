@@ -187,6 +187,7 @@ struct k_attn {
     struct k_cache c;
     struct k_view q, y;
     KPTR(const float) sinks;
+    KPTR(const float) slopes; /* the reference rows only */
     KPTR(const int32_t) pos;
     KPTR(const int32_t) seq_of;
     KPTR(const struct k_seq) seqs;
@@ -197,7 +198,7 @@ struct k_attn {
     int32_t group; /* query heads per cached head */
     int32_t splits;
     int32_t first_row; /* first row of the launch */
-    int32_t pos_scale_first;
+    int32_t pos_scale_first, slopes_in_bf16, pad;
 };
 
 /* The cache of one layer as rows of a position's elements, in boxes of 64 x 64. */

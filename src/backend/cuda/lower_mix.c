@@ -8,6 +8,8 @@ static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
         .q = cuda_view(c, op->in[0]),
         .y = cuda_view(c, op->out[0]),
         .sinks = cuda_vec(t->sinks),
+        .slopes = cuda_vec(t->slopes),
+        .slopes_in_bf16 = t->slopes_in_bf16,
         .pos = cuda_step_array(c, c->at.pos),
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .seqs = cuda_step_array(c, c->at.seqs),
@@ -41,8 +43,8 @@ enum { SPLIT_POSITIONS = 256, SPLITS_MAX = 64 };
 bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
     int32_t d = k->k_width, group = op->in[0].heads / k->heads;
-    return !cuda_kv_is_f32(c, k) && c->functions[KERNEL_attn_flash_64] && (d == 64 || d == 128 || d == 256) && k->v_width == d &&
-           op->out[0].width == d && group <= 8 && 5 * 64 * d * 2 <= c->shared_max;
+    return !cuda_kv_is_f32(c, k) && !op->arg.attn.slopes && c->functions[KERNEL_attn_flash_64] && (d == 64 || d == 128 || d == 256) &&
+           k->v_width == d && op->out[0].width == d && group <= 8 && 5 * 64 * d * 2 <= c->shared_max;
 }
 
 static void emit_decode(struct cuda *c, struct k_attn *a) {

@@ -107,6 +107,8 @@ static void put_attn(struct sb *out, const struct attn_args *a) {
     put_number(out, "window", a->window, 0);
     put_number(out, "chunk", a->chunk, 0);
     put_weight(out, "sinks", a->sinks);
+    put_weight(out, "slopes", a->slopes);
+    put_number(out, "slopes_in_bf16", a->slopes_in_bf16, 0);
     put_number(out, "pos_scale_beta", a->pos_scale_beta, 0);
     put_number(out, "pos_scale_len", a->pos_scale_len, 0);
     put_number(out, "pos_scale_first", a->pos_scale_first, 0);

@@ -62,6 +62,19 @@ static struct hlo_val scale_scores(struct emit *e, const struct attn_args *a, st
     return scores;
 }
 
+/* Each head's slope times the distance of every key, at or before 0; or times its position, rounded and scaled. */
+static struct hlo_val add_slopes(struct emit *e, const struct attn_args *a, struct hlo_val scores, struct hlo_val pos) {
+    struct hlo *h = &e->h;
+    struct hlo_shape shape = HLO_SHAPE(e->a.at.seqs, e->a.at.rows, e->a.at.context);
+    struct hlo_val far = hlo_iota(h, HLO_I32, shape, 2);
+    struct hlo_val slopes = hlo_reshape(h, emit_vector(e, a->slopes), HLO_SHAPE(hlo_dim(scores, 1), hlo_dim(scores, 3)));
+    if (!a->slopes_in_bf16) far = hlo_sub(h, far, hlo_spread(h, pos, shape, 0));
+    far = hlo_broadcast(h, hlo_convert(h, far, HLO_F32), scores.shape, (const int32_t[]){0, 2, 4});
+    struct hlo_val bias = hlo_mul(h, far, hlo_broadcast(h, slopes, scores.shape, (const int32_t[]){1, 3}));
+    if (a->slopes_in_bf16) bias = hlo_with(h, "multiply", hlo_round_bf16(h, bias), (double)a->scale);
+    return hlo_add(h, scores, bias);
+}
+
 /* Softmax weights [seqs, kv heads, rows, group, context] and their sums, not yet divided. */
 static struct hlo_val weigh(struct emit *e, const struct attn_args *a, struct hlo_val scores, struct hlo_val seen,
                             struct hlo_val *out_sum) {
@@ -106,6 +119,7 @@ void emit_attn(struct emit *e, const struct op *op) {
         h, q, keys,
         &(struct hlo_dot){.n_batch = 2, .batch_a = {0, 2}, .batch_b = {0, 2}, .n_contract = 1, .contract_a = {4}, .contract_b = {3}});
     scores = scale_scores(e, a, scores, pos);
+    if (a->slopes) scores = add_slopes(e, a, scores, pos);
     struct hlo_val sum, weights = weigh(e, a, scores, visible(e, a, pos), &sum);
     weights = hlo_convert(h, weights, keys.type);
     struct hlo_val y = hlo_dot(

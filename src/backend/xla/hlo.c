@@ -175,6 +175,14 @@ struct hlo_val hlo_convert(struct hlo *h, struct hlo_val x, enum hlo_type type) 
     return x.type == type ? x : retyped(h, "convert", x, type, x.shape);
 }
 
+struct hlo_val hlo_round_bf16(struct hlo *h, struct hlo_val x) {
+    struct hlo_val v = result(h, x.type, x.shape);
+    sb_fmt(&h->text, "stablehlo.reduce_precision %%%d, format = e8m7 : ", x.id);
+    put_type(h, v);
+    sb_putc(&h->text, '\n');
+    return v;
+}
+
 struct hlo_val hlo_bitcast(struct hlo *h, struct hlo_val x, enum hlo_type type) {
     return retyped(h, "bitcast_convert", x, type, x.shape);
 }

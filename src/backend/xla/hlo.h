@@ -57,6 +57,7 @@ struct hlo_val hlo_compare(struct hlo *h, const char *direction, struct hlo_val 
 struct hlo_val hlo_compare_with(struct hlo *h, const char *direction, struct hlo_val a, double b);
 struct hlo_val hlo_select(struct hlo *h, struct hlo_val p, struct hlo_val a, struct hlo_val b);
 struct hlo_val hlo_convert(struct hlo *h, struct hlo_val x, enum hlo_type type);
+struct hlo_val hlo_round_bf16(struct hlo *h, struct hlo_val x); /* of float32, which it stays; compilers drop a conversion to and fro */
 struct hlo_val hlo_bitcast(struct hlo *h, struct hlo_val x, enum hlo_type type); /* of the same size */
 
 /* ---- shapes -------------------------------------------------------------------------------------------------------- */
