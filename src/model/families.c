@@ -206,7 +206,7 @@ const struct family families[] = {
      .names = {.layers = "blocks", .attn = "attn", .ffn = "ffn"}, .keys = mpt_keys},
     {.type = "dbrx", .title = "DBRX", .defaults = dbrx_class, .ffn = FFN_EXPERTS, .norm = LAYER_NORM, .moe = {.is_down_transposed = true},
      .names = {.layers = "blocks", .attn = "norm_attn_norm.attn", .ffn = "ffn", .roles = dbrx_roles}, .keys = dbrx_keys},
-    {.type = "minicpm", .title = "MiniCPM 1, 2", .keys = minicpm_keys},
+    {.type = "minicpm", .title = "MiniCPM 1, 2", .defaults = llama_class, .keys = minicpm_keys},
     {.type = "minicpm3", .title = "MiniCPM 3", .defaults = minicpm3_class, .pattern = "L", .keys = minicpm_keys},
     {.type = "nemotron", .title = "Nemotron 3, 4, Minitron", .defaults = nemotron_class, .ffn = FFN_PLAIN,
      .norm = {.kind = NORM_LAYER, .offset = 1}},
