@@ -1,6 +1,8 @@
 /* Text for a service, on the caller's thread: the tokenizer and the template do not change once they are loaded. */
 #include "api/service_internal.h"
 
+#include "text/output/reasoning.h"
+
 static int take_ids(struct arena *a, struct tok_ids *ids, int code, struct service_ids *out, struct err *err) {
     if (!code && ids->n > INT32_MAX) code = err_set(err, ERR_ELIMIT, "the text has too many tokens");
     if (!code) {
@@ -22,6 +24,10 @@ int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *in
                         struct err *err) {
     struct tok_ids ids = {0};
     return take_ids(a, &ids, session_chat_encode(s->session, a, input, &ids, out_text, err), out, err);
+}
+
+bool service_thinks(struct str prompt) {
+    return reasoning_is_open(prompt);
 }
 
 int service_decode(const struct service *s, const int32_t *ids, int32_t n, struct sb *out, struct err *err) {

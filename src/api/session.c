@@ -70,7 +70,13 @@ static int open_all(struct session *s, struct err *err) {
     s->has_model = true;
     stretch_context(s);
     TRY(read_eos(s, err));
-    struct engine_options engine = {.exact = o->precision == SESSION_EXACT, .prefix = o->prefix_cache};
+    struct engine_options engine = {.exact = o->precision == SESSION_EXACT,
+                                    .prefix = o->prefix_cache,
+                                    .eos = s->eos,
+                                    .n_eos = s->n_eos,
+                                    .n_queue = o->n_queue,
+                                    .notify = o->notify,
+                                    .user = o->notify_user};
     engine.limits = (struct runner_limits){
         .rows = o->n_rows > 0                       ? o->n_rows
                 : s->backend->type == &cuda_backend ? ROWS_GPU
@@ -79,6 +85,7 @@ static int open_all(struct session *s, struct err *err) {
         .kv_tokens = o->kv_tokens,
     };
     if (engine.limits.rows < engine.limits.seqs) engine.limits.rows = engine.limits.seqs;
+    engine.limits.logits = o->n_logits < 0 ? engine.limits.rows : o->n_logits;
     engine.limits.context = pick_context(s, engine.limits.rows, engine.limits.seqs);
     if (o->kv_tokens == 0) TRY(preflight_cache(s, engine.limits.context, engine.limits.rows, engine.limits.seqs, err));
     return engine_open(&s->model, s->backend, &engine, &s->engine, err);
@@ -98,9 +105,8 @@ int session_open(const struct session_options *options, struct session **out, st
 
 void session_close(struct session *s) {
     if (!s) return;
-    session_text_close(s);
-    sampler_work_destroy(s->work);
     engine_close(s->engine);
+    session_text_close(s);
     if (s->has_model) model_close(s->backend, &s->model);
     if (s->backend) s->backend->type->close(s->backend);
     if (s->has_checkpoint) checkpoint_close(&s->checkpoint);
@@ -133,9 +139,4 @@ int32_t session_context(const struct session *s) {
 
 int32_t session_kv_bits(const struct session *s) {
     return s->backend->kv_bits;
-}
-
-const int32_t *session_eos(const struct session *s, int32_t *out_n) {
-    *out_n = s->n_eos;
-    return s->eos;
 }

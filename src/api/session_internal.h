@@ -4,7 +4,6 @@
 
 #include "api/session.h"
 #include "engine/engine.h"
-#include "engine/sampler.h"
 #include "file/checkpoint.h"
 #include "model/model.h"
 #include "text/chat/chat.h"
@@ -20,7 +19,6 @@ struct session {
     struct model model;
     bool has_model;
     struct engine *engine;
-    struct sampler_work *work; /* made when it is first needed */
     int32_t *eos, n_eos;
     const char *name;
     struct err no_gpu; /* with an automatic choice: why it is not the GPU */

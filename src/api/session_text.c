@@ -1,5 +1,5 @@
 /* The text side of a session: tokenizer and chat template from the model's files, prompts to ids, ids to text. */
-#include "api/reasoning.h"
+#include "text/output/reasoning.h"
 #include "api/session_internal.h"
 #include "os/os.h"
 
@@ -47,6 +47,7 @@ int session_text_load(struct session *s, struct err *err) {
         checkpoint_close(&built_in);
     }
     s->text_loaded = code == ERR_OK;
+    if (!code) engine_set_text(s->engine, s->tok);
     return code;
 }
 

@@ -77,11 +77,12 @@ struct step_seq {
 };
 
 struct step {
-    int32_t n_rows, n_seqs, n_logits;
+    int32_t n_rows, n_seqs;
+    int32_t n_logits, n_wanted;                           /* rows whose logits are wanted; those and the rows whose hidden states are */
     int32_t rows_capacity, seqs_capacity, table_capacity; /* sizes of the arrays below */
     int32_t n_rope_tables, rope_width;
     int32_t *ids, *pos, *seq_of;     /* [rows] token, position, index into seqs */
-    int32_t *logit_rows;             /* [rows] rows whose logits are wanted, ascending */
+    int32_t *wanted_rows;            /* [rows] those with logits, ascending, then those with hidden states, ascending */
     struct step_seq *seqs;           /* [seqs] */
     int32_t *tables[KV_CLASSES_MAX]; /* [seqs][table_capacity] block of positions 64 i ... 64 i + 63; -1 where freed */
     float *rope;                     /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
@@ -90,8 +91,8 @@ struct step {
 };
 
 struct step_key {
-    int32_t n_rows, n_seqs, n_logits, max_len;
-    bool decode_only;
+    int32_t n_rows, n_seqs, n_logits, n_hidden, max_len;
+    bool decode_only; /* one row of each sequence, with logits */
 };
 
 /* ---- the backend itself ----------------------------------------------------------------------------------------- */
@@ -151,6 +152,7 @@ struct backend {
     int32_t kv_bits;  /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
     int32_t step_ms;  /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
     int32_t rows_max; /* rows that a step may have; 0: any number */
+    bool mixes_rows;  /* one step may have both rows with logits and rows with hidden states */
     bool lost;        /* the device fails at everything from now on: only a new process can use it again */
 };
 

@@ -26,10 +26,10 @@ const char *act_name(enum act_kind kind) {
     return act_names[kind];
 }
 
-void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_logits) {
+void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_wanted) {
     l->n_ops = l->n_values = 0;
     l->n_rows = n_rows;
-    l->n_logits = n_logits;
+    l->n_wanted = n_wanted;
     l->layer = -1;
     err_clear(&l->err);
 }
@@ -326,7 +326,7 @@ struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b) {
 struct tensor op_rows(struct oplist *l, struct tensor x) {
     struct op *op = append(l, OP_ROWS, 1, &x);
     if (!op) return (struct tensor){0};
-    return output(l, op, DT_F32, (struct shape){l->n_logits, x.heads, x.width});
+    return output(l, op, DT_F32, (struct shape){l->n_wanted, x.heads, x.width});
 }
 
 struct tensor op_argmax(struct oplist *l, struct tensor x) {

@@ -241,12 +241,12 @@ struct oplist {
     struct op *ops;
     struct value *values;
     int32_t n_ops, n_values, ops_capacity, values_capacity;
-    int32_t n_rows, n_logits; /* of the step being described */
+    int32_t n_rows, n_wanted; /* of the step being described: rows, and those that anything is wanted of */
     int32_t layer;            /* stamped on ops as they come */
     struct err err;           /* the first failure */
 };
 
-void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_logits);
+void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_wanted);
 void oplist_free(struct oplist *l);
 void oplist_output(struct oplist *l, struct tensor t); /* the host will read it */
 /* For passes over a finished list: a value of the shape of t but for its rows, to be made by an op yet to be placed; and who makes and last

@@ -32,6 +32,7 @@ int cmd_logits(const struct args *args, struct err *err) {
     if (!path) return err_set(err, ERR_EARG, "--out FILE is missing");
     if (!n_tokens) return err_set(err, ERR_EARG, "--tokens IDS is missing");
     TRY(session_args(args, &o, err));
+    o.n_logits = -1;
     TRY(session_open(&o, &s, err));
     struct logits_file f = {.vocab = session_vocab(s)};
     int code = os_file_open(path, OS_WRITE, &f.file, err);

@@ -68,6 +68,7 @@ int cmd_perplexity(const struct args *args, struct err *err) {
     TRY(session_args(args, &o, err));
     o.n_seqs = (int32_t)args_int(args, OPT_CHUNKS_AT_ONCE);
     o.context = (int32_t)args_int(args, OPT_CHUNK);
+    o.n_logits = -1;
     TRY(session_open(&o, &s, err));
     session_describe(s, &line);
     log_info("%s", line.p);

@@ -58,7 +58,6 @@ int cmd_run(const struct args *args, struct err *err) {
     TRY(session_args(args, &o, err));
     o.prefix_cache = true;
     c.n_stops = args_strings(args, OPT_STOP, &c.stops);
-    c.n_breakers = args_strings(args, OPT_DRY_BREAKERS, &c.breakers);
     TRY(session_open(&o, &c.session, err));
     session_describe(c.session, &line);
     if (c.is_terminal) log_info("%s", line.p);

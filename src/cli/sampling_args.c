@@ -50,6 +50,8 @@ int sampling_extra_args(const struct args *args, struct sampler_params *p, struc
                            STR_ARG(texts[i]));
     p->bias = bias;
     p->n_bias = (int32_t)n;
+    p->n_breakers = args_strings(args, OPT_DRY_BREAKERS, &p->breakers);
+    if (p->n_breakers == 0) p->breakers = NULL;
     p->seed = args_given(args, OPT_SEED) ? (uint64_t)args_int(args, OPT_SEED)
                                          : hash_pair(os_clock_ns(), (uint64_t)os_process_id()) >> 33; /* short enough to be typed */
     return ERR_OK;

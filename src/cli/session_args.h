@@ -15,7 +15,7 @@ int32_t shape_bits_arg(const struct args *args);
 int session_args(const struct args *args, struct session_options *out, struct err *err);
 /* What the options say of the sampler's plain numbers. */
 int sampling_args(const struct args *args, struct sampling_given *out, struct err *err);
-/* --logit-bias and --seed; a seed is made up where none was given. */
+/* --logit-bias, --dry-sequence-breaker and --seed; a seed is made up where none was given. */
 int sampling_extra_args(const struct args *args, struct sampler_params *p, struct err *err);
 /* What is wrong with either, where they are needed only when the model is open. */
 int sampling_check(const struct args *args, struct err *err);

@@ -314,8 +314,8 @@ static void penalize(struct chain *s) {
     }
 }
 
-static bool breaks(const struct sampler_params *p, int32_t token) {
-    return p->dry_breakers && (p->dry_breakers[token / 32] >> (token % 32) & 1);
+static bool breaks(const struct sampler_input *in, int32_t token) {
+    return in->breakers && (in->breakers[token / 32] >> (token % 32) & 1);
 }
 
 /* How far the text before place i of the window equals its end. */
@@ -332,7 +332,7 @@ static void penalize_repetition(struct chain *s) {
     int32_t n = p->dry_last_n < 0 || p->dry_last_n > in->n_history ? in->n_history : p->dry_last_n, limit = 0;
     const int32_t *window = in->history + (in->n_history - n);
     uint32_t *longest = s->w->counts;
-    while (limit < n && limit < DRY_MATCH_MAX && !breaks(p, window[n - 1 - limit])) limit++;
+    while (limit < n && limit < DRY_MATCH_MAX && !breaks(in, window[n - 1 - limit])) limit++;
     if (limit < p->dry_allowed) return;
     for (int32_t i = 1; i < n; i++) {
         uint32_t length = (uint32_t)match_length(window, n, i, limit);

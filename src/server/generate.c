@@ -21,8 +21,7 @@ struct generation *generate_create(struct call *c, const struct gen_format *form
 static void release_all(struct generation *g) {
     for (int32_t i = 0; i < g->n_choices; i++) {
         struct gen_choice *c = &g->choices[i];
-        if (c->job) service_release(c->job);
-        reasoning_free(&c->split);
+        if (c->job) job_release(c->job);
         sb_free(&c->content);
         sb_free(&c->reasoning);
         mem_free(c->tokens);
@@ -80,10 +79,11 @@ static void *grow(void *p, size_t need, size_t *capacity, size_t size) {
     return mem_realloc(p, *capacity * size);
 }
 
-static void keep_tokens(struct gen_choice *c, const struct service_events *ev) {
+/* Tokens are kept where log-probabilities were asked for. */
+static void keep_tokens(struct gen_choice *c, const struct job_events *ev) {
     size_t n_tops = 0;
     for (size_t i = 0; i < ev->n_tokens; i++) n_tops += (size_t)ev->tokens[i].n_top;
-    if (ev->n_tokens == 0) return;
+    if (ev->n_tokens == 0 || !c->gen->params.logprobs) return;
     c->tokens = grow(c->tokens, c->n_tokens + ev->n_tokens, &c->tokens_capacity, sizeof *c->tokens);
     memcpy(c->tokens + c->n_tokens, ev->tokens, ev->n_tokens * sizeof *ev->tokens);
     c->n_tokens += ev->n_tokens;
@@ -91,15 +91,6 @@ static void keep_tokens(struct gen_choice *c, const struct service_events *ev) {
     c->tops = grow(c->tops, c->n_tops + n_tops, &c->tops_capacity, sizeof *c->tops);
     memcpy(c->tops + c->n_tops, ev->tops, n_tops * sizeof *ev->tops);
     c->n_tops += n_tops;
-}
-
-static void keep_text(struct generation *g, struct gen_choice *c, const struct service_events *ev) {
-    if (!g->format->splits_reasoning) {
-        sb_put(&c->content, ev->text);
-        return;
-    }
-    reasoning_push(&c->split, ev->text, &c->reasoning, &c->content);
-    if (ev->finish) reasoning_flush(&c->split, &c->reasoning, &c->content);
 }
 
 /* Writes what the choice has gathered; false when the client is gone (and the call with it). */
@@ -124,7 +115,7 @@ static bool stream(struct generation *g, struct gen_choice *c) {
     return here;
 }
 
-int generate_check_finish(struct api_error *e, const struct service_events *ev, const char *param) {
+int generate_check_finish(struct api_error *e, const struct job_events *ev, const char *param) {
     switch (ev->finish) {
     case JOB_ERROR: return api_fail_err(e, &ev->err, param);
     case JOB_DEADLINE: return api_fail(e, 504, "timeout", NULL, "the request took longer than the server allows");
@@ -135,19 +126,20 @@ int generate_check_finish(struct api_error *e, const struct service_events *ev, 
 
 static void take(struct gen_choice *c) {
     struct generation *g = c->gen;
-    struct service_events ev;
+    struct job_events ev;
     c->is_blocked = false;
-    service_take(c->job, &ev);
+    job_take(c->job, &ev);
     if (generate_check_finish(&g->call->error, &ev, NULL)) {
         fail(g);
         return;
     }
-    keep_text(g, c, &ev);
+    sb_put(&c->content, ev.content);
+    sb_put(&c->reasoning, ev.reasoning);
     keep_tokens(c, &ev);
     c->finish = ev.finish;
     c->usage = ev.usage;
     if (ev.finish) {
-        service_release(c->job);
+        job_release(c->job);
         c->job = NULL;
         g->n_open--;
     }
@@ -184,38 +176,34 @@ static void on_tick(struct call *call, uint64_t now) {
 
 /* ---- the beginning ------------------------------------------------------------------------------------------------------ */
 
-static int submit(struct generation *g, struct gen_choice *c) {
-    const struct params *p = &g->params;
+static struct job_spec spec_of(const struct generation *g, struct gen_choice *c) {
     const struct gen_prompt *prompt = &g->prompts[c->i_prompt];
-    struct service_request r = {.tokens = prompt->ids.p,
-                                .n_tokens = prompt->ids.n,
-                                .max_new = (int32_t)p->max_tokens,
-                                .ignore_eos = p->ignore_eos,
-                                .has_seed = p->has_seed,
-                                .sampling = params_sampling(p),
-                                .breakers = p->breakers,
-                                .n_breakers = p->n_breakers,
-                                .stops = p->stops,
-                                .n_stops = p->n_stops,
-                                .deadline_ms = g->call->server->options.deadline_ms,
-                                .group = g->call->number,
-                                .is_further = c->index > 0,
-                                .user = c};
-    struct err err;
-    r.sampling.seed += (uint64_t)(c->index % p->n) * UINT64_C(0x9E3779B97F4A7C15); /* choices differ, the first has the seed itself */
-    return service_submit(g->call->service, &r, &c->job, &err) ? api_fail_err(&g->call->error, &err, g->format->input) : 0;
+    struct job_spec spec = g->params.job;
+    spec.tokens = prompt->ids.p;
+    spec.n_tokens = prompt->ids.n;
+    spec.splits = g->format->splits;
+    spec.thinks = g->starts_inside;
+    spec.deadline_ms = g->call->server->options.deadline_ms;
+    spec.user = c;
+    spec.sampling.seed +=
+        (uint64_t)(c->index % g->params.n) * UINT64_C(0x9E3779B97F4A7C15); /* choices differ, the first has the seed itself */
+    return spec;
 }
 
 static int submit_all(struct generation *g) {
-    int32_t n = (int32_t)g->params.n;
-    g->choices = arena_new(&g->call->arena, struct gen_choice, g->n_prompts * n);
-    for (int32_t i = 0; i < g->n_prompts * n; i++) {
-        struct gen_choice *c = &g->choices[g->n_choices++];
-        *c = (struct gen_choice){.listener = {on_ready}, .gen = g, .index = i, .i_prompt = i / n};
-        reasoning_init(&c->split, g->starts_inside);
-        if (submit(g, c)) return -1;
+    struct arena *a = &g->call->arena;
+    int32_t n = g->n_prompts * g->params.n;
+    struct job_spec *specs = arena_new(a, struct job_spec, n);
+    struct job **jobs = arena_new(a, struct job *, n);
+    struct err err;
+    g->choices = arena_new(a, struct gen_choice, n);
+    for (int32_t i = 0; i < n; i++) {
+        g->choices[i] = (struct gen_choice){.listener = {on_ready}, .gen = g, .index = i, .i_prompt = i / g->params.n};
+        specs[i] = spec_of(g, &g->choices[i]);
     }
-    g->n_open = g->n_choices;
+    if (service_submit(g->call->service, specs, n, jobs, &err)) return api_fail_err(&g->call->error, &err, g->format->input);
+    for (int32_t i = 0; i < n; i++) g->choices[i].job = jobs[i];
+    g->n_open = g->n_choices = n;
     return 0;
 }
 
@@ -259,7 +247,7 @@ double generate_logprob(float logprob) {
     return logprob > -9999 ? (double)logprob : -9999;
 }
 
-void generate_put_finish(enum service_finish finish, struct jsonw *w) {
+void generate_put_finish(enum job_finish finish, struct jsonw *w) {
     if (finish) jsonw_put_str(w, "finish_reason", finish == JOB_STOP ? STR("stop") : STR("length"));
     else jsonw_put_null(w, "finish_reason");
 }

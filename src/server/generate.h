@@ -8,7 +8,6 @@
 #define MLXCEL_SERVER_GENERATE_H
 
 #include "server/params.h"
-#include "api/reasoning.h"
 #include "server/route.h"
 
 struct generation;
@@ -21,23 +20,22 @@ struct gen_prompt {
 struct gen_choice {
     struct job_listener listener; /* first: the job's user */
     struct generation *gen;
-    struct service_job *job; /* NULL: ended and released */
+    struct job *job; /* NULL: ended and released */
     int32_t index, i_prompt;
-    struct reasoning split;
     struct sb content, reasoning; /* of this piece, or of everything when not streaming */
-    struct service_token *tokens; /* likewise */
+    struct job_token *tokens;     /* likewise, where log-probabilities were asked for */
     struct sampler_top *tops;
     size_t n_tokens, n_tops, tokens_capacity, tops_capacity;
     int64_t n_chars; /* before this piece, for text_offset */
     bool is_blocked; /* has events that its client has no room for */
-    enum service_finish finish;
-    struct service_usage usage;
+    enum job_finish finish;
+    struct job_usage usage;
 };
 
 struct gen_format {
     const char *id_prefix;
     const char *input; /* the field that prompts come from */
-    bool splits_reasoning;
+    bool splits;       /* reasoning is told from content */
     /* Frames of a stream, appended to out: at the beginning of a choice; for a piece; at its end; at the end of all. */
     void (*begin)(struct generation *g, struct gen_choice *c, struct sb *out);
     void (*piece)(struct generation *g, struct gen_choice *c, struct sb *out);
@@ -65,12 +63,12 @@ struct generation *generate_create(struct call *c, const struct gen_format *form
 void generate_start(struct call *c);
 
 /* Nonzero, with the error, when a job ended otherwise than by itself. */
-int generate_check_finish(struct api_error *e, const struct service_events *ev, const char *param);
+int generate_check_finish(struct api_error *e, const struct job_events *ev, const char *param);
 /* Begins an answer or a stream's event, up to its choices: `object` is what it calls itself. */
 void generate_put_head(const struct generation *g, const char *object, struct jsonw *w);
 /* As a number that JSON has: -9999, as OpenAI writes it, for tokens that cannot come. */
 double generate_logprob(float logprob);
-void generate_put_finish(enum service_finish finish, struct jsonw *w);
+void generate_put_finish(enum job_finish finish, struct jsonw *w);
 /* The keys prompt_tokens, completion_tokens ... of an object that is open. */
 void generate_put_usage(const struct generation *g, struct jsonw *w);
 /* Ends the choices and the object of a stream's event and sends it; what was written goes. The last one has the usage. */

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum kind { KIND_INT, KIND_BOOL };
+enum kind { KIND_INT, KIND_INT64, KIND_BOOL };
 
 /* null is taken where OpenAI's API takes it, as if the field were absent. */
 struct field {
@@ -19,17 +19,17 @@ struct field {
 #define BOTH (PARAMS_CHAT | PARAMS_COMPLETION)
 
 static const struct field fields[] = {
-    {"seed", KIND_INT, BOTH, AT(seed), -9.3e18, 9.3e18, true},
-    {"max_tokens", KIND_INT, PARAMS_CHAT, AT(max_tokens), 1, INT32_MAX, true},
-    {"max_completion_tokens", KIND_INT, PARAMS_CHAT, AT(max_tokens), 1, INT32_MAX, true},
-    {"max_tokens", KIND_INT, PARAMS_COMPLETION, AT(max_tokens), 0, INT32_MAX, true},
+    {"seed", KIND_INT64, BOTH, AT(job.sampling.seed), -9.3e18, 9.3e18, true},
+    {"max_tokens", KIND_INT, PARAMS_CHAT, AT(job.max_new), 1, INT32_MAX, true},
+    {"max_completion_tokens", KIND_INT, PARAMS_CHAT, AT(job.max_new), 1, INT32_MAX, true},
+    {"max_tokens", KIND_INT, PARAMS_COMPLETION, AT(job.max_new), 0, INT32_MAX, true},
     {"n", KIND_INT, BOTH, AT(n), 1, PARAMS_CHOICES_MAX, true},
     {"logprobs", KIND_BOOL, PARAMS_CHAT, AT(logprobs), 0, 0, true},
-    {"top_logprobs", KIND_INT, PARAMS_CHAT, AT(top_logprobs), 0, SAMPLER_TOP_MAX, true},
-    {"logprobs", KIND_INT, PARAMS_COMPLETION, AT(top_logprobs), 0, SAMPLER_TOP_MAX, true},
+    {"top_logprobs", KIND_INT, PARAMS_CHAT, AT(job.sampling.n_top), 0, SAMPLER_TOP_MAX, true},
+    {"logprobs", KIND_INT, PARAMS_COMPLETION, AT(job.sampling.n_top), 0, SAMPLER_TOP_MAX, true},
     {"echo", KIND_BOOL, PARAMS_COMPLETION, AT(echo), 0, 0, true},
     {"stream", KIND_BOOL, BOTH, AT(stream), 0, 0, true},
-    {"ignore_eos", KIND_BOOL, BOTH, AT(ignore_eos), 0, 0, false},
+    {"ignore_eos", KIND_BOOL, BOTH, AT(job.ignore_eos), 0, 0, false},
 };
 
 static int read_field(const struct field *f, yyjson_val *val, struct params *p, struct api_error *e) {
@@ -43,7 +43,8 @@ static int read_field(const struct field *f, yyjson_val *val, struct params *p, 
     if (!json_val_int(val, &whole)) return api_fail(e, 400, NULL, f->name, "%s must be a whole number of 64 bits", f->name);
     if ((double)whole < f->min || (double)whole > f->max)
         return api_fail(e, 400, NULL, f->name, "%s must lie between %.10g and %.10g", f->name, f->min, f->max);
-    *(int64_t *)at = whole;
+    if (f->kind == KIND_INT64) *(int64_t *)at = whole;
+    else *(int32_t *)at = (int32_t)whole;
     return 0;
 }
 
@@ -75,7 +76,7 @@ static int read_number(const struct sampler_field *f, const char *name, yyjson_v
     if (number < min || number > max) return api_fail(e, 400, NULL, name, "%s must lie between %.10g and %.10g", name, min, max);
     if (strcmp(f->name, "temperature") == 0 && number < 1e-4) number = 0;
     if (number < f->min) number = f->is_int ? f->min : 1e-6; /* top_k -1 is all, top_p 0 the best alone */
-    sampler_field_set(&p->sampling, f, number);
+    sampler_field_set(&p->job.sampling, f, number);
     return 0;
 }
 
@@ -94,38 +95,41 @@ static int read_fields(yyjson_val *body, enum param_sets set, struct params *p, 
         yyjson_val *val = fields[i].sets & set ? json_get(body, fields[i].name) : NULL;
         if (!val || (yyjson_is_null(val) && fields[i].nullable)) continue;
         if (read_field(&fields[i], val, p, e)) return -1;
-        if (fields[i].offset == AT(seed)) p->has_seed = true;
+        if (fields[i].offset == AT(job.sampling.seed)) p->job.has_seed = true;
     }
     return 0;
 }
 
-static int add_stop(struct params *p, yyjson_val *val, struct api_error *e) {
+static int add_stop(struct params *p, struct str *stops, yyjson_val *val, struct api_error *e) {
     struct str s = json_val_str(val);
     if (!s.p || s.n == 0) return api_fail(e, 400, NULL, "stop", "stop must be a string or a list of strings, none of them empty");
-    if (p->n_stops == PARAMS_STOPS_MAX) return api_fail(e, 400, NULL, "stop", "stop takes at most %d strings", PARAMS_STOPS_MAX);
+    if (p->job.n_stops == PARAMS_STOPS_MAX) return api_fail(e, 400, NULL, "stop", "stop takes at most %d strings", PARAMS_STOPS_MAX);
     if (s.n > PARAMS_STOP_BYTES_MAX) return api_fail(e, 400, NULL, "stop", "stop takes strings of at most %d bytes", PARAMS_STOP_BYTES_MAX);
-    p->stops[p->n_stops++] = s;
+    stops[p->job.n_stops++] = s;
     return 0;
 }
 
-static int read_stop(yyjson_val *body, struct params *p, struct api_error *e) {
+static int read_stop(struct arena *a, yyjson_val *body, struct params *p, struct api_error *e) {
     yyjson_val *stop = json_get(body, "stop"), *item;
     size_t i, n;
     if (!stop || yyjson_is_null(stop)) return 0;
-    if (!yyjson_is_arr(stop)) return add_stop(p, stop, e);
-    yyjson_arr_foreach(stop, i, n, item) if (add_stop(p, item, e)) return -1;
+    struct str *stops = arena_new(a, struct str, PARAMS_STOPS_MAX);
+    p->job.stops = stops;
+    if (!yyjson_is_arr(stop)) return add_stop(p, stops, stop, e);
+    yyjson_arr_foreach(stop, i, n, item) if (add_stop(p, stops, item, e)) return -1;
     return 0;
 }
 
 static int read_bias(struct arena *a, yyjson_val *body, struct params *p, struct api_error *e) {
-    yyjson_val *bias = json_get(body, "logit_bias"), *key, *val;
+    yyjson_val *list = json_get(body, "logit_bias"), *key, *val;
     size_t i, n;
-    if (!bias || yyjson_is_null(bias)) return 0;
-    if (!yyjson_is_obj(bias)) return api_fail(e, 400, NULL, "logit_bias", "logit_bias must be an object of token ids and numbers");
-    if (yyjson_obj_size(bias) > SAMPLER_BIAS_MAX)
+    if (!list || yyjson_is_null(list)) return 0;
+    if (!yyjson_is_obj(list)) return api_fail(e, 400, NULL, "logit_bias", "logit_bias must be an object of token ids and numbers");
+    if (yyjson_obj_size(list) > SAMPLER_BIAS_MAX)
         return api_fail(e, 400, NULL, "logit_bias", "logit_bias takes at most %d tokens", SAMPLER_BIAS_MAX);
-    p->bias = arena_new(a, struct sampler_bias, yyjson_obj_size(bias) + 1);
-    yyjson_obj_foreach(bias, i, n, key, val) {
+    struct sampler_bias *bias = arena_new(a, struct sampler_bias, yyjson_obj_size(list) + 1);
+    p->job.sampling.bias = bias;
+    yyjson_obj_foreach(list, i, n, key, val) {
         int64_t id;
         double by = yyjson_get_num(val);
         if (!str_to_int64(json_val_str(key), &id) || id < 0 || id > INT32_MAX)
@@ -134,7 +138,7 @@ static int read_bias(struct arena *a, yyjson_val *body, struct params *p, struct
             return api_fail(e, 400, NULL, "logit_bias", "logit_bias: token %lld is outside the vocabulary of %d", (long long)id, p->vocab);
         if (!yyjson_is_num(val) || !(by >= -100 && by <= 100))
             return api_fail(e, 400, NULL, "logit_bias", "logit_bias: every value must be a number between -100 and 100");
-        p->bias[p->n_bias++] = (struct sampler_bias){(int32_t)id, (float)by};
+        bias[p->job.sampling.n_bias++] = (struct sampler_bias){(int32_t)id, (float)by};
     }
     return 0;
 }
@@ -146,12 +150,13 @@ static int read_breakers(struct arena *a, yyjson_val *body, struct params *p, st
     if (!yyjson_is_arr(list) || yyjson_arr_size(list) > PARAMS_BREAKERS_MAX)
         return api_fail(e, 400, NULL, "dry_sequence_breakers", "dry_sequence_breakers must be a list of at most %d strings",
                         PARAMS_BREAKERS_MAX);
-    p->breakers = arena_new(a, struct str, yyjson_arr_size(list) + 1);
+    struct str *breakers = arena_new(a, struct str, yyjson_arr_size(list) + 1);
+    p->job.sampling.breakers = breakers;
     yyjson_arr_foreach(list, i, n, item) {
         struct str s = json_val_str(item);
         if (!s.p || s.n == 0)
             return api_fail(e, 400, NULL, "dry_sequence_breakers", "dry_sequence_breakers must be a list of strings, none of them empty");
-        p->breakers[p->n_breakers++] = s;
+        breakers[p->job.sampling.n_breakers++] = s;
     }
     return 0;
 }
@@ -197,24 +202,16 @@ static int refuse_missing(yyjson_val *body, const struct params *p, struct api_e
 }
 
 int params_read(struct arena *a, yyjson_val *body, enum param_sets set, struct params *p, struct api_error *e) {
-    *p = (struct params){.sampling = p->sampling, .vocab = p->vocab, .n = 1, .top_logprobs = -1};
-    p->max_tokens = set == PARAMS_CHAT ? -1 : 16;
+    *p = (struct params){.job = {.sampling = p->job.sampling, .wants_text = true}, .vocab = p->vocab, .n = 1};
+    p->job.max_new = set == PARAMS_CHAT ? -1 : 16;
+    p->job.sampling.n_top = -1;
     if (read_sampling(body, p, e) || read_breakers(a, body, p, e)) return -1;
-    if (read_fields(body, set, p, e) || read_stop(body, p, e) || read_bias(a, body, p, e) || read_stream_options(body, p, e)) return -1;
-    if (set == PARAMS_CHAT && p->top_logprobs >= 0 && !p->logprobs)
+    if (read_fields(body, set, p, e) || read_stop(a, body, p, e) || read_bias(a, body, p, e) || read_stream_options(body, p, e)) return -1;
+    if (set == PARAMS_CHAT && p->job.sampling.n_top >= 0 && !p->logprobs)
         return api_fail(e, 400, NULL, "top_logprobs", "top_logprobs needs logprobs: true");
-    if (set == PARAMS_CHAT && p->logprobs && p->top_logprobs < 0) p->top_logprobs = 0;
-    if (set == PARAMS_COMPLETION) p->logprobs = p->top_logprobs >= 0;
+    if (set == PARAMS_CHAT && p->logprobs && p->job.sampling.n_top < 0) p->job.sampling.n_top = 0;
+    if (set == PARAMS_COMPLETION) p->logprobs = p->job.sampling.n_top >= 0;
     if (p->echo && p->logprobs)
         return api_fail(e, 400, "unsupported_value", "echo", "log-probabilities of an echoed prompt are not supported");
     return refuse_missing(body, p, e);
-}
-
-struct sampler_params params_sampling(const struct params *p) {
-    struct sampler_params s = p->sampling;
-    s.seed = (uint64_t)p->seed;
-    s.bias = p->bias;
-    s.n_bias = p->n_bias;
-    s.n_top = p->logprobs ? (int32_t)p->top_logprobs : -1;
-    return s;
 }

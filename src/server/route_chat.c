@@ -65,7 +65,7 @@ static void put_whole(struct generation *g, struct sb *out) {
 struct delta {
     const char *role;
     bool has_text, has_logprobs;
-    enum service_finish finish;
+    enum job_finish finish;
 };
 
 static void put_chunk(struct generation *g, const struct gen_choice *c, const struct delta *d, struct sb *out) {
@@ -113,7 +113,7 @@ static void put_done(struct generation *g, struct sb *out) {
 
 static const struct gen_format chat_format = {.id_prefix = "chatcmpl-",
                                               .input = "messages",
-                                              .splits_reasoning = true,
+                                              .splits = true,
                                               .begin = put_begin,
                                               .piece = put_piece,
                                               .end = put_end,
@@ -131,14 +131,14 @@ static int encode(struct call *c, struct generation *g, struct str input_text) {
     if (code == ERR_EMEMORY) return api_fail_err(&c->error, &err, NULL);
     if (code) return api_fail(&c->error, 400, "chat_template_error", "messages", "the chat template refused the messages: %s", err.msg);
     if (g->prompts[0].ids.n == 0) return api_fail(&c->error, 400, NULL, "messages", "the messages hold no text");
-    g->starts_inside = reasoning_is_open(rendered);
+    g->starts_inside = service_thinks(rendered);
     return 0;
 }
 
 static int prepare(struct call *c) {
     struct generation *g = generate_create(c, &chat_format);
     struct sb input = {0};
-    g->params.sampling = service_info(c->service)->sampling;
+    g->params.job.sampling = service_info(c->service)->sampling;
     g->params.vocab = service_info(c->service)->vocab;
     if (params_read(&c->arena, c->body, PARAMS_CHAT, &g->params, &c->error)) return -1;
     g->prompts = arena_new(&c->arena, struct gen_prompt, 1);

@@ -35,8 +35,8 @@ static void put_tops(struct generation *g, const struct gen_choice *c, struct js
     const struct sampler_top *top = c->tops;
     jsonw_open(w, "top_logprobs", '[');
     for (size_t i = 0; i < c->n_tokens; i++) {
-        const struct service_token *chosen = &c->tokens[i];
-        bool has_chosen = g->params.top_logprobs == 0;
+        const struct job_token *chosen = &c->tokens[i];
+        bool has_chosen = g->params.job.sampling.n_top == 0;
         jsonw_begin(w, '{');
         for (int32_t k = 0; k < chosen->n_top; k++, top++) {
             put_top(g, w, top->token, top->logprob);
@@ -80,7 +80,7 @@ static void put_logprobs(struct generation *g, struct gen_choice *c, struct json
     jsonw_end(w, '}');
 }
 
-static void put_choice(struct generation *g, struct gen_choice *c, struct str echo, enum service_finish finish, struct jsonw *w) {
+static void put_choice(struct generation *g, struct gen_choice *c, struct str echo, enum job_finish finish, struct jsonw *w) {
     struct sb text = {0};
     sb_put(&text, echo);
     sb_put(&text, sb_str(&c->content));
@@ -106,7 +106,7 @@ static void put_whole(struct generation *g, struct sb *out) {
     jsonw_end(&w, '}');
 }
 
-static void put_chunk(struct generation *g, struct gen_choice *c, struct str echo, enum service_finish finish, struct sb *out) {
+static void put_chunk(struct generation *g, struct gen_choice *c, struct str echo, enum job_finish finish, struct sb *out) {
     struct sb json = {0};
     struct jsonw w = {.out = &json};
     generate_put_head(g, "text_completion", &w);
@@ -199,7 +199,7 @@ static int read_prompts(struct call *c, struct generation *g) {
 
 static int prepare(struct call *c) {
     struct generation *g = generate_create(c, &completion_format);
-    g->params.sampling = service_info(c->service)->sampling;
+    g->params.job.sampling = service_info(c->service)->sampling;
     g->params.vocab = service_info(c->service)->vocab;
     if (params_read(&c->arena, c->body, PARAMS_COMPLETION, &g->params, &c->error)) return -1;
     return read_prompts(c, g);

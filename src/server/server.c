@@ -120,9 +120,9 @@ static void on_wake(uv_async_t *handle) {
     if (state == SERVICE_FAILED && !s->announced) close_all(s);
     if (state != SERVICE_READY && !s->announced) return;
     if (!s->announced) announce(s);
-    struct service_job *job;
+    struct job *job;
     while ((job = service_next_ready(s->service))) {
-        struct job_listener *listener = service_job_user(job);
+        struct job_listener *listener = job_user(job);
         listener->on_ready(listener);
     }
     if (state == SERVICE_FAILED && !s->draining) begin_drain(s); /* the device is lost: those that ran have been told */

@@ -1,5 +1,8 @@
 set(TEXT_SOURCES
   src/text/chat/chat.c
+  src/text/output/chain.c
+  src/text/output/reasoning.c
+  src/text/output/stop.c
   src/text/template/tmpl_attr.c
   src/text/template/tmpl_call.c
   src/text/template/tmpl_eval.c

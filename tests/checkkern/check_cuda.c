@@ -85,7 +85,7 @@ static void open_step(struct check *c) {
     s->ids = arena_new(&c->arena, int32_t, CHECK_ROWS);
     s->pos = arena_new(&c->arena, int32_t, CHECK_ROWS);
     s->seq_of = arena_new(&c->arena, int32_t, CHECK_ROWS);
-    s->logit_rows = arena_new(&c->arena, int32_t, CHECK_ROWS);
+    s->wanted_rows = arena_new(&c->arena, int32_t, CHECK_ROWS);
     s->seqs = arena_new(&c->arena, struct step_seq, CHECK_SEQS);
     s->rope = arena_new(&c->arena, float, CHECK_SEQS * 2 * 32);
     s->tables[0] = arena_new(&c->arena, int32_t, CHECK_SEQS * CHECK_BLOCKS);
@@ -99,7 +99,7 @@ static int32_t block_of(int32_t seq, int32_t i) {
 
 static void fill_step(struct check *c, const struct check_step *rows) {
     struct step *s = &c->step;
-    s->n_rows = s->n_seqs = s->n_logits = 0;
+    s->n_rows = s->n_seqs = s->n_logits = s->n_wanted = 0;
     for (int pass = 0; pass < 2; pass++) /* decode rows first */
         for (int32_t q = 0; q < CHECK_SEQS; q++) {
             int32_t n = rows->rows[q];
@@ -112,7 +112,8 @@ static void fill_step(struct check *c, const struct check_step *rows) {
                 s->pos[s->n_rows] = c->done[q];
                 s->seq_of[s->n_rows] = i_seq;
             }
-            s->logit_rows[s->n_logits++] = s->n_rows - 1;
+            s->wanted_rows[s->n_wanted++] = s->n_rows - 1;
+            s->n_logits = s->n_wanted;
         }
 }
 

@@ -79,7 +79,7 @@ static void open_step(struct sweep *s) {
     t->ids = arena_new(&s->arena, int32_t, ROWS_MAX);
     t->pos = arena_new(&s->arena, int32_t, ROWS_MAX);
     t->seq_of = arena_new(&s->arena, int32_t, ROWS_MAX);
-    t->logit_rows = arena_new(&s->arena, int32_t, ROWS_MAX);
+    t->wanted_rows = arena_new(&s->arena, int32_t, ROWS_MAX);
     t->seqs = arena_new(&s->arena, struct step_seq, ROWS_MAX);
     t->rope = arena_new(&s->arena, float, 1);
 }
@@ -88,7 +88,7 @@ static void open_step(struct sweep *s) {
 static struct step_key fill_step(struct sweep *s, int32_t n_rows) {
     struct step *t = &s->step;
     bool decode = n_rows <= 64;
-    t->n_rows = n_rows, t->n_seqs = decode ? n_rows : 1, t->n_logits = 1;
+    t->n_rows = n_rows, t->n_seqs = decode ? n_rows : 1, t->n_logits = t->n_wanted = 1;
     for (int32_t i = 0; i < n_rows; i++) t->ids[i] = i % 16, t->pos[i] = decode ? 0 : i, t->seq_of[i] = decode ? i : 0;
     for (int32_t i = 0; i < t->n_seqs; i++) t->seqs[i] = (struct step_seq){.row = i, .n_rows = decode ? 1 : n_rows, .starts = true};
     return (struct step_key){.n_rows = n_rows, .n_seqs = t->n_seqs, .n_logits = 1, .max_len = decode ? 1 : n_rows, .decode_only = decode};

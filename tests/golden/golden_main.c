@@ -124,7 +124,7 @@ static int advance(struct bench *b, struct sequence *s, int32_t n_rows, float *o
     const float *logits;
     batch_clear(&r->batch);
     if (!sequence_reserve(s, &r->kv, n_rows)) return err_set(err, ERR_EINTERNAL, "no blocks");
-    batch_add(&r->batch, s, n_rows, LOGITS_ALL);
+    batch_add(&r->batch, s, n_rows, 0, false);
     TRY(runner_run(r, err));
     TRY(runner_logits(r, &logits, err));
     memcpy(out, logits, (size_t)n_rows * (size_t)b->model.spec.vocab * sizeof *out);
@@ -155,7 +155,7 @@ static int run_together(struct bench *b, float **out, struct err *err) {
     for (int k = 0; k < N_PROMPTS; k++) {
         TRY(start(b, &s[k], k, err));
         if (!sequence_reserve(&s[k], &r->kv, s[k].n_tokens)) return err_set(err, ERR_EINTERNAL, "no blocks");
-        batch_add(&r->batch, &s[k], s[k].n_tokens, LOGITS_ALL);
+        batch_add(&r->batch, &s[k], s[k].n_tokens, 0, false);
     }
     TRY(runner_run(r, err));
     TRY(runner_logits(r, &logits, err));
@@ -212,7 +212,7 @@ static int check_greedy_together(struct bench *b, struct err *err) {
         for (int k = 0; k < N_PROMPTS; k++) {
             int32_t n_rows = s[k].n_tokens - s[k].n_done;
             if (!sequence_reserve(&s[k], &r->kv, n_rows)) return err_set(err, ERR_EINTERNAL, "no blocks");
-            batch_add(&r->batch, &s[k], n_rows, LOGITS_LAST);
+            batch_add(&r->batch, &s[k], n_rows, n_rows - 1, false);
         }
         code = runner_run(r, err);
         if (!code) code = runner_logits(r, &logits, err);
@@ -475,7 +475,8 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
         rows = DEPTH_CHUNK;
         b->model.spec.context = depth + KV_BLOCK;
     }
-    return runner_open(&b->model, b->be, &(struct runner_limits){.rows = rows, .seqs = depth ? 1 : N_PROMPTS}, &b->runner, err);
+    return runner_open(&b->model, b->be, &(struct runner_limits){.rows = rows, .seqs = depth ? 1 : N_PROMPTS, .logits = rows}, &b->runner,
+                       err);
 }
 
 static void close_bench(struct bench *b) {

@@ -26,7 +26,7 @@ static int walk(struct arena *a, const char *path, struct sb *out, struct err *e
     if (!code) code = model_open(a, be, &d.config, &d.store, &m, err);
     if (!code) {
         be->type->begin(be, &(struct step_key){.n_rows = 3, .n_seqs = 1, .n_logits = 1});
-        forward(&m, &be->list);
+        forward_head(&m, &be->list, forward_hidden(&m, &be->list));
         code = be->type->end(be, NULL, err);
     }
     if (!code) sb_put(out, trace_text(be));

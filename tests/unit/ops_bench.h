@@ -20,7 +20,7 @@ struct ops_bench {
     struct weight weights[BENCH_WEIGHTS];
     int32_t n_weights;
     struct step step;
-    int32_t ids[BENCH_ROWS], pos[BENCH_ROWS], seq_of[BENCH_ROWS], logit_rows[BENCH_ROWS];
+    int32_t ids[BENCH_ROWS], pos[BENCH_ROWS], seq_of[BENCH_ROWS], wanted_rows[BENCH_ROWS];
     struct step_seq seqs[BENCH_SEQS];
 };
 
@@ -38,7 +38,7 @@ static inline void bench_open_as(struct ops_bench *b, int32_t n_threads, enum pr
                             .ids = b->ids,
                             .pos = b->pos,
                             .seq_of = b->seq_of,
-                            .logit_rows = b->logit_rows,
+                            .wanted_rows = b->wanted_rows,
                             .seqs = b->seqs};
 }
 

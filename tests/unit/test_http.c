@@ -3,7 +3,7 @@
 
 #include "server/guard.h"
 #include "server/http_parse.h"
-#include "api/reasoning.h"
+#include "text/output/reasoning.h"
 
 #include <stdio.h>
 

@@ -31,15 +31,15 @@ static struct service *open_service(int32_t n_seqs, int32_t n_queue) {
 }
 
 struct reply {
-    struct service_job *job;
+    struct job *job;
     struct sb text;
-    struct service_events last;
+    struct job_events last;
     size_t n_tokens;
     float logprob_sum;
     bool ended;
 };
 
-static void submit(struct service *s, struct reply *reply, struct service_request r, const char *prompt) {
+static void submit(struct service *s, struct reply *reply, struct job_spec r, const char *prompt) {
     struct arena a = {0};
     struct service_ids ids;
     struct err err;
@@ -48,17 +48,17 @@ static void submit(struct service *s, struct reply *reply, struct service_reques
     r.n_tokens = ids.n;
     r.user = reply;
     *reply = (struct reply){0};
-    CHECK_OK(service_submit(s, &r, &reply->job, &err), err);
+    CHECK_OK(service_submit(s, &r, 1, &reply->job, &err), err);
     arena_free(&a);
 }
 
-static struct service_request greedy(void) {
-    return (struct service_request){.max_new = N_NEW, .ignore_eos = true, .sampling = sampler_defaults()};
+static struct job_spec greedy(void) {
+    return (struct job_spec){.max_new = N_NEW, .ignore_eos = true, .wants_text = true, .sampling = sampler_defaults()};
 }
 
 static void take(struct reply *reply) {
-    service_take(reply->job, &reply->last);
-    sb_put(&reply->text, reply->last.text);
+    job_take(reply->job, &reply->last);
+    sb_put(&reply->text, reply->last.content);
     reply->n_tokens += reply->last.n_tokens;
     for (size_t i = 0; i < reply->last.n_tokens; i++) reply->logprob_sum += reply->last.tokens[i].logprob;
     reply->ended = reply->last.finish != JOB_GOES_ON;
@@ -68,8 +68,8 @@ static void take(struct reply *reply) {
 static void collect(struct service *s, struct reply *replies, int n) {
     for (;;) {
         uint32_t seen = atomic_load(&n_notified);
-        struct service_job *j;
-        while ((j = service_next_ready(s))) take(service_job_user(j));
+        struct job *j;
+        while ((j = service_next_ready(s))) take(job_user(j));
         int left = 0;
         for (int i = 0; i < n; i++) left += !replies[i].ended;
         if (left == 0) return;
@@ -79,17 +79,17 @@ static void collect(struct service *s, struct reply *replies, int n) {
 
 static void drop(struct reply *replies, int n) {
     for (int i = 0; i < n; i++) {
-        service_release(replies[i].job);
+        job_release(replies[i].job);
         sb_free(&replies[i].text);
     }
 }
 
 /* The figures once so many jobs have ended. */
-static struct service_stats wait_ended(struct service *s, int64_t n) {
+static struct engine_stats wait_ended(struct service *s, int64_t n) {
     for (;;) {
-        struct service_stats stats = service_stats(s);
+        struct engine_stats stats = service_stats(s);
         int64_t ended = 0;
-        for (int i = 0; i < N_SERVICE_FINISHES; i++) ended += stats.n_finished[i];
+        for (int i = 0; i < N_JOB_FINISHES; i++) ended += stats.n_finished[i];
         if (ended >= n) return stats;
         os_sleep_ms(5);
     }
@@ -98,8 +98,8 @@ static struct service_stats wait_ended(struct service *s, int64_t n) {
 static const char *const prompts[N_JOBS] = {"Once upon a time", "The dog", "Lily and Tom went to the park to",
                                             "One day a big",    "She",     "Tim had a red ball"};
 
-static struct service_request mixed(int i) {
-    struct service_request r = greedy();
+static struct job_spec mixed(int i) {
+    struct job_spec r = greedy();
     if (i % 2) {
         r.sampling.temperature = 1;
         r.sampling.top_p = 0.9f;
@@ -124,12 +124,12 @@ static void company_changes_nothing(void) {
         CHECK_STR(sb_str(&together[i].text), sb_str(&alone[i].text));
         CHECK_INT(together[i].last.finish, JOB_LENGTH);
         CHECK_INT(together[i].last.usage.n_new, N_NEW);
-        CHECK_INT(together[i].n_tokens, i == 2 ? N_NEW : 0);
+        CHECK_INT(together[i].n_tokens, N_NEW);
     }
     CHECK(alone[2].logprob_sum < 0 && alone[2].logprob_sum == together[2].logprob_sum);
     drop(alone, N_JOBS);
     drop(together, N_JOBS);
-    struct service_stats stats = wait_ended(s, 2 * N_JOBS);
+    struct engine_stats stats = wait_ended(s, 2 * N_JOBS);
     CHECK_INT(stats.n_finished[JOB_LENGTH], 2 * N_JOBS);
     CHECK_INT(stats.n_new_tokens, 2 * N_JOBS * N_NEW);
     CHECK_INT(stats.blocks_used, 0);
@@ -145,7 +145,7 @@ static void stop_strings_end_it(void) {
     /* stop at the second word of what it says anyway */
     size_t from = str_find_char(sb_str(&whole.text), ' ', 2);
     struct str stops[] = {STR("never said"), str_sub(sb_str(&whole.text), from, 4)};
-    struct service_request r = greedy();
+    struct job_spec r = greedy();
     r.stops = stops;
     r.n_stops = 2;
     submit(s, &cut, r, prompts[0]);
@@ -161,12 +161,12 @@ static void released_jobs_give_everything_back(void) {
     struct reply replies[8];
     struct service *s = open_service(2, 6);
     for (int round = 0; round < 5; round++) {
-        struct service_request r = greedy();
+        struct job_spec r = greedy();
         r.max_new = -1;
         for (int i = 0; i < 8; i++) submit(s, &replies[i], r, prompts[i % N_JOBS]);
         if (round % 2) os_sleep_ms(round * 7);
-        struct service_job *j;
-        while ((j = service_next_ready(s))) take(service_job_user(j));
+        struct job *j;
+        while ((j = service_next_ready(s))) take(job_user(j));
         drop(replies, 8);
         CHECK_INT(wait_ended(s, 8 * (round + 1)).blocks_used, 0);
     }
@@ -180,8 +180,8 @@ static void released_jobs_give_everything_back(void) {
 static void a_full_queue_refuses(void) {
     struct reply replies[3];
     struct service *s = open_service(1, 1);
-    struct service_request r = greedy();
-    struct service_job *job;
+    struct job_spec r = greedy();
+    struct job *job;
     struct err err;
     int32_t token = 1;
     r.max_new = -1;
@@ -189,7 +189,7 @@ static void a_full_queue_refuses(void) {
     submit(s, &replies[1], r, prompts[1]);
     r.tokens = &token;
     r.n_tokens = 1;
-    CHECK_INT(service_submit(s, &r, &job, &err), ERR_EBUSY);
+    CHECK_INT(service_submit(s, &r, 1, &job, &err), ERR_EBUSY);
     drop(replies, 2);
     service_close(s); /* while they still run */
 }
@@ -197,28 +197,28 @@ static void a_full_queue_refuses(void) {
 static void bad_requests_are_refused(void) {
     struct service *s = open_service(1, 1);
     static int32_t many[100000];
-    struct service_job *job;
+    struct job *job;
     struct err err;
-    struct service_request r = greedy();
-    CHECK_INT(service_submit(s, &r, &job, &err), ERR_EARG);
+    struct job_spec r = greedy();
+    CHECK_INT(service_submit(s, &r, 1, &job, &err), ERR_EARG);
     r.tokens = many;
     r.n_tokens = 100000;
-    CHECK_INT(service_submit(s, &r, &job, &err), ERR_ELIMIT);
+    CHECK_INT(service_submit(s, &r, 1, &job, &err), ERR_ELIMIT);
     r.n_tokens = 2;
     many[1] = service_info(s)->vocab;
-    CHECK_INT(service_submit(s, &r, &job, &err), ERR_EARG);
+    CHECK_INT(service_submit(s, &r, 1, &job, &err), ERR_EARG);
     many[1] = -1;
-    CHECK_INT(service_submit(s, &r, &job, &err), ERR_EARG);
+    CHECK_INT(service_submit(s, &r, 1, &job, &err), ERR_EARG);
     many[1] = 0;
     r.sampling.temperature = -1;
-    CHECK_INT(service_submit(s, &r, &job, &err), ERR_EARG);
+    CHECK_INT(service_submit(s, &r, 1, &job, &err), ERR_EARG);
     service_close(s);
 }
 
 static void deadlines_hold(void) {
     struct reply reply;
     struct service *s = open_service(1, 1);
-    struct service_request r = greedy();
+    struct job_spec r = greedy();
     r.max_new = -1;
     r.deadline_ms = 1;
     submit(s, &reply, r, prompts[0]);

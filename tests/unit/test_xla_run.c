@@ -77,7 +77,7 @@ static int run_step(struct rig *r, int32_t n_seqs, int32_t n_rows, struct err *e
         for (int32_t k = 0; k < n_rows; k++) sequence_append(&s[i], k % 100);
         s[i].n_prompt = n_rows;
         CHECK(sequence_reserve(&s[i], &r->runner.kv, n_rows));
-        batch_add(&r->runner.batch, &s[i], n_rows, LOGITS_LAST);
+        batch_add(&r->runner.batch, &s[i], n_rows, n_rows - 1, false);
     }
     int code = runner_run(&r->runner, err);
     if (!code) code = runner_logits(&r->runner, &logits, err);

@@ -44,7 +44,7 @@ static int emit_model(const struct model *m, struct backend *be, const struct ki
     kv.n_slots = SLOTS;
     for (int32_t i = 0; i < kv.n_classes; i++) kv.classes[i].n_blocks = BLOCKS;
     be->type->begin(be, &(struct step_key){.n_rows = xla_all_rows(&kind->at), .n_seqs = kind->at.seqs, .n_logits = kind->at.logits});
-    struct tensor logits = forward(m, &be->list);
+    struct tensor logits = forward_head(m, &be->list, forward_hidden(m, &be->list));
     oplist_output(&be->list, logits);
     oplist_output(&be->list, op_argmax(&be->list, logits));
     if (be->list.err.code) return err_set(err, be->list.err.code, "%s", be->list.err.msg);

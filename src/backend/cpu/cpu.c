@@ -49,6 +49,7 @@ static void cpu_close(struct backend *be) {
 static int cpu_open(const struct backend_options *options, struct backend **out, struct err *err) {
     struct cpu *c = mem_alloc(sizeof *c);
     c->base.type = &cpu_backend;
+    c->base.mixes_rows = true;
     c->base.precision = options->precision;
     c->no_fuse = options->no_fuse;
     c->kv_bits = options->kv_bits == 8 || options->kv_bits == 4 ? options->kv_bits : 0;
@@ -176,7 +177,7 @@ static int cpu_reserve(struct backend *be, struct err *err) {
 }
 
 static bool cpu_begin(struct backend *be, const struct step_key *key) {
-    oplist_begin(&be->list, key->n_rows, key->n_logits);
+    oplist_begin(&be->list, key->n_rows, key->n_logits + key->n_hidden);
     return true;
 }
 

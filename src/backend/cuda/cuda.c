@@ -84,6 +84,7 @@ static int open_device(struct cuda *c, struct err *err) {
 static int cuda_open(const struct backend_options *options, struct backend **out, struct err *err) {
     struct cuda *c = mem_alloc(sizeof *c);
     c->base.type = &cuda_backend;
+    c->base.mixes_rows = true;
     c->base.precision = options->precision;
     c->exact = options->precision == PRECISION_EXACT || options->precision == PRECISION_F32;
     c->no_fuse = options->no_fuse;

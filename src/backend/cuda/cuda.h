@@ -55,7 +55,7 @@ struct program {
 
 /* Where the arrays of a step lie in the step block; a function of the key and the limits. */
 struct step_layout {
-    size_t ids, pos, seq_of, logit_rows, seqs, tables[KV_CLASSES_MAX], rope, tiles;
+    size_t ids, pos, seq_of, wanted_rows, seqs, tables[KV_CLASSES_MAX], rope, tiles;
     size_t bytes;
     int32_t table_stride;
 };

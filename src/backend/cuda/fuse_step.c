@@ -107,7 +107,7 @@ static void lower_product(struct cuda *c, const struct product *p) {
         .w = cuda_weight_args(w),
         .bias = cuda_vec(linear->arg.linear.bias),
         .x = x.p,
-        .x_rows = p->rows >= 0 ? cuda_step_array(c, c->at.logit_rows) : 0,
+        .x_rows = p->rows >= 0 ? cuda_step_array(c, c->at.wanted_rows) : 0,
         .x_stride = x.row_stride,
         .x_dtype = x.dtype,
         .y = y.p,

@@ -4,7 +4,7 @@
 
 /* Two keys share a program when these agree; lengths by bucket. */
 static bool same_key(const struct step_key *a, const struct step_key *b) {
-    return a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits &&
+    return a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits && a->n_hidden == b->n_hidden &&
            cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
 }
 

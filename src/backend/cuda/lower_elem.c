@@ -57,7 +57,7 @@ void lower_concat(struct cuda *c, const struct op *op) {
 
 void lower_rows(struct cuda *c, const struct op *op) {
     struct k_elem a = elem_args(c, op);
-    a.rows = cuda_step_array(c, c->at.logit_rows);
+    a.rows = cuda_step_array(c, c->at.wanted_rows);
     emit_elem(c, KERNEL_elem_rows, &a);
 }
 

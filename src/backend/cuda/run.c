@@ -8,7 +8,7 @@ bool cuda_begin(struct backend *be, const struct step_key *key) {
     c->key = *key;
     c->replay = c->step_block ? cuda_graph_find(c, key) : NULL;
     if (c->replay) return false;
-    oplist_begin(&be->list, key->n_rows, key->n_logits);
+    oplist_begin(&be->list, key->n_rows, key->n_logits + key->n_hidden);
     return true;
 }
 

@@ -24,7 +24,7 @@ void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct s
     out->ids = cut(&used, rows);
     out->pos = cut(&used, rows);
     out->seq_of = cut(&used, rows);
-    out->logit_rows = cut(&used, (size_t)key->n_logits * sizeof(int32_t));
+    out->wanted_rows = cut(&used, (size_t)(key->n_logits + key->n_hidden) * sizeof(int32_t));
     out->seqs = cut(&used, seqs * sizeof(struct k_seq));
     out->rope = cut(&used, seqs * (size_t)c->n_rope_tables * (size_t)c->rope_width * sizeof(float));
     out->tiles = cut(&used, ((size_t)key->n_rows / TILE_ROWS + seqs) * 2 * sizeof(int32_t));
@@ -97,7 +97,7 @@ int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err) {
     memcpy(data + c->at.ids, step->ids, rows);
     memcpy(data + c->at.pos, step->pos, rows);
     memcpy(data + c->at.seq_of, step->seq_of, rows);
-    memcpy(data + c->at.logit_rows, step->logit_rows, (size_t)step->n_logits * sizeof(int32_t));
+    memcpy(data + c->at.wanted_rows, step->wanted_rows, (size_t)step->n_wanted * sizeof(int32_t));
     memcpy(data + c->at.seqs, step->seqs, (size_t)step->n_seqs * sizeof *step->seqs);
     size_t ropes = (size_t)step->n_seqs * (size_t)step->n_rope_tables * (size_t)step->rope_width;
     if (ropes) memcpy(data + c->at.rope, step->rope, ropes * sizeof(float));

@@ -6,7 +6,7 @@
 #include <assert.h>
 
 bool xla_begin(struct backend *be, const struct step_key *key) {
-    oplist_begin(&be->list, key->n_rows, key->n_logits);
+    oplist_begin(&be->list, key->n_rows, key->n_logits + key->n_hidden);
     return true;
 }
 
@@ -128,8 +128,8 @@ static void note_wanted(struct xla *x, struct xla_executable *e, const struct pa
     const struct step *step = p->step;
     int32_t first = step->seqs[p->seq].row + p->skip, n = p->n_seqs * p->n_rows;
     piece->first_wanted = *next;
-    for (; *next < step->n_logits && step->logit_rows[*next] < first + n; ++*next) {
-        int32_t row = step->logit_rows[*next] - first;
+    for (; *next < step->n_wanted && step->wanted_rows[*next] < first + n; ++*next) {
+        int32_t row = step->wanted_rows[*next] - first;
         bool has_all = e->at.logits == xla_all_rows(&e->at);
         if (!has_all) x->block[e->in.logit_rows + *next - piece->first_wanted] = row;
         x->wanted[*next] = has_all ? row : *next - piece->first_wanted;
@@ -139,7 +139,7 @@ static void note_wanted(struct xla *x, struct xla_executable *e, const struct pa
 
 static int32_t count_wanted(const struct part *p, int32_t next) {
     int32_t end = p->step->seqs[p->seq].row + p->skip + p->n_seqs * p->n_rows, n = 0;
-    while (next + n < p->step->n_logits && p->step->logit_rows[next + n] < end) n++;
+    while (next + n < p->step->n_wanted && p->step->wanted_rows[next + n] < end) n++;
     return n;
 }
 

@@ -1,5 +1,5 @@
 /* Stop strings: one Knuth-Morris-Pratt matcher each; the longest partial match is what must be held back. */
-#include "engine/stop.h"
+#include "text/output/stop.h"
 
 static void init_string(struct stop_string *s, struct arena *a, struct str text) {
     s->text = str_copy(a, text);

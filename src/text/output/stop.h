@@ -4,8 +4,8 @@
  * the text was cut into pieces, and streamed text equals text that is taken whole. Neither the stop string nor what
  * follows it comes out.
  */
-#ifndef MLXCEL_ENGINE_STOP_H
-#define MLXCEL_ENGINE_STOP_H
+#ifndef MLXCEL_TEXT_OUTPUT_STOP_H
+#define MLXCEL_TEXT_OUTPUT_STOP_H
 
 #include "base/str.h"
 

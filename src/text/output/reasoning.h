@@ -1,7 +1,7 @@
 /* Splits an answer as it comes into what stands between <think> and </think> at its beginning, and the rest. White space
  * around the tags belongs to neither. How the text was cut into pieces does not matter. */
-#ifndef MLXCEL_API_REASONING_H
-#define MLXCEL_API_REASONING_H
+#ifndef MLXCEL_TEXT_OUTPUT_REASONING_H
+#define MLXCEL_TEXT_OUTPUT_REASONING_H
 
 #include "base/str.h"
 

@@ -1,5 +1,5 @@
 /* Reasoning and content, told apart by a small state machine over the text that is not yet certain. */
-#include "api/reasoning.h"
+#include "text/output/reasoning.h"
 
 static const struct str open_tag = {"<think>", 7}, close_tag = {"</think>", 8};
 

@@ -1,0 +1,132 @@
+/* What an engine and its jobs hold; for the files of engine/ only. */
+#ifndef MLXCEL_ENGINE_ENGINE_INTERNAL_H
+#define MLXCEL_ENGINE_ENGINE_INTERNAL_H
+
+#include "engine/engine.h"
+#include "engine/prefix.h"
+#include "os/os.h"
+#include "text/output/chain.h"
+
+enum { BOX_TOKENS_MAX = 4096, BOX_BYTES_MAX = 1 << 20 }; /* events that nobody took; more cancel the job */
+
+/* Events that wait to be taken. */
+struct box {
+    struct sb content, reasoning;
+    struct job_token *tokens;
+    struct sampler_top *tops;
+    size_t n_tokens, tokens_capacity, n_tops, tops_capacity;
+};
+
+struct job {
+    /* fixed at submission */
+    struct engine *engine;
+    struct arena arena;
+    struct job_spec spec;            /* what it points at lies in the arena */
+    const uint32_t *breakers;        /* of DRY, see struct sampler_input */
+    uint64_t submit_ns, deadline_ns; /* deadline 0: none */
+    uint64_t group;                  /* jobs of one request share a number; 0: it is alone */
+    bool is_further;                 /* not the first of its request: the queue's limit counts requests */
+    /* the turning thread's: its place in the schedule */
+    struct sequence seq;
+    int32_t n_limit;   /* tokens at which it ends */
+    bool is_placed;    /* its sequence holds a slot and tables */
+    bool is_running;   /* it is in engine.running */
+    bool was_attached; /* the prefix cache was asked */
+    int32_t n_cached;  /* positions of its prompt that it knew */
+    int32_t n_seen;    /* positions whose rows were handed on; they may be computed again after preemption */
+    struct job *next;  /* in the queue of waiting jobs */
+    /* of the current step */
+    int32_t n_rows;             /* its rows; 0: it takes no part */
+    int32_t i_wanted, n_wanted; /* among the logits or among the hidden states: its first row, how many */
+    int32_t token;              /* chosen; -1: none could be */
+    struct err why;             /* then */
+    /* the turning thread's: its answer */
+    struct sampler_state state;
+    struct sampler_result result;
+    struct chain chain;
+    struct sb content, reasoning; /* scratch: the text of one token */
+    double *sum;                  /* [width] of ROWS_HIDDEN */
+    float *vector;                /* [width] */
+    uint64_t first_ns, last_ns;
+    /* under the engine's lock */
+    struct box boxes[2];
+    int32_t i_box; /* the one that is written */
+    enum job_finish finish;
+    struct err err;
+    struct job_usage usage;
+    size_t n_pending; /* tokens since the last take */
+    bool is_full;     /* its box was full */
+    bool is_ready;    /* it is in engine.ready */
+    bool is_ordered;  /* it is in engine.orders */
+    bool wants_cancel;
+    bool is_released;
+    bool is_done; /* the turning thread forgot it */
+    struct job *next_ready, *next_in, *next_order;
+    struct job *older, *newer; /* in the list of all jobs that live */
+};
+
+struct engine {
+    struct runner runner;
+    struct engine_options options;
+    const struct tok *tok;          /* NULL: there is no text */
+    struct prefix *prefix;          /* NULL: none */
+    const uint32_t *usual_breakers; /* made when it is first needed, by the owner */
+    struct arena arena;             /* of the usual breakers */
+    uint64_t n_seeds, n_groups;     /* the owner's */
+    /* the turning thread's */
+    struct job **running;  /* [seqs] by age, oldest first */
+    struct job **choosing; /* [seqs] jobs of this step whose token is more than the largest logit */
+    int32_t n_running, n_waiting;
+    struct job *waiting, **waiting_end;
+    int32_t *best;               /* [rows] index of the largest logit */
+    float *hidden;               /* [rows, width] of this step; made when it is first needed */
+    const float *logits;         /* of this step, where somebody needs them */
+    int32_t chunk;               /* most prompt rows of a step, where the device is watched; else 0 */
+    int32_t n_extra;             /* rows of this step that may still want logits beyond one for each job */
+    bool hidden_turn;            /* of a device that cannot mix: this step is for hidden states */
+    struct sampler_work **works; /* [n_works] one for each thread that chooses; made when first needed */
+    int32_t n_works;
+    struct engine_stats live; /* published after each turn */
+    /* under the lock */
+    struct os_mutex *lock;
+    struct os_cond *wake;
+    bool quit;
+    struct job *inbox, **inbox_end; /* new ones */
+    struct job *orders;             /* to be ended */
+    struct job *ready, **ready_end; /* with events */
+    struct job *newest;             /* all that live */
+    int32_t n_held, n_further;      /* submitted and not done; of those, not the first of their request */
+    struct engine_stats stats;
+};
+
+/* ---- job.c ---- */
+struct job *job_create(struct engine *e, const struct job_spec *spec, struct err *err);
+/* Frees what a job holds; its sequence must be gone. */
+void job_destroy(struct job *j);
+
+/* ---- events.c ---- */
+/* A chosen token through the output chain into the box. True: a stop string ended the answer. */
+bool job_put_token(struct job *j, int32_t token, bool is_eos);
+/* So much of the prompt is read. */
+void job_put_progress(struct job *j);
+/* The last event. The job may be gone afterwards. */
+void job_put_end(struct job *j, enum job_finish finish, const struct err *why);
+/* With the lock held: takes it out of the list of all jobs, before it is destroyed. */
+void job_unlist(struct job *j);
+
+/* ---- schedule.c ---- */
+void schedule_push(struct engine *e, struct job *j);
+/* Takes a job out of the schedule, gives its blocks back and puts its last event out. */
+void schedule_end(struct engine *e, struct job *j, enum job_finish finish, const struct err *why);
+void schedule_end_all(struct engine *e, enum job_finish finish, const struct err *why);
+/* Gives waiting jobs a place, as far as blocks and places last. */
+void schedule_admit(struct engine *e);
+/* Fills the batch with rows of running jobs; it stays empty when there is nothing to compute. */
+void schedule_plan(struct engine *e);
+
+/* ---- collect.c ---- */
+/* After a step: chooses tokens, hands out rows, ends what has ended. */
+int collect_step(struct engine *e, struct err *err);
+void collect_free(struct engine *e);
+
+#endif
