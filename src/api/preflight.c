@@ -61,13 +61,13 @@ double session_token_bytes(const struct session *s, int32_t n_batch, int32_t len
 
 static uint64_t free_bytes(const struct session *s) {
     uint64_t available = 0, total = 0;
-    s->backend->type->memory(s->backend, &available, &total);
+    device_memory(s->backend->device, &available, &total);
     return available;
 }
 
 int preflight_weights(const struct session *s, uint64_t need, struct err *err) {
     uint64_t available = free_bytes(s);
-    bool on_gpu = s->backend->type == &cuda_backend;
+    bool on_gpu = s->backend->device->is_gpu;
     if (s->options.force || available == 0 || need <= available) return ERR_OK;
     return err_set(err, ERR_EMEMORY,
                    "the weights need %.1f GB and %.1f GB are free %s; take a smaller or more quantised model%s, or --force",
@@ -99,7 +99,7 @@ int preflight_cache(const struct session *s, int32_t context, int32_t rows, int3
     if (l->n_states) sb_fmt(&parts, "%s%.1f GB of recurrent state", parts.n ? ", " : "", (double)state_bytes(l) * seqs * GB);
     err_set(err, ERR_EMEMORY,
             "a context of %d for %d at once needs %.1f GB (%s) and %.1f GB are free %s; --ctx-size %d fits, --force tries", context, seqs,
-            (double)need * GB, parts.p ? parts.p : "", (double)available * GB, s->backend->type == &cuda_backend ? "on the GPU" : "here",
+            (double)need * GB, parts.p ? parts.p : "", (double)available * GB, s->backend->device->is_gpu ? "on the GPU" : "here",
             preflight_context(s, rows, seqs));
     sb_free(&parts);
     return err->code;

@@ -61,7 +61,7 @@ static void set_state(struct service *s, enum service_state state, const struct 
 /* Nothing that this process asks of the device can succeed any more. What waits is answered with that, and the owner ends. */
 static void fail_lost(struct service *s, const struct err *reason) {
     struct err why;
-    if (!s->session->backend->lost || atomic_load(&s->state) == SERVICE_FAILED) return;
+    if (!s->session->backend->device->lost || atomic_load(&s->state) == SERVICE_FAILED) return;
     err_set(&why, ERR_EDEVICE, "the device is lost and the program must be started again: %s", reason->msg);
     set_state(s, SERVICE_FAILED, &why);
 }

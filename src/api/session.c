@@ -4,8 +4,6 @@
 #include "base/log.h"
 #include "os/os.h"
 
-enum { ROWS_DEFAULT = 512, ROWS_GPU = 2048 }; /* a GPU dequantises a layer once per step: long chunks pay */
-
 /* Without a wish: the model's context, or as much as fits. */
 static int32_t pick_context(const struct session *s, int32_t rows, int32_t seqs) {
     int32_t context = s->model.spec.context;
@@ -33,7 +31,7 @@ static int read_eos(struct session *s, struct err *err) {
 
 /* The device by its name. Automatic: the GPU where one can be used, else the CPU, and the reason is kept for the start-up line. What was
  * asked for by name and cannot be had is an error. */
-static int open_backend(struct session *s, struct err *err) {
+static int find_device(struct session *s, struct device **out, struct err *err) {
     const struct session_options *o = &s->options;
     struct str device = str_of(o->device ? o->device : "auto"), name = device, rest = device;
     str_split_next(&rest, ':', &name);
@@ -43,15 +41,26 @@ static int open_backend(struct session *s, struct err *err) {
         return err_set(err, ERR_EARG, "--device \"%.*s\" is not known; use auto, cpu, cuda or cuda:N", STR_ARG(device));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
-    struct backend_options be = {
-        .precision = (enum precision)o->precision, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .device = is_auto ? NULL : o->device};
-    be.kv_bits = o->kv_bits;
-    be.xla_plugin = o->xla_plugin;
-    be.xla_memory_fraction = o->xla_memory_fraction;
-    be.xla_no_preallocate = o->xla_no_preallocate;
-    if (!is_auto) return type->open(&be, &s->backend, err);
-    if (type->open(&be, &s->backend, &s->no_gpu) == ERR_OK) return ERR_OK;
-    return cpu_backend.open(&be, &s->backend, err);
+    struct device_options options = {.name = is_auto ? NULL : o->device,
+                                     .n_threads = o->n_threads,
+                                     .xla_plugin = o->xla_plugin,
+                                     .xla_memory_fraction = o->xla_memory_fraction,
+                                     .xla_no_preallocate = o->xla_no_preallocate};
+    if (!is_auto) return device_open(type, &options, out, err);
+    if (device_open(type, &options, out, &s->no_gpu) == ERR_OK) return ERR_OK;
+    return device_open(&cpu_backend, &options, out, err);
+}
+
+/* On the device that was given, or on one of its own. */
+static int open_backend(struct session *s, struct err *err) {
+    const struct session_options *o = &s->options;
+    struct backend_options options = {.precision = (enum precision)o->precision, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
+    struct device *device = o->shared_device;
+    if (device) return backend_open(device, &options, &s->backend, err);
+    TRY(find_device(s, &device, err));
+    int code = backend_open(device, &options, &s->backend, err);
+    device_release(device);
+    return code;
 }
 
 /* A small cache is the CPU's: elsewhere it is refused rather than forgotten. */
@@ -78,9 +87,7 @@ static int open_all(struct session *s, struct err *err) {
                                     .notify = o->notify,
                                     .user = o->notify_user};
     engine.limits = (struct runner_limits){
-        .rows = o->n_rows > 0                       ? o->n_rows
-                : s->backend->type == &cuda_backend ? ROWS_GPU
-                                                    : ROWS_DEFAULT,
+        .rows = o->n_rows > 0 ? o->n_rows : s->backend->device->rows_default,
         .seqs = o->n_seqs > 0 ? o->n_seqs : 1,
         .kv_tokens = o->kv_tokens,
     };
@@ -108,7 +115,7 @@ void session_close(struct session *s) {
     engine_close(s->engine);
     session_text_close(s);
     if (s->has_model) model_close(s->backend, &s->model);
-    if (s->backend) s->backend->type->close(s->backend);
+    backend_close(s->backend);
     if (s->has_checkpoint) checkpoint_close(&s->checkpoint);
     arena_free(&s->arena);
     mem_free(s);

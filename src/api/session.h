@@ -9,6 +9,7 @@
 #include "engine/job.h"
 
 struct session;
+struct device;
 
 /* In the order of the choices auto|exact|f32|bf16. */
 enum session_precision { SESSION_AUTO, SESSION_EXACT, SESSION_F32, SESSION_BF16 };
@@ -20,10 +21,11 @@ struct session_options {
     int32_t bits;      /* of its weights: 4, 8, 16, 32 */
     bool f16;          /* those of 16 bits, and scales: f16 instead of bf16 */
     uint64_t seed;
-    const char *backend;        /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
-    const char *device;         /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
-    const char *xla_plugin;     /* library of a PJRT plugin; NULL: looked for */
-    double xla_memory_fraction; /* of the device's memory that the plugin takes at once; 0: its default */
+    struct device *shared_device; /* the model runs on this one, beside others; NULL: on one of its own, as the next fields say */
+    const char *backend;          /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
+    const char *device;           /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
+    const char *xla_plugin;       /* library of a PJRT plugin; NULL: looked for */
+    double xla_memory_fraction;   /* of the device's memory that the plugin takes at once; 0: its default */
     bool xla_no_preallocate;
     enum session_precision precision;
     int32_t n_threads; /* 0: one per core */

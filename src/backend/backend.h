@@ -1,5 +1,10 @@
 /* The contract between the model and a device.
  *
+ * Terms:
+ *   device   a processor or GPU with its driver, its threads, its kernels and a memory budget; models share it (device.h)
+ *   backend  one model's context on a device: op list, packed weights, KV cache, recurrent state, scratch memory
+ *   step     one pass of the model over a batch of rows
+ *
  * A backend binds weights (it owns the packed result), owns the memory behind the KV cache and the recurrent state, and
  * runs op lists. Everything that changes from step to step lies in `struct step`, one block of plain arrays.
  *
@@ -8,11 +13,12 @@
  * (2) KV blocks hold 64 tokens; their inner layout is the backend's secret. Block and slot numbers are handed out by the
  *     engine; a backend never allocates one.
  * (3) Nothing here allocates after reserve(): a step that fits the reserved shape runs without the heap.
- * (4) A backend belongs to one thread, the engine's. Its own workers are its own business.
+ * (4) A backend belongs to one thread at a time, the engine's. Backends of one device may be used by different threads at once.
  */
 #ifndef MLXCEL_BACKEND_BACKEND_H
 #define MLXCEL_BACKEND_BACKEND_H
 
+#include "backend/device.h"
 #include "backend/ops.h"
 
 struct backend;
@@ -101,21 +107,22 @@ enum precision { PRECISION_AUTO, PRECISION_EXACT, PRECISION_F32, PRECISION_BF16 
 
 struct backend_options {
     enum precision precision;
-    int32_t n_threads;          /* 0: one per physical core */
-    const char *device;         /* "cuda:1"; NULL: the first */
-    bool no_fuse;               /* run the plain list, for conformance */
-    int32_t kv_bits;            /* of a cached number: 8 or 4 on the CPU; 0 or 16: as the precision wants it */
-    const char *xla_plugin;     /* library of a PJRT plugin; NULL: looked for */
-    double xla_memory_fraction; /* of the device's memory for the plugin's pool; 0: the plugin's default */
-    bool xla_no_preallocate;    /* the pool grows instead of being taken at once */
+    bool no_fuse;    /* run the plain list, for conformance */
+    int32_t kv_bits; /* of a cached number: 8 or 4 on the CPU; 0 or 16: as the precision wants it */
 };
-
-/* Items [first, last) on worker number `worker` (0 is the caller). */
-typedef void backend_items_fn(void *ctx, int64_t first, int64_t last, int32_t worker);
 
 struct backend_type {
     const char *name;
-    int (*open)(const struct backend_options *options, struct backend **out, struct err *err);
+    int (*device_open)(const struct device_options *options, struct device **out, struct err *err);
+    void (*device_close)(struct device *d);
+    /* Bytes of the device's memory that can be had, and in all. */
+    void (*memory)(struct device *d, uint64_t *out_free, uint64_t *out_total);
+    /* The device's own workers for host work between steps; n_workers of them. Absent where it has none. */
+    void (*each)(struct device *d, int64_t n, device_items_fn *fn, void *ctx);
+    int32_t (*n_workers)(const struct device *d);
+
+    /* Fills type, device and precision, and what else struct backend has; backend_open is the way to call it. */
+    int (*open)(struct device *d, const struct backend_options *options, struct backend **out, struct err *err);
     void (*close)(struct backend *be);
     /* Fills out (name, format, shape, bytes, packed). */
     int (*weight_bind)(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
@@ -136,29 +143,29 @@ struct backend_type {
     int (*read)(struct backend *be, struct tensor t, void *dst, struct err *err);
     /* An f32 output value where it lies, when that is host memory and dense: until the next begin(). NULL: read() it. */
     const float *(*view)(struct backend *be, struct tensor t); /* may be absent */
-    /* The backend's own workers for host work between steps; n_workers of them. Absent where it has none. */
-    void (*each)(struct backend *be, int64_t n, backend_items_fn *fn, void *ctx);
-    int32_t (*n_workers)(const struct backend *be);
-    /* Bytes of device memory free and in all; for sizing the KV cache. */
-    void (*memory)(struct backend *be, uint64_t *out_free, uint64_t *out_total);
     /* One line for the start-up message: device, instruction set, threads. */
     void (*describe)(struct backend *be, struct sb *out);
 };
 
 struct backend {
     const struct backend_type *type;
+    struct device *device;
     struct oplist list;
     enum precision precision;
     int32_t kv_bits;  /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
-    int32_t step_ms;  /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
     int32_t rows_max; /* rows that a step may have; 0: any number */
     bool mixes_rows;  /* one step may have both rows with logits and rows with hidden states */
-    bool lost;        /* the device fails at everything from now on: only a new process can use it again */
 };
 
 extern const struct backend_type cpu_backend, cuda_backend, trace_backend, xla_backend;
 
 /* The type by name ("cpu", "cuda", "trace", "xla"), or NULL. */
 const struct backend_type *backend_find(struct str name);
+/* A context on a device, which it holds until it is closed. */
+int backend_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err);
+/* A context on a device that nobody else has. */
+int backend_open_alone(const struct backend_type *type, const struct device_options *device, const struct backend_options *options,
+                       struct backend **out, struct err *err);
+void backend_close(struct backend *be); /* NULL is fine */
 
 #endif

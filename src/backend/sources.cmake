@@ -1,5 +1,6 @@
 set(BACKEND_SOURCES
   src/backend/backend.c
+  src/backend/device.c
   src/backend/fuse.c
   src/backend/ops.c
   src/backend/plan.c
@@ -14,6 +15,7 @@ set(BACKEND_SOURCES
   src/backend/xla/pjrt.c
   src/backend/xla/xla.c
   src/backend/xla/xla_cache.c
+  src/backend/xla/xla_device.c
   src/backend/xla/xla_memory.c
   src/backend/xla/xla_program.c
   src/backend/xla/xla_run.c
@@ -23,6 +25,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/embedded.c
   src/backend/cuda/fuse_cuda.c
   src/backend/cuda/fuse_step.c
+  src/backend/cuda/gpu.c
   src/backend/cuda/link_step.c
   src/backend/cuda/graph.c
   src/backend/cuda/image.c
@@ -41,6 +44,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/weight.c
   src/backend/cuda/widen.c
   src/backend/cpu/cpu.c
+  src/backend/cpu/cpu_device.c
   src/backend/cpu/cpu_attn.c
   src/backend/cpu/cpu_attn_half.c
   src/backend/cpu/cpu_attn_packed.c

@@ -31,16 +31,16 @@ static void choose_items(void *ctx, int64_t first, int64_t last, int32_t worker)
 }
 
 static void make_works(struct engine *e) {
-    const struct backend *be = e->runner.backend;
+    const struct device *d = e->runner.backend->device;
     if (e->works) return;
-    e->n_works = be->type->each ? be->type->n_workers(be) : 1;
+    e->n_works = d->type->each ? d->type->n_workers(d) : 1;
     e->works = mem_alloc((size_t)e->n_works * sizeof *e->works);
     for (int32_t i = 0; i < e->n_works; i++) e->works[i] = sampler_work_create(e->runner.model->spec.vocab);
 }
 
 /* Tokens of all jobs; those that are more than the largest logit by all workers at once. */
 static void choose_all(struct engine *e) {
-    struct backend *be = e->runner.backend;
+    struct device *d = e->runner.backend->device;
     int32_t n = 0;
     for (int32_t i = 0; i < e->n_running; i++) {
         struct job *j = e->running[i];
@@ -54,7 +54,7 @@ static void choose_all(struct engine *e) {
     }
     if (n == 0) return;
     make_works(e);
-    if (n > 1 && be->type->each) be->type->each(be, n, choose_items, e);
+    if (n > 1 && d->type->each) d->type->each(d, n, choose_items, e);
     else choose_items(e, 0, n, 0);
 }
 

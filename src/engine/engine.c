@@ -55,7 +55,7 @@ int engine_open(const struct model *m, struct backend *be, const struct engine_o
     e->running = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->running);
     e->best = mem_alloc((size_t)e->runner.limits.rows * sizeof *e->best);
     e->choosing = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->choosing);
-    if (be->step_ms > 0) e->chunk = FIRST_CHUNK;
+    if (be->device->step_ms > 0) e->chunk = FIRST_CHUNK;
     struct prefix_options prefix = {.kv = &e->runner.kv, .backend = be, .spec = &m->spec, .n_snapshots = limits.snapshots};
     if (options->prefix) e->prefix = prefix_open(&prefix);
     publish_stats(e);
@@ -194,7 +194,7 @@ int32_t engine_next_chunk(int32_t chunk, int32_t n_rows, double ms, int32_t limi
 
 /* Fits the chunks to a device that must not be busy for long. The results have been read, so the step is over. */
 static void watch_time(struct engine *e, uint64_t started_ns) {
-    int32_t limit = e->runner.backend->step_ms, n_rows = e->live.rows_prefill;
+    int32_t limit = e->runner.backend->device->step_ms, n_rows = e->live.rows_prefill;
     if (e->chunk > 0 && n_rows > 0)
         e->chunk = engine_next_chunk(e->chunk, n_rows, (double)(os_clock_ns() - started_ns) / 1e6, limit, e->runner.limits.rows);
 }

@@ -157,7 +157,9 @@ static int64_t run_case(struct check *c, const struct check_case *which, float *
 static struct backend *open_backend(const struct backend_type *type, enum precision precision) {
     struct err err;
     struct backend *be = NULL;
-    fail_if(type->open(&(struct backend_options){.precision = precision, .n_threads = 2}, &be, &err), &err);
+    fail_if(
+        backend_open_alone(type, &(struct device_options){.n_threads = 2}, &(struct backend_options){.precision = precision}, &be, &err),
+        &err);
     return be;
 }
 
@@ -239,9 +241,9 @@ static int check_backends(struct check_case *cases, int32_t n_cases, const char 
         if (exact) compare(&t, &cases[i], "exact", exact, n);
         compare(&t, &cases[i], "default", rounded, n);
     }
-    cpu->type->close(cpu);
-    if (exact) exact->type->close(exact);
-    rounded->type->close(rounded);
+    backend_close(cpu);
+    backend_close(exact);
+    backend_close(rounded);
     printf("%d passed, %d failed\n", t.n_passed, t.n_failed);
     mem_free(t.want);
     mem_free(t.got);

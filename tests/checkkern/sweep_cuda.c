@@ -159,7 +159,7 @@ int sweep_cuda(const char *only, bool quick) {
     struct sb out = {0};
     struct err err;
     struct backend *be = NULL;
-    fail_if(cuda_backend.open(&(struct backend_options){0}, &be, &err), &err);
+    fail_if(backend_open_alone(&cuda_backend, &(struct device_options){0}, &(struct backend_options){0}, &be, &err), &err);
     s.c = (struct cuda *)be;
     s.json = (struct jsonw){.out = &out};
     fail_if(be->type->kv_open(be, &(struct kv_layout){.n_slots = 1, .max_context = ROWS_MAX}, &err), &err);
@@ -184,7 +184,7 @@ int sweep_cuda(const char *only, bool quick) {
     printf("%.*s\n", (int)lines.n, lines.p);
     sb_free(&out), sb_free(&lines);
     be->type->kv_close(be);
-    be->type->close(be);
+    backend_close(be);
     arena_free(&s.arena);
     return 0;
 }

@@ -464,9 +464,10 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     TRY(load_golden(b, dir, err));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend);
-    struct backend_options o = {.precision = wanted, .n_threads = depth ? 0 : 2, .xla_no_preallocate = must_grow};
+    struct backend_options o = {.precision = wanted};
+    struct device_options device = {.n_threads = depth ? 0 : 2, .xla_no_preallocate = must_grow};
     if (b->is_small) o.kv_bits = kv_bits;
-    TRY(type->open(&o, &b->be, err));
+    TRY(backend_open_alone(type, &device, &o, &b->be, err));
     struct tensor_store store = checkpoint_store(&b->cp);
     TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &store, &b->model, err));
     int32_t rows = 0;
@@ -483,7 +484,7 @@ static void close_bench(struct bench *b) {
     runner_close(&b->runner);
     if (b->be) {
         model_close(b->be, &b->model);
-        b->be->type->close(b->be);
+        backend_close(b->be);
     }
     checkpoint_close(&b->cp);
     arena_free(&b->arena);

@@ -32,7 +32,9 @@ static inline float bench_value(uint64_t seed, int64_t i) {
 static inline void bench_open_as(struct ops_bench *b, int32_t n_threads, enum precision precision) {
     struct err err;
     *b = (struct ops_bench){0};
-    CHECK_OK(cpu_backend.open(&(struct backend_options){.precision = precision, .n_threads = n_threads}, &b->be, &err), err);
+    CHECK_OK(backend_open_alone(&cpu_backend, &(struct device_options){.n_threads = n_threads},
+                                &(struct backend_options){.precision = precision}, &b->be, &err),
+             err);
     b->step = (struct step){.rows_capacity = BENCH_ROWS,
                             .seqs_capacity = BENCH_SEQS,
                             .ids = b->ids,

@@ -7,6 +7,7 @@ set(UNIT_SUITES
   checkpoint
   config
   cuda
+  device
   engine
   families
   http

@@ -42,9 +42,9 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
     struct err err;
     struct synth *synth;
     *r = (struct rig){0};
-    struct backend_options be = {.precision = PRECISION_EXACT, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
-    CHECK_OK(cpu_backend.open(&be, &r->be, &err), err);
-    r->be->step_ms = o->step_ms;
+    struct backend_options be = {.precision = PRECISION_EXACT, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
+    CHECK_OK(backend_open_alone(&cpu_backend, &(struct device_options){.n_threads = o->n_threads}, &be, &r->be, &err), err);
+    r->be->device->step_ms = o->step_ms;
     r->be->rows_max = o->rows_max;
     CHECK_OK(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, &err), err);
     struct tensor_store store = synth_store(synth);
@@ -62,7 +62,7 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
 static void rig_close(struct rig *r) {
     engine_close(r->engine);
     model_close(r->be, &r->model);
-    r->be->type->close(r->be);
+    backend_close(r->be);
     arena_free(&r->arena);
 }
 

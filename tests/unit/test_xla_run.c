@@ -25,9 +25,10 @@ static void on_line(enum log_level level, const char *line, void *user) {
 static int rig_try(struct rig *r, const char *cache_dir, struct err *err) {
     struct synth *synth;
     struct backend *be;
-    TRY(xla_backend.open(&(struct backend_options){.precision = PRECISION_EXACT, .xla_plugin = r->fake.path}, &be, err));
+    TRY(backend_open_alone(&xla_backend, &(struct device_options){.xla_plugin = r->fake.path},
+                           &(struct backend_options){.precision = PRECISION_EXACT}, &be, err));
     r->x = (struct xla *)be;
-    r->x->cache_dir = cache_dir;
+    r->x->device->cache_dir = cache_dir;
     TRY(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, err));
     struct tensor_store store = synth_store(synth);
     TRY(model_open(&r->arena, be, synth_config(synth), &store, &r->model, err));
@@ -41,7 +42,7 @@ static void rig_close(struct rig *r) {
     runner_close(&r->runner);
     if (r->x) {
         model_close(&r->x->base, &r->model);
-        r->x->base.type->close(&r->x->base);
+        backend_close(&r->x->base);
     }
     CHECK_INT(r->fake.alive(), 0);
     sb_free(&r->log);

@@ -60,7 +60,9 @@ static int emit_description(struct arena *a, const char *path, const struct kind
     struct backend *be = NULL;
     struct xla_program program = {0};
     int code = described_load(a, path, &d, err);
-    if (!code) code = xla_backend.open(&(struct backend_options){.xla_plugin = plugin, .precision = kind->precision}, &be, err);
+    if (!code)
+        code = backend_open_alone(&xla_backend, &(struct device_options){.xla_plugin = plugin},
+                                  &(struct backend_options){.precision = kind->precision}, &be, err);
     if (!code) code = model_open(a, be, &d.config, &d.store, &m, err);
     if (!code) {
         *type = m.spec.family->type;
@@ -70,7 +72,7 @@ static int emit_description(struct arena *a, const char *path, const struct kind
     xla_program_free(&program);
     if (be) {
         model_close(be, &m);
-        be->type->close(be);
+        backend_close(be);
     }
     described_free(&d);
     return code;

@@ -35,6 +35,12 @@ struct cuda_kv_class {
     CUdeviceptr k, v; /* [layers][blocks][heads][K_BLOCK][width] */
 };
 
+/* A piece of device memory that was allocated. */
+struct cuda_piece {
+    CUdeviceptr p;
+    size_t bytes;
+};
+
 struct launch {
     enum kernel_id kernel;
     unsigned int grid[3], threads, shared_bytes;
@@ -81,21 +87,32 @@ struct cuda_stage {
     bool busy;
 };
 
-struct cuda {
-    struct backend base;
+/* A GPU: its driver and its kernels, shared by the models on it. Nothing of it changes after it was opened. */
+struct cuda_gpu {
+    struct device base;
     struct cuda_probe probe;
-    struct cuda_driver *d; /* of the probe */
-    struct cuda_device *device;
+    struct cuda_driver *d;     /* of the probe */
+    struct cuda_device *about; /* of the probe: what the driver says of this GPU */
     CUcontext context;
-    CUstream stream;
     CUmodule modules[CUDA_MODULES_MAX];
     int n_modules;
     CUfunction functions[N_KERNELS]; /* NULL: not compiled for this GPU */
     int n_sm, sm, shared_max;
-    bool exact, no_fuse, has_context;
+    bool has_context;
+    bool can_run_lists; /* blocks of one launch may wait for each other */
+};
+
+/* One model on a GPU. */
+struct cuda {
+    struct backend base;
+    struct cuda_gpu *gpu;
+    struct cuda_driver *d; /* the GPU's */
+    CUstream stream;
+    bool exact, no_fuse;
     size_t kept_back;                /* bytes of the GPU that are left to the driver and the display */
     const struct select_row *forced; /* measurements: this row for all ops of its kind that fit it */
-    bool can_run_lists;              /* blocks of one launch may wait for each other */
+    struct cuda_piece *pieces;       /* [n_pieces] of device memory */
+    int32_t n_pieces, pieces_capacity;
 
     struct kv_layout layout;
     struct cuda_kv_class kv[KV_CLASSES_MAX];
@@ -159,8 +176,13 @@ void cuda_kv_close(struct backend *be);
 int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
 int cuda_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err);
 
-/* ---- modules (module.c) ---- */
-int cuda_modules_load(struct cuda *c, struct err *err);
+/* ---- the GPU (gpu.c), its modules (module.c) ---- */
+int cuda_gpu_open(const struct device_options *options, struct device **out, struct err *err);
+void cuda_gpu_close(struct device *d);
+void cuda_gpu_memory(struct device *d, uint64_t *out_free, uint64_t *out_total);
+/* The calling thread uses this GPU from now on. */
+int cuda_gpu_use(struct cuda_gpu *g, struct err *err);
+int cuda_modules_load(struct cuda_gpu *g, struct err *err);
 const char *cuda_kernel_name(enum kernel_id id);
 
 /* ---- lowering (select.c and lower_*.c) ---- */
@@ -220,7 +242,7 @@ enum { STEP_ROWS = 8 }; /* that a decode step's kernels take */
 bool cuda_step_small(const struct cuda *c);
 /* 99 KB for a block, as 8.6, 8.9 and 12.x have, whose kernels are compiled for that (kernels/step.cuh). */
 static inline bool cuda_has_small_shared(const struct cuda *c) {
-    return c->shared_max < 128 << 10;
+    return c->gpu->shared_max < 128 << 10;
 }
 int32_t cuda_step_size(const struct cuda *c, int32_t i);
 void cuda_step_lower(struct cuda *c, int32_t i);

@@ -19,15 +19,15 @@ static bool rope_fits(const struct cuda *c, const struct op *op) {
 }
 
 static bool route_fits(const struct cuda *c, const struct op *op) {
-    return op->in[0].width * 3 * (int32_t)sizeof(float) <= c->shared_max && op->arg.route.n_groups <= op->in[0].width;
+    return op->in[0].width * 3 * (int32_t)sizeof(float) <= c->gpu->shared_max && op->arg.route.n_groups <= op->in[0].width;
 }
 
 static bool delta_fits(const struct cuda *c, const struct op *op) {
-    return (op->arg.delta.k_width * 34 + 160) * (int32_t)sizeof(float) <= c->shared_max;
+    return (op->arg.delta.k_width * 34 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
 }
 
 static bool lightning_fits(const struct cuda *c, const struct op *op) {
-    return (op->arg.lightning.width * 34 + 160) * (int32_t)sizeof(float) <= c->shared_max;
+    return (op->arg.lightning.width * 34 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
 }
 
 static bool ssd_fits(const struct cuda *c, const struct op *op) {

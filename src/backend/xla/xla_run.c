@@ -21,7 +21,7 @@ static void *grown(void *p, int32_t *capacity, int32_t need, size_t size) {
 
 void xla_pieces_drop(struct xla *x) {
     for (int32_t i = 0; i < x->n_pieces; i++)
-        for (int32_t k = 0; k < x->pieces[i].n_outputs; k++) pjrt_buffer_free(&x->pjrt, x->pieces[i].results[k]);
+        for (int32_t k = 0; k < x->pieces[i].n_outputs; k++) pjrt_buffer_free(x->pjrt, x->pieces[i].results[k]);
     x->n_pieces = 0;
 }
 
@@ -101,12 +101,12 @@ static int run_program(struct xla *x, const struct xla_executable *e, struct xla
             if (w->planes[k].buffer) x->args[n++] = w->planes[k].buffer;
     }
     struct pjrt_shape shape = {.dtype = DT_I32, .rank = 1, .dims = {e->in.size}};
-    TRY(pjrt_upload(&x->pjrt, x->block, &shape, &x->args[0], err));
-    int code = pjrt_execute(&x->pjrt, e->exec, x->args, (size_t)n, x->results, err);
-    pjrt_buffer_free(&x->pjrt, x->args[0]);
+    TRY(pjrt_upload(x->pjrt, x->block, &shape, &x->args[0], err));
+    int code = pjrt_execute(x->pjrt, e->exec, x->args, (size_t)n, x->results, err);
+    pjrt_buffer_free(x->pjrt, x->args[0]);
     TRY(code);
     for (int32_t i = 0; i < x->n_memory; i++) {
-        pjrt_buffer_free(&x->pjrt, x->memory[i]);
+        pjrt_buffer_free(x->pjrt, x->memory[i]);
         x->memory[i] = x->results[i];
     }
     piece->at = e->at;
@@ -234,7 +234,7 @@ static int read_piece(struct xla *x, const struct xla_piece *p, int32_t id, size
         if (!x->stage) return err_set(err, ERR_EMEMORY, "no memory to read %d rows of results", p->at.logits);
         x->stage_bytes = bytes;
     }
-    TRY(pjrt_download(&x->pjrt, p->results[i], x->stage, bytes, err));
+    TRY(pjrt_download(x->pjrt, p->results[i], x->stage, bytes, err));
     for (int32_t k = 0; k < p->n_wanted; k++)
         memcpy(dst + (size_t)k * row_bytes, x->stage + (size_t)x->wanted[p->first_wanted + k] * row_bytes, row_bytes);
     return ERR_OK;

@@ -1,0 +1,52 @@
+/* A device: what models that run on it share. Driver, threads and kernels, and a budget of memory.
+ *
+ * (1) A device is held by who opened it and by every backend on it. The last one to let go closes it, so that models may be
+ *     closed in any order.
+ * (2) Everything here may be called from any thread.
+ * (3) The budget counts what backends take: weights, caches, scratch memory. Without a limit it only counts.
+ */
+#ifndef MLXCEL_BACKEND_DEVICE_H
+#define MLXCEL_BACKEND_DEVICE_H
+
+#include "base/err.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct backend_type;
+
+struct device_options {
+    const char *name;           /* "cuda:1"; NULL: the first */
+    int32_t n_threads;          /* of the CPU; 0: one per physical core */
+    uint64_t memory_limit;      /* bytes that all models together may take; 0: what is there */
+    const char *xla_plugin;     /* library of a PJRT plugin; NULL: looked for */
+    double xla_memory_fraction; /* of the device's memory for the plugin's pool; 0: the plugin's default */
+    bool xla_no_preallocate;    /* the pool grows instead of being taken at once */
+};
+
+struct device {
+    const struct backend_type *type;
+    bool is_gpu;          /* its memory is not the host's */
+    int32_t rows_default; /* of a step, where nobody says how many */
+    int32_t step_ms;      /* the system ends work that takes long: prompt chunks are cut so that a step stays below; 0: it does not */
+    _Atomic bool lost;    /* it fails at everything from now on: only a new process can use it again */
+    uint64_t limit;       /* 0: none */
+    _Atomic uint64_t used;
+    _Atomic int32_t n_holders;
+};
+
+/* Items [first, last) on worker number `worker` (0 is the caller). */
+typedef void device_items_fn(void *ctx, int64_t first, int64_t last, int32_t worker);
+
+int device_open(const struct backend_type *type, const struct device_options *options, struct device **out, struct err *err);
+struct device *device_hold(struct device *d); /* returns d */
+void device_release(struct device *d);        /* NULL is fine */
+/* Bytes that can still be had, within the limit, and in all. 0 free: unknown. */
+void device_memory(struct device *d, uint64_t *out_free, uint64_t *out_total);
+/* Counts bytes that are about to be allocated; an error when they do not fit the limit. */
+int device_take(struct device *d, size_t bytes, const char *what, struct err *err);
+void device_give(struct device *d, size_t bytes);
+
+#endif
