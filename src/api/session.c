@@ -71,6 +71,28 @@ static int check_kv_bits(const struct session *s, struct err *err) {
                    s->backend->type->name, s->options.backend ? " without --backend" : "");
 }
 
+/* Rows, places and cache, as asked for or as they suit the device. */
+static int pick_limits(const struct session *s, struct runner_limits *out, struct err *err) {
+    const struct session_options *o = &s->options;
+    const struct device *d = s->backend->device;
+    bool fills = o->n_seqs < 0 && d->cache_share > 0 && o->kv_tokens == 0; /* the cache takes what is free */
+    *out = (struct runner_limits){.rows = o->n_rows > 0 ? o->n_rows : d->rows_default,
+                                  .seqs = o->n_seqs > 0   ? o->n_seqs
+                                          : o->n_seqs < 0 ? d->places_default
+                                                          : 1,
+                                  .kv_tokens = o->kv_tokens,
+                                  .keeps_context = o->context > 0 && !o->force};
+    if (out->rows < out->seqs) out->rows = out->seqs;
+    out->logits = o->n_logits < 0 ? out->rows : o->n_logits;
+    if (fills) {
+        out->kv_share = d->cache_share;
+        out->context = o->context;
+        return ERR_OK;
+    }
+    out->context = pick_context(s, out->rows, out->seqs);
+    return o->kv_tokens ? ERR_OK : preflight_cache(s, out->context, out->rows, out->seqs, err);
+}
+
 static int open_all(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
     TRY(open_backend(s, err));
@@ -86,15 +108,7 @@ static int open_all(struct session *s, struct err *err) {
                                     .n_queue = o->n_queue,
                                     .notify = o->notify,
                                     .user = o->notify_user};
-    engine.limits = (struct runner_limits){
-        .rows = o->n_rows > 0 ? o->n_rows : s->backend->device->rows_default,
-        .seqs = o->n_seqs > 0 ? o->n_seqs : 1,
-        .kv_tokens = o->kv_tokens,
-    };
-    if (engine.limits.rows < engine.limits.seqs) engine.limits.rows = engine.limits.seqs;
-    engine.limits.logits = o->n_logits < 0 ? engine.limits.rows : o->n_logits;
-    engine.limits.context = pick_context(s, engine.limits.rows, engine.limits.seqs);
-    if (o->kv_tokens == 0) TRY(preflight_cache(s, engine.limits.context, engine.limits.rows, engine.limits.seqs, err));
+    TRY(pick_limits(s, &engine.limits, err));
     return engine_open(&s->model, s->backend, &engine, &s->engine, err);
 }
 
@@ -129,7 +143,9 @@ void session_describe(const struct session *s, struct sb *out) {
     if (w) sb_fmt(out, ", %s", format_name(&w->format, format));
     sb_puts(out, ") on ");
     s->backend->type->describe(s->backend, out);
-    sb_fmt(out, ", context %d", engine_limits(s->engine)->context);
+    const struct runner_limits *l = engine_limits(s->engine);
+    sb_fmt(out, ", context %d", l->context);
+    if (l->seqs > 1) sb_fmt(out, ", %d requests at once, cache of %lld tokens", l->seqs, (long long)l->kv_tokens);
     if (s->options.context > s->model.spec.context) sb_puts(out, ", all that this model has");
     if (s->backend->kv_bits) sb_fmt(out, ", cache of %d bits", s->backend->kv_bits);
     if (s->no_gpu.code == ERR_ENOTFOUND) sb_puts(out, " (no GPU driver here)");

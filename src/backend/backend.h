@@ -82,23 +82,70 @@ struct step_seq {
     int32_t starts;      /* 1: no state yet, begin with zeros */
 };
 
+enum { CHOICE_TOP_MAX = 20, CHOICE_BIAS_MAX = 1024, CHOICE_TOP_K_MAX = 1024 };
+
+/* How the device chooses a token from a row of logits. The meaning of the numbers is the sampler's (engine/sampler.h). */
+struct step_choice {
+    uint64_t seed;
+    int32_t position; /* tokens before the one that is chosen */
+    int32_t top_k;    /* 0: all */
+    float temperature, top_p, min_p, repetition, frequency, presence;
+    int32_t slot;         /* of tables (choice_begin); -1: no bias and no penalties */
+    int32_t n_bias;       /* in those tables */
+    int32_t counts_input; /* 1: the row's own token is to be counted in the tables */
+    int32_t leaves;       /* token that is no longer counted for repetition; -1: none */
+    int32_t mask;         /* index into step.masks; -1: every token may be chosen */
+    int32_t n_top;        /* log-probabilities: as in struct sampler_params */
+};
+
+/* What the device chose. */
+struct step_chosen {
+    int32_t token;      /* -1: nothing can be chosen */
+    float logit;        /* of the token, as the model gave it */
+    float largest, sum; /* where n_top >= 0: the largest logit, and the sum of exp(logit - largest), of the row as the model gave it */
+    int32_t n_top;
+    int32_t top_tokens[CHOICE_TOP_MAX];
+    float top_logits[CHOICE_TOP_MAX];
+    int32_t pad[3];
+};
+
+struct choice_bias {
+    int32_t token;
+    float bias;
+};
+
+/* What the tables of a slot begin with: tokens that were said, and biases. */
+struct choice_tables {
+    const int32_t *history; /* [n_history] prompt and answer */
+    int32_t n_history, n_prompt;
+    int32_t n_slots, vocab;
+    int32_t last_n;                 /* how far back repetition looks; -1: everything */
+    const struct choice_bias *bias; /* [n_bias] each token once */
+    int32_t n_bias;
+};
+
 struct step {
     int32_t n_rows, n_seqs;
     int32_t n_logits, n_wanted;                           /* rows whose logits are wanted; those and the rows whose hidden states are */
     int32_t rows_capacity, seqs_capacity, table_capacity; /* sizes of the arrays below */
     int32_t n_rope_tables, rope_width;
-    int32_t *ids, *pos, *seq_of;     /* [rows] token, position, index into seqs */
-    int32_t *wanted_rows;            /* [rows] those with logits, ascending, then those with hidden states, ascending */
-    struct step_seq *seqs;           /* [seqs] */
+    int32_t *ids, *pos,
+        *seq_of;           /* [rows] token (below 0: -1 - the wanted row of the step before whose token it is), position, index into seqs */
+    int32_t *wanted_rows;  /* [rows] those with logits, ascending, then those with hidden states, ascending */
+    struct step_seq *seqs; /* [seqs] */
     int32_t *tables[KV_CLASSES_MAX]; /* [seqs][table_capacity] block of positions 64 i ... 64 i + 63; -1 where freed */
-    float *rope;                     /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
-    void *block;                     /* all arrays above, in one piece */
+    struct step_choice *choices;     /* [n_logits] where the device chooses */
+    const uint32_t *masks;           /* [n_masks][mask_words] bits of tokens that may be chosen */
+    int32_t n_masks, mask_words;
+    float *rope; /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
+    void *block; /* all arrays above, in one piece */
     size_t block_bytes;
 };
 
 struct step_key {
     int32_t n_rows, n_seqs, n_logits, n_hidden, max_len;
     bool decode_only; /* one row of each sequence, with logits */
+    bool chooses;     /* the device chooses by step.choices; else it finds the largest logits */
 };
 
 /* ---- the backend itself ----------------------------------------------------------------------------------------- */
@@ -143,6 +190,11 @@ struct backend_type {
     int (*read)(struct backend *be, struct tensor t, void *dst, struct err *err);
     /* An f32 output value where it lies, when that is host memory and dense: until the next begin(). NULL: read() it. */
     const float *(*view)(struct backend *be, struct tensor t); /* may be absent */
+    /* For a device that chooses (struct backend.chooses). Fills the tables of a slot. */
+    int (*choice_begin)(struct backend *be, int32_t slot, const struct choice_tables *t, struct err *err);
+    /* For a device that runs ahead: what was chosen in a step, waiting for it. age 0: the last step that was ended; 1: the one before. Without
+     * key.chooses only the tokens are filled. */
+    int (*chosen)(struct backend *be, int32_t age, struct step_chosen *out, struct err *err);
     /* One line for the start-up message: device, instruction set, threads. */
     void (*describe)(struct backend *be, struct sb *out);
 };
@@ -155,6 +207,8 @@ struct backend {
     int32_t kv_bits;  /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
     int32_t rows_max; /* rows that a step may have; 0: any number */
     bool mixes_rows;  /* one step may have both rows with logits and rows with hidden states */
+    bool chooses;     /* the device chooses tokens by step.choices */
+    bool runs_ahead;  /* a step may be ended before the results of the one before are read; ids below 0 are understood */
 };
 
 extern const struct backend_type cpu_backend, cuda_backend, trace_backend, xla_backend;

@@ -28,11 +28,13 @@ struct device_options {
 
 struct device {
     const struct backend_type *type;
-    bool is_gpu;          /* its memory is not the host's */
-    int32_t rows_default; /* of a step, where nobody says how many */
-    int32_t step_ms;      /* the system ends work that takes long: prompt chunks are cut so that a step stays below; 0: it does not */
-    _Atomic bool lost;    /* it fails at everything from now on: only a new process can use it again */
-    uint64_t limit;       /* 0: none */
+    bool is_gpu;            /* its memory is not the host's */
+    int32_t rows_default;   /* of a step, where nobody says how many */
+    int32_t places_default; /* requests that a server computes at once, likewise */
+    double cache_share;     /* of its free memory that a server's cache may take; 0: as much as places and context ask for */
+    int32_t step_ms;        /* the system ends work that takes long: prompt chunks are cut so that a step stays below; 0: it does not */
+    _Atomic bool lost;      /* it fails at everything from now on: only a new process can use it again */
+    uint64_t limit;         /* 0: none */
     _Atomic uint64_t used;
     _Atomic int32_t n_holders;
 };

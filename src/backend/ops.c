@@ -329,6 +329,12 @@ struct tensor op_rows(struct oplist *l, struct tensor x) {
     return output(l, op, DT_F32, (struct shape){l->n_wanted, x.heads, x.width});
 }
 
+struct tensor op_choose(struct oplist *l, struct tensor x) {
+    struct op *op = append(l, OP_CHOOSE, 1, &x);
+    if (!op) return (struct tensor){0};
+    return output(l, op, DT_I32, (struct shape){x.rows, 1, (int32_t)(sizeof(struct step_chosen) / sizeof(int32_t))});
+}
+
 struct tensor op_argmax(struct oplist *l, struct tensor x) {
     struct op *op = append(l, OP_ARGMAX, 1, &x);
     if (!op) return (struct tensor){0};

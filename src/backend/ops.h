@@ -285,5 +285,6 @@ struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, s
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b);
 struct tensor op_rows(struct oplist *l, struct tensor x);
 struct tensor op_argmax(struct oplist *l, struct tensor x);
+struct tensor op_choose(struct oplist *l, struct tensor x);
 
 #endif

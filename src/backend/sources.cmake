@@ -20,6 +20,7 @@ set(BACKEND_SOURCES
   src/backend/xla/xla_program.c
   src/backend/xla/xla_run.c
   src/backend/cuda/arch.c
+  src/backend/cuda/choose.c
   src/backend/cuda/cuda.c
   src/backend/cuda/driver.c
   src/backend/cuda/embedded.c

@@ -57,7 +57,7 @@ int cmd_serve(const struct args *args, struct err *err) {
     TRY(sampling_args(args, &o.sampling, err));
     TRY(read_keys(args, &keys, err));
     TRY(session_args(args, &o.session, err));
-    o.session.n_seqs = (int32_t)args_int(args, OPT_PARALLEL);
+    o.session.n_seqs = args_int(args, OPT_PARALLEL) > 0 ? (int32_t)args_int(args, OPT_PARALLEL) : -1;
     o.session.n_rows = (int32_t)args_int(args, OPT_BATCH_ROWS);
     o.session.kv_tokens = args_int(args, OPT_KV_TOKENS);
     o.keys = keys.list;

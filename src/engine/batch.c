@@ -23,6 +23,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     size_t rows = (size_t)limits->rows * sizeof(int32_t), seqs = (size_t)limits->seqs, used = 0;
     size_t ids = cut(&used, rows), pos = cut(&used, rows), seq_of = cut(&used, rows), wanted = cut(&used, rows);
     size_t seq = cut(&used, seqs * sizeof(struct step_seq));
+    size_t choices = cut(&used, (size_t)limits->logits * sizeof(struct step_choice));
     size_t tables = cut(&used, seqs * (size_t)s->table_capacity * (size_t)kv->layout.n_classes * sizeof(int32_t));
     size_t rope = cut(&used, seqs * (size_t)s->n_rope_tables * (size_t)s->rope_width * sizeof(float));
     s->block = mem_try(used);
@@ -36,6 +37,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     s->seq_of = (int32_t *)(p + seq_of);
     s->wanted_rows = (int32_t *)(p + wanted);
     s->seqs = (struct step_seq *)(p + seq);
+    s->choices = (struct step_choice *)(p + choices);
     s->rope = (float *)(p + rope);
     for (int32_t c = 0; c < kv->layout.n_classes; c++)
         s->tables[c] = (int32_t *)(p + tables) + (size_t)c * seqs * (size_t)s->table_capacity;
@@ -51,6 +53,7 @@ void batch_free(struct batch *b) {
 void batch_clear(struct batch *b) {
     b->step.n_rows = b->step.n_seqs = b->step.n_logits = b->step.n_wanted = 0;
     b->max_len = b->n_hidden = 0;
+    b->chooses = false;
 }
 
 /* Prompt rows use the table of the whole prompt, however it is cut into chunks; later rows that of their own length. */
@@ -102,5 +105,6 @@ struct step_key batch_seal(struct batch *b) {
                              .n_logits = s->n_logits,
                              .n_hidden = b->n_hidden,
                              .max_len = b->max_len,
-                             .decode_only = s->n_rows == s->n_seqs && b->n_hidden == 0};
+                             .decode_only = s->n_rows == s->n_seqs && b->n_hidden == 0,
+                             .chooses = b->chooses};
 }

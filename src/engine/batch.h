@@ -19,16 +19,18 @@ struct batch {
     int32_t max_len;      /* longest sequence in the batch, this step's rows included */
     int32_t *hidden_rows; /* [n_hidden] rows whose hidden states are wanted, until batch_seal puts them behind the others */
     int32_t n_hidden;
+    bool chooses; /* the device chooses tokens by step.choices */
 };
 
 struct batch_limits {
-    int32_t rows, seqs, context;
+    int32_t rows, seqs, logits, context;
 };
 
 int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const struct batch_limits *limits, struct err *err);
 void batch_free(struct batch *b);
 void batch_clear(struct batch *b);
-/* The next n_rows tokens of the sequence, whose blocks are already reserved. Its rows from first_wanted on are wanted. */
+/* The next n_rows tokens of the sequence, whose blocks are already reserved. Its rows from first_wanted on are wanted. A last token that the
+ * device has yet to choose is named by its wanted row in the step before. */
 void batch_add(struct batch *b, const struct sequence *s, int32_t n_rows, int32_t first_wanted, bool wants_hidden);
 /* The batch is complete: the step block is ready to run, and this is its key. */
 struct step_key batch_seal(struct batch *b);

@@ -53,8 +53,14 @@ int engine_open(const struct model *m, struct backend *be, const struct engine_o
     e->lock = os_mutex_create();
     e->wake = os_cond_create();
     e->running = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->running);
-    e->best = mem_alloc((size_t)e->runner.limits.rows * sizeof *e->best);
+    e->chosen = mem_alloc((size_t)e->runner.limits.logits * sizeof *e->chosen);
     e->choosing = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->choosing);
+    e->free_slots = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->free_slots);
+    for (int32_t i = 0; i < e->runner.limits.seqs; i++) e->free_slots[e->n_free_slots++] = i;
+    for (int i = 0; i < FLIGHTS; i++) {
+        e->flights[i] = mem_alloc(sizeof *e->flights[i]);
+        e->flights[i]->rows = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->flights[i]->rows);
+    }
     if (be->device->step_ms > 0) e->chunk = FIRST_CHUNK;
     struct prefix_options prefix = {.kv = &e->runner.kv, .backend = be, .spec = &m->spec, .n_snapshots = limits.snapshots};
     if (options->prefix) e->prefix = prefix_open(&prefix);
@@ -136,7 +142,8 @@ void engine_quit(struct engine *e) {
 
 bool engine_wait(struct engine *e) {
     os_mutex_lock(e->lock);
-    while (!e->quit && !e->inbox && !e->orders && e->n_running == 0 && e->n_waiting == 0) os_cond_wait(e->wake, e->lock);
+    while (!e->quit && !e->inbox && !e->orders && e->n_running == 0 && e->n_waiting == 0 && e->n_flights == 0)
+        os_cond_wait(e->wake, e->lock);
     bool go_on = !e->quit;
     os_mutex_unlock(e->lock);
     return go_on;
@@ -199,26 +206,53 @@ static void watch_time(struct engine *e, uint64_t started_ns) {
         e->chunk = engine_next_chunk(e->chunk, n_rows, (double)(os_clock_ns() - started_ns) / 1e6, limit, e->runner.limits.rows);
 }
 
+/* The next step, if there is one to run now. */
+static int launch_step(struct engine *e, struct err *err) {
+    struct flight *f = e->flights[e->n_flights];
+    if (e->n_running == 0) return ERR_OK;
+    schedule_plan(e, f, e->n_flights > 0);
+    if (f->n == 0) return ERR_OK;
+    TRY(flight_launch(e, f, err));
+    e->n_flights++;
+    return ERR_OK;
+}
+
+static int collect_oldest(struct engine *e, struct err *err) {
+    struct flight *f = e->flights[0];
+    int code = flight_collect(e, f, e->n_flights - 1, err);
+    e->n_flights--;
+    memmove(&e->flights[0], &e->flights[1], (FLIGHTS - 1) * sizeof *e->flights);
+    e->flights[FLIGHTS - 1] = f;
+    return code;
+}
+
+/* Whether the next step may be launched before the results of the one in flight are there. A device that is watched by the clock is waited for. */
+static bool can_run_ahead(const struct engine *e) {
+    const struct backend *be = e->runner.backend;
+    return be->runs_ahead && be->device->step_ms == 0 && !e->flights[0]->reads_logits && !e->flights[0]->reads_hidden;
+}
+
+/* Launches a step, and the one behind it where the device runs ahead; then takes the results of the oldest. */
 static int run_step(struct engine *e, struct err *err) {
     uint64_t started_ns = os_clock_ns();
-    schedule_plan(e);
-    if (e->runner.batch.step.n_rows == 0) return ERR_OK;
-    mem_guard_begin("engine step");
-    int code = runner_run(&e->runner, err);
-    mem_guard_end();
-    if (!code) code = collect_step(e, err);
+    if (e->n_flights == 0) TRY(launch_step(e, err));
+    if (e->n_flights == 1 && can_run_ahead(e)) TRY(launch_step(e, err));
+    if (e->n_flights == 0) return ERR_OK;
+    TRY(collect_oldest(e, err));
     watch_time(e, started_ns);
-    e->live.n_steps++;
-    return code;
+    return ERR_OK;
 }
 
 int engine_turn(struct engine *e, bool *out_idle, struct err *err) {
     take_orders(e);
     end_late(e);
     schedule_admit(e);
-    int code = e->n_running ? run_step(e, err) : ERR_OK;
-    if (code) schedule_end_all(e, JOB_ERROR, err);
-    *out_idle = e->n_running == 0 && e->n_waiting == 0;
+    int code = run_step(e, err);
+    if (code) {
+        e->n_flights = 0;
+        schedule_end_all(e, JOB_ERROR, err);
+    }
+    *out_idle = e->n_running == 0 && e->n_waiting == 0 && e->n_flights == 0;
     publish_stats(e);
     return code;
 }
@@ -236,14 +270,20 @@ void engine_close(struct engine *e) {
         e->newest = j->older;
         job_destroy(j);
     }
-    collect_free(e);
+    choose_free(e);
+    for (int i = 0; i < FLIGHTS; i++) {
+        mem_free(e->flights[i]->rows);
+        mem_free(e->flights[i]);
+    }
+    mem_free(e->hidden);
+    mem_free(e->free_slots);
     prefix_close(e->prefix);
     runner_close(&e->runner);
     os_cond_destroy(e->wake);
     os_mutex_destroy(e->lock);
     arena_free(&e->arena);
     mem_free(e->running);
-    mem_free(e->best);
+    mem_free(e->chosen);
     mem_free(e->choosing);
     mem_free(e);
 }

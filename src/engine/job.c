@@ -79,6 +79,7 @@ struct job *job_create(struct engine *e, const struct job_spec *spec, struct err
     struct job *j = mem_alloc(sizeof *j);
     j->engine = e;
     j->chain.stop.matched = -1;
+    j->choice_slot = -1;
     if (copy_spec(j, spec, err)) {
         job_destroy(j);
         return NULL;

@@ -10,12 +10,14 @@
 #include "model/forward.h"
 
 struct runner_limits {
-    int32_t context;   /* longest sequence; 0: the model's */
-    int32_t rows;      /* most rows in a step */
-    int32_t seqs;      /* most sequences at once */
-    int32_t logits;    /* most rows in a step whose logits are wanted; 0: one for each sequence */
-    int32_t snapshots; /* slots of recurrent state beyond those of the sequences */
-    int64_t kv_tokens; /* positions that the cache holds in all; 0: seqs * context */
+    int32_t context;    /* longest sequence; 0: the model's */
+    int32_t rows;       /* most rows in a step */
+    int32_t seqs;       /* most sequences at once */
+    int32_t logits;     /* most rows in a step whose logits are wanted; 0: one for each sequence */
+    int32_t snapshots;  /* slots of recurrent state beyond those of the sequences */
+    int64_t kv_tokens;  /* positions that the cache holds in all; 0: seqs * context */
+    double kv_share;    /* above 0: no more than this share of the memory that is free when all else is there */
+    bool keeps_context; /* the context was asked for: it is not made shorter for want of memory */
 };
 
 struct runner {
@@ -27,6 +29,7 @@ struct runner {
     struct tensor logits, best; /* of the last run: [n_logits, 1, vocab], [n_logits, 1, 1] */
     struct tensor hidden;       /* of the last run: [n_hidden, 1, hidden] */
     float *host_logits;         /* [limits.logits, vocab] when read */
+    int32_t *host_best;         /* [limits.logits] when read */
 };
 
 int runner_open(const struct model *m, struct backend *be, const struct runner_limits *limits, struct runner *out, struct err *err);
@@ -38,7 +41,8 @@ int runner_run(struct runner *r, struct err *err);
 int runner_hidden(struct runner *r, float *out, struct err *err);
 /* The logits of the last run, dense, [n_logits, vocab]; valid until the next. */
 int runner_logits(struct runner *r, const float **out, struct err *err);
-/* The index of the largest logit of each row that has logits. */
-int runner_best(struct runner *r, int32_t *out, struct err *err);
+/* What was chosen for each of the n rows with logits: of the last run, or of the run `age` before it on a backend that runs ahead. A backend
+ * that does not choose gives tokens alone, those of the largest logits. */
+int runner_chosen(struct runner *r, int32_t age, int32_t n, struct step_chosen *out, struct err *err);
 
 #endif

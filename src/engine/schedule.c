@@ -40,6 +40,8 @@ static void remove_waiting(struct engine *e, struct job *j) {
 void schedule_end(struct engine *e, struct job *j, enum job_finish finish, const struct err *why) {
     if (j->is_running) remove_running(e, j);
     else remove_waiting(e, j);
+    flight_forget(e, j);
+    choose_end(e, j);
     if (e->prefix && j->is_placed && finish != JOB_ERROR) prefix_keep(e->prefix, &j->seq);
     int32_t n_done = j->seq.n_done;
     if (j->is_placed) sequence_free(&j->seq, &e->runner.kv);
@@ -180,22 +182,28 @@ static bool wants_hidden(const struct job *j) {
 }
 
 /* Adds n rows of a job to the batch, whose blocks are there. */
-static void add_rows(struct engine *e, struct job *j, int32_t n) {
+static void add_rows(struct engine *e, struct flight *f, struct job *j, int32_t n) {
     struct batch *b = &e->runner.batch;
     int32_t first = first_wanted(j, n);
-    j->n_rows = n;
-    j->n_wanted = n - first;
-    j->i_wanted = wants_hidden(j) ? b->n_hidden : b->step.n_logits;
-    if (!wants_hidden(j) && j->n_wanted > 1) e->n_extra -= j->n_wanted - 1;
+    struct flight_row row = {.n_rows = n, .i_wanted = wants_hidden(j) ? b->n_hidden : b->step.n_logits, .n_wanted = n - first};
+    if (!wants_hidden(j) && row.n_wanted > 1) e->n_extra -= row.n_wanted - 1;
     batch_add(b, &j->seq, n, first, wants_hidden(j));
+    flight_add(e, f, j, row);
+    j->is_planned = true;
 }
 
 /* A decode row, for which others give way. False: there are no blocks to be had. */
-static bool add_decode_row(struct engine *e, struct job *j) {
+static bool add_decode_row(struct engine *e, struct flight *f, struct job *j) {
     while (!reserve(e, &j->seq, 1))
         if (!preempt(e, j)) return false;
-    add_rows(e, j, 1);
+    add_rows(e, f, j, 1);
     return true;
+}
+
+/* Its last token is not there, and the device does not know it either; or it is the last that was wanted. */
+static bool must_wait(const struct job *j) {
+    int32_t last = j->seq.tokens[j->seq.n_tokens - 1];
+    return last == TOKEN_OF_THE_HOST || (last < 0 && j->seq.n_tokens >= j->n_limit);
 }
 
 static bool is_decoding(const struct job *j) {
@@ -228,36 +236,39 @@ static bool has_turn(const struct engine *e, const struct job *j) {
 }
 
 /* Decode rows first, then prompt chunks, as far as the rows last. */
-static void fill_batch(struct engine *e) {
+static void fill_batch(struct engine *e, struct flight *f) {
     struct runner *r = &e->runner;
     batch_clear(&r->batch);
+    *f = (struct flight){.rows = f->rows};
     e->live.rows_decode = e->live.rows_prefill = 0;
     e->n_extra = r->limits.logits - r->limits.seqs;
     choose_kind(e);
     for (int32_t i = 0; i < e->n_running; i++) {
-        e->running[i]->n_rows = 0;
+        e->running[i]->is_planned = false;
         sequence_follow_rope(&e->running[i]->seq, &r->kv, &r->model->spec, e->options.exact);
     }
-    for (int32_t i = 0; i < e->n_running; i++)
-        if (is_decoding(e->running[i]) && has_turn(e, e->running[i])) e->live.rows_decode += add_decode_row(e, e->running[i]);
     for (int32_t i = 0; i < e->n_running; i++) {
         struct job *j = e->running[i];
-        if (j->n_rows || is_decoding(j) || !has_turn(e, j)) continue;
+        if (is_decoding(j) && has_turn(e, j) && !must_wait(j)) e->live.rows_decode += add_decode_row(e, f, j);
+    }
+    for (int32_t i = 0; i < e->n_running; i++) {
+        struct job *j = e->running[i];
+        if (j->is_planned || is_decoding(j) || !has_turn(e, j) || must_wait(j)) continue;
         int32_t n = chunk_of(e, j);
         if (n <= 0 || !reserve(e, &j->seq, n)) break; /* a prompt never preempts: it waits until blocks are free */
-        add_rows(e, j, n);
+        add_rows(e, f, j, n);
         e->live.rows_prefill += n;
     }
 }
 
 /* Jobs that hold each other up give way, the youngest first. One that is alone and has no room will never have any. */
-void schedule_plan(struct engine *e) {
+void schedule_plan(struct engine *e, struct flight *f, bool is_ahead) {
     struct job *oldest = e->running[0];
     mem_guard_begin("engine plan");
-    fill_batch(e);
-    while (e->runner.batch.step.n_rows == 0 && preempt(e, oldest)) fill_batch(e);
+    fill_batch(e, f);
+    while (f->n == 0 && !is_ahead && preempt(e, oldest)) fill_batch(e, f);
     mem_guard_end();
-    if (e->runner.batch.step.n_rows) return;
+    if (f->n || is_ahead) return;
     struct err why;
     err_set(&why, ERR_EMEMORY, "the KV cache is too small for %d tokens", oldest->seq.n_tokens);
     schedule_end(e, oldest, JOB_ERROR, &why);

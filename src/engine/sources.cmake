@@ -1,10 +1,12 @@
 set(ENGINE_SOURCES
   src/engine/batch.c
-  src/engine/collect.c
+  src/engine/choose.c
   src/engine/engine.c
   src/engine/events.c
+  src/engine/flight.c
   src/engine/job.c
   src/engine/kv.c
+  src/engine/kv_size.c
   src/engine/prefix.c
   src/engine/runner.c
   src/engine/sampler.c

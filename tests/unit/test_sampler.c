@@ -201,6 +201,11 @@ static int by_logit(const void *left, const void *right) {
     return (a->id > b->id) - (a->id < b->id);
 }
 
+static int by_id(const void *left, const void *right) {
+    const struct plain *a = left, *b = right;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
 static double plain_weigh(struct plain *c, int32_t n, double temperature) {
     float best = c[0].logit;
     double sum = 0;
@@ -230,6 +235,7 @@ static int32_t plain_choice(const float *row, int32_t n, const struct sampler_pa
             if (held >= (double)p->top_p * sum) kept = i + 1;
         }
     }
+    qsort(c, (size_t)kept, sizeof *c, by_id);
     double left = rng_uniform(p->seed, (uint64_t)n_history, 0) * plain_weigh(c, kept, (double)p->temperature);
     for (int32_t i = 0; i < kept && left >= 0; i++) {
         if (c[i].p <= 0) continue;

@@ -4,11 +4,12 @@
 #include "base/arena.h"
 #include "os/os.h"
 
-enum { ROWS_DEFAULT = 512 };
+enum { ROWS_DEFAULT = 512, PLACES_DEFAULT = 4 };
 
 int cpu_device_open(const struct device_options *options, struct device **out, struct err *err) {
     struct cpu_device *d = mem_alloc(sizeof *d);
     d->base.rows_default = ROWS_DEFAULT;
+    d->base.places_default = PLACES_DEFAULT;
     d->lock = os_mutex_create();
     d->moved = os_cond_create();
     int code = pool_create(options->n_threads > 0 ? options->n_threads : os_core_count(), &d->pool, err);

@@ -49,12 +49,13 @@ static int open_context(struct cuda *c, struct err *err) {
 
 static int cuda_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
     struct cuda *c = mem_alloc(sizeof *c);
-    c->base = (struct backend){.type = &cuda_backend, .device = d, .precision = options->precision, .mixes_rows = true};
+    c->base = (struct backend){.type = &cuda_backend, .device = d, .precision = options->precision, .mixes_rows = true, .runs_ahead = true};
     c->gpu = (struct cuda_gpu *)d;
     c->d = c->gpu->d;
     c->exact = options->precision == PRECISION_EXACT || options->precision == PRECISION_F32;
     c->no_fuse = options->no_fuse;
     c->kept_back = RESERVE_BYTES;
+    c->base.chooses = c->gpu->functions[KERNEL_choose_draw] != NULL;
     c->base.rows_max = MAX_GRID_Y / 2; /* rows are a grid's second dimension; wide products have two for each */
     int code = open_context(c, err);
     if (code) {
@@ -99,5 +100,7 @@ const struct backend_type cuda_backend = {
     .end = end_watched,
     .reserve = cuda_reserve,
     .read = cuda_read,
+    .choice_begin = cuda_choice_begin,
+    .chosen = cuda_chosen,
     .describe = cuda_describe,
 };

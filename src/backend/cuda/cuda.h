@@ -21,6 +21,7 @@ enum kernel_id {
     N_KERNELS
 };
 
+enum { RESULTS = 4 }; /* of steps that may be on their way to the host */
 enum { CUDA_MODULES_MAX = 32, GRAPHS_MAX = 64, SEEN_MAX = 64, STAGES = 4, OUTPUTS_MAX = 8, MAX_GRID_Y = 65535, QMV_ROWS = 8 };
 
 /* A bound weight: the checkpoint's planes, row after row or as tiles, in one piece of device memory. */
@@ -61,9 +62,17 @@ struct program {
 
 /* Where the arrays of a step lie in the step block; a function of the key and the limits. */
 struct step_layout {
-    size_t ids, pos, seq_of, wanted_rows, seqs, tables[KV_CLASSES_MAX], rope, tiles;
+    size_t ids, pos, seq_of, wanted_rows, seqs, choices, tables[KV_CLASSES_MAX], rope, tiles;
     size_t bytes;
     int32_t table_stride;
+};
+
+/* Pinned memory for what a step chose, and when it is there. */
+struct cuda_result {
+    unsigned char *data;
+    CUevent done;
+    int32_t n;
+    bool has_records; /* struct step_chosen; else tokens */
 };
 
 struct cuda_output {
@@ -139,6 +148,11 @@ struct cuda {
     int i_stage;
     int32_t n_rope_tables, rope_width; /* of the step */
     int32_t n_tiles, n_decode;         /* prompt tiles of 64 rows; rows of sequences with one row, which come first */
+
+    CUdeviceptr chosen, choose_counters; /* [rows] tokens of the last step; [2 rows] */
+    CUdeviceptr said, biases, masks;     /* tables of choose.c; 0 until somebody needs them */
+    struct cuda_result results[RESULTS];
+    int i_result; /* the next one to be filled */
 
     struct cuda_graph graphs[GRAPHS_MAX];
     int32_t n_graphs;
@@ -273,6 +287,8 @@ cuda_lower_fn lower_embed, lower_linear_ref, lower_step_linear, lower_qmv, lower
 bool step_linear_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax,
     lower_terms, lower_terms_sum;
+cuda_lower_fn lower_choose;
+bool choose_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_fast, lower_route, lower_experts, lower_experts_ref;
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning;
 
@@ -298,6 +314,16 @@ int cuda_reserve(struct backend *be, struct err *err);
 int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err);
 /* Waits for what was launched. */
 int cuda_wait(struct cuda *c, struct err *err);
+/* An error when blocks of a launch waited for each other in vain. */
+int cuda_check_waits(struct cuda *c, struct err *err);
+
+/* ---- choosing (choose.c) ---- */
+int cuda_choose_open(struct cuda *c, int32_t rows, struct err *err);
+void cuda_choose_close(struct cuda *c);
+int cuda_choice_begin(struct backend *be, int32_t slot, const struct choice_tables *t, struct err *err);
+/* What the step chose goes to the host, behind the step. */
+int cuda_results_send(struct cuda *c, struct err *err);
+int cuda_chosen(struct backend *be, int32_t age, struct step_chosen *out, struct err *err);
 /* Notes whether what failed with this code has cost us the GPU, and returns it. */
 int cuda_note_lost(struct cuda *c, int code);
 

@@ -1,7 +1,8 @@
 /* A GPU as a device: opened through the driver alone, its kernels loaded once for all models on it. */
 #include "backend/cuda/cuda.h"
 
-enum { ROWS_DEFAULT = 2048 }; /* a GPU dequantises a layer once per step: long chunks pay */
+enum { ROWS_DEFAULT = 2048, PLACES_DEFAULT = 64 }; /* a GPU dequantises a layer once per step: long chunks pay */
+#define CACHE_SHARE 0.9
 
 int cuda_gpu_use(struct cuda_gpu *g, struct err *err) {
     CUDA_TRY(g, g->d->cuCtxSetCurrent(g->context), "using GPU %d", g->about->index);
@@ -64,6 +65,8 @@ int cuda_gpu_open(const struct device_options *options, struct device **out, str
     struct cuda_gpu *g = mem_alloc(sizeof *g);
     g->base.is_gpu = true;
     g->base.rows_default = ROWS_DEFAULT;
+    g->base.places_default = PLACES_DEFAULT;
+    g->base.cache_share = CACHE_SHARE;
     int code = open_gpu(g, options->name, err);
     if (code) {
         cuda_gpu_close(&g->base);

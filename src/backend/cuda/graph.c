@@ -5,7 +5,7 @@
 /* Two keys share a program when these agree; lengths by bucket. */
 static bool same_key(const struct step_key *a, const struct step_key *b) {
     return a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits && a->n_hidden == b->n_hidden &&
-           cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
+           a->chooses == b->chooses && cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
 }
 
 struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key) {

@@ -66,6 +66,7 @@ void lower_embed(struct cuda *c, const struct op *op) {
     struct k_embed a = {
         .w = cuda_weight_args(e->weight),
         .ids = cuda_step_array(c, c->at.ids),
+        .chosen = c->chosen,
         .pos = cuda_step_array(c, c->at.pos),
         .y = cuda_view(c, op->out[0]),
         .scale = e->scale,
@@ -168,6 +169,7 @@ void lower_argmax(struct cuda *c, const struct op *op) {
     size_t used = 0;
     struct k_argmax a = {.x = cuda_view(c, x),
                          .y = cuda_view(c, op->out[0]).p,
+                         .chosen = c->chosen,
                          .y_stride = op->out[0].row_stride,
                          .chunks = (int32_t)ceil_div(x.width, CHUNK)};
     a.best = cuda_op_scratch(c, &used, (size_t)x.rows * (size_t)a.chunks * sizeof(float));

@@ -127,12 +127,18 @@ int cuda_note_lost(struct cuda *c, int code) {
 
 int cuda_end(struct backend *be, const struct step *step, struct err *err) {
     struct cuda *c = (struct cuda *)be;
-    return cuda_note_lost(c, run_step(c, step, err));
+    int code = run_step(c, step, err);
+    if (!code) code = cuda_results_send(c, err);
+    return cuda_note_lost(c, code);
+}
+
+int cuda_wait(struct cuda *c, struct err *err) {
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
+    return cuda_check_waits(c, err);
 }
 
 /* After a wait that had no end (kernels/sync.cuh) a step's results are nothing; the counters are whole again when the launch is over. */
-int cuda_wait(struct cuda *c, struct err *err) {
-    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
+int cuda_check_waits(struct cuda *c, struct err *err) {
     if (!*c->gave_up) return ERR_OK;
     *c->gave_up = 0;
     CUDA_TRY(c, c->d->cuMemsetD32Async(c->counters + COUNTERS_GAVE_UP * sizeof(uint32_t), 0, 1, c->stream), "clearing counters");

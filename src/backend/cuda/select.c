@@ -69,6 +69,7 @@ static const struct select_row rows[] = {
     {OP_CONCAT, "concat", always, lower_concat},
     {OP_ROWS, "rows", always, lower_rows},
     {OP_ARGMAX, "argmax", always, lower_argmax},
+    {OP_CHOOSE, "choose", choose_fits, lower_choose},
     {OP_TERMS, "terms", always, lower_terms},
     {OP_TERMS_SUM, "terms_sum", always, lower_terms_sum},
 };

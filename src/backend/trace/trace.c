@@ -15,6 +15,7 @@ static int trace_device_open(const struct device_options *options, struct device
     (void)options, (void)err;
     *out = mem_alloc(sizeof **out);
     (*out)->rows_default = ROWS_DEFAULT;
+    (*out)->places_default = 1;
     return ERR_OK;
 }
 

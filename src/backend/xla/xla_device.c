@@ -4,7 +4,7 @@
 #include "backend/xla/find.h"
 #include "os/os.h"
 
-enum { ROWS_DEFAULT = 512 };
+enum { ROWS_DEFAULT = 512, PLACES_DEFAULT = 4 };
 
 void xla_device_close(struct device *base) {
     struct xla_device *d = (struct xla_device *)base;
@@ -64,6 +64,7 @@ static int count_places(struct xla_device *d, struct err *err) {
 int xla_device_open(const struct device_options *options, struct device **out, struct err *err) {
     struct xla_device *d = mem_alloc(sizeof *d);
     d->base.rows_default = ROWS_DEFAULT;
+    d->base.places_default = PLACES_DEFAULT;
     int code = count_places(d, err);
     if (!code) code = open_plugin(d, options, err);
     if (code) {
