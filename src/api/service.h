@@ -65,6 +65,8 @@ bool service_thinks(struct str prompt);
 int service_decode(const struct service *s, const int32_t *ids, int32_t n, struct sb *out, struct err *err);
 /* The bytes of a token; of a special one its name. */
 struct str service_token_text(const struct service *s, int32_t id);
+/* What the token is in an answer's text: of a special one nothing. */
+struct str service_token_bytes(const struct service *s, int32_t id);
 
 /* ---- jobs ------------------------------------------------------------------------------------------------------------ */
 

@@ -34,8 +34,11 @@ int service_decode(const struct service *s, const int32_t *ids, int32_t n, struc
     return tok_decode(s->session->tok, ids, (size_t)n, false, out, err);
 }
 
+struct str service_token_bytes(const struct service *s, int32_t id) {
+    struct str bytes = tok_token_bytes(s->session->tok, id);
+    return bytes.p ? bytes : STR("");
+}
+
 struct str service_token_text(const struct service *s, int32_t id) {
-    const struct tok *t = s->session->tok;
-    struct str text = tok_is_special(t, id) ? tok_token_text(t, id) : tok_token_bytes(t, id);
-    return text.p ? text : STR("");
+    return tok_is_special(s->session->tok, id) ? tok_token_text(s->session->tok, id) : service_token_bytes(s, id);
 }

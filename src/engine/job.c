@@ -50,7 +50,8 @@ static int copy_answer(struct job *j, struct err *err) {
     if (!s->has_seed) p->seed = hash_pair(os_clock_ns() ^ (uint64_t)os_process_id(), ++e->n_seeds);
     if (!s->wants_text) return ERR_OK;
     if (!e->tok) return err_set(err, ERR_EARG, "there is no tokenizer that makes text of tokens");
-    struct chain_options options = {.stops = s->stops, .n_stops = s->n_stops, .splits = s->splits, .inside = s->thinks};
+    struct chain_options options = {
+        .stops = s->stops, .n_stops = s->n_stops, .splits = s->splits, .inside = s->thinks, .continues = s->continues};
     return chain_init(&j->chain, &j->arena, e->tok, &options, err);
 }
 

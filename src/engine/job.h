@@ -53,6 +53,7 @@ struct job_spec {
     bool wants_progress;     /* events also while the prompt is read */
     bool splits;             /* reasoning is told from content */
     bool thinks;             /* the prompt left the model inside its reasoning */
+    bool continues;          /* the answer's text goes on with the prompt's: a space at its front stays */
     const struct str *stops; /* [n_stops] strings that end the answer and are not part of it; needs wants_text */
     size_t n_stops;
     int64_t deadline_ms; /* from now; 0: none */

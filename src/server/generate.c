@@ -183,6 +183,7 @@ static struct job_spec spec_of(const struct generation *g, struct gen_choice *c)
     spec.n_tokens = prompt->ids.n;
     spec.splits = g->format->splits;
     spec.thinks = g->starts_inside;
+    spec.continues = g->format->continues;
     spec.deadline_ms = g->call->server->options.deadline_ms;
     spec.user = c;
     spec.sampling.seed +=

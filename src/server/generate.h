@@ -36,7 +36,8 @@ struct gen_format {
     const char *id_prefix;
     const char *input; /* the field that prompts come from */
     bool splits;       /* reasoning is told from content */
-    /* Frames of a stream, appended to out: at the beginning of a choice; for a piece; at its end; at the end of all. */
+    bool continues;    /* an answer is the rest of its prompt's text, not a text of its own */
+    /* Frames of a stream, appended to out: with a choice's first token; for a piece; at its end; at the end of all. */
     void (*begin)(struct generation *g, struct gen_choice *c, struct sb *out);
     void (*piece)(struct generation *g, struct gen_choice *c, struct sb *out);
     void (*end)(struct generation *g, struct gen_choice *c, struct sb *out);

@@ -74,7 +74,7 @@ static void put_logprobs(struct generation *g, struct gen_choice *c, struct json
     jsonw_open(w, "text_offset", '[');
     for (size_t i = 0; i < c->n_tokens; i++) {
         jsonw_int(w, c->n_chars);
-        c->n_chars += count_chars(service_token_text(g->call->service, c->tokens[i].id));
+        c->n_chars += count_chars(service_token_bytes(g->call->service, c->tokens[i].id));
     }
     jsonw_end(w, ']');
     jsonw_end(w, '}');
@@ -136,8 +136,14 @@ static void put_done(struct generation *g, struct sb *out) {
     sse_put(out, NULL, STR("[DONE]"));
 }
 
-static const struct gen_format completion_format =
-    {.id_prefix = "cmpl-", .input = "prompt", .begin = put_begin, .piece = put_piece, .end = put_end, .done = put_done, .whole = put_whole};
+static const struct gen_format completion_format = {.id_prefix = "cmpl-",
+                                                    .input = "prompt",
+                                                    .continues = true,
+                                                    .begin = put_begin,
+                                                    .piece = put_piece,
+                                                    .end = put_end,
+                                                    .done = put_done,
+                                                    .whole = put_whole};
 
 /* ---- the request -------------------------------------------------------------------------------------------------------- */
 

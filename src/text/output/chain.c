@@ -4,6 +4,7 @@
 int chain_init(struct chain *c, struct arena *a, const struct tok *tok, const struct chain_options *options, struct err *err) {
     *c = (struct chain){.splits = options->splits};
     tok_stream_init(&c->stream, tok, true);
+    if (options->continues) tok_stream_continue(&c->stream);
     reasoning_init(&c->split, options->inside);
     return stop_init(&c->stop, a, options->stops, options->n_stops, err);
 }

@@ -15,8 +15,9 @@
 struct chain_options {
     const struct str *stops; /* [n_stops] strings that end the text and are not part of it */
     size_t n_stops;
-    bool splits; /* reasoning at the beginning is told from the content */
-    bool inside; /* the prompt left the model inside its reasoning */
+    bool splits;    /* reasoning at the beginning is told from the content */
+    bool inside;    /* the prompt left the model inside its reasoning */
+    bool continues; /* the text goes on with the prompt's: a space at its front stays */
 };
 
 struct chain {

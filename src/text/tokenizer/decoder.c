@@ -300,6 +300,19 @@ void tok_stream_init(struct tok_stream *s, const struct tok *t, bool skip_specia
     s->skip_special = skip_special;
 }
 
+/* A letter goes through the stages; they remember that there was a token, and its text is thrown away. */
+void tok_stream_continue(struct tok_stream *s) {
+    struct sb before = {0};
+    s->out = &before;
+    tok_dec_text(s, 0, STR("x"), NULL);
+    tok_dec_end(s, 0, NULL);
+    sb_free(&before);
+    for (size_t i = 0; i < TOK_STREAM_STAGES; i++) {
+        sb_clear(&s->stages[i].hold);
+        sb_clear(&s->stages[i].previous);
+    }
+}
+
 int tok_stream_push(struct tok_stream *s, int32_t id, struct sb *out, struct err *err) {
     const struct tok *t = s->t;
     if (id < 0 || (size_t)id >= t->n_ids || !t->text[id].p) return ERR_OK;
@@ -353,17 +366,13 @@ static const struct tok_dec *plain_replace(const struct tok *t) {
     return plain ? first : NULL;
 }
 
-/* The token after another one, so that nothing is taken for the start of a text. */
+/* The token inside a text. */
 static void speak(struct tok_stream *s, struct str token, struct sb *out) {
-    struct sb text = {0};
-    s->out = &text;
-    tok_dec_text(s, 0, STR("x"), NULL);
-    tok_dec_end(s, 0, NULL);
+    tok_stream_continue(s);
+    s->out = out;
     tok_dec_text(s, 0, token, NULL);
     tok_dec_end(s, 0, NULL);
-    tok_stream_flush(s, &text, NULL);
-    sb_put(out, str_from(sb_str(&text), 1));
-    sb_free(&text);
+    tok_stream_flush(s, out, NULL);
 }
 
 static bool has_fallback(const struct tok *t) {

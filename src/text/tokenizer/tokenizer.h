@@ -84,6 +84,9 @@ struct tok_stream {
     struct sb *out;
 };
 void tok_stream_init(struct tok_stream *s, const struct tok *t, bool skip_special);
+/* Right after init: the ids go on with a text that is not pushed. A space at the front of the first token then stays; at the start of a text
+ * many tokenizers take it off. The text is that of tok_token_bytes, token by token. */
+void tok_stream_continue(struct tok_stream *s);
 int tok_stream_push(struct tok_stream *s, int32_t id, struct sb *out, struct err *err);
 int tok_stream_flush(struct tok_stream *s, struct sb *out, struct err *err); /* afterwards it is as after init */
 void tok_stream_free(struct tok_stream *s);
