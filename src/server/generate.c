@@ -93,10 +93,15 @@ static void keep_tokens(struct gen_choice *c, const struct job_events *ev) {
     c->n_tops += n_tops;
 }
 
-/* Writes what the choice has gathered; false when the client is gone (and the call with it). */
+/* Writes what the choice has gathered; false when the client is gone (and the call with it). The first frame leaves with the first token, also
+ * where that has no text yet: clients take it for the time that the prompt took. */
 static bool stream(struct generation *g, struct gen_choice *c) {
     struct http_exchange *x = g->call->exchange;
     struct sb out = {0};
+    if (!c->has_begun && (c->usage.n_new || c->finish)) {
+        g->format->begin(g, c, &out);
+        c->has_begun = true;
+    }
     if (c->content.n || c->reasoning.n || (c->n_tokens && c->finish)) {
         g->format->piece(g, c, &out);
         sb_clear(&c->content);
@@ -208,18 +213,6 @@ static int submit_all(struct generation *g) {
     return 0;
 }
 
-static void begin_stream(struct generation *g) {
-    struct http_exchange *x = g->call->exchange;
-    struct sb out = {0};
-    g->written_ns = os_clock_ns();
-    for (int32_t i = 0; i < g->n_choices; i++) g->format->begin(g, &g->choices[i], &out);
-    http_hold(x);
-    http_stream_begin(x, 200, SSE_TYPE);
-    if (x->conn) http_stream_write(x, sb_str(&out));
-    http_release(x);
-    sb_free(&out);
-}
-
 void generate_start(struct call *c) {
     struct generation *g = c->state;
     g->id = server_new_id(c->server, &c->arena, g->format->id_prefix);
@@ -231,7 +224,8 @@ void generate_start(struct call *c) {
     c->on_gone = on_gone;
     c->on_drained = on_drained;
     c->on_tick = on_tick;
-    if (g->params.stream) begin_stream(g);
+    g->written_ns = os_clock_ns();
+    if (g->params.stream) http_stream_begin(c->exchange, 200, SSE_TYPE);
 }
 
 void generate_put_head(const struct generation *g, const char *object, struct jsonw *w) {

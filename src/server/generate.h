@@ -27,6 +27,7 @@ struct gen_choice {
     struct sampler_top *tops;
     size_t n_tokens, n_tops, tokens_capacity, tops_capacity;
     int64_t n_chars; /* before this piece, for text_offset */
+    bool has_begun;  /* its first frame is out */
     bool is_blocked; /* has events that its client has no room for */
     enum job_finish finish;
     struct job_usage usage;
