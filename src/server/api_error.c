@@ -10,7 +10,6 @@ static const char *type_of(int32_t status) {
     switch (status) {
     case 401:
     case 403: return "authentication_error";
-    case 404: return "not_found_error";
     case 429: return "rate_limit_error";
     case 501: return "not_supported_error";
     case 503: return "unavailable_error";
