@@ -125,12 +125,21 @@ enum service_state service_state(struct service *s, struct err *out_why) {
     return state;
 }
 
+int service_check(struct service *s, struct err *err) {
+    switch (service_state(s, NULL)) {
+    case SERVICE_READY: return ERR_OK;
+    case SERVICE_LOADING: return err_set(err, ERR_EBUSY, "the model is being loaded");
+    case SERVICE_FAILED: break;
+    }
+    return err_set(err, ERR_EDEVICE, "the model has failed, and the server ends; its log says why");
+}
+
 const struct service_info *service_info(const struct service *s) {
     return &s->info;
 }
 
 int service_submit(struct service *s, const struct job_spec *specs, int32_t n, struct job **out, struct err *err) {
-    if (service_state(s, NULL) != SERVICE_READY) return err_set(err, ERR_EBUSY, "the model is being loaded");
+    TRY(service_check(s, err));
     return engine_submit(s->session->engine, specs, n, out, err);
 }
 

@@ -34,6 +34,8 @@ int service_open(const struct service_options *options, struct service **out, st
 void service_close(struct service *s);
 /* *out_why is filled when it failed; it may be NULL. */
 enum service_state service_state(struct service *s, struct err *out_why);
+/* Whether requests are taken, else what those who ask are told: ERR_EBUSY while the model is being loaded, ERR_EDEVICE once it failed. */
+int service_check(struct service *s, struct err *err);
 
 struct service_info {
     const char *name;        /* of the model */
@@ -70,7 +72,7 @@ struct str service_token_bytes(const struct service *s, int32_t id);
 
 /* ---- jobs ------------------------------------------------------------------------------------------------------------ */
 
-/* The jobs of one request, all or none; errors as engine_submit. From the owner's thread, as everything in job.h. */
+/* The jobs of one request, all or none; errors as service_check and engine_submit. From the owner's thread, as everything in job.h. */
 int service_submit(struct service *s, const struct job_spec *specs, int32_t n, struct job **out, struct err *err);
 /* The next job that has events, or NULL. */
 struct job *service_next_ready(struct service *s);

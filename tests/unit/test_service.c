@@ -1,7 +1,8 @@
 /* api/service: answers cross threads whole, in any company; releasing, full queues and slow readers end what they should. */
 #include "unit.h"
 
-#include "api/service.h"
+#include "api/service_internal.h"
+#include "base/log.h"
 #include "os/os.h"
 
 #include <stdatomic.h>
@@ -228,6 +229,40 @@ static void deadlines_hold(void) {
     service_close(s);
 }
 
+static void keep_quiet(enum log_level level, const char *line, void *user) {
+    (void)level, (void)line, (void)user;
+}
+
+static int lose_device(struct backend *be, const struct step *step, struct err *err) {
+    (void)step;
+    atomic_store(&be->device->lost, true);
+    return err_set(err, ERR_EDEVICE, "the device fell off the bus");
+}
+
+/* Who asks after the device was lost is told so, and not that the model is on its way. */
+static void a_lost_device_is_said(void) {
+    struct reply reply;
+    struct service *s = open_service(1, 1);
+    struct job_spec r = greedy();
+    struct job *job;
+    struct err err = {0};
+    struct backend_type losing = *s->session->backend->type;
+    losing.end = lose_device;
+    log_set_sink(keep_quiet, NULL); /* that a step failed is meant here */
+    CHECK_INT(service_check(s, &err), ERR_OK);
+    s->session->backend->type = &losing;
+    submit(s, &reply, r, prompts[0]);
+    collect(s, &reply, 1);
+    CHECK_INT(reply.last.finish, JOB_ERROR);
+    while (service_state(s, NULL) != SERVICE_FAILED) os_sleep_ms(1);
+    CHECK_INT(service_check(s, &err), ERR_EDEVICE);
+    CHECK(str_find(str_of(err.msg), STR("has failed"), 0) != STR_NONE);
+    CHECK_INT(service_submit(s, &r, 1, &job, &err), ERR_EDEVICE);
+    drop(&reply, 1);
+    service_close(s);
+    log_set_sink(NULL, NULL);
+}
+
 static void a_model_that_is_not_there(void) {
     struct service_options o = {.session = {.model = "/no/such/model"}, .notify = notify};
     struct service *s;
@@ -247,6 +282,7 @@ const struct unit_suite unit_service = {
                                {"a_full_queue_refuses", a_full_queue_refuses},
                                {"bad_requests_are_refused", bad_requests_are_refused},
                                {"deadlines_hold", deadlines_hold},
+                               {"a_lost_device_is_said", a_lost_device_is_said},
                                {"a_model_that_is_not_there", a_model_that_is_not_there},
                                {0}},
 };
