@@ -234,7 +234,7 @@ void generate_put_head(const struct generation *g, const char *object, struct js
     jsonw_put_str(w, "object", str_of(object));
     jsonw_put_int(w, "created", g->created);
     jsonw_put_str(w, "model", str_of(service_info(g->call->service)->name));
-    jsonw_put_null(w, "system_fingerprint");
+    jsonw_put_str(w, "system_fingerprint", server_fingerprint(g->call->server));
     jsonw_open(w, "choices", '[');
 }
 
