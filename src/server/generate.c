@@ -266,9 +266,10 @@ void generate_put_usage(const struct generation *g, struct jsonw *w) {
 
 void generate_end_chunk(const struct generation *g, struct jsonw *w, bool is_last, struct sb *out) {
     jsonw_end(w, ']');
-    if (is_last) {
+    const struct params *p = &g->params;
+    if (is_last || (p->include_usage && p->usage_always)) {
         generate_put_usage(g, w);
-    } else if (g->params.include_usage) {
+    } else if (p->include_usage) {
         jsonw_put_null(w, "usage");
     }
     jsonw_end(w, '}');

@@ -6,7 +6,7 @@
 #include "api/service.h"
 #include "server/api_error.h"
 
-enum param_sets { PARAMS_CHAT = 1, PARAMS_COMPLETION = 2 };
+enum param_sets { PARAMS_CHAT = 1, PARAMS_COMPLETION = 2, PARAMS_EMBEDDING = 4 };
 
 enum { PARAMS_STOPS_MAX = 16, PARAMS_STOP_BYTES_MAX = 1024, PARAMS_BREAKERS_MAX = 64, PARAMS_CHOICES_MAX = 128 };
 
@@ -15,7 +15,8 @@ struct params {
     int32_t vocab;
     /* what is the wire's alone */
     int32_t n;
-    bool stream, include_usage, logprobs, echo;
+    bool stream, logprobs, echo;
+    bool include_usage, usage_always; /* in a stream: behind all pieces; in each of them too */
 };
 
 /* set: PARAMS_CHAT or PARAMS_COMPLETION. out->job.sampling holds the defaults before the call, out->vocab the model's. Refuses, by name,

@@ -1,4 +1,5 @@
 /* POST /v1/embeddings: texts or token ids to vectors of length 1. */
+#include "server/fields.h"
 #include "server/generate.h"
 #include "server/server_internal.h"
 
@@ -200,6 +201,7 @@ static int prepare(struct call *c) {
     int64_t width = service_info(c->service)->width, wanted = width;
     c->state = m;
     m->call = c;
+    if (fields_refuse(c->body, PARAMS_EMBEDDING, &c->error)) return -1;
     if (dimensions && !yyjson_is_null(dimensions) && (!json_val_int(dimensions, &wanted) || wanted < 1 || wanted > width))
         return api_fail(&c->error, 400, NULL, "dimensions", "dimensions must lie between 1 and %lld", (long long)width);
     m->width = (int32_t)wanted;

@@ -189,7 +189,7 @@ BODIES = [
     b'{"messages":[{"role":"user","content":"x"}],"stop":["' + b"y" * 5000 + b'"]}',
     b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{"x":1}}', b'{"messages":[{"role":"user","content":"x"}],"logit_bias":[1]}',
     b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{"999999":1}}', b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{"1":1e9}}',
-    b'{"messages":[{"role":"user","content":"x"}],"stream":"yes"}', b'{"messages":[{"role":"user","content":"x"}],"stream_options":{}}',
+    b'{"messages":[{"role":"user","content":"x"}],"stream":"yes"}', b'{"messages":[{"role":"user","content":"x"}],"stream_options":1}',
     b'{"messages":[{"role":"user","content":"x"}],"tools":[{}]}', b'{"messages":[{"role":"user","content":"x"}],"response_format":1}',
     b'{"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":[]}', b'{"messages":[{"role":"user","content":"\\ud800"}]}',
     b'{"messages":[{"role":"user","content":"\xff\xfe"}]}', b'\xef\xbb\xbf{"messages":[]}', b'{"messages":[{"role":"user","content":"x"}]}garbage',
