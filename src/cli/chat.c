@@ -129,6 +129,7 @@ static int run_answer(struct chat *c, const struct session_ids *ids, struct sess
                            .wants_text = true,
                            .wants_progress = true,
                            .splits = c->has_template,
+                           .continues = !c->has_template,
                            .thinks = ids->thinks,
                            .stops = c->stops,
                            .n_stops = c->n_stops};

@@ -185,6 +185,7 @@ static int generate(const struct args *args, struct output *o, struct err *err) 
     TRY(read_prompt(args, o, err));
     job->n_stops = args_strings(args, OPT_STOP, &job->stops);
     job->wants_text = !o->ids || job->n_stops;
+    job->continues = !job->splits; /* a raw prompt's text goes on, with the space that it goes on with */
     watch.interrupt = interrupt_begin();
     int code = session_run(o->session, job, &watch, &result, err);
     interrupt_end();
