@@ -1,8 +1,17 @@
 set(TEXT_SOURCES
   src/text/chat/chat.c
+  src/text/output/call.c
   src/text/output/chain.c
+  src/text/output/elements.c
+  src/text/output/formats.c
+  src/text/output/literal.c
+  src/text/output/output_tools.c
   src/text/output/reasoning.c
+  src/text/output/shape.c
+  src/text/output/splitter.c
   src/text/output/stop.c
+  src/text/output/typed.c
+  src/text/output/value_reader.c
   src/text/template/tmpl_attr.c
   src/text/template/tmpl_call.c
   src/text/template/tmpl_eval.c

@@ -19,6 +19,7 @@ set(UNIT_SUITES
   ops_moe
   ops_recur
   os
+  output
   pool
   preflight
   prefix
