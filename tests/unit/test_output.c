@@ -4,8 +4,7 @@
 
 #include "os/os.h"
 #include "text/output/output.h"
-
-#include <math.h>
+#include "text/tokenizer/tokenizer.h"
 
 /* ---- one text, read in pieces ----------------------------------------------------------------------------------- */
 
@@ -155,13 +154,15 @@ static void describe(const struct got *g, struct sb *out) {
 
 /* ---- the cases -------------------------------------------------------------------------------------------------- */
 
+static yyjson_val *usual_tools; /* of cases that name none: a line that has nothing else */
+
 static struct output_options case_options(struct arena *a, yyjson_val *test) {
     struct err err;
     struct output_options o = {.takes_calls = true};
     struct str format = json_str(test, "format", (struct str){0}), tail = json_str(test, "prompt_tail", (struct str){0});
     o.format = output_format_find(format);
     FAIL_IF(!o.format, "no format %.*s", STR_ARG(format));
-    CHECK_OK(output_tools_read(a, json_get(test, "tools"), &o.tools, &err), err);
+    CHECK_OK(output_tools_read(a, json_get(test, "tools") ? json_get(test, "tools") : usual_tools, &o.tools, &err), err);
     o.is_open = output_reasoning_is_open(output_reasoning_recognize((struct str){0}, o.format), tail);
     return o;
 }
@@ -210,14 +211,25 @@ static void each_case(const char *path, case_fn *check) {
     size_t n = 0;
     while (str_split_next(&rest, '\n', &line)) {
         if (str_trim(line).n == 0) continue;
-        CHECK_OK(json_parse(&a, line, path, JSON_STRICT, &test, &err), err);
-        check(test);
+        CHECK_OK(json_parse(usual_tools || n ? &a : &file, line, path, JSON_STRICT, &test, &err), err);
+        if (json_get(test, "raw")) {
+            check(test);
+            n++;
+        } else {
+            usual_tools = json_get(test, "tools");
+        }
         arena_reset(&a);
-        n++;
     }
+    usual_tools = NULL;
     arena_free(&a);
     arena_free(&file);
     FAIL_IF(n == 0 || n_wrong, "%d of %zu cases are wrong", n_wrong, n);
+}
+
+static void own_cases(void) {
+    struct arena a = {0};
+    each_case(str_fmt(&a, "%s/tests/text/calls.jsonl", unit_source_dir()).p, check_case);
+    arena_free(&a);
 }
 
 static void shared_cases(void) {
@@ -227,9 +239,302 @@ static void shared_cases(void) {
     arena_free(&a);
 }
 
+/* Arguments while they are written: whole calls are the same, cut ones are marked as such. Malformed ones have been sent
+ * when their fault shows. */
+static void check_as_it_comes(yyjson_val *test) {
+    struct arena a = {0};
+    struct output_options o = case_options(&a, test);
+    struct str raw = json_str(test, "raw", (struct str){0});
+    struct got whole = {0}, eager = {0};
+    split(&o, raw, cut_once, SIZE_MAX, &whole);
+    o.as_it_comes = true;
+    split(&o, raw, cut_always, 0, &eager);
+    for (size_t i = 0; i < eager.n_calls; i++) {
+        if (eager.calls[i].is_whole) continue;
+        if (eager.calls[i].args.n == 0 || eager.calls[i].args.p[0] != '{') report(test, "a cut call has no arguments", &eager);
+    }
+    bool is_cut = eager.n_calls && !eager.calls[eager.n_calls - 1].is_whole;
+    if (!is_cut && !is_same(&whole, &eager)) report(test, "as it comes", &eager);
+    if (is_cut && eager.n_calls != whole.n_calls + 1) report(test, "as it comes, cut", &eager);
+    got_free(&whole);
+    got_free(&eager);
+    arena_free(&a);
+}
+
+static void arguments_as_they_come(void) {
+    struct arena a = {0};
+    struct err err;
+    struct output_pieces pieces = {0};
+    struct output o;
+    each_case(str_fmt(&a, "%s/tests/text/calls.jsonl", unit_source_dir()).p, check_as_it_comes);
+    output_init(&o, &a, &(struct output_options){.format = output_format_find(STR("hermes")), .takes_calls = true, .as_it_comes = true});
+    output_push(&o, STR("Hi <tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"x"), &pieces);
+    CHECK_INT(pieces.n, 3);
+    CHECK(pieces.p[1].kind == OUTPUT_CALL && pieces.p[2].kind == OUTPUT_ARGUMENTS);
+    CHECK_STR(output_piece_text(&pieces, &pieces.p[1]), STR("f"));
+    CHECK_STR(output_piece_text(&pieces, &pieces.p[2]), STR("{\"a\": \"x"));
+    output_pieces_clear(&pieces);
+    output_push(&o, STR("\\u00"), &pieces); /* half an escape waits */
+    CHECK_INT(pieces.n, 0);
+    output_push(&o, STR("e9 </tool_call>"), &pieces);
+    CHECK_STR(output_piece_text(&pieces, &pieces.p[0]), STR("\\u00e9 </tool_call>"));
+    output_pieces_clear(&pieces);
+    output_flush(&o, true, &pieces);
+    CHECK(pieces.n == 1 && pieces.p[0].kind == OUTPUT_CALL_CUT && pieces.p[0].call == 0);
+    output_free(&o);
+    output_pieces_free(&pieces);
+    arena_free(&a);
+    (void)err;
+}
+
+/* ---- reasoning -------------------------------------------------------------------------------------------------- */
+
+static void check_split(const struct output_options *o, const char *text, const char *reasoning, const char *content) {
+    struct str all = str_of(text);
+    for (size_t i = 0; i <= all.n + 1; i++) {
+        struct got g = {0};
+        split(o, all, i > all.n ? cut_always : cut_once, i, &g);
+        CHECK_STR(sb_str(&g.reasoning), str_of(reasoning));
+        CHECK_STR(sb_str(&g.content), str_of(content));
+        CHECK_INT(g.n_calls, 0);
+        got_free(&g);
+    }
+}
+
+static void thoughts_are_split_off(void) {
+    static const struct {
+        const char *text, *reasoning, *content;
+        bool is_open;
+    } rows[] = {
+        {"Hello", "", "Hello", false},
+        {"<think>\nwell\n\n</think>\n\nYes.", "well", "Yes.", false},
+        {"\n <think>a < b</think>c</think>", "a < b", "c</think>", false},
+        {"<thin", "", "<thin", false},
+        {" <b>", "", " <b>", false},
+        {"never closed \n", "never closed \n", "", true},
+        {"so\n</think>\nIt is 4", "so", "It is 4", true},
+        {"<think></think>\n\n", "", "", false},
+        {"  two  ", "", "  two  ", false},
+        {"x <think>y</think>", "", "x <think>y</think>", false},
+        {"<think>a</think><think>b</think>", "a", "<think>b</think>", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_split(&(struct output_options){.is_open = rows[i].is_open}, rows[i].text, rows[i].reasoning, rows[i].content);
+    CHECK(output_reasoning_is_open(NULL, STR("user: x\nassistant: <think>\n")) && !output_reasoning_is_open(NULL, STR("<think></think>")));
+    CHECK(output_reasoning_was_open(NULL, STR("so\n</think>\nIt is 4")) && !output_reasoning_was_open(NULL, STR("<think>so</think>")));
+    CHECK(!output_reasoning_was_open(NULL, STR("\n</think>It is 4")) && !output_reasoning_was_open(NULL, STR("It is 4")));
+}
+
+/* Text goes out at once where no marker can begin in it. */
+static void nothing_waits_without_need(void) {
+    struct arena a = {0};
+    struct output o;
+    struct output_pieces pieces = {0};
+    output_init(&o, &a, &(struct output_options){0});
+    output_push(&o, STR("a \n"), &pieces);
+    CHECK_STR(sb_str(&pieces.text), STR("a \n"));
+    CHECK(!output_is_reasoning(&o));
+    output_free(&o);
+    output_pieces_clear(&pieces);
+    output_init(&o, &a, &(struct output_options){.format = output_format_find(STR("hermes")), .takes_calls = true, .is_open = true});
+    CHECK(output_is_reasoning(&o));
+    output_push(&o, STR("a <b </think>c <"), &pieces);
+    CHECK(pieces.n == 2 && pieces.p[0].kind == OUTPUT_REASONING && !output_is_reasoning(&o));
+    CHECK_STR(sb_str(&pieces.text), STR("a <bc"));
+    output_free(&o);
+    output_pieces_free(&pieces);
+    arena_free(&a);
+}
+
+/* ---- what is no call -------------------------------------------------------------------------------------------- */
+
+static void calls_that_nobody_asked_for(void) {
+    const char *call = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
+    check_split(&(struct output_options){.format = output_format_find(STR("hermes"))}, call, "", call);
+    check_split(&(struct output_options){0}, call, "", call);
+    check_split(&(struct output_options){.format = output_format_find(STR("gpt_oss"))},
+                "<|channel|>commentary to=functions.f<|message|>{}<|call|>", "", "{}");
+}
+
+/* A tokenizer with one token of each kind that matters: markers as tokens, and their letters as ordinary ones. */
+static const char tokenizer_json[] =
+    "{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0, \"<tool_call>\": 1, \"</tool_call>\": 2, \"<think>\": 3, \"</think>\": 4}, "
+    "\"unk_token\": \"a\"}, \"added_tokens\": [{\"id\": 1, \"content\": \"<tool_call>\"}, {\"id\": 2, \"content\": \"</tool_call>\"}, "
+    "{\"id\": 3, \"content\": \"<think>\"}, {\"id\": 4, \"content\": \"</think>\"}]}";
+
+static void letters_are_not_tokens(void) {
+    struct tok *tok;
+    struct err err;
+    CHECK_OK(tok_load_json(&tok, str_of(tokenizer_json), (struct str){0}, &err), err);
+    struct output_options o = {.format = output_format_find(STR("hermes")), .takes_calls = true, .tok = tok};
+#define M OUTPUT_TOKEN_MARK
+    const char *spelled = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+    check_split(&o, spelled, "", spelled);
+    check_split(&o, "<think>x</think>y", "", "<think>x</think>y");
+    check_split(&o, M "<think>" M "a</think>b" M "</think>" M "c", "a</think>b", "c");
+    check_split(&o, "a" M "<x>" M "b", "", "a<x>b"); /* marks never come out */
+    struct got g = {0};
+    split(&o, STR(M "<tool_call>" M "{\"name\": \"f\", \"arguments\": {\"a\": \"</tool_call>\"}}" M "</tool_call>" M), cut_always, 0, &g);
+    CHECK(g.n_calls == 1 && g.content.n == 0);
+    CHECK_STR(sb_str(&g.calls[0].args), STR("{\"a\": \"</tool_call>\"}"));
+    got_free(&g);
+#undef M
+    const struct output_format *f = o.format;
+    CHECK(output_uses_token(f, NULL, STR("<tool_call>")) && output_uses_token(f, NULL, STR("</think>")) && !output_uses_token(f, NULL, STR("<s>")));
+    CHECK(output_uses_token(output_format_find(STR("gpt_oss")), NULL, STR("<|constrain|>")));
+    tok_destroy(tok);
+}
+
+/* ---- limits ----------------------------------------------------------------------------------------------------- */
+
+static void hostile_texts_are_text(void) {
+    static const struct {
+        const char *format, *begin, *part;
+        size_t n;
+    } rows[] = {
+        {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": ", "{\"a\": ", 200},
+        {"pythonic", "[f(a=", "[", 200},
+        {"gemma4", "<|tool_call>call:f{a:", "[", 200},
+        {"minimax_m3", "]<]minimax[>[<tool_call>]<]minimax[>[<invoke name=\"f\">", "]<]minimax[>[<a>", 60},
+        {"hermes", "", "<tool_call>", 2000},
+        {"hermes", "<tool_call>", " ", 20000},
+        {"kimi_k2", "<|tool_call_begin|>", "x", 2000},
+        {"qwen3_coder", "<function=f><parameter=", "x", 2000},
+        {"gpt_oss", "<|channel|>", "x", 2000},
+        {"olmo3", "<function_calls>\nf(a=", "1", 2000},
+        {"kimi_k3", "<|open|>tools<|sep|><|open|>call tool=\"f\" index=\"1\"<|sep|><|open|>argument key=\"a\" type=\"string\"<|sep|>",
+         "<|close|>argument<|", 500},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sb text = {0};
+        struct got g = {0};
+        struct output_options o = {.format = output_format_find(str_of(rows[i].format)), .takes_calls = true};
+        sb_puts(&text, rows[i].begin);
+        for (size_t k = 0; k < rows[i].n; k++) sb_puts(&text, rows[i].part);
+        split(&o, sb_str(&text), cut_randomly, i, &g);
+        CHECK_INT(g.n_calls, 0);
+        CHECK_STR(sb_str(&g.content), sb_str(&text));
+        got_free(&g);
+        sb_free(&text);
+    }
+}
+
+/* A call that never ends: text once it is longer than a call may be, and a later call is found. */
+static void a_call_without_end(void) {
+    struct arena a = {0};
+    struct output o;
+    struct output_pieces pieces = {0};
+    struct sb text = {0};
+    output_init(&o, &a, &(struct output_options){.format = output_format_find(STR("hermes")), .takes_calls = true});
+    sb_puts(&text, "<tool_call>{\"name\": \"");
+    while (text.n < OUTPUT_CALL_BYTES + 100) sb_puts(&text, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+    output_push(&o, sb_str(&text), &pieces);
+    CHECK(pieces.n == 1 && pieces.p[0].kind == OUTPUT_CONTENT);
+    CHECK_INT(pieces.text.n, text.n);
+    output_pieces_clear(&pieces);
+    output_push(&o, STR("<tool_call>{\"name\": \"f\", \"arguments\": {}}"), &pieces);
+    CHECK(pieces.n == 3 && pieces.p[0].kind == OUTPUT_CALL && pieces.p[2].kind == OUTPUT_CALL_END);
+    output_free(&o);
+    output_pieces_free(&pieces);
+    sb_free(&text);
+    arena_free(&a);
+}
+
+/* ---- ids and formats -------------------------------------------------------------------------------------------- */
+
+static void ids_come_through(void) {
+    static const struct {
+        const char *format, *text, *id;
+    } rows[] = {
+        {"kimi_k2", "<|tool_call_begin|>functions.f.g:12<|tool_call_argument_begin|>{}<|tool_call_end|>", "functions.f.g:12"},
+        {"mistral_callid", "[TOOL_CALLS]f[CALL_ID]ab3456789[ARGS]{}", "ab3456789"},
+        {"mistral_array", "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}, \"id\": \"ab3456789\"}]", "ab3456789"},
+        {"solar_open", "<|tool_call:begin|>x1<|tool_call:name|>f<|tool_call:args|>{}<|tool_call:end|>", ""},
+        {"solar_open", "<|tool_calls|><|tool_call:begin|>x1<|tool_call:name|>f<|tool_call:args|>{}<|tool_call:end|>", "x1"},
+        {"xlam", "[{\"name\": \"f\", \"arguments\": {}, \"id\": \"q\"}]", "q"},
+        {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct arena a = {0};
+        struct output o;
+        struct output_pieces pieces = {0};
+        output_init(&o, &a, &(struct output_options){.format = output_format_find(str_of(rows[i].format)), .takes_calls = true});
+        output_push(&o, str_of(rows[i].text), &pieces);
+        output_flush(&o, false, &pieces);
+        CHECK(pieces.n > 0);
+        CHECK_STR(output_piece_id(&pieces, &pieces.p[0]), str_of(rows[i].id));
+        output_free(&o);
+        output_pieces_free(&pieces);
+        arena_free(&a);
+    }
+}
+
+static void ids_are_made(void) {
+    struct arena a = {0};
+    CHECK_STR(output_make_id(&a, output_format_find(STR("kimi_k2")), STR("f"), 3, 7), STR("functions.f:3"));
+    CHECK_INT(output_make_id(&a, output_format_find(STR("mistral_array")), STR("f"), 0, UINT64_MAX).n, 9);
+    CHECK_STR(output_make_id(&a, NULL, STR("f"), 0, 0), STR("call_aaaaaaaaaa"));
+    arena_free(&a);
+}
+
+static void formats_by_name_and_hint(void) {
+    static const struct {
+        const char *text, *format;
+    } rows[] = {
+        {"{{ '<tool_call>\\n{\"name\": ' }}", "hermes"},
+        {"<tool_call> <|start_of_role|>", "granite4"},
+        {"<tool_call>\n<function= <parameter=", "qwen3_coder"},
+        {"<tool_call> <arg_key> </arg_key><arg_value>", "glm47"},
+        {"<tool_call> <arg_key>", "glm45"},
+        {"[TOOL_CALLS] [ARGS]", "mistral_args"},
+        {"[TOOL_CALLS]", "mistral_array"},
+        {"<|tool_list_start|>", "lfm2"},
+        {"{{ messages }}", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct output_format *f = output_format_recognize(str_of(rows[i].text));
+        CHECK_STR(str_of(f ? output_format_name(f) : NULL), str_of(rows[i].format));
+    }
+    size_t n = 0;
+    for (; output_format_at(n); n++) CHECK(output_format_find(str_of(output_format_name(output_format_at(n)))) == output_format_at(n));
+    CHECK_INT(n, 57);
+    const struct output_format *mistral = output_format_find(STR("mistral_args"));
+    CHECK(output_reasoning_recognize(STR("[THINK]"), mistral) == output_reasoning_recognize(STR(""), mistral));
+    CHECK(output_reasoning_recognize(STR("<think>"), mistral) == output_reasoning_recognize(STR(""), NULL));
+}
+
+static void tools_are_read(void) {
+    static const char *const bad[] = {"{}", "[1]", "[{\"function\": {}}]", "[{\"name\": \"f\", \"parameters\": 1}]"};
+    struct arena a = {0};
+    struct err err;
+    struct output_tools tools;
+    yyjson_val *list;
+    CHECK_OK(json_parse(&a, STR("[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}, {\"name\": \"g\"}]"), "t", JSON_STRICT, &list, &err), err);
+    CHECK_OK(output_tools_read(&a, list, &tools, &err), err);
+    CHECK(tools.n == 2 && tools.p[0].parameters && !tools.p[1].parameters && str_is(tools.p[1].name, "g"));
+    CHECK_OK(output_tools_read(&a, NULL, &tools, &err), err);
+    CHECK_INT(tools.n, 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_OK(json_parse(&a, str_of(bad[i]), "t", JSON_STRICT, &list, &err), err);
+        CHECK(output_tools_read(&a, list, &tools, &err) == ERR_EARG && err.msg[0]);
+    }
+    arena_free(&a);
+}
+
 const struct unit_suite unit_output = {
     "output",
-    (const struct unit_case[]){
-        {"shared_cases", shared_cases},
-        {0}},
+    (const struct unit_case[]){{"own_cases", own_cases},
+                               {"shared_cases", shared_cases},
+                               {"arguments_as_they_come", arguments_as_they_come},
+                               {"thoughts_are_split_off", thoughts_are_split_off},
+                               {"nothing_waits_without_need", nothing_waits_without_need},
+                               {"calls_that_nobody_asked_for", calls_that_nobody_asked_for},
+                               {"letters_are_not_tokens", letters_are_not_tokens},
+                               {"hostile_texts_are_text", hostile_texts_are_text},
+                               {"a_call_without_end", a_call_without_end},
+                               {"ids_come_through", ids_come_through},
+                               {"ids_are_made", ids_are_made},
+                               {"formats_by_name_and_hint", formats_by_name_and_hint},
+                               {"tools_are_read", tools_are_read},
+                               {0}},
 };

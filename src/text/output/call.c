@@ -22,7 +22,7 @@ bool call_is_code_tool(struct str name) {
 static void reset(struct call *c) {
     struct sb *buffers[] = {&c->name, &c->id, &c->key, &c->attr, &c->text, &c->args, &c->json};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) sb_clear(buffers[i]);
-    c->has_name = c->is_group = c->is_begun = false;
+    c->has_name = c->is_group = c->is_begun = c->ate_frame = false;
     c->n_members = c->n_sent = c->args_begin = c->args_end = 0;
 }
 
@@ -476,7 +476,9 @@ static enum call_feed step_code(struct splitter *s, char byte) {
     if (c->n_matched < s->frame_begin.text.n) return CALL_TAKEN;
     c->text.n -= c->n_matched;
     if (!take_code(s)) return CALL_LEFT;
-    return run(s, c->at + 1);
+    enum call_feed fed = run(s, c->at + 1);
+    c->ate_frame = true;
+    return fed;
 }
 
 static enum call_feed step_value(struct splitter *s, char byte) {
@@ -508,6 +510,10 @@ enum call_feed call_feed(struct splitter *s, char byte) {
     case SHAPE_CODE: return step_code(s, byte);
     default: return step_value(s, byte);
     }
+}
+
+size_t call_n_partial(const struct splitter *s) {
+    return s->call.mode == CALL_CHOOSING ? s->call.n_matched : 0;
 }
 
 bool call_finish(struct splitter *s, bool is_cut) {
@@ -548,5 +554,6 @@ bool call_break(struct splitter *s) {
     if (!s->call.is_begun) return false;
     pieces_put(s->out, OUTPUT_CALL_CUT, s->n_calls++, (struct str){0});
     reset(&s->call);
+    splitter_after_call(s);
     return true;
 }

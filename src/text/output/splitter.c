@@ -298,11 +298,25 @@ static void step_header(struct splitter *s, char c) {
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
 /* This is no call: what it was is text. A header whose message goes on is none of it. */
-static void leave_call(struct splitter *s, bool keeps_header) {
+static void leave_call(struct splitter *s, struct str text) {
     s->state = IN_TEXT;
-    if (!call_break(s)) content_text(s, str_from(sb_str(&s->raw), keeps_header ? 0 : s->n_header));
+    if (!call_break(s)) content_text(s, text);
     sb_clear(&s->raw);
     output_pieces_clear(&s->held);
+}
+
+/* The byte does not fit. Neither do the bytes before it that seemed to begin one of the shape's literals: all of them are
+ * looked at again, since a marker may begin with them. */
+static void leave_at(struct splitter *s, char c) {
+    char again[LITERAL_BYTES + 1];
+    struct str text = sb_str(&s->raw);
+    if (text.n) text.n--;
+    size_t n = call_n_partial(s), kept = text.n > s->n_header ? text.n - s->n_header : 0;
+    if (n > kept) n = kept;
+    if (n) memcpy(again, text.p + text.n - n, n);
+    again[n] = c;
+    leave_call(s, str_sub(str_from(text, s->n_header), 0, kept - n));
+    for (size_t i = 0; i <= n; i++) step(s, again[i]);
 }
 
 static void step_call(struct splitter *s, char c) {
@@ -310,11 +324,10 @@ static void step_call(struct splitter *s, char c) {
     sb_putc(&s->raw, c);
     if (s->raw.n <= OUTPUT_CALL_BYTES) fed = call_feed(s, c);
     if (fed == CALL_LEFT) {
-        if (s->raw.n) s->raw.n--;
-        leave_call(s, false);
-        step(s, c);
+        leave_at(s, c);
     } else if (fed == CALL_ENDED && !(s->format->flags & FORMAT_WHOLE)) {
         s->state = IN_TEXT;
+        if (s->call.ate_frame) begin_header(s);
         sb_clear(&s->raw);
     }
 }
@@ -369,7 +382,7 @@ void output_flush(struct output *o, bool is_cut, struct output_pieces *out) {
     take(s, sb_str(&s->tail));
     if (s->state == IN_CALL) {
         if (!call_finish(s, is_cut)) {
-            leave_call(s, true);
+            leave_call(s, sb_str(&s->raw));
         } else {
             for (size_t i = 0; i < s->held.n; i++) {
                 const struct output_piece *p = &s->held.p[i];

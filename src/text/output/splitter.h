@@ -58,6 +58,7 @@ struct call {
     bool has_newline;  /* a line break that may be the value's last byte is held back */
     size_t args_begin; /* in json; 0: not yet */
     size_t args_end;   /* 0: not yet */
+    bool ate_frame;    /* code ended with the beginning of the next message */
     bool is_begun;     /* as_it_comes: has been announced */
     size_t n_sent;     /* of the arguments */
     struct value_reader value;
@@ -111,6 +112,8 @@ enum call_feed {
 void call_begin(struct splitter *s, int at, struct str name);
 /* The byte stands at the end of s->raw already. */
 enum call_feed call_feed(struct splitter *s, char c);
+/* Bytes at the end of s->raw that seem to begin a literal of the shape. */
+size_t call_n_partial(const struct splitter *s);
 /* The text is at its end: true when everything that was read is complete. */
 bool call_finish(struct splitter *s, bool is_cut);
 /* as_it_comes: what is certain of the arguments. */
