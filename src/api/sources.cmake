@@ -6,6 +6,7 @@ set(API_SOURCES
   src/api/inspect.c
   src/api/model_folder.c
   src/api/new_folder.c
+  src/api/parse_tools.c
   src/api/perplexity.c
   src/api/preflight.c
   src/api/quantize.c

@@ -31,7 +31,7 @@ static int load_if_present(struct arena *a, const char *dir, const char *name, s
     return os_file_load(a, path.p, FILE_MAX_BYTES, out, err);
 }
 
-static int load_model_files(struct arena *a, const char *model, struct chat_files *out, struct err *err) {
+int template_files_load(struct arena *a, const char *model, struct chat_files *out, struct err *err) {
     struct os_stat st;
     *out = (struct chat_files){.model = model};
     TRY(os_stat(model, &st, err));
@@ -53,7 +53,7 @@ int template_tool_open(struct arena *a, const struct template_options *o, struct
     struct template_tool *t = arena_new(a, struct template_tool, 1);
     struct chat_files files = {.model = o->template_file};
     *out_tool = NULL;
-    if (o->model) TRY(load_model_files(a, o->model, &files, err));
+    if (o->model) TRY(template_files_load(a, o->model, &files, err));
     if (o->template_file) {
         TRY(os_file_load(a, o->template_file, FILE_MAX_BYTES, &files.chat_template_jinja, err));
         files.model = o->template_file;

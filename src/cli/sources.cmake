@@ -12,6 +12,7 @@ set(CLI_SOURCES
   src/cli/cmd_help.c
   src/cli/cmd_inspect.c
   src/cli/cmd_logits.c
+  src/cli/cmd_parse.c
   src/cli/cmd_perplexity.c
   src/cli/cmd_quantize.c
   src/cli/cmd_models.c

@@ -1,5 +1,6 @@
 set(TEXT_SOURCES
   src/text/chat/chat.c
+  src/text/chat/chat_form.c
   src/text/output/call.c
   src/text/output/chain.c
   src/text/output/elements.c
