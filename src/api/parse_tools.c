@@ -17,13 +17,22 @@ struct parse_tool {
 /* ---- options ---------------------------------------------------------------------------------------------------- */
 
 static int find_format(struct str name, const struct output_format **out, struct err *err) {
-    struct sb names = {0};
+    const char *nearest = NULL;
+    size_t best = SIZE_MAX;
     *out = output_format_find(name);
+    for (size_t i = 0; !*out && name.n < 100 && output_format_at(i); i++) {
+        size_t distance = str_distance(name, str_of(output_format_name(output_format_at(i))));
+        if (distance < best) {
+            best = distance;
+            nearest = output_format_name(output_format_at(i));
+        }
+    }
     if (*out) return ERR_OK;
-    for (size_t i = 0; output_format_at(i); i++) sb_fmt(&names, "%s%s", i ? ", " : "", output_format_name(output_format_at(i)));
-    int code = err_set(err, ERR_EARG, "there is no format \"%.*s\"; the formats are %s", STR_ARG(name), names.p);
-    sb_free(&names);
-    return code;
+    return err_set(err, ERR_EARG, "there is no format \"%.*s\"; the nearest is %s, and mlxcel parse --list names all", STR_ARG(name), nearest ? nearest : "none");
+}
+
+void parse_tool_list(struct sb *out) {
+    for (size_t i = 0; output_format_at(i); i++) sb_fmt(out, "%s\n", output_format_name(output_format_at(i)));
 }
 
 static void use_template(struct str text, struct output_options *out) {

@@ -18,7 +18,9 @@ struct parse_options {
 
 struct parse_tool;
 
-/* Everything lives in the arena. An unknown format is refused with the names of all. */
+/* The names of all formats, one per line. */
+void parse_tool_list(struct sb *out);
+/* Everything lives in the arena. */
 int parse_tool_open(struct arena *a, const struct parse_options *options, struct parse_tool **out_tool, struct err *err);
 /* Appends the message, or its deltas, as JSON with a newline behind each. */
 void parse_tool_text(const struct parse_tool *t, struct str text, struct sb *out);

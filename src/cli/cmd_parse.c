@@ -31,7 +31,16 @@ static int parse_input(const struct args *args, const struct parse_tool *t, stru
     return code;
 }
 
+static int list_formats(struct err *err) {
+    struct sb out = {0};
+    parse_tool_list(&out);
+    int code = cli_write(&out, err);
+    sb_free(&out);
+    return code;
+}
+
 int cmd_parse(const struct args *args, struct err *err) {
+    if (args_flag(args, OPT_PARSE_LIST)) return list_formats(err);
     struct parse_options o = {
         .template_file = args_cstr(args, OPT_PARSE_TEMPLATE),
         .format = args_str(args, OPT_PARSE_FORMAT),

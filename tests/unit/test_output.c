@@ -4,7 +4,7 @@
 
 #include "os/os.h"
 #include "text/chat/chat.h"
-#include "text/output/output.h"
+#include "text/output/forced.h"
 #include "text/tokenizer/tokenizer.h"
 
 /* ---- one text, read in pieces ----------------------------------------------------------------------------------- */
@@ -511,6 +511,99 @@ static void calls_through_templates(void) {
     FAIL_IF(n_wrong || n_checked < 60, "%d of %zu templates are wrong", n_wrong, n_checked);
 }
 
+/* ---- text for grammars ------------------------------------------------------------------------------------------- */
+
+/* Writes a text that the tree allows: everything optional where `all`, the given choice, two of what repeats. */
+struct sampler {
+    bool all;
+    size_t choice;
+    size_t n_repeat;
+};
+
+static void sample_value(const struct output_part *p, struct sb *out) {
+    static const char *const syntaxes[] = {"\"Rome\"", "\"Rome\"", NULL, "Rome"};
+    struct str type = json_str(p->schema, "type", STR("object"));
+    bool is_text = str_is(type, "string");
+    if (str_is(type, "object")) sb_puts(out, json_get(json_get(p->schema, "properties"), "city") ? "{\"city\": \"Rome\", \"days\": 3, \"exact\": true}" : "{}");
+    else if (is_text && p->syntax == OUTPUT_SYNTAX_QUOTED) sb_fmt(out, "%.*sRome%.*s", STR_ARG(p->text), STR_ARG(p->text));
+    else if (is_text) sb_puts(out, syntaxes[p->syntax]);
+    else if (str_is(type, "boolean")) sb_puts(out, p->syntax == OUTPUT_SYNTAX_PYTHON ? "True" : "true");
+    else sb_puts(out, "3");
+}
+
+static void sample(const struct sampler *s, const struct output_part *p, struct sb *out) {
+    bool first = true;
+    switch (p->kind) {
+    case OUTPUT_PART_LITERAL: sb_put(out, p->text); break;
+    case OUTPUT_PART_VALUE: sample_value(p, out); break;
+    case OUTPUT_PART_TEXT: sb_puts(out, "Rome"); break;
+    case OUTPUT_PART_PATTERN: sb_puts(out, str_is(p->text, "[a-zA-Z0-9]{9}") ? "abcDEF123" : "12"); break;
+    case OUTPUT_PART_CHOICE: sample(s, &p->parts[s->choice], out); break;
+    case OUTPUT_PART_REPEAT:
+        for (size_t i = 0; i < s->n_repeat; i++) {
+            if (i) sb_put(out, p->text);
+            sample(s, &p->parts[0], out);
+        }
+        break;
+    case OUTPUT_PART_SEQUENCE:
+        for (size_t i = 0; i < p->n; i++) {
+            if (p->parts[i].is_optional && !s->all) continue;
+            if (!first) sb_put(out, p->text);
+            sample(s, &p->parts[i], out);
+            first = false;
+        }
+    }
+}
+
+static const char two_tools[] = "[{\"name\": \"get_weather\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}, \"days\": {\"type\": "
+                                "\"integer\"}, \"exact\": {\"type\": \"boolean\"}}, \"required\": [\"city\"]}}, {\"name\": \"get_time\", \"parameters\": {\"type\": \"object\"}}]";
+
+static void check_forced(const struct output_format *f, struct output_tools tools, const struct sampler *s) {
+    struct arena a = {0};
+    struct err err;
+    struct sb text = {0};
+    struct got g = {0};
+    struct output_forced forced;
+    yyjson_val *args;
+    const char *name = s->choice ? "get_time" : "get_weather";
+    CHECK(output_force(&a, f, tools, s->n_repeat > 1, &forced));
+    sample(s, &forced.root, &text);
+    FAIL_IF(!str_starts(sb_str(&text), forced.trigger), "%s: no trigger %.*s in %s", output_format_name(f), STR_ARG(forced.trigger), text.p);
+    split(&(struct output_options){.format = f, .tools = tools, .takes_calls = true}, sb_str(&text), cut_always, 0, &g);
+    FAIL_IF(g.n_calls != s->n_repeat || str_trim(sb_str(&g.content)).n, "%s: %zu calls and the content \"%s\" in %s", output_format_name(f), g.n_calls,
+            g.content.p ? g.content.p : "", text.p);
+    for (size_t i = 0; i < g.n_calls; i++) {
+        CHECK_STR(sb_str(&g.calls[i].name), str_of(name));
+        CHECK_OK(json_parse(&a, sb_str(&g.calls[i].args), "arguments", JSON_STRICT, &args, &err), err);
+        CHECK_STR(json_str(args, "city", (struct str){0}), s->choice ? (struct str){0} : STR("Rome"));
+        if (s->all && !s->choice) CHECK(json_int(args, "days", 0) == 3 && json_bool(args, "exact", false));
+    }
+    got_free(&g);
+    sb_free(&text);
+    arena_free(&a);
+}
+
+/* What a grammar would hold the model to is what the parser reads. */
+static void forced_calls_are_read(void) {
+    static const struct sampler samplers[] = {{true, 0, 1}, {false, 0, 1}, {true, 1, 1}, {true, 0, 2}, {false, 1, 3}};
+    struct arena a = {0};
+    struct err err;
+    struct output_tools tools;
+    struct output_forced forced;
+    yyjson_val *list;
+    size_t n_lazy = 0;
+    CHECK_OK(json_parse(&a, str_of(two_tools), "tools", JSON_STRICT, &list, &err), err);
+    CHECK_OK(output_tools_read(&a, list, &tools, &err), err);
+    for (size_t i = 0; output_format_at(i); i++) {
+        for (size_t k = 0; k < sizeof samplers / sizeof *samplers; k++) check_forced(output_format_at(i), tools, &samplers[k]);
+        CHECK(output_force(&a, output_format_at(i), tools, false, &forced));
+        n_lazy += forced.trigger.n > 0;
+    }
+    CHECK_INT(n_lazy, 49); /* the others are whole messages, or headers that also begin other messages */
+    CHECK(!output_force(&a, output_format_at(0), (struct output_tools){0}, false, &forced));
+    arena_free(&a);
+}
+
 /* ---- limits ----------------------------------------------------------------------------------------------------- */
 
 static void hostile_texts_are_text(void) {
@@ -657,6 +750,7 @@ const struct unit_suite unit_output = {
                                {"calls_that_nobody_asked_for", calls_that_nobody_asked_for},
                                {"letters_are_not_tokens", letters_are_not_tokens},
                                {"calls_through_templates", calls_through_templates},
+                               {"forced_calls_are_read", forced_calls_are_read},
                                {"hostile_texts_are_text", hostile_texts_are_text},
                                {"a_call_without_end", a_call_without_end},
                                {"ids_come_through", ids_come_through},
