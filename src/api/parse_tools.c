@@ -28,7 +28,8 @@ static int find_format(struct str name, const struct output_format **out, struct
         }
     }
     if (*out) return ERR_OK;
-    return err_set(err, ERR_EARG, "there is no format \"%.*s\"; the nearest is %s, and mlxcel parse --list names all", STR_ARG(name), nearest ? nearest : "none");
+    return err_set(err, ERR_EARG, "there is no format \"%.*s\"; the nearest is %s, and mlxcel parse --list names all", STR_ARG(name),
+                   nearest ? nearest : "none");
 }
 
 void parse_tool_list(struct sb *out) {

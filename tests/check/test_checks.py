@@ -65,6 +65,8 @@ CASES = [
     ("style", "src/engine/zz.c", 'static const char *f = "zebra9_moe";\n', "zebra9_moe is a family"),
     ("style", "src/engine/zz.c", "int zebra9_norm(void);\n", "zebra9 is a family"),
     ("style", "src/engine/zz.c", "/* zebra9 needs this */\n", None),
+    ("style", "src/text/output/formats.def", 'FORMAT("zebra9", .opens = {"<zebra9:call>"})\n', None),
+    ("style", "src/text/output/zz.def", 'FORMAT("zebra9", .opens = {"<zebra9:call>"})\n', "zebra9 is a family"),
     ("style", "src/engine/zz.h", "/* x */\nint zz_count(const char *p,\n             int n);\n", "nobody calls zz_count"),
     ("style", "src/engine/zz.h", "/* x */\nint zz_count(int n);\nstatic inline int zz_twice(int n) {\n    return 2 * zz_count(n);\n}\n", None),
     ("style", "src/engine/zz.h", "/* x */\ntypedef int zz_fn(int n);\nstruct zz {\n    int (*count)(int n);\n};\n", None),

@@ -101,7 +101,8 @@ static bool same_value(yyjson_val *a, yyjson_val *b) {
     }
     if (yyjson_is_obj(a)) {
         if (yyjson_obj_size(a) != yyjson_obj_size(b)) return false;
-        yyjson_obj_foreach(a, i, n, key, item) if (!same_value(item, yyjson_obj_getn(b, yyjson_get_str(key), yyjson_get_len(key)))) return false;
+        yyjson_obj_foreach(a, i, n, key,
+                           item) if (!same_value(item, yyjson_obj_getn(b, yyjson_get_str(key), yyjson_get_len(key)))) return false;
     }
     return true;
 }
@@ -139,7 +140,8 @@ static bool is_accepted(const struct got *g, yyjson_val *test) {
 }
 
 static bool is_same(const struct got *a, const struct got *b) {
-    bool same = a->n_calls == b->n_calls && str_eq(sb_str(&a->content), sb_str(&b->content)) && str_eq(sb_str(&a->reasoning), sb_str(&b->reasoning));
+    bool same = a->n_calls == b->n_calls && str_eq(sb_str(&a->content), sb_str(&b->content)) &&
+                str_eq(sb_str(&a->reasoning), sb_str(&b->reasoning));
     for (size_t i = 0; same && i < a->n_calls; i++)
         same = a->calls[i].is_whole == b->calls[i].is_whole && str_eq(sb_str(&a->calls[i].name), sb_str(&b->calls[i].name)) &&
                str_eq(sb_str(&a->calls[i].args), sb_str(&b->calls[i].args));
@@ -173,7 +175,11 @@ static int n_wrong;
 static void report(yyjson_val *test, const char *how, const struct got *g) {
     struct sb text = {0};
     describe(g, &text);
-    if (n_wrong++ < 40) os_write(OS_STDOUT, str_fmt(&(struct arena){0}, "%.*s, %s: %.*s\n", STR_ARG(json_str(test, "id", (struct str){0})), how, STR_ARG(sb_str(&text))), NULL);
+    if (n_wrong++ < 40)
+        os_write(
+            OS_STDOUT,
+            str_fmt(&(struct arena){0}, "%.*s, %s: %.*s\n", STR_ARG(json_str(test, "id", (struct str){0})), how, STR_ARG(sb_str(&text))),
+            NULL);
     sb_free(&text);
 }
 
@@ -381,7 +387,8 @@ static void letters_are_not_tokens(void) {
     got_free(&g);
 #undef M
     const struct output_format *f = o.format;
-    CHECK(output_uses_token(f, NULL, STR("<tool_call>")) && output_uses_token(f, NULL, STR("</think>")) && !output_uses_token(f, NULL, STR("<s>")));
+    CHECK(output_uses_token(f, NULL, STR("<tool_call>")) && output_uses_token(f, NULL, STR("</think>")) &&
+          !output_uses_token(f, NULL, STR("<s>")));
     CHECK(output_uses_token(output_format_find(STR("gpt_oss")), NULL, STR("<|constrain|>")));
     tok_destroy(tok);
 }
@@ -413,18 +420,21 @@ static const char *why_unreadable(struct str name) {
     return NULL;
 }
 
-static const char tool_list[] = "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": \"Weather\", \"parameters\": {\"type\": "
-                                "\"object\", \"properties\": {\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\"}}}}}]";
+static const char tool_list[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"description\": \"Weather\", \"parameters\": {\"type\": "
+    "\"object\", \"properties\": {\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\"}}}}}]";
 static const char question[] = "{\"role\": \"user\", \"content\": \"Weather?\"}";
 /* As OpenAI's clients send them: no content, arguments as text, a result without a name. */
-static const char call_back[] = "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"abcd12345\", \"type\": \"function\", \"function\": {\"name\": "
-                                "\"get_weather\", \"arguments\": \"{\\\"city\\\": \\\"Rome\\\", \\\"days\\\": 3}\"}}]}";
+static const char call_back[] =
+    "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"abcd12345\", \"type\": \"function\", \"function\": {\"name\": "
+    "\"get_weather\", \"arguments\": \"{\\\"city\\\": \\\"Rome\\\", \\\"days\\\": 3}\"}}]}";
 static const char result_back[] = "{\"role\": \"tool\", \"tool_call_id\": \"abcd12345\", \"content\": \"18 degrees, clear\"}";
 
 static bool render(const struct chat_template *chat, struct arena *a, const char *more, bool prompts, struct str *out, struct err *err) {
     struct tmpl_output output;
     yyjson_val *input;
-    struct str text = str_fmt(a, "{\"messages\": [%s%s], \"tools\": %s, \"add_generation_prompt\": %s}", question, more, tool_list, prompts ? "true" : "false");
+    struct str text = str_fmt(a, "{\"messages\": [%s%s], \"tools\": %s, \"add_generation_prompt\": %s}", question, more, tool_list,
+                              prompts ? "true" : "false");
     CHECK_OK(json_parse(a, text, "input", JSON_STRICT, &input, err), *err);
     struct chat_request r = {.input = input, .fits_calls = true, .now = {.year = 2025, .month = 7, .day = 10}};
     int code = chat_render(chat, a, &r, &output, err);
@@ -434,8 +444,9 @@ static bool render(const struct chat_template *chat, struct arena *a, const char
 
 /* What the assistant wrote, without what ends its turn. */
 static struct str turn_of(struct str prompt, struct str with_turn) {
-    static const char *const ends[] = {"<|im_end|>", "<|eot_id|>", "<|eot|>", "</s>", "<|end_of_text|>", "<end_of_turn>", "<|end|>", "<|eom_id|>", "<turn|>",
-                                       "[e~[", "<end_of_sentence>", "<SPECIAL_12>", "<|endoftext|>", "<|end_of_msg|>", "</assistant>", "<|eos|>"};
+    static const char *const ends[] = {"<|im_end|>",    "<|eot_id|>",     "<|eot|>",      "</s>",   "<|end_of_text|>",   "<end_of_turn>",
+                                       "<|end|>",       "<|eom_id|>",     "<turn|>",      "[e~[",   "<end_of_sentence>", "<SPECIAL_12>",
+                                       "<|endoftext|>", "<|end_of_msg|>", "</assistant>", "<|eos|>"};
     size_t n = 0;
     while (n < prompt.n && n < with_turn.n && prompt.p[n] == with_turn.p[n]) n++;
     while (n > 0 && n < prompt.n && with_turn.p[n - 1] != '\n' && with_turn.p[n - 1] != '>') n--; /* not inside a marker that both begin */
@@ -470,7 +481,8 @@ static const char *check_template(struct arena *a, yyjson_val *row) {
     struct err err;
     struct sb special = {0};
     jsonw_val(&(struct jsonw){.out = &special}, json_get(row, "special"));
-    struct chat_files files = {.model = "t", .chat_template_jinja = json_str(row, "template", (struct str){0}), .tokenizer_config = str_copy(a, sb_str(&special))};
+    struct chat_files files = {
+        .model = "t", .chat_template_jinja = json_str(row, "template", (struct str){0}), .tokenizer_config = str_copy(a, sb_str(&special))};
     sb_free(&special);
     CHECK_OK(chat_template_load(a, &files, &chat, &err), err);
     if (!render(chat, a, "", true, &prompt, &err)) return NULL; /* no template for conversations */
@@ -478,8 +490,9 @@ static const char *check_template(struct arena *a, yyjson_val *row) {
     if (!render(chat, a, str_fmt(a, ", %s, %s", call_back, result_back).p, true, &with_result, &err)) return "the result is not rendered";
     if (str_find(with_result, STR("18 degrees, clear"), 0) == STR_NONE) return "the result is left out";
     struct str turn = turn_of(prompt, with_call);
-    bool is_open = output_reasoning_is_open(output_reasoning_recognize(files.chat_template_jinja, output_format_recognize(files.chat_template_jinja)),
-                                            str_sub(with_call, 0, (size_t)(turn.p - with_call.p)));
+    bool is_open =
+        output_reasoning_is_open(output_reasoning_recognize(files.chat_template_jinja, output_format_recognize(files.chat_template_jinja)),
+                                 str_sub(with_call, 0, (size_t)(turn.p - with_call.p)));
     return check_turn(a, files.chat_template_jinja, turn, is_open);
 }
 
@@ -499,7 +512,8 @@ static void calls_through_templates(void) {
         if (str_find(source, STR("tool_calls"), 0) == STR_NONE && !output_format_recognize(source)) continue;
         const char *wrong = check_template(&each, row), *known = why_unreadable(name);
         if (known ? !wrong : wrong != NULL) {
-            struct str line = str_fmt(&each, "%.*s: %s\n", STR_ARG(name), wrong ? wrong : "is fine, but stands in the list of those that are not");
+            struct str line =
+                str_fmt(&each, "%.*s: %s\n", STR_ARG(name), wrong ? wrong : "is fine, but stands in the list of those that are not");
             os_write(OS_STDOUT, line, NULL);
             n_wrong++;
         }
@@ -524,7 +538,8 @@ static void sample_value(const struct output_part *p, struct sb *out) {
     static const char *const syntaxes[] = {"\"Rome\"", "\"Rome\"", NULL, "Rome"};
     struct str type = json_str(p->schema, "type", STR("object"));
     bool is_text = str_is(type, "string");
-    if (str_is(type, "object")) sb_puts(out, json_get(json_get(p->schema, "properties"), "city") ? "{\"city\": \"Rome\", \"days\": 3, \"exact\": true}" : "{}");
+    if (str_is(type, "object"))
+        sb_puts(out, json_get(json_get(p->schema, "properties"), "city") ? "{\"city\": \"Rome\", \"days\": 3, \"exact\": true}" : "{}");
     else if (is_text && p->syntax == OUTPUT_SYNTAX_QUOTED) sb_fmt(out, "%.*sRome%.*s", STR_ARG(p->text), STR_ARG(p->text));
     else if (is_text) sb_puts(out, syntaxes[p->syntax]);
     else if (str_is(type, "boolean")) sb_puts(out, p->syntax == OUTPUT_SYNTAX_PYTHON ? "True" : "true");
@@ -555,8 +570,9 @@ static void sample(const struct sampler *s, const struct output_part *p, struct 
     }
 }
 
-static const char two_tools[] = "[{\"name\": \"get_weather\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}, \"days\": {\"type\": "
-                                "\"integer\"}, \"exact\": {\"type\": \"boolean\"}}, \"required\": [\"city\"]}}, {\"name\": \"get_time\", \"parameters\": {\"type\": \"object\"}}]";
+static const char two_tools[] =
+    "[{\"name\": \"get_weather\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\": {\"type\": \"string\"}, \"days\": {\"type\": "
+    "\"integer\"}, \"exact\": {\"type\": \"boolean\"}}, \"required\": [\"city\"]}}, {\"name\": \"get_time\", \"parameters\": {\"type\": \"object\"}}]";
 
 static void check_forced(const struct output_format *f, struct output_tools tools, const struct sampler *s) {
     struct arena a = {0};
@@ -568,10 +584,11 @@ static void check_forced(const struct output_format *f, struct output_tools tool
     const char *name = s->choice ? "get_time" : "get_weather";
     CHECK(output_force(&a, f, tools, s->n_repeat > 1, &forced));
     sample(s, &forced.root, &text);
-    FAIL_IF(!str_starts(sb_str(&text), forced.trigger), "%s: no trigger %.*s in %s", output_format_name(f), STR_ARG(forced.trigger), text.p);
+    FAIL_IF(!str_starts(sb_str(&text), forced.trigger), "%s: no trigger %.*s in %s", output_format_name(f), STR_ARG(forced.trigger),
+            text.p);
     split(&(struct output_options){.format = f, .tools = tools, .takes_calls = true}, sb_str(&text), cut_always, 0, &g);
-    FAIL_IF(g.n_calls != s->n_repeat || str_trim(sb_str(&g.content)).n, "%s: %zu calls and the content \"%s\" in %s", output_format_name(f), g.n_calls,
-            g.content.p ? g.content.p : "", text.p);
+    FAIL_IF(g.n_calls != s->n_repeat || str_trim(sb_str(&g.content)).n, "%s: %zu calls and the content \"%s\" in %s", output_format_name(f),
+            g.n_calls, g.content.p ? g.content.p : "", text.p);
     for (size_t i = 0; i < g.n_calls; i++) {
         CHECK_STR(sb_str(&g.calls[i].name), str_of(name));
         CHECK_OK(json_parse(&a, sb_str(&g.calls[i].args), "arguments", JSON_STRICT, &args, &err), err);
@@ -728,7 +745,9 @@ static void tools_are_read(void) {
     struct err err;
     struct output_tools tools;
     yyjson_val *list;
-    CHECK_OK(json_parse(&a, STR("[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}, {\"name\": \"g\"}]"), "t", JSON_STRICT, &list, &err), err);
+    CHECK_OK(json_parse(&a, STR("[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {}}}, {\"name\": \"g\"}]"), "t",
+                        JSON_STRICT, &list, &err),
+             err);
     CHECK_OK(output_tools_read(&a, list, &tools, &err), err);
     CHECK(tools.n == 2 && tools.p[0].parameters && !tools.p[1].parameters && str_is(tools.p[1].name, "g"));
     CHECK_OK(output_tools_read(&a, NULL, &tools, &err), err);

@@ -147,8 +147,10 @@ struct chat_form chat_form_find(const struct tmpl *t, struct str source, yyjson_
         struct tmpl_output out = {0};
         yyjson_val *input;
         int score = 0;
-        if (json_parse(&a, str_of(trial), "trial", JSON_STRICT, &input, NULL) == ERR_OK && chat_form_apply(&a, form, input, &input, NULL) == ERR_OK &&
-            tmpl_render(t, &a, &(struct tmpl_context){.input = input, .special = special, .now = {.year = 2025, .month = 1, .day = 1}}, &out, NULL) == ERR_OK)
+        if (json_parse(&a, str_of(trial), "trial", JSON_STRICT, &input, NULL) == ERR_OK &&
+            chat_form_apply(&a, form, input, &input, NULL) == ERR_OK &&
+            tmpl_render(t, &a, &(struct tmpl_context){.input = input, .special = special, .now = {.year = 2025, .month = 1, .day = 1}},
+                        &out, NULL) == ERR_OK)
             score = judge(out.text);
         bool is_shorter = form.string_arguments == best.string_arguments && out.text.n < best_length; /* no empty turn beside the call */
         if (score > best_score || (score && score == best_score && is_shorter)) {

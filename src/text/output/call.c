@@ -6,7 +6,8 @@ static bool is_space(char c) {
 }
 
 static bool is_name(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80 || (c && strchr("_-.:/@$+", c));
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80 ||
+           (c && strchr("_-.:/@$+", c));
 }
 
 static bool is_whole(const struct splitter *s) {
@@ -130,7 +131,8 @@ static bool unquote(struct str json, struct sb *out) {
 static bool take_member(struct splitter *s) {
     struct call *c = &s->call;
     struct value_reader *r = &c->value;
-    struct str key = str_sub(sb_str(&c->json), r->key_begin + 1, r->key_end - r->key_begin - 2), value = str_from(sb_str(&c->json), r->value_begin);
+    struct str key = str_sub(sb_str(&c->json), r->key_begin + 1, r->key_end - r->key_begin - 2),
+               value = str_from(sb_str(&c->json), r->value_begin);
     r->has_member = false;
     if (s->format->flags & FORMAT_KEY_NAME) {
         if (c->n_members++ || value.p[0] != '{') return false;
@@ -158,7 +160,8 @@ static bool take_arguments(struct splitter *s) {
         sb_put(&c->args, args);
         return true;
     }
-    if (args.n && args.p[0] == '"') return unquote(args, &c->text) && value_read(sb_str(&c->text), VALUE_JSON, &c->args, &type) && type == VALUE_OBJECT;
+    if (args.n && args.p[0] == '"')
+        return unquote(args, &c->text) && value_read(sb_str(&c->text), VALUE_JSON, &c->args, &type) && type == VALUE_OBJECT;
     if (args.n && args.p[0] != 'n') return false;
     const struct output_tool *tool = typed_tool(s->options.tools, sb_str(&c->name));
     return tool && !typed_requires_any(arguments_type(s));
@@ -538,7 +541,8 @@ void call_send(struct splitter *s) {
     if (op == SHAPE_CALL) {
         struct str key = str_sub(sb_str(&c->json), c->value.key_begin + 1, c->value.key_end - c->value.key_begin - 2);
         if (c->args_end) args = str_sub(sb_str(&c->json), c->args_begin, c->args_end - c->args_begin);
-        else if (c->value.depth > 1 && is_one_of(key, args_keys)) args = str_from(str_sub(sb_str(&c->json), 0, c->value.n_certain), c->value.value_begin);
+        else if (c->value.depth > 1 && is_one_of(key, args_keys))
+            args = str_from(str_sub(sb_str(&c->json), 0, c->value.n_certain), c->value.value_begin);
         if (args.n == 0 || args.p[0] != '{') return;
     } else if (op == SHAPE_ARGUMENTS || op == SHAPE_KEYWORDS || op == SHAPE_QUOTED) {
         args.n = c->value.n_certain;

@@ -7,7 +7,8 @@ static void push(struct elements *e, struct str name, struct typed type) {
     memcpy(top->name, name.p, name.n);
 }
 
-void elements_begin(struct elements *e, const struct literal *marker, const char *name, struct typed type, struct sb *out, struct sb *text) {
+void elements_begin(struct elements *e, const struct literal *marker, const char *name, struct typed type, struct sb *out,
+                    struct sb *text) {
     *e = (struct elements){.marker = marker, .out = out, .text = text};
     push(e, str_of(name), type);
     e->stack[0].kind = ELEMENT_OBJECT;

@@ -6,8 +6,10 @@ static const struct output_frame frame_channel = {.begin = "<|start|>assistant",
                                                   .marks = {"<|channel|>", "<|constrain|>"},
                                                   .ends = {"<|end|>", "<|return|>", "<|call|>"},
                                                   .thoughts = "analysis"};
-static const struct output_frame frame_recipient = {
-    .begin = "<|start|>assistant", .message = "<|message|>", .ends = {"<|eom|>"}, .thoughts = "self"};
+static const struct output_frame frame_recipient = {.begin = "<|start|>assistant",
+                                                    .message = "<|message|>",
+                                                    .ends = {"<|eom|>"},
+                                                    .thoughts = "self"};
 static const struct output_frame frame_name = {.begin = ">>>", .message = "\n", .everyone = "all"};
 
 enum reasoning_id {
@@ -94,8 +96,8 @@ bool output_uses_token(const struct output_format *f, const struct output_reason
     if (!r) r = f && f->reasoning ? f->reasoning : &output_reasonings[ID_THINK];
     if (holds(r->open, spelling) || holds(r->close, spelling)) return true;
     if (!f) return false;
-    const char *const texts[] = {f->opens[0], f->opens[1], f->opens[2], f->calls[0], f->calls[1], f->between, f->close, f->quote,
-                                 f->element,  f->answer[0], f->answer[1], f->stop};
+    const char *const texts[] = {f->opens[0], f->opens[1], f->opens[2], f->calls[0],  f->calls[1],  f->between,
+                                 f->close,    f->quote,    f->element,  f->answer[0], f->answer[1], f->stop};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (holds(texts[i], spelling)) return true;
     for (size_t i = 0; i < FORMAT_SILENT; i++)

@@ -22,10 +22,10 @@
 enum { FORMAT_OPENS = 3, FORMAT_CALLS = 2, FORMAT_SILENT = 8, FORMAT_HINTS = 3 };
 
 enum format_flags {
-    FORMAT_WHOLE = 1,      /* the whole message is calls, without a marker */
-    FORMAT_BARE_CALL = 2,  /* a call may stand without `open` */
-    FORMAT_KEY_NAME = 4,   /* %c is {NAME: arguments} */
-    FORMAT_CDATA = 8,      /* a value may stand in <![CDATA[ ]]> */
+    FORMAT_WHOLE = 1,       /* the whole message is calls, without a marker */
+    FORMAT_BARE_CALL = 2,   /* a call may stand without `open` */
+    FORMAT_KEY_NAME = 4,    /* %c is {NAME: arguments} */
+    FORMAT_CDATA = 8,       /* a value may stand in <![CDATA[ ]]> */
     FORMAT_ENDS_THINK = 16, /* a call ends thoughts that were left open */
     FORMAT_ID_FIRST = 32,   /* in %c, written before the name */
     FORMAT_OWN_SECTION = 64 /* every call is written with `open` and `close` of its own */

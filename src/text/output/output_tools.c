@@ -8,7 +8,8 @@ static int read_tool(yyjson_val *item, size_t i, struct output_tool *out, struct
     schema = json_get(item, "parameters");
     if (!out->name.n) return err_set(err, ERR_EARG, "tools[%zu] has no function with a name", i);
     if (out->name.n > OUTPUT_NAME_BYTES) return err_set(err, ERR_EARG, "tools[%zu]: the name has more than %d bytes", i, OUTPUT_NAME_BYTES);
-    if (schema && !yyjson_is_obj(schema) && !yyjson_is_null(schema)) return err_set(err, ERR_EARG, "tools[%zu]: parameters must be a JSON schema", i);
+    if (schema && !yyjson_is_obj(schema) && !yyjson_is_null(schema))
+        return err_set(err, ERR_EARG, "tools[%zu]: parameters must be a JSON schema", i);
     out->parameters = yyjson_is_obj(schema) ? schema : NULL;
     return ERR_OK;
 }

@@ -170,7 +170,8 @@ static void step(struct splitter *s, char c);
 
 /* A message that may be calls alone, from its first character on. */
 static bool try_whole(struct splitter *s) {
-    if (!(s->format->flags & FORMAT_WHOLE) || !s->options.takes_calls || s->tried_whole || !s->is_start || is_space(s->hold.p[0])) return false;
+    if (!(s->format->flags & FORMAT_WHOLE) || !s->options.takes_calls || s->tried_whole || !s->is_start || is_space(s->hold.p[0]))
+        return false;
     char again[LITERAL_BYTES];
     size_t n = s->hold.n;
     memcpy(again, s->hold.p, n);
@@ -206,7 +207,8 @@ static void step_text(struct splitter *s, char c) {
 /* ---- headers of messages ---------------------------------------------------------------------------------------- */
 
 static bool is_header_char(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80 || (c && strchr("_-.=:/ ", c));
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80 ||
+           (c && strchr("_-.=:/ ", c));
 }
 
 enum header { HEADER_MORE, HEADER_DONE, HEADER_BAD };

@@ -2,22 +2,22 @@
 #include "text/output/value_reader.h"
 
 enum state {
-    ANY,           /* a value */
-    ANY_OR_CLOSE,  /* a value, or the end of the list */
-    KEY,           /* a key */
-    KEY_OR_CLOSE,  /* a key, or the end of the object */
-    BARE_KEY,      /* inside a key without quotes */
-    COLON,         /* what stands between key and value */
-    NEXT,          /* a comma, or an end */
-    STRING,        /* inside a string */
-    MAYBE_TRIPLE,  /* behind two quotes: an empty string, or three quotes */
-    ESCAPE,        /* behind a backslash */
-    HEX,           /* inside the digits of an escape */
-    OCTAL,         /* likewise */
-    QUOTE,         /* inside the quote that begins a string */
-    QUOTED,        /* inside such a string */
-    WORD,          /* a number or a name of a constant */
-    END            /* behind the value */
+    ANY,          /* a value */
+    ANY_OR_CLOSE, /* a value, or the end of the list */
+    KEY,          /* a key */
+    KEY_OR_CLOSE, /* a key, or the end of the object */
+    BARE_KEY,     /* inside a key without quotes */
+    COLON,        /* what stands between key and value */
+    NEXT,         /* a comma, or an end */
+    STRING,       /* inside a string */
+    MAYBE_TRIPLE, /* behind two quotes: an empty string, or three quotes */
+    ESCAPE,       /* behind a backslash */
+    HEX,          /* inside the digits of an escape */
+    OCTAL,        /* likewise */
+    QUOTE,        /* inside the quote that begins a string */
+    QUOTED,       /* inside such a string */
+    WORD,         /* a number or a name of a constant */
+    END           /* behind the value */
 };
 
 enum container { OBJECT, ARRAY, TUPLE, KEYWORDS };
@@ -143,8 +143,8 @@ static enum value_step end_word(struct value_reader *r) {
     static const struct {
         const char *word, *json;
         enum value_type type;
-    } words[] = {{"true", "true", VALUE_BOOL},  {"false", "false", VALUE_BOOL}, {"null", "null", VALUE_NULL},
-                 {"True", "true", VALUE_BOOL},  {"False", "false", VALUE_BOOL}, {"None", "null", VALUE_NULL}};
+    } words[] = {{"true", "true", VALUE_BOOL}, {"false", "false", VALUE_BOOL}, {"null", "null", VALUE_NULL},
+                 {"True", "true", VALUE_BOOL}, {"False", "false", VALUE_BOOL}, {"None", "null", VALUE_NULL}};
     size_t n_words = r->dialect == VALUE_JSON ? 3 : sizeof words / sizeof *words;
     r->word[r->n_word] = '\0';
     for (size_t i = 0; i < n_words; i++)
@@ -426,8 +426,7 @@ bool value_read(struct str text, enum value_dialect dialect, struct sb *out, enu
     struct value_reader r;
     struct str rest = str_trim(text);
     value_begin(&r, dialect, NULL, true, out);
-    for (size_t i = 0; i < rest.n; i++)
-        switch (value_step(&r, rest.p[i], false)) {
+    for (size_t i = 0; i < rest.n; i++) switch (value_step(&r, rest.p[i], false)) {
         case VALUE_MORE: break;
         case VALUE_DONE: *out_type = r.type; return i + 1 == rest.n;
         default: return false;

@@ -23,7 +23,7 @@ struct value_reader {
     enum value_type type;        /* of the whole value, once it has begun */
     /* A member of the outermost object: its key with quotes and its value in out. */
     size_t key_begin, key_end, value_begin;
-    bool has_member; /* set when one is complete; for the reader's user to clear */
+    bool has_member;  /* set when one is complete; for the reader's user to clear */
     size_t n_certain; /* of out: what will stay as it is when more comes */
     /* the machine */
     int state;
