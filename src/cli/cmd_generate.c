@@ -7,7 +7,7 @@
 #include "cli/session_args.h"
 #include "os/os.h"
 
-struct output {
+struct result {
     struct session *session;
     struct job_spec job;
     struct answer answer;
@@ -39,11 +39,11 @@ static void put_logprobs(struct jsonw *w, const struct job_token *t, const struc
 }
 
 static void on_prompt(void *user, int32_t done, int32_t total) {
-    struct output *o = user;
+    struct result *o = user;
     progress_prompt(&o->bar, done, total);
 }
 
-static void keep_json(struct output *o, const struct job_events *ev) {
+static void keep_json(struct result *o, const struct job_events *ev) {
     const struct sampler_top *tops = ev->tops;
     for (size_t i = 0; i < ev->n_tokens; i++) {
         jsonw_int(&o->w_tokens, ev->tokens[i].id);
@@ -52,7 +52,7 @@ static void keep_json(struct output *o, const struct job_events *ev) {
     }
 }
 
-static void print_ids(struct output *o, const struct job_events *ev) {
+static void print_ids(struct result *o, const struct job_events *ev) {
     for (size_t i = 0; i < ev->n_tokens && !o->code; i++) {
         sb_clear(&o->line);
         sb_fmt(&o->line, "%s%d", o->tokens.n ? " " : "", ev->tokens[i].id);
@@ -62,7 +62,7 @@ static void print_ids(struct output *o, const struct job_events *ev) {
 }
 
 static bool on_events(void *user, const struct job_events *ev) {
-    struct output *o = user;
+    struct result *o = user;
     if (ev->usage.n_new) progress_end(&o->bar);
     if (o->json) keep_json(o, ev);
     else if (o->ids) print_ids(o, ev);
@@ -78,7 +78,7 @@ static void print_stats(const struct job_usage *s) {
              rate(s->n_new - 1, s->new_seconds));
 }
 
-static int print_json(struct output *o, const struct session_result *r, struct err *err) {
+static int print_json(struct result *o, const struct session_result *r, struct err *err) {
     static const char *const finishes[] = {[JOB_STOP] = "stop", [JOB_LENGTH] = "length", [JOB_CANCELLED] = "interrupted"};
     const struct job_usage *s = &r->usage;
     struct sb out = {0};
@@ -109,7 +109,7 @@ static int print_json(struct output *o, const struct session_result *r, struct e
     return code;
 }
 
-static int encode_prompt(const struct args *args, struct output *o, struct str text, struct session_ids *out, struct err *err) {
+static int encode_prompt(const struct args *args, struct result *o, struct str text, struct session_ids *out, struct err *err) {
     struct session_prompt prompt = {.text = text, .raw = args_flag(args, OPT_NO_TEMPLATE)};
     struct str system = args_str(args, OPT_SYSTEM);
     TRY(session_text_load(o->session, err));
@@ -126,7 +126,7 @@ static int encode_prompt(const struct args *args, struct output *o, struct str t
 }
 
 /* The prompt's ids: --tokens as they are, or text through tokenizer and template. */
-static int read_prompt(const struct args *args, struct output *o, struct err *err) {
+static int read_prompt(const struct args *args, struct result *o, struct err *err) {
     struct job_spec *r = &o->job;
     struct str text;
     struct session_ids ids;
@@ -143,7 +143,7 @@ static int read_prompt(const struct args *args, struct output *o, struct err *er
 }
 
 /* Greedy, until a sampling option says otherwise. */
-static int read_sampling(const struct args *args, struct output *o, struct err *err) {
+static int read_sampling(const struct args *args, struct result *o, struct err *err) {
     struct sampling_given given;
     o->job.sampling = sampler_defaults();
     TRY(sampling_args(args, &given, err));
@@ -155,7 +155,7 @@ static int read_sampling(const struct args *args, struct output *o, struct err *
     return sampling_extra_args(args, &o->job.sampling, err);
 }
 
-static int finish(struct output *o, const struct session_result *result, struct err *err) {
+static int finish(struct result *o, const struct session_result *result, struct err *err) {
     if (o->ids && !o->code) o->code = os_write(OS_STDOUT, STR("\n"), &o->err);
     if (!o->ids && !answer_end(&o->answer)) {
         o->code = o->answer.code;
@@ -173,7 +173,7 @@ static int no_tokenizer(struct err *err) {
     return err_set(err, why.code, "%.300s; --ids prints the new tokens as ids", why.msg);
 }
 
-static int generate(const struct args *args, struct output *o, struct err *err) {
+static int generate(const struct args *args, struct result *o, struct err *err) {
     struct session_result result;
     struct session_watch watch = {.on_events = on_events, .on_prompt = on_prompt, .user = o};
     struct job_spec *job = &o->job;
@@ -213,7 +213,7 @@ static int check_usage(const struct args *args, struct err *err) {
 int cmd_generate(const struct args *args, struct err *err) {
     struct session_options o;
     struct sb line = {0};
-    struct output out = {.ids = args_flag(args, OPT_IDS), .json = args_flag(args, OPT_JSON)};
+    struct result out = {.ids = args_flag(args, OPT_IDS), .json = args_flag(args, OPT_JSON)};
     out.w_tokens.out = &out.tokens;
     out.w_logprobs.out = &out.logprobs;
     out.answer.silent = out.json || out.ids;

@@ -2,6 +2,7 @@
 set(FUZZ_TARGETS
   config
   http
+  output
   safetensors
   scanner
   template

@@ -1,92 +1,35 @@
-/* Reasoning and content, told apart by a small state machine over the text that is not yet certain. */
-#include "text/output/reasoning.h"
-
-static const struct str open_tag = {"<think>", 7}, close_tag = {"</think>", 8};
+/* Reasoning and content, from the pieces of text/output. */
+#include "api/reasoning.h"
 
 void reasoning_init(struct reasoning *r, bool inside) {
-    *r = (struct reasoning){.state = inside ? REASONING_INSIDE : REASONING_START, .trims = inside};
+    *r = (struct reasoning){0};
+    output_init(&r->output, &r->arena, &(struct output_options){.is_open = inside});
 }
 
 void reasoning_free(struct reasoning *r) {
-    sb_free(&r->hold);
+    output_free(&r->output);
+    output_pieces_free(&r->pieces);
+    arena_free(&r->arena);
 }
 
 bool reasoning_is_open(struct str prompt) {
-    return str_ends(str_trim(prompt), open_tag);
+    return output_reasoning_is_open(NULL, prompt);
 }
 
-static bool is_space(char c) {
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-
-static void drop(struct sb *b, size_t n) {
-    memmove(b->p, b->p + n, b->n - n);
-    b->n -= n;
-}
-
-static void drop_space(struct reasoning *r) {
-    size_t n = 0;
-    while (n < r->hold.n && is_space(r->hold.p[n])) n++;
-    if (n) drop(&r->hold, n);
-    if (r->hold.n) r->trims = false;
-}
-
-static void give(struct reasoning *r, size_t n, struct sb *out) {
-    if (n == 0) return;
-    sb_put(out, str_n(r->hold.p, n));
-    drop(&r->hold, n);
-}
-
-/* At the beginning: the tag, or something that cannot become it. False while that is open. */
-static bool decide(struct reasoning *r) {
-    size_t space = 0;
-    while (space < r->hold.n && is_space(r->hold.p[space])) space++;
-    struct str rest = str_from(sb_str(&r->hold), space);
-    if (str_starts(rest, open_tag)) {
-        drop(&r->hold, space + open_tag.n);
-        r->state = REASONING_INSIDE;
-        r->trims = true;
-        return true;
+static void take(struct reasoning *r, struct sb *out_reasoning, struct sb *out_content) {
+    for (size_t i = 0; i < r->pieces.n; i++) {
+        const struct output_piece *p = &r->pieces.p[i];
+        sb_put(p->kind == OUTPUT_REASONING ? out_reasoning : out_content, output_piece_text(&r->pieces, p));
     }
-    if (str_starts(open_tag, rest)) return false;
-    r->state = REASONING_NONE;
-    return true;
-}
-
-/* How much at the end may still be white space before the closing tag, or a part of it. */
-static size_t uncertain(struct str s) {
-    size_t tag = close_tag.n - 1 < s.n ? close_tag.n - 1 : s.n;
-    while (tag > 0 && !str_eq(str_from(s, s.n - tag), str_sub(close_tag, 0, tag))) tag--;
-    size_t n = tag;
-    while (n < s.n && is_space(s.p[s.n - n - 1])) n++;
-    return n;
-}
-
-static bool think(struct reasoning *r, struct sb *out) {
-    if (r->trims) drop_space(r);
-    size_t at = str_find(sb_str(&r->hold), close_tag, 0);
-    if (at == STR_NONE) {
-        give(r, r->hold.n - uncertain(sb_str(&r->hold)), out);
-        return false;
-    }
-    size_t end = at;
-    while (end > 0 && is_space(r->hold.p[end - 1])) end--;
-    sb_put(out, str_n(r->hold.p, end));
-    drop(&r->hold, at + close_tag.n);
-    r->state = REASONING_AFTER;
-    r->trims = true;
-    return true;
+    output_pieces_clear(&r->pieces);
 }
 
 void reasoning_push(struct reasoning *r, struct str text, struct sb *out_reasoning, struct sb *out_content) {
-    sb_put(&r->hold, text);
-    if (r->state == REASONING_START && !decide(r)) return;
-    if (r->state == REASONING_INSIDE && !think(r, out_reasoning)) return;
-    if (r->trims) drop_space(r);
-    give(r, r->hold.n, out_content);
+    output_push(&r->output, text, &r->pieces);
+    take(r, out_reasoning, out_content);
 }
 
 void reasoning_flush(struct reasoning *r, struct sb *out_reasoning, struct sb *out_content) {
-    if (r->state == REASONING_AFTER && r->trims) drop_space(r);
-    give(r, r->hold.n, r->state == REASONING_INSIDE ? out_reasoning : out_content);
+    output_flush(&r->output, false, &r->pieces);
+    take(r, out_reasoning, out_content);
 }
