@@ -60,7 +60,7 @@ static struct typed arguments_type(const struct splitter *s) {
 
 static bool commit(struct splitter *s) {
     struct call *c = &s->call;
-    struct output_pieces *out = is_whole(s) ? &s->held : s->out;
+    struct output_pieces *out = s->is_tentative ? &s->held : s->out;
     if (c->name.n == 0 || !is_known(s, sb_str(&c->name))) return false;
     if (c->is_group && c->n_members) sb_putc(&c->args, '}');
     if (c->args.n == 0) sb_puts(&c->args, "{}");
@@ -70,10 +70,9 @@ static bool commit(struct splitter *s) {
         pieces_put(out, OUTPUT_CALL_END, s->n_calls++, (struct str){0});
     }
     reset(c);
-    if (!is_whole(s)) {
-        sb_clear(&s->raw);
-        s->n_header = 0;
-    }
+    if (s->is_tentative) return true;
+    sb_clear(&s->raw);
+    s->n_header = 0;
     splitter_after_call(s);
     return true;
 }
@@ -378,7 +377,7 @@ void call_begin(struct splitter *s, int at, struct str name) {
 
 static enum call_feed end_literal(struct splitter *s, int which) {
     struct call *c = &s->call;
-    if (c->choice.literals[which]->closes && !is_whole(s)) sb_clear(&s->raw);
+    if (c->choice.literals[which]->closes && !s->is_tentative) sb_clear(&s->raw);
     return run(s, c->choice.next[which]);
 }
 
@@ -498,7 +497,11 @@ static enum call_feed step_value(struct splitter *s, char byte) {
 
 enum call_feed call_feed(struct splitter *s, char byte) {
     struct call *c = &s->call;
-    if (c->mode == CALL_OVER) return is_space(byte) ? CALL_TAKEN : CALL_LEFT;
+    if (c->mode == CALL_OVER && is_space(byte)) return CALL_TAKEN;
+    if (c->mode == CALL_OVER) {
+        if (is_whole(s)) return CALL_LEFT;
+        run(s, s->shape.start); /* another section may follow */
+    }
     if (c->mode == CALL_CHOOSING) return choose(s, byte);
     switch (s->shape.steps[c->at].op) {
     case SHAPE_NAME:
@@ -535,7 +538,7 @@ bool call_finish(struct splitter *s, bool is_cut) {
 
 void call_send(struct splitter *s) {
     struct call *c = &s->call;
-    if (!c->has_name || is_whole(s) || c->mode != CALL_HOLE) return;
+    if (!c->has_name || s->is_tentative || c->mode != CALL_HOLE) return;
     enum shape_op op = s->shape.steps[c->at].op;
     struct str args = sb_str(&c->args);
     if (op == SHAPE_CALL) {

@@ -26,9 +26,8 @@ enum format_flags {
     FORMAT_BARE_CALL = 2,   /* a call may stand without `open` */
     FORMAT_KEY_NAME = 4,    /* %c is {NAME: arguments} */
     FORMAT_CDATA = 8,       /* a value may stand in <![CDATA[ ]]> */
-    FORMAT_ENDS_THINK = 16, /* a call ends thoughts that were left open */
-    FORMAT_ID_FIRST = 32,   /* in %c, written before the name */
-    FORMAT_OWN_SECTION = 64 /* every call is written with `open` and `close` of its own */
+    FORMAT_ID_FIRST = 16,   /* in %c, written before the name */
+    FORMAT_OWN_SECTION = 32 /* every call is written with `open` and `close` of its own */
 };
 
 enum format_ids { IDS_PLAIN, IDS_NINE, IDS_FUNCTIONS };

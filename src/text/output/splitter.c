@@ -75,10 +75,6 @@ static void reasoning_char(struct splitter *s, char c) {
     s->has_reasoning = true;
 }
 
-static void content_text(struct splitter *s, struct str text) {
-    for (size_t i = 0; i < text.n; i++) content_char(s, text.p[i]);
-}
-
 /* ---- where the text goes ---------------------------------------------------------------------------------------- */
 
 static void begin_thoughts(struct splitter *s) {
@@ -109,6 +105,15 @@ static void begin_header(struct splitter *s) {
     sb_clear(&s->raw);
 }
 
+static void begin_call(struct splitter *s, int at, bool is_tentative) {
+    s->was_thinking = s->state == IN_THOUGHTS;
+    s->is_tentative = is_tentative;
+    s->state = IN_CALL;
+    s->n_header = s->n_close = 0;
+    sb_clear(&s->raw);
+    call_begin(s, at, (struct str){0});
+}
+
 static void act(struct splitter *s, const struct marker *m) {
     switch (m->action) {
     case MARK_THINK: begin_thoughts(s); break;
@@ -117,12 +122,8 @@ static void act(struct splitter *s, const struct marker *m) {
         begin_content(s);
         break;
     case MARK_CALL:
-        if (s->state == IN_THOUGHTS) begin_content(s);
-        sb_clear(&s->raw);
+        begin_call(s, m->next, s->state == IN_THOUGHTS);
         sb_put(&s->raw, m->literal.text);
-        s->n_header = 0;
-        s->state = IN_CALL;
-        call_begin(s, m->next, (struct str){0});
         break;
     case MARK_FRAME:
         begin_content(s);
@@ -177,10 +178,7 @@ static bool try_whole(struct splitter *s) {
     memcpy(again, s->hold.p, n);
     s->tried_whole = true;
     sb_clear(&s->hold);
-    sb_clear(&s->raw);
-    s->n_header = 0;
-    s->state = IN_CALL;
-    call_begin(s, s->shape.start, (struct str){0});
+    begin_call(s, s->shape.start, true);
     for (size_t i = 0; i < n; i++) step(s, again[i]);
     return true;
 }
@@ -284,6 +282,7 @@ static void end_header(struct splitter *s) {
         if (str_starts(recipient, STR("functions."))) recipient = str_from(recipient, 10);
         s->state = IN_CALL;
         s->n_header = s->raw.n;
+        s->is_tentative = s->was_thinking = false;
         call_begin(s, s->shape.start, s->format->opens[0] ? (struct str){0} : recipient);
     }
 }
@@ -299,11 +298,22 @@ static void step_header(struct splitter *s, char c) {
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
+static int32_t held_calls(const struct splitter *s) {
+    int32_t n = 0;
+    for (size_t i = 0; i < s->held.n; i++) n += s->held.p[i].kind == OUTPUT_CALL;
+    return n;
+}
+
 /* This is no call: what it was is text. A header whose message goes on is none of it. */
 static void leave_call(struct splitter *s, struct str text) {
-    s->state = IN_TEXT;
-    if (!call_break(s)) content_text(s, text);
+    s->state = s->was_thinking ? IN_THOUGHTS : IN_TEXT;
+    if (!call_break(s))
+        for (size_t i = 0; i < text.n; i++) {
+            if (s->was_thinking) reasoning_char(s, text.p[i]);
+            else content_char(s, text.p[i]);
+        }
     sb_clear(&s->raw);
+    s->n_calls -= held_calls(s);
     output_pieces_clear(&s->held);
 }
 
@@ -321,13 +331,25 @@ static void leave_at(struct splitter *s, char c) {
     for (size_t i = 0; i <= n; i++) step(s, again[i]);
 }
 
+/* What ends reasoning does so inside a call, too; true when it did. */
+static bool ends_thoughts(struct splitter *s, char c) {
+    if (!s->was_thinking) return false;
+    s->n_close = literal_advance(&s->think_close, s->n_close, c, s->is_token);
+    if (s->n_close < s->think_close.text.n) return false;
+    struct str text = sb_str(&s->raw);
+    leave_call(s, str_sub(text, 0, text.n > s->n_close ? text.n - s->n_close : 0));
+    begin_content(s);
+    return true;
+}
+
 static void step_call(struct splitter *s, char c) {
     enum call_feed fed = CALL_LEFT;
     sb_putc(&s->raw, c);
+    if (ends_thoughts(s, c)) return;
     if (s->raw.n <= OUTPUT_CALL_BYTES) fed = call_feed(s, c);
     if (fed == CALL_LEFT) {
         leave_at(s, c);
-    } else if (fed == CALL_ENDED && !(s->format->flags & FORMAT_WHOLE)) {
+    } else if (fed == CALL_ENDED && !s->is_tentative) {
         s->state = IN_TEXT;
         if (s->call.ate_frame) begin_header(s);
         sb_clear(&s->raw);
@@ -393,11 +415,12 @@ void output_flush(struct output *o, bool is_cut, struct output_pieces *out) {
                 if (p->kind == OUTPUT_CALL) out->p[out->n - 1].id_begin -= p->begin - p->id_begin;
             }
             s->state = IN_TEXT;
+            if (s->held.n) splitter_after_call(s);
         }
     }
     if (s->state == IN_HEADER) {
         s->state = IN_TEXT;
-        content_text(s, sb_str(&s->raw));
+        for (size_t i = 0; i < s->raw.n; i++) content_char(s, s->raw.p[i]);
     }
     if (s->state != AT_STOP) end_text(s);
     sb_clear(&s->tail);
@@ -420,7 +443,7 @@ static void add_marker(struct splitter *s, const char *text, enum marker_action 
 /* What can begin a section of calls inside a text. */
 static void add_call_markers(struct splitter *s) {
     struct shape_choice choice = {.fallback = -1, .other = -1};
-    unsigned places = IN_CONTENT | (s->format->flags & FORMAT_ENDS_THINK ? IN_REASONING : 0);
+    unsigned places = s->format->frame ? IN_CONTENT : IN_CONTENT | IN_REASONING;
     if (!s->options.takes_calls || s->format->flags & FORMAT_WHOLE || !s->format->calls[0]) return;
     shape_next(&s->shape, s->shape.start, &choice);
     for (int i = 0; i < choice.n && s->n_markers < SPLITTER_MARKERS; i++)
@@ -433,6 +456,7 @@ static void add_markers(struct splitter *s, const struct output_reasoning *r) {
     if (!f->frame) {
         add_marker(s, r->open, MARK_THINK, r->anywhere ? IN_CONTENT : BEFORE_THINK);
         add_marker(s, r->close, MARK_END_THINK, IN_REASONING | BEFORE_THINK);
+        s->think_close = literal_make(s->arena, str_of(r->close), s->options.tok);
     } else {
         add_marker(s, f->frame->begin, MARK_FRAME, IN_CONTENT | IN_REASONING);
         for (size_t i = 0; i < 3; i++) add_marker(s, f->frame->ends[i], MARK_END_FRAME, IN_CONTENT | IN_REASONING);

@@ -75,7 +75,7 @@ struct splitter {
     struct marker markers[SPLITTER_MARKERS];
     int n_markers;
     bool begins_marker[256];
-    struct literal quote, element, frame_begin;
+    struct literal quote, element, frame_begin, think_close;
     enum splitter_state state;
     bool is_token;      /* inside the spelling of a token */
     bool holds_space;   /* white space waits: it may turn out to stand before a call */
@@ -87,6 +87,9 @@ struct splitter {
     bool is_after_call; /* nothing but white space since */
     bool needs_gap;     /* the next content is another message's */
     bool tried_whole;   /* the message is not calls alone */
+    bool is_tentative;  /* what is read as calls is right only if the text ends with it: calls are in `held` until then */
+    bool was_thinking;  /* it began inside reasoning, and is reasoning if it is not right */
+    size_t n_close;     /* bytes at its end that seem to end the reasoning */
     struct sb tail;     /* bytes of a character that is not complete */
     struct sb hold;     /* what may be the beginning of a marker */
     struct sb space;
@@ -94,7 +97,7 @@ struct splitter {
     size_t n_header;
     struct call call;
     int32_t n_calls;
-    struct output_pieces held; /* FORMAT_WHOLE: until the end shows that it is right */
+    struct output_pieces held;
     struct output_pieces *out;
 };
 
