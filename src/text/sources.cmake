@@ -2,6 +2,7 @@ set(TEXT_SOURCES
   src/text/chat/chat.c
   src/text/chat/chat_form.c
   src/text/output/call.c
+  src/text/output/call_take.c
   src/text/output/chain.c
   src/text/output/elements.c
   src/text/output/forced.c

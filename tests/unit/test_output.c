@@ -329,6 +329,9 @@ static void thoughts_are_split_off(void) {
         check_split(&(struct output_options){.is_open = rows[i].is_open}, rows[i].text, rows[i].reasoning, rows[i].content);
     CHECK(output_reasoning_is_open(NULL, STR("user: x\nassistant: <think>\n")) && !output_reasoning_is_open(NULL, STR("<think></think>")));
     CHECK(output_reasoning_was_open(NULL, STR("so\n</think>\nIt is 4")) && !output_reasoning_was_open(NULL, STR("<think>so</think>")));
+    CHECK_STR(output_reasoning_close(output_format_find(STR("gpt_oss")), NULL), STR("<|end|>"));
+    CHECK_STR(output_reasoning_close(output_format_find(STR("mistral_args")), NULL), STR("[/THINK]"));
+    CHECK_STR(output_reasoning_close(NULL, NULL), STR("</think>"));
     CHECK(!output_reasoning_was_open(NULL, STR("\n</think>It is 4")) && !output_reasoning_was_open(NULL, STR("It is 4")));
 }
 

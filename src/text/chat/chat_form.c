@@ -136,29 +136,38 @@ static int judge(struct str text) {
     return is_spoiled ? 2 : 3;
 }
 
+/* A template is hostile input, and this happens before anybody asked for it. */
+static const struct tmpl_limits trial_limits = {.steps = 200000, .memory_bytes = 4 << 20, .output_bytes = 1 << 20};
+
+/* How well the form does, and how long the rendering is. */
+static int try_form(const struct tmpl *t, struct chat_form form, yyjson_val *special, size_t *out_length) {
+    struct arena a = {0};
+    struct tmpl_context ctx = {.special = special, .now = {.year = 2025, .month = 1, .day = 1}, .limits = trial_limits};
+    struct tmpl_output out = {0};
+    yyjson_val *input;
+    bool good = json_parse(&a, str_of(trial), "trial", JSON_STRICT, &input, NULL) == ERR_OK &&
+                chat_form_apply(&a, form, input, &ctx.input, NULL) == ERR_OK && tmpl_render(t, &a, &ctx, &out, NULL) == ERR_OK;
+    int score = good ? judge(out.text) : 0;
+    *out_length = out.text.n;
+    arena_free(&a);
+    return score;
+}
+
 struct chat_form chat_form_find(const struct tmpl *t, struct str source, yyjson_val *special) {
     struct chat_form best = {0};
     int best_score = 0;
-    size_t best_length = 0;
+    size_t best_length = 0, length;
     if (!has(source, "tool")) return best;
     for (int i = 0; i < 4; i++) {
-        struct arena a = {0};
         struct chat_form form = {.string_arguments = i & 2, .null_content = i & 1};
-        struct tmpl_output out = {0};
-        yyjson_val *input;
-        int score = 0;
-        if (json_parse(&a, str_of(trial), "trial", JSON_STRICT, &input, NULL) == ERR_OK &&
-            chat_form_apply(&a, form, input, &input, NULL) == ERR_OK &&
-            tmpl_render(t, &a, &(struct tmpl_context){.input = input, .special = special, .now = {.year = 2025, .month = 1, .day = 1}},
-                        &out, NULL) == ERR_OK)
-            score = judge(out.text);
-        bool is_shorter = form.string_arguments == best.string_arguments && out.text.n < best_length; /* no empty turn beside the call */
-        if (score > best_score || (score && score == best_score && is_shorter)) {
+        int score = try_form(t, form, special, &length);
+        /* Of two contents that do equally well the one without an empty turn beside the call. */
+        bool is_better = score == best_score && form.string_arguments == best.string_arguments && length < best_length;
+        if (score > best_score || (score && is_better)) {
             best = form;
             best_score = score;
-            best_length = out.text.n;
+            best_length = length;
         }
-        arena_free(&a);
     }
     return best;
 }

@@ -5,17 +5,13 @@ static bool is_space(char c) {
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-static bool is_name(char c) {
+bool call_is_name_char(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (unsigned char)c >= 0x80 ||
            (c && strchr("_-.:/@$+", c));
 }
 
 static bool is_whole(const struct splitter *s) {
     return s->format->flags & FORMAT_WHOLE;
-}
-
-bool call_is_code_tool(struct str name) {
-    return str_is(name, "python") || str_is(name, "ipython") || str_is(name, "code_interpreter");
 }
 
 /* ---- a complete call -------------------------------------------------------------------------------------------- */
@@ -53,12 +49,12 @@ static bool is_known(const struct splitter *s, struct str name) {
     return !is_whole(s) || !s->options.tools.n || typed_tool(s->options.tools, name);
 }
 
-static struct typed arguments_type(const struct splitter *s) {
+struct typed call_arguments_type(const struct splitter *s) {
     const struct output_tool *tool = typed_tool(s->options.tools, sb_str(&s->call.name));
     return (struct typed){tool ? tool->parameters : NULL, tool ? tool->parameters : NULL};
 }
 
-static bool commit(struct splitter *s) {
+bool call_commit(struct splitter *s) {
     struct call *c = &s->call;
     struct output_pieces *out = s->is_tentative ? &s->held : s->out;
     if (c->name.n == 0 || !is_known(s, sb_str(&c->name))) return false;
@@ -79,7 +75,7 @@ static bool commit(struct splitter *s) {
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
-static bool set_name(struct splitter *s, struct str name) {
+bool call_set_name(struct splitter *s, struct str name) {
     struct call *c = &s->call;
     struct sb copy = {0};
     sb_put(&copy, name);
@@ -100,151 +96,7 @@ static bool split_name(struct splitter *s) {
     while (n > 0 && full.p[n - 1] >= '0' && full.p[n - 1] <= '9') n--;
     if (n > 0 && n < full.n && full.p[n - 1] == ':') name.n = n - 1;
     if (str_starts(name, STR("functions."))) name = str_from(name, 10);
-    return set_name(s, name);
-}
-
-/* ---- %c, %o: JSON that holds the whole call --------------------------------------------------------------------- */
-
-static bool is_one_of(struct str key, const char *const *keys) {
-    while (*keys && !str_is(key, *keys)) keys++;
-    return *keys != NULL;
-}
-
-static const char *const name_keys[] = {"name", "tool_name", NULL};
-static const char *const args_keys[] = {"arguments", "parameters", "args", NULL};
-static const char *const id_keys[] = {"id", "tool_call_id", "call_id", NULL};
-static const char *const other_keys[] = {"type", NULL};
-
-/* The text of a JSON string that stands in a buffer. */
-static bool unquote(struct str json, struct sb *out) {
-    struct arena a = {0};
-    yyjson_val *value;
-    bool good = json_parse(&a, json, "string", JSON_STRICT, &value, NULL) == ERR_OK && yyjson_is_str(value);
-    sb_clear(out);
-    if (good) sb_put(out, json_val_str(value));
-    arena_free(&a);
-    return good;
-}
-
-/* The member of the call's object that has just ended. */
-static bool take_member(struct splitter *s) {
-    struct call *c = &s->call;
-    struct value_reader *r = &c->value;
-    struct str key = str_sub(sb_str(&c->json), r->key_begin + 1, r->key_end - r->key_begin - 2),
-               value = str_from(sb_str(&c->json), r->value_begin);
-    r->has_member = false;
-    if (s->format->flags & FORMAT_KEY_NAME) {
-        if (c->n_members++ || value.p[0] != '{') return false;
-        c->args_begin = r->value_begin;
-        c->args_end = c->json.n;
-        return unquote(str_sub(sb_str(&c->json), r->key_begin, r->key_end - r->key_begin), &c->text) && set_name(s, sb_str(&c->text));
-    }
-    if (is_one_of(key, name_keys)) return !c->has_name && unquote(value, &c->text) && set_name(s, sb_str(&c->text));
-    if (is_one_of(key, args_keys)) {
-        if (c->args_end) return false;
-        c->args_begin = r->value_begin;
-        c->args_end = c->json.n;
-        return true;
-    }
-    if (is_one_of(key, id_keys)) return value.p[0] != '"' || unquote(value, &c->id);
-    return !is_whole(s) || is_one_of(key, other_keys);
-}
-
-/* Arguments are an object; some models write it once more as a string. None at all are {} where the tool needs none. */
-static bool take_arguments(struct splitter *s) {
-    struct call *c = &s->call;
-    struct str args = str_sub(sb_str(&c->json), c->args_begin, c->args_end - c->args_begin);
-    enum value_type type;
-    if (args.n && args.p[0] == '{') {
-        sb_put(&c->args, args);
-        return true;
-    }
-    if (args.n && args.p[0] == '"')
-        return unquote(args, &c->text) && value_read(sb_str(&c->text), VALUE_JSON, &c->args, &type) && type == VALUE_OBJECT;
-    if (args.n && args.p[0] != 'n') return false;
-    const struct output_tool *tool = typed_tool(s->options.tools, sb_str(&c->name));
-    return tool && !typed_requires_any(arguments_type(s));
-}
-
-static bool take_call_value(struct splitter *s, yyjson_val *call) {
-    struct call *c = &s->call;
-    struct jsonw w = {.out = &c->args};
-    yyjson_val *inner = json_get(call, "function"), *args = NULL;
-    struct str name = {0}, id = json_str(call, "id", (struct str){0});
-    if (inner) call = inner;
-    for (size_t i = 0; name_keys[i] && !name.p; i++) name = json_str(call, name_keys[i], name);
-    for (size_t i = 0; args_keys[i] && !args; i++) args = json_get(call, args_keys[i]);
-    if (!name.n || !yyjson_is_obj(args) || !set_name(s, name)) return false;
-    sb_put(&c->id, id);
-    jsonw_val(&w, args);
-    return true;
-}
-
-/* {"tool_calls": [...]} becomes calls, {"response": text} content. Everything but the last call is committed here. */
-static bool take_answer(struct splitter *s, struct str json) {
-    struct arena a = {0};
-    yyjson_val *root, *item;
-    size_t i, n;
-    bool good = json_parse(&a, json, "answer", JSON_STRICT, &root, NULL) == ERR_OK;
-    yyjson_val *calls = json_get(root, "tool_calls"), *response = json_get(root, "response");
-    if (good && yyjson_is_str(response) && !calls) {
-        pieces_put(&s->held, OUTPUT_CONTENT, -1, json_val_str(response));
-    } else {
-        good = good && yyjson_arr_size(calls) > 0;
-        if (good) yyjson_arr_foreach(calls, i, n, item) good = good && take_call_value(s, item) && commit(s);
-    }
-    arena_free(&a);
-    return good;
-}
-
-/* ---- %y: code, or something else behind the same marker --------------------------------------------------------- */
-
-/* tool.call(key=value, ...) */
-static bool take_builtin(struct splitter *s, struct str text) {
-    struct call *c = &s->call;
-    size_t open = str_find(text, STR(".call("), 0);
-    if (open == STR_NONE || open == 0) return false;
-    for (size_t i = 0; i < open; i++)
-        if (!is_name(text.p[i])) return false;
-    value_begin_keywords(&c->value, &c->args);
-    for (size_t i = open + 6; i < text.n; i++) {
-        enum value_step step = value_step(&c->value, text.p[i], false);
-        if (step == VALUE_DONE && i + 1 == text.n) return set_name(s, str_sub(text, 0, open));
-        if (step != VALUE_MORE) break;
-    }
-    sb_clear(&c->args);
-    return false;
-}
-
-static bool take_json(struct splitter *s, struct str text) {
-    struct arena a = {0};
-    yyjson_val *root;
-    bool good = json_parse(&a, text, "call", JSON_STRICT, &root, NULL) == ERR_OK && take_call_value(s, root);
-    arena_free(&a);
-    return good;
-}
-
-static struct str code_tool(const struct splitter *s) {
-    for (size_t i = 0; i < s->options.tools.n; i++)
-        if (call_is_code_tool(s->options.tools.p[i].name)) return s->options.tools.p[i].name;
-    return STR("python");
-}
-
-static bool take_code(struct splitter *s) {
-    struct call *c = &s->call;
-    struct sb code = c->text; /* names and arguments may need the buffer */
-    c->text = (struct sb){0};
-    struct str text = str_trim(sb_str(&code));
-    bool good = text.n > 0;
-    if (good && !(!c->has_name && (take_builtin(s, text) || take_json(s, text)))) {
-        sb_clear(&c->args);
-        sb_puts(&c->args, "{\"code\": ");
-        json_quote(&c->args, text);
-        sb_putc(&c->args, '}');
-        good = c->has_name || set_name(s, code_tool(s));
-    }
-    sb_free(&code);
-    return good;
+    return call_set_name(s, name);
 }
 
 /* ---- parameters ------------------------------------------------------------------------------------------------- */
@@ -264,7 +116,7 @@ static unsigned value_types(const struct splitter *s) {
     const unsigned others = VALUE_NULL | VALUE_BOOL | VALUE_NUMBER | VALUE_ARRAY | VALUE_OBJECT;
     struct str attr = sb_str(&c->attr);
     if (attr.n) return str_is(attr, "true") || str_is(attr, "string") ? VALUE_STRING : others;
-    return typed_types(typed_member(arguments_type(s), str_trim(sb_str(&c->key))));
+    return typed_types(typed_member(call_arguments_type(s), str_trim(sb_str(&c->key))));
 }
 
 static void put_value_char(struct call *c, char byte) {
@@ -334,7 +186,7 @@ static void begin_hole(struct splitter *s) {
         break;
     case SHAPE_KEYWORDS: value_begin_keywords(&c->value, &c->args); break;
     case SHAPE_QUOTED: value_begin(&c->value, VALUE_QUOTED, &s->quote, false, &c->args); break;
-    case SHAPE_ELEMENTS: elements_begin(&c->elements, &s->element, "invoke", arguments_type(s), &c->args, &c->text); break;
+    case SHAPE_ELEMENTS: elements_begin(&c->elements, &s->element, "invoke", call_arguments_type(s), &c->args, &c->text); break;
     default: sb_clear(&c->text); break;
     }
 }
@@ -348,7 +200,7 @@ static enum call_feed run(struct splitter *s, int at) {
         switch (step->op) {
         case SHAPE_JUMP: at = step->target; break;
         case SHAPE_COMMIT:
-            if (s->shape.steps[at - 1].op != SHAPE_ANSWER && !commit(s)) return CALL_LEFT;
+            if (s->shape.steps[at - 1].op != SHAPE_ANSWER && !call_commit(s)) return CALL_LEFT;
             at++;
             break;
         case SHAPE_END: c->mode = CALL_OVER; return CALL_ENDED;
@@ -371,7 +223,7 @@ static enum call_feed run(struct splitter *s, int at) {
 
 void call_begin(struct splitter *s, int at, struct str name) {
     reset(&s->call);
-    if (name.n) set_name(s, name);
+    if (name.n) call_set_name(s, name);
     run(s, at);
 }
 
@@ -436,13 +288,13 @@ static enum call_feed step_name(struct splitter *s, char byte) {
     enum shape_op op = s->shape.steps[c->at].op;
     struct sb *into = op == SHAPE_ID ? &c->id : op == SHAPE_SKIP ? &c->text : &c->name;
     if (into->n == 0 && is_space(byte)) return CALL_TAKEN;
-    if (is_name(byte)) {
+    if (call_is_name_char(byte)) {
         sb_putc(into, byte);
         return into->n <= OUTPUT_NAME_BYTES ? CALL_TAKEN : CALL_LEFT;
     }
     if (into->n == 0) return CALL_LEFT;
     if (op == SHAPE_FULL_NAME && !split_name(s)) return CALL_LEFT;
-    if (op == SHAPE_NAME && !set_name(s, sb_str(&c->name))) return CALL_LEFT;
+    if (op == SHAPE_NAME && !call_set_name(s, sb_str(&c->name))) return CALL_LEFT;
     run(s, c->at + 1);
     return call_feed(s, byte);
 }
@@ -477,7 +329,7 @@ static enum call_feed step_code(struct splitter *s, char byte) {
     c->n_matched = literal_advance(&s->frame_begin, c->n_matched, byte, s->is_token);
     if (c->n_matched < s->frame_begin.text.n) return CALL_TAKEN;
     c->text.n -= c->n_matched;
-    if (!take_code(s)) return CALL_LEFT;
+    if (!call_take_code(s)) return CALL_LEFT;
     enum call_feed fed = run(s, c->at + 1);
     c->ate_frame = true;
     return fed;
@@ -488,10 +340,10 @@ static enum call_feed step_value(struct splitter *s, char byte) {
     enum shape_op op = s->shape.steps[c->at].op;
     enum value_step step = op == SHAPE_ELEMENTS ? elements_step(&c->elements, byte, s->is_token) : value_step(&c->value, byte, s->is_token);
     if (step == VALUE_BAD || step == VALUE_BEFORE) return CALL_LEFT;
-    if (op == SHAPE_CALL && c->value.has_member && !take_member(s)) return CALL_LEFT;
+    if (op == SHAPE_CALL && c->value.has_member && !call_take_member(s)) return CALL_LEFT;
     if (step == VALUE_MORE) return CALL_TAKEN;
-    if (op == SHAPE_CALL && !take_arguments(s)) return CALL_LEFT;
-    if (op == SHAPE_ANSWER && !take_answer(s, sb_str(&c->json))) return CALL_LEFT;
+    if (op == SHAPE_CALL && !call_take_arguments(s)) return CALL_LEFT;
+    if (op == SHAPE_ANSWER && !call_take_answer(s, sb_str(&c->json))) return CALL_LEFT;
     return run(s, c->at + 1);
 }
 
@@ -525,7 +377,7 @@ size_t call_n_partial(const struct splitter *s) {
 bool call_finish(struct splitter *s, bool is_cut) {
     struct call *c = &s->call;
     if (c->mode == CALL_HOLE && s->shape.steps[c->at].op == SHAPE_CODE) {
-        if (is_cut || !take_code(s) || run(s, c->at + 1) == CALL_LEFT) return false;
+        if (is_cut || !call_take_code(s) || run(s, c->at + 1) == CALL_LEFT) return false;
     }
     if (is_whole(s)) return c->mode == CALL_OVER || (c->mode == CALL_CHOOSING && c->n_matched == 0 && c->choice.may_end);
     if (c->mode != CALL_CHOOSING) return c->mode == CALL_OVER;
@@ -544,7 +396,7 @@ void call_send(struct splitter *s) {
     if (op == SHAPE_CALL) {
         struct str key = str_sub(sb_str(&c->json), c->value.key_begin + 1, c->value.key_end - c->value.key_begin - 2);
         if (c->args_end) args = str_sub(sb_str(&c->json), c->args_begin, c->args_end - c->args_begin);
-        else if (c->value.depth > 1 && is_one_of(key, args_keys))
+        else if (c->value.depth > 1 && call_is_arguments_key(key))
             args = str_from(str_sub(sb_str(&c->json), 0, c->value.n_certain), c->value.value_begin);
         if (args.n == 0 || args.p[0] != '{') return;
     } else if (op == SHAPE_ARGUMENTS || op == SHAPE_KEYWORDS || op == SHAPE_QUOTED) {

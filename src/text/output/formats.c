@@ -88,6 +88,12 @@ bool output_reasoning_was_open(const struct output_reasoning *r, struct str text
     return close != STR_NONE && str_trim(str_sub(text, 0, close)).n && (open == STR_NONE || open > close);
 }
 
+struct str output_reasoning_close(const struct output_format *f, const struct output_reasoning *r) {
+    if (f && f->frame) return str_of(f->frame->ends[0]);
+    if (!r) r = f && f->reasoning ? f->reasoning : &output_reasonings[ID_THINK];
+    return str_of(r->close);
+}
+
 static bool holds(const char *text, struct str spelling) {
     return text && str_find(str_of(text), spelling, 0) != STR_NONE;
 }

@@ -42,6 +42,8 @@ const struct output_reasoning *output_reasoning_recognize(struct str template_te
 bool output_reasoning_is_open(const struct output_reasoning *r, struct str prompt);
 /* A whole text that ends thoughts which it did not begin: the prompt began them. */
 bool output_reasoning_was_open(const struct output_reasoning *r, struct str text);
+/* What ends thoughts that have gone on for too long. Both may be NULL. */
+struct str output_reasoning_close(const struct output_format *f, const struct output_reasoning *r);
 /* A token that belongs to the format's markers: keep it in the text, between marks. */
 bool output_uses_token(const struct output_format *f, const struct output_reasoning *r, struct str spelling);
 

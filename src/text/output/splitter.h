@@ -123,7 +123,20 @@ bool call_finish(struct splitter *s, bool is_cut);
 void call_send(struct splitter *s);
 /* as_it_comes: true when the call had been announced; its end is sent. */
 bool call_break(struct splitter *s);
-bool call_is_code_tool(struct str name);
 void call_free(struct call *c);
+/* The call that has been read comes out; false when it is none. */
+bool call_commit(struct splitter *s);
+bool call_set_name(struct splitter *s, struct str name);
+/* What the tool's schema says about its arguments. */
+struct typed call_arguments_type(const struct splitter *s);
+bool call_is_name_char(char c);
+
+/* call_take.c; false: this is no call */
+bool call_take_member(struct splitter *s);                  /* of %c, which has just ended */
+bool call_take_arguments(struct splitter *s);               /* when %c ends */
+bool call_take_answer(struct splitter *s, struct str json); /* %o; commits what it finds */
+bool call_take_code(struct splitter *s);                    /* %y */
+bool call_is_arguments_key(struct str key);
+bool call_is_code_tool(struct str name);
 
 #endif
