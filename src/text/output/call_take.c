@@ -82,7 +82,7 @@ static bool take_call_value(struct splitter *s, yyjson_val *call) {
     return true;
 }
 
-/* {"tool_calls": [...]} becomes calls, {"response": text} content. Everything but the last call is committed here. */
+/* {"tool_calls": [...]} becomes calls, which are complete here, and {"response": text} content. */
 bool call_take_answer(struct splitter *s, struct str json) {
     struct arena a = {0};
     yyjson_val *root, *item;
