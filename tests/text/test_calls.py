@@ -123,14 +123,19 @@ def fits(got, want):
 
 
 def cases(program, path):
+    """How the prompt ended is said, left out, or stands before the text."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
     usual = rows.pop(0)["tools"] if "raw" not in rows[0] else None
-    lines = "".join(json.dumps({"format": r["format"], "text": r["raw"], "prompt": r["prompt_tail"], "tools": r.get("tools", usual)}) + "\n" for r in rows)
-    rc, out, _ = run(program, "--jsonl", stdin=lines + "\n{nonsense\n")
-    answers = [json.loads(line) for line in out.split("\n")[:-1]]
-    check(rc == 0 and len(answers) == len(rows) + 1 and "error" in answers[-1], f"{path.name}: exit code {rc}, {len(answers)} lines")
-    for row, got in zip(rows, answers):
-        check(any(fits(got, want) for want in [row["expect"], *row.get("accept", [])]), f"{row['id']}: {got}")
+    for way in ("said", "left out", "before"):
+        lines = [{"format": r["format"], "text": (r["prompt_tail"] if way == "before" else "") + r["raw"], "tools": r.get("tools", usual),
+                  **({"prompt": r["prompt_tail"]} if way == "said" else {})} for r in rows]
+        rc, out, _ = run(program, "--jsonl", stdin="".join(json.dumps(line) + "\n" for line in lines) + "\n{nonsense\n")
+        answers = [json.loads(line) for line in out.split("\n")[:-1]]
+        check(rc == 0 and len(answers) == len(rows) + 1 and "error" in answers[-1], f"{path.name}: exit code {rc}, {len(answers)} lines")
+        for row, got in zip(rows, answers):
+            if way == "left out" and row.get("needs_prompt"):
+                continue
+            check(any(fits(got, want) for want in [row["expect"], *row.get("accept", [])]), f"{row['id']}, prompt {way}: {got}")
 
 
 def main():

@@ -329,6 +329,8 @@ static void thoughts_are_split_off(void) {
         check_split(&(struct output_options){.is_open = rows[i].is_open}, rows[i].text, rows[i].reasoning, rows[i].content);
     CHECK(output_reasoning_is_open(NULL, STR("user: x\nassistant: <think>\n")) && !output_reasoning_is_open(NULL, STR("<think></think>")));
     CHECK(output_reasoning_was_open(NULL, STR("so\n</think>\nIt is 4")) && !output_reasoning_was_open(NULL, STR("<think>so</think>")));
+    const struct output_reasoning *shared = output_reasoning_recognize(STR("<|content_thinking|>"), NULL);
+    CHECK(!output_reasoning_was_open(shared, STR("<|content_text|>It is 4<|end_message|>")));
     CHECK_STR(output_reasoning_close(output_format_find(STR("gpt_oss")), NULL), STR("<|end|>"));
     CHECK_STR(output_reasoning_close(output_format_find(STR("mistral_args")), NULL), STR("[/THINK]"));
     CHECK_STR(output_reasoning_close(NULL, NULL), STR("</think>"));

@@ -85,7 +85,7 @@ bool output_reasoning_is_open(const struct output_reasoning *r, struct str promp
 bool output_reasoning_was_open(const struct output_reasoning *r, struct str text) {
     if (!r) r = &output_reasonings[ID_THINK];
     size_t open = str_find(text, str_of(r->open), 0), close = str_find(text, str_of(r->close), 0);
-    return close != STR_NONE && str_trim(str_sub(text, 0, close)).n && (open == STR_NONE || open > close);
+    return close != STR_NONE && !r->ends_others && str_trim(str_sub(text, 0, close)).n && (open == STR_NONE || open > close);
 }
 
 struct str output_reasoning_close(const struct output_format *f, const struct output_reasoning *r) {

@@ -35,7 +35,8 @@ enum format_ids { IDS_PLAIN, IDS_NINE, IDS_FUNCTIONS };
 struct output_reasoning {
     const char *name;
     const char *open, *close;
-    bool anywhere; /* not at the beginning of a message alone */
+    bool anywhere;    /* not at the beginning of a message alone */
+    bool ends_others; /* `close` also stands behind what is no reasoning */
 };
 
 /* Messages with a header, which says for whom the message is and on which channel. */

@@ -268,7 +268,6 @@ static void replay_header(struct splitter *s) {
 static void end_header(struct splitter *s) {
     const struct output_frame *f = s->format->frame;
     struct str header = sb_str(&s->raw);
-    if (str_starts(header, str_of(f->begin))) header = str_from(header, strlen(f->begin));
     struct str recipient = f->everyone ? str_trim(header) : header_word(header, "to="), channel = header_word(header, f->marks[0]);
     bool is_everyone = recipient.n == 0 || (f->everyone && str_is(recipient, f->everyone));
     bool thinks = f->thoughts && (str_is(recipient, f->thoughts) || (is_everyone && str_is(channel, f->thoughts)));
@@ -289,6 +288,7 @@ static void end_header(struct splitter *s) {
 
 static void step_header(struct splitter *s, char c) {
     sb_putc(&s->raw, c);
+    if (str_is(sb_str(&s->raw), s->format->frame->begin)) sb_clear(&s->raw); /* the prompt's last words, said again */
     switch (read_header(s)) {
     case HEADER_MORE: break;
     case HEADER_DONE: end_header(s); break;
