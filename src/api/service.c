@@ -28,6 +28,8 @@ static void fill_info(struct service *s) {
                                     .n_seqs = engine_limits(s->session->engine)->seqs,
                                     .width = engine_width(s->session->engine),
                                     .has_template = session_has_template(s->session),
+                                    .format = s->session->format,
+                                    .reasoning = s->session->reasoning,
                                     .sampling = sampler_defaults()};
     s->info.sampling.temperature = 1;
     sampling_resolve(s->session, &s->options.sampling, &s->info.sampling);

@@ -45,6 +45,8 @@ struct service_info {
     int32_t n_seqs;  /* requests at once */
     int32_t width;   /* numbers of an embedding */
     bool has_template;
+    const struct output_format *format;       /* how the model writes calls; NULL: its template shows no way */
+    const struct output_reasoning *reasoning; /* its markers of reasoning; NULL: the usual ones */
     struct sampler_params sampling; /* what a request begins with: as options and generation_config.json say, else drawn at temperature 1 */
 };
 /* When ready. */
@@ -63,7 +65,7 @@ int service_encode(const struct service *s, struct arena *a, struct str text, bo
 int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *input, struct service_ids *out, struct str *out_text,
                         struct err *err);
 /* Whether a rendered prompt leaves the model inside its reasoning. */
-bool service_thinks(struct str prompt);
+bool service_thinks(const struct service *s, struct str prompt);
 int service_decode(const struct service *s, const int32_t *ids, int32_t n, struct sb *out, struct err *err);
 /* The bytes of a token; of a special one its name. */
 struct str service_token_text(const struct service *s, int32_t id);

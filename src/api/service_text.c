@@ -1,8 +1,6 @@
 /* Text for a service, on the caller's thread: the tokenizer and the template do not change once they are loaded. */
 #include "api/service_internal.h"
 
-#include "text/output/reasoning.h"
-
 static int take_ids(struct arena *a, struct tok_ids *ids, int code, struct service_ids *out, struct err *err) {
     if (!code && ids->n > INT32_MAX) code = err_set(err, ERR_ELIMIT, "the text has too many tokens");
     if (!code) {
@@ -26,8 +24,8 @@ int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *in
     return take_ids(a, &ids, session_chat_encode(s->session, a, input, &ids, out_text, err), out, err);
 }
 
-bool service_thinks(struct str prompt) {
-    return reasoning_is_open(prompt);
+bool service_thinks(const struct service *s, struct str prompt) {
+    return output_reasoning_is_open(s->session->reasoning, prompt);
 }
 
 int service_decode(const struct service *s, const int32_t *ids, int32_t n, struct sb *out, struct err *err) {

@@ -79,6 +79,8 @@ struct session_prompt {
 int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err);
 /* After the text was loaded, by session_encode or session_text_load. */
 bool session_has_template(const struct session *s);
+/* How an answer behind the model's template is taken apart: reasoning, and content that may look like a call. */
+void session_split(const struct session *s, bool thinks, struct job_spec *out);
 /* Tokenizer and template; afterwards they do not change, and any thread may use them. */
 int session_text_load(struct session *s, struct err *err);
 

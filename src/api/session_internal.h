@@ -26,6 +26,8 @@ struct session {
     bool text_loaded;
     struct tok *tok;
     struct chat_template *chat;
+    const struct output_format *format;       /* how the template has calls written; NULL: it does not */
+    const struct output_reasoning *reasoning; /* its markers of reasoning */
     struct tok_ids ids;
 };
 

@@ -45,16 +45,24 @@ static void end_thoughts(struct answer *a) {
     put(a, STR("\n\n"));
 }
 
-bool answer_push(struct answer *a, struct str thoughts, struct str text) {
-    if (thoughts.n) {
-        sb_put(&a->thoughts, thoughts);
-        begin_thoughts(a);
-        if (a->shows) put(a, thoughts);
-    }
-    if (text.n) {
-        sb_put(&a->text, text);
-        end_thoughts(a);
-        put(a, text);
+static void push_thoughts(struct answer *a, struct str thoughts) {
+    sb_put(&a->thoughts, thoughts);
+    begin_thoughts(a);
+    if (a->shows) put(a, thoughts);
+}
+
+static void push_text(struct answer *a, struct str text) {
+    sb_put(&a->text, text);
+    end_thoughts(a);
+    put(a, text);
+}
+
+bool answer_push(struct answer *a, const struct output_pieces *pieces) {
+    for (size_t i = 0; i < pieces->n; i++) {
+        struct str text = output_piece_text(pieces, &pieces->p[i]);
+        if (text.n == 0) continue;
+        if (pieces->p[i].kind == OUTPUT_REASONING) push_thoughts(a, text);
+        else push_text(a, text);
     }
     return a->code == ERR_OK;
 }

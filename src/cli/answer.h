@@ -2,7 +2,7 @@
 #ifndef MLXCEL_CLI_ANSWER_H
 #define MLXCEL_CLI_ANSWER_H
 
-#include "base/str.h"
+#include "api/session.h"
 
 struct answer {
     /* set by the caller */
@@ -18,8 +18,8 @@ struct answer {
 };
 
 void answer_begin(struct answer *a);
-/* More of the thoughts and of the text. False when it cannot be written any more; code and err say why. */
-bool answer_push(struct answer *a, struct str thoughts, struct str text);
+/* More of it. False when it cannot be written any more; code and err say why. */
+bool answer_push(struct answer *a, const struct output_pieces *pieces);
 /* A newline where the text has none at its end. */
 bool answer_end(struct answer *a);
 void answer_free(struct answer *a);

@@ -107,7 +107,7 @@ static void on_prompt(void *user, int32_t done, int32_t total) {
 static bool on_events(void *user, const struct job_events *ev) {
     struct chat *c = user;
     if (ev->usage.n_new) progress_end(&c->bar);
-    return answer_push(&c->answer, ev->reasoning, ev->content);
+    return answer_push(&c->answer, ev->pieces);
 }
 
 static void show_figures(const struct chat *c, const struct session_result *r) {
@@ -128,11 +128,10 @@ static int run_answer(struct chat *c, const struct session_ids *ids, struct sess
                            .has_seed = true,
                            .wants_text = true,
                            .wants_progress = true,
-                           .splits = c->has_template,
                            .continues = !c->has_template,
-                           .thinks = ids->thinks,
                            .stops = c->stops,
                            .n_stops = c->n_stops};
+    if (c->has_template) session_split(c->session, ids->thinks, &job);
     answer_begin(&c->answer);
     watch.interrupt = interrupt_begin();
     int code = session_run(c->session, &job, &watch, out, err);

@@ -66,7 +66,7 @@ static bool on_events(void *user, const struct job_events *ev) {
     if (ev->usage.n_new) progress_end(&o->bar);
     if (o->json) keep_json(o, ev);
     else if (o->ids) print_ids(o, ev);
-    return o->code == ERR_OK && answer_push(&o->answer, ev->reasoning, ev->content);
+    return o->code == ERR_OK && answer_push(&o->answer, ev->pieces);
 }
 
 static double rate(int32_t n, double seconds) {
@@ -136,7 +136,7 @@ static int read_prompt(const struct args *args, struct result *o, struct err *er
     TRY(prompt_arg(args, &text, err));
     TRY(encode_prompt(args, o, text, &ids, err));
     if (ids.n > INT32_MAX) return err_set(err, ERR_ELIMIT, "the prompt has too many tokens");
-    r->thinks = ids.thinks;
+    if (r->splits) session_split(o->session, ids.thinks, r);
     r->tokens = ids.p;
     r->n_tokens = (int32_t)ids.n;
     return ERR_OK;

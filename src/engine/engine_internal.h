@@ -11,7 +11,7 @@ enum { BOX_TOKENS_MAX = 4096, BOX_BYTES_MAX = 1 << 20 }; /* events that nobody t
 
 /* Events that wait to be taken. */
 struct box {
-    struct sb content, reasoning;
+    struct output_pieces pieces;
     struct job_token *tokens;
     struct sampler_top *tops;
     size_t n_tokens, tokens_capacity, n_tops, tops_capacity;
@@ -42,9 +42,9 @@ struct job {
     struct sampler_result result;
     int32_t choice_slot, n_bias; /* of the device's tables; slot -1: none */
     struct chain chain;
-    struct sb content, reasoning; /* scratch: the text of one token */
-    double *sum;                  /* [width] of ROWS_HIDDEN */
-    float *vector;                /* [width] */
+    struct output_pieces pieces; /* scratch: what one token made certain */
+    double *sum;                 /* [width] of ROWS_HIDDEN */
+    float *vector;               /* [width] */
     uint64_t first_ns, last_ns;
     /* under the engine's lock */
     struct box boxes[2];
@@ -127,7 +127,7 @@ struct job *job_create(struct engine *e, const struct job_spec *spec, struct err
 void job_destroy(struct job *j);
 
 /* ---- events.c ---- */
-/* A chosen token through the output chain into the box. True: a stop string ended the answer. */
+/* A chosen token through the output chain into the box. True: its text ended the answer, by a stop string or by a call that was the last. */
 bool job_put_token(struct job *j, int32_t token, bool is_eos);
 /* So much of the prompt is read. */
 void job_put_progress(struct job *j);

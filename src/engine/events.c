@@ -56,14 +56,12 @@ static void count_time(struct job *j) {
     live->n_new_tokens++;
 }
 
-/* With the lock held: the text that the chain gave goes into the box. */
+/* With the lock held: what the chain gave goes into the box. */
 static void put_text(struct job *j) {
     struct box *b = &j->boxes[j->i_box];
-    sb_put(&b->content, sb_str(&j->content));
-    sb_put(&b->reasoning, sb_str(&j->reasoning));
-    sb_clear(&j->content);
-    sb_clear(&j->reasoning);
-    if (j->n_pending > BOX_TOKENS_MAX || b->content.n + b->reasoning.n > BOX_BYTES_MAX) j->is_full = true;
+    output_pieces_append(&b->pieces, &j->pieces);
+    output_pieces_clear(&j->pieces);
+    if (j->n_pending > BOX_TOKENS_MAX || b->pieces.text.n > BOX_BYTES_MAX) j->is_full = true;
 }
 
 /* With the lock held. */
@@ -75,18 +73,23 @@ static void put_usage(struct job *j) {
     j->usage.new_seconds = (double)(j->last_ns - j->first_ns) * 1e-9;
 }
 
-static struct chain_out chain_out(struct job *j) {
-    return (struct chain_out){&j->content, &j->reasoning};
+static bool ends_a_call(const struct output_pieces *o) {
+    for (size_t i = 0; i < o->n; i++)
+        if (o->p[i].kind == OUTPUT_CALL_END) return true;
+    return false;
 }
 
 bool job_put_token(struct job *j, int32_t token, bool is_eos) {
     struct os_mutex *lock = j->engine->lock;
-    bool stops = j->spec.wants_text && !is_eos && chain_push(&j->chain, token, chain_out(j));
+    bool stops = j->spec.wants_text && !is_eos && chain_push(&j->chain, token, &j->pieces);
+    bool thinks = j->spec.wants_text && chain_is_reasoning(&j->chain);
+    if (j->spec.one_call && ends_a_call(&j->pieces)) stops = true;
     count_time(j);
     os_mutex_lock(lock);
     put_text(j);
     put_usage(j);
     j->usage.n_new++;
+    j->usage.n_reasoning += thinks;
     j->n_pending++;
     if (!is_eos) put_token(&j->boxes[j->i_box], token, &j->result);
     mark_ready(j);
@@ -120,7 +123,7 @@ void job_unlist(struct job *j) {
 
 void job_put_end(struct job *j, enum job_finish finish, const struct err *why) {
     struct engine *e = j->engine;
-    if (j->spec.wants_text && j->spec.max_new != 0 && finish != JOB_ERROR) chain_flush(&j->chain, chain_out(j));
+    if (j->spec.wants_text && j->spec.max_new != 0 && finish != JOB_ERROR) chain_flush(&j->chain, finish == JOB_LENGTH, &j->pieces);
     e->live.n_finished[finish]++;
     os_mutex_lock(e->lock);
     put_text(j);
@@ -151,12 +154,10 @@ struct job *engine_next_ready(struct engine *e) {
 void job_take(struct job *j, struct job_events *out) {
     os_mutex_lock(j->engine->lock);
     struct box *full = &j->boxes[j->i_box], *empty = &j->boxes[j->i_box ^= 1];
-    sb_clear(&empty->content);
-    sb_clear(&empty->reasoning);
+    output_pieces_clear(&empty->pieces);
     empty->n_tokens = empty->n_tops = 0;
     j->n_pending = 0;
-    *out = (struct job_events){.content = sb_str(&full->content),
-                               .reasoning = sb_str(&full->reasoning),
+    *out = (struct job_events){.pieces = &full->pieces,
                                .tokens = full->tokens,
                                .n_tokens = full->n_tokens,
                                .tops = full->tops,

@@ -39,6 +39,14 @@ static int check_prompt(const struct engine *e, const struct job_spec *s, struct
     return ERR_OK;
 }
 
+/* The tools of the spec, in the job's own memory. */
+static int read_tools(struct job *j, struct output_tools *out, struct err *err) {
+    yyjson_val *list;
+    if (!j->spec.tools.p) return ERR_OK;
+    TRY(json_parse(&j->arena, str_copy(&j->arena, j->spec.tools), "tools", JSON_STRICT, &list, err));
+    return output_tools_read(&j->arena, list, out, err);
+}
+
 static int copy_answer(struct job *j, struct err *err) {
     struct engine *e = j->engine;
     struct job_spec *s = &j->spec;
@@ -50,8 +58,13 @@ static int copy_answer(struct job *j, struct err *err) {
     if (!s->has_seed) p->seed = hash_pair(os_clock_ns() ^ (uint64_t)os_process_id(), ++e->n_seeds);
     if (!s->wants_text) return ERR_OK;
     if (!e->tok) return err_set(err, ERR_EARG, "there is no tokenizer that makes text of tokens");
-    struct chain_options options = {
-        .stops = s->stops, .n_stops = s->n_stops, .splits = s->splits, .inside = s->thinks, .continues = s->continues};
+    struct chain_options options = {.stops = s->stops, .n_stops = s->n_stops, .continues = s->continues, .splits = s->splits};
+    options.output = (struct output_options){.format = s->format,
+                                             .reasoning = s->reasoning,
+                                             .takes_calls = s->takes_calls,
+                                             .as_it_comes = s->calls_in_parts,
+                                             .is_open = s->thinks};
+    TRY(read_tools(j, &options.output.tools, err));
     return chain_init(&j->chain, &j->arena, e->tok, &options, err);
 }
 
@@ -63,7 +76,8 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     TRY(check_prompt(e, spec, err));
     j->spec = *spec;
     if (spec->max_new != 0) TRY(copy_answer(j, err));
-    j->spec.stops = NULL; /* the chain has its own copy */
+    j->spec.stops = NULL; /* the chain has its own copies */
+    j->spec.tools = (struct str){0};
     j->spec.tokens = arena_copy(&j->arena, spec->tokens, (size_t)spec->n_tokens * sizeof *spec->tokens);
     j->n_limit = spec->max_new < 0 || spec->max_new > context - spec->n_tokens ? context : spec->n_tokens + spec->max_new;
     if (spec->rows == ROWS_HIDDEN) {
@@ -90,14 +104,12 @@ struct job *job_create(struct engine *e, const struct job_spec *spec, struct err
 
 void job_destroy(struct job *j) {
     for (int i = 0; i < 2; i++) {
-        sb_free(&j->boxes[i].content);
-        sb_free(&j->boxes[i].reasoning);
+        output_pieces_free(&j->boxes[i].pieces);
         mem_free(j->boxes[i].tokens);
         mem_free(j->boxes[i].tops);
     }
     chain_free(&j->chain);
-    sb_free(&j->content);
-    sb_free(&j->reasoning);
+    output_pieces_free(&j->pieces);
     arena_free(&j->arena);
     mem_free(j);
 }

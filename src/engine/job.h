@@ -18,6 +18,7 @@
 #define MLXCEL_ENGINE_JOB_H
 
 #include "engine/sampler.h"
+#include "text/output/output.h"
 
 struct engine;
 struct job;
@@ -49,12 +50,18 @@ struct job_spec {
     struct sampler_params sampling; /* ignored where there is no answer */
     bool has_seed;                  /* sampling.seed was given; else one is made up */
     bool ignore_eos;
-    bool wants_text;         /* tokens become text; else events have tokens alone */
-    bool wants_progress;     /* events also while the prompt is read */
-    bool splits;             /* reasoning is told from content */
-    bool thinks;             /* the prompt left the model inside its reasoning */
-    bool continues;          /* the answer's text goes on with the prompt's: a space at its front stays */
-    const struct str *stops; /* [n_stops] strings that end the answer and are not part of it; needs wants_text */
+    bool wants_text;                          /* tokens become text; else events have tokens alone */
+    bool wants_progress;                      /* events also while the prompt is read */
+    bool splits;                              /* reasoning and calls are told from content, as the next fields say */
+    bool thinks;                              /* the prompt left the model inside its reasoning */
+    bool takes_calls;                         /* else what looks like a call is content */
+    bool one_call;                            /* the answer ends behind its first call */
+    bool calls_in_parts;                      /* arguments come out while they are written */
+    struct str tools;                         /* JSON list of the tools that may be called; {NULL, 0}: none are known */
+    const struct output_format *format;       /* how the model writes calls; NULL: it cannot */
+    const struct output_reasoning *reasoning; /* its markers of reasoning; NULL: the format's */
+    bool continues;                           /* the answer's text goes on with the prompt's: a space at its front stays */
+    const struct str *stops;                  /* [n_stops] strings that end the answer and are not part of it; needs wants_text */
     size_t n_stops;
     int64_t deadline_ms; /* from now; 0: none */
     void *user;          /* the owner's */
@@ -81,13 +88,14 @@ struct job_usage {
     int32_t n_prompt, n_read;           /* tokens of the prompt; of them, read so far */
     int32_t n_cached;                   /* of the prompt, known from an earlier job */
     int32_t n_new;                      /* chosen so far, an end-of-text token included */
+    int32_t n_reasoning;                /* of those, in reasoning */
     double prompt_seconds, new_seconds; /* from submission to the first token; from there to the last */
 };
 
 /* What has come since the last take. */
 struct job_events {
-    struct str content, reasoning;  /* new text; complete characters */
-    const struct job_token *tokens; /* that were chosen, without the end-of-text token */
+    const struct output_pieces *pieces; /* new text, taken apart, in order */
+    const struct job_token *tokens;     /* that were chosen, without the end-of-text token */
     size_t n_tokens;
     const struct sampler_top *tops;
     enum job_finish finish;

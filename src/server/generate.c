@@ -22,8 +22,7 @@ static void release_all(struct generation *g) {
     for (int32_t i = 0; i < g->n_choices; i++) {
         struct gen_choice *c = &g->choices[i];
         if (c->job) job_release(c->job);
-        sb_free(&c->content);
-        sb_free(&c->reasoning);
+        output_pieces_free(&c->pieces);
         mem_free(c->tokens);
         mem_free(c->tops);
     }
@@ -102,10 +101,9 @@ static bool stream(struct generation *g, struct gen_choice *c) {
         g->format->begin(g, c, &out);
         c->has_begun = true;
     }
-    if (c->content.n || c->reasoning.n || (c->n_tokens && c->finish)) {
+    if (c->pieces.n || (c->n_tokens && c->finish)) {
         g->format->piece(g, c, &out);
-        sb_clear(&c->content);
-        sb_clear(&c->reasoning);
+        output_pieces_clear(&c->pieces);
         c->n_tokens = c->n_tops = 0;
     }
     if (c->finish) g->format->end(g, c, &out);
@@ -138,8 +136,8 @@ static void take(struct gen_choice *c) {
         fail(g);
         return;
     }
-    sb_put(&c->content, ev.content);
-    sb_put(&c->reasoning, ev.reasoning);
+    output_pieces_append(&c->pieces, ev.pieces);
+    for (size_t i = 0; i < ev.pieces->n; i++) c->n_calls += ev.pieces->p[i].kind == OUTPUT_CALL_END;
     keep_tokens(c, &ev);
     c->finish = ev.finish;
     c->usage = ev.usage;
@@ -187,7 +185,6 @@ static struct job_spec spec_of(const struct generation *g, struct gen_choice *c)
     spec.tokens = prompt->ids.p;
     spec.n_tokens = prompt->ids.n;
     spec.splits = g->format->splits;
-    spec.thinks = g->starts_inside;
     spec.continues = g->format->continues;
     spec.deadline_ms = g->call->server->options.deadline_ms;
     spec.user = c;
@@ -242,16 +239,23 @@ double generate_logprob(float logprob) {
     return logprob > -9999 ? (double)logprob : -9999;
 }
 
-void generate_put_finish(enum job_finish finish, struct jsonw *w) {
-    if (finish) jsonw_put_str(w, "finish_reason", finish == JOB_STOP ? STR("stop") : STR("length"));
+void generate_put_finish(const struct gen_choice *c, enum job_finish finish, struct jsonw *w) {
+    struct str stop = c->n_calls ? STR("tool_calls") : STR("stop");
+    if (finish) jsonw_put_str(w, "finish_reason", finish == JOB_STOP ? stop : STR("length"));
     else jsonw_put_null(w, "finish_reason");
 }
 
+void generate_join(const struct gen_choice *c, enum output_kind kind, struct sb *out) {
+    for (size_t i = 0; i < c->pieces.n; i++)
+        if (c->pieces.p[i].kind == kind) sb_put(out, output_piece_text(&c->pieces, &c->pieces.p[i]));
+}
+
 void generate_put_usage(const struct generation *g, struct jsonw *w) {
-    int64_t n_prompt = 0, n_new = 0, n_cached = 0;
+    int64_t n_prompt = 0, n_new = 0, n_cached = 0, n_reasoning = 0;
     for (int32_t i = 0; i < g->n_prompts; i++) n_prompt += g->prompts[i].ids.n;
     for (int32_t i = 0; i < g->n_choices; i++) {
         n_new += g->choices[i].usage.n_new;
+        n_reasoning += g->choices[i].usage.n_reasoning;
         if (i % g->params.n == 0) n_cached += g->choices[i].usage.n_cached;
     }
     jsonw_open(w, "usage", '{');
@@ -260,6 +264,9 @@ void generate_put_usage(const struct generation *g, struct jsonw *w) {
     jsonw_put_int(w, "total_tokens", n_prompt + n_new);
     jsonw_open(w, "prompt_tokens_details", '{');
     jsonw_put_int(w, "cached_tokens", n_cached);
+    jsonw_end(w, '}');
+    jsonw_open(w, "completion_tokens_details", '{');
+    jsonw_put_int(w, "reasoning_tokens", n_reasoning);
     jsonw_end(w, '}');
     jsonw_end(w, '}');
 }

@@ -126,10 +126,14 @@ static int put_keywords(struct jsonw *w, yyjson_val *body, struct api_error *e) 
     return 0;
 }
 
-int messages_to_input(yyjson_val *body, struct sb *out, struct api_error *e) {
+int messages_to_input(yyjson_val *body, yyjson_val *tools, struct sb *out, struct api_error *e) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
     if (put_messages(&w, body, e) || put_effort(&w, body, e) || put_keywords(&w, body, e)) return -1;
+    if (tools) {
+        jsonw_key(&w, "tools");
+        jsonw_val(&w, tools);
+    }
     jsonw_put_bool(&w, "add_generation_prompt", true);
     jsonw_end(&w, '}');
     return 0;

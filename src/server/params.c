@@ -186,7 +186,7 @@ static int read_stream_options(yyjson_val *body, struct params *p, struct api_er
 
 /* Fields whose values are supported in part. */
 static int refuse_values(yyjson_val *body, const struct params *p, struct api_error *e) {
-    yyjson_val *format = given(body, "response_format"), *tools = given(body, "tools"), *best = given(body, "best_of");
+    yyjson_val *format = given(body, "response_format"), *best = given(body, "best_of");
     int64_t n_best;
     if (format) {
         struct str type = json_str(format, "type", (struct str){0});
@@ -196,10 +196,6 @@ static int refuse_values(yyjson_val *body, const struct params *p, struct api_er
                             "response_format %.*s is not supported yet; use {\"type\": \"text\"}", (int)(type.n > 40 ? 40 : type.n),
                             type.p);
     }
-    bool is_none = str_is(json_str(body, "tool_choice", STR("")), "none"), is_empty = yyjson_is_arr(tools) && yyjson_arr_size(tools) == 0;
-    if (tools && !is_empty && !is_none)
-        return api_fail(e, 400, "unsupported_parameter", "tools",
-                        "tools are not supported yet; leave them out or set tool_choice to \"none\"");
     if (best && (!json_val_int(best, &n_best) || n_best != p->n))
         return api_fail(e, 400, "unsupported_value", "best_of", "best_of must be equal to n");
     return 0;

@@ -80,14 +80,14 @@ enum part { PART_ECHO = 1, PART_TEXT = 2, PART_END = 4 };
 static void put_choice(struct generation *g, struct gen_choice *c, unsigned parts, struct jsonw *w) {
     struct sb text = {0};
     if (parts & PART_ECHO && g->params.echo) sb_put(&text, g->prompts[c->i_prompt].text);
-    if (parts & PART_TEXT) sb_put(&text, sb_str(&c->content));
+    if (parts & PART_TEXT) generate_join(c, OUTPUT_CONTENT, &text);
     jsonw_begin(w, '{');
     jsonw_put_str(w, "text", sb_str(&text));
     jsonw_put_int(w, "index", c->index);
     bool has_tokens = parts & PART_TEXT && (c->n_tokens || !g->params.stream); /* text that was held back comes without */
     if (g->params.logprobs && has_tokens) put_logprobs(g, c, w);
     else jsonw_put_null(w, "logprobs");
-    generate_put_finish(parts & PART_END ? c->finish : JOB_GOES_ON, w);
+    generate_put_finish(c, parts & PART_END ? c->finish : JOB_GOES_ON, w);
     jsonw_end(w, '}');
     sb_free(&text);
 }

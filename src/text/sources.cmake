@@ -9,7 +9,6 @@ set(TEXT_SOURCES
   src/text/output/formats.c
   src/text/output/literal.c
   src/text/output/output_tools.c
-  src/text/output/reasoning.c
   src/text/output/shape.c
   src/text/output/splitter.c
   src/text/output/stop.c

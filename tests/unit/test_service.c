@@ -59,7 +59,8 @@ static struct job_spec greedy(void) {
 
 static void take(struct reply *reply) {
     job_take(reply->job, &reply->last);
-    sb_put(&reply->text, reply->last.content);
+    for (size_t i = 0; i < reply->last.pieces->n; i++)
+        sb_put(&reply->text, output_piece_text(reply->last.pieces, &reply->last.pieces->p[i]));
     reply->n_tokens += reply->last.n_tokens;
     for (size_t i = 0; i < reply->last.n_tokens; i++) reply->logprob_sum += reply->last.tokens[i].logprob;
     reply->ended = reply->last.finish != JOB_GOES_ON;

@@ -1,6 +1,8 @@
 /* The table of formats, and how a template shows which one is its model's. */
 #include "text/output/formats.h"
 
+#include "text/output/literal.h"
+
 static const struct output_frame frame_channel = {.begin = "<|start|>assistant",
                                                   .message = "<|message|>",
                                                   .marks = {"<|channel|>", "<|constrain|>"},
@@ -99,6 +101,7 @@ static bool holds(const char *text, struct str spelling) {
 }
 
 bool output_uses_token(const struct output_format *f, const struct output_reasoning *r, struct str spelling) {
+    if (!literal_looks_marked(spelling)) return false;
     if (!r) r = f && f->reasoning ? f->reasoning : &output_reasonings[ID_THINK];
     if (holds(r->open, spelling) || holds(r->close, spelling)) return true;
     if (!f) return false;

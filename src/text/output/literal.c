@@ -3,8 +3,7 @@
 
 #include "text/tokenizer/tokenizer.h"
 
-/* Ordinary tokens are pieces of words and signs; those that mark something stand in brackets. */
-static bool looks_marked(struct str s) {
+bool literal_looks_marked(struct str s) {
     return s.n >= 4 && strchr("<[]", s.p[0]) && strchr(">[]", s.p[s.n - 1]);
 }
 
@@ -13,7 +12,7 @@ static const bool *find_tokens(struct arena *a, struct str text, const struct to
     for (size_t i = 0, n; i < text.n; i += n) {
         for (n = text.n - i; n > 1; n--) {
             struct str part = str_sub(text, i, n);
-            if (looks_marked(part) && tok_id_of(tok, part) >= 0) break;
+            if (literal_looks_marked(part) && tok_id_of(tok, part) >= 0) break;
         }
         if (n > 1) memset(marks + i, any = true, n);
     }

@@ -15,6 +15,8 @@ struct literal {
 
 enum { LITERAL_BYTES = 128 };
 
+/* Spelled as tokens that mark something are: in brackets. Only such tokens are known as tokens; others are text. */
+bool literal_looks_marked(struct str s);
 /* At most LITERAL_BYTES of text, which must outlive it. tok may be NULL. */
 struct literal literal_make(struct arena *a, struct str text, const struct tok *tok);
 

@@ -92,6 +92,10 @@ static inline struct str output_piece_text(const struct output_pieces *o, const 
 static inline struct str output_piece_id(const struct output_pieces *o, const struct output_piece *p) {
     return str_sub(sb_str(&o->text), p->id_begin, p->begin - p->id_begin);
 }
+/* More text of a kind that belongs to no call. */
+void output_pieces_add(struct output_pieces *o, enum output_kind kind, struct str text);
+/* All pieces of `more` behind those of o. */
+void output_pieces_append(struct output_pieces *o, const struct output_pieces *more);
 void output_pieces_clear(struct output_pieces *o);
 void output_pieces_free(struct output_pieces *o);
 

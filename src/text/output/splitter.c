@@ -26,6 +26,21 @@ void pieces_put(struct output_pieces *out, enum output_kind kind, int32_t call, 
     out->p[out->n++] = (struct output_piece){.kind = kind, .call = call, .id_begin = begin, .begin = begin, .end = out->text.n};
 }
 
+void output_pieces_add(struct output_pieces *o, enum output_kind kind, struct str text) {
+    if (text.n) pieces_put(o, kind, -1, text);
+}
+
+void output_pieces_append(struct output_pieces *o, const struct output_pieces *more) {
+    for (size_t i = 0; i < more->n; i++) {
+        const struct output_piece *p = &more->p[i];
+        struct str id = output_piece_id(more, p);
+        size_t id_begin = o->text.n, n = o->n;
+        sb_put(&o->text, id);
+        pieces_put(o, p->kind, p->call, output_piece_text(more, p));
+        if (o->n > n) o->p[n].id_begin = id_begin;
+    }
+}
+
 void output_pieces_clear(struct output_pieces *o) {
     o->n = 0;
     sb_clear(&o->text);
