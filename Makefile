@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all release test-release sign run test test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz format clean help \
+.PHONY: all release test-release sign run test test-medium test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz format clean help \
     build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
@@ -10,10 +10,10 @@ FUZZ_SECONDS ?= 30
 RUN_ARGS ?=
 OTHER := $(if $(filter x86_64,$(shell uname -m)),linux-aarch64,linux-x86_64)
 
-# $(call cmake,PRESET[,TARGETS]): configures once, builds what changed.
+# $(call cmake,PRESET[,TARGETS]): configures once, builds what changed, and says how far it is.
 define cmake
-	@test -e build/$(1)/build.ninja || { mkdir -p build && cmake --preset $(1) > build/$(1).log 2>&1 || { cat build/$(1).log; rm -f build/$(1)/build.ninja; exit 1; }; }
-	@cmake --build build/$(1) $(if $(2),--target $(2)) $(if $(VERBOSE),-v) -- --quiet
+	@test -e build/$(1)/build.ninja || { mkdir -p build && tools/progress.sh "configuring $(1)" build/$(1).log cmake --preset $(1) || { rm -f build/$(1)/build.ninja; exit 1; }; }
+	@$(if $(VERBOSE),,tools/progress.sh "building $(1)" build/$(1)/build.log) cmake --build build/$(1) $(if $(2),--target $(2)) $(if $(VERBOSE),-- -v)
 endef
 
 all: build-release ## build build/release/mlxcel
@@ -33,7 +33,12 @@ test: build-release ## set up, build and run the short tests (DATA=DIR: folder o
 	@tools/venv.sh
 	@python3 tests/run_tests.py --build build/release $(if $(DATA),--data "$(DATA)")
 
-test-long: build-release ## the long tests: big oracles, load, fuzzing
+test-medium: build-release ## what takes longer than the short tests and is run before a push: every family, products of real sizes
+	@tools/setup.sh test
+	@tools/venv.sh
+	@python3 tests/run_tests.py --build build/release --cost medium $(if $(DATA),--data "$(DATA)")
+
+test-long: build-release ## all tests: also big oracles, load, fuzzing
 	@tools/setup.sh test
 	@tools/venv.sh
 	@python3 tests/run_tests.py --build build/release --cost all $(if $(DATA),--data "$(DATA)")

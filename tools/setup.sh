@@ -147,12 +147,6 @@ if [[ " ${missing[*]} " == *":amd64 "* ]] && [ "$machine" != x86_64 ] && ! grep 
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-run() {
-    if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive "$@" </dev/null >"$log" 2>&1; then
-        tail -n 15 "$log" >&2
-        echo "setup: \"$*\" failed" >&2
-        exit 1
-    fi
-}
-run apt-get -o Acquire::Retries=3 update -q
-run apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "${missing[@]}"
+run() { "${BASH_SOURCE[0]%/*}/progress.sh" "$1" "$log" "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive "${@:2}" || exit 1; }
+run "setup: reading the package lists" apt-get -o Acquire::Retries=3 update -q
+run "setup: installing" apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "${missing[@]}"

@@ -24,7 +24,7 @@ def stub(folder, name, script):
 
 def setup_path(folder, user, *extra):
     """A PATH on which nothing is installed: only stubs and what the script itself needs."""
-    for tool in ("bash", "env", "uname", "head", "tail", "cat", "mktemp", "rm", "printf", "grep"):
+    for tool in ("bash", "env", "uname", "head", "tail", "cat", "mktemp", "rm", "printf", "grep", "tr"):
         found = shutil.which(tool)
         if found:
             os.symlink(found, os.path.join(folder, tool))
@@ -89,10 +89,34 @@ def an_unknown_group_is_refused(folder):
 
 @case
 def folders_with_blanks_reach_the_commands(_):
-    for target, setting, wanted in (("install", "PREFIX", '--prefix "a b"'), ("test", "DATA", '--data "a b"'), ("test-long", "DATA", '--data "a b"'),
+    for target, setting, wanted in (("install", "PREFIX", '--prefix "a b"'), ("test", "DATA", '--data "a b"'), ("test-medium", "DATA", '--data "a b"'), ("test-long", "DATA", '--data "a b"'),
                                     ("test-cuda", "DATA", 'build/release "a b"'), ("asan", "DATA", '"a b/golden"'), ("tsan", "DATA", '"a b/golden"')):
         done = subprocess.run(["make", "-n", "-C", ROOT, target, f"{setting}=a b"], capture_output=True, text=True, check=False)
         assert wanted in done.stdout, (target, done.stdout, done.stderr)
+
+
+def progress(folder, script):
+    done = subprocess.run([os.path.join(ROOT, "tools", "progress.sh"), "the work", os.path.join(folder, "log"), "sh", "-c", script],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@case
+def long_work_says_what_it_is(folder):
+    rc, out, err = progress(folder, "echo '[1/2] first'; sleep 3")
+    assert rc == 0 and err == "" and out.startswith("the work\n") and "the work: done in" in out, (rc, out, err)
+
+
+@case
+def warnings_of_a_build_are_shown(folder):
+    rc, out, err = progress(folder, "echo '[1/2] first'; echo 'a.c:3:1: warning: unused'")
+    assert rc == 0 and err == "" and "[1/2]" not in out and "a.c:3:1: warning: unused\n" in out, (rc, out, err)
+
+
+@case
+def failed_work_shows_its_words(folder):
+    rc, _, err = progress(folder, "echo '[1/2] first'; echo 'a.c:3:1: error: no such thing'; exit 3")
+    assert rc == 3 and err.startswith("a.c:3:1: error: no such thing\nthe work: failed after"), (rc, err)
 
 
 def old_ptxas(folder, version):
