@@ -21,7 +21,7 @@ import crafted
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
-from counting import check, finish, skip  # noqa: E402
+from counting import HANG, check, finish, skip  # noqa: E402
 
 program = os.path.abspath(sys.argv[1])
 data = Path(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] else None
@@ -61,7 +61,7 @@ class Terminal:
         text = subprocess.run([*self.tmux, "capture-pane", "-p", "-S", "-200", *more], capture_output=True, text=True).stdout
         return "\n".join(line.rstrip() for line in text.split("\n")).rstrip()
 
-    def wait(self, what, count=1, seconds=90):
+    def wait(self, what, count=1, seconds=HANG):
         """Until the screen has the text (so often); the screen."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -298,7 +298,7 @@ def check_minimind():
 
 
 def pipe(*args, text=""):
-    return subprocess.run([*command, "run", *args], input=text, capture_output=True, text=True, timeout=120, env=environment(), encoding="utf-8")
+    return subprocess.run([*command, "run", *args], input=text, capture_output=True, text=True, timeout=HANG, env=environment(), encoding="utf-8")
 
 
 def check_pipe():
@@ -334,7 +334,7 @@ def check_dumb():
     read_until(b" tok/s")
     os.write(ours, b"\x04")
     read_until(b"never said")
-    p.wait(60)
+    p.wait(HANG)
     os.close(ours)
     check(p.returncode == 0 and b"\x1b" not in seen and b"[8 tokens" in seen, f"a dumb terminal: {p.returncode} {seen!r}")
 

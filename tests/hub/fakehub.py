@@ -245,7 +245,7 @@ class Hub:
             h.close_connection = True
 
 
-def wait_for_journal(folder, seconds=120):
+def wait_for_journal(folder, seconds=300):
     """The bytes that the journal of a model's weights tells of, as soon as it tells of any."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -30,7 +30,7 @@ class Windows:
         self.env.update(MLXCEL_HOME="Z:" + home, HF_HOME="Z:" + home + "/hf", HF_ENDPOINT=endpoint)
 
     def run(self, *args, env=None):
-        return subprocess.run([*self.command, *args], capture_output=True, text=True, timeout=600, env=env or self.env, stdin=subprocess.DEVNULL)
+        return subprocess.run([*self.command, *args], capture_output=True, text=True, env=env or self.env, stdin=subprocess.DEVNULL)
 
 
 def same(home, repo, source, names):

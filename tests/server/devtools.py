@@ -9,6 +9,8 @@ import tempfile
 import time
 import urllib.request
 
+from harness import HANG
+
 
 class Tab:
     """One page, by the address of its debugging socket."""
@@ -16,7 +18,7 @@ class Tab:
     def __init__(self, target):
         host, resource = target.split("/", 3)[2:]
         port = int(host.rpartition(":")[2])
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=HANG)
         key = base64.b64encode(os.urandom(16)).decode()
         self.socket.sendall(f"GET /{resource} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode())
@@ -65,7 +67,7 @@ class Tab:
             raise RuntimeError(r["exceptionDetails"].get("exception", {}).get("description", r["exceptionDetails"]["text"]))
         return r["result"].get("value")
 
-    def wait(self, condition, seconds=60):
+    def wait(self, condition, seconds=HANG):
         end = time.monotonic() + seconds
         while not self.run(condition):
             if time.monotonic() > end:
@@ -99,7 +101,7 @@ class Browser(Tab):
              "--disable-default-apps", "--disable-sync", "--remote-debugging-port=0", f"--user-data-dir={self.folder.name}", "about:blank"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         path = os.path.join(self.folder.name, "DevToolsActivePort")
-        end = time.monotonic() + 60
+        end = time.monotonic() + HANG
         while not (os.path.exists(path) and open(path, encoding="utf-8").read().count("\n")):
             if time.monotonic() > end or self.process.poll() is not None:
                 raise RuntimeError("the browser did not start")
