@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all release test-release sign run test test-medium test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz format clean help \
+.PHONY: all release test-release sign run sources test test-medium test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz format clean help \
     build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
@@ -27,6 +27,10 @@ run: build-release ## set up, build and run the built-in model
 
 venv:
 	@tools/venv.sh
+
+sources: ## fetch the source archives of all libraries into build/downloads, for machines that cannot
+	@tools/setup.sh build
+	@cmake -P cmake/sources.cmake
 
 test: build-release ## set up, build and run the short tests (DATA=DIR: folder of large test material)
 	@tools/setup.sh test

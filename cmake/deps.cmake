@@ -116,8 +116,7 @@ endfunction()
 
 # Reads one recipe; the variables R_* hold its fields while one of the functions above runs.
 macro(mlxcel_recipe name)
-  cmake_parse_arguments(R "RUNTIME" "VERSION;LICENCE;PKG_CONFIG;PACKAGE;PROJECT;LIBRARY;INCLUDE"
-    "PLACES;SUBDIRS;SOURCES;CMAKE_ARGS;DEFINES;LINK;WINDOWS_LIBS" ${ARGN})
+  mlxcel_recipe_fields(${ARGN})
   if(R_SOURCES)
     mlxcel_dep_compile(${name})
   elseif(R_RUNTIME AND NOT WIN32 AND NOT MLXCEL_STATIC_TLS)
