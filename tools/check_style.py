@@ -115,19 +115,22 @@ BODY = re.compile(r"^[a-z][\w *]*[ *](\w+)\([^;{}]*\)\s*\{", re.M)
 
 
 def check_dead(root):
-    """Functions that a header offers and nobody takes: every other word of that name is a prototype or a body."""
+    """Functions that a header offers and the program does not take: every other word of that name is a prototype or a body. What tests and
+    measurements call counts for nothing: if nobody else does, it belongs to them."""
     offered, words = {}, collections.Counter()
     for path in csource.files(root, ".c", ".h", ".def", ".inc", ".cu", ".cuh"):
+        if path.startswith(("tests/", "bench/")):
+            continue
         code = csource.code(csource.read(root, path))
         words.update(re.findall(r"\w+", code))
         words.subtract(BODY.findall(code))
-        if path.startswith("src/") and path.endswith(".h"):
+        if path.startswith(("src/", "include/")) and path.endswith(".h"):
             for m in PROTOTYPE.finditer(code):
                 words[m.group(1)] -= 1
                 offered[m.group(1)] = (path, csource.line_of(code, m.start(1)))
     for name, (path, line) in offered.items():
         if words[name] <= 0:
-            yield path, line, f"nobody calls {name}"
+            yield path, line, f"the program does not call {name}"
 
 
 def main():

@@ -60,7 +60,6 @@ set(BACKEND_SOURCES
   src/backend/cpu/kern.c
   src/backend/cpu/kern_kv_ref.c
   src/backend/cpu/kern_ref.c
-  src/backend/cpu/kern_ref_packed.c
   src/backend/cpu/pack.c
   src/backend/cpu/pack_plain.c
   src/backend/cpu/pool.c

@@ -157,10 +157,7 @@ int checkpoint_open(const char *path, struct checkpoint *out, struct err *err) {
 void checkpoint_close(struct checkpoint *c) {
     quant_config_free(&c->quant);
     map_free(&c->by_name);
-    for (size_t i = 0; i < c->n_shards; i++) {
-        st_close(&c->shards[i].st);
-        os_file_close(c->shards[i].file);
-    }
+    for (size_t i = 0; i < c->n_shards; i++) os_file_close(c->shards[i].file);
     arena_free(&c->arena);
     *c = (struct checkpoint){0};
 }

@@ -8,6 +8,7 @@
 #ifndef MLXCEL_FILE_CHECKPOINT_H
 #define MLXCEL_FILE_CHECKPOINT_H
 
+#include "base/map.h"
 #include "file/config.h"
 #include "file/safetensors.h"
 

@@ -74,10 +74,6 @@ static int take_num(struct spot s, struct config_range range, double *out, struc
     return ERR_OK;
 }
 
-static int missing(const struct config *c, const char *key, struct err *err) {
-    return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->name, key);
-}
-
 int config_int(const struct config *c, const char *key, struct config_range range, int64_t absent, int64_t *out, struct err *err) {
     yyjson_val *v = config_get(c, key);
     *out = absent;
@@ -88,20 +84,6 @@ int config_num(const struct config *c, const char *key, struct config_range rang
     yyjson_val *v = config_get(c, key);
     *out = absent;
     return v ? take_num((struct spot){c->name, NULL, key, v}, range, out, err) : ERR_OK;
-}
-
-int config_need_int(const struct config *c, const char *key, struct config_range range, int64_t *out, struct err *err) {
-    return config_get(c, key) ? config_int(c, key, range, 0, out, err) : missing(c, key, err);
-}
-
-int config_bool(const struct config *c, const char *key, bool absent, bool *out, struct err *err) {
-    yyjson_val *v = config_get(c, key);
-    char text[64];
-    *out = absent;
-    if (!v) return ERR_OK;
-    if (!yyjson_is_bool(v)) return err_set(err, ERR_EFORMAT, "%s: %s is %s, expected true or false", c->name, key, value_text(v, text));
-    *out = yyjson_get_bool(v);
-    return ERR_OK;
 }
 
 int config_str(const struct config *c, const char *key, struct str absent, struct str *out, struct err *err) {

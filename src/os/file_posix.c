@@ -6,9 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -251,40 +249,4 @@ int os_disk_free(const char *path, uint64_t *out_bytes, struct err *err) {
     if (statvfs(path, &st)) return os_fail(err, errno, "look at", path);
     *out_bytes = (uint64_t)st.f_bavail * st.f_frsize;
     return 0;
-}
-
-char *os_real_path(struct arena *a, const char *path, struct err *err) {
-    char *real = realpath(path, NULL);
-    if (!real) {
-        os_fail(err, errno, "find", path);
-        return NULL;
-    }
-    char *copy = str_cstr(a, str_of(real));
-    free(real);
-    return copy;
-}
-
-const char *os_temp_dir(void) {
-    const char *dir = os_env("TMPDIR");
-    return dir ? dir : "/tmp";
-}
-
-int os_map_file(const char *path, struct os_map *out, struct err *err) {
-    struct os_file *f;
-    uint64_t size;
-    TRY(os_file_open(path, OS_READ, &f, err));
-    int code = os_file_size(f, &size, err);
-    *out = (struct os_map){.data = "", .n = 0};
-    if (code == 0 && size > 0) {
-        void *p = size > SIZE_MAX ? MAP_FAILED : mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, f->fd, 0);
-        if (p == MAP_FAILED) code = os_fail(err, errno, "map", path);
-        else *out = (struct os_map){.data = p, .n = (size_t)size, .handle = p};
-    }
-    os_file_close(f); /* the map stays */
-    return code;
-}
-
-void os_map_close(struct os_map *m) {
-    if (m->handle) munmap(m->handle, m->n);
-    *m = (struct os_map){0};
 }

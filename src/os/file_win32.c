@@ -386,48 +386,6 @@ int os_disk_free(const char *path, uint64_t *out_bytes, struct err *err) {
     return 0;
 }
 
-/* Wine answers ERROR_MORE_DATA for long names whatever the room; the absolute name, links unresolved, has to do there. */
-char *os_real_path(struct arena *a, const char *path, struct err *err) {
-    wchar_t *wide = win32_path(path, "find", err), *final = NULL;
-    if (!wide) return NULL;
-    char *out = NULL;
-    HANDLE h = open_any(wide, 0);
-    DWORD n = h == INVALID_HANDLE_VALUE ? 0 : GetFinalPathNameByHandleW(h, NULL, 0, FILE_NAME_NORMALIZED);
-    if (n) {
-        final = mem_alloc(((size_t)n + 1) * sizeof *final);
-        n = GetFinalPathNameByHandleW(h, final, n + 1, FILE_NAME_NORMALIZED);
-    }
-    DWORD reason = n ? 0 : GetLastError();
-    if (n || (h != INVALID_HANDLE_VALUE && reason == ERROR_MORE_DATA)) out = win32_utf8(a, win32_strip_prefix(n ? final : wide));
-    else os_fail(err, (int)reason, "find", path);
-    if (h != INVALID_HANDLE_VALUE) CloseHandle(h);
-    mem_free(final);
-    mem_free(wide);
-    return out;
-}
-
 void os_dir_sync_of(const char *path) {
     (void)path; /* MOVEFILE_WRITE_THROUGH did it */
-}
-
-int os_map_file(const char *path, struct os_map *out, struct err *err) {
-    struct os_file *f;
-    uint64_t size;
-    TRY(os_file_open(path, OS_READ, &f, err));
-    int code = os_file_size(f, &size, err);
-    *out = (struct os_map){.data = "", .n = 0};
-    if (code == 0 && size > 0) {
-        HANDLE mapping = CreateFileMappingW(f->handle, NULL, PAGE_READONLY, 0, 0, NULL);
-        void *p = mapping ? MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, (SIZE_T)size) : NULL;
-        if (p) *out = (struct os_map){.data = p, .n = (size_t)size, .handle = p};
-        else code = os_fail(err, (int)GetLastError(), "map", path);
-        if (mapping) CloseHandle(mapping); /* the view stays */
-    }
-    os_file_close(f);
-    return code;
-}
-
-void os_map_close(struct os_map *m) {
-    if (m->handle) UnmapViewOfFile(m->handle);
-    *m = (struct os_map){0};
 }

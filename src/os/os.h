@@ -59,18 +59,7 @@ int os_make_dirs(const char *path, struct err *err);              /* with parent
 /* Names (not paths) in a folder, sorted by bytes, without "." and "..". */
 int os_list_dir(struct arena *a, const char *path, struct str **out_names, size_t *out_n, struct err *err);
 int os_disk_free(const char *path, uint64_t *out_bytes, struct err *err);
-bool os_can_write(const char *dir);                                     /* whether this process may make a file in a folder that exists */
-char *os_real_path(struct arena *a, const char *path, struct err *err); /* NULL on failure */
-const char *os_temp_dir(void);
-
-/* Read-only map of a whole file, page-aligned. Not for model weights: see file/safetensors.h. */
-struct os_map {
-    const void *data;
-    size_t n;
-    void *handle;
-};
-int os_map_file(const char *path, struct os_map *out, struct err *err);
-void os_map_close(struct os_map *m);
+bool os_can_write(const char *dir); /* whether this process may make a file in a folder that exists */
 /* Large, aligned memory with a huge-page hint; zeroed. Fails politely. */
 void *os_pages_alloc(size_t bytes, struct err *err);
 void os_pages_free(void *p, size_t bytes);
@@ -79,12 +68,10 @@ void os_pages_free(void *p, size_t bytes);
 
 const char *os_env(const char *name); /* NULL when unset or empty; UTF-8; valid until the next call for that name */
 int os_process_id(void);
-const char *os_exe_path(void);                      /* absolute */
 const char *os_home_dir(void);                      /* NULL when unknown */
 const char *os_cache_root(void);                    /* ~/.cache or %LOCALAPPDATA%; NULL when unknown */
 const char *os_state_root(void);                    /* ~/.local/state or %LOCALAPPDATA%; NULL when unknown */
 void os_describe(struct arena *a, struct str *out); /* "Debian GNU/Linux 12, kernel 6.1" */
-bool os_is_elevated(void);
 
 /* A string of the machine's part of the Windows registry (HKEY_LOCAL_MACHINE, 64-bit view); NULL when absent, and elsewhere. */
 char *os_registry_string(struct arena *a, const char *key, const char *value);
@@ -161,7 +148,6 @@ enum os_dl_where { OS_DL_ANY, OS_DL_SYSTEM_ONLY /* Windows: System32 and nothing
 int os_dl_open(const char *name, enum os_dl_where where, struct os_dl **out, struct err *err);
 /* Copies the address into a function pointer of the caller's type; false when the name is absent. */
 bool os_dl_symbol(struct os_dl *lib, const char *name, void *out_function_pointer);
-void os_dl_close(struct os_dl *lib);
 
 /* ---- console -------------------------------------------------------------------------------------------------- */
 

@@ -67,8 +67,10 @@ CASES = [
     ("style", "src/engine/zz.c", "/* zebra9 needs this */\n", None),
     ("style", "src/text/output/formats.def", 'FORMAT("zebra9", .opens = {"<zebra9:call>"})\n', None),
     ("style", "src/text/output/zz.def", 'FORMAT("zebra9", .opens = {"<zebra9:call>"})\n', "zebra9 is a family"),
-    ("style", "src/engine/zz.h", "/* x */\nint zz_count(const char *p,\n             int n);\n", "nobody calls zz_count"),
+    ("style", "src/engine/zz.h", "/* x */\nint zz_count(const char *p,\n             int n);\n", "does not call zz_count"),
     ("style", "src/engine/zz.h", "/* x */\nint zz_count(int n);\nstatic inline int zz_twice(int n) {\n    return 2 * zz_count(n);\n}\n", None),
+    ("style", "include/zz.h", "/* x */\nint zz_count(int n);\n", "does not call zz_count"),
+    ("style", "include/zz.h", "/* x */\nint zz_tested(int n);\n", "does not call zz_tested"),
     ("style", "src/engine/zz.h", "/* x */\ntypedef int zz_fn(int n);\nstruct zz {\n    int (*count)(int n);\n};\n", None),
     ("format", "src/base/zz.c", "int  f(void){return 1;}\n", "not in the form of .clang-format"),
     ("docs", "cmake/deps/zz.cmake", "mlxcel_recipe(zz\n  VERSION 1.2\n  LICENCE MIT\n)\n", "has no row with zz, 1.2 and MIT"),
@@ -106,6 +108,7 @@ def small_tree(folder):
             write(os.path.join(folder, name), "".join(line for line in f if line.startswith(keep)))
     shutil.copytree(os.path.join(ROOT, "cmake", "deps"), os.path.join(folder, "cmake", "deps"))
     write(os.path.join(folder, "src/model/families.c"), HEAD + FAMILIES)
+    write(os.path.join(folder, "tests/unit/test_zz.c"), HEAD + "int f(void) {\n    return zz_tested(1);\n}\n")
 
 
 def have_clang_format(tree):

@@ -5,6 +5,7 @@
  */
 #include "check_cpu.h"
 #include "check_tally.h"
+#include "kern_ref_packed.h"
 
 #include "base/arena.h"
 #include "base/half.h"

@@ -138,18 +138,16 @@ static void report(struct sweep *s, const struct sweep_product *p, int32_t rows,
 
 /* One product, format and number of rows on every row of the table that takes it. */
 static void sweep_rows(struct sweep *s, const struct sweep_product *p, int32_t n_rows) {
-    size_t n;
-    const struct select_row *table = cuda_select_rows(&n), *own = NULL, *taken = NULL;
+    const struct select_row *own = NULL, *taken = NULL;
     s->c->forced = NULL;
     double empty = step_ns(s, n_rows, 0, &taken);
     (void)step_ns(s, n_rows, s->n_weights, &own);
-    for (size_t i = 0; i < n; i++) {
-        if (table[i].kind != OP_LINEAR) continue;
-        bool reference = table[i].lower == lower_linear_ref;
-        if (reference && &table[i] != own) continue; /* a hundred times as slow: not a choice */
-        s->c->forced = &table[i];
+    for (const struct select_row *row = cuda_select_rows; row->name; row++) {
+        if (row->kind != OP_LINEAR) continue;
+        if (row->lower == lower_linear_ref && row != own) continue; /* a hundred times as slow: not a choice */
+        s->c->forced = row;
         double ns = step_ns(s, n_rows, s->n_weights, &taken) - empty;
-        if (taken == &table[i]) report(s, p, n_rows, taken, taken == own, ns / s->n_weights);
+        if (taken == row) report(s, p, n_rows, taken, taken == own, ns / s->n_weights);
     }
     s->c->forced = NULL;
 }

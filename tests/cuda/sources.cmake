@@ -28,7 +28,7 @@ mlxcel_fake_driver(fake_cuda fake-driver)
 mlxcel_fake_driver(fake_cuda_broken fake-driver-broken FAKE_LACKS)
 
 # Two toolkits side by side, in folders with blanks and letters beyond ASCII. The fake nvcc reads its version from the folder's name.
-add_executable(fake_nvcc tests/cuda/fake_nvcc.c)
+add_executable(fake_nvcc tests/cuda/fake_nvcc.c tests/test_paths.c)
 target_link_libraries(fake_nvcc PRIVATE mlxcel_core)
 foreach(folder "fake toolkit ü 13.0" "fake toolkit ü 12.4")
   add_custom_command(TARGET fake_nvcc POST_BUILD

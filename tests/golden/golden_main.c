@@ -70,10 +70,16 @@ static int read_file(void *user, void *data, size_t n, uint64_t offset, struct e
     return os_file_read_at(user, data, n, offset, err);
 }
 
+static const struct st_tensor *find_tensor(const struct safetensors *st, struct str name) {
+    for (size_t i = 0; i < st->n_tensors; i++)
+        if (str_eq(st->tensors[i].name, name)) return &st->tensors[i];
+    return NULL;
+}
+
 static int load_tensor(struct arena *a, const struct safetensors *st, const char *stem, int k, void **out, int32_t *n, struct err *err) {
     char name[32];
     snprintf(name, sizeof name, "%s_%d", stem, k);
-    const struct st_tensor *t = st_find(st, str_of(name));
+    const struct st_tensor *t = find_tensor(st, str_of(name));
     if (!t) return err_set(err, ERR_EFORMAT, "golden.safetensors has no %s", name);
     *out = arena_alloc(a, t->bytes);
     *n = (int32_t)t->n_elements;
@@ -105,7 +111,6 @@ static int load_golden(struct bench *b, const char *dir, struct err *err) {
         for (int32_t i = 0; i < n; i++) sum += b->g.logits[k][i], square += (double)b->g.logits[k][i] * b->g.logits[k][i], count++;
     }
     b->g.sd = sqrt(square / count - sum / count * (sum / count));
-    st_close(&st);
     os_file_close(file);
     return code;
 }

@@ -159,12 +159,9 @@ static void half_round_trips(void) {
         float f = f8e4m3_to_f32((uint8_t)h);
         if (f == f) CHECK_INT(f8e4m3_from_f32(f), h);
     }
-    for (uint8_t h = 0; h < 16; h++) CHECK_INT(f4e2m1_from_f32(f4e2m1_values[h]), h);
     CHECK_INT(f16_from_f32(65520.0f), 0x7C00);
     CHECK_INT(f16_from_f32(65519.0f), 0x7BFF);
     CHECK_INT(f16_from_f32(1.0f + 1.0f / 2048), 0x3C00); /* ties to even */
-    CHECK_INT(f4e2m1_from_f32(2.5f), 4);
-    CHECK_INT(f4e2m1_from_f32(3.5f), 6);
     CHECK(e8m0_to_f32(127) == 1.0f && e8m0_to_f32(130) == 8.0f);
 }
 

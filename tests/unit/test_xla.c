@@ -41,7 +41,7 @@ static void test_no_plugin(void) {
     CHECK(str_find(str_of(err.msg), STR("no/such/plugin.so"), 0) != STR_NONE);
     /* a library that is no plugin */
     struct arena a = {0};
-    const char *none = os_exe_path();
+    const char *none = test_exe_path();
     CHECK(pjrt_open(&(struct pjrt_options){.plugin = none}, &p, &err) != 0);
     arena_free(&a);
 }

@@ -6,6 +6,7 @@
  * usage: xla_programs [--update] [--write FOLDER]   (--write keeps the texts, to compare them with those of another build)
  */
 #include "../golden/described.h"
+#include "../test_paths.h"
 #include "backend/xla/emit.h"
 #include "base/sha256.h"
 #include "model/families.h"
@@ -189,7 +190,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--update")) update = true;
         else if (!strcmp(argv[i], "--write") && i + 1 < argc) write_dir = argv[++i];
     }
-    struct str exe = str_of(os_exe_path());
+    struct str exe = str_of(test_exe_path());
     size_t cut = exe.n;
     while (cut > 0 && exe.p[cut - 1] != '/' && exe.p[cut - 1] != '\\') cut--;
     plugin = str_fmt(&a, "%.*sfake-pjrt/fake_pjrt.so", (int)cut, exe.p).p;

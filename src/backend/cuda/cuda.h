@@ -209,12 +209,12 @@ void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3]
 
 struct select_row {
     enum op_kind kind;
-    const char *name; /* of the row, for `inspect --kernels` and checkkern */
+    const char *name; /* of the row, for checkkern --cuda --sweep */
     bool (*fits)(const struct cuda *c, const struct op *op);
     void (*lower)(struct cuda *c, const struct op *op);
 };
-/* The rows, best first within a kind, reference last. */
-const struct select_row *cuda_select_rows(size_t *out_n);
+/* The rows, best first within a kind, reference last; ends with one without a name. */
+extern const struct select_row cuda_select_rows[];
 /* The row for an op: the first that fits; NULL when none does. */
 const struct select_row *cuda_select(const struct cuda *c, const struct op *op);
 /* Chooses the element type of every value: bf16 where only matrix products read it. */

@@ -1,5 +1,5 @@
 /* Integer products in plain C: quantisation of activations and one panel. */
-#include "backend/cpu/kern.h"
+#include "kern_ref_packed.h"
 
 #include "base/fmath.h"
 #include "base/half.h"
