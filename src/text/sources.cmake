@@ -30,7 +30,6 @@ set(TEXT_SOURCES
   src/text/template/tmpl_ops.c
   src/text/template/tmpl_parse_expr.c
   src/text/template/tmpl_parse_stmt.c
-  src/text/template/tmpl_pprint.c
   src/text/template/tmpl_render.c
   src/text/template/tmpl_repr.c
   src/text/template/tmpl_scopes.c
@@ -40,7 +39,6 @@ set(TEXT_SOURCES
   src/text/template/tmpl_tojson.c
   src/text/template/tmpl_unicode.c
   src/text/template/tmpl_value.c
-  src/text/template/tmpl_wordwrap.c
   src/text/tokenizer/added.c
   src/text/tokenizer/bpe.c
   src/text/tokenizer/charsmap.c

@@ -1,4 +1,4 @@
-/* Filters for markup, and the rarely used rest: escape, striptags, urlencode, xmlattr, wordwrap, pprint. */
+/* Filters for markup: escape, striptags, urlencode. */
 #include "text/template/tmpl_rt.h"
 #include "text/template/tmpl_unicode.h"
 
@@ -159,48 +159,6 @@ FILTER(f_urlencode) {
     return tbuf_value(rt, b);
 }
 
-/* ---- xmlattr ---- */
-
-FILTER(f_xmlattr) {
-    UNUSED;
-    if (self.type == TV_UNDEF) tv_undef_raise(rt, self);
-    if (self.type != TV_DICT) rt_raise(rt, "AttributeError", "'%s' object has no attribute 'items'", tv_type_name(self));
-    struct tbuf *b = tbuf_new(rt);
-    const struct tdict *d = self.u.dict;
-    bool space = arg_bool(rt, args[0], true);
-    for (size_t i = 0; i < d->n; i++) {
-        if (d->values[i].type == TV_NONE || d->values[i].type == TV_UNDEF) continue;
-        struct str key = tstr_str(need_str(rt, d->keys[i], "an attribute name"));
-        for (size_t k = 0; k < key.n; k++)
-            if (strchr(" \t\n\r\f\v/>=", key.p[k]))
-                rt_raise(rt, "ValueError", "Invalid character in attribute name: %.*s", STR_ARG(tv_str(to_repr(rt, d->keys[i]))));
-        if (b->used || space) tbuf_puts(rt, b, " ");
-        space = false;
-        tbuf_put_str(rt, b, escape_html(rt, d->keys[i]).u.s);
-        tbuf_puts(rt, b, "=\"");
-        tbuf_put_str(rt, b, escape_html(rt, d->values[i]).u.s);
-        tbuf_puts(rt, b, "\"");
-    }
-    return tbuf_value(rt, b);
-}
-
-FILTER(f_wordwrap) {
-    UNUSED;
-    if (self.type == TV_UNDEF) tv_undef_raise(rt, self);
-    if (self.type != TV_STR) rt_raise(rt, "AttributeError", "'%s' object has no attribute 'splitlines'", tv_type_name(self));
-    return str_wordwrap(rt, self.u.s, args);
-}
-
-FILTER(f_pprint) {
-    UNUSED;
-    return to_pretty(rt, self);
-}
-
-FILTER(f_urlize) {
-    UNUSED;
-    rt_raise(rt, "TemplateRuntimeError", "the filter urlize is not supported: chat templates render plain text");
-}
-
 const struct builtin tmpl_filters_html[] = {
     {"safe", f_safe, ""},
     {"e", f_escape, ""},
@@ -208,9 +166,5 @@ const struct builtin tmpl_filters_html[] = {
     {"forceescape", f_forceescape, ""},
     {"striptags", f_striptags, ""},
     {"urlencode", f_urlencode, ""},
-    {"xmlattr", f_xmlattr, "autospace?"},
-    {"wordwrap", f_wordwrap, "width? break_long_words? wrapstring? break_on_hyphens?"},
-    {"pprint", f_pprint, ""},
-    {"urlize", f_urlize, "*"},
     {NULL, NULL, NULL},
 };

@@ -179,32 +179,6 @@ FILTER(f_round) {
     return tv_float((whole == 0 ? 0 : whole) / tv_as_float(scale)); /* there a whole number, which has no negative zero */
 }
 
-FILTER(f_filesizeformat) {
-    UNUSED;
-    static const char *const decimal[] = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"}, *const binary[] = {"KiB", "MiB", "GiB", "TiB",
-                                                                                                              "PiB", "EiB", "ZiB", "YiB"};
-    double bytes;
-    if (self.type == TV_UNDEF) tv_undef_raise(rt, self);
-    if (tv_is_num(self)) bytes = tv_as_float(self);
-    else if (self.type != TV_STR)
-        rt_raise(rt, "TypeError", "float() argument must be a string or a real number, not '%s'", tv_type_name(self));
-    else if (!number_parse_float(tv_str(self), &bytes))
-        rt_raise(rt, "ValueError", "could not convert string to float: %.*s", STR_ARG(tv_str(to_repr(rt, self))));
-    bool is_binary = arg_bool(rt, args[0], false);
-    double base = is_binary ? 1024 : 1000, unit = base * base;
-    char text[400];
-    if (bytes == 1) return tv_str_const(rt, "1 Byte");
-    if (bytes < base) {
-        struct tv whole = float_to_int(rt, bytes, tv_int(0), false);
-        snprintf(text, sizeof text, "%lld Bytes", (long long)whole.u.i);
-        return tv_str_copy(rt, str_of(text), false);
-    }
-    int i = 0;
-    for (; i < 7 && bytes >= unit; i++) unit *= base;
-    snprintf(text, sizeof text, "%.1f %s", base * bytes / unit, is_binary ? binary[i] : decimal[i]);
-    return tv_str_copy(rt, str_of(text), false);
-}
-
 /* ---- layout ---- */
 
 FILTER(f_indent) {
@@ -312,7 +286,6 @@ const struct builtin tmpl_filters_text[] = {
     {"float", f_float, "default?"},
     {"abs", f_abs, ""},
     {"round", f_round, "precision? method?"},
-    {"filesizeformat", f_filesizeformat, "binary?"},
     {"attr", f_attr, "name"},
     {NULL, NULL, NULL},
 };

@@ -127,7 +127,6 @@ struct tv to_str(struct rt *rt, struct tv v); /* Python's str() */
 struct tv to_repr(struct rt *rt, struct tv v);
 struct tv to_ascii(struct rt *rt, struct tv v); /* Python's ascii() */
 struct str float_repr(struct rt *rt, double f);
-struct tv to_pretty(struct rt *rt, struct tv v);
 struct tv to_json(struct rt *rt, struct tv v, const struct tv *options);
 struct tv escape_html(struct rt *rt, struct tv v); /* a markup string */
 struct tv format_percent(struct rt *rt, const struct tstr *format, struct tv args);
@@ -143,8 +142,6 @@ struct tv str_replace(struct rt *rt, const struct tstr *s, const struct tstr *fr
 struct tv str_split_lines(struct rt *rt, const struct tstr *s, bool keep_ends);
 struct tv str_map_case(struct rt *rt, const struct tstr *s, char how); /* 'u', 'l', 'f', 'c' capitalize, 's' swap, 't' title */
 struct tv str_join(struct rt *rt, const struct tstr *sep, struct tv items, bool convert);
-struct tv str_wordwrap(struct rt *rt, const struct tstr *s,
-                       const struct tv *args); /* width, break_long_words, wrapstring, break_on_hyphens */
 struct tv str_center(struct rt *rt, const struct tstr *s, int64_t width, const struct tstr *fill, char align);
 
 #endif
