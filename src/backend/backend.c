@@ -15,15 +15,6 @@ int backend_open(struct device *d, const struct backend_options *options, struct
     return ERR_OK;
 }
 
-int backend_open_alone(const struct backend_type *type, const struct device_options *device, const struct backend_options *options,
-                       struct backend **out, struct err *err) {
-    struct device *d;
-    TRY(device_open(type, device, &d, err));
-    int code = backend_open(d, options, out, err);
-    device_release(d);
-    return code;
-}
-
 void backend_close(struct backend *be) {
     if (!be) return;
     struct device *d = be->device;

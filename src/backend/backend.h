@@ -217,9 +217,6 @@ extern const struct backend_type cpu_backend, cuda_backend, trace_backend, xla_b
 const struct backend_type *backend_find(struct str name);
 /* A context on a device, which it holds until it is closed. */
 int backend_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err);
-/* A context on a device that nobody else has. */
-int backend_open_alone(const struct backend_type *type, const struct device_options *device, const struct backend_options *options,
-                       struct backend **out, struct err *err);
 void backend_close(struct backend *be); /* NULL is fine */
 
 #endif

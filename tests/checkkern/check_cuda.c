@@ -1,5 +1,6 @@
 /* checkkern --cuda: every case on the CPU's reference and on the GPU, in both precisions; results within the tolerance, and the same bits
  * when the same steps run again. */
+#include "../backend_alone.h"
 #include "check_cuda.h"
 #include "check_ops.h"
 

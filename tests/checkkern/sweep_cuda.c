@@ -3,6 +3,7 @@
  * A step holds several products of the same shape, each with a weight of its own so that the L2 cache does not answer for the memory. Its
  * time less that of a step without them, divided by their number, is one product's. What the backend would choose by itself is marked.
  * Nothing is compared here: checkkern --cuda does that. */
+#include "../backend_alone.h"
 #include "check_cuda.h"
 
 #include "backend/cuda/cuda.h"

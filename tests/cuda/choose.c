@@ -3,6 +3,8 @@
  * GPU.
  *
  * usage: cuda_choose [VOCAB...]    default: 37 5000 151936 */
+#include "../backend_alone.h"
+
 #include "backend/cuda/cuda.h"
 
 #include "base/rng.h"

@@ -1,6 +1,8 @@
 /* kernels/one.cu by itself: products of one row against sums in double precision, with x in every form in which it comes, and a wait for a word
  * that nobody writes, which must end with the host's message and leave the kernel usable; the same of kernels/step.cu, whose blocks wait at a
  * barrier. Skipped where there is no GPU. */
+#include "../backend_alone.h"
+
 #include "backend/cuda/cuda.h"
 
 #include "base/half.h"

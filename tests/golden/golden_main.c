@@ -18,6 +18,8 @@
  * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--only TEXT] FOLDER...
  * (a folder, or a folder of folders)
  */
+#include "../backend_alone.h"
+
 #include "base/log.h"
 #include "engine/runner.h"
 #include "model/model.h"

@@ -7,6 +7,8 @@
  *        trace_tests --update FOLDER            write the lists anew; the difference is for the reviewer
  *        trace_tests --describe FOLDER MODELS   write NAME.json for every checkpoint folder in MODELS
  */
+#include "../backend_alone.h"
+
 #include "backend/trace/trace.h"
 #include "described.h"
 #include "os/os.h"

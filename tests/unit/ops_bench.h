@@ -6,6 +6,7 @@
 #ifndef MLXCEL_TESTS_OPS_BENCH_H
 #define MLXCEL_TESTS_OPS_BENCH_H
 
+#include "../backend_alone.h"
 #include "unit.h"
 
 #include "backend/backend.h"

@@ -1,4 +1,5 @@
 /* engine/: what a request gets does not depend on batch, chunks, threads, preemption or fusion; bad requests are refused. */
+#include "../backend_alone.h"
 #include "unit.h"
 
 #include "api/synth.h"

@@ -1,4 +1,5 @@
 /* api/preflight and os/cgroup: what a cache needs by its classes, the context that fits, refusals with numbers, limits of groups. */
+#include "../backend_alone.h"
 #include "unit.h"
 
 #include "api/session_internal.h"

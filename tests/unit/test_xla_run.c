@@ -1,4 +1,5 @@
 /* The xla backend on the fake plugin: which programs are compiled, kept, dropped and found on disk again; nothing leaks, whatever fails. */
+#include "../backend_alone.h"
 #include "xla_fake.h"
 
 #include "api/synth.h"

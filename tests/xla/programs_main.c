@@ -6,6 +6,7 @@
  * usage: xla_programs [--update] [--write FOLDER]   (--write keeps the texts, to compare them with those of another build)
  */
 #include "../golden/described.h"
+#include "../backend_alone.h"
 #include "../test_paths.h"
 #include "backend/xla/emit.h"
 #include "base/sha256.h"
