@@ -42,6 +42,9 @@ WORDS = [
 LONG = re.compile(r"\blong\b")
 LONG_CAST = re.compile(r"\(\s*(?:unsigned\s+)?long\s+long\s*\)")
 WIDE = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+# Where packages are fetched from is known to apt and pip, which a machine may have told of a mirror.
+HOSTS = re.compile(r"\b(?:deb|security|archive|snapshot)\.debian\.org|\b(?:archive|ports|security)\.ubuntu\.com|\bpypi\.org|\bpythonhosted\.org|"
+                   r"\bgithub\.com/[\w./-]+/(?:archive|releases/download)/")
 ISA_FLAGS = re.compile(r"-march=native|-mtune=native|-mcpu=native|-ffast-math")
 
 
@@ -99,6 +102,9 @@ def check_file(root, path, names):
         opening = text.lstrip()
         if not opening.startswith("/*") and not path.endswith((".def", ".inc")):
             yield 1, "the file does not open with a comment that says what it owns"
+    if not path.startswith(("tools/check_", "tests/check/")):
+        for m in HOSTS.finditer(text):
+            yield csource.line_of(text, m.start()), f"{m.group()} is the host of a registry: name packages and versions, and let the client find them"
     if is_c or path.endswith((".cmake", ".txt", ".py", ".sh", "Makefile")):
         for m in WIDE.finditer(text):
             if not path.startswith(("tools/check_", "tests/check/")):
@@ -137,7 +143,7 @@ def main():
     root = csource.root_of(sys.argv)
     names = families(root)
     bad = 0
-    suffixes = (".c", ".h", ".def", ".inc", ".cu", ".cuh", ".cmake", ".txt", ".py", ".sh", "Makefile", "CMakePresets.json")
+    suffixes = (".c", ".h", ".def", ".inc", ".cu", ".cuh", ".cmake", ".txt", ".py", ".sh", ".yml", ".list", ".ci/run", "Makefile", "CMakePresets.json")
     for path in csource.files(root, *suffixes):
         for line, message in sorted(check_file(root, path, names)):
             print(f"{path}:{line}: {message}")

@@ -62,6 +62,8 @@ CASES = [
     ("style", "src/model/zz.c", None, "does not open with a comment"),
     ("style", "cmake/zz.cmake", "add_compile_options(-march=" + "native)\n", "is never used"),
     ("style", "cmake/zz.cmake", "add_compile_options(-ffast-" + "math)\n", "is never used"),
+    ("style", "cmake/zz.cmake", "file(DOWNLOAD http://deb.debian.org/debian/pool/x)\n", "deb.debian.org is the host of a registry"),
+    ("style", "tools/zz.sh", "curl https://github.com/a/b/archive/refs/tags/v1.tar.gz\n", "is the host of a registry"),
     ("style", "src/engine/zz.c", 'static const char *f = "zebra9_moe";\n', "zebra9_moe is a family"),
     ("style", "src/engine/zz.c", "int zebra9_norm(void);\n", "zebra9 is a family"),
     ("style", "src/engine/zz.c", "/* zebra9 needs this */\n", None),
