@@ -16,7 +16,6 @@ static void err_prefix_keeps_code(void) {
     CHECK_INT(err_set(&err, ERR_EFORMAT, "bad %d", 7), ERR_EFORMAT);
     CHECK_INT(err_prefix(&err, "%s", "file.json"), ERR_EFORMAT);
     CHECK_STR(str_of(err.msg), STR("file.json: bad 7"));
-    CHECK_INT(err_http_status(ERR_EARG), 400);
 }
 
 static void arena_aligns_and_resets(void) {

@@ -1,6 +1,8 @@
 /* server/: what the HTTP reader takes and refuses however the bytes are cut, who is let in, how thoughts are split off. */
 #include "unit.h"
 
+#include "base/log.h"
+#include "server/api_error.h"
 #include "server/guard.h"
 #include "server/http_parse.h"
 #include "text/output/output.h"
@@ -298,6 +300,34 @@ static void cuts_do_not_matter(void) {
     }
 }
 
+/* Every code of the layers below has a status; what may hold a path is not told. */
+static void errors_become_answers(void) {
+    static const struct {
+        int code;
+        int32_t status;
+        bool told, with_param;
+    } rows[] = {
+        {ERR_EARG, 400, true, true},        {ERR_EFORMAT, 500, false, false}, {ERR_EUNSUPPORTED, 400, true, true},
+        {ERR_ENOTFOUND, 404, false, false}, {ERR_EIO, 500, false, false},     {ERR_EMEMORY, 503, false, false},
+        {ERR_ELIMIT, 400, true, true},      {ERR_EBUSY, 503, true, false},    {ERR_ECANCELLED, 499, false, false},
+        {ERR_ENETWORK, 502, false, false},  {ERR_EDEVICE, 500, false, false}, {ERR_EINTERNAL, 500, false, false},
+        {N_ERR_CODES, 500, false, false},   {ERR_OK, 500, false, false},
+    };
+    CHECK_INT(sizeof rows / sizeof *rows, N_ERR_CODES + 1);
+    enum log_level before = log_get_level();
+    log_set_level(LOG_ERROR);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err err;
+        struct api_error e = {0};
+        err_set(&err, rows[i].code, "/home/somebody/model: broken");
+        CHECK_INT(api_fail_err(&e, &err, "prompt"), -1);
+        FAIL_IF(e.status != rows[i].status, "code %d is %d, expected %d", rows[i].code, (int)e.status, (int)rows[i].status);
+        CHECK_INT(strstr(e.message, "/home") != NULL, rows[i].told);
+        CHECK_STR(str_of(e.param), rows[i].with_param ? STR("prompt") : STR(""));
+    }
+    log_set_level(before);
+}
+
 const struct unit_suite unit_http = {
     "http",
     (const struct unit_case[]){{"requests_are_taken_or_refused", requests_are_taken_or_refused},
@@ -307,5 +337,6 @@ const struct unit_suite unit_http = {
                                {"who_is_let_in", who_is_let_in},
                                {"thoughts_are_split_off", thoughts_are_split_off},
                                {"cuts_do_not_matter", cuts_do_not_matter},
+                               {"errors_become_answers", errors_become_answers},
                                {0}},
 };
