@@ -19,7 +19,7 @@ static const char *entity(char c) {
 }
 
 static struct tv force_escape(struct rt *rt, struct tv v) {
-    const struct tstr *s = to_str(rt, v).u.s;
+    const struct tstr *s = tmpl_to_str(rt, v).u.s;
     struct tbuf *b = tbuf_new(rt);
     rt_charge_bytes(rt, s->n * 2);
     size_t plain = 0;
@@ -36,13 +36,13 @@ static struct tv force_escape(struct rt *rt, struct tv v) {
     return out;
 }
 
-struct tv escape_html(struct rt *rt, struct tv v) {
+struct tv tmpl_escape_html(struct rt *rt, struct tv v) {
     return v.type == TV_STR && v.u.s->markup ? v : force_escape(rt, v);
 }
 
 FILTER(f_escape) {
     UNUSED;
-    return escape_html(rt, self);
+    return tmpl_escape_html(rt, self);
 }
 FILTER(f_forceescape) {
     UNUSED;
@@ -51,7 +51,7 @@ FILTER(f_forceescape) {
 
 FILTER(f_safe) {
     UNUSED;
-    struct tv s = to_str(rt, self), v = tv_sub(rt, s.u.s, 0, s.u.s->n);
+    struct tv s = tmpl_to_str(rt, self), v = tv_sub(rt, s.u.s, 0, s.u.s->n);
     v.u.s->markup = true;
     return v;
 }
@@ -83,7 +83,8 @@ static uint32_t entity_code(struct str name) {
     int64_t code = 0;
     if (name.n > 1 && name.p[0] == '#') {
         bool hex = name.n > 2 && (name.p[1] | 32) == 'x', overflow;
-        if (!number_parse_int(str_from(name, hex ? 2 : 1), hex ? 16 : 10, &code, &overflow) || overflow || code <= 0 || code > 0x10FFFF)
+        if (!tmpl_number_parse_int(str_from(name, hex ? 2 : 1), hex ? 16 : 10, &code, &overflow) || overflow || code <= 0 ||
+            code > 0x10FFFF)
             return 0;
         return code >= 0xD800 && code < 0xE000 ? UTF8_INVALID : (uint32_t)code;
     }
@@ -110,19 +111,19 @@ static struct tv unescape_entities(struct rt *rt, struct tv v) {
 
 FILTER(f_striptags) {
     UNUSED;
-    struct tv s = to_str(rt, self);
+    struct tv s = tmpl_to_str(rt, self);
     rt_charge_chars(rt, s.u.s->n * 2);
     s = cut_between(rt, cut_between(rt, s, STR("<!--"), STR("-->")), STR("<"), STR(">"));
     struct tcall none = {0};
-    struct tv words = builtin_call(rt, builtin_lookup(tmpl_methods_str, STR("split")), s, &none);
-    return unescape_entities(rt, str_join(rt, tv_str_const(rt, " ").u.s, words, false));
+    struct tv words = tmpl_builtin_call(rt, tmpl_builtin_lookup(tmpl_methods_str, STR("split")), s, &none);
+    return unescape_entities(rt, tmpl_str_join(rt, tv_str_const(rt, " ").u.s, words, false));
 }
 
 /* ---- urlencode ---- */
 
 static void url_quote(struct rt *rt, struct tbuf *b, struct tv v, bool query) {
     static const char hex[] = "0123456789ABCDEF";
-    const struct tstr *s = to_str(rt, v).u.s;
+    const struct tstr *s = tmpl_to_str(rt, v).u.s;
     rt_charge_chars(rt, s->n);
     for (size_t i = 0; i < s->n; i++) {
         unsigned char c = (unsigned char)s->p[i];
