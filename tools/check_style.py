@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the house rules that a script can check: lengths, banned functions and words, family names in one file, dead functions.
+"""Checks the house rules that a script can check: lengths, banned functions and words, family names in one file, dead functions, names of the whole program.
 
 usage: check_style.py [ROOT]      prints "file:line: message" for each violation, exit code 1 if there is one
 """
 import collections
+import os
 import re
 import sys
 
@@ -116,7 +117,8 @@ def check_file(root, path, names):
                 yield csource.line_of(text, m.start()), f"{m.group()} is never used: per-file instruction sets only"
 
 
-PROTOTYPE = re.compile(r"^(?!typedef)[a-z][\w *]*[ *](\w+)\([^;{}]*\)[^;{}]*;", re.M)
+PROTOTYPE = re.compile(r"^(?!typedef)(?:_Noreturn )?[a-z][\w *]*[ *](\w+)\([^;{}]*\)[^;{}]*;", re.M)
+EXTERN = re.compile(r"^extern\s[\w\s*]*?[ *](\w+)(?:\[[^\]]*\])*;", re.M)
 BODY = re.compile(r"^[a-z][\w *]*[ *](\w+)\([^;{}]*\)\s*\{", re.M)
 
 
@@ -139,6 +141,44 @@ def check_dead(root):
             yield path, line, f"the program does not call {name}"
 
 
+# Prefixes of global names besides those of the folder, the header and the file: types that a folder's functions are named after.
+PREFIXES = {
+    "src/api": "session template text",
+    "src/backend": "act op oplist",
+    "src/backend/cuda": "attn experts gemm qmm qmv step",
+    "src/base": "f16 f4e2m1 f8e4m3 jsonw m mem sb sha256 size utf8",
+    "src/cli": "arg args char cmd line opt sampling_args",
+    "src/engine": "job kv n_sampler",
+    "src/file": "quant st",
+    "src/hub": "piece repo",
+    "src/model": "family feed loader pass per_layer resolve",
+    "src/os": "cpu",
+    "src/server": "api call conn http",
+    "src/tensor": "format plain quant",
+    "src/text/template": "rt tbuf tdict titer tmpl tstr tv uni",
+    "src/text/tokenizer": "tok",
+}
+
+
+def check_prefixes(root):
+    """Names that a header gives to the whole program begin with their module: in a library they meet those of everybody else."""
+    bodies = collections.defaultdict(set)
+    for path in csource.files(root, ".c"):
+        if path.startswith("src/"):
+            for name in BODY.findall(csource.code(csource.read(root, path))):
+                bodies[name].add(os.path.basename(path)[:-2])
+    for path in csource.files(root, ".h"):
+        if not path.startswith(("src/", "include/")):
+            continue
+        folder, header = os.path.split(path)
+        known = {os.path.basename(folder), header[:-2], "mlxcel", *PREFIXES.get(folder, "").split()}
+        code = csource.code(csource.read(root, path))
+        for m in [*PROTOTYPE.finditer(code), *EXTERN.finditer(code)]:
+            name = m.group(1)
+            if "_" not in name or not f"{name}_".startswith(tuple(f"{k}_" for k in known | bodies[name])):
+                yield path, csource.line_of(code, m.start(1)), f"{name} is a name of the whole program: begin it with that of its module"
+
+
 def main():
     root = csource.root_of(sys.argv)
     names = families(root)
@@ -148,7 +188,7 @@ def main():
         for line, message in sorted(check_file(root, path, names)):
             print(f"{path}:{line}: {message}")
             bad += 1
-    for path, line, message in sorted(check_dead(root)):
+    for path, line, message in sorted([*check_dead(root), *check_prefixes(root)]):
         print(f"{path}:{line}: {message}")
         bad += 1
     return 1 if bad else 0

@@ -66,5 +66,5 @@ int session_model_open(struct session *s, struct err *err) {
     TRY(preflight_weights(s, s->checkpoint.total_bytes, err));
     s->config = s->checkpoint.config;
     s->name = o->name ? o->name : o->model ? o->model : "built-in model";
-    return open_from(s, checkpoint_store(&s->checkpoint), s->checkpoint.total_bytes, err);
+    return open_from(s, model_checkpoint_store(&s->checkpoint), s->checkpoint.total_bytes, err);
 }

@@ -68,8 +68,8 @@ struct cmd {
     int (*run)(const struct args *args, struct err *err);
 };
 
-extern const struct cmd commands[N_COMMANDS];
-extern const struct opt options[N_OPTIONS];
+extern const struct cmd cli_commands[N_COMMANDS];
+extern const struct opt cli_options[N_OPTIONS];
 
 enum arg_source { ARG_UNSET, ARG_FROM_DEFAULT, ARG_FROM_ENV, ARG_FROM_FLAG };
 

@@ -130,10 +130,10 @@ static int read_prompt(const struct args *args, struct result *o, struct err *er
     struct job_spec *r = &o->job;
     struct str text;
     struct session_ids ids;
-    TRY(token_args(args, &r->tokens, &r->n_tokens, err));
+    TRY(args_tokens(args, &r->tokens, &r->n_tokens, err));
     answer_begin(&o->answer);
     if (r->n_tokens) return ERR_OK;
-    TRY(prompt_arg(args, &text, err));
+    TRY(args_prompt(args, &text, err));
     TRY(encode_prompt(args, o, text, &ids, err));
     if (ids.n > INT32_MAX) return err_set(err, ERR_ELIMIT, "the prompt has too many tokens");
     if (r->splits) session_split(o->session, ids.thinks, r);
@@ -152,7 +152,7 @@ static int read_sampling(const struct args *args, struct result *o, struct err *
         sampling_resolve(o->session, &given, &o->job.sampling);
     }
     if (args_given(args, OPT_LOGPROBS)) o->job.sampling.n_top = (int32_t)args_int(args, OPT_LOGPROBS);
-    return sampling_extra_args(args, &o->job.sampling, err);
+    return sampling_args_extra(args, &o->job.sampling, err);
 }
 
 static int finish(struct result *o, const struct session_result *result, struct err *err) {
@@ -207,7 +207,7 @@ static int check_usage(const struct args *args, struct err *err) {
     if (has_ids && args_given(args, OPT_SYSTEM)) return err_set(err, ERR_EARG, "--system needs --prompt: ids are taken as they are");
     if (args_flag(args, OPT_JSON) && args_flag(args, OPT_IDS)) return err_set(err, ERR_EARG, "--json and --ids exclude each other");
     if (args_given(args, OPT_LOGPROBS) && !args_flag(args, OPT_JSON)) return err_set(err, ERR_EARG, "--logprobs needs --json");
-    return sampling_check(args, err);
+    return sampling_args_check(args, err);
 }
 
 int cmd_generate(const struct args *args, struct err *err) {

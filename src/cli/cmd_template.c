@@ -42,7 +42,7 @@ int cmd_template(const struct args *args, struct err *err) {
         .now = args_str(args, OPT_TEMPLATE_NOW),
     };
     bool lines = args_flag(args, OPT_TEMPLATE_JSONL);
-    TRY(model_arg(args, args_str(args, OPT_MODEL_TEMPLATE), &o.model, NULL, err));
+    TRY(args_model(args, args_str(args, OPT_MODEL_TEMPLATE), &o.model, NULL, err));
     if (!o.model && !o.template_file && !lines) return err_set(err, ERR_EARG, "give a model by -m PATH or a template by --template FILE");
     struct template_tool *t;
     TRY(template_tool_open(args->arena, &o, &t, err));

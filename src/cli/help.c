@@ -64,14 +64,14 @@ static void put_option(struct sb *out, const struct opt *o, int width) {
 
 /* True for the first row of a section within the command: sections follow the table's order. */
 static bool opens_section(enum cmd_id command, int id) {
-    if (!opt_applies(&options[id], command)) return false;
+    if (!opt_applies(&cli_options[id], command)) return false;
     for (int i = 0; i < id; i++)
-        if (opt_applies(&options[i], command) && strcmp(options[i].section, options[id].section) == 0) return false;
+        if (opt_applies(&cli_options[i], command) && strcmp(cli_options[i].section, cli_options[id].section) == 0) return false;
     return true;
 }
 
 static bool in_section(enum cmd_id command, int id, const char *section) {
-    return opt_applies(&options[id], command) && strcmp(options[id].section, section) == 0;
+    return opt_applies(&cli_options[id], command) && strcmp(cli_options[id].section, section) == 0;
 }
 
 void help_overview(struct sb *out) {
@@ -79,9 +79,9 @@ void help_overview(struct sb *out) {
                  "Usage: mlxcel COMMAND [options]\n\nCommands:\n");
     for (int i = 0; i < N_COMMANDS; i++) {
         size_t start = out->n;
-        sb_fmt(out, "  %s", commands[i].name);
+        sb_fmt(out, "  %s", cli_commands[i].name);
         pad_to(out, start, 16);
-        sb_fmt(out, "%s\n", commands[i].summary);
+        sb_fmt(out, "%s\n", cli_commands[i].summary);
     }
     sb_puts(out, "\n'mlxcel COMMAND --help' shows the options of a command.\n");
 }
@@ -92,7 +92,7 @@ static void put_usage(struct sb *out, const struct cmd *c) {
 }
 
 void help_command(struct sb *out, enum cmd_id command, int width) {
-    const struct cmd *c = &commands[command];
+    const struct cmd *c = &cli_commands[command];
     if (width < 60) width = 60;
     if (width > 120) width = 120;
     sb_fmt(out, "mlxcel %s: %s\n\nUsage: ", c->name, c->summary);
@@ -105,9 +105,9 @@ void help_command(struct sb *out, enum cmd_id command, int width) {
     }
     for (int id = 0; id < N_OPTIONS; id++) {
         if (!opens_section(command, id)) continue;
-        sb_fmt(out, "\n%s:\n", options[id].section);
+        sb_fmt(out, "\n%s:\n", cli_options[id].section);
         for (int k = id; k < N_OPTIONS; k++)
-            if (in_section(command, k, options[id].section)) put_option(out, &options[k], width);
+            if (in_section(command, k, cli_options[id].section)) put_option(out, &cli_options[k], width);
     }
     sb_putc(out, '\n');
     put_wrapped(out, out->n, STR("Settings can also come from the environment: --some-name from MLXCEL_SOME_NAME or LLAMA_ARG_SOME_NAME."),
@@ -159,17 +159,17 @@ void help_markdown(struct sb *out) {
             "default. `--name value`, `--name=value`, `-x value` and `-xvalue` are the same; `--no-name` switches a flag off; `--` ends\n"
             "the options. Exit codes: 0 done, 1 failed, 2 wrong usage. A program called `mlxcel-server` is `mlxcel serve`.\n");
     for (int c = 0; c < N_COMMANDS; c++) {
-        char first = commands[c].summary[0];
+        char first = cli_commands[c].summary[0];
         if (first >= 'a' && first <= 'z') first = (char)(first - 'a' + 'A');
-        sb_fmt(out, "\n## mlxcel %s\n\n%c%s.", commands[c].name, first, commands[c].summary + 1);
-        if (commands[c].details) sb_fmt(out, " %s", commands[c].details);
+        sb_fmt(out, "\n## mlxcel %s\n\n%c%s.", cli_commands[c].name, first, cli_commands[c].summary + 1);
+        if (cli_commands[c].details) sb_fmt(out, " %s", cli_commands[c].details);
         sb_puts(out, "\n\n`");
-        put_usage(out, &commands[c]);
+        put_usage(out, &cli_commands[c]);
         sb_puts(out, "`\n\n| option | meaning | environment |\n|---|---|---|\n");
         for (int id = 0; id < N_OPTIONS; id++) {
             if (!opens_section((enum cmd_id)c, id)) continue;
             for (int k = id; k < N_OPTIONS; k++)
-                if (in_section((enum cmd_id)c, k, options[id].section)) put_markdown_row(out, &options[k]);
+                if (in_section((enum cmd_id)c, k, cli_options[id].section)) put_markdown_row(out, &cli_options[k]);
         }
     }
 }
@@ -201,7 +201,7 @@ static void put_man_option(struct sb *out, const struct opt *o) {
 }
 
 static void put_man_command(struct sb *out, enum cmd_id command) {
-    const struct cmd *c = &commands[command];
+    const struct cmd *c = &cli_commands[command];
     sb_fmt(out, ".SS mlxcel %s\n", c->name);
     put_roff(out, str_of(c->summary));
     sb_puts(out, ".\n");
@@ -210,7 +210,7 @@ static void put_man_command(struct sb *out, enum cmd_id command) {
     for (int id = 0; id < N_OPTIONS; id++) {
         if (!opens_section(command, id)) continue;
         for (int k = id; k < N_OPTIONS; k++)
-            if (in_section(command, k, options[id].section)) put_man_option(out, &options[k]);
+            if (in_section(command, k, cli_options[id].section)) put_man_option(out, &cli_options[k]);
     }
 }
 

@@ -2,7 +2,7 @@
 #include "cli/store_args.h"
 
 void store_args(const struct args *args, struct store_options *out) {
-    *out = (struct store_options){.hub.endpoint = options[OPT_HUB].initial};
+    *out = (struct store_options){.hub.endpoint = cli_options[OPT_HUB].initial};
     if (args_has(args, OPT_MODELS_DIR)) out->models_dir = args_cstr(args, OPT_MODELS_DIR);
     if (!args_has(args, OPT_HUB)) return;
     out->hub.endpoint = args_cstr(args, OPT_HUB);
@@ -14,7 +14,7 @@ void store_args(const struct args *args, struct store_options *out) {
     out->hub.stall_s = (int32_t)args_int(args, OPT_HUB_STALL);
 }
 
-int model_arg(const struct args *args, struct str model, const char **out_path, const char **out_name, struct err *err) {
+int args_model(const struct args *args, struct str model, const char **out_path, const char **out_name, struct err *err) {
     struct store_options o;
     const char *name;
     *out_path = NULL;

@@ -96,15 +96,15 @@ struct family {
 
 extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, altup_stream;
 
-extern const struct family families[];
-extern const int32_t n_families;
+extern const struct family family_table[];
+extern const int32_t family_count;
 
 /* Types that we know and do not run, with the reason. */
 struct refusal {
     const char *type, *why;
 };
-extern const struct refusal refusals[];
-extern const int32_t n_refusals;
+extern const struct refusal family_refusals[];
+extern const int32_t family_n_refusals;
 
 /* NULL and an error with the reason, where we know one, and the nearest supported types. */
 const struct family *family_find(struct str type, struct err *err);

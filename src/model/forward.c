@@ -18,7 +18,7 @@ struct tensor pass_linear_wide(const struct pass *p, struct tensor x, enum role 
 }
 
 struct tensor pass_mix(const struct pass *p, struct tensor x) {
-    return mixers[p->layer->mixer]->mix(p, x);
+    return mixer_table[p->layer->mixer]->mix(p, x);
 }
 
 struct tensor pass_rope(const struct pass *p, struct tensor x) {

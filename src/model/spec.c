@@ -167,7 +167,7 @@ static int resolve_kinds(struct resolver *r, struct err *err) {
         if (types) TRY(letter_of(r, json_val_str(yyjson_arr_get(types, (size_t)i)), &l->kind, err));
         if (l->kind == 'S' && window == 0) l->kind = 'F';
         l->mixer = mixer_of(l->kind);
-        if (l->mixer == N_MIXERS || !mixers[l->mixer])
+        if (l->mixer == N_MIXERS || !mixer_table[l->mixer])
             return err_set(err, ERR_EUNSUPPORTED, "%s: layer %d is of kind '%c', which is not supported", r->cfg.file->name, i, l->kind);
         if (r->family->flags & FAM_ONE_HALF && l->mixer != MIX_NONE) l->ffn = FFN_NONE;
     }
@@ -352,7 +352,7 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     out->layers = arena_new(a, struct layer_spec, out->n_layers);
     TRY(resolve_kinds(&r, err));
     TRY(resolve_ffn(&r, err));
-    for (int32_t i = 0; i < out->n_layers; i++) TRY(mixers[out->layers[i].mixer]->resolve(&r, i, err));
+    for (int32_t i = 0; i < out->n_layers; i++) TRY(mixer_table[out->layers[i].mixer]->resolve(&r, i, err));
     TRY(stretch_context(&r, out, err));
     if (out->kv.n_classes == 0 && !cfg_get(&r.cfg, "max_position_embeddings")) out->context = 1 << 20; /* nothing grows with the length */
     const struct stream *stream = out->family->stream;

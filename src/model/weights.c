@@ -142,7 +142,7 @@ int loader_constant(struct loader *l, const char *name, const float *values, int
         out, err);
 }
 
-int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims) {
+int64_t loader_tensor_elements(const struct tensor_info *t, int32_t n_dims) {
     int64_t n = 1;
     for (int32_t i = 0; i < n_dims; i++) {
         if (t->shape[i] < 0 || (n > 0 && t->shape[i] > INT64_MAX / n)) return INT64_MAX;
@@ -154,7 +154,7 @@ int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims) {
 /* ---- vectors ------------------------------------------------------------------------------------------------------ */
 
 int loader_read_f32(struct loader *l, const struct tensor_info *t, int64_t n, float *out, struct err *err) {
-    int64_t have = tensor_elements(t, t->n_dims);
+    int64_t have = loader_tensor_elements(t, t->n_dims);
     if (have != n)
         return err_set(err, ERR_EFORMAT, "%.*s has %lld elements, expected %lld", STR_ARG(t->name), (long long)have, (long long)n);
     size_t bytes = (size_t)n * (size_t)dtype_bits(t->dtype) / 8;
@@ -255,8 +255,8 @@ static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
 static int bind_layer(struct loader *l, int32_t layer, struct err *err) {
     const struct stream *stream = l->spec->family->stream;
     TRY(bind_norms(l, layer, err));
-    TRY(mixers[l->spec->layers[layer].mixer]->bind(l, layer, err));
-    TRY(bind_ffn(l, layer, err));
+    TRY(mixer_table[l->spec->layers[layer].mixer]->bind(l, layer, err));
+    TRY(ffn_bind(l, layer, err));
     arena_reset(&l->scratch);
     return stream && stream->bind ? stream->bind(l, layer, err) : ERR_OK;
 }

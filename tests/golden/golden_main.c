@@ -475,7 +475,7 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     struct device_options device = {.n_threads = depth ? 0 : 2, .xla_no_preallocate = must_grow};
     if (b->is_small) o.kv_bits = kv_bits;
     TRY(backend_open_alone(type, &device, &o, &b->be, err));
-    struct tensor_store store = checkpoint_store(&b->cp);
+    struct tensor_store store = model_checkpoint_store(&b->cp);
     TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &store, &b->model, err));
     int32_t rows = 0;
     for (int k = 0; k < N_PROMPTS; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];

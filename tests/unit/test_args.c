@@ -143,27 +143,27 @@ static void help_and_program_names(void) {
     CHECK_STR(args.operands[0], STR("completions"));
     CHECK_INT(parse("C:\\bin\\mlxcel-server.exe version"), 0);
     CHECK_INT(args.command, CMD_VERSION);
-    CHECK(parse("/usr/bin/mlxcel-server") == 0 ? str_is(str_of(commands[args.command].name), "serve") : err.code == ERR_EUNSUPPORTED);
+    CHECK(parse("/usr/bin/mlxcel-server") == 0 ? str_is(str_of(cli_commands[args.command].name), "serve") : err.code == ERR_EUNSUPPORTED);
 }
 
 /* Every row is well formed: names are unique within a command, defaults convert, choices exist. */
 static void tables_are_sound(void) {
     for (int i = 0; i < N_OPTIONS; i++) {
-        const struct opt *o = &options[i];
+        const struct opt *o = &cli_options[i];
         struct arg_value v = {0};
         CHECK(o->name && o->help && o->section && o->commands);
         CHECK((o->type == ARG_CHOICE) == (o->choices != NULL));
         FAIL_IF(o->initial && !convert(o, o->initial, &v), "default of --%s: '%s'", o->name, o->initial);
         for (int k = 0; k < i; k++) {
-            if (!(options[k].commands & o->commands)) continue;
-            FAIL_IF(strcmp(options[k].name, o->name) == 0, "--%s stands twice for one command", o->name);
-            FAIL_IF(o->letter && options[k].letter == o->letter, "-%c: --%s and --%s", o->letter, options[k].name, o->name);
+            if (!(cli_options[k].commands & o->commands)) continue;
+            FAIL_IF(strcmp(cli_options[k].name, o->name) == 0, "--%s stands twice for one command", o->name);
+            FAIL_IF(o->letter && cli_options[k].letter == o->letter, "-%c: --%s and --%s", o->letter, cli_options[k].name, o->name);
         }
     }
     for (int i = 0; i < N_COMMANDS; i++) {
-        CHECK(commands[i].name && commands[i].summary && commands[i].run);
-        CHECK((commands[i].operands != NULL) == (commands[i].max_operands > 0));
-        CHECK_INT(cmd_find(str_of(commands[i].name)), i);
+        CHECK(cli_commands[i].name && cli_commands[i].summary && cli_commands[i].run);
+        CHECK((cli_commands[i].operands != NULL) == (cli_commands[i].max_operands > 0));
+        CHECK_INT(cmd_find(str_of(cli_commands[i].name)), i);
     }
 }
 
@@ -172,8 +172,8 @@ static void completions_name_everything(void) {
     for (int s = 0; s < 3; s++) {
         struct sb out = {0};
         CHECK(complete_script(&out, str_of(shells[s])));
-        for (int i = 0; i < N_COMMANDS; i++) CHECK(str_find(sb_str(&out), str_of(commands[i].name), 0) != STR_NONE);
-        for (int i = 0; i < N_OPTIONS; i++) CHECK(str_find(sb_str(&out), str_of(options[i].name), 0) != STR_NONE);
+        for (int i = 0; i < N_COMMANDS; i++) CHECK(str_find(sb_str(&out), str_of(cli_commands[i].name), 0) != STR_NONE);
+        for (int i = 0; i < N_OPTIONS; i++) CHECK(str_find(sb_str(&out), str_of(cli_options[i].name), 0) != STR_NONE);
         sb_free(&out);
     }
     struct sb out = {0};
@@ -194,7 +194,7 @@ static void help_fits_the_width(void) {
         struct sb out = {0};
         help_command(&out, (enum cmd_id)i, 80);
         struct str rest = sb_str(&out), line;
-        while (str_split_next(&rest, '\n', &line)) FAIL_IF(line.n > 80, "%s: %.*s", commands[i].name, STR_ARG(line));
+        while (str_split_next(&rest, '\n', &line)) FAIL_IF(line.n > 80, "%s: %.*s", cli_commands[i].name, STR_ARG(line));
         sb_free(&out);
     }
 }

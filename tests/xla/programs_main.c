@@ -164,12 +164,12 @@ static void check_document(struct arena *a, struct str list, const char *path) {
     struct str text;
     struct err err = {0};
     int n = 0;
-    for (int32_t i = 0; i < n_families; i++) {
-        bool runs = has_line_of(list, families[i].type, true) && !has_line_of(list, families[i].type, false);
+    for (int32_t i = 0; i < family_count; i++) {
+        bool runs = has_line_of(list, family_table[i].type, true) && !has_line_of(list, family_table[i].type, false);
         n += runs;
-        if (!runs) sb_fmt(&missing, "%s`%s`", missing.n ? ", " : "", families[i].type);
+        if (!runs) sb_fmt(&missing, "%s`%s`", missing.n ? ", " : "", family_table[i].type);
     }
-    sb_fmt(&sentence, "%d of the %d model types run; without an emitter or a fixture: %s.", n, (int)n_families,
+    sb_fmt(&sentence, "%d of the %d model types run; without an emitter or a fixture: %s.", n, (int)family_count,
            missing.n ? missing.p : "none");
     check(n >= 40, "model types", "fewer than 40 run");
     check(os_file_load(a, path, 0, &text, &err) == ERR_OK && str_find(text, sb_str(&sentence), 0) != STR_NONE, path,
