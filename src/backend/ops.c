@@ -1,8 +1,7 @@
-/* The op list: constructors with their shape checks, growth of the list, hashing. */
+/* The op list: constructors with their shape checks, growth of the list. */
 #include "backend/ops.h"
 
 #include "backend/backend.h"
-#include "base/hash.h"
 
 static const char *const kind_names[N_OP_KINDS] = {
 #define OP(id, name, member) [OP_##id] = name,
@@ -44,7 +43,7 @@ void oplist_output(struct oplist *l, struct tensor t) {
     if (tensor_is(t)) l->values[t.id - 1].is_output = true;
 }
 
-/* A new op of the kind with its inputs; NULL once the list has failed. Memory is zeroed, padding included: invariant 4. */
+/* A new op of the kind with its inputs; NULL once the list has failed. */
 static struct op *append(struct oplist *l, enum op_kind kind, int32_t n_in, const struct tensor *in) {
     if (l->err.code) return NULL;
     if (l->n_ops == l->ops_capacity) {

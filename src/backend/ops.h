@@ -8,7 +8,6 @@
  *     SCAN and LIGHTNING.
  * (3) Constructors return no error. The list remembers the first (a shape that does not fit is our own mistake, but the
  *     message reaches the user as one line), and every later call does nothing.
- * (4) Ops are plain data without padding garbage, so that lists can be hashed and compared.
  */
 #ifndef MLXCEL_BACKEND_OPS_H
 #define MLXCEL_BACKEND_OPS_H
