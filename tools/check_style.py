@@ -30,6 +30,7 @@ BANNED = [
     (r"printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|fputc|fwrite", ("src/os/", "src/base/log.c", "src/base/arena.c"),
      "writes past base/log.h and os/os.h"),
     (r"getenv|secure_getenv|setenv|putenv", ("src/os/",), "the environment is read by os/ for the option table of cli/args"),
+    (r"os_env", ("src/os/",), "the environment is read through the option table (src/cli/options.def): take the value in an options struct"),
     (r"strcpy|strcat|strncpy|strncat|sprintf|vsprintf|gets|strtok|alloca|atoi|atol|atof|scanf|sscanf|rand|srand|system|popen", (),
      "is unsafe or depends on the locale: see base/str.h and base/rng.h"),
     (r"exit|_exit|quick_exit", ("src/os/", "src/cli/"), "only the command line ends the process"),

@@ -41,11 +41,7 @@ static int find_device(struct session *s, struct device **out, struct err *err) 
         return err_set(err, ERR_EARG, "--device \"%.*s\" is not known; use auto, cpu, cuda or cuda:N", STR_ARG(device));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
-    struct device_options options = {.name = is_auto ? NULL : o->device,
-                                     .n_threads = o->n_threads,
-                                     .xla_plugin = o->xla_plugin,
-                                     .xla_memory_fraction = o->xla_memory_fraction,
-                                     .xla_no_preallocate = o->xla_no_preallocate};
+    struct device_options options = {.name = is_auto ? NULL : o->device, .n_threads = o->n_threads, .xla = o->xla};
     if (!is_auto) return device_open(type, &options, out, err);
     if (device_open(type, &options, out, &s->no_gpu) == ERR_OK) return ERR_OK;
     return device_open(&cpu_backend, &options, out, err);

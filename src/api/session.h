@@ -6,10 +6,10 @@
 #ifndef MLXCEL_API_SESSION_H
 #define MLXCEL_API_SESSION_H
 
+#include "backend/device.h"
 #include "engine/job.h"
 
 struct session;
-struct device;
 
 /* In the order of the choices auto|exact|f32|bf16. */
 enum session_precision { SESSION_AUTO, SESSION_EXACT, SESSION_F32, SESSION_BF16 };
@@ -24,9 +24,7 @@ struct session_options {
     struct device *shared_device; /* the model runs on this one, beside others; NULL: on one of its own, as the next fields say */
     const char *backend;          /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
     const char *device;           /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
-    const char *xla_plugin;       /* library of a PJRT plugin; NULL: looked for */
-    double xla_memory_fraction;   /* of the device's memory that the plugin takes at once; 0: its default */
-    bool xla_no_preallocate;
+    struct xla_options xla;
     enum session_precision precision;
     int32_t n_threads; /* 0: one per core */
     int32_t context;   /* 0: the model's, or as much as memory allows */

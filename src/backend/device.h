@@ -17,13 +17,24 @@
 
 struct backend_type;
 
+/* Settings of the xla backend. */
+struct xla_options {
+    const char *plugin;          /* library of a PJRT plugin; NULL: looked for */
+    const char *environments[2]; /* of Python, in which it is looked for besides the user's own; NULL: none */
+    double memory_fraction;      /* of the device's memory for the plugin's pool; 0: the plugin's default */
+    bool no_preallocate;         /* the pool grows instead of being taken at once */
+    const char *cache;           /* folder of compiled programs; "off": none; NULL: in the user's cache folder */
+    int32_t n_programs;          /* that a model keeps in memory; 0: the default */
+    const char *dump;            /* folder for the text of every program; NULL: none */
+    const char *flags;           /* of XLA itself, which reads them, too; NULL: none */
+    const char *unused;          /* a variable that is set and does nothing here; NULL: none */
+};
+
 struct device_options {
-    const char *name;           /* "cuda:1"; NULL: the first */
-    int32_t n_threads;          /* of the CPU; 0: one per physical core */
-    uint64_t memory_limit;      /* bytes that all models together may take; 0: what is there */
-    const char *xla_plugin;     /* library of a PJRT plugin; NULL: looked for */
-    double xla_memory_fraction; /* of the device's memory for the plugin's pool; 0: the plugin's default */
-    bool xla_no_preallocate;    /* the pool grows instead of being taken at once */
+    const char *name;      /* "cuda:1"; NULL: the first */
+    int32_t n_threads;     /* of the CPU; 0: one per physical core */
+    uint64_t memory_limit; /* bytes that all models together may take; 0: what is there */
+    struct xla_options xla;
 };
 
 struct device {

@@ -38,9 +38,13 @@ bool opt_applies(const struct opt *o, enum cmd_id command) {
     return o->commands >> command & 1;
 }
 
+bool opt_is_flag(const struct opt *o, enum cmd_id command) {
+    return o->name && opt_applies(o, command);
+}
+
 static int find_long(enum cmd_id command, struct str name) {
     for (int i = 0; i < N_OPTIONS; i++)
-        if (opt_applies(&cli_options[i], command) && (str_is(name, cli_options[i].name) || in_list(cli_options[i].aliases, name))) return i;
+        if (opt_is_flag(&cli_options[i], command) && (str_is(name, cli_options[i].name) || in_list(cli_options[i].aliases, name))) return i;
     return -1;
 }
 
@@ -101,7 +105,7 @@ static int unknown_option(enum cmd_id command, struct str name, struct err *err)
     TRY(refuse_parallel(name, err));
     struct nearest n = nearest_begin(name);
     for (int i = 0; i < N_OPTIONS; i++)
-        if (opt_applies(&cli_options[i], command)) nearest_offer(&n, cli_options[i].name);
+        if (opt_is_flag(&cli_options[i], command)) nearest_offer(&n, cli_options[i].name);
     if (n.best) return err_set(err, ERR_EARG, "unknown option --%.*s; did you mean --%s?", STR_ARG(name), n.best);
     return err_set(err, ERR_EARG, "unknown option --%.*s; 'mlxcel %s --help' lists them", STR_ARG(name), cli_commands[command].name);
 }
@@ -299,13 +303,17 @@ static int take_all(struct walk *w, struct err *err) {
 static int take_env(struct args *args, int id, args_env_fn *env, struct err *err) {
     const struct opt *o = &cli_options[id];
     if (o->env && strcmp(o->env, "-") == 0) return ERR_OK;
-    struct str list = str_fmt(args->arena, "%.*s,%.*s%s%s", STR_ARG(opt_env_name(args->arena, "MLXCEL_", o)),
-                              STR_ARG(opt_env_name(args->arena, "LLAMA_ARG_", o)), o->env ? "," : "", o->env ? o->env : "");
-    struct str piece;
+    struct str list = str_of(o->env ? o->env : ""), piece;
+    if (o->name)
+        list = str_fmt(args->arena, "%.*s,%.*s%s%s", STR_ARG(opt_env_name(args->arena, "MLXCEL_", o)),
+                       STR_ARG(opt_env_name(args->arena, "LLAMA_ARG_", o)), o->env ? "," : "", o->env ? o->env : "");
     while (str_split_next(&list, ',', &piece)) {
         const char *name = str_cstr(args->arena, piece);
         const char *value = env(name);
-        if (value && *value) return convert(args, id, name, str_of(value), ARG_FROM_ENV, err);
+        if (!value || !*value) continue;
+        TRY(convert(args, id, name, str_of(value), ARG_FROM_ENV, err));
+        args->values[id].variable = piece;
+        return ERR_OK;
     }
     return ERR_OK;
 }
@@ -316,7 +324,7 @@ static int fill_rest(struct args *args, args_env_fn *env, struct err *err) {
         if (!opt_applies(&cli_options[id], args->command)) continue;
         if (v->source == ARG_UNSET) TRY(take_env(args, id, env, err));
         if (v->source == ARG_UNSET && cli_options[id].initial)
-            TRY(convert(args, id, cli_options[id].name, str_of(cli_options[id].initial), ARG_FROM_DEFAULT, err));
+            TRY(convert(args, id, "the default", str_of(cli_options[id].initial), ARG_FROM_DEFAULT, err));
     }
     return ERR_OK;
 }

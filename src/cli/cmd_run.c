@@ -26,7 +26,7 @@ static void greet(const struct chat *c, bool is_built_in) {
 
 static void read_history(const struct args *args, struct chat *c) {
     struct err err;
-    c->history = history_path(args->arena);
+    c->history = history_path(args->arena, args_cstr(args, OPT_HOME));
     if (c->history && history_load(c->history, &c->editor, &err)) {
         chat_say("(nothing is known of earlier sessions: %s)", err.msg);
         c->history = NULL;

@@ -26,7 +26,7 @@ static void put_words_of(struct sb *out, const struct cmd *c, const char *betwee
 static void put_flag_words(struct sb *out, int command) {
     bool first = true;
     for (int i = 0; i < N_OPTIONS; i++) {
-        if (!opt_applies(&cli_options[i], (enum cmd_id)command)) continue;
+        if (!opt_is_flag(&cli_options[i], (enum cmd_id)command)) continue;
         sb_fmt(out, "%s--%s", first ? "" : " ", cli_options[i].name);
         if (cli_options[i].letter) sb_fmt(out, " -%c", cli_options[i].letter);
         first = false;
@@ -46,7 +46,7 @@ static bool put_operands(struct sb *out, int command) {
 static void bash_choices(struct sb *out, int command) {
     for (int i = 0; i < N_OPTIONS; i++) {
         const struct opt *o = &cli_options[i];
-        if (!opt_applies(o, (enum cmd_id)command) || !o->choices) continue;
+        if (!opt_is_flag(o, (enum cmd_id)command) || !o->choices) continue;
         sb_fmt(out, "    %s:--%s", cli_commands[command].name, o->name);
         if (o->letter) sb_fmt(out, "|%s:-%c", cli_commands[command].name, o->letter);
         sb_puts(out, ") COMPREPLY=($(compgen -W '");
@@ -128,7 +128,7 @@ static void zsh_script(struct sb *out) {
         put_words_of(out, &cli_commands[c], "|");
         sb_puts(out, ") _arguments");
         for (int i = 0; i < N_OPTIONS; i++)
-            if (opt_applies(&cli_options[i], (enum cmd_id)c)) zsh_option(out, &cli_options[i]);
+            if (opt_is_flag(&cli_options[i], (enum cmd_id)c)) zsh_option(out, &cli_options[i]);
         if (put_operands(&operands, c)) sb_fmt(out, " '1:word:(%s)'", operands.p);
         else if (cli_commands[c].max_operands) sb_puts(out, " '*:argument:_files'");
         sb_puts(out, " ;;\n");
@@ -164,7 +164,7 @@ static void fish_command(struct sb *out, int c) {
     sb_putc(&when, '\'');
     if (put_operands(&operands, c)) sb_fmt(out, "complete -c mlxcel -f%s -a '%s'\n", when.p, operands.p);
     for (int i = 0; i < N_OPTIONS; i++)
-        if (opt_applies(&cli_options[i], (enum cmd_id)c)) fish_option(out, "mlxcel", when.p, &cli_options[i]);
+        if (opt_is_flag(&cli_options[i], (enum cmd_id)c)) fish_option(out, "mlxcel", when.p, &cli_options[i]);
     sb_free(&when);
     sb_free(&operands);
 }
@@ -173,7 +173,7 @@ static void fish_script(struct sb *out) {
     sb_puts(out, "# fish completion for mlxcel\n");
     for (int c = 0; c < N_COMMANDS; c++) fish_command(out, c);
     for (int i = 0; i < N_OPTIONS; i++)
-        if (opt_applies(&cli_options[i], CMD_SERVE)) fish_option(out, "mlxcel-server", "", &cli_options[i]);
+        if (opt_is_flag(&cli_options[i], CMD_SERVE)) fish_option(out, "mlxcel-server", "", &cli_options[i]);
 }
 
 bool complete_script(struct sb *out, struct str shell) {

@@ -21,9 +21,18 @@ static int xla_args(const struct args *args, struct session_options *out, struct
         return err_set(err, ERR_EARG, "--device belongs to the native backend; with --backend xla use --xla-device");
     out->backend = "xla";
     out->device = args_cstr(args, OPT_XLA_DEVICE);
-    out->xla_plugin = args_cstr(args, OPT_XLA_PLUGIN);
-    out->xla_memory_fraction = args_float(args, OPT_XLA_MEMORY);
-    out->xla_no_preallocate = !args_flag(args, OPT_XLA_PREALLOCATE);
+    struct str unused = args->values[OPT_XLA_IREE].variable;
+    out->xla = (struct xla_options){
+        .plugin = args_cstr(args, OPT_XLA_PLUGIN),
+        .environments = {args_cstr(args, OPT_VIRTUAL_ENV), args_cstr(args, OPT_CONDA_PREFIX)},
+        .memory_fraction = args_float(args, OPT_XLA_MEMORY),
+        .no_preallocate = !args_flag(args, OPT_XLA_PREALLOCATE),
+        .cache = args_cstr(args, OPT_XLA_CACHE),
+        .n_programs = (int32_t)args_int(args, OPT_XLA_PROGRAMS),
+        .dump = args_cstr(args, OPT_XLA_DUMP),
+        .flags = args_cstr(args, OPT_XLA_FLAGS),
+        .unused = unused.p ? str_cstr(args->arena, unused) : NULL,
+    };
     return ERR_OK;
 }
 

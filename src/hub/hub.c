@@ -26,31 +26,23 @@ struct hub {
 
 /* ---- token -------------------------------------------------------------------------------------------------------------- */
 
-const char *hub_hf_home(struct arena *a) {
-    if (os_env("HF_HOME")) return str_copy(a, str_of(os_env("HF_HOME"))).p;
-    if (os_env("XDG_CACHE_HOME")) return str_fmt(a, "%s/huggingface", os_env("XDG_CACHE_HOME")).p;
-    return os_home_dir() ? str_fmt(a, "%s/.cache/huggingface", os_home_dir()).p : NULL;
-}
-
-/* HF_TOKEN and its older names, else the file that the hub's own tools write. */
-static struct str find_token(struct arena *a) {
-    static const char *const names[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (os_env(names[i])) return str_copy(a, str_trim(str_of(os_env(names[i]))));
-    struct str path = {0}, text;
-    if (os_env("HF_TOKEN_PATH")) path = str_of(os_env("HF_TOKEN_PATH"));
-    else if (hub_hf_home(a)) path = str_fmt(a, "%s/token", hub_hf_home(a));
-    if (!path.p || os_file_load(a, str_cstr(a, path), TOKEN_BYTES_MAX, &text, NULL)) return (struct str){0};
+/* What was given, else the file that the hub's own tools write. */
+static struct str find_token(struct arena *a, const struct hub_options *o) {
+    struct str text;
+    const char *path = o->token_path;
+    if (o->token) return str_trim(str_of(o->token));
+    if (!path && o->hf_home) path = str_fmt(a, "%s/token", o->hf_home).p;
+    if (!path || os_file_load(a, path, TOKEN_BYTES_MAX, &text, NULL)) return (struct str){0};
     return str_trim(text);
 }
 
 static int take_token(struct arena *a, struct hub *h, struct err *err) {
-    struct str token = find_token(a);
+    struct str token = find_token(a, &h->options);
     if (token.n == 0) return ERR_OK;
     for (size_t i = 0; i < token.n; i++)
         if (token.p[i] <= 0x20 || token.p[i] >= 0x7F || token.n > TOKEN_BYTES_MAX)
             return err_set(err, ERR_EARG, "the token (HF_TOKEN, or the token file) holds characters that no token has");
-    if (!http_is_secure(str_of(h->options.endpoint)) && !os_env("MLXCEL_ALLOW_INSECURE_ENDPOINT")) {
+    if (!http_is_secure(str_of(h->options.endpoint)) && !h->options.insecure_token) {
         log_warn("the token is not sent to %s, which is plain http; MLXCEL_ALLOW_INSECURE_ENDPOINT=1 allows it", h->options.endpoint);
         h->token_withheld = true;
         return ERR_OK;

@@ -15,6 +15,10 @@ struct hub_options {
     const char *endpoint;                    /* "https://huggingface.co"; a mirror */
     const char *cacert;                      /* NULL: the system's authorities */
     bool offline;                            /* no request is ever made */
+    const char *token;                       /* NULL: that of the file */
+    const char *token_path;                  /* the file; NULL: token in hf_home */
+    const char *hf_home;                     /* where the hub's own tools keep their cache and the token; NULL: nobody knows */
+    bool insecure_token;                     /* the token is sent over plain http, too */
     int32_t n_connections, n_tries, stall_s; /* 0: the defaults. n_tries: without a byte, the first one too */
 };
 
@@ -68,8 +72,6 @@ int hub_fetch(struct hub *h, const struct hub_repo *repo, const struct fetch_opt
 /* ---- for the files of this folder ----------------------------------------------------------------------------------------- */
 
 const struct hub_options *hub_options_of(const struct hub *h);
-/* Where the hub's own tools keep their cache and the token; NULL: nobody knows. */
-const char *hub_hf_home(struct arena *a);
 const char *hub_token(const struct hub *h); /* NULL: none, or not to be sent */
 /* The address of a file at a commit. */
 void hub_file_url(const struct hub *h, const struct hub_repo *repo, struct str name, struct sb *out);

@@ -124,7 +124,7 @@ int store_download(struct arena *a, const struct store_options *o, const struct 
                    struct err *err) {
     struct hub *h = NULL;
     struct os_file *lock = NULL;
-    const char *models_dir = store_models_dir(a, o->models_dir);
+    const char *models_dir = store_models_dir(a, o);
     if (!q->local_dir && !models_dir) return err_set(err, ERR_EARG, "no place for models: the home folder is unknown; set MLXCEL_HOME");
     const char *dir = q->local_dir ? q->local_dir : store_model_path(a, models_dir, q->repo);
     TRY(hub_open(a, &o->hub, &h, err));
@@ -166,16 +166,16 @@ int store_resolve(struct arena *a, const struct store_options *o, const char *mo
     *out_path = *out_name = model;
     bool is_name = repo_name_likely(str_of(model)) || repo_name_is_url(str_of(model));
     if (os_stat(model, &st, NULL) == ERR_OK || !is_name) return ERR_OK;
-    TRY(repo_name_parse(str_of(model), str_of(store_default_owner()), repo, err));
+    TRY(repo_name_parse(str_of(model), o->owner ? str_of(o->owner) : (struct str){0}, repo, err));
     *out_name = repo->id;
-    const char *models_dir = store_models_dir(a, o->models_dir), *found;
+    const char *models_dir = store_models_dir(a, o), *found;
     if (models_dir && os_stat(found = store_model_path(a, models_dir, repo), &st, NULL) == ERR_OK) {
         bool use;
         TRY(use_stored(a, o, repo, found, &use, err));
         *out_path = found;
         if (use) store_touch(found);
         if (use) return ERR_OK;
-    } else if ((found = store_find_hf(a, repo, "main"))) {
+    } else if ((found = store_find_hf(a, o, repo, "main"))) {
         *out_path = found;
         log_info("using %s from the Hugging Face cache", repo->id);
         return ERR_OK;

@@ -472,7 +472,10 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend);
     struct backend_options o = {.precision = wanted};
-    struct device_options device = {.n_threads = depth ? 0 : 2, .xla_no_preallocate = must_grow};
+    struct device_options device = {.n_threads = depth ? 0 : 2};
+    device.xla =
+        (struct xla_options){.plugin = os_env("MLXCEL_XLA_PLUGIN"), .cache = os_env("MLXCEL_XLA_CACHE"), .flags = os_env("XLA_FLAGS")};
+    device.xla.no_preallocate = must_grow;
     if (b->is_small) o.kv_bits = kv_bits;
     TRY(backend_open_alone(type, &device, &o, &b->be, err));
     struct tensor_store store = model_checkpoint_store(&b->cp);

@@ -276,7 +276,8 @@ static void a_name_that_nobody_answers(void) {
     struct err err;
     struct http *h;
     const char *path, *name;
-    struct store_options o = {.hub = {.endpoint = "http://127.0.0.1:9", .n_tries = 1}, .models_dir = unit_scratch_dir()};
+    struct store_options o = {
+        .hub = {.endpoint = "http://127.0.0.1:9", .n_tries = 1}, .owner = "mlx-community", .models_dir = unit_scratch_dir()};
     if (http_open(&(struct http_options){.stall_s = 5}, &h, &err)) unit_skip("%s", err.msg);
     http_close(h);
     CHECK_INT(store_resolve(&a, &o, "modle", &path, &name, &err), ERR_ENETWORK);

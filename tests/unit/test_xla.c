@@ -141,10 +141,10 @@ static void test_device_number(void) {
     struct device *d;
     struct err err = {0};
     const char *path = xla_fake_open(&a, "").path;
-    CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla_plugin = path, .name = "fake:7"}, &d, &err), ERR_ENOTFOUND);
+    CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = "fake:7"}, &d, &err), ERR_ENOTFOUND);
     CHECK(str_find(str_of(err.msg), STR("there is no device 7"), 0) != STR_NONE);
-    CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla_plugin = path, .name = "fake:x"}, &d, &err), ERR_EARG);
-    CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla_plugin = path, .name = "cuda"}, &d, &err), ERR_ENOTFOUND);
+    CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = "fake:x"}, &d, &err), ERR_EARG);
+    CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = "cuda"}, &d, &err), ERR_ENOTFOUND);
     CHECK(str_find(str_of(err.msg), STR("runs on fake, not on cuda"), 0) != STR_NONE);
     arena_free(&a);
 }

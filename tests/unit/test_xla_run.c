@@ -26,10 +26,9 @@ static void on_line(enum log_level level, const char *line, void *user) {
 static int rig_try(struct rig *r, const char *cache_dir, struct err *err) {
     struct synth *synth;
     struct backend *be;
-    TRY(backend_open_alone(&xla_backend, &(struct device_options){.xla_plugin = r->fake.path},
+    TRY(backend_open_alone(&xla_backend, &(struct device_options){.xla = {.plugin = r->fake.path, .cache = cache_dir ? cache_dir : "off"}},
                            &(struct backend_options){.precision = PRECISION_EXACT}, &be, err));
     r->x = (struct xla *)be;
-    r->x->device->cache_dir = cache_dir;
     TRY(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, err));
     struct tensor_store store = synth_store(synth);
     TRY(model_open(&r->arena, be, synth_config(synth), &store, &r->model, err));

@@ -63,7 +63,7 @@ static int emit_description(struct arena *a, const char *path, const struct kind
     struct xla_program program = {0};
     int code = described_load(a, path, &d, err);
     if (!code)
-        code = backend_open_alone(&xla_backend, &(struct device_options){.xla_plugin = plugin},
+        code = backend_open_alone(&xla_backend, &(struct device_options){.xla.plugin = plugin},
                                   &(struct backend_options){.precision = kind->precision}, &be, err);
     if (!code) code = model_open(a, be, &d.config, &d.store, &m, err);
     if (!code) {

@@ -92,7 +92,7 @@ def messages():
         (["--backend", "xla", "--xla-device", "cuda"], {}, "runs on cpu, not on cuda"),
         (["--backend", "xla", "--xla-device", "cpu:7"], {}, "there is no device 7"),
         (["--backend", "xla", "--device", "cpu"], {}, "--device belongs to the native backend"),
-        (["--backend", "xla"], {"MLXCEL_XLA_PROGRAMS": "0"}, "it must be a number from 1 to 64"),
+        (["--backend", "xla"], {"MLXCEL_XLA_PROGRAMS": "0"}, "MLXCEL_XLA_PROGRAMS is '0', expected a whole number from 1 to 64"),
         (["--xla-device", "cpu"], {}, "--xla-device is for --backend xla"),
     ]:
         code, _, err = run([PROGRAM, "generate", "--tokens", "5", *args], **env)

@@ -20,7 +20,7 @@ static void xla_close(struct backend *be) {
 /* XLA tries dozens of product kernels of its own for each shape: in float32, which is for comparing rather than for speed, that is 15 s of
  * compiling on 16 cores for a prompt of Llama-3.2-1B. Who sets the option in XLA_FLAGS decides. */
 static bool wants_library(const struct xla *x) {
-    const char *flags = os_env("XLA_FLAGS");
+    const char *flags = x->device->flags;
     return !x->half && xla_is_kind(x->pjrt, STR("cuda")) && (!flags || str_find(str_of(flags), STR("triton_gemm"), 0) == STR_NONE);
 }
 

@@ -45,6 +45,7 @@ struct xla_device {
     struct pjrt pjrt;
     bool is_cpu;
     const char *cache_dir; /* NULL: compiled programs are not kept */
+    const char *flags;     /* of XLA itself; NULL: none */
     const char *dump_dir;  /* NULL, or where the text of every program is written */
     int32_t n_places;      /* programs of a model that are kept in memory */
     struct arena arena;

@@ -24,7 +24,7 @@ static const char *cache_path(struct xla *x, struct arena *a, struct str text) {
     struct sb key = {0};
     char hex[DIGEST_BYTES * 2 + 1];
     unsigned char digest[DIGEST_BYTES];
-    const char *flags = os_env("XLA_FLAGS");
+    const char *flags = x->device->flags;
     sb_fmt(&key, "%s\n%s\n%s\n%d.%d\n%s\n", x->pjrt->platform, x->pjrt->platform_version, x->pjrt->device_kind, x->pjrt->major,
            x->pjrt->minor, flags ? flags : "");
     if (x->device->is_cpu) cpu_describe(&key); /* the plugin compiles for the processor that it runs on */

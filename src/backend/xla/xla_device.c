@@ -2,6 +2,7 @@
 #include "backend/xla/xla.h"
 
 #include "backend/xla/find.h"
+#include "base/log.h"
 #include "os/os.h"
 
 enum { ROWS_DEFAULT = 512, PLACES_DEFAULT = 4 };
@@ -32,49 +33,44 @@ bool xla_is_kind(const struct pjrt *p, struct str kind) {
 }
 
 static int open_plugin(struct xla_device *d, const struct device_options *o, struct err *err) {
-    struct pjrt_options options = {.memory_fraction = o->xla_memory_fraction, .no_preallocate = o->xla_no_preallocate};
+    struct pjrt_options options = {.memory_fraction = o->xla.memory_fraction, .no_preallocate = o->xla.no_preallocate};
     struct str rest = str_of(o->name ? o->name : ""), kind = {0};
     str_split_next(&rest, ':', &kind);
-    xla_warn_unused();
+    if (o->xla.unused) log_warn("%s is set and unused: the xla backend runs PJRT plugins, see --xla-plugin", o->xla.unused);
     TRY(wanted_device(o->name, &options.device, err));
-    TRY(xla_plugin_choose(&d->arena, o->xla_plugin, o->name, &options.plugin, err));
+    TRY(xla_plugin_choose(&d->arena, &o->xla, o->name, &options.plugin, err));
     TRY(pjrt_open(&options, &d->pjrt, err));
     if (kind.n && !xla_is_kind(&d->pjrt, kind))
         return err_set(err, ERR_ENOTFOUND, "%s runs on %s, not on %.*s", options.plugin, d->pjrt.platform, STR_ARG(kind));
     return ERR_OK;
 }
 
-/* Where compiled programs are kept: MLXCEL_XLA_CACHE ("off": nowhere), else the user's cache folder. */
-static const char *cache_dir(struct xla_device *d) {
-    const char *wanted = os_env("MLXCEL_XLA_CACHE"), *root = os_cache_root();
-    if (wanted) return strcmp(wanted, "off") ? str_cstr(&d->arena, str_of(wanted)) : NULL;
+/* Where compiled programs are kept; NULL: nowhere. */
+static const char *cache_dir(struct xla_device *d, const struct xla_options *o) {
+    const char *root = os_cache_root();
+    if (o->cache) return strcmp(o->cache, "off") ? str_cstr(&d->arena, str_of(o->cache)) : NULL;
     return root ? str_fmt(&d->arena, "%s/mlxcel/xla", root).p : NULL;
 }
 
-/* How many programs are kept in memory: MLXCEL_XLA_PROGRAMS. */
-static int count_places(struct xla_device *d, struct err *err) {
-    const char *wanted = os_env("MLXCEL_XLA_PROGRAMS");
-    int64_t n = XLA_PROGRAMS;
-    if (wanted && (!str_to_int64(str_of(wanted), &n) || n < 1 || n > XLA_PROGRAMS_MAX))
-        return err_set(err, ERR_EARG, "MLXCEL_XLA_PROGRAMS=%s: it must be a number from 1 to %d", wanted, XLA_PROGRAMS_MAX);
-    d->n_places = (int32_t)n;
-    return ERR_OK;
+static const char *keep(struct xla_device *d, const char *text) {
+    return text ? str_cstr(&d->arena, str_of(text)) : NULL;
 }
 
 int xla_device_open(const struct device_options *options, struct device **out, struct err *err) {
     struct xla_device *d = mem_alloc(sizeof *d);
     d->base.rows_default = ROWS_DEFAULT;
     d->base.places_default = PLACES_DEFAULT;
-    int code = count_places(d, err);
-    if (!code) code = open_plugin(d, options, err);
+    d->n_places = options->xla.n_programs ? options->xla.n_programs : XLA_PROGRAMS;
+    int code = open_plugin(d, options, err);
     if (code) {
         xla_device_close(&d->base);
         return code;
     }
     d->is_cpu = xla_is_kind(&d->pjrt, STR("cpu"));
     d->base.is_gpu = !d->is_cpu;
-    d->cache_dir = cache_dir(d);
-    if (os_env("MLXCEL_XLA_DUMP")) d->dump_dir = str_cstr(&d->arena, str_of(os_env("MLXCEL_XLA_DUMP")));
+    d->cache_dir = cache_dir(d, &options->xla);
+    d->dump_dir = keep(d, options->xla.dump);
+    d->flags = keep(d, options->xla.flags);
     *out = &d->base;
     return ERR_OK;
 }
