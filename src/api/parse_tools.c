@@ -32,7 +32,7 @@ static int find_format(struct str name, const struct output_format **out, struct
                    nearest ? nearest : "none");
 }
 
-void parse_tool_list(struct sb *out) {
+void parse_tools_list(struct sb *out) {
     for (size_t i = 0; output_format_at(i); i++) sb_fmt(out, "%s\n", output_format_name(output_format_at(i)));
 }
 
@@ -67,7 +67,7 @@ static int load_tools(struct arena *a, const char *path, struct output_tools *ou
     return code;
 }
 
-int parse_tool_open(struct arena *a, const struct parse_options *o, struct parse_tool **out_tool, struct err *err) {
+int parse_tools_open(struct arena *a, const struct parse_options *o, struct parse_tool **out_tool, struct err *err) {
     struct parse_tool *t = arena_new(a, struct parse_tool, 1);
     *out_tool = NULL;
     t->options = *o;
@@ -223,7 +223,7 @@ static void take_deltas(void *user, const struct output_pieces *pieces) {
     }
 }
 
-void parse_tool_text(const struct parse_tool *t, struct str text, struct sb *out) {
+void parse_tools_text(const struct parse_tool *t, struct str text, struct sb *out) {
     struct deltas d = {.tool = t, .out = out};
     if (t->options.streams) each_piece(t, text, t->options.n_chars, take_deltas, &d);
     else put_message(t, text, out);
@@ -249,7 +249,7 @@ static int read_line(struct arena *a, struct str line, struct parse_tool *own, s
     return tools ? output_tools_read(a, tools, &own->output.tools, err) : ERR_OK;
 }
 
-void parse_tool_line(const struct parse_tool *t, struct str line, struct sb *out) {
+void parse_tools_line(const struct parse_tool *t, struct str line, struct sb *out) {
     struct arena a = {0};
     struct err err = {0};
     struct str text;

@@ -19,13 +19,13 @@ struct parse_options {
 struct parse_tool;
 
 /* The names of all formats, one per line. */
-void parse_tool_list(struct sb *out);
+void parse_tools_list(struct sb *out);
 /* Everything lives in the arena. */
-int parse_tool_open(struct arena *a, const struct parse_options *options, struct parse_tool **out_tool, struct err *err);
+int parse_tools_open(struct arena *a, const struct parse_options *options, struct parse_tool **out_tool, struct err *err);
 /* Appends the message, or its deltas, as JSON with a newline behind each. */
-void parse_tool_text(const struct parse_tool *t, struct str text, struct sb *out);
+void parse_tools_text(const struct parse_tool *t, struct str text, struct sb *out);
 /* One line of {"text", "format" or "template", "tools", "prompt"}; appends the message or {"error": message}. What a line
  * leaves out is the tool's own. */
-void parse_tool_line(const struct parse_tool *t, struct str line, struct sb *out);
+void parse_tools_line(const struct parse_tool *t, struct str line, struct sb *out);
 
 #endif

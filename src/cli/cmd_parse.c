@@ -12,7 +12,7 @@ static int parse_lines(const struct parse_tool *t, struct err *err) {
     while (!(code = os_read_line(&line, &is_there, err)) && is_there) {
         if (!str_trim(sb_str(&line)).n) continue;
         sb_clear(&out);
-        parse_tool_line(t, sb_str(&line), &out);
+        parse_tools_line(t, sb_str(&line), &out);
         code = cli_write(&out, err);
         if (code) break;
     }
@@ -25,7 +25,7 @@ static int parse_input(const struct args *args, const struct parse_tool *t, stru
     struct str text;
     struct sb out = {0};
     TRY(os_read_stdin(args->arena, INPUT_MAX_BYTES, &text, err));
-    parse_tool_text(t, text, &out);
+    parse_tools_text(t, text, &out);
     int code = cli_write(&out, err);
     sb_free(&out);
     return code;
@@ -33,7 +33,7 @@ static int parse_input(const struct args *args, const struct parse_tool *t, stru
 
 static int list_formats(struct err *err) {
     struct sb out = {0};
-    parse_tool_list(&out);
+    parse_tools_list(&out);
     int code = cli_write(&out, err);
     sb_free(&out);
     return code;
@@ -53,10 +53,10 @@ int cmd_parse(const struct args *args, struct err *err) {
     };
     bool lines = args_flag(args, OPT_PARSE_JSONL);
     if (lines && o.streams) return err_set(err, ERR_EARG, "--stream and --jsonl do not go together");
-    TRY(model_arg(args, args_str(args, OPT_PARSE_MODEL), &o.model, NULL, err));
+    TRY(args_model(args, args_str(args, OPT_PARSE_MODEL), &o.model, NULL, err));
     if (!o.model && !o.template_file && !o.format.n && !lines)
         return err_set(err, ERR_EARG, "give a model by -m MODEL, or a format by --format NAME");
     struct parse_tool *t;
-    TRY(parse_tool_open(args->arena, &o, &t, err));
+    TRY(parse_tools_open(args->arena, &o, &t, err));
     return lines ? parse_lines(t, err) : parse_input(args, t, err);
 }

@@ -32,7 +32,7 @@ static void send_begin(struct splitter *s, struct output_pieces *out) {
     struct call *c = &s->call;
     size_t id_begin = out->text.n;
     sb_put(&out->text, sb_str(&c->id));
-    pieces_put(out, OUTPUT_CALL, s->n_calls, sb_str(&c->name));
+    output_pieces_put(out, OUTPUT_CALL, s->n_calls, sb_str(&c->name));
     out->p[out->n - 1].id_begin = id_begin;
     c->is_begun = true;
 }
@@ -40,7 +40,7 @@ static void send_begin(struct splitter *s, struct output_pieces *out) {
 static void send_arguments(struct splitter *s, struct output_pieces *out, struct str args) {
     struct call *c = &s->call;
     if (args.n <= c->n_sent) return;
-    pieces_put(out, OUTPUT_ARGUMENTS, s->n_calls, str_from(args, c->n_sent));
+    output_pieces_put(out, OUTPUT_ARGUMENTS, s->n_calls, str_from(args, c->n_sent));
     c->n_sent = args.n;
 }
 
@@ -63,7 +63,7 @@ bool call_commit(struct splitter *s) {
     if (!s->format->no_call || !str_is(sb_str(&c->name), s->format->no_call)) {
         if (!c->is_begun) send_begin(s, out);
         send_arguments(s, out, sb_str(&c->args));
-        pieces_put(out, OUTPUT_CALL_END, s->n_calls++, (struct str){0});
+        output_pieces_put(out, OUTPUT_CALL_END, s->n_calls++, (struct str){0});
     }
     reset(c);
     if (s->is_tentative) return true;
@@ -120,7 +120,7 @@ static unsigned value_types(const struct splitter *s) {
 }
 
 static void put_value_char(struct call *c, char byte) {
-    if (c->types == VALUE_STRING) value_put_char(&c->args, byte);
+    if (c->types == VALUE_STRING) value_reader_put_char(&c->args, byte);
     else sb_putc(&c->text, byte);
 }
 
@@ -178,14 +178,14 @@ static void begin_hole(struct splitter *s) {
     case SHAPE_TYPE_ATTR: sb_clear(&c->attr); break;
     case SHAPE_VALUE:
     case SHAPE_LINES: begin_value(s); break;
-    case SHAPE_ARGUMENTS: value_begin(&c->value, VALUE_JSON, NULL, false, &c->args); break;
+    case SHAPE_ARGUMENTS: value_reader_begin(&c->value, VALUE_JSON, NULL, false, &c->args); break;
     case SHAPE_CALL:
     case SHAPE_ANSWER:
         sb_clear(&c->json);
-        value_begin(&c->value, VALUE_JSON, NULL, false, &c->json);
+        value_reader_begin(&c->value, VALUE_JSON, NULL, false, &c->json);
         break;
-    case SHAPE_KEYWORDS: value_begin_keywords(&c->value, &c->args); break;
-    case SHAPE_QUOTED: value_begin(&c->value, VALUE_QUOTED, &s->quote, false, &c->args); break;
+    case SHAPE_KEYWORDS: value_reader_begin_keywords(&c->value, &c->args); break;
+    case SHAPE_QUOTED: value_reader_begin(&c->value, VALUE_QUOTED, &s->quote, false, &c->args); break;
     case SHAPE_ELEMENTS: elements_begin(&c->elements, &s->element, "invoke", call_arguments_type(s), &c->args, &c->text); break;
     default: sb_clear(&c->text); break;
     }
@@ -253,7 +253,7 @@ static enum call_feed fall_back(struct splitter *s, char byte) {
     int at = c->choice.fallback;
     if (at >= 0 && byte != '{' && c->choice.other >= 0 && needs_brace(s->shape.steps[at].op)) at = c->choice.other;
     if (at < 0 || s->shape.steps[at].op == SHAPE_END) return CALL_LEFT;
-    if (s->shape.steps[at].op == SHAPE_CODE && !call_is_code_tool(sb_str(&c->name))) return CALL_LEFT;
+    if (s->shape.steps[at].op == SHAPE_CODE && !output_is_code_tool(sb_str(&c->name))) return CALL_LEFT;
     run(s, at);
     return call_feed(s, byte);
 }
@@ -338,7 +338,7 @@ static enum call_feed step_code(struct splitter *s, char byte) {
 static enum call_feed step_value(struct splitter *s, char byte) {
     struct call *c = &s->call;
     enum shape_op op = s->shape.steps[c->at].op;
-    enum value_step step = op == SHAPE_ELEMENTS ? elements_step(&c->elements, byte, s->is_token) : value_step(&c->value, byte, s->is_token);
+    enum value_reader_step step = op == SHAPE_ELEMENTS ? elements_step(&c->elements, byte, s->is_token) : value_reader_step(&c->value, byte, s->is_token);
     if (step == VALUE_BAD || step == VALUE_BEFORE) return CALL_LEFT;
     if (op == SHAPE_CALL && c->value.has_member && !call_take_member(s)) return CALL_LEFT;
     if (step == VALUE_MORE) return CALL_TAKEN;
@@ -396,8 +396,8 @@ void call_send(struct splitter *s) {
     if (op == SHAPE_CALL) {
         struct str key = str_sub(sb_str(&c->json), c->value.key_begin + 1, c->value.key_end - c->value.key_begin - 2);
         if (c->args_end) args = str_sub(sb_str(&c->json), c->args_begin, c->args_end - c->args_begin);
-        else if (c->value.depth > 1 && call_is_arguments_key(key))
-            args = str_from(str_sub(sb_str(&c->json), 0, c->value.n_certain), c->value.value_begin);
+        else if (c->value.depth > 1 && output_is_arguments_key(key))
+            args = str_from(str_sub(sb_str(&c->json), 0, c->value.n_certain), c->value.value_reader_begin);
         if (args.n == 0 || args.p[0] != '{') return;
     } else if (op == SHAPE_ARGUMENTS || op == SHAPE_KEYWORDS || op == SHAPE_QUOTED) {
         args.n = c->value.n_certain;
@@ -411,7 +411,7 @@ void call_send(struct splitter *s) {
 
 bool call_break(struct splitter *s) {
     if (!s->call.is_begun) return false;
-    pieces_put(s->out, OUTPUT_CALL_CUT, s->n_calls++, (struct str){0});
+    output_pieces_put(s->out, OUTPUT_CALL_CUT, s->n_calls++, (struct str){0});
     reset(&s->call);
     splitter_after_call(s);
     return true;

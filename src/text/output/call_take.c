@@ -13,7 +13,7 @@ static const char *const args_keys[] = {"arguments", "parameters", "args", NULL}
 static const char *const id_keys[] = {"id", "tool_call_id", "call_id", NULL};
 static const char *const other_keys[] = {"type", NULL};
 
-bool call_is_arguments_key(struct str key) {
+bool output_is_arguments_key(struct str key) {
     return is_one_of(key, args_keys);
 }
 
@@ -33,18 +33,18 @@ bool call_take_member(struct splitter *s) {
     struct call *c = &s->call;
     struct value_reader *r = &c->value;
     struct str key = str_sub(sb_str(&c->json), r->key_begin + 1, r->key_end - r->key_begin - 2),
-               value = str_from(sb_str(&c->json), r->value_begin);
+               value = str_from(sb_str(&c->json), r->value_reader_begin);
     r->has_member = false;
     if (s->format->flags & FORMAT_KEY_NAME) {
         if (c->n_members++ || value.p[0] != '{') return false;
-        c->args_begin = r->value_begin;
+        c->args_begin = r->value_reader_begin;
         c->args_end = c->json.n;
         return unquote(str_sub(sb_str(&c->json), r->key_begin, r->key_end - r->key_begin), &c->text) && call_set_name(s, sb_str(&c->text));
     }
     if (is_one_of(key, name_keys)) return !c->has_name && unquote(value, &c->text) && call_set_name(s, sb_str(&c->text));
     if (is_one_of(key, args_keys)) {
         if (c->args_end) return false;
-        c->args_begin = r->value_begin;
+        c->args_begin = r->value_reader_begin;
         c->args_end = c->json.n;
         return true;
     }
@@ -62,7 +62,7 @@ bool call_take_arguments(struct splitter *s) {
         return true;
     }
     if (args.n && args.p[0] == '"')
-        return unquote(args, &c->text) && value_read(sb_str(&c->text), VALUE_JSON, &c->args, &type) && type == VALUE_OBJECT;
+        return unquote(args, &c->text) && value_reader_read(sb_str(&c->text), VALUE_JSON, &c->args, &type) && type == VALUE_OBJECT;
     if (args.n && args.p[0] != 'n') return false;
     const struct output_tool *tool = typed_tool(s->options.tools, sb_str(&c->name));
     return tool && !typed_requires_any(call_arguments_type(s));
@@ -90,7 +90,7 @@ bool call_take_answer(struct splitter *s, struct str json) {
     bool good = json_parse(&a, json, "answer", JSON_STRICT, &root, NULL) == ERR_OK;
     yyjson_val *calls = json_get(root, "tool_calls"), *response = json_get(root, "response");
     if (good && yyjson_is_str(response) && !calls) {
-        pieces_put(&s->held, OUTPUT_CONTENT, -1, json_val_str(response));
+        output_pieces_put(&s->held, OUTPUT_CONTENT, -1, json_val_str(response));
     } else {
         good = good && yyjson_arr_size(calls) > 0;
         if (good) yyjson_arr_foreach(calls, i, n, item) good = good && take_call_value(s, item) && call_commit(s);
@@ -101,7 +101,7 @@ bool call_take_answer(struct splitter *s, struct str json) {
 
 /* ---- %y: code, or something else behind the same marker --------------------------------------------------------- */
 
-bool call_is_code_tool(struct str name) {
+bool output_is_code_tool(struct str name) {
     return str_is(name, "python") || str_is(name, "ipython") || str_is(name, "code_interpreter");
 }
 
@@ -112,9 +112,9 @@ static bool take_builtin(struct splitter *s, struct str text) {
     if (open == STR_NONE || open == 0) return false;
     for (size_t i = 0; i < open; i++)
         if (!call_is_name_char(text.p[i])) return false;
-    value_begin_keywords(&c->value, &c->args);
+    value_reader_begin_keywords(&c->value, &c->args);
     for (size_t i = open + 6; i < text.n; i++) {
-        enum value_step step = value_step(&c->value, text.p[i], false);
+        enum value_reader_step step = value_reader_step(&c->value, text.p[i], false);
         if (step == VALUE_DONE && i + 1 == text.n) return call_set_name(s, str_sub(text, 0, open));
         if (step != VALUE_MORE) break;
     }
@@ -132,7 +132,7 @@ static bool take_json(struct splitter *s, struct str text) {
 
 static struct str code_tool(const struct splitter *s) {
     for (size_t i = 0; i < s->options.tools.n; i++)
-        if (call_is_code_tool(s->options.tools.p[i].name)) return s->options.tools.p[i].name;
+        if (output_is_code_tool(s->options.tools.p[i].name)) return s->options.tools.p[i].name;
     return STR("python");
 }
 

@@ -36,7 +36,7 @@ static bool open_element(struct elements *e, struct str name) {
     return true;
 }
 
-static enum value_step close_element(struct elements *e, struct str name) {
+static enum value_reader_step close_element(struct elements *e, struct str name) {
     struct element *top = &e->stack[e->depth - 1];
     if (!str_is(name, top->name)) return VALUE_BAD;
     if (top->kind == ELEMENT_TEXT) typed_put(e->out, sb_str(e->text), typed_types(top->type));
@@ -46,7 +46,7 @@ static enum value_step close_element(struct elements *e, struct str name) {
     return --e->depth ? VALUE_MORE : VALUE_DONE;
 }
 
-static enum value_step step_tag(struct elements *e, char c) {
+static enum value_reader_step step_tag(struct elements *e, char c) {
     if (c != '>') {
         if (e->n_tag + 1 == sizeof e->tag || (e->n_tag == 0 && c != '<')) return VALUE_BAD;
         e->tag[e->n_tag++] = c;
@@ -59,7 +59,7 @@ static enum value_step step_tag(struct elements *e, char c) {
     return open_element(e, tag) ? VALUE_MORE : VALUE_BAD;
 }
 
-enum value_step elements_step(struct elements *e, char c, bool is_token) {
+enum value_reader_step elements_step(struct elements *e, char c, bool is_token) {
     if (e->in_tag) return step_tag(e, c);
     size_t before = e->n_matched, now = literal_advance(e->marker, before, c, is_token);
     for (size_t i = 0; i < before + 1 - now; i++) sb_putc(e->text, i < before ? e->marker->text.p[i] : c);

@@ -27,6 +27,6 @@ struct elements {
 
 /* The arguments' own element is open already: `name` is its tag's. text is working memory. */
 void elements_begin(struct elements *e, const struct literal *marker, const char *name, struct typed type, struct sb *out, struct sb *text);
-enum value_step elements_step(struct elements *e, char c, bool is_token);
+enum value_reader_step elements_step(struct elements *e, char c, bool is_token);
 
 #endif

@@ -11,7 +11,7 @@ static bool is_space(char c) {
 
 /* ---- pieces ----------------------------------------------------------------------------------------------------- */
 
-void pieces_put(struct output_pieces *out, enum output_kind kind, int32_t call, struct str text) {
+void output_pieces_put(struct output_pieces *out, enum output_kind kind, int32_t call, struct str text) {
     struct output_piece *last = out->n ? &out->p[out->n - 1] : NULL;
     size_t begin = out->text.n;
     sb_put(&out->text, text);
@@ -27,7 +27,7 @@ void pieces_put(struct output_pieces *out, enum output_kind kind, int32_t call, 
 }
 
 void output_pieces_add(struct output_pieces *o, enum output_kind kind, struct str text) {
-    if (text.n) pieces_put(o, kind, -1, text);
+    if (text.n) output_pieces_put(o, kind, -1, text);
 }
 
 void output_pieces_append(struct output_pieces *o, const struct output_pieces *more) {
@@ -36,7 +36,7 @@ void output_pieces_append(struct output_pieces *o, const struct output_pieces *m
         struct str id = output_piece_id(more, p);
         size_t id_begin = o->text.n, n = o->n;
         sb_put(&o->text, id);
-        pieces_put(o, p->kind, p->call, output_piece_text(more, p));
+        output_pieces_put(o, p->kind, p->call, output_piece_text(more, p));
         if (o->n > n) o->p[n].id_begin = id_begin;
     }
 }
@@ -55,7 +55,7 @@ void output_pieces_free(struct output_pieces *o) {
 /* ---- characters ------------------------------------------------------------------------------------------------- */
 
 static void release_space(struct splitter *s, enum output_kind kind) {
-    if (s->space.n) pieces_put(s->out, kind, -1, sb_str(&s->space));
+    if (s->space.n) output_pieces_put(s->out, kind, -1, sb_str(&s->space));
     sb_clear(&s->space);
 }
 
@@ -71,10 +71,10 @@ static bool wait_space(struct splitter *s, char c, enum output_kind kind, bool h
 static void put_char(struct splitter *s, enum output_kind kind, char c) {
     if (s->needs_gap) {
         sb_clear(&s->space);
-        pieces_put(s->out, kind, -1, STR("\n\n"));
+        output_pieces_put(s->out, kind, -1, STR("\n\n"));
     }
     release_space(s, kind);
-    pieces_put(s->out, kind, -1, str_n(&c, 1));
+    output_pieces_put(s->out, kind, -1, str_n(&c, 1));
     s->drops_space = s->needs_gap = false;
 }
 
@@ -267,7 +267,7 @@ static struct str header_word(struct str header, const char *mark) {
 }
 
 static bool is_recipient(const struct splitter *s, struct str name) {
-    return !s->format->frame->everyone || !s->options.tools.n || typed_tool(s->options.tools, name) || call_is_code_tool(name);
+    return !s->format->frame->everyone || !s->options.tools.n || typed_tool(s->options.tools, name) || output_is_code_tool(name);
 }
 
 static void replay_header(struct splitter *s) {
@@ -426,7 +426,7 @@ void output_flush(struct output *o, bool is_cut, struct output_pieces *out) {
             for (size_t i = 0; i < s->held.n; i++) {
                 const struct output_piece *p = &s->held.p[i];
                 sb_put(&out->text, output_piece_id(&s->held, p));
-                pieces_put(out, p->kind, p->call, output_piece_text(&s->held, p));
+                output_pieces_put(out, p->kind, p->call, output_piece_text(&s->held, p));
                 if (p->kind == OUTPUT_CALL) out->p[out->n - 1].id_begin -= p->begin - p->id_begin;
             }
             s->state = IN_TEXT;

@@ -102,7 +102,7 @@ struct splitter {
 };
 
 /* splitter.c */
-void pieces_put(struct output_pieces *out, enum output_kind kind, int32_t call, struct str text);
+void output_pieces_put(struct output_pieces *out, enum output_kind kind, int32_t call, struct str text);
 void splitter_after_call(struct splitter *s);
 
 /* call.c */
@@ -136,7 +136,7 @@ bool call_take_member(struct splitter *s);                  /* of %c, which has 
 bool call_take_arguments(struct splitter *s);               /* when %c ends */
 bool call_take_answer(struct splitter *s, struct str json); /* %o; commits what it finds */
 bool call_take_code(struct splitter *s);                    /* %y */
-bool call_is_arguments_key(struct str key);
-bool call_is_code_tool(struct str name);
+bool output_is_arguments_key(struct str key);
+bool output_is_code_tool(struct str name);
 
 #endif

@@ -127,17 +127,17 @@ unsigned typed_types(struct typed t) {
 
 static void put_string(struct sb *out, struct str text) {
     sb_putc(out, '"');
-    for (size_t i = 0; i < text.n; i++) value_put_char(out, text.p[i]);
+    for (size_t i = 0; i < text.n; i++) value_reader_put_char(out, text.p[i]);
     sb_putc(out, '"');
 }
 
 void typed_put(struct sb *out, struct str text, unsigned types) {
     struct sb json = {0};
     enum value_type type = VALUE_NONE;
-    bool has_meaning = types != VALUE_STRING && value_read(text, VALUE_JSON, &json, &type);
+    bool has_meaning = types != VALUE_STRING && value_reader_read(text, VALUE_JSON, &json, &type);
     if (!has_meaning && types & ~(unsigned)VALUE_STRING) {
         sb_clear(&json);
-        has_meaning = value_read(text, VALUE_PYTHON, &json, &type) && type != VALUE_STRING;
+        has_meaning = value_reader_read(text, VALUE_PYTHON, &json, &type) && type != VALUE_STRING;
     }
     if (has_meaning && types & VALUE_STRING) has_meaning = (types & type) != 0 && type != VALUE_STRING;
     if (has_meaning) sb_put(out, sb_str(&json));

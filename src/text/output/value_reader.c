@@ -22,7 +22,7 @@ enum state {
 
 enum container { OBJECT, ARRAY, TUPLE, KEYWORDS };
 
-void value_put_char(struct sb *out, char c) {
+void value_reader_put_char(struct sb *out, char c) {
     static const char hex[] = "0123456789abcdef", plain[] = "\"\"\\\\\nn\tt\rr\bb\ff";
     unsigned char u = (unsigned char)c;
     const char *known = c ? strchr(plain, c) : NULL;
@@ -46,11 +46,11 @@ static bool is_word(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '+' || c == '-' || c == '.' || c == '_';
 }
 
-void value_begin(struct value_reader *r, enum value_dialect dialect, const struct literal *quote, bool any_type, struct sb *out) {
+void value_reader_begin(struct value_reader *r, enum value_dialect dialect, const struct literal *quote, bool any_type, struct sb *out) {
     *r = (struct value_reader){.out = out, .dialect = dialect, .quote = quote, .type = any_type ? VALUE_NONE : VALUE_OBJECT, .state = ANY};
 }
 
-void value_begin_keywords(struct value_reader *r, struct sb *out) {
+void value_reader_begin_keywords(struct value_reader *r, struct sb *out) {
     *r = (struct value_reader){.out = out, .dialect = VALUE_PYTHON, .type = VALUE_OBJECT, .state = KEY_OR_CLOSE, .depth = 1};
     r->stack[0] = KEYWORDS;
     sb_putc(out, '{');
@@ -70,17 +70,17 @@ static bool begin_value(struct value_reader *r, enum value_type type) {
         r->type = type;
     }
     put_comma(r);
-    if (r->depth == 1) r->value_begin = r->out->n;
+    if (r->depth == 1) r->value_reader_begin = r->out->n;
     return true;
 }
 
-static enum value_step end_value(struct value_reader *r) {
+static enum value_reader_step end_value(struct value_reader *r) {
     r->state = r->depth ? NEXT : END;
     if (r->depth == 1 && r->stack[0] != ARRAY && r->stack[0] != TUPLE) r->has_member = true;
     return r->depth ? VALUE_MORE : VALUE_DONE;
 }
 
-static enum value_step open_container(struct value_reader *r, enum container kind) {
+static enum value_reader_step open_container(struct value_reader *r, enum container kind) {
     bool is_list = kind != OBJECT;
     if (!begin_value(r, is_list ? VALUE_ARRAY : VALUE_OBJECT) || r->depth == OUTPUT_DEPTH) return VALUE_BAD;
     r->stack[r->depth++] = (uint8_t)kind;
@@ -89,7 +89,7 @@ static enum value_step open_container(struct value_reader *r, enum container kin
     return VALUE_MORE;
 }
 
-static enum value_step close_container(struct value_reader *r, char c) {
+static enum value_reader_step close_container(struct value_reader *r, char c) {
     static const char closers[] = {[OBJECT] = '}', [ARRAY] = ']', [TUPLE] = ')', [KEYWORDS] = ')'};
     enum container kind = r->stack[r->depth - 1];
     if (c != closers[kind]) return VALUE_BAD;
@@ -139,7 +139,7 @@ static void plain_number(struct value_reader *r) {
     if (*p == '\0') memcpy(r->word, text, n + 1);
 }
 
-static enum value_step end_word(struct value_reader *r) {
+static enum value_reader_step end_word(struct value_reader *r) {
     static const struct {
         const char *word, *json;
         enum value_type type;
@@ -159,20 +159,20 @@ static enum value_step end_word(struct value_reader *r) {
     return end_value(r);
 }
 
-static enum value_step step_word(struct value_reader *r, char c, bool is_token) {
+static enum value_reader_step step_word(struct value_reader *r, char c, bool is_token) {
     if (is_word(c)) {
         if (r->n_word + 1 == sizeof r->word) return VALUE_BAD;
         r->word[r->n_word++] = c;
         return VALUE_MORE;
     }
-    enum value_step step = end_word(r);
+    enum value_reader_step step = end_word(r);
     if (step == VALUE_DONE) return VALUE_BEFORE;
-    return step == VALUE_BAD ? step : value_step(r, c, is_token);
+    return step == VALUE_BAD ? step : value_reader_step(r, c, is_token);
 }
 
 /* ---- strings ---------------------------------------------------------------------------------------------------- */
 
-static enum value_step begin_string(struct value_reader *r, char quote, bool is_key) {
+static enum value_reader_step begin_string(struct value_reader *r, char quote, bool is_key) {
     if (is_key) put_comma(r);
     else if (!begin_value(r, VALUE_STRING)) return VALUE_BAD;
     if (is_key) r->key_begin = r->depth == 1 ? r->out->n : r->key_begin;
@@ -185,7 +185,7 @@ static enum value_step begin_string(struct value_reader *r, char quote, bool is_
     return VALUE_MORE;
 }
 
-static enum value_step end_string(struct value_reader *r) {
+static enum value_reader_step end_string(struct value_reader *r) {
     sb_putc(r->out, '"');
     if (!r->is_key) return end_value(r);
     if (r->depth == 1) r->key_end = r->out->n;
@@ -197,20 +197,20 @@ static enum value_step end_string(struct value_reader *r) {
 static bool put_code(struct sb *out, uint32_t code) {
     char utf8[4];
     if (code > 0x10FFFF) return false;
-    if (code < 0x80) value_put_char(out, (char)code);
+    if (code < 0x80) value_reader_put_char(out, (char)code);
     else if (code >= 0xD800 && code < 0xE000) sb_fmt(out, "\\u%04x", (unsigned)code);
     else sb_put(out, str_n(utf8, utf8_encode(code, utf8)));
     return true;
 }
 
-static enum value_step begin_digits(struct value_reader *r, enum state state, uint8_t n) {
+static enum value_reader_step begin_digits(struct value_reader *r, enum state state, uint8_t n) {
     r->state = state;
     r->n_digits = n;
     r->code = 0;
     return VALUE_MORE;
 }
 
-static enum value_step step_escape(struct value_reader *r, char c) {
+static enum value_reader_step step_escape(struct value_reader *r, char c) {
     static const char from[] = "ntrbfva'\"\\", to[] = "\n\t\r\b\f\v\a'\"\\";
     r->state = STRING;
     if (r->dialect == VALUE_JSON) {
@@ -220,14 +220,14 @@ static enum value_step step_escape(struct value_reader *r, char c) {
         return c == 'u' ? begin_digits(r, HEX, 4) : VALUE_MORE;
     }
     const char *known = c ? strchr(from, c) : NULL;
-    if (known) value_put_char(r->out, to[known - from]);
+    if (known) value_reader_put_char(r->out, to[known - from]);
     else if (c == 'x' || c == 'u' || c == 'U') return begin_digits(r, HEX, c == 'x' ? 2 : c == 'u' ? 4 : 8);
     else if (c >= '0' && c <= '7') {
         begin_digits(r, OCTAL, 2);
         r->code = (uint32_t)(c - '0');
     } else if (c != '\n') { /* no escape: Python keeps the backslash; a broken line is joined */
-        value_put_char(r->out, '\\');
-        value_put_char(r->out, c);
+        value_reader_put_char(r->out, '\\');
+        value_reader_put_char(r->out, c);
     }
     return VALUE_MORE;
 }
@@ -238,7 +238,7 @@ static int hex_digit(char c) {
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-static enum value_step step_hex(struct value_reader *r, char c) {
+static enum value_reader_step step_hex(struct value_reader *r, char c) {
     int digit = hex_digit(c);
     if (digit < 0) return VALUE_BAD;
     r->code = r->code << 4 | (uint32_t)digit;
@@ -248,16 +248,16 @@ static enum value_step step_hex(struct value_reader *r, char c) {
     return r->dialect == VALUE_JSON || put_code(r->out, r->code) ? VALUE_MORE : VALUE_BAD;
 }
 
-static enum value_step step_octal(struct value_reader *r, char c) {
+static enum value_reader_step step_octal(struct value_reader *r, char c) {
     bool is_digit = c >= '0' && c <= '7';
     if (is_digit) r->code = r->code * 8 + (uint32_t)(c - '0');
     if (is_digit && --r->n_digits) return VALUE_MORE;
     r->state = STRING;
     put_code(r->out, r->code);
-    return is_digit ? VALUE_MORE : value_step(r, c, false);
+    return is_digit ? VALUE_MORE : value_reader_step(r, c, false);
 }
 
-static enum value_step step_string(struct value_reader *r, char c) {
+static enum value_reader_step step_string(struct value_reader *r, char c) {
     if (c == r->string_quote) {
         if (r->is_triple) return ++r->n_quotes == 3 ? end_string(r) : VALUE_MORE;
         bool is_empty = r->out->p[r->out->n - 1] == '"' && r->n_quotes == 0;
@@ -267,35 +267,35 @@ static enum value_step step_string(struct value_reader *r, char c) {
         }
         return end_string(r);
     }
-    for (; r->n_quotes && r->is_triple; r->n_quotes--) value_put_char(r->out, r->string_quote);
+    for (; r->n_quotes && r->is_triple; r->n_quotes--) value_reader_put_char(r->out, r->string_quote);
     r->n_quotes = r->is_triple ? 0 : 1; /* no longer empty */
     if (c == '\\') r->state = ESCAPE;
-    else value_put_char(r->out, c);
+    else value_reader_put_char(r->out, c);
     return VALUE_MORE;
 }
 
-static enum value_step step_maybe_triple(struct value_reader *r, char c, bool is_token) {
+static enum value_reader_step step_maybe_triple(struct value_reader *r, char c, bool is_token) {
     if (c == r->string_quote) {
         r->is_triple = true;
         r->state = STRING;
         return VALUE_MORE;
     }
-    enum value_step step = end_string(r);
+    enum value_reader_step step = end_string(r);
     if (step == VALUE_DONE) return VALUE_BEFORE;
-    return value_step(r, c, is_token);
+    return value_reader_step(r, c, is_token);
 }
 
 /* Between two equal quotes nothing is an escape. */
-static enum value_step step_quoted(struct value_reader *r, char c, bool is_token) {
+static enum value_reader_step step_quoted(struct value_reader *r, char c, bool is_token) {
     size_t before = r->n_matched, now = literal_advance(r->quote, before, c, is_token);
-    for (size_t i = 0; i < before + 1 - now; i++) value_put_char(r->out, i < before ? r->quote->text.p[i] : c);
+    for (size_t i = 0; i < before + 1 - now; i++) value_reader_put_char(r->out, i < before ? r->quote->text.p[i] : c);
     r->n_matched = now;
     if (now < r->quote->text.n) return VALUE_MORE;
     r->n_matched = 0;
     return end_string(r);
 }
 
-static enum value_step step_quote(struct value_reader *r, char c, bool is_token) {
+static enum value_reader_step step_quote(struct value_reader *r, char c, bool is_token) {
     if (!literal_takes(r->quote, r->n_matched, c, is_token)) return VALUE_BAD;
     if (++r->n_matched < r->quote->text.n) return VALUE_MORE;
     r->n_matched = 0;
@@ -305,7 +305,7 @@ static enum value_step step_quote(struct value_reader *r, char c, bool is_token)
 
 /* ---- structure -------------------------------------------------------------------------------------------------- */
 
-static enum value_step step_any(struct value_reader *r, char c, bool is_token) {
+static enum value_reader_step step_any(struct value_reader *r, char c, bool is_token) {
     bool is_python = r->dialect == VALUE_PYTHON;
     if (c == '{') return open_container(r, OBJECT);
     if (c == '[') return open_container(r, ARRAY);
@@ -328,7 +328,7 @@ static bool has_bare_keys(const struct value_reader *r) {
     return r->dialect == VALUE_QUOTED || (r->depth && r->stack[r->depth - 1] == KEYWORDS);
 }
 
-static enum value_step step_key(struct value_reader *r, char c, bool is_token) {
+static enum value_reader_step step_key(struct value_reader *r, char c, bool is_token) {
     if (has_bare_keys(r)) {
         if (r->dialect == VALUE_QUOTED && literal_takes(r->quote, 0, c, is_token)) {
             begin_string(r, c, true);
@@ -348,17 +348,17 @@ static enum value_step step_key(struct value_reader *r, char c, bool is_token) {
     return VALUE_BAD;
 }
 
-static enum value_step step_bare_key(struct value_reader *r, char c, bool is_token) {
+static enum value_reader_step step_bare_key(struct value_reader *r, char c, bool is_token) {
     bool is_long = r->out->n - r->key_begin > OUTPUT_NAME_BYTES && r->depth == 1;
     if (!is_long && (is_word(c) || (unsigned char)c >= 0x80 || c == '$' || c == '@' || c == '/')) {
         sb_putc(r->out, c);
         return VALUE_MORE;
     }
     end_string(r);
-    return is_long ? VALUE_BAD : value_step(r, c, is_token);
+    return is_long ? VALUE_BAD : value_reader_step(r, c, is_token);
 }
 
-static enum value_step step_next(struct value_reader *r, char c) {
+static enum value_reader_step step_next(struct value_reader *r, char c) {
     bool in_list = r->stack[r->depth - 1] == ARRAY || r->stack[r->depth - 1] == TUPLE;
     if (c != ',') return close_container(r, c);
     if (r->dialect == VALUE_JSON) {
@@ -371,7 +371,7 @@ static enum value_step step_next(struct value_reader *r, char c) {
     return VALUE_MORE;
 }
 
-static enum value_step step_colon(struct value_reader *r, char c) {
+static enum value_reader_step step_colon(struct value_reader *r, char c) {
     if (c != (r->stack[r->depth - 1] == KEYWORDS ? '=' : ':')) return VALUE_BAD;
     sb_puts(r->out, r->dialect == VALUE_JSON ? ":" : ": ");
     r->state = ANY;
@@ -382,7 +382,7 @@ static bool is_closer(char c) {
     return c == '}' || c == ']' || c == ')';
 }
 
-static enum value_step step_between(struct value_reader *r, char c, bool is_token) {
+static enum value_reader_step step_between(struct value_reader *r, char c, bool is_token) {
     if (is_space(c)) {
         if (r->dialect == VALUE_JSON && r->depth) sb_putc(r->out, c);
         return VALUE_MORE;
@@ -397,8 +397,8 @@ static enum value_step step_between(struct value_reader *r, char c, bool is_toke
     }
 }
 
-enum value_step value_step(struct value_reader *r, char c, bool is_token) {
-    enum value_step step;
+enum value_reader_step value_reader_step(struct value_reader *r, char c, bool is_token) {
+    enum value_reader_step step;
     switch (r->state) {
     case STRING: step = step_string(r, c); break;
     case MAYBE_TRIPLE: step = step_maybe_triple(r, c, is_token); break;
@@ -416,22 +416,22 @@ enum value_step value_step(struct value_reader *r, char c, bool is_token) {
     return step;
 }
 
-bool value_end(struct value_reader *r) {
+bool value_reader_end(struct value_reader *r) {
     if (r->state == WORD && r->depth == 0) return end_word(r) == VALUE_DONE;
     if (r->state == MAYBE_TRIPLE && r->depth == 0) return end_string(r) == VALUE_DONE;
     return r->state == END;
 }
 
-bool value_read(struct str text, enum value_dialect dialect, struct sb *out, enum value_type *out_type) {
+bool value_reader_read(struct str text, enum value_dialect dialect, struct sb *out, enum value_type *out_type) {
     struct value_reader r;
     struct str rest = str_trim(text);
-    value_begin(&r, dialect, NULL, true, out);
-    for (size_t i = 0; i < rest.n; i++) switch (value_step(&r, rest.p[i], false)) {
+    value_reader_begin(&r, dialect, NULL, true, out);
+    for (size_t i = 0; i < rest.n; i++) switch (value_reader_step(&r, rest.p[i], false)) {
         case VALUE_MORE: break;
         case VALUE_DONE: *out_type = r.type; return i + 1 == rest.n;
         default: return false;
         }
-    bool is_whole = value_end(&r);
+    bool is_whole = value_reader_end(&r);
     *out_type = r.type;
     return is_whole;
 }

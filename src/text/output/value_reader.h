@@ -9,7 +9,7 @@
 
 enum value_dialect { VALUE_JSON, VALUE_PYTHON, VALUE_QUOTED };
 enum value_type { VALUE_NONE, VALUE_NULL = 1, VALUE_BOOL = 2, VALUE_NUMBER = 4, VALUE_STRING = 8, VALUE_ARRAY = 16, VALUE_OBJECT = 32 };
-enum value_step {
+enum value_reader_step {
     VALUE_MORE,
     VALUE_DONE,   /* the value ends with this byte */
     VALUE_BEFORE, /* it ended before this byte, which is not taken */
@@ -22,7 +22,7 @@ struct value_reader {
     const struct literal *quote; /* VALUE_QUOTED */
     enum value_type type;        /* of the whole value, once it has begun */
     /* A member of the outermost object: its key with quotes and its value in out. */
-    size_t key_begin, key_end, value_begin;
+    size_t key_begin, key_end, value_reader_begin;
     bool has_member;  /* set when one is complete; for the reader's user to clear */
     size_t n_certain; /* of out: what will stay as it is when more comes */
     /* the machine */
@@ -39,15 +39,15 @@ struct value_reader {
 };
 
 /* out must be empty. The value must be an object unless any_type. */
-void value_begin(struct value_reader *r, enum value_dialect dialect, const struct literal *quote, bool any_type, struct sb *out);
+void value_reader_begin(struct value_reader *r, enum value_dialect dialect, const struct literal *quote, bool any_type, struct sb *out);
 /* Python's keyword arguments, from behind their opening bracket. */
-void value_begin_keywords(struct value_reader *r, struct sb *out);
-enum value_step value_step(struct value_reader *r, char c, bool is_token);
+void value_reader_begin_keywords(struct value_reader *r, struct sb *out);
+enum value_reader_step value_reader_step(struct value_reader *r, char c, bool is_token);
 /* The text is at its end: whether that ends the value, too. */
-bool value_end(struct value_reader *r);
+bool value_reader_end(struct value_reader *r);
 /* A whole text: true when it is one value, with white space around it or not. */
-bool value_read(struct str text, enum value_dialect dialect, struct sb *out, enum value_type *out_type);
+bool value_reader_read(struct str text, enum value_dialect dialect, struct sb *out, enum value_type *out_type);
 /* One byte inside a JSON string. */
-void value_put_char(struct sb *out, char c);
+void value_reader_put_char(struct sb *out, char c);
 
 #endif
