@@ -30,6 +30,7 @@ void store_args(const struct args *args, struct store_options *out) {
     out->hub.n_connections = (int32_t)args_int(args, OPT_HUB_CONNECTIONS);
     out->hub.n_tries = (int32_t)args_int(args, OPT_HUB_RETRIES) + 1;
     out->hub.stall_s = (int32_t)args_int(args, OPT_HUB_STALL);
+    out->hub.max_wait_s = (int32_t)args_int(args, OPT_HUB_WAIT);
 }
 
 int args_model(const struct args *args, struct str model, const char **out_path, const char **out_name, struct err *err) {
