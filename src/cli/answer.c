@@ -16,7 +16,7 @@ static void put(struct answer *a, struct str text) {
     if (a->silent || a->code || text.n == 0) return;
     a->breaks = text.p[text.n - 1] == '\n';
     a->code = os_write(OS_STDOUT, text, &a->err);
-    log_line_open(!a->breaks && a->joins);
+    log_gap(!a->breaks && a->joins ? "\n" : NULL);
 }
 
 static void put_code(struct answer *a, const char *sequence) {

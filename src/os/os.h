@@ -138,7 +138,7 @@ struct os_run_result {
 int os_run(struct arena *a, const char *const *argv, const char *dir, const char *const *env, struct str input, struct os_run_result *out,
            struct err *err);
 char *os_find_program(struct arena *a, const char *name); /* in PATH; NULL when absent */
-/* Ends this process at once, whatever its other threads do; nothing is put away. */
+/* Ends this process at once, whatever its other threads do; nothing is put away but what stands on the terminal (os_on_end). */
 void os_leave(int exit_code);
 
 /* ---- dynamic libraries ---------------------------------------------------------------------------------------- */
@@ -166,6 +166,9 @@ int os_read_stdin(struct arena *a, uint64_t max_bytes, struct str *out, struct e
 int os_read_line(struct sb *out, bool *out_is_there, struct err *err);
 /* Calls fn on Ctrl-C / termination, from a signal handler or a foreign thread: it may only set flags. NULL undoes it. */
 void os_on_interrupt(void (*fn)(void));
+/* Calls fn when os_leave, or an interrupt that nobody else takes, ends the program: it may only write, since it runs in a signal handler or
+ * a foreign thread. NULL undoes it. What os_term_begin changed is put back without it. */
+void os_on_end(void (*fn)(void));
 /* SIGINT, SIGTERM or SIGHUP was ignored when the program began, and must stay so. */
 bool os_signal_was_ignored(int number);
 

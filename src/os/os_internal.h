@@ -20,6 +20,11 @@ int os_file_read_some(struct os_file *f, void *data, size_t n, uint64_t offset, 
 /* TERM says that escape sequences would be shown as they are; of the POSIX files. */
 bool os_term_is_dumb(void);
 
+/* For the end of the program: the terminal as it was, then the function of os_on_end. */
+void os_put_away(void);
+/* Whether an interrupt has a terminal to put back; of os_term_begin and os_term_end. */
+void os_guard_terminal(bool is_changed);
+
 /* Makes a rename in this file's folder durable where the system needs to be told. */
 void os_dir_sync_of(const char *path);
 

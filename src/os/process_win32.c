@@ -251,5 +251,6 @@ int os_run(struct arena *a, const char *const *argv, const char *dir, const char
 
 /* By exit, which gives the console its code page back; other threads end with the process. */
 void os_leave(int exit_code) {
+    os_put_away();
     exit(exit_code);
 }

@@ -10,7 +10,7 @@
 enum { ESC = 27, ESC_WAIT_MS = 40 };
 
 static struct termios cooked;
-static bool is_raw;
+static volatile bool is_raw;
 
 bool os_term_begin(void) {
     if (!os_is_terminal(OS_STDIN) || !os_is_terminal(OS_STDOUT) || os_term_is_dumb()) return false;
@@ -20,13 +20,18 @@ bool os_term_begin(void) {
     raw.c_lflag &= ~(tcflag_t)(ECHO | ICANON | IEXTEN | ISIG);
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
+    os_guard_terminal(true);
     is_raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
+    if (!is_raw) os_guard_terminal(false);
     return is_raw;
 }
 
+/* Also from a signal handler. */
 void os_term_end(void) {
-    if (is_raw) tcsetattr(STDIN_FILENO, TCSADRAIN, &cooked);
+    if (!is_raw) return;
     is_raw = false;
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &cooked);
+    os_guard_terminal(false);
 }
 
 /* The next byte; -1 at the end, -2 when none comes in time. A negative time waits. */

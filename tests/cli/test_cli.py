@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from counting import HANG, check, finish, skip  # noqa: E402
-from terminal import read_all  # noqa: E402
+from terminal import read_all, rows  # noqa: E402
 
 program = os.path.abspath(sys.argv[1])
 
@@ -411,6 +411,24 @@ def check_progress():
     check(code == 0 and b"[" not in seen, f"a short prompt has no bar: {seen!r}")
 
 
+def check_bars_go():
+    """An interrupt while a model is loaded takes the bar away, whoever is told of it."""
+    import pty
+    if program.endswith(".exe"):
+        return skip("a terminal: not for another system's program")
+    shape = ["--shape", "qwen3-0.6b"]  # large enough that loading shows a bar
+    for args, code in ((["serve", *shape, "--port", "0"], 0), (["generate", *shape, "--tokens", "1", "-n", "1"], -signal.SIGINT)):
+        ours, theirs = pty.openpty()
+        p = subprocess.Popen([program, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs)
+        os.close(theirs)
+        seen = b""
+        while b" GB" not in seen:
+            seen += os.read(ours, 4096)
+        p.send_signal(signal.SIGINT)
+        left = rows(seen + read_all(ours))
+        check(p.wait(60) == code and not any("[" in row for row in left), f"{args[0]} interrupted while it loads: {p.returncode} {left}")
+
+
 def check_nohup():
     """What was ignored at the beginning stays ignored, before, while and after an answer comes."""
     if program.endswith(".exe"):
@@ -453,6 +471,7 @@ def main():
     check_no_home()
     check_interrupted()
     check_progress()
+    check_bars_go()
     check_nohup()
     check_server_name()
     finish()

@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -631,11 +632,14 @@ def test_proxy(b):
     proxy.close()
 
 
-def on_terminal(b, home, command):
+def on_terminal(b, home, command, columns=100):
     """The exit status of a command on a terminal, and what it wrote there."""
+    import fcntl
     import pty
+    import termios
     pid, fd = pty.fork()
     if pid == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         os.execve(b.program, [b.program, *command], b.env(home, COLUMNS="100"))
     text = read_all(fd)
     return os.waitpid(pid, 0)[1], text
@@ -648,6 +652,11 @@ def test_terminal(b):
     status, text = on_terminal(b, home, ["download", "acme/big"])
     b.hub.faults = []
     check(status == 0 and b"\r" in text and b"[#" in text and b"/s, " in text and b" left" in text, f"bar: status {status} {text[-400:]}")
+    b.hub.faults = [Fault(1000, slow=8e6, name="model.safetensors")]
+    status, text = on_terminal(b, b.home(), ["download", "acme/big"], columns=30)
+    b.hub.faults = []
+    bars = [part for part in re.split(rb"[\r\n]+", text) if b" % " in part and b" MB" in part]
+    check(status == 0 and bars and all(len(bar) < 30 for bar in bars), f"bar on a narrow terminal: status {status} {bars}")
     r = b.run(b.home(), "download", "acme/big")
     check("\r" not in r.stderr and "complete" in r.stderr, f"plain: {r.stderr!r}")
     for command in (["import", b.tiny, "me/mine"], ["show", "me/mine", "--verify"]):

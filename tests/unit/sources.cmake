@@ -21,6 +21,7 @@ set(UNIT_SUITES
   os
   output
   pool
+  progress
   preflight
   prefix
   quant

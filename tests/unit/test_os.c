@@ -106,11 +106,31 @@ static int child_interrupt(int argc, char **argv) {
     return atomic_load(&n_interrupts);
 }
 
+static void write_last_words(void) {
+    child_put(OS_STDERR, STR("put away\n"));
+}
+
+static void handle_ourselves(int number) {
+    (void)number;
+}
+
+/* Ends by os_leave, or by an interrupt that nobody takes; not by one that somebody else takes, nor after the function was taken back. */
+static int child_end(int argc, char **argv) {
+    if (argc != 1) return CHILD_FAILED;
+    bool is_others = strcmp(argv[0], "others") == 0;
+    if (is_others) signal(SIGINT, handle_ourselves);
+    os_on_end(write_last_words);
+    if (strcmp(argv[0], "leave") == 0) os_leave(7);
+    if (strcmp(argv[0], "undone") == 0) os_on_end(NULL);
+    raise(is_others ? SIGINT : SIGTERM);
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} child_modes[] = {{"args", child_args}, {"flood", child_flood}, {"cat", child_cat}, {"lines", child_lines},        {"exit", child_exit},
-                   {"lock", child_lock}, {"env", child_env},     {"cwd", child_cwd}, {"interrupt", child_interrupt}};
+} child_modes[] = {{"args", child_args}, {"flood", child_flood}, {"cat", child_cat}, {"lines", child_lines},         {"exit", child_exit},
+                   {"lock", child_lock}, {"env", child_env},     {"cwd", child_cwd}, {"interrupt", child_interrupt}, {"end", child_end}};
 
 int unit_child(int argc, char **argv) {
     signal(SIGINT, SIG_DFL); /* a shell that runs the tests in the background has it ignored, and so it would stay */
@@ -563,6 +583,22 @@ static void interrupts_reach_the_function(void) {
     arena_free(&a);
 }
 
+static void the_terminal_is_put_away_last(void) {
+    static const struct {
+        const char *how;
+        int exit_code;
+        const char *says;
+    } rows[] = {{"leave", 7, "put away\n"}, {"kill", 128 + SIGTERM, "put away\n"}, {"undone", 128 + SIGTERM, ""}, {"others", 0, ""}};
+    struct arena a = {0};
+    if (!is_posix()) unit_skip("only a console sends interrupts on this system");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct os_run_result r = run_child(&a, (const char *const[]){"end", rows[i].how, NULL}, STR(""));
+        CHECK_INT(r.exit_code, rows[i].exit_code);
+        CHECK_STR(r.err, str_of(rows[i].says));
+    }
+    arena_free(&a);
+}
+
 /* ---- threads -------------------------------------------------------------------------------------------------- */
 
 struct turns {
@@ -778,6 +814,7 @@ const struct unit_suite unit_os = {"os", (const struct unit_case[]){
                                              {"run_sets_folder_and_environment", run_sets_folder_and_environment},
                                              {"run_of_no_case_fails", run_of_no_case_fails},
                                              {"interrupts_reach_the_function", interrupts_reach_the_function},
+                                             {"the_terminal_is_put_away_last", the_terminal_is_put_away_last},
                                              {"conditions_take_turns", conditions_take_turns},
                                              {"words_wake_all_waiters", words_wake_all_waiters},
                                              {"libraries_open_or_say_why_not", libraries_open_or_say_why_not},
