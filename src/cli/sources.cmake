@@ -27,6 +27,7 @@ set(CLI_SOURCES
   src/cli/history.c
   src/cli/interrupt.c
   src/cli/line_edit.c
+  src/cli/line_view.c
   src/cli/output.c
   src/cli/progress.c
   src/cli/sampling_args.c

@@ -55,6 +55,11 @@ int os_console_width(void) {
     return 80;
 }
 
+int os_console_height(void) {
+    struct winsize size;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
+}
+
 int os_write(enum os_stream s, struct str text, struct err *err) {
     static const char *const names[] = {"standard input", "standard output", "standard error"};
     while (text.n) {

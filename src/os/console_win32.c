@@ -63,6 +63,16 @@ int os_console_width(void) {
     return 80;
 }
 
+int os_console_height(void) {
+    CONSOLE_SCREEN_BUFFER_INFO info;
+    int height = GetConsoleScreenBufferInfo(stream_handle(OS_STDOUT), &info) ? info.srWindow.Bottom - info.srWindow.Top + 1 : 0;
+    return height > 0 ? height : 24;
+}
+
+bool win32_takes_sequences(enum os_stream s) {
+    return vt_works[s];
+}
+
 /* A piece that ends between characters. */
 static DWORD write_console(HANDLE h, struct str text, size_t *out_n) {
     struct str piece = str_sub(text, 0, WRITE_PIECE);

@@ -157,6 +157,7 @@ void os_console_init(void); /* UTF-8 output, once at start */
 bool os_is_terminal(enum os_stream s);
 bool os_has_color(enum os_stream s); /* a terminal, NO_COLOR unset */
 int os_console_width(void);          /* 80 when unknown */
+int os_console_height(void);         /* 24 when unknown */
 /* Writes all of it; consoles get wide characters on Windows, pipes raw UTF-8. A pipe that its reader
  * closed is ERR_ECANCELLED. */
 int os_write(enum os_stream s, struct str text, struct err *err);
@@ -186,11 +187,13 @@ enum os_key {
     OS_KEY_DELETE,
     OS_KEY_WORD_LEFT,
     OS_KEY_WORD_RIGHT,
+    OS_KEY_PASTE_BEGIN, /* what comes until the end is pasted text, and no keys */
+    OS_KEY_PASTE_END,
     OS_KEY_OTHER, /* one without a meaning here */
 };
 
-/* Keys come one by one and are not shown, Ctrl-C among them, until os_term_end. False where standard input or output is no
- * terminal, or one that cannot move its cursor. */
+/* Keys come one by one and are not shown, Ctrl-C among them, until os_term_end. Terminals that can are asked to mark pasted text. False
+ * where standard input or output is no terminal, or one that cannot move its cursor. */
 bool os_term_begin(void);
 void os_term_end(void);
 uint32_t os_term_key(void);   /* waits; a Unicode character or an os_key */

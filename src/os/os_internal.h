@@ -17,6 +17,12 @@ int os_file_check_range(const struct os_file *f, size_t n, uint64_t offset, stru
 /* Up to n bytes from offset; fewer only at the end. On something that cannot seek (a pipe), the next bytes. */
 int os_file_read_some(struct os_file *f, void *data, size_t n, uint64_t offset, size_t *out_n, struct err *err);
 
+/* What a terminal has asked for to mark pasted text, and no more. */
+#define OS_PASTE_ON "\x1b[?2004h"
+#define OS_PASTE_OFF "\x1b[?2004l"
+/* The key whose sequence begins with the ESC that was read. next: the next character, below 0 when none comes in time. */
+uint32_t os_term_escape(int (*next)(void));
+
 /* TERM says that escape sequences would be shown as they are; of the POSIX files. */
 bool os_term_is_dumb(void);
 
