@@ -2,6 +2,8 @@
  * defaults. It knows no command and no option by name but help and version. */
 #include "cli/args.h"
 
+#include "os/os.h"
+
 #include <assert.h>
 #include <math.h>
 
@@ -200,7 +202,7 @@ bool arg_parse(struct arena *a, const struct opt *o, struct str text, struct arg
     case ARG_SIZE: return parse_size(text, &v->i) && in_range(o, (double)v->i);
     case ARG_CHOICE: return parse_choice(o, text, v);
     case ARG_INTS: return parse_ints(a, o, text, v);
-    case ARG_STRING: v->s = str_copy(a, text); return text.n || !is_path(o);
+    case ARG_STRING: v->s = is_path(o) ? str_of(os_path(a, text)) : str_copy(a, text); return text.n || !is_path(o);
     case ARG_STRINGS: append_string(a, text, v); return true;
     }
     return false;

@@ -279,7 +279,7 @@ int cmd_import(const struct args *args, struct err *err) {
     struct sb out = {0};
     struct progress bar = {0};
     struct watch watch = {.step = show_progress, .user = &bar};
-    struct import_request q = {.from = str_cstr(args->arena, args->operands[0]), .repo = &repo, .watch = &watch};
+    struct import_request q = {.from = os_path(args->arena, args->operands[0]), .repo = &repo, .watch = &watch};
     TRY(models_dir_of(args, &dir, err));
     TRY(repo_name_parse(args->operands[1], args_str(args, OPT_DEFAULT_ORG), &repo, err));
     interrupt_begin();

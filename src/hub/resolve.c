@@ -178,7 +178,10 @@ int store_resolve(struct arena *a, const struct store_options *o, const char *mo
     struct repo_name *repo = arena_new(a, struct repo_name, 1);
     *out_path = *out_name = model;
     bool is_name = repo_name_likely(str_of(model)) || repo_name_is_url(str_of(model));
-    if (os_stat(model, &st, NULL) == ERR_OK || !is_name) return ERR_OK;
+    if (os_stat(model, &st, NULL) == ERR_OK || !is_name) {
+        *out_path = *out_name = os_path(a, str_of(model));
+        return ERR_OK;
+    }
     TRY(repo_name_parse(str_of(model), o->owner ? str_of(o->owner) : (struct str){0}, repo, err));
     *out_name = repo->id;
     const char *models_dir = store_models_dir(a, o), *found;

@@ -46,6 +46,10 @@ int os_process_id(void) {
     return (int)getpid();
 }
 
+char *os_path(struct arena *a, struct str path) {
+    return str_cstr(a, path); /* '\\' is a letter here */
+}
+
 const char *os_home_dir(void) {
     pthread_once(&once, find_all);
     return home_dir[0] ? home_dir : NULL;

@@ -57,9 +57,16 @@ const char *os_env(const char *name) {
     return out;
 }
 
+char *os_path(struct arena *a, struct str path) {
+    char *copy = str_cstr(a, path);
+    for (char *c = copy; *c; c++)
+        if (*c == '\\') *c = '/';
+    return copy;
+}
+
 static char *env_copy(const char *name) {
     const char *value = os_env(name);
-    return value ? str_cstr(&process_arena, str_of(value)) : NULL;
+    return value ? os_path(&process_arena, str_of(value)) : NULL;
 }
 
 static BOOL CALLBACK find_all(PINIT_ONCE init, PVOID parameter, PVOID *context) {
@@ -68,7 +75,7 @@ static BOOL CALLBACK find_all(PINIT_ONCE init, PVOID parameter, PVOID *context) 
     (void)context;
     home_dir = env_copy("USERPROFILE");
     cache_root = env_copy("LOCALAPPDATA");
-    if (!cache_root && home_dir) cache_root = str_cstr(&process_arena, str_fmt(&process_arena, "%s\\AppData\\Local", home_dir));
+    if (!cache_root && home_dir) cache_root = str_cstr(&process_arena, str_fmt(&process_arena, "%s/AppData/Local", home_dir));
     return TRUE;
 }
 

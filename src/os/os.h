@@ -3,7 +3,8 @@
  * event loops are libuv's.
  *
  * (1) Paths and arguments are UTF-8 with '/' or the system's separator; on Windows they are converted to wide
- *     characters with the \\?\ prefix, so that long names, spaces and any letters work.
+ *     characters with the \\?\ prefix, so that long names, spaces and any letters work. What this layer gives, and what
+ *     os_path has made of somebody else's path, has '/' alone: paths are shown in one form.
  * (2) Failures say what was attempted on which path and the system's own reason; nobody above reads errno.
  * (3) Sizes and offsets are 64 bits wide.
  * (4) Safe from any thread, except where it says otherwise.
@@ -60,6 +61,8 @@ int os_make_dirs(const char *path, struct err *err);              /* with parent
 int os_list_dir(struct arena *a, const char *path, struct str **out_names, size_t *out_n, struct err *err);
 int os_disk_free(const char *path, uint64_t *out_bytes, struct err *err);
 bool os_can_write(const char *dir); /* whether this process may make a file in a folder that exists */
+/* A path that somebody wrote with the system's separators, with '/' between its parts: the form in which paths are joined and shown. */
+char *os_path(struct arena *a, struct str path);
 /* Large, aligned memory with a huge-page hint; zeroed. Fails politely. */
 void *os_pages_alloc(size_t bytes, struct err *err);
 void os_pages_free(void *p, size_t bytes);

@@ -186,7 +186,7 @@ char *os_find_program(struct arena *a, const char *name) {
         dir = str_trim(dir);
         if (dir.n >= 2 && dir.p[0] == '"') dir = str_sub(dir, 1, dir.n - 2);
         if (dir.n == 0) continue; /* "here" is not a place to find programs in */
-        char *found = with_ending(a, str_fmt(a, "%.*s\\%s", STR_ARG(dir), name));
+        char *found = with_ending(a, str_fmt(a, "%s/%s", os_path(a, dir), name));
         if (found) return found;
     }
     return NULL;

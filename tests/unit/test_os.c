@@ -702,6 +702,11 @@ static void identity_is_known(void) {
     CHECK(st.is_file && st.size > 1000);
     CHECK(os_env("MLXCEL_NO_SUCH_VARIABLE") == NULL && os_env("PATH") && os_process_id() > 0);
     CHECK_OK(os_stat(test_temp_dir(), &st, &err), err);
+    /* one form: what the system gives has '/' alone, and so has what others wrote; elsewhere '\\' is a letter */
+    CHECK_STR(str_of(os_path(&a, STR("C:\\Users\\m e/models"))), is_posix() ? STR("C:\\Users\\m e/models") : STR("C:/Users/m e/models"));
+    const char *const ours[] = {os_home_dir(), os_cache_root(), os_state_root()};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        CHECK(is_posix() || !ours[i] || str_find_char(str_of(ours[i]), '\\', 0) == STR_NONE);
     CHECK(st.is_dir);
     os_describe(&a, &text);
     CHECK(text.n > 5 && utf8_valid(text));
