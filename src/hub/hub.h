@@ -13,13 +13,13 @@
 #include "hub/watch.h"
 
 struct hub_options {
-    const char *endpoint;                    /* "https://huggingface.co"; a mirror */
-    const char *cacert;                      /* NULL: the system's authorities */
-    bool offline;                            /* no request is ever made */
-    const char *token;                       /* NULL: that of the file */
-    const char *token_path;                  /* the file; NULL: token in hf_home */
-    const char *hf_home;                     /* where the hub's own tools keep their cache and the token; NULL: nobody knows */
-    bool insecure_token;                     /* the token is sent over plain http, too */
+    const char *endpoint;   /* "https://huggingface.co"; a mirror */
+    const char *cacert;     /* NULL: the system's authorities */
+    bool offline;           /* no request is ever made */
+    const char *token;      /* NULL: that of the file */
+    const char *token_path; /* the file; NULL: token in hf_home */
+    const char *hf_home;    /* where the hub's own tools keep their cache and the token; NULL: nobody knows */
+    bool insecure_token;    /* the token is sent over plain http, too */
     /* 0: the defaults. n_tries: of failures in a row, the first one too; max_wait_s: see patience.h */
     int32_t n_connections, n_tries, stall_s, max_wait_s;
 };

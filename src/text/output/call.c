@@ -338,7 +338,8 @@ static enum call_feed step_code(struct splitter *s, char byte) {
 static enum call_feed step_value(struct splitter *s, char byte) {
     struct call *c = &s->call;
     enum shape_op op = s->shape.steps[c->at].op;
-    enum value_reader_step step = op == SHAPE_ELEMENTS ? elements_step(&c->elements, byte, s->is_token) : value_reader_step(&c->value, byte, s->is_token);
+    enum value_reader_step step =
+        op == SHAPE_ELEMENTS ? elements_step(&c->elements, byte, s->is_token) : value_reader_step(&c->value, byte, s->is_token);
     if (step == VALUE_BAD || step == VALUE_BEFORE) return CALL_LEFT;
     if (op == SHAPE_CALL && c->value.has_member && !call_take_member(s)) return CALL_LEFT;
     if (step == VALUE_MORE) return CALL_TAKEN;
