@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all release test-release sign run sources test test-medium test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz format clean help \
+.PHONY: all release test-release sign run sources test test-medium test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz fuzz-folders format clean help \
     build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 DATA ?=
 FUZZ_SECONDS ?= 30
+FOLDER_SECONDS ?= 120
 RUN_ARGS ?=
 OTHER := $(if $(filter x86_64,$(shell uname -m)),linux-aarch64,linux-x86_64)
 
@@ -45,7 +46,8 @@ test-medium: build-release ## what takes longer than the short tests and is run 
 test-long: build-release ## all tests: also big oracles, load, fuzzing
 	@tools/setup.sh test
 	@tools/venv.sh
-	@python3 tests/run_tests.py --build build/release --cost all $(if $(DATA),--data "$(DATA)")
+	$(call cmake,asan,mlxcel)
+	@python3 tests/run_tests.py --build build/release --cost all --timeout 14400 $(if $(DATA),--data "$(DATA)")
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300
 
 test-cuda: build-release ## everything that a GPU must show; says why not where there is none (DATA=DIR as above)
@@ -118,6 +120,10 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (default 30) seconds
 	@tools/setup.sh build fuzz
 	$(call cmake,fuzz,fuzz_targets)
 	@tools/fuzz.sh $(FUZZ_SECONDS)
+
+fuzz-folders: build-release ## damaged model folders for FOLDER_SECONDS (default 120) seconds
+	$(call cmake,asan,mlxcel)
+	@python3 tests/file/fuzz_folders.py build/release/mlxcel --sanitized build/asan/mlxcel --seconds $(FOLDER_SECONDS) --seed "$$(git rev-parse --short HEAD 2>/dev/null)"
 
 release: ## every artifact that is published, into dist/ (RELEASE_ARGS=--no-cuda: without kernels)
 	@packaging/release.sh $(RELEASE_ARGS)

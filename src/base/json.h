@@ -58,6 +58,8 @@ void jsonw_put_raw(struct jsonw *w, const char *key, struct str json);
 void json_pretty(struct str json, struct sb *out);
 /* How deep brackets are nested in a text, valid or not: to be asked before a text from outside is parsed and walked. */
 size_t json_depth(struct str text);
+/* At least as many as the text holds of numbers, strings, lists and objects: each takes 16 bytes once it is parsed. */
+size_t json_value_count(struct str text);
 
 void json_quote(struct sb *out, struct str value);
 

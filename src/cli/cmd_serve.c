@@ -30,7 +30,7 @@ static int read_keys(const struct args *args, struct keys *out, struct err *err)
         while (str_split_next(&text, ',', &piece)) TRY(add_key(out, piece, err));
     }
     if (path.p) {
-        if (os_file_load(args->arena, str_cstr(args->arena, path), KEY_FILE_BYTES_MAX, &text, err))
+        if (os_input_load(args->arena, str_cstr(args->arena, path), KEY_FILE_BYTES_MAX, &text, err))
             return err_prefix(err, "--api-key-file");
         while (str_split_next(&text, '\n', &piece)) TRY(add_key(out, piece, err));
     }

@@ -26,7 +26,7 @@ static int run_once(const struct args *args, const struct template_tool *t, stru
     struct str input, text;
     if (!path) return err_set(err, ERR_EARG, "give the conversation by --input FILE.json (\"-\": standard input)");
     if (strcmp(path, "-") == 0) TRY(os_read_stdin(args->arena, INPUT_MAX_BYTES, &input, err));
-    else TRY(os_file_load(args->arena, path, INPUT_MAX_BYTES, &input, err));
+    else TRY(os_input_load(args->arena, path, INPUT_MAX_BYTES, &input, err));
     TRY(template_tool_render(t, args->arena, input, &text, err));
     struct sb out = {0};
     sb_put(&out, text);

@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "base/map.h"
+#include "file/limits.h"
 
 enum { MAX_DEPTH = 127 };
 
@@ -79,6 +80,7 @@ static int read_header(struct reader *r, char **out_memory) {
     r->text = str_n(memory, (size_t)n);
     r->data_at = sizeof prefix + n;
     if (json_depth(r->text) > MAX_DEPTH) return fail(r, "header is nested deeper than %d", MAX_DEPTH);
+    if (json_value_count(r->text) > ST_VALUES_MAX) return fail(r, "header has more than %d numbers and names", ST_VALUES_MAX);
     return ERR_OK;
 }
 
@@ -125,7 +127,7 @@ static int get_dtype(struct reader *r, struct str name, yyjson_val *val, enum dt
 static int get_shape(struct reader *r, yyjson_val *val, struct st_tensor *t) {
     if (!yyjson_is_arr(val)) return FAIL_TENSOR(r, t->name, "shape is %s, expected an array", yyjson_get_type_desc(val));
     size_t i, n = yyjson_arr_size(val);
-    if (n > INT32_MAX) return FAIL_TENSOR(r, t->name, "shape has %zu dimensions", n);
+    if (n > ST_DIMS_MAX) return FAIL_TENSOR(r, t->name, "shape has %zu dimensions, at most %d are read", n, ST_DIMS_MAX);
     int64_t *shape = arena_try(r->arena, (n ? n : 1) * sizeof *shape);
     if (!shape) return err_set(r->err, ERR_EMEMORY, "%s: no memory for a shape of %zu dimensions", r->st->source.name, n);
     yyjson_val *dim;

@@ -1,7 +1,7 @@
 /* One safetensors file: eight bytes of header length, a JSON header, then the tensors' bytes without gaps.
  *
- * Accepts and rejects what the reference library (safetensors 0.8) does, with one exception: a dimension beyond 2^63-1,
- * which only a tensor without elements could have, is refused.
+ * Accepts and rejects what the reference library (safetensors 0.8) does, with two exceptions: a dimension beyond 2^63-1,
+ * which only a tensor without elements could have, is refused, and so is what exceeds the limits of limits.h.
  *
  * (1) Nothing from the header is used before it was checked against the real size of the file.
  * (2) st_open reads the header only. Tensor bytes come by positioned reads into the caller's memory, so that a file cut
@@ -45,7 +45,7 @@ struct safetensors {
     uint64_t data_bytes; /* of all tensors */
 };
 
-enum { ST_HEADER_MAX = 100 * 1000 * 1000 };
+enum { ST_HEADER_MAX = 100 * 1000 * 1000 }; /* the reference's */
 
 /* What it finds lies in the arena; the source stays the caller's. On failure *out is zeroed. */
 int st_open(struct arena *a, const struct st_source *source, struct safetensors *out, struct err *err);

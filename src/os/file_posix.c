@@ -47,17 +47,29 @@ bool os_can_write(const char *dir) {
     return access(dir, W_OK | X_OK) == 0;
 }
 
+static int check_kind(const struct stat *st, enum os_open_mode mode, const char *path, struct err *err) {
+    if (S_ISDIR(st->st_mode)) return os_fail_text(err, ERR_EIO, "open", path, "it is a folder");
+    return mode == OS_READ && !S_ISREG(st->st_mode) ? os_fail_special(err, path) : 0;
+}
+
+/* A device is asked for its kind before it is opened, since opening may do something to it; and again afterwards, since it may have been
+ * put there meanwhile. O_NONBLOCK is for that case, for leases, and for regular files that the kernel makes up and that wait for news. */
 int os_file_open(const char *path, enum os_open_mode mode, struct os_file **out, struct err *err) {
-    static const int flags[] = {
-        [OS_READ] = O_RDONLY, [OS_WRITE] = O_RDWR | O_CREAT | O_TRUNC, [OS_UPDATE] = O_RDWR | O_CREAT, [OS_PRIVATE] = O_RDWR | O_CREAT};
+    static const int flags[] = {[OS_READ] = O_RDONLY | O_NONBLOCK | O_NOCTTY,
+                                [OS_INPUT] = O_RDONLY | O_NOCTTY,
+                                [OS_WRITE] = O_RDWR | O_CREAT | O_TRUNC,
+                                [OS_UPDATE] = O_RDWR | O_CREAT,
+                                [OS_PRIVATE] = O_RDWR | O_CREAT};
+    struct stat st;
     int fd;
+    if (mode == OS_READ && stat(path, &st) == 0) TRY(check_kind(&st, mode, path, err));
     do fd = open(path, flags[mode] | O_CLOEXEC, mode == OS_PRIVATE ? 0600 : 0666);
     while (fd < 0 && errno == EINTR);
-    if (fd < 0) return os_fail(err, errno, mode == OS_READ ? "open" : "write", path);
-    struct stat st;
-    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (fd < 0) return os_fail(err, errno, mode == OS_READ || mode == OS_INPUT ? "open" : "write", path);
+    int code = fstat(fd, &st) ? os_fail(err, errno, "look at", path) : check_kind(&st, mode, path, err);
+    if (code) {
         close(fd);
-        return os_fail_text(err, ERR_EIO, "open", path, "it is a folder");
+        return code;
     }
     struct os_file *f = mem_alloc(sizeof *f);
     f->fd = fd;

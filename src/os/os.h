@@ -27,7 +27,8 @@ struct os_stat {
 };
 
 enum os_open_mode {
-    OS_READ,
+    OS_READ,    /* regular files only, opened so that neither opening nor reading can wait for anybody */
+    OS_INPUT,   /* what a user or the system offers to be read: pipes and devices, too */
     OS_WRITE,   /* create or truncate */
     OS_UPDATE,  /* create or keep; read and write */
     OS_PRIVATE, /* the same; what is created nobody else may read */
@@ -48,8 +49,12 @@ int os_file_truncate(struct os_file *f, uint64_t size, struct err *err);
  * process. With wait == false: ERR_EBUSY when somebody else holds it. */
 int os_file_lock(struct os_file *f, bool wait, struct err *err);
 
-/* A whole file (or pipe) into the arena, NUL after the end; max_bytes 0 means 1 GiB, more than that is ERR_ELIMIT. */
+/* A whole regular file into the arena, NUL after the end; max_bytes 0 means 1 GiB, more than that is ERR_ELIMIT. One that says it is empty
+ * is not read: files that the kernel makes up say so and may wait for ever. */
 int os_file_load(struct arena *a, const char *path, uint64_t max_bytes, struct str *out, struct err *err);
+/* The same for what a user named on the command line, and for what the system tells in files: pipes such as <(command), devices, anything
+ * until it ends. */
+int os_input_load(struct arena *a, const char *path, uint64_t max_bytes, struct str *out, struct err *err);
 /* Writes to a temporary name in the same folder, syncs, and renames over path. */
 int os_file_save(const char *path, struct str data, struct err *err);
 

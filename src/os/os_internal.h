@@ -10,6 +10,9 @@ int os_fail_text(struct err *err, int code, const char *verb, const char *path, 
 /* The same with the system's reason: errno here, GetLastError() on Windows. Gives the code that fits the reason. */
 int os_fail(struct err *err, int system_code, const char *verb, const char *path);
 
+/* "cannot open PATH: ..." for what is neither a file nor a folder. */
+int os_fail_special(struct err *err, const char *path);
+
 const char *os_file_path(const struct os_file *f);
 /* Offsets are signed in both systems. */
 int os_file_check_range(const struct os_file *f, size_t n, uint64_t offset, struct err *err);

@@ -14,6 +14,7 @@ set(UNIT_SUITES
   hub
   kern
   kernelc
+  limits
   line_edit
   ops_elem
   ops_moe

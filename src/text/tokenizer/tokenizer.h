@@ -77,10 +77,14 @@ struct tok_stream_stage {
     uint64_t n_seen;    /* tokens (or characters) so far */
     struct sb previous; /* CTC: the token before */
 };
+struct tok_match_state; /* of regular expressions in decoders */
 struct tok_stream {
     const struct tok *t;
     bool skip_special;
     struct tok_stream_stage stages[TOK_STREAM_STAGES];
+    uint64_t room;                            /* bytes that a stage may have been given by now, ... */
+    uint64_t n_passed[TOK_STREAM_STAGES + 1]; /* ... and that it was given; the last is the output */
+    struct tok_match_state *match;
     struct sb *out;
 };
 void tok_stream_init(struct tok_stream *s, const struct tok *t, bool skip_special);
