@@ -32,6 +32,7 @@ int json_parse(struct arena *a, struct str text, const char *name, enum json_fla
     yyjson_alc alc = {alc_malloc, alc_realloc, alc_free, a};
     yyjson_read_err bad = {0};
     yyjson_read_flag how = flags & JSON_LENIENT ? YYJSON_READ_ALLOW_INF_AND_NAN : YYJSON_READ_NOFLAG;
+    if (flags & JSON_RAW_NUMBERS) how |= YYJSON_READ_NUMBER_AS_RAW;
     if (text.n == 0) return err_set(err, ERR_EFORMAT, "%s: empty, expected JSON", name);
     yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)text.p, text.n, how, &alc, &bad);
     if (!doc) {

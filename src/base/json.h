@@ -13,7 +13,8 @@
 
 enum json_flags {
     JSON_STRICT = 0,
-    JSON_LENIENT = 1, /* NaN and Infinity literals, as Python writes them into config.json */
+    JSON_LENIENT = 1,     /* NaN and Infinity literals, as Python writes them into config.json */
+    JSON_RAW_NUMBERS = 2, /* numbers stay text (yyjson_is_raw), with all of their digits */
 };
 
 /* name stands in messages: "config.json: line 3, column 7: ...". The text is copied. */

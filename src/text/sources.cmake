@@ -1,6 +1,35 @@
 set(TEXT_SOURCES
   src/text/chat/chat.c
   src/text/chat/chat_form.c
+  src/text/grammar/charset.c
+  src/text/grammar/compile.c
+  src/text/grammar/containers.c
+  src/text/grammar/dfa.c
+  src/text/grammar/dfa_ops.c
+  src/text/grammar/escape.c
+  src/text/grammar/expr.c
+  src/text/grammar/format_table.c
+  src/text/grammar/gbnf.c
+  src/text/grammar/intern.c
+  src/text/grammar/machine.c
+  src/text/grammar/mask.c
+  src/text/grammar/match.c
+  src/text/grammar/name_nodes.c
+  src/text/grammar/numbers.c
+  src/text/grammar/regex.c
+  src/text/grammar/rules.c
+  src/text/grammar/schema_array.c
+  src/text/grammar/schema_goals.c
+  src/text/grammar/schema_keywords.c
+  src/text/grammar/schema_load.c
+  src/text/grammar/schema_object.c
+  src/text/grammar/schema_scalars.c
+  src/text/grammar/schema_unfold.c
+  src/text/grammar/string_nodes.c
+  src/text/grammar/strset.c
+  src/text/grammar/value_nodes.c
+  src/text/grammar/vocab_trie.c
+  src/text/grammar/words.c
   src/text/output/call.c
   src/text/output/call_take.c
   src/text/output/chain.c
