@@ -9,6 +9,7 @@ set(CLI_SOURCES
   src/cli/cmd_doctor.c
   src/cli/cmd_download.c
   src/cli/cmd_generate.c
+  src/cli/cmd_grammar.c
   src/cli/cmd_help.c
   src/cli/cmd_inspect.c
   src/cli/cmd_logits.c
