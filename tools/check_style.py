@@ -124,7 +124,8 @@ BODY = re.compile(r"^[a-z][\w *]*[ *](\w+)\([^;{}]*\)\s*\{", re.M)
 
 
 # What the next change calls: forced calls and budgets of reasoning.
-AHEAD = {"output_force", "output_reasoning_close"}
+AHEAD = {"output_force", "output_reasoning_close", "gram_vocab_size", "gram_machine_bytes", "gram_match_copy", "gram_match_must_end", "gram_match_back",
+         "gram_match_forced"}
 
 
 def check_dead(root):
@@ -148,7 +149,7 @@ def check_dead(root):
 
 # Prefixes of global names besides those of the folder, the header and the file: types that a folder's functions are named after.
 PREFIXES = {
-    "src/api": "session template text",
+    "src/api": "grammar_tool session template text",
     "src/backend": "act op oplist",
     "src/backend/cuda": "attn experts gemm qmm qmv step",
     "src/base": "f16 f4e2m1 f8e4m3 jsonw m mem sb sha256 size utf8",
@@ -160,6 +161,8 @@ PREFIXES = {
     "src/os": "cpu",
     "src/server": "api call conn http",
     "src/tensor": "format plain quant",
+    "src/text/grammar": "gram array branch cs decimal facts format goal goals is key lists lits name nfa object pred put raw records scalars schema seen space"
+                        " string strings strlengths unfold value way word wordset",
     "src/text/template": "rt tbuf tdict titer tmpl tstr tv uni",
     "src/text/tokenizer": "tok",
 }

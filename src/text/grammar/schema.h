@@ -202,7 +202,7 @@ struct facts { /* newest first; never changed, so that branches share them */
 /* One alternative: all facts, none of them FACT_LITERAL. Return false to stop. */
 typedef bool unfold_fn(struct schema *s, const struct facts *facts, void *user);
 /* Calls fn for each alternative of the literals as values of this kind (KIND_OBJECT or KIND_ARRAY). */
-void unfold(struct schema *s, const struct lits *l, unsigned kind, unfold_fn *fn, void *user);
+void unfold_goal(struct schema *s, const struct lits *l, unsigned kind, unfold_fn *fn, void *user);
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------------------ */
 

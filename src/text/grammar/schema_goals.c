@@ -102,7 +102,7 @@ static bool kind_maybe(struct schema *s, const struct lits *l, unsigned kind, in
         if (!lit_negated(l->p[i]) && !(schema_kinds(s, lit_node(l->p[i])) & kind)) return false;
     if (depth <= 0) return true;
     struct maybe m = {depth, kind, false};
-    unfold(s, l, kind, try_alternative, &m);
+    unfold_goal(s, l, kind, try_alternative, &m);
     return m.found || s->code;
 }
 
@@ -217,7 +217,7 @@ static void unfold_kind(struct schema *s, const struct lits *l, unsigned kind, u
     struct shapes shapes = {.kind = kind, .node = node};
     for (uint32_t i = 0; i < l->n; i++)
         if (!lit_negated(l->p[i]) && !(schema_kinds(s, lit_node(l->p[i])) & kind)) return;
-    unfold(s, l, kind, add_shape, &shapes);
+    unfold_goal(s, l, kind, add_shape, &shapes);
     *out = shapes.p;
     *out_n = shapes.n;
 }

@@ -382,7 +382,7 @@ static void search(struct unfolding *u, struct branch b, int nesting) {
     if (!s->code && !u->fn(s, facts, u->user)) u->is_stopped = true;
 }
 
-void unfold(struct schema *s, const struct lits *l, unsigned kind, unfold_fn *fn, void *user) {
+void unfold_goal(struct schema *s, const struct lits *l, unsigned kind, unfold_fn *fn, void *user) {
     struct unfolding u = {.s = s, .kind = kind, .fn = fn, .user = user, .node = l->n ? lit_node(l->p[0]) : s->root};
     struct branch b = {0};
     for (uint32_t i = l->n; i-- > 0;) b.todo = facts_literal(s, b.todo, l->p[i], NULL);
