@@ -83,7 +83,7 @@ int cmd_grammar(const struct args *args, struct err *err) {
     struct grammar_tool t;
     const char *model = NULL;
     bool with_masks = args_given(args, OPT_GRAMMAR_MODEL);
-    if (with_masks) TRY(model_arg(args, args_str(args, OPT_GRAMMAR_MODEL), &model, NULL, err));
+    if (with_masks) TRY(args_model(args, args_str(args, OPT_GRAMMAR_MODEL), &model, NULL, err));
     TRY(grammar_tool_open(model, with_masks, &t, err));
     apply_options(args, &t.options);
     int code = args_flag(args, OPT_GRAMMAR_JSONL) ? judge_lines(&t, err) : judge(args, &t, err);
