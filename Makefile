@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all release test-release sign run test test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz format clean help \
+.PHONY: all release test-release sign run sources test test-medium test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz fuzz-folders format clean help \
     build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
@@ -7,13 +7,14 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 DATA ?=
 FUZZ_SECONDS ?= 30
+FOLDER_SECONDS ?= 120
 RUN_ARGS ?=
 OTHER := $(if $(filter x86_64,$(shell uname -m)),linux-aarch64,linux-x86_64)
 
-# $(call cmake,PRESET[,TARGETS]): configures once, builds what changed.
+# $(call cmake,PRESET[,TARGETS]): configures once, builds what changed, and says how far it is.
 define cmake
-	@test -e build/$(1)/build.ninja || { mkdir -p build && cmake --preset $(1) > build/$(1).log 2>&1 || { cat build/$(1).log; rm -f build/$(1)/build.ninja; exit 1; }; }
-	@cmake --build build/$(1) $(if $(2),--target $(2)) $(if $(VERBOSE),-v) -- --quiet
+	@test -e build/$(1)/build.ninja || { mkdir -p build && tools/progress.sh "configuring $(1)" build/$(1).log cmake --preset $(1) || { rm -f build/$(1)/build.ninja; exit 1; }; }
+	@$(if $(VERBOSE),,tools/progress.sh "building $(1)" build/$(1)/build.log) cmake --build build/$(1) $(if $(2),--target $(2)) $(if $(VERBOSE),-- -v)
 endef
 
 all: build-release ## build build/release/mlxcel
@@ -28,15 +29,25 @@ run: build-release ## set up, build and run the built-in model
 venv:
 	@tools/venv.sh
 
+sources: ## fetch the source archives of all libraries into build/downloads, for machines that cannot
+	@tools/setup.sh build
+	@cmake -P cmake/sources.cmake
+
 test: build-release ## set up, build and run the short tests (DATA=DIR: folder of large test material)
 	@tools/setup.sh test
 	@tools/venv.sh
 	@python3 tests/run_tests.py --build build/release $(if $(DATA),--data "$(DATA)")
 
-test-long: build-release ## the long tests: big oracles, load, fuzzing
+test-medium: build-release ## what takes longer than the short tests and is run before a push: every family, products of real sizes
 	@tools/setup.sh test
 	@tools/venv.sh
-	@python3 tests/run_tests.py --build build/release --cost all $(if $(DATA),--data "$(DATA)")
+	@python3 tests/run_tests.py --build build/release --cost medium $(if $(DATA),--data "$(DATA)")
+
+test-long: build-release ## all tests: also big oracles, load, fuzzing
+	@tools/setup.sh test
+	@tools/venv.sh
+	$(call cmake,asan,mlxcel)
+	@python3 tests/run_tests.py --build build/release --cost all --timeout 14400 $(if $(DATA),--data "$(DATA)")
 	@$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=300
 
 test-cuda: build-release ## everything that a GPU must show; says why not where there is none (DATA=DIR as above)
@@ -109,6 +120,10 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (default 30) seconds
 	@tools/setup.sh build fuzz
 	$(call cmake,fuzz,fuzz_targets)
 	@tools/fuzz.sh $(FUZZ_SECONDS)
+
+fuzz-folders: build-release ## damaged model folders for FOLDER_SECONDS (default 120) seconds
+	$(call cmake,asan,mlxcel)
+	@python3 tests/file/fuzz_folders.py build/release/mlxcel --sanitized build/asan/mlxcel --seconds $(FOLDER_SECONDS) --seed "$$(git rev-parse --short HEAD 2>/dev/null)"
 
 release: ## every artifact that is published, into dist/ (RELEASE_ARGS=--no-cuda: without kernels)
 	@packaging/release.sh $(RELEASE_ARGS)

@@ -54,6 +54,23 @@ function(mlxcel_has_driver out)
   endforeach()
 endfunction()
 
+# Fetches a file of a release; it appears only when its hash is right.
+function(mlxcel_download url sha256 file out_reason)
+  string(RANDOM LENGTH 8 suffix)
+  set(part ${file}.${suffix}.part)
+  file(DOWNLOAD ${url} ${part} STATUS status TIMEOUT 300 INACTIVITY_TIMEOUT 30 TLS_VERIFY ON)
+  list(GET status 0 rc)
+  list(GET status 1 reason)
+  if(rc EQUAL 0)
+    mlxcel_accept(${part} ${sha256} ${file} reason)
+  endif()
+  file(REMOVE ${part})
+  if(reason)
+    string(PREPEND reason "${url}: ")
+  endif()
+  set(${out_reason} "${reason}" PARENT_SCOPE)
+endfunction()
+
 # Puts the prebuilt kernels in place. out_reason is empty on success.
 function(mlxcel_kernels_prebuilt out_reason)
   set(lock ${CMAKE_SOURCE_DIR}/cmake/kernels.lock)

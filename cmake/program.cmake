@@ -27,3 +27,8 @@ endif()
 include(GNUInstallDirs)
 install(PROGRAMS $<TARGET_FILE:mlxcel> ${server} DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(NOT WIN32 AND NOT CMAKE_CROSSCOMPILING) # the program itself prints them
+  set(MLXCEL_PROGRAM ${CMAKE_BINARY_DIR}/mlxcel)
+  configure_file(cmake/install_texts.cmake.in install_texts.cmake @ONLY)
+  install(SCRIPT ${CMAKE_BINARY_DIR}/install_texts.cmake)
+endif()

@@ -13,7 +13,7 @@ ${suite_externs}extern const struct unit_suite *const unit_suites[];
 const struct unit_suite *const unit_suites[] = {
 ${suite_rows}    0};
 ")
-add_executable(unit_tests tests/unit/unit_main.c ${suite_files} ${CMAKE_BINARY_DIR}/unit_suites.c)
+add_executable(unit_tests tests/unit/unit_main.c tests/test_paths.c tests/checkkern/kern_ref_packed.c ${suite_files} ${CMAKE_BINARY_DIR}/unit_suites.c)
 target_include_directories(unit_tests PRIVATE tests/unit)
 target_compile_definitions(unit_tests PRIVATE MLXCEL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
 target_link_libraries(unit_tests PRIVATE mlxcel_core)
@@ -24,7 +24,7 @@ endif()
 
 # Test programs besides the unit tests (checkkern and the like): tests/NAME/sources.cmake appends "NAME=file.c file.c" to TEST_PROGRAMS.
 set(TEST_PROGRAMS "")
-foreach(folder checkkern conform cuda golden sampling server platform xla)
+foreach(folder checkkern conform cuda golden grammar sampling server platform xla)
   if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${folder}/sources.cmake)
     include(tests/${folder}/sources.cmake)
   endif()

@@ -147,5 +147,5 @@ extern "C" __global__ void argmax_rows(KARGS(k_argmax) a) {
     int at = -1;
     for (int c = threadIdx.x; c < a.chunks; c += blockDim.x) better(best, at, a.best[r * a.chunks + c], a.at[r * a.chunks + c]);
     block_best(best, at);
-    if (threadIdx.x == 0) a.y[r * a.y_stride] = at >= 0 && isfinite(best) && isfinite(view_load(a.x, r, 0, 0)) ? at : -1;
+    if (threadIdx.x == 0) a.y[r * a.y_stride] = a.chosen[r] = at >= 0 && isfinite(best) && isfinite(view_load(a.x, r, 0, 0)) ? at : -1;
 }

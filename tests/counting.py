@@ -1,6 +1,10 @@
 """Counts the checks of a test program in Python and prints the last line that tests/run_tests.py reads."""
 import sys
 
+# Seconds after which a program that should have ended or answered counts as hanging. Never a measure of speed: what it stops takes some
+# seconds at most on an idle machine, and tests must pass on one that is busy with other things.
+HANG = 300
+
 n_passed = n_failed = n_skipped = 0
 
 

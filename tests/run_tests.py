@@ -4,7 +4,10 @@
 Each suite ends with "N passed, N failed[, N skipped]"; so does this program. What cannot run here (no test data, no
 Python references, no program) is counted as skipped and said with its reason, never passed over.
 
-usage: run_tests.py [--build DIR] [--data DIR] [--cost short|long|all] [--list FILE] [--timeout S] [-v] [SUITE ...]
+Suites run side by side, one for each processor, in the order of the list; those that want the machine alone come last, one by one.
+What a suite prints appears in one piece when it ends.
+
+usage: run_tests.py [--build DIR] [--data DIR] [--cost short|medium|long|all] [--jobs N] [--list FILE] [--timeout S] [-v] [SUITE ...]
 """
 import argparse
 import os
@@ -13,13 +16,17 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SUMMARY = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$")
+COSTS = ("short", "medium", "long")
+SILENCE = 15  # seconds without a line after which one says what is running
 
 
 def read_suites(path):
+    """The rows of the list. Of the words under NEEDS, "alone" and "@NAME" say beside what a suite runs; the others are conditions."""
     suites = []
     with open(path, encoding="utf-8") as f:
         for number, line in enumerate(f, 1):
@@ -27,9 +34,16 @@ def read_suites(path):
             if not line or line.startswith("#"):
                 continue
             fields = line.split(None, 3)
-            if len(fields) != 4 or fields[0] not in ("short", "long"):
-                sys.exit(f"{path}:{number}: not \"short|long NAME NEEDS COMMAND\"")
-            suites.append(dict(zip(("cost", "name", "needs", "command"), fields)))
+            if len(fields) != 4 or fields[0] not in COSTS:
+                sys.exit(f"{path}:{number}: not \"{'|'.join(COSTS)} NAME NEEDS COMMAND\"")
+            if fields[1] in (s["name"] for s in suites):
+                sys.exit(f"{path}:{number}: a second suite called {fields[1]}")
+            suite = dict(zip(("cost", "name", "needs", "command"), fields))
+            words = [w for w in suite["needs"].split(",") if w != "-"]
+            suite["alone"] = "alone" in words
+            suite["holds"] = {w for w in words if w.startswith("@")}
+            suite["needs"] = [w for w in words if w != "alone" and not w.startswith("@")]
+            suites.append(suite)
     return suites
 
 
@@ -53,6 +67,11 @@ class Runner:
         exe = ".exe" if os.path.exists(os.path.join(self.build, "mlxcel.exe")) else ""
         self.program = os.path.join(self.build, "mlxcel" + exe)
         self.totals = [0, 0, 0]
+        self.changed = threading.Condition()  # guards what follows and everything that is printed
+        self.running = {}  # suite name -> (process, start)
+        self.held = set()
+        self.spoke = time.monotonic()
+        self.ending = False
 
     def unmet(self, needs):
         """The reason why a suite cannot run here, or None."""
@@ -61,9 +80,7 @@ class Runner:
             "venv": None if self.venv else "the Python references of tests/requirements.txt are not installed",
             "program": None if os.path.exists(self.program) else f"{self.program} was not built",
         }
-        for need in needs.split(","):
-            if need == "-":
-                continue
+        for need in needs:
             if need not in reasons:
                 sys.exit(f"suites.list: unknown need {need}")
             if reasons[need]:
@@ -79,25 +96,87 @@ class Runner:
             words.append(word)
         return words
 
+    def run_all(self, suites):
+        """Skips what cannot run; then the suites that share the machine, then the others."""
+        ready = []
+        for suite in suites:
+            reason = self.unmet(suite["needs"])
+            if reason:
+                self.say(f"skipped {suite['name']}: {reason}")
+                self.totals[2] += 1
+            else:
+                ready.append(suite)
+        threading.Thread(target=self.tell_what_runs, daemon=True).start()
+        try:
+            self.run_beside([s for s in ready if not s["alone"]], self.args.jobs)
+            self.run_beside([s for s in ready if s["alone"]], 1)
+        except BaseException:
+            self.end_all()
+            raise
+
+    def run_beside(self, waiting, most):
+        """Starts the first waiting suite that may run, whenever there is room, until all have ended."""
+        with self.changed:
+            while waiting or self.running:
+                suite = next((s for s in waiting if not s["holds"] & self.held), None)
+                if suite is None or len(self.running) >= most:
+                    self.changed.wait()
+                    continue
+                waiting.remove(suite)
+                self.held |= suite["holds"]
+                self.running[suite["name"]] = (None, time.monotonic())
+                threading.Thread(target=self.run, args=(suite,), daemon=True).start()
+
     def run(self, suite):
-        reason = self.unmet(suite["needs"])
-        if reason:
-            print(f"skipped {suite['name']}: {reason}", flush=True)
-            self.totals[2] += 1
-            return
+        start = time.monotonic()
+        output, rc = self.execute(suite)
+        with self.changed:
+            del self.running[suite["name"]]
+            self.held -= suite["holds"]
+            if not self.ending:
+                self.report(suite, output, rc, time.monotonic() - start)
+            self.changed.notify_all()
+
+    def execute(self, suite):
+        """What the suite printed, and its exit code. It has a process group of its own, which ends with it where time is up."""
         env = dict(os.environ, MLXCEL_SOURCE_DIR=ROOT, MLXCEL_BUILD_DIR=self.build, MLXCEL_PROGRAM=self.program)
         if self.data:
             env["MLXCEL_TEST_DATA"] = self.data
-        start = time.monotonic()
         try:
-            done = subprocess.run(self.command(suite), cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, timeout=self.args.timeout)
-            output, rc = done.stdout.decode("utf-8", "replace"), done.returncode
-        except subprocess.TimeoutExpired as e:
-            output, rc = (e.stdout or b"").decode("utf-8", "replace") + f"\nended after {self.args.timeout} s\n", 124
+            process = subprocess.Popen(self.command(suite), cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT, start_new_session=True)
         except OSError as e:
-            output, rc = f"{e}\n", 127
-        self.report(suite, output, rc, time.monotonic() - start)
+            return f"{e}\n", 127
+        with self.changed:
+            self.running[suite["name"]] = (process, time.monotonic())
+            if self.ending:
+                end_group(process)
+        ended = ""
+        try:
+            output = process.communicate(timeout=self.args.timeout)[0]
+        except subprocess.TimeoutExpired:
+            end_group(process)
+            output, ended = process.communicate()[0], f"\nended after {self.args.timeout} s\n"
+        return output.decode("utf-8", "replace") + ended, 124 if ended else process.returncode
+
+    def end_all(self):
+        with self.changed:
+            self.ending = True
+            for process, _ in self.running.values():
+                if process:
+                    end_group(process)
+
+    def say(self, text):
+        print(text, flush=True)
+        self.spoke = time.monotonic()
+
+    def tell_what_runs(self):
+        while True:
+            time.sleep(1)
+            with self.changed:
+                now = time.monotonic()
+                if now - self.spoke >= SILENCE and self.running:
+                    self.say("... " + ", ".join(f"{name} ({now - start:.0f} s)" for name, (_, start) in self.running.items()))
 
     def report(self, suite, output, rc, seconds):
         lines = output.rstrip().splitlines() or [""]
@@ -114,17 +193,25 @@ class Runner:
                 if line.lower().startswith("skipped"):
                     print(line)
         if broken:
-            print(f"FAILED {suite['name']}: " + ("it checked nothing" if empty else f"exit code {rc}" if found else f"no summary line, exit code {rc}"))
+            self.say(f"FAILED {suite['name']}: " + ("it checked nothing" if empty else f"exit code {rc}" if found else f"no summary line, exit code {rc}"))
         skipped = f", {counts[2]} skipped" if counts[2] else ""
-        print(f"{suite['name']}: {counts[0]} passed, {counts[1]} failed{skipped} ({seconds:.1f} s)", flush=True)
+        self.say(f"{suite['name']}: {counts[0]} passed, {counts[1]} failed{skipped} ({seconds:.1f} s)")
         self.totals = [a + b for a, b in zip(self.totals, counts)]
+
+
+def end_group(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"), help="folder of the built programs")
     parser.add_argument("--data", help="test-data folder")
-    parser.add_argument("--cost", choices=("short", "long", "all"), default="short")
+    parser.add_argument("--cost", choices=(*COSTS, "all"), default="short")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="suites at once (default: one for each processor)")
     parser.add_argument("--list", default=os.path.join(ROOT, "tests", "suites.list"), help="the list of suites")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds for one suite")
     parser.add_argument("-v", "--verbose", action="store_true", help="show what the suites print")
@@ -139,9 +226,11 @@ def main():
     # a shell starts what it runs in the background with interrupts ignored, the programs keep to that, and tests of interrupts would fail
     signal.signal(signal.SIGINT, signal.default_int_handler)
     start = time.monotonic()
-    for suite in suites:
-        if suite["name"] in args.suite or (not args.suite and args.cost in ("all", suite["cost"])):
-            runner.run(suite)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("run_tests: ended by a signal"))
+    try:
+        runner.run_all([s for s in suites if (s["name"] in args.suite if args.suite else args.cost in ("all", s["cost"]))])
+    except KeyboardInterrupt:
+        sys.exit("run_tests: interrupted")
     passed, failed, skipped = runner.totals
     print(f"all suites: {time.monotonic() - start:.1f} s")
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))

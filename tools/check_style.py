@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Checks the house rules that a script can check: lengths, banned functions and words, family names in one file, dead functions.
+"""Checks the house rules that a script can check: lengths, banned functions and words, family names in one file, dead functions, names of the whole program.
 
 usage: check_style.py [ROOT]      prints "file:line: message" for each violation, exit code 1 if there is one
 """
 import collections
+import os
 import re
 import sys
 
@@ -14,6 +15,9 @@ MAX_FUNCTION_LINES = 100
 
 # Families that share their name with an algorithm, which may be named anywhere.
 ALGORITHMS = {"mamba", "mamba2", "rwkv"}
+
+# Files that may name families: the table of families, and that of call formats, whose names and markers hold them.
+FAMILY_HOMES = ("src/model/families.c", "src/model/family_defaults.inc", "src/text/output/formats.def")
 
 # Longer functions that have a reason; (file, function): the reason.
 LONG_FUNCTIONS = {}
@@ -26,6 +30,7 @@ BANNED = [
     (r"printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|fputc|fwrite", ("src/os/", "src/base/log.c", "src/base/arena.c"),
      "writes past base/log.h and os/os.h"),
     (r"getenv|secure_getenv|setenv|putenv", ("src/os/",), "the environment is read by os/ for the option table of cli/args"),
+    (r"os_env", ("src/os/",), "the environment is read through the option table (src/cli/options.def): take the value in an options struct"),
     (r"strcpy|strcat|strncpy|strncat|sprintf|vsprintf|gets|strtok|alloca|atoi|atol|atof|scanf|sscanf|rand|srand|system|popen", (),
      "is unsafe or depends on the locale: see base/str.h and base/rng.h"),
     (r"exit|_exit|quick_exit", ("src/os/", "src/cli/"), "only the command line ends the process"),
@@ -38,8 +43,10 @@ WORDS = [
 ]
 LONG = re.compile(r"\blong\b")
 LONG_CAST = re.compile(r"\(\s*(?:unsigned\s+)?long\s+long\s*\)")
-FAMILY_FILES = ("src/model/families.c", "src/model/family_defaults.inc")
 WIDE = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+# Where packages are fetched from is known to apt and pip, which a machine may have told of a mirror.
+HOSTS = re.compile(r"\b(?:deb|security|archive|snapshot)\.debian\.org|\b(?:archive|ports|security)\.ubuntu\.com|\bpypi\.org|\bpythonhosted\.org|"
+                   r"\bgithub\.com/[\w./-]+/(?:archive|releases/download)/")
 ISA_FLAGS = re.compile(r"-march=native|-mtune=native|-mcpu=native|-ffast-math")
 
 
@@ -81,7 +88,7 @@ def check_words(path, text, names):
                 yield csource.line_of(code, m.start()), f"{m.group()} {why}"
     for m in LONG.finditer(LONG_CAST.sub(lambda c: " " * len(c.group()), code)):
         yield csource.line_of(code, m.start()), "long has 32 bits on Windows: int64_t, size_t (long long only as a cast for printf)"
-    if path not in FAMILY_FILES and names:
+    if path not in FAMILY_HOMES and names:
         spoken = csource.code(text, keep_strings=True)
         for m in re.finditer(rf"(?<![A-Za-z0-9])({'|'.join(map(re.escape, names))})(?![A-Za-z0-9])", spoken):
             yield csource.line_of(spoken, m.start()), f"{m.group(1)} is a family: its name belongs in src/model/families.c only"
@@ -97,6 +104,9 @@ def check_file(root, path, names):
         opening = text.lstrip()
         if not opening.startswith("/*") and not path.endswith((".def", ".inc")):
             yield 1, "the file does not open with a comment that says what it owns"
+    if not path.startswith(("tools/check_", "tests/check/")):
+        for m in HOSTS.finditer(text):
+            yield csource.line_of(text, m.start()), f"{m.group()} is the host of a registry: name packages and versions, and let the client find them"
     if is_c or path.endswith((".cmake", ".txt", ".py", ".sh", "Makefile")):
         for m in WIDE.finditer(text):
             if not path.startswith(("tools/check_", "tests/check/")):
@@ -108,36 +118,85 @@ def check_file(root, path, names):
                 yield csource.line_of(text, m.start()), f"{m.group()} is never used: per-file instruction sets only"
 
 
-PROTOTYPE = re.compile(r"^(?!typedef)[a-z][\w *]*[ *](\w+)\([^;{}]*\)[^;{}]*;", re.M)
+PROTOTYPE = re.compile(r"^(?!typedef)(?:_Noreturn )?[a-z][\w *]*[ *](\w+)\([^;{}]*\)[^;{}]*;", re.M)
+EXTERN = re.compile(r"^extern\s[\w\s*]*?[ *](\w+)(?:\[[^\]]*\])*;", re.M)
 BODY = re.compile(r"^[a-z][\w *]*[ *](\w+)\([^;{}]*\)\s*\{", re.M)
 
 
+# What the next change calls: forced calls and budgets of reasoning.
+AHEAD = {"output_force", "output_reasoning_close", "gram_vocab_size", "gram_machine_bytes", "gram_match_copy", "gram_match_must_end", "gram_match_back",
+         "gram_match_forced"}
+
+
 def check_dead(root):
-    """Functions that a header offers and nobody takes: every other word of that name is a prototype or a body."""
+    """Functions that a header offers and the program does not take: every other word of that name is a prototype or a body. What tests and
+    measurements call counts for nothing: if nobody else does, it belongs to them."""
     offered, words = {}, collections.Counter()
     for path in csource.files(root, ".c", ".h", ".def", ".inc", ".cu", ".cuh"):
+        if path.startswith(("tests/", "bench/")):
+            continue
         code = csource.code(csource.read(root, path))
         words.update(re.findall(r"\w+", code))
         words.subtract(BODY.findall(code))
-        if path.startswith("src/") and path.endswith(".h"):
+        if path.startswith(("src/", "include/")) and path.endswith(".h"):
             for m in PROTOTYPE.finditer(code):
                 words[m.group(1)] -= 1
                 offered[m.group(1)] = (path, csource.line_of(code, m.start(1)))
     for name, (path, line) in offered.items():
-        if words[name] <= 0:
-            yield path, line, f"nobody calls {name}"
+        if words[name] <= 0 and name not in AHEAD:
+            yield path, line, f"the program does not call {name}"
+
+
+# Prefixes of global names besides those of the folder, the header and the file: types that a folder's functions are named after.
+PREFIXES = {
+    "src/api": "grammar_tool session template text",
+    "src/backend": "act op oplist",
+    "src/backend/cuda": "attn experts gemm qmm qmv step",
+    "src/base": "f16 f4e2m1 f8e4m3 jsonw m mem sb sha256 size utf8",
+    "src/cli": "arg args char cmd line opt sampling_args",
+    "src/engine": "job kv n_sampler",
+    "src/file": "quant st",
+    "src/hub": "piece repo",
+    "src/model": "family feed loader pass per_layer resolve",
+    "src/os": "cpu",
+    "src/server": "api call conn http",
+    "src/tensor": "format plain quant",
+    "src/text/grammar": "gram array branch cs decimal facts format goal goals is key lists lits name nfa object pred put raw records scalars schema seen space"
+                        " string strings strlengths unfold value way word wordset",
+    "src/text/template": "rt tbuf tdict titer tmpl tstr tv uni",
+    "src/text/tokenizer": "tok",
+}
+
+
+def check_prefixes(root):
+    """Names that a header gives to the whole program begin with their module: in a library they meet those of everybody else."""
+    bodies = collections.defaultdict(set)
+    for path in csource.files(root, ".c"):
+        if path.startswith("src/"):
+            for name in BODY.findall(csource.code(csource.read(root, path))):
+                bodies[name].add(os.path.basename(path)[:-2])
+    for path in csource.files(root, ".h"):
+        if not path.startswith(("src/", "include/")):
+            continue
+        folder, header = os.path.split(path)
+        known = {os.path.basename(folder), header[:-2], "mlxcel", *PREFIXES.get(folder, "").split()}
+        code = csource.code(csource.read(root, path))
+        for m in [*PROTOTYPE.finditer(code), *EXTERN.finditer(code)]:
+            name = m.group(1)
+            if "_" not in name or not f"{name}_".startswith(tuple(f"{k}_" for k in known | bodies[name])):
+                yield path, csource.line_of(code, m.start(1)), f"{name} is a name of the whole program: begin it with that of its module"
 
 
 def main():
     root = csource.root_of(sys.argv)
     names = families(root)
     bad = 0
-    suffixes = (".c", ".h", ".def", ".inc", ".cu", ".cuh", ".cmake", ".txt", ".py", ".sh", "Makefile", "CMakePresets.json")
+    suffixes = (".c", ".h", ".def", ".inc", ".cu", ".cuh", ".cmake", ".txt", ".py", ".sh", ".yml", ".list", ".ci/run", "Makefile", "CMakePresets.json")
     for path in csource.files(root, *suffixes):
         for line, message in sorted(check_file(root, path, names)):
             print(f"{path}:{line}: {message}")
             bad += 1
-    for path, line, message in sorted(check_dead(root)):
+    for path, line, message in sorted([*check_dead(root), *check_prefixes(root)]):
         print(f"{path}:{line}: {message}")
         bad += 1
     return 1 if bad else 0

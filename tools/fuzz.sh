@@ -22,7 +22,7 @@ fuzz_one() {
     local name=$1 time=$seconds
     local corpus=$root/build/fuzz/corpus/$name seeds=$root/tests/fuzz/seeds/$name dict=$root/tests/fuzz/$name.dict log=$root/build/fuzz/$name.log
     mkdir -p "$corpus"
-    case $name in scanner | template | tokenizer_json) time=$((seconds * 2)) ;; esac
+    case $name in output | scanner | template | tokenizer_json | tokenizer_parts) time=$((seconds * 2)) ;; esac
     local args=(-max_total_time="$time" -timeout=30 -rss_limit_mb=2048 -max_len="${FUZZ_MAX_LEN:-65536}" -print_final_stats=1
         -artifact_prefix="$root/build/fuzz/findings/$name-")
     [ -e "$dict" ] && args+=(-dict="$dict")

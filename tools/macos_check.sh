@@ -13,7 +13,10 @@ if [ "$(cat build/zig/.ready 2>/dev/null)" != $version ]; then
     python=${PYTHON:-/usr/bin/python3}
     [ -x "$python" ] || python=python3
     "$python" -m venv build/zig
-    build/zig/bin/pip install --quiet --disable-pip-version-check --retries 2 --timeout 60 --no-deps ziglang==$version
+    # for x86_64 and for 64-bit ARM
+    echo "ziglang==$version --hash=sha256:97079827064a7492cce5541ceb438ae8003ce1e54e399676da2d62fb7a5dc08b" \
+        --hash=sha256:d2804f94f54f7fcf8169f4b212a619ad688a4e2e6592e976f0cf2e58e2cd8af3 >build/zig/requirements.txt
+    build/zig/bin/pip install --quiet --disable-pip-version-check --retries 2 --timeout 60 --no-deps --require-hashes -r build/zig/requirements.txt
     zig=$(echo "$PWD"/build/zig/lib/python3*/site-packages/ziglang/zig)
     for tool in ar ranlib; do printf '#!/bin/sh\nexec "%s" %s "$@"\n' "$zig" $tool >"$bin/zig-$tool"; done
     # zig has its own names for instruction sets, and no bundles: what is loaded at run time is linked as a library

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches ptxas of CUDA 12.4 from Debian's archive (trixie, non-free) without installing anything, and prints where it is.
+# Fetches ptxas of CUDA 12.4 through apt, from Debian's trixie (non-free), without installing anything, and prints where it is.
 # Kernels built with -DMLXCEL_CUDA_OLD_PTXAS=$(tools/old_ptxas.sh) also serve NVIDIA drivers 550 to 579. docs/cuda-kernels.md explains.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -12,19 +12,18 @@ if [ -x "$ptxas" ] && runs; then
     echo "$ptxas"
     exit
 fi
-command -v apt-get >/dev/null && command -v dpkg >/dev/null || fail "needs apt and dpkg; unpack Debian's nvidia-cuda-toolkit 12.4 into $dir by hand"
-key=/usr/share/keyrings/debian-archive-keyring.gpg
-[ -e $key ] || fail "the package debian-archive-keyring is missing"
-mkdir -p "$dir/apt/lists/partial" "$dir/apt/cache/archives/partial"
-# apt with lists and caches of its own: nothing of the system changes.
-echo "deb [signed-by=$key] http://deb.debian.org/debian trixie non-free" >"$dir/apt/sources.list"
-apt=(-q -o "Dir::Etc::sourcelist=$dir/apt/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$dir/apt/lists"
-    -o "Dir::Cache=$dir/apt/cache" -o APT::Sandbox::User=root -o Acquire::Retries=3)
-cd "$dir"
-log=$( (apt-get "${apt[@]}" update && apt-get "${apt[@]}" download nvidia-cuda-toolkit) 2>&1) || fail "apt could not fetch it: $(tail -n 3 <<<"$log")"
-for deb in nvidia-cuda-toolkit_12.4*.deb; do
-    [ -e "$deb" ] || fail "the archive has another version than 12.4: $(ls ./*.deb)"
-    dpkg -x "$deb" . && rm "$deb"
-done
+version=12.4.131~12.4.1-2 arch=$(dpkg --print-architecture)
+case $arch in
+    amd64) sha256=cd5fe85aee38d108b315f408a688641478f2402622a10c677478eb7a6c4e5319 ;;
+    arm64) sha256=34c1018e03a87493e2bac39dbb7ca7cff2ca84e64f4556089672ba09c8025858 ;;
+    *) fail "there is no ptxas for $arch" ;;
+esac
+mkdir -p "$dir"
+deb=$dir/nvidia-cuda-toolkit_${version}_$arch.deb
+"$root/tools/debian_fetch.sh" package trixie/non-free "nvidia-cuda-toolkit:$arch" $version "$dir" ||
+    fail "or unpack Debian's nvidia-cuda-toolkit 12.4 into $dir by hand"
+[ "$(sha256sum "$deb" | cut -d' ' -f1)" = $sha256 ] || fail "the sha256 of $deb is not $sha256"
+dpkg -x "$deb" "$dir"
+rm "$deb"
 runs || fail "$ptxas does not run"
 echo "$ptxas"

@@ -24,13 +24,20 @@ need() {
     reasons+=("$2")
 }
 
+# What fetches library sources (cmake/fetch.cmake).
+fetch_sources() {
+    need ca-certificates "checks downloads of library sources"
+    need python3 "runs pip" python3
+    python3 -c 'import pip' 2>/dev/null || need python3-pip "fetches library sources"
+}
+
 group_build() {
     need gcc "compiles the program" cc
     need libc6-dev "headers of the C library"
     need cmake "describes the build" cmake
     need ninja-build "runs the build" ninja
     need pkgconf "finds the libraries" pkg-config
-    need ca-certificates "checks downloads of library sources"
+    fetch_sources
     need libuv1-dev "event loop and operating system layer"
     need libssl-dev "TLS of the server"
     need libcurl4-openssl-dev "downloads of models" curl-config
@@ -51,7 +58,7 @@ group_clang() { need clang "second compiler, other warnings" clang; }
 group_macos() {
     need cmake "describes the build" cmake
     need ninja-build "runs the build" ninja
-    need ca-certificates "checks downloads of library sources"
+    fetch_sources
     need python3 "fetches the compiler" python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv "holds the compiler"
 }
@@ -63,7 +70,7 @@ group_windows() {
     need gcc-mingw-w64-x86-64-win32 "compiles for Windows" x86_64-w64-mingw32-gcc-win32
     need cmake "describes the build" cmake
     need ninja-build "runs the build" ninja
-    need ca-certificates "checks downloads of library sources"
+    fetch_sources
     need python3 "checks the imported DLLs" python3
 }
 group_windows-test() {
@@ -78,7 +85,7 @@ group_windows-test() {
 group_cross() {
     need cmake "describes the build" cmake
     need ninja-build "runs the build" ninja
-    need ca-certificates "checks downloads of library sources"
+    fetch_sources
     if [ "$machine" = x86_64 ]; then
         need gcc-aarch64-linux-gnu "compiles for Linux on ARM" aarch64-linux-gnu-gcc
         need libc6-dev-arm64-cross "headers of that C library"
@@ -99,7 +106,6 @@ group_release() {
     need nsis "makes the Windows installer" makensis
     need cpio "unpacks .rpm packages in the tests" cpio
     need perl "configures OpenSSL"
-    need debian-archive-keyring "checks the older ptxas that tools/old_ptxas.sh fetches"
     need make "builds OpenSSL" make
 }
 group_sign() {
@@ -147,12 +153,6 @@ if [[ " ${missing[*]} " == *":amd64 "* ]] && [ "$machine" != x86_64 ] && ! grep 
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-run() {
-    if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive "$@" </dev/null >"$log" 2>&1; then
-        tail -n 15 "$log" >&2
-        echo "setup: \"$*\" failed" >&2
-        exit 1
-    fi
-}
-run apt-get -o Acquire::Retries=3 update -q
-run apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "${missing[@]}"
+run() { "${BASH_SOURCE[0]%/*}/progress.sh" "$1" "$log" "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive "${@:2}" || exit 1; }
+run "setup: reading the package lists" apt-get -o Acquire::Retries=3 update -q
+run "setup: installing" apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "${missing[@]}"

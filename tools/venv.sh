@@ -8,11 +8,12 @@ want=$(sha256sum "$root/tests/requirements.txt" | cut -d' ' -f1)
 [ "$(cat "$venv/.ready" 2>/dev/null)" = "$want" ] && exit 0
 python=${PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || python=python3
-echo "venv: installing the Python references of the tests into build/venv"
 rm -rf "$venv"
 mkdir -p "$root/build"
+what="venv: installing the Python references of the tests into build/venv"
 if ! "$python" -m venv "$venv" >"$root/build/venv.log" 2>&1 ||
-    ! "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 2 --timeout 20 -r "$root/tests/requirements.txt" >>"$root/build/venv.log" 2>&1; then
+    ! "$root/tools/progress.sh" "$what" "$root/build/venv.log" "$venv/bin/pip" install --disable-pip-version-check --progress-bar off --retries 2 \
+        --timeout 20 -r "$root/tests/requirements.txt" 2>/dev/null; then
     echo "venv: not available ($(grep -E 'ERROR|Error' "$root/build/venv.log" | tail -n 1)); its suites will be skipped"
     rm -rf "$venv"
     exit 0

@@ -12,9 +12,7 @@ mlxcel_recipe(curl RUNTIME
   LICENCE curl
   PKG_CONFIG libcurl
   PACKAGE libcurl4-openssl-dev
-  PLACES
-    debian:pool/main/c/curl/curl_8.14.1.orig.tar.gz 6766ada7101d292b42b8b15681120acd68effa4a9660935853cf6d61f0d984d4
-    https://curl.se/download/curl-8.14.1.tar.gz 6766ada7101d292b42b8b15681120acd68effa4a9660935853cf6d61f0d984d4
+  PLACES apt:trixie/curl_8.14.1.orig.tar.gz 6766ada7101d292b42b8b15681120acd68effa4a9660935853cf6d61f0d984d4
   PROJECT ${CMAKE_SOURCE_DIR}/cmake/deps/curl
   INCLUDE include
   LIBRARY libcurl.a

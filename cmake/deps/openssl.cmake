@@ -7,9 +7,7 @@ if(MLXCEL_STATIC_TLS)
   mlxcel_recipe(openssl
     VERSION 3.5.7
     LICENCE Apache-2.0
-    PLACES
-      debian:pool/main/o/openssl/openssl_3.5.7.orig.tar.gz a8c0d28a529ca480f9f36cf5792e2cd21984552a3c8e4aa11a24aa31aeac98e8
-      https://github.com/openssl/openssl/releases/download/openssl-3.5.7/openssl-3.5.7.tar.gz a8c0d28a529ca480f9f36cf5792e2cd21984552a3c8e4aa11a24aa31aeac98e8
+    PLACES apt:trixie/openssl_3.5.7.orig.tar.gz a8c0d28a529ca480f9f36cf5792e2cd21984552a3c8e4aa11a24aa31aeac98e8
     PROJECT ${CMAKE_SOURCE_DIR}/cmake/deps/openssl
     LIBRARY libssl.a
     LINK ${MLXCEL_DEPS_DIR}/lib/libcrypto.a

@@ -4,9 +4,7 @@ mlxcel_recipe(utf8proc
   LICENCE MIT
   PKG_CONFIG libutf8proc
   PACKAGE libutf8proc-dev
-  PLACES
-    debian:pool/main/u/utf8proc/utf8proc_2.8.0.orig.tar.gz a0a60a79fe6f6d54e7d411facbfcc867a6e198608f2cd992490e46f04b1bcecc
-    https://github.com/JuliaStrings/utf8proc/archive/refs/tags/v2.8.0.tar.gz a0a60a79fe6f6d54e7d411facbfcc867a6e198608f2cd992490e46f04b1bcecc
+  PLACES apt:bookworm/utf8proc_2.8.0.orig.tar.gz a0a60a79fe6f6d54e7d411facbfcc867a6e198608f2cd992490e46f04b1bcecc
   CMAKE_ARGS -DBUILD_SHARED_LIBS=OFF -DUTF8PROC_ENABLE_TESTING=OFF
   LIBRARY libutf8proc.a
   DEFINES UTF8PROC_STATIC

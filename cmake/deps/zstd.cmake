@@ -4,9 +4,7 @@ mlxcel_recipe(zstd
   LICENCE BSD-3-Clause
   PKG_CONFIG libzstd
   PACKAGE libzstd-dev
-  PLACES
-    debian:pool/main/libz/libzstd/libzstd_1.5.7+dfsg.orig.tar.xz 0c092ef267edce57ba7f3f2645c861f72eaf5e76273c6c3632869423464b90a5
-    https://github.com/facebook/zstd/releases/download/v1.5.7/zstd-1.5.7.tar.gz eb33e51f49a15e023950cd7825ca74a4a2b43db8354825ac24fc1b7ee09e6fa3
+  PLACES apt:trixie/libzstd_1.5.7+dfsg.orig.tar.xz 0c092ef267edce57ba7f3f2645c861f72eaf5e76273c6c3632869423464b90a5
   PROJECT ${CMAKE_SOURCE_DIR}/cmake/deps/zstd
   LIBRARY libzstd.a
 )

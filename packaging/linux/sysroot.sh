@@ -3,8 +3,8 @@
 #
 #   packaging/linux/sysroot.sh linux-x86_64|linux-aarch64
 #
-# Packages come from MLXCEL_DEPS_CACHE (default build/downloads), else from the Debian mirror of this machine's apt, else from Debian's
-# archive of old releases; the hash decides. Nothing is installed.
+# Packages come from MLXCEL_DEPS_CACHE (default build/downloads), else through apt (tools/debian_fetch.sh: MLXCEL_DEBIAN_MIRROR names a mirror, of
+# old releases for one, where apt's own has them no more). The hash decides. Nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=$1
@@ -18,35 +18,22 @@ if [ "$(cat "$sysroot/.done" 2>/dev/null || true)" = "$stamp" ]; then
 fi
 mkdir -p "$cache"
 
-fetch() { # URL FILE
-    if [ -x /usr/lib/apt/apt-helper ]; then
-        /usr/lib/apt/apt-helper -o APT::Sandbox::User=root download-file "$1" "$2" >/dev/null 2>&1
-    else
-        curl -fsSL -o "$2" "$1"
-    fi
-}
+has_hash() { [ -e "$1" ] && [ "$(sha256sum "$1" | cut -d' ' -f1)" = "$2" ]; } # FILE SHA256
 
-package() { # POOL-PATH SHA256 FILE
-    local mirror
-    for mirror in $(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -E '/debian/?$' | sort -u) \
-        http://deb.debian.org/debian/ http://archive.debian.org/debian/; do
-        fetch "${mirror%/}/$1" "$3.part" || continue
-        if [ "$(sha256sum "$3.part" | cut -d' ' -f1)" = "$2" ]; then
-            mv "$3.part" "$3"
-            return 0
-        fi
-    done
-    rm -f "$3.part"
-    echo "sysroot: no place has $1 with the sha256 $2; put the file into $cache" >&2
-    return 1
+package() { # NAME:ARCH VERSION SHA256 FILE
+    local part=$4.part
+    rm -rf "$part"
+    tools/debian_fetch.sh package bullseye "$1" "$2" "$part" && mv "$part"/*.deb "$4"
+    rm -rf "$part"
+    has_hash "$4" "$3" || { rm -f "$4"; echo "sysroot: there is no $1 $2 with the sha256 $3; put ${4##*/} into $cache" >&2; return 1; }
 }
 
 rm -rf "$sysroot" "$sysroot.new"
 mkdir -p "$sysroot.new"
-while read -r for_target path sha256; do
+while read -r for_target name version sha256; do
     [ "$for_target" = "$target" ] || continue
-    file=$cache/$(basename "$path")
-    if [ ! -e "$file" ] || [ "$(sha256sum "$file" | cut -d' ' -f1)" != "$sha256" ]; then package "$path" "$sha256" "$file"; fi
+    file=$cache/${name%:*}_${version}_${name#*:}.deb
+    has_hash "$file" "$sha256" || package "$name" "$version" "$sha256" "$file"
     dpkg-deb -x "$file" "$sysroot.new"
 done < <(grep -v '^#' "$list")
 [ -d "$sysroot.new/usr" ] || { echo "sysroot: $list has no lines for $target" >&2; exit 1; }

@@ -4,11 +4,11 @@
 #include "model/families.h"
 
 size_t arch_count(void) {
-    return (size_t)n_families;
+    return (size_t)family_count;
 }
 
 struct arch arch_get(size_t i) {
-    return (struct arch){families[i].type, families[i].title};
+    return (struct arch){family_table[i].type, family_table[i].title};
 }
 
 static void put(struct sb *out, const char *text) {
@@ -69,9 +69,9 @@ static void describe_rest(const struct family *f, struct sb *out) {
 
 void arch_describe(size_t i, struct sb *out) {
     struct sb text = {0};
-    describe_layers(&families[i], &text);
-    describe_attention(&families[i], &text);
-    describe_rest(&families[i], &text);
+    describe_layers(&family_table[i], &text);
+    describe_attention(&family_table[i], &text);
+    describe_rest(&family_table[i], &text);
     sb_put(out, sb_str(&text));
     sb_free(&text);
 }
@@ -84,7 +84,7 @@ void arch_markdown(struct sb *out) {
             "unless config.json says otherwise.\n\n"
             "| model_type | models | architecture |\n|---|---|---|\n");
     for (size_t i = 0; i < arch_count(); i++) {
-        sb_fmt(out, "| `%s` | %s | ", families[i].type, families[i].title);
+        sb_fmt(out, "| `%s` | %s | ", family_table[i].type, family_table[i].title);
         arch_describe(i, out);
         sb_puts(out, " |\n");
     }
@@ -92,10 +92,10 @@ void arch_markdown(struct sb *out) {
         out,
         "\n## Other names\n\nFiles under these names are run as well: a text model under another name, or inside a model that also sees or hears\n"
         "(its text part only).\n\n| model_type | runs as |\n|---|---|\n");
-    for (int32_t i = 0; i < n_aliases; i++)
-        sb_fmt(out, "| `%s`%s%s | `%s` |\n", aliases[i].type, aliases[i].architecture ? " of " : "",
-               aliases[i].architecture ? aliases[i].architecture : "", aliases[i].family);
+    for (int32_t i = 0; i < family_n_aliases; i++)
+        sb_fmt(out, "| `%s`%s%s | `%s` |\n", family_aliases[i].type, family_aliases[i].architecture ? " of " : "",
+               family_aliases[i].architecture ? family_aliases[i].architecture : "", family_aliases[i].family);
     sb_puts(out, "\n## Not supported, and why\n\nAny other type is refused by its name, with the nearest supported ones. These we know:\n\n"
                  "| model_type | reason |\n|---|---|\n");
-    for (int32_t i = 0; i < n_refusals; i++) sb_fmt(out, "| `%s` | %s |\n", refusals[i].type, refusals[i].why);
+    for (int32_t i = 0; i < family_n_refusals; i++) sb_fmt(out, "| `%s` | %s |\n", family_refusals[i].type, family_refusals[i].why);
 }

@@ -1,4 +1,4 @@
-/* Measuring: requests of made-up tokens through the engine, timed by the step that finishes them. */
+/* Measuring: requests of made-up tokens through the engine, timed by the turn that finishes them. */
 #include "api/bench.h"
 
 #include "api/session_internal.h"
@@ -9,37 +9,39 @@
 
 #include <stdlib.h>
 
-struct bench_job {
-    int32_t n_seen; /* tokens received */
-    bool done;
-    struct err err;
-};
-
-static void on_event(void *user, const struct engine_event *event) {
-    struct bench_job *j = user;
-    if (event->token >= 0) j->n_seen++;
-    if (event->finish) j->done = true;
-    if (event->finish == FINISH_ERROR) j->err = *event->err;
-}
-
 static int32_t token_at(const struct session *s, int64_t i) {
     return (int32_t)(hash_mix((uint64_t)i + 1) % (uint64_t)s->model.spec.vocab);
 }
 
-/* Steps until every job has seen at least n tokens; the time of that. */
-static int step_until(struct session *s, struct bench_job *jobs, int32_t n_jobs, int32_t n, double *out_seconds, struct err *err) {
+/* Turns the engine until every job has at least n tokens; the time of that. */
+static int turn_until(struct session *s, struct job **jobs, int32_t n_jobs, int32_t n, double *out_seconds, struct err *err) {
     uint64_t start = os_clock_ns();
-    for (;;) {
-        bool all = true, idle;
+    for (bool all = false, idle; !all;) {
+        TRY(engine_turn(s->engine, &idle, err));
+        all = true;
         for (int32_t i = 0; i < n_jobs; i++) {
-            if (jobs[i].err.code) return err_set(err, jobs[i].err.code, "%s", jobs[i].err.msg);
-            all &= jobs[i].n_seen >= n || jobs[i].done;
+            struct job_events ev;
+            job_take(jobs[i], &ev);
+            if (ev.finish == JOB_ERROR) return err_set(err, ev.err.code, "%s", ev.err.msg);
+            all &= ev.usage.n_new >= n || ev.finish;
         }
-        if (all) break;
-        TRY(engine_step(s->engine, &idle, err));
     }
     *out_seconds = (double)(os_clock_ns() - start) * 1e-9;
     return ERR_OK;
+}
+
+/* Requests of made-up tokens, each with a prompt of its own. */
+static int submit(struct session *s, const struct bench_case *c, int32_t n_prompt, struct job **out, struct err *err) {
+    int32_t *tokens = mem_alloc((size_t)n_prompt * sizeof *tokens);
+    int code = ERR_OK;
+    for (int32_t i = 0; i < c->n_batch && !code; i++) {
+        for (int32_t k = 0; k < n_prompt; k++) tokens[k] = token_at(s, (int64_t)i * n_prompt + k);
+        struct job_spec spec = {
+            .tokens = tokens, .n_tokens = n_prompt, .max_new = c->n_new + 1, .ignore_eos = true, .sampling = sampler_defaults()};
+        code = engine_submit(s->engine, &spec, 1, &out[i], err);
+    }
+    mem_free(tokens);
+    return code;
 }
 
 /* A prompt case times the way to the first token; a generation case the tokens after it. */
@@ -49,24 +51,16 @@ static int run_once(struct session *s, const struct bench_case *c, double *out_s
         return err_set(err, ERR_ELIMIT, "%s of %d at a depth of %d needs %d tokens, but the context is %d",
                        c->n_prompt ? "a prompt" : "an answer", c->n_prompt ? c->n_prompt : c->n_new, c->depth, n_prompt + c->n_new + 1,
                        context);
-    int32_t *tokens = mem_alloc((size_t)n_prompt * sizeof *tokens);
-    struct bench_job *jobs = mem_alloc((size_t)c->n_batch * sizeof *jobs);
-    struct job **handles = mem_alloc((size_t)c->n_batch * sizeof *handles);
-    int code = ERR_OK;
-    for (int32_t i = 0; i < c->n_batch && !code; i++) {
-        for (int32_t k = 0; k < n_prompt; k++) tokens[k] = token_at(s, (int64_t)i * n_prompt + k);
-        struct engine_request r = {.tokens = tokens, .n_tokens = n_prompt, .max_new = c->n_new + 1, .on_event = on_event, .user = &jobs[i]};
-        code = engine_submit(s->engine, &r, &handles[i], err);
-    }
+    struct job **jobs = mem_alloc((size_t)c->n_batch * sizeof *jobs);
     double prompt_seconds = 0, new_seconds = 0;
-    if (!code) code = step_until(s, jobs, c->n_batch, 1, &prompt_seconds, err);
-    if (!code && c->n_new) code = step_until(s, jobs, c->n_batch, c->n_new + 1, &new_seconds, err);
-    bool idle = false;
-    while (!code && !idle) code = engine_step(s->engine, &idle, err);
+    int code = submit(s, c, n_prompt, jobs, err);
+    if (!code) code = turn_until(s, jobs, c->n_batch, 1, &prompt_seconds, err);
+    if (!code && c->n_new) code = turn_until(s, jobs, c->n_batch, c->n_new + 1, &new_seconds, err);
+    for (int32_t i = 0; i < c->n_batch; i++)
+        if (jobs[i]) job_release(jobs[i]);
+    for (bool idle = false; !code && !idle;) code = engine_turn(s->engine, &idle, err);
     *out_seconds = c->n_prompt ? prompt_seconds : new_seconds;
-    mem_free(handles);
     mem_free(jobs);
-    mem_free(tokens);
     return code;
 }
 
@@ -173,6 +167,7 @@ static int collect_rows(const struct session_options *options, int32_t n, struct
     struct session *s;
     struct session_options o = *options;
     o.context = n;
+    o.n_logits = -1;
     TRY(session_open(&o, &s, err));
     out->vocab = session_vocab(s);
     out->p = mem_try((size_t)n * (size_t)out->vocab * sizeof *out->p);

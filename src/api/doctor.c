@@ -51,11 +51,11 @@ static int disk_free_near(struct arena *a, const char *path, uint64_t *out, bool
     return code;
 }
 
-static void examine_store(struct arena *a, const char *models_dir, struct doctor_report *r) {
+static void examine_store(struct arena *a, const struct store_options *o, struct doctor_report *r) {
     uint64_t free_bytes = 0;
     struct os_stat st;
     struct err err;
-    const char *dir = store_models_dir(a, models_dir);
+    const char *dir = store_models_dir(a, o);
     if (!dir) {
         add(r, "store", DOCTOR_PROBLEM, STR("no place for downloaded models: the home folder is unknown"),
             STR("set MLXCEL_MODELS_DIR to a folder"));
@@ -118,22 +118,22 @@ static void examine_gpu(struct arena *a, struct doctor_report *r) {
 }
 
 /* Plugins for the xla backend, with the line that uses each. None is opened: that would load hundreds of megabytes. */
-static void examine_plugins(struct arena *a, struct doctor_report *r) {
+static void examine_plugins(struct arena *a, const struct xla_options *o, struct doctor_report *r) {
     struct xla_plugins found;
-    xla_plugins_find(a, &found);
+    xla_plugins_find(a, o, &found);
     for (int32_t i = 0; i < found.n; i++)
         add(r, "xla", DOCTOR_OK, str_fmt(a, "PJRT plugin for %.*s: %.*s", STR_ARG(found.items[i].device), STR_ARG(found.items[i].path)),
             str_fmt(a, "to use it, run with --backend xla --xla-plugin %.*s", STR_ARG(found.items[i].path)));
 }
 
-void doctor_examine(struct arena *a, const char *models_dir, struct doctor_report *out) {
+void doctor_examine(struct arena *a, const struct store_options *store, const struct xla_options *xla, struct doctor_report *out) {
     struct str system;
     *out = (struct doctor_report){0};
     os_describe(a, &system);
     add(out, "system", DOCTOR_OK, system, (struct str){0});
     examine_processor(a, out);
     examine_memory(a, out);
-    examine_store(a, models_dir, out);
+    examine_store(a, store, out);
     examine_gpu(a, out);
-    examine_plugins(a, out);
+    examine_plugins(a, xla, out);
 }

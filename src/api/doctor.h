@@ -18,7 +18,9 @@ struct doctor_report {
     size_t n;
 };
 
-/* models_dir NULL: the usual place. Never fails: what cannot be found out is a finding. */
-void doctor_examine(struct arena *a, const char *models_dir, struct doctor_report *out);
+struct store_options;
+struct xla_options;
+/* Never fails: what cannot be found out is a finding. */
+void doctor_examine(struct arena *a, const struct store_options *store, const struct xla_options *xla, struct doctor_report *out);
 
 #endif

@@ -1,21 +1,23 @@
-/* Perplexity: chunks as sequences of one batch, every row with its logits; sums in double and in the order of the text. */
+/* Perplexity: chunks are jobs that want the logits of every position; sums in double and in the order of the text. */
 #include "api/perplexity.h"
 
 #include "api/session_internal.h"
 #include "base/fmath.h"
 
+/* A chunk of the text that is being computed. */
 struct lane {
-    struct sequence seq;
+    struct run *run;
+    struct job *job;       /* NULL: over */
     const int32_t *tokens; /* of its chunk */
-    int32_t n;
+    int32_t n, n_read;
     double sum, squares;
 };
 
 struct run {
     const struct perplexity_options *o;
-    struct runner *r;
+    struct session *session;
     struct lane *lanes;
-    int32_t n_lanes;
+    int32_t n_lanes, vocab;
     double sum, squares; /* of the negative log-probabilities */
     uint64_t n, n_chunks;
     size_t at; /* tokens given to lanes */
@@ -29,94 +31,100 @@ static double surprise(const float *logits, int32_t vocab, int32_t token) {
     return best + m_log(sum) - (double)logits[token];
 }
 
-/* The next chunks into the lanes; false when the text is used up. */
-static bool fill(struct run *run) {
+static void on_rows(void *user, int32_t first, int32_t n_rows, const float *logits) {
+    struct lane *lane = user;
+    int32_t vocab = lane->run->vocab;
+    for (int32_t i = 0; i < n_rows; i++, logits += vocab) {
+        int32_t next = first + i + 1;
+        double x = next < lane->n ? surprise(logits, vocab, lane->tokens[next]) : 0;
+        lane->sum += x;
+        lane->squares += x * x;
+    }
+}
+
+/* The next chunks into the lanes, as many as the session computes at once. */
+static int fill(struct run *run, struct err *err) {
     run->n_lanes = 0;
-    while (run->n_lanes < run->r->limits.seqs && run->o->n_tokens - run->at > 1) {
+    while (run->n_lanes < engine_limits(run->session->engine)->seqs && run->o->n_tokens - run->at > 1) {
         size_t left = run->o->n_tokens - run->at;
         struct lane *lane = &run->lanes[run->n_lanes];
-        *lane = (struct lane){.tokens = run->o->tokens + run->at, .n = left < (size_t)run->o->chunk ? (int32_t)left : run->o->chunk};
-        if (!sequence_init(&lane->seq, &run->r->kv, lane->n)) break;
-        for (int32_t i = 0; i < lane->n; i++) sequence_append(&lane->seq, lane->tokens[i]);
-        lane->seq.n_prompt = lane->n;
+        *lane = (struct lane){
+            .run = run, .tokens = run->o->tokens + run->at, .n = left < (size_t)run->o->chunk ? (int32_t)left : run->o->chunk};
+        struct job_spec spec = {.tokens = lane->tokens,
+                                .n_tokens = lane->n,
+                                .rows = ROWS_LOGITS,
+                                .on_rows = on_rows,
+                                .rows_user = lane,
+                                .wants_progress = true,
+                                .user = lane};
+        TRY(engine_submit(run->session->engine, &spec, 1, &lane->job, err));
         run->at += (size_t)lane->n;
         run->n_lanes++;
     }
-    return run->n_lanes > 0;
+    return ERR_OK;
 }
 
+/* One step of all lanes; *out_more when one of them is not yet over. */
 static int step(struct run *run, bool *out_more, struct err *err) {
-    struct runner *r = run->r;
-    int32_t vocab = r->model->spec.vocab, share = r->limits.rows / run->n_lanes, rows[64] = {0};
-    const float *logits;
-    *out_more = false;
-    batch_clear(&r->batch);
-    for (int32_t i = 0; i < run->n_lanes; i++) {
-        struct lane *lane = &run->lanes[i];
-        int32_t left = lane->n - lane->seq.n_done;
-        rows[i] = left < share ? left : share;
-        if (rows[i] == 0) continue;
-        if (!sequence_reserve(&lane->seq, &r->kv, rows[i])) return err_set(err, ERR_EMEMORY, "the KV cache is too small for this chunk");
-        batch_add(&r->batch, &lane->seq, rows[i], LOGITS_ALL);
+    struct job *job;
+    bool idle;
+    TRY(engine_turn(run->session->engine, &idle, err));
+    while ((job = engine_next_ready(run->session->engine))) {
+        struct lane *lane = job_user(job);
+        struct job_events ev;
+        job_take(job, &ev);
+        lane->n_read = ev.usage.n_read;
+        if (ev.finish == JOB_ERROR) return err_set(err, ev.err.code, "%s", ev.err.msg);
+        if (!ev.finish) continue;
+        job_release(job);
+        lane->job = NULL;
     }
-    if (r->batch.step.n_rows == 0) return ERR_OK;
-    TRY(runner_run(r, err));
-    TRY(runner_logits(r, &logits, err));
-    *out_more = true;
-    for (int32_t i = 0; i < run->n_lanes; i++) {
-        struct lane *lane = &run->lanes[i];
-        for (int32_t k = 0; k < rows[i]; k++, logits += vocab) {
-            int32_t next = lane->seq.n_done + k + 1;
-            double x = next < lane->n ? surprise(logits, vocab, lane->tokens[next]) : 0;
-            lane->sum += x;
-            lane->squares += x * x;
-        }
-        if (rows[i]) sequence_advance(&lane->seq, &r->kv, rows[i]);
-    }
+    *out_more = !idle;
     return ERR_OK;
 }
 
 static int tell(const struct run *run, struct err *err) {
     const struct perplexity_options *o = run->o;
     uint64_t done = run->at; /* of which the lanes have still to read some */
-    for (int32_t i = 0; i < run->n_lanes; i++) done -= (uint64_t)(run->lanes[i].n - run->lanes[i].seq.n_done);
+    for (int32_t i = 0; i < run->n_lanes; i++) done -= (uint64_t)(run->lanes[i].n - run->lanes[i].n_read);
     if (!o->progress || o->progress(o->user, done, o->n_tokens, run->n ? m_exp(run->sum / (double)run->n) : 0)) return ERR_OK;
     return err_set(err, ERR_ECANCELLED, "interrupted");
 }
 
-static int run_chunks(struct run *run, struct err *err) {
-    while (fill(run)) {
-        bool more = true;
-        int code = tell(run, err);
-        while (more && !code) {
-            code = step(run, &more, err);
-            if (more && !code) code = tell(run, err);
-        }
-        for (int32_t i = 0; i < run->n_lanes; i++) {
-            run->sum += run->lanes[i].sum;
-            run->squares += run->lanes[i].squares;
-            run->n += (uint64_t)run->lanes[i].n - 1;
-            run->n_chunks++;
-            sequence_free(&run->lanes[i].seq, &run->r->kv);
-        }
-        if (code) return code;
-        if (!isfinite(run->sum)) return err_set(err, ERR_EDEVICE, "the model gave logits that are no numbers");
-        run->n_lanes = 0;
+/* Adds up what the lanes found, in the order of the text. */
+static void add_lanes(struct run *run) {
+    for (int32_t i = 0; i < run->n_lanes; i++) {
+        run->sum += run->lanes[i].sum;
+        run->squares += run->lanes[i].squares;
+        run->n += (uint64_t)run->lanes[i].n - 1;
+        run->n_chunks++;
     }
-    return tell(run, err);
+    run->n_lanes = 0;
+}
+
+static int run_chunks(struct run *run, struct err *err) {
+    for (;;) {
+        TRY(fill(run, err));
+        TRY(tell(run, err));
+        if (run->n_lanes == 0) return ERR_OK;
+        for (bool more = true; more;) {
+            TRY(step(run, &more, err));
+            if (more) TRY(tell(run, err));
+        }
+        add_lanes(run);
+        if (!isfinite(run->sum)) return err_set(err, ERR_EDEVICE, "the model gave logits that are no numbers");
+    }
 }
 
 int perplexity_run(struct session *s, const struct perplexity_options *o, struct perplexity_result *out, struct err *err) {
-    struct run run = {.o = o, .r = engine_runner(s->engine)};
+    struct run run = {.o = o, .session = s, .vocab = session_vocab(s)};
     if (o->n_tokens < 2) return err_set(err, ERR_ELIMIT, "the text has less than two tokens");
     if (o->chunk < 2 || o->chunk > session_context(s))
         return err_set(err, ERR_EARG, "a chunk of %d tokens does not fit the context of %d", o->chunk, session_context(s));
-    if (run.r->limits.seqs > 64) return err_set(err, ERR_EARG, "at most 64 chunks can be computed at once");
-    for (size_t i = 0; i < o->n_tokens; i++)
-        if (o->tokens[i] < 0 || o->tokens[i] >= s->model.spec.vocab)
-            return err_set(err, ERR_EARG, "token %d is outside the vocabulary of %d", o->tokens[i], s->model.spec.vocab);
-    run.lanes = mem_alloc((size_t)run.r->limits.seqs * sizeof *run.lanes);
+    run.lanes = mem_alloc((size_t)engine_limits(s->engine)->seqs * sizeof *run.lanes);
     int code = run_chunks(&run, err);
+    for (int32_t i = 0; i < run.n_lanes; i++) /* it was given up */
+        if (run.lanes[i].job) job_release(run.lanes[i].job);
     mem_free(run.lanes);
     if (code) return code;
     double n = (double)run.n, mean = run.sum / n, spread = run.squares / n - mean * mean;

@@ -7,9 +7,9 @@ static const struct {
     const char *name, *flag; /* newer files have a name, older ones a switch for each */
     int kind;                /* -1: not supported here */
 } modes[] = {
-    {"mean", "pooling_mode_mean_tokens", EMBED_MEAN},
-    {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", EMBED_MEAN}, /* another length, the same direction */
-    {"lasttoken", "pooling_mode_lasttoken", EMBED_LAST},
+    {"mean", "pooling_mode_mean_tokens", POOL_MEAN},
+    {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", POOL_MEAN}, /* another length, the same direction */
+    {"lasttoken", "pooling_mode_lasttoken", POOL_LAST},
     {"cls", "pooling_mode_cls_token", -1},
     {"max", "pooling_mode_max_tokens", -1},
     {"weightedmean", "pooling_mode_weightedmean_tokens", -1},
@@ -24,13 +24,13 @@ static int load_json(struct arena *a, const struct checkpoint *c, const char *na
 }
 
 /* Several at once make a longer vector, which nothing here does. */
-static int read_mode(const char *file, yyjson_val *config, enum embed_pooling *out, struct err *err) {
+static int read_mode(const char *file, yyjson_val *config, enum job_pooling *out, struct err *err) {
     struct str name = json_str(config, "pooling_mode", (struct str){0});
     int32_t found = -1, n = 0;
     for (int32_t i = 0; i < (int32_t)(sizeof modes / sizeof *modes); i++)
         if (name.p ? str_is(name, modes[i].name) : json_bool(config, modes[i].flag, false)) found = i, n++;
     if (n == 1 && modes[found].kind >= 0) {
-        *out = (enum embed_pooling)modes[found].kind;
+        *out = (enum job_pooling)modes[found].kind;
         return ERR_OK;
     }
     return err_set(err, ERR_EUNSUPPORTED, "%s: embeddings by pooling \"%.*s\" are not supported; mean and lasttoken are", file,
@@ -41,7 +41,7 @@ static int read_mode(const char *file, yyjson_val *config, enum embed_pooling *o
                             : "unknown");
 }
 
-static int read_pooling(struct arena *a, const struct checkpoint *c, struct str folder, enum embed_pooling *out, struct err *err) {
+static int read_pooling(struct arena *a, const struct checkpoint *c, struct str folder, enum job_pooling *out, struct err *err) {
     if (!checkpoint_name_safe(folder)) return err_set(err, ERR_EFORMAT, "modules.json: %.*s is no folder of the model", STR_ARG(folder));
     const char *file = str_fmt(a, "%.*s/config.json", STR_ARG(folder)).p;
     yyjson_val *config;
@@ -59,10 +59,10 @@ static int check_prompt(struct arena *a, const struct checkpoint *c, struct err 
     return err_set(err, ERR_EUNSUPPORTED, "%s: default_prompt_name \"%.*s\" is not supported", file, STR_ARG(name));
 }
 
-int pooling_read(struct arena *a, const struct checkpoint *c, enum embed_pooling *out, struct err *err) {
+int pooling_read(struct arena *a, const struct checkpoint *c, enum job_pooling *out, struct err *err) {
     yyjson_val *modules, *module;
     size_t i, n;
-    *out = EMBED_MEAN;
+    *out = POOL_MEAN;
     TRY(load_json(a, c, "modules.json", &modules, err));
     if (!modules) return checkpoint_file_exists(c, "1_Pooling/config.json") ? read_pooling(a, c, STR("1_Pooling"), out, err) : ERR_OK;
     TRY(check_prompt(a, c, err));

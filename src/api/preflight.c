@@ -1,6 +1,7 @@
 /* Memory before it is taken: what weights and cache need, by class of the cache, against what the device has free. And what of it a token
  * reads, which is what its speed is measured by. */
 #include "api/session_internal.h"
+#include "engine/kv_size.h"
 
 #define GB 1e-9
 
@@ -10,39 +11,24 @@ static uint64_t positions(const struct kv_class *k, int32_t context, int32_t row
     return (uint64_t)(k->window > 0 && span < context ? span : context);
 }
 
-/* Of one position in all layers of a class. A cache of 8 or 4 bits has a scale for each vector. */
-static uint64_t position_bytes(const struct backend *be, const struct kv_class *k) {
-    uint64_t each = be->type->kv_number_bytes ? (uint64_t)be->type->kv_number_bytes(be, k) : sizeof(float),
-             numbers = (uint64_t)(k->k_width + k->v_width);
-    uint64_t per_head = be->kv_bits ? numbers * (uint64_t)be->kv_bits / 8 + 2 * sizeof(float) : numbers * each;
-    return (uint64_t)k->n_layers * (uint64_t)k->heads * per_head;
-}
-
 static uint64_t class_bytes(const struct session *s, int32_t i, int32_t context, int32_t rows, int32_t seqs) {
     const struct kv_class *k = &s->model.spec.kv.classes[i];
-    return position_bytes(s->backend, k) * positions(k, context, rows) * (uint64_t)seqs;
-}
-
-/* The recurrent state of one sequence, whatever its length. */
-static uint64_t state_bytes(const struct kv_layout *l) {
-    uint64_t elements = 0;
-    for (int32_t i = 0; i < l->n_states; i++) elements += (uint64_t)l->states[i].elements;
-    return elements * sizeof(float);
+    return kv_position_bytes(s->backend, k) * positions(k, context, rows) * (uint64_t)seqs;
 }
 
 static uint64_t cache_bytes(const struct session *s, int32_t context, int32_t rows, int32_t seqs) {
     const struct kv_layout *l = &s->model.spec.kv;
-    uint64_t bytes = state_bytes(l) * (uint64_t)seqs;
+    uint64_t bytes = kv_state_bytes(l) * (uint64_t)seqs;
     for (int32_t i = 0; i < l->n_classes; i++) bytes += class_bytes(s, i, context, rows, seqs);
     return bytes;
 }
 
 uint64_t session_cache_bytes(const struct session *s, int32_t length) {
     const struct kv_layout *l = &s->model.spec.kv;
-    uint64_t bytes = state_bytes(l);
+    uint64_t bytes = kv_state_bytes(l);
     for (int32_t i = 0; i < l->n_classes; i++) {
         const struct kv_class *k = &l->classes[i];
-        bytes += position_bytes(s->backend, k) * (uint64_t)(k->window > 0 && k->window < length ? k->window : length);
+        bytes += kv_position_bytes(s->backend, k) * (uint64_t)(k->window > 0 && k->window < length ? k->window : length);
     }
     return bytes;
 }
@@ -61,13 +47,13 @@ double session_token_bytes(const struct session *s, int32_t n_batch, int32_t len
 
 static uint64_t free_bytes(const struct session *s) {
     uint64_t available = 0, total = 0;
-    s->backend->type->memory(s->backend, &available, &total);
+    device_memory(s->backend->device, &available, &total);
     return available;
 }
 
 int preflight_weights(const struct session *s, uint64_t need, struct err *err) {
     uint64_t available = free_bytes(s);
-    bool on_gpu = s->backend->type == &cuda_backend;
+    bool on_gpu = s->backend->device->is_gpu;
     if (s->options.force || available == 0 || need <= available) return ERR_OK;
     return err_set(err, ERR_EMEMORY,
                    "the weights need %.1f GB and %.1f GB are free %s; take a smaller or more quantised model%s, or --force",
@@ -96,10 +82,10 @@ int preflight_cache(const struct session *s, int32_t context, int32_t rows, int3
         if (l->classes[i].window > 0) sb_fmt(&parts, "in windows of %d", l->classes[i].window);
         else sb_puts(&parts, "for the whole context");
     }
-    if (l->n_states) sb_fmt(&parts, "%s%.1f GB of recurrent state", parts.n ? ", " : "", (double)state_bytes(l) * seqs * GB);
+    if (l->n_states) sb_fmt(&parts, "%s%.1f GB of recurrent state", parts.n ? ", " : "", (double)kv_state_bytes(l) * seqs * GB);
     err_set(err, ERR_EMEMORY,
             "a context of %d for %d at once needs %.1f GB (%s) and %.1f GB are free %s; --ctx-size %d fits, --force tries", context, seqs,
-            (double)need * GB, parts.p ? parts.p : "", (double)available * GB, s->backend->type == &cuda_backend ? "on the GPU" : "here",
+            (double)need * GB, parts.p ? parts.p : "", (double)available * GB, s->backend->device->is_gpu ? "on the GPU" : "here",
             preflight_context(s, rows, seqs));
     sb_free(&parts);
     return err->code;

@@ -1,4 +1,4 @@
-/* Sampling parameters by precedence, and the breakers of repetitions from strings. */
+/* Sampling parameters by precedence. */
 #include "api/sampling.h"
 
 #include "api/session_internal.h"
@@ -29,23 +29,4 @@ void sampling_resolve(const struct session *s, const struct sampling_given *give
     }
     for (size_t i = 0; i < n_sampler_fields; i++)
         if (given->fields >> i & 1) sampler_field_set(p, &sampler_fields[i], sampler_field_get(&given->values, &sampler_fields[i]));
-}
-
-static bool holds_one(struct str text, const struct str *strings, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (strings[i].n && str_find(text, strings[i], 0) != STR_NONE) return true;
-    return false;
-}
-
-uint32_t *sampling_breakers(const struct session *s, struct arena *a, const struct str *strings, size_t n) {
-    static const struct str usual[] = {{"\n", 1}, {":", 1}, {"\"", 1}, {"*", 1}};
-    int32_t vocab = s->model.spec.vocab;
-    uint32_t *bits = arena_new(a, uint32_t, vocab / 32 + 1);
-    if (!strings) {
-        strings = usual;
-        n = sizeof usual / sizeof *usual;
-    }
-    for (int32_t id = 0; id < vocab; id++)
-        if (holds_one(tok_token_bytes(s->tok, id), strings, n)) bits[id / 32] |= UINT32_C(1) << (id % 32);
-    return bits;
 }

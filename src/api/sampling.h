@@ -20,8 +20,4 @@ bool sampling_give(struct sampling_given *g, const struct sampler_field *f, doub
  * file has for do_sample: false does not count. A value in the file that is out of range is ignored with a warning. */
 void sampling_resolve(const struct session *s, const struct sampling_given *given, struct sampler_params *p);
 
-/* The bits of struct sampler_params.dry_breakers: tokens whose text holds one of the strings. In the arena; the session's text
- * must be loaded. NULL, 0: newline, colon, quotation mark, asterisk. */
-uint32_t *sampling_breakers(const struct session *s, struct arena *a, const struct str *strings, size_t n);
-
 #endif

@@ -24,12 +24,26 @@ int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *in
     return take_ids(a, &ids, session_chat_encode(s->session, a, input, &ids, out_text, err), out, err);
 }
 
+bool service_thinks(const struct service *s, struct str prompt) {
+    return output_reasoning_is_open(s->session->reasoning, prompt);
+}
+
 int service_decode(const struct service *s, const int32_t *ids, int32_t n, struct sb *out, struct err *err) {
     return tok_decode(s->session->tok, ids, (size_t)n, false, out, err);
 }
 
+struct str service_token_bytes(const struct service *s, int32_t id) {
+    struct str bytes = tok_token_bytes(s->session->tok, id);
+    return bytes.p ? bytes : STR("");
+}
+
 struct str service_token_text(const struct service *s, int32_t id) {
-    const struct tok *t = s->session->tok;
-    struct str text = tok_is_special(t, id) ? tok_token_text(t, id) : tok_token_bytes(t, id);
-    return text.p ? text : STR("");
+    return tok_is_special(s->session->tok, id) ? tok_token_text(s->session->tok, id) : service_token_bytes(s, id);
+}
+
+int service_pick_pooling(const struct service *s, enum service_pooling wanted, enum job_pooling *out, struct err *err) {
+    const struct session *session = s->session;
+    *out = wanted == SERVICE_POOL_AUTO ? session->pooling : wanted == SERVICE_POOL_LAST ? POOL_LAST : POOL_MEAN;
+    if (wanted != SERVICE_POOL_AUTO || !session->pooling_why.code) return ERR_OK;
+    return err_set(err, ERR_EUNSUPPORTED, "%s", session->pooling_why.msg);
 }

@@ -4,8 +4,6 @@
 #include "base/log.h"
 #include "os/os.h"
 
-enum { ROWS_DEFAULT = 512, ROWS_GPU = 2048 }; /* a GPU dequantises a layer once per step: long chunks pay */
-
 /* Without a wish: the model's context, or as much as fits. */
 static int32_t pick_context(const struct session *s, int32_t rows, int32_t seqs) {
     int32_t context = s->model.spec.context;
@@ -33,7 +31,7 @@ static int read_eos(struct session *s, struct err *err) {
 
 /* The device by its name. Automatic: the GPU where one can be used, else the CPU, and the reason is kept for the start-up line. What was
  * asked for by name and cannot be had is an error. */
-static int open_backend(struct session *s, struct err *err) {
+static int find_device(struct session *s, struct device **out, struct err *err) {
     const struct session_options *o = &s->options;
     struct str device = str_of(o->device ? o->device : "auto"), name = device, rest = device;
     str_split_next(&rest, ':', &name);
@@ -43,15 +41,22 @@ static int open_backend(struct session *s, struct err *err) {
         return err_set(err, ERR_EARG, "--device \"%.*s\" is not known; use auto, cpu, cuda or cuda:N", STR_ARG(device));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
-    struct backend_options be = {
-        .precision = (enum precision)o->precision, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .device = is_auto ? NULL : o->device};
-    be.kv_bits = o->kv_bits;
-    be.xla_plugin = o->xla_plugin;
-    be.xla_memory_fraction = o->xla_memory_fraction;
-    be.xla_no_preallocate = o->xla_no_preallocate;
-    if (!is_auto) return type->open(&be, &s->backend, err);
-    if (type->open(&be, &s->backend, &s->no_gpu) == ERR_OK) return ERR_OK;
-    return cpu_backend.open(&be, &s->backend, err);
+    struct device_options options = {.name = is_auto ? NULL : o->device, .n_threads = o->n_threads, .xla = o->xla};
+    if (!is_auto) return device_open(type, &options, out, err);
+    if (device_open(type, &options, out, &s->no_gpu) == ERR_OK) return ERR_OK;
+    return device_open(&cpu_backend, &options, out, err);
+}
+
+/* On the device that was given, or on one of its own. */
+static int open_backend(struct session *s, struct err *err) {
+    const struct session_options *o = &s->options;
+    struct backend_options options = {.precision = (enum precision)o->precision, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
+    struct device *device = o->shared_device;
+    if (device) return backend_open(device, &options, &s->backend, err);
+    TRY(find_device(s, &device, err));
+    int code = backend_open(device, &options, &s->backend, err);
+    device_release(device);
+    return code;
 }
 
 /* A small cache is the CPU's: elsewhere it is refused rather than forgotten. */
@@ -62,6 +67,28 @@ static int check_kv_bits(const struct session *s, struct err *err) {
                    s->backend->type->name, s->options.backend ? " without --backend" : "");
 }
 
+/* Rows, places and cache, as asked for or as they suit the device. */
+static int pick_limits(const struct session *s, struct runner_limits *out, struct err *err) {
+    const struct session_options *o = &s->options;
+    const struct device *d = s->backend->device;
+    bool fills = o->n_seqs < 0 && d->cache_share > 0 && o->kv_tokens == 0; /* the cache takes what is free */
+    *out = (struct runner_limits){.rows = o->n_rows > 0 ? o->n_rows : d->rows_default,
+                                  .seqs = o->n_seqs > 0   ? o->n_seqs
+                                          : o->n_seqs < 0 ? d->places_default
+                                                          : 1,
+                                  .kv_tokens = o->kv_tokens,
+                                  .keeps_context = o->context > 0 && !o->force};
+    if (out->rows < out->seqs) out->rows = out->seqs;
+    out->logits = o->n_logits < 0 ? out->rows : o->n_logits;
+    if (fills) {
+        out->kv_share = d->cache_share;
+        out->context = o->context;
+        return ERR_OK;
+    }
+    out->context = pick_context(s, out->rows, out->seqs);
+    return o->kv_tokens ? ERR_OK : preflight_cache(s, out->context, out->rows, out->seqs, err);
+}
+
 static int open_all(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
     TRY(open_backend(s, err));
@@ -70,17 +97,14 @@ static int open_all(struct session *s, struct err *err) {
     s->has_model = true;
     stretch_context(s);
     TRY(read_eos(s, err));
-    struct engine_options engine = {.exact = o->precision == SESSION_EXACT, .prefix = o->prefix_cache};
-    engine.limits = (struct runner_limits){
-        .rows = o->n_rows > 0                       ? o->n_rows
-                : s->backend->type == &cuda_backend ? ROWS_GPU
-                                                    : ROWS_DEFAULT,
-        .seqs = o->n_seqs > 0 ? o->n_seqs : 1,
-        .kv_tokens = o->kv_tokens,
-    };
-    if (engine.limits.rows < engine.limits.seqs) engine.limits.rows = engine.limits.seqs;
-    engine.limits.context = pick_context(s, engine.limits.rows, engine.limits.seqs);
-    if (o->kv_tokens == 0) TRY(preflight_cache(s, engine.limits.context, engine.limits.rows, engine.limits.seqs, err));
+    struct engine_options engine = {.exact = o->precision == SESSION_EXACT,
+                                    .prefix = o->prefix_cache,
+                                    .eos = s->eos,
+                                    .n_eos = s->n_eos,
+                                    .n_queue = o->n_queue,
+                                    .notify = o->notify,
+                                    .user = o->notify_user};
+    TRY(pick_limits(s, &engine.limits, err));
     return engine_open(&s->model, s->backend, &engine, &s->engine, err);
 }
 
@@ -98,11 +122,10 @@ int session_open(const struct session_options *options, struct session **out, st
 
 void session_close(struct session *s) {
     if (!s) return;
-    session_text_close(s);
-    sampler_work_destroy(s->work);
     engine_close(s->engine);
+    session_text_close(s);
     if (s->has_model) model_close(s->backend, &s->model);
-    if (s->backend) s->backend->type->close(s->backend);
+    backend_close(s->backend);
     if (s->has_checkpoint) checkpoint_close(&s->checkpoint);
     arena_free(&s->arena);
     mem_free(s);
@@ -116,7 +139,9 @@ void session_describe(const struct session *s, struct sb *out) {
     if (w) sb_fmt(out, ", %s", format_name(&w->format, format));
     sb_puts(out, ") on ");
     s->backend->type->describe(s->backend, out);
-    sb_fmt(out, ", context %d", engine_limits(s->engine)->context);
+    const struct runner_limits *l = engine_limits(s->engine);
+    sb_fmt(out, ", context %d", l->context);
+    if (l->seqs > 1) sb_fmt(out, ", %d requests at once, cache of %lld tokens", l->seqs, (long long)l->kv_tokens);
     if (s->options.context > s->model.spec.context) sb_puts(out, ", all that this model has");
     if (s->backend->kv_bits) sb_fmt(out, ", cache of %d bits", s->backend->kv_bits);
     if (s->no_gpu.code == ERR_ENOTFOUND) sb_puts(out, " (no GPU driver here)");
@@ -133,9 +158,4 @@ int32_t session_context(const struct session *s) {
 
 int32_t session_kv_bits(const struct session *s) {
     return s->backend->kv_bits;
-}
-
-const int32_t *session_eos(const struct session *s, int32_t *out_n) {
-    *out_n = s->n_eos;
-    return s->eos;
 }

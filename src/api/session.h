@@ -6,7 +6,8 @@
 #ifndef MLXCEL_API_SESSION_H
 #define MLXCEL_API_SESSION_H
 
-#include "base/str.h"
+#include "backend/device.h"
+#include "engine/job.h"
 
 struct session;
 
@@ -20,21 +21,24 @@ struct session_options {
     int32_t bits;      /* of its weights: 4, 8, 16, 32 */
     bool f16;          /* those of 16 bits, and scales: f16 instead of bf16 */
     uint64_t seed;
-    const char *backend;        /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
-    const char *device;         /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
-    const char *xla_plugin;     /* library of a PJRT plugin; NULL: looked for */
-    double xla_memory_fraction; /* of the device's memory that the plugin takes at once; 0: its default */
-    bool xla_no_preallocate;
+    struct device *shared_device; /* the model runs on this one, beside others; NULL: on one of its own, as the next fields say */
+    const char *backend;          /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
+    const char *device;           /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
+    struct xla_options xla;
     enum session_precision precision;
     int32_t n_threads; /* 0: one per core */
     int32_t context;   /* 0: the model's, or as much as memory allows */
-    int32_t n_seqs;    /* requests at once; 0: 1 */
-    int32_t n_rows;    /* rows per step; 0: 512 */
+    int32_t n_seqs;    /* requests at once; 0: 1; -1: as many as suit the device, and a cache of what its memory allows */
+    int32_t n_rows;    /* rows per step; 0: as many as suit the device */
+    int32_t n_logits;  /* rows of a step whose logits may be wanted; 0: one for each request; -1: all */
     int64_t kv_tokens; /* positions that the cache holds in all; 0: the context for each of n_seqs */
     int32_t kv_bits;   /* of a cached number: 8 or 4, on the CPU only; 0 or 16: as the precision wants it */
     bool force;        /* do not ask whether memory suffices, and load a checkpoint with weights that nothing reads */
     bool no_fuse;
-    bool prefix_cache; /* keep what was computed for prompts that begin alike */
+    bool prefix_cache;          /* keep what was computed for prompts that begin alike */
+    int32_t n_queue;            /* requests that may wait beyond those that run; -1: any number */
+    void (*notify)(void *user); /* some job has events; NULL: nobody is told */
+    void *notify_user;
     /* Told how many bytes of a checkpoint's weights have been read; at the end, or when it failed, once more with done = total. NULL: nobody. */
     void (*on_load)(void *user, uint64_t done, uint64_t total);
     void *load_user;
@@ -47,8 +51,6 @@ void session_describe(const struct session *s, struct sb *out);
 int32_t session_vocab(const struct session *s);
 int32_t session_context(const struct session *s);
 int32_t session_kv_bits(const struct session *s); /* 8 or 4; 0: as the precision wants it */
-/* Tokens that end an answer, by generation_config.json and config.json. */
-const int32_t *session_eos(const struct session *s, int32_t *out_n);
 
 /* ---- text ---------------------------------------------------------------------------------------------------------- */
 
@@ -75,47 +77,32 @@ struct session_prompt {
 int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err);
 /* After the text was loaded, by session_encode or session_text_load. */
 bool session_has_template(const struct session *s);
+/* How an answer behind the model's template is taken apart: reasoning, and content that may look like a call. */
+void session_split(const struct session *s, bool thinks, struct job_spec *out);
 /* Tokenizer and template; afterwards they do not change, and any thread may use them. */
 int session_text_load(struct session *s, struct err *err);
 
-/* ---- one request ---------------------------------------------------------------------------------------------------- */
+/* ---- jobs ------------------------------------------------------------------------------------------------------------ */
 
-enum generate_finish {
-    GENERATE_STOP,        /* end-of-text token or a stop string */
-    GENERATE_LENGTH,      /* max_new, or the context is full */
-    GENERATE_INTERRUPTED, /* the caller did not want more */
-};
-
-struct generate_stats {
-    int32_t n_prompt, n_cached, n_new;  /* n_cached: of the prompt, known from an earlier request */
-    double prompt_seconds, new_seconds; /* to the first token; from there to the last */
-    enum generate_finish finish;
-};
-
-struct sampler_params;
-struct sampler_result;
-
-struct generate_request {
-    const int32_t *tokens;
-    int32_t n_tokens, max_new; /* -1: until the end or the context is full */
-    bool ignore_eos;
-    const struct sampler_params *sampling; /* NULL: the largest logit; dry_breakers is made from the strings below */
-    const struct str *breakers;            /* [n_breakers]; NULL: the usual ones */
-    size_t n_breakers;
-    const struct str *stops; /* strings that end the text and are not part of it */
-    size_t n_stops;
-    const _Atomic bool *interrupt; /* ends the request when it becomes true; NULL: nothing does */
-    /* Each may be NULL; false ends the request. Text comes as far as it is certain: complete characters, no beginning of a stop
-     * string. logprobs is NULL unless the sampling asks for them. */
-    bool (*on_token)(void *user, int32_t token, const struct sampler_result *logprobs);
+/* Somebody who looks at a job that the calling thread runs. Each function may be NULL. */
+struct session_watch {
+    const _Atomic bool *interrupt; /* ends the job when it becomes true; NULL: nothing does */
+    /* False ends the job. Text comes as far as it is certain: complete characters, no beginning of a stop string. */
+    bool (*on_events)(void *user, const struct job_events *events);
     /* How much of the prompt is read: at the beginning, and after each step that brings no token. */
     void (*on_prompt)(void *user, int32_t done, int32_t total);
-    bool (*on_text)(void *user, struct str text);
     void *user;
 };
 
-/* Runs one request to its end. */
-int session_generate(struct session *s, const struct generate_request *request, struct generate_stats *out_stats, struct err *err);
+/* How a job ended. */
+struct session_result {
+    enum job_finish finish; /* JOB_STOP, JOB_LENGTH or JOB_CANCELLED */
+    struct job_usage usage;
+};
+
+/* Runs one job to its end on the calling thread. */
+int session_run(struct session *s, const struct job_spec *spec, const struct session_watch *watch, struct session_result *out,
+                struct err *err);
 
 /* Logits at every position of a prompt: emit gets one row of `vocab` at a time. */
 int session_logits(struct session *s, const int32_t *tokens, int32_t n_tokens, int (*emit)(void *user, const float *row, struct err *err),

@@ -3,9 +3,8 @@
 #define MLXCEL_API_SESSION_INTERNAL_H
 
 #include "api/session.h"
-#include "engine/embed.h"
+#include "engine/job.h"
 #include "engine/engine.h"
-#include "engine/sampler.h"
 #include "file/checkpoint.h"
 #include "model/model.h"
 #include "text/chat/chat.h"
@@ -21,16 +20,17 @@ struct session {
     struct model model;
     bool has_model;
     struct engine *engine;
-    struct sampler_work *work; /* made when it is first needed */
     int32_t *eos, n_eos;
     const char *name;
-    enum embed_pooling pooling; /* of embeddings, by the model's own files */
-    struct err pooling_why;     /* why those cannot be followed */
-    struct err no_gpu;          /* with an automatic choice: why it is not the GPU */
+    enum job_pooling pooling; /* of embeddings, by the model's own files */
+    struct err pooling_why;   /* why those cannot be followed */
+    struct err no_gpu;        /* with an automatic choice: why it is not the GPU */
     /* text, loaded when it is first needed */
     bool text_loaded;
     struct tok *tok;
     struct chat_template *chat;
+    const struct output_format *format;       /* how the template has calls written; NULL: it does not */
+    const struct output_reasoning *reasoning; /* its markers of reasoning */
     struct tok_ids ids;
 };
 

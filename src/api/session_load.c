@@ -69,5 +69,5 @@ int session_model_open(struct session *s, struct err *err) {
     s->config = s->checkpoint.config;
     s->name = o->name ? o->name : o->model ? o->model : "built-in model";
     pooling_read(&s->arena, &s->checkpoint, &s->pooling, &s->pooling_why); /* told when embeddings are asked for */
-    return open_from(s, checkpoint_store(&s->checkpoint), s->checkpoint.total_bytes, err);
+    return open_from(s, model_checkpoint_store(&s->checkpoint), s->checkpoint.total_bytes, err);
 }

@@ -1,5 +1,4 @@
 /* The text side of a session: tokenizer and chat template from the model's files, prompts to ids, ids to text. */
-#include "api/reasoning.h"
 #include "api/session_internal.h"
 #include "api/text_tools.h"
 #include "file/builtin.h"
@@ -31,7 +30,11 @@ static int load_files(struct session *s, const struct checkpoint *c, struct err 
     TRY(side_file(s, c, "chat_template.jinja", &files.chat_template_jinja, err));
     TRY(side_file(s, c, "chat_template.json", &files.chat_template_json, err));
     TRY(load_tokenizer(s, c, err));
-    return chat_template_load(&s->arena, &files, &s->chat, err);
+    TRY(chat_template_load(&s->arena, &files, &s->chat, err));
+    struct str text = chat_template_is_plain(s->chat) ? (struct str){0} : chat_template_text(s->chat, true);
+    s->format = output_format_recognize(text);
+    s->reasoning = output_reasoning_recognize(text, s->format);
+    return ERR_OK;
 }
 
 int session_text_load(struct session *s, struct err *err) {
@@ -46,6 +49,7 @@ int session_text_load(struct session *s, struct err *err) {
         checkpoint_close(&built_in);
     }
     s->text_loaded = code == ERR_OK;
+    if (!code) engine_set_text(s->engine, s->tok);
     return code;
 }
 
@@ -89,7 +93,7 @@ static struct str chat_input(struct arena *a, const struct session_prompt *p) {
 
 int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, struct tok_ids *out, struct str *out_text,
                         struct err *err) {
-    struct chat_request request = {.input = input, .now = now()};
+    struct chat_request request = {.input = input, .now = now(), .fits_calls = true};
     struct tmpl_output output;
     TRY(chat_render(s->chat, a, &request, &output, err));
     struct tok_span *spans = arena_new(a, struct tok_span, output.n_spans + 1);
@@ -103,7 +107,7 @@ static int encode_chat(struct session *s, struct arena *a, const struct session_
     struct str rendered;
     TRY(json_parse(a, chat_input(a, p), "prompt", JSON_STRICT, &input, err));
     TRY(session_chat_encode(s, a, input, &s->ids, &rendered, err));
-    *out_thinks = reasoning_is_open(rendered);
+    *out_thinks = output_reasoning_is_open(s->reasoning, rendered);
     return ERR_OK;
 }
 
@@ -118,4 +122,11 @@ int session_encode(struct session *s, const struct session_prompt *prompt, struc
     arena_free(&a);
     *out = (struct session_ids){s->ids.p, s->ids.n, thinks};
     return code;
+}
+
+void session_split(const struct session *s, bool thinks, struct job_spec *out) {
+    out->splits = true;
+    out->thinks = thinks;
+    out->format = s->format;
+    out->reasoning = s->reasoning;
 }

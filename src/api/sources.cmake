@@ -3,23 +3,22 @@ set(API_SOURCES
   src/api/bench.c
   src/api/build.c
   src/api/doctor.c
+  src/api/grammar_tools.c
   src/api/inspect.c
   src/api/model_folder.c
   src/api/new_folder.c
+  src/api/parse_tools.c
   src/api/perplexity.c
   src/api/pooling.c
   src/api/preflight.c
   src/api/quantize.c
   src/api/quantize_plan.c
-  src/api/reasoning.c
   src/api/sampling.c
   src/api/service.c
-  src/api/service_embed.c
-  src/api/service_job.c
   src/api/service_text.c
   src/api/session.c
-  src/api/session_generate.c
   src/api/session_load.c
+  src/api/session_run.c
   src/api/session_probe.c
   src/api/session_text.c
   src/api/synth.c

@@ -2,12 +2,11 @@
 #include "api/template_tools.h"
 
 #include "base/log.h"
+#include "file/limits.h"
 #include "os/os.h"
 #include "text/chat/chat.h"
 
 #include <time.h>
-
-enum { FILE_MAX_BYTES = 64 << 20 };
 
 struct template_tool {
     struct chat_template *chat; /* NULL: every line brings its own template */
@@ -27,15 +26,15 @@ static int load_if_present(struct arena *a, const char *dir, const char *name, s
     struct str path = str_fmt(a, "%s/%s", dir, name);
     struct os_stat st;
     *out = (struct str){0};
-    if (os_stat(path.p, &st, NULL) || !st.is_file) return ERR_OK;
-    return os_file_load(a, path.p, FILE_MAX_BYTES, out, err);
+    if (os_stat(path.p, &st, NULL) == ERR_ENOTFOUND) return ERR_OK;
+    return os_file_load(a, path.p, CONFIG_MAX_BYTES, out, err);
 }
 
-static int load_model_files(struct arena *a, const char *model, struct chat_files *out, struct err *err) {
+int template_files_load(struct arena *a, const char *model, struct chat_files *out, struct err *err) {
     struct os_stat st;
     *out = (struct chat_files){.model = model};
     TRY(os_stat(model, &st, err));
-    if (st.is_file) return os_file_load(a, model, FILE_MAX_BYTES, &out->tokenizer_config, err);
+    if (st.is_file) return os_file_load(a, model, CONFIG_MAX_BYTES, &out->tokenizer_config, err);
     TRY(load_if_present(a, model, "tokenizer_config.json", &out->tokenizer_config, err));
     TRY(load_if_present(a, model, "special_tokens_map.json", &out->special_tokens_map, err));
     TRY(load_if_present(a, model, "chat_template.jinja", &out->chat_template_jinja, err));
@@ -44,7 +43,7 @@ static int load_model_files(struct arena *a, const char *model, struct chat_file
 
 static int load_special(struct arena *a, const char *path, yyjson_val **out, struct err *err) {
     struct str text;
-    TRY(os_file_load(a, path, FILE_MAX_BYTES, &text, err));
+    TRY(os_input_load(a, path, CONFIG_MAX_BYTES, &text, err));
     TRY(json_parse(a, text, path, JSON_LENIENT, out, err));
     return yyjson_is_obj(*out) ? ERR_OK : err_set(err, ERR_EARG, "%s: not a JSON object", path);
 }
@@ -53,9 +52,9 @@ int template_tool_open(struct arena *a, const struct template_options *o, struct
     struct template_tool *t = arena_new(a, struct template_tool, 1);
     struct chat_files files = {.model = o->template_file};
     *out_tool = NULL;
-    if (o->model) TRY(load_model_files(a, o->model, &files, err));
+    if (o->model) TRY(template_files_load(a, o->model, &files, err));
     if (o->template_file) {
-        TRY(os_file_load(a, o->template_file, FILE_MAX_BYTES, &files.chat_template_jinja, err));
+        TRY(os_input_load(a, o->template_file, CONFIG_MAX_BYTES, &files.chat_template_jinja, err));
         files.model = o->template_file;
     }
     if (o->special_file) TRY(load_special(a, o->special_file, &t->special, err));

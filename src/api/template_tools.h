@@ -11,7 +11,11 @@ struct template_options {
     struct str now;            /* ISO time for strftime_now; empty: the local time */
 };
 
+struct chat_files;
 struct template_tool;
+
+/* What a model folder, or one tokenizer_config.json, says about the template. */
+int template_files_load(struct arena *a, const char *model, struct chat_files *out, struct err *err);
 
 /* Loads what the options name; everything lives in the arena. */
 int template_tool_open(struct arena *a, const struct template_options *options, struct template_tool **out_tool, struct err *err);

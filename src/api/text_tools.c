@@ -2,9 +2,8 @@
 #include "api/text_tools.h"
 
 #include "file/checkpoint.h"
+#include "file/limits.h"
 #include "os/os.h"
-
-enum { MAX_TOKENIZER_BYTES = 512 * 1024 * 1024, MAX_CONFIG_BYTES = 64 * 1024 * 1024 };
 
 static bool is_tokenizer_name(struct str name) {
     return str_is(name, "tokenizer.model") || str_is(name, "spiece.model") || str_is(name, "tiktoken.model") ||
@@ -17,7 +16,7 @@ static const char *find_file(struct arena *a, const char *dir, struct err *err) 
     struct str *names;
     size_t n;
     const char *path = str_cstr(a, str_fmt(a, "%s/tokenizer.json", dir));
-    if (os_stat(path, &st, NULL) == 0 && st.is_file) return path;
+    if (os_stat(path, &st, NULL) != ERR_ENOTFOUND) return path;
     if (os_list_dir(a, dir, &names, &n, err)) return NULL;
     for (size_t i = 0; i < n; i++)
         if (is_tokenizer_name(names[i])) return str_cstr(a, str_fmt(a, "%s/%.*s", dir, STR_ARG(names[i])));
@@ -33,17 +32,17 @@ static int load_config(struct arena *a, const char *file, struct str *out, struc
     *out = (struct str){"", 0};
     const char *config = str_cstr(a, str_fmt(a, "%.*stokenizer_config.json", (int)end, path.p));
     struct os_stat st;
-    if (os_stat(config, &st, NULL) || !st.is_file) return ERR_OK;
-    return os_file_load(a, config, MAX_CONFIG_BYTES, out, err);
+    if (os_stat(config, &st, NULL) == ERR_ENOTFOUND) return ERR_OK;
+    return os_file_load(a, config, CONFIG_MAX_BYTES, out, err);
 }
 
 static int open_built_in(struct arena *a, struct tok **out, struct err *err) {
     struct checkpoint c = {0};
     struct str json, config = {"", 0};
     int code = checkpoint_open(NULL, &c, err);
-    if (!code) code = checkpoint_file_load(a, &c, "tokenizer.json", MAX_TOKENIZER_BYTES, &json, err);
+    if (!code) code = checkpoint_file_load(a, &c, "tokenizer.json", 0, &json, err);
     if (!code && checkpoint_file_exists(&c, "tokenizer_config.json"))
-        code = checkpoint_file_load(a, &c, "tokenizer_config.json", MAX_CONFIG_BYTES, &config, err);
+        code = checkpoint_file_load(a, &c, "tokenizer_config.json", 0, &config, err);
     if (!code) code = tok_load_json(out, json, config, err);
     checkpoint_close(&c);
     return code;
@@ -54,7 +53,7 @@ static int open_path(struct arena *a, const char *path, struct tok **out, struct
     struct str file, config;
     TRY(os_stat(path, &st, err));
     if (st.is_dir && !(path = find_file(a, path, err))) return err->code;
-    TRY(os_file_load(a, path, MAX_TOKENIZER_BYTES, &file, err));
+    TRY(os_file_load(a, path, TOKENIZER_MAX_BYTES, &file, err));
     if (st_is_pointer(file)) return err_set(err, ERR_EFORMAT, "%s is " ST_POINTER_TEXT, path);
     TRY(load_config(a, path, &config, err));
     if (tok_load_any(out, file, config, err)) return err_prefix(err, "%s", path);

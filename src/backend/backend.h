@@ -1,5 +1,10 @@
 /* The contract between the model and a device.
  *
+ * Terms:
+ *   device   a processor or GPU with its driver, its threads, its kernels and a memory budget; models share it (device.h)
+ *   backend  one model's context on a device: op list, packed weights, KV cache, recurrent state, scratch memory
+ *   step     one pass of the model over a batch of rows
+ *
  * A backend binds weights (it owns the packed result), owns the memory behind the KV cache and the recurrent state, and
  * runs op lists. Everything that changes from step to step lies in `struct step`, one block of plain arrays.
  *
@@ -8,11 +13,12 @@
  * (2) KV blocks hold 64 tokens; their inner layout is the backend's secret. Block and slot numbers are handed out by the
  *     engine; a backend never allocates one.
  * (3) Nothing here allocates after reserve(): a step that fits the reserved shape runs without the heap.
- * (4) A backend belongs to one thread, the engine's. Its own workers are its own business.
+ * (4) A backend belongs to one thread at a time, the engine's. Backends of one device may be used by different threads at once.
  */
 #ifndef MLXCEL_BACKEND_BACKEND_H
 #define MLXCEL_BACKEND_BACKEND_H
 
+#include "backend/device.h"
 #include "backend/ops.h"
 
 struct backend;
@@ -76,22 +82,70 @@ struct step_seq {
     int32_t starts;      /* 1: no state yet, begin with zeros */
 };
 
+enum { CHOICE_TOP_MAX = 20, CHOICE_BIAS_MAX = 1024, CHOICE_TOP_K_MAX = 1024 };
+
+/* How the device chooses a token from a row of logits. The meaning of the numbers is the sampler's (engine/sampler.h). */
+struct step_choice {
+    uint64_t seed;
+    int32_t position; /* tokens before the one that is chosen */
+    int32_t top_k;    /* 0: all */
+    float temperature, top_p, min_p, repetition, frequency, presence;
+    int32_t slot;         /* of tables (choice_begin); -1: no bias and no penalties */
+    int32_t n_bias;       /* in those tables */
+    int32_t counts_input; /* 1: the row's own token is to be counted in the tables */
+    int32_t leaves;       /* token that is no longer counted for repetition; -1: none */
+    int32_t mask;         /* index into step.masks; -1: every token may be chosen */
+    int32_t n_top;        /* log-probabilities: as in struct sampler_params */
+};
+
+/* What the device chose. */
+struct step_chosen {
+    int32_t token;      /* -1: nothing can be chosen */
+    float logit;        /* of the token, as the model gave it */
+    float largest, sum; /* where n_top >= 0: the largest logit, and the sum of exp(logit - largest), of the row as the model gave it */
+    int32_t n_top;
+    int32_t top_tokens[CHOICE_TOP_MAX];
+    float top_logits[CHOICE_TOP_MAX];
+    int32_t pad[3];
+};
+
+struct choice_bias {
+    int32_t token;
+    float bias;
+};
+
+/* What the tables of a slot begin with: tokens that were said, and biases. */
+struct choice_tables {
+    const int32_t *history; /* [n_history] prompt and answer */
+    int32_t n_history, n_prompt;
+    int32_t n_slots, vocab;
+    int32_t last_n;                 /* how far back repetition looks; -1: everything */
+    const struct choice_bias *bias; /* [n_bias] each token once */
+    int32_t n_bias;
+};
+
 struct step {
-    int32_t n_rows, n_seqs, n_logits;
+    int32_t n_rows, n_seqs;
+    int32_t n_logits, n_wanted;                           /* rows whose logits are wanted; those and the rows whose hidden states are */
     int32_t rows_capacity, seqs_capacity, table_capacity; /* sizes of the arrays below */
     int32_t n_rope_tables, rope_width;
-    int32_t *ids, *pos, *seq_of;     /* [rows] token, position, index into seqs */
-    int32_t *logit_rows;             /* [rows] rows whose logits are wanted, ascending */
-    struct step_seq *seqs;           /* [seqs] */
+    int32_t *ids, *pos,
+        *seq_of;           /* [rows] token (below 0: -1 - the wanted row of the step before whose token it is), position, index into seqs */
+    int32_t *wanted_rows;  /* [rows] those with logits, ascending, then those with hidden states, ascending */
+    struct step_seq *seqs; /* [seqs] */
     int32_t *tables[KV_CLASSES_MAX]; /* [seqs][table_capacity] block of positions 64 i ... 64 i + 63; -1 where freed */
-    float *rope;                     /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
-    void *block;                     /* all arrays above, in one piece */
+    struct step_choice *choices;     /* [n_logits] where the device chooses */
+    const uint32_t *masks;           /* [n_masks][mask_words] bits of tokens that may be chosen */
+    int32_t n_masks, mask_words;
+    float *rope; /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
+    void *block; /* all arrays above, in one piece */
     size_t block_bytes;
 };
 
 struct step_key {
-    int32_t n_rows, n_seqs, n_logits, max_len;
-    bool decode_only;
+    int32_t n_rows, n_seqs, n_logits, n_hidden, max_len;
+    bool decode_only; /* one row of each sequence, with logits */
+    bool chooses;     /* the device chooses by step.choices; else it finds the largest logits */
 };
 
 /* ---- the backend itself ----------------------------------------------------------------------------------------- */
@@ -100,21 +154,22 @@ enum precision { PRECISION_AUTO, PRECISION_EXACT, PRECISION_F32, PRECISION_BF16 
 
 struct backend_options {
     enum precision precision;
-    int32_t n_threads;          /* 0: one per physical core */
-    const char *device;         /* "cuda:1"; NULL: the first */
-    bool no_fuse;               /* run the plain list, for conformance */
-    int32_t kv_bits;            /* of a cached number: 8 or 4 on the CPU; 0 or 16: as the precision wants it */
-    const char *xla_plugin;     /* library of a PJRT plugin; NULL: looked for */
-    double xla_memory_fraction; /* of the device's memory for the plugin's pool; 0: the plugin's default */
-    bool xla_no_preallocate;    /* the pool grows instead of being taken at once */
+    bool no_fuse;    /* run the plain list, for conformance */
+    int32_t kv_bits; /* of a cached number: 8 or 4 on the CPU; 0 or 16: as the precision wants it */
 };
-
-/* Items [first, last) on worker number `worker` (0 is the caller). */
-typedef void backend_items_fn(void *ctx, int64_t first, int64_t last, int32_t worker);
 
 struct backend_type {
     const char *name;
-    int (*open)(const struct backend_options *options, struct backend **out, struct err *err);
+    int (*device_open)(const struct device_options *options, struct device **out, struct err *err);
+    void (*device_close)(struct device *d);
+    /* Bytes of the device's memory that can be had, and in all. */
+    void (*memory)(struct device *d, uint64_t *out_free, uint64_t *out_total);
+    /* The device's own workers for host work between steps; n_workers of them. Absent where it has none. */
+    void (*each)(struct device *d, int64_t n, device_items_fn *fn, void *ctx);
+    int32_t (*n_workers)(const struct device *d);
+
+    /* Fills type, device and precision, and what else struct backend has; backend_open is the way to call it. */
+    int (*open)(struct device *d, const struct backend_options *options, struct backend **out, struct err *err);
     void (*close)(struct backend *be);
     /* Fills out (name, format, shape, bytes, packed). */
     int (*weight_bind)(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
@@ -135,28 +190,33 @@ struct backend_type {
     int (*read)(struct backend *be, struct tensor t, void *dst, struct err *err);
     /* An f32 output value where it lies, when that is host memory and dense: until the next begin(). NULL: read() it. */
     const float *(*view)(struct backend *be, struct tensor t); /* may be absent */
-    /* The backend's own workers for host work between steps; n_workers of them. Absent where it has none. */
-    void (*each)(struct backend *be, int64_t n, backend_items_fn *fn, void *ctx);
-    int32_t (*n_workers)(const struct backend *be);
-    /* Bytes of device memory free and in all; for sizing the KV cache. */
-    void (*memory)(struct backend *be, uint64_t *out_free, uint64_t *out_total);
+    /* For a device that chooses (struct backend.chooses). Fills the tables of a slot. */
+    int (*choice_begin)(struct backend *be, int32_t slot, const struct choice_tables *t, struct err *err);
+    /* For a device that runs ahead: what was chosen in a step, waiting for it. age 0: the last step that was ended; 1: the one before. Without
+     * key.chooses only the tokens are filled. */
+    int (*chosen)(struct backend *be, int32_t age, struct step_chosen *out, struct err *err);
     /* One line for the start-up message: device, instruction set, threads. */
     void (*describe)(struct backend *be, struct sb *out);
 };
 
 struct backend {
     const struct backend_type *type;
+    struct device *device;
     struct oplist list;
     enum precision precision;
     int32_t kv_bits;  /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
-    int32_t step_ms;  /* the system ends work on this device that takes long: prompt chunks are cut so that a step stays below; 0: free */
     int32_t rows_max; /* rows that a step may have; 0: any number */
-    bool lost;        /* the device fails at everything from now on: only a new process can use it again */
+    bool mixes_rows;  /* one step may have both rows with logits and rows with hidden states */
+    bool chooses;     /* the device chooses tokens by step.choices */
+    bool runs_ahead;  /* a step may be ended before the results of the one before are read; ids below 0 are understood */
 };
 
 extern const struct backend_type cpu_backend, cuda_backend, trace_backend, xla_backend;
 
 /* The type by name ("cpu", "cuda", "trace", "xla"), or NULL. */
 const struct backend_type *backend_find(struct str name);
+/* A context on a device, which it holds until it is closed. */
+int backend_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err);
+void backend_close(struct backend *be); /* NULL is fine */
 
 #endif

@@ -1,8 +1,7 @@
-/* The op list: constructors with their shape checks, growth of the list, hashing. */
+/* The op list: constructors with their shape checks, growth of the list. */
 #include "backend/ops.h"
 
 #include "backend/backend.h"
-#include "base/hash.h"
 
 static const char *const kind_names[N_OP_KINDS] = {
 #define OP(id, name, member) [OP_##id] = name,
@@ -37,10 +36,10 @@ const char *act_name(enum act_kind kind) {
     return act_names[kind];
 }
 
-void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_logits) {
+void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_wanted) {
     l->n_ops = l->n_values = 0;
     l->n_rows = n_rows;
-    l->n_logits = n_logits;
+    l->n_wanted = n_wanted;
     l->layer = -1;
     err_clear(&l->err);
 }
@@ -55,7 +54,7 @@ void oplist_output(struct oplist *l, struct tensor t) {
     if (tensor_is(t)) l->values[t.id - 1].is_output = true;
 }
 
-/* A new op of the kind with its inputs; NULL once the list has failed. Memory is zeroed, padding included: invariant 4. */
+/* A new op of the kind with its inputs; NULL once the list has failed. */
 static struct op *append(struct oplist *l, enum op_kind kind, int32_t n_in, const struct tensor *in) {
     if (l->err.code) return NULL;
     if (l->n_ops == l->ops_capacity) {
@@ -337,7 +336,13 @@ struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b) {
 struct tensor op_rows(struct oplist *l, struct tensor x) {
     struct op *op = append(l, OP_ROWS, 1, &x);
     if (!op) return (struct tensor){0};
-    return output(l, op, DT_F32, (struct shape){l->n_logits, x.heads, x.width});
+    return output(l, op, DT_F32, (struct shape){l->n_wanted, x.heads, x.width});
+}
+
+struct tensor op_choose(struct oplist *l, struct tensor x) {
+    struct op *op = append(l, OP_CHOOSE, 1, &x);
+    if (!op) return (struct tensor){0};
+    return output(l, op, DT_I32, (struct shape){x.rows, 1, (int32_t)(sizeof(struct step_chosen) / sizeof(int32_t))});
 }
 
 struct tensor op_argmax(struct oplist *l, struct tensor x) {

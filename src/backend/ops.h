@@ -8,7 +8,6 @@
  *     SCAN and LIGHTNING.
  * (3) Constructors return no error. The list remembers the first (a shape that does not fit is our own mistake, but the
  *     message reaches the user as one line), and every later call does nothing.
- * (4) Ops are plain data without padding garbage, so that lists can be hashed and compared.
  */
 #ifndef MLXCEL_BACKEND_OPS_H
 #define MLXCEL_BACKEND_OPS_H
@@ -244,12 +243,12 @@ struct oplist {
     struct op *ops;
     struct value *values;
     int32_t n_ops, n_values, ops_capacity, values_capacity;
-    int32_t n_rows, n_logits; /* of the step being described */
+    int32_t n_rows, n_wanted; /* of the step being described: rows, and those that anything is wanted of */
     int32_t layer;            /* stamped on ops as they come */
     struct err err;           /* the first failure */
 };
 
-void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_logits);
+void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_wanted);
 void oplist_free(struct oplist *l);
 void oplist_output(struct oplist *l, struct tensor t); /* the host will read it */
 /* For passes over a finished list: a value of the shape of t but for its rows, to be made by an op yet to be placed; and who makes and last
@@ -288,5 +287,6 @@ struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, s
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b);
 struct tensor op_rows(struct oplist *l, struct tensor x);
 struct tensor op_argmax(struct oplist *l, struct tensor x);
+struct tensor op_choose(struct oplist *l, struct tensor x);
 
 #endif

@@ -1,5 +1,6 @@
 set(BACKEND_SOURCES
   src/backend/backend.c
+  src/backend/device.c
   src/backend/fuse.c
   src/backend/ops.c
   src/backend/plan.c
@@ -14,15 +15,18 @@ set(BACKEND_SOURCES
   src/backend/xla/pjrt.c
   src/backend/xla/xla.c
   src/backend/xla/xla_cache.c
+  src/backend/xla/xla_device.c
   src/backend/xla/xla_memory.c
   src/backend/xla/xla_program.c
   src/backend/xla/xla_run.c
   src/backend/cuda/arch.c
+  src/backend/cuda/choose.c
   src/backend/cuda/cuda.c
   src/backend/cuda/driver.c
   src/backend/cuda/embedded.c
   src/backend/cuda/fuse_cuda.c
   src/backend/cuda/fuse_step.c
+  src/backend/cuda/gpu.c
   src/backend/cuda/link_step.c
   src/backend/cuda/graph.c
   src/backend/cuda/image.c
@@ -41,6 +45,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/weight.c
   src/backend/cuda/widen.c
   src/backend/cpu/cpu.c
+  src/backend/cpu/cpu_device.c
   src/backend/cpu/cpu_attn.c
   src/backend/cpu/cpu_attn_half.c
   src/backend/cpu/cpu_attn_packed.c
@@ -55,7 +60,6 @@ set(BACKEND_SOURCES
   src/backend/cpu/kern.c
   src/backend/cpu/kern_kv_ref.c
   src/backend/cpu/kern_ref.c
-  src/backend/cpu/kern_ref_packed.c
   src/backend/cpu/pack.c
   src/backend/cpu/pack_plain.c
   src/backend/cpu/pool.c

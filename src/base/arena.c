@@ -120,6 +120,28 @@ void *arena_try(struct arena *a, size_t bytes) {
     return arena_take(a, bytes, ARENA_ALIGN);
 }
 
+/* Alone in its chunk: the chunk itself grows, which the system does for large ones without a copy. */
+static void *grow_chunk(struct arena *a, size_t bytes) {
+    size_t total;
+    if (size_add(bytes, sizeof(struct arena_chunk), &total)) return NULL;
+    guard_check(total);
+    struct arena_chunk *c = realloc(a->chunk, total);
+    if (!c) return NULL;
+    a->total_bytes += bytes - c->used;
+    c->used = c->capacity = bytes;
+    a->chunk = c;
+    return c->data;
+}
+
+void *arena_try_grow(struct arena *a, void *old, size_t old_bytes, size_t bytes) {
+    struct arena_chunk *c = a->chunk;
+    if (bytes <= old_bytes) return old;
+    if (c && old == c->data && old_bytes == c->used && bytes > c->capacity) return grow_chunk(a, bytes);
+    void *p = arena_try(a, bytes);
+    if (p && old) memcpy(p, old, old_bytes);
+    return p;
+}
+
 void *arena_alloc(struct arena *a, size_t bytes) {
     return arena_alloc_aligned(a, bytes, ARENA_ALIGN);
 }

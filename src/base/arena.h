@@ -26,6 +26,8 @@ struct arena {
 /* Zeroed storage is a valid empty arena. Memory comes zeroed and aligned to 16 bytes. */
 void *arena_alloc(struct arena *a, size_t bytes);
 void *arena_try(struct arena *a, size_t bytes); /* NULL when there is no memory */
+/* `old`, of old_bytes, made larger: in place where it was the last, else a copy. The added part is not zeroed. NULL when there is no memory. */
+void *arena_try_grow(struct arena *a, void *old, size_t old_bytes, size_t bytes);
 void *arena_alloc_aligned(struct arena *a, size_t bytes, size_t alignment);
 void *arena_copy(struct arena *a, const void *data, size_t bytes);
 void arena_reset(struct arena *a); /* keeps the largest chunk for reuse */

@@ -1,4 +1,4 @@
-/* Errors: formatting of messages and the two views of the code list (names, HTTP statuses). */
+/* Errors: formatting of messages. */
 #include "base/err.h"
 
 #include <stdio.h>
@@ -36,17 +36,4 @@ void err_clear(struct err *err) {
     if (!err) return;
     err->code = ERR_OK;
     err->msg[0] = '\0';
-}
-
-/* clang-format off */
-static const int http_statuses[N_ERR_CODES] = {
-    [ERR_OK] = 200,
-#define X(code, http) [ERR_##code] = http,
-    MLXCEL_ERRORS(X)
-#undef X
-};
-/* clang-format on */
-
-int err_http_status(int code) {
-    return code >= 0 && code < N_ERR_CODES ? http_statuses[code] : 500;
 }

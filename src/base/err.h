@@ -9,27 +9,21 @@
 
 #include <stdarg.h>
 
-/* code, HTTP status that the server answers with */
-#define MLXCEL_ERRORS(X) \
-    X(EARG, 400)         \
-    X(EFORMAT, 500)      \
-    X(EUNSUPPORTED, 400) \
-    X(ENOTFOUND, 404)    \
-    X(EIO, 500)          \
-    X(EMEMORY, 503)      \
-    X(ELIMIT, 400)       \
-    X(EBUSY, 503)        \
-    X(ECANCELLED, 499)   \
-    X(ENETWORK, 502)     \
-    X(EDEVICE, 500)      \
-    X(EINTERNAL, 500)
-
 enum err_code {
     ERR_OK = 0,
-#define X(code, http) ERR_##code,
-    MLXCEL_ERRORS(X)
-#undef X
-        N_ERR_CODES
+    ERR_EARG,         /* what was asked for is wrong */
+    ERR_EFORMAT,      /* a file is not what it should be */
+    ERR_EUNSUPPORTED, /* right, and not done here */
+    ERR_ENOTFOUND,
+    ERR_EIO,
+    ERR_EMEMORY,
+    ERR_ELIMIT, /* larger than allowed */
+    ERR_EBUSY,
+    ERR_ECANCELLED,
+    ERR_ENETWORK,
+    ERR_EDEVICE,
+    ERR_EINTERNAL, /* a mistake of ours */
+    N_ERR_CODES
 };
 
 enum { ERR_MESSAGE_BYTES = 480 };
@@ -55,7 +49,6 @@ int err_vset(struct err *err, int code, const char *fmt, va_list args) MLXCEL_PR
 int err_prefix(struct err *err, const char *fmt, ...) MLXCEL_PRINTF(2, 3);
 
 void err_clear(struct err *err);
-int err_http_status(int code);
 
 /* Passes a failure on when nothing is held that must be released. */
 #define TRY(expr)                        \

@@ -45,13 +45,3 @@ uint8_t f8e4m3_from_f32(float f) {
     u += 0x7FFFFu + (u >> 20 & 1);
     return (uint8_t)(sign | (u - 0x3C000000u) >> 20);
 }
-
-uint8_t f4e2m1_from_f32(float f) {
-    uint8_t sign = f32_bits(f) >> 31 ? 8 : 0;
-    float x = sign ? -f : f;
-    static const float upper[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f}; /* halfway points */
-    uint8_t code = 0;
-    /* ties go to the even code: a halfway point belongs to the code below exactly when that code is even */
-    while (code < 7 && (x > upper[code] || (x == upper[code] && (code & 1)))) code++;
-    return (uint8_t)(sign | code);
-}

@@ -35,6 +35,5 @@ static inline float e8m0_to_f32(uint8_t b) {
     return b == 0 ? f32_from_bits(0x00400000u) : b == 255 ? f32_from_bits(0x7FC00000u) : f32_from_bits((uint32_t)b << 23);
 }
 extern const float f4e2m1_values[16];
-uint8_t f4e2m1_from_f32(float f);
 
 #endif

@@ -18,6 +18,10 @@ static inline uint64_t hash_pair(uint64_t a, uint64_t b) {
     return hash_mix(a + UINT64_C(0x9E3779B97F4A7C15) + hash_mix(b));
 }
 
+/* A number that is another in every process and that nobody outside can know. Tables of keys from files and requests start from it: else
+ * somebody could choose keys that all fall on one place, and a table of n keys would take n * n steps. */
+uint64_t hash_seed(void);
+
 /* Eight bytes at a time; seed chains hashes. */
 uint64_t hash_bytes(const void *data, size_t n, uint64_t seed);
 

@@ -9,9 +9,7 @@ static void *alc_malloc(void *ctx, size_t n) {
 }
 
 static void *alc_realloc(void *ctx, void *old, size_t old_n, size_t n) {
-    void *p = arena_try(ctx, n);
-    if (p && old) memcpy(p, old, old_n < n ? old_n : n);
-    return p;
+    return arena_try_grow(ctx, old, old_n, n);
 }
 
 static void alc_free(void *ctx, void *p) {
@@ -34,6 +32,7 @@ int json_parse(struct arena *a, struct str text, const char *name, enum json_fla
     yyjson_alc alc = {alc_malloc, alc_realloc, alc_free, a};
     yyjson_read_err bad = {0};
     yyjson_read_flag how = flags & JSON_LENIENT ? YYJSON_READ_ALLOW_INF_AND_NAN : YYJSON_READ_NOFLAG;
+    if (flags & JSON_RAW_NUMBERS) how |= YYJSON_READ_NUMBER_AS_RAW;
     if (text.n == 0) return err_set(err, ERR_EFORMAT, "%s: empty, expected JSON", name);
     yyjson_doc *doc = yyjson_read_opts((char *)(uintptr_t)text.p, text.n, how, &alc, &bad);
     if (!doc) {
@@ -272,6 +271,24 @@ size_t json_depth(struct str text) {
         }
     }
     return most;
+}
+
+/* Every value but the first stands behind a comma, a colon or an opening bracket. */
+size_t json_value_count(struct str text) {
+    size_t n = 1;
+    bool in_string = false;
+    for (size_t i = 0; i < text.n; i++) {
+        char c = text.p[i];
+        if (in_string) {
+            if (c == '\\') i++;
+            else if (c == '"') in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else {
+            n += c == ',' || c == ':' || c == '[' || c == '{';
+        }
+    }
+    return n;
 }
 
 static void quote_special(struct sb *out, unsigned char c) {

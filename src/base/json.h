@@ -13,7 +13,8 @@
 
 enum json_flags {
     JSON_STRICT = 0,
-    JSON_LENIENT = 1, /* NaN and Infinity literals, as Python writes them into config.json */
+    JSON_LENIENT = 1,     /* NaN and Infinity literals, as Python writes them into config.json */
+    JSON_RAW_NUMBERS = 2, /* numbers stay text (yyjson_is_raw), with all of their digits */
 };
 
 /* name stands in messages: "config.json: line 3, column 7: ...". The text is copied. */
@@ -58,6 +59,8 @@ void jsonw_put_raw(struct jsonw *w, const char *key, struct str json);
 void json_pretty(struct str json, struct sb *out);
 /* How deep brackets are nested in a text, valid or not: to be asked before a text from outside is parsed and walked. */
 size_t json_depth(struct str text);
+/* At least as many as the text holds of numbers, strings, lists and objects: each takes 16 bytes once it is parsed. */
+size_t json_value_count(struct str text);
 
 void json_quote(struct sb *out, struct str value);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static _Atomic int level_limit = LOG_INFO;
-static _Atomic bool other_line_open;
+static const char *_Atomic gap;
 static log_sink_fn *sink_fn;
 static void *sink_user;
 
@@ -14,8 +14,8 @@ void log_set_level(enum log_level level) {
     atomic_store(&level_limit, (int)level);
 }
 
-void log_line_open(bool is_open) {
-    atomic_store(&other_line_open, is_open);
+void log_gap(const char *text) {
+    atomic_store(&gap, text);
 }
 
 void log_set_sink(log_sink_fn *sink, void *user) {
@@ -39,12 +39,13 @@ void log_line(enum log_level level, const char *fmt, ...) {
     va_end(args);
     if (n < 0) return;
     make_printable(line);
+    const char *before = atomic_exchange(&gap, NULL);
+    if (before) fwrite(before, 1, strlen(before), stderr);
     if (sink_fn) {
         sink_fn(level, line, sink_user);
         return;
     }
     char whole[1100];
-    const char *gap = atomic_exchange(&other_line_open, false) ? "\n" : "";
-    n = snprintf(whole, sizeof whole, "%smlxcel: %s%s\n", gap, names[level], line);
+    n = snprintf(whole, sizeof whole, "mlxcel: %s%s\n", names[level], line);
     fwrite(whole, 1, (size_t)n, stderr);
 }

@@ -14,8 +14,9 @@ typedef void log_sink_fn(enum log_level level, const char *line, void *user);
 
 void log_set_level(enum log_level level);
 void log_set_sink(log_sink_fn *sink, void *user); /* NULL: back to stderr */
-/* An answer has left a line unfinished on the terminal that the log goes to, too: the next line of the log begins a new one. */
-void log_line_open(bool is_open);
+/* What stands on the terminal that the log goes to, too: the text that must be written before the next line of the log, such as a newline
+ * after half a line of an answer, or what takes a progress bar away. It is written once, and stays the caller's; NULL: nothing. */
+void log_gap(const char *text);
 void log_line(enum log_level level, const char *fmt, ...) MLXCEL_PRINTF(2, 3);
 
 #define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)

@@ -15,7 +15,7 @@ static size_t slot_of(const struct map *m, struct str key, uint64_t hash) {
 
 struct map_entry *map_find(const struct map *m, struct str key) {
     if (!m->n_slots) return NULL;
-    uint32_t index = m->slots[slot_of(m, key, hash_bytes(key.p, key.n, 0))];
+    uint32_t index = m->slots[slot_of(m, key, hash_bytes(key.p, key.n, hash_seed()))];
     return index ? &m->entries[index - 1] : NULL;
 }
 
@@ -29,7 +29,7 @@ static void grow(struct map *m) {
 }
 
 struct map_entry *map_put(struct map *m, struct str key, bool *out_new) {
-    uint64_t hash = hash_bytes(key.p, key.n, 0);
+    uint64_t hash = hash_bytes(key.p, key.n, hash_seed());
     if (m->n_slots) {
         uint32_t index = m->slots[slot_of(m, key, hash)];
         if (index) {

@@ -4,11 +4,9 @@
 #include "base/log.h"
 #include "os/os.h"
 
-void answer_begin(struct answer *a, bool inside) {
+void answer_begin(struct answer *a) {
     sb_clear(&a->thoughts);
     sb_clear(&a->text);
-    reasoning_free(&a->split);
-    reasoning_init(&a->split, inside);
     a->notes = a->dims = false;
     a->breaks = true;
     a->joins = os_is_terminal(OS_STDOUT) && os_is_terminal(OS_STDERR);
@@ -18,7 +16,7 @@ static void put(struct answer *a, struct str text) {
     if (a->silent || a->code || text.n == 0) return;
     a->breaks = text.p[text.n - 1] == '\n';
     a->code = os_write(OS_STDOUT, text, &a->err);
-    log_line_open(!a->breaks && a->joins);
+    log_gap(!a->breaks && a->joins ? "\n" : NULL);
 }
 
 static void put_code(struct answer *a, const char *sequence) {
@@ -47,37 +45,35 @@ static void end_thoughts(struct answer *a) {
     put(a, STR("\n\n"));
 }
 
-/* Prints what came since the two lengths. */
-static void put_new(struct answer *a, size_t n_thoughts, size_t n_text) {
-    if (a->thoughts.n > n_thoughts) {
-        begin_thoughts(a);
-        if (a->shows) put(a, str_from(sb_str(&a->thoughts), n_thoughts));
-    }
-    if (a->text.n > n_text) {
-        end_thoughts(a);
-        put(a, str_from(sb_str(&a->text), n_text));
-    }
+static void push_thoughts(struct answer *a, struct str thoughts) {
+    sb_put(&a->thoughts, thoughts);
+    begin_thoughts(a);
+    if (a->shows) put(a, thoughts);
 }
 
-bool answer_push(struct answer *a, struct str text) {
-    size_t n_thoughts = a->thoughts.n, n_text = a->text.n;
-    if (a->splits) reasoning_push(&a->split, text, &a->thoughts, &a->text);
-    else sb_put(&a->text, text);
-    put_new(a, n_thoughts, n_text);
+static void push_text(struct answer *a, struct str text) {
+    sb_put(&a->text, text);
+    end_thoughts(a);
+    put(a, text);
+}
+
+bool answer_push(struct answer *a, const struct output_pieces *pieces) {
+    for (size_t i = 0; i < pieces->n; i++) {
+        struct str text = output_piece_text(pieces, &pieces->p[i]);
+        if (text.n == 0) continue;
+        if (pieces->p[i].kind == OUTPUT_REASONING) push_thoughts(a, text);
+        else push_text(a, text);
+    }
     return a->code == ERR_OK;
 }
 
 bool answer_end(struct answer *a) {
-    size_t n_thoughts = a->thoughts.n, n_text = a->text.n;
-    if (a->splits) reasoning_flush(&a->split, &a->thoughts, &a->text);
-    put_new(a, n_thoughts, n_text);
     if (a->notes || a->dims) end_thoughts(a);
     if (!a->breaks || a->text.n == 0) put(a, STR("\n"));
     return a->code == ERR_OK;
 }
 
 void answer_free(struct answer *a) {
-    reasoning_free(&a->split);
     sb_free(&a->thoughts);
     sb_free(&a->text);
 }

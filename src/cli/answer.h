@@ -2,15 +2,13 @@
 #ifndef MLXCEL_CLI_ANSWER_H
 #define MLXCEL_CLI_ANSWER_H
 
-#include "api/reasoning.h"
+#include "api/session.h"
 
 struct answer {
     /* set by the caller */
-    bool splits; /* <think> ... </think> at the beginning is no part of the text */
     bool shows;  /* print the thoughts: dimmed on a terminal, else between their tags */
     bool silent; /* print nothing, only collect */
     /* its own */
-    struct reasoning split;
     struct sb thoughts, text; /* everything so far */
     bool notes, dims;         /* on the terminal now: "thinking", dimmed text */
     bool breaks;              /* the last byte that was printed is a newline, or there was none */
@@ -19,11 +17,10 @@ struct answer {
     struct err err; /* why printing failed */
 };
 
-/* inside: the prompt ends with <think>. */
-void answer_begin(struct answer *a, bool inside);
-/* False when the text cannot be written any more; code and err say why. */
-bool answer_push(struct answer *a, struct str text);
-/* What was held back, and a newline where the text has none at its end. */
+void answer_begin(struct answer *a);
+/* More of it. False when it cannot be written any more; code and err say why. */
+bool answer_push(struct answer *a, const struct output_pieces *pieces);
+/* A newline where the text has none at its end. */
 bool answer_end(struct answer *a);
 void answer_free(struct answer *a);
 

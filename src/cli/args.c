@@ -2,16 +2,18 @@
  * defaults. It knows no command and no option by name but help and version. */
 #include "cli/args.h"
 
+#include "os/os.h"
+
 #include <assert.h>
 #include <math.h>
 
-const struct cmd commands[N_COMMANDS] = {
+const struct cmd cli_commands[N_COMMANDS] = {
 #define COMMAND(id, function, ...) [CMD_##id] = {.run = function, __VA_ARGS__},
 #include "cli/commands.def"
 #undef COMMAND
 };
 
-const struct opt options[N_OPTIONS] = {
+const struct opt cli_options[N_OPTIONS] = {
 #define OPTION(id, ...) [OPT_##id] = {__VA_ARGS__},
 #include "cli/options.def"
 #undef OPTION
@@ -30,7 +32,7 @@ static bool in_list(const char *list, struct str name) {
 
 int cmd_find(struct str name) {
     for (int i = 0; i < N_COMMANDS; i++)
-        if (str_is(name, commands[i].name) || in_list(commands[i].aliases, name)) return i;
+        if (str_is(name, cli_commands[i].name) || in_list(cli_commands[i].aliases, name)) return i;
     return -1;
 }
 
@@ -38,15 +40,19 @@ bool opt_applies(const struct opt *o, enum cmd_id command) {
     return o->commands >> command & 1;
 }
 
+bool opt_is_flag(const struct opt *o, enum cmd_id command) {
+    return o->name && opt_applies(o, command);
+}
+
 static int find_long(enum cmd_id command, struct str name) {
     for (int i = 0; i < N_OPTIONS; i++)
-        if (opt_applies(&options[i], command) && (str_is(name, options[i].name) || in_list(options[i].aliases, name))) return i;
+        if (opt_is_flag(&cli_options[i], command) && (str_is(name, cli_options[i].name) || in_list(cli_options[i].aliases, name))) return i;
     return -1;
 }
 
 static int find_letter(enum cmd_id command, char letter) {
     for (int i = 0; i < N_OPTIONS; i++)
-        if (opt_applies(&options[i], command) && options[i].letter && options[i].letter == letter) return i;
+        if (opt_applies(&cli_options[i], command) && cli_options[i].letter && cli_options[i].letter == letter) return i;
     return -1;
 }
 
@@ -80,7 +86,7 @@ static struct nearest nearest_begin(struct str wanted) {
 
 int cmd_unknown(struct str name, struct err *err) {
     struct nearest n = nearest_begin(name);
-    for (int i = 0; i < N_COMMANDS; i++) nearest_offer(&n, commands[i].name);
+    for (int i = 0; i < N_COMMANDS; i++) nearest_offer(&n, cli_commands[i].name);
     if (n.best) return err_set(err, ERR_EARG, "unknown command '%.*s'; did you mean '%s'?", STR_ARG(name), n.best);
     return err_set(err, ERR_EARG, "unknown command '%.*s'; 'mlxcel help' lists them", STR_ARG(name));
 }
@@ -101,9 +107,9 @@ static int unknown_option(enum cmd_id command, struct str name, struct err *err)
     TRY(refuse_parallel(name, err));
     struct nearest n = nearest_begin(name);
     for (int i = 0; i < N_OPTIONS; i++)
-        if (opt_applies(&options[i], command)) nearest_offer(&n, options[i].name);
+        if (opt_is_flag(&cli_options[i], command)) nearest_offer(&n, cli_options[i].name);
     if (n.best) return err_set(err, ERR_EARG, "unknown option --%.*s; did you mean --%s?", STR_ARG(name), n.best);
-    return err_set(err, ERR_EARG, "unknown option --%.*s; 'mlxcel %s --help' lists them", STR_ARG(name), commands[command].name);
+    return err_set(err, ERR_EARG, "unknown option --%.*s; 'mlxcel %s --help' lists them", STR_ARG(name), cli_commands[command].name);
 }
 
 /* ---- converting text ------------------------------------------------------------------------------------------ */
@@ -196,7 +202,7 @@ bool arg_parse(struct arena *a, const struct opt *o, struct str text, struct arg
     case ARG_SIZE: return parse_size(text, &v->i) && in_range(o, (double)v->i);
     case ARG_CHOICE: return parse_choice(o, text, v);
     case ARG_INTS: return parse_ints(a, o, text, v);
-    case ARG_STRING: v->s = str_copy(a, text); return text.n || !is_path(o);
+    case ARG_STRING: v->s = is_path(o) ? str_of(os_path(a, text)) : str_copy(a, text); return text.n || !is_path(o);
     case ARG_STRINGS: append_string(a, text, v); return true;
     }
     return false;
@@ -220,7 +226,7 @@ static void describe_expected(const struct opt *o, struct sb *out) {
 
 /* where is how the user gave it: "--threads" or "MLXCEL_THREADS". */
 static int convert(struct args *args, int id, const char *where, struct str text, enum arg_source source, struct err *err) {
-    const struct opt *o = &options[id];
+    const struct opt *o = &cli_options[id];
     struct arg_value *v = &args->values[id];
     if (v->source != source) *v = (struct arg_value){.source = source}; /* a list of flags does not extend the default */
     if (arg_parse(args->arena, o, text, v)) return ERR_OK;
@@ -251,13 +257,13 @@ static int take_long(struct walk *w, struct str arg, struct err *err) {
     int id = find_long(w->args->command, name);
     if (id < 0 && str_starts(name, STR("no-"))) {
         id = find_long(w->args->command, str_from(name, 3));
-        if (id >= 0 && options[id].type != ARG_FLAG) id = -1;
+        if (id >= 0 && cli_options[id].type != ARG_FLAG) id = -1;
         if (id >= 0 && value.p) return err_set(err, ERR_EARG, "--%.*s takes no value", STR_ARG(name));
         if (id >= 0) value = STR("0");
     }
     if (id < 0) return unknown_option(w->args->command, name, err);
-    const char *where = str_fmt(w->args->arena, "--%s", options[id].name).p;
-    if (!value.p && options[id].type == ARG_FLAG) value = STR("1");
+    const char *where = str_fmt(w->args->arena, "--%s", cli_options[id].name).p;
+    if (!value.p && cli_options[id].type == ARG_FLAG) value = STR("1");
     if (!value.p) TRY(need_value(w, where, &value, err));
     return convert(w->args, id, where, value, ARG_FROM_FLAG, err);
 }
@@ -267,8 +273,8 @@ static int take_letters(struct walk *w, struct str letters, struct err *err) {
         const char where[] = {'-', letters.p[i], '\0'};
         int id = find_letter(w->args->command, letters.p[i]);
         if (id < 0)
-            return err_set(err, ERR_EARG, "unknown option %s; 'mlxcel %s --help' lists them", where, commands[w->args->command].name);
-        if (options[id].type == ARG_FLAG) {
+            return err_set(err, ERR_EARG, "unknown option %s; 'mlxcel %s --help' lists them", where, cli_commands[w->args->command].name);
+        if (cli_options[id].type == ARG_FLAG) {
             TRY(convert(w->args, id, where, STR("1"), ARG_FROM_FLAG, err));
             continue;
         }
@@ -297,15 +303,19 @@ static int take_all(struct walk *w, struct err *err) {
 /* ---- environment and defaults --------------------------------------------------------------------------------- */
 
 static int take_env(struct args *args, int id, args_env_fn *env, struct err *err) {
-    const struct opt *o = &options[id];
+    const struct opt *o = &cli_options[id];
     if (o->env && strcmp(o->env, "-") == 0) return ERR_OK;
-    struct str list = str_fmt(args->arena, "%.*s,%.*s%s%s", STR_ARG(opt_env_name(args->arena, "MLXCEL_", o)),
-                              STR_ARG(opt_env_name(args->arena, "LLAMA_ARG_", o)), o->env ? "," : "", o->env ? o->env : "");
-    struct str piece;
+    struct str list = str_of(o->env ? o->env : ""), piece;
+    if (o->name)
+        list = str_fmt(args->arena, "%.*s,%.*s%s%s", STR_ARG(opt_env_name(args->arena, "MLXCEL_", o)),
+                       STR_ARG(opt_env_name(args->arena, "LLAMA_ARG_", o)), o->env ? "," : "", o->env ? o->env : "");
     while (str_split_next(&list, ',', &piece)) {
         const char *name = str_cstr(args->arena, piece);
         const char *value = env(name);
-        if (value && *value) return convert(args, id, name, str_of(value), ARG_FROM_ENV, err);
+        if (!value || !*value) continue;
+        TRY(convert(args, id, name, str_of(value), ARG_FROM_ENV, err));
+        args->values[id].variable = piece;
+        return ERR_OK;
     }
     return ERR_OK;
 }
@@ -313,16 +323,16 @@ static int take_env(struct args *args, int id, args_env_fn *env, struct err *err
 static int fill_rest(struct args *args, args_env_fn *env, struct err *err) {
     for (int id = 0; id < N_OPTIONS; id++) {
         struct arg_value *v = &args->values[id];
-        if (!opt_applies(&options[id], args->command)) continue;
+        if (!opt_applies(&cli_options[id], args->command)) continue;
         if (v->source == ARG_UNSET) TRY(take_env(args, id, env, err));
-        if (v->source == ARG_UNSET && options[id].initial)
-            TRY(convert(args, id, options[id].name, str_of(options[id].initial), ARG_FROM_DEFAULT, err));
+        if (v->source == ARG_UNSET && cli_options[id].initial)
+            TRY(convert(args, id, "the default", str_of(cli_options[id].initial), ARG_FROM_DEFAULT, err));
     }
     return ERR_OK;
 }
 
 static int check_operands(const struct args *args, struct err *err) {
-    const struct cmd *c = &commands[args->command];
+    const struct cmd *c = &cli_commands[args->command];
     if (args->n_operands > (size_t)c->max_operands)
         return err_set(err, ERR_EARG, "%s: unexpected argument '%.*s'; see 'mlxcel %s --help'", c->name,
                        STR_ARG(args->operands[c->max_operands]), c->name);
@@ -378,7 +388,7 @@ int args_parse(struct arena *a, int argc, char *const *argv, args_env_fn *env, s
     TRY(take_all(&w, err));
     if (out->values[OPT_HELP].i) { /* asking for help excuses every other mistake */
         out->n_operands = 1;
-        out->operands[0] = str_of(commands[command].name);
+        out->operands[0] = str_of(cli_commands[command].name);
         out->command = CMD_HELP;
         out->values[OPT_HELP].i = 0;
     }
@@ -389,27 +399,27 @@ int args_parse(struct arena *a, int argc, char *const *argv, args_env_fn *env, s
 /* ---- typed look-ups ------------------------------------------------------------------------------------------- */
 
 static const struct arg_value *value_of(const struct args *args, enum opt_id id) {
-    assert(opt_applies(&options[id], args->command));
+    assert(opt_applies(&cli_options[id], args->command));
     return &args->values[id];
 }
 
 bool args_flag(const struct args *args, enum opt_id id) {
-    assert(options[id].type == ARG_FLAG);
+    assert(cli_options[id].type == ARG_FLAG);
     return value_of(args, id)->i != 0;
 }
 
 int64_t args_int(const struct args *args, enum opt_id id) {
-    assert(options[id].type == ARG_INT || options[id].type == ARG_SIZE);
+    assert(cli_options[id].type == ARG_INT || cli_options[id].type == ARG_SIZE);
     return value_of(args, id)->i;
 }
 
 double args_float(const struct args *args, enum opt_id id) {
-    assert(options[id].type == ARG_FLOAT);
+    assert(cli_options[id].type == ARG_FLOAT);
     return value_of(args, id)->f;
 }
 
 struct str args_str(const struct args *args, enum opt_id id) {
-    assert(options[id].type == ARG_STRING || options[id].type == ARG_CHOICE);
+    assert(cli_options[id].type == ARG_STRING || cli_options[id].type == ARG_CHOICE);
     return value_of(args, id)->s;
 }
 
@@ -419,19 +429,19 @@ const char *args_cstr(const struct args *args, enum opt_id id) {
 }
 
 int args_choice(const struct args *args, enum opt_id id) {
-    assert(options[id].type == ARG_CHOICE);
+    assert(cli_options[id].type == ARG_CHOICE);
     const struct arg_value *v = value_of(args, id);
     return v->source == ARG_UNSET ? -1 : (int)v->i;
 }
 
 size_t args_strings(const struct args *args, enum opt_id id, const struct str **out) {
-    assert(options[id].type == ARG_STRINGS);
+    assert(cli_options[id].type == ARG_STRINGS);
     *out = value_of(args, id)->strings;
     return value_of(args, id)->n;
 }
 
 size_t args_ints(const struct args *args, enum opt_id id, const int64_t **out) {
-    assert(options[id].type == ARG_INTS);
+    assert(cli_options[id].type == ARG_INTS);
     *out = value_of(args, id)->ints;
     return value_of(args, id)->n;
 }
@@ -441,5 +451,5 @@ bool args_given(const struct args *args, enum opt_id id) {
 }
 
 bool args_has(const struct args *args, enum opt_id id) {
-    return opt_applies(&options[id], args->command);
+    return opt_applies(&cli_options[id], args->command);
 }

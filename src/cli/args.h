@@ -4,7 +4,8 @@
  * disagree with what is parsed. A new command is one cmd_X.c, one row in commands.def and its rows in options.def.
  *
  * (1) A value comes from the flag, else from MLXCEL_NAME, else from LLAMA_ARG_NAME, else from further names in the row,
- *     else from the row's default. Everything goes through one converter; ranges are checked for all of them.
+ *     else from the row's default. Everything goes through one converter; ranges are checked for all of them. Nobody else
+ *     reads the environment: other folders get what they need in their options.
  * (2) After args_parse every option of the command has its final value; look-ups are typed and cannot fail.
  */
 #ifndef MLXCEL_CLI_ARGS_H
@@ -44,7 +45,7 @@ enum arg_type {
 };
 
 struct opt {
-    const char *name;    /* long name, without dashes */
+    const char *name;    /* long name, without dashes; NULL: no flag, a variable of the environment alone */
     const char *aliases; /* further long names, "a,b" */
     char letter;         /* short name; 0: none */
     enum arg_type type;
@@ -54,7 +55,7 @@ struct opt {
     const char *initial; /* default as a user would type it; NULL: none */
     const char *choices; /* "a|b|c" for ARG_CHOICE */
     double min, max;     /* range of numbers; both 0: any */
-    const char *env;     /* further environment names, "A,B"; "-": this option reads no environment */
+    const char *env;     /* further environment names, "A,B" (without a name: all of them); "-": this option reads no environment */
     const char *help;
 };
 
@@ -68,14 +69,15 @@ struct cmd {
     int (*run)(const struct args *args, struct err *err);
 };
 
-extern const struct cmd commands[N_COMMANDS];
-extern const struct opt options[N_OPTIONS];
+extern const struct cmd cli_commands[N_COMMANDS];
+extern const struct opt cli_options[N_OPTIONS];
 
 enum arg_source { ARG_UNSET, ARG_FROM_DEFAULT, ARG_FROM_ENV, ARG_FROM_FLAG };
 
 struct arg_value {
     enum arg_source source;
-    int64_t i; /* flag, int, size, index of the choice */
+    struct str variable; /* that it came from; {NULL, 0}: none */
+    int64_t i;           /* flag, int, size, index of the choice */
     double f;
     struct str s; /* string, choice */
     struct str *strings;
@@ -117,6 +119,7 @@ bool arg_parse(struct arena *a, const struct opt *o, struct str text, struct arg
 
 /* Walks: the options of one command in table order, by section. */
 bool opt_applies(const struct opt *o, enum cmd_id command);
+bool opt_is_flag(const struct opt *o, enum cmd_id command); /* of those, what can be typed */
 /* Upper-case environment name behind a prefix: "MLXCEL_" + "ctx-size" -> MLXCEL_CTX_SIZE. */
 struct str opt_env_name(struct arena *a, const char *prefix, const struct opt *o);
 /* The command called name (or an alias), or -1. */

@@ -104,57 +104,55 @@ static void on_prompt(void *user, int32_t done, int32_t total) {
     if (c->is_terminal) progress_prompt(&c->bar, done, total);
 }
 
-static bool on_token(void *user, int32_t token, const struct sampler_result *logprobs) {
+static bool on_events(void *user, const struct job_events *ev) {
     struct chat *c = user;
-    (void)token, (void)logprobs;
-    progress_end(&c->bar);
-    return true;
+    if (ev->usage.n_new) progress_end(&c->bar);
+    return answer_push(&c->answer, ev->pieces);
 }
 
-static bool on_text(void *user, struct str text) {
-    struct chat *c = user;
-    return answer_push(&c->answer, text);
-}
-
-static void show_figures(const struct chat *c, const struct generate_stats *s) {
-    static const char *const ends[] = {"", ", cut off at the limit", ", stopped"};
+static void show_figures(const struct chat *c, const struct session_result *r) {
+    static const char *const ends[] = {[JOB_STOP] = "", [JOB_LENGTH] = ", cut off at the limit", [JOB_CANCELLED] = ", stopped"};
+    const struct job_usage *s = &r->usage;
     double rate = s->n_new > 1 && s->new_seconds > 0 ? (s->n_new - 1) / s->new_seconds : 0;
     chat_say("[%d tokens at %.1f tok/s, context %d of %d, %d reused%s]", s->n_new, rate, s->n_prompt + s->n_new,
-             session_context(c->session), s->n_cached, ends[s->finish]);
+             session_context(c->session), s->n_cached, ends[r->finish]);
+}
+
+/* The model's answer to the prompt, to standard output. */
+static int run_answer(struct chat *c, const struct session_ids *ids, struct session_result *out, struct err *err) {
+    struct session_watch watch = {.on_events = on_events, .on_prompt = on_prompt, .user = c};
+    struct job_spec job = {.tokens = ids->p,
+                           .n_tokens = (int32_t)ids->n,
+                           .max_new = c->max_new,
+                           .sampling = c->sampling,
+                           .has_seed = true,
+                           .wants_text = true,
+                           .wants_progress = true,
+                           .continues = !c->has_template,
+                           .stops = c->stops,
+                           .n_stops = c->n_stops};
+    if (c->has_template) session_split(c->session, ids->thinks, &job);
+    answer_begin(&c->answer);
+    watch.interrupt = interrupt_begin();
+    int code = session_run(c->session, &job, &watch, out, err);
+    interrupt_end();
+    progress_end(&c->bar);
+    return code;
 }
 
 int chat_turn(struct chat *c, struct str text, struct err *err) {
     struct session_ids ids = {0};
-    struct generate_stats stats;
+    struct session_result result;
     chat_add(c, true, text);
     int code = encode(c, &ids, err);
-    struct generate_request r = {.tokens = ids.p,
-                                 .n_tokens = (int32_t)ids.n,
-                                 .max_new = c->max_new,
-                                 .sampling = &c->sampling,
-                                 .stops = c->stops,
-                                 .n_stops = c->n_stops,
-                                 .breakers = c->n_breakers ? c->breakers : NULL,
-                                 .n_breakers = c->n_breakers,
-                                 .on_prompt = on_prompt,
-                                 .on_token = on_token,
-                                 .on_text = on_text,
-                                 .user = c};
-    if (!code) {
-        c->answer.splits = c->has_template;
-        answer_begin(&c->answer, ids.thinks);
-        r.interrupt = interrupt_begin();
-        code = session_generate(c->session, &r, &stats, err);
-        interrupt_end();
-        progress_end(&c->bar);
-    }
+    if (!code) code = run_answer(c, &ids, &result, err);
     if (code) { /* as if it had not been said */
         mem_free(c->messages[--c->n_messages].text);
         return code;
     }
     if (!answer_end(&c->answer)) return err_set(err, c->answer.code, "%s", c->answer.err.msg);
     chat_add(c, false, sb_str(&c->answer.text));
-    if (c->is_terminal) show_figures(c, &stats);
+    if (c->is_terminal) show_figures(c, &result);
     if (interrupt_came() && (c->is_once || !c->is_terminal)) return err_set(err, ERR_ECANCELLED, "interrupted");
     return ERR_OK;
 }

@@ -12,8 +12,8 @@ struct chat {
     /* set by the caller */
     struct session *session;
     struct sampler_params sampling;
-    const struct str *stops, *breakers;
-    size_t n_stops, n_breakers;
+    const struct str *stops;
+    size_t n_stops;
     int32_t max_new;
     bool is_terminal;    /* prompts, commands' words and figures; else answers alone */
     bool has_template;   /* else the model continues the text */

@@ -159,7 +159,8 @@ static void help(struct chat *c, struct str rest) {
     (void)c, (void)rest;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         chat_say("/%s %-*s  %s", table[i].name, 18 - (int)strlen(table[i].name), table[i].values, table[i].help);
-    chat_say("Several lines: end a line with \\, or put them between \"\"\" and \"\"\". Ctrl-C stops an answer.");
+    chat_say("Several lines: paste them, end a line with \\, or put them between \"\"\" and \"\"\".");
+    chat_say("Ctrl-C stops an answer.");
 }
 
 bool chat_command(struct chat *c, struct str line) {

@@ -1,7 +1,8 @@
 /* mlxcel doctor: the findings about this machine, each with its cure. */
 #include "api/doctor.h"
+#include "api/session.h"
 #include "base/json.h"
-#include "cli/args.h"
+#include "cli/store_args.h"
 
 static const char *const level_names[] = {[DOCTOR_OK] = "ok", [DOCTOR_NOTE] = "note", [DOCTOR_PROBLEM] = "problem"};
 
@@ -34,8 +35,10 @@ static void write_text(struct sb *out, const struct doctor_report *r) {
 int cmd_doctor(const struct args *args, struct err *err) {
     struct doctor_report report;
     struct sb out = {0};
-    struct str models_dir = args_str(args, OPT_MODELS_DIR);
-    doctor_examine(args->arena, models_dir.p, &report);
+    struct store_options store;
+    struct xla_options xla = {.environments = {args_cstr(args, OPT_VIRTUAL_ENV), args_cstr(args, OPT_CONDA_PREFIX)}};
+    store_args(args, &store);
+    doctor_examine(args->arena, &store, &xla, &report);
     if (args_flag(args, OPT_JSON)) write_json(&out, &report);
     else write_text(&out, &report);
     int code = cli_write(&out, err);

@@ -7,9 +7,9 @@
 #include "cli/session_args.h"
 #include "os/os.h"
 
-struct output {
+struct result {
     struct session *session;
-    struct sampler_params sampling;
+    struct job_spec job;
     struct answer answer;
     struct progress bar; /* until the first token */
     bool ids, json;
@@ -25,13 +25,13 @@ static void put_logprob(struct jsonw *w, int32_t token, float logprob) {
     jsonw_put_num(w, "logprob", (double)logprob);
 }
 
-static void put_logprobs(struct jsonw *w, int32_t token, const struct sampler_result *r) {
+static void put_logprobs(struct jsonw *w, const struct job_token *t, const struct sampler_top *tops) {
     jsonw_begin(w, '{');
-    put_logprob(w, token, r->logprob);
+    put_logprob(w, t->id, t->logprob);
     jsonw_open(w, "top", '[');
-    for (int32_t i = 0; i < r->n_top; i++) {
+    for (int32_t i = 0; i < t->n_top; i++) {
         jsonw_begin(w, '{');
-        put_logprob(w, r->top[i].token, r->top[i].logprob);
+        put_logprob(w, tops[i].token, tops[i].logprob);
         jsonw_end(w, '}');
     }
     jsonw_end(w, ']');
@@ -39,59 +39,65 @@ static void put_logprobs(struct jsonw *w, int32_t token, const struct sampler_re
 }
 
 static void on_prompt(void *user, int32_t done, int32_t total) {
-    struct output *o = user;
+    struct result *o = user;
     progress_prompt(&o->bar, done, total);
 }
 
-static bool on_token(void *user, int32_t token, const struct sampler_result *logprobs) {
-    struct output *o = user;
-    progress_end(&o->bar);
-    if (o->json) {
-        jsonw_int(&o->w_tokens, token);
-        if (logprobs) put_logprobs(&o->w_logprobs, token, logprobs);
-        return true;
+static void keep_json(struct result *o, const struct job_events *ev) {
+    const struct sampler_top *tops = ev->tops;
+    for (size_t i = 0; i < ev->n_tokens; i++) {
+        jsonw_int(&o->w_tokens, ev->tokens[i].id);
+        if (o->job.sampling.n_top >= 0) put_logprobs(&o->w_logprobs, &ev->tokens[i], tops);
+        tops += ev->tokens[i].n_top;
     }
-    if (!o->ids) return true;
-    sb_clear(&o->line);
-    sb_fmt(&o->line, "%s%d", o->tokens.n ? " " : "", token);
-    sb_putc(&o->tokens, ' ');
-    o->code = cli_write(&o->line, &o->err);
-    return o->code == ERR_OK;
 }
 
-static bool on_text(void *user, struct str text) {
-    struct output *o = user;
-    return answer_push(&o->answer, text);
+static void print_ids(struct result *o, const struct job_events *ev) {
+    for (size_t i = 0; i < ev->n_tokens && !o->code; i++) {
+        sb_clear(&o->line);
+        sb_fmt(&o->line, "%s%d", o->tokens.n ? " " : "", ev->tokens[i].id);
+        sb_putc(&o->tokens, ' ');
+        o->code = cli_write(&o->line, &o->err);
+    }
+}
+
+static bool on_events(void *user, const struct job_events *ev) {
+    struct result *o = user;
+    if (ev->usage.n_new) progress_end(&o->bar);
+    if (o->json) keep_json(o, ev);
+    else if (o->ids) print_ids(o, ev);
+    return o->code == ERR_OK && answer_push(&o->answer, ev->pieces);
 }
 
 static double rate(int32_t n, double seconds) {
     return n > 0 && seconds > 0 ? n / seconds : 0;
 }
 
-static void print_stats(const struct generate_stats *s) {
+static void print_stats(const struct job_usage *s) {
     log_info("%d prompt tokens at %.1f tok/s, %d new tokens at %.1f tok/s", s->n_prompt, rate(s->n_prompt, s->prompt_seconds), s->n_new,
              rate(s->n_new - 1, s->new_seconds));
 }
 
-static int print_json(struct output *o, const struct generate_stats *s, struct err *err) {
-    static const char *const finishes[] = {"stop", "length", "interrupted"};
+static int print_json(struct result *o, const struct session_result *r, struct err *err) {
+    static const char *const finishes[] = {[JOB_STOP] = "stop", [JOB_LENGTH] = "length", [JOB_CANCELLED] = "interrupted"};
+    const struct job_usage *s = &r->usage;
     struct sb out = {0};
     struct jsonw w = {.out = &out};
     jsonw_begin(&w, '{');
     jsonw_put_str(&w, "text", sb_str(&o->answer.text));
     if (o->answer.thoughts.n) jsonw_put_str(&w, "reasoning", sb_str(&o->answer.thoughts));
-    jsonw_put_str(&w, "finish_reason", str_of(finishes[s->finish]));
+    jsonw_put_str(&w, "finish_reason", str_of(finishes[r->finish]));
     jsonw_put_num(&w, "prompt_tokens", s->n_prompt);
     jsonw_put_num(&w, "completion_tokens", s->n_new);
     jsonw_put_num(&w, "prompt_seconds", s->prompt_seconds);
     jsonw_put_num(&w, "completion_seconds", s->new_seconds);
     jsonw_put_num(&w, "prompt_tokens_per_second", rate(s->n_prompt, s->prompt_seconds));
     jsonw_put_num(&w, "completion_tokens_per_second", rate(s->n_new - 1, s->new_seconds));
-    if (o->sampling.temperature > 0) jsonw_put_num(&w, "seed", (double)o->sampling.seed);
+    if (o->job.sampling.temperature > 0) jsonw_put_num(&w, "seed", (double)o->job.sampling.seed);
     jsonw_open(&w, "tokens", '[');
     jsonw_raw(&w, sb_str(&o->tokens));
     jsonw_end(&w, ']');
-    if (o->sampling.n_top >= 0) {
+    if (o->job.sampling.n_top >= 0) {
         jsonw_open(&w, "logprobs", '[');
         jsonw_raw(&w, sb_str(&o->logprobs));
         jsonw_end(&w, ']');
@@ -103,13 +109,13 @@ static int print_json(struct output *o, const struct generate_stats *s, struct e
     return code;
 }
 
-static int encode_prompt(const struct args *args, struct output *o, struct str text, struct session_ids *out, struct err *err) {
+static int encode_prompt(const struct args *args, struct result *o, struct str text, struct session_ids *out, struct err *err) {
     struct session_prompt prompt = {.text = text, .raw = args_flag(args, OPT_NO_TEMPLATE)};
     struct str system = args_str(args, OPT_SYSTEM);
     TRY(session_text_load(o->session, err));
-    o->answer.splits = !prompt.raw && session_has_template(o->session);
+    o->job.splits = !prompt.raw && session_has_template(o->session);
     struct session_message messages[2] = {{"system", system}, {"user", text}};
-    if (o->answer.splits) {
+    if (o->job.splits) {
         prompt.messages = system.p ? messages : messages + 1;
         prompt.n_messages = system.p ? 2 : 1;
     } else if (system.p) {
@@ -120,43 +126,44 @@ static int encode_prompt(const struct args *args, struct output *o, struct str t
 }
 
 /* The prompt's ids: --tokens as they are, or text through tokenizer and template. */
-static int read_prompt(const struct args *args, struct output *o, struct generate_request *r, struct err *err) {
+static int read_prompt(const struct args *args, struct result *o, struct err *err) {
+    struct job_spec *r = &o->job;
     struct str text;
     struct session_ids ids;
-    TRY(token_args(args, &r->tokens, &r->n_tokens, err));
-    answer_begin(&o->answer, false);
+    TRY(args_tokens(args, &r->tokens, &r->n_tokens, err));
+    answer_begin(&o->answer);
     if (r->n_tokens) return ERR_OK;
-    TRY(prompt_arg(args, &text, err));
+    TRY(args_prompt(args, &text, err));
     TRY(encode_prompt(args, o, text, &ids, err));
     if (ids.n > INT32_MAX) return err_set(err, ERR_ELIMIT, "the prompt has too many tokens");
-    answer_begin(&o->answer, ids.thinks);
+    if (r->splits) session_split(o->session, ids.thinks, r);
     r->tokens = ids.p;
     r->n_tokens = (int32_t)ids.n;
     return ERR_OK;
 }
 
 /* Greedy, until a sampling option says otherwise. */
-static int read_sampling(const struct args *args, struct output *o, struct err *err) {
+static int read_sampling(const struct args *args, struct result *o, struct err *err) {
     struct sampling_given given;
-    o->sampling = sampler_defaults();
+    o->job.sampling = sampler_defaults();
     TRY(sampling_args(args, &given, err));
     if (given.fields || args_given(args, OPT_SEED)) {
-        o->sampling.temperature = SAMPLING_TEMPERATURE;
-        sampling_resolve(o->session, &given, &o->sampling);
+        o->job.sampling.temperature = SAMPLING_TEMPERATURE;
+        sampling_resolve(o->session, &given, &o->job.sampling);
     }
-    if (args_given(args, OPT_LOGPROBS)) o->sampling.n_top = (int32_t)args_int(args, OPT_LOGPROBS);
-    return sampling_extra_args(args, &o->sampling, err);
+    if (args_given(args, OPT_LOGPROBS)) o->job.sampling.n_top = (int32_t)args_int(args, OPT_LOGPROBS);
+    return sampling_args_extra(args, &o->job.sampling, err);
 }
 
-static int finish(struct output *o, const struct generate_stats *stats, struct err *err) {
+static int finish(struct result *o, const struct session_result *result, struct err *err) {
     if (o->ids && !o->code) o->code = os_write(OS_STDOUT, STR("\n"), &o->err);
     if (!o->ids && !answer_end(&o->answer)) {
         o->code = o->answer.code;
         o->err = o->answer.err;
     }
     if (o->code) return err_set(err, o->code, "%s", o->err.msg);
-    if (o->json) return print_json(o, stats, err);
-    print_stats(stats);
+    if (o->json) return print_json(o, result, err);
+    print_stats(&result->usage);
     return ERR_OK;
 }
 
@@ -166,26 +173,25 @@ static int no_tokenizer(struct err *err) {
     return err_set(err, why.code, "%.300s; --ids prints the new tokens as ids", why.msg);
 }
 
-static int generate(const struct args *args, struct output *o, struct err *err) {
-    struct generate_stats stats;
-    struct generate_request r = {.max_new = (int32_t)args_int(args, OPT_MAX_TOKENS),
-                                 .ignore_eos = args_flag(args, OPT_IGNORE_EOS),
-                                 .sampling = &o->sampling,
-                                 .on_token = on_token,
-                                 .on_prompt = on_prompt,
-                                 .on_text = o->ids ? NULL : on_text,
-                                 .user = o};
+static int generate(const struct args *args, struct result *o, struct err *err) {
+    struct session_result result;
+    struct session_watch watch = {.on_events = on_events, .on_prompt = on_prompt, .user = o};
+    struct job_spec *job = &o->job;
+    job->max_new = (int32_t)args_int(args, OPT_MAX_TOKENS);
+    job->ignore_eos = args_flag(args, OPT_IGNORE_EOS);
+    job->wants_progress = true;
+    job->has_seed = true;
     TRY(read_sampling(args, o, err));
-    TRY(read_prompt(args, o, &r, err));
-    r.n_stops = args_strings(args, OPT_STOP, &r.stops);
-    r.n_breakers = args_strings(args, OPT_DRY_BREAKERS, &r.breakers);
-    if (r.n_breakers == 0) r.breakers = NULL;
-    r.interrupt = interrupt_begin();
-    int code = session_generate(o->session, &r, &stats, err);
+    TRY(read_prompt(args, o, err));
+    job->n_stops = args_strings(args, OPT_STOP, &job->stops);
+    job->wants_text = !o->ids || job->n_stops;
+    job->continues = !job->splits; /* a raw prompt's text goes on, with the space that it goes on with */
+    watch.interrupt = interrupt_begin();
+    int code = session_run(o->session, job, &watch, &result, err);
     interrupt_end();
     progress_end(&o->bar);
     if (code == ERR_ENOTFOUND && args_given(args, OPT_TOKENS)) return no_tokenizer(err);
-    if (!code) code = finish(o, &stats, err);
+    if (!code) code = finish(o, &result, err);
     if (!code && interrupt_came()) return err_set(err, ERR_ECANCELLED, "interrupted");
     return code;
 }
@@ -201,13 +207,13 @@ static int check_usage(const struct args *args, struct err *err) {
     if (has_ids && args_given(args, OPT_SYSTEM)) return err_set(err, ERR_EARG, "--system needs --prompt: ids are taken as they are");
     if (args_flag(args, OPT_JSON) && args_flag(args, OPT_IDS)) return err_set(err, ERR_EARG, "--json and --ids exclude each other");
     if (args_given(args, OPT_LOGPROBS) && !args_flag(args, OPT_JSON)) return err_set(err, ERR_EARG, "--logprobs needs --json");
-    return sampling_check(args, err);
+    return sampling_args_check(args, err);
 }
 
 int cmd_generate(const struct args *args, struct err *err) {
     struct session_options o;
     struct sb line = {0};
-    struct output out = {.ids = args_flag(args, OPT_IDS), .json = args_flag(args, OPT_JSON)};
+    struct result out = {.ids = args_flag(args, OPT_IDS), .json = args_flag(args, OPT_JSON)};
     out.w_tokens.out = &out.tokens;
     out.w_logprobs.out = &out.logprobs;
     out.answer.silent = out.json || out.ids;

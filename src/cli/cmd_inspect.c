@@ -138,11 +138,11 @@ static void write_text(struct sb *out, const struct inspect *m, bool with_tensor
 
 int cmd_inspect(const struct args *args, struct err *err) {
     struct str path;
-    TRY(model_name_arg(args, &path, err));
+    TRY(args_model_name(args, &path, err));
     if (args_flag(args, OPT_KERNELS)) {
         if (args_flag(args, OPT_JSON)) return err_set(err, ERR_EARG, "--kernels has no JSON form");
         struct sb text = {0};
-        TRY(cpu_level_arg(args, err));
+        TRY(args_cpu_level(args, err));
         inspect_kernels(&text);
         int code = cli_write(&text, err);
         sb_free(&text);
@@ -150,7 +150,7 @@ int cmd_inspect(const struct args *args, struct err *err) {
     }
     struct inspect m;
     const char *model;
-    TRY(model_arg(args, path, &model, NULL, err));
+    TRY(args_model(args, path, &model, NULL, err));
     TRY(inspect_model(args->arena, model, &m, err));
     struct sb out = {0};
     if (args_flag(args, OPT_JSON)) write_json(&out, &m);

@@ -28,10 +28,11 @@ int cmd_logits(const struct args *args, struct err *err) {
     const int32_t *tokens;
     int32_t n_tokens;
     const char *path = args_cstr(args, OPT_OUT_FILE);
-    TRY(token_args(args, &tokens, &n_tokens, err));
+    TRY(args_tokens(args, &tokens, &n_tokens, err));
     if (!path) return err_set(err, ERR_EARG, "--out FILE is missing");
     if (!n_tokens) return err_set(err, ERR_EARG, "--tokens IDS is missing");
     TRY(session_args(args, &o, err));
+    o.n_logits = -1;
     TRY(session_open(&o, &s, err));
     struct logits_file f = {.vocab = session_vocab(s)};
     int code = os_file_open(path, OS_WRITE, &f.file, err);

@@ -12,7 +12,7 @@
 static int models_dir_of(const struct args *args, const char **out, struct err *err) {
     struct store_options o;
     store_args(args, &o);
-    *out = store_models_dir(args->arena, o.models_dir);
+    *out = store_models_dir(args->arena, &o);
     if (!*out) return err_set(err, ERR_EARG, "no place for models: the home folder is unknown; set MLXCEL_HOME");
     return ERR_OK;
 }
@@ -179,16 +179,18 @@ static int verify(const struct args *args, const struct manifest *manifest, stru
 
 int cmd_show(const struct args *args, struct err *err) {
     const char *dir, *path;
+    struct store_options options;
     struct repo_name repo;
     struct store_model m;
     struct manifest manifest;
     struct os_stat st;
     struct sb out = {0};
     TRY(models_dir_of(args, &dir, err));
-    TRY(repo_name_parse(args->operands[0], str_of(store_default_owner()), &repo, err));
+    TRY(repo_name_parse(args->operands[0], args_str(args, OPT_DEFAULT_ORG), &repo, err));
     path = store_model_path(args->arena, dir, &repo);
     if (os_stat(path, &st, NULL)) {
-        path = store_find_hf(args->arena, &repo, "main");
+        store_args(args, &options);
+        path = store_find_hf(args->arena, &options, &repo, "main");
         if (!path) return err_set(err, ERR_ENOTFOUND, "%s is neither in the store (%s) nor in the Hugging Face cache", repo.id, dir);
     }
     TRY(store_describe(args->arena, path, str_of(repo.id), &m, err));
@@ -227,7 +229,7 @@ int cmd_rm(const struct args *args, struct err *err) {
     char size[32];
     TRY(models_dir_of(args, &dir, err));
     for (size_t i = 0; i < args->n_operands; i++) {
-        TRY(repo_name_parse(args->operands[i], str_of(store_default_owner()), &repo, err));
+        TRY(repo_name_parse(args->operands[i], args_str(args, OPT_DEFAULT_ORG), &repo, err));
         const char *path = store_model_path(args->arena, dir, &repo);
         if (os_stat(path, &st, NULL)) return err_set(err, ERR_ENOTFOUND, "the store has no model %s (%s)", repo.id, dir);
         sb_clear(&question);
@@ -277,9 +279,9 @@ int cmd_import(const struct args *args, struct err *err) {
     struct sb out = {0};
     struct progress bar = {0};
     struct watch watch = {.step = show_progress, .user = &bar};
-    struct import_request q = {.from = str_cstr(args->arena, args->operands[0]), .repo = &repo, .watch = &watch};
+    struct import_request q = {.from = os_path(args->arena, args->operands[0]), .repo = &repo, .watch = &watch};
     TRY(models_dir_of(args, &dir, err));
-    TRY(repo_name_parse(args->operands[1], str_of(store_default_owner()), &repo, err));
+    TRY(repo_name_parse(args->operands[1], args_str(args, OPT_DEFAULT_ORG), &repo, err));
     interrupt_begin();
     int code = store_import(args->arena, dir, &q, err);
     interrupt_end();

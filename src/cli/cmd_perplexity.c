@@ -64,10 +64,11 @@ int cmd_perplexity(const struct args *args, struct err *err) {
     struct sb line = {0};
     /* the text first: a model may have to be downloaded */
     if (str_is(args->operands[0], "-")) TRY(os_read_stdin(args->arena, TEXT_BYTES_MAX, &text, err));
-    else TRY(os_file_load(args->arena, str_cstr(args->arena, args->operands[0]), TEXT_BYTES_MAX, &text, err));
+    else TRY(os_input_load(args->arena, os_path(args->arena, args->operands[0]), TEXT_BYTES_MAX, &text, err));
     TRY(session_args(args, &o, err));
     o.n_seqs = (int32_t)args_int(args, OPT_CHUNKS_AT_ONCE);
     o.context = (int32_t)args_int(args, OPT_CHUNK);
+    o.n_logits = -1;
     TRY(session_open(&o, &s, err));
     session_describe(s, &line);
     log_info("%s", line.p);

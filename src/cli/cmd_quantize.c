@@ -42,7 +42,7 @@ int cmd_quantize(const struct args *args, struct err *err) {
     if (args_given(args, OPT_QUANT_GROUP)) o.format.group = (uint16_t)args_int(args, OPT_QUANT_GROUP);
     TRY(read_overrides(args, &o, err));
     TRY(new_folder_check(o.target, err));
-    TRY(model_arg(args, source, &o.source, NULL, err));
+    TRY(args_model(args, source, &o.source, NULL, err));
     interrupt_begin();
     int code = quantize_run(&o, &r, err);
     interrupt_end();

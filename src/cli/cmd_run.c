@@ -12,7 +12,7 @@ static int read_sampling(const struct args *args, struct chat *c, struct err *er
     c->sampling.temperature = SAMPLING_TEMPERATURE;
     c->sampling.top_p = 0.95f;
     sampling_resolve(c->session, &given, &c->sampling);
-    return sampling_extra_args(args, &c->sampling, err);
+    return sampling_args_extra(args, &c->sampling, err);
 }
 
 static void greet(const struct chat *c, bool is_built_in) {
@@ -26,7 +26,7 @@ static void greet(const struct chat *c, bool is_built_in) {
 
 static void read_history(const struct args *args, struct chat *c) {
     struct err err;
-    c->history = history_path(args->arena);
+    c->history = history_path(args->arena, args_cstr(args, OPT_HOME));
     if (c->history && history_load(c->history, &c->editor, &err)) {
         chat_say("(nothing is known of earlier sessions: %s)", err.msg);
         c->history = NULL;
@@ -41,7 +41,7 @@ static int talk(const struct args *args, struct chat *c, struct err *err) {
     if (system.p && !c->has_template) return err_set(err, ERR_EARG, "--system needs a chat template, and there is none here");
     if (system.p) chat_set_system(c, system);
     c->is_once = prompt.p != NULL;
-    TRY(prompt_arg(args, &prompt, err));
+    TRY(args_prompt(args, &prompt, err));
     if (c->is_once) return chat_turn(c, prompt, err);
     if (c->is_terminal && args_flag(args, OPT_HISTORY)) read_history(args, c);
     if (c->is_terminal) greet(c, !args_given(args, OPT_MODEL) && !args_given(args, OPT_SHAPE) && args->n_operands == 0);
@@ -54,11 +54,10 @@ int cmd_run(const struct args *args, struct err *err) {
     struct chat c = {.is_terminal = os_is_terminal(OS_STDIN) && os_is_terminal(OS_STDOUT),
                      .max_new = (int32_t)args_int(args, OPT_MAX_TOKENS),
                      .answer.shows = args_flag(args, OPT_SHOW_REASONING)};
-    TRY(sampling_check(args, err));
+    TRY(sampling_args_check(args, err));
     TRY(session_args(args, &o, err));
     o.prefix_cache = true;
     c.n_stops = args_strings(args, OPT_STOP, &c.stops);
-    c.n_breakers = args_strings(args, OPT_DRY_BREAKERS, &c.breakers);
     TRY(session_open(&o, &c.session, err));
     session_describe(c.session, &line);
     if (c.is_terminal) log_info("%s", line.p);

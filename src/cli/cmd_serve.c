@@ -30,7 +30,7 @@ static int read_keys(const struct args *args, struct keys *out, struct err *err)
         while (str_split_next(&text, ',', &piece)) TRY(add_key(out, piece, err));
     }
     if (path.p) {
-        if (os_file_load(args->arena, str_cstr(args->arena, path), KEY_FILE_BYTES_MAX, &text, err))
+        if (os_input_load(args->arena, str_cstr(args->arena, path), KEY_FILE_BYTES_MAX, &text, err))
             return err_prefix(err, "--api-key-file");
         while (str_split_next(&text, '\n', &piece)) TRY(add_key(out, piece, err));
     }
@@ -57,7 +57,7 @@ int cmd_serve(const struct args *args, struct err *err) {
     TRY(sampling_args(args, &o.sampling, err));
     TRY(read_keys(args, &keys, err));
     TRY(session_args(args, &o.session, err));
-    o.session.n_seqs = (int32_t)args_int(args, OPT_PARALLEL);
+    o.session.n_seqs = args_int(args, OPT_PARALLEL) > 0 ? (int32_t)args_int(args, OPT_PARALLEL) : -1;
     o.session.n_rows = (int32_t)args_int(args, OPT_BATCH_ROWS);
     o.session.kv_tokens = args_int(args, OPT_KV_TOKENS);
     o.keys = keys.list;

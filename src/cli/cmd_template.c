@@ -26,7 +26,7 @@ static int run_once(const struct args *args, const struct template_tool *t, stru
     struct str input, text;
     if (!path) return err_set(err, ERR_EARG, "give the conversation by --input FILE.json (\"-\": standard input)");
     if (strcmp(path, "-") == 0) TRY(os_read_stdin(args->arena, INPUT_MAX_BYTES, &input, err));
-    else TRY(os_file_load(args->arena, path, INPUT_MAX_BYTES, &input, err));
+    else TRY(os_input_load(args->arena, path, INPUT_MAX_BYTES, &input, err));
     TRY(template_tool_render(t, args->arena, input, &text, err));
     struct sb out = {0};
     sb_put(&out, text);
@@ -42,7 +42,7 @@ int cmd_template(const struct args *args, struct err *err) {
         .now = args_str(args, OPT_TEMPLATE_NOW),
     };
     bool lines = args_flag(args, OPT_TEMPLATE_JSONL);
-    TRY(model_arg(args, args_str(args, OPT_MODEL_TEMPLATE), &o.model, NULL, err));
+    TRY(args_model(args, args_str(args, OPT_MODEL_TEMPLATE), &o.model, NULL, err));
     if (!o.model && !o.template_file && !lines) return err_set(err, ERR_EARG, "give a model by -m PATH or a template by --template FILE");
     struct template_tool *t;
     TRY(template_tool_open(args->arena, &o, &t, err));

@@ -8,7 +8,7 @@ enum { MAX_STDIN_BYTES = 1 << 30 };
 
 static int open_tokenizer(const struct args *args, struct tok **out, struct err *err) {
     const char *path;
-    TRY(model_arg(args, args_str(args, OPT_TOKENIZER), &path, NULL, err));
+    TRY(args_model(args, args_str(args, OPT_TOKENIZER), &path, NULL, err));
     return text_tokenizer_open(path, out, err);
 }
 

@@ -13,7 +13,7 @@ static void put_choices(struct sb *out, const char *choices) {
 }
 
 static void put_command_names(struct sb *out) {
-    for (int c = 0; c < N_COMMANDS; c++) sb_fmt(out, "%s%s", c ? " " : "", commands[c].name);
+    for (int c = 0; c < N_COMMANDS; c++) sb_fmt(out, "%s%s", c ? " " : "", cli_commands[c].name);
 }
 
 /* Every word that the command answers to, with what the shell wants between two. */
@@ -26,16 +26,16 @@ static void put_words_of(struct sb *out, const struct cmd *c, const char *betwee
 static void put_flag_words(struct sb *out, int command) {
     bool first = true;
     for (int i = 0; i < N_OPTIONS; i++) {
-        if (!opt_applies(&options[i], (enum cmd_id)command)) continue;
-        sb_fmt(out, "%s--%s", first ? "" : " ", options[i].name);
-        if (options[i].letter) sb_fmt(out, " -%c", options[i].letter);
+        if (!opt_is_flag(&cli_options[i], (enum cmd_id)command)) continue;
+        sb_fmt(out, "%s--%s", first ? "" : " ", cli_options[i].name);
+        if (cli_options[i].letter) sb_fmt(out, " -%c", cli_options[i].letter);
         first = false;
     }
 }
 
 /* Operands such as bash|zsh|fish, and the commands that help explains, complete to their words; false: there are none. */
 static bool put_operands(struct sb *out, int command) {
-    const char *operands = commands[command].operands;
+    const char *operands = cli_commands[command].operands;
     if (command == CMD_HELP) put_command_names(out);
     else if (operands && strchr(operands, '|')) put_choices(out, operands);
     else return false;
@@ -45,10 +45,10 @@ static bool put_operands(struct sb *out, int command) {
 /* What may follow an option with choices, under its long name and its letter. */
 static void bash_choices(struct sb *out, int command) {
     for (int i = 0; i < N_OPTIONS; i++) {
-        const struct opt *o = &options[i];
-        if (!opt_applies(o, (enum cmd_id)command) || !o->choices) continue;
-        sb_fmt(out, "    %s:--%s", commands[command].name, o->name);
-        if (o->letter) sb_fmt(out, "|%s:-%c", commands[command].name, o->letter);
+        const struct opt *o = &cli_options[i];
+        if (!opt_is_flag(o, (enum cmd_id)command) || !o->choices) continue;
+        sb_fmt(out, "    %s:--%s", cli_commands[command].name, o->name);
+        if (o->letter) sb_fmt(out, "|%s:-%c", cli_commands[command].name, o->letter);
         sb_puts(out, ") COMPREPLY=($(compgen -W '");
         put_choices(out, o->choices);
         sb_puts(out, "' -- \"$cur\")); return ;;\n");
@@ -63,8 +63,8 @@ static void bash_script(struct sb *out) {
         "  case ${COMP_WORDS[0]##*/}:${COMP_WORDS[1]} in\n    mlxcel-server*) command=serve ;;\n");
     for (int c = 0; c < N_COMMANDS; c++) {
         sb_puts(out, "    *:");
-        put_words_of(out, &commands[c], "|*:");
-        sb_fmt(out, ") command=%s ;;\n", commands[c].name);
+        put_words_of(out, &cli_commands[c], "|*:");
+        sb_fmt(out, ") command=%s ;;\n", cli_commands[c].name);
     }
     sb_puts(out,
             "  esac\n  if [ \"$COMP_CWORD\" = 1 ] && [[ ${COMP_WORDS[0]##*/} != mlxcel-server* ]]; then\n    COMPREPLY=($(compgen -W '");
@@ -73,7 +73,7 @@ static void bash_script(struct sb *out) {
     for (int c = 0; c < N_COMMANDS; c++) bash_choices(out, c);
     sb_puts(out, "  esac\n  case $command in\n");
     for (int c = 0; c < N_COMMANDS; c++) {
-        sb_fmt(out, "    %s) words='", commands[c].name);
+        sb_fmt(out, "    %s) words='", cli_commands[c].name);
         put_flag_words(out, c);
         sb_putc(out, ' ');
         put_operands(out, c);
@@ -116,8 +116,8 @@ static void zsh_script(struct sb *out) {
     sb_puts(out, "#compdef mlxcel mlxcel-server\n_mlxcel() {\n  if [[ ${words[1]:t} == mlxcel-server* ]]; then\n"
                  "    words=(mlxcel serve $words[2,-1]); (( CURRENT++ ))\n  fi\n  if (( CURRENT == 2 )); then\n    local -a names=(");
     for (int c = 0; c < N_COMMANDS; c++) {
-        sb_fmt(out, " '%s:", commands[c].name);
-        put_plain(out, commands[c].summary);
+        sb_fmt(out, " '%s:", cli_commands[c].name);
+        put_plain(out, cli_commands[c].summary);
         sb_putc(out, '\'');
     }
     sb_puts(out,
@@ -125,12 +125,12 @@ static void zsh_script(struct sb *out) {
     for (int c = 0; c < N_COMMANDS; c++) {
         struct sb operands = {0};
         sb_puts(out, "    ");
-        put_words_of(out, &commands[c], "|");
+        put_words_of(out, &cli_commands[c], "|");
         sb_puts(out, ") _arguments");
         for (int i = 0; i < N_OPTIONS; i++)
-            if (opt_applies(&options[i], (enum cmd_id)c)) zsh_option(out, &options[i]);
+            if (opt_is_flag(&cli_options[i], (enum cmd_id)c)) zsh_option(out, &cli_options[i]);
         if (put_operands(&operands, c)) sb_fmt(out, " '1:word:(%s)'", operands.p);
-        else if (commands[c].max_operands) sb_puts(out, " '*:argument:_files'");
+        else if (cli_commands[c].max_operands) sb_puts(out, " '*:argument:_files'");
         sb_puts(out, " ;;\n");
         sb_free(&operands);
     }
@@ -156,15 +156,15 @@ static void fish_option(struct sb *out, const char *program, const char *when, c
 
 static void fish_command(struct sb *out, int c) {
     struct sb when = {0}, operands = {0};
-    sb_fmt(out, "complete -c mlxcel -f -n __fish_use_subcommand -a %s -d '", commands[c].name);
-    put_plain(out, commands[c].summary);
+    sb_fmt(out, "complete -c mlxcel -f -n __fish_use_subcommand -a %s -d '", cli_commands[c].name);
+    put_plain(out, cli_commands[c].summary);
     sb_puts(out, "'\n");
     sb_puts(&when, " -n '__fish_seen_subcommand_from ");
-    put_words_of(&when, &commands[c], " ");
+    put_words_of(&when, &cli_commands[c], " ");
     sb_putc(&when, '\'');
     if (put_operands(&operands, c)) sb_fmt(out, "complete -c mlxcel -f%s -a '%s'\n", when.p, operands.p);
     for (int i = 0; i < N_OPTIONS; i++)
-        if (opt_applies(&options[i], (enum cmd_id)c)) fish_option(out, "mlxcel", when.p, &options[i]);
+        if (opt_is_flag(&cli_options[i], (enum cmd_id)c)) fish_option(out, "mlxcel", when.p, &cli_options[i]);
     sb_free(&when);
     sb_free(&operands);
 }
@@ -173,7 +173,7 @@ static void fish_script(struct sb *out) {
     sb_puts(out, "# fish completion for mlxcel\n");
     for (int c = 0; c < N_COMMANDS; c++) fish_command(out, c);
     for (int i = 0; i < N_OPTIONS; i++)
-        if (opt_applies(&options[i], CMD_SERVE)) fish_option(out, "mlxcel-server", "", &options[i]);
+        if (opt_is_flag(&cli_options[i], CMD_SERVE)) fish_option(out, "mlxcel-server", "", &cli_options[i]);
 }
 
 bool complete_script(struct sb *out, struct str shell) {

@@ -3,8 +3,8 @@
 
 #include "os/os.h"
 
-const char *history_path(struct arena *a) {
-    if (os_env("MLXCEL_HOME")) return str_fmt(a, "%s/history", os_env("MLXCEL_HOME")).p;
+const char *history_path(struct arena *a, const char *home) {
+    if (home) return str_fmt(a, "%s/history", home).p;
     return os_state_root() ? str_fmt(a, "%s/mlxcel/history", os_state_root()).p : NULL;
 }
 

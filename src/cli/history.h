@@ -11,8 +11,8 @@
 
 enum { HISTORY_LINE_BYTES = 4096, HISTORY_FILE_BYTES = 4 << 20 };
 
-/* history in MLXCEL_HOME, else in the folder that the system has for such things; NULL when there is none. */
-const char *history_path(struct arena *a);
+/* history in `home`, else (NULL) in the folder that the system has for such things; NULL when there is none. */
+const char *history_path(struct arena *a, const char *home);
 int history_load(const char *path, struct line_edit *e, struct err *err);
 int history_add(const char *path, struct str line, struct err *err);
 

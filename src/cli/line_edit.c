@@ -18,16 +18,38 @@ static size_t behind(const struct line_edit *e, size_t at) {
     return at;
 }
 
+static bool is_blank(char c) {
+    return c == ' ' || c == '\n' || c == '\t';
+}
+
 static size_t word_before(const struct line_edit *e, size_t at) {
-    while (at > 0 && e->text.p[at - 1] == ' ') at--;
-    while (at > 0 && e->text.p[at - 1] != ' ') at--;
+    while (at > 0 && is_blank(e->text.p[at - 1])) at--;
+    while (at > 0 && !is_blank(e->text.p[at - 1])) at--;
     return at;
 }
 
 static size_t word_behind(const struct line_edit *e, size_t at) {
-    while (at < e->text.n && e->text.p[at] == ' ') at++;
-    while (at < e->text.n && e->text.p[at] != ' ') at++;
+    while (at < e->text.n && is_blank(e->text.p[at])) at++;
+    while (at < e->text.n && !is_blank(e->text.p[at])) at++;
     return at;
+}
+
+static size_t begin_of_line(const struct line_edit *e, size_t at) {
+    while (at > 0 && e->text.p[at - 1] != '\n') at--;
+    return at;
+}
+
+static size_t end_of_line(const struct line_edit *e, size_t at) {
+    while (at < e->text.n && e->text.p[at] != '\n') at++;
+    return at;
+}
+
+/* To the same place in another line of the text, or its end. */
+static void move_to_line(struct line_edit *e, size_t begin) {
+    size_t n = 0, end = end_of_line(e, begin);
+    for (size_t at = begin_of_line(e, e->cursor); at < e->cursor; at = behind(e, at)) n++;
+    e->cursor = begin;
+    while (n-- && e->cursor < end) e->cursor = behind(e, e->cursor);
 }
 
 static void cut(struct line_edit *e, size_t from, size_t to) {
@@ -38,13 +60,17 @@ static void cut(struct line_edit *e, size_t from, size_t to) {
     e->cursor = from;
 }
 
-static void insert(struct line_edit *e, uint32_t code) {
-    char bytes[4];
-    size_t n = utf8_encode(code, bytes);
-    sb_extend(&e->text, n);
-    memmove(e->text.p + e->cursor + n, e->text.p + e->cursor, e->text.n - n - e->cursor);
-    memcpy(e->text.p + e->cursor, bytes, n);
-    e->cursor += n;
+static void insert(struct line_edit *e, struct str text) {
+    if (text.n == 0) return;
+    sb_extend(&e->text, text.n);
+    memmove(e->text.p + e->cursor + text.n, e->text.p + e->cursor, e->text.n - text.n - e->cursor);
+    memcpy(e->text.p + e->cursor, text.p, text.n);
+    e->cursor += text.n;
+}
+
+/* A character that can be shown: no key, and nothing that would steer the terminal. */
+static bool is_text(uint32_t key) {
+    return key >= 32 && key < OS_KEY_CLOSED && (key < 127 || key >= 160);
 }
 
 static void set_text(struct line_edit *e, struct str text) {
@@ -81,6 +107,8 @@ void line_free(struct line_edit *e) {
     for (size_t i = 0; i < e->n_history; i++) mem_free(e->history[i]);
     sb_free(&e->text);
     sb_free(&e->draft);
+    sb_free(&e->paste);
+    line_view_free(&e->view);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------------------------------- */
@@ -94,16 +122,18 @@ static void move_key(struct line_edit *e, uint32_t key) {
     case OS_KEY_WORD_LEFT: e->cursor = word_before(e, e->cursor); break;
     case OS_KEY_WORD_RIGHT: e->cursor = word_behind(e, e->cursor); break;
     case OS_KEY_HOME:
-    case CTRL('A'): e->cursor = 0; break;
+    case CTRL('A'): e->cursor = begin_of_line(e, e->cursor); break;
     case OS_KEY_END:
-    case CTRL('E'): e->cursor = e->text.n; break;
+    case CTRL('E'): e->cursor = end_of_line(e, e->cursor); break;
     case OS_KEY_UP:
     case CTRL('P'):
-        if (e->i_history > 0) recall(e, e->i_history - 1);
+        if (begin_of_line(e, e->cursor) > 0) move_to_line(e, begin_of_line(e, begin_of_line(e, e->cursor) - 1));
+        else if (e->i_history > 0) recall(e, e->i_history - 1);
         break;
     case OS_KEY_DOWN:
     case CTRL('N'):
-        if (e->i_history < e->n_history) recall(e, e->i_history + 1);
+        if (end_of_line(e, e->cursor) < e->text.n) move_to_line(e, end_of_line(e, e->cursor) + 1);
+        else if (e->i_history < e->n_history) recall(e, e->i_history + 1);
         break;
     default: break;
     }
@@ -122,15 +152,45 @@ static void change_key(struct line_edit *e, uint32_t key) {
     case CTRL('U'): cut(e, 0, e->cursor); break;
     case CTRL('K'): cut(e, e->cursor, e->text.n); break;
     case CTRL('W'): cut(e, word_before(e, e->cursor), e->cursor); break;
-    case '\t': insert(e, ' '); break;
-    default:
-        if (key >= 32 && key < OS_KEY_CLOSED) insert(e, key);
+    case '\t': insert(e, STR(" ")); break;
+    default: {
+        char bytes[4];
+        if (is_text(key)) insert(e, str_n(bytes, utf8_encode(key, bytes)));
         else move_key(e, key);
     }
+    }
+}
+
+/* Newlines stay, in the form of this system or another; Ctrl-C is always the user's. */
+static bool paste_key(struct line_edit *e, uint32_t key, enum line_end *out_end) {
+    char bytes[4];
+    if (key == CTRL('C') || key == OS_KEY_CLOSED) {
+        e->is_pasting = false;
+        *out_end = key == OS_KEY_CLOSED ? LINE_CLOSED : LINE_CANCELLED;
+        return true;
+    }
+    if (key == OS_KEY_PASTE_END) {
+        e->is_pasting = false;
+        insert(e, sb_str(&e->paste));
+        sb_free(&e->paste);
+        return false;
+    }
+    if (key == '\r' || (key == '\n' && !e->was_return)) sb_putc(&e->paste, '\n');
+    else if (key == '\t') sb_putc(&e->paste, '\t');
+    else if (is_text(key)) sb_put(&e->paste, str_n(bytes, utf8_encode(key, bytes)));
+    e->was_return = key == '\r';
+    return false;
 }
 
 bool line_key(struct line_edit *e, uint32_t key, enum line_end *out_end) {
     bool is_empty = e->text.n == 0;
+    if (e->is_pasting) return paste_key(e, key, out_end);
+    if (key == OS_KEY_PASTE_BEGIN) {
+        e->is_pasting = true;
+        e->was_return = false;
+        sb_clear(&e->paste);
+        return false;
+    }
     if (key == '\r' || key == '\n') *out_end = LINE_DONE;
     else if (key == CTRL('C')) *out_end = LINE_CANCELLED;
     else if (key == OS_KEY_CLOSED || (is_empty && (key == CTRL('D') || key == CTRL('Z')))) *out_end = LINE_CLOSED;
@@ -143,49 +203,37 @@ bool line_key(struct line_edit *e, uint32_t key, enum line_end *out_end) {
 
 /* ---- drawing ---------------------------------------------------------------------------------------------------------- */
 
-int char_columns(uint32_t c) {
-    static const uint32_t none[][2] = {{0x300, 0x36F}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}};
-    static const uint32_t two[][2] = {{0x1100, 0x115F},   {0x2E80, 0x303E},   {0x3041, 0xA4CF},   {0xAC00, 0xD7A3},
-                                      {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},   {0xFFE0, 0xFFE6},
-                                      {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF}, {0x1F900, 0x1FAFF}, {0x20000, 0x3FFFD}};
-    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
-        if (c >= none[i][0] && c <= none[i][1]) return 0;
-    for (size_t i = 0; i < sizeof two / sizeof *two; i++)
-        if (c >= two[i][0] && c <= two[i][1]) return 2;
-    return c < 32 ? 0 : 1;
-}
-
-struct place {
-    int row, column;
-};
-
-/* Where the terminal's cursor stands after the text; a wide character does not begin in the last column. */
-static struct place walk(struct place p, struct str text, int width) {
-    for (size_t i = 0; i < text.n;) {
-        uint32_t code;
-        i += utf8_decode(text.p + i, text.n - i, &code);
-        int n = char_columns(code);
-        if (p.column + n > width) p = (struct place){p.row + 1, 0};
-        p.column += n;
-        if (p.column == width) p = (struct place){p.row + 1, 0};
-    }
-    return p;
+/* The rows of a text that is higher than the screen, among them the cursor's; a row of the screen is for the line that says so, one is
+ * free for what makes the terminal end the last row. */
+static void choose_rows(struct line_edit *e, size_t n_shown) {
+    const struct line_view *v = &e->view;
+    if (e->top + n_shown > v->n_rows) e->top = v->n_rows - n_shown;
+    if (e->top > v->row) e->top = v->row;
+    if (e->top + n_shown <= v->row) e->top = v->row + 1 - n_shown;
 }
 
 static void draw(struct line_edit *e) {
-    int width = os_console_width();
+    struct line_view *v = &e->view;
     struct sb out = {0};
-    struct place start = walk((struct place){0}, str_of(e->prompt), width);
-    struct place cursor = walk(start, str_sub(sb_str(&e->text), 0, e->cursor), width);
-    struct place end = walk(start, sb_str(&e->text), width);
+    size_t height = (size_t)os_console_height(), n = height > 4 ? height - 2 : 3, head = 0;
+    line_view_make(v, str_of(e->prompt), sb_str(&e->text), e->cursor, os_console_width());
+    if (v->n_rows <= height) {
+        e->top = 0;
+        n = v->n_rows;
+    } else {
+        choose_rows(e, n);
+        head = 1;
+        sb_fmt(&out, "[rows %zu to %zu of %zu]\r\n", e->top + 1, e->top + n, v->n_rows);
+    }
+    bool is_end = e->top + n == v->n_rows;
+    size_t from = v->rows[e->top].begin, to = is_end ? v->shown.n : v->rows[e->top + n].begin;
+    int last_row = (int)(head + n) - is_end, row = (int)(head + v->row - e->top);
+    sb_put(&out, str_n(v->shown.p + from, to - from));
     os_term_move(e->row, 0);
     os_term_clear_below();
-    sb_puts(&out, e->prompt);
-    sb_put(&out, sb_str(&e->text));
-    if (end.row > 0 && end.column == 0) sb_puts(&out, " \r"); /* terminals wrap with the next character only */
     os_write(OS_STDOUT, sb_str(&out), NULL);
-    os_term_move(end.row - cursor.row, cursor.column);
-    e->row = cursor.row;
+    os_term_move(last_row - row, (int)v->column);
+    e->row = row;
     sb_free(&out);
 }
 
@@ -203,6 +251,8 @@ enum line_end line_read(struct line_edit *e, const char *prompt) {
     bool done = false;
     e->prompt = prompt;
     e->row = 0;
+    e->top = 0;
+    e->is_pasting = false;
     e->i_history = e->n_history;
     set_text(e, STR(""));
     if (!os_term_begin()) return read_plain(e);
@@ -216,7 +266,7 @@ enum line_end line_read(struct line_edit *e, const char *prompt) {
         } else {
             done = line_key(e, key, &end);
         }
-        if (!done && !os_term_key_waits()) draw(e); /* pasted text is drawn once */
+        if (!done && !e->is_pasting && !os_term_key_waits()) draw(e); /* what comes at once is drawn once */
     }
     e->cursor = e->text.n;
     draw(e);

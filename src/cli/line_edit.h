@@ -1,9 +1,13 @@
 /* One line of text from a terminal, with editing and history: arrows, Home, End, Ctrl-A E B F K U W L, Ctrl-Left and -Right,
- * Up and Down through earlier lines. Text is UTF-8; long lines run over several rows. */
+ * Up and Down through earlier lines. Text is UTF-8; long lines run over several rows.
+ *
+ * Text that is pasted stays in one piece, with its newlines: it is Enter that ends the line, and a paste presses no Enter. Only terminals
+ * that mark pasted text are believed; lines that come fast may as well be typed ahead, or a script's. In a text of several lines Up, Down,
+ * Home and End move within it. A text that is higher than the screen is shown in part. */
 #ifndef MLXCEL_CLI_LINE_EDIT_H
 #define MLXCEL_CLI_LINE_EDIT_H
 
-#include "base/str.h"
+#include "cli/line_view.h"
 
 enum { LINE_HISTORY_MAX = 500 };
 
@@ -13,8 +17,12 @@ struct line_edit {
     char *history[LINE_HISTORY_MAX];
     size_t n_history, i_history; /* i_history == n_history: the new line */
     struct sb draft;             /* the new line while an older one is shown */
+    struct sb paste;             /* what has come of a text that is being pasted */
+    bool is_pasting, was_return; /* was_return: the first half of a newline */
     const char *prompt;
-    int row; /* of the cursor, below the prompt's */
+    struct line_view view;
+    size_t top; /* the first row that is shown */
+    int row;    /* of the cursor, below the first that is shown */
 };
 
 enum line_end {
@@ -28,9 +36,6 @@ enum line_end {
 enum line_end line_read(struct line_edit *e, const char *prompt);
 bool line_remember(struct line_edit *e, struct str line); /* not twice in a row, and no empty ones: false */
 void line_free(struct line_edit *e);
-
-/* Columns that a character takes on a terminal: 0, 1 or 2. */
-int char_columns(uint32_t code);
 
 /* The keys alone, for tests: what the key does to text, cursor and history; true when the line is at its end. */
 bool line_key(struct line_edit *e, uint32_t key, enum line_end *out_end);

@@ -15,7 +15,7 @@ int main(int argc, char **argv) {
     int code = args_parse(&arena, argc, utf8_argv, os_env, &args, &err);
     if (code == ERR_OK) {
         log_set_level(levels[args_choice(&args, OPT_LOG_LEVEL)]);
-        code = commands[args.command].run(&args, &err);
+        code = cli_commands[args.command].run(&args, &err);
     }
     int status = cli_finish(code, &err);
     arena_free(&arena);

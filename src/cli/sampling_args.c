@@ -15,7 +15,7 @@ static const struct sampler_field *field_of(const struct args *args, const struc
 int sampling_args(const struct args *args, struct sampling_given *out, struct err *err) {
     *out = (struct sampling_given){.values = sampler_defaults()};
     for (int i = 0; i < N_OPTIONS; i++) {
-        const struct opt *o = &options[i];
+        const struct opt *o = &cli_options[i];
         if (!opt_applies(o, args->command) || !args_given(args, (enum opt_id)i)) continue;
         const struct sampler_field *f = field_of(args, o);
         if (!f) continue;
@@ -39,7 +39,7 @@ static bool parse_bias(struct str text, struct sampler_bias *out) {
     return true;
 }
 
-int sampling_extra_args(const struct args *args, struct sampler_params *p, struct err *err) {
+int sampling_args_extra(const struct args *args, struct sampler_params *p, struct err *err) {
     const struct str *texts;
     size_t n = args_strings(args, OPT_LOGIT_BIAS, &texts);
     if (n > SAMPLER_BIAS_MAX) return err_set(err, ERR_EARG, "--logit-bias is given more than %d times", SAMPLER_BIAS_MAX);
@@ -50,14 +50,16 @@ int sampling_extra_args(const struct args *args, struct sampler_params *p, struc
                            STR_ARG(texts[i]));
     p->bias = bias;
     p->n_bias = (int32_t)n;
+    p->n_breakers = args_strings(args, OPT_DRY_BREAKERS, &p->breakers);
+    if (p->n_breakers == 0) p->breakers = NULL;
     p->seed = args_given(args, OPT_SEED) ? (uint64_t)args_int(args, OPT_SEED)
                                          : hash_pair(os_clock_ns(), (uint64_t)os_process_id()) >> 33; /* short enough to be typed */
     return ERR_OK;
 }
 
-int sampling_check(const struct args *args, struct err *err) {
+int sampling_args_check(const struct args *args, struct err *err) {
     struct sampling_given given;
     struct sampler_params params = sampler_defaults();
     TRY(sampling_args(args, &given, err));
-    return sampling_extra_args(args, &params, err);
+    return sampling_args_extra(args, &params, err);
 }

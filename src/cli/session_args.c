@@ -14,20 +14,29 @@ static int xla_args(const struct args *args, struct session_options *out, struct
     if (!str_is(args_str(args, OPT_BACKEND), "xla")) {
         for (size_t i = 0; i < sizeof own / sizeof *own; i++)
             if (args->values[own[i]].source == ARG_FROM_FLAG)
-                return err_set(err, ERR_EARG, "--%s is for --backend xla", options[own[i]].name);
+                return err_set(err, ERR_EARG, "--%s is for --backend xla", cli_options[own[i]].name);
         return ERR_OK;
     }
     if (args_given(args, OPT_DEVICE))
         return err_set(err, ERR_EARG, "--device belongs to the native backend; with --backend xla use --xla-device");
     out->backend = "xla";
     out->device = args_cstr(args, OPT_XLA_DEVICE);
-    out->xla_plugin = args_cstr(args, OPT_XLA_PLUGIN);
-    out->xla_memory_fraction = args_float(args, OPT_XLA_MEMORY);
-    out->xla_no_preallocate = !args_flag(args, OPT_XLA_PREALLOCATE);
+    struct str unused = args->values[OPT_XLA_IREE].variable;
+    out->xla = (struct xla_options){
+        .plugin = args_cstr(args, OPT_XLA_PLUGIN),
+        .environments = {args_cstr(args, OPT_VIRTUAL_ENV), args_cstr(args, OPT_CONDA_PREFIX)},
+        .memory_fraction = args_float(args, OPT_XLA_MEMORY),
+        .no_preallocate = !args_flag(args, OPT_XLA_PREALLOCATE),
+        .cache = args_cstr(args, OPT_XLA_CACHE),
+        .n_programs = (int32_t)args_int(args, OPT_XLA_PROGRAMS),
+        .dump = args_cstr(args, OPT_XLA_DUMP),
+        .flags = args_cstr(args, OPT_XLA_FLAGS),
+        .unused = unused.p ? str_cstr(args->arena, unused) : NULL,
+    };
     return ERR_OK;
 }
 
-int cpu_level_arg(const struct args *args, struct err *err) {
+int args_cpu_level(const struct args *args, struct err *err) {
     struct str level = args_str(args, OPT_CPU);
     uint32_t mask;
     if (!level.p) return ERR_OK;
@@ -53,11 +62,11 @@ static void show_loading(void *user, uint64_t done, uint64_t total) {
 
 /* perplexity has an operand, too, and it is a text. */
 static bool has_model_operand(const struct args *args) {
-    const char *operands = commands[args->command].operands;
+    const char *operands = cli_commands[args->command].operands;
     return args->n_operands && operands && strcmp(operands, "[MODEL]") == 0;
 }
 
-int model_name_arg(const struct args *args, struct str *out, struct err *err) {
+int args_model_name(const struct args *args, struct str *out, struct err *err) {
     bool by_flag = args->values[OPT_MODEL].source == ARG_FROM_FLAG, by_operand = has_model_operand(args);
     bool by_shape = args_has(args, OPT_SHAPE) && args_str(args, OPT_SHAPE).p;
     *out = by_operand ? args->operands[0] : args_str(args, OPT_MODEL);
@@ -67,7 +76,7 @@ int model_name_arg(const struct args *args, struct str *out, struct err *err) {
     return ERR_OK;
 }
 
-int32_t shape_bits_arg(const struct args *args) {
+int32_t args_shape_bits(const struct args *args) {
     static const int32_t bits[] = {4, 8, 16, 32}; /* in the order of the row's choices */
     return bits[args_choice(args, OPT_BITS)];
 }
@@ -78,8 +87,8 @@ static int shape_args(const struct args *args, struct session_options *out, stru
     out->shape = args_cstr(args, OPT_SHAPE);
     for (size_t i = 0; i < sizeof own / sizeof *own && !out->shape; i++)
         if (args_has(args, own[i]) && args_given(args, own[i]))
-            return err_set(err, ERR_EARG, "--%s is for made-up models (--shape NAME)", options[own[i]].name);
-    out->bits = shape_bits_arg(args);
+            return err_set(err, ERR_EARG, "--%s is for made-up models (--shape NAME)", cli_options[own[i]].name);
+    out->bits = args_shape_bits(args);
     out->f16 = args_choice(args, OPT_DTYPE) == 1;
     if (args_has(args, OPT_SYNTH_SEED)) out->seed = (uint64_t)args_int(args, OPT_SYNTH_SEED);
     return ERR_OK;
@@ -93,7 +102,7 @@ static int compute_args(const struct args *args, struct session_options *out, st
     out->force = args_flag(args, OPT_FORCE);
     out->kv_bits = kv_bits[args_choice(args, OPT_KV_BITS)];
     if (args_has(args, OPT_CONTEXT)) out->context = (int32_t)args_int(args, OPT_CONTEXT);
-    TRY(cpu_level_arg(args, err));
+    TRY(args_cpu_level(args, err));
     out->device = args_cstr(args, OPT_DEVICE);
     return xla_args(args, out, err);
 }
@@ -101,18 +110,18 @@ static int compute_args(const struct args *args, struct session_options *out, st
 int session_args(const struct args *args, struct session_options *out, struct err *err) {
     struct str model;
     *out = (struct session_options){.on_load = show_loading, .load_user = arena_new(args->arena, struct load_bar, 1)};
-    TRY(model_name_arg(args, &model, err));
+    TRY(args_model_name(args, &model, err));
     if (args_has(args, OPT_SHAPE)) TRY(shape_args(args, out, err));
     if (args_has(args, OPT_PRECISION)) TRY(compute_args(args, out, err));
-    return model_arg(args, model, &out->model, &out->name, err);
+    return args_model(args, model, &out->model, &out->name, err);
 }
 
-int prompt_arg(const struct args *args, struct str *out, struct err *err) {
+int args_prompt(const struct args *args, struct str *out, struct err *err) {
     *out = args_str(args, OPT_PROMPT);
     return str_is(*out, "-") ? os_read_stdin(args->arena, PROMPT_BYTES_MAX, out, err) : ERR_OK;
 }
 
-int token_args(const struct args *args, const int32_t **out, int32_t *out_n, struct err *err) {
+int args_tokens(const struct args *args, const int32_t **out, int32_t *out_n, struct err *err) {
     const int64_t *values;
     size_t n = args_ints(args, OPT_TOKENS, &values);
     int32_t *ids = arena_new(args->arena, int32_t, n + 1);

@@ -9,9 +9,11 @@ set(CLI_SOURCES
   src/cli/cmd_doctor.c
   src/cli/cmd_download.c
   src/cli/cmd_generate.c
+  src/cli/cmd_grammar.c
   src/cli/cmd_help.c
   src/cli/cmd_inspect.c
   src/cli/cmd_logits.c
+  src/cli/cmd_parse.c
   src/cli/cmd_perplexity.c
   src/cli/cmd_quantize.c
   src/cli/cmd_models.c
@@ -26,6 +28,7 @@ set(CLI_SOURCES
   src/cli/history.c
   src/cli/interrupt.c
   src/cli/line_edit.c
+  src/cli/line_view.c
   src/cli/output.c
   src/cli/progress.c
   src/cli/sampling_args.c

@@ -7,6 +7,6 @@
 
 void store_args(const struct args *args, struct store_options *out);
 /* What a model option or operand says, as a path; it may download. model {NULL, 0}: NULL, the built-in one. out_name may be NULL. */
-int model_arg(const struct args *args, struct str model, const char **out_path, const char **out_name, struct err *err);
+int args_model(const struct args *args, struct str model, const char **out_path, const char **out_name, struct err *err);
 
 #endif

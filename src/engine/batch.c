@@ -23,17 +23,21 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     size_t rows = (size_t)limits->rows * sizeof(int32_t), seqs = (size_t)limits->seqs, used = 0;
     size_t ids = cut(&used, rows), pos = cut(&used, rows), seq_of = cut(&used, rows), wanted = cut(&used, rows);
     size_t seq = cut(&used, seqs * sizeof(struct step_seq));
+    size_t choices = cut(&used, (size_t)limits->logits * sizeof(struct step_choice));
     size_t tables = cut(&used, seqs * (size_t)s->table_capacity * (size_t)kv->layout.n_classes * sizeof(int32_t));
     size_t rope = cut(&used, seqs * (size_t)s->n_rope_tables * (size_t)s->rope_width * sizeof(float));
     s->block = mem_try(used);
-    if (!s->block) return err_set(err, ERR_EMEMORY, "no memory for batches of %d rows and %d sequences", limits->rows, limits->seqs);
+    b->hidden_rows = mem_try(rows);
+    if (!s->block || !b->hidden_rows)
+        return err_set(err, ERR_EMEMORY, "no memory for batches of %d rows and %d sequences", limits->rows, limits->seqs);
     s->block_bytes = used;
     unsigned char *p = s->block;
     s->ids = (int32_t *)(p + ids);
     s->pos = (int32_t *)(p + pos);
     s->seq_of = (int32_t *)(p + seq_of);
-    s->logit_rows = (int32_t *)(p + wanted);
+    s->wanted_rows = (int32_t *)(p + wanted);
     s->seqs = (struct step_seq *)(p + seq);
+    s->choices = (struct step_choice *)(p + choices);
     s->rope = (float *)(p + rope);
     for (int32_t c = 0; c < kv->layout.n_classes; c++)
         s->tables[c] = (int32_t *)(p + tables) + (size_t)c * seqs * (size_t)s->table_capacity;
@@ -42,12 +46,14 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
 
 void batch_free(struct batch *b) {
     mem_free(b->step.block);
+    mem_free(b->hidden_rows);
     *b = (struct batch){0};
 }
 
 void batch_clear(struct batch *b) {
-    b->step.n_rows = b->step.n_seqs = b->step.n_logits = 0;
-    b->max_len = 0;
+    b->step.n_rows = b->step.n_seqs = b->step.n_logits = b->step.n_wanted = 0;
+    b->max_len = b->n_hidden = 0;
+    b->chooses = false;
 }
 
 /* Prompt rows use the table of the whole prompt, however it is cut into chunks; later rows that of their own length. */
@@ -65,7 +71,7 @@ static void fill_rope(struct batch *b, int32_t i_seq, int32_t len) {
     }
 }
 
-void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, enum batch_logits logits) {
+void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, int32_t first_wanted, bool wants_hidden) {
     struct step *s = &b->step;
     assert(s->n_rows + n_rows <= s->rows_capacity && s->n_seqs < s->seqs_capacity && seq->n_done + n_rows <= seq->n_tokens);
     int32_t i_seq = s->n_seqs++;
@@ -83,13 +89,22 @@ void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, enum
         s->ids[r] = seq->tokens[seq->n_done + i];
         s->pos[r] = seq->n_done + i;
         s->seq_of[r] = i_seq;
-        if (logits == LOGITS_ALL || (logits == LOGITS_LAST && i == n_rows - 1)) s->logit_rows[s->n_logits++] = r;
+        if (i < first_wanted) continue;
+        if (wants_hidden) b->hidden_rows[b->n_hidden++] = r;
+        else s->wanted_rows[s->n_logits++] = r;
     }
     if (seq->n_done + n_rows > b->max_len) b->max_len = seq->n_done + n_rows;
 }
 
-struct step_key batch_key(const struct batch *b) {
-    const struct step *s = &b->step;
-    return (struct step_key){
-        .n_rows = s->n_rows, .n_seqs = s->n_seqs, .n_logits = s->n_logits, .max_len = b->max_len, .decode_only = s->n_rows == s->n_seqs};
+struct step_key batch_seal(struct batch *b) {
+    struct step *s = &b->step;
+    if (b->n_hidden) memcpy(s->wanted_rows + s->n_logits, b->hidden_rows, (size_t)b->n_hidden * sizeof *b->hidden_rows);
+    s->n_wanted = s->n_logits + b->n_hidden;
+    return (struct step_key){.n_rows = s->n_rows,
+                             .n_seqs = s->n_seqs,
+                             .n_logits = s->n_logits,
+                             .n_hidden = b->n_hidden,
+                             .max_len = b->max_len,
+                             .decode_only = s->n_rows == s->n_seqs && b->n_hidden == 0,
+                             .chooses = b->chooses};
 }

@@ -1,7 +1,9 @@
-/* The step block: everything that changes from step to step, in one piece of memory of fixed size.
+/* The batch of a step: rows of several sequences, packed into the step block (struct step of backend.h).
  *
  * Rows are ordered: decode rows first, then prompt chunks. A row's key, value and result depend only on its own
  * sequence; what stands beside it in the batch must not matter.
+ *
+ * A row may be wanted: its logits, or its hidden state. In the step block the rows whose logits are wanted come first.
  */
 #ifndef MLXCEL_ENGINE_BATCH_H
 #define MLXCEL_ENGINE_BATCH_H
@@ -14,19 +16,23 @@ struct batch {
     struct step step;
     const struct spec *spec;
     struct kv *kv;
-    int32_t max_len; /* longest sequence in the batch, this step's rows included */
+    int32_t max_len;      /* longest sequence in the batch, this step's rows included */
+    int32_t *hidden_rows; /* [n_hidden] rows whose hidden states are wanted, until batch_seal puts them behind the others */
+    int32_t n_hidden;
+    bool chooses; /* the device chooses tokens by step.choices */
 };
 
 struct batch_limits {
-    int32_t rows, seqs, context;
+    int32_t rows, seqs, logits, context;
 };
 
 int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const struct batch_limits *limits, struct err *err);
 void batch_free(struct batch *b);
 void batch_clear(struct batch *b);
-enum batch_logits { LOGITS_NONE, LOGITS_LAST, LOGITS_ALL };
-/* The next n_rows tokens of the sequence, whose blocks are already reserved. */
-void batch_add(struct batch *b, const struct sequence *s, int32_t n_rows, enum batch_logits logits);
-struct step_key batch_key(const struct batch *b);
+/* The next n_rows tokens of the sequence, whose blocks are already reserved. Its rows from first_wanted on are wanted. A last token that the
+ * device has yet to choose is named by its wanted row in the step before. */
+void batch_add(struct batch *b, const struct sequence *s, int32_t n_rows, int32_t first_wanted, bool wants_hidden);
+/* The batch is complete: the step block is ready to run, and this is its key. */
+struct step_key batch_seal(struct batch *b);
 
 #endif

@@ -1,7 +1,7 @@
 /* Running batches: cache layout from limits, a dry walk that reserves scratch memory, then begin / forward / end. */
 #include "engine/runner.h"
 
-#include <assert.h>
+#include "engine/kv_size.h"
 
 static int32_t blocks_needed(const struct kv_class *k, const struct runner_limits *l) {
     int64_t tokens = l->kv_tokens;
@@ -14,41 +14,111 @@ static int32_t blocks_needed(const struct kv_class *k, const struct runner_limit
     return (int32_t)((tokens + KV_BLOCK - 1) / KV_BLOCK + l->seqs + 1); /* a part-filled block per sequence, the reserved one */
 }
 
-static void describe(struct runner *r) {
+/* The op list of a step. The hidden states of all wanted rows come out of one norm; logits are made of those that want them. */
+static void describe(struct runner *r, const struct step_key *key) {
     struct oplist *l = &r->backend->list;
-    r->logits = forward(r->model, l);
+    struct tensor states = forward_hidden(r->model, l);
+    r->hidden = tensor_slice_rows(states, key->n_logits, key->n_hidden);
+    if (key->n_hidden) oplist_output(l, states);
+    if (key->n_hidden && !key->n_logits) return;
+    r->logits = forward_head(r->model, l, tensor_slice_rows(states, 0, key->n_logits));
     oplist_output(l, r->logits);
-    r->best = op_argmax(l, r->logits);
+    r->best = key->chooses ? op_choose(l, r->logits) : op_argmax(l, r->logits);
     oplist_output(l, r->best);
 }
 
-/* Plans the largest step, so that later ones find their memory. */
-static int reserve(struct runner *r, struct err *err) {
-    struct step_key key = {.n_rows = r->limits.rows, .n_seqs = r->limits.seqs, .n_logits = r->limits.seqs, .max_len = r->limits.context};
-    if (key.n_logits > key.n_rows) key.n_logits = key.n_rows;
-    r->backend->type->begin(r->backend, &key);
-    describe(r);
+static int reserve_key(struct runner *r, const struct step_key *key, struct err *err) {
+    r->backend->type->begin(r->backend, key);
+    describe(r, key);
     return r->backend->type->reserve(r->backend, err);
+}
+
+/* Plans the largest steps, so that later ones find their memory. */
+static int reserve(struct runner *r, struct err *err) {
+    struct step_key key = {.n_rows = r->limits.rows,
+                           .n_seqs = r->limits.seqs,
+                           .n_logits = r->limits.logits,
+                           .max_len = r->limits.context,
+                           .chooses = r->backend->chooses};
+    TRY(reserve_key(r, &key, err));
+    key.n_hidden = key.n_rows - key.n_logits;
+    return r->backend->mixes_rows && key.n_hidden ? reserve_key(r, &key, err) : ERR_OK;
+}
+
+/* The cache, with room for l->kv_tokens. */
+static int open_cache(struct runner *r, struct err *err) {
+    const struct runner_limits *l = &r->limits;
+    struct kv_layout layout = r->model->spec.kv;
+    layout.max_context = l->context;
+    layout.n_slots = l->seqs + l->snapshots;
+    for (int32_t i = 0; i < layout.n_classes; i++) layout.classes[i].n_blocks = blocks_needed(&layout.classes[i], l);
+    kv_init(&r->kv, &layout);
+    return r->backend->type->kv_open(r->backend, &layout, err);
+}
+
+static void close_cache(struct runner *r) {
+    r->backend->type->kv_close(r->backend);
+    kv_free(&r->kv);
+}
+
+/* Bytes of a cache for so many tokens. */
+static uint64_t cache_bytes(const struct runner *r, int64_t tokens) {
+    struct runner_limits l = r->limits;
+    struct kv_layout layout = r->kv.layout;
+    l.kv_tokens = tokens;
+    for (int32_t i = 0; i < layout.n_classes; i++) layout.classes[i].n_blocks = blocks_needed(&layout.classes[i], &l);
+    return kv_layout_bytes(r->backend, &layout);
+}
+
+/* Scratch memory is there, and the cache is small: it gets the share of what is free now, but not more than `most` tokens. */
+static int fit_cache(struct runner *r, int64_t most, struct err *err) {
+    struct runner_limits *l = &r->limits;
+    uint64_t available = 0, total = 0;
+    device_memory(r->backend->device, &available, &total);
+    uint64_t room = (uint64_t)((double)available * l->kv_share) + cache_bytes(r, l->kv_tokens);
+    int64_t low = KV_BLOCK, high = most;
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        if (cache_bytes(r, middle) <= room) low = middle;
+        else high = middle - 1;
+    }
+    close_cache(r);
+    l->kv_tokens = low / KV_BLOCK * KV_BLOCK;
+    if (l->kv_tokens < l->context && l->keeps_context)
+        return err_set(err, ERR_EMEMORY, "the cache has room for %lld tokens, and --ctx-size asks for %d; take a smaller one, or --force",
+                       (long long)l->kv_tokens, l->context);
+    if (l->kv_tokens < l->context) l->context = (int32_t)l->kv_tokens;
+    TRY(open_cache(r, err));
+    return reserve(r, err);
+}
+
+static void settle_limits(struct runner *r) {
+    struct runner_limits *l = &r->limits;
+    const struct spec *spec = &r->model->spec;
+    if (r->backend->rows_max > 0 && l->rows > r->backend->rows_max) l->rows = r->backend->rows_max;
+    if (l->context <= 0 || l->context > spec->context) l->context = spec->context;
+    if (l->kv_tokens <= 0) l->kv_tokens = (int64_t)l->seqs * l->context;
+    if (l->logits < l->seqs) l->logits = l->seqs;
+    if (l->logits > l->rows) l->logits = l->rows;
+}
+
+static int open_memory(struct runner *r, struct err *err) {
+    struct runner_limits *l = &r->limits;
+    int64_t most = l->kv_tokens;
+    if (l->kv_share > 0) l->kv_tokens = KV_BLOCK;
+    TRY(open_cache(r, err));
+    TRY(batch_init(&r->batch, &r->model->spec, &r->kv, &(struct batch_limits){l->rows, l->seqs, l->logits, l->context}, err));
+    TRY(reserve(r, err));
+    if (l->kv_share > 0) TRY(fit_cache(r, most, err));
+    r->host_logits = mem_try((size_t)l->logits * (size_t)r->model->spec.vocab * sizeof(float));
+    r->host_best = mem_try((size_t)l->logits * sizeof *r->host_best);
+    return r->host_logits && r->host_best ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for the logits of %d rows", l->logits);
 }
 
 int runner_open(const struct model *m, struct backend *be, const struct runner_limits *limits, struct runner *out, struct err *err) {
     *out = (struct runner){.model = m, .backend = be, .limits = *limits};
-    struct runner_limits *l = &out->limits;
-    if (be->rows_max > 0 && l->rows > be->rows_max) l->rows = be->rows_max;
-    if (l->context <= 0 || l->context > m->spec.context) l->context = m->spec.context;
-    if (l->kv_tokens <= 0) l->kv_tokens = (int64_t)l->seqs * l->context;
-    struct kv_layout layout = m->spec.kv;
-    layout.max_context = l->context;
-    layout.n_slots = l->seqs + l->snapshots;
-    for (int32_t i = 0; i < layout.n_classes; i++) layout.classes[i].n_blocks = blocks_needed(&layout.classes[i], l);
-    kv_init(&out->kv, &layout);
-    int code = be->type->kv_open(be, &layout, err);
-    if (!code) code = batch_init(&out->batch, &m->spec, &out->kv, &(struct batch_limits){l->rows, l->seqs, l->context}, err);
-    if (!code) code = reserve(out, err);
-    if (!code) {
-        out->host_logits = mem_try((size_t)l->rows * (size_t)m->spec.vocab * sizeof(float));
-        if (!out->host_logits) code = err_set(err, ERR_EMEMORY, "no memory for the logits of %d rows", l->rows);
-    }
+    settle_limits(out);
+    int code = open_memory(out, err);
     if (code) runner_close(out);
     return code;
 }
@@ -58,26 +128,19 @@ void runner_close(struct runner *r) {
     batch_free(&r->batch);
     kv_free(&r->kv);
     mem_free(r->host_logits);
+    mem_free(r->host_best);
     *r = (struct runner){0};
 }
 
 int runner_run(struct runner *r, struct err *err) {
-    struct step_key key = batch_key(&r->batch);
-    if (r->backend->type->begin(r->backend, &key)) describe(r);
+    struct step_key key = batch_seal(&r->batch);
+    if (r->backend->type->begin(r->backend, &key)) describe(r, &key);
     else r->logits.rows = r->best.rows = key.n_logits; /* replayed: the same list, so the same values */
     return r->backend->type->end(r->backend, &r->batch.step, err);
 }
 
-int runner_run_hidden(struct runner *r, float *out, struct err *err) {
-    struct step_key key = batch_key(&r->batch);
-    key.decode_only = false; /* programs that are kept for replay have a head */
-    bool walk = r->backend->type->begin(r->backend, &key);
-    assert(walk);
-    (void)walk;
-    struct tensor hidden = forward_hidden(r->model, &r->backend->list);
-    oplist_output(&r->backend->list, hidden);
-    TRY(r->backend->type->end(r->backend, &r->batch.step, err));
-    return r->backend->type->read(r->backend, hidden, out, err);
+int runner_hidden(struct runner *r, float *out, struct err *err) {
+    return r->backend->type->read(r->backend, r->hidden, out, err);
 }
 
 int runner_logits(struct runner *r, const float **out, struct err *err) {
@@ -87,6 +150,10 @@ int runner_logits(struct runner *r, const float **out, struct err *err) {
     return r->backend->type->read(r->backend, r->logits, r->host_logits, err);
 }
 
-int runner_best(struct runner *r, int32_t *out, struct err *err) {
-    return r->backend->type->read(r->backend, r->best, out, err);
+int runner_chosen(struct runner *r, int32_t age, int32_t n, struct step_chosen *out, struct err *err) {
+    struct backend *be = r->backend;
+    if (be->type->chosen) return be->type->chosen(be, age, out, err);
+    TRY(be->type->read(be, r->best, r->host_best, err));
+    for (int32_t i = 0; i < n; i++) out[i].token = r->host_best[i];
+    return ERR_OK;
 }

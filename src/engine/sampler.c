@@ -314,8 +314,8 @@ static void penalize(struct chain *s) {
     }
 }
 
-static bool breaks(const struct sampler_params *p, int32_t token) {
-    return p->dry_breakers && (p->dry_breakers[token / 32] >> (token % 32) & 1);
+static bool breaks(const struct sampler_input *in, int32_t token) {
+    return in->breakers && (in->breakers[token / 32] >> (token % 32) & 1);
 }
 
 /* How far the text before place i of the window equals its end. */
@@ -332,7 +332,7 @@ static void penalize_repetition(struct chain *s) {
     int32_t n = p->dry_last_n < 0 || p->dry_last_n > in->n_history ? in->n_history : p->dry_last_n, limit = 0;
     const int32_t *window = in->history + (in->n_history - n);
     uint32_t *longest = s->w->counts;
-    while (limit < n && limit < DRY_MATCH_MAX && !breaks(p, window[n - 1 - limit])) limit++;
+    while (limit < n && limit < DRY_MATCH_MAX && !breaks(in, window[n - 1 - limit])) limit++;
     if (limit < p->dry_allowed) return;
     for (int32_t i = 1; i < n; i++) {
         uint32_t length = (uint32_t)match_length(window, n, i, limit);
@@ -454,8 +454,26 @@ static double temperature_of(struct chain *s) {
     return low + (t + range - low) * m_pow(share < 0 ? 0 : share > 1 ? 1 : share, (double)s->p->dynatemp_exponent);
 }
 
-/* A candidate by its share of the sum. */
-static const struct candidate *pick(const struct chain *s, double sum) {
+/* Candidates by the numbers of their tokens, whatever a cut has made of their order. */
+static void order_by_id(struct chain *s) {
+    uint32_t *places = s->w->counts;
+    int32_t n = 0;
+    bool is_done = true;
+    for (int32_t i = 1; i < s->n && is_done; i++) is_done = s->c[i - 1].id < s->c[i].id;
+    if (is_done) return;
+    memcpy(s->w->spare, s->c, (size_t)s->n * sizeof *s->c);
+    for (int32_t i = 0; i < s->n; i++) places[s->c[i].id] = (uint32_t)i + 1;
+    for (int32_t id = 0; n < s->n; id++) {
+        if (places[id] == 0) continue;
+        s->c[n++] = s->w->spare[places[id] - 1];
+        places[id] = 0;
+    }
+}
+
+/* A candidate by its share of the sum, which goes over the tokens in the order of their numbers. So nothing depends on how a cut finds what it
+ * keeps, and a device needs no sorted rows. */
+static const struct candidate *pick(struct chain *s, double sum) {
+    order_by_id(s);
     double left = rng_uniform(s->p->seed, (uint64_t)s->in->n_history, 0) * sum;
     const struct candidate *last = NULL;
     for (int32_t i = 0; i < s->n; i++) {

@@ -40,8 +40,9 @@ struct sampler_params {
     float xtc_probability, xtc_threshold; /* sometimes drops all but the least of the tokens that hold the threshold */
     float dry_multiplier, dry_base;       /* 0: none; a token that goes on with a repetition loses multiplier * base^(length - allowed) */
     int32_t dry_allowed, dry_last_n;      /* repetitions shorter than this are free; how far back it looks, -1: everything */
-    const uint32_t *dry_breakers;         /* [vocab / 32 + 1] bits: tokens that no repetition goes across; NULL: none */
-    int32_t mirostat;                     /* 0, 1, 2: instead of the cuts, aims at a surprise of tau bits */
+    const struct str *breakers;           /* [n_breakers] no repetition goes across a token with one of these in it; NULL: the usual ones */
+    size_t n_breakers;
+    int32_t mirostat; /* 0, 1, 2: instead of the cuts, aims at a surprise of tau bits */
     float mirostat_tau, mirostat_eta;
     float dynatemp_range, dynatemp_exponent; /* 0: none; the temperature follows the entropy within +- range */
     uint64_t seed;
@@ -86,6 +87,7 @@ struct sampler_input {
     const float *logits;    /* [vocab], left as they are */
     const int32_t *history; /* prompt and answer */
     int32_t n_history, n_prompt;
+    const uint32_t *breakers;    /* [vocab / 32 + 1] bits: tokens that no repetition of DRY goes across; NULL: none */
     struct sampler_state *state; /* of the request; only mirostat needs it */
 };
 

@@ -1,11 +1,15 @@
 set(ENGINE_SOURCES
   src/engine/batch.c
-  src/engine/embed.c
+  src/engine/choose.c
   src/engine/engine.c
+  src/engine/events.c
+  src/engine/flight.c
+  src/engine/job.c
   src/engine/kv.c
+  src/engine/kv_size.c
   src/engine/prefix.c
   src/engine/runner.c
   src/engine/sampler.c
+  src/engine/schedule.c
   src/engine/sequence.c
-  src/engine/stop.c
 )

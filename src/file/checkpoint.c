@@ -3,10 +3,9 @@
 
 #include "base/log.h"
 #include "file/builtin.h"
+#include "file/limits.h"
 #include "file/shards.h"
 #include "os/os.h"
-
-enum { CONFIG_MAX_BYTES = 64 << 20 };
 
 static int file_read_at(void *user, void *data, size_t n, uint64_t offset, struct err *err) {
     return os_file_read_at(user, data, n, offset, err);
@@ -14,9 +13,6 @@ static int file_read_at(void *user, void *data, size_t n, uint64_t offset, struc
 
 static int open_shard(struct checkpoint *c, const char *path, struct checkpoint_shard *shard, struct err *err) {
     uint64_t size;
-    struct os_stat st;
-    TRY(os_stat(path, &st, err));
-    if (!st.is_file && !st.is_dir) return err_set(err, ERR_EFORMAT, "%s is neither a file nor a folder", path); /* opening a pipe waits */
     TRY(os_file_open(path, OS_READ, &shard->file, err));
     TRY(os_file_size(shard->file, &size, err));
     struct st_source source = {.name = path, .size = size, .read_at = file_read_at, .user = shard->file};
@@ -36,11 +32,28 @@ static int open_builtin(struct checkpoint *c, struct err *err) {
 
 /* ---- the table of all tensors --------------------------------------------------------------------------------- */
 
+/* The weight map of an index (NULL: there is none), by name as soon as somebody asks. */
+struct owners {
+    yyjson_val *index;
+    struct map by_name;
+};
+
+/* The shard that the index names for a tensor; {NULL, 0} when it names none. */
+static struct str owner_of(struct owners *o, struct str tensor) {
+    size_t i, n;
+    yyjson_val *key, *val;
+    bool is_new;
+    if (o->by_name.n == 0) yyjson_obj_foreach(o->index, i, n, key, val) {
+            struct map_entry *e = map_put(&o->by_name, json_val_str(key), &is_new);
+            if (is_new) e->value.ptr = val;
+        }
+    return json_val_str(map_get_ptr(&o->by_name, tensor));
+}
+
 /* Two shards hold the same name: the index says which counts; without one nobody can know. */
-static int settle_twice(struct checkpoint *c, struct checkpoint_tensor *first, struct checkpoint_tensor second, yyjson_val *index,
+static int settle_twice(struct checkpoint *c, struct checkpoint_tensor *first, struct checkpoint_tensor second, struct owners *owners,
                         struct err *err) {
-    struct str name = second.t->name;
-    struct str owner = json_val_str(yyjson_obj_getn(index, name.p, name.n));
+    struct str name = second.t->name, owner = owner_of(owners, name);
     if (owner.p && str_is(owner, first->shard->name)) return ERR_OK;
     if (owner.p && str_is(owner, second.shard->name)) {
         *first = second;
@@ -50,10 +63,7 @@ static int settle_twice(struct checkpoint *c, struct checkpoint_tensor *first, s
                    first->shard->name, second.shard->name);
 }
 
-static int build_table(struct checkpoint *c, yyjson_val *index, struct err *err) {
-    size_t n = 0;
-    for (size_t s = 0; s < c->n_shards; s++) n += c->shards[s].st.n_tensors;
-    c->tensors = arena_new(&c->arena, struct checkpoint_tensor, n + 1);
+static int fill_table(struct checkpoint *c, struct owners *owners, struct err *err) {
     for (size_t s = 0; s < c->n_shards; s++) {
         const struct checkpoint_shard *shard = &c->shards[s];
         for (size_t i = 0; i < shard->st.n_tensors; i++) {
@@ -61,7 +71,7 @@ static int build_table(struct checkpoint *c, yyjson_val *index, struct err *err)
             bool is_new;
             struct map_entry *e = map_put(&c->by_name, tensor.t->name, &is_new);
             if (!is_new) {
-                TRY(settle_twice(c, &c->tensors[e->value.i], tensor, index, err));
+                TRY(settle_twice(c, &c->tensors[e->value.i], tensor, owners, err));
                 continue;
             }
             e->value.i = (int64_t)c->n_tensors;
@@ -70,6 +80,17 @@ static int build_table(struct checkpoint *c, yyjson_val *index, struct err *err)
     }
     for (size_t i = 0; i < c->n_tensors; i++) c->total_bytes += c->tensors[i].t->bytes;
     return ERR_OK;
+}
+
+/* `index` is the weight map, or NULL. */
+static int build_table(struct checkpoint *c, yyjson_val *index, struct err *err) {
+    struct owners owners = {.index = index};
+    size_t n_tensors = 0;
+    for (size_t s = 0; s < c->n_shards; s++) n_tensors += c->shards[s].st.n_tensors;
+    c->tensors = arena_new(&c->arena, struct checkpoint_tensor, n_tensors + 1);
+    int code = fill_table(c, &owners, err);
+    map_free(&owners.by_name);
+    return code;
 }
 
 static void warn_stale(const struct checkpoint *c, yyjson_val *index) {
@@ -125,7 +146,7 @@ static int load_config(struct checkpoint *c, const char *name, bool *out_has, st
     struct str text;
     *out_has = checkpoint_file_exists(c, name);
     if (!*out_has) return ERR_OK;
-    TRY(checkpoint_file_load(&c->arena, c, name, CONFIG_MAX_BYTES, &text, err));
+    TRY(checkpoint_file_load(&c->arena, c, name, 0, &text, err));
     const char *where = c->dir ? str_fmt(&c->arena, "%s/%s", c->dir, name).p : str_fmt(&c->arena, BUILTIN_NAME ", %s", name).p;
     return config_parse(&c->arena, text, where, out, err);
 }
@@ -157,10 +178,7 @@ int checkpoint_open(const char *path, struct checkpoint *out, struct err *err) {
 void checkpoint_close(struct checkpoint *c) {
     quant_config_free(&c->quant);
     map_free(&c->by_name);
-    for (size_t i = 0; i < c->n_shards; i++) {
-        st_close(&c->shards[i].st);
-        os_file_close(c->shards[i].file);
-    }
+    for (size_t i = 0; i < c->n_shards; i++) os_file_close(c->shards[i].file);
     arena_free(&c->arena);
     *c = (struct checkpoint){0};
 }
@@ -205,8 +223,14 @@ int checkpoint_weight(const struct checkpoint *c, struct str path, struct checkp
     return quant_verify(c->path, w, out->scales->t, out->biases ? out->biases->t : NULL, &out->format, &out->width, err);
 }
 
+static uint64_t limit_of(struct str name) {
+    bool is_tokenizer = str_is(name, "tokenizer.json") || str_ends(name, STR(".model")) || str_ends(name, STR(".tiktoken"));
+    return is_tokenizer ? TOKENIZER_MAX_BYTES : CONFIG_MAX_BYTES;
+}
+
 int checkpoint_file_load(struct arena *a, const struct checkpoint *c, const char *name, uint64_t max_bytes, struct str *out,
                          struct err *err) {
+    if (max_bytes == 0) max_bytes = limit_of(str_of(name));
     if (c->dir) {
         TRY(os_file_load(a, str_fmt(a, "%s/%s", c->dir, name).p, max_bytes, out, err));
         return st_is_pointer(*out) ? err_set(err, ERR_EFORMAT, "%s/%s is " ST_POINTER_TEXT, c->dir, name) : ERR_OK;
@@ -221,7 +245,7 @@ bool checkpoint_file_exists(const struct checkpoint *c, const char *name) {
     if (!c->dir) return strcmp(c->path, BUILTIN_NAME) == 0 && builtin_file(str_of(name), &bytes);
     struct sb path = {0};
     sb_fmt(&path, "%s/%s", c->dir, name);
-    bool found = os_stat(path.p, &st, NULL) == 0 && st.is_file;
+    bool found = os_stat(path.p, &st, NULL) != ERR_ENOTFOUND; /* what cannot be read is refused when it is loaded */
     sb_free(&path);
     return found;
 }

@@ -8,6 +8,7 @@
 #ifndef MLXCEL_FILE_CHECKPOINT_H
 #define MLXCEL_FILE_CHECKPOINT_H
 
+#include "base/map.h"
 #include "file/config.h"
 #include "file/safetensors.h"
 
@@ -58,7 +59,8 @@ struct checkpoint_weight {
 };
 int checkpoint_weight(const struct checkpoint *c, struct str path, struct checkpoint_weight *out, struct err *err);
 
-/* A side file such as tokenizer.json: from the folder, or from the program. ERR_ENOTFOUND when absent. */
+/* A side file such as tokenizer.json: from the folder, or from the program. ERR_ENOTFOUND when absent; ERR_ELIMIT when it is larger than
+ * max_bytes, 0 standing for what files of that name may have (limits.h). */
 int checkpoint_file_load(struct arena *a, const struct checkpoint *c, const char *name, uint64_t max_bytes, struct str *out,
                          struct err *err);
 bool checkpoint_file_exists(const struct checkpoint *c, const char *name);

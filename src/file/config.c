@@ -1,12 +1,33 @@
 /* Reading config.json: dialects are folded here, so that nobody above sees more than one form. */
 #include "file/config.h"
 
+#include "file/limits.h"
+
 #include <math.h>
 #include <stdio.h>
 
 static const char *const text_parts[] = {"text_config", "language_config", "llm_config"};
 static const char *const top_keys[] = {"quantization",  "quantization_config", "tie_word_embeddings",
                                        "architectures", "model_type",          "eos_token_id"};
+
+/* Objects that are read as a whole or not at all. */
+static bool is_table(yyjson_val *key) {
+    static const char *const names[] = {"quantization", "quantization_config", "id2label", "label2id"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (yyjson_equals_str(key, names[i])) return true;
+    return false;
+}
+
+/* Objects of a size that can be searched through for every key of every layer. */
+static int check_keys(yyjson_val *obj, const char *name, struct err *err) {
+    size_t i, n, most = yyjson_obj_size(obj);
+    yyjson_val *key, *val;
+    yyjson_obj_foreach(obj, i, n, key, val) {
+        if (!is_table(key) && yyjson_obj_size(val) > most) most = yyjson_obj_size(val);
+    }
+    if (most <= CONFIG_KEYS_MAX) return ERR_OK;
+    return err_set(err, ERR_ELIMIT, "%s: an object of %zu keys, at most %d are read", name, most, CONFIG_KEYS_MAX);
+}
 
 int config_parse(struct arena *a, struct str text, const char *name, struct config *out, struct err *err) {
     *out = (struct config){.name = name};
@@ -16,6 +37,8 @@ int config_parse(struct arena *a, struct str text, const char *name, struct conf
         yyjson_val *part = json_get(out->root, text_parts[i]);
         if (yyjson_is_obj(part)) out->text = part;
     }
+    TRY(check_keys(out->root, name, err));
+    if (out->text) TRY(check_keys(out->text, name, err));
     out->model_type = json_str(out->root, "model_type", (struct str){0});
     out->text_type = json_str(out->text, "model_type", out->model_type);
     if (!out->model_type.p) out->model_type = out->text_type;
@@ -97,10 +120,6 @@ static int take_num(struct spot s, struct config_range range, double *out, struc
     return ERR_OK;
 }
 
-static int missing(const struct config *c, const char *key, struct err *err) {
-    return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->name, key);
-}
-
 int config_int(const struct config *c, const char *key, struct config_range range, int64_t absent, int64_t *out, struct err *err) {
     yyjson_val *v = config_get(c, key);
     *out = absent;
@@ -113,20 +132,6 @@ int config_num(const struct config *c, const char *key, struct config_range rang
     return v ? take_num((struct spot){c->name, NULL, key, v}, range, out, err) : ERR_OK;
 }
 
-int config_need_int(const struct config *c, const char *key, struct config_range range, int64_t *out, struct err *err) {
-    return config_get(c, key) ? config_int(c, key, range, 0, out, err) : missing(c, key, err);
-}
-
-int config_bool(const struct config *c, const char *key, bool absent, bool *out, struct err *err) {
-    yyjson_val *v = config_get(c, key);
-    char text[64];
-    *out = absent;
-    if (!v) return ERR_OK;
-    if (!yyjson_is_bool(v)) return err_set(err, ERR_EFORMAT, "%s: %s is %s, expected true or false", c->name, key, value_text(v, text));
-    *out = yyjson_get_bool(v);
-    return ERR_OK;
-}
-
 int config_str(const struct config *c, const char *key, struct str absent, struct str *out, struct err *err) {
     yyjson_val *v = config_get(c, key);
     char text[64];
@@ -137,13 +142,14 @@ int config_str(const struct config *c, const char *key, struct str absent, struc
     return ERR_OK;
 }
 
-int config_ints(struct arena *a, const struct config *c, const char *key, struct config_range range, int64_t **out, size_t *out_n,
-                struct err *err) {
+int config_ints(struct arena *a, const struct config *c, const char *key, struct config_range range, size_t most, int64_t **out,
+                size_t *out_n, struct err *err) {
     yyjson_val *v = config_get(c, key), *item;
     *out = NULL;
     *out_n = 0;
     if (!v) return ERR_OK;
     size_t i, n = yyjson_is_arr(v) ? yyjson_arr_size(v) : 1;
+    if (n > most) return err_set(err, ERR_ELIMIT, "%s: %s lists %zu numbers, at most %zu are read", c->name, key, n, most);
     int64_t *list = arena_try(a, (n ? n : 1) * sizeof *list);
     if (!list) return err_set(err, ERR_EMEMORY, "%s: no memory for the %zu numbers of %s", c->name, n, key);
     if (!yyjson_is_arr(v)) {
@@ -280,8 +286,8 @@ int config_eos_ids(struct arena *a, const struct config *config, const struct co
     int64_t *lists[2] = {NULL, NULL};
     size_t n[2] = {0, 0};
     struct config_range range = {0, INT32_MAX};
-    if (generation) TRY(config_ints(a, generation, "eos_token_id", range, &lists[0], &n[0], err));
-    TRY(config_ints(a, config, "eos_token_id", range, &lists[1], &n[1], err));
+    if (generation) TRY(config_ints(a, generation, "eos_token_id", range, EOS_IDS_MAX, &lists[0], &n[0], err));
+    TRY(config_ints(a, config, "eos_token_id", range, EOS_IDS_MAX, &lists[1], &n[1], err));
     int64_t *all = arena_new(a, int64_t, n[0] + n[1] + 1);
     size_t n_all = 0;
     for (int l = 0; l < 2; l++)

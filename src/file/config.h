@@ -41,13 +41,10 @@ struct config_range {
 /* Absent keys give *out = absent. A value of another type or outside the range is an error. */
 int config_int(const struct config *c, const char *key, struct config_range range, int64_t absent, int64_t *out, struct err *err);
 int config_num(const struct config *c, const char *key, struct config_range range, double absent, double *out, struct err *err);
-int config_bool(const struct config *c, const char *key, bool absent, bool *out, struct err *err);
 int config_str(const struct config *c, const char *key, struct str absent, struct str *out, struct err *err);
-/* The same for a key that must be there. */
-int config_need_int(const struct config *c, const char *key, struct config_range range, int64_t *out, struct err *err);
-/* An array of whole numbers, or a single one; absent gives n = 0. */
-int config_ints(struct arena *a, const struct config *c, const char *key, struct config_range range, int64_t **out, size_t *out_n,
-                struct err *err);
+/* An array of at most so many whole numbers, or a single one; absent gives n = 0. */
+int config_ints(struct arena *a, const struct config *c, const char *key, struct config_range range, size_t most, int64_t **out,
+                size_t *out_n, struct err *err);
 
 /* The same on an object inside the file. */
 struct config_part {

@@ -12,6 +12,8 @@
 #include <yyjson.h>
 
 #include "base/json.h"
+#include "base/map.h"
+#include "file/limits.h"
 
 enum { MAX_DEPTH = 127 };
 
@@ -20,6 +22,7 @@ struct reader {
     struct safetensors *st;
     struct str text;  /* the header */
     uint64_t data_at; /* where the tensors' bytes begin */
+    struct map seen;  /* index into tensors by name */
     struct err *err;
 };
 
@@ -77,6 +80,7 @@ static int read_header(struct reader *r, char **out_memory) {
     r->text = str_n(memory, (size_t)n);
     r->data_at = sizeof prefix + n;
     if (json_depth(r->text) > MAX_DEPTH) return fail(r, "header is nested deeper than %d", MAX_DEPTH);
+    if (json_value_count(r->text) > ST_VALUES_MAX) return fail(r, "header has more than %d numbers and names", ST_VALUES_MAX);
     return ERR_OK;
 }
 
@@ -123,7 +127,7 @@ static int get_dtype(struct reader *r, struct str name, yyjson_val *val, enum dt
 static int get_shape(struct reader *r, yyjson_val *val, struct st_tensor *t) {
     if (!yyjson_is_arr(val)) return FAIL_TENSOR(r, t->name, "shape is %s, expected an array", yyjson_get_type_desc(val));
     size_t i, n = yyjson_arr_size(val);
-    if (n > INT32_MAX) return FAIL_TENSOR(r, t->name, "shape has %zu dimensions", n);
+    if (n > ST_DIMS_MAX) return FAIL_TENSOR(r, t->name, "shape has %zu dimensions, at most %d are read", n, ST_DIMS_MAX);
     int64_t *shape = arena_try(r->arena, (n ? n : 1) * sizeof *shape);
     if (!shape) return err_set(r->err, ERR_EMEMORY, "%s: no memory for a shape of %zu dimensions", r->st->source.name, n);
     yyjson_val *dim;
@@ -199,7 +203,7 @@ static int get_all(struct reader *r, yyjson_val *root) {
         struct st_tensor t;
         TRY(get_tensor(r, name, val, &t));
         bool is_new;
-        struct map_entry *e = map_put(&st->by_name, name, &is_new);
+        struct map_entry *e = map_put(&r->seen, name, &is_new);
         if (is_new) e->value.i = (int64_t)st->n_tensors++;
         st->tensors[e->value.i] = t;
     }
@@ -220,7 +224,6 @@ static int check_places(struct reader *r) {
     qsort(st->tensors, st->n_tensors, sizeof *st->tensors, by_place);
     for (size_t i = 0; i < st->n_tensors; i++) {
         struct st_tensor *t = &st->tensors[i];
-        map_find(&st->by_name, t->name)->value.i = (int64_t)i;
         if (t->offset != at)
             return FAIL_TENSOR(r, t->name, "begins at %llu, expected %llu (%s)", (unsigned long long)t->offset, (unsigned long long)at,
                                t->offset > at ? "a hole in the data" : "tensors overlap");
@@ -263,18 +266,9 @@ int st_open(struct arena *a, const struct st_source *source, struct safetensors 
 out:
     yyjson_doc_free(doc);
     mem_free(memory);
-    if (code) st_close(out);
+    map_free(&r.seen);
+    if (code) *out = (struct safetensors){0};
     return code;
-}
-
-void st_close(struct safetensors *st) {
-    map_free(&st->by_name);
-    *st = (struct safetensors){0};
-}
-
-const struct st_tensor *st_find(const struct safetensors *st, struct str name) {
-    int64_t i = map_get_int(&st->by_name, name, -1);
-    return i < 0 ? NULL : &st->tensors[i];
 }
 
 int st_read(const struct safetensors *st, const struct st_tensor *t, uint64_t at, void *data, size_t n, struct err *err) {

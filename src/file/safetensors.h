@@ -1,7 +1,7 @@
 /* One safetensors file: eight bytes of header length, a JSON header, then the tensors' bytes without gaps.
  *
- * Accepts and rejects what the reference library (safetensors 0.8) does, with one exception: a dimension beyond 2^63-1,
- * which only a tensor without elements could have, is refused.
+ * Accepts and rejects what the reference library (safetensors 0.8) does, with two exceptions: a dimension beyond 2^63-1,
+ * which only a tensor without elements could have, is refused, and so is what exceeds the limits of limits.h.
  *
  * (1) Nothing from the header is used before it was checked against the real size of the file.
  * (2) st_open reads the header only. Tensor bytes come by positioned reads into the caller's memory, so that a file cut
@@ -11,7 +11,6 @@
 #ifndef MLXCEL_FILE_SAFETENSORS_H
 #define MLXCEL_FILE_SAFETENSORS_H
 
-#include "base/map.h"
 #include "tensor/dtype.h"
 
 /* Where the bytes come from: a file, or memory for the built-in model. */
@@ -44,14 +43,12 @@ struct safetensors {
     struct st_meta *meta; /* [n_meta], __metadata__ */
     size_t n_meta;
     uint64_t data_bytes; /* of all tensors */
-    struct map by_name;  /* index into tensors */
 };
 
-enum { ST_HEADER_MAX = 100 * 1000 * 1000 };
+enum { ST_HEADER_MAX = 100 * 1000 * 1000 }; /* the reference's */
 
+/* What it finds lies in the arena; the source stays the caller's. On failure *out is zeroed. */
 int st_open(struct arena *a, const struct st_source *source, struct safetensors *out, struct err *err);
-void st_close(struct safetensors *st);                                          /* zeroed is fine; the source stays the caller's */
-const struct st_tensor *st_find(const struct safetensors *st, struct str name); /* NULL when absent */
 /* n bytes of the tensor, from byte `at` of it. */
 int st_read(const struct safetensors *st, const struct st_tensor *t, uint64_t at, void *data, size_t n, struct err *err);
 

@@ -3,12 +3,12 @@
 
 #include "base/log.h"
 #include "file/checkpoint.h"
+#include "file/limits.h"
 #include "os/os.h"
 
 #include <stdlib.h>
 
 #define INDEX_NAME "model.safetensors.index.json"
-enum { INDEX_MAX_BYTES = 256 << 20 };
 
 struct folder {
     struct arena *arena;
@@ -43,14 +43,16 @@ bool checkpoint_name_safe(struct str name) {
     return last != '.' && last != ' ' && !is_device_name(name); /* "." and ".." end in a dot */
 }
 
-static bool has_file(const struct folder *f, struct str name) {
-    for (size_t i = 0; i < f->n; i++)
-        if (str_eq(f->names[i], name)) return true;
-    return false;
-}
-
 static int by_name(const void *a, const void *b) {
     return str_cmp(*(const struct str *)a, *(const struct str *)b);
+}
+
+static bool has_file(const struct folder *f, struct str name) {
+    return f->n && bsearch(&name, f->names, f->n, sizeof *f->names, by_name);
+}
+
+static int too_many(const char *where, struct err *err) {
+    return err_set(err, ERR_ELIMIT, "%s: more than %d files of weights", where, SHARDS_MAX);
 }
 
 /* ---- by the index --------------------------------------------------------------------------------------------- */
@@ -69,6 +71,9 @@ static int index_names(const struct folder *f, const char *path, yyjson_val *wei
             break;
         }
         map_put(&seen, name, NULL);
+        if (seen.n <= SHARDS_MAX) continue;
+        code = too_many(path, err);
+        break;
     }
     out->names = arena_new(f->arena, struct str, seen.n + 1);
     for (i = 0; i < seen.n; i++) out->names[out->n++] = seen.entries[i].key;
@@ -101,21 +106,18 @@ static bool parse_numbered(struct str name, int64_t *out_i, int64_t *out_n) {
     return str_to_int64(str_sub(name, dash, of - dash), out_i) && str_to_int64(total, out_n);
 }
 
-static bool is_numbered(struct str name, int64_t i, int64_t n) {
-    int64_t its_i, its_n;
-    return parse_numbered(name, &its_i, &its_n) && its_i == i && its_n == n;
-}
-
 /* A numbered set must be whole: the first missing one is named. */
 static int check_whole(const struct folder *f, const struct shard_list *list, struct err *err) {
-    int64_t i, n;
+    int64_t i, n, its_n;
+    bool there[SHARDS_MAX + 1] = {false};
+    if (list->n > SHARDS_MAX) return too_many(f->dir, err);
     if (!parse_numbered(list->names[0], &i, &n)) return ERR_OK;
+    for (size_t k = 0; k < list->n; k++)
+        if (parse_numbered(list->names[k], &i, &its_n) && its_n == n && i >= 0 && i <= SHARDS_MAX) there[i] = true;
     for (int64_t want = 1; want <= n; want++) {
-        bool found = false;
-        for (size_t k = 0; k < list->n; k++) found |= is_numbered(list->names[k], want, n);
-        if (!found)
-            return err_set(err, ERR_ENOTFOUND, "%s: shard %lld of %lld is missing (model-%05lld-of-%05lld.safetensors)", f->dir,
-                           (long long)want, (long long)n, (long long)want, (long long)n);
+        if (want <= SHARDS_MAX && there[want]) continue;
+        return err_set(err, ERR_ENOTFOUND, "%s: shard %lld of %lld is missing (model-%05lld-of-%05lld.safetensors)", f->dir,
+                       (long long)want, (long long)n, (long long)want, (long long)n);
     }
     return ERR_OK;
 }

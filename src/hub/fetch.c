@@ -18,12 +18,6 @@
 
 enum { THREADS_MAX = 16, SPARE_BYTES = 32 << 20 };
 
-static atomic_bool interrupted;
-
-static void on_interrupt(void) {
-    atomic_store(&interrupted, true);
-}
-
 void fetch_wake_all(struct fetch *f) {
     os_cond_broadcast(f->tasks);
     os_cond_broadcast(f->room);
@@ -75,7 +69,7 @@ static const char *part_path(struct arena *a, const char *dir, struct str name) 
 static bool show_check(void *user, uint64_t done, uint64_t total) {
     (void)total;
     meter_update(user, done);
-    return !atomic_load(&interrupted);
+    return !hub_interrupted();
 }
 
 /* What is there already, and what is to be fetched. */
@@ -152,13 +146,14 @@ static int run_threads(struct fetch *f, struct meter *p, struct err *err) {
     if (!code) code = os_thread_start(&writer, fetch_run_writer, f, "write", err);
     for (int32_t i = 0; i < f->n_threads && !code; i++) {
         workers[i].f = f;
+        workers[i].patience = hub_patience(f->hub);
         code = http_open(&http, &workers[i].http, err);
         if (!code) code = os_thread_start(&workers[i].thread, fetch_run_worker, &workers[i], "download", err);
     }
     if (code) fetch_stop_all(f, code, err);
     for (bool over = false; !over;) {
         show(f, p);
-        if (atomic_load(&interrupted)) fetch_stop_all(f, ERR_ECANCELLED, &(struct err){.code = ERR_ECANCELLED, .msg = "stopped"});
+        if (hub_interrupted()) fetch_stop_all(f, ERR_ECANCELLED, &(struct err){.code = ERR_ECANCELLED, .msg = "stopped"});
         os_mutex_lock(f->mutex);
         over = atomic_load(&f->stop) || f->n_finished == f->n_items;
         os_mutex_unlock(f->mutex);
@@ -193,12 +188,9 @@ static int receive(struct fetch *f, uint64_t need, struct err *err) {
 static int run(struct fetch *f, struct fetch_result *out, struct err *err) {
     uint64_t need = 0, begin = os_clock_ns();
     TRY(os_make_dirs(str_fmt(&f->arena, "%s/.mlxcel", f->options->dir).p, err));
-    atomic_store(&interrupted, false);
-    os_on_interrupt(on_interrupt);
     int code = plan(f, out, &need, err);
     if (code == ERR_OK) code = check_space(f, need, err);
     if (code == ERR_OK && f->n_items) code = receive(f, need, err);
-    os_on_interrupt(NULL);
     out->n_received = f->n_finished;
     out->received_bytes = f->received;
     out->seconds = (double)(os_clock_ns() - begin) * 1e-9;

@@ -27,8 +27,9 @@ struct item {
     bool restart; /* to be emptied */
     bool single;  /* its server knows no ranges: one request for all of it */
     int n_restarts;
-    char *url;    /* where the redirects of an earlier request ended; NULL: ask the hub */
-    bool hashing; /* the finisher reads it: not to be emptied */
+    uint64_t most_bytes; /* that ever were here; what a file without ranges brings again is no success */
+    char *url;           /* where the redirects of an earlier request ended; NULL: ask the hub */
+    bool hashing;        /* the finisher reads it: not to be emptied */
     struct sha256 sha;
     uint64_t hashed;
     uint64_t old_bytes; /* that were here when it was opened, and are not hashed */
@@ -70,6 +71,7 @@ struct worker {
     struct fetch *f;
     struct http *http;
     struct http_reply reply;
+    struct patience patience;
     struct os_thread *thread;
 };
 

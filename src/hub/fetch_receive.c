@@ -2,6 +2,8 @@
 #include "hub/fetch.h"
 
 enum { SPAN_CHUNKS_MAX = 4, FAST_CHUNKS_MAX = 8, RESTARTS_MAX = 2, WRITE_BYTES = 16 << 10 };
+/* A try that brings less than this counts as one that brought nothing, unless that was all it had to bring. */
+enum { FRUIT_BYTES = 16 << 10 };
 /* How much may be on its way or wait for the hash when the next span is asked for. */
 enum { AHEAD_MAX = 4 << 20 };
 /* A piece that fills for longer is written as it is, so that what is killed on a slow line loses no more than such a while. */
@@ -27,7 +29,7 @@ struct task {
 static int open_item(struct fetch *f, struct item *it, struct err *err) {
     TRY(part_open(&f->arena, it->part_path, it->file, &it->part, err));
     it->taken = mem_alloc(it->part.n_chunks * sizeof *it->taken + 1);
-    it->old_bytes = it->part.n_done;
+    it->old_bytes = it->most_bytes = it->part.n_done;
     it->state = ITEM_OPEN;
     digest_begin(&it->sha);
     it->hashed = 0;
@@ -37,6 +39,7 @@ static int open_item(struct fetch *f, struct item *it, struct err *err) {
 
 static int restart_item(struct fetch *f, struct item *it, struct err *err) {
     uint64_t lost = it->part.n_done;
+    if (it->restart) it->most_bytes = 0; /* another file: that happens RESTARTS_MAX times */
     it->restart = false;
     if (f->received >= lost) f->received -= lost;
     else {
@@ -138,6 +141,8 @@ static int on_reply(void *user, const struct http_reply *r, struct err *err) {
     if (r->status == 206 && r->range_start != (int64_t)t->pos)
         return err_set(err, ERR_ENETWORK, "%.*s: asked for byte %llu on, got another range", STR_ARG(t->item->file->name),
                        (unsigned long long)t->pos);
+    if (r->status == 206 && r->length > (int64_t)(t->end - t->pos))
+        return err_set(err, ERR_ENETWORK, "%.*s: the server sends more than was asked for", STR_ARG(t->item->file->name));
     if (said >= 0 && said != size)
         return err_set(err, ERR_ENETWORK, "%.*s: the hub's list says %lld bytes, the server sends %lld", STR_ARG(t->item->file->name),
                        (long long)size, (long long)said);
@@ -354,6 +359,7 @@ static int try_task(struct worker *w, struct task *t, struct err *err) {
         *err = why;
     }
     const struct http_reply *r = &w->reply;
+    if (code == ERR_ENETWORK && r->transient) err_prefix(err, "%.*s", STR_ARG(t->item->file->name));
     if (code == ERR_OK && r->status >= 200 && r->status <= 299) {
         keep_url(f, t->item, r);
         if (t->pos == t->end) return ERR_OK;
@@ -402,28 +408,45 @@ static void wait_a_while(struct fetch *f, int32_t ms) {
     os_mutex_unlock(f->mutex);
 }
 
+/* Whether a try brought the download on. */
+static bool was_fruitful(struct fetch *f, struct item *it, int code) {
+    os_mutex_lock(f->mutex);
+    bool is = code == ERR_OK || it->part.n_done >= it->most_bytes + FRUIT_BYTES;
+    if (it->part.n_done > it->most_bytes) it->most_bytes = it->part.n_done;
+    os_mutex_unlock(f->mutex);
+    return is;
+}
+
+/* After a failure that may pass: waits, or ends the download. */
+static void try_later(struct worker *w, struct err *err) {
+    int32_t ms;
+    int code = patience_ask(&w->patience, &w->reply, &ms, err);
+    if (code) {
+        fetch_stop_all(w->f, code, err);
+        return;
+    }
+    struct sb line = {0};
+    sb_fmt(&line, "%s; trying again in %.1f s", err->msg, ms / 1000.0);
+    fetch_note(w->f, line.p);
+    sb_free(&line);
+    wait_a_while(w->f, ms);
+}
+
 void fetch_run_worker(void *user) {
     struct worker *w = user;
     struct fetch *f = w->f;
     struct task t;
-    int32_t n_failed = 0;
     while (wait_for_task(f, &t)) {
         struct err err = {0};
+        uint64_t begin = os_clock_ns();
         w->reply.transient = false;
         int code = try_task(w, &t, &err);
         bool transient = w->reply.transient || t.transient;
-        if (t.pos > t.start || code == ERR_EBUSY) n_failed = 0;
+        if (was_fruitful(f, t.item, code)) patience_fruitful(&w->patience, os_clock_ns() - begin);
+        else patience_fruitless(&w->patience, os_clock_ns() - begin);
         give_back(&t);
         if (code == ERR_OK || code == ERR_EBUSY || atomic_load(&f->stop)) continue;
-        if (code != ERR_ENETWORK || !transient || n_failed + 1 >= hub_options_of(f->hub)->n_tries) {
-            fetch_stop_all(f, code, &err);
-            continue;
-        }
-        int32_t ms = hub_wait_ms(&w->reply, n_failed++);
-        struct sb line = {0};
-        sb_fmt(&line, "%s; trying again in %.1f s", err.msg, ms / 1000.0);
-        fetch_note(f, line.p);
-        sb_free(&line);
-        wait_a_while(f, ms);
+        if (code == ERR_ENETWORK && transient) try_later(w, &err);
+        else fetch_stop_all(f, code, &err);
     }
 }

@@ -1,9 +1,21 @@
 /* Requests over libcurl. Status and headers are read by ourselves, so that every redirect passes our rules. */
 #include "hub/http.h"
 
+#include "base/log.h"
 #include "hub/curl.h"
+#include "os/os.h"
 
-enum { REDIRECTS_MAX = 10, TEXT_BYTES = 64 << 10, URL_BYTES_MAX = 16 << 10, CONNECT_S = 20, BUFFER_BYTES = 512 << 10 };
+#include <limits.h>
+
+enum {
+    REDIRECTS_MAX = 10,
+    TEXT_BYTES = 64 << 10,
+    HEADERS_BYTES_MAX = 256 << 10,
+    URL_BYTES_MAX = 16 << 10,
+    CONNECT_S = 20,
+    SILENCE_S = 5,
+    BUFFER_BYTES = 512 << 10
+};
 
 struct http {
     const struct curl_api *curl;
@@ -15,7 +27,11 @@ struct http {
     const struct http_request *request;
     struct http_reply *reply;
     bool accepted; /* on_reply has been asked */
+    bool enough;   /* of a refusal's body, which is not read to its end */
     int code;      /* of a call-back that refused */
+    size_t header_bytes, redirect_bytes;
+    uint64_t end_ns;  /* 0: no limit */
+    uint64_t tell_ns; /* when it is time to say what is waited for; 0: never, or it was said */
     struct err err;
 };
 
@@ -135,6 +151,11 @@ static size_t on_header(char *data, size_t size, size_t n, void *user) {
     struct str line = str_trim(str_n(data, n)), v;
     int64_t seconds;
     (void)size;
+    h->header_bytes += n;
+    if (h->header_bytes > HEADERS_BYTES_MAX) {
+        h->code = err_set(&h->err, ERR_ELIMIT, "%.160s answers with more than %d bytes of headers", r->url.p, HEADERS_BYTES_MAX);
+        return 0;
+    }
     if (str_starts(line, STR("HTTP/"))) begin_reply(r, line);
     else if ((v = http_header_value(line, "content-length")).p) read_number(v, &r->length);
     else if ((v = http_header_value(line, "content-range")).p) read_content_range(v, r);
@@ -167,23 +188,37 @@ static int keep_text(struct http *h, const char *data, size_t n) {
     size_t room = most - h->reply->text.n;
     if (n > room && good) return err_set(&h->err, ERR_ELIMIT, "the reply is larger than %zu bytes", most);
     sb_put(&h->reply->text, str_n(data, n < room ? n : room));
+    h->enough = n > room;
     return ERR_OK;
+}
+
+/* Nobody reads the body of a redirect; one that is long is a trap. */
+static int pass_redirect(struct http *h, size_t n) {
+    h->redirect_bytes += n;
+    if (h->redirect_bytes <= TEXT_BYTES) return ERR_OK;
+    return err_set(&h->err, ERR_ELIMIT, "%.160s sends more than %d bytes with a redirect", h->reply->url.p, TEXT_BYTES);
 }
 
 static size_t on_data(char *data, size_t size, size_t n, void *user) {
     struct http *h = user;
     (void)size;
-    if (is_redirect(h->reply->status)) return n;
     bool good = h->reply->status >= 200 && h->reply->status <= 299;
     if (accept_reply(h)) return 0;
-    if (good && h->request->on_body) h->code = h->request->on_body(h->request->user, data, n, &h->err);
+    if (is_redirect(h->reply->status)) h->code = pass_redirect(h, n);
+    else if (good && h->request->on_body) h->code = h->request->on_body(h->request->user, data, n, &h->err);
     else h->code = keep_text(h, data, n);
-    return h->code ? 0 : n;
+    return h->code || h->enough ? 0 : n;
 }
 
 static int on_progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d) {
-    const struct http *h = user;
+    struct http *h = user;
+    struct str scheme = {0}, host = {0};
     (void)a, (void)b, (void)c, (void)d;
+    if (h->tell_ns && h->header_bytes == 0 && os_clock_ns() > h->tell_ns) {
+        h->tell_ns = 0;
+        origin_of(sb_str(&h->reply->url), &scheme, &host);
+        log_info("waiting for an answer from %.*s://%.*s", STR_ARG(scheme), STR_ARG(host));
+    }
     return h->request->cancel && atomic_load_explicit(h->request->cancel, memory_order_relaxed);
 }
 
@@ -210,6 +245,12 @@ static struct curl_slist *make_headers(struct http *h, const char *url) {
     return list;
 }
 
+/* At least one: none would be no limit. */
+static int ms_left(const struct http *h) {
+    uint64_t now = os_clock_ns();
+    return now >= h->end_ns ? 1 : (int)((h->end_ns - now) / 1000000 % INT_MAX) + 1;
+}
+
 static void set_up(struct http *h, const char *url, struct curl_slist *headers) {
     const struct curl_api *c = h->curl;
     CURL *e = h->handle;
@@ -225,7 +266,7 @@ static void set_up(struct http *h, const char *url, struct curl_slist *headers) 
     c->easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
     c->easy_setopt(e, CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2 * 1L);
     c->easy_setopt(e, CURLOPT_CONNECTTIMEOUT, CONNECT_S * 1L);
-    c->easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    c->easy_setopt(e, CURLOPT_LOW_SPEED_LIMIT, HTTP_LEAST_RATE * 1L);
     c->easy_setopt(e, CURLOPT_LOW_SPEED_TIME, h->options.stall_s * 1L);
     c->easy_setopt(e, CURLOPT_BUFFERSIZE, BUFFER_BYTES * 1L);
     c->easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
@@ -238,6 +279,10 @@ static void set_up(struct http *h, const char *url, struct curl_slist *headers) 
     c->easy_setopt(e, CURLOPT_NOBODY, h->request->head ? 1L : 0L);
     c->easy_setopt(e, CURLOPT_RANGE, h->request->range);
     if (h->cacert) c->easy_setopt(e, CURLOPT_CAINFO, h->cacert);
+    if (h->end_ns) c->easy_setopt(e, CURLOPT_TIMEOUT_MS, ms_left(h) * 1L);
+#if LIBCURL_VERSION_NUM >= 0x075700
+    c->easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); /* an end does not wait for a name that nobody resolves */
+#endif
 }
 
 /* Failures that the next try will meet again. */
@@ -263,15 +308,17 @@ static int fail(struct http *h, const char *url, CURLcode result, struct err *er
 
 static int perform(struct http *h, const char *url, struct err *err) {
     struct curl_slist *headers = make_headers(h, url);
-    h->accepted = false;
+    h->accepted = h->enough = false;
     h->code = ERR_OK;
+    h->header_bytes = h->redirect_bytes = 0;
+    h->tell_ns = h->request->says_waiting ? os_clock_ns() + SILENCE_S * UINT64_C(1000000000) : 0;
     h->reason[0] = 0;
     sb_clear(&h->reply->text);
     begin_reply(h->reply, (struct str){0});
     set_up(h, url, headers);
     CURLcode result = h->curl->easy_perform(h->handle);
     h->curl->slist_free_all(headers);
-    if (result != CURLE_OK) return fail(h, url, result, err);
+    if (result != CURLE_OK && !(h->enough && !h->code)) return fail(h, url, result, err);
     if (h->reply->status == 0) return err_set(err, ERR_ENETWORK, "%.200s answers without a status", url);
     if (!is_redirect(h->reply->status) && accept_reply(h)) return err_set(err, h->code, "%s", h->err.msg); /* an empty body */
     return ERR_OK;
@@ -298,6 +345,7 @@ int http_send(struct http *h, const struct http_request *request, struct http_re
     out->linked_etag[0] = out->commit[0] = out->reason[0] = 0;
     out->linked_size = -1;
     out->transient = false;
+    h->end_ns = request->limit_ms > 0 ? os_clock_ns() + (uint64_t)request->limit_ms * 1000000 : 0;
     sb_clear(&out->url);
     sb_puts(&out->url, request->url);
     if (!http_url_ok(str_of(request->url))) return err_set(err, ERR_EARG, "\"%.200s\" is no http or https URL", request->url);

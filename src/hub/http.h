@@ -4,6 +4,7 @@
  * (2) A redirect from https to http is refused, as is any other scheme. Certificates are always checked.
  * (3) Proxies come from the environment by libcurl's rules: HTTPS_PROXY, http_proxy, ALL_PROXY, NO_PROXY.
  * (4) A body is handed on only after on_reply has accepted its status and headers.
+ * (5) Headers, redirects and refusals without an end are cut; a transfer that is slower than HTTP_LEAST_RATE for stall_s is given up.
  */
 #ifndef MLXCEL_HUB_HTTP_H
 #define MLXCEL_HUB_HTTP_H
@@ -12,13 +13,13 @@
 
 #include <stdatomic.h>
 
-enum { HTTP_HEADER_BYTES = 2048 };
+enum { HTTP_HEADER_BYTES = 2048, HTTP_LEAST_RATE = 100 /* bytes a second */ };
 
 struct http; /* a handle with its connections; one thread at a time */
 
 struct http_options {
     const char *cacert; /* PEM file of further authorities; NULL: the system's */
-    int32_t stall_s;    /* a transfer that moves nothing for so long is given up */
+    int32_t stall_s;    /* a transfer that moves next to nothing for so long is given up */
 };
 
 struct http_reply {
@@ -44,6 +45,8 @@ struct http_request {
     const char *range;    /* "0-99"; NULL: everything */
     const char *if_range; /* an ETag; NULL: none */
     size_t text_bytes;    /* most that is read without on_body; 0: 64 KiB */
+    int64_t limit_ms;     /* for all of it; 0: none */
+    bool says_waiting;    /* a line in the log when no answer comes for a while */
     /* Before the body of a 2xx reply; nonzero refuses it, and is what http_send returns. */
     int (*on_reply)(void *user, const struct http_reply *reply, struct err *err);
     int (*on_body)(void *user, const void *data, size_t n, struct err *err);

@@ -13,7 +13,9 @@ enum {
     TOKEN_BYTES_MAX = 1024,
     CONNECTIONS = 4,
     TRIES = 6,
-    STALL_S = 30
+    STALL_S = 30,
+    WAIT_S = 300,
+    TELL_S = 5
 };
 #define SIZE_LIMIT (INT64_C(1) << 46)
 
@@ -22,35 +24,52 @@ struct hub {
     struct http *http;
     const char *token;
     bool token_withheld;
+    struct patience patience; /* with the list and what belongs to it */
 };
+
+/* ---- interrupts --------------------------------------------------------------------------------------------------------- */
+
+static atomic_bool interrupted, noticed;
+
+static void on_interrupt(void) {
+    atomic_store(&interrupted, true);
+}
+
+void hub_interrupts_begin(void) {
+    atomic_store(&interrupted, false);
+    atomic_store(&noticed, false);
+    os_on_interrupt(on_interrupt);
+}
+
+void hub_interrupts_end(void) {
+    os_on_interrupt(NULL);
+}
+
+bool hub_interrupted(void) {
+    bool is = atomic_load(&interrupted);
+    if (is && !atomic_exchange(&noticed, true)) hub_interrupts_end();
+    return is;
+}
 
 /* ---- token -------------------------------------------------------------------------------------------------------------- */
 
-const char *hub_hf_home(struct arena *a) {
-    if (os_env("HF_HOME")) return str_copy(a, str_of(os_env("HF_HOME"))).p;
-    if (os_env("XDG_CACHE_HOME")) return str_fmt(a, "%s/huggingface", os_env("XDG_CACHE_HOME")).p;
-    return os_home_dir() ? str_fmt(a, "%s/.cache/huggingface", os_home_dir()).p : NULL;
-}
-
-/* HF_TOKEN and its older names, else the file that the hub's own tools write. */
-static struct str find_token(struct arena *a) {
-    static const char *const names[] = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (os_env(names[i])) return str_copy(a, str_trim(str_of(os_env(names[i]))));
-    struct str path = {0}, text;
-    if (os_env("HF_TOKEN_PATH")) path = str_of(os_env("HF_TOKEN_PATH"));
-    else if (hub_hf_home(a)) path = str_fmt(a, "%s/token", hub_hf_home(a));
-    if (!path.p || os_file_load(a, str_cstr(a, path), TOKEN_BYTES_MAX, &text, NULL)) return (struct str){0};
+/* What was given, else the file that the hub's own tools write. */
+static struct str find_token(struct arena *a, const struct hub_options *o) {
+    struct str text;
+    const char *path = o->token_path;
+    if (o->token) return str_trim(str_of(o->token));
+    if (!path && o->hf_home) path = str_fmt(a, "%s/token", o->hf_home).p;
+    if (!path || os_file_load(a, path, TOKEN_BYTES_MAX, &text, NULL)) return (struct str){0};
     return str_trim(text);
 }
 
 static int take_token(struct arena *a, struct hub *h, struct err *err) {
-    struct str token = find_token(a);
+    struct str token = find_token(a, &h->options);
     if (token.n == 0) return ERR_OK;
     for (size_t i = 0; i < token.n; i++)
         if (token.p[i] <= 0x20 || token.p[i] >= 0x7F || token.n > TOKEN_BYTES_MAX)
             return err_set(err, ERR_EARG, "the token (HF_TOKEN, or the token file) holds characters that no token has");
-    if (!http_is_secure(str_of(h->options.endpoint)) && !os_env("MLXCEL_ALLOW_INSECURE_ENDPOINT")) {
+    if (!http_is_secure(str_of(h->options.endpoint)) && !h->options.insecure_token) {
         log_warn("the token is not sent to %s, which is plain http; MLXCEL_ALLOW_INSECURE_ENDPOINT=1 allows it", h->options.endpoint);
         h->token_withheld = true;
         return ERR_OK;
@@ -73,6 +92,7 @@ int hub_open(struct arena *a, const struct hub_options *options, struct hub **ou
     if (!h->options.n_connections) h->options.n_connections = CONNECTIONS;
     if (!h->options.n_tries) h->options.n_tries = TRIES;
     if (!h->options.stall_s) h->options.stall_s = STALL_S;
+    if (!h->options.max_wait_s) h->options.max_wait_s = WAIT_S;
     TRY(take_token(a, h, err));
     struct http_options http = {.cacert = options->cacert, .stall_s = h->options.stall_s};
     TRY(http_open(&http, &h->http, err));
@@ -86,6 +106,10 @@ void hub_close(struct hub *h) {
 
 const struct hub_options *hub_options_of(const struct hub *h) {
     return &h->options;
+}
+
+struct patience hub_patience(const struct hub *h) {
+    return (struct patience){.n_tries = h->options.n_tries, .limit_ms = h->options.max_wait_s * INT64_C(1000)};
 }
 
 const char *hub_token(const struct hub *h) {
@@ -122,29 +146,39 @@ int hub_refusal(const struct hub *h, const struct http_reply *r, const char *wha
         return err_set(err, ERR_ENOTFOUND, "%s has no model %s (a private one needs a token: %s)", h->options.endpoint, what, sign_in);
     if (r->status == 401 || r->status == 403)
         return err_set(err, ERR_ENETWORK, "%s refuses %s (status %d): %s", h->options.endpoint, what, r->status, sign_in);
-    if (r->status == 429)
-        return err_set(err, ERR_ENETWORK, "%s asks for fewer requests (status 429); try again later", h->options.endpoint);
+    if (r->status == 429) return err_set(err, ERR_ENETWORK, "%s asks for fewer requests (status 429)", h->options.endpoint);
     return err_set(err, ERR_ENETWORK, "%s answers status %d for %s", h->options.endpoint, r->status, what);
 }
 
-int32_t hub_wait_ms(const struct http_reply *r, int32_t n_failed) {
-    enum { WAIT_MOST_S = 300 };
-    int32_t ms = 500;
-    for (int32_t i = 0; i < n_failed && ms < 16000; i++) ms *= 2;
-    if (r->retry_after > 0) ms = (r->retry_after > WAIT_MOST_S ? WAIT_MOST_S : r->retry_after) * 1000;
-    return ms;
+/* False: an interrupt came. */
+static bool wait_ms(int32_t ms) {
+    enum { STEP_MS = 50 };
+    for (; ms > 0 && !hub_interrupted(); ms -= STEP_MS) os_sleep_ms(ms < STEP_MS ? ms : STEP_MS);
+    return !hub_interrupted();
 }
 
-/* A small request, tried again while the failure may pass. */
+/* Sends a small request within what patience is left. */
+static int ask_once(struct hub *h, struct http_request q, const char *what, struct http_reply *r, struct err *err) {
+    uint64_t begin = os_clock_ns();
+    q.limit_ms = patience_left_ms(&h->patience);
+    q.cancel = &interrupted;
+    q.says_waiting = true;
+    r->transient = false;
+    if (q.limit_ms == 0) return err_set(err, ERR_ENETWORK, "%s took too long to answer (download --max-wait)", h->options.endpoint);
+    int code = http_send(h->http, &q, r, err);
+    patience_fruitless(&h->patience, os_clock_ns() - begin);
+    return code == ERR_OK && (r->status < 200 || r->status > 299) ? hub_refusal(h, r, what, err) : code;
+}
+
+/* Tried again while the failure may pass. */
 static int ask(struct hub *h, const struct http_request *q, const char *what, struct http_reply *r, struct err *err) {
-    for (int32_t n_failed = 0;; n_failed++) {
-        int code = http_send(h->http, q, r, err);
-        if (code == ERR_OK && r->status >= 200 && r->status <= 299) return ERR_OK;
-        if (code == ERR_OK) code = hub_refusal(h, r, what, err);
-        if (!r->transient || n_failed + 1 >= h->options.n_tries) return code;
-        int32_t ms = hub_wait_ms(r, n_failed);
+    for (int32_t ms;;) {
+        int code = ask_once(h, *q, what, r, err);
+        if (code == ERR_OK) h->patience.n_failed = 0;
+        if (code == ERR_OK || !r->transient) return code;
+        TRY(patience_ask(&h->patience, r, &ms, err));
         log_warn("%s; trying again in %.1f s", err->msg, ms / 1000.0);
-        os_sleep_ms(ms);
+        if (!wait_ms(ms)) return err_set(err, ERR_ECANCELLED, "stopped");
     }
 }
 
@@ -163,19 +197,25 @@ static bool matches(const struct hub_query *q, struct str name) {
     return q->n_globs == 0 && hub_file_wanted(name);
 }
 
+static int check_size(const struct hub_repo *repo, struct str name, int64_t size, struct err *err) {
+    if (size <= SIZE_LIMIT) return ERR_OK;
+    return err_set(err, ERR_EFORMAT, "%s: %.*s is said to have %lld bytes", repo->id, STR_ARG(name), (long long)size);
+}
+
 /* Size and hash that the list leaves out, from the headers of the file itself. */
-static int ask_file(struct hub *h, const struct hub_repo *repo, struct hub_file *f, bool has_size, struct err *err) {
+static int ask_file(struct hub *h, const struct hub_repo *repo, struct hub_file *f, struct err *err) {
     struct sb url = {0};
     struct http_reply r = {0};
     hub_file_url(h, repo, f->name, &url);
     struct http_request q = {.url = url.p, .head = true, .token = h->token};
-    int code = has_size ? ERR_OK : ask(h, &q, repo->id, &r, err);
-    if (code == ERR_OK && !has_size) {
+    int code = ask(h, &q, repo->id, &r, err);
+    if (code == ERR_OK) {
         int64_t size = r.linked_size >= 0 ? r.linked_size : r.length;
         struct str hash = str_of(r.linked_etag);
         if (hash.n >= 2 && hash.p[0] == '"') hash = str_sub(hash, 1, hash.n - 2);
         if (is_hex(hash, 64)) memcpy(f->sha256, hash.p, 64);
         if (size < 0) code = err_set(err, ERR_ENETWORK, "the hub does not say how long %.*s is", STR_ARG(f->name));
+        else code = check_size(repo, f->name, size, err);
         f->size = (uint64_t)size;
     }
     http_reply_free(&r);
@@ -183,7 +223,31 @@ static int ask_file(struct hub *h, const struct hub_repo *repo, struct hub_file 
     return code;
 }
 
-static int read_entry(struct arena *a, struct hub *h, const struct hub_query *q, yyjson_val *entry, struct hub_repo *out, struct err *err) {
+/* One request for each file: said, and shown while it lasts. */
+static int ask_sizes(struct hub *h, struct hub_repo *repo, const bool *has_size, struct err *err) {
+    size_t n = 0, n_done = 0;
+    for (size_t i = 0; i < repo->n_files; i++) n += !has_size[i];
+    if (n) log_info("the hub's list of %s is without sizes: asking for the sizes of %zu files", repo->id, n);
+    uint64_t told = os_clock_ns();
+    for (size_t i = 0; i < repo->n_files; i++) {
+        if (has_size[i]) continue;
+        int code = ask_file(h, repo, &repo->files[i], err);
+        if (code && patience_left_ms(&h->patience) == 0)
+            return err_set(err, code,
+                           "the sizes of %zu of %zu files are known after %d s, the most that is spent on that; --include names fewer, "
+                           "download --max-wait allows more",
+                           n_done, n, h->options.max_wait_s);
+        if (code) return code;
+        n_done++;
+        if (os_clock_ns() - told < TELL_S * UINT64_C(1000000000)) continue;
+        log_info("the sizes of %zu of %zu files are known", n_done, n);
+        told = os_clock_ns();
+    }
+    return ERR_OK;
+}
+
+static int read_entry(struct arena *a, const struct hub_query *q, yyjson_val *entry, struct hub_repo *out, bool *has_size,
+                      struct err *err) {
     struct str name = json_str(entry, "rfilename", (struct str){0});
     yyjson_val *lfs = json_get(entry, "lfs");
     if (!name.p) return err_set(err, ERR_EFORMAT, "%s: the hub's file list has an entry without a name", out->id);
@@ -196,11 +260,11 @@ static int read_entry(struct arena *a, struct hub *h, const struct hub_query *q,
     int64_t size = json_int(entry, "size", json_int(lfs, "size", -1));
     struct str hash = json_str(lfs, "sha256", (struct str){0});
     if (!hash.p) hash = json_str(lfs, "oid", (struct str){0});
-    if (size > SIZE_LIMIT) return err_set(err, ERR_EFORMAT, "%s: %.*s is said to have %lld bytes", out->id, STR_ARG(name), (long long)size);
+    TRY(check_size(out, name, size, err));
+    has_size[out->n_files] = size >= 0;
     struct hub_file *f = &out->files[out->n_files++];
     *f = (struct hub_file){.name = str_copy(a, name), .size = size < 0 ? 0 : (uint64_t)size};
     if (is_hex(hash, 64)) memcpy(f->sha256, hash.p, 64);
-    TRY(ask_file(h, out, f, size >= 0, err));
     return ERR_OK;
 }
 
@@ -222,12 +286,15 @@ static int check_names(struct arena *a, const struct hub_repo *r, struct err *er
 }
 
 /* A second copy of the weights is left out where the model's own are there. */
-static void drop_copies(struct hub_repo *r) {
+static void drop_copies(struct hub_repo *r, bool *has_size) {
     bool has_own = false;
     size_t n = 0;
     for (size_t i = 0; i < r->n_files; i++) has_own |= str_glob(STR("model*.safetensors"), r->files[i].name);
-    for (size_t i = 0; i < r->n_files; i++)
-        if (!has_own || !hub_file_is_copy(r->files[i].name)) r->files[n++] = r->files[i];
+    for (size_t i = 0; i < r->n_files; i++) {
+        if (has_own && hub_file_is_copy(r->files[i].name)) continue;
+        has_size[n] = has_size[i];
+        r->files[n++] = r->files[i];
+    }
     r->n_files = n;
 }
 
@@ -243,9 +310,11 @@ static int read_list(struct arena *a, struct hub *h, const struct hub_query *q, 
     if (yyjson_arr_size(list) > FILES_MAX) return err_set(err, ERR_ELIMIT, "%s has more than %d files", out->id, FILES_MAX);
     out->commit = str_copy(a, commit);
     out->files = arena_new(a, struct hub_file, yyjson_arr_size(list) + 1);
-    yyjson_arr_foreach(list, i, n, entry) TRY(read_entry(a, h, q, entry, out, err));
-    if (q->n_globs == 0) drop_copies(out);
+    bool *has_size = arena_new(a, bool, yyjson_arr_size(list) + 1);
+    yyjson_arr_foreach(list, i, n, entry) TRY(read_entry(a, q, entry, out, has_size, err));
+    if (q->n_globs == 0) drop_copies(out, has_size);
     TRY(check_names(a, out, err));
+    TRY(ask_sizes(h, out, has_size, err));
     for (i = 0; i < out->n_files; i++) out->total_bytes += out->files[i].size;
     if (out->n_files == 0)
         return err_set(err, ERR_ENOTFOUND, q->n_globs ? "%s has no file that --include names" : "%s has no safetensors or json files",
@@ -257,6 +326,7 @@ int hub_list(struct arena *a, struct hub *h, const struct hub_query *q, struct h
     struct sb url = {0};
     struct http_reply r = {0};
     *out = (struct hub_repo){.id = q->repo->id};
+    h->patience = hub_patience(h);
     sb_fmt(&url, "%s/api/models/%s/revision/", h->options.endpoint, q->repo->id);
     http_escape(&url, str_of(q->revision));
     sb_puts(&url, "?blobs=true");

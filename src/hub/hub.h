@@ -9,13 +9,19 @@
 
 #include "hub/http.h"
 #include "hub/names.h"
+#include "hub/patience.h"
 #include "hub/watch.h"
 
 struct hub_options {
-    const char *endpoint;                    /* "https://huggingface.co"; a mirror */
-    const char *cacert;                      /* NULL: the system's authorities */
-    bool offline;                            /* no request is ever made */
-    int32_t n_connections, n_tries, stall_s; /* 0: the defaults. n_tries: without a byte, the first one too */
+    const char *endpoint;   /* "https://huggingface.co"; a mirror */
+    const char *cacert;     /* NULL: the system's authorities */
+    bool offline;           /* no request is ever made */
+    const char *token;      /* NULL: that of the file */
+    const char *token_path; /* the file; NULL: token in hf_home */
+    const char *hf_home;    /* where the hub's own tools keep their cache and the token; NULL: nobody knows */
+    bool insecure_token;    /* the token is sent over plain http, too */
+    /* 0: the defaults. n_tries: of failures in a row, the first one too; max_wait_s: see patience.h */
+    int32_t n_connections, n_tries, stall_s, max_wait_s;
 };
 
 struct hub_file {
@@ -44,6 +50,7 @@ struct hub_query {
     const struct str *globs;
     size_t n_globs;
 };
+/* What the hub has to say about it must be here within max_wait_s. */
 int hub_list(struct arena *a, struct hub *h, const struct hub_query *query, struct hub_repo *out, struct err *err);
 
 struct fetch_options {
@@ -62,20 +69,23 @@ struct fetch_result {
 /* The file in a folder against what is known of it, its size and, with a watch, its hash: 0, ERR_ENOTFOUND, ERR_EFORMAT with what
  * differs, or ERR_ECANCELLED by the watch. */
 int hub_file_check(const char *path, const struct hub_file *file, struct watch *watch, struct err *err);
-/* Brings every file of the repository into the folder. The caller holds the folder's lock. An interrupt ends it with ERR_ECANCELLED. */
+/* Brings every file of the repository into the folder. The caller holds the folder's lock. */
 int hub_fetch(struct hub *h, const struct hub_repo *repo, const struct fetch_options *options, struct fetch_result *out, struct err *err);
+
+/* From here on Ctrl-C ends what is asked of the hub with ERR_ECANCELLED; when that takes too long, a second one ends the program. */
+void hub_interrupts_begin(void);
+void hub_interrupts_end(void);
 
 /* ---- for the files of this folder ----------------------------------------------------------------------------------------- */
 
 const struct hub_options *hub_options_of(const struct hub *h);
-/* Where the hub's own tools keep their cache and the token; NULL: nobody knows. */
-const char *hub_hf_home(struct arena *a);
 const char *hub_token(const struct hub *h); /* NULL: none, or not to be sent */
 /* The address of a file at a commit. */
 void hub_file_url(const struct hub *h, const struct hub_repo *repo, struct str name, struct sb *out);
-/* The error that a refusal stands for; */
+/* The error that a refusal stands for. */
 int hub_refusal(const struct hub *h, const struct http_reply *reply, const char *what, struct err *err);
-/* Seconds to wait before try number n_failed + 1. */
-int32_t hub_wait_ms(const struct http_reply *reply, int32_t n_failed);
+struct patience hub_patience(const struct hub *h);
+/* The first time that it is true, the next interrupt gets its usual meaning back. */
+bool hub_interrupted(void);
 
 #endif

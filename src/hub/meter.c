@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-enum { BAR_MOST = 30, WIDTH_LEAST = 50, DRAW_MS = 100, TELL_S = 10 };
+enum { BAR_MOST = 30, DRAW_MS = 100, TELL_S = 10 };
 
 const char *meter_time(double seconds, char out[32]) {
     if (!(seconds >= 0 && seconds < 1e6)) snprintf(out, 32, "?");
@@ -37,9 +37,10 @@ void meter_line(struct sb *out, uint64_t have, uint64_t total, double rate, int 
 
 static void draw(struct meter *p, uint64_t have) {
     struct sb line = {0};
-    int width = os_console_width();
+    size_t width = (size_t)os_console_width();
     sb_putc(&line, '\r');
-    meter_line(&line, have, p->total, p->rate, width < WIDTH_LEAST ? WIDTH_LEAST : width - 1);
+    meter_line(&line, have, p->total, p->rate, (int)width - 1);
+    if (line.n > width) line.n = width; /* what runs over into the next row would stay there */
     size_t n = line.n - 1;
     for (size_t i = n; i < p->n_columns; i++) sb_putc(&line, ' ');
     p->n_columns = n;

@@ -56,7 +56,7 @@ static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-bool str_same_ignoring_case(struct str a, struct str b) {
+bool hub_same_ignoring_case(struct str a, struct str b) {
     if (a.n != b.n) return false;
     for (size_t i = 0; i < a.n; i++)
         if (lower(a.p[i]) != lower(b.p[i])) return false;
@@ -69,7 +69,7 @@ bool hub_path_safe(struct str path) {
     if (path.n == 0 || path.n > PATH_BYTES_MAX || path.p[path.n - 1] == '/') return false;
     while (str_split_next(&rest, '/', &part)) {
         if (++n_parts > PATH_PARTS_MAX || !checkpoint_name_safe(part)) return false;
-        if (part.p[0] == ' ' || (part.n >= 7 && str_same_ignoring_case(str_sub(part, 0, 7), STR(".mlxcel")))) return false;
+        if (part.p[0] == ' ' || (part.n >= 7 && hub_same_ignoring_case(str_sub(part, 0, 7), STR(".mlxcel")))) return false;
     }
     return true;
 }

@@ -26,7 +26,7 @@ bool hub_file_wanted(struct str path);
 bool hub_file_is_copy(struct str path);
 /* The part after the last separator of any system. */
 struct str hub_last_part(struct str path);
-bool str_same_ignoring_case(struct str a, struct str b);
+bool hub_same_ignoring_case(struct str a, struct str b);
 
 /* "1.23 GB", decimal as hubs and disks count. */
 const char *hub_size_text(uint64_t bytes, char out[32]);

@@ -7,16 +7,20 @@
 struct download {
     const char *dir;
     struct manifest manifest;
-    bool lacks; /* a file that was not asked for this time is not there yet */
-    int code;   /* of saving it */
-    struct err err;
+    bool lacks;        /* a file that was not asked for this time is not there yet */
+    bool is_new;       /* it is not saved as it is */
+    uint64_t saved_ns; /* when it last was */
 };
 
+/* Not for each of thousands of files; what a crash keeps from being noted is hashed or fetched again. */
 static void on_file(void *user, size_t i_file) {
     struct download *d = user;
+    uint64_t now = os_clock_ns();
     if (d->manifest.have[i_file]) return;
-    d->manifest.have[i_file] = true;
-    if (!d->code) d->code = manifest_save(d->dir, &d->manifest, &d->err);
+    d->manifest.have[i_file] = d->is_new = true;
+    if (now - d->saved_ns < UINT64_C(1000000000)) return;
+    d->is_new = manifest_save(d->dir, &d->manifest, NULL) != ERR_OK;
+    d->saved_ns = now;
 }
 
 static const struct hub_file *find_file(const struct manifest *m, struct str name, bool *out_have) {
@@ -91,40 +95,49 @@ static bool holds_nothing(struct arena *a, const char *dir) {
     return !os_list_dir(a, str_fmt(a, "%s/.mlxcel", dir).p, &names, &n, NULL) && n == 1 && str_is(names[0], "manifest.json");
 }
 
+static int receive(struct arena *a, struct hub *h, const struct download_request *q, const struct hub_repo *repo, const char *dir,
+                   struct err *err) {
+    struct manifest old = {0};
+    struct download d = {.dir = dir};
+    struct fetch_result result;
+    char size[32];
+    if (manifest_load(a, dir, &old, NULL)) old = (struct manifest){0};
+    make_manifest(a, repo, &old, q, &d);
+    log_info("downloading %s from %s: %zu files, %s", repo->id, hub_options_of(h)->endpoint, repo->n_files,
+             hub_size_text(repo->total_bytes, size));
+    bool *trusted = arena_new(a, bool, repo->n_files + 1);
+    memcpy(trusted, d.manifest.have, repo->n_files * sizeof *trusted);
+    TRY(manifest_save(dir, &d.manifest, err));
+    struct fetch_options fetch = {.dir = dir, .trusted = trusted, .quiet = q->quiet, .on_file = on_file, .user = &d};
+    int code = hub_fetch(h, repo, &fetch, &result, err);
+    if (code == ERR_ECANCELLED) log_info("stopped; the same command goes on from here");
+    d.manifest.complete = code == ERR_OK && !d.lacks;
+    int saved = d.is_new || code == ERR_OK ? manifest_save(dir, &d.manifest, code ? NULL : err) : ERR_OK;
+    if (code && holds_nothing(a, dir)) os_remove(str_fmt(a, "%s/.mlxcel/manifest.json", dir).p, NULL);
+    TRY(code);
+    TRY(saved);
+    say_done(repo, dir, &result);
+    return ERR_OK;
+}
+
 /* With the lock held. */
 static int download_into(struct arena *a, struct hub *h, const struct download_request *q, const char *dir, struct err *err) {
     const char *revision = q->revision ? q->revision : "main";
     struct hub_query query = {.repo = q->repo, .revision = revision, .globs = q->globs, .n_globs = q->n_globs};
     struct hub_repo repo;
-    struct manifest old = {0};
-    struct download d = {.dir = dir};
-    struct fetch_result result;
-    char size[32];
-    TRY(hub_list(a, h, &query, &repo, err));
-    if (manifest_load(a, dir, &old, NULL)) old = (struct manifest){0};
-    make_manifest(a, &repo, &old, q, &d);
-    log_info("downloading %s from %s: %zu files, %s", repo.id, hub_options_of(h)->endpoint, repo.n_files,
-             hub_size_text(repo.total_bytes, size));
-    bool *trusted = arena_new(a, bool, repo.n_files + 1);
-    memcpy(trusted, d.manifest.have, repo.n_files * sizeof *trusted);
-    TRY(manifest_save(dir, &d.manifest, err));
-    struct fetch_options fetch = {.dir = dir, .trusted = trusted, .quiet = q->quiet, .on_file = on_file, .user = &d};
-    int code = hub_fetch(h, &repo, &fetch, &result, err);
-    if (code == ERR_ECANCELLED) log_info("stopped; the same command goes on from here");
-    if (code && holds_nothing(a, dir)) os_remove(str_fmt(a, "%s/.mlxcel/manifest.json", dir).p, NULL);
-    TRY(code);
-    if (d.code) return err_set(err, d.code, "%s", d.err.msg);
-    d.manifest.complete = !d.lacks;
-    TRY(manifest_save(dir, &d.manifest, err));
-    say_done(&repo, dir, &result);
-    return ERR_OK;
+    hub_interrupts_begin();
+    int code = hub_list(a, h, &query, &repo, err);
+    if (code == ERR_ECANCELLED) log_info("stopped");
+    if (code == ERR_OK) code = receive(a, h, q, &repo, dir, err);
+    hub_interrupts_end();
+    return code;
 }
 
 int store_download(struct arena *a, const struct store_options *o, const struct download_request *q, const char **out_path,
                    struct err *err) {
     struct hub *h = NULL;
     struct os_file *lock = NULL;
-    const char *models_dir = store_models_dir(a, o->models_dir);
+    const char *models_dir = store_models_dir(a, o);
     if (!q->local_dir && !models_dir) return err_set(err, ERR_EARG, "no place for models: the home folder is unknown; set MLXCEL_HOME");
     const char *dir = q->local_dir ? q->local_dir : store_model_path(a, models_dir, q->repo);
     TRY(hub_open(a, &o->hub, &h, err));
@@ -165,17 +178,20 @@ int store_resolve(struct arena *a, const struct store_options *o, const char *mo
     struct repo_name *repo = arena_new(a, struct repo_name, 1);
     *out_path = *out_name = model;
     bool is_name = repo_name_likely(str_of(model)) || repo_name_is_url(str_of(model));
-    if (os_stat(model, &st, NULL) == ERR_OK || !is_name) return ERR_OK;
-    TRY(repo_name_parse(str_of(model), str_of(store_default_owner()), repo, err));
+    if (os_stat(model, &st, NULL) == ERR_OK || !is_name) {
+        *out_path = *out_name = os_path(a, str_of(model));
+        return ERR_OK;
+    }
+    TRY(repo_name_parse(str_of(model), o->owner ? str_of(o->owner) : (struct str){0}, repo, err));
     *out_name = repo->id;
-    const char *models_dir = store_models_dir(a, o->models_dir), *found;
+    const char *models_dir = store_models_dir(a, o), *found;
     if (models_dir && os_stat(found = store_model_path(a, models_dir, repo), &st, NULL) == ERR_OK) {
         bool use;
         TRY(use_stored(a, o, repo, found, &use, err));
         *out_path = found;
         if (use) store_touch(found);
         if (use) return ERR_OK;
-    } else if ((found = store_find_hf(a, repo, "main"))) {
+    } else if ((found = store_find_hf(a, o, repo, "main"))) {
         *out_path = found;
         log_info("using %s from the Hugging Face cache", repo->id);
         return ERR_OK;

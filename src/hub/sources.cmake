@@ -11,6 +11,7 @@ set(HUB_SOURCES
   src/hub/meter.c
   src/hub/names.c
   src/hub/part.c
+  src/hub/patience.c
   src/hub/pieces.c
   src/hub/resolve.c
   src/hub/store.c

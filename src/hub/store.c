@@ -13,15 +13,10 @@ enum { CONFIG_BYTES_MAX = 16 << 20, LOCK_POLL_MS = 200, DEPTH_MAX = 8 };
 
 /* ---- places ------------------------------------------------------------------------------------------------------------- */
 
-const char *store_models_dir(struct arena *a, const char *asked) {
-    if (asked && asked[0]) return asked;
-    if (os_env("MLXCEL_HOME")) return str_fmt(a, "%s/models", os_env("MLXCEL_HOME")).p;
-    if (os_env("MLXCEL_CACHE_DIR")) return str_fmt(a, "%s/models", os_env("MLXCEL_CACHE_DIR")).p;
+const char *store_models_dir(struct arena *a, const struct store_options *o) {
+    if (o->models_dir && o->models_dir[0]) return o->models_dir;
+    if (o->home) return str_fmt(a, "%s/models", o->home).p;
     return os_cache_root() ? str_fmt(a, "%s/mlxcel/models", os_cache_root()).p : NULL;
-}
-
-const char *store_default_owner(void) {
-    return os_env("MLXCEL_DEFAULT_ORG") ? os_env("MLXCEL_DEFAULT_ORG") : "mlx-community";
 }
 
 const char *store_model_path(struct arena *a, const char *models_dir, const struct repo_name *repo) {
@@ -244,16 +239,11 @@ int store_list(struct arena *a, const char *models_dir, struct store_model **out
 
 /* ---- the Hugging Face cache --------------------------------------------------------------------------------------------- */
 
-static const char *hf_cache(struct arena *a) {
-    if (os_env("HF_HUB_CACHE")) return str_copy(a, str_of(os_env("HF_HUB_CACHE"))).p;
-    if (os_env("HUGGINGFACE_HUB_CACHE")) return str_copy(a, str_of(os_env("HUGGINGFACE_HUB_CACHE"))).p;
-    return hub_hf_home(a) ? str_fmt(a, "%s/hub", hub_hf_home(a)).p : NULL;
-}
-
-const char *store_find_hf(struct arena *a, const struct repo_name *repo, const char *revision) {
+const char *store_find_hf(struct arena *a, const struct store_options *o, const struct repo_name *repo, const char *revision) {
     enum { REF_BYTES_MAX = 256 };
     struct str commit;
-    const char *cache = hf_cache(a);
+    const char *cache = o->hf_cache;
+    if (!cache && o->hub.hf_home) cache = str_fmt(a, "%s/hub", o->hub.hf_home).p;
     if (!cache) return NULL;
     const char *dir = str_fmt(a, "%s/models--%.*s--%.*s", cache, STR_ARG(repo->owner), STR_ARG(repo->name)).p;
     if (!hub_path_safe(str_of(revision)) || os_file_load(a, str_fmt(a, "%s/refs/%s", dir, revision).p, REF_BYTES_MAX, &commit, NULL))

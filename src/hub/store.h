@@ -12,9 +12,16 @@
 
 struct os_file;
 
-/* The folder of models: what was asked for, else MLXCEL_HOME or MLXCEL_CACHE_DIR, else the user's cache folder. NULL: unknown. */
-const char *store_models_dir(struct arena *a, const char *asked);
-const char *store_default_owner(void);
+struct store_options {
+    struct hub_options hub;
+    const char *models_dir; /* NULL: models in `home` */
+    const char *home;       /* NULL: mlxcel in the user's cache folder */
+    const char *owner;      /* of models that are named without one; NULL: they need one */
+    const char *hf_cache;   /* models of the hub's own tools; NULL: hub in their home */
+};
+
+/* The folder of models. NULL: unknown. */
+const char *store_models_dir(struct arena *a, const struct store_options *o);
 
 struct manifest {
     struct str id, revision, commit; /* {NULL, 0}: imported */
@@ -85,17 +92,12 @@ struct import_request {
 int store_import(struct arena *a, const char *models_dir, const struct import_request *q, struct err *err);
 
 /* A snapshot in the Hugging Face cache that holds the whole model; NULL: none. */
-const char *store_find_hf(struct arena *a, const struct repo_name *repo, const char *revision);
+const char *store_find_hf(struct arena *a, const struct store_options *o, const struct repo_name *repo, const char *revision);
 
 /* Size of a folder's files, .mlxcel left out. */
 uint64_t store_dir_bytes(struct arena *a, const char *dir);
 
 /* ---- downloads and names (resolve.c) ------------------------------------------------------------------------------------- */
-
-struct store_options {
-    struct hub_options hub;
-    const char *models_dir; /* NULL: the default */
-};
 
 struct download_request {
     const struct repo_name *repo;

@@ -125,7 +125,7 @@ static int read_assembly(void *user, enum weight_plane plane, int64_t row, int64
 /* ---- finding and checking ----------------------------------------------------------------------------------------- */
 
 static int check_shape(const struct tensor_info *t, int64_t rows, int64_t columns, struct err *err) {
-    int64_t got_rows = tensor_elements(t, t->n_dims - 1), got_columns = t->n_dims ? t->shape[t->n_dims - 1] : 1;
+    int64_t got_rows = loader_tensor_elements(t, t->n_dims - 1), got_columns = t->n_dims ? t->shape[t->n_dims - 1] : 1;
     if (got_rows == rows && got_columns == columns) return ERR_OK;
     return err_set(err, ERR_EFORMAT, "%.*s is [%lld, %lld], expected [%lld, %lld]", STR_ARG(t->name), (long long)got_rows,
                    (long long)got_columns, (long long)rows, (long long)columns);

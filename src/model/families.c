@@ -93,7 +93,7 @@ ROLES(shared_mlp_alone, {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_pr
 #define LAYER_NORM {.kind = NORM_LAYER}
 #define SIGMOID_BIASED .score = ROUTE_SIGMOID, .norm_eps = 1e-20f, .bias = true, .group_top2 = true
 
-const struct family families[] = {
+const struct family family_table[] = {
     {.type = "llama", .title = "Llama 2, 3, 3.1, 3.2, 3.3; SmolLM 1, 2; Yi; TinyLlama", .defaults = llama_class},
     {.type = "mistral", .title = "Mistral 7B, Nemo, Small", .defaults = mistral_class, .pattern = "S"},
     {.type = "ministral3", .title = "Ministral 3", .defaults = ministral3_class, .pattern = "S", .keys = ministral3_keys},
@@ -275,11 +275,11 @@ const struct family families[] = {
 
 /* clang-format on */
 
-const int32_t n_families = (int32_t)(sizeof families / sizeof *families);
+const int32_t family_count = (int32_t)(sizeof family_table / sizeof *family_table);
 
 /* Other names of a family. Some have defaults of their own; some mean it only in files of one architecture. Then models with a tower for
  * images or sound around a text model, whose own type the file may leave out. */
-const struct alias aliases[] = {
+const struct alias family_aliases[] = {
     {.type = "gemma4_unified_text", .family = "gemma4_text", .defaults = gemma4_unified_text_class},
     {.type = "glm4v_moe_text", .family = "glm4_moe", .defaults = glm4v_moe_text_class},
     {.type = "glm4v_text", .family = "glm4", .defaults = glm4v_text_class},
@@ -325,9 +325,9 @@ const struct alias aliases[] = {
     {.type = "step3p7", .family = "step3p5"},
     {.type = "vipllava", .family = "llama", .has_bare_head = true},
 };
-const int32_t n_aliases = (int32_t)(sizeof aliases / sizeof *aliases);
+const int32_t family_n_aliases = (int32_t)(sizeof family_aliases / sizeof *family_aliases);
 
-const struct refusal refusals[] = {
+const struct refusal family_refusals[] = {
     {"bert", "it is an encoder, and does not write text"},
     {"deepseek_v32", "its attention chooses the positions that it looks at by an index of its own"},
     {"kimi_linear", "its delta rule decays every channel on its own"},
@@ -336,7 +336,7 @@ const struct refusal refusals[] = {
     {"t5", "it is an encoder and a decoder, with relative positions"},
     {"whisper", "it transcribes sound"},
 };
-const int32_t n_refusals = (int32_t)(sizeof refusals / sizeof *refusals);
+const int32_t family_n_refusals = (int32_t)(sizeof family_refusals / sizeof *family_refusals);
 
 enum { TYPE_SHOWN = 60 }; /* names are shorter; what is longer has no distance */
 
@@ -344,8 +344,8 @@ enum { TYPE_SHOWN = 60 }; /* names are shorter; what is longer has no distance *
 static int32_t next_nearest(struct str type, size_t *distance, int32_t place) {
     int32_t best = -1;
     size_t best_distance = STR_NONE, last = *distance;
-    for (int32_t i = 0; i < n_families; i++) {
-        size_t d = str_distance(type, str_of(families[i].type));
+    for (int32_t i = 0; i < family_count; i++) {
+        size_t d = str_distance(type, str_of(family_table[i].type));
         if ((d < last || (d == last && i <= place)) && place >= 0) continue;
         if (d < best_distance) best = i, best_distance = d;
     }
@@ -359,17 +359,18 @@ static int refuse(struct str type, struct err *err) {
     size_t distance = 0;
     for (int32_t i = 0, place = -1; i < 3; i++) place = near[i] = next_nearest(type, &distance, place);
     const char *why = NULL;
-    for (int32_t i = 0; i < n_refusals; i++)
-        if (str_is(type, refusals[i].type)) why = refusals[i].why;
+    for (int32_t i = 0; i < family_n_refusals; i++)
+        if (str_is(type, family_refusals[i].type)) why = family_refusals[i].why;
     return err_set(err, ERR_EUNSUPPORTED,
                    "model type \"%.*s\" is not supported%s%s; the nearest are %s, %s and %s (`mlxcel arch` lists all)", STR_ARG(type),
-                   why ? ": " : "", why ? why : "", families[near[0]].type, families[near[1]].type, families[near[2]].type);
+                   why ? ": " : "", why ? why : "", family_table[near[0]].type, family_table[near[1]].type, family_table[near[2]].type);
 }
 
 static const struct alias *alias_find(struct str type, struct str architecture) {
-    for (int32_t i = 0; i < n_aliases; i++)
-        if (str_is(type, aliases[i].type) && (!aliases[i].architecture || str_is(architecture, aliases[i].architecture)))
-            return &aliases[i];
+    for (int32_t i = 0; i < family_n_aliases; i++)
+        if (str_is(type, family_aliases[i].type) &&
+            (!family_aliases[i].architecture || str_is(architecture, family_aliases[i].architecture)))
+            return &family_aliases[i];
     return NULL;
 }
 
@@ -380,8 +381,8 @@ const struct family *family_of(const struct config *c, const struct alias **out_
 }
 
 const struct family *family_find(struct str type, struct err *err) {
-    for (int32_t i = 0; i < n_families; i++)
-        if (str_is(type, families[i].type)) return &families[i];
+    for (int32_t i = 0; i < family_count; i++)
+        if (str_is(type, family_table[i].type)) return &family_table[i];
     refuse(type, err);
     return NULL;
 }
@@ -407,4 +408,4 @@ const struct model_shape model_shapes[] = {
     {"tiny-moe", "qwen3_moe", 2, 128, 256, 4, 2, 64, 4096, 512, 1e4f, true, true, NULL, {8, 2, 64}},
 };
 
-const int32_t n_model_shapes = (int32_t)(sizeof model_shapes / sizeof *model_shapes);
+const int32_t model_n_shapes = (int32_t)(sizeof model_shapes / sizeof *model_shapes);

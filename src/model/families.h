@@ -130,8 +130,8 @@ struct family {
 
 extern const struct stream lightning_stream, hybrid_stream, per_layer_stream, altup_stream;
 
-extern const struct family families[];
-extern const int32_t n_families;
+extern const struct family family_table[];
+extern const int32_t family_count;
 
 /* Another name of a family, in model_type. */
 struct alias {
@@ -140,15 +140,15 @@ struct alias {
     const char *defaults;     /* NULL: the family's */
     bool has_bare_head;       /* around a text model: the head's factors and caps, which the text model's class applies, are left out */
 };
-extern const struct alias aliases[];
-extern const int32_t n_aliases;
+extern const struct alias family_aliases[];
+extern const int32_t family_n_aliases;
 
 /* Types that we know and do not run, with the reason. */
 struct refusal {
     const char *type, *why;
 };
-extern const struct refusal refusals[];
-extern const int32_t n_refusals;
+extern const struct refusal family_refusals[];
+extern const int32_t family_n_refusals;
 
 /* What a config.json is of, by either name; *out_alias is NULL where it is the family's own. */
 const struct family *family_of(const struct config *c, const struct alias **out_alias, struct err *err);

@@ -169,7 +169,7 @@ static bool experts_transposed(struct loader *l, int32_t layer, int64_t out, int
     return out == in ? l->spec->family->moe.is_transposed : t.shape[1] == in && t.shape[2] == out;
 }
 
-int bind_experts(struct loader *l, int32_t layer, struct err *err) {
+int ffn_bind_experts(struct loader *l, int32_t layer, struct err *err) {
     const struct moe_spec *m = &l->spec->moe;
     TRY(loader_matrix(l, ROLE_ROUTER, layer, m->n_experts, l->spec->hidden, err));
     if (m->has_bias) TRY(loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, !l->spec->family->moe.may_lack_bias, err));
@@ -201,7 +201,7 @@ int bind_experts(struct loader *l, int32_t layer, struct err *err) {
 
 static int bind_moe(struct loader *l, int32_t layer, struct err *err) {
     const struct moe_spec *m = &l->spec->moe;
-    TRY(bind_experts(l, layer, err));
+    TRY(ffn_bind_experts(l, layer, err));
     if (m->shared_inner == 0) return ERR_OK;
     TRY(bind_dense(l, layer, &shared_roles, m->kind, m->shared_inner, err));
     return m->shared_gate ? loader_matrix(l, ROLE_SHARED_SWITCH, layer, 1, l->spec->hidden, err) : ERR_OK;
@@ -221,7 +221,7 @@ static int bind_xielu(struct loader *l, int32_t layer, struct err *err) {
     return ERR_OK;
 }
 
-int bind_ffn(struct loader *l, int32_t layer, struct err *err) {
+int ffn_bind(struct loader *l, int32_t layer, struct err *err) {
     const struct layer_spec *ls = &l->spec->layers[layer];
     if (ls->ffn == FFN_NONE) return ERR_OK;
     if (ls->ffn == FFN_EXPERTS) return bind_moe(l, layer, err);

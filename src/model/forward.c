@@ -18,7 +18,7 @@ struct tensor pass_linear_wide(const struct pass *p, struct tensor x, enum role 
 }
 
 struct tensor pass_mix(const struct pass *p, struct tensor x) {
-    return mixers[p->layer->mixer]->mix(p, x);
+    return mixer_table[p->layer->mixer]->mix(p, x);
 }
 
 struct tensor pass_rope(const struct pass *p, struct tensor x) {
@@ -84,16 +84,6 @@ static struct tensor hidden(const struct pass *p, struct tensor x) {
     return p->m->spec.no_final_norm ? x : pass_norm(p, x, &p->m->weights.global[ROLE_FINAL_NORM]);
 }
 
-static struct tensor logits(const struct pass *p, struct tensor x) {
-    const struct spec *s = &p->m->spec;
-    const struct bound *g = p->m->weights.global;
-    if (g[ROLE_EMBED_OUT].w) x = op_linear(p->l, x, &(struct linear_args){.weight = g[ROLE_EMBED_OUT].w});
-    x = op_linear(p->l, x, &(struct linear_args){g[ROLE_HEAD].w, g[ROLE_HEAD].bias, 0});
-    if (s->logit_scale != 1.0f) x = op_act(p->l, x, &(struct act_args){.kind = ACT_NONE, .scale = s->logit_scale});
-    if (s->logit_softcap > 0) x = op_act(p->l, x, &(struct act_args){.kind = ACT_SOFTCAP, .scale = 1.0f, .p = {s->logit_softcap}});
-    return x;
-}
-
 struct tensor forward_hidden(const struct model *m, struct oplist *l) {
     const struct spec *s = &m->spec;
     const struct stream *stream = s->family->stream;
@@ -109,6 +99,12 @@ struct tensor forward_hidden(const struct model *m, struct oplist *l) {
     return hidden(&p, x);
 }
 
-struct tensor forward(const struct model *m, struct oplist *l) {
-    return logits(&(struct pass){.l = l, .m = m}, forward_hidden(m, l));
+struct tensor forward_head(const struct model *m, struct oplist *l, struct tensor x) {
+    const struct spec *s = &m->spec;
+    const struct bound *g = m->weights.global;
+    if (g[ROLE_EMBED_OUT].w) x = op_linear(l, x, &(struct linear_args){.weight = g[ROLE_EMBED_OUT].w});
+    x = op_linear(l, x, &(struct linear_args){g[ROLE_HEAD].w, g[ROLE_HEAD].bias, 0});
+    if (s->logit_scale != 1.0f) x = op_act(l, x, &(struct act_args){.kind = ACT_NONE, .scale = s->logit_scale});
+    if (s->logit_softcap > 0) x = op_act(l, x, &(struct act_args){.kind = ACT_SOFTCAP, .scale = 1.0f, .p = {s->logit_softcap}});
+    return x;
 }

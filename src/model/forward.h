@@ -27,10 +27,10 @@ struct stream {
     struct tensor (*leave)(const struct pass *p, struct tensor x); /* of the rows whose logits are wanted */
 };
 
-/* Emits the whole pass for the list's rows; returns the logits of the wanted rows [n_logits, 1, vocab]. */
-struct tensor forward(const struct model *m, struct oplist *l);
-/* The same without the head: what the wanted rows are behind the final norm [n_logits, 1, hidden]. */
+/* Emits the pass for the list's rows; returns the hidden states of the wanted rows behind the final norm [n_wanted, 1, hidden]. */
 struct tensor forward_hidden(const struct model *m, struct oplist *l);
+/* The logits of hidden states [rows, 1, vocab]. */
+struct tensor forward_head(const struct model *m, struct oplist *l, struct tensor hidden);
 
 /* Shared by the blocks and mixers. */
 struct tensor pass_norm(const struct pass *p, struct tensor x, const struct bound *w);

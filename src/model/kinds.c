@@ -117,7 +117,7 @@ int resolve_kinds(struct resolver *r, struct err *err) {
         if (r->family->attn.ends_full && i == s->n_layers - 1) l->kind = 'F';
         if (l->kind == 'S' && window == 0) l->kind = 'F';
         l->mixer = mixer_of(l->kind);
-        if (l->mixer == N_MIXERS || !mixers[l->mixer])
+        if (l->mixer == N_MIXERS || !mixer_table[l->mixer])
             return err_set(err, ERR_EUNSUPPORTED, "%s: layer %d is of kind '%c', which is not supported", r->cfg.file->name, i, l->kind);
         if (r->family->flags & FAM_ONE_HALF && l->mixer != MIX_NONE) l->ffn = FFN_NONE;
     }

@@ -18,7 +18,7 @@ static struct tensor mix_none(const struct pass *p, struct tensor x) {
 
 static const struct mixer no_mixer = {"none", resolve_none, bind_none, mix_none};
 
-const struct mixer *const mixers[N_MIXERS] = {
+const struct mixer *const mixer_table[N_MIXERS] = {
     [MIX_ATTENTION] = &attention_mixer, [MIX_LATENT] = &latent_mixer,  [MIX_DELTA] = &delta_mixer,         [MIX_SSD] = &ssd_mixer,
     [MIX_SCAN] = &scan_mixer,           [MIX_CONV] = &shortconv_mixer, [MIX_LIGHTNING] = &lightning_mixer, [MIX_NONE] = &no_mixer,
 };

@@ -14,7 +14,7 @@ struct mixer {
 };
 
 /* By enum mixer_kind. MIX_NONE is a mixer that does nothing. */
-extern const struct mixer *const mixers[N_MIXERS];
+extern const struct mixer *const mixer_table[N_MIXERS];
 extern const struct mixer attention_mixer, latent_mixer, delta_mixer, ssd_mixer, scan_mixer, shortconv_mixer, lightning_mixer;
 
 /* The mixer that a pattern's letter stands for; N_MIXERS for an unknown letter.

@@ -28,7 +28,7 @@ static struct str store_name_at(void *user, size_t i) {
     return i < c->n_tensors ? c->tensors[i].t->name : (struct str){0};
 }
 
-struct tensor_store checkpoint_store(const struct checkpoint *c) {
+struct tensor_store model_checkpoint_store(const struct checkpoint *c) {
     return (struct tensor_store){
         .find = store_find, .read = store_read, .format = store_format, .name_at = store_name_at, .user = (void *)(uintptr_t)c};
 }

@@ -11,8 +11,8 @@ int model_open(struct arena *a, struct backend *be, const struct config *config,
 void model_close(struct backend *be, struct model *m);
 
 /* A checkpoint as a tensor store; checkpoint and store must outlive model_open, not more. */
-struct tensor_store checkpoint_store(const struct checkpoint *c);
-/* Weights come from `store`: checkpoint_store, or what stands before it. A checkpoint whose weights another program quantised in its own way is refused by that method's name. */
+struct tensor_store model_checkpoint_store(const struct checkpoint *c);
+/* Weights come from `store`: model_checkpoint_store, or what stands before it. A checkpoint whose weights another program quantised in its own way is refused by that method's name. */
 int model_open_checkpoint(struct arena *a, struct backend *be, const struct checkpoint *c, const struct tensor_store *store,
                           struct model *out, struct err *err);
 

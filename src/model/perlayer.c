@@ -19,7 +19,7 @@ int per_layer_resolve(struct resolver *r, struct err *err) {
 
 static int bind_beside(struct loader *l, int32_t layer, struct err *err) {
     int64_t hidden = l->spec->hidden;
-    TRY(bind_experts(l, layer, err));
+    TRY(ffn_bind_experts(l, layer, err));
     TRY(loader_vector(l, ROLE_BESIDE_ROUTER_SCALE, layer, hidden, true, err));
     TRY(loader_vector(l, ROLE_BESIDE_NORM, layer, hidden, true, err));
     TRY(loader_vector(l, ROLE_BESIDE_POST_NORM, layer, hidden, true, err));

@@ -3,7 +3,7 @@
 
 const struct model_shape *model_shape_find(struct str name, struct err *err) {
     char known[300] = "";
-    for (int32_t i = 0; i < n_model_shapes; i++) {
+    for (int32_t i = 0; i < model_n_shapes; i++) {
         if (str_is(name, model_shapes[i].name)) return &model_shapes[i];
         size_t n = strlen(known);
         if (n + strlen(model_shapes[i].name) + 3 < sizeof known) {

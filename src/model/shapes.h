@@ -16,7 +16,7 @@ struct model_shape {
 };
 
 extern const struct model_shape model_shapes[];
-extern const int32_t n_model_shapes;
+extern const int32_t model_n_shapes;
 
 /* NULL and an error that lists all names when there is none. */
 const struct model_shape *model_shape_find(struct str name, struct err *err);

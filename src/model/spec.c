@@ -322,7 +322,7 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     out->layers = arena_new(a, struct layer_spec, out->n_layers);
     TRY(resolve_kinds(&r, err));
     TRY(resolve_ffn(&r, err));
-    for (int32_t i = 0; i < out->n_layers; i++) TRY(mixers[out->layers[i].mixer]->resolve(&r, i, err));
+    for (int32_t i = 0; i < out->n_layers; i++) TRY(mixer_table[out->layers[i].mixer]->resolve(&r, i, err));
     TRY(stretch_context(&r, out, err));
     if (out->kv.n_classes == 0 && !cfg_get(&r.cfg, "max_position_embeddings")) out->context = 1 << 20; /* nothing grows with the length */
     const struct stream *stream = out->family->stream;

@@ -150,7 +150,7 @@ int loader_constant(struct loader *l, const char *name, const float *values, int
         out, err);
 }
 
-int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims) {
+int64_t loader_tensor_elements(const struct tensor_info *t, int32_t n_dims) {
     int64_t n = 1;
     for (int32_t i = 0; i < n_dims; i++) {
         if (t->shape[i] < 0 || (n > 0 && t->shape[i] > INT64_MAX / n)) return INT64_MAX;
@@ -162,7 +162,7 @@ int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims) {
 /* ---- vectors ------------------------------------------------------------------------------------------------------ */
 
 int loader_read_f32(struct loader *l, const struct tensor_info *t, int64_t n, float *out, struct err *err) {
-    int64_t have = tensor_elements(t, t->n_dims);
+    int64_t have = loader_tensor_elements(t, t->n_dims);
     if (have != n)
         return err_set(err, ERR_EFORMAT, "%.*s has %lld elements, expected %lld", STR_ARG(t->name), (long long)have, (long long)n);
     size_t bytes = (size_t)n * (size_t)dtype_bits(t->dtype) / 8;
@@ -283,7 +283,7 @@ static int head_is_embedding(struct loader *l, bool *out, struct err *err) {
     for (int i = 0; i < 2; i++)
         if (!loader_tensor_values(l, paths[i], -1, &t[i])) return ERR_OK;
     if (t[0].dtype != t[1].dtype || t[0].n_dims != t[1].n_dims || memcmp(t[0].shape, t[1].shape, sizeof t[0].shape) != 0) return ERR_OK;
-    size_t n = (size_t)tensor_elements(&t[0], t[0].n_dims) * (size_t)dtype_bits(t[0].dtype) / 8;
+    size_t n = (size_t)loader_tensor_elements(&t[0], t[0].n_dims) * (size_t)dtype_bits(t[0].dtype) / 8;
     char *spans = mem_alloc(2 * SPAN);
     int code = ERR_OK;
     *out = true;
@@ -341,8 +341,8 @@ static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
 static int bind_layer(struct loader *l, int32_t layer, struct err *err) {
     const struct stream *stream = l->spec->family->stream;
     TRY(bind_norms(l, layer, err));
-    TRY(mixers[l->spec->layers[layer].mixer]->bind(l, layer, err));
-    TRY(bind_ffn(l, layer, err));
+    TRY(mixer_table[l->spec->layers[layer].mixer]->bind(l, layer, err));
+    TRY(ffn_bind(l, layer, err));
     arena_reset(&l->scratch);
     return stream && stream->bind ? stream->bind(l, layer, err) : ERR_OK;
 }

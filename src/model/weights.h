@@ -119,13 +119,13 @@ int loader_constant(struct loader *l, const char *name, const float *values, int
 int loader_made(struct loader *l, const struct weight_source *shape, const float *values, struct weight **out, struct err *err);
 
 /* The feed-forward of a layer (ffn.c). */
-int bind_ffn(struct loader *l, int32_t layer, struct err *err);
-int bind_experts(struct loader *l, int32_t layer, struct err *err); /* router and experts, no shared one */
+int ffn_bind(struct loader *l, int32_t layer, struct err *err);
+int ffn_bind_experts(struct loader *l, int32_t layer, struct err *err); /* router and experts, no shared one */
 
 /* ---- between weights.c and assemble.c ----------------------------------------------------------------------------- */
 
 struct str loader_path(const struct loader *l, enum role role, int32_t layer); /* the first of its names, for messages */
-int64_t tensor_elements(const struct tensor_info *t, int32_t n_dims);          /* of the first dimensions; INT64_MAX where it overflows */
+int64_t loader_tensor_elements(const struct tensor_info *t, int32_t n_dims);   /* of the first dimensions; INT64_MAX where it overflows */
 bool loader_tensor(struct loader *l, struct str path, const char *suffix, int32_t expert, struct tensor_info *out);
 bool loader_tensor_values(struct loader *l, struct str path, int32_t expert, struct tensor_info *out);
 bool loader_tensor_bias(struct loader *l, struct str path, int32_t expert, struct tensor_info *out);

@@ -85,7 +85,7 @@ static void walk_up(struct arena *a, const struct walk *w) {
 }
 
 static bool read_text(struct arena *a, const char *dir, const char *name, struct str *out) {
-    return os_file_load(a, str_fmt(a, "%s/%s", dir, name).p, TEXT_BYTES, out, NULL) == 0;
+    return os_input_load(a, str_fmt(a, "%s/%s", dir, name).p, TEXT_BYTES, out, NULL) == 0;
 }
 
 struct memory_files {

@@ -11,7 +11,8 @@
 
 static char input[4096]; /* what was read from standard input and not yet given out */
 static size_t i_input, n_input;
-static void (*interrupt_fn)(void);
+static void (*interrupt_fn)(void), (*end_fn)(void);
+static bool terminal_is_changed;
 static _Atomic bool is_interrupted;
 static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_INTERRUPTS = sizeof interrupts / sizeof *interrupts };
@@ -52,6 +53,11 @@ int os_console_width(void) {
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
         if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
     return 80;
+}
+
+int os_console_height(void) {
+    struct winsize size;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
 }
 
 int os_write(enum os_stream s, struct str text, struct err *err) {
@@ -124,13 +130,43 @@ static void on_signal(int number) {
     errno = saved;
 }
 
-/* Without SA_RESTART: a wait for input ends when the user wants to leave. */
+void os_put_away(void) {
+    os_term_end();
+    if (end_fn) end_fn();
+}
+
+/* The signal comes again when this returns, and then ends the program as if there had been no handler. */
+static void on_last_signal(int number) {
+    os_put_away();
+    raise(number);
+}
+
+/* Without SA_RESTART: a wait for input ends when the user wants to leave. Handlers of others (an event loop's) are not ours to replace. */
+static void set_handlers(bool replaces_others) {
+    bool has_end = end_fn || terminal_is_changed;
+    struct sigaction action = {.sa_handler = interrupt_fn ? on_signal : has_end ? on_last_signal : SIG_DFL}, now;
+    if (action.sa_handler == on_last_signal) action.sa_flags = (int)SA_RESETHAND;
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < N_INTERRUPTS; i++) {
+        if (was_ignored[i] || sigaction(interrupts[i], NULL, &now)) continue;
+        bool is_ours = now.sa_handler == SIG_DFL || now.sa_handler == on_signal || now.sa_handler == on_last_signal;
+        if (is_ours || replaces_others) sigaction(interrupts[i], &action, NULL);
+    }
+}
+
 void os_on_interrupt(void (*fn)(void)) {
     interrupt_fn = fn;
-    struct sigaction action = {.sa_handler = fn ? on_signal : SIG_DFL};
-    sigemptyset(&action.sa_mask);
-    for (int i = 0; i < N_INTERRUPTS; i++)
-        if (!was_ignored[i]) sigaction(interrupts[i], &action, NULL);
+    set_handlers(true);
+}
+
+void os_on_end(void (*fn)(void)) {
+    end_fn = fn;
+    set_handlers(false);
+}
+
+void os_guard_terminal(bool is_changed) {
+    terminal_is_changed = is_changed;
+    set_handlers(false);
 }
 
 bool os_signal_was_ignored(int number) {

@@ -16,7 +16,8 @@ enum { WRITE_PIECE = 8192, CTRL_Z = 26, CLOSE_GRACE_MS = 10000 };
 static struct sb input; /* what was read from standard input and not yet given out, from i_input on */
 static size_t i_input;
 static wchar_t high_surrogate; /* half a character at the end of the last console read */
-static void (*interrupt_fn)(void);
+static void (*interrupt_fn)(void), (*end_fn)(void);
+static bool terminal_is_changed;
 static bool vt_works[3];
 static UINT old_codepage;
 
@@ -60,6 +61,16 @@ int os_console_width(void) {
             if (width > 0) return width;
         }
     return 80;
+}
+
+int os_console_height(void) {
+    CONSOLE_SCREEN_BUFFER_INFO info;
+    int height = GetConsoleScreenBufferInfo(stream_handle(OS_STDOUT), &info) ? info.srWindow.Bottom - info.srWindow.Top + 1 : 0;
+    return height > 0 ? height : 24;
+}
+
+bool win32_takes_sequences(enum os_stream s) {
+    return vt_works[s];
 }
 
 /* A piece that ends between characters. */
@@ -178,18 +189,40 @@ int os_read_line(struct sb *out, bool *out_is_there, struct err *err) {
     }
 }
 
+void os_put_away(void) {
+    os_term_end();
+    if (end_fn) end_fn();
+}
+
 /* Runs in a thread of its own. After a close event the process ends when this returns: leave time to clean up. */
 static BOOL WINAPI on_control(DWORD type) {
-    if (!interrupt_fn) return FALSE;
+    if (!interrupt_fn) {
+        os_put_away();
+        return FALSE; /* the next handler, or the end */
+    }
     interrupt_fn();
     if (type != CTRL_C_EVENT && type != CTRL_BREAK_EVENT) Sleep(CLOSE_GRACE_MS);
     return TRUE;
 }
 
+static void set_handler(void) {
+    SetConsoleCtrlHandler(on_control, FALSE); /* never twice in the list */
+    if (interrupt_fn || end_fn || terminal_is_changed) SetConsoleCtrlHandler(on_control, TRUE);
+}
+
 void os_on_interrupt(void (*fn)(void)) {
     interrupt_fn = fn;
-    SetConsoleCtrlHandler(on_control, FALSE); /* never twice in the list */
-    if (fn) SetConsoleCtrlHandler(on_control, TRUE);
+    set_handler();
+}
+
+void os_on_end(void (*fn)(void)) {
+    end_fn = fn;
+    set_handler();
+}
+
+void os_guard_terminal(bool is_changed) {
+    terminal_is_changed = is_changed;
+    set_handler();
 }
 
 bool os_signal_was_ignored(int number) {

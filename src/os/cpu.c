@@ -135,12 +135,6 @@ int cpu_level_parse(struct str name, uint32_t *out_mask, struct err *err) {
     return ERR_EARG;
 }
 
-const char *cpu_flag_name(uint32_t flag) {
-    for (int i = 0; i < N_CPU_FLAGS; i++)
-        if (flag == UINT32_C(1) << i) return flag_rows[i].name;
-    return NULL;
-}
-
 void cpu_describe(struct sb *out) {
     uint32_t flags = cpu_flags();
     const char *gap = "";

@@ -49,9 +49,6 @@ bool cpu_flags_masked(void);
  * everywhere. ERR_EARG names the known ones. */
 int cpu_level_parse(struct str name, uint32_t *out_mask, struct err *err);
 
-/* The name of a single flag; NULL when it is not exactly one known bit. */
-const char *cpu_flag_name(uint32_t flag);
-
 /* The names of the flags in use, separated by spaces; "ref" when there are none. */
 void cpu_describe(struct sb *out);
 

@@ -27,7 +27,3 @@ bool os_dl_symbol(struct os_dl *lib, const char *name, void *out_function_pointe
     memcpy(out_function_pointer, &address, sizeof address);
     return address != NULL;
 }
-
-void os_dl_close(struct os_dl *lib) {
-    if (lib) FreeLibrary((HMODULE)lib);
-}

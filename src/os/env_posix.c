@@ -11,23 +11,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#ifdef __APPLE__
-#include <mach-o/dyld.h>
-#endif
-
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char exe_path[PATH_MAX], home_dir[PATH_MAX], cache_root[PATH_MAX], state_root[PATH_MAX];
-
-static void find_exe(void) {
-#ifdef __APPLE__
-    char raw[PATH_MAX];
-    uint32_t n_raw = sizeof raw;
-    if (_NSGetExecutablePath(raw, &n_raw) || !realpath(raw, exe_path)) exe_path[0] = 0;
-#else
-    ssize_t n = readlink("/proc/self/exe", exe_path, sizeof exe_path - 1);
-    exe_path[n > 0 ? n : 0] = 0;
-#endif
-}
+static char home_dir[PATH_MAX], cache_root[PATH_MAX], state_root[PATH_MAX];
 
 /* Cut names would be wrong names: none is better. */
 static void set_path(char out[PATH_MAX], const char *dir, const char *rest) {
@@ -43,7 +28,6 @@ static void set_root(char out[PATH_MAX], const char *variable, const char *below
 }
 
 static void find_all(void) {
-    find_exe();
     const char *home = os_env("HOME");
     struct passwd entry, *found = NULL;
     char text[4096];
@@ -62,9 +46,8 @@ int os_process_id(void) {
     return (int)getpid();
 }
 
-const char *os_exe_path(void) {
-    pthread_once(&once, find_all);
-    return exe_path;
+char *os_path(struct arena *a, struct str path) {
+    return str_cstr(a, path); /* '\\' is a letter here */
 }
 
 const char *os_home_dir(void) {
@@ -102,10 +85,6 @@ void os_describe(struct arena *a, struct str *out) {
     struct str name = pretty_name(text);
     if (name.n == 0) name = str_of(u.sysname);
     *out = str_fmt(a, "%.*s, kernel %s", STR_ARG(name), u.release);
-}
-
-bool os_is_elevated(void) {
-    return geteuid() == 0;
 }
 
 int os_args(struct arena *a, int argc, char **argv, char ***out_argv) {

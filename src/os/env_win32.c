@@ -5,7 +5,7 @@
 
 static INIT_ONCE once = INIT_ONCE_STATIC_INIT;
 static struct arena process_arena; /* filled once, under `once` */
-static char *exe_path, *home_dir, *cache_root, *temp_dir;
+static char *home_dir, *cache_root;
 
 /* Values handed out so far. A changed value replaces the old one; an unchanged one keeps its address. */
 struct env_entry {
@@ -57,33 +57,25 @@ const char *os_env(const char *name) {
     return out;
 }
 
-static char *find_exe(void) {
-    for (DWORD capacity = MAX_PATH;; capacity *= 2) {
-        wchar_t *wide = mem_alloc((size_t)capacity * sizeof *wide);
-        DWORD n = GetModuleFileNameW(NULL, wide, capacity);
-        char *path = n < capacity ? win32_utf8(&process_arena, win32_strip_prefix(wide)) : NULL;
-        mem_free(wide);
-        if (path || capacity > 32768) return path ? path : "";
-    }
+char *os_path(struct arena *a, struct str path) {
+    char *copy = str_cstr(a, path);
+    for (char *c = copy; *c; c++)
+        if (*c == '\\') *c = '/';
+    return copy;
 }
 
 static char *env_copy(const char *name) {
     const char *value = os_env(name);
-    return value ? str_cstr(&process_arena, str_of(value)) : NULL;
+    return value ? os_path(&process_arena, str_of(value)) : NULL;
 }
 
 static BOOL CALLBACK find_all(PINIT_ONCE init, PVOID parameter, PVOID *context) {
     (void)init;
     (void)parameter;
     (void)context;
-    exe_path = find_exe();
     home_dir = env_copy("USERPROFILE");
     cache_root = env_copy("LOCALAPPDATA");
-    if (!cache_root && home_dir) cache_root = str_cstr(&process_arena, str_fmt(&process_arena, "%s\\AppData\\Local", home_dir));
-    wchar_t wide[MAX_PATH + 2] = L"";
-    DWORD n = GetTempPathW(MAX_PATH + 1, wide);
-    if (n > 3 && n <= MAX_PATH && wide[n - 1] == L'\\') wide[n - 1] = 0;
-    temp_dir = n > 0 && n <= MAX_PATH ? win32_utf8(&process_arena, wide) : ".";
+    if (!cache_root && home_dir) cache_root = str_cstr(&process_arena, str_fmt(&process_arena, "%s/AppData/Local", home_dir));
     return TRUE;
 }
 
@@ -93,11 +85,6 @@ static void find_once(void) {
 
 int os_process_id(void) {
     return (int)GetCurrentProcessId();
-}
-
-const char *os_exe_path(void) {
-    find_once();
-    return exe_path;
 }
 
 const char *os_home_dir(void) {
@@ -114,11 +101,6 @@ const char *os_state_root(void) {
     return os_cache_root();
 }
 
-const char *os_temp_dir(void) {
-    find_once();
-    return temp_dir;
-}
-
 /* GetVersionEx lies to programs without a manifest; this one does not. */
 void os_describe(struct arena *a, struct str *out) {
     LONG(WINAPI * get_version)(OSVERSIONINFOW *);
@@ -133,16 +115,6 @@ void os_describe(struct arena *a, struct str *out) {
     bool is_wine = win32_symbol(L"ntdll.dll", "wine_get_version", &wine_version);
     *out =
         str_fmt(a, "Windows %d, build %u%s%s", major, (unsigned)v.dwBuildNumber, is_wine ? ", Wine " : "", is_wine ? wine_version() : "");
-}
-
-bool os_is_elevated(void) {
-    HANDLE token;
-    TOKEN_ELEVATION elevation = {0};
-    DWORD n;
-    if (!OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &token)) return false;
-    BOOL ok = GetTokenInformation(token, TokenElevation, &elevation, sizeof elevation, &n);
-    CloseHandle(token);
-    return ok && elevation.TokenIsElevated;
 }
 
 int os_args(struct arena *a, int argc, char **argv, char ***out_argv) {

@@ -13,6 +13,10 @@ int os_fail_text(struct err *err, int code, const char *verb, const char *path, 
     return err_set(err, code, "cannot %s %s%s: %s", verb, skip ? "..." : "", path + skip, reason);
 }
 
+int os_fail_special(struct err *err, const char *path) {
+    return os_fail_text(err, ERR_EIO, "open", path, "it is no regular file but a pipe, a socket or a device");
+}
+
 int os_file_check_range(const struct os_file *f, size_t n, uint64_t offset, struct err *err) {
     if (offset <= INT64_MAX && n <= INT64_MAX - offset) return 0;
     return err_set(err, ERR_EARG, "%s: byte %llu is beyond any file", os_file_path(f), (unsigned long long)offset);
@@ -28,49 +32,52 @@ int os_file_read_at(struct os_file *f, void *data, size_t n, uint64_t offset, st
                    (unsigned long long)size, n, (unsigned long long)offset);
 }
 
-/* Special files (/proc, pipes) say that they are empty: read those piece by piece until they end. */
-static int load_unsized(struct os_file *f, uint64_t max_bytes, struct sb *out, struct err *err) {
+/* Pipes and what the kernel makes up say that they are empty: read those piece by piece until they end. */
+static int load_unsized(struct arena *a, struct os_file *f, uint64_t max_bytes, struct str *out, struct err *err) {
+    struct sb text = {0};
     size_t n;
+    int code;
     do {
-        sb_reserve(out, LOAD_PIECE);
-        TRY(os_file_read_some(f, out->p + out->n, LOAD_PIECE, out->n, &n, err));
-        out->n += n;
-        if (out->n > max_bytes)
-            return err_set(err, ERR_ELIMIT, "%s is larger than %llu bytes", os_file_path(f), (unsigned long long)max_bytes);
-    } while (n);
+        sb_reserve(&text, LOAD_PIECE);
+        code = os_file_read_some(f, text.p + text.n, LOAD_PIECE, text.n, &n, err);
+        if (!code) text.n += n;
+        if (!code && text.n > max_bytes)
+            code = err_set(err, ERR_ELIMIT, "%s is larger than %llu bytes", os_file_path(f), (unsigned long long)max_bytes);
+    } while (!code && n);
+    if (!code) *out = str_copy(a, sb_str(&text));
+    sb_free(&text);
+    return code;
+}
+
+static int load_sized(struct arena *a, struct os_file *f, uint64_t size, uint64_t max_bytes, struct str *out, struct err *err) {
+    if (size > max_bytes)
+        return err_set(err, ERR_ELIMIT, "%s is %llu bytes long, at most %llu are read", os_file_path(f), (unsigned long long)size,
+                       (unsigned long long)max_bytes);
+    char *data = arena_try(a, (size_t)size + 1);
+    if (!data) return err_set(err, ERR_EMEMORY, "%s: no memory for its %llu bytes", os_file_path(f), (unsigned long long)size);
+    TRY(os_file_read_at(f, data, (size_t)size, 0, err));
+    data[size] = 0;
+    *out = str_n(data, (size_t)size);
     return 0;
 }
 
-int os_file_load(struct arena *a, const char *path, uint64_t max_bytes, struct str *out, struct err *err) {
+static int load(struct arena *a, const char *path, enum os_open_mode mode, uint64_t max_bytes, struct str *out, struct err *err) {
     struct os_file *f = NULL;
-    struct sb text = {0};
     uint64_t size;
     if (max_bytes == 0) max_bytes = UINT64_C(1) << 30;
-    TRY(os_file_open(path, OS_READ, &f, err));
+    TRY(os_file_open(path, mode, &f, err));
     int code = os_file_size(f, &size, err);
-    if (code) goto out;
-    if (size == 0) {
-        code = load_unsized(f, max_bytes, &text, err);
-        if (code == 0) *out = str_copy(a, sb_str(&text));
-        goto out;
-    }
-    if (size > max_bytes) {
-        code = err_set(err, ERR_ELIMIT, "%s is %llu bytes long, at most %llu are read", path, (unsigned long long)size,
-                       (unsigned long long)max_bytes);
-        goto out;
-    }
-    char *data = arena_try(a, (size_t)size + 1);
-    if (!data) {
-        code = err_set(err, ERR_EMEMORY, "%s: no memory for its %llu bytes", path, (unsigned long long)size);
-        goto out;
-    }
-    code = os_file_read_at(f, data, (size_t)size, 0, err);
-    data[size] = 0;
-    if (code == 0) *out = str_n(data, (size_t)size);
-out:
-    sb_free(&text);
+    if (!code) code = size == 0 && mode == OS_INPUT ? load_unsized(a, f, max_bytes, out, err) : load_sized(a, f, size, max_bytes, out, err);
     os_file_close(f);
     return code;
+}
+
+int os_file_load(struct arena *a, const char *path, uint64_t max_bytes, struct str *out, struct err *err) {
+    return load(a, path, OS_READ, max_bytes, out, err);
+}
+
+int os_input_load(struct arena *a, const char *path, uint64_t max_bytes, struct str *out, struct err *err) {
+    return load(a, path, OS_INPUT, max_bytes, out, err);
 }
 
 /* The temporary name is short and does not grow with the target's, which may already be as long as names can be. The clock tells

@@ -6,9 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -49,17 +47,29 @@ bool os_can_write(const char *dir) {
     return access(dir, W_OK | X_OK) == 0;
 }
 
+static int check_kind(const struct stat *st, enum os_open_mode mode, const char *path, struct err *err) {
+    if (S_ISDIR(st->st_mode)) return os_fail_text(err, ERR_EIO, "open", path, "it is a folder");
+    return mode == OS_READ && !S_ISREG(st->st_mode) ? os_fail_special(err, path) : 0;
+}
+
+/* A device is asked for its kind before it is opened, since opening may do something to it; and again afterwards, since it may have been
+ * put there meanwhile. O_NONBLOCK is for that case, for leases, and for regular files that the kernel makes up and that wait for news. */
 int os_file_open(const char *path, enum os_open_mode mode, struct os_file **out, struct err *err) {
-    static const int flags[] = {
-        [OS_READ] = O_RDONLY, [OS_WRITE] = O_RDWR | O_CREAT | O_TRUNC, [OS_UPDATE] = O_RDWR | O_CREAT, [OS_PRIVATE] = O_RDWR | O_CREAT};
+    static const int flags[] = {[OS_READ] = O_RDONLY | O_NONBLOCK | O_NOCTTY,
+                                [OS_INPUT] = O_RDONLY | O_NOCTTY,
+                                [OS_WRITE] = O_RDWR | O_CREAT | O_TRUNC,
+                                [OS_UPDATE] = O_RDWR | O_CREAT,
+                                [OS_PRIVATE] = O_RDWR | O_CREAT};
+    struct stat st;
     int fd;
+    if (mode == OS_READ && stat(path, &st) == 0) TRY(check_kind(&st, mode, path, err));
     do fd = open(path, flags[mode] | O_CLOEXEC, mode == OS_PRIVATE ? 0600 : 0666);
     while (fd < 0 && errno == EINTR);
-    if (fd < 0) return os_fail(err, errno, mode == OS_READ ? "open" : "write", path);
-    struct stat st;
-    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
+    if (fd < 0) return os_fail(err, errno, mode == OS_READ || mode == OS_INPUT ? "open" : "write", path);
+    int code = fstat(fd, &st) ? os_fail(err, errno, "look at", path) : check_kind(&st, mode, path, err);
+    if (code) {
         close(fd);
-        return os_fail_text(err, ERR_EIO, "open", path, "it is a folder");
+        return code;
     }
     struct os_file *f = mem_alloc(sizeof *f);
     f->fd = fd;
@@ -251,40 +261,4 @@ int os_disk_free(const char *path, uint64_t *out_bytes, struct err *err) {
     if (statvfs(path, &st)) return os_fail(err, errno, "look at", path);
     *out_bytes = (uint64_t)st.f_bavail * st.f_frsize;
     return 0;
-}
-
-char *os_real_path(struct arena *a, const char *path, struct err *err) {
-    char *real = realpath(path, NULL);
-    if (!real) {
-        os_fail(err, errno, "find", path);
-        return NULL;
-    }
-    char *copy = str_cstr(a, str_of(real));
-    free(real);
-    return copy;
-}
-
-const char *os_temp_dir(void) {
-    const char *dir = os_env("TMPDIR");
-    return dir ? dir : "/tmp";
-}
-
-int os_map_file(const char *path, struct os_map *out, struct err *err) {
-    struct os_file *f;
-    uint64_t size;
-    TRY(os_file_open(path, OS_READ, &f, err));
-    int code = os_file_size(f, &size, err);
-    *out = (struct os_map){.data = "", .n = 0};
-    if (code == 0 && size > 0) {
-        void *p = size > SIZE_MAX ? MAP_FAILED : mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, f->fd, 0);
-        if (p == MAP_FAILED) code = os_fail(err, errno, "map", path);
-        else *out = (struct os_map){.data = p, .n = (size_t)size, .handle = p};
-    }
-    os_file_close(f); /* the map stays */
-    return code;
-}
-
-void os_map_close(struct os_map *m) {
-    if (m->handle) munmap(m->handle, m->n);
-    *m = (struct os_map){0};
 }

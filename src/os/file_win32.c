@@ -66,21 +66,46 @@ static bool is_folder(const wchar_t *wide) {
     return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY);
 }
 
+/* CON, NUL, COM1 and pipes by their names: Windows makes \\.\NUL of C:\model\NUL. */
+static bool is_device_path(const wchar_t *wide) {
+    return wcsncmp(wide, L"\\\\.\\", 4) == 0;
+}
+
+/* A link may lead to a device or a pipe, too. Disks as a whole count as FILE_TYPE_DISK and have no file's facts. */
+static bool is_regular(HANDLE h) {
+    BY_HANDLE_FILE_INFORMATION info;
+    return GetFileType(h) == FILE_TYPE_DISK && GetFileInformationByHandle(h, &info) &&
+           !(info.dwFileAttributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE));
+}
+
 int os_file_open(const char *path, enum os_open_mode mode, struct os_file **out, struct err *err) {
     /* a private file is as private as its folder in the user's profile */
-    static const DWORD how[] = {
-        [OS_READ] = OPEN_EXISTING, [OS_WRITE] = CREATE_ALWAYS, [OS_UPDATE] = OPEN_ALWAYS, [OS_PRIVATE] = OPEN_ALWAYS};
-    const char *verb = mode == OS_READ ? "open" : "write";
+    static const DWORD how[] = {[OS_READ] = OPEN_EXISTING,
+                                [OS_INPUT] = OPEN_EXISTING,
+                                [OS_WRITE] = CREATE_ALWAYS,
+                                [OS_UPDATE] = OPEN_ALWAYS,
+                                [OS_PRIVATE] = OPEN_ALWAYS};
+    bool reads = mode == OS_READ || mode == OS_INPUT;
+    const char *verb = reads ? "open" : "write";
     wchar_t *wide = win32_path(path, verb, err);
     if (!wide) return ERR_EARG;
-    DWORD access = mode == OS_READ ? GENERIC_READ : GENERIC_READ | GENERIC_WRITE;
-    HANDLE h =
-        CreateFileW(wide, access, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, how[mode], FILE_ATTRIBUTE_NORMAL, NULL);
+    if (mode == OS_READ && is_device_path(wide)) {
+        mem_free(wide);
+        return os_fail_special(err, path);
+    }
+    DWORD access = reads ? GENERIC_READ : GENERIC_READ | GENERIC_WRITE;
+    /* whoever serves a pipe that we are led to may know who we are, and not act as us */
+    DWORD flags = FILE_ATTRIBUTE_NORMAL | SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION;
+    HANDLE h = CreateFileW(wide, access, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, NULL, how[mode], flags, NULL);
     DWORD reason = GetLastError();
     bool folder = h == INVALID_HANDLE_VALUE && is_folder(wide);
     mem_free(wide);
     if (folder) return os_fail_text(err, ERR_EIO, verb, path, "it is a folder");
     if (h == INVALID_HANDLE_VALUE) return os_fail(err, (int)reason, verb, path);
+    if (mode == OS_READ && !is_regular(h)) {
+        CloseHandle(h);
+        return os_fail_special(err, path);
+    }
     struct os_file *f = mem_alloc(sizeof *f);
     f->handle = h;
     size_t n = strlen(path) + 1;
@@ -386,48 +411,6 @@ int os_disk_free(const char *path, uint64_t *out_bytes, struct err *err) {
     return 0;
 }
 
-/* Wine answers ERROR_MORE_DATA for long names whatever the room; the absolute name, links unresolved, has to do there. */
-char *os_real_path(struct arena *a, const char *path, struct err *err) {
-    wchar_t *wide = win32_path(path, "find", err), *final = NULL;
-    if (!wide) return NULL;
-    char *out = NULL;
-    HANDLE h = open_any(wide, 0);
-    DWORD n = h == INVALID_HANDLE_VALUE ? 0 : GetFinalPathNameByHandleW(h, NULL, 0, FILE_NAME_NORMALIZED);
-    if (n) {
-        final = mem_alloc(((size_t)n + 1) * sizeof *final);
-        n = GetFinalPathNameByHandleW(h, final, n + 1, FILE_NAME_NORMALIZED);
-    }
-    DWORD reason = n ? 0 : GetLastError();
-    if (n || (h != INVALID_HANDLE_VALUE && reason == ERROR_MORE_DATA)) out = win32_utf8(a, win32_strip_prefix(n ? final : wide));
-    else os_fail(err, (int)reason, "find", path);
-    if (h != INVALID_HANDLE_VALUE) CloseHandle(h);
-    mem_free(final);
-    mem_free(wide);
-    return out;
-}
-
 void os_dir_sync_of(const char *path) {
     (void)path; /* MOVEFILE_WRITE_THROUGH did it */
-}
-
-int os_map_file(const char *path, struct os_map *out, struct err *err) {
-    struct os_file *f;
-    uint64_t size;
-    TRY(os_file_open(path, OS_READ, &f, err));
-    int code = os_file_size(f, &size, err);
-    *out = (struct os_map){.data = "", .n = 0};
-    if (code == 0 && size > 0) {
-        HANDLE mapping = CreateFileMappingW(f->handle, NULL, PAGE_READONLY, 0, 0, NULL);
-        void *p = mapping ? MapViewOfFile(mapping, FILE_MAP_READ, 0, 0, (SIZE_T)size) : NULL;
-        if (p) *out = (struct os_map){.data = p, .n = (size_t)size, .handle = p};
-        else code = os_fail(err, (int)GetLastError(), "map", path);
-        if (mapping) CloseHandle(mapping); /* the view stays */
-    }
-    os_file_close(f);
-    return code;
-}
-
-void os_map_close(struct os_map *m) {
-    if (m->handle) UnmapViewOfFile(m->handle);
-    *m = (struct os_map){0};
 }

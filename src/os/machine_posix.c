@@ -54,7 +54,7 @@ void os_pages_free(void *p, size_t bytes) {
 /* ---- Linux text files ---- */
 
 static bool read_text(struct arena *a, const char *path, struct str *out) {
-    return os_file_load(a, path, TEXT_BYTES * 16, out, NULL) == 0;
+    return os_input_load(a, path, TEXT_BYTES * 16, out, NULL) == 0;
 }
 
 /* The value of "key: value" in /proc files, in bytes when it ends in kB. */

@@ -3,7 +3,8 @@
  * event loops are libuv's.
  *
  * (1) Paths and arguments are UTF-8 with '/' or the system's separator; on Windows they are converted to wide
- *     characters with the \\?\ prefix, so that long names, spaces and any letters work.
+ *     characters with the \\?\ prefix, so that long names, spaces and any letters work. What this layer gives, and what
+ *     os_path has made of somebody else's path, has '/' alone: paths are shown in one form.
  * (2) Failures say what was attempted on which path and the system's own reason; nobody above reads errno.
  * (3) Sizes and offsets are 64 bits wide.
  * (4) Safe from any thread, except where it says otherwise.
@@ -26,7 +27,8 @@ struct os_stat {
 };
 
 enum os_open_mode {
-    OS_READ,
+    OS_READ,    /* regular files only, opened so that neither opening nor reading can wait for anybody */
+    OS_INPUT,   /* what a user or the system offers to be read: pipes and devices, too */
     OS_WRITE,   /* create or truncate */
     OS_UPDATE,  /* create or keep; read and write */
     OS_PRIVATE, /* the same; what is created nobody else may read */
@@ -47,8 +49,12 @@ int os_file_truncate(struct os_file *f, uint64_t size, struct err *err);
  * process. With wait == false: ERR_EBUSY when somebody else holds it. */
 int os_file_lock(struct os_file *f, bool wait, struct err *err);
 
-/* A whole file (or pipe) into the arena, NUL after the end; max_bytes 0 means 1 GiB, more than that is ERR_ELIMIT. */
+/* A whole regular file into the arena, NUL after the end; max_bytes 0 means 1 GiB, more than that is ERR_ELIMIT. One that says it is empty
+ * is not read: files that the kernel makes up say so and may wait for ever. */
 int os_file_load(struct arena *a, const char *path, uint64_t max_bytes, struct str *out, struct err *err);
+/* The same for what a user named on the command line, and for what the system tells in files: pipes such as <(command), devices, anything
+ * until it ends. */
+int os_input_load(struct arena *a, const char *path, uint64_t max_bytes, struct str *out, struct err *err);
 /* Writes to a temporary name in the same folder, syncs, and renames over path. */
 int os_file_save(const char *path, struct str data, struct err *err);
 
@@ -59,18 +65,9 @@ int os_make_dirs(const char *path, struct err *err);              /* with parent
 /* Names (not paths) in a folder, sorted by bytes, without "." and "..". */
 int os_list_dir(struct arena *a, const char *path, struct str **out_names, size_t *out_n, struct err *err);
 int os_disk_free(const char *path, uint64_t *out_bytes, struct err *err);
-bool os_can_write(const char *dir);                                     /* whether this process may make a file in a folder that exists */
-char *os_real_path(struct arena *a, const char *path, struct err *err); /* NULL on failure */
-const char *os_temp_dir(void);
-
-/* Read-only map of a whole file, page-aligned. Not for model weights: see file/safetensors.h. */
-struct os_map {
-    const void *data;
-    size_t n;
-    void *handle;
-};
-int os_map_file(const char *path, struct os_map *out, struct err *err);
-void os_map_close(struct os_map *m);
+bool os_can_write(const char *dir); /* whether this process may make a file in a folder that exists */
+/* A path that somebody wrote with the system's separators, with '/' between its parts: the form in which paths are joined and shown. */
+char *os_path(struct arena *a, struct str path);
 /* Large, aligned memory with a huge-page hint; zeroed. Fails politely. */
 void *os_pages_alloc(size_t bytes, struct err *err);
 void os_pages_free(void *p, size_t bytes);
@@ -79,12 +76,10 @@ void os_pages_free(void *p, size_t bytes);
 
 const char *os_env(const char *name); /* NULL when unset or empty; UTF-8; valid until the next call for that name */
 int os_process_id(void);
-const char *os_exe_path(void);                      /* absolute */
 const char *os_home_dir(void);                      /* NULL when unknown */
 const char *os_cache_root(void);                    /* ~/.cache or %LOCALAPPDATA%; NULL when unknown */
 const char *os_state_root(void);                    /* ~/.local/state or %LOCALAPPDATA%; NULL when unknown */
 void os_describe(struct arena *a, struct str *out); /* "Debian GNU/Linux 12, kernel 6.1" */
-bool os_is_elevated(void);
 
 /* A string of the machine's part of the Windows registry (HKEY_LOCAL_MACHINE, 64-bit view); NULL when absent, and elsewhere. */
 char *os_registry_string(struct arena *a, const char *key, const char *value);
@@ -151,7 +146,7 @@ struct os_run_result {
 int os_run(struct arena *a, const char *const *argv, const char *dir, const char *const *env, struct str input, struct os_run_result *out,
            struct err *err);
 char *os_find_program(struct arena *a, const char *name); /* in PATH; NULL when absent */
-/* Ends this process at once, whatever its other threads do; nothing is put away. */
+/* Ends this process at once, whatever its other threads do; nothing is put away but what stands on the terminal (os_on_end). */
 void os_leave(int exit_code);
 
 /* ---- dynamic libraries ---------------------------------------------------------------------------------------- */
@@ -161,7 +156,6 @@ enum os_dl_where { OS_DL_ANY, OS_DL_SYSTEM_ONLY /* Windows: System32 and nothing
 int os_dl_open(const char *name, enum os_dl_where where, struct os_dl **out, struct err *err);
 /* Copies the address into a function pointer of the caller's type; false when the name is absent. */
 bool os_dl_symbol(struct os_dl *lib, const char *name, void *out_function_pointer);
-void os_dl_close(struct os_dl *lib);
 
 /* ---- console -------------------------------------------------------------------------------------------------- */
 
@@ -171,6 +165,7 @@ void os_console_init(void); /* UTF-8 output, once at start */
 bool os_is_terminal(enum os_stream s);
 bool os_has_color(enum os_stream s); /* a terminal, NO_COLOR unset */
 int os_console_width(void);          /* 80 when unknown */
+int os_console_height(void);         /* 24 when unknown */
 /* Writes all of it; consoles get wide characters on Windows, pipes raw UTF-8. A pipe that its reader
  * closed is ERR_ECANCELLED. */
 int os_write(enum os_stream s, struct str text, struct err *err);
@@ -180,6 +175,9 @@ int os_read_stdin(struct arena *a, uint64_t max_bytes, struct str *out, struct e
 int os_read_line(struct sb *out, bool *out_is_there, struct err *err);
 /* Calls fn on Ctrl-C / termination, from a signal handler or a foreign thread: it may only set flags. NULL undoes it. */
 void os_on_interrupt(void (*fn)(void));
+/* Calls fn when os_leave, or an interrupt that nobody else takes, ends the program: it may only write, since it runs in a signal handler or
+ * a foreign thread. NULL undoes it. What os_term_begin changed is put back without it. */
+void os_on_end(void (*fn)(void));
 /* SIGINT, SIGTERM or SIGHUP was ignored when the program began, and must stay so. */
 bool os_signal_was_ignored(int number);
 
@@ -197,11 +195,13 @@ enum os_key {
     OS_KEY_DELETE,
     OS_KEY_WORD_LEFT,
     OS_KEY_WORD_RIGHT,
+    OS_KEY_PASTE_BEGIN, /* what comes until the end is pasted text, and no keys */
+    OS_KEY_PASTE_END,
     OS_KEY_OTHER, /* one without a meaning here */
 };
 
-/* Keys come one by one and are not shown, Ctrl-C among them, until os_term_end. False where standard input or output is no
- * terminal, or one that cannot move its cursor. */
+/* Keys come one by one and are not shown, Ctrl-C among them, until os_term_end. Terminals that can are asked to mark pasted text. False
+ * where standard input or output is no terminal, or one that cannot move its cursor. */
 bool os_term_begin(void);
 void os_term_end(void);
 uint32_t os_term_key(void);   /* waits; a Unicode character or an os_key */

@@ -10,6 +10,9 @@ int os_fail_text(struct err *err, int code, const char *verb, const char *path, 
 /* The same with the system's reason: errno here, GetLastError() on Windows. Gives the code that fits the reason. */
 int os_fail(struct err *err, int system_code, const char *verb, const char *path);
 
+/* "cannot open PATH: ..." for what is neither a file nor a folder. */
+int os_fail_special(struct err *err, const char *path);
+
 const char *os_file_path(const struct os_file *f);
 /* Offsets are signed in both systems. */
 int os_file_check_range(const struct os_file *f, size_t n, uint64_t offset, struct err *err);
@@ -17,8 +20,19 @@ int os_file_check_range(const struct os_file *f, size_t n, uint64_t offset, stru
 /* Up to n bytes from offset; fewer only at the end. On something that cannot seek (a pipe), the next bytes. */
 int os_file_read_some(struct os_file *f, void *data, size_t n, uint64_t offset, size_t *out_n, struct err *err);
 
+/* What a terminal has asked for to mark pasted text, and no more. */
+#define OS_PASTE_ON "\x1b[?2004h"
+#define OS_PASTE_OFF "\x1b[?2004l"
+/* The key whose sequence begins with the ESC that was read. next: the next character, below 0 when none comes in time. */
+uint32_t os_term_escape(int (*next)(void));
+
 /* TERM says that escape sequences would be shown as they are; of the POSIX files. */
 bool os_term_is_dumb(void);
+
+/* For the end of the program: the terminal as it was, then the function of os_on_end. */
+void os_put_away(void);
+/* Whether an interrupt has a terminal to put back; of os_term_begin and os_term_end. */
+void os_guard_terminal(bool is_changed);
 
 /* Makes a rename in this file's folder durable where the system needs to be told. */
 void os_dir_sync_of(const char *path);

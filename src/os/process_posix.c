@@ -200,5 +200,6 @@ int os_run(struct arena *a, const char *const *argv, const char *dir, const char
 }
 
 void os_leave(int exit_code) {
+    os_put_away();
     _exit(exit_code);
 }

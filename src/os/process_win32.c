@@ -186,7 +186,7 @@ char *os_find_program(struct arena *a, const char *name) {
         dir = str_trim(dir);
         if (dir.n >= 2 && dir.p[0] == '"') dir = str_sub(dir, 1, dir.n - 2);
         if (dir.n == 0) continue; /* "here" is not a place to find programs in */
-        char *found = with_ending(a, str_fmt(a, "%.*s\\%s", STR_ARG(dir), name));
+        char *found = with_ending(a, str_fmt(a, "%s/%s", os_path(a, dir), name));
         if (found) return found;
     }
     return NULL;
@@ -251,5 +251,6 @@ int os_run(struct arena *a, const char *const *argv, const char *dir, const char
 
 /* By exit, which gives the console its code page back; other threads end with the process. */
 void os_leave(int exit_code) {
+    os_put_away();
     exit(exit_code);
 }

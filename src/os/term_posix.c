@@ -10,7 +10,7 @@
 enum { ESC = 27, ESC_WAIT_MS = 40 };
 
 static struct termios cooked;
-static bool is_raw;
+static volatile bool is_raw;
 
 bool os_term_begin(void) {
     if (!os_is_terminal(OS_STDIN) || !os_is_terminal(OS_STDOUT) || os_term_is_dumb()) return false;
@@ -20,13 +20,20 @@ bool os_term_begin(void) {
     raw.c_lflag &= ~(tcflag_t)(ECHO | ICANON | IEXTEN | ISIG);
     raw.c_cc[VMIN] = 1;
     raw.c_cc[VTIME] = 0;
+    os_guard_terminal(true);
     is_raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
+    if (is_raw) os_write(OS_STDOUT, STR(OS_PASTE_ON), NULL);
+    else os_guard_terminal(false);
     return is_raw;
 }
 
+/* Also from a signal handler. */
 void os_term_end(void) {
-    if (is_raw) tcsetattr(STDIN_FILENO, TCSADRAIN, &cooked);
+    if (!is_raw) return;
     is_raw = false;
+    os_write(OS_STDOUT, STR(OS_PASTE_OFF), NULL);
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &cooked);
+    os_guard_terminal(false);
 }
 
 /* The next byte; -1 at the end, -2 when none comes in time. A negative time waits. */
@@ -40,31 +47,8 @@ static int next_byte(int wait_ms) {
     return n == 1 ? c : -1;
 }
 
-/* What follows ESC [ or ESC O: digits and semicolons, then a letter or ~. */
-static uint32_t sequence(void) {
-    static const struct {
-        int number;
-        char end;
-        uint32_t key;
-    } keys[] = {{0, 'A', OS_KEY_UP},       {0, 'B', OS_KEY_DOWN}, {0, 'C', OS_KEY_RIGHT},  {0, 'D', OS_KEY_LEFT},
-                {0, 'H', OS_KEY_HOME},     {0, 'F', OS_KEY_END},  {1, '~', OS_KEY_HOME},   {7, '~', OS_KEY_HOME},
-                {4, '~', OS_KEY_END},      {8, '~', OS_KEY_END},  {3, '~', OS_KEY_DELETE}, {5, 'C', OS_KEY_WORD_RIGHT},
-                {5, 'D', OS_KEY_WORD_LEFT}};
-    int number = 0, c;
-    while ((c = next_byte(ESC_WAIT_MS)) >= 0) {
-        if (c >= '0' && c <= '9') number = number < 1000 ? number * 10 + c - '0' : number;
-        else if (c == ';') number = 0;
-        else break;
-    }
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (c == keys[i].end && (number == keys[i].number || (keys[i].number == 0 && number == 1))) return keys[i].key;
-    return OS_KEY_OTHER;
-}
-
-static uint32_t after_escape(void) {
-    int c = next_byte(ESC_WAIT_MS);
-    if (c == '[' || c == 'O') return sequence();
-    return c == 'b' ? OS_KEY_WORD_LEFT : c == 'f' ? OS_KEY_WORD_RIGHT : OS_KEY_OTHER;
+static int next_of_sequence(void) {
+    return next_byte(ESC_WAIT_MS);
 }
 
 uint32_t os_term_key(void) {
@@ -72,7 +56,7 @@ uint32_t os_term_key(void) {
     char bytes[4] = {(char)first};
     uint32_t code;
     if (first < 0) return OS_KEY_CLOSED;
-    if (first == ESC) return after_escape();
+    if (first == ESC) return os_term_escape(next_of_sequence);
     if (first < 0x80) return (uint32_t)first;
     size_t n = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
     for (size_t i = 1; i < n; i++) {

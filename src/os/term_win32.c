@@ -1,10 +1,16 @@
 /* Keys one by one and the cursor on Windows consoles, by console functions: they work in every version, with escape sequences or
- * without. */
+ * without. Consoles that can are asked for escape sequences instead of key codes: only so do they mark pasted text. */
 #include "os/win32.h"
+
+#ifndef ENABLE_VIRTUAL_TERMINAL_INPUT
+#define ENABLE_VIRTUAL_TERMINAL_INPUT 0x0200
+#endif
+
+enum { ESC = 27, ESC_WAIT_MS = 40 };
 
 static HANDLE in_handle, out_handle;
 static DWORD old_mode;
-static bool is_raw;
+static bool is_raw, has_sequences;
 static uint32_t n_again; /* a key that is held down repeats */
 static uint32_t again;
 
@@ -17,17 +23,23 @@ bool os_term_begin(void) {
     in_handle = GetStdHandle(STD_INPUT_HANDLE);
     out_handle = GetStdHandle(STD_OUTPUT_HANDLE);
     if (!os_is_terminal(OS_STDIN) || !os_is_terminal(OS_STDOUT) || !GetConsoleMode(in_handle, &old_mode)) return false;
-    is_raw = SetConsoleMode(in_handle, old_mode & ~(DWORD)(ENABLE_LINE_INPUT | ENABLE_ECHO_INPUT | ENABLE_PROCESSED_INPUT)) != 0;
-    if (is_raw) SetConsoleCtrlHandler(on_control, TRUE);
-    return is_raw;
+    DWORD mode = old_mode & ~(DWORD)(ENABLE_LINE_INPUT | ENABLE_ECHO_INPUT | ENABLE_PROCESSED_INPUT);
+    has_sequences = win32_takes_sequences(OS_STDOUT) && SetConsoleMode(in_handle, mode | ENABLE_VIRTUAL_TERMINAL_INPUT);
+    is_raw = has_sequences || SetConsoleMode(in_handle, mode);
+    if (!is_raw) return false;
+    os_guard_terminal(true);
+    SetConsoleCtrlHandler(on_control, TRUE);
+    if (has_sequences) os_write(OS_STDOUT, STR(OS_PASTE_ON), NULL);
+    return true;
 }
 
 void os_term_end(void) {
-    if (is_raw) {
-        SetConsoleMode(in_handle, old_mode);
-        SetConsoleCtrlHandler(on_control, FALSE);
-    }
+    if (!is_raw) return;
     is_raw = false;
+    if (has_sequences) os_write(OS_STDOUT, STR(OS_PASTE_OFF), NULL);
+    SetConsoleMode(in_handle, old_mode);
+    SetConsoleCtrlHandler(on_control, FALSE);
+    os_guard_terminal(false);
 }
 
 static uint32_t named_key(const KEY_EVENT_RECORD *e) {
@@ -65,6 +77,18 @@ static uint32_t key_of(const INPUT_RECORD *r) {
     return c;
 }
 
+/* The next character of a sequence; below 0 when it does not come in time, or is none. */
+static int next_of_sequence(void) {
+    uint32_t key = 0;
+    while (key == 0) {
+        INPUT_RECORD r;
+        DWORD n = 0;
+        if (WaitForSingleObject(in_handle, ESC_WAIT_MS) != WAIT_OBJECT_0 || !ReadConsoleInputW(in_handle, &r, 1, &n) || n == 0) return -1;
+        key = key_of(&r);
+    }
+    return key < OS_KEY_CLOSED ? (int)key : -1;
+}
+
 uint32_t os_term_key(void) {
     if (n_again) {
         n_again--;
@@ -76,6 +100,7 @@ uint32_t os_term_key(void) {
         if (!ReadConsoleInputW(in_handle, &r, 1, &n) || n == 0) return OS_KEY_CLOSED;
         uint32_t key = key_of(&r);
         if (!key) continue;
+        if (key == ESC && has_sequences) return os_term_escape(next_of_sequence);
         again = key;
         n_again = r.Event.KeyEvent.wRepeatCount > 1 ? r.Event.KeyEvent.wRepeatCount - 1u : 0;
         return key;

@@ -96,14 +96,6 @@ wchar_t *win32_path(const char *path, const char *verb, struct err *err) {
     return room;
 }
 
-const wchar_t *win32_strip_prefix(wchar_t *path) {
-    if (wcsncmp(path, L"\\\\?\\UNC\\", 8) == 0) {
-        path[6] = L'\\';
-        return path + 6;
-    }
-    return wcsncmp(path, L"\\\\?\\", 4) == 0 ? path + 4 : path;
-}
-
 bool win32_symbol(const wchar_t *module, const char *name, void *out_function_pointer) {
     HMODULE handle = GetModuleHandleW(module);
     FARPROC address = handle ? GetProcAddress(handle, name) : NULL;

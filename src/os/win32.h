@@ -23,8 +23,9 @@ char *win32_utf8(struct arena *a, const wchar_t *text); /* until NUL */
 wchar_t *win32_path(const char *path, const char *verb, struct err *err);
 /* Absolute without the prefix: for the few calls that do not know it. */
 wchar_t *win32_plain_path(const char *path, const char *verb, struct err *err);
-/* A path from the system, without the prefix. */
-const wchar_t *win32_strip_prefix(wchar_t *path);
+
+/* Whether a console understands escape sequences in what is written to it. */
+bool win32_takes_sequences(enum os_stream s);
 
 /* A function that older systems lack, from a library that is always loaded. */
 bool win32_symbol(const wchar_t *module, const char *name, void *out_function_pointer);

@@ -10,7 +10,6 @@ static const char *type_of(int32_t status) {
     switch (status) {
     case 401:
     case 403: return "authentication_error";
-    case 404: return "not_found_error";
     case 429: return "rate_limit_error";
     case 501: return "not_supported_error";
     case 503: return "unavailable_error";
@@ -30,18 +29,33 @@ int api_fail(struct api_error *e, int32_t status, const char *code, const char *
     return -1;
 }
 
+/* What a client is told of an error of the layers below. Codes that are not here are 500, and their message is hidden: it may hold paths, and
+ * the reason is the operator's business. */
+enum shows { HIDDEN, MESSAGE, MESSAGE_AND_PARAM };
+static const struct {
+    int32_t status;
+    const char *code; /* NULL: null */
+    enum shows shows;
+    const char *instead; /* of a hidden message; NULL: no more than that it failed, and the log has the reason */
+} answers[N_ERR_CODES] = {
+    [ERR_EARG] = {400, NULL, MESSAGE_AND_PARAM, NULL},
+    [ERR_EUNSUPPORTED] = {400, NULL, MESSAGE_AND_PARAM, NULL},
+    [ERR_ELIMIT] = {400, "context_length_exceeded", MESSAGE_AND_PARAM, NULL},
+    [ERR_EBUSY] = {503, "server_busy", MESSAGE, NULL},
+    [ERR_EMEMORY] = {503, "out_of_memory", HIDDEN, "the server has no memory left for this request"},
+    [ERR_ENOTFOUND] = {404, NULL, HIDDEN, NULL},
+    [ERR_ECANCELLED] = {499, NULL, HIDDEN, NULL},
+    [ERR_ENETWORK] = {502, NULL, HIDDEN, NULL},
+};
+
 int api_fail_err(struct api_error *e, const struct err *err, const char *param) {
-    int32_t status = err_http_status(err->code);
-    switch (err->code) {
-    case ERR_ELIMIT: return api_fail(e, 400, "context_length_exceeded", param, "%s", err->msg);
-    case ERR_EARG:
-    case ERR_EUNSUPPORTED: return api_fail(e, 400, NULL, param, "%s", err->msg);
-    case ERR_EBUSY: return api_fail(e, 503, "server_busy", NULL, "%s", err->msg);
-    case ERR_EMEMORY: return api_fail(e, 503, "out_of_memory", NULL, "the server has no memory left for this request");
-    default: /* the reason is the operator's business */
-        log_warn("a request failed: %s", err->msg);
-        return api_fail(e, status < 400 ? 500 : status, NULL, NULL, "the request failed on the server");
-    }
+    int i = err->code > 0 && err->code < N_ERR_CODES ? err->code : ERR_EINTERNAL;
+    int32_t status = answers[i].status ? answers[i].status : 500;
+    if (answers[i].shows != HIDDEN)
+        return api_fail(e, status, answers[i].code, answers[i].shows == MESSAGE_AND_PARAM ? param : NULL, "%s", err->msg);
+    if (answers[i].instead) return api_fail(e, status, answers[i].code, NULL, "%s", answers[i].instead);
+    log_warn("a request failed: %s", err->msg);
+    return api_fail(e, status, NULL, NULL, "the request failed on the server");
 }
 
 void api_error_json(const struct api_error *e, struct sb *out) {

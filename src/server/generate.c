@@ -21,10 +21,8 @@ struct generation *generate_create(struct call *c, const struct gen_format *form
 static void release_all(struct generation *g) {
     for (int32_t i = 0; i < g->n_choices; i++) {
         struct gen_choice *c = &g->choices[i];
-        if (c->job) service_release(c->job);
-        reasoning_free(&c->split);
-        sb_free(&c->content);
-        sb_free(&c->reasoning);
+        if (c->job) job_release(c->job);
+        output_pieces_free(&c->pieces);
         mem_free(c->tokens);
         mem_free(c->tops);
     }
@@ -80,10 +78,11 @@ static void *grow(void *p, size_t need, size_t *capacity, size_t size) {
     return mem_realloc(p, *capacity * size);
 }
 
-static void keep_tokens(struct gen_choice *c, const struct service_events *ev) {
+/* Tokens are kept where log-probabilities were asked for. */
+static void keep_tokens(struct gen_choice *c, const struct job_events *ev) {
     size_t n_tops = 0;
     for (size_t i = 0; i < ev->n_tokens; i++) n_tops += (size_t)ev->tokens[i].n_top;
-    if (ev->n_tokens == 0) return;
+    if (ev->n_tokens == 0 || !c->gen->params.logprobs) return;
     c->tokens = grow(c->tokens, c->n_tokens + ev->n_tokens, &c->tokens_capacity, sizeof *c->tokens);
     memcpy(c->tokens + c->n_tokens, ev->tokens, ev->n_tokens * sizeof *ev->tokens);
     c->n_tokens += ev->n_tokens;
@@ -93,23 +92,18 @@ static void keep_tokens(struct gen_choice *c, const struct service_events *ev) {
     c->n_tops += n_tops;
 }
 
-static void keep_text(struct generation *g, struct gen_choice *c, const struct service_events *ev) {
-    if (!g->format->splits_reasoning) {
-        sb_put(&c->content, ev->text);
-        return;
-    }
-    reasoning_push(&c->split, ev->text, &c->reasoning, &c->content);
-    if (ev->finish) reasoning_flush(&c->split, &c->reasoning, &c->content);
-}
-
-/* Writes what the choice has gathered; false when the client is gone (and the call with it). */
+/* Writes what the choice has gathered; false when the client is gone (and the call with it). The first frame leaves with the first token, also
+ * where that has no text yet: clients take it for the time that the prompt took. */
 static bool stream(struct generation *g, struct gen_choice *c) {
     struct http_exchange *x = g->call->exchange;
     struct sb out = {0};
-    if (c->content.n || c->reasoning.n || (c->n_tokens && c->finish)) {
+    if (!c->has_begun && (c->usage.n_new || c->finish)) {
+        g->format->begin(g, c, &out);
+        c->has_begun = true;
+    }
+    if (c->pieces.n || (c->n_tokens && c->finish)) {
         g->format->piece(g, c, &out);
-        sb_clear(&c->content);
-        sb_clear(&c->reasoning);
+        output_pieces_clear(&c->pieces);
         c->n_tokens = c->n_tops = 0;
     }
     if (c->finish) g->format->end(g, c, &out);
@@ -124,7 +118,7 @@ static bool stream(struct generation *g, struct gen_choice *c) {
     return here;
 }
 
-int generate_check_finish(struct api_error *e, const struct service_events *ev, const char *param) {
+int generate_check_finish(struct api_error *e, const struct job_events *ev, const char *param) {
     switch (ev->finish) {
     case JOB_ERROR: return api_fail_err(e, &ev->err, param);
     case JOB_DEADLINE: return api_fail(e, 504, "timeout", NULL, "the request took longer than the server allows");
@@ -135,19 +129,20 @@ int generate_check_finish(struct api_error *e, const struct service_events *ev, 
 
 static void take(struct gen_choice *c) {
     struct generation *g = c->gen;
-    struct service_events ev;
+    struct job_events ev;
     c->is_blocked = false;
-    service_take(c->job, &ev);
+    job_take(c->job, &ev);
     if (generate_check_finish(&g->call->error, &ev, NULL)) {
         fail(g);
         return;
     }
-    keep_text(g, c, &ev);
+    output_pieces_append(&c->pieces, ev.pieces);
+    for (size_t i = 0; i < ev.pieces->n; i++) c->n_calls += ev.pieces->p[i].kind == OUTPUT_CALL_END;
     keep_tokens(c, &ev);
     c->finish = ev.finish;
     c->usage = ev.usage;
     if (ev.finish) {
-        service_release(c->job);
+        job_release(c->job);
         c->job = NULL;
         g->n_open--;
     }
@@ -184,51 +179,35 @@ static void on_tick(struct call *call, uint64_t now) {
 
 /* ---- the beginning ------------------------------------------------------------------------------------------------------ */
 
-static int submit(struct generation *g, struct gen_choice *c) {
-    const struct params *p = &g->params;
+static struct job_spec spec_of(const struct generation *g, struct gen_choice *c) {
     const struct gen_prompt *prompt = &g->prompts[c->i_prompt];
-    struct service_request r = {.tokens = prompt->ids.p,
-                                .n_tokens = prompt->ids.n,
-                                .max_new = (int32_t)p->max_tokens,
-                                .ignore_eos = p->ignore_eos,
-                                .has_seed = p->has_seed,
-                                .sampling = params_sampling(p),
-                                .breakers = p->breakers,
-                                .n_breakers = p->n_breakers,
-                                .stops = p->stops,
-                                .n_stops = p->n_stops,
-                                .deadline_ms = g->call->server->options.deadline_ms,
-                                .group = g->call->number,
-                                .is_further = c->index > 0,
-                                .user = c};
-    struct err err;
-    r.sampling.seed += (uint64_t)(c->index % p->n) * UINT64_C(0x9E3779B97F4A7C15); /* choices differ, the first has the seed itself */
-    return service_submit(g->call->service, &r, &c->job, &err) ? api_fail_err(&g->call->error, &err, g->format->input) : 0;
+    struct job_spec spec = g->params.job;
+    spec.tokens = prompt->ids.p;
+    spec.n_tokens = prompt->ids.n;
+    spec.splits = g->format->splits;
+    spec.continues = g->format->continues;
+    spec.deadline_ms = g->call->server->options.deadline_ms;
+    spec.user = c;
+    spec.sampling.seed +=
+        (uint64_t)(c->index % g->params.n) * UINT64_C(0x9E3779B97F4A7C15); /* choices differ, the first has the seed itself */
+    return spec;
 }
 
 static int submit_all(struct generation *g) {
-    int32_t n = (int32_t)g->params.n;
-    g->choices = arena_new(&g->call->arena, struct gen_choice, g->n_prompts * n);
-    for (int32_t i = 0; i < g->n_prompts * n; i++) {
-        struct gen_choice *c = &g->choices[g->n_choices++];
-        *c = (struct gen_choice){.listener = {on_ready}, .gen = g, .index = i, .i_prompt = i / n};
-        reasoning_init(&c->split, g->starts_inside);
-        if (submit(g, c)) return -1;
+    struct arena *a = &g->call->arena;
+    int32_t n = g->n_prompts * g->params.n;
+    struct job_spec *specs = arena_new(a, struct job_spec, n);
+    struct job **jobs = arena_new(a, struct job *, n);
+    struct err err;
+    g->choices = arena_new(a, struct gen_choice, n);
+    for (int32_t i = 0; i < n; i++) {
+        g->choices[i] = (struct gen_choice){.listener = {on_ready}, .gen = g, .index = i, .i_prompt = i / g->params.n};
+        specs[i] = spec_of(g, &g->choices[i]);
     }
-    g->n_open = g->n_choices;
+    if (service_submit(g->call->service, specs, n, jobs, &err)) return api_fail_err(&g->call->error, &err, g->format->input);
+    for (int32_t i = 0; i < n; i++) g->choices[i].job = jobs[i];
+    g->n_open = g->n_choices = n;
     return 0;
-}
-
-static void begin_stream(struct generation *g) {
-    struct http_exchange *x = g->call->exchange;
-    struct sb out = {0};
-    g->written_ns = os_clock_ns();
-    for (int32_t i = 0; i < g->n_choices; i++) g->format->begin(g, &g->choices[i], &out);
-    http_hold(x);
-    http_stream_begin(x, 200, SSE_TYPE);
-    if (x->conn) http_stream_write(x, sb_str(&out));
-    http_release(x);
-    sb_free(&out);
 }
 
 void generate_start(struct call *c) {
@@ -242,7 +221,8 @@ void generate_start(struct call *c) {
     c->on_gone = on_gone;
     c->on_drained = on_drained;
     c->on_tick = on_tick;
-    if (g->params.stream) begin_stream(g);
+    g->written_ns = os_clock_ns();
+    if (g->params.stream) http_stream_begin(c->exchange, 200, SSE_TYPE);
 }
 
 void generate_put_head(const struct generation *g, const char *object, struct jsonw *w) {
@@ -251,7 +231,7 @@ void generate_put_head(const struct generation *g, const char *object, struct js
     jsonw_put_str(w, "object", str_of(object));
     jsonw_put_int(w, "created", g->created);
     jsonw_put_str(w, "model", str_of(service_info(g->call->service)->name));
-    jsonw_put_null(w, "system_fingerprint");
+    jsonw_put_str(w, "system_fingerprint", server_fingerprint(g->call->server));
     jsonw_open(w, "choices", '[');
 }
 
@@ -259,16 +239,23 @@ double generate_logprob(float logprob) {
     return logprob > -9999 ? (double)logprob : -9999;
 }
 
-void generate_put_finish(enum service_finish finish, struct jsonw *w) {
-    if (finish) jsonw_put_str(w, "finish_reason", finish == JOB_STOP ? STR("stop") : STR("length"));
+void generate_put_finish(const struct gen_choice *c, enum job_finish finish, struct jsonw *w) {
+    struct str stop = c->n_calls ? STR("tool_calls") : STR("stop");
+    if (finish) jsonw_put_str(w, "finish_reason", finish == JOB_STOP ? stop : STR("length"));
     else jsonw_put_null(w, "finish_reason");
 }
 
+void generate_join(const struct gen_choice *c, enum output_kind kind, struct sb *out) {
+    for (size_t i = 0; i < c->pieces.n; i++)
+        if (c->pieces.p[i].kind == kind) sb_put(out, output_piece_text(&c->pieces, &c->pieces.p[i]));
+}
+
 void generate_put_usage(const struct generation *g, struct jsonw *w) {
-    int64_t n_prompt = 0, n_new = 0, n_cached = 0;
+    int64_t n_prompt = 0, n_new = 0, n_cached = 0, n_reasoning = 0;
     for (int32_t i = 0; i < g->n_prompts; i++) n_prompt += g->prompts[i].ids.n;
     for (int32_t i = 0; i < g->n_choices; i++) {
         n_new += g->choices[i].usage.n_new;
+        n_reasoning += g->choices[i].usage.n_reasoning;
         if (i % g->params.n == 0) n_cached += g->choices[i].usage.n_cached;
     }
     jsonw_open(w, "usage", '{');
@@ -278,14 +265,18 @@ void generate_put_usage(const struct generation *g, struct jsonw *w) {
     jsonw_open(w, "prompt_tokens_details", '{');
     jsonw_put_int(w, "cached_tokens", n_cached);
     jsonw_end(w, '}');
+    jsonw_open(w, "completion_tokens_details", '{');
+    jsonw_put_int(w, "reasoning_tokens", n_reasoning);
+    jsonw_end(w, '}');
     jsonw_end(w, '}');
 }
 
 void generate_end_chunk(const struct generation *g, struct jsonw *w, bool is_last, struct sb *out) {
     jsonw_end(w, ']');
-    if (is_last) {
+    const struct params *p = &g->params;
+    if (is_last || (p->include_usage && p->usage_always)) {
         generate_put_usage(g, w);
-    } else if (g->params.include_usage) {
+    } else if (p->include_usage) {
         jsonw_put_null(w, "usage");
     }
     jsonw_end(w, '}');

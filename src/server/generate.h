@@ -8,7 +8,6 @@
 #define MLXCEL_SERVER_GENERATE_H
 
 #include "server/params.h"
-#include "api/reasoning.h"
 #include "server/route.h"
 
 struct generation;
@@ -21,24 +20,26 @@ struct gen_prompt {
 struct gen_choice {
     struct job_listener listener; /* first: the job's user */
     struct generation *gen;
-    struct service_job *job; /* NULL: ended and released */
+    struct job *job; /* NULL: ended and released */
     int32_t index, i_prompt;
-    struct reasoning split;
-    struct sb content, reasoning; /* of this piece, or of everything when not streaming */
-    struct service_token *tokens; /* likewise */
+    struct output_pieces pieces; /* since the last frame, or of everything when not streaming */
+    int32_t n_calls;             /* complete ones, of everything */
+    struct job_token *tokens;    /* as the pieces, where log-probabilities were asked for */
     struct sampler_top *tops;
     size_t n_tokens, n_tops, tokens_capacity, tops_capacity;
     int64_t n_chars; /* before this piece, for text_offset */
+    bool has_begun;  /* its first frame is out */
     bool is_blocked; /* has events that its client has no room for */
-    enum service_finish finish;
-    struct service_usage usage;
+    enum job_finish finish;
+    struct job_usage usage;
 };
 
 struct gen_format {
     const char *id_prefix;
     const char *input; /* the field that prompts come from */
-    bool splits_reasoning;
-    /* Frames of a stream, appended to out: at the beginning of a choice; for a piece; at its end; at the end of all. */
+    bool splits;       /* reasoning and calls are told from content */
+    bool continues;    /* an answer is the rest of its prompt's text, not a text of its own */
+    /* Frames of a stream, appended to out: with a choice's first token; for a piece; at its end; at the end of all. */
     void (*begin)(struct generation *g, struct gen_choice *c, struct sb *out);
     void (*piece)(struct generation *g, struct gen_choice *c, struct sb *out);
     void (*end)(struct generation *g, struct gen_choice *c, struct sb *out);
@@ -52,7 +53,6 @@ struct generation {
     struct params params;
     struct gen_prompt *prompts; /* [n_prompts] */
     int32_t n_prompts;
-    bool starts_inside;         /* the prompt ends with an opened thought */
     struct gen_choice *choices; /* [n_prompts * params.n] */
     int32_t n_choices, n_open;
     struct str id;
@@ -65,12 +65,14 @@ struct generation *generate_create(struct call *c, const struct gen_format *form
 void generate_start(struct call *c);
 
 /* Nonzero, with the error, when a job ended otherwise than by itself. */
-int generate_check_finish(struct api_error *e, const struct service_events *ev, const char *param);
+int generate_check_finish(struct api_error *e, const struct job_events *ev, const char *param);
 /* Begins an answer or a stream's event, up to its choices: `object` is what it calls itself. */
 void generate_put_head(const struct generation *g, const char *object, struct jsonw *w);
 /* As a number that JSON has: -9999, as OpenAI writes it, for tokens that cannot come. */
 double generate_logprob(float logprob);
-void generate_put_finish(enum service_finish finish, struct jsonw *w);
+void generate_put_finish(const struct gen_choice *c, enum job_finish finish, struct jsonw *w);
+/* All content of a choice's pieces, joined. */
+void generate_join(const struct gen_choice *c, enum output_kind kind, struct sb *out);
 /* The keys prompt_tokens, completion_tokens ... of an object that is open. */
 void generate_put_usage(const struct generation *g, struct jsonw *w);
 /* Ends the choices and the object of a stream's event and sends it; what was written goes. The last one has the usage. */

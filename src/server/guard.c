@@ -55,12 +55,17 @@ static bool same(struct str a, struct str b) {
     return true;
 }
 
-bool guard_key_ok(const struct guard *g, struct str authorization) {
+struct str guard_bearer(struct str authorization) {
+    bool is_bearer = authorization.n >= 7 && same(str_sub(authorization, 0, 7), STR("bearer "));
+    return is_bearer ? str_trim(str_from(authorization, 7)) : (struct str){0};
+}
+
+bool guard_key_ok(const struct guard *g, struct str key) {
     unsigned char given[DIGEST_BYTES];
     unsigned found = 0;
     if (g->n_keys == 0) return true;
-    if (authorization.n < 7 || !same(str_sub(authorization, 0, 7), STR("bearer "))) return false;
-    digest(str_trim(str_from(authorization, 7)), given);
+    if (key.n == 0) return false;
+    digest(key, given);
     for (size_t k = 0; k < g->n_keys; k++) {
         unsigned differs = 0;
         for (size_t i = 0; i < DIGEST_BYTES; i++) differs |= (unsigned)(given[i] ^ g->digests[k][i]);

@@ -19,8 +19,10 @@ void guard_destroy(struct guard *g);
 /* A name or an address by which only this machine itself is reached. */
 bool guard_is_local(struct str name);
 
-/* The Authorization header's value. The time it takes does not depend on how much of a key is right. */
-bool guard_key_ok(const struct guard *g, struct str authorization);
+/* The key in the Authorization header's value; {NULL, 0} when there is none. */
+struct str guard_bearer(struct str authorization);
+/* The time it takes does not depend on how much of a key is right. */
+bool guard_key_ok(const struct guard *g, struct str key);
 /* Names of this machine, addresses, and what was allowed; anything where a key is asked for. */
 bool guard_host_ok(const struct guard *g, struct str host);
 /* Pages from this machine, from the server itself (host), and what was allowed. */

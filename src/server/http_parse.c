@@ -123,13 +123,23 @@ static int cut_absolute(struct http_parse *p, struct str *path) {
     return 0;
 }
 
+/* "//v1/models/" is "/v1/models": clients put their paths behind an address that may end with a slash. */
+static struct str tidy_path(struct arena *a, struct str path) {
+    char *out = str_cstr(a, path);
+    size_t n = 0;
+    for (size_t i = 0; i < path.n; i++)
+        if (path.p[i] != '/' || n == 0 || out[n - 1] != '/') out[n++] = path.p[i];
+    if (n > 1 && out[n - 1] == '/') n--;
+    return str_n(out, n);
+}
+
 static int cut_target(struct http_parse *p) {
     struct http_request *r = p->request;
     struct str path = r->target;
     bool is_path = path.n && path.p[0] == '/', is_star = str_is(path, "*") && str_is(r->method, "OPTIONS");
     if (!is_path && !is_star && cut_absolute(p, &path)) return -1;
     size_t question = str_find_char(path, '?', 0);
-    r->path = str_sub(path, 0, question);
+    r->path = tidy_path(&r->arena, str_sub(path, 0, question));
     r->query = question == STR_NONE ? STR("") : str_from(path, question + 1);
     if (r->path.n == 0) r->path = STR("/");
     return 0;

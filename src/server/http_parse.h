@@ -23,7 +23,8 @@ struct http_header {
 
 struct http_request {
     struct arena arena; /* holds the head */
-    struct str method, target, path, query;
+    struct str method, target, query;
+    struct str path; /* without doubled slashes and one at its end */
     struct http_header *headers;
     int32_t n_headers;
     int32_t minor; /* HTTP/1.x */

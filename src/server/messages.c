@@ -71,7 +71,8 @@ static int put_message(struct jsonw *w, yyjson_val *message, size_t i_message, s
     jsonw_begin(w, '{');
     jsonw_put_str(w, "role", role);
     jsonw_key(w, "content");
-    if (put_content(w, message, str_is(role, "assistant"), i_message, e)) return -1;
+    bool may_be_null = !str_is(role, "system") && !str_is(role, "user"); /* an answer that is a call, a tool that had nothing to say */
+    if (put_content(w, message, may_be_null, i_message, e)) return -1;
     yyjson_obj_foreach(message, i, n, key, val) {
         struct str name = json_val_str(key);
         if (str_is(name, "role") || str_is(name, "content") || yyjson_is_null(val)) continue;
@@ -95,6 +96,19 @@ static int put_messages(struct jsonw *w, yyjson_val *body, struct api_error *e) 
     return 0;
 }
 
+/* How much a model shall think, in the keywords that templates have for it; chat_template_kwargs goes before. */
+static int put_effort(struct jsonw *w, yyjson_val *body, struct api_error *e) {
+    static const char field[] = "reasoning_effort";
+    yyjson_val *effort = json_get(body, field), *kwargs = json_get(body, "chat_template_kwargs");
+    struct str name = json_val_str(effort);
+    if (!effort || yyjson_is_null(effort)) return 0;
+    if (name.n == 0) return api_fail(e, 400, NULL, field, "%s must be a name, such as none, low, medium or high", field);
+    bool is_none = str_is(name, "none");
+    if (!is_none && !json_get(kwargs, field)) jsonw_put_str(w, field, name);
+    if (!json_get(kwargs, "enable_thinking")) jsonw_put_bool(w, "enable_thinking", !is_none);
+    return 0;
+}
+
 /* Keywords for the template; they cannot replace what we pass ourselves. */
 static int put_keywords(struct jsonw *w, yyjson_val *body, struct api_error *e) {
     static const char *const ours[] = {"messages", "tools", "documents", "add_generation_prompt", "chat_template", "tokenize", NULL};
@@ -112,10 +126,14 @@ static int put_keywords(struct jsonw *w, yyjson_val *body, struct api_error *e) 
     return 0;
 }
 
-int messages_to_input(yyjson_val *body, struct sb *out, struct api_error *e) {
+int messages_to_input(yyjson_val *body, yyjson_val *tools, struct sb *out, struct api_error *e) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
-    if (put_messages(&w, body, e) || put_keywords(&w, body, e)) return -1;
+    if (put_messages(&w, body, e) || put_effort(&w, body, e) || put_keywords(&w, body, e)) return -1;
+    if (tools) {
+        jsonw_key(&w, "tools");
+        jsonw_val(&w, tools);
+    }
     jsonw_put_bool(&w, "add_generation_prompt", true);
     jsonw_end(&w, '}');
     return 0;

@@ -6,27 +6,21 @@
 #include "api/service.h"
 #include "server/api_error.h"
 
-enum param_sets { PARAMS_CHAT = 1, PARAMS_COMPLETION = 2 };
+enum param_sets { PARAMS_CHAT = 1, PARAMS_COMPLETION = 2, PARAMS_EMBEDDING = 4 };
 
 enum { PARAMS_STOPS_MAX = 16, PARAMS_STOP_BYTES_MAX = 1024, PARAMS_BREAKERS_MAX = 64, PARAMS_CHOICES_MAX = 128 };
 
 struct params {
-    struct sampler_params sampling; /* its plain numbers; the rest is added by params_sampling */
+    struct job_spec job; /* what the engine gets, but for the prompt; what it points at lies in the arena */
     int32_t vocab;
-    int64_t seed, max_tokens, n, top_logprobs;
-    bool has_seed, stream, include_usage, logprobs, echo, ignore_eos;
-    struct str stops[PARAMS_STOPS_MAX];
-    size_t n_stops;
-    struct sampler_bias *bias; /* in the arena */
-    int32_t n_bias;
-    struct str *breakers; /* in the arena; NULL: the usual ones */
-    size_t n_breakers;
+    /* what is the wire's alone */
+    int32_t n;
+    bool stream, logprobs, echo;
+    bool include_usage, usage_always; /* in a stream: behind all pieces; in each of them too */
 };
 
-/* set: PARAMS_CHAT or PARAMS_COMPLETION. out->sampling holds the defaults before the call, out->vocab the model's. Refuses, by name, fields that ask for
- * what is not there yet. */
+/* set: PARAMS_CHAT or PARAMS_COMPLETION. out->job.sampling holds the defaults before the call, out->vocab the model's. Refuses, by name,
+ * fields that ask for what is not there yet. */
 int params_read(struct arena *a, yyjson_val *body, enum param_sets set, struct params *out, struct api_error *e);
-/* As the service wants them. */
-struct sampler_params params_sampling(const struct params *p);
 
 #endif

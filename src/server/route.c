@@ -126,11 +126,19 @@ static void on_work(uv_work_t *work) {
     c->route->prepare(c);
 }
 
+/* Also after a worker had the call: the device may be lost by then. */
+static int check_model(struct call *c) {
+    struct err err;
+    int code = service_check(c->service, &err);
+    if (!code) return 0;
+    return api_fail(&c->error, 503, code == ERR_EBUSY ? "model_loading" : "model_failed", NULL, "%s", err.msg);
+}
+
 static void on_worked(uv_work_t *work, int status) {
     struct call *c = work->data;
     (void)status;
     if (!c->exchange->conn) call_end(c);
-    else if (c->error.status) call_reply_error(c);
+    else if (c->error.status || check_model(c)) call_reply_error(c);
     else c->route->start(c);
 }
 
@@ -162,8 +170,14 @@ static bool origin_ok(const struct server *s, const struct http_request *q) {
     return !origin.p || guard_origin_ok(s->guard, origin, http_header(q, "host"));
 }
 
+/* Where clients of OpenAI, of Anthropic and of Azure put the key. */
 static bool key_ok(const struct server *s, const struct route *r, const struct http_request *q) {
-    return r->flags & ROUTE_PUBLIC || guard_key_ok(s->guard, http_header(q, "authorization"));
+    return r->flags & ROUTE_PUBLIC || guard_key_ok(s->guard, guard_bearer(http_header(q, "authorization"))) ||
+           guard_key_ok(s->guard, http_header(q, "x-api-key")) || guard_key_ok(s->guard, http_header(q, "api-key"));
+}
+
+static bool has_key(const struct http_request *q) {
+    return http_header(q, "authorization").p || http_header(q, "x-api-key").p || http_header(q, "api-key").p;
 }
 
 /* Nonzero: answered by c->error. */
@@ -191,11 +205,9 @@ static int check_route(struct call *c) {
     sb_free(&allowed);
     if (!c->route) return -1;
     if (!key_ok(c->server, c->route, q))
-        return api_fail(&c->error, 401, http_header(q, "authorization").p ? "invalid_api_key" : "missing_api_key", NULL,
-                        "a valid API key is needed: Authorization: Bearer KEY");
-    if (!(c->route->flags & ROUTE_WITHOUT_MODEL) && service_state(c->service, NULL) != SERVICE_READY)
-        return api_fail(&c->error, 503, "model_loading", NULL, "the model is being loaded");
-    return 0;
+        return api_fail(&c->error, 401, has_key(q) ? "invalid_api_key" : "missing_api_key", NULL,
+                        "a valid API key is needed: Authorization: Bearer KEY, or x-api-key: KEY");
+    return c->route->flags & ROUTE_WITHOUT_MODEL ? 0 : check_model(c);
 }
 
 bool route_accepts(void *user, const struct http_request *q) {

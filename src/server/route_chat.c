@@ -2,6 +2,9 @@
 #include "server/generate.h"
 #include "server/messages.h"
 #include "server/sse.h"
+#include "server/tools.h"
+
+#include "base/hash.h"
 
 /* ---- the wire ----------------------------------------------------------------------------------------------------------- */
 
@@ -40,21 +43,73 @@ static void put_logprobs(struct generation *g, const struct gen_choice *c, struc
     jsonw_end(w, '}');
 }
 
+/* What a call is known by: the id that the model wrote, or one that we make where it wrote none or a short one, which others may have. */
+static struct str call_id(struct generation *g, struct gen_choice *c, const struct output_piece *p) {
+    enum { SHORT_ID = 8 };
+    struct str id = output_piece_id(&c->pieces, p);
+    if (id.n > SHORT_ID) return id;
+    uint64_t random = hash_pair(hash_bytes(g->id.p, g->id.n, (uint64_t)c->index), (uint64_t)p->call);
+    return output_make_id(&g->call->arena, g->params.job.format, output_piece_text(&c->pieces, p), p->call, random);
+}
+
+static struct str joined_arguments(struct generation *g, const struct gen_choice *c, int32_t call) {
+    struct sb text = {0};
+    for (size_t i = 0; i < c->pieces.n; i++) {
+        const struct output_piece *p = &c->pieces.p[i];
+        if (p->kind == OUTPUT_ARGUMENTS && p->call == call) sb_put(&text, output_piece_text(&c->pieces, p));
+    }
+    struct str copy = str_copy(&g->call->arena, sb_str(&text));
+    sb_free(&text);
+    return copy;
+}
+
+static void put_calls(struct generation *g, struct gen_choice *c, struct jsonw *w) {
+    if (c->n_calls == 0) return;
+    jsonw_open(w, "tool_calls", '[');
+    for (size_t i = 0; i < c->pieces.n; i++) {
+        const struct output_piece *p = &c->pieces.p[i];
+        if (p->kind != OUTPUT_CALL) continue;
+        jsonw_begin(w, '{');
+        jsonw_put_str(w, "id", call_id(g, c, p));
+        jsonw_put_str(w, "type", STR("function"));
+        jsonw_open(w, "function", '{');
+        jsonw_put_str(w, "name", output_piece_text(&c->pieces, p));
+        jsonw_put_str(w, "arguments", joined_arguments(g, c, p->call));
+        jsonw_end(w, '}');
+        jsonw_end(w, '}');
+    }
+    jsonw_end(w, ']');
+}
+
+static void put_message(struct generation *g, struct gen_choice *c, struct jsonw *w) {
+    struct sb content = {0}, reasoning = {0};
+    generate_join(c, OUTPUT_CONTENT, &content);
+    generate_join(c, OUTPUT_REASONING, &reasoning);
+    jsonw_open(w, "message", '{');
+    jsonw_put_str(w, "role", STR("assistant"));
+    if (content.n == 0 && c->n_calls) jsonw_put_null(w, "content");
+    else jsonw_put_str(w, "content", sb_str(&content));
+    if (reasoning.n) {
+        jsonw_put_str(w, "reasoning_content", sb_str(&reasoning));
+        jsonw_put_str(w, "reasoning", sb_str(&reasoning));
+    }
+    put_calls(g, c, w);
+    jsonw_put_null(w, "refusal");
+    jsonw_end(w, '}');
+    sb_free(&content);
+    sb_free(&reasoning);
+}
+
 static void put_whole(struct generation *g, struct sb *out) {
     struct jsonw w = {.out = out};
     generate_put_head(g, "chat.completion", &w);
     for (int32_t i = 0; i < g->n_choices; i++) {
-        const struct gen_choice *c = &g->choices[i];
+        struct gen_choice *c = &g->choices[i];
         jsonw_begin(&w, '{');
         jsonw_put_int(&w, "index", c->index);
-        jsonw_open(&w, "message", '{');
-        jsonw_put_str(&w, "role", STR("assistant"));
-        jsonw_put_str(&w, "content", sb_str(&c->content));
-        if (c->reasoning.n) jsonw_put_str(&w, "reasoning_content", sb_str(&c->reasoning));
-        jsonw_put_null(&w, "refusal");
-        jsonw_end(&w, '}');
+        put_message(g, c, &w);
         put_logprobs(g, c, &w);
-        generate_put_finish(c->finish, &w);
+        generate_put_finish(c, c->finish, &w);
         jsonw_end(&w, '}');
     }
     jsonw_end(&w, ']');
@@ -62,29 +117,61 @@ static void put_whole(struct generation *g, struct sb *out) {
     jsonw_end(&w, '}');
 }
 
+/* One frame: a role, a piece, or an end. */
 struct delta {
     const char *role;
-    bool has_text, has_logprobs;
-    enum service_finish finish;
+    const struct output_piece *piece;
+    bool has_logprobs;
+    enum job_finish finish;
 };
 
-static void put_chunk(struct generation *g, const struct gen_choice *c, const struct delta *d, struct sb *out) {
+/* The beginning of a call has its id and its name; what follows has arguments alone. */
+static void put_call_delta(struct generation *g, struct gen_choice *c, const struct output_piece *p, struct jsonw *w) {
+    struct str text = output_piece_text(&c->pieces, p);
+    jsonw_open(w, "tool_calls", '[');
+    jsonw_begin(w, '{');
+    jsonw_put_int(w, "index", p->call);
+    if (p->kind == OUTPUT_CALL) {
+        jsonw_put_str(w, "id", call_id(g, c, p));
+        jsonw_put_str(w, "type", STR("function"));
+    }
+    jsonw_open(w, "function", '{');
+    if (p->kind == OUTPUT_CALL) jsonw_put_str(w, "name", text);
+    jsonw_put_str(w, "arguments", p->kind == OUTPUT_CALL ? STR("") : text);
+    jsonw_end(w, '}');
+    jsonw_end(w, '}');
+    jsonw_end(w, ']');
+}
+
+static void put_delta(struct generation *g, struct gen_choice *c, const struct delta *d, struct jsonw *w) {
+    struct str text = d->piece ? output_piece_text(&c->pieces, d->piece) : STR("");
+    jsonw_open(w, "delta", '{');
+    if (d->role) {
+        jsonw_put_str(w, "role", str_of(d->role));
+        jsonw_put_str(w, "content", STR(""));
+    }
+    if (d->piece && d->piece->kind == OUTPUT_CONTENT) jsonw_put_str(w, "content", text);
+    if (d->piece && d->piece->kind == OUTPUT_REASONING) {
+        jsonw_put_str(w, "reasoning_content", text);
+        jsonw_put_str(w, "reasoning", text);
+    }
+    if (d->piece && (d->piece->kind == OUTPUT_CALL || d->piece->kind == OUTPUT_ARGUMENTS)) put_call_delta(g, c, d->piece, w);
+    jsonw_end(w, '}');
+}
+
+static void put_chunk(struct generation *g, struct gen_choice *c, const struct delta *d, struct sb *out) {
     struct sb json = {0};
     struct jsonw w = {.out = &json};
     generate_put_head(g, "chat.completion.chunk", &w);
     jsonw_begin(&w, '{');
     jsonw_put_int(&w, "index", c->index);
-    jsonw_open(&w, "delta", '{');
-    if (d->role) jsonw_put_str(&w, "role", str_of(d->role));
-    if (d->has_text && c->reasoning.n) jsonw_put_str(&w, "reasoning_content", sb_str(&c->reasoning));
-    if (d->role || (d->has_text && c->content.n)) jsonw_put_str(&w, "content", d->role ? STR("") : sb_str(&c->content));
-    jsonw_end(&w, '}');
+    put_delta(g, c, d, &w);
     if (d->has_logprobs) {
         put_logprobs(g, c, &w);
     } else {
         jsonw_put_null(&w, "logprobs");
     }
-    generate_put_finish(d->finish, &w);
+    generate_put_finish(c, d->finish, &w);
     jsonw_end(&w, '}');
     generate_end_chunk(g, &w, false, out);
 }
@@ -93,8 +180,19 @@ static void put_begin(struct generation *g, struct gen_choice *c, struct sb *out
     put_chunk(g, c, &(struct delta){.role = "assistant"}, out);
 }
 
-static void put_piece(struct generation *g, struct gen_choice *c, struct sb *out) {
-    put_chunk(g, c, &(struct delta){.has_text = true, .has_logprobs = g->params.logprobs}, out);
+static bool is_shown(const struct output_piece *p) {
+    return p->kind != OUTPUT_CALL_END && p->kind != OUTPUT_CALL_CUT;
+}
+
+/* A frame for each piece; log-probabilities go with the first. */
+static void put_pieces(struct generation *g, struct gen_choice *c, struct sb *out) {
+    bool has_logprobs = g->params.logprobs;
+    for (size_t i = 0; i < c->pieces.n; i++) {
+        if (!is_shown(&c->pieces.p[i])) continue;
+        put_chunk(g, c, &(struct delta){.piece = &c->pieces.p[i], .has_logprobs = has_logprobs}, out);
+        has_logprobs = false;
+    }
+    if (has_logprobs) put_chunk(g, c, &(struct delta){.has_logprobs = true}, out); /* of tokens without a text of their own */
 }
 
 static void put_end(struct generation *g, struct gen_choice *c, struct sb *out) {
@@ -113,9 +211,9 @@ static void put_done(struct generation *g, struct sb *out) {
 
 static const struct gen_format chat_format = {.id_prefix = "chatcmpl-",
                                               .input = "messages",
-                                              .splits_reasoning = true,
+                                              .splits = true,
                                               .begin = put_begin,
-                                              .piece = put_piece,
+                                              .piece = put_pieces,
                                               .end = put_end,
                                               .done = put_done,
                                               .whole = put_whole};
@@ -131,19 +229,22 @@ static int encode(struct call *c, struct generation *g, struct str input_text) {
     if (code == ERR_EMEMORY) return api_fail_err(&c->error, &err, NULL);
     if (code) return api_fail(&c->error, 400, "chat_template_error", "messages", "the chat template refused the messages: %s", err.msg);
     if (g->prompts[0].ids.n == 0) return api_fail(&c->error, 400, NULL, "messages", "the messages hold no text");
-    g->starts_inside = reasoning_is_open(rendered);
+    g->params.job.thinks = service_thinks(c->service, rendered);
     return 0;
 }
 
 static int prepare(struct call *c) {
     struct generation *g = generate_create(c, &chat_format);
     struct sb input = {0};
-    g->params.sampling = service_info(c->service)->sampling;
+    struct tools tools;
+    g->params.job.sampling = service_info(c->service)->sampling;
     g->params.vocab = service_info(c->service)->vocab;
     if (params_read(&c->arena, c->body, PARAMS_CHAT, &g->params, &c->error)) return -1;
+    if (tools_read(&c->arena, c->body, service_info(c->service), &tools, &c->error)) return -1;
+    tools_apply(&c->arena, &tools, service_info(c->service), &g->params.job);
     g->prompts = arena_new(&c->arena, struct gen_prompt, 1);
     g->n_prompts = 1;
-    int code = messages_to_input(c->body, &input, &c->error);
+    int code = messages_to_input(c->body, tools.list, &input, &c->error);
     if (!code) code = encode(c, g, sb_str(&input));
     sb_free(&input);
     return code;

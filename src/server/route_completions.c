@@ -35,8 +35,8 @@ static void put_tops(struct generation *g, const struct gen_choice *c, struct js
     const struct sampler_top *top = c->tops;
     jsonw_open(w, "top_logprobs", '[');
     for (size_t i = 0; i < c->n_tokens; i++) {
-        const struct service_token *chosen = &c->tokens[i];
-        bool has_chosen = g->params.top_logprobs == 0;
+        const struct job_token *chosen = &c->tokens[i];
+        bool has_chosen = g->params.job.sampling.n_top == 0;
         jsonw_begin(w, '{');
         for (int32_t k = 0; k < chosen->n_top; k++, top++) {
             put_top(g, w, top->token, top->logprob);
@@ -60,12 +60,7 @@ static void put_tokens(struct generation *g, const struct gen_choice *c, struct 
 }
 
 static void put_logprobs(struct generation *g, struct gen_choice *c, struct jsonw *w) {
-    jsonw_key(w, "logprobs");
-    if (!g->params.logprobs || (g->params.stream && c->n_tokens == 0)) {
-        jsonw_null(w);
-        return;
-    }
-    jsonw_begin(w, '{');
+    jsonw_open(w, "logprobs", '{');
     put_tokens(g, c, w);
     jsonw_open(w, "token_logprobs", '[');
     for (size_t i = 0; i < c->n_tokens; i++) jsonw_num(w, generate_logprob(c->tokens[i].logprob));
@@ -74,56 +69,56 @@ static void put_logprobs(struct generation *g, struct gen_choice *c, struct json
     jsonw_open(w, "text_offset", '[');
     for (size_t i = 0; i < c->n_tokens; i++) {
         jsonw_int(w, c->n_chars);
-        c->n_chars += count_chars(service_token_text(g->call->service, c->tokens[i].id));
+        c->n_chars += count_chars(service_token_bytes(g->call->service, c->tokens[i].id));
     }
     jsonw_end(w, ']');
     jsonw_end(w, '}');
 }
 
-static void put_choice(struct generation *g, struct gen_choice *c, struct str echo, enum service_finish finish, struct jsonw *w) {
+enum part { PART_ECHO = 1, PART_TEXT = 2, PART_END = 4 };
+
+static void put_choice(struct generation *g, struct gen_choice *c, unsigned parts, struct jsonw *w) {
     struct sb text = {0};
-    sb_put(&text, echo);
-    sb_put(&text, sb_str(&c->content));
+    if (parts & PART_ECHO && g->params.echo) sb_put(&text, g->prompts[c->i_prompt].text);
+    if (parts & PART_TEXT) generate_join(c, OUTPUT_CONTENT, &text);
     jsonw_begin(w, '{');
     jsonw_put_str(w, "text", sb_str(&text));
     jsonw_put_int(w, "index", c->index);
-    put_logprobs(g, c, w);
-    generate_put_finish(finish, w);
+    bool has_tokens = parts & PART_TEXT && (c->n_tokens || !g->params.stream); /* text that was held back comes without */
+    if (g->params.logprobs && has_tokens) put_logprobs(g, c, w);
+    else jsonw_put_null(w, "logprobs");
+    generate_put_finish(c, parts & PART_END ? c->finish : JOB_GOES_ON, w);
     jsonw_end(w, '}');
     sb_free(&text);
-}
-
-static struct str echo_of(const struct generation *g, const struct gen_choice *c) {
-    return g->params.echo ? g->prompts[c->i_prompt].text : STR("");
 }
 
 static void put_whole(struct generation *g, struct sb *out) {
     struct jsonw w = {.out = out};
     generate_put_head(g, "text_completion", &w);
-    for (int32_t i = 0; i < g->n_choices; i++) put_choice(g, &g->choices[i], echo_of(g, &g->choices[i]), g->choices[i].finish, &w);
+    for (int32_t i = 0; i < g->n_choices; i++) put_choice(g, &g->choices[i], PART_ECHO | PART_TEXT | PART_END, &w);
     jsonw_end(&w, ']');
     generate_put_usage(g, &w);
     jsonw_end(&w, '}');
 }
 
-static void put_chunk(struct generation *g, struct gen_choice *c, struct str echo, enum service_finish finish, struct sb *out) {
+static void put_chunk(struct generation *g, struct gen_choice *c, enum part part, struct sb *out) {
     struct sb json = {0};
     struct jsonw w = {.out = &json};
     generate_put_head(g, "text_completion", &w);
-    put_choice(g, c, echo, finish, &w);
+    put_choice(g, c, part, &w);
     generate_end_chunk(g, &w, false, out);
 }
 
 static void put_begin(struct generation *g, struct gen_choice *c, struct sb *out) {
-    if (g->params.echo) put_chunk(g, c, echo_of(g, c), JOB_GOES_ON, out);
+    if (g->params.echo) put_chunk(g, c, PART_ECHO, out);
 }
 
 static void put_piece(struct generation *g, struct gen_choice *c, struct sb *out) {
-    put_chunk(g, c, STR(""), JOB_GOES_ON, out);
+    put_chunk(g, c, PART_TEXT, out);
 }
 
 static void put_end(struct generation *g, struct gen_choice *c, struct sb *out) {
-    put_chunk(g, c, STR(""), c->finish, out);
+    put_chunk(g, c, PART_END, out);
 }
 
 static void put_done(struct generation *g, struct sb *out) {
@@ -136,8 +131,14 @@ static void put_done(struct generation *g, struct sb *out) {
     sse_put(out, NULL, STR("[DONE]"));
 }
 
-static const struct gen_format completion_format =
-    {.id_prefix = "cmpl-", .input = "prompt", .begin = put_begin, .piece = put_piece, .end = put_end, .done = put_done, .whole = put_whole};
+static const struct gen_format completion_format = {.id_prefix = "cmpl-",
+                                                    .input = "prompt",
+                                                    .continues = true,
+                                                    .begin = put_begin,
+                                                    .piece = put_piece,
+                                                    .end = put_end,
+                                                    .done = put_done,
+                                                    .whole = put_whole};
 
 /* ---- the request -------------------------------------------------------------------------------------------------------- */
 
@@ -199,7 +200,7 @@ static int read_prompts(struct call *c, struct generation *g) {
 
 static int prepare(struct call *c) {
     struct generation *g = generate_create(c, &completion_format);
-    g->params.sampling = service_info(c->service)->sampling;
+    g->params.job.sampling = service_info(c->service)->sampling;
     g->params.vocab = service_info(c->service)->vocab;
     if (params_read(&c->arena, c->body, PARAMS_COMPLETION, &g->params, &c->error)) return -1;
     return read_prompts(c, g);

@@ -1,4 +1,5 @@
 /* POST /v1/embeddings: texts or token ids to vectors of length 1. */
+#include "server/fields.h"
 #include "server/generate.h"
 #include "server/server_internal.h"
 
@@ -7,14 +8,23 @@
 
 enum { INPUTS_MAX = 2048 };
 
-struct embedding {
+struct embedding;
+
+struct input {
     struct job_listener listener; /* first: the job's user */
+    struct embedding *of;
+    struct service_ids ids;
+    struct job *job; /* NULL: ended and released */
+    float *vector;   /* [width of the model] */
+};
+
+struct embedding {
     struct call *call;
-    struct service_ids *inputs;
-    size_t n_inputs;
+    struct input *inputs;
+    int32_t n_inputs, n_open;
+    int64_t n_tokens;
     int32_t width; /* asked for */
     bool is_base64;
-    struct service_job *job;
 };
 
 /* ---- the wire ----------------------------------------------------------------------------------------------------------- */
@@ -49,19 +59,18 @@ static void cut(float *v, int32_t n) {
     for (int32_t i = 0; i < n && square > 0; i++) v[i] = (float)((double)v[i] / sqrt(square));
 }
 
-static void put_answer(struct embedding *m, const struct service_events *ev, struct sb *out) {
+static void put_answer(struct embedding *m, struct sb *out) {
     const struct service_info *info = service_info(m->call->service);
     struct jsonw w = {.out = out};
-    float *v = arena_new(&m->call->arena, float, info->width);
     jsonw_begin(&w, '{');
     jsonw_put_str(&w, "object", STR("list"));
     jsonw_open(&w, "data", '[');
-    for (size_t i = 0; i < m->n_inputs; i++) {
-        memcpy(v, ev->vectors + i * (size_t)info->width, (size_t)info->width * sizeof *v);
+    for (int32_t i = 0; i < m->n_inputs; i++) {
+        float *v = m->inputs[i].vector;
         if (m->width < info->width) cut(v, m->width);
         jsonw_begin(&w, '{');
         jsonw_put_str(&w, "object", STR("embedding"));
-        jsonw_put_int(&w, "index", (int64_t)i);
+        jsonw_put_int(&w, "index", i);
         jsonw_key(&w, "embedding");
         if (m->is_base64) put_base64(&w, v, m->width);
         else put_numbers(&w, v, m->width);
@@ -70,46 +79,82 @@ static void put_answer(struct embedding *m, const struct service_events *ev, str
     jsonw_end(&w, ']');
     jsonw_put_str(&w, "model", str_of(info->name));
     jsonw_open(&w, "usage", '{');
-    jsonw_put_int(&w, "prompt_tokens", ev->usage.n_prompt);
-    jsonw_put_int(&w, "total_tokens", ev->usage.n_prompt);
+    jsonw_put_int(&w, "prompt_tokens", m->n_tokens);
+    jsonw_put_int(&w, "total_tokens", m->n_tokens);
     jsonw_end(&w, '}');
     jsonw_end(&w, '}');
 }
 
-/* ---- the job ------------------------------------------------------------------------------------------------------------ */
+/* ---- the jobs ----------------------------------------------------------------------------------------------------------- */
 
-static void on_ready(struct job_listener *listener) {
-    struct embedding *m = (struct embedding *)listener;
+static void release_all(struct embedding *m) {
+    for (int32_t i = 0; i < m->n_inputs; i++)
+        if (m->inputs[i].job) job_release(m->inputs[i].job);
+}
+
+/* All inputs have their vectors, or one of them failed. */
+static void answer(struct embedding *m) {
     struct call *c = m->call;
-    struct service_events ev;
     struct sb out = {0};
-    service_take(m->job, &ev);
-    if (!ev.finish) return;
-    if (generate_check_finish(&c->error, &ev, "input") == 0) put_answer(m, &ev, &out);
-    service_release(m->job);
-    if (c->error.status) call_reply_error(c);
-    else call_reply_json(c, 200, sb_str(&out));
+    release_all(m);
+    if (c->error.status) {
+        call_reply_error(c);
+        return;
+    }
+    put_answer(m, &out);
+    call_reply_json(c, 200, sb_str(&out));
     sb_free(&out);
 }
 
+static void on_ready(struct job_listener *listener) {
+    struct input *in = (struct input *)listener;
+    struct embedding *m = in->of;
+    struct job_events ev;
+    job_take(in->job, &ev);
+    if (!ev.finish) return;
+    if (generate_check_finish(&m->call->error, &ev, "input")) {
+        answer(m);
+        return;
+    }
+    memcpy(in->vector, ev.vector, (size_t)service_info(m->call->service)->width * sizeof *in->vector);
+    job_release(in->job);
+    in->job = NULL;
+    m->n_tokens += ev.usage.n_prompt;
+    if (--m->n_open == 0) answer(m);
+}
+
 static void on_gone(struct call *c) {
-    struct embedding *m = c->state;
-    service_release(m->job);
+    release_all(c->state);
 }
 
 static void start(struct call *c) {
     struct embedding *m = c->state;
+    struct job_spec *specs = arena_new(&c->arena, struct job_spec, m->n_inputs);
+    struct job **jobs = arena_new(&c->arena, struct job *, m->n_inputs);
     struct err err;
-    struct service_embed_request r = {.inputs = m->inputs,
-                                      .n_inputs = m->n_inputs,
-                                      .pooling = c->server->options.pooling,
-                                      .deadline_ms = c->server->options.deadline_ms,
-                                      .user = m};
-    if (service_embed(c->service, &r, &m->job, &err)) {
+    enum job_pooling pooling;
+    if (service_pick_pooling(c->service, c->server->options.pooling, &pooling, &err)) {
         api_fail_err(&c->error, &err, "input");
         call_reply_error(c);
         return;
     }
+    for (int32_t i = 0; i < m->n_inputs; i++) {
+        struct input *in = &m->inputs[i];
+        in->vector = arena_new(&c->arena, float, service_info(c->service)->width);
+        specs[i] = (struct job_spec){.tokens = in->ids.p,
+                                     .n_tokens = in->ids.n,
+                                     .rows = ROWS_HIDDEN,
+                                     .pooling = pooling,
+                                     .deadline_ms = c->server->options.deadline_ms,
+                                     .user = in};
+    }
+    if (service_submit(c->service, specs, m->n_inputs, jobs, &err)) {
+        api_fail_err(&c->error, &err, "input");
+        call_reply_error(c);
+        return;
+    }
+    for (int32_t i = 0; i < m->n_inputs; i++) m->inputs[i].job = jobs[i];
+    m->n_open = m->n_inputs;
     c->on_gone = on_gone;
 }
 
@@ -121,11 +166,13 @@ static int fail_input(struct call *c) {
 }
 
 static int read_input(struct call *c, struct embedding *m, yyjson_val *val) {
-    struct service_ids *in = &m->inputs[m->n_inputs++];
+    struct input *input = &m->inputs[m->n_inputs++];
+    struct service_ids *in = &input->ids;
     struct str text = json_val_str(val);
     yyjson_val *item;
     size_t i, n;
     struct err err;
+    *input = (struct input){.listener = {on_ready}, .of = m};
     if (text.p) {
         if (text.n == 0) return fail_input(c);
         if (service_encode(c->service, &c->arena, text, false, in, &err)) return api_fail_err(&c->error, &err, "input");
@@ -148,7 +195,7 @@ static int read_inputs(struct call *c, struct embedding *m) {
     size_t i, n = yyjson_is_arr(input) ? yyjson_arr_size(input) : 1;
     bool many = yyjson_is_arr(input) && n > 0 && !yyjson_is_num(yyjson_arr_get_first(input));
     if (many && n > INPUTS_MAX) return api_fail(&c->error, 400, NULL, "input", "input takes at most %d texts", INPUTS_MAX);
-    m->inputs = arena_new(&c->arena, struct service_ids, many ? n : 1);
+    m->inputs = arena_new(&c->arena, struct input, many ? n : 1);
     if (!many) return read_input(c, m, input);
     yyjson_arr_foreach(input, i, n, item) if (read_input(c, m, item)) return -1;
     return 0;
@@ -160,7 +207,7 @@ static int prepare(struct call *c) {
     int64_t width = service_info(c->service)->width, wanted = width;
     c->state = m;
     m->call = c;
-    m->listener.on_ready = on_ready;
+    if (fields_refuse(c->body, PARAMS_EMBEDDING, &c->error)) return -1;
     if (dimensions && !yyjson_is_null(dimensions) && (!json_val_int(dimensions, &wanted) || wanted < 1 || wanted > width))
         return api_fail(&c->error, 400, NULL, "dimensions", "dimensions must lie between 1 and %lld", (long long)width);
     m->width = (int32_t)wanted;

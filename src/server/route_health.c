@@ -2,11 +2,13 @@
 #include "server/server_internal.h"
 
 static void show_health(struct call *c) {
-    if (service_state(c->service, NULL) == SERVICE_READY && !c->server->draining) {
+    enum service_state state = service_state(c->service, NULL);
+    bool is_ending = c->server->draining || state == SERVICE_FAILED;
+    if (state == SERVICE_READY && !is_ending) {
         call_reply_json(c, 200, STR("{\"status\":\"ok\"}"));
         return;
     }
-    api_fail(&c->error, 503, NULL, NULL, c->server->draining ? "Ending" : "Loading model");
+    api_fail(&c->error, 503, NULL, NULL, is_ending ? "Ending" : "Loading model");
     call_reply_error(c);
 }
 

@@ -16,10 +16,10 @@ static void put_histogram(struct sb *out, const char *name, const char *help, co
     sb_fmt(out, "mlxcel_%s_sum %.9g\nmlxcel_%s_count %llu\n", name, h->sum, name, (unsigned long long)h->n);
 }
 
-static void put_finished(struct sb *out, const struct service_stats *s) {
-    static const char *const names[N_SERVICE_FINISHES] = {NULL, "stop", "length", "cancelled", "deadline", "error"};
+static void put_finished(struct sb *out, const struct engine_stats *s) {
+    static const char *const names[N_JOB_FINISHES] = {NULL, "stop", "length", "cancelled", "deadline", "error"};
     sb_puts(out, "# HELP mlxcel_generations_total Generations that ended, by reason.\n# TYPE mlxcel_generations_total counter\n");
-    for (int i = 1; i < N_SERVICE_FINISHES; i++)
+    for (int i = 1; i < N_JOB_FINISHES; i++)
         sb_fmt(out, "mlxcel_generations_total{reason=\"%s\"} %lld\n", names[i], (long long)s->n_finished[i]);
 }
 
@@ -31,7 +31,7 @@ static void put_http(struct sb *out, const struct server *s) {
 }
 
 static void show_metrics(struct call *c) {
-    struct service_stats s = service_stats(c->service);
+    struct engine_stats s = service_stats(c->service);
     struct sb out = {0};
     put_value(&out, "queue_depth", "gauge", "Generations that wait.", s.n_waiting);
     put_value(&out, "generations_running", "gauge", "Generations in the batch.", s.n_running);

@@ -3,9 +3,12 @@
 
 #include "server/tls.h"
 
+#include "api/build.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "os/os.h"
+
+#include <stdio.h>
 
 enum { TICK_MS = 1000, DRAIN_SECONDS = 30 };
 static const struct http_limits limits = {.head_bytes = 64 * 1024, .n_headers = 100};
@@ -13,6 +16,19 @@ static const struct http_limits limits = {.head_bytes = 64 * 1024, .n_headers = 
 struct str server_new_id(struct server *s, struct arena *a, const char *prefix) {
     uint64_t low = hash_pair((uint64_t)os_wall_ns(), ++s->n_ids), high = hash_pair(os_clock_ns(), low);
     return str_fmt(a, "%s%08x%016llx", prefix, (unsigned)(high >> 32), (unsigned long long)low);
+}
+
+struct str server_fingerprint(struct server *s) {
+    if (!s->fingerprint[0]) {
+        const struct service_info *info = service_info(s->service);
+        struct arena a = {0};
+        struct build build;
+        build_describe(&a, &build);
+        struct str text = str_fmt(&a, "%s\n%s\n%s\n%s", build.version, build.commit, info->name, info->description);
+        snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%016llx", (unsigned long long)hash_bytes(text.p, text.n, 0));
+        arena_free(&a);
+    }
+    return str_of(s->fingerprint);
 }
 
 /* ---- log ---------------------------------------------------------------------------------------------------------------- */
@@ -120,9 +136,9 @@ static void on_wake(uv_async_t *handle) {
     if (state == SERVICE_FAILED && !s->announced) close_all(s);
     if (state != SERVICE_READY && !s->announced) return;
     if (!s->announced) announce(s);
-    struct service_job *job;
+    struct job *job;
     while ((job = service_next_ready(s->service))) {
-        struct job_listener *listener = service_job_user(job);
+        struct job_listener *listener = job_user(job);
         listener->on_ready(listener);
     }
     if (state == SERVICE_FAILED && !s->draining) begin_drain(s); /* the device is lost: those that ran have been told */

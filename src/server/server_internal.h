@@ -21,8 +21,9 @@ struct server {
     struct call *calls;
     bool announced, draining, closing;
     uint64_t drain_ns;
-    struct err why;  /* the model could not be loaded */
-    int64_t started; /* seconds since 1970 */
+    struct err why;       /* the model could not be loaded */
+    int64_t started;      /* seconds since 1970 */
+    char fingerprint[24]; /* made when it is asked for */
     /* figures */
     int64_t n_requests, n_answers[6]; /* by the status' first digit */
     uint64_t n_ids;
@@ -30,5 +31,7 @@ struct server {
 
 /* A fresh id with this prefix, in the arena. */
 struct str server_new_id(struct server *s, struct arena *a, const char *prefix);
+/* Of what computes the answers: it is another where the program, the model or its device is. */
+struct str server_fingerprint(struct server *s);
 
 #endif

@@ -1,6 +1,7 @@
 set(SERVER_SOURCES
   src/server/api_error.c
   src/server/browser.c
+  src/server/fields.c
   src/server/generate.c
   src/server/guard.c
   src/server/http.c
@@ -18,6 +19,7 @@ set(SERVER_SOURCES
   src/server/route_page.c
   src/server/server.c
   src/server/sse.c
+  src/server/tools.c
   src/server/webui.S
 )
 set_source_files_properties(src/server/webui.S PROPERTIES OBJECT_DEPENDS ${CMAKE_SOURCE_DIR}/src/server/webui/index.html)

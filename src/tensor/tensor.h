@@ -53,5 +53,11 @@ static inline struct tensor tensor_slice_heads(struct tensor t, int32_t from, in
     t.heads = heads;
     return t;
 }
+/* Rows [from, from + rows). */
+static inline struct tensor tensor_slice_rows(struct tensor t, int32_t from, int32_t rows) {
+    t.offset += from * t.row_stride;
+    t.rows = rows;
+    return t;
+}
 
 #endif

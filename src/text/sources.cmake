@@ -1,5 +1,48 @@
 set(TEXT_SOURCES
   src/text/chat/chat.c
+  src/text/chat/chat_form.c
+  src/text/grammar/charset.c
+  src/text/grammar/compile.c
+  src/text/grammar/containers.c
+  src/text/grammar/dfa.c
+  src/text/grammar/dfa_ops.c
+  src/text/grammar/escape.c
+  src/text/grammar/expr.c
+  src/text/grammar/format_table.c
+  src/text/grammar/gbnf.c
+  src/text/grammar/intern.c
+  src/text/grammar/machine.c
+  src/text/grammar/mask.c
+  src/text/grammar/match.c
+  src/text/grammar/name_nodes.c
+  src/text/grammar/numbers.c
+  src/text/grammar/regex.c
+  src/text/grammar/rules.c
+  src/text/grammar/schema_array.c
+  src/text/grammar/schema_goals.c
+  src/text/grammar/schema_keywords.c
+  src/text/grammar/schema_load.c
+  src/text/grammar/schema_object.c
+  src/text/grammar/schema_scalars.c
+  src/text/grammar/schema_unfold.c
+  src/text/grammar/string_nodes.c
+  src/text/grammar/strset.c
+  src/text/grammar/value_nodes.c
+  src/text/grammar/vocab_trie.c
+  src/text/grammar/words.c
+  src/text/output/call.c
+  src/text/output/call_take.c
+  src/text/output/chain.c
+  src/text/output/elements.c
+  src/text/output/forced.c
+  src/text/output/formats.c
+  src/text/output/literal.c
+  src/text/output/output_tools.c
+  src/text/output/shape.c
+  src/text/output/splitter.c
+  src/text/output/stop.c
+  src/text/output/typed.c
+  src/text/output/value_reader.c
   src/text/template/tmpl_attr.c
   src/text/template/tmpl_call.c
   src/text/template/tmpl_eval.c
@@ -16,7 +59,6 @@ set(TEXT_SOURCES
   src/text/template/tmpl_ops.c
   src/text/template/tmpl_parse_expr.c
   src/text/template/tmpl_parse_stmt.c
-  src/text/template/tmpl_pprint.c
   src/text/template/tmpl_render.c
   src/text/template/tmpl_repr.c
   src/text/template/tmpl_scopes.c
@@ -26,7 +68,6 @@ set(TEXT_SOURCES
   src/text/template/tmpl_tojson.c
   src/text/template/tmpl_unicode.c
   src/text/template/tmpl_value.c
-  src/text/template/tmpl_wordwrap.c
   src/text/tokenizer/added.c
   src/text/tokenizer/bpe.c
   src/text/tokenizer/charsmap.c

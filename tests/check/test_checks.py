@@ -46,6 +46,7 @@ CASES = [
     ("style", "src/file/zz.c", "void f(void) {\n    fopen(0, 0);\n}\n", "fopen() files are opened through"),
     ("style", "src/engine/zz.c", 'void f(void) {\n    printf("x");\n}\n', "printf() writes past"),
     ("style", "src/engine/zz.c", 'void f(void) {\n    getenv("x");\n}\n', "getenv() the environment"),
+    ("style", "src/engine/zz.c", 'void f(void) {\n    os_env("x");\n}\n', "os_env() the environment is read through the option table"),
     ("style", "src/os/zz.c", "void f(char *p) {\n    strcpy(p, p);\n}\n", "strcpy() is unsafe"),
     ("style", "src/os/zz.c", "void f(char *p) {\n    sprintf(p, p);\n}\n", "sprintf() is unsafe"),
     ("style", "src/model/zz.c", "#ifdef _WIN32\n#endif\n", "_WIN32 operating systems"),
@@ -62,11 +63,20 @@ CASES = [
     ("style", "src/model/zz.c", None, "does not open with a comment"),
     ("style", "cmake/zz.cmake", "add_compile_options(-march=" + "native)\n", "is never used"),
     ("style", "cmake/zz.cmake", "add_compile_options(-ffast-" + "math)\n", "is never used"),
+    ("style", "cmake/zz.cmake", "file(DOWNLOAD http://deb.debian.org/debian/pool/x)\n", "deb.debian.org is the host of a registry"),
+    ("style", "tools/zz.sh", "curl https://github.com/a/b/archive/refs/tags/v1.tar.gz\n", "is the host of a registry"),
     ("style", "src/engine/zz.c", 'static const char *f = "zebra9_moe";\n', "zebra9_moe is a family"),
     ("style", "src/engine/zz.c", "int zebra9_norm(void);\n", "zebra9 is a family"),
     ("style", "src/engine/zz.c", "/* zebra9 needs this */\n", None),
-    ("style", "src/engine/zz.h", "/* x */\nint zz_count(const char *p,\n             int n);\n", "nobody calls zz_count"),
+    ("style", "src/text/output/formats.def", 'FORMAT("zebra9", .opens = {"<zebra9:call>"})\n', None),
+    ("style", "src/text/output/zz.def", 'FORMAT("zebra9", .opens = {"<zebra9:call>"})\n', "zebra9 is a family"),
+    ("style", "src/engine/zz.h", "/* x */\nint zz_count(const char *p,\n             int n);\n", "does not call zz_count"),
     ("style", "src/engine/zz.h", "/* x */\nint zz_count(int n);\nstatic inline int zz_twice(int n) {\n    return 2 * zz_count(n);\n}\n", None),
+    ("style", "src/engine/zz.h", "/* x */\nextern const int options[3];\n", "options is a name of the whole program"),
+    ("style", "src/engine/zz.h", "/* x */\n_Noreturn void fail(const char *p);\n", "fail is a name of the whole program"),
+    ("style", "src/engine/zz.h", "/* x */\nextern const int zz_count;\nextern const struct x engine_rows[];\n", None),
+    ("style", "include/zz.h", "/* x */\nint zz_count(int n);\n", "does not call zz_count"),
+    ("style", "include/zz.h", "/* x */\nint zz_tested(int n);\n", "does not call zz_tested"),
     ("style", "src/engine/zz.h", "/* x */\ntypedef int zz_fn(int n);\nstruct zz {\n    int (*count)(int n);\n};\n", None),
     ("format", "src/base/zz.c", "int  f(void){return 1;}\n", "not in the form of .clang-format"),
     ("docs", "cmake/deps/zz.cmake", "mlxcel_recipe(zz\n  VERSION 1.2\n  LICENCE MIT\n)\n", "has no row with zz, 1.2 and MIT"),
@@ -104,6 +114,7 @@ def small_tree(folder):
             write(os.path.join(folder, name), "".join(line for line in f if line.startswith(keep)))
     shutil.copytree(os.path.join(ROOT, "cmake", "deps"), os.path.join(folder, "cmake", "deps"))
     write(os.path.join(folder, "src/model/families.c"), HEAD + FAMILIES)
+    write(os.path.join(folder, "tests/unit/test_zz.c"), HEAD + "int f(void) {\n    return zz_tested(1);\n}\n")
 
 
 def have_clang_format(tree):

@@ -1,9 +1,11 @@
 /* Every kernel of every level against kern_ref, on random and extreme inputs, then timed.
  *
  * Integer products must be the reference's bits, whatever the number of rows; float kernels may round differently.
- * Times are the shortest of many short runs: a busy machine makes them rarer, not longer.
+ * Counts are check_tally.h's. Times are the shortest of many short runs: a busy machine makes them rarer, not longer.
  */
 #include "check_cpu.h"
+#include "check_tally.h"
+#include "kern_ref_packed.h"
 
 #include "base/arena.h"
 #include "base/half.h"
@@ -13,14 +15,6 @@
 
 #include <math.h>
 #include <stdio.h>
-
-static int n_passed, n_failed;
-
-static void expect(bool ok, const struct kernels *k, const char *what, double detail) {
-    n_passed += ok;
-    n_failed += !ok;
-    if (!ok) printf("FAILED %s: %s (%g)\n", k->isa, what, detail);
-}
 
 static float random_at(uint64_t i) {
     return (float)(hash_mix(i + 1) >> 40) * (1.0f / 8388608.0f) - 1.0f;
@@ -110,7 +104,7 @@ static void check_panels(const struct kernels *k) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         for (size_t w = 0; w < N_WIDTHS; w++) {
             struct fixture t;
-            char what[96], name[32];
+            char name[32];
             if (widths[w] % formats[i].group) continue;
             format_name(&formats[i], name);
             make_fixture(&t, &formats[i], widths[w], 1000 * (uint64_t)i + w);
@@ -118,13 +112,13 @@ static void check_panels(const struct kernels *k) {
             for (int64_t n = 1; n <= ROWS; n += w >= N_FULL ? 9 : n < 17 ? 1 : 5) {
                 memset(got, 0x55, sizeof got);
                 run_panels(k, &t, 0, n, got);
-                snprintf(what, sizeof what, "panels of %s, %d inputs, %d rows", name, (int)widths[w], (int)n);
-                expect(differences(got, want, n * PANELS * PANEL_ROWS) == 0, k, what, 0);
+                tally_check(differences(got, want, n * PANELS * PANEL_ROWS) == 0, "panel", name, "%d inputs, %d rows", (int)widths[w],
+                            (int)n);
             }
             for (int64_t m = 1; m < ROWS; m += w >= N_FULL ? 17 : 3) {
                 run_panels(k, &t, m, 1, got);
-                snprintf(what, sizeof what, "panels of %s, row %d alone", name, (int)m);
-                expect(differences(got, want + m * PANELS * PANEL_ROWS, PANELS * PANEL_ROWS) == 0, k, what, 0);
+                tally_check(differences(got, want + m * PANELS * PANEL_ROWS, PANELS * PANEL_ROWS) == 0, "panel", name,
+                            "%d inputs, row %d alone", (int)widths[w], (int)m);
             }
             free_fixture(&t);
         }
@@ -142,17 +136,17 @@ static void check_sums(const struct kernels *k, const struct kernels *plain) {
             double size = 0;
             for (int i = 0; i < N; i++) a[i] = random_at((uint64_t)i) * sizes[s], b[i] = y[i] = z[i] = random_at((uint64_t)i + 999);
             for (int i = 0; i < n; i++) size += fabs((double)a[i] * (double)b[i]);
-            expect(fabs((double)(k->dot(a, b, n) - plain->dot(a, b, n))) <= 1e-6 * size, k, "dot", n);
+            tally_check(fabs((double)(k->dot(a, b, n) - plain->dot(a, b, n))) <= 1e-6 * size, "dot", "", "%d elements", n);
             k->axpy(y, a, 0.5f, n);
             plain->axpy(z, a, 0.5f, n);
             for (int i = 0; i < n; i++) y[i] = fabsf(y[i] - z[i]) <= 1e-6f * (fabsf(a[i]) + 1) ? z[i] : NAN;
-            expect(memcmp(y, z, sizeof y) == 0, k, "axpy", n);
+            tally_check(memcmp(y, z, sizeof y) == 0, "axpy", "", "%d elements", n);
             double have = k->sum_squares(b, n), want = plain->sum_squares(b, n);
-            expect(fabs(have - want) <= 1e-6 * want, k, "sum of squares", n);
-            expect(fabs(k->sum(b, n) - plain->sum(b, n)) <= 1e-6 * (n + 1), k, "sum", n);
-            expect(k->max(a, n, -INFINITY) == plain->max(a, n, -INFINITY), k, "max", n);
+            tally_check(fabs(have - want) <= 1e-6 * want, "sum_squares", "", "%d elements", n);
+            tally_check(fabs(k->sum(b, n) - plain->sum(b, n)) <= 1e-6 * (n + 1), "sum", "", "%d elements", n);
+            tally_check(k->max(a, n, -INFINITY) == plain->max(a, n, -INFINITY), "max", "", "%d elements", n);
             if (n > 3) a[n / 2] = NAN;
-            expect(k->max(a, n, -3.0f) == plain->max(a, n, -3.0f), k, "max beside what is no number", n);
+            tally_check(k->max(a, n, -3.0f) == plain->max(a, n, -3.0f), "max", "", "%d elements, one of them not a number", n);
         }
 }
 
@@ -162,20 +156,20 @@ static void check_functions(const struct kernels *k, const struct kernels *plain
     float x[N], y[N];
     for (int kind = 0; kind < N_ACT_KINDS; kind++) {
         struct act_args a = {.kind = (enum act_kind)kind, .scale = 1, .p = {3, 2, 0.5f, -1e-6f}};
-        double worst = 0;
+        int wrong = 0;
         for (int i = 0; i < N; i++) x[i] = y[i] = i < N_EDGES ? edges[i] : 12 * random_at((uint64_t)i);
         k->act(x, N, &a);
         plain->act(y, N, &a);
         for (int i = 0; i < N; i++) {
-            if (isnan(y[i]) || isinf(y[i])) worst = isnan(y[i]) == isnan(x[i]) || !isnan(x[i]) ? worst : 1;
-            else if (!(fabs((double)x[i] - y[i]) <= 4e-6 * fabs((double)y[i]) + 1e-6)) worst = 1;
+            if (isnan(y[i]) || isinf(y[i])) wrong += isnan(x[i]) && !isnan(y[i]);
+            else wrong += !(fabs((double)x[i] - y[i]) <= 4e-6 * fabs((double)y[i]) + 1e-6);
         }
-        expect(worst == 0, k, act_name((enum act_kind)kind), worst);
+        tally_check(wrong == 0, "act", act_name((enum act_kind)kind), "%d of %d numbers", wrong, N);
     }
     for (int n = 1; n < N; n += 7) {
         for (int i = 0; i < n; i++) x[i] = y[i] = 30 * random_at((uint64_t)i);
         float most = plain->max(x, n, -INFINITY), have = k->exp_sum(x, n, most), want = plain->exp_sum(y, n, most);
-        expect(fabsf(have - want) <= 2e-6f * want, k, "sum of exponentials", n);
+        tally_check(fabsf(have - want) <= 2e-6f * want, "exp_sum", "", "%d elements", n);
     }
 }
 
@@ -186,6 +180,7 @@ static void check_plain(const struct kernels *k) {
     for (int t = 0; t < 3 && k->plain; t++)
         for (int n = 1; n <= N; n += n < 40 ? 1 : 23) {
             enum dtype dtype = t == 0 ? DT_F32 : t == 1 ? DT_F16 : DT_BF16;
+            const char *name = dtype_name(dtype);
             for (int i = 0; i < n; i++) w[i] = random_at((uint64_t)i);
             if (t) plain_from_f32(dtype, w, n, h), plain_to_f32(dtype, h, n, w);
             struct plain_args p = {
@@ -194,10 +189,10 @@ static void check_plain(const struct kernels *k) {
             for (int m = 0; m < 5; m++) {
                 double exact = 0;
                 for (int i = 0; i < n; i++) exact += (double)w[i] * (double)x[m * N + i];
-                expect(fabs(exact - (double)y[m]) <= 1e-5, k, "plain row", exact - (double)y[m]);
+                tally_check(fabs(exact - (double)y[m]) <= 1e-5, "plain", name, "%d inputs, row %d: off by %g", n, m, exact - (double)y[m]);
                 p.x = x + m * N, p.n_rows = 1, p.y = &one;
                 k->plain(&p);
-                expect(memcmp(&one, &y[m], sizeof one) == 0, k, "plain row alone", n);
+                tally_check(memcmp(&one, &y[m], sizeof one) == 0, "plain", name, "%d inputs, row %d alone", n, m);
             }
         }
 }
@@ -222,7 +217,7 @@ static void check_attention(const struct kernels *k) {
                     for (int d = 0; d < width; d++) exact += (double)q[h * width + d] * (double)f16_to_f32(cache[d * KV_BLOCK_POS + p]);
                     worst = fmax(worst, fabs(exact * 0.25 - (double)scores[h * KV_BLOCK_POS + p]));
                 }
-            expect(worst <= 1e-4, k, "scores of a block", worst);
+            tally_check(worst <= 1e-4, "block_scores", "f16", "width %d, %d heads: off by %g", (int)width, (int)heads, worst);
             memset(out, 0, sizeof out);
             k->block_mix(&b);
             worst = 0;
@@ -231,14 +226,15 @@ static void check_attention(const struct kernels *k) {
                 single.heads = 1, single.scores = scores + h * KV_BLOCK_POS, single.out = alone;
                 memset(alone, 0, sizeof alone);
                 k->block_mix(&single);
-                expect(memcmp(alone, out + h * width, (size_t)width * sizeof *out) == 0, k, "mix of a head alone", h);
+                tally_check(memcmp(alone, out + h * width, (size_t)width * sizeof *out) == 0, "block_mix", "f16", "width %d, head %d alone",
+                            (int)width, h);
                 for (int d = 0; d < width; d++) {
                     double exact = 0;
                     for (int p = 3; p < 61; p++) exact += (double)scores[h * KV_BLOCK_POS + p] * (double)f16_to_f32(cache[p * width + d]);
                     worst = fmax(worst, fabs(exact - (double)out[h * width + d]));
                 }
             }
-            expect(worst <= 1e-3, k, "mix of a block", worst);
+            tally_check(worst <= 1e-3, "block_mix", "f16", "width %d, %d heads: off by %g", (int)width, (int)heads, worst);
         }
 }
 
@@ -249,7 +245,7 @@ static void check_store(const struct kernels *k) {
     if (!k->store_f16) return;
     for (int i = 0; i < N; i++) x[i] = i < 13 ? edges[i] : random_at((uint64_t)i);
     k->store_f16(h, x, N);
-    for (int i = 0; i < N; i++) expect(h[i] == f16_from_f32(x[i]), k, "f16 of a number", (double)x[i]);
+    for (int i = 0; i < N; i++) tally_check(h[i] == f16_from_f32(x[i]), "store_f16", "", "%g", (double)x[i]);
 }
 
 /* ---- times -------------------------------------------------------------------------------------------------------- */
@@ -368,10 +364,10 @@ static void check_level(const struct kernels *k, bool timed) {
     check_sums(k, &plain);
     check_functions(k, &plain);
     check_plain(k);
-    check_cpu_plain(k, expect);
+    check_cpu_plain(k);
     check_attention(k);
     check_store(k);
-    check_kv(k, &plain, expect);
+    check_kv(k, &plain);
     if (!timed) return;
     time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 4, 64}, "4-bit g64");
     time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 8, 64}, "8-bit g64");
@@ -389,14 +385,13 @@ int check_cpu(const char *level, bool timed) {
         struct err err;
         struct kernels k;
         if (cpu_level_parse(str_of(levels[i]), &mask, &err)) continue;
-        uint32_t flags = cpu_flags() & mask;
+        uint32_t flags = cpu_flags() & mask & ~(uint32_t)CPU_SHA; /* every family has it, and no kernel */
         if (flags == seen || (flags == 0 && i > 0) || (level && strcmp(level, levels[i]))) continue;
         seen = flags;
         kern_select(&k, flags);
-        int before = n_failed;
+        tally_begin(k.isa);
         check_level(&k, timed);
-        printf("%s: %s\n", k.isa, n_failed == before ? "all as the reference" : "not as the reference");
+        tally_end();
     }
-    printf("%d passed, %d failed\n", n_passed, n_failed);
-    return n_failed > 0;
+    return tally_finish();
 }

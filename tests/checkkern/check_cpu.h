@@ -8,13 +8,12 @@
  * exit status. */
 int check_cpu(const char *level, bool timed);
 
-/* The part of it that is about plain weights; every comparison goes to `expect`. */
-typedef void check_fn(bool ok, const struct kernels *k, const char *what, double detail);
-void check_cpu_plain(const struct kernels *k, check_fn *expect);
+/* The part of it that is about plain weights. */
+void check_cpu_plain(const struct kernels *k);
 void time_cpu_plain(const struct kernels *k);
 /* Prints the speed of products with 1 to 256 rows; a has everything but the rows. */
 void time_panel_rows(const struct kernels *k, const char *name, struct panel_args a);
 /* The part that is about a cache of 8 or 4 bits. */
-void check_kv(const struct kernels *k, const struct kernels *plain, check_fn *expect);
+void check_kv(const struct kernels *k, const struct kernels *plain);
 
 #endif

@@ -1,6 +1,7 @@
 /* Products over panels of plain weights: against sums in double over the rows as they were, and against themselves, as a
  * row's bits may not depend on the rows beside it. */
 #include "check_cpu.h"
+#include "check_tally.h"
 
 #include "base/arena.h"
 #include "base/half.h"
@@ -96,15 +97,17 @@ static bool near_exact(const struct fixture *t, int64_t m, int64_t r, float have
     return fabs((double)have - exact) <= (t->dtype == DT_F16 ? 8e-6 : 4e-6) * size + 1.2e-38 * small;
 }
 
-static void check_rows(const struct kernels *k, const struct fixture *t, const float *y, check_fn *expect) {
+static void check_rows(const struct fixture *t, const float *y) {
     static float unpacked[16384];
     for (int64_t m = 0; m < ROWS; m++)
-        for (int64_t r = 0; r < OUT; r++) expect(near_exact(t, m, r, y[m * OUT + r]), k, "products of plain panels", (double)r);
+        for (int64_t r = 0; r < OUT; r++)
+            tally_check(near_exact(t, m, r, y[m * OUT + r]), "plain panel", dtype_name(t->dtype), "%d inputs, row %d, output %d",
+                        (int)t->shape.in, (int)m, (int)r);
     for (int64_t r = 0; r < OUT; r += 5) {
         int64_t wrong = 0, in = t->shape.in;
         pack_unpack_row(&t->shape, t->panels + (size_t)(r / PANEL_ROWS) * t->shape.panel_bytes, (int32_t)(r % PANEL_ROWS), unpacked);
         for (int64_t i = 0; i < in; i++) wrong += unpacked[i] != weight_at(t, r * in + i);
-        expect(wrong == 0, k, "a row out of a plain panel", (double)r);
+        tally_check(wrong == 0, "unpacked plain panel", dtype_name(t->dtype), "%d inputs, row %d", (int)in, (int)r);
     }
 }
 
@@ -114,35 +117,32 @@ static int64_t differences(const float *a, const float *b) {
     return count;
 }
 
-static void check_dtype(const struct kernels *k, enum dtype dtype, check_fn *expect) {
+static void check_dtype(const struct kernels *k, enum dtype dtype) {
     static const int64_t widths[] = {32, 96, 576, 1024, 2880}; /* the last ones with fewer numbers of rows */
     static float all[ROWS * OUT], some[ROWS * OUT];
     const char *name = dtype_name(dtype);
     for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
         struct fixture t;
-        char what[96];
         make_fixture(&t, k, dtype, widths[w]);
         run(k, &t, 0, ROWS, PANELS, all);
-        check_rows(k, &t, all, expect);
+        check_rows(&t, all);
         for (int64_t n = 1; n<ROWS; n += w> 2 ? 11 : n < 20 ? 1 : 4) {
             int64_t wrong = 0, first = n % 3;
             memset(some, 0x55, sizeof some);
             run(k, &t, first, n, PANELS, some);
             for (int64_t m = 0; m < n; m++) wrong += differences(some + m * OUT, all + (first + m) * OUT);
-            snprintf(what, sizeof what, "%s panels, %d inputs, %d rows", name, (int)widths[w], (int)n);
-            expect(wrong == 0, k, what, (double)wrong);
+            tally_check(wrong == 0, "plain panel", name, "%d inputs, %d rows", (int)widths[w], (int)n);
         }
         for (int64_t m = 0; m<ROWS; m += w> 2 ? 17 : 3) {
             for (int64_t p = 1; p <= PANELS; p++) run(k, &t, m, 1, p, some);
-            snprintf(what, sizeof what, "%s panels, %d inputs, row %d alone", name, (int)widths[w], (int)m);
-            expect(differences(some, all + m * OUT) == 0, k, what, 0);
+            tally_check(differences(some, all + m * OUT) == 0, "plain panel", name, "%d inputs, row %d alone", (int)widths[w], (int)m);
         }
         free_fixture(&t);
     }
 }
 
 /* Every f16 and every bf16 that is a number, times one: it must come out as it was (bf16: or as zero, where it is not normal). */
-static void check_every_number(const struct kernels *k, enum dtype dtype, check_fn *expect) {
+static void check_every_number(const struct kernels *k, enum dtype dtype) {
     enum { IN = 1024, N_PANELS = 4, ALL = IN * N_PANELS * PANEL_ROWS, AT_ONCE = 64 };
     static uint16_t values[ALL];
     static float x[IN], y[AT_ONCE][N_PANELS * PANEL_ROWS];
@@ -176,17 +176,17 @@ static void check_every_number(const struct kernels *k, enum dtype dtype, check_
                 wrong += y[m][r] != want && !(y[m][r] == 0 && fabsf(want) < 1.1754944e-38f);
             }
     }
-    expect(wrong == 0, k, dtype == DT_F16 ? "every f16 times one" : "every bf16 times one", (double)wrong);
+    tally_check(wrong == 0, "plain panel", dtype_name(dtype), "%d numbers times one", (int)wrong);
     mem_free(panels);
     mem_free(q);
 }
 
-void check_cpu_plain(const struct kernels *k, check_fn *expect) {
+void check_cpu_plain(const struct kernels *k) {
     static const enum dtype dtypes[] = {DT_BF16, DT_F16, DT_F32};
     for (int i = 0; i < 3; i++) {
         if (!kern_plain(k, dtypes[i])->panel) continue;
-        check_dtype(k, dtypes[i], expect);
-        if (dtypes[i] != DT_F32) check_every_number(k, dtypes[i], expect);
+        check_dtype(k, dtypes[i]);
+        if (dtypes[i] != DT_F32) check_every_number(k, dtypes[i]);
     }
 }
 

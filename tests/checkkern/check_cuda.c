@@ -1,5 +1,6 @@
 /* checkkern --cuda: every case on the CPU's reference and on the GPU, in both precisions; results within the tolerance, and the same bits
  * when the same steps run again. */
+#include "../backend_alone.h"
 #include "check_cuda.h"
 #include "check_ops.h"
 
@@ -85,7 +86,7 @@ static void open_step(struct check *c) {
     s->ids = arena_new(&c->arena, int32_t, CHECK_ROWS);
     s->pos = arena_new(&c->arena, int32_t, CHECK_ROWS);
     s->seq_of = arena_new(&c->arena, int32_t, CHECK_ROWS);
-    s->logit_rows = arena_new(&c->arena, int32_t, CHECK_ROWS);
+    s->wanted_rows = arena_new(&c->arena, int32_t, CHECK_ROWS);
     s->seqs = arena_new(&c->arena, struct step_seq, CHECK_SEQS);
     s->rope = arena_new(&c->arena, float, CHECK_SEQS * 2 * 32);
     s->tables[0] = arena_new(&c->arena, int32_t, CHECK_SEQS * CHECK_BLOCKS);
@@ -99,7 +100,7 @@ static int32_t block_of(int32_t seq, int32_t i) {
 
 static void fill_step(struct check *c, const struct check_step *rows) {
     struct step *s = &c->step;
-    s->n_rows = s->n_seqs = s->n_logits = 0;
+    s->n_rows = s->n_seqs = s->n_logits = s->n_wanted = 0;
     for (int pass = 0; pass < 2; pass++) /* decode rows first */
         for (int32_t q = 0; q < CHECK_SEQS; q++) {
             int32_t n = rows->rows[q];
@@ -112,7 +113,8 @@ static void fill_step(struct check *c, const struct check_step *rows) {
                 s->pos[s->n_rows] = c->done[q];
                 s->seq_of[s->n_rows] = i_seq;
             }
-            s->logit_rows[s->n_logits++] = s->n_rows - 1;
+            s->wanted_rows[s->n_wanted++] = s->n_rows - 1;
+            s->n_logits = s->n_wanted;
         }
 }
 
@@ -156,7 +158,9 @@ static int64_t run_case(struct check *c, const struct check_case *which, float *
 static struct backend *open_backend(const struct backend_type *type, enum precision precision) {
     struct err err;
     struct backend *be = NULL;
-    fail_if(type->open(&(struct backend_options){.precision = precision, .n_threads = 2}, &be, &err), &err);
+    fail_if(
+        backend_open_alone(type, &(struct device_options){.n_threads = 2}, &(struct backend_options){.precision = precision}, &be, &err),
+        &err);
     return be;
 }
 
@@ -238,9 +242,9 @@ static int check_backends(struct check_case *cases, int32_t n_cases, const char 
         if (exact) compare(&t, &cases[i], "exact", exact, n);
         compare(&t, &cases[i], "default", rounded, n);
     }
-    cpu->type->close(cpu);
-    if (exact) exact->type->close(exact);
-    rounded->type->close(rounded);
+    backend_close(cpu);
+    backend_close(exact);
+    backend_close(rounded);
     printf("%d passed, %d failed\n", t.n_passed, t.n_failed);
     mem_free(t.want);
     mem_free(t.got);

@@ -1,11 +1,10 @@
 /* The kernels of a cache of 8 or 4 bits: every set must give the reference's bits, and the reference must be near the truth. */
 #include "check_cpu.h"
+#include "check_tally.h"
 
 #include "base/hash.h"
 
 #include <math.h>
-
-static check_fn *expect;
 
 enum { HEADS = KV_HEADS_MAX, WIDTH = KV_WIDTH_MAX };
 
@@ -41,10 +40,14 @@ static bool fill(const struct kernels *k, const struct kernels *plain, bool valu
     return same;
 }
 
+static const char *bits_name(const struct kv_case *c) {
+    return c->bits == 8 ? "8 bits" : "4 bits";
+}
+
 static void check_keys(const struct kernels *k, const struct kernels *plain, struct kv_case *c) {
     struct kv_query mine[HEADS], theirs[HEADS];
     float got[HEADS][KV_BLOCK_POS], want[HEADS][KV_BLOCK_POS];
-    expect(fill(k, plain, false, c), k, "codes of a key", c->width);
+    tally_check(fill(k, plain, false, c), "kv_store", bits_name(c), "a key of width %d", (int)c->width);
     for (int32_t h = 0; h < c->heads; h++) {
         k->kv_query(c->q[h], c->width, &mine[h]);
         plain->kv_query(c->q[h], c->width, &theirs[h]);
@@ -54,7 +57,8 @@ static void check_keys(const struct kernels *k, const struct kernels *plain, str
     for (int i = 0; i < KV_ASKS; i++) b.ask[i] = c->cache;
     b.q = mine, b.scores = got[0], k->kv_scores(&b);
     b.q = theirs, b.scores = want[0], plain->kv_scores(&b);
-    expect(memcmp(got, want, (size_t)c->heads * sizeof got[0]) == 0, k, "scores of a small cache", c->width);
+    tally_check(memcmp(got, want, (size_t)c->heads * sizeof got[0]) == 0, "kv_scores", bits_name(c), "width %d, %d heads", (int)c->width,
+                (int)c->heads);
     double error = 0, size = 0;
     for (int32_t h = 0; h < c->heads; h++)
         for (int32_t p = 0; p < KV_BLOCK_POS; p++) {
@@ -62,14 +66,15 @@ static void check_keys(const struct kernels *k, const struct kernels *plain, str
             for (int32_t d = 0; d < c->width; d++) exact += 0.25 * (double)c->q[h][d] * (double)c->x[p][d];
             error += (exact - (double)got[h][p]) * (exact - (double)got[h][p]), size += exact * exact;
         }
-    expect(error <= size * (c->bits == 8 ? 4e-4 : 0.1), k, "scores of a small cache beside exact ones", error / size);
+    tally_check(error <= size * (c->bits == 8 ? 4e-4 : 0.1), "kv_scores", bits_name(c), "width %d, %d heads: off by %g", (int)c->width,
+                (int)c->heads, error / size);
 }
 
 static void check_values(const struct kernels *k, const struct kernels *plain, struct kv_case *c) {
     static float got[HEADS][WIDTH], want[HEADS][WIDTH];
     float weights[HEADS][KV_BLOCK_POS];
     int32_t range[HEADS][2];
-    expect(fill(k, plain, true, c), k, "codes of a value", c->width);
+    tally_check(fill(k, plain, true, c), "kv_store", bits_name(c), "a value of width %d", (int)c->width);
     memset(got, 0, sizeof got), memset(want, 0, sizeof want);
     for (int32_t h = 0; h < c->heads; h++) {
         range[h][0] = h % 3 * 7, range[h][1] = KV_BLOCK_POS - h;
@@ -81,7 +86,8 @@ static void check_values(const struct kernels *k, const struct kernels *plain, s
     b.scores = weights[0], b.scores_stride = KV_BLOCK_POS, b.out_stride = WIDTH;
     b.out = got[0], k->kv_mix(&b);
     b.out = want[0], plain->kv_mix(&b);
-    expect(memcmp(got, want, (size_t)c->heads * sizeof got[0]) == 0, k, "mix of a small cache", c->width);
+    tally_check(memcmp(got, want, (size_t)c->heads * sizeof got[0]) == 0, "kv_mix", bits_name(c), "width %d, %d heads", (int)c->width,
+                (int)c->heads);
     double error = 0, size = 0;
     for (int32_t h = 0; h < c->heads; h++) {
         k->kv_turn(got[h], c->width);
@@ -91,7 +97,8 @@ static void check_values(const struct kernels *k, const struct kernels *plain, s
             error += (exact - y) * (exact - y), size += exact * exact;
         }
     }
-    expect(error <= size * (c->bits == 8 ? 4e-4 : 0.1), k, "mix of a small cache beside an exact one", error / size);
+    tally_check(error <= size * (c->bits == 8 ? 4e-4 : 0.1), "kv_mix", bits_name(c), "width %d, %d heads: off by %g", (int)c->width,
+                (int)c->heads, error / size);
 }
 
 /* Zeros stay zeros; what is not finite shows in the scale. */
@@ -103,14 +110,14 @@ static void check_edges(const struct kernels *k) {
             uint8_t codes[64];
             x[17] = edges[i];
             float scale = k->kv_store(x, 64, bits, codes);
-            expect(i < 3 ? isfinite(scale) : scale != scale, k, "scale of an odd vector", (double)edges[i]);
+            tally_check(i < 3 ? isfinite(scale) : scale != scale, "kv_store", bits == 8 ? "8 bits" : "4 bits", "a vector with %g",
+                        (double)edges[i]);
         }
 }
 
-void check_kv(const struct kernels *k, const struct kernels *plain, check_fn *count) {
+void check_kv(const struct kernels *k, const struct kernels *plain) {
     static const int32_t widths[] = {16, 48, 64, 80, 96, 112, 128, 192, 256};
     static struct kv_case c;
-    expect = count;
     for (uint64_t p = 0; p < KV_BLOCK_POS; p++)
         for (uint64_t d = 0; d < WIDTH; d++) c.x[p][d] = element(p, d);
     for (uint64_t h = 0; h < HEADS; h++)

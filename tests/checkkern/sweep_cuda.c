@@ -3,6 +3,7 @@
  * A step holds several products of the same shape, each with a weight of its own so that the L2 cache does not answer for the memory. Its
  * time less that of a step without them, divided by their number, is one product's. What the backend would choose by itself is marked.
  * Nothing is compared here: checkkern --cuda does that. */
+#include "../backend_alone.h"
 #include "check_cuda.h"
 
 #include "backend/cuda/cuda.h"
@@ -79,7 +80,7 @@ static void open_step(struct sweep *s) {
     t->ids = arena_new(&s->arena, int32_t, ROWS_MAX);
     t->pos = arena_new(&s->arena, int32_t, ROWS_MAX);
     t->seq_of = arena_new(&s->arena, int32_t, ROWS_MAX);
-    t->logit_rows = arena_new(&s->arena, int32_t, ROWS_MAX);
+    t->wanted_rows = arena_new(&s->arena, int32_t, ROWS_MAX);
     t->seqs = arena_new(&s->arena, struct step_seq, ROWS_MAX);
     t->rope = arena_new(&s->arena, float, 1);
 }
@@ -88,7 +89,7 @@ static void open_step(struct sweep *s) {
 static struct step_key fill_step(struct sweep *s, int32_t n_rows) {
     struct step *t = &s->step;
     bool decode = n_rows <= 64;
-    t->n_rows = n_rows, t->n_seqs = decode ? n_rows : 1, t->n_logits = 1;
+    t->n_rows = n_rows, t->n_seqs = decode ? n_rows : 1, t->n_logits = t->n_wanted = 1;
     for (int32_t i = 0; i < n_rows; i++) t->ids[i] = i % 16, t->pos[i] = decode ? 0 : i, t->seq_of[i] = decode ? i : 0;
     for (int32_t i = 0; i < t->n_seqs; i++) t->seqs[i] = (struct step_seq){.row = i, .n_rows = decode ? 1 : n_rows, .starts = true};
     return (struct step_key){.n_rows = n_rows, .n_seqs = t->n_seqs, .n_logits = 1, .max_len = decode ? 1 : n_rows, .decode_only = decode};
@@ -138,18 +139,16 @@ static void report(struct sweep *s, const struct sweep_product *p, int32_t rows,
 
 /* One product, format and number of rows on every row of the table that takes it. */
 static void sweep_rows(struct sweep *s, const struct sweep_product *p, int32_t n_rows) {
-    size_t n;
-    const struct select_row *table = cuda_select_rows(&n), *own = NULL, *taken = NULL;
+    const struct select_row *own = NULL, *taken = NULL;
     s->c->forced = NULL;
     double empty = step_ns(s, n_rows, 0, &taken);
     (void)step_ns(s, n_rows, s->n_weights, &own);
-    for (size_t i = 0; i < n; i++) {
-        if (table[i].kind != OP_LINEAR) continue;
-        bool reference = table[i].lower == lower_linear_ref;
-        if (reference && &table[i] != own) continue; /* a hundred times as slow: not a choice */
-        s->c->forced = &table[i];
+    for (const struct select_row *row = cuda_select_rows; row->name; row++) {
+        if (row->kind != OP_LINEAR) continue;
+        if (row->lower == lower_linear_ref && row != own) continue; /* a hundred times as slow: not a choice */
+        s->c->forced = row;
         double ns = step_ns(s, n_rows, s->n_weights, &taken) - empty;
-        if (taken == &table[i]) report(s, p, n_rows, taken, taken == own, ns / s->n_weights);
+        if (taken == row) report(s, p, n_rows, taken, taken == own, ns / s->n_weights);
     }
     s->c->forced = NULL;
 }
@@ -159,7 +158,7 @@ int sweep_cuda(const char *only, bool quick) {
     struct sb out = {0};
     struct err err;
     struct backend *be = NULL;
-    fail_if(cuda_backend.open(&(struct backend_options){0}, &be, &err), &err);
+    fail_if(backend_open_alone(&cuda_backend, &(struct device_options){0}, &(struct backend_options){0}, &be, &err), &err);
     s.c = (struct cuda *)be;
     s.json = (struct jsonw){.out = &out};
     fail_if(be->type->kv_open(be, &(struct kv_layout){.n_slots = 1, .max_context = ROWS_MAX}, &err), &err);
@@ -184,7 +183,7 @@ int sweep_cuda(const char *only, bool quick) {
     printf("%.*s\n", (int)lines.n, lines.p);
     sb_free(&out), sb_free(&lines);
     be->type->kv_close(be);
-    be->type->close(be);
+    backend_close(be);
     arena_free(&s.arena);
     return 0;
 }

@@ -21,7 +21,7 @@ import crafted
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
-from counting import check, finish, skip  # noqa: E402
+from counting import HANG, check, finish, skip  # noqa: E402
 
 program = os.path.abspath(sys.argv[1])
 data = Path(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] else None
@@ -56,12 +56,17 @@ class Terminal:
     def type(self, text):
         subprocess.run([*self.tmux, "send-keys", "-l", text], check=True)
 
+    def paste(self, text):
+        """As the terminal does it: marked, where the program has asked for that."""
+        subprocess.run([*self.tmux, "load-buffer", "-"], input=text, check=True, encoding="utf-8")
+        subprocess.run([*self.tmux, "paste-buffer", "-p"], check=True)
+
     def screen(self, *more):
         """more: "-e" for the escape sequences of colours, too."""
         text = subprocess.run([*self.tmux, "capture-pane", "-p", "-S", "-200", *more], capture_output=True, text=True).stdout
         return "\n".join(line.rstrip() for line in text.split("\n")).rstrip()
 
-    def wait(self, what, count=1, seconds=90):
+    def wait(self, what, count=1, seconds=HANG):
         """Until the screen has the text (so often); the screen."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -213,6 +218,78 @@ def check_letters():
         t.close()
 
 
+def check_paste(folder):
+    """Pasted lines are one message, and wait for Enter; a text that is higher than the screen is shown in part."""
+    if is_windows:
+        return skip("pasting: Wine's console does not mark it")
+    text = "def f(x):\n\treturn x  # \u4e2d\n\nWhat does it do?\n"
+    t = Terminal(["run", "--seed", "3", "-n", "8", "--threads", "1", "--no-history"], width=80, height=24)
+    try:
+        t.ready()
+        t.paste(text)
+        screen = t.wait(r"What does it do\?")
+        check(">>> def f(x):\n    return x  # \u4e2d\n\nWhat does it do?" in screen and not FIGURES.search(screen), f"a paste is shown: {screen}")
+        t.type("Tell me.")
+        t.keys("Enter")
+        screen = t.wait(FIGURES.pattern)
+        check(len(FIGURES.findall(screen)) == 1, f"a paste is one message: {screen}")
+        t.ready()
+        t.keys("Up", "Up", "Home")
+        t.type("X")
+        t.keys("Enter")
+        t.wait(FIGURES.pattern, 2)
+        t.ready()
+        t.paste("".join(f"line {i} of many\n" for i in range(1, 101)))
+        screen = t.wait(r"line 100 of many")
+        check("\n[rows 80 to 101 of 101]\nline 80 of many\n" in screen and "line 79" not in screen, f"a tall paste is shown in part: {screen}")
+        t.keys(*["Up"] * 40)
+        screen = t.wait(r"line 61 of many")
+        check("\n[rows 61 to 82 of 101]\nline 61 of many\n" in screen and "line 83" not in screen, f"Up goes through it: {screen}")
+        t.keys("C-c")
+        t.ready()
+        path = f"{folder}/paste.json"
+        t.type(f"/save {path}")
+        t.keys("Enter")
+        t.wait("4 messages are in")
+        said = [m["content"] for m in json.load(open(path))["messages"] if m["role"] == "user"] if os.path.exists(path) else []
+        check(said == [text + "Tell me.", text.replace("What", "XWhat") + "Tell me."], f"what was pasted, and changed when it came back: {said}")
+        t.type("/bye")
+        t.keys("Enter")
+        check("EXIT=0" in t.wait("EXIT="), "/bye after a paste")
+    finally:
+        t.close()
+
+
+def check_ways_out():
+    """Whoever ends the program while a line is edited finds the terminal as it was: no marks around pastes, letters are shown."""
+    import signal
+    import termios
+    if is_windows:
+        return
+    for how in ("Ctrl-D", signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        ours, theirs = pty.openpty()
+        p = subprocess.Popen([program, "run", "--threads", "1", "--no-history"], stdin=theirs, stdout=theirs, stderr=theirs, env=environment())
+        seen = b""
+        while b">>> " not in seen:
+            seen += os.read(ours, 4096)
+        time.sleep(0.2)
+        if how == "Ctrl-D":
+            os.write(ours, b"\x04")
+        else:
+            p.send_signal(how)
+        p.wait(60)
+        os.set_blocking(ours, False)
+        try:
+            seen += os.read(ours, 65536)
+        except OSError:
+            pass
+        shows = termios.tcgetattr(theirs)[3] & termios.ECHO
+        os.close(theirs)
+        os.close(ours)
+        marks = re.findall(rb"\x1b\[\?2004([hl])", seen)
+        check(marks and marks[-1] == b"l" and shows and p.returncode == (0 if how == "Ctrl-D" else -how), f"ended by {how}: {p.returncode} {seen!r}")
+
+
 def check_history():
     """What was typed is there in the next session, and nobody else may read it."""
     path = Path(home) / "history"
@@ -298,7 +375,7 @@ def check_minimind():
 
 
 def pipe(*args, text=""):
-    return subprocess.run([*command, "run", *args], input=text, capture_output=True, text=True, timeout=120, env=environment(), encoding="utf-8")
+    return subprocess.run([*command, "run", *args], input=text, capture_output=True, text=True, timeout=HANG, env=environment(), encoding="utf-8")
 
 
 def check_pipe():
@@ -334,7 +411,7 @@ def check_dumb():
     read_until(b" tok/s")
     os.write(ours, b"\x04")
     read_until(b"never said")
-    p.wait(60)
+    p.wait(HANG)
     os.close(ours)
     check(p.returncode == 0 and b"\x1b" not in seen and b"[8 tokens" in seen, f"a dumb terminal: {p.returncode} {seen!r}")
 
@@ -356,11 +433,13 @@ def main():
         finish()
     check_pipe()
     check_dumb()
+    check_ways_out()
     if shutil.which("tmux"):
         with tempfile.TemporaryDirectory() as folder:
             check_talk(folder)
             check_letters()
             check_interrupt()
+            check_paste(folder)
             check_history()
             check_thoughts(folder)
             if data:

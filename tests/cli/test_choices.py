@@ -16,14 +16,14 @@ from pathlib import Path
 import crafted
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "server"))
-from harness import Server, check, finish  # noqa: E402
+from harness import HANG, Server, check, finish  # noqa: E402
 
 program = os.path.abspath(sys.argv[1])
 
 
 def run(*args, text=None):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_"))}
-    return subprocess.run([program, *map(str, args)], input=text, capture_output=True, text=True, timeout=120, env=env, encoding="utf-8")
+    return subprocess.run([program, *map(str, args)], input=text, capture_output=True, text=True, timeout=HANG, env=env, encoding="utf-8")
 
 
 def generate(model, *args, **keys):

@@ -16,15 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from counting import check, finish, skip  # noqa: E402
-from terminal import read_all  # noqa: E402
+from counting import HANG, check, finish, skip  # noqa: E402
+from terminal import read_all, rows  # noqa: E402
 
 program = os.path.abspath(sys.argv[1])
 
 
 def run(*args, env=None, exe=program, text_in=None):
     full = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_"))}
-    return subprocess.run([exe, *args], capture_output=True, text=True, timeout=60, env={**full, **(env or {})}, input=text_in)
+    return subprocess.run([exe, *args], capture_output=True, text=True, timeout=HANG, env={**full, **(env or {})}, input=text_in)
 
 
 def expect(args, code, out="", err="", env=None):
@@ -82,7 +82,7 @@ def check_generate():
             p = subprocess.Popen([program, "serve", "--port", "0", "-m", folder + "/bare"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             p.stdout.readline()
             p.send_signal(signal.SIGTERM)
-            log = p.communicate(timeout=60)[1]
+            log = p.communicate(timeout=HANG)[1]
             check("bare has no chat template: chats get a plain User/Assistant form" in log, f"serve without one: {log}")
     r = run("generate", "-m", __file__, "-p", "x")
     check(r.returncode == 1 and "no safetensors file" in r.stderr, f"a file that is no model: {r.stderr}")
@@ -118,7 +118,7 @@ def check_stdin():
     if not program.endswith(".exe"):  # a shell cannot hand a folder over there
         for command in (["run"], ["generate", "-p", "-"], ["tokenize"], ["tokenize", "--jsonl"], ["detokenize"], ["detokenize", "--jsonl"], ["template", "--jsonl"], ["perplexity", "-"]):
             folder = os.open("/", os.O_RDONLY)
-            r = subprocess.run([program, *command], stdin=folder, capture_output=True, text=True, timeout=60)
+            r = subprocess.run([program, *command], stdin=folder, capture_output=True, text=True, timeout=HANG)
             os.close(folder)
             check(r.returncode == 1 and "cannot read standard input: Is a directory" in r.stderr, f"{command} of what cannot be read: {r}")
         # another program may have left the pipe we share in the mode that does not wait
@@ -131,7 +131,7 @@ def check_stdin():
             os.write(write_end, b'"Lily"\n')
             answers.append(p.stdout.readline())
         os.close(write_end)
-        rest, err = p.communicate(timeout=60)
+        rest, err = p.communicate(timeout=HANG)
         check(answers[0].startswith("[") and answers == [answers[0]] * 3 and p.returncode == 0, f"an input that does not wait: {answers} {rest} {err}")
     text = "Lily had a red ball.\n"
     ids = run("tokenize", "--json", text_in=text).stdout
@@ -315,12 +315,12 @@ def check_output():
     """A reader that leaves ends the program without a word; a full disk is an error."""
     read_end, write_end = os.pipe()
     os.close(read_end)
-    r = subprocess.run([program, "help", "--markdown"], stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=60)
+    r = subprocess.run([program, "help", "--markdown"], stdout=write_end, stderr=subprocess.PIPE, text=True, timeout=HANG)
     os.close(write_end)
     check(r.returncode == 1 and r.stderr == "", f"closed pipe: {r.returncode} {r.stderr!r}")
     if Path("/dev/full").exists() and not program.endswith(".exe"):
         with open("/dev/full", "w") as full:
-            r = subprocess.run([program, "help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+            r = subprocess.run([program, "help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=HANG)
         check(r.returncode == 1 and r.stderr.startswith("mlxcel: error: cannot write to standard output"), f"full disk: {r.stderr!r}")
     else:
         skip("full disk: no /dev/full")
@@ -349,7 +349,7 @@ def check_no_home():
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_", "XDG_"))} | {"HOME": "/no-such-home"}
 
     def as_other(*args):
-        return subprocess.run([program, *args], capture_output=True, text=True, timeout=60, env=env, cwd="/", **other)
+        return subprocess.run([program, *args], capture_output=True, text=True, timeout=HANG, env=env, cwd="/", **other)
     try:
         store = next(f for f in json.loads(as_other("doctor", "--json").stdout) if f["topic"] == "store")
     except PermissionError:
@@ -372,14 +372,14 @@ def check_interrupted():
         p = subprocess.Popen([program, command, "-p", "Once", "-n", "900", "--cpu", "ref", "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         first = p.stdout.read(1)
         p.send_signal(signal.SIGINT)
-        rest, err = p.communicate(timeout=60)
+        rest, err = p.communicate(timeout=HANG)
         check(first and rest.endswith(b"\n") and p.returncode == 1 and b"error" not in err, f"{command} interrupted: {p.returncode} {rest[-50:]!r} {err[-200:]!r}")
     with tempfile.TemporaryDirectory() as folder:
         p = subprocess.Popen([program, "synth", "--shape", "llama-3.2-1b", "--bits", "16", "-o", folder + "/made-up"], stderr=subprocess.PIPE, text=True)
         while p.poll() is None and not os.listdir(folder):
             time.sleep(0.01)
         p.send_signal(signal.SIGINT)
-        err = p.communicate(timeout=60)[1]
+        err = p.communicate(timeout=HANG)[1]
         check(p.returncode == 1 and not err and not os.listdir(folder), f"synth interrupted: {p.returncode} {err} {os.listdir(folder)}")
 
 
@@ -391,7 +391,7 @@ def on_terminal(*args, text_in=b""):
     os.close(theirs)
     with ThreadPoolExecutor() as pool:
         seen = pool.submit(read_all, ours)
-        out = p.communicate(text_in, timeout=60)[0]
+        out = p.communicate(text_in, timeout=HANG)[0]
         return p.returncode, out, seen.result()
 
 
@@ -411,6 +411,24 @@ def check_progress():
     check(code == 0 and b"[" not in seen, f"a short prompt has no bar: {seen!r}")
 
 
+def check_bars_go():
+    """An interrupt while a model is loaded takes the bar away, whoever is told of it."""
+    import pty
+    if program.endswith(".exe"):
+        return skip("a terminal: not for another system's program")
+    shape = ["--shape", "qwen3-0.6b"]  # large enough that loading shows a bar
+    for args, code in ((["serve", *shape, "--port", "0"], 0), (["generate", *shape, "--tokens", "1", "-n", "1"], -signal.SIGINT)):
+        ours, theirs = pty.openpty()
+        p = subprocess.Popen([program, *args], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs)
+        os.close(theirs)
+        seen = b""
+        while b" GB" not in seen:
+            seen += os.read(ours, 4096)
+        p.send_signal(signal.SIGINT)
+        left = rows(seen + read_all(ours))
+        check(p.wait(60) == code and not any("[" in row for row in left), f"{args[0]} interrupted while it loads: {p.returncode} {left}")
+
+
 def check_nohup():
     """What was ignored at the beginning stays ignored, before, while and after an answer comes."""
     if program.endswith(".exe"):
@@ -423,7 +441,7 @@ def check_nohup():
     p.send_signal(signal.SIGHUP)
     first += p.stdout.readline()
     p.send_signal(signal.SIGHUP)
-    rest, err = p.communicate(b"Once\n", timeout=60)
+    rest, err = p.communicate(b"Once\n", timeout=HANG)
     check(p.returncode == 0 and len(first) > 20 and len(rest) > 20, f"run under nohup: {p.returncode} {first!r} {rest!r} {err[-200:]!r}")
 
 
@@ -453,6 +471,7 @@ def main():
     check_no_home()
     check_interrupted()
     check_progress()
+    check_bars_go()
     check_nohup()
     check_server_name()
     finish()

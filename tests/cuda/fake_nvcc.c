@@ -9,6 +9,8 @@
  *   flood     exit code 1 after a megabyte of words on both streams
  *   rival     succeeds, and before it ends another kernelc has built the same list with the same cache
  * FAKE_NVCC_VERSION: silent (exit code 7), garbage, or unset: the number at the end of the toolkit's folder name. */
+#include "../test_paths.h"
+
 #include "os/os.h"
 
 #include <signal.h>
@@ -41,7 +43,7 @@ static int say_version(void) {
         return 0;
     }
     struct sb out = {0};
-    struct str v = version_of(os_exe_path());
+    struct str v = version_of(test_exe_path());
     sb_fmt(&out, "nvcc: fake\nCuda compilation tools, release %.*s, V%.*s.99\n", STR_ARG(v), STR_ARG(v));
     put(OS_STDOUT, out.p);
     sb_free(&out);
@@ -49,7 +51,7 @@ static int say_version(void) {
 }
 
 static int say_archs(void) {
-    put(OS_STDOUT, str_starts(version_of(os_exe_path()), STR("13"))
+    put(OS_STDOUT, str_starts(version_of(test_exe_path()), STR("13"))
                        ? "sm_75\nsm_80\nsm_86\nsm_87\nsm_89\nsm_90\nsm_100\nsm_103\nsm_120\nsm_121\n"
                        : "sm_50\nsm_61\nsm_75\nsm_80\nsm_86\nsm_89\nsm_90\n");
     return 0;
@@ -76,7 +78,7 @@ static int fail_by_mode(const char *mode) {
 
 /* ".../fake toolkit 13.0/bin/nvcc", whose kernelc is two folders up; the source lies beside its list, the image in the cache. */
 static int build_as_rival(struct arena *a, const char *source, const char *image) {
-    struct str exe = str_of(os_exe_path()), toolkit = folder_of(exe, 2), cache = folder_of(str_of(image), 1);
+    struct str exe = str_of(test_exe_path()), toolkit = folder_of(exe, 2), cache = folder_of(str_of(image), 1);
     const char *suffix = str_ends(exe, STR(".exe")) ? ".exe" : "";
     const char *argv[] = {str_fmt(a, "%.*s/kernelc%s", STR_ARG(folder_of(exe, 3)), suffix).p,
                           "--build",

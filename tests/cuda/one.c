@@ -1,6 +1,8 @@
 /* kernels/one.cu by itself: products of one row against sums in double precision, with x in every form in which it comes, and a wait for a word
  * that nobody writes, which must end with the host's message and leave the kernel usable; the same of kernels/step.cu, whose blocks wait at a
  * barrier. Skipped where there is no GPU. */
+#include "../backend_alone.h"
+
 #include "backend/cuda/cuda.h"
 
 #include "base/half.h"
@@ -114,8 +116,8 @@ static struct k_instr instr_of(const struct bench *b, const struct product *p) {
         .own_scale = 1,
         .inv_in = 1.0f / (float)p->in,
         .n_tiles = n_tiles,
-        .tiles_each = n_tiles / b->c->n_sm,
-        .tiles_more = n_tiles % b->c->n_sm,
+        .tiles_each = n_tiles / b->c->gpu->n_sm,
+        .tiles_more = n_tiles % b->c->gpu->n_sm,
     };
     return in;
 }
@@ -138,7 +140,8 @@ static int launch(struct bench *b, const struct product *p, struct err *err) {
     struct k_step_run run = {.instrs = b->instrs, .barrier = b->c->counters, .n = 1, .tags = 1, .depth = depth};
     void *params[] = {&run};
     TRY(cuda_upload(b->c, b->instrs, &in, sizeof in, "an instruction", err));
-    TRY_CU(b->c->d->cuLaunchKernel(b->c->functions[l.kernel], l.grid[0], 1, 1, l.threads, 1, 1, l.shared_bytes, b->c->stream, params, NULL),
+    TRY_CU(b->c->d->cuLaunchKernel(b->c->gpu->functions[l.kernel], l.grid[0], 1, 1, l.threads, 1, 1, l.shared_bytes, b->c->stream, params,
+                                   NULL),
            "launching");
     return cuda_wait(b->c, err);
 }
@@ -208,8 +211,8 @@ static int launch_barrier(struct bench *b, const struct product *p, struct err *
     struct k_step_run run = {.instrs = b->instrs, .barrier = b->c->counters, .n = 2};
     void *params[] = {&run};
     TRY(cuda_upload(b->c, b->instrs, in, sizeof in, "two instructions", err));
-    TRY_CU(b->c->d->cuLaunchKernel(b->c->functions[KERNEL_step_run], (unsigned int)b->c->n_sm, 1, 1, 512, 1, 1,
-                                   (unsigned int)b->c->shared_max, b->c->stream, params, NULL),
+    TRY_CU(b->c->d->cuLaunchKernel(b->c->gpu->functions[KERNEL_step_run], (unsigned int)b->c->gpu->n_sm, 1, 1, 512, 1, 1,
+                                   (unsigned int)b->c->gpu->shared_max, b->c->stream, params, NULL),
            "launching");
     return cuda_wait(b->c, err);
 }
@@ -273,7 +276,7 @@ static void check_all(struct bench *b) {
         struct err err = {0};
         note(check_wait(b, &p, i / 2 ? LATE_RESIDUAL : LATE_X, &err), i / 2 ? "wait for a residual" : "wait for x", &p, &err);
     }
-    if (!b->c->can_run_lists) return; /* nor do its blocks wait for each other */
+    if (!b->c->gpu->can_run_lists) return; /* nor do its blocks wait for each other */
     struct product p = {.mode = K_PLAIN, .in = 1088, .out = 48, .form = PLAIN_F32};
     struct err err = {0};
     note(check_barrier(b, &p, &err), "wait at a barrier", &p, &err);
@@ -283,12 +286,12 @@ int main(void) {
     static struct bench b;
     struct backend *be;
     struct err err = {0};
-    if (cuda_backend.open(&(struct backend_options){0}, &be, &err)) {
+    if (backend_open_alone(&cuda_backend, &(struct device_options){0}, &(struct backend_options){0}, &be, &err)) {
         printf("skipped: %s\n0 passed, 0 failed, 1 skipped\n", err.msg);
         return 0;
     }
     b.c = (struct cuda *)be;
-    if (!b.c->functions[KERNEL_one_4_128]) printf("skipped: kernels/one.cu is not compiled for this GPU\n");
+    if (!b.c->gpu->functions[KERNEL_one_4_128]) printf("skipped: kernels/one.cu is not compiled for this GPU\n");
     else if (open_bench(&b, &err)) note(1, "memory", NULL, &err);
     else check_all(&b);
     close_bench(&b);

@@ -1,10 +1,11 @@
 # Stand-ins for what a machine without a GPU lacks: a driver library and a CUDA toolkit, both steered by the tests; and cuda_abi, which holds
-# our declarations of the driver against NVIDIA's header where there is one, cuda_smoke, which runs kernels/probe.cu on a true GPU, and cuda_one,
-# which runs kernels/one.cu there.
+# our declarations of the driver against NVIDIA's header where there is one, cuda_smoke, which runs kernels/probe.cu on a true GPU, cuda_one,
+# which runs kernels/one.cu there, and cuda_choose, which runs kernels/choose.cu.
 find_path(CUDA_H_DIR cuda.h PATHS $ENV{CUDA_PATH}/include $ENV{CUDA_HOME}/include /usr/local/cuda/include NO_CMAKE_FIND_ROOT_PATH
   DOC "folder of NVIDIA's cuda.h, for a test only")
 mark_as_advanced(CUDA_H_DIR)
-list(APPEND TEST_PROGRAMS "cuda_abi=tests/cuda/abi_ours.c tests/cuda/abi_nvidia.c" "cuda_smoke=tests/cuda/smoke.c" "cuda_one=tests/cuda/one.c")
+list(APPEND TEST_PROGRAMS "cuda_abi=tests/cuda/abi_ours.c tests/cuda/abi_nvidia.c" "cuda_smoke=tests/cuda/smoke.c" "cuda_one=tests/cuda/one.c"
+  "cuda_choose=tests/cuda/choose.c")
 if(CUDA_H_DIR)
   set_source_files_properties(tests/cuda/abi_nvidia.c PROPERTIES COMPILE_OPTIONS "-isystem;${CUDA_H_DIR};-DHAVE_CUDA_H")
 endif()
@@ -27,7 +28,7 @@ mlxcel_fake_driver(fake_cuda fake-driver)
 mlxcel_fake_driver(fake_cuda_broken fake-driver-broken FAKE_LACKS)
 
 # Two toolkits side by side, in folders with blanks and letters beyond ASCII. The fake nvcc reads its version from the folder's name.
-add_executable(fake_nvcc tests/cuda/fake_nvcc.c)
+add_executable(fake_nvcc tests/cuda/fake_nvcc.c tests/test_paths.c)
 target_link_libraries(fake_nvcc PRIVATE mlxcel_core)
 foreach(folder "fake toolkit ü 13.0" "fake toolkit ü 12.4")
   add_custom_command(TARGET fake_nvcc POST_BUILD

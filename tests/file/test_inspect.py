@@ -23,14 +23,14 @@ from safetensors import deserialize, safe_open
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
-from counting import check, finish, skip  # noqa: E402
+from counting import HANG, check, finish, skip  # noqa: E402
 
 BITS = {"F64": 64, "I64": 64, "U64": 64, "C64": 64, "F32": 32, "I32": 32, "U32": 32, "F16": 16, "BF16": 16, "I16": 16, "U16": 16,
         "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4}
 
 
 def run(program, *args):
-    return subprocess.run([program, "inspect", *map(str, args)], capture_output=True, text=True, errors="replace", timeout=60)
+    return subprocess.run([program, "inspect", *map(str, args)], capture_output=True, text=True, errors="replace", timeout=HANG)
 
 
 # ---- 1. whole folders -------------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def check_declarations(program, tmp):
         (folder / "config.json").write_text(json.dumps(config))
         r = run(program, folder)
         check(r.returncode == 1 and path in r.stderr, f"inspect: {path} as {mode}: {r}")
-        r = subprocess.run([program, "generate", "-m", folder, "--tokens", "1,2", "-n", "1", "--ids"], capture_output=True, text=True, timeout=60)
+        r = subprocess.run([program, "generate", "-m", folder, "--tokens", "1,2", "-n", "1", "--ids"], capture_output=True, text=True, timeout=HANG)
         check(r.returncode == 1 and path in r.stderr and said in r.stderr, f"generate: {path} as {mode}: {r}")
 
 

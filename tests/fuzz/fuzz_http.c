@@ -31,7 +31,7 @@ static void check_body(const struct http_request *r) {
         struct sampler_params s = params_sampling(&p);
         if (p.n_bias == 0) require(sampler_check(&s, 1, &err) == ERR_OK);
     }
-    if (messages_to_input(body, &input, &e) == 0) {
+    if (messages_to_input(body, NULL, &input, &e) == 0) {
         yyjson_val *again;
         require(json_parse(&a, sb_str(&input), "input", JSON_STRICT, &again, &err) == ERR_OK);
     }

@@ -10,6 +10,7 @@ static void compare(const struct tok_scanner *s, struct tok_pattern *pattern, st
     struct tok_cursor at = {0};
     size_t from = 0, start = 0, end = 0;
     bool found, scanned;
+    tok_match_state_refill(*state);
     do {
         struct tok_match m = {0};
         if (tok_pattern_next(pattern, state, text, &at, &m, &found, NULL)) return; /* over PCRE2's limits */

@@ -22,6 +22,8 @@
  * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--text] [--config NAME] [--only TEXT]
  * FOLDER...   (a folder, or a folder of folders)
  */
+#include "../backend_alone.h"
+
 #include "base/log.h"
 #include "engine/runner.h"
 #include "model/model.h"
@@ -80,7 +82,9 @@ static int read_file(void *user, void *data, size_t n, uint64_t offset, struct e
 static const struct st_tensor *find_tensor(const struct safetensors *st, const char *stem, int k) {
     char name[32];
     snprintf(name, sizeof name, "%s_%d", stem, k);
-    return st_find(st, str_of(name));
+    for (size_t i = 0; i < st->n_tensors; i++)
+        if (str_is(st->tensors[i].name, name)) return &st->tensors[i];
+    return NULL;
 }
 
 static int load_tensor(struct arena *a, const struct safetensors *st, const char *stem, int k, void **out, int32_t *n, struct err *err) {
@@ -131,7 +135,6 @@ static int load_golden(struct bench *b, const char *dir, struct err *err) {
     int code = os_file_size(file, &source.size, err);
     if (!code) code = st_open(&b->arena, &source, &st, err);
     if (!code) code = load_prompts(b, &st, err);
-    st_close(&st);
     os_file_close(file);
     return code;
 }
@@ -150,7 +153,7 @@ static int advance(struct bench *b, struct sequence *s, int32_t n_rows, float *o
     const float *logits;
     batch_clear(&r->batch);
     if (!sequence_reserve(s, &r->kv, n_rows)) return err_set(err, ERR_EINTERNAL, "no blocks");
-    batch_add(&r->batch, s, n_rows, LOGITS_ALL);
+    batch_add(&r->batch, s, n_rows, 0, false);
     TRY(runner_run(r, err));
     TRY(runner_logits(r, &logits, err));
     memcpy(out, logits, (size_t)n_rows * (size_t)b->model.spec.vocab * sizeof *out);
@@ -181,7 +184,7 @@ static int run_together(struct bench *b, float **out, struct err *err) {
     for (int k = 0; k < b->g.n; k++) {
         TRY(start(b, &s[k], k, err));
         if (!sequence_reserve(&s[k], &r->kv, s[k].n_tokens)) return err_set(err, ERR_EINTERNAL, "no blocks");
-        batch_add(&r->batch, &s[k], s[k].n_tokens, LOGITS_ALL);
+        batch_add(&r->batch, &s[k], s[k].n_tokens, 0, false);
     }
     TRY(runner_run(r, err));
     TRY(runner_logits(r, &logits, err));
@@ -238,7 +241,7 @@ static int check_greedy_together(struct bench *b, struct err *err) {
         for (int k = 0; k < b->g.n; k++) {
             int32_t n_rows = s[k].n_tokens - s[k].n_done;
             if (!sequence_reserve(&s[k], &r->kv, n_rows)) return err_set(err, ERR_EINTERNAL, "no blocks");
-            batch_add(&r->batch, &s[k], n_rows, LOGITS_LAST);
+            batch_add(&r->batch, &s[k], n_rows, n_rows - 1, false);
         }
         code = runner_run(r, err);
         if (!code) code = runner_logits(r, &logits, err);
@@ -498,10 +501,14 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     TRY(load_golden(b, dir, err));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend);
-    struct backend_options o = {.precision = wanted, .n_threads = depth ? 0 : 2, .xla_no_preallocate = must_grow};
+    struct backend_options o = {.precision = wanted};
+    struct device_options device = {.n_threads = depth ? 0 : 2};
+    device.xla =
+        (struct xla_options){.plugin = os_env("MLXCEL_XLA_PLUGIN"), .cache = os_env("MLXCEL_XLA_CACHE"), .flags = os_env("XLA_FLAGS")};
+    device.xla.no_preallocate = must_grow;
     if (b->is_small) o.kv_bits = kv_bits;
-    TRY(type->open(&o, &b->be, err));
-    struct tensor_store store = checkpoint_store(&b->cp);
+    TRY(backend_open_alone(type, &device, &o, &b->be, err));
+    struct tensor_store store = model_checkpoint_store(&b->cp);
     TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &store, &b->model, err));
     int32_t rows = 0;
     for (int k = 0; k < b->g.n; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];
@@ -509,19 +516,15 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
         rows = DEPTH_CHUNK;
         b->model.spec.context = depth + KV_BLOCK;
     }
-    return runner_open(&b->model, b->be,
-                       &(struct runner_limits){.rows = rows,
-                                               .seqs = depth        ? 1
-                                                       : b->g.n < 2 ? 2
-                                                                    : b->g.n},
-                       &b->runner, err);
+    int32_t n_seqs = depth ? 1 : b->g.n < 2 ? 2 : b->g.n;
+    return runner_open(&b->model, b->be, &(struct runner_limits){.rows = rows, .seqs = n_seqs, .logits = rows}, &b->runner, err);
 }
 
 static void close_bench(struct bench *b) {
     runner_close(&b->runner);
     if (b->be) {
         model_close(b->be, &b->model);
-        b->be->type->close(b->be);
+        backend_close(b->be);
     }
     checkpoint_close(&b->cp);
     arena_free(&b->arena);

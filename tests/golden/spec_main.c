@@ -84,9 +84,9 @@ static int put_spec(struct arena *a, struct str line, struct sb *out, struct err
 }
 
 static int list_types(void) {
-    for (int32_t i = 0; i < n_families; i++) printf("%s\n", families[i].type);
-    for (int32_t i = 0; i < n_aliases; i++)
-        if (!aliases[i].architecture) printf("%s\n", aliases[i].type);
+    for (int32_t i = 0; i < family_count; i++) printf("%s\n", family_table[i].type);
+    for (int32_t i = 0; i < family_n_aliases; i++)
+        if (!family_aliases[i].architecture) printf("%s\n", family_aliases[i].type);
     return 0;
 }
 

@@ -16,7 +16,7 @@ JOBS = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 
 def generate(model, *args):
     command = [PROGRAM, "generate", "-m", model, "--precision", "exact", "--log-level", "error", *args]
-    run = subprocess.run(command, capture_output=True, timeout=300)
+    run = subprocess.run(command, capture_output=True)
     if run.returncode:
         return f"exit code {run.returncode}: {run.stderr.decode()}"
     return run.stdout.decode()

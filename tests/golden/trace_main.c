@@ -7,6 +7,8 @@
  *        trace_tests --update FOLDER            write the lists anew; the difference is for the reviewer
  *        trace_tests --describe FOLDER MODELS   write NAME.json for every checkpoint folder in MODELS
  */
+#include "../backend_alone.h"
+
 #include "backend/trace/trace.h"
 #include "described.h"
 #include "os/os.h"
@@ -22,17 +24,17 @@ static int walk(struct arena *a, const char *path, struct sb *out, struct err *e
     struct model m = {0};
     struct backend *be = NULL;
     int code = described_load(a, path, &d, err);
-    if (!code) code = trace_backend.open(&(struct backend_options){0}, &be, err);
+    if (!code) code = backend_open_alone(&trace_backend, &(struct device_options){0}, &(struct backend_options){0}, &be, err);
     if (!code) code = model_open(a, be, &d.config, &d.store, &m, err);
     if (!code) {
         be->type->begin(be, &(struct step_key){.n_rows = 3, .n_seqs = 1, .n_logits = 1});
-        forward(&m, &be->list);
+        forward_head(&m, &be->list, forward_hidden(&m, &be->list));
         code = be->type->end(be, NULL, err);
     }
     if (!code) sb_put(out, trace_text(be));
     if (be) {
         model_close(be, &m);
-        be->type->close(be);
+        backend_close(be);
     }
     described_free(&d);
     return code;

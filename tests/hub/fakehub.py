@@ -25,11 +25,38 @@ class File:
 
 class Fault:
     """What happens to the next file requests; each is used up after `count` of them. Fields that are None do nothing. hold: so many bytes
-    are sent, and the rest after a later request has met a fault. trickle: so many bytes are sent, then ten a second for a minute."""
+    are sent, and the rest after a later request has met a fault. trickle: so many bytes are sent, then ten a second for a minute.
+    claim: the Content-Length, whatever follows. endless: "headers" or "body" never end. drip: seconds between two bytes. method: HEAD or
+    GET alone. etag "*": another one each time."""
+
+    n_etags = 0
 
     def __init__(self, count=1, status=None, headers=None, cut=None, length=None, corrupt=False, slow=None, plain=False, stall=None,
-                 etag=None, name=None, drop=False, hold=None, trickle=None, where="files"):
+                 etag=None, name=None, drop=False, hold=None, trickle=None, claim=None, endless=None, drip=None, method=None):
         self.__dict__.update(locals())
+
+    def etag_of(self, f):
+        if self.etag != "*":
+            return self.etag or f'"{f.sha256[:32]}"'
+        Fault.n_etags += 1
+        return f'"changed-{Fault.n_etags}"'
+
+    def answer(self, h):
+        """Replies that are no file: a status, or something without an end."""
+        h.send_response(self.status or 200)
+        for key, value in self.headers or ():
+            h.send_header(key, value)
+        h.flush_headers()
+        while self.endless == "headers":
+            h.wfile.write(b"X-More: " + b"x" * 4000 + b"\r\n")
+        h.send_header("Transfer-Encoding", "chunked")
+        h.end_headers()
+        while self.endless == "body":
+            h.wfile.write(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+        while self.drip:
+            h.wfile.write(b"1\r\n \r\n")
+            time.sleep(self.drip)
+        h.wfile.write(b"0\r\n\r\n")
 
 
 class Server(ThreadingHTTPServer):
@@ -41,7 +68,8 @@ class Server(ThreadingHTTPServer):
 
 
 class Hub:
-    """repos: {"owner/name": {"files": {name: File}, "commit": 40 hex digits, "gate": status or None, "list": replacement JSON}}"""
+    """repos: {"owner/name": {"files": {name: File}, "commit": 40 hex digits, "gate": status or None, "list": replacement JSON,
+    "sizeless": whether the list leaves the sizes out, "redirect": None, or "loop", or "endless"}}"""
 
     def __init__(self, host="127.0.0.1", tls=None, second="127.0.0.2"):
         self.repos, self.faults, self.log, self.lock = {}, [], [], threading.Lock()
@@ -83,7 +111,7 @@ class Hub:
             for name in names:
                 path = os.path.join(top, name)
                 files[os.path.relpath(path, folder)] = File(path, name.endswith(tuple(lfs)))
-        self.repos[repo] = {"files": files, "commit": hashlib.sha1(repo.encode()).hexdigest(), "gate": None, "list": None, **more}
+        self.repos[repo] = {"files": files, "commit": hashlib.sha1(repo.encode()).hexdigest(), "gate": None, "list": None, "sizeless": False, "redirect": None, **more}
         return self.repos[repo]
 
     # ---- requests
@@ -128,7 +156,11 @@ class Hub:
     def send_list(self, h, repo, revision):
         with self.lock:
             fault = self.list_faults.pop(0) if self.list_faults else None
-        if fault:
+        if fault and (fault.endless or fault.drip):
+            return fault.answer(h)
+        if fault and fault.stall:
+            time.sleep(fault.stall)
+        elif fault:
             return self.refuse(h, fault.status, headers=fault.headers or ())
         if self.gate(h, repo):
             return None
@@ -137,8 +169,8 @@ class Hub:
             return self.refuse(h, 404, "RevisionNotFound")
         siblings = []
         for name, f in sorted(r["files"].items()):
-            entry = {"rfilename": name, "size": f.size, "blobId": "0" * 40}
-            if f.lfs:
+            entry = {"rfilename": name, "blobId": "0" * 40} if r["sizeless"] else {"rfilename": name, "size": f.size, "blobId": "0" * 40}
+            if f.lfs and not r["sizeless"]:
                 entry["lfs"] = {"sha256": f.sha256, "size": f.size, "pointerSize": 135}
             siblings.append(entry)
         body = r["list"] or json.dumps({"id": repo, "sha": r["commit"], "siblings": siblings})
@@ -156,6 +188,8 @@ class Hub:
         f = r["files"].get(name)
         if not f or revision not in ("main", r["commit"]):
             return self.refuse(h, 404, "EntryNotFound")
+        if r["redirect"]:
+            return Fault(status=302, headers=[("Location", h.path)], endless="body" if r["redirect"] == "endless" else None).answer(h)
         if not f.lfs:
             return self.send_file(h, f, name)
         h.send_response(302)
@@ -166,10 +200,10 @@ class Hub:
         h.send_header("Content-Length", "0")
         h.end_headers()
 
-    def take_fault(self, name):
+    def take_fault(self, name, method):
         with self.lock:
             for fault in self.faults:
-                if fault.count > 0 and (fault.name is None or fault.name == name):
+                if fault.count > 0 and fault.name in (None, name) and fault.method in (None, method):
                     fault.count -= 1
                     return fault
         return None
@@ -183,14 +217,16 @@ class Hub:
         time.sleep(0.3)
 
     def send_file(self, h, f, name):
-        fault = self.take_fault(name) or Fault(0)
+        fault = self.take_fault(name, h.command) or Fault(0)
         if fault.drop:
             h.connection.shutdown(socket.SHUT_RDWR)
             h.close_connection = True
             return
+        if fault.endless:
+            return fault.answer(h)
         if fault.status:
             return self.refuse(h, fault.status, headers=fault.headers or ())
-        etag = fault.etag or f'"{f.sha256[:32]}"'
+        etag = fault.etag_of(f)
         start, end = 0, f.size - 1
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", h.headers.get("Range", ""))
         if wanted and not fault.plain and h.headers.get("If-Range") in (None, etag):
@@ -203,14 +239,17 @@ class Hub:
             h.send_response(200)
         n = end - start + 1
         h.send_header("ETag", etag)
-        h.send_header("Content-Length", str(n + (fault.length or 0)))
+        h.send_header("Content-Length", str(fault.claim or n + (fault.length or 0)))
         h.end_headers()
+        if fault.claim:
+            h.close_connection = True
         if h.command == "HEAD":
+            time.sleep(fault.stall or 0)
             return
         self.send_body(h, f, start, n, fault)
 
     def send_body(self, h, f, start, n, fault):
-        special = fault.cut is not None or fault.corrupt or fault.slow or fault.stall or fault.hold or fault.trickle
+        special = fault.cut is not None or fault.corrupt or fault.slow or fault.stall or fault.hold or fault.trickle or fault.drip
         with open(f.path, "rb") as file:
             if not special and not isinstance(h.connection, ssl.SSLSocket):
                 h.wfile.flush()
@@ -230,6 +269,10 @@ class Hub:
                     h.wfile.write(file.read(1))
                     time.sleep(0.1)
                 return
+            while fault.drip and n > 0:
+                h.wfile.write(file.read(1))
+                time.sleep(fault.drip)
+                n -= 1
             while left > 0:
                 piece = bytearray(file.read(min(left, 1 << 16)))
                 if fault.corrupt:
@@ -245,7 +288,7 @@ class Hub:
             h.close_connection = True
 
 
-def wait_for_journal(folder, seconds=120):
+def wait_for_journal(folder, seconds=300):
     """The bytes that the journal of a model's weights tells of, as soon as it tells of any."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ import time
 from fakehub import Fault, File, Hub, Proxy, make_certificate, wait_for_journal
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from counting import check, finish, skip  # noqa: E402
+from counting import HANG, check, finish, skip  # noqa: E402
 from terminal import read_all  # noqa: E402
 
 MODEL = "mlx-community/Qwen3-0.6B-4bit"
@@ -63,7 +64,7 @@ class Bench:
         full.update(more)
         return full
 
-    def run(self, home, *args, timeout=120, **env):
+    def run(self, home, *args, timeout=HANG, **env):
         return subprocess.run([self.program, *args], capture_output=True, text=True, timeout=timeout, env=self.env(home, **env),
                               stdin=subprocess.DEVNULL)
 
@@ -403,7 +404,7 @@ def test_places(b):
 
     def run(*args, **more):
         env = {k: v for k, v in b.env(b.home()).items() if k not in ("MLXCEL_HOME", "HF_HOME", "XDG_CACHE_HOME")}
-        return subprocess.run([b.program, *args], env={**env, "HOME": user, **more}, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+        return subprocess.run([b.program, *args], env={**env, "HOME": user, **more}, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=HANG)
 
     r = run("download", MODEL)
     check(r.stdout.strip() == os.path.join(user, ".cache", "mlxcel", "models", MODEL), f"the user's folder: {r}")
@@ -448,14 +449,14 @@ def test_commands(b):
     """run and serve take names of the hub, too, and say that they download; rm asks on a terminal."""
     import pty
     home = b.home()
-    r = subprocess.run([b.program, "run", MODEL, "-n", "4"], env=b.env(home), input="Hello\n", capture_output=True, text=True, timeout=120)
+    r = subprocess.run([b.program, "run", MODEL, "-n", "4"], env=b.env(home), input="Hello\n", capture_output=True, text=True, timeout=HANG)
     check(r.returncode == 0 and "not on this machine; getting it" in r.stderr and r.stdout.strip(), f"run: {r}")
     home = b.home()
     p = subprocess.Popen([b.program, "serve", "-m", MODEL, "--port", "0", "--log-format", "json"], env=b.env(home), stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True)
     line = p.stdout.readline()
     p.terminate()
-    err = p.communicate(timeout=60)[1]
+    err = p.communicate(timeout=HANG)[1]
     check(line.startswith("{") and p.returncode == 0 and "not on this machine; getting it" in err, f"serve: {line} {err}")
     b.same(home, MODEL, b.tiny, TINY_NAMES, "serve")
     rows = json.loads(b.run(home, "list", "--json").stdout)
@@ -521,7 +522,7 @@ def test_two(b):
     second = start()
     waits = second.stderr.readline()
     b.hub.faults = []
-    outs = [p.communicate(timeout=120)[1] for p in (first, second)]
+    outs = [p.communicate(timeout=HANG)[1] for p in (first, second)]
     check(first.returncode == second.returncode == 0, f"two at once: {outs}")
     check("another process is working" in waits and "another process" not in outs[0], f"one waits: {waits!r} {outs}")
     b.same(home, "acme/big", b.big, BIG_NAMES, "two at once")
@@ -560,7 +561,7 @@ def test_kills(b, n_kills):
     p = subprocess.Popen([b.program, "download", "acme/big"], env=b.env(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for_journal(b.path(home, "acme/big"))
     p.send_signal(signal.SIGINT)
-    err = p.communicate(timeout=30)[1]
+    err = p.communicate(timeout=HANG)[1]
     b.hub.faults = []
     check(p.returncode == 1 and "goes on from here" in err, f"interrupt: {p.returncode} {err}")
     # on a slow line the journal does not wait for a whole piece
@@ -631,11 +632,14 @@ def test_proxy(b):
     proxy.close()
 
 
-def on_terminal(b, home, command):
+def on_terminal(b, home, command, columns=100):
     """The exit status of a command on a terminal, and what it wrote there."""
+    import fcntl
     import pty
+    import termios
     pid, fd = pty.fork()
     if pid == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         os.execve(b.program, [b.program, *command], b.env(home, COLUMNS="100"))
     text = read_all(fd)
     return os.waitpid(pid, 0)[1], text
@@ -648,6 +652,11 @@ def test_terminal(b):
     status, text = on_terminal(b, home, ["download", "acme/big"])
     b.hub.faults = []
     check(status == 0 and b"\r" in text and b"[#" in text and b"/s, " in text and b" left" in text, f"bar: status {status} {text[-400:]}")
+    b.hub.faults = [Fault(1000, slow=8e6, name="model.safetensors")]
+    status, text = on_terminal(b, b.home(), ["download", "acme/big"], columns=30)
+    b.hub.faults = []
+    bars = [part for part in re.split(rb"[\r\n]+", text) if b" % " in part and b" MB" in part]
+    check(status == 0 and bars and all(len(bar) < 30 for bar in bars), f"bar on a narrow terminal: status {status} {bars}")
     r = b.run(b.home(), "download", "acme/big")
     check("\r" not in r.stderr and "complete" in r.stderr, f"plain: {r.stderr!r}")
     for command in (["import", b.tiny, "me/mine"], ["show", "me/mine", "--verify"]):

@@ -30,7 +30,7 @@ class Windows:
         self.env.update(MLXCEL_HOME="Z:" + home, HF_HOME="Z:" + home + "/hf", HF_ENDPOINT=endpoint)
 
     def run(self, *args, env=None):
-        return subprocess.run([*self.command, *args], capture_output=True, text=True, timeout=600, env=env or self.env, stdin=subprocess.DEVNULL)
+        return subprocess.run([*self.command, *args], capture_output=True, text=True, env=env or self.env, stdin=subprocess.DEVNULL)
 
 
 def same(home, repo, source, names):
@@ -74,8 +74,13 @@ def check_all(windows, hub, folder, home, shape):
     plain = {k: v for k, v in windows.env.items() if k != "MLXCEL_HOME"}
     windows.run("rm", MODEL, "--yes", env=plain)
     r = windows.run("download", MODEL, env=plain)
-    place = re.fullmatch(r"C:[\\/]users[\\/][^\\/]+[\\/]AppData[\\/]Local[\\/]mlxcel[\\/]models[\\/](.*)", r.stdout.strip())
-    check(r.returncode == 0 and place and place[1] == MODEL, f"LOCALAPPDATA: {r}")
+    place = re.fullmatch(r"C:/users/[^\\/]+/AppData/Local/mlxcel/models/(.*)", r.stdout.strip())
+    check(r.returncode == 0 and place and place[1] == MODEL and "\\" not in r.stderr, f"LOCALAPPDATA: {r}")
+    # whoever wrote a path, it is shown in one form
+    back = {**plain, "MLXCEL_HOME": "Z:" + home.replace("/", "\\")}
+    for args in (["show", "no/such"], ["inspect", "Z:\\no\\such\\folder"], ["import", "Z:\\no\\such", "me/mine"], ["list", "--models-dir", "Z:\\no\\such"]):
+        r = windows.run(*args, env=back)
+        check("\\" not in r.stdout + r.stderr, f"slashes of {args}: {r}")
     r = windows.run("generate", "-m", MODEL, "-p", "Hello", "-n", "16", "--offline", env=plain)
     check(r.returncode == 0 and r.stdout.strip(), f"generate from LOCALAPPDATA: {r}")
     r = windows.run("rm", MODEL, "--yes", env=plain)

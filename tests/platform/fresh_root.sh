@@ -23,17 +23,10 @@ done
 [ ${#names[@]} -gt 0 ] || names=(debian12 ubuntu2404)
 passed=0 failed=0 skipped=0
 
-mirror_of() { # the host's own mirror where it serves this distribution
-    case $1 in
-        debian12)
-            local uri
-            uri=$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -E '/debian/?$' | head -n 1)
-            echo "${uri:-http://deb.debian.org/debian}"
-            ;;
-        ubuntu2404)
-            case $(uname -m) in x86_64) echo http://archive.ubuntu.com/ubuntu ;; *) echo http://ports.ubuntu.com/ubuntu-ports ;; esac
-            ;;
-    esac
+mirror_of() { # the host's own mirror where it serves this distribution; else debootstrap knows one
+    local label=Debian
+    [ "$1" = debian12 ] || label=Ubuntu
+    apt-get indextargets --format '$(LABEL)|$(REPO_URI)' 2>/dev/null | sed -n "s/^$label|//p" | head -n 1
 }
 
 make_root() {
@@ -67,23 +60,22 @@ enter() { # runs a command in the root with a small environment
     shift
     local env=(HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin)
     local v
-    for v in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY PIP_INDEX_URL PIP_EXTRA_INDEX_URL; do
+    for v in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY PIP_INDEX_URL PIP_EXTRA_INDEX_URL MLXCEL_DEBIAN_MIRROR; do
         [ -z "${!v:-}" ] || env+=("$v=${!v}")
     done
     env -i "${env[@]}" chroot "$root" "$@"
 }
 
-step() { # step NAME ROOT LIMIT COMMAND: timed; LIMIT in seconds, 0 for none
-    local name=$1 root=$2 limit=$3 start=$SECONDS log
-    shift 3
+step() { # step NAME ROOT COMMAND: timed; a NAME that ends with "again" may not build anything
+    local name=$1 root=$2 start=$SECONDS log
+    shift 2
     log=$roots/${name// /-}.log
     if enter "$root" bash -c "cd /srv/mlxcel && $*" </dev/null >"$log" 2>&1; then
-        local took=$((SECONDS - start))
-        if [ "$limit" -gt 0 ] && [ $took -gt "$limit" ]; then
-            echo "FAILED $name: took $took s, at most $limit"
+        if [[ $name == *again ]] && ! grep -q 'no work to do' "$root/srv/mlxcel/build/release/build.log"; then
+            echo "FAILED $name: it built something a second time"
             failed=$((failed + 1))
         else
-            echo "ok $name: $took s; $(tail -n 1 "$log")"
+            echo "ok $name: $((SECONDS - start)) s; $(tail -n 1 "$log")"
             passed=$((passed + 1))
         fi
     else
@@ -121,11 +113,11 @@ for name in "${names[@]}"; do
     mount --bind /dev "$root/dev" 2>/dev/null
     rm -rf "$root/srv/mlxcel"
     git clone -q --no-hardlinks "$source" "$root/srv/mlxcel" && git -C "$root/srv/mlxcel" checkout -q "$(git -C "$source" rev-parse "$commit")"
-    step "$name make run" "$root" 0 make run
-    step "$name make run again" "$root" 20 make run
-    step "$name make test" "$root" 0 make test
-    step "$name make test again" "$root" 300 make test
-    [ $ci = no ] || step "$name ci" "$root" 2100 "git clean -qfdx && CI=true bash .ci/run"
+    step "$name make run" "$root" make run
+    step "$name make run again" "$root" make run
+    step "$name make test" "$root" make test
+    step "$name make test again" "$root" make test
+    [ $ci = no ] || step "$name ci" "$root" "git clean -qfdx && CI=true bash .ci/run"
     leave "$root"
 done
 echo "$passed passed, $failed failed$([ $skipped -eq 0 ] || echo ", $skipped skipped")"

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from counting import check, finish, skip  # noqa: E402
+from counting import HANG, check, finish, skip  # noqa: E402
 
 try:
     import mlx.core as mx
@@ -38,7 +38,7 @@ program, data = os.path.abspath(sys.argv[1]), Path(sys.argv[2])
 
 def run(*args, **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("MLXCEL_", "LLAMA_ARG_"))}
-    return subprocess.run([program, "quantize", *map(str, args)], capture_output=True, text=True, timeout=300, env=env, **more)
+    return subprocess.run([program, "quantize", *map(str, args)], capture_output=True, text=True, timeout=HANG, env=env, **more)
 
 
 def read(folder):
@@ -144,7 +144,7 @@ def check_turned(source):
             got = ours[name]
             raw = bytes(memoryview(want if want.dtype == mx.uint32 else want.view(mx.uint16)))
             check(got[1] == list(want.shape) and got[2] == raw, f"turned: {name} {got[:2]}, expected {want.shape}")
-        r = subprocess.run([program, "generate", "-m", f"{temp}/q", "--tokens", "5,6,7", "--ids", "-n", "2"], capture_output=True, text=True, timeout=60)
+        r = subprocess.run([program, "generate", "-m", f"{temp}/q", "--tokens", "5,6,7", "--ids", "-n", "2"], capture_output=True, text=True, timeout=HANG)
         check(r.returncode == 0, f"turned: {r.stderr}")
 
 
@@ -221,7 +221,7 @@ def check_ended(big, temp, how, leaves_partial):
         while p.poll() is None and not list(Path(temp).glob(f"{target.name}.partial-*")):
             time.sleep(0.01)
         p.send_signal(how)
-        p.communicate(timeout=120)
+        p.communicate(timeout=HANG)
     if target.exists():
         check_whole(target)
     else:

@@ -19,6 +19,7 @@ struct job {
     float *logits;
     int32_t *history;
     int32_t vocab, n_history, n_prompt;
+    const uint32_t *breakers;
 };
 
 static void read_floats(yyjson_val *list, float *out) {
@@ -50,14 +51,19 @@ static void read_params(struct arena *a, yyjson_val *root, struct job *j) {
     j->p.n_bias = (int32_t)yyjson_arr_size(bias);
     uint32_t *bits = arena_new(a, uint32_t, j->vocab / 32 + 1);
     yyjson_arr_foreach(breakers, i, n, item) bits[yyjson_get_int(item) / 32] |= UINT32_C(1) << (yyjson_get_int(item) % 32);
-    j->p.dry_breakers = bits;
+    j->breakers = bits;
 }
 
 static int count_draws(struct arena *a, struct job *j, int64_t n, bool by_seed, double mu, struct sb *out, struct err *err) {
     int64_t *counts = arena_new(a, int64_t, j->vocab);
     for (int64_t i = 1; i <= n; i++) {
         struct sampler_state state = {mu > 0, mu};
-        struct sampler_input in = {j->logits, j->history, by_seed ? j->n_history : (int32_t)i, j->n_prompt, &state};
+        struct sampler_input in = {.logits = j->logits,
+                                   .history = j->history,
+                                   .n_history = by_seed ? j->n_history : (int32_t)i,
+                                   .n_prompt = j->n_prompt,
+                                   .breakers = j->breakers,
+                                   .state = &state};
         j->p.seed = by_seed ? (uint64_t)i : 12345;
         int32_t token = sampler_choose(j->work, &j->p, &in, NULL, err);
         if (token < 0) return err->code;
@@ -76,7 +82,12 @@ static int follow(struct job *j, int32_t n, struct sb *out, struct err *err) {
     j->p.seed = 7;
     jsonw_begin(&w, '[');
     for (int32_t i = 0; i < n; i++) {
-        struct sampler_input in = {j->logits, j->history, j->n_history, j->n_prompt, &state};
+        struct sampler_input in = {.logits = j->logits,
+                                   .history = j->history,
+                                   .n_history = j->n_history,
+                                   .n_prompt = j->n_prompt,
+                                   .breakers = j->breakers,
+                                   .state = &state};
         int32_t token = sampler_choose(j->work, &j->p, &in, NULL, err);
         if (token < 0) return err->code;
         j->history[j->n_history++] = token;

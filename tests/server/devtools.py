@@ -9,26 +9,17 @@ import tempfile
 import time
 import urllib.request
 
+from harness import HANG
 
-class Browser:
-    def __init__(self, program):
-        self.folder = tempfile.TemporaryDirectory()
-        self.process = subprocess.Popen(
-            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
-             "--disable-default-apps", "--disable-sync", "--remote-debugging-port=0", f"--user-data-dir={self.folder.name}", "about:blank"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        path = os.path.join(self.folder.name, "DevToolsActivePort")
-        end = time.monotonic() + 60
-        while not (os.path.exists(path) and open(path, encoding="utf-8").read().count("\n")):
-            if time.monotonic() > end or self.process.poll() is not None:
-                raise RuntimeError("the browser did not start")
-            time.sleep(0.2)
-        port = int(open(path, encoding="utf-8").readline())
-        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list"))
-        target = next(p for p in pages if p["type"] == "page")["webSocketDebuggerUrl"]
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+
+class Tab:
+    """One page, by the address of its debugging socket."""
+
+    def __init__(self, target):
+        host, resource = target.split("/", 3)[2:]
+        port = int(host.rpartition(":")[2])
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=HANG)
         key = base64.b64encode(os.urandom(16)).decode()
-        resource = target.split("/", 3)[3]
         self.socket.sendall(f"GET /{resource} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode())
         self.data = b""
@@ -36,15 +27,6 @@ class Browser:
             self.data += self.socket.recv(4096)
         self.data = self.data.partition(b"\r\n\r\n")[2]
         self.n, self.events = 0, []
-
-    def close(self):
-        self.socket.close()
-        self.process.terminate()
-        self.process.wait(20)
-        try:
-            self.folder.cleanup()
-        except OSError:
-            pass
 
     def _take(self, n):
         while len(self.data) < n:
@@ -85,7 +67,7 @@ class Browser:
             raise RuntimeError(r["exceptionDetails"].get("exception", {}).get("description", r["exceptionDetails"]["text"]))
         return r["result"].get("value")
 
-    def wait(self, condition, seconds=60):
+    def wait(self, condition, seconds=HANG):
         end = time.monotonic() + seconds
         while not self.run(condition):
             if time.monotonic() > end:
@@ -107,3 +89,37 @@ class Browser:
     def picture(self, path):
         with open(path, "wb") as f:
             f.write(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+
+
+class Browser(Tab):
+    """The program, and its first page."""
+
+    def __init__(self, program):
+        self.folder = tempfile.TemporaryDirectory()
+        self.process = subprocess.Popen(
+            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+             "--disable-default-apps", "--disable-sync", "--remote-debugging-port=0", f"--user-data-dir={self.folder.name}", "about:blank"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        path = os.path.join(self.folder.name, "DevToolsActivePort")
+        end = time.monotonic() + HANG
+        while not (os.path.exists(path) and open(path, encoding="utf-8").read().count("\n")):
+            if time.monotonic() > end or self.process.poll() is not None:
+                raise RuntimeError("the browser did not start")
+            time.sleep(0.2)
+        self.address = f"http://127.0.0.1:{int(open(path, encoding='utf-8').readline())}/json"
+        pages = json.load(urllib.request.urlopen(f"{self.address}/list"))
+        super().__init__(next(p for p in pages if p["type"] == "page")["webSocketDebuggerUrl"])
+
+    def open_tab(self, url):
+        """One more page of the same user."""
+        ask = urllib.request.Request(f"{self.address}/new?{url}", method="PUT")
+        return Tab(json.load(urllib.request.urlopen(ask))["webSocketDebuggerUrl"])
+
+    def close(self):
+        self.socket.close()
+        self.process.terminate()
+        self.process.wait(20)
+        try:
+            self.folder.cleanup()
+        except OSError:
+            pass

@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from counting import check, finish, skip  # noqa: E402,F401 (for the tests that import this)
+from counting import HANG, check, finish, skip  # noqa: E402,F401 (for the tests that import this)
 
 
 SLOW = ("--cpu", "ref", "--threads", "1")  # a server that is busy for seconds on any machine, so that no test depends on its speed
@@ -66,7 +66,7 @@ class Server:
             return
         self.process.terminate()
         try:
-            out, self.log = self.process.communicate(timeout=60)
+            out, self.log = self.process.communicate(timeout=HANG)
         except subprocess.TimeoutExpired:
             self.process.kill()
             out, self.log = self.process.communicate()
@@ -75,7 +75,7 @@ class Server:
         for line in self.log.splitlines():
             check(line.startswith("{"), f"a log line is no JSON: {line!r}")
 
-    def request(self, path, body=None, headers=None, method=None, timeout=60):
+    def request(self, path, body=None, headers=None, method=None, timeout=HANG):
         """Status, headers and body text; body: bytes, or anything that becomes JSON."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, headers={"Content-Type": "application/json", **(headers or {})}, method=method)
@@ -89,7 +89,7 @@ class Server:
         text = self.request("/metrics")[2]
         return {k: float(v) for k, v in (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))}
 
-    def wait_for(self, condition, seconds=60, pause=0.01):
+    def wait_for(self, condition, seconds=HANG, pause=0.01):
         """The metrics once they fulfil a condition, or when the time is over."""
         end = time.monotonic() + seconds
         while True:
@@ -98,6 +98,6 @@ class Server:
                 return m
             time.sleep(pause)
 
-    def wait_quiet(self, seconds=60):
+    def wait_quiet(self, seconds=HANG):
         """The metrics once nothing runs, waits or holds a block."""
         return self.wait_for(lambda m: m["mlxcel_generations_running"] == m["mlxcel_queue_depth"] == m["mlxcel_kv_blocks_used"] == 0, seconds, 0.1)

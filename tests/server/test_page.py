@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The chat page in a real browser: streaming, stop, regenerate, storage, themes, phone; model text never becomes markup.
+"""The chat page in a real browser: streaming, stop, regenerate, storage, tabs, themes, phone; model text never becomes markup.
 
 usage: test_page.py PROGRAM [FOLDER for pictures]      last line: "N passed, N failed[, N skipped]"
 """
@@ -10,7 +10,7 @@ import sys
 
 import harness
 from devtools import Browser
-from harness import Server, check
+from harness import SLOW, Server, check, free_port
 
 NASTY = """# Title <b>x</b>
 
@@ -70,7 +70,6 @@ def answers(b):
 def check_talk(b, picture):
     ask(b, "Tell me a story about a dog.")
     check(b.wait('document.querySelector(".assistant > .md")?.textContent.length > 5'), "text streams in")
-    check(b.run('!document.getElementById("stop").classList.contains("hidden")') is not None, "a stop button")
     check(idle(b), "the answer ends")
     first = answers(b)
     check(len(first) == 1 and len(first[0]) > 20, f"an answer: {first}")
@@ -97,11 +96,27 @@ def check_talk(b, picture):
     check(len(answers(b)) == 2 and "tokens of context" in b.run('document.getElementById("rate").textContent'), "how full the context is")
 
 
+def sent(b):
+    """The bodies of all chats so far."""
+    asked = [e["params"]["request"] for e in b.events if e["method"] == "Network.requestWillBeSent"]
+    return [json.loads(r["postData"]) for r in asked if r["url"].endswith("/v1/chat/completions")]
+
+
+def check_sent(b):
+    """What went over the wire: a question at the end, no empty turns, and no setting that nobody chose."""
+    bodies = sent(b)
+    check(len(bodies) >= 4, f"chats were asked: {len(bodies)}")
+    for body in bodies:
+        turns = [(m["role"], bool(m["content"])) for m in body["messages"]]
+        check(turns[-1] == ("user", True) and all(full for _, full in turns), f"turns: {turns}")
+        check(set(body) <= {"messages", "stream", "stream_options", "max_tokens"}, f"settings that nobody chose: {body}")
+
+
 def check_roles(b):
-    """Roles alternate also where an answer failed: templates of many models insist on it."""
+    """Roles alternate also where an answer failed or has no text: templates of many models insist on it."""
     sent = b.run("""(() => { const kept = current;
                      current = {messages: [{role: "user", content: "a"}, {role: "assistant", content: "", error: "lost"}, {role: "user", content: "b"},
-                                           {role: "assistant", content: "c"}, {role: "user", content: "d"}]};
+                                           {role: "assistant", content: "c"}, {role: "user", content: "d"}, {role: "assistant", content: "", reasoning: ""}]};
                      try { return JSON.parse(requestBody()).messages.map(m => m.role + " " + m.content); } finally { current = kept; } })()""")
     check(sent == ["user a\n\nb", "assistant c", "user d"], f"roles: {sent}")
 
@@ -131,7 +146,12 @@ def check_looks(b, picture):
     b.run('document.getElementById("s-system").value = "Be brief."; document.getElementById("s-temperature").value = "0.3"')
     b.key("Escape")
     check(b.wait('!document.getElementById("dialog").open && settings.system === "Be brief."'), "settings are kept")
-    check(json.loads(b.run("requestBody()"))["messages"][0] == {"role": "system", "content": "Be brief."}, "the system prompt is sent")
+    body = json.loads(b.run("requestBody()"))
+    check(body["messages"][0] == {"role": "system", "content": "Be brief."}, "the system prompt is sent")
+    check((body.get("temperature"), body.get("top_p")) == (0.3, 0.5) and not {"top_k", "min_p", "repetition_penalty"} & set(body), f"what was chosen is sent: {body}")
+    b.run('document.getElementById("settings").click(); document.getElementById("s-temperature").value = ""')
+    b.key("Escape")
+    check(b.wait('settings.temperature === ""') and "temperature" not in json.loads(b.run("requestBody()")), "what is emptied again is the server's")
     b.screen(390, 844, mobile=True)
     check(b.run("document.documentElement.scrollWidth <= 390"), "nothing is wider than a phone")
     picture("phone")
@@ -144,6 +164,102 @@ def check_looks(b, picture):
     b.run('document.getElementById("dialog").close(); document.getElementById("menu").click()')
     small = b.run('[...document.querySelectorAll("button")].filter(n => n.offsetParent && n.getBoundingClientRect().height < 30).map(n => n.textContent)')
     check(not small, f"buttons too small for fingers: {small}")
+
+
+def open_page(b, url):
+    b.call("Page.navigate", url=url)
+    return b.wait('document.getElementById("dot")?.className === "on"')
+
+
+def check_stop_button(program, b):
+    """It is there while an answer comes, stops it on the server, and is gone afterwards."""
+    shown = '!document.getElementById("stop").classList.contains("hidden") && document.getElementById("send").classList.contains("hidden")'
+    with Server(program, *SLOW, "--parallel", "1") as s:
+        open_page(b, s.url)
+        check(not b.run(shown), "no stop button before")
+        b.run("""settings.max_tokens = 900; const plain = window.fetch;
+                 window.fetch = (url, o) => plain(url, o?.body ? {...o, body: JSON.stringify({...JSON.parse(o.body), ignore_eos: true})} : o)""")
+        ask(b, "Tell me a long story.")
+        check(b.wait(shown + ' && document.querySelector(".assistant > .md")?.textContent.length > 5'), "a stop button while the text comes")
+        b.run('document.getElementById("stop").click()')
+        check(idle(b) and not b.run(shown), "it is gone when the answer has stopped")
+        m = s.wait_quiet()
+        check(m['mlxcel_generations_total{reason="cancelled"}'] == 1 and m['mlxcel_generations_total{reason="length"}'] == 0, f"the server has stopped too: {m}")
+        check(len(answers(b)) == 1 and len(answers(b)[0]) > 5, "what had come stays")
+
+
+def check_defaults(program, b):
+    """The server's own settings are shown and left alone; those that an earlier page stored without being told are none."""
+    old = {"system": "S", "temperature": "0.8", "top_p": 0.95, "top_k": 41, "min_p": 0.05, "repetition_penalty": 1, "max_tokens": "", "seed": "", "theme": "dark"}
+    with Server(program, "--parallel", "1", "--temperature", "0.35") as s:
+        open_page(b, s.url)
+        b.run(f'localStorage.clear(); localStorage.setItem("mlxcel.settings", {json.dumps(json.dumps(old))})')
+        open_page(b, s.url)
+        body = json.loads(b.run("requestBody()"))
+        check(body.get("top_k") == 41 and not {"temperature", "top_p", "min_p", "repetition_penalty"} & set(body), f"settings of an earlier page: {body}")
+        check(b.run("settings.theme") == "dark" and b.run("settings.system") == "S", "its other settings stay")
+        b.run('document.getElementById("settings").click()')
+        got = b.run('["s-temperature", "s-top_p"].map(id => [document.getElementById(id).value, document.getElementById(id).placeholder])')
+        own = json.loads(s.request("/v1/models")[2])["data"][0]["meta"]["sampling"]
+        check(got == [["", "0.35"], ["", str(own["top_p"])]], f"the server's settings are shown: {got} {own}")
+        check(b.run('document.querySelector("[data-for=s-temperature]").value') == "0.35", "the slider stands there")
+        b.key("Escape")
+        check(b.wait('!document.getElementById("dialog").open') and "temperature" not in json.loads(b.run("requestBody()")), "a look at the settings changes none")
+
+
+def titles(b):
+    return b.run('[...document.querySelectorAll("#chats .open")].map(n => n.textContent)')
+
+
+def check_tabs(program, b):
+    """Two tabs: neither loses what the other has, not even in the same conversation."""
+    with Server(program, "--parallel", "2") as s:
+        open_page(b, s.url)
+        old = [{"id": "b2", "title": "second", "messages": [{"role": "user", "content": "x"}]}, {"id": "a1", "title": "first", "messages": [{"role": "user", "content": "y"}]}]
+        b.run(f'localStorage.clear(); localStorage.setItem("mlxcel.chats", {json.dumps(json.dumps(old))})')
+        open_page(b, s.url)
+        other = b.open_tab(s.url)
+        check(other.wait('document.getElementById("dot")?.className === "on"'), "a second tab")
+        check(titles(b) == titles(other) == ["second", "first"], f"conversations of an earlier page: {titles(b)} {titles(other)}")
+        for tab, text in ((b, "Here"), (other, "There"), (b, "More")):
+            tab.run(f'settings.max_tokens = 4; newChat(); send("{text}")')
+            check(idle(tab), f"an answer to {text}")
+        want = ["More", "There", "Here", "second", "first"]
+        check(b.wait(f'document.querySelectorAll("#chats .open").length === {len(want)}') and titles(b) == want, f"the first tab knows all: {titles(b)}")
+        check(other.wait(f'document.querySelectorAll("#chats .open").length === {len(want)}') and titles(other) == want, f"and so does the second: {titles(other)}")
+        open_page(b, s.url)
+        check(titles(b) == want, f"and so it is stored: {titles(b)}")
+        check_same_chat(b, other, s.url)
+        other.run('window.confirm = () => true; dropChat(chats.at(-1))')
+        check(b.wait('![...document.querySelectorAll("#chats .open")].some(n => n.textContent === "first")'), "what is deleted there is gone here")
+        other.call("Page.close")
+        b.call("Page.bringToFront")
+
+
+def check_same_chat(b, other, url):
+    questions = '[...document.querySelectorAll(".turn .user")].map(n => n.textContent)'
+    for tab in (b, other):
+        tab.run('settings.max_tokens = 4; openChat(chats.find(c => c.title === "Here"))')
+    b.run('send("again")')
+    check(idle(b) and other.wait(f'{questions}.length === 2 && document.querySelectorAll(".assistant > .md").length === 2'), "the same conversation goes on in both")
+    other.run('edit(2)')  # from here on it is at work
+    b.run('send("thrice")')
+    check(idle(b) and other.run('current.messages.length') == 4, "a conversation at work is left alone")
+    other.run('send("else")')
+    check(idle(other), "an answer to what was edited")
+    kept = sorted(tuple(m["content"] for m in c["messages"] if m["role"] == "user") for c in
+                  other.run('Object.keys(localStorage).filter(k => k.startsWith("mlxcel.chat.")).map(k => JSON.parse(localStorage[k])).filter(c => c.title === "Here")'))
+    check(kept == [("Here", "again", "thrice"), ("Here", "else")], f"both ways are kept: {kept}")
+
+
+def check_dot(program, b):
+    """The dot follows the server: off when it has ended, on when another has its place."""
+    port, dot = free_port(), 'document.getElementById("dot").className'
+    with Server(program, "--parallel", "1", port=port) as s:
+        check(open_page(b, s.url), "on while it serves")
+    check(b.wait(dot + ' === "off"') and b.run('document.getElementById("model").textContent') == "the server does not answer", "off when it has ended")
+    with Server(program, "--parallel", "1", "--alias", "another", port=port):
+        check(b.wait(dot + ' === "on"') and b.run('document.getElementById("model").textContent') == "another", "on again, with the new name")
 
 
 def main():
@@ -168,13 +284,15 @@ def main():
             check_markdown(b, picture)
             check_talk(b, picture)
             check_roles(b)
+            check_sent(b)
             check_kept(b, s.url)
             check_looks(b, picture)
             asked = {e["params"]["request"]["url"] for e in b.events if e["method"] == "Network.requestWillBeSent"}
             check(all(u.startswith((s.url, "data:")) for u in asked), f"requests elsewhere: {asked}")
-            errors = [e["params"] for e in b.events if e["method"] == "Runtime.exceptionThrown"]
-            check(not errors, f"errors in the page: {errors}")
-            b.close()
+        for part in (check_stop_button, check_defaults, check_tabs, check_dot):
+            part(sys.argv[1], b)
+        errors = [e["params"] for e in b.events if e["method"] == "Runtime.exceptionThrown"]
+        check(not errors, f"errors in the page: {errors}")
     finally:
         if b.process.poll() is None:
             b.close()

@@ -190,7 +190,7 @@ def check_refusals(client, model):
     fails(chat(n=1000), bad, "n must", "too many choices")
     fails(chat(response_format={"type": "json_object"}), bad, "response_format", "json_object")
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
-    fails(chat(tools=tools), bad, "tools", "tools")
+    fails(chat(tools=tools), bad, "tools", "tools that the template cannot show")
     check(chat(tools=tools, tool_choice="none")().choices, "tools that are not to be used")
     check(chat(response_format={"type": "text"})().choices, "response_format text")
     image = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:,"}}]}]

@@ -12,14 +12,14 @@ import sys
 import urllib.request
 
 import harness
-from harness import check
+from harness import HANG, check
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def ask(url, path, body=None):
     request = urllib.request.Request(url + path, data=json.dumps(body).encode() if body else None, headers={"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=120) as r:
+    with urllib.request.urlopen(request, timeout=HANG) as r:
         return r.headers, r.read().decode()
 
 
@@ -50,7 +50,7 @@ def main():
         harness.skip("mlxcel-server.exe: no Wine here")
         harness.finish()
     command = [os.path.join(ROOT, "tools", "wine.sh"), server, "--port", "0", "--log-format", "json", "--parallel", "2"]
-    tls = subprocess.run([*command, "--ssl-cert-file", "c.pem", "--ssl-key-file", "k.pem"], capture_output=True, text=True, timeout=300)
+    tls = subprocess.run([*command, "--ssl-cert-file", "c.pem", "--ssl-key-file", "k.pem"], capture_output=True, text=True, timeout=HANG)
     if tls.returncode == 127:
         harness.skip("mlxcel-server.exe: Wine does not run here")
         harness.finish()
@@ -64,7 +64,7 @@ def main():
     finally:
         os.killpg(p.pid, signal.SIGTERM)  # Wine's processes have no console here to send Ctrl-C to
         try:
-            p.communicate(timeout=30)
+            p.communicate(timeout=HANG)
         except subprocess.TimeoutExpired:
             os.killpg(p.pid, signal.SIGKILL)
             p.communicate()

@@ -17,13 +17,13 @@ import tempfile
 import time
 
 import harness
-from harness import SLOW, Server, check
+from harness import HANG, SLOW, Server, check
 
 HOST = b"Host: localhost\r\n"
 CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
 
 
-def talk(port, data, wait=60, close=False):
+def talk(port, data, wait=HANG, close=False):
     """Sends bytes, reads until the other side closes or answers completely; returns what came and whether it closed."""
     with socket.create_connection(("127.0.0.1", port), timeout=wait) as s:
         try:
@@ -78,7 +78,7 @@ def check_smuggling(port):
 
 def check_keep_alive(port):
     one = b"GET /health HTTP/1.1\r\n" + HOST + b"\r\n"
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG) as s:
         s.sendall(one * 3)
         got = b""
         while got.count(b'{"status":"ok"}') < 3:
@@ -105,7 +105,7 @@ def check_keep_alive(port):
 
 def check_limits(port):
     """Bodies without a length that go past the limit are cut off while they come."""
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as s:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG) as s:
         s.sendall(b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n")
         chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
         sent = 0
@@ -189,7 +189,7 @@ BODIES = [
     b'{"messages":[{"role":"user","content":"x"}],"stop":["' + b"y" * 5000 + b'"]}',
     b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{"x":1}}', b'{"messages":[{"role":"user","content":"x"}],"logit_bias":[1]}',
     b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{"999999":1}}', b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{"1":1e9}}',
-    b'{"messages":[{"role":"user","content":"x"}],"stream":"yes"}', b'{"messages":[{"role":"user","content":"x"}],"stream_options":{}}',
+    b'{"messages":[{"role":"user","content":"x"}],"stream":"yes"}', b'{"messages":[{"role":"user","content":"x"}],"stream_options":1}',
     b'{"messages":[{"role":"user","content":"x"}],"tools":[{}]}', b'{"messages":[{"role":"user","content":"x"}],"response_format":1}',
     b'{"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":[]}', b'{"messages":[{"role":"user","content":"\\ud800"}]}',
     b'{"messages":[{"role":"user","content":"\xff\xfe"}]}', b'\xef\xbb\xbf{"messages":[]}', b'{"messages":[{"role":"user","content":"x"}]}garbage',
@@ -270,7 +270,7 @@ def check_keys(program):
         for name, (data, want) in rows.items():
             got, closed = talk(s.port, data)  # the body never comes
             check(status_of(got) == want and closed and got.count(b"HTTP/1.1 ") == 1, f"{name}: {got[:200]!r}, closed {closed}")
-        with socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:
+        with socket.create_connection(("127.0.0.1", s.port), timeout=HANG) as c:
             body = b" " * (15 << 20)
             c.sendall(head % (b"/v1/chat/completions", HOST, len(body)))
             c.sendall(body)
@@ -305,7 +305,7 @@ def check_refusals(program):
             counted = [m[n] - before[n] for n in names]  # the second request is the one for the figures
             check(counted == ([1, 0, 2] if want < 500 else [0, 1, 2]), f"{name} is counted: {counted}")
         s.wait_for(lambda m: m["mlxcel_http_connections"] == 1)
-        held = [socket.create_connection(("127.0.0.1", s.port), timeout=60) for _ in range(8)]
+        held = [socket.create_connection(("127.0.0.1", s.port), timeout=HANG) for _ in range(8)]
         got, closed = talk(s.port, b"")
         for c in held:
             c.close()
@@ -315,7 +315,7 @@ def check_refusals(program):
 def check_half_closed(program):
     """A client that shuts its side down after a whole request is answered; one that closes is gone, and what it asked for ends."""
     def ask(port, data, shut=True):
-        c = socket.create_connection(("127.0.0.1", port), timeout=120)
+        c = socket.create_connection(("127.0.0.1", port), timeout=HANG)
         c.sendall(data)
         if shut:
             c.shutdown(socket.SHUT_WR)
@@ -379,7 +379,7 @@ def check_embeddings(s):
     """Texts that are read side by side have the vectors that each has alone, also beside those of clients that leave."""
     texts = ["Once " * (1 + i * 7 % 40) + str(i) for i in range(40)] + ["long " * 300]
     alone = [json.loads(s.request("/v1/embeddings", {"input": t})[2])["data"][0]["embedding"] for t in texts]
-    with socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:
+    with socket.create_connection(("127.0.0.1", s.port), timeout=HANG) as c:
         c.sendall(post(b"/v1/embeddings", {"input": [[5] * 1000] * 500}))
         s.wait_for(lambda m: m["mlxcel_kv_blocks_used"])
     code, _, text = s.request("/v1/embeddings", {"input": texts})
@@ -400,7 +400,7 @@ def memory_of(process):
 def check_takes_nothing(program):
     """A client that asks thousands of times and takes no answer fills no memory; when it reads, every answer is there, in order."""
     n = 3000
-    with Server(program, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:
+    with Server(program, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=HANG) as c:
         page = s.request("/")[2].encode()
         before = memory_of(s.process)
         c.sendall((b"GET / HTTP/1.1\r\n" + HOST + b"\r\n") * n + b"GET /health HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
@@ -415,7 +415,7 @@ def check_bytes_behind(program):
     """Bytes behind the last request of a connection take nothing from its answer, not even for a client that is slow to take it."""
     with Server(program, "--parallel", "1") as s, socket.socket() as c:
         c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        c.settimeout(60)
+        c.settimeout(HANG)
         c.connect(("127.0.0.1", s.port))
         c.sendall(post(b"/v1/embeddings", {"input": [[5]] * 100}, HOST + b"Connection: close\r\n") + b"x" * 200000)
         s.wait_for(lambda m: m["mlxcel_http_connections"] == 1)  # the server is done with it
@@ -428,7 +428,7 @@ def check_bytes_behind(program):
 
 def check_drain_answer(program):
     """SIGTERM while the last answer is on its way to a client that keeps its connection: it arrives whole."""
-    with Server(program, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:
+    with Server(program, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=HANG) as c:
         c.sendall(post(b"/v1/embeddings", {"input": [[5]] * 2000}))
         s.wait_for(lambda m: m['mlxcel_http_answers_total{class="2xx"}'] > m["mlxcel_http_requests_total"] - 1.5 and m["mlxcel_queue_depth"] == 0)
         s.end()
@@ -442,7 +442,7 @@ def check_queue(program):
         request = b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body
         held = []
         for _ in range(2):
-            c = socket.create_connection(("127.0.0.1", s.port), timeout=60)
+            c = socket.create_connection(("127.0.0.1", s.port), timeout=HANG)
             c.sendall(request)
             check(b"200 OK" in c.recv(4096), "a stream begins")
             held.append(c)
@@ -457,7 +457,7 @@ def check_queue(program):
 
 def check_drain(program):
     """SIGTERM: the running request is answered whole, new connections are not taken."""
-    with Server(program, *SLOW, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=60) as c:
+    with Server(program, *SLOW, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=HANG) as c:
         c.sendall(post(b"/v1/completions", {"prompt": "Once", "max_tokens": 200, "ignore_eos": True, "temperature": 0}))
         s.wait_for(lambda m: m["mlxcel_generations_running"])
         s.end()
@@ -472,7 +472,7 @@ def check_drain(program):
 
 def check_drain_stream(program):
     """A connection whose stream began before SIGTERM is closed behind it: a client that keeps it open holds nothing up."""
-    with Server(program, *SLOW, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=120) as c:
+    with Server(program, *SLOW, "--parallel", "1") as s, socket.create_connection(("127.0.0.1", s.port), timeout=HANG) as c:
         body = json.dumps({"prompt": "Once", "max_tokens": 40, "stream": True, "ignore_eos": True}).encode()
         c.sendall(b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         got = c.recv(65536)
@@ -493,7 +493,7 @@ def check_end_at_work(program):
     """A second SIGTERM while long prompts are still being read: the workers are waited for."""
     with Server(program, "--parallel", "1") as s:
         body = json.dumps({"prompt": "Once upon a time. " * 400000, "max_tokens": 1}).encode()
-        held = [socket.create_connection(("127.0.0.1", s.port), timeout=60) for _ in range(4)]
+        held = [socket.create_connection(("127.0.0.1", s.port), timeout=HANG) for _ in range(4)]
         for c in held:
             c.sendall(b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         s.wait_for(lambda m: m["mlxcel_http_requests_total"] >= len(held))
@@ -504,7 +504,7 @@ def check_end_at_work(program):
 
 
 def check_tls_health(s, context):
-    with socket.create_connection(("127.0.0.1", s.port), timeout=60) as raw, context.wrap_socket(raw, server_hostname="localhost") as c:
+    with socket.create_connection(("127.0.0.1", s.port), timeout=HANG) as raw, context.wrap_socket(raw, server_hostname="localhost") as c:
         c.sendall(b"GET /health HTTP/1.0\r\n\r\n")
         check(b'"ok"' in c.recv(65536), "well over TLS")
 
@@ -520,7 +520,7 @@ def check_tls_end(s, context):
     n = 1000  # more than the sockets hold
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     c = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
-    with socket.create_connection(("127.0.0.1", s.port), timeout=60) as raw:
+    with socket.create_connection(("127.0.0.1", s.port), timeout=HANG) as raw:
         while not shake():
             raw.sendall(outgoing.read())
             incoming.write(raw.recv(65536))
@@ -550,19 +550,19 @@ def check_tls(program):
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
                         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"], check=True, capture_output=True)
         args = ["--ssl-cert-file", cert, "--ssl-key-file", key]
-        tried = subprocess.run([program, "serve", "--port", "0", "--ssl-cert-file", key, "--ssl-key-file", key], capture_output=True, text=True, timeout=60)
+        tried = subprocess.run([program, "serve", "--port", "0", "--ssl-cert-file", key, "--ssl-key-file", key], capture_output=True, text=True, timeout=HANG)
         check(tried.returncode != 0 and tried.stderr.count("\n") == 1, f"a key as the certificate: {tried}")
         if "has no TLS" in tried.stderr:
             return harness.skip("TLS: this build has none")
         absent = os.path.join(folder, "absent.pem")
         for option, pair in (("--ssl-cert-file", (absent, key)), ("--ssl-key-file", (cert, absent))):
-            tried = subprocess.run([program, "serve", "--port", "0", "--ssl-cert-file", pair[0], "--ssl-key-file", pair[1]], capture_output=True, text=True, timeout=60)
+            tried = subprocess.run([program, "serve", "--port", "0", "--ssl-cert-file", pair[0], "--ssl-key-file", pair[1]], capture_output=True, text=True, timeout=HANG)
             check(tried.returncode != 0 and f"{option}: cannot open {absent}: " in tried.stderr, f"no {option}: {tried}")
         with Server(program, *args, "--parallel", "2") as s:
             context = ssl.create_default_context(cafile=cert)
             body = json.dumps({**CHAT, "stream": True, "max_tokens": 20, "ignore_eos": True}).encode()
             for _ in range(2):
-                with socket.create_connection(("127.0.0.1", s.port), timeout=60) as raw, context.wrap_socket(raw, server_hostname="localhost") as c:
+                with socket.create_connection(("127.0.0.1", s.port), timeout=HANG) as raw, context.wrap_socket(raw, server_hostname="localhost") as c:
                     for _ in range(2):
                         c.sendall(b"POST /v1/chat/completions HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
                         got = b""

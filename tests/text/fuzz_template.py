@@ -25,8 +25,8 @@ FILTERS = ["upper", "lower", "title", "capitalize", "trim", "length", "list", "f
            "default('d')", "default('d', true)", "replace('l', 'L')", "batch(2)|list", "slice(2)|list", "items|list", "dictsort", "wordcount",
            "map('string')|list", "map('upper')|join", "select|list", "reject('none')|list", "map(attribute='name')|list", "center(9)",
            "selectattr('age', 'gt', 26)|list", "groupby('age')", "indent(2)", "truncate(7, true, '..', 0)", "format(1)", "e", "urlencode",
-           "sort(reverse=true)", "sort(attribute='age')", "select('string')|list", "wordwrap(5)", "striptags", "count", "filesizeformat",
-           "safe", "tojson(sort_keys=true)", "tojson(separators=(',', ':'))", "xmlattr", "forceescape", "pprint", "min(attribute='age')"]
+           "sort(reverse=true)", "sort(attribute='age')", "select('string')|list", "striptags", "count",
+           "safe", "tojson(sort_keys=true)", "tojson(separators=(',', ':'))", "forceescape", "min(attribute='age')"]
 TESTS = ["defined", "undefined", "none", "string", "number", "integer", "float", "boolean", "mapping", "iterable", "sequence", "odd", "even",
          "true", "false", "lower", "upper", "divisibleby 2", "eq 5", "in [1, 2]", "sameas none", "gt 1", "escaped", "callable"]
 METHODS = ["upper()", "lower()", "strip()", "lstrip()", "rstrip()", "split()", "split('l')", "split(' ', 1)", "rsplit(none, 1)", "title()",
@@ -40,7 +40,7 @@ LITERALS = ["1", "0", "-1", "2", "1.5", "1e3", "'a'", "'abc'", "''", "true", "fa
 # what is asked of a random text r: filters and methods that want one, and everything that cuts or prints
 NOT_OF_TEXT = r"select|map|groupby|sort\(a|min\(a|format|files|int$|float$|abs|round|sum|xml|items|keys|values|get|append|index|count\(1"
 OF_TEXT = [sign + name for sign, names in (("|", FILTERS), (".", METHODS)) for name in names if not re.match(NOT_OF_TEXT, name)]
-OF_TEXT += [".split(none, 1)", ".split(maxsplit=2)", ".rsplit(maxsplit=1)", ".splitlines(true)", "|wordwrap(7)", "|wordwrap(5, false)", "|tojson(ensure_ascii=true)",
+OF_TEXT += [".split(none, 1)", ".split(maxsplit=2)", ".rsplit(maxsplit=1)", ".splitlines(true)", "|tojson(ensure_ascii=true)",
             "[::-1]", "[1:3]", "[-2:]", "|list|sort", "|list|unique|list", "|truncate(8)", "|indent(2, true, true)", ".istitle()", ".isnumeric()", ".isprintable()",
             ".expandtabs(3)", ".partition(' ')", " is lower", "|trim('ae ')", " ~ [r]", "|list|map('title')|list", ".strip('ae\\n')"]
 FRAGMENTS = ["<b>x</b>", "&amp;", "a-b-c d", "1,000", " 12 ", "\u01c5", "\u00df", "\u0391\u03a3", "\u03a3.", "\ufb03", "\u0130", "don't", "\u2028", "\x1c", "\x85", " e\x0c", "x \n"]
@@ -101,7 +101,7 @@ class Maker:
                          f"{a}[{n}:{self.number(0)}]", f"{a}[::{r.choice([1, 2, -1, -2, 3])}]", f"{a}.{r.choice(['upper', 'strip', 'title', 'swapcase', 'lower', 'capitalize', 'casefold'])}()",
                          f"{a}.replace({b}, 'X')", f"({a} * ({n} % 4))", f"({self.seq(depth - 1)}|join({b}))", f"({a} if {self.truth(depth - 1)} else {b})",
                          f"{a}.split({b} or ' ')|first", f"('%s|%5s|%-4s' % ({a}, {b}, {n}))", f"'{{}}{{:>6}}{{!r}}'.format({a}, {b}, {n})", f"{a}.strip({b})",
-                         f"({n}|string)", f"({self.seq(depth - 1)}|string)", f"({a}|truncate(5, true, '', 0))", f"({a}|replace({b}, '_'))", f"({a}|wordwrap(4))", f"({self.seq(depth - 1)}|tojson)"])
+                         f"({n}|string)", f"({self.seq(depth - 1)}|string)", f"({a}|truncate(5, true, '', 0))", f"({a}|replace({b}, '_'))", f"({self.seq(depth - 1)}|tojson)"])
 
     def number(self, depth):
         r = self.r

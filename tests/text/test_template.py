@@ -20,7 +20,7 @@ def check(ok, what):
 
 
 def run(program, *args, stdin=""):
-    done = subprocess.run([program, "template", *map(str, args)], input=stdin.encode(), capture_output=True, timeout=120, check=False)
+    done = subprocess.run([program, "template", *map(str, args)], input=stdin.encode(), capture_output=True, check=False)
     return done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8", "replace")
 
 

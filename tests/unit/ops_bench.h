@@ -6,6 +6,7 @@
 #ifndef MLXCEL_TESTS_OPS_BENCH_H
 #define MLXCEL_TESTS_OPS_BENCH_H
 
+#include "../backend_alone.h"
 #include "unit.h"
 
 #include "backend/backend.h"
@@ -20,7 +21,7 @@ struct ops_bench {
     struct weight weights[BENCH_WEIGHTS];
     int32_t n_weights;
     struct step step;
-    int32_t ids[BENCH_ROWS], pos[BENCH_ROWS], seq_of[BENCH_ROWS], logit_rows[BENCH_ROWS];
+    int32_t ids[BENCH_ROWS], pos[BENCH_ROWS], seq_of[BENCH_ROWS], wanted_rows[BENCH_ROWS];
     struct step_seq seqs[BENCH_SEQS];
 };
 
@@ -32,13 +33,15 @@ static inline float bench_value(uint64_t seed, int64_t i) {
 static inline void bench_open_as(struct ops_bench *b, int32_t n_threads, enum precision precision) {
     struct err err;
     *b = (struct ops_bench){0};
-    CHECK_OK(cpu_backend.open(&(struct backend_options){.precision = precision, .n_threads = n_threads}, &b->be, &err), err);
+    CHECK_OK(backend_open_alone(&cpu_backend, &(struct device_options){.n_threads = n_threads},
+                                &(struct backend_options){.precision = precision}, &b->be, &err),
+             err);
     b->step = (struct step){.rows_capacity = BENCH_ROWS,
                             .seqs_capacity = BENCH_SEQS,
                             .ids = b->ids,
                             .pos = b->pos,
                             .seq_of = b->seq_of,
-                            .logit_rows = b->logit_rows,
+                            .wanted_rows = b->wanted_rows,
                             .seqs = b->seqs};
 }
 

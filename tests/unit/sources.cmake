@@ -7,18 +7,23 @@ set(UNIT_SUITES
   checkpoint
   config
   cuda
+  device
   engine
   families
+  grammar
   http
   hub
   kern
   kernelc
+  limits
   line_edit
   ops_elem
   ops_moe
   ops_recur
   os
+  output
   pool
+  progress
   preflight
   prefix
   quant

@@ -143,27 +143,54 @@ static void help_and_program_names(void) {
     CHECK_STR(args.operands[0], STR("completions"));
     CHECK_INT(parse("C:\\bin\\mlxcel-server.exe version"), 0);
     CHECK_INT(args.command, CMD_VERSION);
-    CHECK(parse("/usr/bin/mlxcel-server") == 0 ? str_is(str_of(commands[args.command].name), "serve") : err.code == ERR_EUNSUPPORTED);
+    CHECK(parse("/usr/bin/mlxcel-server") == 0 ? str_is(str_of(cli_commands[args.command].name), "serve") : err.code == ERR_EUNSUPPORTED);
+}
+
+/* Rows without a name are read from the environment under the names that they list, the first that is set; no flag gives them. */
+static void variables_without_a_flag(void) {
+    env_name = "HUGGINGFACE_HUB_TOKEN", env_value = "old";
+    CHECK_OK(parse("mlxcel download a/b"), err);
+    CHECK_STR(args_str(&args, OPT_HF_TOKEN), STR("old"));
+    CHECK_STR(args.values[OPT_HF_TOKEN].variable, STR("HUGGINGFACE_HUB_TOKEN"));
+    CHECK(args_str(&args, OPT_HF_HOME).p == NULL);
+    CHECK_STR(args_str(&args, OPT_DEFAULT_ORG), STR("mlx-community"));
+    env_name2 = "HF_TOKEN", env_value2 = "new";
+    CHECK_OK(parse("mlxcel download a/b"), err);
+    CHECK_STR(args_str(&args, OPT_HF_TOKEN), STR("new"));
+    CHECK_INT(parse("mlxcel download a/b --hf-token x"), ERR_EARG);
+    env_name = "MLXCEL_XLA_PROGRAMS", env_value = "0", env_name2 = NULL;
+    expect_message("mlxcel generate", "MLXCEL_XLA_PROGRAMS is '0', expected a whole number from 1 to 64");
+    env_name = NULL;
+    struct sb out = {0};
+    help_command(&out, CMD_DOWNLOAD, 80);
+    CHECK(str_find(sb_str(&out), STR("HF_TOKEN, HUGGING_FACE_HUB_TOKEN, HUGGINGFACE_HUB_TOKEN\n"), 0) != STR_NONE);
+    sb_free(&out);
 }
 
 /* Every row is well formed: names are unique within a command, defaults convert, choices exist. */
 static void tables_are_sound(void) {
     for (int i = 0; i < N_OPTIONS; i++) {
-        const struct opt *o = &options[i];
+        const struct opt *o = &cli_options[i];
         struct arg_value v = {0};
-        CHECK(o->name && o->help && o->section && o->commands);
+        CHECK(o->help && o->commands);
+        CHECK(o->name ? o->section != NULL : o->env && strcmp(o->env, "-") && !o->letter && !o->aliases && !o->section);
         CHECK((o->type == ARG_CHOICE) == (o->choices != NULL));
-        FAIL_IF(o->initial && !convert(o, o->initial, &v), "default of --%s: '%s'", o->name, o->initial);
+        FAIL_IF(o->initial && !convert(o, o->initial, &v), "default of --%s: '%s'", o->name ? o->name : o->env, o->initial);
         for (int k = 0; k < i; k++) {
-            if (!(options[k].commands & o->commands)) continue;
-            FAIL_IF(strcmp(options[k].name, o->name) == 0, "--%s stands twice for one command", o->name);
-            FAIL_IF(o->letter && options[k].letter == o->letter, "-%c: --%s and --%s", o->letter, options[k].name, o->name);
+            if (!(cli_options[k].commands & o->commands)) continue;
+            if (!o->name || !cli_options[k].name) {
+                FAIL_IF(o->env && cli_options[k].env && strcmp(o->env, "-") && strcmp(o->env, cli_options[k].env) == 0, "%s stands twice",
+                        o->env);
+                continue;
+            }
+            FAIL_IF(strcmp(cli_options[k].name, o->name) == 0, "--%s stands twice for one command", o->name);
+            FAIL_IF(o->letter && cli_options[k].letter == o->letter, "-%c: --%s and --%s", o->letter, cli_options[k].name, o->name);
         }
     }
     for (int i = 0; i < N_COMMANDS; i++) {
-        CHECK(commands[i].name && commands[i].summary && commands[i].run);
-        CHECK((commands[i].operands != NULL) == (commands[i].max_operands > 0));
-        CHECK_INT(cmd_find(str_of(commands[i].name)), i);
+        CHECK(cli_commands[i].name && cli_commands[i].summary && cli_commands[i].run);
+        CHECK((cli_commands[i].operands != NULL) == (cli_commands[i].max_operands > 0));
+        CHECK_INT(cmd_find(str_of(cli_commands[i].name)), i);
     }
 }
 
@@ -172,8 +199,9 @@ static void completions_name_everything(void) {
     for (int s = 0; s < 3; s++) {
         struct sb out = {0};
         CHECK(complete_script(&out, str_of(shells[s])));
-        for (int i = 0; i < N_COMMANDS; i++) CHECK(str_find(sb_str(&out), str_of(commands[i].name), 0) != STR_NONE);
-        for (int i = 0; i < N_OPTIONS; i++) CHECK(str_find(sb_str(&out), str_of(options[i].name), 0) != STR_NONE);
+        for (int i = 0; i < N_COMMANDS; i++) CHECK(str_find(sb_str(&out), str_of(cli_commands[i].name), 0) != STR_NONE);
+        for (int i = 0; i < N_OPTIONS; i++)
+            CHECK(!cli_options[i].name || str_find(sb_str(&out), str_of(cli_options[i].name), 0) != STR_NONE);
         sb_free(&out);
     }
     struct sb out = {0};
@@ -194,7 +222,7 @@ static void help_fits_the_width(void) {
         struct sb out = {0};
         help_command(&out, (enum cmd_id)i, 80);
         struct str rest = sb_str(&out), line;
-        while (str_split_next(&rest, '\n', &line)) FAIL_IF(line.n > 80, "%s: %.*s", commands[i].name, STR_ARG(line));
+        while (str_split_next(&rest, '\n', &line)) FAIL_IF(line.n > 80, "%s: %.*s", cli_commands[i].name, STR_ARG(line));
         sb_free(&out);
     }
 }
@@ -210,6 +238,7 @@ const struct unit_suite unit_args = {
         {"forms_of_flags", forms_of_flags},
         {"mistakes_name_the_cure", mistakes_name_the_cure},
         {"help_and_program_names", help_and_program_names},
+        {"variables_without_a_flag", variables_without_a_flag},
         {"tables_are_sound", tables_are_sound},
         {"completions_name_everything", completions_name_everything},
         {"docs_page_is_current", docs_page_is_current},

@@ -16,7 +16,6 @@ static void err_prefix_keeps_code(void) {
     CHECK_INT(err_set(&err, ERR_EFORMAT, "bad %d", 7), ERR_EFORMAT);
     CHECK_INT(err_prefix(&err, "%s", "file.json"), ERR_EFORMAT);
     CHECK_STR(str_of(err.msg), STR("file.json: bad 7"));
-    CHECK_INT(err_http_status(ERR_EARG), 400);
 }
 
 static void arena_aligns_and_resets(void) {
@@ -159,12 +158,9 @@ static void half_round_trips(void) {
         float f = f8e4m3_to_f32((uint8_t)h);
         if (f == f) CHECK_INT(f8e4m3_from_f32(f), h);
     }
-    for (uint8_t h = 0; h < 16; h++) CHECK_INT(f4e2m1_from_f32(f4e2m1_values[h]), h);
     CHECK_INT(f16_from_f32(65520.0f), 0x7C00);
     CHECK_INT(f16_from_f32(65519.0f), 0x7BFF);
     CHECK_INT(f16_from_f32(1.0f + 1.0f / 2048), 0x3C00); /* ties to even */
-    CHECK_INT(f4e2m1_from_f32(2.5f), 4);
-    CHECK_INT(f4e2m1_from_f32(3.5f), 6);
     CHECK(e8m0_to_f32(127) == 1.0f && e8m0_to_f32(130) == 8.0f);
 }
 

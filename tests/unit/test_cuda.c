@@ -1,5 +1,6 @@
 /* CUDA without a GPU: which image runs where, damaged kernel files, and every sentence that the probe can say, against the fake driver
  * of tests/cuda. */
+#include "../test_paths.h"
 #include "unit.h"
 
 #include "backend/cuda/cuda.h"
@@ -61,11 +62,21 @@ static void arch_pick(void) {
     CHECK(!cuda_arch_runs((struct cuda_arch){100, 'a'}, 103));
 }
 
+/* The table of docs/cuda-kernels.md. */
+static void put_support(struct sb *out) {
+    sb_puts(out, "| compute capability | family | GPUs | image | driver | through PTX |\n|---|---|---|---|---|---|\n");
+    for (int i = 0; i < CUDA_SUPPORT_ROWS; i++) {
+        const struct cuda_support *s = &cuda_support_rows[i];
+        sb_fmt(out, "| %d.%d | %s | %s | %s | %d | ", s->capability / 10, s->capability % 10, s->family, s->gpus, s->image, s->driver);
+        if (s->driver_ptx) sb_fmt(out, "%d |\n", s->driver_ptx);
+        else sb_puts(out, "- |\n");
+    }
+}
+
 /* The table that docs and doctor are made of agrees with the rule. */
 static void support_table(void) {
-    size_t n;
-    const struct cuda_support *rows = cuda_support_table(&n);
-    for (size_t i = 0; i < n; i++) {
+    const struct cuda_support *rows = cuda_support_rows;
+    for (int i = 0; i < CUDA_SUPPORT_ROWS; i++) {
         int k = cuda_arch_pick(full_set, N_FULL, rows[i].capability);
         char arch[16] = "PTX";
         if (k >= 0) cuda_arch_format(full_set[k], arch);
@@ -76,7 +87,7 @@ static void support_table(void) {
     struct str page;
     struct err err;
     CHECK_OK(os_file_load(&a, str_fmt(&a, "%s/docs/cuda-kernels.md", unit_source_dir()).p, 0, &page, &err), err);
-    cuda_support_markdown(&table);
+    put_support(&table);
     FAIL_IF(str_find(page, sb_str(&table), 0) == STR_NONE, "docs/cuda-kernels.md lacks this table:\n%s", table.p);
     CHECK_OK(os_file_load(&a, str_fmt(&a, "%s/docs/cuda-compatibility.md", unit_source_dir()).p, 0, &page, &err), err);
     cuda_support_page(&compatibility);
@@ -189,7 +200,7 @@ static void pack_damaged(void) {
 static void (*fake_set)(const char *text);
 
 static const char *fake_path(struct arena *a, const char *folder) {
-    struct str exe = str_of(os_exe_path());
+    struct str exe = str_of(test_exe_path());
     while (exe.n && exe.p[exe.n - 1] != '/' && exe.p[exe.n - 1] != '\\') exe.n--;
     static const char *const names[] = {"nvcuda.dll", "libcuda.so.1"};
     for (int i = 0; i < 2; i++) {
@@ -294,11 +305,10 @@ static void probe_each_row(void) {
     struct cuda_pack pack;
     struct err err;
     static struct cuda_probe p;
-    size_t n;
-    const struct cuda_support *rows = cuda_support_table(&n);
+    const struct cuda_support *rows = cuda_support_rows;
     put_pack(&data, specs, N_FULL + 1);
     CHECK_OK(cuda_pack_open(&pack, data.p, data.n, "test", &err), err);
-    for (size_t i = 0; i < n; i++)
+    for (int i = 0; i < CUDA_SUPPORT_ROWS; i++)
         for (int version = 12020; version <= 13000; version += version == 12080 ? 920 : 10) {
             int branch = cuda_branch_of(version);
             bool full = branch >= rows[i].driver, ptx = !full && rows[i].driver_ptx && branch >= rows[i].driver_ptx;
@@ -395,6 +405,21 @@ static void device_details(void) {
     arena_free(&a);
 }
 
+/* A context on a GPU, both empty but for each other. */
+static struct cuda *bare_backend(void) {
+    struct cuda *c = mem_alloc(sizeof *c);
+    c->gpu = mem_alloc(sizeof *c->gpu);
+    c->base.device = &c->gpu->base;
+    return c;
+}
+
+static void free_backend(struct cuda *c) {
+    oplist_free(&c->base.list);
+    mem_free(c->pieces);
+    mem_free(c->gpu);
+    mem_free(c);
+}
+
 /* Memory that is not there: the sizes and what to do, whoever notices; what a model that runs still needs comes out of what is kept back. */
 static void memory_errors(void) {
     static const struct {
@@ -411,25 +436,28 @@ static void memory_errors(void) {
     struct sb data = {0};
     struct cuda_pack pack;
     struct err err = {0};
-    struct cuda *c = mem_alloc(sizeof *c);
+    struct cuda *c = bare_backend();
+    struct cuda_gpu *g = c->gpu;
     put_pack(&data, release, N_RELEASE);
     CHECK_OK(cuda_pack_open(&pack, data.p, data.n, "test", &err), err);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         CUdeviceptr p = 1;
-        cuda_probe_run(&c->probe, &(struct cuda_probe_args){.driver_path = fake_driver(&a, rows[i].config), .pack = &pack});
-        c->d = &c->probe.driver, c->device = &c->probe.devices[0];
-        c->d->cuDevicePrimaryCtxRetain(&c->context, 0);
-        c->d->cuCtxSetCurrent(c->context);
+        cuda_probe_run(&g->probe, &(struct cuda_probe_args){.driver_path = fake_driver(&a, rows[i].config), .pack = &pack});
+        c->d = g->d = &g->probe.driver, g->about = &g->probe.devices[0];
+        c->d->cuDevicePrimaryCtxRetain(&g->context, 0);
+        c->d->cuCtxSetCurrent(g->context);
         c->kept_back = rows[i].runs ? 0 : RESERVE_BYTES;
         int code = cuda_alloc(c, (size_t)rows[i].bytes, "it", &p, &err);
         FAIL_IF(code != (rows[i].fits ? ERR_OK : ERR_EMEMORY) || (p != 0) != rows[i].fits, "row %zu: code %d, %s", i, code, err.msg);
         FAIL_IF(code && (!strstr(err.msg, "too little memory for it") || !strstr(err.msg, "GiB wanted")), "row %zu: %s", i, err.msg);
         FAIL_IF(code && !strstr(err.msg, "0.25 GiB of that are kept back") != rows[i].runs, "row %zu: %s", i, err.msg);
+        CHECK((atomic_load(&g->base.used) > 0) == rows[i].fits);
         cuda_free(c, &p);
+        CHECK(atomic_load(&g->base.used) == 0);
     }
     sb_free(&data);
     arena_free(&a);
-    mem_free(c);
+    free_backend(c);
 }
 
 /* More GPUs than the table holds: the first are taken, nothing is overrun. */
@@ -472,7 +500,7 @@ static void widened(struct cuda *c, int32_t rows, bool exact) {
     struct oplist *l = &c->base.list;
     c->exact = exact;
     c->key.n_rows = rows;
-    c->functions[KERNEL_gemm_bf16] = c->functions[KERNEL_step_run] = (CUfunction)(void *)c;
+    c->gpu->functions[KERNEL_gemm_bf16] = c->gpu->functions[KERNEL_step_run] = (CUfunction)(void *)c;
     oplist_begin(l, rows, 1);
     struct tensor x = op_embed(l, &(struct embed_args){.weight = &table, .scale = 1});
     struct tensor a = op_linear(l, x, &(struct linear_args){&up, &bias, 1}), b = op_linear(l, x, &(struct linear_args){&up, NULL, 1});
@@ -484,7 +512,7 @@ static void widened(struct cuda *c, int32_t rows, bool exact) {
 static void wide_products(void) {
     static const enum op_kind kinds[] = {OP_EMBED, OP_TERMS, OP_LINEAR, OP_TERMS_SUM, OP_LINEAR, OP_TERMS_SUM, OP_ADD, OP_LINEAR};
     static const int32_t rows[] = {1, 4, 9};
-    struct cuda *c = mem_alloc(sizeof *c);
+    struct cuda *c = bare_backend();
     const struct oplist *l = &c->base.list;
     for (int i = 0; i < 3; i++) {
         widened(c, rows[i], false);
@@ -502,8 +530,7 @@ static void wide_products(void) {
     CHECK(l->n_ops == 5 && l->ops[1].arg.linear.wide && !cuda_may_round(c, &l->ops[1]) && cuda_may_round(c, &l->ops[4]));
     widened(c, 9, true);
     CHECK_INT(l->n_ops, 5);
-    oplist_free(&c->base.list);
-    mem_free(c);
+    free_backend(c);
 }
 
 /* A layer of 64 elements with one cached head and two queries of 16: qkv, attention, o, gate and up, down. Addresses are made up. */
@@ -565,26 +592,26 @@ static void links(void) {
 
 /* Which lists the kernels of one row take. */
 static void lists_of_one_row(void) {
-    struct cuda *c = mem_alloc(sizeof *c);
+    struct cuda *c = bare_backend();
     struct launch l;
     int32_t depth;
     struct k_instr in[5];
-    c->n_sm = 132, c->shared_max = 232448;
+    c->gpu->n_sm = 132, c->gpu->shared_max = 232448;
     layer(in);
     in[1].u.attn.c.k_width = 64, in[1].u.attn.sets = 2, in[1].u.attn.per_item = 1, in[1].u.attn.splits = 1;
     CHECK(!cuda_list_fits(c, in, 5, &l, &depth)); /* not compiled for this GPU */
-    c->functions[KERNEL_one_4_64] = (CUfunction)(void *)c;
+    c->gpu->functions[KERNEL_one_4_64] = (CUfunction)(void *)c;
     CHECK(cuda_list_fits(c, in, 5, &l, &depth) && l.kernel == KERNEL_one_4_64 && l.grid[0] == 132 && depth == 4);
-    c->shared_max = 163 << 10; /* fewer places of the rings */
+    c->gpu->shared_max = 163 << 10; /* fewer places of the rings */
     CHECK(cuda_list_fits(c, in, 5, &l, &depth) && depth == 3 && l.shared_bytes <= 163 << 10);
-    c->shared_max = 232448;
+    c->gpu->shared_max = 232448;
     in[3].u.linear.w.mode = K_PLAIN;
     CHECK(!cuda_list_fits(c, in, 5, &l, &depth));
     in[3].u.linear.w.mode = K_AFFINE, in[4].u.linear.rows = 2;
     CHECK(!cuda_list_fits(c, in, 5, &l, &depth));
     in[4].u.linear.rows = 1, in[3].u.linear.w.tile_bytes = 1 << 28;
-    CHECK(!cuda_list_fits(c, in, 5, &l, &depth));                /* too far from gate to up */
-    in[3].u.linear.w.tile_bytes = 576, c->shared_max = 99 << 10; /* a GeForce: places of half the size */
+    CHECK(!cuda_list_fits(c, in, 5, &l, &depth));                     /* too far from gate to up */
+    in[3].u.linear.w.tile_bytes = 576, c->gpu->shared_max = 99 << 10; /* a GeForce: places of half the size */
     CHECK(cuda_list_fits(c, in, 5, &l, &depth) && depth == 3 && l.shared_bytes <= 99 << 10);
     in[4].u.linear.w.in = 14336;
     CHECK(cuda_list_fits(c, in, 5, &l, &depth) && depth == 2 && l.shared_bytes <= 99 << 10);
@@ -592,7 +619,7 @@ static void lists_of_one_row(void) {
     CHECK(cuda_list_fits(c, in, 5, &l, &depth) && depth == 1 && l.shared_bytes <= 99 << 10);
     in[4].u.linear.w.in = 28672;
     CHECK(!cuda_list_fits(c, in, 5, &l, &depth));
-    mem_free(c);
+    free_backend(c);
 }
 
 static const struct unit_case cases[] = {

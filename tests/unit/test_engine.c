@@ -1,9 +1,13 @@
 /* engine/: what a request gets does not depend on batch, chunks, threads, preemption or fusion; bad requests are refused. */
+#include "../backend_alone.h"
 #include "unit.h"
 
 #include "api/synth.h"
-#include "engine/embed.h"
+#include "base/hash.h"
+#include "engine/engine_internal.h"
 #include "model/model.h"
+
+#include <math.h>
 
 enum { N_REQUESTS = 5, N_NEW = 24, N_PROMPT_MAX = 100 };
 
@@ -15,11 +19,12 @@ struct rig {
 };
 
 struct rig_options {
-    int32_t n_threads, rows, seqs, chunk, step_ms, rows_max;
+    int32_t n_threads, rows, seqs, chunk, step_ms, rows_max, n_logits;
     int64_t kv_tokens;
     int32_t kv_bits;
     bool no_fuse;
     bool dynamic;
+    const int32_t *eos; /* two tokens, or NULL */
 };
 
 /* The made-up model with a rope that follows the length, trained on 16 positions. */
@@ -38,49 +43,77 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
     struct err err;
     struct synth *synth;
     *r = (struct rig){0};
-    struct backend_options be = {.precision = PRECISION_EXACT, .n_threads = o->n_threads, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
-    CHECK_OK(cpu_backend.open(&be, &r->be, &err), err);
-    r->be->step_ms = o->step_ms;
+    struct backend_options be = {.precision = PRECISION_EXACT, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
+    CHECK_OK(backend_open_alone(&cpu_backend, &(struct device_options){.n_threads = o->n_threads}, &be, &r->be, &err), err);
+    r->be->device->step_ms = o->step_ms;
     r->be->rows_max = o->rows_max;
     CHECK_OK(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, &err), err);
     struct tensor_store store = synth_store(synth);
     const struct config *config = o->dynamic ? dynamic_config(&r->arena) : synth_config(synth);
     CHECK_OK(model_open(&r->arena, r->be, config, &store, &r->model, &err), err);
     if (o->dynamic) r->model.spec.context = 512; /* as --ctx-size does */
-    struct engine_options options = {.limits = {.rows = o->rows, .seqs = o->seqs, .kv_tokens = o->kv_tokens}, .chunk = o->chunk};
+    struct engine_options options = {.limits = {.rows = o->rows, .seqs = o->seqs, .logits = o->n_logits, .kv_tokens = o->kv_tokens},
+                                     .chunk = o->chunk,
+                                     .eos = o->eos,
+                                     .n_eos = o->eos ? 2 : 0,
+                                     .n_queue = -1};
     CHECK_OK(engine_open(&r->model, r->be, &options, &r->engine, &err), err);
 }
 
 static void rig_close(struct rig *r) {
     engine_close(r->engine);
     model_close(r->be, &r->model);
-    r->be->type->close(r->be);
+    backend_close(r->be);
     arena_free(&r->arena);
 }
 
 struct answer {
     int32_t tokens[N_NEW + 1], n;
-    enum finish finish;
+    enum job_finish finish;
+    struct err err;
+    float *vector; /* of an embedding: where it goes */
 };
 
-static void on_event(void *user, const struct engine_event *event) {
-    struct answer *a = user;
-    if (event->token >= 0) a->tokens[a->n++] = event->token;
-    a->finish = event->finish;
+/* A job that writes n_new tokens of its own accord: the largest logits, no end. */
+static struct job_spec plain_spec(const int32_t *prompt, int32_t n, int32_t n_new, struct answer *a) {
+    *a = (struct answer){0};
+    return (struct job_spec){
+        .tokens = prompt, .n_tokens = n, .max_new = n_new, .sampling = sampler_defaults(), .has_seed = true, .user = a};
 }
 
 static int submit(struct rig *r, int32_t i, struct answer *a, struct job **job, struct err *err) {
     int32_t prompt[N_PROMPT_MAX], n = 3 + i * 17 % N_PROMPT_MAX;
+    struct job *unused;
     for (int32_t k = 0; k < n; k++) prompt[k] = (i * 31 + k * 7) % 4096;
-    struct engine_request q = {.tokens = prompt, .n_tokens = n, .max_new = N_NEW, .on_event = on_event, .user = a};
-    *a = (struct answer){0};
-    return engine_submit(r->engine, &q, job, err);
+    struct job_spec spec = plain_spec(prompt, n, N_NEW, a);
+    return engine_submit(r->engine, &spec, 1, job ? job : &unused, err);
+}
+
+/* Takes what has come; jobs that are over are released. */
+static void take_events(struct rig *r) {
+    struct job *j;
+    while ((j = engine_next_ready(r->engine))) {
+        struct answer *a = job_user(j);
+        struct job_events ev;
+        job_take(j, &ev);
+        for (size_t i = 0; i < ev.n_tokens; i++) a->tokens[a->n++] = ev.tokens[i].id;
+        a->finish = ev.finish;
+        a->err = ev.err;
+        if (ev.vector) memcpy(a->vector, ev.vector, (size_t)engine_width(r->engine) * sizeof *a->vector);
+        if (ev.finish) job_release(j);
+    }
+}
+
+static bool turn(struct rig *r) {
+    struct err err;
+    bool idle;
+    CHECK_OK(engine_turn(r->engine, &idle, &err), err);
+    take_events(r);
+    return !idle;
 }
 
 static void drain(struct rig *r) {
-    bool idle = false;
-    struct err err;
-    while (!idle) CHECK_OK(engine_step(r->engine, &idle, &err), err);
+    while (turn(r)) continue;
 }
 
 /* All requests, with this engine's limits. */
@@ -98,7 +131,7 @@ static struct engine_stats run_all(const struct rig_options *o, struct answer an
 static void check_same(const struct answer *got, const struct answer *want) {
     for (int32_t i = 0; i < N_REQUESTS; i++) {
         CHECK_INT(got[i].n, N_NEW);
-        CHECK_INT(got[i].finish, FINISH_LENGTH);
+        CHECK_INT(got[i].finish, JOB_LENGTH);
         for (int32_t k = 0; k < N_NEW; k++) CHECK_INT(got[i].tokens[k], want[i].tokens[k]);
     }
 }
@@ -165,20 +198,19 @@ static void blocks_come_back(void) {
     struct err err;
     struct answer answers[N_REQUESTS];
     struct job *jobs[N_REQUESTS];
-    bool idle;
     rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 3});
-    const struct kv *kv = &engine_runner(r.engine)->kv;
-    int32_t n_free = kv->pools[0].n_free;
+    CHECK_INT(engine_stats(r.engine).blocks_used, 0);
     for (int32_t i = 0; i < N_REQUESTS; i++) CHECK_OK(submit(&r, i, &answers[i], &jobs[i], &err), err);
-    for (int i = 0; i < 6; i++) CHECK_OK(engine_step(r.engine, &idle, &err), err);
-    CHECK(kv->pools[0].n_free < n_free);
-    engine_cancel(r.engine, jobs[1]); /* running */
-    engine_cancel(r.engine, jobs[4]); /* waiting */
-    CHECK_INT(answers[1].finish, FINISH_CANCELLED);
-    CHECK_INT(answers[4].finish, FINISH_CANCELLED);
+    for (int i = 0; i < 6; i++) turn(&r);
+    CHECK(engine_stats(r.engine).blocks_used > 0);
+    job_cancel(jobs[1]); /* running */
+    job_cancel(jobs[4]); /* waiting */
+    turn(&r);
+    CHECK_INT(answers[1].finish, JOB_CANCELLED);
+    CHECK_INT(answers[4].finish, JOB_CANCELLED);
     drain(&r);
     CHECK_INT(answers[0].n, N_NEW);
-    CHECK_INT(kv->pools[0].n_free, n_free);
+    CHECK_INT(engine_stats(r.engine).blocks_used, 0);
     CHECK_INT(engine_stats(r.engine).n_running, 0);
     rig_close(&r);
 }
@@ -186,68 +218,70 @@ static void blocks_come_back(void) {
 static void bad_requests_are_refused(void) {
     struct rig r;
     struct err err;
-    struct answer a = {0};
+    struct answer a;
+    struct job *job;
     rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 1});
     int32_t good = 5, outside = 4096, negative = -1;
     int32_t *longer = mem_alloc(600 * sizeof *longer);
-    struct engine_request q = {.tokens = &good, .n_tokens = 0, .max_new = 1, .on_event = on_event, .user = &a};
-    CHECK_INT(engine_submit(r.engine, &q, NULL, &err), ERR_EARG);
+    struct job_spec q = plain_spec(&good, 0, 1, &a);
+    CHECK_INT(engine_submit(r.engine, &q, 1, &job, &err), ERR_EARG);
     q.n_tokens = 1;
     q.tokens = &outside;
-    CHECK_INT(engine_submit(r.engine, &q, NULL, &err), ERR_EARG);
+    CHECK_INT(engine_submit(r.engine, &q, 1, &job, &err), ERR_EARG);
     q.tokens = &negative;
-    CHECK_INT(engine_submit(r.engine, &q, NULL, &err), ERR_EARG);
+    CHECK_INT(engine_submit(r.engine, &q, 1, &job, &err), ERR_EARG);
     q.tokens = longer;
     q.n_tokens = 600;
-    CHECK_INT(engine_submit(r.engine, &q, NULL, &err), ERR_ELIMIT);
+    CHECK_INT(engine_submit(r.engine, &q, 1, &job, &err), ERR_ELIMIT);
+    q.n_tokens = 512; /* no room for an answer */
+    CHECK_INT(engine_submit(r.engine, &q, 1, &job, &err), ERR_ELIMIT);
     q.n_tokens = 500; /* the context of 512 ends it */
     q.max_new = -1;
-    CHECK_OK(engine_submit(r.engine, &q, NULL, &err), err);
+    CHECK_OK(engine_submit(r.engine, &q, 1, &job, &err), err);
     drain(&r);
     CHECK_INT(a.n, 12);
-    CHECK_INT(a.finish, FINISH_LENGTH);
+    CHECK_INT(a.finish, JOB_LENGTH);
     q.max_new = 0;
     a = (struct answer){0};
-    CHECK_OK(engine_submit(r.engine, &q, NULL, &err), err);
+    CHECK_OK(engine_submit(r.engine, &q, 1, &job, &err), err);
     drain(&r);
     CHECK_INT(a.n, 0);
-    CHECK_INT(a.finish, FINISH_LENGTH);
+    CHECK_INT(a.finish, JOB_LENGTH);
     mem_free(longer);
     rig_close(&r);
 }
 
-static int32_t poisoned(void *user, const struct engine_choice *choice, struct err *err) {
-    (void)user, (void)choice;
-    err_set(err, ERR_EARG, "nothing to choose from");
-    return -1;
-}
-
-/* The second largest logit, and who asked. */
-static int32_t second(void *user, const struct engine_choice *c, struct err *err) {
-    int32_t best = 0, next = -1;
-    (void)user, (void)err;
-    for (int32_t i = 1; i < c->vocab; i++) {
-        if (c->logits[i] > c->logits[best]) {
-            next = best;
-            best = i;
-        } else if (next < 0 || c->logits[i] > c->logits[next]) {
-            next = i;
-        }
-    }
-    return c->worker < 3 ? next : -1;
-}
-
-static void run_seconds(int32_t n_threads, int32_t seqs, struct answer answers[N_REQUESTS]) {
+/* One bad spec of a request: none of its jobs is taken. */
+static void a_request_is_taken_whole(void) {
     struct rig r;
     struct err err;
+    struct answer a, b;
+    struct job *jobs[2];
+    int32_t good[] = {1, 2, 3}, bad[] = {1, -1, 3};
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 2});
+    struct job_spec specs[2] = {plain_spec(good, 3, N_NEW, &a), plain_spec(bad, 3, N_NEW, &b)};
+    CHECK_INT(engine_submit(r.engine, specs, 2, jobs, &err), ERR_EARG);
+    drain(&r);
+    CHECK_INT(a.n, 0);
+    specs[1].tokens = good;
+    CHECK_OK(engine_submit(r.engine, specs, 2, jobs, &err), err);
+    drain(&r);
+    CHECK_INT(a.n, N_NEW);
+    CHECK_INT(b.n, N_NEW);
+    rig_close(&r);
+}
+
+static void run_drawn(int32_t n_threads, int32_t seqs, struct answer answers[N_REQUESTS]) {
+    struct rig r;
+    struct err err;
+    struct job *job;
     rig_open(&r, &(struct rig_options){.n_threads = n_threads, .rows = 64, .seqs = seqs});
-    CHECK_INT(engine_workers(r.engine), n_threads);
     for (int32_t i = 0; i < N_REQUESTS; i++) {
         int32_t prompt[] = {1 + i, 2, 3};
-        struct engine_request q = {
-            .tokens = prompt, .n_tokens = 3, .max_new = N_NEW, .on_event = on_event, .choose = second, .user = &answers[i]};
-        answers[i] = (struct answer){0};
-        CHECK_OK(engine_submit(r.engine, &q, NULL, &err), err);
+        struct job_spec q = plain_spec(prompt, 3, N_NEW, &answers[i]);
+        q.sampling.temperature = 1;
+        q.sampling.seed = (uint64_t)i;
+        CHECK_OK(engine_submit(r.engine, &q, 1, &job, &err), err);
     }
     drain(&r);
     rig_close(&r);
@@ -255,33 +289,38 @@ static void run_seconds(int32_t n_threads, int32_t seqs, struct answer answers[N
 
 static void workers_choose_the_same(void) {
     static struct answer alone[N_REQUESTS], got[N_REQUESTS];
-    run_seconds(1, 1, alone);
-    run_seconds(3, N_REQUESTS, got);
+    run_drawn(1, 1, alone);
+    run_drawn(3, N_REQUESTS, got);
     check_same(got, alone);
 }
 
 static void an_error_ends_its_own_request_only(void) {
     struct rig r;
     struct err err;
-    struct answer bad = {0}, good;
+    struct answer bad, good;
+    struct job *job;
     int32_t prompt[] = {1, 2, 3};
     rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 2});
-    struct engine_request q = {.tokens = prompt, .n_tokens = 3, .max_new = 5, .on_event = on_event, .choose = poisoned, .user = &bad};
-    CHECK_OK(engine_submit(r.engine, &q, NULL, &err), err);
+    struct job_spec q = plain_spec(prompt, 3, 5, &bad);
+    q.sampling.presence = 1;
+    CHECK_OK(engine_submit(r.engine, &q, 1, &job, &err), err);
+    job->spec.sampling.presence = NAN; /* no request can ask for that: the second token has nothing to be chosen from */
     CHECK_OK(submit(&r, 1, &good, NULL, &err), err);
     drain(&r);
-    CHECK_INT(bad.finish, FINISH_ERROR);
+    CHECK_INT(bad.finish, JOB_ERROR);
+    CHECK_INT(bad.n, 1);
+    CHECK(bad.err.code != ERR_OK);
     CHECK_INT(good.n, N_NEW);
     rig_close(&r);
 }
 
-static void submit_length(struct rig *r, int32_t n_tokens, uint64_t group, int32_t max_new, struct answer *a) {
+static void submit_length(struct rig *r, int32_t n_tokens, int32_t max_new, struct answer *a) {
     int32_t prompt[512];
     struct err err;
+    struct job *job;
     for (int32_t k = 0; k < n_tokens; k++) prompt[k] = (n_tokens + k * 11) % 4096;
-    struct engine_request q = {.tokens = prompt, .n_tokens = n_tokens, .max_new = max_new, .on_event = on_event, .user = a, .group = group};
-    *a = (struct answer){0};
-    CHECK_OK(engine_submit(r->engine, &q, NULL, &err), err);
+    struct job_spec q = plain_spec(prompt, n_tokens, max_new, a);
+    CHECK_OK(engine_submit(r->engine, &q, 1, &job, &err), err);
 }
 
 /* Two prompts that fit one after the other but not at once; then one that grows beyond the cache, with others behind it. */
@@ -289,105 +328,150 @@ static void a_small_cache_holds_nobody_up(void) {
     struct rig r;
     struct answer a, b, c;
     rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 3, .kv_tokens = 256});
-    submit_length(&r, 300, 0, 8, &a);
-    submit_length(&r, 310, 0, 8, &b);
-    submit_length(&r, 20, 0, 8, &c);
+    submit_length(&r, 300, 8, &a);
+    submit_length(&r, 310, 8, &b);
+    submit_length(&r, 20, 8, &c);
     drain(&r);
     CHECK_INT(a.n, 8);
     CHECK_INT(b.n, 8);
     CHECK_INT(c.n, 8);
-    submit_length(&r, 480, 0, 24, &a); /* 504 positions, where 7 blocks hold 448 */
-    submit_length(&r, 20, 0, 8, &b);
-    submit_length(&r, 30, 0, 8, &c);
+    submit_length(&r, 480, 24, &a); /* 504 positions, where 7 blocks hold 448 */
+    submit_length(&r, 20, 8, &b);
+    submit_length(&r, 30, 8, &c);
     drain(&r);
-    CHECK_INT(a.finish, FINISH_ERROR);
+    CHECK_INT(a.finish, JOB_ERROR);
     CHECK_INT(b.n, 8);
     CHECK_INT(c.n, 8);
-    const struct kv *kv = &engine_runner(r.engine)->kv;
-    CHECK_INT(kv->pools[0].n_free, kv->pools[0].n_blocks - 1);
+    CHECK_INT(engine_stats(r.engine).blocks_used, 0);
     rig_close(&r);
 }
 
-enum { EMBED_TOKENS = 300, EMBED_WIDTH_MAX = 4096, N_TEXTS = 9 };
+enum { TEXT_TOKENS = 300, WIDTH_MAX = 4096, N_TEXTS = 9 };
 
-static int32_t n_embedded;
-
-static void on_embedded(void *user, const struct err *why) {
-    (void)user;
-    FAIL_IF(why, "%s", why->msg);
-    n_embedded++;
-}
-
-static void add_text(struct embed *b, int32_t n_tokens, int32_t seed, enum embed_pooling pooling, float *out) {
-    int32_t tokens[EMBED_TOKENS];
+static void submit_text(struct rig *r, int32_t n_tokens, int32_t seed, enum job_pooling pooling, struct answer *a, float *vector) {
+    int32_t tokens[TEXT_TOKENS];
     struct err err;
+    struct job *job;
+    CHECK(engine_width(r->engine) <= WIDTH_MAX);
     for (int32_t k = 0; k < n_tokens; k++) tokens[k] = (seed + k * 13) % 4096;
-    CHECK_OK(embed_add(b, &(struct embed_text){tokens, n_tokens, pooling, out, NULL}, &err), err);
+    struct job_spec q = {.tokens = tokens, .n_tokens = n_tokens, .rows = ROWS_HIDDEN, .pooling = pooling, .user = a};
+    *a = (struct answer){.vector = vector};
+    CHECK_OK(engine_submit(r->engine, &q, 1, &job, &err), err);
 }
 
-/* Steps of the engine, a batch of texts before each, until n vectors are there. */
-static void embed_between_steps(struct rig *r, struct embed *b, int32_t n) {
-    struct err err;
-    bool idle;
-    n_embedded = 0;
-    for (int32_t i = 0; i < 1000 && n_embedded < n; i++) {
-        int code = embed_step(b, &err);
-        CHECK(code == ERR_OK || (code == ERR_EBUSY && engine_stats(r->engine).n_running > 0));
-        CHECK_OK(engine_step(r->engine, &idle, &err), err);
-    }
-    CHECK_INT(n_embedded, n);
+static float alone[N_TEXTS][WIDTH_MAX], together[N_TEXTS][WIDTH_MAX];
+static const int32_t lengths[N_TEXTS] = {1, 7, 200, 3, 129, 64, 300, 2, 65};
+
+static void submit_nth_text(struct rig *r, int32_t i, struct answer *a, float *vector) {
+    submit_text(r, lengths[i], i, i % 2 ? POOL_LAST : POOL_MEAN, a, vector);
 }
 
-static void embed_one(struct rig *r, float *out) {
-    struct embed *b = embed_open(r->engine, on_embedded);
-    CHECK(embed_width(r->engine) <= EMBED_WIDTH_MAX);
-    add_text(b, EMBED_TOKENS, 0, EMBED_MEAN, out);
-    embed_between_steps(r, b, 1);
-    embed_close(b);
-}
-
-/* Texts of many lengths: each alone, then in one another's company, with room for all and with little, a request beside them. */
+/* Texts of many lengths: each alone, then in one another's company, with room for all and with little, an answer beside them. */
 static void texts_are_embedded_together(void) {
-    static float alone[N_TEXTS][EMBED_WIDTH_MAX], together[N_TEXTS][EMBED_WIDTH_MAX];
-    static const int32_t lengths[N_TEXTS] = {1, 7, 200, 3, 129, 64, 300, 2, 65}, caches[] = {0, 384};
-    for (int k = 0; k < 2; k++) {
+    static const int32_t caches[] = {0, 384};
+    for (int k = 0; k < 4; k++) {
         struct rig r;
-        struct answer a;
-        rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 160, .seqs = N_TEXTS, .kv_tokens = caches[k]});
-        struct embed *b = embed_open(r.engine, on_embedded);
+        struct answer a, texts[N_TEXTS];
+        rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 160, .seqs = N_TEXTS + 1, .kv_tokens = caches[k % 2]});
+        r.be->mixes_rows = k < 2; /* a device that cannot mix computes the two kinds of rows in turn */
         for (int32_t i = 0; i < N_TEXTS; i++) {
-            add_text(b, lengths[i], i, i % 2 ? EMBED_LAST : EMBED_MEAN, alone[i]);
-            embed_between_steps(&r, b, 1);
+            submit_nth_text(&r, i, &texts[i], alone[i]);
+            drain(&r);
+            CHECK_INT(texts[i].finish, JOB_STOP);
         }
-        for (int32_t i = 0; i < N_TEXTS; i++) add_text(b, lengths[i], i, i % 2 ? EMBED_LAST : EMBED_MEAN, together[i]);
-        submit_length(&r, 100, 0, 8, &a);
-        embed_between_steps(&r, b, N_TEXTS);
+        for (int32_t i = 0; i < N_TEXTS; i++) submit_nth_text(&r, i, &texts[i], together[i]);
+        submit_length(&r, 100, 8, &a);
         drain(&r);
         CHECK_INT(a.n, 8);
-        for (int32_t i = 0; i < N_TEXTS; i++) CHECK(memcmp(alone[i], together[i], (size_t)embed_width(r.engine) * sizeof **alone) == 0);
-        embed_close(b);
-        const struct kv *kv = &engine_runner(r.engine)->kv;
-        CHECK_INT(kv->pools[0].n_free, kv->pools[0].n_blocks - 1);
+        for (int32_t i = 0; i < N_TEXTS; i++) CHECK(memcmp(alone[i], together[i], (size_t)engine_width(r.engine) * sizeof **alone) == 0);
+        CHECK_INT(engine_stats(r.engine).blocks_used, 0);
         rig_close(&r);
     }
 }
 
-/* An embedding that holds most of the cache gives it to a request that needs it, and its vector is the same. */
-static void an_embedding_gives_way(void) {
-    static float alone[EMBED_WIDTH_MAX], beside[EMBED_WIDTH_MAX];
+/* Vectors are the same bits as they were when embeddings had a driver of their own: hashed then, hashed now. */
+static void vectors_are_pinned(void) {
     struct rig r;
-    struct answer a;
-    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 1, .kv_tokens = 256});
-    embed_one(&r, alone);
-    submit_length(&r, 310, 0, 8, &a);
-    embed_one(&r, beside);
+    struct answer texts[N_TEXTS];
+    uint64_t hash = 0;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 160, .seqs = N_TEXTS});
+    for (int32_t i = 0; i < N_TEXTS; i++) submit_nth_text(&r, i, &texts[i], together[i]);
     drain(&r);
-    CHECK_INT(a.n, 8);
-    CHECK_INT(a.finish, FINISH_LENGTH);
-    CHECK(memcmp(alone, beside, (size_t)embed_width(r.engine) * sizeof *alone) == 0);
-    const struct kv *kv = &engine_runner(r.engine)->kv;
-    CHECK_INT(kv->pools[0].n_free, kv->pools[0].n_blocks - 1);
+    for (int32_t i = 0; i < N_TEXTS; i++) hash = hash_bytes(together[i], (size_t)engine_width(r.engine) * sizeof **together, hash);
+    FAIL_IF(hash != UINT64_C(0x6bed1f5f343dbc68), "hash of the vectors is 0x%llx", (unsigned long long)hash);
     rig_close(&r);
+}
+
+/* A text is preempted in the middle: its vector is the same. Answers of several lengths need another block at several moments. */
+static void an_embedding_gives_way(void) {
+    struct rig r;
+    struct answer a, text;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 2, .chunk = 16, .kv_tokens = 256});
+    submit_text(&r, TEXT_TOKENS, 0, POOL_MEAN, &text, alone[0]);
+    drain(&r);
+    for (int32_t n = 46; n < 54; n++) {
+        submit_length(&r, n, N_NEW, &a);
+        submit_text(&r, TEXT_TOKENS, 0, POOL_MEAN, &text, together[0]);
+        drain(&r);
+        CHECK_INT(a.n, N_NEW);
+        CHECK_INT(text.finish, JOB_STOP);
+        CHECK(memcmp(alone[0], together[0], (size_t)engine_width(r.engine) * sizeof **alone) == 0);
+    }
+    CHECK(engine_stats(r.engine).n_preempted > 0);
+    CHECK_INT(engine_stats(r.engine).blocks_used, 0);
+    rig_close(&r);
+}
+
+struct seen_rows {
+    int32_t next;
+    uint64_t hash;
+};
+
+static void on_rows(void *user, int32_t first, int32_t n_rows, const float *logits) {
+    struct seen_rows *seen = user;
+    CHECK_INT(first, seen->next);
+    seen->next += n_rows;
+    for (int32_t i = 0; i < n_rows; i++) seen->hash = hash_bytes(logits + (int64_t)i * 4096, 4096 * sizeof *logits, seen->hash);
+}
+
+static void submit_rows(struct rig *r, int32_t n_tokens, int32_t n_new, struct seen_rows *seen, struct answer *a) {
+    int32_t tokens[TEXT_TOKENS];
+    struct err err;
+    struct job *job;
+    for (int32_t k = 0; k < n_tokens; k++) tokens[k] = k * 13 % 4096;
+    struct job_spec q = plain_spec(tokens, n_tokens, n_new, a);
+    q.rows = ROWS_LOGITS;
+    q.on_rows = on_rows;
+    q.rows_user = seen;
+    *seen = (struct seen_rows){0};
+    CHECK_OK(engine_submit(r->engine, &q, 1, &job, &err), err);
+}
+
+/* The logits of a prompt come once each, in order, with the same bits: alone, few at a time, in company, and through preemption. */
+static void prompts_show_their_logits(void) {
+    struct rig r;
+    struct answer a, b, c;
+    struct seen_rows one, two;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 160, .seqs = 1, .n_logits = 160});
+    submit_rows(&r, 200, 0, &one, &a);
+    drain(&r);
+    CHECK_INT(one.next, 200);
+    CHECK_INT(a.finish, JOB_STOP);
+    rig_close(&r);
+    for (int k = 0; k < 2; k++) {
+        rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 3, .n_logits = k ? 12 : 0, .kv_tokens = k ? 128 : 0});
+        for (int32_t n = 42; n < 48; n++) {
+            submit_length(&r, n, N_NEW, &b);
+            submit_rows(&r, 200, k ? N_NEW : 0, &two, &c);
+            drain(&r);
+            CHECK_INT(b.n, N_NEW);
+            CHECK_INT(c.n, k ? N_NEW : 0);
+            CHECK_INT(two.next, 200);
+            CHECK(one.hash == two.hash);
+        }
+        CHECK(k == 0 || engine_stats(r.engine).n_preempted > 0);
+        rig_close(&r);
+    }
 }
 
 /* Admission looked in on: prompts that were let in while the cache still seemed empty hold each other up. */
@@ -395,7 +479,7 @@ static void prompts_that_hold_each_other_up(void) {
     struct rig r;
     struct answer answers[4];
     rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 512, .seqs = 4, .chunk = 16, .kv_tokens = 128});
-    for (int32_t i = 0; i < 4; i++) submit_length(&r, 150 + i, 0, N_NEW, &answers[i]);
+    for (int32_t i = 0; i < 4; i++) submit_length(&r, 150 + i, N_NEW, &answers[i]);
     drain(&r);
     for (int32_t i = 0; i < 4; i++) CHECK_INT(answers[i].n, N_NEW);
     rig_close(&r);
@@ -405,13 +489,16 @@ static void one_request_of_many_leaves_room(void) {
     struct rig r;
     struct err err;
     struct answer many[6], one;
-    bool idle = false;
+    struct job *jobs[6];
+    struct job_spec specs[6];
+    int32_t prompt[16] = {0};
     rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 2});
-    for (int32_t i = 0; i < 6; i++) submit_length(&r, 10 + i, 7, N_NEW, &many[i]);
-    submit_length(&r, 30, 8, N_NEW, &one);
-    while (!idle && one.finish == FINISH_NONE) CHECK_OK(engine_step(r.engine, &idle, &err), err);
+    for (int32_t i = 0; i < 6; i++) specs[i] = plain_spec(prompt, 10 + i, N_NEW, &many[i]);
+    CHECK_OK(engine_submit(r.engine, specs, 6, jobs, &err), err);
+    submit_length(&r, 30, N_NEW, &one);
+    while (one.finish == JOB_GOES_ON && turn(&r)) continue;
     int32_t n_done = 0;
-    for (int32_t i = 0; i < 6; i++) n_done += many[i].finish != FINISH_NONE;
+    for (int32_t i = 0; i < 6; i++) n_done += many[i].finish != JOB_GOES_ON;
     CHECK(n_done <= 3); /* in order of arrival it would come after five of them */
     drain(&r);
     for (int32_t i = 0; i < 6; i++) CHECK_INT(many[i].n, N_NEW);
@@ -450,16 +537,18 @@ static void chunks_follow_the_time(void) {
 static void eos_ends_a_request(void) {
     struct rig r;
     struct err err;
-    struct answer first, a = {0};
+    struct answer first, a;
     rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 1});
     CHECK_OK(submit(&r, 0, &first, NULL, &err), err);
     drain(&r);
-    int32_t prompt[3] = {0, 7, 14}, eos[] = {9999, first.tokens[4]};
-    struct engine_request q = {.tokens = prompt, .n_tokens = 3, .max_new = N_NEW, .eos = eos, .n_eos = 2, .on_event = on_event, .user = &a};
-    CHECK_OK(engine_submit(r.engine, &q, NULL, &err), err);
+    rig_close(&r);
+    int32_t eos[] = {9999, first.tokens[4]};
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 1, .eos = eos});
+    CHECK_OK(submit(&r, 0, &a, NULL, &err), err);
     drain(&r);
-    CHECK_INT(a.finish, FINISH_EOS);
-    CHECK(a.n <= 5 && a.tokens[a.n - 1] == first.tokens[4]);
+    CHECK_INT(a.finish, JOB_STOP);
+    CHECK(a.n <= 4); /* the end itself is no part of the answer */
+    CHECK_INT(engine_stats(r.engine).n_new_tokens, a.n + 1);
     rig_close(&r);
 }
 
@@ -473,7 +562,10 @@ const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"bad_requests_are_refused", bad_requests_are_refused},
                                                      {"an_error_ends_its_own_request_only", an_error_ends_its_own_request_only},
                                                      {"a_small_cache_holds_nobody_up", a_small_cache_holds_nobody_up},
+                                                     {"a_request_is_taken_whole", a_request_is_taken_whole},
                                                      {"an_embedding_gives_way", an_embedding_gives_way},
+                                                     {"vectors_are_pinned", vectors_are_pinned},
+                                                     {"prompts_show_their_logits", prompts_show_their_logits},
                                                      {"texts_are_embedded_together", texts_are_embedded_together},
                                                      {"prompts_that_hold_each_other_up", prompts_that_hold_each_other_up},
                                                      {"one_request_of_many_leaves_room", one_request_of_many_leaves_room},

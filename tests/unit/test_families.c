@@ -268,19 +268,19 @@ static void yarn_stretches_the_context(void) {
 }
 
 static void rows_are_sound(void) {
-    for (int32_t i = 0; i < n_families; i++) {
-        CHECK(families[i].type && families[i].title && families[i].title[0]);
-        CHECK(family_find(str_of(families[i].type), &err) == &families[i]);
+    for (int32_t i = 0; i < family_count; i++) {
+        CHECK(family_table[i].type && family_table[i].title && family_table[i].title[0]);
+        CHECK(family_find(str_of(family_table[i].type), &err) == &family_table[i]);
         yyjson_val *defaults;
-        CHECK_OK(json_parse(&arena, str_of(families[i].defaults), families[i].type, JSON_LENIENT, &defaults, &err), err);
+        CHECK_OK(json_parse(&arena, str_of(family_table[i].defaults), family_table[i].type, JSON_LENIENT, &defaults, &err), err);
         CHECK(yyjson_is_obj(defaults));
-        for (const char *p = families[i].pattern; p && *p; p++) CHECK(strchr("FSCLDMNKG-E ", *p) != NULL);
+        for (const char *p = family_table[i].pattern; p && *p; p++) CHECK(strchr("FSCLDMNKG-E ", *p) != NULL);
     }
-    for (int32_t i = 0; i < n_aliases; i++) {
-        CHECK(family_find(str_of(aliases[i].family), &err) != NULL);
-        CHECK(aliases[i].architecture || family_find(str_of(aliases[i].type), &err) == NULL);
+    for (int32_t i = 0; i < family_n_aliases; i++) {
+        CHECK(family_find(str_of(family_aliases[i].family), &err) != NULL);
+        CHECK(family_aliases[i].architecture || family_find(str_of(family_aliases[i].type), &err) == NULL);
     }
-    for (int32_t i = 0; i < n_refusals; i++) CHECK(family_find(str_of(refusals[i].type), &err) == NULL);
+    for (int32_t i = 0; i < family_n_refusals; i++) CHECK(family_find(str_of(family_refusals[i].type), &err) == NULL);
 }
 
 static void docs_page_is_current(void) {

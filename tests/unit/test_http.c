@@ -1,9 +1,11 @@
 /* server/: what the HTTP reader takes and refuses however the bytes are cut, who is let in, how thoughts are split off. */
 #include "unit.h"
 
+#include "base/log.h"
+#include "server/api_error.h"
 #include "server/guard.h"
 #include "server/http_parse.h"
-#include "api/reasoning.h"
+#include "text/output/output.h"
 
 #include <stdio.h>
 
@@ -148,8 +150,8 @@ static void requests_behind_each_other(void) {
     http_parse_free(&p);
 }
 
-/* RFC 9112, 3.2.2: the target's authority stands in place of the Host header, whatever that says. */
-static void absolute_targets(void) {
+/* RFC 9112, 3.2.2: the target's authority stands in place of the Host header, whatever that says. Slashes too many are no part of a path. */
+static void targets(void) {
     static const struct {
         const char *bytes, *host, *path, *query;
     } rows[] = {
@@ -157,7 +159,10 @@ static void absolute_targets(void) {
         {"GET HTTPS://[::1]:8080 HTTP/1.1\r\nHost: b\r\n\r\n", "[::1]:8080", "/", ""},
         {"GET http://a?q HTTP/1.1\r\nHost: b\r\n\r\n", "a", "/", "q"},
         {"GET http://a/x HTTP/1.0\r\n\r\n", "a", "/x", ""},
-        {"GET /http://a/x HTTP/1.1\r\nHost: b\r\n\r\n", "b", "/http://a/x", ""},
+        {"GET /http://a/x HTTP/1.1\r\nHost: b\r\n\r\n", "b", "/http:/a/x", ""},
+        {"GET //v1///models/?q=//1/ HTTP/1.1\r\nHost: b\r\n\r\n", "b", "/v1/models", "q=//1/"},
+        {"GET http://a//v1/models/ HTTP/1.1\r\nHost: b\r\n\r\n", "a", "/v1/models", ""},
+        {"GET /// HTTP/1.1\r\nHost: b\r\n\r\n", "b", "/", ""},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct http_request r = {0};
@@ -174,10 +179,11 @@ static void who_is_let_in(void) {
     struct guard *open = guard_create(&(struct guard_options){.origins = origins, .n_origins = 1, .hosts = hosts, .n_hosts = 1});
     struct guard *closed = guard_create(&(struct guard_options){.keys = keys, .n_keys = 2});
     CHECK(guard_key_ok(open, (struct str){0}));
-    CHECK(guard_key_ok(closed, STR("Bearer secret")) && guard_key_ok(closed, STR("bearer other")));
-    CHECK(!guard_key_ok(closed, (struct str){0}) && !guard_key_ok(closed, STR("Bearer ")) && !guard_key_ok(closed, STR("secret")));
-    CHECK(!guard_key_ok(closed, STR("Bearer secre")) && !guard_key_ok(closed, STR("Bearer secrets")) &&
-          !guard_key_ok(closed, STR("Basic secret")));
+    CHECK(guard_key_ok(closed, STR("secret")) && guard_key_ok(closed, STR("other")));
+    CHECK(!guard_key_ok(closed, (struct str){0}) && !guard_key_ok(closed, STR("secre")) && !guard_key_ok(closed, STR("secrets")));
+    CHECK_STR(guard_bearer(STR("Bearer secret")), STR("secret"));
+    CHECK_STR(guard_bearer(STR("bearer  other ")), STR("other"));
+    CHECK(!guard_bearer(STR("secret")).n && !guard_bearer(STR("Basic secret")).n && !guard_bearer(STR("Bearer ")).n);
     static const char *const good[] = {"localhost", "LocalHost:8080", "127.0.0.1:1", "[::1]:8080", "192.168.1.7", "box.lan:80"};
     static const char *const bad[] = {"localhost.evil.com", "notlocalhost", "evil.com:8080", "127.0.0.1.evil.com", "", "1.2.3",
                                       "box.lan.evil"};
@@ -191,6 +197,42 @@ static void who_is_let_in(void) {
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) CHECK(!guard_origin_ok(open, str_of(foreign[i]), STR("localhost")));
     guard_destroy(open);
     guard_destroy(closed);
+}
+
+/* Reasoning and content of a text, without calls. */
+struct reasoning {
+    struct output output;
+    struct output_pieces pieces;
+    struct arena arena;
+};
+
+static void reasoning_init(struct reasoning *r, bool inside) {
+    *r = (struct reasoning){0};
+    output_init(&r->output, &r->arena, &(struct output_options){.is_open = inside});
+}
+
+static void reasoning_free(struct reasoning *r) {
+    output_free(&r->output);
+    output_pieces_free(&r->pieces);
+    arena_free(&r->arena);
+}
+
+static void take_pieces(struct reasoning *r, struct sb *out_reasoning, struct sb *out_content) {
+    for (size_t i = 0; i < r->pieces.n; i++) {
+        const struct output_piece *p = &r->pieces.p[i];
+        sb_put(p->kind == OUTPUT_REASONING ? out_reasoning : out_content, output_piece_text(&r->pieces, p));
+    }
+    output_pieces_clear(&r->pieces);
+}
+
+static void reasoning_push(struct reasoning *r, struct str text, struct sb *out_reasoning, struct sb *out_content) {
+    output_push(&r->output, text, &r->pieces);
+    take_pieces(r, out_reasoning, out_content);
+}
+
+static void reasoning_flush(struct reasoning *r, struct sb *out_reasoning, struct sb *out_content) {
+    output_flush(&r->output, false, &r->pieces);
+    take_pieces(r, out_reasoning, out_content);
 }
 
 static void thoughts_are_split_off(void) {
@@ -222,7 +264,6 @@ static void thoughts_are_split_off(void) {
             sb_free(&reasoning);
             sb_free(&content);
         }
-    CHECK(reasoning_is_open(STR("user: x\nassistant: <think>\n")) && !reasoning_is_open(STR("<think></think>")));
 }
 
 /* Cut after byte k wherever bit k of cuts is set. */
@@ -259,14 +300,42 @@ static void cuts_do_not_matter(void) {
     }
 }
 
+/* Every code of the layers below has a status; what may hold a path is not told. */
+static void errors_become_answers(void) {
+    static const struct {
+        int code;
+        int32_t status;
+        bool told, with_param;
+    } rows[] = {
+        {ERR_EARG, 400, true, true},        {ERR_EFORMAT, 500, false, false}, {ERR_EUNSUPPORTED, 400, true, true},
+        {ERR_ENOTFOUND, 404, false, false}, {ERR_EIO, 500, false, false},     {ERR_EMEMORY, 503, false, false},
+        {ERR_ELIMIT, 400, true, true},      {ERR_EBUSY, 503, true, false},    {ERR_ECANCELLED, 499, false, false},
+        {ERR_ENETWORK, 502, false, false},  {ERR_EDEVICE, 500, false, false}, {ERR_EINTERNAL, 500, false, false},
+        {N_ERR_CODES, 500, false, false},   {ERR_OK, 500, false, false},
+    };
+    CHECK_INT(sizeof rows / sizeof *rows, N_ERR_CODES + 1);
+    log_set_level(LOG_ERROR);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct err err;
+        struct api_error e = {0};
+        err_set(&err, rows[i].code, "/home/somebody/model: broken");
+        CHECK_INT(api_fail_err(&e, &err, "prompt"), -1);
+        FAIL_IF(e.status != rows[i].status, "code %d is %d, expected %d", rows[i].code, (int)e.status, (int)rows[i].status);
+        CHECK_INT(strstr(e.message, "/home") != NULL, rows[i].told);
+        CHECK_STR(str_of(e.param), rows[i].with_param ? STR("prompt") : STR(""));
+    }
+    log_set_level(LOG_INFO); /* as it is at the start */
+}
+
 const struct unit_suite unit_http = {
     "http",
     (const struct unit_case[]){{"requests_are_taken_or_refused", requests_are_taken_or_refused},
                                {"a_head_that_never_ends", a_head_that_never_ends},
                                {"requests_behind_each_other", requests_behind_each_other},
-                               {"absolute_targets", absolute_targets},
+                               {"targets", targets},
                                {"who_is_let_in", who_is_let_in},
                                {"thoughts_are_split_off", thoughts_are_split_off},
                                {"cuts_do_not_matter", cuts_do_not_matter},
+                               {"errors_become_answers", errors_become_answers},
                                {0}},
 };

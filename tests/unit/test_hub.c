@@ -4,6 +4,7 @@
 #include "hub/digest.h"
 #include "hub/http.h"
 #include "hub/part.h"
+#include "hub/patience.h"
 #include "hub/meter.h"
 #include "hub/pieces.h"
 #include "hub/store.h"
@@ -238,6 +239,52 @@ static void imports_that_are_stopped(void) {
     arena_free(&a);
 }
 
+/* Failures in a row until there is no next try, each after so many fruitless seconds; -1: it would go on for ever. */
+static int count_failures(struct patience *p, int32_t retry_after, int seconds, struct err *err) {
+    struct http_reply r = {.retry_after = retry_after};
+    for (int n = 1; n < 1000; n++) {
+        int32_t ms;
+        patience_fruitless(p, (uint64_t)seconds * 1000000000);
+        err_set(err, ERR_ENETWORK, "the reason");
+        if (patience_ask(p, &r, &ms, err)) return n;
+    }
+    return -1;
+}
+
+static void patience_has_an_end(void) {
+    static const struct {
+        int32_t n_tries, retry_after;
+        int seconds, n_failures;
+        const char *message;
+    } rows[] = {
+        {6, -1, 0, 6, "the reason"},
+        {1, -1, 0, 1, "the reason"},
+        {100000, -1, 0, 23, NULL}, /* 0.5, 1, 2, 4, 8, 16 s and so on */
+        {100000, 10, 0, 31, NULL},
+        {100000, 10, 20, 11, NULL},
+        {100000, 300, 0, 2, NULL},
+        {6, 301, 0, 1, "the reason; the next try would be in 5:01, and no more than 5:00 is spent on waiting (download --max-wait)"},
+        {6, 86400, 0, 1, "the reason; the next try would be in 24:00:00, and no more than 5:00 is spent on waiting (download --max-wait)"},
+    };
+    struct err err;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct patience p = {.n_tries = rows[i].n_tries, .limit_ms = 300000};
+        CHECK_INT(count_failures(&p, rows[i].retry_after, rows[i].seconds, &err), rows[i].n_failures);
+        if (rows[i].message) CHECK_STR(str_of(err.msg), str_of(rows[i].message));
+    }
+    /* what comes in between gives as much time again, and no more */
+    struct patience p = {.n_tries = 3, .limit_ms = 20000};
+    int32_t ms;
+    for (int i = 0; i < 1000; i++) {
+        CHECK_OK(patience_ask(&p, &(struct http_reply){.retry_after = 10}, &ms, &err), err);
+        CHECK_INT(ms, 10000);
+        patience_fruitful(&p, UINT64_C(10000000000));
+    }
+    CHECK_INT(patience_left_ms(&p), 20000);
+    patience_fruitless(&p, UINT64_C(30000000000));
+    CHECK_INT(patience_left_ms(&p), 0);
+}
+
 static void meter_lines(void) {
     struct sb out = {0};
     char text[32];
@@ -276,7 +323,8 @@ static void a_name_that_nobody_answers(void) {
     struct err err;
     struct http *h;
     const char *path, *name;
-    struct store_options o = {.hub = {.endpoint = "http://127.0.0.1:9", .n_tries = 1}, .models_dir = unit_scratch_dir()};
+    struct store_options o = {
+        .hub = {.endpoint = "http://127.0.0.1:9", .n_tries = 1}, .owner = "mlx-community", .models_dir = unit_scratch_dir()};
     if (http_open(&(struct http_options){.stall_s = 5}, &h, &err)) unit_skip("%s", err.msg);
     http_close(h);
     CHECK_INT(store_resolve(&a, &o, "modle", &path, &name, &err), ERR_ENETWORK);
@@ -293,6 +341,7 @@ static const struct unit_case cases[] = {{"model_names", model_names},
                                          {"journals", journals},
                                          {"pools_of_pieces", pools_of_pieces},
                                          {"manifests", manifests},
+                                         {"patience_has_an_end", patience_has_an_end},
                                          {"meter_lines", meter_lines},
                                          {"a_request", a_request},
                                          {"imports_that_are_stopped", imports_that_are_stopped},

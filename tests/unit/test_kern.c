@@ -1,4 +1,5 @@
 /* CPU kernels: every level that this machine has, against the plain C ones, on random and extreme inputs. */
+#include "../checkkern/kern_ref_packed.h"
 #include "unit.h"
 
 #include "backend/cpu/tune.h"

@@ -1,5 +1,6 @@
 /* kernelc from outside, with compilers that fail in each way (tests/cuda/fake_nvcc.c): whatever happens, the message has the command, the
  * exit code and the compiler's own words. Runs under Wine as well. */
+#include "../test_paths.h"
 #include "unit.h"
 
 #include "os/os.h"
@@ -42,7 +43,7 @@ static void fill(struct bench *b, const char *folder) {
 static void bench_init(struct bench *b) {
     *b = (struct bench){0};
     if (os_env("MLXCEL_TEST_EMULATED")) unit_skip("child programs do not start under qemu-user");
-    struct str exe = str_of(os_exe_path());
+    struct str exe = str_of(test_exe_path());
     struct os_stat st;
     while (exe.n && exe.p[exe.n - 1] != '/' && exe.p[exe.n - 1] != '\\') exe.n--;
     b->bin = str_cstr(&b->a, str_sub(exe, 0, exe.n - 1));

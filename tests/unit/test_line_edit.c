@@ -6,7 +6,8 @@
 
 #define CTRL(letter) ((letter) - 'A' + 1)
 
-/* Presses keys: letters as they are; < > left and right, ^X control, { } home and end, ~ delete, # backspace, @ up, ! down. */
+/* Presses keys: letters as they are; < > left and right, ^X control, { } home and end, ~ delete, # backspace, @ up, ! down, [ ] begin and
+ * end of a paste. */
 static enum line_end press(struct line_edit *e, const char *keys) {
     enum line_end end = LINE_DONE;
     struct str s = str_of(keys);
@@ -22,6 +23,8 @@ static enum line_end press(struct line_edit *e, const char *keys) {
         else if (c == '#') c = 127;
         else if (c == '@') c = OS_KEY_UP;
         else if (c == '!') c = OS_KEY_DOWN;
+        else if (c == '[') c = OS_KEY_PASTE_BEGIN;
+        else if (c == ']') c = OS_KEY_PASTE_END;
         if (line_key(e, c, &end)) return end;
     }
     return end;
@@ -43,6 +46,22 @@ static void keys_edit_the_text(void) {
         {"a^D", "a", 1},
         {"<<<>>>", "", 0},
         {"##~^K^U^W", "", 0},
+        /* pasted text is text: newlines of every system, tabs, no keys and nothing that steers a terminal */
+        {"[one\rtwo]", "one\ntwo", 7},
+        {"[one\ntwo\r\nthree\r\rfour\n]", "one\ntwo\nthree\n\nfour\n", 20},
+        {"ab<[\tx\r]y", "a\tx\nyb", 5},
+        {"[a^D^Ub<@>#~{}c]", "abc", 3},
+        {"[\x7F\x01\xC2\x9B\xC3\xA4]", "\xC3\xA4", 2},
+        {"x[][y]z", "xyz", 3},
+        {"[[a]]b", "ab", 2},
+        /* lines of one text */
+        {"[one\rtwo\rthree]@x", "one\ntwox\nthree", 8},
+        {"[one\rtwo\rthree]@@x", "onex\ntwo\nthree", 4},
+        {"[\xC3\xA4\xC3\xB6\xC3\xBC\rxyz]<@.", "\xC3\xA4\xC3\xB6.\xC3\xBC\nxyz", 5},
+        {"[one\r\rthree]@!x", "one\n\nxthree", 6},
+        {"[one\rtwo]{x}y", "one\nxtwoy", 9},
+        {"[one\rtwo]@^Ex^Ay", "yonex\ntwo", 1},
+        {"[one two\rthree]^W^W", "one ", 4},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct line_edit e = {0};
@@ -62,6 +81,19 @@ static void lines_end(void) {
     line_free(&e);
 }
 
+static void pastes_end_no_line(void) {
+    struct line_edit e = {0};
+    enum line_end end;
+    CHECK_INT(press(&e, "[a\rb\r]\r"), LINE_DONE);
+    CHECK_STR(sb_str(&e.text), STR("a\nb\n"));
+    CHECK_INT(press(&e, "[not all of it^C"), LINE_CANCELLED);
+    CHECK_INT(press(&e, "c\r"), LINE_DONE); /* no longer pasted */
+    CHECK_STR(sb_str(&e.text), STR("a\nb\nc"));
+    CHECK(!line_key(&e, OS_KEY_PASTE_BEGIN, &end) && line_key(&e, OS_KEY_CLOSED, &end));
+    CHECK_INT(end, LINE_CLOSED);
+    line_free(&e);
+}
+
 static void history_comes_back(void) {
     struct line_edit e = {0};
     line_remember(&e, STR("first"));
@@ -75,6 +107,12 @@ static void history_comes_back(void) {
     press(&e, "@@");
     CHECK_STR(sb_str(&e.text), STR("first"));
     press(&e, "!!!");
+    CHECK_STR(sb_str(&e.text), STR("draft"));
+    line_remember(&e, STR("third\nof two lines"));
+    e.i_history = e.n_history;
+    press(&e, "@@@"); /* through its lines, then to the one before */
+    CHECK_STR(sb_str(&e.text), STR("second"));
+    press(&e, "!<<<<!!");
     CHECK_STR(sb_str(&e.text), STR("draft"));
     for (int i = 0; i < LINE_HISTORY_MAX + 5; i++) line_remember(&e, i % 2 ? STR("a") : STR("b"));
     CHECK_INT(e.n_history, LINE_HISTORY_MAX);
@@ -138,12 +176,51 @@ static void characters_have_columns(void) {
     CHECK_INT(char_columns(0xE4), 1);
 }
 
+/* What is drawn, with | between rows; the cursor's row and column. */
+static void texts_have_rows(void) {
+    static const struct {
+        const char *text;
+        size_t cursor;
+        int width;
+        const char *rows;
+        size_t row, column;
+    } rows[] = {
+        {"", 0, 10, "> ", 0, 2},
+        {"abc", 1, 10, "> abc", 0, 3},
+        {"abcdefgh", 8, 10, "> abcdefgh|", 1, 0}, /* the cursor stands in the next row when this one is full */
+        {"abcdefghij", 9, 10, "> abcdefgh|ij", 1, 1},
+        {"one\ntwo\n", 8, 10, "> one|two|", 2, 0},
+        {"one\n\nthree", 4, 10, "> one||three", 1, 0},
+        {"\tx", 2, 10, ">     x", 0, 7},
+        {"\tx", 2, 5, ">    | x", 1, 2},
+        {"abcdefg\xE4\xB8\xAD", 10, 10, "> abcdefg|\xE4\xB8\xAD", 1, 2}, /* a wide letter has no room in the last column */
+        {"e\xCC\x81x", 4, 10, "> e\xCC\x81x", 0, 4},
+        {"\xE4\xB8\xAD", 3, 1, ">| ||\xE4\xB8\xAD|", 4, 0},
+    };
+    struct line_view v = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sb got = {0};
+        line_view_make(&v, STR("> "), str_of(rows[i].text), rows[i].cursor, rows[i].width);
+        for (size_t r = 0; r < v.n_rows; r++) {
+            if (r) sb_putc(&got, '|');
+            sb_put(&got, str_sub(sb_str(&v.shown), v.rows[r].begin, v.rows[r].end - v.rows[r].begin));
+        }
+        CHECK_STR(sb_str(&got), str_of(rows[i].rows));
+        CHECK_INT(v.row, rows[i].row);
+        CHECK_INT(v.column, rows[i].column);
+        sb_free(&got);
+    }
+    line_view_free(&v);
+}
+
 const struct unit_suite unit_line_edit = {
     "line_edit",
     (const struct unit_case[]){{"keys_edit_the_text", keys_edit_the_text},
                                {"lines_end", lines_end},
+                               {"pastes_end_no_line", pastes_end_no_line},
                                {"history_comes_back", history_comes_back},
                                {"history_outlives_a_session", history_outlives_a_session},
                                {"characters_have_columns", characters_have_columns},
+                               {"texts_have_rows", texts_have_rows},
                                {0}},
 };

@@ -112,7 +112,7 @@ static void ties_go_to_the_lower_index(void) {
 
 /* ---- experts ------------------------------------------------------------------------------------------------------ */
 
-enum shape { SHAPE_FUSED, SHAPE_APART, SHAPE_PLAIN, SHAPE_SCALE_INPUT, SHAPE_CLAMPED, SHAPE_LIMITED, SHAPE_LIMITED_FIRST, N_SHAPES };
+enum shape { SHAPE_FUSED, SHAPE_APART, SHAPE_PLAIN, SHAPE_SCALE_INPUT, SHAPE_CLAMPED, N_SHAPES };
 
 struct moe_data {
     float *x, *router, *gate_up, *down, *gate_up_bias, *down_bias;
@@ -129,8 +129,6 @@ static struct moe_data make_data(struct ops_bench *b) {
 
 static struct act_args shape_act(enum shape shape) {
     if (shape == SHAPE_CLAMPED) return (struct act_args){.kind = ACT_CLAMPED_SWIGLU, .scale = 1, .p = {1.7f, 2.0f}};
-    if (shape >= SHAPE_LIMITED)
-        return (struct act_args){.kind = ACT_LIMITED_SWIGLU, .scale = 1, .p = {0.25f, shape == SHAPE_LIMITED_FIRST ? 1.0f : 0.0f}};
     return (struct act_args){.kind = shape == SHAPE_PLAIN ? ACT_RELU2 : ACT_SILU, .scale = 1};
 }
 
@@ -188,8 +186,6 @@ static double dot(const float *a, const float *x, int32_t n, double scale) {
 
 static double activate(enum shape shape, double gate, double up) {
     if (shape == SHAPE_PLAIN) return up > 0 ? up * up : 0;
-    if (shape == SHAPE_LIMITED) return fmin(gate * sigmoid(gate), 0.25) * fmax(fmin(up, 0.25), -0.25);
-    if (shape == SHAPE_LIMITED_FIRST) gate = fmin(gate, 0.25), up = fmax(fmin(up, 0.25), -0.25);
     if (shape != SHAPE_CLAMPED) return gate * sigmoid(gate) * up;
     gate = gate < 2 ? gate : 2;
     up = up > 2 ? 2 : up < -2 ? -2 : up;

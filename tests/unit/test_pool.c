@@ -1,4 +1,7 @@
-/* The CPU backend's workers: every item once, whatever is announced to those who wait. The thread sanitizer runs this, too. */
+/* The CPU backend's workers: every item once, whatever is announced to those who wait and whoever comes late; and how they wait. The
+ * thread sanitizer runs this, too. */
+#include "backend/cpu/handout.h"
+#include "backend/cpu/linger.h"
 #include "backend/cpu/pool.h"
 #include "unit.h"
 
@@ -71,11 +74,110 @@ static void announcements_change_nothing(void) {
     }
 }
 
+enum { N_SEATS = 4 };
+
+/* The caller of a job whose workers never come. */
+static void run_alone(struct handout *h, uint32_t n_chunks) {
+    bool seen[64] = {true}; /* chunk 0 is the caller's */
+    int64_t i;
+    handout_begin(h, n_chunks);
+    CHECK(handout_done(h, 1) == (n_chunks == 1));
+    while ((i = handout_next(h)) != HANDOUT_NONE) {
+        CHECK(!seen[i]);
+        seen[i] = true;
+        CHECK(!handout_done(h, 1)); /* the seats are left */
+    }
+    for (int32_t t = 1; t < N_SEATS; t++)
+        if ((i = handout_seat(h, t)) != HANDOUT_NONE) {
+            CHECK(i == t && !seen[i]);
+            seen[i] = true;
+            handout_done(h, 1);
+        }
+    for (uint32_t k = 0; k < 64; k++) CHECK_INT(seen[k], k < n_chunks);
+    CHECK_INT(atomic_load(&h->left), 0);
+}
+
+static void nobody_is_waited_for(void) {
+    struct seat seats[N_SEATS] = {0};
+    struct handout h = {.seats = seats, .n_seats = N_SEATS};
+    for (uint32_t n = 1; n <= 64; n++) run_alone(&h, n);
+}
+
+/* A worker that comes when the caller has its chunk, when the job is over, or in the middle of the next one. */
+static void late_workers_find_less(void) {
+    struct seat seats[N_SEATS] = {0};
+    struct handout h = {.seats = seats, .n_seats = N_SEATS};
+    for (int32_t t = 1; t < N_SEATS; t++) CHECK_INT(handout_seat(&h, t), HANDOUT_NONE); /* before the first job */
+    CHECK_INT(handout_next(&h), HANDOUT_NONE);
+    handout_begin(&h, 6);
+    CHECK_INT(handout_seat(&h, 1), 1);
+    CHECK_INT(handout_seat(&h, 1), HANDOUT_NONE);
+    CHECK_INT(handout_next(&h), 4);
+    CHECK_INT(handout_next(&h), 5);
+    CHECK_INT(handout_next(&h), HANDOUT_NONE);
+    CHECK_INT(handout_seat(&h, 2), 2); /* by the caller */
+    CHECK_INT(handout_seat(&h, 2), HANDOUT_NONE);
+    CHECK(!handout_done(&h, 5));
+    CHECK_INT(atomic_load(&h.left), 1); /* seat 3 is still to be had */
+    CHECK_INT(handout_seat(&h, 3), 3);
+    CHECK(handout_done(&h, 1));
+    for (int32_t t = 1; t < N_SEATS; t++) CHECK_INT(handout_seat(&h, t), HANDOUT_NONE); /* over */
+    CHECK_INT(handout_next(&h), HANDOUT_NONE);
+    handout_begin(&h, 2);
+    CHECK_INT(handout_seat(&h, 3), HANDOUT_NONE); /* no chunk for this seat */
+    CHECK_INT(handout_next(&h), HANDOUT_NONE);
+    CHECK_INT(handout_seat(&h, 1), 1);
+    CHECK(handout_done(&h, 2));
+}
+
+/* A wait of so long, each offer of the core coming back after so long: how often it was offered until the thread goes to sleep; -1: it
+ * is still awake. */
+static int count_offers(struct linger *l, uint64_t *now, uint64_t back_ns, uint64_t wait_ns) {
+    int n = 0;
+    l->begin_ns = *now;
+    for (enum linger_turn turn; (turn = linger_turn(l, *now)) != LINGER_SLEEP;) {
+        uint64_t before = *now;
+        if (*now - l->begin_ns >= wait_ns) return -1;
+        *now += turn == LINGER_OFFER ? back_ns : 100;
+        if (turn == LINGER_OFFER) {
+            linger_offered(l, before, *now);
+            n++;
+        }
+    }
+    return n;
+}
+
+static void waiting_threads_leave_the_core(void) {
+    struct linger l = {.limit_ns = 3000000};
+    uint64_t now = 1000000000, start = now;
+    CHECK_INT(linger_turn(&(struct linger){.begin_ns = now}, now), LINGER_LOOK);
+    /* nobody wants the core: awake to the limit, however often that happens */
+    CHECK_INT(count_offers(&l, &now, 1000, 2000000), -1);
+    CHECK_INT(count_offers(&l, &now, 1000, 10000000), (3000000 - LINGER_LOOK_NS) / 1000);
+    /* somebody had it: one offer, then sleep, and no offer for a while */
+    CHECK_INT(count_offers(&l, &now, 2000000, 10000000), 1);
+    start = now;
+    while (now - start < LINGER_SHARED_NS - LINGER_LOOK_NS) {
+        uint64_t before = now;
+        CHECK_INT(count_offers(&l, &now, 1000, 10000000), 0);
+        CHECK(now - before <= LINGER_LOOK_NS);
+        now += 1000000;
+    }
+    now = start + LINGER_SHARED_NS;
+    CHECK_INT(count_offers(&l, &now, 1000, 10000000), (3000000 - LINGER_LOOK_NS) / 1000);
+    /* more threads than processors: never */
+    l = (struct linger){0};
+    CHECK_INT(count_offers(&l, &now, 1000, 10000000), 0);
+}
+
 const struct unit_suite unit_pool = {
     "pool",
     (const struct unit_case[]){
         {"every_item_once", every_item_once},
         {"announcements_change_nothing", announcements_change_nothing},
+        {"nobody_is_waited_for", nobody_is_waited_for},
+        {"late_workers_find_less", late_workers_find_less},
+        {"waiting_threads_leave_the_core", waiting_threads_leave_the_core},
         {0},
     },
 };

@@ -1,4 +1,5 @@
 /* api/preflight and os/cgroup: what a cache needs by its classes, the context that fits, refusals with numbers, limits of groups. */
+#include "../backend_alone.h"
 #include "unit.h"
 
 #include "api/session_internal.h"
@@ -9,12 +10,13 @@
 
 static uint64_t free_now;
 
-static void tell_memory(struct backend *be, uint64_t *out_free, uint64_t *out_total) {
-    (void)be;
+static void tell_memory(struct device *d, uint64_t *out_free, uint64_t *out_total) {
+    (void)d;
     *out_free = *out_total = free_now;
 }
 
 static const struct backend_type told_type = {.name = "told", .memory = tell_memory};
+static struct device told_device = {.type = &told_type};
 
 enum { ROWS = 64, SEQS = 2, WINDOW = 512, SPAN = WINDOW + ROWS + 2 * KV_BLOCK };
 /* Two layers keep everything, six a window: bytes of one position each. */
@@ -22,7 +24,7 @@ enum { WHOLE_BYTES = 2 * 2 * (64 + 64) * 4, WINDOW_BYTES = 6 * 2 * (64 + 64) * 4
 
 static struct session *make_session(struct backend *be) {
     struct session *s = mem_alloc(sizeof *s);
-    *be = (struct backend){.type = &told_type};
+    *be = (struct backend){.type = &told_type, .device = &told_device};
     s->backend = be;
     s->model.spec.context = 131072;
     s->model.spec.kv.n_classes = 2;
@@ -56,7 +58,9 @@ static void a_small_cache_is_never_forgotten(void) {
     CHECK_STR(str_of(err.msg),
               STR("--kv-bits 8 is for the CPU and this runs on trace; leave it out, or use --device cpu without --backend"));
     struct backend *cpu;
-    CHECK_OK(cpu_backend.open(&(struct backend_options){.n_threads = 1, .kv_bits = 4}, &cpu, &err), err);
+    CHECK_OK(
+        backend_open_alone(&cpu_backend, &(struct device_options){.n_threads = 1}, &(struct backend_options){.kv_bits = 4}, &cpu, &err),
+        err);
     static const int32_t widths[][2] = {{576, 0}, {72, 64}, {64, 72}, {512, 512}};
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         struct kv_layout layout = {.n_classes = 1, .max_context = KV_BLOCK};
@@ -64,7 +68,7 @@ static void a_small_cache_is_never_forgotten(void) {
         CHECK_INT(cpu_backend.kv_open(cpu, &layout, &err), ERR_EUNSUPPORTED);
         CHECK(strstr(err.msg, "--kv-bits 4: ") && strstr(err.msg, "leave it out"));
     }
-    cpu_backend.close(cpu);
+    backend_close(cpu);
 }
 
 static void the_context_that_fits(void) {

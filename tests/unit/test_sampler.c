@@ -38,7 +38,8 @@ static void check_shares(const struct sampler_params *params, const double want[
     for (int i = 0; i < VOCAB; i++) sum += want[i];
     for (uint64_t seed = 0; seed < N_DRAWS; seed++) {
         p.seed = hash_mix(seed + 1);
-        int32_t token = sampler_choose(w, &p, &(struct sampler_input){logits, history, 1, 1, NULL}, NULL, &err);
+        int32_t token =
+            sampler_choose(w, &p, &(struct sampler_input){.logits = logits, .history = history, .n_history = 1, .n_prompt = 1}, NULL, &err);
         CHECK(token >= 0 && token < VOCAB);
         counts[token]++;
     }
@@ -179,7 +180,8 @@ static void wide_rows(void) {
     for (int i = 0; i < WIDE; i++) row[i] = 0; /* all alike: half of them stay, those with the lowest ids */
     for (uint64_t seed = 0; seed < 200; seed++) {
         p.seed = hash_mix(seed + 1);
-        CHECK(sampler_choose(w, &p, &(struct sampler_input){row, history, 1, 1, NULL}, NULL, &err) < WIDE / 2);
+        CHECK(sampler_choose(w, &p, &(struct sampler_input){.logits = row, .history = history, .n_history = 1, .n_prompt = 1}, NULL, &err) <
+              WIDE / 2);
     }
     sampler_work_destroy(w);
 }
@@ -196,6 +198,11 @@ struct plain {
 static int by_logit(const void *left, const void *right) {
     const struct plain *a = left, *b = right;
     if (a->logit < b->logit || a->logit > b->logit) return a->logit < b->logit ? 1 : -1;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+static int by_id(const void *left, const void *right) {
+    const struct plain *a = left, *b = right;
     return (a->id > b->id) - (a->id < b->id);
 }
 
@@ -228,6 +235,7 @@ static int32_t plain_choice(const float *row, int32_t n, const struct sampler_pa
             if (held >= (double)p->top_p * sum) kept = i + 1;
         }
     }
+    qsort(c, (size_t)kept, sizeof *c, by_id);
     double left = rng_uniform(p->seed, (uint64_t)n_history, 0) * plain_weigh(c, kept, (double)p->temperature);
     for (int32_t i = 0; i < kept && left >= 0; i++) {
         if (c[i].p <= 0) continue;
@@ -270,7 +278,9 @@ static void orders_agree_with_a_plain_one(void) {
                 p.top_p = shares[i % 6];
                 p.top_k = tops[i / 6];
                 p.seed = hash_mix(i + 1);
-                CHECK_INT(sampler_choose(work, &p, &(struct sampler_input){row, history, 3, 1, NULL}, NULL, &err),
+                CHECK_INT(sampler_choose(work, &p,
+                                         &(struct sampler_input){.logits = row, .history = history, .n_history = 3, .n_prompt = 1}, NULL,
+                                         &err),
                           plain_choice(row, widths[w], &p, 3));
             }
         }
@@ -292,7 +302,8 @@ static void typical_after_top_k(void) {
     for (int i = 0; i < WIDE; i++) row[i] = i % 3 == 1 ? 2 : -5;
     for (uint64_t seed = 0; seed < 200; seed++) {
         p.seed = hash_mix(seed + 1);
-        int32_t token = sampler_choose(w, &p, &(struct sampler_input){row, history, 1, 1, NULL}, NULL, &err);
+        int32_t token =
+            sampler_choose(w, &p, &(struct sampler_input){.logits = row, .history = history, .n_history = 1, .n_prompt = 1}, NULL, &err);
         CHECK(token % 3 == 1 && token / 3 < KEPT / 2);
     }
     sampler_work_destroy(w);

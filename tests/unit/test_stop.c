@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "base/rng.h"
-#include "engine/stop.h"
+#include "text/output/stop.h"
 
 #include <stdio.h>
 

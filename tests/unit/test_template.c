@@ -484,9 +484,8 @@ static const char *const pair_forms[] = {
     "%s|unique(attribute=%s)|list",
     "dict(%s, **(%s))",
     "%s|trim(%s)",
-    "%s|wordwrap(%s)",
     "%s|center(%s)",
-    "%s|urlencode ~ %s|pprint",
+    "%s|urlencode ~ %s|urlencode",
 };
 
 /* Every operator and comparison over every pair of kinds of values: a result or an error, never a crash. */

@@ -76,6 +76,28 @@ static void check_text(const struct tok *t, const char *name, size_t row, const 
     sb_free(&streamed);
 }
 
+/* The second half of the ids, as what follows the first: together they are the text of all. Where the first half ends inside a character or
+ * stands for nothing, there is no text to go on with. */
+static void check_continued(const struct tok *t, const char *name, size_t row, const struct tok_ids *ids, bool skip_special) {
+    static const struct str broken = {"\xEF\xBF\xBD", 3};
+    struct err err = {0};
+    struct sb whole = {0}, parts = {0};
+    struct tok_stream s;
+    size_t half = ids->n / 2;
+    CHECK_OK(tok_decode(t, ids->p, ids->n, skip_special, &whole, &err), err);
+    CHECK_OK(tok_decode(t, ids->p, half, skip_special, &parts, &err), err);
+    bool is_text = parts.n > 0 && str_starts(sb_str(&whole), sb_str(&parts)) && !str_ends(sb_str(&parts), broken);
+    tok_stream_init(&s, t, skip_special);
+    tok_stream_continue(&s);
+    for (size_t i = half; i < ids->n; i++) CHECK_OK(tok_stream_push(&s, ids->p[i], &parts, &err), err);
+    CHECK_OK(tok_stream_flush(&s, &parts, &err), err);
+    FAIL_IF(is_text && !str_eq(sb_str(&parts), sb_str(&whole)), "%s row %zu in two parts: \"%.*s\", expected \"%.*s\"", name, row,
+            STR_ARG(sb_str(&parts)), STR_ARG(sb_str(&whole)));
+    tok_stream_free(&s);
+    sb_free(&whole);
+    sb_free(&parts);
+}
+
 static void check_encoding(const struct tok *t, const char *name, size_t row, struct str text, unsigned flags, yyjson_val *want) {
     struct err err = {0};
     struct tok_ids ids = {0};
@@ -97,6 +119,7 @@ static void check_row(const struct tok *t, const char *name, size_t row, struct 
     check_encoding(t, name, row, text, TOK_PARSE_SPECIAL | TOK_ADD_SPECIAL, yyjson_is_arr(with) ? with : json_get(want, "ids"));
     read_ids(json_get(want, "ids"), &ids);
     check_text(t, name, row, &ids, false, yyjson_is_str(decoded) ? json_val_str(decoded) : text);
+    check_continued(t, name, row, &ids, false);
     tok_ids_free(&ids);
 }
 
@@ -183,6 +206,11 @@ static void golden_t5(void) {
 
 /* ---- the repository's own small tokenizers -------------------------------------------------------------------------- */
 
+/* Whose decoders need to know which token stood before. */
+static bool looks_back(struct str name) {
+    return str_starts(name, STR("decode-ctc")) || str_ends(name, STR("-suffix"));
+}
+
 static void check_fixture_row(const struct tok *t, const char *name, size_t row, yyjson_val *want) {
     struct tok_ids ids = {0};
     yyjson_val *text = json_get(want, "text"), *decoded = json_get(want, "decoded"), *skipped = json_get(want, "skipped");
@@ -196,6 +224,7 @@ static void check_fixture_row(const struct tok *t, const char *name, size_t row,
     read_ids(json_get(want, "decode") ? json_get(want, "decode") : list, &ids);
     if (decoded) check_text(t, name, row, &ids, false, json_val_str(decoded));
     if (skipped) check_text(t, name, row, &ids, true, json_val_str(skipped));
+    if (!looks_back(str_of(name))) check_continued(t, name, row, &ids, true);
     tok_ids_free(&ids);
 }
 

@@ -41,7 +41,7 @@ static void test_no_plugin(void) {
     CHECK(str_find(str_of(err.msg), STR("no/such/plugin.so"), 0) != STR_NONE);
     /* a library that is no plugin */
     struct arena a = {0};
-    const char *none = os_exe_path();
+    const char *none = test_exe_path();
     CHECK(pjrt_open(&(struct pjrt_options){.plugin = none}, &p, &err) != 0);
     arena_free(&a);
 }
@@ -69,7 +69,7 @@ static void test_buffers(void) {
     CHECK_STR(str_of(p.platform), STR("fake"));
     CHECK_INT(p.n_devices, 2);
     CHECK_OK(pjrt_upload(&p, data, &shape, &b, &err), err);
-    CHECK_OK(pjrt_compile(&p, STR(ECHO), &e, &err), err);
+    CHECK_OK(pjrt_compile(&p, STR(ECHO), &(bool){false}, &e, &err), err);
     CHECK_OK(pjrt_execute(&p, e, &b, 1, &result, &err), err);
     CHECK_OK(pjrt_download(&p, result, back, sizeof back, &err), err);
     CHECK(memcmp(data, back, sizeof data) == 0);
@@ -107,16 +107,17 @@ static void test_failures(void) {
     CHECK_INT(pjrt_upload(&p, data, &shape, &b, &err), ERR_EMEMORY);
     CHECK_STR(str_of(err.msg), STR("copying to the device: out of memory allocating 17 bytes"));
     fake.set("compile");
-    CHECK_INT(pjrt_compile(&p, STR("module {}"), &e, &err), ERR_EDEVICE);
+    bool library = false;
+    CHECK_INT(pjrt_compile(&p, STR("module {}"), &library, &e, &err), ERR_EDEVICE);
     CHECK_STR(str_of(err.msg), STR("compiling a program: line 3: unknown operation"));
     /* an option that the plugin does not know is left out; another failure is not tried again */
-    p.library_products = true;
-    CHECK_INT(pjrt_compile(&p, STR("module {}"), &e, &err), ERR_EDEVICE);
-    CHECK(p.library_products);
+    library = true;
+    CHECK_INT(pjrt_compile(&p, STR("module {}"), &library, &e, &err), ERR_EDEVICE);
+    CHECK(library);
     CHECK_STR(str_of(err.msg), STR("compiling a program: line 3: unknown operation"));
     fake.set("option");
-    CHECK_OK(pjrt_compile(&p, STR(ECHO), &e, &err), err);
-    CHECK(!p.library_products);
+    CHECK_OK(pjrt_compile(&p, STR(ECHO), &library, &e, &err), err);
+    CHECK(!library);
     pjrt_executable_free(&p, e);
     fake.set("no stats");
     uint64_t used, total;
@@ -137,13 +138,13 @@ static void test_failures(void) {
 
 static void test_device_number(void) {
     struct arena a = {0};
-    struct backend *be;
+    struct device *d;
     struct err err = {0};
     const char *path = xla_fake_open(&a, "").path;
-    CHECK_INT(xla_backend.open(&(struct backend_options){.xla_plugin = path, .device = "fake:7"}, &be, &err), ERR_ENOTFOUND);
+    CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = "fake:7"}, &d, &err), ERR_ENOTFOUND);
     CHECK(str_find(str_of(err.msg), STR("there is no device 7"), 0) != STR_NONE);
-    CHECK_INT(xla_backend.open(&(struct backend_options){.xla_plugin = path, .device = "fake:x"}, &be, &err), ERR_EARG);
-    CHECK_INT(xla_backend.open(&(struct backend_options){.xla_plugin = path, .device = "cuda"}, &be, &err), ERR_ENOTFOUND);
+    CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = "fake:x"}, &d, &err), ERR_EARG);
+    CHECK_INT(device_open(&xla_backend, &(struct device_options){.xla.plugin = path, .name = "cuda"}, &d, &err), ERR_ENOTFOUND);
     CHECK(str_find(str_of(err.msg), STR("runs on fake, not on cuda"), 0) != STR_NONE);
     arena_free(&a);
 }

@@ -1,4 +1,5 @@
 /* The xla backend on the fake plugin: which programs are compiled, kept, dropped and found on disk again; nothing leaks, whatever fails. */
+#include "../backend_alone.h"
 #include "xla_fake.h"
 
 #include "api/synth.h"
@@ -25,9 +26,9 @@ static void on_line(enum log_level level, const char *line, void *user) {
 static int rig_try(struct rig *r, const char *cache_dir, struct err *err) {
     struct synth *synth;
     struct backend *be;
-    TRY(xla_backend.open(&(struct backend_options){.precision = PRECISION_EXACT, .xla_plugin = r->fake.path}, &be, err));
+    TRY(backend_open_alone(&xla_backend, &(struct device_options){.xla = {.plugin = r->fake.path, .cache = cache_dir ? cache_dir : "off"}},
+                           &(struct backend_options){.precision = PRECISION_EXACT}, &be, err));
     r->x = (struct xla *)be;
-    r->x->cache_dir = cache_dir;
     TRY(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, err));
     struct tensor_store store = synth_store(synth);
     TRY(model_open(&r->arena, be, synth_config(synth), &store, &r->model, err));
@@ -41,7 +42,7 @@ static void rig_close(struct rig *r) {
     runner_close(&r->runner);
     if (r->x) {
         model_close(&r->x->base, &r->model);
-        r->x->base.type->close(&r->x->base);
+        backend_close(&r->x->base);
     }
     CHECK_INT(r->fake.alive(), 0);
     sb_free(&r->log);
@@ -77,7 +78,7 @@ static int run_step(struct rig *r, int32_t n_seqs, int32_t n_rows, struct err *e
         for (int32_t k = 0; k < n_rows; k++) sequence_append(&s[i], k % 100);
         s[i].n_prompt = n_rows;
         CHECK(sequence_reserve(&s[i], &r->runner.kv, n_rows));
-        batch_add(&r->runner.batch, &s[i], n_rows, LOGITS_LAST);
+        batch_add(&r->runner.batch, &s[i], n_rows, n_rows - 1, false);
     }
     int code = runner_run(&r->runner, err);
     if (!code) code = runner_logits(&r->runner, &logits, err);

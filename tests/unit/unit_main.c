@@ -1,6 +1,7 @@
 /* The unit test runner: runs all suites, or those whose "suite.case" contains one of the arguments; an argument with a
  * minus before it leaves out what contains the rest of it. UNIT_TIMES=1 prints the seconds of each case.
  * The last line is "N passed, N failed" (", N skipped" where some were). */
+#include "../test_paths.h"
 #include "unit.h"
 
 #include "os/os.h"
@@ -62,11 +63,11 @@ const char *unit_data_dir(void) {
     return os_stat(path, &st, NULL) == 0 && st.is_dir ? path : NULL;
 }
 
-static char scratch[1024];
+static char scratch[TEST_PATH_MAX + 64];
 
 const char *unit_scratch_dir(void) {
     char *path = scratch;
-    snprintf(path, sizeof scratch, "%s/mlxcel-unit-%d", os_temp_dir(), os_process_id());
+    snprintf(path, sizeof scratch, "%s/mlxcel-unit-%d", test_temp_dir(), os_process_id());
     os_remove_tree(path, NULL);
     struct err err;
     if (os_make_dirs(path, &err)) unit_fail(__FILE__, __LINE__, "%s", err.msg);

@@ -2,6 +2,7 @@
 #ifndef MLXCEL_TESTS_XLA_FAKE_H
 #define MLXCEL_TESTS_XLA_FAKE_H
 
+#include "../test_paths.h"
 #include "unit.h"
 
 #include "os/os.h"
@@ -16,7 +17,7 @@ struct xla_fake {
 /* Loads it and sets its mode; skips the case where it was not built. */
 static inline struct xla_fake xla_fake_open(struct arena *a, const char *mode) {
     struct xla_fake f = {0};
-    struct str exe = str_of(os_exe_path());
+    struct str exe = str_of(test_exe_path());
     size_t cut = exe.n;
     while (cut > 0 && exe.p[cut - 1] != '/' && exe.p[cut - 1] != '\\') cut--;
     f.path = str_fmt(a, "%.*sfake-pjrt/fake_pjrt.so", (int)cut, exe.p).p;

@@ -6,6 +6,8 @@
  * usage: xla_programs [--update] [--write FOLDER]   (--write keeps the texts, to compare them with those of another build)
  */
 #include "../golden/described.h"
+#include "../backend_alone.h"
+#include "../test_paths.h"
 #include "backend/xla/emit.h"
 #include "base/sha256.h"
 #include "model/families.h"
@@ -44,7 +46,7 @@ static int emit_model(const struct model *m, struct backend *be, const struct ki
     kv.n_slots = SLOTS;
     for (int32_t i = 0; i < kv.n_classes; i++) kv.classes[i].n_blocks = BLOCKS;
     be->type->begin(be, &(struct step_key){.n_rows = xla_all_rows(&kind->at), .n_seqs = kind->at.seqs, .n_logits = kind->at.logits});
-    struct tensor logits = forward(m, &be->list);
+    struct tensor logits = forward_head(m, &be->list, forward_hidden(m, &be->list));
     oplist_output(&be->list, logits);
     oplist_output(&be->list, op_argmax(&be->list, logits));
     if (be->list.err.code) return err_set(err, be->list.err.code, "%s", be->list.err.msg);
@@ -60,7 +62,9 @@ static int emit_description(struct arena *a, const char *path, const struct kind
     struct backend *be = NULL;
     struct xla_program program = {0};
     int code = described_load(a, path, &d, err);
-    if (!code) code = xla_backend.open(&(struct backend_options){.xla_plugin = plugin, .precision = kind->precision}, &be, err);
+    if (!code)
+        code = backend_open_alone(&xla_backend, &(struct device_options){.xla.plugin = plugin},
+                                  &(struct backend_options){.precision = kind->precision}, &be, err);
     if (!code) code = model_open(a, be, &d.config, &d.store, &m, err);
     if (!code) {
         *type = m.spec.family->type;
@@ -70,7 +74,7 @@ static int emit_description(struct arena *a, const char *path, const struct kind
     xla_program_free(&program);
     if (be) {
         model_close(be, &m);
-        be->type->close(be);
+        backend_close(be);
     }
     described_free(&d);
     return code;
@@ -160,12 +164,12 @@ static void check_document(struct arena *a, struct str list, const char *path) {
     struct str text;
     struct err err = {0};
     int n = 0;
-    for (int32_t i = 0; i < n_families; i++) {
-        bool runs = has_line_of(list, families[i].type, true) && !has_line_of(list, families[i].type, false);
+    for (int32_t i = 0; i < family_count; i++) {
+        bool runs = has_line_of(list, family_table[i].type, true) && !has_line_of(list, family_table[i].type, false);
         n += runs;
-        if (!runs) sb_fmt(&missing, "%s`%s`", missing.n ? ", " : "", families[i].type);
+        if (!runs) sb_fmt(&missing, "%s`%s`", missing.n ? ", " : "", family_table[i].type);
     }
-    sb_fmt(&sentence, "%d of the %d model types run; without an emitter or a fixture: %s.", n, (int)n_families,
+    sb_fmt(&sentence, "%d of the %d model types run; without an emitter or a fixture: %s.", n, (int)family_count,
            missing.n ? missing.p : "none");
     check(n >= 40, "model types", "fewer than 40 run");
     check(os_file_load(a, path, 0, &text, &err) == ERR_OK && str_find(text, sb_str(&sentence), 0) != STR_NONE, path,
@@ -187,7 +191,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--update")) update = true;
         else if (!strcmp(argv[i], "--write") && i + 1 < argc) write_dir = argv[++i];
     }
-    struct str exe = str_of(os_exe_path());
+    struct str exe = str_of(test_exe_path());
     size_t cut = exe.n;
     while (cut > 0 && exe.p[cut - 1] != '/' && exe.p[cut - 1] != '\\') cut--;
     plugin = str_fmt(&a, "%.*sfake-pjrt/fake_pjrt.so", (int)cut, exe.p).p;

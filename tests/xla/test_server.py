@@ -12,7 +12,7 @@ import tempfile
 import threading
 
 import plugin
-from counting import check, finish
+from counting import HANG, check, finish
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "server"))
@@ -26,7 +26,7 @@ CLEAR = 1e-3
 
 def complete(server, prompt, streaming):
     body = {"prompt": prompt, "max_tokens": 20, "temperature": 0, "stream": streaming}
-    status, _, text = server.request("/v1/completions", body, timeout=300)
+    status, _, text = server.request("/v1/completions", body, timeout=HANG)
     if status != 200:
         return text
     if not streaming:

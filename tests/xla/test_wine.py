@@ -21,7 +21,7 @@ FAKE = "Z:" + os.path.join(BUILD, "fake-pjrt", "fake_pjrt.so")
 def run(program, *args, **env):
     kept = {k: v for k, v in os.environ.items() if not k.startswith("MLXCEL_") and k not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
     return subprocess.run([os.path.join(ROOT, "tools", "wine.sh"), os.path.join(BUILD, program), *args], cwd=ROOT, env={**kept, **env},
-                          capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL)
 
 
 def generate(*args, **env):

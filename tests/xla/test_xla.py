@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 import plugin
-from counting import check, finish
+from counting import HANG, check, finish
 from terminal import read_all
 
 PROGRAM, GOLDEN, DATA = map(os.path.abspath, sys.argv[1:4])
@@ -22,7 +22,7 @@ TOKENS = ["generate", "--tokens", "5,6,7,8", "-n", "12", "--ids", "--ignore-eos"
 
 def run(command, **env):
     env = {**os.environ, **plugin.ENV, **env}
-    done = subprocess.run(command, capture_output=True, text=True, env={k: v for k, v in env.items() if v is not None}, timeout=3000)
+    done = subprocess.run(command, capture_output=True, text=True, env={k: v for k, v in env.items() if v is not None})
     return done.returncode, done.stdout, done.stderr
 
 
@@ -32,7 +32,7 @@ def on_terminal(command, **env):
     p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env={**os.environ, **plugin.ENV, **env})
     os.close(theirs)
     seen = read_all(ours)
-    p.wait(timeout=60)
+    p.wait(timeout=HANG)
     return seen.decode(errors="replace").replace("\r\n", "\n")
 
 
@@ -92,7 +92,7 @@ def messages():
         (["--backend", "xla", "--xla-device", "cuda"], {}, "runs on cpu, not on cuda"),
         (["--backend", "xla", "--xla-device", "cpu:7"], {}, "there is no device 7"),
         (["--backend", "xla", "--device", "cpu"], {}, "--device belongs to the native backend"),
-        (["--backend", "xla"], {"MLXCEL_XLA_PROGRAMS": "0"}, "it must be a number from 1 to 64"),
+        (["--backend", "xla"], {"MLXCEL_XLA_PROGRAMS": "0"}, "MLXCEL_XLA_PROGRAMS is '0', expected a whole number from 1 to 64"),
         (["--xla-device", "cpu"], {}, "--xla-device is for --backend xla"),
     ]:
         code, _, err = run([PROGRAM, "generate", "--tokens", "5", *args], **env)

@@ -1,4 +1,4 @@
-/* The CPU backend: opens the pool, plans each op list and runs it op by op. */
+/* The CPU backend: plans each op list and runs it op by op. */
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/tune.h"
@@ -35,31 +35,27 @@ static cpu_runner *const runners[N_OP_KINDS] = {
 static void cpu_close(struct backend *be) {
     struct cpu *c = (struct cpu *)be;
     cpu_kv_close(be);
-    pool_destroy(c->pool);
     plan_free(&c->plan);
     oplist_free(&c->base.list);
     mem_free(c->thread_scratch);
-    if (c->acts) os_pages_free(c->acts, c->acts_bytes);
+    cpu_pages_free(be->device, c->acts, c->acts_bytes);
     mem_free(c->op_scratch);
     mem_free(c->rope_angles);
-    if (c->scratch) os_pages_free(c->scratch, c->scratch_bytes);
+    cpu_pages_free(be->device, c->scratch, c->scratch_bytes);
     mem_free(c);
 }
 
-static int cpu_open(const struct backend_options *options, struct backend **out, struct err *err) {
+static int cpu_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
+    (void)err;
     struct cpu *c = mem_alloc(sizeof *c);
-    c->base.type = &cpu_backend;
-    c->base.precision = options->precision;
+    c->base = (struct backend){.type = &cpu_backend, .device = d, .precision = options->precision, .mixes_rows = true};
+    c->device = (struct cpu_device *)d;
+    c->pool = c->device->pool;
     c->no_fuse = options->no_fuse;
     c->kv_bits = options->kv_bits == 8 || options->kv_bits == 4 ? options->kv_bits : 0;
     c->base.kv_bits = c->kv_bits;
     kern_select(&c->kern, options->precision == PRECISION_EXACT ? 0 : cpu_flags());
     if (options->precision != PRECISION_EXACT) tune_kernels(&c->kern, &(struct tune){0});
-    int code = pool_create(options->n_threads > 0 ? options->n_threads : os_core_count(), &c->pool, err);
-    if (code) {
-        cpu_close(&c->base);
-        return code;
-    }
     *out = &c->base;
     return ERR_OK;
 }
@@ -67,10 +63,10 @@ static int cpu_open(const struct backend_options *options, struct backend **out,
 static int grow_scratch(struct cpu *c, struct err *err) {
     size_t need = (size_t)c->plan.bytes;
     if (need <= c->scratch_bytes) return ERR_OK;
-    if (c->scratch) os_pages_free(c->scratch, c->scratch_bytes);
+    cpu_pages_free(c->base.device, c->scratch, c->scratch_bytes);
     c->scratch_bytes = 0;
-    c->scratch = os_pages_alloc(need, err);
-    if (!c->scratch) return err_prefix(err, "scratch memory of a step");
+    c->scratch = cpu_pages_alloc(c->base.device, need, "scratch memory of a step", err);
+    if (!c->scratch) return err->code;
     c->scratch_bytes = need;
     return ERR_OK;
 }
@@ -133,10 +129,10 @@ static int grow_acts(struct cpu *c, struct err *err) {
         if (bytes > need) need = bytes;
     }
     if (need <= c->acts_bytes) return ERR_OK;
-    if (c->acts) os_pages_free(c->acts, c->acts_bytes);
+    cpu_pages_free(c->base.device, c->acts, c->acts_bytes);
     c->acts_bytes = 0;
-    c->acts = os_pages_alloc(need, err);
-    if (!c->acts) return err_prefix(err, "quantised activations");
+    c->acts = cpu_pages_alloc(c->base.device, need, "quantised activations", err);
+    if (!c->acts) return err->code;
     c->acts_bytes = need;
     return ERR_OK;
 }
@@ -176,7 +172,7 @@ static int cpu_reserve(struct backend *be, struct err *err) {
 }
 
 static bool cpu_begin(struct backend *be, const struct step_key *key) {
-    oplist_begin(&be->list, key->n_rows, key->n_logits);
+    oplist_begin(&be->list, key->n_rows, key->n_logits + key->n_hidden);
     return true;
 }
 
@@ -197,11 +193,13 @@ static void read_ahead(struct cpu *c, int32_t i) {
 static int cpu_end(struct backend *be, const struct step *step, struct err *err) {
     struct cpu *c = (struct cpu *)be;
     TRY(prepare(c, err));
+    cpu_device_enter(c->device);
     for (int32_t i = 0; i < be->list.n_ops; i++) {
         const struct op *op = &be->list.ops[i];
         if (op->kind == OP_LINEAR) read_ahead(c, i);
         runners[op->kind](c, op, step);
     }
+    cpu_device_leave(c->device);
     return ERR_OK;
 }
 
@@ -219,22 +217,6 @@ static const float *cpu_view(struct backend *be, struct tensor t) {
     return t.heads == 1 && t.row_stride == t.width ? cpu_row((struct cpu *)be, t, 0) : NULL;
 }
 
-static void cpu_each(struct backend *be, int64_t n, backend_items_fn *fn, void *ctx) {
-    pool_run(((struct cpu *)be)->pool, n, 1, fn, ctx);
-}
-
-static int32_t cpu_n_workers(const struct backend *be) {
-    return pool_threads(((const struct cpu *)be)->pool);
-}
-
-static void cpu_memory(struct backend *be, uint64_t *out_free, uint64_t *out_total) {
-    (void)be;
-    struct os_memory m;
-    os_memory(&m);
-    *out_free = m.available;
-    *out_total = m.total;
-}
-
 static void cpu_describe_backend(struct backend *be, struct sb *out) {
     struct cpu *c = (struct cpu *)be;
     sb_fmt(out, "cpu (%s, %s kernels, %d threads)", os_cpu_name(), c->kern.isa, pool_threads(c->pool));
@@ -242,6 +224,11 @@ static void cpu_describe_backend(struct backend *be, struct sb *out) {
 
 const struct backend_type cpu_backend = {
     .name = "cpu",
+    .device_open = cpu_device_open,
+    .device_close = cpu_device_close,
+    .memory = cpu_device_memory,
+    .each = cpu_device_each,
+    .n_workers = cpu_device_workers,
     .open = cpu_open,
     .close = cpu_close,
     .weight_bind = cpu_weight_bind,
@@ -256,8 +243,5 @@ const struct backend_type cpu_backend = {
     .reserve = cpu_reserve,
     .read = cpu_read,
     .view = cpu_view,
-    .each = cpu_each,
-    .n_workers = cpu_n_workers,
-    .memory = cpu_memory,
     .describe = cpu_describe_backend,
 };

@@ -6,9 +6,8 @@
 #ifndef MLXCEL_BACKEND_CPU_CPU_H
 #define MLXCEL_BACKEND_CPU_CPU_H
 
-#include "backend/backend.h"
+#include "backend/cpu/cpu_device.h"
 #include "backend/cpu/kern.h"
-#include "backend/cpu/pool.h"
 #include "backend/plan.h"
 
 /* A bound weight: the checkpoint's planes, row after row; or panels (pack.h). */
@@ -31,7 +30,8 @@ enum { CPU_ROPE_TABLES = 2 };
 
 struct cpu {
     struct backend base;
-    struct pool *pool;
+    struct cpu_device *device;
+    struct pool *pool; /* the device's; to be used between cpu_device_enter and cpu_device_leave */
     struct kernels kern;
     struct plan plan;
     unsigned char *scratch;

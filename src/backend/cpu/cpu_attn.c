@@ -20,6 +20,10 @@ static size_t class_bytes(const struct cpu_kv_class *k, int32_t width) {
     return block_bytes(k, width) * (size_t)k->shape.n_layers * (size_t)k->shape.n_blocks;
 }
 
+static size_t state_bytes(const struct cpu *c) {
+    return (size_t)c->state_total * (size_t)c->layout.n_slots * sizeof(float);
+}
+
 int32_t cpu_kv_number_bytes(const struct backend *be, const struct kv_class *k) {
     return cpu_kv_half_fits((const struct cpu *)be, k) ? sizeof(uint16_t) : sizeof(float);
 }
@@ -34,11 +38,11 @@ int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
         if (c->kv_bits) TRY(cpu_kv_packed_check(c->kv_bits, &k->shape, err));
         k->bits = c->kv_bits;
         k->half = !k->bits && cpu_kv_half_fits(c, &k->shape);
-        k->k = os_pages_alloc(class_bytes(k, k->shape.k_width), err);
-        if (!k->k) return err_prefix(err, "KV cache");
+        k->k = cpu_pages_alloc(be->device, class_bytes(k, k->shape.k_width), "KV cache", err);
+        if (!k->k) return err->code;
         if (k->shape.v_width == 0) continue;
-        k->v = os_pages_alloc(class_bytes(k, k->shape.v_width), err);
-        if (!k->v) return err_prefix(err, "KV cache");
+        k->v = cpu_pages_alloc(be->device, class_bytes(k, k->shape.v_width), "KV cache", err);
+        if (!k->v) return err->code;
     }
     c->state_total = 0;
     for (int32_t i = 0; i < layout->n_states; i++) {
@@ -46,19 +50,19 @@ int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
         c->state_total += layout->states[i].elements;
     }
     if (c->state_total == 0) return ERR_OK;
-    c->states = os_pages_alloc((size_t)c->state_total * (size_t)layout->n_slots * sizeof(float), err);
-    return c->states ? ERR_OK : err_prefix(err, "recurrent state");
+    c->states = cpu_pages_alloc(be->device, state_bytes(c), "recurrent state", err);
+    return c->states ? ERR_OK : err->code;
 }
 
 void cpu_kv_close(struct backend *be) {
     struct cpu *c = (struct cpu *)be;
     for (int32_t i = 0; i < c->layout.n_classes; i++) {
         struct cpu_kv_class *k = &c->kv[i];
-        if (k->k) os_pages_free(k->k, class_bytes(k, k->shape.k_width));
-        if (k->v) os_pages_free(k->v, class_bytes(k, k->shape.v_width));
+        cpu_pages_free(be->device, k->k, class_bytes(k, k->shape.k_width));
+        cpu_pages_free(be->device, k->v, class_bytes(k, k->shape.v_width));
         *k = (struct cpu_kv_class){0};
     }
-    if (c->states) os_pages_free(c->states, (size_t)c->state_total * (size_t)c->layout.n_slots * sizeof(float));
+    cpu_pages_free(be->device, c->states, state_bytes(c));
     c->states = NULL;
     c->layout = (struct kv_layout){0};
 }

@@ -255,7 +255,7 @@ void cpu_run_rows(struct cpu *c, const struct op *op, const struct step *step) {
     struct tensor x = op->in[0], y = op->out[0];
     for (int64_t r = 0; r < y.rows; r++)
         for (int64_t h = 0; h < y.heads; h++)
-            memcpy(cpu_row(c, y, r) + h * y.head_stride, cpu_row(c, x, step->logit_rows[r]) + h * x.head_stride,
+            memcpy(cpu_row(c, y, r) + h * y.head_stride, cpu_row(c, x, step->wanted_rows[r]) + h * x.head_stride,
                    (size_t)x.width * sizeof(float));
 }
 

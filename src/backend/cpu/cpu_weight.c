@@ -43,10 +43,10 @@ static int read_planes(struct cpu_weight *w, const struct weight_source *s, int6
     return read_plane(s, PLANE_BIASES, first, n_rows, w->biases, w->biases_stride, err);
 }
 
-static int bind_planes(struct cpu_weight *w, const struct weight_source *s, struct err *err) {
+static int bind_planes(struct cpu *c, struct cpu_weight *w, const struct weight_source *s, struct err *err) {
     w->bytes = place_planes(w, s, rows_of(s), NULL);
-    unsigned char *memory = os_pages_alloc(w->bytes, err);
-    if (!memory) return err_prefix(err, "%s", s->name);
+    unsigned char *memory = cpu_pages_alloc(c->base.device, w->bytes, s->name, err);
+    if (!memory) return err->code;
     place_planes(w, s, rows_of(s), memory);
     return read_planes(w, s, 0, rows_of(s), err);
 }
@@ -78,8 +78,8 @@ static void pack_panels(void *ctx, int64_t first, int64_t last, int32_t thread) 
 static int bind_panels(struct cpu *c, struct cpu_weight *w, const struct weight_source *s, struct err *err) {
     int64_t n_rows = rows_of(s), n_panels = (n_rows + PANEL_ROWS - 1) / PANEL_ROWS;
     w->bytes = (size_t)n_panels * w->pack.panel_bytes;
-    w->panels = os_pages_alloc(w->bytes, err);
-    if (!w->panels) return err_prefix(err, "%s", s->name);
+    w->panels = cpu_pages_alloc(c->base.device, w->bytes, s->name, err);
+    if (!w->panels) return err->code;
     struct cpu_weight stage = {0};
     unsigned char *memory = mem_alloc(place_planes(&stage, s, STAGE_ROWS, NULL));
     place_planes(&stage, s, STAGE_ROWS, memory);
@@ -88,7 +88,10 @@ static int bind_panels(struct cpu *c, struct cpu_weight *w, const struct weight_
         struct pack_job job = {
             .w = w, .stage = &stage, .source = s, .first = first, .n_rows = n_rows - first < STAGE_ROWS ? n_rows - first : STAGE_ROWS};
         code = read_planes(&stage, s, first, job.n_rows, err);
-        if (!code) pool_run(c->pool, (job.n_rows + PANEL_ROWS - 1) / PANEL_ROWS, 4, pack_panels, &job);
+        if (code) break;
+        cpu_device_enter(c->device);
+        pool_run(c->pool, (job.n_rows + PANEL_ROWS - 1) / PANEL_ROWS, 4, pack_panels, &job);
+        cpu_device_leave(c->device);
     }
     mem_free(memory);
     return code;
@@ -110,18 +113,16 @@ int cpu_weight_bind(struct backend *be, const struct weight_source *source, stru
     struct cpu_weight *w = mem_alloc(sizeof *w);
     *out = (struct weight){
         .name = source->name, .format = source->format, .n_experts = source->n_experts, .out = source->out, .in = source->in, .packed = w};
-    int code = wants_panels(c, source, &w->pack) ? bind_panels(c, w, source, err) : bind_planes(w, source, err);
+    int code = wants_panels(c, source, &w->pack) ? bind_panels(c, w, source, err) : bind_planes(c, w, source, err);
     out->bytes = w->bytes;
     if (code) cpu_weight_release(be, out);
     return code;
 }
 
 void cpu_weight_release(struct backend *be, struct weight *weight) {
-    (void)be;
     struct cpu_weight *w = weight->packed;
     if (!w) return;
-    void *memory = w->panels ? w->panels : w->values;
-    if (memory) os_pages_free(memory, w->bytes);
+    cpu_pages_free(be->device, w->panels ? w->panels : w->values, w->bytes);
     mem_free(w);
     weight->packed = NULL;
 }

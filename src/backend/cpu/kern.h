@@ -226,8 +226,6 @@ static inline void kern_acts_row(const struct kernels *k, const float *x, const 
 
 void kern_ref(struct kernels *k);
 void kern_ref_act(float *x, int64_t n, const struct act_args *a);
-/* The packed kernels in plain C: what every set's quant_row and panel are held against. */
-void kern_ref_packed(struct kernels *k);
 void kern_kv_ref(struct kernels *k);
 #if defined(__x86_64__)
 void kern_avx2(struct kernels *k);

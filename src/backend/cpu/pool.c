@@ -1,30 +1,31 @@
-/* Workers: a generation counter announces a job, an item counter hands out chunks, a finish counter closes it.
+/* Workers: a bell announces a job, handout.h hands out its chunks, the caller waits until all are done.
  *
- * (1) A job is published by raising `generation`; its fields are written before and read after that (release/acquire).
- * (2) `n_active` counts workers that have not finished the current generation; the caller leaves when it is zero, so no
- *     worker can still look at a job's fields when the next one is written.
+ * (1) A job's fields are written before the bell and read by whoever has taken a chunk of it.
+ * (2) The caller waits for chunks that were taken, never for workers: one that the system keeps from running costs its share of the speed
+ *     and nothing else. When a chunk was taken by nobody, the caller takes it.
  */
 #include "backend/cpu/pool.h"
 
+#include "backend/cpu/handout.h"
+#include "backend/cpu/linger.h"
 #include "base/arena.h"
 #include "os/os.h"
 
-#include <stdatomic.h>
-
-/* A thread that sleeps is woken late, by tens of microseconds and on virtual machines by hundreds: longer than most ops
- * take. Once one is late, those who wait for it fall asleep too, and every op then takes as long as a wake-up. So workers
- * stay awake across the gaps between ops and between steps, and the caller longer than they do. After a short while they
- * offer the processor to others at every turn: where nobody wants it that costs nothing, and where threads have to share
- * one, the thread that is waited for gets it. */
-enum { SPIN_ROUNDS = 400, WORKER_SPIN_US = 3000, CALLER_SPIN_US = 10000, SLEEP_MS = 100 };
+/* Looks between two readings of the clock; how long threads stay awake (linger.h), the caller longer than the workers; and how long the
+ * system lets one sleep at most. */
+enum { LOOKS = 64, LOOKS_OFFERED = 8, LOOKS_PRESENT = 1024, WORKER_AWAKE_NS = 3000000, CALLER_AWAKE_NS = 10000000, SLEEP_MS = 100 };
 
 /* Memory rests while one thread does the small ops for all and the others wait. Those ask meanwhile for what they will read
  * first in the next large job, into their level-2 cache: no more than fits there beside what the ops themselves use, a few
  * lines between two looks at what they wait for. */
 enum { AHEAD_MAX = 256 << 10, AHEAD_LINES = 4, AHEAD_LINE = 64 };
 
-struct reader {
-    const unsigned char *of, *at, *end;
+/* How a thread waits. */
+struct waiter {
+    struct linger linger;
+    struct {
+        const unsigned char *of, *at, *end;
+    } ahead;
 };
 
 struct worker {
@@ -33,25 +34,23 @@ struct worker {
     int32_t index;
 };
 
-/* What is waited for, what hands out work and what counts the finished lie a few cache lines apart: who spins on the one
- * must not take the line from those who write the other. */
-enum { APART = 128 };
-
 struct pool {
     int32_t n_threads;
     struct worker *workers; /* [n_threads - 1] */
-    bool spins;             /* every thread can have a processor of its own */
+    bool stays_awake;       /* every thread can have a processor of its own */
+    /* the job */
     pool_fn *fn;
     void *ctx;
     int64_t n, chunk;
-    struct pool_ahead ahead; /* a field of the job like those above: read before n_active is lowered */
-    struct reader caller;
-    _Atomic uint32_t generation, stop;
-    char apart1[APART];
-    _Atomic int64_t next;
-    char apart2[APART];
-    _Atomic uint32_t n_active, caller_sleeps;
-    char apart3[APART];
+    struct pool_ahead ahead;
+    /* what a caller has for himself */
+    struct waiter caller;
+    bool absent; /* a worker did not come for the last job */
+    char apart1[HANDOUT_APART];
+    _Atomic uint32_t bell, stop;
+    struct handout handout;
+    _Atomic uint32_t caller_sleeps;
+    char apart2[HANDOUT_APART];
     _Atomic uint32_t sleepers;
 };
 
@@ -64,96 +63,137 @@ static inline void cpu_relax(void) {
 }
 
 /* Begins anew where another memory is announced than before. */
-static void reader_follow(struct reader *r, const struct pool_ahead *ahead, int32_t thread) {
-    if (r->of == ahead->from) return;
+static void follow(struct waiter *w, const struct pool_ahead *ahead, int32_t thread) {
+    if (w->ahead.of == ahead->from) return;
     size_t first = (size_t)thread * ahead->step;
     size_t n = first < ahead->size ? ahead->size - first : 0;
     if (n > ahead->step) n = ahead->step;
     if (n > AHEAD_MAX) n = AHEAD_MAX;
-    r->of = ahead->from;
-    r->at = n ? ahead->from + first : NULL;
-    r->end = n ? r->at + n : NULL;
+    w->ahead.of = ahead->from;
+    w->ahead.at = n ? ahead->from + first : NULL;
+    w->ahead.end = n ? w->ahead.at + n : NULL;
 }
 
-/* One turn of waiting. */
-static inline void relax_reading(struct reader *r) {
-    if (r->at == r->end) {
+/* Between two looks. */
+static inline void relax_reading(struct waiter *w) {
+    if (w->ahead.at == w->ahead.end) {
         cpu_relax();
         return;
     }
-    for (int i = 0; i < AHEAD_LINES && r->at != r->end; i++) {
-        __builtin_prefetch(r->at, 0, 2);
-        r->at += r->end - r->at < AHEAD_LINE ? r->end - r->at : AHEAD_LINE;
+    for (int i = 0; i < AHEAD_LINES && w->ahead.at != w->ahead.end; i++) {
+        __builtin_prefetch(w->ahead.at, 0, 2);
+        w->ahead.at += w->ahead.end - w->ahead.at < AHEAD_LINE ? w->ahead.end - w->ahead.at : AHEAD_LINE;
     }
 }
 
-/* Each thread has a first chunk of its own, known without asking; the counter hands out the rest. */
-static void work(struct pool *p, int32_t thread) {
-    for (int64_t first = thread * p->chunk; first < p->n;) {
-        int64_t last = first + p->chunk < p->n ? first + p->chunk : p->n;
-        p->fn(p->ctx, first, last, thread);
-        if (p->n <= p->n_threads * p->chunk) return;
-        first = atomic_fetch_add_explicit(&p->next, p->chunk, memory_order_relaxed);
-    }
-}
-
-/* Waits until `word` is another than `old`; false when the time is up. */
-static bool spin_while(const struct pool *p, _Atomic uint32_t *word, uint32_t old, int limit_us, struct reader *r) {
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
+static bool look(_Atomic uint32_t *word, uint32_t old, int n_looks, struct waiter *w) {
+    for (int i = 0; i < n_looks; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != old) return true;
-        relax_reading(r);
-    }
-    if (!p->spins) return false;
-    for (uint64_t end = os_clock_ns() + (uint64_t)limit_us * 1000; os_clock_ns() < end;) {
-        os_thread_yield();
-        for (int i = 0; i < 8; i++) {
-            if (atomic_load_explicit(word, memory_order_acquire) != old) return true;
-            relax_reading(r);
-        }
+        relax_reading(w);
     }
     return false;
 }
 
-static uint32_t wait_for_job(struct pool *p, uint32_t seen, struct reader *r) {
-    if (!spin_while(p, &p->generation, seen, WORKER_SPIN_US, r)) {
-        atomic_fetch_add(&p->sleepers, 1);
-        while (atomic_load(&p->generation) == seen) os_wait_on(&p->generation, seen, SLEEP_MS);
-        atomic_fetch_sub(&p->sleepers, 1);
+/* Waits until `word` is another than `old`; false when it is time to sleep. */
+static bool wait_awake(_Atomic uint32_t *word, uint32_t old, struct waiter *w) {
+    if (look(word, old, LOOKS, w)) return true;
+    uint64_t now = w->linger.begin_ns = os_clock_ns();
+    for (enum linger_turn turn; (turn = linger_turn(&w->linger, now)) != LINGER_SLEEP;) {
+        uint64_t before = now;
+        if (turn == LINGER_OFFER) os_thread_yield();
+        bool came = look(word, old, turn == LINGER_OFFER ? LOOKS_OFFERED : LOOKS, w);
+        now = os_clock_ns();
+        if (turn == LINGER_OFFER) linger_offered(&w->linger, before, now);
+        if (came) return true;
     }
-    return atomic_load_explicit(&p->generation, memory_order_acquire);
+    return false;
 }
 
-static void wait_for_workers(struct pool *p) {
-    uint32_t left;
-    while ((left = atomic_load_explicit(&p->n_active, memory_order_acquire)) != 0) {
-        if (spin_while(p, &p->n_active, left, CALLER_SPIN_US, &p->caller)) continue;
-        atomic_store(&p->caller_sleeps, 1);
-        while ((left = atomic_load(&p->n_active)) != 0) os_wait_on(&p->n_active, left, SLEEP_MS);
-        atomic_store(&p->caller_sleeps, 0);
-        return;
+static void run_chunk(struct pool *p, int64_t i_chunk, int32_t thread) {
+    int64_t first = i_chunk * p->chunk, last = first + p->chunk < p->n ? first + p->chunk : p->n;
+    p->fn(p->ctx, first, last, thread);
+}
+
+/* Chunks behind the seats until there are no more; how many. */
+static uint32_t run_rest(struct pool *p, int32_t thread) {
+    uint32_t n = 0;
+    for (int64_t i; (i = handout_next(&p->handout)) != HANDOUT_NONE; n++) run_chunk(p, i, thread);
+    return n;
+}
+
+static uint32_t wait_for_bell(struct pool *p, uint32_t heard, struct waiter *w) {
+    if (!wait_awake(&p->bell, heard, w)) {
+        atomic_fetch_add(&p->sleepers, 1);
+        while (atomic_load(&p->bell) == heard) os_wait_on(&p->bell, heard, SLEEP_MS);
+        atomic_fetch_sub(&p->sleepers, 1);
     }
+    return atomic_load_explicit(&p->bell, memory_order_acquire);
 }
 
 static void worker_main(void *user) {
-    struct worker *w = user;
-    struct pool *p = w->pool;
-    struct reader reader = {0};
-    uint32_t seen = 0;
+    struct worker *me = user;
+    struct pool *p = me->pool;
+    struct waiter w = {.linger.limit_ns = p->stays_awake ? WORKER_AWAKE_NS : 0};
+    uint32_t heard = 0;
     for (;;) {
-        seen = wait_for_job(p, seen, &reader);
+        heard = wait_for_bell(p, heard, &w);
         if (atomic_load(&p->stop)) return;
-        reader_follow(&reader, &p->ahead, w->index);
-        work(p, w->index);
-        /* the last one wakes the caller; both flags are sequentially consistent, so that one of the two sees the other */
-        if (atomic_fetch_sub(&p->n_active, 1) == 1 && atomic_load(&p->caller_sleeps)) os_wake_all(&p->n_active);
+        int64_t first = handout_seat(&p->handout, me->index);
+        uint32_t n = first != HANDOUT_NONE;
+        if (n) {
+            follow(&w, &p->ahead, me->index);
+            run_chunk(p, first, me->index);
+        }
+        n += run_rest(p, me->index);
+        /* the last one wakes the caller; both words are sequentially consistent, so that one of the two sees the other */
+        if (n && handout_done(&p->handout, n) && atomic_load(&p->caller_sleeps)) os_wake_all(&p->handout.left);
+    }
+}
+
+/* Chunks of workers that have not come; how many. */
+static uint32_t run_seats(struct pool *p) {
+    uint32_t n = 0;
+    for (int32_t t = 1; t < p->n_threads; t++)
+        if (handout_seat(&p->handout, t) != HANDOUT_NONE) {
+            run_chunk(p, t, 0);
+            n++;
+        }
+    return n;
+}
+
+/* Until all chunks are done; false when it takes longer than so many looks. */
+static bool look_for_end(struct pool *p, int n_looks) {
+    for (uint32_t n; (n = atomic_load_explicit(&p->handout.left, memory_order_acquire)) != 0;)
+        if (!look(&p->handout.left, n, n_looks, &p->caller)) return false;
+    return true;
+}
+
+/* Workers that are awake are done in a moment. When they are not, their seats are looked at; what is taken by then will be done. */
+static void wait_for_workers(struct pool *p) {
+    _Atomic uint32_t *left = &p->handout.left;
+    bool absent = p->absent || atomic_load_explicit(&p->sleepers, memory_order_relaxed);
+    p->absent = false;
+    if (look_for_end(p, absent ? LOOKS : LOOKS_PRESENT)) return;
+    uint32_t n = run_seats(p);
+    p->absent = n > 0;
+    if (n) handout_done(&p->handout, n);
+    while ((n = atomic_load_explicit(left, memory_order_acquire)) != 0) {
+        if (wait_awake(left, n, &p->caller)) continue;
+        atomic_store(&p->caller_sleeps, 1);
+        while ((n = atomic_load(left)) != 0) os_wait_on(left, n, SLEEP_MS);
+        atomic_store(&p->caller_sleeps, 0);
     }
 }
 
 int pool_create(int32_t n_threads, struct pool **out, struct err *err) {
     struct pool *p = mem_alloc(sizeof *p);
+    if (n_threads < 1) n_threads = 1;
+    if (n_threads > HANDOUT_SEATS_MAX) n_threads = HANDOUT_SEATS_MAX;
     p->n_threads = 1;
-    p->spins = n_threads <= os_cpu_count();
-    p->workers = mem_alloc((size_t)(n_threads > 1 ? n_threads - 1 : 1) * sizeof *p->workers);
+    p->stays_awake = n_threads <= os_cpu_count();
+    p->caller.linger.limit_ns = p->stays_awake ? CALLER_AWAKE_NS : 0;
+    p->workers = mem_alloc((size_t)n_threads * sizeof *p->workers);
+    p->handout.seats = mem_alloc((size_t)n_threads * sizeof *p->handout.seats);
     for (int32_t i = 0; i + 1 < n_threads; i++) {
         struct worker *w = &p->workers[i];
         w->pool = p;
@@ -165,21 +205,22 @@ int pool_create(int32_t n_threads, struct pool **out, struct err *err) {
         }
         p->n_threads++;
     }
+    p->handout.n_seats = p->n_threads;
     *out = p;
     return ERR_OK;
 }
 
-static void publish(struct pool *p) {
-    atomic_fetch_add_explicit(&p->generation, 1, memory_order_seq_cst);
-    if (atomic_load(&p->sleepers)) os_wake_all(&p->generation);
+static void ring(struct pool *p) {
+    atomic_fetch_add_explicit(&p->bell, 1, memory_order_seq_cst);
+    if (atomic_load(&p->sleepers)) os_wake_all(&p->bell);
 }
 
 void pool_destroy(struct pool *p) {
     if (!p) return;
     atomic_store(&p->stop, 1);
-    publish(p);
-    os_wake_all(&p->generation);
+    ring(p);
     for (int32_t i = 0; i + 1 < p->n_threads; i++) os_thread_join(p->workers[i].thread);
+    mem_free(p->handout.seats);
     mem_free(p->workers);
     mem_free(p);
 }
@@ -190,15 +231,13 @@ int32_t pool_threads(const struct pool *p) {
 
 void pool_read_ahead(struct pool *p, struct pool_ahead ahead) {
     p->ahead = ahead;
-    reader_follow(&p->caller, &ahead, 0);
+    follow(&p->caller, &ahead, 0);
 }
 
 void pool_run(struct pool *p, int64_t n, int64_t chunk, pool_fn *fn, void *ctx) {
     if (n <= 0) return;
-    if (chunk <= 0) {
-        chunk = n / (p->n_threads * 8);
-        if (chunk < 1) chunk = 1;
-    }
+    if (chunk <= 0) chunk = n / (p->n_threads * 8);
+    if (chunk < 1 + n / INT32_MAX) chunk = 1 + n / INT32_MAX;
     if (p->n_threads == 1 || n <= chunk) {
         fn(ctx, 0, n, 0);
         return;
@@ -207,9 +246,9 @@ void pool_run(struct pool *p, int64_t n, int64_t chunk, pool_fn *fn, void *ctx) 
     p->ctx = ctx;
     p->n = n;
     p->chunk = chunk;
-    atomic_store_explicit(&p->next, p->n_threads * chunk, memory_order_relaxed);
-    atomic_store_explicit(&p->n_active, (uint32_t)p->n_threads - 1, memory_order_relaxed);
-    publish(p);
-    work(p, 0);
+    handout_begin(&p->handout, (uint32_t)((n + chunk - 1) / chunk));
+    ring(p);
+    run_chunk(p, 0, 0);
+    handout_done(&p->handout, 1 + run_rest(p, 0));
     wait_for_workers(p);
 }

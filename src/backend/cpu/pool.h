@@ -1,8 +1,9 @@
 /* The CPU backend's workers.
  *
- * pool_run splits n items into chunks that threads take one by one from a counter, the caller working too; it returns
- * when all are done (one barrier per call). Results never depend on which thread took what: items are independent and
- * each writes its own part. Workers spin for a bounded time between calls, then sleep.
+ * pool_run splits n items into chunks that threads take one by one, the caller working too; it returns when all are done
+ * (one barrier per call). Results never depend on which thread took what: items are independent and each writes its own
+ * part. Workers stay awake for a bounded time between calls, less where others want the processors, then sleep; a call
+ * never waits for a worker that has not begun (handout.h, linger.h).
  */
 #ifndef MLXCEL_BACKEND_CPU_POOL_H
 #define MLXCEL_BACKEND_CPU_POOL_H

@@ -58,7 +58,8 @@ struct k_act {
 
 struct k_embed {
     struct k_weight w;
-    KPTR(const int32_t) ids;
+    KPTR(const int32_t) ids;    /* below 0: -1 - the row of the step before whose token it is */
+    KPTR(const int32_t) chosen; /* of the step before */
     KPTR(const int32_t) pos;
     struct k_view y;
     float scale;
@@ -210,10 +211,76 @@ struct k_flash {
 struct k_argmax {
     struct k_view x;
     KPTR(int32_t) y;
-    KPTR(float) best; /* [rows][chunks] */
+    KPTR(int32_t) chosen; /* [rows] the same, where the next step finds it */
+    KPTR(float) best;     /* [rows][chunks] */
     KPTR(int32_t) at;
     int64_t y_stride;
     int32_t chunks, pad;
+};
+
+/* How a row's token is chosen: as struct step_choice of backend.h, which lies in the step block. */
+struct k_choice {
+    uint64_t seed;
+    int32_t position, top_k;
+    float temperature, top_p, min_p, repetition, frequency, presence;
+    int32_t slot, n_bias, counts_input, leaves, mask, n_top;
+};
+
+struct k_bias {
+    int32_t token;
+    float bias;
+};
+
+enum { K_TOP_MAX = 20, K_BIAS_MAX = 1024, K_TOP_K_MAX = 1024 };
+
+/* What came of it: as struct step_chosen of backend.h. */
+struct k_chosen {
+    int32_t token;
+    float logit;        /* of the token, as the model gave it */
+    float largest, sum; /* of the row as the model gave it: the largest logit, the sum of exp(logit - largest); where n_top >= 0 */
+    int32_t n_top;
+    int32_t top_tokens[K_TOP_MAX];
+    float top_logits[K_TOP_MAX];
+    int32_t pad[3];
+};
+
+enum { K_BUCKETS = 2048, K_LIST_MAX = 2048, K_PIECE = 2048 };
+
+/* What the kernels of kernels/choose.cu tell each other of a row. */
+struct k_choose_row {
+    float largest; /* logit */
+    int32_t at;    /* token that has it; -1: none can be chosen */
+    float total;   /* sum of exp(logit - largest) */
+    float cut;     /* kept are logits above it, and those equal to it up to the token `tie` */
+    int32_t tie;
+    int32_t near_all; /* buckets 0 to this are listed; -1: none */
+    int32_t near_cut; /* the bucket that top-p cuts through; -1: none */
+    int32_t pad;
+};
+
+/* Rows are there twice: to choose from, and, behind those, as the model gave them, where a report is wanted of a row that was changed. */
+struct k_choose {
+    KPTR(const float) logits;
+    KPTR(float) shaped; /* [rows][vocab] rows that were changed */
+    KPTR(const struct k_choice) choices;
+    KPTR(const uint32_t) masks;     /* [][mask_words] bits of tokens that may be chosen */
+    KPTR(uint32_t) said;            /* [slots][vocab] how often a token stands in the window (low half) and in the answer */
+    KPTR(const struct k_bias) bias; /* [slots][K_BIAS_MAX] */
+    KPTR(const int32_t) ids;        /* of the step's rows, see k_embed */
+    KPTR(const int32_t) wanted_rows;
+    KPTR(int32_t) chosen;            /* [rows] read as the step before left it, written */
+    KPTR(struct k_chosen) out;       /* [rows] */
+    KPTR(struct k_choose_row) state; /* [2 rows] */
+    KPTR(float) part_best;           /* [2 rows][slices] */
+    KPTR(int32_t) part_at;
+    KPTR(float) part_sum;
+    KPTR(uint32_t) buckets;  /* [2 rows][slices][2][K_BUCKETS] counts, and fractions of mass */
+    KPTR(uint64_t) lists;    /* [2 rows][2][K_LIST_MAX] rank and token */
+    KPTR(int32_t) list_n;    /* [2 rows][2] */
+    KPTR(float) piece_sum;   /* [2 rows][pieces] of K_PIECE tokens */
+    KPTR(uint32_t) counters; /* [2 rows] zero between launches */
+    int64_t stride;          /* of logits */
+    int32_t vocab, rows, slices, mask_words;
 };
 
 struct k_route {

@@ -21,6 +21,7 @@ enum kernel_id {
     N_KERNELS
 };
 
+enum { RESULTS = 4 }; /* of steps that may be on their way to the host */
 enum { CUDA_MODULES_MAX = 32, GRAPHS_MAX = 64, SEEN_MAX = 64, STAGES = 4, OUTPUTS_MAX = 8, MAX_GRID_Y = 65535, QMV_ROWS = 8 };
 
 /* A bound weight: the checkpoint's planes, row after row or as tiles, in one piece of device memory. */
@@ -33,6 +34,12 @@ struct cuda_weight {
 struct cuda_kv_class {
     struct kv_class shape;
     CUdeviceptr k, v; /* [layers][blocks][heads][K_BLOCK][width] */
+};
+
+/* A piece of device memory that was allocated. */
+struct cuda_piece {
+    CUdeviceptr p;
+    size_t bytes;
 };
 
 struct launch {
@@ -55,9 +62,17 @@ struct program {
 
 /* Where the arrays of a step lie in the step block; a function of the key and the limits. */
 struct step_layout {
-    size_t ids, pos, seq_of, logit_rows, seqs, tables[KV_CLASSES_MAX], rope, tiles;
+    size_t ids, pos, seq_of, wanted_rows, seqs, choices, tables[KV_CLASSES_MAX], rope, tiles;
     size_t bytes;
     int32_t table_stride;
+};
+
+/* Pinned memory for what a step chose, and when it is there. */
+struct cuda_result {
+    unsigned char *data;
+    CUevent done;
+    int32_t n;
+    bool has_records; /* struct step_chosen; else tokens */
 };
 
 struct cuda_output {
@@ -81,21 +96,32 @@ struct cuda_stage {
     bool busy;
 };
 
-struct cuda {
-    struct backend base;
+/* A GPU: its driver and its kernels, shared by the models on it. Nothing of it changes after it was opened. */
+struct cuda_gpu {
+    struct device base;
     struct cuda_probe probe;
-    struct cuda_driver *d; /* of the probe */
-    struct cuda_device *device;
+    struct cuda_driver *d;     /* of the probe */
+    struct cuda_device *about; /* of the probe: what the driver says of this GPU */
     CUcontext context;
-    CUstream stream;
     CUmodule modules[CUDA_MODULES_MAX];
     int n_modules;
     CUfunction functions[N_KERNELS]; /* NULL: not compiled for this GPU */
     int n_sm, sm, shared_max;
-    bool exact, no_fuse, has_context;
+    bool has_context;
+    bool can_run_lists; /* blocks of one launch may wait for each other */
+};
+
+/* One model on a GPU. */
+struct cuda {
+    struct backend base;
+    struct cuda_gpu *gpu;
+    struct cuda_driver *d; /* the GPU's */
+    CUstream stream;
+    bool exact, no_fuse;
     size_t kept_back;                /* bytes of the GPU that are left to the driver and the display */
     const struct select_row *forced; /* measurements: this row for all ops of its kind that fit it */
-    bool can_run_lists;              /* blocks of one launch may wait for each other */
+    struct cuda_piece *pieces;       /* [n_pieces] of device memory */
+    int32_t n_pieces, pieces_capacity;
 
     struct kv_layout layout;
     struct cuda_kv_class kv[KV_CLASSES_MAX];
@@ -122,6 +148,11 @@ struct cuda {
     int i_stage;
     int32_t n_rope_tables, rope_width; /* of the step */
     int32_t n_tiles, n_decode;         /* prompt tiles of 64 rows; rows of sequences with one row, which come first */
+
+    CUdeviceptr chosen, choose_counters; /* [rows] tokens of the last step; [2 rows] */
+    CUdeviceptr said, biases, masks;     /* tables of choose.c; 0 until somebody needs them */
+    struct cuda_result results[RESULTS];
+    int i_result; /* the next one to be filled */
 
     struct cuda_graph graphs[GRAPHS_MAX];
     int32_t n_graphs;
@@ -159,8 +190,13 @@ void cuda_kv_close(struct backend *be);
 int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
 int cuda_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err);
 
-/* ---- modules (module.c) ---- */
-int cuda_modules_load(struct cuda *c, struct err *err);
+/* ---- the GPU (gpu.c), its modules (module.c) ---- */
+int cuda_gpu_open(const struct device_options *options, struct device **out, struct err *err);
+void cuda_gpu_close(struct device *d);
+void cuda_gpu_memory(struct device *d, uint64_t *out_free, uint64_t *out_total);
+/* The calling thread uses this GPU from now on. */
+int cuda_gpu_use(struct cuda_gpu *g, struct err *err);
+int cuda_modules_load(struct cuda_gpu *g, struct err *err);
 const char *cuda_kernel_name(enum kernel_id id);
 
 /* ---- lowering (select.c and lower_*.c) ---- */
@@ -173,12 +209,12 @@ void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3]
 
 struct select_row {
     enum op_kind kind;
-    const char *name; /* of the row, for `inspect --kernels` and checkkern */
+    const char *name; /* of the row, for checkkern --cuda --sweep */
     bool (*fits)(const struct cuda *c, const struct op *op);
     void (*lower)(struct cuda *c, const struct op *op);
 };
-/* The rows, best first within a kind, reference last. */
-const struct select_row *cuda_select_rows(size_t *out_n);
+/* The rows, best first within a kind, reference last; ends with one without a name. */
+extern const struct select_row cuda_select_rows[];
 /* The row for an op: the first that fits; NULL when none does. */
 const struct select_row *cuda_select(const struct cuda *c, const struct op *op);
 /* Chooses the element type of every value: bf16 where only matrix products read it. */
@@ -220,7 +256,7 @@ enum { STEP_ROWS = 8 }; /* that a decode step's kernels take */
 bool cuda_step_small(const struct cuda *c);
 /* 99 KB for a block, as 8.6, 8.9 and 12.x have, whose kernels are compiled for that (kernels/step.cuh). */
 static inline bool cuda_has_small_shared(const struct cuda *c) {
-    return c->shared_max < 128 << 10;
+    return c->gpu->shared_max < 128 << 10;
 }
 int32_t cuda_step_size(const struct cuda *c, int32_t i);
 void cuda_step_lower(struct cuda *c, int32_t i);
@@ -251,6 +287,8 @@ cuda_lower_fn lower_embed, lower_linear_ref, lower_step_linear, lower_qmv, lower
 bool step_linear_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax,
     lower_terms, lower_terms_sum;
+cuda_lower_fn lower_choose;
+bool choose_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_kv_write, lower_attn_ref, lower_attn_fast, lower_route, lower_experts, lower_experts_ref;
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning;
 
@@ -276,6 +314,16 @@ int cuda_reserve(struct backend *be, struct err *err);
 int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err);
 /* Waits for what was launched. */
 int cuda_wait(struct cuda *c, struct err *err);
+/* An error when blocks of a launch waited for each other in vain. */
+int cuda_check_waits(struct cuda *c, struct err *err);
+
+/* ---- choosing (choose.c) ---- */
+int cuda_choose_open(struct cuda *c, int32_t rows, struct err *err);
+void cuda_choose_close(struct cuda *c);
+int cuda_choice_begin(struct backend *be, int32_t slot, const struct choice_tables *t, struct err *err);
+/* What the step chose goes to the host, behind the step. */
+int cuda_results_send(struct cuda *c, struct err *err);
+int cuda_chosen(struct backend *be, int32_t age, struct step_chosen *out, struct err *err);
 /* Notes whether what failed with this code has cost us the GPU, and returns it. */
 int cuda_note_lost(struct cuda *c, int code);
 

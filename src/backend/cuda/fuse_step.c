@@ -11,7 +11,7 @@ enum { HEAD_BYTES = 4 * K_INSTR_BYTES + 2304, RED_BYTES = 8192 * 4, RED_BYTES_SM
 static_assert(sizeof(struct k_instr) == K_INSTR_BYTES, "an instruction has its room");
 
 bool cuda_step_small(const struct cuda *c) {
-    return !c->exact && !c->no_fuse && c->functions[KERNEL_step_run] && c->key.n_rows <= STEP_ROWS;
+    return !c->exact && !c->no_fuse && c->gpu->functions[KERNEL_step_run] && c->key.n_rows <= STEP_ROWS;
 }
 
 /* ---- products ------------------------------------------------------------------------------------------------------ */
@@ -35,7 +35,7 @@ bool step_linear_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
     bool is_bf16 = w->format.mode == QUANT_NONE && w->format.dtype == DT_BF16;
     return (is_bf16 || cuda_weight_args(w).tile_bytes) && w->n_experts == 1 && w->in % 64 == 0 && is_even(op->in[0]) &&
-           linear_shared_bytes(c, w, op->in[0].rows) <= (size_t)c->shared_max;
+           linear_shared_bytes(c, w, op->in[0].rows) <= (size_t)c->gpu->shared_max;
 }
 
 /* Indices of the ops of a product's instruction; -1: not there. */
@@ -107,7 +107,7 @@ static void lower_product(struct cuda *c, const struct product *p) {
         .w = cuda_weight_args(w),
         .bias = cuda_vec(linear->arg.linear.bias),
         .x = x.p,
-        .x_rows = p->rows >= 0 ? cuda_step_array(c, c->at.logit_rows) : 0,
+        .x_rows = p->rows >= 0 ? cuda_step_array(c, c->at.wanted_rows) : 0,
         .x_stride = x.row_stride,
         .x_dtype = x.dtype,
         .y = y.p,
@@ -138,9 +138,9 @@ static void lower_product(struct cuda *c, const struct product *p) {
         a->residual_scale = other == 0 ? last->arg.add.a_scale : last->arg.add.b_scale;
         a->own_scale = other == 0 ? last->arg.add.b_scale : last->arg.add.a_scale;
     }
-    a->tiles_each = a->n_tiles / c->n_sm;
-    a->tiles_more = a->n_tiles % c->n_sm;
-    emit_instr(c, &in, (unsigned int)c->n_sm, linear_shared_bytes(c, w, a->rows));
+    a->tiles_each = a->n_tiles / c->gpu->n_sm;
+    a->tiles_more = a->n_tiles % c->gpu->n_sm;
+    emit_instr(c, &in, (unsigned int)c->gpu->n_sm, linear_shared_bytes(c, w, a->rows));
 }
 
 void lower_step_linear(struct cuda *c, const struct op *op) {
@@ -241,14 +241,14 @@ static void place_args(const struct cuda *c, const struct attention *g, struct k
 /* Runs of at least STEP_SPLIT positions, as many as there are blocks for. One row with few positions has a block for every query head where
  * there are enough of them; many positions: a cached head is read once for all of its query heads. */
 static void share_attention(const struct cuda *c, struct k_step_attn *a) {
-    int32_t len = cuda_length_bucket(c->key.max_len), most = c->n_sm / (a->rows * a->c.heads);
+    int32_t len = cuda_length_bucket(c->key.max_len), most = c->gpu->n_sm / (a->rows * a->c.heads);
     if (a->window > 0 && a->window < len) len = a->window;
     if (a->chunk > 0 && a->chunk < len) len = a->chunk;
     int32_t splits = (int32_t)ceil_div(len, STEP_SPLIT);
     if (splits > most) splits = most;
     if (splits > STEP_SPLITS_MAX) splits = STEP_SPLITS_MAX;
     a->splits = splits < 1 ? 1 : splits;
-    a->per_item = len <= STEP_SINGLE_MAX && a->c.heads * a->group * a->splits <= c->n_sm ? 1 : a->group;
+    a->per_item = len <= STEP_SINGLE_MAX && a->c.heads * a->group * a->splits <= c->gpu->n_sm ? 1 : a->group;
     a->sets = (int32_t)ceil_div(a->group, a->per_item);
 }
 

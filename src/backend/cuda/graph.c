@@ -4,8 +4,8 @@
 
 /* Two keys share a program when these agree; lengths by bucket. */
 static bool same_key(const struct step_key *a, const struct step_key *b) {
-    return a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits &&
-           cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
+    return a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits && a->n_hidden == b->n_hidden &&
+           a->chooses == b->chooses && cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
 }
 
 struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key) {
@@ -78,7 +78,7 @@ static int upload_runs(struct cuda *c, struct runs *r, struct err *err) {
     TRY(cuda_alloc(c, bytes + links, "instructions of a step", &r->instrs, err));
     for (int32_t i = 0; i < r->n_runs; i++)
         if (r->runs[i].is_one) cuda_links_place(r->all + r->runs[i].at, r->runs[i].n, r->instrs + bytes, links);
-    if (!c->can_run_lists) /* launches wait for each other */
+    if (!c->gpu->can_run_lists) /* launches wait for each other */
         for (int32_t k = 0; k < r->n; k++) r->all[k].waits = 0;
     TRY(cuda_upload(c, r->instrs, r->all, bytes, "instructions of a step", err));
     if (links) CUDA_TRY(c, c->d->cuMemsetD32Async(r->instrs + bytes, 0, links / 4, c->stream), "links of a step");
@@ -90,7 +90,7 @@ static int upload_runs(struct cuda *c, struct runs *r, struct err *err) {
 static struct launch run_launch(const struct cuda *c, const struct run *r) {
     if (r->is_one) return r->launch;
     struct launch all = c->program.launches[r->i];
-    all.grid[0] = (unsigned int)c->n_sm;
+    all.grid[0] = (unsigned int)c->gpu->n_sm;
     for (int32_t k = 1; k < r->n; k++)
         if (c->program.launches[r->i + k].shared_bytes > all.shared_bytes) all.shared_bytes = c->program.launches[r->i + k].shared_bytes;
     return all;
@@ -99,7 +99,7 @@ static struct launch run_launch(const struct cuda *c, const struct run *r) {
 static int add_node(struct cuda *c, CUgraph graph, const struct launch *l, void *args, CUgraphNode *last, struct err *err) {
     void *params[] = {args};
     CUDA_KERNEL_NODE_PARAMS node = {
-        .func = c->functions[l->kernel],
+        .func = c->gpu->functions[l->kernel],
         .gridDimX = l->grid[0],
         .gridDimY = l->grid[1],
         .gridDimZ = l->grid[2],
@@ -119,7 +119,7 @@ static int add_list(struct cuda *c, CUgraph graph, const struct runs *runs, cons
     CUdeviceptr instrs = runs->instrs + (size_t)r->at * sizeof(struct k_instr);
     struct k_step_run run = {.instrs = instrs, .barrier = c->counters, .n = r->n, .tags = r->n, .depth = r->depth};
     struct launch l = run_launch(c, r);
-    if (c->can_run_lists) {
+    if (c->gpu->can_run_lists) {
         TRY(add_node(c, graph, &l, &run, last, err));
         CUDA_TRY(c, c->d->cuGraphKernelNodeSetAttribute(*last, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &(CUkernelNodeAttrValue){.cooperative = 1}),
                  "graph node of %d instructions", r->n);
@@ -139,7 +139,7 @@ static int add_nodes(struct cuda *c, CUgraph graph, const struct runs *runs, str
     CUgraphNode last = NULL;
     for (int32_t i = 0, k = 0; i < p->n_launches;) {
         const struct run *r = k < runs->n_runs && runs->runs[k].i == i ? &runs->runs[k++] : NULL;
-        if (r && (r->is_one || (r->n > 1 && c->can_run_lists))) {
+        if (r && (r->is_one || (r->n > 1 && c->gpu->can_run_lists))) {
             TRY(add_list(c, graph, runs, r, &last, err));
             i += r->n;
             continue;

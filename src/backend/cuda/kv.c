@@ -52,6 +52,9 @@ void cuda_kv_close(struct backend *be) {
         c->kv[i] = (struct cuda_kv_class){0};
     }
     cuda_free(c, &c->states);
+    cuda_free(c, &c->said);
+    cuda_free(c, &c->biases);
+    cuda_free(c, &c->masks);
     cuda_step_close(c);
     c->layout = (struct kv_layout){0};
 }

@@ -43,7 +43,7 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
     const struct k_step_attn *a = &in->u.attn;
     if (in->kind == K_STEP_ATTN) {
         if (!shape->width) shape->width = a->c.k_width;
-        return a->rows == 1 && a->c.k_width == shape->width && a->c.heads * a->sets * a->splits <= c->n_sm;
+        return a->rows == 1 && a->c.k_width == shape->width && a->c.heads * a->sets * a->splits <= c->gpu->n_sm;
     }
     if (shape->mode < 0) shape->mode = l->w.mode;
     if (l->w.out / 16 * l->w.tile_bytes > INT32_MAX && l->glu_inner) return false; /* distances of a stream */
@@ -62,11 +62,11 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
         size_t fixed = ONE_HEAD + sums + most, each = ONE_WARPS * (is_small ? one->small_place : one->place);
-        if (one->mode != shape.mode || one->width != shape.width || !c->functions[one->id]) continue;
-        if (fixed + each > (size_t)c->shared_max) return false;
-        size_t depth = ((size_t)c->shared_max - fixed) / each;
+        if (one->mode != shape.mode || one->width != shape.width || !c->gpu->functions[one->id]) continue;
+        if (fixed + each > (size_t)c->gpu->shared_max) return false;
+        size_t depth = ((size_t)c->gpu->shared_max - fixed) / each;
         if (depth > (size_t)one->depth) depth = (size_t)one->depth;
-        *out = (struct launch){one->id, {(unsigned int)c->n_sm, 1, 1}, ONE_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0};
+        *out = (struct launch){one->id, {(unsigned int)c->gpu->n_sm, 1, 1}, ONE_WARPS * 32, (unsigned int)(fixed + depth * each), 0, 0};
         *out_depth = (int32_t)depth;
         return true;
     }

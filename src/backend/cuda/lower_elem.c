@@ -57,7 +57,7 @@ void lower_concat(struct cuda *c, const struct op *op) {
 
 void lower_rows(struct cuda *c, const struct op *op) {
     struct k_elem a = elem_args(c, op);
-    a.rows = cuda_step_array(c, c->at.logit_rows);
+    a.rows = cuda_step_array(c, c->at.wanted_rows);
     emit_elem(c, KERNEL_elem_rows, &a);
 }
 
@@ -66,6 +66,7 @@ void lower_embed(struct cuda *c, const struct op *op) {
     struct k_embed a = {
         .w = cuda_weight_args(e->weight),
         .ids = cuda_step_array(c, c->at.ids),
+        .chosen = c->chosen,
         .pos = cuda_step_array(c, c->at.pos),
         .y = cuda_view(c, op->out[0]),
         .scale = e->scale,
@@ -168,6 +169,7 @@ void lower_argmax(struct cuda *c, const struct op *op) {
     size_t used = 0;
     struct k_argmax a = {.x = cuda_view(c, x),
                          .y = cuda_view(c, op->out[0]).p,
+                         .chosen = c->chosen,
                          .y_stride = op->out[0].row_stride,
                          .chunks = (int32_t)ceil_div(x.width, CHUNK)};
     a.best = cuda_op_scratch(c, &used, (size_t)x.rows * (size_t)a.chunks * sizeof(float));

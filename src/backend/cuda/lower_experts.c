@@ -100,9 +100,9 @@ bool experts_fit(const struct cuda *c, const struct op *op) {
     bool alike =
         !gate || (kind_of(gate) == kind_of(up) && gate->format.group == up->format.group && gate->format.dtype == up->format.dtype);
     bool dense = x.heads == 1 && x.row_stride % 4 == 0 && x.offset % 4 == 0 && c->base.list.values[x.id - 1].dtype == DT_F32;
-    return !c->exact && c->functions[KERNEL_experts_sort] && alike && dense && kind_of(up) != N_KINDS && kind_of(e->down) != N_KINDS &&
+    return !c->exact && c->gpu->functions[KERNEL_experts_sort] && alike && dense && kind_of(up) != N_KINDS && kind_of(e->down) != N_KINDS &&
            up->in % K_STEP == 0 && e->down->in % K_STEP == 0 && e->down->n_experts <= EXPERTS_MAX && op->in[1].width <= CHOICES_MAX &&
-           FEW_SHARED + FEW_SUMS <= c->shared_max; /* a tile has less */
+           FEW_SHARED + FEW_SUMS <= c->gpu->shared_max; /* a tile has less */
 }
 
 static void emit_few(struct cuda *c, struct k_experts *a, enum kind inner, enum kind down) {

@@ -10,8 +10,8 @@ enum { WGEMM_ROWS = 128, WGEMM_BOX = 64, WGEMM_THREADS = 384, WGEMM_SHARED = 193
 
 bool gemm_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->functions[KERNEL_gemm_bf16] && cuda_may_round(c, op) && op->in[0].rows > QMV_ROWS && w->in % 8 == 0 &&
-           GEMM_SHARED <= c->shared_max;
+    return c->gpu->functions[KERNEL_gemm_bf16] && cuda_may_round(c, op) && op->in[0].rows > QMV_ROWS && w->in % 8 == 0 &&
+           GEMM_SHARED <= c->gpu->shared_max;
 }
 
 /* ---- warpgroup products -------------------------------------------------------------------------------------------- */
@@ -25,7 +25,7 @@ struct gemm {
 };
 
 static bool has_wgemm(const struct cuda *c) {
-    return c->functions[KERNEL_wgemm_256] && c->d->cuTensorMapEncodeTiled && WGEMM_SHARED <= c->shared_max;
+    return c->gpu->functions[KERNEL_wgemm_256] && c->d->cuTensorMapEncodeTiled && WGEMM_SHARED <= c->gpu->shared_max;
 }
 
 static bool wgemm_fits(const struct cuda *c, const struct gemm *g) {
@@ -53,7 +53,7 @@ void cuda_encode_map(struct cuda *c, struct k_tensor_map *out, CUdeviceptr p, in
 static unsigned int wgemm_width(const struct cuda *c, const struct k_wgemm *a) {
     unsigned int rows = ceil_div(a->m, WGEMM_ROWS), parts = a->up_row ? 2 : 1, wide = rows * ceil_div(a->n, 256 / parts),
                  narrow = rows * ceil_div(a->n, 128 / parts);
-    return ceil_div(wide, c->n_sm) * 100 <= ceil_div(narrow, c->n_sm) * 57 ? 256 : 128;
+    return ceil_div(wide, c->gpu->n_sm) * 100 <= ceil_div(narrow, c->gpu->n_sm) * 57 ? 256 : 128;
 }
 
 static void emit_wgemm(struct cuda *c, const struct gemm *g) {
@@ -72,8 +72,8 @@ static void emit_wgemm(struct cuda *c, const struct gemm *g) {
     unsigned int width = wgemm_width(c, &a), tiles = ceil_div(k->m, WGEMM_ROWS) * ceil_div(k->n, width / (a.up_row ? 2 : 1));
     cuda_encode_map(c, &a.x_map, k->x, k->m, k->x_stride, WGEMM_ROWS, k->k);
     cuda_encode_map(c, &a.w_map, k->w, g->w_rows, k->w_stride, width / 2, k->k);
-    EMIT(c, width == 256 ? KERNEL_wgemm_256 : KERNEL_wgemm_128, GRID(tiles < (unsigned int)c->n_sm ? tiles : (unsigned int)c->n_sm, 1, 1),
-         WGEMM_THREADS, WGEMM_SHARED, a);
+    EMIT(c, width == 256 ? KERNEL_wgemm_256 : KERNEL_wgemm_128,
+         GRID(tiles < (unsigned int)c->gpu->n_sm ? tiles : (unsigned int)c->gpu->n_sm, 1, 1), WGEMM_THREADS, WGEMM_SHARED, a);
     c->carrier = c->program.n_launches - 1;
 }
 

@@ -55,7 +55,7 @@ struct k_view cuda_bf16_input(struct cuda *c, struct k_view x, int64_t width, si
 
 bool qmv_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->functions[KERNEL_qmv_4_64] && cuda_may_round(c, op) && op->in[0].rows <= QMV_ROWS && fast_bits(w) && w->in % 32 == 0 &&
+    return c->gpu->functions[KERNEL_qmv_4_64] && cuda_may_round(c, op) && op->in[0].rows <= QMV_ROWS && fast_bits(w) && w->in % 32 == 0 &&
            w->out >= 16;
 }
 
@@ -87,13 +87,13 @@ void lower_qmv(struct cuda *c, const struct op *op) {
 
 bool qmm_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->functions[KERNEL_qmm_4_64] && cuda_may_round(c, op) && op->in[0].rows <= QMM_ROWS &&
+    return c->gpu->functions[KERNEL_qmm_4_64] && cuda_may_round(c, op) && op->in[0].rows <= QMM_ROWS &&
            (fast_bits(w) || cuda_weight_args(w).tile_bytes) && w->in % 64 == 0;
 }
 
 /* As many parts of k as fill the GPU, `blocks` on a multiprocessor, each part at least four steps long. */
 static int32_t qmm_splits(const struct cuda *c, const struct weight *w, int32_t blocks) {
-    int64_t tiles = ceil_div(w->out, QMM_TILE), splits = blocks * c->n_sm / tiles, most = w->in / 256;
+    int64_t tiles = ceil_div(w->out, QMM_TILE), splits = blocks * c->gpu->n_sm / tiles, most = w->in / 256;
     return (int32_t)(splits < 1 || most < 1 ? 1 : splits < most ? splits : most);
 }
 

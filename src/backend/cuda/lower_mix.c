@@ -43,8 +43,8 @@ enum { SPLIT_POSITIONS = 256, SPLITS_MAX = 64 };
 bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
     int32_t d = k->k_width, group = op->in[0].heads / k->heads;
-    return !cuda_kv_is_f32(c, k) && !op->arg.attn.slopes && c->functions[KERNEL_attn_flash_64] && (d == 64 || d == 128 || d == 256) &&
-           k->v_width == d && op->out[0].width == d && group <= 8 && 5 * 64 * d * 2 <= c->shared_max;
+    return !cuda_kv_is_f32(c, k) && !op->arg.attn.slopes && c->gpu->functions[KERNEL_attn_flash_64] && (d == 64 || d == 128 || d == 256) &&
+           k->v_width == d && op->out[0].width == d && group <= 8 && 5 * 64 * d * 2 <= c->gpu->shared_max;
 }
 
 static void emit_decode(struct cuda *c, struct k_attn *a) {
@@ -58,7 +58,7 @@ static void emit_decode(struct cuda *c, struct k_attn *a) {
     if (a->window > 0 && a->window < len) len = a->window;
     a->splits = (int32_t)ceil_div(len, SPLIT_POSITIONS);
     if (a->splits > SPLITS_MAX) a->splits = SPLITS_MAX;
-    if (a->splits > 1 && a->splits * blocks > 8 * c->n_sm) a->splits = (int32_t)ceil_div(8 * c->n_sm, blocks);
+    if (a->splits > 1 && a->splits * blocks > 8 * c->gpu->n_sm) a->splits = (int32_t)ceil_div(8 * c->gpu->n_sm, blocks);
     size_t used = 0;
     if (a->splits > 1)
         a->partial =
@@ -76,8 +76,8 @@ static bool is_even(struct k_view v) {
 static bool emit_wflash(struct cuda *c, const struct k_attn *a, const struct kv_class *kv) {
     int64_t d = a->c.k_width, rows = (int64_t)kv->n_blocks * kv->heads * K_BLOCK, width = d == 64 && a->group % 4 == 0 ? 4 : 2;
     int64_t shared_bytes = 1024 + (8 + width) * 64 * d * 2;
-    if (!c->functions[KERNEL_attn_wflash_64_2] || !c->d->cuTensorMapEncodeTiled || d > 128 || a->group % 2 != 0 || a->softcap > 0 ||
-        !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y) || shared_bytes > c->shared_max)
+    if (!c->gpu->functions[KERNEL_attn_wflash_64_2] || !c->d->cuTensorMapEncodeTiled || d > 128 || a->group % 2 != 0 || a->softcap > 0 ||
+        !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y) || shared_bytes > c->gpu->shared_max)
         return false;
     struct k_flash f = {.a = *a};
     cuda_encode_map(c, &f.k_map, a->c.k, rows, d, K_BLOCK, d);

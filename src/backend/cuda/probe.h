@@ -15,10 +15,9 @@ struct cuda_support {
     int driver;        /* branch from which that image loads */
     int driver_ptx;    /* branch from which the PTX image serves instead; 0: no such drivers know the GPU */
 };
-enum { CUDA_FIRST = 75 /* the oldest capability that CUDA 13 compiles for */ };
-const struct cuda_support *cuda_support_table(size_t *out_n);
+enum { CUDA_FIRST = 75 /* the oldest capability that CUDA 13 compiles for */, CUDA_SUPPORT_ROWS = 11 };
+extern const struct cuda_support cuda_support_rows[CUDA_SUPPORT_ROWS];
 const struct cuda_support *cuda_support_of(int capability); /* NULL: no build covers it */
-void cuda_support_markdown(struct sb *out);                 /* the table */
 void cuda_support_page(struct sb *out);                     /* docs/cuda-compatibility.md */
 
 enum cuda_state {

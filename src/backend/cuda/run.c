@@ -8,7 +8,7 @@ bool cuda_begin(struct backend *be, const struct step_key *key) {
     c->key = *key;
     c->replay = c->step_block ? cuda_graph_find(c, key) : NULL;
     if (c->replay) return false;
-    oplist_begin(&be->list, key->n_rows, key->n_logits);
+    oplist_begin(&be->list, key->n_rows, key->n_logits + key->n_hidden);
     return true;
 }
 
@@ -86,7 +86,7 @@ static int launch_all(struct cuda *c, struct err *err) {
         const struct launch *l = &p->launches[i];
         void *params[] = {p->args + l->args};
         CUDA_TRY(c,
-                 c->d->cuLaunchKernel(c->functions[l->kernel], l->grid[0], l->grid[1], l->grid[2], l->threads, 1, 1, l->shared_bytes,
+                 c->d->cuLaunchKernel(c->gpu->functions[l->kernel], l->grid[0], l->grid[1], l->grid[2], l->threads, 1, 1, l->shared_bytes,
                                       c->stream, params, NULL),
                  "launching %s for op %d (%s), grid %u %u %u, %u threads, %u bytes", cuda_kernel_name(l->kernel), l->op,
                  op_name(c->base.list.ops[l->op].kind), l->grid[0], l->grid[1], l->grid[2], l->threads, l->shared_bytes);
@@ -121,18 +121,24 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
 
 /* After a fault in a kernel, or when the GPU is gone, the driver says the same of every call. */
 int cuda_note_lost(struct cuda *c, int code) {
-    if (code && cuda_result_is_fatal(c->d->cuStreamSynchronize(c->stream))) c->base.lost = true;
+    if (code && cuda_result_is_fatal(c->d->cuStreamSynchronize(c->stream))) c->base.device->lost = true;
     return code;
 }
 
 int cuda_end(struct backend *be, const struct step *step, struct err *err) {
     struct cuda *c = (struct cuda *)be;
-    return cuda_note_lost(c, run_step(c, step, err));
+    int code = run_step(c, step, err);
+    if (!code) code = cuda_results_send(c, err);
+    return cuda_note_lost(c, code);
+}
+
+int cuda_wait(struct cuda *c, struct err *err) {
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
+    return cuda_check_waits(c, err);
 }
 
 /* After a wait that had no end (kernels/sync.cuh) a step's results are nothing; the counters are whole again when the launch is over. */
-int cuda_wait(struct cuda *c, struct err *err) {
-    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
+int cuda_check_waits(struct cuda *c, struct err *err) {
     if (!*c->gave_up) return ERR_OK;
     *c->gave_up = 0;
     CUDA_TRY(c, c->d->cuMemsetD32Async(c->counters + COUNTERS_GAVE_UP * sizeof(uint32_t), 0, 1, c->stream), "clearing counters");
@@ -140,7 +146,7 @@ int cuda_wait(struct cuda *c, struct err *err) {
         err, ERR_EDEVICE,
         "GPU %d: blocks of a step waited for each other in vain, since not all of its %d multiprocessors ran them at once: another "
         "program (a debugger, MPS) holds some of them; end it, or use --device cpu",
-        c->device->index, c->n_sm);
+        c->gpu->about->index, c->gpu->n_sm);
 }
 
 static int read_piece(struct cuda *c, CUdeviceptr from, size_t bytes, unsigned char *dst, struct err *err) {

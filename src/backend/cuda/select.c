@@ -19,15 +19,15 @@ static bool rope_fits(const struct cuda *c, const struct op *op) {
 }
 
 static bool route_fits(const struct cuda *c, const struct op *op) {
-    return op->in[0].width * 3 * (int32_t)sizeof(float) <= c->shared_max && op->arg.route.n_groups <= op->in[0].width;
+    return op->in[0].width * 3 * (int32_t)sizeof(float) <= c->gpu->shared_max && op->arg.route.n_groups <= op->in[0].width;
 }
 
 static bool delta_fits(const struct cuda *c, const struct op *op) {
-    return (op->arg.delta.k_width * 34 + 160) * (int32_t)sizeof(float) <= c->shared_max;
+    return (op->arg.delta.k_width * 34 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
 }
 
 static bool lightning_fits(const struct cuda *c, const struct op *op) {
-    return (op->arg.lightning.width * 34 + 160) * (int32_t)sizeof(float) <= c->shared_max;
+    return (op->arg.lightning.width * 34 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
 }
 
 static bool ssd_fits(const struct cuda *c, const struct op *op) {
@@ -40,7 +40,7 @@ static bool scan_fits(const struct cuda *c, const struct op *op) {
     return op->arg.scan.state_width <= 256;
 }
 
-static const struct select_row rows[] = {
+const struct select_row cuda_select_rows[] = {
     {OP_EMBED, "embed", always, lower_embed},
     {OP_LINEAR, "step", step_linear_fits, lower_step_linear},
     {OP_LINEAR, "qmv", qmv_fits, lower_qmv},
@@ -69,19 +69,16 @@ static const struct select_row rows[] = {
     {OP_CONCAT, "concat", always, lower_concat},
     {OP_ROWS, "rows", always, lower_rows},
     {OP_ARGMAX, "argmax", always, lower_argmax},
+    {OP_CHOOSE, "choose", choose_fits, lower_choose},
     {OP_TERMS, "terms", always, lower_terms},
     {OP_TERMS_SUM, "terms_sum", always, lower_terms_sum},
+    {.name = NULL},
 };
-
-const struct select_row *cuda_select_rows(size_t *out_n) {
-    *out_n = sizeof rows / sizeof *rows;
-    return rows;
-}
 
 const struct select_row *cuda_select(const struct cuda *c, const struct op *op) {
     if (c->forced && c->forced->kind == op->kind && c->forced->fits(c, op)) return c->forced;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].kind == op->kind && rows[i].fits(c, op)) return &rows[i];
+    for (const struct select_row *row = cuda_select_rows; row->name; row++)
+        if (row->kind == op->kind && row->fits(c, op)) return row;
     return NULL;
 }
 

@@ -24,8 +24,9 @@ void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct s
     out->ids = cut(&used, rows);
     out->pos = cut(&used, rows);
     out->seq_of = cut(&used, rows);
-    out->logit_rows = cut(&used, (size_t)key->n_logits * sizeof(int32_t));
+    out->wanted_rows = cut(&used, (size_t)(key->n_logits + key->n_hidden) * sizeof(int32_t));
     out->seqs = cut(&used, seqs * sizeof(struct k_seq));
+    out->choices = cut(&used, key->chooses ? (size_t)key->n_logits * sizeof(struct k_choice) : 0);
     out->rope = cut(&used, seqs * (size_t)c->n_rope_tables * (size_t)c->rope_width * sizeof(float));
     out->tiles = cut(&used, ((size_t)key->n_rows / TILE_ROWS + seqs) * 2 * sizeof(int32_t));
     for (int32_t i = 0; i < c->layout.n_classes; i++) out->tables[i] = cut(&used, seqs * (size_t)out->table_stride * sizeof(int32_t));
@@ -38,7 +39,8 @@ int cuda_step_open(struct cuda *c, const struct step *step, struct err *err) {
     struct step_key most = {.n_rows = step->rows_capacity,
                             .n_seqs = step->seqs_capacity,
                             .n_logits = step->rows_capacity,
-                            .max_len = step->table_capacity * K_BLOCK};
+                            .max_len = step->table_capacity * K_BLOCK,
+                            .chooses = true};
     struct step_layout layout;
     cuda_step_layout(c, &most, &layout);
     if (layout.bytes <= c->step_capacity) return ERR_OK;
@@ -51,10 +53,11 @@ int cuda_step_open(struct cuda *c, const struct step *step, struct err *err) {
         CUDA_TRY(c, c->d->cuEventCreate(&s->copied, CU_EVENT_DISABLE_TIMING), "an event");
     }
     c->step_capacity = layout.bytes;
-    return ERR_OK;
+    return cuda_choose_open(c, step->rows_capacity, err);
 }
 
 void cuda_step_close(struct cuda *c) {
+    cuda_choose_close(c);
     cuda_free(c, &c->step_block);
     for (int i = 0; i < STAGES; i++) {
         struct cuda_stage *s = &c->stages[i];
@@ -97,8 +100,9 @@ int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err) {
     memcpy(data + c->at.ids, step->ids, rows);
     memcpy(data + c->at.pos, step->pos, rows);
     memcpy(data + c->at.seq_of, step->seq_of, rows);
-    memcpy(data + c->at.logit_rows, step->logit_rows, (size_t)step->n_logits * sizeof(int32_t));
+    memcpy(data + c->at.wanted_rows, step->wanted_rows, (size_t)step->n_wanted * sizeof(int32_t));
     memcpy(data + c->at.seqs, step->seqs, (size_t)step->n_seqs * sizeof *step->seqs);
+    if (c->key.chooses) memcpy(data + c->at.choices, step->choices, (size_t)step->n_logits * sizeof *step->choices);
     size_t ropes = (size_t)step->n_seqs * (size_t)step->n_rope_tables * (size_t)step->rope_width;
     if (ropes) memcpy(data + c->at.rope, step->rope, ropes * sizeof(float));
     pack_tables(c, step, data);

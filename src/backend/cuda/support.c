@@ -1,7 +1,7 @@
 /* Which GPUs run what: the table that the probe asks, and the pages that are made of it. */
 #include "backend/cuda/probe.h"
 
-static const struct cuda_support support[] = {
+const struct cuda_support cuda_support_rows[CUDA_SUPPORT_ROWS] = {
     /* cap  family             GPUs                                    image  driver  with PTX */
     {CUDA_FIRST, "Turing", "RTX 20, GTX 16, Quadro RTX, T4", "75", 580, 550},
     {80, "Ampere", "A100, A30", "80", 580, 550},
@@ -27,25 +27,10 @@ static const struct {
     {70, "Volta", "V100, Titan V"},
 };
 
-const struct cuda_support *cuda_support_table(size_t *out_n) {
-    *out_n = sizeof support / sizeof support[0];
-    return support;
-}
-
 const struct cuda_support *cuda_support_of(int capability) {
-    for (size_t i = 0; i < sizeof support / sizeof support[0]; i++)
-        if (support[i].capability == capability) return &support[i];
+    for (int i = 0; i < CUDA_SUPPORT_ROWS; i++)
+        if (cuda_support_rows[i].capability == capability) return &cuda_support_rows[i];
     return NULL;
-}
-
-void cuda_support_markdown(struct sb *out) {
-    sb_puts(out, "| compute capability | family | GPUs | image | driver | through PTX |\n|---|---|---|---|---|---|\n");
-    for (size_t i = 0; i < sizeof support / sizeof support[0]; i++) {
-        const struct cuda_support *s = &support[i];
-        sb_fmt(out, "| %d.%d | %s | %s | %s | %d | ", s->capability / 10, s->capability % 10, s->family, s->gpus, s->image, s->driver);
-        if (s->driver_ptx) sb_fmt(out, "%d |\n", s->driver_ptx);
-        else sb_puts(out, "- |\n");
-    }
 }
 
 /* Kernels for tensor cores are compiled from 8.0 on (kernels.list: "80+"); PTX holds the others. */
@@ -59,8 +44,8 @@ static void put_rows(struct sb *out) {
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         sb_fmt(out, "| %s | %s | %d.%d | refused | - | - | - |\n", refused[i].gpus, refused[i].family, refused[i].capability / 10,
                refused[i].capability % 10);
-    for (size_t i = 0; i < sizeof support / sizeof support[0]; i++) {
-        const struct cuda_support *s = &support[i];
+    for (int i = 0; i < CUDA_SUPPORT_ROWS; i++) {
+        const struct cuda_support *s = &cuda_support_rows[i];
         sb_fmt(out, "| %s | %s | %d.%d | %s%s | %s | %d | ", s->gpus, s->family, s->capability / 10, s->capability % 10,
                s->image[0] == 'P' ? "" : "sm_", s->image, kernels_of(s), s->driver);
         if (s->driver_ptx) sb_fmt(out, "%d, without tensor cores |\n", s->driver_ptx);

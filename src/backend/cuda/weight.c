@@ -4,21 +4,43 @@
 #include "tensor/quant.h"
 
 /* The driver's own refusal says what ours does: others may have taken the memory in between, or it lies in pieces. */
-int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
+static int alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
     size_t free_bytes = 0, total = 0;
-    *out = 0;
-    if (bytes == 0) return ERR_OK;
     CUDA_TRY(c, c->d->cuMemGetInfo(&free_bytes, &total), "asking for free memory");
     bool fits = free_bytes >= c->kept_back && free_bytes - c->kept_back >= bytes;
     CUresult code = fits ? c->d->cuMemAlloc(out, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
     if (code) *out = 0;
-    if (code == CUDA_ERROR_OUT_OF_MEMORY) return cuda_memory_error(c->device, what, bytes, free_bytes, c->kept_back, err);
+    if (code == CUDA_ERROR_OUT_OF_MEMORY) return cuda_memory_error(c->gpu->about, what, bytes, free_bytes, c->kept_back, err);
     CUDA_TRY(c, code, "memory for %s", what);
     return ERR_OK;
 }
 
+/* Notes how large a piece is, so that its bytes can be given back. */
+static void note_piece(struct cuda *c, CUdeviceptr p, size_t bytes) {
+    if (c->n_pieces == c->pieces_capacity) {
+        c->pieces_capacity = c->pieces_capacity ? 2 * c->pieces_capacity : 256;
+        c->pieces = mem_realloc(c->pieces, (size_t)c->pieces_capacity * sizeof *c->pieces);
+    }
+    c->pieces[c->n_pieces++] = (struct cuda_piece){p, bytes};
+}
+
+int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out, struct err *err) {
+    *out = 0;
+    if (bytes == 0) return ERR_OK;
+    TRY(device_take(c->base.device, bytes, what, err));
+    int code = alloc(c, bytes, what, out, err);
+    if (code) device_give(c->base.device, bytes);
+    else note_piece(c, *out, bytes);
+    return code;
+}
+
 void cuda_free(struct cuda *c, CUdeviceptr *p) {
-    if (*p) c->d->cuMemFree(*p);
+    if (!*p) return;
+    int32_t i = c->n_pieces - 1; /* what came last goes first, mostly */
+    while (c->pieces[i].p != *p) i--;
+    device_give(c->base.device, c->pieces[i].bytes);
+    c->pieces[i] = c->pieces[--c->n_pieces];
+    c->d->cuMemFree(*p);
     *p = 0;
 }
 
@@ -56,8 +78,8 @@ static int upload_plane(struct cuda *c, const struct weight_source *s, enum weig
 
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s) {
     const struct format *f = &s->format;
-    return c->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && s->n_experts == 1 && f->mode == QUANT_AFFINE &&
-           f->bits == 4 && f->dtype != DT_F32 && s->in % 64 == 0;
+    return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && s->n_experts == 1 &&
+           f->mode == QUANT_AFFINE && f->bits == 4 && f->dtype != DT_F32 && s->in % 64 == 0;
 }
 
 int64_t cuda_tile_bytes(const struct format *f, int64_t in) {
@@ -81,7 +103,7 @@ static int make_tiles(struct cuda *c, const struct k_weight *rows, CUdeviceptr t
     unsigned int tiles = ceil_div(rows->out, 16), y = tiles < MAX_GRID_Y ? tiles : MAX_GRID_Y;
     void *params[] = {&a};
     CUDA_TRY(c,
-             c->d->cuLaunchKernel(c->functions[KERNEL_tile_pack], ceil_div(rows->in / 64, 8), y, ceil_div(tiles, y), 256, 1, 1, 0,
+             c->d->cuLaunchKernel(c->gpu->functions[KERNEL_tile_pack], ceil_div(rows->in / 64, 8), y, ceil_div(tiles, y), 256, 1, 1, 0,
                                   c->stream, params, NULL),
              "tiles of a weight");
     return ERR_OK;

@@ -32,7 +32,7 @@ static void split(struct oplist *l, struct op op, struct op *last) {
 bool cuda_widen(struct cuda *c) {
     struct oplist *l = &c->base.list;
     int32_t n = l->n_ops, more = 0, n_products = 0;
-    if (c->exact || !c->functions[KERNEL_gemm_bf16]) return false;
+    if (c->exact || !c->gpu->functions[KERNEL_gemm_bf16]) return false;
     for (int32_t i = 0; i < n; i++) {
         more += is_split(c, &l->ops[i]) ? 2 : 0;
         n_products += l->ops[i].kind == OP_LINEAR;

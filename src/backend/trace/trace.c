@@ -9,10 +9,29 @@ struct trace {
     struct sb text;
 };
 
-static int trace_open(const struct backend_options *options, struct backend **out, struct err *err) {
+enum { ROWS_DEFAULT = 512 };
+
+static int trace_device_open(const struct device_options *options, struct device **out, struct err *err) {
     (void)options, (void)err;
+    *out = mem_alloc(sizeof **out);
+    (*out)->rows_default = ROWS_DEFAULT;
+    (*out)->places_default = 1;
+    return ERR_OK;
+}
+
+static void trace_device_close(struct device *d) {
+    mem_free(d);
+}
+
+static void trace_device_memory(struct device *d, uint64_t *out_free, uint64_t *out_total) {
+    (void)d;
+    *out_free = *out_total = UINT64_MAX;
+}
+
+static int trace_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
+    (void)err;
     struct trace *t = mem_alloc(sizeof *t);
-    t->base.type = &trace_backend;
+    t->base = (struct backend){.type = &trace_backend, .device = d, .precision = options->precision, .mixes_rows = true};
     *out = &t->base;
     return ERR_OK;
 }
@@ -54,7 +73,7 @@ static int trace_slot_copy(struct backend *be, int32_t from, int32_t to, struct 
 }
 
 static bool trace_begin(struct backend *be, const struct step_key *key) {
-    oplist_begin(&be->list, key->n_rows, key->n_logits);
+    oplist_begin(&be->list, key->n_rows, key->n_logits + key->n_hidden);
     return true;
 }
 
@@ -236,13 +255,9 @@ static int trace_reserve(struct backend *be, struct err *err) {
 }
 
 static int trace_read(struct backend *be, struct tensor t, void *dst, struct err *err) {
-    (void)be, (void)t, (void)dst;
-    return err_set(err, ERR_EUNSUPPORTED, "the trace backend computes nothing");
-}
-
-static void trace_memory(struct backend *be, uint64_t *out_free, uint64_t *out_total) {
-    (void)be;
-    *out_free = *out_total = UINT64_MAX;
+    (void)be, (void)err;
+    memset(dst, 0, (size_t)(t.rows * tensor_row_size(t)) * sizeof(float)); /* nothing is computed: every value reads as zeros */
+    return ERR_OK;
 }
 
 static void trace_describe(struct backend *be, struct sb *out) {
@@ -256,6 +271,9 @@ struct str trace_text(const struct backend *be) {
 
 const struct backend_type trace_backend = {
     .name = "trace",
+    .device_open = trace_device_open,
+    .device_close = trace_device_close,
+    .memory = trace_device_memory,
     .open = trace_open,
     .close = trace_close,
     .weight_bind = trace_weight_bind,
@@ -268,6 +286,5 @@ const struct backend_type trace_backend = {
     .end = trace_end,
     .reserve = trace_reserve,
     .read = trace_read,
-    .memory = trace_memory,
     .describe = trace_describe,
 };

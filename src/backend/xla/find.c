@@ -52,10 +52,9 @@ void xla_plugins_search(struct arena *a, const char *root, struct xla_plugins *o
         if (str_starts(names[i], STR("python"))) search_site(a, str_fmt(a, "%s/lib/%.*s/site-packages", root, STR_ARG(names[i])).p, out);
 }
 
-void xla_plugins_find(struct arena *a, struct xla_plugins *out) {
+void xla_plugins_find(struct arena *a, const struct xla_options *o, struct xla_plugins *out) {
     *out = (struct xla_plugins){0};
-    xla_plugins_search(a, os_env("VIRTUAL_ENV"), out);
-    xla_plugins_search(a, os_env("CONDA_PREFIX"), out);
+    for (size_t i = 0; i < sizeof o->environments / sizeof *o->environments; i++) xla_plugins_search(a, o->environments[i], out);
     if (os_home_dir()) xla_plugins_search(a, str_fmt(a, "%s/.local", os_home_dir()).p, out);
 }
 
@@ -70,21 +69,14 @@ const char *xla_plugins_pick(const struct xla_plugins *found, const char *device
     return NULL;
 }
 
-int xla_plugin_choose(struct arena *a, const char *wanted, const char *device, const char **out, struct err *err) {
-    if (!wanted) wanted = os_env("MLXCEL_XLA_PLUGIN");
-    *out = wanted;
-    if (wanted) return ERR_OK;
+int xla_plugin_choose(struct arena *a, const struct xla_options *o, const char *device, const char **out, struct err *err) {
+    *out = o->plugin;
+    if (*out) return ERR_OK;
     struct xla_plugins found;
-    xla_plugins_find(a, &found);
+    xla_plugins_find(a, o, &found);
     *out = xla_plugins_pick(&found, device);
     if (*out) return ERR_OK;
     return err_set(err, ERR_ENOTFOUND,
                    "no PJRT plugin%s%s found: give its library with --xla-plugin PATH (docs/openxla.md says where to get one)",
                    device ? " for " : "", device ? device : "");
-}
-
-void xla_warn_unused(void) {
-    static const char *const names[] = {"IREE_DIST", "IREE_CUDA_HOME", "IREE_CUDA_COMPILE", "MLXCEL_XLA_IREE_COMPILE"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (os_env(names[i])) log_warn("%s is set and unused: the xla backend runs PJRT plugins, see --xla-plugin", names[i]);
 }

@@ -221,15 +221,15 @@ static int compile_with(struct pjrt *p, struct str program, const char *options,
     return ERR_OK;
 }
 
-int pjrt_compile(struct pjrt *p, struct str program, struct pjrt_executable **out, struct err *err) {
-    if (p->library_products) {
+int pjrt_compile(struct pjrt *p, struct str program, bool *library, struct pjrt_executable **out, struct err *err) {
+    if (*library) {
         struct err refused;
         int code = compile_with(p, program, library_options, sizeof library_options - 1, out, &refused);
         if (!code || str_find(str_of(refused.msg), STR(TRITON_OPTION), 0) == STR_NONE) {
             if (code && err) *err = refused;
             return code;
         }
-        p->library_products = false; /* a plugin that has no such option */
+        *library = false; /* a plugin that has no such option */
     }
     return compile_with(p, program, compile_options, sizeof compile_options - 1, out, err);
 }

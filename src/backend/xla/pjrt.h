@@ -30,7 +30,6 @@ struct pjrt {
     int major, minor;
     int n_devices;
     char platform[32], platform_version[256], device_kind[96];
-    bool library_products; /* set by the caller: XLA is to leave products to the device's library instead of tuning its own */
 };
 
 struct pjrt_shape {
@@ -50,7 +49,8 @@ int pjrt_download(struct pjrt *p, struct pjrt_buffer *b, void *dst, size_t bytes
 void pjrt_buffer_free(struct pjrt *p, struct pjrt_buffer *b);
 
 /* Compiles a StableHLO module in text form. */
-int pjrt_compile(struct pjrt *p, struct str program, struct pjrt_executable **out, struct err *err);
+/* *library: XLA is to leave products to the device's library instead of tuning its own; becomes false where the plugin has no such option. */
+int pjrt_compile(struct pjrt *p, struct str program, bool *library, struct pjrt_executable **out, struct err *err);
 /* Queues a run. Arguments that the program aliases to results are used up, but still have to be freed. */
 int pjrt_execute(struct pjrt *p, struct pjrt_executable *e, struct pjrt_buffer *const *args, size_t n_args,
                  struct pjrt_buffer **out_results, struct err *err);

@@ -39,13 +39,26 @@ struct xla_piece {
     int32_t first_wanted, n_wanted; /* into xla.wanted */
 };
 
+/* A plugin's client and what the user wants of it, shared by the models on it. */
+struct xla_device {
+    struct device base;
+    struct pjrt pjrt;
+    bool is_cpu;
+    const char *cache_dir; /* NULL: compiled programs are not kept */
+    const char *flags;     /* of XLA itself; NULL: none */
+    const char *dump_dir;  /* NULL, or where the text of every program is written */
+    int32_t n_places;      /* programs of a model that are kept in memory */
+    struct arena arena;
+};
+
+/* One model on it. */
 struct xla {
     struct backend base;
-    struct pjrt pjrt;
-    bool is_cpu, half;
-    const char *cache_dir; /* NULL: compiled programs are not kept */
-    bool cache_failed;     /* that they could not be kept was told */
-    const char *dump_dir;  /* NULL, or where the text of every program is written */
+    struct xla_device *device;
+    struct pjrt *pjrt; /* the device's */
+    bool half;
+    bool cache_failed;     /* that programs could not be kept was told */
+    bool library_products; /* see pjrt_compile */
     struct arena arena;
     struct kv_layout layout;
     struct pjrt_buffer **memory; /* keys, values, states in the order of the arguments */
@@ -67,6 +80,13 @@ struct xla {
     unsigned char *stage; /* for reading results */
     size_t stage_bytes;
 };
+
+/* the device */
+int xla_device_open(const struct device_options *options, struct device **out, struct err *err);
+void xla_device_close(struct device *d);
+void xla_device_memory(struct device *d, uint64_t *out_free, uint64_t *out_total);
+/* Whether the client runs on "cpu", "cuda", "gpu" ... */
+bool xla_is_kind(const struct pjrt *p, struct str kind);
 
 /* weights and memory */
 int xla_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);

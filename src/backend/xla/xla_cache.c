@@ -24,16 +24,16 @@ static const char *cache_path(struct xla *x, struct arena *a, struct str text) {
     struct sb key = {0};
     char hex[DIGEST_BYTES * 2 + 1];
     unsigned char digest[DIGEST_BYTES];
-    const char *flags = os_env("XLA_FLAGS");
-    sb_fmt(&key, "%s\n%s\n%s\n%d.%d\n%s\n", x->pjrt.platform, x->pjrt.platform_version, x->pjrt.device_kind, x->pjrt.major, x->pjrt.minor,
-           flags ? flags : "");
-    if (x->is_cpu) cpu_describe(&key); /* the plugin compiles for the processor that it runs on */
+    const char *flags = x->device->flags;
+    sb_fmt(&key, "%s\n%s\n%s\n%d.%d\n%s\n", x->pjrt->platform, x->pjrt->platform_version, x->pjrt->device_kind, x->pjrt->major,
+           x->pjrt->minor, flags ? flags : "");
+    if (x->device->is_cpu) cpu_describe(&key); /* the plugin compiles for the processor that it runs on */
     sb_putc(&key, '\n');
     sb_put(&key, text);
     digest_of(sb_str(&key), digest);
     sha256_hex(digest, hex);
     sb_free(&key);
-    return str_fmt(a, "%s/%.32s.bin", x->cache_dir, hex).p;
+    return str_fmt(a, "%s/%.32s.bin", x->device->cache_dir, hex).p;
 }
 
 static bool is_whole(struct str file) {
@@ -50,7 +50,7 @@ static bool cache_load(struct xla *x, const char *path, struct pjrt_executable *
     int code = os_file_load(&a, path, 0, &file, &err);
     bool is_absent = code == ERR_ENOTFOUND;
     if (!code && !is_whole(file)) code = err_set(&err, ERR_EFORMAT, "%s is damaged", path);
-    else if (!code && pjrt_deserialize(&x->pjrt, str_from(file, CACHE_HEAD), out, &err)) code = err_prefix(&err, "%s", path);
+    else if (!code && pjrt_deserialize(x->pjrt, str_from(file, CACHE_HEAD), out, &err)) code = err_prefix(&err, "%s", path);
     if (code && !is_absent) log_warn("xla: %s; the program is compiled again", err.msg);
     arena_free(&a);
     return code == ERR_OK;
@@ -85,16 +85,16 @@ static int cache_save(struct xla *x, const char *path, struct pjrt_executable *e
     struct sb bytes = {0};
     unsigned char digest[DIGEST_BYTES];
     memset(sb_extend(&bytes, CACHE_HEAD), 0, CACHE_HEAD);
-    int code = pjrt_serialize(&x->pjrt, exec, &bytes, err);
+    int code = pjrt_serialize(x->pjrt, exec, &bytes, err);
     if (!code) {
         digest_of(str_from(sb_str(&bytes), CACHE_HEAD), digest);
         memcpy(bytes.p, cache_magic, sizeof cache_magic);
         memcpy(bytes.p + sizeof cache_magic, digest, sizeof digest);
-        code = os_make_dirs(x->cache_dir, err);
+        code = os_make_dirs(x->device->cache_dir, err);
     }
     if (!code) code = os_file_save(path, sb_str(&bytes), err);
     sb_free(&bytes);
-    if (!code) trim(x->cache_dir, XLA_CACHE_BYTES_MAX);
+    if (!code) trim(x->device->cache_dir, XLA_CACHE_BYTES_MAX);
     return code;
 }
 
@@ -110,7 +110,7 @@ static void keep(struct xla *x, const char *path, struct pjrt_executable *exec) 
 
 int xla_compile_cached(struct xla *x, struct str text, const char *what, struct pjrt_executable **out, struct err *err) {
     struct arena a = {0};
-    const char *path = x->cache_dir ? cache_path(x, &a, text) : NULL;
+    const char *path = x->device->cache_dir ? cache_path(x, &a, text) : NULL;
     int code = ERR_OK;
     if (path && cache_load(x, path, out)) {
         x->n_loaded++;
@@ -118,7 +118,7 @@ int xla_compile_cached(struct xla *x, struct str text, const char *what, struct 
     } else {
         uint64_t start = os_clock_ns();
         log_info("xla: compiling the program for %s ...", what);
-        code = pjrt_compile(&x->pjrt, text, out, err);
+        code = pjrt_compile(x->pjrt, text, &x->library_products, out, err);
         if (!code) {
             x->n_compiled++;
             log_info("xla: compiled the program for %s in %.1f s", what, (double)(os_clock_ns() - start) * 1e-9);

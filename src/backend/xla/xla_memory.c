@@ -19,7 +19,7 @@ static const enum dtype dtype_of[N_HLO_TYPES] = {
 static int upload(struct xla *x, const void *data, enum hlo_type type, struct hlo_shape shape, struct pjrt_buffer **out, struct err *err) {
     struct pjrt_shape s = {.dtype = dtype_of[type], .rank = shape.rank};
     memcpy(s.dims, shape.dims, sizeof s.dims);
-    return pjrt_upload(&x->pjrt, data, &s, out, err);
+    return pjrt_upload(x->pjrt, data, &s, out, err);
 }
 
 /* One plane of the source, converted row by row to what is kept on the device. */
@@ -158,7 +158,7 @@ void xla_weight_release(struct backend *be, struct weight *weight) {
     struct xla_weight *w = weight->packed;
     if (!w) return;
     for (int i = 0; i < N_PLANES; i++)
-        if (w->planes[i].buffer) pjrt_buffer_free(&x->pjrt, w->planes[i].buffer);
+        if (w->planes[i].buffer) pjrt_buffer_free(x->pjrt, w->planes[i].buffer);
     mem_free(w->host);
     mem_free(w);
     weight->packed = NULL;
@@ -207,7 +207,7 @@ void xla_kv_close(struct backend *be) {
     struct xla *x = (struct xla *)be;
     xla_pieces_drop(x);
     xla_programs_drop(x);
-    for (int32_t i = 0; i < x->n_memory; i++) pjrt_buffer_free(&x->pjrt, x->memory[i]);
+    for (int32_t i = 0; i < x->n_memory; i++) pjrt_buffer_free(x->pjrt, x->memory[i]);
     mem_free(x->memory);
     x->memory = NULL;
     x->n_memory = 0;
@@ -293,10 +293,10 @@ static int copy(struct xla *x, int32_t which, int32_t from, int32_t to, struct e
     memcpy(args + 1, x->memory + first, (size_t)n * sizeof *args);
     int code = upload(x, pair, HLO_I32, HLO_SHAPE(2), &args[0], err);
     if (!code) {
-        code = pjrt_execute(&x->pjrt, x->copiers[which], args, (size_t)n + 1, results, err);
-        pjrt_buffer_free(&x->pjrt, args[0]);
+        code = pjrt_execute(x->pjrt, x->copiers[which], args, (size_t)n + 1, results, err);
+        pjrt_buffer_free(x->pjrt, args[0]);
         for (int32_t i = 0; i < n && !code; i++) {
-            pjrt_buffer_free(&x->pjrt, x->memory[first + i]);
+            pjrt_buffer_free(x->pjrt, x->memory[first + i]);
             x->memory[first + i] = results[i];
         }
     }

@@ -11,7 +11,7 @@ int32_t xla_context_bucket(const struct kv_layout *layout, int32_t len) {
 }
 
 static void drop(struct xla *x, struct xla_executable *e) {
-    if (e->exec) pjrt_executable_free(&x->pjrt, e->exec);
+    if (e->exec) pjrt_executable_free(x->pjrt, e->exec);
     mem_free(e->weights);
     *e = (struct xla_executable){0};
 }
@@ -19,7 +19,7 @@ static void drop(struct xla *x, struct xla_executable *e) {
 void xla_programs_drop(struct xla *x) {
     for (int32_t i = 0; i < x->n_places; i++) drop(x, &x->programs[i]);
     for (int i = 0; i <= KV_CLASSES_MAX; i++) {
-        if (x->copiers[i]) pjrt_executable_free(&x->pjrt, x->copiers[i]);
+        if (x->copiers[i]) pjrt_executable_free(x->pjrt, x->copiers[i]);
         x->copiers[i] = NULL;
     }
 }
@@ -65,7 +65,7 @@ static struct xla_executable *free_place(struct xla *x) {
 static void dump_text(const struct xla *x, struct str text, const struct xla_shape *at) {
     struct arena a = {0};
     struct err err;
-    const char *path = str_fmt(&a, "%s/s%d_r%d_l%d_c%d.mlir", x->dump_dir, at->seqs, at->rows, at->logits, at->context).p;
+    const char *path = str_fmt(&a, "%s/s%d_r%d_l%d_c%d.mlir", x->device->dump_dir, at->seqs, at->rows, at->logits, at->context).p;
     if (os_file_save(path, text, &err)) log_warn("%s", err.msg);
     arena_free(&a);
 }
@@ -74,7 +74,7 @@ static int compile(struct xla *x, struct str text, const struct xla_shape *at, s
     struct arena a = {0};
     struct str what = at->rows > 1 ? str_fmt(&a, "prompts (%d tokens at once, context %d)", at->rows, at->context)
                                    : str_fmt(&a, "decoding (batch %d, context %d)", at->seqs, at->context);
-    if (x->dump_dir) dump_text(x, text, at);
+    if (x->device->dump_dir) dump_text(x, text, at);
     int code = xla_compile_cached(x, text, what.p, out, err);
     arena_free(&a);
     return code;

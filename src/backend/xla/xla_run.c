@@ -6,7 +6,7 @@
 #include <assert.h>
 
 bool xla_begin(struct backend *be, const struct step_key *key) {
-    oplist_begin(&be->list, key->n_rows, key->n_logits);
+    oplist_begin(&be->list, key->n_rows, key->n_logits + key->n_hidden);
     return true;
 }
 
@@ -21,7 +21,7 @@ static void *grown(void *p, int32_t *capacity, int32_t need, size_t size) {
 
 void xla_pieces_drop(struct xla *x) {
     for (int32_t i = 0; i < x->n_pieces; i++)
-        for (int32_t k = 0; k < x->pieces[i].n_outputs; k++) pjrt_buffer_free(&x->pjrt, x->pieces[i].results[k]);
+        for (int32_t k = 0; k < x->pieces[i].n_outputs; k++) pjrt_buffer_free(x->pjrt, x->pieces[i].results[k]);
     x->n_pieces = 0;
 }
 
@@ -101,12 +101,12 @@ static int run_program(struct xla *x, const struct xla_executable *e, struct xla
             if (w->planes[k].buffer) x->args[n++] = w->planes[k].buffer;
     }
     struct pjrt_shape shape = {.dtype = DT_I32, .rank = 1, .dims = {e->in.size}};
-    TRY(pjrt_upload(&x->pjrt, x->block, &shape, &x->args[0], err));
-    int code = pjrt_execute(&x->pjrt, e->exec, x->args, (size_t)n, x->results, err);
-    pjrt_buffer_free(&x->pjrt, x->args[0]);
+    TRY(pjrt_upload(x->pjrt, x->block, &shape, &x->args[0], err));
+    int code = pjrt_execute(x->pjrt, e->exec, x->args, (size_t)n, x->results, err);
+    pjrt_buffer_free(x->pjrt, x->args[0]);
     TRY(code);
     for (int32_t i = 0; i < x->n_memory; i++) {
-        pjrt_buffer_free(&x->pjrt, x->memory[i]);
+        pjrt_buffer_free(x->pjrt, x->memory[i]);
         x->memory[i] = x->results[i];
     }
     piece->at = e->at;
@@ -128,8 +128,8 @@ static void note_wanted(struct xla *x, struct xla_executable *e, const struct pa
     const struct step *step = p->step;
     int32_t first = step->seqs[p->seq].row + p->skip, n = p->n_seqs * p->n_rows;
     piece->first_wanted = *next;
-    for (; *next < step->n_logits && step->logit_rows[*next] < first + n; ++*next) {
-        int32_t row = step->logit_rows[*next] - first;
+    for (; *next < step->n_wanted && step->wanted_rows[*next] < first + n; ++*next) {
+        int32_t row = step->wanted_rows[*next] - first;
         bool has_all = e->at.logits == xla_all_rows(&e->at);
         if (!has_all) x->block[e->in.logit_rows + *next - piece->first_wanted] = row;
         x->wanted[*next] = has_all ? row : *next - piece->first_wanted;
@@ -139,7 +139,7 @@ static void note_wanted(struct xla *x, struct xla_executable *e, const struct pa
 
 static int32_t count_wanted(const struct part *p, int32_t next) {
     int32_t end = p->step->seqs[p->seq].row + p->skip + p->n_seqs * p->n_rows, n = 0;
-    while (next + n < p->step->n_logits && p->step->logit_rows[next + n] < end) n++;
+    while (next + n < p->step->n_wanted && p->step->wanted_rows[next + n] < end) n++;
     return n;
 }
 
@@ -234,7 +234,7 @@ static int read_piece(struct xla *x, const struct xla_piece *p, int32_t id, size
         if (!x->stage) return err_set(err, ERR_EMEMORY, "no memory to read %d rows of results", p->at.logits);
         x->stage_bytes = bytes;
     }
-    TRY(pjrt_download(&x->pjrt, p->results[i], x->stage, bytes, err));
+    TRY(pjrt_download(x->pjrt, p->results[i], x->stage, bytes, err));
     for (int32_t k = 0; k < p->n_wanted; k++)
         memcpy(dst + (size_t)k * row_bytes, x->stage + (size_t)x->wanted[p->first_wanted + k] * row_bytes, row_bytes);
     return ERR_OK;

@@ -1,11 +1,14 @@
 /* Choosing a template and collecting the special tokens that it may print. */
 #include "text/chat/chat.h"
 
+#include "text/chat/chat_form.h"
+
 enum { CHAT_MAX_TEMPLATES = 32 };
 
 struct named_template {
-    struct str name;
+    struct str name, source;
     struct tmpl *t;
+    struct chat_form form;
 };
 
 struct chat_template {
@@ -36,11 +39,13 @@ static int add_template(struct arena *a, struct chat_template *c, struct str nam
         return err_set(err, ERR_ELIMIT, "%s: more than %d chat templates", c->model, CHAT_MAX_TEMPLATES);
     struct named_template *t = &c->templates[c->n_templates];
     t->name = str_copy(a, name);
+    t->source = str_copy(a, source);
     int code = tmpl_parse(a, source, &t->t, err);
     if (code) {
         err_prefix(err, "%s", c->model);
         return code;
     }
+    t->form = chat_form_find(t->t, t->source, c->special);
     c->n_templates++;
     return ERR_OK;
 }
@@ -141,13 +146,19 @@ struct chat_template *chat_template_with_special(struct arena *a, const struct c
     return copy;
 }
 
-static const struct tmpl *find(const struct chat_template *c, struct str name) {
+static const struct named_template *find(const struct chat_template *c, struct str name) {
     for (size_t i = 0; i < c->n_templates; i++)
-        if (str_eq(c->templates[i].name, name)) return c->templates[i].t;
+        if (str_eq(c->templates[i].name, name)) return &c->templates[i];
     return NULL;
 }
 
-static int pick(const struct chat_template *c, const struct chat_request *r, const struct tmpl **out, struct err *err) {
+struct str chat_template_text(const struct chat_template *t, bool has_tools) {
+    const struct named_template *found = has_tools ? find(t, STR("tool_use")) : NULL;
+    if (!found) found = find(t, STR("default"));
+    return found ? found->source : (struct str){0};
+}
+
+static int pick(const struct chat_template *c, const struct chat_request *r, const struct named_template **out, struct err *err) {
     yyjson_val *tools = json_get(r->input, "tools");
     if (r->name.n) {
         *out = find(c, r->name);
@@ -162,9 +173,11 @@ static int pick(const struct chat_template *c, const struct chat_request *r, con
 
 int chat_render(const struct chat_template *t, struct arena *a, const struct chat_request *request, struct tmpl_output *out_output,
                 struct err *err) {
-    const struct tmpl *chosen;
+    const struct named_template *chosen;
+    yyjson_val *input = request->input;
     *out_output = (struct tmpl_output){0};
     TRY(pick(t, request, &chosen, err));
-    struct tmpl_context ctx = {.input = request->input, .special = t->special, .now = request->now, .limits = request->limits};
-    return tmpl_render(chosen, a, &ctx, out_output, err);
+    if (request->fits_calls) TRY(chat_form_apply(a, chosen->form, input, &input, err));
+    struct tmpl_context ctx = {.input = input, .special = t->special, .now = request->now, .limits = request->limits};
+    return tmpl_render(chosen->t, a, &ctx, out_output, err);
 }

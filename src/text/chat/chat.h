@@ -23,6 +23,8 @@ struct chat_template; /* immutable; lives in its arena */
 /* A model without a template gets a plain User/Assistant form; who uses it asks chat_template_is_plain and says so. */
 int chat_template_load(struct arena *a, const struct chat_files *files, struct chat_template **out_template, struct err *err);
 bool chat_template_is_plain(const struct chat_template *t); /* the form for models without a template */
+/* The source of the template that serves requests with tools, or those without. Empty where none of that name is there. */
+struct str chat_template_text(const struct chat_template *t, bool has_tools);
 /* The same template with other special tokens. */
 struct chat_template *chat_template_with_special(struct arena *a, const struct chat_template *t, yyjson_val *special);
 
@@ -31,6 +33,7 @@ struct chat_request {
     struct tmpl_time now;
     struct tmpl_limits limits;
     struct str name; /* of the template to use; empty: as described above */
+    bool fits_calls; /* tool calls and results are given to the template in the form that it takes; otherwise as they are */
 };
 
 int chat_render(const struct chat_template *t, struct arena *a, const struct chat_request *request, struct tmpl_output *out_output,

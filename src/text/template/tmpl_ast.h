@@ -81,11 +81,11 @@ struct lexer {
 };
 
 /* Prepares the source as Jinja does: newlines become \n, and one at the end is dropped. */
-void lex_init(struct lexer *lx, struct arena *a, struct str source);
-struct token lex_next(struct lexer *lx);
+void tmpl_lex_init(struct lexer *lx, struct arena *a, struct str source);
+struct token tmpl_lex_next(struct lexer *lx);
 /* Ends lexing and parsing. */
-_Noreturn void lex_fail(struct lexer *lx, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
-const char *token_name(enum tk kind);
+_Noreturn void tmpl_lex_fail(struct lexer *lx, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
+const char *tmpl_token_name(enum tk kind);
 
 enum tn {
     /* expressions */
@@ -190,7 +190,7 @@ struct tmpl {
 int tmpl_name_find(const struct tmpl *t, struct str name); /* -1: the template does not use it */
 
 /* Fills hidden everywhere (tmpl_scopes.c). */
-void scopes_resolve(struct tmpl *t);
+void tmpl_scopes_resolve(struct tmpl *t);
 
 /* The parser, shared by tmpl_parse_expr.c and tmpl_parse_stmt.c. */
 struct parser {
@@ -211,29 +211,29 @@ struct parser {
 
 enum { PARSE_MAX_DEPTH = 120 };
 
-struct tnode *parse_node(struct parser *p, enum tn kind);
-struct tnode *parse_expression(struct parser *p);
-struct tnode *parse_tuple(struct parser *p, bool with_condexpr, const char *end_word);
-struct tnode *parse_assign_target(struct parser *p, bool with_tuple, bool with_namespace, const char *end_word);
-struct tnode *parse_filter_chain(struct parser *p, struct tnode *input, bool start_inline);
-void parse_advance(struct parser *p);
-struct token parse_peek(struct parser *p);
-bool parse_is(const struct parser *p, enum tk kind);
-bool parse_is_word(const struct parser *p, const char *word);
-bool parse_skip(struct parser *p, enum tk kind);
-bool parse_skip_word(struct parser *p, const char *word);
-struct token parse_expect(struct parser *p, enum tk kind);
-int parse_intern(struct parser *p, struct str name);
-void parse_enter(struct parser *p);
-void parse_leave(struct parser *p);
-_Noreturn void parse_fail(struct parser *p, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
-_Noreturn void parse_refuse(struct parser *p, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4); /* a TemplateAssertionError */
+struct tnode *tmpl_parse_node(struct parser *p, enum tn kind);
+struct tnode *tmpl_parse_expression(struct parser *p);
+struct tnode *tmpl_parse_tuple(struct parser *p, bool with_condexpr, const char *end_word);
+struct tnode *tmpl_parse_assign_target(struct parser *p, bool with_tuple, bool with_namespace, const char *end_word);
+struct tnode *tmpl_parse_filter_chain(struct parser *p, struct tnode *input, bool start_inline);
+void tmpl_parse_advance(struct parser *p);
+struct token tmpl_parse_peek(struct parser *p);
+bool tmpl_parse_is(const struct parser *p, enum tk kind);
+bool tmpl_parse_is_word(const struct parser *p, const char *word);
+bool tmpl_parse_skip(struct parser *p, enum tk kind);
+bool tmpl_parse_skip_word(struct parser *p, const char *word);
+struct token tmpl_parse_expect(struct parser *p, enum tk kind);
+int tmpl_parse_intern(struct parser *p, struct str name);
+void tmpl_parse_enter(struct parser *p);
+void tmpl_parse_leave(struct parser *p);
+_Noreturn void tmpl_parse_fail(struct parser *p, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
+_Noreturn void tmpl_parse_refuse(struct parser *p, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4); /* a TemplateAssertionError */
 
 /* A list that grows in the arena. */
 struct node_list {
     struct tnode **items;
     int n, capacity;
 };
-void node_list_push(struct parser *p, struct node_list *l, struct tnode *item);
+void tmpl_node_list_push(struct parser *p, struct node_list *l, struct tnode *item);
 
 #endif

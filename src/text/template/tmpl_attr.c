@@ -52,7 +52,7 @@ static const struct builtin *find_method(struct tv obj, struct str name, bool *o
         if (types[i].type != obj.type) continue;
         *out_unsafe = in_words(types[i].mutators, name);
         for (int t = 0; t < 2 && types[i].tables[t]; t++) {
-            const struct builtin *f = builtin_lookup(types[i].tables[t], name);
+            const struct builtin *f = tmpl_builtin_lookup(types[i].tables[t], name);
             if (f) return f;
         }
     }
@@ -74,7 +74,7 @@ static struct tv macro_attr(struct rt *rt, const struct tmacro *m, struct str na
 /* Attributes that are values, not methods. */
 static struct tv plain_attr(struct rt *rt, struct tv obj, struct str name) {
     switch (obj.type) {
-    case TV_LOOP: return loop_attr(rt, obj.u.loop, name);
+    case TV_LOOP: return tmpl_loop_attr(rt, obj.u.loop, name);
     case TV_MACRO: return macro_attr(rt, obj.u.macro, name);
     case TV_NAMESPACE: {
         struct tv *v = tdict_get_str(obj.u.dict, name);
@@ -103,7 +103,7 @@ static struct tv plain_attr(struct rt *rt, struct tv obj, struct str name) {
     }
 }
 
-struct tv op_attr_only(struct rt *rt, struct tv obj, const struct tstr *name) {
+struct tv tmpl_op_attr_only(struct rt *rt, struct tv obj, const struct tstr *name) {
     struct str n = tstr_str(name);
     if (obj.type == TV_UNDEF && !(str_starts(n, STR("__")) && str_ends(n, STR("__")))) tv_undef_raise(rt, obj);
     rt_charge(rt, 4); /* the tables are searched from the front */
@@ -113,7 +113,8 @@ struct tv op_attr_only(struct rt *rt, struct tv obj, const struct tstr *name) {
     bool unsafe = false;
     const struct builtin *f = find_method(obj, n, &unsafe);
     if (unsafe) return tv_undef_unsafe(rt, obj, n);
-    if (obj.type == TV_FUNC && strcmp(obj.u.func->name, "dict") == 0 && str_is(n, "fromkeys")) f = builtin_lookup(tmpl_methods_dict, n);
+    if (obj.type == TV_FUNC && strcmp(obj.u.func->name, "dict") == 0 && str_is(n, "fromkeys"))
+        f = tmpl_builtin_lookup(tmpl_methods_dict, n);
     if (!f) return TV_MISSING_V;
     struct tmethod *m = rt_new(rt, struct tmethod, 1);
     m->self = obj;
@@ -147,17 +148,17 @@ static struct tv item(struct rt *rt, struct tv obj, struct tv key) {
     return tv_sub(rt, obj.u.s, from, utf8_decode(obj.u.s->p + from, obj.u.s->n - from, &code));
 }
 
-struct tv op_getattr(struct rt *rt, struct tv obj, const struct tstr *name) {
-    struct tv v = op_attr_only(rt, obj, name);
+struct tv tmpl_op_getattr(struct rt *rt, struct tv obj, const struct tstr *name) {
+    struct tv v = tmpl_op_attr_only(rt, obj, name);
     if (v.type != TV_MISSING) return v;
     struct tv key = {TV_STR, {.s = (struct tstr *)(uintptr_t)name}};
     v = item(rt, obj, key);
     return v.type != TV_MISSING ? v : tv_undef_attr(rt, obj, key);
 }
 
-struct tv op_getitem(struct rt *rt, struct tv obj, struct tv key) {
+struct tv tmpl_op_getitem(struct rt *rt, struct tv obj, struct tv key) {
     struct tv v = item(rt, obj, key);
-    if (v.type == TV_MISSING && key.type == TV_STR) v = op_attr_only(rt, obj, key.u.s);
+    if (v.type == TV_MISSING && key.type == TV_STR) v = tmpl_op_attr_only(rt, obj, key.u.s);
     return v.type != TV_MISSING ? v : tv_undef_attr(rt, obj, key);
 }
 
@@ -237,7 +238,7 @@ static struct tv slice_range(struct rt *rt, const struct trange *r, struct bound
     return (struct tv){TV_RANGE, {.range = out}};
 }
 
-struct tv op_slice(struct rt *rt, struct tv obj, struct tv start, struct tv stop, struct tv step) {
+struct tv tmpl_op_slice(struct rt *rt, struct tv obj, struct tv start, struct tv stop, struct tv step) {
     if (obj.type == TV_UNDEF) tv_undef_raise(rt, obj);
     if (obj.type == TV_DICT) rt_raise(rt, "TypeError", "unhashable type: 'slice'");
     if (!tv_is_seq(obj) && obj.type != TV_STR && obj.type != TV_RANGE)
@@ -255,11 +256,11 @@ static bool all_digits(struct str s) {
     return s.n > 0 && s.n < 18;
 }
 
-struct tv op_path(struct rt *rt, struct tv obj, struct tv path, struct tv missing) {
+struct tv tmpl_op_path(struct rt *rt, struct tv obj, struct tv path, struct tv missing) {
     bool has_default = missing.type != TV_MISSING && missing.type != TV_NONE;
     if (path.type == TV_NONE || path.type == TV_MISSING) return obj;
     if (path.type != TV_STR) {
-        obj = op_getitem(rt, obj, path);
+        obj = tmpl_op_getitem(rt, obj, path);
         return has_default && obj.type == TV_UNDEF ? missing : obj;
     }
     for (size_t from = 0; from <= path.u.s->n;) {
@@ -268,7 +269,7 @@ struct tv op_path(struct rt *rt, struct tv obj, struct tv path, struct tv missin
         struct tv part = tv_sub(rt, path.u.s, from, end - from);
         int64_t index;
         if (all_digits(tv_str(part)) && str_to_int64(tv_str(part), &index)) part = tv_int(index);
-        obj = op_getitem(rt, obj, part);
+        obj = tmpl_op_getitem(rt, obj, part);
         if (has_default && obj.type == TV_UNDEF) obj = missing;
         from = end + 1;
     }

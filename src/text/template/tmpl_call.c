@@ -1,17 +1,17 @@
 /* Calls: binding of arguments for builtins (by their signature string) and for macros; the global functions. */
 #include "text/template/tmpl_rt.h"
 
-const struct builtin *builtin_lookup(const struct builtin *table, struct str name) {
+const struct builtin *tmpl_builtin_lookup(const struct builtin *table, struct str name) {
     for (; table->name; table++)
         if (str_is(name, table->name)) return table;
     return NULL;
 }
 
-const struct builtin *builtin_find(enum builtin_table table, struct str name) {
-    if (table == BUILTIN_TEST) return builtin_lookup(tmpl_tests, name);
-    const struct builtin *f = builtin_lookup(tmpl_filters_text, name);
-    if (!f) f = builtin_lookup(tmpl_filters_seq, name);
-    return f ? f : builtin_lookup(tmpl_filters_html, name);
+const struct builtin *tmpl_builtin_find(enum builtin_table table, struct str name) {
+    if (table == BUILTIN_TEST) return tmpl_builtin_lookup(tmpl_tests, name);
+    const struct builtin *f = tmpl_builtin_lookup(tmpl_filters_text, name);
+    if (!f) f = tmpl_builtin_lookup(tmpl_filters_seq, name);
+    return f ? f : tmpl_builtin_lookup(tmpl_filters_html, name);
 }
 
 /* ---- builtins ---- */
@@ -45,7 +45,7 @@ static void bind_keywords(struct rt *rt, const struct builtin *f, const struct t
     }
 }
 
-struct tv builtin_call(struct rt *rt, const struct builtin *f, struct tv self, const struct tcall *call) {
+struct tv tmpl_builtin_call(struct rt *rt, const struct builtin *f, struct tv self, const struct tcall *call) {
     struct tv args[BUILTIN_MAX_ARGS] = {{0}};
     if (f->sig[0] == '*') return f->fn(rt, self, args, call);
     rt_charge(rt, 2);
@@ -99,19 +99,19 @@ static void bind_macro(struct rt *rt, const struct tmacro *m, const struct tcall
     for (int i = 0; i < params->n; i++) {
         struct tv v = i < call->n_pos ? call->pos[i] : take_keyword(call, taken, rt->t->names[params->names[i]]);
         has_caller |= params->names[i] == NAME_CALLER;
-        if (v.type != TV_MISSING) scope_set(rt, s, params->names[i], v);
+        if (v.type != TV_MISSING) tmpl_scope_set(rt, s, params->names[i], v);
     }
     if (params->uses_caller && !has_caller) {
         struct tv caller = take_keyword(call, taken, STR("caller"));
         if (caller.type == TV_MISSING || caller.type == TV_NONE) caller = tv_undef_hint(rt, STR("No caller defined"));
-        scope_set(rt, s, NAME_CALLER, caller);
+        tmpl_scope_set(rt, s, NAME_CALLER, caller);
     }
-    if (params->uses_kwargs) scope_set(rt, s, NAME_KWARGS, rest_keywords(rt, call, taken));
+    if (params->uses_kwargs) tmpl_scope_set(rt, s, NAME_KWARGS, rest_keywords(rt, call, taken));
     else refuse_keywords(rt, m, call, taken);
     if (params->uses_varargs) {
         struct tv rest = tv_list_new(rt, TV_TUPLE, 4);
         for (int i = params->n; i < call->n_pos; i++) tv_list_push(rt, rest.u.list, call->pos[i]);
-        scope_set(rt, s, NAME_VARARGS, rest);
+        tmpl_scope_set(rt, s, NAME_VARARGS, rest);
     } else if (call->n_pos > params->n) {
         rt_raise(rt, "TypeError", "macro '%.*s' takes not more than %d argument(s)", STR_ARG(m->name), params->n);
     }
@@ -129,26 +129,26 @@ static void bind_defaults(struct rt *rt, const struct tparams *params, struct sc
         struct str name = rt->t->names[params->names[i]];
         struct tv v =
             params->defaults[i]
-                ? eval(rt, params->defaults[i])
+                ? tmpl_eval(rt, params->defaults[i])
                 : tv_undef_hint(
                       rt, tv_str(tv_concat(rt, tv_str_const(rt, "parameter '").u.s,
                                            tv_concat(rt, tv_str_of(rt, name, false).u.s, tv_str_const(rt, "' was not provided").u.s).u.s)));
-        scope_set(rt, s, params->names[i], v);
+        tmpl_scope_set(rt, s, params->names[i], v);
     }
 }
 
-struct tv call_macro(struct rt *rt, const struct tmacro *m, const struct tcall *call) {
+struct tv tmpl_call_macro(struct rt *rt, const struct tmacro *m, const struct tcall *call) {
     struct scope *caller_scope = rt->scope;
     struct tbuf *outer = rt->out;
     rt_enter(rt);
     rt->scope = m->scope;
-    struct scope *s = scope_push(rt);
+    struct scope *s = tmpl_scope_push(rt);
     const struct thidden *hidden = &m->node->hidden;
-    for (int i = 0; i < hidden->n; i++) scope_set(rt, s, hidden->names[i], TV_MISSING_V);
+    for (int i = 0; i < hidden->n; i++) tmpl_scope_set(rt, s, hidden->names[i], TV_MISSING_V);
     bind_macro(rt, m, call, s);
     bind_defaults(rt, m->node->params, s);
     rt->out = tbuf_new(rt);
-    exec(rt, m->node->body);
+    tmpl_exec(rt, m->node->body);
     struct tv text = tbuf_value(rt, rt->out);
     rt->out = outer;
     rt->scope = caller_scope;
@@ -164,15 +164,15 @@ static struct tv call_joiner(struct rt *rt, struct tcycler *j) {
     return v;
 }
 
-struct tv call_value(struct rt *rt, struct tv f, const struct tcall *call) {
+struct tv tmpl_call_value(struct rt *rt, struct tv f, const struct tcall *call) {
     switch (f.type) {
     case TV_UNDEF: tv_undef_raise(rt, f);
-    case TV_MACRO: return call_macro(rt, f.u.macro, call);
-    case TV_FUNC: return builtin_call(rt, f.u.func, TV_NONE_V, call);
-    case TV_METHOD: return builtin_call(rt, f.u.method->func, f.u.method->self, call);
-    case TV_LOOP: return builtin_call(rt, builtin_lookup(tmpl_methods_loop, STR("__call__")), f, call);
+    case TV_MACRO: return tmpl_call_macro(rt, f.u.macro, call);
+    case TV_FUNC: return tmpl_builtin_call(rt, f.u.func, TV_NONE_V, call);
+    case TV_METHOD: return tmpl_builtin_call(rt, f.u.method->func, f.u.method->self, call);
+    case TV_LOOP: return tmpl_builtin_call(rt, tmpl_builtin_lookup(tmpl_methods_loop, STR("__call__")), f, call);
     case TV_JOINER: return call_joiner(rt, f.u.cycler);
-    case TV_BLOCK: return call_block(rt, f.u.block);
+    case TV_BLOCK: return tmpl_call_block(rt, f.u.block);
     default: rt_raise(rt, "TypeError", "'%s' object is not callable", tv_type_name(f));
     }
 }
@@ -198,9 +198,9 @@ static struct tv global_range(struct rt *rt, struct tv self, const struct tv *ar
     (void)self, (void)call;
     struct trange *r = rt_new(rt, struct trange, 1);
     bool one = args[1].type == TV_MISSING;
-    r->start = one ? 0 : need_int(rt, args[0]);
-    r->stop = need_int(rt, args[one ? 0 : 1]);
-    r->step = arg_int(rt, args[2], 1);
+    r->start = one ? 0 : tmpl_need_int(rt, args[0]);
+    r->stop = tmpl_need_int(rt, args[one ? 0 : 1]);
+    r->step = tmpl_arg_int(rt, args[2], 1);
     if (r->step == 0) rt_raise(rt, "ValueError", "range() arg 3 must not be zero");
     r->n = range_count(r->start, r->stop, r->step);
     if ((uint64_t)r->n > rt->limits.range)
@@ -272,20 +272,20 @@ static struct tv cycler_reset(struct rt *rt, struct tv self, const struct tv *ar
 static struct tv global_joiner(struct rt *rt, struct tv self, const struct tv *args, const struct tcall *call) {
     (void)self, (void)call;
     struct tcycler *j = rt_new(rt, struct tcycler, 1);
-    struct tv sep = args[0].type == TV_MISSING ? tv_str_const(rt, ", ") : to_str(rt, args[0]);
+    struct tv sep = args[0].type == TV_MISSING ? tv_str_const(rt, ", ") : tmpl_to_str(rt, args[0]);
     j->sep = sep.u.s;
     return (struct tv){TV_JOINER, {.cycler = j}};
 }
 
 static struct tv global_raise(struct rt *rt, struct tv self, const struct tv *args, const struct tcall *call) {
     (void)self, (void)call;
-    rt_raise(rt, "TemplateError", "%.*s", STR_ARG(tv_str(to_str(rt, args[0]))));
+    rt_raise(rt, "TemplateError", "%.*s", STR_ARG(tv_str(tmpl_to_str(rt, args[0]))));
 }
 
 static struct tv global_strftime(struct rt *rt, struct tv self, const struct tv *args, const struct tcall *call) {
     (void)self, (void)call;
-    const struct tstr *format = need_str(rt, args[0], "strftime() argument 1");
-    return tv_str_of(rt, time_format(rt, tstr_str(format)), tstr_any_user(format));
+    const struct tstr *format = tmpl_need_str(rt, args[0], "strftime() argument 1");
+    return tv_str_of(rt, tmpl_time_format(rt, tstr_str(format)), tstr_any_user(format));
 }
 
 static struct tv global_lipsum(struct rt *rt, struct tv self, const struct tv *args, const struct tcall *call) {

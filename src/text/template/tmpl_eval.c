@@ -9,7 +9,7 @@ static struct tv lookup(struct rt *rt, int name) {
                 return s->bindings[i].value.type == TV_MISSING ? tv_undef_name(rt, rt->t->names[name]) : s->bindings[i].value;
     }
     if (rt->globals[name].type != TV_MISSING) return rt->globals[name];
-    const struct builtin *f = builtin_lookup(tmpl_globals, rt->t->names[name]);
+    const struct builtin *f = tmpl_builtin_lookup(tmpl_globals, rt->t->names[name]);
     if (f) return (struct tv){TV_FUNC, {.func = f}};
     if (str_is(rt->t->names[name], "self")) return (struct tv){TV_SELF, {0}};
     return tv_undef_name(rt, rt->t->names[name]);
@@ -17,32 +17,32 @@ static struct tv lookup(struct rt *rt, int name) {
 
 static struct tv eval_sequence(struct rt *rt, const struct tnode *n, enum tv_type type) {
     struct tv list = tv_list_new(rt, type, (size_t)n->n_list);
-    for (int i = 0; i < n->n_list; i++) tv_list_push(rt, list.u.list, eval(rt, n->list[i]));
+    for (int i = 0; i < n->n_list; i++) tv_list_push(rt, list.u.list, tmpl_eval(rt, n->list[i]));
     return list;
 }
 
 static struct tv eval_dict(struct rt *rt, const struct tnode *n) {
     struct tdict *d = tdict_new(rt);
     for (int i = 0; i < n->n_list; i += 2) {
-        struct tv key = eval(rt, n->list[i]);
-        tdict_set(rt, d, key, eval(rt, n->list[i + 1]));
+        struct tv key = tmpl_eval(rt, n->list[i]);
+        tdict_set(rt, d, key, tmpl_eval(rt, n->list[i + 1]));
     }
     return (struct tv){TV_DICT, {.dict = d}};
 }
 
 static struct tv eval_optional(struct rt *rt, const struct tnode *n) {
-    return n ? eval(rt, n) : TV_NONE_V;
+    return n ? tmpl_eval(rt, n) : TV_NONE_V;
 }
 
 static struct tv eval_slice(struct rt *rt, const struct tnode *n) {
-    struct tv obj = eval(rt, n->a), start = eval_optional(rt, n->list[0]), stop = eval_optional(rt, n->list[1]);
-    return op_slice(rt, obj, start, stop, eval_optional(rt, n->list[2]));
+    struct tv obj = tmpl_eval(rt, n->a), start = eval_optional(rt, n->list[0]), stop = eval_optional(rt, n->list[1]);
+    return tmpl_op_slice(rt, obj, start, stop, eval_optional(rt, n->list[2]));
 }
 
 static struct tv eval_concat(struct rt *rt, const struct tnode *n) {
-    struct tv all = to_str(rt, eval(rt, n->list[0]));
+    struct tv all = tmpl_to_str(rt, tmpl_eval(rt, n->list[0]));
     for (int i = 1; i < n->n_list; i++) {
-        struct tv next = to_str(rt, eval(rt, n->list[i]));
+        struct tv next = tmpl_to_str(rt, tmpl_eval(rt, n->list[i]));
         all = tv_concat(rt, all.u.s, next.u.s);
     }
     all.u.s->markup = false;
@@ -50,19 +50,19 @@ static struct tv eval_concat(struct rt *rt, const struct tnode *n) {
 }
 
 static struct tv eval_compare(struct rt *rt, const struct tnode *n) {
-    struct tv left = eval(rt, n->a);
+    struct tv left = tmpl_eval(rt, n->a);
     for (int i = 0; i < n->n_list; i++) {
-        struct tv right = eval(rt, n->list[i]);
+        struct tv right = tmpl_eval(rt, n->list[i]);
         rt->line = n->line;
-        if (!op_compare(rt, n->u.ops[i], left, right)) return tv_bool(false);
+        if (!tmpl_op_compare(rt, n->u.ops[i], left, right)) return tv_bool(false);
         left = right;
     }
     return tv_bool(true);
 }
 
 static struct tv eval_cond(struct rt *rt, const struct tnode *n) {
-    if (tv_truth(rt, eval(rt, n->a))) return eval(rt, n->b);
-    if (n->c) return eval(rt, n->c);
+    if (tv_truth(rt, tmpl_eval(rt, n->a))) return tmpl_eval(rt, n->b);
+    if (n->c) return tmpl_eval(rt, n->c);
     return tv_undef_hint(rt, STR("the inline if-expression evaluated to false and no else section was defined."));
 }
 
@@ -102,26 +102,26 @@ static void expand_dict(struct rt *rt, struct tcall *call, struct tv dict) {
     }
 }
 
-struct tcall eval_args(struct rt *rt, const struct targs *args) {
+struct tcall tmpl_eval_args(struct rt *rt, const struct targs *args) {
     struct tcall call = {0};
     if (args->n_pos) call.pos = rt_new(rt, struct tv, args->n_pos);
-    for (int i = 0; i < args->n_pos; i++) call.pos[i] = eval(rt, args->pos[i]);
+    for (int i = 0; i < args->n_pos; i++) call.pos[i] = tmpl_eval(rt, args->pos[i]);
     call.n_pos = args->n_pos;
     if (args->n_kw) {
         call.kw = rt_new(rt, struct tv, args->n_kw);
         call.kw_names = rt_new(rt, struct str, args->n_kw);
     }
-    for (int i = 0; i < args->n_kw; i++) add_keyword(rt, &call, args->kw_names[i], eval(rt, args->kw[i]));
-    if (args->dyn_pos) expand_list(rt, &call, eval(rt, args->dyn_pos));
-    if (args->dyn_kw) expand_dict(rt, &call, eval(rt, args->dyn_kw));
+    for (int i = 0; i < args->n_kw; i++) add_keyword(rt, &call, args->kw_names[i], tmpl_eval(rt, args->kw[i]));
+    if (args->dyn_pos) expand_list(rt, &call, tmpl_eval(rt, args->dyn_pos));
+    if (args->dyn_kw) expand_dict(rt, &call, tmpl_eval(rt, args->dyn_kw));
     return call;
 }
 
 static struct tv eval_call(struct rt *rt, const struct tnode *n) {
-    struct tv f = eval(rt, n->a);
-    struct tcall call = eval_args(rt, n->args);
+    struct tv f = tmpl_eval(rt, n->a);
+    struct tcall call = tmpl_eval_args(rt, n->args);
     rt->line = n->line;
-    return call_value(rt, f, &call);
+    return tmpl_call_value(rt, f, &call);
 }
 
 static _Noreturn void unknown(struct rt *rt, const struct tnode *n) {
@@ -129,46 +129,46 @@ static _Noreturn void unknown(struct rt *rt, const struct tnode *n) {
 }
 
 /* Filters over an input that is no expression: those of set blocks and filter blocks. */
-struct tv eval_filter_chain(struct rt *rt, const struct tnode *n, struct tv input) {
+struct tv tmpl_eval_filter_chain(struct rt *rt, const struct tnode *n, struct tv input) {
     if (!n) return input;
     rt_enter(rt);
     if (!n->func) unknown(rt, n);
-    struct tv self = n->a ? eval_filter_chain(rt, n->a, input) : input;
-    struct tcall call = eval_args(rt, n->args);
+    struct tv self = n->a ? tmpl_eval_filter_chain(rt, n->a, input) : input;
+    struct tcall call = tmpl_eval_args(rt, n->args);
     rt->line = n->line;
-    struct tv v = builtin_call(rt, n->func, self, &call);
+    struct tv v = tmpl_builtin_call(rt, n->func, self, &call);
     rt_leave(rt);
     return v;
 }
 
 static struct tv eval_builtin(struct rt *rt, const struct tnode *n) {
     if (!n->func) unknown(rt, n);
-    struct tv self = eval(rt, n->a);
-    struct tcall call = eval_args(rt, n->args);
+    struct tv self = tmpl_eval(rt, n->a);
+    struct tcall call = tmpl_eval_args(rt, n->args);
     rt->line = n->line;
-    return builtin_call(rt, n->func, self, &call);
+    return tmpl_builtin_call(rt, n->func, self, &call);
 }
 
 static struct tv eval_binary(struct rt *rt, const struct tnode *n) {
-    struct tv a = eval(rt, n->a), b = eval(rt, n->b);
+    struct tv a = tmpl_eval(rt, n->a), b = tmpl_eval(rt, n->b);
     rt->line = n->line;
-    return op_binary(rt, n->u.op, a, b);
+    return tmpl_op_binary(rt, n->u.op, a, b);
 }
 
 static struct tv eval_logic(struct rt *rt, const struct tnode *n) {
-    struct tv a = eval(rt, n->a);
-    return tv_truth(rt, a) == (n->kind == TN_AND) ? eval(rt, n->b) : a;
+    struct tv a = tmpl_eval(rt, n->a);
+    return tv_truth(rt, a) == (n->kind == TN_AND) ? tmpl_eval(rt, n->b) : a;
 }
 
 static struct tv eval_item(struct rt *rt, const struct tnode *n) {
-    struct tv obj = eval(rt, n->a);
+    struct tv obj = tmpl_eval(rt, n->a);
     if (n->kind == TN_GETATTR) {
         rt->line = n->line;
-        return op_getattr(rt, obj, n->str);
+        return tmpl_op_getattr(rt, obj, n->str);
     }
-    struct tv key = eval(rt, n->b);
+    struct tv key = tmpl_eval(rt, n->b);
     rt->line = n->line;
-    return op_getitem(rt, obj, key);
+    return tmpl_op_getitem(rt, obj, key);
 }
 
 static struct tv eval_node(struct rt *rt, const struct tnode *n) {
@@ -184,9 +184,9 @@ static struct tv eval_node(struct rt *rt, const struct tnode *n) {
     case TN_CALL: return eval_call(rt, n);
     case TN_FILTER:
     case TN_TEST: return eval_builtin(rt, n);
-    case TN_NOT: return tv_bool(!tv_truth(rt, eval(rt, n->a)));
-    case TN_NEG: return op_negate(rt, eval(rt, n->a));
-    case TN_POS: return op_positive(rt, eval(rt, n->a));
+    case TN_NOT: return tv_bool(!tv_truth(rt, tmpl_eval(rt, n->a)));
+    case TN_NEG: return tmpl_op_negate(rt, tmpl_eval(rt, n->a));
+    case TN_POS: return tmpl_op_positive(rt, tmpl_eval(rt, n->a));
     case TN_AND:
     case TN_OR: return eval_logic(rt, n);
     case TN_BINARY: return eval_binary(rt, n);
@@ -197,7 +197,7 @@ static struct tv eval_node(struct rt *rt, const struct tnode *n) {
     }
 }
 
-struct tv eval(struct rt *rt, const struct tnode *n) {
+struct tv tmpl_eval(struct rt *rt, const struct tnode *n) {
     rt_charge(rt, 1);
     rt_enter(rt);
     rt->line = n->line;

@@ -4,14 +4,14 @@
 
 /* ---- scopes ---- */
 
-struct scope *scope_push(struct rt *rt) {
+struct scope *tmpl_scope_push(struct rt *rt) {
     struct scope *s = rt_new(rt, struct scope, 1);
     s->parent = rt->scope;
     rt->scope = s;
     return s;
 }
 
-void scope_set(struct rt *rt, struct scope *s, int name, struct tv value) {
+void tmpl_scope_set(struct rt *rt, struct scope *s, int name, struct tv value) {
     if (!s) {
         rt->globals[name] = value;
         return;
@@ -34,8 +34,8 @@ void scope_set(struct rt *rt, struct scope *s, int name, struct tv value) {
 
 /* A scope for n's body. */
 static struct scope *scope_for(struct rt *rt, const struct tnode *n) {
-    struct scope *s = scope_push(rt);
-    for (int i = 0; i < n->hidden.n; i++) scope_set(rt, s, n->hidden.names[i], TV_MISSING_V);
+    struct scope *s = tmpl_scope_push(rt);
+    for (int i = 0; i < n->hidden.n; i++) tmpl_scope_set(rt, s, n->hidden.names[i], TV_MISSING_V);
     return s;
 }
 
@@ -54,12 +54,12 @@ static void unpack(struct rt *rt, const struct tnode *target, struct tv value) {
         if (!titer_next(rt, it, &items[i]))
             rt_raise(rt, "ValueError", "not enough values to unpack (expected %d, got %d)", target->n_list, i);
     if (titer_next(rt, it, &extra)) rt_raise(rt, "ValueError", "too many values to unpack (expected %d)", target->n_list);
-    for (int i = 0; i < target->n_list; i++) assign(rt, target->list[i], items[i]);
+    for (int i = 0; i < target->n_list; i++) tmpl_assign(rt, target->list[i], items[i]);
 }
 
 static void assign_attribute(struct rt *rt, const struct tnode *target, struct tv value) {
     struct tnode name = {.kind = TN_NAME, .line = target->line, .name = target->name};
-    struct tv ns = eval(rt, &name);
+    struct tv ns = tmpl_eval(rt, &name);
     if (ns.type != TV_NAMESPACE) rt_raise(rt, "TemplateRuntimeError", "cannot assign attribute on non-namespace object");
     struct str attr = tstr_str(target->str);
     if (str_starts(attr, STR("_")))
@@ -68,8 +68,8 @@ static void assign_attribute(struct rt *rt, const struct tnode *target, struct t
     tdict_set(rt, ns.u.dict, (struct tv){TV_STR, {.s = target->str}}, value);
 }
 
-void assign(struct rt *rt, const struct tnode *target, struct tv value) {
-    if (target->kind == TN_NAME) scope_set(rt, rt->scope, target->name, value);
+void tmpl_assign(struct rt *rt, const struct tnode *target, struct tv value) {
+    if (target->kind == TN_NAME) tmpl_scope_set(rt, rt->scope, target->name, value);
     else if (target->kind == TN_NSREF) assign_attribute(rt, target, value);
     else unpack(rt, target, value);
 }
@@ -81,7 +81,7 @@ static struct tv captured_body(struct rt *rt, const struct tnode *n, enum flow *
     rt->out = tbuf_new(rt);
     struct scope *scope = rt->scope;
     scope_for(rt, n);
-    *out_flow = exec(rt, n->body);
+    *out_flow = tmpl_exec(rt, n->body);
     rt->scope = scope;
     struct tv text = tbuf_value(rt, rt->out);
     rt->out = outer;
@@ -89,7 +89,7 @@ static struct tv captured_body(struct rt *rt, const struct tnode *n, enum flow *
 }
 
 static void put(struct rt *rt, struct tv v) {
-    tbuf_put_str(rt, rt->out, to_str(rt, v).u.s);
+    tbuf_put_str(rt, rt->out, tmpl_to_str(rt, v).u.s);
 }
 
 /* ---- loops ---- */
@@ -123,7 +123,7 @@ static int64_t loop_length(struct rt *rt, struct tloop *l) {
     return l->length = (int64_t)rest.u.list->n + l->index0 + 1 + (l->after.type != TV_MISSING);
 }
 
-struct tv loop_attr(struct rt *rt, struct tloop *l, struct str name) {
+struct tv tmpl_loop_attr(struct rt *rt, struct tloop *l, struct str name) {
     if (str_is(name, "index")) return tv_int(l->index0 + 1);
     if (str_is(name, "index0")) return tv_int(l->index0);
     if (str_is(name, "first")) return tv_bool(l->index0 == 0);
@@ -145,9 +145,9 @@ static bool next_if(struct rt *rt, struct titer *it, struct tv *out) {
     struct titer *source = it->extra.u.iter;
     while (titer_next(rt, source, out)) {
         rt->scope = it->scope;
-        scope_push(rt);
-        assign(rt, it->node->a, *out);
-        bool wanted = tv_truth(rt, eval(rt, it->node->c));
+        tmpl_scope_push(rt);
+        tmpl_assign(rt, it->node->a, *out);
+        bool wanted = tv_truth(rt, tmpl_eval(rt, it->node->c));
         rt->scope = scope;
         if (wanted) return true;
     }
@@ -162,18 +162,18 @@ static struct tv filtered(struct rt *rt, const struct tnode *n, struct tv iterab
 /* Whether a round came to its end: Jinja runs the else part unless one did, even where rounds were broken off. */
 static bool loop_rounds(struct rt *rt, const struct tnode *n, struct tloop *l) {
     bool completed = false;
-    struct scope *outer = rt->scope, *s = scope_push(rt);
+    struct scope *outer = rt->scope, *s = tmpl_scope_push(rt);
     struct tv item, self = {TV_LOOP, {.loop = l}};
     while (loop_advance(rt, l, &item)) {
         if (s->captured) {
             rt->scope = outer;
-            s = scope_push(rt);
+            s = tmpl_scope_push(rt);
         }
         s->n = 0;
-        for (int i = 0; i < n->hidden.n; i++) scope_set(rt, s, n->hidden.names[i], TV_MISSING_V);
-        scope_set(rt, s, NAME_LOOP, self);
-        assign(rt, n->a, item);
-        enum flow flow = exec(rt, n->body);
+        for (int i = 0; i < n->hidden.n; i++) tmpl_scope_set(rt, s, n->hidden.names[i], TV_MISSING_V);
+        tmpl_scope_set(rt, s, NAME_LOOP, self);
+        tmpl_assign(rt, n->a, item);
+        enum flow flow = tmpl_exec(rt, n->body);
         rt->scope = s;
         if (flow == FLOW_BREAK) break;
         completed |= flow == FLOW_NEXT;
@@ -191,8 +191,8 @@ static enum flow run_loop(struct rt *rt, const struct tnode *n, struct tv iterab
     if (n->u.flag) capture(rt);
     if (loop_rounds(rt, n, l) || !n->orelse) return FLOW_NEXT;
     struct scope *outer = rt->scope;
-    scope_push(rt);
-    enum flow flow = exec(rt, n->orelse);
+    tmpl_scope_push(rt);
+    enum flow flow = tmpl_exec(rt, n->orelse);
     rt->scope = outer;
     return flow;
 }
@@ -249,8 +249,8 @@ static struct tv make_macro(struct rt *rt, const struct tnode *n, struct str nam
 }
 
 static enum flow exec_call_block(struct rt *rt, const struct tnode *n) {
-    struct tv caller = make_macro(rt, n, STR("caller")), f = eval(rt, n->a->a);
-    struct tcall call = eval_args(rt, n->a->args), with = call;
+    struct tv caller = make_macro(rt, n, STR("caller")), f = tmpl_eval(rt, n->a->a);
+    struct tcall call = tmpl_eval_args(rt, n->a->args), with = call;
     with.kw = rt_new(rt, struct tv, call.n_kw + 1);
     with.kw_names = rt_new(rt, struct str, call.n_kw + 1);
     for (int i = 0; i < call.n_kw; i++) {
@@ -261,18 +261,18 @@ static enum flow exec_call_block(struct rt *rt, const struct tnode *n) {
     with.kw_names[call.n_kw] = STR("caller");
     with.n_kw++;
     rt->line = n->line;
-    put(rt, call_value(rt, f, &with));
+    put(rt, tmpl_call_value(rt, f, &with));
     return FLOW_NEXT;
 }
 
-struct tv call_block(struct rt *rt, const struct tnode *n) {
+struct tv tmpl_call_block(struct rt *rt, const struct tnode *n) {
     struct tbuf *outer = rt->out;
     struct scope *scope = rt->scope;
     rt->out = tbuf_new(rt);
     rt->scope = NULL;
     scope_for(rt, n);
     rt_enter(rt);
-    exec(rt, n->body);
+    tmpl_exec(rt, n->body);
     rt_leave(rt);
     struct tv text = tbuf_value(rt, rt->out);
     rt->scope = scope;
@@ -285,7 +285,7 @@ static enum flow exec_block(struct rt *rt, const struct tnode *n) {
     struct scope *scope = rt->scope;
     if (!n->u.flag) rt->scope = NULL;
     scope_for(rt, n);
-    exec(rt, n->body);
+    tmpl_exec(rt, n->body);
     rt->scope = scope;
     return FLOW_NEXT;
 }
@@ -305,7 +305,7 @@ static enum flow exec_generation(struct rt *rt, const struct tnode *n) {
     struct scope *scope = rt->scope;
     scope_for(rt, n);
     size_t begin = rt->out->used;
-    exec(rt, n->body);
+    tmpl_exec(rt, n->body);
     if (rt->out == rt->root_out) note_generation(rt, begin, rt->out->used);
     rt->scope = scope;
     return FLOW_NEXT;
@@ -315,35 +315,36 @@ static enum flow exec_generation(struct rt *rt, const struct tnode *n) {
 
 static enum flow exec_if(struct rt *rt, const struct tnode *n) {
     for (int i = 0; i < n->n_list; i += 2)
-        if (tv_truth(rt, eval(rt, n->list[i]))) return exec(rt, n->list[i + 1]);
-    return n->orelse ? exec(rt, n->orelse) : FLOW_NEXT;
+        if (tv_truth(rt, tmpl_eval(rt, n->list[i]))) return tmpl_exec(rt, n->list[i + 1]);
+    return n->orelse ? tmpl_exec(rt, n->orelse) : FLOW_NEXT;
 }
 
 static enum flow exec_with(struct rt *rt, const struct tnode *n) {
     struct scope *outer = rt->scope, *inner = scope_for(rt, n);
     for (int i = 0; i < n->n_list; i += 2) {
         rt->scope = outer;
-        struct tv value = eval(rt, n->list[i + 1]);
+        struct tv value = tmpl_eval(rt, n->list[i + 1]);
         rt->scope = inner;
-        assign(rt, n->list[i], value);
+        tmpl_assign(rt, n->list[i], value);
     }
-    enum flow flow = exec(rt, n->body);
+    enum flow flow = tmpl_exec(rt, n->body);
     rt->scope = outer;
     return flow;
 }
 
 static enum flow exec_scope(struct rt *rt, const struct tnode *n) {
-    if (tv_truth(rt, eval(rt, n->a))) rt_raise(rt, "TemplateRuntimeError", "autoescape is not supported: chat templates render plain text");
+    if (tv_truth(rt, tmpl_eval(rt, n->a)))
+        rt_raise(rt, "TemplateRuntimeError", "autoescape is not supported: chat templates render plain text");
     struct scope *scope = rt->scope;
     scope_for(rt, n);
-    enum flow flow = exec(rt, n->body);
+    enum flow flow = tmpl_exec(rt, n->body);
     rt->scope = scope;
     return flow;
 }
 
 static enum flow exec_body(struct rt *rt, const struct tnode *n) {
     for (int i = 0; i < n->n_list; i++) {
-        enum flow flow = exec(rt, n->list[i]);
+        enum flow flow = tmpl_exec(rt, n->list[i]);
         if (flow != FLOW_NEXT) return flow;
     }
     return FLOW_NEXT;
@@ -353,8 +354,8 @@ static enum flow exec_captured(struct rt *rt, const struct tnode *n) {
     enum flow flow;
     struct tv text = captured_body(rt, n, &flow);
     if (flow != FLOW_NEXT) return flow;
-    text = eval_filter_chain(rt, n->b, text);
-    if (n->kind == TN_SET_BLOCK) assign(rt, n->a, text);
+    text = tmpl_eval_filter_chain(rt, n->b, text);
+    if (n->kind == TN_SET_BLOCK) tmpl_assign(rt, n->a, text);
     else if (text.type != TV_STR) rt_raise(rt, "TypeError", "sequence item 0: expected str instance, %s found", tv_type_name(text));
     else put(rt, text);
     return FLOW_NEXT;
@@ -363,14 +364,14 @@ static enum flow exec_captured(struct rt *rt, const struct tnode *n) {
 static enum flow exec_node(struct rt *rt, const struct tnode *n) {
     switch (n->kind) {
     case TN_TEXT: tbuf_put_str(rt, rt->out, n->str); return FLOW_NEXT;
-    case TN_PRINT: put(rt, eval(rt, n->a)); return FLOW_NEXT;
+    case TN_PRINT: put(rt, tmpl_eval(rt, n->a)); return FLOW_NEXT;
     case TN_IF: return exec_if(rt, n);
-    case TN_FOR: return run_loop(rt, n, eval(rt, n->b), 0);
-    case TN_SET: assign(rt, n->a, eval(rt, n->b)); return FLOW_NEXT;
+    case TN_FOR: return run_loop(rt, n, tmpl_eval(rt, n->b), 0);
+    case TN_SET: tmpl_assign(rt, n->a, tmpl_eval(rt, n->b)); return FLOW_NEXT;
     case TN_SET_BLOCK:
     case TN_FILTER_BLOCK: return exec_captured(rt, n);
     case TN_WITH: return exec_with(rt, n);
-    case TN_MACRO: scope_set(rt, rt->scope, n->name, make_macro(rt, n, rt->t->names[n->name])); return FLOW_NEXT;
+    case TN_MACRO: tmpl_scope_set(rt, rt->scope, n->name, make_macro(rt, n, rt->t->names[n->name])); return FLOW_NEXT;
     case TN_CALL_BLOCK: return exec_call_block(rt, n);
     case TN_BREAK: return FLOW_BREAK;
     case TN_CONTINUE: return FLOW_CONTINUE;
@@ -383,7 +384,7 @@ static enum flow exec_node(struct rt *rt, const struct tnode *n) {
     }
 }
 
-enum flow exec(struct rt *rt, const struct tnode *n) {
+enum flow tmpl_exec(struct rt *rt, const struct tnode *n) {
     rt_charge(rt, 1);
     rt_enter(rt);
     rt->line = n->line;

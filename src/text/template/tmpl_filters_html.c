@@ -1,4 +1,4 @@
-/* Filters for markup, and the rarely used rest: escape, striptags, urlencode, xmlattr, wordwrap, pprint. */
+/* Filters for markup: escape, striptags, urlencode. */
 #include "text/template/tmpl_rt.h"
 #include "text/template/tmpl_unicode.h"
 
@@ -19,7 +19,7 @@ static const char *entity(char c) {
 }
 
 static struct tv force_escape(struct rt *rt, struct tv v) {
-    const struct tstr *s = to_str(rt, v).u.s;
+    const struct tstr *s = tmpl_to_str(rt, v).u.s;
     struct tbuf *b = tbuf_new(rt);
     rt_charge_bytes(rt, s->n * 2);
     size_t plain = 0;
@@ -36,13 +36,13 @@ static struct tv force_escape(struct rt *rt, struct tv v) {
     return out;
 }
 
-struct tv escape_html(struct rt *rt, struct tv v) {
+struct tv tmpl_escape_html(struct rt *rt, struct tv v) {
     return v.type == TV_STR && v.u.s->markup ? v : force_escape(rt, v);
 }
 
 FILTER(f_escape) {
     UNUSED;
-    return escape_html(rt, self);
+    return tmpl_escape_html(rt, self);
 }
 FILTER(f_forceescape) {
     UNUSED;
@@ -51,7 +51,7 @@ FILTER(f_forceescape) {
 
 FILTER(f_safe) {
     UNUSED;
-    struct tv s = to_str(rt, self), v = tv_sub(rt, s.u.s, 0, s.u.s->n);
+    struct tv s = tmpl_to_str(rt, self), v = tv_sub(rt, s.u.s, 0, s.u.s->n);
     v.u.s->markup = true;
     return v;
 }
@@ -83,7 +83,8 @@ static uint32_t entity_code(struct str name) {
     int64_t code = 0;
     if (name.n > 1 && name.p[0] == '#') {
         bool hex = name.n > 2 && (name.p[1] | 32) == 'x', overflow;
-        if (!number_parse_int(str_from(name, hex ? 2 : 1), hex ? 16 : 10, &code, &overflow) || overflow || code <= 0 || code > 0x10FFFF)
+        if (!tmpl_number_parse_int(str_from(name, hex ? 2 : 1), hex ? 16 : 10, &code, &overflow) || overflow || code <= 0 ||
+            code > 0x10FFFF)
             return 0;
         return code >= 0xD800 && code < 0xE000 ? UTF8_INVALID : (uint32_t)code;
     }
@@ -110,19 +111,19 @@ static struct tv unescape_entities(struct rt *rt, struct tv v) {
 
 FILTER(f_striptags) {
     UNUSED;
-    struct tv s = to_str(rt, self);
+    struct tv s = tmpl_to_str(rt, self);
     rt_charge_chars(rt, s.u.s->n * 2);
     s = cut_between(rt, cut_between(rt, s, STR("<!--"), STR("-->")), STR("<"), STR(">"));
     struct tcall none = {0};
-    struct tv words = builtin_call(rt, builtin_lookup(tmpl_methods_str, STR("split")), s, &none);
-    return unescape_entities(rt, str_join(rt, tv_str_const(rt, " ").u.s, words, false));
+    struct tv words = tmpl_builtin_call(rt, tmpl_builtin_lookup(tmpl_methods_str, STR("split")), s, &none);
+    return unescape_entities(rt, tmpl_str_join(rt, tv_str_const(rt, " ").u.s, words, false));
 }
 
 /* ---- urlencode ---- */
 
 static void url_quote(struct rt *rt, struct tbuf *b, struct tv v, bool query) {
     static const char hex[] = "0123456789ABCDEF";
-    const struct tstr *s = to_str(rt, v).u.s;
+    const struct tstr *s = tmpl_to_str(rt, v).u.s;
     rt_charge_chars(rt, s->n);
     for (size_t i = 0; i < s->n; i++) {
         unsigned char c = (unsigned char)s->p[i];
@@ -159,48 +160,6 @@ FILTER(f_urlencode) {
     return tbuf_value(rt, b);
 }
 
-/* ---- xmlattr ---- */
-
-FILTER(f_xmlattr) {
-    UNUSED;
-    if (self.type == TV_UNDEF) tv_undef_raise(rt, self);
-    if (self.type != TV_DICT) rt_raise(rt, "AttributeError", "'%s' object has no attribute 'items'", tv_type_name(self));
-    struct tbuf *b = tbuf_new(rt);
-    const struct tdict *d = self.u.dict;
-    bool space = arg_bool(rt, args[0], true);
-    for (size_t i = 0; i < d->n; i++) {
-        if (d->values[i].type == TV_NONE || d->values[i].type == TV_UNDEF) continue;
-        struct str key = tstr_str(need_str(rt, d->keys[i], "an attribute name"));
-        for (size_t k = 0; k < key.n; k++)
-            if (strchr(" \t\n\r\f\v/>=", key.p[k]))
-                rt_raise(rt, "ValueError", "Invalid character in attribute name: %.*s", STR_ARG(tv_str(to_repr(rt, d->keys[i]))));
-        if (b->used || space) tbuf_puts(rt, b, " ");
-        space = false;
-        tbuf_put_str(rt, b, escape_html(rt, d->keys[i]).u.s);
-        tbuf_puts(rt, b, "=\"");
-        tbuf_put_str(rt, b, escape_html(rt, d->values[i]).u.s);
-        tbuf_puts(rt, b, "\"");
-    }
-    return tbuf_value(rt, b);
-}
-
-FILTER(f_wordwrap) {
-    UNUSED;
-    if (self.type == TV_UNDEF) tv_undef_raise(rt, self);
-    if (self.type != TV_STR) rt_raise(rt, "AttributeError", "'%s' object has no attribute 'splitlines'", tv_type_name(self));
-    return str_wordwrap(rt, self.u.s, args);
-}
-
-FILTER(f_pprint) {
-    UNUSED;
-    return to_pretty(rt, self);
-}
-
-FILTER(f_urlize) {
-    UNUSED;
-    rt_raise(rt, "TemplateRuntimeError", "the filter urlize is not supported: chat templates render plain text");
-}
-
 const struct builtin tmpl_filters_html[] = {
     {"safe", f_safe, ""},
     {"e", f_escape, ""},
@@ -208,9 +167,5 @@ const struct builtin tmpl_filters_html[] = {
     {"forceescape", f_forceescape, ""},
     {"striptags", f_striptags, ""},
     {"urlencode", f_urlencode, ""},
-    {"xmlattr", f_xmlattr, "autospace?"},
-    {"wordwrap", f_wordwrap, "width? break_long_words? wrapstring? break_on_hyphens?"},
-    {"pprint", f_pprint, ""},
-    {"urlize", f_urlize, "*"},
     {NULL, NULL, NULL},
 };

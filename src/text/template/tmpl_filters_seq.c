@@ -12,7 +12,7 @@ static struct tcall *keep_call(struct rt *rt, const struct tcall *call) {
 }
 
 static struct tv fold_case(struct rt *rt, struct tv v, bool case_sensitive) {
-    return v.type == TV_STR && !case_sensitive ? str_map_case(rt, v.u.s, 'l') : v;
+    return v.type == TV_STR && !case_sensitive ? tmpl_str_map_case(rt, v.u.s, 'l') : v;
 }
 
 FILTER(f_length) {
@@ -40,7 +40,7 @@ FILTER(f_last) {
         struct tv all = tv_to_list(rt, self, TV_LIST);
         return all.u.list->items[n - 1];
     }
-    return op_getitem(rt, self, tv_int(n - 1));
+    return tmpl_op_getitem(rt, self, tv_int(n - 1));
 }
 
 FILTER(f_random) {
@@ -53,7 +53,7 @@ FILTER(f_random) {
 static bool next_path(struct rt *rt, struct titer *it, struct tv *out) {
     struct tv item;
     if (!titer_next(rt, it->source.u.iter, &item)) return false;
-    *out = op_path(rt, item, it->extra, TV_MISSING_V);
+    *out = tmpl_op_path(rt, item, it->extra, TV_MISSING_V);
     return true;
 }
 
@@ -65,10 +65,10 @@ static struct tv map_path(struct rt *rt, struct tv v, struct tv path) {
 
 FILTER(f_join) {
     UNUSED;
-    struct tv sep = args[0].type == TV_MISSING ? tv_str_const(rt, "") : to_str(rt, args[0]);
+    struct tv sep = args[0].type == TV_MISSING ? tv_str_const(rt, "") : tmpl_to_str(rt, args[0]);
     struct tstr plain = *sep.u.s;
     plain.markup = false;
-    return str_join(rt, &plain, map_path(rt, self, args[1]), true);
+    return tmpl_str_join(rt, &plain, map_path(rt, self, args[1]), true);
 }
 
 /* ---- map, select, reject ---- */
@@ -86,8 +86,8 @@ static struct tv keyword(const struct tcall *call, const char *name) {
 }
 
 static const struct builtin *need_builtin(struct rt *rt, enum builtin_table table, struct tv name) {
-    struct str text = tv_str(to_str(rt, name));
-    const struct builtin *f = builtin_find(table, text);
+    struct str text = tv_str(tmpl_to_str(rt, name));
+    const struct builtin *f = tmpl_builtin_find(table, text);
     if (!f) rt_raise(rt, "TemplateRuntimeError", "No %s named '%.*s'.", table == BUILTIN_FILTER ? "filter" : "test", STR_ARG(text));
     return f;
 }
@@ -114,12 +114,12 @@ static bool next_map(struct rt *rt, struct titer *it, struct tv *out) {
     struct tv item;
     if (!titer_next(rt, source, &item)) return false;
     if (by_path) {
-        *out = op_path(rt, item, path, keyword(call, "default"));
+        *out = tmpl_op_path(rt, item, path, keyword(call, "default"));
         return true;
     }
     if (!it->func) it->func = need_builtin(rt, BUILTIN_FILTER, call->pos[0]);
     struct tcall rest = skip_args(call, 1);
-    *out = builtin_call(rt, it->func, item, &rest);
+    *out = tmpl_builtin_call(rt, it->func, item, &rest);
     return true;
 }
 
@@ -135,11 +135,11 @@ static bool next_select(struct rt *rt, struct titer *it, struct tv *out) {
     int off = (int)it->position;
     if (it->call->n_pos < off) rt_raise(rt, "FilterArgumentError", "Missing parameter for attribute name");
     while (titer_next(rt, source, out)) {
-        struct tv v = off ? op_path(rt, *out, it->call->pos[0], TV_MISSING_V) : *out;
+        struct tv v = off ? tmpl_op_path(rt, *out, it->call->pos[0], TV_MISSING_V) : *out;
         if (it->call->n_pos > off) {
             if (!it->func) it->func = need_builtin(rt, BUILTIN_TEST, it->call->pos[off]);
             struct tcall rest = skip_args(it->call, off + 1);
-            v = builtin_call(rt, it->func, v, &rest);
+            v = tmpl_builtin_call(rt, it->func, v, &rest);
         }
         if (tv_truth(rt, v) != it->negate) return true;
     }
@@ -189,7 +189,7 @@ static bool next_unique(struct rt *rt, struct titer *it, struct tv *out) {
     if (!it->count++) it->source = (struct tv){TV_ITER, {.iter = tv_iter(rt, it->source)}};
     while (titer_next(rt, it->source.u.iter, out)) {
         struct tv path = it->call->n_pos ? it->call->pos[0] : TV_NONE_V;
-        struct tv key = fold_case(rt, op_path(rt, *out, path, TV_MISSING_V), it->negate);
+        struct tv key = fold_case(rt, tmpl_op_path(rt, *out, path, TV_MISSING_V), it->negate);
         if (tdict_get(rt, it->extra.u.dict, key)) continue;
         tdict_set(rt, it->extra.u.dict, key, TV_NONE_V);
         return true;
@@ -209,10 +209,11 @@ static struct tcall *carry(struct rt *rt, const struct tv *values, int n) {
 FILTER(f_unique) {
     UNUSED;
     struct tv seen = {TV_DICT, {.dict = tdict_new(rt)}};
-    return tv_iter_lazy(
-        rt,
-        (struct titer){
-            .next = next_unique, .source = self, .call = carry(rt, &args[1], 1), .extra = seen, .negate = arg_bool(rt, args[0], false)});
+    return tv_iter_lazy(rt, (struct titer){.next = next_unique,
+                                           .source = self,
+                                           .call = carry(rt, &args[1], 1),
+                                           .extra = seen,
+                                           .negate = tmpl_arg_bool(rt, args[0], false)});
 }
 
 /* extra: the batch being filled */
@@ -233,7 +234,7 @@ static bool next_batch(struct rt *rt, struct titer *it, struct tv *out) {
     it->extra = tv_list_new(rt, TV_LIST, 0);
     if (!out->u.list->n) return false;
     bool fills = fill.type != TV_NONE && fill.type != TV_MISSING;
-    for (int64_t i = (int64_t)out->u.list->n; fills && i < need_int(rt, size); i++) {
+    for (int64_t i = (int64_t)out->u.list->n; fills && i < tmpl_need_int(rt, size); i++) {
         rt_charge(rt, 1);
         tv_list_push(rt, out->u.list, fill);
     }
@@ -246,7 +247,7 @@ FILTER(f_batch) {
 }
 
 static bool next_slice(struct rt *rt, struct titer *it, struct tv *out) {
-    int64_t slices = need_int(rt, it->call->pos[0]), i = it->count++;
+    int64_t slices = tmpl_need_int(rt, it->call->pos[0]), i = it->count++;
     if (i == 0) {
         it->source = tv_to_list(rt, it->source, TV_LIST);
         if (slices == 0) rt_raise(rt, "ZeroDivisionError", "integer division or modulo by zero");
@@ -277,13 +278,13 @@ static bool next_reverse(struct rt *rt, struct titer *it, struct tv *out) {
 
 FILTER(f_reverse) {
     UNUSED;
-    if (self.type == TV_STR) return op_slice(rt, self, TV_NONE_V, TV_NONE_V, tv_int(-1));
+    if (self.type == TV_STR) return tmpl_op_slice(rt, self, TV_NONE_V, TV_NONE_V, tv_int(-1));
     if (!tv_is_iterable(self)) rt_raise(rt, "FilterArgumentError", "argument must be iterable");
     struct tv all = tv_to_list(rt, self, TV_LIST);
     if (self.type != TV_ITER)
         return tv_iter_lazy(
             rt, (struct titer){.next = next_reverse, .source = all, .position = all.u.list->n, .type_name = "list_reverseiterator"});
-    return op_slice(rt, all, TV_NONE_V, TV_NONE_V, tv_int(-1));
+    return tmpl_op_slice(rt, all, TV_NONE_V, TV_NONE_V, tv_int(-1));
 }
 
 /* ---- sorting: a stable merge sort over keys ---- */
@@ -329,14 +330,14 @@ static struct tv sort_by(struct rt *rt, const struct tlist *items, struct tv *ke
 static struct tv multi_key(struct rt *rt, struct tv item, struct tv paths, bool case_sensitive) {
     struct tv key = tv_list_new(rt, TV_LIST, 1);
     if (paths.type != TV_STR) {
-        tv_list_push(rt, key.u.list, fold_case(rt, op_path(rt, item, paths, TV_MISSING_V), case_sensitive));
+        tv_list_push(rt, key.u.list, fold_case(rt, tmpl_op_path(rt, item, paths, TV_MISSING_V), case_sensitive));
         return key;
     }
     for (size_t from = 0; from <= paths.u.s->n;) {
         size_t end = str_find_char(tv_str(paths), ',', from);
         if (end == STR_NONE) end = paths.u.s->n;
         struct tv path = tv_sub(rt, paths.u.s, from, end - from);
-        tv_list_push(rt, key.u.list, fold_case(rt, op_path(rt, item, path, TV_MISSING_V), case_sensitive));
+        tv_list_push(rt, key.u.list, fold_case(rt, tmpl_op_path(rt, item, path, TV_MISSING_V), case_sensitive));
         from = end + 1;
     }
     return key;
@@ -344,16 +345,16 @@ static struct tv multi_key(struct rt *rt, struct tv item, struct tv paths, bool 
 
 FILTER(f_sort) {
     UNUSED;
-    bool case_sensitive = arg_bool(rt, args[1], false);
+    bool case_sensitive = tmpl_arg_bool(rt, args[1], false);
     struct tv all = tv_to_list(rt, self, TV_LIST);
     struct tv *keys = rt_new(rt, struct tv, all.u.list->n);
     for (size_t i = 0; i < all.u.list->n; i++) keys[i] = multi_key(rt, all.u.list->items[i], args[2], case_sensitive);
-    return sort_by(rt, all.u.list, keys, arg_bool(rt, args[0], false));
+    return sort_by(rt, all.u.list, keys, tmpl_arg_bool(rt, args[0], false));
 }
 
 FILTER(f_dictsort) {
     UNUSED;
-    bool case_sensitive = arg_bool(rt, args[0], false), by_value = false;
+    bool case_sensitive = tmpl_arg_bool(rt, args[0], false), by_value = false;
     if (args[1].type != TV_MISSING) {
         by_value = args[1].type == TV_STR && str_is(tv_str(args[1]), "value");
         if (!by_value && !(args[1].type == TV_STR && str_is(tv_str(args[1]), "key")))
@@ -368,18 +369,18 @@ FILTER(f_dictsort) {
         tv_list_push(rt, items.u.list, tv_pair(rt, d->keys[i], d->values[i]));
         keys[i] = fold_case(rt, by_value ? d->values[i] : d->keys[i], case_sensitive);
     }
-    return sort_by(rt, items.u.list, keys, arg_bool(rt, args[2], false));
+    return sort_by(rt, items.u.list, keys, tmpl_arg_bool(rt, args[2], false));
 }
 
 FILTER(f_groupby) {
     UNUSED;
-    bool case_sensitive = arg_bool(rt, args[2], false);
+    bool case_sensitive = tmpl_arg_bool(rt, args[2], false);
     struct tv all = tv_to_list(rt, self, TV_LIST), out = tv_list_new(rt, TV_LIST, 4);
     size_t n = all.u.list->n;
     struct tv *keys = rt_new(rt, struct tv, n);
     struct tv order = tv_list_new(rt, TV_LIST, n);
     for (size_t i = 0; i < n; i++) {
-        keys[i] = fold_case(rt, op_path(rt, all.u.list->items[i], args[0], args[1]), case_sensitive);
+        keys[i] = fold_case(rt, tmpl_op_path(rt, all.u.list->items[i], args[0], args[1]), case_sensitive);
         tv_list_push(rt, order.u.list, tv_int((int64_t)i));
     }
     order = sort_by(rt, order.u.list, keys, false);
@@ -389,7 +390,7 @@ FILTER(f_groupby) {
         for (; i < n && tv_eq(rt, keys[order.u.list->items[i].u.i], keys[first]); i++)
             tv_list_push(rt, group.u.list, all.u.list->items[order.u.list->items[i].u.i]);
         if (!group.u.list->n) tv_list_push(rt, group.u.list, all.u.list->items[order.u.list->items[i++].u.i]); /* NaN equals nothing */
-        struct tv key = case_sensitive ? keys[first] : op_path(rt, all.u.list->items[first], args[0], args[1]);
+        struct tv key = case_sensitive ? keys[first] : tmpl_op_path(rt, all.u.list->items[first], args[0], args[1]);
         struct tv pair = tv_pair(rt, key, group);
         pair.u.list->is_group = true;
         tv_list_push(rt, out.u.list, pair);
@@ -399,12 +400,12 @@ FILTER(f_groupby) {
 
 static struct tv extreme(struct rt *rt, struct tv self, const struct tv *args, bool want_max) {
     struct titer *it = tv_iter(rt, self);
-    bool case_sensitive = arg_bool(rt, args[0], false);
+    bool case_sensitive = tmpl_arg_bool(rt, args[0], false);
     struct tv best, item;
     if (!titer_next(rt, it, &best)) return tv_undef_hint(rt, STR("No aggregated item, sequence was empty."));
-    struct tv best_key = fold_case(rt, op_path(rt, best, args[1], TV_MISSING_V), case_sensitive);
+    struct tv best_key = fold_case(rt, tmpl_op_path(rt, best, args[1], TV_MISSING_V), case_sensitive);
     while (titer_next(rt, it, &item)) {
-        struct tv key = fold_case(rt, op_path(rt, item, args[1], TV_MISSING_V), case_sensitive);
+        struct tv key = fold_case(rt, tmpl_op_path(rt, item, args[1], TV_MISSING_V), case_sensitive);
         if (tv_compare(rt, key, best_key, want_max ? ">" : "<") != (want_max ? 1 : -1)) continue;
         best = item;
         best_key = key;
@@ -426,7 +427,7 @@ FILTER(f_sum) {
     struct tv total = args[1].type == TV_MISSING ? tv_int(0) : args[1], item;
     struct titer *it = tv_iter(rt, map_path(rt, self, args[0]));
     if (total.type == TV_STR) rt_raise(rt, "TypeError", "sum() can't sum strings [use ''.join(seq) instead]");
-    while (titer_next(rt, it, &item)) total = op_binary(rt, TK_ADD, total, item);
+    while (titer_next(rt, it, &item)) total = tmpl_op_binary(rt, TK_ADD, total, item);
     return total;
 }
 

@@ -17,46 +17,46 @@ static struct tv like(struct tv self, struct tv v) {
 
 FILTER(f_upper) {
     UNUSED;
-    return like(self, str_map_case(rt, to_str(rt, self).u.s, 'u'));
+    return like(self, tmpl_str_map_case(rt, tmpl_to_str(rt, self).u.s, 'u'));
 }
 FILTER(f_lower) {
     UNUSED;
-    return like(self, str_map_case(rt, to_str(rt, self).u.s, 'l'));
+    return like(self, tmpl_str_map_case(rt, tmpl_to_str(rt, self).u.s, 'l'));
 }
 FILTER(f_capitalize) {
     UNUSED;
-    return like(self, str_map_case(rt, to_str(rt, self).u.s, 'c'));
+    return like(self, tmpl_str_map_case(rt, tmpl_to_str(rt, self).u.s, 'c'));
 }
 FILTER(f_trim) {
     UNUSED;
-    return str_strip(rt, to_str(rt, self).u.s, args[0], true, true);
+    return tmpl_str_strip(rt, tmpl_to_str(rt, self).u.s, args[0], true, true);
 }
 FILTER(f_string) {
     UNUSED;
-    return to_str(rt, self);
+    return tmpl_to_str(rt, self);
 }
 FILTER(f_tojson) {
     UNUSED;
-    return to_json(rt, self, args);
+    return tmpl_to_json(rt, self, args);
 }
 
 FILTER(f_replace) {
     UNUSED;
-    struct tv s = to_str(rt, self), from = to_str(rt, args[0]), to = to_str(rt, args[1]);
-    int64_t count = args[2].type == TV_NONE ? -1 : arg_int(rt, args[2], -1);
-    return str_replace(rt, s.u.s, from.u.s, to.u.s, count);
+    struct tv s = tmpl_to_str(rt, self), from = tmpl_to_str(rt, args[0]), to = tmpl_to_str(rt, args[1]);
+    int64_t count = args[2].type == TV_NONE ? -1 : tmpl_arg_int(rt, args[2], -1);
+    return tmpl_str_replace(rt, s.u.s, from.u.s, to.u.s, count);
 }
 
 FILTER(f_default) {
     UNUSED;
-    bool use = self.type == TV_UNDEF || (arg_bool(rt, args[1], false) && !tv_truth(rt, self));
+    bool use = self.type == TV_UNDEF || (tmpl_arg_bool(rt, args[1], false) && !tv_truth(rt, self));
     if (!use) return self;
     return args[0].type == TV_MISSING ? tv_str_const(rt, "") : args[0];
 }
 
 FILTER(f_center) {
     UNUSED;
-    return like(self, str_center(rt, to_str(rt, self).u.s, arg_int(rt, args[0], 80), tv_str_const(rt, " ").u.s, 'c'));
+    return like(self, tmpl_str_center(rt, tmpl_to_str(rt, self).u.s, tmpl_arg_int(rt, args[0], 80), tv_str_const(rt, " ").u.s, 'c'));
 }
 
 /* ---- title: Jinja's own idea of a word ---- */
@@ -67,7 +67,7 @@ static bool begins_word(uint32_t code) {
 
 FILTER(f_title) {
     UNUSED;
-    const struct tstr *s = to_str(rt, self).u.s;
+    const struct tstr *s = tmpl_to_str(rt, self).u.s;
     struct tbuf *b = tbuf_new(rt);
     rt_charge_chars(rt, s->n);
     for (size_t i = 0, end; i < s->n; i = end) {
@@ -75,8 +75,8 @@ FILTER(f_title) {
         size_t first = utf8_decode(s->p + i, s->n - i, &code);
         end = i + first;
         for (size_t n; end < s->n && !begins_word(code); end += n) n = utf8_decode(s->p + end, s->n - end, &code);
-        tbuf_put_str(rt, b, str_map_case(rt, tv_sub(rt, s, i, first).u.s, 'u').u.s);
-        tbuf_put_str(rt, b, str_map_case(rt, tv_sub(rt, s, i + first, end - i - first).u.s, 'l').u.s);
+        tbuf_put_str(rt, b, tmpl_str_map_case(rt, tv_sub(rt, s, i, first).u.s, 'u').u.s);
+        tbuf_put_str(rt, b, tmpl_str_map_case(rt, tv_sub(rt, s, i + first, end - i - first).u.s, 'l').u.s);
     }
     return like(self, tbuf_value(rt, b));
 }
@@ -101,14 +101,14 @@ FILTER(f_int) {
     if (self.type == TV_BIG) return self;
     if (self.type == TV_FLOAT) return float_to_int(rt, self.u.f, absent, false);
     if (self.type != TV_STR) return absent;
-    int64_t base = arg_int(rt, args[1], 10), value;
+    int64_t base = tmpl_arg_int(rt, args[1], 10), value;
     bool overflow, base_ok = base == 0 || (base >= 2 && base <= 36);
-    if (base_ok && number_parse_int(tv_str(self), (int)base, &value, &overflow)) {
+    if (base_ok && tmpl_number_parse_int(tv_str(self), (int)base, &value, &overflow)) {
         if (overflow) rt_raise(rt, "OverflowError", "the result needs an integer of more than 64 bits");
         return tv_int(value);
     }
     double f;
-    return number_parse_float(tv_str(self), &f) ? float_to_int(rt, f, absent, true) : absent;
+    return tmpl_number_parse_float(tv_str(self), &f) ? float_to_int(rt, f, absent, true) : absent;
 }
 
 FILTER(f_float) {
@@ -116,7 +116,7 @@ FILTER(f_float) {
     double f;
     if (self.type == TV_UNDEF) tv_undef_raise(rt, self);
     if (tv_is_num(self)) return tv_float(tv_as_float(self));
-    if ((self.type == TV_STR || self.type == TV_BIG) && number_parse_float(tv_str(self), &f)) return tv_float(f);
+    if ((self.type == TV_STR || self.type == TV_BIG) && tmpl_number_parse_float(tv_str(self), &f)) return tv_float(f);
     return args[0].type == TV_MISSING ? tv_float(0) : args[0];
 }
 
@@ -125,7 +125,7 @@ FILTER(f_abs) {
     if (self.type == TV_UNDEF) rt_raise(rt, "TypeError", "bad operand type for abs(): 'Undefined'");
     if (self.type == TV_FLOAT) return tv_float(fabs(self.u.f));
     if (!tv_is_int(self)) rt_raise(rt, "TypeError", "bad operand type for abs(): '%s'", tv_type_name(self));
-    return tv_as_int(self) < 0 ? op_negate(rt, self) : tv_int(tv_as_int(self));
+    return tv_as_int(self) < 0 ? tmpl_op_negate(rt, self) : tv_int(tv_as_int(self));
 }
 
 static double round_float(struct rt *rt, double f, int64_t digits) {
@@ -154,16 +154,16 @@ static int64_t round_int(struct rt *rt, int64_t i, int64_t digits) {
     if (digits < -18) return 0;
     int64_t scale = 1;
     for (int64_t k = 0; k < -digits; k++) scale *= 10;
-    struct tv down = op_binary(rt, TK_FLOORDIV, tv_int(i), tv_int(scale));
+    struct tv down = tmpl_op_binary(rt, TK_FLOORDIV, tv_int(i), tv_int(scale));
     int64_t q = down.u.i, rest = i - q * scale;
     if (rest * 2 > scale || (rest * 2 == scale && q % 2 != 0)) q++;
-    return op_binary(rt, TK_MUL, tv_int(q), tv_int(scale)).u.i;
+    return tmpl_op_binary(rt, TK_MUL, tv_int(q), tv_int(scale)).u.i;
 }
 
 FILTER(f_round) {
     UNUSED;
     struct str method = args[1].type == TV_MISSING ? STR("common") : args[1].type == TV_STR ? tv_str(args[1]) : STR("");
-    int64_t digits = arg_int(rt, args[0], 0);
+    int64_t digits = tmpl_arg_int(rt, args[0], 0);
     bool up = str_is(method, "ceil");
     if (!up && !str_is(method, "common") && !str_is(method, "floor"))
         rt_raise(rt, "FilterArgumentError", "method must be common, ceil or floor");
@@ -174,35 +174,9 @@ FILTER(f_round) {
     if (!tv_is_num(self)) rt_raise(rt, "TypeError", "type %s doesn't define __round__ method", tv_type_name(self));
     if (str_is(method, "common"))
         return self.type == TV_FLOAT ? tv_float(round_float(rt, self.u.f, digits)) : tv_int(round_int(rt, tv_as_int(self), digits));
-    struct tv scale = op_binary(rt, TK_POW, tv_int(10), tv_int(digits)), scaled = op_binary(rt, TK_MUL, self, scale);
+    struct tv scale = tmpl_op_binary(rt, TK_POW, tv_int(10), tv_int(digits)), scaled = tmpl_op_binary(rt, TK_MUL, self, scale);
     double whole = up ? ceil(tv_as_float(scaled)) : floor(tv_as_float(scaled));
     return tv_float((whole == 0 ? 0 : whole) / tv_as_float(scale)); /* there a whole number, which has no negative zero */
-}
-
-FILTER(f_filesizeformat) {
-    UNUSED;
-    static const char *const decimal[] = {"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"}, *const binary[] = {"KiB", "MiB", "GiB", "TiB",
-                                                                                                              "PiB", "EiB", "ZiB", "YiB"};
-    double bytes;
-    if (self.type == TV_UNDEF) tv_undef_raise(rt, self);
-    if (tv_is_num(self)) bytes = tv_as_float(self);
-    else if (self.type != TV_STR)
-        rt_raise(rt, "TypeError", "float() argument must be a string or a real number, not '%s'", tv_type_name(self));
-    else if (!number_parse_float(tv_str(self), &bytes))
-        rt_raise(rt, "ValueError", "could not convert string to float: %.*s", STR_ARG(tv_str(to_repr(rt, self))));
-    bool is_binary = arg_bool(rt, args[0], false);
-    double base = is_binary ? 1024 : 1000, unit = base * base;
-    char text[400];
-    if (bytes == 1) return tv_str_const(rt, "1 Byte");
-    if (bytes < base) {
-        struct tv whole = float_to_int(rt, bytes, tv_int(0), false);
-        snprintf(text, sizeof text, "%lld Bytes", (long long)whole.u.i);
-        return tv_str_copy(rt, str_of(text), false);
-    }
-    int i = 0;
-    for (; i < 7 && bytes >= unit; i++) unit *= base;
-    snprintf(text, sizeof text, "%.1f %s", base * bytes / unit, is_binary ? binary[i] : decimal[i]);
-    return tv_str_copy(rt, str_of(text), false);
 }
 
 /* ---- layout ---- */
@@ -212,14 +186,14 @@ FILTER(f_indent) {
     struct tv indent = args[0];
     if (indent.type != TV_STR) {
         struct tbuf *b = tbuf_new(rt);
-        int64_t width = arg_int(rt, indent, 4);
+        int64_t width = tmpl_arg_int(rt, indent, 4);
         tbuf_put_repeat(rt, b, tv_str_const(rt, " ").u.s, width > 0 ? (size_t)width : 0);
         indent = tbuf_value(rt, b);
     }
-    bool first = arg_bool(rt, args[1], false), blank = arg_bool(rt, args[2], false);
+    bool first = tmpl_arg_bool(rt, args[1], false), blank = tmpl_arg_bool(rt, args[2], false);
     if (self.type == TV_UNDEF) tv_undef_raise(rt, self);
     if (self.type != TV_STR) rt_raise(rt, "TypeError", "unsupported operand type(s) for +=: '%s' and 'str'", tv_type_name(self));
-    struct tv newline = tv_str_const(rt, "\n"), lines = str_split_lines(rt, tv_concat(rt, self.u.s, newline.u.s).u.s, false);
+    struct tv newline = tv_str_const(rt, "\n"), lines = tmpl_str_split_lines(rt, tv_concat(rt, self.u.s, newline.u.s).u.s, false);
     struct tbuf *b = tbuf_new(rt);
     if (first) tbuf_put_str(rt, b, indent.u.s);
     for (size_t i = 0; i < lines.u.list->n; i++) {
@@ -233,9 +207,9 @@ FILTER(f_indent) {
 
 FILTER(f_truncate) {
     UNUSED;
-    int64_t length = arg_int(rt, args[0], 255), leeway = args[3].type == TV_NONE ? 5 : arg_int(rt, args[3], 5);
-    bool kill_words = arg_bool(rt, args[1], false);
-    const struct tstr *end = args[2].type == TV_MISSING ? tv_str_const(rt, "...").u.s : need_str(rt, args[2], "end");
+    int64_t length = tmpl_arg_int(rt, args[0], 255), leeway = args[3].type == TV_NONE ? 5 : tmpl_arg_int(rt, args[3], 5);
+    bool kill_words = tmpl_arg_bool(rt, args[1], false);
+    const struct tstr *end = args[2].type == TV_MISSING ? tv_str_const(rt, "...").u.s : tmpl_need_str(rt, args[2], "end");
     int64_t end_chars = (int64_t)tstr_chars(rt, end);
     if (length < end_chars) rt_raise(rt, "AssertionError", "expected length >= %lld, got %lld", (long long)end_chars, (long long)length);
     if (leeway < 0) rt_raise(rt, "AssertionError", "expected leeway >= 0, got %lld", (long long)leeway);
@@ -255,7 +229,7 @@ FILTER(f_truncate) {
 
 FILTER(f_wordcount) {
     UNUSED;
-    const struct tstr *s = to_str(rt, self).u.s;
+    const struct tstr *s = tmpl_to_str(rt, self).u.s;
     int64_t n = 0;
     bool inside = false;
     rt_charge_chars(rt, s->n);
@@ -281,14 +255,14 @@ FILTER(f_format) {
         given = tv_list_new(rt, TV_TUPLE, (size_t)call->n_pos);
         for (int i = 0; i < call->n_pos; i++) tv_list_push(rt, given.u.list, call->pos[i]);
     }
-    return format_percent(rt, to_str(rt, self).u.s, given);
+    return tmpl_format_percent(rt, tmpl_to_str(rt, self).u.s, given);
 }
 
 FILTER(f_attr) {
     UNUSED;
-    const struct tstr *name = need_str(rt, args[0], "attribute name");
+    const struct tstr *name = tmpl_need_str(rt, args[0], "attribute name");
     if (self.type == TV_UNDEF && !str_starts(tstr_str(name), STR("__"))) tv_undef_raise(rt, self);
-    struct tv v = op_attr_only(rt, self, name);
+    struct tv v = tmpl_op_attr_only(rt, self, name);
     return v.type == TV_MISSING ? tv_undef_attr(rt, self, args[0]) : v;
 }
 
@@ -312,7 +286,6 @@ const struct builtin tmpl_filters_text[] = {
     {"float", f_float, "default?"},
     {"abs", f_abs, ""},
     {"round", f_round, "precision? method?"},
-    {"filesizeformat", f_filesizeformat, "binary?"},
     {"attr", f_attr, "name"},
     {NULL, NULL, NULL},
 };

@@ -89,7 +89,7 @@ static struct str float_digits(struct rt *rt, double f, const struct spec *s) {
         struct str n = print_float(rt, f * 100, 'f', s->precision < 0 ? 6 : s->precision, s->alternate);
         return tv_str(tv_concat(rt, tv_str_of(rt, n, false).u.s, tv_str_const(rt, "%").u.s));
     }
-    if (s->type == '\0' && s->precision < 0) return float_repr(rt, f);
+    if (s->type == '\0' && s->precision < 0) return tmpl_float_repr(rt, f);
     char type = s->type == '\0' || s->type == 'n' ? 'g' : s->type;
     int64_t precision = s->precision < 0 ? 6 : s->precision;
     if ((type == 'g' || type == 'G') && precision == 0) precision = 1;
@@ -247,8 +247,8 @@ static struct tv format_number(struct rt *rt, struct tv v, struct spec s) {
     return format_float(rt, tv_as_float(v), s);
 }
 
-struct tv format_value(struct rt *rt, struct tv v, const struct tstr *text) {
-    if (!text->n) return to_str(rt, v);
+struct tv tmpl_format_value(struct rt *rt, struct tv v, const struct tstr *text) {
+    if (!text->n) return tmpl_to_str(rt, v);
     if (v.type != TV_STR && !tv_is_num(v)) rt_raise(rt, "TypeError", "unsupported format string passed to %s.__format__", tv_type_name(v));
     struct spec s = read_spec(rt, text, v);
     if (tv_is_num(v)) return format_number(rt, v, s);
@@ -302,7 +302,7 @@ static struct tv field_value(struct rt *rt, struct fields *f, struct str name) {
         struct tv key = tv_str_of(rt, part, false);
         int64_t index;
         if (!dot && part.p[0] >= '0' && part.p[0] <= '9' && str_to_int64(part, &index)) key = tv_int(index);
-        v = dot ? op_getattr(rt, v, key.u.s) : op_getitem(rt, v, key);
+        v = dot ? tmpl_op_getattr(rt, v, key.u.s) : tmpl_op_getitem(rt, v, key);
         if (dot) continue;
         if (at >= name.n) rt_raise(rt, "ValueError", "Missing ']' in format string");
         at++;
@@ -328,15 +328,15 @@ static void put_field(struct rt *rt, struct tbuf *b, struct fields *f, struct tv
         char how = name_end + 1 < text.n ? text.p[name_end + 1] : '\0';
         spec_at = name_end + 2;
         if (spec_at < text.n && text.p[spec_at] != ':') rt_raise(rt, "ValueError", "expected ':' after conversion specifier");
-        if (how == 'r') v = to_repr(rt, v);
-        else if (how == 'a') v = to_ascii(rt, v);
-        else if (how == 's') v = to_str(rt, v);
+        if (how == 'r') v = tmpl_to_repr(rt, v);
+        else if (how == 'a') v = tmpl_to_ascii(rt, v);
+        else if (how == 's') v = tmpl_to_str(rt, v);
         else rt_raise(rt, "ValueError", "Unknown conversion specifier %c", how ? how : '}');
     }
     struct tv spec = tv_str_const(rt, "");
     if (spec_at < text.n) spec = braces(rt, tv_sub(rt, inside.u.s, spec_at + 1, text.n - spec_at - 1).u.s, f, depth - 1);
-    v = format_value(rt, v, spec.u.s);
-    if (f->markup) v = escape_html(rt, v);
+    v = tmpl_format_value(rt, v, spec.u.s);
+    if (f->markup) v = tmpl_escape_html(rt, v);
     tbuf_put_str(rt, b, v.u.s);
 }
 
@@ -373,7 +373,7 @@ static struct tv braces(struct rt *rt, const struct tstr *format, struct fields 
     return tbuf_value(rt, b);
 }
 
-struct tv format_braces(struct rt *rt, const struct tstr *format, const struct tcall *call) {
+struct tv tmpl_format_braces(struct rt *rt, const struct tstr *format, const struct tcall *call) {
     struct fields f = {.call = call, .markup = format->markup};
     return braces(rt, format, &f, 1);
 }
@@ -450,8 +450,8 @@ static struct tv percent_char(struct rt *rt, struct tv v, const struct spec *s) 
 
 static struct tv percent_one(struct rt *rt, struct percent *p, struct tv v, struct spec s) {
     if (strchr("sra", s.type)) {
-        v = s.type == 's' ? to_str(rt, v) : s.type == 'r' ? to_repr(rt, v) : to_ascii(rt, v);
-        if (p->markup) v = escape_html(rt, v);
+        v = s.type == 's' ? tmpl_to_str(rt, v) : s.type == 'r' ? tmpl_to_repr(rt, v) : tmpl_to_ascii(rt, v);
+        if (p->markup) v = tmpl_escape_html(rt, v);
         if (!s.align) s.align = '>';
         s.fill = NULL;
         return format_string(rt, v.u.s, &s);
@@ -482,7 +482,7 @@ static struct tv keyed_arg(struct rt *rt, struct percent *p, const struct tstr *
     if (p->args.type != TV_DICT) rt_raise(rt, "TypeError", "format requires a mapping");
     p->used_mapping = true;
     struct tv *v = tdict_get(rt, p->args.u.dict, key);
-    if (!v) rt_raise(rt, "KeyError", "%.*s", STR_ARG(tv_str(to_repr(rt, key))));
+    if (!v) rt_raise(rt, "KeyError", "%.*s", STR_ARG(tv_str(tmpl_to_repr(rt, key))));
     return *v;
 }
 
@@ -520,7 +520,7 @@ static void put_percent(struct rt *rt, struct tbuf *b, struct percent *p, const 
     tbuf_put_str(rt, b, percent_one(rt, p, v, spec).u.s);
 }
 
-struct tv format_percent(struct rt *rt, const struct tstr *format, struct tv args) {
+struct tv tmpl_format_percent(struct rt *rt, const struct tstr *format, struct tv args) {
     struct percent p = {.args = args, .markup = format->markup};
     struct tbuf *b = tbuf_new(rt);
     rt_charge_bytes(rt, format->n);

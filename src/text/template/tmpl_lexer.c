@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-void lex_init(struct lexer *lx, struct arena *a, struct str source) {
+void tmpl_lex_init(struct lexer *lx, struct arena *a, struct str source) {
     char *p = arena_alloc(a, source.n + 1);
     size_t n = 0;
     for (size_t i = 0; i < source.n; i++) {
@@ -24,7 +24,7 @@ void lex_init(struct lexer *lx, struct arena *a, struct str source) {
     lx->line_starting = true;
 }
 
-void lex_fail(struct lexer *lx, int line, const char *fmt, ...) {
+void tmpl_lex_fail(struct lexer *lx, int line, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     err_vset(lx->err, ERR_EFORMAT, fmt, args);
@@ -110,7 +110,7 @@ static size_t find_tag(const struct lexer *lx, size_t from) {
 
 static void skip_comment(struct lexer *lx, size_t begin) {
     size_t end = str_find(lx->src, STR("#}"), begin);
-    if (end == STR_NONE) lex_fail(lx, lx->line, "Missing end of comment tag");
+    if (end == STR_NONE) tmpl_lex_fail(lx, lx->line, "Missing end of comment tag");
     char sign = end > begin && (at(lx, end - 1) == '-' || at(lx, end - 1) == '+') ? at(lx, end - 1) : '\0';
     move_to(lx, after_close(lx, end + 2, sign, true));
 }
@@ -126,7 +126,7 @@ static struct token lex_raw(struct lexer *lx) {
         lx->state = LEX_ROOT;
         return t;
     }
-    lex_fail(lx, lx->line, "Missing end of raw directive");
+    tmpl_lex_fail(lx, lx->line, "Missing end of raw directive");
 }
 
 /* Text up to the next tag; opens the tag. A text of no bytes is not worth a token, except that it opens a tag. */
@@ -183,7 +183,8 @@ static void lex_int(struct lexer *lx, struct token *t, struct str text, int base
         char c = text.p[i];
         if (c == '_') continue;
         unsigned digit = c <= '9' ? (unsigned)(c - '0') : (unsigned)((c | 32) - 'a' + 10);
-        if (value > ((uint64_t)INT64_MAX - digit) / (unsigned)base) lex_fail(lx, t->line, "integer %.*s is beyond 64 bits", STR_ARG(text));
+        if (value > ((uint64_t)INT64_MAX - digit) / (unsigned)base)
+            tmpl_lex_fail(lx, t->line, "integer %.*s is beyond 64 bits", STR_ARG(text));
         value = value * (unsigned)base + digit;
     }
     t->kind = TK_INT;
@@ -258,11 +259,11 @@ static size_t unescape_hex(struct lexer *lx, struct str s, size_t i, struct unes
     uint32_t code = 0;
     for (size_t k = 1; k <= n; k++) {
         int d = i + k < s.n ? hex_value(s.p[i + k]) : -1;
-        if (d < 0) lex_fail(lx, lx->line, "truncated \\%c escape in a string", s.p[i]);
+        if (d < 0) tmpl_lex_fail(lx, lx->line, "truncated \\%c escape in a string", s.p[i]);
         code = code << 4 | (uint32_t)d;
     }
-    if (code > 0x10FFFF) lex_fail(lx, lx->line, "illegal Unicode character in a string");
-    if (code >= 0xD800 && code < 0xE000) lex_fail(lx, lx->line, "a lone surrogate in a string cannot be written as UTF-8");
+    if (code > 0x10FFFF) tmpl_lex_fail(lx, lx->line, "illegal Unicode character in a string");
+    if (code >= 0xD800 && code < 0xE000) tmpl_lex_fail(lx, lx->line, "a lone surrogate in a string cannot be written as UTF-8");
     put_code(out, code);
     return i + n + 1;
 }
@@ -303,7 +304,7 @@ static size_t unescape_one(struct lexer *lx, struct str s, size_t i, struct unes
     }
     if (c >= '0' && c <= '7') return unescape_octal(s, i, out);
     if (c == 'x' || c == 'u' || c == 'U') return unescape_hex(lx, s, i, out);
-    if (c == 'N') lex_fail(lx, lx->line, "\\N{name} escapes are not supported: write the character");
+    if (c == 'N') tmpl_lex_fail(lx, lx->line, "\\N{name} escapes are not supported: write the character");
     return unescape_other(s, i, out);
 }
 
@@ -321,7 +322,7 @@ static size_t lex_string(struct lexer *lx, struct token *t) {
     char quote = at(lx, lx->pos);
     size_t i = lx->pos + 1;
     while (i < lx->src.n && lx->src.p[i] != quote) i += lx->src.p[i] == '\\' ? 2 : 1;
-    if (i >= lx->src.n) lex_fail(lx, t->line, "unexpected char '%c' at %zu: the string has no end", quote, lx->pos);
+    if (i >= lx->src.n) tmpl_lex_fail(lx, t->line, "unexpected char '%c' at %zu: the string has no end", quote, lx->pos);
     t->kind = TK_STRING;
     t->text = unescape(lx, str_sub(lx->src, lx->pos + 1, i - lx->pos - 1));
     return i + 1;
@@ -354,12 +355,12 @@ static const struct {
 static void balance(struct lexer *lx, enum tk kind) {
     char c = at(lx, lx->pos);
     if (kind == TK_LPAREN || kind == TK_LBRACKET || kind == TK_LBRACE) {
-        if (lx->n_closers == LEX_MAX_NESTING) lex_fail(lx, lx->line, "brackets are nested more than %d deep", LEX_MAX_NESTING);
+        if (lx->n_closers == LEX_MAX_NESTING) tmpl_lex_fail(lx, lx->line, "brackets are nested more than %d deep", LEX_MAX_NESTING);
         lx->closers[lx->n_closers++] = kind == TK_LPAREN ? ')' : kind == TK_LBRACKET ? ']' : '}';
     } else if (kind == TK_RPAREN || kind == TK_RBRACKET || kind == TK_RBRACE) {
-        if (lx->n_closers == 0) lex_fail(lx, lx->line, "unexpected '%c'", c);
+        if (lx->n_closers == 0) tmpl_lex_fail(lx, lx->line, "unexpected '%c'", c);
         char want = lx->closers[--lx->n_closers];
-        if (want != c) lex_fail(lx, lx->line, "unexpected '%c', expected '%c'", c, want);
+        if (want != c) tmpl_lex_fail(lx, lx->line, "unexpected '%c', expected '%c'", c, want);
     }
 }
 
@@ -372,7 +373,7 @@ static size_t lex_operator(struct lexer *lx, struct token *t) {
     }
     uint32_t code;
     size_t n = utf8_decode(lx->src.p + lx->pos, lx->src.n - lx->pos, &code);
-    lex_fail(lx, lx->line, "unexpected char '%.*s' at %zu", (int)n, lx->src.p + lx->pos, lx->pos);
+    tmpl_lex_fail(lx, lx->line, "unexpected char '%.*s' at %zu", (int)n, lx->src.p + lx->pos, lx->pos);
 }
 
 static struct token lex_tag(struct lexer *lx) {
@@ -409,7 +410,7 @@ static struct token lex_tag(struct lexer *lx) {
     return t;
 }
 
-struct token lex_next(struct lexer *lx) {
+struct token tmpl_lex_next(struct lexer *lx) {
     for (;;) {
         if (lx->state == LEX_BLOCK || lx->state == LEX_VAR) return lex_tag(lx);
         if (lx->pos >= lx->src.n && lx->state == LEX_ROOT) return (struct token){.kind = TK_EOF, .line = lx->line};
@@ -418,7 +419,7 @@ struct token lex_next(struct lexer *lx) {
     }
 }
 
-const char *token_name(enum tk kind) {
+const char *tmpl_token_name(enum tk kind) {
     static const char *const names[N_TOKENS] = {
         [TK_EOF] = "end of template",
         [TK_DATA] = "template data / text",

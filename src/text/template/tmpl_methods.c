@@ -136,7 +136,7 @@ METHOD(m_seq_count) {
 
 METHOD(m_seq_index) {
     UNUSED;
-    int64_t n = tv_len(rt, self), from = arg_int(rt, args[1], 0), to = arg_int(rt, args[2], n);
+    int64_t n = tv_len(rt, self), from = tmpl_arg_int(rt, args[1], 0), to = tmpl_arg_int(rt, args[2], n);
     if (from < 0) from = from < -n ? 0 : from + n;
     if (to < 0) to = to < -n ? 0 : to + n;
     for (int64_t i = from; i < to && i < n; i++) {
@@ -145,7 +145,7 @@ METHOD(m_seq_index) {
         if (tv_eq(rt, item, args[0])) return tv_int(i);
     }
     if (self.type == TV_TUPLE) rt_raise(rt, "ValueError", "tuple.index(x): x not in tuple");
-    rt_raise(rt, "ValueError", "%.*s is not in %s", STR_ARG(tv_str(to_repr(rt, args[0]))), self.type == TV_RANGE ? "range" : "list");
+    rt_raise(rt, "ValueError", "%.*s is not in %s", STR_ARG(tv_str(tmpl_to_repr(rt, args[0]))), self.type == TV_RANGE ? "range" : "list");
 }
 
 METHOD(m_list_copy) {

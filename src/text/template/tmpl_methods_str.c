@@ -46,7 +46,7 @@ static int lower_at(const struct tstr *s, size_t at, uint32_t code, uint32_t out
     return uni_lower(code, out);
 }
 
-struct tv str_map_case(struct rt *rt, const struct tstr *s, char how) {
+struct tv tmpl_str_map_case(struct rt *rt, const struct tstr *s, char how) {
     struct tbuf *b = tbuf_new(rt);
     bool in_word = false;
     rt_charge_chars(rt, s->n);
@@ -74,27 +74,27 @@ struct tv str_map_case(struct rt *rt, const struct tstr *s, char how) {
 
 METHOD(m_upper) {
     UNUSED;
-    return like(self, str_map_case(rt, self.u.s, 'u'));
+    return like(self, tmpl_str_map_case(rt, self.u.s, 'u'));
 }
 METHOD(m_lower) {
     UNUSED;
-    return like(self, str_map_case(rt, self.u.s, 'l'));
+    return like(self, tmpl_str_map_case(rt, self.u.s, 'l'));
 }
 METHOD(m_casefold) {
     UNUSED;
-    return like(self, str_map_case(rt, self.u.s, 'f'));
+    return like(self, tmpl_str_map_case(rt, self.u.s, 'f'));
 }
 METHOD(m_capitalize) {
     UNUSED;
-    return like(self, str_map_case(rt, self.u.s, 'c'));
+    return like(self, tmpl_str_map_case(rt, self.u.s, 'c'));
 }
 METHOD(m_swapcase) {
     UNUSED;
-    return like(self, str_map_case(rt, self.u.s, 's'));
+    return like(self, tmpl_str_map_case(rt, self.u.s, 's'));
 }
 METHOD(m_title) {
     UNUSED;
-    return like(self, str_map_case(rt, self.u.s, 't'));
+    return like(self, tmpl_str_map_case(rt, self.u.s, 't'));
 }
 
 /* ---- strip ---- */
@@ -103,10 +103,10 @@ static bool in_set(struct rt *rt, const struct tstr *set, const char *p, size_t 
     return tstr_find(rt, tstr_str(set), str_n(p, n), 0) != STR_NONE;
 }
 
-struct tv str_strip(struct rt *rt, const struct tstr *s, struct tv chars, bool left, bool right) {
+struct tv tmpl_str_strip(struct rt *rt, const struct tstr *s, struct tv chars, bool left, bool right) {
     struct str text = tstr_str(s);
     const struct tstr *set = NULL;
-    if (chars.type != TV_MISSING && chars.type != TV_NONE) set = need_str(rt, chars, "strip arg");
+    if (chars.type != TV_MISSING && chars.type != TV_NONE) set = tmpl_need_str(rt, chars, "strip arg");
     size_t from = 0, to = s->n;
     rt_charge_bytes(rt, s->n / 16);
     if (!set) {
@@ -132,27 +132,27 @@ struct tv str_strip(struct rt *rt, const struct tstr *s, struct tv chars, bool l
 
 METHOD(m_strip) {
     UNUSED;
-    return str_strip(rt, self.u.s, args[0], true, true);
+    return tmpl_str_strip(rt, self.u.s, args[0], true, true);
 }
 METHOD(m_lstrip) {
     UNUSED;
-    return str_strip(rt, self.u.s, args[0], true, false);
+    return tmpl_str_strip(rt, self.u.s, args[0], true, false);
 }
 METHOD(m_rstrip) {
     UNUSED;
-    return str_strip(rt, self.u.s, args[0], false, true);
+    return tmpl_str_strip(rt, self.u.s, args[0], false, true);
 }
 
 METHOD(m_removeprefix) {
     UNUSED;
-    struct str s = tv_str(self), prefix = tstr_str(need_str(rt, args[0], "removeprefix() argument"));
+    struct str s = tv_str(self), prefix = tstr_str(tmpl_need_str(rt, args[0], "removeprefix() argument"));
     size_t n = str_starts(s, prefix) ? prefix.n : 0;
     return tv_sub(rt, self.u.s, n, s.n - n);
 }
 
 METHOD(m_removesuffix) {
     UNUSED;
-    struct str s = tv_str(self), suffix = tstr_str(need_str(rt, args[0], "removesuffix() argument"));
+    struct str s = tv_str(self), suffix = tstr_str(tmpl_need_str(rt, args[0], "removesuffix() argument"));
     return tv_sub(rt, self.u.s, 0, s.n - (str_ends(s, suffix) ? suffix.n : 0));
 }
 
@@ -242,21 +242,21 @@ static struct tv rsplit_space(struct rt *rt, const struct tstr *s, int64_t max) 
 
 METHOD(m_split) {
     UNUSED;
-    int64_t max = arg_int(rt, args[1], -1);
+    int64_t max = tmpl_arg_int(rt, args[1], -1);
     rt_charge_bytes(rt, self.u.s->n * 4);
     if (args[0].type == TV_MISSING || args[0].type == TV_NONE) return split_space(rt, self.u.s, max);
-    return split_sep(rt, self.u.s, need_str(rt, args[0], "split() separator"), max);
+    return split_sep(rt, self.u.s, tmpl_need_str(rt, args[0], "split() separator"), max);
 }
 
 METHOD(m_rsplit) {
     UNUSED;
-    int64_t max = arg_int(rt, args[1], -1);
+    int64_t max = tmpl_arg_int(rt, args[1], -1);
     rt_charge_bytes(rt, self.u.s->n * 4);
     if (args[0].type == TV_MISSING || args[0].type == TV_NONE) return rsplit_space(rt, self.u.s, max);
-    return rsplit_sep(rt, self.u.s, need_str(rt, args[0], "rsplit() separator"), max);
+    return rsplit_sep(rt, self.u.s, tmpl_need_str(rt, args[0], "rsplit() separator"), max);
 }
 
-struct tv str_split_lines(struct rt *rt, const struct tstr *s, bool keep_ends) {
+struct tv tmpl_str_split_lines(struct rt *rt, const struct tstr *s, bool keep_ends) {
     struct tv list = tv_list_new(rt, TV_LIST, 4);
     rt_charge_bytes(rt, s->n * 4);
     for (size_t from = 0, at = 0; from < s->n;) {
@@ -280,7 +280,7 @@ struct tv str_split_lines(struct rt *rt, const struct tstr *s, bool keep_ends) {
 
 METHOD(m_splitlines) {
     UNUSED;
-    return str_split_lines(rt, self.u.s, arg_bool(rt, args[0], false));
+    return tmpl_str_split_lines(rt, self.u.s, tmpl_arg_bool(rt, args[0], false));
 }
 
 static struct tv three(struct rt *rt, struct tv a, struct tv b, struct tv c) {
@@ -302,16 +302,16 @@ static struct tv partition(struct rt *rt, const struct tstr *s, const struct tst
 
 METHOD(m_partition) {
     UNUSED;
-    return partition(rt, self.u.s, need_str(rt, args[0], "partition() separator"), false);
+    return partition(rt, self.u.s, tmpl_need_str(rt, args[0], "partition() separator"), false);
 }
 METHOD(m_rpartition) {
     UNUSED;
-    return partition(rt, self.u.s, need_str(rt, args[0], "rpartition() separator"), true);
+    return partition(rt, self.u.s, tmpl_need_str(rt, args[0], "rpartition() separator"), true);
 }
 
 /* ---- replace and join ---- */
 
-struct tv str_replace(struct rt *rt, const struct tstr *s, const struct tstr *from, const struct tstr *to, int64_t count) {
+struct tv tmpl_str_replace(struct rt *rt, const struct tstr *s, const struct tstr *from, const struct tstr *to, int64_t count) {
     struct tbuf *b = tbuf_new(rt);
     size_t at = 0;
     rt_charge_bytes(rt, s->n / 2);
@@ -335,20 +335,21 @@ struct tv str_replace(struct rt *rt, const struct tstr *s, const struct tstr *fr
 
 METHOD(m_replace) {
     UNUSED;
-    struct tv to = {TV_STR, {.s = (struct tstr *)(uintptr_t)need_str(rt, args[1], "replace() argument 2")}};
-    if (self.u.s->markup) to = escape_html(rt, to);
-    return like(self, str_replace(rt, self.u.s, need_str(rt, args[0], "replace() argument 1"), to.u.s, arg_int(rt, args[2], -1)));
+    struct tv to = {TV_STR, {.s = (struct tstr *)(uintptr_t)tmpl_need_str(rt, args[1], "replace() argument 2")}};
+    if (self.u.s->markup) to = tmpl_escape_html(rt, to);
+    return like(self,
+                tmpl_str_replace(rt, self.u.s, tmpl_need_str(rt, args[0], "replace() argument 1"), to.u.s, tmpl_arg_int(rt, args[2], -1)));
 }
 
-struct tv str_join(struct rt *rt, const struct tstr *sep, struct tv items, bool convert) {
+struct tv tmpl_str_join(struct rt *rt, const struct tstr *sep, struct tv items, bool convert) {
     struct titer *it = tv_iter(rt, items);
     struct tbuf *b = tbuf_new(rt);
     struct tv item;
     for (int64_t i = 0; titer_next(rt, it, &item); i++) {
-        if (convert) item = to_str(rt, item);
+        if (convert) item = tmpl_to_str(rt, item);
         if (item.type != TV_STR)
             rt_raise(rt, "TypeError", "sequence item %lld: expected str instance, %s found", (long long)i, tv_type_name(item));
-        if (sep->markup) item = escape_html(rt, item);
+        if (sep->markup) item = tmpl_escape_html(rt, item);
         if (i) tbuf_put_str(rt, b, sep);
         tbuf_put_str(rt, b, item.u.s);
     }
@@ -358,7 +359,7 @@ struct tv str_join(struct rt *rt, const struct tstr *sep, struct tv items, bool 
 METHOD(m_join) {
     UNUSED;
     if (!tv_is_iterable(args[0])) rt_raise(rt, "TypeError", "can only join an iterable");
-    return like(self, str_join(rt, self.u.s, args[0], false));
+    return like(self, tmpl_str_join(rt, self.u.s, args[0], false));
 }
 
 /* ---- searching ---- */
@@ -370,8 +371,8 @@ struct window {
 
 static struct window window_of(struct rt *rt, const struct tstr *s, struct tv start, struct tv end) {
     int64_t n = (int64_t)tstr_chars(rt, s), a = 0, b = n;
-    if (start.type != TV_MISSING && start.type != TV_NONE) a = need_int(rt, start);
-    if (end.type != TV_MISSING && end.type != TV_NONE) b = need_int(rt, end);
+    if (start.type != TV_MISSING && start.type != TV_NONE) a = tmpl_need_int(rt, start);
+    if (end.type != TV_MISSING && end.type != TV_NONE) b = tmpl_need_int(rt, end);
     if (a < 0) a = a < -n ? 0 : a + n;
     if (b < 0) b = b < -n ? 0 : b + n;
     if (b > n) b = n;
@@ -386,7 +387,7 @@ static int64_t char_index(const struct tstr *s, size_t at) {
 }
 
 static int64_t find(struct rt *rt, struct tv self, const struct tv *args, bool last, const char *what) {
-    const struct tstr *s = self.u.s, *needle = need_str(rt, args[0], what);
+    const struct tstr *s = self.u.s, *needle = tmpl_need_str(rt, args[0], what);
     struct window w = window_of(rt, s, args[1], args[2]);
     rt_charge_bytes(rt, s->n);
     if (w.empty) return -1;
@@ -420,7 +421,7 @@ METHOD(m_rindex) {
 
 METHOD(m_count) {
     UNUSED;
-    const struct tstr *s = self.u.s, *needle = need_str(rt, args[0], "count() argument 1");
+    const struct tstr *s = self.u.s, *needle = tmpl_need_str(rt, args[0], "count() argument 1");
     struct window w = window_of(rt, s, args[1], args[2]);
     rt_charge_bytes(rt, s->n);
     if (w.empty) return tv_int(0);
@@ -464,7 +465,7 @@ METHOD(m_endswith) {
 
 /* ---- padding ---- */
 
-struct tv str_center(struct rt *rt, const struct tstr *s, int64_t width, const struct tstr *fill, char align) {
+struct tv tmpl_str_center(struct rt *rt, const struct tstr *s, int64_t width, const struct tstr *fill, char align) {
     int64_t n = (int64_t)tstr_chars(rt, s);
     if (width <= n) return tv_sub(rt, s, 0, s->n);
     int64_t pad = width - n, left = align == 'c' ? pad / 2 + (pad & width & 1) : align == 'r' ? pad : 0;
@@ -476,9 +477,9 @@ struct tv str_center(struct rt *rt, const struct tstr *s, int64_t width, const s
 }
 
 static struct tv pad_with(struct rt *rt, struct tv self, const struct tv *args, char align) {
-    const struct tstr *fill = args[1].type == TV_MISSING ? tv_str_const(rt, " ").u.s : need_str(rt, args[1], "the fill character");
+    const struct tstr *fill = args[1].type == TV_MISSING ? tv_str_const(rt, " ").u.s : tmpl_need_str(rt, args[1], "the fill character");
     if (tstr_chars(rt, fill) != 1) rt_raise(rt, "TypeError", "The fill character must be exactly one character long");
-    return like(self, str_center(rt, self.u.s, need_int(rt, args[0]), fill, align));
+    return like(self, tmpl_str_center(rt, self.u.s, tmpl_need_int(rt, args[0]), fill, align));
 }
 
 METHOD(m_center) {
@@ -497,7 +498,7 @@ METHOD(m_rjust) {
 METHOD(m_zfill) {
     UNUSED;
     const struct tstr *s = self.u.s;
-    int64_t width = need_int(rt, args[0]), n = (int64_t)tstr_chars(rt, s);
+    int64_t width = tmpl_need_int(rt, args[0]), n = (int64_t)tstr_chars(rt, s);
     if (width <= n) return tv_sub(rt, s, 0, s->n);
     size_t sign = s->n && (s->p[0] == '+' || s->p[0] == '-');
     struct tbuf *b = tbuf_new(rt);
@@ -510,7 +511,7 @@ METHOD(m_zfill) {
 METHOD(m_expandtabs) {
     UNUSED;
     const struct tstr *s = self.u.s;
-    int64_t size = arg_int(rt, args[0], 8), column = 0;
+    int64_t size = tmpl_arg_int(rt, args[0], 8), column = 0;
     struct tbuf *b = tbuf_new(rt);
     struct tv blank = tv_str_const(rt, " ");
     rt_charge_chars(rt, s->n);
@@ -531,7 +532,7 @@ METHOD(m_expandtabs) {
 
 METHOD(m_format) {
     UNUSED;
-    return like(self, format_braces(rt, self.u.s, call));
+    return like(self, tmpl_format_braces(rt, self.u.s, call));
 }
 
 METHOD(m_format_map) {
@@ -543,7 +544,7 @@ METHOD(m_format_map) {
     with.kw_names = rt_new(rt, struct str, d->n + 1);
     for (size_t i = 0; i < d->n; i++) with.kw_names[i] = d->keys[i].type == TV_STR ? tv_str(d->keys[i]) : STR("");
     with.n_kw = (int)(d->n < 100000 ? d->n : 100000);
-    return format_braces(rt, self.u.s, &with);
+    return tmpl_format_braces(rt, self.u.s, &with);
 }
 
 METHOD(m_encode) {

@@ -4,7 +4,7 @@
 #include <math.h>
 
 static const char *op_text(enum tk op) {
-    return op == TK_POW ? "** or pow()" : token_name(op);
+    return op == TK_POW ? "** or pow()" : tmpl_token_name(op);
 }
 
 static _Noreturn void bad_operands(struct rt *rt, enum tk op, struct tv a, struct tv b) {
@@ -149,16 +149,16 @@ static struct tv repeat(struct rt *rt, struct tv seq, struct tv count) {
 
 static struct tv add_strings(struct rt *rt, struct tv a, struct tv b) {
     if (a.u.s->markup || b.u.s->markup) {
-        a = escape_html(rt, a);
-        b = escape_html(rt, b);
+        a = tmpl_escape_html(rt, a);
+        b = tmpl_escape_html(rt, b);
     }
     struct tv v = tv_concat(rt, a.u.s, b.u.s);
     v.u.s->markup = a.u.s->markup || b.u.s->markup;
     return v;
 }
 
-struct tv op_binary(struct rt *rt, enum tk op, struct tv a, struct tv b) {
-    if (op == TK_MOD && a.type == TV_STR) return format_percent(rt, a.u.s, b);
+struct tv tmpl_op_binary(struct rt *rt, enum tk op, struct tv a, struct tv b) {
+    if (op == TK_MOD && a.type == TV_STR) return tmpl_format_percent(rt, a.u.s, b);
     if (a.type == TV_UNDEF) tv_undef_raise(rt, a);
     if (b.type == TV_UNDEF) tv_undef_raise(rt, b);
     if (tv_is_int(a) && tv_is_int(b)) return int_binary(rt, op, tv_as_int(a), tv_as_int(b));
@@ -177,21 +177,21 @@ struct tv op_binary(struct rt *rt, enum tk op, struct tv a, struct tv b) {
     bad_operands(rt, op, a, b);
 }
 
-struct tv op_negate(struct rt *rt, struct tv a) {
+struct tv tmpl_op_negate(struct rt *rt, struct tv a) {
     if (a.type == TV_UNDEF) tv_undef_raise(rt, a);
     if (a.type == TV_FLOAT) return tv_float(-a.u.f);
     if (!tv_is_int(a)) rt_raise(rt, "TypeError", "bad operand type for unary -: '%s'", tv_type_name(a));
     return tv_int(int_sub(rt, 0, tv_as_int(a)));
 }
 
-struct tv op_positive(struct rt *rt, struct tv a) {
+struct tv tmpl_op_positive(struct rt *rt, struct tv a) {
     if (a.type == TV_UNDEF) tv_undef_raise(rt, a);
     if (a.type == TV_FLOAT) return a;
     if (!tv_is_int(a)) rt_raise(rt, "TypeError", "bad operand type for unary +: '%s'", tv_type_name(a));
     return tv_int(tv_as_int(a));
 }
 
-bool op_compare(struct rt *rt, enum tk op, struct tv a, struct tv b) {
+bool tmpl_op_compare(struct rt *rt, enum tk op, struct tv a, struct tv b) {
     int c;
     switch (op) {
     case TK_EQ: return tv_eq(rt, a, b);
@@ -207,21 +207,21 @@ bool op_compare(struct rt *rt, enum tk op, struct tv a, struct tv b) {
 
 /* ---- arguments ---- */
 
-int64_t need_int(struct rt *rt, struct tv v) {
+int64_t tmpl_need_int(struct rt *rt, struct tv v) {
     if (v.type == TV_UNDEF) tv_undef_raise(rt, v);
     if (!tv_is_int(v)) rt_raise(rt, "TypeError", "'%s' object cannot be interpreted as an integer", tv_type_name(v));
     return tv_as_int(v);
 }
 
-int64_t arg_int(struct rt *rt, struct tv v, int64_t absent) {
-    return v.type == TV_MISSING ? absent : need_int(rt, v);
+int64_t tmpl_arg_int(struct rt *rt, struct tv v, int64_t absent) {
+    return v.type == TV_MISSING ? absent : tmpl_need_int(rt, v);
 }
 
-bool arg_bool(struct rt *rt, struct tv v, bool absent) {
+bool tmpl_arg_bool(struct rt *rt, struct tv v, bool absent) {
     return v.type == TV_MISSING ? absent : tv_truth(rt, v);
 }
 
-const struct tstr *need_str(struct rt *rt, struct tv v, const char *what) {
+const struct tstr *tmpl_need_str(struct rt *rt, struct tv v, const char *what) {
     if (v.type == TV_UNDEF) tv_undef_raise(rt, v);
     if (v.type != TV_STR) rt_raise(rt, "TypeError", "%s must be str, not %s", what, tv_type_name(v));
     return v.u.s;

@@ -12,16 +12,18 @@ static struct tnode *parse_body(struct parser *p, const char *const *ends);
 static void check_unknown(struct parser *p) {
     struct tnode *n = p->unknown;
     p->unknown = NULL;
-    if (n && !p->soft) parse_refuse(p, n->line, "No %s named '%.*s'.", n->kind == TN_FILTER ? "filter" : "test", STR_ARG(tstr_str(n->str)));
+    if (n && !p->soft)
+        tmpl_parse_refuse(p, n->line, "No %s named '%.*s'.", n->kind == TN_FILTER ? "filter" : "test", STR_ARG(tstr_str(n->str)));
 }
 
 /* The statements up to one of the end tags, whose name is then the current token. */
 static struct tnode *parse_statements(struct parser *p, const char *const *ends) {
     check_unknown(p);
-    parse_skip(p, TK_COLON);
-    parse_expect(p, TK_BLOCK_END);
+    tmpl_parse_skip(p, TK_COLON);
+    tmpl_parse_expect(p, TK_BLOCK_END);
     struct tnode *body = parse_body(p, ends);
-    if (parse_is(p, TK_EOF)) parse_fail(p, p->cur.line, "Unexpected end of template. Jinja was looking for the tag '%s'.", ends[0]);
+    if (tmpl_parse_is(p, TK_EOF))
+        tmpl_parse_fail(p, p->cur.line, "Unexpected end of template. Jinja was looking for the tag '%s'.", ends[0]);
     return body;
 }
 
@@ -33,24 +35,24 @@ static struct tnode *parse_scoped(struct parser *p, const char *end) {
     p->soft = false;
     struct tnode *body = parse_statements(p, ends);
     p->soft = soft;
-    parse_advance(p);
+    tmpl_parse_advance(p);
     return body;
 }
 
 static struct tnode *parse_if(struct parser *p) {
     static const char *const ends[] = {"elif", "else", "endif", NULL}, *const end[] = {"endif", NULL};
-    struct tnode *n = parse_node(p, TN_IF);
+    struct tnode *n = tmpl_parse_node(p, TN_IF);
     struct node_list l = {0};
     bool soft = p->soft;
     check_unknown(p);
     p->soft = true;
     do {
-        parse_advance(p);
-        node_list_push(p, &l, parse_tuple(p, false, NULL));
-        node_list_push(p, &l, parse_statements(p, ends));
-    } while (parse_is_word(p, "elif"));
-    if (parse_skip_word(p, "else")) n->orelse = parse_statements(p, end);
-    parse_advance(p);
+        tmpl_parse_advance(p);
+        tmpl_node_list_push(p, &l, tmpl_parse_tuple(p, false, NULL));
+        tmpl_node_list_push(p, &l, parse_statements(p, ends));
+    } while (tmpl_parse_is_word(p, "elif"));
+    if (tmpl_parse_skip_word(p, "else")) n->orelse = parse_statements(p, end);
+    tmpl_parse_advance(p);
     p->soft = soft;
     n->list = l.items;
     n->n_list = l.n;
@@ -59,55 +61,55 @@ static struct tnode *parse_if(struct parser *p) {
 
 static void refuse_loop_target(struct parser *p, const struct tnode *target) {
     if (target->kind == TN_NAME && target->name == NAME_LOOP)
-        parse_refuse(p, target->line, "Can't assign to special loop variable in for-loop target");
+        tmpl_parse_refuse(p, target->line, "Can't assign to special loop variable in for-loop target");
     for (int i = 0; i < target->n_list; i++) refuse_loop_target(p, target->list[i]);
 }
 
 static struct tnode *parse_for(struct parser *p) {
     static const char *const ends[] = {"endfor", "else", NULL}, *const end[] = {"endfor", NULL};
-    struct tnode *n = parse_node(p, TN_FOR);
-    parse_advance(p);
-    n->a = parse_assign_target(p, true, false, "in");
+    struct tnode *n = tmpl_parse_node(p, TN_FOR);
+    tmpl_parse_advance(p);
+    n->a = tmpl_parse_assign_target(p, true, false, "in");
     refuse_loop_target(p, n->a);
-    if (!parse_skip_word(p, "in")) parse_fail(p, p->cur.line, "expected token 'in', got '%s'", token_name(p->cur.kind));
-    n->b = parse_tuple(p, false, "recursive");
-    if (parse_skip_word(p, "if")) n->c = parse_expression(p);
-    n->u.flag = parse_skip_word(p, "recursive");
+    if (!tmpl_parse_skip_word(p, "in")) tmpl_parse_fail(p, p->cur.line, "expected token 'in', got '%s'", tmpl_token_name(p->cur.kind));
+    n->b = tmpl_parse_tuple(p, false, "recursive");
+    if (tmpl_parse_skip_word(p, "if")) n->c = tmpl_parse_expression(p);
+    n->u.flag = tmpl_parse_skip_word(p, "recursive");
     check_unknown(p);
     bool soft = p->soft;
     p->soft = false;
     p->n_loops++;
     n->body = parse_statements(p, ends);
     p->n_loops--;
-    if (parse_skip_word(p, "else")) n->orelse = parse_statements(p, end);
-    parse_advance(p);
+    if (tmpl_parse_skip_word(p, "else")) n->orelse = parse_statements(p, end);
+    tmpl_parse_advance(p);
     p->soft = soft;
     return n;
 }
 
 static struct tnode *parse_set(struct parser *p) {
-    struct tnode *n = parse_node(p, TN_SET);
-    parse_advance(p);
-    n->a = parse_assign_target(p, true, true, NULL);
-    if (parse_skip(p, TK_ASSIGN)) {
-        n->b = parse_tuple(p, true, NULL);
+    struct tnode *n = tmpl_parse_node(p, TN_SET);
+    tmpl_parse_advance(p);
+    n->a = tmpl_parse_assign_target(p, true, true, NULL);
+    if (tmpl_parse_skip(p, TK_ASSIGN)) {
+        n->b = tmpl_parse_tuple(p, true, NULL);
         return n;
     }
     n->kind = TN_SET_BLOCK;
-    n->b = parse_filter_chain(p, NULL, false);
+    n->b = tmpl_parse_filter_chain(p, NULL, false);
     n->body = parse_scoped(p, "endset");
     return n;
 }
 
 static struct tnode *parse_with(struct parser *p) {
-    struct tnode *n = parse_node(p, TN_WITH);
+    struct tnode *n = tmpl_parse_node(p, TN_WITH);
     struct node_list l = {0};
-    parse_advance(p);
-    while (!parse_is(p, TK_BLOCK_END)) {
-        if (l.n) parse_expect(p, TK_COMMA);
-        node_list_push(p, &l, parse_assign_target(p, true, false, NULL));
-        parse_expect(p, TK_ASSIGN);
-        node_list_push(p, &l, parse_expression(p));
+    tmpl_parse_advance(p);
+    while (!tmpl_parse_is(p, TK_BLOCK_END)) {
+        if (l.n) tmpl_parse_expect(p, TK_COMMA);
+        tmpl_node_list_push(p, &l, tmpl_parse_assign_target(p, true, false, NULL));
+        tmpl_parse_expect(p, TK_ASSIGN);
+        tmpl_node_list_push(p, &l, tmpl_parse_expression(p));
     }
     n->list = l.items;
     n->n_list = l.n;
@@ -119,28 +121,28 @@ static void parse_signature(struct parser *p, struct tparams *params) {
     int names[256];
     struct node_list defaults = {0};
     bool had_default = false;
-    parse_expect(p, TK_LPAREN);
-    while (!parse_is(p, TK_RPAREN)) {
-        if (params->n) parse_expect(p, TK_COMMA);
-        struct token t = parse_expect(p, TK_NAME);
-        if (params->n == 256) parse_fail(p, t.line, "more than 256 parameters");
-        names[params->n] = parse_intern(p, t.text);
+    tmpl_parse_expect(p, TK_LPAREN);
+    while (!tmpl_parse_is(p, TK_RPAREN)) {
+        if (params->n) tmpl_parse_expect(p, TK_COMMA);
+        struct token t = tmpl_parse_expect(p, TK_NAME);
+        if (params->n == 256) tmpl_parse_fail(p, t.line, "more than 256 parameters");
+        names[params->n] = tmpl_parse_intern(p, t.text);
         for (int i = 0; i < params->n; i++)
-            if (names[i] == names[params->n]) parse_fail(p, t.line, "duplicate argument '%.*s' in a macro", STR_ARG(t.text));
+            if (names[i] == names[params->n]) tmpl_parse_fail(p, t.line, "duplicate argument '%.*s' in a macro", STR_ARG(t.text));
         params->n++;
-        bool has = parse_skip(p, TK_ASSIGN);
-        if (!has && had_default) parse_fail(p, p->cur.line, "non-default argument follows default argument");
+        bool has = tmpl_parse_skip(p, TK_ASSIGN);
+        if (!has && had_default) tmpl_parse_fail(p, p->cur.line, "non-default argument follows default argument");
         had_default |= has;
-        node_list_push(p, &defaults, has ? parse_expression(p) : NULL);
+        tmpl_node_list_push(p, &defaults, has ? tmpl_parse_expression(p) : NULL);
     }
-    parse_expect(p, TK_RPAREN);
+    tmpl_parse_expect(p, TK_RPAREN);
     params->names = arena_copy(p->arena, names, (size_t)params->n * sizeof *names);
     params->defaults = defaults.items;
 }
 
 /* A body that is a function of its own: loops around it cannot be broken from inside. */
 static struct tnode *parse_function_body(struct parser *p, struct tparams *params, const char *end) {
-    if (p->n_macros == 64) parse_fail(p, p->cur.line, "macros are nested more than 64 deep");
+    if (p->n_macros == 64) tmpl_parse_fail(p, p->cur.line, "macros are nested more than 64 deep");
     int n_loops = p->n_loops;
     p->n_loops = 0;
     p->macros[p->n_macros++] = params;
@@ -149,7 +151,7 @@ static struct tnode *parse_function_body(struct parser *p, struct tparams *param
     p->n_loops = n_loops;
     for (int i = 0; i < params->n; i++) { /* a parameter of that name is an ordinary one */
         if (params->names[i] == NAME_CALLER && params->uses_caller && !params->defaults[i])
-            parse_refuse(p, body->line, "the special \"caller\" argument must be omitted or be given a default");
+            tmpl_parse_refuse(p, body->line, "the special \"caller\" argument must be omitted or be given a default");
         if (params->names[i] == NAME_VARARGS) params->uses_varargs = false;
         if (params->names[i] == NAME_KWARGS) params->uses_kwargs = false;
     }
@@ -157,9 +159,9 @@ static struct tnode *parse_function_body(struct parser *p, struct tparams *param
 }
 
 static struct tnode *parse_macro(struct parser *p) {
-    struct tnode *n = parse_node(p, TN_MACRO);
-    parse_advance(p);
-    n->name = parse_intern(p, parse_expect(p, TK_NAME).text);
+    struct tnode *n = tmpl_parse_node(p, TN_MACRO);
+    tmpl_parse_advance(p);
+    n->name = tmpl_parse_intern(p, tmpl_parse_expect(p, TK_NAME).text);
     n->params = arena_new(p->arena, struct tparams, 1);
     parse_signature(p, n->params);
     n->body = parse_function_body(p, n->params, "endmacro");
@@ -167,58 +169,58 @@ static struct tnode *parse_macro(struct parser *p) {
 }
 
 static struct tnode *parse_call_block(struct parser *p) {
-    struct tnode *n = parse_node(p, TN_CALL_BLOCK);
-    parse_advance(p);
+    struct tnode *n = tmpl_parse_node(p, TN_CALL_BLOCK);
+    tmpl_parse_advance(p);
     n->params = arena_new(p->arena, struct tparams, 1);
-    if (parse_is(p, TK_LPAREN)) parse_signature(p, n->params);
-    n->a = parse_expression(p);
-    if (n->a->kind != TN_CALL) parse_fail(p, n->line, "expected call");
+    if (tmpl_parse_is(p, TK_LPAREN)) parse_signature(p, n->params);
+    n->a = tmpl_parse_expression(p);
+    if (n->a->kind != TN_CALL) tmpl_parse_fail(p, n->line, "expected call");
     n->name = NAME_CALLER;
     n->body = parse_function_body(p, n->params, "endcall");
     return n;
 }
 
 static struct tnode *parse_generation(struct parser *p) {
-    struct tnode *n = parse_node(p, TN_GENERATION);
-    parse_advance(p);
+    struct tnode *n = tmpl_parse_node(p, TN_GENERATION);
+    tmpl_parse_advance(p);
     n->params = arena_new(p->arena, struct tparams, 1);
     n->body = parse_function_body(p, n->params, "endgeneration");
     return n;
 }
 
 static struct tnode *parse_filter_block(struct parser *p) {
-    struct tnode *n = parse_node(p, TN_FILTER_BLOCK);
-    parse_advance(p);
-    n->b = parse_filter_chain(p, NULL, true);
+    struct tnode *n = tmpl_parse_node(p, TN_FILTER_BLOCK);
+    tmpl_parse_advance(p);
+    n->b = tmpl_parse_filter_chain(p, NULL, true);
     n->body = parse_scoped(p, "endfilter");
     return n;
 }
 
 static struct tnode *parse_loop_control(struct parser *p) {
-    bool is_break = parse_is_word(p, "break");
-    struct tnode *n = parse_node(p, is_break ? TN_BREAK : TN_CONTINUE);
-    if (!p->n_loops) parse_fail(p, n->line, "'%s' outside loop", is_break ? "break" : "continue");
-    parse_advance(p);
+    bool is_break = tmpl_parse_is_word(p, "break");
+    struct tnode *n = tmpl_parse_node(p, is_break ? TN_BREAK : TN_CONTINUE);
+    if (!p->n_loops) tmpl_parse_fail(p, n->line, "'%s' outside loop", is_break ? "break" : "continue");
+    tmpl_parse_advance(p);
     return n;
 }
 
 static struct tnode *parse_autoescape(struct parser *p) {
-    struct tnode *n = parse_node(p, TN_SCOPE);
-    parse_advance(p);
-    n->a = parse_expression(p);
+    struct tnode *n = tmpl_parse_node(p, TN_SCOPE);
+    tmpl_parse_advance(p);
+    n->a = tmpl_parse_expression(p);
     n->body = parse_scoped(p, "endautoescape");
     return n;
 }
 
 static struct tnode *parse_print(struct parser *p) {
-    struct tnode *n = parse_node(p, TN_BODY);
+    struct tnode *n = tmpl_parse_node(p, TN_BODY);
     struct node_list l = {0};
-    parse_advance(p);
-    while (!parse_is(p, TK_BLOCK_END)) {
-        if (l.n) parse_expect(p, TK_COMMA);
-        struct tnode *out = parse_node(p, TN_PRINT);
-        out->a = parse_expression(p);
-        node_list_push(p, &l, out);
+    tmpl_parse_advance(p);
+    while (!tmpl_parse_is(p, TK_BLOCK_END)) {
+        if (l.n) tmpl_parse_expect(p, TK_COMMA);
+        struct tnode *out = tmpl_parse_node(p, TN_PRINT);
+        out->a = tmpl_parse_expression(p);
+        tmpl_node_list_push(p, &l, out);
     }
     n->list = l.items;
     n->n_list = l.n;
@@ -227,9 +229,9 @@ static struct tnode *parse_print(struct parser *p) {
 
 static void remember_block(struct parser *p, struct tnode *n, struct str name) {
     struct tmpl *t = p->t;
-    if (t->n_blocks == 1000) parse_fail(p, n->line, "more than 1000 blocks");
+    if (t->n_blocks == 1000) tmpl_parse_fail(p, n->line, "more than 1000 blocks");
     for (int i = 0; i < t->n_blocks; i++)
-        if (t->blocks[i]->name == n->name) parse_refuse(p, n->line, "block '%.*s' defined twice", STR_ARG(name));
+        if (t->blocks[i]->name == n->name) tmpl_parse_refuse(p, n->line, "block '%.*s' defined twice", STR_ARG(name));
     if ((t->n_blocks & (t->n_blocks - 1)) == 0) {
         struct tnode **more = arena_new(p->arena, struct tnode *, t->n_blocks ? t->n_blocks * 2 : 1);
         if (t->n_blocks) memcpy(more, t->blocks, (size_t)t->n_blocks * sizeof *more);
@@ -239,28 +241,29 @@ static void remember_block(struct parser *p, struct tnode *n, struct str name) {
 }
 
 static struct tnode *parse_block(struct parser *p) {
-    struct tnode *n = parse_node(p, TN_BLOCK);
-    parse_advance(p);
-    struct str name = parse_expect(p, TK_NAME).text;
-    n->name = parse_intern(p, name);
-    n->u.flag = parse_skip_word(p, "scoped");
-    if (parse_skip_word(p, "required")) parse_fail(p, n->line, "a required block has no meaning here: templates are not extended");
+    struct tnode *n = tmpl_parse_node(p, TN_BLOCK);
+    tmpl_parse_advance(p);
+    struct str name = tmpl_parse_expect(p, TK_NAME).text;
+    n->name = tmpl_parse_intern(p, name);
+    n->u.flag = tmpl_parse_skip_word(p, "scoped");
+    if (tmpl_parse_skip_word(p, "required"))
+        tmpl_parse_fail(p, n->line, "a required block has no meaning here: templates are not extended");
     remember_block(p, n, name);
     int n_loops = p->n_loops;
     p->n_loops = 0;
     n->body = parse_scoped(p, "endblock");
     p->n_loops = n_loops;
-    if (parse_is(p, TK_NAME) && str_eq(p->cur.text, name)) parse_advance(p);
+    if (tmpl_parse_is(p, TK_NAME) && str_eq(p->cur.text, name)) tmpl_parse_advance(p);
     return n;
 }
 
 /* include, import, from, extends: whatever stands in the tag is skipped. */
 static struct tnode *parse_refused(struct parser *p) {
-    struct tnode *n = parse_node(p, TN_REFUSED);
-    n->name = parse_intern(p, p->cur.text);
-    while (!parse_is(p, TK_BLOCK_END)) {
-        if (parse_is(p, TK_EOF)) parse_expect(p, TK_BLOCK_END);
-        parse_advance(p);
+    struct tnode *n = tmpl_parse_node(p, TN_REFUSED);
+    n->name = tmpl_parse_intern(p, p->cur.text);
+    while (!tmpl_parse_is(p, TK_BLOCK_END)) {
+        if (tmpl_parse_is(p, TK_EOF)) tmpl_parse_expect(p, TK_BLOCK_END);
+        tmpl_parse_advance(p);
     }
     return n;
 }
@@ -290,55 +293,55 @@ static const struct {
 
 static struct tnode *parse_statement(struct parser *p) {
     struct token t = p->cur;
-    if (t.kind != TK_NAME) parse_fail(p, t.line, "tag name expected");
+    if (t.kind != TK_NAME) tmpl_parse_fail(p, t.line, "tag name expected");
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
         if (str_is(t.text, statements[i].tag)) return statements[i].parse(p);
-    parse_fail(p, t.line, "Encountered unknown tag '%.*s'.", STR_ARG(t.text));
+    tmpl_parse_fail(p, t.line, "Encountered unknown tag '%.*s'.", STR_ARG(t.text));
 }
 
 static bool at_end_tag(const struct parser *p, const char *const *ends) {
     for (; ends && *ends; ends++)
-        if (parse_is_word(p, *ends)) return true;
+        if (tmpl_parse_is_word(p, *ends)) return true;
     return false;
 }
 
 static struct tnode *parse_text(struct parser *p) {
-    struct tnode *n = parse_node(p, TN_TEXT);
+    struct tnode *n = tmpl_parse_node(p, TN_TEXT);
     n->str = arena_new(p->arena, struct tstr, 1);
     n->str->p = p->cur.text.p;
     n->str->n = p->cur.text.n;
     n->str->n_chars = STR_NONE;
-    parse_advance(p);
+    tmpl_parse_advance(p);
     return n;
 }
 
 static struct tnode *parse_output(struct parser *p) {
-    parse_advance(p);
-    struct tnode *n = parse_node(p, TN_PRINT);
-    n->a = parse_tuple(p, true, NULL);
+    tmpl_parse_advance(p);
+    struct tnode *n = tmpl_parse_node(p, TN_PRINT);
+    n->a = tmpl_parse_tuple(p, true, NULL);
     check_unknown(p);
-    parse_expect(p, TK_VAR_END);
+    tmpl_parse_expect(p, TK_VAR_END);
     return n;
 }
 
 static struct tnode *parse_body(struct parser *p, const char *const *ends) {
-    parse_enter(p);
-    struct tnode *body = parse_node(p, TN_BODY);
+    tmpl_parse_enter(p);
+    struct tnode *body = tmpl_parse_node(p, TN_BODY);
     struct node_list l = {0};
-    while (!parse_is(p, TK_EOF)) {
-        if (parse_is(p, TK_DATA)) {
-            node_list_push(p, &l, parse_text(p));
-        } else if (parse_is(p, TK_VAR_BEGIN)) {
-            node_list_push(p, &l, parse_output(p));
+    while (!tmpl_parse_is(p, TK_EOF)) {
+        if (tmpl_parse_is(p, TK_DATA)) {
+            tmpl_node_list_push(p, &l, parse_text(p));
+        } else if (tmpl_parse_is(p, TK_VAR_BEGIN)) {
+            tmpl_node_list_push(p, &l, parse_output(p));
         } else {
-            parse_expect(p, TK_BLOCK_BEGIN);
+            tmpl_parse_expect(p, TK_BLOCK_BEGIN);
             if (at_end_tag(p, ends)) break;
-            node_list_push(p, &l, parse_statement(p));
+            tmpl_node_list_push(p, &l, parse_statement(p));
             check_unknown(p);
-            parse_expect(p, TK_BLOCK_END);
+            tmpl_parse_expect(p, TK_BLOCK_END);
         }
     }
-    parse_leave(p);
+    tmpl_parse_leave(p);
     body->list = l.items;
     body->n_list = l.n;
     return body;
@@ -346,7 +349,7 @@ static struct tnode *parse_body(struct parser *p, const char *const *ends) {
 
 static int run_parser(struct parser *p) {
     if (setjmp(p->fail)) return ERR_EFORMAT;
-    parse_advance(p);
+    tmpl_parse_advance(p);
     p->t->root = parse_body(p, NULL);
     return ERR_OK;
 }
@@ -379,18 +382,18 @@ int tmpl_parse(struct arena *a, struct str source, struct tmpl **out_template, s
     if (!utf8_valid(source)) return err_set(err, ERR_EFORMAT, "chat template: not valid UTF-8");
     struct parser *p = arena_new(a, struct parser, 1);
     struct tmpl *t = arena_new(a, struct tmpl, 1);
-    lex_init(&p->lx, a, source);
+    tmpl_lex_init(&p->lx, a, source);
     p->lx.fail = &p->fail;
     p->lx.err = err;
     p->arena = a;
     p->t = t;
     t->arena = a;
     static const char *const fixed[N_FIXED_NAMES] = {"loop", "caller", "varargs", "kwargs"};
-    for (int i = 0; i < N_FIXED_NAMES; i++) parse_intern(p, str_of(fixed[i]));
+    for (int i = 0; i < N_FIXED_NAMES; i++) tmpl_parse_intern(p, str_of(fixed[i]));
     int code = run_parser(p);
     if (code == ERR_OK) {
         index_names(t, &p->names);
-        scopes_resolve(t);
+        tmpl_scopes_resolve(t);
         *out_template = t;
     }
     map_free(&p->names);

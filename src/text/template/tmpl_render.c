@@ -149,7 +149,7 @@ static int run(struct rt *rt, const struct tmpl_context *ctx, struct tmpl_output
     if (code) return code;
     prepare(rt, ctx);
     rt->out = rt->root_out = tbuf_new(rt);
-    exec(rt, rt->t->root);
+    tmpl_exec(rt, rt->t->root);
     cut_spans(rt, out);
     return ERR_OK;
 }

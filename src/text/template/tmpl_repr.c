@@ -36,7 +36,7 @@ static void put_fixed(struct sb *out, const char *digits, int n, int exponent) {
     else sb_putc(out, '0');
 }
 
-struct str float_repr(struct rt *rt, double f) {
+struct str tmpl_float_repr(struct rt *rt, double f) {
     if (isnan(f)) return STR("nan");
     if (isinf(f)) return f < 0 ? STR("-inf") : STR("inf");
     char digits[32];
@@ -147,7 +147,7 @@ static void repr_node(struct rt *rt, struct tbuf *b, struct tv v) {
     case TV_NONE: tbuf_puts(rt, b, "None"); return;
     case TV_BOOL: tbuf_puts(rt, b, v.u.b ? "True" : "False"); return;
     case TV_INT: repr_int(rt, b, v.u.i); return;
-    case TV_FLOAT: tbuf_put(rt, b, float_repr(rt, v.u.f), false); return;
+    case TV_FLOAT: tbuf_put(rt, b, tmpl_float_repr(rt, v.u.f), false); return;
     case TV_BIG: tbuf_put_str(rt, b, v.u.s); return;
     case TV_STR:
         if (v.u.s->markup) tbuf_puts(rt, b, "Markup(");
@@ -178,7 +178,7 @@ static void repr_node(struct rt *rt, struct tbuf *b, struct tv v) {
         tbuf_puts(rt, b, "<LoopContext ");
         repr_int(rt, b, v.u.loop->index0 + 1);
         tbuf_puts(rt, b, "/");
-        repr_int(rt, b, loop_attr(rt, v.u.loop, STR("length")).u.i);
+        repr_int(rt, b, tmpl_loop_attr(rt, v.u.loop, STR("length")).u.i);
         tbuf_puts(rt, b, ">");
         return;
     default: /* Python prints an address here; nothing can depend on it */
@@ -195,7 +195,7 @@ static void repr_into(struct rt *rt, struct tbuf *b, struct tv v) {
     rt_leave(rt);
 }
 
-struct tv to_repr(struct rt *rt, struct tv v) {
+struct tv tmpl_to_repr(struct rt *rt, struct tv v) {
     struct tbuf *b = tbuf_new(rt);
     repr_into(rt, b, v);
     struct tv text = tbuf_value(rt, b);
@@ -207,8 +207,8 @@ struct tv to_repr(struct rt *rt, struct tv v) {
     return text;
 }
 
-struct tv to_ascii(struct rt *rt, struct tv v) {
-    const struct tstr *s = to_repr(rt, v).u.s;
+struct tv tmpl_to_ascii(struct rt *rt, struct tv v) {
+    const struct tstr *s = tmpl_to_repr(rt, v).u.s;
     struct tbuf *b = tbuf_new(rt);
     rt_charge_chars(rt, s->n);
     for (size_t i = 0; i < s->n;) {
@@ -221,10 +221,10 @@ struct tv to_ascii(struct rt *rt, struct tv v) {
     return tbuf_value(rt, b);
 }
 
-struct tv to_str(struct rt *rt, struct tv v) {
+struct tv tmpl_to_str(struct rt *rt, struct tv v) {
     if (v.type == TV_STR) return v;
     if (v.type == TV_UNDEF || v.type == TV_MISSING) return tv_str_const(rt, "");
-    return to_repr(rt, v);
+    return tmpl_to_repr(rt, v);
 }
 
 /* ---- reading numbers as int() and float() do ---- */
@@ -239,7 +239,7 @@ static int digit_of(char c) {
     return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 99;
 }
 
-bool number_parse_int(struct str s, int base, int64_t *out, bool *out_overflow) {
+bool tmpl_number_parse_int(struct str s, int base, int64_t *out, bool *out_overflow) {
     s = strip(s);
     *out_overflow = false;
     bool negative = s.n && s.p[0] == '-';
@@ -279,7 +279,7 @@ bool number_parse_int(struct str s, int base, int64_t *out, bool *out_overflow) 
     return last_digit;
 }
 
-bool number_parse_float(struct str s, double *out) {
+bool tmpl_number_parse_float(struct str s, double *out) {
     s = strip(s);
     char text[512];
     size_t n = 0;

@@ -84,67 +84,64 @@ struct builtin {
 };
 
 enum builtin_table { BUILTIN_FILTER, BUILTIN_TEST };
-const struct builtin *builtin_find(enum builtin_table table, struct str name);
-const struct builtin *builtin_lookup(const struct builtin *table, struct str name); /* table ends with a NULL name */
-struct tv builtin_call(struct rt *rt, const struct builtin *f, struct tv self, const struct tcall *call);
+const struct builtin *tmpl_builtin_find(enum builtin_table table, struct str name);
+const struct builtin *tmpl_builtin_lookup(const struct builtin *table, struct str name); /* table ends with a NULL name */
+struct tv tmpl_builtin_call(struct rt *rt, const struct builtin *f, struct tv self, const struct tcall *call);
 
 extern const struct builtin tmpl_filters_text[], tmpl_filters_seq[], tmpl_filters_html[], tmpl_tests[], tmpl_globals[];
 extern const struct builtin tmpl_methods_str[], tmpl_methods_str_is[], tmpl_methods_list[], tmpl_methods_tuple[], tmpl_methods_dict[];
 extern const struct builtin tmpl_methods_loop[], tmpl_methods_cycler[], tmpl_methods_int[], tmpl_methods_float[], tmpl_methods_range[];
 
-struct tv call_value(struct rt *rt, struct tv f, const struct tcall *call);
-struct tv call_macro(struct rt *rt, const struct tmacro *m, const struct tcall *call);
+struct tv tmpl_call_value(struct rt *rt, struct tv f, const struct tcall *call);
+struct tv tmpl_call_macro(struct rt *rt, const struct tmacro *m, const struct tcall *call);
 
 /* ---- evaluation (tmpl_eval.c, tmpl_exec.c) ---- */
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
-struct tv eval(struct rt *rt, const struct tnode *n);
-struct tcall eval_args(struct rt *rt, const struct targs *args);
-struct tv eval_filter_chain(struct rt *rt, const struct tnode *n, struct tv input);
-enum flow exec(struct rt *rt, const struct tnode *n);
-void assign(struct rt *rt, const struct tnode *target, struct tv value);
-struct scope *scope_push(struct rt *rt);
-void scope_set(struct rt *rt, struct scope *s, int name, struct tv value);
-struct tv loop_attr(struct rt *rt, struct tloop *loop, struct str name);
-struct tv call_block(struct rt *rt, const struct tnode *n);
+struct tv tmpl_eval(struct rt *rt, const struct tnode *n);
+struct tcall tmpl_eval_args(struct rt *rt, const struct targs *args);
+struct tv tmpl_eval_filter_chain(struct rt *rt, const struct tnode *n, struct tv input);
+enum flow tmpl_exec(struct rt *rt, const struct tnode *n);
+void tmpl_assign(struct rt *rt, const struct tnode *target, struct tv value);
+struct scope *tmpl_scope_push(struct rt *rt);
+void tmpl_scope_set(struct rt *rt, struct scope *s, int name, struct tv value);
+struct tv tmpl_loop_attr(struct rt *rt, struct tloop *loop, struct str name);
+struct tv tmpl_call_block(struct rt *rt, const struct tnode *n);
 
 /* ---- operations (tmpl_ops.c, tmpl_attr.c) ---- */
-struct tv op_binary(struct rt *rt, enum tk op, struct tv a, struct tv b);
-struct tv op_negate(struct rt *rt, struct tv a);
-struct tv op_positive(struct rt *rt, struct tv a);
-bool op_compare(struct rt *rt, enum tk op, struct tv a, struct tv b);
-struct tv op_getattr(struct rt *rt, struct tv obj, const struct tstr *name);
-struct tv op_getitem(struct rt *rt, struct tv obj, struct tv key);
-struct tv op_slice(struct rt *rt, struct tv obj, struct tv start, struct tv stop, struct tv step);
-struct tv op_path(struct rt *rt, struct tv obj, struct tv path, struct tv missing); /* "a.b.0" of filters */
-struct tv op_attr_only(struct rt *rt, struct tv obj, const struct tstr *name);      /* TV_MISSING when there is none */
-int64_t need_int(struct rt *rt, struct tv v);
-int64_t arg_int(struct rt *rt, struct tv v, int64_t absent);
-bool arg_bool(struct rt *rt, struct tv v, bool absent);
-const struct tstr *need_str(struct rt *rt, struct tv v, const char *what);
+struct tv tmpl_op_binary(struct rt *rt, enum tk op, struct tv a, struct tv b);
+struct tv tmpl_op_negate(struct rt *rt, struct tv a);
+struct tv tmpl_op_positive(struct rt *rt, struct tv a);
+bool tmpl_op_compare(struct rt *rt, enum tk op, struct tv a, struct tv b);
+struct tv tmpl_op_getattr(struct rt *rt, struct tv obj, const struct tstr *name);
+struct tv tmpl_op_getitem(struct rt *rt, struct tv obj, struct tv key);
+struct tv tmpl_op_slice(struct rt *rt, struct tv obj, struct tv start, struct tv stop, struct tv step);
+struct tv tmpl_op_path(struct rt *rt, struct tv obj, struct tv path, struct tv missing); /* "a.b.0" of filters */
+struct tv tmpl_op_attr_only(struct rt *rt, struct tv obj, const struct tstr *name);      /* TV_MISSING when there is none */
+int64_t tmpl_need_int(struct rt *rt, struct tv v);
+int64_t tmpl_arg_int(struct rt *rt, struct tv v, int64_t absent);
+bool tmpl_arg_bool(struct rt *rt, struct tv v, bool absent);
+const struct tstr *tmpl_need_str(struct rt *rt, struct tv v, const char *what);
 
 /* ---- text of values (tmpl_repr.c, tmpl_tojson.c, tmpl_format.c, tmpl_time.c) ---- */
-struct tv to_str(struct rt *rt, struct tv v); /* Python's str() */
-struct tv to_repr(struct rt *rt, struct tv v);
-struct tv to_ascii(struct rt *rt, struct tv v); /* Python's ascii() */
-struct str float_repr(struct rt *rt, double f);
-struct tv to_pretty(struct rt *rt, struct tv v);
-struct tv to_json(struct rt *rt, struct tv v, const struct tv *options);
-struct tv escape_html(struct rt *rt, struct tv v); /* a markup string */
-struct tv format_percent(struct rt *rt, const struct tstr *format, struct tv args);
-struct tv format_braces(struct rt *rt, const struct tstr *format, const struct tcall *call);
-struct tv format_value(struct rt *rt, struct tv v, const struct tstr *spec);
-struct str time_format(struct rt *rt, struct str format);
-bool number_parse_int(struct str s, int base, int64_t *out, bool *out_overflow);
-bool number_parse_float(struct str s, double *out);
+struct tv tmpl_to_str(struct rt *rt, struct tv v); /* Python's str() */
+struct tv tmpl_to_repr(struct rt *rt, struct tv v);
+struct tv tmpl_to_ascii(struct rt *rt, struct tv v); /* Python's ascii() */
+struct str tmpl_float_repr(struct rt *rt, double f);
+struct tv tmpl_to_json(struct rt *rt, struct tv v, const struct tv *options);
+struct tv tmpl_escape_html(struct rt *rt, struct tv v); /* a markup string */
+struct tv tmpl_format_percent(struct rt *rt, const struct tstr *format, struct tv args);
+struct tv tmpl_format_braces(struct rt *rt, const struct tstr *format, const struct tcall *call);
+struct tv tmpl_format_value(struct rt *rt, struct tv v, const struct tstr *spec);
+struct str tmpl_time_format(struct rt *rt, struct str format);
+bool tmpl_number_parse_int(struct str s, int base, int64_t *out, bool *out_overflow);
+bool tmpl_number_parse_float(struct str s, double *out);
 
 /* ---- used by several files of filters ---- */
-struct tv str_strip(struct rt *rt, const struct tstr *s, struct tv chars, bool left, bool right);
-struct tv str_replace(struct rt *rt, const struct tstr *s, const struct tstr *from, const struct tstr *to, int64_t count);
-struct tv str_split_lines(struct rt *rt, const struct tstr *s, bool keep_ends);
-struct tv str_map_case(struct rt *rt, const struct tstr *s, char how); /* 'u', 'l', 'f', 'c' capitalize, 's' swap, 't' title */
-struct tv str_join(struct rt *rt, const struct tstr *sep, struct tv items, bool convert);
-struct tv str_wordwrap(struct rt *rt, const struct tstr *s,
-                       const struct tv *args); /* width, break_long_words, wrapstring, break_on_hyphens */
-struct tv str_center(struct rt *rt, const struct tstr *s, int64_t width, const struct tstr *fill, char align);
+struct tv tmpl_str_strip(struct rt *rt, const struct tstr *s, struct tv chars, bool left, bool right);
+struct tv tmpl_str_replace(struct rt *rt, const struct tstr *s, const struct tstr *from, const struct tstr *to, int64_t count);
+struct tv tmpl_str_split_lines(struct rt *rt, const struct tstr *s, bool keep_ends);
+struct tv tmpl_str_map_case(struct rt *rt, const struct tstr *s, char how); /* 'u', 'l', 'f', 'c' capitalize, 's' swap, 't' title */
+struct tv tmpl_str_join(struct rt *rt, const struct tstr *sep, struct tv items, bool convert);
+struct tv tmpl_str_center(struct rt *rt, const struct tstr *s, int64_t width, const struct tstr *fill, char align);
 
 #endif

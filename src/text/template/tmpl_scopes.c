@@ -193,7 +193,7 @@ static void inner_scopes(struct scopes *s, struct tnode *n) {
     }
 }
 
-void scopes_resolve(struct tmpl *t) {
+void tmpl_scopes_resolve(struct tmpl *t) {
     struct scopes s = {.t = t, .current = 1, .last = 1};
     s.seen = arena_new(t->arena, int, t->n_names + 1);
     t->is_hidden = arena_new(t->arena, bool, t->n_names + 1);

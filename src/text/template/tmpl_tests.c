@@ -5,12 +5,12 @@
 #define UNUSED (void)rt, (void)self, (void)args, (void)call
 
 static struct tv modulo_is(struct rt *rt, struct tv v, struct tv by, int64_t rest) {
-    return tv_bool(tv_eq(rt, op_binary(rt, TK_MOD, v, by), tv_int(rest)));
+    return tv_bool(tv_eq(rt, tmpl_op_binary(rt, TK_MOD, v, by), tv_int(rest)));
 }
 
 static struct tv call_method(struct rt *rt, struct tv v, const char *name) {
     struct tcall none = {0};
-    return builtin_call(rt, builtin_lookup(tmpl_methods_str_is, str_of(name)), to_str(rt, v), &none);
+    return tmpl_builtin_call(rt, tmpl_builtin_lookup(tmpl_methods_str_is, str_of(name)), tmpl_to_str(rt, v), &none);
 }
 
 TEST(t_odd) {
@@ -35,11 +35,11 @@ TEST(t_undefined) {
 }
 TEST(t_filter) {
     UNUSED;
-    return tv_bool(self.type == TV_STR && builtin_find(BUILTIN_FILTER, tv_str(self)));
+    return tv_bool(self.type == TV_STR && tmpl_builtin_find(BUILTIN_FILTER, tv_str(self)));
 }
 TEST(t_test) {
     UNUSED;
-    return tv_bool(self.type == TV_STR && builtin_find(BUILTIN_TEST, tv_str(self)));
+    return tv_bool(self.type == TV_STR && tmpl_builtin_find(BUILTIN_TEST, tv_str(self)));
 }
 TEST(t_none) {
     UNUSED;
@@ -112,27 +112,27 @@ TEST(t_in) {
 }
 TEST(t_eq) {
     UNUSED;
-    return tv_bool(op_compare(rt, TK_EQ, self, args[0]));
+    return tv_bool(tmpl_op_compare(rt, TK_EQ, self, args[0]));
 }
 TEST(t_ne) {
     UNUSED;
-    return tv_bool(op_compare(rt, TK_NE, self, args[0]));
+    return tv_bool(tmpl_op_compare(rt, TK_NE, self, args[0]));
 }
 TEST(t_gt) {
     UNUSED;
-    return tv_bool(op_compare(rt, TK_GT, self, args[0]));
+    return tv_bool(tmpl_op_compare(rt, TK_GT, self, args[0]));
 }
 TEST(t_ge) {
     UNUSED;
-    return tv_bool(op_compare(rt, TK_GE, self, args[0]));
+    return tv_bool(tmpl_op_compare(rt, TK_GE, self, args[0]));
 }
 TEST(t_lt) {
     UNUSED;
-    return tv_bool(op_compare(rt, TK_LT, self, args[0]));
+    return tv_bool(tmpl_op_compare(rt, TK_LT, self, args[0]));
 }
 TEST(t_le) {
     UNUSED;
-    return tv_bool(op_compare(rt, TK_LE, self, args[0]));
+    return tv_bool(tmpl_op_compare(rt, TK_LE, self, args[0]));
 }
 
 const struct builtin tmpl_tests[] = {

@@ -130,7 +130,7 @@ static void format_into(struct sb *out, struct str f, const struct tmpl_time *t)
     }
 }
 
-struct str time_format(struct rt *rt, struct str format) {
+struct str tmpl_time_format(struct rt *rt, struct str format) {
     if (format.n > 4096) rt_limit(rt, "a time format of %zu bytes is too long", format.n);
     struct tmpl_time t = rt->now;
     if (t.month < 1 || t.month > 12) t = (struct tmpl_time){.year = 1970, .month = 1, .day = 1};

@@ -55,7 +55,7 @@ static void dump_string(struct dump *d, struct str s) {
 static struct str float_text(struct rt *rt, double f) {
     if (isnan(f)) return STR("NaN");
     if (isinf(f)) return f < 0 ? STR("-Infinity") : STR("Infinity");
-    return float_repr(rt, f);
+    return tmpl_float_repr(rt, f);
 }
 
 static void new_line(struct dump *d) {
@@ -90,7 +90,7 @@ static void dump_key(struct dump *d, struct tv key) {
     case TV_NONE: put(d, STR("\"null\"")); return;
     case TV_FLOAT: dump_string(d, float_text(d->rt, key.u.f)); return;
     case TV_INT:
-    case TV_BIG: dump_string(d, tv_str(to_str(d->rt, key))); return;
+    case TV_BIG: dump_string(d, tv_str(tmpl_to_str(d->rt, key))); return;
     default: rt_raise(d->rt, "TypeError", "keys must be str, int, float, bool or None, not %s", tv_type_name(key));
     }
 }
@@ -144,7 +144,7 @@ static void dump_value(struct dump *d, struct tv v) {
     case TV_NONE: put(d, STR("null")); break;
     case TV_BOOL: put(d, v.u.b ? STR("true") : STR("false")); break;
     case TV_INT:
-    case TV_BIG: put(d, tv_str(to_str(d->rt, v))); break;
+    case TV_BIG: put(d, tv_str(tmpl_to_str(d->rt, v))); break;
     case TV_FLOAT: put(d, float_text(d->rt, v.u.f)); break;
     case TV_STR: dump_string(d, tv_str(v)); break;
     case TV_LIST:
@@ -163,7 +163,7 @@ static void read_indent(struct dump *d, struct tv indent) {
         d->user |= tstr_any_user(indent.u.s);
         return;
     }
-    int64_t n = need_int(d->rt, indent);
+    int64_t n = tmpl_need_int(d->rt, indent);
     struct tbuf *b = tbuf_new(d->rt);
     tbuf_put_repeat(d->rt, b, tv_str_const(d->rt, " ").u.s, n > 0 ? (size_t)n : 0);
     d->indent = str_n(b->p, b->used);
@@ -175,17 +175,17 @@ static void read_separators(struct dump *d, struct tv separators) {
     if (separators.type == TV_NONE || separators.type == TV_MISSING) return;
     struct tv pair = tv_to_list(d->rt, separators, TV_LIST);
     if (pair.u.list->n != 2) rt_raise(d->rt, "ValueError", "separators must be a pair (item_separator, key_separator)");
-    d->item_sep = tstr_str(need_str(d->rt, pair.u.list->items[0], "a separator"));
-    d->key_sep = tstr_str(need_str(d->rt, pair.u.list->items[1], "a separator"));
+    d->item_sep = tstr_str(tmpl_need_str(d->rt, pair.u.list->items[0], "a separator"));
+    d->key_sep = tstr_str(tmpl_need_str(d->rt, pair.u.list->items[1], "a separator"));
 }
 
 /* options: ensure_ascii, indent, separators, sort_keys */
-struct tv to_json(struct rt *rt, struct tv v, const struct tv *options) {
+struct tv tmpl_to_json(struct rt *rt, struct tv v, const struct tv *options) {
     struct dump d = {.rt = rt, .out = tbuf_new(rt), .user = tv_any_user(rt, v)};
-    d.ascii = arg_bool(rt, options[0], false);
+    d.ascii = tmpl_arg_bool(rt, options[0], false);
     read_indent(&d, options[1]);
     read_separators(&d, options[2]);
-    d.sort_keys = arg_bool(rt, options[3], false);
+    d.sort_keys = tmpl_arg_bool(rt, options[3], false);
     dump_value(&d, v);
     return tbuf_value(rt, d.out);
 }

@@ -197,7 +197,7 @@ int64_t tv_len(struct rt *rt, struct tv v) {
     case TV_VIEW: return (int64_t)v.u.view->dict->n;
     case TV_RANGE: return v.u.range->n;
     case TV_UNDEF: return 0;
-    case TV_LOOP: return loop_attr(rt, v.u.loop, STR("length")).u.i;
+    case TV_LOOP: return tmpl_loop_attr(rt, v.u.loop, STR("length")).u.i;
     default: rt_raise(rt, "TypeError", "object of type '%s' has no len()", tv_type_name(v));
     }
 }
@@ -410,7 +410,7 @@ void tv_undef_raise(struct rt *rt, struct tv v) {
     const struct tundef *u = v.u.undef;
     const char *kind = u->unsafe ? "SecurityError" : "UndefinedError";
     if (u->hint.n) rt_raise(rt, kind, "%.*s", STR_ARG(u->hint));
-    struct str name = tv_str(to_repr(rt, u->name));
+    struct str name = tv_str(tmpl_to_repr(rt, u->name));
     if (!u->has_obj) rt_raise(rt, kind, "%.*s is undefined", STR_ARG(name));
     if (u->unsafe) rt_raise(rt, kind, "access to attribute %.*s of '%s' object is unsafe.", STR_ARG(name), u->obj_name);
     const char *object = u->obj_type == TV_NONE ? "" : " object", *what = u->obj_type == TV_NONE ? "None" : u->obj_name;

@@ -112,6 +112,9 @@ int tok_added_build(struct tok *t, struct err *err) {
         k->normalized = k->content;
         if (!k->normalize || k->literal) continue;
         code = tok_normalize(t, w, &text, err);
+        if (!code && text.s.n > TOK_MAX_TOKEN_BYTES)
+            code = err_set(err, ERR_ELIMIT, "tokenizer: an added token of %zu bytes after normalization is too long, at most %d are read",
+                           text.s.n, TOK_MAX_TOKEN_BYTES);
         if (!code && !str_eq(text.s, k->content)) k->normalized = str_copy(&t->arena, text.s);
     }
     tok_work_destroy(w);
@@ -132,9 +135,7 @@ int32_t tok_model_id(const struct tok *t, struct str token) {
     }
     int32_t id = plain ? tok_table_find(&t->table, sb_str(&raw).p, raw.n) : -1;
     sb_free(&raw);
-    for (size_t i = 0; i < t->n_vocab_ids && !plain && id < 0; i++) /* outside the byte alphabet: not in the table */
-        if (!t->vocab[i].p && t->written[i].p && str_eq(t->written[i], token)) id = (int32_t)i;
-    return id;
+    return plain ? id : tok_table_find(&t->odd, token.p, token.n);
 }
 
 int32_t tok_id_of(const struct tok *t, struct str token) {
@@ -154,8 +155,9 @@ int tok_added_room(struct tok *t, size_t n, struct err *err) {
 /* Adds a token, or replaces the one of the same content. There must be room. */
 int tok_added_put(struct tok *t, struct tok_added_token token, struct err *err) {
     struct tok_added *a = &t->added;
-    if (token.content.n > TOK_MAX_ADDED_BYTES)
-        return err_set(err, ERR_ELIMIT, "tokenizer: an added token of %zu bytes is too long", token.content.n);
+    if (token.content.n > TOK_MAX_TOKEN_BYTES)
+        return err_set(err, ERR_ELIMIT, "tokenizer: an added token of %zu bytes is too long, at most %d are read", token.content.n,
+                       TOK_MAX_TOKEN_BYTES);
     if (token.id < 0 || token.id >= TOK_MAX_ID)
         return err_set(err, ERR_ELIMIT, "tokenizer: the id of an added token is not below %d", TOK_MAX_ID);
     int32_t known = tok_table_find(&a->by_content, token.content.p, token.content.n);

@@ -21,6 +21,7 @@ struct bpe {
      * of the merge plus one in its lower bits and a tag of the hash above; 0 is empty. */
     uint32_t *slots;
     size_t mask;
+    uint64_t seed; /* of the hashes */
     int index_bits;
     struct tok_merge *merges;
     int32_t byte_id[256];     /* byte-level: the symbol of each byte, -1: none */
@@ -36,15 +37,15 @@ struct bpe {
     uint64_t partial[256][4]; /* by last and first byte: some token that begins or ends inside a character crosses here */
 };
 
-static inline uint64_t pair_hash(int32_t left, int32_t right) {
-    uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * UINT64_C(0x9E3779B97F4A7C15);
+static inline uint64_t pair_hash(const struct bpe *b, int32_t left, int32_t right) {
+    uint64_t h = (b->seed ^ ((uint64_t)(uint32_t)left << 32 | (uint32_t)right)) * UINT64_C(0x9E3779B97F4A7C15);
     h ^= h >> 32;
     return h * UINT64_C(0xD6E8FEB86659FD93);
 }
 
 /* The merge of a pair, or NULL. */
 static inline const struct tok_merge *merge_find(const struct bpe *b, int32_t left, int32_t right) {
-    uint64_t h = pair_hash(left, right);
+    uint64_t h = pair_hash(b, left, right);
     uint32_t low = (1u << b->index_bits) - 1, tag = (uint32_t)h & ~low;
     for (size_t i = (size_t)(h >> 32) & b->mask;; i = (i + 1) & b->mask) {
         uint32_t slot = b->slots[i];
@@ -58,7 +59,7 @@ static inline const struct tok_merge *merge_find(const struct bpe *b, int32_t le
 /* Of equal pairs the last counts, as in the reference. */
 static void merge_put(struct bpe *b, uint32_t index) {
     const struct tok_merge *m = &b->merges[index];
-    uint64_t h = pair_hash(m->left, m->right);
+    uint64_t h = pair_hash(b, m->left, m->right);
     uint32_t low = (1u << b->index_bits) - 1, tag = (uint32_t)h & ~low;
     size_t i = (size_t)(h >> 32) & b->mask;
     for (; b->slots[i]; i = (i + 1) & b->mask) {
@@ -229,7 +230,7 @@ static bool symbols_of_whole_chars(const struct bpe *b, struct str part, struct 
 
 /* The id of one character, with the prefix and suffix that its place in the word asks for. */
 static int32_t char_id(const struct tok *t, const struct bpe *b, struct str c, bool first, bool last) {
-    if (b->char_id && c.n < 4) {
+    if (b->char_id && c.n < 4 && c.n == tok_utf8_len((unsigned char)c.p[0])) {
         size_t len;
         return b->char_id[tok_utf8(c.p, &len)];
     }
@@ -528,6 +529,7 @@ static int build_merges(struct tok *t, struct bpe *b, const struct tok_merge *me
     b->merges = size_mul(n + 1, sizeof *b->merges, &bytes) ? NULL : arena_try(&t->arena, bytes);
     if (!b->slots || !b->merges) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for %zu merges", n);
     b->mask = n_slots - 1;
+    b->seed = hash_seed();
     if (n) memcpy(b->merges, merges, n * sizeof *merges);
     for (size_t i = 0; i < n; i++) merge_put(b, (uint32_t)i);
     return ERR_OK;

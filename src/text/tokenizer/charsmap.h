@@ -13,7 +13,8 @@ struct tok_charsmap {
 /* The blob: size of the array in bytes, the array, the pool. Copied. */
 int tok_charsmap_init(struct arena *a, struct str blob, struct tok_charsmap *out, struct err *err);
 int tok_charsmap_base64(struct arena *a, struct str text, struct tok_charsmap *out, struct err *err);
-/* The shortest (or longest) key that s begins with: its replacement, and its length; {NULL, 0} when there is none. */
+/* The shortest (or longest) key that s begins with: its replacement, and its length; {NULL, 0} when there is none. s is valid UTF-8; keys
+ * that end inside of one of its characters do not count. */
 struct str tok_charsmap_find(const struct tok_charsmap *m, struct str s, bool longest, size_t *out_len);
 
 #endif

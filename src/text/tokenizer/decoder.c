@@ -8,6 +8,9 @@
 #include "text/tokenizer/pattern.h"
 
 int tok_dec_text(struct tok_stream *s, size_t stage, struct str text, struct err *err) {
+    s->n_passed[stage] += text.n;
+    if (s->n_passed[stage] > s->room)
+        return err_set(err, ERR_ELIMIT, "tokenizer: the decoders make more than %d times as much of these tokens", TOK_MAX_SPOKEN);
     if (stage == s->t->n_decs) return sb_put(s->out, text), ERR_OK;
     const struct tok_dec *d = &s->t->decs[stage];
     return d->text(d, s, stage, text, err);
@@ -17,6 +20,13 @@ int tok_dec_end(struct tok_stream *s, size_t stage, struct err *err) {
     if (stage == s->t->n_decs) return ERR_OK;
     const struct tok_dec *d = &s->t->decs[stage];
     return d->end(d, s, stage, err);
+}
+
+/* A whole token to the first stage. */
+static int take(struct tok_stream *s, struct str token, struct err *err) {
+    s->room += (uint64_t)TOK_MAX_SPOKEN * (token.n + TOK_MAX_SPOKEN_FREE);
+    TRY(tok_dec_text(s, 0, token, err));
+    return tok_dec_end(s, 0, err);
 }
 
 /* A whole token to the next stage. */
@@ -141,7 +151,6 @@ static void replace_all(struct sb *text, struct str what, struct str with) {
 
 static int replace_end(const struct tok_dec *self, struct tok_stream *s, size_t stage, struct err *err) {
     struct tok_stream_stage *st = &s->stages[stage];
-    struct tok_match_state *state = NULL;
     struct str token = sb_str(&st->hold);
     struct tok_match m;
     struct tok_cursor at = {0};
@@ -149,12 +158,11 @@ static int replace_end(const struct tok_dec *self, struct tok_stream *s, size_t 
     bool found = false;
     int code = ERR_OK;
     sb_clear(&st->previous);
-    while (token.n && !(code = tok_pattern_next(self->pattern, &state, token, &at, &m, &found, err)) && found) {
+    while (token.n && !(code = tok_pattern_next(self->pattern, &s->match, token, &at, &m, &found, err)) && found) {
         sb_put(&st->previous, str_sub(token, copied, m.start - copied));
         sb_put(&st->previous, self->content);
         copied = m.end;
     }
-    tok_match_state_destroy(state);
     sb_put(&st->previous, str_from(token, copied));
     if (!code) code = pass(s, stage, sb_str(&st->previous), err);
     sb_clear(&st->hold);
@@ -300,13 +308,24 @@ void tok_stream_init(struct tok_stream *s, const struct tok *t, bool skip_specia
     s->skip_special = skip_special;
 }
 
+/* A letter goes through the stages; they remember that there was a token, and its text is thrown away. */
+void tok_stream_continue(struct tok_stream *s) {
+    struct sb before = {0};
+    s->out = &before;
+    take(s, STR("x"), NULL);
+    sb_free(&before);
+    for (size_t i = 0; i < TOK_STREAM_STAGES; i++) {
+        sb_clear(&s->stages[i].hold);
+        sb_clear(&s->stages[i].previous);
+    }
+}
+
 int tok_stream_push(struct tok_stream *s, int32_t id, struct sb *out, struct err *err) {
     const struct tok *t = s->t;
     if (id < 0 || (size_t)id >= t->n_ids || !t->text[id].p) return ERR_OK;
     if (s->skip_special && t->id_flags[id] & ID_SPECIAL) return ERR_OK;
     s->out = out;
-    TRY(tok_dec_text(s, 0, t->text[id], err));
-    return tok_dec_end(s, 0, err);
+    return take(s, t->text[id], err);
 }
 
 int tok_stream_flush(struct tok_stream *s, struct sb *out, struct err *err) {
@@ -320,6 +339,8 @@ int tok_stream_flush(struct tok_stream *s, struct sb *out, struct err *err) {
         sb_clear(&s->stages[i].previous);
         s->stages[i].n_seen = 0;
     }
+    s->room = 0;
+    memset(s->n_passed, 0, sizeof s->n_passed);
     return ERR_OK;
 }
 
@@ -328,6 +349,8 @@ void tok_stream_free(struct tok_stream *s) {
         sb_free(&s->stages[i].hold);
         sb_free(&s->stages[i].previous);
     }
+    tok_match_state_destroy(s->match);
+    s->match = NULL;
     s->t = NULL;
 }
 
@@ -353,17 +376,12 @@ static const struct tok_dec *plain_replace(const struct tok *t) {
     return plain ? first : NULL;
 }
 
-/* The token after another one, so that nothing is taken for the start of a text. */
-static void speak(struct tok_stream *s, struct str token, struct sb *out) {
-    struct sb text = {0};
-    s->out = &text;
-    tok_dec_text(s, 0, STR("x"), NULL);
-    tok_dec_end(s, 0, NULL);
-    tok_dec_text(s, 0, token, NULL);
-    tok_dec_end(s, 0, NULL);
-    tok_stream_flush(s, &text, NULL);
-    sb_put(out, str_from(sb_str(&text), 1));
-    sb_free(&text);
+/* The token inside a text. */
+static int speak(struct tok_stream *s, struct str token, struct sb *out, struct err *err) {
+    tok_stream_continue(s);
+    s->out = out;
+    TRY(take(s, token, err));
+    return tok_stream_flush(s, out, err);
 }
 
 static bool has_fallback(const struct tok *t) {
@@ -372,12 +390,12 @@ static bool has_fallback(const struct tok *t) {
     return false;
 }
 
-static struct str spoken(const struct tok *t, struct tok_stream *s, const struct tok_dec *replace, bool bytes, size_t id,
-                         struct sb *buffer) {
+static int spoken(const struct tok *t, struct tok_stream *s, const struct tok_dec *replace, bool bytes, size_t id, struct sb *buffer,
+                  struct str *out, struct err *err) {
     struct str text = t->text[id];
     int byte = bytes ? tok_byte_token(text) : -1;
-    if (t->byte_level && id < t->n_vocab_ids && t->vocab[id].p && !(t->id_flags[id] & ID_ADDED)) return t->vocab[id];
-    if (replace && byte < 0 && str_find(text, tok_pattern_literal_of(replace->pattern), 0) == STR_NONE) return text;
+    if (t->byte_level && id < t->n_vocab_ids && t->vocab[id].p && !(t->id_flags[id] & ID_ADDED)) return *out = t->vocab[id], ERR_OK;
+    if (replace && byte < 0 && str_find(text, tok_pattern_literal_of(replace->pattern), 0) == STR_NONE) return *out = text, ERR_OK;
     sb_clear(buffer);
     if (byte >= 0) {
         sb_putc(buffer, (char)byte);
@@ -385,9 +403,10 @@ static struct str spoken(const struct tok *t, struct tok_stream *s, const struct
         sb_put(buffer, text);
         replace_all(buffer, tok_pattern_literal_of(replace->pattern), replace->content);
     } else {
-        speak(s, text, buffer);
+        TRY(speak(s, text, buffer, err));
     }
-    return sb_str(buffer);
+    *out = sb_str(buffer);
+    return ERR_OK;
 }
 
 int tok_build_bytes(struct tok *t, struct err *err) {
@@ -398,14 +417,16 @@ int tok_build_bytes(struct tok *t, struct err *err) {
     t->bytes = arena_try(&t->arena, (t->n_ids + 1) * sizeof *t->bytes);
     if (!t->bytes) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for %zu ids", t->n_ids);
     tok_stream_init(&s, t, false);
-    for (size_t i = 0; i < t->n_ids; i++) {
+    int code = ERR_OK;
+    for (size_t i = 0; i < t->n_ids && !code; i++) {
+        struct str b = STR("");
         if (!t->text[i].p) continue;
-        struct str b = t->id_flags[i] & ID_SPECIAL ? STR("") : spoken(t, &s, replace, bytes, i, &buffer);
+        if (!(t->id_flags[i] & ID_SPECIAL)) code = spoken(t, &s, replace, bytes, i, &buffer, &b, err);
         t->bytes[i] = b.p == buffer.p && b.n ? str_copy(&t->arena, b) : b.n ? b : STR("");
     }
     tok_stream_free(&s);
     sb_free(&buffer);
-    return ERR_OK;
+    return code;
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
@@ -416,36 +437,28 @@ static void destroy_pattern(struct tok_dec *self) {
 
 static int read_replace(struct tok *t, yyjson_val *json, struct tok_dec *d, struct err *err) {
     d->destroy = destroy_pattern;
-    d->content = str_copy(&t->arena, json_str(json, "content", STR("")));
+    TRY(tok_part_str(t, json, "content", STR(""), &d->content, err));
     return tok_pattern_read(&t->arena, json_get(json, "pattern"), "the decoder Replace", &d->pattern, err);
 }
 
 static int read_metaspace(struct tok *t, yyjson_val *json, struct tok_dec *d, struct err *err) {
-    (void)err;
-    d->content = str_copy(&t->arena, json_str(json, "replacement", STR("\xE2\x96\x81")));
     d->drop_first = !str_is(json_str(json, "prepend_scheme", STR("always")), "never") && json_bool(json, "add_prefix_space", true);
-    return ERR_OK;
+    return tok_part_str(t, json, "replacement", STR("\xE2\x96\x81"), &d->content, err);
 }
 
 static int read_wordpiece(struct tok *t, yyjson_val *json, struct tok_dec *d, struct err *err) {
-    (void)err;
-    d->prefix = str_copy(&t->arena, json_str(json, "prefix", STR("##")));
     d->cleanup = json_bool(json, "cleanup", true);
-    return ERR_OK;
+    return tok_part_str(t, json, "prefix", STR("##"), &d->prefix, err);
 }
 
 static int read_suffix(struct tok *t, yyjson_val *json, struct tok_dec *d, struct err *err) {
-    (void)err;
-    d->content = str_copy(&t->arena, json_str(json, "suffix", STR("</w>")));
-    return ERR_OK;
+    return tok_part_str(t, json, "suffix", STR("</w>"), &d->content, err);
 }
 
 static int read_ctc(struct tok *t, yyjson_val *json, struct tok_dec *d, struct err *err) {
-    (void)err;
-    d->content = str_copy(&t->arena, json_str(json, "pad_token", STR("<pad>")));
-    d->prefix = str_copy(&t->arena, json_str(json, "word_delimiter_token", STR("|")));
     d->cleanup = json_bool(json, "cleanup", true);
-    return ERR_OK;
+    TRY(tok_part_str(t, json, "pad_token", STR("<pad>"), &d->content, err));
+    return tok_part_str(t, json, "word_delimiter_token", STR("|"), &d->prefix, err);
 }
 
 static int read_strip(struct tok *t, yyjson_val *json, struct tok_dec *d, struct err *err) {
@@ -454,7 +467,7 @@ static int read_strip(struct tok *t, yyjson_val *json, struct tok_dec *d, struct
     int64_t start = json_int(json, "start", 0), stop = json_int(json, "stop", 0);
     size_t len = 0;
     if (c.n) d->code = tok_utf8(c.p, &len);
-    if (c.n == 0 || len != c.n || start < 0 || stop < 0)
+    if (c.n == 0 || len != c.n || start < 0 || stop < 0 || start > TOK_MAX_PART_BYTES || stop > TOK_MAX_PART_BYTES)
         return err_set(err, ERR_EFORMAT, "tokenizer.json: the decoder Strip is not understood");
     d->start = (size_t)start;
     d->stop = (size_t)stop;

@@ -16,11 +16,21 @@
 
 #include "base/json.h"
 
+/* What a file may ask for. With these, the work for a byte of text and the memory for a byte of the file are bounded by numbers that no
+ * file can change. SECURITY.md lists them; each is several times what known tokenizers have. */
 enum {
     TOK_MAX_ID = 1 << 24,       /* ids beyond this are refused */
+    TOK_MAX_HOLES = 1 << 16,    /* ids without a token, besides three for each that has one: tables by id have a place for all of them */
     TOK_MAX_PARTS = 64,         /* components in one flattened sequence */
     TOK_MAX_DEPTH = 16,         /* nested sequences in the file */
-    TOK_MAX_ADDED_BYTES = 4096, /* length of one added token */
+    TOK_MAX_TOKEN_BYTES = 512,  /* a token that is searched for at every place of a text, or cut at every place when the file is read */
+    TOK_MAX_WORD_BYTES = 4096,  /* any other token */
+    TOK_MAX_PART_BYTES = 256,   /* a string of a component: what it looks for, puts in the place of something, or before it */
+    TOK_MAX_POST_IDS = 256,     /* ids around a text */
+    TOK_MAX_GROWTH = 64,        /* times a text may grow on its way to the model, ... */
+    TOK_MAX_GROWTH_FREE = 4096, /* ... and bytes that it may grow by in any case */
+    TOK_MAX_SPOKEN = 8,         /* times a token may grow on its way through the decoders, ... */
+    TOK_MAX_SPOKEN_FREE = 16,   /* ... as if each were so many bytes longer */
 };
 
 /* ---- text between the parts ------------------------------------------------------------------------------------- */
@@ -48,7 +58,9 @@ struct tok_word_cache {       /* see word_cache.h */
 struct tok_work {
     struct sb repaired, joined, joined_mark;
     struct tok_buf norm[2];
-    int i_norm; /* the buffer that the next normalizer writes to */
+    int i_norm;       /* the buffer that the next normalizer writes to */
+    size_t norm_room; /* bytes that a normalizer may write */
+    size_t pre_room;  /* bytes that pre-tokenizers may write for this piece, all together */
     struct tok_cells cells;
     struct sb pre[TOK_MAX_PARTS]; /* text that a pre-tokenizer rewrote, by stage */
     struct tok_match_state *match;
@@ -62,6 +74,10 @@ struct tok_work {
     void *heap;
     size_t heap_bytes;
 };
+
+/* The bytes that a text may become: for a file, another text is a way to fill the memory. */
+size_t tok_growth_room(size_t n_bytes);
+int tok_growth_fail(const char *what, struct err *err);
 
 /* At least `bytes` of scratch memory in *p; contents are not kept. ERR_EMEMORY when there is none. */
 int tok_scratch(void **p, size_t *have, size_t bytes, struct err *err);
@@ -211,6 +227,7 @@ struct tok {
     size_t n_vocab_ids;
     struct tok_table table; /* over vocab */
     struct str *written;    /* by id: the token strings of the file; vocab itself where that is not byte-level */
+    struct tok_table odd;   /* over written: byte-level tokens that are outside the alphabet and not in the table */
     bool byte_level;        /* vocab holds raw bytes and the last ByteLevel pre-tokenizer is the model's own step */
     int32_t bos, eos, pad, unk;
     bool config_bos; /* add_bos_token of tokenizer_config.json */
@@ -252,6 +269,8 @@ int tok_added_build(struct tok *t, struct err *err);
 int tok_build_bytes(struct tok *t, struct err *err);
 int tok_normalize(const struct tok *t, struct tok_work *w, struct tok_text *text, struct err *err);
 
+/* A string of a component, copied: `absent` when it is not there, an error when it is longer than TOK_MAX_PART_BYTES. */
+int tok_part_str(struct tok *t, yyjson_val *part, const char *key, struct str absent, struct str *out, struct err *err);
 /* A component's "type", or an error that names `what`. */
 int tok_type_of(yyjson_val *part, const char *what, struct str *out, struct err *err);
 int tok_unknown(struct str type, const char *what, struct err *err);
@@ -279,6 +298,8 @@ struct tok_unigram_options {
     bool single; /* add in single precision, as SentencePiece does */
 };
 int tok_unigram_init(struct tok *t, const struct tok_unigram_options *o, struct err *err);
+/* No token of the vocabulary is longer than those that are searched for may be. */
+int tok_check_lengths(const struct tok *t, struct err *err);
 /* Reads {"token": id} into t->vocab and t->table (raw bytes where t->byte_level). */
 int tok_read_vocab(struct tok *t, yyjson_val *vocab, struct err *err);
 int tok_set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, struct err *err);

@@ -18,6 +18,16 @@ int tok_unknown(struct str type, const char *what, struct err *err) {
     return err_set(err, ERR_EUNSUPPORTED, "tokenizer.json: the %s \"%.*s\" is not known", what, STR_ARG(str_sub(type, 0, 60)));
 }
 
+int tok_part_str(struct tok *t, yyjson_val *part, const char *key, struct str absent, struct str *out, struct err *err) {
+    struct str text = json_str(part, key, absent);
+    *out = absent;
+    if (text.n > TOK_MAX_PART_BYTES)
+        return err_set(err, ERR_ELIMIT, "tokenizer.json: a \"%s\" of %zu bytes is too long, at most %d are read", key, text.n,
+                       TOK_MAX_PART_BYTES);
+    if (text.p) *out = str_copy(&t->arena, text);
+    return ERR_OK;
+}
+
 struct tok *tok_new(void) {
     struct tok *t = mem_alloc(sizeof *t);
     t->bos = t->eos = t->pad = t->unk = -1;
@@ -65,9 +75,16 @@ struct filling {
     size_t n_block;
 };
 
-/* Room for the vocabulary: total_bytes of token strings, ids below n_ids. */
-static int vocab_room(struct tok *t, size_t n_ids, size_t total_bytes, struct filling *f, struct err *err) {
+static int check_holes(size_t n_ids, size_t n_tokens, struct err *err) {
+    if (n_ids <= 4 * n_tokens + TOK_MAX_HOLES) return ERR_OK;
+    return err_set(err, ERR_ELIMIT, "tokenizer: the id %zu is too high for a vocabulary of %zu tokens", n_ids - 1, n_tokens);
+}
+
+/* Room for the vocabulary: n tokens of total_bytes, ids below n_ids. */
+static int vocab_room(struct tok *t, size_t n, size_t n_ids, size_t total_bytes, struct filling *f, struct err *err) {
     size_t bytes;
+    TRY(check_holes(n_ids, n, err));
+    t->n_vocab = n;
     t->n_vocab_ids = n_ids;
     *f = (struct filling){0};
     t->vocab = size_mul(n_ids + 1, sizeof *t->vocab, &bytes) ? NULL : arena_try(&t->arena, bytes);
@@ -106,7 +123,22 @@ static struct str pool_writing(struct filling *f, struct str raw) {
     return str_n(at, (size_t)(f->pool - at));
 }
 
+/* Tokens outside the byte alphabet, which text never becomes: found by what is written alone. */
+static int build_odd(struct tok *t, struct err *err) {
+    size_t n = 0;
+    t->odd = (struct tok_table){0};
+    for (size_t i = 0; i < t->n_vocab_ids; i++) n += !t->vocab[i].p && t->written[i].p;
+    if (n == 0) return ERR_OK;
+    TRY(tok_table_init(&t->arena, &t->odd, t->written, n, err));
+    for (size_t i = 0; i < t->n_vocab_ids; i++)
+        if (!t->vocab[i].p && t->written[i].p) tok_table_put(&t->odd, (uint32_t)i);
+    return ERR_OK;
+}
+
 static int vocab_put(struct tok *t, struct str token, int64_t id, bool raw, struct filling *f, struct err *err) {
+    if (token.n > TOK_MAX_WORD_BYTES)
+        return err_set(err, ERR_ELIMIT, "tokenizer: the token of id %lld has %zu bytes, at most %d are read", (long long)id, token.n,
+                       TOK_MAX_WORD_BYTES);
     if (t->written[id].p)
         return err_set(err, ERR_EFORMAT, "tokenizer: id %lld belongs to two tokens, \"%.*s\" is the second", (long long)id,
                        STR_ARG(str_sub(token, 0, 80)));
@@ -130,13 +162,21 @@ int tok_read_vocab(struct tok *t, yyjson_val *vocab, struct err *err) {
         if (id > top) top = id;
         total += yyjson_get_len(key) * (t->byte_level ? 2 : 1);
     }
-    TRY(vocab_room(t, (size_t)(top + 1), total, &f, err));
-    t->n_vocab = yyjson_obj_size(vocab);
+    TRY(vocab_room(t, yyjson_obj_size(vocab), (size_t)(top + 1), total, &f, err));
     yyjson_obj_foreach(vocab, i, n, key, value) {
         json_val_int(value, &id);
         TRY(vocab_put(t, json_val_str(key), id, false, &f, err));
     }
-    return vocab_flush(t, &f, err);
+    TRY(vocab_flush(t, &f, err));
+    return build_odd(t, err);
+}
+
+int tok_check_lengths(const struct tok *t, struct err *err) {
+    for (size_t i = 0; i < t->n_vocab_ids; i++)
+        if (t->vocab[i].n > TOK_MAX_TOKEN_BYTES)
+            return err_set(err, ERR_ELIMIT, "tokenizer: the token of id %zu has %zu bytes, at most %d are read", i, t->vocab[i].n,
+                           TOK_MAX_TOKEN_BYTES);
+    return ERR_OK;
 }
 
 static int set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids, size_t n, bool raw, struct err *err) {
@@ -149,8 +189,7 @@ static int set_vocab(struct tok *t, const struct str *tokens, const int32_t *ids
         if (id > top) top = id;
         total += tokens[i].n * (t->byte_level ? 3 : 1);
     }
-    TRY(vocab_room(t, (size_t)top + 1, total, &f, err));
-    t->n_vocab = n;
+    TRY(vocab_room(t, n, (size_t)top + 1, total, &f, err));
     for (size_t i = 0; i < n; i++) TRY(vocab_put(t, tokens[i], ids ? ids[i] : (int32_t)i, raw, &f, err));
     return vocab_flush(t, &f, err);
 }
@@ -369,6 +408,7 @@ int tok_finish(struct tok *t, struct err *err) {
     TRY(tok_added_build(t, err));
     for (size_t i = 0; i < t->added.n; i++)
         if ((size_t)t->added.tokens[i].id + 1 > n) n = (size_t)t->added.tokens[i].id + 1;
+    TRY(check_holes(n, t->n_vocab + t->added.n, err));
     t->n_ids = n;
     if (size_mul(n + 1, sizeof *t->text, &bytes) || !(t->text = arena_try(&t->arena, bytes)) ||
         !(t->id_flags = arena_try(&t->arena, n + 1)))

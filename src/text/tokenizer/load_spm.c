@@ -183,7 +183,6 @@ static void put(struct tok_buf *b, bool marks, struct str s, uint8_t mark) {
 }
 
 int tok_run_spm(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
-    (void)err;
     struct tok_buf *b = &w->norm[w->i_norm];
     struct str in = text->s, space = self->u.spm.escape ? space_mark : STR(" ");
     const uint8_t *mark = text->mark;
@@ -202,6 +201,7 @@ int tok_run_spm(const struct tok_norm *self, struct tok_work *w, struct tok_text
         for (size_t k = 0; k < to.n; k++) put(b, mark, to.p[k] == ' ' ? space : str_sub(to, k, 1), trusted);
         if (to.n) was_space = to.p[to.n - 1] == ' ';
         if (!one) was_space = false;
+        if (b->text.n > w->norm_room) return tok_growth_fail("normalizer", err);
     }
     while (one && str_ends(sb_str(&b->text), space)) b->text.n -= space.n;
     if (any && self->u.spm.dummy_prefix && self->u.spm.suffix) put(b, mark, space, 0);
@@ -314,10 +314,11 @@ static int build_bpe(struct tok *t, struct arena *a, const struct spm *m, struct
     uint32_t *ranks;
     struct tok_bpe_options o = {.fuse_unk = true, .byte_fallback = m->byte_fallback};
     TRY(rank_pieces(a, m, &ranks, err));
+    TRY(tok_check_lengths(t, err));
     if (m->unk >= 0 && m->unk < (int64_t)m->n) o.unk_token = m->pieces[m->unk];
     for (size_t id = 0; id < m->n; id++) {
         struct str piece = m->pieces[id];
-        if (!merges_into(m, id) || piece.n > 4096) continue;
+        if (!merges_into(m, id)) continue;
         for (size_t cut = 1; cut < piece.n; cut++) {
             if (((unsigned char)piece.p[cut] & 0xC0) == 0x80) continue;
             int32_t left = tok_table_find(&t->table, piece.p, cut), right = tok_table_find(&t->table, piece.p + cut, piece.n - cut);

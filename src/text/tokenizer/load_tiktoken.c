@@ -3,11 +3,10 @@
 #include "text/tokenizer/internal.h"
 #include "text/tokenizer/scanner.h"
 
-enum { MAX_TOKEN_BYTES = 4096 };
-
 static int read_lines(struct arena *a, struct str file, struct tok_ranks *r, struct err *err) {
     size_t n_lines = 1, number = 0;
     for (size_t i = 0; i < file.n; i++) n_lines += file.p[i] == '\n';
+    if (n_lines > TOK_MAX_ID) return err_set(err, ERR_ELIMIT, "tiktoken file: it has more than %d lines", TOK_MAX_ID);
     r->starts = arena_try(a, (n_lines + 1) * sizeof *r->starts);
     r->ids = arena_try(a, n_lines * sizeof *r->ids);
     if (!r->starts || !r->ids) return err_set(err, ERR_EMEMORY, "tiktoken file: no memory for %zu lines", n_lines);
@@ -21,8 +20,8 @@ static int read_lines(struct arena *a, struct str file, struct tok_ranks *r, str
         if (space == STR_NONE || !tok_base64(str_sub(line, 0, space), &r->bytes) || !str_to_int64(str_trim(str_from(line, space)), &id) ||
             id < 0 || id >= TOK_MAX_ID)
             return err_set(err, ERR_EFORMAT, "tiktoken file: line %zu is not a token in base64 and its rank", number);
-        if (r->bytes.n - r->starts[r->n] > MAX_TOKEN_BYTES)
-            return err_set(err, ERR_ELIMIT, "tiktoken file: the token in line %zu is longer than %d bytes", number, MAX_TOKEN_BYTES);
+        if (r->bytes.n - r->starts[r->n] > TOK_MAX_TOKEN_BYTES)
+            return err_set(err, ERR_ELIMIT, "tiktoken file: the token in line %zu is longer than %d bytes", number, TOK_MAX_TOKEN_BYTES);
         r->ids[r->n] = (int32_t)id;
         r->starts[++r->n] = r->bytes.n;
     }
@@ -120,6 +119,7 @@ static struct str pattern_of(struct str file, struct str config_json) {
 
 int tok_load_any(struct tok **out, struct str file, struct str config_json, struct err *err) {
     struct str start = str_trim(str_sub(file, 0, 64));
+    if (file.n == 0) return *out = NULL, err_set(err, ERR_EFORMAT, "tokenizer: its file is empty");
     if (start.n && start.p[0] == '{')
         return tok_is_tekken(file) ? tok_load_tekken(out, file, config_json, err) : tok_load_json(out, file, config_json, err);
     struct str line = str_trim(str_sub(file, 0, str_find_char(file, '\n', 0)));

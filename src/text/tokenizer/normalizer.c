@@ -13,6 +13,8 @@ struct out {
     struct tok_buf *buf;
     const uint8_t *mark; /* of the input, or NULL */
     struct str in;
+    size_t room; /* bytes that it may have */
+    bool full;   /* more than that was put: nothing more is, and out_end fails */
 };
 
 static struct out out_begin(struct tok_work *w, const struct tok_text *text) {
@@ -20,12 +22,19 @@ static struct out out_begin(struct tok_work *w, const struct tok_text *text) {
     w->i_norm ^= 1;
     sb_clear(&b->text);
     sb_clear(&b->mark);
-    return (struct out){b, text->mark, text->s};
+    return (struct out){b, text->mark, text->s, w->norm_room, false};
 }
 
-static void out_end(struct out *o, struct tok_text *text) {
+static int out_end(struct out *o, struct tok_text *text, struct err *err) {
+    if (o->full) return tok_growth_fail("normalizers", err);
     text->s = sb_str(&o->buf->text);
     text->mark = o->mark ? (const uint8_t *)sb_str(&o->buf->mark).p : NULL;
+    return ERR_OK;
+}
+
+static bool out_has_room(struct out *o, size_t n) {
+    if (o->full || n > o->room || o->buf->text.n > o->room - n) o->full = true;
+    return !o->full;
 }
 
 static uint8_t mark_of(const struct out *o, size_t start, size_t end) {
@@ -36,12 +45,13 @@ static uint8_t mark_of(const struct out *o, size_t start, size_t end) {
 
 /* Input bytes as they are. */
 static void out_copy(struct out *o, size_t start, size_t end) {
-    if (end == start) return;
+    if (end == start || !out_has_room(o, end - start)) return;
     sb_put(&o->buf->text, str_n(o->in.p + start, end - start));
     if (o->mark) sb_put(&o->buf->mark, str_n((const char *)o->mark + start, end - start));
 }
 
 static void out_put_marked(struct out *o, struct str s, uint8_t mark) {
+    if (!out_has_room(o, s.n)) return;
     sb_put(&o->buf->text, s);
     if (o->mark && s.n) memset(sb_extend(&o->buf->mark, s.n), mark, s.n);
 }
@@ -72,7 +82,6 @@ static size_t find_touched(struct str s, size_t i, uint32_t flag, size_t *out_be
 }
 
 static int run_form(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
-    (void)err;
     enum tok_form form = self->u.form;
     uint32_t flag = tok_form_flag(form);
     size_t before, i = find_touched(text->s, 0, flag, &before), copied = 0;
@@ -96,14 +105,13 @@ static int run_form(const struct tok_norm *self, struct tok_work *w, struct tok_
         i = find_touched(o.in, end, flag, &before);
     }
     out_copy(&o, copied, o.in.n);
-    out_end(&o, text);
-    return ERR_OK;
+    return out_end(&o, text, err);
 }
 
 /* ---- character by character ------------------------------------------------------------------------------------- */
 
 static int run_lower(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
-    (void)self, (void)err;
+    (void)self;
     struct out o = out_begin(w, text);
     size_t len;
     for (size_t i = 0; i < o.in.n; i += len) {
@@ -115,12 +123,11 @@ static int run_lower(const struct tok_norm *self, struct tok_work *w, struct tok
         if (lower.p) out_put(&o, lower, i, i + len);
         else out_copy(&o, i, i + len);
     }
-    out_end(&o, text);
-    return ERR_OK;
+    return out_end(&o, text, err);
 }
 
 /* Leaves out every character that has the flag. */
-static void remove_flag(struct tok_work *w, struct tok_text *text, uint32_t flag) {
+static int remove_flag(struct tok_work *w, struct tok_text *text, uint32_t flag, struct err *err) {
     struct out o = out_begin(w, text);
     size_t copied = 0, len;
     for (size_t i = 0; i < o.in.n; i += len) {
@@ -130,13 +137,12 @@ static void remove_flag(struct tok_work *w, struct tok_text *text, uint32_t flag
         if (i == 0 || sb_str(&o.buf->text).n == 0) text->at_start = false;
     }
     out_copy(&o, copied, o.in.n);
-    out_end(&o, text);
+    return out_end(&o, text, err);
 }
 
 static int run_strip_accents(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
-    (void)self, (void)err;
-    remove_flag(w, text, UNI_COMBINING);
-    return ERR_OK;
+    (void)self;
+    return remove_flag(w, text, UNI_COMBINING, err);
 }
 
 static int run_strip(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
@@ -155,7 +161,7 @@ static int run_strip(const struct tok_norm *self, struct tok_work *w, struct tok
 }
 
 static int run_nmt(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
-    (void)self, (void)err;
+    (void)self;
     struct out o = out_begin(w, text);
     size_t len;
     for (size_t i = 0; i < o.in.n; i += len) {
@@ -169,8 +175,7 @@ static int run_nmt(const struct tok_norm *self, struct tok_work *w, struct tok_t
         if (space) out_put(&o, STR(" "), i, i + len);
         else out_copy(&o, i, i + len);
     }
-    out_end(&o, text);
-    return ERR_OK;
+    return out_end(&o, text, err);
 }
 
 static bool is_chinese(uint32_t c) {
@@ -180,7 +185,7 @@ static bool is_chinese(uint32_t c) {
 }
 
 /* BERT's cleaning: control characters go, every white space is a space, Chinese characters stand alone. */
-static void bert_clean(const struct tok_norm *self, struct tok_work *w, struct tok_text *text) {
+static int bert_clean(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
     struct out o = out_begin(w, text);
     size_t len;
     for (size_t i = 0; i < o.in.n; i += len) {
@@ -197,40 +202,37 @@ static void bert_clean(const struct tok_norm *self, struct tok_work *w, struct t
             out_copy(&o, i, i + len);
         }
     }
-    out_end(&o, text);
+    return out_end(&o, text, err);
 }
 
 static int run_bert(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
     static const struct tok_norm nfd = {.run = run_form, .u.form = FORM_NFD};
-    bert_clean(self, w, text);
+    TRY(bert_clean(self, w, text, err));
     if (self->u.bert.accents) {
         TRY(run_form(&nfd, w, text, err));
-        remove_flag(w, text, UNI_NONSPACING);
+        TRY(remove_flag(w, text, UNI_NONSPACING, err));
     }
     return self->u.bert.lower ? run_lower(self, w, text, err) : ERR_OK;
 }
 
 static int run_bytes(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
-    (void)self, (void)err;
+    (void)self;
     struct out o = out_begin(w, text);
     for (size_t i = 0; i < o.in.n; i++) {
         char utf8[4];
         out_put(&o, str_n(utf8, utf8_encode(tok_byte_char((unsigned char)o.in.p[i]), utf8)), i, i + 1);
     }
-    out_end(&o, text);
-    return ERR_OK;
+    return out_end(&o, text, err);
 }
 
 /* ---- strings ---------------------------------------------------------------------------------------------------- */
 
 static int run_prepend(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
-    (void)err;
     if (text->s.n == 0) return ERR_OK;
     struct out o = out_begin(w, text);
     out_put(&o, self->u.prepend, 0, tok_utf8_len((unsigned char)o.in.p[0]));
     out_copy(&o, 0, o.in.n);
-    out_end(&o, text);
-    return ERR_OK;
+    return out_end(&o, text, err);
 }
 
 static int run_replace(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
@@ -242,34 +244,31 @@ static int run_replace(const struct tok_norm *self, struct tok_work *w, struct t
     TRY(tok_pattern_next(self->u.replace.pattern, &w->match, text->s, &at, &m, &found, err));
     if (!found) return ERR_OK;
     struct out o = out_begin(w, text);
-    while (found) {
+    while (found && !o.full) {
         out_copy(&o, copied, m.start);
         out_put(&o, self->u.replace.content, m.start, m.end);
         copied = m.end;
         TRY(tok_pattern_next(self->u.replace.pattern, &w->match, o.in, &at, &m, &found, err));
     }
     out_copy(&o, copied, o.in.n);
-    out_end(&o, text);
-    return ERR_OK;
+    return out_end(&o, text, err);
 }
 
 /* One character by another string, without a search for each: " " by "▁", the most common of all. */
 static int run_replace_char(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
-    (void)err;
     char c = self->u.replace.single;
     struct str with = self->u.replace.content;
     if (str_find_char(text->s, c, 0) == STR_NONE) return ERR_OK;
     struct out o = out_begin(w, text);
     sb_reserve(&o.buf->text, o.in.n + o.in.n / 2);
-    for (size_t i = 0; i < o.in.n;) {
+    for (size_t i = 0; i < o.in.n && !o.full;) {
         size_t hit = str_find_char(o.in, c, i);
         if (hit == STR_NONE) hit = o.in.n;
         out_copy(&o, i, hit);
         if (hit < o.in.n) out_put(&o, with, hit, hit + 1);
         i = hit + 1;
     }
-    out_end(&o, text);
-    return ERR_OK;
+    return out_end(&o, text, err);
 }
 
 /* The end of the grapheme cluster at i, as far as clusters of fewer than six bytes need it: those cannot hold Hangul
@@ -290,7 +289,6 @@ static size_t cluster_end(struct str s, size_t i) {
 }
 
 static int run_charsmap(const struct tok_norm *self, struct tok_work *w, struct tok_text *text, struct err *err) {
-    (void)err;
     const struct tok_charsmap *map = self->u.charsmap;
     struct out o = out_begin(w, text);
     for (size_t i = 0; i < o.in.n;) {
@@ -311,11 +309,11 @@ static int run_charsmap(const struct tok_norm *self, struct tok_work *w, struct 
             if (o.buf->text.n == 0) text->at_start = false;
         }
     }
-    out_end(&o, text);
-    return ERR_OK;
+    return out_end(&o, text, err);
 }
 
 int tok_normalize(const struct tok *t, struct tok_work *w, struct tok_text *text, struct err *err) {
+    w->norm_room = tok_growth_room(text->s.n);
     for (size_t i = 0; i < t->n_norms; i++) TRY(t->norms[i].run(&t->norms[i], w, text, err));
     return ERR_OK;
 }
@@ -327,10 +325,9 @@ static void destroy_replace(struct tok_norm *self) {
 }
 
 static int read_replace(struct tok *t, yyjson_val *json, struct tok_norm *n, struct err *err) {
-    struct str content = json_str(json, "content", (struct str){0}),
-               literal = json_str(json_get(json, "pattern"), "String", (struct str){0});
-    if (!content.p) return err_set(err, ERR_EFORMAT, "tokenizer.json: the normalizer Replace has no content");
-    n->u.replace.content = str_copy(&t->arena, content);
+    struct str literal = json_str(json_get(json, "pattern"), "String", (struct str){0});
+    TRY(tok_part_str(t, json, "content", (struct str){0}, &n->u.replace.content, err));
+    if (!n->u.replace.content.p) return err_set(err, ERR_EFORMAT, "tokenizer.json: the normalizer Replace has no content");
     n->u.replace.single = literal.n == 1 ? literal.p[0] : 0;
     n->run = n->u.replace.single ? run_replace_char : run_replace;
     n->destroy = destroy_replace;
@@ -338,11 +335,9 @@ static int read_replace(struct tok *t, yyjson_val *json, struct tok_norm *n, str
 }
 
 static int read_prepend(struct tok *t, yyjson_val *json, struct tok_norm *n, struct err *err) {
-    struct str s = json_str(json, "prepend", (struct str){0});
-    if (!s.p) return err_set(err, ERR_EFORMAT, "tokenizer.json: the normalizer Prepend has no \"prepend\"");
-    n->u.prepend = str_copy(&t->arena, s);
     n->run = run_prepend;
-    return ERR_OK;
+    TRY(tok_part_str(t, json, "prepend", (struct str){0}, &n->u.prepend, err));
+    return n->u.prepend.p ? ERR_OK : err_set(err, ERR_EFORMAT, "tokenizer.json: the normalizer Prepend has no \"prepend\"");
 }
 
 static int read_strip(struct tok *t, yyjson_val *json, struct tok_norm *n, struct err *err) {

@@ -8,25 +8,33 @@
 #include <pcre2.h>
 
 enum {
-    MATCH_STEPS = 1000000, /* backtracking steps in one match: some milliseconds, and more for a longer text */
-    MATCH_STEPS_PER_BYTE = 20,
+    QUICK_STEPS = 128,  /* backtracking steps of a match that is not counted, ... */
+    QUICK_BYTES = 256,  /* ... and how far it may look ahead: a step takes longer in a longer text */
+    WORK = 10000000,    /* places that all other matches may visit in a text: some tenths of a second, ... */
+    WORK_PER_BYTE = 64, /* ... and more for a longer one */
+    MATCH_LIMIT = 100000000,
     DEPTH_LIMIT = 10000000,
-    HEAP_LIMIT_KIB = 512 * 1024,
+    HEAP_LIMIT_KIB = 128 * 1024,
     JIT_STACK_MIN = 32 * 1024,
     JIT_STACK_MAX = 16 * 1024 * 1024,
-    MAX_PATTERN_BYTES = 64 * 1024,
+    MAX_PATTERN_BYTES = 8 * 1024,
+    MAX_LITERAL_BYTES = 256,
+    MAX_REWRITTEN_BYTES = 1024 * 1024, /* of an expression with its properties written out */
 };
 
 struct tok_pattern {
     struct str literal; /* where scanner and code are NULL; empty: matches nowhere */
     const struct tok_scanner *scanner;
     pcre2_code *code;
+    pcre2_code *counted; /* the same; calls back at every part of the expression. NULL: too large for that */
 };
 
 struct tok_match_state {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
+    size_t left;  /* work that counted matches may still do in this text */
+    size_t place; /* where a counted match stood last */
 };
 
 /* ---- the dialect ------------------------------------------------------------------------------------------------ */
@@ -379,6 +387,9 @@ static int rewrite(const struct rewriting *given, struct err *err) {
     for (size_t i = 0; i < r->in.n;) {
         char c = r->in.p[i];
         size_t group = 0;
+        if (r->out->n > MAX_REWRITTEN_BYTES)
+            return err_set(err, ERR_EFORMAT, "tokenizer.json: a regular expression has more than %d bytes with its properties written out",
+                           MAX_REWRITTEN_BYTES);
         if (!depth) TRY(rewrite_group(r, &groups, i, &group, err));
         i += group;
         if (group) continue;
@@ -459,7 +470,9 @@ static void rewrite_intervals(struct str in, struct sb *out) {
     }
 }
 
-static int compile_as(struct str regex, bool ranges, pcre2_code **out, struct err *err) {
+enum { COMPILE = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C };
+
+static int compile_as(struct str regex, bool ranges, struct tok_pattern *out, struct err *err) {
     struct sb rewritten = {0}, plain = {0};
     rewrite_intervals(regex, &plain);
     int code = rewrite(&(struct rewriting){sb_str(&plain), &rewritten, ranges, false}, err), number;
@@ -467,10 +480,12 @@ static int compile_as(struct str regex, bool ranges, pcre2_code **out, struct er
     PCRE2_SIZE offset;
     if (!code) {
         struct str s = sb_str(&rewritten);
-        *out =
-            pcre2_compile((PCRE2_SPTR)s.p, s.n, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &number, &offset, NULL);
-        if (!*out) {
-            PCRE2_UCHAR message[120];
+        PCRE2_UCHAR message[120];
+        out->code = pcre2_compile((PCRE2_SPTR)s.p, s.n, COMPILE, &number, &offset, NULL);
+        if (out->code) {
+            int ignored;
+            out->counted = pcre2_compile((PCRE2_SPTR)s.p, s.n, COMPILE | PCRE2_AUTO_CALLOUT, &ignored, &offset, NULL);
+        } else {
             pcre2_get_error_message(number, message, sizeof message);
             code = err_set(err, ERR_EFORMAT, "tokenizer.json: regular expression \"%.*s\": %s", STR_ARG(str_sub(regex, 0, 80)),
                            (const char *)message);
@@ -481,16 +496,19 @@ static int compile_as(struct str regex, bool ranges, pcre2_code **out, struct er
 }
 
 /* With properties as ranges; where that makes it too large, with PCRE2's own. */
-static int compile(struct str regex, pcre2_code **out, struct err *err) {
+static int compile(struct str regex, struct tok_pattern *out, struct err *err) {
     int code = compile_as(regex, true, out, err);
     if (code == ERR_EFORMAT) code = compile_as(regex, false, out, err);
-    if (!code) pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without it, matching is slower and the same */
+    if (!code) pcre2_jit_compile(out->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD); /* without it, matching is slower and the same */
     return code;
 }
 
 /* ---- patterns --------------------------------------------------------------------------------------------------- */
 
-int tok_pattern_literal(struct arena *a, struct str literal, struct tok_pattern **out) {
+int tok_pattern_literal(struct arena *a, struct str literal, struct tok_pattern **out, struct err *err) {
+    if (literal.n > MAX_LITERAL_BYTES)
+        return err_set(err, ERR_ELIMIT, "tokenizer.json: a pattern of %zu bytes is too long, at most %d are read", literal.n,
+                       MAX_LITERAL_BYTES);
     *out = arena_new(a, struct tok_pattern, 1);
     (*out)->literal = str_copy(a, literal);
     return ERR_OK;
@@ -500,13 +518,14 @@ int tok_pattern_regex(struct arena *a, struct str regex, bool no_scanner, struct
     *out = arena_new(a, struct tok_pattern, 1);
     if (!no_scanner && ((*out)->scanner = tok_scanner_find(regex))) return ERR_OK;
     if (regex.n > MAX_PATTERN_BYTES)
-        return err_set(err, ERR_ELIMIT, "tokenizer.json: a regular expression of %zu bytes is too long", regex.n);
-    return compile(regex, &(*out)->code, err);
+        return err_set(err, ERR_ELIMIT, "tokenizer.json: a regular expression of %zu bytes is too long, at most %d are read", regex.n,
+                       MAX_PATTERN_BYTES);
+    return compile(regex, *out, err);
 }
 
 int tok_pattern_read(struct arena *a, yyjson_val *json, const char *what, struct tok_pattern **out, struct err *err) {
     struct str text = json_str(json, "String", (struct str){0});
-    if (text.p) return tok_pattern_literal(a, text, out);
+    if (text.p) return tok_pattern_literal(a, text, out, err);
     text = json_str(json, "Regex", (struct str){0});
     if (text.p) return tok_pattern_regex(a, text, false, out, err);
     return err_set(err, ERR_EFORMAT, "tokenizer.json: %s has no pattern {\"String\": ...} or {\"Regex\": ...}", what);
@@ -515,7 +534,8 @@ int tok_pattern_read(struct arena *a, yyjson_val *json, const char *what, struct
 void tok_pattern_destroy(struct tok_pattern *p) {
     if (!p) return;
     pcre2_code_free(p->code);
-    p->code = NULL;
+    pcre2_code_free(p->counted);
+    p->code = p->counted = NULL;
 }
 
 struct str tok_pattern_literal_of(const struct tok_pattern *p) {
@@ -526,17 +546,33 @@ const struct tok_scanner *tok_pattern_scanner(const struct tok_pattern *p) {
     return p->scanner;
 }
 
+/* Counts how far a match went since the last part of the expression, forwards or back. */
+static int count_work(pcre2_callout_block *block, void *user) {
+    struct tok_match_state *s = user;
+    size_t now = block->current_position, work = 1 + (now > s->place ? now - s->place : s->place - now);
+    s->place = now;
+    if (work > s->left) return PCRE2_ERROR_MATCHLIMIT;
+    s->left -= work;
+    return 0;
+}
+
 static struct tok_match_state *state_create(void) {
     struct tok_match_state *s = mem_alloc(sizeof *s);
+    s->left = WORK;
     s->data = pcre2_match_data_create(1, NULL);
     s->context = pcre2_match_context_create(NULL);
     s->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
     if (s->context) {
         pcre2_set_depth_limit(s->context, DEPTH_LIMIT);
         pcre2_set_heap_limit(s->context, HEAP_LIMIT_KIB);
+        pcre2_set_callout(s->context, count_work, s);
         if (s->stack) pcre2_jit_stack_assign(s->context, NULL, s->stack);
     }
     return s;
+}
+
+void tok_match_state_refill(struct tok_match_state *s) {
+    if (s) s->left = WORK;
 }
 
 void tok_match_state_destroy(struct tok_match_state *s) {
@@ -547,13 +583,31 @@ void tok_match_state_destroy(struct tok_match_state *s) {
     mem_free(s);
 }
 
+/* A match is first looked for in a few steps and not far ahead. PCRE2 says when it would have had to look further (a partial match); only
+ * then, and when the steps did not suffice, it is looked for in the whole text, and the work is counted. The result is PCRE2's. */
+static int match(const struct tok_pattern *p, struct tok_match_state *s, struct str text, size_t from) {
+    for (;;) {
+        size_t end = from + QUICK_BYTES < text.n ? from + QUICK_BYTES : text.n;
+        while (end < text.n && ((unsigned char)text.p[end] & 0xC0) == 0x80) end++;
+        uint32_t options = PCRE2_NO_UTF_CHECK | (end < text.n ? PCRE2_PARTIAL_HARD : 0);
+        pcre2_set_match_limit(s->context, QUICK_STEPS);
+        int rc = pcre2_match(p->code, (PCRE2_SPTR)text.p, end, from, options, s->data, s->context);
+        if (rc >= 0 || (rc == PCRE2_ERROR_NOMATCH && end == text.n)) return rc;
+        if (rc != PCRE2_ERROR_NOMATCH) break;
+        from = end;
+    }
+    if (!p->counted) return PCRE2_ERROR_MATCHLIMIT;
+    s->place = from;
+    pcre2_set_match_limit(s->context, MATCH_LIMIT);
+    return pcre2_match(p->counted, (PCRE2_SPTR)text.p, text.n, from, PCRE2_NO_UTF_CHECK, s->data, s->context);
+}
+
 static int regex_next(const struct tok_pattern *p, struct tok_match_state *s, struct str text, struct tok_cursor *c, struct tok_match *out,
                       bool *out_found, struct err *err) {
     if (!s->data || !s->context) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for matching");
-    size_t steps = text.n < INT32_MAX / MATCH_STEPS_PER_BYTE - MATCH_STEPS ? MATCH_STEPS + text.n * MATCH_STEPS_PER_BYTE : INT32_MAX;
-    pcre2_set_match_limit(s->context, (uint32_t)steps);
+    if (c->from == 0 && !c->has_last) s->left += text.n * WORK_PER_BYTE;
     while (c->from <= text.n) {
-        int rc = pcre2_match(p->code, (PCRE2_SPTR)text.p, text.n, c->from, PCRE2_NO_UTF_CHECK, s->data, s->context);
+        int rc = match(p, s, text, c->from);
         if (rc == PCRE2_ERROR_NOMATCH) return ERR_OK;
         if (rc < 0)
             return err_set(err, ERR_ELIMIT,

@@ -1,8 +1,8 @@
 /* A pattern to search for: a literal string, a hand-written scanner, or a regular expression run by PCRE2.
  *
  * Regular expressions are in Oniguruma's dialect; what PCRE2 reads differently is rewritten (white space, \h, line
- * anchors), what it cannot express (class intersection) is refused. Matching runs under limits: an expression that
- * would take too long is an error, not a hang.
+ * anchors), what it cannot express (class intersection) is refused. Matching runs under limits: an expression
+ * that would take too long is an error, not a hang.
  */
 #ifndef MLXCEL_TEXT_TOKENIZER_PATTERN_H
 #define MLXCEL_TEXT_TOKENIZER_PATTERN_H
@@ -14,7 +14,7 @@ struct tok_pattern;
 struct tok_match_state;
 
 /* `no_scanner` forces PCRE2, for tests that compare the two. */
-int tok_pattern_literal(struct arena *a, struct str literal, struct tok_pattern **out);
+int tok_pattern_literal(struct arena *a, struct str literal, struct tok_pattern **out, struct err *err);
 int tok_pattern_regex(struct arena *a, struct str regex, bool no_scanner, struct tok_pattern **out, struct err *err);
 /* {"String": ...} or {"Regex": ...}. */
 int tok_pattern_read(struct arena *a, yyjson_val *json, const char *what, struct tok_pattern **out, struct err *err);
@@ -33,6 +33,8 @@ struct tok_cursor {
 /* The next match; *out_found tells whether there is one. *state is made when needed and belongs to the caller's thread. */
 int tok_pattern_next(const struct tok_pattern *p, struct tok_match_state **state, struct str text, struct tok_cursor *at,
                      struct tok_match *out, bool *out_found, struct err *err);
+/* A new text begins: what searches through the text before have cost is forgotten. NULL is fine. */
+void tok_match_state_refill(struct tok_match_state *s);
 void tok_match_state_destroy(struct tok_match_state *s);
 
 #endif

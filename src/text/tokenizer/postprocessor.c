@@ -5,13 +5,21 @@
  */
 #include "text/tokenizer/internal.h"
 
+static int check_count(size_t n, struct err *err) {
+    if (n <= TOK_MAX_POST_IDS) return ERR_OK;
+    return err_set(err, ERR_ELIMIT, "tokenizer.json: the post-processor puts more than %d ids before or after a text", TOK_MAX_POST_IDS);
+}
+
 /* Puts one processor's ids around what is there already. */
-static void wrap(struct tok_post *post, struct tok_ids *before, const struct tok_ids *after) {
+static int wrap(struct tok_post *post, struct tok_ids *before, const struct tok_ids *after, struct err *err) {
+    TRY(check_count(post->before.n + before->n, err));
+    TRY(check_count(post->after.n + after->n, err));
     for (size_t i = 0; i < post->before.n; i++) tok_ids_put(before, post->before.p[i]);
     tok_ids_free(&post->before);
     post->before = *before;
     *before = (struct tok_ids){0};
     for (size_t i = 0; i < after->n; i++) tok_ids_put(&post->after, after->p[i]);
+    return ERR_OK;
 }
 
 static int put_id(struct tok_ids *ids, yyjson_val *value, const char *what, struct err *err) {
@@ -19,7 +27,7 @@ static int put_id(struct tok_ids *ids, yyjson_val *value, const char *what, stru
     if (!json_val_int(value, &id) || id < 0 || id >= TOK_MAX_ID)
         return err_set(err, ERR_EFORMAT, "tokenizer.json: %s names an id that is no number from 0 to %d", what, TOK_MAX_ID - 1);
     tok_ids_put(ids, (int32_t)id);
-    return ERR_OK;
+    return check_count(ids->n, err);
 }
 
 static int put_special(struct tok_ids *ids, yyjson_val *specials, yyjson_val *piece, struct err *err) {
@@ -38,6 +46,9 @@ static int read_template(yyjson_val *json, struct tok_ids *before, struct tok_id
     size_t i, n;
     int n_text = 0;
     if (!yyjson_is_arr(list)) return err_set(err, ERR_EFORMAT, "tokenizer.json: TemplateProcessing has no list \"single\"");
+    if (yyjson_arr_size(list) > TOK_MAX_POST_IDS)
+        return err_set(err, ERR_ELIMIT, "tokenizer.json: TemplateProcessing has a list \"single\" of %zu pieces, at most %d are read",
+                       yyjson_arr_size(list), TOK_MAX_POST_IDS);
     yyjson_arr_foreach(list, i, n, piece) {
         if (json_get(piece, "Sequence")) n_text++;
         else TRY(put_special(n_text ? after : before, specials, json_get(piece, "SpecialToken"), err));
@@ -70,7 +81,7 @@ static int read_one(struct tok *t, yyjson_val *json, int depth, struct err *err)
     if (str_is(type, "TemplateProcessing")) code = read_template(json, &before, &after, err);
     else if (str_is(type, "BertProcessing") || str_is(type, "RobertaProcessing")) code = read_pair(json, &before, &after, err);
     else if (!str_is(type, "ByteLevel")) code = tok_unknown(type, "post-processor", err);
-    if (!code) wrap(&t->post, &before, &after);
+    if (!code) code = wrap(&t->post, &before, &after, err);
     tok_ids_free(&before);
     tok_ids_free(&after);
     return code;

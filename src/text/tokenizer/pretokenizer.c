@@ -152,6 +152,14 @@ static int split_fixed(const struct tok_pre *self, struct tok_pre_run *run, size
 
 /* ---- rewriting -------------------------------------------------------------------------------------------------- */
 
+/* A piece was written anew; each stage that does so may make it longer. */
+static int rewritten(struct tok_pre_run *run, struct str piece, struct err *err) {
+    if (piece.n > run->w->pre_room) return tok_growth_fail("pre-tokenizers", err);
+    run->w->pre_room -= piece.n;
+    run->w->end = piece.p + piece.n;
+    return ERR_OK;
+}
+
 static int split_metaspace(const struct tok_pre *self, struct tok_pre_run *run, size_t stage, struct tok_text piece, struct err *err) {
     struct sb *b = &run->w->pre[stage];
     sb_clear(b);
@@ -165,7 +173,7 @@ static int split_metaspace(const struct tok_pre *self, struct tok_pre_run *run, 
         i = space + 1;
     }
     struct tok_text all = {sb_str(b), NULL, piece.at_start};
-    run->w->end = all.s.p + all.s.n;
+    TRY(rewritten(run, all.s, err));
     if (!self->split_on) return tok_pre_emit(run, stage, all, err);
     size_t start = 0; /* merged with next: a piece begins at each replacement character */
     for (size_t i = str_find(all.s, self->replacement, 1); i != STR_NONE; i = str_find(all.s, self->replacement, i + 1)) {
@@ -183,8 +191,8 @@ static int emit_bytes(const struct tok_pre *self, struct tok_pre_run *run, size_
         sb_put(&mapped, str_n(utf8, utf8_encode(tok_byte_char((unsigned char)piece.s.p[i]), utf8)));
     }
     piece.s = sb_str(&mapped);
-    run->w->end = piece.s.p + piece.s.n;
-    int code = tok_pre_emit(run, stage, piece, err);
+    int code = rewritten(run, piece.s, err);
+    if (!code) code = tok_pre_emit(run, stage, piece, err);
     sb_free(&mapped);
     return code;
 }
@@ -196,6 +204,7 @@ static int split_bytes(const struct tok_pre *self, struct tok_pre_run *run, size
         sb_putc(b, ' ');
         sb_put(b, piece.s);
         piece.s = sb_str(b);
+        TRY(rewritten(run, piece.s, err));
     }
     if (self->add_prefix_space) run->w->end = piece.s.p + piece.s.n; /* sometimes rewritten: each piece says its own end */
     if (!self->pattern) return emit_bytes(self, run, stage, piece, err);

@@ -54,6 +54,15 @@ int tok_scratch(void **p, size_t *have, size_t bytes, struct err *err) {
     return ERR_OK;
 }
 
+size_t tok_growth_room(size_t n_bytes) {
+    size_t room;
+    return size_mul(n_bytes, TOK_MAX_GROWTH, &room) || size_add(room, TOK_MAX_GROWTH_FREE, &room) ? SIZE_MAX : room;
+}
+
+int tok_growth_fail(const char *what, struct err *err) {
+    return err_set(err, ERR_ELIMIT, "tokenizer: the %s make more than %d times as much of this text", what, TOK_MAX_GROWTH);
+}
+
 /* The cache holds words of one tokenizer; another one empties it. */
 static void work_attach(struct tok_work *w, const struct tok *t) {
     struct tok_word_cache *c = &w->cache;
@@ -82,6 +91,7 @@ static int pre_tokenize(const struct encoder *e, struct tok_text piece, struct e
     struct tok_pre_run run = {e->t, e->w, e->out};
     if (piece.s.n == 0) return ERR_OK;
     e->w->end = piece.s.p + piece.s.n;
+    e->w->pre_room = tok_growth_room(piece.s.n);
     if (e->t->n_pres == 0) return e->t->model.encode(e->t, e->w, piece.s, e->out, err);
     return e->t->pres[0].split(&e->t->pres[0], &run, 0, piece, err);
 }
@@ -165,6 +175,7 @@ int tok_encode_spans(const struct tok *t, struct tok_work *work, const struct to
         own->keep = total > 16 * 1024;
     }
     work_attach(work, t);
+    tok_match_state_refill(work->match);
     struct encoder e = {t, work, mixed ? TRUST_MARKS : flags & TOK_PARSE_SPECIAL ? TRUST_ALL : TRUST_NO_SPECIAL, out};
     int code = encode_spans(&e, spans, n_spans, flags, err);
     if (code) out->n = before;

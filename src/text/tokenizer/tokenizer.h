@@ -77,13 +77,20 @@ struct tok_stream_stage {
     uint64_t n_seen;    /* tokens (or characters) so far */
     struct sb previous; /* CTC: the token before */
 };
+struct tok_match_state; /* of regular expressions in decoders */
 struct tok_stream {
     const struct tok *t;
     bool skip_special;
     struct tok_stream_stage stages[TOK_STREAM_STAGES];
+    uint64_t room;                            /* bytes that a stage may have been given by now, ... */
+    uint64_t n_passed[TOK_STREAM_STAGES + 1]; /* ... and that it was given; the last is the output */
+    struct tok_match_state *match;
     struct sb *out;
 };
 void tok_stream_init(struct tok_stream *s, const struct tok *t, bool skip_special);
+/* Right after init: the ids go on with a text that is not pushed. A space at the front of the first token then stays; at the start of a text
+ * many tokenizers take it off. The text is that of tok_token_bytes, token by token. */
+void tok_stream_continue(struct tok_stream *s);
 int tok_stream_push(struct tok_stream *s, int32_t id, struct sb *out, struct err *err);
 int tok_stream_flush(struct tok_stream *s, struct sb *out, struct err *err); /* afterwards it is as after init */
 void tok_stream_free(struct tok_stream *s);

@@ -39,6 +39,7 @@ static int lattice(const struct unigram *u, struct str s, struct node *nodes, st
         bool single = false;
         uint32_t at = 0;
         len = tok_utf8_len((unsigned char)s.p[i]);
+        if (len > s.n - i) len = s.n - i;
         for (size_t k = i; k < s.n; k++) {
             at = tok_trie_step(&u->trie, at, (unsigned char)s.p[k]);
             if (!at) break;
@@ -106,6 +107,7 @@ static int unigram_encode(const struct tok *t, struct tok_work *w, struct str pi
 int tok_unigram_init(struct tok *t, const struct tok_unigram_options *o, struct err *err) {
     struct unigram *u = arena_new(&t->arena, struct unigram, 1);
     size_t n = t->n_vocab_ids, n_items = 0;
+    TRY(tok_check_lengths(t, err));
     u->scores = arena_try(&t->arena, (n + 1) * sizeof *u->scores);
     struct tok_trie_item *items = mem_try((n + 1) * sizeof *items);
     if (!u->scores || !items) {

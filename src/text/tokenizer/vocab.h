@@ -6,8 +6,8 @@
 #include "base/str.h"
 
 /* A hash of short strings that never reads beyond them. */
-static inline uint64_t tok_hash(const char *p, size_t n) {
-    uint64_t h = n * UINT64_C(0x9E3779B97F4A7C15), word = 0;
+static inline uint64_t tok_hash(const char *p, size_t n, uint64_t seed) {
+    uint64_t h = seed ^ n * UINT64_C(0x9E3779B97F4A7C15), word = 0;
     for (; n >= 8; p += 8, n -= 8) {
         memcpy(&word, p, 8);
         h = (h ^ word) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -36,6 +36,7 @@ struct tok_slot {
 struct tok_table {
     struct tok_slot *slots;
     size_t mask;
+    uint64_t seed;          /* of the hashes */
     const struct str *keys; /* [index], owned by the caller */
 };
 
@@ -53,7 +54,7 @@ uint32_t tok_table_put_block(struct tok_table *t, const uint32_t *indices, size_
 /* -1 when absent. */
 static inline int32_t tok_table_find(const struct tok_table *t, const char *p, size_t n) {
     if (!t->slots) return -1;
-    uint64_t h = tok_hash(p, n);
+    uint64_t h = tok_hash(p, n, t->seed);
     uint32_t tag = (uint32_t)(h >> 32);
     for (size_t i = h & t->mask;; i = (i + 1) & t->mask) {
         struct tok_slot s = t->slots[i];
@@ -66,6 +67,7 @@ static inline int32_t tok_table_find(const struct tok_table *t, const char *p, s
 }
 
 /* A byte trie over a sorted list; immutable. */
+enum { TOK_MAX_NODES = 1 << 24 }; /* 17 bytes each; the largest known vocabularies have some millions */
 struct tok_trie_node {
     uint32_t edge; /* first of its edges */
     uint32_t n_edges;

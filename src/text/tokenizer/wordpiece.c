@@ -2,8 +2,10 @@
 #include "text/tokenizer/internal.h"
 
 struct wordpiece {
-    struct str prefix;
-    size_t max_chars, max_token_bytes;
+    struct tok_trie trie;
+    bool continues;        /* some token begins with the prefix of tokens inside a word, ... */
+    uint32_t continuation; /* ... and this is where the trie stands behind it */
+    size_t max_chars;
     int32_t unk; /* -1: not in the vocabulary */
 };
 
@@ -15,36 +17,34 @@ static int put_unknown(int32_t unk, struct tok_ids *out, struct err *err) {
 }
 
 /* The longest token at `start`: its id and end; -1 when there is none. */
-static int32_t longest(const struct tok *t, const struct wordpiece *m, struct str word, size_t start, struct sb *buffer, size_t *out_end) {
-    size_t room = m->max_token_bytes, end = word.n - start > room ? start + room : word.n;
-    while (end < word.n && end > start && ((unsigned char)word.p[end] & 0xC0) == 0x80) end--;
-    sb_clear(buffer);
-    if (start > 0) sb_put(buffer, m->prefix);
-    size_t head = buffer->n;
-    sb_put(buffer, str_sub(word, start, end - start));
-    for (; end > start; end = tok_utf8_back(word.p, end)) {
-        int32_t id = tok_table_find(&t->table, buffer->p, head + end - start);
-        if (id >= 0) return *out_end = end, id;
+static int32_t longest(const struct wordpiece *m, struct str word, size_t start, size_t *out_end) {
+    uint32_t node = start > 0 ? m->continuation : 0;
+    int32_t best = -1;
+    if (start > 0 && !m->continues) return -1;
+    for (size_t i = start; i < word.n; i++) {
+        node = tok_trie_step(&m->trie, node, (unsigned char)word.p[i]);
+        if (!node) break;
+        if (m->trie.nodes[node].value < 0) continue;
+        best = m->trie.nodes[node].value;
+        *out_end = i + 1;
     }
-    return -1;
+    return best;
 }
 
 static int wordpiece_encode(const struct tok *t, struct tok_work *w, struct str word, struct tok_ids *out, struct err *err) {
     const struct wordpiece *m = t->model.self;
     size_t n_chars = 0, before = out->n;
-    (void)w;
+    (void)t, (void)w;
     for (size_t i = 0; i < word.n; i += tok_utf8_len((unsigned char)word.p[i])) n_chars++;
     if (n_chars > m->max_chars) return put_unknown(m->unk, out, err);
-    struct sb buffer = {0};
     size_t start = 0;
     while (start < word.n) {
         size_t end = start;
-        int32_t id = longest(t, m, word, start, &buffer, &end);
+        int32_t id = longest(m, word, start, &end);
         if (id < 0) break;
         tok_ids_put(out, id);
         start = end;
     }
-    sb_free(&buffer);
     if (start == word.n) return ERR_OK;
     out->n = before;
     return put_unknown(m->unk, out, err);
@@ -65,9 +65,23 @@ static int read_words(struct tok *t, yyjson_val *model, struct wordpiece **out, 
     TRY(tok_read_vocab(t, json_get(model, "vocab"), err));
     m->unk = tok_table_find(&t->table, unk.p, unk.n);
     t->unk = m->unk;
-    for (size_t i = 0; i < t->n_vocab_ids; i++)
-        if (t->vocab[i].n > m->max_token_bytes) m->max_token_bytes = t->vocab[i].n;
     return ERR_OK;
+}
+
+static int build_trie(struct tok *t, struct wordpiece *m, struct str prefix, struct err *err) {
+    struct tok_trie_item *items = mem_try((t->n_vocab_ids + 1) * sizeof *items);
+    size_t n = 0;
+    if (!items) return err_set(err, ERR_EMEMORY, "tokenizer: no memory for %zu tokens", t->n_vocab_ids);
+    for (size_t i = 0; i < t->n_vocab_ids; i++)
+        if (t->vocab[i].n) items[n++] = (struct tok_trie_item){t->vocab[i], (int32_t)i};
+    int code = tok_trie_build(&t->arena, &m->trie, items, n, err);
+    mem_free(items);
+    m->continues = !code;
+    for (size_t i = 0; i < prefix.n && m->continues; i++) {
+        m->continuation = tok_trie_step(&m->trie, m->continuation, (unsigned char)prefix.p[i]);
+        m->continues = m->continuation != 0;
+    }
+    return code;
 }
 
 int tok_read_wordpiece(struct tok *t, yyjson_val *model, struct err *err) {
@@ -76,7 +90,8 @@ int tok_read_wordpiece(struct tok *t, yyjson_val *model, struct err *err) {
     int64_t most = json_int(model, "max_input_chars_per_word", 100);
     if (most < 0) return err_set(err, ERR_EFORMAT, "tokenizer.json: max_input_chars_per_word is negative");
     m->max_chars = (size_t)most;
-    m->prefix = str_copy(&t->arena, json_str(model, "continuing_subword_prefix", STR("##")));
+    TRY(tok_check_lengths(t, err));
+    TRY(build_trie(t, m, json_str(model, "continuing_subword_prefix", STR("##")), err));
     t->model = (struct tok_model){"WordPiece", wordpiece_encode, m};
     return ERR_OK;
 }

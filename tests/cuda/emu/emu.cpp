@@ -36,8 +36,21 @@ extern "C" void emu_switch(void **save, void *to);
 #ifdef __x86_64__
 __asm__(".globl emu_switch\nemu_switch:\n push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n mov %rsp,(%rdi)\n mov %rsi,%rsp\n"
         " pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n");
+#elif defined(__aarch64__)
+__asm__(".globl emu_switch\nemu_switch:\n sub sp,sp,#160\n stp x19,x20,[sp]\n stp x21,x22,[sp,#16]\n stp x23,x24,[sp,#32]\n stp x25,x26,[sp,#48]\n"
+        " stp x27,x28,[sp,#64]\n stp x29,x30,[sp,#80]\n stp d8,d9,[sp,#96]\n stp d10,d11,[sp,#112]\n stp d12,d13,[sp,#128]\n stp d14,d15,[sp,#144]\n"
+        " mov x2,sp\n str x2,[x0]\n mov sp,x1\n"
+        " ldp x19,x20,[sp]\n ldp x21,x22,[sp,#16]\n ldp x23,x24,[sp,#32]\n ldp x25,x26,[sp,#48]\n ldp x27,x28,[sp,#64]\n ldp x29,x30,[sp,#80]\n"
+        " ldp d8,d9,[sp,#96]\n ldp d10,d11,[sp,#112]\n ldp d12,d13,[sp,#128]\n ldp d14,d15,[sp,#144]\n add sp,sp,#160\n ret\n");
 #else
-#error "the emulator switches fibers on x86_64 only"
+#error "the emulator switches fibers on x86_64 and aarch64 only"
+#endif
+
+// What emu_switch takes from a stack that it has not left yet: the registers it restores, and where it returns to.
+#ifdef __x86_64__
+enum { FRAME_WORDS = 8, FRAME_RETURN = 6 };
+#else
+enum { FRAME_WORDS = 20, FRAME_RETURN = 11 };
 #endif
 
 static void set_thread(unsigned t) {
@@ -63,10 +76,9 @@ static void fiber_start(unsigned t) {
     fiber *f = &fibers[t];
     if (!f->stack) f->stack = (unsigned char *)malloc(STACK);
     uintptr_t top = ((uintptr_t)f->stack + STACK) / 16 * 16;
-    void **sp = (void **)top;
-    *--sp = nullptr;
-    *--sp = (void *)fiber_main;
-    for (int i = 0; i < 6; i++) *--sp = nullptr;
+    void **sp = (void **)top - FRAME_WORDS;
+    for (int i = 0; i < FRAME_WORDS; i++) sp[i] = nullptr;
+    sp[FRAME_RETURN] = (void *)fiber_main;
     f->sp = sp;
     f->wait = READY;
 }

@@ -138,9 +138,14 @@ static inline float rsqrtf(float x) {
 static inline void __stcs(float *p, float x) {
     *p = x;
 }
-static inline int atomicAdd(int *p, int x) { // threads take turns
-    int old = *p;
+template <typename T> static inline T atomicAdd(T *p, T x) { // threads take turns
+    T old = *p;
     *p += x;
+    return old;
+}
+template <typename T> static inline T atomicMax(T *p, T x) {
+    T old = *p;
+    if (x > old) *p = x;
     return old;
 }
 template <typename T> static inline T __ldg(const T *p) {

@@ -1,0 +1,13 @@
+# `make sources`: every source archive of the recipes into the download cache, for machines that cannot fetch them. cmake -P cmake/sources.cmake
+cmake_minimum_required(VERSION 3.22)
+include(${CMAKE_CURRENT_LIST_DIR}/fetch.cmake)
+set(MLXCEL_STATIC_TLS ON)
+macro(mlxcel_recipe name)
+  mlxcel_recipe_fields(${ARGN})
+  mlxcel_fetch(${name} archive)
+  message(STATUS "${name} ${R_VERSION}: ${archive}")
+endmacro()
+file(GLOB recipes ${CMAKE_CURRENT_LIST_DIR}/deps/*.cmake)
+foreach(recipe ${recipes})
+  include(${recipe})
+endforeach()

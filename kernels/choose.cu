@@ -1,0 +1,634 @@
+// Choosing tokens on the GPU: bias, penalties and masks, the cuts (top-k, top-p, min-p), temperature, one random draw; and the log-probabilities
+// of the token and of the most likely ones. Meaning and order are those of src/engine/sampler.c.
+//
+// All cuts are thresholds: what is kept are the logits above `cut`, and those equal to it up to the token `tie`. The draw goes over the kept tokens
+// in the order of their numbers, so nothing has to be sorted but short lists.
+//
+// Five launches, each over slices of rows; the last block of a row to finish does what needs the whole row:
+//   choose_shape   rows with bias, penalties or a mask are copied and changed
+//   choose_max     the largest logit
+//   choose_count   how many tokens, and how much of the sum, lie in each 64th of a unit below it; which of these buckets the cuts go through
+//   choose_gather  lists the tokens of those buckets and finds the cuts in them; the most likely tokens for the report
+//   choose_draw    sums of the kept weights by pieces of 2,048 tokens, then the piece and the token that the random number hits
+//
+// Bytes: a row of 151,936 logits is read four times, out of L2 where the head's product has just left it. Nothing is added up by floating-point
+// atomics: the same row gives the same token whatever else runs.
+#include "common.cuh"
+
+enum { THREADS = 512, WARPS = THREADS / 32 };
+#define BUCKETS_PER_UNIT 64.0f
+
+// ---- the row that a block works on ----
+
+struct row_view {
+    const float *x;
+    int row, virtual_row;
+    bool chooses, reports;
+};
+
+static __device__ __forceinline__ bool is_shaped(const k_choice &c) {
+    return c.slot >= 0 || c.mask >= 0;
+}
+
+// False: nothing is wanted of this virtual row.
+static __device__ __forceinline__ bool open_row(const k_choose &a, int virtual_row, row_view *out) {
+    int row = virtual_row % a.rows;
+    const k_choice &c = a.choices[row];
+    bool shaped = is_shaped(c), second = virtual_row >= a.rows;
+    out->row = row;
+    out->virtual_row = virtual_row;
+    out->chooses = !second;
+    out->reports = c.n_top >= 0 && second == shaped;
+    out->x = shaped && !second ? a.shaped + (int64_t)row * a.vocab : a.logits + row * a.stride;
+    return out->chooses || out->reports;
+}
+
+static __device__ __forceinline__ void slice_of(const k_choose &a, int slice, int *first, int *last) {
+    int pieces = (a.vocab + K_PIECE - 1) / K_PIECE, each = (pieces + a.slices - 1) / a.slices * K_PIECE;
+    *first = min(slice * each, a.vocab);
+    *last = min(*first + each, a.vocab);
+}
+
+// Whether this block is the last of its row to come here. All threads get the answer; what the others wrote before is visible.
+static __device__ __forceinline__ bool is_last_block(const k_choose &a, int virtual_row) {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        uint32_t before = atomicAdd(&a.counters[virtual_row], 1u);
+        last = before == (uint32_t)a.slices - 1;
+        if (last) a.counters[virtual_row] = 0;
+    }
+    __syncthreads();
+    if (last) __threadfence();
+    return last;
+}
+
+// A number that is the smaller the larger the logit; both zeros are one.
+static __device__ __forceinline__ uint32_t rank_bits(float x) {
+    uint32_t bits = __float_as_uint(x + 0.0f);
+    return bits & 0x80000000u ? bits : ~bits & 0x7fffffffu;
+}
+
+static __device__ __forceinline__ float rank_value(uint32_t rank) {
+    return __uint_as_float(rank & 0x80000000u ? rank : ~rank & 0x7fffffffu);
+}
+
+// The bucket of a logit, the best in bucket 0; the last one holds all that is 32 units and more below.
+static __device__ __forceinline__ int bucket_of(float x, float largest) {
+    float b = (largest - x) * BUCKETS_PER_UNIT;
+    return b < (float)(K_BUCKETS - 1) ? (int)b : K_BUCKETS - 1;
+}
+
+static __device__ __forceinline__ float block_sum_512(float x) {
+    __shared__ float scratch[32];
+    return block_sum(x, scratch);
+}
+
+// ---- bias, penalties, masks ----
+
+static __device__ __forceinline__ float penalized(float x, uint32_t said, const k_choice &c) {
+    uint32_t seen = said & 0xffffu, times = said >> 16;
+    if (seen) x = x > 0 ? x / c.repetition : x * c.repetition;
+    if (times) x -= (float)times * c.frequency + c.presence;
+    return x;
+}
+
+// The token of the row itself, which came after the tables were made.
+static __device__ __forceinline__ int input_token(const k_choose &a, int row) {
+    int id = a.ids[a.wanted_rows[row]];
+    return id < 0 ? a.chosen[-1 - id] : id;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) choose_shape(KARGS(k_choose) a) {
+    int row = blockIdx.y, first, last;
+    const k_choice &c = a.choices[row];
+    if (!is_shaped(c)) return;
+    slice_of(a, blockIdx.x, &first, &last);
+    const float *x = a.logits + row * a.stride;
+    float *y = a.shaped + (int64_t)row * a.vocab;
+    uint32_t *said = c.slot >= 0 ? a.said + (int64_t)c.slot * a.vocab : nullptr;
+    if (threadIdx.x == 0 && said) {
+        int token = c.counts_input ? input_token(a, row) : -1;
+        if (token >= first && token < last) said[token] += 0x10001u;
+        if (c.leaves >= first && c.leaves < last) said[c.leaves] -= 1;
+    }
+    for (int i = first + threadIdx.x; i < last; i += THREADS) y[i] = x[i];
+    __syncthreads();
+    for (int i = threadIdx.x; i < c.n_bias; i += THREADS) { // tokens differ
+        k_bias b = a.bias[(int64_t)c.slot * K_BIAS_MAX + i];
+        if (b.token >= first && b.token < last) y[b.token] += b.bias;
+    }
+    __syncthreads();
+    const uint32_t *mask = c.mask >= 0 ? a.masks + (int64_t)c.mask * a.mask_words : nullptr;
+    for (int i = first + threadIdx.x; i < last; i += THREADS) {
+        float v = y[i];
+        if (said && said[i]) v = penalized(v, said[i], c);
+        if (mask && !(mask[i / 32] >> (i % 32) & 1)) v = -INFINITY;
+        y[i] = v;
+    }
+}
+
+// ---- the largest logit ----
+
+static __device__ __forceinline__ void better(float &best, int &at, float other, int other_at) {
+    if (other_at >= 0 && (at < 0 || other > best || (other == best && other_at < at))) best = other, at = other_at;
+}
+
+static __device__ __forceinline__ void block_best(float &best, int &at) {
+    __shared__ float values[32];
+    __shared__ int places[32];
+    for (int step = 16; step > 0; step /= 2) better(best, at, __shfl_xor_sync(FULL, best, step), __shfl_xor_sync(FULL, at, step));
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (lane == 0) values[warp] = best, places[warp] = at;
+    __syncthreads();
+    bool there = lane < WARPS;
+    best = there ? values[lane] : 0, at = there ? places[lane] : -1;
+    for (int step = 16; step > 0; step /= 2) better(best, at, __shfl_xor_sync(FULL, best, step), __shfl_xor_sync(FULL, at, step));
+    __syncthreads();
+}
+
+// What the cuts other than top-k and top-p leave of a row.
+static __device__ __forceinline__ float least_kept(const k_choice &c, float largest) {
+    return c.min_p > 0 && c.temperature > 0 ? largest + logf(c.min_p) : -INFINITY;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) choose_max(KARGS(k_choose) a) {
+    row_view r;
+    int first, last, slices = a.slices;
+    if (!open_row(a, blockIdx.y, &r)) return;
+    slice_of(a, blockIdx.x, &first, &last);
+    float best = 0;
+    int at = -1;
+    for (int i = first + threadIdx.x; i < last; i += THREADS) {
+        float x = r.x[i];
+        better(best, at, x == x ? x : INFINITY, i); // what is no number wins, and is refused below
+    }
+    block_best(best, at);
+    int64_t here = (int64_t)r.virtual_row * slices;
+    if (threadIdx.x == 0) a.part_best[here + blockIdx.x] = best, a.part_at[here + blockIdx.x] = at;
+    if (!is_last_block(a, r.virtual_row)) return;
+    best = 0, at = -1;
+    for (int i = threadIdx.x; i < slices; i += THREADS) better(best, at, a.part_best[here + i], a.part_at[here + i]);
+    block_best(best, at);
+    if (threadIdx.x) return;
+    const k_choice &c = a.choices[r.row];
+    bool usable = at >= 0 && isfinite(best);
+    k_choose_row state = {best, usable ? at : -1, 0, least_kept(c, best), a.vocab, -1, -1, 0};
+    a.state[r.virtual_row] = state;
+    a.list_n[2 * r.virtual_row] = a.list_n[2 * r.virtual_row + 1] = 0;
+    if (!r.chooses) return;
+    k_chosen *out = &a.out[r.row];
+    out->n_top = -1;
+    if (usable && c.temperature > 0) return; // choose_draw decides
+    out->token = a.chosen[r.row] = state.at;
+    out->logit = usable ? a.logits[r.row * a.stride + at] : 0;
+}
+
+// ---- buckets ----
+
+static __device__ __forceinline__ bool wants_cuts(const k_choice &c, const row_view &r) {
+    return r.chooses && c.temperature > 0 && (c.top_k > 0 || c.top_p < 1);
+}
+
+static __device__ __forceinline__ bool wants_buckets(const k_choice &c, const row_view &r, const k_choose_row &s) {
+    return s.at >= 0 && (r.reports || wants_cuts(c, r));
+}
+
+// The first bucket at whose end the running sum of v reaches `target`; the last bucket where it never does. v: K_BUCKETS numbers in shared memory.
+static __device__ int find_bucket(double *v, double target) {
+    __shared__ int found;
+    if (threadIdx.x == 0) found = K_BUCKETS - 1;
+    for (int step = 1; step < K_BUCKETS; step *= 2) {
+        double add[K_BUCKETS / THREADS];
+        __syncthreads();
+        for (int k = 0; k < K_BUCKETS / THREADS; k++) {
+            int i = k * THREADS + threadIdx.x;
+            add[k] = i >= step ? v[i - step] : 0;
+        }
+        __syncthreads();
+        for (int k = 0; k < K_BUCKETS / THREADS; k++) v[k * THREADS + threadIdx.x] += add[k];
+    }
+    __syncthreads();
+    for (int k = 0; k < K_BUCKETS / THREADS; k++) {
+        int i = k * THREADS + threadIdx.x;
+        if (v[i] >= target && (i == 0 || v[i - 1] < target)) found = i;
+    }
+    __syncthreads();
+    int answer = found;
+    __syncthreads();
+    return answer;
+}
+
+// Mass is counted in 2^-15 of the weight at the bucket's upper end, so that the sums of a slice fit 32 bits.
+#define FRACTION 32768.0f
+
+static __device__ __forceinline__ float bucket_weight(int b) {
+    return expf(-(float)b / BUCKETS_PER_UNIT);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) choose_count(KARGS(k_choose) a) {
+    DYNAMIC_SHARED(unsigned char, memory);
+    row_view r;
+    int first, last;
+    if (!open_row(a, blockIdx.y, &r)) return;
+    const k_choice &c = a.choices[r.row];
+    k_choose_row s = a.state[r.virtual_row];
+    if (!wants_buckets(c, r, s)) return;
+    uint32_t *count = (uint32_t *)memory, *mass = count + K_BUCKETS;
+    for (int i = threadIdx.x; i < 2 * K_BUCKETS; i += THREADS) count[i] = 0;
+    __syncthreads();
+    slice_of(a, blockIdx.x, &first, &last);
+    float sum = 0;
+    for (int i = first + threadIdx.x; i < last; i += THREADS) {
+        float x = r.x[i];
+        if (x == -INFINITY) continue;
+        float below = s.largest - x;
+        int b = bucket_of(x, s.largest);
+        float t = below - (float)b / BUCKETS_PER_UNIT; // below 1/64: the series of exp(-t)
+        sum += expf(-below);
+        atomicAdd(&count[b], 1u);
+        if (b < K_BUCKETS - 1) atomicAdd(&mass[b], (uint32_t)((1.0f - t + 0.5f * t * t) * FRACTION));
+    }
+    sum = block_sum_512(sum);
+    int64_t here = (int64_t)r.virtual_row * a.slices;
+    uint32_t *out = a.buckets + (here + blockIdx.x) * 2 * K_BUCKETS;
+    for (int i = threadIdx.x; i < 2 * K_BUCKETS; i += THREADS) out[i] = count[i];
+    if (threadIdx.x == 0) a.part_sum[here + blockIdx.x] = sum;
+    if (!is_last_block(a, r.virtual_row)) return;
+
+    double *v = (double *)memory; // K_BUCKETS
+    float total = 0;
+    for (int i = 0; i < a.slices; i++) total += a.part_sum[here + i];
+    s.total = total;
+    bool cuts = wants_cuts(c, r);
+    int listed = r.reports ? c.n_top : 0;
+    if (cuts && c.top_k > listed) listed = c.top_k;
+    if (listed > 0) {
+        for (int i = threadIdx.x; i < K_BUCKETS; i += THREADS) {
+            v[i] = 0;
+            for (int k = 0; k < a.slices; k++) v[i] += a.buckets[(here + k) * 2 * K_BUCKETS + i];
+        }
+        s.near_all = find_bucket(v, listed);
+    }
+    if (cuts && c.top_k == 0) {
+        for (int i = threadIdx.x; i < K_BUCKETS; i += THREADS) {
+            double m = 0;
+            for (int k = 0; k < a.slices; k++) m += a.buckets[(here + k) * 2 * K_BUCKETS + K_BUCKETS + i];
+            v[i] = m * (1 / (double)FRACTION) * bucket_weight(i);
+        }
+        s.near_cut = find_bucket(v, (double)c.top_p * total);
+    }
+    if (threadIdx.x == 0) a.state[r.virtual_row] = s;
+}
+
+// ---- lists ----
+
+// Sorts n keys (a power of two) in shared memory, smallest first.
+static __device__ void sort_keys(uint64_t *keys, int n) {
+    for (int size = 2; size <= n; size *= 2)
+        for (int step = size / 2; step > 0; step /= 2) {
+            __syncthreads();
+            for (int i = threadIdx.x; i < n / 2; i += THREADS) {
+                int low = 2 * i - (i & (step - 1)), high = low + step;
+                bool up = (low & size) == 0;
+                uint64_t x = keys[low], y = keys[high];
+                if ((x > y) == up) keys[low] = y, keys[high] = x;
+            }
+        }
+    __syncthreads();
+}
+
+// A list from global memory, in order, into shared memory; how long it is.
+static __device__ int load_list(const uint64_t *list, int n, uint64_t *keys) {
+    int room = 32;
+    while (room < n) room *= 2;
+    for (int i = threadIdx.x; i < room; i += THREADS) keys[i] = i < n ? list[i] : ~(uint64_t)0;
+    sort_keys(keys, room);
+    return n;
+}
+
+static __device__ __forceinline__ float key_logit(uint64_t key) {
+    return rank_value((uint32_t)(key >> 32));
+}
+
+// How many keys from the first on it takes until their weights, with what stands before them, reach `target`; n where they do not. v: n floats.
+static __device__ int count_until(const uint64_t *keys, int n, float largest, float before, float target, float *v) {
+    __shared__ int found;
+    if (threadIdx.x == 0) found = n;
+    for (int i = threadIdx.x; i < n; i += THREADS) v[i] = expf(key_logit(keys[i]) - largest);
+    for (int step = 1; step < n; step *= 2) {
+        float add[K_LIST_MAX / THREADS];
+        __syncthreads();
+        for (int k = 0; k < K_LIST_MAX / THREADS; k++) {
+            int i = k * THREADS + threadIdx.x;
+            add[k] = i >= step && i < n ? v[i - step] : 0;
+        }
+        __syncthreads();
+        for (int k = 0; k < K_LIST_MAX / THREADS; k++)
+            if (k * THREADS + threadIdx.x < n) v[k * THREADS + threadIdx.x] += add[k];
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += THREADS)
+        if (before + v[i] >= target && (i == 0 || before + v[i - 1] < target)) found = i + 1;
+    __syncthreads();
+    int answer = found;
+    __syncthreads();
+    return answer;
+}
+
+// ---- rows whose buckets are too full for a list: the block walks the row, digit by digit ----
+
+// What the largest weight counts as, where weights are added up as whole numbers.
+#define WALK_ONE 1099511627776.0
+#define WALK_ONE_F 1099511627776.0f
+
+// Counts (or, with weights, adds up) the logits of the row whose rank begins with `prefix` above `shift + 8` bits, by
+// their next eight bits.
+
+static __device__ void count_digits(const row_view &r, int vocab, uint32_t prefix, int shift, float largest, bool by_weight, uint64_t *bins) {
+    for (int i = threadIdx.x; i < 256; i += THREADS) bins[i] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < vocab; i += THREADS) {
+        float x = r.x[i];
+        uint32_t rank = rank_bits(x);
+        if (x == -INFINITY || (shift < 24 && rank >> (shift + 8) != prefix >> (shift + 8))) continue;
+        uint64_t w = by_weight ? (uint64_t)(expf(x - largest) * WALK_ONE_F) : 1;
+        atomicAdd((unsigned long long *)&bins[rank >> shift & 255], (unsigned long long)w);
+    }
+    __syncthreads();
+}
+
+// The logit at which the running count (or weight) from the largest on reaches `target`, and the token up to which equal ones are kept.
+static __device__ void walk_row(const row_view &r, int vocab, float largest, bool by_weight, uint64_t target, uint64_t *bins, float *cut, int *tie) {
+    __shared__ uint32_t prefix;
+    __shared__ uint64_t left;
+    if (threadIdx.x == 0) prefix = 0, left = target;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        __syncthreads();
+        count_digits(r, vocab, prefix, shift, largest, by_weight, bins);
+        if (threadIdx.x == 0) {
+            int d = 0, last = 0;
+            for (; d < 256; d++) {
+                if (bins[d] == 0) continue;
+                last = d;
+                if (bins[d] >= left) break;
+                left -= bins[d];
+            }
+            prefix |= (uint32_t)(d < 256 ? d : last) << shift;
+        }
+    }
+    __syncthreads();
+    float x = rank_value(prefix);
+    uint64_t each = by_weight ? (uint64_t)(expf(x - largest) * WALK_ONE_F) : 1, n = each ? (left + each - 1) / each : 1;
+    *cut = x;
+    *tie = vocab;
+    __shared__ int equal[THREADS];
+    int chunk = (vocab + THREADS - 1) / THREADS, first = threadIdx.x * chunk, last = min(first + chunk, vocab), mine = 0;
+    for (int i = first; i < last; i++) mine += r.x[i] == x;
+    equal[threadIdx.x] = mine;
+    __syncthreads();
+    uint64_t before = 0;
+    for (int t = 0; t < (int)threadIdx.x; t++) before += (uint64_t)equal[t];
+    __shared__ int place;
+    if (threadIdx.x == 0) place = vocab;
+    __syncthreads();
+    if (before < n && before + (uint64_t)mine >= n)
+        for (int i = first; i < last; i++)
+            if (r.x[i] == x && ++before == n) place = i;
+    __syncthreads();
+    *tie = place;
+    __syncthreads();
+}
+
+// ---- the cuts ----
+
+struct cut {
+    float x;
+    int tie;
+};
+
+// The stricter of two.
+static __device__ __forceinline__ void cut_at(cut *c, float x, int tie) {
+    if (x > c->x || (x == c->x && tie < c->tie)) c->x = x, c->tie = tie;
+}
+
+// The k best of a sorted list, of those what top-p leaves.
+static __device__ void cut_listed(const k_choice &c, const k_choose_row &s, const uint64_t *keys, int n, float *v, cut *out) {
+    int kept = min(c.top_k, n);
+    if (c.top_p < 1 && kept > 0) {
+        count_until(keys, kept, s.largest, 0, INFINITY, v); // leaves the running sums in v
+        float target = c.top_p * v[kept - 1];
+        __syncthreads();
+        kept = count_until(keys, kept, s.largest, 0, target, v);
+    }
+    if (kept > 0) cut_at(out, key_logit(keys[kept - 1]), (int)(uint32_t)keys[kept - 1]);
+}
+
+// The weight of what a cut leaves of a row, by one block.
+static __device__ float kept_sum(const row_view &r, int vocab, float largest, cut kept) {
+    float sum = 0;
+    for (int i = threadIdx.x; i < vocab; i += THREADS) {
+        float x = r.x[i];
+        if (x != -INFINITY && (x > kept.x || (x == kept.x && i <= kept.tie))) sum += expf(x - largest);
+    }
+    return block_sum_512(sum);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) choose_gather(KARGS(k_choose) a) {
+    DYNAMIC_SHARED(unsigned char, memory);
+    row_view r;
+    int first, last;
+    if (!open_row(a, blockIdx.y, &r)) return;
+    const k_choice &c = a.choices[r.row];
+    k_choose_row s = a.state[r.virtual_row];
+    if (!wants_buckets(c, r, s)) return;
+    slice_of(a, blockIdx.x, &first, &last);
+    uint64_t *lists = a.lists + (int64_t)r.virtual_row * 2 * K_LIST_MAX;
+    int32_t *list_n = a.list_n + 2 * r.virtual_row;
+    float above = 0;
+    for (int i = first + threadIdx.x; i < last; i += THREADS) {
+        float x = r.x[i];
+        if (x == -INFINITY) continue;
+        int b = bucket_of(x, s.largest);
+        uint64_t key = (uint64_t)rank_bits(x) << 32 | (uint32_t)i;
+        if (b < s.near_cut) above += expf(x - s.largest);
+        if (b <= s.near_all) {
+            int n = atomicAdd(&list_n[0], 1);
+            if (n < K_LIST_MAX) lists[n] = key;
+        }
+        if (b == s.near_cut) {
+            int n = atomicAdd(&list_n[1], 1);
+            if (n < K_LIST_MAX) lists[K_LIST_MAX + n] = key;
+        }
+    }
+    above = block_sum_512(above);
+    int64_t here = (int64_t)r.virtual_row * a.slices;
+    if (threadIdx.x == 0) a.part_sum[here + blockIdx.x] = above;
+    if (!is_last_block(a, r.virtual_row)) return;
+
+    uint64_t *keys = (uint64_t *)memory;                       // [K_LIST_MAX]
+    float *v = (float *)(memory + K_LIST_MAX * sizeof(uint64_t)); // [K_LIST_MAX]
+    cut kept = {s.cut, s.tie};
+    bool cuts = wants_cuts(c, r);
+    int n = list_n[0];
+    if (s.near_all >= 0 && n <= K_LIST_MAX) {
+        load_list(lists, n, keys);
+        if (cuts && c.top_k > 0) cut_listed(c, s, keys, n, v, &kept);
+    } else if (s.near_all >= 0) {
+        float x;
+        int tie;
+        if (cuts && c.top_k > 0) {
+            walk_row(r, a.vocab, s.largest, false, (uint64_t)c.top_k, keys, &x, &tie);
+            cut_at(&kept, x, tie);
+            if (c.top_p < 1) {
+                walk_row(r, a.vocab, s.largest, true, (uint64_t)((double)c.top_p * kept_sum(r, a.vocab, s.largest, kept) * WALK_ONE), keys, &x, &tie);
+                cut_at(&kept, x, tie);
+            }
+        }
+        n = 0; // so many equal ones that none of them is likely: a report names none
+    }
+    if (r.reports && threadIdx.x == 0) {
+        k_chosen *out = &a.out[r.row];
+        out->largest = s.largest;
+        out->sum = s.total;
+        out->n_top = min(c.n_top, n);
+    }
+    for (int i = threadIdx.x; r.reports && i < min(c.n_top, n); i += THREADS) {
+        a.out[r.row].top_tokens[i] = (int)(uint32_t)keys[i];
+        a.out[r.row].top_logits[i] = key_logit(keys[i]);
+    }
+    __syncthreads();
+    if (s.near_cut >= 0) {
+        float before = 0;
+        for (int i = 0; i < a.slices; i++) before += a.part_sum[here + i];
+        int m = list_n[1];
+        if (m <= K_LIST_MAX) {
+            load_list(lists + K_LIST_MAX, m, keys);
+            int some = count_until(keys, m, s.largest, before, c.top_p * s.total, v);
+            if (some > 0 && m > 0) cut_at(&kept, key_logit(keys[some - 1]), (int)(uint32_t)keys[some - 1]);
+        } else {
+            float x;
+            int tie;
+            walk_row(r, a.vocab, s.largest, true, (uint64_t)((double)c.top_p * s.total * WALK_ONE), keys, &x, &tie);
+            cut_at(&kept, x, tie);
+        }
+    }
+    if (threadIdx.x == 0) {
+        s.cut = kept.x;
+        s.tie = kept.tie;
+        a.state[r.virtual_row] = s;
+    }
+}
+
+// ---- the draw ----
+
+static __device__ __forceinline__ uint64_t hash_mix(uint64_t x) {
+    x ^= x >> 30;
+    x *= 0xBF58476D1CE4E5B9ull;
+    x ^= x >> 27;
+    x *= 0x94D049BB133111EBull;
+    return x ^ x >> 31;
+}
+static __device__ __forceinline__ uint64_t hash_pair(uint64_t a, uint64_t b) {
+    return hash_mix(a + 0x9E3779B97F4A7C15ull + hash_mix(b));
+}
+// As src/base/rng.h: uniform in [0, 1).
+static __device__ __forceinline__ double uniform(uint64_t seed, uint64_t position) {
+    return (double)(hash_pair(hash_pair(seed, position), 0) >> 11) * (1.0 / 9007199254740992.0);
+}
+
+static __device__ __forceinline__ float kept_weight(float x, int token, const k_choose_row &s, float scale) {
+    bool kept = x > s.cut || (x == s.cut && token <= s.tie);
+    return kept && x != -INFINITY ? expf((x - s.largest) * scale) : 0;
+}
+
+// Every thread has a part of a sum, in order. The thread whose part `target` lies in, and what is left of the target there; the last thread with a
+// part where rounding leaves the target behind all of them; -1 where nobody has one.
+static __device__ int find_part(double part, double target, double *left) {
+    __shared__ double warp_sums[WARPS], remains;
+    __shared__ int hit, last;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    double end = part; // of this thread's part, from the warp's begin
+    for (int step = 1; step < 32; step *= 2) {
+        double other = __shfl_sync(FULL, end, lane >= step ? lane - step : lane);
+        if (lane >= step) end += other;
+    }
+    if (threadIdx.x == 0) hit = last = -1;
+    if (lane == 31) warp_sums[warp] = end;
+    __syncthreads();
+    double begin = 0;
+    for (int w = 0; w < warp; w++) begin += warp_sums[w];
+    end += begin;
+    double before = end - part;
+    if (part > 0) atomicMax(&last, (int)threadIdx.x);
+    if (part > 0 && before <= target && target < end) hit = threadIdx.x, remains = target - before;
+    __syncthreads();
+    if (hit < 0 && last >= 0 && threadIdx.x == (unsigned)last) hit = last, remains = part;
+    __syncthreads();
+    int answer = hit;
+    *left = remains;
+    __syncthreads();
+    return answer;
+}
+
+// The token of a piece that the target lies in.
+static __device__ int draw_in_piece(const row_view &r, const k_choose_row &s, int vocab, int piece, float scale, double target) {
+    enum { EACH = K_PIECE / THREADS };
+    __shared__ int found;
+    int first = piece * K_PIECE + (int)threadIdx.x * EACH;
+    float w[EACH];
+    double part = 0, left;
+    for (int k = 0; k < EACH; k++) {
+        w[k] = first + k < vocab ? kept_weight(r.x[first + k], first + k, s, scale) : 0;
+        part += (double)w[k];
+    }
+    if (threadIdx.x == 0) found = -1;
+    int owner = find_part(part, target, &left);
+    if ((int)threadIdx.x == owner)
+        for (int k = 0; k < EACH; k++) {
+            if (w[k] <= 0) continue;
+            found = first + k;
+            left -= (double)w[k];
+            if (left < 0) break;
+        }
+    __syncthreads();
+    return found;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) choose_draw(KARGS(k_choose) a) {
+    row_view r;
+    int first, last, pieces = (a.vocab + K_PIECE - 1) / K_PIECE;
+    if (!open_row(a, blockIdx.y, &r) || !r.chooses) return;
+    const k_choice &c = a.choices[r.row];
+    k_choose_row s = a.state[r.virtual_row];
+    if (s.at < 0 || c.temperature <= 0) return;
+    float scale = 1.0f / c.temperature;
+    float *sums = a.piece_sum + (int64_t)r.virtual_row * pieces;
+    slice_of(a, blockIdx.x, &first, &last);
+    for (int at = first; at < last; at += K_PIECE) {
+        float sum = 0;
+        for (int i = at + threadIdx.x; i < min(at + (int)K_PIECE, last); i += THREADS) sum += kept_weight(r.x[i], i, s, scale);
+        sum = block_sum_512(sum);
+        if (threadIdx.x == 0) sums[at / K_PIECE] = sum;
+    }
+    if (!is_last_block(a, r.virtual_row)) return;
+    __shared__ double total;
+    double mine = (int)threadIdx.x < pieces ? (double)sums[threadIdx.x] : 0, left; // at most THREADS pieces, see lower_choose
+    if (threadIdx.x == 0) total = 0;
+    __syncthreads();
+    for (int w = 0; w < WARPS; w++) { // in order
+        if ((int)threadIdx.x / 32 == w) {
+            double sum = mine;
+            for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(FULL, sum, step);
+            if (threadIdx.x % 32 == 0) total += sum;
+        }
+        __syncthreads();
+    }
+    int piece = find_part(mine, uniform(c.seed, (uint64_t)c.position) * total, &left);
+    int token = piece >= 0 ? draw_in_piece(r, s, a.vocab, piece, scale, left) : -1;
+    if (token < 0) token = s.at;
+    if (threadIdx.x) return;
+    a.out[r.row].token = a.chosen[r.row] = token;
+    a.out[r.row].logit = a.logits[r.row * a.stride + token];
+}

@@ -1,0 +1,185 @@
+/* Verdicts and masks, as text and as lines of JSON. */
+#include "api/grammar_tools.h"
+
+#include "api/text_tools.h"
+#include "base/json.h"
+#include "os/os.h"
+
+int grammar_tool_open(const char *model, bool with_masks, struct grammar_tool *out, struct err *err) {
+    *out = (struct grammar_tool){.options = gram_judging()};
+    if (!with_masks) return ERR_OK;
+    TRY(text_tokenizer_open(model, &out->tok, err));
+    out->vocab = gram_vocab_create(out->tok, tok_vocab_size(out->tok));
+    return ERR_OK;
+}
+
+void grammar_tool_close(struct grammar_tool *t) {
+    gram_vocab_destroy(t->vocab);
+    tok_destroy(t->tok);
+}
+
+static void judge_bytes(struct gram_match *m, struct str text, struct grammar_verdict *out) {
+    *out = (struct grammar_verdict){.at = gram_match_bytes(m, text)};
+    if (out->at < text.n) return;
+    out->is_accepted = gram_match_may_end(m);
+    out->must_go_on = !out->is_accepted;
+}
+
+static size_t count_bits(const uint32_t *bits, size_t n) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t w = bits[i]; w; w &= w - 1) count++;
+    return count;
+}
+
+/* ---- masks ------------------------------------------------------------------------------------------------------------- */
+
+struct mask_row {
+    int32_t token;
+    size_t n_allowed;
+    uint64_t ns;
+    bool is_taken;
+};
+
+/* Walks the text's own tokens; stops at the first that is not allowed. */
+static size_t walk_tokens(const struct grammar_tool *t, struct gram_match *m, struct str text, struct mask_row **out) {
+    struct tok_ids ids = {0};
+    struct err err;
+    size_t n = 0;
+    uint32_t *bits = mem_alloc(gram_mask_words(t->vocab) * sizeof *bits);
+    if (tok_encode(t->tok, text, 0, &ids, &err)) ids.n = 0;
+    *out = mem_alloc((ids.n + 1) * sizeof **out);
+    while (n < ids.n) {
+        struct mask_row *r = &(*out)[n++];
+        uint64_t from = os_clock_ns();
+        gram_match_mask(m, bits);
+        r->ns = os_clock_ns() - from;
+        r->token = ids.p[n - 1];
+        r->n_allowed = count_bits(bits, gram_mask_words(t->vocab));
+        r->is_taken = gram_match_token(m, r->token);
+        if (!r->is_taken) break;
+    }
+    mem_free(bits);
+    tok_ids_free(&ids);
+    return n;
+}
+
+static void report_masks(const struct grammar_tool *t, struct gram_match *m, struct str text, struct sb *out) {
+    struct mask_row *rows;
+    size_t n = walk_tokens(t, m, text, &rows);
+    sb_puts(out, "   allowed   mask, us  token\n");
+    for (size_t i = 0; i < n; i++) {
+        sb_fmt(out, "%10zu %10.1f  ", rows[i].n_allowed, (double)rows[i].ns / 1000);
+        json_quote(out, tok_token_bytes(t->tok, rows[i].token));
+        sb_puts(out, rows[i].is_taken ? "\n" : "  not allowed\n");
+    }
+    mem_free(rows);
+}
+
+void grammar_tool_judge(const struct grammar_tool *t, const struct gram *g, struct str text, struct grammar_verdict *out,
+                        struct sb *report) {
+    struct gram_machine *machine = gram_machine_create(g, t->vocab, NULL, 0);
+    struct gram_match m;
+    gram_match_init(&m, machine);
+    if (t->vocab) report_masks(t, &m, text, report);
+    gram_match_free(&m);
+    gram_match_init(&m, machine);
+    judge_bytes(&m, text, out);
+    gram_match_free(&m);
+    gram_machine_destroy(machine);
+}
+
+/* ---- lines of JSON ----------------------------------------------------------------------------------------------------- */
+
+static void write_masks(const struct grammar_tool *t, struct gram_match *m, struct str text, struct jsonw *w) {
+    struct mask_row *rows;
+    size_t n = walk_tokens(t, m, text, &rows);
+    jsonw_open(w, "tokens", '[');
+    for (size_t i = 0; i < n; i++) jsonw_int(w, rows[i].token);
+    jsonw_end(w, ']');
+    jsonw_open(w, "allowed", '[');
+    for (size_t i = 0; i < n; i++) jsonw_int(w, (int64_t)rows[i].n_allowed);
+    jsonw_end(w, ']');
+    jsonw_open(w, "mask_us", '[');
+    for (size_t i = 0; i < n; i++) jsonw_num(w, (double)rows[i].ns / 1000);
+    jsonw_end(w, ']');
+    mem_free(rows);
+}
+
+static void write_result(const struct grammar_tool *t, struct gram_machine *machine, struct str text, struct jsonw *w) {
+    struct gram_match m;
+    struct grammar_verdict v;
+    jsonw_begin(w, '{');
+    gram_match_init(&m, machine);
+    if (t->vocab) write_masks(t, &m, text, w);
+    gram_match_free(&m);
+    gram_match_init(&m, machine);
+    judge_bytes(&m, text, &v);
+    jsonw_put_bool(w, "accepted", v.is_accepted);
+    if (!v.is_accepted) jsonw_put_int(w, "at", (int64_t)v.at);
+    gram_match_free(&m);
+    jsonw_end(w, '}');
+}
+
+static int read_source(struct arena *a, yyjson_val *line, struct gram_source *out, struct err *err) {
+    yyjson_val *schema = json_get(line, "schema");
+    if (schema) {
+        struct sb text = {0};
+        struct jsonw w = {.out = &text};
+        jsonw_val(&w, schema);
+        *out = (struct gram_source){.kind = GRAM_JSON_SCHEMA, .text = str_copy(a, sb_str(&text))};
+        sb_free(&text);
+    } else if (json_get(line, "gbnf")) {
+        *out = (struct gram_source){.kind = GRAM_GBNF, .text = json_str(line, "gbnf", STR(""))};
+    } else if (json_get(line, "regex")) {
+        *out = (struct gram_source){.kind = GRAM_REGEX, .text = json_str(line, "regex", STR(""))};
+    } else if (json_bool(line, "json_object", false)) {
+        *out = (struct gram_source){.kind = GRAM_JSON_OBJECT};
+    } else {
+        return err_set(err, ERR_EARG, "a line has one of schema, gbnf, regex, json_object");
+    }
+    return ERR_OK;
+}
+
+static void write_lines(struct jsonw *w, const char *key, struct str text) {
+    struct str line;
+    jsonw_open(w, key, '[');
+    while (text.n && str_split_next(&text, '\n', &line))
+        if (line.n) jsonw_str(w, line);
+    jsonw_end(w, ']');
+}
+
+static void write_results(const struct grammar_tool *t, const struct gram *g, yyjson_val *texts, struct jsonw *w) {
+    struct gram_machine *machine = gram_machine_create(g, t->vocab, NULL, 0);
+    size_t i, n;
+    yyjson_val *text;
+    jsonw_open(w, "results", '[');
+    yyjson_arr_foreach(texts, i, n, text) write_result(t, machine, json_val_str(text).p ? json_val_str(text) : STR(""), w);
+    jsonw_end(w, ']');
+    gram_machine_destroy(machine);
+}
+
+void grammar_tool_line(const struct grammar_tool *t, struct str line, struct sb *out) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct sb warnings = {0};
+    struct jsonw w = {.out = out};
+    struct gram_source source;
+    struct gram *g = NULL;
+    yyjson_val *v;
+    int code = json_parse(&a, line, "line", JSON_RAW_NUMBERS, &v, &err);
+    if (!code) code = read_source(&a, v, &source, &err);
+    uint64_t from = os_clock_ns();
+    if (!code) code = gram_compile(&source, &t->options, &warnings, &g, &err);
+    uint64_t ns = os_clock_ns() - from;
+    jsonw_begin(&w, '{');
+    if (code) jsonw_put_str(&w, "refused", str_of(err.msg));
+    else write_results(t, g, json_get(v, "texts"), &w);
+    jsonw_put_num(&w, "compile_us", (double)ns / 1000);
+    write_lines(&w, "warnings", sb_str(&warnings));
+    jsonw_end(&w, '}');
+    sb_putc(out, '\n');
+    gram_destroy(g);
+    sb_free(&warnings);
+    arena_free(&a);
+}

@@ -1,0 +1,29 @@
+/* Looking into grammars: whether a text obeys one, and what its masks are. For the command `grammar`. */
+#ifndef MLXCEL_API_GRAMMAR_TOOLS_H
+#define MLXCEL_API_GRAMMAR_TOOLS_H
+
+#include "text/grammar/grammar.h"
+
+struct grammar_tool {
+    struct gram_options options;
+    struct tok *tok; /* NULL: no masks */
+    struct gram_vocab *vocab;
+};
+
+/* model: as text_tokenizer_open takes it; with_masks false: none is opened. */
+int grammar_tool_open(const char *model, bool with_masks, struct grammar_tool *out, struct err *err);
+void grammar_tool_close(struct grammar_tool *t);
+
+struct grammar_verdict {
+    bool is_accepted;
+    size_t at; /* the byte that is not allowed, or the text's length where the text must go on */
+    bool must_go_on;
+};
+
+/* Appends to *report, where there is a tokenizer: one line per token with the tokens allowed before it and the time of that mask. */
+void grammar_tool_judge(const struct grammar_tool *t, const struct gram *g, struct str text, struct grammar_verdict *out,
+                        struct sb *report);
+/* A line of {"schema" | "gbnf" | "regex" | "json_object", "texts"}: appends a line of JSON, {"refused"} or {"results"}. */
+void grammar_tool_line(const struct grammar_tool *t, struct str line, struct sb *out);
+
+#endif

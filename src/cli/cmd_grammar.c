@@ -1,0 +1,92 @@
+/* mlxcel grammar: does a text obey a grammar? Accepted is exit code 0, rejected 1, a grammar that cannot be held 2. */
+#include "api/grammar_tools.h"
+#include "base/log.h"
+#include "cli/store_args.h"
+#include "os/os.h"
+
+enum { GRAMMAR_MAX_BYTES = 16 << 20, TEXT_MAX_BYTES = 256 << 20 };
+
+static int read_grammar_file(const struct args *args, enum opt_id id, enum gram_kind kind, struct gram_source *out, struct err *err) {
+    out->kind = kind;
+    return os_file_load(args->arena, args_cstr(args, id), GRAMMAR_MAX_BYTES, &out->text, err);
+}
+
+static int read_grammar(const struct args *args, struct gram_source *out, struct err *err) {
+    int n = args_given(args, OPT_GRAMMAR_SCHEMA) + args_given(args, OPT_GRAMMAR_GBNF) + args_given(args, OPT_GRAMMAR_REGEX) +
+            args_flag(args, OPT_GRAMMAR_OBJECT);
+    *out = (struct gram_source){.kind = GRAM_JSON_OBJECT};
+    if (n != 1) return err_set(err, ERR_EARG, "give one grammar: --schema FILE, --gbnf FILE, --regex RE or --json-object");
+    if (args_given(args, OPT_GRAMMAR_SCHEMA)) return read_grammar_file(args, OPT_GRAMMAR_SCHEMA, GRAM_JSON_SCHEMA, out, err);
+    if (args_given(args, OPT_GRAMMAR_GBNF)) return read_grammar_file(args, OPT_GRAMMAR_GBNF, GRAM_GBNF, out, err);
+    if (args_given(args, OPT_GRAMMAR_REGEX)) *out = (struct gram_source){.kind = GRAM_REGEX, .text = args_str(args, OPT_GRAMMAR_REGEX)};
+    return ERR_OK;
+}
+
+static void apply_options(const struct args *args, struct gram_options *o) {
+    static const enum gram_draft drafts[] = {GRAM_DRAFT_AUTO, GRAM_DRAFT_4, GRAM_DRAFT_6, GRAM_DRAFT_7, GRAM_DRAFT_2019, GRAM_DRAFT_2020};
+    o->draft = drafts[args_choice(args, OPT_GRAMMAR_DRAFT)];
+    if (args_flag(args, OPT_GRAMMAR_ORDER)) o->any_order = false;
+    if (args_given(args, OPT_GRAMMAR_SPACE)) {
+        o->space = (uint8_t)args_int(args, OPT_GRAMMAR_SPACE);
+        o->outer_space = false;
+    }
+}
+
+static void warn(struct str lines) {
+    struct str line;
+    while (lines.n && str_split_next(&lines, '\n', &line))
+        if (line.n) log_warn("%.*s", STR_ARG(line));
+}
+
+static int judge(const struct args *args, const struct grammar_tool *t, struct err *err) {
+    struct gram_source source;
+    struct gram *g;
+    struct sb out = {0}, warnings = {0};
+    struct str text;
+    struct grammar_verdict v;
+    TRY(read_grammar(args, &source, err));
+    int code = gram_compile(&source, &t->options, &warnings, &g, err);
+    warn(sb_str(&warnings));
+    sb_free(&warnings);
+    if (code) return err->code = ERR_EARG; /* exit code 2 */
+    code = os_read_stdin(args->arena, TEXT_MAX_BYTES, &text, err);
+    if (!code) {
+        grammar_tool_judge(t, g, text, &v, &out);
+        if (v.is_accepted) sb_puts(&out, "accepted\n");
+        else if (v.must_go_on) sb_fmt(&out, "rejected: the text must go on after its %zu bytes\n", v.at);
+        else sb_fmt(&out, "rejected: byte %zu is not allowed\n", v.at);
+        code = cli_write(&out, err);
+        if (!code && !v.is_accepted) code = ERR_ECANCELLED; /* exit code 1, and all was said */
+    }
+    sb_free(&out);
+    gram_destroy(g);
+    return code;
+}
+
+static int judge_lines(const struct grammar_tool *t, struct err *err) {
+    struct sb line = {0}, out = {0};
+    bool is_there;
+    int code;
+    while (!(code = os_read_line(&line, &is_there, err)) && is_there) {
+        if (!str_trim(sb_str(&line)).n) continue;
+        sb_clear(&out);
+        grammar_tool_line(t, sb_str(&line), &out);
+        code = cli_write(&out, err);
+        if (code) break;
+    }
+    sb_free(&line);
+    sb_free(&out);
+    return code;
+}
+
+int cmd_grammar(const struct args *args, struct err *err) {
+    struct grammar_tool t;
+    const char *model = NULL;
+    bool with_masks = args_given(args, OPT_GRAMMAR_MODEL);
+    if (with_masks) TRY(args_model(args, args_str(args, OPT_GRAMMAR_MODEL), &model, NULL, err));
+    TRY(grammar_tool_open(model, with_masks, &t, err));
+    apply_options(args, &t.options);
+    int code = args_flag(args, OPT_GRAMMAR_JSONL) ? judge_lines(&t, err) : judge(args, &t, err);
+    grammar_tool_close(&t);
+    return code;
+}

@@ -1,0 +1,181 @@
+/* Choosing tokens: on the device where it can, else by the sampler on the host, several rows at once.
+ *
+ * The device knows bias, penalties, top-k, top-p, min-p, temperature, masks and log-probabilities. What else a job may ask for (typical-p, XTC,
+ * DRY, mirostat, a dynamic temperature, a very large top-k) stays here. Both give the same token for the same logits, seed and position.
+ */
+#include "engine/engine_internal.h"
+
+#include "base/fmath.h"
+
+/* ---- the device ------------------------------------------------------------------------------------------------------- */
+
+static bool has_penalties(const struct sampler_params *p) {
+    return (p->repetition != 1 && p->last_n != 0) || p->frequency != 0 || p->presence != 0;
+}
+
+static bool has_tables(const struct sampler_params *p) {
+    return has_penalties(p) || p->n_bias > 0;
+}
+
+/* What only the host's chain has. Without a temperature cuts mean nothing. */
+static bool needs_host(const struct sampler_params *p) {
+    bool draws = p->temperature > 0;
+    return p->dry_multiplier > 0 ||
+           (draws && (p->typical_p < 1 || p->xtc_probability > 0 || p->mirostat || p->dynatemp_range > 0 || p->top_k > CHOICE_TOP_K_MAX));
+}
+
+bool choose_on_device(const struct engine *e, const struct sampler_params *p) {
+    return e->runner.backend->chooses ? !needs_host(p) : sampler_is_plain(p);
+}
+
+/* A token once, with the sum of its biases. */
+static int32_t gather_bias(const struct sampler_params *p, struct choice_bias *out) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n_bias; i++) {
+        int32_t k = 0;
+        while (k < n && out[k].token != p->bias[i].token) k++;
+        if (k == n) out[n++] = (struct choice_bias){p->bias[i].token, 0};
+        out[k].bias += p->bias[i].bias;
+    }
+    return n;
+}
+
+/* The tables of what was said begin with the history up to now. */
+static int begin_tables(struct engine *e, struct job *j, struct err *err) {
+    const struct sampler_params *p = &j->spec.sampling;
+    struct backend *be = e->runner.backend;
+    struct choice_bias *bias = mem_alloc((size_t)(p->n_bias + 1) * sizeof *bias);
+    j->choice_slot = e->free_slots[--e->n_free_slots];
+    j->n_bias = gather_bias(p, bias);
+    struct choice_tables t = {.history = j->seq.tokens,
+                              .n_history = j->seq.n_tokens,
+                              .n_prompt = j->spec.n_tokens,
+                              .n_slots = e->runner.limits.seqs,
+                              .vocab = e->runner.model->spec.vocab,
+                              .last_n = p->last_n,
+                              .bias = bias,
+                              .n_bias = j->n_bias};
+    int code = be->type->choice_begin(be, j->choice_slot, &t, err);
+    mem_free(bias);
+    return code;
+}
+
+void choose_end(struct engine *e, struct job *j) {
+    if (j->choice_slot < 0) return;
+    e->free_slots[e->n_free_slots++] = j->choice_slot;
+    j->choice_slot = -1;
+}
+
+/* The token that no longer counts for repetition when the row's own is counted; -1: none. */
+static int32_t leaving_token(const struct job *j) {
+    int32_t last_n = j->spec.sampling.last_n, at = j->seq.n_tokens - last_n - 1;
+    return last_n > 0 && at >= 0 ? j->seq.tokens[at] : -1;
+}
+
+static struct step_choice plain_choice(void) {
+    return (struct step_choice){.top_p = 1, .repetition = 1, .slot = -1, .leaves = -1, .mask = -1, .n_top = -1};
+}
+
+static int fill_choice(struct engine *e, struct job *j, struct step_choice *out, struct err *err) {
+    const struct sampler_params *p = &j->spec.sampling;
+    bool is_new = has_tables(p) && j->choice_slot < 0;
+    if (is_new) TRY(begin_tables(e, j, err));
+    *out = plain_choice();
+    out->seed = p->seed;
+    out->position = j->seq.n_tokens;
+    out->temperature = p->temperature;
+    out->n_top = p->n_top;
+    if (p->temperature > 0) out->top_k = p->top_k, out->top_p = p->top_p, out->min_p = p->min_p;
+    if (!has_tables(p)) return ERR_OK;
+    out->slot = j->choice_slot;
+    out->n_bias = j->n_bias;
+    out->repetition = p->last_n == 0 ? 1 : p->repetition;
+    out->frequency = p->frequency;
+    out->presence = p->presence;
+    out->counts_input = !is_new;
+    out->leaves = is_new ? -1 : leaving_token(j);
+    return ERR_OK;
+}
+
+int choose_prepare(struct engine *e, struct flight *f, struct err *err) {
+    struct batch *b = &e->runner.batch;
+    for (int32_t i = 0; i < f->n; i++) {
+        const struct flight_row *r = &f->rows[i];
+        b->chooses |= r->chooses && r->on_device && !sampler_is_plain(&r->job->spec.sampling);
+    }
+    if (!b->chooses) return ERR_OK;
+    for (int32_t i = 0; i < b->step.n_logits; i++) b->step.choices[i] = plain_choice();
+    for (int32_t i = 0; i < f->n; i++) {
+        const struct flight_row *r = &f->rows[i];
+        if (r->chooses && r->on_device) TRY(fill_choice(e, r->job, &b->step.choices[r->i_wanted + r->n_wanted - 1], err));
+    }
+    return ERR_OK;
+}
+
+static void take_chosen(struct flight_row *r, const struct step_chosen *c) {
+    struct sampler_result *out = &r->job->result;
+    double norm = (double)c->largest + m_log((double)c->sum);
+    r->token = c->token;
+    if (r->job->spec.sampling.n_top < 0 || c->token < 0) return;
+    out->logprob = (float)((double)c->logit - norm);
+    out->n_top = c->n_top > 0 ? c->n_top : 0;
+    for (int32_t i = 0; i < out->n_top; i++) out->top[i] = (struct sampler_top){c->top_tokens[i], (float)((double)c->top_logits[i] - norm)};
+}
+
+/* ---- the host --------------------------------------------------------------------------------------------------------- */
+
+static const float *last_row(const struct engine *e, const struct flight_row *r) {
+    return e->logits + (int64_t)(r->i_wanted + r->n_wanted - 1) * e->runner.model->spec.vocab;
+}
+
+static void choose_items(void *ctx, int64_t first, int64_t last, int32_t worker) {
+    struct engine *e = ctx;
+    mem_guard_begin("choosing a token");
+    for (int64_t i = first; i < last; i++) {
+        struct flight_row *r = e->choosing[i];
+        struct job *j = r->job;
+        struct sampler_input in = {.logits = last_row(e, r),
+                                   .history = j->seq.tokens,
+                                   .n_history = r->at,
+                                   .n_prompt = j->spec.n_tokens,
+                                   .breakers = j->breakers,
+                                   .state = &j->state};
+        r->token = sampler_choose(e->works[worker], &j->spec.sampling, &in, &j->result, &j->why);
+    }
+    mem_guard_end();
+}
+
+static void make_works(struct engine *e) {
+    const struct device *d = e->runner.backend->device;
+    if (e->works) return;
+    e->n_works = d->type->each ? d->type->n_workers(d) : 1;
+    e->works = mem_alloc((size_t)e->n_works * sizeof *e->works);
+    for (int32_t i = 0; i < e->n_works; i++) e->works[i] = sampler_work_create(e->runner.model->spec.vocab);
+}
+
+/* Rows whose tokens the device did not choose, by all workers at once. */
+static void choose_on_host(struct engine *e, struct flight *f) {
+    struct device *d = e->runner.backend->device;
+    int32_t n = 0;
+    for (int32_t i = 0; i < f->n; i++)
+        if (f->rows[i].job && f->rows[i].chooses && !f->rows[i].on_device) e->choosing[n++] = &f->rows[i];
+    if (n == 0) return;
+    make_works(e);
+    if (n > 1 && d->type->each) d->type->each(d, n, choose_items, e);
+    else choose_items(e, 0, n, 0);
+}
+
+void choose_tokens(struct engine *e, struct flight *f) {
+    for (int32_t i = 0; i < f->n; i++) {
+        struct flight_row *r = &f->rows[i];
+        if (!r->job || !r->chooses || !r->on_device) continue;
+        take_chosen(r, &e->chosen[r->i_wanted + r->n_wanted - 1]);
+        if (r->token < 0) err_set(&r->job->why, ERR_EDEVICE, "the model gave no finite logits");
+    }
+    choose_on_host(e, f);
+}
+
+void choose_free(struct engine *e) {
+    for (int32_t i = 0; i < e->n_works; i++) sampler_work_destroy(e->works[i]);
+    mem_free(e->works);
+}

@@ -1,0 +1,171 @@
+/* What an engine and its jobs hold; for the files of engine/ only. */
+#ifndef MLXCEL_ENGINE_ENGINE_INTERNAL_H
+#define MLXCEL_ENGINE_ENGINE_INTERNAL_H
+
+#include "engine/engine.h"
+#include "engine/prefix.h"
+#include "os/os.h"
+#include "text/output/chain.h"
+
+enum { BOX_TOKENS_MAX = 4096, BOX_BYTES_MAX = 1 << 20 }; /* events that nobody took; more cancel the job */
+
+/* Events that wait to be taken. */
+struct box {
+    struct output_pieces pieces;
+    struct job_token *tokens;
+    struct sampler_top *tops;
+    size_t n_tokens, tokens_capacity, n_tops, tops_capacity;
+};
+
+struct job {
+    /* fixed at submission */
+    struct engine *engine;
+    struct arena arena;
+    struct job_spec spec;            /* what it points at lies in the arena */
+    const uint32_t *breakers;        /* of DRY, see struct sampler_input */
+    uint64_t submit_ns, deadline_ns; /* deadline 0: none */
+    uint64_t group;                  /* jobs of one request share a number; 0: it is alone */
+    bool is_further;                 /* not the first of its request: the queue's limit counts requests */
+    /* the turning thread's: its place in the schedule */
+    struct sequence seq;
+    int32_t n_limit;   /* tokens at which it ends */
+    bool is_placed;    /* its sequence holds a slot and tables */
+    bool is_running;   /* it is in engine.running */
+    bool was_attached; /* the prefix cache was asked */
+    int32_t n_cached;  /* positions of its prompt that it knew */
+    int32_t n_seen;    /* positions whose rows were handed on; they may be computed again after preemption */
+    struct job *next;  /* in the queue of waiting jobs */
+    bool is_planned;   /* it has rows in the step that is being planned */
+    struct err why;    /* why nothing could be chosen, or its rows are no numbers */
+    /* the turning thread's: its answer */
+    struct sampler_state state;
+    struct sampler_result result;
+    int32_t choice_slot, n_bias; /* of the device's tables; slot -1: none */
+    struct chain chain;
+    struct output_pieces pieces; /* scratch: what one token made certain */
+    double *sum;                 /* [width] of ROWS_HIDDEN */
+    float *vector;               /* [width] */
+    uint64_t first_ns, last_ns;
+    /* under the engine's lock */
+    struct box boxes[2];
+    int32_t i_box; /* the one that is written */
+    enum job_finish finish;
+    struct err err;
+    struct job_usage usage;
+    size_t n_pending; /* tokens since the last take */
+    bool is_full;     /* its box was full */
+    bool is_ready;    /* it is in engine.ready */
+    bool is_ordered;  /* it is in engine.orders */
+    bool wants_cancel;
+    bool is_released;
+    bool is_done; /* the turning thread forgot it */
+    struct job *next_ready, *next_in, *next_order;
+    struct job *older, *newer; /* in the list of all jobs that live */
+};
+
+/* A job's rows in a step. */
+struct flight_row {
+    struct job *job;            /* NULL: it ended before the results came */
+    int32_t first, n_rows;      /* positions */
+    int32_t i_wanted, n_wanted; /* among the logits or among the hidden states: its first row, how many */
+    bool chooses, on_device;    /* a token is chosen from the last of them; by the device */
+    int32_t at;                 /* the token's place in the sequence */
+    int32_t token;              /* the token, when it is known; -1: none could be chosen */
+};
+
+/* A step whose results have not been taken. */
+struct flight {
+    struct flight_row *rows; /* [seqs] */
+    int32_t n;
+    int32_t n_logits, n_hidden;
+    bool reads_logits, reads_hidden; /* the host looks at them, so that the next step must wait */
+};
+
+enum { FLIGHTS = 2 };
+/* In the place of a token that the host has yet to choose. Other numbers below 0 name a row of the step before. */
+#define TOKEN_OF_THE_HOST INT32_MIN
+
+struct engine {
+    struct runner runner;
+    struct engine_options options;
+    const struct tok *tok;          /* NULL: there is no text */
+    struct prefix *prefix;          /* NULL: none */
+    const uint32_t *usual_breakers; /* made when it is first needed, by the owner */
+    struct arena arena;             /* of the usual breakers */
+    uint64_t n_seeds, n_groups;     /* the owner's */
+    /* the turning thread's */
+    struct job **running;            /* [seqs] by age, oldest first */
+    struct flight *flights[FLIGHTS]; /* [n_flights] in the order of their launch; the others are free */
+    struct flight_row **choosing;    /* [seqs] rows whose token the host chooses */
+    int32_t n_running, n_waiting, n_flights;
+    struct job *waiting, **waiting_end;
+    struct step_chosen *chosen;        /* [logits] what the device chose */
+    int32_t *free_slots, n_free_slots; /* of the device's tables */
+    float *hidden;                     /* [rows, width] of this step; made when it is first needed */
+    const float *logits;               /* of this step, where somebody needs them */
+    int32_t chunk;                     /* most prompt rows of a step, where the device is watched; else 0 */
+    int32_t n_extra;                   /* rows of this step that may still want logits beyond one for each job */
+    bool hidden_turn;                  /* of a device that cannot mix: this step is for hidden states */
+    struct sampler_work **works;       /* [n_works] one for each thread that chooses; made when first needed */
+    int32_t n_works;
+    struct engine_stats live; /* published after each turn */
+    /* under the lock */
+    struct os_mutex *lock;
+    struct os_cond *wake;
+    bool quit;
+    struct job *inbox, **inbox_end; /* new ones */
+    struct job *orders;             /* to be ended */
+    struct job *ready, **ready_end; /* with events */
+    struct job *newest;             /* all that live */
+    int32_t n_held, n_further;      /* submitted and not done; of those, not the first of their request */
+    struct engine_stats stats;
+};
+
+/* ---- job.c ---- */
+struct job *job_create(struct engine *e, const struct job_spec *spec, struct err *err);
+/* Frees what a job holds; its sequence must be gone. */
+void job_destroy(struct job *j);
+
+/* ---- events.c ---- */
+/* A chosen token through the output chain into the box. True: its text ended the answer, by a stop string or by a call that was the last. */
+bool job_put_token(struct job *j, int32_t token, bool is_eos);
+/* So much of the prompt is read. */
+void job_put_progress(struct job *j);
+/* The last event. The job may be gone afterwards. */
+void job_put_end(struct job *j, enum job_finish finish, const struct err *why);
+/* With the lock held: takes it out of the list of all jobs, before it is destroyed. */
+void job_unlist(struct job *j);
+
+/* ---- choose.c ---- */
+/* Whether the device can choose what these parameters ask for. */
+bool choose_on_device(const struct engine *e, const struct sampler_params *p);
+/* Before a step is launched: tells the device how to choose. */
+int choose_prepare(struct engine *e, struct flight *f, struct err *err);
+/* After its results were read: every row that chooses gets its token. */
+void choose_tokens(struct engine *e, struct flight *f);
+/* The job needs no tables any more. */
+void choose_end(struct engine *e, struct job *j);
+void choose_free(struct engine *e);
+
+/* ---- flight.c ---- */
+/* Rows of a job that were added to the batch. */
+void flight_add(struct engine *e, struct flight *f, struct job *j, struct flight_row row);
+/* Runs the batch. */
+int flight_launch(struct engine *e, struct flight *f, struct err *err);
+/* Takes its results; `age`: how many steps were launched since. */
+int flight_collect(struct engine *e, struct flight *f, int32_t age, struct err *err);
+/* Nobody waits for the job's results any more. */
+void flight_forget(struct engine *e, const struct job *j);
+
+/* ---- schedule.c ---- */
+void schedule_push(struct engine *e, struct job *j);
+/* Takes a job out of the schedule, gives its blocks back and puts its last event out. */
+void schedule_end(struct engine *e, struct job *j, enum job_finish finish, const struct err *why);
+void schedule_end_all(struct engine *e, enum job_finish finish, const struct err *why);
+/* Gives waiting jobs a place, as far as blocks and places last. */
+void schedule_admit(struct engine *e);
+/* Fills the batch with rows of running jobs, and the flight with who has which; they stay empty when there is nothing to compute now. A job that
+ * will never find blocks is ended, unless `is_ahead`: a step is in flight, whose end may bring some. */
+void schedule_plan(struct engine *e, struct flight *f, bool is_ahead);
+
+#endif

@@ -1,0 +1,211 @@
+/* Events: tokens and text into a job's box on the turning thread, out of it on the owner's.
+ *
+ * A job ends in three acts: its last event (finish), the turning thread forgets it (is_done), the owner lets it go (is_released). Whoever
+ * comes last destroys it; the lock tells who that is.
+ */
+#include "engine/engine_internal.h"
+
+static const double first_bounds[HISTOGRAM_MAX] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+static const double between_bounds[HISTOGRAM_MAX] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5};
+
+static void observe(struct histogram *h, const double *bounds, double value) {
+    h->bounds = bounds;
+    h->n_bounds = HISTOGRAM_MAX;
+    int32_t i = 0;
+    while (i < HISTOGRAM_MAX && value > bounds[i]) i++;
+    h->counts[i]++;
+    h->n++;
+    h->sum += value;
+}
+
+/* ---- the turning thread ----------------------------------------------------------------------------------------------- */
+
+static void *grow(void *p, size_t need, size_t *capacity, size_t size) {
+    if (need <= *capacity) return p;
+    *capacity = need < 32 ? 32 : need * 2;
+    return mem_realloc(p, *capacity * size);
+}
+
+static void put_token(struct box *b, int32_t id, const struct sampler_result *r) {
+    b->tokens = grow(b->tokens, b->n_tokens + 1, &b->tokens_capacity, sizeof *b->tokens);
+    b->tokens[b->n_tokens++] = (struct job_token){id, r->logprob, r->n_top};
+    b->tops = grow(b->tops, b->n_tops + (size_t)r->n_top, &b->tops_capacity, sizeof *b->tops);
+    for (int32_t i = 0; i < r->n_top; i++) b->tops[b->n_tops++] = r->top[i];
+}
+
+/* With the lock held. */
+static void mark_ready(struct job *j) {
+    struct engine *e = j->engine;
+    if (j->is_ready || j->is_released) return;
+    j->is_ready = true;
+    j->next_ready = NULL;
+    *e->ready_end = j;
+    e->ready_end = &j->next_ready;
+}
+
+static void count_time(struct job *j) {
+    struct engine_stats *live = &j->engine->live;
+    uint64_t now = os_clock_ns();
+    if (j->first_ns == 0) {
+        j->first_ns = now;
+        observe(&live->first_token, first_bounds, (double)(now - j->submit_ns) * 1e-9);
+    } else {
+        observe(&live->between_tokens, between_bounds, (double)(now - j->last_ns) * 1e-9);
+    }
+    j->last_ns = now;
+    live->n_new_tokens++;
+}
+
+/* With the lock held: what the chain gave goes into the box. */
+static void put_text(struct job *j) {
+    struct box *b = &j->boxes[j->i_box];
+    output_pieces_append(&b->pieces, &j->pieces);
+    output_pieces_clear(&j->pieces);
+    if (j->n_pending > BOX_TOKENS_MAX || b->pieces.text.n > BOX_BYTES_MAX) j->is_full = true;
+}
+
+/* With the lock held. */
+static void put_usage(struct job *j) {
+    j->usage.n_cached = j->n_cached;
+    j->usage.n_read = j->seq.n_done < j->spec.n_tokens ? j->seq.n_done : j->spec.n_tokens;
+    if (!j->first_ns) return;
+    j->usage.prompt_seconds = (double)(j->first_ns - j->submit_ns) * 1e-9;
+    j->usage.new_seconds = (double)(j->last_ns - j->first_ns) * 1e-9;
+}
+
+static bool ends_a_call(const struct output_pieces *o) {
+    for (size_t i = 0; i < o->n; i++)
+        if (o->p[i].kind == OUTPUT_CALL_END) return true;
+    return false;
+}
+
+bool job_put_token(struct job *j, int32_t token, bool is_eos) {
+    struct os_mutex *lock = j->engine->lock;
+    bool stops = j->spec.wants_text && !is_eos && chain_push(&j->chain, token, &j->pieces);
+    bool thinks = j->spec.wants_text && chain_is_reasoning(&j->chain);
+    if (j->spec.one_call && ends_a_call(&j->pieces)) stops = true;
+    count_time(j);
+    os_mutex_lock(lock);
+    put_text(j);
+    put_usage(j);
+    j->usage.n_new++;
+    j->usage.n_reasoning += thinks;
+    j->n_pending++;
+    if (!is_eos) put_token(&j->boxes[j->i_box], token, &j->result);
+    mark_ready(j);
+    os_mutex_unlock(lock);
+    return stops;
+}
+
+void job_put_progress(struct job *j) {
+    struct os_mutex *lock = j->engine->lock;
+    os_mutex_lock(lock);
+    put_usage(j);
+    mark_ready(j);
+    os_mutex_unlock(lock);
+}
+
+/* With the lock held: the turning thread will not look at the job again, unless it stands among the orders. True: nobody will. */
+static bool forget(struct job *j) {
+    struct engine *e = j->engine;
+    j->is_done = true;
+    e->n_held--;
+    e->n_further -= j->is_further;
+    return j->is_released && !j->is_ordered;
+}
+
+void job_unlist(struct job *j) {
+    struct engine *e = j->engine;
+    if (j->newer) j->newer->older = j->older;
+    else e->newest = j->older;
+    if (j->older) j->older->newer = j->newer;
+}
+
+void job_put_end(struct job *j, enum job_finish finish, const struct err *why) {
+    struct engine *e = j->engine;
+    if (j->spec.wants_text && j->spec.max_new != 0 && finish != JOB_ERROR) chain_flush(&j->chain, finish == JOB_LENGTH, &j->pieces);
+    e->live.n_finished[finish]++;
+    os_mutex_lock(e->lock);
+    put_text(j);
+    put_usage(j);
+    j->finish = finish;
+    if (why) j->err = *why;
+    mark_ready(j);
+    bool gone = forget(j);
+    if (gone) job_unlist(j);
+    os_mutex_unlock(e->lock);
+    if (gone) job_destroy(j);
+}
+
+/* ---- the owner -------------------------------------------------------------------------------------------------------- */
+
+struct job *engine_next_ready(struct engine *e) {
+    os_mutex_lock(e->lock);
+    struct job *j = e->ready;
+    if (j) {
+        e->ready = j->next_ready;
+        if (!e->ready) e->ready_end = &e->ready;
+        j->is_ready = false;
+    }
+    os_mutex_unlock(e->lock);
+    return j;
+}
+
+void job_take(struct job *j, struct job_events *out) {
+    os_mutex_lock(j->engine->lock);
+    struct box *full = &j->boxes[j->i_box], *empty = &j->boxes[j->i_box ^= 1];
+    output_pieces_clear(&empty->pieces);
+    empty->n_tokens = empty->n_tops = 0;
+    j->n_pending = 0;
+    *out = (struct job_events){.pieces = &full->pieces,
+                               .tokens = full->tokens,
+                               .n_tokens = full->n_tokens,
+                               .tops = full->tops,
+                               .finish = j->finish,
+                               .stopped_by = j->finish == JOB_STOP ? chain_stopped_by(&j->chain) : -1,
+                               .err = j->err,
+                               .usage = j->usage,
+                               .vector = j->finish == JOB_STOP ? j->vector : NULL};
+    os_mutex_unlock(j->engine->lock);
+}
+
+/* With the lock held: the turning thread is to end the job. */
+static void order_end(struct job *j) {
+    struct engine *e = j->engine;
+    j->wants_cancel = true;
+    if (j->is_ordered || j->is_done) return;
+    j->is_ordered = true;
+    j->next_order = e->orders;
+    e->orders = j;
+    os_cond_signal(e->wake);
+}
+
+void job_cancel(struct job *j) {
+    struct engine *e = j->engine;
+    os_mutex_lock(e->lock);
+    order_end(j);
+    os_mutex_unlock(e->lock);
+}
+
+/* With the lock held. */
+static void unlink_ready(struct job *j) {
+    struct engine *e = j->engine;
+    if (!j->is_ready) return;
+    struct job **p = &e->ready;
+    while (*p != j) p = &(*p)->next_ready;
+    *p = j->next_ready;
+    if (e->ready_end == &j->next_ready) e->ready_end = p;
+    j->is_ready = false;
+}
+
+void job_release(struct job *j) {
+    struct engine *e = j->engine;
+    os_mutex_lock(e->lock);
+    unlink_ready(j);
+    j->is_released = true;
+    bool gone = j->is_done && !j->is_ordered;
+    if (gone) job_unlist(j);
+    else order_end(j);
+    os_mutex_unlock(e->lock);
+    if (gone) job_destroy(j);
+}

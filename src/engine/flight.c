@@ -1,0 +1,147 @@
+/* Steps in flight: launched, their results not yet taken.
+ *
+ * A device that runs ahead gets the next step before the results of the last one are read. The rows of that next step name their tokens by the
+ * rows that choose them; the device looks there. A job that ends meanwhile has computed one row too many: its results are dropped. What such a row
+ * wrote into the cache lies behind everything that was kept, and whoever gets the block writes it later, in the device's order.
+ *
+ * At launch a sequence goes on as if the step were done: its rows are counted, and a token that will be chosen has its place already, with a number
+ * below 0 in it. When the results come, the token takes that place.
+ */
+#include "engine/engine_internal.h"
+
+#include <math.h>
+
+/* ---- launch ----------------------------------------------------------------------------------------------------------- */
+
+/* Whether the step brings the row that a job's next token is chosen from. */
+static bool chooses(const struct job *j, const struct flight_row *r) {
+    return r->n_wanted > 0 && j->spec.rows != ROWS_HIDDEN && j->n_limit > j->spec.n_tokens && j->seq.n_done + r->n_rows == j->seq.n_tokens;
+}
+
+void flight_add(struct engine *e, struct flight *f, struct job *j, struct flight_row row) {
+    row.job = j;
+    row.first = j->seq.n_done;
+    row.chooses = chooses(j, &row);
+    row.on_device = row.chooses && choose_on_device(e, &j->spec.sampling);
+    row.at = j->seq.n_tokens;
+    row.token = -1;
+    f->reads_logits |= j->spec.rows == ROWS_LOGITS || (row.chooses && !row.on_device);
+    f->reads_hidden |= j->spec.rows == ROWS_HIDDEN && row.n_wanted > 0;
+    f->rows[f->n++] = row;
+}
+
+/* As if the step were done. */
+static void advance(struct engine *e, struct flight_row *r) {
+    struct job *j = r->job;
+    sequence_advance(&j->seq, &e->runner.kv, r->n_rows);
+    if (e->prefix && (j->seq.n_done == j->seq.n_prompt || j->seq.n_done == prefix_pause(e->prefix, &j->seq)))
+        prefix_keep(e->prefix, &j->seq);
+    if (r->chooses) sequence_append(&j->seq, r->on_device ? -1 - (r->i_wanted + r->n_wanted - 1) : TOKEN_OF_THE_HOST);
+}
+
+int flight_launch(struct engine *e, struct flight *f, struct err *err) {
+    struct runner *r = &e->runner;
+    TRY(choose_prepare(e, f, err));
+    f->n_logits = r->batch.step.n_logits;
+    f->n_hidden = r->batch.n_hidden;
+    mem_guard_begin("engine step");
+    int code = runner_run(r, err);
+    mem_guard_end();
+    for (int32_t i = 0; i < f->n && !code; i++) advance(e, &f->rows[i]);
+    e->live.n_steps++;
+    return code;
+}
+
+void flight_forget(struct engine *e, const struct job *j) {
+    for (int32_t k = 0; k < e->n_flights; k++)
+        for (int32_t i = 0; i < e->flights[k]->n; i++)
+            if (e->flights[k]->rows[i].job == j) e->flights[k]->rows[i].job = NULL;
+}
+
+/* ---- rows of the prompt ----------------------------------------------------------------------------------------------- */
+
+static void add_states(const struct engine *e, const struct flight_row *r) {
+    int32_t width = engine_width(e);
+    const float *rows = e->hidden + (int64_t)r->i_wanted * width;
+    for (int32_t i = 0; i < r->n_wanted; i++)
+        for (int32_t k = 0; k < width; k++) r->job->sum[k] += (double)rows[(int64_t)i * width + k];
+}
+
+/* The sum of the states becomes a vector of length 1. */
+static enum job_finish normalize(const struct engine *e, struct job *j) {
+    int32_t width = engine_width(e);
+    double square = 0;
+    for (int32_t i = 0; i < width; i++) square += j->sum[i] * j->sum[i];
+    if (!isfinite(square) || square <= 0) {
+        err_set(&j->why, ERR_EDEVICE, "the model gave no finite states");
+        return JOB_ERROR;
+    }
+    double scale = 1 / sqrt(square);
+    for (int32_t i = 0; i < width; i++) j->vector[i] = (float)(j->sum[i] * scale);
+    return JOB_STOP;
+}
+
+/* Rows of this step that were wanted for themselves. */
+static void hand_rows(struct engine *e, const struct flight_row *r) {
+    struct job *j = r->job;
+    int32_t end = r->first + r->n_rows, first = end - r->n_wanted;
+    if (j->spec.rows == ROWS_NONE || r->n_wanted == 0 || end > j->spec.n_tokens) return;
+    if (j->spec.rows == ROWS_HIDDEN) add_states(e, r);
+    int32_t n_old = j->n_seen > first ? j->n_seen - first : 0; /* handed on before a preemption */
+    if (j->spec.rows == ROWS_LOGITS && n_old < r->n_wanted)
+        j->spec.on_rows(j->spec.rows_user, first + n_old, r->n_wanted - n_old,
+                        e->logits + (int64_t)(r->i_wanted + n_old) * e->runner.model->spec.vocab);
+    j->n_seen = end;
+}
+
+/* ---- results ---------------------------------------------------------------------------------------------------------- */
+
+/* What the host needs of the step. `age`: steps that were launched since. */
+static int read_results(struct engine *e, const struct flight *f, int32_t age, struct err *err) {
+    struct runner *r = &e->runner;
+    e->logits = NULL;
+    if (f->reads_logits) TRY(runner_logits(r, &e->logits, err));
+    if (f->n_logits) TRY(runner_chosen(r, age, f->n_logits, e->chosen, err));
+    if (!f->reads_hidden) return ERR_OK;
+    if (!e->hidden) e->hidden = mem_alloc((size_t)r->limits.rows * (size_t)engine_width(e) * sizeof *e->hidden);
+    return runner_hidden(r, e->hidden, err);
+}
+
+static bool is_eos(const struct engine *e, const struct job *j, int32_t token) {
+    for (int32_t i = 0; i < e->options.n_eos && !j->spec.ignore_eos; i++)
+        if (e->options.eos[i] == token) return true;
+    return false;
+}
+
+/* The chosen token goes out; how the job ends by it, if it does. */
+static enum job_finish take_token(struct engine *e, const struct flight_row *r) {
+    struct job *j = r->job;
+    if (r->token < 0) return JOB_ERROR;
+    bool eos = is_eos(e, j, r->token);
+    j->seq.tokens[r->at] = r->token;
+    if (job_put_token(j, r->token, eos) || eos) return JOB_STOP;
+    if (r->at + 1 >= j->n_limit) return JOB_LENGTH;
+    return j->is_full ? JOB_CANCELLED : JOB_GOES_ON;
+}
+
+static enum job_finish collect_row(struct engine *e, const struct flight_row *r) {
+    struct job *j = r->job;
+    int32_t end = r->first + r->n_rows;
+    hand_rows(e, r);
+    if (r->chooses) return take_token(e, r);
+    if (end == j->spec.n_tokens && j->n_limit <= j->spec.n_tokens) return j->spec.rows == ROWS_HIDDEN ? normalize(e, j) : JOB_STOP;
+    if (r->first < j->spec.n_tokens && j->spec.wants_progress) job_put_progress(j);
+    return JOB_GOES_ON;
+}
+
+int flight_collect(struct engine *e, struct flight *f, int32_t age, struct err *err) {
+    TRY(read_results(e, f, age, err));
+    choose_tokens(e, f);
+    for (int32_t i = 0; i < f->n; i++) {
+        struct job *j = f->rows[i].job;
+        if (!j) continue; /* it ended while the step ran */
+        enum job_finish finish = collect_row(e, &f->rows[i]);
+        if (finish) schedule_end(e, j, finish, finish == JOB_ERROR ? &j->why : NULL);
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,119 @@
+/* A job's beginning and end: its spec is checked and copied, its memory freed. On the owner's thread. */
+#include "engine/engine_internal.h"
+
+#include "base/hash.h"
+
+#include <assert.h>
+
+/* Tokens that no repetition of DRY goes across: those whose text holds one of the strings. One bit for each token. */
+static const uint32_t *find_breakers(const struct engine *e, struct arena *a, const struct str *strings, size_t n) {
+    int32_t vocab = e->runner.model->spec.vocab;
+    uint32_t *bits = arena_new(a, uint32_t, vocab / 32 + 1);
+    for (int32_t id = 0; id < vocab; id++) {
+        struct str text = tok_token_bytes(e->tok, id);
+        for (size_t i = 0; i < n; i++)
+            if (strings[i].n && str_find(text, strings[i], 0) != STR_NONE) bits[id / 32] |= UINT32_C(1) << (id % 32);
+    }
+    return bits;
+}
+
+static const uint32_t *breakers_of(struct job *j) {
+    static const struct str usual[] = {{"\n", 1}, {":", 1}, {"\"", 1}, {"*", 1}};
+    struct engine *e = j->engine;
+    const struct sampler_params *p = &j->spec.sampling;
+    if (p->dry_multiplier <= 0 || !e->tok) return NULL;
+    if (p->breakers) return find_breakers(e, &j->arena, p->breakers, p->n_breakers);
+    if (!e->usual_breakers) e->usual_breakers = find_breakers(e, &e->arena, usual, sizeof usual / sizeof *usual);
+    return e->usual_breakers;
+}
+
+static int check_prompt(const struct engine *e, const struct job_spec *s, struct err *err) {
+    int32_t vocab = e->runner.model->spec.vocab, context = e->runner.limits.context;
+    if (s->n_tokens < 1) return err_set(err, ERR_EARG, "the prompt is empty");
+    if (s->n_tokens > context || (s->n_tokens == context && s->max_new != 0))
+        return err_set(err, ERR_ELIMIT, "the prompt has %d tokens, and the model's context holds %d%s", s->n_tokens, context,
+                       s->max_new ? " with the answer" : "");
+    for (int32_t i = 0; i < s->n_tokens; i++)
+        if (s->tokens[i] < 0 || s->tokens[i] >= vocab)
+            return err_set(err, ERR_EARG, "token %d is outside the vocabulary of %d", s->tokens[i], vocab);
+    return ERR_OK;
+}
+
+/* The tools of the spec, in the job's own memory. */
+static int read_tools(struct job *j, struct output_tools *out, struct err *err) {
+    yyjson_val *list;
+    if (!j->spec.tools.p) return ERR_OK;
+    TRY(json_parse(&j->arena, str_copy(&j->arena, j->spec.tools), "tools", JSON_STRICT, &list, err));
+    return output_tools_read(&j->arena, list, out, err);
+}
+
+static int copy_answer(struct job *j, struct err *err) {
+    struct engine *e = j->engine;
+    struct job_spec *s = &j->spec;
+    struct sampler_params *p = &s->sampling;
+    TRY(sampler_check(p, e->runner.model->spec.vocab, err));
+    if (p->n_bias) p->bias = arena_copy(&j->arena, p->bias, (size_t)p->n_bias * sizeof *p->bias);
+    j->breakers = breakers_of(j);
+    p->breakers = NULL; /* they are bits now */
+    if (!s->has_seed) p->seed = hash_pair(os_clock_ns() ^ (uint64_t)os_process_id(), ++e->n_seeds);
+    if (!s->wants_text) return ERR_OK;
+    if (!e->tok) return err_set(err, ERR_EARG, "there is no tokenizer that makes text of tokens");
+    struct chain_options options = {.stops = s->stops, .n_stops = s->n_stops, .continues = s->continues, .splits = s->splits};
+    options.output = (struct output_options){.format = s->format,
+                                             .reasoning = s->reasoning,
+                                             .takes_calls = s->takes_calls,
+                                             .as_it_comes = s->calls_in_parts,
+                                             .is_open = s->thinks};
+    TRY(read_tools(j, &options.output.tools, err));
+    return chain_init(&j->chain, &j->arena, e->tok, &options, err);
+}
+
+static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err) {
+    struct engine *e = j->engine;
+    int32_t context = e->runner.limits.context;
+    assert(spec->rows != ROWS_HIDDEN || spec->max_new == 0);
+    assert(spec->rows != ROWS_LOGITS || spec->on_rows);
+    TRY(check_prompt(e, spec, err));
+    j->spec = *spec;
+    if (spec->max_new != 0) TRY(copy_answer(j, err));
+    j->spec.stops = NULL; /* the chain has its own copies */
+    j->spec.tools = (struct str){0};
+    j->spec.tokens = arena_copy(&j->arena, spec->tokens, (size_t)spec->n_tokens * sizeof *spec->tokens);
+    j->n_limit = spec->max_new < 0 || spec->max_new > context - spec->n_tokens ? context : spec->n_tokens + spec->max_new;
+    if (spec->rows == ROWS_HIDDEN) {
+        j->sum = arena_new(&j->arena, double, engine_width(e));
+        j->vector = arena_new(&j->arena, float, engine_width(e));
+    }
+    j->submit_ns = os_clock_ns();
+    if (spec->deadline_ms > 0) j->deadline_ns = j->submit_ns + (uint64_t)spec->deadline_ms * 1000000;
+    j->usage.n_prompt = spec->n_tokens;
+    return ERR_OK;
+}
+
+struct job *job_create(struct engine *e, const struct job_spec *spec, struct err *err) {
+    struct job *j = mem_alloc(sizeof *j);
+    j->engine = e;
+    j->chain.stop.matched = -1;
+    j->choice_slot = -1;
+    if (copy_spec(j, spec, err)) {
+        job_destroy(j);
+        return NULL;
+    }
+    return j;
+}
+
+void job_destroy(struct job *j) {
+    for (int i = 0; i < 2; i++) {
+        output_pieces_free(&j->boxes[i].pieces);
+        mem_free(j->boxes[i].tokens);
+        mem_free(j->boxes[i].tops);
+    }
+    chain_free(&j->chain);
+    output_pieces_free(&j->pieces);
+    arena_free(&j->arena);
+    mem_free(j);
+}
+
+void *job_user(const struct job *job) {
+    return job->spec.user;
+}

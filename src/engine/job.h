@@ -1,0 +1,115 @@
+/* A job: what somebody wants of the engine, and what comes back.
+ *
+ * `struct job_spec` is the whole request, as the server and the command line fill it. A job reads its prompt and then writes an answer.
+ * Either part may be missing: an embedding has no answer, a plain generation wants nothing of the prompt's rows.
+ *
+ * Terms:
+ *   row     one position of one sequence in one step of the model
+ *   prompt  the tokens that were given
+ *   answer  the tokens that the model chose
+ *   events  what has happened since the owner last looked; they pile up in the job until they are taken
+ *   owner   the thread that submits jobs, takes their events and releases them
+ *
+ * (1) Everything in a spec is copied by engine_submit.
+ * (2) A job lives until it is released. Releasing one that still runs cancels it.
+ * (3) A job whose owner takes no events is cancelled when its box is full: the engine never waits for a reader.
+ */
+#ifndef MLXCEL_ENGINE_JOB_H
+#define MLXCEL_ENGINE_JOB_H
+
+#include "engine/sampler.h"
+#include "text/output/output.h"
+
+struct engine;
+struct job;
+
+/* What the rows of the prompt are wanted for, beside the answer that follows them. */
+enum job_rows {
+    ROWS_NONE,
+    ROWS_LOGITS, /* on_rows gets the logits of every position */
+    ROWS_HIDDEN, /* the hidden states behind the final norm become one vector, see job_pooling */
+};
+
+/* How the hidden states of a prompt become one vector. */
+enum job_pooling {
+    POOL_MEAN, /* the mean over all positions */
+    POOL_LAST, /* the last position's */
+};
+
+/* Rows of logits [n_rows, vocab], of positions `first` and on. On the engine's thread; the memory is the engine's. */
+typedef void job_rows_fn(void *user, int32_t first, int32_t n_rows, const float *logits);
+
+struct job_spec {
+    const int32_t *tokens; /* the prompt */
+    int32_t n_tokens;
+    int32_t max_new; /* tokens of the answer at most; 0: none; -1: until it ends or the context is full */
+    enum job_rows rows;
+    enum job_pooling pooling;       /* ROWS_HIDDEN */
+    job_rows_fn *on_rows;           /* ROWS_LOGITS */
+    void *rows_user;                /* of on_rows */
+    struct sampler_params sampling; /* ignored where there is no answer */
+    bool has_seed;                  /* sampling.seed was given; else one is made up */
+    bool ignore_eos;
+    bool wants_text;                          /* tokens become text; else events have tokens alone */
+    bool wants_progress;                      /* events also while the prompt is read */
+    bool splits;                              /* reasoning and calls are told from content, as the next fields say */
+    bool thinks;                              /* the prompt left the model inside its reasoning */
+    bool takes_calls;                         /* else what looks like a call is content */
+    bool one_call;                            /* the answer ends behind its first call */
+    bool calls_in_parts;                      /* arguments come out while they are written */
+    struct str tools;                         /* JSON list of the tools that may be called; {NULL, 0}: none are known */
+    const struct output_format *format;       /* how the model writes calls; NULL: it cannot */
+    const struct output_reasoning *reasoning; /* its markers of reasoning; NULL: the format's */
+    bool continues;                           /* the answer's text goes on with the prompt's: a space at its front stays */
+    const struct str *stops;                  /* [n_stops] strings that end the answer and are not part of it; needs wants_text */
+    size_t n_stops;
+    int64_t deadline_ms; /* from now; 0: none */
+    void *user;          /* the owner's */
+};
+
+/* Names without the engine's prefix: JOB_STOP and its like do not clash with windows.h. */
+enum job_finish {
+    JOB_GOES_ON,
+    JOB_STOP,      /* end-of-text token, a stop string, or a job without an answer is done */
+    JOB_LENGTH,    /* max_new, or the context is full */
+    JOB_CANCELLED, /* released, or its events were not taken */
+    JOB_DEADLINE,
+    JOB_ERROR,
+    N_JOB_FINISHES,
+};
+
+struct job_token {
+    int32_t id;
+    float logprob; /* where log-probabilities were asked for; else 0 */
+    int32_t n_top; /* its rows in `tops`, one token's after another's */
+};
+
+struct job_usage {
+    int32_t n_prompt, n_read;           /* tokens of the prompt; of them, read so far */
+    int32_t n_cached;                   /* of the prompt, known from an earlier job */
+    int32_t n_new;                      /* chosen so far, an end-of-text token included */
+    int32_t n_reasoning;                /* of those, in reasoning */
+    double prompt_seconds, new_seconds; /* from submission to the first token; from there to the last */
+};
+
+/* What has come since the last take. */
+struct job_events {
+    const struct output_pieces *pieces; /* new text, taken apart, in order */
+    const struct job_token *tokens;     /* that were chosen, without the end-of-text token */
+    size_t n_tokens;
+    const struct sampler_top *tops;
+    enum job_finish finish;
+    int32_t stopped_by; /* index of the stop string that ended it; -1: none */
+    struct err err;     /* JOB_ERROR: why */
+    struct job_usage usage;
+    const float *vector; /* [width] of ROWS_HIDDEN, when it is done; else NULL */
+};
+
+void *job_user(const struct job *job);
+/* Takes what has come so far; valid until the next take of this job. */
+void job_take(struct job *job, struct job_events *out);
+/* The job ends soon, with JOB_CANCELLED among its events. */
+void job_cancel(struct job *job);
+void job_release(struct job *job);
+
+#endif

@@ -1,0 +1,14 @@
+/* How much memory a cache takes. */
+#ifndef MLXCEL_ENGINE_KV_SIZE_H
+#define MLXCEL_ENGINE_KV_SIZE_H
+
+#include "backend/backend.h"
+
+/* One position in all layers of a class. */
+uint64_t kv_position_bytes(const struct backend *be, const struct kv_class *k);
+/* The recurrent state of one sequence, whatever its length. */
+uint64_t kv_state_bytes(const struct kv_layout *l);
+/* A whole layout with its blocks and slots. */
+uint64_t kv_layout_bytes(const struct backend *be, const struct kv_layout *l);
+
+#endif

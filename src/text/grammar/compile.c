@@ -1,0 +1,94 @@
+/* Compiling: the front ends by kind, and the life of a compiled grammar. */
+#include "text/grammar/front.h"
+#include "text/grammar/regex.h"
+#include "text/grammar/schema.h"
+
+enum { DEFAULT_SPACE = 40, DEFAULT_TEXT_BYTES = 1 << 20 };
+#define DEFAULT_WORK UINT64_C(50000000)
+
+struct gram_options gram_defaults(void) {
+    return (struct gram_options){.space = DEFAULT_SPACE, .max_text_bytes = DEFAULT_TEXT_BYTES, .max_work = DEFAULT_WORK};
+}
+
+struct gram_options gram_judging(void) {
+    struct gram_options o = gram_defaults();
+    o.space = GRAM_SPACE_ANY;
+    o.outer_space = o.any_order = true;
+    return o;
+}
+
+/* ---- schemas ----------------------------------------------------------------------------------------------------------- */
+
+static void schema_free(struct schema *s) {
+    records_free(&s->node_keys);
+    records_free(&s->strings_known);
+    lists_free(&s->goal_keys);
+    lists_free(&s->maybe_keys);
+    map_free(&s->warned);
+    map_free(&s->by_uri);
+    map_free(&s->dynamic_anchors);
+    map_free(&s->patterns);
+    map_free(&s->formats);
+    arena_free(&s->a);
+}
+
+int schema_compile(struct gram *g, struct str text, struct sb *warnings, uint32_t *out_goal, struct err *err) {
+    struct schema s = {.g = g, .warnings = warnings, .draft = g->options.draft, .err = err};
+    s.strings_known.size = sizeof(struct strterm);
+    s.first_goal = g->n_goals;
+    s.first_string = g->n_strings;
+    numbers_init(&s.numbers, &g->pool);
+    strings_init(&s.strings, &s.a, &g->pool);
+    g->any_string = s.strings.any;
+    int code = schema_load(&s, text);
+    if (!code) {
+        struct lits root = {0};
+        lits_add(&s, &root, lit(s.root, false));
+        *out_goal = goal_of(&s, &root);
+        code = s.code;
+        if (!code && *out_goal == PROG_NONE) code = schema_fail(&s, s.root, ERR_EARG, "no value can satisfy the schema");
+        if (!code) code = goals_compile(&s);
+        if (!code && !g->goals[*out_goal].is_possible) code = schema_fail(&s, s.root, ERR_EARG, "no value can satisfy the schema");
+    }
+    schema_free(&s);
+    return code;
+}
+
+/* ---- expressions ------------------------------------------------------------------------------------------------------- */
+
+static int compile_regex(struct gram *g, struct str text, struct err *err) {
+    dfa_id id;
+    if (regex_compile(&g->pool, text, REGEX_WHOLE, &id, err)) return err_prefix(err, "regular expression");
+    if (id == DFA_NONE) return err_set(err, ERR_EARG, "regular expression: no text matches it");
+    g->goals = arena_new(&g->a, struct prog_goal, 1);
+    g->n_goals = 1;
+    g->goals[0] = (struct prog_goal){.raw = id, .is_possible = true, .n_values = PROG_MANY};
+    g->root_kind = ROOT_REGEX;
+    return ERR_OK;
+}
+
+int gram_compile(const struct gram_source *source, const struct gram_options *options, struct sb *warnings, struct gram **out,
+                 struct err *err) {
+    struct gram *g = mem_alloc(sizeof *g);
+    int code = ERR_OK;
+    *out = NULL;
+    g->options = *options;
+    dfa_pool_init(&g->pool, &g->a, options->max_work);
+    if (source->text.n > options->max_text_bytes)
+        code = err_set(err, ERR_ELIMIT, "the grammar is longer than %zu bytes", options->max_text_bytes);
+    else if (source->kind == GRAM_JSON_SCHEMA) code = schema_compile(g, source->text, warnings, &g->root, err);
+    else if (source->kind == GRAM_JSON_OBJECT) code = schema_compile(g, STR("{\"type\":\"object\"}"), warnings, &g->root, err);
+    else if (source->kind == GRAM_REGEX) code = compile_regex(g, source->text, err);
+    else code = gbnf_compile(g, source, warnings, err);
+    dfa_pool_free(&g->pool);
+    if (code) gram_destroy(g);
+    else *out = g;
+    return code;
+}
+
+void gram_destroy(struct gram *g) {
+    if (!g) return;
+    dfa_pool_free(&g->pool);
+    arena_free(&g->a);
+    mem_free(g);
+}

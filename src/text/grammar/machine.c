@@ -1,0 +1,388 @@
+/* States and steps: what is common to all kinds of nodes. */
+#include "text/grammar/machine.h"
+
+#include "base/hash.h"
+#include "text/grammar/mask.h"
+
+enum { MAX_ROWS = 48 << 10, MAX_MADE = 1 << 16 };
+
+/* ---- the set under way ------------------------------------------------------------------------------------------------- */
+
+static void made_grow(struct gram_machine *m) {
+    if (m->n_made == m->made_capacity) {
+        m->made_capacity = m->made_capacity ? 2 * m->made_capacity : 32;
+        m->made = mem_realloc(m->made, m->made_capacity * sizeof *m->made);
+    }
+    if (2 * (m->n_made + 1) <= m->n_made_slots) return;
+    m->n_made_slots = m->n_made_slots ? 2 * m->n_made_slots : 64;
+    mem_free(m->made_slots);
+    m->made_slots = mem_alloc(m->n_made_slots * sizeof *m->made_slots);
+    for (uint32_t i = 0; i < m->n_made; i++) {
+        uint32_t at = (uint32_t)hash_bytes(&m->made[i], sizeof *m->made, 1) & (m->n_made_slots - 1);
+        while (m->made_slots[at]) at = (at + 1) & (m->n_made_slots - 1);
+        m->made_slots[at] = i + 1;
+    }
+}
+
+void machine_emit(struct gram_machine *m, const struct node *n) {
+    made_grow(m);
+    uint32_t at = (uint32_t)hash_bytes(n, sizeof *n, 1) & (m->n_made_slots - 1);
+    for (; m->made_slots[at]; at = (at + 1) & (m->n_made_slots - 1))
+        if (memcmp(&m->made[m->made_slots[at] - 1], n, sizeof *n) == 0) return;
+    if (m->n_made >= MAX_MADE) return;
+    m->made[m->n_made] = *n;
+    m->made_slots[at] = ++m->n_made;
+}
+
+uint32_t machine_up_of(struct gram_machine *m, const struct node *n) {
+    uint32_t id = records_put(&m->nodes, n);
+    return lists_put(&m->ups, &id, 1);
+}
+
+void machine_finish(struct gram_machine *m, uint32_t up, uint32_t word) {
+    uint32_t n;
+    lists_get(&m->ups, up, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct node next = *machine_node(m, lists_get(&m->ups, up, &n)[i]);
+        if (word != WORD_NONE && node_kind(&next) == NODE_ARRAY) {
+            struct array_progress p = *(const struct array_progress *)records_get(&m->arrays, next.a);
+            p.items = wordset_add(m, p.items, word);
+            next.a = records_put(&m->arrays, &p);
+        }
+        machine_emit(m, &next);
+    }
+}
+
+/* ---- rules ------------------------------------------------------------------------------------------------------------- */
+
+/* What is behind an edge to `to`; a rule that ends there leaves nothing of its own. */
+static uint32_t up_behind(struct gram_machine *m, const struct node *n, uint32_t to) {
+    const struct prog_state *s = &m->g->states[to];
+    if (s->is_end && s->n == 0) return n->up;
+    struct node next = {.tag = node_tag(NODE_RULE, 0), .a = to, .up = n->up};
+    return machine_up_of(m, &next);
+}
+
+/* Where a rule's state leads without a byte. */
+static void rule_close(struct gram_machine *m, const struct node *n) {
+    const struct gram *g = m->g;
+    const struct prog_state *s = &g->states[n->a];
+    if (s->is_end) machine_finish(m, n->up, WORD_NONE);
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct prog_edge *e = &g->edges[s->first + i];
+        if (e->kind == EDGE_RANGE) continue;
+        struct node next = {.up = up_behind(m, n, e->to)};
+        if (e->kind == EDGE_GOAL) {
+            next.tag = node_tag(NODE_VALUE, VALUE_BARE);
+            next.a = e->number;
+            machine_emit(m, &next);
+            continue;
+        }
+        next.tag = node_tag(NODE_RULE, 0);
+        next.a = g->rules[e->number].start;
+        machine_emit(m, &next);
+        if (g->rules[e->number].is_nullable) {
+            struct node skipped = {.tag = node_tag(NODE_RULE, 0), .a = e->to, .up = n->up};
+            machine_emit(m, &skipped);
+        }
+    }
+}
+
+static void rule_step(struct gram_machine *m, const struct node *n, uint8_t byte) {
+    const struct prog_state *s = &m->g->states[n->a];
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct prog_edge *e = &m->g->edges[s->first + i];
+        if (e->kind != EDGE_RANGE || byte < e->lo || byte > e->hi) continue;
+        struct node next = {.tag = n->tag, .a = e->to, .up = n->up};
+        machine_emit(m, &next);
+    }
+}
+
+/* ---- states ------------------------------------------------------------------------------------------------------------ */
+
+static bool differs_in_up(const struct node *x, const struct node *y) {
+    return memcmp(x, y, offsetof(struct node, up)) == 0;
+}
+
+/* The union of two lists of nodes. */
+static uint32_t join_ups(struct gram_machine *m, uint32_t x, uint32_t y) {
+    uint32_t nx, ny, n = 0, i = 0, k = 0;
+    const uint32_t *a = lists_get(&m->ups, x, &nx), *b = lists_get(&m->ups, y, &ny);
+    uint32_t *both = mem_alloc((nx + ny) * sizeof *both);
+    while (i < nx || k < ny) {
+        if (k == ny || (i < nx && a[i] < b[k])) both[n++] = a[i++];
+        else if (i == nx || b[k] < a[i]) both[n++] = b[k++];
+        else both[n++] = a[i++], k++;
+    }
+    uint32_t joined = lists_put(&m->ups, both, n);
+    mem_free(both);
+    return joined;
+}
+
+/* A node that does nothing but lead on has done so. */
+static bool is_passive(const struct gram_machine *m, const struct node *n) {
+    return node_kind(n) == NODE_RULE && !m->g->states[n->a].has_range;
+}
+
+/* Nodes that differ in `up` alone become one. Few nodes: pairs; many: by a table of what is left of `up`. */
+static void join_made(struct gram_machine *m) {
+    uint32_t n = 0, n_slots = 0, *slots = NULL;
+    if (m->n_made > 24) {
+        for (n_slots = 64; n_slots < 2 * m->n_made;) n_slots *= 2;
+        slots = mem_alloc(n_slots * sizeof *slots);
+    }
+    for (uint32_t i = 0; i < m->n_made; i++) {
+        const struct node *node = &m->made[i];
+        uint32_t same = UINT32_MAX, at = 0;
+        if (is_passive(m, node)) continue;
+        if (slots) {
+            at = (uint32_t)hash_bytes(node, offsetof(struct node, up), 2) & (n_slots - 1);
+            for (; slots[at] && same == UINT32_MAX; at = (at + 1) & (n_slots - 1))
+                if (differs_in_up(&m->made[slots[at] - 1], node)) same = slots[at] - 1;
+        } else {
+            for (uint32_t k = 0; k < n && same == UINT32_MAX; k++)
+                if (differs_in_up(&m->made[k], node)) same = k;
+        }
+        if (same != UINT32_MAX) {
+            m->made[same].up = join_ups(m, m->made[same].up, node->up);
+        } else {
+            if (slots) slots[at] = n + 1;
+            m->made[n++] = *node;
+        }
+    }
+    mem_free(slots);
+    m->n_made = n;
+}
+
+static void sort_ids(uint32_t *ids, uint32_t n) {
+    for (uint32_t i = 1; i < n; i++) { /* mostly one, or a few in order */
+        uint32_t id = ids[i], k = i;
+        for (; k > 0 && ids[k - 1] > id; k--) ids[k] = ids[k - 1];
+        ids[k] = id;
+    }
+}
+
+static uint32_t plain_state(struct gram_machine *m, const uint32_t *ids, uint32_t n);
+
+static uint32_t state_put(struct gram_machine *m, uint32_t *ids, uint32_t n) {
+    sort_ids(ids, n);
+    uint32_t s = lists_put(&m->states, ids, n);
+    if (s < m->n_info) return s;
+    if (m->n_info == m->info_capacity) {
+        m->info_capacity = m->info_capacity ? 2 * m->info_capacity : 64;
+        m->info = mem_realloc(m->info, m->info_capacity * sizeof *m->info);
+    }
+    struct state_info *info = &m->info[m->n_info++];
+    *info = (struct state_info){.plain = s, .mask_of = UINT32_MAX};
+    bool is_spaced = false;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct node *node = machine_node(m, ids[i]);
+        if (node_kind(node) == NODE_END) info->may_end = true;
+        if (node_spaces(node)) is_spaced = true;
+    }
+    if (is_spaced) {
+        uint32_t plain = plain_state(m, ids, n);
+        m->info[s].plain = plain;
+    }
+    return s;
+}
+
+/* The same nodes without the white space that they have taken. */
+static uint32_t plain_state(struct gram_machine *m, const uint32_t *ids, uint32_t n) {
+    uint32_t *plain = mem_alloc(n * sizeof *plain);
+    for (uint32_t i = 0; i < n; i++) {
+        struct node node = *machine_node(m, ids[i]);
+        node.tag &= 0xFFFF;
+        plain[i] = records_put(&m->nodes, &node);
+    }
+    uint32_t s = state_put(m, plain, n);
+    mem_free(plain);
+    return s;
+}
+
+/* The state made of what was emitted. */
+static uint32_t state_of_made(struct gram_machine *m) {
+    uint32_t few[32], *ids = few;
+    for (uint32_t i = 0; i < m->n_made; i++) {
+        struct node n = m->made[i]; /* the array may move */
+        if (node_kind(&n) == NODE_RULE) rule_close(m, &n);
+        if (node_kind(&n) == NODE_VALUE) value_close(m, &n);
+    }
+    join_made(m);
+    if (m->n_made > sizeof few / sizeof *few) ids = mem_alloc(m->n_made * sizeof *ids);
+    for (uint32_t i = 0; i < m->n_made; i++) ids[i] = records_put(&m->nodes, &m->made[i]);
+    uint32_t s = state_put(m, ids, m->n_made);
+    if (ids != few) mem_free(ids);
+    memset(m->made_slots, 0, m->n_made_slots * sizeof *m->made_slots);
+    m->n_made = 0;
+    return s;
+}
+
+typedef void step_fn(struct gram_machine *m, const struct node *n, uint8_t byte);
+
+static void end_step(struct gram_machine *m, const struct node *n, uint8_t byte) {
+    if (node_phase(n) == END_SPACED && is_space_byte(byte)) machine_emit(m, n);
+}
+
+static step_fn *const steps[] = {
+    [NODE_END] = end_step,      [NODE_VALUE] = value_node_step, [NODE_RAW] = raw_node_step,       [NODE_STRING] = string_node_step,
+    [NODE_KEY] = key_node_step, [NODE_COLON] = value_node_step, [NODE_OBJECT] = object_node_step, [NODE_ARRAY] = array_node_step,
+    [NODE_RULE] = rule_step,
+};
+
+uint32_t machine_step(struct gram_machine *m, uint32_t state, uint8_t byte) {
+    uint32_t plain = m->info[state].plain;
+    if (m->info[state].row && m->info[state].row[byte] != STEP_UNKNOWN) return m->info[state].row[byte];
+    if (plain != state && !is_space_byte(byte)) return machine_step(m, plain, byte);
+    uint32_t n;
+    lists_get(&m->states, state, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct node node = *machine_node(m, lists_get(&m->states, state, &n)[i]);
+        steps[node_kind(&node)](m, &node, byte);
+    }
+    return m->n_made ? state_of_made(m) : 0;
+}
+
+uint32_t machine_step_row(struct gram_machine *m, uint32_t state, uint8_t byte) {
+    uint32_t *row = m->info[state].row;
+    if (!row) {
+        row = m->info[state].row = mem_alloc(256 * sizeof *row);
+        memset(row, 0xFF, 256 * sizeof *row);
+        m->n_rows++;
+    }
+    if (row[byte] == STEP_UNKNOWN) {
+        uint32_t next = machine_step(m, state, byte);
+        m->info[state].row[byte] = next;
+        return next;
+    }
+    return row[byte];
+}
+
+void machine_drop_rows(struct gram_machine *m) {
+    if (m->n_rows < MAX_ROWS) return;
+    for (uint32_t i = 0; i < m->n_info; i++) {
+        mem_free(m->info[i].row);
+        m->info[i].row = NULL;
+    }
+    m->n_rows = 0;
+}
+
+/* ---- first bytes ------------------------------------------------------------------------------------------------------- */
+
+static void add_range(uint32_t bits[8], int lo, int hi) {
+    for (int b = lo; b <= hi; b++) bits[b / 32] |= (uint32_t)1 << b % 32;
+}
+
+static void add_text(uint32_t bits[8], const char *bytes) {
+    for (; *bytes; bytes++) add_range(bits, (uint8_t)*bytes, (uint8_t)*bytes);
+}
+
+static void add_dfa(uint32_t bits[8], const struct dfa *d, uint32_t state) {
+    for (int b = 0; b < 256; b++)
+        if (dfa_step(d, state, (uint8_t)b)) add_range(bits, b, b);
+}
+
+void machine_first_bytes(const struct gram_machine *m, uint32_t state, uint32_t bits[8]) {
+    const struct gram *g = m->g;
+    uint32_t n_nodes;
+    const uint32_t *ids = lists_get(&m->states, state, &n_nodes);
+    memset(bits, 0, 8 * sizeof *bits);
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        const struct node *n = machine_node(m, ids[i]);
+        switch (node_kind(n)) {
+        case NODE_END: add_text(bits, node_phase(n) == END_SPACED ? " \t\n\r" : ""); break;
+        case NODE_VALUE:
+            add_text(bits, node_phase(n) == VALUE_SPACED ? " \t\n\r\"{[" : "\"{[");
+            add_dfa(bits, prog_dfa(g, g->goals[n->a].raw), prog_dfa(g, g->goals[n->a].raw)->start);
+            break;
+        case NODE_RAW: add_dfa(bits, prog_dfa(g, n->a), n->b); break;
+        case NODE_STRING:
+        case NODE_KEY: add_range(bits, 0x20, 0xFF); break;
+        case NODE_COLON: add_text(bits, " \t\n\r:"); break;
+        case NODE_OBJECT: add_text(bits, " \t\n\r\",}"); break;
+        case NODE_ARRAY: add_text(bits, " \t\n\r,]"); break;
+        case NODE_RULE:
+            for (uint32_t k = 0; k < g->states[n->a].n; k++) {
+                const struct prog_edge *e = &g->edges[g->states[n->a].first + k];
+                if (e->kind == EDGE_RANGE) add_range(bits, e->lo, e->hi);
+            }
+        }
+    }
+}
+
+uint32_t machine_state_of(struct gram_machine *m, const struct node *n) {
+    uint32_t id = records_put(&m->nodes, n);
+    return state_put(m, &id, 1);
+}
+
+uint32_t machine_behind(struct gram_machine *m, const struct node *n) {
+    machine_finish(m, n->up, WORD_NONE);
+    return state_of_made(m);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------------- */
+
+static void put_first_words(struct gram_machine *m) {
+    for (uint32_t i = 0; i < N_WORDS; i++) {
+        struct word w = {.byte = 256 + i};
+        records_put(&m->words, &w);
+    }
+    struct wordset none = {0};
+    records_put(&m->wordsets, &none);
+}
+
+static void emit_root(struct gram_machine *m) {
+    bool is_spaced = m->g->root_kind == ROOT_GOAL && m->g->options.outer_space;
+    struct node end = {.tag = node_tag(NODE_END, is_spaced ? END_SPACED : END_BARE)};
+    struct node n = {.a = m->g->root, .up = machine_up_of(m, &end)};
+    if (m->g->root_kind == ROOT_RULE) n.tag = node_tag(NODE_RULE, 0);
+    else n.tag = node_tag(NODE_VALUE, is_spaced ? VALUE_SPACED : VALUE_BARE);
+    machine_emit(m, &n);
+}
+
+struct gram_machine *gram_machine_create(const struct gram *g, const struct gram_vocab *v, const int32_t *eos, size_t n_eos) {
+    struct gram_machine *m = mem_alloc(sizeof *m);
+    m->g = g;
+    m->v = v;
+    m->nodes.size = sizeof(struct node);
+    m->objects.size = sizeof(struct object_progress);
+    m->arrays.size = sizeof(struct array_progress);
+    m->words.size = sizeof(struct word);
+    m->wordsets.size = sizeof(struct wordset);
+    m->eos = mem_alloc((n_eos + 1) * sizeof *m->eos);
+    if (n_eos) memcpy(m->eos, eos, n_eos * sizeof *eos);
+    m->n_eos = n_eos;
+    lists_put(&m->ups, NULL, 0);
+    lists_put(&m->seen, NULL, 0);
+    put_first_words(m);
+    state_put(m, NULL, 0); /* the dead state */
+    emit_root(m);
+    m->start = state_of_made(m);
+    if (v) m->masks = mask_cache_create(m);
+    return m;
+}
+
+void gram_machine_destroy(struct gram_machine *m) {
+    if (!m) return;
+    for (uint32_t i = 0; i < m->n_info; i++) mem_free(m->info[i].row);
+    mask_cache_destroy(m->masks);
+    records_free(&m->nodes);
+    records_free(&m->objects);
+    records_free(&m->arrays);
+    records_free(&m->words);
+    records_free(&m->wordsets);
+    lists_free(&m->ups);
+    lists_free(&m->states);
+    lists_free(&m->seen);
+    mem_free(m->info);
+    mem_free(m->made);
+    mem_free(m->made_slots);
+    mem_free(m->eos);
+    mem_free(m);
+}
+
+size_t gram_machine_bytes(const struct gram_machine *m) {
+    return records_bytes(&m->nodes) + records_bytes(&m->objects) + records_bytes(&m->arrays) + records_bytes(&m->words) +
+           records_bytes(&m->wordsets) + lists_bytes(&m->ups) + lists_bytes(&m->states) + lists_bytes(&m->seen) +
+           m->info_capacity * sizeof *m->info + m->n_rows * 256 * sizeof(uint32_t) + mask_cache_bytes(m->masks);
+}

@@ -1,0 +1,156 @@
+/* Parting and sorting the vocabulary, once for each model. */
+#include "text/grammar/vocab_trie.h"
+
+#include "text/grammar/regex.h"
+
+#include <stdlib.h>
+
+/* First match wins; the rest matches everything. */
+static const char *const languages[VOCAB_TEXT_PARTS] = {
+    "[a-z]+", "[A-Za-z]+", "[A-Za-z0-9_\\-]+", " [A-Za-z]+", "[ -!#-\\[\\]-~]+", "[^\"\\\\\\x00-\\x1F]+",
+};
+
+struct entry {
+    struct str bytes;
+    int32_t id;
+};
+
+static int by_bytes(const void *x, const void *y) {
+    const struct entry *a = x, *b = y;
+    int order = str_cmp(a->bytes, b->bytes);
+    return order ? order : a->id < b->id ? -1 : 1;
+}
+
+static void set_bit(uint32_t *bits, int32_t i) {
+    bits[i / 32] |= (uint32_t)1 << i % 32;
+}
+
+static uint32_t count_chars(struct str s) {
+    uint32_t n = 0;
+    for (size_t i = 0; i < s.n; i++) n += ((uint8_t)s.p[i] & 0xC0) != 0x80;
+    return n;
+}
+
+static size_t common_prefix(struct str x, struct str y) {
+    size_t n = 0;
+    while (n < x.n && n < y.n && x.p[n] == y.p[n]) n++;
+    return n;
+}
+
+/* Sorted entries into nodes; entries with equal bytes are chained behind the first. */
+static void build_trie(struct gram_vocab *v, struct vocab_part *p, const struct entry *e, size_t n) {
+    size_t n_nodes = 0;
+    for (size_t i = 0; i < n; i++) n_nodes += e[i].bytes.n - (i ? common_prefix(e[i - 1].bytes, e[i].bytes) : 0);
+    p->bytes = arena_new(&v->a, uint8_t, n_nodes + 1);
+    p->depths = arena_new(&v->a, uint16_t, n_nodes + 1);
+    p->skips = arena_new(&v->a, uint32_t, n_nodes + 1);
+    p->tokens = arena_new(&v->a, int32_t, n_nodes + 1);
+    uint32_t *open = mem_alloc((v->longest + 1) * sizeof *open); /* node at each depth of the entry before */
+    size_t depth = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct str b = e[i].bytes;
+        size_t same = i ? common_prefix(e[i - 1].bytes, b) : 0;
+        if (i && same == b.n) {
+            v->same[e[i].id] = v->same[e[i - 1].id];
+            v->same[e[i - 1].id] = e[i].id;
+            continue;
+        }
+        for (; depth > same; depth--) p->skips[open[depth]] = p->n;
+        for (; depth < b.n; p->n++) {
+            p->bytes[p->n] = (uint8_t)b.p[depth];
+            p->tokens[p->n] = -1;
+            open[++depth] = p->n;
+            p->depths[p->n] = (uint16_t)depth;
+        }
+        p->tokens[p->n - 1] = e[i].id;
+    }
+    for (; depth > 0; depth--) p->skips[open[depth]] = p->n;
+    mem_free(open);
+    for (int b = 0; b < 256; b++) p->first[b] = p->n;
+    for (uint32_t i = 0; i < p->n; i = p->skips[i]) p->first[p->bytes[i]] = i;
+}
+
+static void add_lengths(struct gram_vocab *v, struct vocab_part *p, const struct entry *e, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t chars = count_chars(e[i].bytes);
+        if (chars > p->longest) p->longest = chars;
+        set_bit(v->text_bits, e[i].id);
+        for (uint32_t k = chars; k < VOCAB_LENGTHS; k++) set_bit(v->length_bits[k], e[i].id);
+    }
+    if (p->longest > v->longest_text) v->longest_text = p->longest;
+}
+
+static void compile_languages(struct gram_vocab *v) {
+    struct dfa_pool pool;
+    dfa_pool_init(&pool, &v->a, UINT64_MAX);
+    for (size_t i = 0; i < VOCAB_TEXT_PARTS; i++) v->parts[i].language = dfa_get(&pool, regex_known(&pool, languages[i]));
+    dfa_pool_free(&pool);
+}
+
+static size_t part_of(const struct gram_vocab *v, struct str bytes) {
+    size_t i = 0;
+    while (i < VOCAB_TEXT_PARTS && !dfa_run(v->parts[i].language, bytes)) i++;
+    return i;
+}
+
+/* Tokens sorted by part: counts first, then places. */
+static void sort_tokens(struct gram_vocab *v, struct entry *sorted, size_t ends[VOCAB_PARTS]) {
+    uint8_t *parts = mem_alloc(v->n_tokens + 1);
+    size_t next[VOCAB_PARTS] = {0}, n[VOCAB_PARTS] = {0};
+    for (size_t id = 0; id < v->n_tokens; id++)
+        if (v->bytes[id].n) n[parts[id] = (uint8_t)part_of(v, v->bytes[id])]++;
+    for (size_t i = 0, at = 0; i < VOCAB_PARTS; i++) {
+        next[i] = at;
+        ends[i] = at += n[i];
+    }
+    for (size_t id = 0; id < v->n_tokens; id++)
+        if (v->bytes[id].n) sorted[next[parts[id]]++] = (struct entry){v->bytes[id], (int32_t)id};
+    for (size_t i = 0; i < VOCAB_PARTS; i++) qsort(sorted + ends[i] - n[i], n[i], sizeof *sorted, by_bytes);
+    mem_free(parts);
+}
+
+struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens) {
+    struct gram_vocab *v = mem_alloc(sizeof *v);
+    v->n_tokens = n_tokens > tok_vocab_size(t) ? n_tokens : tok_vocab_size(t);
+    v->n_words = (v->n_tokens + 31) / 32;
+    v->bytes = arena_new(&v->a, struct str, v->n_tokens);
+    v->same = arena_new(&v->a, int32_t, v->n_tokens);
+    for (size_t id = 0; id < v->n_tokens; id++) {
+        struct str b = id < tok_vocab_size(t) && !tok_is_special(t, (int32_t)id) ? tok_token_bytes(t, (int32_t)id) : (struct str){0};
+        if (b.n > UINT16_MAX) b.n = 0;
+        if (b.n) v->bytes[id] = (struct str){arena_copy(&v->a, b.p, b.n), b.n};
+        if (b.n > v->longest) v->longest = (uint32_t)b.n;
+        v->same[id] = -1;
+    }
+    compile_languages(v);
+    v->text_bits = arena_new(&v->a, uint32_t, v->n_words);
+    for (size_t i = 0; i < VOCAB_LENGTHS; i++) v->length_bits[i] = arena_new(&v->a, uint32_t, v->n_words);
+    struct entry *sorted = mem_alloc((v->n_tokens + 1) * sizeof *sorted);
+    size_t ends[VOCAB_PARTS];
+    sort_tokens(v, sorted, ends);
+    for (size_t i = 0; i < VOCAB_PARTS; i++) {
+        const struct entry *e = sorted + (i ? ends[i - 1] : 0);
+        size_t n = ends[i] - (i ? ends[i - 1] : 0);
+        struct vocab_part *p = &v->parts[i];
+        build_trie(v, p, e, n);
+        p->bits = arena_new(&v->a, uint32_t, v->n_words);
+        for (size_t k = 0; k < n; k++) set_bit(p->bits, e[k].id);
+        if (i < VOCAB_TEXT_PARTS) add_lengths(v, p, e, n);
+    }
+    mem_free(sorted);
+    return v;
+}
+
+void gram_vocab_destroy(struct gram_vocab *v) {
+    if (!v) return;
+    arena_free(&v->a);
+    mem_free(v);
+}
+
+size_t gram_vocab_size(const struct gram_vocab *v) {
+    return v->n_tokens;
+}
+
+size_t gram_mask_words(const struct gram_vocab *v) {
+    return v->n_words;
+}

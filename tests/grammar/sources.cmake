@@ -1,0 +1,1 @@
+list(APPEND TEST_PROGRAMS "grammar_walk=tests/grammar/walk_main.c")

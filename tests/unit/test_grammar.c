@@ -1,0 +1,197 @@
+/* Grammars: the cases of tests/grammar/cases.jsonl, and what a match can do with tokens. */
+#include "unit.h"
+
+#include "api/text_tools.h"
+#include "base/json.h"
+#include "os/os.h"
+#include "text/grammar/grammar.h"
+
+/* ---- cases ---------------------------------------------------------------------------------------------------------- */
+
+static struct gram_source source_of(struct arena *a, yyjson_val *test) {
+    yyjson_val *schema = json_get(test, "schema");
+    if (json_get(test, "gbnf")) return (struct gram_source){.kind = GRAM_GBNF, .text = json_str(test, "gbnf", STR(""))};
+    if (json_get(test, "regex")) return (struct gram_source){.kind = GRAM_REGEX, .text = json_str(test, "regex", STR(""))};
+    if (!schema) return (struct gram_source){.kind = GRAM_JSON_OBJECT};
+    struct sb text = {0};
+    struct jsonw w = {.out = &text};
+    jsonw_val(&w, schema);
+    struct gram_source source = {.kind = GRAM_JSON_SCHEMA, .text = str_copy(a, sb_str(&text))};
+    sb_free(&text);
+    return source;
+}
+
+static bool accepts(struct gram_machine *machine, struct str text) {
+    struct gram_match m;
+    gram_match_init(&m, machine);
+    bool good = gram_match_bytes(&m, text) == text.n && gram_match_may_end(&m);
+    gram_match_free(&m);
+    return good;
+}
+
+static void check_texts(struct str name, struct gram_machine *machine, yyjson_val *texts, bool want) {
+    size_t i, n;
+    yyjson_val *text;
+    yyjson_arr_foreach(texts, i, n, text) {
+        struct str s = json_val_str(text);
+        FAIL_IF(accepts(machine, s) != want, "%.*s: %.*s is %s", STR_ARG(name), STR_ARG(s), want ? "rejected" : "accepted");
+    }
+}
+
+static void check_case(yyjson_val *test) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct gram *g;
+    struct gram_source source = source_of(&a, test);
+    struct gram_options options = gram_judging();
+    struct str name = json_str(test, "name", STR("?")), why = json_str(test, "refused", (struct str){0});
+    int code = gram_compile(&source, &options, NULL, &g, &err);
+    if (why.p) {
+        FAIL_IF(!code, "%.*s: not refused", STR_ARG(name));
+        FAIL_IF(str_find(str_of(err.msg), why, 0) == STR_NONE, "%.*s: refused with \"%s\"", STR_ARG(name), err.msg);
+    } else {
+        FAIL_IF(code, "%.*s: %s", STR_ARG(name), err.msg);
+        struct gram_machine *machine = gram_machine_create(g, NULL, NULL, 0);
+        check_texts(name, machine, json_get(test, "accept"), true);
+        check_texts(name, machine, json_get(test, "reject"), false);
+        gram_machine_destroy(machine);
+        gram_destroy(g);
+    }
+    arena_free(&a);
+}
+
+static void own_cases(void) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct str text, line;
+    yyjson_val *test;
+    CHECK_OK(os_file_load(&a, str_fmt(&a, "%s/tests/grammar/cases.jsonl", unit_source_dir()).p, 0, &text, &err), err);
+    while (text.n && str_split_next(&text, '\n', &line)) {
+        if (!line.n) continue;
+        CHECK_OK(json_parse(&a, line, "cases.jsonl", JSON_RAW_NUMBERS, &test, &err), err);
+        check_case(test);
+    }
+    arena_free(&a);
+}
+
+/* ---- matches --------------------------------------------------------------------------------------------------------- */
+
+struct fixture { /* a schema with the built-in vocabulary */
+    struct tok *tok;
+    struct gram *g;
+    struct gram_vocab *v;
+    struct gram_machine *machine;
+    int32_t eos;
+};
+
+static struct fixture open_schema(const char *schema) {
+    struct fixture f;
+    struct err err = {0};
+    struct gram_source source = {.kind = GRAM_JSON_SCHEMA, .text = str_of(schema)};
+    struct gram_options options = gram_defaults();
+    CHECK_OK(text_tokenizer_open(NULL, &f.tok, &err), err);
+    CHECK_OK(gram_compile(&source, &options, NULL, &f.g, &err), err);
+    size_t n = tok_vocab_size(f.tok);
+    f.eos = (int32_t)n;
+    f.v = gram_vocab_create(f.tok, n + 33);
+    CHECK_INT(gram_vocab_size(f.v), n + 33);
+    f.machine = gram_machine_create(f.g, f.v, &f.eos, 1);
+    return f;
+}
+
+static void close_schema(struct fixture *f) {
+    gram_machine_destroy(f->machine);
+    gram_vocab_destroy(f->v);
+    gram_destroy(f->g);
+    tok_destroy(f->tok);
+}
+
+static const char PERSON[] = "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"maxLength\": 5},"
+                             "\"age\": {\"type\": \"integer\"}}, \"required\": [\"name\", \"age\"], \"additionalProperties\": false}";
+
+/* Every bit of the mask is what the match does with that token. */
+static void check_mask(const struct fixture *f, struct gram_match *m, uint32_t *bits) {
+    gram_match_mask(m, bits);
+    for (size_t id = 0; id < gram_vocab_size(f->v); id++) {
+        bool is_allowed = bits[id / 32] >> id % 32 & 1;
+        bool is_taken = gram_match_token(m, (int32_t)id);
+        if (is_taken) gram_match_back(m, 1);
+        FAIL_IF(is_allowed != is_taken, "token %zu: mask %d, match %d", id, is_allowed, is_taken);
+    }
+}
+
+static void masks_are_what_is_taken(void) {
+    struct fixture f = open_schema(PERSON);
+    struct gram_match m;
+    struct str text = STR("{\"name\": \"Zo\xc3\xa9\\\"a\", \"age\": -10}");
+    uint32_t *bits = mem_alloc(gram_mask_words(f.v) * sizeof *bits);
+    gram_match_init(&m, f.machine);
+    for (size_t i = 0; i <= text.n; i++) {
+        check_mask(&f, &m, bits);
+        if (i < text.n) FAIL_IF(gram_match_bytes(&m, str_sub(text, i, 1)) != 1, "byte %zu", i);
+    }
+    CHECK(bits[f.eos / 32] >> f.eos % 32 & 1);
+    CHECK(gram_machine_bytes(f.machine) > 0);
+    gram_match_free(&m);
+    mem_free(bits);
+    close_schema(&f);
+}
+
+static void back_and_copies(void) {
+    struct fixture f = open_schema(PERSON);
+    struct gram_match m, copy;
+    gram_match_init(&m, f.machine);
+    CHECK_INT(gram_match_bytes(&m, STR("{\"name\":\"A")), 10);
+    uint32_t state = m.state;
+    gram_match_copy(&copy, &m);
+    CHECK_INT(gram_match_bytes(&m, STR("\",\"age\":1x}")), 9); /* not taken, nothing changed */
+    CHECK_INT(m.state, state);
+    CHECK_INT(gram_match_bytes(&m, STR("\",\"age\":1}")), 10);
+    CHECK(gram_match_may_end(&m) && gram_match_must_end(&m));
+    CHECK(gram_match_token(&m, f.eos) && m.has_ended);
+    CHECK(!gram_match_token(&m, f.eos));
+    gram_match_back(&m, 2);
+    CHECK(!m.has_ended && m.state == state);
+    CHECK(copy.state == state && !gram_match_may_end(&copy) && !gram_match_must_end(&copy));
+    CHECK(!gram_match_token(&copy, f.eos));
+    CHECK_INT(gram_match_bytes(&copy, STR("\"")), 1);
+    gram_match_free(&m);
+    gram_match_free(&copy);
+    close_schema(&f);
+}
+
+static void check_forced(struct gram_machine *machine, const char *before, const char *want) {
+    struct gram_match m;
+    struct sb forced = {0};
+    gram_match_init(&m, machine);
+    CHECK_INT(gram_match_bytes(&m, str_of(before)), strlen(before));
+    gram_match_forced(&m, &forced);
+    CHECK_STR(sb_str(&forced), str_of(want));
+    gram_match_free(&m);
+    sb_free(&forced);
+}
+
+static void forced_bytes(void) {
+    struct err err = {0};
+    struct gram *g;
+    struct gram_source source = {.kind = GRAM_REGEX, .text = STR("hello [a-z]{2} world( again)?")};
+    struct gram_options options = gram_defaults();
+    CHECK_OK(gram_compile(&source, &options, NULL, &g, &err), err);
+    struct gram_machine *machine = gram_machine_create(g, NULL, NULL, 0);
+    check_forced(machine, "", "hello ");
+    check_forced(machine, "hello a", "");
+    check_forced(machine, "hello ab", " world");
+    check_forced(machine, "hello ab world", ""); /* it may end here */
+    check_forced(machine, "hello ab world ", "again");
+    gram_machine_destroy(machine);
+    gram_destroy(g);
+}
+
+static const struct unit_case cases[] = {
+    {"own_cases", own_cases},
+    {"masks_are_what_is_taken", masks_are_what_is_taken},
+    {"back_and_copies", back_and_copies},
+    {"forced_bytes", forced_bytes},
+    {0},
+};
+const struct unit_suite unit_grammar = {"grammar", cases};
