@@ -62,6 +62,7 @@ KEYS(granite_hybrid_keys, SSM_KEYS, {"moe_intermediate_size", "intermediate_size
 KEYS(nemotron_h_keys, {"layer_types", "layers_block_type"}, {"ssm_heads", "mamba_num_heads"}, {"ssm_head_dim", "mamba_head_dim"},
      {"ssm_groups", "n_groups"}, {"ssm_width", "ssm_state_size"}, {"ssm_taps", "conv_kernel"}, {"hidden_act", "mlp_hidden_act"},
      {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"});
+KEYS(bamba_keys, SSM_KEYS, {"full_attn_idxs", "attn_layer_indices"});
 KEYS(lfm2_moe_keys, {"first_k_dense_replace", "num_dense_layers"});
 
 
@@ -241,6 +242,8 @@ const struct family family_table[] = {
      .attn = {.qk_norm = QK_HEAD, .gate = ATTN_GATE_IN_Q}, .moe = {.normalize = true, .shared_gate = true},
      .names = {.mixer = "linear_attn"}},
     {.type = "mamba", .title = "Mamba", .defaults = mamba_class, .pattern = "N", .keys = mamba_keys, .flags = FAM_ONE_HALF},
+    {.type = "falcon_mamba", .title = "Falcon Mamba", .defaults = mamba_class, .pattern = "N", .recur = {.bare_norms = true}, .keys = mamba_keys,
+     .flags = FAM_ONE_HALF},
     {.type = "mamba2", .title = "Mamba-2, Codestral Mamba", .defaults = mamba2_class, .pattern = "M", .keys = mamba2_keys,
      .flags = FAM_ONE_HALF},
     {.type = "granitemoehybrid", .title = "Granite 4.0", .defaults = granitemoehybrid_class, .pattern = "M F", .ffn = FFN_EXPERTS, .attn = {.rope_if_named = true},
@@ -253,6 +256,7 @@ const struct family family_table[] = {
      .recur = {.group_norm = true, .time_step_min = true, .layer_type = "mamba"},
      .names = {.attn = "mixer", .ffn = "mixer", .roles = norm_before_either},
      .keys = nemotron_h_keys, .flags = FAM_ONE_HALF},
+    {.type = "bamba", .title = "Bamba", .defaults = bamba_class, .pattern = "M F", .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = bamba_keys},
     {.type = "jamba", .title = "Jamba", .defaults = jamba_class, .pattern = "NF", .ffn = FFN_EXPERTS, .attn = {.no_rope = true},
      .names = {.ffn = "feed_forward", .mixer = "mamba"}, .keys = jamba_keys},
     {.type = "lfm2", .title = "LFM2", .defaults = lfm2_class, .pattern = "F K", .recur = {.layer_type = "conv"}, .attn = {.qk_norm = QK_HEAD},

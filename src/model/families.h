@@ -78,6 +78,7 @@ struct moe_row {
 
 struct recur_row {
     bool group_norm;        /* a state space's result is normed group by group */
+    bool bare_norms;        /* time steps, B and C of a selective scan are normed without weights */
     bool time_step_min;     /* time steps are no smaller than time_step_min */
     const char *layer_type; /* what layer_types may call a recurrent layer besides "linear_attention" */
 };

@@ -1,5 +1,6 @@
 /* Mamba's selective scan as a mixer: [x | gate], a convolution over x, time steps, B and C projected from the result,
  * the scan, the gate. */
+#include "model/families.h"
 #include "model/recur.h"
 
 static int resolve(struct resolver *r, int32_t layer, struct err *err) {
@@ -12,6 +13,7 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(cfg_int(c, "ssm_inner", 1, 1 << 24, (int64_t)expand * r->spec->hidden, &s->inner, err));
     s->dt_rank = (r->spec->hidden + 15) / 16; /* "auto" */
     if (yyjson_is_int(cfg_get(c, "ssm_dt_rank"))) TRY(cfg_need(c, "ssm_dt_rank", 1, 1 << 20, &s->dt_rank, err));
+    TRY(cfg_num(c, "mixer_rms_eps", 1e-6, &s->bare_eps, err));
     TRY(recur_conv_resolve(r, layer, s->inner, taps, err));
     return resolve_state(r, (int64_t)s->inner * s->state_width, &state, err);
 }
@@ -32,6 +34,8 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
 
 static struct tensor part(const struct pass *p, struct tensor x, int32_t from, int32_t width, enum role norm) {
     x = tensor_slice(x, from, width);
+    if (p->m->spec.family->recur.bare_norms)
+        return op_norm(p->l, x, &(struct norm_args){.kind = NORM_RMS, .eps = p->m->spec.recur.bare_eps});
     return p->w[norm].w ? pass_norm(p, x, &p->w[norm]) : x;
 }
 
