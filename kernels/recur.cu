@@ -65,23 +65,37 @@ static __device__ __forceinline__ void delta_unit(const k_delta &a, const k_view
     for (int i = threadIdx.x; i < a.k_width; i += blockDim.x) out[i] *= scale;
 }
 
-// Grid (v_width / 32, v_heads, sequences), 128 threads, shared memory (k_width * 34 + 160) floats.
+// What a row of the state keeps, x being the row's own number with its bias.
+static __device__ __forceinline__ float delta_decay(const k_delta &a, float rate, float x) {
+    return expf(a.bound != 0 ? a.bound * sigmoid(rate * x) : -rate * softplus(x));
+}
+
+// One for every channel of a key, in shared memory.
+static __device__ __forceinline__ void delta_decays(const k_delta &a, float rate, int64_t r, int head, float *out) {
+    float same = a.by_channel ? 0.0f : delta_decay(a, rate, view_load(a.a, r, 0, head) + a.dt_bias[head]);
+    for (int i = threadIdx.x; i < a.k_width; i += blockDim.x)
+        out[i] = a.by_channel ? delta_decay(a, rate, view_load(a.a, r, head, i) + a.dt_bias[(int64_t)head * a.k_width + i]) : same;
+}
+
+// Grid (v_width / 32, v_heads, sequences), 128 threads, shared memory (k_width * 35 + 160) floats.
 extern "C" __global__ void delta(KARGS(k_delta) a) {
     DYNAMIC_SHARED(float, smem);
-    float *state = smem, *query = state + a.k_width * COLUMNS, *key = query + a.k_width, *scratch = key + a.k_width;
+    float *state = smem, *query = state + a.k_width * COLUMNS, *key = query + a.k_width, *decays = key + a.k_width, *scratch = decays + a.k_width;
     int column = threadIdx.x % COLUMNS, part = threadIdx.x / COLUMNS, head = blockIdx.y, k_head = head / (a.v_heads / a.k_heads);
     int j = blockIdx.x * COLUMNS + column;
     bool there = j < a.v_width;
     k_seq seq = a.s.seqs[blockIdx.z];
     float *kept = slot_of(a.s, seq) + (int64_t)head * a.k_width * a.v_width;
     for (int i = part; i < a.k_width; i += PARTS) state[i * COLUMNS + column] = seq.starts || !there ? 0.0f : kept[(int64_t)i * a.v_width + j];
-    float rate = -expf(a.a_log[head]);
+    float rate = expf(a.a_log[head]);
     for (int64_t r = seq.row; r < seq.row + seq.n_rows; r++) {
         __syncthreads();
+        delta_decays(a, rate, r, head, decays);
         delta_unit(a, a.q, r, k_head, a.scale, query, scratch);
         delta_unit(a, a.k, r, k_head, 1.0f, key, scratch);
-        float decay = expf(rate * softplus(view_load(a.a, r, 0, head) + a.dt_bias[head])), beta = sigmoid(view_load(a.b, r, 0, head));
-        for (int i = part; i < a.k_width; i += PARTS) state[i * COLUMNS + column] *= decay;
+        __syncthreads();
+        float beta = a.beta_scale * sigmoid(view_load(a.b, r, 0, head));
+        for (int i = part; i < a.k_width; i += PARTS) state[i * COLUMNS + column] *= decays[i];
         __syncthreads();
         float change = ((there ? view_load(a.v, r, head, j) : 0.0f) - column_dot(state, key, a.k_width, scratch)) * beta;
         for (int i = part; i < a.k_width; i += PARTS) state[i * COLUMNS + column] = fmaf(key[i], change, state[i * COLUMNS + column]);

@@ -278,10 +278,10 @@ struct tensor op_delta(struct oplist *l, struct tensor q, struct tensor k, struc
     FITS_HEADS("a delta rule's queries", q, args->k_heads, args->k_width);
     FITS_HEADS("a delta rule's keys", k, args->k_heads, args->k_width);
     FITS_HEADS("a delta rule's values", v, args->v_heads, args->v_width);
-    FITS_HEADS("a delta rule's decay", a, 1, args->v_heads);
+    FITS_HEADS("a delta rule's decay", a, args->by_channel ? args->v_heads : 1, args->by_channel ? args->k_width : args->v_heads);
     FITS_HEADS("a delta rule's beta", b, 1, args->v_heads);
     FITS("length of a delta rule's rates", args->a_log->in, args->v_heads);
-    FITS("length of a delta rule's time bias", args->dt_bias->in, args->v_heads);
+    FITS("length of a delta rule's time bias", args->dt_bias->in, args->v_heads * (args->by_channel ? args->k_width : 1));
     FITS("value heads left over by a delta rule's key heads", args->v_heads % args->k_heads, 0);
     struct op *op = append(l, OP_DELTA, 5, (struct tensor[]){q, k, v, a, b});
     if (!op) return (struct tensor){0};

@@ -167,10 +167,13 @@ struct conv_args {
 };
 
 /* Per v head, with its k head (k_heads divides v_heads; head h uses k head h / (v_heads / k_heads)):
- * S = S * exp(-exp(a_log) * softplus(a + dt_bias)); S += k (x) ((v - k S) * sigmoid(b)); y = q S; S [v_heads, k_width, v_width]. */
+ * S = S * exp(-exp(a_log) * softplus(a + dt_bias)); S += k (x) ((v - k S) * beta_scale * sigmoid(b)); y = q S; S [v_heads, k_width, v_width].
+ * Where `bound` is not 0, S decays by exp(bound * sigmoid(exp(a_log) * (a + dt_bias))) instead. */
 struct delta_args {
-    const struct weight *a_log, *dt_bias; /* [v_heads] */
+    const struct weight *a_log, *dt_bias; /* [v_heads]; dt_bias [v_heads, k_width] where decays are by channel */
     int32_t state;
+    int32_t by_channel; /* a is [v_heads, k_width]: every row of S has a decay of its own */
+    float bound, beta_scale;
     int32_t k_heads, v_heads, k_width, v_width;
     float scale;     /* of q */
     int32_t l2_norm; /* q and k are divided by sqrt(sum of squares + l2_eps) first */

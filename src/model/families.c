@@ -62,6 +62,12 @@ KEYS(granite_hybrid_keys, SSM_KEYS, {"moe_intermediate_size", "intermediate_size
 KEYS(nemotron_h_keys, {"layer_types", "layers_block_type"}, {"ssm_heads", "mamba_num_heads"}, {"ssm_head_dim", "mamba_head_dim"},
      {"ssm_groups", "n_groups"}, {"ssm_width", "ssm_state_size"}, {"ssm_taps", "conv_kernel"}, {"hidden_act", "mlp_hidden_act"},
      {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"});
+#define KDA_KEYS \
+    {"max_position_embeddings", "model_max_length"}, {"linear_num_key_heads", "linear_num_heads"}, {"linear_num_value_heads", "linear_num_heads"}, \
+    {"linear_key_head_dim", "linear_head_dim"}, {"linear_value_head_dim", "linear_head_dim"}, {"n_shared_experts", "num_shared_experts"}, \
+    {"n_group", "num_expert_group"}, {"norm_topk_prob", "moe_renormalize"}
+KEYS(kimi_linear_keys, KDA_KEYS);
+KEYS(bailing_hybrid_keys, KDA_KEYS, {"q_lora_rank", NULL}, {"linear_width_else", "head_dim"}, {"full_attention_interval", "layer_group_size"});
 KEYS(bamba_keys, SSM_KEYS, {"full_attn_idxs", "attn_layer_indices"});
 KEYS(lfm2_moe_keys, {"first_k_dense_replace", "num_dense_layers"});
 
@@ -84,6 +90,14 @@ ROLES(step_experts, {ROLE_ROUTER, "@l.moe.gate|@f.gate.gate"}, {ROLE_ROUTER_BIAS
       {ROLE_EXPERT_UP, "@l.moe.up_proj|@f.switch_mlp.up_proj"}, {ROLE_EXPERT_DOWN, "@l.moe.down_proj|@f.switch_mlp.down_proj"},
       {ROLE_SHARED_GATE, "@l.share_expert.gate_proj|@f.share_expert.gate_proj"}, {ROLE_SHARED_UP, "@l.share_expert.up_proj|@f.share_expert.up_proj"},
       {ROLE_SHARED_DOWN, "@l.share_expert.down_proj|@f.share_expert.down_proj"});
+ROLES(olmo_hybrid_norms, {ROLE_MIX_POST_NORM, "@l.post_attention_layernorm|@l.feedforward_layer_norm"});
+ROLES(kimi_linear_experts, {ROLE_ROUTER, "@l.block_sparse_moe.gate|@f.gate"},
+      {ROLE_ROUTER_BIAS, "@l.block_sparse_moe.gate.e_score_correction_bias|@f.e_score_correction_bias|@f.gate.e_score_correction_bias"},
+      {ROLE_EXPERT_GATE, "@l.block_sparse_moe.experts.#.w1|@f.switch_mlp.gate_proj"}, {ROLE_EXPERT_UP, "@l.block_sparse_moe.experts.#.w3|@f.switch_mlp.up_proj"},
+      {ROLE_EXPERT_DOWN, "@l.block_sparse_moe.experts.#.w2|@f.switch_mlp.down_proj"},
+      {ROLE_SHARED_GATE, "@l.block_sparse_moe.shared_experts.gate_proj|@f.shared_experts.gate_proj"},
+      {ROLE_SHARED_UP, "@l.block_sparse_moe.shared_experts.up_proj|@f.shared_experts.up_proj"},
+      {ROLE_SHARED_DOWN, "@l.block_sparse_moe.shared_experts.down_proj|@f.shared_experts.down_proj"});
 ROLES(dbrx_roles, {ROLE_MIX_NORM, "@l.norm_attn_norm.norm_1"}, {ROLE_FFN_NORM, "@l.norm_attn_norm.norm_2"}, {ROLE_EXPERT_GATE, "@f.experts.mlp.w1"},
       {ROLE_EXPERT_UP, "@f.experts.mlp.v1"}, {ROLE_EXPERT_DOWN, "@f.experts.mlp.w2"});
 ROLES(shared_mlp_alone, {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_proj"}, {ROLE_GATE_UP, "@l.shared_mlp.input_linear"},
@@ -241,6 +255,13 @@ const struct family family_table[] = {
     {.type = "qwen3_5_moe_text", .title = "Qwen3.5 MoE", .defaults = qwen3_5_moe_text_class, .pattern = "DDDF", .ffn = FFN_EXPERTS, .norm = {.offset = 1},
      .attn = {.qk_norm = QK_HEAD, .gate = ATTN_GATE_IN_Q}, .moe = {.normalize = true, .shared_gate = true},
      .names = {.mixer = "linear_attn"}},
+    {.type = "olmo_hybrid", .title = "OLMo Hybrid", .defaults = olmo_hybrid_class, .pattern = "DDDF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_FULL},
+     .recur = {.norms_before = true, .norm_eps = 1e-5f}, .names = {.mixer = "linear_attn", .roles = olmo_hybrid_norms}},
+    {.type = "kimi_linear", .title = "Kimi Linear", .defaults = kimi_linear_class, .pattern = "DDDDLDDDLDDDLDDDLDDDLDDDLDD", .ffn = FFN_EXPERTS, .attn = {.no_rope = true},
+     .moe = {SIGMOID_BIASED}, .recur = {.decays_by_channel = true}, .names = {.mixer = "self_attn", .roles = kimi_linear_experts}, .keys = kimi_linear_keys},
+    {.type = "bailing_hybrid", .title = "Ling 3", .defaults = bailing_hybrid_class, .pattern = "DDDDDL", .ffn = FFN_EXPERTS,
+     .attn = {.rope = ROPE_PAIR, .gate = ATTN_GATE_HEAD}, .moe = {SIGMOID_BIASED}, .recur = {.decays_by_channel = true},
+     .names = {.attn = "attention", .mixer = "attention"}, .keys = bailing_hybrid_keys},
     {.type = "mamba", .title = "Mamba", .defaults = mamba_class, .pattern = "N", .keys = mamba_keys, .flags = FAM_ONE_HALF},
     {.type = "falcon_mamba", .title = "Falcon Mamba", .defaults = mamba_class, .pattern = "N", .recur = {.bare_norms = true}, .keys = mamba_keys,
      .flags = FAM_ONE_HALF},
@@ -334,7 +355,6 @@ const int32_t family_n_aliases = (int32_t)(sizeof family_aliases / sizeof *famil
 const struct refusal family_refusals[] = {
     {"bert", "it is an encoder, and does not write text"},
     {"deepseek_v32", "its attention chooses the positions that it looks at by an index of its own"},
-    {"kimi_linear", "its delta rule decays every channel on its own"},
     {"mllama", "its layers look at an image through cross-attention"},
     {"rwkv7", "its time mixing is a recurrence that no op computes yet"},
     {"t5", "it is an encoder and a decoder, with relative positions"},

@@ -78,6 +78,9 @@ struct moe_row {
 
 struct recur_row {
     bool group_norm;        /* a state space's result is normed group by group */
+    bool norms_before;      /* recurrent layers have norms before their halves, whatever the wiring of the others */
+    bool decays_by_channel; /* of a delta rule; its result is gated by a sigmoid */
+    float norm_eps;         /* of a delta rule's result; 0: the model's */
     bool bare_norms;        /* time steps, B and C of a selective scan are normed without weights */
     bool time_step_min;     /* time steps are no smaller than time_step_min */
     const char *layer_type; /* what layer_types may call a recurrent layer besides "linear_attention" */

@@ -38,18 +38,19 @@ typedef struct tensor half_fn(const struct pass *p, struct tensor x);
 /* One half of a block: the mixer or the feed-forward, with its norms and its residual. */
 static struct tensor half(const struct pass *p, struct tensor x, half_fn *f, enum role pre, enum role post) {
     const struct spec *s = &p->m->spec;
-    if (s->wiring == WIRE_SUM_NORM) return pass_norm(p, op_add(p->l, x, f(p, x), NULL), &p->w[pre]);
-    if (s->wiring == WIRE_NORM_FIRST) {
+    enum wiring wiring = p->layer->wiring;
+    if (wiring == WIRE_SUM_NORM) return pass_norm(p, op_add(p->l, x, f(p, x), NULL), &p->w[pre]);
+    if (wiring == WIRE_NORM_FIRST) {
         x = pass_norm(p, x, &p->w[pre]);
         return op_add(p->l, x, f(p, x), NULL);
     }
-    struct tensor h = f(p, s->wiring == WIRE_POST ? x : pass_norm(p, x, &p->w[pre]));
-    if (s->wiring == WIRE_POST || s->wiring == WIRE_PRE_POST) h = pass_norm(p, h, &p->w[post]);
+    struct tensor h = f(p, wiring == WIRE_POST ? x : pass_norm(p, x, &p->w[pre]));
+    if (wiring == WIRE_POST || wiring == WIRE_PRE_POST) h = pass_norm(p, h, &p->w[post]);
     return op_add(p->l, x, h, &(struct add_args){1.0f, s->residual_scale});
 }
 
 static struct tensor parallel(const struct pass *p, struct tensor x) {
-    bool two = p->m->spec.wiring == WIRE_PARALLEL_TWO;
+    bool two = p->layer->wiring == WIRE_PARALLEL_TWO;
     struct tensor n = pass_norm(p, x, &p->w[ROLE_MIX_NORM]);
     struct tensor h = pass_mix(p, n);
     h = op_add(p->l, h, feed_forward(p, two ? pass_norm(p, x, &p->w[ROLE_FFN_NORM]) : n), NULL);
@@ -57,7 +58,7 @@ static struct tensor parallel(const struct pass *p, struct tensor x) {
 }
 
 struct tensor pass_block(const struct pass *p, struct tensor x) {
-    if (p->m->spec.wiring >= WIRE_PARALLEL) return parallel(p, x);
+    if (p->layer->wiring >= WIRE_PARALLEL) return parallel(p, x);
     if (p->layer->mixer != MIX_NONE) x = half(p, x, pass_mix, ROLE_MIX_NORM, ROLE_MIX_POST_NORM);
     if (p->layer->ffn != FFN_NONE) x = half(p, x, feed_forward, ROLE_FFN_NORM, ROLE_FFN_POST_NORM);
     return x;

@@ -57,14 +57,16 @@ static int letter_by_switch(const struct resolver *r, int32_t layer, char *out, 
 
 /* Hybrid models without layer_types: a string of letters, a period, or a list of the layers with attention. */
 static char letter_of_hybrid(const struct resolver *r, int32_t layer, char usual) {
+    static const char from_one[] = "linear_attn_config.full_attn_layers";
     const struct cfg *c = &r->cfg;
-    char recurrent = letter_among(pattern_of(r), "FSCLH-E", false, 0);
+    char recurrent = letter_among(pattern_of(r), "FSCLH-E", false, 0), full = letter_among(pattern_of(r), "FLH", true, 'F');
     struct str letters = json_val_str(cfg_get(c, "hybrid_override_pattern"));
     int64_t period, offset = 0;
     if (!recurrent) return usual;
     if ((size_t)layer < letters.n) return letters.p[layer] == '*' ? 'F' : letters.p[layer];
-    if (yyjson_is_arr(cfg_get(c, "full_attn_idxs"))) return cfg_list_has(c, "full_attn_idxs", layer) ? 'F' : recurrent;
-    if (json_val_int(cfg_get(c, "full_attention_interval"), &period) && period > 0) return (layer + 1) % period ? recurrent : 'F';
+    if (yyjson_is_arr(cfg_get(c, from_one))) return cfg_list_has(c, from_one, layer + 1) ? full : recurrent;
+    if (yyjson_is_arr(cfg_get(c, "full_attn_idxs"))) return cfg_list_has(c, "full_attn_idxs", layer) ? full : recurrent;
+    if (json_val_int(cfg_get(c, "full_attention_interval"), &period) && period > 0) return (layer + 1) % period ? recurrent : full;
     if (!json_val_int(cfg_get(c, "attn_layer_period"), &period) || period < 1) return usual;
     json_val_int(cfg_get(c, "attn_layer_offset"), &offset);
     return layer % period == offset ? 'F' : recurrent;
@@ -117,6 +119,7 @@ int resolve_kinds(struct resolver *r, struct err *err) {
         if (r->family->attn.ends_full && i == s->n_layers - 1) l->kind = 'F';
         if (l->kind == 'S' && window == 0) l->kind = 'F';
         l->mixer = mixer_of(l->kind);
+        l->wiring = r->family->recur.norms_before && !strchr("FSCLH", l->kind) ? WIRE_PRE : s->wiring;
         if (l->mixer == N_MIXERS || !mixer_table[l->mixer])
             return err_set(err, ERR_EUNSUPPORTED, "%s: layer %d is of kind '%c', which is not supported", r->cfg.file->name, i, l->kind);
         if (r->family->flags & FAM_ONE_HALF && l->mixer != MIX_NONE) l->ffn = FFN_NONE;
@@ -140,7 +143,9 @@ int resolve_has_rope(const struct resolver *r, int32_t layer, bool *out, struct 
     bool is_empty = yyjson_is_arr(list) && yyjson_arr_size(list) == 0; /* as if it were not there */
     if (!is_empty) TRY(cfg_list(&r->cfg, "no_rope_layers", r->spec->n_layers, &list, err));
     TRY(cfg_int(&r->cfg, "no_rope_layer_interval", 1, 1 << 20, 0, &interval, err));
-    *out = !row->no_rope && (!row->rope_if_named || str_is(cfg_str(&r->cfg, "position_embedding_type", (struct str){0}), "rope"));
+    bool has_null = yyjson_is_null(json_get(cfg_get(&r->cfg, "rope_parameters"), "rope_theta"));
+    *out =
+        !row->no_rope && !has_null && (!row->rope_if_named || str_is(cfg_str(&r->cfg, "position_embedding_type", (struct str){0}), "rope"));
     if (row->nope && spec_has_windows(r->spec) && strchr(row->nope, r->spec->layers[layer].kind)) *out = false;
     int64_t period;
     bool is_dense = r->spec->layers[layer].ffn != FFN_EXPERTS; /* of the layers before those with experts */

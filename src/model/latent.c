@@ -24,6 +24,9 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     a->kv_heads = 1;
     a->k_width = t->kv_rank + t->rope;
     a->v_width = t->kv_rank;
+    a->rope = -1;
+    a->scale = 1.0f / (float)sqrt((double)(t->nope + t->rope));
+    if (r->family->attn.no_rope) return resolve_kv(r, &(struct kv_class){.heads = 1, .k_width = a->k_width}, &l->kv, err);
     TRY(resolve_rope(r, layer, t->rope, ROPE_WHOLE, &a->rope, err));
     struct rope_spec *rope = &r->spec->ropes[a->rope];
     if (!cfg_bool(c, "rope_interleave", true)) rope->kind = ROPE_HALF;
@@ -88,6 +91,7 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     }
     TRY(loader_vector(l, ROLE_KV_A_NORM, layer, t->kv_rank, true, err));
     TRY(bind_absorbed(l, layer, err));
+    if (l->spec->family->attn.gate == ATTN_GATE_HEAD) TRY(loader_matrix(l, ROLE_ATTN_GATE, layer, heads, hidden, err));
     return loader_matrix(l, ROLE_O, layer, hidden, heads * t->v_width, err);
 }
 
@@ -126,6 +130,10 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
                                                       .pos_scale_beta = a->pos_scale_beta,
                                                       .pos_scale_len = a->pos_scale_len});
     mixed = op_head_linear(p->l, mixed, &(struct linear_args){.weight = p->w[ROLE_V_ABSORBED].w});
+    if (p->w[ROLE_ATTN_GATE].w) {
+        struct tensor gate = op_act(p->l, pass_linear(p, x, ROLE_ATTN_GATE), &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f});
+        mixed = op_glu(p->l, mixed, tensor_split_heads(gate, a->heads), &(struct act_args){.kind = ACT_NONE, .scale = 1.0f});
+    }
     return pass_linear(p, tensor_join_heads(mixed), ROLE_O);
 }
 

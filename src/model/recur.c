@@ -6,10 +6,39 @@ int recur_conv_resolve(struct resolver *r, int32_t layer, int64_t channels, int3
     return resolve_state(r, channels * (taps - 1), &r->spec->layers[layer].state, err);
 }
 
+/* One tensor for the queries, one for the keys, one for the values; how many channels each has, the file says. */
+static int bind_parts(struct loader *l, int32_t layer, int64_t channels, struct weight **out, struct err *err) {
+    static const enum role parts[] = {ROLE_CONV_Q, ROLE_CONV_K, ROLE_CONV_V};
+    int64_t n = channels * l->spec->recur.taps, at = 0;
+    float *values = mem_try((size_t)n * sizeof *values);
+    int code = values ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for a convolution");
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !code; i++) {
+        struct str path;
+        struct tensor_info t;
+        if (!loader_find(l, parts[i], layer, &path) || !loader_tensor_values(l, path, -1, &t)) {
+            code = loader_missing(l, parts[i], layer, err);
+            break;
+        }
+        int64_t size = loader_tensor_elements(&t, t.n_dims);
+        if (size < 1 || size > n - at)
+            code = err_set(err, ERR_EFORMAT, "%.*s has %lld elements, expected %lld at most", STR_ARG(t.name), (long long)size,
+                           (long long)(n - at));
+        if (!code) code = loader_read_f32(l, &t, size, values + at, err);
+        at += size;
+    }
+    if (!code && at != n)
+        code =
+            err_set(err, ERR_EFORMAT, "the convolutions of layer %d have %lld elements, expected %lld", layer, (long long)at, (long long)n);
+    if (!code) code = loader_constant(l, "conv", values, n, out, err);
+    mem_free(values);
+    return code;
+}
+
 int recur_conv_bind(struct loader *l, int32_t layer, int64_t channels, struct err *err) {
     struct str path;
     struct tensor_info t;
     struct bound *b = loader_slot(l, ROLE_CONV, layer);
+    if (loader_has(l, ROLE_CONV_Q, layer)) return bind_parts(l, layer, channels, &b->w, err);
     if (!loader_find(l, ROLE_CONV, layer, &path) || !loader_tensor_values(l, path, -1, &t)) return loader_missing(l, ROLE_CONV, layer, err);
     TRY(loader_flat(l, &t, channels * l->spec->recur.taps, &b->w, err));
     return loader_tensor_bias(l, path, -1, &t) ? loader_flat(l, &t, channels, &b->bias, err) : ERR_OK;

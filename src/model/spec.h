@@ -87,6 +87,7 @@ struct streams_spec {
 
 struct layer_spec {
     char kind; /* the pattern's letter */
+    enum wiring wiring;
     enum mixer_kind mixer;
     enum ffn_kind ffn;
     struct attn_spec attn;
@@ -127,8 +128,9 @@ struct recur_spec {
     int32_t groups, state_width; /* state spaces: of B and C */
     int32_t dt_rank, taps;
     float dt_min, dt_max;
-    float bare_eps; /* a scan: of norms without weights */
-    bool has_norm;  /* of the result, with its gate before or after; by group or as a whole */
+    float beta_scale, decay_bound; /* delta: struct delta_args */
+    float bare_eps;                /* a scan: of norms without weights */
+    bool has_norm;                 /* of the result, with its gate before or after; by group or as a whole */
     enum norm_gate norm_gate;
     int32_t norm_groups;
     struct add_args full_sum, linear_sum, ffn_sum; /* lightning: factors of the residual and of what is added */

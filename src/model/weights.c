@@ -329,10 +329,10 @@ static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
     const struct spec *s = l->spec;
     const struct layer_spec *ls = &s->layers[layer];
     if (s->norm.no_weight) return ERR_OK;
-    bool mix = ls->mixer != MIX_NONE, ffn = ls->ffn != FFN_NONE, pre = s->wiring != WIRE_POST,
-         post = s->wiring == WIRE_POST || s->wiring == WIRE_PRE_POST;
-    if (pre && (mix || s->wiring == WIRE_PARALLEL)) TRY(loader_vector(l, ROLE_MIX_NORM, layer, s->hidden, true, err));
-    if (pre && ffn && s->wiring != WIRE_PARALLEL) TRY(loader_vector(l, ROLE_FFN_NORM, layer, s->hidden, true, err));
+    bool mix = ls->mixer != MIX_NONE, ffn = ls->ffn != FFN_NONE, pre = ls->wiring != WIRE_POST,
+         post = ls->wiring == WIRE_POST || ls->wiring == WIRE_PRE_POST;
+    if (pre && (mix || ls->wiring == WIRE_PARALLEL)) TRY(loader_vector(l, ROLE_MIX_NORM, layer, s->hidden, true, err));
+    if (pre && ffn && ls->wiring != WIRE_PARALLEL) TRY(loader_vector(l, ROLE_FFN_NORM, layer, s->hidden, true, err));
     if (post && mix) TRY(loader_vector(l, ROLE_MIX_POST_NORM, layer, s->hidden, true, err));
     if (post && ffn) TRY(loader_vector(l, ROLE_FFN_POST_NORM, layer, s->hidden, true, err));
     return ERR_OK;

@@ -181,10 +181,15 @@ static struct tensor build_delta(struct check *c, struct oplist *l, const struct
     struct tensor q = tensor_split_heads(check_input(c, l, 2 * k_width, 1), 2),
                   k = tensor_split_heads(check_input(c, l, 2 * k_width, 2), 2),
                   v = tensor_split_heads(check_input(c, l, 4 * v_width, 3), 4);
-    return op_delta(l, q, k, v, check_input(c, l, 4, 4), check_input(c, l, 4, 5),
+    int32_t by_channel = w->p[3], n_decays = by_channel ? 4 * k_width : 4;
+    struct tensor a = check_input(c, l, n_decays, 4);
+    return op_delta(l, q, k, v, by_channel ? tensor_split_heads(a, 4) : a, check_input(c, l, 4, 5),
                     &(struct delta_args){.a_log = check_vector(c, 4, 6, 1, 0),
-                                         .dt_bias = check_vector(c, 4, 7, 1, 0),
+                                         .dt_bias = check_vector(c, n_decays, 7, 1, 0),
                                          .state = 1,
+                                         .by_channel = by_channel,
+                                         .bound = w->f[0],
+                                         .beta_scale = w->f[1],
                                          .k_heads = 2,
                                          .v_heads = 4,
                                          .k_width = k_width,
@@ -546,8 +551,11 @@ static void add_mixers(struct maker *m) {
         CASE(.build = build_conv, .p = {i});
         NAME("conv%s", i ? " with bias" : "");
         add_stateful(m, k);
-        k = (struct check_case){.build = build_delta, .p = {i ? 128 : 16, i ? 80 : 24, i}};
+        k = (struct check_case){.build = build_delta, .p = {i ? 128 : 16, i ? 80 : 24, i}, .f = {0, 1}};
         NAME("delta %d x %d", k.p[0], k.p[1]);
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_delta, .p = {i ? 16 : 128, 64, 1, 1}, .f = {i ? -5.0f : 0, i ? 1 : 2}};
+        NAME("delta %d x %d by channel%s", k.p[0], k.p[1], i ? ", bounded" : "");
         add_stateful(m, k);
         k = (struct check_case){.build = build_ssd, .p = {i ? 64 : 10, i ? 128 : 16}};
         NAME("ssd %d x %d", k.p[0], k.p[1]);

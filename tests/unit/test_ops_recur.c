@@ -68,6 +68,7 @@ static struct tensor delta_emit(struct ops_bench *b, struct oplist *l, struct te
     struct delta_args a = {.a_log = vector_of(b, 21, V_HEADS),
                            .dt_bias = vector_of(b, 22, V_HEADS),
                            .state = 1,
+                           .beta_scale = 1,
                            .k_heads = K_HEADS,
                            .v_heads = V_HEADS,
                            .k_width = K_WIDTH,
@@ -106,6 +107,52 @@ static void delta_head(const float (*x)[WIDTH_MAX], int32_t n_rows, int32_t head
 
 static void delta_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
     for (int32_t head = 0; head < V_HEADS; head++) delta_head(x, n_rows, head, y);
+}
+
+/* Decays of every channel of a key, bounded, and rates up to 2; a head of keys for each of values. */
+enum { B_HEADS = 2, B_K = B_HEADS * K_WIDTH, B_V = B_HEADS * V_WIDTH, B_IN = 3 * B_K + B_V + B_HEADS };
+
+static struct tensor bounded_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    struct delta_args a = {.a_log = vector_of(b, 23, B_HEADS),
+                           .dt_bias = vector_of(b, 24, B_K),
+                           .state = 1,
+                           .by_channel = 1,
+                           .bound = -5,
+                           .beta_scale = 2,
+                           .k_heads = B_HEADS,
+                           .v_heads = B_HEADS,
+                           .k_width = K_WIDTH,
+                           .v_width = V_WIDTH,
+                           .scale = 0.5f};
+    struct tensor q = tensor_split_heads(tensor_slice(x, 0, B_K), B_HEADS), k = tensor_split_heads(tensor_slice(x, B_K, B_K), B_HEADS);
+    struct tensor v = tensor_split_heads(tensor_slice(x, 2 * B_K, B_V), B_HEADS),
+                  decay = tensor_split_heads(tensor_slice(x, 2 * B_K + B_V, B_K), B_HEADS);
+    return op_delta(l, q, k, v, decay, tensor_slice(x, 3 * B_K + B_V, B_HEADS), &a);
+}
+
+static void bounded_head(const float (*x)[WIDTH_MAX], int32_t n_rows, int32_t head, double (*y)[OUT_MAX]) {
+    double s[K_WIDTH][V_WIDTH] = {0}, rate = exp((double)bench_value(23, head));
+    for (int32_t r = 0; r < n_rows; r++) {
+        const float *q = x[r] + head * K_WIDTH, *k = q + B_K, *v = x[r] + 2 * B_K + head * V_WIDTH,
+                    *a = x[r] + 2 * B_K + B_V + head * K_WIDTH;
+        double beta = 2 * sigmoid((double)x[r][3 * B_K + B_V + head]);
+        for (int32_t j = 0; j < V_WIDTH; j++) {
+            double held = 0, out = 0;
+            for (int32_t i = 0; i < K_WIDTH; i++) {
+                s[i][j] *= exp(-5 * sigmoid(rate * ((double)a[i] + (double)bench_value(24, head * K_WIDTH + i))));
+                held += s[i][j] * (double)k[i];
+            }
+            for (int32_t i = 0; i < K_WIDTH; i++) {
+                s[i][j] += (double)k[i] * ((double)v[j] - held) * beta;
+                out += 0.5 * (double)q[i] * s[i][j];
+            }
+            y[r][head * V_WIDTH + j] = out;
+        }
+    }
+}
+
+static void bounded_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t head = 0; head < B_HEADS; head++) bounded_head(x, n_rows, head, y);
 }
 
 /* ---- state spaces ------------------------------------------------------------------------------------------------- */
@@ -205,6 +252,7 @@ static void lightning_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double
 static const struct recur_case cases[] = {
     {"conv", CONV_CHANNELS, CONV_CHANNELS, (CONV_TAPS - 1) * CONV_CHANNELS, conv_emit, conv_expect},
     {"delta", D_IN, D_V, V_HEADS *K_WIDTH *V_WIDTH, delta_emit, delta_expect},
+    {"delta by channel", B_IN, B_V, B_HEADS *K_WIDTH *V_WIDTH, bounded_emit, bounded_expect},
     {"ssd", S_IN, S_X, S_HEADS *S_WIDTH *S_STATE, ssd_emit, ssd_expect},
     {"scan", C_IN, C_CHANNELS, C_CHANNELS *C_STATE, scan_emit, scan_expect},
     {"lightning", 3 * L_ALL, L_ALL, L_HEADS *L_WIDTH *L_WIDTH, lightning_emit, lightning_expect},

@@ -248,7 +248,8 @@ static struct tensor list_mixed(struct made *m) {
     x = op_conv(l, x, &(struct conv_args){.weight = &m->w[5], .taps = 4, .state = 0, .act = ACT_SILU});
     struct tensor q = tensor_split_heads(tensor_slice(x, 0, 16), 1), k = tensor_split_heads(tensor_slice(x, 16, 16), 1);
     struct tensor v = tensor_split_heads(tensor_slice(x, 32, 16), 2), a = tensor_slice(x, 48, 2), b = tensor_slice(x, 50, 2);
-    struct delta_args delta = {.a_log = &m->w[6],
+    struct delta_args delta = {.beta_scale = 1,
+                               .a_log = &m->w[6],
                                .dt_bias = &m->w[6],
                                .state = 1,
                                .k_heads = 1,

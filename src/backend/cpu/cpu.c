@@ -78,7 +78,7 @@ static int64_t thread_floats(const struct cpu *c, const struct op *op) {
         if (tensor_row_size(op->in[k]) * 2 > most) most = tensor_row_size(op->in[k]) * 2;
     if (op->kind == OP_ATTN) return most + c->layout.max_context + cpu_attn_half_floats(c, op);
     if (op->kind == OP_ROUTE) return most * 2;
-    if (op->kind == OP_DELTA) return 2 * op->arg.delta.k_width + op->arg.delta.v_width;
+    if (op->kind == OP_DELTA) return 3 * op->arg.delta.k_width + op->arg.delta.v_width;
     if (op->kind == OP_SCAN) return 2 * op->arg.scan.state_width;
     if (op->kind == OP_EXPERTS) return most + op->arg.experts.inner;
     return most;

@@ -116,10 +116,24 @@ static float element(const struct recur_job *job, int32_t input, int64_t row, in
 }
 
 /* exp(-exp(a_log) * softplus(a + dt_bias)): what a head keeps of its state from one position to the next. */
-static float delta_decay(const struct recur_job *job, int64_t row, int64_t head) {
+static float sigmoid(float x) {
+    return 1.0f / (1.0f + m_expf(-x));
+}
+
+/* What a row of the state keeps, x being the row's own number with its bias. */
+static float delta_decay(const struct recur_job *job, int64_t head, float x) {
     const struct delta_args *a = &job->op->arg.delta;
-    float dt = softplus(job, element(job, 3, row, head) + cpu_vec(a->dt_bias)[head]);
-    return m_expf(-m_expf(cpu_vec(a->a_log)[head]) * dt);
+    float rate = m_expf(cpu_vec(a->a_log)[head]);
+    return m_expf(a->bound != 0 ? a->bound * sigmoid(rate * x) : -rate * softplus(job, x));
+}
+
+/* One for every channel of a key. */
+static void delta_decays(const struct recur_job *job, int64_t row, int64_t head, float *out) {
+    const struct delta_args *a = &job->op->arg.delta;
+    const float *bias = cpu_vec(a->dt_bias);
+    const float *x = a->by_channel ? head_row(job, 3, row, head) : NULL;
+    float same = x ? 0 : delta_decay(job, head, element(job, 3, row, head) + bias[head]);
+    for (int32_t i = 0; i < a->k_width; i++) out[i] = x ? delta_decay(job, head, x[i] + bias[head * a->k_width + i]) : same;
 }
 
 static void delta_head(const struct recur_job *job, const struct step_seq *seq, int64_t head, int64_t last, float *scratch) {
@@ -128,13 +142,14 @@ static void delta_head(const struct recur_job *job, const struct step_seq *seq, 
     const struct kernels *k = &job->c->kern;
     int64_t elements = (int64_t)a->k_width * a->v_width, k_head = head / (a->v_heads / a->k_heads);
     float *state = state_at(job, a->state, seq, head * elements, elements);
-    float *query = scratch, *key = query + a->k_width, *change = key + a->k_width;
+    float *query = scratch, *key = query + a->k_width, *decays = key + a->k_width, *change = decays + a->k_width;
     for (int64_t row = seq->row; row < seq->row + seq->n_rows; row++) {
         const float *value = head_row(job, 2, row, head);
-        float *y = out_row(job, row, head), decay = delta_decay(job, row, head), beta = 1.0f / (1.0f + m_expf(-element(job, 4, row, head)));
+        float *y = out_row(job, row, head), beta = a->beta_scale * sigmoid(element(job, 4, row, head));
+        delta_decays(job, row, head, decays);
         delta_unit(job, head_row(job, 0, row, k_head), a->scale, query);
         delta_unit(job, head_row(job, 1, row, k_head), 1.0f, key);
-        for (int64_t i = 0; i < elements; i++) state[i] *= decay;
+        for (int64_t i = 0; i < elements; i++) state[i] *= decays[i / a->v_width];
         memset(change, 0, (size_t)a->v_width * sizeof *change);
         for (int32_t i = 0; i < a->k_width; i++) k->axpy(change, state + (int64_t)i * a->v_width, key[i], a->v_width);
         for (int32_t i = 0; i < a->v_width; i++) change[i] = (value[i] - change[i]) * beta;

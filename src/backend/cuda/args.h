@@ -339,8 +339,8 @@ struct k_delta {
     KPTR(const float) a_log;
     KPTR(const float) dt_bias;
     int32_t k_heads, v_heads, k_width, v_width;
-    float scale, l2_eps;
-    int32_t l2_norm, pad;
+    float scale, l2_eps, bound, beta_scale;
+    int32_t l2_norm, by_channel;
 };
 
 struct k_ssd {

@@ -170,9 +170,12 @@ void lower_delta(struct cuda *c, const struct op *op) {
         .scale = t->scale,
         .l2_eps = t->l2_eps,
         .l2_norm = t->l2_norm,
+        .by_channel = t->by_channel,
+        .bound = t->bound,
+        .beta_scale = t->beta_scale,
     };
     EMIT(c, KERNEL_delta, GRID(ceil_div(t->v_width, 32), t->v_heads, c->key.n_seqs), 128,
-         (unsigned int)(t->k_width * 34 + 160) * sizeof(float), a);
+         (unsigned int)(t->k_width * 35 + 160) * sizeof(float), a);
 }
 
 void lower_ssd(struct cuda *c, const struct op *op) {

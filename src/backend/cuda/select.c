@@ -23,7 +23,7 @@ static bool route_fits(const struct cuda *c, const struct op *op) {
 }
 
 static bool delta_fits(const struct cuda *c, const struct op *op) {
-    return (op->arg.delta.k_width * 34 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
+    return (op->arg.delta.k_width * 35 + 160) * (int32_t)sizeof(float) <= c->gpu->shared_max;
 }
 
 static bool lightning_fits(const struct cuda *c, const struct op *op) {

@@ -160,6 +160,9 @@ static void put_experts(struct sb *out, const struct experts_args *a) {
 static void put_delta(struct sb *out, const struct delta_args *a) {
     sb_fmt(out, " state=%d scale=%.6g", a->state, (double)a->scale);
     if (a->l2_norm) sb_fmt(out, " l2_eps=%.6g", (double)a->l2_eps);
+    put_number(out, "by_channel", a->by_channel, 0);
+    put_number(out, "bound", a->bound, 0);
+    put_number(out, "beta_scale", a->beta_scale, 1);
     put_weight(out, "a_log", a->a_log);
     put_weight(out, "dt_bias", a->dt_bias);
 }

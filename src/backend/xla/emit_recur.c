@@ -161,20 +161,39 @@ static struct hlo_val decay_of(struct emit *e, const struct weight *a_log, struc
     return hlo_unary(h, "exponential", hlo_mul(h, dt, hlo_spread(h, rate, dt.shape, 1)));
 }
 
+/* The time steps, by head or by channel. */
+static struct hlo_val delta_time(struct emit *e, const struct op *op) {
+    const struct delta_args *a = &op->arg.delta;
+    struct hlo *h = &e->h;
+    struct hlo_val x = a->by_channel ? emit_view(e, op->in[3]) : emit_flat(e, op->in[3]), bias = emit_vector(e, a->dt_bias);
+    if (a->by_channel) bias = hlo_reshape(h, bias, HLO_SHAPE(a->v_heads, a->k_width));
+    x = hlo_add(h, x, hlo_spread(h, bias, x.shape, 1));
+    return a->bound == 0 ? emit_softplus(e, x) : x;
+}
+
+/* What each row of the state keeps. */
+static struct hlo_val delta_decay(struct emit *e, const struct delta_args *a, struct hlo_val x) {
+    struct hlo *h = &e->h;
+    if (a->bound == 0) return decay_of(e, a->a_log, x);
+    struct hlo_val rate = hlo_unary(h, "exponential", emit_vector(e, a->a_log));
+    x = hlo_unary(h, "logistic", hlo_mul(h, x, hlo_spread(h, rate, x.shape, 1)));
+    return hlo_unary(h, "exponential", hlo_with(h, "multiply", x, (double)a->bound));
+}
+
 void emit_delta(struct emit *e, const struct op *op) {
     const struct delta_args *a = &op->arg.delta;
     struct hlo *h = &e->h;
     int64_t times = a->v_heads / a->k_heads, seqs = e->a.at.seqs;
-    struct hlo_val dt = emit_flat(e, op->in[3]);
-    dt = emit_softplus(e, hlo_add(h, dt, hlo_spread(h, emit_vector(e, a->dt_bias), dt.shape, 1)));
+    struct hlo_val dt = delta_time(e, op);
     struct recur r = {.op = op, .turn = delta_turn, .state = a->state, .n_in = 5};
     r.state_shape = HLO_SHAPE(seqs, a->v_heads, a->k_width, a->v_width);
     r.out_shape = HLO_SHAPE(seqs, a->v_heads, a->v_width);
     r.in[0] = by_time(e, repeat_heads(e, delta_unit(e, a, emit_view(e, op->in[0]), (double)a->scale), times));
     r.in[1] = by_time(e, repeat_heads(e, delta_unit(e, a, emit_view(e, op->in[1]), 1.0), times));
     r.in[2] = by_time(e, emit_view(e, op->in[2]));
-    r.in[3] = by_time(e, decay_of(e, a->a_log, dt));
-    r.in[4] = by_time(e, hlo_unary(h, "logistic", emit_flat(e, op->in[4])));
+    r.in[3] = by_time(e, delta_decay(e, a, dt));
+    struct hlo_val beta = hlo_unary(h, "logistic", emit_flat(e, op->in[4]));
+    r.in[4] = by_time(e, a->beta_scale == 1.0f ? beta : hlo_with(h, "multiply", beta, (double)a->beta_scale));
     run_recur(e, &r);
 }
 
