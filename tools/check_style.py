@@ -13,8 +13,8 @@ import csource
 MAX_FILE_LINES = 1200
 MAX_FUNCTION_LINES = 100
 
-# Families that share their name with an algorithm, which may be named anywhere.
-ALGORITHMS = {"mamba", "mamba2", "rwkv"}
+# Families that share their name with an algorithm, or with a word that requests have; these may be named anywhere.
+ALGORITHMS = {"mamba", "mamba2", "rwkv", "deepseek"}
 
 # Files that may name families: the table of families, and that of call formats, whose names and markers hold them.
 FAMILY_HOMES = ("src/model/families.c", "src/model/family_defaults.inc", "src/text/output/formats.def")

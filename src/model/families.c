@@ -30,6 +30,9 @@ KEYS(step_keys, {"window_heads", "num_sliding_attention_heads"}, {"shared_expert
      {"routed_scaling_factor", "moe_router_scaling_factor"});
 KEYS(cohere2_moe_keys, {"intermediate_size", "prefix_dense_intermediate_size"}, {"moe_intermediate_size", "intermediate_size"},
      {"n_shared_experts", "num_shared_experts"});
+KEYS(exaone_keys, {"num_hidden_layers", "num_layers"}, {"hidden_act", "activation_function"});
+KEYS(bailing_moe_keys, {"n_shared_experts", "num_shared_experts"}, {"shared_expert_each", "moe_shared_expert_intermediate_size"},
+     {"use_expert_bias", "moe_router_enable_expert_bias"});
 KEYS(minicpm_keys, {"embedding_multiplier", "scale_emb"});
 KEYS(opt_keys, {"intermediate_size", "ffn_dim"}, {"hidden_act", "activation_function"});
 KEYS(falcon_keys, {"num_key_value_heads", "num_kv_heads"}, {"intermediate_size", "ffn_hidden_size"}, {"hidden_act", "activation"});
@@ -90,6 +93,9 @@ ROLES(step_experts, {ROLE_ROUTER, "@l.moe.gate|@f.gate.gate"}, {ROLE_ROUTER_BIAS
       {ROLE_EXPERT_UP, "@l.moe.up_proj|@f.switch_mlp.up_proj"}, {ROLE_EXPERT_DOWN, "@l.moe.down_proj|@f.switch_mlp.down_proj"},
       {ROLE_SHARED_GATE, "@l.share_expert.gate_proj|@f.share_expert.gate_proj"}, {ROLE_SHARED_UP, "@l.share_expert.up_proj|@f.share_expert.up_proj"},
       {ROLE_SHARED_DOWN, "@l.share_expert.down_proj|@f.share_expert.down_proj"});
+ROLES(exaone_roles, {ROLE_GATE, "@f.c_fc_0"}, {ROLE_UP, "@f.c_fc_1"});
+ROLES(internlm2_roles, {ROLE_EMBED, "tok_embeddings"}, {ROLE_HEAD, "output"}, {ROLE_MIX_NORM, "@l.attention_norm"}, {ROLE_QKV, "@a.wqkv"}, {ROLE_O, "@a.wo"});
+ROLES(bailing_moe_roles, {ROLE_ROUTER, "@f.gate|@f.gate.gate_proj"});
 ROLES(olmo_hybrid_norms, {ROLE_MIX_POST_NORM, "@l.post_attention_layernorm|@l.feedforward_layer_norm"});
 ROLES(kimi_linear_experts, {ROLE_ROUTER, "@l.block_sparse_moe.gate|@f.gate"},
       {ROLE_ROUTER_BIAS, "@l.block_sparse_moe.gate.e_score_correction_bias|@f.e_score_correction_bias|@f.gate.e_score_correction_bias"},
@@ -173,6 +179,7 @@ const struct family family_table[] = {
     {.type = "glm4_moe_lite", .title = "GLM 4.7 Flash", .defaults = glm4_moe_lite_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {SIGMOID_BIASED}},
 
+    {.type = "deepseek", .title = "DeepSeek MoE 16B", .defaults = llama_class, .ffn = FFN_EXPERTS},
     {.type = "deepseek_v2", .title = "DeepSeek V2, V2.5", .defaults = deepseek_v2_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .keys = never_normalized},
     {.type = "deepseek_v3", .title = "DeepSeek V3, R1; Kimi K2", .defaults = deepseek_v3_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
@@ -221,11 +228,14 @@ const struct family family_table[] = {
      .names = {.layers = "blocks", .attn = "attn", .ffn = "ffn"}, .keys = mpt_keys},
     {.type = "dbrx", .title = "DBRX", .defaults = dbrx_class, .ffn = FFN_EXPERTS, .norm = LAYER_NORM, .moe = {.is_down_transposed = true},
      .names = {.layers = "blocks", .attn = "norm_attn_norm.attn", .ffn = "ffn", .roles = dbrx_roles}, .keys = dbrx_keys},
+    {.type = "internlm2", .title = "InternLM 2, 2.5", .defaults = llama_class, .attn = {.qkv = QKV_BY_GROUP},
+     .names = {.attn = "attention", .ffn = "feed_forward", .roles = internlm2_roles}},
     {.type = "minicpm", .title = "MiniCPM 1, 2", .defaults = llama_class, .keys = minicpm_keys},
     {.type = "minicpm3", .title = "MiniCPM 3", .defaults = minicpm3_class, .pattern = "L", .keys = minicpm_keys},
     {.type = "nemotron", .title = "Nemotron 3, 4, Minitron", .defaults = nemotron_class, .ffn = FFN_PLAIN,
      .norm = {.kind = NORM_LAYER, .offset = 1}},
 
+    {.type = "exaone", .title = "EXAONE 3, 3.5, Deep", .defaults = exaone_class, .names = {.attn = "attn.attention", .roles = exaone_roles}, .keys = exaone_keys},
     {.type = "exaone4", .title = "EXAONE 4", .defaults = exaone4_class, .pattern = "SSSF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_HEAD, .nope = "F"}},
     {.type = "exaone_moe", .title = "EXAONE MoE", .defaults = exaone_moe_class, .pattern = "SSSF", .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD, .nope = "F"},
      .moe = {SIGMOID_BIASED}, .keys = exaone_moe_keys},
@@ -262,6 +272,8 @@ const struct family family_table[] = {
     {.type = "bailing_hybrid", .title = "Ling 3", .defaults = bailing_hybrid_class, .pattern = "DDDDDL", .ffn = FFN_EXPERTS,
      .attn = {.rope = ROPE_PAIR, .gate = ATTN_GATE_HEAD}, .moe = {SIGMOID_BIASED}, .recur = {.decays_by_channel = true},
      .names = {.attn = "attention", .mixer = "attention"}, .keys = bailing_hybrid_keys},
+    {.type = "bailing_moe", .title = "Ling and Ring 1, 2", .defaults = bailing_moe_class, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_HEAD, .qk_switch = "use_qk_norm"},
+     .moe = {.norm_eps = 1e-20f, .bias = true, .group_top2 = true}, .names = {.attn = "attention", .roles = bailing_moe_roles}, .keys = bailing_moe_keys},
     {.type = "mamba", .title = "Mamba", .defaults = mamba_class, .pattern = "N", .keys = mamba_keys, .flags = FAM_ONE_HALF},
     {.type = "falcon_mamba", .title = "Falcon Mamba", .defaults = mamba_class, .pattern = "N", .recur = {.bare_norms = true}, .keys = mamba_keys,
      .flags = FAM_ONE_HALF},
@@ -305,14 +317,17 @@ const int32_t family_count = (int32_t)(sizeof family_table / sizeof *family_tabl
 /* Other names of a family. Some have defaults of their own; some mean it only in files of one architecture. Then models with a tower for
  * images or sound around a text model, whose own type the file may leave out. */
 const struct alias family_aliases[] = {
+    {.type = "bailing_moe_v2", .family = "bailing_moe"},
     {.type = "gemma4_unified_text", .family = "gemma4_text", .defaults = gemma4_unified_text_class},
     {.type = "glm4v_moe_text", .family = "glm4_moe", .defaults = glm4v_moe_text_class},
     {.type = "glm4v_text", .family = "glm4", .defaults = glm4v_text_class},
     {.type = "hunyuan", .family = "hunyuan_v1_moe"},
+    {.type = "internlm3", .family = "llama"},
     {.type = "iquestcoder", .family = "llama"},
     {.type = "joyai_llm_flash", .family = "deepseek_v3"},
     {.type = "kimi_k2", .family = "deepseek_v3"},
     {.type = "minimax", .family = "minimax_m2", .architecture = "MiniMaxM2ForCausalLM"},
+    {.type = "mimo", .family = "qwen2"},
     {.type = "ministral", .family = "mistral"},
     {.type = "paddleocr_vl_text", .family = "llama", .defaults = ernie4_5_class},
     {.type = "qwen2_5_vl_text", .family = "qwen2", .defaults = qwen2_vl_text_class},

@@ -58,7 +58,8 @@ static int resolve_route(struct resolver *r, struct moe_spec *m, struct err *err
     if (route->k < 1 || route->k > m->n_experts)
         return err_set(err, ERR_EFORMAT, "%s: %s is %d of %d experts", c->file->name, cfg_key(c, key), route->k, m->n_experts);
     route->normalize = row->normalize || cfg_bool(c, "norm_topk_prob", false);
-    if (str_is(cfg_str(c, "expert_selection_fn", (struct str){0}), "sigmoid")) route->score = ROUTE_SIGMOID;
+    static const char *const scores[] = {"expert_selection_fn", "score_function"};
+    if (str_is(cfg_str(c, cfg_first(c, scores, 2), (struct str){0}), "sigmoid")) route->score = ROUTE_SIGMOID;
     TRY(cfg_num(c, "routed_scaling_factor", 1.0, &route->scale, err));
     if (row->score == ROUTE_SPARSEMIXER) TRY(cfg_num(c, "router_jitter_noise", 0.01, &route->jitter, err));
     return resolve_groups(c, m, route, err);
@@ -88,7 +89,9 @@ int resolve_experts(struct resolver *r, struct err *err) {
     TRY(cfg_int(c, "moe_latent_size", 1, 1 << 20, 0, &m->latent, err));
     if (m->inner == 0) return err_set(err, ERR_EFORMAT, "%s: %s is missing", c->file->name, cfg_key(c, "moe_intermediate_size"));
     TRY(cfg_int_at(c, "n_shared_experts", 0, 0, 1024, r->family->moe.n_shared, &n_shared, err));
-    TRY(cfg_int(c, "shared_expert_intermediate_size", 0, 1 << 24, (int64_t)n_shared * m->inner, &m->shared_inner, err));
+    int32_t each;
+    TRY(cfg_int(c, "shared_expert_each", 1, 1 << 24, m->inner, &each, err));
+    TRY(cfg_int(c, "shared_expert_intermediate_size", 0, 1 << 24, (int64_t)n_shared * each, &m->shared_inner, err));
     m->sum_scale = str_is(cfg_str(c, "shared_expert_combination_strategy", (struct str){0}), "average") ? 0.5f : 1.0f;
     return resolve_route(r, m, err);
 }

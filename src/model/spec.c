@@ -85,6 +85,8 @@ static int resolve_depth(const struct cfg *c, int32_t *out, struct err *err) {
 /* A switch; or, in newer files, where: "all", or only between the parts of an image ("vision"). */
 static int check_attention(const struct cfg *c, struct err *err) {
     const char *key = "use_bidirectional_attention";
+    if (cfg_bool(c, "norm_head", false))
+        return err_set(err, ERR_EUNSUPPORTED, "%s: norm_head is set: a head of normed rows is not supported", c->file->name);
     if (cfg_bool(c, "use_cla", false))
         return err_set(err, ERR_EUNSUPPORTED, "%s: use_cla is set: its layers share keys across layers, which is not supported",
                        c->file->name);
