@@ -20,15 +20,22 @@ static __device__ __forceinline__ float slope_bias(const k_attn &a, float slope,
     return a.slopes_in_bf16 ? a.scale * __bfloat162float(__float2bfloat16_rn(slope * (float)p)) : slope * (float)(p - last);
 }
 
-// Scores of the positions p, p + WARPS, ...: AT_ONCE of them, so that their loads and sums overlap. -INFINITY beyond the end.
+// What a row looks at: n positions from `first` on, or those that were picked.
+struct seen {
+    const int32_t *picks; // NULL: all
+    int first, n, pos;    // pos: the row's own
+    __device__ __forceinline__ int at(int i) const { return picks ? picks[i] : first + i; }
+};
+
+// Scores of the positions of number p, p + WARPS, ...: AT_ONCE of them, so that their loads and sums overlap. -INFINITY beyond the end.
 template <typename T, int N>
-static __device__ __forceinline__ void scores_of(const k_attn &a, const float q[N], const int32_t *table, int kv_head, int p, int last, float scale, float slope, float out[AT_ONCE]) {
+static __device__ __forceinline__ void scores_of(const k_attn &a, const float q[N], const int32_t *table, int kv_head, int p, const seen &v, float scale, float slope, float out[AT_ONCE]) {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int j = 0; j < AT_ONCE; j++) {
-        int at = p + j * WARPS;
         float dot = 0;
-        if (at <= last) {
+        if (p + j * WARPS < v.n) {
+            int at = v.at(p + j * WARPS);
             int64_t base = (((int64_t)table[at / K_BLOCK] * a.c.heads + kv_head) * K_BLOCK + at % K_BLOCK) * a.c.k_width;
 #pragma unroll
             for (int i = 0; i < N; i++)
@@ -40,13 +47,13 @@ static __device__ __forceinline__ void scores_of(const k_attn &a, const float q[
     for (int j = 0; j < AT_ONCE; j++) {
         float s = warp_sum(out[j]) * scale;
         if (a.softcap > 0) s = a.softcap * tanhf(s / a.softcap);
-        if (a.slopes) s += slope_bias(a, slope, p + j * WARPS, last);
-        out[j] = p + j * WARPS <= last ? s : -INFINITY;
+        if (a.slopes && p + j * WARPS < v.n) s += slope_bias(a, slope, v.at(p + j * WARPS), v.pos);
+        out[j] = p + j * WARPS < v.n ? s : -INFINITY;
     }
 }
 
 template <typename T, int N>
-static __device__ __forceinline__ void take(const k_attn &a, running<N> &run, const int32_t *table, int kv_head, int p, int last, const float s[AT_ONCE]) {
+static __device__ __forceinline__ void take(const k_attn &a, running<N> &run, const int32_t *table, int kv_head, int p, const seen &v, const float s[AT_ONCE]) {
     int lane = threadIdx.x % 32;
     float max = run.max;
 #pragma unroll
@@ -60,8 +67,8 @@ static __device__ __forceinline__ void take(const k_attn &a, running<N> &run, co
     int stride = a.c.v ? a.c.v_width : a.c.k_width;
 #pragma unroll
     for (int j = 0; j < AT_ONCE; j++) {
-        int at = p + j * WARPS;
-        if (at > last) break;
+        if (p + j * WARPS >= v.n) break;
+        int at = v.at(p + j * WARPS);
         float w = expf(s[j] - max);
         run.sum += w;
         int64_t base = (((int64_t)table[at / K_BLOCK] * a.c.heads + kv_head) * K_BLOCK + at % K_BLOCK) * stride;
@@ -94,15 +101,17 @@ template <typename T, int N> static __device__ __forceinline__ void attend(const
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.x;
     int64_t r = a.first_row + blockIdx.y;
     int pos = a.pos[r], kv_head = head / a.group, first = first_visible(a.window, a.chunk, pos);
+    seen v = {a.picks ? a.picks + r * a.picks_stride : 0, first, pos - first + 1, pos};
+    if (a.picks && v.n > a.n_picks) v.n = a.n_picks;
     const int32_t *table = a.c.table + (int64_t)a.seq_of[r] * a.c.table_stride;
     float q[N], scale = query_scale(a, pos), slope = a.slopes ? a.slopes[head] : 0.0f;
     running<N> run = {-INFINITY, 0, {0}};
 #pragma unroll
     for (int i = 0; i < N; i++) q[i] = i * 32 + lane < a.c.k_width ? view_load(a.q, r, head, i * 32 + lane) : 0.0f;
-    for (int p = first + warp; p <= pos; p += WARPS * AT_ONCE) {
+    for (int p = warp; p < v.n; p += WARPS * AT_ONCE) {
         float s[AT_ONCE];
-        scores_of<T, N>(a, q, table, kv_head, p, pos, scale, slope, s);
-        take<T, N>(a, run, table, kv_head, p, pos, s);
+        scores_of<T, N>(a, q, table, kv_head, p, v, scale, slope, s);
+        take<T, N>(a, run, table, kv_head, p, v, s);
     }
     if (run.max == -INFINITY) run.max = -3.0e38f; // a warp without keys: its weights become zeros, not NaN
     combine<N>(a, run, r, head, smem);
@@ -121,3 +130,78 @@ ATTN_REF(bf16, bf16, 64)
 ATTN_REF(bf16, bf16, 128)
 ATTN_REF(bf16, bf16, 256)
 ATTN_REF(bf16, bf16, 576)
+
+// ---- picking positions: a block per row keeps the best `keys` so far and sorts the next as many in behind them ----
+
+// A number that sorts like (score, then the earlier position); no number counts as the smallest score.
+static __device__ __forceinline__ uint64_t pick_key(float score, int p) {
+    uint32_t bits = score == score ? __float_as_uint(score == 0 ? 0.0f : score) : 0xff800000u;
+    bits = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    return (uint64_t)bits << 32 | (0xffffffffu - (uint32_t)p);
+}
+
+// n, a power of two, the largest first.
+static __device__ __forceinline__ void sort_down(uint64_t *x, int n) {
+    for (int size = 2; size <= n; size *= 2)
+        for (int step = size / 2; step > 0; step /= 2) {
+            __syncthreads();
+            for (int i = threadIdx.x; i < n / 2; i += blockDim.x) {
+                int low = 2 * step * (i / step) + i % step, high = low + step;
+                uint64_t a = x[low], b = x[high];
+                if ((a < b) == ((low & size) == 0)) x[low] = b, x[high] = a;
+            }
+        }
+    __syncthreads();
+}
+
+// One position's score, by a warp.
+template <typename T> static __device__ __forceinline__ float pick_score(const k_pick &a, const float *q, const float *w, int64_t base) {
+    int lane = threadIdx.x % 32, n = a.c.k_width;
+    float key[8], sum = 0; // widths up to 256
+#pragma unroll
+    for (int i = 0; i < 8; i++) key[i] = i * 32 + lane < n ? cached<T>(a.c.k, base + i * 32 + lane) : 0.0f;
+    for (int h = 0; h < a.q.heads; h++) {
+        float dot = 0;
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (i * 32 + lane < n) dot = fmaf(q[h * n + i * 32 + lane], key[i], dot);
+        sum += w[h] * fmaxf(warp_sum(dot), 0.0f);
+    }
+    return sum;
+}
+
+template <typename T> static __device__ __forceinline__ void pick(const k_pick &a, uint64_t *best) {
+    float *q = (float *)(best + 2 * a.keys), *w = q + a.q.heads * a.q.width;
+    int64_t r = blockIdx.y;
+    int n = a.pos[r] + 1, warp = threadIdx.x / 32;
+    int32_t *out = a.y + r * a.y_stride;
+    const int32_t *table = a.c.table + (int64_t)a.seq_of[r] * a.c.table_stride;
+    if (n <= a.k) {
+        for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = i;
+        return;
+    }
+    for (int i = threadIdx.x; i < a.q.heads * a.q.width; i += blockDim.x) q[i] = view_load(a.q, r, i / a.q.width, i % a.q.width);
+    for (int i = threadIdx.x; i < a.q.heads; i += blockDim.x) w[i] = view_load(a.w, r, 0, i);
+    for (int i = threadIdx.x; i < a.keys; i += blockDim.x) best[i] = 0;
+    __syncthreads();
+    for (int from = 0; from < n; from += a.keys) {
+        for (int i = warp; i < a.keys; i += WARPS) {
+            int p = from + i;
+            uint64_t key = 0;
+            if (p < n) key = pick_key(pick_score<T>(a, q, w, ((int64_t)table[p / K_BLOCK] * a.c.heads * K_BLOCK + p % K_BLOCK) * a.c.k_width), p);
+            if (threadIdx.x % 32 == 0) best[a.keys + i] = key;
+        }
+        sort_down(best, 2 * a.keys);
+    }
+    for (int i = threadIdx.x; i < a.k; i += blockDim.x) out[i] = (int32_t)(0xffffffffu - (uint32_t)best[i]);
+}
+
+// Grid (1, rows), shared memory 2 * keys * 8 + heads * (width + 1) * 4 bytes.
+extern "C" __global__ void __launch_bounds__(WARPS * 32) pick_f32(KARGS(k_pick) a) {
+    DYNAMIC_SHARED(uint64_t, best);
+    pick<float>(a, best);
+}
+extern "C" __global__ void __launch_bounds__(WARPS * 32) pick_bf16(KARGS(k_pick) a) {
+    DYNAMIC_SHARED(uint64_t, best);
+    pick<bf16>(a, best);
+}

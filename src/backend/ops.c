@@ -231,8 +231,20 @@ void op_kv_write(struct oplist *l, struct tensor k, struct tensor v, struct kv_r
     if (op) op->arg.kv = (struct kv_args){kv};
 }
 
+struct tensor op_pick(struct oplist *l, struct tensor q, struct tensor weights, const struct pick_args *a) {
+    FITS("weights of a choice of positions", weights.width, q.heads);
+    struct op *op = append(l, OP_PICK, 2, (struct tensor[]){q, weights});
+    if (!op) return (struct tensor){0};
+    op->arg.pick = *a;
+    return output(l, op, DT_I32, (struct shape){q.rows, 1, a->k});
+}
+
 struct tensor op_attn(struct oplist *l, struct tensor q, const struct attn_args *a) {
-    struct op *op = append(l, OP_ATTN, 1, &q);
+    return op_attn_picked(l, q, (struct tensor){0}, a);
+}
+
+struct tensor op_attn_picked(struct oplist *l, struct tensor q, struct tensor picks, const struct attn_args *a) {
+    struct op *op = append(l, OP_ATTN, tensor_is(picks) ? 2 : 1, (struct tensor[]){q, picks});
     if (!op) return (struct tensor){0};
     op->arg.attn = *a;
     return output(l, op, DT_F32, (struct shape){q.rows, q.heads, a->v_width});

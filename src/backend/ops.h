@@ -129,6 +129,13 @@ struct attn_args {
     int32_t pos_scale_first;
 };
 
+/* A position's score is the sum over heads of weight * max(0, q . key); the k best of those at or before the row's are kept, of equal ones the
+ * first. */
+struct pick_args {
+    struct kv_ref kv; /* keys, one head */
+    int32_t k;
+};
+
 enum route_score { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SOFTMAX_AFTER /* top-k first, softmax over the chosen */, ROUTE_SPARSEMIXER };
 
 struct route_args {
@@ -223,6 +230,7 @@ struct op {
         struct vec_args vec;
         struct rope_args rope;
         struct kv_args kv;
+        struct pick_args pick;
         struct attn_args attn;
         struct route_args route;
         struct experts_args experts;
@@ -274,7 +282,10 @@ struct tensor op_glu(struct oplist *l, struct tensor a, struct tensor b, const s
 struct tensor op_mulvec(struct oplist *l, struct tensor x, const struct vec_args *a);
 struct tensor op_rope(struct oplist *l, struct tensor x, const struct rope_args *a);
 void op_kv_write(struct oplist *l, struct tensor k, struct tensor v /* none where the class keeps no values */, struct kv_ref kv);
+/* q [rows, heads, width], weights [rows, 1, heads]; the result is opaque, [rows, 1, k] of DT_I32 for op_attn_picked alone. */
+struct tensor op_pick(struct oplist *l, struct tensor q, struct tensor weights, const struct pick_args *a);
 struct tensor op_attn(struct oplist *l, struct tensor q, const struct attn_args *a);
+struct tensor op_attn_picked(struct oplist *l, struct tensor q, struct tensor picks, const struct attn_args *a);
 void op_route(struct oplist *l, struct tensor logits, const struct route_args *a, struct tensor *out_ids, struct tensor *out_weights);
 struct tensor op_experts(struct oplist *l, struct tensor x, struct tensor ids, struct tensor weights, const struct experts_args *a);
 /* x [rows, 1, channels]. */

@@ -184,6 +184,10 @@ const struct family family_table[] = {
      .keys = never_normalized},
     {.type = "deepseek_v3", .title = "DeepSeek V3, R1; Kimi K2", .defaults = deepseek_v3_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {SIGMOID_BIASED}},
+    {.type = "deepseek_v32", .title = "DeepSeek V3.2", .defaults = deepseek_v32_class, .pattern = "L", .ffn = FFN_EXPERTS,
+     .attn = {.rope = ROPE_PAIR, .index_rope = ROPE_HALF}, .moe = {SIGMOID_BIASED}},
+    {.type = "glm_moe_dsa", .title = "GLM 5", .defaults = glm_moe_dsa_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
+     .moe = {SIGMOID_BIASED}},
     {.type = "mistral4", .title = "Mistral 4", .defaults = mistral4_class, .pattern = "L", .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {.norm_eps = 1e-20f, .group_top2 = true}, .keys = ministral3_keys},
     {.type = "afmoe", .title = "Trinity (AFMoE)", .defaults = afmoe_class, .pattern = "SSSF", .wiring = WIRE_PRE_POST, .ffn = FFN_EXPERTS,
@@ -369,7 +373,6 @@ const int32_t family_n_aliases = (int32_t)(sizeof family_aliases / sizeof *famil
 
 const struct refusal family_refusals[] = {
     {"bert", "it is an encoder, and does not write text"},
-    {"deepseek_v32", "its attention chooses the positions that it looks at by an index of its own"},
     {"mllama", "its layers look at an image through cross-attention"},
     {"rwkv7", "its time mixing is a recurrence that no op computes yet"},
     {"t5", "it is an encoder and a decoder, with relative positions"},

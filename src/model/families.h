@@ -40,8 +40,9 @@ enum attn_gate {
 };
 
 struct attn_row {
-    enum rope_kind rope; /* 0: ROPE_HALF */
-    bool local_rope;     /* sliding layers have a plain table: no scaling, theta from rope_local_base_freq */
+    enum rope_kind rope;       /* 0: ROPE_HALF */
+    enum rope_kind index_rope; /* of the index that chooses positions; 0: the heads' */
+    bool local_rope;           /* sliding layers have a plain table: no scaling, theta from rope_local_base_freq */
     enum window_rule windows;
     bool chunks_have_rope; /* layers with rope are chunked ones, others full ones, unless layer_types says otherwise */
     bool begins_full;      /* the first layer is a full one unless config.json says otherwise */

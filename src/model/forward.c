@@ -88,7 +88,8 @@ static struct tensor hidden(const struct pass *p, struct tensor x) {
 struct tensor forward_hidden(const struct model *m, struct oplist *l) {
     const struct spec *s = &m->spec;
     const struct stream *stream = s->family->stream;
-    struct pass p = {.l = l, .m = m};
+    struct tensor picks = {0};
+    struct pass p = {.l = l, .m = m, .picks = &picks};
     struct tensor x = embed(&p);
     for (int32_t i = 0; i < s->n_layers; i++) {
         l->layer = i;

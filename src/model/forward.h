@@ -16,6 +16,7 @@ struct pass {
     const struct layer_spec *layer;
     const struct bound *w; /* the layer's weights, by role */
     struct tensor extra;   /* a stream's own second input to the layers */
+    struct tensor *picks;  /* the positions that the last index chose */
 };
 
 /* A family that changes the residual stream itself. Every function may be NULL: the usual thing is done then. */

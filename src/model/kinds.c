@@ -16,7 +16,8 @@ static char letter_among(const char *pattern, const char *letters, bool among, c
 /* A name of layer_types as a letter: what the name leaves open, the family's pattern says. */
 static int letter_of(const struct resolver *r, struct str type, char *out, struct err *err) {
     const char *pattern = pattern_of(r);
-    if (str_is(type, "full_attention") || str_is(type, "attention")) *out = letter_among(pattern, "FLH", true, 'F');
+    if (str_is(type, "full_attention") || str_is(type, "attention") || str_is(type, "indexed_attention"))
+        *out = letter_among(pattern, "FLH", true, 'F');
     else if (str_is(type, "sliding_attention")) *out = 'S';
     else if (str_is(type, "chunked_attention")) *out = 'C';
     else if (str_is(type, "linear_attention") || (r->family->recur.layer_type && str_is(type, r->family->recur.layer_type)))

@@ -9,6 +9,33 @@
 #include "model/mixer.h"
 #include "tensor/quant.h"
 
+/* Whether a layer looks at what an earlier one chose: a list of words, a word of letters, or a period. */
+static bool borrows_picks(const struct cfg *c, int32_t layer) {
+    struct str letters = json_val_str(cfg_get(c, "index_topk_pattern"));
+    yyjson_val *types = cfg_get(c, "indexer_types");
+    int64_t period = 1, first = 2;
+    if (yyjson_is_arr(types)) return str_is(json_val_str(yyjson_arr_get(types, (size_t)layer)), "shared");
+    if (letters.p) return (size_t)layer < letters.n && letters.p[layer] == 'S';
+    json_val_int(cfg_get(c, "index_topk_freq"), &period);
+    json_val_int(cfg_get(c, "index_skip_topk_offset"), &first);
+    return period > 1 && layer >= first && (layer - first + 1) % period != 0;
+}
+
+static int resolve_index(struct resolver *r, int32_t layer, struct err *err) {
+    struct layer_spec *l = &r->spec->layers[layer];
+    struct latent_spec *t = &r->spec->latent;
+    const struct cfg *c = &r->cfg;
+    TRY(cfg_int(c, "index_topk", 1, 1 << 20, 0, &t->index_k, err));
+    if (t->index_k == 0) return ERR_OK;
+    TRY(cfg_need(c, "index_n_heads", 1, 65536, &t->index_heads, err));
+    TRY(cfg_need(c, "index_head_dim", t->rope, 4096, &t->index_width, err));
+    l->borrows_picks = borrows_picks(c, layer);
+    if (t->q_rank == 0) return err_set(err, ERR_EUNSUPPORTED, "%s: index_topk without q_lora_rank is not supported", c->file->name);
+    if (l->borrows_picks && layer == 0) return err_set(err, ERR_EFORMAT, "%s: the first layer has no index to share", c->file->name);
+    return l->borrows_picks ? ERR_OK
+                            : resolve_kv(r, &(struct kv_class){.heads = 1, .k_width = t->index_width, .wide = 1}, &l->index_kv, err);
+}
+
 static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     struct layer_spec *l = &r->spec->layers[layer];
     struct latent_spec *t = &r->spec->latent;
@@ -33,6 +60,7 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     a->scale = rope->score_scale / (float)sqrt((double)(t->nope + t->rope));
     a->pos_scale_beta = rope->pos_scale_beta;
     a->pos_scale_len = rope->pos_scale_len;
+    TRY(resolve_index(r, layer, err));
     return resolve_kv(r, &(struct kv_class){.heads = 1, .k_width = a->k_width}, &l->kv, err);
 }
 
@@ -76,6 +104,15 @@ static int bind_absorbed(struct loader *l, int32_t layer, struct err *err) {
     return loader_assemble(l, &a, err);
 }
 
+static int bind_index(struct loader *l, int32_t layer, struct err *err) {
+    const struct latent_spec *t = &l->spec->latent;
+    if (t->index_k == 0 || l->spec->layers[layer].borrows_picks) return ERR_OK;
+    TRY(loader_matrix(l, ROLE_INDEX_Q, layer, (int64_t)t->index_heads * t->index_width, t->q_rank, err));
+    TRY(loader_matrix(l, ROLE_INDEX_K, layer, t->index_width, l->spec->hidden, err));
+    TRY(loader_vector(l, ROLE_INDEX_K_NORM, layer, t->index_width, true, err));
+    return loader_matrix(l, ROLE_INDEX_WEIGHTS, layer, t->index_heads, l->spec->hidden, err);
+}
+
 static int bind(struct loader *l, int32_t layer, struct err *err) {
     const struct latent_spec *t = &l->spec->latent;
     int64_t hidden = l->spec->hidden, heads = l->spec->layers[layer].attn.heads, q = heads * (t->nope + t->rope);
@@ -91,6 +128,7 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     }
     TRY(loader_vector(l, ROLE_KV_A_NORM, layer, t->kv_rank, true, err));
     TRY(bind_absorbed(l, layer, err));
+    TRY(bind_index(l, layer, err));
     if (l->spec->family->attn.gate == ATTN_GATE_HEAD) TRY(loader_matrix(l, ROLE_ATTN_GATE, layer, heads, hidden, err));
     return loader_matrix(l, ROLE_O, layer, hidden, heads * t->v_width, err);
 }
@@ -99,6 +137,29 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
 
 static struct tensor norm(const struct pass *p, struct tensor x, enum role role) {
     return op_norm(p->l, x, &(struct norm_args){.weight = p->w[role].w, .kind = NORM_RMS, .eps = p->m->spec.latent.norm_eps});
+}
+
+/* The first part of an index's head is turned like the positions' keys. */
+static struct tensor index_rope(const struct pass *p, struct tensor x) {
+    const struct rope_spec *r = &p->m->spec.ropes[p->layer->attn.rope];
+    enum rope_kind own = p->m->spec.family->attn.index_rope;
+    return op_rope(
+        p->l, x,
+        &(struct rope_args){
+            .inv_freq = r->bound, .kind = own ? own : r->kind, .n_rotated = r->n_rotated, .magnitude = r->magnitude, .table = r->table});
+}
+
+/* The positions that the rows look at, by queries from their latent and keys of the index's own. Wide: a choice magnifies rounding. */
+static void pick(const struct pass *p, struct tensor x, struct tensor q_latent) {
+    const struct latent_spec *t = &p->m->spec.latent;
+    const struct bound *norm = &p->w[ROLE_INDEX_K_NORM];
+    if (t->index_k == 0 || p->layer->borrows_picks) return;
+    struct tensor k = op_norm(p->l, pass_linear_wide(p, x, ROLE_INDEX_K),
+                              &(struct norm_args){.weight = norm->w, .bias = norm->bias, .kind = NORM_LAYER, .eps = 1e-6f});
+    op_kv_write(p->l, index_rope(p, k), (struct tensor){0}, p->layer->index_kv);
+    struct tensor q = index_rope(p, tensor_split_heads(pass_linear_wide(p, q_latent, ROLE_INDEX_Q), t->index_heads));
+    struct tensor weights = pass_linear_wide(p, x, ROLE_INDEX_WEIGHTS);
+    *p->picks = op_pick(p->l, q, weights, &(struct pick_args){.kv = p->layer->index_kv, .k = t->index_k});
 }
 
 /* Queries [rows, heads, nope + rope] and the compressed position [rows, 1, rank + rope]. */
@@ -110,7 +171,11 @@ static void project(const struct pass *p, struct tensor x, struct tensor *q, str
     bool stacked = both.width > q_width; /* the formats agreed */
     *q = tensor_slice(both, 0, q_width);
     *kv = stacked ? tensor_slice(both, q_width, t->kv_rank + t->rope) : pass_linear(p, x, ROLE_KV_A);
-    if (t->q_rank) *q = pass_linear(p, norm(p, *q, ROLE_Q_A_NORM), ROLE_Q_B);
+    if (t->q_rank) {
+        struct tensor latent = norm(p, *q, ROLE_Q_A_NORM);
+        pick(p, x, latent);
+        *q = pass_linear(p, latent, ROLE_Q_B);
+    }
     *q = tensor_split_heads(*q, p->layer->attn.heads);
 }
 
@@ -123,12 +188,12 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     struct tensor absorbed = op_head_linear(p->l, tensor_slice(q, 0, t->nope), &(struct linear_args){.weight = p->w[ROLE_K_ABSORBED].w});
     q = op_concat(p->l, absorbed, pass_rope(p, tensor_slice(q, t->nope, t->rope)));
     const struct attn_spec *a = &p->layer->attn;
-    struct tensor mixed = op_attn(p->l, q,
-                                  &(struct attn_args){.kv = p->layer->kv,
-                                                      .scale = a->scale,
-                                                      .v_width = t->kv_rank,
-                                                      .pos_scale_beta = a->pos_scale_beta,
-                                                      .pos_scale_len = a->pos_scale_len});
+    struct attn_args attn = {.kv = p->layer->kv,
+                             .scale = a->scale,
+                             .v_width = t->kv_rank,
+                             .pos_scale_beta = a->pos_scale_beta,
+                             .pos_scale_len = a->pos_scale_len};
+    struct tensor mixed = op_attn_picked(p->l, q, t->index_k ? *p->picks : (struct tensor){0}, &attn);
     mixed = op_head_linear(p->l, mixed, &(struct linear_args){.weight = p->w[ROLE_V_ABSORBED].w});
     if (p->w[ROLE_ATTN_GATE].w) {
         struct tensor gate = op_act(p->l, pass_linear(p, x, ROLE_ATTN_GATE), &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f});

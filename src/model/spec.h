@@ -71,6 +71,7 @@ struct latent_spec {
     int32_t q_rank;                       /* 0: queries are projected directly */
     int32_t kv_rank, nope, rope, v_width; /* widths */
     float norm_eps;
+    int32_t index_heads, index_width, index_k; /* attention sees so many positions, which an index of its own chooses; 0: it sees all */
 };
 
 /* A second, narrow embedding of every token, one slice per layer; and experts beside the dense feed-forward. */
@@ -92,6 +93,8 @@ struct layer_spec {
     enum ffn_kind ffn;
     struct attn_spec attn;
     struct kv_ref kv;
+    struct kv_ref index_kv;    /* keys of the index */
+    bool borrows_picks;        /* an earlier layer chose the positions that are seen here */
     bool borrows_kv;           /* an earlier layer wrote the keys and values that are read here */
     int32_t inner;             /* width of the feed-forward */
     float limit, expert_limit; /* of the gated feed-forward, dense or shared, and of experts (ACT_LIMITED_SWIGLU); 0: none */

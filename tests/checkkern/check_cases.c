@@ -95,13 +95,13 @@ static struct tensor build_argmax(struct check *c, struct oplist *l, const struc
 
 /* ---- attention ----------------------------------------------------------------------------------------------------- */
 
-/* p: q heads, kv heads, k width, v width (0: inside k), window, chunk, sinks, fused (1: norms and rope before it). */
+/* p: q heads, kv heads, k width, v width (0: inside k), window, chunk, sinks, fused (1: norms and rope before it; below 0: so many positions are picked). */
 static struct tensor build_attn(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t heads = w->p[0], kv_heads = w->p[1], k_width = w->p[2], v_width = w->p[3];
     struct tensor q = tensor_split_heads(check_input(c, l, heads * k_width, 1), heads),
                   k = tensor_split_heads(check_input(c, l, kv_heads * k_width, 2), kv_heads), v = {0};
     if (v_width) v = tensor_split_heads(check_input(c, l, kv_heads * v_width, 3), kv_heads);
-    if (w->p[7]) {
+    if (w->p[7] > 0) {
         struct norm_args a = {.kind = NORM_RMS, .eps = 1e-5f};
         a.weight = check_vector(c, k_width, 4, 0.5f, 1);
         q = op_norm(l, q, &a);
@@ -123,7 +123,10 @@ static struct tensor build_attn(struct check *c, struct oplist *l, const struct 
     if (w->p[6]) a.sinks = check_vector(c, heads, 7, 2, 0);
     if (w->f[2] > 0) a.pos_scale_beta = w->f[2], a.pos_scale_len = 4;
     if (w->f[3] != 0) a.slopes = check_vector(c, heads, 9, fabsf(w->f[3]), 0), a.slopes_in_bf16 = w->f[3] < 0;
-    return op_attn(l, q, &a);
+    if (w->p[7] >= 0) return op_attn(l, q, &a);
+    op_kv_write(l, check_input(c, l, k_width, 10), v, (struct kv_ref){0, 0});
+    struct tensor index = tensor_split_heads(check_input(c, l, 3 * k_width, 11), 3);
+    return op_attn_picked(l, q, op_pick(l, index, check_input(c, l, 3, 12), &(struct pick_args){.kv = {0, 0}, .k = -w->p[7]}), &a);
 }
 
 /* ---- experts ------------------------------------------------------------------------------------------------------- */
@@ -486,14 +489,14 @@ static void add_attention(struct maker *m) {
         {2, 2, 32, 32, 0, 0, 0, 0},   {4, 1, 64, 64, 0, 0, 0, 1},    {4, 2, 64, 64, 40, 0, 1, 0},  {6, 2, 80, 80, 0, 0, 0, 0},
         {4, 4, 96, 96, 0, 32, 0, 0},  {8, 2, 128, 128, 0, 0, 0, 2},  {8, 1, 128, 128, 0, 0, 1, 1}, {3, 1, 128, 128, 70, 0, 0, 0},
         {4, 2, 256, 256, 0, 0, 0, 0}, {5, 1, 256, 256, 0, 48, 1, 1}, {2, 1, 192, 128, 0, 0, 0, 0}, {4, 1, 576, 0, 0, 0, 0, 0},
-        {4, 1, 64, 64, 0, 0, 0, 1},   {4, 2, 128, 128, 0, 0, 0, 0},
+        {4, 1, 64, 64, 0, 0, 0, 1},   {4, 2, 128, 128, 0, 0, 0, 0},  {4, 1, 80, 0, 0, 0, 0, -5},   {2, 1, 128, 0, 0, 0, 0, -20},
     };
-    static const float slopes[] = {[12] = 0.5f, [13] = -0.25f}; /* below 0: in bf16 */
+    static const float slopes[] = {[12] = 0.5f, [13] = -0.25f, [15] = 0}; /* below 0: in bf16 */
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         CASE(.build = build_attn, .f = {0.125f, i % 3 == 2 ? 5.0f : 0, i == 7 ? 0.1f : 0, i < 12 ? 0 : slopes[i]}, .slack = 1);
         memcpy(k.p, shapes[i], sizeof k.p);
-        NAME("attn %d/%d heads of %d/%d%s%s%s%s", k.p[0], k.p[1], k.p[2], k.p[3], k.p[4] ? ", window" : "", k.p[5] ? ", chunks" : "",
-             k.p[6] ? ", sinks" : "", k.f[3] != 0 ? ", slopes" : "");
+        NAME("attn %d/%d heads of %d/%d%s%s%s%s%s", k.p[0], k.p[1], k.p[2], k.p[3], k.p[4] ? ", window" : "", k.p[5] ? ", chunks" : "",
+             k.p[6] ? ", sinks" : "", k.f[3] != 0 ? ", slopes" : "", k.p[7] < 0 ? ", picked" : "");
         add_stateful(m, k);
         if (m->quick && i != 1) continue;
         /* long enough for several splits and buckets */

@@ -40,6 +40,7 @@ static void put_moe(struct sb *out, const struct moe_spec *x) {
 static void put_mixers(struct sb *out, const struct spec *x) {
     sb_puts(out, " | latent:");
     INT(latent.q_rank), INT(latent.kv_rank), INT(latent.nope), INT(latent.rope), INT(latent.v_width), NUM(latent.norm_eps);
+    INT(latent.index_heads), INT(latent.index_width), INT(latent.index_k);
     sb_puts(out, " | streams:");
     INT(per_layer.width), INT(per_layer.vocab), INT(per_layer.has_experts);
     INT(streams.n), INT(streams.active), INT(streams.laurel_rank), INT(streams.scale);
@@ -64,7 +65,7 @@ static void put_rope(struct sb *out, const struct rope_spec *x) {
 static void put_layer(struct sb *out, const struct layer_spec *x) {
     sb_fmt(out, " | %c", x->kind);
     INT(mixer), INT(ffn), INT(kv.kv_class), INT(kv.index), INT(borrows_kv), INT(inner), INT(is_cut), NUM(cut), NUM(limit),
-        NUM(expert_limit), INT(state), INT(wiring);
+        NUM(expert_limit), INT(state), INT(wiring), INT(borrows_picks);
     INT(attn.heads), INT(attn.kv_heads), INT(attn.k_width), INT(attn.v_width), INT(attn.window), INT(attn.chunk), INT(attn.qk_norm);
     INT(attn.v_is_k), INT(attn.rope), INT(attn.pos_scale_len), INT(attn.pos_scale_first);
     NUM(attn.scale), NUM(attn.softcap), NUM(attn.pos_scale_beta), NUM(attn.clip), NUM(attn.v_scale), INT(attn.has_slopes);

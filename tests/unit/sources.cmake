@@ -19,6 +19,7 @@ set(UNIT_SUITES
   line_edit
   ops_elem
   ops_moe
+  ops_pick
   ops_recur
   os
   output

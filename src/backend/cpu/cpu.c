@@ -22,6 +22,7 @@ static cpu_runner *const runners[N_OP_KINDS] = {
     [OP_ROWS] = cpu_run_rows,
     [OP_ARGMAX] = cpu_run_argmax,
     [OP_KV_WRITE] = cpu_run_kv_write,
+    [OP_PICK] = cpu_run_pick,
     [OP_ATTN] = cpu_run_attn,
     [OP_ROUTE] = cpu_run_route,
     [OP_EXPERTS] = cpu_run_experts,
@@ -77,6 +78,7 @@ static int64_t thread_floats(const struct cpu *c, const struct op *op) {
     for (int32_t k = 0; k < op->n_in; k++)
         if (tensor_row_size(op->in[k]) * 2 > most) most = tensor_row_size(op->in[k]) * 2;
     if (op->kind == OP_ATTN) return most + c->layout.max_context + cpu_attn_half_floats(c, op);
+    if (op->kind == OP_PICK) return 2 * (int64_t)c->layout.max_context;
     if (op->kind == OP_ROUTE) return most * 2;
     if (op->kind == OP_DELTA) return 3 * op->arg.delta.k_width + op->arg.delta.v_width;
     if (op->kind == OP_SCAN) return 2 * op->arg.scan.state_width;

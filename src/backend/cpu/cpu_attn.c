@@ -144,23 +144,41 @@ float cpu_slope_bias(const struct attn_args *a, int32_t head, int32_t p, int32_t
     return a->slopes_in_bf16 ? a->scale * bf16_to_f32(bf16_from_f32(slope * (float)p)) : slope * (float)(p - pos);
 }
 
-/* Scores of one head over the visible positions, softmax weights in place; returns the sum of the weights. */
-static float attn_scores(const struct attn_job *job, const float *q, int32_t r, int32_t head, float *scores) {
+/* What a row looks at: all positions from `first` on, or those that were picked. */
+struct seen {
+    int32_t first, n;
+    const int32_t *picks; /* NULL: all */
+};
+
+static struct seen seen_by(const struct attn_job *job, int32_t r) {
+    int32_t pos = job->step->pos[r], first = cpu_first_visible(&job->op->arg.attn, pos);
+    struct seen s = {first, pos - first + 1, NULL};
+    if (job->op->n_in < 2) return s;
+    s.picks = (const int32_t *)(const void *)cpu_row(job->c, job->op->in[1], r);
+    if (s.n > job->op->in[1].width) s.n = job->op->in[1].width;
+    return s;
+}
+
+static int32_t position_of(const struct seen *s, int32_t i) {
+    return s->picks ? s->picks[i] : s->first + i;
+}
+
+/* Scores of one head over the positions seen, softmax weights in place; returns the sum of the weights. */
+static float attn_scores(const struct attn_job *job, const float *q, int32_t r, int32_t head, const struct seen *seen, float *scores) {
     const struct attn_args *a = &job->op->arg.attn;
     const struct cpu_kv_class *cls = &job->c->kv[a->kv.kv_class];
-    int32_t seq = job->step->seq_of[r], pos = job->step->pos[r], first = cpu_first_visible(a, pos);
-    int32_t kv_head = head / (job->op->in[0].heads / cls->shape.heads);
+    int32_t seq = job->step->seq_of[r], pos = job->step->pos[r], kv_head = head / (job->op->in[0].heads / cls->shape.heads);
     float scale = cpu_query_scale(a, pos), max = a->sinks ? cpu_vec(a->sinks)[head] : -INFINITY;
-    for (int32_t p = first; p <= pos; p++) {
-        int32_t block = block_of(job->step, a->kv.kv_class, seq, p);
+    for (int32_t i = 0; i < seen->n; i++) {
+        int32_t p = position_of(seen, i), block = block_of(job->step, a->kv.kv_class, seq, p);
         const float *key = cached(cls, cls->k, cls->shape.k_width, a->kv.index, block, kv_head, p % KV_BLOCK);
         float s = job->c->kern.dot(q, key, cls->shape.k_width) * scale;
         if (a->softcap > 0) s = a->softcap * m_tanhf(s / a->softcap);
         if (a->slopes) s += cpu_slope_bias(a, head, p, pos);
-        scores[p - first] = s;
+        scores[i] = s;
         if (s > max) max = s;
     }
-    float sum = job->c->kern.exp_sum(scores, pos - first + 1, max);
+    float sum = job->c->kern.exp_sum(scores, seen->n, max);
     return a->sinks ? sum + m_expf(cpu_vec(a->sinks)[head] - max) : sum;
 }
 
@@ -170,16 +188,17 @@ static void attn_head(const struct attn_job *job, int32_t r, int32_t head, int32
     const struct cpu_kv_class *cls = &c->kv[a->kv.kv_class];
     struct tensor q = job->op->in[0], y = job->op->out[0];
     float *scores = cpu_thread(c, thread);
-    float sum = attn_scores(job, cpu_row(c, q, r) + head * q.head_stride, r, head, scores);
-    int32_t seq = job->step->seq_of[r], pos = job->step->pos[r], first = cpu_first_visible(a, pos);
+    struct seen seen = seen_by(job, r);
+    float sum = attn_scores(job, cpu_row(c, q, r) + head * q.head_stride, r, head, &seen, scores);
+    int32_t seq = job->step->seq_of[r];
     int32_t kv_head = head / (q.heads / cls->shape.heads);
     float *out = cpu_row(c, y, r) + head * y.head_stride;
     memset(out, 0, (size_t)y.width * sizeof(float));
-    for (int32_t p = first; p <= pos; p++) {
-        int32_t block = block_of(job->step, a->kv.kv_class, seq, p);
+    for (int32_t i = 0; i < seen.n; i++) {
+        int32_t p = position_of(&seen, i), block = block_of(job->step, a->kv.kv_class, seq, p);
         const float *value = cls->v ? cached(cls, cls->v, cls->shape.v_width, a->kv.index, block, kv_head, p % KV_BLOCK)
                                     : cached(cls, cls->k, cls->shape.k_width, a->kv.index, block, kv_head, p % KV_BLOCK);
-        c->kern.axpy(out, value, scores[p - first], y.width);
+        c->kern.axpy(out, value, scores[i], y.width);
     }
     for (int32_t i = 0; i < y.width; i++) out[i] /= sum;
 }
@@ -197,4 +216,69 @@ void cpu_run_attn(struct cpu *c, const struct op *op, const struct step *step) {
         return;
     }
     pool_run(c->pool, (int64_t)op->in[0].rows * op->in[0].heads, 1, attn_heads, &job);
+}
+
+/* ---- picking positions --------------------------------------------------------------------------------------------- */
+
+/* The k-th largest of n numbers, which it reorders. */
+static float kth_largest(float *x, int32_t n, int32_t k) {
+    int32_t low = 0, high = n - 1;
+    while (low < high) {
+        float pivot = x[low + (high - low) / 2];
+        int32_t i = low, j = high;
+        while (i <= j) {
+            while (x[i] > pivot) i++;
+            while (x[j] < pivot) j--;
+            if (i > j) break;
+            float kept = x[i];
+            x[i++] = x[j], x[j--] = kept;
+        }
+        if (k - 1 <= j) high = j;
+        else if (k - 1 >= i) low = i;
+        else break;
+    }
+    return x[k - 1];
+}
+
+/* Of numbers that are no numbers none is larger: they count as the smallest there is. */
+static void pick_scores(const struct attn_job *job, int32_t r, int32_t n, float *scores) {
+    struct cpu *c = job->c;
+    struct tensor q = job->op->in[0], w = job->op->in[1];
+    struct kv_ref kv = job->op->arg.pick.kv;
+    const struct cpu_kv_class *cls = &c->kv[kv.kv_class];
+    for (int32_t p = 0; p < n; p++) {
+        int32_t block = block_of(job->step, kv.kv_class, job->step->seq_of[r], p);
+        const float *key = cached(cls, cls->k, cls->shape.k_width, kv.index, block, 0, p % KV_BLOCK);
+        float sum = 0;
+        for (int32_t h = 0; h < q.heads; h++) {
+            float dot = c->kern.dot(cpu_row(c, q, r) + h * q.head_stride, key, q.width);
+            if (dot > 0) sum += cpu_row(c, w, r)[h] * dot;
+        }
+        scores[p] = sum == sum ? sum : -INFINITY;
+    }
+}
+
+static void pick_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    const struct attn_job *job = ctx;
+    int32_t k = job->op->arg.pick.k;
+    float *scores = cpu_thread(job->c, thread), *sorted = scores + job->c->layout.max_context;
+    for (int64_t row = first; row < last; row++) {
+        int32_t r = (int32_t)row, n = job->step->pos[r] + 1, *out = (int32_t *)(void *)cpu_row(job->c, job->op->out[0], r), taken = 0;
+        float bar = -INFINITY;
+        int32_t equal = n; /* of those at the bar */
+        if (n > k) {
+            pick_scores(job, r, n, scores);
+            memcpy(sorted, scores, (size_t)n * sizeof *sorted);
+            bar = kth_largest(sorted, n, k);
+            equal = k;
+            for (int32_t p = 0; p < n; p++) equal -= scores[p] > bar;
+        }
+        for (int32_t p = 0; p < n && taken < k; p++)
+            if (n <= k || scores[p] > bar || (scores[p] == bar && equal-- > 0)) out[taken++] = p;
+    }
+}
+
+void cpu_run_pick(struct cpu *c, const struct op *op, const struct step *step) {
+    struct attn_job job = {c, op, step};
+    pool_run(c->pool, op->in[0].rows, 1, pick_rows, &job);
 }

@@ -188,7 +188,9 @@ struct k_attn {
     struct k_cache c;
     struct k_view q, y;
     KPTR(const float) sinks;
-    KPTR(const float) slopes; /* the reference rows only */
+    KPTR(const float) slopes;  /* the reference rows only */
+    KPTR(const int32_t) picks; /* likewise: positions of each row; NULL: all that are visible */
+    int64_t picks_stride;
     KPTR(const int32_t) pos;
     KPTR(const int32_t) seq_of;
     KPTR(const struct k_seq) seqs;
@@ -199,7 +201,18 @@ struct k_attn {
     int32_t group; /* query heads per cached head */
     int32_t splits;
     int32_t first_row; /* first row of the launch */
-    int32_t pos_scale_first, slopes_in_bf16, pad;
+    int32_t pos_scale_first, slopes_in_bf16;
+    int32_t n_picks;
+};
+
+struct k_pick {
+    struct k_cache c;
+    struct k_view q, w;
+    KPTR(int32_t) y;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+    int64_t y_stride;
+    int32_t k, keys; /* keys: the power of two at or above k */
 };
 
 /* The cache of one layer as rows of a position's elements, in boxes of 64 x 64. */

@@ -3,6 +3,7 @@
 
 static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
     const struct attn_args *t = &op->arg.attn;
+    bool is_picked = op->n_in == 2;
     return (struct k_attn){
         .c = cuda_cache(c, t->kv),
         .q = cuda_view(c, op->in[0]),
@@ -10,6 +11,9 @@ static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
         .sinks = cuda_vec(t->sinks),
         .slopes = cuda_vec(t->slopes),
         .slopes_in_bf16 = t->slopes_in_bf16,
+        .picks = is_picked ? cuda_view(c, op->in[1]).p : 0,
+        .picks_stride = is_picked ? op->in[1].row_stride : 0,
+        .n_picks = is_picked ? op->in[1].width : 0,
         .pos = cuda_step_array(c, c->at.pos),
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .seqs = cuda_step_array(c, c->at.seqs),
@@ -34,6 +38,36 @@ void lower_attn_ref(struct cuda *c, const struct op *op) {
     int32_t width = a.c.k_width > a.y.width ? a.c.k_width : a.y.width;
     int i = width <= 64 ? 0 : width <= 128 ? 1 : width <= 256 ? 2 : 3;
     EMIT(c, by_width[a.c.dtype == K_F32 ? 0 : 1][i], GRID(a.q.heads, a.q.rows, 1), 256, 0, a);
+}
+
+static int32_t pick_keys(const struct op *op) {
+    int32_t keys = 1;
+    while (keys < op->arg.pick.k) keys *= 2;
+    return keys;
+}
+
+static int64_t pick_shared(const struct op *op) {
+    return 2 * (int64_t)pick_keys(op) * (int64_t)sizeof(uint64_t) +
+           ((int64_t)op->in[0].heads * op->in[0].width + op->in[0].heads) * (int64_t)sizeof(float);
+}
+
+bool attn_pick_fits(const struct cuda *c, const struct op *op) {
+    return op->in[0].width <= 256 && pick_shared(op) <= c->gpu->shared_max;
+}
+
+void lower_pick(struct cuda *c, const struct op *op) {
+    struct k_pick a = {
+        .c = cuda_cache(c, op->arg.pick.kv),
+        .q = cuda_view(c, op->in[0]),
+        .w = cuda_view(c, op->in[1]),
+        .y = cuda_view(c, op->out[0]).p,
+        .y_stride = op->out[0].row_stride,
+        .pos = cuda_step_array(c, c->at.pos),
+        .seq_of = cuda_step_array(c, c->at.seq_of),
+        .k = op->arg.pick.k,
+        .keys = pick_keys(op),
+    };
+    EMIT(c, a.c.dtype == K_F32 ? KERNEL_pick_f32 : KERNEL_pick_bf16, GRID(1, a.q.rows, 1), 256, (unsigned int)pick_shared(op), a);
 }
 
 /* ---- decode rows split along their positions, prompt rows in tiles ------------------------------------------------- */

@@ -56,6 +56,7 @@ const struct select_row cuda_select_rows[] = {
     {OP_MULVEC, "mulvec", always, lower_mulvec},
     {OP_ROPE, "rope", rope_fits, lower_rope},
     {OP_KV_WRITE, "kv_write", always, lower_kv_write},
+    {OP_PICK, "pick", attn_pick_fits, lower_pick},
     {OP_ATTN, "attn_decode + attn_flash", attn_fast_fits, lower_attn_fast},
     {OP_ATTN, "attn_ref", attn_ref_fits, lower_attn_ref},
     {OP_ROUTE, "route", route_fits, lower_route},

@@ -202,6 +202,7 @@ static void put_args(struct sb *out, const struct op *op) {
         break;
     case OP_ROPE: put_rope(out, &op->arg.rope); break;
     case OP_KV_WRITE: sb_fmt(out, " kv=%d.%d", op->arg.kv.kv.kv_class, op->arg.kv.kv.index); break;
+    case OP_PICK: sb_fmt(out, " kv=%d.%d k=%d", op->arg.pick.kv.kv_class, op->arg.pick.kv.index, op->arg.pick.k); break;
     case OP_ATTN: put_attn(out, &op->arg.attn); break;
     case OP_ROUTE: put_route(out, &op->arg.route); break;
     case OP_EXPERTS: put_experts(out, &op->arg.experts); break;

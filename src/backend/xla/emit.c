@@ -4,13 +4,28 @@
 #include <assert.h>
 
 static emit_fn *const emitters[N_OP_KINDS] = {
-    [OP_EMBED] = emit_embed,       [OP_LINEAR] = emit_linear, [OP_HEAD_LINEAR] = emit_head_linear,
-    [OP_NORM] = emit_norm,         [OP_ADD] = emit_add,       [OP_ACT] = emit_act,
-    [OP_GLU] = emit_glu,           [OP_MULVEC] = emit_mulvec, [OP_ROPE] = emit_rope,
-    [OP_KV_WRITE] = emit_kv_write, [OP_ATTN] = emit_attn,     [OP_ROUTE] = emit_route,
-    [OP_EXPERTS] = emit_experts,   [OP_CONV] = emit_conv,     [OP_DELTA] = emit_delta,
-    [OP_SSD] = emit_ssd,           [OP_SCAN] = emit_scan,     [OP_LIGHTNING] = emit_lightning,
-    [OP_CONCAT] = emit_concat,     [OP_ROWS] = emit_rows,     [OP_ARGMAX] = emit_argmax,
+    [OP_EMBED] = emit_embed,
+    [OP_LINEAR] = emit_linear,
+    [OP_HEAD_LINEAR] = emit_head_linear,
+    [OP_NORM] = emit_norm,
+    [OP_ADD] = emit_add,
+    [OP_ACT] = emit_act,
+    [OP_GLU] = emit_glu,
+    [OP_MULVEC] = emit_mulvec,
+    [OP_ROPE] = emit_rope,
+    [OP_KV_WRITE] = emit_kv_write,
+    [OP_PICK] = emit_pick,
+    [OP_ATTN] = emit_attn,
+    [OP_ROUTE] = emit_route,
+    [OP_EXPERTS] = emit_experts,
+    [OP_CONV] = emit_conv,
+    [OP_DELTA] = emit_delta,
+    [OP_SSD] = emit_ssd,
+    [OP_SCAN] = emit_scan,
+    [OP_LIGHTNING] = emit_lightning,
+    [OP_CONCAT] = emit_concat,
+    [OP_ROWS] = emit_rows,
+    [OP_ARGMAX] = emit_argmax,
 };
 
 /* ---- the step block ----------------------------------------------------------------------------------------------- */

@@ -20,12 +20,12 @@ void emit_kv_write(struct emit *e, const struct op *op) {
 }
 
 /* Blocks of every sequence: [seqs, context, heads, width]. */
-static struct hlo_val gather_blocks(struct emit *e, const struct attn_args *a, struct hlo_val pool, int32_t width) {
+static struct hlo_val gather_blocks(struct emit *e, struct kv_ref kv, struct hlo_val pool, int32_t width) {
     struct hlo *h = &e->h;
     const struct xla_shape *at = &e->a.at;
-    const struct kv_class *c = &e->a.kv->classes[a->kv.kv_class];
+    const struct kv_class *c = &e->a.kv->classes[kv.kv_class];
     int32_t n = at->seqs * (at->context / KV_BLOCK);
-    struct hlo_val table = emit_step_part(e, e->in.tables[a->kv.kv_class], HLO_SHAPE(n), HLO_I32);
+    struct hlo_val table = emit_step_part(e, e->in.tables[kv.kv_class], HLO_SHAPE(n), HLO_I32);
     struct hlo_val blocks = hlo_reshape(h, pool, HLO_SHAPE(c->n_blocks, (int64_t)KV_BLOCK * c->heads * width));
     return hlo_reshape(h, hlo_take(h, blocks, table), HLO_SHAPE(at->seqs, at->context, c->heads, width));
 }
@@ -98,11 +98,32 @@ static struct hlo_val values_of(struct emit *e, const struct attn_args *a, struc
     struct hlo *h = &e->h;
     const struct kv_class *c = &e->a.kv->classes[a->kv.kv_class];
     struct hlo_val v =
-        c->v_width ? gather_blocks(e, a, e->v[a->kv.kv_class][a->kv.index], c->v_width) : hlo_slice(h, keys, 3, 0, a->v_width);
+        c->v_width ? gather_blocks(e, a->kv, e->v[a->kv.kv_class][a->kv.index], c->v_width) : hlo_slice(h, keys, 3, 0, a->v_width);
     struct hlo_val lens = emit_step_part(e, e->in.lens, HLO_SHAPE(e->a.at.seqs), HLO_I32);
     struct hlo_val where = hlo_iota(h, HLO_I32, v.shape, 1);
     struct hlo_val written = hlo_compare(h, "LT", where, hlo_spread(h, lens, v.shape, 0));
     return hlo_select(h, written, v, hlo_like(h, v, 0));
+}
+
+/* Which positions were picked, [seqs, rows, context]: a mask stands for the list that the other backends make. */
+void emit_pick(struct emit *e, const struct op *op) {
+    const struct pick_args *a = &op->arg.pick;
+    struct hlo *h = &e->h;
+    const struct xla_shape *at = &e->a.at;
+    int32_t width = op->in[0].width, heads = op->in[0].heads, k = a->k < at->context ? a->k : at->context;
+    struct hlo_val pos = emit_step_part(e, e->in.pos, HLO_SHAPE(at->seqs, at->rows), HLO_I32);
+    struct hlo_val seen = visible(e, &(struct attn_args){0}, pos), keys = gather_blocks(e, a->kv, e->k[a->kv.kv_class][a->kv.index], width);
+    struct hlo_val q = hlo_reshape(h, hlo_convert(h, emit_view(e, op->in[0]), keys.type), HLO_SHAPE(at->seqs, at->rows, heads, width));
+    keys = hlo_reshape(h, keys, HLO_SHAPE(at->seqs, at->context, width));
+    struct hlo_val scores = hlo_dot(
+        h, q, keys, &(struct hlo_dot){.n_batch = 1, .batch_a = {0}, .batch_b = {0}, .n_contract = 1, .contract_a = {3}, .contract_b = {2}});
+    scores = hlo_binary(h, "maximum", scores, hlo_like(h, scores, 0));
+    struct hlo_val weights = hlo_reshape(h, emit_flat(e, op->in[1]), HLO_SHAPE(at->seqs, at->rows, heads));
+    scores = hlo_reduce(h, "add", hlo_mul(h, scores, hlo_spread(h, weights, scores.shape, 0)), 2, 0);
+    scores = hlo_select(h, seen, scores, hlo_like(h, scores, -INFINITY));
+    struct hlo_val bar = hlo_slice(h, hlo_sort_down(h, scores, 2), 2, k - 1, k);
+    bar = hlo_spread(h, hlo_reshape(h, bar, HLO_SHAPE(at->seqs, at->rows)), scores.shape, 0);
+    e->values[op->out[0].id - 1] = hlo_compare(h, "GE", scores, bar);
 }
 
 void emit_attn(struct emit *e, const struct op *op) {
@@ -112,7 +133,7 @@ void emit_attn(struct emit *e, const struct op *op) {
     const struct kv_class *c = &e->a.kv->classes[a->kv.kv_class];
     int64_t group = op->in[0].heads / c->heads;
     struct hlo_val pos = emit_step_part(e, e->in.pos, HLO_SHAPE(at->seqs, at->rows), HLO_I32);
-    struct hlo_val keys = gather_blocks(e, a, e->k[a->kv.kv_class][a->kv.index], c->k_width);
+    struct hlo_val keys = gather_blocks(e, a->kv, e->k[a->kv.kv_class][a->kv.index], c->k_width);
     struct hlo_val q =
         hlo_reshape(h, hlo_convert(h, emit_view(e, op->in[0]), keys.type), HLO_SHAPE(at->seqs, at->rows, c->heads, group, op->in[0].width));
     struct hlo_val scores = hlo_dot(
@@ -120,7 +141,9 @@ void emit_attn(struct emit *e, const struct op *op) {
         &(struct hlo_dot){.n_batch = 2, .batch_a = {0, 2}, .batch_b = {0, 2}, .n_contract = 1, .contract_a = {4}, .contract_b = {3}});
     scores = scale_scores(e, a, scores, pos);
     if (a->slopes) scores = add_slopes(e, a, scores, pos);
-    struct hlo_val sum, weights = weigh(e, a, scores, visible(e, a, pos), &sum);
+    struct hlo_val sum, seen = visible(e, a, pos);
+    if (op->n_in == 2) seen = hlo_binary(h, "and", seen, e->values[op->in[1].id - 1]);
+    struct hlo_val weights = weigh(e, a, scores, seen, &sum);
     weights = hlo_convert(h, weights, keys.type);
     struct hlo_val y = hlo_dot(
         h, weights, values_of(e, a, keys),

@@ -255,6 +255,18 @@ struct hlo_val hlo_transpose(struct hlo *h, struct hlo_val x, const int32_t *dim
 
 /* ---- across elements ------------------------------------------------------------------------------------------------ */
 
+struct hlo_val hlo_sort_down(struct hlo *h, struct hlo_val x, int32_t dim) {
+    struct hlo_val v = result(h, x.type, x.shape), a = hlo_name(h, x.type, (struct hlo_shape){0}),
+                   b = hlo_name(h, x.type, (struct hlo_shape){0});
+    sb_fmt(&h->text,
+           "\"stablehlo.sort\"(%%%d) <{dimension = %d : i64, is_stable = false}> ({\n  ^bb0(%%%d: tensor<f32>, %%%d: tensor<f32>):\n", x.id,
+           dim, a.id, b.id);
+    struct hlo_val first = hlo_compare(h, "GT", a, b);
+    sb_fmt(&h->text, "  stablehlo.return %%%d : tensor<i1>\n  })", first.id);
+    put_types(h, &x, 1, v);
+    return v;
+}
+
 struct hlo_val hlo_reduce(struct hlo *h, const char *op, struct hlo_val x, int32_t dim, double init) {
     struct hlo_val start = hlo_const(h, x.type, init, (struct hlo_shape){0});
     struct hlo_shape shape = x.shape;

@@ -73,6 +73,7 @@ struct hlo_val hlo_transpose(struct hlo *h, struct hlo_val x, const int32_t *dim
 
 /* ---- across elements ------------------------------------------------------------------------------------------------ */
 
+struct hlo_val hlo_sort_down(struct hlo *h, struct hlo_val x, int32_t dim); /* the largest first */
 struct hlo_val hlo_reduce(struct hlo *h, const char *op, struct hlo_val x, int32_t dim, double init);
 struct hlo_dot {
     int32_t n_batch, batch_a[2], batch_b[2];
