@@ -49,6 +49,14 @@ bool bound_holds(const struct job *j) {
 
 /* ---- masks ------------------------------------------------------------------------------------------------------------ */
 
+/* Tokens that end the answer are not wanted, as long as the grammar has others. */
+static void drop_ends(const struct engine *e, uint32_t *bits, size_t n_words) {
+    uint32_t any = 0;
+    for (int32_t i = 0; i < e->options.n_eos; i++) bits[e->options.eos[i] / 32] &= ~(UINT32_C(1) << e->options.eos[i] % 32);
+    for (size_t i = 0; i < n_words && !any; i++) any = bits[i];
+    for (int32_t i = 0; i < e->options.n_eos && !any; i++) bits[e->options.eos[i] / 32] |= UINT32_C(1) << e->options.eos[i] % 32;
+}
+
 void bound_mask(struct job *j, uint32_t *bits) {
     struct job_bound *b = &j->bound;
     struct constraint *c = b->constraint;
@@ -59,6 +67,7 @@ void bound_mask(struct job *j, uint32_t *bits) {
     else gram_match_mask(&b->match, bits);
     os_mutex_unlock(c->lock);
     if (is_free) return;
+    if (j->spec.ignore_eos) drop_ends(j->engine, bits, n_words);
     if (b->thinking >= 0) bits[b->thinking / 32] |= UINT32_C(1) << b->thinking % 32;
     if (b->may_space)
         for (size_t i = 0; i < n_words; i++) bits[i] |= j->engine->space_bits[i];

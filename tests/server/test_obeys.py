@@ -95,6 +95,9 @@ def check_combinations(s):
     check(v["choices"][0]["finish_reason"] == "stop" and text.startswith(v["choices"][0]["message"]["content"]), f"a stop string ends it: {v}")
     code, v = ask(s, **{**form, "max_tokens": 3})
     check(v["choices"][0]["finish_reason"] == "length" and text.startswith(v["choices"][0]["message"]["content"]), f"a limit ends it: {v}")
+    code, v = ask(s, **{**form, "guided_regex": "[ab]*", "response_format": None, "ignore_eos": True, "max_tokens": 60})
+    c = v["choices"][0]
+    check(c["finish_reason"] == "length" and set(c["message"]["content"]) <= set("ab"), f"ignore_eos: the grammar goes on as long as it can: {v}")
     for sampling in ({"temperature": 0}, {"temperature": 1.5, "top_k": 3, "top_p": 0.5}, {"repetition_penalty": 1.3, "frequency_penalty": 1}, {"mirostat": 2},
                      {"dry_multiplier": 1, "min_p": 0.1, "ignore_eos": True}):
         ends_well(s, f"sampled with {sampling}", is_animal, **form, **sampling)
