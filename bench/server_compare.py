@@ -65,7 +65,7 @@ async def ask(port, args, dice):
     """Seconds to the first token, and how many came."""
     ids = [dice.randrange(10, args.vocab) for _ in range(args.prompt)]
     body = {"prompt": ids, "max_tokens": args.new, "stream": True, "ignore_eos": True, "temperature": 0, "cache_prompt": False,
-            "stream_options": {"include_usage": True}}
+            "stream_options": {"include_usage": True}, **getattr(args, "fields", {})}
     data = json.dumps(body).encode()
     start = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)

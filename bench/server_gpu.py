@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """mlxcel-server on a GPU under many streaming clients, beside `mlxcel bench` at the same batch on the same made-up model.
 
-Every client streams one /v1/completions: a prompt of random token ids that no cache knows, a fixed number of new tokens, greedy. The
-bench runs the same steps without HTTP, text or scheduling, so the ratio is what the server costs. Clients run in several processes:
-one Python process cannot read all streams of a fast GPU. An answer that is not whole ends the run.
+Every client streams one /v1/completions: a prompt of random token ids that no cache knows, a fixed number of new tokens. The cases take turns:
+greedy, temperature 1, the sampling that Qwen3 asks for, penalties, and answers that are held to a grammar. The bench runs the steps of the greedy case
+without HTTP, text or scheduling, so its ratio is what the server costs. Clients run in several processes: one Python process cannot read all streams
+of a fast GPU. An answer that is not whole ends the run.
 
 usage: server_gpu.py MLXCEL [--shape llama-3.1-8b] [--device cuda] [--clients 64] [--processes 8] [--prompt 16] [--new 512] [--rounds 3]
-                     [--models FOLDER] [--out FILE]
+                     [--cases greedy,one,qwen] [--defaults] [--models FOLDER] [--out FILE]
 """
 import argparse
 import asyncio
@@ -20,6 +21,10 @@ import time
 
 import server_compare
 
+CASES = {"greedy": {}, "one": {"temperature": 1}, "qwen": {"temperature": 0.6, "top_k": 20, "top_p": 0.95},
+         "penalties": {"temperature": 1, "repetition_penalty": 1.1, "frequency_penalty": 0.2},
+         "logprobs": {"temperature": 1, "logprobs": 5},
+         "grammar": {"temperature": 1, "guided_regex": "(<[0-9]*[02468]>)*"}}
 VOCAB = {"llama-3.1-8b": 128256, "llama-3.2-1b": 128256, "qwen3-0.6b": 151936, "tiny": 512}
 
 
@@ -33,6 +38,8 @@ def parse():
     p.add_argument("--prompt", type=int, default=16)
     p.add_argument("--new", type=int, default=512)
     p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--cases", default="greedy,one,qwen,penalties,logprobs,grammar")
+    p.add_argument("--defaults", action="store_true", help="start the server with no option but the model")
     p.add_argument("--models", default=os.path.join(tempfile.gettempdir(), "mlxcel-shapes"))
     p.add_argument("--out")
     args = p.parse_args()
@@ -51,7 +58,8 @@ def clients(port, n, args, seed, gate, answers):
 
 def round_of(port, args, number):
     gate, answers = multiprocessing.Barrier(args.processes), multiprocessing.Queue()
-    workers = [multiprocessing.Process(target=clients, args=(port, args.clients // args.processes, args, number * 100 + i, gate, answers))
+    n = max(1, args.clients // args.processes)
+    workers = [multiprocessing.Process(target=clients, args=(port, n, args, number * 100 + i, gate, answers))
                for i in range(args.processes)]
     for w in workers:
         w.start()
@@ -70,25 +78,39 @@ def bench(args, model):
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)[0]["tok_s"]
 
 
+def start(args, model):
+    options = [] if args.defaults else ["--parallel", args.clients, "-c", args.prompt + args.new + 64, "--max-queue-depth", 1000]
+    return server_compare.Server("mlxcel-server", [args.mlxcel, "serve", "-m", model, "--device", args.device, *options], r"[^\n]* on [^\n]*\([^\n]*")
+
+
 def main():
     args = parse()
+    args.processes = min(args.processes, args.clients)
     model = server_compare.make_ours(args)
-    measured = bench(args, model)
-    server = server_compare.Server("mlxcel-server", [args.mlxcel, "serve", "-m", model, "--device", args.device, "--parallel", args.clients,
-                                                     "-c", args.prompt + args.new + 64, "--max-queue-depth", 1000], r"[^\n]* on [^\n]*\([^\n]*")
+    measured = 0 if args.defaults else bench(args, model)
+    cases = {name: [] for name in args.cases.split(",")}
+    server = start(args, model)
     print(server.info, flush=True)
     try:
-        round_of(server.port, args, 0)  # not counted
-        rounds = [round_of(server.port, args, i + 1) for i in range(args.rounds)]
+        for number in range(args.rounds + 1):
+            for name, rounds in cases.items():
+                args.fields = CASES[name]
+                rounds.append(round_of(server.port, args, number))
     finally:
         server.close()
-    rate = statistics.median(r[0] for r in rounds)
-    result = {"shape": args.shape, "clients": args.clients, "prompt": args.prompt, "new": args.new, "rounds": [round(r[0], 1) for r in rounds],
-              "server_tok_s": round(rate, 1), "first_token_s": round(statistics.median(r[1] for r in rounds), 3), "bench_tok_s": round(measured, 1), "ratio": round(rate / measured, 3)}
-    print(json.dumps(result))
+    results = []
+    for name, rounds in cases.items():
+        rounds = rounds[1:]  # the first is not counted
+        rate = statistics.median(r[0] for r in rounds)
+        results.append({"shape": args.shape, "case": name, "clients": args.clients, "prompt": args.prompt, "new": args.new,
+                        "rounds": [round(r[0], 1) for r in rounds], "server_tok_s": round(rate, 1),
+                        "first_token_s": round(statistics.median(r[1] for r in rounds), 3), "bench_tok_s": round(measured, 1),
+                        "to_bench": round(rate / measured, 3) if measured else None,
+                        "to_greedy": round(rate / results[0]["server_tok_s"], 3) if results else 1})
+        print(json.dumps(results[-1]), flush=True)
     if args.out:
         with open(args.out, "w", encoding="utf-8") as f:
-            json.dump(result, f)
+            json.dump(results, f)
 
 
 if __name__ == "__main__":

@@ -123,9 +123,8 @@ EXTERN = re.compile(r"^extern\s[\w\s*]*?[ *](\w+)(?:\[[^\]]*\])*;", re.M)
 BODY = re.compile(r"^[a-z][\w *]*[ *](\w+)\([^;{}]*\)\s*\{", re.M)
 
 
-# What the next change calls: forced calls and budgets of reasoning.
-AHEAD = {"output_force", "output_reasoning_close", "gram_vocab_size", "gram_machine_bytes", "gram_match_copy", "gram_match_must_end", "gram_match_back",
-         "gram_match_forced"}
+# What the next changes call: forced tokens, and going back for speculation.
+AHEAD = {"gram_vocab_size", "gram_match_copy", "gram_match_back", "gram_match_forced"}
 
 
 def check_dead(root):

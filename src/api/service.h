@@ -66,6 +66,21 @@ int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *in
                         struct err *err);
 /* Whether a rendered prompt leaves the model inside its reasoning. */
 bool service_thinks(const struct service *s, struct str prompt);
+/* Whether the model may begin reasoning by itself behind this prompt: it does not end with reasoning that is over. */
+bool service_may_think(const struct service *s, struct str prompt);
+/* A constraint that jobs of this service may have: compiled, or refused with the reason. From any thread. */
+int service_prepare_constraint(struct service *s, const struct constraint_source *source, struct sb *warnings, struct err *err);
+/* What an answer that calls tools is held to. */
+struct service_calls {
+    struct output_tools tools;
+    bool in_parallel;          /* several calls in one answer */
+    bool is_required;          /* the answer is calls and nothing else; else calls that the model makes are held to the tools */
+    struct str content_schema; /* the answer is calls, or content by this JSON schema; {NULL, 0}: content is free */
+};
+/* False where nobody can say how the model's calls are written. Strings lie in the arena. */
+bool service_force_calls(const struct service *service, struct arena *a, const struct service_calls *calls, struct constraint_source *out);
+/* GBNF for an answer that is one of these texts. */
+struct str service_choice_grammar(struct arena *a, const struct str *choices, size_t n);
 int service_decode(const struct service *s, const int32_t *ids, int32_t n, struct sb *out, struct err *err);
 /* The bytes of a token; of a special one its name. */
 struct str service_token_text(const struct service *s, int32_t id);

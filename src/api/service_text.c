@@ -28,6 +28,14 @@ bool service_thinks(const struct service *s, struct str prompt) {
     return output_reasoning_is_open(s->session->reasoning, prompt);
 }
 
+bool service_may_think(const struct service *s, struct str prompt) {
+    return !str_ends(str_trim(prompt), output_reasoning_close(NULL, s->session->reasoning));
+}
+
+int service_prepare_constraint(struct service *s, const struct constraint_source *source, struct sb *warnings, struct err *err) {
+    return engine_prepare_constraint(s->session->engine, source, warnings, err);
+}
+
 int service_decode(const struct service *s, const int32_t *ids, int32_t n, struct sb *out, struct err *err) {
     return tok_decode(s->session->tok, ids, (size_t)n, false, out, err);
 }

@@ -49,7 +49,7 @@ int session_text_load(struct session *s, struct err *err) {
         checkpoint_close(&built_in);
     }
     s->text_loaded = code == ERR_OK;
-    if (!code) engine_set_text(s->engine, s->tok);
+    if (!code) engine_set_text(s->engine, s->tok, s->format, s->reasoning);
     return code;
 }
 

@@ -3,6 +3,7 @@ set(API_SOURCES
   src/api/bench.c
   src/api/build.c
   src/api/doctor.c
+  src/api/force_calls.c
   src/api/grammar_tools.c
   src/api/inspect.c
   src/api/model_folder.c

@@ -192,6 +192,8 @@ struct backend_type {
     const float *(*view)(struct backend *be, struct tensor t); /* may be absent */
     /* For a device that chooses (struct backend.chooses). Fills the tables of a slot. */
     int (*choice_begin)(struct backend *be, int32_t slot, const struct choice_tables *t, struct err *err);
+    /* Memory of the host in which the masks of the next step are written, `rows` of `words`: step.masks. */
+    int (*mask_room)(struct backend *be, int32_t rows, int32_t words, uint32_t **out, struct err *err);
     /* For a device that runs ahead: what was chosen in a step, waiting for it. age 0: the last step that was ended; 1: the one before. Without
      * key.chooses only the tokens are filled. */
     int (*chosen)(struct backend *be, int32_t age, struct step_chosen *out, struct err *err);

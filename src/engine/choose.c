@@ -24,8 +24,45 @@ static bool needs_host(const struct sampler_params *p) {
            (draws && (p->typical_p < 1 || p->xtc_probability > 0 || p->mirostat || p->dynatemp_range > 0 || p->top_k > CHOICE_TOP_K_MAX));
 }
 
-bool choose_on_device(const struct engine *e, const struct sampler_params *p) {
-    return e->runner.backend->chooses ? !needs_host(p) : sampler_is_plain(p);
+bool choose_on_device(const struct engine *e, const struct job *j) {
+    const struct sampler_params *p = &j->spec.sampling;
+    return e->runner.backend->chooses ? !needs_host(p) : sampler_is_plain(p) && !bound_holds(j);
+}
+
+/* ---- masks ------------------------------------------------------------------------------------------------------------ */
+
+static size_t mask_words(const struct engine *e) {
+    return gram_mask_words(e->vocab);
+}
+
+/* Room for the i-th mask of a step. */
+static uint32_t *mask_at(struct engine *e, int32_t i) {
+    return e->masks + (size_t)i * mask_words(e);
+}
+
+/* For rows that the host chooses from. */
+static void use_own_room(struct engine *e) {
+    if (!e->own_masks) e->own_masks = mem_alloc((size_t)e->runner.limits.seqs * mask_words(e) * sizeof *e->masks);
+    e->masks = e->own_masks;
+}
+
+/* For rows that the device chooses from. */
+static int use_device_room(struct engine *e, struct err *err) {
+    struct backend *be = e->runner.backend;
+    return be->type->mask_room(be, e->runner.limits.seqs, (int32_t)mask_words(e), &e->masks, err);
+}
+
+/* One mask of the n; several threads make them at once. */
+static void make_masks(void *ctx, int64_t first, int64_t last, int32_t worker) {
+    struct engine *e = ctx;
+    (void)worker;
+    for (int64_t i = first; i < last; i++) bound_mask(e->choosing[i]->job, mask_at(e, (int32_t)i));
+}
+
+static void make_all_masks(struct engine *e, int32_t n) {
+    struct device *d = e->runner.backend->device;
+    if (n > 1 && d->type->each) d->type->each(d, n, make_masks, e);
+    else make_masks(e, 0, n, 0);
 }
 
 /* A token once, with the sum of its biases. */
@@ -97,8 +134,24 @@ static int fill_choice(struct engine *e, struct job *j, struct step_choice *out,
     return ERR_OK;
 }
 
+/* Masks for rows that the device chooses from and whose job is bound; e->choosing has them in order. */
+static int prepare_masks(struct engine *e, struct flight *f, struct err *err) {
+    struct step *s = &e->runner.batch.step;
+    s->n_masks = 0;
+    for (int32_t i = 0; i < f->n; i++)
+        if (f->rows[i].chooses && f->rows[i].on_device && bound_holds(f->rows[i].job)) e->choosing[s->n_masks++] = &f->rows[i];
+    if (s->n_masks == 0) return ERR_OK;
+    TRY(use_device_room(e, err));
+    make_all_masks(e, s->n_masks);
+    s->masks = e->masks;
+    s->mask_words = (int32_t)mask_words(e);
+    e->runner.batch.chooses = true;
+    return ERR_OK;
+}
+
 int choose_prepare(struct engine *e, struct flight *f, struct err *err) {
     struct batch *b = &e->runner.batch;
+    TRY(prepare_masks(e, f, err));
     for (int32_t i = 0; i < f->n; i++) {
         const struct flight_row *r = &f->rows[i];
         b->chooses |= r->chooses && r->on_device && !sampler_is_plain(&r->job->spec.sampling);
@@ -108,6 +161,10 @@ int choose_prepare(struct engine *e, struct flight *f, struct err *err) {
     for (int32_t i = 0; i < f->n; i++) {
         const struct flight_row *r = &f->rows[i];
         if (r->chooses && r->on_device) TRY(fill_choice(e, r->job, &b->step.choices[r->i_wanted + r->n_wanted - 1], err));
+    }
+    for (int32_t i = 0; i < b->step.n_masks; i++) {
+        const struct flight_row *r = e->choosing[i];
+        b->step.choices[r->i_wanted + r->n_wanted - 1].mask = i;
     }
     return ERR_OK;
 }
@@ -130,11 +187,15 @@ static const float *last_row(const struct engine *e, const struct flight_row *r)
 
 static void choose_items(void *ctx, int64_t first, int64_t last, int32_t worker) {
     struct engine *e = ctx;
+    for (int64_t i = first; i < last; i++)
+        if (bound_holds(e->choosing[i]->job)) bound_mask(e->choosing[i]->job, mask_at(e, (int32_t)i));
     mem_guard_begin("choosing a token");
     for (int64_t i = first; i < last; i++) {
         struct flight_row *r = e->choosing[i];
         struct job *j = r->job;
-        struct sampler_input in = {.logits = last_row(e, r),
+        const uint32_t *mask = bound_holds(j) ? mask_at(e, (int32_t)i) : NULL;
+        struct sampler_input in = {.mask = mask,
+                                   .logits = last_row(e, r),
                                    .history = j->seq.tokens,
                                    .n_history = r->at,
                                    .n_prompt = j->spec.n_tokens,
@@ -161,6 +222,8 @@ static void choose_on_host(struct engine *e, struct flight *f) {
         if (f->rows[i].job && f->rows[i].chooses && !f->rows[i].on_device) e->choosing[n++] = &f->rows[i];
     if (n == 0) return;
     make_works(e);
+    for (int32_t i = 0; i < n; i++)
+        if (bound_holds(e->choosing[i]->job)) use_own_room(e);
     if (n > 1 && d->type->each) d->type->each(d, n, choose_items, e);
     else choose_items(e, 0, n, 0);
 }
@@ -178,4 +241,5 @@ void choose_tokens(struct engine *e, struct flight *f) {
 void choose_free(struct engine *e) {
     for (int32_t i = 0; i < e->n_works; i++) sampler_work_destroy(e->works[i]);
     mem_free(e->works);
+    mem_free(e->own_masks);
 }

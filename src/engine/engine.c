@@ -51,6 +51,7 @@ int engine_open(const struct model *m, struct backend *be, const struct engine_o
     e->inbox_end = &e->inbox;
     e->ready_end = &e->ready;
     e->lock = os_mutex_create();
+    e->constraints_lock = os_mutex_create();
     e->wake = os_cond_create();
     e->running = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->running);
     e->chosen = mem_alloc((size_t)e->runner.limits.logits * sizeof *e->chosen);
@@ -69,8 +70,11 @@ int engine_open(const struct model *m, struct backend *be, const struct engine_o
     return ERR_OK;
 }
 
-void engine_set_text(struct engine *e, const struct tok *tok) {
+void engine_set_text(struct engine *e, const struct tok *tok, const struct output_format *format,
+                     const struct output_reasoning *reasoning) {
     e->tok = tok;
+    e->format = format;
+    e->reasoning = reasoning;
 }
 
 const struct runner_limits *engine_limits(const struct engine *e) {
@@ -271,6 +275,7 @@ void engine_close(struct engine *e) {
         job_destroy(j);
     }
     choose_free(e);
+    constraint_free_all(e);
     for (int i = 0; i < FLIGHTS; i++) {
         mem_free(e->flights[i]->rows);
         mem_free(e->flights[i]);

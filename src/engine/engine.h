@@ -53,8 +53,9 @@ struct engine_stats {
 int engine_open(const struct model *m, struct backend *be, const struct engine_options *options, struct engine **out, struct err *err);
 /* Ends what still runs. Jobs must have been released, or are never touched again. */
 void engine_close(struct engine *e);
-/* The tokenizer, for jobs that want text. Before the first of them; it must outlive the engine. */
-void engine_set_text(struct engine *e, const struct tok *tok);
+/* The tokenizer, for jobs that want text, and how the model writes calls and reasoning (either may be NULL). Before the first of them; they must
+ * outlive the engine. */
+void engine_set_text(struct engine *e, const struct tok *tok, const struct output_format *format, const struct output_reasoning *reasoning);
 
 /* ---- the owner ------------------------------------------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
 #ifndef MLXCEL_ENGINE_ENGINE_INTERNAL_H
 #define MLXCEL_ENGINE_ENGINE_INTERNAL_H
 
+#include "engine/constraint.h"
 #include "engine/engine.h"
 #include "engine/prefix.h"
 #include "os/os.h"
@@ -16,6 +17,31 @@ struct box {
     struct sampler_top *tops;
     size_t n_tokens, tokens_capacity, n_tops, tops_capacity;
 };
+
+/* A grammar that jobs share. */
+struct constraint {
+    uint64_t key; /* hash of what it was made from */
+    struct arena arena;
+    struct gram *grammar;
+    struct str trigger;
+    bool then_free;
+    struct os_mutex *lock;
+    struct gram_machine *machine; /* under the lock */
+    int32_t n_holders;            /* under the lock */
+};
+
+/* A job's place in a constraint. */
+struct job_bound {
+    struct constraint *constraint;           /* NULL: it is free */
+    enum { BOUND_WAITS, BOUND_HOLDS } state; /* the answer is free until the constraint begins */
+    struct gram_match match;
+    int32_t thinking; /* token that begins reasoning and may come first; -1: none */
+    bool may_space;   /* behind reasoning: white space may come first */
+    struct sb tail;   /* the last of the text, where a trigger may be beginning */
+    int32_t refused;  /* place of a token that was taken back; 0: none */
+};
+
+enum bound_says { BOUND_GOES_ON, BOUND_ENDS, BOUND_REFUSES };
 
 struct job {
     /* fixed at submission */
@@ -42,6 +68,8 @@ struct job {
     struct sampler_result result;
     int32_t choice_slot, n_bias; /* of the device's tables; slot -1: none */
     struct chain chain;
+    struct job_bound bound;
+    struct tok_ids closing;      /* tokens that end reasoning, where it has a limit */
     struct output_pieces pieces; /* scratch: what one token made certain */
     double *sum;                 /* [width] of ROWS_HIDDEN */
     float *vector;               /* [width] */
@@ -88,11 +116,20 @@ enum { FLIGHTS = 2 };
 struct engine {
     struct runner runner;
     struct engine_options options;
-    const struct tok *tok;          /* NULL: there is no text */
+    const struct tok *tok; /* NULL: there is no text */
+    const struct output_format *format;
+    const struct output_reasoning *reasoning;
     struct prefix *prefix;          /* NULL: none */
     const uint32_t *usual_breakers; /* made when it is first needed, by the owner */
     struct arena arena;             /* of the usual breakers */
     uint64_t n_seeds, n_groups;     /* the owner's */
+    /* under the lock of constraints; the vocabulary does not change once it is made, when it is first needed */
+    struct os_mutex *constraints_lock;
+    struct arena vocab_arena;
+    struct gram_vocab *vocab;
+    uint32_t *space_bits;            /* mask of tokens that are white space */
+    struct constraint **constraints; /* [n_constraints] those that are kept, the last one first */
+    int32_t n_constraints;
     /* the turning thread's */
     struct job **running;            /* [seqs] by age, oldest first */
     struct flight *flights[FLIGHTS]; /* [n_flights] in the order of their launch; the others are free */
@@ -106,7 +143,9 @@ struct engine {
     int32_t chunk;                     /* most prompt rows of a step, where the device is watched; else 0 */
     int32_t n_extra;                   /* rows of this step that may still want logits beyond one for each job */
     bool hidden_turn;                  /* of a device that cannot mix: this step is for hidden states */
-    struct sampler_work **works;       /* [n_works] one for each thread that chooses; made when first needed */
+    uint32_t *masks,
+        *own_masks; /* [seqs][mask_words] of rows whose job is bound: where they lie now; memory for rows that the host chooses */
+    struct sampler_work **works; /* [n_works] one for each thread that chooses; made when first needed */
     int32_t n_works;
     struct engine_stats live; /* published after each turn */
     /* under the lock */
@@ -126,6 +165,11 @@ struct job *job_create(struct engine *e, const struct job_spec *spec, struct err
 /* Frees what a job holds; its sequence must be gone. */
 void job_destroy(struct job *j);
 
+/* Reasoning has reached its limit: what ends it must follow now. */
+bool job_thinks_too_long(const struct job *j);
+/* It may do so with the next token. */
+bool job_nears_close(const struct job *j);
+
 /* ---- events.c ---- */
 /* A chosen token through the output chain into the box. True: its text ended the answer, by a stop string or by a call that was the last. */
 bool job_put_token(struct job *j, int32_t token, bool is_eos);
@@ -137,8 +181,8 @@ void job_put_end(struct job *j, enum job_finish finish, const struct err *why);
 void job_unlist(struct job *j);
 
 /* ---- choose.c ---- */
-/* Whether the device can choose what these parameters ask for. */
-bool choose_on_device(const struct engine *e, const struct sampler_params *p);
+/* Whether the device can choose the job's next token. */
+bool choose_on_device(const struct engine *e, const struct job *j);
 /* Before a step is launched: tells the device how to choose. */
 int choose_prepare(struct engine *e, struct flight *f, struct err *err);
 /* After its results were read: every row that chooses gets its token. */
@@ -146,6 +190,25 @@ void choose_tokens(struct engine *e, struct flight *f);
 /* The job needs no tables any more. */
 void choose_end(struct engine *e, struct job *j);
 void choose_free(struct engine *e);
+
+/* ---- constraint.c ---- */
+/* Held until it is released. */
+int constraint_open(struct engine *e, const struct constraint_source *s, struct sb *warnings, struct constraint **out, struct err *err);
+void constraint_hold(struct constraint *c);
+void constraint_release(struct constraint *c);
+void constraint_free_all(struct engine *e);
+
+/* ---- bound.c ---- */
+int bound_init(struct job *j, struct err *err);
+void bound_free(struct job *j);
+/* The next token must be one of the mask. */
+bool bound_holds(const struct job *j);
+/* Writes the mask of the next token. */
+void bound_mask(struct job *j, uint32_t *bits);
+/* A token was chosen. BOUND_REFUSES: it was chosen before the constraint began, and is not allowed now. */
+enum bound_says bound_take(struct job *j, int32_t token);
+/* The token has gone through the chain: does the constraint begin behind it? */
+void bound_look(struct job *j);
 
 /* ---- flight.c ---- */
 /* Rows of a job that were added to the batch. */

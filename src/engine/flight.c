@@ -22,7 +22,7 @@ void flight_add(struct engine *e, struct flight *f, struct job *j, struct flight
     row.job = j;
     row.first = j->seq.n_done;
     row.chooses = chooses(j, &row);
-    row.on_device = row.chooses && choose_on_device(e, &j->spec.sampling);
+    row.on_device = row.chooses && choose_on_device(e, j);
     row.at = j->seq.n_tokens;
     row.token = -1;
     f->reads_logits |= j->spec.rows == ROWS_LOGITS || (row.chooses && !row.on_device);
@@ -113,14 +113,51 @@ static bool is_eos(const struct engine *e, const struct job *j, int32_t token) {
     return false;
 }
 
+/* A token that was chosen while the constraint had not begun, and which that does not allow: the row that it was chosen from is computed again.
+ * Windows and recurrent state have gone on and cannot go back: there, everything is. */
+static enum job_finish take_back(struct engine *e, const struct flight_row *r) {
+    struct job *j = r->job;
+    const struct kv_layout *layout = &e->runner.kv.layout;
+    bool can_go_back = layout->n_states == 0;
+    for (int32_t c = 0; c < layout->n_classes; c++) can_go_back &= layout->classes[c].window == 0;
+    if (j->bound.refused == r->at) {
+        err_set(&j->why, ERR_EDEVICE, "the device chose a token that the grammar does not allow");
+        return JOB_ERROR;
+    }
+    j->bound.refused = r->at;
+    j->seq.n_tokens = r->at;
+    choose_end(e, j); /* its tables have counted what was not said */
+    if (can_go_back) j->seq.n_done = r->at - 1;
+    else sequence_drop(&j->seq, &e->runner.kv);
+    return JOB_GOES_ON;
+}
+
+/* Tokens that nobody chose follow the last one: they end reasoning that has gone on for too long. */
+static enum job_finish put_forced(struct engine *e, struct job *j) {
+    const struct tok_ids *ids = &j->closing;
+    for (size_t i = 0; i < ids->n; i++) {
+        if (j->seq.n_tokens >= j->n_limit) return JOB_LENGTH;
+        sequence_append(&j->seq, ids->p[i]);
+        j->result = (struct sampler_result){0};
+        if (job_put_token(j, ids->p[i], false)) return JOB_STOP;
+    }
+    choose_end(e, j);
+    bound_look(j);
+    return j->seq.n_tokens >= j->n_limit ? JOB_LENGTH : JOB_GOES_ON;
+}
+
 /* The chosen token goes out; how the job ends by it, if it does. */
 static enum job_finish take_token(struct engine *e, const struct flight_row *r) {
     struct job *j = r->job;
     if (r->token < 0) return JOB_ERROR;
+    enum bound_says says = bound_take(j, r->token);
+    if (says == BOUND_REFUSES) return take_back(e, r);
     bool eos = is_eos(e, j, r->token);
     j->seq.tokens[r->at] = r->token;
-    if (job_put_token(j, r->token, eos) || eos) return JOB_STOP;
+    if (job_put_token(j, r->token, eos) || eos || says == BOUND_ENDS) return JOB_STOP;
+    bound_look(j);
     if (r->at + 1 >= j->n_limit) return JOB_LENGTH;
+    if (job_thinks_too_long(j)) return put_forced(e, j);
     return j->is_full ? JOB_CANCELLED : JOB_GOES_ON;
 }
 

@@ -47,6 +47,27 @@ static int read_tools(struct job *j, struct output_tools *out, struct err *err) 
     return output_tools_read(&j->arena, list, out, err);
 }
 
+/* The tokens that end reasoning, where it has a limit. */
+static int prepare_closing(struct job *j, struct err *err) {
+    const struct tok *tok = j->engine->tok;
+    struct str close = output_reasoning_close(j->spec.format, j->spec.reasoning);
+    if (j->spec.max_reasoning <= 0) return ERR_OK;
+    int32_t id = tok_id_of(tok, close);
+    if (id >= 0) {
+        tok_ids_put(&j->closing, id);
+        return ERR_OK;
+    }
+    return tok_encode(tok, close, TOK_PARSE_SPECIAL, &j->closing, err);
+}
+
+bool job_thinks_too_long(const struct job *j) {
+    return j->closing.n && chain_is_reasoning(&j->chain) && j->usage.n_reasoning >= j->spec.max_reasoning;
+}
+
+bool job_nears_close(const struct job *j) {
+    return j->closing.n && chain_is_reasoning(&j->chain) && j->usage.n_reasoning + 1 >= j->spec.max_reasoning;
+}
+
 static int copy_answer(struct job *j, struct err *err) {
     struct engine *e = j->engine;
     struct job_spec *s = &j->spec;
@@ -56,6 +77,7 @@ static int copy_answer(struct job *j, struct err *err) {
     j->breakers = breakers_of(j);
     p->breakers = NULL; /* they are bits now */
     if (!s->has_seed) p->seed = hash_pair(os_clock_ns() ^ (uint64_t)os_process_id(), ++e->n_seeds);
+    if (!s->wants_text && s->constraint) return err_set(err, ERR_EARG, "a constraint needs text");
     if (!s->wants_text) return ERR_OK;
     if (!e->tok) return err_set(err, ERR_EARG, "there is no tokenizer that makes text of tokens");
     struct chain_options options = {.stops = s->stops, .n_stops = s->n_stops, .continues = s->continues, .splits = s->splits};
@@ -65,7 +87,9 @@ static int copy_answer(struct job *j, struct err *err) {
                                              .as_it_comes = s->calls_in_parts,
                                              .is_open = s->thinks};
     TRY(read_tools(j, &options.output.tools, err));
-    return chain_init(&j->chain, &j->arena, e->tok, &options, err);
+    TRY(chain_init(&j->chain, &j->arena, e->tok, &options, err));
+    TRY(bound_init(j, err));
+    return prepare_closing(j, err);
 }
 
 static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err) {
@@ -78,6 +102,7 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     if (spec->max_new != 0) TRY(copy_answer(j, err));
     j->spec.stops = NULL; /* the chain has its own copies */
     j->spec.tools = (struct str){0};
+    j->spec.constraint = NULL;
     j->spec.tokens = arena_copy(&j->arena, spec->tokens, (size_t)spec->n_tokens * sizeof *spec->tokens);
     j->n_limit = spec->max_new < 0 || spec->max_new > context - spec->n_tokens ? context : spec->n_tokens + spec->max_new;
     if (spec->rows == ROWS_HIDDEN) {
@@ -108,6 +133,8 @@ void job_destroy(struct job *j) {
         mem_free(j->boxes[i].tokens);
         mem_free(j->boxes[i].tops);
     }
+    bound_free(j);
+    tok_ids_free(&j->closing);
     chain_free(&j->chain);
     output_pieces_free(&j->pieces);
     arena_free(&j->arena);

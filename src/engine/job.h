@@ -17,6 +17,7 @@
 #ifndef MLXCEL_ENGINE_JOB_H
 #define MLXCEL_ENGINE_JOB_H
 
+#include "engine/constraint.h"
 #include "engine/sampler.h"
 #include "text/output/output.h"
 
@@ -50,18 +51,21 @@ struct job_spec {
     struct sampler_params sampling; /* ignored where there is no answer */
     bool has_seed;                  /* sampling.seed was given; else one is made up */
     bool ignore_eos;
-    bool wants_text;                          /* tokens become text; else events have tokens alone */
-    bool wants_progress;                      /* events also while the prompt is read */
-    bool splits;                              /* reasoning and calls are told from content, as the next fields say */
-    bool thinks;                              /* the prompt left the model inside its reasoning */
-    bool takes_calls;                         /* else what looks like a call is content */
-    bool one_call;                            /* the answer ends behind its first call */
-    bool calls_in_parts;                      /* arguments come out while they are written */
-    struct str tools;                         /* JSON list of the tools that may be called; {NULL, 0}: none are known */
-    const struct output_format *format;       /* how the model writes calls; NULL: it cannot */
-    const struct output_reasoning *reasoning; /* its markers of reasoning; NULL: the format's */
-    bool continues;                           /* the answer's text goes on with the prompt's: a space at its front stays */
-    const struct str *stops;                  /* [n_stops] strings that end the answer and are not part of it; needs wants_text */
+    bool wants_text;                            /* tokens become text; else events have tokens alone */
+    bool wants_progress;                        /* events also while the prompt is read */
+    bool splits;                                /* reasoning and calls are told from content, as the next fields say */
+    bool thinks;                                /* the prompt left the model inside its reasoning */
+    bool takes_calls;                           /* else what looks like a call is content */
+    bool one_call;                              /* the answer ends behind its first call */
+    bool calls_in_parts;                        /* arguments come out while they are written */
+    struct str tools;                           /* JSON list of the tools that may be called; {NULL, 0}: none are known */
+    const struct output_format *format;         /* how the model writes calls; NULL: it cannot */
+    const struct output_reasoning *reasoning;   /* its markers of reasoning; NULL: the format's */
+    const struct constraint_source *constraint; /* what the answer is held to; NULL: nothing */
+    bool may_think;                             /* reasoning may come before what the constraint holds, if the model begins it */
+    int32_t max_reasoning;                      /* tokens after which reasoning is ended; 0: no limit */
+    bool continues;                             /* the answer's text goes on with the prompt's: a space at its front stays */
+    const struct str *stops;                    /* [n_stops] strings that end the answer and are not part of it; needs wants_text */
     size_t n_stops;
     int64_t deadline_ms; /* from now; 0: none */
     void *user;          /* the owner's */

@@ -558,10 +558,12 @@ static void report(struct chain *s, int32_t token, struct sampler_result *out) {
 
 /* Drops masked tokens; -1 when something is no number. */
 static int32_t drop_masked(struct chain *s) {
+    const uint32_t *mask = s->in->mask;
     int32_t kept = 0;
     for (int32_t i = 0; i < s->n; i++) {
         if (s->c[i].logit == -INFINITY) continue;
         if (!isfinite(s->c[i].logit)) return -1;
+        if (mask && !(mask[s->c[i].id / 32] >> s->c[i].id % 32 & 1)) continue;
         s->c[kept++] = s->c[i];
     }
     return s->n = kept;

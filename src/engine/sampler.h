@@ -89,6 +89,7 @@ struct sampler_input {
     int32_t n_history, n_prompt;
     const uint32_t *breakers;    /* [vocab / 32 + 1] bits: tokens that no repetition of DRY goes across; NULL: none */
     struct sampler_state *state; /* of the request; only mirostat needs it */
+    const uint32_t *mask;        /* [vocab / 32 + 1] bits: tokens that may be chosen; NULL: all */
 };
 
 struct sampler_top {

@@ -200,10 +200,10 @@ static bool add_decode_row(struct engine *e, struct flight *f, struct job *j) {
     return true;
 }
 
-/* Its last token is not there, and the device does not know it either; or it is the last that was wanted. */
+/* Its last token is not there, and the device does not know it either; or it is the last that was wanted; or what may follow depends on it. */
 static bool must_wait(const struct job *j) {
     int32_t last = j->seq.tokens[j->seq.n_tokens - 1];
-    return last == TOKEN_OF_THE_HOST || (last < 0 && j->seq.n_tokens >= j->n_limit);
+    return last == TOKEN_OF_THE_HOST || (last < 0 && (j->seq.n_tokens >= j->n_limit || bound_holds(j) || job_nears_close(j)));
 }
 
 static bool is_decoding(const struct job *j) {

@@ -1,6 +1,8 @@
 set(ENGINE_SOURCES
   src/engine/batch.c
+  src/engine/bound.c
   src/engine/choose.c
+  src/engine/constraint.c
   src/engine/engine.c
   src/engine/events.c
   src/engine/flight.c

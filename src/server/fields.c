@@ -15,16 +15,9 @@ struct refused {
 
 static const struct refused rows[] = {
     /* what the answer must look like */
-    {"grammar", BOTH, NULL, NULL},
     {"grammar_lazy", BOTH, "false", NULL},
     {"grammar_triggers", BOTH, NULL, NULL},
-    {"json_schema", BOTH, NULL, NULL},
-    {"guided_json", BOTH, NULL, NULL},
-    {"guided_regex", BOTH, NULL, NULL},
-    {"guided_choice", BOTH, NULL, NULL},
-    {"guided_grammar", BOTH, NULL, NULL},
     {"structural_tag", BOTH, NULL, NULL},
-    {"structured_outputs", BOTH, NULL, NULL},
     {"functions", BOTH, NULL, NULL},
     {"function_call", BOTH, "none|auto", NULL},
     {"tools", TEXT, NULL, NULL},
@@ -80,9 +73,9 @@ static const struct refused rows[] = {
     {"reasoning_effort", TEXT, NULL, NULL},
     {"include_reasoning", BOTH, "true", NULL},
     {"reasoning_format", BOTH, "auto|deepseek", NULL},
-    {"thinking_token_budget", BOTH, "-1", NULL},
-    {"thinking_budget_tokens", BOTH, "-1", NULL},
-    {"reasoning_budget_tokens", BOTH, "-1", NULL},
+    {"thinking_token_budget", TEXT, "-1", NULL},
+    {"thinking_budget_tokens", TEXT, "-1", NULL},
+    {"reasoning_budget_tokens", TEXT, "-1", NULL},
     {"reasoning_budget_message", BOTH, NULL, NULL},
     /* what the answer tells besides */
     {"prompt_logprobs", BOTH, NULL, NULL},

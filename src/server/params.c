@@ -1,4 +1,4 @@
-/* The table of fields, and those that are no plain numbers: stop, logit_bias, stream_options, response_format, tools. */
+/* The table of fields, and those that are no plain numbers: stop, logit_bias, stream_options. */
 #include "server/params.h"
 
 #include "server/fields.h"
@@ -24,6 +24,9 @@ static const struct field fields[] = {
     {"max_tokens", KIND_INT, PARAMS_CHAT, AT(job.max_new), 1, INT32_MAX, true},
     {"max_completion_tokens", KIND_INT, PARAMS_CHAT, AT(job.max_new), 1, INT32_MAX, true},
     {"max_tokens", KIND_INT, PARAMS_COMPLETION, AT(job.max_new), 0, INT32_MAX, true},
+    {"thinking_token_budget", KIND_INT, PARAMS_CHAT, AT(job.max_reasoning), 1, INT32_MAX, true},
+    {"thinking_budget_tokens", KIND_INT, PARAMS_CHAT, AT(job.max_reasoning), 1, INT32_MAX, true},
+    {"reasoning_budget_tokens", KIND_INT, PARAMS_CHAT, AT(job.max_reasoning), 1, INT32_MAX, true},
     {"n", KIND_INT, BOTH, AT(n), 1, PARAMS_CHOICES_MAX, false},
     {"logprobs", KIND_BOOL, PARAMS_CHAT, AT(logprobs), 0, 0, false},
     {"top_logprobs", KIND_INT, PARAMS_CHAT, AT(job.sampling.n_top), 0, SAMPLER_TOP_MAX, false},
@@ -186,16 +189,8 @@ static int read_stream_options(yyjson_val *body, struct params *p, struct api_er
 
 /* Fields whose values are supported in part. */
 static int refuse_values(yyjson_val *body, const struct params *p, struct api_error *e) {
-    yyjson_val *format = given(body, "response_format"), *best = given(body, "best_of");
+    yyjson_val *best = given(body, "best_of");
     int64_t n_best;
-    if (format) {
-        struct str type = json_str(format, "type", (struct str){0});
-        if (!type.p) return api_fail(e, 400, NULL, "response_format", "response_format must be an object with a type");
-        if (!str_is(type, "text"))
-            return api_fail(e, 400, "unsupported_value", "response_format",
-                            "response_format %.*s is not supported yet; use {\"type\": \"text\"}", (int)(type.n > 40 ? 40 : type.n),
-                            type.p);
-    }
     if (best && (!json_val_int(best, &n_best) || n_best != p->n))
         return api_fail(e, 400, "unsupported_value", "best_of", "best_of must be equal to n");
     return 0;

@@ -1,4 +1,5 @@
 /* POST /v1/chat/completions. */
+#include "server/constrain.h"
 #include "server/generate.h"
 #include "server/messages.h"
 #include "server/sse.h"
@@ -230,6 +231,7 @@ static int encode(struct call *c, struct generation *g, struct str input_text) {
     if (code) return api_fail(&c->error, 400, "chat_template_error", "messages", "the chat template refused the messages: %s", err.msg);
     if (g->prompts[0].ids.n == 0) return api_fail(&c->error, 400, NULL, "messages", "the messages hold no text");
     g->params.job.thinks = service_thinks(c->service, rendered);
+    g->params.job.may_think = service_may_think(c->service, rendered);
     return 0;
 }
 
@@ -247,7 +249,7 @@ static int prepare(struct call *c) {
     int code = messages_to_input(c->body, tools.list, &input, &c->error);
     if (!code) code = encode(c, g, sb_str(&input));
     sb_free(&input);
-    return code;
+    return code ? code : constrain_read(&c->arena, c->body, c->service, &tools, &g->params, &c->error);
 }
 
 const struct route routes_chat[] = {

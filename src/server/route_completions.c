@@ -1,4 +1,5 @@
 /* POST /v1/completions: strings, lists of strings, token ids, lists of lists of token ids. */
+#include "server/constrain.h"
 #include "server/generate.h"
 #include "server/sse.h"
 
@@ -203,7 +204,8 @@ static int prepare(struct call *c) {
     g->params.job.sampling = service_info(c->service)->sampling;
     g->params.vocab = service_info(c->service)->vocab;
     if (params_read(&c->arena, c->body, PARAMS_COMPLETION, &g->params, &c->error)) return -1;
-    return read_prompts(c, g);
+    if (read_prompts(c, g)) return -1;
+    return constrain_read(&c->arena, c->body, c->service, NULL, &g->params, &c->error);
 }
 
 const struct route routes_completions[] = {

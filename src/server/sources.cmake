@@ -1,6 +1,7 @@
 set(SERVER_SOURCES
   src/server/api_error.c
   src/server/browser.c
+  src/server/constrain.c
   src/server/fields.c
   src/server/generate.c
   src/server/guard.c

@@ -62,8 +62,6 @@ int tools_read(struct arena *a, yyjson_val *body, const struct service_info *inf
     if (!info->format)
         return api_fail(e, 400, "unsupported_parameter", "tools",
                         "this model's chat template shows no way to call tools; leave them out, or set tool_choice to \"none\"");
-    if (out->choice > TOOLS_AUTO)
-        return api_fail(e, 400, "unsupported_value", "tool_choice", "calls that must be made are not supported yet; use \"auto\"");
     return 0;
 }
 

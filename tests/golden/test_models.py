@@ -46,7 +46,7 @@ def reference_checks(folder):
             continue
         text = r["text"].replace("<|im_end|>", "").replace("</s>", "").rstrip("\n")
         args = ["-p", r["prompt"], "-n", str(len(ids)), *([] if r["rendered"] != r["prompt"] else ["--no-chat-template"])]
-        yield lambda name=name, args=args, text=text: differs(name + " text", generate(folder, *args).rstrip("\n"), text)
+        yield lambda name=name, args=args, text=text: differs(name + " text", generate(folder, *args).strip("\n "), text.strip())
 
 
 def tiny_checks(folder):

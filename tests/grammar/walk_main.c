@@ -316,7 +316,7 @@ int main(int argc, char **argv) {
     w.max_tokens = (size_t)atoi(argv[3]);
     w.eos = (int32_t)n; /* one more than the vocabulary has */
     uint64_t from = os_clock_ns();
-    w.vocab = gram_vocab_create(w.tok, n + 1);
+    w.vocab = gram_vocab_create(w.tok, n + 1, NULL, 0);
     fprintf(stderr, "vocabulary of %zu in %.0f ms\n", n, (double)(os_clock_ns() - from) / 1e6);
     w.bits = mem_alloc(gram_mask_words(w.vocab) * sizeof *w.bits);
     w.allowed = mem_alloc((n + 1) * sizeof *w.allowed);

@@ -40,7 +40,7 @@ HARMLESS = {"min_tokens": 0, "stop_token_ids": [], "bad_words": [], "use_beam_se
             "vllm_xargs": {}, "return_token_ids": False, "suffix": "", "n_cmpl": 1, "verbosity": "medium", "min_keep": 0, "t_max_predict_ms": -1}
 # values for fields whose other values are not refused
 ASKS = {"tool_choice": "required", "add_generation_prompt": False, "skip_special_tokens": False, "include_reasoning": False, "use_activation": False,
-        "normalize": False, "response_format": {"type": "json_object"}, "tools": [{"type": "function", "function": {"name": "f"}}], "json_schema": {},
+        "normalize": False, "tools": [{"type": "function", "function": {"name": "f"}}], 
         "continue_final_message": True, "echo": True, "modalities": ["text", "audio"], "n_predict": -1}
 
 
@@ -58,8 +58,8 @@ def check_refused(s):
     for name, value in HARMLESS.items():
         code, _, text = s.request(TEXT if name == "suffix" else CHAT, {**BASE[CHAT], **BASE[TEXT], name: value})
         check(code == 200, f"{name} {value!r} asks for nothing: {code} {text[:200]}")
-    code, _, text = s.request(CHAT, b'{"messages":[{"role":"user","content":"Hi"}],"max_tokens":2,"grammar":"","grammar":"root ::= x"}')
-    check(code == 400 and json.loads(text)["error"]["param"] == "grammar", f"a field twice: {code} {text[:200]}")
+    code, _, text = s.request(CHAT, b'{"messages":[{"role":"user","content":"Hi"}],"max_tokens":2,"samplers":"","samplers":"top_k"}')
+    check(code == 400 and json.loads(text)["error"]["param"] == "samplers", f"a field twice: {code} {text[:200]}")
     code, _, text = s.request(CHAT, {**BASE[CHAT], "tools": ASKS["tools"], "tool_choice": "none"})
     check(code == 200, f"tools that are not to be used: {code} {text[:200]}")
 

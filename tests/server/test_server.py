@@ -188,7 +188,6 @@ def check_refusals(client, model):
     fails(chat(temperature=-1), bad, "temperature", "negative temperature")
     fails(chat(max_tokens=0), bad, "max_tokens", "no tokens")
     fails(chat(n=1000), bad, "n must", "too many choices")
-    fails(chat(response_format={"type": "json_object"}), bad, "response_format", "json_object")
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     fails(chat(tools=tools), bad, "tools", "tools that the template cannot show")
     check(chat(tools=tools, tool_choice="none")().choices, "tools that are not to be used")

@@ -40,7 +40,7 @@ void lower_choose(struct cuda *c, const struct op *op) {
         .vocab = x.width,
         .rows = x.rows,
         .slices = (int32_t)slices,
-        .mask_words = (int32_t)ceil_div(x.width, 32),
+        .mask_words = c->mask_words,
     };
     a.shaped = cuda_op_scratch(c, &used, rows * vocab * sizeof(float));
     a.state = cuda_op_scratch(c, &used, both * sizeof(struct k_choose_row));
@@ -90,6 +90,52 @@ int cuda_choice_begin(struct backend *be, int32_t slot, const struct choice_tabl
     TRY(cuda_upload(c, c->said + (size_t)slot * bytes, c->bounce, bytes, "what was said", err));
     if (t->n_bias == 0) return ERR_OK;
     return cuda_upload(c, c->biases + (size_t)slot * CHOICE_BIAS_MAX * sizeof *t->bias, t->bias, bias_bytes, "biases", err);
+}
+
+/* ---- masks ------------------------------------------------------------------------------------------------------------ */
+
+static int open_masks(struct cuda *c, int32_t rows, int32_t words, struct err *err) {
+    size_t bytes = (size_t)rows * (size_t)words * sizeof(uint32_t);
+    if (c->masks) return ERR_OK;
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "waiting for earlier steps");
+    cuda_graphs_drop(c); /* their kernels hold the address */
+    TRY(cuda_alloc(c, bytes, "masks of tokens", &c->masks, err));
+    c->mask_words = words;
+    for (int i = 0; i < STAGES; i++) {
+        CUDA_TRY(c, c->d->cuMemHostAlloc((void **)&c->mask_stages[i].data, bytes, 0), "pinned memory for masks of tokens");
+        CUDA_TRY(c, c->d->cuEventCreate(&c->mask_stages[i].copied, CU_EVENT_DISABLE_TIMING), "an event");
+    }
+    return ERR_OK;
+}
+
+int cuda_mask_room(struct backend *be, int32_t rows, int32_t words, uint32_t **out, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    TRY(cuda_use(c, err));
+    TRY(open_masks(c, rows, words, err));
+    c->i_mask_stage = (c->i_mask_stage + 1) % STAGES;
+    struct cuda_stage *stage = &c->mask_stages[c->i_mask_stage];
+    if (stage->busy) CUDA_TRY(c, c->d->cuEventSynchronize(stage->copied), "waiting for an earlier step");
+    *out = (uint32_t *)(void *)stage->data;
+    return ERR_OK;
+}
+
+int cuda_masks_send(struct cuda *c, const struct step *step, struct err *err) {
+    struct cuda_stage *stage = &c->mask_stages[c->i_mask_stage];
+    size_t bytes = (size_t)step->n_masks * (size_t)step->mask_words * sizeof *step->masks;
+    if (step->n_masks == 0) return ERR_OK;
+    CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(c->masks, step->masks, bytes, c->stream), "masks of tokens");
+    CUDA_TRY(c, c->d->cuEventRecord(stage->copied, c->stream), "masks of tokens");
+    stage->busy = true;
+    return ERR_OK;
+}
+
+void cuda_masks_close(struct cuda *c) {
+    cuda_free(c, &c->masks);
+    for (int i = 0; i < STAGES; i++) {
+        if (c->mask_stages[i].data) c->d->cuMemFreeHost(c->mask_stages[i].data);
+        if (c->mask_stages[i].copied) c->d->cuEventDestroy(c->mask_stages[i].copied);
+        c->mask_stages[i] = (struct cuda_stage){0};
+    }
 }
 
 /* ---- results ---------------------------------------------------------------------------------------------------------- */

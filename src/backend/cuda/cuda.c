@@ -101,6 +101,7 @@ const struct backend_type cuda_backend = {
     .reserve = cuda_reserve,
     .read = cuda_read,
     .choice_begin = cuda_choice_begin,
+    .mask_room = cuda_mask_room,
     .chosen = cuda_chosen,
     .describe = cuda_describe,
 };

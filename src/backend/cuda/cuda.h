@@ -149,8 +149,10 @@ struct cuda {
     int32_t n_rope_tables, rope_width; /* of the step */
     int32_t n_tiles, n_decode;         /* prompt tiles of 64 rows; rows of sequences with one row, which come first */
 
-    CUdeviceptr chosen, choose_counters; /* [rows] tokens of the last step; [2 rows] */
-    CUdeviceptr said, biases, masks;     /* tables of choose.c; 0 until somebody needs them */
+    CUdeviceptr chosen, choose_counters;   /* [rows] tokens of the last step; [2 rows] */
+    CUdeviceptr said, biases, masks;       /* tables of choose.c; 0 until somebody needs them */
+    struct cuda_stage mask_stages[STAGES]; /* the host's side of the masks */
+    int32_t i_mask_stage, mask_words;
     struct cuda_result results[RESULTS];
     int i_result; /* the next one to be filled */
 
@@ -320,6 +322,10 @@ int cuda_check_waits(struct cuda *c, struct err *err);
 
 /* ---- choosing (choose.c) ---- */
 int cuda_choose_open(struct cuda *c, int32_t rows, struct err *err);
+int cuda_mask_room(struct backend *be, int32_t rows, int32_t words, uint32_t **out, struct err *err);
+/* The masks that were written into the last room go to the device. */
+int cuda_masks_send(struct cuda *c, const struct step *step, struct err *err);
+void cuda_masks_close(struct cuda *c);
 void cuda_choose_close(struct cuda *c);
 int cuda_choice_begin(struct backend *be, int32_t slot, const struct choice_tables *t, struct err *err);
 /* What the step chose goes to the host, behind the step. */

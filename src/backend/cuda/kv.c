@@ -54,6 +54,7 @@ void cuda_kv_close(struct backend *be) {
     cuda_free(c, &c->states);
     cuda_free(c, &c->said);
     cuda_free(c, &c->biases);
+    cuda_masks_close(c);
     cuda_free(c, &c->masks);
     cuda_step_close(c);
     c->layout = (struct kv_layout){0};

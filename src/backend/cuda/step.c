@@ -110,5 +110,5 @@ int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err) {
     CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(c->step_block, data, c->at.bytes, c->stream), "copying the data of a step");
     CUDA_TRY(c, c->d->cuEventRecord(stage->copied, c->stream), "copying the data of a step");
     stage->busy = true;
-    return ERR_OK;
+    return cuda_masks_send(c, step, err);
 }

@@ -105,7 +105,8 @@ static int take_literal(struct parser *p, struct expr **out) {
         char utf8[4];
         if (!more(p)) code = bad(p, "the literal \" has no end");
         else code = take_char(p, &c);
-        if (!code) sb_put(&text, str_n(utf8, utf8_encode(c, utf8)));
+        if (!code && c == GRAM_TOKEN_CHAR) sb_puts(&text, GRAM_TOKEN_MARK);
+        else if (!code) sb_put(&text, str_n(utf8, utf8_encode(c, utf8)));
     }
     *out = expr_text(&p->a, sb_str(&text));
     sb_free(&text);

@@ -68,8 +68,14 @@ void gram_destroy(struct gram *g); /* NULL is fine */
 /* ---- the vocabulary ------------------------------------------------------------------------------------------------------ */
 
 struct gram_vocab;
-/* n_tokens: length of the logits, at least the tokenizer's size; ids above its tokens are never allowed. */
-struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens);
+/* Stands before and behind the spelling of a token that is meant as a token; no byte of UTF-8. In the literals of GBNF it is written as
+ * U+10FFFF, which no text has. */
+#define GRAM_TOKEN_MARK "\xFF"
+#define GRAM_TOKEN_CHAR UINT32_C(0x10FFFF)
+
+/* n_tokens: length of the logits, at least the tokenizer's size; ids above its tokens are never allowed. The tokens of `marked` [n_marked],
+ * special ones or not, are allowed only where a grammar asks for them by their spelling between marks, and never as the letters of a text. */
+struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens, const int32_t *marked, size_t n_marked);
 void gram_vocab_destroy(struct gram_vocab *v); /* NULL is fine */
 size_t gram_vocab_size(const struct gram_vocab *v);
 /* 32-bit words of a mask; bit i % 32 of word i / 32 is token i. */

@@ -58,14 +58,12 @@ static bool is_eos(const struct gram_machine *m, int32_t token) {
 bool gram_match_token(struct gram_match *t, int32_t token) {
     const struct gram_vocab *v = t->m->v;
     if (t->has_ended || token < 0 || (size_t)token >= v->n_tokens) return false;
-    if (is_eos(t->m, token)) {
-        if (!gram_match_may_end(t)) return false;
-        remember(t, t->state);
-        t->has_ended = true;
-        return true;
-    }
     struct str bytes = v->bytes[token];
-    return bytes.n && gram_match_bytes(t, bytes) == bytes.n;
+    if (bytes.n && gram_match_bytes(t, bytes) == bytes.n) return true; /* an end token may be a marker of the grammar, too */
+    if (!is_eos(t->m, token) || !gram_match_may_end(t)) return false;
+    remember(t, t->state);
+    t->has_ended = true;
+    return true;
 }
 
 void gram_match_back(struct gram_match *t, size_t n) {

@@ -109,19 +109,26 @@ static void sort_tokens(struct gram_vocab *v, struct entry *sorted, size_t ends[
     mem_free(parts);
 }
 
-struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens) {
+/* Special tokens stand for nothing, but for those that are marked. */
+static void take_bytes(struct gram_vocab *v, const struct tok *t, const int32_t *marked, size_t n_marked) {
+    for (size_t id = 0; id < v->n_tokens; id++) {
+        struct str b = id < tok_vocab_size(t) && !tok_is_special(t, (int32_t)id) ? tok_token_bytes(t, (int32_t)id) : (struct str){0};
+        if (b.n > 0 && b.n <= UINT16_MAX) v->bytes[id] = (struct str){arena_copy(&v->a, b.p, b.n), b.n};
+        v->same[id] = -1;
+    }
+    for (size_t i = 0; i < n_marked; i++)
+        v->bytes[marked[i]] = str_fmt(&v->a, GRAM_TOKEN_MARK "%.*s" GRAM_TOKEN_MARK, STR_ARG(tok_token_text(t, marked[i])));
+    for (size_t id = 0; id < v->n_tokens; id++)
+        if (v->bytes[id].n > v->longest) v->longest = (uint32_t)v->bytes[id].n;
+}
+
+struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens, const int32_t *marked, size_t n_marked) {
     struct gram_vocab *v = mem_alloc(sizeof *v);
     v->n_tokens = n_tokens > tok_vocab_size(t) ? n_tokens : tok_vocab_size(t);
     v->n_words = (v->n_tokens + 31) / 32;
     v->bytes = arena_new(&v->a, struct str, v->n_tokens);
     v->same = arena_new(&v->a, int32_t, v->n_tokens);
-    for (size_t id = 0; id < v->n_tokens; id++) {
-        struct str b = id < tok_vocab_size(t) && !tok_is_special(t, (int32_t)id) ? tok_token_bytes(t, (int32_t)id) : (struct str){0};
-        if (b.n > UINT16_MAX) b.n = 0;
-        if (b.n) v->bytes[id] = (struct str){arena_copy(&v->a, b.p, b.n), b.n};
-        if (b.n > v->longest) v->longest = (uint32_t)b.n;
-        v->same[id] = -1;
-    }
+    take_bytes(v, t, marked, n_marked);
     compile_languages(v);
     v->text_bits = arena_new(&v->a, uint32_t, v->n_words);
     for (size_t i = 0; i < VOCAB_LENGTHS; i++) v->length_bits[i] = arena_new(&v->a, uint32_t, v->n_words);

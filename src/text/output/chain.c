@@ -76,3 +76,11 @@ int32_t chain_stopped_by(const struct chain *c) {
 bool chain_is_reasoning(const struct chain *c) {
     return c->splits && output_is_reasoning(&c->output);
 }
+
+bool chain_is_content(const struct chain *c) {
+    return !c->splits || output_is_content(&c->output);
+}
+
+struct str chain_last(const struct chain *c) {
+    return sb_str(&c->raw);
+}

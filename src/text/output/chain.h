@@ -40,7 +40,10 @@ bool chain_push(struct chain *c, int32_t token, struct output_pieces *out);
 void chain_flush(struct chain *c, bool is_cut, struct output_pieces *out);
 /* Index of the stop string that was found; -1: none. */
 int32_t chain_stopped_by(const struct chain *c);
-/* What comes next is reasoning, unless it ends it. */
+/* What comes next is reasoning, unless it ends it; content, unless it begins something else. */
 bool chain_is_reasoning(const struct chain *c);
+bool chain_is_content(const struct chain *c);
+/* The text of the last token, as far as its characters are complete, with marks around a marker. */
+struct str chain_last(const struct chain *c);
 
 #endif

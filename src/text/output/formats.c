@@ -90,6 +90,10 @@ bool output_reasoning_was_open(const struct output_reasoning *r, struct str text
     return close != STR_NONE && !r->ends_others && str_trim(str_sub(text, 0, close)).n && (open == STR_NONE || open > close);
 }
 
+struct str output_reasoning_open(const struct output_reasoning *r) {
+    return str_of((r ? r : &output_reasonings[ID_THINK])->open);
+}
+
 struct str output_reasoning_close(const struct output_format *f, const struct output_reasoning *r) {
     if (f && f->frame) return str_of(f->frame->ends[0]);
     if (!r) r = f && f->reasoning ? f->reasoning : &output_reasonings[ID_THINK];

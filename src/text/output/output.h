@@ -42,6 +42,8 @@ const struct output_reasoning *output_reasoning_recognize(struct str template_te
 bool output_reasoning_is_open(const struct output_reasoning *r, struct str prompt);
 /* A whole text that ends thoughts which it did not begin: the prompt began them. */
 bool output_reasoning_was_open(const struct output_reasoning *r, struct str text);
+/* What begins thoughts. NULL: those of <think>. */
+struct str output_reasoning_open(const struct output_reasoning *r);
 /* What ends thoughts that have gone on for too long. Both may be NULL. */
 struct str output_reasoning_close(const struct output_format *f, const struct output_reasoning *r);
 /* A token that belongs to the format's markers: keep it in the text, between marks. */
@@ -124,6 +126,8 @@ void output_push(struct output *o, struct str text, struct output_pieces *out);
 void output_flush(struct output *o, bool is_cut, struct output_pieces *out);
 /* Inside thoughts now: what comes next is reasoning unless it ends them. */
 bool output_is_reasoning(const struct output *o);
+/* What comes next is content, unless it begins something else. */
+bool output_is_content(const struct output *o);
 /* An id for a call whose format carries none, in the form that the format's template takes back. random: 64 bits that no
  * other call has. */
 struct str output_make_id(struct arena *a, const struct output_format *f, struct str name, int32_t call, uint64_t random);

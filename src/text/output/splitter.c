@@ -448,6 +448,10 @@ bool output_is_reasoning(const struct output *o) {
     return o->s->state == IN_THOUGHTS;
 }
 
+bool output_is_content(const struct output *o) {
+    return o->s->state == IN_TEXT;
+}
+
 /* ---- the beginning ---------------------------------------------------------------------------------------------- */
 
 static void add_marker(struct splitter *s, const char *text, enum marker_action action, unsigned places) {

@@ -1,0 +1,146 @@
+/* A job that is bound by a constraint: where its answer stands in the grammar, and which tokens may come next.
+ *
+ * It waits until its answer's content begins, or until the trigger has been written; then it holds. White space behind reasoning and thoughts
+ * that the model begins by itself are free, because they are no part of the content.
+ */
+#include "engine/engine_internal.h"
+
+static bool has_bit(const uint32_t *bits, int32_t i) {
+    return bits[i / 32] >> i % 32 & 1;
+}
+
+/* The answer stands where its content goes on. */
+static bool is_in_content(const struct job *j) {
+    return chain_is_content(&j->chain);
+}
+
+static void begin(struct job_bound *b) {
+    gram_match_free(&b->match);
+    gram_match_init(&b->match, b->constraint->machine);
+    b->state = BOUND_HOLDS;
+}
+
+/* The token that begins reasoning, where the model may begin it by itself; -1: none. */
+static int32_t thinking_token(const struct job *j) {
+    struct str open = output_reasoning_open(j->spec.reasoning);
+    return j->spec.may_think && !j->spec.thinks && open.p ? tok_id_of(j->engine->tok, open) : -1;
+}
+
+int bound_init(struct job *j, struct err *err) {
+    struct job_bound *b = &j->bound;
+    if (!j->spec.constraint) return ERR_OK;
+    TRY(constraint_open(j->engine, j->spec.constraint, NULL, &b->constraint, err));
+    b->thinking = thinking_token(j);
+    if (j->spec.constraint->at_once || (!b->constraint->trigger.n && is_in_content(j))) begin(b);
+    return ERR_OK;
+}
+
+void bound_free(struct job *j) {
+    struct job_bound *b = &j->bound;
+    if (!b->constraint) return;
+    gram_match_free(&b->match);
+    sb_free(&b->tail);
+    constraint_release(b->constraint);
+}
+
+bool bound_holds(const struct job *j) {
+    return j->bound.constraint && j->bound.state == BOUND_HOLDS;
+}
+
+/* ---- masks ------------------------------------------------------------------------------------------------------------ */
+
+/* Tokens that end the answer are not wanted, as long as the grammar has others. */
+static void drop_ends(const struct engine *e, uint32_t *bits, size_t n_words) {
+    uint32_t any = 0;
+    for (int32_t i = 0; i < e->options.n_eos; i++) bits[e->options.eos[i] / 32] &= ~(UINT32_C(1) << e->options.eos[i] % 32);
+    for (size_t i = 0; i < n_words && !any; i++) any = bits[i];
+    for (int32_t i = 0; i < e->options.n_eos && !any; i++) bits[e->options.eos[i] / 32] |= UINT32_C(1) << e->options.eos[i] % 32;
+}
+
+void bound_mask(struct job *j, uint32_t *bits) {
+    struct job_bound *b = &j->bound;
+    struct constraint *c = b->constraint;
+    size_t n_words = gram_mask_words(j->engine->vocab);
+    os_mutex_lock(c->lock);
+    bool is_free = c->then_free && gram_match_may_end(&b->match);
+    if (is_free) memset(bits, 0xFF, n_words * sizeof *bits);
+    else gram_match_mask(&b->match, bits);
+    os_mutex_unlock(c->lock);
+    if (is_free) return;
+    if (j->spec.ignore_eos) drop_ends(j->engine, bits, n_words);
+    if (b->thinking >= 0) bits[b->thinking / 32] |= UINT32_C(1) << b->thinking % 32;
+    if (b->may_space)
+        for (size_t i = 0; i < n_words; i++) bits[i] |= j->engine->space_bits[i];
+}
+
+/* ---- tokens ----------------------------------------------------------------------------------------------------------- */
+
+/* What was written since the trigger began, if it has been. */
+static bool find_trigger(struct job_bound *b, struct str text, struct str *out) {
+    struct str trigger = b->constraint->trigger;
+    size_t keep = b->tail.n < trigger.n - 1 ? b->tail.n : trigger.n - 1;
+    memmove(b->tail.p, b->tail.p + b->tail.n - keep, keep);
+    b->tail.n = keep;
+    sb_put(&b->tail, text);
+    size_t at = str_find(sb_str(&b->tail), trigger, 0);
+    if (at == STR_NONE) return false;
+    *out = str_from(sb_str(&b->tail), at);
+    return true;
+}
+
+/* The answer is free: does the constraint begin behind this token? */
+static void wait_on(struct job *j) {
+    struct job_bound *b = &j->bound;
+    struct str written;
+    if (!b->constraint->trigger.n) {
+        if (!is_in_content(j)) return;
+        begin(b);
+        b->may_space = true;
+        return;
+    }
+    if (!find_trigger(b, chain_last(&j->chain), &written)) return;
+    begin(b);
+    if (gram_match_bytes(&b->match, written) < written.n) b->state = BOUND_WAITS; /* a token went beyond the trigger, to somewhere else */
+    else sb_clear(&b->tail);
+}
+
+/* True: the token was no part of the content. */
+static bool stands_outside(struct job_bound *b, int32_t token, const uint32_t *spaces) {
+    bool is_thought = token == b->thinking, is_space = b->may_space && has_bit(spaces, token);
+    b->thinking = -1;
+    b->may_space = false;
+    if (is_thought) b->state = BOUND_WAITS;
+    return is_thought || is_space;
+}
+
+static enum bound_says follow(struct job *j, int32_t token) {
+    struct job_bound *b = &j->bound;
+    if (gram_match_token(&b->match, token)) {
+        b->thinking = -1;
+        b->may_space = false;
+        if (b->match.has_ended || (!b->constraint->then_free && gram_match_may_end(&b->match) && gram_match_must_end(&b->match)))
+            return BOUND_ENDS;
+        return BOUND_GOES_ON;
+    }
+    if (stands_outside(b, token, j->engine->space_bits)) return BOUND_GOES_ON;
+    if (!b->constraint->then_free || !gram_match_may_end(&b->match)) return BOUND_REFUSES;
+    b->state = BOUND_WAITS;
+    return BOUND_GOES_ON;
+}
+
+enum bound_says bound_take(struct job *j, int32_t token) {
+    struct job_bound *b = &j->bound;
+    if (!bound_holds(j)) return BOUND_GOES_ON;
+    os_mutex_lock(b->constraint->lock);
+    enum bound_says says = follow(j, token);
+    os_mutex_unlock(b->constraint->lock);
+    return says;
+}
+
+void bound_look(struct job *j) {
+    struct job_bound *b = &j->bound;
+    if (!b->constraint || b->state == BOUND_HOLDS) return;
+    os_mutex_lock(b->constraint->lock);
+    wait_on(j);
+    os_mutex_unlock(b->constraint->lock);
+}

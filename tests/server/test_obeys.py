@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Answers that obey: schemas, grammars, expressions, choices and forced calls, from a model with random weights that wants to say anything;
+whole, streamed, with company, with log-probabilities, with stops; and what is refused.
+
+usage: test_obeys.py PROGRAM      last line: "N passed, N failed"
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+
+from harness import Server, check, finish
+
+program = os.path.abspath(sys.argv[1])
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+SCHEMA = {"type": "object", "properties": {"kind": {"enum": ["cat", "dog"]}, "age": {"type": "integer", "minimum": 0, "maximum": 30},
+                                           "good": {"type": "boolean"}}, "required": ["kind", "age", "good"], "additionalProperties": False}
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {
+    "type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["n"], "additionalProperties": False}}}
+    for name in ("first", "second")]
+# shows how calls are written, and where reasoning is
+TEMPLATE = ("{% if tools %}<tool_call>\n{\"name\": ..., \"arguments\": ...}\n</tool_call>{{ tools | tojson }}{% endif %}"
+            "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:{% if think %}<think>\n{% endif %}")
+
+
+def ask(s, path=CHAT, **more):
+    body = {"max_tokens": 300, "seed": 5, **more}
+    body.setdefault(*(("messages", [{"role": "user", "content": "Hi"}]) if path == CHAT else ("prompt", "Hi")))
+    code, _, text = s.request(path, body)
+    return code, text if body.get("stream") else json.loads(text)
+
+
+def is_animal(text):
+    v = json.loads(text)
+    return set(v) == {"kind", "age", "good"} and v["kind"] in ("cat", "dog") and 0 <= v["age"] <= 30 and isinstance(v["good"], bool)
+
+
+def frames(text):
+    return [json.loads(line[6:]) for line in text.split("\n") if line.startswith("data: {")]
+
+
+def ends_well(s, what, good, path=CHAT, **more):
+    """The answer ends by itself and is good."""
+    code, v = ask(s, path, **more)
+    text = code == 200 and (v["choices"][0]["message"]["content"] if path == CHAT else v["choices"][0]["text"])
+    check(code == 200 and v["choices"][0]["finish_reason"] == "stop" and good(text), f"{what}: {code} {str(v)[:300]}")
+    return text
+
+
+def check_kinds(s):
+    """Every field that asks for a form, under OpenAI's default temperature of 1."""
+    schema = {"type": "json_schema", "json_schema": {"name": "animal", "schema": SCHEMA, "strict": True}}
+    ends_well(s, "response_format json_schema", is_animal, response_format=schema)
+    ends_well(s, "a schema beside json_object", is_animal, response_format={"type": "json_object", "schema": SCHEMA})
+    for field in ("json_schema", "guided_json"):
+        ends_well(s, field, is_animal, **{field: SCHEMA})
+        ends_well(s, f"{field} in completions", is_animal, TEXT, **{field: SCHEMA})
+    ends_well(s, "a schema as text", is_animal, guided_json=json.dumps(SCHEMA))
+    ends_well(s, "grammar", lambda t: re.fullmatch(r"ab{1,3}c", t), grammar='root ::= "a" "b"{1,3} "c"')
+    ends_well(s, "guided_grammar", lambda t: t in ("x", "yy"), guided_grammar='root ::= "x" | "yy"')
+    ends_well(s, "guided_regex", lambda t: re.fullmatch(r"[0-9]{3}-[a-f]{2}", t), guided_regex="[0-9]{3}-[a-f]{2}")
+    ends_well(s, "guided_choice", lambda t: t in ('say "a"', "b\\c\n"), guided_choice=['say "a"', "b\\c\n"])
+    for inner, good in (({"json": SCHEMA}, is_animal), ({"regex": "(ab)+c"}, lambda t: re.fullmatch("(ab)+c", t)), ({"choice": ["p", "q"]}, lambda t: t in "pq"),
+                        ({"grammar": 'root ::= "g"'}, lambda t: t == "g")):
+        ends_well(s, f"structured_outputs {list(inner)}", good, structured_outputs=inner)
+    code, v = ask(s, response_format={"type": "json_object"}, logit_bias={})
+    check(code == 200 and v["choices"][0]["message"]["content"].lstrip().startswith("{"), f"json_object: {code} {str(v)[:200]}")
+
+
+def check_combinations(s):
+    """The same text whole and streamed, alone and with company, with log-probabilities; n choices that differ; stops and limits still end it."""
+    form = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}}
+    text = ends_well(s, "alone", is_animal, **form)
+    parts = frames(ask(s, stream=True, **form)[1])
+    check("".join(p["choices"][0]["delta"].get("content") or "" for p in parts if p["choices"]) == text, "streamed: the same text")
+    _, v = ask(s, logprobs=True, top_logprobs=2, **form)
+    tokens = v["choices"][0]["logprobs"]["content"]
+    check(v["choices"][0]["message"]["content"] == text and all(len(t["top_logprobs"]) == 2 for t in tokens), "with log-probabilities: the same text")
+    got = [None] * 6
+
+    def one(i):
+        got[i] = ask(s, **form)[1] if i % 2 else ask(s, ignore_eos=True, max_tokens=40)[1]
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(6)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    check(all(got[i]["choices"][0]["message"]["content"] == text for i in (1, 3, 5)), "in company: the same text")
+    _, v = ask(s, n=4, **form)
+    texts = [c["message"]["content"] for c in v["choices"]]
+    check(all(map(is_animal, texts)) and texts[0] == text and len(set(texts)) > 1, f"four choices: {texts}")
+    code, v = ask(s, stop=['"age"'], **form)
+    check(v["choices"][0]["finish_reason"] == "stop" and text.startswith(v["choices"][0]["message"]["content"]), f"a stop string ends it: {v}")
+    code, v = ask(s, **{**form, "max_tokens": 3})
+    check(v["choices"][0]["finish_reason"] == "length" and text.startswith(v["choices"][0]["message"]["content"]), f"a limit ends it: {v}")
+    code, v = ask(s, **{**form, "guided_regex": "[ab]*", "response_format": None, "ignore_eos": True, "max_tokens": 60})
+    c = v["choices"][0]
+    check(c["finish_reason"] == "length" and set(c["message"]["content"]) <= set("ab"), f"ignore_eos: the grammar goes on as long as it can: {v}")
+    for sampling in ({"temperature": 0}, {"temperature": 1.5, "top_k": 3, "top_p": 0.5}, {"repetition_penalty": 1.3, "frequency_penalty": 1}, {"mirostat": 2},
+                     {"dry_multiplier": 1, "min_p": 0.1, "ignore_eos": True}):
+        ends_well(s, f"sampled with {sampling}", is_animal, **form, **sampling)
+
+
+def is_call(call, names):
+    return call["type"] == "function" and call["function"]["name"] in names and 1 <= json.loads(call["function"]["arguments"])["n"] <= 9
+
+
+def check_tools(s):
+    """Calls that must be made are made, with arguments by the tool's schema; auto leaves the model free; a schema beside tools."""
+    for choice, names in (("required", ("first", "second")), ({"type": "function", "function": {"name": "second"}}, ("second",))):
+        code, v = ask(s, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False)
+        c = code == 200 and v["choices"][0]
+        check(code == 200 and c["finish_reason"] == "tool_calls" and len(c["message"]["tool_calls"]) == 1 and c["message"]["content"] is None
+              and is_call(c["message"]["tool_calls"][0], names), f"tool_choice {choice}: {code} {str(v)[:300]}")
+        parts = frames(ask(s, tools=TOOLS, tool_choice=choice, parallel_tool_calls=False, stream=True)[1])
+        deltas = [d for p in parts if p["choices"] for d in p["choices"][0]["delta"].get("tool_calls", [])]
+        check(deltas and deltas[0]["function"]["name"] == c["message"]["tool_calls"][0]["function"]["name"] and deltas[0]["id"]
+              and "".join(d["function"]["arguments"] for d in deltas) == c["message"]["tool_calls"][0]["function"]["arguments"],
+              f"streamed calls, tool_choice {choice}: {deltas}")
+    code, v = ask(s, tools=TOOLS, tool_choice="required", max_tokens=400)
+    calls = code == 200 and v["choices"][0]["message"]["tool_calls"]
+    check(calls and all(is_call(c, ("first", "second")) for c in calls), f"calls in parallel: {code} {str(v)[:300]}")
+    check(ask(s, tools=TOOLS, max_tokens=20)[0] == 200, "tools that may be called")
+    code, v = ask(s, tools=TOOLS, response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}, parallel_tool_calls=False)
+    m = code == 200 and v["choices"][0]["message"]
+    check(m and (is_call(m["tool_calls"][0], ("first", "second")) if m.get("tool_calls") else is_animal(m["content"])), f"tools or a schema: {code} {v}")
+
+
+def check_reasoning(s):
+    """The form begins behind the reasoning; a budget ends it."""
+    thinking = {"chat_template_kwargs": {"think": True}, "thinking_token_budget": 12}
+    code, v = ask(s, guided_choice=["yes", "no"], **thinking)
+    c = v["choices"][0] if code == 200 else v
+    check(code == 200 and c["message"]["content"] in ("yes", "no") and c["message"].get("reasoning_content"), f"behind the reasoning: {code} {str(v)[:300]}")
+    check(code == 200 and 12 <= v["usage"]["completion_tokens_details"]["reasoning_tokens"] <= 20, f"the budget: {str(v.get('usage'))}")
+
+
+def check_refused(s):
+    """What cannot be held is refused by the name of its field, with the place."""
+    deep = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(a)\\1"}}}
+    rows = [({"json_schema": {"type": "foo"}}, "json_schema", "foo"), ({"json_schema": deep}, "json_schema", "properties/a"), ({"grammar": "root ::= b"}, "grammar", "b"),
+            ({"guided_regex": "("}, "guided_regex", ""), ({"guided_choice": []}, "guided_choice", "list"), ({"guided_choice": [1]}, "guided_choice", "strings"),
+            ({"grammar": 'root ::= "a"', "guided_regex": "a"}, "guided_regex", "both"), ({"structured_outputs": {"lark": "x"}}, "structured_outputs", "lark"),
+            ({"response_format": {"type": "xml"}}, "response_format", "xml"), ({"response_format": {"type": "json_schema"}}, "response_format", "schema"),
+            ({"json_schema": {"enum": []}}, "json_schema", ""), ({"tools": TOOLS, "grammar": 'root ::= "a"'}, "grammar", "tools"),
+            ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "third"}}}, "tool_choice", "third"),
+            ({"tool_choice": "required"}, "tool_choice", "no tools"), ({"thinking_token_budget": 0}, "thinking_token_budget", "1")]
+    for more, param, word in rows:
+        code, v = ask(s, **more)
+        check(code == 400 and v["error"]["param"] == param and word in v["error"]["message"], f"{more}: {code} {str(v)[:300]}")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    model = os.path.join(folder, "model")
+    subprocess.run([program, "synth", "--shape", "tiny", "-o", model], check=True, capture_output=True)
+    with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as f:
+        f.write(TEMPLATE)
+    with Server(program, "-m", model, "--parallel", "4") as s:
+        for part in (check_kinds, check_combinations, check_tools, check_reasoning, check_refused):
+            part(s)
+finish()
