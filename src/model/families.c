@@ -254,6 +254,8 @@ const struct family family_table[] = {
     {.type = "ernie4_5", .title = "ERNIE 4.5", .defaults = ernie4_5_class, .attn = {.rope = ROPE_PAIR}},
     {.type = "ernie4_5_moe", .title = "ERNIE 4.5 MoE", .defaults = ernie4_5_moe_class, .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
      .moe = {.normalize = true, .bias = true, .may_lack_bias = true}, .keys = ernie_moe_keys},
+    {.type = "ernie4_5_vl_moe_text", .title = "ERNIE 4.5 VL (text)", .defaults = ernie4_5_vl_moe_text_class, .ffn = FFN_EXPERTS, .attn = {.rope = ROPE_PAIR},
+     .moe = {.normalize = true, .bias = true, .beside_images = true}, .keys = ernie_moe_keys},
     {.type = "seed_oss", .title = "Seed-OSS", .defaults = seed_oss_class},
     {.type = "helium", .title = "Helium 1", .defaults = helium_class, .attn = {.rope = ROPE_PAIR}},
     {.type = "arcee", .title = "Arcee AFM", .defaults = arcee_class, .ffn = FFN_PLAIN},
@@ -340,6 +342,7 @@ const struct alias family_aliases[] = {
     {.type = "xverse", .family = "llama"},
 
     {.type = "aya_vision", .family = "cohere2", .has_bare_head = true},
+    {.type = "ernie4_5_vl_moe", .family = "ernie4_5_vl_moe_text"},
     {.type = "gemma3", .family = "gemma3_text"},
     {.type = "gemma3n", .family = "gemma3n_text"},
     {.type = "gemma4", .family = "gemma4_text"},

@@ -74,7 +74,8 @@ struct moe_row {
     bool is_transposed;      /* stacked experts are [expert, in, out] */
     bool is_interleaved;     /* rows of gate and up alternate */
     bool is_down_transposed; /* the last matrix alone is */
-    bool is_plain;           /* experts, and dense layers beside them, have no gate */
+    bool beside_images; /* as many experts for images follow; the router is stored [in, out], and biases in two rows, the text's first */
+    bool is_plain;      /* experts, and dense layers beside them, have no gate */
 };
 
 struct recur_row {

@@ -172,11 +172,42 @@ static bool experts_transposed(struct loader *l, int32_t layer, int64_t out, int
     return out == in ? l->spec->family->moe.is_transposed : t.shape[1] == in && t.shape[2] == out;
 }
 
+/* Experts for images, and what chooses among them: text has no use for them. */
+static void ignore_images(struct loader *l, int32_t layer) {
+    static const enum role roles[] = {ROLE_EXPERT_GATE, ROLE_EXPERT_UP, ROLE_EXPERT_DOWN};
+    struct str path;
+    struct tensor_info t;
+    int32_t n = l->spec->moe.n_experts;
+    if (loader_find(l, ROLE_ROUTER, layer, &path)) loader_tensor(l, path, ".weight_1", -1, &t);
+    for (size_t k = 0; k < sizeof roles / sizeof *roles; k++)
+        for (int32_t i = n; loader_find(l, roles[k], layer, &path) && i < 2 * n; i++) loader_tensor(l, path, ".weight", i, &t);
+}
+
+/* The router of a file that has one for images, too. */
+static int bind_text_router(struct loader *l, int32_t layer, struct err *err) {
+    int32_t n = l->spec->moe.n_experts;
+    struct stack_part part = {.role = ROLE_ROUTER, .out = n};
+    struct matrix_args a = {
+        .into = ROLE_ROUTER, .layer = layer, .parts = &part, .n_parts = 1, .in = l->spec->hidden, .is_transposed = true};
+    float *biases = arena_new(&l->scratch, float, 2 * n);
+    TRY(loader_assemble(l, &a, err));
+    TRY(loader_values(l, ROLE_ROUTER_BIAS, layer, "", 2 * (int64_t)n, biases, err));
+    ignore_images(l, layer);
+    return loader_constant(l, "biases", biases, n, &loader_slot(l, ROLE_ROUTER_BIAS, layer)->w, err);
+}
+
+static int bind_router(struct loader *l, int32_t layer, struct err *err) {
+    const struct moe_spec *m = &l->spec->moe;
+    if (l->spec->family->moe.beside_images) return bind_text_router(l, layer, err);
+    TRY(loader_matrix(l, ROLE_ROUTER, layer, m->n_experts, l->spec->hidden, err));
+    if (m->has_bias) return loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, !l->spec->family->moe.may_lack_bias, err);
+    if (l->spec->family->moe.bias) loader_ignore(l, (enum role[]){ROLE_ROUTER_BIAS}, 1, layer); /* switched off by config.json */
+    return ERR_OK;
+}
+
 int ffn_bind_experts(struct loader *l, int32_t layer, struct err *err) {
     const struct moe_spec *m = &l->spec->moe;
-    TRY(loader_matrix(l, ROLE_ROUTER, layer, m->n_experts, l->spec->hidden, err));
-    if (m->has_bias) TRY(loader_vector(l, ROLE_ROUTER_BIAS, layer, m->n_experts, !l->spec->family->moe.may_lack_bias, err));
-    else if (l->spec->family->moe.bias) loader_ignore(l, (enum role[]){ROLE_ROUTER_BIAS}, 1, layer); /* switched off by config.json */
+    TRY(bind_router(l, layer, err));
     TRY(loader_vector(l, ROLE_EXPERT_SCALE, layer, m->n_experts, false, err));
     int64_t width = m->latent ? m->latent : l->spec->hidden, inner = m->inner;
     if (m->latent) {
