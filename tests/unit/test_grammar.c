@@ -160,6 +160,22 @@ static void back_and_copies(void) {
     close_schema(&f);
 }
 
+/* Names have one spelling in generation. */
+static void names_are_forced(void) {
+    struct fixture f = open_schema(PERSON);
+    struct gram_match m;
+    struct sb forced = {0};
+    gram_match_init(&m, f.machine);
+    CHECK_INT(gram_match_bytes(&m, STR("{\"")), 2);
+    CHECK_INT(gram_match_bytes(&m, STR("\\u006e")), 0);
+    gram_match_forced(&m, &forced);
+    CHECK_STR(sb_str(&forced), STR("name\""));
+    CHECK_INT(gram_match_bytes(&m, STR("name\":\"\\u006e\\u00e9")), 19);
+    gram_match_free(&m);
+    sb_free(&forced);
+    close_schema(&f);
+}
+
 static void check_forced(struct gram_machine *machine, const char *before, const char *want) {
     struct gram_match m;
     struct sb forced = {0};
@@ -191,6 +207,7 @@ static const struct unit_case cases[] = {
     {"own_cases", own_cases},
     {"masks_are_what_is_taken", masks_are_what_is_taken},
     {"back_and_copies", back_and_copies},
+    {"names_are_forced", names_are_forced},
     {"forced_bytes", forced_bytes},
     {0},
 };
