@@ -240,7 +240,7 @@ uint32_t machine_step(struct gram_machine *m, uint32_t state, uint8_t byte) {
         struct node node = *machine_node(m, lists_get(&m->states, state, &n)[i]);
         steps[node_kind(&node)](m, &node, byte);
     }
-    return m->n_made ? state_of_made(m) : 0;
+    return machine_made_state(m);
 }
 
 uint32_t machine_step_row(struct gram_machine *m, uint32_t state, uint8_t byte) {
@@ -313,6 +313,14 @@ void machine_first_bytes(const struct gram_machine *m, uint32_t state, uint32_t 
 uint32_t machine_state_of(struct gram_machine *m, const struct node *n) {
     uint32_t id = records_put(&m->nodes, n);
     return state_put(m, &id, 1);
+}
+
+uint32_t machine_state_of_ids(struct gram_machine *m, uint32_t *ids, uint32_t n) {
+    return state_put(m, ids, n);
+}
+
+uint32_t machine_made_state(struct gram_machine *m) {
+    return m->n_made ? state_of_made(m) : 0;
 }
 
 uint32_t machine_behind(struct gram_machine *m, const struct node *n) {

@@ -111,6 +111,8 @@ void machine_first_bytes(const struct gram_machine *m, uint32_t state, uint32_t 
 /* The state of this node alone, and that behind it when its part has ended. */
 uint32_t machine_state_of(struct gram_machine *m, const struct node *n);
 uint32_t machine_behind(struct gram_machine *m, const struct node *n);
+/* The state of some nodes; `ids` is sorted by the call. */
+uint32_t machine_state_of_ids(struct gram_machine *m, uint32_t *ids, uint32_t n);
 /* Any text at all. */
 bool string_is_any(const struct gram *g, const struct prog_string *s);
 
@@ -118,6 +120,8 @@ bool string_is_any(const struct gram *g, const struct prog_string *s);
 
 /* Adds a node to the next state, and whatever it leads to without a byte. */
 void machine_emit(struct gram_machine *m, const struct node *n);
+/* The state of what was added; 0: nothing was. */
+uint32_t machine_made_state(struct gram_machine *m);
 /* The node's part has ended: what is behind it goes on. word: the text that ended, where it is kept. */
 void machine_finish(struct gram_machine *m, uint32_t up, uint32_t word);
 uint32_t machine_up_of(struct gram_machine *m, const struct node *n); /* a list of one */
@@ -143,9 +147,12 @@ uint32_t wordset_add(struct gram_machine *m, uint32_t set, uint32_t word);
 bool wordset_has(const struct gram_machine *m, uint32_t set, uint32_t word);
 /* How many words of the set begin with this one. */
 uint32_t wordset_count(const struct gram_machine *m, uint32_t set, uint32_t word);
+/* The word that was added last, and the set before. */
+uint32_t wordset_last(const struct gram_machine *m, uint32_t set);
+uint32_t wordset_before(const struct gram_machine *m, uint32_t set);
 uint32_t wordset_size(const struct gram_machine *m, uint32_t set);
 
-/* names.c: where a name may go on. */
+/* name_nodes.c: where a name may go on. */
 struct name_place {
     uint32_t trie;  /* node + 1; 0: no key has this beginning */
     uint32_t extra; /* state of the extras' automaton; 0: none */

@@ -109,6 +109,15 @@ static void sort_tokens(struct gram_vocab *v, struct entry *sorted, size_t ends[
     mem_free(parts);
 }
 
+static void list_quoted(struct gram_vocab *v) {
+    v->quoted = arena_new(&v->a, int32_t, v->n_tokens);
+    for (size_t id = 0; id < v->n_tokens; id++) {
+        int n = 0;
+        for (size_t i = 0; i < v->bytes[id].n; i++) n += v->bytes[id].p[i] == '"';
+        if (n >= 3) v->quoted[v->n_quoted++] = (int32_t)id;
+    }
+}
+
 /* Special tokens stand for nothing, but for those that are marked. */
 static void take_bytes(struct gram_vocab *v, const struct tok *t, const int32_t *marked, size_t n_marked) {
     for (size_t id = 0; id < v->n_tokens; id++) {
@@ -129,6 +138,7 @@ struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens, const
     v->bytes = arena_new(&v->a, struct str, v->n_tokens);
     v->same = arena_new(&v->a, int32_t, v->n_tokens);
     take_bytes(v, t, marked, n_marked);
+    list_quoted(v);
     compile_languages(v);
     v->text_bits = arena_new(&v->a, uint32_t, v->n_words);
     for (size_t i = 0; i < VOCAB_LENGTHS; i++) v->length_bits[i] = arena_new(&v->a, uint32_t, v->n_words);

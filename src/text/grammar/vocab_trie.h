@@ -37,6 +37,8 @@ struct gram_vocab {
     uint32_t *length_bits[VOCAB_LENGTHS]; /* of those, tokens of at most i characters */
     uint32_t longest_text;                /* characters, over those parts */
     uint32_t longest;                     /* bytes, over all */
+    int32_t *quoted;                      /* tokens with three quotes or more */
+    uint32_t n_quoted;
 };
 
 #endif
