@@ -120,21 +120,41 @@ static void check_mask(const struct fixture *f, struct gram_match *m, uint32_t *
     }
 }
 
-static void masks_are_what_is_taken(void) {
-    struct fixture f = open_schema(PERSON);
+/* At every byte of the text, which the schema allows. */
+static void check_masks_along(const char *schema, const char *text) {
+    struct fixture f = open_schema(schema);
     struct gram_match m;
-    struct str text = STR("{\"name\": \"Zo\xc3\xa9\\\"a\", \"age\": -10}");
     uint32_t *bits = mem_alloc(gram_mask_words(f.v) * sizeof *bits);
     gram_match_init(&m, f.machine);
-    for (size_t i = 0; i <= text.n; i++) {
+    for (size_t i = 0; i <= strlen(text); i++) {
         check_mask(&f, &m, bits);
-        if (i < text.n) FAIL_IF(gram_match_bytes(&m, str_sub(text, i, 1)) != 1, "byte %zu", i);
+        if (text[i]) FAIL_IF(gram_match_bytes(&m, str_n(text + i, 1)) != 1, "byte %zu of %s", i, text);
     }
     CHECK(bits[f.eos / 32] >> f.eos % 32 & 1);
     CHECK(gram_machine_bytes(f.machine) > 0);
     gram_match_free(&m);
     mem_free(bits);
     close_schema(&f);
+}
+
+static void masks_are_what_is_taken(void) {
+    check_masks_along(PERSON, "{\"name\": \"Zo\xc3\xa9\\\"a\", \"age\": -10}");
+    check_masks_along("{\"type\": \"string\", \"pattern\": \"^[a-z ]+$\", \"minLength\": 3, \"maxLength\": 12}", "\"the old cat\"");
+    check_masks_along("{\"anyOf\": [{\"type\": \"string\", \"maxLength\": 4}, {\"enum\": [\"a long text\", 12, null]}]}",
+                      "\"a long text\"");
+}
+
+/* Names that are counted, and items that must differ: tokens that repeat an earlier one are not allowed. */
+static void masks_of_what_must_differ(void) {
+    check_masks_along("{\"type\": \"object\", \"minProperties\": 4, \"additionalProperties\": {\"type\": \"integer\"}}",
+                      "{\"th\":1,\"the\":2,\"t\\\"h\":3,\"\":4, \"t\\\"\": 5}");
+    check_masks_along(
+        "{\"type\": \"object\", \"properties\": {\"the\": {}}, \"minProperties\": 3, \"propertyNames\": {\"pattern\": \"^t\"}}",
+        "{\"the\":1,\"th\":\"x\",\"t\\\\h\":null}");
+    check_masks_along("{\"type\": \"array\", \"uniqueItems\": true, \"items\": {\"type\": \"string\"}}",
+                      "[\"\",\"th\",\"the\",\"t\\\"h\",\"t\\\"\"]");
+    check_masks_along("{\"type\": \"array\", \"uniqueItems\": true, \"items\": {\"enum\": [\"th\", \"the\", 1, 11, null]}}",
+                      "[\"the\",1,\"th\",11,null]");
 }
 
 static void back_and_copies(void) {
@@ -206,6 +226,7 @@ static void forced_bytes(void) {
 static const struct unit_case cases[] = {
     {"own_cases", own_cases},
     {"masks_are_what_is_taken", masks_are_what_is_taken},
+    {"masks_of_what_must_differ", masks_of_what_must_differ},
     {"back_and_copies", back_and_copies},
     {"names_are_forced", names_are_forced},
     {"forced_bytes", forced_bytes},

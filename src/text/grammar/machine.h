@@ -57,6 +57,9 @@ struct word {
 };
 enum { WORD_NONE, WORD_STRING, WORD_RAW, N_WORDS }; /* no word is kept; the beginnings of strings and of other scalars */
 
+/* In place of an object's set of names: names need not differ. Masks are made so. */
+#define NAMES_FREE UINT32_MAX
+
 /* A set of words, by the one it was made from and the word that was added. Set 0 is empty. */
 struct wordset {
     uint32_t before;
@@ -65,10 +68,11 @@ struct wordset {
 };
 
 struct state_info {
-    uint32_t *row;    /* [256], STEP_UNKNOWN where nobody asked; NULL: none yet */
-    uint32_t plain;   /* the same state before any white space; itself where there was none */
-    uint32_t mask;    /* cached mask + 1 */
-    uint32_t mask_of; /* another state whose mask is the same; UINT32_MAX: not known yet */
+    uint32_t *row;     /* [256], STEP_UNKNOWN where nobody asked; NULL: none yet */
+    uint32_t plain;    /* the same state before any white space; itself where there was none */
+    uint32_t mask;     /* cached mask + 1 */
+    uint32_t mask_of;  /* another state whose mask is the same; UINT32_MAX: not known yet */
+    uint32_t n_visits; /* steps before there was a row */
     bool may_end;
 };
 
@@ -96,7 +100,7 @@ struct gram_machine {
 
 /* The state after a byte; 0: not allowed. */
 uint32_t machine_step(struct gram_machine *m, uint32_t state, uint8_t byte);
-/* The same, remembered in a row of the state: for walks that come back. */
+/* The same, remembered in a row of the state once walks have come back to it. */
 uint32_t machine_step_row(struct gram_machine *m, uint32_t state, uint8_t byte);
 void machine_drop_rows(struct gram_machine *m);
 

@@ -95,18 +95,23 @@ static void fill_state(struct gram_machine *m, uint32_t state) {
     uint32_t n, n_others = 0, apart[MAX_APART], n_apart = 0, *others;
     bool has_rule = false;
     const uint32_t *ids = lists_get(&m->states, state, &n);
+    bool is_changed = false;
     others = mem_alloc((n + 1) * sizeof *others);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t kind = node_kind(machine_node(m, ids[i]));
-        if ((kind == NODE_STRING || kind == NODE_KEY) && n_apart < MAX_APART) apart[n_apart++] = ids[i];
-        else others[n_others++] = ids[i];
+        uint32_t kind = node_kind(machine_node(m, ids[i])), id = ids[i];
+        if (kind == NODE_OBJECT) id = mask_free_object(m, id);
+        is_changed = is_changed || id != ids[i];
+        if ((kind == NODE_STRING || kind == NODE_KEY) && n_apart < MAX_APART) apart[n_apart++] = id;
+        else others[n_others++] = id;
         if (kind == NODE_RULE) has_rule = true;
     }
     for (uint32_t i = 0; i < n_apart; i++) {
         struct node node = *machine_node(m, apart[i]);
-        if (!(node_kind(&node) == NODE_STRING ? mask_fill_string : mask_fill_name)(m, &node)) others[n_others++] = apart[i];
+        if ((node_kind(&node) == NODE_STRING ? mask_fill_string : mask_fill_name)(m, &node)) continue;
+        others[n_others++] = records_put(&m->nodes, &node);
+        is_changed = is_changed || others[n_others - 1] != apart[i];
     }
-    if (n_others) fill_by_states(m, n_others == n ? state : machine_state_of_ids(m, others, n_others), has_rule);
+    if (n_others) fill_by_states(m, n_others == n && !is_changed ? state : machine_state_of_ids(m, others, n_others), has_rule);
     mem_free(others);
 }
 
@@ -167,15 +172,15 @@ static void compute_mask(struct gram_machine *m, uint32_t state, struct mask *ou
     keep_mask(m, state, out);
 }
 
-/* The state whose mask stands for this one's: inside a long string the number of characters does not matter yet. */
+/* The state whose mask stands for this one's: in the middle of a long string the number of characters does not matter. */
 static uint32_t mask_state(struct gram_machine *m, uint32_t state) {
     struct node n;
     if (m->info[state].mask_of != UINT32_MAX) return m->info[state].mask_of;
     uint32_t same = state;
     if (only_string(m, state, &n)) {
         const struct prog_string *s = &m->g->strings[n.a];
-        uint32_t longest = m->v->longest;
-        if (!s->lengths && s->max != STR_LONG && n.c > s->min && s->max - n.c > longest) {
+        uint64_t reach = (uint64_t)m->v->longest + (s->lengths ? s->lengths->slack : 0);
+        if (s->max != STR_LONG && n.c > s->min && s->max - n.c > reach) {
             n.c = s->min;
             same = machine_state_of(m, &n);
         }

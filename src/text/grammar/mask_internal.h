@@ -20,7 +20,6 @@ struct token_list {
 struct text_place { /* inside a string or a name, at one depth of the walk */
     uint32_t state; /* of the automaton of strings, or of names that no key has */
     uint32_t n;     /* characters of a string; a name's node in the trie of keys + 1 */
-    uint8_t byte;   /* that led here */
 };
 
 struct mask_cache {
@@ -47,8 +46,11 @@ void mask_walk(struct gram_machine *m, const struct vocab_part *p, uint32_t from
 /* Every text of the part leads from `state` to a live one. */
 bool mask_state_takes(struct gram_machine *m, uint32_t state, const struct vocab_part *p);
 
-/* Finds the tokens that may follow inside a string or a name, where that is possible without a state for each text; false: it is not. */
-bool mask_fill_string(struct gram_machine *m, const struct node *n);
-bool mask_fill_name(struct gram_machine *m, const struct node *n);
+/* An object that is between its members, without the names that it has had; tokens that could repeat one are suspects then. */
+uint32_t mask_free_object(struct gram_machine *m, uint32_t node);
+/* Finds the tokens that may follow inside a string or a name, without a state for each text. False: that is not possible; *n may have
+ * become a node whose states are fewer, and which takes the same apart from the suspects. */
+bool mask_fill_string(struct gram_machine *m, struct node *n);
+bool mask_fill_name(struct gram_machine *m, struct node *n);
 
 #endif
