@@ -103,7 +103,7 @@ static void fill_state(struct gram_machine *m, uint32_t state) {
         is_changed = is_changed || id != ids[i];
         if ((kind == NODE_STRING || kind == NODE_KEY) && n_apart < MAX_APART) apart[n_apart++] = id;
         else others[n_others++] = id;
-        if (kind == NODE_RULE) has_rule = true;
+        if (kind == NODE_RULE || m->g->root_kind == ROOT_REGEX) has_rule = true;
     }
     for (uint32_t i = 0; i < n_apart; i++) {
         struct node node = *machine_node(m, apart[i]);
