@@ -160,7 +160,7 @@ PREFIXES = {
     "src/os": "cpu",
     "src/server": "api call conn http",
     "src/tensor": "format plain quant",
-    "src/text/grammar": "gram array branch cs decimal facts format goal goals is key lists lits name nfa object pred put raw records scalars schema seen space"
+    "src/text/grammar": "gram array branch cs decimal facts format goal goals is key lists lits mask name nfa object pred put raw records scalars schema seen space"
                         " string strings strlengths unfold value way word wordset",
     "src/text/template": "rt tbuf tdict titer tmpl tstr tv uni",
     "src/text/tokenizer": "tok",
