@@ -77,6 +77,8 @@ struct session_prompt {
 int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err);
 /* After the text was loaded, by session_encode or session_text_load. */
 bool session_has_template(const struct session *s);
+/* Whether jobs can be held to it, without a model: the reason where not. */
+int session_check_constraint(const struct constraint_source *source, struct err *err);
 /* How an answer behind the model's template is taken apart: reasoning, and content that may look like a call. */
 void session_split(const struct session *s, bool thinks, struct job_spec *out);
 /* Tokenizer and template; afterwards they do not change, and any thread may use them. */

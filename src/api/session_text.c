@@ -129,4 +129,13 @@ void session_split(const struct session *s, bool thinks, struct job_spec *out) {
     out->thinks = thinks;
     out->format = s->format;
     out->reasoning = s->reasoning;
+    out->may_think = true;
+}
+
+int session_check_constraint(const struct constraint_source *source, struct err *err) {
+    struct gram_options options = gram_defaults();
+    struct gram *g;
+    TRY(gram_compile(&source->grammar, &options, NULL, &g, err));
+    gram_destroy(g);
+    return ERR_OK;
 }

@@ -130,7 +130,8 @@ static int run_answer(struct chat *c, const struct session_ids *ids, struct sess
                            .wants_progress = true,
                            .continues = !c->has_template,
                            .stops = c->stops,
-                           .n_stops = c->n_stops};
+                           .n_stops = c->n_stops,
+                           .constraint = c->constraint};
     if (c->has_template) session_split(c->session, ids->thinks, &job);
     answer_begin(&c->answer);
     watch.interrupt = interrupt_begin();

@@ -14,6 +14,7 @@ struct chat {
     struct sampler_params sampling;
     const struct str *stops;
     size_t n_stops;
+    const struct constraint_source *constraint; /* NULL: answers are free */
     int32_t max_new;
     bool is_terminal;    /* prompts, commands' words and figures; else answers alone */
     bool has_template;   /* else the model continues the text */

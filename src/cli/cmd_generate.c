@@ -184,7 +184,7 @@ static int generate(const struct args *args, struct result *o, struct err *err) 
     TRY(read_sampling(args, o, err));
     TRY(read_prompt(args, o, err));
     job->n_stops = args_strings(args, OPT_STOP, &job->stops);
-    job->wants_text = !o->ids || job->n_stops;
+    job->wants_text = !o->ids || job->n_stops || job->constraint;
     job->continues = !job->splits; /* a raw prompt's text goes on, with the space that it goes on with */
     watch.interrupt = interrupt_begin();
     int code = session_run(o->session, job, &watch, &result, err);
@@ -219,6 +219,7 @@ int cmd_generate(const struct args *args, struct err *err) {
     out.answer.silent = out.json || out.ids;
     out.answer.shows = args_flag(args, OPT_SHOW_REASONING);
     TRY(check_usage(args, err));
+    TRY(args_constraint(args, &out.job.constraint, err));
     TRY(session_args(args, &o, err));
     TRY(session_open(&o, &out.session, err));
     session_describe(out.session, &line);

@@ -55,6 +55,7 @@ int cmd_run(const struct args *args, struct err *err) {
                      .max_new = (int32_t)args_int(args, OPT_MAX_TOKENS),
                      .answer.shows = args_flag(args, OPT_SHOW_REASONING)};
     TRY(sampling_args_check(args, err));
+    TRY(args_constraint(args, &c.constraint, err));
     TRY(session_args(args, &o, err));
     o.prefix_cache = true;
     c.n_stops = args_strings(args, OPT_STOP, &c.stops);

@@ -21,6 +21,9 @@ int sampling_args_extra(const struct args *args, struct sampler_params *p, struc
 int sampling_args_check(const struct args *args, struct err *err);
 /* --prompt, or what standard input holds where it is "-"; {NULL, 0} when it was not given. */
 int args_prompt(const struct args *args, struct str *out, struct err *err);
+/* What the answer is held to: --json-schema, --grammar and their files; NULL where none was given. What cannot be held is refused. */
+struct constraint_source;
+int args_constraint(const struct args *args, const struct constraint_source **out, struct err *err);
 /* --tokens as 32-bit ids in the command's arena. */
 int args_tokens(const struct args *args, const int32_t **out, int32_t *out_n, struct err *err);
 

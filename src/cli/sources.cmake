@@ -24,6 +24,7 @@ set(CLI_SOURCES
   src/cli/cmd_template.c
   src/cli/cmd_version.c
   src/cli/complete.c
+  src/cli/constraint_args.c
   src/cli/help.c
   src/cli/history.c
   src/cli/interrupt.c

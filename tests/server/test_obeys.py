@@ -152,6 +152,29 @@ def check_refused(s):
         check(code == 400 and v["error"]["param"] == param and word in v["error"]["message"], f"{more}: {code} {str(v)[:300]}")
 
 
+def check_commands(model, folder):
+    """generate and run take schemas and grammars, as text and from files, and say what is wrong before they look at the model."""
+    rules = os.path.join(folder, "rules.gbnf")
+    with open(rules, "w", encoding="utf-8") as f:
+        f.write('root ::= "x" [0-9]+ "y"')
+
+    def run(*args):
+        return subprocess.run([program, *args], capture_output=True, text=True, encoding="utf-8")
+
+    r = run("generate", "-m", model, "-p", "Hi", "-n", "200", "--temp", "1", "--seed", "3", "--json-schema", json.dumps(SCHEMA))
+    check(r.returncode == 0 and is_animal(r.stdout), f"generate --json-schema: {r}")
+    r = run("generate", "-m", model, "-p", "Hi", "-n", "40", "--temp", "1", "--seed", "3", "--grammar", 'root ::= "ab" | "cd"')
+    check(r.stdout in ("ab\n", "cd\n"), f"generate --grammar: {r}")
+    r = run("run", model, "-p", "Hi", "-n", "400", "--seed", "3", "--grammar-file", rules)
+    check(re.fullmatch("x[0-9]+y\n", r.stdout), f"run --grammar-file: {r}")
+    r = run("generate", "-m", "no-such-model-folder/x", "-p", "Hi", "--json-schema", '{"type": "foo"}')
+    check(r.returncode == 2 and "--json-schema" in r.stderr and "foo" in r.stderr, f"a schema that is wrong: {r}")
+    r = run("generate", "-m", model, "-p", "Hi", "--json-schema", "{}", "--grammar-file", rules)
+    check(r.returncode == 2 and "exclude each other" in r.stderr, f"two at once: {r}")
+    r = run("generate", "-m", model, "-p", "Hi", "--grammar-file", rules + "x")
+    check(r.returncode != 0 and "rules.gbnfx" in r.stderr, f"a file that is not there: {r}")
+
+
 with tempfile.TemporaryDirectory() as folder:
     model = os.path.join(folder, "model")
     subprocess.run([program, "synth", "--shape", "tiny", "-o", model], check=True, capture_output=True)
@@ -160,4 +183,5 @@ with tempfile.TemporaryDirectory() as folder:
     with Server(program, "-m", model, "--parallel", "4") as s:
         for part in (check_kinds, check_combinations, check_tools, check_reasoning, check_refused):
             part(s)
+    check_commands(model, folder)
 finish()
