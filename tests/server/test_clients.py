@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Clients as their users have them, unchanged, against the server: tools, structured output, streams. The model has random weights, so every answer that
+has a form has it because the server held it to that form.
+
+usage: test_clients.py PROGRAM      last line: "N passed, N failed, N skipped"; a client that is not installed is skipped by name
+"""
+import asyncio
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from harness import Server, check, finish, skip
+
+TEMPLATE = ("{% if tools %}<tool_call>\n{\"name\": ..., \"arguments\": ...}\n</tool_call>{{ tools | tojson }}{% endif %}"
+            "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}\n"
+            "{% endfor %}assistant:")
+PROMPT = [{"role": "user", "content": "Hi"}]
+WEATHER = {"type": "function", "function": {"name": "weather", "description": "The weather of a city.", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string", "enum": ["Bonn", "Rome"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["city", "days"], "additionalProperties": False}}}
+
+
+def is_weather(arguments):
+    v = json.loads(arguments) if isinstance(arguments, str) else arguments
+    return v["city"] in ("Bonn", "Rome") and 1 <= v["days"] <= 9
+
+
+def animal():
+    import typing
+
+    import pydantic
+
+    class Animal(pydantic.BaseModel):
+        """An animal."""
+        kind: typing.Literal["cat", "dog"]
+        age: typing.Annotated[int, pydantic.Field(ge=0, le=30)]
+        good: bool
+    return Animal
+
+
+def check_openai(url, model):
+    import openai
+    client = openai.OpenAI(base_url=url, api_key="x")
+
+    def create(**more):
+        return client.chat.completions.create(model=model, messages=PROMPT, max_tokens=300, seed=1, **more)
+
+    for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
+        c = create(tools=[WEATHER], tool_choice=choice, parallel_tool_calls=False).choices[0]
+        check(c.finish_reason == "tool_calls" and c.message.tool_calls[0].function.name == "weather" and is_weather(c.message.tool_calls[0].function.arguments),
+              f"openai, tool_choice {choice}: {c}")
+    c = create(tools=[WEATHER], tool_choice="required").choices[0]
+    check(all(is_weather(t.function.arguments) for t in c.message.tool_calls), f"openai, parallel calls: {c}")
+    check(create(tools=[WEATHER], max_completion_tokens=20).choices[0].message.role == "assistant", "openai, tools auto")
+    call = c.message.tool_calls[0]
+    back = [*PROMPT, c.message, {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
+    check(client.chat.completions.create(model=model, messages=back, tools=[WEATHER], max_tokens=5).choices[0].message, "openai, a result goes back")
+    parsed = client.chat.completions.parse(model=model, messages=PROMPT, max_tokens=300, response_format=animal()).choices[0].message.parsed
+    check(isinstance(parsed, object) and 0 <= parsed.age <= 30, f"openai, parse: {parsed}")
+    with client.chat.completions.stream(model=model, messages=PROMPT, max_tokens=300, response_format=animal()) as stream:
+        for _ in stream:
+            pass
+        check(stream.get_final_completion().choices[0].message.parsed.kind in ("cat", "dog"), "openai, parse of a stream")
+    with client.chat.completions.stream(model=model, messages=PROMPT, max_tokens=300, tools=[{**WEATHER, "function": {**WEATHER["function"], "strict": True}}],
+                                        tool_choice="required", parallel_tool_calls=False) as stream:
+        kinds = {event.type for event in stream}
+        call = stream.get_final_completion().choices[0].message.tool_calls[0]
+        check("tool_calls.function.arguments.done" in kinds and is_weather(call.function.arguments), f"openai, calls of a stream: {kinds} {call}")
+
+
+def check_langchain(url, model):
+    from langchain_openai import ChatOpenAI
+    chat = ChatOpenAI(base_url=url, api_key="x", model=model, max_tokens=300, seed=2)
+    calls = chat.bind_tools([WEATHER], tool_choice="any", parallel_tool_calls=False).invoke("Hi").tool_calls
+    check(calls and calls[0]["name"] == "weather" and is_weather(calls[0]["args"]), f"langchain, bind_tools: {calls}")
+    for method in ("json_schema", "function_calling"):
+        got = chat.with_structured_output(animal(), method=method).invoke("Hi")
+        check(got.kind in ("cat", "dog"), f"langchain, with_structured_output by {method}: {got}")
+    check("".join(part.content for part in chat.bind(max_tokens=8).stream("Hi")) is not None, "langchain, a stream")
+
+
+def check_instructor(url, model):
+    import instructor
+    import openai
+    for mode in (instructor.Mode.TOOLS, instructor.Mode.JSON_SCHEMA):
+        client = instructor.from_openai(openai.OpenAI(base_url=url, api_key="x"), mode=mode)
+        got = client.chat.completions.create(model=model, messages=PROMPT, max_tokens=300, response_model=animal())
+        check(got.kind in ("cat", "dog"), f"instructor, {mode}: {got}")
+
+
+def check_pydantic_ai(url, model):
+    from pydantic_ai import Agent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+    agent = Agent(OpenAIChatModel(model, provider=OpenAIProvider(base_url=url, api_key="x")), output_type=animal(), retries=3)
+    got = asyncio.run(agent.run("Hi", model_settings={"max_tokens": 300, "parallel_tool_calls": False})).output
+    check(got.kind in ("cat", "dog"), f"pydantic-ai, output_type: {got}")
+
+
+def check_litellm(url, model):
+    import litellm
+    got = litellm.completion(model=f"openai/{model}", api_base=url, api_key="x", messages=PROMPT, max_tokens=300, tools=[WEATHER], tool_choice="required",
+                             parallel_tool_calls=False)
+    check(is_weather(got.choices[0].message.tool_calls[0].function.arguments), f"litellm, tools: {got}")
+    got = litellm.completion(model=f"openai/{model}", api_base=url, api_key="x", messages=PROMPT, max_tokens=300, response_format=animal())
+    check(json.loads(got.choices[0].message.content)["kind"] in ("cat", "dog"), f"litellm, response_format: {got}")
+
+
+def check_outlines(url, model):
+    import openai
+    import outlines
+    got = outlines.from_openai(openai.OpenAI(base_url=url, api_key="x"), model)("Hi", animal(), max_tokens=300)
+    check(json.loads(got)["kind"] in ("cat", "dog"), f"outlines: {got}")
+
+
+CLIENTS = (("openai", check_openai), ("langchain_openai", check_langchain), ("instructor", check_instructor), ("pydantic_ai", check_pydantic_ai),
+           ("litellm", check_litellm), ("outlines", check_outlines))
+
+program = os.path.abspath(sys.argv[1])
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "model")
+    subprocess.run([program, "synth", "--shape", "tiny", "-o", path], check=True, capture_output=True)
+    with open(os.path.join(path, "chat_template.jinja"), "w", encoding="utf-8") as f:
+        f.write(TEMPLATE)
+    with Server(program, "-m", path, "--parallel", "4") as s:
+        for name, part in CLIENTS:
+            if importlib.util.find_spec(name) is None:
+                skip(f"{name} is not installed")
+                continue
+            try:
+                part(s.url + "/v1" if not s.url.endswith("/v1") else s.url, "model")
+            except Exception as e:  # a client that stops is a failure of the server's until shown otherwise
+                check(False, f"{name} stopped: {type(e).__name__}: {str(e)[:600]}")
+finish()
