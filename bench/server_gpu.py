@@ -21,10 +21,10 @@ import time
 
 import server_compare
 
-CASES = {"greedy": {}, "one": {"temperature": 1}, "qwen": {"temperature": 0.6, "top_k": 20, "top_p": 0.95},
-         "penalties": {"temperature": 1, "repetition_penalty": 1.1, "frequency_penalty": 0.2},
-         "logprobs": {"temperature": 1, "logprobs": 5},
-         "grammar": {"temperature": 1, "guided_regex": "(<[0-9]*[02468]>)*"}}
+CASES = {"greedy": {}, "one": {"temperature": 1, "top_k": -1, "top_p": 1}, "min_p": {"temperature": 1, "top_k": -1, "top_p": 1, "min_p": 0.05}, "qwen": {"temperature": 0.6, "top_k": 20, "top_p": 0.95},
+         "penalties": {"temperature": 1, "top_k": -1, "top_p": 1, "repetition_penalty": 1.1, "frequency_penalty": 0.2},
+         "logprobs": {"temperature": 1, "top_k": -1, "top_p": 1, "logprobs": 5},
+         "grammar": {"temperature": 1, "top_k": -1, "top_p": 1, "guided_regex": "(<[0-9]*[02468]>)*"}}
 VOCAB = {"llama-3.1-8b": 128256, "llama-3.2-1b": 128256, "qwen3-0.6b": 151936, "tiny": 512}
 
 
@@ -38,7 +38,7 @@ def parse():
     p.add_argument("--prompt", type=int, default=16)
     p.add_argument("--new", type=int, default=512)
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--cases", default="greedy,one,qwen,penalties,logprobs,grammar")
+    p.add_argument("--cases", default="greedy,one,qwen,min_p,penalties,logprobs,grammar")
     p.add_argument("--defaults", action="store_true", help="start the server with no option but the model")
     p.add_argument("--models", default=os.path.join(tempfile.gettempdir(), "mlxcel-shapes"))
     p.add_argument("--out")
@@ -95,7 +95,7 @@ def main():
         for number in range(args.rounds + 1):
             for name, rounds in cases.items():
                 args.fields = CASES[name]
-                rounds.append(round_of(server.port, args, number))
+                rounds.append(round_of(server.port, args, 1000 * list(cases).index(name) + number))  # prompts that no case has had
     finally:
         server.close()
     results = []

@@ -124,7 +124,7 @@ BODY = re.compile(r"^[a-z][\w *]*[ *](\w+)\([^;{}]*\)\s*\{", re.M)
 
 
 # What the next changes call: forced tokens, and going back for speculation.
-AHEAD = {"gram_vocab_size", "gram_match_copy", "gram_match_back", "gram_match_forced"}
+AHEAD = {"gram_vocab_size", "gram_match_copy", "gram_match_back", "gram_match_forced", "gram_match_next_bytes"}
 
 
 def check_dead(root):
@@ -160,8 +160,8 @@ PREFIXES = {
     "src/os": "cpu",
     "src/server": "api call conn http",
     "src/tensor": "format plain quant",
-    "src/text/grammar": "gram array branch cs decimal facts format goal goals is key lists lits name nfa object pred put raw records scalars schema seen space"
-                        " string strings strlengths unfold value way word wordset",
+    "src/text/grammar": "gram array branch cs decimal facts format goal goals is key lists lits mask name nfa object pred put raw records scalars schema seen space"
+                        " string strings strlengths token unfold value way word wordset",
     "src/text/template": "rt tbuf tdict titer tmpl tstr tv uni",
     "src/text/tokenizer": "tok",
 }

@@ -64,28 +64,78 @@ static size_t walk_tokens(const struct grammar_tool *t, struct gram_match *m, st
     return n;
 }
 
-static void report_masks(const struct grammar_tool *t, struct gram_match *m, struct str text, struct sb *out) {
-    struct mask_row *rows;
-    size_t n = walk_tokens(t, m, text, &rows);
+static void report_masks(const struct grammar_tool *t, const struct mask_row *rows, size_t n, struct sb *out) {
     sb_puts(out, "   allowed   mask, us  token\n");
     for (size_t i = 0; i < n; i++) {
         sb_fmt(out, "%10zu %10.1f  ", rows[i].n_allowed, (double)rows[i].ns / 1000);
         json_quote(out, tok_token_bytes(t->tok, rows[i].token));
         sb_puts(out, rows[i].is_taken ? "\n" : "  not allowed\n");
     }
-    mem_free(rows);
 }
 
-void grammar_tool_judge(const struct grammar_tool *t, const struct gram *g, struct str text, struct grammar_verdict *out,
+static void report_masks_json(const struct grammar_tool *t, const struct mask_row *rows, size_t n, struct jsonw *w) {
+    jsonw_open(w, "tokens", '[');
+    for (size_t i = 0; i < n; i++) {
+        jsonw_begin(w, '{');
+        jsonw_put_int(w, "id", rows[i].token);
+        jsonw_put_str(w, "text", tok_token_bytes(t->tok, rows[i].token));
+        jsonw_put_int(w, "allowed", (int64_t)rows[i].n_allowed);
+        jsonw_put_num(w, "mask_us", (double)rows[i].ns / 1000);
+        jsonw_put_bool(w, "taken", rows[i].is_taken);
+        jsonw_end(w, '}');
+    }
+    jsonw_end(w, ']');
+}
+
+static void report_verdict(const struct grammar_verdict *v, struct sb *out) {
+    if (v->is_accepted) sb_puts(out, "accepted\n");
+    else if (v->must_go_on) sb_fmt(out, "rejected: the text must go on after its %zu bytes\n", v->at);
+    else sb_fmt(out, "rejected: byte %zu is not allowed\n", v->at);
+}
+
+static void report_json(const struct grammar_tool *t, const struct grammar_verdict *v, const struct mask_row *rows, size_t n,
+                        struct sb *out) {
+    struct jsonw w = {.out = out};
+    jsonw_begin(&w, '{');
+    jsonw_put_str(&w, "verdict", v->is_accepted ? STR("accepted") : STR("rejected"));
+    if (!v->is_accepted) jsonw_put_int(&w, "at", (int64_t)v->at);
+    if (!v->is_accepted) jsonw_put_bool(&w, "must_go_on", v->must_go_on);
+    if (t->vocab) report_masks_json(t, rows, n, &w);
+    jsonw_end(&w, '}');
+    sb_putc(out, '\n');
+}
+
+void grammar_tool_refused(const struct err *err, struct sb *report) {
+    struct str why = str_of(err->msg);
+    size_t end = str_starts(why, STR("at #")) ? str_find(why, STR(": "), 0) : STR_NONE;
+    struct jsonw w = {.out = report};
+    jsonw_begin(&w, '{');
+    jsonw_put_str(&w, "verdict", STR("refused"));
+    jsonw_put_str(&w, "reason", end == STR_NONE ? why : str_from(why, end + 2));
+    if (end != STR_NONE) jsonw_put_str(&w, "path", str_sub(why, 3, end - 3));
+    jsonw_end(&w, '}');
+    sb_putc(report, '\n');
+}
+
+void grammar_tool_judge(const struct grammar_tool *t, const struct gram *g, struct str text, bool as_json, struct grammar_verdict *out,
                         struct sb *report) {
     struct gram_machine *machine = gram_machine_create(g, t->vocab, NULL, 0);
     struct gram_match m;
+    struct mask_row *rows = NULL;
+    size_t n = 0;
     gram_match_init(&m, machine);
-    if (t->vocab) report_masks(t, &m, text, report);
+    if (t->vocab) n = walk_tokens(t, &m, text, &rows);
     gram_match_free(&m);
     gram_match_init(&m, machine);
     judge_bytes(&m, text, out);
     gram_match_free(&m);
+    if (as_json) {
+        report_json(t, out, rows, n, report);
+    } else {
+        if (t->vocab) report_masks(t, rows, n, report);
+        report_verdict(out, report);
+    }
+    mem_free(rows);
     gram_machine_destroy(machine);
 }
 

@@ -20,9 +20,12 @@ struct grammar_verdict {
     bool must_go_on;
 };
 
-/* Appends to *report, where there is a tokenizer: one line per token with the tokens allowed before it and the time of that mask. */
-void grammar_tool_judge(const struct grammar_tool *t, const struct gram *g, struct str text, struct grammar_verdict *out,
+/* Judges the text. Appends what is said of it: lines, or with as_json one line of JSON; where there is a tokenizer also, for each of the
+ * text's tokens, how many were allowed before it and the time of that mask. */
+void grammar_tool_judge(const struct grammar_tool *t, const struct gram *g, struct str text, bool as_json, struct grammar_verdict *out,
                         struct sb *report);
+/* A grammar that cannot be held, as a line of JSON. */
+void grammar_tool_refused(const struct err *err, struct sb *report);
 /* A line of {"schema" | "gbnf" | "regex" | "json_object", "texts"}: appends a line of JSON, {"refused"} or {"results"}. */
 void grammar_tool_line(const struct grammar_tool *t, struct str line, struct sb *out);
 

@@ -142,10 +142,20 @@ struct step {
     size_t block_bytes;
 };
 
+/* What choosing takes; a step does what any of its rows needs. 0: the largest logits, and step.choices is not read. */
+enum choice_work {
+    CHOICE_DRAWS = 1,  /* step.choices is read: temperature, min-p */
+    CHOICE_LISTS = 2,  /* top-k, top-p, log-probabilities */
+    CHOICE_COUNTS = 4, /* top-p without top-k, or more than CHOICE_SHORT best tokens */
+    CHOICE_SHAPES = 8, /* bias, penalties, masks */
+    CHOICE_ALL = 15
+};
+enum { CHOICE_SHORT = 32 };
+
 struct step_key {
     int32_t n_rows, n_seqs, n_logits, n_hidden, max_len;
     bool decode_only; /* one row of each sequence, with logits */
-    bool chooses;     /* the device chooses by step.choices; else it finds the largest logits */
+    unsigned chooses; /* bits of enum choice_work */
 };
 
 /* ---- the backend itself ----------------------------------------------------------------------------------------- */

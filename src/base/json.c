@@ -142,6 +142,30 @@ void jsonw_num(struct jsonw *w, double value) {
     sb_puts(w->out, text);
 }
 
+void jsonw_fixed(struct jsonw *w, double value) {
+    enum { DIGITS = 7 };
+    static const double scale = 1e7;
+    double size = fabs(value) * scale;
+    if (!(size < 1e15)) {
+        jsonw_num(w, value);
+        return;
+    }
+    char text[32], *p = text + sizeof text;
+    uint64_t n = (uint64_t)(size + 0.5);
+    bool is_negative = value < 0 && n > 0, is_begun = false;
+    for (int i = 0; i < DIGITS; i++, n /= 10) {
+        if (!is_begun && n % 10 == 0) continue; /* zeros at the end */
+        is_begun = true;
+        *--p = (char)('0' + n % 10);
+    }
+    if (is_begun) *--p = '.';
+    do *--p = (char)('0' + n % 10);
+    while (n /= 10);
+    if (is_negative) *--p = '-';
+    comma(w);
+    sb_put(w->out, str_n(p, (size_t)(text + sizeof text - p)));
+}
+
 void jsonw_bool(struct jsonw *w, bool value) {
     comma(w);
     sb_puts(w->out, value ? "true" : "false");

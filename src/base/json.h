@@ -41,7 +41,8 @@ void jsonw_key(struct jsonw *w, const char *key);
 void jsonw_key_str(struct jsonw *w, struct str key);
 void jsonw_str(struct jsonw *w, struct str value);
 void jsonw_int(struct jsonw *w, int64_t value);
-void jsonw_num(struct jsonw *w, double value); /* shortest form that reads back equal; NaN and infinities as null */
+void jsonw_num(struct jsonw *w, double value);   /* shortest form that reads back equal; NaN and infinities as null */
+void jsonw_fixed(struct jsonw *w, double value); /* seven places behind the point at most, and fast */
 void jsonw_bool(struct jsonw *w, bool value);
 void jsonw_null(struct jsonw *w);
 void jsonw_raw(struct jsonw *w, struct str json);         /* already JSON */

@@ -38,23 +38,30 @@ static void warn(struct str lines) {
         if (line.n) log_warn("%.*s", STR_ARG(line));
 }
 
-static int judge(const struct args *args, const struct grammar_tool *t, struct err *err) {
+static int compile(const struct args *args, const struct grammar_tool *t, struct gram **out, struct err *err) {
     struct gram_source source;
-    struct gram *g;
-    struct sb out = {0}, warnings = {0};
-    struct str text;
-    struct grammar_verdict v;
+    struct sb warnings = {0}, report = {0};
     TRY(read_grammar(args, &source, err));
-    int code = gram_compile(&source, &t->options, &warnings, &g, err);
+    int code = gram_compile(&source, &t->options, &warnings, out, err);
     warn(sb_str(&warnings));
     sb_free(&warnings);
-    if (code) return err->code = ERR_EARG; /* exit code 2 */
-    code = os_read_stdin(args->arena, TEXT_MAX_BYTES, &text, err);
+    if (!code || !args_flag(args, OPT_JSON)) return code;
+    grammar_tool_refused(err, &report);
+    struct err ignored; /* why it was refused is the better message */
+    cli_write(&report, &ignored);
+    sb_free(&report);
+    return code;
+}
+
+static int judge(const struct args *args, const struct grammar_tool *t, struct err *err) {
+    struct gram *g;
+    struct sb out = {0};
+    struct str text;
+    struct grammar_verdict v;
+    TRY(compile(args, t, &g, err));
+    int code = os_read_stdin(args->arena, TEXT_MAX_BYTES, &text, err);
     if (!code) {
-        grammar_tool_judge(t, g, text, &v, &out);
-        if (v.is_accepted) sb_puts(&out, "accepted\n");
-        else if (v.must_go_on) sb_fmt(&out, "rejected: the text must go on after its %zu bytes\n", v.at);
-        else sb_fmt(&out, "rejected: byte %zu is not allowed\n", v.at);
+        grammar_tool_judge(t, g, text, args_flag(args, OPT_JSON), &v, &out);
         code = cli_write(&out, err);
         if (!code && !v.is_accepted) code = ERR_ECANCELLED; /* exit code 1, and all was said */
     }
@@ -79,14 +86,21 @@ static int judge_lines(const struct grammar_tool *t, struct err *err) {
     return code;
 }
 
-int cmd_grammar(const struct args *args, struct err *err) {
+static int run(const struct args *args, struct err *err) {
     struct grammar_tool t;
     const char *model = NULL;
-    bool with_masks = args_given(args, OPT_GRAMMAR_MODEL);
+    bool with_masks = args_given(args, OPT_GRAMMAR_MODEL), lines = args_flag(args, OPT_GRAMMAR_JSONL);
+    if (lines && args_flag(args, OPT_JSON)) return err_set(err, ERR_EARG, "--json and --jsonl do not go together");
     if (with_masks) TRY(args_model(args, args_str(args, OPT_GRAMMAR_MODEL), &model, NULL, err));
     TRY(grammar_tool_open(model, with_masks, &t, err));
     apply_options(args, &t.options);
-    int code = args_flag(args, OPT_GRAMMAR_JSONL) ? judge_lines(&t, err) : judge(args, &t, err);
+    int code = lines ? judge_lines(&t, err) : judge(args, &t, err);
     grammar_tool_close(&t);
     return code;
+}
+
+/* Exit code 1 says that the text is rejected and nothing else: whatever went wrong is 2. */
+int cmd_grammar(const struct args *args, struct err *err) {
+    int code = run(args, err);
+    return code && code != ERR_ECANCELLED ? (err->code = ERR_EARG) : code;
 }

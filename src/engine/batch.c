@@ -53,7 +53,7 @@ void batch_free(struct batch *b) {
 void batch_clear(struct batch *b) {
     b->step.n_rows = b->step.n_seqs = b->step.n_logits = b->step.n_wanted = 0;
     b->max_len = b->n_hidden = 0;
-    b->chooses = false;
+    b->chooses = 0;
 }
 
 /* Prompt rows use the table of the whole prompt, however it is cut into chunks; later rows that of their own length. */

@@ -19,7 +19,7 @@ struct batch {
     int32_t max_len;      /* longest sequence in the batch, this step's rows included */
     int32_t *hidden_rows; /* [n_hidden] rows whose hidden states are wanted, until batch_seal puts them behind the others */
     int32_t n_hidden;
-    bool chooses; /* the device chooses tokens by step.choices */
+    unsigned chooses; /* bits of enum choice_work: what the device does to choose tokens */
 };
 
 struct batch_limits {

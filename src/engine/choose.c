@@ -134,6 +134,17 @@ static int fill_choice(struct engine *e, struct job *j, struct step_choice *out,
     return ERR_OK;
 }
 
+/* What choosing by these parameters takes. */
+static unsigned work_of(const struct sampler_params *p) {
+    bool cuts = p->temperature > 0 && (p->top_k > 0 || p->top_p < 1);
+    unsigned work = CHOICE_DRAWS;
+    if (sampler_is_plain(p)) return 0;
+    if (has_tables(p)) work |= CHOICE_SHAPES;
+    if (p->n_top >= 0 || cuts) work |= CHOICE_LISTS;
+    if (cuts && (p->top_k == 0 || p->top_k > CHOICE_SHORT)) work |= CHOICE_COUNTS;
+    return work;
+}
+
 /* Masks for rows that the device chooses from and whose job is bound; e->choosing has them in order. */
 static int prepare_masks(struct engine *e, struct flight *f, struct err *err) {
     struct step *s = &e->runner.batch.step;
@@ -145,7 +156,7 @@ static int prepare_masks(struct engine *e, struct flight *f, struct err *err) {
     make_all_masks(e, s->n_masks);
     s->masks = e->masks;
     s->mask_words = (int32_t)mask_words(e);
-    e->runner.batch.chooses = true;
+    e->runner.batch.chooses |= CHOICE_DRAWS | CHOICE_SHAPES;
     return ERR_OK;
 }
 
@@ -154,7 +165,7 @@ int choose_prepare(struct engine *e, struct flight *f, struct err *err) {
     TRY(prepare_masks(e, f, err));
     for (int32_t i = 0; i < f->n; i++) {
         const struct flight_row *r = &f->rows[i];
-        b->chooses |= r->chooses && r->on_device && !sampler_is_plain(&r->job->spec.sampling);
+        if (r->chooses && r->on_device) b->chooses |= work_of(&r->job->spec.sampling);
     }
     if (!b->chooses) return ERR_OK;
     for (int32_t i = 0; i < b->step.n_logits; i++) b->step.choices[i] = plain_choice();

@@ -39,7 +39,7 @@ static int reserve(struct runner *r, struct err *err) {
                            .n_seqs = r->limits.seqs,
                            .n_logits = r->limits.logits,
                            .max_len = r->limits.context,
-                           .chooses = r->backend->chooses};
+                           .chooses = r->backend->chooses ? CHOICE_ALL : 0};
     TRY(reserve_key(r, &key, err));
     key.n_hidden = key.n_rows - key.n_logits;
     return r->backend->mixes_rows && key.n_hidden ? reserve_key(r, &key, err) : ERR_OK;

@@ -12,7 +12,8 @@
 static void put_token(struct generation *g, struct jsonw *w, int32_t id, float logprob) {
     struct str text = service_token_text(g->call->service, id);
     jsonw_put_str(w, "token", text);
-    jsonw_put_num(w, "logprob", generate_logprob(logprob));
+    jsonw_key(w, "logprob");
+    jsonw_fixed(w, generate_logprob(logprob));
     jsonw_open(w, "bytes", '[');
     for (size_t i = 0; i < text.n; i++) jsonw_int(w, (unsigned char)text.p[i]);
     jsonw_end(w, ']');

@@ -27,7 +27,7 @@ static void put_top(struct generation *g, struct jsonw *w, int32_t id, float log
     struct sb name = {0};
     put_name(g, id, &name);
     jsonw_key_str(w, sb_str(&name));
-    jsonw_num(w, generate_logprob(logprob));
+    jsonw_fixed(w, generate_logprob(logprob));
     sb_free(&name);
 }
 
@@ -64,7 +64,7 @@ static void put_logprobs(struct generation *g, struct gen_choice *c, struct json
     jsonw_open(w, "logprobs", '{');
     put_tokens(g, c, w);
     jsonw_open(w, "token_logprobs", '[');
-    for (size_t i = 0; i < c->n_tokens; i++) jsonw_num(w, generate_logprob(c->tokens[i].logprob));
+    for (size_t i = 0; i < c->n_tokens; i++) jsonw_fixed(w, generate_logprob(c->tokens[i].logprob));
     jsonw_end(w, ']');
     put_tops(g, c, w);
     jsonw_open(w, "text_offset", '[');

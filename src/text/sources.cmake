@@ -13,6 +13,7 @@ set(TEXT_SOURCES
   src/text/grammar/intern.c
   src/text/grammar/machine.c
   src/text/grammar/mask.c
+  src/text/grammar/mask_text.c
   src/text/grammar/match.c
   src/text/grammar/name_nodes.c
   src/text/grammar/numbers.c

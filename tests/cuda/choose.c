@@ -83,6 +83,18 @@ struct step_memory {
     struct step_choice choices[ROWS];
 };
 
+/* The least that the rows need. */
+static unsigned work_of(const struct step_memory *m) {
+    unsigned work = CHOICE_DRAWS;
+    for (int32_t r = 0; r < ROWS; r++) {
+        const struct step_choice *c = &m->choices[r];
+        if (c->slot >= 0 || c->mask >= 0) work |= CHOICE_SHAPES;
+        if (c->n_top >= 0 || c->top_k > 0 || c->top_p < 1) work |= CHOICE_LISTS;
+        if (c->top_k > CHOICE_SHORT || (c->top_k == 0 && c->top_p < 1)) work |= CHOICE_COUNTS;
+    }
+    return work;
+}
+
 static int run_step(struct bench *b, struct step_memory *m, bool repeat, struct step_chosen *out, struct err *err) {
     struct step step = {.n_rows = ROWS,
                         .n_seqs = ROWS,
@@ -97,7 +109,7 @@ static int run_step(struct bench *b, struct step_memory *m, bool repeat, struct 
                         .wanted_rows = m->wanted,
                         .seqs = m->seqs,
                         .choices = m->choices};
-    struct step_key key = {.n_rows = ROWS, .n_seqs = ROWS, .n_logits = ROWS, .max_len = 1, .chooses = true, .decode_only = repeat};
+    struct step_key key = {.n_rows = ROWS, .n_seqs = ROWS, .n_logits = ROWS, .max_len = 1, .chooses = work_of(m), .decode_only = repeat};
     struct oplist *l = &b->be->list;
     if (b->be->type->begin(b->be, &key)) {
         struct tensor x = op_embed(l, &(struct embed_args){.weight = &b->table, .scale = 1, .by_position = 1});

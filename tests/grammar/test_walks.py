@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random texts under real-world schemas: each that ended must be valid, each that was cut must be completed to a valid one.
 
-usage: test_walks.py WALKER DATA [--tokenizer NAME] [--walks N] [--tokens N] [--passes N] [--schemas N] [--times]
+usage: test_walks.py WALKER DATA [--tokenizer NAME] [--walks N] [--tokens N] [--passes N] [--every N] [--times]
 
 WALKER is the program grammar_walk. Numbers are compared as decimals: binary fractions would make 0.29 no multiple of 0.01.
 """
@@ -15,6 +15,10 @@ import tarfile
 import tempfile
 
 import jsonschema
+
+
+MIN_ENDED = 0.9
+MAX_UNKNOWN = 0.005  # the walker's search for a completion is a simple one
 
 
 def parse(text):
@@ -49,9 +53,10 @@ def main():
     p.add_argument("data")
     p.add_argument("--tokenizer", default="qwen3")
     p.add_argument("--walks", type=int, default=3)
-    p.add_argument("--tokens", type=int, default=300)
+    p.add_argument("--tokens", type=int, default=600)
     p.add_argument("--passes", type=int, default=1)
-    p.add_argument("--schemas", type=int, default=10**9)
+    p.add_argument("--every", type=int, default=1, help="take each Nth schema")
+    p.add_argument("--vocab", type=int, default=151936, help="length of the logits")
     p.add_argument("--times", action="store_true")
     a = p.parse_args()
     sys.set_int_max_str_digits(0)
@@ -62,8 +67,8 @@ def main():
         models = [f for f in os.listdir(folder) if f.startswith("tokenizer.model")]
         path = folder if "tokenizer.json" in os.listdir(folder) else os.path.join(folder, models[0])
         with open(os.path.join(a.data, "schema", "schemas.jsonl"), encoding="utf-8") as f:
-            rows = [json.loads(line) for line in f][:a.schemas]
-        walker = subprocess.Popen([a.walker, path, str(a.walks), str(a.tokens), str(a.passes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            rows = [json.loads(line) for line in f][::a.every]
+        walker = subprocess.Popen([a.walker, path, str(a.walks), str(a.tokens), str(a.passes), str(a.vocab)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         passed = failed = ended = cut = refused = unknown = 0
         times, compiles = [], []
         for row in rows:
@@ -102,6 +107,12 @@ def main():
         print(f"masks: {len(times)}, mean {sum(times) / len(times):.1f} us, half {share(times, .5):.1f}, 99 % {share(times, .99):.1f},"
               f" 99.9 % {share(times, .999):.1f}, most {times[-1]:.1f}")
         print(f"compile: half {share(compiles, .5):.2f} ms, nine of ten {share(compiles, .9):.2f}, most {compiles[-1]:.1f}")
+    for good, what in ((ended >= MIN_ENDED * (ended + cut), f"only {ended} of {ended + cut} texts ended by themselves"),
+                       (unknown <= MAX_UNKNOWN * (ended + cut), f"no completion was found for {unknown} of {cut} texts that were cut")):
+        passed += good
+        failed += not good
+        if not good:
+            print(f"FAILED {what}")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

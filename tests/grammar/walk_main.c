@@ -1,12 +1,12 @@
 /* grammar_walk: texts that a model with no opinion would write under a grammar.
  *
- * usage: grammar_walk TOKENIZER N_WALKS MAX_TOKENS [PASSES] < lines
+ * usage: grammar_walk TOKENIZER N_WALKS MAX_TOKENS [PASSES [N_VOCAB]] < lines
  *
  * Each line of standard input is {"schema": ...}, {"gbnf": ...}, {"regex": ...} or {"json_object": true}. Each walk draws tokens from
  * the mask, with a bias towards those that close strings, lists and objects. A line of output is {"refused": why} or {"walks": [...],
  * "compile_us"}; a walk is {"text", "ended", "tokens", "mask_us"}, and one that was cut also has "rest": bytes that complete it
- * (absent where the simple search for them fails). With
- * PASSES above 1 the same tokens are taken again with a fresh machine, and mask_us is the least time of all passes. A state without a
+ * (absent where the search for them fails).
+ * N_VOCAB is the length of the logits, where that is more than the tokenizer has. With PASSES above 1 the same tokens are taken again with a fresh machine, and mask_us is the least time of all passes. A state without a
  * way on, a token that the mask allows and the match does not take (or the other way round) is an error that ends the program. */
 #include "api/text_tools.h"
 #include "base/json.h"
@@ -67,9 +67,11 @@ static void check_some(struct walker *w, struct gram_match *m, struct str text) 
     }
 }
 
+enum { BIAS = 8 }; /* so often out of ten, a token that closes something is taken where there is one */
+
 static int32_t choose(struct walker *w, struct str text) {
     if (w->bits[w->eos / 32] >> w->eos % 32 & 1) return w->eos;
-    size_t n = draw(w, 10) < 6 ? list_allowed(w, true) : 0;
+    size_t n = draw(w, 10) < BIAS ? list_allowed(w, true) : 0;
     if (!n) n = list_allowed(w, false);
     if (!n) die("no token is allowed", text);
     return w->allowed[draw(w, n)];
@@ -112,9 +114,20 @@ static bool has_any(const uint32_t bits[8], const char *bytes) {
     return false;
 }
 
-/* Inside a string or name (where a backslash may come), or inside a number that may not end yet. */
-static bool is_inside(const uint32_t bits[8]) {
-    return has_byte(bits, '\\') || (has_any(bits, "0123456789") && !has_any(bits, "\",:}]ntf[{"));
+/* A JSON text that is so far `text` and then `rest` is inside a string or a name. */
+static bool in_string_after(struct str text, struct str rest) {
+    bool is_inside = false;
+    for (size_t i = 0; i < text.n + rest.n; i++) {
+        char c = i < text.n ? text.p[i] : rest.p[i - text.n];
+        if (c == '"') is_inside = !is_inside;
+        else if (c == '\\') i++;
+    }
+    return is_inside;
+}
+
+/* Inside a number that may not end yet. */
+static bool in_number(const uint32_t bits[8]) {
+    return has_any(bits, "0123456789") && !has_any(bits, "\",:}]ntf[{");
 }
 
 struct reached {
@@ -122,7 +135,7 @@ struct reached {
     char byte;
 };
 
-enum { MAX_REACHED = 1 << 11, MAX_REST_BYTES = 20000, MAX_SEARCHES = 100 };
+enum { MAX_REACHED = 1 << 11, MAX_REST_BYTES = 20000, MAX_TRIES = 2, MAX_SEARCHES = 100 };
 
 static bool was_reached(uint32_t *slots, const struct reached *list, uint32_t state, uint32_t n) {
     uint32_t at = (uint32_t)hash_mix(state) & (2 * MAX_REACHED - 1);
@@ -132,16 +145,18 @@ static bool was_reached(uint32_t *slots, const struct reached *list, uint32_t st
     return false;
 }
 
-/* The shortest way to where the string or number may end, breadth first; without escapes. The last of it in list[result]. */
-static uint32_t search_end(struct gram_match *m, struct reached *list, uint32_t *slots, bool in_string) {
-    uint32_t n = 1;
+/* The shortest way to where the string or number may end, breadth first; without escapes. `skip` ends are passed over. The last of it
+ * in list[result]. */
+static uint32_t search_end(struct gram_match *m, struct reached *list, uint32_t *slots, bool in_string, uint64_t skip) {
+    uint32_t n = 1, last = UINT32_MAX;
     list[0] = (struct reached){m->state, 0, 0};
     was_reached(slots, list, m->state, 0);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t bits[8];
         m->state = list[i].state;
         gram_match_next_bytes(m, bits);
-        if (in_string ? has_byte(bits, '"') : gram_match_may_end(m) || has_any(bits, ",}]")) return i;
+        if (in_string ? has_byte(bits, '"') : gram_match_may_end(m) || has_any(bits, ",}]")) last = i;
+        if (last == i && !skip--) return i;
         for (int b = 0x20; b < 256 && n < MAX_REACHED; b++) {
             char byte = (char)b;
             if (!has_byte(bits, b) || b == '\\') continue;
@@ -150,14 +165,13 @@ static uint32_t search_end(struct gram_match *m, struct reached *list, uint32_t 
             if (!was_reached(slots, list, m->state, n)) list[n++] = (struct reached){m->state, i, byte};
         }
     }
-    return UINT32_MAX;
+    return last;
 }
 
-static bool finish_inside(struct gram_match *m, const uint32_t bits[8], struct str text, struct sb *rest) {
+static bool finish_inside(struct gram_match *m, bool in_string, uint64_t skip, struct str text, struct sb *rest) {
     struct reached *list = mem_alloc(MAX_REACHED * sizeof *list);
     uint32_t *slots = mem_alloc(2 * MAX_REACHED * sizeof *slots);
-    bool in_string = has_byte(bits, '\\');
-    uint32_t end = search_end(m, list, slots, in_string);
+    uint32_t end = search_end(m, list, slots, in_string, skip);
     if (end == UINT32_MAX) {
         mem_free(list);
         mem_free(slots);
@@ -180,16 +194,17 @@ static bool finish_inside(struct gram_match *m, const uint32_t bits[8], struct s
     return true;
 }
 
-/* Bytes that complete the text: what closes first, then what is short. False: this simple way leads to no end (a member must still
- * come that no short name is). */
-static bool complete(struct gram_match *m, struct str text, struct sb *rest) {
+/* Bytes that complete the text: what closes first, then what is short; texts are the shortest, or one of `choices` short ones. False:
+ * this simple way leads to no end. */
+static bool complete(struct walker *w, struct gram_match *m, uint64_t choices, struct str text, struct sb *rest) {
     static const char order[] = "}],:ntf0123456789-.eE+\"[{";
     for (int n_searches = 0; !gram_match_may_end(m);) {
         uint32_t bits[8];
         char byte = 0;
         gram_match_next_bytes(m, bits);
-        if (is_inside(bits)) {
-            if (++n_searches > MAX_SEARCHES || !finish_inside(m, bits, text, rest)) return false;
+        bool in_string = in_string_after(text, sb_str(rest));
+        if (in_string || in_number(bits)) {
+            if (++n_searches > MAX_SEARCHES || !finish_inside(m, in_string, draw(w, choices), text, rest)) return false;
             continue;
         }
         for (const char *p = order; *p && !byte; p++)
@@ -202,6 +217,19 @@ static bool complete(struct gram_match *m, struct str text, struct sb *rest) {
         if (rest->n > MAX_REST_BYTES) return false;
     }
     return true;
+}
+
+/* Several times: a name that must still come may be none of the shortest. */
+static bool complete_somehow(struct walker *w, const struct gram_match *from, struct str text, struct sb *rest) {
+    bool is_done = false;
+    for (int i = 0; i < MAX_TRIES && !is_done; i++) {
+        struct gram_match m;
+        gram_match_copy(&m, from);
+        sb_clear(rest);
+        is_done = complete(w, &m, i ? 128 : 1, text, rest);
+        gram_match_free(&m);
+    }
+    return is_done;
 }
 
 static void do_walk(struct walker *w, struct gram_machine *machine, struct walk *k, struct sb *rest) {
@@ -219,7 +247,7 @@ static void do_walk(struct walker *w, struct gram_machine *machine, struct walk 
         }
         sb_put(&k->text, tok_token_bytes(w->tok, token));
     }
-    k->completed = k->ended || complete(&m, sb_str(&k->text), rest);
+    k->completed = k->ended || complete_somehow(w, &m, sb_str(&k->text), rest);
     gram_match_free(&m);
 }
 
@@ -310,14 +338,15 @@ int main(int argc, char **argv) {
     struct err err = {0};
     struct sb line = {0}, out = {0};
     bool is_there;
-    if (argc < 4) die("usage: grammar_walk TOKENIZER N_WALKS MAX_TOKENS [PASSES]", STR(""));
+    if (argc < 4) die("usage: grammar_walk TOKENIZER N_WALKS MAX_TOKENS [PASSES [N_VOCAB]]", STR(""));
     if (text_tokenizer_open(argv[1], &w.tok, &err)) die(err.msg, STR(""));
     size_t n = tok_vocab_size(w.tok);
     w.max_tokens = (size_t)atoi(argv[3]);
     w.eos = (int32_t)n; /* one more than the vocabulary has */
     uint64_t from = os_clock_ns();
-    w.vocab = gram_vocab_create(w.tok, n + 1, NULL, 0);
-    fprintf(stderr, "vocabulary of %zu in %.0f ms\n", n, (double)(os_clock_ns() - from) / 1e6);
+    size_t n_vocab = argc > 5 ? (size_t)atoi(argv[5]) : 0;
+    w.vocab = gram_vocab_create(w.tok, n_vocab > n ? n_vocab : n + 1, NULL, 0);
+    fprintf(stderr, "vocabulary of %zu in %.0f ms\n", gram_vocab_size(w.vocab), (double)(os_clock_ns() - from) / 1e6);
     w.bits = mem_alloc(gram_mask_words(w.vocab) * sizeof *w.bits);
     w.allowed = mem_alloc((n + 1) * sizeof *w.allowed);
     w.closes = mem_alloc(n + 1);

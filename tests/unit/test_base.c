@@ -236,6 +236,13 @@ static void json_reads_and_writes(void) {
     jsonw_end(&w, ']');
     jsonw_end(&w, '}');
     CHECK_STR(sb_str(&out), STR("{\"s\":\"q\\\"\\u0001\xEF\xBF\xBD\",\"l\":[1,0.1,null]}"));
+    sb_clear(&out);
+    w = (struct jsonw){.out = &out};
+    static const double values[] = {0, -0.0, 1, -0.25, -12.3456789, 0.00000004, 0.00000006, -9999, 123456.5, 1e300};
+    jsonw_begin(&w, '[');
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) jsonw_fixed(&w, values[i]);
+    jsonw_end(&w, ']');
+    CHECK_STR(sb_str(&out), STR("[0,0,1,-0.25,-12.3456789,0,0.0000001,-9999,123456.5,1e+300]"));
     sb_free(&out);
     arena_free(&a);
 }

@@ -120,20 +120,52 @@ static void check_mask(const struct fixture *f, struct gram_match *m, uint32_t *
     }
 }
 
-static void masks_are_what_is_taken(void) {
-    struct fixture f = open_schema(PERSON);
+/* At every byte of the text, which the schema allows. */
+static void check_masks_along(const char *schema, const char *text) {
+    struct fixture f = open_schema(schema);
     struct gram_match m;
-    struct str text = STR("{\"name\": \"Zo\xc3\xa9\\\"a\", \"age\": -10}");
     uint32_t *bits = mem_alloc(gram_mask_words(f.v) * sizeof *bits);
     gram_match_init(&m, f.machine);
-    for (size_t i = 0; i <= text.n; i++) {
+    for (size_t i = 0; i <= strlen(text); i++) {
         check_mask(&f, &m, bits);
-        if (i < text.n) FAIL_IF(gram_match_bytes(&m, str_sub(text, i, 1)) != 1, "byte %zu", i);
+        if (text[i]) FAIL_IF(gram_match_bytes(&m, str_n(text + i, 1)) != 1, "byte %zu of %s", i, text);
     }
     CHECK(bits[f.eos / 32] >> f.eos % 32 & 1);
     CHECK(gram_machine_bytes(f.machine) > 0);
     gram_match_free(&m);
     mem_free(bits);
+    close_schema(&f);
+}
+
+static void masks_are_what_is_taken(void) {
+    check_masks_along(PERSON, "{\"name\": \"Zo\xc3\xa9\\\"a\", \"age\": -10}");
+    check_masks_along("{\"type\": \"string\", \"pattern\": \"^[a-z ]+$\", \"minLength\": 3, \"maxLength\": 12}", "\"the old cat\"");
+    check_masks_along("{\"anyOf\": [{\"type\": \"string\", \"maxLength\": 4}, {\"enum\": [\"a long text\", 12, null]}]}",
+                      "\"a long text\"");
+}
+
+/* Names that are counted, and items that must differ: tokens that repeat an earlier one are not allowed. */
+static void masks_of_what_must_differ(void) {
+    check_masks_along("{\"type\": \"object\", \"minProperties\": 4, \"additionalProperties\": {\"type\": \"integer\"}}",
+                      "{\"th\":1,\"the\":2,\"t\\\"h\":3,\"\":4, \"t\\\"\": 5}");
+    check_masks_along(
+        "{\"type\": \"object\", \"properties\": {\"the\": {}}, \"minProperties\": 3, \"propertyNames\": {\"pattern\": \"^t\"}}",
+        "{\"the\":1,\"th\":\"x\",\"t\\\\h\":null}");
+    check_masks_along("{\"type\": \"array\", \"uniqueItems\": true, \"items\": {\"type\": \"string\"}}",
+                      "[\"\",\"th\",\"the\",\"t\\\"h\",\"t\\\"\"]");
+    check_masks_along("{\"type\": \"array\", \"uniqueItems\": true, \"items\": {\"enum\": [\"th\", \"the\", 1, 11, null]}}",
+                      "[\"the\",1,\"th\",11,null]");
+}
+
+/* In the schema's order, a name that must come has had its turn when others begin: nothing leads into a dead end. */
+static void no_dead_ends(void) {
+    struct fixture f =
+        open_schema("{\"type\": \"object\", \"minProperties\": 2, \"not\": {\"propertyNames\": {\"not\": {\"enum\": [\"a\", \"b\"]}}}}");
+    struct gram_match m;
+    gram_match_init(&m, f.machine);
+    CHECK_INT(gram_match_bytes(&m, STR("{\"c")), 2);
+    CHECK_INT(gram_match_bytes(&m, STR("{\"a\":1,\"c\":2}")), 13);
+    gram_match_free(&m);
     close_schema(&f);
 }
 
@@ -157,6 +189,22 @@ static void back_and_copies(void) {
     CHECK_INT(gram_match_bytes(&copy, STR("\"")), 1);
     gram_match_free(&m);
     gram_match_free(&copy);
+    close_schema(&f);
+}
+
+/* Names have one spelling in generation. */
+static void names_are_forced(void) {
+    struct fixture f = open_schema(PERSON);
+    struct gram_match m;
+    struct sb forced = {0};
+    gram_match_init(&m, f.machine);
+    CHECK_INT(gram_match_bytes(&m, STR("{\"")), 2);
+    CHECK_INT(gram_match_bytes(&m, STR("\\u006e")), 0);
+    gram_match_forced(&m, &forced);
+    CHECK_STR(sb_str(&forced), STR("name\""));
+    CHECK_INT(gram_match_bytes(&m, STR("name\":\"\\u006e\\u00e9")), 19);
+    gram_match_free(&m);
+    sb_free(&forced);
     close_schema(&f);
 }
 
@@ -190,7 +238,10 @@ static void forced_bytes(void) {
 static const struct unit_case cases[] = {
     {"own_cases", own_cases},
     {"masks_are_what_is_taken", masks_are_what_is_taken},
+    {"masks_of_what_must_differ", masks_of_what_must_differ},
+    {"no_dead_ends", no_dead_ends},
     {"back_and_copies", back_and_copies},
+    {"names_are_forced", names_are_forced},
     {"forced_bytes", forced_bytes},
     {0},
 };

@@ -268,7 +268,7 @@ struct k_choose_row {
     int32_t tie;
     int32_t near_all; /* buckets 0 to this are listed; -1: none */
     int32_t near_cut; /* the bucket that top-p cuts through; -1: none */
-    int32_t pad;
+    float from;       /* logits from here on are listed; INFINITY: none */
 };
 
 /* Rows are there twice: to choose from, and, behind those, as the model gave them, where a report is wanted of a row that was changed. */
@@ -290,7 +290,7 @@ struct k_choose {
     KPTR(uint32_t) buckets;  /* [2 rows][slices][2][K_BUCKETS] counts, and fractions of mass */
     KPTR(uint64_t) lists;    /* [2 rows][2][K_LIST_MAX] rank and token */
     KPTR(int32_t) list_n;    /* [2 rows][2] */
-    KPTR(float) piece_sum;   /* [2 rows][pieces] of K_PIECE tokens */
+    KPTR(float) piece_sum;   /* [2 rows][pieces][4] of K_PIECE / 4 tokens each */
     KPTR(uint32_t) counters; /* [2 rows] zero between launches */
     int64_t stride;          /* of logits */
     int32_t vocab, rows, slices, mask_words;

@@ -1,7 +1,8 @@
 /* Choosing on the GPU: the launches of kernels/choose.cu, the tables of what was said, and the results on their way to the host. */
 #include "backend/cuda/cuda.h"
 
-enum { CHOOSE_THREADS = 512, ROW_SLICES_MAX = 16 };
+enum { CHOOSE_THREADS = 512, ROW_SLICES_MAX = 32, SLICES_SHORT = 4, PIECE_PARTS = 4 };
+static_assert(SLICES_SHORT * CHOOSE_THREADS / 32 / 2 >= CHOICE_SHORT, "half as many tokens as warps");
 
 static_assert(sizeof(struct k_choice) == sizeof(struct step_choice), "choices travel as they are");
 static_assert(sizeof(struct k_chosen) == sizeof(struct step_chosen), "results come back as they are");
@@ -11,10 +12,12 @@ static_assert((int)K_TOP_MAX == CHOICE_TOP_MAX && (int)K_BIAS_MAX == CHOICE_BIAS
 
 /* ---- launches --------------------------------------------------------------------------------------------------------- */
 
-/* Blocks for each of the rows, which are there twice: enough to fill the GPU, but few where there are many rows. */
-static int32_t slices_of(const struct cuda *c, int32_t rows) {
-    int32_t n = 2 * c->gpu->n_sm / rows;
-    return n < 1 ? 1 : n > ROW_SLICES_MAX ? ROW_SLICES_MAX : n;
+/* Blocks for each of the rows, which are there twice: enough to fill the GPU, but few where there are many rows. With SLICES_SHORT of them the best
+ * of each warp bound the list of CHOICE_SHORT tokens. */
+static int32_t slices_of(const struct cuda *c, int32_t rows, int32_t pieces) {
+    int32_t n = 4 * c->gpu->n_sm / rows;
+    n = n < SLICES_SHORT ? SLICES_SHORT : n > ROW_SLICES_MAX ? ROW_SLICES_MAX : n;
+    return n < pieces ? n : pieces;
 }
 
 bool choose_fits(const struct cuda *c, const struct op *op) {
@@ -24,7 +27,7 @@ bool choose_fits(const struct cuda *c, const struct op *op) {
 void lower_choose(struct cuda *c, const struct op *op) {
     struct tensor x = op->in[0];
     size_t used = 0, rows = (size_t)x.rows, both = 2 * rows, vocab = (size_t)x.width, pieces = ceil_div(x.width, K_PIECE);
-    size_t slices = (size_t)slices_of(c, x.rows);
+    size_t slices = (size_t)slices_of(c, x.rows, (int32_t)pieces);
     struct k_choose a = {
         .logits = cuda_view(c, x).p,
         .choices = cuda_step_array(c, c->at.choices),
@@ -50,12 +53,14 @@ void lower_choose(struct cuda *c, const struct op *op) {
     a.buckets = cuda_op_scratch(c, &used, both * slices * 2 * K_BUCKETS * sizeof(uint32_t));
     a.lists = cuda_op_scratch(c, &used, both * 2 * K_LIST_MAX * sizeof(uint64_t));
     a.list_n = cuda_op_scratch(c, &used, both * 2 * sizeof(int32_t));
-    a.piece_sum = cuda_op_scratch(c, &used, both * pieces * sizeof(float));
+    a.piece_sum = cuda_op_scratch(c, &used, both * pieces * PIECE_PARTS * sizeof(float));
     const unsigned int *once = GRID(slices, rows, 1), *twice = GRID(slices, both, 1);
-    EMIT(c, KERNEL_choose_shape, once, CHOOSE_THREADS, 0, a);
-    EMIT(c, KERNEL_choose_max, twice, CHOOSE_THREADS, 0, a);
-    EMIT(c, KERNEL_choose_count, twice, CHOOSE_THREADS, 2 * K_BUCKETS * sizeof(uint32_t), a);
-    EMIT(c, KERNEL_choose_gather, twice, CHOOSE_THREADS, K_LIST_MAX * (sizeof(uint64_t) + sizeof(float)), a);
+    bool lists = c->key.chooses & CHOICE_LISTS, counts = lists && (c->key.chooses & CHOICE_COUNTS || slices < SLICES_SHORT);
+    if (c->key.chooses & CHOICE_SHAPES) EMIT(c, KERNEL_choose_shape, once, CHOOSE_THREADS, 0, a);
+    EMIT(c, KERNEL_choose_max, lists ? twice : once, CHOOSE_THREADS, 0, a);
+    if (counts) EMIT(c, KERNEL_choose_count, twice, CHOOSE_THREADS, 2 * K_BUCKETS * sizeof(uint32_t), a);
+    if (lists) EMIT(c, KERNEL_choose_gather, twice, CHOOSE_THREADS, 0, a);
+    if (lists) EMIT(c, KERNEL_choose_cut, GRID(both, 1, 1), CHOOSE_THREADS, K_LIST_MAX * (sizeof(uint64_t) + sizeof(float)), a);
     EMIT(c, KERNEL_choose_draw, once, CHOOSE_THREADS, 0, a);
 }
 

@@ -40,7 +40,7 @@ int cuda_step_open(struct cuda *c, const struct step *step, struct err *err) {
                             .n_seqs = step->seqs_capacity,
                             .n_logits = step->rows_capacity,
                             .max_len = step->table_capacity * K_BLOCK,
-                            .chooses = true};
+                            .chooses = CHOICE_ALL};
     struct step_layout layout;
     cuda_step_layout(c, &most, &layout);
     if (layout.bytes <= c->step_capacity) return ERR_OK;

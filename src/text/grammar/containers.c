@@ -85,8 +85,11 @@ static bool is_seen(const uint32_t *seen, uint32_t key) {
 /* The least number of members, beyond those that are required, that meet what is pending; PROG_MANY: it cannot be met. */
 static uint32_t cost_of_needs(const struct gram *g, const struct object_progress *p, const uint32_t *seen, uint32_t without) {
     const struct prog_object *o = &g->objects[p->shape];
-    struct cover c = {.g = g, .pending = p->pending};
-    for (uint32_t set = 1; set < MAX_NEED_SETS; set++) c.cost[set] = PROG_MANY;
+    struct cover c;
+    c.g = g;
+    c.pending = p->pending;
+    c.cost[0] = 0;
+    for (uint32_t set = 1; set <= p->pending; set++) c.cost[set] = PROG_MANY;
     for (uint32_t place = p->place; place < o->n_keys; place++)
         if (o->by_order[place] != without && !is_seen(seen, o->by_order[place])) cover_key(&c, &o->keys[o->by_order[place]]);
     if (o->extras != DFA_NONE) cover_extras(&c, o);

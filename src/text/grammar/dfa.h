@@ -60,7 +60,7 @@ dfa_id dfa_from_text(struct dfa_pool *p, struct str text);
 
 dfa_id dfa_and(struct dfa_pool *p, dfa_id x, dfa_id y);
 dfa_id dfa_or(struct dfa_pool *p, dfa_id x, dfa_id y);
-dfa_id dfa_minus(struct dfa_pool *p, dfa_id x, dfa_id y);
+dfa_id dfa_minus(struct dfa_pool *p, dfa_id x, dfa_id y); /* keeps the labels of x */
 /* x with its labels split by membership in y: label 2 * old - 1 outside of y, 2 * old inside. */
 dfa_id dfa_split(struct dfa_pool *p, dfa_id x, dfa_id y);
 /* New labels for old ones, map[label]; 0 takes the end away. */

@@ -12,7 +12,7 @@ static uint16_t joint_label(enum op op, uint16_t x, uint16_t y) {
     switch (op) {
     case OP_AND: return x && y;
     case OP_OR: return x || y;
-    case OP_MINUS: return x && !y;
+    case OP_MINUS: return y ? 0 : x;
     case OP_SPLIT: return x ? (uint16_t)(2 * x - (y ? 0 : 1)) : 0;
     }
     return 0;

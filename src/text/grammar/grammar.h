@@ -38,13 +38,14 @@ struct gram_options {      /* gram_defaults() gives what generation uses */
     uint8_t space;         /* at most so many white space characters in a row where JSON allows them; 0: none; GRAM_SPACE_ANY */
     bool outer_space;      /* any white space also before and behind a JSON text */
     bool any_order;        /* members in any order; else as the schema lists them, then those that it does not name */
+    bool any_escape;       /* names and strings that the schema says something about may have escapes that they do not need */
     enum gram_draft draft; /* GRAM_DRAFT_AUTO: by $schema, else 2020-12 */
     size_t max_text_bytes; /* of the source */
     uint64_t max_work;     /* steps of compiling; about 100 million to the second */
 };
 
 struct gram_options gram_defaults(void);
-/* For judging a text that somebody wrote: any order, any white space. */
+/* For judging a text that somebody wrote: any order, any white space, any spelling of characters. */
 struct gram_options gram_judging(void);
 
 struct gram_schema { /* a JSON schema that GBNF rules may call by this name */

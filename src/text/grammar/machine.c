@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "text/grammar/mask.h"
 
-enum { MAX_ROWS = 48 << 10, MAX_MADE = 1 << 16 };
+enum { MAX_ROWS = 48 << 10, VISITS_BEFORE_ROW = 2, MANY_NODES = 8, MAX_MADE = 1 << 16 };
 
 /* ---- the set under way ------------------------------------------------------------------------------------------------- */
 
@@ -240,22 +240,34 @@ uint32_t machine_step(struct gram_machine *m, uint32_t state, uint8_t byte) {
         struct node node = *machine_node(m, lists_get(&m->states, state, &n)[i]);
         steps[node_kind(&node)](m, &node, byte);
     }
-    return m->n_made ? state_of_made(m) : 0;
+    return machine_made_state(m);
+}
+
+/* Many nodes take long to step: bytes that none of them can take are known at once. */
+static bool wants_row(struct gram_machine *m, uint32_t state) {
+    uint32_t n;
+    lists_get(&m->states, state, &n);
+    return n >= MANY_NODES || m->info[state].n_visits++ >= VISITS_BEFORE_ROW;
+}
+
+static void make_row(struct gram_machine *m, uint32_t state) {
+    uint32_t bits[8], *row = mem_alloc(256 * sizeof *row);
+    machine_first_bytes(m, state, bits);
+    for (int b = 0; b < 256; b++) row[b] = bits[b / 32] >> b % 32 & 1 ? STEP_UNKNOWN : 0;
+    m->info[state].row = row;
+    m->n_rows++;
 }
 
 uint32_t machine_step_row(struct gram_machine *m, uint32_t state, uint8_t byte) {
-    uint32_t *row = m->info[state].row;
-    if (!row) {
-        row = m->info[state].row = mem_alloc(256 * sizeof *row);
-        memset(row, 0xFF, 256 * sizeof *row);
-        m->n_rows++;
+    if (!m->info[state].row) {
+        if (!wants_row(m, state)) return machine_step(m, state, byte);
+        make_row(m, state);
     }
-    if (row[byte] == STEP_UNKNOWN) {
-        uint32_t next = machine_step(m, state, byte);
-        m->info[state].row[byte] = next;
-        return next;
-    }
-    return row[byte];
+    uint32_t next = m->info[state].row[byte];
+    if (next != STEP_UNKNOWN) return next;
+    next = machine_step(m, state, byte);
+    m->info[state].row[byte] = next;
+    return next;
 }
 
 void machine_drop_rows(struct gram_machine *m) {
@@ -282,6 +294,18 @@ static void add_dfa(uint32_t bits[8], const struct dfa *d, uint32_t state) {
         if (dfa_step(d, state, (uint8_t)b)) add_range(bits, b, b);
 }
 
+/* Without other names, the bytes that keys go on with; an escape of a key's byte begins with a backslash. */
+static void add_name_bytes(const struct gram_machine *m, const struct node *n, uint32_t bits[8]) {
+    const struct object_progress *p = records_get(&m->objects, n->a);
+    const struct prog_trie_node *trie = m->g->objects[p->shape].trie;
+    if (n->c || n->d || !n->b) {
+        add_range(bits, 0x20, 0xFF);
+        return;
+    }
+    add_text(bits, "\"\\");
+    for (uint32_t child = trie[n->b - 1].child; child; child = trie[child].sibling) add_range(bits, trie[child].byte, trie[child].byte);
+}
+
 void machine_first_bytes(const struct gram_machine *m, uint32_t state, uint32_t bits[8]) {
     const struct gram *g = m->g;
     uint32_t n_nodes;
@@ -296,8 +320,8 @@ void machine_first_bytes(const struct gram_machine *m, uint32_t state, uint32_t 
             add_dfa(bits, prog_dfa(g, g->goals[n->a].raw), prog_dfa(g, g->goals[n->a].raw)->start);
             break;
         case NODE_RAW: add_dfa(bits, prog_dfa(g, n->a), n->b); break;
-        case NODE_STRING:
-        case NODE_KEY: add_range(bits, 0x20, 0xFF); break;
+        case NODE_STRING: add_range(bits, 0x20, 0xFF); break;
+        case NODE_KEY: add_name_bytes(m, n, bits); break;
         case NODE_COLON: add_text(bits, " \t\n\r:"); break;
         case NODE_OBJECT: add_text(bits, " \t\n\r\",}"); break;
         case NODE_ARRAY: add_text(bits, " \t\n\r,]"); break;
@@ -313,6 +337,14 @@ void machine_first_bytes(const struct gram_machine *m, uint32_t state, uint32_t 
 uint32_t machine_state_of(struct gram_machine *m, const struct node *n) {
     uint32_t id = records_put(&m->nodes, n);
     return state_put(m, &id, 1);
+}
+
+uint32_t machine_state_of_ids(struct gram_machine *m, uint32_t *ids, uint32_t n) {
+    return state_put(m, ids, n);
+}
+
+uint32_t machine_made_state(struct gram_machine *m) {
+    return m->n_made ? state_of_made(m) : 0;
 }
 
 uint32_t machine_behind(struct gram_machine *m, const struct node *n) {

@@ -57,6 +57,9 @@ struct word {
 };
 enum { WORD_NONE, WORD_STRING, WORD_RAW, N_WORDS }; /* no word is kept; the beginnings of strings and of other scalars */
 
+/* In place of an object's set of names: names need not differ. Masks are made so. */
+#define NAMES_FREE UINT32_MAX
+
 /* A set of words, by the one it was made from and the word that was added. Set 0 is empty. */
 struct wordset {
     uint32_t before;
@@ -65,10 +68,11 @@ struct wordset {
 };
 
 struct state_info {
-    uint32_t *row;    /* [256], STEP_UNKNOWN where nobody asked; NULL: none yet */
-    uint32_t plain;   /* the same state before any white space; itself where there was none */
-    uint32_t mask;    /* cached mask + 1 */
-    uint32_t mask_of; /* another state whose mask is the same; UINT32_MAX: not known yet */
+    uint32_t *row;     /* [256], STEP_UNKNOWN where nobody asked; NULL: none yet */
+    uint32_t plain;    /* the same state before any white space; itself where there was none */
+    uint32_t mask;     /* cached mask + 1 */
+    uint32_t mask_of;  /* another state whose mask is the same; UINT32_MAX: not known yet */
+    uint32_t n_visits; /* steps before there was a row */
     bool may_end;
 };
 
@@ -96,7 +100,7 @@ struct gram_machine {
 
 /* The state after a byte; 0: not allowed. */
 uint32_t machine_step(struct gram_machine *m, uint32_t state, uint8_t byte);
-/* The same, remembered in a row of the state: for walks that come back. */
+/* The same, remembered in a row of the state once walks have come back to it. */
 uint32_t machine_step_row(struct gram_machine *m, uint32_t state, uint8_t byte);
 void machine_drop_rows(struct gram_machine *m);
 
@@ -111,6 +115,8 @@ void machine_first_bytes(const struct gram_machine *m, uint32_t state, uint32_t 
 /* The state of this node alone, and that behind it when its part has ended. */
 uint32_t machine_state_of(struct gram_machine *m, const struct node *n);
 uint32_t machine_behind(struct gram_machine *m, const struct node *n);
+/* The state of some nodes; `ids` is sorted by the call. */
+uint32_t machine_state_of_ids(struct gram_machine *m, uint32_t *ids, uint32_t n);
 /* Any text at all. */
 bool string_is_any(const struct gram *g, const struct prog_string *s);
 
@@ -118,6 +124,8 @@ bool string_is_any(const struct gram *g, const struct prog_string *s);
 
 /* Adds a node to the next state, and whatever it leads to without a byte. */
 void machine_emit(struct gram_machine *m, const struct node *n);
+/* The state of what was added; 0: nothing was. */
+uint32_t machine_made_state(struct gram_machine *m);
 /* The node's part has ended: what is behind it goes on. word: the text that ended, where it is kept. */
 void machine_finish(struct gram_machine *m, uint32_t up, uint32_t word);
 uint32_t machine_up_of(struct gram_machine *m, const struct node *n); /* a list of one */
@@ -143,9 +151,12 @@ uint32_t wordset_add(struct gram_machine *m, uint32_t set, uint32_t word);
 bool wordset_has(const struct gram_machine *m, uint32_t set, uint32_t word);
 /* How many words of the set begin with this one. */
 uint32_t wordset_count(const struct gram_machine *m, uint32_t set, uint32_t word);
+/* The word that was added last, and the set before. */
+uint32_t wordset_last(const struct gram_machine *m, uint32_t set);
+uint32_t wordset_before(const struct gram_machine *m, uint32_t set);
 uint32_t wordset_size(const struct gram_machine *m, uint32_t set);
 
-/* names.c: where a name may go on. */
+/* name_nodes.c: where a name may go on. */
 struct name_place {
     uint32_t trie;  /* node + 1; 0: no key has this beginning */
     uint32_t extra; /* state of the extras' automaton; 0: none */

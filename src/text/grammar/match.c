@@ -23,10 +23,12 @@ bool gram_match_may_end(const struct gram_match *t) {
 }
 
 bool gram_match_must_end(struct gram_match *t) {
-    uint32_t bits[8], any = 0;
-    gram_match_next_bytes(t, bits);
-    for (int i = 0; i < 8; i++) any |= bits[i];
-    return !any;
+    uint32_t maybe[8];
+    if (t->has_ended) return true;
+    machine_first_bytes(t->m, t->state, maybe);
+    for (int b = 255; b >= 0; b--) /* letters before white space, which makes more states */
+        if (maybe[b / 32] >> b % 32 & 1 && machine_step(t->m, t->state, (uint8_t)b)) return false;
+    return true;
 }
 
 static void remember(struct gram_match *t, uint32_t next) {

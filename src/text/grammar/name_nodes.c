@@ -12,7 +12,7 @@ struct name_place name_begin(const struct gram_machine *m, const struct object_p
     struct name_place at = {.trie = o->n_keys ? 1 : 0};
     for (uint32_t c = 0; c < o->n_classes && !at.extra; c++)
         if (object_takes_extra(m->g, p, seen_bits(m, p), c)) at.extra = prog_dfa(m->g, o->extras)->start;
-    if (at.extra && o->tracks_extras) at.word = WORD_STRING;
+    if (at.extra && o->tracks_extras && p->extras != NAMES_FREE) at.word = WORD_STRING;
     return at;
 }
 

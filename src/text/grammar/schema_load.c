@@ -110,6 +110,8 @@ static const struct {
     {"const", GRAM_DRAFT_6, GRAM_DRAFT_2020},
     {"contains", GRAM_DRAFT_6, GRAM_DRAFT_2020},
     {"propertyNames", GRAM_DRAFT_6, GRAM_DRAFT_2020},
+    {"contentEncoding", GRAM_DRAFT_7, GRAM_DRAFT_7}, /* later drafts say that it is a note */
+    {"contentMediaType", GRAM_DRAFT_7, GRAM_DRAFT_7},
     {"if", GRAM_DRAFT_7, GRAM_DRAFT_2020},
     {"then", GRAM_DRAFT_7, GRAM_DRAFT_2020},
     {"else", GRAM_DRAFT_7, GRAM_DRAFT_2020},
@@ -139,7 +141,7 @@ yyjson_val *schema_keyword(struct schema *s, uint32_t node, const char *keyword)
     yyjson_val *v = s->nodes[node].v, *found = json_get(v, keyword);
     if (!found || (is_bare_ref(s, v) && strcmp(keyword, "$ref") != 0)) return NULL;
     if (draft_has(s->draft, keyword)) return found;
-    schema_warn(s, node, "keyword", str_of(keyword), "is not part of this draft and taken as a note");
+    schema_warn(s, node, "keyword", str_of(keyword), "asserts nothing in this draft and is taken as a note");
     return NULL;
 }
 
@@ -156,6 +158,8 @@ static const char *const assertions[] = {
     "minLength",
     "pattern",
     "format",
+    "contentEncoding",
+    "contentMediaType",
     "items",
     "prefixItems",
     "additionalItems",
@@ -198,19 +202,20 @@ static int find_draft(struct schema *s) {
         const char *part;
         enum gram_draft draft;
     } known[] = {{"draft-04", GRAM_DRAFT_4},   {"draft-06", GRAM_DRAFT_6},   {"draft-07", GRAM_DRAFT_7},
-                 {"2019-09", GRAM_DRAFT_2019}, {"2020-12", GRAM_DRAFT_2020}, {"draft-03", GRAM_DRAFT_AUTO}};
+                 {"2019-09", GRAM_DRAFT_2019}, {"2020-12", GRAM_DRAFT_2020}, {"json-schema.org/schema", GRAM_DRAFT_2020}};
     struct str uri = json_val_str(json_get(s->root_value, "$schema"));
     s->names_draft = s->draft != GRAM_DRAFT_AUTO;
     if (s->names_draft) return ERR_OK;
     s->draft = GRAM_DRAFT_2020;
-    for (size_t i = 0; uri.p && i < sizeof known / sizeof *known; i++)
-        if (str_find(uri, str_of(known[i].part), 0) != STR_NONE) {
-            if (known[i].draft == GRAM_DRAFT_AUTO)
-                return schema_fail(s, s->root, ERR_EUNSUPPORTED, "draft 3 of JSON Schema is not supported");
+    if (!uri.p) return ERR_OK;
+    s->names_draft = true;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (str_find(uri, STR("json-schema.org/"), 0) != STR_NONE && str_find(uri, str_of(known[i].part), 0) != STR_NONE) {
             s->draft = known[i].draft;
-            s->names_draft = true;
+            return ERR_OK;
         }
-    return ERR_OK;
+    return schema_fail(s, s->root, ERR_EUNSUPPORTED, "$schema \"%.*s\" is none of drafts 4 to 2020-12: leave it out for 2020-12",
+                       STR_ARG(str_sub(uri, 0, 100)));
 }
 
 bool schema_size(struct schema *s, uint32_t node, const char *keyword, uint32_t *out) {

@@ -204,12 +204,42 @@ static void class_literals(struct draft_object *o, uint32_t inside, struct lits 
         if (pred_has_class(&o->sets, o->needs[i]->pred, inside)) *applies |= (uint32_t)1 << i;
 }
 
+static bool is_finite(struct schema *s, dfa_id names) {
+    const struct dfa *d = dfa_get(&s->g->pool, names);
+    return dfa_counts(&s->a, d)[d->start] != PROG_MANY;
+}
+
+/* The labels whose names have an end. */
+static bool *finite_labels(struct schema *s, dfa_id names, uint32_t n_labels) {
+    bool *finite = arena_new(&s->a, bool, n_labels + 1);
+    uint16_t *map = arena_new(&s->a, uint16_t, n_labels + 1);
+    for (uint32_t i = 1; i <= n_labels; i++) {
+        map[i] = 1;
+        finite[i] = is_finite(s, dfa_relabel(&s->g->pool, names, map));
+        map[i] = 0;
+    }
+    return finite;
+}
+
+/* Names that keys have are none of the extras. The machine looks for keys first in any case; it matters where names have an end and
+ * are counted, or must meet a need: a class of names that are all keys can do neither. */
+static dfa_id without_keys(struct draft_object *o, dfa_id names, uint32_t n_labels) {
+    struct dfa_pool *pool = &o->s->g->pool;
+    const bool *finite = finite_labels(o->s, names, n_labels);
+    struct str *keys = arena_new(&o->s->a, struct str, o->n_members + 1);
+    size_t n = 0;
+    for (uint32_t i = 0; i < o->n_members; i++)
+        if (finite[dfa_run(dfa_get(pool, names), o->members[i].name)]) keys[n++] = o->members[i].name;
+    return n ? dfa_minus(pool, names, dfa_from_texts(pool, keys, n)) : names;
+}
+
 /* The automaton of extra names, its labels classes of them; the classes' choices. */
 static void make_extras(struct draft_object *o, struct prog_object *out) {
     struct schema *s = o->s;
     struct dfa_pool *pool = &s->g->pool;
     dfa_id all = s->strings.any;
     for (uint32_t i = 0; i < o->sets.n; i++) all = dfa_split(pool, all, o->sets.ids[i]);
+    if (o->n_needs) all = without_keys(o, all, (uint32_t)1 << o->sets.n);
     const struct dfa *d = dfa_get(pool, all);
     uint16_t *map = arena_new(&s->a, uint16_t, ((size_t)1 << o->sets.n) + 1);
     bool *seen = arena_new(&s->a, bool, ((size_t)1 << o->sets.n) + 1);
@@ -231,6 +261,7 @@ static void make_extras(struct draft_object *o, struct prog_object *out) {
         map[label] = (uint16_t)out->n_classes;
     }
     out->extras = dfa_relabel(pool, all, map);
+    if (is_finite(s, out->extras)) out->extras = without_keys(o, out->extras, out->n_classes);
 }
 
 /* Few extra names are better seen as keys. */

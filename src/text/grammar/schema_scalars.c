@@ -148,6 +148,19 @@ static struct strset format_set(struct schema *s, uint32_t node, struct str name
     return *(struct strset *)e->value.ptr;
 }
 
+/* Draft 7: what a string holds. A document inside a string is not followed. */
+static void apply_content(struct schema *s, uint32_t node, struct scalars *x) {
+    static const char BASE64[] = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?";
+    struct str encoding = json_val_str(schema_keyword(s, node, "contentEncoding"));
+    struct str type = json_val_str(schema_keyword(s, node, "contentMediaType"));
+    if (str_is(type, "application/json")) {
+        schema_fail(s, node, ERR_EUNSUPPORTED, "contentMediaType application/json is not supported in draft 7, where it asserts something");
+    } else if (str_is(encoding, "base64")) {
+        struct strset set = strset_of(&s->strings, regex_known(s->strings.p, BASE64), 0, STR_LONG);
+        x->strings = strset_and(&s->strings, x->strings, set);
+    }
+}
+
 static void apply_strings(struct schema *s, uint32_t node, struct scalars *x) {
     uint32_t min = 0, max = STR_LONG;
     yyjson_val *pattern = schema_keyword(s, node, "pattern"), *format = schema_keyword(s, node, "format");
@@ -159,6 +172,7 @@ static void apply_strings(struct schema *s, uint32_t node, struct scalars *x) {
     else if (pattern) set = schema_pattern(s, node, json_val_str(pattern));
     x->strings = strset_and(&s->strings, x->strings, strset_of(&s->strings, set, min, max));
     if (format && yyjson_is_str(format)) x->strings = strset_and(&s->strings, x->strings, format_set(s, node, json_val_str(format)));
+    apply_content(s, node, x);
 }
 
 /* ---- values that must be equaled --------------------------------------------------------------------------------------- */

@@ -2,6 +2,13 @@
 #include "text/grammar/escape.h"
 #include "text/grammar/machine.h"
 
+/* Characters that cannot stand in a string without an escape. */
+enum { LAST_ESCAPED = '\\' };
+
+static bool char_needs_escape(uint32_t c) {
+    return c < 0x20 || c == '"' || c == '\\';
+}
+
 /* ---- strings ----------------------------------------------------------------------------------------------------------- */
 
 bool string_is_any(const struct gram *g, const struct prog_string *s) {
@@ -78,16 +85,28 @@ static bool any_plain_char(struct gram_machine *m, const struct node *n, uint32_
     return hi >= 0xE000 && any_char(m, n, lo > 0xE000 ? lo : 0xE000, hi);
 }
 
+/* Some of the characters that an escape can still become can follow. */
+static bool any_escaped_char(struct gram_machine *m, const struct node *n, const struct escape_ranges *r, bool where_needed) {
+    if (!where_needed)
+        return (r->lo <= r->hi && any_plain_char(m, n, r->lo, r->hi)) || (r->lo2 <= r->hi2 && any_char(m, n, r->lo2, r->hi2));
+    for (uint32_t c = r->lo; c <= r->hi && c <= LAST_ESCAPED; c++) {
+        struct node next = *n;
+        if (char_needs_escape(c) && add_char(m, &next, c)) return true;
+    }
+    return false;
+}
+
 static void string_escape(struct gram_machine *m, const struct node *n, uint8_t byte) {
     struct node next = *n;
     struct escape_ranges r;
+    bool where_needed = !m->g->options.any_escape && !string_is_any(m->g, &m->g->strings[n->a]);
     switch (escape_step(&next.d, byte, &r)) {
     case ESCAPE_BAD: return;
     case ESCAPE_CHAR:
-        if (add_char(m, &next, r.lo)) machine_emit(m, &next);
+        if ((!where_needed || char_needs_escape(r.lo)) && add_char(m, &next, r.lo)) machine_emit(m, &next);
         return;
     case ESCAPE_MORE:
-        if ((r.lo <= r.hi && any_plain_char(m, n, r.lo, r.hi)) || (r.lo2 <= r.hi2 && any_char(m, n, r.lo2, r.hi2))) machine_emit(m, &next);
+        if (any_escaped_char(m, n, &r, where_needed)) machine_emit(m, &next);
     }
 }
 
@@ -157,6 +176,14 @@ static void key_emit(struct gram_machine *m, const struct node *n, uint32_t esca
     machine_emit(m, &next);
 }
 
+static bool any_escaped_name(struct gram_machine *m, const struct object_progress *p, struct name_place at, const struct escape_ranges *r) {
+    if (m->g->options.any_escape)
+        return (r->lo <= r->hi && any_name_char(m, p, at, r->lo, r->hi)) || (r->lo2 <= r->hi2 && any_name_char(m, p, at, r->lo2, r->hi2));
+    for (uint32_t c = r->lo; c <= r->hi && c <= LAST_ESCAPED; c++)
+        if (char_needs_escape(c) && name_fits(m, p, name_next_char(m, p, at, c))) return true;
+    return false;
+}
+
 static void key_escape(struct gram_machine *m, const struct node *n, const struct object_progress *p, uint8_t byte) {
     uint32_t escape = n->d;
     struct escape_ranges r;
@@ -164,12 +191,12 @@ static void key_escape(struct gram_machine *m, const struct node *n, const struc
     switch (escape_step(&escape, byte, &r)) {
     case ESCAPE_BAD: return;
     case ESCAPE_CHAR:
+        if (!m->g->options.any_escape && !char_needs_escape(r.lo)) return;
         next = name_next_char(m, p, at, r.lo);
         if (name_fits(m, p, next)) key_emit(m, n, escape, next);
         return;
     case ESCAPE_MORE:
-        if ((r.lo <= r.hi && any_name_char(m, p, at, r.lo, r.hi)) || (r.lo2 <= r.hi2 && any_name_char(m, p, at, r.lo2, r.hi2)))
-            key_emit(m, n, escape, at);
+        if (any_escaped_name(m, p, at, &r)) key_emit(m, n, escape, at);
     }
 }
 

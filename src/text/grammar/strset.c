@@ -176,6 +176,8 @@ static int find_levels(struct arena *a, const struct dfa *d, const struct column
             size_t cell = (size_t)level * n + s;
             l->next[cell] = cells.p[cell] ? level : level + 1 < n_levels ? l->next[cell + n] : STR_LONG;
         }
+    for (uint32_t s = 1; s < n; s++)
+        if (l->next[s] > l->slack) l->slack = l->next[s];
     sb_free(&cells);
     return ERR_OK;
 }

@@ -39,6 +39,7 @@ bool strset_is_all(const struct strings *s, struct strset x);
 struct strlengths {
     uint32_t n_states, n_levels; /* 0 levels: there is no greatest length */
     uint32_t *next;              /* [n_levels * n_states]: the least possible number of characters from the level on; STR_LONG: none */
+    uint32_t slack;              /* with levels: from every state an end is at most so many characters away */
     uint32_t *longest;           /* [n_states] without levels: the greatest number of characters; STR_LONG: no end */
 };
 

@@ -5,9 +5,10 @@
 
 #include <stdlib.h>
 
-/* First match wins; the rest matches everything. */
-static const char *const languages[VOCAB_TEXT_PARTS] = {
-    "[a-z]+", "[A-Za-z]+", "[A-Za-z0-9_\\-]+", " [A-Za-z]+", "[ -!#-\\[\\]-~]+", "[^\"\\\\\\x00-\\x1F]+",
+/* First match wins; the rest is what matches none of them. */
+static const char *const languages[VOCAB_REST] = {
+    "[a-z]+",           "[A-Za-z]+",        "[A-Za-z0-9_\\-]+",      " [A-Za-z]+", "[^\\x00-\\x7F]+",
+    " [^\\x00-\\x7F]+", "[ -!#-\\[\\]-~]+", "[^\"\\\\\\x00-\\x1F]+", "[^\"\\\\]+",
 };
 
 struct entry {
@@ -83,13 +84,13 @@ static void add_lengths(struct gram_vocab *v, struct vocab_part *p, const struct
 static void compile_languages(struct gram_vocab *v) {
     struct dfa_pool pool;
     dfa_pool_init(&pool, &v->a, UINT64_MAX);
-    for (size_t i = 0; i < VOCAB_TEXT_PARTS; i++) v->parts[i].language = dfa_get(&pool, regex_known(&pool, languages[i]));
+    for (size_t i = 0; i < VOCAB_REST; i++) v->parts[i].language = dfa_get(&pool, regex_known(&pool, languages[i]));
     dfa_pool_free(&pool);
 }
 
 static size_t part_of(const struct gram_vocab *v, struct str bytes) {
     size_t i = 0;
-    while (i < VOCAB_TEXT_PARTS && !dfa_run(v->parts[i].language, bytes)) i++;
+    while (i < VOCAB_REST && !dfa_run(v->parts[i].language, bytes)) i++;
     return i;
 }
 
@@ -107,6 +108,19 @@ static void sort_tokens(struct gram_vocab *v, struct entry *sorted, size_t ends[
         if (v->bytes[id].n) sorted[next[parts[id]]++] = (struct entry){v->bytes[id], (int32_t)id};
     for (size_t i = 0; i < VOCAB_PARTS; i++) qsort(sorted + ends[i] - n[i], n[i], sizeof *sorted, by_bytes);
     mem_free(parts);
+}
+
+static void list_quoted(struct gram_vocab *v) {
+    v->quoted = arena_new(&v->a, int32_t, v->n_tokens);
+    v->paired = arena_new(&v->a, int32_t, v->n_tokens);
+    v->escaped = arena_new(&v->a, int32_t, v->n_tokens);
+    for (size_t id = 0; id < v->n_tokens; id++) {
+        int n = 0;
+        for (size_t i = 0; i < v->bytes[id].n; i++) n += v->bytes[id].p[i] == '"';
+        if (n >= 2) v->paired[v->n_paired++] = (int32_t)id;
+        if (n >= 3) v->quoted[v->n_quoted++] = (int32_t)id;
+        if (str_find_char(v->bytes[id], '\\', 0) != STR_NONE) v->escaped[v->n_escaped++] = (int32_t)id;
+    }
 }
 
 /* Special tokens stand for nothing, but for those that are marked. */
@@ -129,6 +143,7 @@ struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens, const
     v->bytes = arena_new(&v->a, struct str, v->n_tokens);
     v->same = arena_new(&v->a, int32_t, v->n_tokens);
     take_bytes(v, t, marked, n_marked);
+    list_quoted(v);
     compile_languages(v);
     v->text_bits = arena_new(&v->a, uint32_t, v->n_words);
     for (size_t i = 0; i < VOCAB_LENGTHS; i++) v->length_bits[i] = arena_new(&v->a, uint32_t, v->n_words);

@@ -17,6 +17,14 @@ uint32_t wordset_add(struct gram_machine *m, uint32_t set, uint32_t word) {
     return records_put(&m->wordsets, &s);
 }
 
+uint32_t wordset_last(const struct gram_machine *m, uint32_t set) {
+    return set_of(m, set)->word;
+}
+
+uint32_t wordset_before(const struct gram_machine *m, uint32_t set) {
+    return set_of(m, set)->before;
+}
+
 uint32_t wordset_size(const struct gram_machine *m, uint32_t set) {
     return set_of(m, set)->n;
 }
