@@ -190,3 +190,20 @@ extern "C" __global__ void scan(KARGS(k_scan) a) {
     for (int u = 0; u < PER_LANE; u++)
         if (u * 32 + lane < n) kept[u * 32 + lane] = s[u];
 }
+
+// ---- linear recurrence with a gate per channel: a thread owns one ----
+
+// Grid (channels / 128, sequences), 128 threads.
+extern "C" __global__ void lru(KARGS(k_lru) a) {
+    int ch = blockIdx.x * 128 + threadIdx.x;
+    if (ch >= a.x.width) return;
+    k_seq seq = a.s.seqs[blockIdx.y];
+    float *kept = slot_of(a.s, seq) + ch, s = seq.starts ? 0.0f : *kept, rate = a.rate[ch];
+    for (int64_t r = seq.row; r < seq.row + seq.n_rows; r++) {
+        float power = -8.0f * sigmoid(view_load(a.r, r, 0, ch)) * rate;
+        float root = seq.starts && r == seq.row ? 1.0f : sqrtf(1.0f - expf(2.0f * power));
+        s = s * expf(power) + view_load(a.x, r, 0, ch) * sigmoid(view_load(a.i, r, 0, ch)) * root;
+        view_store(a.y, r, 0, ch, s);
+    }
+    *kept = s;
+}

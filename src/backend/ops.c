@@ -326,6 +326,17 @@ struct tensor op_scan(struct oplist *l, struct tensor x, struct tensor dt, struc
     return output(l, op, DT_F32, shape_of(x));
 }
 
+struct tensor op_lru(struct oplist *l, struct tensor x, struct tensor i, struct tensor r, const struct lru_args *a) {
+    FITS("heads of a recurrence's input", x.heads, 1);
+    FITS_HEADS("a recurrence's input gate", i, 1, x.width);
+    FITS_HEADS("a recurrence's own gate", r, 1, x.width);
+    FITS("length of a recurrence's rates", a->rate->in, x.width);
+    struct op *op = append(l, OP_LRU, 3, (struct tensor[]){x, i, r});
+    if (!op) return (struct tensor){0};
+    op->arg.lru = *a;
+    return output(l, op, DT_F32, shape_of(x));
+}
+
 struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, const struct lightning_args *a) {
     FITS_HEADS("linear attention's queries", q, a->heads, a->width);
     FITS_HEADS("linear attention's keys", k, a->heads, a->width);

@@ -5,7 +5,7 @@
  *
  * (1) The same step key must yield the same list: forward branches on the spec and on shapes, never on tensor contents.
  * (2) Values are single-assignment. The KV cache and the recurrent state change only by KV_WRITE, CONV, DELTA, SSD,
- *     SCAN and LIGHTNING.
+ *     SCAN, LIGHTNING and LRU.
  * (3) Constructors return no error. The list remembers the first (a shape that does not fit is our own mistake, but the
  *     message reaches the user as one line), and every later call does nothing.
  */
@@ -209,6 +209,12 @@ struct lightning_args {
     int32_t state, heads, width;
 };
 
+/* Per channel: a = exp(-8 * sigmoid(r) * rate); S = S * a + x * sigmoid(i) * sqrt(1 - a^2), the root left out at position 0; y = S; S [channels]. */
+struct lru_args {
+    const struct weight *rate; /* [channels] */
+    int32_t state;
+};
+
 struct none_args {
     int32_t unused;
 };
@@ -239,6 +245,7 @@ struct op {
         struct ssd_args ssd;
         struct scan_args scan;
         struct lightning_args lightning;
+        struct lru_args lru;
         struct none_args none;
     } arg;
 };
@@ -298,6 +305,8 @@ struct tensor op_ssd(struct oplist *l, struct tensor x, struct tensor b, struct 
 /* x and dt [rows, 1, channels], dt before its softplus; b and c [rows, 1, state_width]. */
 struct tensor op_scan(struct oplist *l, struct tensor x, struct tensor dt, struct tensor b, struct tensor c, const struct scan_args *a);
 struct tensor op_lightning(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, const struct lightning_args *a);
+/* x, i and r [rows, 1, channels], i and r before their sigmoid. */
+struct tensor op_lru(struct oplist *l, struct tensor x, struct tensor i, struct tensor r, const struct lru_args *a);
 struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b);
 struct tensor op_rows(struct oplist *l, struct tensor x);
 struct tensor op_argmax(struct oplist *l, struct tensor x);

@@ -71,6 +71,7 @@ KEYS(nemotron_h_keys, {"layer_types", "layers_block_type"}, {"ssm_heads", "mamba
     {"n_group", "num_expert_group"}, {"norm_topk_prob", "moe_renormalize"}
 KEYS(kimi_linear_keys, KDA_KEYS);
 KEYS(bailing_hybrid_keys, KDA_KEYS, {"q_lora_rank", NULL}, {"linear_width_else", "head_dim"}, {"full_attention_interval", "layer_group_size"});
+KEYS(recurrent_gemma_keys, {"sliding_window", "attention_window_size"}, {"final_logit_softcapping", "logits_soft_cap"});
 KEYS(bamba_keys, SSM_KEYS, {"full_attn_idxs", "attn_layer_indices"});
 KEYS(lfm2_moe_keys, {"first_k_dense_replace", "num_dense_layers"});
 
@@ -96,6 +97,8 @@ ROLES(step_experts, {ROLE_ROUTER, "@l.moe.gate|@f.gate.gate"}, {ROLE_ROUTER_BIAS
 ROLES(exaone_roles, {ROLE_GATE, "@f.c_fc_0"}, {ROLE_UP, "@f.c_fc_1"});
 ROLES(internlm2_roles, {ROLE_EMBED, "tok_embeddings"}, {ROLE_HEAD, "output"}, {ROLE_MIX_NORM, "@l.attention_norm"}, {ROLE_QKV, "@a.wqkv"}, {ROLE_O, "@a.wo"});
 ROLES(bailing_moe_roles, {ROLE_ROUTER, "@f.gate|@f.gate.gate_proj"});
+ROLES(recurrent_gemma_roles, {ROLE_MIX_NORM, "@l.temporal_pre_norm"}, {ROLE_FFN_NORM, "@l.channel_pre_norm"}, {ROLE_FINAL_NORM, "final_norm"},
+      {ROLE_CONV, "@m.conv_1d"}, {ROLE_MIX_OUT, "@m.linear_out"});
 ROLES(olmo_hybrid_norms, {ROLE_MIX_POST_NORM, "@l.post_attention_layernorm|@l.feedforward_layer_norm"});
 ROLES(kimi_linear_experts, {ROLE_ROUTER, "@l.block_sparse_moe.gate|@f.gate"},
       {ROLE_ROUTER_BIAS, "@l.block_sparse_moe.gate.e_score_correction_bias|@f.e_score_correction_bias|@f.gate.e_score_correction_bias"},
@@ -271,6 +274,9 @@ const struct family family_table[] = {
     {.type = "qwen3_5_moe_text", .title = "Qwen3.5 MoE", .defaults = qwen3_5_moe_text_class, .pattern = "DDDF", .ffn = FFN_EXPERTS, .norm = {.offset = 1},
      .attn = {.qk_norm = QK_HEAD, .gate = ATTN_GATE_IN_Q}, .moe = {.normalize = true, .shared_gate = true},
      .names = {.mixer = "linear_attn"}},
+    {.type = "recurrent_gemma", .title = "RecurrentGemma, Griffin", .defaults = recurrent_gemma_class, .pattern = "UUS", .norm = {.offset = 1},
+     .names = {.attn = "temporal_block", .ffn = "mlp_block", .mixer = "temporal_block", .roles = recurrent_gemma_roles}, .keys = recurrent_gemma_keys,
+     .flags = FAM_EMBED_SCALE_BF16 | FAM_INNER_HALVED},
     {.type = "olmo_hybrid", .title = "OLMo Hybrid", .defaults = olmo_hybrid_class, .pattern = "DDDF", .wiring = WIRE_POST, .attn = {.qk_norm = QK_FULL},
      .recur = {.norms_before = true, .norm_eps = 1e-5f}, .names = {.mixer = "linear_attn", .roles = olmo_hybrid_norms}},
     {.type = "kimi_linear", .title = "Kimi Linear", .defaults = kimi_linear_class, .pattern = "DDDDLDDDLDDDLDDDLDDDLDDDLDD", .ffn = FFN_EXPERTS, .attn = {.no_rope = true},

@@ -111,6 +111,8 @@ enum family_flag {
     FAM_LEARNED_POSITIONS = 1 << 1, /* a table of positions is added to the embeddings */
     FAM_TRANSPOSED = 1 << 2,        /* matrices are stored [in, out] */
     FAM_ONE_HALF = 1 << 3,          /* a layer is a mixer or a feed-forward, never both */
+    FAM_INNER_HALVED = 1 << 5,      /* intermediate_size counts gate and up together */
+    FAM_EMBED_SCALE_BF16 = 1 << 6,  /* embeddings are multiplied by sqrt(hidden), rounded to bf16 */
     FAM_MLX_ADDS_ONE = 1 << 4,      /* files converted for MLX (their experts are called so) have the 1 in their norms' weights already */
 };
 

@@ -102,6 +102,7 @@ static int resolve_inner(struct resolver *r, int32_t layer, int32_t *out, struct
     float factor;
     int32_t multiple;
     TRY(cfg_int_at(c, "intermediate_size", layer, 1, 1 << 24, (int64_t)r->spec->hidden * 4, out, err));
+    if (r->family->flags & FAM_INNER_HALVED) *out /= 2;
     if (r->family->ffn == FFN_EXPERTS && r->spec->moe.n_experts == 0)
         TRY(cfg_int(c, "shared_expert_intermediate_size", 0, 1 << 24, *out, out, err));
     if (!cfg_bool(c, "block_auto_adjust_ff_dim", false)) return ERR_OK;

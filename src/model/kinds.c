@@ -65,6 +65,9 @@ static char letter_of_hybrid(const struct resolver *r, int32_t layer, char usual
     int64_t period, offset = 0;
     if (!recurrent) return usual;
     if ((size_t)layer < letters.n) return letters.p[layer] == '*' ? 'F' : letters.p[layer];
+    yyjson_val *blocks = cfg_get(c, "block_types"); /* a cycle of words; attention is local there */
+    if (yyjson_is_arr(blocks) && yyjson_arr_size(blocks) > 0)
+        return str_is(json_val_str(yyjson_arr_get(blocks, (size_t)layer % yyjson_arr_size(blocks))), "attention") ? 'S' : recurrent;
     if (yyjson_is_arr(cfg_get(c, from_one))) return cfg_list_has(c, from_one, layer + 1) ? full : recurrent;
     if (yyjson_is_arr(cfg_get(c, "full_attn_idxs"))) return cfg_list_has(c, "full_attn_idxs", layer) ? full : recurrent;
     if (json_val_int(cfg_get(c, "full_attention_interval"), &period) && period > 0) return (layer + 1) % period ? recurrent : full;

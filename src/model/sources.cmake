@@ -11,6 +11,7 @@ set(MODEL_SOURCES
   src/model/kinds.c
   src/model/latent.c
   src/model/lightning.c
+  src/model/lru.c
   src/model/mixer.c
   src/model/model.c
   src/model/recur.c

@@ -2,6 +2,7 @@
 #include "model/spec.h"
 
 #include "base/fmath.h"
+#include "base/half.h"
 #include "model/families.h"
 #include "model/mixer.h"
 
@@ -64,6 +65,7 @@ static int resolve_scales(const struct resolver *r, struct spec *s, struct err *
     float divisor;
     bool by_root = r->family->flags & FAM_EMBED_SCALE || cfg_bool(&r->cfg, "mup_enabled", false);
     TRY(cfg_num(&r->cfg, "embedding_multiplier", by_root ? sqrt((double)s->hidden) : 1.0, &s->embed_scale, err));
+    if (r->family->flags & FAM_EMBED_SCALE_BF16) s->embed_scale = bf16_to_f32(bf16_from_f32((float)sqrt((double)s->hidden)));
     TRY(cfg_num(&r->cfg, "residual_multiplier", 1.0, &s->residual_scale, err));
     TRY(cfg_num(&r->cfg, "final_logit_softcapping", 0, &s->logit_softcap, err));
     TRY(cfg_num(&r->cfg, "logit_scale", 1.0, &s->logit_scale, err));

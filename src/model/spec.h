@@ -10,7 +10,7 @@
 #include "model/cfg.h"
 
 /* What a layer mixes positions with; mixer.h holds the functions. */
-enum mixer_kind { MIX_ATTENTION, MIX_LATENT, MIX_DELTA, MIX_SSD, MIX_SCAN, MIX_CONV, MIX_LIGHTNING, MIX_NONE, N_MIXERS };
+enum mixer_kind { MIX_ATTENTION, MIX_LATENT, MIX_DELTA, MIX_SSD, MIX_SCAN, MIX_CONV, MIX_LIGHTNING, MIX_LRU, MIX_NONE, N_MIXERS };
 enum ffn_kind { FFN_GATED, FFN_PLAIN /* up, activation, down */, FFN_EXPERTS, FFN_NONE };
 
 /* How a block wires its norms around mixer and feed-forward. */

@@ -229,6 +229,12 @@ static struct tensor build_scan(struct check *c, struct oplist *l, const struct 
                                        .state_width = n});
 }
 
+static struct tensor build_lru(struct check *c, struct oplist *l, const struct check_case *w) {
+    int32_t n = w->p[0];
+    return op_lru(l, check_input(c, l, n, 1), check_input(c, l, n, 2), check_input(c, l, n, 3),
+                  &(struct lru_args){.rate = check_vector(c, n, 4, 0.5f, 0.6f), .state = 4});
+}
+
 static struct tensor build_lightning(struct check *c, struct oplist *l, const struct check_case *w) {
     int32_t width = w->p[0];
     struct tensor q = tensor_split_heads(check_input(c, l, 3 * width, 1), 3), k = tensor_split_heads(check_input(c, l, 3 * width, 2), 3),
@@ -568,6 +574,9 @@ static void add_mixers(struct maker *m) {
         add_stateful(m, k);
         k = (struct check_case){.build = build_lightning, .p = {i ? 96 : 32}};
         NAME("lightning %d", k.p[0]);
+        add_stateful(m, k);
+        k = (struct check_case){.build = build_lru, .p = {i ? 300 : 20}};
+        NAME("lru %d", k.p[0]);
         add_stateful(m, k);
     }
 }

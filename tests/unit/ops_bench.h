@@ -51,7 +51,7 @@ static inline void bench_open(struct ops_bench *b, int32_t n_threads) {
 
 static inline void bench_close(struct ops_bench *b) {
     for (int32_t i = 0; i < b->n_weights; i++) cpu_backend.weight_release(b->be, &b->weights[i]);
-    cpu_backend.close(b->be);
+    backend_close(b->be);
     arena_free(&b->arena);
 }
 

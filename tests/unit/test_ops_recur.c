@@ -249,12 +249,33 @@ static void lightning_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double
         }
 }
 
+/* ---- linear recurrence with a gate per channel ------------------------------------------------------------------- */
+
+enum { G_CHANNELS = 20 };
+
+static struct tensor lru_emit(struct ops_bench *b, struct oplist *l, struct tensor x) {
+    struct tensor part[3];
+    for (int32_t i = 0; i < 3; i++) part[i] = tensor_slice(x, i * G_CHANNELS, G_CHANNELS);
+    return op_lru(l, part[0], part[1], part[2],
+                  &(struct lru_args){.rate = bench_vector(b, bench_floats(b, 61, G_CHANNELS, 0.25f, 0.5f), G_CHANNELS), .state = 1});
+}
+
+static void lru_expect(const float (*x)[WIDTH_MAX], int32_t n_rows, double (*y)[OUT_MAX]) {
+    for (int32_t c = 0; c < G_CHANNELS; c++)
+        for (int32_t r = 0; r < n_rows; r++) {
+            double keep = exp(-8 * sigmoid((double)x[r][2 * G_CHANNELS + c]) * ((double)bench_value(61, c) * 0.25 + 0.5));
+            double in = (double)x[r][c] * sigmoid((double)x[r][G_CHANNELS + c]);
+            y[r][c] = r ? keep * y[r - 1][c] + in * sqrt(1 - keep * keep) : in;
+        }
+}
+
 static const struct recur_case cases[] = {
     {"conv", CONV_CHANNELS, CONV_CHANNELS, (CONV_TAPS - 1) * CONV_CHANNELS, conv_emit, conv_expect},
     {"delta", D_IN, D_V, V_HEADS *K_WIDTH *V_WIDTH, delta_emit, delta_expect},
     {"delta by channel", B_IN, B_V, B_HEADS *K_WIDTH *V_WIDTH, bounded_emit, bounded_expect},
     {"ssd", S_IN, S_X, S_HEADS *S_WIDTH *S_STATE, ssd_emit, ssd_expect},
     {"scan", C_IN, C_CHANNELS, C_CHANNELS *C_STATE, scan_emit, scan_expect},
+    {"lru", 3 * G_CHANNELS, G_CHANNELS, G_CHANNELS, lru_emit, lru_expect},
     {"lightning", 3 * L_ALL, L_ALL, L_HEADS *L_WIDTH *L_WIDTH, lightning_emit, lightning_expect},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };

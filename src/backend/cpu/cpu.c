@@ -31,6 +31,7 @@ static cpu_runner *const runners[N_OP_KINDS] = {
     [OP_SSD] = cpu_run_ssd,
     [OP_SCAN] = cpu_run_scan,
     [OP_LIGHTNING] = cpu_run_lightning,
+    [OP_LRU] = cpu_run_lru,
 };
 
 static void cpu_close(struct backend *be) {

@@ -6,7 +6,7 @@
  *     does not depend on the threads.
  * (3) State is f32 and lies in the sequence's slot, innermost dimension last: conv [taps - 1, channels], oldest first;
  *     delta [v_heads, k_width, v_width]; ssd [heads, head_width, state_width]; scan [channels, state_width]; lightning
- *     [heads, width, width], keys by values.
+ *     [heads, width, width], keys by values; lru [channels].
  */
 #include "backend/cpu/cpu.h"
 
@@ -233,4 +233,26 @@ static void lightning_head(const struct recur_job *job, const struct step_seq *s
 
 void cpu_run_lightning(struct cpu *c, const struct op *op, const struct step *step) {
     run_items((struct recur_job){c, op, step, lightning_head, op->arg.lightning.heads, 1});
+}
+
+/* ---- linear recurrence with a gate per channel ------------------------------------------------------------------- */
+
+static void lru_channels(const struct recur_job *job, const struct step_seq *seq, int64_t first, int64_t last, float *scratch) {
+    (void)scratch;
+    const struct lru_args *a = &job->op->arg.lru;
+    float *state = state_at(job, a->state, seq, first, last - first);
+    for (int64_t row = seq->row; row < seq->row + seq->n_rows; row++) {
+        bool begins = job->step->pos[row] == 0;
+        const float *x = head_row(job, 0, row, 0), *i = head_row(job, 1, row, 0), *r = head_row(job, 2, row, 0);
+        float *y = out_row(job, row, 0);
+        for (int64_t c = first; c < last; c++) {
+            float power = -8.0f * sigmoid(r[c]) * cpu_vec(a->rate)[c],
+                  root = begins ? 1.0f : (float)sqrt((double)(1.0f - m_expf(2.0f * power)));
+            y[c] = state[c - first] = state[c - first] * m_expf(power) + x[c] * sigmoid(i[c]) * root;
+        }
+    }
+}
+
+void cpu_run_lru(struct cpu *c, const struct op *op, const struct step *step) {
+    run_items((struct recur_job){c, op, step, lru_channels, op->in[0].width, 64});
 }

@@ -374,6 +374,12 @@ struct k_scan {
     int32_t state_width, pad;
 };
 
+struct k_lru {
+    struct k_state s;
+    struct k_view x, i, r, y;
+    KPTR(const float) rate;
+};
+
 struct k_lightning {
     struct k_state s;
     struct k_view q, k, v, y;

@@ -293,7 +293,7 @@ cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower
 cuda_lower_fn lower_choose;
 bool choose_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_kv_write, lower_attn_ref, lower_pick, lower_attn_fast, lower_route, lower_experts, lower_experts_ref;
-cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning;
+cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru;
 
 /* ---- steps (step.c, graph.c, run.c) ---- */
 int cuda_step_open(struct cuda *c, const struct step *step, struct err *err);

@@ -250,6 +250,18 @@ void lower_scan(struct cuda *c, const struct op *op) {
     EMIT(c, KERNEL_scan, GRID(ceil_div(a.x.width, 8), c->key.n_seqs, 1), 256, 0, a);
 }
 
+void lower_lru(struct cuda *c, const struct op *op) {
+    struct k_lru a = {
+        .s = state_args(c, op->arg.lru.state),
+        .x = cuda_view(c, op->in[0]),
+        .i = cuda_view(c, op->in[1]),
+        .r = cuda_view(c, op->in[2]),
+        .y = cuda_view(c, op->out[0]),
+        .rate = cuda_vec(op->arg.lru.rate),
+    };
+    EMIT(c, KERNEL_lru, GRID(ceil_div(a.x.width, 128), c->key.n_seqs, 1), 128, 0, a);
+}
+
 void lower_lightning(struct cuda *c, const struct op *op) {
     const struct lightning_args *t = &op->arg.lightning;
     struct k_lightning a = {

@@ -67,6 +67,7 @@ const struct select_row cuda_select_rows[] = {
     {OP_SSD, "ssd", ssd_fits, lower_ssd},
     {OP_SCAN, "scan", scan_fits, lower_scan},
     {OP_LIGHTNING, "lightning", lightning_fits, lower_lightning},
+    {OP_LRU, "lru", always, lower_lru},
     {OP_CONCAT, "concat", always, lower_concat},
     {OP_ROWS, "rows", always, lower_rows},
     {OP_ARGMAX, "argmax", always, lower_argmax},

@@ -218,6 +218,10 @@ static void put_args(struct sb *out, const struct op *op) {
         put_weight(out, "a_log", op->arg.scan.a_log);
         put_weight(out, "d", op->arg.scan.d);
         break;
+    case OP_LRU:
+        sb_fmt(out, " state=%d", op->arg.lru.state);
+        put_weight(out, "rate", op->arg.lru.rate);
+        break;
     case OP_LIGHTNING:
         sb_fmt(out, " state=%d", op->arg.lightning.state);
         put_weight(out, "slope", op->arg.lightning.slope);

@@ -23,6 +23,7 @@ static emit_fn *const emitters[N_OP_KINDS] = {
     [OP_SSD] = emit_ssd,
     [OP_SCAN] = emit_scan,
     [OP_LIGHTNING] = emit_lightning,
+    [OP_LRU] = emit_lru,
     [OP_CONCAT] = emit_concat,
     [OP_ROWS] = emit_rows,
     [OP_ARGMAX] = emit_argmax,

@@ -285,3 +285,30 @@ void emit_lightning(struct emit *e, const struct op *op) {
     for (int32_t i = 0; i < 3; i++) r.in[i] = by_time(e, emit_view(e, op->in[i]));
     run_recur(e, &r);
 }
+
+/* ---- linear recurrence with a gate per channel ------------------------------------------------------------------- */
+
+/* in: what is kept, what is added. */
+static struct hlo_val lru_turn(struct emit *e, const struct op *op, const struct hlo_val *in, struct hlo_val *state) {
+    (void)op;
+    return *state = hlo_add(&e->h, hlo_mul(&e->h, *state, in[0]), in[1]);
+}
+
+void emit_lru(struct emit *e, const struct op *op) {
+    const struct lru_args *a = &op->arg.lru;
+    struct hlo *h = &e->h;
+    int64_t seqs = e->a.at.seqs, channels = op->in[0].width;
+    struct hlo_val power = hlo_unary(h, "logistic", emit_flat(e, op->in[2]));
+    power = hlo_with(h, "multiply", hlo_mul(h, power, hlo_spread(h, emit_vector(e, a->rate), power.shape, 1)), -8.0);
+    struct hlo_val square = hlo_unary(h, "exponential", hlo_with(h, "multiply", power, 2.0));
+    struct hlo_val root = hlo_unary(h, "sqrt", hlo_sub(h, hlo_like(h, square, 1.0), square));
+    struct hlo_val pos = emit_step_part(e, e->in.pos, HLO_SHAPE(xla_all_rows(&e->a.at)), HLO_I32);
+    struct hlo_val begins = hlo_spread(h, hlo_compare_with(h, "EQ", pos, 0), root.shape, 0);
+    root = hlo_select(h, begins, hlo_like(h, root, 1.0), root);
+    struct hlo_val gain = hlo_mul(h, emit_flat(e, op->in[0]), hlo_unary(h, "logistic", emit_flat(e, op->in[1])));
+    struct recur r = {.op = op, .turn = lru_turn, .state = a->state, .n_in = 2};
+    r.state_shape = r.out_shape = HLO_SHAPE(seqs, channels);
+    r.in[0] = by_time(e, hlo_unary(h, "exponential", power));
+    r.in[1] = by_time(e, hlo_mul(h, gain, root));
+    run_recur(e, &r);
+}
