@@ -2,11 +2,14 @@
 set(FUZZ_TARGETS
   charsmap
   config
+  gbnf
   generation
   http
   output
+  regex
   safetensors
   scanner
+  schema
   template
   tokenizer_json
   tokenizer_parts

@@ -1,0 +1,61 @@
+/* What the fuzz targets of grammars share: a grammar is refused with a message, or every text that begins in it can go on. */
+#ifndef MLXCEL_TESTS_GRAMMAR_FUZZ_H
+#define MLXCEL_TESTS_GRAMMAR_FUZZ_H
+
+#include "base/rng.h"
+#include "text/grammar/grammar.h"
+
+#include <stdlib.h>
+
+static inline void fuzz_require(bool ok) {
+    if (!ok) abort();
+}
+
+/* Goes on with any of the bytes that are allowed; there must be one where the text may not end. */
+static inline void fuzz_walk(struct gram_machine *machine, uint64_t seed) {
+    enum { MAX_BYTES = 200 };
+    struct gram_match m;
+    struct sb forced = {0};
+    gram_match_init(&m, machine);
+    for (uint64_t i = 0; i < MAX_BYTES; i++) {
+        uint32_t bits[8], n = 0;
+        gram_match_next_bytes(&m, bits);
+        for (int b = 0; b < 256; b++) n += bits[b / 32] >> b % 32 & 1;
+        fuzz_require(gram_match_must_end(&m) == (n == 0));
+        if (n == 0) break;
+        uint64_t nth = rng_at(seed, i, 0) % n;
+        int b = 0;
+        for (;; b++)
+            if (bits[b / 32] >> b % 32 & 1 && nth-- == 0) break;
+        char byte = (char)b;
+        sb_clear(&forced);
+        gram_match_forced(&m, &forced);
+        fuzz_require(!forced.n || (n == 1 && forced.p[0] == byte));
+        fuzz_require(gram_match_bytes(&m, str_n(&byte, 1)) == 1);
+    }
+    uint32_t bits[8], any = 0;
+    gram_match_next_bytes(&m, bits);
+    for (int i = 0; i < 8; i++) any |= bits[i];
+    fuzz_require(any || gram_match_may_end(&m));
+    sb_free(&forced);
+    gram_match_free(&m);
+}
+
+static inline void fuzz_grammar(enum gram_kind kind, const uint8_t *data, size_t n, bool any_order) {
+    struct gram_source source = {.kind = kind, .text = str_n((const char *)data, n)};
+    struct gram_options o = any_order ? gram_judging() : gram_defaults();
+    struct err err = {0};
+    struct gram *g;
+    o.max_work = 1000000;
+    int code = gram_compile(&source, &o, NULL, &g, &err);
+    if (code) {
+        fuzz_require(err.code == code && err.msg[0] != '\0' && !g);
+        return;
+    }
+    struct gram_machine *machine = gram_machine_create(g, NULL, NULL, 0);
+    for (uint64_t seed = 0; seed < 2; seed++) fuzz_walk(machine, seed);
+    gram_machine_destroy(machine);
+    gram_destroy(g);
+}
+
+#endif
