@@ -20,9 +20,11 @@ void grammar_tool_close(struct grammar_tool *t) {
 
 static void judge_bytes(struct gram_match *m, struct str text, struct grammar_verdict *out) {
     *out = (struct grammar_verdict){.at = gram_match_bytes(m, text)};
-    if (out->at < text.n) return;
-    out->is_accepted = gram_match_may_end(m);
-    out->must_go_on = !out->is_accepted;
+    out->must_go_on = out->at == text.n && !gram_match_may_end(m);
+    out->is_accepted = out->at == text.n && !out->must_go_on;
+    if (out->is_accepted) return;
+    if (!out->must_go_on) gram_match_bytes(m, str_sub(text, 0, out->at));
+    gram_match_next_bytes(m, out->allowed);
 }
 
 static size_t count_bits(const uint32_t *bits, size_t n) {
@@ -87,10 +89,35 @@ static void report_masks_json(const struct grammar_tool *t, const struct mask_ro
     jsonw_end(w, ']');
 }
 
+static bool is_allowed(const struct grammar_verdict *v, int byte) {
+    return byte < 256 && v->allowed[byte / 32] >> byte % 32 & 1;
+}
+
+/* Printable ASCII as it is, the rest in hex. */
+static void put_byte(struct sb *out, int byte) {
+    sb_fmt(out, byte > 0x20 && byte < 0x7F ? "%c" : "0x%02X", byte);
+}
+
+static void report_allowed(const struct grammar_verdict *v, struct sb *out) {
+    const char *before = "; allowed:";
+    for (int from = 0, to; from < 256; from = to + 1) {
+        for (to = from; is_allowed(v, from) && is_allowed(v, to + 1);) to++;
+        if (!is_allowed(v, from)) continue;
+        sb_puts(out, before);
+        sb_putc(out, ' ');
+        put_byte(out, from);
+        if (to > from) sb_puts(out, to > from + 1 ? " to " : " ");
+        if (to > from) put_byte(out, to);
+        before = "";
+    }
+    sb_putc(out, '\n');
+}
+
 static void report_verdict(const struct grammar_verdict *v, struct sb *out) {
     if (v->is_accepted) sb_puts(out, "accepted\n");
-    else if (v->must_go_on) sb_fmt(out, "rejected: the text must go on after its %zu bytes\n", v->at);
-    else sb_fmt(out, "rejected: byte %zu is not allowed\n", v->at);
+    else if (v->must_go_on) sb_fmt(out, "rejected: the text must go on after its %zu bytes", v->at);
+    else sb_fmt(out, "rejected: byte %zu is not allowed", v->at);
+    if (!v->is_accepted) report_allowed(v, out);
 }
 
 static void report_json(const struct grammar_tool *t, const struct grammar_verdict *v, const struct mask_row *rows, size_t n,

@@ -18,6 +18,7 @@ struct grammar_verdict {
     bool is_accepted;
     size_t at; /* the byte that is not allowed, or the text's length where the text must go on */
     bool must_go_on;
+    uint32_t allowed[8]; /* rejected: the bytes that may come there, as bits */
 };
 
 /* Judges the text. Appends what is said of it: lines, or with as_json one line of JSON; where there is a tokenizer also, for each of the
