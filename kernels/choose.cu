@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) choose_shape(KARGS(k_choos
     }
     __syncthreads();
     const uint32_t *mask = c.mask >= 0 ? a.masks + (int64_t)c.mask * a.mask_words : nullptr;
-#pragma unroll 4
+#pragma unroll 2
     for (int i = first + threadIdx.x; i < last; i += THREADS) {
         float v = x[i];
         uint32_t times = said ? said[i] : 0;
