@@ -141,7 +141,8 @@ static struct output_tools named_alone(struct arena *a, struct output_tools all,
 /* Calls, and beside them content by the request's schema; *out stays as it is where nothing can be said about calls. */
 static int add_calls(struct arena *a, const struct service *service, const struct tools *t, const struct wish *wish,
                      struct constraint_source *out, bool *out_has, struct api_error *e) {
-    struct service_calls calls = {.in_parallel = !t->one_at_a_time, .is_required = t->choice > TOOLS_AUTO};
+    /* a tool that is named is called once */
+    struct service_calls calls = {.in_parallel = !t->one_at_a_time && t->choice != TOOLS_NAMED, .is_required = t->choice > TOOLS_AUTO};
     struct err err;
     if (wish->param && wish->kind != GRAM_JSON_SCHEMA && wish->kind != GRAM_JSON_OBJECT)
         return api_fail(e, 400, "unsupported_value", wish->param, "%s and tools cannot be held both; leave one out", wish->param);

@@ -35,6 +35,7 @@ def animal():
 
     class Animal(pydantic.BaseModel):
         """An animal."""
+        model_config = pydantic.ConfigDict(extra="forbid")  # random weights would go on with members of their own
         kind: typing.Literal["cat", "dog"]
         age: typing.Annotated[int, pydantic.Field(ge=0, le=30)]
         good: bool
