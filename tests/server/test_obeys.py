@@ -152,6 +152,25 @@ def check_refused(s):
         check(code == 400 and v["error"]["param"] == param and word in v["error"]["message"], f"{more}: {code} {str(v)[:300]}")
 
 
+def check_preemption(model):
+    """On a cache that cannot hold all of them, answers are put back and go on as if nothing had been."""
+    prompts = [f"Text number {i} " + "begins so " * (3 * i) for i in range(6)]
+    fields = {"guided_regex": "([ab]{5} )*", "ignore_eos": True, "max_tokens": 100}
+
+    def texts(s, prompt):
+        return [c["text"] for c in ask(s, TEXT, prompt=prompt, **fields)[1]["choices"]]
+
+    with Server(program, "-m", model, "--parallel", "1") as s:
+        alone = [texts(s, p)[0] for p in prompts]
+    check(all(re.fullmatch("([ab]{5} )*[ab]{0,5}", t) for t in alone) and len(set(alone)) > 1, f"six texts: {alone}")
+    with Server(program, "-m", model, "--parallel", "6", "--kv-tokens", "320") as s:
+        for _ in range(20):
+            check(texts(s, prompts) == alone, "the same texts in a small cache")
+            if s.metrics()["mlxcel_preemptions_total"] > 0:
+                break
+        check(s.metrics()["mlxcel_preemptions_total"] > 0, "somebody was put back")
+
+
 def check_commands(model, folder):
     """generate and run take schemas and grammars, as text and from files, and say what is wrong before they look at the model."""
     rules = os.path.join(folder, "rules.gbnf")
@@ -183,5 +202,6 @@ with tempfile.TemporaryDirectory() as folder:
     with Server(program, "-m", model, "--parallel", "4") as s:
         for part in (check_kinds, check_combinations, check_tools, check_reasoning, check_refused):
             part(s)
+    check_preemption(model)
     check_commands(model, folder)
 finish()
