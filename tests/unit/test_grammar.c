@@ -138,6 +138,7 @@ static void check_masks_along(const char *schema, const char *text) {
 }
 
 static void masks_are_what_is_taken(void) {
+    check_masks_along(PERSON, "{ \n      \t   \"name\" :   \r\n                                   \"x\" , \"age\":   5  }");
     check_masks_along(PERSON, "{\"name\": \"Zo\xc3\xa9\\\"a\", \"age\": -10}");
     check_masks_along("{\"type\": \"string\", \"pattern\": \"^[a-z ]+$\", \"minLength\": 3, \"maxLength\": 12}", "\"the old cat\"");
     check_masks_along("{\"anyOf\": [{\"type\": \"string\", \"maxLength\": 4}, {\"enum\": [\"a long text\", 12, null]}]}",

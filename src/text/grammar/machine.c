@@ -175,10 +175,12 @@ static uint32_t state_put(struct gram_machine *m, uint32_t *ids, uint32_t n) {
     struct state_info *info = &m->info[m->n_info++];
     *info = (struct state_info){.plain = s, .mask_of = UINT32_MAX};
     bool is_spaced = false;
+    if (n) info->n_spaces = node_spaces(machine_node(m, ids[0]));
     for (uint32_t i = 0; i < n; i++) {
         const struct node *node = machine_node(m, ids[i]);
         if (node_kind(node) == NODE_END) info->may_end = true;
         if (node_spaces(node)) is_spaced = true;
+        if (node_spaces(node) != info->n_spaces) info->n_spaces = 0;
     }
     if (is_spaced) {
         uint32_t plain = plain_state(m, ids, n);

@@ -72,6 +72,7 @@ struct state_info {
     uint32_t plain;    /* the same state before any white space; itself where there was none */
     uint32_t mask;     /* cached mask + 1 */
     uint32_t mask_of;  /* another state whose mask is the same; UINT32_MAX: not known yet */
+    uint32_t n_spaces; /* white space so far, where it is the same for all nodes; else 0 */
     uint32_t n_visits; /* steps before there was a row */
     bool may_end;
 };

@@ -189,11 +189,9 @@ static uint32_t mask_state(struct gram_machine *m, uint32_t state) {
     return same;
 }
 
-void mask_write(struct gram_machine *m, uint32_t state, uint32_t *bits) {
+static const struct mask *cached_mask(struct gram_machine *m, uint32_t state) {
     struct mask_cache *c = m->masks;
-    size_t n_words = m->v->n_words;
-    uint32_t same = mask_state(m, state);
-    if (!m->info[same].mask) {
+    if (!m->info[state].mask) {
         machine_drop_rows(m);
         drop_masks(m);
         if (c->n == c->capacity) {
@@ -201,15 +199,30 @@ void mask_write(struct gram_machine *m, uint32_t state, uint32_t *bits) {
             c->masks = mem_realloc(c->masks, c->capacity * sizeof *c->masks);
         }
         struct mask made;
-        compute_mask(m, same, &made);
+        compute_mask(m, state, &made);
         c->masks[c->n] = made;
-        m->info[same].mask = ++c->n;
+        m->info[state].mask = ++c->n;
     }
-    const struct mask *k = &c->masks[m->info[same].mask - 1];
+    return &c->masks[m->info[state].mask - 1];
+}
+
+static void copy_mask(const struct mask *k, size_t n_words, uint32_t *bits) {
     if (k->bits) memcpy(bits, k->bits, n_words * sizeof *bits);
     else if (k->base) memcpy(bits, k->base, n_words * sizeof *bits);
     else memset(bits, 0, n_words * sizeof *bits);
     for (uint32_t i = 0; i < k->n_tokens; i++) bits[k->tokens[i] / 32] |= (uint32_t)1 << k->tokens[i] % 32;
+}
+
+/* After white space, everything may follow that could before it, but less white space. */
+static void drop_spaces(const struct gram_machine *m, uint32_t left, uint32_t *bits) {
+    const struct vocab_run *r = m->v->spaced;
+    for (uint32_t i = 0; i < m->v->n_spaced && r[i].n > left; i++) bits[r[i].token / 32] &= ~((uint32_t)1 << r[i].token % 32);
+}
+
+void mask_write(struct gram_machine *m, uint32_t state, uint32_t *bits) {
+    uint32_t n_spaces = m->info[state].n_spaces;
+    copy_mask(cached_mask(m, n_spaces ? m->info[state].plain : mask_state(m, state)), m->v->n_words, bits);
+    if (n_spaces) drop_spaces(m, m->g->options.space - n_spaces, bits);
     for (size_t i = 0; i < m->n_eos && machine_may_end(m, state); i++)
         if (m->eos[i] >= 0 && (size_t)m->eos[i] < m->v->n_tokens) bits[m->eos[i] / 32] |= (uint32_t)1 << m->eos[i] % 32;
 }

@@ -123,6 +123,21 @@ static void list_quoted(struct gram_vocab *v) {
     }
 }
 
+static int by_run(const void *x, const void *y) {
+    const struct vocab_run *a = x, *b = y;
+    return a->n != b->n ? (a->n > b->n ? -1 : 1) : a->token < b->token ? -1 : 1;
+}
+
+static void list_spaced(struct gram_vocab *v) {
+    v->spaced = arena_new(&v->a, struct vocab_run, v->n_tokens);
+    for (size_t id = 0; id < v->n_tokens; id++) {
+        uint32_t n = 0;
+        while (n < v->bytes[id].n && memchr(" \t\n\r", v->bytes[id].p[n], 4)) n++;
+        if (n) v->spaced[v->n_spaced++] = (struct vocab_run){(int32_t)id, n};
+    }
+    qsort(v->spaced, v->n_spaced, sizeof *v->spaced, by_run);
+}
+
 /* Special tokens stand for nothing, but for those that are marked. */
 static void take_bytes(struct gram_vocab *v, const struct tok *t, const int32_t *marked, size_t n_marked) {
     for (size_t id = 0; id < v->n_tokens; id++) {
@@ -144,6 +159,7 @@ struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens, const
     v->same = arena_new(&v->a, int32_t, v->n_tokens);
     take_bytes(v, t, marked, n_marked);
     list_quoted(v);
+    list_spaced(v);
     compile_languages(v);
     v->text_bits = arena_new(&v->a, uint32_t, v->n_words);
     for (size_t i = 0; i < VOCAB_LENGTHS; i++) v->length_bits[i] = arena_new(&v->a, uint32_t, v->n_words);

@@ -27,6 +27,11 @@ struct vocab_part {
     const struct dfa *language; /* NULL for the rest */
 };
 
+struct vocab_run {
+    int32_t token;
+    uint32_t n; /* characters of white space at its beginning */
+};
+
 struct gram_vocab {
     struct arena a;
     size_t n_tokens, n_words;
@@ -40,7 +45,8 @@ struct gram_vocab {
     int32_t *quoted;                      /* tokens with three quotes or more */
     int32_t *paired;                      /* with two or more */
     int32_t *escaped;                     /* with a backslash */
-    uint32_t n_quoted, n_paired, n_escaped;
+    struct vocab_run *spaced;             /* that begin with white space, the most of it first */
+    uint32_t n_quoted, n_paired, n_escaped, n_spaced;
 };
 
 #endif
