@@ -112,7 +112,7 @@ static bool fits_without(const struct gram *g, const struct object_progress *p, 
         if (cost == PROG_MANY) return false;
         least += cost;
     }
-    if (o->max != PROG_MANY && sum(p->n_members, least) > o->max) return false;
+    if (o->max != PROG_MANY && (sum(p->n_members, least) > o->max || o->min > o->max)) return false;
     uint32_t extras = o->extras == DFA_NONE      ? 0
                       : o->n_extras == PROG_MANY ? PROG_MANY
                                                  : o->n_extras - (p->n_extras < o->n_extras ? p->n_extras : o->n_extras);

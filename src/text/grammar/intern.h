@@ -35,10 +35,10 @@ struct lists { /* zeroed: empty */
 };
 
 uint32_t lists_put(struct lists *l, const uint32_t *items, uint32_t n);
-/* Valid until the next put. */
+/* Valid until the next put; NULL for the empty list. */
 static inline const uint32_t *lists_get(const struct lists *l, uint32_t i, uint32_t *out_n) {
     *out_n = l->refs[i].n;
-    return l->data + l->refs[i].at;
+    return *out_n ? l->data + l->refs[i].at : NULL;
 }
 void lists_free(struct lists *l);
 size_t lists_bytes(const struct lists *l);
