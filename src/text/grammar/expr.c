@@ -194,7 +194,7 @@ static uint32_t build_set(struct nfa *n, const struct charset *set, uint32_t nex
 
 static uint32_t build_repeat(struct nfa *n, const struct expr *e, uint32_t next) {
     const struct expr *item = e->items[0];
-    uint32_t s = next;
+    uint32_t s = next, n_before = e->min;
     if (e->max == EXPR_MANY) {
         uint32_t loop = nfa_add(n, (struct nfa_state){.kind = NFA_SPLIT, .out2 = next});
         if (n->is_over) return 0;
@@ -202,11 +202,12 @@ static uint32_t build_repeat(struct nfa *n, const struct expr *e, uint32_t next)
         uint32_t body = nfa_build(n, item, loop);
         n->n_loops--;
         n->states[loop].out = body;
-        s = loop;
+        s = n_before ? body : loop; /* the loop's body is the last of those that must come: nested repetitions stay small */
+        n_before -= n_before > 0;
     } else {
         for (uint32_t i = e->min; i < e->max && !n->is_over; i++) s = either(n, nfa_build(n, item, s), next);
     }
-    for (uint32_t i = 0; i < e->min && !n->is_over; i++) s = nfa_build(n, item, s);
+    for (uint32_t i = 0; i < n_before && !n->is_over; i++) s = nfa_build(n, item, s);
     return s;
 }
 
