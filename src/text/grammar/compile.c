@@ -13,7 +13,7 @@ struct gram_options gram_defaults(void) {
 struct gram_options gram_judging(void) {
     struct gram_options o = gram_defaults();
     o.space = GRAM_SPACE_ANY;
-    o.outer_space = o.any_order = o.any_escape = true;
+    o.outer_space = o.any_order = o.any_escape = o.draft_formats = true;
     return o;
 }
 

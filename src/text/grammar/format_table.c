@@ -79,25 +79,26 @@ static const struct {
 static const struct {
     const char *name, *pattern;
     uint32_t max; /* characters; 0: any number */
+    enum gram_draft first;
 } formats[] = {
-    {"date", "<date>", 0},
-    {"date-time", "<date>[Tt](<time>|<leap>)", 0},
-    {"duration", "P(<dur-date>(T<dur-time>)?|T<dur-time>|[0-9]+W)", 0},
-    {"email", "(<atom>(\\.<atom>)*|<quoted>)@(<label-any>(\\.<label-any>)*|<mail-literal>)", 0},
-    {"hostname", "<label>(\\.<label>)*", 253},
-    {"idn-email", "(<idn-atom>(\\.<idn-atom>)*|<quoted>)@(<idn-label>(\\.<idn-label>)*|<mail-literal>)", 0},
-    {"ipv4", "<ipv4>", 0},
-    {"ipv6", "<ipv6>", 0},
-    {"iri", "<iri>", 0},
-    {"iri-reference", "(<iri>|<irelative>)", 0},
-    {"json-pointer", "<pointer>", 0},
-    {"regex", "<re-2>(\\|<re-2>)*", 0},
-    {"relative-json-pointer", "(0|[1-9][0-9]*)(#|<pointer>)", 0},
-    {"time", "(<time>|<leap>)", 0},
-    {"uri", "<uri>", 0},
-    {"uri-reference", "(<uri>|<relative>)", 0},
-    {"uri-template", "([!#$&(-;=?-\\[\\]_a-z~]|<percent>|<beyond>|\\{[+#./;?&=,!@|]?<variable>(,<variable>)*\\})*", 0},
-    {"uuid", "<hex>{8}-(<hex>{4}-){3}<hex>{12}", 0},
+    {"date", "<date>", 0, GRAM_DRAFT_7},
+    {"date-time", "<date>[Tt](<time>|<leap>)", 0, GRAM_DRAFT_4},
+    {"duration", "P(<dur-date>(T<dur-time>)?|T<dur-time>|[0-9]+W)", 0, GRAM_DRAFT_2019},
+    {"email", "(<atom>(\\.<atom>)*|<quoted>)@(<label-any>(\\.<label-any>)*|<mail-literal>)", 0, GRAM_DRAFT_4},
+    {"hostname", "<label>(\\.<label>)*", 253, GRAM_DRAFT_4},
+    {"idn-email", "(<idn-atom>(\\.<idn-atom>)*|<quoted>)@(<idn-label>(\\.<idn-label>)*|<mail-literal>)", 0, GRAM_DRAFT_4},
+    {"ipv4", "<ipv4>", 0, GRAM_DRAFT_4},
+    {"ipv6", "<ipv6>", 0, GRAM_DRAFT_4},
+    {"iri", "<iri>", 0, GRAM_DRAFT_7},
+    {"iri-reference", "(<iri>|<irelative>)", 0, GRAM_DRAFT_7},
+    {"json-pointer", "<pointer>", 0, GRAM_DRAFT_6},
+    {"regex", "<re-2>(\\|<re-2>)*", 0, GRAM_DRAFT_4},
+    {"relative-json-pointer", "(0|[1-9][0-9]*)(#|<pointer>)", 0, GRAM_DRAFT_7},
+    {"time", "(<time>|<leap>)", 0, GRAM_DRAFT_7},
+    {"uri", "<uri>", 0, GRAM_DRAFT_4},
+    {"uri-reference", "(<uri>|<relative>)", 0, GRAM_DRAFT_6},
+    {"uri-template", "([!#$&(-;=?-\\[\\]_a-z~]|<percent>|<beyond>|\\{[+#./;?&=,!@|]?<variable>(,<variable>)*\\})*", 0, GRAM_DRAFT_6},
+    {"uuid", "<hex>{8}-(<hex>{4}-){3}<hex>{12}", 0, GRAM_DRAFT_2019},
 };
 
 /* Times with a leap second: 23:59:60 in UTC, whatever the offset makes of it. */
@@ -129,9 +130,9 @@ static void put_pattern(struct sb *b, struct str pattern) {
     }
 }
 
-bool format_strings(struct strings *s, struct str name, struct strset *out) {
+bool format_strings(struct strings *s, struct str name, enum gram_draft draft, struct strset *out) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-        if (!str_is(name, formats[i].name)) continue;
+        if (!str_is(name, formats[i].name) || draft < formats[i].first) continue;
         struct sb pattern = {0};
         put_pattern(&pattern, str_of(formats[i].pattern));
         *out = strset_of(s, regex_known(s->p, pattern.p), 0, formats[i].max ? formats[i].max : STR_LONG);

@@ -2,9 +2,10 @@
 #ifndef MLXCEL_TEXT_GRAMMAR_FORMAT_TABLE_H
 #define MLXCEL_TEXT_GRAMMAR_FORMAT_TABLE_H
 
+#include "text/grammar/grammar.h"
 #include "text/grammar/strset.h"
 
-/* False: no format of this name is known. */
-bool format_strings(struct strings *s, struct str name, struct strset *out);
+/* False: the draft knows no format of this name. */
+bool format_strings(struct strings *s, struct str name, enum gram_draft draft, struct strset *out);
 
 #endif

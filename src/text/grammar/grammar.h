@@ -39,6 +39,7 @@ struct gram_options {      /* gram_defaults() gives what generation uses */
     bool outer_space;      /* any white space also before and behind a JSON text */
     bool any_order;        /* members in any order; else as the schema lists them, then those that it does not name */
     bool any_escape;       /* names and strings that the schema says something about may have escapes that they do not need */
+    bool draft_formats;    /* a format that the schema's draft does not have is a note; else it is asserted in all drafts */
     enum gram_draft draft; /* GRAM_DRAFT_AUTO: by $schema, else 2020-12 */
     size_t max_text_bytes; /* of the source */
     uint64_t max_work;     /* steps of compiling; about 100 million to the second */

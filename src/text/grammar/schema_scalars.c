@@ -139,9 +139,9 @@ static struct strset format_set(struct schema *s, uint32_t node, struct str name
     struct map_entry *e = map_put(&s->formats, name, &is_new);
     if (is_new) {
         struct strset *set = arena_new(&s->a, struct strset, 1);
-        if (!format_strings(&s->strings, name, set)) {
+        if (!format_strings(&s->strings, name, s->g->options.draft_formats ? s->draft : GRAM_DRAFT_2020, set)) {
             *set = strset_all(&s->strings);
-            schema_warn(s, node, "format", name, "is not known and taken as a note");
+            schema_warn(s, node, "format", name, "is not known in this draft and taken as a note");
         }
         e->value.ptr = set;
     }
