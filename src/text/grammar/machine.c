@@ -67,6 +67,7 @@ static uint32_t up_behind(struct gram_machine *m, const struct node *n, uint32_t
 static void rule_close(struct gram_machine *m, const struct node *n) {
     const struct gram *g = m->g;
     const struct prog_state *s = &g->states[n->a];
+    m->work += s->n;
     if (s->is_end) machine_finish(m, n->up, WORD_NONE);
     for (uint32_t i = 0; i < s->n; i++) {
         const struct prog_edge *e = &g->edges[s->first + i];
@@ -90,6 +91,7 @@ static void rule_close(struct gram_machine *m, const struct node *n) {
 
 static void rule_step(struct gram_machine *m, const struct node *n, uint8_t byte) {
     const struct prog_state *s = &m->g->states[n->a];
+    m->work += s->n;
     for (uint32_t i = 0; i < s->n; i++) {
         const struct prog_edge *e = &m->g->edges[s->first + i];
         if (e->kind != EDGE_RANGE || byte < e->lo || byte > e->hi) continue;
@@ -238,6 +240,7 @@ uint32_t machine_step(struct gram_machine *m, uint32_t state, uint8_t byte) {
     if (plain != state && !is_space_byte(byte)) return machine_step(m, plain, byte);
     uint32_t n;
     lists_get(&m->states, state, &n);
+    m->work += n;
     for (uint32_t i = 0; i < n; i++) {
         struct node node = *machine_node(m, lists_get(&m->states, state, &n)[i]);
         steps[node_kind(&node)](m, &node, byte);

@@ -92,6 +92,7 @@ struct gram_machine {
     uint32_t n_info, info_capacity;
     uint32_t start;
     size_t n_rows;
+    uint64_t work; /* nodes and edges that were stepped */
     /* the step under way */
     struct node *made;
     uint32_t n_made, made_capacity;

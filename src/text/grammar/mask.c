@@ -3,10 +3,13 @@
  * A mask is kept as a base (a mask of the vocabulary, or none), and the tokens that the walk found besides; where those are many,
  * as bits. Parts of the vocabulary that a state takes as a whole are not walked. Nodes inside strings and names are walked one by
  * one without states of their own (mask_text.c): what a state takes is what its nodes take.
+ *
+ * The work for one mask is bounded. Rules with deeply nested repetitions can be at thousands of places at once; the tokens that the walk
+ * has not come to when the work is done are then left out of the mask. Every token that is in it leads on.
  */
 #include "text/grammar/mask_internal.h"
 
-enum { MAX_LISTED = 256, MAX_APART = 8, MAX_CACHE_BYTES = 64 << 20 };
+enum { MAX_LISTED = 256, MAX_APART = 8, MAX_CACHE_BYTES = 64 << 20, MAX_WORK = 16 << 20 };
 
 struct mask_cache *mask_cache_create(struct gram_machine *m) {
     struct mask_cache *c = mem_alloc(sizeof *c);
@@ -60,7 +63,10 @@ void mask_walk(struct gram_machine *m, const struct vocab_part *p, uint32_t from
         uint32_t depth = p->depths[i], before = stack[depth - 1];
         const uint32_t *row = m->info[before].row;
         uint32_t next = row ? row[p->bytes[i]] : STEP_UNKNOWN;
-        if (next == STEP_UNKNOWN) next = machine_step_row(m, before, p->bytes[i]);
+        if (next == STEP_UNKNOWN) {
+            if (mask_is_over(m) && m->masks->found.n) return;
+            next = machine_step_row(m, before, p->bytes[i]);
+        }
         if (!next) {
             i = p->skips[i];
             continue;
@@ -167,6 +173,7 @@ static void keep_mask(struct gram_machine *m, uint32_t state, struct mask *out) 
 static void compute_mask(struct gram_machine *m, uint32_t state, struct mask *out) {
     struct mask_cache *c = m->masks;
     c->found.n = c->suspects.n = c->parts = c->base_chars = 0;
+    c->max_work = m->work + MAX_WORK;
     c->base = NULL;
     fill_state(m, state);
     keep_mask(m, state, out);

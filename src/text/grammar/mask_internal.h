@@ -34,9 +34,14 @@ struct mask_cache {
     uint32_t parts;       /* bits of parts taken whole */
     const uint32_t *base; /* tokens of text that are all taken */
     uint32_t base_chars;  /* how long those are at most */
+    uint64_t max_work;    /* of the machine: beyond it the walk ends as soon as it has found something */
 };
 
 enum { ALL_TEXT_PARTS = (1 << VOCAB_TEXT_PARTS) - 1 };
+
+static inline bool mask_is_over(const struct gram_machine *m) {
+    return m->work > m->masks->max_work;
+}
 
 void token_list_put(struct token_list *l, int32_t token);
 /* The token at a node of the trie, and those with the same bytes. */

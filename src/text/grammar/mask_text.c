@@ -61,6 +61,7 @@ bool mask_state_takes(struct gram_machine *m, uint32_t state, const struct vocab
         for (int b = 0; b < 256; b++) {
             uint32_t part = dfa_step(p->language, pairs.part[i], (uint8_t)b);
             if (!part) continue;
+            if (mask_is_over(m)) return false;
             uint32_t other = machine_step_row(m, pairs.other[i], (uint8_t)b);
             if (!other || !pair_put(&pairs, part, other)) return false;
         }
