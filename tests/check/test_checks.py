@@ -65,6 +65,7 @@ CASES = [
     ("style", "cmake/zz.cmake", "add_compile_options(-ffast-" + "math)\n", "is never used"),
     ("style", "cmake/zz.cmake", "file(DOWNLOAD http://deb.debian.org/debian/pool/x)\n", "deb.debian.org is the host of a registry"),
     ("style", "tools/zz.sh", "curl https://github.com/a/b/archive/refs/tags/v1.tar.gz\n", "is the host of a registry"),
+    ("style", "src/backend/xla/zz.c", "void f(void) {\n    g(hlo_mul(h, hlo_neg(h, x), emit_flat(e, y)));\n}\n", "two arguments of this call emit"),
     ("style", "src/engine/zz.c", 'static const char *f = "zebra9_moe";\n', "zebra9_moe is a family"),
     ("style", "src/engine/zz.c", "int zebra9_norm(void);\n", "zebra9 is a family"),
     ("style", "src/engine/zz.c", "/* zebra9 needs this */\n", None),

@@ -305,7 +305,8 @@ void emit_lru(struct emit *e, const struct op *op) {
     struct hlo_val pos = emit_step_part(e, e->in.pos, HLO_SHAPE(xla_all_rows(&e->a.at)), HLO_I32);
     struct hlo_val begins = hlo_spread(h, hlo_compare_with(h, "EQ", pos, 0), root.shape, 0);
     root = hlo_select(h, begins, hlo_like(h, root, 1.0), root);
-    struct hlo_val gain = hlo_mul(h, emit_flat(e, op->in[0]), hlo_unary(h, "logistic", emit_flat(e, op->in[1])));
+    struct hlo_val x = emit_flat(e, op->in[0]); /* before its gate: C does not say which argument is computed first */
+    struct hlo_val gain = hlo_mul(h, x, hlo_unary(h, "logistic", emit_flat(e, op->in[1])));
     struct recur r = {.op = op, .turn = lru_turn, .state = a->state, .n_in = 2};
     r.state_shape = r.out_shape = HLO_SHAPE(seqs, channels);
     r.in[0] = by_time(e, hlo_unary(h, "exponential", power));
