@@ -278,17 +278,26 @@ void json_pretty(struct str json, struct sb *out) {
     }
 }
 
-size_t json_depth(struct str text) {
-    size_t depth = 0, most = 0;
+/* The next byte that stands outside strings, from *i on. False: there is none. */
+static bool next_outside(struct str text, size_t *i, char *out) {
     bool in_string = false;
-    for (size_t i = 0; i < text.n; i++) {
-        char c = text.p[i];
-        if (in_string) {
-            if (c == '\\') i++;
-            else if (c == '"') in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '[' || c == '{') {
+    for (; *i < text.n; (*i)++) {
+        char c = text.p[*i];
+        if (in_string && c == '\\') (*i)++;
+        else if (c == '"') in_string = !in_string;
+        else if (!in_string) {
+            *out = c;
+            (*i)++;
+            return true;
+        }
+    }
+    return false;
+}
+
+size_t json_depth(struct str text) {
+    size_t depth = 0, most = 0, i = 0;
+    for (char c; next_outside(text, &i, &c);) {
+        if (c == '[' || c == '{') {
             if (++depth > most) most = depth;
         } else if ((c == ']' || c == '}') && depth > 0) {
             depth--;
@@ -299,19 +308,8 @@ size_t json_depth(struct str text) {
 
 /* Every value but the first stands behind a comma, a colon or an opening bracket. */
 size_t json_value_count(struct str text) {
-    size_t n = 1;
-    bool in_string = false;
-    for (size_t i = 0; i < text.n; i++) {
-        char c = text.p[i];
-        if (in_string) {
-            if (c == '\\') i++;
-            else if (c == '"') in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else {
-            n += c == ',' || c == ':' || c == '[' || c == '{';
-        }
-    }
+    size_t n = 1, i = 0;
+    for (char c; next_outside(text, &i, &c);) n += c == ',' || c == ':' || c == '[' || c == '{';
     return n;
 }
 

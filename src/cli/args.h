@@ -137,6 +137,8 @@ bool complete_script(struct sb *out, struct str shell);
 
 /* output.c: results go to standard output through this; a reader that closed the pipe ends the program quietly. */
 int cli_write(const struct sb *text, struct err *err);
+/* For --jsonl: every line of standard input that is not blank is given to `each`, and what that appends is written. */
+int cli_lines(void (*each)(void *user, struct str line, struct sb *out), void *user, struct err *err);
 /* The exit code for what a command returned: 0, 1, or 2 for a usage mistake; prints the message. */
 int cli_finish(int code, const struct err *err);
 

@@ -70,20 +70,8 @@ static int judge(const struct args *args, const struct grammar_tool *t, struct e
     return code;
 }
 
-static int judge_lines(const struct grammar_tool *t, struct err *err) {
-    struct sb line = {0}, out = {0};
-    bool is_there;
-    int code;
-    while (!(code = os_read_line(&line, &is_there, err)) && is_there) {
-        if (!str_trim(sb_str(&line)).n) continue;
-        sb_clear(&out);
-        grammar_tool_line(t, sb_str(&line), &out);
-        code = cli_write(&out, err);
-        if (code) break;
-    }
-    sb_free(&line);
-    sb_free(&out);
-    return code;
+static void put_line(void *user, struct str line, struct sb *out) {
+    grammar_tool_line(user, line, out);
 }
 
 static int run(const struct args *args, struct err *err) {
@@ -94,7 +82,7 @@ static int run(const struct args *args, struct err *err) {
     if (with_masks) TRY(args_model(args, args_str(args, OPT_GRAMMAR_MODEL), &model, NULL, err));
     TRY(grammar_tool_open(model, with_masks, &t, err));
     apply_options(args, &t.options);
-    int code = lines ? judge_lines(&t, err) : judge(args, &t, err);
+    int code = lines ? cli_lines(put_line, &t, err) : judge(args, &t, err);
     grammar_tool_close(&t);
     return code;
 }

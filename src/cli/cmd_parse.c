@@ -5,20 +5,8 @@
 
 enum { INPUT_MAX_BYTES = 256 << 20 };
 
-static int parse_lines(const struct parse_tool *t, struct err *err) {
-    struct sb line = {0}, out = {0};
-    bool is_there;
-    int code;
-    while (!(code = os_read_line(&line, &is_there, err)) && is_there) {
-        if (!str_trim(sb_str(&line)).n) continue;
-        sb_clear(&out);
-        parse_tools_line(t, sb_str(&line), &out);
-        code = cli_write(&out, err);
-        if (code) break;
-    }
-    sb_free(&line);
-    sb_free(&out);
-    return code;
+static void put_line(void *user, struct str line, struct sb *out) {
+    parse_tools_line(user, line, out);
 }
 
 static int parse_input(const struct args *args, const struct parse_tool *t, struct err *err) {
@@ -58,5 +46,5 @@ int cmd_parse(const struct args *args, struct err *err) {
         return err_set(err, ERR_EARG, "give a model by -m MODEL, or a format by --format NAME");
     struct parse_tool *t;
     TRY(parse_tools_open(args->arena, &o, &t, err));
-    return lines ? parse_lines(t, err) : parse_input(args, t, err);
+    return lines ? cli_lines(put_line, t, err) : parse_input(args, t, err);
 }

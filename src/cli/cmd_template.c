@@ -5,20 +5,8 @@
 
 enum { INPUT_MAX_BYTES = 256 << 20 };
 
-static int run_lines(const struct template_tool *t, struct err *err) {
-    struct sb line = {0}, out = {0};
-    bool is_there;
-    int code;
-    while (!(code = os_read_line(&line, &is_there, err)) && is_there) {
-        if (!str_trim(sb_str(&line)).n) continue;
-        sb_clear(&out);
-        template_tool_line(t, sb_str(&line), &out);
-        code = cli_write(&out, err);
-        if (code) break;
-    }
-    sb_free(&line);
-    sb_free(&out);
-    return code;
+static void put_line(void *user, struct str line, struct sb *out) {
+    template_tool_line(user, line, out);
 }
 
 static int run_once(const struct args *args, const struct template_tool *t, struct err *err) {
@@ -46,5 +34,5 @@ int cmd_template(const struct args *args, struct err *err) {
     if (!o.model && !o.template_file && !lines) return err_set(err, ERR_EARG, "give a model by -m PATH or a template by --template FILE");
     struct template_tool *t;
     TRY(template_tool_open(args->arena, &o, &t, err));
-    return lines ? run_lines(t, err) : run_once(args, t, err);
+    return lines ? cli_lines(put_line, t, err) : run_once(args, t, err);
 }

@@ -9,11 +9,6 @@ static bool has_bit(const uint32_t *bits, int32_t i) {
     return bits[i / 32] >> i % 32 & 1;
 }
 
-/* The answer stands where its content goes on. */
-static bool is_in_content(const struct job *j) {
-    return chain_is_content(&j->chain);
-}
-
 static void begin(struct job_bound *b) {
     gram_match_free(&b->match);
     gram_match_init(&b->match, b->constraint->machine);
@@ -31,7 +26,7 @@ int bound_init(struct job *j, struct err *err) {
     if (!j->spec.constraint) return ERR_OK;
     TRY(constraint_open(j->engine, j->spec.constraint, NULL, &b->constraint, err));
     b->thinking = thinking_token(j);
-    if (j->spec.constraint->at_once || (!b->constraint->trigger.n && is_in_content(j))) begin(b);
+    if (j->spec.constraint->at_once || (!b->constraint->trigger.n && chain_is_content(&j->chain))) begin(b);
     return ERR_OK;
 }
 
@@ -79,7 +74,7 @@ void bound_mask(struct job *j, uint32_t *bits) {
 static bool find_trigger(struct job_bound *b, struct str text, struct str *out) {
     struct str trigger = b->constraint->trigger;
     size_t keep = b->tail.n < trigger.n - 1 ? b->tail.n : trigger.n - 1;
-    memmove(b->tail.p, b->tail.p + b->tail.n - keep, keep);
+    if (keep) memmove(b->tail.p, b->tail.p + b->tail.n - keep, keep);
     b->tail.n = keep;
     sb_put(&b->tail, text);
     size_t at = str_find(sb_str(&b->tail), trigger, 0);
@@ -93,7 +88,7 @@ static void wait_on(struct job *j) {
     struct job_bound *b = &j->bound;
     struct str written;
     if (!b->constraint->trigger.n) {
-        if (!is_in_content(j)) return;
+        if (!chain_is_content(&j->chain)) return;
         begin(b);
         b->may_space = true;
         return;
@@ -104,20 +99,25 @@ static void wait_on(struct job *j) {
     else sb_clear(&b->tail);
 }
 
+/* What may stand before the content cannot come any more. */
+static void enter_content(struct job_bound *b) {
+    b->thinking = -1;
+    b->may_space = false;
+}
+
 /* True: the token was no part of the content. */
 static bool stands_outside(struct job_bound *b, int32_t token, const uint32_t *spaces) {
     bool is_thought = token == b->thinking, is_space = b->may_space && has_bit(spaces, token);
-    b->thinking = -1;
-    b->may_space = false;
+    if (!is_thought && !is_space) return false;
+    enter_content(b);
     if (is_thought) b->state = BOUND_WAITS;
-    return is_thought || is_space;
+    return true;
 }
 
 static enum bound_says follow(struct job *j, int32_t token) {
     struct job_bound *b = &j->bound;
     if (gram_match_token(&b->match, token)) {
-        b->thinking = -1;
-        b->may_space = false;
+        enter_content(b);
         if (b->match.has_ended || (!b->constraint->then_free && gram_match_may_end(&b->match) && gram_match_must_end(&b->match)))
             return BOUND_ENDS;
         return BOUND_GOES_ON;

@@ -177,7 +177,10 @@ int constrain_read(struct arena *a, yyjson_val *body, struct service *service, c
         return api_fail(e, 400, code == ERR_EUNSUPPORTED || code == ERR_ELIMIT ? "unsupported_value" : NULL, param, "%s: %s", param,
                         err.msg);
     }
-    if (code) return 0; /* calls that may be made: arguments are not held to a schema that cannot be */
+    if (code) { /* calls that may be made, or not */
+        log_warn("tools: %s; the arguments of calls are not held to their schemas", err.msg);
+        return 0;
+    }
     struct constraint_source *kept = arena_new(a, struct constraint_source, 1);
     *kept = source;
     p->job.constraint = kept;

@@ -20,6 +20,7 @@
 struct walker {
     struct tok *tok;
     struct gram_vocab *vocab;
+    size_t n_vocab;
     int32_t eos;
     bool *closes; /* [size] */
     uint32_t *bits;
@@ -60,7 +61,7 @@ static size_t list_allowed(struct walker *w, bool closers) {
 /* What the mask says and what the match does must be the same; a few tokens are tried at each step. */
 static void check_some(struct walker *w, struct gram_match *m, struct str text) {
     for (int i = 0; i < 8; i++) {
-        int32_t id = (int32_t)draw(w, gram_vocab_size(w->vocab));
+        int32_t id = (int32_t)draw(w, w->n_vocab);
         bool is_allowed = w->bits[id / 32] >> id % 32 & 1;
         if (gram_match_token(m, id) != is_allowed) die("mask and match disagree", text);
         if (is_allowed) gram_match_back(m, 1);
@@ -344,9 +345,10 @@ int main(int argc, char **argv) {
     w.max_tokens = (size_t)atoi(argv[3]);
     w.eos = (int32_t)n; /* one more than the vocabulary has */
     uint64_t from = os_clock_ns();
-    size_t n_vocab = argc > 5 ? (size_t)atoi(argv[5]) : 0;
-    w.vocab = gram_vocab_create(w.tok, n_vocab > n ? n_vocab : n + 1, NULL, 0);
-    fprintf(stderr, "vocabulary of %zu in %.0f ms\n", gram_vocab_size(w.vocab), (double)(os_clock_ns() - from) / 1e6);
+    w.n_vocab = argc > 5 ? (size_t)atoi(argv[5]) : 0;
+    if (w.n_vocab <= n) w.n_vocab = n + 1;
+    w.vocab = gram_vocab_create(w.tok, w.n_vocab, NULL, 0);
+    fprintf(stderr, "vocabulary of %zu in %.0f ms\n", w.n_vocab, (double)(os_clock_ns() - from) / 1e6);
     w.bits = mem_alloc(gram_mask_words(w.vocab) * sizeof *w.bits);
     w.allowed = mem_alloc((n + 1) * sizeof *w.allowed);
     w.closes = mem_alloc(n + 1);

@@ -5,7 +5,6 @@
 #include "server/api_error.h"
 #include "server/guard.h"
 #include "server/http_parse.h"
-#include "text/output/output.h"
 
 #include <stdio.h>
 
@@ -199,107 +198,6 @@ static void who_is_let_in(void) {
     guard_destroy(closed);
 }
 
-/* Reasoning and content of a text, without calls. */
-struct reasoning {
-    struct output output;
-    struct output_pieces pieces;
-    struct arena arena;
-};
-
-static void reasoning_init(struct reasoning *r, bool inside) {
-    *r = (struct reasoning){0};
-    output_init(&r->output, &r->arena, &(struct output_options){.is_open = inside});
-}
-
-static void reasoning_free(struct reasoning *r) {
-    output_free(&r->output);
-    output_pieces_free(&r->pieces);
-    arena_free(&r->arena);
-}
-
-static void take_pieces(struct reasoning *r, struct sb *out_reasoning, struct sb *out_content) {
-    for (size_t i = 0; i < r->pieces.n; i++) {
-        const struct output_piece *p = &r->pieces.p[i];
-        sb_put(p->kind == OUTPUT_REASONING ? out_reasoning : out_content, output_piece_text(&r->pieces, p));
-    }
-    output_pieces_clear(&r->pieces);
-}
-
-static void reasoning_push(struct reasoning *r, struct str text, struct sb *out_reasoning, struct sb *out_content) {
-    output_push(&r->output, text, &r->pieces);
-    take_pieces(r, out_reasoning, out_content);
-}
-
-static void reasoning_flush(struct reasoning *r, struct sb *out_reasoning, struct sb *out_content) {
-    output_flush(&r->output, false, &r->pieces);
-    take_pieces(r, out_reasoning, out_content);
-}
-
-static void thoughts_are_split_off(void) {
-    static const struct {
-        const char *text, *reasoning, *content;
-        bool inside;
-    } rows[] = {
-        {"Hello", "", "Hello", false},
-        {"<think>\nwell\n\n</think>\n\nYes.", "well", "Yes.", false},
-        {"\n <think>a < b</think>c</think>", "a < b", "c</think>", false},
-        {"<thin", "", "<thin", false},
-        {" <b>", "", " <b>", false},
-        {"never closed \n", "never closed \n", "", true},
-        {"so\n</think>\nIt is 4", "so", "It is 4", true},
-        {"<think></think>\n\n", "", "", false},
-        {"  two  ", "", "  two  ", false},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        for (size_t piece = 1; piece < 40; piece += 3) {
-            struct reasoning r;
-            struct sb reasoning = {0}, content = {0};
-            reasoning_init(&r, rows[i].inside);
-            struct str text = str_of(rows[i].text);
-            for (size_t at = 0; at < text.n; at += piece) reasoning_push(&r, str_sub(text, at, piece), &reasoning, &content);
-            reasoning_flush(&r, &reasoning, &content);
-            CHECK_STR(sb_str(&reasoning), str_of(rows[i].reasoning));
-            CHECK_STR(sb_str(&content), str_of(rows[i].content));
-            reasoning_free(&r);
-            sb_free(&reasoning);
-            sb_free(&content);
-        }
-}
-
-/* Cut after byte k wherever bit k of cuts is set. */
-static void split_answer(struct str text, uint64_t cuts, bool inside, struct sb *out_reasoning, struct sb *out_content) {
-    struct reasoning r;
-    reasoning_init(&r, inside);
-    for (size_t from = 0, at = 0; at < text.n; at++)
-        if (cuts >> at % 64 & 1 || at + 1 == text.n) {
-            reasoning_push(&r, str_sub(text, from, at + 1 - from), out_reasoning, out_content);
-            from = at + 1;
-        }
-    reasoning_flush(&r, out_reasoning, out_content);
-    reasoning_free(&r);
-}
-
-static void cuts_do_not_matter(void) {
-    static const char *const parts[] = {"<think>", "</think>", "<", "</", "think>", " ", "\n", "x", "</thin", "\xC3\xA9"};
-    uint64_t random = 1;
-    for (int i = 0; i < 20000; i++) {
-        struct sb text = {0}, parted[2] = {{0}}, whole[2] = {{0}};
-        for (int k = 0; k < 1 + i % 7; k++) {
-            random = random * 6364136223846793005u + 1442695040888963407u;
-            sb_puts(&text, parts[(random >> 33) % (sizeof parts / sizeof *parts)]);
-        }
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        split_answer(sb_str(&text), 0, i & 1, &whole[0], &whole[1]);
-        split_answer(sb_str(&text), i % 3 ? random ^ random >> 29 : UINT64_MAX, i & 1, &parted[0], &parted[1]);
-        for (int k = 0; k < 2; k++) {
-            CHECK_STR(sb_str(&parted[k]), sb_str(&whole[k]));
-            sb_free(&parted[k]);
-            sb_free(&whole[k]);
-        }
-        sb_free(&text);
-    }
-}
-
 /* Every code of the layers below has a status; what may hold a path is not told. */
 static void errors_become_answers(void) {
     static const struct {
@@ -334,8 +232,6 @@ const struct unit_suite unit_http = {
                                {"requests_behind_each_other", requests_behind_each_other},
                                {"targets", targets},
                                {"who_is_let_in", who_is_let_in},
-                               {"thoughts_are_split_off", thoughts_are_split_off},
-                               {"cuts_do_not_matter", cuts_do_not_matter},
                                {"errors_become_answers", errors_become_answers},
                                {0}},
 };

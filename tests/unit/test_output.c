@@ -744,6 +744,28 @@ static void formats_by_name_and_hint(void) {
     CHECK(output_reasoning_recognize(STR("<think>"), mistral) == output_reasoning_recognize(STR(""), NULL));
 }
 
+/* Texts of pieces of markers, cut at random and everywhere. */
+static void cuts_do_not_matter(void) {
+    static const char *const parts[] = {"<think>", "</think>", "<", "</", "think>", " ", "\n", "x", "</thin", "\xC3\xA9"};
+    uint64_t random = 1;
+    for (uint64_t i = 0; i < 20000; i++) {
+        struct output_options o = {.is_open = i & 1};
+        struct sb text = {0};
+        struct got whole = {0}, parted = {0};
+        for (uint64_t k = 0; k < 1 + i % 7; k++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            sb_puts(&text, parts[(random >> 33) % (sizeof parts / sizeof *parts)]);
+        }
+        split(&o, sb_str(&text), cut_once, SIZE_MAX, &whole);
+        split(&o, sb_str(&text), i % 3 ? cut_randomly : cut_always, i, &parted);
+        CHECK_STR(sb_str(&parted.content), sb_str(&whole.content));
+        CHECK_STR(sb_str(&parted.reasoning), sb_str(&whole.reasoning));
+        got_free(&whole);
+        got_free(&parted);
+        sb_free(&text);
+    }
+}
+
 static void tools_are_read(void) {
     static const char *const bad[] = {"{}", "[1]", "[{\"function\": {}}]", "[{\"name\": \"f\", \"parameters\": 1}]"};
     struct arena a = {0};
@@ -770,6 +792,7 @@ const struct unit_suite unit_output = {
                                {"shared_cases", shared_cases},
                                {"arguments_as_they_come", arguments_as_they_come},
                                {"thoughts_are_split_off", thoughts_are_split_off},
+                               {"cuts_do_not_matter", cuts_do_not_matter},
                                {"nothing_waits_without_need", nothing_waits_without_need},
                                {"calls_that_nobody_asked_for", calls_that_nobody_asked_for},
                                {"letters_are_not_tokens", letters_are_not_tokens},

@@ -20,10 +20,10 @@ struct gram_options gram_judging(void) {
 /* ---- schemas ----------------------------------------------------------------------------------------------------------- */
 
 static void schema_free(struct schema *s) {
-    records_free(&s->node_keys);
-    records_free(&s->strings_known);
-    lists_free(&s->goal_keys);
-    lists_free(&s->maybe_keys);
+    gram_records_free(&s->node_keys);
+    gram_records_free(&s->strings_known);
+    gram_lists_free(&s->goal_keys);
+    gram_lists_free(&s->maybe_keys);
     map_free(&s->warned);
     map_free(&s->by_uri);
     map_free(&s->dynamic_anchors);
@@ -32,22 +32,22 @@ static void schema_free(struct schema *s) {
     arena_free(&s->a);
 }
 
-int schema_compile(struct gram *g, struct str text, struct sb *warnings, uint32_t *out_goal, struct err *err) {
+int gram_schema_compile(struct gram *g, struct str text, struct sb *warnings, uint32_t *out_goal, struct err *err) {
     struct schema s = {.g = g, .warnings = warnings, .draft = g->options.draft, .err = err};
     s.strings_known.size = sizeof(struct strterm);
     s.first_goal = g->n_goals;
     s.first_string = g->n_strings;
     numbers_init(&s.numbers, &g->pool);
-    strings_init(&s.strings, &s.a, &g->pool);
+    gram_strings_init(&s.strings, &s.a, &g->pool);
     g->any_string = s.strings.any;
     int code = schema_load(&s, text);
     if (!code) {
         struct lits root = {0};
-        lits_add(&s, &root, lit(s.root, false));
-        *out_goal = goal_of(&s, &root);
+        gram_lits_add(&s, &root, lit(s.root, false));
+        *out_goal = gram_goal_of(&s, &root);
         code = s.code;
         if (!code && *out_goal == PROG_NONE) code = schema_fail(&s, s.root, ERR_EARG, "no value can satisfy the schema");
-        if (!code) code = goals_compile(&s);
+        if (!code) code = gram_goals_compile(&s);
         if (!code && !g->goals[*out_goal].is_possible) code = schema_fail(&s, s.root, ERR_EARG, "no value can satisfy the schema");
     }
     schema_free(&s);
@@ -76,8 +76,8 @@ int gram_compile(const struct gram_source *source, const struct gram_options *op
     dfa_pool_init(&g->pool, &g->a, options->max_work);
     if (source->text.n > options->max_text_bytes)
         code = err_set(err, ERR_ELIMIT, "the grammar is longer than %zu bytes", options->max_text_bytes);
-    else if (source->kind == GRAM_JSON_SCHEMA) code = schema_compile(g, source->text, warnings, &g->root, err);
-    else if (source->kind == GRAM_JSON_OBJECT) code = schema_compile(g, STR("{\"type\":\"object\"}"), warnings, &g->root, err);
+    else if (source->kind == GRAM_JSON_SCHEMA) code = gram_schema_compile(g, source->text, warnings, &g->root, err);
+    else if (source->kind == GRAM_JSON_OBJECT) code = gram_schema_compile(g, STR("{\"type\":\"object\"}"), warnings, &g->root, err);
     else if (source->kind == GRAM_REGEX) code = compile_regex(g, source->text, err);
     else code = gbnf_compile(g, source, warnings, err);
     dfa_pool_free(&g->pool);

@@ -10,7 +10,7 @@ static bool is_possible(const struct gram *g, const struct prog_choices *c) {
     return false;
 }
 
-void object_refresh(const struct gram *g, struct prog_object *o) {
+void gram_object_refresh(const struct gram *g, struct prog_object *o) {
     uint32_t n = o->n_keys;
     o->next_required[n] = n;
     o->n_required[n] = o->n_possible[n] = 0;
@@ -25,16 +25,16 @@ void object_refresh(const struct gram *g, struct prog_object *o) {
     }
 }
 
-struct object_progress object_begin(const struct gram *g, uint32_t shape) {
+struct object_progress gram_object_begin(const struct gram *g, uint32_t shape) {
     const struct prog_object *o = &g->objects[shape];
     return (struct object_progress){.shape = shape, .pending = o->needs, .n_required = o->n_required[0], .n_possible = o->n_possible[0]};
 }
 
-struct array_progress array_begin(uint32_t shape) {
+struct array_progress gram_array_begin(uint32_t shape) {
     return (struct array_progress){.shape = shape};
 }
 
-bool object_may_end(const struct gram *g, const struct object_progress *p) {
+bool gram_object_may_end(const struct gram *g, const struct object_progress *p) {
     return p->n_required == 0 && p->pending == 0 && p->n_members >= g->objects[p->shape].min;
 }
 
@@ -119,7 +119,7 @@ static bool fits_without(const struct gram *g, const struct object_progress *p, 
     return sum(p->n_members, sum(p->n_possible, extras)) >= o->min;
 }
 
-bool object_fits(const struct gram *g, const struct object_progress *p, const uint32_t *seen) {
+bool gram_object_fits(const struct gram *g, const struct object_progress *p, const uint32_t *seen) {
     return fits_without(g, p, seen, PROG_NONE);
 }
 
@@ -128,7 +128,8 @@ static void count_member(const struct prog_object *o, struct object_progress *p)
     if (o->max != PROG_MANY || p->n_members < o->min) p->n_members++;
 }
 
-struct object_progress object_after_key(const struct gram *g, const struct object_progress *p, const struct prog_key *k, uint32_t meets) {
+struct object_progress gram_object_after_key(const struct gram *g, const struct object_progress *p, const struct prog_key *k,
+                                             uint32_t meets) {
     const struct prog_object *o = &g->objects[p->shape];
     struct object_progress next = *p;
     count_member(o, &next);
@@ -144,7 +145,7 @@ struct object_progress object_after_key(const struct gram *g, const struct objec
     return next;
 }
 
-struct object_progress object_after_extra(const struct gram *g, const struct object_progress *p, uint32_t meets) {
+struct object_progress gram_object_after_extra(const struct gram *g, const struct object_progress *p, uint32_t meets) {
     const struct prog_object *o = &g->objects[p->shape];
     struct object_progress next = *p;
     count_member(o, &next);
@@ -161,7 +162,7 @@ static bool takes_choice(const struct gram *g, const struct prog_choices *c, uin
     return g->goals[c->p[i].goal].is_possible;
 }
 
-bool object_takes_key(const struct gram *g, const struct object_progress *p, const uint32_t *seen, const struct prog_key *k) {
+bool gram_object_takes_key(const struct gram *g, const struct object_progress *p, const uint32_t *seen, const struct prog_key *k) {
     const struct prog_object *o = &g->objects[p->shape];
     if (!k->is_possible) return false;
     if (g->options.any_order) {
@@ -171,31 +172,31 @@ bool object_takes_key(const struct gram *g, const struct object_progress *p, con
     }
     for (uint32_t i = 0; i < k->choices.n; i++) {
         if (!takes_choice(g, &k->choices, i)) continue;
-        struct object_progress next = object_after_key(g, p, k, k->choices.p[i].meets);
+        struct object_progress next = gram_object_after_key(g, p, k, k->choices.p[i].meets);
         if (fits_without(g, &next, seen, (uint32_t)(k - o->keys))) return true;
     }
     return false;
 }
 
-bool object_takes_extra(const struct gram *g, const struct object_progress *p, const uint32_t *seen, uint32_t class_) {
+bool gram_object_takes_extra(const struct gram *g, const struct object_progress *p, const uint32_t *seen, uint32_t class_) {
     const struct prog_object *o = &g->objects[p->shape];
     if (o->extras == DFA_NONE || (!g->options.any_order && p->n_required)) return false;
     for (uint32_t i = 0; i < o->classes[class_].n; i++) {
         if (!takes_choice(g, &o->classes[class_], i)) continue;
-        struct object_progress next = object_after_extra(g, p, o->classes[class_].p[i].meets);
-        if (object_fits(g, &next, seen)) return true;
+        struct object_progress next = gram_object_after_extra(g, p, o->classes[class_].p[i].meets);
+        if (gram_object_fits(g, &next, seen)) return true;
     }
     return false;
 }
 
 /* ---- arrays ------------------------------------------------------------------------------------------------------------ */
 
-const struct prog_choices *array_choices(const struct gram *g, const struct array_progress *p) {
+const struct prog_choices *gram_array_choices(const struct gram *g, const struct array_progress *p) {
     const struct prog_array *a = &g->arrays[p->shape];
     return p->index < a->n_prefix ? &a->prefix[p->index] : &a->rest;
 }
 
-bool array_may_end(const struct gram *g, const struct array_progress *p) {
+bool gram_array_may_end(const struct gram *g, const struct array_progress *p) {
     const struct prog_array *a = &g->arrays[p->shape];
     for (uint32_t i = 0; i < a->n_needs; i++)
         if (p->met[i] < a->need_min[i]) return false;
@@ -237,7 +238,7 @@ static uint32_t forced_items(const struct gram *g, const struct array_progress *
     return forced + (n && !item_can(g, &a->rest, i, false) ? n : 0);
 }
 
-bool array_fits(const struct gram *g, const struct array_progress *p) {
+bool gram_array_fits(const struct gram *g, const struct array_progress *p) {
     const struct prog_array *a = &g->arrays[p->shape];
     uint32_t least = a->min > p->index ? a->min - p->index : 0;
     if (p->index > a->max) return false;
@@ -252,7 +253,7 @@ bool array_fits(const struct gram *g, const struct array_progress *p) {
     return true;
 }
 
-struct array_progress array_after_item(const struct gram *g, const struct array_progress *p, uint32_t meets) {
+struct array_progress gram_array_after_item(const struct gram *g, const struct array_progress *p, uint32_t meets) {
     const struct prog_array *a = &g->arrays[p->shape];
     struct array_progress next = *p;
     uint32_t last = a->n_prefix > a->min ? a->n_prefix : a->min; /* beyond it all places are alike */

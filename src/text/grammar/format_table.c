@@ -130,7 +130,7 @@ static void put_pattern(struct sb *b, struct str pattern) {
     }
 }
 
-bool format_strings(struct strings *s, struct str name, enum gram_draft draft, struct strset *out) {
+bool gram_format_strings(struct strings *s, struct str name, enum gram_draft draft, struct strset *out) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         if (!str_is(name, formats[i].name) || draft < formats[i].first) continue;
         struct sb pattern = {0};

@@ -6,6 +6,6 @@
 #include "text/grammar/strset.h"
 
 /* False: the draft knows no format of this name. */
-bool format_strings(struct strings *s, struct str name, enum gram_draft draft, struct strset *out);
+bool gram_format_strings(struct strings *s, struct str name, enum gram_draft draft, struct strset *out);
 
 #endif

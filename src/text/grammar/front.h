@@ -5,7 +5,7 @@
 #include "text/grammar/program.h"
 
 /* Adds the goals of a schema; *out_goal is the root's. */
-int schema_compile(struct gram *g, struct str text, struct sb *warnings, uint32_t *out_goal, struct err *err);
+int gram_schema_compile(struct gram *g, struct str text, struct sb *warnings, uint32_t *out_goal, struct err *err);
 int gbnf_compile(struct gram *g, const struct gram_source *source, struct sb *warnings, struct err *err);
 
 #endif

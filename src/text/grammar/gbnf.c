@@ -141,7 +141,7 @@ static int take_alternatives(struct parser *p, bool in_group, struct expr **out)
 static int take_schema(struct parser *p, size_t i, struct expr **out) {
     if (p->goals[i] == PROG_NONE) {
         struct str name = p->source->schemas[i].name;
-        if (schema_compile(p->g, p->source->schemas[i].text, p->warnings, &p->goals[i], p->err))
+        if (gram_schema_compile(p->g, p->source->schemas[i].text, p->warnings, &p->goals[i], p->err))
             return err_prefix(p->err, "schema %.*s", STR_ARG(name));
     }
     *out = expr_new(&p->a, EXPR_VALUE);

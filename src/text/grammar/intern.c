@@ -24,7 +24,7 @@ static void grow_record_slots(struct records *r) {
     }
 }
 
-uint32_t records_put(struct records *r, const void *record) {
+uint32_t gram_records_put(struct records *r, const void *record) {
     if (2 * (r->n + 1) > r->n_slots) grow_record_slots(r);
     uint32_t at = (uint32_t)record_hash(r, record) & (r->n_slots - 1);
     for (; r->slots[at]; at = (at + 1) & (r->n_slots - 1))
@@ -38,7 +38,7 @@ uint32_t records_put(struct records *r, const void *record) {
     return r->n++;
 }
 
-uint32_t records_find(const struct records *r, const void *record) {
+uint32_t gram_records_find(const struct records *r, const void *record) {
     if (!r->n) return UINT32_MAX;
     uint32_t at = (uint32_t)record_hash(r, record) & (r->n_slots - 1);
     for (; r->slots[at]; at = (at + 1) & (r->n_slots - 1))
@@ -46,13 +46,13 @@ uint32_t records_find(const struct records *r, const void *record) {
     return UINT32_MAX;
 }
 
-void records_free(struct records *r) {
+void gram_records_free(struct records *r) {
     mem_free(r->p);
     mem_free(r->slots);
     *r = (struct records){.size = r->size};
 }
 
-size_t records_bytes(const struct records *r) {
+size_t gram_records_bytes(const struct records *r) {
     return r->capacity * r->size + r->n_slots * sizeof *r->slots;
 }
 
@@ -84,7 +84,7 @@ static void keep_list(struct lists *l, const uint32_t *items, uint32_t n) {
     l->n_data += n;
 }
 
-uint32_t lists_put(struct lists *l, const uint32_t *items, uint32_t n) {
+uint32_t gram_lists_put(struct lists *l, const uint32_t *items, uint32_t n) {
     if (2 * (l->n + 1) > l->n_slots) grow_list_slots(l);
     uint32_t at = (uint32_t)list_hash(items, n) & (l->n_slots - 1);
     for (; l->slots[at]; at = (at + 1) & (l->n_slots - 1)) {
@@ -96,13 +96,13 @@ uint32_t lists_put(struct lists *l, const uint32_t *items, uint32_t n) {
     return l->n - 1;
 }
 
-void lists_free(struct lists *l) {
+void gram_lists_free(struct lists *l) {
     mem_free(l->data);
     mem_free(l->refs);
     mem_free(l->slots);
     *l = (struct lists){0};
 }
 
-size_t lists_bytes(const struct lists *l) {
+size_t gram_lists_bytes(const struct lists *l) {
     return l->data_capacity * sizeof *l->data + l->capacity * sizeof *l->refs + l->n_slots * sizeof *l->slots;
 }

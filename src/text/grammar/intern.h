@@ -13,14 +13,14 @@ struct records { /* `size` set, the rest zero: empty. Records are compared as by
     uint32_t *slots, n_slots; /* number + 1; 0: free */
 };
 
-uint32_t records_put(struct records *r, const void *record);
+uint32_t gram_records_put(struct records *r, const void *record);
 /* The number of a record; UINT32_MAX: it has none. */
-uint32_t records_find(const struct records *r, const void *record);
+uint32_t gram_records_find(const struct records *r, const void *record);
 static inline const void *records_get(const struct records *r, uint32_t i) {
     return r->p + (size_t)i * r->size;
 }
-void records_free(struct records *r);
-size_t records_bytes(const struct records *r);
+void gram_records_free(struct records *r);
+size_t gram_records_bytes(const struct records *r);
 
 struct list_ref {
     uint32_t at, n;
@@ -34,13 +34,13 @@ struct lists { /* zeroed: empty */
     uint32_t *slots, n_slots;
 };
 
-uint32_t lists_put(struct lists *l, const uint32_t *items, uint32_t n);
+uint32_t gram_lists_put(struct lists *l, const uint32_t *items, uint32_t n);
 /* Valid until the next put; NULL for the empty list. */
 static inline const uint32_t *lists_get(const struct lists *l, uint32_t i, uint32_t *out_n) {
     *out_n = l->refs[i].n;
     return *out_n ? l->data + l->refs[i].at : NULL;
 }
-void lists_free(struct lists *l);
-size_t lists_bytes(const struct lists *l);
+void gram_lists_free(struct lists *l);
+size_t gram_lists_bytes(const struct lists *l);
 
 #endif

@@ -35,8 +35,8 @@ void machine_emit(struct gram_machine *m, const struct node *n) {
 }
 
 uint32_t machine_up_of(struct gram_machine *m, const struct node *n) {
-    uint32_t id = records_put(&m->nodes, n);
-    return lists_put(&m->ups, &id, 1);
+    uint32_t id = gram_records_put(&m->nodes, n);
+    return gram_lists_put(&m->ups, &id, 1);
 }
 
 void machine_finish(struct gram_machine *m, uint32_t up, uint32_t word) {
@@ -46,8 +46,8 @@ void machine_finish(struct gram_machine *m, uint32_t up, uint32_t word) {
         struct node next = *machine_node(m, lists_get(&m->ups, up, &n)[i]);
         if (word != WORD_NONE && node_kind(&next) == NODE_ARRAY) {
             struct array_progress p = *(const struct array_progress *)records_get(&m->arrays, next.a);
-            p.items = wordset_add(m, p.items, word);
-            next.a = records_put(&m->arrays, &p);
+            p.items = gram_wordset_add(m, p.items, word);
+            next.a = gram_records_put(&m->arrays, &p);
         }
         machine_emit(m, &next);
     }
@@ -116,7 +116,7 @@ static uint32_t join_ups(struct gram_machine *m, uint32_t x, uint32_t y) {
         else if (i == nx || b[k] < a[i]) both[n++] = b[k++];
         else both[n++] = a[i++], k++;
     }
-    uint32_t joined = lists_put(&m->ups, both, n);
+    uint32_t joined = gram_lists_put(&m->ups, both, n);
     mem_free(both);
     return joined;
 }
@@ -168,7 +168,7 @@ static uint32_t plain_state(struct gram_machine *m, const uint32_t *ids, uint32_
 
 static uint32_t state_put(struct gram_machine *m, uint32_t *ids, uint32_t n) {
     sort_ids(ids, n);
-    uint32_t s = lists_put(&m->states, ids, n);
+    uint32_t s = gram_lists_put(&m->states, ids, n);
     if (s < m->n_info) return s;
     if (m->n_info == m->info_capacity) {
         m->info_capacity = m->info_capacity ? 2 * m->info_capacity : 64;
@@ -197,7 +197,7 @@ static uint32_t plain_state(struct gram_machine *m, const uint32_t *ids, uint32_
     for (uint32_t i = 0; i < n; i++) {
         struct node node = *machine_node(m, ids[i]);
         node.tag &= 0xFFFF;
-        plain[i] = records_put(&m->nodes, &node);
+        plain[i] = gram_records_put(&m->nodes, &node);
     }
     uint32_t s = state_put(m, plain, n);
     mem_free(plain);
@@ -210,11 +210,11 @@ static uint32_t state_of_made(struct gram_machine *m) {
     for (uint32_t i = 0; i < m->n_made; i++) {
         struct node n = m->made[i]; /* the array may move */
         if (node_kind(&n) == NODE_RULE) rule_close(m, &n);
-        if (node_kind(&n) == NODE_VALUE) value_close(m, &n);
+        if (node_kind(&n) == NODE_VALUE) gram_value_close(m, &n);
     }
     join_made(m);
     if (m->n_made > sizeof few / sizeof *few) ids = mem_alloc(m->n_made * sizeof *ids);
-    for (uint32_t i = 0; i < m->n_made; i++) ids[i] = records_put(&m->nodes, &m->made[i]);
+    for (uint32_t i = 0; i < m->n_made; i++) ids[i] = gram_records_put(&m->nodes, &m->made[i]);
     uint32_t s = state_put(m, ids, m->n_made);
     if (ids != few) mem_free(ids);
     memset(m->made_slots, 0, m->n_made_slots * sizeof *m->made_slots);
@@ -225,19 +225,25 @@ static uint32_t state_of_made(struct gram_machine *m) {
 typedef void step_fn(struct gram_machine *m, const struct node *n, uint8_t byte);
 
 static void end_step(struct gram_machine *m, const struct node *n, uint8_t byte) {
-    if (node_phase(n) == END_SPACED && is_space_byte(byte)) machine_emit(m, n);
+    if (node_phase(n) == END_SPACED && gram_is_space_byte(byte)) machine_emit(m, n);
 }
 
 static step_fn *const steps[] = {
-    [NODE_END] = end_step,      [NODE_VALUE] = value_node_step, [NODE_RAW] = raw_node_step,       [NODE_STRING] = string_node_step,
-    [NODE_KEY] = key_node_step, [NODE_COLON] = value_node_step, [NODE_OBJECT] = object_node_step, [NODE_ARRAY] = array_node_step,
+    [NODE_END] = end_step,
+    [NODE_VALUE] = gram_value_node_step,
+    [NODE_RAW] = gram_raw_node_step,
+    [NODE_STRING] = gram_string_node_step,
+    [NODE_KEY] = gram_key_node_step,
+    [NODE_COLON] = gram_value_node_step,
+    [NODE_OBJECT] = gram_object_node_step,
+    [NODE_ARRAY] = gram_array_node_step,
     [NODE_RULE] = rule_step,
 };
 
 uint32_t machine_step(struct gram_machine *m, uint32_t state, uint8_t byte) {
     uint32_t plain = m->info[state].plain;
     if (m->info[state].row && m->info[state].row[byte] != STEP_UNKNOWN) return m->info[state].row[byte];
-    if (plain != state && !is_space_byte(byte)) return machine_step(m, plain, byte);
+    if (plain != state && !gram_is_space_byte(byte)) return machine_step(m, plain, byte);
     uint32_t n;
     lists_get(&m->states, state, &n);
     m->work += n;
@@ -340,7 +346,7 @@ void machine_first_bytes(const struct gram_machine *m, uint32_t state, uint32_t 
 }
 
 uint32_t machine_state_of(struct gram_machine *m, const struct node *n) {
-    uint32_t id = records_put(&m->nodes, n);
+    uint32_t id = gram_records_put(&m->nodes, n);
     return state_put(m, &id, 1);
 }
 
@@ -362,10 +368,10 @@ uint32_t machine_behind(struct gram_machine *m, const struct node *n) {
 static void put_first_words(struct gram_machine *m) {
     for (uint32_t i = 0; i < N_WORDS; i++) {
         struct word w = {.byte = 256 + i};
-        records_put(&m->words, &w);
+        gram_records_put(&m->words, &w);
     }
     struct wordset none = {0};
-    records_put(&m->wordsets, &none);
+    gram_records_put(&m->wordsets, &none);
 }
 
 static void emit_root(struct gram_machine *m) {
@@ -389,8 +395,8 @@ struct gram_machine *gram_machine_create(const struct gram *g, const struct gram
     m->eos = mem_alloc((n_eos + 1) * sizeof *m->eos);
     if (n_eos) memcpy(m->eos, eos, n_eos * sizeof *eos);
     m->n_eos = n_eos;
-    lists_put(&m->ups, NULL, 0);
-    lists_put(&m->seen, NULL, 0);
+    gram_lists_put(&m->ups, NULL, 0);
+    gram_lists_put(&m->seen, NULL, 0);
     put_first_words(m);
     state_put(m, NULL, 0); /* the dead state */
     emit_root(m);
@@ -403,14 +409,14 @@ void gram_machine_destroy(struct gram_machine *m) {
     if (!m) return;
     for (uint32_t i = 0; i < m->n_info; i++) mem_free(m->info[i].row);
     mask_cache_destroy(m->masks);
-    records_free(&m->nodes);
-    records_free(&m->objects);
-    records_free(&m->arrays);
-    records_free(&m->words);
-    records_free(&m->wordsets);
-    lists_free(&m->ups);
-    lists_free(&m->states);
-    lists_free(&m->seen);
+    gram_records_free(&m->nodes);
+    gram_records_free(&m->objects);
+    gram_records_free(&m->arrays);
+    gram_records_free(&m->words);
+    gram_records_free(&m->wordsets);
+    gram_lists_free(&m->ups);
+    gram_lists_free(&m->states);
+    gram_lists_free(&m->seen);
     mem_free(m->info);
     mem_free(m->made);
     mem_free(m->made_slots);
@@ -419,7 +425,8 @@ void gram_machine_destroy(struct gram_machine *m) {
 }
 
 size_t gram_machine_bytes(const struct gram_machine *m) {
-    return records_bytes(&m->nodes) + records_bytes(&m->objects) + records_bytes(&m->arrays) + records_bytes(&m->words) +
-           records_bytes(&m->wordsets) + lists_bytes(&m->ups) + lists_bytes(&m->states) + lists_bytes(&m->seen) +
-           m->info_capacity * sizeof *m->info + m->n_rows * 256 * sizeof(uint32_t) + mask_cache_bytes(m->masks);
+    return gram_records_bytes(&m->nodes) + gram_records_bytes(&m->objects) + gram_records_bytes(&m->arrays) +
+           gram_records_bytes(&m->words) + gram_records_bytes(&m->wordsets) + gram_lists_bytes(&m->ups) + gram_lists_bytes(&m->states) +
+           gram_lists_bytes(&m->seen) + m->info_capacity * sizeof *m->info + m->n_rows * 256 * sizeof(uint32_t) +
+           mask_cache_bytes(m->masks);
 }

@@ -120,7 +120,7 @@ uint32_t machine_behind(struct gram_machine *m, const struct node *n);
 /* The state of some nodes; `ids` is sorted by the call. */
 uint32_t machine_state_of_ids(struct gram_machine *m, uint32_t *ids, uint32_t n);
 /* Any text at all. */
-bool string_is_any(const struct gram *g, const struct prog_string *s);
+bool gram_string_is_any(const struct gram *g, const struct prog_string *s);
 
 /* ---- for the steps of the nodes ------------------------------------------------------------------------------------------ */
 
@@ -133,30 +133,30 @@ void machine_finish(struct gram_machine *m, uint32_t up, uint32_t word);
 uint32_t machine_up_of(struct gram_machine *m, const struct node *n); /* a list of one */
 
 /* A scalar that may be empty (a regular expression) has ended before it began. */
-void value_close(struct gram_machine *m, const struct node *n);
-void value_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
-void raw_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
-void string_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
-void key_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
-void object_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
-void array_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
+void gram_value_close(struct gram_machine *m, const struct node *n);
+void gram_value_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
+void gram_raw_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
+void gram_string_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
+void gram_key_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
+void gram_object_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
+void gram_array_node_step(struct gram_machine *m, const struct node *n, uint8_t byte);
 /* Adds the items that may be next, for a list that is at p. */
-void array_emit_items(struct gram_machine *m, const struct array_progress *p, uint32_t up);
+void gram_array_emit_items(struct gram_machine *m, const struct array_progress *p, uint32_t up);
 
-bool is_space_byte(uint8_t byte);
+bool gram_is_space_byte(uint8_t byte);
 /* One more white space character, where the options allow it. */
-void space_step(struct gram_machine *m, const struct node *n);
+void gram_space_step(struct gram_machine *m, const struct node *n);
 
 /* words.c */
-uint32_t word_add(struct gram_machine *m, uint32_t word, uint8_t byte); /* WORD_NONE stays none */
-uint32_t wordset_add(struct gram_machine *m, uint32_t set, uint32_t word);
-bool wordset_has(const struct gram_machine *m, uint32_t set, uint32_t word);
+uint32_t gram_word_add(struct gram_machine *m, uint32_t word, uint8_t byte); /* WORD_NONE stays none */
+uint32_t gram_wordset_add(struct gram_machine *m, uint32_t set, uint32_t word);
+bool gram_wordset_has(const struct gram_machine *m, uint32_t set, uint32_t word);
 /* How many words of the set begin with this one. */
-uint32_t wordset_count(const struct gram_machine *m, uint32_t set, uint32_t word);
+uint32_t gram_wordset_count(const struct gram_machine *m, uint32_t set, uint32_t word);
 /* The word that was added last, and the set before. */
-uint32_t wordset_last(const struct gram_machine *m, uint32_t set);
-uint32_t wordset_before(const struct gram_machine *m, uint32_t set);
-uint32_t wordset_size(const struct gram_machine *m, uint32_t set);
+uint32_t gram_wordset_last(const struct gram_machine *m, uint32_t set);
+uint32_t gram_wordset_before(const struct gram_machine *m, uint32_t set);
+uint32_t gram_wordset_size(const struct gram_machine *m, uint32_t set);
 
 /* name_nodes.c: where a name may go on. */
 struct name_place {
@@ -164,11 +164,11 @@ struct name_place {
     uint32_t extra; /* state of the extras' automaton; 0: none */
     uint32_t word;
 };
-struct name_place name_begin(const struct gram_machine *m, const struct object_progress *p);
-struct name_place name_next(struct gram_machine *m, const struct object_progress *p, struct name_place at, uint8_t byte);
-bool name_fits(struct gram_machine *m, const struct object_progress *p, struct name_place at);
-const uint32_t *seen_bits(const struct gram_machine *m, const struct object_progress *p);
+struct name_place gram_name_begin(const struct gram_machine *m, const struct object_progress *p);
+struct name_place gram_name_next(struct gram_machine *m, const struct object_progress *p, struct name_place at, uint8_t byte);
+bool gram_name_fits(struct gram_machine *m, const struct object_progress *p, struct name_place at);
+const uint32_t *gram_seen_bits(const struct gram_machine *m, const struct object_progress *p);
 /* The name has ended: its values are next. */
-void name_end(struct gram_machine *m, const struct object_progress *p, struct name_place at, uint32_t up);
+void gram_name_end(struct gram_machine *m, const struct object_progress *p, struct name_place at, uint32_t up);
 
 #endif

@@ -43,7 +43,7 @@ static void drop_masks(struct gram_machine *m) {
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------------- */
 
-void token_list_put(struct token_list *l, int32_t token) {
+void gram_token_list_put(struct token_list *l, int32_t token) {
     if (l->n == l->capacity) {
         l->capacity = l->capacity ? 2 * l->capacity : 1024;
         l->p = mem_realloc(l->p, l->capacity * sizeof *l->p);
@@ -52,7 +52,7 @@ void token_list_put(struct token_list *l, int32_t token) {
 }
 
 void mask_found(struct gram_machine *m, int32_t token) {
-    for (; token >= 0; token = m->v->same[token]) token_list_put(&m->masks->found, token);
+    for (; token >= 0; token = m->v->same[token]) gram_token_list_put(&m->masks->found, token);
 }
 
 void mask_walk(struct gram_machine *m, const struct vocab_part *p, uint32_t from, uint32_t to, uint32_t state) {
@@ -91,7 +91,7 @@ static void fill_by_states(struct gram_machine *m, uint32_t state, bool has_rule
     for (uint32_t i = 0; i < VOCAB_PARTS; i++) {
         const struct vocab_part *p = &m->v->parts[i];
         if (i < VOCAB_TEXT_PARTS && (c->base == m->v->text_bits || c->parts >> i & 1)) continue;
-        if (has_rule && i < VOCAB_TEXT_PARTS && mask_state_takes(m, state, p)) c->parts |= (uint32_t)1 << i;
+        if (has_rule && i < VOCAB_TEXT_PARTS && gram_mask_state_takes(m, state, p)) c->parts |= (uint32_t)1 << i;
         else walk_first_bytes(m, p, state, bytes);
     }
 }
@@ -105,7 +105,7 @@ static void fill_state(struct gram_machine *m, uint32_t state) {
     others = mem_alloc((n + 1) * sizeof *others);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t kind = node_kind(machine_node(m, ids[i])), id = ids[i];
-        if (kind == NODE_OBJECT) id = mask_free_object(m, id);
+        if (kind == NODE_OBJECT) id = gram_mask_free_object(m, id);
         is_changed = is_changed || id != ids[i];
         if ((kind == NODE_STRING || kind == NODE_KEY) && n_apart < MAX_APART) apart[n_apart++] = id;
         else others[n_others++] = id;
@@ -113,8 +113,8 @@ static void fill_state(struct gram_machine *m, uint32_t state) {
     }
     for (uint32_t i = 0; i < n_apart; i++) {
         struct node node = *machine_node(m, apart[i]);
-        if ((node_kind(&node) == NODE_STRING ? mask_fill_string : mask_fill_name)(m, &node)) continue;
-        others[n_others++] = records_put(&m->nodes, &node);
+        if ((node_kind(&node) == NODE_STRING ? gram_mask_fill_string : gram_mask_fill_name)(m, &node)) continue;
+        others[n_others++] = gram_records_put(&m->nodes, &node);
         is_changed = is_changed || others[n_others - 1] != apart[i];
     }
     if (n_others) fill_by_states(m, n_others == n && !is_changed ? state : machine_state_of_ids(m, others, n_others), has_rule);

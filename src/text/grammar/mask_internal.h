@@ -43,19 +43,19 @@ static inline bool mask_is_over(const struct gram_machine *m) {
     return m->work > m->masks->max_work;
 }
 
-void token_list_put(struct token_list *l, int32_t token);
+void gram_token_list_put(struct token_list *l, int32_t token);
 /* The token at a node of the trie, and those with the same bytes. */
 void mask_found(struct gram_machine *m, int32_t token);
 /* Nodes `from` up to `to`, which begin in `state`: every token on which the machine stays alive is found. */
 void mask_walk(struct gram_machine *m, const struct vocab_part *p, uint32_t from, uint32_t to, uint32_t state);
 /* Every text of the part leads from `state` to a live one. */
-bool mask_state_takes(struct gram_machine *m, uint32_t state, const struct vocab_part *p);
+bool gram_mask_state_takes(struct gram_machine *m, uint32_t state, const struct vocab_part *p);
 
 /* An object that is between its members, without the names that it has had; tokens that could repeat one are suspects then. */
-uint32_t mask_free_object(struct gram_machine *m, uint32_t node);
+uint32_t gram_mask_free_object(struct gram_machine *m, uint32_t node);
 /* Finds the tokens that may follow inside a string or a name, without a state for each text. False: that is not possible; *n may have
  * become a node whose states are fewer, and which takes the same apart from the suspects. */
-bool mask_fill_string(struct gram_machine *m, struct node *n);
-bool mask_fill_name(struct gram_machine *m, struct node *n);
+bool gram_mask_fill_string(struct gram_machine *m, struct node *n);
+bool gram_mask_fill_name(struct gram_machine *m, struct node *n);
 
 #endif

@@ -54,7 +54,7 @@ static bool dfa_takes(const struct dfa *d, uint32_t state, const struct dfa *lan
     return true;
 }
 
-bool mask_state_takes(struct gram_machine *m, uint32_t state, const struct vocab_part *p) {
+bool gram_mask_state_takes(struct gram_machine *m, uint32_t state, const struct vocab_part *p) {
     struct pairs pairs = {.n = 0};
     pair_put(&pairs, p->language->start, state);
     for (uint32_t i = 0; i < pairs.n; i++)
@@ -85,11 +85,11 @@ static void suspect_ending(struct gram_machine *m, const uint8_t *bytes, uint32_
     }
     if (at >= p->n) return;
     for (end = p->skips[at]; at < end; at++)
-        for (int32_t t = p->tokens[at]; t >= 0; t = m->v->same[t]) token_list_put(&m->masks->suspects, t);
+        for (int32_t t = p->tokens[at]; t >= 0; t = m->v->same[t]) gram_token_list_put(&m->masks->suspects, t);
 }
 
 static void suspect_list(struct gram_machine *m, const int32_t *tokens, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) token_list_put(&m->masks->suspects, tokens[i]);
+    for (uint32_t i = 0; i < n; i++) gram_token_list_put(&m->masks->suspects, tokens[i]);
 }
 
 static bool is_special(uint32_t byte) {
@@ -110,8 +110,8 @@ static void note_suspects(struct gram_machine *m, uint32_t word, uint32_t set, b
     uint8_t *rest = mem_alloc(m->v->longest + 1);
     uint32_t n;
     *by_escape = false;
-    for (; set; set = wordset_before(m, set)) {
-        if (!rest_of(m, wordset_last(m, set), word, rest, &n)) continue;
+    for (; set; set = gram_wordset_before(m, set)) {
+        if (!rest_of(m, gram_wordset_last(m, set), word, rest, &n)) continue;
         suspect_ending(m, rest, n);
         if (m->g->options.any_escape) *by_escape = true;
         for (uint32_t i = 0; i < n; i++)
@@ -147,7 +147,7 @@ struct string_walk {
 static struct text_place string_next(const struct string_walk *w, struct text_place at, uint8_t byte) {
     at.state = dfa_step(w->d, at.state, byte);
     if ((byte & 0xC0) != 0x80 && (w->s->max != STR_LONG || at.n < w->s->min)) at.n++;
-    if (at.state && !strlengths_fits(w->s->lengths, at.state, w->s->min, w->s->max, at.n)) at.state = 0;
+    if (at.state && !gram_strlengths_fits(w->s->lengths, at.state, w->s->min, w->s->max, at.n)) at.state = 0;
     return at;
 }
 
@@ -194,7 +194,7 @@ static bool string_takes(const struct string_walk *w, const struct vocab_part *p
     if (w->s->max == STR_LONG) last = chars;
     for (uint32_t i = 0; i < pairs.n; i++)
         for (uint32_t c = chars; c <= last; c++)
-            if (!strlengths_fits(w->s->lengths, pairs.other[i], w->s->min, w->s->max, c)) return false;
+            if (!gram_strlengths_fits(w->s->lengths, pairs.other[i], w->s->min, w->s->max, c)) return false;
     return true;
 }
 
@@ -202,7 +202,7 @@ static bool string_takes(const struct string_walk *w, const struct vocab_part *p
 static bool take_base(struct gram_machine *m, const struct string_walk *w) {
     struct mask_cache *c = m->masks;
     const struct gram_vocab *v = m->v;
-    if (w->s->lengths || !string_is_any(m->g, w->s) || w->n->b != w->d->start) return false;
+    if (w->s->lengths || !gram_string_is_any(m->g, w->s) || w->n->b != w->d->start) return false;
     uint32_t left = w->s->max == STR_LONG ? v->longest_text : w->s->max - w->n->c;
     if (left > v->longest_text) left = v->longest_text;
     if (left < v->longest_text && left >= VOCAB_LENGTHS) return false;
@@ -228,7 +228,7 @@ static bool has_many_items(const struct gram_machine *m, uint32_t up) {
     return true;
 }
 
-bool mask_fill_string(struct gram_machine *m, struct node *n) {
+bool gram_mask_fill_string(struct gram_machine *m, struct node *n) {
     struct mask_cache *c = m->masks;
     const struct prog_string *s = &m->g->strings[n->a];
     const struct dfa *d = prog_dfa(m->g, s->dfa);
@@ -267,7 +267,7 @@ struct name_walk {
 
 static bool name_walk_fits(struct gram_machine *m, const struct name_walk *w, struct text_place at) {
     if (at.state && w->o->extra_classes[at.state] & w->takes) return true;
-    return at.n && name_fits(m, &w->p, (struct name_place){.trie = at.n});
+    return at.n && gram_name_fits(m, &w->p, (struct name_place){.trie = at.n});
 }
 
 static uint32_t name_closed(struct gram_machine *m, struct name_walk *w, struct text_place at) {
@@ -275,7 +275,7 @@ static uint32_t name_closed(struct gram_machine *m, struct name_walk *w, struct 
     if (key == PROG_NONE && !label) return 0;
     for (uint32_t i = 0; i < w->n_closed; i++)
         if (w->closed[i].key == key && w->closed[i].label == label) return w->closed[i].state;
-    name_end(m, &w->p, (struct name_place){at.n, at.state, WORD_NONE}, w->n->up);
+    gram_name_end(m, &w->p, (struct name_place){at.n, at.state, WORD_NONE}, w->n->up);
     uint32_t state = machine_made_state(m);
     if (w->n_closed < MAX_CLOSED) {
         w->closed[w->n_closed].key = key;
@@ -293,7 +293,7 @@ static void name_escape(struct gram_machine *m, const struct name_walk *w, const
 }
 
 static struct text_place name_place_next(struct gram_machine *m, const struct name_walk *w, struct text_place at, uint8_t byte) {
-    struct name_place next = name_next(m, &w->p, (struct name_place){at.n, at.state, WORD_NONE}, byte);
+    struct name_place next = gram_name_next(m, &w->p, (struct name_place){at.n, at.state, WORD_NONE}, byte);
     return (struct text_place){next.extra, next.trie};
 }
 
@@ -334,7 +334,7 @@ static bool name_takes(const struct name_walk *w, const struct vocab_part *p) {
     return true;
 }
 
-bool mask_fill_name(struct gram_machine *m, struct node *n) {
+bool gram_mask_fill_name(struct gram_machine *m, struct node *n) {
     struct mask_cache *c = m->masks;
     bool by_escape;
     struct name_walk w = {.n = n, .p = *(const struct object_progress *)records_get(&m->objects, n->a)};
@@ -345,12 +345,12 @@ bool mask_fill_name(struct gram_machine *m, struct node *n) {
         note_suspects(m, n->e, w.p.extras, &by_escape);
         if (n->d && by_escape) return false;
         w.p.extras = NAMES_FREE;
-        n->a = records_put(&m->objects, &w.p);
+        n->a = gram_records_put(&m->objects, &w.p);
         n->e = WORD_NONE;
     }
     if (n->d) return false;
     for (uint32_t i = 0; i < w.o->n_classes; i++)
-        if (object_takes_extra(m->g, &w.p, seen_bits(m, &w.p), i)) w.takes |= (uint64_t)1 << i;
+        if (gram_object_takes_extra(m->g, &w.p, gram_seen_bits(m, &w.p), i)) w.takes |= (uint64_t)1 << i;
     for (uint32_t i = 0; i < VOCAB_PARTS; i++) {
         if (i == VOCAB_CONTROL) continue;
         if (i < VOCAB_TEXT_PARTS && (c->base == m->v->text_bits || c->parts >> i & 1)) continue;
@@ -375,19 +375,19 @@ static bool may_repeat(const struct gram_machine *m, struct str token, uint32_t 
     size_t from = str_find_char(token, '"', 0) + 1;
     struct str name = str_sub(token, from, str_find_char(token, '"', from) - from);
     if (str_find_char(name, '\\', 0) != STR_NONE) return true;
-    for (; set; set = wordset_before(m, set))
-        if (word_is(m, wordset_last(m, set), name)) return true;
+    for (; set; set = gram_wordset_before(m, set))
+        if (word_is(m, gram_wordset_last(m, set), name)) return true;
     return false;
 }
 
-uint32_t mask_free_object(struct gram_machine *m, uint32_t node) {
+uint32_t gram_mask_free_object(struct gram_machine *m, uint32_t node) {
     struct node n = *machine_node(m, node);
     struct object_progress p = *(const struct object_progress *)records_get(&m->objects, n.a);
     if (!m->g->objects[p.shape].tracks_extras || !object_is_endless(m->g, &p)) return node;
     for (uint32_t i = 0; i < m->v->n_paired; i++)
-        if (may_repeat(m, m->v->bytes[m->v->paired[i]], p.extras)) token_list_put(&m->masks->suspects, m->v->paired[i]);
+        if (may_repeat(m, m->v->bytes[m->v->paired[i]], p.extras)) gram_token_list_put(&m->masks->suspects, m->v->paired[i]);
     suspect_list(m, m->v->quoted, m->v->n_quoted);
     p.extras = NAMES_FREE;
-    n.a = records_put(&m->objects, &p);
-    return records_put(&m->nodes, &n);
+    n.a = gram_records_put(&m->objects, &p);
+    return gram_records_put(&m->nodes, &n);
 }

@@ -24,7 +24,7 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-int decimal_parse(struct arena *a, struct str text, struct decimal *out, struct err *err) {
+int gram_decimal_parse(struct arena *a, struct str text, struct decimal *out, struct err *err) {
     size_t i = 0, point = STR_NONE;
     int64_t exponent = 0;
     struct sb digits = {0};
@@ -67,11 +67,11 @@ int decimal_parse(struct arena *a, struct str text, struct decimal *out, struct 
     return code;
 }
 
-bool decimal_is_whole(const struct decimal *d) {
+bool gram_decimal_is_whole(const struct decimal *d) {
     return d->fraction.n == 0;
 }
 
-bool decimal_to_size(const struct decimal *d, uint64_t *out) {
+bool gram_decimal_to_size(const struct decimal *d, uint64_t *out) {
     uint64_t v = 0;
     if (d->is_negative || d->fraction.n || d->whole.n > 18) return false;
     for (size_t i = 0; i < d->whole.n; i++) v = v * 10 + (uint64_t)(d->whole.p[i] - '0');

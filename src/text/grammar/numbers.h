@@ -24,10 +24,10 @@ struct numbers {
 
 void numbers_init(struct numbers *n, struct dfa_pool *p);
 /* A JSON number; ERR_ELIMIT where it has hundreds of digits. */
-int decimal_parse(struct arena *a, struct str text, struct decimal *out, struct err *err);
-bool decimal_is_whole(const struct decimal *d);
+int gram_decimal_parse(struct arena *a, struct str text, struct decimal *out, struct err *err);
+bool gram_decimal_is_whole(const struct decimal *d);
 /* A whole number as such; false: it has a fraction, a minus or does not fit. */
-bool decimal_to_size(const struct decimal *d, uint64_t *out);
+bool gram_decimal_to_size(const struct decimal *d, uint64_t *out);
 
 dfa_id numbers_above(struct numbers *n, const struct decimal *bound, bool inclusive);
 dfa_id numbers_below(struct numbers *n, const struct decimal *bound, bool inclusive);

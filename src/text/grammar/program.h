@@ -151,24 +151,25 @@ struct array_progress {
 };
 
 /* The progress of a container that has just been opened. */
-struct object_progress object_begin(const struct gram *g, uint32_t shape);
-struct array_progress array_begin(uint32_t shape);
+struct object_progress gram_object_begin(const struct gram *g, uint32_t shape);
+struct array_progress gram_array_begin(uint32_t shape);
 /* It may end now. */
-bool object_may_end(const struct gram *g, const struct object_progress *p);
-bool array_may_end(const struct gram *g, const struct array_progress *p);
+bool gram_object_may_end(const struct gram *g, const struct object_progress *p);
+bool gram_array_may_end(const struct gram *g, const struct array_progress *p);
 /* It can still be completed. `seen` are bits of keys that had their turn where any order is allowed; else NULL. */
-bool object_fits(const struct gram *g, const struct object_progress *p, const uint32_t *seen);
-bool array_fits(const struct gram *g, const struct array_progress *p);
+bool gram_object_fits(const struct gram *g, const struct object_progress *p, const uint32_t *seen);
+bool gram_array_fits(const struct gram *g, const struct array_progress *p);
 /* The progress after a key, an extra name or an item, by a choice that meets these needs. The caller keeps `seen`, `extras` and `items`. */
-struct object_progress object_after_key(const struct gram *g, const struct object_progress *p, const struct prog_key *k, uint32_t meets);
-struct object_progress object_after_extra(const struct gram *g, const struct object_progress *p, uint32_t meets);
-struct array_progress array_after_item(const struct gram *g, const struct array_progress *p, uint32_t meets);
-const struct prog_choices *array_choices(const struct gram *g, const struct array_progress *p);
+struct object_progress gram_object_after_key(const struct gram *g, const struct object_progress *p, const struct prog_key *k,
+                                             uint32_t meets);
+struct object_progress gram_object_after_extra(const struct gram *g, const struct object_progress *p, uint32_t meets);
+struct array_progress gram_array_after_item(const struct gram *g, const struct array_progress *p, uint32_t meets);
+const struct prog_choices *gram_array_choices(const struct gram *g, const struct array_progress *p);
 /* A key may come now, whatever is chosen for it. */
-bool object_takes_key(const struct gram *g, const struct object_progress *p, const uint32_t *seen, const struct prog_key *k);
-bool object_takes_extra(const struct gram *g, const struct object_progress *p, const uint32_t *seen, uint32_t class_);
+bool gram_object_takes_key(const struct gram *g, const struct object_progress *p, const uint32_t *seen, const struct prog_key *k);
+bool gram_object_takes_extra(const struct gram *g, const struct object_progress *p, const uint32_t *seen, uint32_t class_);
 
 /* Counts what the goals' is_possible says; to be called again when goals have changed. */
-void object_refresh(const struct gram *g, struct prog_object *o);
+void gram_object_refresh(const struct gram *g, struct prog_object *o);
 
 #endif

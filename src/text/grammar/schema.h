@@ -120,10 +120,10 @@ bool schema_size(struct schema *s, uint32_t node, const char *keyword, uint32_t 
 /* ---- schema_scalars.c ------------------------------------------------------------------------------------------------------- */
 
 const struct scalars *schema_scalars(struct schema *s, uint32_t node);
-void scalars_and(struct schema *s, struct scalars *x, const struct scalars *y);
-struct scalars scalars_all(struct schema *s);
-struct scalars scalars_not(struct schema *s, const struct scalars *x);
-bool scalars_empty(const struct scalars *x);
+void gram_scalars_and(struct schema *s, struct scalars *x, const struct scalars *y);
+struct scalars gram_scalars_all(struct schema *s);
+struct scalars gram_scalars_not(struct schema *s, const struct scalars *x);
+bool gram_scalars_empty(const struct scalars *x);
 /* Kinds that the node's values may have, containers as its `type`, enum and const say. */
 unsigned schema_kinds(struct schema *s, uint32_t node);
 /* The automaton of a pattern, searched for in a text. */
@@ -131,15 +131,15 @@ dfa_id schema_pattern(struct schema *s, uint32_t node, struct str pattern);
 
 /* ---- literals and goals: schema_goals.c ------------------------------------------------------------------------------------ */
 
-void lits_add(struct schema *s, struct lits *l, literal x);
-void lits_add_all(struct schema *s, struct lits *l, const struct lits *other);
+void gram_lits_add(struct schema *s, struct lits *l, literal x);
+void gram_lits_add_all(struct schema *s, struct lits *l, const struct lits *other);
 /* The number of the goal that all of these hold; PROG_NONE: nothing can. */
-uint32_t goal_of(struct schema *s, const struct lits *l);
+uint32_t gram_goal_of(struct schema *s, const struct lits *l);
 /* False only where certainly no value meets them all. */
-bool lits_maybe(struct schema *s, const struct lits *l, int depth);
+bool gram_lits_maybe(struct schema *s, const struct lits *l, int depth);
 /* Unfolds all goals, takes out what is impossible. The root's number is 0 where it is the only goal asked for. */
-int goals_compile(struct schema *s);
-uint32_t put_string(struct schema *s, struct strterm t, uint32_t node);
+int gram_goals_compile(struct schema *s);
+uint32_t gram_put_string(struct schema *s, struct strterm t, uint32_t node);
 
 /* ---- unfolding: schema_unfold.c --------------------------------------------------------------------------------------------- */
 
@@ -202,18 +202,18 @@ struct facts { /* newest first; never changed, so that branches share them */
 /* One alternative: all facts, none of them FACT_LITERAL. Return false to stop. */
 typedef bool unfold_fn(struct schema *s, const struct facts *facts, void *user);
 /* Calls fn for each alternative of the literals as values of this kind (KIND_OBJECT or KIND_ARRAY). */
-void unfold_goal(struct schema *s, const struct lits *l, unsigned kind, unfold_fn *fn, void *user);
+void gram_unfold_goal(struct schema *s, const struct lits *l, unsigned kind, unfold_fn *fn, void *user);
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------------------ */
 
 /* schema_object.c, schema_array.c. The number of the shape, or PROG_NONE where it is impossible. */
-uint32_t object_shape(struct schema *s, const struct facts *facts);
-uint32_t array_shape(struct schema *s, const struct facts *facts, uint32_t node);
+uint32_t gram_object_shape(struct schema *s, const struct facts *facts);
+uint32_t gram_array_shape(struct schema *s, const struct facts *facts, uint32_t node);
 /* False only where the facts certainly contradict each other; goes `depth` levels down. */
-bool object_maybe(struct schema *s, const struct facts *facts, int depth);
-bool array_maybe(struct schema *s, const struct facts *facts, int depth);
-bool pred_has(struct schema *s, const struct pred *p, struct str name);
+bool gram_object_maybe(struct schema *s, const struct facts *facts, int depth);
+bool gram_array_maybe(struct schema *s, const struct facts *facts, int depth);
+bool gram_pred_has(struct schema *s, const struct pred *p, struct str name);
 /* For each state of an object's extra names, the classes that it can still lead to. */
-void object_reach_classes(struct schema *s, struct prog_object *o);
+void gram_object_reach_classes(struct schema *s, struct prog_object *o);
 
 #endif

@@ -43,7 +43,7 @@ static void collect(struct draft_array *d) {
 
 static void add_literal(struct schema *s, struct lits *l, literal x) {
     if (x == LIT_FALSE) l->is_never = true;
-    else if (x != LIT_TRUE) lits_add(s, l, x);
+    else if (x != LIT_TRUE) gram_lits_add(s, l, x);
 }
 
 /* What is said of the item at a place. */
@@ -63,7 +63,7 @@ static struct prog_choices item_choices(struct draft_array *d, uint32_t at) {
     for (uint32_t set = 0; set < (uint32_t)1 << d->n_needs; set++) {
         struct lits l = {0};
         bool is_possible = true;
-        lits_add_all(s, &l, &base);
+        gram_lits_add_all(s, &l, &base);
         for (uint32_t i = 0; i < d->n_needs; i++) {
             const struct fact *need = d->needs[i];
             if (set >> i & 1) {
@@ -73,8 +73,8 @@ static struct prog_choices item_choices(struct draft_array *d, uint32_t at) {
                 add_literal(s, &l, need->lit ^ 1); /* what is not counted must not meet it */
             }
         }
-        if (d->is_unique) lits_add(s, &l, LIT_UNIQUE);
-        uint32_t goal = is_possible ? goal_of(s, &l) : PROG_NONE;
+        if (d->is_unique) gram_lits_add(s, &l, LIT_UNIQUE);
+        uint32_t goal = is_possible ? gram_goal_of(s, &l) : PROG_NONE;
         if (goal != PROG_NONE) out.p[out.n++] = (struct prog_choice){goal, set};
     }
     return out;
@@ -93,7 +93,7 @@ static uint32_t put_array(struct schema *s, const struct prog_array *a) {
     return g->n_arrays++;
 }
 
-uint32_t array_shape(struct schema *s, const struct facts *facts, uint32_t node) {
+uint32_t gram_array_shape(struct schema *s, const struct facts *facts, uint32_t node) {
     struct draft_array d = {.s = s, .facts = facts};
     struct prog_array out = {0};
     collect(&d);
@@ -118,14 +118,14 @@ uint32_t array_shape(struct schema *s, const struct facts *facts, uint32_t node)
     return s->code ? PROG_NONE : put_array(s, &out);
 }
 
-bool array_maybe(struct schema *s, const struct facts *facts, int depth) {
+bool gram_array_maybe(struct schema *s, const struct facts *facts, int depth) {
     struct draft_array d = {.s = s, .facts = facts};
     collect(&d);
     if (d.min > d.max) return false;
     for (uint32_t i = 0; i < d.min && i <= d.n_prefix && i < 16 && depth > 0; i++) {
         struct lits l = {0};
         item_literals(&d, i, &l);
-        if (l.is_never || !lits_maybe(s, &l, depth - 1)) return false;
+        if (l.is_never || !gram_lits_maybe(s, &l, depth - 1)) return false;
     }
     return true;
 }

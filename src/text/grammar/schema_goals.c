@@ -21,7 +21,7 @@ static void push(struct schema *s, struct lits *l, literal x) {
     l->p[l->n++] = x;
 }
 
-void lits_add(struct schema *s, struct lits *l, literal x) {
+void gram_lits_add(struct schema *s, struct lits *l, literal x) {
     if (x == LIT_UNIQUE) {
         push(s, l, x);
         return;
@@ -38,7 +38,7 @@ void lits_add(struct schema *s, struct lits *l, literal x) {
     push(s, l, lit(node, lit_negated(x)));
 }
 
-void lits_add_all(struct schema *s, struct lits *l, const struct lits *other) {
+void gram_lits_add_all(struct schema *s, struct lits *l, const struct lits *other) {
     for (uint32_t i = 0; i < other->n; i++) push(s, l, other->p[i]);
     l->is_never = l->is_never || other->is_never;
 }
@@ -61,10 +61,10 @@ static bool tidy(struct schema *s, const struct lits *l, struct lits *out) {
     return true;
 }
 
-uint32_t goal_of(struct schema *s, const struct lits *l) {
+uint32_t gram_goal_of(struct schema *s, const struct lits *l) {
     struct lits set;
     if (l->is_never || s->code || !tidy(s, l, &set)) return PROG_NONE;
-    uint32_t goal = lists_put(&s->goal_keys, set.p, set.n);
+    uint32_t goal = gram_lists_put(&s->goal_keys, set.p, set.n);
     if (goal >= MAX_GOALS) {
         schema_fail(s, s->root, ERR_ELIMIT, "the schema unfolds into more than %d parts", (int)MAX_GOALS);
         return PROG_NONE;
@@ -75,12 +75,12 @@ uint32_t goal_of(struct schema *s, const struct lits *l) {
 /* ---- is there any value? ------------------------------------------------------------------------------------------------ */
 
 static struct scalars common_scalars(struct schema *s, const literal *p, uint32_t n) {
-    struct scalars x = scalars_all(s);
+    struct scalars x = gram_scalars_all(s);
     for (uint32_t i = 0; i < n; i++) {
         if (p[i] == LIT_UNIQUE) continue;
         struct scalars y = *schema_scalars(s, lit_node(p[i]));
-        if (lit_negated(p[i])) y = scalars_not(s, &y);
-        scalars_and(s, &x, &y);
+        if (lit_negated(p[i])) y = gram_scalars_not(s, &y);
+        gram_scalars_and(s, &x, &y);
     }
     return x;
 }
@@ -93,7 +93,7 @@ struct maybe {
 
 static bool try_alternative(struct schema *s, const struct facts *facts, void *user) {
     struct maybe *m = user;
-    m->found = (m->kind == KIND_OBJECT ? object_maybe : array_maybe)(s, facts, m->depth);
+    m->found = (m->kind == KIND_OBJECT ? gram_object_maybe : gram_array_maybe)(s, facts, m->depth);
     return !m->found;
 }
 
@@ -102,12 +102,12 @@ static bool kind_maybe(struct schema *s, const struct lits *l, unsigned kind, in
         if (!lit_negated(l->p[i]) && !(schema_kinds(s, lit_node(l->p[i])) & kind)) return false;
     if (depth <= 0) return true;
     struct maybe m = {depth, kind, false};
-    unfold_goal(s, l, kind, try_alternative, &m);
+    gram_unfold_goal(s, l, kind, try_alternative, &m);
     return m.found || s->code;
 }
 
 static uint8_t *maybe_slot(struct schema *s, const struct lits *l) {
-    uint32_t id = lists_put(&s->maybe_keys, l->p, l->n);
+    uint32_t id = gram_lists_put(&s->maybe_keys, l->p, l->n);
     if (id >= s->maybe_capacity) {
         uint32_t capacity = s->maybe_capacity ? 2 * s->maybe_capacity : 64;
         uint8_t *maybe = arena_new(&s->a, uint8_t, capacity);
@@ -120,7 +120,7 @@ static uint8_t *maybe_slot(struct schema *s, const struct lits *l) {
 
 enum { MAYBE_UNKNOWN, MAYBE_ASKED, MAYBE_NO, MAYBE_YES };
 
-bool lits_maybe(struct schema *s, const struct lits *l, int depth) {
+bool gram_lits_maybe(struct schema *s, const struct lits *l, int depth) {
     struct lits set;
     if (l->is_never) return false;
     if (s->code || l->n == 0 || (l->n == 1 && !lit_negated(l->p[0]))) return true;
@@ -129,16 +129,16 @@ bool lits_maybe(struct schema *s, const struct lits *l, int depth) {
     if (*slot != MAYBE_UNKNOWN) return *slot != MAYBE_NO;
     *slot = MAYBE_ASKED;
     struct scalars x = common_scalars(s, set.p, set.n);
-    bool found = !scalars_empty(&x) || kind_maybe(s, &set, KIND_OBJECT, depth) || kind_maybe(s, &set, KIND_ARRAY, depth);
+    bool found = !gram_scalars_empty(&x) || kind_maybe(s, &set, KIND_OBJECT, depth) || kind_maybe(s, &set, KIND_ARRAY, depth);
     *maybe_slot(s, &set) = found ? MAYBE_YES : MAYBE_NO;
     return found;
 }
 
 /* ---- strings and scalars of a goal --------------------------------------------------------------------------------------- */
 
-uint32_t put_string(struct schema *s, struct strterm t, uint32_t node) {
+uint32_t gram_put_string(struct schema *s, struct strterm t, uint32_t node) {
     struct gram *g = s->g;
-    uint32_t id = s->first_string + records_put(&s->strings_known, &t);
+    uint32_t id = s->first_string + gram_records_put(&s->strings_known, &t);
     if (id < g->n_strings) return id;
     if (id == s->g->strings_capacity) {
         uint32_t capacity = s->g->strings_capacity ? 2 * s->g->strings_capacity : 32;
@@ -149,7 +149,7 @@ uint32_t put_string(struct schema *s, struct strterm t, uint32_t node) {
     }
     struct strlengths *lengths = NULL;
     struct err err;
-    int code = strlengths_make(&g->a, dfa_get(&g->pool, t.dfa), t.min, t.max, &lengths, &err);
+    int code = gram_strlengths_make(&g->a, dfa_get(&g->pool, t.dfa), t.min, t.max, &lengths, &err);
     if (code) schema_fail(s, node, code, "%s", err.msg);
     g->strings[id] = (struct prog_string){t.dfa, t.min, t.max, lengths};
     g->n_strings++;
@@ -159,7 +159,7 @@ uint32_t put_string(struct schema *s, struct strterm t, uint32_t node) {
 /* Some text of the term has a length that it allows. */
 static bool has_text(const struct gram *g, uint32_t string) {
     const struct prog_string *p = &g->strings[string];
-    return strlengths_fits(p->lengths, prog_dfa(g, p->dfa)->start, p->min, p->max, 0);
+    return gram_strlengths_fits(p->lengths, prog_dfa(g, p->dfa)->start, p->min, p->max, 0);
 }
 
 /* Where texts are told apart, lengths become part of the automaton, so that it can be said how many there are. */
@@ -184,7 +184,7 @@ static void fill_scalars(struct schema *s, struct prog_goal *goal, const struct 
     for (size_t i = 0; i < x.strings.n && !s->code; i++) {
         struct strterm t = is_unique ? with_lengths(s, x.strings.terms[i]) : x.strings.terms[i];
         if (t.dfa == DFA_NONE) continue;
-        uint32_t string = put_string(s, t, node);
+        uint32_t string = gram_put_string(s, t, node);
         if (!s->code && has_text(s->g, string)) goal->strings[goal->n_strings++] = string;
     }
     if (p->is_over) schema_fail(s, node, ERR_ELIMIT, "the schema takes too much work to compile");
@@ -200,8 +200,8 @@ struct shapes {
 
 static bool add_shape(struct schema *s, const struct facts *facts, void *user) {
     struct shapes *to = user;
-    if (!(to->kind == KIND_OBJECT ? object_maybe : array_maybe)(s, facts, 2)) return true;
-    uint32_t shape = to->kind == KIND_OBJECT ? object_shape(s, facts) : array_shape(s, facts, to->node);
+    if (!(to->kind == KIND_OBJECT ? gram_object_maybe : gram_array_maybe)(s, facts, 2)) return true;
+    uint32_t shape = to->kind == KIND_OBJECT ? gram_object_shape(s, facts) : gram_array_shape(s, facts, to->node);
     if (shape == PROG_NONE) return true;
     if (to->n == to->capacity) {
         uint32_t capacity = to->capacity ? 2 * to->capacity : 4, *p = arena_new(&s->g->a, uint32_t, capacity);
@@ -217,7 +217,7 @@ static void unfold_kind(struct schema *s, const struct lits *l, unsigned kind, u
     struct shapes shapes = {.kind = kind, .node = node};
     for (uint32_t i = 0; i < l->n; i++)
         if (!lit_negated(l->p[i]) && !(schema_kinds(s, lit_node(l->p[i])) & kind)) return;
-    unfold_goal(s, l, kind, add_shape, &shapes);
+    gram_unfold_goal(s, l, kind, add_shape, &shapes);
     *out = shapes.p;
     *out_n = shapes.n;
 }
@@ -251,12 +251,12 @@ static void compile_goal(struct schema *s, uint32_t id) {
 static bool goal_has_value(const struct gram *g, const struct prog_goal *goal) {
     if (goal->raw != DFA_NONE || goal->n_strings) return true;
     for (uint32_t i = 0; i < goal->n_objects; i++) {
-        struct object_progress p = object_begin(g, goal->objects[i]);
-        if (object_fits(g, &p, NULL)) return true;
+        struct object_progress p = gram_object_begin(g, goal->objects[i]);
+        if (gram_object_fits(g, &p, NULL)) return true;
     }
     for (uint32_t i = 0; i < goal->n_arrays; i++) {
-        struct array_progress p = array_begin(goal->arrays[i]);
-        if (array_fits(g, &p)) return true;
+        struct array_progress p = gram_array_begin(goal->arrays[i]);
+        if (gram_array_fits(g, &p)) return true;
     }
     return false;
 }
@@ -265,7 +265,7 @@ static bool goal_has_value(const struct gram *g, const struct prog_goal *goal) {
 static void find_possible(struct gram *g) {
     for (bool changed = true; changed;) {
         changed = false;
-        for (uint32_t i = 0; i < g->n_objects; i++) object_refresh(g, &g->objects[i]);
+        for (uint32_t i = 0; i < g->n_objects; i++) gram_object_refresh(g, &g->objects[i]);
         for (uint32_t i = 0; i < g->n_goals; i++) {
             if (g->goals[i].is_possible || !goal_has_value(g, &g->goals[i])) continue;
             g->goals[i].is_possible = changed = true;
@@ -285,7 +285,7 @@ static void drop_impossible(struct gram *g) {
         struct prog_object *o = &g->objects[i];
         for (uint32_t k = 0; k < o->n_keys; k++) drop_choices(g, &o->keys[k].choices);
         for (uint32_t k = 0; k < o->n_classes; k++) drop_choices(g, &o->classes[k]);
-        object_refresh(g, o);
+        gram_object_refresh(g, o);
     }
     for (uint32_t i = 0; i < g->n_arrays; i++) {
         struct prog_array *a = &g->arrays[i];
@@ -296,14 +296,14 @@ static void drop_impossible(struct gram *g) {
         struct prog_goal *goal = &g->goals[i];
         uint32_t n = 0;
         for (uint32_t k = 0; k < goal->n_objects; k++) {
-            struct object_progress p = object_begin(g, goal->objects[k]);
-            if (object_fits(g, &p, NULL)) goal->objects[n++] = goal->objects[k];
+            struct object_progress p = gram_object_begin(g, goal->objects[k]);
+            if (gram_object_fits(g, &p, NULL)) goal->objects[n++] = goal->objects[k];
         }
         goal->n_objects = n;
         n = 0;
         for (uint32_t k = 0; k < goal->n_arrays; k++) {
-            struct array_progress p = array_begin(goal->arrays[k]);
-            if (array_fits(g, &p)) goal->arrays[n++] = goal->arrays[k];
+            struct array_progress p = gram_array_begin(goal->arrays[k]);
+            if (gram_array_fits(g, &p)) goal->arrays[n++] = goal->arrays[k];
         }
         goal->n_arrays = n;
     }
@@ -319,7 +319,7 @@ static void trim_extras(struct schema *s, struct prog_object *o) {
     }
     if (!changed) return;
     o->extras = dfa_relabel(&s->g->pool, o->extras, map);
-    object_reach_classes(s, o);
+    gram_object_reach_classes(s, o);
     const struct dfa *d = dfa_get(&s->g->pool, o->extras);
     o->n_extras = o->extras == DFA_NONE ? 0 : dfa_counts(&s->a, d)[d->start];
 }
@@ -362,7 +362,7 @@ static void limit_unique(struct schema *s) {
     }
 }
 
-int goals_compile(struct schema *s) {
+int gram_goals_compile(struct schema *s) {
     struct gram *g = s->g;
     for (uint32_t i = 0; i < s->goal_keys.n && !s->code; i++) compile_goal(s, i);
     if (s->code) return s->code;

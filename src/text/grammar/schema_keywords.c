@@ -105,14 +105,14 @@ struct rule_target {
 
 static void add_rule(struct unfolding *u, void *to, const struct pred *p, uint32_t child) {
     struct rule_target *t = to;
-    branch_fact(u, t->b, (struct fact){.kind = FACT_EVERY, .lit = lit(child, false), .pred = p});
-    branch_collect(u, t->b, t->scope, p, 0);
+    gram_branch_fact(u, t->b, (struct fact){.kind = FACT_EVERY, .lit = lit(child, false), .pred = p});
+    gram_branch_collect(u, t->b, t->scope, p, 0);
 }
 
 static void break_rule(struct unfolding *u, void *to, const struct pred *p, uint32_t child) {
     struct fact f = {.kind = FACT_SOME, .lit = lit(child, true), .pred = p};
     if (p->kind == PRED_NAME) f = (struct fact){.kind = FACT_HAS, .lit = lit(child, true), .name = p->name};
-    way_add(u, to, facts_put(u->s, NULL, f));
+    gram_way_add(u, to, gram_facts_put(u->s, NULL, f));
 }
 
 static struct fact has(struct str name) {
@@ -128,20 +128,20 @@ static struct fact lacks(struct str name) {
 static void depend_on_names(struct unfolding *u, struct branch *b, uint32_t node, struct str name, yyjson_val *list) {
     struct schema *s = u->s;
     struct ways w = {0};
-    const struct facts *all = facts_put(s, NULL, has(name));
+    const struct facts *all = gram_facts_put(s, NULL, has(name));
     for (size_t i = 0; i < yyjson_arr_size(list); i++)
-        all = facts_put(s, all, has(need_name(s, node, "dependencies", yyjson_arr_get(list, i))));
-    way_add(u, &w, facts_put(s, NULL, lacks(name)));
-    way_add(u, &w, all);
-    if (yyjson_arr_size(list)) branch_choice(u, b, &w);
+        all = gram_facts_put(s, all, has(need_name(s, node, "dependencies", yyjson_arr_get(list, i))));
+    gram_way_add(u, &w, gram_facts_put(s, NULL, lacks(name)));
+    gram_way_add(u, &w, all);
+    if (yyjson_arr_size(list)) gram_branch_choice(u, b, &w);
 }
 
 static void depend_on_schema(struct unfolding *u, struct branch *b, uint32_t child, struct str name, const struct collector *scope) {
     struct schema *s = u->s;
     struct ways w = {0};
-    way_add(u, &w, facts_put(s, NULL, lacks(name)));
-    way_add(u, &w, facts_literal(s, facts_put(s, NULL, has(name)), lit(child, false), scope));
-    if (schema_asserts(s, child)) branch_choice(u, b, &w);
+    gram_way_add(u, &w, gram_facts_put(s, NULL, lacks(name)));
+    gram_way_add(u, &w, gram_facts_literal(s, gram_facts_put(s, NULL, has(name)), lit(child, false), scope));
+    if (schema_asserts(s, child)) gram_branch_choice(u, b, &w);
 }
 
 static const char *const dependencies[] = {"dependencies", "dependentRequired", "dependentSchemas"};
@@ -177,12 +177,12 @@ static void break_dependencies(struct unfolding *u, struct ways *w, uint32_t nod
         yyjson_val *map = dependency_map(s, node, k), *key, *v;
         size_t i, n;
         if (map) yyjson_obj_foreach(map, i, n, key, v) {
-                const struct facts *present = facts_put(s, NULL, has(json_val_str(key)));
+                const struct facts *present = gram_facts_put(s, NULL, has(json_val_str(key)));
                 for (size_t j = 0; yyjson_is_arr(v) && j < yyjson_arr_size(v); j++)
-                    way_add(u, w, facts_put(s, present, lacks(need_name(s, node, dependencies[k], yyjson_arr_get(v, j)))));
+                    gram_way_add(u, w, gram_facts_put(s, present, lacks(need_name(s, node, dependencies[k], yyjson_arr_get(v, j)))));
                 if (!yyjson_is_arr(v)) {
                     uint32_t child = schema_grandchild(s, node, dependencies[k], json_val_str(key), v);
-                    way_add(u, w, facts_literal(s, present, lit(child, true), NULL));
+                    gram_way_add(u, w, gram_facts_literal(s, present, lit(child, true), NULL));
                 }
             }
     }
@@ -194,7 +194,7 @@ static struct fact counted(enum fact_kind kind, uint32_t n) {
     return (struct fact){.kind = kind, .n = n};
 }
 
-void object_keywords(struct unfolding *u, struct branch *b, uint32_t node, const struct collector *scope) {
+void gram_object_keywords(struct unfolding *u, struct branch *b, uint32_t node, const struct collector *scope) {
     struct schema *s = u->s;
     struct rule_target to = {b, scope};
     yyjson_val *required = schema_keyword(s, node, "required"), *names = schema_keyword(s, node, "propertyNames");
@@ -202,34 +202,36 @@ void object_keywords(struct unfolding *u, struct branch *b, uint32_t node, const
     each_rule(u, node, add_rule, &to);
     if (need_list(s, node, "required", required))
         for (size_t i = 0; i < yyjson_arr_size(required); i++)
-            branch_fact(u, b, has(need_name(s, node, "required", yyjson_arr_get(required, i))));
+            gram_branch_fact(u, b, has(need_name(s, node, "required", yyjson_arr_get(required, i))));
     if (names) {
         uint32_t child = schema_child(s, node, "propertyNames", names);
-        if (schema_asserts(s, child)) branch_fact(u, b, (struct fact){.kind = FACT_EVERY, .lit = LIT_FALSE, .pred = bad_names(s, child)});
+        if (schema_asserts(s, child))
+            gram_branch_fact(u, b, (struct fact){.kind = FACT_EVERY, .lit = LIT_FALSE, .pred = bad_names(s, child)});
     }
-    if (schema_size(s, node, "minProperties", &n)) branch_fact(u, b, counted(FACT_MIN_MEMBERS, n));
-    if (schema_size(s, node, "maxProperties", &n)) branch_fact(u, b, counted(FACT_MAX_MEMBERS, n));
+    if (schema_size(s, node, "minProperties", &n)) gram_branch_fact(u, b, counted(FACT_MIN_MEMBERS, n));
+    if (schema_size(s, node, "maxProperties", &n)) gram_branch_fact(u, b, counted(FACT_MAX_MEMBERS, n));
     apply_dependencies(u, b, node, scope);
 }
 
-void object_break(struct unfolding *u, struct ways *w, uint32_t node) {
+void gram_object_break(struct unfolding *u, struct ways *w, uint32_t node) {
     struct schema *s = u->s;
     yyjson_val *required = schema_keyword(s, node, "required"), *names = schema_keyword(s, node, "propertyNames");
     uint32_t n;
     if (need_list(s, node, "required", required))
         for (size_t i = 0; i < yyjson_arr_size(required); i++)
-            way_add(u, w, facts_put(s, NULL, lacks(need_name(s, node, "required", yyjson_arr_get(required, i)))));
+            gram_way_add(u, w, gram_facts_put(s, NULL, lacks(need_name(s, node, "required", yyjson_arr_get(required, i)))));
     each_rule(u, node, break_rule, w);
     if (names) {
         const struct pred *bad = bad_names(s, schema_child(s, node, "propertyNames", names));
-        if (bad->set != DFA_NONE) way_add(u, w, facts_put(s, NULL, (struct fact){.kind = FACT_SOME, .lit = LIT_TRUE, .pred = bad}));
+        if (bad->set != DFA_NONE)
+            gram_way_add(u, w, gram_facts_put(s, NULL, (struct fact){.kind = FACT_SOME, .lit = LIT_TRUE, .pred = bad}));
     }
-    if (schema_size(s, node, "minProperties", &n) && n) way_add(u, w, facts_put(s, NULL, counted(FACT_MAX_MEMBERS, n - 1)));
-    if (schema_size(s, node, "maxProperties", &n)) way_add(u, w, facts_put(s, NULL, counted(FACT_MIN_MEMBERS, n + 1)));
+    if (schema_size(s, node, "minProperties", &n) && n) gram_way_add(u, w, gram_facts_put(s, NULL, counted(FACT_MAX_MEMBERS, n - 1)));
+    if (schema_size(s, node, "maxProperties", &n)) gram_way_add(u, w, gram_facts_put(s, NULL, counted(FACT_MIN_MEMBERS, n + 1)));
     break_dependencies(u, w, node);
 }
 
-void object_equals(struct unfolding *u, struct branch *b, uint32_t node) {
+void gram_object_equals(struct unfolding *u, struct branch *b, uint32_t node) {
     struct schema *s = u->s;
     yyjson_val *value = s->nodes[node].v, *key, *v;
     const struct pred_list *named = NULL;
@@ -237,12 +239,13 @@ void object_equals(struct unfolding *u, struct branch *b, uint32_t node) {
     yyjson_obj_foreach(value, i, n, key, v) {
         struct str name = json_val_str(key);
         named = list_put(s, named, pred_name(s, name));
-        branch_fact(u, b, (struct fact){.kind = FACT_HAS, .lit = lit(schema_node(s, SNODE_VALUE, v, node, name), false), .name = name});
+        gram_branch_fact(u, b,
+                         (struct fact){.kind = FACT_HAS, .lit = lit(schema_node(s, SNODE_VALUE, v, node, name), false), .name = name});
     }
-    branch_fact(u, b, (struct fact){.kind = FACT_EVERY, .lit = LIT_FALSE, .pred = pred_rest(s, named)});
+    gram_branch_fact(u, b, (struct fact){.kind = FACT_EVERY, .lit = LIT_FALSE, .pred = pred_rest(s, named)});
 }
 
-void object_differs(struct unfolding *u, struct ways *w, uint32_t node) {
+void gram_object_differs(struct unfolding *u, struct ways *w, uint32_t node) {
     struct schema *s = u->s;
     yyjson_val *value = s->nodes[node].v, *key, *v;
     const struct pred_list *named = NULL;
@@ -250,11 +253,11 @@ void object_differs(struct unfolding *u, struct ways *w, uint32_t node) {
     yyjson_obj_foreach(value, i, n, key, v) {
         struct str name = json_val_str(key);
         named = list_put(s, named, pred_name(s, name));
-        way_add(u, w, facts_put(s, NULL, lacks(name)));
+        gram_way_add(u, w, gram_facts_put(s, NULL, lacks(name)));
         struct fact other = {.kind = FACT_HAS, .lit = lit(schema_node(s, SNODE_VALUE, v, node, name), true), .name = name};
-        way_add(u, w, facts_put(s, NULL, other));
+        gram_way_add(u, w, gram_facts_put(s, NULL, other));
     }
-    way_add(u, w, facts_put(s, NULL, (struct fact){.kind = FACT_SOME, .lit = LIT_TRUE, .pred = pred_rest(s, named)}));
+    gram_way_add(u, w, gram_facts_put(s, NULL, (struct fact){.kind = FACT_SOME, .lit = LIT_TRUE, .pred = pred_rest(s, named)}));
 }
 
 /* ---- arrays ------------------------------------------------------------------------------------------------------------ */
@@ -296,65 +299,70 @@ static struct fact items_fact(enum fact_kind kind, uint32_t n, literal l) {
     return (struct fact){.kind = kind, .n = n, .lit = l};
 }
 
-void array_keywords(struct unfolding *u, struct branch *b, uint32_t node, const struct collector *scope) {
+void gram_array_keywords(struct unfolding *u, struct branch *b, uint32_t node, const struct collector *scope) {
     struct schema *s = u->s;
     struct item_places p = find_items(s, node);
     uint32_t n, n2, n_prefix = (uint32_t)yyjson_arr_size(p.prefix);
     for (uint32_t i = 0; i < n_prefix; i++)
-        branch_fact(u, b, items_fact(FACT_ITEM_IF, i, lit(schema_item(s, node, p.prefix_keyword, i, yyjson_arr_get(p.prefix, i)), false)));
-    if (p.rest) branch_fact(u, b, items_fact(FACT_ITEMS_FROM, n_prefix, lit(schema_child(s, node, p.rest_keyword, p.rest), false)));
-    branch_collect(u, b, scope, NULL, p.rest ? UINT32_MAX : n_prefix);
-    if (schema_size(s, node, "minItems", &n)) branch_fact(u, b, counted(FACT_MIN_ITEMS, n));
-    if (schema_size(s, node, "maxItems", &n)) branch_fact(u, b, counted(FACT_MAX_ITEMS, n));
-    if (yyjson_is_true(schema_keyword(s, node, "uniqueItems"))) branch_fact(u, b, (struct fact){.kind = FACT_UNIQUE});
+        gram_branch_fact(u, b,
+                         items_fact(FACT_ITEM_IF, i, lit(schema_item(s, node, p.prefix_keyword, i, yyjson_arr_get(p.prefix, i)), false)));
+    if (p.rest) gram_branch_fact(u, b, items_fact(FACT_ITEMS_FROM, n_prefix, lit(schema_child(s, node, p.rest_keyword, p.rest), false)));
+    gram_branch_collect(u, b, scope, NULL, p.rest ? UINT32_MAX : n_prefix);
+    if (schema_size(s, node, "minItems", &n)) gram_branch_fact(u, b, counted(FACT_MIN_ITEMS, n));
+    if (schema_size(s, node, "maxItems", &n)) gram_branch_fact(u, b, counted(FACT_MAX_ITEMS, n));
+    if (yyjson_is_true(schema_keyword(s, node, "uniqueItems"))) gram_branch_fact(u, b, (struct fact){.kind = FACT_UNIQUE});
     if (!contains_counts(s, node, &n, &n2)) return;
     if (scope && s->draft == GRAM_DRAFT_2020)
         schema_fail(s, node, ERR_EUNSUPPORTED, "contains together with unevaluatedItems is not supported");
     struct fact f = {.kind = FACT_COUNT_ITEMS, .n = n, .n2 = n2, .lit = contained(s, node, false)};
-    if (n || n2 != PROG_MANY) branch_fact(u, b, f);
+    if (n || n2 != PROG_MANY) gram_branch_fact(u, b, f);
 }
 
-void array_break(struct unfolding *u, struct ways *w, uint32_t node) {
+void gram_array_break(struct unfolding *u, struct ways *w, uint32_t node) {
     struct schema *s = u->s;
     struct item_places p = find_items(s, node);
     uint32_t n, n2, n_prefix = (uint32_t)yyjson_arr_size(p.prefix);
     for (uint32_t i = 0; i < n_prefix; i++) {
         uint32_t child = schema_item(s, node, p.prefix_keyword, i, yyjson_arr_get(p.prefix, i));
-        way_add(u, w, facts_put(s, NULL, items_fact(FACT_ITEM, i, lit(child, true))));
+        gram_way_add(u, w, gram_facts_put(s, NULL, items_fact(FACT_ITEM, i, lit(child, true))));
     }
     if (p.rest)
-        way_add(u, w, facts_put(s, NULL, items_fact(FACT_SOME_ITEM, n_prefix, lit(schema_child(s, node, p.rest_keyword, p.rest), true))));
-    if (schema_size(s, node, "minItems", &n) && n) way_add(u, w, facts_put(s, NULL, counted(FACT_MAX_ITEMS, n - 1)));
-    if (schema_size(s, node, "maxItems", &n)) way_add(u, w, facts_put(s, NULL, counted(FACT_MIN_ITEMS, n + 1)));
+        gram_way_add(
+            u, w, gram_facts_put(s, NULL, items_fact(FACT_SOME_ITEM, n_prefix, lit(schema_child(s, node, p.rest_keyword, p.rest), true))));
+    if (schema_size(s, node, "minItems", &n) && n) gram_way_add(u, w, gram_facts_put(s, NULL, counted(FACT_MAX_ITEMS, n - 1)));
+    if (schema_size(s, node, "maxItems", &n)) gram_way_add(u, w, gram_facts_put(s, NULL, counted(FACT_MIN_ITEMS, n + 1)));
     if (yyjson_is_true(schema_keyword(s, node, "uniqueItems")))
         schema_fail(s, node, ERR_EUNSUPPORTED, "uniqueItems is not supported where it is negated (not, oneOf, if)");
     if (!contains_counts(s, node, &n, &n2)) return;
-    if (n == 1) way_add(u, w, facts_put(s, NULL, items_fact(FACT_ITEMS_FROM, 0, contained(s, node, true))));
-    if (n > 1) way_add(u, w, facts_put(s, NULL, (struct fact){.kind = FACT_COUNT_ITEMS, .n2 = n - 1, .lit = contained(s, node, false)}));
+    if (n == 1) gram_way_add(u, w, gram_facts_put(s, NULL, items_fact(FACT_ITEMS_FROM, 0, contained(s, node, true))));
+    if (n > 1)
+        gram_way_add(u, w, gram_facts_put(s, NULL, (struct fact){.kind = FACT_COUNT_ITEMS, .n2 = n - 1, .lit = contained(s, node, false)}));
     if (n2 != PROG_MANY)
-        way_add(
-            u, w,
-            facts_put(s, NULL, (struct fact){.kind = FACT_COUNT_ITEMS, .n = n2 + 1, .n2 = PROG_MANY, .lit = contained(s, node, false)}));
+        gram_way_add(u, w,
+                     gram_facts_put(
+                         s, NULL, (struct fact){.kind = FACT_COUNT_ITEMS, .n = n2 + 1, .n2 = PROG_MANY, .lit = contained(s, node, false)}));
 }
 
-void array_equals(struct unfolding *u, struct branch *b, uint32_t node) {
+void gram_array_equals(struct unfolding *u, struct branch *b, uint32_t node) {
     struct schema *s = u->s;
     yyjson_val *value = s->nodes[node].v;
     uint32_t n = (uint32_t)yyjson_arr_size(value);
     for (uint32_t i = 0; i < n; i++)
-        branch_fact(u, b, items_fact(FACT_ITEM_IF, i, lit(schema_node(s, SNODE_VALUE, yyjson_arr_get(value, i), node, STR("")), false)));
-    branch_fact(u, b, counted(FACT_MIN_ITEMS, n));
-    branch_fact(u, b, counted(FACT_MAX_ITEMS, n));
+        gram_branch_fact(u, b,
+                         items_fact(FACT_ITEM_IF, i, lit(schema_node(s, SNODE_VALUE, yyjson_arr_get(value, i), node, STR("")), false)));
+    gram_branch_fact(u, b, counted(FACT_MIN_ITEMS, n));
+    gram_branch_fact(u, b, counted(FACT_MAX_ITEMS, n));
 }
 
-void array_differs(struct unfolding *u, struct ways *w, uint32_t node) {
+void gram_array_differs(struct unfolding *u, struct ways *w, uint32_t node) {
     struct schema *s = u->s;
     yyjson_val *value = s->nodes[node].v;
     uint32_t n = (uint32_t)yyjson_arr_size(value);
     for (uint32_t i = 0; i < n; i++)
-        way_add(
+        gram_way_add(
             u, w,
-            facts_put(s, NULL, items_fact(FACT_ITEM, i, lit(schema_node(s, SNODE_VALUE, yyjson_arr_get(value, i), node, STR("")), true))));
-    if (n) way_add(u, w, facts_put(s, NULL, counted(FACT_MAX_ITEMS, n - 1)));
-    way_add(u, w, facts_put(s, NULL, counted(FACT_MIN_ITEMS, n + 1)));
+            gram_facts_put(s, NULL,
+                           items_fact(FACT_ITEM, i, lit(schema_node(s, SNODE_VALUE, yyjson_arr_get(value, i), node, STR("")), true))));
+    if (n) gram_way_add(u, w, gram_facts_put(s, NULL, counted(FACT_MAX_ITEMS, n - 1)));
+    gram_way_add(u, w, gram_facts_put(s, NULL, counted(FACT_MIN_ITEMS, n + 1)));
 }

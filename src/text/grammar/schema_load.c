@@ -51,7 +51,7 @@ struct node_key { /* without holes */
 
 uint32_t schema_node(struct schema *s, enum snode_kind kind, yyjson_val *v, uint32_t parent, struct str key) {
     struct node_key k = {(uint64_t)(uintptr_t)v, kind};
-    uint32_t id = records_put(&s->node_keys, &k), n = s->node_keys.n;
+    uint32_t id = gram_records_put(&s->node_keys, &k), n = s->node_keys.n;
     if (n > s->nodes_capacity) {
         uint32_t capacity = s->nodes_capacity ? 2 * s->nodes_capacity : 64;
         struct snode *nodes = arena_new(&s->a, struct snode, capacity);
@@ -86,7 +86,7 @@ static struct str pointer_part(struct schema *s, const char *keyword, struct str
 
 static uint32_t known_node(const struct schema *s, yyjson_val *v) {
     struct node_key k = {(uint64_t)(uintptr_t)v, SNODE_SCHEMA};
-    return records_find(&s->node_keys, &k);
+    return gram_records_find(&s->node_keys, &k);
 }
 
 uint32_t schema_grandchild(struct schema *s, uint32_t node, const char *keyword, struct str name, yyjson_val *v) {
@@ -223,12 +223,12 @@ bool schema_size(struct schema *s, uint32_t node, const char *keyword, uint32_t 
     struct decimal d;
     uint64_t n;
     if (!v) return false;
-    if (!yyjson_is_raw(v) || decimal_parse(&s->a, str_n(yyjson_get_raw(v), yyjson_get_len(v)), &d, s->err) || d.is_negative ||
-        !decimal_is_whole(&d)) {
+    if (!yyjson_is_raw(v) || gram_decimal_parse(&s->a, str_n(yyjson_get_raw(v), yyjson_get_len(v)), &d, s->err) || d.is_negative ||
+        !gram_decimal_is_whole(&d)) {
         schema_fail(s, node, ERR_EARG, "%s must be a whole number from 0 on", keyword);
         return false;
     }
-    *out = !decimal_to_size(&d, &n) || n >= UINT32_MAX ? UINT32_MAX - 1 : (uint32_t)n;
+    *out = !gram_decimal_to_size(&d, &n) || n >= UINT32_MAX ? UINT32_MAX - 1 : (uint32_t)n;
     return true;
 }
 

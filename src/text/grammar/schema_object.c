@@ -9,11 +9,11 @@ enum { MAX_NEEDS = 5, MAX_SETS = 12, MAX_CLASSES = 64, MAX_WORDS = 64, MAX_KEYS 
 
 static bool list_has(struct schema *s, const struct pred_list *l, struct str name) {
     for (; l; l = l->next)
-        if (pred_has(s, l->pred, name)) return true;
+        if (gram_pred_has(s, l->pred, name)) return true;
     return false;
 }
 
-bool pred_has(struct schema *s, const struct pred *p, struct str name) {
+bool gram_pred_has(struct schema *s, const struct pred *p, struct str name) {
     s->g->pool.work++;
     switch (p->kind) {
     case PRED_NAME: return str_eq(p->name, name);
@@ -104,7 +104,7 @@ static struct member *member_of(struct draft_object *o, struct str name) {
 
 static void add_literal(struct schema *s, struct lits *l, literal x) {
     if (x == LIT_FALSE) l->is_never = true;
-    else if (x != LIT_TRUE) lits_add(s, l, x);
+    else if (x != LIT_TRUE) gram_lits_add(s, l, x);
 }
 
 /* Keys, in the order in which they are first named, with what is said of them by name. */
@@ -156,7 +156,7 @@ static void apply_patterns(struct draft_object *o) {
         const struct fact *f = o->facts[i];
         if (f->kind != FACT_EVERY || f->pred->kind == PRED_NAME) continue;
         for (uint32_t k = 0; k < o->n_members; k++)
-            if (pred_has(o->s, f->pred, o->members[k].name)) add_literal(o->s, &o->members[k].lits, f->lit);
+            if (gram_pred_has(o->s, f->pred, o->members[k].name)) add_literal(o->s, &o->members[k].lits, f->lit);
     }
 }
 
@@ -169,10 +169,10 @@ static struct prog_choices make_choices(struct draft_object *o, const struct lit
     for (uint32_t set = 0; set < (uint32_t)1 << o->n_needs; set++) {
         if (set & ~applies) continue;
         struct lits l = {0};
-        lits_add_all(s, &l, base);
+        gram_lits_add_all(s, &l, base);
         for (uint32_t i = 0; i < o->n_needs; i++)
             if (set >> i & 1) add_literal(s, &l, o->needs[i]->lit);
-        uint32_t goal = goal_of(s, &l);
+        uint32_t goal = gram_goal_of(s, &l);
         if (goal != PROG_NONE) out.p[out.n++] = (struct prog_choice){goal, set};
     }
     return out;
@@ -181,7 +181,7 @@ static struct prog_choices make_choices(struct draft_object *o, const struct lit
 static uint32_t needs_of_name(struct draft_object *o, struct str name) {
     uint32_t applies = 0;
     for (uint32_t i = 0; i < o->n_needs; i++)
-        if (pred_has(o->s, o->needs[i]->pred, name)) applies |= (uint32_t)1 << i;
+        if (gram_pred_has(o->s, o->needs[i]->pred, name)) applies |= (uint32_t)1 << i;
     return applies;
 }
 
@@ -274,7 +274,7 @@ static void name_extras(struct draft_object *o, struct prog_object *out) {
         struct member *m = member_of(o, words[i]);
         for (size_t k = 0; k < o->n_facts; k++) {
             const struct fact *f = o->facts[k];
-            if (f->kind == FACT_EVERY && pred_has(o->s, f->pred, m->name)) add_literal(o->s, &m->lits, f->lit);
+            if (f->kind == FACT_EVERY && gram_pred_has(o->s, f->pred, m->name)) add_literal(o->s, &m->lits, f->lit);
         }
     }
     out->extras = DFA_NONE;
@@ -336,7 +336,7 @@ static void make_trie(struct schema *s, struct prog_object *o) {
 
 /* ---- the shape --------------------------------------------------------------------------------------------------------- */
 
-void object_reach_classes(struct schema *s, struct prog_object *o) {
+void gram_object_reach_classes(struct schema *s, struct prog_object *o) {
     const struct dfa *d = dfa_get(&s->g->pool, o->extras);
     uint64_t *reach = arena_new(&s->g->a, uint64_t, d->n_states);
     for (uint32_t q = 1; q < d->n_states; q++)
@@ -384,10 +384,10 @@ static void finish_object(struct draft_object *o, struct prog_object *out) {
     out->n_extras = out->extras == DFA_NONE ? 0 : dfa_counts(&s->a, extras)[extras->start];
     bool counts = out->min > 1 || out->max != PROG_MANY || out->needs || out->n_extras != PROG_MANY;
     out->tracks_extras = out->extras != DFA_NONE && out->max > 1 && counts; /* a single member has no equal */
-    object_reach_classes(s, out);
+    gram_object_reach_classes(s, out);
 }
 
-uint32_t object_shape(struct schema *s, const struct facts *facts) {
+uint32_t gram_object_shape(struct schema *s, const struct facts *facts) {
     struct draft_object o = {.s = s, .max = PROG_MANY};
     struct prog_object out = {0};
     order_facts(&o, facts);
@@ -417,9 +417,9 @@ static bool member_maybe(struct schema *s, const struct facts *facts, struct str
         const struct fact *x = &f->fact;
         if (x->kind == FACT_LACKS && str_eq(x->name, name)) return false;
         if (x->kind == FACT_HAS && str_eq(x->name, name)) add_literal(s, &l, x->lit);
-        if (x->kind == FACT_EVERY && pred_has(s, x->pred, name)) add_literal(s, &l, x->lit);
+        if (x->kind == FACT_EVERY && gram_pred_has(s, x->pred, name)) add_literal(s, &l, x->lit);
     }
-    return !l.is_never && (depth <= 0 || lits_maybe(s, &l, depth - 1));
+    return !l.is_never && (depth <= 0 || gram_lits_maybe(s, &l, depth - 1));
 }
 
 /* The newest fact about a required name stands for all of them. */
@@ -429,7 +429,7 @@ static bool is_first_mention(const struct facts *facts, const struct facts *at) 
     return true;
 }
 
-bool object_maybe(struct schema *s, const struct facts *facts, int depth) {
+bool gram_object_maybe(struct schema *s, const struct facts *facts, int depth) {
     uint32_t n_required = 0, max = PROG_MANY;
     for (const struct facts *f = facts; f && !s->code; f = f->next) {
         if (f->fact.kind == FACT_MAX_MEMBERS && f->fact.n < max) max = f->fact.n;

@@ -6,7 +6,7 @@
 
 /* ---- the algebra ------------------------------------------------------------------------------------------------------- */
 
-struct scalars scalars_all(struct schema *s) {
+struct scalars gram_scalars_all(struct schema *s) {
     return (struct scalars){true, true, true, s->numbers.all, strset_all(&s->strings)};
 }
 
@@ -14,11 +14,11 @@ static struct scalars none(void) {
     return (struct scalars){0};
 }
 
-bool scalars_empty(const struct scalars *x) {
+bool gram_scalars_empty(const struct scalars *x) {
     return !x->null && !x->yes && !x->no && x->numbers == DFA_NONE && x->strings.n == 0;
 }
 
-void scalars_and(struct schema *s, struct scalars *x, const struct scalars *y) {
+void gram_scalars_and(struct schema *s, struct scalars *x, const struct scalars *y) {
     x->null = x->null && y->null;
     x->yes = x->yes && y->yes;
     x->no = x->no && y->no;
@@ -34,7 +34,7 @@ static void scalars_or(struct schema *s, struct scalars *x, const struct scalars
     x->strings = strset_or(&s->strings, x->strings, y->strings);
 }
 
-struct scalars scalars_not(struct schema *s, const struct scalars *x) {
+struct scalars gram_scalars_not(struct schema *s, const struct scalars *x) {
     return (struct scalars){!x->null, !x->yes, !x->no, dfa_minus(s->numbers.p, s->numbers.all, x->numbers),
                             strset_not(&s->strings, x->strings)};
 }
@@ -90,7 +90,7 @@ static bool take_number(struct schema *s, uint32_t node, const char *keyword, yy
         return false;
     }
     struct err err;
-    int code = decimal_parse(&s->a, str_n(yyjson_get_raw(v), yyjson_get_len(v)), out, &err);
+    int code = gram_decimal_parse(&s->a, str_n(yyjson_get_raw(v), yyjson_get_len(v)), out, &err);
     if (code) schema_fail(s, node, code, "%s: %s", keyword, err.msg);
     return !code;
 }
@@ -139,7 +139,7 @@ static struct strset format_set(struct schema *s, uint32_t node, struct str name
     struct map_entry *e = map_put(&s->formats, name, &is_new);
     if (is_new) {
         struct strset *set = arena_new(&s->a, struct strset, 1);
-        if (!format_strings(&s->strings, name, s->g->options.draft_formats ? s->draft : GRAM_DRAFT_2020, set)) {
+        if (!gram_format_strings(&s->strings, name, s->g->options.draft_formats ? s->draft : GRAM_DRAFT_2020, set)) {
             *set = strset_all(&s->strings);
             schema_warn(s, node, "format", name, "is not known in this draft and taken as a note");
         }
@@ -213,11 +213,11 @@ static void apply_values(struct schema *s, uint32_t node, struct scalars *x) {
     if (list && !yyjson_is_arr(list)) schema_fail(s, node, ERR_EARG, "enum must be a list");
     else if (list) {
         allowed = of_values(s, node, list);
-        scalars_and(s, x, &allowed);
+        gram_scalars_and(s, x, &allowed);
     }
     if (one) {
         allowed = of_value(s, node, one);
-        scalars_and(s, x, &allowed);
+        gram_scalars_and(s, x, &allowed);
     }
 }
 
@@ -225,7 +225,7 @@ static void apply_values(struct schema *s, uint32_t node, struct scalars *x) {
 
 static void and_child(struct schema *s, uint32_t child, struct scalars *x) {
     const struct scalars *y = schema_scalars(s, child);
-    scalars_and(s, x, y);
+    gram_scalars_and(s, x, y);
 }
 
 enum list_kind { ALL_OF, ANY_OF, ONE_OF };
@@ -244,28 +244,28 @@ static void apply_list(struct schema *s, uint32_t node, enum list_kind kind, str
         struct scalars y = *schema_scalars(s, schema_item(s, node, names[kind], i, item));
         if (s->code || s->g->pool.is_over) return;
         if (kind == ALL_OF) {
-            scalars_and(s, x, &y);
+            gram_scalars_and(s, x, &y);
             continue;
         }
         if (kind == ONE_OF) { /* exactly one: those that had one and miss this, and those that had none and meet this */
-            struct scalars not_y = scalars_not(s, &y), fresh = scalars_not(s, &any);
-            scalars_and(s, &one, &not_y);
-            scalars_and(s, &fresh, &y);
+            struct scalars not_y = gram_scalars_not(s, &y), fresh = gram_scalars_not(s, &any);
+            gram_scalars_and(s, &one, &not_y);
+            gram_scalars_and(s, &fresh, &y);
             scalars_or(s, &one, &fresh);
         }
         scalars_or(s, &any, &y);
     }
-    if (kind != ALL_OF) scalars_and(s, x, kind == ONE_OF ? &one : &any);
+    if (kind != ALL_OF) gram_scalars_and(s, x, kind == ONE_OF ? &one : &any);
 }
 
 static void apply_if(struct schema *s, uint32_t node, struct scalars *x) {
     yyjson_val *test = schema_keyword(s, node, "if"), *then = schema_keyword(s, node, "then"), *other = schema_keyword(s, node, "else");
     if (!test || (!then && !other)) return;
-    struct scalars holds = *schema_scalars(s, schema_child(s, node, "if", test)), fails = scalars_not(s, &holds);
+    struct scalars holds = *schema_scalars(s, schema_child(s, node, "if", test)), fails = gram_scalars_not(s, &holds);
     if (then) and_child(s, schema_child(s, node, "then", then), &holds);
     if (other) and_child(s, schema_child(s, node, "else", other), &fails);
     scalars_or(s, &holds, &fails);
-    scalars_and(s, x, &holds);
+    gram_scalars_and(s, x, &holds);
 }
 
 static void apply_refs(struct schema *s, uint32_t node, struct scalars *x) {
@@ -284,7 +284,7 @@ static void compute(struct schema *s, uint32_t node, struct scalars *x) {
         *x = of_value(s, node, v);
         return;
     }
-    *x = yyjson_is_false(v) ? none() : scalars_all(s);
+    *x = yyjson_is_false(v) ? none() : gram_scalars_all(s);
     if (!yyjson_is_obj(v)) {
         if (!yyjson_is_bool(v)) schema_fail(s, node, ERR_EARG, "a schema is an object or a boolean");
         return;
@@ -296,8 +296,8 @@ static void compute(struct schema *s, uint32_t node, struct scalars *x) {
     apply_refs(s, node, x);
     for (int kind = ALL_OF; kind <= ONE_OF && !s->code; kind++) apply_list(s, node, (enum list_kind)kind, x);
     if ((negated = schema_keyword(s, node, "not"))) {
-        struct scalars y = *schema_scalars(s, schema_child(s, node, "not", negated)), not_y = scalars_not(s, &y);
-        scalars_and(s, x, &not_y);
+        struct scalars y = *schema_scalars(s, schema_child(s, node, "not", negated)), not_y = gram_scalars_not(s, &y);
+        gram_scalars_and(s, x, &not_y);
     }
     apply_if(s, node, x);
 }

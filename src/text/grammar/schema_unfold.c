@@ -7,25 +7,25 @@
 
 enum { MAX_ALTERNATIVES = 4096, WORK_PER_LITERAL = 60, MAX_NESTING = 300 };
 
-const struct facts *facts_put(struct schema *s, const struct facts *list, struct fact f) {
+const struct facts *gram_facts_put(struct schema *s, const struct facts *list, struct fact f) {
     struct facts *l = arena_new(&s->a, struct facts, 1);
     *l = (struct facts){f, list};
     return l;
 }
 
-const struct facts *facts_literal(struct schema *s, const struct facts *list, literal l, const struct collector *scope) {
-    return facts_put(s, list, (struct fact){.kind = FACT_LITERAL, .lit = l, .scope = lit_negated(l) ? NULL : scope});
+const struct facts *gram_facts_literal(struct schema *s, const struct facts *list, literal l, const struct collector *scope) {
+    return gram_facts_put(s, list, (struct fact){.kind = FACT_LITERAL, .lit = l, .scope = lit_negated(l) ? NULL : scope});
 }
 
-void branch_fact(struct unfolding *u, struct branch *b, struct fact f) {
-    b->facts = facts_put(u->s, b->facts, f);
+void gram_branch_fact(struct unfolding *u, struct branch *b, struct fact f) {
+    b->facts = gram_facts_put(u->s, b->facts, f);
 }
 
-void branch_literal(struct unfolding *u, struct branch *b, literal l, const struct collector *scope) {
-    b->todo = facts_literal(u->s, b->todo, l, scope);
+void gram_branch_literal(struct unfolding *u, struct branch *b, literal l, const struct collector *scope) {
+    b->todo = gram_facts_literal(u->s, b->todo, l, scope);
 }
 
-void way_add(struct unfolding *u, struct ways *w, const struct facts *facts) {
+void gram_way_add(struct unfolding *u, struct ways *w, const struct facts *facts) {
     if (w->n == w->capacity) {
         size_t capacity = w->capacity ? 2 * w->capacity : 4;
         const struct facts **p = arena_new(&u->s->a, const struct facts *, capacity);
@@ -36,7 +36,7 @@ void way_add(struct unfolding *u, struct ways *w, const struct facts *facts) {
     w->p[w->n++] = facts;
 }
 
-void branch_choice(struct unfolding *u, struct branch *b, const struct ways *w) {
+void gram_branch_choice(struct unfolding *u, struct branch *b, const struct ways *w) {
     struct choice *c = arena_new(&u->s->a, struct choice, 1);
     *c = (struct choice){*w, b->choices};
     b->choices = c;
@@ -44,7 +44,7 @@ void branch_choice(struct unfolding *u, struct branch *b, const struct ways *w) 
 
 /* ---- who evaluated what (unevaluatedProperties, unevaluatedItems) ------------------------------------------------------- */
 
-void branch_collect(struct unfolding *u, struct branch *b, const struct collector *scope, const struct pred *pred, uint32_t n_items) {
+void gram_branch_collect(struct unfolding *u, struct branch *b, const struct collector *scope, const struct pred *pred, uint32_t n_items) {
     for (; scope; scope = scope->outer) {
         struct collected *c = arena_new(&u->s->a, struct collected, 1);
         *c = (struct collected){scope, pred, n_items, b->collected};
@@ -71,7 +71,7 @@ static const struct facts *close_collectors(struct unfolding *u, const struct br
         *rest = (struct pred){.kind = PRED_REST, .of = names};
         struct fact f = {.kind = FACT_EVERY, .lit = c->lit, .pred = rest};
         if (u->kind == KIND_ARRAY) f = (struct fact){.kind = FACT_ITEMS_FROM, .lit = c->lit, .n = n_items};
-        if (u->kind == KIND_OBJECT || n_items != UINT32_MAX) facts = facts_put(s, facts, f);
+        if (u->kind == KIND_OBJECT || n_items != UINT32_MAX) facts = gram_facts_put(s, facts, f);
     }
     return facts;
 }
@@ -93,10 +93,10 @@ static void any_of_exactly(struct unfolding *u, struct branch *b, uint32_t node,
     for (uint32_t set = 1; set < (uint32_t)1 << n; set++) {
         const struct facts *facts = NULL;
         for (size_t i = 0; i < n; i++)
-            facts = facts_literal(u->s, facts, lit(list_item(u->s, node, "anyOf", list, i), !(set >> i & 1)), scope);
-        way_add(u, &w, facts);
+            facts = gram_facts_literal(u->s, facts, lit(list_item(u->s, node, "anyOf", list, i), !(set >> i & 1)), scope);
+        gram_way_add(u, &w, facts);
     }
-    branch_choice(u, b, &w);
+    gram_branch_choice(u, b, &w);
 }
 
 static void any_of(struct unfolding *u, struct branch *b, uint32_t node, yyjson_val *list, const struct collector *scope) {
@@ -106,15 +106,15 @@ static void any_of(struct unfolding *u, struct branch *b, uint32_t node, yyjson_
         return;
     }
     for (size_t i = 0; i < yyjson_arr_size(list); i++)
-        way_add(u, &w, facts_literal(u->s, NULL, lit(list_item(u->s, node, "anyOf", list, i), false), NULL));
-    branch_choice(u, b, &w);
+        gram_way_add(u, &w, gram_facts_literal(u->s, NULL, lit(list_item(u->s, node, "anyOf", list, i), false), NULL));
+    gram_branch_choice(u, b, &w);
 }
 
 static bool can_both_hold(struct unfolding *u, uint32_t x, uint32_t y) {
     struct lits l = {0};
-    lits_add(u->s, &l, lit(x, false));
-    lits_add(u->s, &l, lit(y, false));
-    return lits_maybe(u->s, &l, 3);
+    gram_lits_add(u->s, &l, lit(x, false));
+    gram_lits_add(u->s, &l, lit(y, false));
+    return gram_lits_maybe(u->s, &l, 3);
 }
 
 /* One holds and the others do not; schemas that cannot hold together need not be told not to. */
@@ -122,20 +122,20 @@ static void one_of(struct unfolding *u, struct branch *b, uint32_t node, yyjson_
     struct ways w = {0};
     for (size_t i = 0; i < yyjson_arr_size(list) && !u->s->code; i++) {
         uint32_t chosen = list_item(u->s, node, "oneOf", list, i);
-        const struct facts *facts = facts_literal(u->s, NULL, lit(chosen, false), scope);
+        const struct facts *facts = gram_facts_literal(u->s, NULL, lit(chosen, false), scope);
         for (size_t k = 0; k < yyjson_arr_size(list); k++) {
             uint32_t other = list_item(u->s, node, "oneOf", list, k);
-            if (k != i && can_both_hold(u, chosen, other)) facts = facts_literal(u->s, facts, lit(other, true), NULL);
+            if (k != i && can_both_hold(u, chosen, other)) facts = gram_facts_literal(u->s, facts, lit(other, true), NULL);
         }
-        way_add(u, &w, facts);
+        gram_way_add(u, &w, facts);
     }
-    branch_choice(u, b, &w);
+    gram_branch_choice(u, b, &w);
 }
 
 static void apply_lists(struct unfolding *u, struct branch *b, uint32_t node, const struct collector *scope) {
     yyjson_val *all = schema_keyword(u->s, node, "allOf"), *any = schema_keyword(u->s, node, "anyOf"),
                *one = schema_keyword(u->s, node, "oneOf");
-    for (size_t i = yyjson_arr_size(all); i-- > 0;) branch_literal(u, b, lit(list_item(u->s, node, "allOf", all, i), false), scope);
+    for (size_t i = yyjson_arr_size(all); i-- > 0;) gram_branch_literal(u, b, lit(list_item(u->s, node, "allOf", all, i), false), scope);
     if (any) any_of(u, b, node, any, scope);
     if (one) one_of(u, b, node, one, scope);
 }
@@ -145,13 +145,13 @@ static void apply_if(struct unfolding *u, struct branch *b, uint32_t node, const
     yyjson_val *test = schema_keyword(s, node, "if"), *then = schema_keyword(s, node, "then"), *other = schema_keyword(s, node, "else");
     if (!test || (!then && !other && !scope)) return;
     uint32_t at = schema_child(s, node, "if", test);
-    const struct facts *yes = facts_literal(s, NULL, lit(at, false), scope), *no = facts_literal(s, NULL, lit(at, true), NULL);
-    if (then) yes = facts_literal(s, yes, lit(schema_child(s, node, "then", then), false), scope);
-    if (other) no = facts_literal(s, no, lit(schema_child(s, node, "else", other), false), scope);
+    const struct facts *yes = gram_facts_literal(s, NULL, lit(at, false), scope), *no = gram_facts_literal(s, NULL, lit(at, true), NULL);
+    if (then) yes = gram_facts_literal(s, yes, lit(schema_child(s, node, "then", then), false), scope);
+    if (other) no = gram_facts_literal(s, no, lit(schema_child(s, node, "else", other), false), scope);
     struct ways w = {0};
-    way_add(u, &w, yes);
-    way_add(u, &w, no);
-    branch_choice(u, b, &w);
+    gram_way_add(u, &w, yes);
+    gram_way_add(u, &w, no);
+    gram_branch_choice(u, b, &w);
 }
 
 static void apply_refs(struct unfolding *u, struct branch *b, uint32_t node, const struct collector *scope) {
@@ -159,7 +159,7 @@ static void apply_refs(struct unfolding *u, struct branch *b, uint32_t node, con
     for (size_t i = 0; i < 3; i++) {
         yyjson_val *ref = schema_keyword(u->s, node, names[i]);
         uint32_t target = ref ? schema_target(u->s, node, names[i], ref) : PROG_NONE;
-        if (target != PROG_NONE) branch_literal(u, b, lit(target, false), scope);
+        if (target != PROG_NONE) gram_branch_literal(u, b, lit(target, false), scope);
     }
 }
 
@@ -168,14 +168,14 @@ static bool apply_values(struct unfolding *u, struct branch *b, uint32_t node) {
     struct schema *s = u->s;
     yyjson_val *one = schema_keyword(s, node, "const"), *list = schema_keyword(s, node, "enum");
     struct ways w = {0};
-    if (one) branch_literal(u, b, lit(schema_node(s, SNODE_VALUE, one, node, STR("const")), false), NULL);
+    if (one) gram_branch_literal(u, b, lit(schema_node(s, SNODE_VALUE, one, node, STR("const")), false), NULL);
     if (!list) return true;
     for (size_t i = 0; i < yyjson_arr_size(list); i++) {
         yyjson_val *v = yyjson_arr_get(list, i);
         if ((u->kind == KIND_OBJECT ? yyjson_is_obj(v) : yyjson_is_arr(v)))
-            way_add(u, &w, facts_literal(s, NULL, lit(schema_node(s, SNODE_VALUE, v, node, STR("enum")), false), NULL));
+            gram_way_add(u, &w, gram_facts_literal(s, NULL, lit(schema_node(s, SNODE_VALUE, v, node, STR("enum")), false), NULL));
     }
-    branch_choice(u, b, &w);
+    gram_branch_choice(u, b, &w);
     return w.n > 0;
 }
 
@@ -185,7 +185,7 @@ static const struct collector *open_collector(struct unfolding *u, struct branch
     yyjson_val *v = schema_keyword(u->s, node, name);
     if (!v) return scope;
     static const struct pred all = {.kind = PRED_ALL};
-    branch_collect(u, b, scope, &all, UINT32_MAX); /* it evaluates all that is left */
+    gram_branch_collect(u, b, scope, &all, UINT32_MAX); /* it evaluates all that is left */
     struct collector *c = arena_new(&u->s->a, struct collector, 1);
     *c = (struct collector){lit(schema_child(u->s, node, name, v), false), scope, b->collectors};
     b->collectors = c;
@@ -197,17 +197,17 @@ static bool apply_positive(struct unfolding *u, struct branch *b, uint32_t node,
     yyjson_val *v = s->nodes[node].v, *negated;
     if (!(schema_kinds(s, node) & u->kind)) return false;
     if (s->nodes[node].kind == SNODE_VALUE) {
-        (u->kind == KIND_OBJECT ? object_equals : array_equals)(u, b, node);
+        (u->kind == KIND_OBJECT ? gram_object_equals : gram_array_equals)(u, b, node);
         return true;
     }
     if (!yyjson_is_obj(v)) return true;
     scope = open_collector(u, b, node, scope);
     if (!apply_values(u, b, node)) return false;
-    (u->kind == KIND_OBJECT ? object_keywords : array_keywords)(u, b, node, scope);
+    (u->kind == KIND_OBJECT ? gram_object_keywords : gram_array_keywords)(u, b, node, scope);
     apply_refs(u, b, node, scope);
     apply_lists(u, b, node, scope);
     apply_if(u, b, node, scope);
-    if ((negated = schema_keyword(s, node, "not"))) branch_literal(u, b, lit(schema_child(s, node, "not", negated), true), NULL);
+    if ((negated = schema_keyword(s, node, "not"))) gram_branch_literal(u, b, lit(schema_child(s, node, "not", negated), true), NULL);
     return true;
 }
 
@@ -217,20 +217,22 @@ static void break_lists(struct unfolding *u, struct ways *w, uint32_t node) {
     struct schema *s = u->s;
     yyjson_val *all = schema_keyword(s, node, "allOf"), *any = schema_keyword(s, node, "anyOf"), *one = schema_keyword(s, node, "oneOf");
     for (size_t i = 0; i < yyjson_arr_size(all); i++)
-        way_add(u, w, facts_literal(s, NULL, lit(list_item(s, node, "allOf", all, i), true), NULL));
+        gram_way_add(u, w, gram_facts_literal(s, NULL, lit(list_item(s, node, "allOf", all, i), true), NULL));
     const struct facts *none = NULL;
-    for (size_t i = 0; i < yyjson_arr_size(any); i++) none = facts_literal(s, none, lit(list_item(s, node, "anyOf", any, i), true), NULL);
-    if (any) way_add(u, w, none);
+    for (size_t i = 0; i < yyjson_arr_size(any); i++)
+        none = gram_facts_literal(s, none, lit(list_item(s, node, "anyOf", any, i), true), NULL);
+    if (any) gram_way_add(u, w, none);
     none = NULL;
     for (size_t i = 0; i < yyjson_arr_size(one); i++) {
         uint32_t x = list_item(s, node, "oneOf", one, i);
-        none = facts_literal(s, none, lit(x, true), NULL);
+        none = gram_facts_literal(s, none, lit(x, true), NULL);
         for (size_t k = i + 1; k < yyjson_arr_size(one); k++) {
             uint32_t y = list_item(s, node, "oneOf", one, k);
-            if (can_both_hold(u, x, y)) way_add(u, w, facts_literal(s, facts_literal(s, NULL, lit(x, false), NULL), lit(y, false), NULL));
+            if (can_both_hold(u, x, y))
+                gram_way_add(u, w, gram_facts_literal(s, gram_facts_literal(s, NULL, lit(x, false), NULL), lit(y, false), NULL));
         }
     }
-    if (one) way_add(u, w, none);
+    if (one) gram_way_add(u, w, none);
 }
 
 static void break_if(struct unfolding *u, struct ways *w, uint32_t node) {
@@ -239,9 +241,13 @@ static void break_if(struct unfolding *u, struct ways *w, uint32_t node) {
     if (!test) return;
     uint32_t at = schema_child(s, node, "if", test);
     if (then)
-        way_add(u, w, facts_literal(s, facts_literal(s, NULL, lit(at, false), NULL), lit(schema_child(s, node, "then", then), true), NULL));
+        gram_way_add(
+            u, w,
+            gram_facts_literal(s, gram_facts_literal(s, NULL, lit(at, false), NULL), lit(schema_child(s, node, "then", then), true), NULL));
     if (other)
-        way_add(u, w, facts_literal(s, facts_literal(s, NULL, lit(at, true), NULL), lit(schema_child(s, node, "else", other), true), NULL));
+        gram_way_add(
+            u, w,
+            gram_facts_literal(s, gram_facts_literal(s, NULL, lit(at, true), NULL), lit(schema_child(s, node, "else", other), true), NULL));
 }
 
 /* False: the values have no other kind than this, so that the negation holds of it anyway. */
@@ -249,14 +255,14 @@ static bool break_values(struct unfolding *u, struct ways *w, uint32_t node) {
     struct schema *s = u->s;
     yyjson_val *one = schema_keyword(s, node, "const"), *list = schema_keyword(s, node, "enum");
     const struct facts *none = NULL;
-    if (one) way_add(u, w, facts_literal(s, NULL, lit(schema_node(s, SNODE_VALUE, one, node, STR("const")), true), NULL));
+    if (one) gram_way_add(u, w, gram_facts_literal(s, NULL, lit(schema_node(s, SNODE_VALUE, one, node, STR("const")), true), NULL));
     if (!list) return true;
     for (size_t i = 0; i < yyjson_arr_size(list); i++) {
         yyjson_val *v = yyjson_arr_get(list, i);
         if (u->kind == KIND_OBJECT ? yyjson_is_obj(v) : yyjson_is_arr(v))
-            none = facts_literal(s, none, lit(schema_node(s, SNODE_VALUE, v, node, STR("enum")), true), NULL);
+            none = gram_facts_literal(s, none, lit(schema_node(s, SNODE_VALUE, v, node, STR("enum")), true), NULL);
     }
-    way_add(u, w, none);
+    gram_way_add(u, w, none);
     return true;
 }
 
@@ -266,28 +272,28 @@ static bool apply_negative(struct unfolding *u, struct branch *b, uint32_t node)
     struct ways w = {0};
     if (!(schema_kinds(s, node) & u->kind)) return true;
     if (s->nodes[node].kind == SNODE_VALUE) {
-        (u->kind == KIND_OBJECT ? object_differs : array_differs)(u, &w, node);
+        (u->kind == KIND_OBJECT ? gram_object_differs : gram_array_differs)(u, &w, node);
     } else {
         if (!yyjson_is_obj(v)) return false;
         if (schema_keyword(s, node, "unevaluatedProperties") || schema_keyword(s, node, "unevaluatedItems"))
             schema_fail(s, node, ERR_EUNSUPPORTED,
                         "unevaluatedProperties and unevaluatedItems are not supported where they are negated (not, oneOf, if)");
         break_values(u, &w, node);
-        (u->kind == KIND_OBJECT ? object_break : array_break)(u, &w, node);
+        (u->kind == KIND_OBJECT ? gram_object_break : gram_array_break)(u, &w, node);
         break_lists(u, &w, node);
         break_if(u, &w, node);
         if ((inner = schema_keyword(s, node, "not")))
-            way_add(u, &w, facts_literal(s, NULL, lit(schema_child(s, node, "not", inner), false), NULL));
+            gram_way_add(u, &w, gram_facts_literal(s, NULL, lit(schema_child(s, node, "not", inner), false), NULL));
         static const char *const refs[] = {"$ref", "$dynamicRef", "$recursiveRef"};
         for (size_t i = 0; i < 3; i++) {
             yyjson_val *ref = schema_keyword(s, node, refs[i]);
             uint32_t target = ref ? schema_target(s, node, refs[i], ref) : PROG_NONE;
-            if (target != PROG_NONE) way_add(u, &w, facts_literal(s, NULL, lit(target, true), NULL));
+            if (target != PROG_NONE) gram_way_add(u, &w, gram_facts_literal(s, NULL, lit(target, true), NULL));
         }
     }
     for (size_t i = 0; i < w.n; i++)
         if (!w.p[i]) return true; /* a way that asks for nothing */
-    branch_choice(u, b, &w);
+    gram_branch_choice(u, b, &w);
     return w.n > 0;
 }
 
@@ -322,7 +328,7 @@ static void drop_ways(struct unfolding *u, struct branch *b) {
     for (const struct choice *c = b->choices; c; c = c->next) {
         struct ways w = {0};
         for (size_t i = 0; i < c->ways.n; i++)
-            if (!is_way_out(u, c->ways.p[i])) way_add(u, &w, c->ways.p[i]);
+            if (!is_way_out(u, c->ways.p[i])) gram_way_add(u, &w, c->ways.p[i]);
         struct choice *copy = arena_new(&u->s->a, struct choice, 1);
         *copy = (struct choice){w, kept};
         kept = copy;
@@ -333,8 +339,8 @@ static void drop_ways(struct unfolding *u, struct branch *b) {
 /* Takes a way's facts into the branch. */
 static void take_way(struct unfolding *u, struct branch *b, const struct facts *way) {
     for (; way; way = way->next) {
-        if (way->fact.kind == FACT_LITERAL) b->todo = facts_put(u->s, b->todo, way->fact);
-        else b->facts = facts_put(u->s, b->facts, way->fact);
+        if (way->fact.kind == FACT_LITERAL) b->todo = gram_facts_put(u->s, b->todo, way->fact);
+        else b->facts = gram_facts_put(u->s, b->facts, way->fact);
     }
 }
 
@@ -354,7 +360,7 @@ static struct ways take_choice(struct unfolding *u, struct branch *b) {
 }
 
 static bool is_contradiction(struct unfolding *u, const struct branch *b) {
-    return !(u->kind == KIND_OBJECT ? object_maybe : array_maybe)(u->s, b->facts, 1);
+    return !(u->kind == KIND_OBJECT ? gram_object_maybe : gram_array_maybe)(u->s, b->facts, 1);
 }
 
 static void search(struct unfolding *u, struct branch b, int nesting) {
@@ -382,10 +388,10 @@ static void search(struct unfolding *u, struct branch b, int nesting) {
     if (!s->code && !u->fn(s, facts, u->user)) u->is_stopped = true;
 }
 
-void unfold_goal(struct schema *s, const struct lits *l, unsigned kind, unfold_fn *fn, void *user) {
+void gram_unfold_goal(struct schema *s, const struct lits *l, unsigned kind, unfold_fn *fn, void *user) {
     struct unfolding u = {.s = s, .kind = kind, .fn = fn, .user = user, .node = l->n ? lit_node(l->p[0]) : s->root};
     struct branch b = {0};
-    for (uint32_t i = l->n; i-- > 0;) b.todo = facts_literal(s, b.todo, l->p[i], NULL);
+    for (uint32_t i = l->n; i-- > 0;) b.todo = gram_facts_literal(s, b.todo, l->p[i], NULL);
     if (s->nesting++ > MAX_NESTING) schema_fail(s, u.node, ERR_ELIMIT, "subschemas are nested too deep");
     search(&u, b, 0);
     s->nesting--;

@@ -45,22 +45,22 @@ struct unfolding {
     bool is_stopped;
 };
 
-const struct facts *facts_put(struct schema *s, const struct facts *list, struct fact f);
-const struct facts *facts_literal(struct schema *s, const struct facts *list, literal l, const struct collector *scope);
-void branch_fact(struct unfolding *u, struct branch *b, struct fact f);
-void branch_literal(struct unfolding *u, struct branch *b, literal l, const struct collector *scope);
-void branch_choice(struct unfolding *u, struct branch *b, const struct ways *w);
-void branch_collect(struct unfolding *u, struct branch *b, const struct collector *scope, const struct pred *pred, uint32_t n_items);
-void way_add(struct unfolding *u, struct ways *w, const struct facts *facts);
+const struct facts *gram_facts_put(struct schema *s, const struct facts *list, struct fact f);
+const struct facts *gram_facts_literal(struct schema *s, const struct facts *list, literal l, const struct collector *scope);
+void gram_branch_fact(struct unfolding *u, struct branch *b, struct fact f);
+void gram_branch_literal(struct unfolding *u, struct branch *b, literal l, const struct collector *scope);
+void gram_branch_choice(struct unfolding *u, struct branch *b, const struct ways *w);
+void gram_branch_collect(struct unfolding *u, struct branch *b, const struct collector *scope, const struct pred *pred, uint32_t n_items);
+void gram_way_add(struct unfolding *u, struct ways *w, const struct facts *facts);
 
 /* schema_keywords.c. keywords: what a schema says of its own; break: the ways in which that can fail; equals, differs: values of enum and const. */
-void object_keywords(struct unfolding *u, struct branch *b, uint32_t node, const struct collector *scope);
-void object_break(struct unfolding *u, struct ways *w, uint32_t node);
-void object_equals(struct unfolding *u, struct branch *b, uint32_t node);
-void object_differs(struct unfolding *u, struct ways *w, uint32_t node);
-void array_keywords(struct unfolding *u, struct branch *b, uint32_t node, const struct collector *scope);
-void array_break(struct unfolding *u, struct ways *w, uint32_t node);
-void array_equals(struct unfolding *u, struct branch *b, uint32_t node);
-void array_differs(struct unfolding *u, struct ways *w, uint32_t node);
+void gram_object_keywords(struct unfolding *u, struct branch *b, uint32_t node, const struct collector *scope);
+void gram_object_break(struct unfolding *u, struct ways *w, uint32_t node);
+void gram_object_equals(struct unfolding *u, struct branch *b, uint32_t node);
+void gram_object_differs(struct unfolding *u, struct ways *w, uint32_t node);
+void gram_array_keywords(struct unfolding *u, struct branch *b, uint32_t node, const struct collector *scope);
+void gram_array_break(struct unfolding *u, struct ways *w, uint32_t node);
+void gram_array_equals(struct unfolding *u, struct branch *b, uint32_t node);
+void gram_array_differs(struct unfolding *u, struct ways *w, uint32_t node);
 
 #endif

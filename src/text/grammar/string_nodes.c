@@ -11,17 +11,17 @@ static bool char_needs_escape(uint32_t c) {
 
 /* ---- strings ----------------------------------------------------------------------------------------------------------- */
 
-bool string_is_any(const struct gram *g, const struct prog_string *s) {
+bool gram_string_is_any(const struct gram *g, const struct prog_string *s) {
     return s->dfa == g->any_string && s->max >= s->min;
 }
 
 /* The string can be completed from here. */
 static bool string_fits(const struct gram_machine *m, const struct node *n) {
     const struct prog_string *s = &m->g->strings[n->a];
-    if (!n->b || !strlengths_fits(s->lengths, n->b, s->min, s->max, n->c)) return false;
+    if (!n->b || !gram_strlengths_fits(s->lengths, n->b, s->min, s->max, n->c)) return false;
     if (!n->f) return true;
     uint32_t left = m->g->counts[s->dfa][n->b];
-    return left == PROG_MANY || left > wordset_count(m, n->f, n->e);
+    return left == PROG_MANY || left > gram_wordset_count(m, n->f, n->e);
 }
 
 /* Characters are counted as far as they matter. */
@@ -31,7 +31,7 @@ static void count_char(const struct prog_string *s, struct node *n) {
 
 static void add_byte(struct gram_machine *m, struct node *n, uint8_t byte) {
     n->b = dfa_step(prog_dfa(m->g, m->g->strings[n->a].dfa), n->b, byte);
-    if (n->b) n->e = word_add(m, n->e, byte);
+    if (n->b) n->e = gram_word_add(m, n->e, byte);
 }
 
 /* The string after a whole character; false: it cannot be completed then. */
@@ -99,7 +99,7 @@ static bool any_escaped_char(struct gram_machine *m, const struct node *n, const
 static void string_escape(struct gram_machine *m, const struct node *n, uint8_t byte) {
     struct node next = *n;
     struct escape_ranges r;
-    bool where_needed = !m->g->options.any_escape && !string_is_any(m->g, &m->g->strings[n->a]);
+    bool where_needed = !m->g->options.any_escape && !gram_string_is_any(m->g, &m->g->strings[n->a]);
     switch (escape_step(&next.d, byte, &r)) {
     case ESCAPE_BAD: return;
     case ESCAPE_CHAR:
@@ -110,13 +110,13 @@ static void string_escape(struct gram_machine *m, const struct node *n, uint8_t 
     }
 }
 
-void string_node_step(struct gram_machine *m, const struct node *n, uint8_t byte) {
+void gram_string_node_step(struct gram_machine *m, const struct node *n, uint8_t byte) {
     const struct prog_string *s = &m->g->strings[n->a];
     if (n->d || byte == '\\') {
         string_escape(m, n, byte);
     } else if (byte == '"') {
         bool is_end = prog_dfa(m->g, s->dfa)->labels[n->b] && n->c >= s->min;
-        if (is_end && !(n->f && wordset_has(m, n->f, n->e))) machine_finish(m, n->up, n->e);
+        if (is_end && !(n->f && gram_wordset_has(m, n->f, n->e))) machine_finish(m, n->up, n->e);
     } else if (byte >= 0x20) {
         struct node next = *n;
         if ((byte & 0xC0) != 0x80) count_char(s, &next);
@@ -134,16 +134,16 @@ static struct name_place place_of(const struct node *n) {
 static struct name_place name_next_char(struct gram_machine *m, const struct object_progress *p, struct name_place at, uint32_t c) {
     char text[4];
     size_t len = utf8_encode(c, text);
-    for (size_t i = 0; i < len; i++) at = name_next(m, p, at, (uint8_t)text[i]);
+    for (size_t i = 0; i < len; i++) at = gram_name_next(m, p, at, (uint8_t)text[i]);
     return at;
 }
 
 static bool any_name_below(struct gram_machine *m, const struct object_progress *p, struct name_place at, const struct char_range *r,
                            size_t i, bool low, bool high) {
-    if (i >= r->len || i >= sizeof r->lo) return name_fits(m, p, at);
+    if (i >= r->len || i >= sizeof r->lo) return gram_name_fits(m, p, at);
     for (int b = low ? r->lo[i] : 0x80; b <= (high ? r->hi[i] : 0xBF); b++) {
-        struct name_place next = name_next(m, p, at, (uint8_t)b);
-        if (name_fits(m, p, next) && any_name_below(m, p, next, r, i + 1, low && b == r->lo[i], high && b == r->hi[i])) return true;
+        struct name_place next = gram_name_next(m, p, at, (uint8_t)b);
+        if (gram_name_fits(m, p, next) && any_name_below(m, p, next, r, i + 1, low && b == r->lo[i], high && b == r->hi[i])) return true;
     }
     return false;
 }
@@ -180,7 +180,7 @@ static bool any_escaped_name(struct gram_machine *m, const struct object_progres
     if (m->g->options.any_escape)
         return (r->lo <= r->hi && any_name_char(m, p, at, r->lo, r->hi)) || (r->lo2 <= r->hi2 && any_name_char(m, p, at, r->lo2, r->hi2));
     for (uint32_t c = r->lo; c <= r->hi && c <= LAST_ESCAPED; c++)
-        if (char_needs_escape(c) && name_fits(m, p, name_next_char(m, p, at, c))) return true;
+        if (char_needs_escape(c) && gram_name_fits(m, p, name_next_char(m, p, at, c))) return true;
     return false;
 }
 
@@ -193,22 +193,22 @@ static void key_escape(struct gram_machine *m, const struct node *n, const struc
     case ESCAPE_CHAR:
         if (!m->g->options.any_escape && !char_needs_escape(r.lo)) return;
         next = name_next_char(m, p, at, r.lo);
-        if (name_fits(m, p, next)) key_emit(m, n, escape, next);
+        if (gram_name_fits(m, p, next)) key_emit(m, n, escape, next);
         return;
     case ESCAPE_MORE:
         if (any_escaped_name(m, p, at, &r)) key_emit(m, n, escape, at);
     }
 }
 
-void key_node_step(struct gram_machine *m, const struct node *n, uint8_t byte) {
+void gram_key_node_step(struct gram_machine *m, const struct node *n, uint8_t byte) {
     struct object_progress p = *(const struct object_progress *)records_get(&m->objects, n->a);
     struct name_place at = place_of(n);
     if (n->d || byte == '\\') {
         key_escape(m, n, &p, byte);
     } else if (byte == '"') {
-        name_end(m, &p, at, n->up);
+        gram_name_end(m, &p, at, n->up);
     } else if (byte >= 0x20) {
-        at = name_next(m, &p, at, byte);
-        if (name_fits(m, &p, at)) key_emit(m, n, 0, at);
+        at = gram_name_next(m, &p, at, byte);
+        if (gram_name_fits(m, &p, at)) key_emit(m, n, 0, at);
     }
 }

@@ -5,7 +5,7 @@
 
 enum { MAX_TERMS = 256, MAX_LEVEL_CELLS = 1 << 22 };
 
-void strings_init(struct strings *s, struct arena *a, struct dfa_pool *p) {
+void gram_strings_init(struct strings *s, struct arena *a, struct dfa_pool *p) {
     s->a = a;
     s->p = p;
     s->any = regex_known(p, "(?s).*");
@@ -182,7 +182,7 @@ static int find_levels(struct arena *a, const struct dfa *d, const struct column
     return ERR_OK;
 }
 
-int strlengths_make(struct arena *a, const struct dfa *d, uint32_t min, uint32_t max, struct strlengths **out, struct err *err) {
+int gram_strlengths_make(struct arena *a, const struct dfa *d, uint32_t min, uint32_t max, struct strlengths **out, struct err *err) {
     struct columns c;
     *out = NULL;
     if (min == 0 && max == STR_LONG) return ERR_OK;
@@ -202,7 +202,7 @@ int strlengths_make(struct arena *a, const struct dfa *d, uint32_t min, uint32_t
     return ERR_OK;
 }
 
-bool strlengths_fits(const struct strlengths *l, uint32_t state, uint32_t min, uint32_t max, uint32_t n_chars) {
+bool gram_strlengths_fits(const struct strlengths *l, uint32_t state, uint32_t min, uint32_t max, uint32_t n_chars) {
     uint32_t low = min > n_chars ? min - n_chars : 0;
     if (n_chars > max) return false;
     if (!l) return true;

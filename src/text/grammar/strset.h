@@ -26,7 +26,7 @@ struct strings {
     dfa_id any;
 };
 
-void strings_init(struct strings *s, struct arena *a, struct dfa_pool *p);
+void gram_strings_init(struct strings *s, struct arena *a, struct dfa_pool *p);
 struct strset strset_all(struct strings *s);
 struct strset strset_of(struct strings *s, dfa_id dfa, uint32_t min, uint32_t max);
 struct strset strset_and(struct strings *s, struct strset x, struct strset y);
@@ -44,7 +44,7 @@ struct strlengths {
 };
 
 /* NULL in *out where every length is possible from every state. ERR_ELIMIT where the table would be too large. */
-int strlengths_make(struct arena *a, const struct dfa *d, uint32_t min, uint32_t max, struct strlengths **out, struct err *err);
-bool strlengths_fits(const struct strlengths *l, uint32_t state, uint32_t min, uint32_t max, uint32_t n_chars);
+int gram_strlengths_make(struct arena *a, const struct dfa *d, uint32_t min, uint32_t max, struct strlengths **out, struct err *err);
+bool gram_strlengths_fits(const struct strlengths *l, uint32_t state, uint32_t min, uint32_t max, uint32_t n_chars);
 
 #endif

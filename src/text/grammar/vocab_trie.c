@@ -185,10 +185,6 @@ void gram_vocab_destroy(struct gram_vocab *v) {
     mem_free(v);
 }
 
-size_t gram_vocab_size(const struct gram_vocab *v) {
-    return v->n_tokens;
-}
-
 size_t gram_mask_words(const struct gram_vocab *v) {
     return v->n_words;
 }
