@@ -23,6 +23,7 @@ static void release_all(struct generation *g) {
         struct gen_choice *c = &g->choices[i];
         if (c->job) job_release(c->job);
         output_pieces_free(&c->pieces);
+        output_pieces_free(&c->all);
         mem_free(c->tokens);
         mem_free(c->tops);
     }
@@ -41,13 +42,11 @@ static void fail(struct generation *g) {
         call_reply_error(c);
         return;
     }
-    struct sb json = {0}, frame = {0};
-    api_error_json(&c->error, &json);
-    sse_put(&frame, NULL, sb_str(&json));
+    struct sb frame = {0};
+    c->wire->stream_error(&c->error, &frame);
     x->on_gone = NULL;
     http_stream_write(x, sb_str(&frame));
     http_stream_end(x);
-    sb_free(&json);
     sb_free(&frame);
     call_end(c);
 }
@@ -137,9 +136,11 @@ static void take(struct gen_choice *c) {
         return;
     }
     output_pieces_append(&c->pieces, ev.pieces);
+    if (g->format->keeps) output_pieces_append(&c->all, ev.pieces);
     for (size_t i = 0; i < ev.pieces->n; i++) c->n_calls += ev.pieces->p[i].kind == OUTPUT_CALL_END;
     keep_tokens(c, &ev);
     c->finish = ev.finish;
+    c->stopped_by = ev.stopped_by;
     c->usage = ev.usage;
     if (ev.finish) {
         job_release(c->job);
@@ -169,9 +170,9 @@ static void on_tick(struct call *call, uint64_t now) {
     struct generation *g = call->state;
     uint64_t ping_ns = (uint64_t)call->server->options.ping_ms * 1000000;
     if (http_is_half_closed(call->exchange)) ping_ns = (uint64_t)PROBE_MS * 1000000; /* is anybody there? */
-    if (!g->params.stream || ping_ns == 0 || now < g->written_ns + ping_ns) return;
+    if (!g->params.stream || !call->wire->ping || ping_ns == 0 || now < g->written_ns + ping_ns) return;
     struct sb out = {0};
-    sse_put_comment(&out, "keep-alive");
+    call->wire->ping(&out);
     g->written_ns = now;
     http_stream_write(call->exchange, sb_str(&out));
     sb_free(&out);
@@ -222,7 +223,7 @@ void generate_start(struct call *c) {
     c->on_drained = on_drained;
     c->on_tick = on_tick;
     g->written_ns = os_clock_ns();
-    if (g->params.stream) http_stream_begin(c->exchange, 200, SSE_TYPE);
+    if (g->params.stream) http_stream_begin(c->exchange, 200, c->wire->stream_type);
 }
 
 void generate_put_head(const struct generation *g, const char *object, struct jsonw *w) {
@@ -245,9 +246,9 @@ void generate_put_finish(const struct gen_choice *c, enum job_finish finish, str
     else jsonw_put_null(w, "finish_reason");
 }
 
-void generate_join(const struct gen_choice *c, enum output_kind kind, struct sb *out) {
-    for (size_t i = 0; i < c->pieces.n; i++)
-        if (c->pieces.p[i].kind == kind) sb_put(out, output_piece_text(&c->pieces, &c->pieces.p[i]));
+void generate_join(const struct output_pieces *pieces, enum output_kind kind, struct sb *out) {
+    for (size_t i = 0; i < pieces->n; i++)
+        if (pieces->p[i].kind == kind) sb_put(out, output_piece_text(pieces, &pieces->p[i]));
 }
 
 void generate_put_usage(const struct generation *g, struct jsonw *w) {

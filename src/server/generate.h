@@ -23,6 +23,7 @@ struct gen_choice {
     struct job *job; /* NULL: ended and released */
     int32_t index, i_prompt;
     struct output_pieces pieces; /* since the last frame, or of everything when not streaming */
+    struct output_pieces all;    /* everything so far, where the format keeps it */
     int32_t n_calls;             /* complete ones, of everything */
     struct job_token *tokens;    /* as the pieces, where log-probabilities were asked for */
     struct sampler_top *tops;
@@ -31,6 +32,7 @@ struct gen_choice {
     bool has_begun;  /* its first frame is out */
     bool is_blocked; /* has events that its client has no room for */
     enum job_finish finish;
+    int32_t stopped_by; /* index of the stop string that ended it; -1: none */
     struct job_usage usage;
 };
 
@@ -38,6 +40,7 @@ struct gen_format {
     const char *id_prefix;
     const char *input; /* the field that prompts come from */
     bool splits;       /* reasoning and calls are told from content */
+    bool keeps;        /* the end of a stream repeats everything: gen_choice.all is wanted */
     bool continues;    /* an answer is the rest of its prompt's text, not a text of its own */
     /* Frames of a stream, appended to out: with a choice's first token; for a piece; at its end; at the end of all. */
     void (*begin)(struct generation *g, struct gen_choice *c, struct sb *out);
@@ -58,6 +61,7 @@ struct generation {
     struct str id;
     int64_t created;
     uint64_t written_ns;
+    void *wire_state; /* the format's own; in the arena */
 };
 
 /* In the call's arena; params and prompts are to be filled by prepare, then generate_start is the route's start. */
@@ -71,8 +75,8 @@ void generate_put_head(const struct generation *g, const char *object, struct js
 /* As a number that JSON has: -9999, as OpenAI writes it, for tokens that cannot come. */
 double generate_logprob(float logprob);
 void generate_put_finish(const struct gen_choice *c, enum job_finish finish, struct jsonw *w);
-/* All content of a choice's pieces, joined. */
-void generate_join(const struct gen_choice *c, enum output_kind kind, struct sb *out);
+/* The text of all pieces of a kind, joined. */
+void generate_join(const struct output_pieces *pieces, enum output_kind kind, struct sb *out);
 /* The keys prompt_tokens, completion_tokens ... of an object that is open. */
 void generate_put_usage(const struct generation *g, struct jsonw *w);
 /* Ends the choices and the object of a stream's event and sends it; what was written goes. The last one has the usage. */

@@ -53,6 +53,7 @@ static struct call *call_create(struct server *s, struct http_exchange *x) {
     c->service = s->service;
     c->exchange = x;
     c->work.data = c;
+    c->wire = wire_of_path(x->request.path);
     c->begun_ns = os_clock_ns();
     http_hold(x);
     x->state = c;
@@ -103,7 +104,7 @@ void call_reply_error(struct call *c) {
     assert(c->error.status);
     if (c->error.status == 503) sb_puts(&c->exchange->headers, "Retry-After: 1\r\n");
     if (c->error.status == 401) sb_puts(&c->exchange->headers, "WWW-Authenticate: Bearer\r\n");
-    api_error_json(&c->error, &body);
+    c->wire->error(&c->error, &body);
     call_reply_json(c, c->error.status, sb_str(&body));
     sb_free(&body);
 }

@@ -9,6 +9,7 @@
 #include "api/service.h"
 #include "server/api_error.h"
 #include "server/http.h"
+#include "server/wire.h"
 
 struct server;
 struct call;
@@ -30,7 +31,8 @@ struct call {
     struct service *service;
     struct http_exchange *exchange;
     const struct route *route;
-    uint64_t number; /* of the request, from 1 */
+    const struct wire *wire; /* how its protocol speaks */
+    uint64_t number;         /* of the request, from 1 */
     uint64_t begun_ns;
     struct arena arena;
     yyjson_val *body; /* of a prepared call: the JSON object */

@@ -1,6 +1,7 @@
 set(SERVER_SOURCES
   src/server/api_error.c
   src/server/browser.c
+  src/server/chat.c
   src/server/constrain.c
   src/server/fields.c
   src/server/generate.c
@@ -11,8 +12,6 @@ set(SERVER_SOURCES
   src/server/messages.c
   src/server/params.c
   src/server/route.c
-  src/server/route_chat.c
-  src/server/route_completions.c
   src/server/route_embeddings.c
   src/server/route_health.c
   src/server/route_metrics.c
@@ -22,6 +21,9 @@ set(SERVER_SOURCES
   src/server/sse.c
   src/server/tools.c
   src/server/webui.S
+  src/server/wire/openai_chat.c
+  src/server/wire/openai_completions.c
+  src/server/wire/wire.c
 )
 set_source_files_properties(src/server/webui.S PROPERTIES OBJECT_DEPENDS ${CMAKE_SOURCE_DIR}/src/server/webui/index.html)
 if(MLXCEL_TLS)

@@ -1,4 +1,4 @@
-/* POST /v1/completions: strings, lists of strings, token ids, lists of lists of token ids. */
+/* OpenAI: POST /v1/completions: strings, lists of strings, token ids, lists of lists of token ids. */
 #include "server/constrain.h"
 #include "server/generate.h"
 #include "server/sse.h"
@@ -81,7 +81,7 @@ enum part { PART_ECHO = 1, PART_TEXT = 2, PART_END = 4 };
 static void put_choice(struct generation *g, struct gen_choice *c, unsigned parts, struct jsonw *w) {
     struct sb text = {0};
     if (parts & PART_ECHO && g->params.echo) sb_put(&text, g->prompts[c->i_prompt].text);
-    if (parts & PART_TEXT) generate_join(c, OUTPUT_CONTENT, &text);
+    if (parts & PART_TEXT) generate_join(&c->pieces, OUTPUT_CONTENT, &text);
     jsonw_begin(w, '{');
     jsonw_put_str(w, "text", sb_str(&text));
     jsonw_put_int(w, "index", c->index);

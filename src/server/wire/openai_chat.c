@@ -1,11 +1,6 @@
-/* POST /v1/chat/completions. */
-#include "server/constrain.h"
-#include "server/generate.h"
-#include "server/messages.h"
+/* OpenAI: POST /v1/chat/completions. */
+#include "server/chat.h"
 #include "server/sse.h"
-#include "server/tools.h"
-
-#include "base/hash.h"
 
 /* ---- the wire ----------------------------------------------------------------------------------------------------------- */
 
@@ -45,26 +40,6 @@ static void put_logprobs(struct generation *g, const struct gen_choice *c, struc
     jsonw_end(w, '}');
 }
 
-/* What a call is known by: the id that the model wrote, or one that we make where it wrote none or a short one, which others may have. */
-static struct str call_id(struct generation *g, struct gen_choice *c, const struct output_piece *p) {
-    enum { SHORT_ID = 8 };
-    struct str id = output_piece_id(&c->pieces, p);
-    if (id.n > SHORT_ID) return id;
-    uint64_t random = hash_pair(hash_bytes(g->id.p, g->id.n, (uint64_t)c->index), (uint64_t)p->call);
-    return output_make_id(&g->call->arena, g->params.job.format, output_piece_text(&c->pieces, p), p->call, random);
-}
-
-static struct str joined_arguments(struct generation *g, const struct gen_choice *c, int32_t call) {
-    struct sb text = {0};
-    for (size_t i = 0; i < c->pieces.n; i++) {
-        const struct output_piece *p = &c->pieces.p[i];
-        if (p->kind == OUTPUT_ARGUMENTS && p->call == call) sb_put(&text, output_piece_text(&c->pieces, p));
-    }
-    struct str copy = str_copy(&g->call->arena, sb_str(&text));
-    sb_free(&text);
-    return copy;
-}
-
 static void put_calls(struct generation *g, struct gen_choice *c, struct jsonw *w) {
     if (c->n_calls == 0) return;
     jsonw_open(w, "tool_calls", '[');
@@ -72,11 +47,11 @@ static void put_calls(struct generation *g, struct gen_choice *c, struct jsonw *
         const struct output_piece *p = &c->pieces.p[i];
         if (p->kind != OUTPUT_CALL) continue;
         jsonw_begin(w, '{');
-        jsonw_put_str(w, "id", call_id(g, c, p));
+        jsonw_put_str(w, "id", chat_call_id(g, c, &c->pieces, p));
         jsonw_put_str(w, "type", STR("function"));
         jsonw_open(w, "function", '{');
         jsonw_put_str(w, "name", output_piece_text(&c->pieces, p));
-        jsonw_put_str(w, "arguments", joined_arguments(g, c, p->call));
+        jsonw_put_str(w, "arguments", chat_call_arguments(g, &c->pieces, p->call));
         jsonw_end(w, '}');
         jsonw_end(w, '}');
     }
@@ -85,8 +60,8 @@ static void put_calls(struct generation *g, struct gen_choice *c, struct jsonw *
 
 static void put_message(struct generation *g, struct gen_choice *c, struct jsonw *w) {
     struct sb content = {0}, reasoning = {0};
-    generate_join(c, OUTPUT_CONTENT, &content);
-    generate_join(c, OUTPUT_REASONING, &reasoning);
+    generate_join(&c->pieces, OUTPUT_CONTENT, &content);
+    generate_join(&c->pieces, OUTPUT_REASONING, &reasoning);
     jsonw_open(w, "message", '{');
     jsonw_put_str(w, "role", STR("assistant"));
     if (content.n == 0 && c->n_calls) jsonw_put_null(w, "content");
@@ -134,7 +109,7 @@ static void put_call_delta(struct generation *g, struct gen_choice *c, const str
     jsonw_begin(w, '{');
     jsonw_put_int(w, "index", p->call);
     if (p->kind == OUTPUT_CALL) {
-        jsonw_put_str(w, "id", call_id(g, c, p));
+        jsonw_put_str(w, "id", chat_call_id(g, c, &c->pieces, p));
         jsonw_put_str(w, "type", STR("function"));
     }
     jsonw_open(w, "function", '{');
@@ -222,35 +197,8 @@ static const struct gen_format chat_format = {.id_prefix = "chatcmpl-",
 
 /* ---- the request -------------------------------------------------------------------------------------------------------- */
 
-static int encode(struct call *c, struct generation *g, struct str input_text) {
-    struct err err;
-    struct str rendered;
-    yyjson_val *input;
-    int code = json_parse(&c->arena, input_text, "messages", JSON_STRICT, &input, &err);
-    if (!code) code = service_encode_chat(c->service, &c->arena, input, &g->prompts[0].ids, &rendered, &err);
-    if (code == ERR_EMEMORY) return api_fail_err(&c->error, &err, NULL);
-    if (code) return api_fail(&c->error, 400, "chat_template_error", "messages", "the chat template refused the messages: %s", err.msg);
-    if (g->prompts[0].ids.n == 0) return api_fail(&c->error, 400, NULL, "messages", "the messages hold no text");
-    g->params.job.thinks = service_thinks(c->service, rendered);
-    g->params.job.may_think = service_may_think(c->service, rendered);
-    return 0;
-}
-
 static int prepare(struct call *c) {
-    struct generation *g = generate_create(c, &chat_format);
-    struct sb input = {0};
-    struct tools tools;
-    g->params.job.sampling = service_info(c->service)->sampling;
-    g->params.vocab = service_info(c->service)->vocab;
-    if (params_read(&c->arena, c->body, PARAMS_CHAT, &g->params, &c->error)) return -1;
-    if (tools_read(&c->arena, c->body, service_info(c->service), &tools, &c->error)) return -1;
-    tools_apply(&c->arena, &tools, service_info(c->service), &g->params.job);
-    g->prompts = arena_new(&c->arena, struct gen_prompt, 1);
-    g->n_prompts = 1;
-    int code = messages_to_input(c->body, tools.list, &input, &c->error);
-    if (!code) code = encode(c, g, sb_str(&input));
-    sb_free(&input);
-    return code ? code : constrain_read(&c->arena, c->body, c->service, &tools, &g->params, &c->error);
+    return chat_prepare(c, c->body, &chat_format);
 }
 
 const struct route routes_chat[] = {

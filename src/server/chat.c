@@ -1,0 +1,70 @@
+/* Conversations: parameters, tools and messages to a prompt, and what protocols say of calls. */
+#include "server/chat.h"
+
+#include "server/constrain.h"
+#include "server/messages.h"
+#include "server/tools.h"
+
+#include "base/hash.h"
+
+/* ---- the request -------------------------------------------------------------------------------------------------------- */
+
+static int encode(struct call *c, struct generation *g, struct str input_text) {
+    struct err err;
+    struct str rendered;
+    yyjson_val *input;
+    int code = json_parse(&c->arena, input_text, "messages", JSON_STRICT, &input, &err);
+    if (!code) code = service_encode_chat(c->service, &c->arena, input, &g->prompts[0].ids, &rendered, &err);
+    if (code == ERR_EMEMORY) return api_fail_err(&c->error, &err, NULL);
+    if (code) return api_fail(&c->error, 400, "chat_template_error", "messages", "the chat template refused the messages: %s", err.msg);
+    if (g->prompts[0].ids.n == 0) return api_fail(&c->error, 400, NULL, "messages", "the messages hold no text");
+    g->params.job.thinks = service_thinks(c->service, rendered);
+    g->params.job.may_think = service_may_think(c->service, rendered);
+    return 0;
+}
+
+int chat_prepare(struct call *c, yyjson_val *body, const struct gen_format *format) {
+    struct generation *g = generate_create(c, format);
+    struct sb input = {0};
+    struct tools tools;
+    g->params.job.sampling = service_info(c->service)->sampling;
+    g->params.vocab = service_info(c->service)->vocab;
+    if (params_read(&c->arena, body, PARAMS_CHAT, &g->params, &c->error)) return -1;
+    if (tools_read(&c->arena, body, service_info(c->service), &tools, &c->error)) return -1;
+    tools_apply(&c->arena, &tools, service_info(c->service), &g->params.job);
+    g->prompts = arena_new(&c->arena, struct gen_prompt, 1);
+    g->n_prompts = 1;
+    int code = messages_to_input(body, tools.list, &input, &c->error);
+    if (!code) code = encode(c, g, sb_str(&input));
+    sb_free(&input);
+    return code ? code : constrain_read(&c->arena, body, c->service, &tools, &g->params, &c->error);
+}
+
+int chat_count(struct call *c, yyjson_val *body, int32_t *out_n) {
+    static const struct gen_format none = {.input = "messages", .splits = true};
+    if (chat_prepare(c, body, &none)) return -1;
+    *out_n = ((struct generation *)c->state)->prompts[0].ids.n;
+    return 0;
+}
+
+/* ---- calls -------------------------------------------------------------------------------------------------------------- */
+
+struct str chat_call_id(struct generation *g, const struct gen_choice *c, const struct output_pieces *pieces,
+                        const struct output_piece *p) {
+    enum { SHORT_ID = 8 };
+    struct str id = output_piece_id(pieces, p);
+    if (id.n > SHORT_ID) return id;
+    uint64_t random = hash_pair(hash_bytes(g->id.p, g->id.n, (uint64_t)c->index), (uint64_t)p->call);
+    return output_make_id(&g->call->arena, g->params.job.format, output_piece_text(pieces, p), p->call, random);
+}
+
+struct str chat_call_arguments(struct generation *g, const struct output_pieces *pieces, int32_t call) {
+    struct sb text = {0};
+    for (size_t i = 0; i < pieces->n; i++) {
+        const struct output_piece *p = &pieces->p[i];
+        if (p->kind == OUTPUT_ARGUMENTS && p->call == call) sb_put(&text, output_piece_text(pieces, p));
+    }
+    struct str copy = str_copy(&g->call->arena, sb_str(&text));
+    sb_free(&text);
+    return copy;
+}
