@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "os/os.h"
 
-const char *const served_states[N_SERVED_STATES] = {"unloaded", "loading", "loaded", "leaving", "failed"};
+const char *const models_state_names[N_SERVED_STATES] = {"unloaded", "loading", "loaded", "leaving", "failed"};
 
 static struct served *end_of(const struct server *s) {
     return s->models + s->options.n_models;
@@ -16,7 +16,7 @@ bool models_is_one(const struct server *s) {
     return s->options.n_models == 1;
 }
 
-enum served_state served_state(const struct served *m) {
+enum models_state models_state(const struct served *m) {
     if (!m->service) return m->why.code ? SERVED_FAILED : SERVED_UNLOADED;
     if (m->is_leaving || m->is_closing) return SERVED_LEAVING;
     switch (service_state(m->service, NULL)) {
@@ -44,7 +44,7 @@ struct served *models_find(struct server *s, struct str name) {
 
 struct served *models_any(struct server *s) {
     for (struct served *m = s->models; m < end_of(s); m++)
-        if (served_state(m) == SERVED_LOADED) return m;
+        if (models_state(m) == SERVED_LOADED) return m;
     return NULL;
 }
 
@@ -163,10 +163,6 @@ static void load(struct served *m) {
         m->why = err;
         refuse_line(m, &err);
     }
-}
-
-void models_load(struct served *m) {
-    if (!m->service) load(m);
 }
 
 /* It failed for lack of memory: others go first, and it is tried again. */

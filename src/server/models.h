@@ -27,8 +27,8 @@ struct served {
     uv_work_t work;
 };
 
-enum served_state { SERVED_UNLOADED, SERVED_LOADING, SERVED_LOADED, SERVED_LEAVING, SERVED_FAILED, N_SERVED_STATES };
-extern const char *const served_states[N_SERVED_STATES];
+enum models_state { SERVED_UNLOADED, SERVED_LOADING, SERVED_LOADED, SERVED_LEAVING, SERVED_FAILED, N_SERVED_STATES };
+extern const char *const models_state_names[N_SERVED_STATES];
 
 /* Makes the list; a single model begins to load, as do those that are wanted from the start. */
 int models_open(struct server *s, struct err *err);
@@ -42,13 +42,12 @@ bool models_is_one(const struct server *s);
 struct served *models_find(struct server *s, struct str name);
 /* One that is loaded: the first of them; NULL: none is. */
 struct served *models_any(struct server *s);
-enum served_state served_state(const struct served *m);
+enum models_state models_state(const struct served *m);
 /* The call goes on by route_go_on when the model is loaded, or is answered with the reason. */
 void models_ask(struct served *m, struct call *c);
 /* The call is at its end, or its client left the line. */
 void models_leave(struct call *c);
-/* Loads it although nobody asks; or lets it go when its requests are answered. */
-void models_load(struct served *m);
+/* It goes when its requests are answered. */
 void models_unload(struct served *m);
 
 #endif

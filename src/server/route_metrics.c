@@ -122,7 +122,7 @@ static struct figures *gather(struct call *c, size_t *out_n) {
     struct figures *f = arena_new(&c->arena, struct figures, s->options.n_models);
     for (size_t i = 0; i < s->options.n_models; i++) {
         struct served *m = &s->models[i];
-        if (served_state(m) != SERVED_LOADED && !models_is_one(s)) continue;
+        if (models_state(m) != SERVED_LOADED && !models_is_one(s)) continue;
         const char *label = models_is_one(s) ? "" : str_fmt(&c->arena, "model=\"%s\"", m->name.p).p;
         f[(*out_n)++] = (struct figures){label, service_info(m->service)->n_seqs, service_stats(m->service)};
     }
@@ -137,7 +137,7 @@ static void put_loads(struct sb *out, const struct server *s) {
         n_loads += m->n_loads;
         n_unloads += m->n_unloads;
         n_failed += m->n_failed;
-        n_loaded += served_state(m) == SERVED_LOADED;
+        n_loaded += models_state(m) == SERVED_LOADED;
     }
     put_value(out, "models_loaded", "gauge", "Models that are loaded.", (double)n_loaded);
     put_value(out, "model_loads_total", "counter", "Loads of models that began.", (double)n_loads);

@@ -29,14 +29,14 @@ static struct str name_of(const struct served *m) {
 }
 
 static void put_model(struct call *c, const struct served *m, struct jsonw *w) {
-    enum served_state state = served_state(m);
+    enum models_state state = models_state(m);
     jsonw_begin(w, '{');
     jsonw_put_str(w, "id", name_of(m));
     jsonw_put_str(w, "object", STR("model"));
     jsonw_put_int(w, "created", c->server->started);
     jsonw_put_str(w, "owned_by", STR("mlxcel"));
     jsonw_open(w, "status", '{');
-    jsonw_put_str(w, "value", str_of(served_states[state]));
+    jsonw_put_str(w, "value", str_of(models_state_names[state]));
     if (m->why.code) jsonw_put_str(w, "error", str_of(m->why.msg));
     jsonw_put_int(w, "requests", m->n_calls);
     jsonw_end(w, '}');

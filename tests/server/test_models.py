@@ -96,6 +96,28 @@ def by_hand(models):
         check(s.request("/models/load", {"model": "built-in"})[0] == 200, "the only one is loaded")
 
 
+def commands(models):
+    """mlxcel ps and mlxcel stop."""
+    with Server(PROGRAM, *models, "--api-key", "secret") as s:
+        def command(*args):
+            return subprocess.run([PROGRAM, *args, "--port", str(s.port), "--api-key", "secret"], capture_output=True, text=True, timeout=HANG)
+        s.request("/v1/chat/completions", {**CHAT, "model": "beta"}, {"Authorization": "Bearer secret"})
+        r = command("ps")
+        rows = [line.split() for line in r.stdout.splitlines()]
+        check(r.returncode == 0 and [row[:2] for row in rows] == [["model", "state"], ["alpha", "unloaded"], ["beta", "loaded"], ["gamma", "unloaded"]], f"ps: {r}")
+        check(command("stop", "beta").returncode == 0, "stop")
+        r = command("ps", "--json")
+        end = time.monotonic() + HANG
+        while json.loads(r.stdout)[1]["status"]["value"] != "unloaded" and time.monotonic() < end:
+            r = command("ps", "--json")
+        check(json.loads(r.stdout)[1]["status"]["value"] == "unloaded", f"ps --json after stop: {r}")
+        r = command("stop", "delta")
+        check(r.returncode != 0 and "404" in r.stderr and r.stderr.count("\n") == 1, f"stop of an unknown one: {r}")
+        port = s.port
+    r = subprocess.run([PROGRAM, "ps", "--port", str(port)], capture_output=True, text=True, timeout=HANG)
+    check(r.returncode != 0 and "no server answers" in r.stderr, f"no server: {r}")
+
+
 def one_request(s, seed):
     r = random.Random(seed)
     model = r.choice(list(WORDS))
@@ -198,6 +220,7 @@ def main():
         models = make(folder)
         names(models)
         by_hand(models)
+        commands(models)
         under_a_budget(models)
         under_a_budget_of_memory(models)
         one_that_fails(folder, models)
