@@ -10,8 +10,8 @@
 
 enum { BODY_DEPTH_MAX = 100 };
 
-static const struct route *const families[] = {routes_chat,   routes_completions, routes_embeddings, routes_models,
-                                               routes_health, routes_metrics,     routes_page};
+static const struct route *const families[] = {routes_chat,   routes_anthropic, routes_completions, routes_embeddings,
+                                               routes_models, routes_health,    routes_metrics,     routes_page};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 static bool method_is(const struct route *r, struct str method) {
@@ -55,6 +55,8 @@ static struct call *call_create(struct server *s, struct http_exchange *x) {
     c->work.data = c;
     c->wire = wire_of_path(x->request.path);
     c->begun_ns = os_clock_ns();
+    c->error.request_id = server_new_id(s, &c->arena, "req_").p;
+    sb_fmt(&x->headers, "request-id: %s\r\nx-request-id: %s\r\n", c->error.request_id, c->error.request_id);
     http_hold(x);
     x->state = c;
     x->on_gone = on_gone;

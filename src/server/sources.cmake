@@ -21,6 +21,9 @@ set(SERVER_SOURCES
   src/server/sse.c
   src/server/tools.c
   src/server/webui.S
+  src/server/wire/anthropic.c
+  src/server/wire/anthropic_answer.c
+  src/server/wire/anthropic_request.c
   src/server/wire/openai_chat.c
   src/server/wire/openai_completions.c
   src/server/wire/wire.c

@@ -1,0 +1,17 @@
+/* Anthropic's messages, between its files: requests become OpenAI's chat, answers become blocks. */
+#ifndef MLXCEL_SERVER_WIRE_ANTHROPIC_H
+#define MLXCEL_SERVER_WIRE_ANTHROPIC_H
+
+#include "server/chat.h"
+
+/* What a request is read for: an answer, or the number of its tokens, which needs no max_tokens. */
+enum anthropic_use { ANTHROPIC_ANSWERS, ANTHROPIC_COUNTS };
+
+/* The body of c in the fields of OpenAI's chat completions, in the call's arena. Nonzero: c->error names the field as it was written. */
+int anthropic_to_chat(struct call *c, enum anthropic_use use, yyjson_val **out_body);
+/* The fields of an error of chat_prepare, under the names that they have here. */
+void anthropic_rename_fields(struct api_error *e);
+
+extern const struct gen_format anthropic_format;
+
+#endif
