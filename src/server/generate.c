@@ -37,13 +37,15 @@ static void on_gone(struct call *c) {
 static void fail(struct generation *g) {
     struct call *c = g->call;
     struct http_exchange *x = c->exchange;
-    release_all(g);
     if (!x->streaming) {
+        release_all(g);
         call_reply_error(c);
         return;
     }
     struct sb frame = {0};
-    c->wire->stream_error(&c->error, &frame);
+    if (g->format->fail) g->format->fail(g, &frame);
+    else c->wire->stream_error(&c->error, &frame);
+    release_all(g);
     x->on_gone = NULL;
     http_stream_write(x, sb_str(&frame));
     http_stream_end(x);

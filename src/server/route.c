@@ -10,8 +10,8 @@
 
 enum { BODY_DEPTH_MAX = 100 };
 
-static const struct route *const families[] = {routes_chat,   routes_anthropic, routes_completions, routes_embeddings,
-                                               routes_models, routes_health,    routes_metrics,     routes_page};
+static const struct route *const families[] = {routes_chat,   routes_anthropic, routes_responses, routes_completions, routes_embeddings,
+                                               routes_models, routes_health,    routes_metrics,   routes_page};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 static bool method_is(const struct route *r, struct str method) {
@@ -158,7 +158,7 @@ static void put_cors(struct http_exchange *x) {
 
 static void reply_preflight(struct call *c) {
     sb_puts(&c->exchange->headers,
-            "Access-Control-Allow-Methods: GET, POST, OPTIONS\r\nAccess-Control-Allow-Headers: *, Authorization, Content-Type\r\n"
+            "Access-Control-Allow-Methods: GET, POST, DELETE, OPTIONS\r\nAccess-Control-Allow-Headers: *, Authorization, Content-Type\r\n"
             "Access-Control-Max-Age: 600\r\n");
     call_reply(c, 204, NULL, STR(""));
 }

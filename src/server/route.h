@@ -65,6 +65,6 @@ void call_reply_error(struct call *c); /* c->error */
 void call_end(struct call *c);
 
 extern const struct route routes_chat[], routes_completions[], routes_embeddings[], routes_models[], routes_health[], routes_metrics[],
-    routes_page[], routes_anthropic[];
+    routes_page[], routes_anthropic[], routes_responses[];
 
 #endif

@@ -17,6 +17,7 @@ struct server {
     struct http_server *http;
     struct service *service;
     struct guard *guard;
+    struct response_store *responses;
     struct tls_context *tls;
     struct call *calls;
     bool announced, draining, closing;

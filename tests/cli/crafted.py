@@ -10,6 +10,7 @@ BAD = "<bad>"   # a word whose embedding is no number
 END = "<end>"
 
 SCRIPT = [GO, "<think>", "Two", " and", " two", "</think>", "The", " sum", " is", " four.", END]
+SCRIPT_BREAKS = [GO, "One", " two", BAD, END]  # what follows cannot be computed
 SCRIPT_INSIDE = [GO, "<think>", "Three", " less", " one", "</think>", "It", " leaves", " a", " pair.", END]
 
 
@@ -71,7 +72,7 @@ def make(folder, script=SCRIPT, opens="", template=None):
     """A checkpoint in `folder`; opens: what the template puts behind GO."""
     folder = Path(folder)
     folder.mkdir()
-    words = ["<unk>", BAD, "hello", *dict.fromkeys(word for chain in chains_of(script) for word in chain)]
+    words = list(dict.fromkeys(["<unk>", BAD, "hello", *(word for chain in chains_of(script) for word in chain)]))
     header, body = {}, b""
     for name, shape, data in tensors(words, script):
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}

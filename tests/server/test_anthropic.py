@@ -165,6 +165,14 @@ def check_option(model):
         check(s.request(PATH, {"messages": HELLO, "max_tokens": 9}, {"Authorization": "Bearer key"})[0] == 200, "a bearer's key")
 
 
+def check_failure(s):
+    """An error in the middle of a stream, and of a whole answer."""
+    parts = events(ask(s, stream=True)[1])
+    check(parts[-1]["type"] == "error" and parts[-1]["error"]["type"] == "api_error" and parts[-1]["request_id"].startswith("req_"), f"a stream that fails: {parts}")
+    code, v = ask(s)
+    check(code == 500 and v["type"] == "error" and v["error"]["type"] == "api_error", f"an answer that fails: {code} {v}")
+
+
 def check_calls(s):
     """A call whole and streamed, then the answer to its result."""
     _, v = ask(s, tools=[WEATHER])
@@ -223,6 +231,8 @@ with tempfile.TemporaryDirectory() as folder:
         check_calls(s)
         _, n, end = run_loop(s, lambda turn: {})
         check((n, end) == (1, "end_turn"), f"a loop of an agent: {n} {end}")
+    with Server(program, "-m", str(crafted.make(os.path.join(folder, "breaks"), crafted.SCRIPT_BREAKS))) as s:
+        check_failure(s)
     random = os.path.join(folder, "random")
     subprocess.run([program, "synth", "--shape", "tiny", "-o", random], check=True, capture_output=True)
     with open(os.path.join(random, "chat_template.jinja"), "w", encoding="utf-8") as f:

@@ -1,5 +1,6 @@
 /* Anthropic's request to OpenAI's chat. Blocks of a turn become one message; a tool's results become messages of their own, in the order in
  * which they stand. Places in errors are written as Anthropic writes them: messages.2.content.0. */
+#include "server/turns.h"
 #include "server/wire/anthropic.h"
 
 #include <stdio.h>
@@ -116,17 +117,11 @@ static struct str type_of(yyjson_val *block) {
     return json_str(block, "type", (struct str){0});
 }
 
-/* Blocks are paragraphs: a line break stands between two of them. */
-static void add_paragraph(struct sb *out, struct str text) {
-    if (out->n && text.n) sb_putc(out, '\n');
-    sb_put(out, text);
-}
-
 static int add_text_block(struct sb *out, yyjson_val *block, const struct place *at, struct api_error *e) {
     struct str text = json_str(block, "text", (struct str){0});
     if (!str_is(type_of(block), "text")) return fail_type(e, at, type_of(block));
     if (!text.p) return fail_at(e, at, "a text block needs a text");
-    add_paragraph(out, text);
+    turns_add_paragraph(out, text);
     return 0;
 }
 
@@ -148,114 +143,58 @@ static int add_texts(struct sb *out, yyjson_val *content, const char *key, const
 
 /* ---- turns -------------------------------------------------------------------------------------------------------------- */
 
-/* A turn that is being gathered: messages of one role that follow each other are one turn. */
-struct turn {
-    struct jsonw *w;
+/* The conversation that is being written. */
+struct talk {
+    struct turns turns;
     struct api_error *e;
-    const char *role; /* NULL: none has begun */
-    struct sb text, thoughts, calls;
-    struct jsonw calls_w; /* a list in `calls`, open */
-    size_t n_calls;
 };
 
-static void free_turn(struct turn *t) {
-    sb_free(&t->text);
-    sb_free(&t->thoughts);
-    sb_free(&t->calls);
-}
-
-static void forget_turn(struct turn *t) {
-    t->role = NULL;
-    t->n_calls = 0;
-    sb_clear(&t->text);
-    sb_clear(&t->thoughts);
-    sb_clear(&t->calls);
-}
-
-static void end_turn(struct turn *t) {
-    struct jsonw *w = t->w;
-    if (!t->role) return;
-    jsonw_begin(w, '{');
-    jsonw_put_str(w, "role", str_of(t->role));
-    jsonw_put_str(w, "content", sb_str(&t->text));
-    if (t->thoughts.n) jsonw_put_str(w, "reasoning_content", sb_str(&t->thoughts));
-    if (t->n_calls) {
-        jsonw_end(&t->calls_w, ']');
-        jsonw_put_raw(w, "tool_calls", sb_str(&t->calls));
-    }
-    jsonw_end(w, '}');
-    forget_turn(t);
-}
-
-static void begin_turn(struct turn *t, const char *role) {
-    if (t->role && strcmp(t->role, role) != 0) end_turn(t);
-    t->role = role;
-}
-
-static int add_call(struct turn *t, yyjson_val *block, const struct place *at) {
+static int add_call(struct talk *t, yyjson_val *block, const struct place *at) {
     struct str id = json_str(block, "id", (struct str){0}), name = json_str(block, "name", (struct str){0});
     yyjson_val *input = json_get(block, "input");
     struct sb arguments = {0};
-    struct jsonw inner = {.out = &arguments}, *w = &t->calls_w;
+    struct jsonw inner = {.out = &arguments};
     if (!id.n || !name.n || !yyjson_is_obj(input))
         return fail_at(t->e, at, "a tool_use block needs an id, a name and an input, which is an object");
-    if (t->n_calls++ == 0) {
-        *w = (struct jsonw){.out = &t->calls};
-        jsonw_begin(w, '[');
-    }
     jsonw_val(&inner, input);
-    jsonw_begin(w, '{');
-    jsonw_put_str(w, "id", id);
-    jsonw_put_str(w, "type", STR("function"));
-    jsonw_open(w, "function", '{');
-    jsonw_put_str(w, "name", name);
-    jsonw_put_str(w, "arguments", sb_str(&arguments));
-    jsonw_end(w, '}');
-    jsonw_end(w, '}');
+    turns_add_call(&t->turns, id, name, sb_str(&arguments));
     sb_free(&arguments);
     return 0;
 }
 
-static int add_assistant_block(struct turn *t, yyjson_val *block, const struct place *at) {
+static int add_assistant_block(struct talk *t, yyjson_val *block, const struct place *at) {
     struct str type = type_of(block), text = json_str(block, "text", (struct str){0});
     if (str_is(type, "tool_use")) return add_call(t, block, at);
     if (str_is(type, "redacted_thinking")) return 0; /* nobody can read it */
     if (str_is(type, "thinking")) {
-        add_paragraph(&t->thoughts, json_str(block, "thinking", STR("")));
+        turns_add_paragraph(&t->turns.thoughts, json_str(block, "thinking", STR("")));
         return 0;
     }
     if (!str_is(type, "text")) return fail_type(t->e, at, type);
     if (!text.p) return fail_at(t->e, at, "a text block needs a text");
-    sb_put(&t->text, text); /* as it stands: an answer may have to go on with it */
+    sb_put(&t->turns.text, text); /* as it stands: an answer may have to go on with it */
     return 0;
 }
 
-static int put_result(struct turn *t, yyjson_val *block, const struct place *at) {
+static int put_result(struct talk *t, yyjson_val *block, const struct place *at) {
     struct str id = json_str(block, "tool_use_id", (struct str){0});
     yyjson_val *content = given(block, "content");
     struct sb text = {0};
     if (!id.n) return fail_at(t->e, at, "a tool_result block needs a tool_use_id");
     if (json_bool(block, "is_error", false)) sb_puts(&text, "Error: ");
     int code = content ? add_texts(&text, content, "content", at, t->e) : 0;
-    if (!code) {
-        end_turn(t);
-        jsonw_begin(t->w, '{');
-        jsonw_put_str(t->w, "role", STR("tool"));
-        jsonw_put_str(t->w, "tool_call_id", id);
-        jsonw_put_str(t->w, "content", sb_str(&text));
-        jsonw_end(t->w, '}');
-    }
+    if (!code) turns_put_result(&t->turns, id, sb_str(&text));
     sb_free(&text);
     return code;
 }
 
-static int add_user_block(struct turn *t, yyjson_val *block, const struct place *at) {
+static int add_user_block(struct talk *t, yyjson_val *block, const struct place *at) {
     if (str_is(type_of(block), "tool_result")) return put_result(t, block, at);
-    begin_turn(t, "user");
-    return add_text_block(&t->text, block, at, t->e);
+    turns_begin(&t->turns, "user");
+    return add_text_block(&t->turns.text, block, at, t->e);
 }
 
-static int add_message(struct turn *t, yyjson_val *message, size_t i_message) {
+static int add_message(struct talk *t, yyjson_val *message, size_t i_message) {
     struct place in = place_at(NULL, "messages", i_message);
     struct str role = json_str(message, "role", (struct str){0});
     yyjson_val *content = json_get(message, "content"), *block;
@@ -263,10 +202,10 @@ static int add_message(struct turn *t, yyjson_val *message, size_t i_message) {
     size_t i, n;
     if (!is_assistant && !str_is(role, "user"))
         return fail_at(t->e, &in, "the role must be user or assistant; the system prompt is the field system");
-    if (is_assistant || yyjson_is_str(content)) begin_turn(t, is_assistant ? "assistant" : "user");
+    if (is_assistant || yyjson_is_str(content)) turns_begin(&t->turns, is_assistant ? "assistant" : "user");
     if (yyjson_is_str(content)) {
-        if (is_assistant) sb_put(&t->text, json_val_str(content));
-        else add_paragraph(&t->text, json_val_str(content));
+        if (is_assistant) sb_put(&t->turns.text, json_val_str(content));
+        else turns_add_paragraph(&t->turns.text, json_val_str(content));
         return 0;
     }
     if (!yyjson_is_arr(content)) return fail_at(t->e, &in, "content must be a string or a list of blocks");
@@ -278,14 +217,15 @@ static int add_message(struct turn *t, yyjson_val *message, size_t i_message) {
 }
 
 /* The last turn where it is the assistant's: its text is gone on with; without any text it is left out. */
-static int end_last_turn(struct turn *t, bool *out_continues) {
-    bool is_assistant = t->role && strcmp(t->role, "assistant") == 0;
-    *out_continues = is_assistant && t->text.n > 0;
-    if (is_assistant && t->n_calls)
+static int end_last_turn(struct talk *t, bool *out_continues) {
+    struct turns *turns = &t->turns;
+    bool is_assistant = turns_is(turns, "assistant");
+    *out_continues = is_assistant && turns->text.n > 0;
+    if (is_assistant && turns->n_calls)
         return api_fail(t->e, 400, NULL, "messages",
                         "messages: the last message has tool_use blocks; a message with their tool_result blocks must follow");
-    if (is_assistant && t->text.n == 0) forget_turn(t);
-    end_turn(t);
+    if (is_assistant && turns->text.n == 0) turns_drop(turns);
+    turns_end(turns);
     return 0;
 }
 
@@ -303,7 +243,7 @@ static int put_system(struct jsonw *w, yyjson_val *system, struct api_error *e) 
 }
 
 static int put_messages(struct jsonw *w, yyjson_val *body, struct api_error *e) {
-    struct turn t = {.w = w, .e = e};
+    struct talk t = {.turns = {.w = w}, .e = e};
     yyjson_val *messages = json_get(body, "messages"), *message;
     bool continues = false;
     size_t i, n;
@@ -314,7 +254,7 @@ static int put_messages(struct jsonw *w, yyjson_val *body, struct api_error *e) 
     if (put_system(w, given(body, "system"), e)) return -1;
     yyjson_arr_foreach(messages, i, n, message) if (!code) code = add_message(&t, message, i);
     if (!code) code = end_last_turn(&t, &continues);
-    free_turn(&t);
+    turns_free(&t.turns);
     jsonw_end(w, ']');
     jsonw_put_bool(w, "continue_final_message", continues);
     return code;
