@@ -21,6 +21,9 @@ static void put_model(struct call *c, struct jsonw *w) {
     jsonw_put_str(w, "object", STR("model"));
     jsonw_put_int(w, "created", c->server->started);
     jsonw_put_str(w, "owned_by", STR("mlxcel"));
+    jsonw_put_str(w, "type", STR("model")); /* Anthropic's names; an unknown date is the epoch there */
+    jsonw_put_str(w, "display_name", str_of(info->name));
+    jsonw_put_str(w, "created_at", STR("1970-01-01T00:00:00Z"));
     jsonw_open(w, "meta", '{');
     jsonw_put_int(w, "n_vocab", info->vocab);
     jsonw_put_int(w, "n_ctx", info->context);
@@ -38,6 +41,9 @@ static void list_models(struct call *c) {
     jsonw_open(&w, "data", '[');
     put_model(c, &w);
     jsonw_end(&w, ']');
+    jsonw_put_str(&w, "first_id", str_of(service_info(c->service)->name));
+    jsonw_put_str(&w, "last_id", str_of(service_info(c->service)->name));
+    jsonw_put_bool(&w, "has_more", false);
     jsonw_end(&w, '}');
     call_reply_json(c, 200, sb_str(&out));
     sb_free(&out);

@@ -70,7 +70,8 @@ def check_answers(s):
     code, v = ask(s)
     check(code == 200 and plain(v) == ([{"type": "thinking", "thinking": "Two and two"}, {"type": "text", "text": "The sum is four."}], "end_turn", None), f"an answer: {v}")
     check(v["id"].startswith("msg_") and v["type"] == "message" and v["role"] == "assistant" and v["content"][0]["signature"], f"its head: {v}")
-    check(v["usage"] == {"input_tokens": 2, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 10}, f"its usage: {v}")
+    check(v["usage"] == {"input_tokens": 2, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 10,
+                          "output_tokens_details": {"thinking_tokens": 4}}, f"its usage: {v}")
     parts = events(ask(s, stream=True)[1])
     names = [e["type"] for e in parts]
     once = list(dict.fromkeys(names))
@@ -82,6 +83,10 @@ def check_answers(s):
     check(plain(ask(s, max_tokens=3)[1])[1:] == ("max_tokens", None), "a limit ends it")
     got = plain(gather(events(ask(s, max_tokens=3, stream=True)[1])))
     check(got == ([{"type": "thinking", "thinking": "Two and"}], "max_tokens", None), f"a limit ends a stream: {got}")
+    check(plain(ask(s, max_tokens=1000, stop_sequences=[], ignore_eos=True)[1])[1] == "model_context_window_exceeded", "a context that is full")
+    hidden = {"thinking": {"type": "adaptive", "display": "omitted"}}
+    want = [{"type": "thinking", "thinking": ""}, {"type": "text", "text": "The sum is four."}]
+    check(plain(ask(s, **hidden)[1])[0] == plain(gather(events(ask(s, stream=True, **hidden)[1])))[0] == want, "thinking that is not shown")
     check(s.request(PATH, {"max_tokens": 9, "messages": HELLO})[1]["request-id"].startswith("req_"), "an answer has a request id")
 
 
@@ -91,6 +96,7 @@ def check_inputs(s):
     history = [*HELLO, {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "x"}, {"type": "redacted_thinking", "data": "x"},
                                                          {"type": "text", "text": "four"}]}, {"role": "user", "content": blocks}]
     for more, n in (({}, 2), ({"system": "hello hello"}, 4), ({"system": blocks}, 4), ({"messages": history}, 5), ({"messages": [*HELLO, *HELLO]}, 3),
+                    ({"messages": [{"role": "system", "content": "hello"}, *HELLO], "system": "hello"}, 4),
                     ({"thinking": {"type": "disabled"}, "tool_choice": {"type": "auto"}, "metadata": {"user_id": "x"}, "service_tier": "auto"}, 2),
                     ({"thinking": {"type": "enabled", "budget_tokens": 20}, "top_k": 5, "top_p": 0.9, "context_management": {"edits": []}}, 2)):
         code, v = ask(s, COUNT, max_tokens=..., **more)
@@ -106,12 +112,12 @@ def check_refused(s):
     """Each with the place as the client wrote it."""
     user, image = lambda *b: {"messages": [{"role": "user", "content": list(b)}]}, {"type": "image", "source": {"type": "url", "url": "x"}}
     call = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
-    rows = [({"max_tokens": ...}, "max_tokens"), ({"messages": []}, "messages"), ({"messages": ...}, "messages"), ({"messages": [{"role": "system", "content": "x"}]}, "messages.0"),
+    rows = [({"max_tokens": ...}, "max_tokens"), ({"messages": []}, "messages"), ({"messages": ...}, "messages"), ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0"),
             (user({"type": "text", "text": "hello"}, image), "messages.0.content.1: image"), (user({"type": "document"}), "messages.0.content.0"), (user({"type": "text"}), "messages.0.content.0"),
             (user({"type": "tool_result", "tool_use_id": "a", "content": [image]}), "messages.0.content.0.content.0: image"), (user({"type": "tool_result"}), "tool_use_id"),
             ({"system": [image]}, "system.0: image"), ({"system": 1}, "system"), ({"messages": [*HELLO, {"role": "assistant", "content": [call]}]}, "tool_result"),
             ({"temperature": 3}, "temperature"), ({"stop_sequences": "x"}, "stop_sequences"), ({"stop_sequences": [""]}, "stop_sequences"), ({"stop": ["x"]}, "stop_sequences"),
-            ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"), ({"thinking": {"type": "enabled", "budget_tokens": 60}}, "max_tokens"), ({"thinking": {"type": "x"}}, "thinking"),
+            ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"), ({"thinking": {"type": "enabled", "budget_tokens": 60}}, "max_tokens"), ({"thinking": {"type": "x"}}, "thinking"), ({"thinking": {"type": "adaptive", "display": "x"}}, "thinking.display"),
             ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0: tools of type \"web_search_20250305\""), ({"tools": [{"input_schema": {}}]}, "tools.0"),
             ({"tool_choice": {"type": "any"}}, "tool_choice"), ({"tool_choice": {"type": "x"}}, "tool_choice"), ({"tool_choice": {"type": "tool"}}, "tool_choice.name"),
             ({"mcp_servers": [{"url": "x"}]}, "mcp_servers"), ({"container": "x"}, "container"), ({"n": 2}, "n:"), ({"samplers": "x"}, "samplers"),

@@ -53,9 +53,14 @@ static int check_length(struct call *c) {
 static int prepare_message(struct call *c) {
     yyjson_val *body;
     if (anthropic_to_chat(c, ANTHROPIC_ANSWERS, &body)) return -1;
-    if (!chat_prepare(c, body, &anthropic_format)) return check_length(c);
-    anthropic_rename_fields(&c->error);
-    return -1;
+    if (chat_prepare(c, body, &anthropic_format)) {
+        anthropic_rename_fields(&c->error);
+        return -1;
+    }
+    struct anthropic_state *state = arena_new(&c->arena, struct anthropic_state, 1);
+    state->hides_thoughts = str_is(json_str(json_get(c->body, "thinking"), "display", STR("")), "omitted");
+    ((struct generation *)c->state)->wire_state = state;
+    return check_length(c);
 }
 
 /* ---- counting ----------------------------------------------------------------------------------------------------------- */

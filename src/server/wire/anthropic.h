@@ -12,6 +12,15 @@ int anthropic_to_chat(struct call *c, enum anthropic_use use, yyjson_val **out_b
 /* The fields of an error of chat_prepare, under the names that they have here. */
 void anthropic_rename_fields(struct api_error *e);
 
+/* What an answer needs; the generation's wire_state, in the arena. */
+struct anthropic_state {
+    bool hides_thoughts; /* thinking.display omitted: blocks of thinking are empty */
+    /* of a stream */
+    bool is_open;          /* a block is */
+    enum output_kind kind; /* of that block: content, reasoning, call */
+    int32_t n_blocks;
+};
+
 extern const struct gen_format anthropic_format;
 
 #endif

@@ -15,15 +15,19 @@ static void put_usage(const struct generation *g, int32_t n_new, struct jsonw *w
     jsonw_put_int(w, "cache_creation_input_tokens", 0);
     jsonw_put_int(w, "cache_read_input_tokens", u->n_cached);
     jsonw_put_int(w, "output_tokens", n_new);
+    jsonw_open(w, "output_tokens_details", '{');
+    jsonw_put_int(w, "thinking_tokens", n_new < u->n_reasoning ? n_new : u->n_reasoning);
+    jsonw_end(w, '}');
     jsonw_end(w, '}');
 }
 
 /* Why it ended, and by which stop sequence; both null while it goes on. */
 static void put_stop(const struct generation *g, const struct gen_choice *c, struct jsonw *w) {
     bool by_string = c->finish == JOB_STOP && c->stopped_by >= 0 && c->n_calls == 0;
+    bool is_limit = g->params.job.max_new >= 0 && c->usage.n_new >= g->params.job.max_new; /* else the context is full */
     jsonw_key(w, "stop_reason");
     if (!c->finish) jsonw_null(w);
-    else if (c->finish != JOB_STOP) jsonw_str(w, STR("max_tokens"));
+    else if (c->finish != JOB_STOP) jsonw_str(w, is_limit ? STR("max_tokens") : STR("model_context_window_exceeded"));
     else if (by_string) jsonw_str(w, STR("stop_sequence"));
     else jsonw_str(w, c->n_calls ? STR("tool_use") : STR("end_turn"));
     jsonw_key(w, "stop_sequence");
@@ -59,6 +63,7 @@ static void put_call_block(struct generation *g, struct gen_choice *c, const str
 }
 
 static void put_block(struct generation *g, struct gen_choice *c, const struct output_piece *p, struct jsonw *w) {
+    const struct anthropic_state *state = g->wire_state;
     struct str text = output_piece_text(&c->pieces, p);
     if (p->kind == OUTPUT_CALL) {
         put_call_block(g, c, p, w);
@@ -70,7 +75,7 @@ static void put_block(struct generation *g, struct gen_choice *c, const struct o
     } else if (p->kind == OUTPUT_REASONING) {
         jsonw_begin(w, '{');
         jsonw_put_str(w, "type", STR("thinking"));
-        jsonw_put_str(w, "thinking", text);
+        jsonw_put_str(w, "thinking", state->hides_thoughts ? STR("") : text);
         put_signature(g, w);
         jsonw_end(w, '}');
     }
@@ -92,12 +97,6 @@ static void put_whole(struct generation *g, struct sb *out) {
 
 /* ---- events ------------------------------------------------------------------------------------------------------------- */
 
-struct events {
-    bool is_open;          /* a block is */
-    enum output_kind kind; /* of that block: content, reasoning, call */
-    int32_t n_blocks;
-};
-
 static void begin_event(struct jsonw *w, const char *type) {
     jsonw_begin(w, '{');
     jsonw_put_str(w, "type", str_of(type));
@@ -110,7 +109,7 @@ static void end_event(struct jsonw *w, const char *type, struct sb *out) {
 }
 
 /* An event of the block that is open, up to where its delta's own keys go. */
-static void begin_delta(const struct events *s, struct jsonw *w, const char *type) {
+static void begin_delta(const struct anthropic_state *s, struct jsonw *w, const char *type) {
     begin_event(w, "content_block_delta");
     jsonw_put_int(w, "index", s->n_blocks - 1);
     jsonw_open(w, "delta", '{');
@@ -122,7 +121,7 @@ static void end_delta(struct jsonw *w, struct sb *out) {
     end_event(w, "content_block_delta", out);
 }
 
-static void put_text_delta(const struct events *s, const char *type, const char *key, struct str text, struct sb *out) {
+static void put_text_delta(const struct anthropic_state *s, const char *type, const char *key, struct str text, struct sb *out) {
     struct sb json = {0};
     struct jsonw w = {.out = &json};
     begin_delta(s, &w, type);
@@ -130,7 +129,7 @@ static void put_text_delta(const struct events *s, const char *type, const char 
     end_delta(&w, out);
 }
 
-static void close_block(struct generation *g, struct events *s, struct sb *out) {
+static void close_block(struct generation *g, struct anthropic_state *s, struct sb *out) {
     struct sb json = {0};
     struct jsonw w = {.out = &json};
     if (!s->is_open) return;
@@ -167,12 +166,14 @@ static void put_empty_block(struct generation *g, struct gen_choice *c, const st
 
 /* The block that the piece belongs to is open behind this. The first one is followed by a ping, as Anthropic's own streams have it. */
 static void open_block(struct generation *g, struct gen_choice *c, const struct output_piece *p, struct sb *out) {
-    struct events *s = g->wire_state;
+    struct anthropic_state *s = g->wire_state;
     struct sb json = {0};
     struct jsonw w = {.out = &json};
     if (s->is_open && s->kind == p->kind && p->kind != OUTPUT_CALL) return;
     close_block(g, s, out);
-    *s = (struct events){true, p->kind, s->n_blocks + 1};
+    s->is_open = true;
+    s->kind = p->kind;
+    s->n_blocks++;
     begin_event(&w, "content_block_start");
     jsonw_put_int(&w, "index", s->n_blocks - 1);
     put_empty_block(g, c, p, &w);
@@ -183,7 +184,6 @@ static void open_block(struct generation *g, struct gen_choice *c, const struct 
 static void put_begin(struct generation *g, struct gen_choice *c, struct sb *out) {
     struct sb json = {0};
     struct jsonw w = {.out = &json};
-    g->wire_state = arena_new(&g->call->arena, struct events, 1);
     begin_event(&w, "message_start");
     jsonw_open(&w, "message", '{');
     put_head(g, &w);
@@ -197,7 +197,7 @@ static void put_begin(struct generation *g, struct gen_choice *c, struct sb *out
 }
 
 static void put_pieces(struct generation *g, struct gen_choice *c, struct sb *out) {
-    struct events *s = g->wire_state;
+    struct anthropic_state *s = g->wire_state;
     for (size_t i = 0; i < c->pieces.n; i++) {
         const struct output_piece *p = &c->pieces.p[i];
         struct str text = output_piece_text(&c->pieces, p);
@@ -208,7 +208,7 @@ static void put_pieces(struct generation *g, struct gen_choice *c, struct sb *ou
             break;
         case OUTPUT_REASONING:
             open_block(g, c, p, out);
-            put_text_delta(s, "thinking_delta", "thinking", text, out);
+            if (!s->hides_thoughts) put_text_delta(s, "thinking_delta", "thinking", text, out);
             break;
         case OUTPUT_CALL:
             open_block(g, c, p, out);

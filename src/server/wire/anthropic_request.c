@@ -22,6 +22,8 @@ static const char *const own_fields[] = {"messages",
                                          "context_management",
                                          "inference_geo",
                                          "speed",
+                                         "user_profile_id",
+                                         "workspace_id",
                                          "diagnostics",
                                          "chat_template_kwargs",
                                          NULL};
@@ -130,7 +132,7 @@ static int add_texts(struct sb *out, yyjson_val *content, const char *key, const
     struct str text = json_val_str(content);
     yyjson_val *block;
     size_t i, n;
-    if (text.p) sb_put(out, text);
+    if (text.p) turns_add_paragraph(out, text);
     if (text.p) return 0;
     if (!yyjson_is_arr(content))
         return api_fail(e, 400, NULL, key, "%s%s%s: must be a string or a list of text blocks", in ? in->text : "", in ? "." : "", key);
@@ -181,7 +183,7 @@ static int put_result(struct talk *t, yyjson_val *block, const struct place *at)
     yyjson_val *content = given(block, "content");
     struct sb text = {0};
     if (!id.n) return fail_at(t->e, at, "a tool_result block needs a tool_use_id");
-    if (json_bool(block, "is_error", false)) sb_puts(&text, "Error: ");
+    if (json_bool(block, "is_error", false)) sb_puts(&text, "Error:");
     int code = content ? add_texts(&text, content, "content", at, t->e) : 0;
     if (!code) turns_put_result(&t->turns, id, sb_str(&text));
     sb_free(&text);
@@ -200,8 +202,11 @@ static int add_message(struct talk *t, yyjson_val *message, size_t i_message) {
     yyjson_val *content = json_get(message, "content"), *block;
     bool is_assistant = str_is(role, "assistant");
     size_t i, n;
-    if (!is_assistant && !str_is(role, "user"))
-        return fail_at(t->e, &in, "the role must be user or assistant; the system prompt is the field system");
+    if (str_is(role, "system")) {
+        turns_begin(&t->turns, "system");
+        return add_texts(&t->turns.text, content, "content", &in, t->e);
+    }
+    if (!is_assistant && !str_is(role, "user")) return fail_at(t->e, &in, "the role must be user, assistant or system");
     if (is_assistant || yyjson_is_str(content)) turns_begin(&t->turns, is_assistant ? "assistant" : "user");
     if (yyjson_is_str(content)) {
         if (is_assistant) sb_put(&t->turns.text, json_val_str(content));
@@ -229,19 +234,6 @@ static int end_last_turn(struct talk *t, bool *out_continues) {
     return 0;
 }
 
-static int put_system(struct jsonw *w, yyjson_val *system, struct api_error *e) {
-    struct sb text = {0};
-    int code = system ? add_texts(&text, system, "system", NULL, e) : 0;
-    if (!code && text.n) {
-        jsonw_begin(w, '{');
-        jsonw_put_str(w, "role", STR("system"));
-        jsonw_put_str(w, "content", sb_str(&text));
-        jsonw_end(w, '}');
-    }
-    sb_free(&text);
-    return code;
-}
-
 static int put_messages(struct jsonw *w, yyjson_val *body, struct api_error *e) {
     struct talk t = {.turns = {.w = w}, .e = e};
     yyjson_val *messages = json_get(body, "messages"), *message;
@@ -251,7 +243,11 @@ static int put_messages(struct jsonw *w, yyjson_val *body, struct api_error *e) 
     if (!yyjson_is_arr(messages) || yyjson_arr_size(messages) == 0)
         return api_fail(e, 400, NULL, "messages", "messages: at least one message is required");
     jsonw_open(w, "messages", '[');
-    if (put_system(w, given(body, "system"), e)) return -1;
+    if (given(body, "system")) {
+        turns_begin(&t.turns, "system");
+        code = add_texts(&t.turns.text, given(body, "system"), "system", NULL, e);
+        if (t.turns.text.n == 0) turns_drop(&t.turns);
+    }
     yyjson_arr_foreach(messages, i, n, message) if (!code) code = add_message(&t, message, i);
     if (!code) code = end_last_turn(&t, &continues);
     turns_free(&t.turns);
@@ -338,11 +334,13 @@ static int put_budget(struct jsonw *w, yyjson_val *body, yyjson_val *thinking, s
 /* Who does not ask for thinking gets none, as with Anthropic, where the template lets us choose. */
 static int put_thinking(struct jsonw *w, yyjson_val *body, struct api_error *e) {
     yyjson_val *thinking = given(body, "thinking"), *kwargs = given(body, "chat_template_kwargs"), *key, *val;
-    struct str type = thinking ? type_of(thinking) : STR("disabled");
-    bool is_on = str_is(type, "enabled") || str_is(type, "adaptive");
+    struct str type = thinking ? type_of(thinking) : STR("disabled"), display = json_str(thinking, "display", STR(""));
+    bool is_on = str_is(type, "enabled") || str_is(type, "adaptive") || str_is(type, "between_tools");
     size_t i, n;
     if (!is_on && !str_is(type, "disabled"))
-        return api_fail(e, 400, NULL, "thinking", "thinking: must be an object whose type is enabled, adaptive or disabled");
+        return api_fail(e, 400, NULL, "thinking", "thinking: must be an object whose type is enabled, adaptive, between_tools or disabled");
+    if (given(thinking, "display") && !str_is(display, "summarized") && !str_is(display, "omitted"))
+        return api_fail(e, 400, NULL, "thinking", "thinking.display: must be summarized or omitted");
     if (str_is(type, "enabled") && put_budget(w, body, thinking, e)) return -1;
     if (kwargs && !yyjson_is_obj(kwargs)) return api_fail(e, 400, NULL, "chat_template_kwargs", "chat_template_kwargs: must be an object");
     jsonw_open(w, "chat_template_kwargs", '{');
