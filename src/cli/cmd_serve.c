@@ -53,6 +53,7 @@ int cmd_serve(const struct args *args, struct err *err) {
                                .cert_path = args_cstr(args, OPT_SSL_CERT),
                                .key_path = args_cstr(args, OPT_SSL_KEY),
                                .pooling = (enum service_pooling)args_choice(args, OPT_POOLING),
+                               .prefills = args_flag(args, OPT_PREFILL),
                                .json_log = args_choice(args, OPT_LOG_FORMAT) == 1,
                                .open_page = args_flag(args, OPT_OPEN)};
     if (!o.cert_path != !o.key_path) return err_set(err, ERR_EARG, "--ssl-cert-file and --ssl-key-file belong together");

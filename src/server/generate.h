@@ -48,6 +48,7 @@ struct gen_format {
     void (*end)(struct generation *g, struct gen_choice *c, struct sb *out);
     void (*done)(struct generation *g, struct sb *out);
     void (*whole)(struct generation *g, struct sb *out); /* the answer in one piece */
+    void (*fail)(struct generation *g, struct sb *out);  /* the call's error ends a stream; NULL: as the wire has it */
 };
 
 struct generation {

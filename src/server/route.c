@@ -11,8 +11,8 @@
 
 enum { BODY_DEPTH_MAX = 100 };
 
-static const struct route *const families[] = {routes_chat,   routes_completions, routes_embeddings, routes_models,
-                                               routes_health, routes_metrics,     routes_page};
+static const struct route *const families[] = {routes_chat,   routes_anthropic, routes_responses, routes_completions, routes_embeddings,
+                                               routes_models, routes_health,    routes_metrics,   routes_page};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 static bool method_is(const struct route *r, struct str method) {
@@ -57,6 +57,8 @@ static struct call *call_create(struct server *s, struct http_exchange *x) {
     c->work.data = c;
     c->wire = wire_of_path(x->request.path);
     c->begun_ns = os_clock_ns();
+    c->error.request_id = server_new_id(s, &c->arena, "req_").p;
+    sb_fmt(&x->headers, "request-id: %s\r\nx-request-id: %s\r\n", c->error.request_id, c->error.request_id);
     http_hold(x);
     x->state = c;
     x->on_gone = on_gone;
@@ -102,22 +104,20 @@ void call_reply_json(struct call *c, int32_t status, struct str json) {
     call_reply(c, status, "application/json", json);
 }
 
-/* The answer has begun: the error is its last frame. */
-static void end_stream(struct call *c) {
-    struct sb frame = {0};
-    c->wire->stream_error(&c->error, &frame);
+void call_end_stream(struct call *c, struct str last) {
     c->exchange->on_gone = NULL;
-    http_stream_write(c->exchange, sb_str(&frame));
+    http_stream_write(c->exchange, last);
     http_stream_end(c->exchange);
-    sb_free(&frame);
     call_end(c);
 }
 
 void call_reply_error(struct call *c) {
     struct sb body = {0};
     assert(c->error.status);
-    if (c->exchange->streaming) {
-        end_stream(c);
+    if (c->exchange->streaming) { /* the error is its last frame */
+        c->wire->stream_error(&c->error, &body);
+        call_end_stream(c, sb_str(&body));
+        sb_free(&body);
         return;
     }
     if (c->error.status == 503) sb_puts(&c->exchange->headers, "Retry-After: 1\r\n");
@@ -223,7 +223,7 @@ static void put_cors(struct http_exchange *x) {
 
 static void reply_preflight(struct call *c) {
     sb_puts(&c->exchange->headers,
-            "Access-Control-Allow-Methods: GET, POST, OPTIONS\r\nAccess-Control-Allow-Headers: *, Authorization, Content-Type\r\n"
+            "Access-Control-Allow-Methods: GET, POST, DELETE, OPTIONS\r\nAccess-Control-Allow-Headers: *, Authorization, Content-Type\r\n"
             "Access-Control-Max-Age: 600\r\n");
     call_reply(c, 204, NULL, STR(""));
 }

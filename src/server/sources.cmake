@@ -12,6 +12,7 @@ set(SERVER_SOURCES
   src/server/messages.c
   src/server/models.c
   src/server/params.c
+  src/server/response_store.c
   src/server/route.c
   src/server/route_embeddings.c
   src/server/route_health.c
@@ -21,9 +22,17 @@ set(SERVER_SOURCES
   src/server/server.c
   src/server/sse.c
   src/server/tools.c
+  src/server/turns.c
   src/server/webui.S
+  src/server/wire/anthropic.c
+  src/server/wire/anthropic_answer.c
+  src/server/wire/anthropic_request.c
   src/server/wire/openai_chat.c
   src/server/wire/openai_completions.c
+  src/server/wire/responses.c
+  src/server/wire/responses_answer.c
+  src/server/wire/responses_request.c
+  src/server/wire/responses_tools.c
   src/server/wire/wire.c
 )
 set_source_files_properties(src/server/webui.S PROPERTIES OBJECT_DEPENDS ${CMAKE_SOURCE_DIR}/src/server/webui/index.html)

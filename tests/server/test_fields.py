@@ -39,9 +39,9 @@ HARMLESS = {"min_tokens": 0, "stop_token_ids": [], "bad_words": [], "use_beam_se
             "tool_choice": "auto", "function_call": "none", "n_probs": 0, "top_n_sigma": -1, "reasoning_format": "auto", "include_reasoning": True,
             "vllm_xargs": {}, "return_token_ids": False, "suffix": "", "n_cmpl": 1, "verbosity": "medium", "min_keep": 0, "t_max_predict_ms": -1}
 # values for fields whose other values are not refused
-ASKS = {"tool_choice": "required", "add_generation_prompt": False, "skip_special_tokens": False, "include_reasoning": False, "use_activation": False,
+ASKS = {"tool_choice": "required", "skip_special_tokens": False, "include_reasoning": False, "use_activation": False,
         "normalize": False, "tools": [{"type": "function", "function": {"name": "f"}}], 
-        "continue_final_message": True, "echo": True, "modalities": ["text", "audio"], "n_predict": -1}
+        "echo": True, "modalities": ["text", "audio"], "n_predict": -1}
 
 
 def check_refused(s):

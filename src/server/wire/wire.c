@@ -20,6 +20,7 @@ static const struct {
     const char *prefix;
     const struct wire *wire;
 } homes[] = {
+    {"/v1/messages", &wire_anthropic},
     {"/", &wire_openai},
 };
 
