@@ -18,6 +18,10 @@ SCRIPT_INSIDE = [GO, "<think>", "Three", " less", " one", "</think>", "It", " le
 AGAIN = "<again>"  # the template's last word behind a result
 WEATHER_CALL = '\n{"name": "weather", "arguments": {"city": "Bonn", "days": 2}}\n'
 AGENT = [[GO, "Let", " me", " see.", "<tool_call>", WEATHER_CALL, "</tool_call>", END], [AGAIN, "It", " is", " sunny", " in", " Bonn.", END]]
+# one that gets the types wrong, and letters to write it right
+WRONG_CALL = '\n{"name": "weather", "arguments": {"city": "Bonn", "days": "two"}}\n'
+WRONG_AGENT = [GO, "Let", " me", " see.", "<tool_call>", WRONG_CALL, "</tool_call>", END]
+LETTERS = [chr(c) for c in range(32, 127)] + ["\n"]
 AGENT_TEMPLATE = ("{% if tools %}<tools>{{ tools | tojson }}</tools>{# <tool_call> {\"name\": ..., \"arguments\": ...} </tool_call> #}{% endif %}"
                   "{% for m in messages %}{{ m.content }} {% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"
                   "{% endfor %}{% if add_generation_prompt %}{{ '" + AGAIN + "' if messages[-1].role == 'tool' else '" + GO + "' }}{% endif %}")
@@ -68,11 +72,11 @@ def tensors(words, script):
         yield name + ".weight", [WIDTH], bf16([1.0] * WIDTH)
 
 
-def make(folder, script=SCRIPT, opens="", template=None):
-    """A checkpoint in `folder`; opens: what the template puts behind GO."""
+def make(folder, script=SCRIPT, opens="", template=None, more_words=()):
+    """A checkpoint in `folder`; opens: what the template puts behind GO; more_words: that the model knows and never says by itself."""
     folder = Path(folder)
     folder.mkdir()
-    words = list(dict.fromkeys(["<unk>", BAD, "hello", *(word for chain in chains_of(script) for word in chain)]))
+    words = list(dict.fromkeys(["<unk>", BAD, "hello", *(word for chain in chains_of(script) for word in chain), *more_words]))
     header, body = {}, b""
     for name, shape, data in tensors(words, script):
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
