@@ -103,6 +103,7 @@ static int open_all(struct session *s, struct err *err) {
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT,
                                     .prefix = o->prefix_cache,
+                                    .max_step_ms = o->max_step_ms,
                                     .eos = s->eos,
                                     .n_eos = s->n_eos,
                                     .n_queue = o->n_queue,

@@ -30,6 +30,7 @@ struct session_options {
     int32_t context;     /* 0: the model's, or as much as memory allows */
     int32_t n_seqs;      /* requests at once; 0: 1; -1: as many as suit the device, and a cache of what its memory allows */
     int32_t n_rows;      /* rows per step; 0: as many as suit the device */
+    int32_t max_step_ms; /* see engine_options */
     int32_t n_logits;    /* rows of a step whose logits may be wanted; 0: one for each request; -1: all */
     int64_t kv_tokens;   /* positions that the cache holds in all; 0: the context for each of n_seqs */
     int32_t kv_bits;     /* of a cached number: 8 or 4, on the CPU only; 0 or 16: as the precision wants it */

@@ -105,6 +105,7 @@ int serve_models(const struct args *args, struct server_options *o, struct devic
     TRY(session_args(args, &session, err));
     session.n_seqs = args_int(args, OPT_PARALLEL) > 0 ? (int32_t)args_int(args, OPT_PARALLEL) : -1;
     session.n_rows = (int32_t)args_int(args, OPT_BATCH_ROWS);
+    session.max_step_ms = (int32_t)args_int(args, OPT_MAX_STEP_MS);
     session.kv_tokens = args_int(args, OPT_KV_TOKENS);
     if (is_plain) TRY(add_store(args, &session, &l, err));
     if (n) l.p = arena_new(args->arena, struct server_model, n);

@@ -62,7 +62,7 @@ int engine_open(const struct model *m, struct backend *be, const struct engine_o
         e->flights[i] = mem_alloc(sizeof *e->flights[i]);
         e->flights[i]->rows = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->flights[i]->rows);
     }
-    if (be->device->step_ms > 0) e->chunk = FIRST_CHUNK;
+    if (be->device->step_ms > 0 || options->max_step_ms > 0) e->chunk = FIRST_CHUNK;
     struct prefix_options prefix = {.kv = &e->runner.kv, .backend = be, .spec = &m->spec, .n_snapshots = limits.snapshots};
     if (options->prefix) e->prefix = prefix_open(&prefix);
     publish_stats(e);
@@ -203,11 +203,14 @@ int32_t engine_next_chunk(int32_t chunk, int32_t n_rows, double ms, int32_t limi
     return chunk < most ? chunk : most;
 }
 
-/* Fits the chunks to a device that must not be busy for long. The results have been read, so the step is over. */
-static void watch_time(struct engine *e, uint64_t started_ns) {
-    int32_t limit = e->runner.backend->device->step_ms, n_rows = e->live.rows_prefill;
-    if (e->chunk > 0 && n_rows > 0)
-        e->chunk = engine_next_chunk(e->chunk, n_rows, (double)(os_clock_ns() - started_ns) / 1e6, limit, e->runner.limits.rows);
+/* Fits the chunks to a device that must not be busy for long, or to those who read their answers meanwhile. The results of this step have been read, so it
+ * is over; it began when it was launched, or when the one before it was over. */
+static void watch_time(struct engine *e, const struct flight *f) {
+    int32_t device_ms = e->runner.backend->device->step_ms, limit = device_ms > 0 ? device_ms : f->n_decode ? e->options.max_step_ms : 0;
+    uint64_t now = os_clock_ns(), begun = e->collected_ns > f->launched_ns ? e->collected_ns : f->launched_ns;
+    e->collected_ns = now;
+    if (limit > 0 && f->n_prefill > 0)
+        e->chunk = engine_next_chunk(e->chunk, f->n_prefill, (double)(now - begun) / 1e6, limit, e->runner.limits.rows);
 }
 
 /* The next step, if there is one to run now. */
@@ -216,6 +219,9 @@ static int launch_step(struct engine *e, struct err *err) {
     if (e->n_running == 0) return ERR_OK;
     schedule_plan(e, f, e->n_flights > 0);
     if (f->n == 0) return ERR_OK;
+    f->n_prefill = e->live.rows_prefill;
+    f->n_decode = e->live.rows_decode;
+    f->launched_ns = os_clock_ns();
     TRY(flight_launch(e, f, err));
     e->n_flights++;
     return ERR_OK;
@@ -224,6 +230,7 @@ static int launch_step(struct engine *e, struct err *err) {
 static int collect_oldest(struct engine *e, struct err *err) {
     struct flight *f = e->flights[0];
     int code = flight_collect(e, f, e->n_flights - 1, err);
+    watch_time(e, f);
     e->n_flights--;
     memmove(&e->flights[0], &e->flights[1], (FLIGHTS - 1) * sizeof *e->flights);
     e->flights[FLIGHTS - 1] = f;
@@ -238,13 +245,9 @@ static bool can_run_ahead(const struct engine *e) {
 
 /* Launches a step, and the one behind it where the device runs ahead; then takes the results of the oldest. */
 static int run_step(struct engine *e, struct err *err) {
-    uint64_t started_ns = os_clock_ns();
     if (e->n_flights == 0) TRY(launch_step(e, err));
     if (e->n_flights == 1 && can_run_ahead(e)) TRY(launch_step(e, err));
-    if (e->n_flights == 0) return ERR_OK;
-    TRY(collect_oldest(e, err));
-    watch_time(e, started_ns);
-    return ERR_OK;
+    return e->n_flights ? collect_oldest(e, err) : ERR_OK;
 }
 
 int engine_turn(struct engine *e, bool *out_idle, struct err *err) {

@@ -21,10 +21,11 @@ struct tok;
 
 struct engine_options {
     struct runner_limits limits;
-    int32_t chunk;      /* most prompt rows of one job in a step; 0: as many as fit */
-    bool exact;         /* see sequence_follow_rope */
-    bool prefix;        /* keep computed blocks for prompts that begin alike */
-    const int32_t *eos; /* [n_eos] tokens that end an answer; must outlive the engine */
+    int32_t chunk;       /* most prompt rows of one job in a step; 0: as many as fit */
+    int32_t max_step_ms; /* while somebody reads an answer, prompts are cut so that a step stays below; 0: they are not */
+    bool exact;          /* see sequence_follow_rope */
+    bool prefix;         /* keep computed blocks for prompts that begin alike */
+    const int32_t *eos;  /* [n_eos] tokens that end an answer; must outlive the engine */
     int32_t n_eos;
     int32_t n_queue;            /* requests that may wait beyond those that run; -1: any number */
     void (*notify)(void *user); /* some job has events; NULL: nobody is told */

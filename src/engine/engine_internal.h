@@ -109,6 +109,8 @@ struct flight {
     struct flight_row *rows; /* [seqs] */
     int32_t n;
     int32_t n_logits, n_hidden;
+    int32_t n_prefill, n_decode; /* rows */
+    uint64_t launched_ns;
     bool reads_logits, reads_hidden; /* the host looks at them, so that the next step must wait */
 };
 
@@ -143,7 +145,8 @@ struct engine {
     int32_t *free_slots, n_free_slots; /* of the device's tables */
     float *hidden;                     /* [rows, width] of this step; made when it is first needed */
     const float *logits;               /* of this step, where somebody needs them */
-    int32_t chunk;                     /* most prompt rows of a step, where the device is watched; else 0 */
+    int32_t chunk;                     /* most prompt rows of a step, where its time is watched; else 0 */
+    uint64_t collected_ns;             /* when the results of the last step were there */
     int32_t n_extra;                   /* rows of this step that may still want logits beyond one for each job */
     bool hidden_turn;                  /* of a device that cannot mix: this step is for hidden states */
     uint32_t *masks,

@@ -215,7 +215,8 @@ static int32_t chunk_of(const struct engine *e, const struct job *j) {
     const struct runner *r = &e->runner;
     int32_t n = j->seq.n_tokens - j->seq.n_done, room = r->limits.rows - r->batch.step.n_rows;
     if (e->options.chunk > 0 && n > e->options.chunk) n = e->options.chunk;
-    if (e->chunk > 0 && n > e->chunk - e->live.rows_prefill) n = e->chunk - e->live.rows_prefill;
+    bool is_watched = e->chunk > 0 && (r->backend->device->step_ms > 0 || e->live.rows_decode > 0);
+    if (is_watched && n > e->chunk - e->live.rows_prefill) n = e->chunk - e->live.rows_prefill;
     if (j->spec.rows == ROWS_LOGITS && n > e->n_extra + 1) n = e->n_extra + 1;
     if (n > room) n = room;
     int32_t pause = e->prefix ? prefix_pause(e->prefix, &j->seq) : 0;

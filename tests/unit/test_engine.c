@@ -19,7 +19,7 @@ struct rig {
 };
 
 struct rig_options {
-    int32_t n_threads, rows, seqs, chunk, step_ms, rows_max, n_logits;
+    int32_t n_threads, rows, seqs, chunk, step_ms, max_step_ms, rows_max, n_logits;
     int64_t kv_tokens;
     int32_t kv_bits;
     bool no_fuse;
@@ -54,6 +54,7 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
     if (o->dynamic) r->model.spec.context = 512; /* as --ctx-size does */
     struct engine_options options = {.limits = {.rows = o->rows, .seqs = o->seqs, .logits = o->n_logits, .kv_tokens = o->kv_tokens},
                                      .chunk = o->chunk,
+                                     .max_step_ms = o->max_step_ms,
                                      .eos = o->eos,
                                      .n_eos = o->eos ? 2 : 0,
                                      .n_queue = -1};
@@ -506,6 +507,31 @@ static void one_request_of_many_leaves_room(void) {
     rig_close(&r);
 }
 
+/* Rows of a prompt in one step; the chunk is what it would be after a slow one. */
+static int32_t prompt_rows(struct rig *r) {
+    r->engine->chunk = 16;
+    turn(r);
+    return engine_stats(r->engine).rows_prefill;
+}
+
+/* A prompt is read in small parts while an answer is being written, and as a whole when nobody waits. */
+static void prompts_give_way_to_answers(void) {
+    struct rig r;
+    struct answer first, second, third;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 256, .seqs = 2, .max_step_ms = 1000000});
+    submit_length(&r, 100, N_NEW, &first);
+    CHECK_INT(prompt_rows(&r), 100);
+    submit_length(&r, 90, N_NEW, &second);
+    for (int32_t i = 0; i < 5; i++) CHECK_INT(prompt_rows(&r), 16);
+    CHECK_INT(prompt_rows(&r), 10);
+    drain(&r);
+    submit_length(&r, 120, N_NEW, &third);
+    CHECK_INT(prompt_rows(&r), 120);
+    drain(&r);
+    CHECK_INT(first.n + second.n + third.n, 3 * N_NEW);
+    rig_close(&r);
+}
+
 /* A device with a time limit gets other chunks, not other answers. */
 static void chunks_follow_the_time(void) {
     CHECK_INT(engine_next_chunk(256, 256, 151, 150, 2048), 128);
@@ -570,6 +596,7 @@ const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"prompts_that_hold_each_other_up", prompts_that_hold_each_other_up},
                                                      {"one_request_of_many_leaves_room", one_request_of_many_leaves_room},
                                                      {"chunks_follow_the_time", chunks_follow_the_time},
+                                                     {"prompts_give_way_to_answers", prompts_give_way_to_answers},
                                                      {"workers_choose_the_same", workers_choose_the_same},
                                                      {"eos_ends_a_request", eos_ends_a_request},
                                                      {0},
