@@ -197,8 +197,9 @@ static void end_late(struct engine *e) {
 }
 
 int32_t engine_next_chunk(int32_t chunk, int32_t n_rows, double ms, int32_t limit_ms, int32_t most) {
-    if (ms > limit_ms) chunk = n_rows / 2;
-    else if (n_rows >= chunk && ms * 3 < limit_ms) chunk *= 2;
+    double aim = 0.8 * limit_ms, fits = n_rows * aim / (ms > 0.01 ? ms : 0.01); /* rows, if each takes as long as these did */
+    if (ms > limit_ms) chunk = fits > n_rows / 2 ? (int32_t)fits : n_rows / 2;
+    else if (n_rows >= chunk && ms < aim) chunk = fits < 2 * chunk ? (int32_t)fits : 2 * chunk;
     if (chunk < LEAST_CHUNK) chunk = LEAST_CHUNK;
     return chunk < most ? chunk : most;
 }

@@ -83,8 +83,8 @@ void engine_quit(struct engine *e);
 const struct runner_limits *engine_limits(const struct engine *e);
 /* Numbers of an embedding. */
 int32_t engine_width(const struct engine *e);
-/* How many prompt rows the next step may have, after one of n_rows that took ms, on a device where a step may take limit_ms: half as many
- * when it took longer, twice as many when it took less than a third; at most `most`. */
+/* How many prompt rows the next step may have, after one of n_rows that took ms, where a step may take limit_ms: as many as would take four fifths of
+ * it, but not less than half and not more than twice as many; at most `most`. A step with fewer rows than were allowed says nothing about more. */
 int32_t engine_next_chunk(int32_t chunk, int32_t n_rows, double ms, int32_t limit_ms, int32_t most);
 
 #endif

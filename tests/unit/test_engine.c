@@ -534,9 +534,11 @@ static void prompts_give_way_to_answers(void) {
 
 /* A device with a time limit gets other chunks, not other answers. */
 static void chunks_follow_the_time(void) {
-    CHECK_INT(engine_next_chunk(256, 256, 151, 150, 2048), 128);
-    CHECK_INT(engine_next_chunk(256, 100, 151, 150, 2048), 50);
+    CHECK_INT(engine_next_chunk(256, 256, 160, 150, 2048), 192);
+    CHECK_INT(engine_next_chunk(256, 256, 900, 150, 2048), 128);
+    CHECK_INT(engine_next_chunk(256, 100, 160, 150, 2048), 75);
     CHECK_INT(engine_next_chunk(256, 256, 149, 150, 2048), 256);
+    CHECK_INT(engine_next_chunk(256, 256, 96, 150, 2048), 320);
     CHECK_INT(engine_next_chunk(256, 256, 49, 150, 2048), 512);
     CHECK_INT(engine_next_chunk(256, 255, 1, 150, 2048), 256); /* a short prompt says nothing about longer ones */
     CHECK_INT(engine_next_chunk(2048, 2048, 1, 150, 2048), 2048);
