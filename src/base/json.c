@@ -70,6 +70,11 @@ bool json_val_int(yyjson_val *val, int64_t *out) {
     return true;
 }
 
+yyjson_val *json_given(yyjson_val *obj, const char *key) {
+    yyjson_val *val = json_get(obj, key);
+    return yyjson_is_null(val) ? NULL : val;
+}
+
 struct str json_str(yyjson_val *obj, const char *key, struct str absent) {
     struct str s = json_val_str(json_get(obj, key));
     return s.p ? s : absent;

@@ -22,6 +22,7 @@ int json_parse(struct arena *a, struct str text, const char *name, enum json_fla
 
 /* All take obj == NULL or a non-object and then answer as if the key were absent. */
 yyjson_val *json_get(yyjson_val *obj, const char *key);
+yyjson_val *json_given(yyjson_val *obj, const char *key); /* null counts as absent */
 struct str json_str(yyjson_val *obj, const char *key, struct str absent);
 int64_t json_int(yyjson_val *obj, const char *key, int64_t absent); /* whole floats (1e6, 64.0) count */
 double json_num(yyjson_val *obj, const char *key, double absent);

@@ -111,7 +111,7 @@ static bool is_among(yyjson_val *val, const char *list) {
     return false;
 }
 
-static bool is_harmless(yyjson_val *val, const char *list) {
+bool fields_is_harmless(yyjson_val *val, const char *list) {
     yyjson_val *item;
     size_t i, n;
     if (yyjson_is_null(val) || (yyjson_is_str(val) && yyjson_get_len(val) == 0)) return true;
@@ -139,7 +139,7 @@ int fields_refuse(yyjson_val *body, unsigned sets, struct api_error *e) {
     size_t i, n;
     yyjson_obj_foreach(body, i, n, key, val) {
         const struct refused *row = find(json_val_str(key), sets);
-        if (!row || is_harmless(val, row->harmless)) continue;
+        if (!row || fields_is_harmless(val, row->harmless)) continue;
         return refuse(row, e);
     }
     return 0;

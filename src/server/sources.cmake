@@ -2,6 +2,7 @@ set(SERVER_SOURCES
   src/server/api_error.c
   src/server/browser.c
   src/server/chat.c
+  src/server/chat_fields.c
   src/server/constrain.c
   src/server/fields.c
   src/server/generate.c
@@ -26,11 +27,14 @@ set(SERVER_SOURCES
   src/server/webui.S
   src/server/wire/anthropic.c
   src/server/wire/anthropic_answer.c
+  src/server/wire/anthropic_messages.c
   src/server/wire/anthropic_request.c
   src/server/wire/openai_chat.c
   src/server/wire/openai_completions.c
   src/server/wire/responses.c
   src/server/wire/responses_answer.c
+  src/server/wire/responses_input.c
+  src/server/wire/responses_item.c
   src/server/wire/responses_request.c
   src/server/wire/responses_tools.c
   src/server/wire/wire.c

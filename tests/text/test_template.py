@@ -49,6 +49,8 @@ def lines(program, folder):
             ({"template": "{{ raise_exception('no') }}", "input": {}}, {"error": "no"}),
             ({"template": "{{ bos_token }}", "input": {}, "special": {"bos_token": "<s>"}}, {"ok": "<s>"}),
             ({"input": {"messages": [1, 2]}}, {"ok": "<B>|2"}),
+            ({"template": "{% for m in messages %}[{{ m.content }}]{% endfor %}", "input": {"messages": [{"content": "a"}, {"content": "b"}], "continue_final_message": True}},
+             {"ok": "[a][b"}),
             ({"template": "{{ x.y }}", "input": {}}, {"error": "chat template line 1: UndefinedError: 'x' is undefined"})]
     rc, out, _ = run(program, "--jsonl", "-m", folder, stdin="".join(json.dumps(r[0]) + "\n" for r in rows) + "\n{nonsense\n")
     answers = [json.loads(line) for line in out.split("\n")[:-1]]
@@ -71,6 +73,22 @@ def golden(program, data):
         check(got == want if "ok" in want else "error" in got, f"{t['name']} / {name}")
 
 
+def going_on(program, data):
+    """A last message that goes on: every template that renders the conversation gives a prompt that ends with its text, and the text stands there once more
+    than before."""
+    material = json.loads((data / "text" / "chat_golden.json").read_text(encoding="utf-8"))
+    ask, said = {"role": "user", "content": "What is it?"}, {"role": "assistant", "content": "It is a word "}
+    inputs = [{"messages": [ask, said], "continue_final_message": True}, {"messages": [ask], "add_generation_prompt": True}]
+    rows = [{"template": t["template"], "special": t["special"], "input": i} for t in material["templates"] for i in inputs]
+    _, out, _ = run(program, "--jsonl", "--now", "2025-07-10T12:00:00", stdin="".join(json.dumps(r) + "\n" for r in rows))
+    got = [json.loads(line) for line in out.split("\n")[:-1]]
+    for t, goes_on, plain in zip(material["templates"], got[::2], got[1::2]):
+        if "ok" in plain:
+            check(goes_on.get("ok", "").endswith(said["content"]) and goes_on["ok"].count(said["content"]) == 1, f"{t['name']} goes on: {goes_on}")
+        else:
+            check("error" in goes_on, f"{t['name']} refuses both")
+
+
 def main():
     program = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -78,6 +96,7 @@ def main():
         lines(program, Path(folder))
     if len(sys.argv) > 2 and (Path(sys.argv[2]) / "text" / "chat_golden.json").exists():
         golden(program, Path(sys.argv[2]))
+        going_on(program, Path(sys.argv[2]))
     print(f"{n_passed} passed, {n_failed} failed")
     return 1 if n_failed else 0
 

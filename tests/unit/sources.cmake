@@ -37,4 +37,5 @@ set(UNIT_SUITES
   tokenizer_edge
   xla
   xla_run
+  response_store
 )

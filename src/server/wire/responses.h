@@ -25,7 +25,5 @@ void responses_rename_fields(struct api_error *e);
 extern const struct gen_format responses_format;
 /* The response as it is now: status is completed, in_progress, cancelled ... */
 void responses_put(struct generation *g, const char *status, struct jsonw *w);
-/* Whether a tool's calls are texts of their own. */
-bool responses_is_custom(const struct responses_state *state, struct str name);
 
 #endif

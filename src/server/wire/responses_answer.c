@@ -1,108 +1,8 @@
-/* Responses' answers: a list of items, each a message, thoughts or a call; whole or as numbered events. The k-th item is the k-th piece of
- * everything so far that is text, thoughts or the beginning of a call: so events and the whole say the same. */
+/* Responses' answers: the response as one object, and as numbered events. */
 #include "server/response_store.h"
 #include "server/server_internal.h"
 #include "server/sse.h"
-#include "server/wire/responses.h"
-
-#include "base/hash.h"
-
-#include <stdio.h>
-
-bool responses_is_custom(const struct responses_state *state, struct str name) {
-    yyjson_val *item;
-    size_t i, n;
-    yyjson_arr_foreach(state->customs, i, n, item) if (str_eq(json_val_str(item), name)) return true;
-    return false;
-}
-
-/* ---- items -------------------------------------------------------------------------------------------------------------- */
-
-static bool begins_item(const struct output_piece *p) {
-    return p->kind == OUTPUT_CONTENT || p->kind == OUTPUT_REASONING || p->kind == OUTPUT_CALL;
-}
-
-/* The piece of everything so far that the k-th item begins with. */
-static const struct output_piece *item_piece(const struct gen_choice *c, int32_t k) {
-    for (size_t i = 0; i < c->all.n; i++)
-        if (begins_item(&c->all.p[i]) && k-- == 0) return &c->all.p[i];
-    return NULL;
-}
-
-struct item {
-    struct generation *g;
-    struct gen_choice *c;
-    const struct output_piece *p;
-    int32_t k;
-    bool is_custom;
-};
-
-static struct item item_at(struct generation *g, struct gen_choice *c, int32_t k) {
-    const struct output_piece *p = item_piece(c, k);
-    bool is_custom = p->kind == OUTPUT_CALL && responses_is_custom(g->wire_state, output_piece_text(&c->all, p));
-    return (struct item){g, c, p, k, is_custom};
-}
-
-struct item_id {
-    char text[32];
-};
-
-static struct item_id item_id(const struct item *it) {
-    const char *prefix = it->p->kind == OUTPUT_CONTENT ? "msg" : it->p->kind == OUTPUT_REASONING ? "rs" : it->is_custom ? "ctc" : "fc";
-    uint64_t hash = hash_pair(hash_bytes(it->g->id.p, it->g->id.n, 0), (uint64_t)it->k);
-    struct item_id id;
-    snprintf(id.text, sizeof id.text, "%s_%016llx", prefix, (unsigned long long)hash);
-    return id;
-}
-
-/* The text of a message or of thoughts, the arguments of a call, the input of a custom one. */
-static struct str item_text(const struct item *it) {
-    struct arena *a = &it->g->call->arena;
-    yyjson_val *parsed;
-    if (it->p->kind != OUTPUT_CALL) return output_piece_text(&it->c->all, it->p);
-    struct str arguments = chat_call_arguments(it->g, &it->c->all, it->p->call);
-    if (!it->is_custom) return arguments;
-    bool is_good = !json_parse(a, arguments, "arguments", JSON_STRICT, &parsed, NULL) && yyjson_is_str(json_get(parsed, "input"));
-    return is_good ? json_str(parsed, "input", STR("")) : arguments;
-}
-
-static void put_part(struct jsonw *w, enum output_kind kind, struct str text) {
-    jsonw_begin(w, '{');
-    jsonw_put_str(w, "type", kind == OUTPUT_CONTENT ? STR("output_text") : STR("reasoning_text"));
-    jsonw_put_str(w, "text", text);
-    if (kind == OUTPUT_CONTENT) {
-        jsonw_put_raw(w, "annotations", STR("[]"));
-        jsonw_put_raw(w, "logprobs", STR("[]"));
-    }
-    jsonw_end(w, '}');
-}
-
-static void put_call_item(const struct item *it, struct str text, struct jsonw *w) {
-    jsonw_put_str(w, "call_id", chat_call_id(it->g, it->c, &it->c->all, it->p));
-    jsonw_put_str(w, "name", output_piece_text(&it->c->all, it->p));
-    jsonw_put_str(w, it->is_custom ? "input" : "arguments", text);
-}
-
-/* is_new: it has begun, and is empty still. */
-static void put_item(const struct item *it, const char *status, bool is_new, struct jsonw *w) {
-    enum output_kind kind = it->p->kind;
-    struct str text = is_new ? STR("") : item_text(it);
-    jsonw_begin(w, '{');
-    jsonw_put_str(w, "id", str_of(item_id(it).text));
-    if (kind == OUTPUT_CALL) jsonw_put_str(w, "type", it->is_custom ? STR("custom_tool_call") : STR("function_call"));
-    else jsonw_put_str(w, "type", kind == OUTPUT_CONTENT ? STR("message") : STR("reasoning"));
-    jsonw_put_str(w, "status", str_of(status));
-    if (kind == OUTPUT_CALL) {
-        put_call_item(it, text, w);
-    } else {
-        if (kind == OUTPUT_CONTENT) jsonw_put_str(w, "role", STR("assistant"));
-        else jsonw_put_raw(w, "summary", STR("[]"));
-        jsonw_open(w, "content", '[');
-        if (!is_new) put_part(w, kind, text);
-        jsonw_end(w, ']');
-    }
-    jsonw_end(w, '}');
-}
+#include "server/wire/responses_item.h"
 
 /* ---- the response ------------------------------------------------------------------------------------------------------- */
 
@@ -133,12 +33,12 @@ static void put_usage(const struct generation *g, struct jsonw *w) {
 static void put_output(struct generation *g, const char *status, struct jsonw *w) {
     struct gen_choice *c = &g->choices[0];
     int32_t n = 0;
-    for (size_t i = 0; i < c->all.n; i++) n += begins_item(&c->all.p[i]);
+    for (size_t i = 0; i < c->all.n; i++) n += responses_item_begins(&c->all.p[i]);
     jsonw_open(w, "output", '[');
     for (int32_t k = 0; k < n; k++) {
-        struct item it = item_at(g, c, k);
+        struct responses_item it = responses_item_at(g, c, k);
         bool is_whole = k + 1 < n || it.p->kind == OUTPUT_CALL || strcmp(status, "completed") == 0;
-        put_item(&it, is_whole ? "completed" : "incomplete", false, w);
+        responses_item_put(&it, is_whole ? "completed" : "incomplete", false, w);
     }
     jsonw_end(w, ']');
 }
@@ -240,31 +140,31 @@ static void put_response_event(struct generation *g, const char *type, const cha
     end_event(&w, type, out);
 }
 
-static void put_item_event(const struct item *it, const char *type, const char *status, bool is_new, struct sb *out) {
+static void put_item_event(const struct responses_item *it, const char *type, const char *status, bool is_new, struct sb *out) {
     struct sb json = {0};
     struct jsonw w = {.out = &json};
     begin_event(it->g, &w, type);
     jsonw_put_int(&w, "output_index", it->k);
     jsonw_key(&w, "item");
-    put_item(it, status, is_new, &w);
+    responses_item_put(it, status, is_new, &w);
     end_event(&w, type, out);
 }
 
 /* An event of something in an item: the keys that all of them have. */
-static void begin_inner(const struct item *it, struct jsonw *w, const char *type) {
+static void begin_inner(const struct responses_item *it, struct jsonw *w, const char *type) {
     begin_event(it->g, w, type);
-    jsonw_put_str(w, "item_id", str_of(item_id(it).text));
+    jsonw_put_str(w, "item_id", str_of(responses_item_id(it).text));
     jsonw_put_int(w, "output_index", it->k);
     if (it->p->kind != OUTPUT_CALL) jsonw_put_int(w, "content_index", 0);
 }
 
-static void put_part_event(const struct item *it, const char *type, struct str text, struct sb *out) {
+static void put_part_event(const struct responses_item *it, const char *type, struct str text, struct sb *out) {
     struct sb json = {0};
     struct jsonw w = {.out = &json};
     if (it->p->kind == OUTPUT_CALL) return;
     begin_inner(it, &w, type);
     jsonw_key(&w, "part");
-    put_part(&w, it->p->kind, text);
+    responses_item_put_part(&w, it->p->kind, text);
     end_event(&w, type, out);
 }
 
@@ -273,7 +173,7 @@ struct text_names {
     const char *delta, *done, *key;
 };
 
-static struct text_names names_of(const struct item *it) {
+static struct text_names names_of(const struct responses_item *it) {
     static const struct text_names message = {"response.output_text.delta", "response.output_text.done", "text"};
     static const struct text_names thoughts = {"response.reasoning_text.delta", "response.reasoning_text.done", "text"};
     static const struct text_names call = {"response.function_call_arguments.delta", "response.function_call_arguments.done", "arguments"};
@@ -282,7 +182,7 @@ static struct text_names names_of(const struct item *it) {
     return it->p->kind == OUTPUT_CONTENT ? message : thoughts;
 }
 
-static void put_text_event(const struct item *it, const char *type, const char *key, struct str text, struct sb *out) {
+static void put_text_event(const struct responses_item *it, const char *type, const char *key, struct str text, struct sb *out) {
     struct sb json = {0};
     struct jsonw w = {.out = &json};
     begin_inner(it, &w, type);
@@ -296,7 +196,7 @@ static void open_item(struct generation *g, struct gen_choice *c, enum output_ki
     struct responses_state *state = g->wire_state;
     state->is_open = true;
     state->kind = kind;
-    struct item it = item_at(g, c, state->n_items++);
+    struct responses_item it = responses_item_at(g, c, state->n_items++);
     put_item_event(&it, "response.output_item.added", "in_progress", true, out);
     put_part_event(&it, "response.content_part.added", STR(""), out);
 }
@@ -304,9 +204,9 @@ static void open_item(struct generation *g, struct gen_choice *c, enum output_ki
 static void close_item(struct generation *g, struct gen_choice *c, const char *status, struct sb *out) {
     struct responses_state *state = g->wire_state;
     if (!state->is_open) return;
-    struct item it = item_at(g, c, state->n_items - 1);
+    struct responses_item it = responses_item_at(g, c, state->n_items - 1);
     struct text_names names = names_of(&it);
-    struct str text = item_text(&it);
+    struct str text = responses_item_text(&it);
     state->is_open = false;
     if (it.is_custom) put_text_event(&it, names.delta, "delta", text, out);
     put_text_event(&it, names.done, names.key, text, out);
@@ -316,7 +216,7 @@ static void close_item(struct generation *g, struct gen_choice *c, const char *s
 
 static void put_delta(struct generation *g, struct gen_choice *c, struct str text, struct sb *out) {
     const struct responses_state *state = g->wire_state;
-    struct item it = item_at(g, c, state->n_items - 1);
+    struct responses_item it = responses_item_at(g, c, state->n_items - 1);
     if (!it.is_custom) put_text_event(&it, names_of(&it).delta, "delta", text, out); /* a custom tool's input stands inside its arguments */
 }
 
@@ -333,7 +233,7 @@ static void put_pieces(struct generation *g, struct gen_choice *c, struct sb *ou
     for (size_t i = 0; i < c->pieces.n; i++) {
         const struct output_piece *p = &c->pieces.p[i];
         bool goes_on = state->is_open && state->kind == p->kind && p->kind != OUTPUT_CALL;
-        if (begins_item(p) && !goes_on) {
+        if (responses_item_begins(p) && !goes_on) {
             close_item(g, c, "completed", out);
             open_item(g, c, p->kind, out);
         }

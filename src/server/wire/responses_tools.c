@@ -7,11 +7,6 @@
 
 #include <stdio.h>
 
-static yyjson_val *given(yyjson_val *obj, const char *key) {
-    yyjson_val *val = json_get(obj, key);
-    return yyjson_is_null(val) ? NULL : val;
-}
-
 static struct str type_of(yyjson_val *val) {
     return json_str(val, "type", (struct str){0});
 }
@@ -39,7 +34,7 @@ static void end_function(struct jsonw *w) {
 }
 
 static int put_function(struct jsonw *w, yyjson_val *tool, size_t i, struct api_error *e) {
-    yyjson_val *parameters = given(tool, "parameters");
+    yyjson_val *parameters = json_given(tool, "parameters");
     if (parameters && !yyjson_is_obj(parameters)) return api_fail(e, 400, NULL, "tools", "tools[%zu].parameters must be a JSON schema", i);
     begin_function(w, tool, json_str(tool, "description", STR("")));
     jsonw_key(w, "parameters");
@@ -51,7 +46,7 @@ static int put_function(struct jsonw *w, yyjson_val *tool, size_t i, struct api_
 
 /* The text's form is told to the model in any case; an expression also holds it. */
 static int put_custom(struct jsonw *w, yyjson_val *tool, size_t i, struct api_error *e) {
-    yyjson_val *format = given(tool, "format");
+    yyjson_val *format = json_given(tool, "format");
     struct str syntax = json_str(format, "syntax", STR("")), definition = json_str(format, "definition", STR(""));
     bool is_grammar = str_is(type_of(format), "grammar"), is_regex = is_grammar && str_is(syntax, "regex");
     struct sb text = {0};
@@ -84,7 +79,7 @@ static int put_custom(struct jsonw *w, yyjson_val *tool, size_t i, struct api_er
 }
 
 int responses_tools_put(struct jsonw *w, yyjson_val *body, struct jsonw *customs, struct api_error *e) {
-    yyjson_val *tools = given(body, "tools"), *choice = given(body, "tool_choice"), *tool;
+    yyjson_val *tools = json_given(body, "tools"), *choice = json_given(body, "tool_choice"), *tool;
     size_t i, n;
     jsonw_begin(customs, '[');
     if (tools && !yyjson_is_arr(tools)) return api_fail(e, 400, NULL, "tools", "tools must be a list of tools");
@@ -105,7 +100,7 @@ int responses_tools_put(struct jsonw *w, yyjson_val *body, struct jsonw *customs
 }
 
 int responses_tools_put_choice(struct jsonw *w, yyjson_val *body, struct api_error *e) {
-    yyjson_val *choice = given(body, "tool_choice");
+    yyjson_val *choice = json_given(body, "tool_choice");
     struct str type = type_of(choice), name = json_str(choice, "name", (struct str){0}), mode = json_str(choice, "mode", STR("auto"));
     if (!choice) return 0;
     if (yyjson_is_str(choice)) {
