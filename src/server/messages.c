@@ -97,11 +97,15 @@ static int put_messages(struct jsonw *w, yyjson_val *body, struct api_error *e) 
 }
 
 /* How much a model shall think, in the keywords that templates have for it; chat_template_kwargs goes before. */
-static int put_effort(struct jsonw *w, yyjson_val *body, struct api_error *e) {
+static int put_effort(struct jsonw *w, yyjson_val *body, enum messages_thinking thinking, struct api_error *e) {
     static const char field[] = "reasoning_effort";
     yyjson_val *effort = json_get(body, field), *kwargs = json_get(body, "chat_template_kwargs");
     struct str name = json_val_str(effort);
-    if (!effort || yyjson_is_null(effort)) return 0;
+    if (!effort || yyjson_is_null(effort)) {
+        if (thinking != THINKING_AUTO && !json_get(kwargs, "enable_thinking"))
+            jsonw_put_bool(w, "enable_thinking", thinking == THINKING_ON);
+        return 0;
+    }
     if (name.n == 0) return api_fail(e, 400, NULL, field, "%s must be a name, such as none, low, medium or high", field);
     bool is_none = str_is(name, "none");
     if (!is_none && !json_get(kwargs, field)) jsonw_put_str(w, field, name);
@@ -126,15 +130,15 @@ static int put_keywords(struct jsonw *w, yyjson_val *body, struct api_error *e) 
     return 0;
 }
 
-int messages_to_input(yyjson_val *body, yyjson_val *tools, struct sb *out, struct api_error *e) {
+int messages_to_input(yyjson_val *body, yyjson_val *tools, enum messages_thinking thinking, struct sb *out, struct api_error *e) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
-    if (put_messages(&w, body, e) || put_effort(&w, body, e) || put_keywords(&w, body, e)) return -1;
+    if (put_messages(&w, body, e) || put_effort(&w, body, thinking, e) || put_keywords(&w, body, e)) return -1;
     if (tools) {
         jsonw_key(&w, "tools");
         jsonw_val(&w, tools);
     }
-    jsonw_put_bool(&w, "add_generation_prompt", true);
+    jsonw_put_bool(&w, "add_generation_prompt", json_bool(body, "add_generation_prompt", true));
     jsonw_end(&w, '}');
     return 0;
 }

@@ -65,6 +65,7 @@ void call_reply_error(struct call *c); /* c->error */
 void call_end(struct call *c);
 
 extern const struct route routes_chat[], routes_completions[], routes_embeddings[], routes_models[], routes_health[], routes_metrics[],
-    routes_page[];
+    routes_page[], routes_lcpp_completion[], routes_lcpp_server[], routes_lcpp_infill[], routes_tokens[], routes_ollama[],
+    routes_ollama_models[];
 
 #endif

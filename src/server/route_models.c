@@ -1,5 +1,7 @@
-/* GET /v1/models and /v1/models/NAME. */
+/* GET /v1/models, /v1/models/NAME and /version. */
 #include "server/server_internal.h"
+
+#include "api/build.h"
 
 #include <stdio.h>
 
@@ -21,6 +23,8 @@ static void put_model(struct call *c, struct jsonw *w) {
     jsonw_put_str(w, "object", STR("model"));
     jsonw_put_int(w, "created", c->server->started);
     jsonw_put_str(w, "owned_by", STR("mlxcel"));
+    jsonw_put_str(w, "root", str_of(info->name));
+    jsonw_put_int(w, "max_model_len", info->context);
     jsonw_open(w, "meta", '{');
     jsonw_put_int(w, "n_vocab", info->vocab);
     jsonw_put_int(w, "n_ctx", info->context);
@@ -73,7 +77,14 @@ static void show_model(struct call *c) {
     sb_free(&out);
 }
 
+static void show_version(struct call *c) {
+    struct build build;
+    build_describe(&c->arena, &build);
+    call_reply_json(c, 200, str_fmt(&c->arena, "{\"version\":\"%s\"}", build.version));
+}
+
 const struct route routes_models[] = {
+    {"GET", "/version", ROUTE_WITHOUT_MODEL, NULL, show_version},
     {"GET", "/v1/models", 0, NULL, list_models},
     {"GET", "/models", 0, NULL, list_models},
     {"GET", "/v1/models/*", 0, NULL, show_model},
