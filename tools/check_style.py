@@ -149,8 +149,8 @@ EXTERN = re.compile(r"^extern\s[\w\s*]*?[ *](\w+)(?:\[[^\]]*\])*;", re.M)
 BODY = re.compile(r"^[a-z][\w *]*[ *](\w+)\([^;{}]*\)\s*\{", re.M)
 
 
-# What the next changes call: forced tokens, and going back for speculation.
-AHEAD = {"gram_match_copy", "gram_match_back", "gram_match_forced"}
+# What the next changes call: going back for speculation.
+AHEAD = {"gram_match_copy", "gram_match_back"}
 
 
 def check_dead(root):

@@ -17,6 +17,7 @@ if [ "$(uname -m)" != x86_64 ]; then
         echo "wine.sh: the kernel does not run x86_64 programs (binfmt_misc has no qemu-x86_64 and this user may not add it)" >&2
         exit 127
     fi
+    export MLXCEL_TEST_EMULATED=1 # tests leave out what would take minutes
 fi
 export WINEPREFIX=${WINEPREFIX:-$root/build/wine} WINEDEBUG=${WINEDEBUG:--all} WINEDLLOVERRIDES=${WINEDLLOVERRIDES:-mscoree,mshtml=}
 unset TMPDIR # Windows programs do not know it, and Wine 9 (Ubuntu 24.04) dies of it

@@ -31,8 +31,7 @@ static int read_eos(struct session *s, struct err *err) {
 
 /* The device by its name. Automatic: the GPU where one can be used, else the CPU, and the reason is kept for the start-up line. What was
  * asked for by name and cannot be had is an error. */
-static int find_device(struct session *s, struct device **out, struct err *err) {
-    const struct session_options *o = &s->options;
+static int find_device(const struct session_options *o, uint64_t limit, struct device **out, struct err *no_gpu, struct err *err) {
     struct str device = str_of(o->device ? o->device : "auto"), name = device, rest = device;
     str_split_next(&rest, ':', &name);
     bool is_auto = str_is(device, "auto") && !o->backend;
@@ -41,10 +40,15 @@ static int find_device(struct session *s, struct device **out, struct err *err) 
         return err_set(err, ERR_EARG, "--device \"%.*s\" is not known; use auto, cpu, cuda or cuda:N", STR_ARG(device));
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
-    struct device_options options = {.name = is_auto ? NULL : o->device, .n_threads = o->n_threads, .xla = o->xla};
+    struct device_options options = {.name = is_auto ? NULL : o->device, .n_threads = o->n_threads, .memory_limit = limit, .xla = o->xla};
     if (!is_auto) return device_open(type, &options, out, err);
-    if (device_open(type, &options, out, &s->no_gpu) == ERR_OK) return ERR_OK;
+    if (device_open(type, &options, out, no_gpu) == ERR_OK) return ERR_OK;
     return device_open(&cpu_backend, &options, out, err);
+}
+
+int session_device_open(const struct session_options *options, uint64_t memory_limit, struct device **out, struct err *err) {
+    struct err no_gpu = {0};
+    return find_device(options, memory_limit, out, &no_gpu, err);
 }
 
 /* On the device that was given, or on one of its own. */
@@ -53,7 +57,7 @@ static int open_backend(struct session *s, struct err *err) {
     struct backend_options options = {.precision = (enum precision)o->precision, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
     struct device *device = o->shared_device;
     if (device) return backend_open(device, &options, &s->backend, err);
-    TRY(find_device(s, &device, err));
+    TRY(find_device(o, 0, &device, &s->no_gpu, err));
     int code = backend_open(device, &options, &s->backend, err);
     device_release(device);
     return code;
@@ -81,7 +85,7 @@ static int pick_limits(const struct session *s, struct runner_limits *out, struc
     if (out->rows < out->seqs) out->rows = out->seqs;
     out->logits = o->n_logits < 0 ? out->rows : o->n_logits;
     if (fills) {
-        out->kv_share = d->cache_share;
+        out->kv_share = d->cache_share * (o->memory_share > 0 ? o->memory_share : 1);
         out->context = o->context;
         return ERR_OK;
     }

@@ -27,14 +27,15 @@ struct session_options {
     const char *device;           /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
     struct xla_options xla;
     enum session_precision precision;
-    int32_t n_threads; /* 0: one per core */
-    int32_t context;   /* 0: the model's, or as much as memory allows */
-    int32_t n_seqs;    /* requests at once; 0: 1; -1: as many as suit the device, and a cache of what its memory allows */
-    int32_t n_rows;    /* rows per step; 0: as many as suit the device */
-    int32_t n_logits;  /* rows of a step whose logits may be wanted; 0: one for each request; -1: all */
-    int64_t kv_tokens; /* positions that the cache holds in all; 0: the context for each of n_seqs */
-    int32_t kv_bits;   /* of a cached number: 8 or 4, on the CPU only; 0 or 16: as the precision wants it */
-    bool force;        /* do not ask whether memory suffices, and load a checkpoint with weights that nothing reads */
+    int32_t n_threads;   /* 0: one per core */
+    int32_t context;     /* 0: the model's, or as much as memory allows */
+    int32_t n_seqs;      /* requests at once; 0: 1; -1: as many as suit the device, and a cache of what its memory allows */
+    int32_t n_rows;      /* rows per step; 0: as many as suit the device */
+    int32_t n_logits;    /* rows of a step whose logits may be wanted; 0: one for each request; -1: all */
+    int64_t kv_tokens;   /* positions that the cache holds in all; 0: the context for each of n_seqs */
+    int32_t kv_bits;     /* of a cached number: 8 or 4, on the CPU only; 0 or 16: as the precision wants it */
+    double memory_share; /* of what the cache may take, where several models run; 0: all of it */
+    bool force;          /* do not ask whether memory suffices, and load a checkpoint with weights that nothing reads */
     bool no_fuse;
     bool prefix_cache;          /* keep what was computed for prompts that begin alike */
     int32_t n_queue;            /* requests that may wait beyond those that run; -1: any number */
@@ -47,6 +48,9 @@ struct session_options {
 
 int session_open(const struct session_options *options, struct session **out, struct err *err);
 void session_close(struct session *s);
+/* The device that these options name, for models that run beside each other: it becomes the shared_device of each. memory_limit: bytes that all of
+ * them together may take; 0: what is there. The caller lets it go by device_release. */
+int session_device_open(const struct session_options *options, uint64_t memory_limit, struct device **out, struct err *err);
 /* "tiny-stories-7m-4bit (qwen3, affine 4-bit g64) on cpu (...), context 1024" */
 void session_describe(const struct session *s, struct sb *out);
 /* How the numbers of the layers are stored, such as "bf16"; "" where there are none. */

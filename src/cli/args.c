@@ -202,7 +202,10 @@ bool arg_parse(struct arena *a, const struct opt *o, struct str text, struct arg
     case ARG_SIZE: return parse_size(text, &v->i) && in_range(o, (double)v->i);
     case ARG_CHOICE: return parse_choice(o, text, v);
     case ARG_INTS: return parse_ints(a, o, text, v);
-    case ARG_STRING: v->s = is_path(o) ? str_of(os_path(a, text)) : str_copy(a, text); return text.n || !is_path(o);
+    case ARG_STRING:
+        v->s = is_path(o) ? str_of(os_path(a, text)) : str_copy(a, text);
+        append_string(a, v->s, v);
+        return text.n || !is_path(o);
     case ARG_STRINGS: append_string(a, text, v); return true;
     }
     return false;
@@ -435,7 +438,7 @@ int args_choice(const struct args *args, enum opt_id id) {
 }
 
 size_t args_strings(const struct args *args, enum opt_id id, const struct str **out) {
-    assert(cli_options[id].type == ARG_STRINGS);
+    assert(cli_options[id].type == ARG_STRINGS || cli_options[id].type == ARG_STRING);
     *out = value_of(args, id)->strings;
     return value_of(args, id)->n;
 }

@@ -107,6 +107,7 @@ double args_float(const struct args *args, enum opt_id id);
 struct str args_str(const struct args *args, enum opt_id id);   /* {NULL, 0} when not given; also the choice's text */
 const char *args_cstr(const struct args *args, enum opt_id id); /* the same in the command's arena; NULL when not given */
 int args_choice(const struct args *args, enum opt_id id);       /* index in the row's choices; -1 when not given */
+/* Also all values of an option that usually has one, where it was given several times. */
 size_t args_strings(const struct args *args, enum opt_id id, const struct str **out);
 size_t args_ints(const struct args *args, enum opt_id id, const int64_t **out);
 /* By flag or environment, not by default. */

@@ -1,4 +1,5 @@
 /* mlxcel serve: options to the server. */
+#include "cli/serve_models.h"
 #include "cli/session_args.h"
 #include "os/os.h"
 #include "server/server.h"
@@ -40,12 +41,13 @@ static int read_keys(const struct args *args, struct keys *out, struct err *err)
 
 int cmd_serve(const struct args *args, struct err *err) {
     struct keys keys = {0};
-    struct server_options o = {.name = args_cstr(args, OPT_ALIAS),
-                               .host = args_cstr(args, OPT_HOST),
+    struct device *device;
+    struct server_options o = {.host = args_cstr(args, OPT_HOST),
                                .port = (int32_t)args_int(args, OPT_PORT),
                                .n_queue = (int32_t)args_int(args, OPT_QUEUE),
                                .n_conns = (int32_t)args_int(args, OPT_CONNECTIONS),
                                .body_bytes = (size_t)args_int(args, OPT_MAX_BODY),
+                               .keep_ms = args_int(args, OPT_KEEP_ALIVE) * 1000,
                                .deadline_ms = args_int(args, OPT_TIMEOUT) * 1000,
                                .ping_ms = args_int(args, OPT_SSE_PING) * 1000,
                                .cert_path = args_cstr(args, OPT_SSL_CERT),
@@ -63,13 +65,12 @@ int cmd_serve(const struct args *args, struct err *err) {
     if (!o.cert_path != !o.key_path) return err_set(err, ERR_EARG, "--ssl-cert-file and --ssl-key-file belong together");
     TRY(sampling_args(args, &o.sampling, err));
     TRY(read_keys(args, &keys, err));
-    TRY(session_args(args, &o.session, err));
-    o.session.n_seqs = args_int(args, OPT_PARALLEL) > 0 ? (int32_t)args_int(args, OPT_PARALLEL) : -1;
-    o.session.n_rows = (int32_t)args_int(args, OPT_BATCH_ROWS);
-    o.session.kv_tokens = args_int(args, OPT_KV_TOKENS);
+    TRY(serve_models(args, &o, &device, err));
     o.keys = keys.list;
     o.n_keys = keys.n;
     o.n_origins = args_strings(args, OPT_CORS_ORIGINS, &o.origins);
     o.n_hosts = args_strings(args, OPT_ALLOWED_HOSTS, &o.hosts);
-    return server_run(&o, err);
+    int code = server_run(&o, err);
+    device_release(device);
+    return code;
 }

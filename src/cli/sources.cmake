@@ -15,10 +15,12 @@ set(CLI_SOURCES
   src/cli/cmd_logits.c
   src/cli/cmd_parse.c
   src/cli/cmd_perplexity.c
+  src/cli/cmd_ps.c
   src/cli/cmd_quantize.c
   src/cli/cmd_models.c
   src/cli/cmd_run.c
   src/cli/cmd_serve.c
+  src/cli/serve_models.c
   src/cli/cmd_synth.c
   src/cli/cmd_tokenize.c
   src/cli/cmd_template.c

@@ -38,7 +38,7 @@ int args_model(const struct args *args, struct str model, const char **out_path,
     const char *name;
     *out_path = NULL;
     if (out_name) *out_name = NULL;
-    if (!model.p) return ERR_OK;
+    if (!model.p || str_is(model, "built-in")) return ERR_OK;
     if (model.n == 0) return err_set(err, ERR_EARG, "the model's name is empty; leave --model out for the built-in model");
     store_args(args, &o);
     return store_resolve(args->arena, &o, str_cstr(args->arena, model), out_path, out_name ? out_name : &name, err);

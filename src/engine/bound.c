@@ -35,11 +35,17 @@ void bound_free(struct job *j) {
     if (!b->constraint) return;
     gram_match_free(&b->match);
     sb_free(&b->tail);
+    sb_free(&b->forced);
+    tok_ids_free(&b->next);
     constraint_release(b->constraint);
 }
 
 bool bound_holds(const struct job *j) {
     return j->bound.constraint && j->bound.state == BOUND_HOLDS;
+}
+
+bool bound_is_forced(const struct job *j) {
+    return j->bound.i_next < j->bound.next.n;
 }
 
 /* ---- masks ------------------------------------------------------------------------------------------------------------ */
@@ -56,6 +62,11 @@ void bound_mask(struct job *j, uint32_t *bits) {
     struct job_bound *b = &j->bound;
     struct constraint *c = b->constraint;
     size_t n_words = gram_mask_words(j->engine->vocab);
+    if (bound_is_forced(j)) {
+        memset(bits, 0, n_words * sizeof *bits);
+        bits[b->next.p[b->i_next] / 32] = UINT32_C(1) << b->next.p[b->i_next] % 32;
+        return;
+    }
     os_mutex_lock(c->lock);
     bool is_free = c->then_free && gram_match_may_end(&b->match);
     if (is_free) memset(bits, 0xFF, n_words * sizeof *bits);
@@ -131,6 +142,7 @@ static enum bound_says follow(struct job *j, int32_t token) {
 enum bound_says bound_take(struct job *j, int32_t token) {
     struct job_bound *b = &j->bound;
     if (!bound_holds(j)) return BOUND_GOES_ON;
+    if (bound_is_forced(j)) b->i_next++;
     os_mutex_lock(b->constraint->lock);
     enum bound_says says = follow(j, token);
     os_mutex_unlock(b->constraint->lock);
@@ -143,4 +155,47 @@ void bound_look(struct job *j) {
     os_mutex_lock(b->constraint->lock);
     wait_on(j);
     os_mutex_unlock(b->constraint->lock);
+}
+
+/* ---- text that must come ---------------------------------------------------------------------------------------------- */
+
+/* is_followed: by a token of another kind, so that none can reach beyond. False: not all of it became tokens. */
+static bool encode_forced(const struct engine *e, struct str text, bool is_followed, struct tok_ids *out) {
+    struct tok_ids ids = {0};
+    struct err err;
+    int code = tok_encode(e->tok, text, 0, &ids, &err);
+    for (size_t i = 0; i < ids.n && !code; i++) {
+        struct str bytes = tok_token_bytes(e->tok, ids.p[i]);
+        bool is_safe = is_followed || !gram_vocab_goes_on(e->vocab, text);
+        if (!is_safe || bytes.n == 0 || !str_starts(text, bytes)) break; /* some tokenizers put a blank in front */
+        tok_ids_put(out, ids.p[i]);
+        text = str_from(text, bytes.n);
+    }
+    tok_ids_free(&ids);
+    return text.n == 0;
+}
+
+void bound_force(struct job *j) {
+    struct job_bound *b = &j->bound;
+    struct tok_ids *out = &b->next;
+    const char mark = GRAM_TOKEN_MARK[0];
+    sb_clear(&b->forced);
+    b->next.n = b->i_next = 0;
+    os_mutex_lock(b->constraint->lock);
+    gram_match_forced(&b->match, &b->forced);
+    os_mutex_unlock(b->constraint->lock);
+    for (struct str rest = sb_str(&b->forced); rest.n;) {
+        size_t end = str_find_char(rest, mark, rest.p[0] == mark);
+        bool is_token = rest.p[0] == mark, is_whole = end != STR_NONE;
+        if (is_token && !is_whole) return;
+        if (is_token) {
+            int32_t id = tok_id_of(j->engine->tok, str_sub(rest, 1, end - 1));
+            if (id < 0) return;
+            tok_ids_put(out, id);
+            rest = str_from(rest, end + 1);
+        } else {
+            if (!encode_forced(j->engine, str_sub(rest, 0, end), is_whole, out)) return;
+            rest = str_from(rest, is_whole ? end : rest.n);
+        }
+    }
 }

@@ -41,10 +41,13 @@ struct job_bound {
     struct constraint *constraint;           /* NULL: it is free */
     enum { BOUND_WAITS, BOUND_HOLDS } state; /* the answer is free until the constraint begins */
     struct gram_match match;
-    int32_t thinking; /* token that begins reasoning and may come first; -1: none */
-    bool may_space;   /* behind reasoning: white space may come first */
-    struct sb tail;   /* the last of the text, where a trigger may be beginning */
-    int32_t refused;  /* place of a token that was taken back; 0: none */
+    int32_t thinking;    /* token that begins reasoning and may come first; -1: none */
+    bool may_space;      /* behind reasoning: white space may come first */
+    struct sb tail;      /* the last of the text, where a trigger may be beginning */
+    struct sb forced;    /* scratch: text that must come next */
+    struct tok_ids next; /* tokens that must come next; [i_next] is the first of them */
+    size_t i_next;
+    int32_t refused; /* place of a token that was taken back; 0: none */
 };
 
 enum bound_says { BOUND_GOES_ON, BOUND_ENDS, BOUND_REFUSES };
@@ -224,6 +227,11 @@ void bound_mask(struct job *j, uint32_t *bits);
 enum bound_says bound_take(struct job *j, int32_t token);
 /* The token has gone through the chain: does the constraint begin behind it? */
 void bound_look(struct job *j);
+/* Finds the tokens that must come next, because the grammar takes no other text: bound.next. They are those that the tokenizer makes of it; the last of it is
+ * left to the model where a longer token might reach beyond. */
+void bound_force(struct job *j);
+/* Some of these are still to come; the mask allows nothing else. */
+bool bound_is_forced(const struct job *j);
 
 /* ---- flight.c ---- */
 /* Rows of a job that were added to the batch. */

@@ -136,18 +136,28 @@ static enum job_finish take_back(struct engine *e, const struct flight_row *r) {
     return JOB_GOES_ON;
 }
 
-/* Tokens that nobody chose follow the last one: they end reasoning that has gone on for too long. */
-static enum job_finish put_forced(struct engine *e, struct job *j) {
-    const struct tok_ids *ids = &j->closing;
+/* Tokens that nobody chose follow the last one: they end reasoning that has gone on for too long, or nothing else may come. */
+static enum job_finish put_forced(struct engine *e, struct job *j, const struct tok_ids *ids) {
     for (size_t i = 0; i < ids->n; i++) {
         if (j->seq.n_tokens >= j->n_limit) return JOB_LENGTH;
+        enum bound_says says = bound_take(j, ids->p[i]);
         sequence_append(&j->seq, ids->p[i]);
         j->result = (struct sampler_result){0};
-        if (job_put_token(j, ids->p[i], false)) return JOB_STOP;
+        if (job_put_token(j, ids->p[i], false) || says == BOUND_ENDS) return JOB_STOP;
     }
     choose_end(e, j);
     bound_look(j);
     return j->seq.n_tokens >= j->n_limit ? JOB_LENGTH : JOB_GOES_ON;
+}
+
+/* Text that must come is put without asking the model. Where somebody wants to know how likely its tokens are, they are chosen one by one, and no others are
+ * allowed: the answer is the same. */
+static enum job_finish jump(struct engine *e, struct job *j) {
+    bound_force(j);
+    if (j->spec.sampling.n_top >= 0 || !bound_is_forced(j)) return JOB_GOES_ON;
+    enum job_finish finish = put_forced(e, j, &j->bound.next);
+    j->bound.next.n = 0;
+    return finish;
 }
 
 /* The chosen token goes out; how the job ends by it, if it does. */
@@ -161,7 +171,12 @@ static enum job_finish take_token(struct engine *e, const struct flight_row *r) 
     if (job_put_token(j, r->token, eos) || eos || says == BOUND_ENDS) return JOB_STOP;
     bound_look(j);
     if (r->at + 1 >= j->n_limit) return JOB_LENGTH;
-    if (job_thinks_too_long(j)) return put_forced(e, j);
+    if (job_thinks_too_long(j)) return put_forced(e, j, &j->closing);
+    bool is_last = j->seq.n_tokens == r->at + 1; /* no later token has been asked for */
+    if (is_last && bound_holds(j) && !bound_is_forced(j)) {
+        enum job_finish finish = jump(e, j);
+        if (finish) return finish;
+    }
     return j->is_full ? JOB_CANCELLED : JOB_GOES_ON;
 }
 

@@ -235,6 +235,7 @@ static struct curl_slist *add_header(struct http *h, struct curl_slist *list, co
 static struct curl_slist *make_headers(struct http *h, const char *url) {
     const struct http_request *q = h->request;
     struct curl_slist *list = add_header(h, NULL, "Accept-Encoding", "identity");
+    if (q->body) list = add_header(h, list, "Content-Type", "application/json");
     if (q->if_range) list = add_header(h, list, "If-Range", q->if_range);
     if (q->token && http_same_origin(str_of(url), str_of(q->url))) {
         struct sb value = {0};
@@ -276,7 +277,8 @@ static void set_up(struct http *h, const char *url, struct curl_slist *headers) 
     c->easy_setopt(e, CURLOPT_NOPROGRESS, 0L);
     c->easy_setopt(e, CURLOPT_XFERINFOFUNCTION, on_progress);
     c->easy_setopt(e, CURLOPT_XFERINFODATA, h);
-    c->easy_setopt(e, CURLOPT_NOBODY, h->request->head ? 1L : 0L);
+    if (h->request->body) c->easy_setopt(e, CURLOPT_COPYPOSTFIELDS, h->request->body);
+    else c->easy_setopt(e, CURLOPT_NOBODY, h->request->head ? 1L : 0L);
     c->easy_setopt(e, CURLOPT_RANGE, h->request->range);
     if (h->cacert) c->easy_setopt(e, CURLOPT_CAINFO, h->cacert);
     if (h->end_ns) c->easy_setopt(e, CURLOPT_TIMEOUT_MS, ms_left(h) * 1L);

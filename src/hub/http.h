@@ -41,6 +41,7 @@ struct http_reply {
 struct http_request {
     const char *url;
     bool head;            /* HEAD instead of GET */
+    const char *body;     /* JSON to POST; NULL: GET */
     const char *token;    /* NULL: none */
     const char *range;    /* "0-99"; NULL: everything */
     const char *if_range; /* an ETag; NULL: none */

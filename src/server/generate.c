@@ -45,20 +45,8 @@ static void on_gone(struct call *c) {
 }
 
 static void fail(struct generation *g) {
-    struct call *c = g->call;
-    struct http_exchange *x = c->exchange;
     release_all(g);
-    if (!x->streaming) {
-        call_reply_error(c);
-        return;
-    }
-    struct sb frame = {0};
-    c->wire->stream_error(&c->error, &frame);
-    x->on_gone = NULL;
-    http_stream_write(x, sb_str(&frame));
-    http_stream_end(x);
-    sb_free(&frame);
-    call_end(c);
+    call_reply_error(g->call);
 }
 
 static void finish(struct generation *g) {
@@ -280,6 +268,7 @@ void generate_start(struct call *c) {
     struct generation *g = c->state;
     g->id = server_new_id(c->server, &c->arena, g->format->id_prefix);
     g->created = os_wall_ns() / 1000000000;
+    g->fingerprint = server_fingerprint(c);
     if (submit_all(g)) {
         fail(g);
         return;
@@ -288,7 +277,7 @@ void generate_start(struct call *c) {
     c->on_drained = on_drained;
     c->on_tick = on_tick;
     g->written_ns = os_clock_ns();
-    if (g->params.stream) http_stream_begin(c->exchange, 200, c->wire->stream_type);
+    if (g->params.stream && !c->exchange->streaming) http_stream_begin(c->exchange, 200, c->wire->stream_type);
 }
 
 void generate_put_head(const struct generation *g, const char *object, struct jsonw *w) {
@@ -297,7 +286,7 @@ void generate_put_head(const struct generation *g, const char *object, struct js
     jsonw_put_str(w, "object", str_of(object));
     jsonw_put_int(w, "created", g->created);
     jsonw_put_str(w, "model", str_of(service_info(g->call->service)->name));
-    jsonw_put_str(w, "system_fingerprint", server_fingerprint(g->call->server));
+    jsonw_put_str(w, "system_fingerprint", g->fingerprint);
     jsonw_open(w, "choices", '[');
 }
 

@@ -66,7 +66,7 @@ struct generation {
     int32_t n_prompts;
     struct gen_choice *choices; /* [n_prompts * params.n] */
     int32_t n_choices, n_open;
-    struct str id;
+    struct str id, fingerprint;
     int64_t created;
     uint64_t written_ns;
     void *wire_state; /* the format's own; in the arena */

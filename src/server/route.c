@@ -1,6 +1,7 @@
 /* The way of a request: Host, Origin, path, method, key, model; then worker and handler. */
 #include "server/route.h"
 
+#include "server/generate.h"
 #include "server/server_internal.h"
 
 #include "base/log.h"
@@ -51,7 +52,8 @@ static void on_drained(struct http_exchange *x) {
 static struct call *call_create(struct server *s, struct http_exchange *x) {
     struct call *c = mem_alloc(sizeof *c);
     c->server = s;
-    c->service = s->service;
+    struct served *loaded = models_is_one(s) ? s->models : models_any(s);
+    c->service = loaded ? loaded->service : NULL;
     c->exchange = x;
     c->work.data = c;
     c->wire = wire_of_path(x->request.path);
@@ -78,6 +80,7 @@ static void log_call(const struct call *c) {
 void call_end(struct call *c) {
     struct http_exchange *x = c->exchange;
     log_call(c);
+    models_leave(c);
     *c->link = c->next;
     if (c->next) c->next->link = c->link;
     if (x->status >= 100 && x->status < 600) c->server->n_answers[x->status / 100]++;
@@ -100,9 +103,24 @@ void call_reply_json(struct call *c, int32_t status, struct str json) {
     call_reply(c, status, "application/json", json);
 }
 
+/* The answer has begun: the error is its last frame. */
+static void end_stream(struct call *c) {
+    struct sb frame = {0};
+    c->wire->stream_error(&c->error, &frame);
+    c->exchange->on_gone = NULL;
+    http_stream_write(c->exchange, sb_str(&frame));
+    http_stream_end(c->exchange);
+    sb_free(&frame);
+    call_end(c);
+}
+
 void call_reply_error(struct call *c) {
     struct sb body = {0};
     assert(c->error.status);
+    if (c->exchange->streaming) {
+        end_stream(c);
+        return;
+    }
     if (c->error.status == 503) sb_puts(&c->exchange->headers, "Retry-After: 1\r\n");
     if (c->error.status == 401) sb_puts(&c->exchange->headers, "WWW-Authenticate: Bearer\r\n");
     c->wire->error(&c->error, &body);
@@ -122,26 +140,75 @@ static int parse_body(struct call *c) {
     return 0;
 }
 
+/* Its model is to be chosen when its JSON is read: there are several. */
+static bool must_choose(const struct call *c) {
+    return !c->model && !models_is_one(c->server) && !(c->route->flags & ROUTE_WITHOUT_MODEL);
+}
+
 static void on_work(uv_work_t *work) {
     struct call *c = work->data;
-    if (parse_body(c)) return;
-    c->route->prepare(c);
+    if (!c->body && parse_body(c)) return;
+    if (!must_choose(c)) c->route->prepare(c);
 }
 
 /* Also after a worker had the call: the device may be lost by then. */
 static int check_model(struct call *c) {
     struct err err;
+    if (!c->service) return api_fail(&c->error, 503, "no_model", NULL, "no model is loaded; a request that names one loads it");
     int code = service_check(c->service, &err);
     if (!code) return 0;
     return api_fail(&c->error, 503, code == ERR_EBUSY ? "model_loading" : "model_failed", NULL, "%s", err.msg);
 }
 
+/* The model that the request names; NULL: c->error says why there is none. */
+static struct served *pick_model(struct call *c) {
+    yyjson_val *name = json_get(c->body, "model");
+    struct str wanted = json_val_str(name);
+    struct served *m = !name || yyjson_is_null(name) || wanted.p ? models_find(c->server, wanted) : NULL;
+    if (m) return m;
+    if (!wanted.p) api_fail(&c->error, 400, NULL, "model", "model must be the name of a model");
+    else
+        api_fail(&c->error, 404, "model_not_found", "model", "there is no model %.*s here; GET /v1/models lists them",
+                 (int)(wanted.n > 100 ? 100 : wanted.n), wanted.p);
+    return NULL;
+}
+
 static void on_worked(uv_work_t *work, int status) {
     struct call *c = work->data;
+    struct served *m;
     (void)status;
-    if (!c->exchange->conn) call_end(c);
-    else if (c->error.status || check_model(c)) call_reply_error(c);
-    else c->route->start(c);
+    if (!c->exchange->conn) {
+        call_end(c);
+    } else if (c->error.status) {
+        call_reply_error(c);
+    } else if (must_choose(c)) {
+        if ((m = pick_model(c))) models_ask(m, c);
+        else call_reply_error(c);
+    } else if (!(c->route->flags & ROUTE_WITHOUT_MODEL) && check_model(c)) {
+        call_reply_error(c);
+    } else {
+        c->route->start(c);
+    }
+}
+
+static void queue_work(struct call *c) {
+    if (uv_queue_work(&c->server->loop, &c->work, on_work, on_worked) == 0) return;
+    api_fail(&c->error, 503, NULL, NULL, "the server is busy");
+    call_reply_error(c);
+}
+
+void route_go_on(struct call *c) {
+    queue_work(c);
+}
+
+void route_ping(struct call *c) {
+    struct sb out = {0};
+    bool streams = c->route->start == generate_start && yyjson_get_bool(json_get(c->body, "stream"));
+    if (!streams || !c->wire->ping) return;
+    if (!c->exchange->streaming) http_stream_begin(c->exchange, 200, c->wire->stream_type);
+    c->wire->ping(&out);
+    http_stream_write(c->exchange, sb_str(&out));
+    sb_free(&out);
 }
 
 /* ---- checks --------------------------------------------------------------------------------------------------------- */
@@ -213,7 +280,9 @@ static int check_route(struct call *c) {
     if (!key_ok(c->server, c->route, q))
         return api_fail(&c->error, 401, has_key(q) ? "invalid_api_key" : "missing_api_key", NULL,
                         "a valid API key is needed: Authorization: Bearer KEY, or x-api-key: KEY");
-    return c->route->flags & ROUTE_WITHOUT_MODEL ? 0 : check_model(c);
+    bool needs_none = c->route->flags & ROUTE_WITHOUT_MODEL || (c->route->flags & ROUTE_OF_ALL && !models_is_one(c->server));
+    if (needs_none || (c->route->prepare && must_choose(c))) return 0;
+    return check_model(c);
 }
 
 bool route_accepts(void *user, const struct http_request *q) {
@@ -244,9 +313,8 @@ void route_handle(void *user, struct http_exchange *x) {
         call_reply_error(c);
     } else if (!c->route->prepare) {
         c->route->start(c);
-    } else if (uv_queue_work(&s->loop, &c->work, on_work, on_worked)) {
-        api_fail(&c->error, 503, NULL, NULL, "the server is busy");
-        call_reply_error(c);
+    } else {
+        queue_work(c);
     }
 }
 

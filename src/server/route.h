@@ -1,7 +1,8 @@
 /* Requests to handlers. Each family of endpoints is one file with a table of routes; route.c lists the tables.
  *
  * A call is one request on its way: checked and routed on the loop's thread, prepared (JSON, templates, tokens) on a worker's,
- * started on the loop's again. It ends by call_end, from whichever answer is complete or when the client is gone.
+ * started on the loop's again. Where there are several models it waits, once its JSON is read, until the one that it names is loaded.
+ * It ends by call_end, from whichever answer is complete or when the client is gone.
  */
 #ifndef MLXCEL_SERVER_ROUTE_H
 #define MLXCEL_SERVER_ROUTE_H
@@ -12,11 +13,13 @@
 #include "server/wire.h"
 
 struct server;
+struct served;
 struct call;
 
 enum route_flags {
-    ROUTE_PUBLIC = 1,       /* without a key */
-    ROUTE_WITHOUT_MODEL = 2 /* also while it is being loaded */
+    ROUTE_PUBLIC = 1,        /* without a key */
+    ROUTE_WITHOUT_MODEL = 2, /* also while none is loaded */
+    ROUTE_OF_ALL = 4         /* of several models together: also while none of them is loaded */
 };
 
 struct route {
@@ -28,7 +31,7 @@ struct route {
 
 struct call {
     struct server *server;
-    struct service *service;
+    struct service *service; /* of its model; NULL: none is loaded, or none is chosen yet */
     struct http_exchange *exchange;
     const struct route *route;
     const struct wire *wire; /* how its protocol speaks */
@@ -42,6 +45,10 @@ struct call {
     void (*on_gone)(struct call *c);               /* the client left; frees what the route holds. call_end follows */
     void (*on_drained)(struct call *c);            /* all bytes have left */
     void (*on_tick)(struct call *c, uint64_t now); /* about once a second */
+    struct served *model;                          /* that it holds or waits for; NULL: none, or there is one alone */
+    bool is_waiting;
+    uint64_t pinged_ns; /* while it waits: when its client last heard of it */
+    struct call *next_waiting;
     struct call *next, **link;
 };
 
@@ -54,6 +61,10 @@ struct job_listener {
 bool route_accepts(void *user, const struct http_request *q); /* user: struct server */
 /* Takes the exchange through checks to its route. */
 void route_handle(void *user, struct http_exchange *x); /* user: struct server */
+/* Its model is loaded: the call is prepared and started. */
+void route_go_on(struct call *c);
+/* A sign of life for one that still waits for its model, where its answer is a stream. */
+void route_ping(struct call *c);
 /* Answers what never becomes a request: counted and marked as every answer is. */
 void route_refuse(void *user, struct http_exchange *x, int32_t status, const char *why); /* user: struct server */
 

@@ -2,7 +2,8 @@
 #include "server/server_internal.h"
 
 static void show_health(struct call *c) {
-    enum service_state state = service_state(c->service, NULL);
+    bool is_one = models_is_one(c->server); /* several are loaded as they are asked for */
+    enum service_state state = is_one ? service_state(c->service, NULL) : SERVICE_READY;
     bool is_ending = c->server->draining || state == SERVICE_FAILED;
     if (state == SERVICE_READY && !is_ending) {
         call_reply_json(c, 200, STR("{\"status\":\"ok\"}"));

@@ -18,17 +18,12 @@ struct str server_new_id(struct server *s, struct arena *a, const char *prefix) 
     return str_fmt(a, "%s%08x%016llx", prefix, (unsigned)(high >> 32), (unsigned long long)low);
 }
 
-struct str server_fingerprint(struct server *s) {
-    if (!s->fingerprint[0]) {
-        const struct service_info *info = service_info(s->service);
-        struct arena a = {0};
-        struct build build;
-        build_describe(&a, &build);
-        struct str text = str_fmt(&a, "%s\n%s\n%s\n%s", build.version, build.commit, info->name, info->description);
-        snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%016llx", (unsigned long long)hash_bytes(text.p, text.n, 0));
-        arena_free(&a);
-    }
-    return str_of(s->fingerprint);
+struct str server_fingerprint(struct call *c) {
+    const struct service_info *info = service_info(c->service);
+    struct build build;
+    build_describe(&c->arena, &build);
+    struct str text = str_fmt(&c->arena, "%s\n%s\n%s\n%s", build.version, build.commit, info->name, info->description);
+    return str_fmt(&c->arena, "fp_%016llx", (unsigned long long)hash_bytes(text.p, text.n, 0));
 }
 
 /* ---- log ---------------------------------------------------------------------------------------------------------------- */
@@ -61,20 +56,22 @@ static void announce(struct server *s) {
     struct arena a = {0};
     struct sb line = {0};
     struct str url = server_url(s, &a);
-    const struct service_info *info = service_info(s->service);
+    const struct service_info *one = models_is_one(s) ? service_info(s->models->service) : NULL;
     if (s->options.json_log) {
         struct jsonw w = {.out = &line};
         jsonw_begin(&w, '{');
         jsonw_put_str(&w, "event", STR("ready"));
         jsonw_put_str(&w, "url", url);
         jsonw_put_int(&w, "port", http_server_port(s->http));
-        jsonw_put_str(&w, "model", str_of(info->name));
+        if (one) jsonw_put_str(&w, "model", str_of(one->name));
+        else jsonw_put_int(&w, "models", (int64_t)s->options.n_models);
         jsonw_end(&w, '}');
         sb_putc(&line, '\n');
     } else {
         sb_fmt(&line, "ready: %s\n", url.p);
     }
-    log_info("%s, %d requests at once", info->description, info->n_seqs);
+    if (one) log_info("%s, %d requests at once", one->description, one->n_seqs);
+    else log_info("%zu models, loaded when a request names them, at most %d at once", s->options.n_models, (int)s->options.models_max);
     os_write(OS_STDOUT, sb_str(&line), NULL);
     sb_free(&line);
     s->announced = true;
@@ -129,23 +126,36 @@ static void on_signal(uv_signal_t *handle, int number) {
 
 /* ---- the loop ----------------------------------------------------------------------------------------------------------- */
 
-static void on_wake(uv_async_t *handle) {
-    struct server *s = handle->data;
-    if (s->closing) return;
-    enum service_state state = service_state(s->service, &s->why);
+/* Those of all models that have something to say. */
+static void read_events(struct server *s) {
+    for (size_t i = 0; i < s->options.n_models; i++) {
+        struct job *job;
+        while (s->models[i].service && !s->models[i].is_closing && (job = service_next_ready(s->models[i].service))) {
+            struct job_listener *listener = job_user(job);
+            listener->on_ready(listener);
+        }
+    }
+}
+
+/* A server of one model begins when it is loaded, and ends with it. */
+static void on_wake_one(struct server *s) {
+    enum service_state state = service_state(s->models->service, &s->why);
     if (state == SERVICE_FAILED && !s->announced) close_all(s);
     if (state != SERVICE_READY && !s->announced) return;
     if (!s->announced) announce(s);
-    struct job *job;
-    while ((job = service_next_ready(s->service))) {
-        struct job_listener *listener = job_user(job);
-        listener->on_ready(listener);
-    }
+    read_events(s);
     if (state == SERVICE_FAILED && !s->draining) begin_drain(s); /* the device is lost: those that ran have been told */
 }
 
-static void notify(void *user) {
-    uv_async_send(user);
+static void on_wake(uv_async_t *handle) {
+    struct server *s = handle->data;
+    if (s->closing) return;
+    if (models_is_one(s)) {
+        on_wake_one(s);
+        return;
+    }
+    read_events(s);
+    models_turn(s);
 }
 
 static void on_tick(uv_timer_t *timer) {
@@ -155,6 +165,7 @@ static void on_tick(uv_timer_t *timer) {
         next = c->next;
         if (c->on_tick) c->on_tick(c, now);
     }
+    models_turn(s);
     if (!s->draining) return;
     bool late = now - s->drain_ns > (uint64_t)DRAIN_SECONDS * 1000000000;
     if (late || (!s->calls && http_server_n_conns(s->http) == 0)) close_all(s);
@@ -173,16 +184,15 @@ static int open_all(struct server *s, struct err *err) {
                                 .refuse = route_refuse,
                                 .user = s};
     http.limits.body_bytes = o->body_bytes;
-    struct service_options service = {
-        .session = o->session, .sampling = o->sampling, .name = o->name, .n_queue = o->n_queue, .notify = notify, .user = &s->wake};
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     TRY(http_server_open(&http, &s->http, err));
-    TRY(service_open(&service, &s->service, err));
+    TRY(models_open(s, err));
     for (int i = 0; i < 3; i++)
         if (!os_signal_was_ignored(numbers[i])) uv_signal_start(&s->signals[i], on_signal, numbers[i]);
     uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
     if (o->n_keys == 0 && !guard_is_local(str_of(o->host)))
         log_warn("listening on %s without an API key: everybody who can reach this machine can use the model; see --api-key", o->host);
+    if (!models_is_one(s)) announce(s);
     return ERR_OK;
 }
 
@@ -210,7 +220,7 @@ int server_run(const struct server_options *options, struct err *err) {
     if (code && s->http) http_server_close(s->http, NULL, NULL);
     if (code) uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
-    service_close(s->service); /* no job is left: their clients are gone */
+    models_close(s); /* no job is left: their clients are gone */
     uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     uv_loop_close(&s->loop);

@@ -1,4 +1,4 @@
-/* The server: one loop with its connections, one service behind it. */
+/* The server: one loop with its connections, and the models behind it. */
 #ifndef MLXCEL_SERVER_SERVER_H
 #define MLXCEL_SERVER_SERVER_H
 
@@ -7,10 +7,18 @@
 /* Whether models think that can do either and whose requests do not say: as the template has it, or not. In the order of auto|on|off. */
 enum messages_thinking { THINKING_AUTO, THINKING_ON, THINKING_OFF };
 
-struct server_options {
+struct server_model {
+    const char *name; /* what requests call it; NULL (one model alone): by its folder */
     struct session_options session;
+    bool is_preloaded; /* at the start; one model alone always is */
+};
+
+struct server_options {
+    const struct server_model *models; /* [n_models], at least one */
+    size_t n_models;
+    int32_t models_max;             /* that are loaded at once */
+    int64_t keep_ms;                /* after which a model that nobody asks for is unloaded, where there are several; 0: never */
     struct sampling_given sampling; /* for requests that say nothing themselves */
-    const char *name;               /* of the model; NULL: by its folder */
     const char *host;
     int32_t port;    /* 0: any */
     int32_t n_queue; /* requests that wait beyond those that run */

@@ -4,6 +4,7 @@
 
 #include "server/browser.h"
 #include "server/guard.h"
+#include "server/models.h"
 #include "server/route.h"
 #include "server/server.h"
 
@@ -15,15 +16,14 @@ struct server {
     uv_timer_t tick;
     uv_process_t browsers[BROWSER_OPENERS];
     struct http_server *http;
-    struct service *service;
+    struct served *models; /* [options.n_models] */
     struct guard *guard;
     struct tls_context *tls;
     struct call *calls;
     bool announced, draining, closing;
     uint64_t drain_ns;
-    struct err why;       /* the model could not be loaded */
-    int64_t started;      /* seconds since 1970 */
-    char fingerprint[24]; /* made when it is asked for */
+    struct err why;  /* the model could not be loaded */
+    int64_t started; /* seconds since 1970 */
     /* figures */
     int64_t n_requests, n_answers[6]; /* by the status' first digit */
     uint64_t n_ids;
@@ -31,7 +31,7 @@ struct server {
 
 /* A fresh id with this prefix, in the arena. */
 struct str server_new_id(struct server *s, struct arena *a, const char *prefix);
-/* Of what computes the answers: it is another where the program, the model or its device is. */
-struct str server_fingerprint(struct server *s);
+/* Of what computes the answers: it is another where the program, the model or its device is. In the arena of the call. */
+struct str server_fingerprint(struct call *c);
 
 #endif

@@ -13,6 +13,7 @@ set(SERVER_SOURCES
   src/server/http_parse.c
   src/server/http_reply.c
   src/server/messages.c
+  src/server/models.c
   src/server/params.c
   src/server/prompts.c
   src/server/route.c

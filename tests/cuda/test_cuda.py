@@ -94,6 +94,9 @@ def golden_many(t, a, part, names, args, prefix=(), timeout=200, clean=None):
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         for name, rc, text, words in itertools.chain.from_iterable(pool.map(lambda g: golden_some(a, g, args, prefix, timeout), groups)):
             t.log(part + ".log", words + "\n" if size > 1 else text)
+            if words.startswith("skipped"):
+                t.skip(f"{part} {name}", words.split(maxsplit=2)[-1])
+                continue
             good = words.startswith("ok") and rc in (0, 1) if clean is None else clean in text and rc != 9
             t.note(good, f"{part} {name}", re.sub(r"^\S+\s+\S+\s*", "", words)[:200] if words.startswith(("FAILED", "ok")) else words[:200])
             figures.append((name, words))

@@ -37,7 +37,8 @@ class Server:
         folder, name = os.path.split(os.path.abspath(program))
         second = os.path.join(folder, name.replace("mlxcel", "mlxcel-server"))
         command = [second] if os.path.exists(second) else [program, "serve"]
-        self.command = [*before, *command, "--port", str(port), "--log-format", "json", *args]
+        named = {"-m", "--model", "--shape", "--models-dir"}.intersection(args)
+        self.command = [*before, *command, "--port", str(port), "--log-format", "json", *([] if named else ["-m", "built-in"]), *args]
         self.env = env or {}
 
     def __enter__(self):

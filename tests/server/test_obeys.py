@@ -70,6 +70,28 @@ def check_kinds(s):
     check(code == 200 and v["choices"][0]["message"]["content"].lstrip().startswith("{"), f"json_object: {code} {str(v)[:200]}")
 
 
+def check_jumps(s):
+    """Text that must come takes no step of its own, and is the same where each of its tokens is looked at."""
+    words = "the sun is shining and the birds sing in the trees of the old garden"
+    form = {"guided_regex": f"(a|b) {words}", "max_tokens": 100}
+    before = s.metrics()["mlxcel_steps_total"]
+    code, v = ask(s, **form)
+    steps = s.metrics()["mlxcel_steps_total"] - before
+    text, n = v["choices"][0]["message"]["content"], v["usage"]["completion_tokens"]
+    check(text[1:] == " " + words and text[0] in "ab", f"the text: {text}")
+    check(n > 10 and steps < n / 2, f"{n} tokens took {steps} steps")
+    _, v = ask(s, logprobs=True, **form)
+    tokens = v["choices"][0]["logprobs"]["content"]
+    check(v["choices"][0]["message"]["content"] == text and v["usage"]["completion_tokens"] == n, f"looked at: {v}")
+    check("".join(t["token"] for t in tokens) == text and all(t["logprob"] < 0 for t in tokens), f"its tokens: {tokens}")
+    _, v = ask(s, **{**form, "max_tokens": n - 3})
+    check(v["usage"]["completion_tokens"] == n - 3 and v["choices"][0]["finish_reason"] == "length", f"a limit inside it: {v}")
+    _, v = ask(s, stop=["birds"], **form)
+    check(v["choices"][0]["message"]["content"] == text[:text.index("birds")], f"a stop string inside it: {v}")
+    parts = frames(ask(s, stream=True, **form)[1])
+    check("".join(p["choices"][0]["delta"].get("content") or "" for p in parts if p["choices"]) == text, "streamed: the same text")
+
+
 def check_combinations(s):
     """The same text whole and streamed, alone and with company, with log-probabilities; n choices that differ; stops and limits still end it."""
     form = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}}
@@ -200,7 +222,7 @@ with tempfile.TemporaryDirectory() as folder:
     with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as f:
         f.write(TEMPLATE)
     with Server(program, "-m", model, "--parallel", "4") as s:
-        for part in (check_kinds, check_combinations, check_tools, check_reasoning, check_refused):
+        for part in (check_kinds, check_jumps, check_combinations, check_tools, check_reasoning, check_refused):
             part(s)
     check_preemption(model)
     check_commands(model, folder)

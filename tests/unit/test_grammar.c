@@ -271,6 +271,25 @@ static void forced_bytes(void) {
     gram_destroy(g);
 }
 
+/* Tokens that reach beyond a text, by looking at all of them. */
+static void tokens_that_go_on(void) {
+    struct fixture f = open_schema("{}");
+    static const char *const texts[] = {"t", "th", "the", " the", "e ", "zq", "\"", "{", "\xC3", "once upon a time"};
+    size_t n_true = 0;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct str text = str_of(texts[i]);
+        bool want = false;
+        for (size_t id = 0; id < tok_vocab_size(f.tok) && !want; id++) {
+            struct str bytes = tok_is_special(f.tok, (int32_t)id) ? STR("") : tok_token_bytes(f.tok, (int32_t)id);
+            want = bytes.n > text.n && str_starts(bytes, text);
+        }
+        n_true += want;
+        FAIL_IF(gram_vocab_goes_on(f.v, text) != want, "%s: %d", texts[i], want);
+    }
+    CHECK(n_true > 2 && n_true < sizeof texts / sizeof *texts);
+    close_schema(&f);
+}
+
 static const struct unit_case cases[] = {
     {"own_cases", own_cases},
     {"masks_are_what_is_taken", masks_are_what_is_taken},
@@ -281,6 +300,7 @@ static const struct unit_case cases[] = {
     {"names_are_forced", names_are_forced},
     {"formats_of_later_drafts", formats_of_later_drafts},
     {"forced_bytes", forced_bytes},
+    {"tokens_that_go_on", tokens_that_go_on},
     {0},
 };
 const struct unit_suite unit_grammar = {"grammar", cases};

@@ -35,6 +35,10 @@ void unit_skip(const char *fmt, ...) {
     longjmp(case_end, CASE_SKIPPED);
 }
 
+void unit_skip_if_emulated(const char *why) {
+    if (os_env("MLXCEL_TEST_EMULATED")) unit_skip("the CPU is emulated, and %s", why);
+}
+
 void unit_check_int(const char *file, int line, const char *what, int64_t got, int64_t want) {
     unit_n_checks++;
     if (got != want) unit_fail(file, line, "%s is %" PRId64 ", expected %" PRId64, what, got, want);

@@ -19,42 +19,44 @@ static void show_version(struct call *c) {
 
 /* ---- the model ---------------------------------------------------------------------------------------------------------- */
 
-static void put_digest(struct call *c, struct jsonw *w) {
+/* Of what is known of a model: the same as long as that is. */
+static void put_digest(struct str text, struct jsonw *w) {
     unsigned char digest[32];
-    char text[65];
+    char hex[65];
     struct sha256 h;
-    struct str print = server_fingerprint(c->server);
     sha256_init(&h);
-    sha256_update(&h, print.p, print.n);
+    sha256_update(&h, text.p, text.n);
     sha256_final(&h, digest);
-    for (int i = 0; i < 32; i++) snprintf(text + 2 * i, 3, "%02x", (unsigned)digest[i]);
-    jsonw_put_str(w, "digest", str_n(text, 64));
+    for (int i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", (unsigned)digest[i]);
+    jsonw_put_str(w, "digest", str_n(hex, 64));
 }
 
-static void put_details(struct call *c, struct jsonw *w) {
-    const struct service_info *info = service_info(c->service);
+/* info: NULL where the model is not loaded. */
+static void put_details(const struct service_info *info, struct jsonw *w) {
+    struct str type = str_of(info ? info->type : "");
     jsonw_open(w, "details", '{');
     jsonw_put_str(w, "parent_model", STR(""));
     jsonw_put_str(w, "format", STR("safetensors"));
-    jsonw_put_str(w, "family", str_of(info->type));
+    jsonw_put_str(w, "family", type);
     jsonw_open(w, "families", '[');
-    jsonw_str(w, str_of(info->type));
+    if (type.n) jsonw_str(w, type);
     jsonw_end(w, ']');
     jsonw_put_str(w, "parameter_size", STR(""));
-    jsonw_put_str(w, "quantization_level", str_of(info->weights));
+    jsonw_put_str(w, "quantization_level", str_of(info ? info->weights : ""));
     jsonw_end(w, '}');
 }
 
-static void put_model(struct call *c, bool is_running, struct jsonw *w) {
-    const struct service_info *info = service_info(c->service);
+static void put_model(const struct served *m, bool is_running, struct jsonw *w) {
+    const struct service_info *info = models_state(m) == SERVED_LOADED ? service_info(m->service) : NULL;
+    struct str name = m->name.n ? sb_str(&m->name) : str_of(info ? info->name : "");
     jsonw_begin(w, '{');
-    jsonw_put_str(w, "name", str_of(info->name));
-    jsonw_put_str(w, "model", str_of(info->name));
-    jsonw_put_int(w, "size", (int64_t)info->weight_bytes);
-    put_digest(c, w);
-    put_details(c, w);
+    jsonw_put_str(w, "name", name);
+    jsonw_put_str(w, "model", name);
+    jsonw_put_int(w, "size", info ? (int64_t)info->weight_bytes : 0);
+    put_digest(info ? str_of(info->description) : name, w);
+    put_details(info, w);
     if (is_running) {
-        jsonw_put_str(w, "expires_at", STR("2318-01-01T00:00:00Z")); /* it stays */
+        jsonw_put_str(w, "expires_at", STR("2318-01-01T00:00:00Z")); /* nobody says when it goes */
         jsonw_put_int(w, "size_vram", info->on_gpu ? (int64_t)info->weight_bytes : 0);
         jsonw_put_int(w, "context_length", info->context);
     } else {
@@ -68,7 +70,10 @@ static void list(struct call *c, bool is_running) {
     struct jsonw w = {.out = &out};
     jsonw_begin(&w, '{');
     jsonw_open(&w, "models", '[');
-    put_model(c, is_running, &w);
+    for (size_t i = 0; i < c->server->options.n_models; i++) {
+        const struct served *m = &c->server->models[i];
+        if (!is_running || models_state(m) == SERVED_LOADED) put_model(m, is_running, &w);
+    }
     jsonw_end(&w, ']');
     jsonw_end(&w, '}');
     call_reply_json(c, 200, sb_str(&out));
@@ -102,7 +107,7 @@ static void show(struct call *c) {
     jsonw_put_str(&w, "modelfile", str_fmt(&c->arena, "FROM %s\n", info->name));
     jsonw_put_str(&w, "parameters", str_fmt(&c->arena, "num_ctx %d\ntemperature %g", info->context, (double)info->sampling.temperature));
     jsonw_put_str(&w, "template", service_template(c->service));
-    put_details(c, &w);
+    put_details(info, &w);
     put_model_info(info, c, &w);
     jsonw_open(&w, "capabilities", '[');
     jsonw_str(&w, STR("completion"));
@@ -161,8 +166,8 @@ static int prepare_embeddings(struct call *c) {
 
 const struct route routes_ollama_models[] = {
     {"GET", "/api/version", ROUTE_WITHOUT_MODEL, NULL, show_version},
-    {"GET", "/api/tags", 0, NULL, list_models},
-    {"GET", "/api/ps", 0, NULL, list_running},
+    {"GET", "/api/tags", ROUTE_OF_ALL, NULL, list_models},
+    {"GET", "/api/ps", ROUTE_OF_ALL, NULL, list_running},
     {"POST", "/api/show", 0, prepare_show, show},
     {"POST", "/api/embed", 0, prepare_embed, embed_start},
     {"POST", "/api/embeddings", 0, prepare_embeddings, embed_start},

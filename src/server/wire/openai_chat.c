@@ -128,7 +128,7 @@ static void put_delta(struct generation *g, struct gen_choice *c, const struct d
     jsonw_open(w, "delta", '{');
     if (d->role) {
         jsonw_put_str(w, "role", str_of(d->role));
-        jsonw_put_null(w, "content");
+        if (!str_starts(g->call->exchange->request.path, STR("/v1/"))) jsonw_put_null(w, "content"); /* as llama-server has it */
     }
     if (d->piece && d->piece->kind == OUTPUT_CONTENT) jsonw_put_str(w, "content", text);
     if (d->piece && d->piece->kind == OUTPUT_REASONING) {

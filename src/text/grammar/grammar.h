@@ -79,6 +79,8 @@ struct gram_vocab;
  * special ones or not, are allowed only where a grammar asks for them by their spelling between marks, and never as the letters of a text. */
 struct gram_vocab *gram_vocab_create(const struct tok *t, size_t n_tokens, const int32_t *marked, size_t n_marked);
 void gram_vocab_destroy(struct gram_vocab *v); /* NULL is fine */
+/* Whether some token's bytes begin with this text, which is not empty, and go on behind it. */
+bool gram_vocab_goes_on(const struct gram_vocab *v, struct str text);
 /* 32-bit words of a mask; bit i % 32 of word i / 32 is token i. */
 size_t gram_mask_words(const struct gram_vocab *v);
 

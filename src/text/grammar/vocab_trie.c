@@ -185,6 +185,22 @@ void gram_vocab_destroy(struct gram_vocab *v) {
     mem_free(v);
 }
 
+static bool part_goes_on(const struct vocab_part *p, struct str text) {
+    uint32_t at = p->first[(uint8_t)text.p[0]];
+    for (size_t i = 1; i < text.n && at < p->n; i++) {
+        uint32_t end = p->skips[at], child = at + 1;
+        while (child < end && p->bytes[child] != (uint8_t)text.p[i]) child = p->skips[child];
+        at = child < end ? child : p->n;
+    }
+    return at < p->n && p->skips[at] > at + 1;
+}
+
+bool gram_vocab_goes_on(const struct gram_vocab *v, struct str text) {
+    for (size_t i = 0; i < VOCAB_PARTS; i++)
+        if (part_goes_on(&v->parts[i], text)) return true;
+    return false;
+}
+
 size_t gram_mask_words(const struct gram_vocab *v) {
     return v->n_words;
 }
