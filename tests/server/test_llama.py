@@ -209,6 +209,12 @@ def check_switches(program):
                              ("https://evil.com", 403), ("xapp://y", 403)):
             code, _, text = s.request("/health", headers={"Origin": origin})
             check(code == want and (want == 200 or "--cors-origins apps" in text), f"{origin}: {code} {text}")
+    env = {"LLAMA_ARG_N_PARALLEL": "3", "LLAMA_ARG_N_PREDICT": "2", "LLAMA_API_KEY": "sesame", "LLAMA_ARG_ALIAS": "named"}
+    with Server(program, env=env) as s:
+        key = {"Authorization": "Bearer sesame"}
+        props = json.loads(s.request("/props", headers=key)[2])
+        check(props["total_slots"] == 3 and props["model_alias"] == "named" and s.request("/props")[0] == 401, f"variables of llama-server: {list(props)}")
+        check(json.loads(s.request("/completion", {"prompt": "x"}, headers=key)[2])["tokens_predicted"] == 2, "LLAMA_ARG_N_PREDICT")
     with Server(program, "--allowed-hosts", "host.docker.internal") as s:
         for host, want in (("host.docker.internal:8080", 200), ("other.internal", 403)):
             code, _, text = s.request("/health", headers={"Host": host})
