@@ -24,7 +24,10 @@ import server_compare
 CASES = {"greedy": {}, "one": {"temperature": 1, "top_k": -1, "top_p": 1}, "min_p": {"temperature": 1, "top_k": -1, "top_p": 1, "min_p": 0.05}, "qwen": {"temperature": 0.6, "top_k": 20, "top_p": 0.95},
          "penalties": {"temperature": 1, "top_k": -1, "top_p": 1, "repetition_penalty": 1.1, "frequency_penalty": 0.2},
          "logprobs": {"temperature": 1, "top_k": -1, "top_p": 1, "logprobs": 5},
-         "grammar": {"temperature": 1, "top_k": -1, "top_p": 1, "guided_regex": "(<[0-9]*[02468]>)*"}}
+         "grammar": {"temperature": 1, "top_k": -1, "top_p": 1, "guided_regex": "(<[0-9]*[02468]>)*"},
+         # needs a vocabulary with words: tokenizer.json of another model beside the made-up weights
+         "forced": {"temperature": 1, "top_k": -1, "top_p": 1, "guided_regex": "((sun|rain|snow|wind) falls softly over the old garden wall, and )*"},
+         "words": {"temperature": 1, "top_k": -1, "top_p": 1, "guided_regex": "[ a-z]*"}}
 VOCAB = {"llama-3.1-8b": 128256, "llama-3.2-1b": 128256, "qwen3-0.6b": 151936, "tiny": 512}
 
 

@@ -81,6 +81,8 @@ int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *in
 bool service_thinks(const struct service *s, struct str prompt);
 /* Whether the model may begin reasoning by itself behind this prompt: it does not end with reasoning that is over. */
 bool service_may_think(const struct service *s, struct str prompt);
+/* Whether a message that goes on with this text goes on inside its reasoning. */
+bool service_thinks_inside(const struct service *s, struct str text);
 /* A constraint that jobs of this service may have: compiled, or refused with the reason. From any thread. */
 int service_prepare_constraint(struct service *s, const struct constraint_source *source, struct sb *warnings, struct err *err);
 /* What an answer that calls tools is held to. */

@@ -36,6 +36,10 @@ bool service_thinks(const struct service *s, struct str prompt) {
     return output_reasoning_is_open(s->session->reasoning, prompt);
 }
 
+bool service_thinks_inside(const struct service *s, struct str text) {
+    return output_reasoning_goes_on(s->session->reasoning, text);
+}
+
 bool service_may_think(const struct service *s, struct str prompt) {
     return !str_ends(str_trim(prompt), output_reasoning_close(NULL, s->session->reasoning));
 }

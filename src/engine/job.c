@@ -104,7 +104,8 @@ static int copy_answer(struct job *j, struct err *err) {
                                              .reasoning = s->reasoning,
                                              .takes_calls = s->takes_calls,
                                              .as_it_comes = s->calls_in_parts,
-                                             .is_open = s->thinks};
+                                             .is_open = s->thinks,
+                                             .continues = s->continues};
     TRY(read_tools(j, &options.output.tools, err));
     TRY(chain_init(&j->chain, &j->arena, e->tok, &options, err));
     TRY(bound_init(j, err));

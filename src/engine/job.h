@@ -80,7 +80,7 @@ struct job_spec {
     const struct constraint_source *constraint; /* what the answer is held to; NULL: nothing */
     bool may_think;                             /* reasoning may come before what the constraint holds, if the model begins it */
     int32_t max_reasoning;                      /* tokens after which reasoning is ended; 0: no limit */
-    bool continues;                             /* the answer's text goes on with the prompt's: a space at its front stays */
+    bool continues;                             /* the answer goes on with the prompt's text: a space at its front stays */
     const struct str *stops;                    /* [n_stops] strings that end the answer and are not part of it; needs wants_text */
     size_t n_stops;
     int64_t deadline_ms; /* from now; 0: none */

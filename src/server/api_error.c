@@ -58,6 +58,16 @@ int api_fail_err(struct api_error *e, const struct err *err, const char *param) 
     return api_fail(e, status, NULL, NULL, "the request failed on the server");
 }
 
+void api_error_rename(struct api_error *e, const char *from, const char *to) {
+    char rest[sizeof e->message];
+    size_t n = strlen(from);
+    if (strcmp(e->param, from) != 0) return;
+    snprintf(e->param, sizeof e->param, "%s", to);
+    if (strncmp(e->message, from, n) != 0) return;
+    snprintf(rest, sizeof rest, "%s", e->message + n);
+    snprintf(e->message, sizeof e->message, "%s%.240s", to, rest);
+}
+
 void api_error_json(const struct api_error *e, struct sb *out) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');

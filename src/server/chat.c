@@ -10,6 +10,15 @@
 
 /* ---- the request -------------------------------------------------------------------------------------------------------- */
 
+/* Where the prompt leaves the model: before an answer, in one, or in thoughts. */
+static void take_state(struct call *c, struct generation *g, yyjson_val *input, struct str rendered) {
+    struct job_spec *job = &g->params.job;
+    struct str last = json_str(yyjson_arr_get_last(json_get(input, "messages")), "content", STR(""));
+    job->continues = json_bool(input, "continue_final_message", false);
+    job->thinks = job->continues ? service_thinks_inside(c->service, last) : service_thinks(c->service, rendered);
+    job->may_think = !job->continues && service_may_think(c->service, rendered);
+}
+
 static int encode(struct call *c, struct generation *g, struct str input_text) {
     struct err err;
     struct str rendered;
@@ -20,8 +29,7 @@ static int encode(struct call *c, struct generation *g, struct str input_text) {
     if (code) return api_fail(&c->error, 400, "chat_template_error", "messages", "the chat template refused the messages: %s", err.msg);
     if (g->prompts[0].ids.n == 0) return api_fail(&c->error, 400, NULL, "messages", "the messages hold no text");
     g->prompts[0].text = rendered;
-    g->params.job.thinks = service_thinks(c->service, rendered);
-    g->params.job.may_think = service_may_think(c->service, rendered);
+    take_state(c, g, input, rendered);
     return 0;
 }
 
@@ -34,7 +42,9 @@ int chat_prepare(struct call *c, yyjson_val *body, const struct gen_format *form
     tools_apply(&c->arena, &tools, service_info(c->service), &g->params.job);
     g->prompts = arena_new(&c->arena, struct gen_prompt, 1);
     g->n_prompts = 1;
-    int code = messages_to_input(body, tools.list, c->server->options.thinking, &input, &c->error);
+    struct messages_options options = {
+        .tools = tools.list, .prefills = c->server->options.prefills, .thinking = c->server->options.thinking};
+    int code = messages_to_input(body, &options, &input, &c->error);
     if (!code) code = encode(c, g, sb_str(&input));
     sb_free(&input);
     return code ? code : constrain_read(&c->arena, body, c->service, &tools, &g->params, &c->error);

@@ -55,7 +55,6 @@ static const struct refused rows[] = {
     {"lora", BOTH, NULL, NULL},
     {"adapters", BOTH, NULL, NULL},
     /* how the prompt is made */
-    {"continue_final_message", CHAT, "false", NULL},
     {"add_special_tokens", CHAT, "false", NULL},
     {"add_special_tokens", TEXT | EMBED, "true", NULL},
     {"chat_template", CHAT, NULL, NULL},

@@ -45,8 +45,12 @@ static void on_gone(struct call *c) {
 }
 
 static void fail(struct generation *g) {
+    struct sb frame = {0};
+    if (g->call->exchange->streaming && g->format->fail) g->format->fail(g, &frame);
     release_all(g);
-    call_reply_error(g->call);
+    if (frame.n) call_end_stream(g->call, sb_str(&frame));
+    else call_reply_error(g->call);
+    sb_free(&frame);
 }
 
 static void finish(struct generation *g) {
@@ -59,10 +63,7 @@ static void finish(struct generation *g) {
     } else {
         g->format->done(g, &out);
         release_all(g);
-        c->exchange->on_gone = NULL;
-        http_stream_write(c->exchange, sb_str(&out));
-        http_stream_end(c->exchange);
-        call_end(c);
+        call_end_stream(c, sb_str(&out));
     }
     sb_free(&out);
 }
@@ -229,7 +230,7 @@ static struct job_spec spec_of(const struct generation *g, struct gen_choice *c)
     spec.tokens = prompt->ids.p;
     spec.n_tokens = prompt->ids.n;
     spec.splits = g->format->splits;
-    spec.continues = g->format->continues;
+    spec.continues |= g->format->continues;
     spec.deadline_ms = g->call->server->options.deadline_ms;
     spec.user = c;
     spec.sampling.seed +=

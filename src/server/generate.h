@@ -56,6 +56,7 @@ struct gen_format {
     void (*done)(struct generation *g, struct sb *out);
     void (*whole)(struct generation *g, struct sb *out);                          /* the answer in one piece */
     void (*progress)(struct generation *g, struct gen_choice *c, struct sb *out); /* while the prompt is read; NULL: nothing is told */
+    void (*fail)(struct generation *g, struct sb *out); /* the call's error ends a stream; NULL: as the wire has it */
 };
 
 struct generation {

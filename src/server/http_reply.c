@@ -78,7 +78,8 @@ void http_stream_begin(struct http_exchange *x, int32_t status, const char *cont
     x->streaming = true;
     if (c->is_http10) c->close_after = true;
     put_head(&out, x, status, content_type);
-    sb_puts(&out, c->is_http10 ? "Cache-Control: no-store\r\n\r\n" : "Cache-Control: no-store\r\nTransfer-Encoding: chunked\r\n\r\n");
+    sb_puts(&out, "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n"); /* whoever stands between hands on what comes */
+    sb_puts(&out, c->is_http10 ? "\r\n" : "Transfer-Encoding: chunked\r\n\r\n");
     conn_send(c, sb_str(&out));
     sb_free(&out);
 }

@@ -83,7 +83,46 @@ static int put_message(struct jsonw *w, yyjson_val *message, size_t i_message, s
     return 0;
 }
 
-static int put_messages(struct jsonw *w, yyjson_val *body, struct api_error *e) {
+/* ---- the end ------------------------------------------------------------------------------------------------------------ */
+
+/* How the prompt ends: with what asks for an answer, with the text of the last message, or as the messages end. */
+enum end { END_ASKS, END_GOES_ON, END_PLAIN };
+
+static int read_flag(yyjson_val *body, const char *name, bool *out_given, bool *out, struct api_error *e) {
+    yyjson_val *val = json_get(body, name);
+    *out_given = val && !yyjson_is_null(val);
+    *out = yyjson_get_bool(val);
+    return *out_given && !yyjson_is_bool(val) ? api_fail(e, 400, NULL, name, "%s must be true or false", name) : 0;
+}
+
+static bool is_empty(yyjson_val *message) {
+    yyjson_val *content = json_get(message, "content"), *part;
+    size_t i, n, n_bytes = yyjson_get_len(yyjson_is_str(content) ? content : NULL);
+    if (yyjson_is_arr(content)) yyjson_arr_foreach(content, i, n, part) n_bytes += json_str(part, "text", STR("")).n;
+    return n_bytes == 0;
+}
+
+/* *out_n: messages that are rendered. An answer without a text is left out: there is nothing to go on with. */
+static int read_end(yyjson_val *body, bool prefills, size_t *out_n, enum end *out, struct api_error *e) {
+    static const char go_on[] = "continue_final_message", ask[] = "add_generation_prompt";
+    yyjson_val *messages = json_get(body, "messages"), *last = yyjson_arr_get_last(messages);
+    bool has_calls = yyjson_arr_size(json_get(last, "tool_calls")) > 0;
+    bool is_answer = str_is(json_str(last, "role", (struct str){0}), "assistant");
+    bool goes_on, asks, goes_on_given, asks_given;
+    if (read_flag(body, go_on, &goes_on_given, &goes_on, e) || read_flag(body, ask, &asks_given, &asks, e)) return -1;
+    if (goes_on && asks) return api_fail(e, 400, NULL, go_on, "%s and %s cannot be true both", go_on, ask);
+    if (goes_on && has_calls) return api_fail(e, 400, NULL, go_on, "%s: the last message is a call, which has an end", go_on);
+    if (!goes_on_given) goes_on = prefills && !asks_given && is_answer && !has_calls;
+    bool is_left_out = goes_on && is_answer && is_empty(last);
+    *out_n = yyjson_arr_size(messages) - is_left_out;
+    *out = goes_on && !is_left_out ? END_GOES_ON : asks_given && !asks ? END_PLAIN : END_ASKS;
+    if (is_left_out) *out = END_ASKS;
+    return 0;
+}
+
+/* ---- everything --------------------------------------------------------------------------------------------------------- */
+
+static int put_messages(struct jsonw *w, yyjson_val *body, size_t n_messages, struct api_error *e) {
     yyjson_val *messages = json_get(body, "messages"), *message;
     size_t i, n;
     if (!yyjson_is_arr(messages) || yyjson_arr_size(messages) == 0)
@@ -91,7 +130,7 @@ static int put_messages(struct jsonw *w, yyjson_val *body, struct api_error *e) 
     if (yyjson_arr_size(messages) > MESSAGES_MAX)
         return api_fail(e, 400, NULL, "messages", "messages has more than %d entries", MESSAGES_MAX);
     jsonw_open(w, "messages", '[');
-    yyjson_arr_foreach(messages, i, n, message) if (put_message(w, message, i, e)) return -1;
+    yyjson_arr_foreach(messages, i, n, message) if (i < n_messages && put_message(w, message, i, e)) return -1;
     jsonw_end(w, ']');
     return 0;
 }
@@ -115,7 +154,8 @@ static int put_effort(struct jsonw *w, yyjson_val *body, enum messages_thinking 
 
 /* Keywords for the template; they cannot replace what we pass ourselves. */
 static int put_keywords(struct jsonw *w, yyjson_val *body, struct api_error *e) {
-    static const char *const ours[] = {"messages", "tools", "documents", "add_generation_prompt", "chat_template", "tokenize", NULL};
+    static const char *const ours[] = {"messages",      "tools",    "documents", "add_generation_prompt", "continue_final_message",
+                                       "chat_template", "tokenize", NULL};
     yyjson_val *kwargs = json_get(body, "chat_template_kwargs"), *key, *val;
     size_t i, n;
     if (!kwargs || yyjson_is_null(kwargs)) return 0;
@@ -130,15 +170,20 @@ static int put_keywords(struct jsonw *w, yyjson_val *body, struct api_error *e) 
     return 0;
 }
 
-int messages_to_input(yyjson_val *body, yyjson_val *tools, enum messages_thinking thinking, struct sb *out, struct api_error *e) {
+int messages_to_input(yyjson_val *body, const struct messages_options *options, struct sb *out, struct api_error *e) {
     struct jsonw w = {.out = out};
+    enum end end = END_ASKS;
+    size_t n = 0;
     jsonw_begin(&w, '{');
-    if (put_messages(&w, body, e) || put_effort(&w, body, thinking, e) || put_keywords(&w, body, e)) return -1;
-    if (tools) {
+    if (read_end(body, options->prefills, &n, &end, e) || put_messages(&w, body, n, e) || put_effort(&w, body, options->thinking, e) ||
+        put_keywords(&w, body, e))
+        return -1;
+    if (options->tools) {
         jsonw_key(&w, "tools");
-        jsonw_val(&w, tools);
+        jsonw_val(&w, options->tools);
     }
-    jsonw_put_bool(&w, "add_generation_prompt", json_bool(body, "add_generation_prompt", true));
+    jsonw_put_bool(&w, "add_generation_prompt", end == END_ASKS);
+    jsonw_put_bool(&w, "continue_final_message", end == END_GOES_ON);
     jsonw_end(&w, '}');
     return 0;
 }

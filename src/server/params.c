@@ -133,8 +133,7 @@ static int read_fields(yyjson_val *body, enum param_sets set, struct params *p, 
 
 static int add_stop(struct params *p, struct str *stops, yyjson_val *val, struct api_error *e) {
     struct str s = json_val_str(val);
-    if (!s.p) return api_fail(e, 400, NULL, "stop", "stop must be a string or a list of strings");
-    if (s.n == 0) return 0; /* ends nothing */
+    if (!s.p || s.n == 0) return api_fail(e, 400, NULL, "stop", "stop must be a string or a list of strings, none of them empty");
     if (p->job.n_stops == PARAMS_STOPS_MAX) return api_fail(e, 400, NULL, "stop", "stop takes at most %d strings", PARAMS_STOPS_MAX);
     if (s.n > PARAMS_STOP_BYTES_MAX) return api_fail(e, 400, NULL, "stop", "stop takes strings of at most %d bytes", PARAMS_STOP_BYTES_MAX);
     stops[p->job.n_stops++] = s;

@@ -11,9 +11,10 @@
 
 enum { BODY_DEPTH_MAX = 100 };
 
-static const struct route *const families[] = {
-    routes_chat,   routes_completions,     routes_embeddings,  routes_models,      routes_health, routes_metrics,      routes_page,
-    routes_tokens, routes_lcpp_completion, routes_lcpp_server, routes_lcpp_infill, routes_ollama, routes_ollama_models};
+static const struct route *const families[] = {routes_chat,        routes_anthropic, routes_responses,       routes_completions,
+                                               routes_embeddings,  routes_models,    routes_health,          routes_metrics,
+                                               routes_page,        routes_tokens,    routes_lcpp_completion, routes_lcpp_server,
+                                               routes_lcpp_infill, routes_ollama,    routes_ollama_models};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 static bool method_is(const struct route *r, struct str method) {
@@ -58,6 +59,8 @@ static struct call *call_create(struct server *s, struct http_exchange *x) {
     c->work.data = c;
     c->wire = wire_of_path(x->request.path);
     c->begun_ns = os_clock_ns();
+    c->error.request_id = server_new_id(s, &c->arena, "req_").p;
+    sb_fmt(&x->headers, "request-id: %s\r\nx-request-id: %s\r\n", c->error.request_id, c->error.request_id);
     http_hold(x);
     x->state = c;
     x->on_gone = on_gone;
@@ -103,22 +106,20 @@ void call_reply_json(struct call *c, int32_t status, struct str json) {
     call_reply(c, status, "application/json", json);
 }
 
-/* The answer has begun: the error is its last frame. */
-static void end_stream(struct call *c) {
-    struct sb frame = {0};
-    c->wire->stream_error(&c->error, &frame);
+void call_end_stream(struct call *c, struct str last) {
     c->exchange->on_gone = NULL;
-    http_stream_write(c->exchange, sb_str(&frame));
+    http_stream_write(c->exchange, last);
     http_stream_end(c->exchange);
-    sb_free(&frame);
     call_end(c);
 }
 
 void call_reply_error(struct call *c) {
     struct sb body = {0};
     assert(c->error.status);
-    if (c->exchange->streaming) {
-        end_stream(c);
+    if (c->exchange->streaming) { /* the error is its last frame */
+        c->wire->stream_error(&c->error, &body);
+        call_end_stream(c, sb_str(&body));
+        sb_free(&body);
         return;
     }
     if (c->error.status == 503) sb_puts(&c->exchange->headers, "Retry-After: 1\r\n");

@@ -71,12 +71,13 @@ void route_refuse(void *user, struct http_exchange *x, int32_t status, const cha
 /* A whole answer; each of these ends the call. */
 void call_reply(struct call *c, int32_t status, const char *type, struct str body);
 void call_reply_json(struct call *c, int32_t status, struct str json);
-void call_reply_error(struct call *c); /* c->error */
+void call_reply_error(struct call *c); /* c->error; in a stream, as its last frame */
+void call_end_stream(struct call *c, struct str last);
 /* Frees the call. The exchange must be answered, streaming to its end, or gone. */
 void call_end(struct call *c);
 
 extern const struct route routes_chat[], routes_completions[], routes_embeddings[], routes_models[], routes_health[], routes_metrics[],
     routes_page[], routes_lcpp_completion[], routes_lcpp_server[], routes_lcpp_infill[], routes_tokens[], routes_ollama[],
-    routes_ollama_models[];
+    routes_ollama_models[], routes_anthropic[], routes_responses[];
 
 #endif

@@ -37,6 +37,9 @@ static void put_model(struct call *c, const struct served *m, struct jsonw *w) {
     jsonw_put_str(w, "object", STR("model"));
     jsonw_put_int(w, "created", c->server->started);
     jsonw_put_str(w, "owned_by", STR("mlxcel"));
+    jsonw_put_str(w, "type", STR("model")); /* Anthropic's names; an unknown date is the epoch there */
+    jsonw_put_str(w, "display_name", name_of(m));
+    jsonw_put_str(w, "created_at", STR("1970-01-01T00:00:00Z"));
     jsonw_open(w, "status", '{');
     jsonw_put_str(w, "value", str_of(models_state_names[state]));
     if (m->why.code) jsonw_put_str(w, "error", str_of(m->why.msg));
@@ -56,6 +59,9 @@ static void list_models(struct call *c) {
     jsonw_open(&w, "data", '[');
     for (size_t i = 0; i < c->server->options.n_models; i++) put_model(c, &c->server->models[i], &w);
     jsonw_end(&w, ']');
+    jsonw_put_str(&w, "first_id", name_of(c->server->models));
+    jsonw_put_str(&w, "last_id", name_of(c->server->models + c->server->options.n_models - 1));
+    jsonw_put_bool(&w, "has_more", false);
     jsonw_end(&w, '}');
     call_reply_json(c, 200, sb_str(&out));
     sb_free(&out);

@@ -1,4 +1,5 @@
 /* The loop: started, woken by the engine, ended by signals. */
+#include "server/response_store.h"
 #include "server/server_internal.h"
 
 #include "server/tls.h"
@@ -213,6 +214,7 @@ int server_run(const struct server_options *options, struct err *err) {
     s->options = *options;
     s->started = os_wall_ns() / 1000000000;
     s->guard = guard_create(&guard);
+    s->responses = response_store_create();
     if (options->json_log) log_set_sink(write_json_line, NULL);
     init_handles(s);
     int code = options->cert_path ? tls_context_open(options->cert_path, options->key_path, &s->tls, err) : ERR_OK;
@@ -227,6 +229,7 @@ int server_run(const struct server_options *options, struct err *err) {
     if (!code && s->why.code) code = err_set(err, s->why.code, "%s", s->why.msg);
     tls_context_close(s->tls);
     guard_destroy(s->guard);
+    response_store_destroy(s->responses);
     log_set_sink(NULL, NULL);
     mem_free(s);
     return code;

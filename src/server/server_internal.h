@@ -18,6 +18,7 @@ struct server {
     struct http_server *http;
     struct served *models; /* [options.n_models] */
     struct guard *guard;
+    struct response_store *responses;
     struct tls_context *tls;
     struct call *calls;
     bool announced, draining, closing;

@@ -16,6 +16,7 @@ set(SERVER_SOURCES
   src/server/models.c
   src/server/params.c
   src/server/prompts.c
+  src/server/response_store.c
   src/server/route.c
   src/server/route_health.c
   src/server/route_metrics.c
@@ -25,7 +26,11 @@ set(SERVER_SOURCES
   src/server/sse.c
   src/server/token_fields.c
   src/server/tools.c
+  src/server/turns.c
   src/server/webui.S
+  src/server/wire/anthropic.c
+  src/server/wire/anthropic_answer.c
+  src/server/wire/anthropic_request.c
   src/server/wire/lcpp_completion.c
   src/server/wire/lcpp_infill.c
   src/server/wire/lcpp_server.c
@@ -35,6 +40,10 @@ set(SERVER_SOURCES
   src/server/wire/openai_chat.c
   src/server/wire/openai_completions.c
   src/server/wire/openai_embeddings.c
+  src/server/wire/responses.c
+  src/server/wire/responses_answer.c
+  src/server/wire/responses_request.c
+  src/server/wire/responses_tools.c
   src/server/wire/tokens.c
   src/server/wire/wire.c
 )

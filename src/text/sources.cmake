@@ -1,5 +1,6 @@
 set(TEXT_SOURCES
   src/text/chat/chat.c
+  src/text/chat/chat_continue.c
   src/text/chat/chat_form.c
   src/text/grammar/charset.c
   src/text/grammar/compile.c

@@ -10,7 +10,21 @@ BAD = "<bad>"   # a word whose embedding is no number
 END = "<end>"
 
 SCRIPT = [GO, "<think>", "Two", " and", " two", "</think>", "The", " sum", " is", " four.", END]
+SCRIPT_BREAKS = [GO, "One", " two", BAD, END]  # what follows cannot be computed
 SCRIPT_INSIDE = [GO, "<think>", "Three", " less", " one", "</think>", "It", " leaves", " a", " pair.", END]
+
+
+# calls of two tools as many models write them: what a tool has said brings the answer
+AGAIN = "<again>"  # the template's last word behind a result
+WEATHER_CALL = '\n{"name": "weather", "arguments": {"city": "Bonn", "days": 2}}\n'
+AGENT = [[GO, "Let", " me", " see.", "<tool_call>", WEATHER_CALL, "</tool_call>", END], [AGAIN, "It", " is", " sunny", " in", " Bonn.", END]]
+# one that gets the types wrong, and letters to write it right
+WRONG_CALL = '\n{"name": "weather", "arguments": {"city": "Bonn", "days": "two"}}\n'
+WRONG_AGENT = [GO, "Let", " me", " see.", "<tool_call>", WRONG_CALL, "</tool_call>", END]
+LETTERS = [chr(c) for c in range(32, 127)] + ["\n"]
+AGENT_TEMPLATE = ("{% if tools %}<tools>{{ tools | tojson }}</tools>{# <tool_call> {\"name\": ..., \"arguments\": ...} </tool_call> #}{% endif %}"
+                  "{% for m in messages %}{{ m.content }} {% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"
+                  "{% endfor %}{% if add_generation_prompt %}{{ '" + AGAIN + "' if messages[-1].role == 'tool' else '" + GO + "' }}{% endif %}")
 
 
 def bf16(values):
@@ -18,7 +32,16 @@ def bf16(values):
 
 
 def one_hot(i, value):
-    return bf16(value if k == i else 0.0 for k in range(WIDTH))
+    return some_hot({i}, value)
+
+
+def some_hot(those, value):
+    return bf16(value if k in those else 0.0 for k in range(WIDTH))
+
+
+def chains_of(script):
+    """A script is a list of words, or several of them, which share no word but END."""
+    return [script] if isinstance(script[0], str) else script
 
 
 def tokenizer(words):
@@ -31,11 +54,13 @@ def tokenizer(words):
 
 def tensors(words, script):
     zeros = bytes(2 * WIDTH * WIDTH)
-    embed, head = {}, {}
-    for i, word in enumerate(script):
-        embed[word] = one_hot(i, 1.0)
-        if i + 1 < len(script):
-            head[script[i + 1]] = one_hot(i, 4.0)
+    embed, before, i = {}, {}, 0
+    for chain in chains_of(script):
+        for word, following in zip(chain, [*chain[1:], None]):
+            embed[word] = one_hot(i, 1.0)
+            before.setdefault(following, set()).add(i)
+            i += 1
+    head = {word: some_hot(those, 4.0) for word, those in before.items()}
     embed[BAD] = bf16([float("nan")] * WIDTH)
     empty = one_hot(-1, 0.0)
     layer = "model.layers.0."
@@ -47,11 +72,11 @@ def tensors(words, script):
         yield name + ".weight", [WIDTH], bf16([1.0] * WIDTH)
 
 
-def make(folder, script=SCRIPT, opens=""):
-    """A checkpoint in `folder`; opens: what the template puts behind GO."""
+def make(folder, script=SCRIPT, opens="", template=None, more_words=()):
+    """A checkpoint in `folder`; opens: what the template puts behind GO; more_words: that the model knows and never says by itself."""
     folder = Path(folder)
     folder.mkdir()
-    words = ["<unk>", BAD, "hello", *dict.fromkeys(script)]
+    words = list(dict.fromkeys(["<unk>", BAD, "hello", *(word for chain in chains_of(script) for word in chain), *more_words]))
     header, body = {}, b""
     for name, shape, data in tensors(words, script):
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
@@ -62,7 +87,7 @@ def make(folder, script=SCRIPT, opens=""):
     config = {"model_type": "llama", "hidden_size": WIDTH, "intermediate_size": WIDTH, "num_hidden_layers": 1, "num_attention_heads": 1,
               "num_key_value_heads": 1, "head_dim": WIDTH, "vocab_size": len(words), "max_position_embeddings": 256, "rms_norm_eps": 1e-6,
               "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False, "eos_token_id": words.index(END)}
-    template = "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}" + GO + opens + "{% endif %}"
+    template = template or "{% for m in messages %}{{ m.content }} {% endfor %}{% if add_generation_prompt %}" + GO + opens + "{% endif %}"
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer(words)))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": END, "chat_template": template}))

@@ -31,7 +31,7 @@ static void check_body(const struct http_request *r) {
         }
         if (p.job.sampling.n_bias == 0) require(sampler_check(&p.job.sampling, 1, &err) == ERR_OK);
     }
-    if (messages_to_input(body, NULL, THINKING_AUTO, &input, &e) == 0) {
+    if (messages_to_input(body, &(struct messages_options){.prefills = true}, &input, &e) == 0) {
         yyjson_val *again;
         require(json_parse(&a, sb_str(&input), "input", JSON_STRICT, &again, &err) == ERR_OK);
     }

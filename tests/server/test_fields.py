@@ -41,7 +41,7 @@ HARMLESS = {"min_tokens": 0, "stop_token_ids": [], "bad_words": [], "allowed_tok
 # values for fields whose other values are not refused
 ASKS = {"tool_choice": "required", "skip_special_tokens": False, "include_reasoning": False, "use_activation": False,
         "normalize": False, "tools": [{"type": "function", "function": {"name": "f"}}], 
-        "continue_final_message": True, "echo": True, "modalities": ["text", "audio"]}
+        "echo": True, "modalities": ["text", "audio"]}
 
 
 def check_refused(s):
@@ -82,7 +82,7 @@ def check_lenient(s):
             (CHAT, {"dry_sequence_breakers": None, "chat_template_kwargs": None, "reasoning_effort": None, "temp": None}, 200),
             (CHAT, {"max_tokens": -1, "stop": [" "]}, 200), (CHAT, {"max_tokens": None, "max_completion_tokens": -1, "stop": [" "]}, 200),
             (TEXT, {"max_tokens": -1, "stop": [" "]}, 200), (CHAT, {"max_tokens": 0}, 400), (CHAT, {"max_tokens": -2}, 400), (TEXT, {"max_tokens": -2}, 400),
-            (CHAT, {"stop": ""}, 200), (TEXT, {"stop": ""}, 200), (CHAT, {"stop": [""]}, 200), (CHAT, {"stop": [1]}, 400), (CHAT, {"n_predict": 2, "n_cmpl": 1}, 200), (TEXT, {"n_predict": 2}, 200),
+            (CHAT, {"stop": ""}, 200), (TEXT, {"stop": ""}, 200), (CHAT, {"stop": [""]}, 400), (CHAT, {"stop": [1]}, 400), (CHAT, {"n_predict": 2, "n_cmpl": 1}, 200), (TEXT, {"n_predict": 2}, 200),
             (CHAT, {"stream_options": {"include_usage": True}}, 200), (TEXT, {"stream_options": {"include_usage": True}, "stream": False}, 200),
             (CHAT, {"stream_options": {}}, 200), (CHAT, {"stream_options": {"include_usage": 1}}, 400), (CHAT, {"stream_options": 1}, 400),
             (CHAT, {"top_logprobs": 0}, 200), (CHAT, {"top_logprobs": 0, "logprobs": False}, 200), (CHAT, {"top_logprobs": 1}, 400),

@@ -12,7 +12,9 @@ import sys
 import tempfile
 import threading
 
-from harness import Server, check, finish
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
+import crafted  # noqa: E402
+from harness import Server, check, finish  # noqa: E402
 
 program = os.path.abspath(sys.argv[1])
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -150,6 +152,27 @@ def check_tools(s):
     check(m and (is_call(m["tool_calls"][0], ("first", "second")) if m.get("tool_calls") else is_animal(m["content"])), f"tools or a schema: {code} {v}")
 
 
+def check_own_calls(folder):
+    """A call that the model makes by itself is held to its tool from where it begins: one that would be wrong is written right."""
+    parameters = {"type": "object", "properties": {"city": {"enum": ["Bonn", "Kiel"]}, "days": {"type": "integer", "minimum": 1, "maximum": 3}},
+                  "required": ["city", "days"], "additionalProperties": False}
+    tools = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in ("weather", "tides")]
+    model = crafted.make(os.path.join(folder, "agent"), crafted.WRONG_AGENT, template=crafted.AGENT_TEMPLATE, more_words=crafted.LETTERS)
+    with Server(program, "-m", str(model)) as s:
+        free = ask(s, messages=[{"role": "user", "content": "hello"}], tools=tools, tool_choice="none", temperature=0)[1]["choices"][0]
+        check("two" in free["message"]["content"], f"by itself it writes a wrong call: {free}")
+        seen = set()
+        for seed in range(6):
+            code, v = ask(s, messages=[{"role": "user", "content": "hello"}], tools=tools, seed=seed, max_tokens=200)
+            c = v["choices"][0]
+            call = c["message"]["tool_calls"][0]["function"]
+            arguments = json.loads(call["arguments"])
+            check(c["finish_reason"] == "tool_calls" and call["name"] in ("weather", "tides") and c["message"]["content"] == "Let me see.", f"seed {seed}: {v}")
+            check(set(arguments) == {"city", "days"} and arguments["city"] in ("Bonn", "Kiel") and arguments["days"] in (1, 2, 3), f"seed {seed}: {call}")
+            seen.add((call["name"], call["arguments"]))
+        check(len(seen) > 1, f"it still chooses: {seen}")
+
+
 def check_reasoning(s):
     """The form begins behind the reasoning; a budget ends it."""
     thinking = {"chat_template_kwargs": {"think": True}, "thinking_token_budget": 12}
@@ -224,6 +247,7 @@ with tempfile.TemporaryDirectory() as folder:
     with Server(program, "-m", model, "--parallel", "4") as s:
         for part in (check_kinds, check_jumps, check_combinations, check_tools, check_reasoning, check_refused):
             part(s)
+    check_own_calls(folder)
     check_preemption(model)
     check_commands(model, folder)
 finish()

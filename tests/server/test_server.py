@@ -76,6 +76,7 @@ def check_raw(client, model):
             # how many pieces the tokens come in is the clock's business: the last one says why the answer ended
             pieces = list(raw.parse())
             check("text/event-stream" in raw.headers["content-type"] and pieces[-1].choices[0].finish_reason == "length", f"raw stream of {name}: {pieces}")
+            check(raw.headers["x-accel-buffering"] == "no", f"proxies hand on the stream of {name}: {raw.headers}")
             with part.with_streaming_response.create(model=model, stream=True, **args) as response:
                 lines = [line for line in response.iter_lines() if line]
             check(lines[-1] == "data: [DONE]" and all(line.startswith("data: ") for line in lines), f"lines of {name}: {lines[-2:]}")

@@ -186,7 +186,7 @@ BODIES = [
     b'{"messages":[{"role":"user","content":[{}]}]}', b'{"messages":[{"role":"user","content":[{"type":"text"}]}]}',
     b'{"messages":[{"role":"user","content":[{"type":"video_url"}]}]}', b'{"messages":"' + b"x" * 100000 + b'"}',
     b"[" * 100000, b'{"messages":' + b"[" * 5000 + b"]" * 5000 + b"}", b'{"a":' * 5000 + b"1" + b"}" * 5000,
-    b'{"messages":[{"role":"user","content":"x"}],"stop":1}', b'{"messages":[{"role":"user","content":"x"}],"stop":[1]}',
+    b'{"messages":[{"role":"user","content":"x"}],"stop":1}', b'{"messages":[{"role":"user","content":"x"}],"stop":[""]}',
     b'{"messages":[{"role":"user","content":"x"}],"stop":' + json.dumps(["x"] * 100).encode() + b"}",
     b'{"messages":[{"role":"user","content":"x"}],"stop":["' + b"y" * 5000 + b'"]}',
     b'{"messages":[{"role":"user","content":"x"}],"logit_bias":{"1":"x"}}', b'{"messages":[{"role":"user","content":"x"}],"logit_bias":[1]}',

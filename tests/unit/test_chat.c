@@ -92,6 +92,30 @@ static void plain_form_without_template(void) {
     arena_free(&a);
 }
 
+/* A prompt that ends with the last message's text: as the template prints it, or behind a generation prompt where it does not. */
+static void last_messages_go_on(void) {
+    static const struct {
+        const char *template, *want;
+    } rows[] = {
+        {"{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}{% if add_generation_prompt %}<assistant><think>{% endif %}",
+         "<user>It is</><assistant>It is "},
+        {"{% for m in messages %}[{{ m.content | trim }}]{% endfor %}", "[It is][It is "},
+        {"{% for m in messages %}{{ m.content }}|{{ m.content }};{% endfor %}", "It is|It is;It is "},
+        {"{% if messages[-1].role == 'assistant' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}"
+         "{% if add_generation_prompt %}>{% endif %}",
+         "It is>It is "},
+        {"{{ messages[0].content }}{% if add_generation_prompt %}>{% endif %}", "It is>It is "},
+    };
+    static const char input[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"It is\"}, {\"role\": \"assistant\", \"content\": "
+                                "\"It is \"}], \"continue_final_message\": true}";
+    struct arena a = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct chat_files f = {.chat_template_jinja = str_of(rows[i].template)};
+        CHECK_STR(render(&a, &f, input, STR("")), str_of(rows[i].want));
+    }
+    arena_free(&a);
+}
+
 static void broken_files_are_named(void) {
     struct arena a = {0};
     struct err err;
@@ -104,8 +128,13 @@ static void broken_files_are_named(void) {
 }
 
 static const struct unit_case cases[] = {
-    {"order_of_files", files_have_their_order},  {"lists", lists_are_chosen_from},         {"special_tokens", special_tokens_are_seen},
-    {"plain_form", plain_form_without_template}, {"broken_files", broken_files_are_named}, {0},
+    {"order_of_files", files_have_their_order},
+    {"lists", lists_are_chosen_from},
+    {"special_tokens", special_tokens_are_seen},
+    {"plain_form", plain_form_without_template},
+    {"go_on", last_messages_go_on},
+    {"broken_files", broken_files_are_named},
+    {0},
 };
 
 const struct unit_suite unit_chat = {"chat", cases};

@@ -337,6 +337,28 @@ static void thoughts_are_split_off(void) {
     CHECK(!output_reasoning_was_open(NULL, STR("\n</think>It is 4")) && !output_reasoning_was_open(NULL, STR("It is 4")));
 }
 
+/* The prompt ends inside a message: its white space counts, no header and no new thoughts come before the rest. */
+static void messages_go_on(void) {
+    static const struct {
+        const char *format, *text, *reasoning, *content;
+        bool is_open;
+    } rows[] = {
+        {NULL, " four.", "", " four.", false},
+        {NULL, "<think>x</think>", "", "<think>x</think>", false},
+        {NULL, " and so</think>\n\nYes.", " and so", "Yes.", true},
+        {"gpt_oss", " four.", "", " four.", false},
+        {"gpt_oss", " four.<|end|>", "", " four.", false},
+        {"functionary_v32", "all\nfour.", "", "all\nfour.", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct output_options o = {.is_open = rows[i].is_open, .continues = true};
+        if (rows[i].format) o.format = output_format_find(str_of(rows[i].format));
+        check_split(&o, rows[i].text, rows[i].reasoning, rows[i].content);
+    }
+    CHECK(output_reasoning_goes_on(NULL, STR("<think>so")) && !output_reasoning_goes_on(NULL, STR("<think>so</think> It")));
+    CHECK(!output_reasoning_goes_on(NULL, STR("It is")));
+}
+
 /* Text goes out at once where no marker can begin in it. */
 static void nothing_waits_without_need(void) {
     struct arena a = {0};
@@ -792,6 +814,7 @@ const struct unit_suite unit_output = {
                                {"shared_cases", shared_cases},
                                {"arguments_as_they_come", arguments_as_they_come},
                                {"thoughts_are_split_off", thoughts_are_split_off},
+                               {"messages_go_on", messages_go_on},
                                {"cuts_do_not_matter", cuts_do_not_matter},
                                {"nothing_waits_without_need", nothing_waits_without_need},
                                {"calls_that_nobody_asked_for", calls_that_nobody_asked_for},

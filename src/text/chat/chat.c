@@ -1,6 +1,7 @@
 /* Choosing a template and collecting the special tokens that it may print. */
 #include "text/chat/chat.h"
 
+#include "text/chat/chat_continue.h"
 #include "text/chat/chat_form.h"
 
 enum { CHAT_MAX_TEMPLATES = 32 };
@@ -179,5 +180,6 @@ int chat_render(const struct chat_template *t, struct arena *a, const struct cha
     TRY(pick(t, request, &chosen, err));
     if (request->fits_calls) TRY(chat_form_apply(a, chosen->form, input, &input, err));
     struct tmpl_context ctx = {.input = input, .special = t->special, .now = request->now, .limits = request->limits};
+    if (chat_continues(input)) return chat_continue_render(chosen->t, a, &ctx, out_output, err);
     return tmpl_render(chosen->t, a, &ctx, out_output, err);
 }

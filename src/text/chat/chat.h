@@ -29,7 +29,8 @@ struct str chat_template_text(const struct chat_template *t, bool has_tools);
 struct chat_template *chat_template_with_special(struct arena *a, const struct chat_template *t, yyjson_val *special);
 
 struct chat_request {
-    yyjson_val *input; /* object: messages, tools, documents, add_generation_prompt, further keywords for the template */
+    yyjson_val *input; /* object: messages, tools, documents, add_generation_prompt, further keywords for the template; with
+                        * continue_final_message the prompt ends with the last message's text */
     struct tmpl_time now;
     struct tmpl_limits limits;
     struct str name; /* of the template to use; empty: as described above */

@@ -84,6 +84,12 @@ bool output_reasoning_is_open(const struct output_reasoning *r, struct str promp
     return str_ends(str_trim(prompt), str_of(r->open));
 }
 
+bool output_reasoning_goes_on(const struct output_reasoning *r, struct str text) {
+    if (!r) r = &output_reasonings[ID_THINK];
+    size_t open = str_find(text, str_of(r->open), 0);
+    return open != STR_NONE && str_find(text, str_of(r->close), open) == STR_NONE;
+}
+
 bool output_reasoning_was_open(const struct output_reasoning *r, struct str text) {
     if (!r) r = &output_reasonings[ID_THINK];
     size_t open = str_find(text, str_of(r->open), 0), close = str_find(text, str_of(r->close), 0);

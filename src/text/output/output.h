@@ -40,6 +40,8 @@ const struct output_format *output_format_recognize(struct str template_text);
 const struct output_reasoning *output_reasoning_recognize(struct str template_text, const struct output_format *format);
 /* The prompt leaves the model inside its thoughts. NULL: those of <think>. */
 bool output_reasoning_is_open(const struct output_reasoning *r, struct str prompt);
+/* A text ends inside thoughts that it begins. */
+bool output_reasoning_goes_on(const struct output_reasoning *r, struct str text);
 /* A whole text that ends thoughts which it did not begin: the prompt began them. */
 bool output_reasoning_was_open(const struct output_reasoning *r, struct str text);
 /* What begins thoughts. NULL: those of <think>. */
@@ -110,7 +112,8 @@ struct output_options {
     bool takes_calls;                         /* without it, what looks like a call is content */
     bool as_it_comes;                         /* (1) */
     bool is_open;                             /* the prompt leaves the model inside its thoughts */
-    const struct tok *tok;                    /* (3); NULL: markers are known by their letters */
+    bool continues;        /* the prompt ends inside a message, of content or of thoughts, and the text is the rest of it */
+    const struct tok *tok; /* (3); NULL: markers are known by their letters */
 };
 
 struct output {

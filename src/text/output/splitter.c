@@ -507,6 +507,10 @@ void output_init(struct output *o, struct arena *a, const struct output_options 
     s->is_start = true;
     s->state = s->format->frame ? IN_HEADER : IN_TEXT;
     if (options->is_open) begin_thoughts(s);
+    if (!options->continues) return;
+    if (!options->is_open) s->state = IN_TEXT;
+    s->is_start = options->is_open;
+    s->drops_space = false;
 }
 
 void output_free(struct output *o) {
