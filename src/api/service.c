@@ -20,8 +20,14 @@ static void make_name(struct service *s) {
 }
 
 static void fill_info(struct service *s) {
+    char format[32];
     s->info = (struct service_info){.name = s->name.p,
                                     .description = s->description.p,
+                                    .path = s->options.session.model,
+                                    .type = str_cstr(&s->session->arena, s->session->config.text_type),
+                                    .weights = str_cstr(&s->session->arena, str_of(session_weight_format(s->session, format))),
+                                    .weight_bytes = s->session->checkpoint.total_bytes,
+                                    .on_gpu = strcmp(s->session->backend->device->type->name, "cpu") != 0,
                                     .vocab = session_vocab(s->session),
                                     .context = session_context(s->session),
                                     .kv_bits = session_kv_bits(s->session),

@@ -40,6 +40,11 @@ int service_check(struct service *s, struct err *err);
 struct service_info {
     const char *name;        /* of the model */
     const char *description; /* one line: model, format, device, context */
+    const char *path;        /* the model's folder; NULL: it has none */
+    const char *type;        /* model_type of its config */
+    const char *weights;     /* how the numbers of its layers are stored */
+    uint64_t weight_bytes;   /* of its checkpoint; 0: it has none */
+    bool on_gpu;
     int32_t vocab, context;
     int32_t kv_bits; /* 8 or 4: the cache of --kv-bits; 0: as the precision wants it */
     int32_t n_seqs;  /* requests at once */
@@ -58,8 +63,16 @@ struct service_ids {
     int32_t *p; /* in the arena */
     int32_t n;
 };
-/* Text as it is; special tokens that are written in it count only with parse_special. */
-int service_encode(const struct service *s, struct arena *a, struct str text, bool parse_special, struct service_ids *out, struct err *err);
+enum service_encoding {
+    SERVICE_ADD_SPECIAL = 1,   /* the tokens that the model wants around a text, such as the one for its beginning */
+    SERVICE_PARSE_SPECIAL = 2, /* special tokens that are written in the text become tokens */
+};
+/* Text as it is. flags: of enum service_encoding. */
+int service_encode(const struct service *s, struct arena *a, struct str text, unsigned flags, struct service_ids *out, struct err *err);
+/* The token that is written so in the vocabulary; -1: there is none. */
+int32_t service_token_id(const struct service *s, struct str token);
+/* The source of the chat template; empty: the model has none. */
+struct str service_template(const struct service *s);
 /* A conversation through the model's template: an object with messages, add_generation_prompt and further keywords.
  * Control tokens come from the template alone. *out_text is the rendered prompt. */
 int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *input, struct service_ids *out, struct str *out_text,

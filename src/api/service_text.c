@@ -11,11 +11,19 @@ static int take_ids(struct arena *a, struct tok_ids *ids, int code, struct servi
     return code;
 }
 
-int service_encode(const struct service *s, struct arena *a, struct str text, bool parse_special, struct service_ids *out,
-                   struct err *err) {
+int service_encode(const struct service *s, struct arena *a, struct str text, unsigned flags, struct service_ids *out, struct err *err) {
     struct tok_ids ids = {0};
-    unsigned flags = TOK_ADD_SPECIAL | TOK_ADD_BOS | (parse_special ? TOK_PARSE_SPECIAL : 0);
-    return take_ids(a, &ids, tok_encode(s->session->tok, text, flags, &ids, err), out, err);
+    unsigned how =
+        (flags & SERVICE_ADD_SPECIAL ? TOK_ADD_SPECIAL | TOK_ADD_BOS : 0) | (flags & SERVICE_PARSE_SPECIAL ? TOK_PARSE_SPECIAL : 0);
+    return take_ids(a, &ids, tok_encode(s->session->tok, text, how, &ids, err), out, err);
+}
+
+int32_t service_token_id(const struct service *s, struct str token) {
+    return tok_id_of(s->session->tok, token);
+}
+
+struct str service_template(const struct service *s) {
+    return session_has_template(s->session) ? chat_template_text(s->session->chat, false) : STR("");
 }
 
 int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *input, struct service_ids *out, struct str *out_text,

@@ -136,12 +136,17 @@ void session_close(struct session *s) {
     mem_free(s);
 }
 
-void session_describe(const struct session *s, struct sb *out) {
-    char format[32];
+const char *session_weight_format(const struct session *s, char out[32]) {
     const struct weight *w = s->model.weights.layers[0][ROLE_DOWN].w;
     if (!w) w = s->model.weights.layers[0][ROLE_EXPERT_DOWN].w;
+    return w ? format_name(&w->format, out) : "";
+}
+
+void session_describe(const struct session *s, struct sb *out) {
+    char format[32];
+    const char *weights = session_weight_format(s, format);
     sb_fmt(out, "%s (%.*s", s->name, STR_ARG(s->config.text_type));
-    if (w) sb_fmt(out, ", %s", format_name(&w->format, format));
+    if (*weights) sb_fmt(out, ", %s", weights);
     sb_puts(out, ") on ");
     s->backend->type->describe(s->backend, out);
     const struct runner_limits *l = engine_limits(s->engine);

@@ -15,11 +15,12 @@ struct session;
 enum session_precision { SESSION_AUTO, SESSION_EXACT, SESSION_F32, SESSION_BF16 };
 
 struct session_options {
-    const char *model; /* path; NULL: the built-in model */
-    const char *name;  /* of the model, for people; NULL: its path */
-    const char *shape; /* a made-up model of this shape instead */
-    int32_t bits;      /* of its weights: 4, 8, 16, 32 */
-    bool f16;          /* those of 16 bits, and scales: f16 instead of bf16 */
+    const char *model;   /* path; NULL: the built-in model */
+    const char *name;    /* of the model, for people; NULL: its path */
+    struct str template; /* a chat template instead of the model's own; {NULL, 0}: that */
+    const char *shape;   /* a made-up model of this shape instead */
+    int32_t bits;        /* of its weights: 4, 8, 16, 32 */
+    bool f16;            /* those of 16 bits, and scales: f16 instead of bf16 */
     uint64_t seed;
     struct device *shared_device; /* the model runs on this one, beside others; NULL: on one of its own, as the next fields say */
     const char *backend;          /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
@@ -53,6 +54,8 @@ void session_close(struct session *s);
 int session_device_open(const struct session_options *options, uint64_t memory_limit, struct device **out, struct err *err);
 /* "tiny-stories-7m-4bit (qwen3, affine 4-bit g64) on cpu (...), context 1024" */
 void session_describe(const struct session *s, struct sb *out);
+/* How the numbers of the layers are stored, such as "bf16"; "" where there are none. */
+const char *session_weight_format(const struct session *s, char out[32]);
 int32_t session_vocab(const struct session *s);
 int32_t session_context(const struct session *s);
 int32_t session_kv_bits(const struct session *s); /* 8 or 4; 0: as the precision wants it */

@@ -29,6 +29,7 @@ static int load_files(struct session *s, const struct checkpoint *c, struct err 
     TRY(side_file(s, c, "special_tokens_map.json", &files.special_tokens_map, err));
     TRY(side_file(s, c, "chat_template.jinja", &files.chat_template_jinja, err));
     TRY(side_file(s, c, "chat_template.json", &files.chat_template_json, err));
+    if (s->options.template.p) files.chat_template_jinja = s->options.template;
     TRY(load_tokenizer(s, c, err));
     TRY(chat_template_load(&s->arena, &files, &s->chat, err));
     struct str text = chat_template_is_plain(s->chat) ? (struct str){0} : chat_template_text(s->chat, true);

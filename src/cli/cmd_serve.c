@@ -55,7 +55,14 @@ int cmd_serve(const struct args *args, struct err *err) {
                                .pooling = (enum service_pooling)args_choice(args, OPT_POOLING),
                                .prefills = args_flag(args, OPT_PREFILL),
                                .json_log = args_choice(args, OPT_LOG_FORMAT) == 1,
-                               .open_page = args_flag(args, OPT_OPEN)};
+                               .open_page = args_flag(args, OPT_OPEN),
+                               .thinking = (enum messages_thinking)args_choice(args, OPT_REASONING),
+                               .verbose = str_is(args_str(args, OPT_LOG_LEVEL), "debug"),
+                               .no_page = !args_flag(args, OPT_UI),
+                               .no_slots = !args_flag(args, OPT_SLOTS),
+                               .max_new = (int32_t)args_int(args, OPT_MAX_TOKENS),
+                               .has_seed = args_given(args, OPT_SEED),
+                               .seed = args_int(args, OPT_SEED)};
     if (!o.cert_path != !o.key_path) return err_set(err, ERR_EARG, "--ssl-cert-file and --ssl-key-file belong together");
     TRY(sampling_args(args, &o.sampling, err));
     TRY(read_keys(args, &keys, err));

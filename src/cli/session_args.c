@@ -6,7 +6,7 @@
 #include "os/cpu.h"
 #include "os/os.h"
 
-enum { PROMPT_BYTES_MAX = 64 << 20 };
+enum { PROMPT_BYTES_MAX = 64 << 20, TEMPLATE_BYTES_MAX = 4 << 20 };
 
 /* --device belongs to native, the --xla- options to xla: what would be ignored is refused. */
 static int xla_args(const struct args *args, struct session_options *out, struct err *err) {
@@ -107,11 +107,19 @@ static int compute_args(const struct args *args, struct session_options *out, st
     return xla_args(args, out, err);
 }
 
+static int template_args(const struct args *args, struct session_options *out, struct err *err) {
+    const char *path = args_cstr(args, OPT_CHAT_TEMPLATE_FILE);
+    if (!path) return ERR_OK;
+    if (os_input_load(args->arena, path, TEMPLATE_BYTES_MAX, &out->template, err)) return err_prefix(err, "--chat-template-file");
+    return ERR_OK;
+}
+
 int session_args(const struct args *args, struct session_options *out, struct err *err) {
     struct str model;
     *out = (struct session_options){.on_load = show_loading, .load_user = arena_new(args->arena, struct load_bar, 1)};
     TRY(args_model_name(args, &model, err));
     if (args_has(args, OPT_SHAPE)) TRY(shape_args(args, out, err));
+    if (args_has(args, OPT_CHAT_TEMPLATE_FILE)) TRY(template_args(args, out, err));
     if (args_has(args, OPT_PRECISION)) TRY(compute_args(args, out, err));
     return args_model(args, model, &out->model, &out->name, err);
 }

@@ -20,12 +20,18 @@ static bool has_tables(const struct sampler_params *p) {
 /* What only the host's chain has. Without a temperature cuts mean nothing. */
 static bool needs_host(const struct sampler_params *p) {
     bool draws = p->temperature > 0;
-    return p->dry_multiplier > 0 ||
+    return p->dry_multiplier > 0 || p->top_is_drawn ||
            (draws && (p->typical_p < 1 || p->xtc_probability > 0 || p->mirostat || p->dynatemp_range > 0 || p->top_k > CHOICE_TOP_K_MAX));
+}
+
+/* Tokens are left out that the device does not know of. */
+static bool has_bans(const struct job *j) {
+    return j->allowed || j->spec.n_bad_words || j->seq.n_tokens - j->spec.n_tokens < j->spec.min_new;
 }
 
 bool choose_on_device(const struct engine *e, const struct job *j) {
     const struct sampler_params *p = &j->spec.sampling;
+    if (has_bans(j)) return false;
     return e->runner.backend->chooses ? !needs_host(p) : sampler_is_plain(p) && !bound_holds(j);
 }
 
@@ -196,6 +202,24 @@ static const float *last_row(const struct engine *e, const struct flight_row *r)
     return e->logits + (int64_t)(r->i_wanted + r->n_wanted - 1) * e->runner.model->spec.vocab;
 }
 
+/* The last token of a sequence that the answer must not have, where all before it stand there. */
+static bool completes(const struct job_words *w, const int32_t *tokens, int32_t n_tokens, int32_t n_prompt) {
+    if (w->n == 0 || w->n - 1 > n_tokens - n_prompt) return false;
+    return memcmp(tokens + n_tokens - (w->n - 1), w->p, (size_t)(w->n - 1) * sizeof *w->p) == 0;
+}
+
+/* What must not come next, in the job's scratch; how many. */
+static int32_t find_bans(const struct engine *e, struct job *j, int32_t at) {
+    const struct job_spec *s = &j->spec;
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_bad_words; i++)
+        if (completes(&s->bad_words[i], j->seq.tokens, at, s->n_tokens)) j->never[n++] = s->bad_words[i].p[s->bad_words[i].n - 1];
+    if (at - s->n_tokens >= s->min_new) return n;
+    for (int32_t i = 0; i < e->options.n_eos; i++) j->never[n++] = e->options.eos[i];
+    for (int32_t i = 0; i < s->n_end_tokens; i++) j->never[n++] = s->end_tokens[i];
+    return n;
+}
+
 static void choose_items(void *ctx, int64_t first, int64_t last, int32_t worker) {
     struct engine *e = ctx;
     for (int64_t i = first; i < last; i++)
@@ -211,7 +235,10 @@ static void choose_items(void *ctx, int64_t first, int64_t last, int32_t worker)
                                    .n_history = r->at,
                                    .n_prompt = j->spec.n_tokens,
                                    .breakers = j->breakers,
-                                   .state = &j->state};
+                                   .state = &j->state,
+                                   .allowed = j->allowed,
+                                   .never = j->never,
+                                   .n_never = find_bans(e, j, r->at)};
         r->token = sampler_choose(e->works[worker], &j->spec.sampling, &in, &j->result, &j->why);
     }
     mem_guard_end();
@@ -247,6 +274,17 @@ void choose_tokens(struct engine *e, struct flight *f) {
         if (r->token < 0) err_set(&r->job->why, ERR_EDEVICE, "the model gave no finite logits");
     }
     choose_on_host(e, f);
+}
+
+void choose_scores(struct engine *e, struct job *j, int32_t first, int32_t n_rows, const float *logits) {
+    struct sampler_result result;
+    int32_t vocab = e->runner.model->spec.vocab;
+    make_works(e);
+    for (int32_t i = 0; i < n_rows && first + i + 1 < j->spec.n_tokens; i++) {
+        int32_t next = j->spec.tokens[first + i + 1];
+        sampler_report(e->works[0], logits + (int64_t)i * vocab, next, j->spec.sampling.n_top, &result);
+        job_put_score(j, next, &result);
+    }
 }
 
 void choose_free(struct engine *e) {

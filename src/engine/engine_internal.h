@@ -10,12 +10,18 @@
 
 enum { BOX_TOKENS_MAX = 4096, BOX_BYTES_MAX = 1 << 20 }; /* events that nobody took; more cancel the job */
 
+struct token_list {
+    struct job_token *p;
+    struct sampler_top *tops;
+    size_t n, capacity, n_tops, tops_capacity;
+};
+
 /* Events that wait to be taken. */
 struct box {
     struct output_pieces pieces;
-    struct job_token *tokens;
-    struct sampler_top *tops;
-    size_t n_tokens, tokens_capacity, n_tops, tops_capacity;
+    struct token_list tokens, scores;
+    int32_t *reads; /* how much of the prompt was read, step by step */
+    size_t n_reads, reads_capacity;
 };
 
 /* A grammar that jobs share. */
@@ -72,6 +78,8 @@ struct job {
     int32_t choice_slot, n_bias; /* of the device's tables; slot -1: none */
     struct chain chain;
     struct job_bound bound;
+    uint32_t *allowed;           /* [vocab / 32 + 1] bits of spec.allowed; NULL: all */
+    int32_t *never;              /* scratch: tokens that must not come next */
     struct tok_ids closing;      /* tokens that end reasoning, where it has a limit */
     struct output_pieces pieces; /* scratch: what one token made certain */
     double *sum;                 /* [width] of ROWS_HIDDEN */
@@ -179,6 +187,8 @@ bool job_nears_close(const struct job *j);
 /* ---- events.c ---- */
 /* A chosen token through the output chain into the box. True: its text ended the answer, by a stop string or by a call that was the last. */
 bool job_put_token(struct job *j, int32_t token, bool is_eos);
+/* Log-probabilities of a token of the prompt. */
+void job_put_score(struct job *j, int32_t token, const struct sampler_result *r);
 /* So much of the prompt is read. */
 void job_put_progress(struct job *j);
 /* The last event. The job may be gone afterwards. */
@@ -186,7 +196,12 @@ void job_put_end(struct job *j, enum job_finish finish, const struct err *why);
 /* With the lock held: takes it out of the list of all jobs, before it is destroyed. */
 void job_unlist(struct job *j);
 
+/* Its rows are wanted as logits. */
+bool job_wants_logits(const struct job *j);
+
 /* ---- choose.c ---- */
+/* Log-probabilities of the prompt's tokens behind rows of logits, of positions `first` and on. */
+void choose_scores(struct engine *e, struct job *j, int32_t first, int32_t n_rows, const float *logits);
 /* Whether the device can choose the job's next token. */
 bool choose_on_device(const struct engine *e, const struct job *j);
 /* Before a step is launched: tells the device how to choose. */

@@ -26,11 +26,11 @@ static void *grow(void *p, size_t need, size_t *capacity, size_t size) {
     return mem_realloc(p, *capacity * size);
 }
 
-static void put_token(struct box *b, int32_t id, const struct sampler_result *r) {
-    b->tokens = grow(b->tokens, b->n_tokens + 1, &b->tokens_capacity, sizeof *b->tokens);
-    b->tokens[b->n_tokens++] = (struct job_token){id, r->logprob, r->n_top};
-    b->tops = grow(b->tops, b->n_tops + (size_t)r->n_top, &b->tops_capacity, sizeof *b->tops);
-    for (int32_t i = 0; i < r->n_top; i++) b->tops[b->n_tops++] = r->top[i];
+static void put_token(struct token_list *l, int32_t id, const struct sampler_result *r) {
+    l->p = grow(l->p, l->n + 1, &l->capacity, sizeof *l->p);
+    l->p[l->n++] = (struct job_token){id, r->logprob, r->n_top};
+    l->tops = grow(l->tops, l->n_tops + (size_t)r->n_top, &l->tops_capacity, sizeof *l->tops);
+    for (int32_t i = 0; i < r->n_top; i++) l->tops[l->n_tops++] = r->top[i];
 }
 
 /* With the lock held. */
@@ -91,16 +91,25 @@ bool job_put_token(struct job *j, int32_t token, bool is_eos) {
     j->usage.n_new++;
     j->usage.n_reasoning += thinks;
     j->n_pending++;
-    if (!is_eos) put_token(&j->boxes[j->i_box], token, &j->result);
+    if (!is_eos) put_token(&j->boxes[j->i_box].tokens, token, &j->result);
     mark_ready(j);
     os_mutex_unlock(lock);
     return stops;
 }
 
+void job_put_score(struct job *j, int32_t token, const struct sampler_result *r) {
+    os_mutex_lock(j->engine->lock);
+    put_token(&j->boxes[j->i_box].scores, token, r);
+    os_mutex_unlock(j->engine->lock);
+}
+
 void job_put_progress(struct job *j) {
     struct os_mutex *lock = j->engine->lock;
     os_mutex_lock(lock);
+    struct box *b = &j->boxes[j->i_box];
     put_usage(j);
+    b->reads = grow(b->reads, b->n_reads + 1, &b->reads_capacity, sizeof *b->reads);
+    b->reads[b->n_reads++] = j->usage.n_read;
     mark_ready(j);
     os_mutex_unlock(lock);
 }
@@ -155,12 +164,17 @@ void job_take(struct job *j, struct job_events *out) {
     os_mutex_lock(j->engine->lock);
     struct box *full = &j->boxes[j->i_box], *empty = &j->boxes[j->i_box ^= 1];
     output_pieces_clear(&empty->pieces);
-    empty->n_tokens = empty->n_tops = 0;
+    empty->tokens.n = empty->tokens.n_tops = empty->scores.n = empty->scores.n_tops = empty->n_reads = 0;
     j->n_pending = 0;
     *out = (struct job_events){.pieces = &full->pieces,
-                               .tokens = full->tokens,
-                               .n_tokens = full->n_tokens,
-                               .tops = full->tops,
+                               .tokens = full->tokens.p,
+                               .n_tokens = full->tokens.n,
+                               .tops = full->tokens.tops,
+                               .scores = full->scores.p,
+                               .n_scores = full->scores.n,
+                               .score_tops = full->scores.tops,
+                               .reads = full->reads,
+                               .n_reads = full->n_reads,
                                .finish = j->finish,
                                .stopped_by = j->finish == JOB_STOP ? chain_stopped_by(&j->chain) : -1,
                                .err = j->err,

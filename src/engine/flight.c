@@ -25,7 +25,7 @@ void flight_add(struct engine *e, struct flight *f, struct job *j, struct flight
     row.on_device = row.chooses && choose_on_device(e, j);
     row.at = j->seq.n_tokens;
     row.token = -1;
-    f->reads_logits |= j->spec.rows == ROWS_LOGITS || (row.chooses && !row.on_device);
+    f->reads_logits |= job_wants_logits(j) || (row.chooses && !row.on_device);
     f->reads_hidden |= j->spec.rows == ROWS_HIDDEN && row.n_wanted > 0;
     f->rows[f->n++] = row;
 }
@@ -88,9 +88,11 @@ static void hand_rows(struct engine *e, const struct flight_row *r) {
     if (j->spec.rows == ROWS_NONE || r->n_wanted == 0 || end > j->spec.n_tokens) return;
     if (j->spec.rows == ROWS_HIDDEN) add_states(e, r);
     int32_t n_old = j->n_seen > first ? j->n_seen - first : 0; /* handed on before a preemption */
-    if (j->spec.rows == ROWS_LOGITS && n_old < r->n_wanted)
-        j->spec.on_rows(j->spec.rows_user, first + n_old, r->n_wanted - n_old,
-                        e->logits + (int64_t)(r->i_wanted + n_old) * e->runner.model->spec.vocab);
+    if (job_wants_logits(j) && n_old < r->n_wanted) {
+        const float *logits = e->logits + (int64_t)(r->i_wanted + n_old) * e->runner.model->spec.vocab;
+        if (j->spec.rows == ROWS_SCORES) choose_scores(e, j, first + n_old, r->n_wanted - n_old, logits);
+        else j->spec.on_rows(j->spec.rows_user, first + n_old, r->n_wanted - n_old, logits);
+    }
     j->n_seen = end;
 }
 
@@ -110,6 +112,8 @@ static int read_results(struct engine *e, const struct flight *f, int32_t age, s
 static bool is_eos(const struct engine *e, const struct job *j, int32_t token) {
     for (int32_t i = 0; i < e->options.n_eos && !j->spec.ignore_eos; i++)
         if (e->options.eos[i] == token) return true;
+    for (int32_t i = 0; i < j->spec.n_end_tokens; i++)
+        if (j->spec.end_tokens[i] == token) return true;
     return false;
 }
 
@@ -180,10 +184,10 @@ static enum job_finish collect_row(struct engine *e, const struct flight_row *r)
     struct job *j = r->job;
     int32_t end = r->first + r->n_rows;
     hand_rows(e, r);
-    if (r->chooses) return take_token(e, r);
-    if (end == j->spec.n_tokens && j->n_limit <= j->spec.n_tokens) return j->spec.rows == ROWS_HIDDEN ? normalize(e, j) : JOB_STOP;
     if (r->first < j->spec.n_tokens && j->spec.wants_progress) job_put_progress(j);
-    return JOB_GOES_ON;
+    if (r->chooses) return take_token(e, r);
+    if (end < j->spec.n_tokens || j->n_limit > j->spec.n_tokens) return JOB_GOES_ON;
+    return j->spec.rows == ROWS_HIDDEN ? normalize(e, j) : j->spec.rows == ROWS_SCORES ? JOB_LENGTH : JOB_STOP;
 }
 
 int flight_collect(struct engine *e, struct flight *f, int32_t age, struct err *err) {

@@ -31,8 +31,8 @@ static int check_prompt(const struct engine *e, const struct job_spec *s, struct
     int32_t vocab = e->runner.model->spec.vocab, context = e->runner.limits.context;
     if (s->n_tokens < 1) return err_set(err, ERR_EARG, "the prompt is empty");
     if (s->n_tokens > context || (s->n_tokens == context && s->max_new != 0))
-        return err_set(err, ERR_ELIMIT, "the prompt has %d tokens, and the model's context holds %d%s", s->n_tokens, context,
-                       s->max_new ? " with the answer" : "");
+        return err_set(err, ERR_ELIMIT, "the prompt has %d tokens, which is too large: it exceeds the available context size of %d%s",
+                       s->n_tokens, context, s->max_new ? " with the answer" : "");
     for (int32_t i = 0; i < s->n_tokens; i++)
         if (s->tokens[i] < 0 || s->tokens[i] >= vocab)
             return err_set(err, ERR_EARG, "token %d is outside the vocabulary of %d", s->tokens[i], vocab);
@@ -68,6 +68,23 @@ bool job_nears_close(const struct job *j) {
     return j->closing.n && chain_is_reasoning(&j->chain) && j->usage.n_reasoning + 1 >= j->spec.max_reasoning;
 }
 
+bool job_wants_logits(const struct job *j) {
+    return j->spec.rows == ROWS_LOGITS || j->spec.rows == ROWS_SCORES;
+}
+
+/* Which tokens may come, in the job's own memory. */
+static void copy_tokens(struct job *j) {
+    struct job_spec *s = &j->spec;
+    int32_t vocab = j->engine->runner.model->spec.vocab;
+    s->end_tokens = arena_copy(&j->arena, s->end_tokens, (size_t)s->n_end_tokens * sizeof *s->end_tokens);
+    if (s->allowed) j->allowed = arena_new(&j->arena, uint32_t, vocab / 32 + 1);
+    for (int32_t i = 0; s->allowed && i < s->n_allowed; i++) j->allowed[s->allowed[i] / 32] |= UINT32_C(1) << s->allowed[i] % 32;
+    struct job_words *words = arena_copy(&j->arena, s->bad_words, (size_t)s->n_bad_words * sizeof *words);
+    for (int32_t i = 0; i < s->n_bad_words; i++) words[i].p = arena_copy(&j->arena, words[i].p, (size_t)words[i].n * sizeof *words[i].p);
+    s->bad_words = words;
+    j->never = arena_new(&j->arena, int32_t, s->n_bad_words + s->n_end_tokens + j->engine->options.n_eos + 1);
+}
+
 static int copy_answer(struct job *j, struct err *err) {
     struct engine *e = j->engine;
     struct job_spec *s = &j->spec;
@@ -75,12 +92,14 @@ static int copy_answer(struct job *j, struct err *err) {
     TRY(sampler_check(p, e->runner.model->spec.vocab, err));
     if (p->n_bias) p->bias = arena_copy(&j->arena, p->bias, (size_t)p->n_bias * sizeof *p->bias);
     j->breakers = breakers_of(j);
+    copy_tokens(j);
     p->breakers = NULL; /* they are bits now */
     if (!s->has_seed) p->seed = hash_pair(os_clock_ns() ^ (uint64_t)os_process_id(), ++e->n_seeds);
     if (!s->wants_text && s->constraint) return err_set(err, ERR_EARG, "a constraint needs text");
     if (!s->wants_text) return ERR_OK;
     if (!e->tok) return err_set(err, ERR_EARG, "there is no tokenizer that makes text of tokens");
-    struct chain_options options = {.stops = s->stops, .n_stops = s->n_stops, .continues = s->continues, .splits = s->splits};
+    struct chain_options options = {
+        .stops = s->stops, .n_stops = s->n_stops, .keeps_stop = s->keeps_stop, .continues = s->continues, .splits = s->splits};
     options.output = (struct output_options){.format = s->format,
                                              .reasoning = s->reasoning,
                                              .takes_calls = s->takes_calls,
@@ -131,8 +150,11 @@ struct job *job_create(struct engine *e, const struct job_spec *spec, struct err
 void job_destroy(struct job *j) {
     for (int i = 0; i < 2; i++) {
         output_pieces_free(&j->boxes[i].pieces);
-        mem_free(j->boxes[i].tokens);
-        mem_free(j->boxes[i].tops);
+        mem_free(j->boxes[i].tokens.p);
+        mem_free(j->boxes[i].tokens.tops);
+        mem_free(j->boxes[i].scores.p);
+        mem_free(j->boxes[i].scores.tops);
+        mem_free(j->boxes[i].reads);
     }
     bound_free(j);
     tok_ids_free(&j->closing);

@@ -28,6 +28,7 @@ struct job;
 enum job_rows {
     ROWS_NONE,
     ROWS_LOGITS, /* on_rows gets the logits of every position */
+    ROWS_SCORES, /* every token's log-probability behind those before it, as sampling.n_top says */
     ROWS_HIDDEN, /* the hidden states behind the final norm become one vector, see job_pooling */
 };
 
@@ -40,6 +41,12 @@ enum job_pooling {
 /* Rows of logits [n_rows, vocab], of positions `first` and on. On the engine's thread; the memory is the engine's. */
 typedef void job_rows_fn(void *user, int32_t first, int32_t n_rows, const float *logits);
 
+/* A sequence of tokens. */
+struct job_words {
+    const int32_t *p;
+    int32_t n;
+};
+
 struct job_spec {
     const int32_t *tokens; /* the prompt */
     int32_t n_tokens;
@@ -51,6 +58,15 @@ struct job_spec {
     struct sampler_params sampling; /* ignored where there is no answer */
     bool has_seed;                  /* sampling.seed was given; else one is made up */
     bool ignore_eos;
+    bool is_fresh;             /* nothing is taken from the prefix cache */
+    int32_t min_new;           /* before so many tokens nothing ends the answer but a stop string */
+    const int32_t *end_tokens; /* [n_end_tokens] they end the answer, as an end-of-text token does */
+    int32_t n_end_tokens;
+    const int32_t *allowed; /* [n_allowed] no other token is chosen; NULL: all are allowed */
+    int32_t n_allowed;
+    const struct job_words *bad_words; /* [n_bad_words] sequences of tokens that the answer does not have */
+    int32_t n_bad_words;
+    bool keeps_stop;                            /* the stop string that ends the answer is part of it */
     bool wants_text;                            /* tokens become text; else events have tokens alone */
     bool wants_progress;                        /* events also while the prompt is read */
     bool splits;                                /* reasoning and calls are told from content, as the next fields say */
@@ -102,6 +118,11 @@ struct job_events {
     const struct job_token *tokens;     /* that were chosen, without the end-of-text token */
     size_t n_tokens;
     const struct sampler_top *tops;
+    const struct job_token *scores; /* [n_scores] of ROWS_SCORES: tokens of the prompt, from the second one on */
+    size_t n_scores;
+    const struct sampler_top *score_tops;
+    const int32_t *reads; /* [n_reads] with wants_progress: tokens of the prompt that were read, behind each step */
+    size_t n_reads;
     enum job_finish finish;
     int32_t stopped_by; /* index of the stop string that ended it; -1: none */
     struct err err;     /* JOB_ERROR: why */

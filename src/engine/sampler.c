@@ -556,17 +556,45 @@ static void report(struct chain *s, int32_t token, struct sampler_result *out) {
         if (s->c[i].key > -INFINITY) out->top[out->n_top++] = (struct sampler_top){s->c[i].id, (float)((double)s->c[i].key - norm)};
 }
 
+/* The candidates as they were when one of them was taken. Without a draw there was but that one. */
+static void report_drawn(struct chain *s, int32_t token, struct sampler_result *out) {
+    double sum = 0;
+    *out = (struct sampler_result){.n_top = s->p->n_top > 0, .top = {{token, 0}}};
+    if (!draws(s->p)) return;
+    for (int32_t i = 0; i < s->n; i++) {
+        s->c[i].key = s->c[i].p;
+        sum += (double)s->c[i].p;
+        if (s->c[i].id == token) out->logprob = s->c[i].p;
+    }
+    double norm = m_log(sum);
+    int32_t n_top = s->p->n_top < s->n ? s->p->n_top : s->n;
+    out->logprob = (float)(m_log((double)out->logprob) - norm);
+    out->n_top = 0;
+    if (n_top == 0) return;
+    order(s, n_top);
+    for (int32_t i = 0; i < n_top; i++)
+        if (s->c[i].key > 0) out->top[out->n_top++] = (struct sampler_top){s->c[i].id, (float)(m_log((double)s->c[i].key) - norm)};
+}
+
 /* Drops masked tokens; -1 when something is no number. */
 static int32_t drop_masked(struct chain *s) {
-    const uint32_t *mask = s->in->mask;
+    const uint32_t *mask = s->in->mask, *allowed = s->in->allowed;
     int32_t kept = 0;
     for (int32_t i = 0; i < s->n; i++) {
         if (s->c[i].logit == -INFINITY) continue;
         if (!isfinite(s->c[i].logit)) return -1;
         if (mask && !(mask[s->c[i].id / 32] >> s->c[i].id % 32 & 1)) continue;
+        if (allowed && !(allowed[s->c[i].id / 32] >> s->c[i].id % 32 & 1)) continue;
         s->c[kept++] = s->c[i];
     }
     return s->n = kept;
+}
+
+void sampler_report(struct sampler_work *w, const float *logits, int32_t token, int32_t n_top, struct sampler_result *out) {
+    struct sampler_params p = {.n_top = n_top};
+    struct sampler_input in = {.logits = logits};
+    struct chain s = {.p = &p, .in = &in, .w = w, .c = w->items, .n = w->vocab};
+    report(&s, token, out);
 }
 
 int32_t sampler_choose(struct sampler_work *w, const struct sampler_params *p, const struct sampler_input *in, struct sampler_result *out,
@@ -574,6 +602,7 @@ int32_t sampler_choose(struct sampler_work *w, const struct sampler_params *p, c
     struct chain s = {.p = p, .in = in, .w = w, .c = w->items, .n = w->vocab};
     for (int32_t i = 0; i < w->vocab; i++) s.c[i] = (struct candidate){.id = i, .logit = in->logits[i]};
     run_steps(&s, shaping);
+    for (int32_t i = 0; i < in->n_never; i++) s.c[in->never[i]].logit = -INFINITY;
     int32_t n = drop_masked(&s);
     if (n <= 0) {
         err_set(err, ERR_EDEVICE, n < 0 ? "the model gave logits that are no numbers" : "no token can be chosen: all are masked");
@@ -581,6 +610,7 @@ int32_t sampler_choose(struct sampler_work *w, const struct sampler_params *p, c
     }
     int32_t token = draws(p) ? draw(&s) : best_of(&s);
     assert(token >= 0 && token < w->vocab);
-    if (p->n_top >= 0) report(&s, token, out);
+    if (p->n_top >= 0 && p->top_is_drawn) report_drawn(&s, token, out);
+    else if (p->n_top >= 0) report(&s, token, out);
     return token;
 }

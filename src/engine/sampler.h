@@ -48,7 +48,8 @@ struct sampler_params {
     uint64_t seed;
     const struct sampler_bias *bias; /* [n_bias] */
     int32_t n_bias;
-    int32_t n_top; /* log-probabilities: -1 none, 0 of the token itself, else of so many most likely ones too */
+    int32_t n_top;     /* log-probabilities: -1 none, 0 of the token itself, else of so many most likely ones too */
+    bool top_is_drawn; /* they are those that the token was drawn by, behind penalties, cuts and temperature */
 };
 
 /* Greedy, no cuts, no penalties. */
@@ -90,6 +91,9 @@ struct sampler_input {
     const uint32_t *breakers;    /* [vocab / 32 + 1] bits: tokens that no repetition of DRY goes across; NULL: none */
     struct sampler_state *state; /* of the request; only mirostat needs it */
     const uint32_t *mask;        /* [vocab / 32 + 1] bits: tokens that may be chosen; NULL: all */
+    const uint32_t *allowed;     /* the same once more: both must allow a token */
+    const int32_t *never;        /* [n_never] tokens that may not */
+    int32_t n_never;
 };
 
 struct sampler_top {
@@ -97,12 +101,15 @@ struct sampler_top {
     float logprob;
 };
 
-/* Log-probabilities under the model itself, before bias, penalties and temperature. */
+/* Log-probabilities under the model itself, before bias, penalties and temperature; with top_is_drawn those behind them. */
 struct sampler_result {
     float logprob;
     int32_t n_top;
     struct sampler_top top[SAMPLER_TOP_MAX]; /* most likely first */
 };
+
+/* Log-probabilities of a token, and of the n_top most likely ones, behind a row of logits. */
+void sampler_report(struct sampler_work *w, const float *logits, int32_t token, int32_t n_top, struct sampler_result *out);
 
 /* The token, or -1 with an error. *out is filled when p->n_top >= 0. */
 int32_t sampler_choose(struct sampler_work *w, const struct sampler_params *p, const struct sampler_input *in, struct sampler_result *out,

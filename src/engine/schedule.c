@@ -88,7 +88,7 @@ static bool fits(const struct engine *e, int32_t n_positions) {
 /* Begins with what the prefix cache knows of the tokens: at first, and again after preemption. A prompt whose rows are wanted must compute
  * them. */
 static void attach(struct engine *e, struct job *j) {
-    if (!e->prefix || j->seq.n_done > 0 || j->spec.rows != ROWS_NONE) return;
+    if (!e->prefix || j->seq.n_done > 0 || j->spec.rows != ROWS_NONE || j->spec.is_fresh) return;
     int32_t n = prefix_attach(e->prefix, &j->seq);
     if (j->was_attached) return;
     j->was_attached = true;
@@ -171,7 +171,7 @@ static bool reserve(struct engine *e, struct sequence *s, int32_t n) {
  * is, for the token that follows. */
 static int32_t first_wanted(const struct job *j, int32_t n) {
     int32_t first = j->seq.n_done + n == j->seq.n_tokens ? n - 1 : n;
-    bool wants_all = j->spec.rows == ROWS_LOGITS || (j->spec.rows == ROWS_HIDDEN && j->spec.pooling == POOL_MEAN);
+    bool wants_all = job_wants_logits(j) || (j->spec.rows == ROWS_HIDDEN && j->spec.pooling == POOL_MEAN);
     if (!wants_all || j->n_seen >= j->spec.n_tokens) return first;
     int32_t unseen = j->n_seen > j->seq.n_done ? j->n_seen - j->seq.n_done : 0;
     return unseen < first ? unseen : first;
@@ -217,7 +217,7 @@ static int32_t chunk_of(const struct engine *e, const struct job *j) {
     if (e->options.chunk > 0 && n > e->options.chunk) n = e->options.chunk;
     bool is_watched = e->chunk > 0 && (r->backend->device->step_ms > 0 || e->live.rows_decode > 0);
     if (is_watched && n > e->chunk - e->live.rows_prefill) n = e->chunk - e->live.rows_prefill;
-    if (j->spec.rows == ROWS_LOGITS && n > e->n_extra + 1) n = e->n_extra + 1;
+    if (job_wants_logits(j) && n > e->n_extra + 1) n = e->n_extra + 1;
     if (n > room) n = room;
     int32_t pause = e->prefix ? prefix_pause(e->prefix, &j->seq) : 0;
     if (j->seq.n_done < pause && pause < j->seq.n_done + n) n = pause - j->seq.n_done;

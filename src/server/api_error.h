@@ -8,10 +8,11 @@
 struct api_error {
     int32_t status; /* 0: none */
     char message[320];
-    char param[64];         /* "": null */
-    const char *type;       /* by the status */
-    const char *code;       /* NULL: null */
-    const char *request_id; /* of the call that it belongs to; api_fail leaves it as it is */
+    char param[64];              /* "": null */
+    const char *type;            /* by the status */
+    const char *code;            /* NULL: null */
+    const char *request_id;      /* of the call that it belongs to; api_fail leaves it as it is */
+    int32_t n_prompt, n_context; /* of a prompt that is longer than the context; else 0 */
 };
 
 /* Fills it and returns -1, so that `return api_fail(...)` is the whole failure path. param may be NULL. */

@@ -28,6 +28,7 @@ static int encode(struct call *c, struct generation *g, struct str input_text) {
     if (code == ERR_EMEMORY) return api_fail_err(&c->error, &err, NULL);
     if (code) return api_fail(&c->error, 400, "chat_template_error", "messages", "the chat template refused the messages: %s", err.msg);
     if (g->prompts[0].ids.n == 0) return api_fail(&c->error, 400, NULL, "messages", "the messages hold no text");
+    g->prompts[0].text = rendered;
     take_state(c, g, input, rendered);
     return 0;
 }
@@ -36,14 +37,13 @@ int chat_prepare(struct call *c, yyjson_val *body, const struct gen_format *form
     struct generation *g = generate_create(c, format);
     struct sb input = {0};
     struct tools tools;
-    g->params.job.sampling = service_info(c->service)->sampling;
-    g->params.vocab = service_info(c->service)->vocab;
     if (params_read(&c->arena, body, PARAMS_CHAT, &g->params, &c->error)) return -1;
     if (tools_read(&c->arena, body, service_info(c->service), &tools, &c->error)) return -1;
     tools_apply(&c->arena, &tools, service_info(c->service), &g->params.job);
     g->prompts = arena_new(&c->arena, struct gen_prompt, 1);
     g->n_prompts = 1;
-    struct messages_options options = {.tools = tools.list, .prefills = c->server->options.prefills};
+    struct messages_options options = {
+        .tools = tools.list, .prefills = c->server->options.prefills, .thinking = c->server->options.thinking};
     int code = messages_to_input(body, &options, &input, &c->error);
     if (!code) code = encode(c, g, sb_str(&input));
     sb_free(&input);

@@ -4,7 +4,14 @@
 
 #include "server/params.h"
 
-enum { CHAT = PARAMS_CHAT, TEXT = PARAMS_COMPLETION, EMBED = PARAMS_EMBEDDING, BOTH = CHAT | TEXT, ALL = BOTH | EMBED };
+enum {
+    CHAT = PARAMS_CHAT,
+    LLAMA = PARAMS_LLAMA,
+    TEXT = PARAMS_COMPLETION | LLAMA,
+    EMBED = PARAMS_EMBEDDING,
+    BOTH = CHAT | TEXT,
+    ALL = BOTH | EMBED
+};
 
 struct refused {
     const char *name;
@@ -28,18 +35,10 @@ static const struct refused rows[] = {
     {"web_search_options", BOTH, NULL, NULL},
     {"moderation", BOTH, NULL, NULL},
     /* which tokens may come, and when it ends */
-    {"min_tokens", BOTH, "0", NULL},
-    {"stop_token_ids", BOTH, NULL, NULL},
-    {"bad_words", BOTH, NULL, NULL},
-    {"allowed_token_ids", BOTH, NULL, NULL},
-    {"include_stop_str_in_output", BOTH, "false", NULL},
     {"skip_special_tokens", BOTH, "true", NULL},
     {"repetition_detection", BOTH, NULL, NULL},
-    {"n_predict", BOTH, NULL, "max_tokens"},
-    {"max_completion_tokens", TEXT, NULL, "max_tokens"},
+    {"max_completion_tokens", PARAMS_COMPLETION, NULL, "max_tokens"},
     {"n_indent", BOTH, "0", NULL},
-    {"t_max_predict_ms", BOTH, "0|-1", NULL},
-    {"n_cmpl", BOTH, "1", "n"},
     /* how tokens are chosen */
     {"use_beam_search", BOTH, "false", NULL},
     {"length_penalty", BOTH, "1", NULL},
@@ -62,6 +61,7 @@ static const struct refused rows[] = {
     {"documents", CHAT, NULL, NULL},
     {"echo", CHAT, "false", NULL},
     {"suffix", TEXT, NULL, NULL},
+    {"multimodal_data", LLAMA, NULL, NULL},
     {"prompt_embeds", TEXT, NULL, NULL},
     {"truncate_prompt_tokens", ALL, NULL, NULL},
     {"cache_salt", ALL, NULL, NULL},
@@ -78,14 +78,14 @@ static const struct refused rows[] = {
     /* what the answer tells besides */
     {"prompt_logprobs", BOTH, NULL, NULL},
     {"logprob_token_ids", BOTH, NULL, NULL},
-    {"n_probs", BOTH, "0", "logprobs"},
-    {"post_sampling_probs", BOTH, "false", NULL},
-    {"return_tokens", BOTH, "false", NULL},
+    {"n_probs", CHAT | PARAMS_COMPLETION, "0", "logprobs"},
+    {"post_sampling_probs", CHAT | PARAMS_COMPLETION, "false", NULL},
+    {"return_tokens", CHAT | PARAMS_COMPLETION, "false", NULL},
     {"return_token_ids", BOTH, "false", NULL},
     {"return_tokens_as_token_ids", BOTH, "false", NULL},
     {"return_token_offsets", BOTH, "false", NULL},
     {"return_prompt_text", BOTH, "false", NULL},
-    {"response_fields", BOTH, NULL, NULL},
+    {"response_fields", CHAT | PARAMS_COMPLETION, NULL, NULL},
     /* embeddings */
     {"messages", EMBED, NULL, "input"},
     {"embed_dtype", EMBED, "float32", NULL},

@@ -12,6 +12,13 @@ struct generation *generate_create(struct call *c, const struct gen_format *form
     struct generation *g = arena_new(&c->arena, struct generation, 1);
     g->call = c;
     g->format = format;
+    g->params.service = c->service;
+    g->params.vocab = service_info(c->service)->vocab;
+    g->params.job.sampling = service_info(c->service)->sampling;
+    g->params.job.sampling.seed = (uint64_t)c->server->options.seed;
+    g->params.job.has_seed = c->server->options.has_seed;
+    g->params.job.max_new = c->server->options.max_new;
+    g->params.verbose = c->server->options.verbose;
     c->state = g;
     return g;
 }
@@ -26,6 +33,9 @@ static void release_all(struct generation *g) {
         output_pieces_free(&c->all);
         mem_free(c->tokens);
         mem_free(c->tops);
+        mem_free(c->scores);
+        mem_free(c->score_tops);
+        mem_free(c->reads);
     }
     g->n_choices = 0;
 }
@@ -66,11 +76,11 @@ static void *grow(void *p, size_t need, size_t *capacity, size_t size) {
     return mem_realloc(p, *capacity * size);
 }
 
-/* Tokens are kept where log-probabilities were asked for. */
+/* Tokens are kept where the answer names them. */
 static void keep_tokens(struct gen_choice *c, const struct job_events *ev) {
     size_t n_tops = 0;
     for (size_t i = 0; i < ev->n_tokens; i++) n_tops += (size_t)ev->tokens[i].n_top;
-    if (ev->n_tokens == 0 || !c->gen->params.logprobs) return;
+    if (ev->n_tokens == 0 || !(c->gen->params.logprobs || c->gen->params.keeps_tokens)) return;
     c->tokens = grow(c->tokens, c->n_tokens + ev->n_tokens, &c->tokens_capacity, sizeof *c->tokens);
     memcpy(c->tokens + c->n_tokens, ev->tokens, ev->n_tokens * sizeof *ev->tokens);
     c->n_tokens += ev->n_tokens;
@@ -80,11 +90,45 @@ static void keep_tokens(struct gen_choice *c, const struct job_events *ev) {
     c->n_tops += n_tops;
 }
 
+static void keep_scores(struct gen_choice *c, const struct job_events *ev) {
+    size_t n_tops = 0;
+    if (ev->n_scores == 0) return;
+    for (size_t i = 0; i < ev->n_scores; i++) n_tops += (size_t)ev->scores[i].n_top;
+    c->scores = grow(c->scores, c->n_scores + ev->n_scores, &c->scores_capacity, sizeof *c->scores);
+    memcpy(c->scores + c->n_scores, ev->scores, ev->n_scores * sizeof *ev->scores);
+    c->n_scores += ev->n_scores;
+    c->score_tops = grow(c->score_tops, c->n_score_tops + n_tops + 1, &c->score_tops_capacity, sizeof *c->score_tops);
+    if (n_tops) memcpy(c->score_tops + c->n_score_tops, ev->score_tops, n_tops * sizeof *ev->score_tops);
+    c->n_score_tops += n_tops;
+}
+
+static void keep_reads(struct gen_choice *c, const struct job_events *ev) {
+    if (ev->n_reads == 0 || !c->gen->params.stream) return;
+    c->reads = grow(c->reads, c->n_reads + ev->n_reads, &c->reads_capacity, sizeof *c->reads);
+    memcpy(c->reads + c->n_reads, ev->reads, ev->n_reads * sizeof *ev->reads);
+    c->n_reads += ev->n_reads;
+}
+
+/* A report for each step; the first of all tells what was known before. */
+static void put_progress(struct generation *g, struct gen_choice *c, struct sb *out) {
+    for (size_t i = 0; i < c->n_reads; i++) {
+        if (!c->has_progress) {
+            c->usage.n_read = c->usage.n_cached;
+            g->format->progress(g, c, out);
+        }
+        c->has_progress = true;
+        c->usage.n_read = c->reads[i];
+        g->format->progress(g, c, out);
+    }
+    c->n_reads = 0;
+}
+
 /* Writes what the choice has gathered; false when the client is gone (and the call with it). The first frame leaves with the first token, also
  * where that has no text yet: clients take it for the time that the prompt took. */
 static bool stream(struct generation *g, struct gen_choice *c) {
     struct http_exchange *x = g->call->exchange;
     struct sb out = {0};
+    if (g->format->progress && g->params.job.wants_progress) put_progress(g, c, &out);
     if (!c->has_begun && (c->usage.n_new || c->finish)) {
         g->format->begin(g, c, &out);
         c->has_begun = true;
@@ -115,6 +159,11 @@ int generate_check_finish(struct api_error *e, const struct job_events *ev, cons
     }
 }
 
+/* The request's own limit of time; it waits for a line to be complete. */
+static bool is_late(const struct generation *g, const struct gen_choice *c) {
+    return g->params.max_new_ms > 0 && c->has_newline && c->usage.new_seconds * 1000 > (double)g->params.max_new_ms;
+}
+
 static void take(struct gen_choice *c) {
     struct generation *g = c->gen;
     struct job_events ev;
@@ -126,12 +175,18 @@ static void take(struct gen_choice *c) {
     }
     output_pieces_append(&c->pieces, ev.pieces);
     if (g->format->keeps) output_pieces_append(&c->all, ev.pieces);
-    for (size_t i = 0; i < ev.pieces->n; i++) c->n_calls += ev.pieces->p[i].kind == OUTPUT_CALL_END;
+    for (size_t i = 0; i < ev.pieces->n; i++) {
+        c->n_calls += ev.pieces->p[i].kind == OUTPUT_CALL_END;
+        c->has_newline |= str_find_char(output_piece_text(ev.pieces, &ev.pieces->p[i]), '\n', 0) != STR_NONE;
+    }
     keep_tokens(c, &ev);
+    keep_scores(c, &ev);
+    keep_reads(c, &ev);
     c->finish = ev.finish;
     c->stopped_by = ev.stopped_by;
     c->usage = ev.usage;
-    if (ev.finish) {
+    if (!c->finish && is_late(g, c)) c->finish = JOB_LENGTH;
+    if (c->finish) {
         job_release(c->job);
         c->job = NULL;
         g->n_open--;
@@ -183,6 +238,16 @@ static struct job_spec spec_of(const struct generation *g, struct gen_choice *c)
     return spec;
 }
 
+static int fail_submit(struct generation *g, const struct err *err) {
+    struct api_error *e = &g->call->error;
+    api_fail_err(e, err, g->format->input);
+    if (err->code != ERR_ELIMIT) return -1;
+    e->n_context = service_info(g->call->service)->context;
+    for (int32_t i = 0; i < g->n_prompts; i++)
+        if (g->prompts[i].ids.n > e->n_prompt) e->n_prompt = g->prompts[i].ids.n;
+    return -1;
+}
+
 static int submit_all(struct generation *g) {
     struct arena *a = &g->call->arena;
     int32_t n = g->n_prompts * g->params.n;
@@ -194,7 +259,7 @@ static int submit_all(struct generation *g) {
         g->choices[i] = (struct gen_choice){.listener = {on_ready}, .gen = g, .index = i, .i_prompt = i / g->params.n};
         specs[i] = spec_of(g, &g->choices[i]);
     }
-    if (service_submit(g->call->service, specs, n, jobs, &err)) return api_fail_err(&g->call->error, &err, g->format->input);
+    if (service_submit(g->call->service, specs, n, jobs, &err)) return fail_submit(g, &err);
     for (int32_t i = 0; i < n; i++) g->choices[i].job = jobs[i];
     g->n_open = g->n_choices = n;
     return 0;
@@ -262,14 +327,61 @@ void generate_put_usage(const struct generation *g, struct jsonw *w) {
     jsonw_end(w, '}');
 }
 
-void generate_end_chunk(const struct generation *g, struct jsonw *w, bool is_last, struct sb *out) {
+static double rate(double n, double seconds) {
+    return seconds > 0 ? n / seconds : 0;
+}
+
+/* n_prompt: without those that were known. */
+static void put_timings(const struct job_usage *u, int32_t n_prompt, struct jsonw *w) {
+    jsonw_open(w, "timings", '{');
+    jsonw_put_int(w, "cache_n", u->n_cached);
+    jsonw_put_int(w, "prompt_n", n_prompt);
+    jsonw_put_num(w, "prompt_ms", u->prompt_seconds * 1000);
+    jsonw_put_num(w, "prompt_per_token_ms", rate(u->prompt_seconds * 1000, n_prompt));
+    jsonw_put_num(w, "prompt_per_second", rate(n_prompt, u->prompt_seconds));
+    jsonw_put_int(w, "predicted_n", u->n_new);
+    jsonw_put_num(w, "predicted_ms", u->new_seconds * 1000);
+    jsonw_put_num(w, "predicted_per_token_ms", rate(u->new_seconds * 1000, u->n_new));
+    jsonw_put_num(w, "predicted_per_second", rate(u->n_new, u->new_seconds));
+    jsonw_end(w, '}');
+}
+
+void generate_put_choice_timings(const struct gen_choice *c, struct jsonw *w) {
+    put_timings(&c->usage, c->usage.n_prompt - c->usage.n_cached, w);
+}
+
+/* Choices are computed at the same time: numbers are added, the longest time counts. */
+void generate_put_timings(const struct generation *g, struct jsonw *w) {
+    struct job_usage all = {0};
+    for (int32_t i = 0; i < g->n_choices; i++) {
+        const struct job_usage *u = &g->choices[i].usage;
+        all.n_cached += u->n_cached;
+        all.n_prompt += u->n_prompt;
+        all.n_new += u->n_new;
+        if (u->prompt_seconds > all.prompt_seconds) all.prompt_seconds = u->prompt_seconds;
+        if (u->new_seconds > all.new_seconds) all.new_seconds = u->new_seconds;
+    }
+    put_timings(&all, all.n_prompt - all.n_cached, w);
+}
+
+void generate_put_progress(const struct gen_choice *c, struct jsonw *w) {
+    jsonw_open(w, "prompt_progress", '{');
+    jsonw_put_int(w, "total", c->usage.n_prompt);
+    jsonw_put_int(w, "cache", c->usage.n_cached);
+    jsonw_put_int(w, "processed", c->usage.n_read);
+    jsonw_put_num(w, "time_ms", (double)(os_clock_ns() - c->gen->call->begun_ns) * 1e-6);
+    jsonw_end(w, '}');
+}
+
+void generate_end_chunk(const struct generation *g, struct jsonw *w, unsigned parts, struct sb *out) {
     jsonw_end(w, ']');
     const struct params *p = &g->params;
-    if (is_last || (p->include_usage && p->usage_always)) {
+    if (parts & CHUNK_USAGE || (p->include_usage && p->usage_always)) {
         generate_put_usage(g, w);
     } else if (p->include_usage) {
         jsonw_put_null(w, "usage");
     }
+    if (parts & CHUNK_TIMINGS) generate_put_timings(g, w);
     jsonw_end(w, '}');
     sse_put(out, NULL, sb_str(w->out));
     sb_free(w->out);

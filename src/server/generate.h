@@ -28,9 +28,16 @@ struct gen_choice {
     struct job_token *tokens;    /* as the pieces, where log-probabilities were asked for */
     struct sampler_top *tops;
     size_t n_tokens, n_tops, tokens_capacity, tops_capacity;
-    int64_t n_chars; /* before this piece, for text_offset */
-    bool has_begun;  /* its first frame is out */
-    bool is_blocked; /* has events that its client has no room for */
+    struct job_token *scores; /* of the prompt's tokens from the second on, where they are echoed with log-probabilities */
+    struct sampler_top *score_tops;
+    size_t n_scores, n_score_tops, scores_capacity, score_tops_capacity;
+    int32_t *reads; /* [n_reads] tokens of the prompt that were read, behind each step since the last frame */
+    size_t n_reads, reads_capacity;
+    int64_t n_chars;   /* before this piece, for text_offset */
+    bool has_begun;    /* its first frame is out */
+    bool has_newline;  /* somewhere in its text */
+    bool has_progress; /* a report of its prompt is out */
+    bool is_blocked;   /* has events that its client has no room for */
     enum job_finish finish;
     int32_t stopped_by; /* index of the stop string that ended it; -1: none */
     struct job_usage usage;
@@ -47,8 +54,9 @@ struct gen_format {
     void (*piece)(struct generation *g, struct gen_choice *c, struct sb *out);
     void (*end)(struct generation *g, struct gen_choice *c, struct sb *out);
     void (*done)(struct generation *g, struct sb *out);
-    void (*whole)(struct generation *g, struct sb *out); /* the answer in one piece */
-    void (*fail)(struct generation *g, struct sb *out);  /* the call's error ends a stream; NULL: as the wire has it */
+    void (*whole)(struct generation *g, struct sb *out);                          /* the answer in one piece */
+    void (*progress)(struct generation *g, struct gen_choice *c, struct sb *out); /* while the prompt is read; NULL: nothing is told */
+    void (*fail)(struct generation *g, struct sb *out); /* the call's error ends a stream; NULL: as the wire has it */
 };
 
 struct generation {
@@ -65,7 +73,8 @@ struct generation {
     void *wire_state; /* the format's own; in the arena */
 };
 
-/* In the call's arena; params and prompts are to be filled by prepare, then generate_start is the route's start. */
+/* In the call's arena, with the server's defaults in params; those and prompts are to be filled by prepare, then generate_start is the route's
+ * start. */
 struct generation *generate_create(struct call *c, const struct gen_format *format);
 void generate_start(struct call *c);
 
@@ -80,7 +89,13 @@ void generate_put_finish(const struct gen_choice *c, enum job_finish finish, str
 void generate_join(const struct output_pieces *pieces, enum output_kind kind, struct sb *out);
 /* The keys prompt_tokens, completion_tokens ... of an object that is open. */
 void generate_put_usage(const struct generation *g, struct jsonw *w);
-/* Ends the choices and the object of a stream's event and sends it; what was written goes. The last one has the usage. */
-void generate_end_chunk(const struct generation *g, struct jsonw *w, bool is_last, struct sb *out);
+/* The key timings: what the prompts and the answers took, as llama-server tells it. Of all choices; of one. */
+void generate_put_timings(const struct generation *g, struct jsonw *w);
+void generate_put_choice_timings(const struct gen_choice *c, struct jsonw *w);
+/* The key prompt_progress of a choice, as of usage.n_read. */
+void generate_put_progress(const struct gen_choice *c, struct jsonw *w);
+enum chunk_parts { CHUNK_USAGE = 1, CHUNK_TIMINGS = 2 };
+/* Ends the choices and the object of a stream's event and sends it; what was written goes. parts: what it has besides. */
+void generate_end_chunk(const struct generation *g, struct jsonw *w, unsigned parts, struct sb *out);
 
 #endif

@@ -109,8 +109,30 @@ bool guard_host_ok(const struct guard *g, struct str host) {
     return g->n_keys > 0 || guard_is_local(name) || is_address(name) || listed(g->hosts, g->n_hosts, name);
 }
 
+/* Pages that belong to an app on this machine: "apps" in the list stands for all of them. */
+static bool is_app(struct str origin) {
+    static const char *const known[] = {"app://*",
+                                        "vscode-webview://*",
+                                        "tauri://*",
+                                        "chrome-extension://*",
+                                        "moz-extension://*",
+                                        "http://tauri.localhost",
+                                        "https://tauri.localhost"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (str_glob(str_of(known[i]), origin)) return true;
+    return false;
+}
+
+static bool origin_listed(const struct guard *g, struct str origin) {
+    for (size_t i = 0; i < g->n_origins; i++) {
+        struct str entry = g->origins[i];
+        if (same(entry, origin) || str_glob(entry, origin) || (str_is(entry, "apps") && is_app(origin))) return true;
+    }
+    return false;
+}
+
 bool guard_origin_ok(const struct guard *g, struct str origin, struct str host) {
-    if (listed(g->origins, g->n_origins, origin)) return true;
+    if (origin_listed(g, origin)) return true;
     size_t at = str_find(origin, STR("://"), 0);
     if (at == STR_NONE || !(same(str_sub(origin, 0, at), STR("http")) || same(str_sub(origin, 0, at), STR("https")))) return false;
     struct str authority = str_from(origin, at + 3);

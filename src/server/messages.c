@@ -136,11 +136,15 @@ static int put_messages(struct jsonw *w, yyjson_val *body, size_t n_messages, st
 }
 
 /* How much a model shall think, in the keywords that templates have for it; chat_template_kwargs goes before. */
-static int put_effort(struct jsonw *w, yyjson_val *body, struct api_error *e) {
+static int put_effort(struct jsonw *w, yyjson_val *body, enum messages_thinking thinking, struct api_error *e) {
     static const char field[] = "reasoning_effort";
     yyjson_val *effort = json_get(body, field), *kwargs = json_get(body, "chat_template_kwargs");
     struct str name = json_val_str(effort);
-    if (!effort || yyjson_is_null(effort)) return 0;
+    if (!effort || yyjson_is_null(effort)) {
+        if (thinking != THINKING_AUTO && !json_get(kwargs, "enable_thinking"))
+            jsonw_put_bool(w, "enable_thinking", thinking == THINKING_ON);
+        return 0;
+    }
     if (name.n == 0) return api_fail(e, 400, NULL, field, "%s must be a name, such as none, low, medium or high", field);
     bool is_none = str_is(name, "none");
     if (!is_none && !json_get(kwargs, field)) jsonw_put_str(w, field, name);
@@ -171,7 +175,7 @@ int messages_to_input(yyjson_val *body, const struct messages_options *options, 
     enum end end = END_ASKS;
     size_t n = 0;
     jsonw_begin(&w, '{');
-    if (read_end(body, options->prefills, &n, &end, e) || put_messages(&w, body, n, e) || put_effort(&w, body, e) ||
+    if (read_end(body, options->prefills, &n, &end, e) || put_messages(&w, body, n, e) || put_effort(&w, body, options->thinking, e) ||
         put_keywords(&w, body, e))
         return -1;
     if (options->tools) {

@@ -4,10 +4,12 @@
 
 #include "base/json.h"
 #include "server/api_error.h"
+#include "server/server.h"
 
 struct messages_options {
     yyjson_val *tools; /* NULL: none */
     bool prefills;     /* an answer at the end of the messages is gone on with, unless the request says otherwise */
+    enum messages_thinking thinking;
 };
 
 /* The template's input as JSON, appended to out: messages with plain text contents, tools, add_generation_prompt, continue_final_message, and

@@ -1,11 +1,13 @@
 /* The table of fields, and those that are no plain numbers: stop, logit_bias, stream_options. */
 #include "server/params.h"
 
+#include "server/bias.h"
 #include "server/fields.h"
+#include "server/token_fields.h"
 
 #include <math.h>
 
-enum kind { KIND_INT, KIND_INT64, KIND_BOOL };
+enum kind { KIND_INT, KIND_INT64, KIND_BOOL, KIND_NOT /* a bool, kept as its opposite */ };
 
 struct field {
     const char *name;
@@ -18,22 +20,40 @@ struct field {
 
 #define AT(member) offsetof(struct params, member)
 #define BOTH (PARAMS_CHAT | PARAMS_COMPLETION)
+#define ANY (BOTH | PARAMS_LLAMA)
 
 static const struct field fields[] = {
-    {"seed", KIND_INT64, BOTH, AT(job.sampling.seed), -9.3e18, 9.3e18, false},
+    {"seed", KIND_INT64, ANY, AT(job.sampling.seed), -9.3e18, 9.3e18, false},
+    {"n_predict", KIND_INT, PARAMS_CHAT, AT(job.max_new), 1, INT32_MAX, true},
+    {"n_predict", KIND_INT, PARAMS_COMPLETION, AT(job.max_new), 0, INT32_MAX, true},
     {"max_tokens", KIND_INT, PARAMS_CHAT, AT(job.max_new), 1, INT32_MAX, true},
     {"max_completion_tokens", KIND_INT, PARAMS_CHAT, AT(job.max_new), 1, INT32_MAX, true},
-    {"max_tokens", KIND_INT, PARAMS_COMPLETION, AT(job.max_new), 0, INT32_MAX, true},
+    {"max_tokens", KIND_INT, PARAMS_COMPLETION | PARAMS_LLAMA, AT(job.max_new), 0, INT32_MAX, true},
+    {"max_completion_tokens", KIND_INT, PARAMS_LLAMA, AT(job.max_new), 0, INT32_MAX, true},
+    {"n_predict", KIND_INT, PARAMS_LLAMA, AT(job.max_new), 0, INT32_MAX, true},
     {"thinking_token_budget", KIND_INT, PARAMS_CHAT, AT(job.max_reasoning), 1, INT32_MAX, true},
     {"thinking_budget_tokens", KIND_INT, PARAMS_CHAT, AT(job.max_reasoning), 1, INT32_MAX, true},
     {"reasoning_budget_tokens", KIND_INT, PARAMS_CHAT, AT(job.max_reasoning), 1, INT32_MAX, true},
-    {"n", KIND_INT, BOTH, AT(n), 1, PARAMS_CHOICES_MAX, false},
+    {"t_max_predict_ms", KIND_INT64, ANY, AT(max_new_ms), 0, 9e15, true},
+    {"n", KIND_INT, ANY, AT(n), 1, PARAMS_CHOICES_MAX, false},
+    {"n_cmpl", KIND_INT, ANY, AT(n), 1, PARAMS_CHOICES_MAX, false},
     {"logprobs", KIND_BOOL, PARAMS_CHAT, AT(logprobs), 0, 0, false},
     {"top_logprobs", KIND_INT, PARAMS_CHAT, AT(job.sampling.n_top), 0, SAMPLER_TOP_MAX, false},
-    {"logprobs", KIND_INT, PARAMS_COMPLETION, AT(job.sampling.n_top), 0, SAMPLER_TOP_MAX, false},
+    {"logprobs", KIND_INT, PARAMS_COMPLETION | PARAMS_LLAMA, AT(job.sampling.n_top), 0, SAMPLER_TOP_MAX, false},
+    {"n_probs", KIND_INT, PARAMS_LLAMA, AT(job.sampling.n_top), 0, SAMPLER_TOP_MAX, false},
+    {"post_sampling_probs", KIND_BOOL, PARAMS_LLAMA, AT(job.sampling.top_is_drawn), 0, 0, false},
     {"echo", KIND_BOOL, PARAMS_COMPLETION, AT(echo), 0, 0, false},
-    {"stream", KIND_BOOL, BOTH, AT(stream), 0, 0, false},
-    {"ignore_eos", KIND_BOOL, BOTH, AT(job.ignore_eos), 0, 0, false},
+    {"stream", KIND_BOOL, ANY, AT(stream), 0, 0, false},
+    {"ignore_eos", KIND_BOOL, ANY, AT(job.ignore_eos), 0, 0, false},
+    {"min_tokens", KIND_INT, ANY, AT(job.min_new), 0, INT32_MAX, false},
+    {"include_stop_str_in_output", KIND_BOOL, ANY, AT(job.keeps_stop), 0, 0, false},
+    {"cache_prompt", KIND_NOT, ANY, AT(job.is_fresh), 0, 0, false},
+    {"return_progress", KIND_BOOL, ANY, AT(job.wants_progress), 0, 0, false},
+    {"return_tokens", KIND_BOOL, PARAMS_LLAMA, AT(keeps_tokens), 0, 0, false},
+    {"timings_per_token", KIND_BOOL, ANY, AT(timings_always), 0, 0, false},
+    {"verbose", KIND_BOOL, ANY, AT(verbose), 0, 0, false},
+    {"n_keep", KIND_INT, PARAMS_LLAMA, AT(n_keep), 0, INT32_MAX, true},
+    {"id_slot", KIND_INT, PARAMS_LLAMA, AT(slot), 0, INT32_MAX, true},
 };
 
 /* A field's value; NULL where it is absent or null, which means the same everywhere. */
@@ -44,9 +64,9 @@ static yyjson_val *given(yyjson_val *body, const char *name) {
 
 static int read_field(const struct field *f, yyjson_val *val, struct params *p, struct api_error *e) {
     char *at = (char *)p + f->offset;
-    if (f->kind == KIND_BOOL) {
+    if (f->kind == KIND_BOOL || f->kind == KIND_NOT) {
         if (!yyjson_is_bool(val)) return api_fail(e, 400, NULL, f->name, "%s must be true or false", f->name);
-        *(bool *)at = yyjson_get_bool(val);
+        *(bool *)at = yyjson_get_bool(val) != (f->kind == KIND_NOT);
         return 0;
     }
     int64_t whole;
@@ -74,12 +94,13 @@ static const struct {
     {"presence_penalty", -2, 2},
 };
 
-static int read_number(const struct sampler_field *f, const char *name, yyjson_val *val, struct params *p, struct api_error *e) {
+static int read_number(const struct sampler_field *f, const char *name, yyjson_val *val, enum param_sets set, struct params *p,
+                       struct api_error *e) {
     double min = f->min, max = f->max, number = yyjson_get_num(val);
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (strcmp(ranges[i].name, f->name) == 0) {
-            min = ranges[i].min;
-            max = ranges[i].max;
+            min = ranges[i].min < f->min || set != PARAMS_LLAMA ? ranges[i].min : f->min;
+            max = set == PARAMS_LLAMA ? f->max : ranges[i].max;
         }
     if (!yyjson_is_num(val) || !isfinite(number) || (f->is_int && number != floor(number)))
         return api_fail(e, 400, NULL, name, "%s must be a %snumber", name, f->is_int ? "whole " : "");
@@ -90,12 +111,12 @@ static int read_number(const struct sampler_field *f, const char *name, yyjson_v
     return 0;
 }
 
-static int read_sampling(yyjson_val *body, struct params *p, struct api_error *e) {
+static int read_sampling(yyjson_val *body, enum param_sets set, struct params *p, struct api_error *e) {
     for (size_t i = 0; i < n_sampler_fields; i++) {
         const struct sampler_field *f = &sampler_fields[i];
         const char *name = f->other && given(body, f->other) && !given(body, f->name) ? f->other : f->name;
         yyjson_val *val = given(body, name);
-        if (val && read_number(f, name, val, p, e)) return -1;
+        if (val && read_number(f, name, val, set, p, e)) return -1;
     }
     return 0;
 }
@@ -105,7 +126,7 @@ static int read_fields(yyjson_val *body, enum param_sets set, struct params *p, 
         yyjson_val *val = fields[i].sets & set ? given(body, fields[i].name) : NULL;
         if (!val) continue;
         if (read_field(&fields[i], val, p, e)) return -1;
-        if (fields[i].offset == AT(job.sampling.seed)) p->job.has_seed = true;
+        if (fields[i].offset == AT(job.sampling.seed)) p->job.has_seed = set != PARAMS_LLAMA || (int64_t)p->job.sampling.seed != -1;
     }
     return 0;
 }
@@ -127,29 +148,6 @@ static int read_stop(struct arena *a, yyjson_val *body, struct params *p, struct
     p->job.stops = stops;
     if (!yyjson_is_arr(stop)) return add_stop(p, stops, stop, e);
     yyjson_arr_foreach(stop, i, n, item) if (add_stop(p, stops, item, e)) return -1;
-    return 0;
-}
-
-static int read_bias(struct arena *a, yyjson_val *body, struct params *p, struct api_error *e) {
-    yyjson_val *list = given(body, "logit_bias"), *key, *val;
-    size_t i, n;
-    if (!list) return 0;
-    if (!yyjson_is_obj(list)) return api_fail(e, 400, NULL, "logit_bias", "logit_bias must be an object of token ids and numbers");
-    if (yyjson_obj_size(list) > SAMPLER_BIAS_MAX)
-        return api_fail(e, 400, NULL, "logit_bias", "logit_bias takes at most %d tokens", SAMPLER_BIAS_MAX);
-    struct sampler_bias *bias = arena_new(a, struct sampler_bias, yyjson_obj_size(list) + 1);
-    p->job.sampling.bias = bias;
-    yyjson_obj_foreach(list, i, n, key, val) {
-        int64_t id;
-        double by = yyjson_get_num(val);
-        if (!str_to_int64(json_val_str(key), &id) || id < 0 || id > INT32_MAX)
-            return api_fail(e, 400, NULL, "logit_bias", "logit_bias: every key must be a token id");
-        if (id >= p->vocab)
-            return api_fail(e, 400, NULL, "logit_bias", "logit_bias: token %lld is outside the vocabulary of %d", (long long)id, p->vocab);
-        if (!yyjson_is_num(val) || !(by >= -100 && by <= 100))
-            return api_fail(e, 400, NULL, "logit_bias", "logit_bias: every value must be a number between -100 and 100");
-        bias[p->job.sampling.n_bias++] = (struct sampler_bias){(int32_t)id, (float)by};
-    }
     return 0;
 }
 
@@ -196,18 +194,32 @@ static int refuse_values(yyjson_val *body, const struct params *p, struct api_er
     return 0;
 }
 
+/* How many log-probabilities are wanted: each set says it in its own way. */
+static int read_top(enum param_sets set, struct params *p, struct api_error *e) {
+    int32_t *n_top = &p->job.sampling.n_top;
+    if (set == PARAMS_CHAT) {
+        if (*n_top > 0 && !p->logprobs) return api_fail(e, 400, NULL, "top_logprobs", "top_logprobs needs logprobs: true");
+        *n_top = !p->logprobs ? -1 : *n_top < 0 ? 0 : *n_top;
+        return 0;
+    }
+    if (set == PARAMS_LLAMA && *n_top == 0) *n_top = -1;
+    p->logprobs = *n_top >= 0;
+    return 0;
+}
+
 int params_read(struct arena *a, yyjson_val *body, enum param_sets set, struct params *p, struct api_error *e) {
-    *p = (struct params){.job = {.sampling = p->job.sampling, .wants_text = true}, .vocab = p->vocab, .n = 1};
-    p->job.max_new = set == PARAMS_CHAT ? -1 : 16;
+    *p = (struct params){.job = {.sampling = p->job.sampling, .has_seed = p->job.has_seed, .max_new = p->job.max_new, .wants_text = true},
+                         .vocab = p->vocab,
+                         .service = p->service,
+                         .verbose = p->verbose,
+                         .n = 1,
+                         .slot = -1};
+    if (set == PARAMS_COMPLETION && p->job.max_new < 0) p->job.max_new = 16;
     p->job.sampling.n_top = -1;
     if (fields_refuse(body, set, e)) return -1;
-    if (read_sampling(body, p, e) || read_breakers(a, body, p, e)) return -1;
-    if (read_fields(body, set, p, e) || read_stop(a, body, p, e) || read_bias(a, body, p, e) || read_stream_options(body, p, e)) return -1;
-    if (set == PARAMS_CHAT && p->job.sampling.n_top > 0 && !p->logprobs)
-        return api_fail(e, 400, NULL, "top_logprobs", "top_logprobs needs logprobs: true");
-    if (set == PARAMS_CHAT) p->job.sampling.n_top = !p->logprobs ? -1 : p->job.sampling.n_top < 0 ? 0 : p->job.sampling.n_top;
-    if (set == PARAMS_COMPLETION) p->logprobs = p->job.sampling.n_top >= 0;
-    if (p->echo && p->logprobs)
-        return api_fail(e, 400, "unsupported_value", "echo", "log-probabilities of an echoed prompt are not supported");
+    if (read_sampling(body, set, p, e) || read_breakers(a, body, p, e)) return -1;
+    if (read_fields(body, set, p, e) || read_stop(a, body, p, e) || read_stream_options(body, p, e)) return -1;
+    if (bias_read(a, given(body, "logit_bias"), p, e) || read_top(set, p, e) || token_fields_read(a, body, p, e)) return -1;
+    if (p->echo && p->logprobs) p->job.rows = ROWS_SCORES;
     return refuse_values(body, p, e);
 }

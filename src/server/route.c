@@ -11,8 +11,10 @@
 
 enum { BODY_DEPTH_MAX = 100 };
 
-static const struct route *const families[] = {routes_chat,   routes_anthropic, routes_responses, routes_completions, routes_embeddings,
-                                               routes_models, routes_health,    routes_metrics,   routes_page};
+static const struct route *const families[] = {routes_chat,        routes_anthropic, routes_responses,       routes_completions,
+                                               routes_embeddings,  routes_models,    routes_health,          routes_metrics,
+                                               routes_page,        routes_tokens,    routes_lcpp_completion, routes_lcpp_server,
+                                               routes_lcpp_infill, routes_ollama,    routes_ollama_models};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 static bool method_is(const struct route *r, struct str method) {
@@ -225,7 +227,7 @@ static void reply_preflight(struct call *c) {
     sb_puts(&c->exchange->headers,
             "Access-Control-Allow-Methods: GET, POST, DELETE, OPTIONS\r\nAccess-Control-Allow-Headers: *, Authorization, Content-Type\r\n"
             "Access-Control-Max-Age: 600\r\n");
-    call_reply(c, 204, NULL, STR(""));
+    call_reply(c, 200, NULL, STR(""));
 }
 
 static bool host_ok(const struct server *s, const struct http_request *q) {
@@ -252,9 +254,13 @@ static bool has_key(const struct http_request *q) {
 static int check_caller(struct call *c) {
     const struct http_request *q = &c->exchange->request;
     if (!host_ok(c->server, q))
-        return api_fail(&c->error, 403, "host_not_allowed", NULL, "the Host header names a host that is not served; see --allowed-hosts");
+        return api_fail(
+            &c->error, 403, "host_not_allowed", NULL,
+            "the Host header names a host that is not served; allow it with --allowed-hosts, such as --allowed-hosts host.docker.internal");
     if (!origin_ok(c->server, q))
-        return api_fail(&c->error, 403, "origin_not_allowed", NULL, "pages of this origin may not use the server; see --cors-origins");
+        return api_fail(
+            &c->error, 403, "origin_not_allowed", NULL,
+            "pages of this origin may not use the server; allow it with --cors-origins ORIGIN, or apps on this machine with --cors-origins apps");
     put_cors(c->exchange);
     return 0;
 }
@@ -290,10 +296,17 @@ bool route_accepts(void *user, const struct http_request *q) {
     return r && key_ok(s, r, q);
 }
 
+static bool is_foreign_preflight(const struct call *c) {
+    const struct http_request *q = &c->exchange->request;
+    return str_is(q->method, "OPTIONS") && host_ok(c->server, q) && !origin_ok(c->server, q);
+}
+
 void route_handle(void *user, struct http_exchange *x) {
     struct server *s = user;
     struct call *c = call_create(s, x);
-    if (check_caller(c)) {
+    if (is_foreign_preflight(c)) {
+        call_reply(c, 200, NULL, STR("")); /* without a word of leave: the browser asks no further */
+    } else if (check_caller(c)) {
         call_reply_error(c);
     } else if (str_is(x->request.method, "OPTIONS")) {
         reply_preflight(c);

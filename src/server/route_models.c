@@ -1,5 +1,7 @@
-/* GET /v1/models and /v1/models/NAME; POST /models/load and /models/unload. */
+/* GET /v1/models, /v1/models/NAME and /version; POST /models/load and /models/unload. */
 #include "server/server_internal.h"
+
+#include "api/build.h"
 
 #include <stdio.h>
 
@@ -43,6 +45,8 @@ static void put_model(struct call *c, const struct served *m, struct jsonw *w) {
     if (m->why.code) jsonw_put_str(w, "error", str_of(m->why.msg));
     jsonw_put_int(w, "requests", m->n_calls);
     jsonw_end(w, '}');
+    jsonw_put_str(w, "root", name_of(m));
+    if (state == SERVED_LOADED) jsonw_put_int(w, "max_model_len", service_info(m->service)->context);
     if (state == SERVED_LOADED) put_meta(service_info(m->service), w);
     jsonw_end(w, '}');
 }
@@ -94,6 +98,12 @@ static void show_model(struct call *c) {
     sb_free(&out);
 }
 
+static void show_version(struct call *c) {
+    struct build build;
+    build_describe(&c->arena, &build);
+    call_reply_json(c, 200, str_fmt(&c->arena, "{\"version\":\"%s\"}", build.version));
+}
+
 /* ---- loading and unloading by hand -------------------------------------------------------------------------------------- */
 
 static int read_nothing(struct call *c) {
@@ -122,6 +132,7 @@ static void unload_model(struct call *c) {
 }
 
 const struct route routes_models[] = {
+    {"GET", "/version", ROUTE_WITHOUT_MODEL, NULL, show_version},
     {"GET", "/v1/models", ROUTE_OF_ALL, NULL, list_models},
     {"GET", "/models", ROUTE_OF_ALL, NULL, list_models},
     {"GET", "/v1/models/*", ROUTE_OF_ALL, NULL, show_model},

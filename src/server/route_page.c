@@ -3,7 +3,21 @@
 
 extern const char server_page[], server_page_end[]; /* webui.S */
 
+/* Ollama's own clients ask here whether it runs. */
+static bool is_probe(const struct call *c) {
+    return str_starts(http_header(&c->exchange->request, "user-agent"), STR("ollama"));
+}
+
 static void show_page(struct call *c) {
+    if (is_probe(c)) {
+        call_reply(c, 200, "text/plain; charset=utf-8", STR("Ollama is running"));
+        return;
+    }
+    if (c->server->options.no_page) {
+        api_fail(&c->error, 404, "not_found", NULL, "the chat page is switched off (--no-ui)");
+        call_reply_error(c);
+        return;
+    }
     sb_puts(&c->exchange->headers,
             "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
             "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"

@@ -4,6 +4,9 @@
 
 #include "api/service.h"
 
+/* Whether models think that can do either and whose requests do not say: as the template has it, or not. In the order of auto|on|off. */
+enum messages_thinking { THINKING_AUTO, THINKING_ON, THINKING_OFF };
+
 struct server_model {
     const char *name; /* what requests call it; NULL (one model alone): by its folder */
     struct session_options session;
@@ -29,6 +32,12 @@ struct server_options {
     enum service_pooling pooling;     /* of embeddings */
     bool prefills;                    /* an answer at the end of a chat's messages is gone on with */
     bool json_log, open_page;
+    enum messages_thinking thinking;
+    bool verbose;           /* answers tell how they were made, where their form has room for it */
+    bool no_page, no_slots; /* the chat page and GET /slots are not there */
+    int32_t max_new;        /* tokens of an answer whose request does not say; -1: no limit */
+    bool has_seed;          /* requests that say no seed have this one */
+    int64_t seed;
 };
 
 /* Serves until the process is told to end; returns after what was running has been answered. */

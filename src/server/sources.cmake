@@ -1,9 +1,12 @@
 set(SERVER_SOURCES
   src/server/api_error.c
+  src/server/bias.c
   src/server/browser.c
   src/server/chat.c
   src/server/chat_fields.c
   src/server/constrain.c
+  src/server/details.c
+  src/server/embed.c
   src/server/fields.c
   src/server/generate.c
   src/server/guard.c
@@ -13,15 +16,16 @@ set(SERVER_SOURCES
   src/server/messages.c
   src/server/models.c
   src/server/params.c
+  src/server/prompts.c
   src/server/response_store.c
   src/server/route.c
-  src/server/route_embeddings.c
   src/server/route_health.c
   src/server/route_metrics.c
   src/server/route_models.c
   src/server/route_page.c
   src/server/server.c
   src/server/sse.c
+  src/server/token_fields.c
   src/server/tools.c
   src/server/turns.c
   src/server/webui.S
@@ -29,14 +33,22 @@ set(SERVER_SOURCES
   src/server/wire/anthropic_answer.c
   src/server/wire/anthropic_messages.c
   src/server/wire/anthropic_request.c
+  src/server/wire/lcpp_completion.c
+  src/server/wire/lcpp_infill.c
+  src/server/wire/lcpp_server.c
+  src/server/wire/ollama.c
+  src/server/wire/ollama_models.c
+  src/server/wire/ollama_request.c
   src/server/wire/openai_chat.c
   src/server/wire/openai_completions.c
+  src/server/wire/openai_embeddings.c
   src/server/wire/responses.c
   src/server/wire/responses_answer.c
   src/server/wire/responses_input.c
   src/server/wire/responses_item.c
   src/server/wire/responses_request.c
   src/server/wire/responses_tools.c
+  src/server/wire/tokens.c
   src/server/wire/wire.c
 )
 set_source_files_properties(src/server/webui.S PROPERTIES OBJECT_DEPENDS ${CMAKE_SOURCE_DIR}/src/server/webui/index.html)

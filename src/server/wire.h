@@ -13,7 +13,7 @@ struct wire {
 };
 
 extern const struct wire wire_openai; /* also of everything that belongs to no protocol */
-extern const struct wire wire_anthropic;
+extern const struct wire wire_anthropic, wire_lcpp, wire_ollama;
 /* Of a path that has no route: by how it begins. */
 const struct wire *wire_of_path(struct str path);
 

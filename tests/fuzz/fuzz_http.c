@@ -17,21 +17,21 @@ static void require(bool ok) {
 static void check_body(const struct http_request *r) {
     struct arena a = {0};
     struct api_error e = {0};
-    struct params p;
+    struct params p = {.vocab = 1000};
     struct sb input = {0};
     struct err err;
     yyjson_val *body;
     if (json_depth(sb_str(&r->body)) > 100 || json_parse(&a, sb_str(&r->body), "body", JSON_STRICT, &body, &err)) goto out;
     for (enum param_sets set = PARAMS_CHAT; set <= PARAMS_COMPLETION; set++) {
-        p.sampling = sampler_defaults();
+        p.job.sampling = sampler_defaults();
+        p.job.max_new = -1;
         if (params_read(&a, body, set, &p, &e)) {
             require(e.status == 400 && e.message[0]);
             continue;
         }
-        struct sampler_params s = params_sampling(&p);
-        if (p.n_bias == 0) require(sampler_check(&s, 1, &err) == ERR_OK);
+        if (p.job.sampling.n_bias == 0) require(sampler_check(&p.job.sampling, 1, &err) == ERR_OK);
     }
-    if (messages_to_input(body, NULL, &input, &e) == 0) {
+    if (messages_to_input(body, &(struct messages_options){.prefills = true}, &input, &e) == 0) {
         yyjson_val *again;
         require(json_parse(&a, sb_str(&input), "input", JSON_STRICT, &again, &err) == ERR_OK);
     }

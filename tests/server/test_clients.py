@@ -108,6 +108,11 @@ def check_litellm(url, model):
     check(is_weather(got.choices[0].message.tool_calls[0].function.arguments), f"litellm, tools: {got}")
     got = litellm.completion(model=f"openai/{model}", api_base=url, api_key="x", messages=PROMPT, max_tokens=300, response_format=animal())
     check(json.loads(got.choices[0].message.content)["kind"] in ("cat", "dog"), f"litellm, response_format: {got}")
+    for name, base in ((f"ollama_chat/{model}", url.removesuffix("/v1")), (f"hosted_vllm/{model}", url)):
+        ask = {"model": name, "api_base": base, "api_key": "x", "messages": PROMPT, "max_tokens": 8, "temperature": 0}
+        text = litellm.completion(**ask).choices[0].message.content
+        parts = [p.choices[0].delta.content or "" for p in litellm.completion(**ask, stream=True)]
+        check(text and "".join(parts) == text, f"litellm, {name}: {text!r} {parts}")
 
 
 def check_outlines(url, model):
@@ -117,8 +122,47 @@ def check_outlines(url, model):
     check(json.loads(got)["kind"] in ("cat", "dog"), f"outlines: {got}")
 
 
+def check_ollama(url, model):
+    import ollama
+    client = ollama.Client(host=url.removesuffix("/v1"))
+    options = {"num_predict": 8, "temperature": 0}
+    check(client.list().models[0].model == model and client.ps().models[0].context_length > 0, "ollama, list and ps")
+    check("tools" in client.show(model).capabilities, "ollama, show")
+    whole = client.chat(model, PROMPT, options=options)
+    parts = list(client.chat(model, PROMPT, options=options, stream=True))
+    check(whole.eval_count == 8 and "".join(p.message.content for p in parts) == whole.message.content, f"ollama, chat: {whole}")
+    whole, parts = client.generate(model, "Hi", options=options), list(client.generate(model, "Hi", options=options, stream=True))
+    check("".join(p.response for p in parts) == whole.response and parts[-1].done, f"ollama, generate: {whole}")
+    check(len(client.embed(model, ["a", "b"]).embeddings) == 2 and client.embeddings(model, "a").embedding, "ollama, embed")
+    got = client.chat(model, PROMPT, format=animal().model_json_schema(), options={"num_predict": 300})
+    check(json.loads(got.message.content)["kind"] in ("cat", "dog"), f"ollama, format: {got}")
+    check(client.chat(model, PROMPT, tools=[WEATHER], options=options).done, "ollama, tools")
+    try:
+        client.pull("x")
+        check(False, "ollama, pull is refused")
+    except ollama.ResponseError as e:
+        check(e.status_code == 501, f"ollama, pull: {e}")
+
+    async def chat():
+        return [p async for p in await ollama.AsyncClient(host=url.removesuffix("/v1")).chat(model, PROMPT, options=options, stream=True)]
+    check(asyncio.run(chat())[-1].done, "ollama, asynchronous")
+
+
+def check_langchain_ollama(url, model):
+    from langchain_ollama import ChatOllama, OllamaEmbeddings, OllamaLLM
+    base = url.removesuffix("/v1")
+    chat = ChatOllama(model=model, base_url=base, num_predict=8, temperature=0)
+    whole = chat.invoke("Hi")
+    check("".join(p.content for p in chat.stream("Hi")) == whole.content and whole.usage_metadata["output_tokens"] == 8, f"langchain_ollama: {whole}")
+    check(chat.bind_tools([WEATHER]).invoke("Hi").response_metadata["done"], "langchain_ollama, tools")
+    got = ChatOllama(model=model, base_url=base, num_predict=300).with_structured_output(animal(), method="json_schema").invoke("Hi")
+    check(got.kind in ("cat", "dog"), f"langchain_ollama, with_structured_output: {got}")
+    check(OllamaLLM(model=model, base_url=base, num_predict=4).invoke("Hi"), "langchain_ollama, OllamaLLM")
+    check(len(OllamaEmbeddings(model=model, base_url=base).embed_documents(["a", "b"])) == 2, "langchain_ollama, embeddings")
+
+
 CLIENTS = (("openai", check_openai), ("langchain_openai", check_langchain), ("instructor", check_instructor), ("pydantic_ai", check_pydantic_ai),
-           ("litellm", check_litellm), ("outlines", check_outlines))
+           ("litellm", check_litellm), ("outlines", check_outlines), ("ollama", check_ollama), ("langchain_ollama", check_langchain_ollama))
 
 program = os.path.abspath(sys.argv[1])
 with tempfile.TemporaryDirectory() as folder:

@@ -34,14 +34,14 @@ def listed(heading):
 
 
 # values that ask for nothing: clients send the defaults of their own server
-HARMLESS = {"min_tokens": 0, "stop_token_ids": [], "bad_words": [], "use_beam_search": False, "length_penalty": 1.0, "skip_special_tokens": True,
+HARMLESS = {"min_tokens": 0, "stop_token_ids": [], "bad_words": [], "allowed_token_ids": [], "use_beam_search": False, "length_penalty": 1.0, "skip_special_tokens": True,
             "include_stop_str_in_output": False, "add_generation_prompt": True, "continue_final_message": False, "grammar": "", "modalities": ["text"],
             "tool_choice": "auto", "function_call": "none", "n_probs": 0, "top_n_sigma": -1, "reasoning_format": "auto", "include_reasoning": True,
             "vllm_xargs": {}, "return_token_ids": False, "suffix": "", "n_cmpl": 1, "verbosity": "medium", "min_keep": 0, "t_max_predict_ms": -1}
 # values for fields whose other values are not refused
 ASKS = {"tool_choice": "required", "skip_special_tokens": False, "include_reasoning": False, "use_activation": False,
         "normalize": False, "tools": [{"type": "function", "function": {"name": "f"}}], 
-        "echo": True, "modalities": ["text", "audio"], "n_predict": -1}
+        "echo": True, "modalities": ["text", "audio"]}
 
 
 def check_refused(s):
@@ -82,7 +82,7 @@ def check_lenient(s):
             (CHAT, {"dry_sequence_breakers": None, "chat_template_kwargs": None, "reasoning_effort": None, "temp": None}, 200),
             (CHAT, {"max_tokens": -1, "stop": [" "]}, 200), (CHAT, {"max_tokens": None, "max_completion_tokens": -1, "stop": [" "]}, 200),
             (TEXT, {"max_tokens": -1, "stop": [" "]}, 200), (CHAT, {"max_tokens": 0}, 400), (CHAT, {"max_tokens": -2}, 400), (TEXT, {"max_tokens": -2}, 400),
-            (CHAT, {"stop": ""}, 200), (TEXT, {"stop": ""}, 200), (CHAT, {"stop": [""]}, 400),
+            (CHAT, {"stop": ""}, 200), (TEXT, {"stop": ""}, 200), (CHAT, {"stop": [""]}, 400), (CHAT, {"stop": [1]}, 400), (CHAT, {"n_predict": 2, "n_cmpl": 1}, 200), (TEXT, {"n_predict": 2}, 200),
             (CHAT, {"stream_options": {"include_usage": True}}, 200), (TEXT, {"stream_options": {"include_usage": True}, "stream": False}, 200),
             (CHAT, {"stream_options": {}}, 200), (CHAT, {"stream_options": {"include_usage": 1}}, 400), (CHAT, {"stream_options": 1}, 400),
             (CHAT, {"top_logprobs": 0}, 200), (CHAT, {"top_logprobs": 0, "logprobs": False}, 200), (CHAT, {"top_logprobs": 1}, 400),

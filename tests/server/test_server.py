@@ -169,7 +169,8 @@ def check_embeddings(client, model):
     short = client.embeddings.create(model=model, input=[5, 6, 7], dimensions=8).data[0].embedding
     check(len(short) == 8 and abs(dot(short, short) - 1) < 1e-4, "eight dimensions")
     check(len(client.embeddings.create(model=model, input=[[5, 6], [7]]).data) == 2, "lists of ids")
-    for bad in ({"input": ""}, {"input": []}, {"input": [""]}, {"input": [[]]}, {"input": [-1]}, {"input": "x", "dimensions": 0},
+    check(len(client.embeddings.create(model=model, input=["", "x"]).data) == 2, "an empty text")
+    for bad in ({"input": []}, {"input": [[]]}, {"input": [-1]}, {"input": "x", "dimensions": 0},
                 {"input": "x", "dimensions": 10**6}, {"input": ["x"] * 3000}):
         fails(lambda: client.embeddings.create(model=model, **bad), openai.BadRequestError, "", f"embeddings {str(bad)[:60]}")
 

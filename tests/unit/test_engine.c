@@ -73,6 +73,8 @@ struct answer {
     enum job_finish finish;
     struct err err;
     float *vector; /* of an embedding: where it goes */
+    size_t n_scores;
+    uint64_t scores_hash;
 };
 
 /* A job that writes n_new tokens of its own accord: the largest logits, no end. */
@@ -98,6 +100,8 @@ static void take_events(struct rig *r) {
         struct job_events ev;
         job_take(j, &ev);
         for (size_t i = 0; i < ev.n_tokens; i++) a->tokens[a->n++] = ev.tokens[i].id;
+        for (size_t i = 0; i < ev.n_scores; i++) a->scores_hash = hash_bytes(&ev.scores[i], sizeof *ev.scores, a->scores_hash);
+        a->n_scores += ev.n_scores;
         a->finish = ev.finish;
         a->err = ev.err;
         if (ev.vector) memcpy(a->vector, ev.vector, (size_t)engine_width(r->engine) * sizeof *a->vector);
@@ -475,6 +479,79 @@ static void prompts_show_their_logits(void) {
     }
 }
 
+static void submit_scores(struct rig *r, int32_t n_tokens, int32_t n_new, struct answer *a) {
+    int32_t tokens[TEXT_TOKENS];
+    struct err err;
+    struct job *job;
+    for (int32_t k = 0; k < n_tokens; k++) tokens[k] = k * 13 % 4096;
+    struct job_spec q = plain_spec(tokens, n_tokens, n_new, a);
+    q.rows = ROWS_SCORES;
+    q.sampling.n_top = 2;
+    CHECK_OK(engine_submit(r->engine, &q, 1, &job, &err), err);
+}
+
+/* Every token of a prompt but the first gets its log-probability once: alone, in company, and through preemption. */
+static void prompts_get_their_scores(void) {
+    struct rig r;
+    struct answer one, two, other;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 160, .seqs = 1, .n_logits = 160});
+    submit_scores(&r, 200, 0, &one);
+    drain(&r);
+    CHECK_INT((int32_t)one.n_scores, 199);
+    CHECK_INT(one.finish, JOB_LENGTH);
+    rig_close(&r);
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 3, .n_logits = 12, .kv_tokens = 128});
+    for (int32_t n = 42; n < 48; n++) {
+        submit_length(&r, n, N_NEW, &other);
+        submit_scores(&r, 200, N_NEW, &two);
+        drain(&r);
+        CHECK_INT(two.n, N_NEW);
+        CHECK_INT((int32_t)two.n_scores, 199);
+        CHECK(two.scores_hash == one.scores_hash);
+    }
+    CHECK(engine_stats(r.engine).n_preempted > 0);
+    rig_close(&r);
+}
+
+/* Tokens that end an answer, a least length before they may, and sequences that do not come. */
+static void tokens_that_end_or_do_not_come(void) {
+    struct rig r;
+    struct err err;
+    struct answer plain, a;
+    struct job *job;
+    const int32_t prompt[] = {5, 6, 7, 8};
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 1});
+    struct job_spec spec = plain_spec(prompt, 4, N_NEW, &plain);
+    CHECK_OK(engine_submit(r.engine, &spec, 1, &job, &err), err);
+    drain(&r);
+    spec = plain_spec(prompt, 4, N_NEW, &a);
+    spec.end_tokens = &plain.tokens[1];
+    spec.n_end_tokens = 1;
+    CHECK_OK(engine_submit(r.engine, &spec, 1, &job, &err), err);
+    drain(&r);
+    CHECK(a.finish == JOB_STOP && a.n <= 1);
+    a = (struct answer){0};
+    spec.min_new = 3;
+    CHECK_OK(engine_submit(r.engine, &spec, 1, &job, &err), err);
+    drain(&r);
+    CHECK(a.n >= 3);
+    for (int32_t i = 0; i < 3; i++) CHECK(a.tokens[i] != plain.tokens[1]);
+    spec = plain_spec(prompt, 4, 2, &a);
+    struct job_words words = {plain.tokens, 2};
+    spec.bad_words = &words;
+    spec.n_bad_words = 1;
+    CHECK_OK(engine_submit(r.engine, &spec, 1, &job, &err), err);
+    drain(&r);
+    CHECK(a.n == 2 && a.tokens[0] == plain.tokens[0] && a.tokens[1] != plain.tokens[1]);
+    spec = plain_spec(prompt, 4, 3, &a);
+    spec.allowed = &prompt[2];
+    spec.n_allowed = 1;
+    CHECK_OK(engine_submit(r.engine, &spec, 1, &job, &err), err);
+    drain(&r);
+    CHECK(a.n == 3 && a.tokens[0] == 7 && a.tokens[2] == 7);
+    rig_close(&r);
+}
+
 /* Admission looked in on: prompts that were let in while the cache still seemed empty hold each other up. */
 static void prompts_that_hold_each_other_up(void) {
     struct rig r;
@@ -594,6 +671,8 @@ const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"an_embedding_gives_way", an_embedding_gives_way},
                                                      {"vectors_are_pinned", vectors_are_pinned},
                                                      {"prompts_show_their_logits", prompts_show_their_logits},
+                                                     {"prompts_get_their_scores", prompts_get_their_scores},
+                                                     {"tokens_that_end_or_do_not_come", tokens_that_end_or_do_not_come},
                                                      {"texts_are_embedded_together", texts_are_embedded_together},
                                                      {"prompts_that_hold_each_other_up", prompts_that_hold_each_other_up},
                                                      {"one_request_of_many_leaves_room", one_request_of_many_leaves_room},

@@ -133,6 +133,50 @@ static void logprobs_are_the_models(void) {
     CHECK_NEAR((double)r.top[1].logprob, m_log(0.3), 1e-5);
 }
 
+/* Behind the cuts: the two that are left hold everything. */
+static void logprobs_of_the_draw(void) {
+    fill();
+    struct sampler_params p = sampler_defaults();
+    struct sampler_result r;
+    struct err err;
+    const int32_t history[] = {1};
+    p.n_top = 6;
+    p.top_is_drawn = true;
+    CHECK_INT(choose(&p, history, 1, 1, &r, &err), 2); /* without a draw there is one */
+    CHECK_INT(r.n_top, 1);
+    CHECK_NEAR((double)r.logprob, 0, 0);
+    p.temperature = 1;
+    p.top_k = 2;
+    int32_t token = choose(&p, history, 1, 1, &r, &err);
+    CHECK_INT(r.n_top, 2);
+    CHECK_NEAR(m_exp((double)r.top[0].logprob) + m_exp((double)r.top[1].logprob), 1, 1e-6);
+    CHECK_NEAR((double)r.top[0].logprob, m_log(0.4 / 0.7), 1e-5);
+    CHECK_NEAR((double)r.logprob, (double)r.top[token == r.top[1].token].logprob, 1e-6);
+}
+
+static void tokens_that_may_not_come(void) {
+    fill();
+    struct sampler_work *w = sampler_work_create(VOCAB);
+    struct sampler_params p = sampler_defaults();
+    struct err err;
+    const int32_t history[] = {1}, never[] = {2, 5};
+    const uint32_t allowed[VOCAB / 32 + 1] = {1u << 3 | 1u << 6}, two[VOCAB / 32 + 1] = {1u << 2 | 1u << 3};
+    struct sampler_input in = {.logits = logits, .history = history, .n_history = 1, .n_prompt = 1};
+    CHECK_INT(sampler_choose(w, &p, &in, NULL, &err), 2);
+    in.never = never;
+    in.n_never = 2;
+    CHECK_INT(sampler_choose(w, &p, &in, NULL, &err), 6);
+    in.n_never = 0;
+    in.allowed = allowed;
+    CHECK_INT(sampler_choose(w, &p, &in, NULL, &err), 6);
+    in.mask = two; /* both must allow it */
+    CHECK_INT(sampler_choose(w, &p, &in, NULL, &err), 3);
+    in.n_never = 1;
+    in.never = (const int32_t[]){3};
+    CHECK_INT(sampler_choose(w, &p, &in, NULL, &err), -1);
+    sampler_work_destroy(w);
+}
+
 static void bad_logits_are_errors(void) {
     struct sampler_params p = sampler_defaults();
     struct err err;
@@ -316,6 +360,8 @@ const struct unit_suite unit_sampler = {
                                {"a_draw_depends_on_seed_and_position_alone", a_draw_depends_on_seed_and_position_alone},
                                {"penalties_and_bias_move_the_best", penalties_and_bias_move_the_best},
                                {"logprobs_are_the_models", logprobs_are_the_models},
+                               {"logprobs_of_the_draw", logprobs_of_the_draw},
+                               {"tokens_that_may_not_come", tokens_that_may_not_come},
                                {"bad_logits_are_errors", bad_logits_are_errors},
                                {"bad_parameters_are_refused", bad_parameters_are_refused},
                                {"wide_rows", wide_rows},

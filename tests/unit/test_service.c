@@ -44,7 +44,7 @@ static void submit(struct service *s, struct reply *reply, struct job_spec r, co
     struct arena a = {0};
     struct service_ids ids;
     struct err err;
-    CHECK_OK(service_encode(s, &a, str_of(prompt), true, &ids, &err), err);
+    CHECK_OK(service_encode(s, &a, str_of(prompt), SERVICE_ADD_SPECIAL | SERVICE_PARSE_SPECIAL, &ids, &err), err);
     r.tokens = ids.p;
     r.n_tokens = ids.n;
     r.user = reply;

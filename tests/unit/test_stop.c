@@ -72,6 +72,22 @@ static void certain_text_is_not_held(void) {
     arena_free(&a);
 }
 
+static void a_string_that_is_kept(void) {
+    struct arena a = {0};
+    struct stop s;
+    struct err err;
+    struct sb out = {0};
+    struct str strings[] = {STR("END")};
+    CHECK_OK(stop_init(&s, &a, strings, 1, &err), err);
+    s.keeps = true;
+    CHECK(!stop_push(&s, STR("the E"), &out));
+    CHECK(stop_push(&s, STR("ND of it"), &out));
+    CHECK_STR(sb_str(&out), STR("the END"));
+    sb_free(&out);
+    stop_free(&s);
+    arena_free(&a);
+}
+
 static void bad_strings_are_refused(void) {
     struct arena a = {0};
     struct stop s;
@@ -92,6 +108,7 @@ const struct unit_suite unit_stop = {
     "stop",
     (const struct unit_case[]){{"cutting_does_not_matter", cutting_does_not_matter},
                                {"certain_text_is_not_held", certain_text_is_not_held},
+                               {"a_string_that_is_kept", a_string_that_is_kept},
                                {"bad_strings_are_refused", bad_strings_are_refused},
                                {0}},
 };

@@ -1,5 +1,6 @@
 /* OpenAI: POST /v1/chat/completions. */
 #include "server/chat.h"
+#include "server/details.h"
 #include "server/sse.h"
 
 /* ---- the wire ----------------------------------------------------------------------------------------------------------- */
@@ -91,6 +92,8 @@ static void put_whole(struct generation *g, struct sb *out) {
     }
     jsonw_end(&w, ']');
     generate_put_usage(g, &w);
+    generate_put_timings(g, &w);
+    if (g->params.verbose) details_put(g, &g->choices[0], "__verbose", &w);
     jsonw_end(&w, '}');
 }
 
@@ -125,7 +128,7 @@ static void put_delta(struct generation *g, struct gen_choice *c, const struct d
     jsonw_open(w, "delta", '{');
     if (d->role) {
         jsonw_put_str(w, "role", str_of(d->role));
-        jsonw_put_str(w, "content", STR(""));
+        if (!str_starts(g->call->exchange->request.path, STR("/v1/"))) jsonw_put_null(w, "content"); /* as llama-server has it */
     }
     if (d->piece && d->piece->kind == OUTPUT_CONTENT) jsonw_put_str(w, "content", text);
     if (d->piece && d->piece->kind == OUTPUT_REASONING) {
@@ -150,7 +153,8 @@ static void put_chunk(struct generation *g, struct gen_choice *c, const struct d
     }
     generate_put_finish(c, d->finish, &w);
     jsonw_end(&w, '}');
-    generate_end_chunk(g, &w, false, out);
+    bool is_last = d->finish && g->n_open == 0 && !g->params.include_usage;
+    generate_end_chunk(g, &w, is_last || (g->params.timings_always && !d->role) ? CHUNK_TIMINGS : 0, out);
 }
 
 static void put_begin(struct generation *g, struct gen_choice *c, struct sb *out) {
@@ -181,9 +185,20 @@ static void put_done(struct generation *g, struct sb *out) {
         struct sb json = {0};
         struct jsonw w = {.out = &json};
         generate_put_head(g, "chat.completion.chunk", &w);
-        generate_end_chunk(g, &w, true, out);
+        generate_end_chunk(g, &w, CHUNK_USAGE | CHUNK_TIMINGS, out);
     }
     sse_put(out, NULL, STR("[DONE]"));
+}
+
+static void put_progress(struct generation *g, struct gen_choice *c, struct sb *out) {
+    struct sb json = {0};
+    struct jsonw w = {.out = &json};
+    generate_put_head(g, "chat.completion.chunk", &w);
+    jsonw_end(&w, ']');
+    generate_put_progress(c, &w);
+    jsonw_end(&w, '}');
+    sse_put(out, NULL, sb_str(&json));
+    sb_free(&json);
 }
 
 static const struct gen_format chat_format = {.id_prefix = "chatcmpl-",
@@ -193,7 +208,8 @@ static const struct gen_format chat_format = {.id_prefix = "chatcmpl-",
                                               .piece = put_pieces,
                                               .end = put_end,
                                               .done = put_done,
-                                              .whole = put_whole};
+                                              .whole = put_whole,
+                                              .progress = put_progress};
 
 /* ---- the request -------------------------------------------------------------------------------------------------------- */
 
@@ -201,8 +217,23 @@ static int prepare(struct call *c) {
     return chat_prepare(c, c->body, &chat_format);
 }
 
+/* The prompt's length, without an answer. */
+static int prepare_count(struct call *c) {
+    int32_t n;
+    if (chat_count(c, c->body, &n)) return -1;
+    c->state = arena_copy(&c->arena, &n, sizeof n);
+    return 0;
+}
+
+static void show_count(struct call *c) {
+    struct str json = str_fmt(&c->arena, "{\"object\":\"chat.completion.input_tokens\",\"input_tokens\":%d}", (int)*(int32_t *)c->state);
+    call_reply_json(c, 200, json);
+}
+
 const struct route routes_chat[] = {
     {"POST", "/v1/chat/completions", 0, prepare, generate_start},
     {"POST", "/chat/completions", 0, prepare, generate_start},
+    {"POST", "/v1/chat/completions/input_tokens", 0, prepare_count, show_count},
+    {"POST", "/chat/completions/input_tokens", 0, prepare_count, show_count},
     {0},
 };

@@ -20,8 +20,10 @@ static const struct {
     const char *prefix;
     const struct wire *wire;
 } homes[] = {
-    {"/v1/messages", &wire_anthropic},
-    {"/", &wire_openai},
+    {"/v1/messages", &wire_anthropic}, {"/v1/", &wire_openai},         {"/api/", &wire_ollama},     {"/completion", &wire_lcpp},
+    {"/chat/completions", &wire_lcpp}, {"/tokenize", &wire_lcpp},      {"/detokenize", &wire_lcpp}, {"/infill", &wire_lcpp},
+    {"/apply-template", &wire_lcpp},   {"/props", &wire_lcpp},         {"/slots", &wire_lcpp},      {"/embedding", &wire_lcpp},
+    {"/rerank", &wire_lcpp},           {"/lora-adapters", &wire_lcpp},
 };
 
 const struct wire *wire_of_path(struct str path) {

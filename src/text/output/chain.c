@@ -10,7 +10,9 @@ int chain_init(struct chain *c, struct arena *a, const struct tok *tok, const st
         output.tok = tok;
         output_init(&c->output, a, &output);
     }
-    return stop_init(&c->stop, a, options->stops, options->n_stops, err);
+    TRY(stop_init(&c->stop, a, options->stops, options->n_stops, err));
+    c->stop.keeps = options->keeps_stop;
+    return ERR_OK;
 }
 
 void chain_free(struct chain *c) {

@@ -16,6 +16,7 @@
 struct chain_options {
     const struct str *stops; /* [n_stops] strings that end the text and are not part of it */
     size_t n_stops;
+    bool keeps_stop;              /* the one that was found is part of the text */
     bool continues;               /* the text goes on with another: a space at its front stays */
     bool splits;                  /* the text is taken apart; else all of it is content */
     struct output_options output; /* how; its tokenizer is the chain's */

@@ -60,7 +60,7 @@ bool stop_push(struct stop *s, struct str text, struct sb *out) {
         int32_t found = step(s, text.p[i], &held);
         sb_putc(&s->hold, text.p[i]);
         if (found) {
-            sb_put(out, str_n(s->hold.p, s->hold.n - (size_t)found));
+            sb_put(out, str_n(s->hold.p, s->hold.n - (s->keeps ? 0 : (size_t)found)));
             sb_clear(&s->hold);
             return true;
         }

@@ -22,6 +22,7 @@ struct stop {
     int32_t n;
     struct sb hold;  /* text that may turn out to be the beginning of a stop string */
     int32_t matched; /* index of the string that was found; -1: none yet */
+    bool keeps;      /* the string that was found comes out, too */
 };
 
 /* Copies the strings into the arena. Refuses empty and over-long ones, and too many. */

@@ -1,0 +1,40 @@
+/* Texts to vectors: the jobs behind every protocol's embeddings. What the answer looks like is the route's. */
+#ifndef MLXCEL_SERVER_EMBED_H
+#define MLXCEL_SERVER_EMBED_H
+
+#include "server/generate.h"
+
+struct embedding;
+
+struct embed_input {
+    struct job_listener listener; /* first: the job's user */
+    struct embedding *of;
+    struct service_ids ids;
+    struct job *job; /* NULL: ended and released */
+    float *vector;   /* [embedding.width] */
+};
+
+struct embed_form {
+    const char *param; /* the field that the texts come from */
+    void (*put)(struct embedding *m, struct sb *out);
+    bool cuts; /* what is beyond the context is cut off; else refused */
+};
+
+struct embedding {
+    struct call *call;
+    const struct embed_form *form;
+    struct embed_input *inputs; /* [n_inputs] */
+    int32_t n_inputs, n_open;
+    int64_t n_tokens;
+    int32_t width; /* numbers that are wanted of each vector */
+    bool is_base64;
+};
+
+/* Reads the texts, and the fields `dimensions` and `encoding_format` of the body; c->state becomes the embedding. On a worker. */
+int embed_prepare(struct call *c, yyjson_val *texts, const struct embed_form *form);
+/* The route's start. */
+void embed_start(struct call *c);
+/* A vector as a list of numbers. */
+void embed_put_numbers(struct jsonw *w, const float *v, int32_t n);
+
+#endif

@@ -1,0 +1,171 @@
+/* llama-server: what it tells of itself (/props, /slots, /lora-adapters), /apply-template, its form of embeddings, and refusals with their reason for
+ * what is not there. */
+#include "server/wire/lcpp.h"
+
+#include "server/chat.h"
+#include "server/details.h"
+#include "server/embed.h"
+#include "server/server_internal.h"
+
+#include "api/build.h"
+
+/* ---- the server --------------------------------------------------------------------------------------------------------- */
+
+static void put_defaults(struct call *c, struct jsonw *w) {
+    struct generation g = {.call = c, .params = {.job = {.sampling = service_info(c->service)->sampling}}};
+    g.params.job.sampling.seed = (uint64_t)c->server->options.seed;
+    g.params.job.has_seed = c->server->options.has_seed;
+    g.params.job.max_new = c->server->options.max_new;
+    jsonw_open(w, "default_generation_settings", '{');
+    details_put_settings(&g, "params", w);
+    jsonw_put_int(w, "n_ctx", service_info(c->service)->context);
+    jsonw_end(w, '}');
+}
+
+static void show_props(struct call *c) {
+    const struct service_info *info = service_info(c->service);
+    struct sb json = {0};
+    struct jsonw w = {.out = &json};
+    struct build build;
+    build_describe(&c->arena, &build);
+    jsonw_begin(&w, '{');
+    put_defaults(c, &w);
+    jsonw_put_int(&w, "total_slots", info->n_seqs);
+    jsonw_put_str(&w, "model_alias", str_of(info->name));
+    jsonw_put_str(&w, "model_path", str_of(info->path ? info->path : info->name));
+    jsonw_open(&w, "modalities", '{');
+    jsonw_put_bool(&w, "vision", false);
+    jsonw_put_bool(&w, "audio", false);
+    jsonw_end(&w, '}');
+    jsonw_put_bool(&w, "endpoint_slots", !c->server->options.no_slots);
+    jsonw_put_bool(&w, "endpoint_props", false);
+    jsonw_put_bool(&w, "endpoint_metrics", true);
+    jsonw_put_bool(&w, "webui", !c->server->options.no_page);
+    jsonw_put_str(&w, "chat_template", service_template(c->service));
+    jsonw_put_str(&w, "build_info", str_of(build.version));
+    jsonw_put_bool(&w, "is_sleeping", false);
+    jsonw_end(&w, '}');
+    call_reply_json(c, 200, sb_str(&json));
+    sb_free(&json);
+}
+
+static void change_props(struct call *c) {
+    lcpp_refuse(c, "properties are set when the server is started, not while it runs");
+}
+
+/* There are no slots: requests share one cache. So many at once are slots to those who count them. */
+static void show_slots(struct call *c) {
+    const struct service_info *info = service_info(c->service);
+    struct engine_stats stats = service_stats(c->service);
+    struct sb json = {0};
+    struct jsonw w = {.out = &json};
+    if (c->server->options.no_slots) {
+        lcpp_refuse(c, "the server was started with --no-slots");
+        return;
+    }
+    if (str_find(c->exchange->request.query, STR("fail_on_no_slot"), 0) != STR_NONE && stats.n_running >= info->n_seqs) {
+        api_fail(&c->error, 503, NULL, NULL, "no slot is free");
+        call_reply_error(c);
+        return;
+    }
+    jsonw_begin(&w, '[');
+    for (int32_t i = 0; i < info->n_seqs; i++) {
+        jsonw_begin(&w, '{');
+        jsonw_put_int(&w, "id", i);
+        jsonw_put_int(&w, "n_ctx", info->context);
+        jsonw_put_bool(&w, "speculative", false);
+        jsonw_put_bool(&w, "is_processing", i < stats.n_running);
+        jsonw_end(&w, '}');
+    }
+    jsonw_end(&w, ']');
+    call_reply_json(c, 200, sb_str(&json));
+    sb_free(&json);
+}
+
+static void change_slot(struct call *c) {
+    lcpp_refuse(c,
+                "slots cannot be saved, restored or erased: requests share one cache, which finds what prompts have in common by itself");
+}
+
+static void list_adapters(struct call *c) {
+    call_reply_json(c, 200, STR("[]"));
+}
+
+static void change_adapters(struct call *c) {
+    lcpp_refuse(c, "there are no adapters to scale: the server loads none");
+}
+
+/* ---- templates ---------------------------------------------------------------------------------------------------------- */
+
+static int prepare_template(struct call *c) {
+    int32_t n;
+    return chat_count(c, c->body, &n);
+}
+
+static void show_template(struct call *c) {
+    const struct generation *g = c->state;
+    struct sb json = {0};
+    struct jsonw w = {.out = &json};
+    jsonw_begin(&w, '{');
+    jsonw_put_str(&w, "prompt", g->prompts[0].text);
+    jsonw_end(&w, '}');
+    call_reply_json(c, 200, sb_str(&json));
+    sb_free(&json);
+}
+
+/* ---- vectors ------------------------------------------------------------------------------------------------------------ */
+
+static void put_vectors(struct embedding *m, struct sb *out) {
+    struct jsonw w = {.out = out};
+    jsonw_begin(&w, '[');
+    for (int32_t i = 0; i < m->n_inputs; i++) {
+        jsonw_begin(&w, '{');
+        jsonw_put_int(&w, "index", i);
+        jsonw_open(&w, "embedding", '[');
+        embed_put_numbers(&w, m->inputs[i].vector, m->width);
+        jsonw_end(&w, ']');
+        jsonw_end(&w, '}');
+    }
+    jsonw_end(&w, ']');
+}
+
+static int prepare_vectors(struct call *c) {
+    static const struct embed_form content_form = {"content", put_vectors, false}, input_form = {"input", put_vectors, false};
+    yyjson_val *input = json_get(c->body, "input");
+    return input ? embed_prepare(c, input, &input_form) : embed_prepare(c, json_get(c->body, "content"), &content_form);
+}
+
+/* What a request to rank must hold; then that no model here can do it. */
+static int refuse_ranking(struct call *c) {
+    yyjson_val *texts = json_get(c->body, "documents"), *text;
+    size_t i, n;
+    if (!texts) texts = json_get(c->body, "texts");
+    bool ok = yyjson_arr_size(texts) > 0;
+    yyjson_arr_foreach(texts, i, n, text) ok &= yyjson_is_str(text) || yyjson_is_obj(text);
+    if (!ok) return api_fail(&c->error, 400, NULL, "documents", "documents must be a list of at least one text");
+    if (!yyjson_is_str(json_get(c->body, "query"))) return api_fail(&c->error, 400, NULL, "query", "query must be a text");
+    return api_fail(&c->error, 501, NULL, NULL, "%s cannot rank texts: it has no ranking head", service_info(c->service)->name);
+}
+
+static int refuse_scoring(struct call *c) {
+    return api_fail(&c->error, 501, NULL, NULL, "%s cannot score pairs of texts: it has no ranking head", service_info(c->service)->name);
+}
+
+const struct route routes_lcpp_server[] = {
+    {"GET", "/props", 0, NULL, show_props},
+    {"POST", "/props", 0, NULL, change_props},
+    {"GET", "/slots", 0, NULL, show_slots},
+    {"POST", "/slots/*", 0, NULL, change_slot},
+    {"GET", "/lora-adapters", 0, NULL, list_adapters},
+    {"POST", "/lora-adapters", 0, NULL, change_adapters},
+    {"POST", "/apply-template", 0, prepare_template, show_template},
+    {"POST", "/embedding", 0, prepare_vectors, embed_start},
+    {"POST", "/embeddings", 0, prepare_vectors, embed_start},
+    {"POST", "/rerank", 0, refuse_ranking, NULL},
+    {"POST", "/reranking", 0, refuse_ranking, NULL},
+    {"POST", "/v1/rerank", 0, refuse_ranking, NULL},
+    {"POST", "/v1/reranking", 0, refuse_ranking, NULL},
+    {"POST", "/score", 0, refuse_scoring, NULL},
+    {"POST", "/v1/score", 0, refuse_scoring, NULL},
+    {0},
+};
