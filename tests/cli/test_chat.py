@@ -268,7 +268,8 @@ def check_ways_out():
         return
     for how in ("Ctrl-D", signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         ours, theirs = pty.openpty()
-        p = subprocess.Popen([program, "run", "--threads", "1", "--no-history"], stdin=theirs, stdout=theirs, stderr=theirs, env=environment())
+        p = subprocess.Popen([program, "run", "--threads", "1", "--no-history"], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(),
+                             preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGHUP, signal.SIGINT)])  # nohup and "&" ignore them
         seen = b""
         while b">>> " not in seen:
             seen += os.read(ours, 4096)
