@@ -34,7 +34,9 @@ static struct str last_part(struct str name) {
 }
 
 struct served *models_find(struct server *s, struct str name) {
+    const struct str latest = STR(":latest"); /* Ollama's clients put it behind names */
     if (!name.p) return s->models;
+    if (str_ends(name, latest)) name.n -= latest.n;
     for (struct served *m = s->models; m < end_of(s); m++)
         if (str_eq(sb_str(&m->name), name)) return m;
     for (struct served *m = s->models; m < end_of(s); m++)

@@ -164,6 +164,7 @@ static int check_model(struct call *c) {
 /* The model that the request names; NULL: c->error says why there is none. */
 static struct served *pick_model(struct call *c) {
     yyjson_val *name = json_get(c->body, "model");
+    if (!name) name = json_get(c->body, "name"); /* as older clients of Ollama call it */
     struct str wanted = json_val_str(name);
     struct served *m = !name || yyjson_is_null(name) || wanted.p ? models_find(c->server, wanted) : NULL;
     if (m) return m;

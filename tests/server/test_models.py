@@ -73,6 +73,16 @@ def names(models):
         status, _, body = s.request("/v1/models/gamma")
         check(status == 200 and json.loads(body)["meta"]["n_vocab"] > 0, f"one model: {body}")
         check(s.request("/v1/models/delta")[0] == 404, "an unknown one by its path")
+        for key, name in (("model", "gamma:latest"), ("name", "gamma")):
+            status, _, body = s.request("/api/chat", {key: name, "messages": CHAT["messages"], "stream": False, "options": {"temperature": 0}})
+            check(status == 200 and json.loads(body)["message"]["content"] == WORDS["gamma"], f"Ollama's {key} {name}: {status} {body}")
+        check(sorted(m["name"] for m in json.loads(s.request("/api/tags")[2])["models"]) == ["alpha", "beta", "gamma", "short"], "Ollama's list")
+        status, _, body = s.request("/v1/messages", {"model": "beta", "max_tokens": 20, "messages": CHAT["messages"], "temperature": 0})
+        check(status == 200 and json.loads(body)["content"][0]["text"] == WORDS["beta"], f"Anthropic's messages: {status} {body}")
+        status, _, body = s.request("/v1/responses", {"model": "alpha", "input": "hello", "temperature": 0})
+        check(status == 200 and json.loads(body)["output"][-1]["content"][0]["text"] == WORDS["alpha"], f"OpenAI's responses: {status} {body}")
+        status, _, body = s.request("/completion", {"model": "short", "prompt": "hello <go>", "temperature": 0})
+        check(status == 200 and json.loads(body)["content"].strip() == WORDS["alpha"], f"llama-server's completion: {status} {body}")
         status, _, body = s.request("/v1/embeddings", {"model": "beta", "input": "hello"})
         check(status == 200 and json.loads(body)["model"] == "beta", f"an embedding: {status} {body[:200]}")
 
