@@ -86,7 +86,6 @@ static void plain_logits_ignore_threads_and_rows(void) {
 
 /* A position's bytes in a small cache depend on that position alone, however the prompt was cut. */
 static void small_caches_ignore_threads_and_rows(void) {
-    unit_skip_if_emulated("that would take minutes; the caches of 16 bits are checked");
     for (int32_t bits = 4; bits <= 8; bits += 4) {
         uint64_t hash = fast_hash(BUILT_IN, 1, 64, bits);
         CHECK(hash != fast_hash(BUILT_IN, 1, 64, 16));

@@ -42,7 +42,6 @@ static void fill(struct bench *b, const char *folder) {
 
 static void bench_init(struct bench *b) {
     *b = (struct bench){0};
-    unit_skip_if_emulated("child programs take seconds to start, or do not start at all");
     struct str exe = str_of(test_exe_path());
     struct os_stat st;
     while (exe.n && exe.p[exe.n - 1] != '/' && exe.p[exe.n - 1] != '\\') exe.n--;

@@ -99,7 +99,6 @@ static void answers_do_not_depend_on_what_was_kept(void) {
 }
 
 static void small_caches_are_kept_alike(void) {
-    unit_skip_if_emulated("that would take minutes; the caches of 16 bits are checked");
     for (kv_bits = 8; kv_bits > 0; kv_bits -= 4) CHECK(compare("built-in, small cache", NULL, 345) > 500);
 }
 
@@ -111,7 +110,6 @@ static void every_family(void) {
     size_t n, n_run = 0;
     struct err err;
     if (!data) unit_skip("no test-data folder");
-    unit_skip_if_emulated("seventy models would take ten minutes");
     struct str folder = str_fmt(&a, "%s/golden", data);
     if (os_list_dir(&a, folder.p, &names, &n, &err)) unit_skip("no golden models");
     for (size_t i = 0; i < n; i++) {

@@ -30,10 +30,6 @@ _Noreturn void unit_skip(const char *fmt, ...) MLXCEL_PRINTF(1, 2);
  * gives the exit code. In test_os.c. */
 int unit_child(int argc, char **argv);
 
-/* Skips the running case where the CPU is emulated (MLXCEL_TEST_EMULATED): `why` says what it would cost there. Hosts that run the program
- * themselves check the same. */
-void unit_skip_if_emulated(const char *why);
-
 /* The folder of large test material (MLXCEL_TEST_DATA, else ../shared beside the checkout), or NULL. */
 const char *unit_data_dir(void);
 /* The repository's own folder, for small fixtures under tests/. */
