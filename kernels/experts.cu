@@ -1,14 +1,39 @@
-// The chosen experts on the tensor cores: weights of 4 or 8 bits, mxfp4 or bf16, inputs as two bf16 terms (16 bits), sums in f32. For sm_80 and later.
+// The chosen experts on the tensor cores: weights of 4 bits in tiles, 8 bits, mxfp4 or bf16, inputs as two bf16 terms (16 bits), sums in f32. For sm_80 and later.
 //
 // Up to eight rows: each pair (row, choice) by itself, the two terms of x as two columns of one product; every weight of a pair is read once,
 // by many warps that share k. More rows: pairs are sorted by expert, and a block takes up to 64 pairs of one expert at a time; the number of
 // pairs of an expert is known to the GPU alone, so there are as many blocks as there could be tiles, and those without one leave at once.
 #include "codes.cuh"
 
-enum { BK = 64, FP4 = 5 }; // FP4: a kind of its own among the bits
+enum { BK = 64, FP4 = 5, T4 = 6 }; // kinds of their own among the bits: mxfp4, and 4 bits in tiles
 
 template <int KIND> static __device__ __forceinline__ constexpr int bits_of() {
-    return KIND == FP4 ? 4 : KIND;
+    return KIND == FP4 || KIND == T4 ? 4 : KIND;
+}
+
+// In which order x is taken: with tiles as with bf16, as it lies.
+template <int KIND> static __device__ __forceinline__ constexpr int x_order() {
+    return KIND == T4 ? 16 : bits_of<KIND>();
+}
+
+// A lane's 16 rows x 64 elements of a tile: the codes of its two rows, and twice their scale and bias, of the first 32 elements and the others.
+struct tile_part {
+    uint4 codes;
+    uint2 low, high;
+};
+static __device__ __forceinline__ tile_part load_part(const unsigned char *tile, int group, int64_t k) {
+    const unsigned char *unit = tile + k / BK * tile_unit_bytes(group), *meta = unit + TILE_CODES + threadIdx.x % 32 / 4 * 8;
+    tile_part p;
+    p.codes = stream16(unit + threadIdx.x % 32 * 16);
+    p.low = *(const uint2 *)meta;
+    p.high = group == 32 ? *(const uint2 *)(meta + TILE_META) : p.low;
+    return p;
+}
+
+// The weights of both rows.
+static __device__ __forceinline__ void unpack_part(const tile_part &p, int dtype, uint32_t first[8], uint32_t second[8]) {
+    unpack_words(p.codes.x, p.codes.y, p.low.x, p.high.x, dtype, first);
+    unpack_words(p.codes.z, p.codes.w, p.low.y, p.high.y, dtype, second);
 }
 
 // ---- a warp's rows: codes one step ahead, weights of this step ----
@@ -16,11 +41,15 @@ template <int KIND> static __device__ __forceinline__ constexpr int bits_of() {
 template <int KIND> struct stream {
     rows4 rows;
     uint32_t next[4][bits_of<KIND>() / 2];
+    tile_part parts[2]; // of tiles, instead of `next`
 };
 
-template <int KIND> static __device__ __forceinline__ void stream_load(stream<KIND> &s, int64_t k, int t, bool there) {
+template <int KIND> static __device__ __forceinline__ void stream_load(stream<KIND> &s, const k_weight &w, int64_t k, int t, bool there) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) load_row<bits_of<KIND>()>(s.rows.values[i], k, t, there, s.next[i]);
+    for (int i = 0; i < 4; i++) {
+        if (KIND != T4) load_row<bits_of<KIND>()>(s.rows.values[i], k, t, there, s.next[i]);
+        else if (i % 2 == 0 && there) s.parts[i / 2] = load_part(s.rows.values[i], w.group, k);
+    }
 }
 
 template <int KIND> static __device__ __forceinline__ void make_weights(const stream<KIND> &s, int i, const k_weight &w, int64_t group, uint32_t out[8]) {
@@ -32,10 +61,15 @@ template <int KIND> static __device__ __forceinline__ void make_weights(const st
 // Rows 0 and 1 are of `w`, 2 and 3 of `v`.
 template <int KIND>
 static __device__ __forceinline__ void stream_take(stream<KIND> &s, const k_weight &w, const k_weight &v, int64_t k, int64_t k_end, int t, uint32_t out[4][8]) {
-    int64_t group = KIND == 16 ? 0 : (k + t * 16) / w.group, group_v = KIND == 16 ? 0 : (k + t * 16) / v.group;
+    if (KIND == T4) {
+        unpack_part(s.parts[0], w.dtype, out[0], out[1]);
+        unpack_part(s.parts[1], v.dtype, out[2], out[3]);
+    } else {
+        int64_t group = KIND == 16 ? 0 : (k + t * 16) / w.group, group_v = KIND == 16 ? 0 : (k + t * 16) / v.group;
 #pragma unroll
-    for (int i = 0; i < 4; i++) make_weights<KIND>(s, i, i < 2 ? w : v, i < 2 ? group : group_v, out[i]);
-    stream_load<KIND>(s, k + BK, t, k + BK < k_end);
+        for (int i = 0; i < 4; i++) make_weights<KIND>(s, i, i < 2 ? w : v, i < 2 ? group : group_v, out[i]);
+    }
+    stream_load<KIND>(s, w, k + BK, t, k + BK < k_end);
 }
 
 // ---- few rows ----
@@ -43,7 +77,7 @@ static __device__ __forceinline__ void stream_take(stream<KIND> &s, const k_weig
 // So many steps of 64 elements are asked for at once: there is little to compute, and what counts is how much is under way. More would not fit
 // the registers on every architecture.
 template <int KIND> static __device__ __forceinline__ constexpr int few_steps() {
-    return KIND == 4 || KIND == FP4 ? 4 : 2;
+    return bits_of<KIND>() == 4 ? 4 : 2;
 }
 
 enum { FEW_WARPS = 4, FEW_ROWS = 16 };
@@ -65,6 +99,14 @@ static __device__ __forceinline__ void burst_load(burst<KIND, ROWS> &b, const ro
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
             int64_t at = k + s * BK, group = KIND == 16 ? 0 : (at + t * 16) / w.group;
+            if (KIND == T4) {
+                if (i % 2) continue;
+                tile_part p = {uint4{0, 0, 0, 0}, uint2{0, 0}, uint2{0, 0}};
+                if (at < k_end) p = load_part(rows.values[i], w.group, at);
+                b.codes[s][i][0] = p.codes.x, b.codes[s][i][1] = p.codes.y, b.codes[s][i + 1][0] = p.codes.z, b.codes[s][i + 1][1] = p.codes.w;
+                b.scale[s][i] = p.low.x, b.scale[s][i + 1] = p.low.y, b.bias[s][i] = p.high.x, b.bias[s][i + 1] = p.high.y;
+                continue;
+            }
             load_row<bits_of<KIND>()>(rows.values[i], at, t, at < k_end, b.codes[s][i]);
             b.scale[s][i] = b.bias[s][i] = 0;
             if (at >= k_end || KIND == 16) continue;
@@ -82,10 +124,11 @@ static __device__ __forceinline__ void burst_add(const burst<KIND, ROWS> &b, int
     for (int s = 0; s < few_steps<KIND>(); s++) {
         if (k + s * BK >= k_end) break;
         uint32_t w[ROWS][8], xv[8] = {0};
-        if (g < 2) take_x<bits>(x + g * second + k + s * BK, t, xv);
+        if (g < 2) take_x<x_order<KIND>()>(x + g * second + k + s * BK, t, xv);
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
-            if (KIND == FP4) unpack_fp4(b.codes[s][i], power_twice(b.scale[s][i]), w[i]);
+            if (KIND == T4) unpack_words(b.codes[s][i][0], b.codes[s][i][1], b.scale[s][i], b.bias[s][i], dtype, w[i]);
+            else if (KIND == FP4) unpack_fp4(b.codes[s][i], power_twice(b.scale[s][i]), w[i]);
             else unpack<bits>(b.codes[s][i], raw_twice(b.scale[s][i], dtype), raw_twice(b.bias[s][i], dtype), w[i]);
         }
 #pragma unroll
@@ -128,15 +171,22 @@ static __device__ __noinline__ float inner_value(const k_experts &a, int64_t e, 
     return gated(a.act, gate, up);
 }
 
-// Rows of the gate (of up again where there is none) and of up, eight each from `n` on.
-static __device__ __forceinline__ void inner_rows(const k_experts &a, rows4 &rows, int64_t e, int64_t n, int g) {
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        int64_t r = least(n + i * 8 + g, a.inner - 1);
-        if (a.gate.values) set_row(rows, i, a.gate, e * a.gate_rows + r);
-        else set_row(rows, i, a.up, e * a.up_rows + a.up_first + r);
-        set_row(rows, 2 + i, a.up, e * a.up_rows + a.up_first + r);
+// A weight's rows from `row` on, sixteen of them, as the lanes take them; of tiles the tile alone.
+template <int KIND> static __device__ __forceinline__ void sixteen_rows(rows4 &rows, int i, const k_weight &w, int64_t row, int64_t last, int g) {
+    if (KIND == T4) {
+        rows.values[i] = w.values + least(row, last) / TILE_ROWS * w.tile_bytes;
+        return;
     }
+    set_row(rows, i, w, least(row + g, last));
+    set_row(rows, i + 1, w, least(row + 8 + g, last));
+}
+
+// Rows of the gate (of up again where there is none) and of up, sixteen each from `n` on.
+template <int KIND> static __device__ __forceinline__ void inner_rows(const k_experts &a, rows4 &rows, int64_t e, int64_t n, int g) {
+    int64_t up = e * a.up_rows + a.up_first, gate = e * a.gate_rows;
+    if (a.gate.values) sixteen_rows<KIND>(rows, 0, a.gate, gate + n, gate + a.inner - 1, g);
+    else sixteen_rows<KIND>(rows, 0, a.up, up + n, up + a.inner - 1, g);
+    sixteen_rows<KIND>(rows, 2, a.up, up + n, up + a.inner - 1, g);
 }
 
 // Grid (inner / 16, pairs): four warps share k. The first weights are asked for before x is made into terms.
@@ -148,7 +198,7 @@ template <int KIND> static __device__ __forceinline__ void few_inner(const k_exp
     int64_t units = a.up.in / BK, k = units * warp / FEW_WARPS * BK, k_end = units * (warp + 1) / FEW_WARPS * BK;
     rows4 rows;
     burst<KIND, 4> b;
-    inner_rows(a, rows, e, first, g);
+    inner_rows<KIND>(a, rows, e, first, g);
     burst_load<KIND, 4>(b, rows, a.up, k, k_end);
     for (int64_t i = threadIdx.x; i < a.up.in; i += FEW_WARPS * 32) put_terms(x + i, a.up.in, ((const float *)a.x.p)[r * a.x.row_stride + i]);
     __syncthreads();
@@ -179,8 +229,7 @@ template <int KIND> static __device__ __forceinline__ void unit_at(down_unit<KIN
     u.choice = index / parts;
     u.k = steps * part / parts * BK, u.k_end = steps * (part + 1) / parts * BK;
     int64_t e = a.ids[r * a.ids_stride + u.choice];
-#pragma unroll
-    for (int i = 0; i < 2; i++) set_row(u.rows, i, a.down, e * a.down.out + least(first + i * 8 + g, a.down.out - 1));
+    sixteen_rows<KIND>(u.rows, 0, a.down, e * a.down.out + first, (e + 1) * a.down.out - 1, g);
 }
 
 // Grid (out / 16, rows): the choices of a row, and parts of k of each, over the warps; inner values of all choices in shared memory.
@@ -224,41 +273,51 @@ template <int KIND> static __device__ __forceinline__ void few_down(const k_expe
 #define FEW(name, kind)                                                                                                                     \
     extern "C" __global__ void __launch_bounds__(FEW_WARPS * 32) experts_few_inner_##name(KARGS(k_experts) a) { few_inner<kind>(a); }      \
     extern "C" __global__ void __launch_bounds__(DOWN_WARPS * 32) experts_few_down_##name(KARGS(k_experts) a) { few_down<kind>(a); }
-FEW(4, 4)
 FEW(8, 8)
 FEW(16, 16)
 FEW(fp4, FP4)
+FEW(t4, T4)
 
 // ---- many rows ----
 
 enum { TILE_PAIRS = 64, NB = TILE_PAIRS / 8, MANY_WARPS = 4, STAGES = 3, SORT_THREADS = 1024 };
 
-// Pairs by expert, and the tiles of all experts: tiles[0] of them, then (expert, first pair, pairs) of each. The order of an expert's pairs is
-// by chance; no result depends on it.
+// The sum of x over this thread and those before it; x counts pairs in its low half and tiles in its high one.
+static __device__ __forceinline__ uint64_t sum_so_far(uint64_t x, uint64_t *warps) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (int step = 1; step < 32; step *= 2) {
+        uint64_t before = __shfl_up_sync(FULL, x, step);
+        if (lane >= step) x += before;
+    }
+    if (lane == 31) warps[warp] = x;
+    __syncthreads();
+    for (int w = 0; w < warp; w++) x += warps[w];
+    return x;
+}
+
+// Pairs by expert, and the tiles of all experts, of at most tile_pairs: tiles[0] of them, then (expert, first pair, pairs) of each. A thread has
+// an expert. The order of an expert's pairs is by chance; no result depends on it.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort(KARGS(k_experts) a) {
     __shared__ int count[SORT_THREADS], place[SORT_THREADS];
-    int n_pairs = a.x.rows * a.k, t = threadIdx.x;
+    __shared__ uint64_t warps[SORT_THREADS / 32];
+    int n_pairs = a.x.rows * a.k, t = threadIdx.x, most = a.tile_pairs;
     count[t] = 0;
     __syncthreads();
     for (int i = t; i < n_pairs; i += SORT_THREADS) atomicAdd(&count[a.ids[i / a.k * a.ids_stride + i % a.k]], 1);
     __syncthreads();
-    if (t == 0) {
-        int at = 0, n = 0;
-        for (int e = 0; e < a.n_experts; e++) {
-            place[e] = at;
-            for (int first = 0; first < count[e]; first += TILE_PAIRS, n++) {
-                int left = count[e] - first;
-                a.tiles[1 + 3 * n] = e, a.tiles[2 + 3 * n] = at + first, a.tiles[3 + 3 * n] = left < TILE_PAIRS ? left : TILE_PAIRS;
-            }
-            at += count[e];
-        }
-        a.tiles[0] = n;
+    int mine = count[t], n_tiles = (mine + most - 1) / most;
+    uint64_t end = sum_so_far((uint64_t)n_tiles << 32 | (uint32_t)mine, warps);
+    int at = (int)(uint32_t)end - mine, n = (int)(end >> 32) - n_tiles;
+    place[t] = at;
+    for (int first = 0; first < mine; first += most, n++) {
+        a.tiles[1 + 3 * n] = t, a.tiles[2 + 3 * n] = at + first, a.tiles[3 + 3 * n] = mine - first < most ? mine - first : most;
     }
+    if (t == SORT_THREADS - 1) a.tiles[0] = (int)(end >> 32);
     __syncthreads();
     for (int i = t; i < n_pairs; i += SORT_THREADS) {
-        int at = atomicAdd(&place[a.ids[i / a.k * a.ids_stride + i % a.k]], 1);
-        a.pairs[at] = i;
-        a.places[i] = at;
+        int to = atomicAdd(&place[a.ids[i / a.k * a.ids_stride + i % a.k]], 1);
+        a.pairs[to] = i;
+        a.places[i] = to;
     }
 }
 
@@ -276,32 +335,34 @@ struct tile_x {
     int n;
 };
 
-template <int BITS> static __device__ __forceinline__ void load_tile(const tile_x &x, bf16 *stage, int64_t k) {
-    for (int e = threadIdx.x; e < 2 * TILE_PAIRS * (BK / 8); e += MANY_WARPS * 32) {
-        int term = e / (TILE_PAIRS * (BK / 8)), row = e / (BK / 8) % TILE_PAIRS, piece = e % (BK / 8);
-        bool there = row < x.n;
-        const bf16 *from = x.terms + (there ? term * x.second + x.rows[row] * x.width + k + piece * 8 : 0);
-        copy16(stage + (term * TILE_PAIRS + row) * x_stride<BITS>() + piece * 8, from, there);
+// Both terms of the pairs that are there; columns beyond them are whatever lay there, and make results that nobody stores.
+template <int ORDER> static __device__ __forceinline__ void load_tile(const tile_x &x, bf16 *stage, int64_t k) {
+    for (int e = threadIdx.x; e < x.n * (BK / 8); e += MANY_WARPS * 32) {
+        int row = e / (BK / 8), piece = e % (BK / 8);
+        const bf16 *from = x.terms + x.rows[row] * x.width + k + piece * 8;
+        bf16 *to = stage + row * x_stride<ORDER>() + piece * 8;
+        copy16(to, from, true);
+        copy16(to + TILE_PAIRS * x_stride<ORDER>(), from + x.second, true);
     }
 }
 
 // Sums of a tile's pairs with a warp's 32 rows, acc[half][columns of eight pairs].
 template <int KIND> static __device__ __forceinline__ void tile_product(const k_weight &w, const k_weight &v, stream<KIND> &s, const tile_x &x, float acc[2][NB][4]) {
     DYNAMIC_SHARED(bf16, smem);
-    const int bits = bits_of<KIND>(), stride = x_stride<bits>(), stage_size = 2 * TILE_PAIRS * stride;
+    const int order = x_order<KIND>(), stride = x_stride<order>(), stage_size = 2 * TILE_PAIRS * stride;
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, steps = (int)(w.in / BK);
 #pragma unroll
     for (int i = 0; i < 2 * NB * 4; i++) ((float *)acc)[i] = 0;
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
-        if (i < steps) load_tile<bits>(x, smem + i * stage_size, (int64_t)i * BK);
+        if (i < steps) load_tile<order>(x, smem + i * stage_size, (int64_t)i * BK);
         copy_commit();
     }
-    stream_load<KIND>(s, 0, t, steps > 0);
+    stream_load<KIND>(s, w, 0, t, steps > 0);
     for (int i = 0; i < steps; i++) {
         copy_wait<STAGES - 2>();
         __syncthreads();
-        if (i + STAGES - 1 < steps) load_tile<bits>(x, smem + (i + STAGES - 1) % STAGES * stage_size, (int64_t)(i + STAGES - 1) * BK);
+        if (i + STAGES - 1 < steps) load_tile<order>(x, smem + (i + STAGES - 1) % STAGES * stage_size, (int64_t)(i + STAGES - 1) * BK);
         copy_commit();
         uint32_t weights[4][8];
         stream_take<KIND>(s, w, v, (int64_t)i * BK, w.in, t, weights);
@@ -312,7 +373,7 @@ template <int KIND> static __device__ __forceinline__ void tile_product(const k_
 #pragma unroll
             for (int term = 0; term < 2; term++) {
                 uint32_t xv[8];
-                take_x<bits>(from + (term * TILE_PAIRS + nb * 8) * stride, t, xv);
+                take_x<order>(from + (term * TILE_PAIRS + nb * 8) * stride, t, xv);
                 mma_rows(acc[0][nb], weights[0], weights[1], xv);
                 mma_rows(acc[1][nb], weights[2], weights[3], xv);
             }
@@ -331,7 +392,7 @@ template <int KIND> static __device__ __forceinline__ void many_inner(const k_ex
     if ((int)threadIdx.x < x.n) rows[threadIdx.x] = a.pairs[start + threadIdx.x] / a.k;
     __syncthreads();
     stream<KIND> s;
-    inner_rows(a, s.rows, e, first, g);
+    inner_rows<KIND>(a, s.rows, e, first, g);
     float acc[2][NB][4];
     tile_product<KIND>(a.gate.values ? a.gate : a.up, a.up, s, x, acc);
     int64_t second = (int64_t)a.x.rows * a.k * a.inner;
@@ -361,7 +422,7 @@ template <int KIND> static __device__ __forceinline__ void many_down(const k_exp
     __syncthreads();
     stream<KIND> s;
 #pragma unroll
-    for (int i = 0; i < 4; i++) set_row(s.rows, i, a.down, e * a.down.out + least(first + i * 8 + g, a.down.out - 1));
+    for (int i = 0; i < 4; i += 2) sixteen_rows<KIND>(s.rows, i, a.down, e * a.down.out + first + i * 8, (e + 1) * a.down.out - 1, g);
     float acc[2][NB][4];
     tile_product<KIND>(a.down, a.down, s, x, acc);
 #pragma unroll
@@ -391,7 +452,138 @@ extern "C" __global__ void experts_fold(KARGS(k_experts) a) {
 #define MANY(name, kind)                                                                                                                    \
     extern "C" __global__ void __launch_bounds__(MANY_WARPS * 32, 2) experts_many_inner_##name(KARGS(k_experts) a) { many_inner<kind>(a); } \
     extern "C" __global__ void __launch_bounds__(MANY_WARPS * 32, 2) experts_many_down_##name(KARGS(k_experts) a) { many_down<kind>(a); }
-MANY(4, 4)
 MANY(8, 8)
 MANY(16, 16)
 MANY(fp4, FP4)
+MANY(t4, T4)
+
+// ---- a few pairs of an expert: batches of requests. Weights in tiles, two tiles a warp; all of x in shared memory, so that warps never meet ----
+
+enum { SOME_WARPS = 8, SOME_PAIRS = 8, SOME_STEPS = 2 };
+
+// Elements from a row of x in shared memory to the next: lanes of a quarter warp then meet all banks.
+static __device__ __forceinline__ int some_stride(int64_t width) {
+    return (int)width + 32;
+}
+
+struct some_parts {
+    tile_part p[SOME_STEPS][2];
+};
+static __device__ __forceinline__ void some_load(some_parts &b, const unsigned char *const tiles[2], const k_weight &w, int64_t k) {
+#pragma unroll
+    for (int s = 0; s < SOME_STEPS; s++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            if (k + s * BK < w.in) b.p[s][i] = load_part(tiles[i], w.group, k + s * BK);
+}
+
+// Two tiles times the terms of up to eight pairs, x[2][SOME_PAIRS][stride]; b: the first steps of both.
+static __device__ __forceinline__ void some_product(some_parts &b, const unsigned char *const tiles[2], const k_weight &w, const bf16 *x, float acc[2][4]) {
+    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, stride = some_stride(w.in);
+#pragma unroll
+    for (int i = 0; i < 8; i++) ((float *)acc)[i] = 0;
+    x += g * stride;
+#pragma unroll 2
+    for (int64_t k = 0; k < w.in; k += SOME_STEPS * BK) {
+        some_parts next;
+        some_load(next, tiles, w, k + SOME_STEPS * BK);
+#pragma unroll
+        for (int s = 0; s < SOME_STEPS; s++) {
+            if (k + s * BK >= w.in) break;
+            uint32_t weights[4][8];
+#pragma unroll
+            for (int i = 0; i < 2; i++) unpack_part(b.p[s][i], w.dtype, weights[2 * i], weights[2 * i + 1]);
+#pragma unroll
+            for (int term = 0; term < 2; term++) {
+                uint32_t xv[8];
+                take_x<16>(x + term * SOME_PAIRS * stride + k + s * BK, t, xv);
+#pragma unroll
+                for (int i = 0; i < 2; i++) mma_rows(acc[i], weights[2 * i], weights[2 * i + 1], xv);
+            }
+        }
+        b = next;
+    }
+}
+
+// Grid (inner / 128, tiles): a warp makes 16 inner values of each pair, from a tile of the gate and one of up.
+static __device__ __forceinline__ void some_inner(const k_experts &a) {
+    DYNAMIC_SHARED(bf16, x);
+    if ((int)blockIdx.y >= a.tiles[0]) return;
+    const int *tile = a.tiles + 1 + 3 * blockIdx.y;
+    int64_t e = tile[0], start = tile[1], n0 = ((int64_t)blockIdx.x * SOME_WARPS + threadIdx.x / 32) * TILE_ROWS, width = a.up.in;
+    int n = tile[2], g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, stride = some_stride(width);
+    bool has = n0 < a.inner;
+    rows4 rows;
+    inner_rows<T4>(a, rows, e, n0, g);
+    const unsigned char *const tiles[2] = {rows.values[0], rows.values[2]};
+    some_parts b;
+    if (has) some_load(b, tiles, a.up, 0);
+    for (int m = 0; m < n; m++) {
+        const float *from = (const float *)a.x.p + a.pairs[start + m] / a.k * a.x.row_stride;
+        for (int i = threadIdx.x * 4; i < width; i += SOME_WARPS * 128) {
+            float4 v = *(const float4 *)(from + i);
+            uint2 high = {pack_bf16(v.x, v.y), pack_bf16(v.z, v.w)}, low;
+            low.x = pack_bf16(v.x - __uint_as_float(high.x << 16), v.y - __uint_as_float(high.x & 0xffff0000u));
+            low.y = pack_bf16(v.z - __uint_as_float(high.y << 16), v.w - __uint_as_float(high.y & 0xffff0000u));
+            *(uint2 *)(x + m * stride + i) = high;
+            *(uint2 *)(x + (SOME_PAIRS + m) * stride + i) = low;
+        }
+    }
+    __syncthreads();
+    if (!has) return;
+    float acc[2][4];
+    some_product(b, tiles, a.up, x, acc);
+    int64_t second = (int64_t)a.x.rows * a.k * a.inner;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        int64_t row = n0 + j / 2 * 8 + g;
+        int m = 2 * t + j % 2;
+        if (m >= n) continue;
+        int pair = a.pairs[start + m];
+        float factor = a.scale_input ? a.weights[pair / a.k * a.weights_stride + pair % a.k] : 1.0f;
+        put_terms((bf16 *)a.inner_terms + (start + m) * a.inner + row, second, inner_value(a, e, row, acc[0][j] * factor, acc[1][j] * factor));
+    }
+}
+
+// Grid (out / 256, tiles).
+static __device__ __forceinline__ void some_down(const k_experts &a) {
+    DYNAMIC_SHARED(bf16, x);
+    if ((int)blockIdx.y >= a.tiles[0]) return;
+    const int *tile = a.tiles + 1 + 3 * blockIdx.y;
+    int64_t e = tile[0], start = tile[1], n0 = ((int64_t)blockIdx.x * SOME_WARPS + threadIdx.x / 32) * 2 * TILE_ROWS;
+    int64_t second = (int64_t)a.x.rows * a.k * a.inner, last = (e + 1) * a.down.out - 1;
+    int n = tile[2], g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, stride = some_stride(a.inner);
+    bool has = n0 < a.down.out;
+    rows4 rows;
+    sixteen_rows<T4>(rows, 0, a.down, e * a.down.out + n0, last, g);
+    sixteen_rows<T4>(rows, 2, a.down, e * a.down.out + n0 + TILE_ROWS, last, g);
+    const unsigned char *const tiles[2] = {rows.values[0], rows.values[2]};
+    some_parts b;
+    if (has) some_load(b, tiles, a.down, 0);
+    int pieces = a.inner / 8;
+    for (int i = threadIdx.x; i < n * pieces; i += SOME_WARPS * 32) {
+        int m = i / pieces, at = i % pieces * 8;
+        const bf16 *from = (const bf16 *)a.inner_terms + (start + m) * a.inner + at;
+        *(uint4 *)(x + m * stride + at) = *(const uint4 *)from;
+        *(uint4 *)(x + (SOME_PAIRS + m) * stride + at) = *(const uint4 *)(from + second);
+    }
+    __syncthreads();
+    if (!has) return;
+    float acc[2][4];
+    some_product(b, tiles, a.down, x, acc);
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            int64_t row = n0 + i * TILE_ROWS + j / 2 * 8 + g;
+            int m = 2 * t + j % 2;
+            if (m < n && row < a.down.out) a.outer[(start + m) * a.down.out + row] = acc[i][j] + (a.down_bias ? a.down_bias[e * a.down.out + row] : 0.0f);
+        }
+}
+
+extern "C" __global__ void __launch_bounds__(SOME_WARPS * 32, 2) experts_some_inner_t4(KARGS(k_experts) a) {
+    some_inner(a);
+}
+extern "C" __global__ void __launch_bounds__(SOME_WARPS * 32, 2) experts_some_down_t4(KARGS(k_experts) a) {
+    some_down(a);
+}

@@ -127,22 +127,6 @@ template <int NB> static __device__ __forceinline__ void load_tiles(const k_line
     }
 }
 
-// Eight registers of bf16 weights from a lane's two words of a row.
-static __device__ __forceinline__ void unpack_words(uint32_t first, uint32_t second, uint32_t low, uint32_t high, int dtype, uint32_t out[8]) {
-    uint32_t s[2], b[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        uint32_t meta = i ? high : low;
-        if (dtype != K_BF16) meta = pack_bf16(meta_f32(meta & 0xffff, dtype), meta_f32(meta >> 16, dtype));
-        s[i] = bytes_of(meta, meta, 0x1010), b[i] = bytes_of(meta, meta, 0x3232);
-    }
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        uint32_t q = fma_bf16x2(nibbles_quick(i < 4 ? first : second, i % 4 * 4), ONE, MINUS_128);
-        out[i] = fma_bf16x2(q, s[i / 4], b[i / 4]);
-    }
-}
-
 template <int NB> static __device__ __forceinline__ void tile_product(const k_linear &a) {
     DYNAMIC_SHARED(unsigned char, stages);
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4, unit_bytes = tile_unit_bytes(a.w.group);

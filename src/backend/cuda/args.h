@@ -296,16 +296,21 @@ struct k_choose {
     int32_t vocab, rows, slices, mask_words;
 };
 
+/* How experts are chosen by the router's scores, and weighed: as struct route_args of backend/ops.h. */
+struct k_route_rule {
+    KPTR(const float) bias;
+    KPTR(const float) expert_scale;
+    int32_t score, k, normalize, n_groups, top_groups, group_top2;
+    float norm_eps, scale, jitter;
+    int32_t pad;
+};
+
 struct k_route {
     struct k_view x;
     KPTR(int32_t) ids;
     KPTR(float) weights;
-    KPTR(const float) bias;
-    KPTR(const float) expert_scale;
     int64_t ids_stride, weights_stride;
-    int32_t score, k, normalize, n_groups, top_groups, group_top2;
-    float norm_eps, scale, jitter;
-    int32_t pad;
+    struct k_route_rule rule;
 };
 
 struct k_experts {
@@ -328,6 +333,7 @@ struct k_experts {
     KPTR(int32_t) tiles;      /* their number; (expert, first of its pairs, how many) of each */
     struct k_act act;
     int32_t inner, k, n_experts, scale_input;
+    int32_t tile_pairs, pad; /* pairs of an expert that a block takes, at most */
 };
 
 /* Recurrent ops: state of a sequence is state + slot * slot_stride. */

@@ -238,6 +238,7 @@ struct k_view cuda_view(const struct cuda *c, struct tensor t);
 struct k_weight cuda_weight_args(const struct weight *w);
 CUdeviceptr cuda_vec(const struct weight *w); /* 0 for none */
 struct k_act cuda_act(const struct act_args *a);
+struct k_route_rule cuda_route_rule(const struct route_args *r);
 struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv);
 CUdeviceptr cuda_step_array(const struct cuda *c, size_t offset);
 static inline unsigned int ceil_div(int64_t a, int64_t b) {

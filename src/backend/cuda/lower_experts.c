@@ -55,9 +55,10 @@ void lower_experts_ref(struct cuda *c, const struct op *op) {
 enum { K_STEP = 64, CHOICES_MAX = 64, EXPERTS_MAX = 1024 };
 enum { FEW_OUT = 16, INNER_THREADS = 128, DOWN_THREADS = 512, FEW_SUMS = 4096 };
 enum { TILE_PAIRS = 64, TILE_STAGES = 3, TILE_INNER = 64, TILE_DOWN = 128, TILE_THREADS = 128 };
+enum { SOME_PAIRS = 8, SOME_INNER = 128, SOME_DOWN = 256, SOME_THREADS = 256, SOME_PAD = 32 };
 enum { FEW_MAX = 8, FEW_SHARED = 80 << 10 }; /* rows of x that are few, and the most bytes of their terms */
 
-enum kind { KIND_4, KIND_8, KIND_16, KIND_FP4, N_KINDS };
+enum kind { KIND_8, KIND_16, KIND_FP4, KIND_TILES, N_KINDS }; /* KIND_TILES: 4 bits in tiles */
 
 struct kind_kernels {
     enum kernel_id few_inner, few_down, many_inner, many_down;
@@ -70,18 +71,19 @@ struct kind_kernels {
             KERNEL_experts_many_down_##name, stride                                                        \
     }
 static const struct kind_kernels kinds[N_KINDS] = {
-    [KIND_4] = KIND(4, 72),
     [KIND_8] = KIND(8, 72),
     [KIND_16] = KIND(16, 96),
     [KIND_FP4] = KIND(fp4, 72),
+    [KIND_TILES] = KIND(t4, 96),
 };
 
 /* N_KINDS: none of them. */
 static enum kind kind_of(const struct weight *w) {
     const struct format *f = &w->format;
+    if (cuda_weight_args(w).tile_bytes) return KIND_TILES;
     if (f->mode == QUANT_MXFP4) return KIND_FP4;
     if (f->mode == QUANT_NONE) return f->dtype == DT_BF16 ? KIND_16 : N_KINDS;
-    return f->mode != QUANT_AFFINE ? N_KINDS : f->bits == 4 ? KIND_4 : f->bits == 8 ? KIND_8 : N_KINDS;
+    return f->mode != QUANT_AFFINE ? N_KINDS : f->bits == 8 ? KIND_8 : N_KINDS;
 }
 
 /* Two terms of n numbers. */
@@ -115,22 +117,53 @@ static void emit_few(struct cuda *c, struct k_experts *a, enum kind inner, enum 
               (unsigned int)terms_bytes((int64_t)a->k * a->inner), a, sizeof *a);
 }
 
-static void emit_many(struct cuda *c, struct k_experts *a, enum kind inner, enum kind down) {
-    size_t used = 0, rows = (size_t)a->x.rows, pairs = rows * (size_t)a->k;
-    size_t tiles = pairs / TILE_PAIRS + (pairs < (size_t)a->n_experts ? pairs : (size_t)a->n_experts);
-    a->x_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->x.width));
-    a->inner_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)pairs * a->inner));
-    a->outer = cuda_op_scratch(c, &used, pairs * (size_t)a->down.out * sizeof(float));
-    a->pairs = cuda_op_scratch(c, &used, pairs * sizeof(int32_t));
-    a->places = cuda_op_scratch(c, &used, pairs * sizeof(int32_t));
-    a->tiles = cuda_op_scratch(c, &used, (1 + 3 * tiles) * sizeof(int32_t));
+/* What the kernels of many pairs leave for each other; tiles of at most tile_pairs pairs. Returns how many tiles there can be. */
+static size_t sort_pairs(struct cuda *c, struct k_experts *a, int32_t tile_pairs, size_t *used) {
+    size_t pairs = (size_t)a->x.rows * (size_t)a->k, n_experts = (size_t)a->n_experts;
+    size_t tiles = pairs / (size_t)tile_pairs + (pairs < n_experts ? pairs : n_experts);
+    a->inner_terms = cuda_op_scratch(c, used, (size_t)terms_bytes((int64_t)pairs * a->inner));
+    a->outer = cuda_op_scratch(c, used, pairs * (size_t)a->down.out * sizeof(float));
+    a->pairs = cuda_op_scratch(c, used, pairs * sizeof(int32_t));
+    a->places = cuda_op_scratch(c, used, pairs * sizeof(int32_t));
+    a->tiles = cuda_op_scratch(c, used, (1 + 3 * tiles) * sizeof(int32_t));
+    a->tile_pairs = tile_pairs;
     cuda_emit(c, KERNEL_experts_sort, GRID(1, 1, 1), EXPERTS_MAX, 0, a, sizeof *a);
+    return tiles;
+}
+
+static void emit_fold(struct cuda *c, const struct k_experts *a) {
+    cuda_emit(c, KERNEL_experts_fold, GRID(ceil_div(a->down.out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
+}
+
+static unsigned int some_shared_bytes(int64_t width) {
+    return (unsigned int)terms_bytes(SOME_PAIRS * (width + SOME_PAD));
+}
+
+/* A few pairs for each expert, on average: a tile of eight is then rarely full, and an expert rarely has two. */
+static bool some_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
+    return inner == KIND_TILES && down == KIND_TILES && (int64_t)a->x.rows * a->k <= (int64_t)6 * a->n_experts &&
+           some_shared_bytes(a->up.in > a->inner ? a->up.in : a->inner) <= (unsigned int)c->gpu->shared_max;
+}
+
+static void emit_some(struct cuda *c, struct k_experts *a) {
+    size_t used = 0, tiles = sort_pairs(c, a, SOME_PAIRS, &used);
+    cuda_emit(c, KERNEL_experts_some_inner_t4, GRID(ceil_div(a->inner, SOME_INNER), tiles, 1), SOME_THREADS, some_shared_bytes(a->up.in), a,
+              sizeof *a);
+    cuda_emit(c, KERNEL_experts_some_down_t4, GRID(ceil_div(a->down.out, SOME_DOWN), tiles, 1), SOME_THREADS, some_shared_bytes(a->inner),
+              a, sizeof *a);
+    emit_fold(c, a);
+}
+
+static void emit_many(struct cuda *c, struct k_experts *a, enum kind inner, enum kind down) {
+    size_t used = 0, rows = (size_t)a->x.rows;
+    a->x_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->x.width));
     cuda_emit(c, KERNEL_experts_terms, GRID(ceil_div(a->x.width, 256), rows, 1), 256, 0, a, sizeof *a);
+    size_t tiles = sort_pairs(c, a, TILE_PAIRS, &used);
     cuda_emit(c, kinds[inner].many_inner, GRID(ceil_div(a->inner, TILE_INNER), tiles, 1), TILE_THREADS, many_shared_bytes(inner), a,
               sizeof *a);
     cuda_emit(c, kinds[down].many_down, GRID(ceil_div(a->down.out, TILE_DOWN), tiles, 1), TILE_THREADS, many_shared_bytes(down), a,
               sizeof *a);
-    cuda_emit(c, KERNEL_experts_fold, GRID(ceil_div(a->down.out, 256), rows, 1), 256, 0, a, sizeof *a);
+    emit_fold(c, a);
 }
 
 void lower_experts(struct cuda *c, const struct op *op) {
@@ -139,5 +172,6 @@ void lower_experts(struct cuda *c, const struct op *op) {
     enum kind inner = kind_of(up_of(e)), down = kind_of(e->down);
     bool small = terms_bytes(a.up.in) <= FEW_SHARED && terms_bytes((int64_t)a.k * a.inner) <= FEW_SHARED;
     if (a.x.rows <= FEW_MAX && small) emit_few(c, &a, inner, down);
+    else if (some_fits(c, &a, inner, down)) emit_some(c, &a);
     else emit_many(c, &a, inner, down);
 }

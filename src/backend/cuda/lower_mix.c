@@ -136,16 +136,10 @@ void lower_attn_fast(struct cuda *c, const struct op *op) {
              GRID(a.q.heads, c->n_tiles, 1), d == 256 ? 256 : 128, (d == 256 ? 5 : 4) * 64 * d * 2, a);
 }
 
-void lower_route(struct cuda *c, const struct op *op) {
-    const struct route_args *r = &op->arg.route;
-    struct k_route a = {
-        .x = cuda_view(c, op->in[0]),
-        .ids = cuda_view(c, op->out[0]).p,
-        .weights = cuda_view(c, op->out[1]).p,
+struct k_route_rule cuda_route_rule(const struct route_args *r) {
+    return (struct k_route_rule){
         .bias = cuda_vec(r->bias),
         .expert_scale = cuda_vec(r->expert_scale),
-        .ids_stride = op->out[0].row_stride,
-        .weights_stride = op->out[1].row_stride,
         .score = (int32_t)r->score,
         .k = r->k,
         .normalize = r->normalize,
@@ -155,6 +149,17 @@ void lower_route(struct cuda *c, const struct op *op) {
         .norm_eps = r->norm_eps,
         .scale = r->scale,
         .jitter = r->jitter,
+    };
+}
+
+void lower_route(struct cuda *c, const struct op *op) {
+    struct k_route a = {
+        .x = cuda_view(c, op->in[0]),
+        .ids = cuda_view(c, op->out[0]).p,
+        .weights = cuda_view(c, op->out[1]).p,
+        .ids_stride = op->out[0].row_stride,
+        .weights_stride = op->out[1].row_stride,
+        .rule = cuda_route_rule(&op->arg.route),
     };
     EMIT(c, KERNEL_route, GRID(a.x.rows, 1, 1), 32, (unsigned int)a.x.width * 3 * sizeof(float), a);
 }

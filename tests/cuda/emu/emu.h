@@ -62,8 +62,20 @@ template <typename T> static inline T __shfl_xor_sync(unsigned, T x, int step) {
 template <typename T> static inline T __shfl_sync(unsigned, T x, int lane) {
     return emu_shuffle(x, (unsigned)lane & 31);
 }
+template <typename T> static inline T __shfl_up_sync(unsigned, T x, int step) {
+    return emu_shuffle(x, emu.lane - (unsigned)step);
+}
 template <typename T> static inline T __shfl_down_sync(unsigned, T x, int step) {
     return emu_shuffle(x, emu.lane + (unsigned)step);
+}
+
+static inline unsigned __ballot_sync(unsigned, bool x) {
+    unsigned all = x ? 1u << emu.lane : 0u;
+    for (int step = 16; step > 0; step /= 2) all |= emu_shuffle(all, emu.lane ^ (unsigned)step);
+    return all;
+}
+static inline int __ffs(unsigned x) {
+    return __builtin_ffs((int)x);
 }
 
 struct float2 {
