@@ -148,6 +148,13 @@ static __device__ __forceinline__ uint64_t code_word(const unsigned char *p, int
 
 static __device__ __forceinline__ void plain8(const k_weight &w, const unsigned char *row, int64_t k, float out[8]) {
     int n = w.in - k < 8 ? (int)(w.in - k) : 8;
+    if (w.dtype == K_BF16 && n == 8 && (uint64_t)(row + 2 * k) % 16 == 0) {
+        uint4 v = *(const uint4 *)(row + 2 * k);
+        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < 8; i++) out[i] = i < n ? load_as_f32(row, w.dtype, k + i) : 0.0f;
 }

@@ -65,23 +65,36 @@ template <int D, int G> static __device__ __forceinline__ void attend(const k_at
             for (int i = 0; i < 8; i++) acc[h][i] = fmaf(acc[h][i], keep, there ? w * v[i] : 0.0f);
         }
     }
-    // lanes of other positions in this warp, then warps, through shared memory: [G][WARPS * AT_ONCE][D + 2]
+    // Positions beside each other in this warp, by shuffles; then warps, through shared memory: [G][WARPS][D + 2].
 #pragma unroll
     for (int h = 0; h < G; h++) {
-        float *to = smem + ((int64_t)h * SPAN + warp * AT_ONCE + lane / LANES) * (D + 2);
 #pragma unroll
-        for (int i = 0; i < 8; i++) to[part * 8 + i] = acc[h][i];
-        if (part == 0) to[D] = max[h], to[D + 1] = sum[h];
+        for (int x = LANES; x < 32; x *= 2) {
+            float other = __shfl_xor_sync(FULL, max[h], x), top = fmaxf(max[h], other), base = top == -INFINITY ? 0.0f : top;
+            float keep = exp2f((max[h] - base) * LOG2E), take = exp2f((other - base) * LOG2E);
+            max[h] = top;
+            sum[h] = sum[h] * keep + __shfl_xor_sync(FULL, sum[h], x) * take;
+#pragma unroll
+            for (int i = 0; i < 8; i++) acc[h][i] = acc[h][i] * keep + __shfl_xor_sync(FULL, acc[h][i], x) * take;
+        }
+        float *to = smem + (h * WARPS + warp) * (D + 2);
+        if (lane < LANES) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) to[part * 8 + i] = acc[h][i];
+        }
+        if (lane == 0) to[D] = max[h], to[D + 1] = sum[h];
     }
     __syncthreads();
     for (int e = threadIdx.x; e < a.group * D; e += WARPS * 32) {
         int h = e / D, i = e % D, head = kv_head * a.group + h;
-        const float *from = smem + (int64_t)h * SPAN * (D + 2);
-        float top = -INFINITY, total = 0, x = 0;
-        for (int w = 0; w < SPAN; w++) top = fmaxf(top, from[w * (D + 2) + D]);
+        const float *from = smem + h * WARPS * (D + 2);
+        float tops[WARPS], top = -INFINITY, total = 0, x = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) top = fmaxf(top, tops[w] = from[w * (D + 2) + D]);
         float base = top == -INFINITY ? 0.0f : top;
-        for (int w = 0; w < SPAN; w++) {
-            float keep = exp2f((from[w * (D + 2) + D] - base) * LOG2E);
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) {
+            float keep = exp2f((tops[w] - base) * LOG2E);
             total = fmaf(from[w * (D + 2) + D + 1], keep, total);
             x = fmaf(from[w * (D + 2) + i], keep, x);
         }
@@ -103,7 +116,7 @@ template <int D, int G> static __device__ __forceinline__ void attend(const k_at
 // Grid (splits, cached heads, rows), 256 threads.
 #define DECODE(d, g)                                                                                              \
     extern "C" __global__ void __launch_bounds__(WARPS * 32) attn_decode_##d##_##g(KARGS(k_attn) a) {             \
-        DYNAMIC_SHARED(float, smem); /* g * (8 * 256 / d) * (d + 2) floats */                                     \
+        DYNAMIC_SHARED(float, smem); /* [g][WARPS][d + 2] */                                                      \
         attend<d, g>(a, smem);                                                                                    \
     }
 DECODE(64, 1)

@@ -457,52 +457,78 @@ MANY(16, 16)
 MANY(fp4, FP4)
 MANY(t4, T4)
 
-// ---- a few pairs of an expert: batches of requests. Weights in tiles, two tiles a warp; all of x in shared memory, so that warps never meet ----
+// ---- a few pairs of an expert: batches of requests. Weights in tiles, two tiles a warp, on their way to shared memory several units ahead; all
+// of x in shared memory, so that warps never meet ----
 
-enum { SOME_WARPS = 8, SOME_PAIRS = 8, SOME_STEPS = 2 };
+enum { SOME_WARPS = 8, SOME_PAIRS = 8, SOME_UNIT = 2 * (TILE_CODES + 2 * TILE_META) };
 
 // Elements from a row of x in shared memory to the next: lanes of a quarter warp then meet all banks.
 static __device__ __forceinline__ int some_stride(int64_t width) {
     return (int)width + 32;
 }
 
-struct some_parts {
-    tile_part p[SOME_STEPS][2];
+// A warp's two tiles and its ring of `depth` units of both, in shared memory behind x.
+struct some_ring {
+    const unsigned char *tiles[2];
+    unsigned char *places;
+    int unit_bytes, units, depth;
 };
-static __device__ __forceinline__ void some_load(some_parts &b, const unsigned char *const tiles[2], const k_weight &w, int64_t k) {
-#pragma unroll
-    for (int s = 0; s < SOME_STEPS; s++)
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-            if (k + s * BK < w.in) b.p[s][i] = load_part(tiles[i], w.group, k + s * BK);
+
+static __device__ __forceinline__ some_ring some_ring_of(const k_experts &a, const k_weight &w, const rows4 &rows, bf16 *x) {
+    some_ring r;
+    r.tiles[0] = rows.values[0], r.tiles[1] = rows.values[2];
+    r.unit_bytes = tile_unit_bytes(w.group), r.units = (int)(w.in / BK), r.depth = a.depth;
+    r.places = (unsigned char *)(x + 2 * SOME_PAIRS * some_stride(w.in)) + threadIdx.x / 32 * a.depth * SOME_UNIT;
+    return r;
 }
 
-// Two tiles times the terms of up to eight pairs, x[2][SOME_PAIRS][stride]; b: the first steps of both.
-static __device__ __forceinline__ void some_product(some_parts &b, const unsigned char *const tiles[2], const k_weight &w, const bf16 *x, float acc[2][4]) {
-    int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, stride = some_stride(w.in);
+// Begins to copy unit u of both tiles.
+static __device__ __forceinline__ void some_fetch(const some_ring &r, int u, int place) {
+    if (u < r.units) {
+        unsigned char *to = r.places + place * SOME_UNIT;
+        for (int i = threadIdx.x % 32 * 16; i < r.unit_bytes; i += 512) {
+            copy16(to + i, r.tiles[0] + u * r.unit_bytes + i, true);
+            copy16(to + SOME_UNIT / 2 + i, r.tiles[1] + u * r.unit_bytes + i, true);
+        }
+    }
+    copy_commit();
+}
+
+// So many units are asked for before x is there.
+static __device__ __forceinline__ void some_begin(const some_ring &r) {
+    for (int u = 0; u < r.depth - 1; u++) some_fetch(r, u, u);
+}
+
+// Two tiles times the terms of up to eight pairs, x[2][SOME_PAIRS][stride].
+template <int DEPTH> static __device__ __forceinline__ void some_units(const some_ring &r, const k_weight &w, const bf16 *x, float acc[2][4]) {
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, stride = some_stride(w.in), place = 0;
+    x += g * stride;
+    for (int u = 0; u < r.units; u++) {
+        copy_wait<DEPTH - 2>();
+        __syncwarp();
+        some_fetch(r, u + DEPTH - 1, place ? place - 1 : DEPTH - 1);
+        uint32_t xv[2][8];
+#pragma unroll
+        for (int term = 0; term < 2; term++) take_x<16>(x + term * SOME_PAIRS * stride + u * BK, t, xv[term]);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const unsigned char *unit = r.places + place * SOME_UNIT + i * (SOME_UNIT / 2), *meta = unit + TILE_CODES + g * 8;
+            tile_part p = {*(const uint4 *)(unit + lane * 16), *(const uint2 *)meta, uint2{0, 0}};
+            p.high = w.group == 32 ? *(const uint2 *)(meta + TILE_META) : p.low;
+            uint32_t first[8], second[8];
+            unpack_part(p, w.dtype, first, second);
+#pragma unroll
+            for (int term = 0; term < 2; term++) mma_rows(acc[i], first, second, xv[term]);
+        }
+        place = place + 1 == DEPTH ? 0 : place + 1;
+    }
+}
+
+static __device__ __forceinline__ void some_product(const some_ring &r, const k_weight &w, const bf16 *x, float acc[2][4]) {
 #pragma unroll
     for (int i = 0; i < 8; i++) ((float *)acc)[i] = 0;
-    x += g * stride;
-#pragma unroll 2
-    for (int64_t k = 0; k < w.in; k += SOME_STEPS * BK) {
-        some_parts next;
-        some_load(next, tiles, w, k + SOME_STEPS * BK);
-#pragma unroll
-        for (int s = 0; s < SOME_STEPS; s++) {
-            if (k + s * BK >= w.in) break;
-            uint32_t weights[4][8];
-#pragma unroll
-            for (int i = 0; i < 2; i++) unpack_part(b.p[s][i], w.dtype, weights[2 * i], weights[2 * i + 1]);
-#pragma unroll
-            for (int term = 0; term < 2; term++) {
-                uint32_t xv[8];
-                take_x<16>(x + term * SOME_PAIRS * stride + k + s * BK, t, xv);
-#pragma unroll
-                for (int i = 0; i < 2; i++) mma_rows(acc[i], weights[2 * i], weights[2 * i + 1], xv);
-            }
-        }
-        b = next;
-    }
+    if (r.depth == 4) some_units<4>(r, w, x, acc);
+    else some_units<2>(r, w, x, acc);
 }
 
 // Grid (inner / 128, tiles): a warp makes 16 inner values of each pair, from a tile of the gate and one of up.
@@ -515,9 +541,8 @@ static __device__ __forceinline__ void some_inner(const k_experts &a) {
     bool has = n0 < a.inner;
     rows4 rows;
     inner_rows<T4>(a, rows, e, n0, g);
-    const unsigned char *const tiles[2] = {rows.values[0], rows.values[2]};
-    some_parts b;
-    if (has) some_load(b, tiles, a.up, 0);
+    some_ring ring = some_ring_of(a, a.up, rows, x);
+    if (has) some_begin(ring);
     for (int m = 0; m < n; m++) {
         const float *from = (const float *)a.x.p + a.pairs[start + m] / a.k * a.x.row_stride;
         for (int i = threadIdx.x * 4; i < width; i += SOME_WARPS * 128) {
@@ -532,7 +557,7 @@ static __device__ __forceinline__ void some_inner(const k_experts &a) {
     __syncthreads();
     if (!has) return;
     float acc[2][4];
-    some_product(b, tiles, a.up, x, acc);
+    some_product(ring, a.up, x, acc);
     int64_t second = (int64_t)a.x.rows * a.k * a.inner;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -557,9 +582,8 @@ static __device__ __forceinline__ void some_down(const k_experts &a) {
     rows4 rows;
     sixteen_rows<T4>(rows, 0, a.down, e * a.down.out + n0, last, g);
     sixteen_rows<T4>(rows, 2, a.down, e * a.down.out + n0 + TILE_ROWS, last, g);
-    const unsigned char *const tiles[2] = {rows.values[0], rows.values[2]};
-    some_parts b;
-    if (has) some_load(b, tiles, a.down, 0);
+    some_ring ring = some_ring_of(a, a.down, rows, x);
+    if (has) some_begin(ring);
     int pieces = a.inner / 8;
     for (int i = threadIdx.x; i < n * pieces; i += SOME_WARPS * 32) {
         int m = i / pieces, at = i % pieces * 8;
@@ -570,7 +594,7 @@ static __device__ __forceinline__ void some_down(const k_experts &a) {
     __syncthreads();
     if (!has) return;
     float acc[2][4];
-    some_product(b, tiles, a.down, x, acc);
+    some_product(ring, a.down, x, acc);
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll

@@ -112,10 +112,11 @@ static __device__ __forceinline__ int x_piece(int row, int piece) {
 
 template <int NB> static __device__ __forceinline__ void load_tiles(const k_linear &a, unsigned char *stage, int64_t k, int unit_bytes) {
     bf16 *x = (bf16 *)stage;
+    int first = blockIdx.z * NB * 8;
     for (int e = threadIdx.x; e < NB * 8 * (BK / 8); e += WARPS * 32) {
         int row = e / (BK / 8), piece = e % (BK / 8);
-        bool there = row < a.x.rows;
-        copy16(x + x_piece(row, piece), (const bf16 *)a.x.p + (there ? (int64_t)row * a.x.row_stride + k + piece * 8 : 0), there);
+        bool there = first + row < a.x.rows;
+        copy16(x + x_piece(row, piece), (const bf16 *)a.x.p + (there ? (int64_t)(first + row) * a.x.row_stride + k + piece * 8 : 0), there);
     }
     unsigned char *codes = stage + NB * 8 * BK * 2;
     int pieces = unit_bytes / 16;
@@ -178,12 +179,12 @@ template <int NB> static __device__ __forceinline__ void tile_product(const k_li
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 int64_t n = row + i * 16 + j / 2 * 8;
-                int m = nb * 8 + 2 * t + j % 2;
+                int m = blockIdx.z * NB * 8 + nb * 8 + 2 * t + j % 2;
                 if (n < a.w.out && m < a.x.rows) a.partial[((int64_t)blockIdx.y * a.x.rows + m) * a.w.out + n] = acc[i][nb][j];
             }
 }
 
-// Grid (n / 128, splits).
+// Grid (n / 128, splits, rows / nb).
 #define TILES(nb) \
     extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) qmm_tiles_##nb(KARGS(k_linear) a) { tile_product<(nb) / 8>(a); }
 TILES(16)

@@ -333,7 +333,8 @@ struct k_experts {
     KPTR(int32_t) tiles;      /* their number; (expert, first of its pairs, how many) of each */
     struct k_act act;
     int32_t inner, k, n_experts, scale_input;
-    int32_t tile_pairs, pad; /* pairs of an expert that a block takes, at most */
+    int32_t tile_pairs; /* pairs of an expert that a block takes, at most */
+    int32_t depth;      /* of a batch of requests: units of weights that a warp has under way, 2 or 4 */
 };
 
 /* Recurrent ops: state of a sequence is state + slot * slot_stride. */

@@ -55,7 +55,7 @@ void lower_experts_ref(struct cuda *c, const struct op *op) {
 enum { K_STEP = 64, CHOICES_MAX = 64, EXPERTS_MAX = 1024 };
 enum { FEW_OUT = 16, INNER_THREADS = 128, DOWN_THREADS = 512, FEW_SUMS = 4096 };
 enum { TILE_PAIRS = 64, TILE_STAGES = 3, TILE_INNER = 64, TILE_DOWN = 128, TILE_THREADS = 128 };
-enum { SOME_PAIRS = 8, SOME_INNER = 128, SOME_DOWN = 256, SOME_THREADS = 256, SOME_PAD = 32 };
+enum { SOME_PAIRS = 8, SOME_INNER = 128, SOME_DOWN = 256, SOME_THREADS = 256, SOME_PAD = 32, SOME_UNIT = 1280 };
 enum { FEW_MAX = 8, FEW_SHARED = 80 << 10 }; /* rows of x that are few, and the most bytes of their terms */
 
 enum kind { KIND_8, KIND_16, KIND_FP4, KIND_TILES, N_KINDS }; /* KIND_TILES: 4 bits in tiles */
@@ -135,22 +135,26 @@ static void emit_fold(struct cuda *c, const struct k_experts *a) {
     cuda_emit(c, KERNEL_experts_fold, GRID(ceil_div(a->down.out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
 }
 
-static unsigned int some_shared_bytes(int64_t width) {
-    return (unsigned int)terms_bytes(SOME_PAIRS * (width + SOME_PAD));
+/* x, and a ring for every warp. */
+static int64_t some_shared_bytes(int64_t width, int32_t depth) {
+    return terms_bytes(SOME_PAIRS * (width + SOME_PAD)) + (int64_t)SOME_THREADS / 32 * depth * SOME_UNIT;
 }
 
 /* A few pairs for each expert, on average: a tile of eight is then rarely full, and an expert rarely has two. */
 static bool some_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
     return inner == KIND_TILES && down == KIND_TILES && (int64_t)a->x.rows * a->k <= (int64_t)6 * a->n_experts &&
-           some_shared_bytes(a->up.in > a->inner ? a->up.in : a->inner) <= (unsigned int)c->gpu->shared_max;
+           some_shared_bytes(a->up.in > a->inner ? a->up.in : a->inner, 2) <= c->gpu->shared_max;
+}
+
+static void emit_some_half(struct cuda *c, struct k_experts *a, enum kernel_id kernel, int64_t width, unsigned int blocks, size_t tiles) {
+    a->depth = some_shared_bytes(width, 4) <= c->gpu->shared_max ? 4 : 2;
+    cuda_emit(c, kernel, GRID(blocks, tiles, 1), SOME_THREADS, (unsigned int)some_shared_bytes(width, a->depth), a, sizeof *a);
 }
 
 static void emit_some(struct cuda *c, struct k_experts *a) {
     size_t used = 0, tiles = sort_pairs(c, a, SOME_PAIRS, &used);
-    cuda_emit(c, KERNEL_experts_some_inner_t4, GRID(ceil_div(a->inner, SOME_INNER), tiles, 1), SOME_THREADS, some_shared_bytes(a->up.in), a,
-              sizeof *a);
-    cuda_emit(c, KERNEL_experts_some_down_t4, GRID(ceil_div(a->down.out, SOME_DOWN), tiles, 1), SOME_THREADS, some_shared_bytes(a->inner),
-              a, sizeof *a);
+    emit_some_half(c, a, KERNEL_experts_some_inner_t4, a->up.in, ceil_div(a->inner, SOME_INNER), tiles);
+    emit_some_half(c, a, KERNEL_experts_some_down_t4, a->inner, ceil_div(a->down.out, SOME_DOWN), tiles);
     emit_fold(c, a);
 }
 

@@ -83,17 +83,23 @@ void lower_qmv(struct cuda *c, const struct op *op) {
     emit_qmv(c, op, &a);
 }
 
-/* ---- up to 64 rows ------------------------------------------------------------------------------------------------ */
+/* ---- up to 64 rows, and twice as many where the weight is small ---------------------------------------------------- */
+
+/* A weight of few tiles leaves most of the GPU idle in a product of many rows (lower_gemm.c): reading it twice is quicker. */
+static int32_t qmm_rows_max(const struct cuda *c, const struct weight *w) {
+    bool is_small = cuda_weight_args(w).tile_bytes && ceil_div(w->out, QMM_TILE) < (unsigned int)c->gpu->n_sm;
+    return is_small ? 2 * QMM_ROWS : QMM_ROWS;
+}
 
 bool qmm_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->gpu->functions[KERNEL_qmm_4_64] && cuda_may_round(c, op) && op->in[0].rows <= QMM_ROWS &&
+    return c->gpu->functions[KERNEL_qmm_4_64] && cuda_may_round(c, op) && op->in[0].rows <= qmm_rows_max(c, w) &&
            (fast_bits(w) || cuda_weight_args(w).tile_bytes) && w->in % 64 == 0;
 }
 
 /* As many parts of k as fill the GPU, `blocks` on a multiprocessor, each part at least four steps long. */
-static int32_t qmm_splits(const struct cuda *c, const struct weight *w, int32_t blocks) {
-    int64_t tiles = ceil_div(w->out, QMM_TILE), splits = blocks * c->gpu->n_sm / tiles, most = w->in / 256;
+static int32_t qmm_splits(const struct cuda *c, const struct weight *w, int32_t rows, int32_t blocks) {
+    int64_t tiles = ceil_div(w->out, QMM_TILE) * ceil_div(rows, QMM_ROWS), splits = blocks * c->gpu->n_sm / tiles, most = w->in / 256;
     return (int32_t)(splits < 1 || most < 1 ? 1 : splits < most ? splits : most);
 }
 
@@ -108,11 +114,12 @@ static void emit_qmm(struct cuda *c, const struct op *op, struct k_linear *a) {
     int bits = fast_bits(w), rows = a->x.rows <= 16 ? 0 : a->x.rows <= 32 ? 1 : 2, i = bits == 4 ? 0 : bits == 8 ? 1 : bits == 16 ? 2 : 3;
     size_t used = 0;
     a->x = cuda_bf16_input(c, a->x, w->in, &used);
-    a->k_splits = qmm_splits(c, w, i == 3 ? 3 : 2);
+    a->k_splits = qmm_splits(c, w, a->x.rows, i == 3 ? 3 : 2);
     a->partial = cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
     unsigned int stage = (16u << rows) * (bits == 16 ? 96 : 72) * 2, shared_bytes = stage * 4;
     if (i == 3) shared_bytes = 5 * ((16u << rows) * 128 + QMM_TILE / 16 * (w->format.group == 32 ? 640 : 576));
-    cuda_emit(c, kernels[i][rows], GRID(ceil_div(w->out, QMM_TILE), a->k_splits, 1), 128, shared_bytes, a, sizeof *a);
+    cuda_emit(c, kernels[i][rows], GRID(ceil_div(w->out, QMM_TILE), a->k_splits, ceil_div(a->x.rows, QMM_ROWS)), 128, shared_bytes, a,
+              sizeof *a);
     cuda_emit(c, KERNEL_linear_reduce, GRID(ceil_div(a->glu_inner ? a->glu_inner : w->out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
 }
 

@@ -97,7 +97,7 @@ static void emit_decode(struct cuda *c, struct k_attn *a) {
     if (a->splits > 1)
         a->partial =
             cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)(d + 2) * sizeof(float));
-    unsigned int shared_bytes = (1u << g) * (8u * 256 / (unsigned int)d) * (unsigned int)(d + 2) * sizeof(float);
+    unsigned int shared_bytes = (1u << g) * 8 * (unsigned int)(d + 2) * sizeof(float);
     cuda_emit(c, kernels[d == 64 ? 0 : d == 128 ? 1 : 2][g], GRID(a->splits, a->c.heads, c->n_decode), 256, shared_bytes, a, sizeof *a);
     if (a->splits > 1) cuda_emit(c, KERNEL_attn_combine, GRID(a->q.heads, c->n_decode, 1), (unsigned int)d, 0, a, sizeof *a);
 }
