@@ -4,6 +4,7 @@
 // by many warps that share k. More rows: pairs are sorted by expert, and a block takes up to 64 pairs of one expert at a time; the number of
 // pairs of an expert is known to the GPU alone, so there are as many blocks as there could be tiles, and those without one leave at once.
 #include "codes.cuh"
+#include "x16.cuh"
 
 enum { BK = 64, FP4 = 5, T4 = 6 }; // kinds of their own among the bits: mxfp4, and 4 bits in tiles
 
@@ -457,157 +458,192 @@ MANY(16, 16)
 MANY(fp4, FP4)
 MANY(t4, T4)
 
-// ---- a few pairs of an expert: batches of requests. Weights in tiles, two tiles a warp, on their way to shared memory several units ahead; all
-// of x in shared memory, so that warps never meet ----
+// ---- a few pairs of an expert: batches of requests. Weights in tiles, two tiles a warp, on their way to shared memory several units ahead; x as
+// integers of 16 bits (x16.cuh), all of it in shared memory, so that warps never meet in a product. A product of bytes has eight columns, the
+// high and low bytes of four pairs ----
 
-enum { SOME_WARPS = 8, SOME_PAIRS = 8, SOME_UNIT = 2 * (TILE_CODES + 2 * TILE_META) };
+enum { SOME_WARPS = 8, SOME_PAIRS = 8, SOME_INNER = SOME_WARPS * TILE_ROWS, X16_PAIRS = 4, FLOAT_ZERO = 0x4b400000 }; // FLOAT_ZERO: 1.5 * 2^23
 
-// Elements from a row of x in shared memory to the next: lanes of a quarter warp then meet all banks.
-static __device__ __forceinline__ int some_stride(int64_t width) {
-    return (int)width + 32;
+// A row's x: its units, then their scales; a multiple of 16.
+static __device__ __forceinline__ int64_t x16_bytes(int64_t width) {
+    return (width / BK * (int64_t)(X16_UNIT + sizeof(unit_scale)) + 15) / 16 * 16;
+}
+
+// Grid (rows): x for the experts. Eight lanes make a unit.
+extern "C" __global__ void __launch_bounds__(256) experts_x16(KARGS(k_experts) a) {
+    const float *from = (const float *)a.x.p + (int64_t)blockIdx.x * a.x.row_stride;
+    unsigned char *to = (unsigned char *)a.x_terms + blockIdx.x * x16_bytes(a.x.width);
+    unit_scale *scales = (unit_scale *)(to + a.x.width / BK * X16_UNIT);
+    for (int base = 0; base < a.x.width; base += 2048) {
+        int i = base + threadIdx.x * 8;
+        bool there = i < a.x.width;
+        float v[8] = {0};
+        if (there) *(float4 *)v = *(const float4 *)(from + i), *(float4 *)(v + 4) = *(const float4 *)(from + i + 4);
+        put8(to + i / BK * X16_UNIT, scales + i / BK, v, there);
+    }
 }
 
 // A warp's two tiles and its ring of `depth` units of both, in shared memory behind x.
 struct some_ring {
     const unsigned char *tiles[2];
     unsigned char *places;
-    int unit_bytes, units, depth;
+    int unit_bytes, units;
 };
 
-static __device__ __forceinline__ some_ring some_ring_of(const k_experts &a, const k_weight &w, const rows4 &rows, bf16 *x) {
+static __device__ __forceinline__ some_ring some_ring_of(const k_experts &a, const k_weight &w, const rows4 &rows, unsigned char *x) {
     some_ring r;
     r.tiles[0] = rows.values[0], r.tiles[1] = rows.values[2];
-    r.unit_bytes = tile_unit_bytes(w.group), r.units = (int)(w.in / BK), r.depth = a.depth;
-    r.places = (unsigned char *)(x + 2 * SOME_PAIRS * some_stride(w.in)) + threadIdx.x / 32 * a.depth * SOME_UNIT;
+    r.unit_bytes = tile_unit_bytes(w.group), r.units = (int)(w.in / BK);
+    r.places = x + SOME_PAIRS * x16_bytes(w.in) + threadIdx.x / 32 * a.depth * 2 * r.unit_bytes;
     return r;
 }
 
 // Begins to copy unit u of both tiles.
 static __device__ __forceinline__ void some_fetch(const some_ring &r, int u, int place) {
     if (u < r.units) {
-        unsigned char *to = r.places + place * SOME_UNIT;
-        for (int i = threadIdx.x % 32 * 16; i < r.unit_bytes; i += 512) {
-            copy16(to + i, r.tiles[0] + u * r.unit_bytes + i, true);
-            copy16(to + SOME_UNIT / 2 + i, r.tiles[1] + u * r.unit_bytes + i, true);
+        unsigned char *to = r.places + place * 2 * r.unit_bytes + threadIdx.x % 32 * 16;
+        const unsigned char *first = r.tiles[0] + u * r.unit_bytes + threadIdx.x % 32 * 16, *second = r.tiles[1] + u * r.unit_bytes + threadIdx.x % 32 * 16;
+        copy16(to, first, true);
+        copy16(to + r.unit_bytes, second, true);
+        if (TILE_CODES + (int)threadIdx.x % 32 * 16 < r.unit_bytes) {
+            copy16(to + TILE_CODES, first + TILE_CODES, true);
+            copy16(to + r.unit_bytes + TILE_CODES, second + TILE_CODES, true);
         }
     }
     copy_commit();
 }
 
 // So many units are asked for before x is there.
-static __device__ __forceinline__ void some_begin(const some_ring &r) {
-    for (int u = 0; u < r.depth - 1; u++) some_fetch(r, u, u);
+static __device__ __forceinline__ void some_begin(const some_ring &r, int depth) {
+    for (int u = 0; u < depth - 1; u++) some_fetch(r, u, u);
 }
 
-// Two tiles times the terms of up to eight pairs, x[2][SOME_PAIRS][stride].
-template <int DEPTH> static __device__ __forceinline__ void some_units(const some_ring &r, const k_weight &w, const bf16 *x, float acc[2][4]) {
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, stride = some_stride(w.in), place = 0;
-    x += g * stride;
+// A unit of a tile: acc[rows g and g + 8][pairs t and t + 4] of this lane. v: the columns' bytes; s: the pairs' scales.
+static __device__ __forceinline__ void some_multiply(float acc[2][2], const unsigned char *unit, const uint32_t v[2][4], const unit_scale s[2], int dtype) {
+    int lane = threadIdx.x % 32;
+    uint32_t q[4];
+    *(uint4 *)q = *(const uint4 *)(unit + lane * 16);
+    const uint32_t a[4] = {q[0] & 0x0f0f0f0fu, q[2] & 0x0f0f0f0fu, q[0] >> 4 & 0x0f0f0f0fu, q[2] >> 4 & 0x0f0f0f0fu};
+    const uint32_t b[4] = {q[1] & 0x0f0f0f0fu, q[3] & 0x0f0f0f0fu, q[1] >> 4 & 0x0f0f0f0fu, q[3] >> 4 & 0x0f0f0f0fu};
+    uint2 meta = *(const uint2 *)(unit + TILE_CODES + lane / 4 * 8);
+    const uint32_t words[2] = {meta.x, meta.y};
+    float scale[2], bias[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) scale[r] = meta_f32(words[r] & 0xffff, dtype), bias[r] = meta_f32(words[r] >> 16, dtype);
+#pragma unroll
+    for (int p = 0; p < 2; p++) {
+        int32_t sums[4];
+        mma_u8s8_from(sums, a, v[p][0], v[p][1], FLOAT_ZERO);
+        mma_u8s8(sums, b, v[p][2], v[p][3]);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float high = __uint_as_float((uint32_t)sums[2 * r]) - 12582912.0f, low = __uint_as_float((uint32_t)sums[2 * r + 1]) - 12582912.0f;
+            acc[r][p] = fmaf(bias[r], s[p].sum, fmaf(scale[r] * s[p].one, fmaf(256.0f, high, low), acc[r][p]));
+        }
+    }
+}
+
+// Two tiles times up to eight pairs: acc[tile][row][pair], as above.
+template <int DEPTH> static __device__ __forceinline__ void some_product(const some_ring &r, const k_weight &w, const unsigned char *x, float acc[2][2][2]) {
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, place = 0;
+    int64_t each = x16_bytes(w.in);
+    const unsigned char *columns = x + g / 2 * each + g % 2 * 64 + t * 16, *scales = x + t * each + r.units * X16_UNIT;
+#pragma unroll
+    for (int i = 0; i < 8; i++) ((float *)acc)[i] = 0;
+#pragma unroll 1
     for (int u = 0; u < r.units; u++) {
         copy_wait<DEPTH - 2>();
         __syncwarp();
         some_fetch(r, u + DEPTH - 1, place ? place - 1 : DEPTH - 1);
-        uint32_t xv[2][8];
+        uint32_t v[2][4];
+        unit_scale s[2];
 #pragma unroll
-        for (int term = 0; term < 2; term++) take_x<16>(x + term * SOME_PAIRS * stride + u * BK, t, xv[term]);
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const unsigned char *unit = r.places + place * SOME_UNIT + i * (SOME_UNIT / 2), *meta = unit + TILE_CODES + g * 8;
-            tile_part p = {*(const uint4 *)(unit + lane * 16), *(const uint2 *)meta, uint2{0, 0}};
-            p.high = w.group == 32 ? *(const uint2 *)(meta + TILE_META) : p.low;
-            uint32_t first[8], second[8];
-            unpack_part(p, w.dtype, first, second);
-#pragma unroll
-            for (int term = 0; term < 2; term++) mma_rows(acc[i], first, second, xv[term]);
+        for (int p = 0; p < 2; p++) {
+            *(uint4 *)v[p] = *(const uint4 *)(columns + p * X16_PAIRS * each + u * X16_UNIT);
+            s[p] = *(const unit_scale *)(scales + p * X16_PAIRS * each + u * sizeof(unit_scale));
         }
+        const unsigned char *unit = r.places + place * 2 * r.unit_bytes;
+#pragma unroll
+        for (int i = 0; i < 2; i++) some_multiply(acc[i], unit + i * r.unit_bytes, v, s, w.dtype);
         place = place + 1 == DEPTH ? 0 : place + 1;
     }
 }
 
-static __device__ __forceinline__ void some_product(const some_ring &r, const k_weight &w, const bf16 *x, float acc[2][4]) {
-#pragma unroll
-    for (int i = 0; i < 8; i++) ((float *)acc)[i] = 0;
-    if (r.depth == 4) some_units<4>(r, w, x, acc);
-    else some_units<2>(r, w, x, acc);
+// Rows of x16_bytes(width) bytes, n of them, `from` gives where each lies.
+static __device__ __forceinline__ void copy_row(unsigned char *to, const unsigned char *from, int64_t bytes) {
+    for (int64_t i = threadIdx.x * 16; i < bytes; i += SOME_WARPS * 32 * 16) *(uint4 *)(to + i) = *(const uint4 *)(from + i);
 }
 
-// Grid (inner / 128, tiles): a warp makes 16 inner values of each pair, from a tile of the gate and one of up.
-static __device__ __forceinline__ void some_inner(const k_experts &a) {
-    DYNAMIC_SHARED(bf16, x);
+// Grid (inner / 128, tiles): a warp makes 16 inner values of each pair, from a tile of the gate and one of up; the block's values become units of
+// the next product's x.
+template <int DEPTH> static __device__ __forceinline__ void some_inner(const k_experts &a) {
+    DYNAMIC_SHARED(unsigned char, some_smem);
+    unsigned char *x = some_smem;
     if ((int)blockIdx.y >= a.tiles[0]) return;
     const int *tile = a.tiles + 1 + 3 * blockIdx.y;
-    int64_t e = tile[0], start = tile[1], n0 = ((int64_t)blockIdx.x * SOME_WARPS + threadIdx.x / 32) * TILE_ROWS, width = a.up.in;
-    int n = tile[2], g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, stride = some_stride(width);
+    int64_t e = tile[0], start = tile[1], first = (int64_t)blockIdx.x * SOME_INNER, n0 = first + threadIdx.x / 32 * TILE_ROWS, each = x16_bytes(a.up.in);
+    int n = tile[2], g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     bool has = n0 < a.inner;
     rows4 rows;
     inner_rows<T4>(a, rows, e, n0, g);
     some_ring ring = some_ring_of(a, a.up, rows, x);
-    if (has) some_begin(ring);
-    for (int m = 0; m < n; m++) {
-        const float *from = (const float *)a.x.p + a.pairs[start + m] / a.k * a.x.row_stride;
-        for (int i = threadIdx.x * 4; i < width; i += SOME_WARPS * 128) {
-            float4 v = *(const float4 *)(from + i);
-            uint2 high = {pack_bf16(v.x, v.y), pack_bf16(v.z, v.w)}, low;
-            low.x = pack_bf16(v.x - __uint_as_float(high.x << 16), v.y - __uint_as_float(high.x & 0xffff0000u));
-            low.y = pack_bf16(v.z - __uint_as_float(high.y << 16), v.w - __uint_as_float(high.y & 0xffff0000u));
-            *(uint2 *)(x + m * stride + i) = high;
-            *(uint2 *)(x + (SOME_PAIRS + m) * stride + i) = low;
-        }
-    }
+    if (has) some_begin(ring, DEPTH);
+    for (int m = 0; m < n; m++) copy_row(x + m * each, (const unsigned char *)a.x_terms + a.pairs[start + m] / a.k * each, each);
     __syncthreads();
-    if (!has) return;
-    float acc[2][4];
-    some_product(ring, a.up, x, acc);
-    int64_t second = (int64_t)a.x.rows * a.k * a.inner;
+    float acc[2][2][2];
+    if (has) some_product<DEPTH>(ring, a.up, x, acc);
+    __syncthreads(); // x is used up: values take its place
+    float *values = (float *)x;
 #pragma unroll
-    for (int j = 0; j < 4; j++) {
-        int64_t row = n0 + j / 2 * 8 + g;
-        int m = 2 * t + j % 2;
+    for (int j = 0; j < 4 && has; j++) {
+        int m = t + j % 2 * X16_PAIRS, row = (int)(n0 - first) + j / 2 * 8 + g;
         if (m >= n) continue;
         int pair = a.pairs[start + m];
         float factor = a.scale_input ? a.weights[pair / a.k * a.weights_stride + pair % a.k] : 1.0f;
-        put_terms((bf16 *)a.inner_terms + (start + m) * a.inner + row, second, inner_value(a, e, row, acc[0][j] * factor, acc[1][j] * factor));
+        values[m * SOME_INNER + row] = inner_value(a, e, first + row, acc[0][j / 2][j % 2] * factor, acc[1][j / 2][j % 2] * factor);
     }
+    __syncthreads();
+    int m = threadIdx.x / (SOME_INNER / 8), at = threadIdx.x % (SOME_INNER / 8) * 8; // 128 threads have eight values each
+    bool there = m < n && first + at < a.inner;
+    float v[8] = {0};
+    for (int i = 0; i < 8 && there; i++) v[i] = values[m * SOME_INNER + at + i];
+    unsigned char *to = (unsigned char *)a.inner_terms + (start + (there ? m : 0)) * x16_bytes(a.inner);
+    put8(to + (first + at) / BK * X16_UNIT, (unit_scale *)(to + a.inner / BK * X16_UNIT) + (first + at) / BK, v, there);
 }
 
 // Grid (out / 256, tiles).
-static __device__ __forceinline__ void some_down(const k_experts &a) {
-    DYNAMIC_SHARED(bf16, x);
+template <int DEPTH> static __device__ __forceinline__ void some_down(const k_experts &a) {
+    DYNAMIC_SHARED(unsigned char, some_smem);
+    unsigned char *x = some_smem;
     if ((int)blockIdx.y >= a.tiles[0]) return;
     const int *tile = a.tiles + 1 + 3 * blockIdx.y;
     int64_t e = tile[0], start = tile[1], n0 = ((int64_t)blockIdx.x * SOME_WARPS + threadIdx.x / 32) * 2 * TILE_ROWS;
-    int64_t second = (int64_t)a.x.rows * a.k * a.inner, last = (e + 1) * a.down.out - 1;
-    int n = tile[2], g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, stride = some_stride(a.inner);
+    int64_t last = (e + 1) * a.down.out - 1, each = x16_bytes(a.inner);
+    int n = tile[2], g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     bool has = n0 < a.down.out;
     rows4 rows;
     sixteen_rows<T4>(rows, 0, a.down, e * a.down.out + n0, last, g);
     sixteen_rows<T4>(rows, 2, a.down, e * a.down.out + n0 + TILE_ROWS, last, g);
     some_ring ring = some_ring_of(a, a.down, rows, x);
-    if (has) some_begin(ring);
-    int pieces = a.inner / 8;
-    for (int i = threadIdx.x; i < n * pieces; i += SOME_WARPS * 32) {
-        int m = i / pieces, at = i % pieces * 8;
-        const bf16 *from = (const bf16 *)a.inner_terms + (start + m) * a.inner + at;
-        *(uint4 *)(x + m * stride + at) = *(const uint4 *)from;
-        *(uint4 *)(x + (SOME_PAIRS + m) * stride + at) = *(const uint4 *)(from + second);
-    }
+    if (has) some_begin(ring, DEPTH);
+    copy_row(x, (const unsigned char *)a.inner_terms + start * each, n * each);
     __syncthreads();
     if (!has) return;
-    float acc[2][4];
-    some_product(ring, a.down, x, acc);
+    float acc[2][2][2];
+    some_product<DEPTH>(ring, a.down, x, acc);
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             int64_t row = n0 + i * TILE_ROWS + j / 2 * 8 + g;
-            int m = 2 * t + j % 2;
-            if (m < n && row < a.down.out) a.outer[(start + m) * a.down.out + row] = acc[i][j] + (a.down_bias ? a.down_bias[e * a.down.out + row] : 0.0f);
+            int m = t + j % 2 * X16_PAIRS;
+            if (m < n && row < a.down.out) a.outer[(start + m) * a.down.out + row] = acc[i][j / 2][j % 2] + (a.down_bias ? a.down_bias[e * a.down.out + row] : 0.0f);
         }
 }
 
-extern "C" __global__ void __launch_bounds__(SOME_WARPS * 32, 2) experts_some_inner_t4(KARGS(k_experts) a) {
-    some_inner(a);
-}
-extern "C" __global__ void __launch_bounds__(SOME_WARPS * 32, 2) experts_some_down_t4(KARGS(k_experts) a) {
-    some_down(a);
-}
+#define SOME(half, depth)                                                                                                         \
+    extern "C" __global__ void __launch_bounds__(SOME_WARPS * 32, 3) experts_some_##half##_##depth(KARGS(k_experts) a) { some_##half<depth>(a); }
+SOME(inner, 2)
+SOME(inner, 4)
+SOME(down, 2)
+SOME(down, 4)

@@ -55,7 +55,7 @@ void lower_experts_ref(struct cuda *c, const struct op *op) {
 enum { K_STEP = 64, CHOICES_MAX = 64, EXPERTS_MAX = 1024 };
 enum { FEW_OUT = 16, INNER_THREADS = 128, DOWN_THREADS = 512, FEW_SUMS = 4096 };
 enum { TILE_PAIRS = 64, TILE_STAGES = 3, TILE_INNER = 64, TILE_DOWN = 128, TILE_THREADS = 128 };
-enum { SOME_PAIRS = 8, SOME_INNER = 128, SOME_DOWN = 256, SOME_THREADS = 256, SOME_PAD = 32, SOME_UNIT = 1280 };
+enum { SOME_PAIRS = 8, SOME_INNER = 128, SOME_DOWN = 256, SOME_THREADS = 256, SOME_UNIT = 2 * 576 };
 enum { FEW_MAX = 8, FEW_SHARED = 80 << 10 }; /* rows of x that are few, and the most bytes of their terms */
 
 enum kind { KIND_8, KIND_16, KIND_FP4, KIND_TILES, N_KINDS }; /* KIND_TILES: 4 bits in tiles */
@@ -121,7 +121,6 @@ static void emit_few(struct cuda *c, struct k_experts *a, enum kind inner, enum 
 static size_t sort_pairs(struct cuda *c, struct k_experts *a, int32_t tile_pairs, size_t *used) {
     size_t pairs = (size_t)a->x.rows * (size_t)a->k, n_experts = (size_t)a->n_experts;
     size_t tiles = pairs / (size_t)tile_pairs + (pairs < n_experts ? pairs : n_experts);
-    a->inner_terms = cuda_op_scratch(c, used, (size_t)terms_bytes((int64_t)pairs * a->inner));
     a->outer = cuda_op_scratch(c, used, pairs * (size_t)a->down.out * sizeof(float));
     a->pairs = cuda_op_scratch(c, used, pairs * sizeof(int32_t));
     a->places = cuda_op_scratch(c, used, pairs * sizeof(int32_t));
@@ -135,32 +134,47 @@ static void emit_fold(struct cuda *c, const struct k_experts *a) {
     cuda_emit(c, KERNEL_experts_fold, GRID(ceil_div(a->down.out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
 }
 
+/* A row of x as integers of 16 bits: as kernels/experts.cu. */
+static int64_t x16_bytes(int64_t width) {
+    return (width / K_STEP * (128 + 8) + 15) / 16 * 16;
+}
+
 /* x, and a ring for every warp. */
 static int64_t some_shared_bytes(int64_t width, int32_t depth) {
-    return terms_bytes(SOME_PAIRS * (width + SOME_PAD)) + (int64_t)SOME_THREADS / 32 * depth * SOME_UNIT;
+    return SOME_PAIRS * x16_bytes(width) + (int64_t)SOME_THREADS / 32 * depth * SOME_UNIT;
 }
 
 /* A few pairs for each expert, on average: a tile of eight is then rarely full, and an expert rarely has two. */
 static bool some_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
-    return inner == KIND_TILES && down == KIND_TILES && (int64_t)a->x.rows * a->k <= (int64_t)6 * a->n_experts &&
+    return inner == KIND_TILES && down == KIND_TILES && a->up.group != 32 && a->down.group != 32 &&
+           (int64_t)a->x.rows * a->k <= (int64_t)6 * a->n_experts &&
            some_shared_bytes(a->up.in > a->inner ? a->up.in : a->inner, 2) <= c->gpu->shared_max;
 }
 
-static void emit_some_half(struct cuda *c, struct k_experts *a, enum kernel_id kernel, int64_t width, unsigned int blocks, size_t tiles) {
-    a->depth = some_shared_bytes(width, 4) <= c->gpu->shared_max ? 4 : 2;
-    cuda_emit(c, kernel, GRID(blocks, tiles, 1), SOME_THREADS, (unsigned int)some_shared_bytes(width, a->depth), a, sizeof *a);
+static void emit_some_half(struct cuda *c, struct k_experts *a, const enum kernel_id kernels[2], int64_t width, unsigned int blocks,
+                           size_t tiles) {
+    bool is_deep = some_shared_bytes(width, 4) <= c->gpu->shared_max;
+    a->depth = is_deep ? 4 : 2;
+    cuda_emit(c, kernels[is_deep], GRID(blocks, tiles, 1), SOME_THREADS, (unsigned int)some_shared_bytes(width, a->depth), a, sizeof *a);
 }
 
 static void emit_some(struct cuda *c, struct k_experts *a) {
-    size_t used = 0, tiles = sort_pairs(c, a, SOME_PAIRS, &used);
-    emit_some_half(c, a, KERNEL_experts_some_inner_t4, a->up.in, ceil_div(a->inner, SOME_INNER), tiles);
-    emit_some_half(c, a, KERNEL_experts_some_down_t4, a->inner, ceil_div(a->down.out, SOME_DOWN), tiles);
+    static const enum kernel_id inner[] = {KERNEL_experts_some_inner_2, KERNEL_experts_some_inner_4},
+                                down[] = {KERNEL_experts_some_down_2, KERNEL_experts_some_down_4};
+    size_t used = 0;
+    a->x_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)x16_bytes(a->x.width));
+    a->inner_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)a->k * (size_t)x16_bytes(a->inner));
+    cuda_emit(c, KERNEL_experts_x16, GRID(a->x.rows, 1, 1), 256, 0, a, sizeof *a);
+    size_t tiles = sort_pairs(c, a, SOME_PAIRS, &used);
+    emit_some_half(c, a, inner, a->up.in, ceil_div(a->inner, SOME_INNER), tiles);
+    emit_some_half(c, a, down, a->inner, ceil_div(a->down.out, SOME_DOWN), tiles);
     emit_fold(c, a);
 }
 
 static void emit_many(struct cuda *c, struct k_experts *a, enum kind inner, enum kind down) {
     size_t used = 0, rows = (size_t)a->x.rows;
     a->x_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->x.width));
+    a->inner_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->k * a->inner));
     cuda_emit(c, KERNEL_experts_terms, GRID(ceil_div(a->x.width, 256), rows, 1), 256, 0, a, sizeof *a);
     size_t tiles = sort_pairs(c, a, TILE_PAIRS, &used);
     cuda_emit(c, kinds[inner].many_inner, GRID(ceil_div(a->inner, TILE_INNER), tiles, 1), TILE_THREADS, many_shared_bytes(inner), a,

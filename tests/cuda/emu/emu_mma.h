@@ -51,6 +51,11 @@ static inline void mma_u8s8(int32_t d[4], const uint32_t a[4], uint32_t b0, uint
     emu_warp_barrier();
 }
 
+static inline void mma_u8s8_from(int32_t d[4], const uint32_t a[4], uint32_t b0, uint32_t b1, int32_t c) {
+    for (int i = 0; i < 4; i++) d[i] = c;
+    mma_u8s8(d, a, b0, b1);
+}
+
 static inline uint32_t warp_max_u32(uint32_t x) {
     for (int step = 16; step > 0; step /= 2) {
         uint32_t y = __shfl_xor_sync(FULL, x, step);
