@@ -30,6 +30,20 @@ template <int D, int G> static __device__ __forceinline__ void score(const k_att
     }
 }
 
+// Part `part` of a query head. Asked for in one piece where it lies so: eight loads with a test of the type before each would wait for each other.
+static __device__ __forceinline__ void load_query(const k_view &v, int64_t at, bool even, float out[8]) {
+    if (even && v.dtype == K_F32) {
+        *(float4 *)out = *(const float4 *)((const float *)v.p + at), *(float4 *)(out + 4) = *(const float4 *)((const float *)v.p + at + 4);
+        return;
+    }
+    if (even && v.dtype == K_BF16) {
+        widen(*(const uint4 *)((const bf16 *)v.p + at), out);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) out[i] = load_as_f32(v.p, v.dtype, at + i);
+}
+
 // Partial results: [rows][heads][splits][D + 2], acc, max, sum.
 template <int D, int G> static __device__ __forceinline__ void attend(const k_attn &a, float *smem) {
     enum { LANES = D / 8, AT_ONCE = 32 / LANES, SPAN = WARPS * AT_ONCE };
@@ -39,14 +53,15 @@ template <int D, int G> static __device__ __forceinline__ void attend(const k_at
     int per_split = (n + a.splits - 1) / a.splits, begin = first + split * per_split, end = begin + per_split < pos + 1 ? begin + per_split : pos + 1;
     const int32_t *table = a.c.table + (int64_t)a.seq_of[r] * a.c.table_stride;
     float q[G][8], acc[G][8], max[G], sum[G], scale = query_scale(a, pos);
+    bool even = a.q.row_stride % 8 == 0 && a.q.head_stride % 8 == 0 && (uint64_t)a.q.p % 16 == 0;
+    int64_t from = r * a.q.row_stride + (int64_t)kv_head * a.group * a.q.head_stride + part * 8;
+#pragma unroll
+    for (int h = 0; h < G; h++) load_query(a.q, from + (h < a.group ? h : 0) * a.q.head_stride, even, q[h]); // heads that are not there are never stored
 #pragma unroll
     for (int h = 0; h < G; h++) {
         max[h] = -INFINITY, sum[h] = 0;
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            acc[h][i] = 0;
-            q[h][i] = h < a.group ? view_load(a.q, r, kv_head * a.group + h, part * 8 + i) * scale : 0.0f;
-        }
+        for (int i = 0; i < 8; i++) acc[h][i] = 0, q[h][i] *= scale;
     }
     for (int p = begin + warp * AT_ONCE + lane / LANES; p - lane / LANES < end; p += SPAN) {
         bool there = p < end;

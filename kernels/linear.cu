@@ -47,6 +47,56 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) linear_ref(KARGS(k_l
     }
 }
 
+// Half of 2 STEP numbers are added to another lane's, and the other half given to it.
+template <int STEP> static __device__ __forceinline__ void halve(float x[32]) {
+    bool upper = threadIdx.x & STEP;
+#pragma unroll
+    for (int i = 0; i < STEP; i++) {
+        float mine = upper ? x[i + STEP] : x[i], other = upper ? x[i] : x[i + STEP];
+        x[i] = mine + __shfl_xor_sync(FULL, other, STEP);
+    }
+}
+
+// The sum over the warp of each of 32 numbers, in the lane of its index: 31 shuffles for all of them.
+static __device__ __forceinline__ float sum_each(float x[32]) {
+    halve<16>(x), halve<8>(x), halve<4>(x), halve<2>(x), halve<1>(x);
+    return x[0];
+}
+
+// The same in f32 where nothing else is asked for than few results of few rows (a router's): eight results of four rows a block, whose warps share
+// k, so that everything is asked for at once. x is f32, dense, at multiples of 16 bytes. Grid (results / 8, rows / 4).
+extern "C" __global__ void __launch_bounds__(WARPS * 32) linear_few(KARGS(k_linear) a) {
+    enum { RESULTS = 8 };
+    __shared__ float part[WARPS][ROWS * RESULTS];
+    int64_t n0 = (int64_t)blockIdx.x * RESULTS, r0 = (int64_t)blockIdx.y * ROWS;
+    float sum[ROWS * RESULTS] = {0};
+    for (int64_t k = threadIdx.x * 8; k < a.w.in; k += WARPS * 256) {
+        float x[ROWS][8];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            int64_t row = r0 + r < a.x.rows ? r0 + r : a.x.rows - 1;
+            const float4 *from = (const float4 *)((const float *)a.x.p + row * a.x.row_stride + k);
+            *(float4 *)x[r] = from[0], *(float4 *)(x[r] + 4) = from[1];
+        }
+#pragma unroll
+        for (int n = 0; n < RESULTS; n++) {
+            float w[8];
+            unpack8(a.w, n0 + n < a.w.out ? n0 + n : a.w.out - 1, k, w);
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int i = 0; i < 8; i++) sum[r * RESULTS + n] = fmaf(w[i], x[r][i], sum[r * RESULTS + n]);
+        }
+    }
+    part[threadIdx.x / 32][threadIdx.x % 32] = sum_each(sum);
+    __syncthreads();
+    int64_t r = r0 + threadIdx.x / RESULTS, n = n0 + threadIdx.x % RESULTS;
+    if (threadIdx.x >= ROWS * RESULTS || r >= a.x.rows || n >= a.w.out) return;
+    float total = 0;
+    for (int w = 0; w < WARPS; w++) total += part[w][threadIdx.x];
+    view_store(a.y, r, 0, n, a.bias ? total + a.bias[n] : total);
+}
+
 // One block per row.
 extern "C" __global__ void embed(KARGS(k_embed) a) {
     int64_t r = blockIdx.x, index = a.by_position ? a.pos[r] + a.position_offset : a.ids[r];

@@ -13,6 +13,7 @@
 // 1 / rms and the logistic function are the hardware's (2 ulp): their results become bf16 or 16-bit integers.
 #include "one_attn.cuh"
 #include "one_x.cuh"
+#include "route.cuh"
 
 // ---- products ----
 
@@ -111,6 +112,12 @@ static __device__ __forceinline__ bool is_wide(int n) {
     return n > 2;
 }
 
+// How many results a product has.
+static __device__ __forceinline__ int width_of(const k_step_linear &a) {
+    if (!a.glu_inner) return (int)a.w.out;
+    return (int)a.glu_inner * (a.e.half == K_HALF_INNER ? a.e.k : 1);
+}
+
 // What the end of a product asks its instruction for, read while its warps are still coming: behind their meeting every step counts.
 struct ending {
     float inv_in, eps, own_scale, residual_scale, act_scale;
@@ -121,18 +128,19 @@ struct ending {
     const uint64_t *residual_link;
     uint32_t tag, residual_tag;
 };
-static __device__ __forceinline__ ending ending_of(const k_instr &in, uint32_t tag) {
+template <int KIND> static __device__ __forceinline__ ending ending_of(const k_instr &in, uint32_t tag) {
     const k_step_linear &a = in.u.linear;
     ending o;
     o.has_norm = a.has_norm, o.inv_in = a.inv_in, o.eps = a.eps;
-    o.inner = (int)a.glu_inner, o.width = o.inner ? o.inner : (int)a.w.out, o.act_kind = a.act.kind, o.act_scale = a.act.scale;
+    o.inner = (int)a.glu_inner, o.width = KIND == W4E ? width_of(a) : o.inner ? o.inner : (int)a.w.out, o.act_kind = a.act.kind, o.act_scale = a.act.scale;
     o.has_residual = a.residual || a.residual_link, o.own_scale = a.own_scale, o.residual_scale = a.residual_scale;
     o.link = a.y_link, o.y = a.y, o.is_f32 = a.y_dtype == K_F32, o.residual_link = a.residual_link;
     o.tag = tag + in.number, o.residual_tag = tag + a.residual_maker;
     return o;
 }
 
-template <int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *red, const float *squares, int first, int n, early e, uint32_t *count) {
+// weights: of the chosen experts, whose inner results a block makes; NULL: none.
+template <int WARPS> static __device__ __forceinline__ void finish(const k_step_linear &a, const ending &o, const float *weights, const float *red, const float *squares, int first, int n, early e, uint32_t *count) {
     enum { TILE = 16 * (WARPS + 1) };
     bool wide = is_wide(n);
     int shift = wide ? 0 : WARPS == 16 ? 4 : 3, w = wide ? 0 : threadIdx.x % WARPS;
@@ -148,6 +156,7 @@ template <int WARPS> static __device__ __forceinline__ void finish(const k_step_
         float up = sum_warps<WARPS>(from + TILE, wide) * scale;
         if (a.bias && there) up += a.bias[i + o.inner];
         y = o.act_kind == 1 ? __fdividef(y, 1.0f + __expf(-y)) * (up * o.act_scale) : gated_rare(a.act, y, up);
+        if (weights && there) y *= weights[i / o.inner];
     }
     if (o.has_residual) {
         if (o.residual_link && there && e.residual.y != o.residual_tag) e.residual.x = wait_tagged(o.residual_link + i, o.residual_tag, count);
@@ -162,13 +171,19 @@ template <int WARPS> static __device__ __forceinline__ void finish(const k_step_
     if (o.y && stores) store_f32(o.y, o.is_f32 ? K_F32 : K_BF16, i, y);
 }
 
-// What the warp's units make of TILES tiles.
-template <int KIND, int WARPS, int TILES, int DTYPE> static __device__ __forceinline__ void run_tiles(float out[4], ring_state &r, const shared_head *head, x_part x, int mine, int limit) {
+// What the warp's units make of TILES tiles. left, each: of experts' DOWN, units of its first choice and of the others.
+template <int KIND, int WARPS, int TILES, int DTYPE>
+static __device__ __forceinline__ void run_tiles(float out[4], ring_state &r, const shared_head *head, x_part x, int mine, int limit, int left, int each) {
 #pragma unroll 1
     for (int u = 0; u < mine;) {
         if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
         const unsigned char *place = wait_place<KIND>(r);
         int end = u + chunk_units<KIND>() < mine ? u + chunk_units<KIND>() : mine;
+        if (KIND == W4E) { // as fetch() cuts them
+            if (end - u > left) end = u + left;
+            left -= end - u;
+            if (left == 0) left = each;
+        }
 #pragma unroll 1
         for (; u < end; u++, place += unit_bytes<KIND>()) {
             if (KIND == W16) multiply_bf16(out, place, x.units + u * 128);
@@ -178,12 +193,100 @@ template <int KIND, int WARPS, int TILES, int DTYPE> static __device__ __forcein
     }
 }
 
+// ---- experts ----
+
+// The router's scores: a block has a row of its weight, in whatever format, all in f32.
+template <int WARPS> static __device__ __forceinline__ void run_router(const k_step_run &run, const k_instr &in, shared_head *head, float *sums, int i) {
+    const k_step_linear &a = in.u.linear;
+    coming next = begin_instr(run, head, i);
+    uint32_t tag = head->tag + a.x_maker;
+    float *squares = head->squares[i & 1];
+#pragma unroll 1
+    for (int row = blockIdx.x; row < (int)a.w.out; row += gridDim.x) {
+        float sum = 0, square = 0;
+#pragma unroll 1
+        for (int k = threadIdx.x * 8; k < (int)a.w.in; k += WARPS * 256) {
+            float w[8];
+            uint4 v[4];
+            unpack8(a.w, row, k, w);
+            if (a.norm) {
+                float n[8];
+                load8(a.norm, K_F32, k, n);
+#pragma unroll
+                for (int j = 0; j < 8; j++) w[j] *= n[j] + a.norm_offset;
+            }
+            bool there;
+            int polls = 0;
+            do {
+#pragma unroll
+                for (int j = 0; j < 4; j++) v[j] = load_tagged2(a.x_link + k + 2 * j);
+                there = true;
+#pragma unroll
+                for (int j = 0; j < 4; j++) there = there && v[j].y == tag && v[j].w == tag;
+            } while (!there && !(is_long(++polls) && gave_up(run.barrier, polls)));
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                float y = __uint_as_float(v[j].x), z = __uint_as_float(v[j].z);
+                square = fmaf(z, z, fmaf(y, y, square));
+                sum = fmaf(z, w[2 * j + 1], fmaf(y, w[2 * j], sum));
+            }
+        }
+        sum = warp_sum(sum), square = warp_sum(square);
+        if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum, squares[threadIdx.x / 32] = square;
+        __syncthreads();
+        if (threadIdx.x < 32) {
+            sum = sum_lanes<WARPS>(sums[threadIdx.x % WARPS]), square = sum_lanes<WARPS>(squares[threadIdx.x % WARPS]);
+            if (a.has_norm) sum *= rsqrtf(fmaf(square, a.inv_in, a.eps));
+            if (threadIdx.x == 0) store_tagged(a.y_link + row, __float_as_uint(a.bias ? sum + a.bias[row] : sum), head->tag + in.number);
+        }
+        __syncthreads();
+    }
+    end_instr(next, head, i);
+    __syncthreads();
+}
+
+// The choice, by one warp: scores has room for three of each.
+static __device__ __noinline__ void choose_row(const k_step_run &run, const k_instr &in, shared_head *head, float *scores) {
+    enum { POLLS = 4 };
+    const k_step_experts &e = in.u.linear.e;
+    uint32_t tag = head->tag + e.scores_maker;
+    int lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (int base = 0; base < e.n_experts; base += 64 * POLLS) {
+        uint4 v[POLLS];
+        bool there;
+        int polls = 0;
+        do {
+            there = true;
+#pragma unroll
+            for (int j = 0; j < POLLS; j++) {
+                int i = base + 64 * j + 2 * lane;
+                v[j] = uint4{0, tag, 0, tag};
+                if (i < e.n_experts) v[j] = load_tagged2(e.scores_link + i);
+            }
+#pragma unroll
+            for (int j = 0; j < POLLS; j++) there = there && v[j].y == tag && v[j].w == tag;
+        } while (!in_all_lanes(there) && !(is_long(++polls) && gave_up(run.barrier, polls)));
+#pragma unroll
+        for (int j = 0; j < POLLS; j++) {
+            int i = base + 64 * j + 2 * lane;
+            if (i < e.n_experts) scores[i] = __uint_as_float(v[j].x), scores[i + 1] = __uint_as_float(v[j].z);
+        }
+    }
+    __syncwarp();
+    choose_experts(e.rule, scores, e.n_experts, head->ids, head->weights);
+    __syncwarp();
+    if (blockIdx.x == 0 && lane < e.k) e.ids[lane] = head->ids[lane];
+    if (lane == 0) head->chosen = in.number;
+}
+
 template <int KIND, int WARPS>
 static __device__ __forceinline__ void run_product(const k_step_run &run, const k_instr &in, shared_head *head, unsigned char *smem, ring_state &r, int i, int limit, int &turn) {
     const k_step_linear &a = in.u.linear;
     int warp = threadIdx.x / 32, units = in.stream.units, u0 = warp * units / WARPS, mine = (warp + 1) * units / WARPS - u0;
     int first = first_tile(in.stream), n_tiles = count_tiles(in.stream), parts = in.stream.parts;
-    bool is_half = KIND != W16 && a.w.dtype != K_BF16;
+    bool is_half = KIND != W16 && a.w.dtype != K_BF16, is_inner = KIND == W4E && a.e.half == K_HALF_INNER;
+    int each = KIND == W4E && a.e.half == K_HALF_DOWN ? in.stream.each : 1 << 30, left = KIND == W4E ? each - u0 % each : 0;
     unit_scale *scales = (unit_scale *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
     x_part x = {(unsigned char *)(scales + (units + 1) / 2 * 2) + u0 * 128, scales + u0};
     float *squares = head->squares[i & 1];
@@ -200,27 +303,33 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
         if (threadIdx.x % 32 == 0) squares[warp] = square;
     }
     __syncwarp();
+    if (is_inner) {
+        if (warp == 0) choose_row(run, in, head, (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>());
+        __syncthreads();
+#pragma unroll 1
+        while (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
+    }
     int done = 0;
     do {
         int n = n_tiles - done < AT_ONCE / parts ? n_tiles - done : AT_ONCE / parts, tiles = n * parts;
         int at = is_wide(n) ? (int)threadIdx.x : (int)threadIdx.x / WARPS;
-        early e = ask(a, (first + done) * 16 + at, at < n * 16 && (first + done) * 16 + at < (a.glu_inner ? (int)a.glu_inner : (int)a.w.out));
+        early e = ask(a, (first + done) * 16 + at, at < n * 16 && (first + done) * 16 + at < (KIND == W4E ? width_of(a) : a.glu_inner ? (int)a.glu_inner : (int)a.w.out));
         float *red = (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>();
 #pragma unroll 1
         for (int tile = 0; tile < tiles; tile += KIND == W16 ? 1 : 2) {
             float out[4] = {0};
-            if (KIND == W16) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, mine, limit);
-            else if (tile + 1 < tiles && !is_half) run_tiles<KIND, WARPS, 2, K_BF16>(out, r, head, x, mine, limit);
-            else if (tile + 1 < tiles) run_tiles<KIND, WARPS, 2, K_F16>(out, r, head, x, mine, limit);
-            else if (!is_half) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, mine, limit);
-            else run_tiles<KIND, WARPS, 1, K_F16>(out, r, head, x, mine, limit);
+            if (KIND == W16) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, each);
+            else if (tile + 1 < tiles && !is_half) run_tiles<KIND, WARPS, 2, K_BF16>(out, r, head, x, mine, limit, left, each);
+            else if (tile + 1 < tiles) run_tiles<KIND, WARPS, 2, K_F16>(out, r, head, x, mine, limit, left, each);
+            else if (!is_half) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, each);
+            else run_tiles<KIND, WARPS, 1, K_F16>(out, r, head, x, mine, limit, left, each);
             keep_sums<WARPS>(red + tile * 16 * (WARPS + 1), out[0], out[1]);
             if (KIND != W16 && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * 16 * (WARPS + 1), out[2], out[3]);
         }
-        ending o = ending_of(in, tag);
+        ending o = ending_of<KIND>(in, tag);
         if (done == 0) end_instr(next, head, i);
         __syncthreads();
-        if (n) finish<WARPS>(a, o, red, squares, first + done, n, e, run.barrier);
+        if (n) finish<WARPS>(a, o, is_inner ? head->weights : NULL, red, squares, first + done, n, e, run.barrier);
         turn++;
         done += n;
     } while (done < n_tiles);
@@ -237,12 +346,17 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
     if (threadIdx.x == 0) {
         head->row = -1;
         head->tag = a.barrier[2] + 1;
+        head->chosen = -1;
     }
 #ifdef ONE_BULK
     for (int i = threadIdx.x; i < PLACES_MAX + 1; i += WARPS * 32) barrier_init((uint32_t)__cvta_generic_to_shared(&head->arrived[i]), 1);
     barrier_init_done();
 #endif
     __syncthreads();
+    if (KIND == W4E && head->slots[0].stream.half == K_HALF_DOWN) { // a list that begins behind the choice
+        if (threadIdx.x < head->slots[0].u.linear.e.k) head->ids[threadIdx.x] = head->slots[0].u.linear.e.ids[threadIdx.x];
+        __syncthreads();
+    }
     ring_state r;
     r.c.tiles = r.c.next = r.under_way = r.put = r.take = 0;
     r.phases = 0;
@@ -264,12 +378,17 @@ template <int KIND, int WARPS, int D> static __device__ __forceinline__ void run
             run_product<KIND, WARPS>(a, in, head, smem, r, i, limit, turn);
             continue;
         }
+        if (KIND == W4E && in.kind == K_STEP_ROUTER) {
+            run_router<WARPS>(a, in, head, (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>(), i);
+            continue;
+        }
         coming next = begin_instr(a, head, i);
         int item = gridDim.x - 1 - blockIdx.x;
         if (item < in.u.attn.c.heads * in.u.attn.sets * in.u.attn.splits) {
             float *heads = (float *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
-            if (in.u.attn.per_item == 1) run_item<WARPS, D, 1>(in, head, heads, item, a.barrier);
-            else run_item<WARPS, D, 2>(in, head, heads, item, a.barrier);
+            enum { DTYPE = KIND == W4E ? K_F32 : K_BF16 };
+            if (in.u.attn.per_item == 1) run_item<WARPS, D, 1, DTYPE>(in, head, heads, item, a.barrier);
+            else run_item<WARPS, D, 2, DTYPE>(in, head, heads, item, a.barrier);
         }
         end_instr(next, head, i);
         __syncthreads();
@@ -291,3 +410,5 @@ ONE(one_4_64, W4, 16, 64)
 ONE(one_4_128, W4, 16, 128)
 ONE(one_16_64, W16, 16, 64)
 ONE(one_16_128, W16, 16, 128)
+ONE(one_experts_64, W4E, 16, 64)
+ONE(one_experts_128, W4E, 16, 128)

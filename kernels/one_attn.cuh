@@ -248,8 +248,8 @@ template <int D> static __device__ __noinline__ void store_heads(const k_step_at
     }
 }
 
-// One item: query heads of a cached head, a run of positions.
-template <int WARPS, int D, int HEADS> static __device__ __forceinline__ void run_item(const k_instr &in, shared_head *head, float *heads, int item, uint32_t *count) {
+// One item: query heads of a cached head, a run of positions. DTYPE: of the usual result.
+template <int WARPS, int D, int HEADS, int DTYPE> static __device__ __forceinline__ void run_item(const k_instr &in, shared_head *head, float *heads, int item, uint32_t *count) {
     enum { PER_STEP = HEADS == 1 ? 4 : 2 };
     const k_step_attn &a = in.u.attn;
     float *parts = heads + (a.per_item + 2) * D;
@@ -271,7 +271,7 @@ template <int WARPS, int D, int HEADS> static __device__ __forceinline__ void ru
     __syncthreads();
     int first_head = part.kv_head * a.group + part.first, lane = threadIdx.x % WARPS; // as many lanes as warps share an element
     uint32_t tag = head->tag + in.number;
-    bool usual = a.splits == 1 && a.y_link && !a.y && !a.sinks && a.y_dtype != K_F32;
+    bool usual = a.splits == 1 && a.y_link && !a.y && !a.sinks && a.y_dtype == DTYPE;
     bool there = lane < w.n_warps;
 #pragma unroll 1
     for (int h = 0; h < part.n; h++) {
@@ -283,11 +283,15 @@ template <int WARPS, int D, int HEADS> static __device__ __forceinline__ void ru
 #pragma unroll
         for (int j = 0; j < D / 32; j++) x[j] = sum_lanes<WARPS>(there ? from[threadIdx.x / WARPS + j * 32] * keep : 0.0f);
         if (usual) {
-            uint64_t *to = a.y_link + ((first_head + h) * D + (int)threadIdx.x / WARPS) / 2;
+            uint64_t *to = a.y_link + ((first_head + h) * D + (int)threadIdx.x / WARPS) / (DTYPE == K_F32 ? 1 : 2);
             float factor = __fdividef(1.0f, sum);
             bool stores = lane == 0 && threadIdx.x / WARPS % 2 == 0;
 #pragma unroll
             for (int j = 0; j < D / 32; j++) {
+                if (DTYPE == K_F32) {
+                    if (lane == 0) store_tagged(to + j * 32, __float_as_uint(x[j] * factor), tag);
+                    continue;
+                }
                 float y = x[j] * factor, next = __shfl_down_sync(FULL, y, WARPS);
                 if (stores) store_tagged(to + j * 16, pack_bf16(y, next), tag);
             }

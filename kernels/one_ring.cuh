@@ -12,7 +12,7 @@
 #endif
 
 enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = SMALL_SHARED ? 8 : 16, PLACES_MAX = 64 };
-enum weight_kind { W4, W16 }; // 4 bits in groups of 64 or more, bf16
+enum weight_kind { W4, W16, W4E }; // 4 bits in groups of 64 or more, bf16; as W4, with experts
 
 // Which part of attention a block makes: query heads of one cached head, from one of them on, over a run of positions of the cache, and the
 // row's own where it is the run's last.
@@ -33,6 +33,10 @@ struct shared_head {
     int32_t blocks[TABLE_MAX];
     float cosines[PAIRS_MAX], sines[PAIRS_MAX];
     uint64_t arrived[PLACES_MAX + 1]; // barriers: one for every place of the rings; behind them that of the instruction that is on its way
+    // The experts that were chosen last, their weights, and the number of the instruction that they were chosen for.
+    int32_t ids[K_CHOICES_MAX];
+    float weights[K_CHOICES_MAX];
+    int chosen;
 };
 enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2560 };
 static_assert(sizeof(shared_head) <= HEAD_BYTES, "link_step.c");
@@ -79,7 +83,8 @@ struct cursor {
     int next_tiles;         // from the unit behind the last to the first of the next pair
     int at, mine, tiles;    // unit inside the tile, units of a tile, tiles that are left
     int next;               // the instruction to look at next
-    int i_tile;             // of bf16
+    int i_tile;             // of bf16 and of experts
+    int left;               // of experts: units until the next choice's begin
 };
 
 static __device__ __forceinline__ int first_tile(const k_stream &s) {
@@ -101,13 +106,25 @@ static __device__ __forceinline__ void point_bf16(const k_instr &in, cursor &c, 
     c.second = (r1 - r0) * (int)a.w.values_bytes;
 }
 
-// Whether the cursor has a unit; it moves on to instructions below `limit`.
+// Of experts: the cursor's tile from unit u of the row's k on. Units of DOWN go through the choices, tiles of INNER.
+static __device__ __forceinline__ void point_expert(const k_instr &in, const shared_head *head, cursor &c, int u) {
+    const k_stream &s = in.stream;
+    int tile = first_tile(s) + c.i_tile, choice = (s.half == K_HALF_INNER ? tile : u) / s.each, unit = u;
+    c.left = 1 << 30;
+    if (s.half == K_HALF_INNER) tile -= choice * s.each;
+    else unit -= choice * s.each, c.left = s.each - unit;
+    c.p = s.values + ((int64_t)head->ids[choice] * s.expert_tiles + tile) * s.tile_bytes + unit * unit_bytes<W4E>();
+}
+
+// Whether the cursor has a unit; it moves on to instructions below `limit`, and not to experts before they are chosen.
 template <int KIND, int WARPS> static __device__ __forceinline__ bool has_unit(cursor &c, const shared_head *head, int limit) {
     if (c.tiles > 0) return true;
 #pragma unroll 1
     while (c.next < limit) {
-        const k_instr &in = head->slots[c.next++ % SLOTS];
+        const k_instr &in = head->slots[c.next % SLOTS];
         const k_stream s = in.stream;
+        if (KIND == W4E && s.half == K_HALF_INNER && head->chosen != in.number) return false;
+        c.next++;
         int lane = threadIdx.x % 32, warp = threadIdx.x / 32, u0 = warp * s.units / WARPS;
         int tiles = count_tiles(s), first = first_tile(s);
         c.mine = (warp + 1) * s.units / WARPS - u0;
@@ -119,6 +136,8 @@ template <int KIND, int WARPS> static __device__ __forceinline__ bool has_unit(c
         if (c.tiles == 0) continue;
         if (s.norm && lane < c.mine * 2) prefetch_line(s.norm + u0 * 64 + lane * 32);
         if (KIND == W16) point_bf16(in, c, u0);
+        c.left = 1 << 30;
+        if (KIND == W4E && s.half) point_expert(in, head, c, u0);
         return true;
     }
     return false;
@@ -196,20 +215,29 @@ template <int KIND, int WARPS> static __device__ __forceinline__ void fetch(ring
     cursor &c = r.c;
     unsigned char *place = r.places + r.put * place_bytes<KIND>();
     int n = c.mine - c.at < chunk_units<KIND>() ? c.mine - c.at : chunk_units<KIND>();
+    if (KIND == W4E && c.left < n) n = c.left;
     if (KIND == W16) copy_rows(c, place);
     else copy_pair<KIND>(r, place, n * unit_bytes<KIND>(), c.tiles > 1);
     if (!is_bulk<KIND>()) copy_commit();
     r.put = r.put + 1 == r.depth ? 0 : r.put + 1;
     r.under_way++;
     c.p += KIND == W16 ? 128 : n * unit_bytes<KIND>();
-    if ((c.at += n) < c.mine) return;
+    c.at += n;
+    const k_instr &in = head->slots[(c.next - 1) % SLOTS];
+    int u0 = (int)(threadIdx.x / 32) * in.stream.units / WARPS;
+    if (c.at < c.mine) {
+        if (KIND == W4E && (c.left -= n) == 0) point_expert(in, head, c, u0 + c.at);
+        return;
+    }
     c.at = 0;
     c.tiles -= KIND == W16 ? 1 : 2;
-    if (KIND != W16) c.p += c.next_tiles;
+    if (KIND == W4E && in.stream.half) {
+        c.i_tile += in.stream.half == K_HALF_INNER ? 1 : 2;
+        if (c.tiles > 0) point_expert(in, head, c, u0);
+    } else if (KIND != W16) c.p += c.next_tiles;
     else if (c.tiles > 0) {
-        const k_instr &in = head->slots[(c.next - 1) % SLOTS];
         c.i_tile++;
-        point_bf16(in, c, (int)(threadIdx.x / 32) * in.stream.units / WARPS);
+        point_bf16(in, c, u0);
     }
 }
 

@@ -25,6 +25,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/driver.c
   src/backend/cuda/embedded.c
   src/backend/cuda/fuse_cuda.c
+  src/backend/cuda/fuse_experts.c
   src/backend/cuda/fuse_step.c
   src/backend/cuda/gpu.c
   src/backend/cuda/link_step.c

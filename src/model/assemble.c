@@ -274,6 +274,7 @@ static int bind_assembly(struct loader *l, const struct matrix_args *a, struct a
                                    .n_experts = a->n_experts ? a->n_experts : 1,
                                    .out = asm_->out,
                                    .in = a->in,
+                                   .is_router = a->into == ROLE_ROUTER,
                                    .read = read_assembly,
                                    .user = asm_};
     int code = loader_bind(l, &source, &b->w, err);

@@ -399,7 +399,21 @@ struct k_lightning {
  * A link is what one instruction makes and a later one of the same list reads: tagged words (kernels/sync.cuh), rows one behind the other;
  * a word has one f32 or two bf16. Its tag is the launch's first and the number of the instruction that made it. */
 
-enum k_step_kind { K_STEP_LINEAR, K_STEP_ATTN };
+enum k_step_kind { K_STEP_LINEAR, K_STEP_ATTN, K_STEP_ROUTER };
+
+/* The experts of a row are three instructions: the router's scores; gate and up of the chosen, one behind the other, each times its weight; down, one
+ * product along all of them. Every block makes the choice by itself. */
+enum k_step_half { K_HALF_NONE, K_HALF_INNER, K_HALF_DOWN };
+enum { K_CHOICES_MAX = 16 };
+
+struct k_step_experts {
+    struct k_route_rule rule;         /* INNER: how the choice is made */
+    KPTR(const uint64_t) scores_link; /* INNER: the router's scores, and who made them */
+    KPTR(int32_t) ids;                /* [rule.k] the choice: left here for a launch of DOWN alone */
+    int32_t scores_maker, n_experts;
+    int32_t half; /* enum k_step_half */
+    int32_t k;    /* experts that are chosen */
+};
 
 /* y = a product of up to eight rows, with the norm before it and the gate or the residual behind it. */
 struct k_step_linear {
@@ -422,6 +436,7 @@ struct k_step_linear {
     KPTR(const uint64_t) x_link;             /* NULL: x lies at x, the residual at residual */
     KPTR(const uint64_t) residual_link;
     KPTR(uint64_t) y_link; /* NULL: none; y NULL: this alone */
+    struct k_step_experts e;
 };
 
 /* Norms of queries and keys, rope, the new keys and values into the cache, and attention of decode rows. */
@@ -459,9 +474,12 @@ struct k_stream {
     KPTR(const unsigned char) values;
     KPTR(const float) norm;         /* which should be near when x comes */
     int32_t tile_bytes, pair_bytes; /* of a tile; from a pair to the next */
-    int32_t second, pad;            /* bytes from a tile to the other of its pair */
+    int32_t second;                 /* bytes from a tile to the other of its pair */
     int32_t units, parts;           /* of 64 along k; tiles of a tile of results, 2 with a gate */
     int32_t tiles_each, tiles_more; /* as in the product */
+    int32_t half;                   /* enum k_step_half */
+    int32_t expert_tiles;           /* of one expert's matrix */
+    int32_t each;                   /* of one choice: tiles of INNER, units of DOWN */
 };
 
 enum { K_INSTR_BYTES = 512 };
@@ -475,7 +493,7 @@ struct k_instr {
     union {
         struct k_step_linear linear;
         struct k_step_attn attn;
-        unsigned char bytes[K_INSTR_BYTES - 64];
+        unsigned char bytes[K_INSTR_BYTES - 72];
     } u;
 };
 

@@ -118,6 +118,7 @@ struct cuda {
     struct cuda_driver *d; /* the GPU's */
     CUstream stream;
     bool exact, no_fuse;
+    bool one_list; /* while a step of one row with experts is lowered as a list of instructions: its products keep 16 bits of x there */
     size_t kept_back;                /* bytes of the GPU that are left to the driver and the display */
     const struct select_row *forced; /* measurements: this row for all ops of its kind that fit it */
     struct cuda_piece *pieces;       /* [n_pieces] of device memory */
@@ -278,6 +279,7 @@ bool cuda_may_round(const struct cuda *c, const struct op *op);
 bool experts_fit(const struct cuda *c, const struct op *op);
 bool qmv_fits(const struct cuda *c, const struct op *op);
 bool qmm_fits(const struct cuda *c, const struct op *op);
+bool linear_few_fits(const struct cuda *c, const struct op *op);
 bool gemm_fits(const struct cuda *c, const struct op *op);
 bool gemm_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu);
 bool attn_fast_fits(const struct cuda *c, const struct op *op);
@@ -287,7 +289,7 @@ void lower_gemm_glu(struct cuda *c, const struct op *linear, const struct op *gl
 void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 
 typedef void cuda_lower_fn(struct cuda *c, const struct op *op);
-cuda_lower_fn lower_embed, lower_linear_ref, lower_step_linear, lower_qmv, lower_qmm, lower_gemm;
+cuda_lower_fn lower_embed, lower_linear_ref, lower_linear_few, lower_step_linear, lower_qmv, lower_qmm, lower_gemm;
 bool step_linear_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax,
     lower_terms, lower_terms_sum;
@@ -308,6 +310,8 @@ struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key);
 bool cuda_graph_wanted(struct cuda *c, const struct step_key *key);
 /* Whether the program has lists that other kernels run than its single launches: such steps are graphs from the first on, since the same step
  * twice gives the same bits. */
+/* Whether a step that was lowered as one list (one_list) is one that kernels/one.cu runs, with all links that experts need. */
+bool cuda_one_list_holds(const struct cuda *c);
 bool cuda_graph_at_once(const struct cuda *c);
 int cuda_graph_build(struct cuda *c, struct cuda_graph **out, struct err *err);
 void cuda_graphs_drop(struct cuda *c);

@@ -3,7 +3,7 @@
  * Two kinds. A product with what stands around it: [ROWS] [NORM] LINEAR [GLU or ADD]. And attention of decode rows with what stands before
  * it: [NORM] [ROPE] [NORM] [ROPE] KV_WRITE ATTN. Which ops join is decided by shapes and readers alone: what lies between them is read by
  * nobody else. A list without such runs is lowered as ever. */
-#include "backend/cuda/cuda.h"
+#include "backend/cuda/fuse_step.h"
 
 enum { STEP_THREADS = 512, STEP_SPLIT = 256, STEP_SPLITS_MAX = 32, STEP_SINGLE_MAX = 1024 };
 enum { HEAD_BYTES = 4 * K_INSTR_BYTES + 2304, RED_BYTES = 8192 * 4, RED_BYTES_SMALL = 4096 * 4 }; /* of kernels/step.cu */
@@ -25,8 +25,7 @@ static size_t linear_shared_bytes(const struct cuda *c, const struct weight *w, 
     return HEAD_BYTES + (is_small ? RED_BYTES_SMALL : RED_BYTES) + ring + sums + (size_t)rows * ((size_t)w->in + 32) * 2;
 }
 
-/* Rows that begin at multiples of 16 bytes. */
-static bool is_even(struct tensor t) {
+bool step_is_even(struct tensor t) {
     return t.row_stride % 8 == 0 && t.offset % 8 == 0;
 }
 
@@ -34,7 +33,7 @@ bool step_linear_fits(const struct cuda *c, const struct op *op) {
     if (!cuda_step_small(c) || op->kind != OP_LINEAR || !cuda_may_round(c, op)) return false;
     const struct weight *w = op->arg.linear.weight;
     bool is_bf16 = w->format.mode == QUANT_NONE && w->format.dtype == DT_BF16;
-    return (is_bf16 || cuda_weight_args(w).tile_bytes) && w->n_experts == 1 && w->in % 64 == 0 && is_even(op->in[0]) &&
+    return (is_bf16 || cuda_weight_args(w).tile_bytes) && w->n_experts == 1 && w->in % 64 == 0 && step_is_even(op->in[0]) &&
            linear_shared_bytes(c, w, op->in[0].rows) <= (size_t)c->gpu->shared_max;
 }
 
@@ -43,15 +42,13 @@ struct product {
     int32_t rows, norm, linear, glu, add, size;
 };
 
-static bool is_row_norm(const struct op *op) {
+bool step_is_row_norm(const struct op *op) {
     const struct norm_args *n = &op->arg.norm;
     return op->kind == OP_NORM && op->n_in == 1 && op->in[0].heads == 1 && n->kind == NORM_RMS && !n->bias && !n->per_head &&
            n->gate == GATE_NONE;
 }
 
-/* The summand beside the product's result: 0 or 1, -1 where this is no such sum. */
-static int other_summand(const struct op *linear, const struct op *add) {
-    struct tensor y = linear->out[0];
+int step_other_summand(struct tensor y, const struct op *add) {
     if (add->kind != OP_ADD || add->in[0].id == add->in[1].id) return -1;
     for (int i = 0; i < 2; i++) {
         struct tensor t = add->in[i], other = add->in[1 - i];
@@ -64,10 +61,10 @@ static bool find_product(const struct cuda *c, int32_t i, struct product *out) {
     const struct oplist *l = &c->base.list;
     *out = (struct product){-1, -1, -1, -1, -1, 0};
     int32_t j = i;
-    if (l->ops[j].kind == OP_ROWS && j + 2 < l->n_ops && is_row_norm(&l->ops[j + 1]) && is_even(l->ops[j].in[0]) &&
+    if (l->ops[j].kind == OP_ROWS && j + 2 < l->n_ops && step_is_row_norm(&l->ops[j + 1]) && step_is_even(l->ops[j].in[0]) &&
         cuda_same_view(l->ops[j + 1].in[0], l->ops[j].out[0]) && cuda_read_only_by(c, l->ops[j].out[0], j + 1))
         out->rows = j++;
-    if (j + 1 < l->n_ops && is_row_norm(&l->ops[j]) && l->ops[j + 1].kind == OP_LINEAR && is_even(l->ops[j].in[0]) &&
+    if (j + 1 < l->n_ops && step_is_row_norm(&l->ops[j]) && l->ops[j + 1].kind == OP_LINEAR && step_is_even(l->ops[j].in[0]) &&
         cuda_same_view(l->ops[j + 1].in[0], l->ops[j].out[0]) && cuda_read_only_by(c, l->ops[j].out[0], j + 1))
         out->norm = j++;
     if ((out->rows >= 0 && out->norm < 0) || !step_linear_fits(c, &l->ops[j])) return false;
@@ -75,14 +72,13 @@ static bool find_product(const struct cuda *c, int32_t i, struct product *out) {
     const struct op *linear = &l->ops[out->linear];
     if (j < l->n_ops && cuda_read_only_by(c, linear->out[0], j)) {
         if (cuda_is_halves(linear, &l->ops[j]) && l->ops[j].out[0].width % 16 == 0) out->glu = j++;
-        else if (other_summand(linear, &l->ops[j]) >= 0) out->add = j++;
+        else if (step_other_summand(linear->out[0], &l->ops[j]) >= 0) out->add = j++;
     }
     out->size = j - i;
     return true;
 }
 
-/* How many ops read a value; -1: somebody after the step does. */
-static int32_t count_reads(const struct cuda *c, struct tensor t) {
+int32_t step_count_reads(const struct cuda *c, struct tensor t) {
     const struct oplist *l = &c->base.list;
     if (l->values[t.id - 1].is_output) return -1;
     int32_t n = 0;
@@ -91,9 +87,31 @@ static int32_t count_reads(const struct cuda *c, struct tensor t) {
     return n;
 }
 
-static void emit_instr(struct cuda *c, const struct k_instr *in, unsigned int blocks, size_t shared_bytes) {
+void step_emit(struct cuda *c, const struct k_instr *in, unsigned int blocks, size_t shared_bytes) {
     struct k_step_run run = {.barrier = c->counters, .n = 1, .one = *in};
     EMIT(c, KERNEL_step_run, GRID(blocks, 1, 1), STEP_THREADS, (unsigned int)shared_bytes, run);
+}
+
+void step_put_norm(struct k_step_linear *a, const struct op *norm) {
+    const struct norm_args *n = &norm->arg.norm;
+    a->has_norm = 1;
+    a->norm = cuda_vec(n->weight);
+    a->eps = n->eps;
+    a->norm_offset = n->weight_offset;
+}
+
+void step_put_residual(const struct cuda *c, struct k_step_linear *a, const struct op *add, int other) {
+    struct k_view r = cuda_view(c, add->in[other]);
+    a->residual = r.p;
+    a->residual_stride = r.row_stride;
+    a->residual_scale = other == 0 ? add->arg.add.a_scale : add->arg.add.b_scale;
+    a->own_scale = other == 0 ? add->arg.add.b_scale : add->arg.add.a_scale;
+}
+
+void step_share_tiles(const struct cuda *c, struct k_step_linear *a, int64_t n_tiles) {
+    a->n_tiles = (int32_t)n_tiles;
+    a->tiles_each = a->n_tiles / c->gpu->n_sm;
+    a->tiles_more = a->n_tiles % c->gpu->n_sm;
 }
 
 static void lower_product(struct cuda *c, const struct product *p) {
@@ -101,7 +119,7 @@ static void lower_product(struct cuda *c, const struct product *p) {
     const struct weight *w = linear->arg.linear.weight;
     const struct op *last = &ops[p->glu >= 0 ? p->glu : p->add >= 0 ? p->add : p->linear];
     struct k_view x = cuda_view(c, ops[p->rows >= 0 ? p->rows : p->norm >= 0 ? p->norm : p->linear].in[0]), y = cuda_view(c, last->out[0]);
-    struct k_instr in = {.kind = K_STEP_LINEAR, .reads = count_reads(c, last->out[0])};
+    struct k_instr in = {.kind = K_STEP_LINEAR, .reads = step_count_reads(c, last->out[0])};
     struct k_step_linear *a = &in.u.linear;
     *a = (struct k_step_linear){
         .w = cuda_weight_args(w),
@@ -114,33 +132,17 @@ static void lower_product(struct cuda *c, const struct product *p) {
         .y_stride = y.row_stride,
         .y_dtype = y.dtype,
         .rows = linear->in[0].rows,
-        .n_tiles = (int32_t)ceil_div(w->out, 16),
         .own_scale = 1,
         .inv_in = 1.0f / (float)w->in,
     };
-    if (p->norm >= 0) {
-        const struct norm_args *n = &ops[p->norm].arg.norm;
-        a->has_norm = 1;
-        a->norm = cuda_vec(n->weight);
-        a->eps = n->eps;
-        a->norm_offset = n->weight_offset;
-    }
+    if (p->norm >= 0) step_put_norm(a, &ops[p->norm]);
     if (p->glu >= 0) {
         a->glu_inner = last->out[0].width;
         a->act = cuda_act(&last->arg.act);
-        a->n_tiles = (int32_t)(a->glu_inner / 16);
     }
-    if (p->add >= 0) {
-        int other = other_summand(linear, last);
-        struct k_view r = cuda_view(c, last->in[other]);
-        a->residual = r.p;
-        a->residual_stride = r.row_stride;
-        a->residual_scale = other == 0 ? last->arg.add.a_scale : last->arg.add.b_scale;
-        a->own_scale = other == 0 ? last->arg.add.b_scale : last->arg.add.a_scale;
-    }
-    a->tiles_each = a->n_tiles / c->gpu->n_sm;
-    a->tiles_more = a->n_tiles % c->gpu->n_sm;
-    emit_instr(c, &in, (unsigned int)c->gpu->n_sm, linear_shared_bytes(c, w, a->rows));
+    if (p->add >= 0) step_put_residual(c, a, last, step_other_summand(linear->out[0], last));
+    step_share_tiles(c, a, p->glu >= 0 ? a->glu_inner / 16 : ceil_div(w->out, 16));
+    step_emit(c, &in, (unsigned int)c->gpu->n_sm, linear_shared_bytes(c, w, a->rows));
 }
 
 void lower_step_linear(struct cuda *c, const struct op *op) {
@@ -256,7 +258,7 @@ static void lower_attention(struct cuda *c, const struct attention *g) {
     const struct op *attn = &c->base.list.ops[g->attn];
     const struct attn_args *t = &attn->arg.attn;
     struct k_view y = cuda_view(c, attn->out[0]);
-    struct k_instr in = {.kind = K_STEP_ATTN, .reads = count_reads(c, attn->out[0])};
+    struct k_instr in = {.kind = K_STEP_ATTN, .reads = step_count_reads(c, attn->out[0])};
     struct k_step_attn *a = &in.u.attn;
     *a = (struct k_step_attn){
         .c = cuda_cache(c, t->kv),
@@ -283,7 +285,7 @@ static void lower_attention(struct cuda *c, const struct attention *g) {
     if (a->splits > 1)
         a->partial = cuda_op_scratch(c, &used, (size_t)a->rows * (size_t)attn->in[0].heads * (size_t)a->splits * (d + 2) * sizeof(float));
     size_t shared_bytes = HEAD_BYTES + ((heads + 2) * d + heads * warps * (d + 2)) * sizeof(float);
-    emit_instr(c, &in, (unsigned int)(a->rows * a->c.heads * a->splits), shared_bytes);
+    step_emit(c, &in, (unsigned int)(a->rows * a->c.heads * a->splits), shared_bytes);
 }
 
 /* ---- both ------------------------------------------------------------------------------------------------------------ */
@@ -292,6 +294,8 @@ int32_t cuda_step_size(const struct cuda *c, int32_t i) {
     struct product p;
     struct attention g;
     if (!cuda_step_small(c)) return 0;
+    int32_t n_experts = step_experts_size(c, i);
+    if (n_experts) return n_experts;
     if (find_product(c, i, &p)) return p.size;
     return find_attention(c, i, &g) ? g.size : 0;
 }
@@ -299,6 +303,7 @@ int32_t cuda_step_size(const struct cuda *c, int32_t i) {
 void cuda_step_lower(struct cuda *c, int32_t i) {
     struct product p;
     struct attention g;
-    if (find_product(c, i, &p)) lower_product(c, &p);
+    if (step_experts_size(c, i)) step_experts_lower(c, i);
+    else if (find_product(c, i, &p)) lower_product(c, &p);
     else if (find_attention(c, i, &g)) lower_attention(c, &g);
 }

@@ -170,6 +170,23 @@ bool cuda_graph_at_once(const struct cuda *c) {
     return any;
 }
 
+bool cuda_one_list_holds(const struct cuda *c) {
+    const struct program *p = &c->program;
+    struct runs r;
+    for (int32_t i = 0; i < p->n_launches; i++) {
+        enum op_kind kind = c->base.list.ops[p->launches[i].op].kind;
+        bool is_around = kind == OP_EMBED || kind == OP_ARGMAX || kind == OP_CHOOSE;
+        if (p->launches[i].kernel != KERNEL_step_run && !is_around) return false;
+    }
+    gather_runs(c, &r);
+    bool holds = r.n_runs == 1 && r.runs[0].is_one;
+    if (holds) cuda_links_find(r.all, r.n);
+    for (int32_t i = 0; i < r.n && holds; i++) holds = r.all[i].kind == K_STEP_ATTN || !r.all[i].u.linear.e.half || !r.all[i].waits;
+    for (int32_t i = 0; i < r.n && holds; i++) holds = r.all[i].kind != K_STEP_ROUTER || r.all[i].u.linear.x_link;
+    free_runs(&r);
+    return holds;
+}
+
 int cuda_graph_build(struct cuda *c, struct cuda_graph **out, struct err *err) {
     CUgraph graph;
     CUgraphExec exec = NULL;

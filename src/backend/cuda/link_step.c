@@ -17,30 +17,41 @@ static const struct one_kernel {
     enum kernel_id id;
     int32_t mode, width, depth;
     size_t place, small_place;
+    bool has_experts;
 } one_kernels[] = {
-    {KERNEL_one_4_64, K_AFFINE, 64, 4, 4 * 576, 2 * 576},
-    {KERNEL_one_4_128, K_AFFINE, 128, 4, 4 * 576, 2 * 576},
-    {KERNEL_one_16_64, K_PLAIN, 64, 3, 2048, 2048},
-    {KERNEL_one_16_128, K_PLAIN, 128, 3, 2048, 2048},
+    {KERNEL_one_4_64, K_AFFINE, 64, 4, 4 * 576, 2 * 576, false},
+    {KERNEL_one_4_128, K_AFFINE, 128, 4, 4 * 576, 2 * 576, false},
+    {KERNEL_one_experts_64, K_AFFINE, 64, 4, 4 * 576, 2 * 576, true},
+    {KERNEL_one_experts_128, K_AFFINE, 128, 4, 4 * 576, 2 * 576, true},
+    {KERNEL_one_16_64, K_PLAIN, 64, 3, 2048, 2048, false},
+    {KERNEL_one_16_128, K_PLAIN, 128, 3, 2048, 2048, false},
 };
+
+/* Elements of a product's x: those of all choices where it goes along them. */
+static int64_t x_width(const struct k_step_linear *l) {
+    return l->w.in * (l->e.half == K_HALF_DOWN ? l->e.k : 1);
+}
 
 /* Sums of x and x; queries, the new key and value, and what the warps make of them. */
 static size_t room_of(const struct k_instr *in) {
     const struct k_step_attn *a = &in->u.attn;
-    size_t units = (size_t)in->u.linear.w.in / 64, d = (size_t)a->c.k_width, heads = (size_t)a->per_item;
+    size_t units = (size_t)x_width(&in->u.linear) / 64, d = (size_t)a->c.k_width, heads = (size_t)a->per_item;
+    if (in->kind == K_STEP_ROUTER) return 0;
     if (in->kind == K_STEP_LINEAR) return (units + 1) / 2 * 16 + units * 128;
     size_t each = heads == 1 ? ONE_WARPS : ONE_WARPS / ((heads + 1) / 2);
     return ((heads + 2) * d + heads * each * (d + 2)) * sizeof(float);
 }
 
-/* What one kernel can do: weights of one kind, heads of one width (0: none yet). */
+/* What one kernel can do: weights of one kind, heads of one width (0: none yet), experts. */
 struct one_shape {
     int32_t mode, width;
+    bool has_experts;
 };
 
 static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_shape *shape) {
     const struct k_step_linear *l = &in->u.linear;
     const struct k_step_attn *a = &in->u.attn;
+    if (in->kind == K_STEP_ROUTER) return shape->has_experts = true;
     if (in->kind == K_STEP_ATTN) {
         if (!shape->width) shape->width = a->c.k_width;
         return a->rows == 1 && a->c.k_width == shape->width && a->c.heads * a->sets * a->splits <= c->gpu->n_sm;
@@ -62,7 +73,7 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
         size_t fixed = ONE_HEAD + sums + most, each = ONE_WARPS * (is_small ? one->small_place : one->place);
-        if (one->mode != shape.mode || one->width != shape.width || !c->gpu->functions[one->id]) continue;
+        if (one->mode != shape.mode || one->width != shape.width || one->has_experts != shape.has_experts || !c->gpu->functions[one->id]) continue;
         if (fixed + each > (size_t)c->gpu->shared_max) return false;
         size_t depth = ((size_t)c->gpu->shared_max - fixed) / each;
         if (depth > (size_t)one->depth) depth = (size_t)one->depth;
@@ -86,7 +97,8 @@ static struct made made_by(const struct k_instr *in) {
     const struct k_step_linear *l = &in->u.linear;
     const struct k_step_attn *a = &in->u.attn;
     if (in->kind == K_STEP_ATTN) return (struct made){a->y, a->y_row, (int64_t)a->group * a->c.heads * a->c.k_width, a->rows, a->y_dtype};
-    return (struct made){l->y, l->y_stride, l->glu_inner ? l->glu_inner : l->w.out, l->rows, l->y_dtype};
+    int64_t width = l->e.half == K_HALF_INNER ? l->glu_inner * l->e.k : l->glu_inner ? l->glu_inner : l->w.out;
+    return (struct made){l->y, l->y_stride, width, l->rows, l->y_dtype};
 }
 
 /* The last instruction before the i-th that wrote there, -1: none. */
@@ -107,11 +119,17 @@ static bool can_link(struct made m) {
     return m.width % 2 == 0 && link_bytes(m) <= LINK_BYTES_MAX;
 }
 
+/* Experts read what the instruction before the router made, and the router's scores. */
 static bool link_x(const struct k_instr *in, int32_t i, struct k_step_linear *a) {
-    int32_t p = maker_of(in, i, a->x);
-    if (p < 0 || p != i - 1) return false;
+    int32_t p = maker_of(in, i, a->x), back = a->e.half == K_HALF_INNER ? 2 : 1;
+    if (p < 0 || p != i - back) return false;
     struct made m = made_by(&in[p]);
-    if (!can_link(m) || m.y != a->x || m.width != a->w.in || m.stride != a->x_stride || m.dtype != a->x_dtype || m.rows != 1) return false;
+    if (a->e.half == K_HALF_INNER) {
+        if (in[i - 1].kind != K_STEP_ROUTER || !can_link(made_by(&in[i - 1]))) return false;
+        a->e.scores_maker = i - 1;
+        a->e.scores_link = 1;
+    }
+    if (!can_link(m) || m.y != a->x || m.width != x_width(a) || m.stride != a->x_stride || m.dtype != a->x_dtype || m.rows != 1) return false;
     a->x_maker = p;
     a->x_link = 1;
     return true;
@@ -145,17 +163,22 @@ static bool link_qkv(const struct k_instr *in, int32_t i, struct k_step_attn *a)
 }
 
 static struct k_stream stream_of(const struct k_step_linear *l) {
-    int32_t tile_bytes = (int32_t)l->w.tile_bytes;
+    int32_t tile_bytes = (int32_t)l->w.tile_bytes, half = l->e.half;
     return (struct k_stream){
         .values = l->w.values,
         .norm = l->norm,
         .second = l->glu_inner ? (int32_t)(l->glu_inner / 16) * tile_bytes : tile_bytes,
         .tile_bytes = tile_bytes,
         .pair_bytes = l->glu_inner ? tile_bytes : 2 * tile_bytes,
-        .units = (int32_t)(l->w.in / 64),
+        .units = (int32_t)(x_width(l) / 64),
         .parts = l->glu_inner ? 2 : 1,
         .tiles_each = l->tiles_each,
         .tiles_more = l->tiles_more,
+        .half = half,
+        .expert_tiles = half ? (int32_t)(l->w.out / 16) : 0,
+        .each = half == K_HALF_INNER  ? (int32_t)(l->glu_inner / 16)
+                : half == K_HALF_DOWN ? (int32_t)(l->w.in / 64)
+                                      : 0,
     };
 }
 
@@ -185,6 +208,7 @@ static int32_t linked_reads(const struct k_instr *in, int32_t n, int32_t p) {
         const struct k_step_linear *l = &in[i].u.linear;
         const struct k_step_attn *a = &in[i].u.attn;
         if (in[i].kind == K_STEP_ATTN) reads += a->qkv_link && a->qkv_maker == p ? 3 : 0;
+        else if (l->e.half == K_HALF_INNER) reads += l->e.scores_link && l->e.scores_maker == p; /* x: with the router, one op */
         else reads += (l->x_link && l->x_maker == p) + (l->residual_link && l->residual_maker == p);
     }
     return reads;
@@ -207,6 +231,7 @@ void cuda_links_place(struct k_instr *in, int32_t n, CUdeviceptr links, size_t b
             if (a->qkv_link) a->qkv_link = links + (size_t)(a->qkv_maker % LINKS) * each;
             continue;
         }
+        if (l->e.scores_link) l->e.scores_link = links + (size_t)(l->e.scores_maker % LINKS) * each;
         if (l->x_link) l->x_link = links + (size_t)(l->x_maker % LINKS) * each;
         if (l->residual_link) l->residual_link = links + (size_t)(l->residual_maker % LINKS) * each;
     }

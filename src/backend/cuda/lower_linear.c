@@ -23,10 +23,23 @@ void lower_linear_ref(struct cuda *c, const struct op *op) {
     EMIT(c, KERNEL_linear_ref, GRID(ceil_div(a.n_out, 8), ceil_div(a.x.rows, 4), a.per_head ? a.x.heads : 1), 256, 0, a);
 }
 
-/* Products that may round their input to bf16: not the router's, and not wide ones. */
+bool linear_few_fits(const struct cuda *c, const struct op *op) {
+    const struct weight *w = op->arg.linear.weight;
+    struct tensor x = op->in[0];
+    return !c->exact && op->kind == OP_LINEAR && c->base.list.values[x.id - 1].dtype == DT_F32 && x.heads == 1 && x.row_stride % 4 == 0 &&
+           x.offset % 4 == 0 && w->in % 8 == 0 && w->n_experts == 1 && !cuda_weight_args(w).tile_bytes;
+}
+
+void lower_linear_few(struct cuda *c, const struct op *op) {
+    struct k_linear a = linear_args_of(c, op);
+    EMIT(c, KERNEL_linear_few, GRID(ceil_div(a.w.out, 8), ceil_div(a.x.rows, 4), 1), 256, 0, a);
+}
+
+/* Products that may round their input to bf16: not the router's, and not wide ones, unless a list keeps 16 bits of it. */
 bool cuda_may_round(const struct cuda *c, const struct op *op) {
     const struct oplist *l = &c->base.list;
-    return !c->exact && op->kind == OP_LINEAR && !op->arg.linear.wide && l->ops[l->values[op->out[0].id - 1].last_op].kind != OP_ROUTE;
+    return !c->exact && op->kind == OP_LINEAR && (!op->arg.linear.wide || c->one_list) &&
+           l->ops[l->values[op->out[0].id - 1].last_op].kind != OP_ROUTE;
 }
 
 /* 4 or 8 for codes that the tensor cores take as they are, 16 for bf16, 0 for others. */

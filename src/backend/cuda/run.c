@@ -30,15 +30,11 @@ static void note_outputs(struct cuda *c) {
         if (l->values[i].is_output) c->outputs[c->n_outputs++] = (struct cuda_output){i + 1, c->plan.offsets[i]};
 }
 
-/* Fuses and plans the list, and lowers it to a program; memory grows as needed, after which it is lowered again with the new addresses. */
-static int prepare(struct cuda *c, struct err *err) {
-    struct oplist *l = &c->base.list;
-    if (l->err.code) return err_set(err, l->err.code, "%s", l->err.msg);
-    bool mostly_wide = cuda_widen(c);
-    if (!c->no_fuse && (mostly_wide || !cuda_step_small(c))) fuse_list(l); /* instructions take sums and norms apart */
+/* Plans the list and lowers it to a program; memory grows as needed, after which it is lowered again with the new addresses. */
+static int lower_list(struct cuda *c, struct err *err) {
     cuda_choose_dtypes(c);
     cuda_fuse_lives(c);
-    plan_make(&c->plan, l);
+    plan_make(&c->plan, &c->base.list);
     TRY(grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
     cuda_step_layout(c, &c->key, &c->at);
     TRY(cuda_lower(c, err));
@@ -46,6 +42,31 @@ static int prepare(struct cuda *c, struct err *err) {
         TRY(grow(c, c->op_scratch_need, "scratch memory of an op", &c->op_scratch, &c->op_scratch_bytes, err));
         TRY(grow(c, c->widened_need, "dequantised weights", &c->widened, &c->widened_bytes, err));
         TRY(cuda_lower(c, err));
+    }
+    return ERR_OK;
+}
+
+/* A step of one row with experts, which may become one list of instructions. */
+static bool may_be_one_list(const struct cuda *c) {
+    const struct oplist *l = &c->base.list;
+    bool has_experts = false;
+    for (int32_t i = 0; i < l->n_ops; i++) has_experts = has_experts || l->ops[i].kind == OP_EXPERTS;
+    return has_experts && c->key.decode_only && c->key.n_rows == 1 && cuda_step_small(c) && c->gpu->functions[KERNEL_one_experts_128];
+}
+
+/* Fuses the list and lowers it. */
+static int prepare(struct cuda *c, struct err *err) {
+    struct oplist *l = &c->base.list;
+    if (l->err.code) return err_set(err, l->err.code, "%s", l->err.msg);
+    c->one_list = may_be_one_list(c);
+    if (c->one_list) {
+        TRY(lower_list(c, err));
+        c->one_list = cuda_one_list_holds(c);
+    }
+    if (!c->one_list) {
+        bool mostly_wide = cuda_widen(c);
+        if (!c->no_fuse && (mostly_wide || !cuda_step_small(c))) fuse_list(l); /* instructions take sums and norms apart */
+        TRY(lower_list(c, err));
     }
     note_outputs(c);
     return ERR_OK;
