@@ -105,9 +105,114 @@ static __device__ void weigh(const k_route_rule &a, const float *scores, const i
     }
 }
 
+// The same without shared memory, for up to 256 experts in no groups: a lane has eight scores, of experts 64 j + 2 lane and the next one.
+
+enum { IN_LANES = 8, IN_WARP = 32 * IN_LANES };
+
+static __device__ __forceinline__ bool suits_lanes(const k_route_rule &a, int n) {
+    return n <= IN_WARP && a.n_groups <= 1 && a.score != 3 && a.k <= 32;
+}
+static __device__ __forceinline__ int expert_of(int i, int lane) {
+    return i / 2 * 64 + 2 * lane + i % 2;
+}
+
+// A number's rank among others as an integer above 1: NANs have 1, and 0 is for what was taken.
+static __device__ __forceinline__ uint32_t rank_of(float x) {
+    uint32_t bits = __float_as_uint(x);
+    if (!(x == x)) return 1;
+    uint32_t rank = bits >> 31 ? ~bits : bits | 0x80000000u;
+    return rank < 2 ? 2 : rank;
+}
+
+#ifdef MLXCEL_EMULATE
+static inline uint32_t best_of_warp(uint32_t x) {
+    for (int step = 16; step > 0; step /= 2) {
+        uint32_t y = __shfl_xor_sync(FULL, x, step);
+        x = x > y ? x : y;
+    }
+    return x;
+}
+#elif __CUDA_ARCH__ >= 800
+static __device__ __forceinline__ uint32_t best_of_warp(uint32_t x) {
+    return __reduce_max_sync(FULL, x);
+}
+#else
+static __device__ __forceinline__ uint32_t best_of_warp(uint32_t x) {
+    for (int step = 16; step > 0; step /= 2) x = max(x, __shfl_xor_sync(FULL, x, step));
+    return x;
+}
+#endif
+
+// Scores become what weights are made of: the softmax's numerators, or logistic values. Returns the softmax's sum, 1 of others.
+static __device__ __forceinline__ float score_lanes(const k_route_rule &a, float x[IN_LANES], int n) {
+    int lane = threadIdx.x % 32;
+    float most = -INFINITY, sum = 0;
+    if (a.score == 2) return 1.0f;
+#pragma unroll
+    for (int i = 0; i < IN_LANES; i++)
+        if (expert_of(i, lane) < n) most = fmaxf(most, x[i]);
+    if (a.score == 0) most = warp_max(most);
+#pragma unroll
+    for (int i = 0; i < IN_LANES; i++) {
+        if (expert_of(i, lane) >= n) continue;
+        x[i] = a.score == 0 ? expf(x[i] - most) : sigmoid(x[i]);
+        sum += x[i];
+    }
+    return a.score == 0 ? warp_sum(sum) : 1.0f;
+}
+
+// The weight of choice `lane`, from its score.
+static __device__ __forceinline__ float weigh_lane(const k_route_rule &a, float kept, int id) {
+    int lane = threadIdx.x % 32;
+    bool there = lane < a.k;
+    if (a.score == 2) { // ROUTE_SOFTMAX_AFTER
+        float most = __shfl_sync(FULL, kept, 0);
+        kept = there ? expf(kept - most) : 0.0f;
+        kept /= warp_sum(kept);
+    }
+    float sum = warp_sum(there ? kept : 0.0f), w = (a.normalize ? kept / (sum + a.norm_eps) : kept) * a.scale;
+    return there && a.expert_scale ? w * a.expert_scale[id] : w;
+}
+
+static __device__ __forceinline__ void choose_in_lanes(const k_route_rule &a, float x[IN_LANES], int n, int32_t *ids, float *weights) {
+    int lane = threadIdx.x % 32, my_id = 0;
+    uint32_t ranks[IN_LANES];
+    float my_score = 0, sum = score_lanes(a, x, n);
+#pragma unroll
+    for (int i = 0; i < IN_LANES; i++) {
+        int e = expert_of(i, lane);
+        ranks[i] = e < n ? rank_of(a.bias ? x[i] / sum + a.bias[e] : x[i]) : 0;
+    }
+#pragma unroll 1
+    for (int j = 0; j < a.k; j++) {
+        uint32_t most = 0;
+        int at = 0x7fffffff;
+        float score = 0;
+#pragma unroll
+        for (int i = IN_LANES - 1; i >= 0; i--)
+            if (ranks[i] >= most) most = ranks[i], at = expert_of(i, lane), score = x[i];
+        uint32_t best = best_of_warp(most);
+        at = (int)~best_of_warp(most == best ? ~(uint32_t)at : 0u); // the lowest index
+#pragma unroll
+        for (int i = 0; i < IN_LANES; i++)
+            if (expert_of(i, lane) == at) ranks[i] = 0;
+        score = __shfl_sync(FULL, score, at % 64 / 2);
+        if (lane == j) my_id = at, my_score = score;
+    }
+    float w = weigh_lane(a, my_score / sum, my_id);
+    if (lane < a.k) ids[lane] = my_id, weights[lane] = w;
+}
+
 // A row's choice by one warp: ids and weights of its k experts. scores: the router's row, n numbers, with room for two more such rows behind it;
 // all are used up. ids and weights lie where the warp's lanes can read what others wrote.
 static __device__ __forceinline__ void choose_experts(const k_route_rule &a, float *scores, int n, int32_t *ids, float *weights) {
+    if (suits_lanes(a, n)) {
+        float x[IN_LANES];
+#pragma unroll
+        for (int i = 0; i < IN_LANES; i++) x[i] = expert_of(i, threadIdx.x % 32) < n ? scores[expert_of(i, threadIdx.x % 32)] : 0.0f;
+        choose_in_lanes(a, x, n, ids, weights);
+        return;
+    }
     float *choice = scores + n, *groups = scores + 2 * n;
     if (a.score == 3) {
         sparsemixer(a, scores, n, ids, weights);
