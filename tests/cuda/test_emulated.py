@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Decode of one row on emulated GPUs (tests/cuda/emu): a data-centre GPU, a GeForce with 99 KB of shared memory for a block, one with three
-multiprocessors, and one with rings of one place. Products by themselves (cuda_one), a golden model against the CPU, the built-in model's tokens against the CPU's; kernels/one.cu
+multiprocessors, and one with rings of one place. Products by themselves (cuda_one), a golden model against the CPU, the built-in model's tokens against the CPU's, a made-up model with experts against the reference; kernels/one.cu
 must be what ran. Copies that name no stream have not arrived when others work. A launch that is a block short must end with a message; memory that others take must not stop
 a step, and a lost GPU must end a server. Experts by themselves, beside the CPU's. Needs a build with kernels for 9.0, whose images the emulator takes for its own, and g++.
 
@@ -47,6 +47,8 @@ def check_gpu(build, folder, limits, cpu_text):
     yield "tokens", rc == 0 and out == cpu_text and ran_one(err), f"{out!r}, on the CPU {cpu_text!r}\n{err}"
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda"], folder, limits + ";lost")
     yield "a block that is not there", rc not in (0, 124) and "waited for each other in vain" in err and ran_one(err), out + err
+    rc, out, err = execute([f"{build}/mlxcel", "bench", "--device", "cuda", "--shape", "tiny-moe", "-p", "0", "-n", "2", "-b", "1", "--verify"], folder, limits)
+    yield "a model with experts", rc == 0 and "32 one by one" in err and re.search(r"^emu: one_experts_64 [1-9]", err, re.M), out + err
     rc, out, err = execute([f"{build}/checkkern", "--cuda", "--quick", "--only", "linear affine 4-bit g64 BF16 272"], folder, limits)
     yield "products of more rows", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
 
@@ -105,8 +107,8 @@ def skip(why):
 
 def main():
     build = os.path.abspath(sys.argv[1])
-    if not shutil.which("g++") or os.uname().machine != "x86_64":
-        skip("the emulator needs g++ and x86_64")
+    if not shutil.which("g++") or os.uname().machine not in ("x86_64", "aarch64"):
+        skip("the emulator needs g++, and x86_64 or aarch64")
     passed = failed = 0
     with tempfile.TemporaryDirectory() as top:
         cpu_text = execute([f"{build}/mlxcel", *GENERATE, "--device", "cpu"])[1]
