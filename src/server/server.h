@@ -19,9 +19,9 @@ struct server_options {
     int32_t models_max;             /* that are loaded at once */
     int64_t keep_ms;                /* after which a model that nobody asks for is unloaded, where there are several; 0: never */
     struct sampling_given sampling; /* for requests that say nothing themselves */
-    const char *host;
-    int32_t port;    /* 0: any */
-    int32_t n_queue; /* requests that wait beyond those that run */
+    const char *host;               /* addresses and paths of sockets, separated by commas */
+    int32_t port;                   /* 0: any */
+    int32_t n_queue;                /* requests that wait beyond those that run */
     int32_t n_conns;
     size_t body_bytes;
     int64_t deadline_ms; /* of a request; 0: none */
@@ -39,6 +39,9 @@ struct server_options {
     bool has_seed;          /* requests that say no seed have this one */
     int64_t seed;
 };
+
+/* One of the hosts as a socket's path: "unix:/run/mlxcel.sock", or anything with a slash. {NULL, 0}: it is an address. */
+struct str server_socket_path(struct str host);
 
 /* Serves until the process is told to end; returns after what was running has been answered. */
 int server_run(const struct server_options *options, struct err *err);

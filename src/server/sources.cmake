@@ -13,6 +13,7 @@ set(SERVER_SOURCES
   src/server/http.c
   src/server/http_parse.c
   src/server/http_reply.c
+  src/server/listen.c
   src/server/messages.c
   src/server/models.c
   src/server/params.c
