@@ -53,6 +53,7 @@ int cmd_serve(const struct args *args, struct err *err) {
                                .cert_path = args_cstr(args, OPT_SSL_CERT),
                                .key_path = args_cstr(args, OPT_SSL_KEY),
                                .pooling = (enum service_pooling)args_choice(args, OPT_POOLING),
+                               .shifts = args_flag(args, OPT_CONTEXT_SHIFT),
                                .prefills = args_flag(args, OPT_PREFILL),
                                .json_log = args_choice(args, OPT_LOG_FORMAT) == 1,
                                .open_page = args_flag(args, OPT_OPEN),

@@ -67,7 +67,8 @@ static void put_text(struct job *j) {
 /* With the lock held. */
 static void put_usage(struct job *j) {
     j->usage.n_cached = j->n_cached;
-    j->usage.n_read = j->seq.n_done < j->spec.n_tokens ? j->seq.n_done : j->spec.n_tokens;
+    j->usage.n_forgotten = j->n_forgotten;
+    if (j->n_forgotten == 0) j->usage.n_read = j->seq.n_done < j->spec.n_tokens ? j->seq.n_done : j->spec.n_tokens;
     if (!j->first_ns) return;
     j->usage.prompt_seconds = (double)(j->first_ns - j->submit_ns) * 1e-9;
     j->usage.new_seconds = (double)(j->last_ns - j->first_ns) * 1e-9;
@@ -179,7 +180,8 @@ void job_take(struct job *j, struct job_events *out) {
                                .stopped_by = j->finish == JOB_STOP ? chain_stopped_by(&j->chain) : -1,
                                .err = j->err,
                                .usage = j->usage,
-                               .vector = j->finish == JOB_STOP ? j->vector : NULL};
+                               .vectors = j->finish == JOB_STOP ? j->vectors : NULL,
+                               .n_vectors = job_n_vectors(j)};
     os_mutex_unlock(j->engine->lock);
 }
 

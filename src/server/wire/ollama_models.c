@@ -137,7 +137,7 @@ static void put_vectors(struct embedding *m, struct sb *out) {
     jsonw_begin(&w, '{');
     jsonw_put_str(&w, "model", ollama_model(m->call));
     jsonw_open(&w, "embeddings", '[');
-    for (int32_t i = 0; i < m->n_inputs; i++) embed_put_numbers(&w, m->inputs[i].vector, m->width);
+    for (int32_t i = 0; i < m->n_inputs; i++) embed_put_numbers(&w, m->inputs[i].vectors, m->width);
     jsonw_end(&w, ']');
     jsonw_put_int(&w, "total_duration", (int64_t)(os_clock_ns() - m->call->begun_ns));
     jsonw_put_int(&w, "load_duration", 0);
@@ -149,17 +149,17 @@ static void put_vector(struct embedding *m, struct sb *out) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
     jsonw_key(&w, "embedding");
-    embed_put_numbers(&w, m->inputs[0].vector, m->width);
+    embed_put_numbers(&w, m->inputs[0].vectors, m->width);
     jsonw_end(&w, '}');
 }
 
 static int prepare_embed(struct call *c) {
-    static const struct embed_form cut = {"input", put_vectors, true}, whole = {"input", put_vectors, false};
+    static const struct embed_form cut = {"input", put_vectors, true, false}, whole = {"input", put_vectors, false, false};
     return embed_prepare(c, json_get(c->body, "input"), json_bool(c->body, "truncate", true) ? &cut : &whole);
 }
 
 static int prepare_embeddings(struct call *c) {
-    static const struct embed_form form = {"prompt", put_vector, true};
+    static const struct embed_form form = {"prompt", put_vector, true, false};
     if (!yyjson_is_str(json_get(c->body, "prompt"))) return api_fail(&c->error, 400, NULL, "prompt", "prompt must be a text");
     return embed_prepare(c, json_get(c->body, "prompt"), &form);
 }
