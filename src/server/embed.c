@@ -44,7 +44,7 @@ static void answer(struct embedding *m) {
         call_reply_error(c);
         return;
     }
-    bool is_cut = m->width < service_info(c->service)->width && c->server->options.pooling != SERVICE_POOL_NONE;
+    bool is_cut = m->width < service_info(c->service)->width && c->settings->pooling != SERVICE_POOL_NONE;
     for (int32_t i = 0; i < m->n_inputs && is_cut; i++) cut(m->inputs[i].vectors, m->width);
     m->form->put(m, &out);
     call_reply_json(c, 200, sb_str(&out));
@@ -80,7 +80,7 @@ void embed_start(struct call *c) {
     struct job **jobs = arena_new(&c->arena, struct job *, m->n_inputs);
     struct err err;
     enum job_pooling pooling;
-    if (service_pick_pooling(c->service, c->server->options.pooling, &pooling, &err)) {
+    if (service_pick_pooling(c->service, c->settings->pooling, &pooling, &err)) {
         api_fail_err(&c->error, &err, m->form->param);
         call_reply_error(c);
         return;
@@ -133,7 +133,7 @@ int embed_prepare(struct call *c, yyjson_val *texts, const struct embed_form *fo
     c->state = m;
     m->call = c;
     m->form = form;
-    if (c->server->options.pooling == SERVICE_POOL_NONE && !form->takes_many)
+    if (c->settings->pooling == SERVICE_POOL_NONE && !form->takes_many)
         return api_fail(&c->error, 400, NULL, NULL,
                         "the server was started with --pooling none, and this path has one vector for a text; ask POST /embeddings");
     if (fields_refuse(c->body, PARAMS_EMBEDDING, &c->error) || read_width(c, m) || read_format(c, m)) return -1;

@@ -63,7 +63,6 @@ static int open_one(struct listeners *l, uv_loop_t *loop, struct str host, int32
                     struct err *err) {
     struct arena a = {0};
     struct str path = server_socket_path(host);
-    if (l->n == LISTENERS_MAX) return err_set(err, ERR_ELIMIT, "--host names more than %d addresses", LISTENERS_MAX);
     union listen_stream *s = &l->all[l->n++];
     if (path.p) uv_pipe_init(loop, &s->pipe, 0);
     else uv_tcp_init(loop, &s->tcp);
@@ -74,16 +73,29 @@ static int open_one(struct listeners *l, uv_loop_t *loop, struct str host, int32
     return code;
 }
 
+int listen_check(const char *hosts, struct err *err) {
+    struct str rest = str_of(hosts), host;
+    struct sockaddr_storage address;
+    int32_t n = 0;
+    for (int code; str_split_next(&rest, ',', &host); n++) {
+        struct arena a = {0};
+        host = str_trim(host);
+        if (host.n == 0) return err_set(err, ERR_EARG, "--host %s: an address is empty", hosts);
+        if (n == LISTENERS_MAX) return err_set(err, ERR_EARG, "--host names more than %d addresses", LISTENERS_MAX);
+        code = server_socket_path(host).p ? ERR_OK : read_address(str_cstr(&a, host), 0, &address, err);
+        arena_free(&a);
+        TRY(code);
+    }
+    return n ? ERR_OK : err_set(err, ERR_EARG, "--host is empty; use 127.0.0.1");
+}
+
 int listen_open(struct listeners *l, uv_loop_t *loop, const char *hosts, int32_t port, uv_connection_cb on_connection, void *data,
                 struct err *err) {
     struct str rest = str_of(hosts), host;
     *l = (struct listeners){.is_one = str_find_char(rest, ',', 0) == STR_NONE};
-    while (str_split_next(&rest, ',', &host)) {
-        host = str_trim(host);
-        if (host.n == 0) return err_set(err, ERR_EARG, "--host %s: an address is empty", hosts);
-        TRY(open_one(l, loop, host, port, on_connection, data, err));
-    }
-    return l->n ? ERR_OK : err_set(err, ERR_EARG, "--host is empty; use 127.0.0.1");
+    TRY(listen_check(hosts, err));
+    while (str_split_next(&rest, ',', &host)) TRY(open_one(l, loop, str_trim(host), port, on_connection, data, err));
+    return ERR_OK;
 }
 
 static struct str url_of(struct arena *a, struct str host, int32_t port, bool has_tls) {

@@ -27,6 +27,8 @@ bool listen_is_socket(const union listen_stream *s);
 /* A handle of the kind that accepts what came to `listener`. */
 int listen_init_peer(const union listen_stream *listener, uv_loop_t *loop, union listen_stream *out);
 
+/* Whether each of them is an address or a path. */
+int listen_check(const char *hosts, struct err *err);
 /* hosts: addresses and paths, separated by commas. Of port 0 the system chooses one, which all addresses get. Where it fails, the first `n`
  * handles are open all the same, and for the caller to close. data: of each handle. */
 int listen_open(struct listeners *l, uv_loop_t *loop, const char *hosts, int32_t port, uv_connection_cb on_connection, void *data,

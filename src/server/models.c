@@ -40,6 +40,9 @@ struct served *models_find(struct server *s, struct str name) {
     for (struct served *m = s->models; m < end_of(s); m++)
         if (str_eq(sb_str(&m->name), name)) return m;
     for (struct served *m = s->models; m < end_of(s); m++)
+        for (size_t i = 0; i < m->given->n_aliases; i++)
+            if (str_eq(m->given->aliases[i], name)) return m;
+    for (struct served *m = s->models; m < end_of(s); m++)
         if (str_eq(last_part(sb_str(&m->name)), name)) return m;
     return NULL;
 }
@@ -94,7 +97,7 @@ static void notify(void *user) {
 static int open_service(struct served *m, struct err *err) {
     const struct server_options *o = &m->server->options;
     struct service_options service = {.session = m->given->session,
-                                      .sampling = o->sampling,
+                                      .sampling = m->given->settings.sampling,
                                       .name = m->name.n ? m->name.p : NULL,
                                       .n_queue = o->n_queue,
                                       .notify = notify,
@@ -245,13 +248,14 @@ static void serve_line(struct served *m) {
         c->on_gone = NULL;
         c->on_tick = NULL;
         c->service = m->service;
+        c->settings = &m->given->settings;
         m->n_calls++;
         route_go_on(c);
     }
 }
 
 static void look_after(struct served *m) {
-    int64_t keep_ms = m->server->options.keep_ms;
+    int64_t keep_ms = m->given->settings.keep_ms;
     if (m->is_closing) return;
     if (!m->service) {
         if (m->first) load(m);

@@ -38,7 +38,7 @@ void models_close(struct server *s);
 void models_turn(struct server *s);
 
 bool models_is_one(const struct server *s);
-/* By its name, or the last part of it. {NULL, 0}: the first. NULL: there is none of this name. */
+/* By its name, another name of it, or the last part of its name. {NULL, 0}: the first. NULL: there is none of this name. */
 struct served *models_find(struct server *s, struct str name);
 /* One that is loaded: the first of them; NULL: none is. */
 struct served *models_any(struct server *s);

@@ -55,6 +55,7 @@ static struct call *call_create(struct server *s, struct http_exchange *x) {
     c->server = s;
     struct served *loaded = models_is_one(s) ? s->models : models_any(s);
     c->service = loaded ? loaded->service : NULL;
+    c->settings = loaded ? &loaded->given->settings : NULL;
     c->exchange = x;
     c->work.data = c;
     c->wire = wire_of_path(x->request.path);

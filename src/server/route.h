@@ -14,6 +14,7 @@
 
 struct server;
 struct served;
+struct server_settings;
 struct call;
 
 enum route_flags {
@@ -31,7 +32,8 @@ struct route {
 
 struct call {
     struct server *server;
-    struct service *service; /* of its model; NULL: none is loaded, or none is chosen yet */
+    struct service *service;                /* of its model; NULL: none is loaded, or none is chosen yet */
+    const struct server_settings *settings; /* of the same model; NULL where service is */
     struct http_exchange *exchange;
     const struct route *route;
     const struct wire *wire; /* how its protocol speaks */

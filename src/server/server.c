@@ -45,12 +45,17 @@ static void write_json_line(enum log_level level, const char *line, void *user) 
     sb_free(&text);
 }
 
+size_t server_urls(struct arena *a, const struct server_options *o, struct str **out) {
+    return listen_urls(a, o->host, o->port, o->cert_path != NULL, out);
+}
+
 /* One line on standard output when requests are taken. */
 static void announce(struct server *s) {
     struct arena a = {0};
     struct sb line = {0};
     struct str *urls;
-    size_t n_urls = listen_urls(&a, s->options.host, http_server_port(s->http), s->tls != NULL, &urls);
+    s->options.port = http_server_port(s->http);
+    size_t n_urls = server_urls(&a, &s->options, &urls);
     const struct service_info *one = models_is_one(s) ? service_info(s->models->service) : NULL;
     if (s->options.json_log) {
         struct jsonw w = {.out = &line};
@@ -215,6 +220,14 @@ static void init_handles(struct server *s) {
         uv_signal_init(&s->loop, &s->signals[i]);
         s->signals[i].data = s;
     }
+}
+
+int server_check(const struct server_options *o, struct err *err) {
+    struct tls_context *tls = NULL;
+    TRY(listen_check(o->host, err));
+    if (o->cert_path) TRY(tls_context_open(o->cert_path, o->key_path, &tls, err));
+    tls_context_close(tls);
+    return ERR_OK;
 }
 
 int server_run(const struct server_options *options, struct err *err) {

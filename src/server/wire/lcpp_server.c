@@ -13,9 +13,9 @@
 
 static void put_defaults(struct call *c, struct jsonw *w) {
     struct generation g = {.call = c, .params = {.job = {.sampling = service_info(c->service)->sampling}}};
-    g.params.job.sampling.seed = (uint64_t)c->server->options.seed;
-    g.params.job.has_seed = c->server->options.has_seed;
-    g.params.job.max_new = c->server->options.max_new;
+    g.params.job.sampling.seed = (uint64_t)c->settings->seed;
+    g.params.job.has_seed = c->settings->has_seed;
+    g.params.job.max_new = c->settings->max_new;
     jsonw_open(w, "default_generation_settings", '{');
     details_put_settings(&g, "params", w);
     jsonw_put_int(w, "n_ctx", service_info(c->service)->context);
