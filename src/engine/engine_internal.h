@@ -79,13 +79,13 @@ struct job {
     int32_t choice_slot, n_bias; /* of the device's tables; slot -1: none */
     struct chain chain;
     struct job_bound bound;
-    uint32_t *allowed;           /* [vocab / 32 + 1] bits of spec.allowed; NULL: all */
-    int32_t *never;              /* scratch: tokens that must not come next */
-    struct tok_ids closing;      /* tokens that end reasoning, where it has a limit */
-    struct output_pieces pieces; /* scratch: what one token made certain */
-    double *sum;                 /* [width] of ROWS_HIDDEN that are pooled */
-    float *vectors;              /* [job_n_vectors, width] */
-    uint64_t first_ns, last_ns;
+    uint32_t *allowed;                    /* [vocab / 32 + 1] bits of spec.allowed; NULL: all */
+    int32_t *never;                       /* scratch: tokens that must not come next */
+    struct tok_ids closing;               /* tokens that end reasoning, where it has a limit */
+    struct output_pieces pieces;          /* scratch: what one token made certain */
+    double *sum;                          /* [width] of ROWS_HIDDEN that are pooled */
+    float *vectors;                       /* [job_n_vectors, width] */
+    uint64_t begun_ns, first_ns, last_ns; /* when it first ran; its first and its last token */
     /* under the engine's lock */
     struct box boxes[2];
     int32_t i_box; /* the one that is written */
@@ -200,6 +200,11 @@ void job_unlist(struct job *j);
 /* Its rows are wanted as logits. */
 bool job_wants_logits(const struct job *j);
 int32_t job_n_vectors(const struct job *j);
+
+/* ---- stats.c ---- */
+void stats_init(struct engine_stats *s);
+void stats_token(struct job *j); /* one was chosen */
+void stats_end(const struct job *j, enum job_finish finish);
 
 /* ---- shift.c ---- */
 /* Its sequence is full: makes room where it may. False: the answer is over. */

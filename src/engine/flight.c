@@ -49,6 +49,7 @@ int flight_launch(struct engine *e, struct flight *f, struct err *err) {
     mem_guard_end();
     for (int32_t i = 0; i < f->n && !code; i++) advance(e, &f->rows[i]);
     e->live.n_steps++;
+    e->live.n_step_jobs += f->n;
     return code;
 }
 

@@ -62,6 +62,7 @@ static bool place(struct engine *e, struct job *j) {
     for (int32_t i = 0; i < j->spec.n_tokens; i++) sequence_append(&j->seq, j->spec.tokens[i]);
     j->seq.n_prompt = j->spec.n_tokens;
     j->is_placed = true;
+    j->begun_ns = os_clock_ns();
     return true;
 }
 

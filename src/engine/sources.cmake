@@ -15,4 +15,5 @@ set(ENGINE_SOURCES
   src/engine/schedule.c
   src/engine/sequence.c
   src/engine/shift.c
+  src/engine/stats.c
 )
