@@ -65,6 +65,7 @@ static void on_closed(uv_work_t *work, int status) {
     (void)status;
     m->service = NULL;
     m->is_closing = m->is_leaving = false;
+    m->server->n_closed++;
     models_turn(m->server);
 }
 
@@ -104,7 +105,9 @@ static int open_service(struct served *m, struct err *err) {
                                       .user = &m->server->wake};
     m->why = (struct err){0};
     m->loaded_ns = m->used_ns = os_clock_ns();
+    m->keep_ms = m->given->settings.keep_ms > 0 ? m->given->settings.keep_ms : -1;
     m->n_loads++;
+    m->n_closed = m->server->n_closed;
     return service_open(&service, &m->service, err);
 }
 
@@ -170,10 +173,12 @@ static void load(struct served *m) {
     }
 }
 
-/* It failed for lack of memory: others go first, and it is tried again. */
+/* It failed for lack of memory: others go first, and it is tried again; so it is where another went while it was loading. */
 static bool may_try_again(struct served *m, const struct err *why) {
     struct served *victim;
-    if (why->code != ERR_EMEMORY || !m->first || !has_others(m)) return false;
+    if (why->code != ERR_EMEMORY || !m->first) return false;
+    if (m->n_closed != m->server->n_closed) return true;
+    if (!has_others(m)) return false;
     if ((victim = choose_victim(m))) send_away(victim);
     return true;
 }
@@ -234,6 +239,8 @@ void models_leave(struct call *c) {
     }
     m->n_calls--;
     m->used_ns = os_clock_ns();
+    if (c->keeps) m->keep_ms = c->keep_ms;
+    if (m->keep_ms == 0 && m->service && !models_is_one(m->server)) m->is_leaving = true;
     uv_async_send(&m->server->wake); /* somebody may wait for the room */
 }
 
@@ -255,7 +262,6 @@ static void serve_line(struct served *m) {
 }
 
 static void look_after(struct served *m) {
-    int64_t keep_ms = m->given->settings.keep_ms;
     if (m->is_closing) return;
     if (!m->service) {
         if (m->first) load(m);
@@ -266,7 +272,7 @@ static void look_after(struct served *m) {
     if (state == SERVICE_FAILED && m->n_calls == 0) look_after_failed(m);
     else if (m->is_leaving && m->n_calls == 0) unload(m);
     else if (state == SERVICE_READY && !m->is_leaving && m->first) serve_line(m);
-    else if (keep_ms > 0 && m->n_calls == 0 && os_clock_ns() - m->used_ns > (uint64_t)keep_ms * 1000000) send_away(m);
+    else if (m->keep_ms > 0 && m->n_calls == 0 && os_clock_ns() - m->used_ns > (uint64_t)m->keep_ms * 1000000) send_away(m);
 }
 
 void models_turn(struct server *s) {

@@ -49,6 +49,8 @@ struct call {
     void (*on_tick)(struct call *c, uint64_t now); /* about once a second */
     struct served *model;                          /* that it holds or waits for; NULL: none, or there is one alone */
     bool is_waiting;
+    bool keeps;         /* it says how long its model stays */
+    int64_t keep_ms;    /* so long; 0: not at all, -1: for ever */
     uint64_t pinged_ns; /* while it waits: when its client last heard of it */
     struct call *next_waiting;
     struct call *next, **link;

@@ -46,6 +46,14 @@ static void put_details(const struct service_info *info, struct jsonw *w) {
     jsonw_end(w, '}');
 }
 
+/* When it goes, if nobody asks for it any more; one that stays gets a date that is far away. */
+static void put_end(const struct served *m, struct jsonw *w) {
+    bool stays = models_is_one(m->server) || m->keep_ms < 0;
+    int64_t since_ms = m->n_calls ? 0 : (int64_t)((os_clock_ns() - m->used_ns) / 1000000);
+    if (stays) jsonw_put_str(w, "expires_at", STR("2318-01-01T00:00:00Z"));
+    else ollama_put_time(w, "expires_at", (m->keep_ms - since_ms) * 1000000);
+}
+
 static void put_model(const struct served *m, bool is_running, struct jsonw *w) {
     const struct service_info *info = models_state(m) == SERVED_LOADED ? service_info(m->service) : NULL;
     struct str name = m->name.n ? sb_str(&m->name) : str_of(info ? info->name : "");
@@ -56,11 +64,11 @@ static void put_model(const struct served *m, bool is_running, struct jsonw *w) 
     put_digest(info ? str_of(info->description) : name, w);
     put_details(info, w);
     if (is_running) {
-        jsonw_put_str(w, "expires_at", STR("2318-01-01T00:00:00Z")); /* nobody says when it goes */
+        put_end(m, w);
         jsonw_put_int(w, "size_vram", info->on_gpu ? (int64_t)info->weight_bytes : 0);
         jsonw_put_int(w, "context_length", info->context);
     } else {
-        ollama_put_time(w, "modified_at");
+        ollama_put_time(w, "modified_at", 0);
     }
     jsonw_end(w, '}');
 }
@@ -114,7 +122,7 @@ static void show(struct call *c) {
     if (info->format) jsonw_str(&w, STR("tools"));
     if (str_find(service_template(c->service), output_reasoning_open(info->reasoning), 0) != STR_NONE) jsonw_str(&w, STR("thinking"));
     jsonw_end(&w, ']');
-    ollama_put_time(&w, "modified_at");
+    ollama_put_time(&w, "modified_at", 0);
     jsonw_end(&w, '}');
     call_reply_json(c, 200, sb_str(&out));
     sb_free(&out);
@@ -155,12 +163,14 @@ static void put_vector(struct embedding *m, struct sb *out) {
 
 static int prepare_embed(struct call *c) {
     static const struct embed_form cut = {"input", put_vectors, true, false}, whole = {"input", put_vectors, false, false};
+    if (ollama_keep_read(c)) return -1;
     return embed_prepare(c, json_get(c->body, "input"), json_bool(c->body, "truncate", true) ? &cut : &whole);
 }
 
 static int prepare_embeddings(struct call *c) {
     static const struct embed_form form = {"prompt", put_vector, true, false};
     if (!yyjson_is_str(json_get(c->body, "prompt"))) return api_fail(&c->error, 400, NULL, "prompt", "prompt must be a text");
+    if (ollama_keep_read(c)) return -1;
     return embed_prepare(c, json_get(c->body, "prompt"), &form);
 }
 
