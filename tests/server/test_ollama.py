@@ -161,6 +161,19 @@ def check_errors(s):
     check(list(json.loads(post(s, "/api/chat", b"{", 400)[1])) == ["error"], "no JSON")
 
 
+def check_pull(program):
+    """A model that is served is there: clients pull before each use."""
+    for args, name in (((), "built-in"), (("--alias", "named"), "named"), (("-m", "one=built-in", "-m", "two=built-in"), "two"),
+                       (("-m", "one=built-in", "-m", "two=built-in"), "two:latest")):
+        with Server(program, *args) as s:
+            statuses = [line["status"] for line in lines(s, "/api/pull", {"model": name})]
+            check(statuses == ["pulling manifest", "success"], f"{name}: {statuses}")
+            check(json.loads(post(s, "/api/pull", {"name": name, "stream": False})[1]) == {"status": "success"}, f"{name}: whole")
+            error = json.loads(post(s, "/api/pull", {"model": "nobody"}, 501)[1])["error"]
+            check("nobody is not served" in error and "mlxcel download" in error, f"another one: {error}")
+            post(s, "/api/pull", {}, 400)
+
+
 def check_probe(s):
     for agent, want in (("ollama-python/0.6.0", "Ollama is running"), ("ollama/0.12.0 (amd64 linux)", "Ollama is running"), ("Mozilla/5.0", "<!doctype html>")):
         code, _, text = s.request("/", headers={"User-Agent": agent})
@@ -212,6 +225,7 @@ def main():
             part(s)
     check_tools(program)
     check_keep_alive(program)
+    check_pull(program)
     finish()
 
 

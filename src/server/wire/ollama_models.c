@@ -138,6 +138,34 @@ static void refuse_change(struct call *c) {
     call_reply_error(c);
 }
 
+static struct str asked_name(const struct call *c) {
+    return json_str(c->body, "model", json_str(c->body, "name", (struct str){0}));
+}
+
+static int prepare_pull(struct call *c) {
+    return asked_name(c).n ? 0 : api_fail(&c->error, 400, NULL, "model", "model is required");
+}
+
+/* Many clients pull a model before each use of it: one that is served is there. */
+static bool is_served(struct call *c) {
+    struct str name = asked_name(c);
+    struct served *one = c->server->models;
+    if (!models_is_one(c->server) || one->name.n) return models_find(c->server, name) != NULL;
+    return models_state(one) == SERVED_LOADED && str_is(name, service_info(one->service)->name);
+}
+
+static void pull(struct call *c) {
+    if (!is_served(c)) {
+        api_fail(&c->error, 501, NULL, NULL, "%.*s is not served, and a running server gets no models; use mlxcel download, then start it anew",
+                 (int)(asked_name(c).n > 100 ? 100 : asked_name(c).n), asked_name(c).p);
+        call_reply_error(c);
+    } else if (json_bool(c->body, "stream", true)) {
+        call_reply(c, 200, c->wire->stream_type, STR("{\"status\":\"pulling manifest\"}\n{\"status\":\"success\"}\n"));
+    } else {
+        call_reply_json(c, 200, STR("{\"status\":\"success\"}"));
+    }
+}
+
 /* ---- vectors ------------------------------------------------------------------------------------------------------------ */
 
 static void put_vectors(struct embedding *m, struct sb *out) {
@@ -181,7 +209,7 @@ const struct route routes_ollama_models[] = {
     {"POST", "/api/show", 0, prepare_show, show},
     {"POST", "/api/embed", 0, prepare_embed, embed_start},
     {"POST", "/api/embeddings", 0, prepare_embeddings, embed_start},
-    {"POST", "/api/pull", 0, NULL, refuse_change},
+    {"POST", "/api/pull", ROUTE_WITHOUT_MODEL, prepare_pull, pull},
     {"POST", "/api/push", 0, NULL, refuse_change},
     {"POST", "/api/create", 0, NULL, refuse_change},
     {"POST", "/api/copy", 0, NULL, refuse_change},
