@@ -108,7 +108,7 @@ struct str service_token_bytes(const struct service *s, int32_t id);
 int service_submit(struct service *s, const struct job_spec *specs, int32_t n, struct job **out, struct err *err);
 
 /* How the states of a text become its vector, in the order of the choices auto|mean|last. Auto: as the model's own files say, else the mean. */
-enum service_pooling { SERVICE_POOL_AUTO, SERVICE_POOL_MEAN, SERVICE_POOL_LAST };
+enum service_pooling { SERVICE_POOL_AUTO, SERVICE_POOL_MEAN, SERVICE_POOL_LAST, SERVICE_POOL_NONE };
 /* What that is for this model; an error says what of the model's files cannot be followed. When ready. */
 int service_pick_pooling(const struct service *s, enum service_pooling wanted, enum job_pooling *out, struct err *err);
 

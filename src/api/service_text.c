@@ -63,7 +63,9 @@ struct str service_token_text(const struct service *s, int32_t id) {
 
 int service_pick_pooling(const struct service *s, enum service_pooling wanted, enum job_pooling *out, struct err *err) {
     const struct session *session = s->session;
-    *out = wanted == SERVICE_POOL_AUTO ? session->pooling : wanted == SERVICE_POOL_LAST ? POOL_LAST : POOL_MEAN;
+    static const enum job_pooling chosen[] = {
+        [SERVICE_POOL_MEAN] = POOL_MEAN, [SERVICE_POOL_LAST] = POOL_LAST, [SERVICE_POOL_NONE] = POOL_NONE};
+    *out = wanted == SERVICE_POOL_AUTO ? session->pooling : chosen[wanted];
     if (wanted != SERVICE_POOL_AUTO || !session->pooling_why.code) return ERR_OK;
     return err_set(err, ERR_EUNSUPPORTED, "%s", session->pooling_why.msg);
 }

@@ -94,7 +94,7 @@ static struct str chat_input(struct arena *a, const struct session_prompt *p) {
 
 int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, struct tok_ids *out, struct str *out_text,
                         struct err *err) {
-    struct chat_request request = {.input = input, .now = now(), .fits_calls = true};
+    struct chat_request request = {.input = input, .now = now(), .fits_calls = true, .adds_usual = true};
     struct tmpl_output output;
     TRY(chat_render(s->chat, a, &request, &output, err));
     struct tok_span *spans = arena_new(a, struct tok_span, output.n_spans + 1);

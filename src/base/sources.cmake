@@ -9,6 +9,9 @@ set(BASE_SOURCES
   src/base/map.c
   src/base/sha256.c
   src/base/str.c
+  src/base/toml.c
+  src/base/toml_number.c
+  src/base/toml_text.c
 )
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND BASE_SOURCES src/base/sha256_x86.c)

@@ -112,6 +112,11 @@ static int unknown_option(enum cmd_id command, struct str name, struct err *err)
     return err_set(err, ERR_EARG, "unknown option --%.*s; 'mlxcel %s --help' lists them", STR_ARG(name), cli_commands[command].name);
 }
 
+int args_find(enum cmd_id command, struct str name, int *out, struct err *err) {
+    *out = find_long(command, name);
+    return *out < 0 ? unknown_option(command, name, err) : ERR_OK;
+}
+
 /* ---- converting text ------------------------------------------------------------------------------------------ */
 
 /* In any case: True and ON come from the environment of other programs. */
@@ -211,7 +216,7 @@ bool arg_parse(struct arena *a, const struct opt *o, struct str text, struct arg
     return false;
 }
 
-static void describe_expected(const struct opt *o, struct sb *out) {
+void args_describe(const struct opt *o, struct sb *out) {
     static const char *const what[] = {
         [ARG_FLAG] = "1 or 0",
         [ARG_INT] = "a whole number",
@@ -227,14 +232,14 @@ static void describe_expected(const struct opt *o, struct sb *out) {
     else if (o->min != 0 || o->max != 0) sb_fmt(out, " from %.15g to %.15g", o->min, o->max);
 }
 
-/* where is how the user gave it: "--threads" or "MLXCEL_THREADS". */
-static int convert(struct args *args, int id, const char *where, struct str text, enum arg_source source, struct err *err) {
+/* where: "--threads", "MLXCEL_THREADS" or "server.toml:3: threads". */
+int args_set(struct args *args, int id, const char *where, struct str text, enum arg_source source, struct err *err) {
     const struct opt *o = &cli_options[id];
     struct arg_value *v = &args->values[id];
     if (v->source != source) *v = (struct arg_value){.source = source}; /* a list of flags does not extend the default */
     if (arg_parse(args->arena, o, text, v)) return ERR_OK;
     struct sb expected = {0};
-    describe_expected(o, &expected);
+    args_describe(o, &expected);
     int code = err_set(err, ERR_EARG, "%s is '%.*s', expected %s", where, STR_ARG(text), expected.p);
     sb_free(&expected);
     return code;
@@ -268,7 +273,7 @@ static int take_long(struct walk *w, struct str arg, struct err *err) {
     const char *where = str_fmt(w->args->arena, "--%s", cli_options[id].name).p;
     if (!value.p && cli_options[id].type == ARG_FLAG) value = STR("1");
     if (!value.p) TRY(need_value(w, where, &value, err));
-    return convert(w->args, id, where, value, ARG_FROM_FLAG, err);
+    return args_set(w->args, id, where, value, ARG_FROM_FLAG, err);
 }
 
 static int take_letters(struct walk *w, struct str letters, struct err *err) {
@@ -278,13 +283,13 @@ static int take_letters(struct walk *w, struct str letters, struct err *err) {
         if (id < 0)
             return err_set(err, ERR_EARG, "unknown option %s; 'mlxcel %s --help' lists them", where, cli_commands[w->args->command].name);
         if (cli_options[id].type == ARG_FLAG) {
-            TRY(convert(w->args, id, where, STR("1"), ARG_FROM_FLAG, err));
+            TRY(args_set(w->args, id, where, STR("1"), ARG_FROM_FLAG, err));
             continue;
         }
         struct str value = str_from(letters, i + 1);
         if (value.n == 0) TRY(need_value(w, where, &value, err));
         else if (value.p[0] == '=') value = str_from(value, 1);
-        return convert(w->args, id, where, value, ARG_FROM_FLAG, err);
+        return args_set(w->args, id, where, value, ARG_FROM_FLAG, err);
     }
     return ERR_OK;
 }
@@ -316,7 +321,7 @@ static int take_env(struct args *args, int id, args_env_fn *env, struct err *err
         const char *name = str_cstr(args->arena, piece);
         const char *value = env(name);
         if (!value || !*value) continue;
-        TRY(convert(args, id, name, str_of(value), ARG_FROM_ENV, err));
+        TRY(args_set(args, id, name, str_of(value), ARG_FROM_ENV, err));
         args->values[id].variable = piece;
         return ERR_OK;
     }
@@ -329,7 +334,7 @@ static int fill_rest(struct args *args, args_env_fn *env, struct err *err) {
         if (!opt_applies(&cli_options[id], args->command)) continue;
         if (v->source == ARG_UNSET) TRY(take_env(args, id, env, err));
         if (v->source == ARG_UNSET && cli_options[id].initial)
-            TRY(convert(args, id, "the default", str_of(cli_options[id].initial), ARG_FROM_DEFAULT, err));
+            TRY(args_set(args, id, "the default", str_of(cli_options[id].initial), ARG_FROM_DEFAULT, err));
     }
     return ERR_OK;
 }
@@ -450,7 +455,7 @@ size_t args_ints(const struct args *args, enum opt_id id, const int64_t **out) {
 }
 
 bool args_given(const struct args *args, enum opt_id id) {
-    return value_of(args, id)->source >= ARG_FROM_ENV;
+    return value_of(args, id)->source >= ARG_FROM_FILE;
 }
 
 bool args_has(const struct args *args, enum opt_id id) {

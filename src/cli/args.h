@@ -4,7 +4,7 @@
  * disagree with what is parsed. A new command is one cmd_X.c, one row in commands.def and its rows in options.def.
  *
  * (1) A value comes from the flag, else from MLXCEL_NAME, else from LLAMA_ARG_NAME, else from further names in the row,
- *     else from the row's default. Everything goes through one converter; ranges are checked for all of them. Nobody else
+ *     else from the file of --config (settings.h), else from the row's default. Everything goes through one converter; ranges are checked for all of them. Nobody else
  *     reads the environment: other folders get what they need in their options.
  * (2) After args_parse every option of the command has its final value; look-ups are typed and cannot fail.
  */
@@ -72,11 +72,13 @@ struct cmd {
 extern const struct cmd cli_commands[N_COMMANDS];
 extern const struct opt cli_options[N_OPTIONS];
 
-enum arg_source { ARG_UNSET, ARG_FROM_DEFAULT, ARG_FROM_ENV, ARG_FROM_FLAG };
+/* In the order of their weight. */
+enum arg_source { ARG_UNSET, ARG_FROM_DEFAULT, ARG_FROM_FILE, ARG_FROM_ENV, ARG_FROM_FLAG };
 
 struct arg_value {
     enum arg_source source;
     struct str variable; /* that it came from; {NULL, 0}: none */
+    int32_t line;        /* of the file that it came from; 0: none */
     int64_t i;           /* flag, int, size, index of the choice */
     double f;
     struct str s; /* string, choice */
@@ -110,10 +112,17 @@ int args_choice(const struct args *args, enum opt_id id);       /* index in the 
 /* Also all values of an option that usually has one, where it was given several times. */
 size_t args_strings(const struct args *args, enum opt_id id, const struct str **out);
 size_t args_ints(const struct args *args, enum opt_id id, const int64_t **out);
-/* By flag or environment, not by default. */
+/* By flag, environment or file, not by default. */
 bool args_given(const struct args *args, enum opt_id id);
 /* The command has this option; asking for another one's value is a defect. */
 bool args_has(const struct args *args, enum opt_id id);
+
+/* The option of this long name; what is none is told with the nearest one. */
+int args_find(enum cmd_id command, struct str name, int *out, struct err *err);
+/* Gives an option the value that a text stands for; where: how the user gave it. Lists grow while the source is the same. */
+int args_set(struct args *args, int id, const char *where, struct str text, enum arg_source source, struct err *err);
+/* What an option takes: "a whole number from 0 to 65535". */
+void args_describe(const struct opt *o, struct sb *out);
 
 /* Converts one text by the row's type, choices and range; lists are appended to. False: *v is not usable. */
 bool arg_parse(struct arena *a, const struct opt *o, struct str text, struct arg_value *v);

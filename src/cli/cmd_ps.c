@@ -2,22 +2,33 @@
 #include "base/json.h"
 #include "cli/args.h"
 #include "hub/http.h"
+#include "server/server.h"
 
 #include <stdio.h>
 
 enum { ANSWER_BYTES = 16 << 20, STALL_S = 10 };
 
-/* One request to the server of --host and --port. body NULL: GET. */
+/* The first of --host, with --port unless it is a socket. */
+static const char *url_of(const struct args *args, const char *path, const char **out_socket) {
+    struct str host = args_str(args, OPT_HOST);
+    host = str_trim(str_sub(host, 0, str_find_char(host, ',', 0)));
+    struct str socket = server_socket_path(host);
+    *out_socket = socket.p ? str_cstr(args->arena, socket) : NULL;
+    if (socket.p) return str_fmt(args->arena, "http://localhost%s", path).p;
+    bool is_any = str_is(host, "0.0.0.0") || str_is(host, "::"), is_v6 = !is_any && str_find_char(host, ':', 0) != STR_NONE;
+    if (is_any) host = STR("127.0.0.1");
+    return str_fmt(args->arena, "http://%s%.*s%s:%d%s", is_v6 ? "[" : "", STR_ARG(host), is_v6 ? "]" : "", (int)args_int(args, OPT_PORT),
+                   path)
+        .p;
+}
+
+/* One request to the server. body NULL: GET. */
 static int ask(const struct args *args, const char *path, const char *body, yyjson_val **out, struct err *err) {
-    const struct http_options options = {.stall_s = STALL_S};
-    const char *host = args_cstr(args, OPT_HOST);
+    struct http_options options = {.stall_s = STALL_S};
     const struct str *keys;
     size_t n_keys = args_strings(args, OPT_SERVER_KEY, &keys);
-    bool is_any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0, is_v6 = !is_any && strchr(host, ':');
-    struct str url = str_fmt(args->arena, "http://%s%s%s:%d%s", is_v6 ? "[" : "", is_any ? "127.0.0.1" : host, is_v6 ? "]" : "",
-                             (int)args_int(args, OPT_PORT), path);
-    struct http_request q = {
-        .url = url.p, .body = body, .token = n_keys ? str_cstr(args->arena, keys[0]) : NULL, .text_bytes = ANSWER_BYTES};
+    const char *url = url_of(args, path, &options.socket);
+    struct http_request q = {.url = url, .body = body, .token = n_keys ? str_cstr(args->arena, keys[0]) : NULL, .text_bytes = ANSWER_BYTES};
     struct http_reply reply = {0};
     struct http *h;
     TRY(http_open(&options, &h, err));

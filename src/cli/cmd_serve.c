@@ -39,39 +39,61 @@ static int read_keys(const struct args *args, struct keys *out, struct err *err)
     return ERR_OK;
 }
 
-int cmd_serve(const struct args *args, struct err *err) {
+/* Everything but the models. */
+static int server_args(const struct args *args, struct server_options *o, struct err *err) {
     struct keys keys = {0};
-    struct device *device;
-    struct server_options o = {.host = args_cstr(args, OPT_HOST),
-                               .port = (int32_t)args_int(args, OPT_PORT),
-                               .n_queue = (int32_t)args_int(args, OPT_QUEUE),
-                               .n_conns = (int32_t)args_int(args, OPT_CONNECTIONS),
-                               .body_bytes = (size_t)args_int(args, OPT_MAX_BODY),
-                               .keep_ms = args_int(args, OPT_KEEP_ALIVE) * 1000,
-                               .deadline_ms = args_int(args, OPT_TIMEOUT) * 1000,
-                               .ping_ms = args_int(args, OPT_SSE_PING) * 1000,
-                               .cert_path = args_cstr(args, OPT_SSL_CERT),
-                               .key_path = args_cstr(args, OPT_SSL_KEY),
-                               .pooling = (enum service_pooling)args_choice(args, OPT_POOLING),
-                               .prefills = args_flag(args, OPT_PREFILL),
-                               .json_log = args_choice(args, OPT_LOG_FORMAT) == 1,
-                               .open_page = args_flag(args, OPT_OPEN),
-                               .thinking = (enum messages_thinking)args_choice(args, OPT_REASONING),
-                               .verbose = str_is(args_str(args, OPT_LOG_LEVEL), "debug"),
-                               .no_page = !args_flag(args, OPT_UI),
-                               .no_slots = !args_flag(args, OPT_SLOTS),
-                               .max_new = (int32_t)args_int(args, OPT_MAX_TOKENS),
-                               .has_seed = args_given(args, OPT_SEED),
-                               .seed = args_int(args, OPT_SEED)};
-    if (!o.cert_path != !o.key_path) return err_set(err, ERR_EARG, "--ssl-cert-file and --ssl-key-file belong together");
-    TRY(sampling_args(args, &o.sampling, err));
+    *o = (struct server_options){.host = args_cstr(args, OPT_HOST),
+                                 .port = (int32_t)args_int(args, OPT_PORT),
+                                 .n_queue = (int32_t)args_int(args, OPT_QUEUE),
+                                 .n_conns = (int32_t)args_int(args, OPT_CONNECTIONS),
+                                 .body_bytes = (size_t)args_int(args, OPT_MAX_BODY),
+                                 .deadline_ms = args_int(args, OPT_TIMEOUT) * 1000,
+                                 .ping_ms = args_int(args, OPT_SSE_PING) * 1000,
+                                 .cert_path = args_cstr(args, OPT_SSL_CERT),
+                                 .key_path = args_cstr(args, OPT_SSL_KEY),
+                                 .json_log = args_choice(args, OPT_LOG_FORMAT) == 1,
+                                 .open_page = args_flag(args, OPT_OPEN),
+                                 .verbose = str_is(args_str(args, OPT_LOG_LEVEL), "debug"),
+                                 .no_page = !args_flag(args, OPT_UI),
+                                 .no_slots = !args_flag(args, OPT_SLOTS)};
+    if (!o->cert_path != !o->key_path) return err_set(err, ERR_EARG, "--ssl-cert-file and --ssl-key-file belong together");
     TRY(read_keys(args, &keys, err));
-    TRY(serve_models(args, &o, &device, err));
-    o.keys = keys.list;
-    o.n_keys = keys.n;
-    o.n_origins = args_strings(args, OPT_CORS_ORIGINS, &o.origins);
-    o.n_hosts = args_strings(args, OPT_ALLOWED_HOSTS, &o.hosts);
+    o->keys = keys.list;
+    o->n_keys = keys.n;
+    o->n_origins = args_strings(args, OPT_CORS_ORIGINS, &o->origins);
+    o->n_hosts = args_strings(args, OPT_ALLOWED_HOSTS, &o->hosts);
+    return ERR_OK;
+}
+
+/* --check: says what would be served. Whatever is wrong is a mistake of whoever wrote the options. */
+static int check(const struct args *args, const struct settings *settings, const struct server_options *o, const struct serve_model *models,
+                 struct err *err) {
+    struct sb text = {0};
+    TRY(server_check(o, err));
+    serve_models_describe(args, settings, o, models, &text);
+    int code = cli_write(&text, err);
+    sb_free(&text);
+    return code;
+}
+
+static int serve(struct args *args, struct err *err) {
+    struct settings settings;
+    struct server_options o;
+    struct serve_model *models;
+    struct device *device;
+    TRY(settings_read(args, &settings, err));
+    TRY(server_args(args, &o, err));
+    TRY(serve_models(args, &settings, &o, &models, err));
+    if (args_flag(args, OPT_CHECK)) return check(args, &settings, &o, models, err);
+    TRY(serve_models_device(args, &o, models, &device, err));
     int code = server_run(&o, err);
     device_release(device);
     return code;
+}
+
+int cmd_serve(const struct args *args, struct err *err) {
+    struct args *own = arena_new(args->arena, struct args, 1);
+    *own = *args;
+    int code = serve(own, err);
+    return code && args_flag(own, OPT_CHECK) ? ERR_EARG : code;
 }

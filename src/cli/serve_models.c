@@ -6,9 +6,126 @@
 #include "os/os.h"
 
 struct list {
+    const struct args *args;
+    const struct settings *settings;
     struct server_model *p;
+    struct serve_model *from;
     size_t n;
 };
+
+/* ---- one model ---------------------------------------------------------------------------------------------------------- */
+
+static bool has_name(const struct server_model *m, struct str name) {
+    if (m->name && str_is(name, m->name)) return true;
+    for (size_t i = 0; i < m->n_aliases; i++)
+        if (str_eq(m->aliases[i], name)) return true;
+    return false;
+}
+
+/* No two models have a name in common. */
+static int check_names(const struct list *l, const struct server_model *m, struct err *err) {
+    for (size_t i = 0; i < l->n; i++) {
+        if (m->name && has_name(&l->p[i], str_of(m->name)))
+            return err_set(err, ERR_EARG, "two models are called %s; give one of them another name: --model NAME=%s", m->name,
+                           m->session.model ? m->session.model : "MODEL");
+        for (size_t k = 0; k < m->n_aliases; k++)
+            if (has_name(&l->p[i], m->aliases[k]))
+                return err_set(err, ERR_EARG, "two models are called %.*s; give one of them another alias", STR_ARG(m->aliases[k]));
+    }
+    return ERR_OK;
+}
+
+static void reserve(struct list *l, size_t n) {
+    l->p = arena_new(l->args->arena, struct server_model, n);
+    l->from = arena_new(l->args->arena, struct serve_model, n);
+}
+
+static int settings_args(const struct args *args, struct server_settings *out, struct err *err) {
+    *out = (struct server_settings){.max_new = (int32_t)args_int(args, OPT_MAX_TOKENS),
+                                    .has_seed = args_given(args, OPT_SEED),
+                                    .seed = args_int(args, OPT_SEED),
+                                    .thinking = (enum messages_thinking)args_choice(args, OPT_REASONING),
+                                    .pooling = (enum service_pooling)args_choice(args, OPT_POOLING),
+                                    .prefills = args_flag(args, OPT_PREFILL),
+                                    .shifts = args_flag(args, OPT_CONTEXT_SHIFT),
+                                    .keep_ms = args_int(args, OPT_KEEP_ALIVE) * 1000};
+    return sampling_args(args, &out->sampling, err);
+}
+
+/* Everything of a session but the model itself. */
+static int plain_session(const struct args *args, struct session_options *out, struct err *err) {
+    struct args *own = arena_new(args->arena, struct args, 1);
+    *own = *args;
+    own->values[OPT_MODEL] = (struct arg_value){0};
+    TRY(session_args(own, out, err));
+    out->n_seqs = args_int(args, OPT_PARALLEL) > 0 ? (int32_t)args_int(args, OPT_PARALLEL) : -1;
+    out->n_rows = (int32_t)args_int(args, OPT_BATCH_ROWS);
+    out->max_step_ms = (int32_t)args_int(args, OPT_MAX_STEP_MS);
+    out->kv_tokens = args_int(args, OPT_KV_TOKENS);
+    return ERR_OK;
+}
+
+static void read_aliases(const struct args *args, struct server_model *m) {
+    struct str rest = args_str(args, OPT_ALIAS), piece;
+    struct str *list = arena_new(args->arena, struct str, rest.n + 1);
+    m->aliases = list;
+    while (rest.p && str_split_next(&rest, ',', &piece))
+        if (str_trim(piece).n) list[m->n_aliases++] = str_copy(args->arena, str_trim(piece));
+}
+
+/* What a model is called that has no name: the last part of its path. */
+static const char *name_by_path(const struct args *args, struct str path) {
+    while (path.n > 1 && (path.p[path.n - 1] == '/' || path.p[path.n - 1] == '\\')) path.n--;
+    size_t from = path.n;
+    while (from > 0 && path.p[from - 1] != '/' && path.p[from - 1] != '\\') from--;
+    return str_cstr(args->arena, str_from(path, from));
+}
+
+/* Where a check looks, nothing is downloaded: a model that is not here is one that would be. */
+static int find_model(const struct args *args, struct str model, struct session_options *session, bool *out_absent, struct err *err) {
+    struct args *own = arena_new(args->arena, struct args, 1);
+    struct os_stat st;
+    bool looks = args_flag(args, OPT_CHECK);
+    *own = *args;
+    if (looks) own->values[OPT_OFFLINE].i = 1;
+    int code = args_model(own, model, &session->model, &session->name, err);
+    *out_absent = looks && code == ERR_ENOTFOUND && !args_flag(args, OPT_OFFLINE);
+    if (code) return *out_absent ? ERR_OK : code;
+    if (looks && session->model && os_stat(session->model, &st, NULL))
+        return err_set(err, ERR_EARG, "there is no model %s", session->model);
+    if (looks && session->model && st.is_dir) return store_check(session->model, err);
+    return ERR_OK;
+}
+
+/* name: {NULL, 0}: by its folder or the hub. */
+static int make_model(struct list *l, const struct args *args, struct str name, struct str model, struct server_model *m, bool *out_absent,
+                      struct err *err) {
+    struct os_stat st;
+    TRY(settings_args(args, &m->settings, err));
+    TRY(plain_session(args, &m->session, err));
+    if (m->session.shape && model.p) return err_set(err, ERR_EARG, "a model and --shape exclude each other");
+    if (!m->session.shape) TRY(find_model(args, model, &m->session, out_absent, err));
+    if (args->values[OPT_ALIAS].line) read_aliases(args, m); /* a table's own; that of the command line is for one model alone */
+    bool is_file = model.p && os_stat(str_cstr(args->arena, model), &st, NULL) == 0;
+    if (name.p) m->name = str_cstr(args->arena, name);
+    else if (model.p) m->name = m->session.name && !is_file ? m->session.name : name_by_path(args, model);
+    return check_names(l, m, err);
+}
+
+static int add(struct list *l, struct str name, struct str model, const struct toml *table, struct err *err) {
+    struct args *own = arena_new(l->args->arena, struct args, 1);
+    struct server_model m = {0};
+    bool is_absent = false;
+    TRY(settings_apply(l->args, l->settings, table, own, err));
+    int code = make_model(l, own, name, model, &m, &is_absent, err);
+    if (code) return settings_blame(l->settings, table, code, err);
+    m.is_preloaded = settings_preloads(table);
+    l->from[l->n] = (struct serve_model){&l->p[l->n], own, table, model, is_absent};
+    l->p[l->n++] = m;
+    return ERR_OK;
+}
+
+/* ---- all of them -------------------------------------------------------------------------------------------------------- */
 
 /* NAME=MODEL, unless that is the name of a file. */
 static struct str take_name(const struct args *args, struct str *model) {
@@ -20,108 +137,99 @@ static struct str take_name(const struct args *args, struct str *model) {
     return name;
 }
 
-static bool has_name(const struct args *args, struct str model) {
-    return take_name(args, &model).p != NULL;
-}
-
-static int add(struct list *l, struct server_model m, struct err *err) {
-    for (size_t i = 0; i < l->n; i++)
-        if (m.name && l->p[i].name && strcmp(m.name, l->p[i].name) == 0)
-            return err_set(err, ERR_EARG, "two models are called %s; give one of them another name: --model NAME=%s", m.name,
-                           m.session.model ? m.session.model : "MODEL");
-    l->p[l->n++] = m;
-    return ERR_OK;
-}
-
-/* What a model is called that has no name: the last part of its path. */
-static const char *name_by_path(const struct args *args, struct str path) {
-    while (path.n > 1 && (path.p[path.n - 1] == '/' || path.p[path.n - 1] == '\\')) path.n--;
-    size_t from = path.n;
-    while (from > 0 && path.p[from - 1] != '/' && path.p[from - 1] != '\\') from--;
-    return str_cstr(args->arena, str_from(path, from));
-}
-
-static int add_given(const struct args *args, const struct session_options *session, struct str model, struct list *l, struct err *err) {
-    struct server_model m = {.session = *session};
-    struct os_stat st;
-    struct str name = take_name(args, &model);
-    TRY(args_model(args, model, &m.session.model, &m.session.name, err));
-    bool is_file = os_stat(str_cstr(args->arena, model), &st, NULL) == 0;
-    m.name = name.p ? str_cstr(args->arena, name) : m.session.name && !is_file ? m.session.name : name_by_path(args, model);
-    return add(l, m, err);
-}
-
-/* The whole ones. */
-static int add_store(const struct args *args, const struct session_options *session, struct list *l, struct err *err) {
-    struct store_options o;
-    struct store_model *models;
-    size_t n;
-    store_args(args, &o);
-    const char *dir = store_models_dir(args->arena, &o);
-    if (!dir) return ERR_OK;
-    TRY(store_list(args->arena, dir, &models, &n, err));
-    l->p = arena_new(args->arena, struct server_model, n + 1);
+static int add_given(struct list *l, const struct str *given, size_t n, struct err *err) {
+    reserve(l, n);
     for (size_t i = 0; i < n; i++) {
-        if (models[i].partial || models[i].problem.p) continue;
-        struct server_model m = {.name = str_cstr(args->arena, models[i].id), .session = *session};
-        m.session.model = models[i].path;
-        m.session.name = m.name;
-        TRY(add(l, m, err));
+        struct str model = given[i], name = take_name(l->args, &model);
+        TRY(add(l, name, model, settings_model(l->settings, name.p ? name : model), err));
+        if (n == 1 && !name.p && !l->from[0].table) l->p[0].name = NULL; /* by its folder, as it always was */
     }
     return ERR_OK;
 }
 
-static int mark_preloaded(const struct args *args, struct list *l, struct err *err) {
+/* A table without a model or a shape is called like its model. */
+static int add_tables(struct list *l, struct err *err) {
+    reserve(l, (size_t)l->settings->models->n);
+    for (const struct toml *t = l->settings->models->first; t; t = t->next) {
+        const struct toml *model = toml_get(t, STR("model"));
+        struct str named = model && model->kind == TOML_STRING ? model->s : toml_get(t, STR("shape")) ? (struct str){0} : t->key;
+        TRY(add(l, t->key, named, t, err));
+    }
+    return ERR_OK;
+}
+
+/* The whole ones. */
+static int add_store(struct list *l, struct err *err) {
+    struct store_options o;
+    struct store_model *models;
+    size_t n;
+    store_args(l->args, &o);
+    const char *dir = store_models_dir(l->args->arena, &o);
+    if (!dir) return ERR_OK;
+    TRY(store_list(l->args->arena, dir, &models, &n, err));
+    reserve(l, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        if (models[i].partial || models[i].problem.p) continue;
+        TRY(add(l, models[i].id, str_of(models[i].path), NULL, err));
+        l->p[l->n - 1].session.name = l->p[l->n - 1].name;
+    }
+    return ERR_OK;
+}
+
+static int mark_preloaded(struct list *l, struct err *err) {
     const struct str *names;
-    size_t n = args_strings(args, OPT_PRELOAD, &names);
+    size_t n = args_strings(l->args, OPT_PRELOAD, &names);
     for (size_t i = 0; i < n; i++) {
         bool is_known = false;
         for (size_t k = 0; k < l->n; k++)
-            if (str_is(names[i], l->p[k].name ? l->p[k].name : "")) is_known = l->p[k].is_preloaded = true;
+            if (has_name(&l->p[k], names[i])) is_known = l->p[k].is_preloaded = true;
         if (!is_known) return err_set(err, ERR_EARG, "--preload names %.*s, which is none of the models", STR_ARG(names[i]));
     }
     return ERR_OK;
 }
 
-/* One device for all, and a share of its memory for each that may be loaded beside others. */
-static int share_device(const struct args *args, struct server_options *o, struct list *l, struct device **out, struct err *err) {
-    if (l->n < 2) return ERR_OK;
-    TRY(session_device_open(&l->p[0].session, (uint64_t)args_int(args, OPT_MEMORY_BUDGET), out, err));
-    size_t at_once = (size_t)o->models_max < l->n ? (size_t)o->models_max : l->n;
-    for (size_t i = 0; i < l->n; i++) {
-        l->p[i].session.shared_device = *out;
-        l->p[i].session.memory_share = 1.0 / (double)at_once;
-    }
+/* Of a model that has no table, the first alias is the name that it goes by. */
+static int name_by_alias(struct list *l, struct err *err) {
+    if (!args_str(l->args, OPT_ALIAS).p) return ERR_OK;
+    if (l->n > 1) return err_set(err, ERR_EARG, "--alias is for one model; of several, give each as --model NAME=MODEL");
+    l->p[0].n_aliases = 0;
+    read_aliases(l->args, &l->p[0]);
+    if (l->p[0].n_aliases && !l->from[0].table) l->p[0].name = str_cstr(l->args->arena, l->p[0].aliases[0]);
     return ERR_OK;
 }
 
-int serve_models(const struct args *args, struct server_options *o, struct device **out_device, struct err *err) {
-    struct session_options session;
-    struct list l = {0};
+int serve_models(const struct args *args, const struct settings *settings, struct server_options *o, struct serve_model **out,
+                 struct err *err) {
+    struct list l = {.args = args, .settings = settings};
     const struct str *given;
     size_t n = args_strings(args, OPT_MODEL, &given);
-    bool is_plain = n == 0 && args->n_operands == 0 && !args_str(args, OPT_SHAPE).p;
-    *out_device = NULL;
-    TRY(session_args(args, &session, err));
-    session.n_seqs = args_int(args, OPT_PARALLEL) > 0 ? (int32_t)args_int(args, OPT_PARALLEL) : -1;
-    session.n_rows = (int32_t)args_int(args, OPT_BATCH_ROWS);
-    session.max_step_ms = (int32_t)args_int(args, OPT_MAX_STEP_MS);
-    session.kv_tokens = args_int(args, OPT_KV_TOKENS);
-    if (is_plain) TRY(add_store(args, &session, &l, err));
-    if (n) l.p = arena_new(args->arena, struct server_model, n);
-    for (size_t i = 0; i < n; i++) TRY(add_given(args, &session, given[i], &l, err));
-    if (l.n == 0) { /* the built-in one, a made-up one, or what stands as an argument */
-        l.p = arena_new(args->arena, struct server_model, 1);
-        TRY(add(&l, (struct server_model){.session = session}, err));
+    bool is_shape = args_str(args, OPT_SHAPE).p != NULL;
+    if (n && is_shape) return err_set(err, ERR_EARG, "a model and --shape exclude each other");
+    if (n) TRY(add_given(&l, given, n, err));
+    else if (settings->models && settings->models->n) TRY(add_tables(&l, err));
+    else if (!is_shape) TRY(add_store(&l, err));
+    if (l.n == 0) { /* the built-in one, or a made-up one */
+        reserve(&l, 1);
+        TRY(add(&l, (struct str){0}, (struct str){0}, NULL, err));
     }
-    if (l.n == 1 && n == 1 && !has_name(args, given[0])) l.p[0].name = NULL; /* by its folder, as it always was */
-    const char *alias = args_cstr(args, OPT_ALIAS);
-    if (alias && l.n > 1) return err_set(err, ERR_EARG, "--alias is for one model; of several, give each as --model NAME=MODEL");
-    if (alias) l.p[0].name = alias;
+    TRY(name_by_alias(&l, err));
+    TRY(mark_preloaded(&l, err));
     o->models_max = (int32_t)args_int(args, OPT_MODELS_MAX);
-    TRY(mark_preloaded(args, &l, err));
-    TRY(share_device(args, o, &l, out_device, err));
     o->models = l.p;
     o->n_models = l.n;
+    *out = l.from;
+    return ERR_OK;
+}
+
+int serve_models_device(const struct args *args, const struct server_options *o, const struct serve_model *models,
+                        struct device **out_device, struct err *err) {
+    *out_device = NULL;
+    if (o->n_models < 2) return ERR_OK;
+    TRY(session_device_open(&models[0].served->session, (uint64_t)args_int(args, OPT_MEMORY_BUDGET), out_device, err));
+    size_t at_once = (size_t)o->models_max < o->n_models ? (size_t)o->models_max : o->n_models;
+    for (size_t i = 0; i < o->n_models; i++) {
+        models[i].served->session.shared_device = *out_device;
+        models[i].served->session.memory_share = 1.0 / (double)at_once;
+    }
     return ERR_OK;
 }

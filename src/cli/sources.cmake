@@ -20,12 +20,14 @@ set(CLI_SOURCES
   src/cli/cmd_models.c
   src/cli/cmd_run.c
   src/cli/cmd_serve.c
+  src/cli/serve_check.c
   src/cli/serve_models.c
   src/cli/cmd_synth.c
   src/cli/cmd_tokenize.c
   src/cli/cmd_template.c
   src/cli/cmd_version.c
   src/cli/complete.c
+  src/cli/settings.c
   src/cli/constraint_args.c
   src/cli/help.c
   src/cli/history.c

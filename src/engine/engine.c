@@ -40,6 +40,8 @@ static void publish_stats(struct engine *e) {
 int engine_open(const struct model *m, struct backend *be, const struct engine_options *options, struct engine **out, struct err *err) {
     struct engine *e = mem_alloc(sizeof *e);
     e->options = *options;
+    stats_init(&e->live);
+    e->stats = e->live;
     struct runner_limits limits = options->limits;
     if (options->prefix) limits.snapshots = count_snapshots(&m->spec.kv, limits.seqs);
     int code = runner_open(m, be, &limits, &e->runner, err);

@@ -48,7 +48,12 @@ struct engine_stats {
     int64_t n_prefix_hits, n_prefix_misses;           /* prompts that began with known blocks, and those that did not */
     int32_t blocks_total, blocks_used, blocks_cached; /* used: by jobs; cached: kept for prefixes alone */
     int64_t n_finished[N_JOB_FINISHES];
-    struct histogram first_token, between_tokens; /* seconds */
+    int32_t block_tokens; /* of a block */
+    int64_t n_step_jobs;  /* jobs of all steps together */
+    int32_t n_longest;    /* tokens of the longest job that is done, prompt and answer */
+    /* Seconds: to the first token, between tokens; of jobs that are done: in all, until they ran, then until the first token, then writing. */
+    struct histogram first_token, between_tokens, whole, waiting, reading, writing;
+    struct histogram n_prompt, n_answer; /* tokens of those */
 };
 
 int engine_open(const struct model *m, struct backend *be, const struct engine_options *options, struct engine **out, struct err *err);

@@ -63,28 +63,29 @@ struct job {
     bool is_further;                 /* not the first of its request: the queue's limit counts requests */
     /* the turning thread's: its place in the schedule */
     struct sequence seq;
-    int32_t n_limit;   /* tokens at which it ends */
-    bool is_placed;    /* its sequence holds a slot and tables */
-    bool is_running;   /* it is in engine.running */
-    bool was_attached; /* the prefix cache was asked */
-    int32_t n_cached;  /* positions of its prompt that it knew */
-    int32_t n_seen;    /* positions whose rows were handed on; they may be computed again after preemption */
-    struct job *next;  /* in the queue of waiting jobs */
-    bool is_planned;   /* it has rows in the step that is being planned */
-    struct err why;    /* why nothing could be chosen, or its rows are no numbers */
+    int32_t n_limit;     /* tokens at which it ends */
+    bool is_placed;      /* its sequence holds a slot and tables */
+    bool is_running;     /* it is in engine.running */
+    bool was_attached;   /* the prefix cache was asked */
+    int32_t n_cached;    /* positions of its prompt that it knew */
+    int32_t n_forgotten; /* tokens that made room; those of the prompt no longer count in spec.n_tokens */
+    int32_t n_seen;      /* positions whose rows were handed on; they may be computed again after preemption */
+    struct job *next;    /* in the queue of waiting jobs */
+    bool is_planned;     /* it has rows in the step that is being planned */
+    struct err why;      /* why nothing could be chosen, or its rows are no numbers */
     /* the turning thread's: its answer */
     struct sampler_state state;
     struct sampler_result result;
     int32_t choice_slot, n_bias; /* of the device's tables; slot -1: none */
     struct chain chain;
     struct job_bound bound;
-    uint32_t *allowed;           /* [vocab / 32 + 1] bits of spec.allowed; NULL: all */
-    int32_t *never;              /* scratch: tokens that must not come next */
-    struct tok_ids closing;      /* tokens that end reasoning, where it has a limit */
-    struct output_pieces pieces; /* scratch: what one token made certain */
-    double *sum;                 /* [width] of ROWS_HIDDEN */
-    float *vector;               /* [width] */
-    uint64_t first_ns, last_ns;
+    uint32_t *allowed;                    /* [vocab / 32 + 1] bits of spec.allowed; NULL: all */
+    int32_t *never;                       /* scratch: tokens that must not come next */
+    struct tok_ids closing;               /* tokens that end reasoning, where it has a limit */
+    struct output_pieces pieces;          /* scratch: what one token made certain */
+    double *sum;                          /* [width] of ROWS_HIDDEN that are pooled */
+    float *vectors;                       /* [job_n_vectors, width] */
+    uint64_t begun_ns, first_ns, last_ns; /* when it first ran; its first and its last token */
     /* under the engine's lock */
     struct box boxes[2];
     int32_t i_box; /* the one that is written */
@@ -198,6 +199,16 @@ void job_unlist(struct job *j);
 
 /* Its rows are wanted as logits. */
 bool job_wants_logits(const struct job *j);
+int32_t job_n_vectors(const struct job *j);
+
+/* ---- stats.c ---- */
+void stats_init(struct engine_stats *s);
+void stats_token(struct job *j); /* one was chosen */
+void stats_end(const struct job *j, enum job_finish finish);
+
+/* ---- shift.c ---- */
+/* Its sequence is full: makes room where it may. False: the answer is over. */
+bool shift_job(struct engine *e, struct job *j);
 
 /* ---- choose.c ---- */
 /* Log-probabilities of the prompt's tokens behind rows of logits, of positions `first` and on. */

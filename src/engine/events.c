@@ -5,19 +5,6 @@
  */
 #include "engine/engine_internal.h"
 
-static const double first_bounds[HISTOGRAM_MAX] = {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
-static const double between_bounds[HISTOGRAM_MAX] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5};
-
-static void observe(struct histogram *h, const double *bounds, double value) {
-    h->bounds = bounds;
-    h->n_bounds = HISTOGRAM_MAX;
-    int32_t i = 0;
-    while (i < HISTOGRAM_MAX && value > bounds[i]) i++;
-    h->counts[i]++;
-    h->n++;
-    h->sum += value;
-}
-
 /* ---- the turning thread ----------------------------------------------------------------------------------------------- */
 
 static void *grow(void *p, size_t need, size_t *capacity, size_t size) {
@@ -43,19 +30,6 @@ static void mark_ready(struct job *j) {
     e->ready_end = &j->next_ready;
 }
 
-static void count_time(struct job *j) {
-    struct engine_stats *live = &j->engine->live;
-    uint64_t now = os_clock_ns();
-    if (j->first_ns == 0) {
-        j->first_ns = now;
-        observe(&live->first_token, first_bounds, (double)(now - j->submit_ns) * 1e-9);
-    } else {
-        observe(&live->between_tokens, between_bounds, (double)(now - j->last_ns) * 1e-9);
-    }
-    j->last_ns = now;
-    live->n_new_tokens++;
-}
-
 /* With the lock held: what the chain gave goes into the box. */
 static void put_text(struct job *j) {
     struct box *b = &j->boxes[j->i_box];
@@ -67,7 +41,8 @@ static void put_text(struct job *j) {
 /* With the lock held. */
 static void put_usage(struct job *j) {
     j->usage.n_cached = j->n_cached;
-    j->usage.n_read = j->seq.n_done < j->spec.n_tokens ? j->seq.n_done : j->spec.n_tokens;
+    j->usage.n_forgotten = j->n_forgotten;
+    if (j->n_forgotten == 0) j->usage.n_read = j->seq.n_done < j->spec.n_tokens ? j->seq.n_done : j->spec.n_tokens;
     if (!j->first_ns) return;
     j->usage.prompt_seconds = (double)(j->first_ns - j->submit_ns) * 1e-9;
     j->usage.new_seconds = (double)(j->last_ns - j->first_ns) * 1e-9;
@@ -84,7 +59,7 @@ bool job_put_token(struct job *j, int32_t token, bool is_eos) {
     bool stops = j->spec.wants_text && !is_eos && chain_push(&j->chain, token, &j->pieces);
     bool thinks = j->spec.wants_text && chain_is_reasoning(&j->chain);
     if (j->spec.one_call && ends_a_call(&j->pieces)) stops = true;
-    count_time(j);
+    stats_token(j);
     os_mutex_lock(lock);
     put_text(j);
     put_usage(j);
@@ -133,7 +108,7 @@ void job_unlist(struct job *j) {
 void job_put_end(struct job *j, enum job_finish finish, const struct err *why) {
     struct engine *e = j->engine;
     if (j->spec.wants_text && j->spec.max_new != 0 && finish != JOB_ERROR) chain_flush(&j->chain, finish == JOB_LENGTH, &j->pieces);
-    e->live.n_finished[finish]++;
+    stats_end(j, finish);
     os_mutex_lock(e->lock);
     put_text(j);
     put_usage(j);
@@ -179,7 +154,8 @@ void job_take(struct job *j, struct job_events *out) {
                                .stopped_by = j->finish == JOB_STOP ? chain_stopped_by(&j->chain) : -1,
                                .err = j->err,
                                .usage = j->usage,
-                               .vector = j->finish == JOB_STOP ? j->vector : NULL};
+                               .vectors = j->finish == JOB_STOP ? j->vectors : NULL,
+                               .n_vectors = job_n_vectors(j)};
     os_mutex_unlock(j->engine->lock);
 }
 

@@ -49,6 +49,7 @@ int flight_launch(struct engine *e, struct flight *f, struct err *err) {
     mem_guard_end();
     for (int32_t i = 0; i < f->n && !code; i++) advance(e, &f->rows[i]);
     e->live.n_steps++;
+    e->live.n_step_jobs += f->n;
     return code;
 }
 
@@ -60,14 +61,17 @@ void flight_forget(struct engine *e, const struct job *j) {
 
 /* ---- rows of the prompt ----------------------------------------------------------------------------------------------- */
 
-static void add_states(const struct engine *e, const struct flight_row *r) {
+/* first: the position of the first row that is wanted. */
+static void add_states(const struct engine *e, const struct flight_row *r, int32_t first) {
     int32_t width = engine_width(e);
     const float *rows = e->hidden + (int64_t)r->i_wanted * width;
+    if (r->job->spec.pooling == POOL_NONE)
+        memcpy(r->job->vectors + (int64_t)first * width, rows, (size_t)r->n_wanted * (size_t)width * sizeof *rows);
     for (int32_t i = 0; i < r->n_wanted; i++)
         for (int32_t k = 0; k < width; k++) r->job->sum[k] += (double)rows[(int64_t)i * width + k];
 }
 
-/* The sum of the states becomes a vector of length 1. */
+/* The sum of the states becomes a vector of length 1, where they are pooled. */
 static enum job_finish normalize(const struct engine *e, struct job *j) {
     int32_t width = engine_width(e);
     double square = 0;
@@ -77,7 +81,7 @@ static enum job_finish normalize(const struct engine *e, struct job *j) {
         return JOB_ERROR;
     }
     double scale = 1 / sqrt(square);
-    for (int32_t i = 0; i < width; i++) j->vector[i] = (float)(j->sum[i] * scale);
+    for (int32_t i = 0; i < width && j->spec.pooling != POOL_NONE; i++) j->vectors[i] = (float)(j->sum[i] * scale);
     return JOB_STOP;
 }
 
@@ -86,7 +90,7 @@ static void hand_rows(struct engine *e, const struct flight_row *r) {
     struct job *j = r->job;
     int32_t end = r->first + r->n_rows, first = end - r->n_wanted;
     if (j->spec.rows == ROWS_NONE || r->n_wanted == 0 || end > j->spec.n_tokens) return;
-    if (j->spec.rows == ROWS_HIDDEN) add_states(e, r);
+    if (j->spec.rows == ROWS_HIDDEN) add_states(e, r, first);
     int32_t n_old = j->n_seen > first ? j->n_seen - first : 0; /* handed on before a preemption */
     if (job_wants_logits(j) && n_old < r->n_wanted) {
         const float *logits = e->logits + (int64_t)(r->i_wanted + n_old) * e->runner.model->spec.vocab;
@@ -139,7 +143,7 @@ static enum job_finish take_back(struct engine *e, const struct flight_row *r) {
 /* Tokens that nobody chose follow the last one: they end reasoning that has gone on for too long, or nothing else may come. */
 static enum job_finish put_forced(struct engine *e, struct job *j, const struct tok_ids *ids) {
     for (size_t i = 0; i < ids->n; i++) {
-        if (j->seq.n_tokens >= j->n_limit) return JOB_LENGTH;
+        if (j->seq.n_tokens >= j->n_limit && !shift_job(e, j)) return JOB_LENGTH;
         enum bound_says says = bound_take(j, ids->p[i]);
         sequence_append(&j->seq, ids->p[i]);
         j->result = (struct sampler_result){0};
@@ -147,7 +151,7 @@ static enum job_finish put_forced(struct engine *e, struct job *j, const struct 
     }
     choose_end(e, j);
     bound_look(j);
-    return j->seq.n_tokens >= j->n_limit ? JOB_LENGTH : JOB_GOES_ON;
+    return j->seq.n_tokens >= j->n_limit && !shift_job(e, j) ? JOB_LENGTH : JOB_GOES_ON;
 }
 
 /* Text that must come is put without asking the model. Where somebody wants to know how likely its tokens are, they are chosen one by one, and no others are
@@ -170,9 +174,9 @@ static enum job_finish take_token(struct engine *e, const struct flight_row *r) 
     j->seq.tokens[r->at] = r->token;
     if (job_put_token(j, r->token, eos) || eos || says == BOUND_ENDS) return JOB_STOP;
     bound_look(j);
-    if (r->at + 1 >= j->n_limit) return JOB_LENGTH;
-    if (job_thinks_too_long(j)) return put_forced(e, j, &j->closing);
     bool is_last = j->seq.n_tokens == r->at + 1; /* no later token has been asked for */
+    if (r->at + 1 >= j->n_limit && !shift_job(e, j)) return JOB_LENGTH;
+    if (job_thinks_too_long(j)) return put_forced(e, j, &j->closing);
     if (is_last && bound_holds(j) && !bound_is_forced(j)) {
         enum job_finish finish = jump(e, j);
         if (finish) return finish;
@@ -184,7 +188,7 @@ static enum job_finish collect_row(struct engine *e, const struct flight_row *r)
     struct job *j = r->job;
     int32_t end = r->first + r->n_rows;
     hand_rows(e, r);
-    if (r->first < j->spec.n_tokens && j->spec.wants_progress) job_put_progress(j);
+    if (r->first < j->spec.n_tokens && j->spec.wants_progress && j->n_forgotten == 0) job_put_progress(j);
     if (r->chooses) return take_token(e, r);
     if (end < j->spec.n_tokens || j->n_limit > j->spec.n_tokens) return JOB_GOES_ON;
     return j->spec.rows == ROWS_HIDDEN ? normalize(e, j) : j->spec.rows == ROWS_SCORES ? JOB_LENGTH : JOB_STOP;

@@ -68,6 +68,10 @@ bool job_nears_close(const struct job *j) {
     return j->closing.n && chain_is_reasoning(&j->chain) && j->usage.n_reasoning + 1 >= j->spec.max_reasoning;
 }
 
+int32_t job_n_vectors(const struct job *j) {
+    return j->spec.rows != ROWS_HIDDEN ? 0 : j->spec.pooling == POOL_NONE ? j->spec.n_tokens : 1;
+}
+
 bool job_wants_logits(const struct job *j) {
     return j->spec.rows == ROWS_LOGITS || j->spec.rows == ROWS_SCORES;
 }
@@ -127,7 +131,7 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     j->n_limit = spec->max_new < 0 || spec->max_new > context - spec->n_tokens ? context : spec->n_tokens + spec->max_new;
     if (spec->rows == ROWS_HIDDEN) {
         j->sum = arena_new(&j->arena, double, engine_width(e));
-        j->vector = arena_new(&j->arena, float, engine_width(e));
+        j->vectors = arena_new(&j->arena, float, (int64_t)engine_width(e) * job_n_vectors(j));
     }
     j->submit_ns = os_clock_ns();
     if (spec->deadline_ms > 0) j->deadline_ns = j->submit_ns + (uint64_t)spec->deadline_ms * 1000000;

@@ -29,13 +29,14 @@ enum job_rows {
     ROWS_NONE,
     ROWS_LOGITS, /* on_rows gets the logits of every position */
     ROWS_SCORES, /* every token's log-probability behind those before it, as sampling.n_top says */
-    ROWS_HIDDEN, /* the hidden states behind the final norm become one vector, see job_pooling */
+    ROWS_HIDDEN, /* the hidden states behind the final norm become vectors, see job_pooling */
 };
 
-/* How the hidden states of a prompt become one vector. */
+/* How the hidden states of a prompt become one vector of length 1. */
 enum job_pooling {
     POOL_MEAN, /* the mean over all positions */
     POOL_LAST, /* the last position's */
+    POOL_NONE, /* not at all: each position's as it is */
 };
 
 /* Rows of logits [n_rows, vocab], of positions `first` and on. On the engine's thread; the memory is the engine's. */
@@ -58,6 +59,8 @@ struct job_spec {
     struct sampler_params sampling; /* ignored where there is no answer */
     bool has_seed;                  /* sampling.seed was given; else one is made up */
     bool ignore_eos;
+    bool shifts;               /* where the context is full, the answer goes on with less before it: half of the tokens are forgotten */
+    int32_t n_keep;            /* of the prompt's tokens, those at the front that are not; -1: all */
     bool is_fresh;             /* nothing is taken from the prefix cache */
     int32_t min_new;           /* before so many tokens nothing ends the answer but a stop string */
     const int32_t *end_tokens; /* [n_end_tokens] they end the answer, as an end-of-text token does */
@@ -109,6 +112,7 @@ struct job_usage {
     int32_t n_cached;                   /* of the prompt, known from an earlier job */
     int32_t n_new;                      /* chosen so far, an end-of-text token included */
     int32_t n_reasoning;                /* of those, in reasoning */
+    int32_t n_forgotten;                /* tokens that made room for others */
     double prompt_seconds, new_seconds; /* from submission to the first token; from there to the last */
 };
 
@@ -127,7 +131,8 @@ struct job_events {
     int32_t stopped_by; /* index of the stop string that ended it; -1: none */
     struct err err;     /* JOB_ERROR: why */
     struct job_usage usage;
-    const float *vector; /* [width] of ROWS_HIDDEN, when it is done; else NULL */
+    const float *vectors; /* [n_vectors, width] of ROWS_HIDDEN, when it is done; else NULL */
+    int32_t n_vectors;
 };
 
 void *job_user(const struct job *job);

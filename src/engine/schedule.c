@@ -62,6 +62,7 @@ static bool place(struct engine *e, struct job *j) {
     for (int32_t i = 0; i < j->spec.n_tokens; i++) sequence_append(&j->seq, j->spec.tokens[i]);
     j->seq.n_prompt = j->spec.n_tokens;
     j->is_placed = true;
+    j->begun_ns = os_clock_ns();
     return true;
 }
 
@@ -171,7 +172,7 @@ static bool reserve(struct engine *e, struct sequence *s, int32_t n) {
  * is, for the token that follows. */
 static int32_t first_wanted(const struct job *j, int32_t n) {
     int32_t first = j->seq.n_done + n == j->seq.n_tokens ? n - 1 : n;
-    bool wants_all = job_wants_logits(j) || (j->spec.rows == ROWS_HIDDEN && j->spec.pooling == POOL_MEAN);
+    bool wants_all = job_wants_logits(j) || (j->spec.rows == ROWS_HIDDEN && j->spec.pooling != POOL_LAST);
     if (!wants_all || j->n_seen >= j->spec.n_tokens) return first;
     int32_t unseen = j->n_seen > j->seq.n_done ? j->n_seen - j->seq.n_done : 0;
     return unseen < first ? unseen : first;

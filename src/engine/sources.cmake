@@ -14,4 +14,6 @@ set(ENGINE_SOURCES
   src/engine/sampler.c
   src/engine/schedule.c
   src/engine/sequence.c
+  src/engine/shift.c
+  src/engine/stats.c
 )

@@ -281,6 +281,7 @@ static void set_up(struct http *h, const char *url, struct curl_slist *headers) 
     else c->easy_setopt(e, CURLOPT_NOBODY, h->request->head ? 1L : 0L);
     c->easy_setopt(e, CURLOPT_RANGE, h->request->range);
     if (h->cacert) c->easy_setopt(e, CURLOPT_CAINFO, h->cacert);
+    if (h->options.socket) c->easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, h->options.socket);
     if (h->end_ns) c->easy_setopt(e, CURLOPT_TIMEOUT_MS, ms_left(h) * 1L);
 #if LIBCURL_VERSION_NUM >= 0x075700
     c->easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); /* an end does not wait for a name that nobody resolves */

@@ -20,6 +20,7 @@ struct http; /* a handle with its connections; one thread at a time */
 struct http_options {
     const char *cacert; /* PEM file of further authorities; NULL: the system's */
     int32_t stall_s;    /* a transfer that moves next to nothing for so long is given up */
+    const char *socket; /* path of a socket that all requests go to, whatever their host; must outlive the handle; NULL: none */
 };
 
 struct http_reply {

@@ -72,6 +72,10 @@ char *os_path(struct arena *a, struct str path);
 void *os_pages_alloc(size_t bytes, struct err *err);
 void os_pages_free(void *p, size_t bytes);
 
+/* Makes way for a socket of this path: one that nobody listens on any more is removed. An error where somebody does, where another kind of
+ * file lies there, and on Windows, whose clients know none. */
+int os_socket_file_clear(const char *path, struct err *err);
+
 /* ---- environment, identity ------------------------------------------------------------------------------------ */
 
 const char *os_env(const char *name); /* NULL when unset or empty; UTF-8; valid until the next call for that name */

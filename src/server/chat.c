@@ -42,8 +42,7 @@ int chat_prepare(struct call *c, yyjson_val *body, const struct gen_format *form
     tools_apply(&c->arena, &tools, service_info(c->service), &g->params.job);
     g->prompts = arena_new(&c->arena, struct gen_prompt, 1);
     g->n_prompts = 1;
-    struct messages_options options = {
-        .tools = tools.list, .prefills = c->server->options.prefills, .thinking = c->server->options.thinking};
+    struct messages_options options = {.tools = tools.list, .prefills = c->settings->prefills, .thinking = c->settings->thinking};
     int code = messages_to_input(body, &options, &input, &c->error);
     if (!code) code = encode(c, g, sb_str(&input));
     sb_free(&input);

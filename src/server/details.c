@@ -32,7 +32,7 @@ void details_put_settings(const struct generation *g, const char *key, struct js
     put_stops(job, w);
     jsonw_put_int(w, "max_tokens", job->max_new);
     jsonw_put_int(w, "n_predict", job->max_new);
-    jsonw_put_int(w, "n_keep", p->n_keep);
+    jsonw_put_int(w, "n_keep", p->job.n_keep);
     jsonw_put_bool(w, "ignore_eos", job->ignore_eos);
     jsonw_put_bool(w, "stream", p->stream);
     jsonw_put_int(w, "n_probs", p->logprobs ? job->sampling.n_top : 0);
@@ -89,7 +89,7 @@ static void put_stop(const struct generation *g, const struct gen_choice *c, str
     bool is_word = c->finish == JOB_STOP && c->stopped_by >= 0;
     bool is_full = c->finish == JOB_LENGTH && c->usage.n_prompt + c->usage.n_new >= service_info(g->call->service)->context;
     jsonw_put_bool(w, "has_new_line", c->has_newline);
-    jsonw_put_bool(w, "truncated", is_full);
+    jsonw_put_bool(w, "truncated", is_full || c->usage.n_forgotten > 0);
     jsonw_put_str(w, "stop_type", is_word ? STR("word") : c->finish == JOB_STOP ? STR("eos") : STR("limit"));
     jsonw_put_str(w, "stopping_word", is_word ? g->params.job.stops[c->stopped_by] : STR(""));
 }

@@ -17,6 +17,10 @@ void embed_put_numbers(struct jsonw *w, const float *v, int32_t n) {
     jsonw_end(w, ']');
 }
 
+const float *embed_vector(const struct embedding *m, const struct embed_input *in, int32_t i) {
+    return in->vectors + (int64_t)i * service_info(m->call->service)->width;
+}
+
 /* The first numbers, of length 1 again. */
 static void cut(float *v, int32_t n) {
     double square = 0;
@@ -40,7 +44,8 @@ static void answer(struct embedding *m) {
         call_reply_error(c);
         return;
     }
-    for (int32_t i = 0; i < m->n_inputs && m->width < service_info(c->service)->width; i++) cut(m->inputs[i].vector, m->width);
+    bool is_cut = m->width < service_info(c->service)->width && c->settings->pooling != SERVICE_POOL_NONE;
+    for (int32_t i = 0; i < m->n_inputs && is_cut; i++) cut(m->inputs[i].vectors, m->width);
     m->form->put(m, &out);
     call_reply_json(c, 200, sb_str(&out));
     sb_free(&out);
@@ -56,7 +61,9 @@ static void on_ready(struct job_listener *listener) {
         answer(m);
         return;
     }
-    memcpy(in->vector, ev.vector, (size_t)service_info(m->call->service)->width * sizeof *in->vector);
+    size_t n = (size_t)ev.n_vectors * (size_t)service_info(m->call->service)->width;
+    in->n_vectors = ev.n_vectors;
+    in->vectors = arena_copy(&m->call->arena, ev.vectors, n * sizeof *in->vectors);
     job_release(in->job);
     in->job = NULL;
     m->n_tokens += ev.usage.n_prompt;
@@ -73,14 +80,13 @@ void embed_start(struct call *c) {
     struct job **jobs = arena_new(&c->arena, struct job *, m->n_inputs);
     struct err err;
     enum job_pooling pooling;
-    if (service_pick_pooling(c->service, c->server->options.pooling, &pooling, &err)) {
+    if (service_pick_pooling(c->service, c->settings->pooling, &pooling, &err)) {
         api_fail_err(&c->error, &err, m->form->param);
         call_reply_error(c);
         return;
     }
     for (int32_t i = 0; i < m->n_inputs; i++) {
         struct embed_input *in = &m->inputs[i];
-        in->vector = arena_new(&c->arena, float, service_info(c->service)->width);
         specs[i] = (struct job_spec){.tokens = in->ids.p,
                                      .n_tokens = in->ids.n,
                                      .rows = ROWS_HIDDEN,
@@ -127,6 +133,9 @@ int embed_prepare(struct call *c, yyjson_val *texts, const struct embed_form *fo
     c->state = m;
     m->call = c;
     m->form = form;
+    if (c->settings->pooling == SERVICE_POOL_NONE && !form->takes_many)
+        return api_fail(&c->error, 400, NULL, NULL,
+                        "the server was started with --pooling none, and this path has one vector for a text; ask POST /embeddings");
     if (fields_refuse(c->body, PARAMS_EMBEDDING, &c->error) || read_width(c, m) || read_format(c, m)) return -1;
     if (prompts_read(c, texts, &rules, &prompts, &m->n_inputs)) return -1;
     m->inputs = arena_new(&c->arena, struct embed_input, m->n_inputs);

@@ -11,13 +11,15 @@ struct embed_input {
     struct embedding *of;
     struct service_ids ids;
     struct job *job; /* NULL: ended and released */
-    float *vector;   /* [embedding.width] */
+    float *vectors;  /* [n_vectors, width of the model] */
+    int32_t n_vectors;
 };
 
 struct embed_form {
     const char *param; /* the field that the texts come from */
     void (*put)(struct embedding *m, struct sb *out);
-    bool cuts; /* what is beyond the context is cut off; else refused */
+    bool cuts;       /* what is beyond the context is cut off; else refused */
+    bool takes_many; /* a text may have a vector for each of its tokens */
 };
 
 struct embedding {
@@ -34,6 +36,8 @@ struct embedding {
 int embed_prepare(struct call *c, yyjson_val *texts, const struct embed_form *form);
 /* The route's start. */
 void embed_start(struct call *c);
+/* The i-th vector of an input. */
+const float *embed_vector(const struct embedding *m, const struct embed_input *in, int32_t i);
 /* A vector as a list of numbers. */
 void embed_put_numbers(struct jsonw *w, const float *v, int32_t n);
 

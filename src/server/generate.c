@@ -15,9 +15,10 @@ struct generation *generate_create(struct call *c, const struct gen_format *form
     g->params.service = c->service;
     g->params.vocab = service_info(c->service)->vocab;
     g->params.job.sampling = service_info(c->service)->sampling;
-    g->params.job.sampling.seed = (uint64_t)c->server->options.seed;
-    g->params.job.has_seed = c->server->options.has_seed;
-    g->params.job.max_new = c->server->options.max_new;
+    g->params.job.sampling.seed = (uint64_t)c->settings->seed;
+    g->params.job.has_seed = c->settings->has_seed;
+    g->params.job.max_new = c->settings->max_new;
+    g->params.job.shifts = c->settings->shifts;
     g->params.verbose = c->server->options.verbose;
     c->state = g;
     return g;

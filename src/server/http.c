@@ -23,7 +23,6 @@ enum {
     WAITING_MAX = 64 * 1024,
     UNSENT_MAX = 256 * 1024,   /* answers that the client has not taken: its next request waits */
     IGNORED_MAX = 1024 * 1024, /* bytes after the last answer, besides a body that was not read */
-    BACKLOG = 511,
 };
 
 struct write {
@@ -92,7 +91,7 @@ void conn_close(struct http_conn *c) {
         if (x->on_gone) x->on_gone(x);
         http_release(x);
     }
-    uv_close((uv_handle_t *)&c->tcp, on_conn_closed);
+    uv_close(&c->peer.handle, on_conn_closed);
 }
 
 static void on_shutdown(uv_shutdown_t *request, int status) {
@@ -112,14 +111,14 @@ static void linger(struct http_conn *c) {
     read_on(c); /* bytes that lie unread when a socket is closed reset it */
     uv_shutdown_t *request = mem_alloc(sizeof *request);
     if (c->tls) tls_shutdown(c->tls);
-    if (c->state != CONN_LINGER || uv_shutdown(request, (uv_stream_t *)&c->tcp, on_shutdown)) {
+    if (c->state != CONN_LINGER || uv_shutdown(request, &c->peer.stream, on_shutdown)) {
         mem_free(request);
         conn_close(c);
     }
 }
 
 static size_t unsent(const struct http_conn *c) {
-    return uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp);
+    return uv_stream_get_write_queue_size(&c->peer.stream);
 }
 
 /* A client that asks on and on and takes no answer must not fill our memory. */
@@ -153,7 +152,7 @@ void conn_write(struct http_conn *c, struct str data) {
     memcpy(w->data, data.p, data.n);
     if (unsent(c) == 0) c->went_ns = os_clock_ns();
     uv_buf_t buf = uv_buf_init(w->data, (unsigned)data.n);
-    if (uv_write(&w->request, (uv_stream_t *)&c->tcp, &buf, 1, on_written)) {
+    if (uv_write(&w->request, &c->peer.stream, &buf, 1, on_written)) {
         mem_free(w);
         conn_close(c);
     }
@@ -265,7 +264,7 @@ static size_t feed(struct http_conn *c, const char *data, size_t n) {
 static void keep_waiting(struct http_conn *c, const char *data, size_t n) {
     sb_put(&c->waiting, str_n(data, n));
     if (c->waiting.n > WAITING_MAX && !c->reading_paused) {
-        uv_read_stop((uv_stream_t *)&c->tcp);
+        uv_read_stop(&c->peer.stream);
         c->reading_paused = true;
     }
 }
@@ -273,7 +272,7 @@ static void keep_waiting(struct http_conn *c, const char *data, size_t n) {
 static void read_on(struct http_conn *c) {
     if (!c->reading_paused || c->state == CONN_CLOSED) return;
     c->reading_paused = false;
-    if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read)) conn_close(c);
+    if (uv_read_start(&c->peer.stream, on_alloc, on_read)) conn_close(c);
 }
 
 void conn_input(struct http_conn *c, const char *data, size_t n) {
@@ -336,7 +335,7 @@ static void on_connection(uv_stream_t *listener, int status) {
     if (status < 0) return;
     struct http_conn *c = mem_alloc(sizeof *c);
     c->server = s;
-    if (uv_tcp_init(s->options.loop, &c->tcp)) {
+    if (listen_init_peer((const union listen_stream *)listener, s->options.loop, &c->peer)) {
         mem_free(c);
         return;
     }
@@ -345,16 +344,16 @@ static void on_connection(uv_stream_t *listener, int status) {
     c->parse.accept_user = s->options.user;
     link_conn(c);
     set_state(c, CONN_IDLE);
-    if (uv_accept(listener, (uv_stream_t *)&c->tcp)) {
+    if (uv_accept(listener, &c->peer.stream)) {
         conn_close(c);
         return;
     }
-    uv_tcp_nodelay(&c->tcp, 1);
+    if (!listen_is_socket(&c->peer)) uv_tcp_nodelay(&c->peer.tcp, 1);
     if (s->options.tls && !(c->tls = tls_open(s->options.tls, c))) {
         conn_close(c);
         return;
     }
-    if (uv_read_start((uv_stream_t *)&c->tcp, on_alloc, on_read)) {
+    if (uv_read_start(&c->peer.stream, on_alloc, on_read)) {
         conn_close(c);
         return;
     }
@@ -402,27 +401,6 @@ static void on_tick(uv_timer_t *timer) {
     }
 }
 
-static int bind_listener(struct http_server *s, struct err *err) {
-    const struct http_options *o = &s->options;
-    struct sockaddr_storage address;
-    const char *host = strcmp(o->host, "localhost") ? o->host : "127.0.0.1";
-    int code = uv_ip4_addr(host, o->port, (struct sockaddr_in *)&address);
-    if (code) code = uv_ip6_addr(host, o->port, (struct sockaddr_in6 *)&address);
-    if (code) return err_set(err, ERR_EARG, "--host %s is no address; use 127.0.0.1, 0.0.0.0, ::1 or another one of this machine", o->host);
-    code = uv_tcp_bind(&s->listener, (const struct sockaddr *)&address, 0);
-    if (!code) code = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
-    if (code == UV_EADDRINUSE)
-        return err_set(err, ERR_ENETWORK,
-                       "cannot listen on %s port %d: another program does; choose another port by --port, 0 takes a free one", o->host,
-                       o->port);
-    if (code) return err_set(err, ERR_ENETWORK, "cannot listen on %s port %d: %s", o->host, o->port, uv_strerror(code));
-    int length = sizeof address;
-    uv_tcp_getsockname(&s->listener, (struct sockaddr *)&address, &length);
-    s->port = address.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port)
-                                            : ntohs(((struct sockaddr_in *)&address)->sin_port);
-    return ERR_OK;
-}
-
 static void on_handle_closed(uv_handle_t *handle) {
     handle_closed(handle->data);
 }
@@ -430,12 +408,11 @@ static void on_handle_closed(uv_handle_t *handle) {
 int http_server_open(const struct http_options *options, struct http_server **out, struct err *err) {
     struct http_server *s = mem_alloc(sizeof *s);
     s->options = *options;
-    uv_tcp_init(options->loop, &s->listener);
     uv_timer_init(options->loop, &s->timer);
-    s->listener.data = s->timer.data = s;
-    s->n_handles = 2;
+    s->timer.data = s;
     uv_timer_start(&s->timer, on_tick, TICK_MS, TICK_MS);
-    int code = bind_listener(s, err);
+    int code = listen_open(&s->listeners, options->loop, options->host, options->port, on_connection, s, err);
+    s->n_handles = 1 + s->listeners.n;
     if (code) {
         http_server_close(s, NULL, NULL);
         return code;
@@ -445,7 +422,12 @@ int http_server_open(const struct http_options *options, struct http_server **ou
 }
 
 int32_t http_server_port(const struct http_server *s) {
-    return s->port;
+    return s->listeners.port;
+}
+
+static void close_listeners(struct http_server *s) {
+    for (int32_t i = 0; i < s->listeners.n; i++)
+        if (!uv_is_closing(&s->listeners.all[i].handle)) uv_close(&s->listeners.all[i].handle, on_handle_closed);
 }
 
 int32_t http_server_n_conns(const struct http_server *s) {
@@ -455,7 +437,7 @@ int32_t http_server_n_conns(const struct http_server *s) {
 void http_server_drain(struct http_server *s) {
     if (s->draining) return;
     s->draining = true;
-    uv_close((uv_handle_t *)&s->listener, on_handle_closed);
+    close_listeners(s);
     for (struct http_conn *c = s->conns, *next; c; c = next) {
         next = c->next;
         if (c->state != CONN_IDLE) continue;
@@ -468,7 +450,7 @@ void http_server_close(struct http_server *s, void (*on_closed)(void *user), voi
     s->closing = true;
     s->on_closed = on_closed;
     s->closed_user = user;
-    if (!uv_is_closing((uv_handle_t *)&s->listener)) uv_close((uv_handle_t *)&s->listener, on_handle_closed);
+    close_listeners(s);
     uv_close((uv_handle_t *)&s->timer, on_handle_closed);
     while (s->conns) conn_close(s->conns);
 }

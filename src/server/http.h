@@ -32,8 +32,8 @@ struct http_exchange {
 
 struct http_options {
     uv_loop_t *loop;
-    const char *host;
-    int32_t port; /* 0: any */
+    const char *host; /* as listen_open takes it */
+    int32_t port;     /* 0: any */
     struct http_limits limits;
     int32_t n_conns;         /* most at once; further ones get 503 */
     struct tls_context *tls; /* NULL: plain */
@@ -47,7 +47,7 @@ struct http_options {
 };
 
 int http_server_open(const struct http_options *options, struct http_server **out, struct err *err);
-/* The address in use: "127.0.0.1" and its port. */
+/* Of the addresses; 0: it listens on sockets alone. */
 int32_t http_server_port(const struct http_server *s);
 int32_t http_server_n_conns(const struct http_server *s);
 /* No new connections; idle ones are closed, others after their answer. */

@@ -3,6 +3,7 @@
 #define MLXCEL_SERVER_HTTP_INTERNAL_H
 
 #include "server/http.h"
+#include "server/listen.h"
 
 enum conn_state {
     CONN_IDLE,    /* between requests */
@@ -13,7 +14,7 @@ enum conn_state {
 };
 
 struct http_conn {
-    uv_tcp_t tcp; /* first: libuv's handle is the connection */
+    union listen_stream peer; /* first: libuv's handle is the connection */
     struct http_server *server;
     struct http_conn *next, **link;
     enum conn_state state;
@@ -32,11 +33,11 @@ struct http_conn {
 };
 
 struct http_server {
-    uv_tcp_t listener;
+    struct listeners listeners;
     uv_timer_t timer;
     struct http_options options;
     struct http_conn *conns;
-    int32_t n_conns, port;
+    int32_t n_conns;
     bool draining, closing;
     int32_t n_handles; /* of ours that are open */
     void (*on_closed)(void *user);

@@ -113,5 +113,5 @@ bool http_is_half_closed(const struct http_exchange *x) {
 }
 
 size_t http_pending(const struct http_exchange *x) {
-    return x->conn ? uv_stream_get_write_queue_size((const uv_stream_t *)&x->conn->tcp) : 0;
+    return x->conn ? uv_stream_get_write_queue_size(&x->conn->peer.stream) : 0;
 }

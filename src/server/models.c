@@ -40,6 +40,9 @@ struct served *models_find(struct server *s, struct str name) {
     for (struct served *m = s->models; m < end_of(s); m++)
         if (str_eq(sb_str(&m->name), name)) return m;
     for (struct served *m = s->models; m < end_of(s); m++)
+        for (size_t i = 0; i < m->given->n_aliases; i++)
+            if (str_eq(m->given->aliases[i], name)) return m;
+    for (struct served *m = s->models; m < end_of(s); m++)
         if (str_eq(last_part(sb_str(&m->name)), name)) return m;
     return NULL;
 }
@@ -62,6 +65,7 @@ static void on_closed(uv_work_t *work, int status) {
     (void)status;
     m->service = NULL;
     m->is_closing = m->is_leaving = false;
+    m->server->n_closed++;
     models_turn(m->server);
 }
 
@@ -94,14 +98,16 @@ static void notify(void *user) {
 static int open_service(struct served *m, struct err *err) {
     const struct server_options *o = &m->server->options;
     struct service_options service = {.session = m->given->session,
-                                      .sampling = o->sampling,
+                                      .sampling = m->given->settings.sampling,
                                       .name = m->name.n ? m->name.p : NULL,
                                       .n_queue = o->n_queue,
                                       .notify = notify,
                                       .user = &m->server->wake};
     m->why = (struct err){0};
     m->loaded_ns = m->used_ns = os_clock_ns();
+    m->keep_ms = m->given->settings.keep_ms > 0 ? m->given->settings.keep_ms : -1;
     m->n_loads++;
+    m->n_closed = m->server->n_closed;
     return service_open(&service, &m->service, err);
 }
 
@@ -167,10 +173,12 @@ static void load(struct served *m) {
     }
 }
 
-/* It failed for lack of memory: others go first, and it is tried again. */
+/* It failed for lack of memory: others go first, and it is tried again; so it is where another went while it was loading. */
 static bool may_try_again(struct served *m, const struct err *why) {
     struct served *victim;
-    if (why->code != ERR_EMEMORY || !m->first || !has_others(m)) return false;
+    if (why->code != ERR_EMEMORY || !m->first) return false;
+    if (m->n_closed != m->server->n_closed) return true;
+    if (!has_others(m)) return false;
     if ((victim = choose_victim(m))) send_away(victim);
     return true;
 }
@@ -231,6 +239,8 @@ void models_leave(struct call *c) {
     }
     m->n_calls--;
     m->used_ns = os_clock_ns();
+    if (c->keeps) m->keep_ms = c->keep_ms;
+    if (m->keep_ms == 0 && m->service && !models_is_one(m->server)) m->is_leaving = true;
     uv_async_send(&m->server->wake); /* somebody may wait for the room */
 }
 
@@ -245,13 +255,13 @@ static void serve_line(struct served *m) {
         c->on_gone = NULL;
         c->on_tick = NULL;
         c->service = m->service;
+        c->settings = &m->given->settings;
         m->n_calls++;
         route_go_on(c);
     }
 }
 
 static void look_after(struct served *m) {
-    int64_t keep_ms = m->server->options.keep_ms;
     if (m->is_closing) return;
     if (!m->service) {
         if (m->first) load(m);
@@ -262,7 +272,7 @@ static void look_after(struct served *m) {
     if (state == SERVICE_FAILED && m->n_calls == 0) look_after_failed(m);
     else if (m->is_leaving && m->n_calls == 0) unload(m);
     else if (state == SERVICE_READY && !m->is_leaving && m->first) serve_line(m);
-    else if (keep_ms > 0 && m->n_calls == 0 && os_clock_ns() - m->used_ns > (uint64_t)keep_ms * 1000000) send_away(m);
+    else if (m->keep_ms > 0 && m->n_calls == 0 && os_clock_ns() - m->used_ns > (uint64_t)m->keep_ms * 1000000) send_away(m);
 }
 
 void models_turn(struct server *s) {

@@ -22,8 +22,10 @@ struct served {
     int32_t n_calls;             /* that hold it */
     struct call *first, **last;  /* the line of those that wait */
     uint64_t loaded_ns, used_ns;
+    int64_t keep_ms; /* how long it stays when nobody asks for it: as its settings say, or the last request that does; -1: for ever */
     int64_t n_loads, n_unloads, n_failed;
-    struct err why; /* the last load that failed */
+    int64_t n_closed; /* server.n_closed when the load began */
+    struct err why;   /* the last load that failed */
     uv_work_t work;
 };
 
@@ -38,7 +40,7 @@ void models_close(struct server *s);
 void models_turn(struct server *s);
 
 bool models_is_one(const struct server *s);
-/* By its name, or the last part of it. {NULL, 0}: the first. NULL: there is none of this name. */
+/* By its name, another name of it, or the last part of its name. {NULL, 0}: the first. NULL: there is none of this name. */
 struct served *models_find(struct server *s, struct str name);
 /* One that is loaded: the first of them; NULL: none is. */
 struct served *models_any(struct server *s);

@@ -52,7 +52,7 @@ static const struct field fields[] = {
     {"return_tokens", KIND_BOOL, PARAMS_LLAMA, AT(keeps_tokens), 0, 0, false},
     {"timings_per_token", KIND_BOOL, ANY, AT(timings_always), 0, 0, false},
     {"verbose", KIND_BOOL, ANY, AT(verbose), 0, 0, false},
-    {"n_keep", KIND_INT, PARAMS_LLAMA, AT(n_keep), 0, INT32_MAX, true},
+    {"n_keep", KIND_INT, ANY, AT(job.n_keep), 0, INT32_MAX, true},
     {"id_slot", KIND_INT, PARAMS_LLAMA, AT(slot), 0, INT32_MAX, true},
 };
 
@@ -208,7 +208,11 @@ static int read_top(enum param_sets set, struct params *p, struct api_error *e) 
 }
 
 int params_read(struct arena *a, yyjson_val *body, enum param_sets set, struct params *p, struct api_error *e) {
-    *p = (struct params){.job = {.sampling = p->job.sampling, .has_seed = p->job.has_seed, .max_new = p->job.max_new, .wants_text = true},
+    *p = (struct params){.job = {.sampling = p->job.sampling,
+                                 .has_seed = p->job.has_seed,
+                                 .max_new = p->job.max_new,
+                                 .shifts = p->job.shifts,
+                                 .wants_text = true},
                          .vocab = p->vocab,
                          .service = p->service,
                          .verbose = p->verbose,

@@ -22,11 +22,11 @@ struct params {
     bool timings_always;              /* in a stream: in each piece */
     bool verbose;                     /* the answer tells how it was made */
     int64_t max_new_ms;               /* after the first token, once there is a new line; 0: no limit */
-    int32_t n_keep, slot;             /* named in the answer: prompts are never cut, and slots all know the same */
+    int32_t slot;                     /* named in the answer: slots all know the same */
 };
 
 /* set: PARAMS_CHAT, PARAMS_COMPLETION or PARAMS_LLAMA. Before the call *out holds the defaults: job.sampling, job.has_seed, job.max_new (-1: none
- * is set), vocab and service. Refuses, by name, fields that ask for what is not there yet. */
+ * is set), job.shifts, vocab and service. Refuses, by name, fields that ask for what is not there yet. */
 int params_read(struct arena *a, yyjson_val *body, enum param_sets set, struct params *out, struct api_error *e);
 
 #endif

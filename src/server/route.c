@@ -55,6 +55,7 @@ static struct call *call_create(struct server *s, struct http_exchange *x) {
     c->server = s;
     struct served *loaded = models_is_one(s) ? s->models : models_any(s);
     c->service = loaded ? loaded->service : NULL;
+    c->settings = loaded ? &loaded->given->settings : NULL;
     c->exchange = x;
     c->work.data = c;
     c->wire = wire_of_path(x->request.path);
@@ -184,8 +185,9 @@ static void on_worked(uv_work_t *work, int status) {
     } else if (c->error.status) {
         call_reply_error(c);
     } else if (must_choose(c)) {
-        if ((m = pick_model(c))) models_ask(m, c);
-        else call_reply_error(c);
+        if (!(m = pick_model(c))) call_reply_error(c);
+        else if (models_state(m) == SERVED_UNLOADED && c->wire->skips_model && c->wire->skips_model(c)) c->route->start(c);
+        else models_ask(m, c);
     } else if (!(c->route->flags & ROUTE_WITHOUT_MODEL) && check_model(c)) {
         call_reply_error(c);
     } else {

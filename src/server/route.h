@@ -14,6 +14,7 @@
 
 struct server;
 struct served;
+struct server_settings;
 struct call;
 
 enum route_flags {
@@ -31,7 +32,8 @@ struct route {
 
 struct call {
     struct server *server;
-    struct service *service; /* of its model; NULL: none is loaded, or none is chosen yet */
+    struct service *service;                /* of its model; NULL: none is loaded, or none is chosen yet */
+    const struct server_settings *settings; /* of the same model; NULL where service is */
     struct http_exchange *exchange;
     const struct route *route;
     const struct wire *wire; /* how its protocol speaks */
@@ -47,6 +49,8 @@ struct call {
     void (*on_tick)(struct call *c, uint64_t now); /* about once a second */
     struct served *model;                          /* that it holds or waits for; NULL: none, or there is one alone */
     bool is_waiting;
+    bool keeps;         /* it says how long its model stays */
+    int64_t keep_ms;    /* so long; 0: not at all, -1: for ever */
     uint64_t pinged_ns; /* while it waits: when its client last heard of it */
     struct call *next_waiting;
     struct call *next, **link;

@@ -1,52 +1,120 @@
-/* GET /metrics: figures in Prometheus' text form. */
+/* GET /metrics: figures in Prometheus' text form, under our names and under those that dashboards of other servers read (docs/server.md has the table). */
 #include "server/server_internal.h"
+
+#include "os/os.h"
 
 #include <stdio.h>
 
-static void put_head(struct sb *out, const char *name, const char *kind, const char *help) {
-    sb_fmt(out, "# HELP mlxcel_%s %s\n# TYPE mlxcel_%s %s\n", name, help, name, kind);
-}
-
-static void put_value(struct sb *out, const char *name, const char *kind, const char *help, double value) {
-    put_head(out, name, kind, help);
-    sb_fmt(out, "mlxcel_%s %.10g\n", name, value);
-}
-
-/* ---- of models ---------------------------------------------------------------------------------------------------------- */
-
-/* The figures of one model. label: model="NAME" where there are several, else "". */
+/* The figures of one model. */
 struct figures {
-    const char *label;
+    const char *label; /* model="NAME" where there are several, else "" */
+    const char *named; /* model_name="NAME" */
     int32_t n_seqs;
     struct engine_stats stats;
 };
 
-#define STAT(member) offsetof(struct engine_stats, member)
-enum width { W32, W64 };
-static const struct {
-    const char *name, *kind, *help;
-    size_t offset;
-    enum width width;
-} rows[] = {
-    {"queue_depth", "gauge", "Generations that wait.", STAT(n_waiting), W32},
-    {"generations_running", "gauge", "Generations in the batch.", STAT(n_running), W32},
-    {"batch_prefill_rows", "gauge", "Prompt rows of the last step.", STAT(rows_prefill), W32},
-    {"batch_decode_rows", "gauge", "Decode rows of the last step.", STAT(rows_decode), W32},
-    {"steps_total", "counter", "Steps of the engine.", STAT(n_steps), W64},
-    {"preemptions_total", "counter", "Generations put back for lack of blocks.", STAT(n_preempted), W64},
-    {"prompt_tokens_total", "counter", "Tokens of prompts.", STAT(n_prompt_tokens), W64},
-    {"prompt_tokens_cached_total", "counter", "Tokens of prompts that were found in the cache.", STAT(n_cached_tokens), W64},
-    {"completion_tokens_total", "counter", "Tokens generated.", STAT(n_new_tokens), W64},
-    {"kv_blocks_total", "gauge", "Blocks of the cache.", STAT(blocks_total), W32},
-    {"kv_blocks_used", "gauge", "Blocks held by generations.", STAT(blocks_used), W32},
-    {"kv_blocks_cached", "gauge", "Blocks kept for prompts to come.", STAT(blocks_cached), W32},
-    {"prefix_cache_hits_total", "counter", "Prompts that began with cached blocks.", STAT(n_prefix_hits), W64},
-    {"prefix_cache_misses_total", "counter", "Prompts that did not.", STAT(n_prefix_misses), W64},
+static double share(double part, double whole) {
+    return whole > 0 ? part / whole : 0;
+}
+
+/* ---- gauges and counters ------------------------------------------------------------------------------------------------ */
+
+#define FIGURE(name, expression)                  \
+    static double name(const struct figures *f) { \
+        const struct engine_stats *s = &f->stats; \
+        (void)s;                                  \
+        return (double)(expression);              \
+    }
+FIGURE(waiting, s->n_waiting)
+FIGURE(running, s->n_running)
+FIGURE(places, f->n_seqs)
+FIGURE(rows_prefill, s->rows_prefill)
+FIGURE(rows_decode, s->rows_decode)
+FIGURE(steps, s->n_steps)
+FIGURE(jobs_in_steps, s->n_step_jobs)
+FIGURE(busy, share((double)s->n_step_jobs, (double)s->n_steps))
+FIGURE(preempted, s->n_preempted)
+FIGURE(prompt_tokens, s->n_prompt_tokens)
+FIGURE(cached_tokens, s->n_cached_tokens)
+FIGURE(new_tokens, s->n_new_tokens)
+FIGURE(prompt_seconds, s->reading.sum)
+FIGURE(new_seconds, s->writing.sum)
+FIGURE(prompt_rate, share(s->n_prompt.sum, s->reading.sum))
+FIGURE(new_rate, share(s->n_answer.sum, s->writing.sum))
+FIGURE(longest, s->n_longest)
+FIGURE(blocks, s->blocks_total)
+FIGURE(blocks_used, s->blocks_used)
+FIGURE(blocks_cached, s->blocks_cached)
+FIGURE(cache_usage, share(s->blocks_used, s->blocks_total))
+FIGURE(prefix_hits, s->n_prefix_hits)
+FIGURE(prefix_misses, s->n_prefix_misses)
+
+enum { NAMES_MAX = 3 };
+
+/* A figure, under one name or several. */
+static const struct metric {
+    const char *names[NAMES_MAX], *kind, *help;
+    double (*value)(const struct figures *f);
+} metrics[] = {
+    {{"mlxcel_queue_depth", "vllm:num_requests_waiting", "llamacpp:requests_deferred"}, "gauge", "Generations that wait.", waiting},
+    {{"mlxcel_generations_running", "vllm:num_requests_running", "llamacpp:requests_processing"},
+     "gauge",
+     "Generations in the batch.",
+     running},
+    {{"mlxcel_slots_total", NULL, NULL}, "gauge", "Generations that fit the batch.", places},
+    {{"mlxcel_batch_prefill_rows", NULL, NULL}, "gauge", "Prompt rows of the last step.", rows_prefill},
+    {{"mlxcel_batch_decode_rows", NULL, NULL}, "gauge", "Decode rows of the last step.", rows_decode},
+    {{"mlxcel_steps_total", "llamacpp:n_decode_total", NULL}, "counter", "Steps of the engine.", steps},
+    {{"mlxcel_step_generations_total", NULL, NULL}, "counter", "Generations of all steps together.", jobs_in_steps},
+    {{"llamacpp:n_busy_slots_per_decode", NULL, NULL}, "gauge", "Generations of a step, on average.", busy},
+    {{"mlxcel_preemptions_total", "vllm:num_preemptions_total", NULL}, "counter", "Generations put back for lack of blocks.", preempted},
+    {{"mlxcel_prompt_tokens_total", "vllm:prompt_tokens_total", "llamacpp:prompt_tokens_total"},
+     "counter",
+     "Tokens of prompts.",
+     prompt_tokens},
+    {{"vllm:prefix_cache_queries_total", NULL, NULL}, "counter", "Tokens of prompts that the cache was asked for.", prompt_tokens},
+    {{"mlxcel_prompt_tokens_cached_total", "vllm:prefix_cache_hits_total", NULL},
+     "counter",
+     "Tokens of prompts that were found in the cache.",
+     cached_tokens},
+    {{"mlxcel_completion_tokens_total", "vllm:generation_tokens_total", "llamacpp:tokens_predicted_total"},
+     "counter",
+     "Tokens generated.",
+     new_tokens},
+    {{"llamacpp:prompt_seconds_total", NULL, NULL},
+     "counter",
+     "Time from a generation's start to its first token, of all that are done.",
+     prompt_seconds},
+    {{"llamacpp:tokens_predicted_seconds_total", NULL, NULL},
+     "counter",
+     "Time from the first token to the last, of all that are done.",
+     new_seconds},
+    {{"llamacpp:prompt_tokens_seconds", NULL, NULL}, "gauge", "Tokens of prompts per second, on average.", prompt_rate},
+    {{"llamacpp:predicted_tokens_seconds", NULL, NULL}, "gauge", "Tokens generated per second of a generation, on average.", new_rate},
+    {{"llamacpp:n_tokens_max", NULL, NULL}, "counter", "Tokens of the longest generation, with its prompt.", longest},
+    {{"mlxcel_kv_blocks_total", NULL, NULL}, "gauge", "Blocks of the cache.", blocks},
+    {{"mlxcel_kv_blocks_used", NULL, NULL}, "gauge", "Blocks held by generations.", blocks_used},
+    {{"mlxcel_kv_blocks_cached", NULL, NULL}, "gauge", "Blocks kept for prompts to come.", blocks_cached},
+    {{"vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", NULL},
+     "gauge",
+     "Share of the cache's blocks that generations hold: 1 is all.",
+     cache_usage},
+    {{"mlxcel_prefix_cache_hits_total", NULL, NULL}, "counter", "Prompts that began with cached blocks.", prefix_hits},
+    {{"mlxcel_prefix_cache_misses_total", NULL, NULL}, "counter", "Prompts that did not.", prefix_misses},
 };
 
-static double value_of(const struct engine_stats *s, size_t offset, enum width width) {
-    const char *at = (const char *)s + offset;
-    return width == W32 ? (double)*(const int32_t *)at : (double)*(const int64_t *)at;
+static void put_head(struct sb *out, const char *name, const char *kind, const char *help) {
+    sb_fmt(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
+}
+
+static void put_value(struct sb *out, const char *name, const char *kind, const char *help, double value) {
+    put_head(out, name, kind, help);
+    sb_fmt(out, "%s %.10g\n", name, value);
+}
+
+/* What a name wants to know of the model: vLLM's are always with it. */
+static const char *label_for(const char *name, const struct figures *f) {
+    return str_starts(str_of(name), STR("vllm:")) ? f->named : f->label;
 }
 
 /* {model="NAME",reason="stop"}: what applies of the two. */
@@ -55,26 +123,25 @@ static void put_labels(struct sb *out, const char *label, const char *more) {
     sb_fmt(out, "{%s%s%s}", label, label[0] && more[0] ? "," : "", more);
 }
 
-static void put_rows(struct sb *out, const struct figures *f, size_t n) {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        put_head(out, rows[i].name, rows[i].kind, rows[i].help);
-        for (size_t k = 0; k < n; k++) {
-            sb_fmt(out, "mlxcel_%s", rows[i].name);
-            put_labels(out, f[k].label, "");
-            sb_fmt(out, " %.10g\n", value_of(&f[k].stats, rows[i].offset, rows[i].width));
-        }
-    }
-    put_head(out, "slots_total", "gauge", "Generations that fit the batch.");
+static void put_metric(struct sb *out, const struct metric *m, const char *name, const struct figures *f, size_t n) {
+    put_head(out, name, m->kind, m->help);
     for (size_t k = 0; k < n; k++) {
-        sb_puts(out, "mlxcel_slots_total");
-        put_labels(out, f[k].label, "");
-        sb_fmt(out, " %d\n", (int)f[k].n_seqs);
+        sb_puts(out, name);
+        put_labels(out, label_for(name, &f[k]), "");
+        sb_fmt(out, " %.10g\n", m->value(&f[k]));
     }
 }
 
+static void put_metrics(struct sb *out, const struct figures *f, size_t n) {
+    for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
+        for (size_t k = 0; k < NAMES_MAX && metrics[i].names[k]; k++) put_metric(out, &metrics[i], metrics[i].names[k], f, n);
+}
+
+/* ---- how generations ended ---------------------------------------------------------------------------------------------- */
+
 static void put_finished(struct sb *out, const struct figures *f, size_t n) {
     static const char *const names[N_JOB_FINISHES] = {NULL, "stop", "length", "cancelled", "deadline", "error"};
-    put_head(out, "generations_total", "counter", "Generations that ended, by reason.");
+    put_head(out, "mlxcel_generations_total", "counter", "Generations that ended, by reason.");
     for (size_t k = 0; k < n; k++)
         for (int i = 1; i < N_JOB_FINISHES; i++) {
             char reason[40];
@@ -83,12 +150,38 @@ static void put_finished(struct sb *out, const struct figures *f, size_t n) {
             put_labels(out, f[k].label, reason);
             sb_fmt(out, " %lld\n", (long long)f[k].stats.n_finished[i]);
         }
+    put_head(out, "vllm:request_success_total", "counter", "Generations that came to their end, by reason.");
+    for (size_t k = 0; k < n; k++)
+        for (int i = JOB_STOP; i <= JOB_CANCELLED; i++)
+            sb_fmt(out, "vllm:request_success_total{%s,finished_reason=\"%s\"} %lld\n", f[k].named, i == JOB_CANCELLED ? "abort" : names[i],
+                   (long long)f[k].stats.n_finished[i]);
 }
+
+/* ---- histograms --------------------------------------------------------------------------------------------------------- */
+
+#define HISTOGRAM(member) offsetof(struct engine_stats, member)
+static const struct {
+    const char *names[NAMES_MAX], *help;
+    size_t offset;
+} histograms[] = {
+    {{"mlxcel_time_to_first_token_seconds", "vllm:time_to_first_token_seconds", NULL},
+     "From the request to its first token.",
+     HISTOGRAM(first_token)},
+    {{"mlxcel_inter_token_seconds", "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"},
+     "Between the tokens of a generation.",
+     HISTOGRAM(between_tokens)},
+    {{"mlxcel_generation_seconds", "vllm:e2e_request_latency_seconds", NULL}, "From the request to its end.", HISTOGRAM(whole)},
+    {{"mlxcel_queue_seconds", "vllm:request_queue_time_seconds", NULL}, "From the request until it is computed.", HISTOGRAM(waiting)},
+    {{"mlxcel_prefill_seconds", "vllm:request_prefill_time_seconds", NULL}, "From there to the first token.", HISTOGRAM(reading)},
+    {{"mlxcel_decode_seconds", "vllm:request_decode_time_seconds", NULL}, "From the first token to the last.", HISTOGRAM(writing)},
+    {{"mlxcel_generation_prompt_tokens", "vllm:request_prompt_tokens", NULL}, "Tokens of a prompt.", HISTOGRAM(n_prompt)},
+    {{"mlxcel_generation_tokens", "vllm:request_generation_tokens", NULL}, "Tokens of an answer.", HISTOGRAM(n_answer)},
+};
 
 static void put_bucket(struct sb *out, const char *name, const char *label, const char *bound, uint64_t n) {
     char le[40];
     snprintf(le, sizeof le, "le=\"%s\"", bound);
-    sb_fmt(out, "mlxcel_%s_bucket", name);
+    sb_fmt(out, "%s_bucket", name);
     put_labels(out, label, le);
     sb_fmt(out, " %llu\n", (unsigned long long)n);
 }
@@ -102,18 +195,49 @@ static void put_histogram(struct sb *out, const char *name, const char *label, c
         put_bucket(out, name, label, bound, below);
     }
     put_bucket(out, name, label, "+Inf", h->n);
-    sb_fmt(out, "mlxcel_%s_sum", name);
+    sb_fmt(out, "%s_sum", name);
     put_labels(out, label, "");
-    sb_fmt(out, " %.9g\nmlxcel_%s_count", h->sum, name);
+    sb_fmt(out, " %.9g\n%s_count", h->sum, name);
     put_labels(out, label, "");
     sb_fmt(out, " %llu\n", (unsigned long long)h->n);
 }
 
-static void put_times(struct sb *out, const struct figures *f, size_t n) {
-    put_head(out, "time_to_first_token_seconds", "histogram", "From the request to its first token.");
-    for (size_t k = 0; k < n; k++) put_histogram(out, "time_to_first_token_seconds", f[k].label, &f[k].stats.first_token);
-    put_head(out, "inter_token_seconds", "histogram", "Between the tokens of a generation.");
-    for (size_t k = 0; k < n; k++) put_histogram(out, "inter_token_seconds", f[k].label, &f[k].stats.between_tokens);
+static void put_histograms(struct sb *out, const struct figures *f, size_t n) {
+    for (size_t i = 0; i < sizeof histograms / sizeof *histograms; i++)
+        for (size_t k = 0; k < NAMES_MAX && histograms[i].names[k]; k++) {
+            const char *name = histograms[i].names[k];
+            put_head(out, name, "histogram", histograms[i].help);
+            for (size_t m = 0; m < n; m++)
+                put_histogram(out, name, label_for(name, &f[m]),
+                              (const struct histogram *)((const char *)&f[m].stats + histograms[i].offset));
+        }
+}
+
+/* ---- what schedulers of clusters ask ------------------------------------------------------------------------------------ */
+
+static void put_facts(struct sb *out, const struct figures *f, size_t n) {
+    put_head(out, "vllm:cache_config_info", "gauge", "The cache: tokens of a block, and blocks.");
+    for (size_t k = 0; k < n; k++)
+        sb_fmt(out, "vllm:cache_config_info{%s,block_size=\"%d\",num_gpu_blocks=\"%d\"} 1\n", f[k].named, (int)f[k].stats.block_tokens,
+               (int)f[k].stats.blocks_total);
+    put_head(out, "vllm:lora_requests_info", "gauge", "Adapters in use: there are none. The value is the time.");
+    for (size_t k = 0; k < n; k++)
+        sb_fmt(out, "vllm:lora_requests_info{%s,max_lora=\"0\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"} %.3f\n", f[k].named,
+               (double)(os_wall_ns() / 1000000) / 1000);
+}
+
+/* model="NAME", with what a label's text must not hold as it is. */
+static const char *label_of(struct call *c, const char *key, const char *name) {
+    struct sb text = {0};
+    sb_fmt(&text, "%s=\"", key);
+    for (; *name; name++) {
+        if (*name == '"' || *name == '\\') sb_putc(&text, '\\');
+        sb_putc(&text, *name == '\n' ? ' ' : *name);
+    }
+    sb_putc(&text, '"');
+    const char *copy = str_cstr(&c->arena, sb_str(&text));
+    sb_free(&text);
+    return copy;
 }
 
 /* Those that are loaded; the others' figures went with them. */
@@ -123,8 +247,11 @@ static struct figures *gather(struct call *c, size_t *out_n) {
     for (size_t i = 0; i < s->options.n_models; i++) {
         struct served *m = &s->models[i];
         if (models_state(m) != SERVED_LOADED && !models_is_one(s)) continue;
-        const char *label = models_is_one(s) ? "" : str_fmt(&c->arena, "model=\"%s\"", m->name.p).p;
-        f[(*out_n)++] = (struct figures){label, service_info(m->service)->n_seqs, service_stats(m->service)};
+        const char *name = service_info(m->service)->name;
+        f[(*out_n)++] = (struct figures){.label = models_is_one(s) ? "" : label_of(c, "model", name),
+                                         .named = label_of(c, "model_name", name),
+                                         .n_seqs = service_info(m->service)->n_seqs,
+                                         .stats = service_stats(m->service)};
     }
     return f;
 }
@@ -139,28 +266,28 @@ static void put_loads(struct sb *out, const struct server *s) {
         n_failed += m->n_failed;
         n_loaded += models_state(m) == SERVED_LOADED;
     }
-    put_value(out, "models_loaded", "gauge", "Models that are loaded.", (double)n_loaded);
-    put_value(out, "model_loads_total", "counter", "Loads of models that began.", (double)n_loads);
-    put_value(out, "model_load_failures_total", "counter", "Loads of models that failed.", (double)n_failed);
-    put_value(out, "model_unloads_total", "counter", "Models that were unloaded.", (double)n_unloads);
+    put_value(out, "mlxcel_models_loaded", "gauge", "Models that are loaded.", (double)n_loaded);
+    put_value(out, "mlxcel_model_loads_total", "counter", "Loads of models that began.", (double)n_loads);
+    put_value(out, "mlxcel_model_load_failures_total", "counter", "Loads of models that failed.", (double)n_failed);
+    put_value(out, "mlxcel_model_unloads_total", "counter", "Models that were unloaded.", (double)n_unloads);
 }
 
 static void put_http(struct sb *out, const struct server *s) {
-    put_value(out, "http_requests_total", "counter", "Requests received.", (double)s->n_requests);
-    put_value(out, "http_connections", "gauge", "Connections that are open.", http_server_n_conns(s->http));
-    sb_puts(out, "# HELP mlxcel_http_answers_total Answers by class of status.\n# TYPE mlxcel_http_answers_total counter\n");
+    put_value(out, "mlxcel_http_requests_total", "counter", "Requests received.", (double)s->n_requests);
+    put_value(out, "mlxcel_http_connections", "gauge", "Connections that are open.", http_server_n_conns(s->http));
+    put_head(out, "mlxcel_http_answers_total", "counter", "Answers by class of status.");
     for (int i = 2; i < 6; i++) sb_fmt(out, "mlxcel_http_answers_total{class=\"%dxx\"} %lld\n", i, (long long)s->n_answers[i]);
 }
-
 static void show_metrics(struct call *c) {
     struct sb out = {0};
     size_t n = 0;
     struct figures *f = gather(c, &n);
-    put_rows(&out, f, n);
+    put_metrics(&out, f, n);
     put_finished(&out, f, n);
+    put_facts(&out, f, n);
     put_http(&out, c->server);
     put_loads(&out, c->server);
-    put_times(&out, f, n);
+    put_histograms(&out, f, n);
     call_reply(c, 200, "text/plain; version=0.0.4; charset=utf-8", sb_str(&out));
     sb_free(&out);
 }

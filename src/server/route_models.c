@@ -46,6 +46,9 @@ static void put_model(struct call *c, const struct served *m, struct jsonw *w) {
     jsonw_put_int(w, "requests", m->n_calls);
     jsonw_end(w, '}');
     jsonw_put_str(w, "root", name_of(m));
+    jsonw_open(w, "aliases", '[');
+    for (size_t i = 0; i < m->given->n_aliases; i++) jsonw_str(w, m->given->aliases[i]);
+    jsonw_end(w, ']');
     if (state == SERVED_LOADED) jsonw_put_int(w, "max_model_len", service_info(m->service)->context);
     if (state == SERVED_LOADED) put_meta(service_info(m->service), w);
     jsonw_end(w, '}');

@@ -1,4 +1,5 @@
 /* The loop: started, woken by the engine, ended by signals. */
+#include "server/listen.h"
 #include "server/response_store.h"
 #include "server/server_internal.h"
 
@@ -44,39 +45,43 @@ static void write_json_line(enum log_level level, const char *line, void *user) 
     sb_free(&text);
 }
 
-static struct str server_url(const struct server *s, struct arena *a) {
-    const char *host = s->options.host;
-    if (!strcmp(host, "0.0.0.0") || !strcmp(host, "::")) host = "127.0.0.1";
-    bool is_v6 = strchr(host, ':') != NULL;
-    return str_fmt(a, "%s://%s%s%s:%d", s->tls ? "https" : "http", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
-                   (int)http_server_port(s->http));
+size_t server_urls(struct arena *a, const struct server_options *o, struct str **out) {
+    return listen_urls(a, o->host, o->port, o->cert_path != NULL, out);
 }
 
 /* One line on standard output when requests are taken. */
 static void announce(struct server *s) {
     struct arena a = {0};
     struct sb line = {0};
-    struct str url = server_url(s, &a);
+    struct str *urls;
+    s->options.port = http_server_port(s->http);
+    size_t n_urls = server_urls(&a, &s->options, &urls);
     const struct service_info *one = models_is_one(s) ? service_info(s->models->service) : NULL;
     if (s->options.json_log) {
         struct jsonw w = {.out = &line};
         jsonw_begin(&w, '{');
         jsonw_put_str(&w, "event", STR("ready"));
-        jsonw_put_str(&w, "url", url);
+        jsonw_put_str(&w, "url", urls[0]);
+        jsonw_open(&w, "urls", '[');
+        for (size_t i = 0; i < n_urls; i++) jsonw_str(&w, urls[i]);
+        jsonw_end(&w, ']');
         jsonw_put_int(&w, "port", http_server_port(s->http));
         if (one) jsonw_put_str(&w, "model", str_of(one->name));
         else jsonw_put_int(&w, "models", (int64_t)s->options.n_models);
         jsonw_end(&w, '}');
         sb_putc(&line, '\n');
     } else {
-        sb_fmt(&line, "ready: %s\n", url.p);
+        sb_puts(&line, "ready:");
+        for (size_t i = 0; i < n_urls; i++) sb_fmt(&line, " %s", urls[i].p);
+        sb_putc(&line, '\n');
     }
     if (one) log_info("%s, %d requests at once", one->description, one->n_seqs);
     else log_info("%zu models, loaded when a request names them, at most %d at once", s->options.n_models, (int)s->options.models_max);
     os_write(OS_STDOUT, sb_str(&line), NULL);
     sb_free(&line);
     s->announced = true;
-    if (s->options.open_page && !browser_open(&s->loop, s->browsers, url.p)) log_warn("no browser could be started; open %s", url.p);
+    if (s->options.open_page && !browser_open(&s->loop, s->browsers, urls[0].p))
+        log_warn("no browser could be started; open %s", urls[0].p);
     arena_free(&a);
 }
 
@@ -172,6 +177,16 @@ static void on_tick(uv_timer_t *timer) {
     if (late || (!s->calls && http_server_n_conns(s->http) == 0)) close_all(s);
 }
 
+static void warn_of_strangers(const char *hosts) {
+    struct str rest = str_of(hosts), host;
+    while (str_split_next(&rest, ',', &host)) {
+        host = str_trim(host);
+        if (server_socket_path(host).p || guard_is_local(host)) continue;
+        log_warn("listening on %.*s without an API key: everybody who can reach this machine can use the model; see --api-key",
+                 STR_ARG(host));
+    }
+}
+
 static int open_all(struct server *s, struct err *err) {
     const struct server_options *o = &s->options;
     struct http_options http = {.loop = &s->loop,
@@ -191,8 +206,7 @@ static int open_all(struct server *s, struct err *err) {
     for (int i = 0; i < 3; i++)
         if (!os_signal_was_ignored(numbers[i])) uv_signal_start(&s->signals[i], on_signal, numbers[i]);
     uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
-    if (o->n_keys == 0 && !guard_is_local(str_of(o->host)))
-        log_warn("listening on %s without an API key: everybody who can reach this machine can use the model; see --api-key", o->host);
+    if (o->n_keys == 0) warn_of_strangers(o->host);
     if (!models_is_one(s)) announce(s);
     return ERR_OK;
 }
@@ -206,6 +220,14 @@ static void init_handles(struct server *s) {
         uv_signal_init(&s->loop, &s->signals[i]);
         s->signals[i].data = s;
     }
+}
+
+int server_check(const struct server_options *o, struct err *err) {
+    struct tls_context *tls = NULL;
+    TRY(listen_check(o->host, err));
+    if (o->cert_path) TRY(tls_context_open(o->cert_path, o->key_path, &tls, err));
+    tls_context_close(tls);
+    return ERR_OK;
 }
 
 int server_run(const struct server_options *options, struct err *err) {

@@ -17,6 +17,7 @@ struct server {
     uv_process_t browsers[BROWSER_OPENERS];
     struct http_server *http;
     struct served *models; /* [options.n_models] */
+    int64_t n_closed;      /* times that a model was closed, and its memory free again */
     struct guard *guard;
     struct response_store *responses;
     struct tls_context *tls;

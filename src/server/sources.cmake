@@ -13,6 +13,7 @@ set(SERVER_SOURCES
   src/server/http.c
   src/server/http_parse.c
   src/server/http_reply.c
+  src/server/listen.c
   src/server/messages.c
   src/server/models.c
   src/server/params.c
@@ -37,6 +38,7 @@ set(SERVER_SOURCES
   src/server/wire/lcpp_infill.c
   src/server/wire/lcpp_server.c
   src/server/wire/ollama.c
+  src/server/wire/ollama_keep.c
   src/server/wire/ollama_models.c
   src/server/wire/ollama_request.c
   src/server/wire/openai_chat.c

@@ -5,11 +5,14 @@
 
 #include "server/api_error.h"
 
+struct call;
+
 struct wire {
     const char *stream_type;                                         /* the content type of its streams */
     void (*error)(const struct api_error *e, struct sb *out);        /* the body of an answer that is an error */
     void (*stream_error)(const struct api_error *e, struct sb *out); /* an error in the middle of a stream */
     void (*ping)(struct sb *out);                                    /* keeps a silent stream open; NULL: it has nothing for that */
+    bool (*skips_model)(const struct call *c); /* a request that is answered without its model, where that is not loaded; NULL: none is */
 };
 
 extern const struct wire wire_openai; /* also of everything that belongs to no protocol */

@@ -13,4 +13,5 @@ set(FUZZ_TARGETS
   template
   tokenizer_json
   tokenizer_parts
+  toml
 )

@@ -161,8 +161,66 @@ def check_langchain_ollama(url, model):
     check(len(OllamaEmbeddings(model=model, base_url=base).embed_documents(["a", "b"])) == 2, "langchain_ollama, embeddings")
 
 
+def check_llama_index_chat(llm, what):
+    """The same text whole and in pieces, for a chat and for a prompt."""
+    from llama_index.core.llms import ChatMessage
+    messages = [ChatMessage(role="user", content="Hi")]
+    whole = llm.chat(messages).message.content
+    check(whole and "".join(p.delta or "" for p in llm.stream_chat(messages)) == whole, f"llama-index, {what}, chat: {whole!r}")
+    whole = llm.complete("Hi").text
+    check(whole and "".join(p.delta or "" for p in llm.stream_complete("Hi")) == whole, f"llama-index, {what}, complete: {whole!r}")
+
+
+def check_llama_index(url, model):
+    from llama_index.core.tools import FunctionTool
+    from llama_index.llms.openai_like import OpenAILike
+    more = {"model": model, "api_base": url, "api_key": "x", "temperature": 0}
+    for is_chat in (True, False):
+        check_llama_index_chat(OpenAILike(is_chat_model=is_chat, max_tokens=8, **more), "chats" if is_chat else "completions")
+
+    def weather(city: str, days: int) -> str:
+        """The weather of a city."""
+        return "sunny"
+
+    llm = OpenAILike(is_chat_model=True, is_function_calling_model=True, max_tokens=400, seed=1, **more)
+    got = llm.chat_with_tools([FunctionTool.from_defaults(weather)], "Hi", tool_required=True)
+    calls = llm.get_tool_calls_from_response(got, error_on_no_tool_call=False)
+    check(all(c.tool_name == "weather" and set(c.tool_kwargs) <= {"city", "days"} for c in calls), f"llama-index, tools: {calls}")
+    try:
+        from llama_index.llms.ollama import Ollama
+        check_llama_index_chat(Ollama(model=model, base_url=url.removesuffix("/v1"), temperature=0, additional_kwargs={"num_predict": 8}), "Ollama")
+    except ImportError:
+        skip("llama_index.llms.ollama is not installed")
+
+
+def check_guidellm(url, model):
+    """Three requests one after another, as streams and whole, measured by the program itself. Its tokenizer is the model's."""
+    program = os.path.join(os.path.dirname(sys.executable), "guidellm")
+    if "  run " not in subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout:
+        skip("guidellm is older than its command run")
+        return
+    for streams in ("true", "false"):
+        out = os.path.join(folder, f"guidellm-{streams}.json")
+        command = [program, "run", "--backend", f"kind=openai_http,target={url.removesuffix('/v1')},model={model},stream={streams}", "--tokenizer",
+                   f"kind=hf_auto,model={path}", "--data", "kind=synthetic_text,prompt_tokens=16,output_tokens=6", "--profile", "kind=synchronous", "--constraint",
+                   "kind=max_requests,count=3", "--output", f"kind=json,path={out}", "--disable-console"]
+        got = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "HF_HUB_OFFLINE": "1"})
+        requests = json.load(open(out, encoding="utf-8"))["benchmarks"][0]["requests"] if os.path.exists(out) else {"successful": [], "errored": [got.stderr[-600:]]}
+        check(len(requests["successful"]) == 3 and not requests["errored"], f"guidellm, stream={streams}: {str(requests)[:600]}")
+        check(all(r["output_tokens"] == 6 for r in requests["successful"]), f"guidellm, stream={streams}: tokens of the answers")
+
+
 CLIENTS = (("openai", check_openai), ("langchain_openai", check_langchain), ("instructor", check_instructor), ("pydantic_ai", check_pydantic_ai),
-           ("litellm", check_litellm), ("outlines", check_outlines), ("ollama", check_ollama), ("langchain_ollama", check_langchain_ollama))
+           ("litellm", check_litellm), ("outlines", check_outlines), ("ollama", check_ollama), ("langchain_ollama", check_langchain_ollama),
+           ("llama_index.llms.openai_like", check_llama_index), ("guidellm", check_guidellm))
+
+
+def is_installed(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # not even the package around it
+        return False
+
 
 program = os.path.abspath(sys.argv[1])
 with tempfile.TemporaryDirectory() as folder:
@@ -172,7 +230,7 @@ with tempfile.TemporaryDirectory() as folder:
         f.write(TEMPLATE)
     with Server(program, "-m", path, "--parallel", "4") as s:
         for name, part in CLIENTS:
-            if importlib.util.find_spec(name) is None:
+            if not is_installed(name):
                 skip(f"{name} is not installed")
                 continue
             try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The examples of docs/protocols, run as they stand against a server: those for the shell with curl, those in Python where the package is installed,
-those in JavaScript where there is Node.
+"""The examples of docs/server.md and docs/protocols, run as they stand against a server: those for the shell with curl, those in Python where the package is installed,
+those in JavaScript where there is Node, files of settings through mlxcel serve --check.
 
 usage: test_examples.py PROGRAM      last line: "N passed, N failed, N skipped"
 """
@@ -10,12 +10,23 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from harness import HANG, Server, check, finish, skip
 
-PAGES = Path(__file__).resolve().parents[2] / "docs" / "protocols"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 ADDRESS = "http://127.0.0.1:8080"  # as the pages have it
+
+
+def check_settings(text, what):
+    """With models that are there: the page's are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "server.toml")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(re.sub(r'^model = "[^"]*"', 'model = "built-in"', text, flags=re.M))
+        done = subprocess.run([program, "serve", "--check", "--config", path], capture_output=True, text=True, timeout=HANG, check=False)
+        check(done.returncode == 0 and done.stdout.startswith("server: "), f"{what}: {done}")
 
 
 def command_of(language, text):
@@ -28,7 +39,7 @@ def command_of(language, text):
         return [node, "--input-type=module", "-e", text] if node else "there is no node here"
     if not shutil.which("curl"):
         return "there is no curl here"
-    return ["bash", "-c", text.replace("curl ", "curl -sS --fail-with-body --noproxy '*' ")]
+    return ["bash", "-ec", text.replace("curl ", "curl -sS --fail-with-body --noproxy '*' ")]
 
 
 def run_page(page, url):
@@ -37,6 +48,9 @@ def run_page(page, url):
     check({"", "python", "javascript"} <= {language for language, _ in examples}, f"{page.name} has an example of each kind")
     for i, (language, text) in enumerate(examples):
         what = f"{page.name}, example {i + 1} ({language or 'shell'})"
+        if language == "toml":
+            check_settings(text, what)
+            continue
         command = command_of(language, text.replace(ADDRESS, url))
         if isinstance(command, str):
             skip(f"{what}: {command}")
@@ -47,6 +61,6 @@ def run_page(page, url):
 
 program = os.path.abspath(sys.argv[1])
 with Server(program) as s:
-    for page in sorted(PAGES.glob("*.md")):
+    for page in [DOCS / "server.md", *sorted((DOCS / "protocols").glob("*.md"))]:
         run_page(page, s.url)
 finish()

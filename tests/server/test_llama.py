@@ -221,6 +221,49 @@ def check_switches(program):
             check(code == want and (want == 200 or "--allowed-hosts host.docker.internal" in text), f"{host}: {code} {text}")
 
 
+def check_without_pooling(program):
+    text = "Once upon a time there was a fox"
+    with Server(program, "--pooling", "mean") as s:
+        mean = post(s, "/embeddings", {"input": text})[0]["embedding"][0]
+    with Server(program, "--pooling", "none") as s:
+        rows = post(s, "/embeddings", {"input": [text, "Hi"]})
+        each = rows[0]["embedding"]
+        check(len(each) == len(ids_of(s, text, add_special=True)) and len(rows[1]["embedding"]) < len(each), f"a vector for each token: {len(each)}")
+        sums = [sum(v[k] for v in each) for k in range(len(mean))]
+        length = math.sqrt(sum(x * x for x in sums))
+        check(max(abs(x / length - y) for x, y in zip(sums, mean)) < 1e-5, "their mean is what --pooling mean gives")
+        check(all(abs(sum(x * x for x in v) - 1) > 1e-3 for v in each), "as they are, not of length 1")
+        for path, body in (("/v1/embeddings", {"input": text}), ("/api/embed", {"input": text}), ("/api/embeddings", {"prompt": text})):
+            code, _, answer = s.request(path, body)
+            check(code == 400 and "--pooling none" in answer, f"{path} has one vector for a text: {code} {answer}")
+
+
+def check_shift(program):
+    """A context of 64: answers that do not fit go on where that is asked for, and forget."""
+    body = {"prompt": "Once upon a time", "n_predict": 150, "temperature": 0, "ignore_eos": True}
+    with Server(program, "--ctx-size", "64") as s:
+        short = post(s, "/completion", body)
+        check(short["tokens_predicted"] == 60 and short["truncated"] is True and short["stop_type"] == "limit", f"without: {short['tokens_predicted']}")
+    with Server(program, "--ctx-size", "64", "--context-shift") as s:
+        whole = post(s, "/completion", {**body, "return_tokens": True})
+        check(whole["tokens_predicted"] == 150 and len(whole["tokens"]) == 150 and whole["truncated"] is True, f"with: {whole['tokens_predicted']}")
+        check(whole["content"].startswith(short["content"]), "it is the same answer, and longer")
+        check(whole["timings"]["prompt_n"] + whole["timings"]["cache_n"] == 4, f"the prompt is what was given: {whole['timings']}")
+        frames = stream(s, "/completion", {**body, "return_progress": True})
+        check("".join(f.get("content", "") for f in frames) == whole["content"], "a stream says the same")
+        kept = post(s, "/completion", {**body, "n_keep": -1})
+        check(kept["tokens_predicted"] == 150 and kept["content"] != whole["content"], "n_keep -1: the prompt stays")
+        check(post(s, "/completion", {**body, "n_predict": 20})["truncated"] is False, "an answer that fits forgets nothing")
+        check(post(s, "/completion", {**body, "min_tokens": 100, "ignore_eos": False, "n_predict": 120})["tokens_predicted"] >= 100, "min_tokens counts what was forgotten")
+        r = post(s, "/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 100, "ignore_eos": True})
+        check(r["usage"]["completion_tokens"] == 100 and r["choices"][0]["finish_reason"] == "length", f"a chat: {r['usage']}")
+        schema = {"type": "array", "items": {"type": "integer"}, "minItems": 40, "maxItems": 40}
+        r = post(s, "/completion", {"prompt": "[", "n_predict": 500, "json_schema": schema, "seed": 1, "temperature": 1})
+        check(r["truncated"] and (r["stop_type"] == "limit" or len(json.loads(r["content"])) == 40), f"a schema holds across it: {r['content']!r}")
+        check(post(s, "/completion", {"prompt": "word " * 200}, 400)["error"]["type"] == "exceed_context_size_error", "a prompt that does not fit")
+        check(s.wait_quiet()["mlxcel_kv_blocks_used"] == 0, "nothing is held")
+
+
 def main():
     program = sys.argv[1]
     with Server(program) as s:
@@ -231,6 +274,8 @@ def main():
         check_server(s)
         check_chat(s)
     check_switches(program)
+    check_without_pooling(program)
+    check_shift(program)
     finish()
 
 

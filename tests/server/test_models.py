@@ -5,6 +5,7 @@ Each model says words of its own, so that an answer of the wrong one is noticed.
 
 usage: test_models.py MLXCEL      last line: "N passed, N failed[, N skipped]"
 """
+import asyncio
 import concurrent.futures
 import json
 import os
@@ -150,6 +151,55 @@ def under_a_budget(models):
         check([ask(s, m) for m in WORDS] == [(200, w) for w in WORDS.values()], "after kill -9 and a new start")
 
 
+def request_bytes(model, stream):
+    body = json.dumps({**CHAT, "model": model, "stream": stream}).encode()
+    return b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+
+def text_of(answer, stream):
+    """The words of a whole HTTP answer; what else it is, where it has none."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        return answer[:200]
+    if not stream:
+        return json.loads(body)["choices"][0]["message"]["content"]
+    frames = [json.loads(line[6:]) for line in body.split(b"\n") if line.startswith(b"data: {")]
+    return "".join(f["choices"][0]["delta"].get("content") or "" for f in frames if f["choices"]) if b"data: [DONE]" in body else body[-200:]
+
+
+async def one_of_many(port, i, n, opened, everybody):
+    """Asks when all connections are open."""
+    model, stream = list(WORDS)[i % 3], i % 2 == 0
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    opened.append(i)
+    if len(opened) == n:
+        everybody.set()
+    await everybody.wait()
+    writer.write(request_bytes(model, stream))
+    await writer.drain()
+    got = text_of(await reader.read(), stream)
+    writer.close()
+    return got == WORDS[model] or (model, got)
+
+
+async def ask_all(port, n):
+    everybody, opened = asyncio.Event(), []
+    return await asyncio.gather(*(one_of_many(port, i, n, opened, everybody) for i in range(n)))
+
+
+def many_connections(models, n=1000):
+    """All open at once, all of them asking at once, where two of three models fit."""
+    with Server(PROGRAM, *models, "--models-max", "2", "--max-queue-depth", str(n)) as s:
+        got = asyncio.run(ask_all(s.port, n))
+        wrong = [g for g in got if g is not True]
+        check(len(got) == n and not wrong, f"{len(wrong)} of {n} connections got something else: {wrong[:3]}")
+        m = s.wait_for(lambda m: m["mlxcel_http_connections"] == 1)
+        held = {k: v for k, v in m.items() if k.startswith(("mlxcel_queue_depth", "mlxcel_generations_running", "mlxcel_kv_blocks_used"))}
+        check(m["mlxcel_http_connections"] == 1 and not any(held.values()), f"nothing is held: {held}")
+        check(m['mlxcel_http_answers_total{class="5xx"}'] == 0 and m["mlxcel_model_load_failures_total"] == 0, "nothing failed")
+        print(f"  three models, two places, {n} connections at once: {m['mlxcel_model_loads_total']:.0f} loads")
+
+
 def under_a_budget_of_memory(models):
     """The bytes of two: the third one makes room, although more places are free."""
     with Server(PROGRAM, *models) as s:
@@ -232,6 +282,7 @@ def main():
         by_hand(models)
         commands(models)
         under_a_budget(models)
+        many_connections(models)
         under_a_budget_of_memory(models)
         one_that_fails(folder, models)
         idle_ones_go(models)

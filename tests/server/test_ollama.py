@@ -147,7 +147,8 @@ def check_vectors(s):
 def check_errors(s):
     rows = [("/api/chat", {"messages": 1}, "messages"), ("/api/chat", {"options": {"temperature": "x"}}, "temperature"),
             ("/api/chat", {"options": {"num_predict": "x"}}, "num_predict"), ("/api/chat", {"options": {"warmth": 1}}, "warmth"),
-            ("/api/chat", {"think": 3}, "think"), ("/api/chat", {"stream": "yes"}, "stream"), ("/api/chat", {"options": 1}, "options"),
+            ("/api/chat", {"think": 3}, "think"), ("/api/chat", {"keep_alive": "soon"}, "keep_alive"), ("/api/generate", {"prompt": "x", "keep_alive": []}, "keep_alive"),
+            ("/api/chat", {"keep_alive": "5x"}, "keep_alive"), ("/api/chat", {"keep_alive": ""}, "keep_alive"), ("/api/embed", {"input": "x", "keep_alive": "5m m"}, "keep_alive"), ("/api/chat", {"stream": "yes"}, "stream"), ("/api/chat", {"options": 1}, "options"),
             ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["AAAA"]}]}, "images"),
             ("/api/generate", {"prompt": 1}, "prompt"), ("/api/generate", {"prompt": "x", "suffix": "y"}, "suffix"),
             ("/api/generate", {"prompt": "x", "template": "y"}, "template"), ("/api/generate", {"prompt": "x", "context": [1]}, "context"),
@@ -160,11 +161,61 @@ def check_errors(s):
     check(list(json.loads(post(s, "/api/chat", b"{", 400)[1])) == ["error"], "no JSON")
 
 
+def check_pull(program):
+    """A model that is served is there: clients pull before each use."""
+    for args, name in (((), "built-in"), (("--alias", "named"), "named"), (("-m", "one=built-in", "-m", "two=built-in"), "two"),
+                       (("-m", "one=built-in", "-m", "two=built-in"), "two:latest")):
+        with Server(program, *args) as s:
+            statuses = [line["status"] for line in lines(s, "/api/pull", {"model": name})]
+            check(statuses == ["pulling manifest", "success"], f"{name}: {statuses}")
+            check(json.loads(post(s, "/api/pull", {"name": name, "stream": False})[1]) == {"status": "success"}, f"{name}: whole")
+            error = json.loads(post(s, "/api/pull", {"model": "nobody"}, 501)[1])["error"]
+            check("nobody is not served" in error and "mlxcel download" in error, f"another one: {error}")
+            post(s, "/api/pull", {}, 400)
+
+
 def check_probe(s):
     for agent, want in (("ollama-python/0.6.0", "Ollama is running"), ("ollama/0.12.0 (amd64 linux)", "Ollama is running"), ("Mozilla/5.0", "<!doctype html>")):
         code, _, text = s.request("/", headers={"User-Agent": agent})
         check(code == 200 and text.startswith(want), f"GET / of {agent}: {text[:40]}")
         check(s.request("/", headers={"User-Agent": agent}, method="HEAD")[0] == 200, f"HEAD / of {agent}")
+
+
+def loaded(s):
+    """Names, and when they go."""
+    return {m["name"]: m["expires_at"] for m in json.loads(s.request("/api/ps")[2])["models"]}
+
+
+def check_keep_alive(program):
+    """Of several models: 0 lets one go at once, -1 keeps it, a time is told by /api/ps."""
+    def ask(name, **more):
+        return whole(s, "/api/generate", {"model": name, "prompt": "Hi", "options": {"num_predict": 2}, **more})
+
+    def wait_gone(name):
+        s.wait_for(lambda _: name not in loaded(s))
+        return name not in loaded(s)
+
+    with Server(program, "-m", "one=built-in", "-m", "two=built-in", "-m", "three=built-in") as s:
+        for forever in (-1, "-1", "-5m"):
+            ask("one", keep_alive=forever)
+            check(loaded(s)["one"].startswith("2318-"), f"keep_alive {forever!r}: it stays, {loaded(s)}")
+        soon = {keep: (ask("two", keep_alive=keep), loaded(s)["two"])[1] for keep in (60, "1m", "1h30m", "90s", 3600.5)}
+        check(soon[60][:16] <= soon["90s"][:16] < soon["1h30m"] and not soon["1m"].startswith("2318"), f"when it goes: {soon}")
+        check(soon[60] < soon[3600.5] < soon["1h30m"], f"in the order of the times: {soon}")
+        check(ask("two", keep_alive=0)["done"] and wait_gone("two"), "keep_alive 0: it goes behind its answer")
+        check("one" in loaded(s), "and no other")
+        check(ask("two")["done"] and "two" in loaded(s), "the next request brings it back, with the time of its settings")
+        n_loads = s.metrics()["mlxcel_model_loads_total"]
+        gone = whole(s, "/api/generate", {"model": "two", "keep_alive": 0})
+        check(gone["done_reason"] == "unload" and wait_gone("two"), f"a request that only unloads: {gone}")
+        gone = whole(s, "/api/chat", {"model": "three", "messages": [], "keep_alive": "0s"})
+        check(gone["done_reason"] == "unload" and s.metrics()["mlxcel_model_loads_total"] == n_loads, "and loads nothing for that")
+        post(s, "/api/show", {"model": "three", "keep_alive": 0})
+        for path, body in (("/api/embeddings", {"prompt": "", "keep_alive": 0}), ("/api/embed", {"input": "x", "keep_alive": 0})):
+            post(s, path, {"model": "three", **body})
+            check(wait_gone("three"), f"{path}: it goes behind its vectors")
+    with Server(program) as s:
+        check(ask("any", keep_alive=0)["done"] and ask("any")["done"] and list(loaded(s).values())[0].startswith("2318-"), "one model alone stays")
 
 
 def main():
@@ -173,6 +224,8 @@ def main():
         for part in (check_chat, check_format, check_generate, check_models, check_vectors, check_errors, check_probe):
             part(s)
     check_tools(program)
+    check_keep_alive(program)
+    check_pull(program)
     finish()
 
 

@@ -71,6 +71,39 @@ static void special_tokens_are_seen(void) {
     arena_free(&a);
 }
 
+/* A template that takes the date from its caller, and one that wants the tools as text. */
+static void templates_get_what_is_usual(void) {
+    struct arena a = {0};
+    struct err err;
+    struct chat_template *t;
+    struct tmpl_output out;
+    yyjson_val *input, *own;
+    struct chat_files f = {.chat_template_jinja = STR("{% if not date_string is defined %}{% set date_string = 'fixed' %}{% endif %}"
+                                                      "{{ date_string }}{% if datetime is defined %}, {{ datetime }}{% endif %}")};
+    CHECK_OK(json_parse(&a, str_of(hello), "input", JSON_STRICT, &input, &err), err);
+    CHECK_OK(json_parse(&a, STR("{\"messages\": [], \"date_string\": \"yesterday\"}"), "input", JSON_STRICT, &own, &err), err);
+    CHECK_OK(chat_template_load(&a, &f, &t, &err), err);
+    struct chat_request r = {.input = input, .now = {.year = 2025, .month = 7, .day = 4}};
+    CHECK_OK(chat_render(t, &a, &r, &out, &err), err);
+    CHECK_STR(out.text, STR("fixed"));
+    r.adds_usual = true;
+    CHECK_OK(chat_render(t, &a, &r, &out, &err), err);
+    CHECK_STR(out.text, STR("04 Jul 2025, Jul 04 2025"));
+    CHECK_INT((int64_t)out.n_spans, 1); /* the template's own text, however it is cut into tokens */
+    r.input = own;
+    CHECK_OK(chat_render(t, &a, &r, &out, &err), err);
+    CHECK_STR(out.text, STR("yesterday, Jul 04 2025"));
+    f.chat_template_jinja = STR("<{{ functions }}>");
+    CHECK_OK(chat_template_load(&a, &f, &t, &err), err);
+    CHECK_OK(chat_render(t, &a, &r, &out, &err), err);
+    CHECK_STR(out.text, STR("<>"));
+    CHECK_OK(json_parse(&a, str_of(with_tools), "input", JSON_STRICT, &r.input, &err), err);
+    CHECK_OK(chat_render(t, &a, &r, &out, &err), err);
+    CHECK(str_starts(out.text, STR("<[")) && str_find(out.text, STR("\"type\": \"function\""), 0) != STR_NONE);
+    CHECK_INT((int64_t)out.n_spans, 3); /* what the user wrote stays the user's */
+    arena_free(&a);
+}
+
 static void plain_form_without_template(void) {
     struct arena a = {0};
     struct err err;
@@ -128,13 +161,10 @@ static void broken_files_are_named(void) {
 }
 
 static const struct unit_case cases[] = {
-    {"order_of_files", files_have_their_order},
-    {"lists", lists_are_chosen_from},
-    {"special_tokens", special_tokens_are_seen},
-    {"plain_form", plain_form_without_template},
-    {"go_on", last_messages_go_on},
-    {"broken_files", broken_files_are_named},
-    {0},
+    {"order_of_files", files_have_their_order},  {"lists", lists_are_chosen_from},
+    {"special_tokens", special_tokens_are_seen}, {"usual", templates_get_what_is_usual},
+    {"plain_form", plain_form_without_template}, {"go_on", last_messages_go_on},
+    {"broken_files", broken_files_are_named},    {0},
 };
 
 const struct unit_suite unit_chat = {"chat", cases};

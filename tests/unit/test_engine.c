@@ -104,7 +104,7 @@ static void take_events(struct rig *r) {
         a->n_scores += ev.n_scores;
         a->finish = ev.finish;
         a->err = ev.err;
-        if (ev.vector) memcpy(a->vector, ev.vector, (size_t)engine_width(r->engine) * sizeof *a->vector);
+        if (ev.vectors) memcpy(a->vector, ev.vectors, (size_t)ev.n_vectors * (size_t)engine_width(r->engine) * sizeof *a->vector);
         if (ev.finish) job_release(j);
     }
 }
@@ -371,6 +371,38 @@ static void submit_nth_text(struct rig *r, int32_t i, struct answer *a, float *v
     submit_text(r, lengths[i], i, i % 2 ? POOL_LAST : POOL_MEAN, a, vector);
 }
 
+/* A full context is halved behind the tokens that are kept, and the answer goes on as if what was forgotten had never been there. */
+static void full_contexts_make_room(void) {
+    enum { CONTEXT = 512, N_PROMPT = 500, KEPT = 5, GONE = (CONTEXT - KEPT) / 2 };
+    int32_t tokens[CONTEXT];
+    struct rig r;
+    struct answer a, b;
+    struct err err;
+    struct job *job;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 2});
+    for (int32_t k = 0; k < N_PROMPT; k++) tokens[k] = (k * 11) % 4096;
+    struct job_spec q = plain_spec(tokens, N_PROMPT, N_NEW, &a);
+    CHECK_OK(engine_submit(r.engine, &q, 1, &job, &err), err);
+    drain(&r);
+    CHECK_INT(a.n, CONTEXT - N_PROMPT); /* it may not: the context ends it */
+    q = plain_spec(tokens, N_PROMPT, N_NEW, &a);
+    q.shifts = true;
+    q.n_keep = KEPT;
+    CHECK_OK(engine_submit(r.engine, &q, 1, &job, &err), err);
+    drain(&r);
+    CHECK_INT(a.n, N_NEW);
+    CHECK_INT(a.finish, JOB_LENGTH);
+    memcpy(tokens + N_PROMPT, a.tokens, (CONTEXT - N_PROMPT) * sizeof *tokens);
+    memmove(tokens + KEPT, tokens + KEPT + GONE, (CONTEXT - KEPT - GONE) * sizeof *tokens);
+    q = plain_spec(tokens, CONTEXT - GONE, N_NEW - (CONTEXT - N_PROMPT), &b);
+    CHECK_OK(engine_submit(r.engine, &q, 1, &job, &err), err);
+    drain(&r);
+    CHECK_INT(b.n, N_NEW - (CONTEXT - N_PROMPT));
+    CHECK(memcmp(a.tokens + (CONTEXT - N_PROMPT), b.tokens, (size_t)b.n * sizeof *b.tokens) == 0);
+    CHECK_INT(engine_stats(r.engine).blocks_used, 0);
+    rig_close(&r);
+}
+
 /* Texts of many lengths: each alone, then in one another's company, with room for all and with little, an answer beside them. */
 static void texts_are_embedded_together(void) {
     static const int32_t caches[] = {0, 384};
@@ -392,6 +424,34 @@ static void texts_are_embedded_together(void) {
         CHECK_INT(engine_stats(r.engine).blocks_used, 0);
         rig_close(&r);
     }
+}
+
+/* Without pooling every token has a vector of its own, also where the prompt came in chunks: their mean and the last are what pooling gives. */
+static void tokens_have_vectors_of_their_own(void) {
+    static float each[TEXT_TOKENS][WIDTH_MAX];
+    float want[WIDTH_MAX], last[WIDTH_MAX], *own = &each[0][0];
+    struct rig r;
+    struct answer a;
+    rig_open(&r, &(struct rig_options){.n_threads = 1, .rows = 64, .seqs = 2, .chunk = 16});
+    int32_t width = engine_width(r.engine);
+    submit_text(&r, TEXT_TOKENS, 3, POOL_MEAN, &a, want);
+    drain(&r);
+    submit_text(&r, TEXT_TOKENS, 3, POOL_LAST, &a, last);
+    drain(&r);
+    submit_text(&r, TEXT_TOKENS, 3, POOL_NONE, &a, own);
+    drain(&r);
+    CHECK_INT(a.finish, JOB_STOP);
+    double square = 0, sums[WIDTH_MAX] = {0}, last_square = 0;
+    for (int32_t k = 0; k < width; k++) {
+        for (int32_t i = 0; i < TEXT_TOKENS; i++) sums[k] += (double)own[i * width + k];
+        square += sums[k] * sums[k];
+        last_square += (double)own[(TEXT_TOKENS - 1) * width + k] * (double)own[(TEXT_TOKENS - 1) * width + k];
+    }
+    for (int32_t k = 0; k < width; k++) {
+        CHECK(fabs(sums[k] / sqrt(square) - (double)want[k]) < 1e-6);
+        CHECK(fabs((double)own[(TEXT_TOKENS - 1) * width + k] / sqrt(last_square) - (double)last[k]) < 1e-6);
+    }
+    rig_close(&r);
 }
 
 /* Vectors are the same bits as they were when embeddings had a driver of their own: hashed then, hashed now. */
@@ -673,7 +733,9 @@ const struct unit_suite unit_engine = {"engine", (const struct unit_case[]){
                                                      {"prompts_show_their_logits", prompts_show_their_logits},
                                                      {"prompts_get_their_scores", prompts_get_their_scores},
                                                      {"tokens_that_end_or_do_not_come", tokens_that_end_or_do_not_come},
+                                                     {"full_contexts_make_room", full_contexts_make_room},
                                                      {"texts_are_embedded_together", texts_are_embedded_together},
+                                                     {"tokens_have_vectors_of_their_own", tokens_have_vectors_of_their_own},
                                                      {"prompts_that_hold_each_other_up", prompts_that_hold_each_other_up},
                                                      {"one_request_of_many_leaves_room", one_request_of_many_leaves_room},
                                                      {"chunks_follow_the_time", chunks_follow_the_time},

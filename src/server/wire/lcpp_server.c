@@ -13,9 +13,9 @@
 
 static void put_defaults(struct call *c, struct jsonw *w) {
     struct generation g = {.call = c, .params = {.job = {.sampling = service_info(c->service)->sampling}}};
-    g.params.job.sampling.seed = (uint64_t)c->server->options.seed;
-    g.params.job.has_seed = c->server->options.has_seed;
-    g.params.job.max_new = c->server->options.max_new;
+    g.params.job.sampling.seed = (uint64_t)c->settings->seed;
+    g.params.job.has_seed = c->settings->has_seed;
+    g.params.job.max_new = c->settings->max_new;
     jsonw_open(w, "default_generation_settings", '{');
     details_put_settings(&g, "params", w);
     jsonw_put_int(w, "n_ctx", service_info(c->service)->context);
@@ -122,7 +122,7 @@ static void put_vectors(struct embedding *m, struct sb *out) {
         jsonw_begin(&w, '{');
         jsonw_put_int(&w, "index", i);
         jsonw_open(&w, "embedding", '[');
-        embed_put_numbers(&w, m->inputs[i].vector, m->width);
+        for (int32_t k = 0; k < m->inputs[i].n_vectors; k++) embed_put_numbers(&w, embed_vector(m, &m->inputs[i], k), m->width);
         jsonw_end(&w, ']');
         jsonw_end(&w, '}');
     }
@@ -130,7 +130,7 @@ static void put_vectors(struct embedding *m, struct sb *out) {
 }
 
 static int prepare_vectors(struct call *c) {
-    static const struct embed_form content_form = {"content", put_vectors, false}, input_form = {"input", put_vectors, false};
+    static const struct embed_form content_form = {"content", put_vectors, false, true}, input_form = {"input", put_vectors, false, true};
     yyjson_val *input = json_get(c->body, "input");
     return input ? embed_prepare(c, input, &input_form) : embed_prepare(c, json_get(c->body, "content"), &content_form);
 }

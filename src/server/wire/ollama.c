@@ -23,16 +23,19 @@ static void put_stream_error(const struct api_error *e, struct sb *out) {
     sb_putc(out, '\n');
 }
 
-const struct wire wire_ollama = {.stream_type = "application/x-ndjson", .error = put_error, .stream_error = put_stream_error};
+const struct wire wire_ollama = {.stream_type = "application/x-ndjson",
+                                 .error = put_error,
+                                 .stream_error = put_stream_error,
+                                 .skips_model = ollama_keep_only_unloads};
 
 struct str ollama_model(struct call *c) {
     struct str asked = json_str(c->body, "model", json_str(c->body, "name", STR("")));
     return asked.n ? asked : str_of(service_info(c->service)->name);
 }
 
-void ollama_put_time(struct jsonw *w, const char *key) {
+void ollama_put_time(struct jsonw *w, const char *key, int64_t from_now_ns) {
     char text[40];
-    int64_t now = os_wall_ns();
+    int64_t now = os_wall_ns() + from_now_ns;
     struct tm t;
     os_utc_time(now, &t);
     int n = snprintf(text, sizeof text, "%04d-%02d-%02dT%02d:%02d:%02d.%06dZ", t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour,
@@ -49,7 +52,7 @@ static bool is_chat(const struct generation *g) {
 static void put_head(const struct generation *g, struct jsonw *w) {
     jsonw_begin(w, '{');
     jsonw_put_str(w, "model", ollama_model(g->call));
-    ollama_put_time(w, "created_at");
+    ollama_put_time(w, "created_at", 0);
 }
 
 static void put_one_call(struct generation *g, const struct gen_choice *c, const struct output_piece *p, struct jsonw *w) {
@@ -201,11 +204,11 @@ void ollama_reply_loaded(struct call *c) {
     struct jsonw w = {.out = &out};
     jsonw_begin(&w, '{');
     jsonw_put_str(&w, "model", ollama_model(c));
-    ollama_put_time(&w, "created_at");
+    ollama_put_time(&w, "created_at", 0);
     if (json_get(c->body, "messages")) jsonw_put_raw(&w, "message", STR("{\"role\":\"assistant\",\"content\":\"\"}"));
     else jsonw_put_str(&w, "response", STR(""));
     jsonw_put_bool(&w, "done", true);
-    jsonw_put_str(&w, "done_reason", STR("load"));
+    jsonw_put_str(&w, "done_reason", ollama_keep_only_unloads(c) ? STR("unload") : STR("load"));
     jsonw_end(&w, '}');
     call_reply_json(c, 200, sb_str(&out));
     sb_free(&out);
@@ -229,6 +232,7 @@ static int parse(struct call *c, struct sb *text, int code, yyjson_val **out) {
 static int prepare_chat(struct call *c) {
     yyjson_val *messages = json_get(c->body, "messages"), *body;
     struct sb text = {0};
+    if (ollama_keep_read(c)) return -1;
     if (!messages || yyjson_is_null(messages) || (yyjson_is_arr(messages) && yyjson_arr_size(messages) == 0)) return 0;
     int code = ollama_chat_body(c, &text);
     return parse(c, &text, code, &body) || chat_prepare(c, body, &ollama_chat_format);
@@ -246,6 +250,7 @@ static int prepare_generate(struct call *c) {
     yyjson_val *prompt = json_get(c->body, "prompt"), *body;
     bool is_raw = json_bool(c->body, "raw", false);
     struct sb text = {0};
+    if (ollama_keep_read(c)) return -1;
     if (prompt && !yyjson_is_null(prompt) && !yyjson_is_str(prompt))
         return api_fail(&c->error, 400, NULL, "prompt", "prompt must be a text");
     if (yyjson_get_len(prompt) == 0 && !json_str(c->body, "system", STR("")).n) return 0;

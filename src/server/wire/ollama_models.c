@@ -46,6 +46,14 @@ static void put_details(const struct service_info *info, struct jsonw *w) {
     jsonw_end(w, '}');
 }
 
+/* When it goes, if nobody asks for it any more; one that stays gets a date that is far away. */
+static void put_end(const struct served *m, struct jsonw *w) {
+    bool stays = models_is_one(m->server) || m->keep_ms < 0;
+    int64_t since_ms = m->n_calls ? 0 : (int64_t)((os_clock_ns() - m->used_ns) / 1000000);
+    if (stays) jsonw_put_str(w, "expires_at", STR("2318-01-01T00:00:00Z"));
+    else ollama_put_time(w, "expires_at", (m->keep_ms - since_ms) * 1000000);
+}
+
 static void put_model(const struct served *m, bool is_running, struct jsonw *w) {
     const struct service_info *info = models_state(m) == SERVED_LOADED ? service_info(m->service) : NULL;
     struct str name = m->name.n ? sb_str(&m->name) : str_of(info ? info->name : "");
@@ -56,11 +64,11 @@ static void put_model(const struct served *m, bool is_running, struct jsonw *w) 
     put_digest(info ? str_of(info->description) : name, w);
     put_details(info, w);
     if (is_running) {
-        jsonw_put_str(w, "expires_at", STR("2318-01-01T00:00:00Z")); /* nobody says when it goes */
+        put_end(m, w);
         jsonw_put_int(w, "size_vram", info->on_gpu ? (int64_t)info->weight_bytes : 0);
         jsonw_put_int(w, "context_length", info->context);
     } else {
-        ollama_put_time(w, "modified_at");
+        ollama_put_time(w, "modified_at", 0);
     }
     jsonw_end(w, '}');
 }
@@ -114,7 +122,7 @@ static void show(struct call *c) {
     if (info->format) jsonw_str(&w, STR("tools"));
     if (str_find(service_template(c->service), output_reasoning_open(info->reasoning), 0) != STR_NONE) jsonw_str(&w, STR("thinking"));
     jsonw_end(&w, ']');
-    ollama_put_time(&w, "modified_at");
+    ollama_put_time(&w, "modified_at", 0);
     jsonw_end(&w, '}');
     call_reply_json(c, 200, sb_str(&out));
     sb_free(&out);
@@ -130,6 +138,34 @@ static void refuse_change(struct call *c) {
     call_reply_error(c);
 }
 
+static struct str asked_name(const struct call *c) {
+    return json_str(c->body, "model", json_str(c->body, "name", (struct str){0}));
+}
+
+static int prepare_pull(struct call *c) {
+    return asked_name(c).n ? 0 : api_fail(&c->error, 400, NULL, "model", "model is required");
+}
+
+/* Many clients pull a model before each use of it: one that is served is there. */
+static bool is_served(struct call *c) {
+    struct str name = asked_name(c);
+    struct served *one = c->server->models;
+    if (!models_is_one(c->server) || one->name.n) return models_find(c->server, name) != NULL;
+    return models_state(one) == SERVED_LOADED && str_is(name, service_info(one->service)->name);
+}
+
+static void pull(struct call *c) {
+    if (!is_served(c)) {
+        api_fail(&c->error, 501, NULL, NULL, "%.*s is not served, and a running server gets no models; use mlxcel download, then start it anew",
+                 (int)(asked_name(c).n > 100 ? 100 : asked_name(c).n), asked_name(c).p);
+        call_reply_error(c);
+    } else if (json_bool(c->body, "stream", true)) {
+        call_reply(c, 200, c->wire->stream_type, STR("{\"status\":\"pulling manifest\"}\n{\"status\":\"success\"}\n"));
+    } else {
+        call_reply_json(c, 200, STR("{\"status\":\"success\"}"));
+    }
+}
+
 /* ---- vectors ------------------------------------------------------------------------------------------------------------ */
 
 static void put_vectors(struct embedding *m, struct sb *out) {
@@ -137,7 +173,7 @@ static void put_vectors(struct embedding *m, struct sb *out) {
     jsonw_begin(&w, '{');
     jsonw_put_str(&w, "model", ollama_model(m->call));
     jsonw_open(&w, "embeddings", '[');
-    for (int32_t i = 0; i < m->n_inputs; i++) embed_put_numbers(&w, m->inputs[i].vector, m->width);
+    for (int32_t i = 0; i < m->n_inputs; i++) embed_put_numbers(&w, m->inputs[i].vectors, m->width);
     jsonw_end(&w, ']');
     jsonw_put_int(&w, "total_duration", (int64_t)(os_clock_ns() - m->call->begun_ns));
     jsonw_put_int(&w, "load_duration", 0);
@@ -149,18 +185,20 @@ static void put_vector(struct embedding *m, struct sb *out) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
     jsonw_key(&w, "embedding");
-    embed_put_numbers(&w, m->inputs[0].vector, m->width);
+    embed_put_numbers(&w, m->inputs[0].vectors, m->width);
     jsonw_end(&w, '}');
 }
 
 static int prepare_embed(struct call *c) {
-    static const struct embed_form cut = {"input", put_vectors, true}, whole = {"input", put_vectors, false};
+    static const struct embed_form cut = {"input", put_vectors, true, false}, whole = {"input", put_vectors, false, false};
+    if (ollama_keep_read(c)) return -1;
     return embed_prepare(c, json_get(c->body, "input"), json_bool(c->body, "truncate", true) ? &cut : &whole);
 }
 
 static int prepare_embeddings(struct call *c) {
-    static const struct embed_form form = {"prompt", put_vector, true};
+    static const struct embed_form form = {"prompt", put_vector, true, false};
     if (!yyjson_is_str(json_get(c->body, "prompt"))) return api_fail(&c->error, 400, NULL, "prompt", "prompt must be a text");
+    if (ollama_keep_read(c)) return -1;
     return embed_prepare(c, json_get(c->body, "prompt"), &form);
 }
 
@@ -171,7 +209,7 @@ const struct route routes_ollama_models[] = {
     {"POST", "/api/show", 0, prepare_show, show},
     {"POST", "/api/embed", 0, prepare_embed, embed_start},
     {"POST", "/api/embeddings", 0, prepare_embeddings, embed_start},
-    {"POST", "/api/pull", 0, NULL, refuse_change},
+    {"POST", "/api/pull", ROUTE_WITHOUT_MODEL, prepare_pull, pull},
     {"POST", "/api/push", 0, NULL, refuse_change},
     {"POST", "/api/create", 0, NULL, refuse_change},
     {"POST", "/api/copy", 0, NULL, refuse_change},

@@ -24,7 +24,7 @@ static void put_answer(struct embedding *m, struct sb *out) {
     jsonw_put_str(&w, "object", STR("list"));
     jsonw_open(&w, "data", '[');
     for (int32_t i = 0; i < m->n_inputs; i++) {
-        const float *v = m->inputs[i].vector;
+        const float *v = m->inputs[i].vectors;
         jsonw_begin(&w, '{');
         jsonw_put_str(&w, "object", STR("embedding"));
         jsonw_put_int(&w, "index", i);
@@ -42,7 +42,7 @@ static void put_answer(struct embedding *m, struct sb *out) {
     jsonw_end(&w, '}');
 }
 
-static const struct embed_form form = {"input", put_answer, false};
+static const struct embed_form form = {"input", put_answer, false, false};
 
 static int prepare(struct call *c) {
     return embed_prepare(c, json_get(c->body, "input"), &form);

@@ -179,7 +179,8 @@ int chat_render(const struct chat_template *t, struct arena *a, const struct cha
     *out_output = (struct tmpl_output){0};
     TRY(pick(t, request, &chosen, err));
     if (request->fits_calls) TRY(chat_form_apply(a, chosen->form, input, &input, err));
-    struct tmpl_context ctx = {.input = input, .special = t->special, .now = request->now, .limits = request->limits};
+    struct tmpl_context ctx = {
+        .input = input, .special = t->special, .now = request->now, .limits = request->limits, .adds_usual = request->adds_usual};
     if (chat_continues(input)) return chat_continue_render(chosen->t, a, &ctx, out_output, err);
     return tmpl_render(chosen->t, a, &ctx, out_output, err);
 }

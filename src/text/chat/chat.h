@@ -35,6 +35,8 @@ struct chat_request {
     struct tmpl_limits limits;
     struct str name; /* of the template to use; empty: as described above */
     bool fits_calls; /* tool calls and results are given to the template in the form that it takes; otherwise as they are */
+    bool
+        adds_usual; /* see struct tmpl_context; otherwise a template that expects today's date prints its own, often a fixed one, or fails */
 };
 
 int chat_render(const struct chat_template *t, struct arena *a, const struct chat_request *request, struct tmpl_output *out_output,

@@ -37,6 +37,9 @@ struct tmpl_context {
     yyjson_val *special; /* object or NULL: bos_token and the like. Its strings are template text */
     struct tmpl_time now;
     struct tmpl_limits limits;
+    /* What templates expect of their caller is there also where the input has none of it: date_string ("10 Jul 2025") and datetime ("Jul 10
+     * 2025") by `now`, functions: the tools as JSON text. */
+    bool adds_usual;
 };
 
 struct tmpl_span {

@@ -99,6 +99,28 @@ static void load_context(struct loader *l, yyjson_val *object, bool user) {
     }
 }
 
+static void set_global(struct rt *rt, const char *name, struct str text, bool user) {
+    int at = tmpl_name_find(rt->t, str_of(name));
+    if (at >= 0 && !rt->t->is_hidden[at]) rt->globals[at] = tv_str_of(rt, text, user);
+}
+
+/* The names under which templates take today's date and the tools from their caller. */
+static void load_usual(struct rt *rt, yyjson_val *tools) {
+    struct sb json = {0}, text = {0};
+    struct jsonw w = {.out = &json};
+    set_global(rt, "date_string", tmpl_time_format(rt, STR("%d %b %Y")), false);
+    set_global(rt, "datetime", tmpl_time_format(rt, STR("%b %d %Y")), false);
+    if (tmpl_name_find(rt->t, STR("functions")) < 0) return;
+    if (yyjson_arr_size(tools)) {
+        jsonw_val(&w, tools);
+        json_pretty(sb_str(&json), &text);
+    }
+    struct str copy = str_copy(rt->arena, str_trim(sb_str(&text)));
+    sb_free(&json);
+    sb_free(&text);
+    set_global(rt, "functions", copy, true);
+}
+
 static size_t or_default(size_t value, size_t fallback) {
     return value ? value : fallback;
 }
@@ -118,6 +140,7 @@ static void prepare(struct rt *rt, const struct tmpl_context *ctx) {
         int at = tmpl_name_find(rt->t, str_of(nullable[i]));
         if (at >= 0 && !rt->t->is_hidden[at]) rt->globals[at] = TV_NONE_V;
     }
+    if (ctx->adds_usual) load_usual(rt, json_get(ctx->input, "tools"));
     load_context(&l, ctx->special, false);
     load_context(&l, ctx->input, true);
     rt->limits.steps = rt->steps_left = or_default(ctx->limits.steps, 1000000 + 400 * l.n_values + l.n_bytes);
