@@ -50,6 +50,8 @@ struct embed_args {
     float scale;
     int32_t by_position; /* gather by position + position_offset instead of token id */
     int32_t position_offset;
+    int32_t vocab;   /* above 0: ids are token + vocab * type, and the token counts */
+    int32_t by_type; /* 1: the type counts */
 };
 
 struct linear_args {
@@ -118,15 +120,19 @@ struct attn_args {
     struct kv_ref kv;
     const struct weight *sinks;  /* [heads]; NULL: none */
     const struct weight *slopes; /* [heads] added to a score times (the key's position - the row's), after scale and cap; NULL: none */
+    const struct weight
+        *distances; /* [2 farthest + 1][heads] added likewise, by the key's distance: so far before the row, ... behind it; NULL: none */
     float scale;
     float softcap;          /* 0: none */
-    int32_t window;         /* keys visible counting the row itself; 0: all */
+    int32_t window;         /* keys visible counting the row itself, to each side where both are seen; 0: all */
     int32_t chunk;          /* keys of the row's own chunk of positions only; 0: no chunks */
     int32_t v_width;        /* width of the result; where the class keeps no values, v is the first v_width of k */
     int32_t slopes_in_bf16; /* 1: what is added is scale * (slope * the key's position), the product rounded to bf16 */
     float pos_scale_beta;   /* q *= 1 + beta * log(1 + floor((pos + pos_scale_first) / pos_scale_len)) */
     int32_t pos_scale_len;  /* 0: none of this */
     int32_t pos_scale_first;
+    int32_t farthest;  /* of `distances` */
+    int32_t both_ways; /* 1: keys behind the row are seen, too; the step has all rows of the sequence */
 };
 
 /* A position's score is the sum over heads of weight * max(0, q . key); the k best of those at or before the row's are kept, of equal ones the

@@ -1,7 +1,7 @@
-/* The KV cache on the CPU and causal attention over it.
+/* The KV cache on the CPU and attention over it.
  *
  * A cached head row is found by (layer, block, head, position in block). Each row of the batch attends to the positions
- * of its own sequence only, in ascending order, so its result depends on its own history alone. Prompt rows read the
+ * of its own sequence only, in ascending order, so its result depends on its own history (both ways: its own text) alone. Prompt rows read the
  * keys that KV_WRITE stored in the same step: there is one path for prefill and decode.
  */
 #include "backend/cpu/cpu.h"
@@ -134,12 +134,25 @@ int32_t cpu_first_visible(const struct attn_args *a, int32_t pos) {
     return first;
 }
 
+int32_t cpu_last_visible(const struct attn_args *a, const struct step *step, int32_t r) {
+    int32_t pos = step->pos[r];
+    if (!a->both_ways) return pos;
+    const struct step_seq *seq = &step->seqs[step->seq_of[r]];
+    int32_t end = seq->pos + seq->n_rows - 1;
+    return a->window > 0 && a->window - 1 < end - pos ? pos + a->window - 1 : end;
+}
+
 float cpu_query_scale(const struct attn_args *a, int32_t pos) {
     if (a->pos_scale_len == 0) return a->scale;
     return a->scale * (1.0f + a->pos_scale_beta * m_logf(1.0f + (float)((pos + a->pos_scale_first) / a->pos_scale_len)));
 }
 
-float cpu_slope_bias(const struct attn_args *a, int32_t head, int32_t p, int32_t pos) {
+float cpu_place_bias(const struct attn_args *a, int32_t head, int32_t p, int32_t pos) {
+    if (a->distances) {
+        int64_t most = a->farthest, heads = a->distances->in / (2 * most + 1), d = p - pos;
+        d = d < -most ? -most : d > most ? most : d;
+        return cpu_vec(a->distances)[(d + most) * heads + head];
+    }
     float slope = cpu_vec(a->slopes)[head];
     return a->slopes_in_bf16 ? a->scale * bf16_to_f32(bf16_from_f32(slope * (float)p)) : slope * (float)(p - pos);
 }
@@ -152,7 +165,7 @@ struct seen {
 
 static struct seen seen_by(const struct attn_job *job, int32_t r) {
     int32_t pos = job->step->pos[r], first = cpu_first_visible(&job->op->arg.attn, pos);
-    struct seen s = {first, pos - first + 1, NULL};
+    struct seen s = {first, cpu_last_visible(&job->op->arg.attn, job->step, r) - first + 1, NULL};
     if (job->op->n_in < 2) return s;
     s.picks = (const int32_t *)(const void *)cpu_row(job->c, job->op->in[1], r);
     if (s.n > job->op->in[1].width) s.n = job->op->in[1].width;
@@ -174,7 +187,7 @@ static float attn_scores(const struct attn_job *job, const float *q, int32_t r, 
         const float *key = cached(cls, cls->k, cls->shape.k_width, a->kv.index, block, kv_head, p % KV_BLOCK);
         float s = job->c->kern.dot(q, key, cls->shape.k_width) * scale;
         if (a->softcap > 0) s = a->softcap * m_tanhf(s / a->softcap);
-        if (a->slopes) s += cpu_slope_bias(a, head, p, pos);
+        if (a->slopes || a->distances) s += cpu_place_bias(a, head, p, pos);
         scores[i] = s;
         if (s > max) max = s;
     }

@@ -225,6 +225,7 @@ void emit_embed(struct emit *e, const struct op *op) {
     struct hlo *h = &e->h;
     struct hlo_val index = emit_step_part(e, a->by_position ? e->in.pos : e->in.ids, HLO_SHAPE(xla_all_rows(&e->a.at)), HLO_I32);
     if (a->by_position && a->position_offset) index = hlo_with(h, "add", index, a->position_offset);
+    if (a->vocab) index = hlo_with(h, a->by_type ? "divide" : "remainder", index, a->vocab);
     struct hlo_val outside = hlo_compare_with(h, "GE", index, (double)a->weight->out);
     index = hlo_select(h, outside, hlo_like(h, index, 0), index);
     struct hlo_val v = hlo_convert(h, emit_matrix_rows(e, a->weight, index), HLO_F32);
