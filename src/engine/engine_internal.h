@@ -82,8 +82,8 @@ struct job {
     int32_t *never;              /* scratch: tokens that must not come next */
     struct tok_ids closing;      /* tokens that end reasoning, where it has a limit */
     struct output_pieces pieces; /* scratch: what one token made certain */
-    double *sum;                 /* [width] of ROWS_HIDDEN */
-    float *vector;               /* [width] */
+    struct pool_sum pooled;      /* of ROWS_HIDDEN */
+    float *vector, *scratch;     /* [width of the head], [2 * the widest] */
     uint64_t first_ns, last_ns;
     /* under the engine's lock */
     struct box boxes[2];

@@ -62,23 +62,15 @@ void flight_forget(struct engine *e, const struct job *j) {
 
 static void add_states(const struct engine *e, const struct flight_row *r) {
     int32_t width = engine_width(e);
-    const float *rows = e->hidden + (int64_t)r->i_wanted * width;
-    for (int32_t i = 0; i < r->n_wanted; i++)
-        for (int32_t k = 0; k < width; k++) r->job->sum[k] += (double)rows[(int64_t)i * width + k];
+    const struct job_spec *s = &r->job->spec;
+    pool_add(&r->job->pooled, s->pooling, e->hidden + (int64_t)r->i_wanted * width, width, r->first + r->n_rows - r->n_wanted, r->n_wanted,
+             s->n_skip);
 }
 
-/* The sum of the states becomes a vector of length 1. */
-static enum job_finish normalize(const struct engine *e, struct job *j) {
-    int32_t width = engine_width(e);
-    double square = 0;
-    for (int32_t i = 0; i < width; i++) square += j->sum[i] * j->sum[i];
-    if (!isfinite(square) || square <= 0) {
-        err_set(&j->why, ERR_EDEVICE, "the model gave no finite states");
-        return JOB_ERROR;
-    }
-    double scale = 1 / sqrt(square);
-    for (int32_t i = 0; i < width; i++) j->vector[i] = (float)(j->sum[i] * scale);
-    return JOB_STOP;
+static enum job_finish finish_vector(const struct engine *e, struct job *j) {
+    if (pool_finish(&j->pooled, j->spec.pooling, engine_width(e), j->spec.head, j->scratch, j->vector)) return JOB_STOP;
+    err_set(&j->why, ERR_EDEVICE, "the model gave no finite states");
+    return JOB_ERROR;
 }
 
 /* Rows of this step that were wanted for themselves. */
@@ -187,7 +179,7 @@ static enum job_finish collect_row(struct engine *e, const struct flight_row *r)
     if (r->first < j->spec.n_tokens && j->spec.wants_progress) job_put_progress(j);
     if (r->chooses) return take_token(e, r);
     if (end < j->spec.n_tokens || j->n_limit > j->spec.n_tokens) return JOB_GOES_ON;
-    return j->spec.rows == ROWS_HIDDEN ? normalize(e, j) : j->spec.rows == ROWS_SCORES ? JOB_LENGTH : JOB_STOP;
+    return j->spec.rows == ROWS_HIDDEN ? finish_vector(e, j) : j->spec.rows == ROWS_SCORES ? JOB_LENGTH : JOB_STOP;
 }
 
 int flight_collect(struct engine *e, struct flight *f, int32_t age, struct err *err) {

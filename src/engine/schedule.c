@@ -171,7 +171,7 @@ static bool reserve(struct engine *e, struct sequence *s, int32_t n) {
  * is, for the token that follows. */
 static int32_t first_wanted(const struct job *j, int32_t n) {
     int32_t first = j->seq.n_done + n == j->seq.n_tokens ? n - 1 : n;
-    bool wants_all = job_wants_logits(j) || (j->spec.rows == ROWS_HIDDEN && j->spec.pooling == POOL_MEAN);
+    bool wants_all = job_wants_logits(j) || (j->spec.rows == ROWS_HIDDEN && j->spec.pooling != POOL_LAST);
     if (!wants_all || j->n_seen >= j->spec.n_tokens) return first;
     int32_t unseen = j->n_seen > j->seq.n_done ? j->n_seen - j->seq.n_done : 0;
     return unseen < first ? unseen : first;
@@ -214,6 +214,7 @@ static bool is_decoding(const struct job *j) {
 static int32_t chunk_of(const struct engine *e, const struct job *j) {
     const struct runner *r = &e->runner;
     int32_t n = j->seq.n_tokens - j->seq.n_done, room = r->limits.rows - r->batch.step.n_rows;
+    if (r->model->spec.is_encoder) return n <= room ? n : 0; /* every row sees all others: they are in one step */
     if (e->options.chunk > 0 && n > e->options.chunk) n = e->options.chunk;
     bool is_watched = e->chunk > 0 && (r->backend->device->step_ms > 0 || e->live.rows_decode > 0);
     if (is_watched && n > e->chunk - e->live.rows_prefill) n = e->chunk - e->live.rows_prefill;

@@ -26,6 +26,7 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     if (l->borrows_kv) return ERR_OK;
     const struct attn_spec *a = &l->attn;
     int32_t window = a->chunk ? a->chunk : a->window; /* a chunk never looks back farther than its length */
+    if (r->spec->is_encoder) window = 0;
     return resolve_kv(r, &(struct kv_class){.heads = a->kv_heads, .k_width = a->k_width, .v_width = a->v_width, .window = window}, &l->kv,
                       err);
 }
@@ -220,7 +221,10 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
                              .v_width = a->v_width,
                              .pos_scale_beta = a->pos_scale_beta,
                              .pos_scale_len = a->pos_scale_len,
-                             .pos_scale_first = a->pos_scale_first};
+                             .pos_scale_first = a->pos_scale_first,
+                             .distances = p->m->weights.global[ROLE_DISTANCES].w,
+                             .farthest = DISTANCE_MAX,
+                             .both_ways = p->m->spec.is_encoder};
     struct qkv t = project(p, x);
     t.q = place(p, t.q, ROLE_Q_NORM);
     if (!p->layer->borrows_kv) {
