@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = (0, -1, 1, 2, 3, 7, 255, 4096, 65537, 2**24, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -2**63, 0.5, -0.0, 1e-320, 1e30, 1e308,
            -1e308, float("nan"), float("inf"))
 STRINGS = ("", "a", " ", "\u2581", "<s>", "x" * 3000, "\0", "\u00e9", "\U0001f600", "..", "/etc/passwd", "%s%n", "F32", "BF16", "U8", "[", "{{", "(a|aa)+$", "a" * 200000)
+LARGEST = 256 << 20  # bytes of a file; the largest that is read has a quarter of it
 TYPES = {"BF16": 2, "F16": 2, "F32": 4, "U32": 4, "U8": 1, "I32": 4, "I64": 8, "F64": 8, "BOOL": 1}
 SPECIAL_TARGETS = ("/dev/zero", "/dev/full", "/dev/null", "/dev/tty", "/dev/random", "/dev/stdin", "/proc/kmsg", "/proc/self/mem", "/proc/self/environ", "/proc/self/fd/0",
                    "/sys/kernel/debug/tracing/trace_pipe", "/", ".", "..", "nothing-there", "config.json", "tokenizer.json", "model.safetensors")
@@ -185,7 +186,9 @@ def edit_json(r, folder, name, edit):
     if value is None or r.random() < 0.12:
         folder[name] = mutate_text(r, data if isinstance(data, bytes) else b"{}")
         return
-    for _ in range(r.choice((1, 1, 2, 4))):
+    for i in range(r.choice((1, 1, 2, 4))):
+        if i:
+            value = json.loads(json.dumps(value))  # what was repeated is no longer one thing, which an edit would blow up in all its places
         edit(value)
     folder[name] = json.dumps(value, ensure_ascii=r.random() < 0.5).encode("utf-8", "replace")
 
@@ -490,6 +493,8 @@ def make(r, seeds):
         mutation = r.choice(MUTATIONS)
         mutation(r, folder, seeds)
         done.append(mutation.__name__)
+    largest = max((len(data) for data in folder.values() if isinstance(data, bytes)), default=0)
+    assert largest < LARGEST, f"{done} made a file of {largest} bytes: the mutator is at fault, not the program"
     return folder, done
 
 
