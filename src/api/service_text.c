@@ -57,13 +57,15 @@ struct str service_token_bytes(const struct service *s, int32_t id) {
     return bytes.p ? bytes : STR("");
 }
 
+bool service_is_special(const struct service *s, int32_t id) {
+    return tok_is_special(s->session->tok, id);
+}
+
 struct str service_token_text(const struct service *s, int32_t id) {
     return tok_is_special(s->session->tok, id) ? tok_token_text(s->session->tok, id) : service_token_bytes(s, id);
 }
 
-int service_pick_pooling(const struct service *s, enum service_pooling wanted, enum job_pooling *out, struct err *err) {
-    const struct session *session = s->session;
-    *out = wanted == SERVICE_POOL_AUTO ? session->pooling : wanted == SERVICE_POOL_LAST ? POOL_LAST : POOL_MEAN;
-    if (wanted != SERVICE_POOL_AUTO || !session->pooling_why.code) return ERR_OK;
-    return err_set(err, ERR_EUNSUPPORTED, "%s", session->pooling_why.msg);
+int service_embedding(const struct service *s, enum session_pooling wanted, struct str prompt, struct session_embedding *out,
+                      struct err *err) {
+    return session_embedding(s->session, wanted, prompt, out, err);
 }

@@ -2,6 +2,7 @@
 #ifndef MLXCEL_API_SESSION_INTERNAL_H
 #define MLXCEL_API_SESSION_INTERNAL_H
 
+#include "api/embedder.h"
 #include "api/session.h"
 #include "engine/job.h"
 #include "engine/engine.h"
@@ -22,8 +23,8 @@ struct session {
     struct engine *engine;
     int32_t *eos, n_eos;
     const char *name;
-    enum job_pooling pooling; /* of embeddings, by the model's own files */
-    struct err pooling_why;   /* why those cannot be followed */
+    struct embedder embedder; /* by the model's own files */
+    struct err embedder_why;  /* why those cannot be followed */
     struct err no_gpu;        /* with an automatic choice: why it is not the GPU */
     /* text, loaded when it is first needed */
     bool text_loaded;

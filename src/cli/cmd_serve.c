@@ -52,7 +52,7 @@ int cmd_serve(const struct args *args, struct err *err) {
                                .ping_ms = args_int(args, OPT_SSE_PING) * 1000,
                                .cert_path = args_cstr(args, OPT_SSL_CERT),
                                .key_path = args_cstr(args, OPT_SSL_KEY),
-                               .pooling = (enum service_pooling)args_choice(args, OPT_POOLING),
+                               .pooling = (enum session_pooling)args_choice(args, OPT_POOLING),
                                .prefills = args_flag(args, OPT_PREFILL),
                                .json_log = args_choice(args, OPT_LOG_FORMAT) == 1,
                                .open_page = args_flag(args, OPT_OPEN),

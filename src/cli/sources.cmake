@@ -7,6 +7,7 @@ set(CLI_SOURCES
   src/cli/cmd_arch.c
   src/cli/cmd_bench.c
   src/cli/cmd_doctor.c
+  src/cli/cmd_embed.c
   src/cli/cmd_download.c
   src/cli/cmd_generate.c
   src/cli/cmd_grammar.c

@@ -93,10 +93,12 @@ static int check_attention(const struct cfg *c, struct err *err) {
     return ERR_OK;
 }
 
-/* A switch; or, in newer files, where: "all", or only between the parts of an image ("vision"). */
+/* A switch; or, in newer files, where: "all", which no file has that we know, or only between the parts of an image ("vision"). */
 static int resolve_encoder(const struct resolver *r, struct spec *s, struct err *err) {
     const char *key = "use_bidirectional_attention";
-    s->is_encoder = r->family->flags & FAM_ENCODER || cfg_bool(&r->cfg, key, false) || str_is(cfg_str(&r->cfg, key, STR("")), "all");
+    if (str_is(cfg_str(&r->cfg, key, STR("")), "all"))
+        return err_set(err, ERR_EUNSUPPORTED, "%s: %s \"all\" is not supported", r->cfg.file->name, key);
+    s->is_encoder = r->family->flags & FAM_ENCODER || cfg_bool(&r->cfg, key, false);
     if (s->is_encoder) s->tied = s->untied = false;
     if (s->is_encoder && cfg_bool(&r->cfg, "is_decoder", false))
         return err_set(err, ERR_EUNSUPPORTED, "%s: is_decoder is set: this family runs as an encoder here", r->cfg.file->name);

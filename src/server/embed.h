@@ -10,6 +10,7 @@ struct embed_input {
     struct job_listener listener; /* first: the job's user */
     struct embedding *of;
     struct service_ids ids;
+    int32_t n_skip;  /* positions that the pooling leaves out */
     struct job *job; /* NULL: ended and released */
     float *vector;   /* [embedding.width] */
 };
@@ -26,6 +27,7 @@ struct embedding {
     struct embed_input *inputs; /* [n_inputs] */
     int32_t n_inputs, n_open;
     int64_t n_tokens;
+    struct session_embedding how;
     int32_t width; /* numbers that are wanted of each vector */
     bool is_base64;
 };

@@ -29,7 +29,7 @@ struct server_options {
     const struct str *keys, *origins, *hosts;
     size_t n_keys, n_origins, n_hosts;
     const char *cert_path, *key_path; /* TLS; NULL: plain */
-    enum service_pooling pooling;     /* of embeddings */
+    enum session_pooling pooling;     /* of embeddings */
     bool prefills;                    /* an answer at the end of a chat's messages is gone on with */
     bool json_log, open_page;
     enum messages_thinking thinking;
