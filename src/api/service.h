@@ -112,6 +112,11 @@ int service_submit(struct service *s, const struct job_spec *specs, int32_t n, s
 int service_embedding(const struct service *s, enum session_pooling wanted, struct str prompt, struct session_embedding *out,
                       struct err *err);
 
+/* As session_judge and session_encode_question. When ready. */
+int service_judge(const struct service *s, enum job_pooling *out_pooling, const struct pool_head **out_head, struct err *err);
+int service_encode_question(const struct service *s, struct arena *a, const struct session_question *q, struct service_ids *out,
+                            struct err *err);
+
 /* The next job that has events, or NULL. */
 struct job *service_next_ready(struct service *s);
 struct engine_stats service_stats(struct service *s);

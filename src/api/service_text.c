@@ -69,3 +69,12 @@ int service_embedding(const struct service *s, enum session_pooling wanted, stru
                       struct err *err) {
     return session_embedding(s->session, wanted, prompt, out, err);
 }
+
+int service_judge(const struct service *s, enum job_pooling *out_pooling, const struct pool_head **out_head, struct err *err) {
+    return session_judge(s->session, out_pooling, out_head, err);
+}
+
+int service_encode_question(const struct service *s, struct arena *a, const struct session_question *q, struct service_ids *out,
+                            struct err *err) {
+    return session_encode_question(s->session, a, q, &out->p, &out->n, err);
+}

@@ -136,6 +136,22 @@ int session_embedding(const struct session *s, enum session_pooling wanted, stru
 /* The vectors of texts, [n][width]. */
 int session_embed(struct session *s, const struct session_embedding *how, const struct str *texts, int32_t n, float *out, struct err *err);
 
+/* ---- judging documents ------------------------------------------------------------------------------------------------ */
+
+struct session_question {
+    struct str query, document;
+    struct str instruction; /* what is looked for, told to a language model; {NULL, 0}: the usual one */
+    bool cuts;              /* a document that is too long is cut; else it is refused */
+};
+/* How scores come about: a job of ROWS_HIDDEN with these, whose vector is one number. An error says why the model cannot. After the text was
+ * loaded. */
+int session_judge(const struct session *s, enum job_pooling *out_pooling, const struct pool_head **out_head, struct err *err);
+/* The tokens of a question, in the arena. */
+int session_encode_question(const struct session *s, struct arena *a, const struct session_question *q, int32_t **out, int32_t *out_n,
+                            struct err *err);
+/* A score for each question: how well the document fits the query. */
+int session_score(struct session *s, const struct session_question *questions, int32_t n, float *out, struct err *err);
+
 /* Logits at every position of a prompt: emit gets one row of `vocab` at a time. */
 int session_logits(struct session *s, const int32_t *tokens, int32_t n_tokens, int (*emit)(void *user, const float *row, struct err *err),
                    void *user, struct err *err);

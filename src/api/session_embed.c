@@ -50,7 +50,6 @@ int session_embedding(const struct session *s, enum session_pooling wanted, stru
 struct batch_of_texts {
     struct job_spec *specs;
     struct tok_ids *ids;
-    struct job **jobs;
     int32_t n;
 };
 
@@ -88,12 +87,12 @@ static int encode_all(const struct session *s, const struct session_embedding *h
 }
 
 /* Turns the engine until all jobs have ended. */
-static int turn_all(struct session *s, const struct batch_of_texts *b, int32_t width, float *out, struct err *err) {
+static int turn_all(struct session *s, struct job **jobs, int32_t n, int32_t width, float *out, struct err *err) {
     bool idle;
     int code = ERR_OK;
-    for (int32_t i = 0; i < b->n && !code; i++)
+    for (int32_t i = 0; i < n && !code; i++)
         for (struct job_events ev; !code;) {
-            job_take(b->jobs[i], &ev);
+            job_take(jobs[i], &ev);
             if (ev.finish == JOB_ERROR) code = err_set(err, ev.err.code, "%s", ev.err.msg);
             if (ev.vector) memcpy(out + (int64_t)i * width, ev.vector, (size_t)width * sizeof *out);
             if (ev.finish) break;
@@ -102,20 +101,24 @@ static int turn_all(struct session *s, const struct batch_of_texts *b, int32_t w
     return code;
 }
 
+int session_run_vectors(struct session *s, const struct job_spec *specs, int32_t n, int32_t width, float *out, struct err *err) {
+    struct job **jobs = mem_alloc((size_t)n * sizeof(struct job *) + 1);
+    int code = engine_submit(s->engine, specs, n, jobs, err);
+    bool runs = code == ERR_OK;
+    if (!code) code = turn_all(s, jobs, n, width, out, err);
+    for (int32_t i = 0; i < n && runs; i++) job_release(jobs[i]);
+    mem_free(jobs);
+    return code;
+}
+
 int session_embed(struct session *s, const struct session_embedding *how, const struct str *texts, int32_t n, float *out, struct err *err) {
     struct arena a = {0};
     struct batch_of_texts b = {.n = n};
     b.specs = arena_new(&a, struct job_spec, n + 1);
     b.ids = arena_new(&a, struct tok_ids, n + 1);
-    b.jobs = arena_new(&a, struct job *, n + 1);
     int code = encode_all(s, how, texts, &b, err);
-    if (!code) code = engine_submit(s->engine, b.specs, n, b.jobs, err);
-    bool runs = code == ERR_OK;
-    if (!code) code = turn_all(s, &b, how->width, out, err);
-    for (int32_t i = 0; i < n; i++) {
-        if (runs) job_release(b.jobs[i]);
-        tok_ids_free(&b.ids[i]);
-    }
+    if (!code) code = session_run_vectors(s, b.specs, n, how->width, out, err);
+    for (int32_t i = 0; i < n; i++) tok_ids_free(&b.ids[i]);
     arena_free(&a);
     return code;
 }

@@ -70,5 +70,6 @@ int session_model_open(struct session *s, struct err *err) {
     s->name = o->name ? o->name : o->model ? o->model : "built-in model";
     TRY(open_from(s, model_checkpoint_store(&s->checkpoint), s->checkpoint.total_bytes, err));
     embedder_read(&s->arena, &s->checkpoint, s->model.spec.hidden, &s->embedder, &s->embedder_why); /* told when embeddings are asked for */
+    judge_read(&s->arena, &s->checkpoint, &s->model.spec, &s->judge, &s->judge_why);
     return ERR_OK;
 }

@@ -6,6 +6,7 @@ set(API_SOURCES
   src/api/force_calls.c
   src/api/grammar_tools.c
   src/api/inspect.c
+  src/api/judge.c
   src/api/model_folder.c
   src/api/new_folder.c
   src/api/parse_tools.c
@@ -20,6 +21,7 @@ set(API_SOURCES
   src/api/service_text.c
   src/api/session.c
   src/api/session_embed.c
+  src/api/session_judge.c
   src/api/session_load.c
   src/api/session_run.c
   src/api/session_probe.c

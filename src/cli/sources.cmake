@@ -19,6 +19,7 @@ set(CLI_SOURCES
   src/cli/cmd_ps.c
   src/cli/cmd_quantize.c
   src/cli/cmd_models.c
+  src/cli/cmd_rerank.c
   src/cli/cmd_run.c
   src/cli/cmd_serve.c
   src/cli/serve_models.c

@@ -121,7 +121,7 @@ static void resolve_tie(const struct cfg *c, struct spec *s) {
     const char *key = cfg_get(c, "tie_embedding") ? "tie_embedding" : "tie_word_embeddings"; /* the former is a dialect's, and counts */
     s->tied = cfg_bool(c, key, false);
     struct str architecture = json_val_str(yyjson_arr_get(config_said(c->file, "architectures"), 0));
-    bool has_no_head = str_ends(architecture, STR("Model")); /* embeddings only */
+    bool has_no_head = str_ends(architecture, STR("Model")) || str_ends(architecture, STR("ForSequenceClassification"));
     s->untied = cfg_said(c, key) && !s->tied && !json_bool(c->file->text, key, false) && !has_no_head;
 }
 

@@ -138,6 +138,12 @@ static int check_length(struct call *c, struct embedding *m, struct service_ids 
     return 0;
 }
 
+struct embed_input *embed_inputs(struct call *c, struct embedding *m) {
+    struct embed_input *inputs = arena_new(&c->arena, struct embed_input, m->n_inputs);
+    for (int32_t i = 0; i < m->n_inputs; i++) inputs[i] = (struct embed_input){.listener = {on_ready}, .of = m};
+    return inputs;
+}
+
 int embed_prepare(struct call *c, yyjson_val *texts, const struct embed_form *form) {
     struct embedding *m = arena_new(&c->arena, struct embedding, 1);
     struct prompt_rules rules = {.param = form->param, .encoding = SERVICE_ADD_SPECIAL, .n_max = INPUTS_MAX, .takes_empty = true};
@@ -148,9 +154,9 @@ int embed_prepare(struct call *c, yyjson_val *texts, const struct embed_form *fo
     if (fields_refuse(c->body, PARAMS_EMBEDDING, &c->error) || pick(c, m) || read_width(c, m) || read_format(c, m)) return -1;
     rules.before = m->how.prompt;
     if (prompts_read(c, texts, &rules, &prompts, &m->n_inputs)) return -1;
-    m->inputs = arena_new(&c->arena, struct embed_input, m->n_inputs);
+    m->inputs = embed_inputs(c, m);
     for (int32_t i = 0; i < m->n_inputs; i++) {
-        m->inputs[i] = (struct embed_input){.listener = {on_ready}, .of = m, .ids = prompts[i].ids};
+        m->inputs[i].ids = prompts[i].ids;
         if (prompts[i].text.p) m->inputs[i].n_skip = m->how.n_skip; /* token ids have no prompt before them */
         if (check_length(c, m, &m->inputs[i].ids)) return -1;
     }

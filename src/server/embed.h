@@ -34,6 +34,8 @@ struct embedding {
 
 /* Reads the texts, and the fields `dimensions` and `encoding_format` of the body; c->state becomes the embedding. On a worker. */
 int embed_prepare(struct call *c, yyjson_val *texts, const struct embed_form *form);
+/* n_inputs inputs that belong to m, for routes that fill their ids themselves. */
+struct embed_input *embed_inputs(struct call *c, struct embedding *m);
 /* The route's start. */
 void embed_start(struct call *c);
 /* A vector as a list of numbers. */
