@@ -112,6 +112,34 @@ def check_forms(folder):
     check("--truncate" in run("embed", "-m", os.path.join(OWN, "bert-st"), "--device", "cpu", long), "a text that is too long for the command")
 
 
+def check_score_head(scratch):
+    """A decoder with a head for one class on its last position. Query and text are one behind the other there: an empty query leaves the text."""
+    source, folder = os.path.join(DATA, "golden2", "qwen3-st-last"), os.path.join(scratch, "score")
+    shutil.copytree(source, folder)
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
+        config = json.load(f)
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as f:
+        json.dump(dict(config, architectures=["Qwen3ForSequenceClassification"], sentence_transformers={"activation_fn": "torch.nn.modules.linear.Identity"}), f)
+    with open(os.path.join(folder, "model.safetensors"), "rb") as f:
+        n = struct.unpack("<Q", f.read(8))[0]
+        header, body = json.loads(f.read(n)), f.read()
+    weight = [((i * 37) % 11 - 5) / 8 for i in range(64)]
+    header["score.weight"] = {"dtype": "F32", "shape": [1, 64], "data_offsets": [len(body), len(body) + 256]}
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + body + struct.pack("<64f", *weight))
+    with open(os.path.join(source, "texts.json"), encoding="utf-8") as f:
+        texts = json.load(f)["texts"]
+    with open(os.path.join(source, "golden.safetensors"), "rb") as f:
+        n = struct.unpack("<Q", f.read(8))[0]
+        header, body = json.loads(f.read(n)), f.read()
+    first, last = header["pool_last"]["data_offsets"]
+    states = struct.unpack(f"<{(last - first) // 4}f", body[first:last])
+    want = [sum(w * x for w, x in zip(weight, states[64 * i:64 * i + 64])) for i in range(len(texts))]
+    rows = run("rerank", "-m", folder, "--device", "cpu", "--precision", "exact", "--json", "", *texts)
+    near(by_index(json.loads(rows), "relevance_score") if rows.startswith("[") else rows, want, "a decoder's head, as it is", 1e-4)
+
+
 # ---- a judge in words ----------------------------------------------------------------------------------------------------
 
 def make_judge(folder):
@@ -185,6 +213,8 @@ def main():
     check_refusals()
     with tempfile.TemporaryDirectory() as scratch:
         check_words(scratch)
+        if DATA:
+            check_score_head(scratch)
     for name in FIXTURES if DATA else ():
         folder = os.path.join(DATA, "golden2", name)
         check_cross(folder, *fixture_pairs(folder), 2e-3)
