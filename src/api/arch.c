@@ -67,7 +67,7 @@ static void describe_rest(const struct family *f, struct sb *out) {
     if (f->ffn == FFN_PLAIN) put(out, "feed-forward without gate");
     if (f->ffn == FFN_EXPERTS) put(out, "experts");
     if (f->flags & FAM_LEARNED_POSITIONS) put(out, "learned positions");
-    if (f->flags & FAM_DISTANCES) put(out, "scores by distance");
+    if (f->flags & (FAM_DISTANCES | FAM_RELATIVE)) put(out, "scores by distance");
     if (f->stream) put(out, "a residual stream of its own");
 }
 

@@ -122,6 +122,7 @@ struct attn_args {
     const struct weight *slopes; /* [heads] added to a score times (the key's position - the row's), after scale and cap; NULL: none */
     const struct weight
         *distances; /* [2 farthest + 1][heads] added likewise, by the key's distance: so far before the row, ... behind it; NULL: none */
+    const struct weight *buckets; /* [2 farthest + 1] of op_attn_relative: the column of both tables that counts, by the key's distance */
     float scale;
     float softcap;          /* 0: none */
     int32_t window;         /* keys visible counting the row itself, to each side where both are seen; 0: all */
@@ -131,7 +132,7 @@ struct attn_args {
     float pos_scale_beta;   /* q *= 1 + beta * log(1 + floor((pos + pos_scale_first) / pos_scale_len)) */
     int32_t pos_scale_len;  /* 0: none of this */
     int32_t pos_scale_first;
-    int32_t farthest;  /* of `distances` */
+    int32_t farthest;  /* of `distances` or `buckets` */
     int32_t both_ways; /* 1: keys behind the row are seen, too; the step has all rows of the sequence */
 };
 
@@ -298,6 +299,8 @@ void op_kv_write(struct oplist *l, struct tensor k, struct tensor v /* none wher
 /* q [rows, heads, width], weights [rows, 1, heads]; the result is opaque, [rows, 1, k] of DT_I32 for op_attn_picked alone. */
 struct tensor op_pick(struct oplist *l, struct tensor q, struct tensor weights, const struct pick_args *a);
 struct tensor op_attn(struct oplist *l, struct tensor q, const struct attn_args *a);
+/* Scores get what the row's table and the key's table have for their distance, [rows, heads, columns] each, times the scale. Both ways only: the step has all keys. */
+struct tensor op_attn_relative(struct oplist *l, struct tensor q, struct tensor by_row, struct tensor by_key, const struct attn_args *a);
 struct tensor op_attn_picked(struct oplist *l, struct tensor q, struct tensor picks, const struct attn_args *a);
 void op_route(struct oplist *l, struct tensor logits, const struct route_args *a, struct tensor *out_ids, struct tensor *out_weights);
 struct tensor op_experts(struct oplist *l, struct tensor x, struct tensor ids, struct tensor weights, const struct experts_args *a);

@@ -139,6 +139,7 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     TRY(note_sharpness(l, layer, err));
     TRY(loader_vector(l, ROLE_SINKS, layer, a->heads, false, err));
     if (a->has_slopes) TRY(bind_slopes(l, layer, err));
+    TRY(relative_bind(l, layer, err));
     TRY(loader_vector(l, ROLE_ATTN_SUB_NORM, layer, mixed, false, err));
     return loader_matrix(l, ROLE_O, layer, l->spec->hidden, mixed, err);
 }
@@ -231,7 +232,8 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
         struct tensor v = v_scaled(p, clip(p, v_norm(p, t.v))); /* not among the arguments: every compiler lists ops in one order */
         op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), v, p->layer->kv);
     }
-    struct tensor mixed = gated(p, op_attn(p->l, t.q, &attn), t.gate);
+    bool is_relative = p->m->spec.relative.span > 0;
+    struct tensor seen = is_relative ? relative_attend(p, t.q, t.k, &attn) : op_attn(p->l, t.q, &attn), mixed = gated(p, seen, t.gate);
     if (p->w[ROLE_ATTN_SUB_NORM].w) mixed = pass_norm(p, mixed, &p->w[ROLE_ATTN_SUB_NORM]);
     return pass_linear(p, mixed, ROLE_O);
 }

@@ -126,6 +126,8 @@ ROLES(bert_roles, BERT_EMBED, BERT_FFN, {ROLE_EMBED_IN, "embeddings_project"}, {
 ROLES(mpnet_roles, BERT_EMBED, BERT_FFN, {ROLE_MIX_NORM, "@a.LayerNorm"}, {ROLE_Q, "@a.attn.q"}, {ROLE_K, "@a.attn.k"}, {ROLE_V, "@a.attn.v"}, {ROLE_O, "@a.attn.o"});
 ROLES(distilbert_roles, BERT_EMBED, {ROLE_MIX_NORM, "@l.sa_layer_norm"}, {ROLE_FFN_NORM, "@l.output_layer_norm"}, {ROLE_Q, "@a.q_lin"}, {ROLE_K, "@a.k_lin"},
       {ROLE_V, "@a.v_lin"}, {ROLE_O, "@a.out_lin"}, {ROLE_UP, "@f.lin1"}, {ROLE_DOWN, "@f.lin2"});
+ROLES(deberta_roles, BERT_EMBED, BERT_FFN, {ROLE_MIX_NORM, "@a.output.LayerNorm"}, {ROLE_Q, "@a.self.query_proj"}, {ROLE_K, "@a.self.key_proj"}, {ROLE_V, "@a.self.value_proj"},
+      {ROLE_O, "@a.output.dense"});
 ROLES(gte_roles, BERT_EMBED, {ROLE_MIX_NORM, "@l.attn_ln"}, {ROLE_FFN_NORM, "@l.mlp_ln"}, {ROLE_GATE_UP, "@f.up_gate_proj"});
 ROLES(nomic_bert_roles, {ROLE_EMBED, "embeddings.word_embeddings"}, {ROLE_EMBED_NORM, "emb_ln"}, {ROLE_MIX_NORM, "@l.norm1"}, {ROLE_FFN_NORM, "@l.norm2"}, {ROLE_GATE, "@f.fc12"},
       {ROLE_UP, "@f.fc11"});
@@ -364,6 +366,8 @@ const struct family family_table[] = {
      .names = {.root = "new.", .layers = "encoder.layer", .attn = "attention", .roles = gte_roles}, .flags = FAM_ENCODER | FAM_UP_FIRST},
     {.type = "jina_embeddings_v3", .title = "Jina Embeddings 3, without its adapters", .defaults = jina_embeddings_v3_class, BERT_LIKE, .ffn = FFN_PLAIN,
      .names = {.layers = "encoder.layers", .attn = "mixer", .roles = jina_roles}, .flags = FAM_ENCODER},
+    {.type = "deberta-v2", .title = "DeBERTa 2, 3 (embeddings, rerankers)", .defaults = deberta_v2_class, BERT_LIKE, .ffn = FFN_PLAIN, .attn = {.no_rope = true},
+     .names = {.root = "deberta.", .layers = "encoder.layer", .attn = "attention", .roles = deberta_roles}, .flags = FAM_ENCODER | FAM_RELATIVE},
     {.type = "eurobert", .title = "EuroBERT (embeddings)", .defaults = eurobert_class, .flags = FAM_ENCODER},
 };
 
@@ -429,7 +433,6 @@ const struct alias family_aliases[] = {
 const int32_t family_n_aliases = (int32_t)(sizeof family_aliases / sizeof *family_aliases);
 
 const struct refusal family_refusals[] = {
-    {"deberta-v2", "its attention weighs positions by products of their own, which no op computes yet"},
     {"mllama", "its layers look at an image through cross-attention"},
     {"rwkv7", "its time mixing is a recurrence that no op computes yet"},
     {"t5", "it is an encoder and a decoder, with relative positions"},

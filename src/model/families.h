@@ -118,6 +118,7 @@ enum family_flag {
     FAM_POSITIONS_BEHIND_PAD =
         1 << 8,                  /* the first token has the row behind pad_token_id, and max_position_embeddings counts those before, too */
     FAM_FIRST_UNNORMED = 1 << 9, /* the first layer's mixer has no norm before it */
+    FAM_RELATIVE = 1 << 12,      /* queries and keys are multiplied by embeddings of the distance between them */
     FAM_UP_FIRST = 1 << 11,      /* in a fused projection the rows of up come before those of the gate */
     FAM_DISTANCES = 1 << 10,     /* a table by distance and head is added to the scores of all layers */
     FAM_MLX_ADDS_ONE = 1 << 4,   /* files converted for MLX (their experts are called so) have the 1 in their norms' weights already */

@@ -147,6 +147,29 @@ static int resolve_wiring(const struct resolver *r, struct spec *s, struct err *
     return ERR_OK;
 }
 
+/* Products with embeddings of the distance, from the row's side and from the key's. */
+static int resolve_relative(const struct resolver *r, struct spec *s, struct err *err) {
+    const struct cfg *c = &r->cfg;
+    if (!(r->family->flags & FAM_RELATIVE)) return ERR_OK;
+    yyjson_val *types = cfg_get(c, "pos_att_type");
+    bool both = yyjson_is_arr(types) ? yyjson_arr_size(types) == 2 : str_find_char(json_val_str(types), '|', 0) != STR_NONE;
+    int32_t buckets, kernel;
+    TRY(cfg_int(c, "conv_kernel_size", 0, 1 << 20, 0, &kernel, err));
+    if (!both || !cfg_bool(c, "relative_attention", false) || !cfg_bool(c, "share_att_key", false) ||
+        cfg_bool(c, "position_biased_input", true) || kernel)
+        return err_set(
+            err, ERR_EUNSUPPORTED,
+            "%s: only relative_attention with share_att_key, both kinds of pos_att_type, without position_biased_input and conv_kernel_size is supported",
+            c->file->name);
+    TRY(cfg_int(c, "max_relative_positions", -1, 1 << 20, -1, &s->relative.reach, err));
+    TRY(cfg_int(c, "position_buckets", -1, 1 << 16, -1, &buckets, err));
+    if (s->relative.reach < 1) s->relative.reach = s->context;
+    s->relative.is_log = buckets > 0;
+    s->relative.span = buckets > 0 ? buckets : s->relative.reach;
+    s->relative.has_norm = str_find(cfg_str(c, "norm_rel_ebd", STR("none")), STR("layer_norm"), 0) != STR_NONE;
+    return ERR_OK;
+}
+
 static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *err) {
     const struct cfg *c = &r->cfg;
     TRY(check_attention(c, err));
@@ -158,6 +181,7 @@ static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *e
     TRY(cfg_int(c, "word_embed_proj_dim", 1, 1 << 20, s->hidden, &s->embed_width, err));
     s->first_position = r->family->first_position;
     TRY(resolve_encoder(r, s, err));
+    TRY(resolve_relative(r, s, err));
     TRY(resolve_wiring(r, s, err));
     TRY(resolve_norm(r, &s->norm, err));
     TRY(resolve_scales(r, s, err));
@@ -242,6 +266,7 @@ int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
     TRY(resolve_heads(r, layer, a, err));
     TRY(resolve_window(r, l, a, err));
     TRY(resolve_score_scale(r, layer, a, err));
+    if (r->spec->relative.span) a->scale /= (float)sqrt(3.0); /* three sums */
     a->qk_norm = row->qk_switch && !cfg_bool(&r->cfg, row->qk_switch, false) ? QK_NONE : row->qk_norm;
     a->rope = -1;
     a->has_slopes = row->slopes && cfg_bool(&r->cfg, "alibi", row->slopes == SLOPES_ALWAYS);

@@ -158,6 +158,10 @@ struct spec {
     bool is_encoder;   /* every row sees the whole text; there is no head */
     int32_t n_types;   /* of tokens: ids are token + vocab * type; 0: there are none */
     int32_t n_buckets; /* of the table of distances; 0: there is none */
+    struct {
+        int32_t span, reach; /* embeddings to each side, 0: there are none; distances that they stand for */
+        bool is_log, has_norm;
+    } relative;        /* embeddings of distances */
     bool tied, untied; /* untied: the file says so, and must have a head */
     bool wide;         /* products of all layers are (linear_args.wide): routers choose by them, or attention is sharp */
     float embed_scale, logit_scale, logit_softcap, residual_scale;

@@ -18,7 +18,7 @@ from harness import Server, check, finish
 PROGRAM, DATA = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OWN = os.path.join(ROOT, "tests", "golden", "encoders")
-FIXTURES = ["bert-cross", "xlm-roberta-cross", "modernbert-cross", "modernbert-cross-cls"]
+FIXTURES = ["bert-cross", "xlm-roberta-cross", "modernbert-cross", "modernbert-cross-cls", "deberta-v2-cross"]
 TEMPLATE = ("{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}[assistant]"
             "{% if enable_thinking is defined and not enable_thinking %} {% endif %}{% endif %}")
 ASKED = ('[system] Judge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only be "yes" or "no".\n'

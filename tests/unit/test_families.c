@@ -52,6 +52,10 @@ static void absurd_configs_are_refused(void) {
         {"{\"model_type\":\"bert\"," BASE ",\"position_embedding_type\":\"relative_key\"}", "position_embedding_type \"relative_key\""},
         {"{\"model_type\":\"bert\"," BASE ",\"type_vocab_size\":-1}", "type_vocab_size"},
         {"{\"model_type\":\"roberta\"," BASE ",\"max_position_embeddings\":2}", "leaves no position"},
+        {"{\"model_type\":\"deberta-v2\"," BASE "}", "relative_attention"},
+        {"{\"model_type\":\"deberta-v2\"," BASE ",\"relative_attention\":true,\"share_att_key\":true,\"position_biased_input\":false,"
+         "\"pos_att_type\":\"c2p|p2c\",\"conv_kernel_size\":3}",
+         "conv_kernel_size"},
         {"{\"model_type\":\"mpnet\"," BASE ",\"relative_attention_num_buckets\":16}", "relative_attention_num_buckets"},
         {"{\"model_type\":\"gemma4_text\"," BASE ",\"use_bidirectional_attention\":\"all\"}", "use_bidirectional_attention"},
         {"{\"model_type\":\"hunyuan\"," BASE "," MOE ",\"use_cla\":true}", "use_cla"},

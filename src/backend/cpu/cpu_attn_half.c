@@ -161,8 +161,8 @@ static void chunk_softmax(const struct block_job *job, const struct block_item *
     const struct attn_args *a = &job->op->arg.attn;
     const struct kernels *k = &job->c->kern;
     if (a->softcap > 0) k->act(s, n, &(struct act_args){.kind = ACT_SOFTCAP, .p = {a->softcap}});
-    for (int32_t j = 0; (a->slopes || a->distances) && j < n; j++)
-        s[j] += cpu_place_bias(a, it->head + i % it->n_heads, first + j, job->step->pos[it->row + i / it->n_heads]);
+    for (int32_t j = 0; cpu_has_places(job->op) && j < n; j++)
+        s[j] += cpu_place_bias(job->c, job->op, job->step, it->row + i / it->n_heads, it->head + i % it->n_heads, first + j);
     out_max_sum[0] = k->max(s, n, -INFINITY);
     out_max_sum[1] = k->exp_sum(s, n, out_max_sum[0]);
 }

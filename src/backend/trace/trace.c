@@ -132,6 +132,7 @@ static void put_attn(struct sb *out, const struct attn_args *a) {
     put_number(out, "pos_scale_len", a->pos_scale_len, 0);
     put_number(out, "pos_scale_first", a->pos_scale_first, 0);
     put_weight(out, "distances", a->distances);
+    put_weight(out, "buckets", a->buckets);
     put_number(out, "both_ways", a->both_ways, 0);
 }
 
