@@ -1,4 +1,4 @@
-// Causal attention over the paged cache, the reference rows: any head width up to 576, window, chunks, soft cap, sinks, slopes, values inside keys.
+// Attention over the paged cache, the reference rows: any head width up to 576, both ways, window, chunks, soft cap, sinks, slopes, values inside keys.
 //
 // One block per (query head, row); its warps take positions in turn and keep a running softmax each, combined at the end in a fixed order.
 // A row's result depends on its own positions alone. Reads the visible keys and values once per query head; stopped by latency.
@@ -15,9 +15,10 @@ template <int N> struct running {
     float max, sum, acc[N];
 };
 
-// What a head's slope adds to the score of position p; the last visible position is the row's own.
-static __device__ __forceinline__ float slope_bias(const k_attn &a, float slope, int p, int last) {
-    return a.slopes_in_bf16 ? a.scale * __bfloat162float(__float2bfloat16_rn(slope * (float)p)) : slope * (float)(p - last);
+// What a head's slope, or its table of distances, adds to the score of position p.
+static __device__ __forceinline__ float place_bias(const k_attn &a, float slope, int p, int pos) {
+    if (a.distances) return a.distances[(int64_t)(min(max(p - pos, -a.farthest), a.farthest) + a.farthest) * a.q.heads + blockIdx.x];
+    return a.slopes_in_bf16 ? a.scale * __bfloat162float(__float2bfloat16_rn(slope * (float)p)) : slope * (float)(p - pos);
 }
 
 // What a row looks at: n positions from `first` on, or those that were picked.
@@ -47,7 +48,7 @@ static __device__ __forceinline__ void scores_of(const k_attn &a, const float q[
     for (int j = 0; j < AT_ONCE; j++) {
         float s = warp_sum(out[j]) * scale;
         if (a.softcap > 0) s = a.softcap * tanhf(s / a.softcap);
-        if (a.slopes && p + j * WARPS < v.n) s += slope_bias(a, slope, v.at(p + j * WARPS), v.pos);
+        if ((a.slopes || a.distances) && p + j * WARPS < v.n) s += place_bias(a, slope, v.at(p + j * WARPS), v.pos);
         out[j] = p + j * WARPS < v.n ? s : -INFINITY;
     }
 }
@@ -97,11 +98,19 @@ template <int N> static __device__ __forceinline__ void combine(const k_attn &a,
     }
 }
 
+// The last position that a row sees: its own, or where both ways are seen one behind it.
+static __device__ __forceinline__ int last_visible(const k_attn &a, int64_t r, int pos) {
+    if (!a.both_ways) return pos;
+    k_seq seq = a.seqs[a.seq_of[r]];
+    int end = seq.pos + seq.n_rows - 1;
+    return a.window > 0 && a.window - 1 < end - pos ? pos + a.window - 1 : end;
+}
+
 template <typename T, int N> static __device__ __forceinline__ void attend(const k_attn &a, float *smem) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.x;
     int64_t r = a.first_row + blockIdx.y;
     int pos = a.pos[r], kv_head = head / a.group, first = first_visible(a.window, a.chunk, pos);
-    seen v = {a.picks ? a.picks + r * a.picks_stride : 0, first, pos - first + 1, pos};
+    seen v = {a.picks ? a.picks + r * a.picks_stride : 0, first, last_visible(a, r, pos) - first + 1, pos};
     if (a.picks && v.n > a.n_picks) v.n = a.n_picks;
     const int32_t *table = a.c.table + (int64_t)a.seq_of[r] * a.c.table_stride;
     float q[N], scale = query_scale(a, pos), slope = a.slopes ? a.slopes[head] : 0.0f;

@@ -43,6 +43,7 @@ static bool is_partial(const struct family *f) {
 
 static void describe_attention(const struct family *f, struct sb *out) {
     const struct attn_row *a = &f->attn;
+    if (f->flags & FAM_ENCODER) put(out, "an encoder: both ways");
     if (a->no_rope) put(out, "no rotary positions");
     if (a->rope == ROPE_PAIR) put(out, "rope on neighbouring pairs");
     if (is_partial(f)) put(out, "rope on a part of the head");
@@ -56,6 +57,8 @@ static void describe_attention(const struct family *f, struct sb *out) {
 static void describe_rest(const struct family *f, struct sb *out) {
     static const char *const wirings[] = {[WIRE_POST] = "norms after",
                                           [WIRE_PRE_POST] = "norms before and after",
+                                          [WIRE_SUM_NORM] = "norms of the sums",
+                                          [WIRE_NORM_FIRST] = "norms before, kept",
                                           [WIRE_PARALLEL] = "attention and feed-forward in parallel",
                                           [WIRE_PARALLEL_TWO] = "attention and feed-forward in parallel"};
     if (f->wiring != WIRE_PRE) put(out, wirings[f->wiring]);
@@ -64,6 +67,7 @@ static void describe_rest(const struct family *f, struct sb *out) {
     if (f->ffn == FFN_PLAIN) put(out, "feed-forward without gate");
     if (f->ffn == FFN_EXPERTS) put(out, "experts");
     if (f->flags & FAM_LEARNED_POSITIONS) put(out, "learned positions");
+    if (f->flags & (FAM_DISTANCES | FAM_RELATIVE)) put(out, "scores by distance");
     if (f->stream) put(out, "a residual stream of its own");
 }
 

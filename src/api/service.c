@@ -32,7 +32,7 @@ static void fill_info(struct service *s) {
                                     .context = session_context(s->session),
                                     .kv_bits = session_kv_bits(s->session),
                                     .n_seqs = engine_limits(s->session->engine)->seqs,
-                                    .width = engine_width(s->session->engine),
+                                    .width = s->session->embedder.width ? s->session->embedder.width : engine_width(s->session->engine),
                                     .has_template = session_has_template(s->session),
                                     .format = s->session->format,
                                     .reasoning = s->session->reasoning,

@@ -99,6 +99,7 @@ struct str service_choice_grammar(struct arena *a, const struct str *choices, si
 int service_decode(const struct service *s, const int32_t *ids, int32_t n, struct sb *out, struct err *err);
 /* The bytes of a token; of a special one its name. */
 struct str service_token_text(const struct service *s, int32_t id);
+bool service_is_special(const struct service *s, int32_t id);
 /* What the token is in an answer's text: of a special one nothing. */
 struct str service_token_bytes(const struct service *s, int32_t id);
 
@@ -107,10 +108,14 @@ struct str service_token_bytes(const struct service *s, int32_t id);
 /* The jobs of one request, all or none; errors as service_check and engine_submit. From the owner's thread, as everything in job.h. */
 int service_submit(struct service *s, const struct job_spec *specs, int32_t n, struct job **out, struct err *err);
 
-/* How the states of a text become its vector, in the order of the choices auto|mean|last. Auto: as the model's own files say, else the mean. */
-enum service_pooling { SERVICE_POOL_AUTO, SERVICE_POOL_MEAN, SERVICE_POOL_LAST, SERVICE_POOL_NONE };
-/* What that is for this model; an error says what of the model's files cannot be followed. When ready. */
-int service_pick_pooling(const struct service *s, enum service_pooling wanted, enum job_pooling *out, struct err *err);
+/* As session_embedding. When ready. */
+int service_embedding(const struct service *s, enum session_pooling wanted, struct str prompt, struct session_embedding *out,
+                      struct err *err);
+
+/* As session_judge and session_encode_question. When ready. */
+int service_judge(const struct service *s, enum job_pooling *out_pooling, const struct pool_head **out_head, struct err *err);
+int service_encode_question(const struct service *s, struct arena *a, const struct session_question *q, struct service_ids *out,
+                            struct err *err);
 
 /* The next job that has events, or NULL. */
 struct job *service_next_ready(struct service *s);

@@ -57,15 +57,24 @@ struct str service_token_bytes(const struct service *s, int32_t id) {
     return bytes.p ? bytes : STR("");
 }
 
+bool service_is_special(const struct service *s, int32_t id) {
+    return tok_is_special(s->session->tok, id);
+}
+
 struct str service_token_text(const struct service *s, int32_t id) {
     return tok_is_special(s->session->tok, id) ? tok_token_text(s->session->tok, id) : service_token_bytes(s, id);
 }
 
-int service_pick_pooling(const struct service *s, enum service_pooling wanted, enum job_pooling *out, struct err *err) {
-    const struct session *session = s->session;
-    static const enum job_pooling chosen[] = {
-        [SERVICE_POOL_MEAN] = POOL_MEAN, [SERVICE_POOL_LAST] = POOL_LAST, [SERVICE_POOL_NONE] = POOL_NONE};
-    *out = wanted == SERVICE_POOL_AUTO ? session->pooling : chosen[wanted];
-    if (wanted != SERVICE_POOL_AUTO || !session->pooling_why.code) return ERR_OK;
-    return err_set(err, ERR_EUNSUPPORTED, "%s", session->pooling_why.msg);
+int service_embedding(const struct service *s, enum session_pooling wanted, struct str prompt, struct session_embedding *out,
+                      struct err *err) {
+    return session_embedding(s->session, wanted, prompt, out, err);
+}
+
+int service_judge(const struct service *s, enum job_pooling *out_pooling, const struct pool_head **out_head, struct err *err) {
+    return session_judge(s->session, out_pooling, out_head, err);
+}
+
+int service_encode_question(const struct service *s, struct arena *a, const struct session_question *q, struct service_ids *out,
+                            struct err *err) {
+    return session_encode_question(s->session, a, q, &out->p, &out->n, err);
 }

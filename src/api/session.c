@@ -71,14 +71,17 @@ static int check_kv_bits(const struct session *s, struct err *err) {
                    s->backend->type->name, s->options.backend ? " without --backend" : "");
 }
 
+enum { ENCODER_PLACES = 64 };
+
 /* Rows, places and cache, as asked for or as they suit the device. */
 static int pick_limits(const struct session *s, struct runner_limits *out, struct err *err) {
     const struct session_options *o = &s->options;
     const struct device *d = s->backend->device;
-    bool fills = o->n_seqs < 0 && d->cache_share > 0 && o->kv_tokens == 0; /* the cache takes what is free */
+    bool is_encoder = s->model.spec.is_encoder; /* its cache is one layer's, and a place is taken for one step alone */
+    bool fills = o->n_seqs < 0 && d->cache_share > 0 && o->kv_tokens == 0 && !is_encoder; /* the cache takes what is free */
     *out = (struct runner_limits){.rows = o->n_rows > 0 ? o->n_rows : d->rows_default,
                                   .seqs = o->n_seqs > 0   ? o->n_seqs
-                                          : o->n_seqs < 0 ? d->places_default
+                                          : o->n_seqs < 0 ? (is_encoder ? ENCODER_PLACES : d->places_default)
                                                           : 1,
                                   .kv_tokens = o->kv_tokens,
                                   .keeps_context = o->context > 0 && !o->force};
@@ -102,7 +105,7 @@ static int open_all(struct session *s, struct err *err) {
     stretch_context(s);
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT,
-                                    .prefix = o->prefix_cache,
+                                    .prefix = o->prefix_cache && !s->model.spec.is_encoder,
                                     .max_step_ms = o->max_step_ms,
                                     .eos = s->eos,
                                     .n_eos = s->n_eos,

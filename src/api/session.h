@@ -114,6 +114,44 @@ struct session_result {
 int session_run(struct session *s, const struct job_spec *spec, const struct session_watch *watch, struct session_result *out,
                 struct err *err);
 
+/* ---- embeddings ------------------------------------------------------------------------------------------------------ */
+
+/* How the states of a text become its vector, in the order of the choices auto|mean|last|cls|max|none. Auto: as the model's own files say, with the layers
+ * that they put behind it; without such files the mean. */
+enum session_pooling { SESSION_POOL_AUTO, SESSION_POOL_MEAN, SESSION_POOL_LAST, SESSION_POOL_FIRST, SESSION_POOL_MAX, SESSION_POOL_NONE };
+
+struct session_embedding {
+    enum job_pooling pooling;
+    const struct pool_head *head; /* NULL: the length is made 1 */
+    int32_t width;                /* numbers of a vector */
+    int32_t max_tokens;           /* of a text */
+    bool cuts;                    /* longer ones are cut; else they are refused */
+    struct str prompt;            /* to be put before every text */
+    int32_t n_skip;               /* positions of it that the pooling leaves out */
+};
+/* What that is for this model. `prompt` names one of the model's prompts; {NULL, 0}: the one that it has for texts that name none; "": none at all.
+ * An error says what of the model's files cannot be followed. After the text was loaded. */
+int session_embedding(const struct session *s, enum session_pooling wanted, struct str prompt, struct session_embedding *out,
+                      struct err *err);
+/* The vectors of texts, [n][width]. */
+int session_embed(struct session *s, const struct session_embedding *how, const struct str *texts, int32_t n, float *out, struct err *err);
+
+/* ---- judging documents ------------------------------------------------------------------------------------------------ */
+
+struct session_question {
+    struct str query, document;
+    struct str instruction; /* what is looked for, told to a language model; {NULL, 0}: the usual one */
+    bool cuts;              /* a document that is too long is cut; else it is refused */
+};
+/* How scores come about: a job of ROWS_HIDDEN with these, whose vector is one number. An error says why the model cannot. After the text was
+ * loaded. */
+int session_judge(const struct session *s, enum job_pooling *out_pooling, const struct pool_head **out_head, struct err *err);
+/* The tokens of a question, in the arena. */
+int session_encode_question(const struct session *s, struct arena *a, const struct session_question *q, int32_t **out, int32_t *out_n,
+                            struct err *err);
+/* A score for each question: how well the document fits the query. */
+int session_score(struct session *s, const struct session_question *questions, int32_t n, float *out, struct err *err);
+
 /* Logits at every position of a prompt: emit gets one row of `vocab` at a time. */
 int session_logits(struct session *s, const int32_t *tokens, int32_t n_tokens, int (*emit)(void *user, const float *row, struct err *err),
                    void *user, struct err *err);

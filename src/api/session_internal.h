@@ -2,6 +2,8 @@
 #ifndef MLXCEL_API_SESSION_INTERNAL_H
 #define MLXCEL_API_SESSION_INTERNAL_H
 
+#include "api/embedder.h"
+#include "api/judge.h"
 #include "api/session.h"
 #include "engine/job.h"
 #include "engine/engine.h"
@@ -22,8 +24,10 @@ struct session {
     struct engine *engine;
     int32_t *eos, n_eos;
     const char *name;
-    enum job_pooling pooling; /* of embeddings, by the model's own files */
-    struct err pooling_why;   /* why those cannot be followed */
+    struct embedder embedder; /* by the model's own files */
+    struct err embedder_why;  /* why those cannot be followed */
+    struct judge judge;       /* of documents */
+    struct err judge_why;     /* why there is none */
     struct err no_gpu;        /* with an automatic choice: why it is not the GPU */
     /* text, loaded when it is first needed */
     bool text_loaded;
@@ -35,6 +39,10 @@ struct session {
 };
 
 void session_text_close(struct session *s);
+/* A language model without a head for judging judges by its words yes and no. */
+void session_judge_words(struct session *s);
+/* Runs jobs of ROWS_HIDDEN to their end on the calling thread; their vectors, [n][width]. */
+int session_run_vectors(struct session *s, const struct job_spec *specs, int32_t n, int32_t width, float *out, struct err *err);
 /* A conversation (an object with messages and further keywords) through the template to ids; *out_text may be NULL. */
 int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, struct tok_ids *out, struct str *out_text,
                         struct err *err);

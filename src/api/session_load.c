@@ -2,7 +2,6 @@
 #include "api/session_internal.h"
 
 #include "api/model_folder.h"
-#include "api/pooling.h"
 #include "api/synth.h"
 
 /* A model's tensors, counted as they are read or made up. Backends read in the thread that opens the session. */
@@ -57,6 +56,7 @@ static int open_made_up(struct session *s, struct err *err) {
     TRY(preflight_weights(s, synth_bytes(synth), err));
     s->config = *synth_config(synth);
     s->name = o->shape;
+    s->embedder = (struct embedder){.width = 0, .i_usual = -1};
     return open_from(s, synth_store(synth), synth_bytes(synth), err);
 }
 
@@ -68,6 +68,8 @@ int session_model_open(struct session *s, struct err *err) {
     TRY(preflight_weights(s, s->checkpoint.total_bytes, err));
     s->config = s->checkpoint.config;
     s->name = o->name ? o->name : o->model ? o->model : "built-in model";
-    pooling_read(&s->arena, &s->checkpoint, &s->pooling, &s->pooling_why); /* told when embeddings are asked for */
-    return open_from(s, model_checkpoint_store(&s->checkpoint), s->checkpoint.total_bytes, err);
+    TRY(open_from(s, model_checkpoint_store(&s->checkpoint), s->checkpoint.total_bytes, err));
+    embedder_read(&s->arena, &s->checkpoint, s->model.spec.hidden, &s->embedder, &s->embedder_why); /* told when embeddings are asked for */
+    judge_read(&s->arena, &s->checkpoint, &s->model.spec, &s->judge, &s->judge_why);
+    return ERR_OK;
 }

@@ -50,6 +50,7 @@ int session_text_load(struct session *s, struct err *err) {
         checkpoint_close(&built_in);
     }
     s->text_loaded = code == ERR_OK;
+    if (!code && s->has_checkpoint) session_judge_words(s);
     if (!code) engine_set_text(s->engine, s->tok, s->format, s->reasoning);
     return code;
 }

@@ -6,11 +6,13 @@ set(API_SOURCES
   src/api/force_calls.c
   src/api/grammar_tools.c
   src/api/inspect.c
+  src/api/judge.c
   src/api/model_folder.c
   src/api/new_folder.c
   src/api/parse_tools.c
   src/api/perplexity.c
-  src/api/pooling.c
+  src/api/embedder.c
+  src/api/stages.c
   src/api/preflight.c
   src/api/quantize.c
   src/api/quantize_plan.c
@@ -18,6 +20,8 @@ set(API_SOURCES
   src/api/service.c
   src/api/service_text.c
   src/api/session.c
+  src/api/session_embed.c
+  src/api/session_judge.c
   src/api/session_load.c
   src/api/session_run.c
   src/api/session_probe.c

@@ -243,6 +243,16 @@ struct tensor op_attn(struct oplist *l, struct tensor q, const struct attn_args 
     return op_attn_picked(l, q, (struct tensor){0}, a);
 }
 
+struct tensor op_attn_relative(struct oplist *l, struct tensor q, struct tensor by_row, struct tensor by_key, const struct attn_args *a) {
+    FITS("heads of a table of distances", by_row.heads, q.heads);
+    FITS("heads of a table of distances", by_key.heads, q.heads);
+    FITS("columns of a table of distances", by_key.width, by_row.width);
+    struct op *op = append(l, OP_ATTN, 3, (struct tensor[]){q, by_row, by_key});
+    if (!op) return (struct tensor){0};
+    op->arg.attn = *a;
+    return output(l, op, DT_F32, (struct shape){q.rows, q.heads, a->v_width});
+}
+
 struct tensor op_attn_picked(struct oplist *l, struct tensor q, struct tensor picks, const struct attn_args *a) {
     struct op *op = append(l, OP_ATTN, tensor_is(picks) ? 2 : 1, (struct tensor[]){q, picks});
     if (!op) return (struct tensor){0};

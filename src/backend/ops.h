@@ -50,6 +50,8 @@ struct embed_args {
     float scale;
     int32_t by_position; /* gather by position + position_offset instead of token id */
     int32_t position_offset;
+    int32_t vocab;   /* above 0: ids are token + vocab * type, and the token counts */
+    int32_t by_type; /* 1: the type counts */
 };
 
 struct linear_args {
@@ -118,15 +120,20 @@ struct attn_args {
     struct kv_ref kv;
     const struct weight *sinks;  /* [heads]; NULL: none */
     const struct weight *slopes; /* [heads] added to a score times (the key's position - the row's), after scale and cap; NULL: none */
+    const struct weight
+        *distances; /* [2 farthest + 1][heads] added likewise, by the key's distance: so far before the row, ... behind it; NULL: none */
+    const struct weight *buckets; /* [2 farthest + 1] of op_attn_relative: the column of both tables that counts, by the key's distance */
     float scale;
     float softcap;          /* 0: none */
-    int32_t window;         /* keys visible counting the row itself; 0: all */
+    int32_t window;         /* keys visible counting the row itself, to each side where both are seen; 0: all */
     int32_t chunk;          /* keys of the row's own chunk of positions only; 0: no chunks */
     int32_t v_width;        /* width of the result; where the class keeps no values, v is the first v_width of k */
     int32_t slopes_in_bf16; /* 1: what is added is scale * (slope * the key's position), the product rounded to bf16 */
     float pos_scale_beta;   /* q *= 1 + beta * log(1 + floor((pos + pos_scale_first) / pos_scale_len)) */
     int32_t pos_scale_len;  /* 0: none of this */
     int32_t pos_scale_first;
+    int32_t farthest;  /* of `distances` or `buckets` */
+    int32_t both_ways; /* 1: keys behind the row are seen, too; the step has all rows of the sequence */
 };
 
 /* A position's score is the sum over heads of weight * max(0, q . key); the k best of those at or before the row's are kept, of equal ones the
@@ -292,6 +299,8 @@ void op_kv_write(struct oplist *l, struct tensor k, struct tensor v /* none wher
 /* q [rows, heads, width], weights [rows, 1, heads]; the result is opaque, [rows, 1, k] of DT_I32 for op_attn_picked alone. */
 struct tensor op_pick(struct oplist *l, struct tensor q, struct tensor weights, const struct pick_args *a);
 struct tensor op_attn(struct oplist *l, struct tensor q, const struct attn_args *a);
+/* Scores get what the row's table and the key's table have for their distance, [rows, heads, columns] each, times the scale. Both ways only: the step has all keys. */
+struct tensor op_attn_relative(struct oplist *l, struct tensor q, struct tensor by_row, struct tensor by_key, const struct attn_args *a);
 struct tensor op_attn_picked(struct oplist *l, struct tensor q, struct tensor picks, const struct attn_args *a);
 void op_route(struct oplist *l, struct tensor logits, const struct route_args *a, struct tensor *out_ids, struct tensor *out_weights);
 struct tensor op_experts(struct oplist *l, struct tensor x, struct tensor ids, struct tensor weights, const struct experts_args *a);

@@ -45,7 +45,7 @@ static int settings_args(const struct args *args, struct server_settings *out, s
                                     .has_seed = args_given(args, OPT_SEED),
                                     .seed = args_int(args, OPT_SEED),
                                     .thinking = (enum messages_thinking)args_choice(args, OPT_REASONING),
-                                    .pooling = (enum service_pooling)args_choice(args, OPT_POOLING),
+                                    .pooling = (enum session_pooling)args_choice(args, OPT_POOLING),
                                     .prefills = args_flag(args, OPT_PREFILL),
                                     .shifts = args_flag(args, OPT_CONTEXT_SHIFT),
                                     .keep_ms = args_int(args, OPT_KEEP_ALIVE) * 1000};

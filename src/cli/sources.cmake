@@ -7,6 +7,7 @@ set(CLI_SOURCES
   src/cli/cmd_arch.c
   src/cli/cmd_bench.c
   src/cli/cmd_doctor.c
+  src/cli/cmd_embed.c
   src/cli/cmd_download.c
   src/cli/cmd_generate.c
   src/cli/cmd_grammar.c
@@ -18,6 +19,7 @@ set(CLI_SOURCES
   src/cli/cmd_ps.c
   src/cli/cmd_quantize.c
   src/cli/cmd_models.c
+  src/cli/cmd_rerank.c
   src/cli/cmd_run.c
   src/cli/cmd_serve.c
   src/cli/serve_check.c

@@ -83,8 +83,8 @@ struct job {
     int32_t *never;                       /* scratch: tokens that must not come next */
     struct tok_ids closing;               /* tokens that end reasoning, where it has a limit */
     struct output_pieces pieces;          /* scratch: what one token made certain */
-    double *sum;                          /* [width] of ROWS_HIDDEN that are pooled */
-    float *vectors;                       /* [job_n_vectors, width] */
+    struct pool_sum pooled;               /* of ROWS_HIDDEN that are pooled */
+    float *vectors, *scratch;             /* [job_n_vectors, width of the head], [2 * the widest] */
     uint64_t begun_ns, first_ns, last_ns; /* when it first ran; its first and its last token */
     /* under the engine's lock */
     struct box boxes[2];

@@ -64,25 +64,26 @@ void flight_forget(struct engine *e, const struct job *j) {
 /* first: the position of the first row that is wanted. */
 static void add_states(const struct engine *e, const struct flight_row *r, int32_t first) {
     int32_t width = engine_width(e);
+    const struct job_spec *s = &r->job->spec;
     const float *rows = e->hidden + (int64_t)r->i_wanted * width;
-    if (r->job->spec.pooling == POOL_NONE)
-        memcpy(r->job->vectors + (int64_t)first * width, rows, (size_t)r->n_wanted * (size_t)width * sizeof *rows);
-    for (int32_t i = 0; i < r->n_wanted; i++)
-        for (int32_t k = 0; k < width; k++) r->job->sum[k] += (double)rows[(int64_t)i * width + k];
+    if (s->pooling == POOL_NONE) memcpy(r->job->vectors + (int64_t)first * width, rows, (size_t)r->n_wanted * (size_t)width * sizeof *rows);
+    else pool_add(&r->job->pooled, s->pooling, rows, width, first, r->n_wanted, s->n_skip);
 }
 
-/* The sum of the states becomes a vector of length 1, where they are pooled. */
-static enum job_finish normalize(const struct engine *e, struct job *j) {
+/* States as they are must be numbers, too. */
+static bool are_finite(const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
+static enum job_finish finish_vector(const struct engine *e, struct job *j) {
     int32_t width = engine_width(e);
-    double square = 0;
-    for (int32_t i = 0; i < width; i++) square += j->sum[i] * j->sum[i];
-    if (!isfinite(square) || square <= 0) {
-        err_set(&j->why, ERR_EDEVICE, "the model gave no finite states");
-        return JOB_ERROR;
-    }
-    double scale = 1 / sqrt(square);
-    for (int32_t i = 0; i < width && j->spec.pooling != POOL_NONE; i++) j->vectors[i] = (float)(j->sum[i] * scale);
-    return JOB_STOP;
+    bool ok = j->spec.pooling == POOL_NONE ? are_finite(j->vectors, (int64_t)width * job_n_vectors(j))
+                                           : pool_finish(&j->pooled, j->spec.pooling, width, j->spec.head, j->scratch, j->vectors);
+    if (ok) return JOB_STOP;
+    err_set(&j->why, ERR_EDEVICE, "the model gave no finite states");
+    return JOB_ERROR;
 }
 
 /* Rows of this step that were wanted for themselves. */
@@ -191,7 +192,7 @@ static enum job_finish collect_row(struct engine *e, const struct flight_row *r)
     if (r->first < j->spec.n_tokens && j->spec.wants_progress && j->n_forgotten == 0) job_put_progress(j);
     if (r->chooses) return take_token(e, r);
     if (end < j->spec.n_tokens || j->n_limit > j->spec.n_tokens) return JOB_GOES_ON;
-    return j->spec.rows == ROWS_HIDDEN ? normalize(e, j) : j->spec.rows == ROWS_SCORES ? JOB_LENGTH : JOB_STOP;
+    return j->spec.rows == ROWS_HIDDEN ? finish_vector(e, j) : j->spec.rows == ROWS_SCORES ? JOB_LENGTH : JOB_STOP;
 }
 
 int flight_collect(struct engine *e, struct flight *f, int32_t age, struct err *err) {

@@ -28,13 +28,17 @@ static const uint32_t *breakers_of(struct job *j) {
 }
 
 static int check_prompt(const struct engine *e, const struct job_spec *s, struct err *err) {
-    int32_t vocab = e->runner.model->spec.vocab, context = e->runner.limits.context;
+    const struct spec *spec = &e->runner.model->spec;
+    int32_t vocab = spec->vocab, context = e->runner.limits.context;
+    int64_t n_ids = (int64_t)vocab * (spec->n_types ? spec->n_types : 1);
+    if (spec->is_encoder && s->rows != ROWS_HIDDEN)
+        return err_set(err, ERR_EUNSUPPORTED, "the model is an encoder and writes no text; it makes embeddings or judges documents");
     if (s->n_tokens < 1) return err_set(err, ERR_EARG, "the prompt is empty");
     if (s->n_tokens > context || (s->n_tokens == context && s->max_new != 0))
         return err_set(err, ERR_ELIMIT, "the prompt has %d tokens, which is too large: it exceeds the available context size of %d%s",
                        s->n_tokens, context, s->max_new ? " with the answer" : "");
     for (int32_t i = 0; i < s->n_tokens; i++)
-        if (s->tokens[i] < 0 || s->tokens[i] >= vocab)
+        if (s->tokens[i] < 0 || s->tokens[i] >= n_ids)
             return err_set(err, ERR_EARG, "token %d is outside the vocabulary of %d", s->tokens[i], vocab);
     return ERR_OK;
 }
@@ -130,8 +134,10 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     j->spec.tokens = arena_copy(&j->arena, spec->tokens, (size_t)spec->n_tokens * sizeof *spec->tokens);
     j->n_limit = spec->max_new < 0 || spec->max_new > context - spec->n_tokens ? context : spec->n_tokens + spec->max_new;
     if (spec->rows == ROWS_HIDDEN) {
-        j->sum = arena_new(&j->arena, double, engine_width(e));
-        j->vectors = arena_new(&j->arena, float, (int64_t)engine_width(e) * job_n_vectors(j));
+        int32_t width = engine_width(e);
+        j->pooled.sum = arena_new(&j->arena, double, width);
+        j->vectors = arena_new(&j->arena, float, (int64_t)(spec->head ? spec->head->width : width) * job_n_vectors(j));
+        j->scratch = arena_new(&j->arena, float, 2 * (int64_t)(spec->head ? spec->head->widest : width));
     }
     j->submit_ns = os_clock_ns();
     if (spec->deadline_ms > 0) j->deadline_ns = j->submit_ns + (uint64_t)spec->deadline_ms * 1000000;

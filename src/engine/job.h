@@ -18,6 +18,7 @@
 #define MLXCEL_ENGINE_JOB_H
 
 #include "engine/constraint.h"
+#include "engine/pool.h"
 #include "engine/sampler.h"
 #include "text/output/output.h"
 
@@ -30,13 +31,6 @@ enum job_rows {
     ROWS_LOGITS, /* on_rows gets the logits of every position */
     ROWS_SCORES, /* every token's log-probability behind those before it, as sampling.n_top says */
     ROWS_HIDDEN, /* the hidden states behind the final norm become vectors, see job_pooling */
-};
-
-/* How the hidden states of a prompt become one vector of length 1. */
-enum job_pooling {
-    POOL_MEAN, /* the mean over all positions */
-    POOL_LAST, /* the last position's */
-    POOL_NONE, /* not at all: each position's as it is */
 };
 
 /* Rows of logits [n_rows, vocab], of positions `first` and on. On the engine's thread; the memory is the engine's. */
@@ -54,6 +48,8 @@ struct job_spec {
     int32_t max_new; /* tokens of the answer at most; 0: none; -1: until it ends or the context is full */
     enum job_rows rows;
     enum job_pooling pooling;       /* ROWS_HIDDEN */
+    int32_t n_skip;                 /* ROWS_HIDDEN: positions at the front that the pooling leaves out */
+    const struct pool_head *head;   /* ROWS_HIDDEN: what comes behind the pooling; NULL: the length is made 1 */
     job_rows_fn *on_rows;           /* ROWS_LOGITS */
     void *rows_user;                /* of on_rows */
     struct sampler_params sampling; /* ignored where there is no answer */
@@ -131,7 +127,7 @@ struct job_events {
     int32_t stopped_by; /* index of the stop string that ended it; -1: none */
     struct err err;     /* JOB_ERROR: why */
     struct job_usage usage;
-    const float *vectors; /* [n_vectors, width] of ROWS_HIDDEN, when it is done; else NULL */
+    const float *vectors; /* [n_vectors, width] of ROWS_HIDDEN, or of its head, when it is done; else NULL */
     int32_t n_vectors;
 };
 

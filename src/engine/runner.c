@@ -35,14 +35,15 @@ static int reserve_key(struct runner *r, const struct step_key *key, struct err 
 
 /* Plans the largest steps, so that later ones find their memory. */
 static int reserve(struct runner *r, struct err *err) {
+    bool has_head = !r->model->spec.is_encoder;
     struct step_key key = {.n_rows = r->limits.rows,
                            .n_seqs = r->limits.seqs,
                            .n_logits = r->limits.logits,
                            .max_len = r->limits.context,
                            .chooses = r->backend->chooses ? CHOICE_ALL : 0};
-    TRY(reserve_key(r, &key, err));
+    if (has_head) TRY(reserve_key(r, &key, err));
     key.n_hidden = key.n_rows - key.n_logits;
-    return r->backend->mixes_rows && key.n_hidden ? reserve_key(r, &key, err) : ERR_OK;
+    return (r->backend->mixes_rows || !has_head) && key.n_hidden ? reserve_key(r, &key, err) : ERR_OK;
 }
 
 /* The cache, with room for l->kv_tokens. */
@@ -95,11 +96,15 @@ static int fit_cache(struct runner *r, int64_t most, struct err *err) {
 static void settle_limits(struct runner *r) {
     struct runner_limits *l = &r->limits;
     const struct spec *spec = &r->model->spec;
-    if (r->backend->rows_max > 0 && l->rows > r->backend->rows_max) l->rows = r->backend->rows_max;
+    int32_t rows_max = r->backend->rows_max;
+    if (rows_max > 0 && l->rows > rows_max) l->rows = rows_max;
     if (l->context <= 0 || l->context > spec->context) l->context = spec->context;
+    if (spec->is_encoder && rows_max > 0 && l->context > rows_max) l->context = rows_max;
     if (l->kv_tokens <= 0) l->kv_tokens = (int64_t)l->seqs * l->context;
     if (l->logits < l->seqs) l->logits = l->seqs;
+    if (spec->is_encoder && l->rows < l->context) l->rows = l->context; /* a text is one step */
     if (l->logits > l->rows) l->logits = l->rows;
+    if (spec->is_encoder) l->logits = 0;
 }
 
 static int open_memory(struct runner *r, struct err *err) {
@@ -110,8 +115,8 @@ static int open_memory(struct runner *r, struct err *err) {
     TRY(batch_init(&r->batch, &r->model->spec, &r->kv, &(struct batch_limits){l->rows, l->seqs, l->logits, l->context}, err));
     TRY(reserve(r, err));
     if (l->kv_share > 0) TRY(fit_cache(r, most, err));
-    r->host_logits = mem_try((size_t)l->logits * (size_t)r->model->spec.vocab * sizeof(float));
-    r->host_best = mem_try((size_t)l->logits * sizeof *r->host_best);
+    r->host_logits = mem_try((size_t)l->logits * (size_t)r->model->spec.vocab * sizeof(float) + 1);
+    r->host_best = mem_try((size_t)l->logits * sizeof *r->host_best + 1);
     return r->host_logits && r->host_best ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for the logits of %d rows", l->logits);
 }
 

@@ -215,6 +215,7 @@ static bool is_decoding(const struct job *j) {
 static int32_t chunk_of(const struct engine *e, const struct job *j) {
     const struct runner *r = &e->runner;
     int32_t n = j->seq.n_tokens - j->seq.n_done, room = r->limits.rows - r->batch.step.n_rows;
+    if (r->model->spec.is_encoder) return n <= room ? n : 0; /* every row sees all others: they are in one step */
     if (e->options.chunk > 0 && n > e->options.chunk) n = e->options.chunk;
     bool is_watched = e->chunk > 0 && (r->backend->device->step_ms > 0 || e->live.rows_decode > 0);
     if (is_watched && n > e->chunk - e->live.rows_prefill) n = e->chunk - e->live.rows_prefill;

@@ -9,6 +9,7 @@ set(ENGINE_SOURCES
   src/engine/job.c
   src/engine/kv.c
   src/engine/kv_size.c
+  src/engine/pool.c
   src/engine/prefix.c
   src/engine/runner.c
   src/engine/sampler.c

@@ -240,11 +240,9 @@ static int num_at(const struct config *c, const char *key, int32_t layer, struct
 
 /* The flat keys that older files have; GPT-NeoX has names of its own. */
 static int read_flat_rope(const struct config *c, int32_t layer, struct config_rope *out, struct err *err) {
-    static const char *const thetas[] = {"rope_theta", "rotary_emb_base", "attn_config.rope_theta"}, *const partials[] = {
-                                                                                                         "partial_rotary_factor",
-                                                                                                         "rotary_pct", "rope_pct",
-                                                                                                         "partial_rotary_factors"};
-    TRY(num_at(c, config_first(c, thetas, 3), layer, (struct config_range){1e-6, 1e15}, &out->theta, err));
+    static const char *const thetas[] = {"rope_theta", "rotary_emb_base", "attn_config.rope_theta", "global_rope_theta"},
+                             *const partials[] = {"partial_rotary_factor", "rotary_pct", "rope_pct", "partial_rotary_factors"};
+    TRY(num_at(c, config_first(c, thetas, 4), layer, (struct config_range){1e-6, 1e15}, &out->theta, err));
     TRY(num_at(c, config_first(c, partials, 4), layer, (struct config_range){0, 1}, &out->partial, err));
     return config_num(c, "original_max_position_embeddings", (struct config_range){1, 1 << 30}, 0, &out->original_context, err);
 }

@@ -26,6 +26,7 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     if (l->borrows_kv) return ERR_OK;
     const struct attn_spec *a = &l->attn;
     int32_t window = a->chunk ? a->chunk : a->window; /* a chunk never looks back farther than its length */
+    if (r->spec->is_encoder) window = 0;
     return resolve_kv(r, &(struct kv_class){.heads = a->kv_heads, .k_width = a->k_width, .v_width = a->v_width, .window = window}, &l->kv,
                       err);
 }
@@ -138,6 +139,7 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     TRY(note_sharpness(l, layer, err));
     TRY(loader_vector(l, ROLE_SINKS, layer, a->heads, false, err));
     if (a->has_slopes) TRY(bind_slopes(l, layer, err));
+    TRY(relative_bind(l, layer, err));
     TRY(loader_vector(l, ROLE_ATTN_SUB_NORM, layer, mixed, false, err));
     return loader_matrix(l, ROLE_O, layer, l->spec->hidden, mixed, err);
 }
@@ -220,14 +222,18 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
                              .v_width = a->v_width,
                              .pos_scale_beta = a->pos_scale_beta,
                              .pos_scale_len = a->pos_scale_len,
-                             .pos_scale_first = a->pos_scale_first};
+                             .pos_scale_first = a->pos_scale_first,
+                             .distances = p->m->weights.global[ROLE_DISTANCES].w,
+                             .farthest = DISTANCE_MAX,
+                             .both_ways = p->m->spec.is_encoder};
     struct qkv t = project(p, x);
     t.q = place(p, t.q, ROLE_Q_NORM);
     if (!p->layer->borrows_kv) {
         struct tensor v = v_scaled(p, clip(p, v_norm(p, t.v))); /* not among the arguments: every compiler lists ops in one order */
         op_kv_write(p->l, place(p, t.k, ROLE_K_NORM), v, p->layer->kv);
     }
-    struct tensor mixed = gated(p, op_attn(p->l, t.q, &attn), t.gate);
+    bool is_relative = p->m->spec.relative.span > 0;
+    struct tensor seen = is_relative ? relative_attend(p, t.q, t.k, &attn) : op_attn(p->l, t.q, &attn), mixed = gated(p, seen, t.gate);
     if (p->w[ROLE_ATTN_SUB_NORM].w) mixed = pass_norm(p, mixed, &p->w[ROLE_ATTN_SUB_NORM]);
     return pass_linear(p, mixed, ROLE_O);
 }

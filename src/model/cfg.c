@@ -4,9 +4,13 @@
 static const struct config_range any_float = {-3.4e38, 3.4e38};
 
 const char *cfg_key(const struct cfg *c, const char *key) {
-    for (const struct key_name *k = c->keys; k && k->ours; k++)
-        if (strcmp(k->ours, key) == 0) return k->theirs;
-    return key;
+    const struct key_name *first = NULL;
+    for (const struct key_name *k = c->keys; k && k->ours; k++) {
+        if (strcmp(k->ours, key) != 0) continue;
+        if (k->theirs && config_said(c->file, k->theirs)) return k->theirs;
+        if (!first) first = k;
+    }
+    return first ? first->theirs : key;
 }
 
 yyjson_val *cfg_get(const struct cfg *c, const char *key) {

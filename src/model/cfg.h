@@ -7,7 +7,8 @@
 
 #include "file/config.h"
 
-/* Where the family's file has the value that we ask for as `ours`; NULL: nowhere, whatever the file says. */
+/* Where the family's file has the value that we ask for as `ours`; NULL: nowhere, whatever the file says. Of several rows for one key the first counts
+ * that the file has. */
 struct key_name {
     const char *ours, *theirs;
 };

@@ -73,6 +73,13 @@ KEYS(kimi_linear_keys, KDA_KEYS);
 KEYS(bailing_hybrid_keys, KDA_KEYS, {"q_lora_rank", NULL}, {"linear_width_else", "head_dim"}, {"full_attention_interval", "layer_group_size"});
 KEYS(recurrent_gemma_keys, {"sliding_window", "attention_window_size"}, {"final_logit_softcapping", "logits_soft_cap"});
 KEYS(bamba_keys, SSM_KEYS, {"full_attn_idxs", "attn_layer_indices"});
+KEYS(distilbert_keys, {"hidden_size", "dim"}, {"intermediate_size", "hidden_dim"}, {"num_hidden_layers", "n_layers"}, {"num_attention_heads", "n_heads"},
+     {"hidden_act", "activation"});
+KEYS(electra_keys, {"word_embed_proj_dim", "embedding_size"});
+KEYS(modernbert_keys, {"sliding_window", "local_attention"}, {"sliding_window_pattern", "global_attn_every_n_layers"}, {"rope_local_base_freq", "local_rope_theta"});
+#define EITHER(ours, theirs) {ours, ours}, {ours, theirs}
+KEYS(nomic_bert_keys, EITHER("hidden_size", "n_embd"), EITHER("num_hidden_layers", "n_layer"), EITHER("num_attention_heads", "n_head"),
+     EITHER("intermediate_size", "n_inner"), EITHER("max_position_embeddings", "n_positions"), EITHER("hidden_act", "activation_function"));
 KEYS(lfm2_moe_keys, {"first_k_dense_replace", "num_dense_layers"});
 
 
@@ -112,9 +119,26 @@ ROLES(dbrx_roles, {ROLE_MIX_NORM, "@l.norm_attn_norm.norm_1"}, {ROLE_FFN_NORM, "
 ROLES(shared_mlp_alone, {ROLE_GATE, "@l.mlp.gate_proj"}, {ROLE_UP, "@l.mlp.up_proj"}, {ROLE_GATE_UP, "@l.shared_mlp.input_linear"},
       {ROLE_DOWN, "@l.shared_mlp.output_linear|@l.mlp.down_proj"});
 
+#define BERT_FFN {ROLE_FFN_NORM, "@l.output.LayerNorm"}, {ROLE_UP, "@l.intermediate.dense"}, {ROLE_DOWN, "@l.output.dense"}
+#define BERT_EMBED {ROLE_EMBED, "embeddings.word_embeddings"}, {ROLE_EMBED_NORM, "embeddings.LayerNorm"}
+ROLES(bert_roles, BERT_EMBED, BERT_FFN, {ROLE_EMBED_IN, "embeddings_project"}, {ROLE_MIX_NORM, "@a.output.LayerNorm"}, {ROLE_Q, "@a.self.query"}, {ROLE_K, "@a.self.key"},
+      {ROLE_V, "@a.self.value"}, {ROLE_O, "@a.output.dense"});
+ROLES(mpnet_roles, BERT_EMBED, BERT_FFN, {ROLE_MIX_NORM, "@a.LayerNorm"}, {ROLE_Q, "@a.attn.q"}, {ROLE_K, "@a.attn.k"}, {ROLE_V, "@a.attn.v"}, {ROLE_O, "@a.attn.o"});
+ROLES(distilbert_roles, BERT_EMBED, {ROLE_MIX_NORM, "@l.sa_layer_norm"}, {ROLE_FFN_NORM, "@l.output_layer_norm"}, {ROLE_Q, "@a.q_lin"}, {ROLE_K, "@a.k_lin"},
+      {ROLE_V, "@a.v_lin"}, {ROLE_O, "@a.out_lin"}, {ROLE_UP, "@f.lin1"}, {ROLE_DOWN, "@f.lin2"});
+ROLES(deberta_roles, BERT_EMBED, BERT_FFN, {ROLE_MIX_NORM, "@a.output.LayerNorm"}, {ROLE_Q, "@a.self.query_proj"}, {ROLE_K, "@a.self.key_proj"}, {ROLE_V, "@a.self.value_proj"},
+      {ROLE_O, "@a.output.dense"});
+ROLES(gte_roles, BERT_EMBED, {ROLE_MIX_NORM, "@l.attn_ln"}, {ROLE_FFN_NORM, "@l.mlp_ln"}, {ROLE_GATE_UP, "@f.up_gate_proj"});
+ROLES(nomic_bert_roles, {ROLE_EMBED, "embeddings.word_embeddings"}, {ROLE_EMBED_NORM, "emb_ln"}, {ROLE_MIX_NORM, "@l.norm1"}, {ROLE_FFN_NORM, "@l.norm2"}, {ROLE_GATE, "@f.fc12"},
+      {ROLE_UP, "@f.fc11"});
+ROLES(jina_roles, {ROLE_EMBED, "embeddings.word_embeddings"}, {ROLE_EMBED_NORM, "emb_ln"}, {ROLE_MIX_NORM, "@l.norm1"}, {ROLE_FFN_NORM, "@l.norm2"});
+ROLES(modernbert_roles, {ROLE_EMBED, "embeddings.tok_embeddings"}, {ROLE_EMBED_NORM, "embeddings.norm"}, {ROLE_FINAL_NORM, "final_norm"}, {ROLE_MIX_NORM, "@l.attn_norm"},
+      {ROLE_FFN_NORM, "@l.mlp_norm"}, {ROLE_O, "@a.Wo"}, {ROLE_GATE_UP, "@f.Wi"}, {ROLE_DOWN, "@f.Wo"});
+
 /* ---- the table ---------------------------------------------------------------------------------------------------- */
 
 #define LAYER_NORM {.kind = NORM_LAYER}
+#define BERT_LIKE .wiring = WIRE_SUM_NORM, .norm = LAYER_NORM
 #define SIGMOID_BIASED .score = ROUTE_SIGMOID, .norm_eps = 1e-20f, .bias = true, .group_top2 = true
 
 const struct family family_table[] = {
@@ -320,6 +344,31 @@ const struct family family_table[] = {
     {.type = "minimax_m2", .title = "MiniMax-M2", .defaults = minimax_m2_class, .ffn = FFN_EXPERTS, .attn = {.qk_norm = QK_FULL},
      .moe = {.score = ROUTE_SIGMOID, .normalize = true, .bias = true}, .names = {.ffn = "block_sparse_moe"},
      .keys = experts_have_intermediate_size},
+
+    {.type = "bert", .title = "BERT; MiniLM, BGE, E5, GTE and others (embeddings, rerankers)", .defaults = bert_class, BERT_LIKE, .ffn = FFN_PLAIN, .attn = {.no_rope = true},
+     .names = {.root = "bert.", .layers = "encoder.layer", .attn = "attention", .roles = bert_roles}, .flags = FAM_ENCODER | FAM_LEARNED_POSITIONS},
+    {.type = "roberta", .title = "RoBERTa, XLM-RoBERTa; BGE-M3, multilingual E5, BGE rerankers (embeddings, rerankers)", .defaults = roberta_class, BERT_LIKE, .ffn = FFN_PLAIN,
+     .attn = {.no_rope = true}, .names = {.root = "roberta.", .layers = "encoder.layer", .attn = "attention", .roles = bert_roles},
+     .flags = FAM_ENCODER | FAM_LEARNED_POSITIONS | FAM_POSITIONS_BEHIND_PAD},
+    {.type = "mpnet", .title = "MPNet (embeddings)", .defaults = mpnet_class, BERT_LIKE, .ffn = FFN_PLAIN, .attn = {.no_rope = true},
+     .names = {.root = "mpnet.", .layers = "encoder.layer", .attn = "attention", .roles = mpnet_roles},
+     .flags = FAM_ENCODER | FAM_LEARNED_POSITIONS | FAM_POSITIONS_BEHIND_PAD | FAM_DISTANCES},
+    {.type = "distilbert", .title = "DistilBERT (embeddings)", .defaults = distilbert_class, BERT_LIKE, .ffn = FFN_PLAIN, .attn = {.no_rope = true},
+     .names = {.root = "distilbert.", .layers = "transformer.layer", .attn = "attention", .ffn = "ffn", .roles = distilbert_roles}, .keys = distilbert_keys,
+     .flags = FAM_ENCODER | FAM_LEARNED_POSITIONS},
+    {.type = "electra", .title = "ELECTRA (embeddings)", .defaults = electra_class, BERT_LIKE, .ffn = FFN_PLAIN, .attn = {.no_rope = true},
+     .names = {.root = "electra.", .layers = "encoder.layer", .attn = "attention", .roles = bert_roles}, .keys = electra_keys, .flags = FAM_ENCODER | FAM_LEARNED_POSITIONS},
+    {.type = "modernbert", .title = "ModernBERT; GTE, Granite and others (embeddings, rerankers)", .defaults = modernbert_class, .pattern = "FSS", .norm = LAYER_NORM,
+     .attn = {.local_rope = true, .full_first = true}, .names = {.attn = "attn", .roles = modernbert_roles}, .keys = modernbert_keys, .flags = FAM_ENCODER | FAM_FIRST_UNNORMED},
+    {.type = "nomic_bert", .title = "Nomic Embed 1, 1.5 (embeddings)", .defaults = nomic_bert_class, BERT_LIKE,
+     .names = {.layers = "encoder.layers", .attn = "attn", .roles = nomic_bert_roles}, .keys = nomic_bert_keys, .flags = FAM_ENCODER},
+    {.type = "gte", .title = "GTE 1.5, multilingual (embeddings)", .defaults = gte_class, BERT_LIKE,
+     .names = {.root = "new.", .layers = "encoder.layer", .attn = "attention", .roles = gte_roles}, .flags = FAM_ENCODER | FAM_UP_FIRST},
+    {.type = "jina_embeddings_v3", .title = "Jina Embeddings 3, without its adapters", .defaults = jina_embeddings_v3_class, BERT_LIKE, .ffn = FFN_PLAIN,
+     .names = {.layers = "encoder.layers", .attn = "mixer", .roles = jina_roles}, .flags = FAM_ENCODER},
+    {.type = "deberta-v2", .title = "DeBERTa 2, 3 (embeddings, rerankers)", .defaults = deberta_v2_class, BERT_LIKE, .ffn = FFN_PLAIN, .attn = {.no_rope = true},
+     .names = {.root = "deberta.", .layers = "encoder.layer", .attn = "attention", .roles = deberta_roles}, .flags = FAM_ENCODER | FAM_RELATIVE},
+    {.type = "eurobert", .title = "EuroBERT (embeddings)", .defaults = eurobert_class, .flags = FAM_ENCODER},
 };
 
 /* clang-format on */
@@ -330,6 +379,7 @@ const int32_t family_count = (int32_t)(sizeof family_table / sizeof *family_tabl
  * images or sound around a text model, whose own type the file may leave out. */
 const struct alias family_aliases[] = {
     {.type = "bailing_moe_v2", .family = "bailing_moe"},
+    {.type = "camembert", .family = "roberta", .defaults = xlm_roberta_class},
     {.type = "gemma4_unified_text", .family = "gemma4_text", .defaults = gemma4_unified_text_class},
     {.type = "glm4v_moe_text", .family = "glm4_moe", .defaults = glm4v_moe_text_class},
     {.type = "glm4v_text", .family = "glm4", .defaults = glm4v_text_class},
@@ -341,10 +391,12 @@ const struct alias family_aliases[] = {
     {.type = "minimax", .family = "minimax_m2", .architecture = "MiniMaxM2ForCausalLM"},
     {.type = "mimo", .family = "qwen2"},
     {.type = "ministral", .family = "mistral"},
+    {.type = "new", .family = "gte"},
     {.type = "paddleocr_vl_text", .family = "llama", .defaults = ernie4_5_class},
     {.type = "qwen2_5_vl_text", .family = "qwen2", .defaults = qwen2_vl_text_class},
     {.type = "qwen2_vl_text", .family = "qwen2", .defaults = qwen2_vl_text_class},
     {.type = "qwen3_vl_text", .family = "qwen3", .defaults = qwen3_vl_text_class},
+    {.type = "xlm-roberta", .family = "roberta", .defaults = xlm_roberta_class},
     {.type = "xverse", .family = "llama"},
 
     {.type = "aya_vision", .family = "cohere2", .has_bare_head = true},
@@ -381,7 +433,6 @@ const struct alias family_aliases[] = {
 const int32_t family_n_aliases = (int32_t)(sizeof family_aliases / sizeof *family_aliases);
 
 const struct refusal family_refusals[] = {
-    {"bert", "it is an encoder, and does not write text"},
     {"mllama", "its layers look at an image through cross-attention"},
     {"rwkv7", "its time mixing is a recurrence that no op computes yet"},
     {"t5", "it is an encoder and a decoder, with relative positions"},

@@ -45,6 +45,7 @@ struct attn_row {
     bool local_rope;           /* sliding layers have a plain table: no scaling, theta from rope_local_base_freq */
     enum window_rule windows;
     bool chunks_have_rope; /* layers with rope are chunked ones, others full ones, unless layer_types says otherwise */
+    bool full_first;       /* a period of layers begins with the full one */
     bool begins_full;      /* the first layer is a full one unless config.json says otherwise */
     int32_t window_kv;     /* sliding layers have so many times the key and value heads; 0: 1 */
     bool ends_full;        /* the last layer is a full one whatever config.json says */
@@ -113,7 +114,14 @@ enum family_flag {
     FAM_ONE_HALF = 1 << 3,          /* a layer is a mixer or a feed-forward, never both */
     FAM_INNER_HALVED = 1 << 5,      /* intermediate_size counts gate and up together */
     FAM_EMBED_SCALE_BF16 = 1 << 6,  /* embeddings are multiplied by sqrt(hidden), rounded to bf16 */
-    FAM_MLX_ADDS_ONE = 1 << 4,      /* files converted for MLX (their experts are called so) have the 1 in their norms' weights already */
+    FAM_ENCODER = 1 << 7,           /* every row sees the whole text; there is no head */
+    FAM_POSITIONS_BEHIND_PAD =
+        1 << 8,                  /* the first token has the row behind pad_token_id, and max_position_embeddings counts those before, too */
+    FAM_FIRST_UNNORMED = 1 << 9, /* the first layer's mixer has no norm before it */
+    FAM_RELATIVE = 1 << 12,      /* queries and keys are multiplied by embeddings of the distance between them */
+    FAM_UP_FIRST = 1 << 11,      /* in a fused projection the rows of up come before those of the gate */
+    FAM_DISTANCES = 1 << 10,     /* a table by distance and head is added to the scores of all layers */
+    FAM_MLX_ADDS_ONE = 1 << 4,   /* files converted for MLX (their experts are called so) have the 1 in their norms' weights already */
 };
 
 struct family {

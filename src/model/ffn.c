@@ -158,6 +158,11 @@ static const struct dense_roles shared_roles = {ROLE_SHARED_GATE, ROLE_SHARED_UP
 static int bind_dense(struct loader *l, int32_t layer, const struct dense_roles *d, enum ffn_kind kind, int64_t inner, struct err *err) {
     int64_t hidden = l->spec->hidden;
     if (kind == FFN_PLAIN) TRY(loader_matrix(l, d->up, layer, inner, hidden, err));
+    else if (l->spec->family->flags & FAM_UP_FIRST && loader_has(l, d->gate_up, layer))
+        TRY(loader_stack(l, d->gate_up,
+                         (struct stack_part[]){{.role = d->gate_up, .out = inner, .from = inner, .of = 2 * inner},
+                                               {.role = d->gate_up, .out = inner, .of = 2 * inner}},
+                         2, layer, hidden, err));
     else if (loader_has(l, d->gate_up, layer)) TRY(loader_matrix(l, d->gate_up, layer, 2 * inner, hidden, err));
     else
         TRY(loader_stack(l, d->gate_up, (struct stack_part[]){{.role = d->gate, .out = inner}, {.role = d->up, .out = inner}}, 2, layer,

@@ -44,7 +44,8 @@ static struct tensor half(const struct pass *p, struct tensor x, half_fn *f, enu
         x = pass_norm(p, x, &p->w[pre]);
         return op_add(p->l, x, f(p, x), NULL);
     }
-    struct tensor h = f(p, wiring == WIRE_POST ? x : pass_norm(p, x, &p->w[pre]));
+    bool is_bare = wiring == WIRE_POST || (p->layer->is_unnormed && pre == ROLE_MIX_NORM);
+    struct tensor h = f(p, is_bare ? x : pass_norm(p, x, &p->w[pre]));
     if (wiring == WIRE_POST || wiring == WIRE_PRE_POST) h = pass_norm(p, h, &p->w[post]);
     return op_add(p->l, x, h, &(struct add_args){1.0f, s->residual_scale});
 }
@@ -67,13 +68,20 @@ struct tensor pass_block(const struct pass *p, struct tensor x) {
 static struct tensor embed(struct pass *p) {
     const struct spec *s = &p->m->spec;
     const struct bound *g = p->m->weights.global;
-    struct tensor x = op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED].w, .scale = s->embed_scale});
-    if (g[ROLE_EMBED_IN].w) x = op_linear(p->l, x, &(struct linear_args){.weight = g[ROLE_EMBED_IN].w});
+    int32_t typed = s->n_types ? s->vocab : 0;
+    struct tensor x = op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED].w, .scale = s->embed_scale, .vocab = typed});
+    if (g[ROLE_TYPES].w) {
+        struct embed_args type = {.weight = g[ROLE_TYPES].w, .scale = 1.0f, .vocab = typed, .by_type = 1};
+        x = op_add(p->l, x, op_embed(p->l, &type), NULL);
+    }
+    struct linear_args widen = {.weight = g[ROLE_EMBED_IN].w, .bias = g[ROLE_EMBED_IN].bias};
+    if (widen.weight && !s->is_encoder) x = op_linear(p->l, x, &widen);
     if (g[ROLE_POSITIONS].w) {
         struct embed_args at = {.weight = g[ROLE_POSITIONS].w, .scale = 1.0f, .by_position = 1, .position_offset = s->first_position};
         x = op_add(p->l, x, op_embed(p->l, &at), NULL);
     }
     if (g[ROLE_EMBED_NORM].w) x = pass_norm(p, x, &g[ROLE_EMBED_NORM]);
+    if (widen.weight && s->is_encoder) x = op_linear(p->l, x, &widen);
     return s->family->stream && s->family->stream->enter ? s->family->stream->enter(p, x) : x;
 }
 

@@ -30,13 +30,14 @@ static int letter_of(const struct resolver *r, struct str type, char *out, struc
 }
 
 /* sliding_window_pattern: every nth layer is a full one; or letters, L for local and G for global. */
-static char letter_by_period(const struct cfg *c, int32_t layer, char usual) {
+static char letter_by_period(const struct resolver *r, int32_t layer, char usual) {
+    const struct cfg *c = &r->cfg;
     int64_t n, n_dense = yyjson_get_sint(cfg_get(c, "first_k_dense_replace"));
     bool is_prefix = cfg_get(c, "prefix_dense_sliding_window_pattern") && layer < n_dense; /* dense layers have a period of their own */
     yyjson_val *v = cfg_get(c, is_prefix ? "prefix_dense_sliding_window_pattern" : "sliding_window_pattern");
     if (cfg_get(c, "prefix_dense_sliding_window_pattern") && !is_prefix) layer -= (int32_t)n_dense;
     struct str s = json_val_str(v);
-    if (json_val_int(v, &n) && n > 0) return (layer + 1) % n ? 'S' : 'F';
+    if (json_val_int(v, &n) && n > 0) return (layer + !r->family->attn.full_first) % n ? 'S' : 'F';
     if (s.n) return s.p[(size_t)layer % s.n] == 'L' ? 'S' : 'F';
     return usual;
 }
@@ -92,7 +93,7 @@ static int letter_without_types(const struct resolver *r, int32_t layer, char *o
     *out = pattern[(size_t)layer % strcspn(pattern, " ")];
     if (r->family->attn.begins_full && layer == 0) *out = 'F';
     TRY(letter_by_switch(r, layer, out, err));
-    *out = letter_by_period(&r->cfg, layer, *out);
+    *out = letter_by_period(r, layer, *out);
     if (yyjson_is_arr(cfg_get(&r->cfg, "hybrid_layer_pattern"))) TRY(letter_by_list(r, layer, out, err));
     *out = letter_of_hybrid(r, layer, *out);
     if (!r->family->attn.chunks_have_rope) return ERR_OK;
@@ -126,6 +127,7 @@ int resolve_kinds(struct resolver *r, struct err *err) {
         l->wiring = r->family->recur.norms_before && !strchr("FSCLH", l->kind) ? WIRE_PRE : s->wiring;
         if (l->mixer == N_MIXERS || !mixer_table[l->mixer])
             return err_set(err, ERR_EUNSUPPORTED, "%s: layer %d is of kind '%c', which is not supported", r->cfg.file->name, i, l->kind);
+        l->is_unnormed = i == 0 && r->family->flags & FAM_FIRST_UNNORMED;
         if (r->family->flags & FAM_ONE_HALF && l->mixer != MIX_NONE) l->ffn = FFN_NONE;
     }
     return ERR_OK;

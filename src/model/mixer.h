@@ -22,4 +22,8 @@ extern const struct mixer attention_mixer, latent_mixer, delta_mixer, ssd_mixer,
  * G lightning, U linear recurrence, - none, E none in front of experts. */
 enum mixer_kind mixer_of(char letter);
 
+/* Embeddings of distances (relative.c): those of a layer, bound with layer -1 first; attention with them. */
+int relative_bind(struct loader *l, int32_t layer, struct err *err);
+struct tensor relative_attend(const struct pass *p, struct tensor q, struct tensor k, const struct attn_args *usual);
+
 #endif

@@ -15,6 +15,7 @@ set(MODEL_SOURCES
   src/model/mixer.c
   src/model/model.c
   src/model/recur.c
+  src/model/relative.c
   src/model/perlayer.c
   src/model/rope.c
   src/model/scan.c

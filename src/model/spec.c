@@ -17,7 +17,7 @@ static const struct {
     {"gelu_new", ACT_GELU_TANH},  {"gelu_pytorch_tanh", ACT_GELU_TANH},
     {"gelu_fast", ACT_GELU_TANH}, {"gelu_accurate", ACT_GELU_TANH},
     {"relu", ACT_RELU},           {"relu2", ACT_RELU2},
-    {"xielu", ACT_XIELU},
+    {"xielu", ACT_XIELU},         {"swiglu", ACT_SILU},
 };
 
 int resolve_activation(struct str name, enum act_kind *out, struct err *err) {
@@ -84,16 +84,36 @@ static int resolve_depth(const struct cfg *c, int32_t *out, struct err *err) {
                                     : err_set(err, ERR_EFORMAT, "%s: %s has %d entries", c->file->name, cfg_key(c, "layer_types"), *out);
 }
 
-/* A switch; or, in newer files, where: "all", or only between the parts of an image ("vision"). */
 static int check_attention(const struct cfg *c, struct err *err) {
-    const char *key = "use_bidirectional_attention";
     if (cfg_bool(c, "norm_head", false))
         return err_set(err, ERR_EUNSUPPORTED, "%s: norm_head is set: a head of normed rows is not supported", c->file->name);
     if (cfg_bool(c, "use_cla", false))
         return err_set(err, ERR_EUNSUPPORTED, "%s: use_cla is set: its layers share keys across layers, which is not supported",
                        c->file->name);
-    if (!cfg_bool(c, key, false) && !str_is(cfg_str(c, key, STR("")), "all")) return ERR_OK;
-    return err_set(err, ERR_EUNSUPPORTED, "%s: %s is set: it is an encoder, and does not write text", c->file->name, key);
+    return ERR_OK;
+}
+
+/* A switch; or, in newer files, where: "all", which no file has that we know, or only between the parts of an image ("vision"). */
+static int resolve_encoder(const struct resolver *r, struct spec *s, struct err *err) {
+    const char *key = "use_bidirectional_attention";
+    if (str_is(cfg_str(&r->cfg, key, STR("")), "all"))
+        return err_set(err, ERR_EUNSUPPORTED, "%s: %s \"all\" is not supported", r->cfg.file->name, key);
+    s->is_encoder = r->family->flags & FAM_ENCODER || cfg_bool(&r->cfg, key, false);
+    if (s->is_encoder) s->tied = s->untied = false;
+    if (s->is_encoder && cfg_bool(&r->cfg, "is_decoder", false))
+        return err_set(err, ERR_EUNSUPPORTED, "%s: is_decoder is set: this family runs as an encoder here", r->cfg.file->name);
+    if (r->family->flags & FAM_DISTANCES) TRY(cfg_int(&r->cfg, "relative_attention_num_buckets", 32, 1 << 16, 32, &s->n_buckets, err));
+    struct str places = cfg_str(&r->cfg, "position_embedding_type", STR("absolute"));
+    if (s->is_encoder && r->family->flags & FAM_LEARNED_POSITIONS && !str_is(places, "absolute"))
+        return err_set(err, ERR_EUNSUPPORTED, "%s: position_embedding_type \"%.*s\" is not supported", r->cfg.file->name, STR_ARG(places));
+    if (!(r->family->flags & FAM_ENCODER)) return ERR_OK;
+    TRY(cfg_int(&r->cfg, "type_vocab_size", 0, 1 << 10, 0, &s->n_types, err));
+    if (!(r->family->flags & FAM_POSITIONS_BEHIND_PAD)) return ERR_OK;
+    TRY(cfg_int(&r->cfg, "pad_token_id", 0, 1 << 24, 0, &s->first_position, err));
+    s->context -= ++s->first_position;
+    return s->context > 0
+               ? ERR_OK
+               : err_set(err, ERR_EFORMAT, "%s: max_position_embeddings leaves no position behind pad_token_id", r->cfg.file->name);
 }
 
 /* Whether the head is the embedding's matrix. A larger model and its text part may say different things: weights_bind asks the file then. */
@@ -101,7 +121,7 @@ static void resolve_tie(const struct cfg *c, struct spec *s) {
     const char *key = cfg_get(c, "tie_embedding") ? "tie_embedding" : "tie_word_embeddings"; /* the former is a dialect's, and counts */
     s->tied = cfg_bool(c, key, false);
     struct str architecture = json_val_str(yyjson_arr_get(config_said(c->file, "architectures"), 0));
-    bool has_no_head = str_ends(architecture, STR("Model")); /* embeddings only */
+    bool has_no_head = str_ends(architecture, STR("Model")) || str_ends(architecture, STR("ForSequenceClassification"));
     s->untied = cfg_said(c, key) && !s->tied && !json_bool(c->file->text, key, false) && !has_no_head;
 }
 
@@ -127,6 +147,29 @@ static int resolve_wiring(const struct resolver *r, struct spec *s, struct err *
     return ERR_OK;
 }
 
+/* Products with embeddings of the distance, from the row's side and from the key's. */
+static int resolve_relative(const struct resolver *r, struct spec *s, struct err *err) {
+    const struct cfg *c = &r->cfg;
+    if (!(r->family->flags & FAM_RELATIVE)) return ERR_OK;
+    yyjson_val *types = cfg_get(c, "pos_att_type");
+    bool both = yyjson_is_arr(types) ? yyjson_arr_size(types) == 2 : str_find_char(json_val_str(types), '|', 0) != STR_NONE;
+    int32_t buckets, kernel;
+    TRY(cfg_int(c, "conv_kernel_size", 0, 1 << 20, 0, &kernel, err));
+    if (!both || !cfg_bool(c, "relative_attention", false) || !cfg_bool(c, "share_att_key", false) ||
+        cfg_bool(c, "position_biased_input", true) || kernel)
+        return err_set(
+            err, ERR_EUNSUPPORTED,
+            "%s: only relative_attention with share_att_key, both kinds of pos_att_type, without position_biased_input and conv_kernel_size is supported",
+            c->file->name);
+    TRY(cfg_int(c, "max_relative_positions", -1, 1 << 20, -1, &s->relative.reach, err));
+    TRY(cfg_int(c, "position_buckets", -1, 1 << 16, -1, &buckets, err));
+    if (s->relative.reach < 1) s->relative.reach = s->context;
+    s->relative.is_log = buckets > 0;
+    s->relative.span = buckets > 0 ? buckets : s->relative.reach;
+    s->relative.has_norm = str_find(cfg_str(c, "norm_rel_ebd", STR("none")), STR("layer_norm"), 0) != STR_NONE;
+    return ERR_OK;
+}
+
 static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *err) {
     const struct cfg *c = &r->cfg;
     TRY(check_attention(c, err));
@@ -137,6 +180,8 @@ static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *e
     resolve_tie(c, s);
     TRY(cfg_int(c, "word_embed_proj_dim", 1, 1 << 20, s->hidden, &s->embed_width, err));
     s->first_position = r->family->first_position;
+    TRY(resolve_encoder(r, s, err));
+    TRY(resolve_relative(r, s, err));
     TRY(resolve_wiring(r, s, err));
     TRY(resolve_norm(r, &s->norm, err));
     TRY(resolve_scales(r, s, err));
@@ -146,7 +191,8 @@ static int resolve_sizes(const struct resolver *r, struct spec *s, struct err *e
 /* ---- attention ---------------------------------------------------------------------------------------------------- */
 
 static int resolve_window(const struct resolver *r, const struct layer_spec *l, struct attn_spec *a, struct err *err) {
-    if (l->kind == 'S') return resolve_window_length(&r->cfg, &a->window, err);
+    if (l->kind == 'S') TRY(resolve_window_length(&r->cfg, &a->window, err));
+    if (l->kind == 'S' && r->spec->is_encoder) a->window = a->window / 2 + 1; /* config.json counts both sides */
     if (l->kind == 'C') return cfg_int(&r->cfg, "attention_chunk_size", 1, INT32_MAX, 8192, &a->chunk, err);
     return ERR_OK;
 }
@@ -220,6 +266,7 @@ int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
     TRY(resolve_heads(r, layer, a, err));
     TRY(resolve_window(r, l, a, err));
     TRY(resolve_score_scale(r, layer, a, err));
+    if (r->spec->relative.span) a->scale /= (float)sqrt(3.0); /* three sums */
     a->qk_norm = row->qk_switch && !cfg_bool(&r->cfg, row->qk_switch, false) ? QK_NONE : row->qk_norm;
     a->rope = -1;
     a->has_slopes = row->slopes && cfg_bool(&r->cfg, "alibi", row->slopes == SLOPES_ALWAYS);
@@ -274,7 +321,7 @@ int resolve_kv(struct resolver *r, const struct kv_class *want, struct kv_ref *o
     for (int32_t i = 0; i < kv->n_classes; i++) {
         struct kv_class *k = &kv->classes[i];
         if (k->heads == want->heads && k->k_width == want->k_width && k->v_width == want->v_width && k->window == want->window) {
-            *out = (struct kv_ref){i, k->n_layers++};
+            *out = (struct kv_ref){i, r->spec->is_encoder ? 0 : k->n_layers++}; /* a text is one step: its layers take turns */
             return ERR_OK;
         }
     }

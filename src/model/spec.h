@@ -95,6 +95,7 @@ struct layer_spec {
     struct kv_ref kv;
     struct kv_ref index_kv;    /* keys of the index */
     bool borrows_picks;        /* an earlier layer chose the positions that are seen here */
+    bool is_unnormed;          /* there is no norm before the mixer */
     bool borrows_kv;           /* an earlier layer wrote the keys and values that are read here */
     int32_t inner;             /* width of the feed-forward */
     float limit, expert_limit; /* of the gated feed-forward, dense or shared, and of experts (ACT_LIMITED_SWIGLU); 0: none */
@@ -154,6 +155,13 @@ struct spec {
     int32_t embed_width;    /* of the embedding and the head; others than `hidden` have a projection behind and before them */
     int32_t first_position; /* row of the learned positions that position 0 has */
     bool no_final_norm;
+    bool is_encoder;   /* every row sees the whole text; there is no head */
+    int32_t n_types;   /* of tokens: ids are token + vocab * type; 0: there are none */
+    int32_t n_buckets; /* of the table of distances; 0: there is none */
+    struct {
+        int32_t span, reach; /* embeddings to each side, 0: there are none; distances that they stand for */
+        bool is_log, has_norm;
+    } relative;        /* embeddings of distances */
     bool tied, untied; /* untied: the file says so, and must have a head */
     bool wide;         /* products of all layers are (linear_args.wide): routers choose by them, or attention is sharp */
     float embed_scale, logit_scale, logit_softcap, residual_scale;

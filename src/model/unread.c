@@ -21,7 +21,8 @@ static bool is_in_layer(const struct loader *l, struct str name) {
     int64_t layer;
     if (!str_starts(rest, l->prefix)) return false;
     rest = str_from(rest, l->prefix.n);
-    if (!str_split_next(&rest, '.', &number) || !str_eq(number, l->layers)) return false;
+    if (!str_starts(rest, l->layers) || rest.n == l->layers.n || rest.p[l->layers.n] != '.') return false;
+    rest = str_from(rest, l->layers.n + 1);
     return str_split_next(&rest, '.', &number) && str_to_int64(number, &layer) && layer >= 0 && layer < l->spec->n_layers;
 }
 

@@ -1,6 +1,7 @@
 /* The loader: finds tensors by role under the names that checkpoints use, and binds what the spec asks for. */
 #include "model/weights.h"
 
+#include "base/fmath.h"
 #include "model/families.h"
 #include "model/mixer.h"
 #include "tensor/quant.h"
@@ -64,11 +65,13 @@ bool loader_tensor(struct loader *l, struct str path, const char *suffix, int32_
 }
 
 bool loader_tensor_values(struct loader *l, struct str path, int32_t expert, struct tensor_info *out) {
-    return loader_tensor(l, path, ".weight", expert, out) || loader_tensor(l, path, "", expert, out);
+    return loader_tensor(l, path, ".weight", expert, out) || loader_tensor(l, path, "", expert, out) ||
+           loader_tensor(l, path, ".gamma", expert, out); /* as norms of old files have it */
 }
 
 bool loader_tensor_bias(struct loader *l, struct str path, int32_t expert, struct tensor_info *out) {
-    return loader_tensor(l, path, ".bias", expert, out) || loader_tensor(l, path, "_bias", expert, out);
+    return loader_tensor(l, path, ".bias", expert, out) || loader_tensor(l, path, "_bias", expert, out) ||
+           loader_tensor(l, path, ".beta", expert, out);
 }
 
 bool loader_find(struct loader *l, enum role role, int32_t layer, struct str *out) {
@@ -300,6 +303,7 @@ static int head_is_embedding(struct loader *l, bool *out, struct err *err) {
 static int bind_head(struct loader *l, struct err *err) {
     struct spec *s = l->spec;
     bool same = false;
+    if (s->is_encoder) return ERR_OK;
     if (!loader_has(l, ROLE_HEAD, -1)) {
         if (s->untied) return loader_missing(l, ROLE_HEAD, -1, err);
         s->tied = true;
@@ -311,16 +315,40 @@ static int bind_head(struct loader *l, struct err *err) {
     return loader_matrix(l, ROLE_HEAD, -1, s->vocab, s->embed_width, err);
 }
 
+/* Half of the buckets are for keys behind a row. The first half of those count distances one by one, the others grow with the logarithm. */
+static int32_t bucket_of(int32_t distance) {
+    enum { BUCKETS = 32 }; /* whatever config.json says, as the reference has it */
+    int32_t half = BUCKETS / 2, exact = half / 2, n = distance < 0 ? -distance : distance, first = distance > 0 ? half : 0;
+    if (n < exact) return first + n;
+    float grown = m_logf((float)n / (float)exact) / m_logf((float)DISTANCE_MAX / (float)exact) * (float)(half - exact);
+    int32_t large = exact + (int32_t)grown;
+    return first + (large < half ? large : half - 1);
+}
+
+/* [buckets][heads] becomes [distances][heads]. */
+static int bind_distances(struct loader *l, struct err *err) {
+    const struct spec *s = l->spec;
+    int32_t heads = s->layers[0].attn.heads, n = 2 * DISTANCE_MAX + 1;
+    float *table = arena_new(&l->scratch, float, (int64_t)s->n_buckets *heads), *out = arena_new(&l->scratch, float, (int64_t)n *heads);
+    TRY(loader_values(l, ROLE_DISTANCES, -1, ".weight", (int64_t)s->n_buckets * heads, table, err));
+    for (int32_t d = 0; d < n; d++)
+        memcpy(out + (int64_t)d * heads, table + (int64_t)bucket_of(d - DISTANCE_MAX) * heads, (size_t)heads * sizeof *out);
+    return loader_constant(l, "distances", out, (int64_t)n * heads, &loader_slot(l, ROLE_DISTANCES, -1)->w, err);
+}
+
 /* What stands before the first layer and behind the last, but for the head. */
 static int bind_ends(struct loader *l, struct err *err) {
     const struct spec *s = l->spec;
     TRY(loader_matrix(l, ROLE_EMBED, -1, s->vocab, s->embed_width, err));
-    TRY(loader_vector(l, ROLE_EMBED_NORM, -1, s->hidden, false, err));
+    int64_t width = s->is_encoder ? s->embed_width : s->hidden; /* of what is added to the embedding */
+    TRY(loader_vector(l, ROLE_EMBED_NORM, -1, width, false, err));
     if (s->embed_width != s->hidden) {
         TRY(loader_matrix(l, ROLE_EMBED_IN, -1, s->hidden, s->embed_width, err));
-        TRY(loader_matrix(l, ROLE_EMBED_OUT, -1, s->embed_width, s->hidden, err));
+        if (!s->is_encoder) TRY(loader_matrix(l, ROLE_EMBED_OUT, -1, s->embed_width, s->hidden, err));
     }
-    if (s->family->flags & FAM_LEARNED_POSITIONS) TRY(loader_matrix(l, ROLE_POSITIONS, -1, s->context + s->first_position, s->hidden, err));
+    if (s->family->flags & FAM_LEARNED_POSITIONS) TRY(loader_matrix(l, ROLE_POSITIONS, -1, s->context + s->first_position, width, err));
+    if (s->n_types) TRY(loader_matrix(l, ROLE_TYPES, -1, s->n_types, width, err));
+    if (s->n_buckets) TRY(bind_distances(l, err));
     if (s->norm.no_weight || s->no_final_norm) return ERR_OK;
     return loader_vector(l, ROLE_FINAL_NORM, -1, s->hidden, true, err);
 }
@@ -331,7 +359,7 @@ static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
     if (s->norm.no_weight) return ERR_OK;
     bool mix = ls->mixer != MIX_NONE, ffn = ls->ffn != FFN_NONE, pre = ls->wiring != WIRE_POST,
          post = ls->wiring == WIRE_POST || ls->wiring == WIRE_PRE_POST;
-    if (pre && (mix || ls->wiring == WIRE_PARALLEL)) TRY(loader_vector(l, ROLE_MIX_NORM, layer, s->hidden, true, err));
+    if (pre && (mix || ls->wiring == WIRE_PARALLEL) && !ls->is_unnormed) TRY(loader_vector(l, ROLE_MIX_NORM, layer, s->hidden, true, err));
     if (pre && ffn && ls->wiring != WIRE_PARALLEL) TRY(loader_vector(l, ROLE_FFN_NORM, layer, s->hidden, true, err));
     if (post && mix) TRY(loader_vector(l, ROLE_MIX_POST_NORM, layer, s->hidden, true, err));
     if (post && ffn) TRY(loader_vector(l, ROLE_FFN_POST_NORM, layer, s->hidden, true, err));

@@ -19,6 +19,7 @@ enum role {
 };
 
 enum { TENSOR_DIMS = 4 };
+enum { DISTANCE_MAX = 128 }; /* of a table of distances: farther ones count as this */
 
 struct tensor_info {
     struct str name;

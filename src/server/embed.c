@@ -18,7 +18,7 @@ void embed_put_numbers(struct jsonw *w, const float *v, int32_t n) {
 }
 
 const float *embed_vector(const struct embedding *m, const struct embed_input *in, int32_t i) {
-    return in->vectors + (int64_t)i * service_info(m->call->service)->width;
+    return in->vectors + (int64_t)i * m->how.width;
 }
 
 /* The first numbers, of length 1 again. */
@@ -44,7 +44,7 @@ static void answer(struct embedding *m) {
         call_reply_error(c);
         return;
     }
-    bool is_cut = m->width < service_info(c->service)->width && c->settings->pooling != SERVICE_POOL_NONE;
+    bool is_cut = m->width < m->how.width && m->how.pooling != POOL_NONE;
     for (int32_t i = 0; i < m->n_inputs && is_cut; i++) cut(m->inputs[i].vectors, m->width);
     m->form->put(m, &out);
     call_reply_json(c, 200, sb_str(&out));
@@ -61,9 +61,8 @@ static void on_ready(struct job_listener *listener) {
         answer(m);
         return;
     }
-    size_t n = (size_t)ev.n_vectors * (size_t)service_info(m->call->service)->width;
     in->n_vectors = ev.n_vectors;
-    in->vectors = arena_copy(&m->call->arena, ev.vectors, n * sizeof *in->vectors);
+    in->vectors = arena_copy(&m->call->arena, ev.vectors, (size_t)ev.n_vectors * (size_t)m->how.width * sizeof *in->vectors);
     job_release(in->job);
     in->job = NULL;
     m->n_tokens += ev.usage.n_prompt;
@@ -79,18 +78,14 @@ void embed_start(struct call *c) {
     struct job_spec *specs = arena_new(&c->arena, struct job_spec, m->n_inputs);
     struct job **jobs = arena_new(&c->arena, struct job *, m->n_inputs);
     struct err err;
-    enum job_pooling pooling;
-    if (service_pick_pooling(c->service, c->settings->pooling, &pooling, &err)) {
-        api_fail_err(&c->error, &err, m->form->param);
-        call_reply_error(c);
-        return;
-    }
     for (int32_t i = 0; i < m->n_inputs; i++) {
         struct embed_input *in = &m->inputs[i];
         specs[i] = (struct job_spec){.tokens = in->ids.p,
                                      .n_tokens = in->ids.n,
                                      .rows = ROWS_HIDDEN,
-                                     .pooling = pooling,
+                                     .pooling = m->how.pooling,
+                                     .n_skip = in->n_skip,
+                                     .head = m->how.head,
                                      .deadline_ms = c->server->options.deadline_ms,
                                      .user = in};
     }
@@ -108,7 +103,7 @@ void embed_start(struct call *c) {
 
 static int read_width(struct call *c, struct embedding *m) {
     yyjson_val *dimensions = json_get(c->body, "dimensions");
-    int64_t width = service_info(c->service)->width, wanted = width;
+    int64_t width = m->how.width, wanted = width;
     if (dimensions && !yyjson_is_null(dimensions) && (!json_val_int(dimensions, &wanted) || wanted < 1 || wanted > width))
         return api_fail(&c->error, 400, NULL, "dimensions", "dimensions must lie between 1 and %lld", (long long)width);
     m->width = (int32_t)wanted;
@@ -125,23 +120,53 @@ static int read_format(struct call *c, struct embedding *m) {
     return 0;
 }
 
+/* Which of the model's prompts, and how its states become a vector. */
+static int pick(struct call *c, struct embedding *m) {
+    yyjson_val *name = json_get(c->body, "prompt_name");
+    struct err err;
+    if (name && !yyjson_is_null(name) && !yyjson_is_str(name))
+        return api_fail(&c->error, 400, NULL, "prompt_name", "prompt_name must be a string");
+    struct str prompt = yyjson_is_str(name) ? json_val_str(name) : (struct str){0};
+    if (!service_embedding(c->service, c->settings->pooling, prompt, &m->how, &err)) return 0;
+    return api_fail_err(&c->error, &err, err.code == ERR_EARG ? "prompt_name" : m->form->param);
+}
+
+/* A text that is too long: cut where the protocol does that, with the token that closes it; else refused. */
+static int check_length(struct call *c, struct embedding *m, struct service_ids *ids) {
+    int32_t most = m->how.max_tokens, last = ids->p[ids->n - 1];
+    if (ids->n <= most) return 0;
+    if (!m->form->cuts)
+        return api_fail(&c->error, 400, "context_length_exceeded", m->form->param,
+                        "the prompt has %d tokens, which is too large: it exceeds the available context size of %d", ids->n, most);
+    ids->n = most;
+    if (service_is_special(c->service, last)) ids->p[most - 1] = last;
+    return 0;
+}
+
+struct embed_input *embed_inputs(struct call *c, struct embedding *m) {
+    struct embed_input *inputs = arena_new(&c->arena, struct embed_input, m->n_inputs);
+    for (int32_t i = 0; i < m->n_inputs; i++) inputs[i] = (struct embed_input){.listener = {on_ready}, .of = m};
+    return inputs;
+}
+
 int embed_prepare(struct call *c, yyjson_val *texts, const struct embed_form *form) {
     struct embedding *m = arena_new(&c->arena, struct embedding, 1);
     struct prompt_rules rules = {.param = form->param, .encoding = SERVICE_ADD_SPECIAL, .n_max = INPUTS_MAX, .takes_empty = true};
     struct gen_prompt *prompts;
-    int32_t context = service_info(c->service)->context;
     c->state = m;
     m->call = c;
     m->form = form;
-    if (c->settings->pooling == SERVICE_POOL_NONE && !form->takes_many)
+    if (c->settings->pooling == SESSION_POOL_NONE && !form->takes_many)
         return api_fail(&c->error, 400, NULL, NULL,
                         "the server was started with --pooling none, and this path has one vector for a text; ask POST /embeddings");
-    if (fields_refuse(c->body, PARAMS_EMBEDDING, &c->error) || read_width(c, m) || read_format(c, m)) return -1;
+    if (fields_refuse(c->body, PARAMS_EMBEDDING, &c->error) || pick(c, m) || read_width(c, m) || read_format(c, m)) return -1;
+    rules.before = m->how.prompt;
     if (prompts_read(c, texts, &rules, &prompts, &m->n_inputs)) return -1;
-    m->inputs = arena_new(&c->arena, struct embed_input, m->n_inputs);
+    m->inputs = embed_inputs(c, m);
     for (int32_t i = 0; i < m->n_inputs; i++) {
-        m->inputs[i] = (struct embed_input){.listener = {on_ready}, .of = m, .ids = prompts[i].ids};
-        if (form->cuts && m->inputs[i].ids.n > context) m->inputs[i].ids.n = context;
+        m->inputs[i].ids = prompts[i].ids;
+        if (prompts[i].text.p) m->inputs[i].n_skip = m->how.n_skip; /* token ids have no prompt before them */
+        if (check_length(c, m, &m->inputs[i].ids)) return -1;
     }
     return 0;
 }

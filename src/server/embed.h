@@ -10,6 +10,7 @@ struct embed_input {
     struct job_listener listener; /* first: the job's user */
     struct embedding *of;
     struct service_ids ids;
+    int32_t n_skip;  /* positions that the pooling leaves out */
     struct job *job; /* NULL: ended and released */
     float *vectors;  /* [n_vectors, width of the model] */
     int32_t n_vectors;
@@ -28,12 +29,15 @@ struct embedding {
     struct embed_input *inputs; /* [n_inputs] */
     int32_t n_inputs, n_open;
     int64_t n_tokens;
+    struct session_embedding how;
     int32_t width; /* numbers that are wanted of each vector */
     bool is_base64;
 };
 
 /* Reads the texts, and the fields `dimensions` and `encoding_format` of the body; c->state becomes the embedding. On a worker. */
 int embed_prepare(struct call *c, yyjson_val *texts, const struct embed_form *form);
+/* n_inputs inputs that belong to m, for routes that fill their ids themselves. */
+struct embed_input *embed_inputs(struct call *c, struct embedding *m);
 /* The route's start. */
 void embed_start(struct call *c);
 /* The i-th vector of an input. */

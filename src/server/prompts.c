@@ -29,6 +29,7 @@ static void put_ids(struct reader *r, const int32_t *ids, size_t n) {
 /* Only a text that a prompt begins with gets what the model wants at the beginning. */
 static int put_text(struct reader *r, struct str text) {
     unsigned flags = r->rules->encoding & ~(r->ids.n ? (unsigned)SERVICE_ADD_SPECIAL : 0u);
+    if (r->rules->before.n && r->ids.n == 0) text = str_fmt(&r->call->arena, "%.*s%.*s", STR_ARG(r->rules->before), STR_ARG(text));
     struct service_ids ids;
     struct err err;
     if (service_encode(r->call->service, &r->call->arena, text, flags, &ids, &err))

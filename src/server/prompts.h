@@ -9,6 +9,7 @@ struct prompt_rules {
     unsigned encoding; /* of texts: flags of enum service_encoding */
     int32_t n_max;     /* prompts in one request */
     bool wants_text;   /* gen_prompt.text is wanted, also of token ids */
+    struct str before; /* put before every text that a prompt begins with */
     bool takes_empty;  /* an empty text is one: of the tokens that the model wants around it, else of a space */
 };
 

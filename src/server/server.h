@@ -14,7 +14,7 @@ struct server_settings {
     bool has_seed;
     int64_t seed;
     enum messages_thinking thinking;
-    enum service_pooling pooling; /* of embeddings */
+    enum session_pooling pooling; /* of embeddings */
     bool prefills;                /* an answer at the end of a chat's messages is gone on with */
     bool shifts;                  /* an answer goes on where the context is full, and forgets what was before */
     int64_t keep_ms;              /* after which a model that nobody asks for is unloaded, where there are several; 0: never */

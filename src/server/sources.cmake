@@ -18,6 +18,7 @@ set(SERVER_SOURCES
   src/server/models.c
   src/server/params.c
   src/server/prompts.c
+  src/server/rank.c
   src/server/response_store.c
   src/server/route.c
   src/server/route_health.c
@@ -44,6 +45,7 @@ set(SERVER_SOURCES
   src/server/wire/openai_chat.c
   src/server/wire/openai_completions.c
   src/server/wire/openai_embeddings.c
+  src/server/wire/rerank.c
   src/server/wire/responses.c
   src/server/wire/responses_answer.c
   src/server/wire/responses_input.c

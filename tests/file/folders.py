@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = (0, -1, 1, 2, 3, 7, 255, 4096, 65537, 2**24, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64, -2**63, 0.5, -0.0, 1e-320, 1e30, 1e308,
            -1e308, float("nan"), float("inf"))
 STRINGS = ("", "a", " ", "\u2581", "<s>", "x" * 3000, "\0", "\u00e9", "\U0001f600", "..", "/etc/passwd", "%s%n", "F32", "BF16", "U8", "[", "{{", "(a|aa)+$", "a" * 200000)
+LARGEST = 256 << 20  # bytes of a file; the largest that is read has a quarter of it
 TYPES = {"BF16": 2, "F16": 2, "F32": 4, "U32": 4, "U8": 1, "I32": 4, "I64": 8, "F64": 8, "BOOL": 1}
 SPECIAL_TARGETS = ("/dev/zero", "/dev/full", "/dev/null", "/dev/tty", "/dev/random", "/dev/stdin", "/proc/kmsg", "/proc/self/mem", "/proc/self/environ", "/proc/self/fd/0",
                    "/sys/kernel/debug/tracing/trace_pipe", "/", ".", "..", "nothing-there", "config.json", "tokenizer.json", "model.safetensors")
@@ -47,8 +48,14 @@ def read_folder(path):
     return {p.name: p.read_bytes() for p in sorted(path.iterdir()) if p.is_file() and not p.name.startswith("golden")}
 
 
+def read_tree(path):
+    """The same with the folders inside; their files have the folder's name before theirs."""
+    inside = {f"{p.name}/{name}": data for p in sorted(path.iterdir()) if p.is_dir() for name, data in read_folder(p).items()}
+    return {**read_folder(path), **inside}
+
+
 class Seeds:
-    """Folders that work: the built-in model, one for each storage format, one for each family; and tokenizers of every kind."""
+    """Folders that work: the built-in model, one for each storage format, one for each family, encoders with sentence-transformers' files; and tokenizers of every kind."""
 
     def __init__(self):
         quant = [read_folder(p) for p in sorted((ROOT / "tests/golden/quant").iterdir()) if p.is_dir()]
@@ -57,6 +64,8 @@ class Seeds:
         self.quant = quant
         self.families = sorted((ROOT / "tests/golden/traces").glob("*.json"))
         self.tokenizers = [read_folder(p) for p in sorted((ROOT / "tests/text/tokenizers").iterdir()) if p.is_dir()]
+        self.encoders = [read_tree(p) for p in sorted((ROOT / "tests/golden/encoders").iterdir()) if p.is_dir()]
+        self.modules = {name: data for e in self.encoders for name, data in e.items() if name in MODULE_FILES}
         for t in self.tokenizers:
             t.pop("expected.json", None)
         self.configs = [json.loads(p.read_text(encoding="utf-8"))["config"] for p in self.families]
@@ -68,6 +77,8 @@ class Seeds:
         kind = r.random()
         if kind < 0.02:
             folder = dict(self.tiny)
+        elif kind < 0.08:
+            folder = dict(r.choice(self.encoders))
         elif kind < 0.5:
             folder = dict(r.choice(self.quant))
         else:
@@ -185,7 +196,9 @@ def edit_json(r, folder, name, edit):
     if value is None or r.random() < 0.12:
         folder[name] = mutate_text(r, data if isinstance(data, bytes) else b"{}")
         return
-    for _ in range(r.choice((1, 1, 2, 4))):
+    for i in range(r.choice((1, 1, 2, 4))):
+        if i:
+            value = json.loads(json.dumps(value))  # what was repeated is no longer one thing, which an edit would blow up in all its places
         edit(value)
     folder[name] = json.dumps(value, ensure_ascii=r.random() < 0.5).encode("utf-8", "replace")
 
@@ -453,6 +466,22 @@ def index(r, folder, seeds):
         folder["model.safetensors.index.json"] = mutate_text(r, folder["model.safetensors.index.json"])
 
 
+# ---- sentence-transformers' files -----------------------------------------------------------------------------------
+
+MODULE_FILES = ("modules.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors", "config_sentence_transformers.json", "sentence_bert_config.json")
+
+
+def modules(r, folder, seeds):
+    """What makes vectors of a model's states, beside any model."""
+    for name, data in seeds.modules.items():
+        folder.setdefault(name, data)
+    name = r.choice(MODULE_FILES)
+    if name.endswith(".json"):
+        edit_json(r, folder, name, lambda value: mutate_value(r, value))
+    elif isinstance(folder[name], bytes):
+        folder[name] = mutate_text(r, folder[name])
+
+
 # ---- what lies in the folder ----------------------------------------------------------------------------------------
 
 FILES = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "chat_template.json", "tokenizer.model",
@@ -479,7 +508,7 @@ def names(r, folder, seeds):
         folder[os.fsdecode(r.choice((b"\xff\xfe", b"a" * 250, b"model\n.safetensors", "\U0001f600".encode())))] = b"x"
 
 
-MUTATIONS = (config, config, config, generation, tokenizer_config, tokenizer, tokenizer, tokenizer, tokenizer, map_in_front, other_tokenizer, weights, weights, weights, index, special, special, names)
+MUTATIONS = (config, config, config, generation, tokenizer_config, tokenizer, tokenizer, tokenizer, tokenizer, map_in_front, other_tokenizer, weights, weights, weights, index, modules, special, special, names)
 
 
 def make(r, seeds):
@@ -490,6 +519,8 @@ def make(r, seeds):
         mutation = r.choice(MUTATIONS)
         mutation(r, folder, seeds)
         done.append(mutation.__name__)
+    largest = max((len(data) for data in folder.values() if isinstance(data, bytes)), default=0)
+    assert largest < LARGEST, f"{done} made a file of {largest} bytes: the mutator is at fault, not the program"
     return folder, done
 
 
@@ -497,6 +528,7 @@ def write(folder, path):
     os.makedirs(path)
     for name, data in folder.items():
         file = os.path.join(path, name)
+        os.makedirs(os.path.dirname(file), exist_ok=True)
         if isinstance(data, bytes):
             with open(file, "wb") as f:
                 f.write(data)

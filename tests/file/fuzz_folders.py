@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Damaged model folders through the program: none may crash it, hold it up or fill the memory.
 
-Each folder is a small model with one to three faults (tests/file/folders.py). `generate`, `tokenize`, `detokenize` and `inspect` run on it, in
+Each folder is a small model with one to three faults (tests/file/folders.py). `generate`, `tokenize`, `detokenize` and `inspect` run on it (and `embed` and `rerank` where it has modules), in
 a build with sanitizers where one is given, and end with status 0, or with status 1 or 2 and a line that begins with "mlxcel: error: ". `generate` of
 the plain build also shows how much memory the folder takes.
 
@@ -87,12 +87,16 @@ def resident(pid):
 
 
 def commands(program, path):
-    return {
+    out = {
         "generate": [program, "generate", "-m", path, "-n", "1", "--temperature", "0", "-t", "1", "--device", "cpu", "-p", TEXT[:160]],
         "tokenize": [program, "tokenize", "-m", path, "--add-special", "-p", TEXT],
         "detokenize": [program, "detokenize", "--jsonl", "-m", path],
         "inspect": [program, "inspect", "-m", path],
     }
+    if os.path.lexists(os.path.join(path, "modules.json")):
+        out["embed"] = [program, "embed", "-m", path, "-t", "1", "--device", "cpu", TEXT[:160], ""]
+        out["rerank"] = [program, "rerank", "-m", path, "-t", "1", "--device", "cpu", TEXT[:40], TEXT[:160], ""]
+    return out
 
 
 def judge(done, memory):

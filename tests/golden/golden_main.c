@@ -15,6 +15,8 @@
  *
  * With --kv-bits 8 beside --close: that cache on the CPU, and nothing else that rounds, within bounds of its own; choices are counted.
  *
+ * Encoders have texts in place of prompts: the last states of each, alone and in batches, with the same bits.
+ *
  * With --text: only prompts without an image, for models that also see.
  *
  * With --config NAME: that file is read in place of config.json, in the folders that have it: the same model in other words.
@@ -28,6 +30,8 @@
 #include "engine/runner.h"
 #include "model/model.h"
 #include "os/os.h"
+#include "encoder.h"
+#include "figures.h"
 #include "router.h"
 
 #include <math.h>
@@ -75,48 +79,25 @@ static int n_passed, n_failed, n_skipped;
 
 /* ---- reading golden.safetensors ---------------------------------------------------------------------------------- */
 
-static int read_file(void *user, void *data, size_t n, uint64_t offset, struct err *err) {
-    return os_file_read_at(user, data, n, offset, err);
-}
-
-static const struct st_tensor *find_tensor(const struct safetensors *st, const char *stem, int k) {
-    char name[32];
-    snprintf(name, sizeof name, "%s_%d", stem, k);
-    for (size_t i = 0; i < st->n_tensors; i++)
-        if (str_is(st->tensors[i].name, name)) return &st->tensors[i];
-    return NULL;
-}
-
-static int load_tensor(struct arena *a, const struct safetensors *st, const char *stem, int k, void **out, int32_t *n, struct err *err) {
-    const struct st_tensor *t = find_tensor(st, stem, k);
-    if (!t) return err_set(err, ERR_EFORMAT, "golden.safetensors has no %s_%d", stem, k);
-    *out = arena_alloc(a, t->bytes);
-    *n = (int32_t)t->n_elements;
-    TRY(st_read(st, t, 0, *out, t->bytes, err));
-    if (t->dtype == DT_I64) /* narrow in place */
-        for (int32_t i = 0; i < *n; i++) ((int32_t *)*out)[i] = (int32_t)((int64_t *)*out)[i];
-    return ERR_OK;
-}
-
 /* Prompt number k of the file as the next one of ours. */
-static int load_prompt(struct arena *a, const struct safetensors *st, int k, struct golden *g, int32_t *n_logits, struct err *err) {
+static int load_prompt(struct arena *a, const struct figures *f, int k, struct golden *g, int32_t *n_logits, struct err *err) {
     void *p[4];
     int at = g->n++;
-    TRY(load_tensor(a, st, "prompt", k, &p[0], &g->n_prompt[at], err));
-    TRY(load_tensor(a, st, "logits", k, &p[1], n_logits, err));
-    TRY(load_tensor(a, st, "greedy", k, &p[2], &g->n_greedy[at], err));
-    TRY(load_tensor(a, st, "margin", k, &p[3], &g->n_greedy[at], err));
+    TRY(figures_load(a, f, "prompt", k, &p[0], &g->n_prompt[at], err));
+    TRY(figures_load(a, f, "logits", k, &p[1], n_logits, err));
+    TRY(figures_load(a, f, "greedy", k, &p[2], &g->n_greedy[at], err));
+    TRY(figures_load(a, f, "margin", k, &p[3], &g->n_greedy[at], err));
     g->prompt[at] = p[0], g->logits[at] = p[1], g->greedy[at] = p[2], g->margin[at] = p[3];
     return ERR_OK;
 }
 
-static int load_prompts(struct bench *b, const struct safetensors *st, struct err *err) {
+static int load_prompts(struct bench *b, const struct figures *f, struct err *err) {
     struct golden *g = &b->g;
     double sum = 0, square = 0, count = 0;
     for (int k = 0; k < PROMPTS_MAX; k++) {
         int32_t n = 0;
-        if (!find_tensor(st, "prompt", k) || (is_text_only && find_tensor(st, "pixel_values", k))) continue;
-        TRY(load_prompt(&b->arena, st, k, g, &n, err));
+        if (!figures_find(f, "prompt", k) || (is_text_only && figures_find(f, "pixel_values", k))) continue;
+        TRY(load_prompt(&b->arena, f, k, g, &n, err));
         const float *x = g->logits[g->n - 1];
         for (int32_t i = 0; i < n; i++) sum += x[i], square += (double)x[i] * x[i], count++;
     }
@@ -126,16 +107,10 @@ static int load_prompts(struct bench *b, const struct safetensors *st, struct er
 }
 
 static int load_golden(struct bench *b, const char *dir, struct err *err) {
-    struct os_file *file;
-    char path[1200];
-    snprintf(path, sizeof path, "%s/golden.safetensors", dir);
-    TRY(os_file_open(path, OS_READ, &file, err));
-    struct st_source source = {.name = path, .read_at = read_file, .user = file};
-    struct safetensors st = {0};
-    int code = os_file_size(file, &source.size, err);
-    if (!code) code = st_open(&b->arena, &source, &st, err);
-    if (!code) code = load_prompts(b, &st, err);
-    os_file_close(file);
+    struct figures f;
+    TRY(figures_open(&b->arena, dir, &f, err));
+    int code = load_prompts(b, &f, err);
+    figures_close(&f);
     return code;
 }
 
@@ -494,6 +469,13 @@ static int read_config(struct bench *b, struct err *err) {
     return config_parse(&b->cp.arena, text, config_name, &b->cp.config, err);
 }
 
+static struct device_options device_options(void) {
+    struct device_options o = {.n_threads = depth ? 0 : 2};
+    o.xla = (struct xla_options){.plugin = os_env("MLXCEL_XLA_PLUGIN"), .cache = os_env("MLXCEL_XLA_CACHE"), .flags = os_env("XLA_FLAGS")};
+    o.xla.no_preallocate = must_grow;
+    return o;
+}
+
 static int open_bench(struct bench *b, const char *dir, const char *backend, enum precision wanted, struct err *err) {
     /* a folder with figures but no config.json belongs to the built-in model */
     TRY(checkpoint_open(has_file(dir, "config.json") ? dir : NULL, &b->cp, err));
@@ -502,10 +484,7 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "unknown backend %s", backend);
     struct backend_options o = {.precision = wanted};
-    struct device_options device = {.n_threads = depth ? 0 : 2};
-    device.xla =
-        (struct xla_options){.plugin = os_env("MLXCEL_XLA_PLUGIN"), .cache = os_env("MLXCEL_XLA_CACHE"), .flags = os_env("XLA_FLAGS")};
-    device.xla.no_preallocate = must_grow;
+    struct device_options device = device_options();
     if (b->is_small) o.kv_bits = kv_bits;
     TRY(backend_open_alone(type, &device, &o, &b->be, err));
     struct tensor_store store = model_checkpoint_store(&b->cp);
@@ -548,6 +527,27 @@ static double tolerance_of(struct str name, struct err *err) {
     return tolerance;
 }
 
+static void report(struct str name, int code, const char *figures, const struct err *err) {
+    n_passed += !code;
+    n_skipped += code == ERR_EUNSUPPORTED;
+    n_failed += code && code != ERR_EUNSUPPORTED;
+    printf("%-7s %-22.*s %s\n", !code ? "ok" : code == ERR_EUNSUPPORTED ? "skipped" : "FAILED", STR_ARG(name), code ? err->msg : figures);
+    fflush(stdout);
+}
+
+static void test_encoder(const char *dir, struct str name) {
+    struct err err = {0};
+    struct sb figures = {0};
+    struct device_options device = device_options();
+    struct encoder_test t = {dir, backend_name, &device, precision, tolerance_of(name, &err), is_near || by_closeness};
+    double worst = 0;
+    if (by_closeness) t.tolerance = 0.25; /* of single numbers: default precision */
+    int code = t.tolerance < 0 ? err.code : encoder_check(&t, &worst, &err);
+    sb_fmt(&figures, "%.2g sd", worst);
+    report(name, code, figures.p, &err);
+    sb_free(&figures);
+}
+
 static void test_folder(const char *dir, struct str name) {
     struct err err = {0};
     struct bench b = {0}, reference = {0};
@@ -566,17 +566,7 @@ static void test_folder(const char *dir, struct str name) {
         code = check_all(&b, &err);
         sb_fmt(&figures, "%.2g sd", b.worst);
     }
-    if (!code) {
-        n_passed++;
-        printf("ok      %-22.*s %s\n", STR_ARG(name), figures.p);
-    } else if (code == ERR_EUNSUPPORTED) {
-        n_skipped++;
-        printf("skipped %-22.*s %s\n", STR_ARG(name), err.msg);
-    } else {
-        n_failed++;
-        printf("FAILED  %-22.*s %s\n", STR_ARG(name), err.msg);
-    }
-    fflush(stdout);
+    report(name, code, figures.p ? figures.p : "", &err);
     sb_free(&figures);
     close_bench(&b);
 }
@@ -584,7 +574,8 @@ static void test_folder(const char *dir, struct str name) {
 static void test_tree(const char *dir, struct str name, const char *only) {
     if (has_file(dir, "golden.safetensors")) {
         bool is_of_model = !strcmp(config_name, "config.json") || has_file(dir, config_name);
-        if (is_of_model && (!only || strstr(dir, only))) test_folder(dir, name);
+        bool is_encoder = encoder_is(dir) && !depth && !kv_bits;
+        if (is_of_model && (!only || strstr(dir, only))) (is_encoder ? test_encoder : test_folder)(dir, name);
         return;
     }
     struct arena a = {0};

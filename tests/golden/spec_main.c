@@ -24,6 +24,7 @@ static void put_act(struct sb *out, const struct act_args *x) {
 
 static void put_model(struct sb *out, const struct spec *x) {
     INT(n_layers), INT(hidden), INT(vocab), INT(context), INT(tied), INT(wiring), INT(embed_width), INT(first_position), INT(no_final_norm);
+    INT(is_encoder), INT(n_types), INT(n_buckets), INT(relative.span), INT(relative.reach), INT(relative.is_log), INT(relative.has_norm);
     NUM(embed_scale), NUM(logit_scale), NUM(logit_softcap), NUM(residual_scale);
     INT(norm.kind), NUM(norm.eps), NUM(norm.weight_offset), INT(norm.no_weight);
     put_act(out, &x->act);

@@ -22,14 +22,14 @@ from transformers import PreTrainedConfig  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING  # noqa: E402
 
 NO_CLASS = {"bailing_moe", "bailing_moe_v2", "deepseek", "exaone", "hunyuan", "internlm2", "internlm3", "iquestcoder", "joyai_llm_flash", "mimo", "minicpm",
-            "xverse"}  # types that transformers does not have
+            "new", "xverse"}  # types that transformers does not have
 ALSO_KNOWN = {"kimi_k2": "deepseek_v3"}  # types whose class has another name
-NOISE = set(PreTrainedConfig().to_dict()) - {"tie_word_embeddings"} | {"bos_token_id", "eos_token_id", "pad_token_id", "use_cache"}
+NOISE = set(PreTrainedConfig().to_dict()) - {"tie_word_embeddings"} | {"bos_token_id", "eos_token_id", "use_cache"}
 # The class knows one of them, and files have the others as well: left out together.
 SYNONYMS = [{"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}]
 # Lists that the class makes of other keys, which would hide a switch that is turned round.
 DERIVED = ("layer_types", "mlp_layer_types", "no_rope_layers", "moe_layers", "layers_block_type")
-WIDTHS = ("hidden_size", "n_embd", "d_model")
+WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
 WINDOWS = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 3}
 # Where we do otherwise on purpose.
 EXCEPTIONS = {

@@ -1,7 +1,7 @@
 /* Golden op lists: what forward says for each family, from its config and the names and shapes of its tensors alone.
  *
  * A folder holds pairs: NAME.json describes a checkpoint without its data, NAME.ops is the op list of a step of three rows,
- * one of which wants logits. No weights, no device, milliseconds.
+ * one of which wants logits, or states of an encoder. No weights, no device, milliseconds.
  *
  * usage: trace_tests FOLDER                     compare
  *        trace_tests --update FOLDER            write the lists anew; the difference is for the reviewer
@@ -28,7 +28,8 @@ static int walk(struct arena *a, const char *path, struct sb *out, struct err *e
     if (!code) code = model_open(a, be, &d.config, &d.store, &m, err);
     if (!code) {
         be->type->begin(be, &(struct step_key){.n_rows = 3, .n_seqs = 1, .n_logits = 1});
-        forward_head(&m, &be->list, forward_hidden(&m, &be->list));
+        struct tensor states = forward_hidden(&m, &be->list);
+        if (!m.spec.is_encoder) forward_head(&m, &be->list, states);
         code = be->type->end(be, NULL, err);
     }
     if (!code) sb_put(out, trace_text(be));

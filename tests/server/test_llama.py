@@ -180,8 +180,6 @@ def check_server(s):
                              ("/rerank", {"query": "a", "documents": []}, 400), ("/infill", {"input_prefix": "a", "input_suffix": "b"}, 501)):
         error = post(s, path, body, want)["error"]
         check(error["code"] == want and len(error["message"]) > 20, f"{path}: {error}")
-    for path in ("/v1/rerank", "/score", "/v1/score"):
-        check(s.request(path, {"query": "a", "documents": ["b"], "text_1": "a", "text_2": "b"})[0] == 501, path)
     for field, path in (("content", "/embedding"), ("input", "/embeddings")):
         rows = post(s, path, {field: ["a", "b"]})
         check([r["index"] for r in rows] == [0, 1] and len(rows[0]["embedding"]) == 1 and len(rows[0]["embedding"][0]) == 256, f"{path}")

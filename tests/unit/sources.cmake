@@ -24,6 +24,7 @@ set(UNIT_SUITES
   os
   output
   pool
+  pooling
   progress
   preflight
   prefix

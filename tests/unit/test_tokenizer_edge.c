@@ -489,6 +489,68 @@ static void bos_by_config(void) {
     }
 }
 
+/* ---- two texts --------------------------------------------------------------------------------------------------- */
+
+/* Digits: the ids of a pair, then their types. */
+static const char *pair_text(struct arena *a, const char *processor, struct tok_pair pair) {
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":8,\"content\":\"[C]\",\"special\":true},{\"id\":9,\"content\":\"[S]\",\"special\":true}],"
+        "\"pre_tokenizer\":{\"type\":\"Whitespace\"},\"post_processor\":%s,"
+        "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"a\",\"vocab\":{\"a\":0,\"b\":1,\"[C]\":8,\"[S]\":9}}}";
+    struct err err = {0};
+    struct tok *t;
+    struct tok_ids ids = {0}, types = {0};
+    struct sb out = {0};
+    CHECK_OK(tok_load_json(&t, str_fmt(a, json, processor), STR(""), &err), err);
+    int code = tok_encode_pair(t, &pair, &ids, &types, &err);
+    for (size_t i = 0; i < ids.n && !code; i++) sb_fmt(&out, "%d", ids.p[i]);
+    for (size_t i = 0; i < types.n && !code; i++) sb_fmt(&out, "%s%d", i ? "" : " ", types.p[i]);
+    const char *text = code ? str_fmt(a, "error %s", err.msg).p : str_copy(a, sb_str(&out)).p;
+    tok_ids_free(&ids);
+    tok_ids_free(&types);
+    sb_free(&out);
+    tok_destroy(t);
+    return text;
+}
+
+static void check_pair(const char *got, const char *want) {
+    CHECK_STR(str_of(got), str_of(want));
+}
+
+static void pairs_of_texts(void) {
+#define PIECE(kind, id, type) "{\"" kind "\":{\"id\":\"" id "\",\"type_id\":" #type "}}"
+#define TEMPLATE(pair)                                     \
+    "{\"type\":\"TemplateProcessing\",\"single\":[" PIECE( \
+        "Sequence", "A", 0) "],\"pair\":[" pair            \
+                            "],\"special_tokens\":{\"[C]\":{\"id\":\"[C]\",\"ids\":[8]},\"[S]\":{\"id\":\"[S]\",\"ids\":[9]}}}"
+    static const char fixed[] = "{\"type\":\"%sProcessing\",\"cls\":[\"[C]\",8],\"sep\":[\"[S]\",9]}";
+    static const char typed[] = TEMPLATE(PIECE("SpecialToken", "[C]", 0) "," PIECE("Sequence", "A", 0) "," PIECE(
+        "SpecialToken", "[S]", 0) "," PIECE("Sequence", "B", 1) "," PIECE("SpecialToken", "[S]", 1));
+    static const char plain[] = TEMPLATE(PIECE("Sequence", "A", 0) "," PIECE("Sequence", "B", 0) "," PIECE("SpecialToken", "[S]", 0));
+    static const char turned[] = TEMPLATE(PIECE("Sequence", "B", 0) "," PIECE("Sequence", "A", 0));
+    static const char unknown[] = TEMPLATE(PIECE("Sequence", "A", 0) "," PIECE("SpecialToken", "[X]", 0) "," PIECE("Sequence", "B", 0));
+    struct arena a = {0};
+    const struct tok_pair two = {STR("a [S]"), STR("b b b"), 0, false}, cut = {STR("a"), STR("b b b b b b"), 7, true},
+                          full = {STR("a"), STR("b b b b b b"), 7, false};
+    const char *bert = str_fmt(&a, fixed, "Bert").p, *other = str_fmt(&a, fixed, "Roberta").p;
+    const char *got = pair_text(&a, typed, two);
+    CHECK(strlen(got) > 10 && got[0] == '8' && !strstr(got + 1, "8")); /* what a user writes stays text */
+    check_pair(pair_text(&a, typed, cut), "8091119 0001111");
+    check_pair(pair_text(&a, bert, cut), "8091119 0001111");
+    check_pair(pair_text(&a, other, cut), "8099119 0000000");
+    check_pair(pair_text(&a, plain, cut), "0111119 0000000");
+    check_pair(pair_text(&a,
+                         "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}," TEMPLATE(
+                             PIECE("Sequence", "A", 0) "," PIECE("Sequence", "B", 1)) "]}",
+                         cut),
+               "0111111 0111111");
+    CHECK(strstr(pair_text(&a, typed, full), "error the two texts have 10 tokens") != NULL);
+    CHECK(strstr(pair_text(&a, turned, cut), "error the tokenizer does not say") != NULL);
+    CHECK(strstr(pair_text(&a, unknown, cut), "error the tokenizer does not say") != NULL);
+    CHECK(strstr(pair_text(&a, "null", cut), "error the tokenizer does not say") != NULL);
+    arena_free(&a);
+}
+
 static void scanners(void) {
     for (const struct tok_scanner *s = tok_scanners; s->name; s++) compare_scanner(s);
 }
@@ -508,6 +570,7 @@ static const struct unit_case cases[] = {
     {"regex_limits", regex_limits},
     {"merges_beside_the_alphabet", merges_beside_the_alphabet},
     {"bos_by_config", bos_by_config},
+    {"pairs_of_texts", pairs_of_texts},
     {"scanners", scanners},
     {0},
 };

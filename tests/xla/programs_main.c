@@ -39,6 +39,12 @@ static void check(bool good, const char *name, const char *what) {
 
 /* ---- one program --------------------------------------------------------------------------------------------------- */
 
+static struct tensor describe_head(const struct model *m, struct oplist *l, struct tensor states) {
+    struct tensor logits = forward_head(m, l, states);
+    oplist_output(l, op_argmax(l, logits));
+    return logits;
+}
+
 static int emit_model(const struct model *m, struct backend *be, const struct kind *kind, struct xla_program *out, struct err *err) {
     struct kv_layout kv = m->spec.kv;
     struct xla_ropes ropes;
@@ -46,9 +52,8 @@ static int emit_model(const struct model *m, struct backend *be, const struct ki
     kv.n_slots = SLOTS;
     for (int32_t i = 0; i < kv.n_classes; i++) kv.classes[i].n_blocks = BLOCKS;
     be->type->begin(be, &(struct step_key){.n_rows = xla_all_rows(&kind->at), .n_seqs = kind->at.seqs, .n_logits = kind->at.logits});
-    struct tensor logits = forward_head(m, &be->list, forward_hidden(m, &be->list));
-    oplist_output(&be->list, logits);
-    oplist_output(&be->list, op_argmax(&be->list, logits));
+    struct tensor states = forward_hidden(m, &be->list);
+    oplist_output(&be->list, m->spec.is_encoder ? states : describe_head(m, &be->list, states));
     if (be->list.err.code) return err_set(err, be->list.err.code, "%s", be->list.err.msg);
     if (!xla_ropes_find(&be->list, &ropes)) return err_set(err, ERR_EUNSUPPORTED, "more than %d rope tables", XLA_ROPES_MAX);
     struct emit_args args = {.list = &be->list, .at = kind->at, .kv = &kv, .ropes = &ropes, .half = kind->precision == PRECISION_BF16};

@@ -89,9 +89,12 @@ int cpu_kv_packed_check(int32_t bits, const struct kv_class *k, struct err *err)
 cpu_runner cpu_kv_write_packed;
 /* First visible position of a row; scale of its scores. */
 int32_t cpu_first_visible(const struct attn_args *a, int32_t pos);
+/* The last position that row r sees: its own, or one behind it. */
+int32_t cpu_last_visible(const struct attn_args *a, const struct step *step, int32_t r);
 float cpu_query_scale(const struct attn_args *a, int32_t pos);
-/* What a head's slope adds to the score of the key at position p. */
-float cpu_slope_bias(const struct attn_args *a, int32_t head, int32_t p, int32_t pos);
+/* What a head's slope, or its tables of distances, add to the score that row r gives the key at position p; whether there is any of that. */
+float cpu_place_bias(const struct cpu *c, const struct op *op, const struct step *step, int32_t r, int32_t head, int32_t p);
+bool cpu_has_places(const struct op *op);
 
 /* Whether the cache that an attention reads lies in blocks of a layout of its own. */
 static inline bool cpu_in_blocks(const struct cpu *c, const struct op *attn) {

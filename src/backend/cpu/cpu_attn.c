@@ -1,7 +1,7 @@
-/* The KV cache on the CPU and causal attention over it.
+/* The KV cache on the CPU and attention over it.
  *
  * A cached head row is found by (layer, block, head, position in block). Each row of the batch attends to the positions
- * of its own sequence only, in ascending order, so its result depends on its own history alone. Prompt rows read the
+ * of its own sequence only, in ascending order, so its result depends on its own history (both ways: its own text) alone. Prompt rows read the
  * keys that KV_WRITE stored in the same step: there is one path for prefill and decode.
  */
 #include "backend/cpu/cpu.h"
@@ -134,12 +134,43 @@ int32_t cpu_first_visible(const struct attn_args *a, int32_t pos) {
     return first;
 }
 
+int32_t cpu_last_visible(const struct attn_args *a, const struct step *step, int32_t r) {
+    int32_t pos = step->pos[r];
+    if (!a->both_ways) return pos;
+    const struct step_seq *seq = &step->seqs[step->seq_of[r]];
+    int32_t end = seq->pos + seq->n_rows - 1;
+    return a->window > 0 && a->window - 1 < end - pos ? pos + a->window - 1 : end;
+}
+
 float cpu_query_scale(const struct attn_args *a, int32_t pos) {
     if (a->pos_scale_len == 0) return a->scale;
     return a->scale * (1.0f + a->pos_scale_beta * m_logf(1.0f + (float)((pos + a->pos_scale_first) / a->pos_scale_len)));
 }
 
-float cpu_slope_bias(const struct attn_args *a, int32_t head, int32_t p, int32_t pos) {
+static int64_t distance_of(const struct attn_args *a, int32_t p, int32_t pos) {
+    int64_t most = a->farthest, d = p - pos;
+    return most + (d < -most ? -most : d > most ? most : d);
+}
+
+/* The row's own table and the key's; all keys are rows of the step. */
+static float relative_bias(const struct cpu *c, const struct op *op, const struct step *step, int32_t r, int32_t head, int32_t p) {
+    const struct attn_args *a = &op->arg.attn;
+    const struct step_seq *seq = &step->seqs[step->seq_of[r]];
+    int32_t column = (int32_t)cpu_vec(a->buckets)[distance_of(a, p, step->pos[r])], key = seq->row + p - seq->pos;
+    struct tensor by_row = op->in[1], by_key = op->in[2];
+    return a->scale *
+           (cpu_row(c, by_row, r)[head * by_row.head_stride + column] + cpu_row(c, by_key, key)[head * by_key.head_stride + column]);
+}
+
+bool cpu_has_places(const struct op *op) {
+    return op->arg.attn.slopes || op->arg.attn.distances || op->n_in == 3;
+}
+
+float cpu_place_bias(const struct cpu *c, const struct op *op, const struct step *step, int32_t r, int32_t head, int32_t p) {
+    const struct attn_args *a = &op->arg.attn;
+    int32_t pos = step->pos[r];
+    if (op->n_in == 3) return relative_bias(c, op, step, r, head, p);
+    if (a->distances) return cpu_vec(a->distances)[distance_of(a, p, pos) * op->in[0].heads + head];
     float slope = cpu_vec(a->slopes)[head];
     return a->slopes_in_bf16 ? a->scale * bf16_to_f32(bf16_from_f32(slope * (float)p)) : slope * (float)(p - pos);
 }
@@ -152,8 +183,8 @@ struct seen {
 
 static struct seen seen_by(const struct attn_job *job, int32_t r) {
     int32_t pos = job->step->pos[r], first = cpu_first_visible(&job->op->arg.attn, pos);
-    struct seen s = {first, pos - first + 1, NULL};
-    if (job->op->n_in < 2) return s;
+    struct seen s = {first, cpu_last_visible(&job->op->arg.attn, job->step, r) - first + 1, NULL};
+    if (job->op->n_in != 2) return s;
     s.picks = (const int32_t *)(const void *)cpu_row(job->c, job->op->in[1], r);
     if (s.n > job->op->in[1].width) s.n = job->op->in[1].width;
     return s;
@@ -168,13 +199,14 @@ static float attn_scores(const struct attn_job *job, const float *q, int32_t r, 
     const struct attn_args *a = &job->op->arg.attn;
     const struct cpu_kv_class *cls = &job->c->kv[a->kv.kv_class];
     int32_t seq = job->step->seq_of[r], pos = job->step->pos[r], kv_head = head / (job->op->in[0].heads / cls->shape.heads);
+    bool has_places = cpu_has_places(job->op);
     float scale = cpu_query_scale(a, pos), max = a->sinks ? cpu_vec(a->sinks)[head] : -INFINITY;
     for (int32_t i = 0; i < seen->n; i++) {
         int32_t p = position_of(seen, i), block = block_of(job->step, a->kv.kv_class, seq, p);
         const float *key = cached(cls, cls->k, cls->shape.k_width, a->kv.index, block, kv_head, p % KV_BLOCK);
         float s = job->c->kern.dot(q, key, cls->shape.k_width) * scale;
         if (a->softcap > 0) s = a->softcap * m_tanhf(s / a->softcap);
-        if (a->slopes) s += cpu_slope_bias(a, head, p, pos);
+        if (has_places) s += cpu_place_bias(job->c, job->op, job->step, r, head, p);
         scores[i] = s;
         if (s > max) max = s;
     }

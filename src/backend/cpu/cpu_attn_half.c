@@ -4,7 +4,7 @@
  * one head of one row; a work item is up to QUERIES of them that share a key head: a block is read from memory once for
  * all of them.
  *
- * (1) A row's positions are cut into chunks whose borders depend on its own position alone. Each chunk has its own largest
+ * (1) A row's positions are cut into chunks whose borders depend on the last one that it sees alone. Each chunk has its own largest
  *     score, sum and mix; they are folded in ascending order. Whether one thread walks all chunks or many threads take one
  *     each, the operations are the same, and so are the bits.
  * (2) A query reads the values of its visible positions only: a broken row cannot reach the rows before it.
@@ -84,7 +84,7 @@ void cpu_kv_write_half(struct cpu *c, const struct op *op, const struct step *st
     pool_run(c->pool, (int64_t)n * c->kv[op->arg.kv.kv.kv_class].shape.heads, 1, write_heads, &job);
 }
 
-/* Blocks of a chunk for a row at this position: few threads wait for one, and there are never many chunks. A cache of 8 or 4
+/* Blocks of a chunk for a row that sees up to this position: few threads wait for one, and there are never many chunks. A cache of 8 or 4
  * bits has fewer and longer ones, since each begins by turning its queries. */
 static int32_t chunk_blocks(int32_t pos, int32_t bits) {
     int32_t n = pos / KV_BLOCK, each = (n + CHUNKS_MAX) / CHUNKS_MAX, longer = bits ? (n + PACKED_CHUNKS) / PACKED_CHUNKS : 0;
@@ -122,11 +122,16 @@ static void gather_queries(const struct block_job *job, const struct block_item 
                (size_t)x.width * sizeof *q);
 }
 
+/* The last position that a row sees. */
+static int32_t reach(const struct block_job *job, int32_t row) {
+    return cpu_last_visible(&job->op->arg.attn, job->step, row);
+}
+
 /* Visible positions [first, last) of query i inside the chunk that begins at `origin`. */
 static void visible(const struct block_job *job, const struct block_item *it, int32_t i, int32_t origin, int32_t *first, int32_t *last) {
-    int32_t pos = job->step->pos[it->row + i / it->n_heads], from = cpu_first_visible(&job->op->arg.attn, pos);
+    int32_t row = it->row + i / it->n_heads, end = reach(job, row) + 1, from = cpu_first_visible(&job->op->arg.attn, job->step->pos[row]);
     *first = from > origin ? from : origin;
-    *last = pos + 1 < origin + it->blocks * KV_BLOCK ? pos + 1 : origin + it->blocks * KV_BLOCK;
+    *last = end < origin + it->blocks * KV_BLOCK ? end : origin + it->blocks * KV_BLOCK;
 }
 
 static void chunk_scores(const struct block_job *job, const struct block_item *it, const struct block_memory *m, int32_t first,
@@ -156,8 +161,8 @@ static void chunk_softmax(const struct block_job *job, const struct block_item *
     const struct attn_args *a = &job->op->arg.attn;
     const struct kernels *k = &job->c->kern;
     if (a->softcap > 0) k->act(s, n, &(struct act_args){.kind = ACT_SOFTCAP, .p = {a->softcap}});
-    for (int32_t j = 0; a->slopes && j < n; j++)
-        s[j] += cpu_slope_bias(a, it->head + i % it->n_heads, first + j, job->step->pos[it->row + i / it->n_heads]);
+    for (int32_t j = 0; cpu_has_places(job->op) && j < n; j++)
+        s[j] += cpu_place_bias(job->c, job->op, job->step, it->row + i / it->n_heads, it->head + i % it->n_heads, first + j);
     out_max_sum[0] = k->max(s, n, -INFINITY);
     out_max_sum[1] = k->exp_sum(s, n, out_max_sum[0]);
 }
@@ -285,9 +290,9 @@ static struct block_item item_at(const struct block_job *job, int64_t index) {
     it.head = it.kv_head * job->per_kv + part * QUERIES;
     it.n_heads = rest < QUERIES ? rest : QUERIES;
     it.n_queries = it.n_rows * it.n_heads;
-    it.blocks = chunk_blocks(step->pos[it.row], block_class(job)->bits);
+    it.blocks = chunk_blocks(reach(job, it.row), block_class(job)->bits);
     it.first_chunk = cpu_first_visible(&job->op->arg.attn, step->pos[it.row]) / KV_BLOCK / it.blocks;
-    it.last_chunk = step->pos[last] / KV_BLOCK / it.blocks;
+    it.last_chunk = reach(job, last) / KV_BLOCK / it.blocks;
     return it;
 }
 
@@ -296,7 +301,7 @@ static struct block_item item_at(const struct block_job *job, int64_t index) {
 static void enter_chunk(struct block_walk *w) {
     const int32_t *pos = w->job->step->pos + w->it.row;
     int32_t origin = w->chunk * w->it.blocks, from = cpu_first_visible(&w->job->op->arg.attn, pos[0]) / KV_BLOCK;
-    int32_t end = pos[w->it.n_rows - 1] / KV_BLOCK + 1;
+    int32_t end = reach(w->job, w->it.row + w->it.n_rows - 1) / KV_BLOCK + 1;
     w->first = from > origin ? from : origin;
     w->last = end < origin + w->it.blocks ? end : origin + w->it.blocks;
     w->i = w->first;
@@ -398,7 +403,7 @@ static int32_t group_rows(const struct block_job *job, int32_t *groups) {
     int32_t most = job->op->arg.attn.pos_scale_len || job->per_kv > QUERIES ? 1 : QUERIES / job->per_kv;
     for (int32_t r = 0, first = 0; r < n_rows; r++) {
         bool same = r > 0 && r - first < most && step->seq_of[r] == step->seq_of[r - 1] && step->pos[r] == step->pos[r - 1] + 1 &&
-                    chunk_blocks(step->pos[r], bits) == chunk_blocks(step->pos[first], bits);
+                    chunk_blocks(reach(job, r), bits) == chunk_blocks(reach(job, first), bits);
         if (same) continue;
         groups[n++] = first = r;
     }

@@ -283,7 +283,8 @@ static void embed_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     const struct weight *w = a->weight;
     const struct cpu_weight *p = cpu_packed(w);
     for (int64_t r = first; r < last; r++) {
-        int64_t index = a->by_position ? job->step->pos[r] + a->position_offset : job->step->ids[r];
+        int64_t id = job->step->ids[r], index = a->by_position ? job->step->pos[r] + a->position_offset : id;
+        if (a->vocab) index = a->by_type ? id / a->vocab : id % a->vocab;
         if (index >= w->out) index = 0;
         float *y = cpu_row(job->c, job->op->out[0], r);
         if (p->panels) {

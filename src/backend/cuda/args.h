@@ -63,7 +63,7 @@ struct k_embed {
     KPTR(const int32_t) pos;
     struct k_view y;
     float scale;
-    int32_t by_position, position_offset, pad;
+    int32_t by_position, position_offset, vocab, by_type;
 };
 
 struct k_linear {
@@ -188,8 +188,9 @@ struct k_attn {
     struct k_cache c;
     struct k_view q, y;
     KPTR(const float) sinks;
-    KPTR(const float) slopes;  /* the reference rows only */
-    KPTR(const int32_t) picks; /* likewise: positions of each row; NULL: all that are visible */
+    KPTR(const float) slopes;    /* the reference rows only */
+    KPTR(const float) distances; /* likewise */
+    KPTR(const int32_t) picks;   /* likewise: positions of each row; NULL: all that are visible */
     int64_t picks_stride;
     KPTR(const int32_t) pos;
     KPTR(const int32_t) seq_of;
@@ -203,6 +204,7 @@ struct k_attn {
     int32_t first_row; /* first row of the launch */
     int32_t pos_scale_first, slopes_in_bf16;
     int32_t n_picks;
+    int32_t farthest, both_ways; /* the reference rows only */
 };
 
 struct k_pick {

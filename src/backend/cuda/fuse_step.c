@@ -191,7 +191,8 @@ static bool find_attention(const struct cuda *c, int32_t i, struct attention *ou
     j = cuda_take_place(c, j, &out->norms[1], &out->ropes[1], &k);
     if (j + 1 >= l->n_ops || out->ropes[0] < 0 || out->ropes[1] < 0) return false;
     const struct op *write = &l->ops[j], *attn = &l->ops[j + 1];
-    if (write->kind != OP_KV_WRITE || attn->kind != OP_ATTN || write->n_in != 2 || attn->arg.attn.slopes) return false;
+    if (write->kind != OP_KV_WRITE || attn->kind != OP_ATTN || write->n_in != 2 || attn->arg.attn.slopes || attn->arg.attn.both_ways)
+        return false;
     if (memcmp(&l->ops[out->ropes[0]].arg.rope, &l->ops[out->ropes[1]].arg.rope, sizeof(struct rope_args)) != 0) return false;
     if (memcmp(&write->arg.kv.kv, &attn->arg.attn.kv, sizeof(struct kv_ref)) != 0) return false;
     if (!cuda_same_view(write->in[0], k) || !cuda_read_only_by(c, k, j) || !cuda_same_view(attn->in[0], q) ||

@@ -72,6 +72,8 @@ void lower_embed(struct cuda *c, const struct op *op) {
         .scale = e->scale,
         .by_position = e->by_position,
         .position_offset = e->position_offset,
+        .vocab = e->vocab,
+        .by_type = e->by_type,
     };
     EMIT(c, KERNEL_embed, GRID(op->out[0].rows, 1, 1), 256, 0, a);
 }

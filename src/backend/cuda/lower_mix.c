@@ -11,6 +11,9 @@ static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
         .sinks = cuda_vec(t->sinks),
         .slopes = cuda_vec(t->slopes),
         .slopes_in_bf16 = t->slopes_in_bf16,
+        .distances = cuda_vec(t->distances),
+        .farthest = t->farthest,
+        .both_ways = t->both_ways,
         .picks = is_picked ? cuda_view(c, op->in[1]).p : 0,
         .picks_stride = is_picked ? op->in[1].row_stride : 0,
         .n_picks = is_picked ? op->in[1].width : 0,
@@ -77,8 +80,9 @@ enum { SPLIT_POSITIONS = 256, SPLITS_MAX = 64 };
 bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
     int32_t d = k->k_width, group = op->in[0].heads / k->heads;
-    return !cuda_kv_is_f32(c, k) && !op->arg.attn.slopes && c->gpu->functions[KERNEL_attn_flash_64] && (d == 64 || d == 128 || d == 256) &&
-           k->v_width == d && op->out[0].width == d && group <= 8 && 5 * 64 * d * 2 <= c->gpu->shared_max;
+    return !cuda_kv_is_f32(c, k) && !op->arg.attn.slopes && !op->arg.attn.both_ways && c->gpu->functions[KERNEL_attn_flash_64] &&
+           (d == 64 || d == 128 || d == 256) && k->v_width == d && op->out[0].width == d && group <= 8 &&
+           5 * 64 * d * 2 <= c->gpu->shared_max;
 }
 
 static void emit_decode(struct cuda *c, struct k_attn *a) {

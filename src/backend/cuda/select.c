@@ -10,7 +10,7 @@ static bool always(const struct cuda *c, const struct op *op) {
 
 static bool attn_ref_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
-    return k->k_width <= 576 && op->out[0].width <= 576;
+    return k->k_width <= 576 && op->out[0].width <= 576 && op->n_in < 3;
 }
 
 static bool rope_fits(const struct cuda *c, const struct op *op) {

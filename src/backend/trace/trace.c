@@ -131,6 +131,9 @@ static void put_attn(struct sb *out, const struct attn_args *a) {
     put_number(out, "pos_scale_beta", a->pos_scale_beta, 0);
     put_number(out, "pos_scale_len", a->pos_scale_len, 0);
     put_number(out, "pos_scale_first", a->pos_scale_first, 0);
+    put_weight(out, "distances", a->distances);
+    put_weight(out, "buckets", a->buckets);
+    put_number(out, "both_ways", a->both_ways, 0);
 }
 
 static void put_route(struct sb *out, const struct route_args *a) {
@@ -181,6 +184,8 @@ static void put_args(struct sb *out, const struct op *op) {
         put_number(out, "scale", op->arg.embed.scale, 1);
         put_number(out, "by_position", op->arg.embed.by_position, 0);
         put_number(out, "position_offset", op->arg.embed.position_offset, 0);
+        put_number(out, "vocab", op->arg.embed.vocab, 0);
+        put_number(out, "by_type", op->arg.embed.by_type, 0);
         break;
     case OP_LINEAR:
     case OP_HEAD_LINEAR:

@@ -225,6 +225,7 @@ void emit_embed(struct emit *e, const struct op *op) {
     struct hlo *h = &e->h;
     struct hlo_val index = emit_step_part(e, a->by_position ? e->in.pos : e->in.ids, HLO_SHAPE(xla_all_rows(&e->a.at)), HLO_I32);
     if (a->by_position && a->position_offset) index = hlo_with(h, "add", index, a->position_offset);
+    if (a->vocab) index = hlo_with(h, a->by_type ? "divide" : "remainder", index, a->vocab);
     struct hlo_val outside = hlo_compare_with(h, "GE", index, (double)a->weight->out);
     index = hlo_select(h, outside, hlo_like(h, index, 0), index);
     struct hlo_val v = hlo_convert(h, emit_matrix_rows(e, a->weight, index), HLO_F32);
@@ -326,7 +327,16 @@ static int emit_ops(struct emit *e, struct err *err) {
     return ERR_OK;
 }
 
+/* Tables of distances that rows make themselves have no emitter. */
+static bool has_relative(const struct oplist *l) {
+    for (int32_t i = 0; i < l->n_ops; i++)
+        if (l->ops[i].kind == OP_ATTN && l->ops[i].n_in == 3) return true;
+    return false;
+}
+
 int emit_program(const struct emit_args *args, struct xla_program *out, struct err *err) {
+    if (has_relative(args->list))
+        return err_set(err, ERR_EUNSUPPORTED, "attention with products for distances does not run on xla; use --device cpu");
     struct emit e = {.a = *args, .out = out};
     *out = (struct xla_program){0};
     xla_step_layout(&args->at, args->kv, args->ropes, &e.in);

@@ -36,7 +36,15 @@ static struct hlo_val visible(struct emit *e, const struct attn_args *a, struct 
     const struct xla_shape *at = &e->a.at;
     struct hlo_shape shape = HLO_SHAPE(at->seqs, at->rows, at->context);
     struct hlo_val where = hlo_iota(h, HLO_I32, shape, 2), wide = hlo_spread(h, pos, shape, 0);
-    struct hlo_val seen = hlo_compare(h, "LE", where, wide);
+    struct hlo_val seen;
+    if (a->both_ways) {
+        struct hlo_val lens = emit_step_part(e, e->in.lens, HLO_SHAPE(at->seqs), HLO_I32), end = hlo_spread(h, lens, shape, 0);
+        struct hlo_val behind = hlo_with(h, "add", wide, 1); /* rows without a text see one position */
+        seen = hlo_compare(h, "LT", where, hlo_binary(h, "maximum", end, behind));
+        if (a->window > 0) seen = hlo_binary(h, "and", seen, hlo_compare(h, "LT", where, hlo_with(h, "add", wide, a->window)));
+    } else {
+        seen = hlo_compare(h, "LE", where, wide);
+    }
     if (a->window > 0) seen = hlo_binary(h, "and", seen, hlo_compare(h, "GT", where, hlo_with(h, "subtract", wide, a->window)));
     if (a->chunk > 0) {
         struct hlo_val first = hlo_with(h, "multiply", hlo_with(h, "divide", wide, a->chunk), a->chunk);
@@ -73,6 +81,22 @@ static struct hlo_val add_slopes(struct emit *e, const struct attn_args *a, stru
     struct hlo_val bias = hlo_mul(h, far, hlo_broadcast(h, slopes, scores.shape, (const int32_t[]){1, 3}));
     if (a->slopes_in_bf16) bias = hlo_with(h, "multiply", hlo_round_bf16(h, bias), (double)a->scale);
     return hlo_add(h, scores, bias);
+}
+
+/* What the table has for the distance of every key from its row. */
+static struct hlo_val add_distances(struct emit *e, const struct attn_args *a, struct hlo_val scores, struct hlo_val pos) {
+    struct hlo *h = &e->h;
+    const struct xla_shape *at = &e->a.at;
+    struct hlo_shape shape = HLO_SHAPE(at->seqs, at->rows, at->context);
+    int64_t n = (int64_t)at->seqs * at->rows * at->context, heads = a->distances->in / (2 * (int64_t)a->farthest + 1);
+    struct hlo_val where = hlo_iota(h, HLO_I32, shape, 2), wide = hlo_spread(h, pos, shape, 0);
+    struct hlo_val d = hlo_with(h, "add", hlo_sub(h, where, wide), a->farthest);
+    d = hlo_binary(h, "maximum", d, hlo_like(h, d, 0));
+    d = hlo_binary(h, "minimum", d, hlo_like(h, d, 2.0 * a->farthest));
+    struct hlo_val table = hlo_reshape(h, emit_vector(e, a->distances), HLO_SHAPE(2 * (int64_t)a->farthest + 1, heads));
+    struct hlo_val bias = hlo_take(h, table, hlo_reshape(h, d, HLO_SHAPE(n)));
+    bias = hlo_reshape(h, bias, HLO_SHAPE(at->seqs, at->rows, at->context, hlo_dim(scores, 1), hlo_dim(scores, 3)));
+    return hlo_add(h, scores, hlo_transpose(h, bias, (const int32_t[]){0, 3, 1, 4, 2}));
 }
 
 /* Softmax weights [seqs, kv heads, rows, group, context] and their sums, not yet divided. */
@@ -141,6 +165,7 @@ void emit_attn(struct emit *e, const struct op *op) {
         &(struct hlo_dot){.n_batch = 2, .batch_a = {0, 2}, .batch_b = {0, 2}, .n_contract = 1, .contract_a = {4}, .contract_b = {3}});
     scores = scale_scores(e, a, scores, pos);
     if (a->slopes) scores = add_slopes(e, a, scores, pos);
+    if (a->distances) scores = add_distances(e, a, scores, pos);
     struct hlo_val sum, seen = visible(e, a, pos);
     if (op->n_in == 2) seen = hlo_binary(h, "and", seen, e->values[op->in[1].id - 1]);
     struct hlo_val weights = weigh(e, a, scores, seen, &sum);

@@ -135,22 +135,6 @@ static int prepare_vectors(struct call *c) {
     return input ? embed_prepare(c, input, &input_form) : embed_prepare(c, json_get(c->body, "content"), &content_form);
 }
 
-/* What a request to rank must hold; then that no model here can do it. */
-static int refuse_ranking(struct call *c) {
-    yyjson_val *texts = json_get(c->body, "documents"), *text;
-    size_t i, n;
-    if (!texts) texts = json_get(c->body, "texts");
-    bool ok = yyjson_arr_size(texts) > 0;
-    yyjson_arr_foreach(texts, i, n, text) ok &= yyjson_is_str(text) || yyjson_is_obj(text);
-    if (!ok) return api_fail(&c->error, 400, NULL, "documents", "documents must be a list of at least one text");
-    if (!yyjson_is_str(json_get(c->body, "query"))) return api_fail(&c->error, 400, NULL, "query", "query must be a text");
-    return api_fail(&c->error, 501, NULL, NULL, "%s cannot rank texts: it has no ranking head", service_info(c->service)->name);
-}
-
-static int refuse_scoring(struct call *c) {
-    return api_fail(&c->error, 501, NULL, NULL, "%s cannot score pairs of texts: it has no ranking head", service_info(c->service)->name);
-}
-
 const struct route routes_lcpp_server[] = {
     {"GET", "/props", 0, NULL, show_props},
     {"POST", "/props", 0, NULL, change_props},
@@ -161,11 +145,5 @@ const struct route routes_lcpp_server[] = {
     {"POST", "/apply-template", 0, prepare_template, show_template},
     {"POST", "/embedding", 0, prepare_vectors, embed_start},
     {"POST", "/embeddings", 0, prepare_vectors, embed_start},
-    {"POST", "/rerank", 0, refuse_ranking, NULL},
-    {"POST", "/reranking", 0, refuse_ranking, NULL},
-    {"POST", "/v1/rerank", 0, refuse_ranking, NULL},
-    {"POST", "/v1/reranking", 0, refuse_ranking, NULL},
-    {"POST", "/score", 0, refuse_scoring, NULL},
-    {"POST", "/v1/score", 0, refuse_scoring, NULL},
     {0},
 };

@@ -168,6 +168,10 @@ int tok_dec_end(struct tok_stream *s, size_t stage, struct err *err);
 /* The ids around the text: what comes before and after it, from all post-processors together. */
 struct tok_post {
     struct tok_ids before, after;
+    /* of two texts: what comes before the first, between them, behind the second, with a type for each id; and the types of the texts */
+    struct tok_ids pair[3], pair_types[3];
+    int32_t text_types[2];
+    bool has_pair;
 };
 
 /* ---- added tokens ----------------------------------------------------------------------------------------------- */
@@ -253,6 +257,7 @@ bool tok_base64(struct str text, struct sb *out);
 int tok_read_normalizers(struct tok *t, yyjson_val *root, struct err *err);
 int tok_read_pre_tokenizers(struct tok *t, yyjson_val *root, struct err *err);
 int tok_read_decoders(struct tok *t, yyjson_val *root, struct err *err);
+void tok_post_free_pair(struct tok_post *post);
 int tok_read_post_processor(struct tok *t, yyjson_val *root, struct err *err);
 int tok_read_added(struct tok *t, yyjson_val *list, struct err *err);
 int tok_read_config(struct tok *t, struct str config_json, struct err *err);

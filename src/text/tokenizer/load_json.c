@@ -44,6 +44,7 @@ void tok_destroy(struct tok *t) {
     for (size_t i = 0; i < t->n_decs; i++)
         if (t->decs[i].destroy) t->decs[i].destroy(&t->decs[i]);
     tok_ids_free(&t->post.before);
+    tok_post_free_pair(&t->post);
     tok_ids_free(&t->post.after);
     arena_free(&t->arena);
     mem_free(t);

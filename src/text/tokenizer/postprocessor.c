@@ -58,6 +58,58 @@ static int read_template(yyjson_val *json, struct tok_ids *before, struct tok_id
     return ERR_OK;
 }
 
+void tok_post_free_pair(struct tok_post *post) {
+    for (int i = 0; i < 3; i++) {
+        tok_ids_free(&post->pair[i]);
+        tok_ids_free(&post->pair_types[i]);
+    }
+    post->has_pair = false;
+}
+
+/* One piece of a pair's template; n_text counts the texts so far. False: it cannot be followed. */
+static bool put_piece(struct tok_post *post, yyjson_val *piece, yyjson_val *specials, int *n_text) {
+    yyjson_val *text = json_get(piece, "Sequence"), *special = json_get(piece, "SpecialToken");
+    int32_t type = json_int(text ? text : special, "type_id", 0) == 1;
+    if (text) {
+        if (*n_text == 2 || !str_is(json_str(text, "id", STR("")), *n_text ? "B" : "A")) return false;
+        post->text_types[(*n_text)++] = type;
+        return true;
+    }
+    struct tok_ids *ids = &post->pair[*n_text], *types = &post->pair_types[*n_text];
+    if (put_special(ids, specials, special, NULL)) return false;
+    while (types->n < ids->n) tok_ids_put(types, type);
+    return true;
+}
+
+/* A pair's own template. Where it cannot be followed, that is told when two texts are to be encoded. */
+static void read_template_pair(struct tok_post *post, yyjson_val *json) {
+    yyjson_val *list = json_get(json, "pair"), *specials = json_get(json, "special_tokens"), *piece;
+    size_t i, n;
+    int n_text = 0;
+    bool ok = yyjson_is_arr(list) && yyjson_arr_size(list) <= TOK_MAX_POST_IDS;
+    if (post->has_pair || !ok) return;
+    yyjson_arr_foreach(list, i, n, piece) ok = ok && put_piece(post, piece, specials, &n_text);
+    if (ok && n_text == 2) post->has_pair = true;
+    else tok_post_free_pair(post);
+}
+
+/* BERT's and RoBERTa's: cls A sep B sep, the second text of type 1; cls A sep sep B sep, all of one type. */
+static void make_pair(struct tok_post *post, int32_t cls, int32_t sep,
+                      bool has_two /* sep comes twice between the texts, which are of one type */) {
+    if (post->has_pair) return;
+    const int32_t type = !has_two;
+    tok_ids_put(&post->pair[0], cls);
+    tok_ids_put(&post->pair_types[0], 0);
+    for (int i = 0; i < 1 + has_two; i++) {
+        tok_ids_put(&post->pair[1], sep);
+        tok_ids_put(&post->pair_types[1], 0);
+    }
+    tok_ids_put(&post->pair[2], sep);
+    tok_ids_put(&post->pair_types[2], type);
+    post->text_types[1] = type;
+    post->has_pair = true;
+}
+
 static int read_pair(yyjson_val *json, struct tok_ids *before, struct tok_ids *after, struct err *err) {
     TRY(put_id(before, yyjson_arr_get(json_get(json, "cls"), 1), "the post-processor's cls", err));
     return put_id(after, yyjson_arr_get(json_get(json, "sep"), 1), "the post-processor's sep", err);
@@ -81,6 +133,8 @@ static int read_one(struct tok *t, yyjson_val *json, int depth, struct err *err)
     if (str_is(type, "TemplateProcessing")) code = read_template(json, &before, &after, err);
     else if (str_is(type, "BertProcessing") || str_is(type, "RobertaProcessing")) code = read_pair(json, &before, &after, err);
     else if (!str_is(type, "ByteLevel")) code = tok_unknown(type, "post-processor", err);
+    if (!code && str_is(type, "TemplateProcessing")) read_template_pair(&t->post, json);
+    else if (!code && before.n && after.n) make_pair(&t->post, before.p[0], after.p[0], str_is(type, "RobertaProcessing"));
     if (!code) code = wrap(&t->post, &before, &after, err);
     tok_ids_free(&before);
     tok_ids_free(&after);

@@ -188,6 +188,38 @@ int tok_encode(const struct tok *t, struct str text, unsigned flags, struct tok_
     return tok_encode_spans(t, NULL, &span, 1, flags, out, err);
 }
 
+static void put_typed(const struct tok_ids *ids, const struct tok_ids *types, struct tok_ids *out, struct tok_ids *out_types) {
+    for (size_t i = 0; i < ids->n; i++) {
+        tok_ids_put(out, ids->p[i]);
+        tok_ids_put(out_types, types->p[i]);
+    }
+}
+
+int tok_encode_pair(const struct tok *t, const struct tok_pair *pair, struct tok_ids *out, struct tok_ids *out_types, struct err *err) {
+    const struct tok_post *p = &t->post;
+    const struct str texts[2] = {pair->first, pair->second};
+    if (!p->has_pair) return err_set(err, ERR_EUNSUPPORTED, "the tokenizer does not say how two texts become one");
+    size_t around = p->pair[0].n + p->pair[1].n + p->pair[2].n;
+    for (int i = 0; i < 2; i++) {
+        struct tok_ids ids = {0};
+        put_typed(&p->pair[i], &p->pair_types[i], out, out_types);
+        int code = tok_encode(t, texts[i], 0, &ids, err);
+        size_t used = out->n + p->pair[2].n;
+        if (!code && i == 1 && pair->cuts && pair->most > used && ids.n > pair->most - used) ids.n = pair->most - used;
+        for (size_t k = 0; k < ids.n && !code; k++) {
+            tok_ids_put(out, ids.p[k]);
+            tok_ids_put(out_types, p->text_types[i]);
+        }
+        tok_ids_free(&ids);
+        if (code) return code;
+    }
+    put_typed(&p->pair[2], &p->pair_types[2], out, out_types);
+    if (pair->most && out->n > pair->most)
+        return err_set(err, ERR_ELIMIT, "the two texts have %zu tokens, %zu around them, which is too large: the model takes %zu", out->n,
+                       around, pair->most);
+    return ERR_OK;
+}
+
 /* ---- the byte alphabet ------------------------------------------------------------------------------------------ */
 
 /* Printable bytes stand for themselves, the other 68 follow U+0100 in order. */

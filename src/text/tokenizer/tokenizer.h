@@ -46,6 +46,15 @@ enum tok_flags {
  * encode_special_tokens; added tokens that are not special are recognised in both cases. */
 int tok_encode(const struct tok *t, struct str text, unsigned flags, struct tok_ids *out, struct err *err);
 
+/* Two texts as one, as the post-processor puts them together; a type for each id. ERR_EUNSUPPORTED where it does not say how. The second text is cut
+ * where all would be more than `most` ids, and `cuts` is set. */
+struct tok_pair {
+    struct str first, second;
+    size_t most; /* 0: any number */
+    bool cuts;
+};
+int tok_encode_pair(const struct tok *t, const struct tok_pair *pair, struct tok_ids *out, struct tok_ids *out_types, struct err *err);
+
 /* A part of a text and whether it came from the template (trusted) or from a user. All parts are tokenized as one
  * continuous text; but an added or special token is recognised only where all of its bytes are trusted. What a user
  * types never becomes a control token. (Exception, because it carries no control: added tokens that are white space

@@ -91,7 +91,8 @@ def main():
     parallel = int(given.get("--parallel", 4))
     total = int(given.get("--ctx-size", 4096))
     context = total if "--kv-unified" in given else total // parallel
-    model = make_model(context, "infill" in given.get("--hf-repo", ""))
+    judge = os.path.join(os.environ["MLXCEL_TEST_DATA"], "golden2", "bert-cross")
+    model = judge if "--reranking" in given else make_model(context, "infill" in given.get("--hf-repo", ""))
     program = os.environ["MLXCEL_PROGRAM"]
     args = ["-m", model, "--ctx-size", str(context), "--parallel", str(parallel), "--kv-tokens", str(total), *template_args(given)]
     for name, value in given.items():
