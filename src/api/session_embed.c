@@ -34,9 +34,11 @@ static int count_prompt(const struct session *s, struct str prompt, int32_t *out
 
 int session_embedding(const struct session *s, enum session_pooling wanted, struct str prompt, struct session_embedding *out,
                       struct err *err) {
-    static const enum job_pooling kinds[] = {
-        [SESSION_POOL_MEAN] = POOL_MEAN, [SESSION_POOL_LAST] = POOL_LAST, [SESSION_POOL_FIRST] = POOL_FIRST, [SESSION_POOL_MAX] = POOL_MAX,
-        [SESSION_POOL_NONE] = POOL_NONE};
+    static const enum job_pooling kinds[] = {[SESSION_POOL_MEAN] = POOL_MEAN,
+                                             [SESSION_POOL_LAST] = POOL_LAST,
+                                             [SESSION_POOL_FIRST] = POOL_FIRST,
+                                             [SESSION_POOL_MAX] = POOL_MAX,
+                                             [SESSION_POOL_NONE] = POOL_NONE};
     const struct embedder *e = &s->embedder;
     bool is_auto = wanted == SESSION_POOL_AUTO;
     *out = (struct session_embedding){.width = engine_width(s->engine), .max_tokens = session_context(s)};

@@ -118,8 +118,8 @@ struct cuda {
     struct cuda_driver *d; /* the GPU's */
     CUstream stream;
     bool exact, no_fuse;
-    bool one_list; /* while a step of one row with experts is lowered as a list of instructions: its products keep 16 bits of x there */
-    size_t kept_back;                /* bytes of the GPU that are left to the driver and the display */
+    bool one_list;    /* while a step of one row with experts is lowered as a list of instructions: its products keep 16 bits of x there */
+    size_t kept_back; /* bytes of the GPU that are left to the driver and the display */
     const struct select_row *forced; /* measurements: this row for all ops of its kind that fit it */
     struct cuda_piece *pieces;       /* [n_pieces] of device memory */
     int32_t n_pieces, pieces_capacity;
@@ -279,7 +279,7 @@ bool cuda_may_round(const struct cuda *c, const struct op *op);
 bool experts_fit(const struct cuda *c, const struct op *op);
 bool qmv_fits(const struct cuda *c, const struct op *op);
 bool qmm_fits(const struct cuda *c, const struct op *op);
-bool linear_few_fits(const struct cuda *c, const struct op *op);
+bool cuda_linear_few_fits(const struct cuda *c, const struct op *op);
 bool gemm_fits(const struct cuda *c, const struct op *op);
 bool gemm_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu);
 bool attn_fast_fits(const struct cuda *c, const struct op *op);

@@ -73,7 +73,8 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
         size_t fixed = ONE_HEAD + sums + most, each = ONE_WARPS * (is_small ? one->small_place : one->place);
-        if (one->mode != shape.mode || one->width != shape.width || one->has_experts != shape.has_experts || !c->gpu->functions[one->id]) continue;
+        if (one->mode != shape.mode || one->width != shape.width || one->has_experts != shape.has_experts || !c->gpu->functions[one->id])
+            continue;
         if (fixed + each > (size_t)c->gpu->shared_max) return false;
         size_t depth = ((size_t)c->gpu->shared_max - fixed) / each;
         if (depth > (size_t)one->depth) depth = (size_t)one->depth;
@@ -129,7 +130,8 @@ static bool link_x(const struct k_instr *in, int32_t i, struct k_step_linear *a)
         a->e.scores_maker = i - 1;
         a->e.scores_link = 1;
     }
-    if (!can_link(m) || m.y != a->x || m.width != x_width(a) || m.stride != a->x_stride || m.dtype != a->x_dtype || m.rows != 1) return false;
+    if (!can_link(m) || m.y != a->x || m.width != x_width(a) || m.stride != a->x_stride || m.dtype != a->x_dtype || m.rows != 1)
+        return false;
     a->x_maker = p;
     a->x_link = 1;
     return true;

@@ -23,7 +23,7 @@ void lower_linear_ref(struct cuda *c, const struct op *op) {
     EMIT(c, KERNEL_linear_ref, GRID(ceil_div(a.n_out, 8), ceil_div(a.x.rows, 4), a.per_head ? a.x.heads : 1), 256, 0, a);
 }
 
-bool linear_few_fits(const struct cuda *c, const struct op *op) {
+bool cuda_linear_few_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
     struct tensor x = op->in[0];
     return !c->exact && op->kind == OP_LINEAR && c->base.list.values[x.id - 1].dtype == DT_F32 && x.heads == 1 && x.row_stride % 4 == 0 &&

@@ -46,7 +46,7 @@ const struct select_row cuda_select_rows[] = {
     {OP_LINEAR, "qmv", qmv_fits, lower_qmv},
     {OP_LINEAR, "qmm", qmm_fits, lower_qmm},
     {OP_LINEAR, "gemm", gemm_fits, lower_gemm},
-    {OP_LINEAR, "linear_few", linear_few_fits, lower_linear_few},
+    {OP_LINEAR, "linear_few", cuda_linear_few_fits, lower_linear_few},
     {OP_LINEAR, "linear_ref", always, lower_linear_ref},
     {OP_HEAD_LINEAR, "linear_ref", always, lower_linear_ref},
     {OP_NORM, "norm", always, lower_norm},
