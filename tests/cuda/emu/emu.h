@@ -67,7 +67,9 @@ static inline unsigned __ballot_sync(unsigned, bool x) {
     __syncwarp();
     return bits;
 }
-static inline int __ffs(unsigned x) { return __builtin_ffs((int)x); }
+static inline int __ffs(unsigned x) {
+    return __builtin_ffs((int)x);
+}
 template <typename T> static inline T __shfl_sync(unsigned, T x, int lane) {
     return emu_shuffle(x, (unsigned)lane & 31);
 }
