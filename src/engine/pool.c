@@ -80,18 +80,19 @@ static void unit(const struct pool_stage *s, const float *x, float *y) {
 typedef void stage_fn(const struct pool_stage *s, const float *x, float *y);
 static stage_fn *const stages[] = {[STAGE_DENSE] = dense, [STAGE_NORM] = layer_norm, [STAGE_UNIT] = unit};
 
-/* Without a head: of length 1, from the sums as they are. Whether they are finite. */
-static bool finish_alone(const double *sum, int32_t width, float *out) {
+/* Without a head: the sum, whatever its weight, of length 1, rounded once. */
+static bool finish_plain(const struct pool_sum *s, int32_t width, float *out) {
     double square = 0;
-    for (int32_t i = 0; i < width; i++) square += sum[i] * sum[i];
+    for (int32_t i = 0; i < width; i++) square += s->sum[i] * s->sum[i];
+    if (!isfinite(square) || square <= 0) return false;
     double scale = 1 / sqrt(square);
-    for (int32_t i = 0; i < width; i++) out[i] = (float)(sum[i] * scale);
-    return isfinite(square) && square > 0;
+    for (int32_t i = 0; i < width; i++) out[i] = (float)(s->sum[i] * scale);
+    return true;
 }
 
 bool pool_finish(const struct pool_sum *s, enum job_pooling how, int32_t width, const struct pool_head *head, float *scratch, float *out) {
     if (s->n == 0) return false;
-    if (!head) return finish_alone(s->sum, width, out);
+    if (!head) return finish_plain(s, width, out);
     double scale = how == POOL_MEAN_ROOT ? 1 / sqrt(s->weight) : 1 / s->weight;
     float *x = scratch, *y = scratch + head->widest;
     for (int32_t i = 0; i < width; i++) x[i] = (float)(s->sum[i] * scale);

@@ -59,6 +59,17 @@ template <typename T> static inline T emu_shuffle(T x, unsigned from) {
 template <typename T> static inline T __shfl_xor_sync(unsigned, T x, int step) {
     return emu_shuffle(x, emu.lane ^ (unsigned)step);
 }
+static inline unsigned __ballot_sync(unsigned, bool x) {
+    unsigned bits = 0;
+    emu_exchange(0)[emu.lane] = x;
+    __syncwarp();
+    for (int i = 0; i < 32; i++) bits |= (unsigned)(emu_exchange(0)[i] != 0) << i;
+    __syncwarp();
+    return bits;
+}
+static inline int __ffs(unsigned x) {
+    return __builtin_ffs((int)x);
+}
 template <typename T> static inline T __shfl_sync(unsigned, T x, int lane) {
     return emu_shuffle(x, (unsigned)lane & 31);
 }
@@ -69,14 +80,6 @@ template <typename T> static inline T __shfl_down_sync(unsigned, T x, int step) 
     return emu_shuffle(x, emu.lane + (unsigned)step);
 }
 
-static inline unsigned __ballot_sync(unsigned, bool x) {
-    unsigned all = x ? 1u << emu.lane : 0u;
-    for (int step = 16; step > 0; step /= 2) all |= emu_shuffle(all, emu.lane ^ (unsigned)step);
-    return all;
-}
-static inline int __ffs(unsigned x) {
-    return __builtin_ffs((int)x);
-}
 
 struct float2 {
     float x, y;
