@@ -80,7 +80,6 @@ template <typename T> static inline T __shfl_down_sync(unsigned, T x, int step) 
     return emu_shuffle(x, emu.lane + (unsigned)step);
 }
 
-
 struct float2 {
     float x, y;
 };
