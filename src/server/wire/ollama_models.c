@@ -156,7 +156,8 @@ static bool is_served(struct call *c) {
 
 static void pull(struct call *c) {
     if (!is_served(c)) {
-        api_fail(&c->error, 501, NULL, NULL, "%.*s is not served, and a running server gets no models; use mlxcel download, then start it anew",
+        api_fail(&c->error, 501, NULL, NULL,
+                 "%.*s is not served, and a running server gets no models; use mlxcel download, then start it anew",
                  (int)(asked_name(c).n > 100 ? 100 : asked_name(c).n), asked_name(c).p);
         call_reply_error(c);
     } else if (json_bool(c->body, "stream", true)) {
