@@ -28,7 +28,7 @@ CASES = {"greedy": {}, "one": {"temperature": 1, "top_k": -1, "top_p": 1}, "min_
          # needs a vocabulary with words: tokenizer.json of another model beside the made-up weights
          "forced": {"temperature": 1, "top_k": -1, "top_p": 1, "guided_regex": "((sun|rain|snow|wind) falls softly over the old garden wall, and )*"},
          "words": {"temperature": 1, "top_k": -1, "top_p": 1, "guided_regex": "[ a-z]*"}}
-VOCAB = {"llama-3.1-8b": 128256, "llama-3.2-1b": 128256, "qwen3-0.6b": 151936, "tiny": 512}
+VOCAB = {"llama-3.1-8b": 128256, "llama-3.2-1b": 128256, "qwen3-0.6b": 151936, "qwen3-30b-a3b": 151936, "tiny": 512}
 
 
 def parse():

@@ -267,6 +267,14 @@ def nested_as(outer, inner):
     return rename
 
 
+def vision_experts(tensors, config):
+    """Fused experts as [E, in, out], which is how the text parts of these vision models have them."""
+    fuse_experts(tensors, config)
+    for name in [n for n in tensors if n.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        tensors[name] = tensors[name].transposed()
+    nested_as("qwen3_vl_moe", "qwen3_vl_moe_text")(tensors, config)
+
+
 def quant_method_left(tensors, config):
     """Weights that were made plain again, beside the name of what they were."""
     config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [128, 128]}
@@ -328,7 +336,7 @@ CASES = [
     ("mistral", named("ministral")), ("hunyuan_moe", named("hunyuan")), ("qwen2", nested_as("qwen2_vl", "qwen2_vl_text")),
     ("qwen2", named("qwen2_5_vl")), ("qwen3", nested_as("qwen3_vl", "qwen3_vl_text")), ("glm4", nested_as("glm4v", "glm4v_text")),
     ("glm4_moe", nested_as("glm4v_moe", "glm4v_moe_text")), ("gemma4", nested_as("gemma4_unified", "gemma4_unified_text")),
-    ("../golden2/minimax_m2", named("minimax")), ("../golden2/step3p7", mlx_step),
+    ("llama", named("cwm", sliding_window=256)), ("qwen3_moe", vision_experts), ("../golden2/minimax_m2", named("minimax")), ("../golden2/step3p7", mlx_step),
 ]
 
 
