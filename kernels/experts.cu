@@ -230,7 +230,9 @@ template <int KIND> static __device__ __forceinline__ void unit_at(down_unit<KIN
     u.choice = index / parts;
     u.k = steps * part / parts * BK, u.k_end = steps * (part + 1) / parts * BK;
     int64_t e = a.ids[r * a.ids_stride + u.choice];
-    sixteen_rows<KIND>(u.rows, 0, a.down, e * a.down.out + first, (e + 1) * a.down.out - 1, g);
+    if (KIND == T4) sixteen_rows<KIND>(u.rows, 0, a.down, e * a.down.out + first, (e + 1) * a.down.out - 1, g);
+#pragma unroll
+    for (int i = 0; i < 2 && KIND != T4; i++) set_row(u.rows, i, a.down, e * a.down.out + least(first + i * 8 + g, a.down.out - 1));
 }
 
 // Grid (out / 16, rows): the choices of a row, and parts of k of each, over the warps; inner values of all choices in shared memory.
@@ -460,9 +462,9 @@ MANY(t4, T4)
 
 // ---- a few pairs of an expert: batches of requests. Weights in tiles, two tiles a warp, on their way to shared memory several units ahead; x as
 // integers of 16 bits (x16.cuh), all of it in shared memory, so that warps never meet in a product. A product of bytes has eight columns, the
-// high and low bytes of four pairs ----
+// high and low bytes of four pairs. Blocks have four warps for up to four pairs, eight for eight ----
 
-enum { SOME_WARPS = 8, SOME_PAIRS = 8, SOME_INNER = SOME_WARPS * TILE_ROWS, X16_PAIRS = 4, FLOAT_ZERO = 0x4b400000 }; // FLOAT_ZERO: 1.5 * 2^23
+enum { X16_PAIRS = 4, FLOAT_ZERO = 0x4b400000 }; // FLOAT_ZERO: 1.5 * 2^23
 
 // A row's x: its units, then their scales; a multiple of 16.
 static __device__ __forceinline__ int64_t x16_bytes(int64_t width) {
@@ -490,11 +492,11 @@ struct some_ring {
     int unit_bytes, units;
 };
 
-static __device__ __forceinline__ some_ring some_ring_of(const k_experts &a, const k_weight &w, const rows4 &rows, unsigned char *x) {
+template <int PAIRS> static __device__ __forceinline__ some_ring some_ring_of(const k_experts &a, const k_weight &w, const rows4 &rows, unsigned char *x) {
     some_ring r;
     r.tiles[0] = rows.values[0], r.tiles[1] = rows.values[2];
     r.unit_bytes = tile_unit_bytes(w.group), r.units = (int)(w.in / BK);
-    r.places = x + SOME_PAIRS * x16_bytes(w.in) + threadIdx.x / 32 * a.depth * 2 * r.unit_bytes;
+    r.places = x + PAIRS * x16_bytes(w.in) + threadIdx.x / 32 * a.depth * 2 * r.unit_bytes;
     return r;
 }
 
@@ -518,8 +520,9 @@ static __device__ __forceinline__ void some_begin(const some_ring &r, int depth)
     for (int u = 0; u < depth - 1; u++) some_fetch(r, u, u);
 }
 
-// A unit of a tile: acc[rows g and g + 8][pairs t and t + 4] of this lane. v: the columns' bytes; s: the pairs' scales.
-static __device__ __forceinline__ void some_multiply(float acc[2][2], const unsigned char *unit, const uint32_t v[2][4], const unit_scale s[2], int dtype) {
+// A unit of a tile: acc[rows g and g + 8][pairs t, and t + 4 where there are eight] of this lane. v: the columns' bytes; s: the pairs' scales.
+template <int FOURS>
+static __device__ __forceinline__ void some_multiply(float acc[2][FOURS], const unsigned char *unit, const uint32_t v[FOURS][4], const unit_scale s[FOURS], int dtype) {
     int lane = threadIdx.x % 32;
     uint32_t q[4];
     *(uint4 *)q = *(const uint4 *)(unit + lane * 16);
@@ -531,7 +534,7 @@ static __device__ __forceinline__ void some_multiply(float acc[2][2], const unsi
 #pragma unroll
     for (int r = 0; r < 2; r++) scale[r] = meta_f32(words[r] & 0xffff, dtype), bias[r] = meta_f32(words[r] >> 16, dtype);
 #pragma unroll
-    for (int p = 0; p < 2; p++) {
+    for (int p = 0; p < FOURS; p++) {
         int32_t sums[4];
         mma_u8s8_from(sums, a, v[p][0], v[p][1], FLOAT_ZERO);
         mma_u8s8(sums, b, v[p][2], v[p][3]);
@@ -543,107 +546,113 @@ static __device__ __forceinline__ void some_multiply(float acc[2][2], const unsi
     }
 }
 
-// Two tiles times up to eight pairs: acc[tile][row][pair], as above.
-template <int DEPTH> static __device__ __forceinline__ void some_product(const some_ring &r, const k_weight &w, const unsigned char *x, float acc[2][2][2]) {
+// Two tiles times the pairs: acc[tile][row][pair], as above.
+template <int DEPTH, int FOURS> static __device__ __forceinline__ void some_product(const some_ring &r, const k_weight &w, const unsigned char *x, float acc[2][2][FOURS]) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, place = 0;
     int64_t each = x16_bytes(w.in);
     const unsigned char *columns = x + g / 2 * each + g % 2 * 64 + t * 16, *scales = x + t * each + r.units * X16_UNIT;
 #pragma unroll
-    for (int i = 0; i < 8; i++) ((float *)acc)[i] = 0;
+    for (int i = 0; i < 4 * FOURS; i++) ((float *)acc)[i] = 0;
 #pragma unroll 1
     for (int u = 0; u < r.units; u++) {
         copy_wait<DEPTH - 2>();
         __syncwarp();
         some_fetch(r, u + DEPTH - 1, place ? place - 1 : DEPTH - 1);
-        uint32_t v[2][4];
-        unit_scale s[2];
+        uint32_t v[FOURS][4];
+        unit_scale s[FOURS];
 #pragma unroll
-        for (int p = 0; p < 2; p++) {
+        for (int p = 0; p < FOURS; p++) {
             *(uint4 *)v[p] = *(const uint4 *)(columns + p * X16_PAIRS * each + u * X16_UNIT);
             s[p] = *(const unit_scale *)(scales + p * X16_PAIRS * each + u * sizeof(unit_scale));
         }
         const unsigned char *unit = r.places + place * 2 * r.unit_bytes;
 #pragma unroll
-        for (int i = 0; i < 2; i++) some_multiply(acc[i], unit + i * r.unit_bytes, v, s, w.dtype);
+        for (int i = 0; i < 2; i++) some_multiply<FOURS>(acc[i], unit + i * r.unit_bytes, v, s, w.dtype);
         place = place + 1 == DEPTH ? 0 : place + 1;
     }
 }
 
-// Rows of x16_bytes(width) bytes, n of them, `from` gives where each lies.
-static __device__ __forceinline__ void copy_row(unsigned char *to, const unsigned char *from, int64_t bytes) {
-    for (int64_t i = threadIdx.x * 16; i < bytes; i += SOME_WARPS * 32 * 16) *(uint4 *)(to + i) = *(const uint4 *)(from + i);
+// The block's threads copy bytes, a multiple of 16.
+template <int WARPS> static __device__ __forceinline__ void copy_row(unsigned char *to, const unsigned char *from, int64_t bytes) {
+    for (int64_t i = threadIdx.x * 16; i < bytes; i += WARPS * 32 * 16) *(uint4 *)(to + i) = *(const uint4 *)(from + i);
 }
 
-// Grid (inner / 128, tiles): a warp makes 16 inner values of each pair, from a tile of the gate and one of up; the block's values become units of
+// Grid (inner / 16 WARPS, tiles): a warp makes 16 inner values of each pair, from a tile of the gate and one of up; the block's values become units of
 // the next product's x.
-template <int DEPTH> static __device__ __forceinline__ void some_inner(const k_experts &a) {
+template <int DEPTH, int WARPS, int PAIRS> static __device__ __forceinline__ void some_inner(const k_experts &a) {
+    enum { INNER = WARPS * TILE_ROWS, FOURS = PAIRS / X16_PAIRS };
     DYNAMIC_SHARED(unsigned char, some_smem);
     unsigned char *x = some_smem;
     if ((int)blockIdx.y >= a.tiles[0]) return;
     const int *tile = a.tiles + 1 + 3 * blockIdx.y;
-    int64_t e = tile[0], start = tile[1], first = (int64_t)blockIdx.x * SOME_INNER, n0 = first + threadIdx.x / 32 * TILE_ROWS, each = x16_bytes(a.up.in);
+    int64_t e = tile[0], start = tile[1], first = (int64_t)blockIdx.x * INNER, n0 = first + threadIdx.x / 32 * TILE_ROWS, each = x16_bytes(a.up.in);
     int n = tile[2], g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     bool has = n0 < a.inner;
     rows4 rows;
     inner_rows<T4>(a, rows, e, n0, g);
-    some_ring ring = some_ring_of(a, a.up, rows, x);
+    some_ring ring = some_ring_of<PAIRS>(a, a.up, rows, x);
     if (has) some_begin(ring, DEPTH);
-    for (int m = 0; m < n; m++) copy_row(x + m * each, (const unsigned char *)a.x_terms + a.pairs[start + m] / a.k * each, each);
+    for (int m = 0; m < n; m++) copy_row<WARPS>(x + m * each, (const unsigned char *)a.x_terms + a.pairs[start + m] / a.k * each, each);
     __syncthreads();
-    float acc[2][2][2];
-    if (has) some_product<DEPTH>(ring, a.up, x, acc);
+    float acc[2][2][FOURS];
+    if (has) some_product<DEPTH, FOURS>(ring, a.up, x, acc);
     __syncthreads(); // x is used up: values take its place
     float *values = (float *)x;
 #pragma unroll
-    for (int j = 0; j < 4 && has; j++) {
-        int m = t + j % 2 * X16_PAIRS, row = (int)(n0 - first) + j / 2 * 8 + g;
+    for (int j = 0; j < 2 * FOURS && has; j++) {
+        int m = t + j % FOURS * X16_PAIRS, row = (int)(n0 - first) + j / FOURS * 8 + g;
         if (m >= n) continue;
         int pair = a.pairs[start + m];
         float factor = a.scale_input ? a.weights[pair / a.k * a.weights_stride + pair % a.k] : 1.0f;
-        values[m * SOME_INNER + row] = inner_value(a, e, first + row, acc[0][j / 2][j % 2] * factor, acc[1][j / 2][j % 2] * factor);
+        values[m * INNER + row] = inner_value(a, e, first + row, acc[0][j / FOURS][j % FOURS] * factor, acc[1][j / FOURS][j % FOURS] * factor);
     }
     __syncthreads();
-    int m = threadIdx.x / (SOME_INNER / 8), at = threadIdx.x % (SOME_INNER / 8) * 8; // 128 threads have eight values each
+    int m = threadIdx.x / (INNER / 8), at = threadIdx.x % (INNER / 8) * 8; // eight values each, as far as they go
     bool there = m < n && first + at < a.inner;
     float v[8] = {0};
-    for (int i = 0; i < 8 && there; i++) v[i] = values[m * SOME_INNER + at + i];
+    for (int i = 0; i < 8 && there; i++) v[i] = values[m * INNER + at + i];
     unsigned char *to = (unsigned char *)a.inner_terms + (start + (there ? m : 0)) * x16_bytes(a.inner);
     put8(to + (first + at) / BK * X16_UNIT, (unit_scale *)(to + a.inner / BK * X16_UNIT) + (first + at) / BK, v, there);
 }
 
-// Grid (out / 256, tiles).
-template <int DEPTH> static __device__ __forceinline__ void some_down(const k_experts &a) {
+// Grid (out / 32 WARPS, tiles).
+template <int DEPTH, int WARPS, int PAIRS> static __device__ __forceinline__ void some_down(const k_experts &a) {
+    enum { FOURS = PAIRS / X16_PAIRS };
     DYNAMIC_SHARED(unsigned char, some_smem);
     unsigned char *x = some_smem;
     if ((int)blockIdx.y >= a.tiles[0]) return;
     const int *tile = a.tiles + 1 + 3 * blockIdx.y;
-    int64_t e = tile[0], start = tile[1], n0 = ((int64_t)blockIdx.x * SOME_WARPS + threadIdx.x / 32) * 2 * TILE_ROWS;
+    int64_t e = tile[0], start = tile[1], n0 = ((int64_t)blockIdx.x * WARPS + threadIdx.x / 32) * 2 * TILE_ROWS;
     int64_t last = (e + 1) * a.down.out - 1, each = x16_bytes(a.inner);
     int n = tile[2], g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     bool has = n0 < a.down.out;
     rows4 rows;
     sixteen_rows<T4>(rows, 0, a.down, e * a.down.out + n0, last, g);
     sixteen_rows<T4>(rows, 2, a.down, e * a.down.out + n0 + TILE_ROWS, last, g);
-    some_ring ring = some_ring_of(a, a.down, rows, x);
+    some_ring ring = some_ring_of<PAIRS>(a, a.down, rows, x);
     if (has) some_begin(ring, DEPTH);
-    copy_row(x, (const unsigned char *)a.inner_terms + start * each, n * each);
+    copy_row<WARPS>(x, (const unsigned char *)a.inner_terms + start * each, n * each);
     __syncthreads();
     if (!has) return;
-    float acc[2][2][2];
-    some_product<DEPTH>(ring, a.down, x, acc);
+    float acc[2][2][FOURS];
+    some_product<DEPTH, FOURS>(ring, a.down, x, acc);
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            int64_t row = n0 + i * TILE_ROWS + j / 2 * 8 + g;
-            int m = t + j % 2 * X16_PAIRS;
-            if (m < n && row < a.down.out) a.outer[(start + m) * a.down.out + row] = acc[i][j / 2][j % 2] + (a.down_bias ? a.down_bias[e * a.down.out + row] : 0.0f);
+        for (int j = 0; j < 2 * FOURS; j++) {
+            int64_t row = n0 + i * TILE_ROWS + j / FOURS * 8 + g;
+            int m = t + j % FOURS * X16_PAIRS;
+            if (m < n && row < a.down.out) a.outer[(start + m) * a.down.out + row] = acc[i][j / FOURS][j % FOURS] + (a.down_bias ? a.down_bias[e * a.down.out + row] : 0.0f);
         }
 }
 
-#define SOME(half, depth)                                                                                                         \
-    extern "C" __global__ void __launch_bounds__(SOME_WARPS * 32, 3) experts_some_##half##_##depth(KARGS(k_experts) a) { some_##half<depth>(a); }
-SOME(inner, 2)
-SOME(inner, 4)
-SOME(down, 2)
-SOME(down, 4)
+#define SOME(half, depth, pairs)                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(pairs * 32, 24 / pairs) experts_some_##half##_##depth##_##pairs(KARGS(k_experts) a) { \
+        some_##half<depth, pairs, pairs>(a);                                                                                                     \
+    }
+SOME(inner, 2, 8)
+SOME(inner, 4, 8)
+SOME(inner, 4, 4)
+SOME(down, 2, 8)
+SOME(down, 4, 8)
+SOME(down, 4, 4)

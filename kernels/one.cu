@@ -171,9 +171,9 @@ template <int WARPS> static __device__ __forceinline__ void finish(const k_step_
     if (o.y && stores) store_f32(o.y, o.is_f32 ? K_F32 : K_BF16, i, y);
 }
 
-// What the warp's units make of TILES tiles. left, each: of experts' DOWN, units of its first choice and of the others.
+// What the warp's units make of TILES tiles. left: of experts' DOWN, units of its first choice.
 template <int KIND, int WARPS, int TILES, int DTYPE>
-static __device__ __forceinline__ void run_tiles(float out[4], ring_state &r, const shared_head *head, x_part x, int mine, int limit, int left, int each) {
+static __device__ __forceinline__ void run_tiles(float out[4], ring_state &r, const shared_head *head, x_part x, int mine, int limit, int left, const k_instr &in) {
 #pragma unroll 1
     for (int u = 0; u < mine;) {
         if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
@@ -182,7 +182,7 @@ static __device__ __forceinline__ void run_tiles(float out[4], ring_state &r, co
         if (KIND == W4E) { // as fetch() cuts them
             if (end - u > left) end = u + left;
             left -= end - u;
-            if (left == 0) left = each;
+            if (left == 0) left = in.stream.each;
         }
 #pragma unroll 1
         for (; u < end; u++, place += unit_bytes<KIND>()) {
@@ -286,7 +286,7 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
     int warp = threadIdx.x / 32, units = in.stream.units, u0 = warp * units / WARPS, mine = (warp + 1) * units / WARPS - u0;
     int first = first_tile(in.stream), n_tiles = count_tiles(in.stream), parts = in.stream.parts;
     bool is_half = KIND != W16 && a.w.dtype != K_BF16, is_inner = KIND == W4E && a.e.half == K_HALF_INNER;
-    int each = KIND == W4E && a.e.half == K_HALF_DOWN ? in.stream.each : 1 << 30, left = KIND == W4E ? each - u0 % each : 0;
+    int left = KIND == W4E && a.e.half == K_HALF_DOWN ? in.stream.each - u0 % in.stream.each : 1 << 30;
     unit_scale *scales = (unit_scale *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
     x_part x = {(unsigned char *)(scales + (units + 1) / 2 * 2) + u0 * 128, scales + u0};
     float *squares = head->squares[i & 1];
@@ -318,11 +318,11 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 #pragma unroll 1
         for (int tile = 0; tile < tiles; tile += KIND == W16 ? 1 : 2) {
             float out[4] = {0};
-            if (KIND == W16) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, each);
-            else if (tile + 1 < tiles && !is_half) run_tiles<KIND, WARPS, 2, K_BF16>(out, r, head, x, mine, limit, left, each);
-            else if (tile + 1 < tiles) run_tiles<KIND, WARPS, 2, K_F16>(out, r, head, x, mine, limit, left, each);
-            else if (!is_half) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, each);
-            else run_tiles<KIND, WARPS, 1, K_F16>(out, r, head, x, mine, limit, left, each);
+            if (KIND == W16) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
+            else if (tile + 1 < tiles && !is_half) run_tiles<KIND, WARPS, 2, K_BF16>(out, r, head, x, mine, limit, left, in);
+            else if (tile + 1 < tiles) run_tiles<KIND, WARPS, 2, K_F16>(out, r, head, x, mine, limit, left, in);
+            else if (!is_half) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
+            else run_tiles<KIND, WARPS, 1, K_F16>(out, r, head, x, mine, limit, left, in);
             keep_sums<WARPS>(red + tile * 16 * (WARPS + 1), out[0], out[1]);
             if (KIND != W16 && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * 16 * (WARPS + 1), out[2], out[3]);
         }

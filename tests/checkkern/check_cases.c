@@ -475,11 +475,11 @@ static void add_experts(struct maker *m) {
         int32_t n_experts, k, in, inner, out, rows, way; /* way: 0 gate and up, 1 stacked, 2 no gate */
         bool has_bias, scale_input;
     } shapes[] = {
-        {2, 2, 192, 192, 200, 75, 0, true, false},  {3, 1, 128, 64, 136, 70, 2, true, true},   {9, 4, 256, 128, 64, 9, 1, false, false},
-        {3, 2, 1088, 64, 40, 3, 0, false, true},    {24, 20, 128, 320, 24, 2, 1, true, false}, {5, 1, 64, 64, 8, 8, 2, false, false},
-        {72, 65, 64, 64, 16, 9, 0, false, false},   {1030, 2, 64, 64, 8, 9, 1, false, false},  {4, 2, 64, 96, 24, 20, 0, false, false},
-        {2, 2, 192, 192, 208, 75, 0, true, false},  {3, 2, 1088, 64, 48, 3, 0, false, true},   {24, 20, 128, 320, 32, 2, 1, true, false},
-        {16, 4, 256, 192, 304, 20, 1, true, false}, {16, 2, 192, 64, 32, 9, 2, true, true},
+        {2, 2, 192, 192, 200, 75, 0, true, false}, {3, 1, 128, 64, 136, 70, 2, true, true},    {9, 4, 256, 128, 64, 9, 1, false, false},
+        {3, 2, 1088, 64, 40, 3, 0, false, true},   {24, 20, 128, 320, 24, 2, 1, true, false},  {5, 1, 64, 64, 8, 8, 2, false, false},
+        {72, 65, 64, 64, 16, 9, 0, false, false},  {1030, 2, 64, 64, 8, 9, 1, false, false},   {4, 2, 64, 96, 24, 20, 0, false, false},
+        {2, 2, 192, 192, 208, 75, 0, true, false}, {3, 2, 1088, 64, 48, 3, 0, false, true},    {24, 20, 128, 320, 32, 2, 1, true, false},
+        {32, 4, 256, 192, 304, 9, 1, true, false}, {16, 4, 256, 192, 304, 20, 1, true, false}, {16, 2, 192, 64, 32, 9, 2, true, true},
     };
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

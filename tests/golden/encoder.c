@@ -31,7 +31,7 @@ bool encoder_is(const char *dir) {
     struct arena a = {0};
     struct figures f;
     bool is = figures_open(&a, dir, &f, NULL) == ERR_OK && figures_find(&f, "hidden", 0) != NULL;
-    if (is) figures_close(&f);
+    figures_close(&f);
     arena_free(&a);
     return is;
 }

@@ -55,7 +55,7 @@ void lower_experts_ref(struct cuda *c, const struct op *op) {
 enum { K_STEP = 64, CHOICES_MAX = 64, EXPERTS_MAX = 1024 };
 enum { FEW_OUT = 16, INNER_THREADS = 128, DOWN_THREADS = 512, FEW_SUMS = 4096 };
 enum { TILE_PAIRS = 64, TILE_STAGES = 3, TILE_INNER = 64, TILE_DOWN = 128, TILE_THREADS = 128 };
-enum { SOME_PAIRS = 8, SOME_INNER = 128, SOME_DOWN = 256, SOME_THREADS = 256, SOME_UNIT = 2 * 576 };
+enum { SOME_PAIRS = 8, SOME_UNIT = 2 * 576 };
 enum { FEW_MAX = 8, FEW_SHARED = 80 << 10 }; /* rows of x that are few, and the most bytes of their terms */
 
 enum kind { KIND_8, KIND_16, KIND_FP4, KIND_TILES, N_KINDS }; /* KIND_TILES: 4 bits in tiles */
@@ -139,35 +139,54 @@ static int64_t x16_bytes(int64_t width) {
     return (width / K_STEP * (128 + 8) + 15) / 16 * 16;
 }
 
-/* x, and a ring for every warp. */
-static int64_t some_shared_bytes(int64_t width, int32_t depth) {
-    return SOME_PAIRS * x16_bytes(width) + (int64_t)SOME_THREADS / 32 * depth * SOME_UNIT;
+/* x of `pairs` pairs, and a ring for each of as many warps. */
+static int64_t some_shared_bytes(int64_t width, int32_t depth, int32_t pairs) {
+    return pairs * (x16_bytes(width) + (int64_t)depth * SOME_UNIT);
 }
 
 /* A few pairs for each expert, on average: a tile of eight is then rarely full, and an expert rarely has two. */
 static bool some_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
     return inner == KIND_TILES && down == KIND_TILES && a->up.group != 32 && a->down.group != 32 &&
            (int64_t)a->x.rows * a->k <= (int64_t)6 * a->n_experts &&
-           some_shared_bytes(a->up.in > a->inner ? a->up.in : a->inner, 2) <= c->gpu->shared_max;
+           some_shared_bytes(a->up.in > a->inner ? a->up.in : a->inner, 2, SOME_PAIRS) <= c->gpu->shared_max;
 }
 
-static void emit_some_half(struct cuda *c, struct k_experts *a, const enum kernel_id kernels[2], int64_t width, unsigned int blocks,
+/* By pairs of a block, which are its warps too, and units of weights that a warp has under way. */
+struct some_kernels {
+    enum kernel_id few_pairs, deep, shallow;
+};
+
+/* Results of a warp: 16 inner values, or 32 of down. */
+static void emit_some_half(struct cuda *c, struct k_experts *a, const struct some_kernels *k, int64_t width, int64_t n, int64_t of_warp,
                            size_t tiles) {
-    bool is_deep = some_shared_bytes(width, 4) <= c->gpu->shared_max;
+    int32_t pairs = a->tile_pairs;
+    bool is_deep = some_shared_bytes(width, 4, pairs) <= c->gpu->shared_max;
     a->depth = is_deep ? 4 : 2;
-    cuda_emit(c, kernels[is_deep], GRID(blocks, tiles, 1), SOME_THREADS, (unsigned int)some_shared_bytes(width, a->depth), a, sizeof *a);
+    cuda_emit(c,
+              pairs < SOME_PAIRS ? k->few_pairs
+              : is_deep          ? k->deep
+                                 : k->shallow,
+              GRID(ceil_div(n, of_warp * pairs), tiles, 1), (unsigned int)pairs * 32,
+              (unsigned int)some_shared_bytes(width, a->depth, pairs), a, sizeof *a);
+}
+
+/* With a pair for an expert, blocks of four: more of them fit a multiprocessor, and the last ones leave less of the GPU idle. */
+static int32_t some_pairs(const struct cuda *c, const struct k_experts *a) {
+    int64_t widest = a->up.in > a->inner ? a->up.in : a->inner;
+    bool are_few = (int64_t)a->x.rows * a->k * 4 <= (int64_t)a->n_experts * 5;
+    return are_few && some_shared_bytes(widest, 4, SOME_PAIRS / 2) <= c->gpu->shared_max ? SOME_PAIRS / 2 : SOME_PAIRS;
 }
 
 static void emit_some(struct cuda *c, struct k_experts *a) {
-    static const enum kernel_id inner[] = {KERNEL_experts_some_inner_2, KERNEL_experts_some_inner_4},
-                                down[] = {KERNEL_experts_some_down_2, KERNEL_experts_some_down_4};
+    static const struct some_kernels inner = {KERNEL_experts_some_inner_4_4, KERNEL_experts_some_inner_4_8, KERNEL_experts_some_inner_2_8},
+                                     down = {KERNEL_experts_some_down_4_4, KERNEL_experts_some_down_4_8, KERNEL_experts_some_down_2_8};
     size_t used = 0;
     a->x_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)x16_bytes(a->x.width));
     a->inner_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)a->k * (size_t)x16_bytes(a->inner));
     cuda_emit(c, KERNEL_experts_x16, GRID(a->x.rows, 1, 1), 256, 0, a, sizeof *a);
-    size_t tiles = sort_pairs(c, a, SOME_PAIRS, &used);
-    emit_some_half(c, a, inner, a->up.in, ceil_div(a->inner, SOME_INNER), tiles);
-    emit_some_half(c, a, down, a->inner, ceil_div(a->down.out, SOME_DOWN), tiles);
+    size_t tiles = sort_pairs(c, a, some_pairs(c, a), &used);
+    emit_some_half(c, a, &inner, a->up.in, a->inner, 16, tiles);
+    emit_some_half(c, a, &down, a->inner, a->down.out, 32, tiles);
     emit_fold(c, a);
 }
 
