@@ -33,8 +33,8 @@ bool step_linear_fits(const struct cuda *c, const struct op *op) {
     if (!cuda_step_small(c) || op->kind != OP_LINEAR || !cuda_may_round(c, op)) return false;
     const struct weight *w = op->arg.linear.weight;
     bool is_bf16 = w->format.mode == QUANT_NONE && w->format.dtype == DT_BF16;
-    return (is_bf16 || cuda_weight_args(w).tile_bytes) && w->n_experts == 1 && w->in % 64 == 0 && step_is_even(op->in[0]) &&
-           linear_shared_bytes(c, w, op->in[0].rows) <= (size_t)c->gpu->shared_max;
+    return op->in[0].rows <= STEP_ROWS && (is_bf16 || cuda_weight_args(w).tile_bytes) && w->n_experts == 1 && w->in % 64 == 0 &&
+           step_is_even(op->in[0]) && linear_shared_bytes(c, w, op->in[0].rows) <= (size_t)c->gpu->shared_max;
 }
 
 /* Indices of the ops of a product's instruction; -1: not there. */

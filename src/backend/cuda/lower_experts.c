@@ -208,7 +208,8 @@ void lower_experts(struct cuda *c, const struct op *op) {
     struct k_experts a = experts_args_of(c, op);
     enum kind inner = kind_of(up_of(e)), down = kind_of(e->down);
     bool small = terms_bytes(a.up.in) <= FEW_SHARED && terms_bytes((int64_t)a.k * a.inner) <= FEW_SHARED;
-    if (a.x.rows <= FEW_MAX && small) emit_few(c, &a, inner, down);
-    else if (some_fits(c, &a, inner, down)) emit_some(c, &a);
+    bool is_batch = some_fits(c, &a, inner, down);
+    if (a.x.rows <= FEW_MAX && small && (a.x.rows == 1 || !is_batch)) emit_few(c, &a, inner, down);
+    else if (is_batch) emit_some(c, &a);
     else emit_many(c, &a, inner, down);
 }
