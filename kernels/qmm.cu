@@ -152,11 +152,7 @@ template <int NB> static __device__ __forceinline__ void tile_product(const k_li
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const unsigned char *unit = stage + NB * 8 * BK * 2 + (warp * 2 + i) * unit_bytes;
-            uint4 codes = *(const uint4 *)(unit + lane * 16);
-            uint2 low = *(const uint2 *)(unit + TILE_CODES + g * 8), high = low;
-            if (a.w.group == 32) high = *(const uint2 *)(unit + TILE_CODES + TILE_META + g * 8);
-            unpack_words(codes.x, codes.y, low.x, high.x, a.w.dtype, w[2 * i]);
-            unpack_words(codes.z, codes.w, low.y, high.y, a.w.dtype, w[2 * i + 1]);
+            unpack_unit(unit_at(unit, a.w.group == 32), a.w.dtype, w[2 * i], w[2 * i + 1]);
         }
 #pragma unroll
         for (int nb = 0; nb < NB; nb++) {
