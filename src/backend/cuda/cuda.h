@@ -279,7 +279,7 @@ bool cuda_may_round(const struct cuda *c, const struct op *op);
 bool experts_fit(const struct cuda *c, const struct op *op);
 bool qmv_fits(const struct cuda *c, const struct op *op);
 bool qmm_fits(const struct cuda *c, const struct op *op);
-bool wqmm_fits(const struct cuda *c, const struct op *op);
+bool cuda_wqmm_fits(const struct cuda *c, const struct op *op);
 struct k_linear cuda_linear_args(const struct cuda *c, const struct op *op);
 /* A product in parts along k (a->partial, a->k_splits), and the launch that adds them up, with bias and gate. */
 void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a);
@@ -292,7 +292,7 @@ bool gemm_fits(const struct cuda *c, const struct op *op);
 bool gemm_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu);
 bool attn_fast_fits(const struct cuda *c, const struct op *op);
 bool attn_pick_fits(const struct cuda *c, const struct op *op);
-/* A product with the GLU op of its two halves. qmv_fits, wqmm_fits, qmm_fits or gemm_glu_fits holds. */
+/* A product with the GLU op of its two halves. qmv_fits, cuda_wqmm_fits, qmm_fits or gemm_glu_fits holds. */
 void lower_gemm_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 

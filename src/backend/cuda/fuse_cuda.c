@@ -33,7 +33,7 @@ static bool is_gate(const struct cuda *c, int32_t i) {
     if (i + 1 >= l->n_ops || l->ops[i].kind != OP_LINEAR) return false;
     const struct op *linear = &l->ops[i], *glu = &l->ops[i + 1];
     return cuda_is_halves(linear, glu) && cuda_read_only_by(c, linear->out[0], i + 1) &&
-           (qmv_fits(c, linear) || wqmm_fits(c, linear) || qmm_fits(c, linear) || gemm_glu_fits(c, linear, glu));
+           (qmv_fits(c, linear) || cuda_wqmm_fits(c, linear) || qmm_fits(c, linear) || gemm_glu_fits(c, linear, glu));
 }
 
 /* ---- norms, rope and cache ------------------------------------------------------------------------------------------ */
@@ -111,7 +111,7 @@ static void lower_qkv(struct cuda *c, const struct qkv *g, const struct k_linear
 
 static bool leaves_parts(const struct cuda *c, int32_t i) {
     const struct op *op = &c->base.list.ops[i];
-    return op->kind == OP_LINEAR && !op->arg.linear.bias && op->out[0].row_stride == op->arg.linear.weight->out && wqmm_fits(c, op);
+    return op->kind == OP_LINEAR && !op->arg.linear.bias && op->out[0].row_stride == op->arg.linear.weight->out && cuda_wqmm_fits(c, op);
 }
 
 static bool is_parts_norm(const struct cuda *c, int32_t i) {

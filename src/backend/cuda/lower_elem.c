@@ -142,8 +142,8 @@ static bool is_row4_tensor(const struct cuda *c, struct tensor t) {
 bool cuda_norm_takes_parts(const struct cuda *c, const struct op *add_norm) {
     const struct norm_args *n = &add_norm->arg.norm;
     int32_t width = add_norm->out[1].width;
-    return !c->exact && add_norm->kind == OP_ADD_NORM && n->kind == NORM_RMS && !n->bias && width > 512 && width <= 8192 && width % 4 == 0 &&
-           add_norm->out[1].heads == 1 && add_norm->out[1].row_stride % 8 == 0 && add_norm->out[1].offset % 8 == 0 &&
+    return !c->exact && add_norm->kind == OP_ADD_NORM && n->kind == NORM_RMS && !n->bias && width > 512 && width <= 8192 &&
+           width % 4 == 0 && add_norm->out[1].heads == 1 && add_norm->out[1].row_stride % 8 == 0 && add_norm->out[1].offset % 8 == 0 &&
            is_row4_tensor(c, add_norm->in[0]) && is_row4_tensor(c, add_norm->in[1]) && is_row4_tensor(c, add_norm->out[0]);
 }
 

@@ -157,7 +157,7 @@ void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *
     a.act = cuda_act(&glu->arg.act);
     a.glu_inner = glu->out[0].width;
     if (qmv_fits(c, linear)) emit_qmv(c, linear, &a);
-    else if (wqmm_fits(c, linear)) cuda_emit_wqmm(c, linear, &a), cuda_emit_reduce(c, &a);
+    else if (cuda_wqmm_fits(c, linear)) cuda_emit_wqmm(c, linear, &a), cuda_emit_reduce(c, &a);
     else if (qmm_fits(c, linear)) emit_qmm(c, linear, &a);
     else lower_gemm_glu(c, linear, glu);
 }
