@@ -60,10 +60,11 @@ static void list_models(struct call *c) {
     jsonw_begin(&w, '{');
     jsonw_put_str(&w, "object", STR("list"));
     jsonw_open(&w, "data", '[');
-    for (size_t i = 0; i < c->server->options.n_models; i++) put_model(c, &c->server->models[i], &w);
+    const struct served *last = NULL;
+    for (const struct served *m = models_first(c->server); m; m = models_next(last = m)) put_model(c, m, &w);
     jsonw_end(&w, ']');
-    jsonw_put_str(&w, "first_id", name_of(c->server->models));
-    jsonw_put_str(&w, "last_id", name_of(c->server->models + c->server->options.n_models - 1));
+    jsonw_put_str(&w, "first_id", name_of(models_first(c->server)));
+    jsonw_put_str(&w, "last_id", name_of(last));
     jsonw_put_bool(&w, "has_more", false);
     jsonw_end(&w, '}');
     call_reply_json(c, 200, sb_str(&out));
@@ -89,8 +90,8 @@ static void show_model(struct call *c) {
     struct server *s = c->server;
     struct sb out = {0};
     struct jsonw w = {.out = &out};
-    for (size_t i = 0; i < s->options.n_models && out.n == 0; i++)
-        if (is_name(asked, name_of(&s->models[i]))) put_model(c, &s->models[i], &w);
+    for (const struct served *m = models_first(s); m && out.n == 0; m = models_next(m))
+        if (is_name(asked, name_of(m))) put_model(c, m, &w);
     if (out.n) {
         call_reply_json(c, 200, sb_str(&out));
     } else {
