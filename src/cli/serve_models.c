@@ -229,6 +229,8 @@ int serve_models(const struct args *args, const struct settings *settings, struc
         reserve(&l, 1);
         TRY(add(&l, (struct str){0}, (struct str){0}, NULL, err));
     }
+    if (l.p[0].session.n_adapters && (l.n > 1 || serve_models_are_stored(args, settings)))
+        return err_set(err, ERR_EARG, "--adapter is for a server of one model, which --model names");
     TRY(name_by_alias(&l, err));
     TRY(mark_preloaded(&l, err));
     o->models_max = (int32_t)args_int(args, OPT_MODELS_MAX);

@@ -42,7 +42,7 @@ int model_open_adapted(struct arena *a, struct backend *be, const struct config 
                        const struct weights_adapters *adapters, struct model *out, struct err *err) {
     *out = (struct model){0};
     TRY(spec_resolve(a, config, &out->spec, err));
-    return weights_bind_adapted(a, be, store, &out->spec, adapters, &out->weights, err);
+    return weights_bind(a, be, store, &out->spec, adapters, &out->weights, err);
 }
 
 /* Whether the weights are quantised as a foreign method does it. Converters back to plain weights leave the method's name behind. */

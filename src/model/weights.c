@@ -415,11 +415,6 @@ static int bind_all(struct loader *l, struct err *err) {
     return ERR_OK;
 }
 
-int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec, struct model_weights *out,
-                 struct err *err) {
-    return weights_bind_adapted(a, be, store, spec, NULL, out, err);
-}
-
 static void note_adapters(struct arena *a, const struct weights_adapters *adapters, struct model_weights *out) {
     bool *fixed = arena_new(a, bool, adapters->n + 1);
     for (int32_t i = 0; i < adapters->n; i++) fixed[i] = adapters->p[i].has_magnitudes;
@@ -427,8 +422,8 @@ static void note_adapters(struct arena *a, const struct weights_adapters *adapte
     out->fixed_adapters = fixed;
 }
 
-int weights_bind_adapted(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec,
-                         const struct weights_adapters *adapters, struct model_weights *out, struct err *err) {
+int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec,
+                 const struct weights_adapters *adapters, struct model_weights *out, struct err *err) {
     static const struct weights_adapters none = {0};
     *out = (struct model_weights){0};
     if (!adapters) adapters = &none;

@@ -73,16 +73,14 @@ struct loader {
     int32_t n_adapters;
 };
 
-/* Binds everything the spec needs. On failure nothing stays bound. */
-int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec, struct model_weights *out,
-                 struct err *err);
-/* Adapters that go beside the weights (NULL: none); they are read while those are bound. */
+/* Adapters that go beside the weights; they are read while those are bound. */
 struct weights_adapters {
     struct adapter *p;
     int32_t n;
 };
-int weights_bind_adapted(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec,
-                         const struct weights_adapters *adapters, struct model_weights *out, struct err *err);
+/* Binds everything the spec needs; adapters may be NULL. On failure nothing stays bound. */
+int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec,
+                 const struct weights_adapters *adapters, struct model_weights *out, struct err *err);
 void weights_release(struct backend *be, struct model_weights *w);
 
 /* ---- for the parts that bind a mixer's own weights; layer -1 is the whole model ----------------------------------- */

@@ -1,4 +1,5 @@
 set(SERVER_SOURCES
+  src/server/adapters.c
   src/server/api_error.c
   src/server/bias.c
   src/server/browser.c
