@@ -62,7 +62,7 @@ static int open_from(struct session *s, struct tensor_store inner, uint64_t tota
     int code = open_adapters(s, &adapters, err);
     if (!code)
         code = s->has_checkpoint ? model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, store, &adapters, &s->model, err)
-                                 : model_open_adapted(&s->arena, s->backend, &s->config, store, &adapters, &s->model, err);
+                                 : model_open(&s->arena, s->backend, &s->config, store, &adapters, &s->model, err);
     for (int32_t i = 0; i < adapters.n; i++) adapter_close(&adapters.p[i]);
     if (o->on_load) o->on_load(o->load_user, total, total);
     return code;

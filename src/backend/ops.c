@@ -137,6 +137,12 @@ static struct shape shape_of(struct tensor t) {
     return (struct shape){t.rows, t.heads, t.width};
 }
 
+/* A product of a kind that adapters are not computed for. */
+static struct tensor cannot_adapt(struct oplist *l, const struct weight *w) {
+    if (!l->err.code) err_set(&l->err, ERR_EUNSUPPORTED, "an adapter of %s cannot be computed here", w->name);
+    return (struct tensor){0};
+}
+
 /* y with what adapters add to it, where x was multiplied. */
 static struct tensor adapt(struct oplist *l, struct tensor x, struct tensor y, const struct adapt_args *a) {
     struct op *op = append(l, OP_ADAPT, 2, (struct tensor[]){x, y});
@@ -150,8 +156,9 @@ struct tensor op_embed(struct oplist *l, const struct embed_args *a) {
     if (!op) return (struct tensor){0};
     op->arg.embed = *a;
     struct tensor y = output(l, op, DT_F32, (struct shape){l->n_rows, 1, (int32_t)a->weight->in});
-    if (!l->adapts || !a->weight->adapters || a->by_position || a->by_type) return y;
-    return adapt(l, y, y, &(struct adapt_args){.site = a->weight->adapters, .scale = a->scale, .by_token = 1});
+    if (!l->adapts || !a->weight->adapters) return y;
+    if (!a->weight->adapters->by_token || a->by_position || a->by_type) return cannot_adapt(l, a->weight);
+    return adapt(l, y, y, &(struct adapt_args){.site = a->weight->adapters, .scale = a->scale});
 }
 
 struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_args *a) {
@@ -163,10 +170,12 @@ struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_a
     op->arg.linear = *a;
     struct tensor y = output(l, op, DT_F32, (struct shape){x.rows, 1, (int32_t)a->weight->out});
     if (!l->adapts || !a->weight->adapters) return y;
+    if (a->weight->adapters->by_token) return cannot_adapt(l, a->weight);
     return adapt(l, x, y, &(struct adapt_args){.site = a->weight->adapters, .bias = a->bias, .of_wanted = l->is_wanted_only});
 }
 
 struct tensor op_head_linear(struct oplist *l, struct tensor x, const struct linear_args *a) {
+    if (l->adapts && a->weight->adapters) return cannot_adapt(l, a->weight);
     FITS("heads of a per-head linear layer", x.heads, a->weight->n_experts);
     FITS("width of a per-head linear layer's input", x.width, a->weight->in);
     struct op *op = append(l, OP_HEAD_LINEAR, 1, &x);

@@ -74,13 +74,13 @@ struct adapt_site {
     const struct adapt_part *parts;
     int32_t n_parts;
     int32_t n_hidden; /* ranks of all parts together */
+    int32_t by_token; /* 1: of an embedding */
 };
 
 struct adapt_args {
     const struct adapt_site *site;
     const struct weight *bias; /* b; NULL: 0 */
     float scale;               /* of an embedding */
-    int32_t by_token;          /* 1: of an embedding */
     int32_t of_wanted;         /* 1: rows are those that are wanted */
 };
 

@@ -171,27 +171,34 @@ static int read_modules(struct reader *r, struct err *err) {
     return code;
 }
 
-static int open_all(struct arena *scratch, const char *path, struct reader *r, struct err *err) {
+int adapter_read(struct adapter *a, struct str config, bool is_peft, struct err *err) {
+    struct arena scratch = {0};
+    struct reader r = {.out = a, .is_peft = is_peft};
+    int code = json_parse(&scratch, config, "adapter_config.json", JSON_STRICT, &r.config, err);
+    if (!code && !yyjson_is_obj(r.config)) code = err_set(err, ERR_EFORMAT, "%s: adapter_config.json is no JSON object", a->path);
+    if (!code) code = is_peft ? check_peft(&r, err) : check_mlx(&r, err);
+    if (!code) code = read_modules(&r, err);
+    arena_free(&scratch);
+    return code;
+}
+
+static int open_all(struct arena *scratch, struct adapter *a, struct err *err) {
     struct str text;
     struct os_stat st;
-    const char *config = str_fmt(scratch, "%s/adapter_config.json", path).p;
-    const char *peft = str_fmt(scratch, "%s/adapter_model.safetensors", path).p, *mlx = str_fmt(scratch, "%s/adapters.safetensors", path).p;
-    r->is_peft = os_stat(peft, &st, NULL) == ERR_OK;
-    if (!r->is_peft && os_stat(mlx, &st, NULL))
-        return err_set(err, ERR_ENOTFOUND, "%s holds neither adapter_model.safetensors (PEFT) nor adapters.safetensors (mlx-lm)", path);
-    TRY(os_file_load(scratch, config, CONFIG_BYTES_MAX, &text, err));
-    TRY(json_parse(scratch, text, config, JSON_STRICT, &r->config, err));
-    if (!yyjson_is_obj(r->config)) return err_set(err, ERR_EFORMAT, "%s is no JSON object", config);
-    TRY(r->is_peft ? check_peft(r, err) : check_mlx(r, err));
-    TRY(checkpoint_open(r->is_peft ? peft : mlx, &r->out->file, err));
-    return read_modules(r, err);
+    const char *peft = str_fmt(scratch, "%s/adapter_model.safetensors", a->path).p;
+    const char *mlx = str_fmt(scratch, "%s/adapters.safetensors", a->path).p;
+    bool is_peft = os_stat(peft, &st, NULL) == ERR_OK;
+    if (!is_peft && os_stat(mlx, &st, NULL))
+        return err_set(err, ERR_ENOTFOUND, "%s holds neither adapter_model.safetensors (PEFT) nor adapters.safetensors (mlx-lm)", a->path);
+    TRY(os_file_load(scratch, str_fmt(scratch, "%s/adapter_config.json", a->path).p, CONFIG_BYTES_MAX, &text, err));
+    TRY(checkpoint_open(is_peft ? peft : mlx, &a->file, err));
+    return adapter_read(a, text, is_peft, err);
 }
 
 int adapter_open(const char *path, struct adapter *out, struct err *err) {
     struct arena scratch = {0};
     *out = (struct adapter){.path = path};
-    struct reader r = {.out = out};
-    int code = open_all(&scratch, path, &r, err);
+    int code = open_all(&scratch, out, err);
     arena_free(&scratch);
     if (code) adapter_close(out);
     return code;

@@ -31,6 +31,8 @@ struct adapter {
     bool has_magnitudes;
 };
 
+/* a->file is open: its modules, by the text of adapter_config.json. is_peft: else mlx-lm's. */
+int adapter_read(struct adapter *a, struct str config, bool is_peft, struct err *err);
 int adapter_open(const char *path, struct adapter *out, struct err *err);
 void adapter_close(struct adapter *a); /* zeroed is fine */
 /* The module whose path is this one, or ends with it behind a dot. NULL: there is none. */

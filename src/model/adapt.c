@@ -50,6 +50,9 @@ static int bind_gain(struct loader *l, const struct adapter_module *m, const str
 static int bind_part(struct loader *l, int32_t adapter, struct adapter_module *m, const struct adapted_part *p, struct adapt_part *out,
                      struct err *err) {
     const char *path = l->adapters[adapter].path;
+    if (m->is_embedding != p->is_embedding)
+        return err_set(err, ERR_EUNSUPPORTED, "%s: %.*s is %s embedding, and the model's is not so", path, STR_ARG(m->path),
+                       m->is_embedding ? "an" : "no");
     int64_t in = m->is_embedding ? p->of : p->in, of = m->is_embedding ? p->in : p->of, n = m->is_embedding ? p->in : p->n;
     if (m->in != in || m->out != of)
         return err_set(err, ERR_EFORMAT, "%s: %.*s goes from %lld to %lld, and the model's from %lld to %lld", path, STR_ARG(m->path),
@@ -84,6 +87,7 @@ int adapt_weight(struct loader *l, struct weight *w, const struct adapted_part *
             site->n_hidden += p->rank;
         }
     site->parts = list;
+    site->by_token = n_parts && parts[0].is_embedding;
     if (site->n_parts) w->adapters = site;
     return ERR_OK;
 }

@@ -284,14 +284,22 @@ static int adapted_unpack(void *user, int64_t i, float *out, struct err *err) {
 }
 
 /* What adapters have for the tensors that a weight was put together from. */
-static int adapt_assembly(struct loader *l, struct assembly *asm_, struct weight *w, struct err *err) {
+static int adapt_assembly(struct loader *l, struct assembly *asm_, struct weight *w, bool is_embedding, struct err *err) {
     struct adapted_segment segments[PARTS_MAX];
     struct adapted_part parts[PARTS_MAX];
     unsigned char *buffer = mem_alloc(format_row_bytes(&asm_->format, (size_t)asm_->in) + 1);
     for (int32_t i = 0; i < asm_->n_segments; i++) {
         const struct segment *s = &asm_->segments[i];
         segments[i] = (struct adapted_segment){asm_, s, buffer};
-        parts[i] = (struct adapted_part){s->sources->path, asm_->in, s->of, s->begin, s->n, adapted_row, adapted_unpack, &segments[i]};
+        parts[i] = (struct adapted_part){.path = s->sources->path,
+                                         .in = asm_->in,
+                                         .of = s->of,
+                                         .first = s->begin,
+                                         .n = s->n,
+                                         .is_embedding = is_embedding,
+                                         .row = adapted_row,
+                                         .unpack = adapted_unpack,
+                                         .user = &segments[i]};
     }
     int code = adapt_weight(l, w, parts, asm_->n_segments, err);
     mem_free(buffer);
@@ -310,7 +318,7 @@ static int bind_assembly(struct loader *l, const struct matrix_args *a, struct a
                                    .read = read_assembly,
                                    .user = asm_};
     int code = loader_bind(l, &source, &b->w, err);
-    if (!code && l->n_adapters && !a->n_experts) code = adapt_assembly(l, asm_, b->w, err);
+    if (!code && l->n_adapters && !a->n_experts) code = adapt_assembly(l, asm_, b->w, a->into == ROLE_EMBED, err);
     mem_free(asm_->buffer);
     return code ? code : stack_bias(l, a, asm_, &b->bias, err);
 }

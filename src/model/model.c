@@ -33,13 +33,8 @@ struct tensor_store model_checkpoint_store(const struct checkpoint *c) {
         .find = store_find, .read = store_read, .format = store_format, .name_at = store_name_at, .user = (void *)(uintptr_t)c};
 }
 
-int model_open(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store, struct model *out,
-               struct err *err) {
-    return model_open_adapted(a, be, config, store, NULL, out, err);
-}
-
-int model_open_adapted(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store,
-                       const struct weights_adapters *adapters, struct model *out, struct err *err) {
+int model_open(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store,
+               const struct weights_adapters *adapters, struct model *out, struct err *err) {
     *out = (struct model){0};
     TRY(spec_resolve(a, config, &out->spec, err));
     return weights_bind(a, be, store, &out->spec, adapters, &out->weights, err);
@@ -69,7 +64,7 @@ int model_open_checkpoint(struct arena *a, struct backend *be, const struct chec
         return err_set(err, ERR_EUNSUPPORTED,
                        "%s: weights quantised by \"%.*s\" are not supported; use an MLX-quantised or an unquantised checkpoint", c->path,
                        STR_ARG(c->quant.foreign));
-    return model_open_adapted(a, be, &c->config, store, adapters, out, err);
+    return model_open(a, be, &c->config, store, adapters, out, err);
 }
 
 void model_close(struct backend *be, struct model *m) {

@@ -5,12 +5,9 @@
 #include "file/checkpoint.h"
 #include "model/forward.h"
 
-/* Resolves the config and binds all weights from the store. The arena must outlive the model. */
-int model_open(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store, struct model *out,
-               struct err *err);
-/* With adapters beside the weights. */
-int model_open_adapted(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store,
-                       const struct weights_adapters *adapters, struct model *out, struct err *err);
+/* Resolves the config and binds all weights from the store, and adapters beside them (NULL: none). The arena must outlive the model. */
+int model_open(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store,
+               const struct weights_adapters *adapters, struct model *out, struct err *err);
 void model_close(struct backend *be, struct model *m);
 
 /* A checkpoint as a tensor store; checkpoint and store must outlive model_open, not more. */

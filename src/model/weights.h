@@ -139,6 +139,7 @@ int ffn_bind_experts(struct loader *l, int32_t layer, struct err *err); /* route
 struct adapted_part {
     struct str path;
     int64_t in, of, first, n;
+    bool is_embedding;
     int64_t (*row)(const void *user, int64_t i);                       /* the tensor's row of output i */
     int (*unpack)(void *user, int64_t i, float *out, struct err *err); /* the weight's own numbers of output i, [in] */
     void *user;

@@ -131,6 +131,8 @@ def refused(folder):
     attempt("a layer that is not there", "no place for", header=rename("layers.1.", "layers.7."))
     attempt("a norm", "is no part of an adapter", header=lambda h: {k.replace("lora_A.weight", "weight") if "layers.0" in k else k: v for k, v in h.items()})
     attempt("one matrix alone", "lacks one", header=lambda h: {k.replace("lora_A", "lora_A2.x.lora_A") if "layers.0.self_attn.q" in k else k: v for k, v in h.items()})
+    attempt("a layer as an embedding", "embedding", header=lambda h: {k.replace("lora_A.weight", "lora_embedding_A").replace("lora_B.weight", "lora_embedding_B"): v for k, v in h.items()})
+    attempt("an embedding as a layer", "embedding", header=rename("layers.0.self_attn.q_proj", "embed_tokens"))
     attempt("shapes turned over", "ranks", header=reshape)
     for key, value in (("peft_type", "IA3"), ("bias", "all"), ("modules_to_save", ["lm_head"]), ("lora_bias", True), ("fan_in_fan_out", True),
                        ("layer_replication", [[0, 1]]), ("trainable_token_indices", [1])):

@@ -38,7 +38,7 @@ static void go_down(void *ctx, int64_t first, int64_t last, int32_t thread) {
             const struct adapt_part *p = &a->site->parts[i];
             const float *down = cpu_vec(p->down);
             if (scale_of(job, p, r) == 0) continue;
-            if (a->by_token) {
+            if (a->site->by_token) {
                 int64_t id = job->step->ids[r] < p->in ? job->step->ids[r] : 0;
                 for (int32_t k = 0; k < p->rank; k++) h[k] = down[id * p->rank + k] * a->scale;
                 continue;
