@@ -108,7 +108,7 @@ static int receive(struct arena *a, struct hub *h, const struct download_request
     bool *trusted = arena_new(a, bool, repo->n_files + 1);
     memcpy(trusted, d.manifest.have, repo->n_files * sizeof *trusted);
     TRY(manifest_save(dir, &d.manifest, err));
-    struct fetch_options fetch = {.dir = dir, .trusted = trusted, .quiet = q->quiet, .on_file = on_file, .user = &d};
+    struct fetch_options fetch = {.dir = dir, .trusted = trusted, .quiet = q->quiet, .watch = q->watch, .on_file = on_file, .user = &d};
     int code = hub_fetch(h, repo, &fetch, &result, err);
     if (code == ERR_ECANCELLED) log_info("stopped; the same command goes on from here");
     d.manifest.complete = code == ERR_OK && !d.lacks;
@@ -125,11 +125,12 @@ static int download_into(struct arena *a, struct hub *h, const struct download_r
     const char *revision = q->revision ? q->revision : "main";
     struct hub_query query = {.repo = q->repo, .revision = revision, .globs = q->globs, .n_globs = q->n_globs};
     struct hub_repo repo;
-    hub_interrupts_begin();
+    bool by_interrupt = hub_options_of(h)->stop == NULL;
+    if (by_interrupt) hub_interrupts_begin();
     int code = hub_list(a, h, &query, &repo, err);
     if (code == ERR_ECANCELLED) log_info("stopped");
     if (code == ERR_OK) code = receive(a, h, q, &repo, dir, err);
-    hub_interrupts_end();
+    if (by_interrupt) hub_interrupts_end();
     return code;
 }
 
@@ -143,8 +144,8 @@ int store_download(struct arena *a, const struct store_options *o, const struct 
     TRY(hub_open(a, &o->hub, &h, err));
     /* the store gets a folder when the hub has said what goes into it: a name that it does not know leaves none, whenever this ends */
     int code = q->local_dir ? os_make_dirs(str_fmt(a, "%s/.mlxcel", dir).p, err) : ERR_OK;
-    if (code == ERR_OK && q->local_dir) code = store_lock_file(str_fmt(a, "%s/.mlxcel/lock", dir).p, q->repo->id, true, &lock, err);
-    else if (code == ERR_OK) code = store_lock(a, models_dir, q->repo, true, &lock, err);
+    if (code == ERR_OK && q->local_dir) code = store_lock_file(str_fmt(a, "%s/.mlxcel/lock", dir).p, q->repo->id, !q->no_wait, &lock, err);
+    else if (code == ERR_OK) code = store_lock(a, models_dir, q->repo, !q->no_wait, &lock, err);
     if (code == ERR_OK) {
         code = download_into(a, h, q, dir, err);
         os_file_close(lock);

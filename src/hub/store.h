@@ -106,6 +106,8 @@ struct download_request {
     const struct str *globs;
     size_t n_globs;
     bool verify, quiet;
+    bool no_wait;        /* ERR_EBUSY where another one works on the model */
+    struct watch *watch; /* as fetch_options has it */
 };
 /* *out_path: the folder, in the arena. */
 int store_download(struct arena *a, const struct store_options *o, const struct download_request *q, const char **out_path,
