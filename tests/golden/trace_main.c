@@ -25,7 +25,7 @@ static int walk(struct arena *a, const char *path, struct sb *out, struct err *e
     struct backend *be = NULL;
     int code = described_load(a, path, &d, err);
     if (!code) code = backend_open_alone(&trace_backend, &(struct device_options){0}, &(struct backend_options){0}, &be, err);
-    if (!code) code = model_open(a, be, &d.config, &d.store, &m, err);
+    if (!code) code = model_open(a, be, &d.config, &d.store, NULL, &m, err);
     if (!code) {
         be->type->begin(be, &(struct step_key){.n_rows = 3, .n_seqs = 1, .n_logits = 1});
         struct tensor states = forward_hidden(&m, &be->list);

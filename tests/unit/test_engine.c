@@ -50,7 +50,7 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
     CHECK_OK(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, &err), err);
     struct tensor_store store = synth_store(synth);
     const struct config *config = o->dynamic ? dynamic_config(&r->arena) : synth_config(synth);
-    CHECK_OK(model_open(&r->arena, r->be, config, &store, &r->model, &err), err);
+    CHECK_OK(model_open(&r->arena, r->be, config, &store, NULL, &r->model, &err), err);
     if (o->dynamic) r->model.spec.context = 512; /* as --ctx-size does */
     struct engine_options options = {.limits = {.rows = o->rows, .seqs = o->seqs, .logits = o->n_logits, .kv_tokens = o->kv_tokens},
                                      .chunk = o->chunk,

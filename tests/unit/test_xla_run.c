@@ -31,7 +31,7 @@ static int rig_try(struct rig *r, const char *cache_dir, struct err *err) {
     r->x = (struct xla *)be;
     TRY(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, err));
     struct tensor_store store = synth_store(synth);
-    TRY(model_open(&r->arena, be, synth_config(synth), &store, &r->model, err));
+    TRY(model_open(&r->arena, be, synth_config(synth), &store, NULL, &r->model, err));
     r->model.spec.context = MAX_CONTEXT;
     return runner_open(&r->model, be, &(struct runner_limits){.rows = N_ROWS, .seqs = N_SEQS, .kv_tokens = MAX_CONTEXT}, &r->runner, err);
 }

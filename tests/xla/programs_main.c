@@ -70,7 +70,7 @@ static int emit_description(struct arena *a, const char *path, const struct kind
     if (!code)
         code = backend_open_alone(&xla_backend, &(struct device_options){.xla.plugin = plugin},
                                   &(struct backend_options){.precision = kind->precision}, &be, err);
-    if (!code) code = model_open(a, be, &d.config, &d.store, &m, err);
+    if (!code) code = model_open(a, be, &d.config, &d.store, NULL, &m, err);
     if (!code) {
         *type = m.spec.family->type;
         code = emit_model(&m, be, kind, &program, err);
