@@ -20,6 +20,8 @@ struct hub_options {
     const char *token_path; /* the file; NULL: token in hf_home */
     const char *hf_home;    /* where the hub's own tools keep their cache and the token; NULL: nobody knows */
     bool insecure_token;    /* the token is sent over plain http, too */
+    struct watch
+        *watch; /* told how far a download is, instead of the terminal, and may end it; interrupts are left alone then. NULL: nobody */
     /* 0: the defaults. n_tries: of failures in a row, the first one too; max_wait_s: see patience.h */
     int32_t n_connections, n_tries, stall_s, max_wait_s;
 };

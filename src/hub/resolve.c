@@ -108,9 +108,10 @@ static int receive(struct arena *a, struct hub *h, const struct download_request
     bool *trusted = arena_new(a, bool, repo->n_files + 1);
     memcpy(trusted, d.manifest.have, repo->n_files * sizeof *trusted);
     TRY(manifest_save(dir, &d.manifest, err));
-    struct fetch_options fetch = {.dir = dir, .trusted = trusted, .quiet = q->quiet, .on_file = on_file, .user = &d};
+    struct fetch_options fetch = {
+        .dir = dir, .trusted = trusted, .quiet = q->quiet || hub_options_of(h)->watch, .on_file = on_file, .user = &d};
     int code = hub_fetch(h, repo, &fetch, &result, err);
-    if (code == ERR_ECANCELLED) log_info("stopped; the same command goes on from here");
+    if (code == ERR_ECANCELLED && !hub_options_of(h)->watch) log_info("stopped; the same command goes on from here");
     d.manifest.complete = code == ERR_OK && !d.lacks;
     int saved = d.is_new || code == ERR_OK ? manifest_save(dir, &d.manifest, code ? NULL : err) : ERR_OK;
     if (code && holds_nothing(a, dir)) os_remove(str_fmt(a, "%s/.mlxcel/manifest.json", dir).p, NULL);
@@ -125,11 +126,12 @@ static int download_into(struct arena *a, struct hub *h, const struct download_r
     const char *revision = q->revision ? q->revision : "main";
     struct hub_query query = {.repo = q->repo, .revision = revision, .globs = q->globs, .n_globs = q->n_globs};
     struct hub_repo repo;
-    hub_interrupts_begin();
+    bool is_watched = hub_options_of(h)->watch != NULL;
+    if (!is_watched) hub_interrupts_begin();
     int code = hub_list(a, h, &query, &repo, err);
     if (code == ERR_ECANCELLED) log_info("stopped");
     if (code == ERR_OK) code = receive(a, h, q, &repo, dir, err);
-    hub_interrupts_end();
+    if (!is_watched) hub_interrupts_end();
     return code;
 }
 
