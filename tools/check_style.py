@@ -163,7 +163,7 @@ def check_dead(root):
         code = csource.code(csource.read(root, path))
         words.update(re.findall(r"\w+", code))
         words.subtract(BODY.findall(code))
-        if path.startswith("src/") and path.endswith(".h"):
+        if path.startswith(("src/", "include/")) and path.endswith(".h") and path != "include/mlxcel.h":
             for m in PROTOTYPE.finditer(code):
                 words[m.group(1)] -= 1
                 offered[m.group(1)] = (path, csource.line_of(code, m.start(1)))
