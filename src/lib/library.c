@@ -129,7 +129,7 @@ int lib_copy(const void *data, size_t bytes, void **out, struct err *err) {
 }
 
 int lib_copy_text(struct str text, char **out, size_t *out_bytes, struct err *err) {
-    void *p;
+    void *p = NULL;
     TRY(lib_copy(text.p, text.n, &p, err));
     *out = p;
     if (out_bytes) *out_bytes = text.n;
