@@ -48,7 +48,7 @@ bool lib_job_destroy(struct mlxcel_job *j) {
     return --m->n_holders == 0;
 }
 
-int lib_jobs_submit(struct mlxcel_model *m, struct job_spec *specs, int32_t n, struct mlxcel_job **jobs, struct err *err) {
+static int submit_all(struct mlxcel_model *m, struct job_spec *specs, int32_t n, struct mlxcel_job **jobs, struct err *err) {
     struct job **inner = mem_try((size_t)n * sizeof *inner + 1);
     if (!inner) return err_set(err, ERR_EMEMORY, "no memory for %d jobs", n);
     for (int32_t i = 0; i < n; i++) specs[i].user = jobs[i];
@@ -59,11 +59,16 @@ int lib_jobs_submit(struct mlxcel_model *m, struct job_spec *specs, int32_t n, s
         list_job(jobs[i]);
     }
     os_mutex_unlock(m->lock);
+    mem_free(inner);
+    return code;
+}
+
+int lib_jobs_submit(struct mlxcel_model *m, struct job_spec *specs, int32_t n, struct mlxcel_job **jobs, struct err *err) {
+    int code = submit_all(m, specs, n, jobs, err);
     for (int32_t i = 0; i < n && code; i++) {
         lib_job_drop(jobs[i]);
         jobs[i] = NULL;
     }
-    mem_free(inner);
     return code;
 }
 

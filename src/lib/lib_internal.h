@@ -56,8 +56,9 @@ struct mlxcel_job {
 
 /* The result of a public function: *out, which may be NULL, says why. */
 int32_t lib_result(mlxcel_error *out, int code, const struct err *err);
-/* Before anything that logs: a library is silent where nobody has said what it may print. */
-void lib_begin(void);
+/* Before anything large is begun. A library is silent where nobody has said what it may print, and keeps memory for the case that there is none left;
+ * an error where that is used up. */
+int lib_begin(struct err *err);
 /* Copies options over the defaults in *full, whichever of the two is longer; given NULL: the defaults. */
 int lib_options_read(void *full, size_t full_bytes, const void *given, const char *name, struct err *err);
 /* The defaults into the caller's struct. */
@@ -91,7 +92,7 @@ int lib_constrain(struct mlxcel_model *m, struct arena *a, const mlxcel_job_opti
 
 /* ---- jobs ---------------------------------------------------------------------------------------------------------------- */
 
-/* Submits jobs as one request. The handles are given, in zeroed memory; what they want is set. */
+/* Submits jobs as one request. Their handles were created, and what they want is set; an error drops them. */
 int lib_jobs_submit(struct mlxcel_model *m, struct job_spec *specs, int32_t n, struct mlxcel_job **jobs, struct err *err);
 struct mlxcel_job *lib_job_create(struct mlxcel_model *m, struct err *err);
 void lib_job_drop(struct mlxcel_job *j); /* one that was not submitted */

@@ -78,8 +78,9 @@ void mlxcel_log_set(int32_t level, mlxcel_log_fn fn, void *user) {
     log_set_level(level < 0 ? LOG_ERROR : level > LOG_DEBUG ? LOG_DEBUG : (enum log_level)level);
 }
 
-void lib_begin(void) {
+int lib_begin(struct err *err) {
     if (!atomic_exchange(&is_set, true)) log_set_level(LOG_WARN);
+    return mem_reserve() ? ERR_OK : err_set(err, ERR_EMEMORY, "the memory is used up; nothing new is begun before some of it is free");
 }
 
 /* ---- options ------------------------------------------------------------------------------------------------------------ */

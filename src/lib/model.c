@@ -103,7 +103,7 @@ static int create(const mlxcel_model_options *options, mlxcel_model **out, struc
     if (!out) return err_set(err, ERR_EARG, "mlxcel_model_open: out is NULL");
     *out = NULL;
     TRY(lib_events_check("mlxcel_model_open", err));
-    lib_begin();
+    TRY(lib_begin(err));
     struct mlxcel_model *m = mem_try(sizeof *m);
     if (!m) return err_set(err, ERR_EMEMORY, "no memory for a model");
     m->lock = os_mutex_create();

@@ -22,6 +22,7 @@ static int run(mlxcel_model *m, struct arena *a, const struct group *b, struct e
     struct mlxcel_job **jobs = arena_new(a, struct mlxcel_job *, b->n + 1);
     struct job_events events;
     int code = ERR_OK;
+    TRY(lib_begin(err));
     for (int32_t i = 0; i < b->n; i++) {
         jobs[i] = lib_job_create(m, err);
         if (jobs[i]) continue;

@@ -59,8 +59,8 @@ int32_t mlxcel_download(const char *name, const char *revision, const mlxcel_sto
     struct arena a = {0};
     struct err err = {0};
     struct listener l = {progress, user};
-    lib_begin();
-    int code = download(&a, name, revision, store, &l, out_path, &err);
+    int code = lib_begin(&err);
+    if (!code) code = download(&a, name, revision, store, &l, out_path, &err);
     arena_free(&a);
     return lib_result(error, code, &err);
 }

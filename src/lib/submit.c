@@ -106,6 +106,7 @@ static int submit(mlxcel_model *m, const mlxcel_job_options *given, mlxcel_job *
     struct job_spec spec;
     if (!m || !given || !out) return err_set(err, ERR_EARG, "mlxcel_submit: the model, the options or out is NULL");
     *out = NULL;
+    TRY(lib_begin(err));
     mlxcel_job_options_init(&o, sizeof o);
     TRY(lib_options_read(&o, sizeof o, given, "mlxcel_job_options", err));
     int code = make_spec(m, &a, &o, &spec, err);
@@ -150,7 +151,7 @@ static int collect(mlxcel_job *j, struct sb *text, struct err *err) {
 
 static int complete(mlxcel_model *m, const mlxcel_job_options *options, char **out_text, size_t *out_bytes, struct err *err) {
     struct sb text = {0};
-    mlxcel_job *j;
+    mlxcel_job *j = NULL;
     if (!out_text) return err_set(err, ERR_EARG, "mlxcel_complete: out_text is NULL");
     *out_text = NULL;
     TRY(lib_events_check("mlxcel_complete", err));

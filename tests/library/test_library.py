@@ -86,6 +86,23 @@ def by_cmake(top, folder):
     check(r.returncode == 0, f"the examples by CMake: {r.stdout} {r.stderr}")
 
 
+def check_memory(top, folder):
+    """Every n-th malloc fails, for many n: errors come back, nothing is left behind, and the process lives."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    shim, program = os.path.join(folder, "failing.so"), os.path.join(folder, "out_of_memory")
+    built = [run(["cc", "-shared", "-fPIC", "-o", shim, os.path.join(here, "failing_malloc.c")]),
+             run(["cc", "-o", program, os.path.join(here, "out_of_memory.c"), f"-I{top}/include", f"-L{top}/lib", "-lmlxcel", "-ldl",
+                  f"-Wl,-rpath,{top}/lib"])]
+    if any(r.returncode for r in built):
+        return skip(f"malloc that fails: {built[0].stderr or built[1].stderr}")
+    numbers = [*range(3, 30), *range(30, 700, 23)]
+    r = run([program, *map(str, numbers)], env={**os.environ, "LD_PRELOAD": shim})
+    rows = [tuple(map(int, line.split())) for line in r.stdout.splitlines()]
+    check(r.returncode == 0 and len(rows) == len(numbers), f"every n-th malloc fails: {r.returncode} {r.stderr} behind {rows[-1:]}")
+    check(not [row for row in rows if row[3] > 0], f"blocks are left behind (n, failures, errors, blocks): {[row for row in rows if row[3] > 0]}")
+    check(sum(row[1] for row in rows) > 50 and sum(row[2] for row in rows) > 5, f"hardly anything has failed: {rows}")
+
+
 def check_abi():
     header = open(abi.HEADER).read()
     record = open(abi.RECORD).read().splitlines()
@@ -117,6 +134,7 @@ def main():
         if not check(r.returncode == 0, f"install: {r}"):
             finish()
         check_names(top)
+        check_memory(top, folder)
         by_pkg_config(top, os.path.join(folder, "pkg-config"), False)
         check_runs(os.path.join(folder, "pkg-config"), "pkg-config")
         by_cmake(top, os.path.join(folder, "cmake"))
