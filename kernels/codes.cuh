@@ -123,6 +123,31 @@ static __device__ __forceinline__ void unpack_words(uint32_t first, uint32_t sec
     }
 }
 
+// A lane's part of a unit: the codes of its two rows, and their scales and biases, of the first 32 elements and of the others.
+struct unit_words {
+    uint4 codes;
+    uint2 low, high;
+};
+
+// halves: groups of 32, two in a unit.
+static __device__ __forceinline__ unit_words unit_with(uint4 codes, const unsigned char *unit, bool halves) {
+    const unsigned char *meta = unit + TILE_CODES + threadIdx.x % 32 / 4 * 8;
+    unit_words u;
+    u.codes = codes;
+    u.low = *(const uint2 *)meta;
+    u.high = halves ? *(const uint2 *)(meta + TILE_META) : u.low;
+    return u;
+}
+static __device__ __forceinline__ unit_words unit_at(const unsigned char *unit, bool halves) {
+    return unit_with(*(const uint4 *)(unit + threadIdx.x % 32 * 16), unit, halves);
+}
+
+// The weights of both rows.
+static __device__ __forceinline__ void unpack_unit(const unit_words &u, int dtype, uint32_t first[8], uint32_t second[8]) {
+    unpack_words(u.codes.x, u.codes.y, u.low.x, u.high.x, dtype, first);
+    unpack_words(u.codes.z, u.codes.w, u.low.y, u.high.y, dtype, second);
+}
+
 struct rows4 {
     const unsigned char *values[4], *scales[4], *biases[4];
 };

@@ -60,12 +60,48 @@ static __device__ __forceinline__ uint32_t pack_bf16(float x, float y) {
     return v.u;
 }
 
+// Eight bf16 numbers as floats.
+static __device__ __forceinline__ void floats_of(uint4 v, float out[8]) {
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+}
+
+// Eight elements of f32 or bf16, at a multiple of 16 bytes, in one piece: eight loads with a test of the type before each would wait for each other.
+static __device__ __forceinline__ void load8(const void *p, int dtype, int64_t at, float out[8]) {
+    if (dtype == K_BF16) {
+        floats_of(*(const uint4 *)((const bf16 *)p + at), out);
+        return;
+    }
+    *(float4 *)out = *(const float4 *)((const float *)p + at), *(float4 *)(out + 4) = *(const float4 *)((const float *)p + at + 4);
+}
+
 static __device__ __forceinline__ float view_load(const k_view &v, int64_t row, int64_t head, int64_t i) {
     return load_as_f32(v.p, v.dtype, row * v.row_stride + head * v.head_stride + i);
 }
 
 static __device__ __forceinline__ void view_store(const k_view &v, int64_t row, int64_t head, int64_t i, float x) {
     store_f32(v.p, v.dtype, row * v.row_stride + head * v.head_stride + i, x);
+}
+
+// ---- sums of products in parts along k: n of them, `stride` elements apart, added in their order ----
+
+static __device__ __forceinline__ float parts_sum(const float *p, int n, int64_t stride) {
+    float sum = 0;
+#pragma unroll 4
+    for (int s = 0; s < n; s++) sum += p[s * stride];
+    return sum;
+}
+
+// Of four neighbours; everything a multiple of 16 bytes.
+static __device__ __forceinline__ float4 parts_sum4(const float *p, int n, int64_t stride) {
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll 4
+    for (int s = 0; s < n; s++) {
+        float4 x = *(const float4 *)(p + s * stride);
+        sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+    }
+    return sum;
 }
 
 // ---- activations; the numbers are enum act_kind of backend/ops.h, checked on the host ----
@@ -149,10 +185,7 @@ static __device__ __forceinline__ uint64_t code_word(const unsigned char *p, int
 static __device__ __forceinline__ void plain8(const k_weight &w, const unsigned char *row, int64_t k, float out[8]) {
     int n = w.in - k < 8 ? (int)(w.in - k) : 8;
     if (w.dtype == K_BF16 && n == 8 && (uint64_t)(row + 2 * k) % 16 == 0) {
-        uint4 v = *(const uint4 *)(row + 2 * k);
-        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-        for (int i = 0; i < 4; i++) out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+        floats_of(*(const uint4 *)(row + 2 * k), out);
         return;
     }
 #pragma unroll

@@ -8,16 +8,10 @@
 enum { WARPS = 8 };
 #define LOG2E 1.4426950408889634f
 
-static __device__ __forceinline__ void widen(uint4 v, float out[8]) {
-    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-}
-
 // G query heads at one position: scores over the D / 8 lanes that share it.
 template <int D, int G> static __device__ __forceinline__ void score(const k_attn &a, const float q[G][8], uint4 key, bool there, float s[G]) {
     float k[8];
-    widen(key, k);
+    floats_of(key, k);
 #pragma unroll
     for (int h = 0; h < G; h++) {
         float dot = 0;
@@ -30,14 +24,10 @@ template <int D, int G> static __device__ __forceinline__ void score(const k_att
     }
 }
 
-// Part `part` of a query head. Asked for in one piece where it lies so: eight loads with a test of the type before each would wait for each other.
+// Eight elements of a query head; even: they lie at a multiple of 16 bytes.
 static __device__ __forceinline__ void load_query(const k_view &v, int64_t at, bool even, float out[8]) {
-    if (even && v.dtype == K_F32) {
-        *(float4 *)out = *(const float4 *)((const float *)v.p + at), *(float4 *)(out + 4) = *(const float4 *)((const float *)v.p + at + 4);
-        return;
-    }
-    if (even && v.dtype == K_BF16) {
-        widen(*(const uint4 *)((const bf16 *)v.p + at), out);
+    if (even) {
+        load8(v.p, v.dtype, at, out);
         return;
     }
 #pragma unroll
@@ -69,7 +59,7 @@ template <int D, int G> static __device__ __forceinline__ void attend(const k_at
         uint4 key = *(const uint4 *)((const bf16 *)a.c.k + at), value = *(const uint4 *)((const bf16 *)a.c.v + at);
         float s[G], v[8];
         score<D, G>(a, q, key, there, s);
-        widen(value, v);
+        floats_of(value, v);
 #pragma unroll
         for (int h = 0; h < G; h++) {
             float top = fmaxf(max[h], s[h]);

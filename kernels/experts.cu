@@ -1,8 +1,11 @@
-// The chosen experts on the tensor cores: weights of 4 bits in tiles, 8 bits, mxfp4 or bf16, inputs as two bf16 terms (16 bits), sums in f32. For sm_80 and later.
+// The chosen experts on the tensor cores, sums in f32. For sm_80 and later. Weights: 4 bits in tiles, 8 bits, mxfp4 or bf16.
 //
-// Up to eight rows: each pair (row, choice) by itself, the two terms of x as two columns of one product; every weight of a pair is read once,
-// by many warps that share k. More rows: pairs are sorted by expert, and a block takes up to 64 pairs of one expert at a time; the number of
-// pairs of an expert is known to the GPU alone, so there are as many blocks as there could be tiles, and those without one leave at once.
+// A pair is a row of x and one of its choices. Three ways, by the number of pairs:
+// few    Up to eight rows: each pair by itself. x is two bf16 terms (16 bits), two columns of one product; many warps share k, every weight is read once.
+// some   Batches, 4 bits in tiles: pairs are sorted by expert, a block takes up to eight of one. x is integers of 16 bits (x16.cuh), weights come through
+//        rings in shared memory.
+// many   Prompts: a block takes up to 64 pairs of one expert; x is two bf16 terms again.
+// The number of pairs of an expert is known to the GPU alone, so there are as many blocks as there could be tiles, and those without one leave at once.
 #include "codes.cuh"
 #include "x16.cuh"
 
@@ -17,24 +20,9 @@ template <int KIND> static __device__ __forceinline__ constexpr int x_order() {
     return KIND == T4 ? 16 : bits_of<KIND>();
 }
 
-// A lane's 16 rows x 64 elements of a tile: the codes of its two rows, and twice their scale and bias, of the first 32 elements and the others.
-struct tile_part {
-    uint4 codes;
-    uint2 low, high;
-};
-static __device__ __forceinline__ tile_part load_part(const unsigned char *tile, int group, int64_t k) {
-    const unsigned char *unit = tile + k / BK * tile_unit_bytes(group), *meta = unit + TILE_CODES + threadIdx.x % 32 / 4 * 8;
-    tile_part p;
-    p.codes = stream16(unit + threadIdx.x % 32 * 16);
-    p.low = *(const uint2 *)meta;
-    p.high = group == 32 ? *(const uint2 *)(meta + TILE_META) : p.low;
-    return p;
-}
-
-// The weights of both rows.
-static __device__ __forceinline__ void unpack_part(const tile_part &p, int dtype, uint32_t first[8], uint32_t second[8]) {
-    unpack_words(p.codes.x, p.codes.y, p.low.x, p.high.x, dtype, first);
-    unpack_words(p.codes.z, p.codes.w, p.low.y, p.high.y, dtype, second);
+static __device__ __forceinline__ unit_words load_part(const unsigned char *tile, int group, int64_t k) {
+    const unsigned char *unit = tile + k / BK * tile_unit_bytes(group);
+    return unit_with(stream16(unit + threadIdx.x % 32 * 16), unit, group == 32);
 }
 
 // ---- a warp's rows: codes one step ahead, weights of this step ----
@@ -42,7 +30,7 @@ static __device__ __forceinline__ void unpack_part(const tile_part &p, int dtype
 template <int KIND> struct stream {
     rows4 rows;
     uint32_t next[4][bits_of<KIND>() / 2];
-    tile_part parts[2]; // of tiles, instead of `next`
+    unit_words parts[2]; // of tiles, instead of `next`
 };
 
 template <int KIND> static __device__ __forceinline__ void stream_load(stream<KIND> &s, const k_weight &w, int64_t k, int t, bool there) {
@@ -63,8 +51,8 @@ template <int KIND> static __device__ __forceinline__ void make_weights(const st
 template <int KIND>
 static __device__ __forceinline__ void stream_take(stream<KIND> &s, const k_weight &w, const k_weight &v, int64_t k, int64_t k_end, int t, uint32_t out[4][8]) {
     if (KIND == T4) {
-        unpack_part(s.parts[0], w.dtype, out[0], out[1]);
-        unpack_part(s.parts[1], v.dtype, out[2], out[3]);
+        unpack_unit(s.parts[0], w.dtype, out[0], out[1]);
+        unpack_unit(s.parts[1], v.dtype, out[2], out[3]);
     } else {
         int64_t group = KIND == 16 ? 0 : (k + t * 16) / w.group, group_v = KIND == 16 ? 0 : (k + t * 16) / v.group;
 #pragma unroll
@@ -102,7 +90,7 @@ static __device__ __forceinline__ void burst_load(burst<KIND, ROWS> &b, const ro
             int64_t at = k + s * BK, group = KIND == 16 ? 0 : (at + t * 16) / w.group;
             if (KIND == T4) {
                 if (i % 2) continue;
-                tile_part p = {uint4{0, 0, 0, 0}, uint2{0, 0}, uint2{0, 0}};
+                unit_words p = {uint4{0, 0, 0, 0}, uint2{0, 0}, uint2{0, 0}};
                 if (at < k_end) p = load_part(rows.values[i], w.group, at);
                 b.codes[s][i][0] = p.codes.x, b.codes[s][i][1] = p.codes.y, b.codes[s][i + 1][0] = p.codes.z, b.codes[s][i + 1][1] = p.codes.w;
                 b.scale[s][i] = p.low.x, b.scale[s][i + 1] = p.low.y, b.bias[s][i] = p.high.x, b.bias[s][i + 1] = p.high.y;

@@ -151,7 +151,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
             int at = p + j * step;
             if (own && at == pos) key[j] = *(const uint4 *)(mine + part * 8), value[j] = *(const uint4 *)(mine + D + part * 8);
             float k[8];
-            widen(key[j], k);
+            floats_of(key[j], k);
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 float dot = 0, more = 0;
@@ -188,7 +188,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
             for (int j = 0; j < PER_STEP; j++) {
                 float weight = exp2f(s[h * PER_STEP + j] - base), v[8];
                 sum[h] += weight;
-                widen(value[j], v);
+                floats_of(value[j], v);
 #pragma unroll
                 for (int i = 0; i < 8; i++) acc[h][i] = fmaf(weight, v[i], acc[h][i]);
             }

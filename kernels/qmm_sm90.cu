@@ -122,16 +122,11 @@ static __device__ __forceinline__ void ask_codes(const layout &l, const unsigned
 
 // Unit u as weights: w[4 m ...] is the operand of step m. PLAIN: scales are bf16, and a unit has one group.
 template <bool PLAIN> static __device__ __forceinline__ void take_weights(const k_linear &a, const layout &l, const unsigned char *codes, int u, uint32_t w[16]) {
-    int lane = threadIdx.x % 32, chunk = u / CHUNK;
+    int chunk = u / CHUNK;
     if (u % CHUNK == 0) barrier_wait(l.arrived + chunk % CHUNKS * 8, chunk / CHUNKS & 1);
     const unsigned char *unit = codes + u % (CHUNK * CHUNKS) * (PLAIN ? TILE_CODES + TILE_META : l.unit_bytes);
-    int dtype = PLAIN ? (int)K_BF16 : a.w.dtype;
-    uint4 q = *(const uint4 *)(unit + lane * 16);
-    uint2 low = *(const uint2 *)(unit + TILE_CODES + lane / 4 * 8), high = low;
-    if (!PLAIN && a.w.group == 32) high = *(const uint2 *)(unit + TILE_CODES + TILE_META + lane / 4 * 8);
     uint32_t first[8], second[8];
-    unpack_words(q.x, q.y, low.x, high.x, dtype, first);
-    unpack_words(q.z, q.w, low.y, high.y, dtype, second);
+    unpack_unit(unit_at(unit, !PLAIN && a.w.group == 32), PLAIN ? (int)K_BF16 : a.w.dtype, first, second);
 #pragma unroll
     for (int m = 0; m < 4; m++) w[4 * m] = first[2 * m], w[4 * m + 1] = second[2 * m], w[4 * m + 2] = first[2 * m + 1], w[4 * m + 3] = second[2 * m + 1];
 }

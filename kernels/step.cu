@@ -456,7 +456,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
             if (at - lane / LANES >= end + (own ? 1 : 0)) continue; // no lane of this warp
             if (own && at == pos) key[j] = packed8(heads + group * D + part * 8), value[j] = packed8(heads + (group + 1) * D + part * 8);
             float k[8];
-            widen(key[j], k);
+            floats_of(key[j], k);
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
                 float dot = 0;
@@ -483,7 +483,7 @@ static __device__ __forceinline__ void attend(const k_step_attn &a, const float 
                 if (p + j * step - lane / LANES >= end + (own ? 1 : 0)) continue;
                 float weight = exp2f(s[h][j] - base), v[8];
                 sum[h] += weight;
-                widen(value[j], v);
+                floats_of(value[j], v);
 #pragma unroll
                 for (int i = 0; i < 8; i++) acc[h][i] = fmaf(weight, v[i], acc[h][i]);
             }

@@ -8,18 +8,6 @@ enum { TABLE_MAX = 64, PAIRS_MAX = 128 };
 
 #define LOG2E 1.4426950408889634f
 
-static __device__ __forceinline__ void load8(const void *p, int dtype, int64_t at, float out[8]) {
-    if (dtype == K_F32) {
-        float4 a = *(const float4 *)((const float *)p + at), b = *(const float4 *)((const float *)p + at + 4);
-        out[0] = a.x, out[1] = a.y, out[2] = a.z, out[3] = a.w, out[4] = b.x, out[5] = b.y, out[6] = b.z, out[7] = b.w;
-        return;
-    }
-    uint32_t words[4];
-    *(uint4 *)words = *(const uint4 *)((const bf16 *)p + at);
-#pragma unroll
-    for (int i = 0; i < 4; i++) out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-}
-
 template <class HEAD> static __device__ __forceinline__ int table_block(const k_step_attn &a, const HEAD *known, int i) {
     int at = i - known->first_block;
     if (at >= 0 && at < TABLE_MAX) return known->blocks[at];
@@ -67,13 +55,6 @@ static __device__ __forceinline__ void add_sink(softened &s, float score) {
 }
 
 // ---- attention of a warp: D / 8 lanes share a position, each with eight elements ----
-
-// Eight bf16 numbers.
-static __device__ __forceinline__ void widen(uint4 v, float out[8]) {
-    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) out[2 * i] = __uint_as_float(words[i] << 16), out[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-}
 
 // Warps share positions and query heads.
 struct shares {

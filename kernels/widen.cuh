@@ -1,21 +1,10 @@
 // Units of 4-bit tiles (tile.cuh) to rows of bf16: a warp takes 16 rows x 64 elements, 16 bytes per lane on the tiles' side.
 #pragma once
-#include "mma.cuh"
-
-struct unit_words {
-    uint4 codes;
-    uint2 low, high; // scale and bias of rows g and g + 8, for the unit's first and last 32 elements
-};
+#include "codes.cuh"
 
 // HALVES: groups of 32, two in a unit.
 template <bool HALVES> static __device__ __forceinline__ unit_words unit_load(const k_weight &w, int64_t tile, int unit) {
-    int lane = threadIdx.x % 32, g = lane / 4;
-    const unsigned char *from = w.values + tile * w.tile_bytes + (int64_t)unit * tile_unit_bytes(w.group);
-    unit_words u;
-    u.codes = *(const uint4 *)(from + lane * 16);
-    u.low = *(const uint2 *)(from + TILE_CODES + g * 8);
-    u.high = HALVES ? *(const uint2 *)(from + TILE_CODES + TILE_META + g * 8) : u.low;
-    return u;
+    return unit_at(w.values + tile * w.tile_bytes + (int64_t)unit * tile_unit_bytes(w.group), HALVES);
 }
 
 // Eight codes as bf16: q * s + b, rounded once where scale and bias are bf16, else in f32 first.

@@ -33,6 +33,8 @@ static void fill_info(struct service *s) {
                                     .kv_bits = session_kv_bits(s->session),
                                     .n_seqs = engine_limits(s->session->engine)->seqs,
                                     .width = s->session->embedder.width ? s->session->embedder.width : engine_width(s->session->engine),
+                                    .adapters = s->options.session.adapters,
+                                    .n_adapters = s->options.session.n_adapters,
                                     .has_template = session_has_template(s->session),
                                     .format = s->session->format,
                                     .reasoning = s->session->reasoning,
@@ -149,6 +151,10 @@ const struct service_info *service_info(const struct service *s) {
 int service_submit(struct service *s, const struct job_spec *specs, int32_t n, struct job **out, struct err *err) {
     TRY(service_check(s, err));
     return engine_submit(s->session->engine, specs, n, out, err);
+}
+
+float *service_adapter_scales(struct service *s) {
+    return s->session->adapter_scales;
 }
 
 struct job *service_next_ready(struct service *s) {

@@ -46,9 +46,11 @@ struct service_info {
     uint64_t weight_bytes;   /* of its checkpoint; 0: it has none */
     bool on_gpu;
     int32_t vocab, context;
-    int32_t kv_bits; /* 8 or 4: the cache of --kv-bits; 0: as the precision wants it */
-    int32_t n_seqs;  /* requests at once */
-    int32_t width;   /* numbers of an embedding */
+    int32_t kv_bits;                        /* 8 or 4: the cache of --kv-bits; 0: as the precision wants it */
+    int32_t n_seqs;                         /* requests at once */
+    int32_t width;                          /* numbers of an embedding */
+    const struct session_adapter *adapters; /* [n_adapters] */
+    int32_t n_adapters;
     bool has_template;
     const struct output_format *format;       /* how the model writes calls; NULL: its template shows no way */
     const struct output_reasoning *reasoning; /* its markers of reasoning; NULL: the usual ones */
@@ -116,6 +118,9 @@ int service_embedding(const struct service *s, enum session_pooling wanted, stru
 int service_judge(const struct service *s, enum job_pooling *out_pooling, const struct pool_head **out_head, struct err *err);
 int service_encode_question(const struct service *s, struct arena *a, const struct session_question *q, struct service_ids *out,
                             struct err *err);
+
+/* The scales of adapters, [n_adapters], for jobs that have none of their own. From the owner's thread; when ready. */
+float *service_adapter_scales(struct service *s);
 
 /* The next job that has events, or NULL. */
 struct job *service_next_ready(struct service *s);

@@ -110,6 +110,7 @@ static int open_all(struct session *s, struct err *err) {
                                     .eos = s->eos,
                                     .n_eos = s->n_eos,
                                     .n_queue = o->n_queue,
+                                    .adapters = s->adapter_scales,
                                     .notify = o->notify,
                                     .user = o->notify_user};
     TRY(pick_limits(s, &engine.limits, err));

@@ -14,6 +14,13 @@ struct session;
 /* In the order of the choices auto|exact|f32|bf16. */
 enum session_precision { SESSION_AUTO, SESSION_EXACT, SESSION_F32, SESSION_BF16 };
 
+/* Small matrices beside the model's, of a folder as mlx-lm or PEFT writes it. */
+struct session_adapter {
+    const char *path;
+    const char *name;
+    float scale; /* for jobs that have none of their own */
+};
+
 struct session_options {
     const char *model;   /* path; NULL: the built-in model */
     const char *name;    /* of the model, for people; NULL: its path */
@@ -35,6 +42,8 @@ struct session_options {
     int32_t n_logits;    /* rows of a step whose logits may be wanted; 0: one for each request; -1: all */
     int64_t kv_tokens;   /* positions that the cache holds in all; 0: the context for each of n_seqs */
     int32_t kv_bits;     /* of a cached number: 8 or 4, on the CPU only; 0 or 16: as the precision wants it */
+    const struct session_adapter *adapters; /* [n_adapters] */
+    int32_t n_adapters;
     double memory_share; /* of what the cache may take, where several models run; 0: all of it */
     bool force;          /* do not ask whether memory suffices, and load a checkpoint with weights that nothing reads */
     bool no_fuse;

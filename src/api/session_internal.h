@@ -28,6 +28,7 @@ struct session {
     struct err embedder_why;  /* why those cannot be followed */
     struct judge judge;       /* of documents */
     struct err judge_why;     /* why there is none */
+    float *adapter_scales;    /* [options.n_adapters] for jobs that have none of their own */
     struct err no_gpu;        /* with an automatic choice: why it is not the GPU */
     /* text, loaded when it is first needed */
     bool text_loaded;

@@ -34,6 +34,22 @@ static struct str watch_name_at(void *user, size_t i) {
     return w->inner.name_at(w->inner.user, i);
 }
 
+/* The files of the adapters, open while the weights are bound. */
+static int open_adapters(struct session *s, struct weights_adapters *out, struct err *err) {
+    const struct session_options *o = &s->options;
+    float *scales = arena_new(&s->arena, float, o->n_adapters + 1);
+    out->p = arena_new(&s->arena, struct adapter, o->n_adapters + 1);
+    if (o->n_adapters && !s->backend->adapts)
+        return err_set(err, ERR_EUNSUPPORTED, "--adapter is computed on the CPU, and this runs on %s; use --device cpu",
+                       s->backend->type->name);
+    for (int32_t i = 0; i < o->n_adapters; i++) {
+        TRY(adapter_open(o->adapters[i].path, &out->p[i], err));
+        scales[i] = o->adapters[i].scale;
+    }
+    s->adapter_scales = scales;
+    return ERR_OK;
+}
+
 /* From one of the two kinds of store, told or not. */
 static int open_from(struct session *s, struct tensor_store inner, uint64_t total, struct err *err) {
     const struct session_options *o = &s->options;
@@ -42,8 +58,12 @@ static int open_from(struct session *s, struct tensor_store inner, uint64_t tota
     struct tensor_store *store = o->on_load ? &told : &inner;
     if (inner.name_at) told.name_at = watch_name_at;
     store->may_be_unread = o->force;
-    int code = s->has_checkpoint ? model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, store, &s->model, err)
-                                 : model_open(&s->arena, s->backend, &s->config, store, &s->model, err);
+    struct weights_adapters adapters = {.n = o->n_adapters};
+    int code = open_adapters(s, &adapters, err);
+    if (!code)
+        code = s->has_checkpoint ? model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, store, &adapters, &s->model, err)
+                                 : model_open(&s->arena, s->backend, &s->config, store, &adapters, &s->model, err);
+    for (int32_t i = 0; i < adapters.n; i++) adapter_close(&adapters.p[i]);
     if (o->on_load) o->on_load(o->load_user, total, total);
     return code;
 }

@@ -32,8 +32,9 @@ struct weight {
     struct format format;
     int32_t n_experts;
     int64_t out, in;
-    size_t bytes; /* on the device */
-    void *packed; /* the backend's */
+    size_t bytes;                      /* on the device */
+    const struct adapt_site *adapters; /* what adapters add to its products; NULL: nothing */
+    void *packed;                      /* the backend's */
 };
 
 enum weight_plane { PLANE_VALUES, PLANE_SCALES, PLANE_BIASES, N_PLANES };
@@ -137,8 +138,10 @@ struct step {
     struct step_choice *choices;     /* [n_logits] where the device chooses */
     const uint32_t *masks;           /* [n_masks][mask_words] bits of tokens that may be chosen */
     int32_t n_masks, mask_words;
-    float *rope; /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
-    void *block; /* all arrays above, in one piece */
+    int32_t n_adapters;
+    float *adapters; /* [seqs][n_adapters] scale of each; 0: it is not used */
+    float *rope;     /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
+    void *block;     /* all arrays above, in one piece */
     size_t block_bytes;
 };
 
@@ -156,6 +159,7 @@ struct step_key {
     int32_t n_rows, n_seqs, n_logits, n_hidden, max_len;
     bool decode_only; /* one row of each sequence, with logits */
     unsigned chooses; /* bits of enum choice_work */
+    bool adapts;      /* some rows have adapters */
 };
 
 /* ---- the backend itself ----------------------------------------------------------------------------------------- */
@@ -219,6 +223,7 @@ struct backend {
     int32_t kv_bits;  /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
     int32_t rows_max; /* rows that a step may have; 0: any number */
     bool mixes_rows;  /* one step may have both rows with logits and rows with hidden states */
+    bool adapts;      /* it has the op ADAPT */
     bool chooses;     /* the device chooses tokens by step.choices */
     bool runs_ahead;  /* a step may be ended before the results of the one before are read; ids below 0 are understood */
 };

@@ -41,6 +41,7 @@ void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_wanted) {
     l->n_rows = n_rows;
     l->n_wanted = n_wanted;
     l->layer = -1;
+    l->adapts = l->is_wanted_only = false;
     err_clear(&l->err);
 }
 
@@ -136,11 +137,28 @@ static struct shape shape_of(struct tensor t) {
     return (struct shape){t.rows, t.heads, t.width};
 }
 
+/* A product of a kind that adapters are not computed for. */
+static struct tensor cannot_adapt(struct oplist *l, const struct weight *w) {
+    if (!l->err.code) err_set(&l->err, ERR_EUNSUPPORTED, "an adapter of %s cannot be computed here", w->name);
+    return (struct tensor){0};
+}
+
+/* y with what adapters add to it, where x was multiplied. */
+static struct tensor adapt(struct oplist *l, struct tensor x, struct tensor y, const struct adapt_args *a) {
+    struct op *op = append(l, OP_ADAPT, 2, (struct tensor[]){x, y});
+    if (!op) return (struct tensor){0};
+    op->arg.adapt = *a;
+    return output(l, op, DT_F32, (struct shape){y.rows, 1, y.width});
+}
+
 struct tensor op_embed(struct oplist *l, const struct embed_args *a) {
     struct op *op = append(l, OP_EMBED, 0, NULL);
     if (!op) return (struct tensor){0};
     op->arg.embed = *a;
-    return output(l, op, DT_F32, (struct shape){l->n_rows, 1, (int32_t)a->weight->in});
+    struct tensor y = output(l, op, DT_F32, (struct shape){l->n_rows, 1, (int32_t)a->weight->in});
+    if (!l->adapts || !a->weight->adapters) return y;
+    if (!a->weight->adapters->by_token || a->by_position || a->by_type) return cannot_adapt(l, a->weight);
+    return adapt(l, y, y, &(struct adapt_args){.site = a->weight->adapters, .scale = a->scale});
 }
 
 struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_args *a) {
@@ -150,10 +168,14 @@ struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_a
     struct op *op = append(l, OP_LINEAR, 1, &x);
     if (!op) return (struct tensor){0};
     op->arg.linear = *a;
-    return output(l, op, DT_F32, (struct shape){x.rows, 1, (int32_t)a->weight->out});
+    struct tensor y = output(l, op, DT_F32, (struct shape){x.rows, 1, (int32_t)a->weight->out});
+    if (!l->adapts || !a->weight->adapters) return y;
+    if (a->weight->adapters->by_token) return cannot_adapt(l, a->weight);
+    return adapt(l, x, y, &(struct adapt_args){.site = a->weight->adapters, .bias = a->bias, .of_wanted = l->is_wanted_only});
 }
 
 struct tensor op_head_linear(struct oplist *l, struct tensor x, const struct linear_args *a) {
+    if (l->adapts && a->weight->adapters) return cannot_adapt(l, a->weight);
     FITS("heads of a per-head linear layer", x.heads, a->weight->n_experts);
     FITS("width of a per-head linear layer's input", x.width, a->weight->in);
     struct op *op = append(l, OP_HEAD_LINEAR, 1, &x);
@@ -369,6 +391,7 @@ struct tensor op_concat(struct oplist *l, struct tensor a, struct tensor b) {
 struct tensor op_rows(struct oplist *l, struct tensor x) {
     struct op *op = append(l, OP_ROWS, 1, &x);
     if (!op) return (struct tensor){0};
+    l->is_wanted_only = true;
     return output(l, op, DT_F32, (struct shape){l->n_wanted, x.heads, x.width});
 }
 

@@ -60,6 +60,30 @@ struct linear_args {
     int32_t wide;              /* what follows magnifies rounding: a backend that rounds x to bf16 keeps more of it here */
 };
 
+/* What one adapter does to a product y = x W^T + b, from its output `first` on: y += s * (up (down x) + gain * (y - b)), with s the row's own scale of
+ * this adapter. An embedding's x is the token: row `token` of down. Vectors of one row in f32. */
+struct adapt_part {
+    int32_t adapter;
+    int32_t rank;
+    int64_t in, out, first;
+    const struct weight *down; /* [rank, in]; of an embedding [in, rank] */
+    const struct weight *up;   /* [out, rank] */
+    const struct weight *gain; /* [out] of adapters with magnitudes; NULL: 0 */
+};
+struct adapt_site {
+    const struct adapt_part *parts;
+    int32_t n_parts;
+    int32_t n_hidden; /* ranks of all parts together */
+    int32_t by_token; /* 1: of an embedding */
+};
+
+struct adapt_args {
+    const struct adapt_site *site;
+    const struct weight *bias; /* b; NULL: 0 */
+    float scale;               /* of an embedding */
+    int32_t of_wanted;         /* 1: rows are those that are wanted */
+};
+
 enum norm_kind { NORM_RMS, NORM_LAYER, NORM_CUT /* max(0, x - mean - cut * standard deviation), nothing else */ };
 enum norm_gate {
     GATE_NONE,
@@ -237,6 +261,7 @@ struct op {
     union {
         struct embed_args embed;
         struct linear_args linear;
+        struct adapt_args adapt;
         struct norm_args norm;
         struct add_args add;
         struct act_args act;
@@ -270,6 +295,8 @@ struct oplist {
     int32_t n_ops, n_values, ops_capacity, values_capacity;
     int32_t n_rows, n_wanted; /* of the step being described: rows, and those that anything is wanted of */
     int32_t layer;            /* stamped on ops as they come */
+    bool adapts;              /* rows of the step have adapters; set behind oplist_begin */
+    bool is_wanted_only;      /* behind ROWS: rows are those that are wanted */
     struct err err;           /* the first failure */
 };
 
@@ -283,7 +310,8 @@ void oplist_renumber(struct oplist *l);
 const char *op_name(enum op_kind kind);
 const char *act_name(enum act_kind kind);
 
-/* Constructors. The argument structs may be compound literals; they are copied. */
+/* Constructors. The argument structs may be compound literals; they are copied. Products and embeddings whose weight has adapters are followed by
+ * ADAPT where rows of the step have some. */
 struct tensor op_embed(struct oplist *l, const struct embed_args *a);
 struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_args *a);
 struct tensor op_head_linear(struct oplist *l, struct tensor x, const struct linear_args *a);

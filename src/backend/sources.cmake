@@ -47,6 +47,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/weight.c
   src/backend/cuda/widen.c
   src/backend/cpu/cpu.c
+  src/backend/cpu/cpu_adapt.c
   src/backend/cpu/cpu_device.c
   src/backend/cpu/cpu_attn.c
   src/backend/cpu/cpu_attn_half.c

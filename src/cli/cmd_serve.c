@@ -1,5 +1,6 @@
 /* mlxcel serve: options to the server. */
 #include "cli/serve_models.h"
+#include "cli/serve_store.h"
 #include "cli/session_args.h"
 #include "os/os.h"
 #include "server/server.h"
@@ -80,13 +81,19 @@ static int serve(struct args *args, struct err *err) {
     struct settings settings;
     struct server_options o;
     struct serve_model *models;
-    struct device *device;
+    struct device *device = NULL;
+    struct serve_store *store = NULL;
     TRY(settings_read(args, &settings, err));
     TRY(server_args(args, &o, err));
     TRY(serve_models(args, &settings, &o, &models, err));
     if (args_flag(args, OPT_CHECK)) return check(args, &settings, &o, models, err);
-    TRY(serve_models_device(args, &o, models, &device, err));
-    int code = server_run(&o, err);
+    if (serve_models_are_stored(args, &settings)) {
+        store = serve_store_open(args, &settings, &o);
+        o.store = serve_store_functions(store);
+    }
+    int code = serve_models_device(args, &o, models, &device, err);
+    if (code == ERR_OK) code = server_run(&o, err);
+    serve_store_close(store);
     device_release(device);
     return code;
 }

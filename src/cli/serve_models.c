@@ -172,8 +172,25 @@ static int add_store(struct list *l, struct err *err) {
         if (models[i].partial || models[i].problem.p) continue;
         TRY(add(l, models[i].id, str_of(models[i].path), NULL, err));
         l->p[l->n - 1].session.name = l->p[l->n - 1].name;
+        l->p[l->n - 1].is_stored = true;
     }
     return ERR_OK;
+}
+
+int serve_models_stored(const struct args *args, const struct settings *settings, struct str id, const char *path, struct server_model *out,
+                        struct err *err) {
+    struct list l = {.args = args, .settings = settings};
+    reserve(&l, 1);
+    TRY(add(&l, id, str_of(path), NULL, err));
+    *out = l.p[0];
+    out->session.name = out->name;
+    out->is_stored = true;
+    return ERR_OK;
+}
+
+bool serve_models_are_stored(const struct args *args, const struct settings *settings) {
+    const struct str *given;
+    return args_strings(args, OPT_MODEL, &given) == 0 && !(settings->models && settings->models->n) && !args_str(args, OPT_SHAPE).p;
 }
 
 static int mark_preloaded(struct list *l, struct err *err) {
@@ -207,11 +224,13 @@ int serve_models(const struct args *args, const struct settings *settings, struc
     if (n && is_shape) return err_set(err, ERR_EARG, "a model and --shape exclude each other");
     if (n) TRY(add_given(&l, given, n, err));
     else if (settings->models && settings->models->n) TRY(add_tables(&l, err));
-    else if (!is_shape) TRY(add_store(&l, err));
+    else if (serve_models_are_stored(args, settings)) TRY(add_store(&l, err));
     if (l.n == 0) { /* the built-in one, or a made-up one */
         reserve(&l, 1);
         TRY(add(&l, (struct str){0}, (struct str){0}, NULL, err));
     }
+    if (l.p[0].session.n_adapters && (l.n > 1 || serve_models_are_stored(args, settings)))
+        return err_set(err, ERR_EARG, "--adapter is for a server of one model, which --model names");
     TRY(name_by_alias(&l, err));
     TRY(mark_preloaded(&l, err));
     o->models_max = (int32_t)args_int(args, OPT_MODELS_MAX);
@@ -224,7 +243,7 @@ int serve_models(const struct args *args, const struct settings *settings, struc
 int serve_models_device(const struct args *args, const struct server_options *o, const struct serve_model *models,
                         struct device **out_device, struct err *err) {
     *out_device = NULL;
-    if (o->n_models < 2) return ERR_OK;
+    if (o->n_models < 2 && !o->store) return ERR_OK;
     TRY(session_device_open(&models[0].served->session, (uint64_t)args_int(args, OPT_MEMORY_BUDGET), out_device, err));
     size_t at_once = (size_t)o->models_max < o->n_models ? (size_t)o->models_max : o->n_models;
     for (size_t i = 0; i < o->n_models; i++) {

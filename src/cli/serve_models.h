@@ -14,12 +14,18 @@ struct serve_model {
     bool is_absent;           /* it is not on this machine: it would be downloaded */
 };
 
+/* Whether the server has the models of the store, for want of others. */
+bool serve_models_are_stored(const struct args *args, const struct settings *settings);
+
 /* Fills o->models: those of --model, else those of the file's tables, else those of the store, else the built-in one. May download, unless it
  * only looks (--check). *out: [o->n_models]. */
 int serve_models(const struct args *args, const struct settings *settings, struct server_options *o, struct serve_model **out,
                  struct err *err);
-/* Several models share a device: *out_device is to be released after the server's end, by device_release. NULL: there is one model. models: those of
- * serve_models. */
+/* One of the store. */
+int serve_models_stored(const struct args *args, const struct settings *settings, struct str id, const char *path, struct server_model *out,
+                        struct err *err);
+/* Several models share a device, and those of the store always do, since more may come: *out_device is to be released after the server's end, by
+ * device_release. NULL: there is one model. models: those of serve_models. */
 int serve_models_device(const struct args *args, const struct server_options *o, const struct serve_model *models,
                         struct device **out_device, struct err *err);
 /* What would be served, for people. */

@@ -114,6 +114,44 @@ static int template_args(const struct args *args, struct session_options *out, s
     return ERR_OK;
 }
 
+/* [NAME=]DIR[:SCALE] */
+static int adapter_arg(const struct args *args, struct str text, struct session_adapter *out, struct err *err) {
+    size_t eq = str_find_char(text, '=', 0), colon = text.n;
+    struct str name = {0}, path = text;
+    struct os_stat st;
+    double scale = args->command == CMD_SERVE ? 0 : 1;
+    if (eq != STR_NONE && os_stat(str_cstr(args->arena, text), &st, NULL)) name = str_sub(text, 0, eq), path = str_from(text, eq + 1);
+    for (colon = path.n; colon > 0 && path.p[colon - 1] != ':'; colon--) {}
+    if (colon > 0 && str_to_double(str_from(path, colon), &scale)) path = str_sub(path, 0, colon - 1);
+    if (!(scale >= -100 && scale <= 100))
+        return err_set(err, ERR_EARG, "--adapter %.*s: the scale must be within -100 and 100", STR_ARG(text));
+    while (path.n > 1 && (path.p[path.n - 1] == '/' || path.p[path.n - 1] == '\\')) path.n--;
+    size_t from = path.n;
+    while (from > 0 && path.p[from - 1] != '/' && path.p[from - 1] != '\\') from--;
+    if (!name.p) name = str_from(path, from);
+    if (!path.n || !name.n) return err_set(err, ERR_EARG, "--adapter \"%.*s\" names no folder", STR_ARG(text));
+    *out = (struct session_adapter){str_cstr(args->arena, path), str_cstr(args->arena, name), (float)scale};
+    return ERR_OK;
+}
+
+static int adapter_args(const struct args *args, struct session_options *out, struct err *err) {
+    enum { ADAPTERS_MAX = 256 };
+    const struct str *given;
+    size_t n = args_strings(args, OPT_ADAPTER, &given);
+    if (n > ADAPTERS_MAX) return err_set(err, ERR_EARG, "there are more than %d adapters", ADAPTERS_MAX);
+    struct session_adapter *list = arena_new(args->arena, struct session_adapter, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        TRY(adapter_arg(args, given[i], &list[i], err));
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(list[k].name, list[i].name) == 0)
+                return err_set(err, ERR_EARG, "two adapters are called %s; give one of them another name: --adapter NAME=DIR",
+                               list[i].name);
+    }
+    out->adapters = list;
+    out->n_adapters = (int32_t)n;
+    return ERR_OK;
+}
+
 int session_args(const struct args *args, struct session_options *out, struct err *err) {
     struct str model;
     *out = (struct session_options){.on_load = show_loading, .load_user = arena_new(args->arena, struct load_bar, 1)};
@@ -121,6 +159,7 @@ int session_args(const struct args *args, struct session_options *out, struct er
     if (args_has(args, OPT_SHAPE)) TRY(shape_args(args, out, err));
     if (args_has(args, OPT_CHAT_TEMPLATE_FILE)) TRY(template_args(args, out, err));
     if (args_has(args, OPT_PRECISION)) TRY(compute_args(args, out, err));
+    if (args_has(args, OPT_ADAPTER)) TRY(adapter_args(args, out, err));
     return args_model(args, model, &out->model, &out->name, err);
 }
 

@@ -24,6 +24,7 @@ set(CLI_SOURCES
   src/cli/cmd_serve.c
   src/cli/serve_check.c
   src/cli/serve_models.c
+  src/cli/serve_store.c
   src/cli/cmd_synth.c
   src/cli/cmd_tokenize.c
   src/cli/cmd_template.c

@@ -25,6 +25,8 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     size_t seq = cut(&used, seqs * sizeof(struct step_seq));
     size_t choices = cut(&used, (size_t)limits->logits * sizeof(struct step_choice));
     size_t tables = cut(&used, seqs * (size_t)s->table_capacity * (size_t)kv->layout.n_classes * sizeof(int32_t));
+    s->n_adapters = limits->adapters;
+    size_t adapters = cut(&used, seqs * (size_t)s->n_adapters * sizeof(float));
     size_t rope = cut(&used, seqs * (size_t)s->n_rope_tables * (size_t)s->rope_width * sizeof(float));
     s->block = mem_try(used);
     b->hidden_rows = mem_try(rows);
@@ -38,6 +40,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     s->wanted_rows = (int32_t *)(p + wanted);
     s->seqs = (struct step_seq *)(p + seq);
     s->choices = (struct step_choice *)(p + choices);
+    s->adapters = (float *)(p + adapters);
     s->rope = (float *)(p + rope);
     for (int32_t c = 0; c < kv->layout.n_classes; c++)
         s->tables[c] = (int32_t *)(p + tables) + (size_t)c * seqs * (size_t)s->table_capacity;
@@ -54,6 +57,7 @@ void batch_clear(struct batch *b) {
     b->step.n_rows = b->step.n_seqs = b->step.n_logits = b->step.n_wanted = 0;
     b->max_len = b->n_hidden = 0;
     b->chooses = 0;
+    b->adapts = false;
 }
 
 /* Prompt rows use the table of the whole prompt, however it is cut into chunks; later rows that of their own length. */
@@ -71,6 +75,12 @@ static void fill_rope(struct batch *b, int32_t i_seq, int32_t len) {
     }
 }
 
+static void fill_adapters(struct batch *b, int32_t i_seq, const struct sequence *seq) {
+    float *to = b->step.adapters + (int64_t)i_seq * b->step.n_adapters;
+    for (int32_t i = 0; i < b->step.n_adapters; i++) to[i] = seq->adapters ? seq->adapters[i] : 0.0f;
+    b->adapts |= seq->adapters != NULL;
+}
+
 void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, int32_t first_wanted, bool wants_hidden) {
     struct step *s = &b->step;
     assert(s->n_rows + n_rows <= s->rows_capacity && s->n_seqs < s->seqs_capacity && seq->n_done + n_rows <= seq->n_tokens);
@@ -84,6 +94,7 @@ void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, int3
     for (int32_t c = 0; c < b->kv->layout.n_classes; c++)
         memcpy(s->tables[c] + (int64_t)i_seq * s->table_capacity, seq->tables[c], (size_t)seq->n_blocks[c] * sizeof(int32_t));
     fill_rope(b, i_seq, s->seqs[i_seq].rope_len);
+    fill_adapters(b, i_seq, seq);
     for (int32_t i = 0; i < n_rows; i++) {
         int32_t r = s->n_rows++;
         s->ids[r] = seq->tokens[seq->n_done + i];
@@ -106,5 +117,6 @@ struct step_key batch_seal(struct batch *b) {
                              .n_hidden = b->n_hidden,
                              .max_len = b->max_len,
                              .decode_only = s->n_rows == s->n_seqs && b->n_hidden == 0,
-                             .chooses = b->chooses};
+                             .chooses = b->chooses,
+                             .adapts = b->adapts};
 }

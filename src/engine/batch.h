@@ -20,10 +20,11 @@ struct batch {
     int32_t *hidden_rows; /* [n_hidden] rows whose hidden states are wanted, until batch_seal puts them behind the others */
     int32_t n_hidden;
     unsigned chooses; /* bits of enum choice_work: what the device does to choose tokens */
+    bool adapts;      /* some sequence has adapters */
 };
 
 struct batch_limits {
-    int32_t rows, seqs, logits, context;
+    int32_t rows, seqs, logits, context, adapters;
 };
 
 int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const struct batch_limits *limits, struct err *err);

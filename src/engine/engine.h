@@ -27,6 +27,8 @@ struct engine_options {
     bool prefix;         /* keep computed blocks for prompts that begin alike */
     const int32_t *eos;  /* [n_eos] tokens that end an answer; must outlive the engine */
     int32_t n_eos;
+    const float *
+        adapters; /* [n_adapters of the model] scales for jobs that have none of their own; NULL: 0. The owner's: may change between jobs */
     int32_t n_queue;            /* requests that may wait beyond those that run; -1: any number */
     void (*notify)(void *user); /* some job has events; NULL: nobody is told */
     void *user;

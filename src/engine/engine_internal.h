@@ -60,6 +60,7 @@ struct job {
     const uint32_t *breakers;        /* of DRY, see struct sampler_input */
     uint64_t submit_ns, deadline_ns; /* deadline 0: none */
     uint64_t group;                  /* jobs of one request share a number; 0: it is alone */
+    int32_t tree;                    /* of the prefix cache */
     bool is_further;                 /* not the first of its request: the queue's limit counts requests */
     /* the turning thread's: its place in the schedule */
     struct sequence seq;
@@ -137,6 +138,8 @@ struct engine {
     const uint32_t *usual_breakers; /* made when it is first needed, by the owner */
     struct arena arena;             /* of the usual breakers */
     uint64_t n_seeds, n_groups;     /* the owner's */
+    const float **trees;            /* [n_trees] the owner's: scales of adapters that jobs had; number i has i + 1 in the prefix cache */
+    int32_t n_trees;
     /* under the lock of constraints; the vocabulary does not change once it is made, when it is first needed */
     struct os_mutex *constraints_lock;
     struct arena vocab_arena;

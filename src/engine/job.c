@@ -120,6 +120,37 @@ static int copy_answer(struct job *j, struct err *err) {
     return prepare_closing(j, err);
 }
 
+enum { TREES_MAX = 1024 };
+
+/* Jobs with the same scales share what the prefix cache keeps; where there were too many kinds of them, the next are kept out. */
+static int32_t tree_of(struct engine *e, const float *scales, int32_t n) {
+    for (int32_t i = 0; i < e->n_trees; i++)
+        if (memcmp(e->trees[i], scales, (size_t)n * sizeof *scales) == 0) return i + 1;
+    if (e->n_trees == TREES_MAX) return -1;
+    if (!e->trees) e->trees = arena_new(&e->arena, const float *, TREES_MAX);
+    e->trees[e->n_trees] = arena_copy(&e->arena, scales, (size_t)n * sizeof *scales);
+    return ++e->n_trees;
+}
+
+/* The job's adapters, in its own memory; NULL where none is used. */
+static int copy_adapters(struct job *j, struct err *err) {
+    const struct model_weights *w = &j->engine->runner.model->weights;
+    const float *given = j->spec.adapters ? j->spec.adapters : j->engine->options.adapters;
+    bool has_any = false;
+    j->spec.adapters = NULL;
+    if (!given || w->n_adapters == 0) return ERR_OK;
+    for (int32_t i = 0; i < w->n_adapters; i++) {
+        has_any |= given[i] != 0;
+        if (!(given[i] >= -100 && given[i] <= 100)) return err_set(err, ERR_EARG, "the scale of adapter %d is not within -100 and 100", i);
+        if (w->fixed_adapters[i] && given[i] != 0 && given[i] != 1)
+            return err_set(err, ERR_EARG, "adapter %d has magnitudes (DoRA), which belong to its own scale: it takes 0 or 1", i);
+    }
+    if (!has_any) return ERR_OK;
+    j->spec.adapters = arena_copy(&j->arena, given, (size_t)w->n_adapters * sizeof *given);
+    j->tree = tree_of(j->engine, j->spec.adapters, w->n_adapters);
+    return ERR_OK;
+}
+
 static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err) {
     struct engine *e = j->engine;
     int32_t context = e->runner.limits.context;
@@ -127,6 +158,7 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     assert(spec->rows != ROWS_LOGITS || spec->on_rows);
     TRY(check_prompt(e, spec, err));
     j->spec = *spec;
+    TRY(copy_adapters(j, err));
     if (spec->max_new != 0) TRY(copy_answer(j, err));
     j->spec.stops = NULL; /* the chain has its own copies */
     j->spec.tools = (struct str){0};

@@ -82,8 +82,9 @@ struct job_spec {
     bool continues;                             /* the answer goes on with the prompt's text: a space at its front stays */
     const struct str *stops;                    /* [n_stops] strings that end the answer and are not part of it; needs wants_text */
     size_t n_stops;
-    int64_t deadline_ms; /* from now; 0: none */
-    void *user;          /* the owner's */
+    const float *adapters; /* [n_adapters of the model] scale of each; NULL: as engine_options has them */
+    int64_t deadline_ms;   /* from now; 0: none */
+    void *user;            /* the owner's */
 };
 
 /* Names without the engine's prefix: JOB_STOP and its like do not clash with windows.h. */

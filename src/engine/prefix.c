@@ -10,6 +10,7 @@ enum { NONE = -1, ROOT = -1, COPY_MIN = 8 /* common tokens that are worth copyin
 
 struct entry {
     uint64_t hash;
+    int32_t tree; /* see struct sequence */
     int32_t parent, n_children, first_child, next_sibling, previous_sibling;
     int32_t next_in_chain;          /* of the hash table, or of the free entries */
     int32_t older, newer;           /* by use */
@@ -78,15 +79,15 @@ static void touch(struct prefix *p, int32_t i) {
 
 /* ---- the tree ------------------------------------------------------------------------------------------------------------ */
 
-static uint64_t hash_of(const struct prefix *p, int32_t parent, const int32_t *tokens) {
-    return hash_bytes(tokens, KV_BLOCK * sizeof *tokens, parent == ROOT ? 0 : p->entries[parent].hash);
+static uint64_t hash_of(const struct prefix *p, int32_t tree, int32_t parent, const int32_t *tokens) {
+    return hash_bytes(tokens, KV_BLOCK * sizeof *tokens, parent == ROOT ? (uint64_t)tree : p->entries[parent].hash);
 }
 
-static int32_t find_child(const struct prefix *p, int32_t parent, const int32_t *tokens) {
-    uint64_t hash = hash_of(p, parent, tokens);
+static int32_t find_child(const struct prefix *p, int32_t tree, int32_t parent, const int32_t *tokens) {
+    uint64_t hash = hash_of(p, tree, parent, tokens);
     for (int32_t i = p->table[hash & (p->n_table - 1)]; i != NONE; i = p->entries[i].next_in_chain) {
         const struct entry *e = &p->entries[i];
-        if (e->hash == hash && e->parent == parent && memcmp(e->tokens, tokens, sizeof e->tokens) == 0) return i;
+        if (e->hash == hash && e->parent == parent && e->tree == tree && memcmp(e->tokens, tokens, sizeof e->tokens) == 0) return i;
     }
     return NONE;
 }
@@ -166,12 +167,16 @@ static int32_t take_entry(struct prefix *p, int32_t keep) {
     return i;
 }
 
-static int32_t add_child(struct prefix *p, int32_t parent, const int32_t *tokens) {
+static int32_t add_child(struct prefix *p, int32_t tree, int32_t parent, const int32_t *tokens) {
     int32_t i = take_entry(p, parent);
     if (i == NONE) return NONE;
     struct entry *e = &p->entries[i];
-    *e = (struct entry){
-        .hash = hash_of(p, parent, tokens), .parent = parent, .first_child = NONE, .previous_sibling = NONE, .snapshot = NONE};
+    *e = (struct entry){.hash = hash_of(p, tree, parent, tokens),
+                        .tree = tree,
+                        .parent = parent,
+                        .first_child = NONE,
+                        .previous_sibling = NONE,
+                        .snapshot = NONE};
     memcpy(e->tokens, tokens, sizeof e->tokens);
     for (int32_t c = 0; c < KV_CLASSES_MAX; c++) e->blocks[c] = NONE;
     int32_t *first = first_child_of(p, parent), *chain = &p->table[e->hash & (p->n_table - 1)];
@@ -239,11 +244,11 @@ static void keep_snapshot(struct prefix *p, struct entry *e, const struct sequen
 void prefix_keep(struct prefix *p, const struct sequence *s) {
     int32_t n = s->n_done / KV_BLOCK, at = ROOT;
     bool snaps = is_recurrent(p) && s->n_done > 0 && s->n_done == prefix_pause(p, s);
-    if (!has_plain_ropes(p, s) || (is_recurrent(p) && !snaps)) return;
+    if (s->tree < 0 || !has_plain_ropes(p, s) || (is_recurrent(p) && !snaps)) return;
     for (int32_t i = 0; i < n; i++) {
         const int32_t *tokens = s->tokens + (int64_t)i * KV_BLOCK;
-        int32_t child = find_child(p, at, tokens);
-        if (child == NONE) child = add_child(p, at, tokens);
+        int32_t child = find_child(p, s->tree, at, tokens);
+        if (child == NONE) child = add_child(p, s->tree, at, tokens);
         if (child == NONE) break;
         keep_blocks(p, &p->entries[child], s, i);
         at = child;
@@ -292,12 +297,12 @@ static int32_t count_common(const int32_t *a, const int32_t *b, int32_t n) {
 }
 
 /* The child that begins most like the tokens that follow. */
-static int32_t nearest_child(const struct prefix *p, int32_t at, const int32_t *tokens, int32_t n, int32_t *out_common) {
+static int32_t nearest_child(const struct prefix *p, int32_t tree, int32_t at, const int32_t *tokens, int32_t n, int32_t *out_common) {
     int32_t best = NONE;
     *out_common = 0;
     for (int32_t i = at == ROOT ? p->root_child : p->entries[at].first_child; i != NONE; i = p->entries[i].next_sibling) {
         int32_t common = count_common(p->entries[i].tokens, tokens, n);
-        bool whole = true;
+        bool whole = p->entries[i].tree == tree;
         for (int32_t c = 0; c < p->options.kv->layout.n_classes; c++) whole = whole && p->entries[i].blocks[c] != NONE;
         if (whole && common > *out_common) {
             best = i;
@@ -312,7 +317,7 @@ static void copy_part(struct prefix *p, struct sequence *s, int32_t at) {
     struct kv *kv = p->options.kv;
     int32_t left = s->n_tokens - 1 - s->n_done, common;
     if (left > KV_BLOCK) left = KV_BLOCK;
-    int32_t from = nearest_child(p, at, s->tokens + s->n_done, left, &common);
+    int32_t from = nearest_child(p, s->tree, at, s->tokens + s->n_done, left, &common);
     if (from == NONE || common < COPY_MIN) return;
     for (int32_t c = 0; c < kv->layout.n_classes; c++)
         if (kv->pools[c].n_free == 0) return;
@@ -327,9 +332,9 @@ static void copy_part(struct prefix *p, struct sequence *s, int32_t at) {
 int32_t prefix_attach(struct prefix *p, struct sequence *s) {
     int32_t at = ROOT, depth = 0, best = ROOT, best_depth = 0, n = (s->n_tokens - 1) / KV_BLOCK;
     assert(s->n_done == 0 && s->n_blocks[0] == 0);
-    if (!has_plain_ropes(p, s)) return 0;
+    if (s->tree < 0 || !has_plain_ropes(p, s)) return 0;
     while (depth < n) {
-        int32_t child = find_child(p, at, s->tokens + (int64_t)depth * KV_BLOCK);
+        int32_t child = find_child(p, s->tree, at, s->tokens + (int64_t)depth * KV_BLOCK);
         if (child == NONE) break;
         at = child;
         if (can_begin(p, at, ++depth)) {

@@ -17,6 +17,7 @@ static int32_t blocks_needed(const struct kv_class *k, const struct runner_limit
 /* The op list of a step. The hidden states of all wanted rows come out of one norm; logits are made of those that want them. */
 static void describe(struct runner *r, const struct step_key *key) {
     struct oplist *l = &r->backend->list;
+    l->adapts = key->adapts;
     struct tensor states = forward_hidden(r->model, l);
     r->hidden = tensor_slice_rows(states, key->n_logits, key->n_hidden);
     if (key->n_hidden) oplist_output(l, states);
@@ -40,7 +41,8 @@ static int reserve(struct runner *r, struct err *err) {
                            .n_seqs = r->limits.seqs,
                            .n_logits = r->limits.logits,
                            .max_len = r->limits.context,
-                           .chooses = r->backend->chooses ? CHOICE_ALL : 0};
+                           .chooses = r->backend->chooses ? CHOICE_ALL : 0,
+                           .adapts = r->model->weights.n_adapters > 0};
     if (has_head) TRY(reserve_key(r, &key, err));
     key.n_hidden = key.n_rows - key.n_logits;
     return (r->backend->mixes_rows || !has_head) && key.n_hidden ? reserve_key(r, &key, err) : ERR_OK;
@@ -112,7 +114,8 @@ static int open_memory(struct runner *r, struct err *err) {
     int64_t most = l->kv_tokens;
     if (l->kv_share > 0) l->kv_tokens = KV_BLOCK;
     TRY(open_cache(r, err));
-    TRY(batch_init(&r->batch, &r->model->spec, &r->kv, &(struct batch_limits){l->rows, l->seqs, l->logits, l->context}, err));
+    TRY(batch_init(&r->batch, &r->model->spec, &r->kv,
+                   &(struct batch_limits){l->rows, l->seqs, l->logits, l->context, r->model->weights.n_adapters}, err));
     TRY(reserve(r, err));
     if (l->kv_share > 0) TRY(fit_cache(r, most, err));
     r->host_logits = mem_try((size_t)l->logits * (size_t)r->model->spec.vocab * sizeof(float) + 1);

@@ -10,8 +10,10 @@ struct sequence {
     int32_t n_done;                       /* positions whose keys, values and state are in the cache */
     int32_t *tables[KV_CLASSES_MAX];      /* [n_blocks] block of positions 64 i ...; -1: left the window */
     int32_t n_blocks[KV_CLASSES_MAX];
-    int32_t slot;     /* of recurrent state; -1: none */
-    int32_t rope_len; /* rope tables that depend on the length were made for at least this one */
+    int32_t slot;          /* of recurrent state; -1: none */
+    const float *adapters; /* [n_adapters] scale of each; NULL: none is used */
+    int32_t tree;          /* of the prefix cache: sequences of one use the same adapters; -1: it is kept out */
+    int32_t rope_len;      /* rope tables that depend on the length were made for at least this one */
 };
 
 /* Room for `capacity` tokens; a slot is taken where the model has recurrent state. False when none is free. */

@@ -1,5 +1,6 @@
 set(FILE_SOURCES
   src/file/builtin.S
+  src/file/adapter.c
   src/file/builtin.c
   src/file/checkpoint.c
   src/file/config.c

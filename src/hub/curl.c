@@ -3,6 +3,8 @@
 
 #include "os/os.h"
 
+#include <stdatomic.h>
+
 /* libcurl's own type-checking macros would hide the functions. */
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
@@ -66,12 +68,13 @@ const char *curl_certificates(void) {
     return NULL;
 }
 
-const struct curl_api *curl_open(struct err *err) {
+/* One thread at a time: the first handle initialises the library. */
+static const struct curl_api *open_once(struct err *err) {
     static struct curl_api api;
     static bool is_open;
     if (is_open) return &api;
     if (load(&api, err)) return NULL;
-    CURL *probe = api.easy_init(); /* the first handle initialises the library, while there is one thread */
+    CURL *probe = api.easy_init();
     if (!probe) {
         err_set(err, ERR_EINTERNAL, "libcurl does not start");
         return NULL;
@@ -79,4 +82,12 @@ const struct curl_api *curl_open(struct err *err) {
     api.easy_cleanup(probe);
     is_open = true;
     return &api;
+}
+
+const struct curl_api *curl_open(struct err *err) {
+    static atomic_flag busy = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&busy)) os_thread_yield();
+    const struct curl_api *api = open_once(err);
+    atomic_flag_clear(&busy);
+    return api;
 }

@@ -65,30 +65,25 @@ static const char *part_path(struct arena *a, const char *dir, struct str name) 
     return str_fmt(a, "%s/.mlxcel/%.16s.part", dir, hex).p;
 }
 
-/* Who looks at the download may end it: by an interrupt, or as a watch. */
-static bool goes_on(const struct fetch *f, uint64_t done, uint64_t total) {
-    struct watch *w = hub_options_of(f->hub)->watch;
-    return w ? w->step(w->user, done, total) : !hub_interrupted();
-}
-
-struct check {
-    struct fetch *f;
+struct check_view {
+    const struct fetch *fetch;
     struct meter meter;
 };
 
 /* Files that are there are read to the end before they count; gigabytes of that are shown, too. */
 static bool show_check(void *user, uint64_t done, uint64_t total) {
-    struct check *c = user;
-    meter_update(&c->meter, done);
-    return goes_on(c->f, done, total);
+    struct check_view *view = user;
+    (void)total;
+    meter_update(&view->meter, done);
+    return !hub_stopped(view->fetch->hub);
 }
 
 /* What is there already, and what is to be fetched. */
 static int plan(struct fetch *f, struct fetch_result *out, uint64_t *out_need, struct err *err) {
     const struct fetch_options *o = f->options;
-    struct check check = {.f = f};
-    struct watch watch = {.step = show_check, .user = &check, .total = f->repo->total_bytes};
-    meter_begin(&check.meter, watch.total, 0, o->quiet);
+    struct check_view view = {.fetch = f};
+    struct watch watch = {.step = show_check, .user = &view, .total = f->repo->total_bytes};
+    meter_begin(&view.meter, watch.total, 0, o->quiet);
     f->items = arena_new(&f->arena, struct item, f->repo->n_files + 1);
     for (size_t i = 0; i < f->repo->n_files; i++) {
         const struct hub_file *file = &f->repo->files[i];
@@ -97,7 +92,7 @@ static int plan(struct fetch *f, struct fetch_result *out, uint64_t *out_need, s
         bool known = trusted || file->sha256[0];
         int code = known ? hub_file_check(path, file, trusted ? NULL : &watch, NULL) : ERR_EFORMAT;
         if (code == ERR_ECANCELLED) {
-            meter_clear(&check.meter);
+            meter_clear(&view.meter);
             return err_set(err, code, "stopped");
         }
         if (code == ERR_OK) {
@@ -118,7 +113,7 @@ static int plan(struct fetch *f, struct fetch_result *out, uint64_t *out_need, s
         f->before_bytes += have;
         *out_need += file->size - have;
     }
-    meter_clear(&check.meter);
+    meter_clear(&view.meter);
     return ERR_OK;
 }
 
@@ -131,8 +126,7 @@ static int check_space(struct fetch *f, uint64_t need, struct err *err) {
                    hub_size_text(room, b));
 }
 
-/* False: it is to be ended. */
-static bool show(struct fetch *f, struct meter *p) {
+static void show(struct fetch *f, struct meter *p) {
     struct sb notes = {0};
     os_mutex_lock(f->mutex);
     if (!atomic_load(&f->stop) && f->n_finished < f->n_items) os_cond_wait_ms(f->over, f->mutex, 100);
@@ -147,9 +141,10 @@ static bool show(struct fetch *f, struct meter *p) {
             if (line.n) log_warn("%.*s", STR_ARG(line));
         sb_free(&notes);
     }
-    if (have > p->total) have = p->total;
+    have = have < p->total ? have : p->total;
     meter_update(p, have);
-    return goes_on(f, have, p->total);
+    struct watch *w = f->options->watch;
+    if (w) w->step(w->user, have, p->total);
 }
 
 static int run_threads(struct fetch *f, struct meter *p, struct err *err) {
@@ -166,7 +161,8 @@ static int run_threads(struct fetch *f, struct meter *p, struct err *err) {
     }
     if (code) fetch_stop_all(f, code, err);
     for (bool over = false; !over;) {
-        if (!show(f, p)) fetch_stop_all(f, ERR_ECANCELLED, &(struct err){.code = ERR_ECANCELLED, .msg = "stopped"});
+        show(f, p);
+        if (hub_stopped(f->hub)) fetch_stop_all(f, ERR_ECANCELLED, &(struct err){.code = ERR_ECANCELLED, .msg = "stopped"});
         os_mutex_lock(f->mutex);
         over = atomic_load(&f->stop) || f->n_finished == f->n_items;
         os_mutex_unlock(f->mutex);

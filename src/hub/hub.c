@@ -45,7 +45,8 @@ void hub_interrupts_end(void) {
     os_on_interrupt(NULL);
 }
 
-bool hub_interrupted(void) {
+bool hub_stopped(const struct hub *h) {
+    if (h->options.stop) return atomic_load(h->options.stop);
     bool is = atomic_load(&interrupted);
     if (is && !atomic_exchange(&noticed, true)) hub_interrupts_end();
     return is;
@@ -150,18 +151,18 @@ int hub_refusal(const struct hub *h, const struct http_reply *r, const char *wha
     return err_set(err, ERR_ENETWORK, "%s answers status %d for %s", h->options.endpoint, r->status, what);
 }
 
-/* False: an interrupt came. */
-static bool wait_ms(int32_t ms) {
+/* False: nobody wants the rest. */
+static bool wait_ms(const struct hub *h, int32_t ms) {
     enum { STEP_MS = 50 };
-    for (; ms > 0 && !hub_interrupted(); ms -= STEP_MS) os_sleep_ms(ms < STEP_MS ? ms : STEP_MS);
-    return !hub_interrupted();
+    for (; ms > 0 && !hub_stopped(h); ms -= STEP_MS) os_sleep_ms(ms < STEP_MS ? ms : STEP_MS);
+    return !hub_stopped(h);
 }
 
 /* Sends a small request within what patience is left. */
 static int ask_once(struct hub *h, struct http_request q, const char *what, struct http_reply *r, struct err *err) {
     uint64_t begin = os_clock_ns();
     q.limit_ms = patience_left_ms(&h->patience);
-    q.cancel = &interrupted;
+    q.cancel = h->options.stop ? h->options.stop : &interrupted;
     q.says_waiting = true;
     r->transient = false;
     if (q.limit_ms == 0) return err_set(err, ERR_ENETWORK, "%s took too long to answer (download --max-wait)", h->options.endpoint);
@@ -178,7 +179,7 @@ static int ask(struct hub *h, const struct http_request *q, const char *what, st
         if (code == ERR_OK || !r->transient) return code;
         TRY(patience_ask(&h->patience, r, &ms, err));
         log_warn("%s; trying again in %.1f s", err->msg, ms / 1000.0);
-        if (!wait_ms(ms)) return err_set(err, ERR_ECANCELLED, "stopped");
+        if (!wait_ms(h, ms)) return err_set(err, ERR_ECANCELLED, "stopped");
     }
 }
 

@@ -20,10 +20,9 @@ struct hub_options {
     const char *token_path; /* the file; NULL: token in hf_home */
     const char *hf_home;    /* where the hub's own tools keep their cache and the token; NULL: nobody knows */
     bool insecure_token;    /* the token is sent over plain http, too */
-    struct watch
-        *watch; /* told how far a download is, instead of the terminal, and may end it; interrupts are left alone then. NULL: nobody */
     /* 0: the defaults. n_tries: of failures in a row, the first one too; max_wait_s: see patience.h */
     int32_t n_connections, n_tries, stall_s, max_wait_s;
+    const atomic_bool *stop; /* when it becomes true, what is asked of the hub ends with ERR_ECANCELLED; NULL: Ctrl-C does that */
 };
 
 struct hub_file {
@@ -58,7 +57,9 @@ int hub_list(struct arena *a, struct hub *h, const struct hub_query *query, stru
 struct fetch_options {
     const char *dir;     /* where the files go; partial ones to dir/.mlxcel */
     const bool *trusted; /* [n_files] known to be the right ones if their size is; NULL: none. Others are hashed, or fetched again */
-    bool quiet;          /* no progress */
+    bool quiet;          /* no progress on standard error */
+    struct watch
+        *watch; /* told how far it is, from the caller's thread; NULL: nobody. Whether it wants the rest is not asked (hub_options.stop) */
     /* A file is in place now; may come from another thread, one at a time. */
     void (*on_file)(void *user, size_t i_file);
     void *user;
@@ -87,7 +88,7 @@ void hub_file_url(const struct hub *h, const struct hub_repo *repo, struct str n
 /* The error that a refusal stands for. */
 int hub_refusal(const struct hub *h, const struct http_reply *reply, const char *what, struct err *err);
 struct patience hub_patience(const struct hub *h);
-/* The first time that it is true, the next interrupt gets its usual meaning back. */
-bool hub_interrupted(void);
+/* Whether nobody wants the rest. The first time that an interrupt is the reason, the next one gets its usual meaning back. */
+bool hub_stopped(const struct hub *h);
 
 #endif

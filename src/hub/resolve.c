@@ -108,10 +108,9 @@ static int receive(struct arena *a, struct hub *h, const struct download_request
     bool *trusted = arena_new(a, bool, repo->n_files + 1);
     memcpy(trusted, d.manifest.have, repo->n_files * sizeof *trusted);
     TRY(manifest_save(dir, &d.manifest, err));
-    struct fetch_options fetch = {
-        .dir = dir, .trusted = trusted, .quiet = q->quiet || hub_options_of(h)->watch, .on_file = on_file, .user = &d};
+    struct fetch_options fetch = {.dir = dir, .trusted = trusted, .quiet = q->quiet, .watch = q->watch, .on_file = on_file, .user = &d};
     int code = hub_fetch(h, repo, &fetch, &result, err);
-    if (code == ERR_ECANCELLED && !hub_options_of(h)->watch) log_info("stopped; the same command goes on from here");
+    if (code == ERR_ECANCELLED) log_info("stopped; the same command goes on from here");
     d.manifest.complete = code == ERR_OK && !d.lacks;
     int saved = d.is_new || code == ERR_OK ? manifest_save(dir, &d.manifest, code ? NULL : err) : ERR_OK;
     if (code && holds_nothing(a, dir)) os_remove(str_fmt(a, "%s/.mlxcel/manifest.json", dir).p, NULL);
@@ -126,12 +125,12 @@ static int download_into(struct arena *a, struct hub *h, const struct download_r
     const char *revision = q->revision ? q->revision : "main";
     struct hub_query query = {.repo = q->repo, .revision = revision, .globs = q->globs, .n_globs = q->n_globs};
     struct hub_repo repo;
-    bool is_watched = hub_options_of(h)->watch != NULL;
-    if (!is_watched) hub_interrupts_begin();
+    bool by_interrupt = hub_options_of(h)->stop == NULL;
+    if (by_interrupt) hub_interrupts_begin();
     int code = hub_list(a, h, &query, &repo, err);
     if (code == ERR_ECANCELLED) log_info("stopped");
     if (code == ERR_OK) code = receive(a, h, q, &repo, dir, err);
-    if (!is_watched) hub_interrupts_end();
+    if (by_interrupt) hub_interrupts_end();
     return code;
 }
 
@@ -145,8 +144,8 @@ int store_download(struct arena *a, const struct store_options *o, const struct 
     TRY(hub_open(a, &o->hub, &h, err));
     /* the store gets a folder when the hub has said what goes into it: a name that it does not know leaves none, whenever this ends */
     int code = q->local_dir ? os_make_dirs(str_fmt(a, "%s/.mlxcel", dir).p, err) : ERR_OK;
-    if (code == ERR_OK && q->local_dir) code = store_lock_file(str_fmt(a, "%s/.mlxcel/lock", dir).p, q->repo->id, true, &lock, err);
-    else if (code == ERR_OK) code = store_lock(a, models_dir, q->repo, true, &lock, err);
+    if (code == ERR_OK && q->local_dir) code = store_lock_file(str_fmt(a, "%s/.mlxcel/lock", dir).p, q->repo->id, !q->no_wait, &lock, err);
+    else if (code == ERR_OK) code = store_lock(a, models_dir, q->repo, !q->no_wait, &lock, err);
     if (code == ERR_OK) {
         code = download_into(a, h, q, dir, err);
         os_file_close(lock);
@@ -202,7 +201,7 @@ int store_resolve(struct arena *a, const struct store_options *o, const char *mo
         return err_set(err, ERR_ENOTFOUND, "there is no folder \"%s\", no %s in the store (%s), and this is --offline", model, repo->id,
                        models_dir ? models_dir : "unknown");
     log_info("%s is not on this machine; getting it", repo->id);
-    struct download_request q = {.repo = repo};
+    struct download_request q = {.repo = repo, .quiet = o->watch != NULL, .watch = o->watch};
     int code = store_download(a, o, &q, out_path, err);
     if (code == ERR_ENOTFOUND) err_prefix(err, "there is no folder \"%s\" here", model);
     if (code == ERR_ENETWORK) err_prefix(err, "there is no folder \"%s\" here, and %s could not be downloaded", model, repo->id);

@@ -18,6 +18,7 @@ struct store_options {
     const char *home;       /* NULL: mlxcel in the user's cache folder */
     const char *owner;      /* of models that are named without one; NULL: they need one */
     const char *hf_cache;   /* models of the hub's own tools; NULL: hub in their home */
+    struct watch *watch;    /* of what store_resolve downloads, instead of standard error; NULL: nobody */
 };
 
 /* The folder of models. NULL: unknown. */
@@ -106,6 +107,8 @@ struct download_request {
     const struct str *globs;
     size_t n_globs;
     bool verify, quiet;
+    bool no_wait;        /* ERR_EBUSY where another one works on the model */
+    struct watch *watch; /* as fetch_options has it */
 };
 /* *out_path: the folder, in the arena. */
 int store_download(struct arena *a, const struct store_options *o, const struct download_request *q, const char **out_path,

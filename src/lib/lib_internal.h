@@ -15,6 +15,8 @@
 #include "mlxcel.h"
 #include "os/os.h"
 
+#include <stdatomic.h>
+
 struct mlxcel_model {
     struct arena arena; /* strings of the options */
     struct service *service;
@@ -71,8 +73,16 @@ int lib_copy_text(struct str text, char **out, size_t *out_bytes, struct err *er
 
 /* ---- parts of the library ------------------------------------------------------------------------------------------------ */
 
-/* The store and the hub as options of the caller say; strings are copied. watch NULL: nobody looks. */
-int lib_store_options(struct arena *a, const mlxcel_store *given, struct watch *watch, struct store_options *out, struct err *err);
+/* Who looks at a download; lib_store_options fills the rest. */
+struct lib_download {
+    mlxcel_progress_fn progress; /* NULL: nobody is told */
+    void *user;
+    struct watch watch;
+    atomic_bool stop; /* the caller wants no more of it */
+};
+/* The store and the hub as options of the caller say; strings are copied. *download must outlive what is asked of them. */
+int lib_store_options(struct arena *a, const mlxcel_store *given, struct lib_download *download, struct store_options *out,
+                      struct err *err);
 /* A device that all models of the process with the same wishes share. */
 int lib_device_hold(const struct session_options *options, struct device **out, struct err *err);
 void lib_device_release(struct device *device); /* NULL is fine */

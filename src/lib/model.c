@@ -19,11 +19,6 @@ static void on_load(void *user, uint64_t done, uint64_t total) {
     m->progress(m->progress_user, MLXCEL_STAGE_LOAD, done, total);
 }
 
-static bool on_download(void *user, uint64_t done, uint64_t total) {
-    struct mlxcel_model *m = user;
-    return !m->progress || m->progress(m->progress_user, MLXCEL_STAGE_DOWNLOAD, done, total) == 0;
-}
-
 static int check_range(const char *name, int32_t value, int32_t least, int32_t most, struct err *err) {
     if (value >= least && value <= most) return ERR_OK;
     return err_set(err, ERR_EARG, "%s is %d; it lies between %d and %d", name, value, least, most);
@@ -47,11 +42,11 @@ static const char *keep(struct mlxcel_model *m, const char *text) {
 
 /* The model's folder; what is not on this machine is downloaded. */
 static int find_model(struct mlxcel_model *m, const mlxcel_model_options *o, struct session_options *out, struct err *err) {
-    struct watch watch = {.step = on_download, .user = m};
+    struct lib_download download = {.progress = m->progress, .user = m->progress_user};
     struct store_options store;
     if (!o->model || strcmp(o->model, "built-in") == 0) return ERR_OK;
     if (!*o->model) return err_set(err, ERR_EARG, "the model's name is empty; NULL is the built-in model");
-    TRY(lib_store_options(&m->arena, o->store, &watch, &store, err));
+    TRY(lib_store_options(&m->arena, o->store, &download, &store, err));
     return store_resolve(&m->arena, &store, keep(m, o->model), &out->model, &out->name, err);
 }
 

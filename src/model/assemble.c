@@ -266,6 +266,46 @@ static int stack_bias(struct loader *l, const struct matrix_args *a, const struc
 
 /* ---- the whole ---------------------------------------------------------------------------------------------------- */
 
+static int unpack_row(struct assembly *a, int64_t row, unsigned char *buffer, float *out, struct err *err);
+
+struct adapted_segment {
+    struct assembly *assembly;
+    const struct segment *segment;
+    unsigned char *buffer;
+};
+
+static int64_t adapted_row(const void *user, int64_t i) {
+    return source_row(((const struct adapted_segment *)user)->segment, i);
+}
+
+static int adapted_unpack(void *user, int64_t i, float *out, struct err *err) {
+    struct adapted_segment *s = user;
+    return unpack_row(s->assembly, s->segment->begin + i, s->buffer, out, err);
+}
+
+/* What adapters have for the tensors that a weight was put together from. */
+static int adapt_assembly(struct loader *l, struct assembly *asm_, struct weight *w, bool is_embedding, struct err *err) {
+    struct adapted_segment segments[PARTS_MAX];
+    struct adapted_part parts[PARTS_MAX];
+    unsigned char *buffer = mem_alloc(format_row_bytes(&asm_->format, (size_t)asm_->in) + 1);
+    for (int32_t i = 0; i < asm_->n_segments; i++) {
+        const struct segment *s = &asm_->segments[i];
+        segments[i] = (struct adapted_segment){asm_, s, buffer};
+        parts[i] = (struct adapted_part){.path = s->sources->path,
+                                         .in = asm_->in,
+                                         .of = s->of,
+                                         .first = s->begin,
+                                         .n = s->n,
+                                         .is_embedding = is_embedding,
+                                         .row = adapted_row,
+                                         .unpack = adapted_unpack,
+                                         .user = &segments[i]};
+    }
+    int code = adapt_weight(l, w, parts, asm_->n_segments, err);
+    mem_free(buffer);
+    return code;
+}
+
 static int bind_assembly(struct loader *l, const struct matrix_args *a, struct assembly *asm_, struct err *err) {
     struct bound *b = loader_slot(l, a->into, a->layer);
     struct str name = str_copy(l->arena, loader_path(l, a->into, a->layer));
@@ -278,6 +318,7 @@ static int bind_assembly(struct loader *l, const struct matrix_args *a, struct a
                                    .read = read_assembly,
                                    .user = asm_};
     int code = loader_bind(l, &source, &b->w, err);
+    if (!code && l->n_adapters && !a->n_experts) code = adapt_assembly(l, asm_, b->w, a->into == ROLE_EMBED, err);
     mem_free(asm_->buffer);
     return code ? code : stack_bias(l, a, asm_, &b->bias, err);
 }

@@ -33,11 +33,11 @@ struct tensor_store model_checkpoint_store(const struct checkpoint *c) {
         .find = store_find, .read = store_read, .format = store_format, .name_at = store_name_at, .user = (void *)(uintptr_t)c};
 }
 
-int model_open(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store, struct model *out,
-               struct err *err) {
+int model_open(struct arena *a, struct backend *be, const struct config *config, const struct tensor_store *store,
+               const struct weights_adapters *adapters, struct model *out, struct err *err) {
     *out = (struct model){0};
     TRY(spec_resolve(a, config, &out->spec, err));
-    return weights_bind(a, be, store, &out->spec, &out->weights, err);
+    return weights_bind(a, be, store, &out->spec, adapters, &out->weights, err);
 }
 
 /* Whether the weights are quantised as a foreign method does it. Converters back to plain weights leave the method's name behind. */
@@ -54,7 +54,7 @@ static bool has_foreign_weights(const struct checkpoint *c) {
 }
 
 int model_open_checkpoint(struct arena *a, struct backend *be, const struct checkpoint *c, const struct tensor_store *store,
-                          struct model *out, struct err *err) {
+                          const struct weights_adapters *adapters, struct model *out, struct err *err) {
     if (!c->has_config) return err_set(err, ERR_EFORMAT, "%s has no config.json", c->path);
     bool is_foreign = c->quant.foreign.p && !str_is(c->quant.foreign, "mxfp4"); /* that one stores what MLX's format of the name stores */
     if (is_foreign && !has_foreign_weights(c))
@@ -64,7 +64,7 @@ int model_open_checkpoint(struct arena *a, struct backend *be, const struct chec
         return err_set(err, ERR_EUNSUPPORTED,
                        "%s: weights quantised by \"%.*s\" are not supported; use an MLX-quantised or an unquantised checkpoint", c->path,
                        STR_ARG(c->quant.foreign));
-    return model_open(a, be, &c->config, store, out, err);
+    return model_open(a, be, &c->config, store, adapters, out, err);
 }
 
 void model_close(struct backend *be, struct model *m) {

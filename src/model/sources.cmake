@@ -1,4 +1,5 @@
 set(MODEL_SOURCES
+  src/model/adapt.c
   src/model/altup.c
   src/model/assemble.c
   src/model/attention.c

@@ -266,6 +266,7 @@ static int tie_head(struct loader *l, struct err *err) {
     struct bound *head = &l->out->global[ROLE_HEAD];
     struct tensor_info t;
     head->w = l->out->global[ROLE_EMBED].w;
+    TRY(adapt_tied_head(l, &head->w, err));
     for (size_t i = 0; i < sizeof head_prefixes / sizeof *head_prefixes; i++) {
         struct str names = role_names(l, ROLE_HEAD), name;
         l->head_prefix = str_of(head_prefixes[i]);
@@ -414,12 +415,24 @@ static int bind_all(struct loader *l, struct err *err) {
     return ERR_OK;
 }
 
-int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec, struct model_weights *out,
-                 struct err *err) {
+static void note_adapters(struct arena *a, const struct weights_adapters *adapters, struct model_weights *out) {
+    bool *fixed = arena_new(a, bool, adapters->n + 1);
+    for (int32_t i = 0; i < adapters->n; i++) fixed[i] = adapters->p[i].has_magnitudes;
+    out->n_adapters = adapters->n;
+    out->fixed_adapters = fixed;
+}
+
+int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec,
+                 const struct weights_adapters *adapters, struct model_weights *out, struct err *err) {
+    static const struct weights_adapters none = {0};
     *out = (struct model_weights){0};
+    if (!adapters) adapters = &none;
+    note_adapters(a, adapters, out);
     out->layers = arena_alloc_array(a, sizeof *out->layers, (size_t)spec->n_layers);
-    struct loader l = {.arena = a, .backend = be, .store = store, .spec = spec, .out = out};
+    struct loader l = {
+        .arena = a, .backend = be, .store = store, .spec = spec, .out = out, .adapters = adapters->p, .n_adapters = adapters->n};
     int code = bind_all(&l, err);
+    if (!code) code = adapt_check(&l, err);
     if (!code) code = loader_check_unread(&l, err);
     if (code) weights_release(be, out);
     map_free(&l.seen);

@@ -9,6 +9,7 @@
 #define MLXCEL_MODEL_WEIGHTS_H
 
 #include "base/map.h"
+#include "file/adapter.h"
 #include "model/spec.h"
 
 enum role {
@@ -52,6 +53,8 @@ struct model_weights {
     struct weight **all;             /* everything bound, for release */
     int32_t n_all, capacity;
     uint64_t bytes;
+    int32_t n_adapters;
+    const bool *fixed_adapters; /* [n_adapters] those that are used as they are or not at all: their magnitudes belong to one scale */
 };
 
 struct loader {
@@ -66,11 +69,18 @@ struct loader {
     struct str head_prefix; /* before "lm_head" */
     struct str layers;      /* between the prefix and a layer's number */
     bool is_transposed;     /* matrices of the layers are stored [in, out] */
+    struct adapter *adapters;
+    int32_t n_adapters;
 };
 
-/* Binds everything the spec needs. On failure nothing stays bound. */
-int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec, struct model_weights *out,
-                 struct err *err);
+/* Adapters that go beside the weights; they are read while those are bound. */
+struct weights_adapters {
+    struct adapter *p;
+    int32_t n;
+};
+/* Binds everything the spec needs; adapters may be NULL. On failure nothing stays bound. */
+int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec,
+                 const struct weights_adapters *adapters, struct model_weights *out, struct err *err);
 void weights_release(struct backend *be, struct model_weights *w);
 
 /* ---- for the parts that bind a mixer's own weights; layer -1 is the whole model ----------------------------------- */
@@ -122,6 +132,24 @@ int loader_made(struct loader *l, const struct weight_source *shape, const float
 /* The feed-forward of a layer (ffn.c). */
 int ffn_bind(struct loader *l, int32_t layer, struct err *err);
 int ffn_bind_experts(struct loader *l, int32_t layer, struct err *err); /* router and experts, no shared one */
+
+/* ---- adapters (adapt.c) -------------------------------------------------------------------------------------------- */
+
+/* A part of a weight that was bound: rows of the tensor at `path` that became outputs from `first` on. */
+struct adapted_part {
+    struct str path;
+    int64_t in, of, first, n;
+    bool is_embedding;
+    int64_t (*row)(const void *user, int64_t i);                       /* the tensor's row of output i */
+    int (*unpack)(void *user, int64_t i, float *out, struct err *err); /* the weight's own numbers of output i, [in] */
+    void *user;
+};
+/* What adapters have for these parts becomes the weight's. */
+int adapt_weight(struct loader *l, struct weight *w, const struct adapted_part *parts, int32_t n_parts, struct err *err);
+/* The head is the embedding's matrix: *w becomes a weight that shares its numbers, where adapters tell the two apart. */
+int adapt_tied_head(struct loader *l, struct weight **w, struct err *err);
+/* After everything is bound: an adapter's module that found no place is an error that names it. */
+int adapt_check(const struct loader *l, struct err *err);
 
 /* ---- between weights.c and assemble.c ----------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* The record of a completion. */
 #include "server/details.h"
 
+#include "server/adapters.h"
 #include "base/fmath.h"
 
 #include <stdio.h>
@@ -39,6 +40,12 @@ void details_put_settings(const struct generation *g, const char *key, struct js
     jsonw_put_bool(w, "timings_per_token", p->timings_always);
     jsonw_put_bool(w, "post_sampling_probs", job->sampling.top_is_drawn);
     jsonw_open(w, "lora", '[');
+    for (int32_t i = 0; g->call->adapters && i < service_info(g->call->service)->n_adapters; i++) {
+        jsonw_begin(w, '{');
+        jsonw_put_int(w, "id", i);
+        jsonw_put_num(w, "scale", (double)g->call->adapters[i]);
+        jsonw_end(w, '}');
+    }
     jsonw_end(w, ']');
     jsonw_end(w, '}');
 }
@@ -107,7 +114,7 @@ void details_put(struct generation *g, struct gen_choice *c, const char *key, st
     jsonw_end(w, ']');
     jsonw_put_int(w, "id_slot", g->params.slot < 0 ? 0 : g->params.slot);
     jsonw_put_bool(w, "stop", true);
-    jsonw_put_str(w, "model", str_of(service_info(g->call->service)->name));
+    jsonw_put_str(w, "model", adapters_model_name(g->call));
     jsonw_put_int(w, "tokens_predicted", c->usage.n_new);
     jsonw_put_int(w, "tokens_evaluated", c->usage.n_prompt);
     details_put_settings(g, "generation_settings", w);

@@ -87,6 +87,7 @@ void embed_start(struct call *c) {
                                      .n_skip = in->n_skip,
                                      .head = m->how.head,
                                      .deadline_ms = c->server->options.deadline_ms,
+                                     .adapters = c->adapters,
                                      .user = in};
     }
     if (service_submit(c->service, specs, m->n_inputs, jobs, &err)) {

@@ -52,7 +52,6 @@ static const struct refused rows[] = {
     {"logits_processors", BOTH, NULL, NULL},
     {"watermarking", BOTH, NULL, NULL},
     {"vllm_xargs", BOTH, "{}", NULL},
-    {"lora", BOTH, NULL, NULL},
     {"adapters", BOTH, NULL, NULL},
     /* how the prompt is made */
     {"add_special_tokens", CHAT, "false", NULL},

@@ -1,6 +1,7 @@
 /* Jobs of one call: submitted together, read as they speak, released when they end or the client does. */
 #include "server/generate.h"
 
+#include "server/adapters.h"
 #include "server/server_internal.h"
 #include "server/sse.h"
 
@@ -259,6 +260,7 @@ static int submit_all(struct generation *g) {
     for (int32_t i = 0; i < n; i++) {
         g->choices[i] = (struct gen_choice){.listener = {on_ready}, .gen = g, .index = i, .i_prompt = i / g->params.n};
         specs[i] = spec_of(g, &g->choices[i]);
+        specs[i].adapters = g->call->adapters;
     }
     if (service_submit(g->call->service, specs, n, jobs, &err)) return fail_submit(g, &err);
     for (int32_t i = 0; i < n; i++) g->choices[i].job = jobs[i];
@@ -287,7 +289,7 @@ void generate_put_head(const struct generation *g, const char *object, struct js
     jsonw_put_str(w, "id", g->id);
     jsonw_put_str(w, "object", str_of(object));
     jsonw_put_int(w, "created", g->created);
-    jsonw_put_str(w, "model", str_of(service_info(g->call->service)->name));
+    jsonw_put_str(w, "model", adapters_model_name(g->call));
     jsonw_put_str(w, "system_fingerprint", g->fingerprint);
     jsonw_open(w, "choices", '[');
 }

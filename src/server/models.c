@@ -8,12 +8,27 @@
 
 const char *const models_state_names[N_SERVED_STATES] = {"unloaded", "loading", "loaded", "leaving", "failed"};
 
-static struct served *end_of(const struct server *s) {
-    return s->models + s->options.n_models;
+static struct served *skip_removed(struct served *m) {
+    while (m && m->is_removed) m = m->next;
+    return m;
+}
+
+struct served *models_first(const struct server *s) {
+    return skip_removed(s->models);
+}
+
+struct served *models_next(const struct served *m) {
+    return skip_removed(m->next);
+}
+
+size_t models_count(const struct server *s) {
+    size_t n = 0;
+    for (const struct served *m = models_first(s); m; m = models_next(m)) n++;
+    return n;
 }
 
 bool models_is_one(const struct server *s) {
-    return s->options.n_models == 1;
+    return s->is_one;
 }
 
 enum models_state models_state(const struct served *m) {
@@ -34,21 +49,22 @@ static struct str last_part(struct str name) {
 }
 
 struct served *models_find(struct server *s, struct str name) {
-    const struct str latest = STR(":latest"); /* Ollama's clients put it behind names */
-    if (!name.p) return s->models;
+    const struct str latest = STR(":latest"), hub = STR("hf.co/"); /* Ollama's clients put them behind and before names */
+    if (!name.p) return models_first(s);
     if (str_ends(name, latest)) name.n -= latest.n;
-    for (struct served *m = s->models; m < end_of(s); m++)
+    if (str_starts(name, hub)) name = str_from(name, hub.n);
+    for (struct served *m = models_first(s); m; m = models_next(m))
         if (str_eq(sb_str(&m->name), name)) return m;
-    for (struct served *m = s->models; m < end_of(s); m++)
+    for (struct served *m = models_first(s); m; m = models_next(m))
         for (size_t i = 0; i < m->given->n_aliases; i++)
             if (str_eq(m->given->aliases[i], name)) return m;
-    for (struct served *m = s->models; m < end_of(s); m++)
+    for (struct served *m = models_first(s); m; m = models_next(m))
         if (str_eq(last_part(sb_str(&m->name)), name)) return m;
     return NULL;
 }
 
 struct served *models_any(struct server *s) {
-    for (struct served *m = s->models; m < end_of(s); m++)
+    for (struct served *m = models_first(s); m; m = models_next(m))
         if (models_state(m) == SERVED_LOADED) return m;
     return NULL;
 }
@@ -132,7 +148,7 @@ static void refuse_line(struct served *m, const struct err *why) {
 static struct served *choose_victim(const struct served *wanted) {
     struct server *s = wanted->server;
     struct served *idle = NULL, *busy = NULL;
-    for (struct served *m = s->models; m < end_of(s); m++) {
+    for (struct served *m = s->models; m; m = m->next) {
         if (m == wanted || !m->service) continue;
         if (m->is_leaving || m->is_closing) return NULL;
         if (m->first || service_state(m->service, NULL) == SERVICE_LOADING) continue; /* whose line has not been served yet */
@@ -143,7 +159,7 @@ static struct served *choose_victim(const struct served *wanted) {
 }
 
 static bool has_others(const struct served *wanted) {
-    for (struct served *m = wanted->server->models; m < end_of(wanted->server); m++)
+    for (struct served *m = models_first(wanted->server); m; m = models_next(m))
         if (m != wanted && m->service) return true;
     return false;
 }
@@ -155,7 +171,7 @@ static void send_away(struct served *m) {
 
 static int32_t count_loaded(const struct server *s) {
     int32_t n = 0;
-    for (const struct served *m = s->models; m < end_of(s); m++) n += m->service != NULL;
+    for (const struct served *m = s->models; m; m = m->next) n += m->service != NULL;
     return n;
 }
 
@@ -275,9 +291,54 @@ static void look_after(struct served *m) {
     else if (m->keep_ms > 0 && m->n_calls == 0 && os_clock_ns() - m->used_ns > (uint64_t)m->keep_ms * 1000000) send_away(m);
 }
 
+/* ---- models that come and go ----------------------------------------------------------------------------------------- */
+
+static struct served *append(struct server *s, const struct server_model *given) {
+    struct served *m = mem_alloc(sizeof *m), **end = &s->models;
+    while (*end) end = &(*end)->next;
+    *end = m;
+    m->server = s;
+    m->given = given;
+    m->last = &m->first;
+    if (given->name) sb_puts(&m->name, given->name);
+    return m;
+}
+
+void models_add(struct server *s, const struct server_model *given) {
+    struct served *one = s->models;
+    if (s->is_one && !one->name.n) sb_puts(&one->name, service_info(one->service)->name);
+    s->is_one = false; /* from here on each is loaded when it is asked for; the first one is already */
+    append(s, given);
+}
+
+void models_remove(struct served *m, void (*on_free)(struct served *m), void *user) {
+    struct err why = {0};
+    err_set(&why, ERR_ENOTFOUND, "it is being removed");
+    m->is_removed = true;
+    m->on_free = on_free;
+    m->user = user;
+    refuse_line(m, &why);
+    if (m->service && !m->is_closing) m->is_leaving = true;
+    models_turn(m->server);
+}
+
+/* One that is being removed is looked after until it is closed, and then handed over. */
+static void look_after_removed(struct served *m) {
+    void (*on_free)(struct served *) = m->on_free;
+    if (m->is_closing || !on_free) return;
+    if (m->service) {
+        if (m->n_calls == 0 && service_state(m->service, NULL) != SERVICE_LOADING) unload(m);
+        return;
+    }
+    m->on_free = NULL;
+    on_free(m);
+}
+
 void models_turn(struct server *s) {
     if (models_is_one(s) || s->closing) return;
-    for (struct served *m = s->models; m < end_of(s); m++) look_after(m);
+    for (struct served *m = s->models; m; m = m->next)
+        if (m->is_removed) look_after_removed(m);
+        else look_after(m);
 }
 
 /* ---- all of them -------------------------------------------------------------------------------------------------------- */
@@ -285,25 +346,20 @@ void models_turn(struct server *s) {
 int models_open(struct server *s, struct err *err) {
     const struct server_options *o = &s->options;
     int32_t n_wanted = 0;
-    s->models = mem_alloc(o->n_models * sizeof *s->models);
-    for (size_t i = 0; i < o->n_models; i++) {
-        struct served *m = &s->models[i];
-        m->server = s;
-        m->given = &o->models[i];
-        m->last = &m->first;
-        if (m->given->name) sb_puts(&m->name, m->given->name);
-    }
+    for (size_t i = 0; i < o->n_models; i++) append(s, &o->models[i]);
+    s->is_one = o->n_models == 1;
     if (models_is_one(s)) return open_service(s->models, err);
-    for (struct served *m = s->models; m < end_of(s); m++)
+    for (struct served *m = models_first(s); m; m = models_next(m))
         if (m->given->is_preloaded && n_wanted++ < o->models_max) TRY(open_service(m, err));
     return ERR_OK;
 }
 
 void models_close(struct server *s) {
-    for (struct served *m = s->models; m && m < end_of(s); m++) {
+    for (struct served *m = s->models, *next; m; m = next) {
+        next = m->next;
         service_close(m->service);
         sb_free(&m->name);
+        mem_free(m);
     }
-    mem_free(s->models);
     s->models = NULL;
 }

@@ -14,13 +14,17 @@
 #include "server/server.h"
 
 struct served {
+    struct served *next; /* models_next */
     struct server *server;
     const struct server_model *given;
     struct service *service; /* NULL: not loaded */
     struct sb name;
-    bool is_leaving, is_closing; /* goes as soon as nobody holds it; a worker closes it */
-    int32_t n_calls;             /* that hold it */
-    struct call *first, **last;  /* the line of those that wait */
+    bool is_leaving, is_closing;       /* goes as soon as nobody holds it; a worker closes it */
+    bool is_removed;                   /* it is served no more; only its figures are still counted */
+    void (*on_free)(struct served *m); /* of models_remove */
+    void *user;
+    int32_t n_calls;            /* that hold it */
+    struct call *first, **last; /* the line of those that wait */
     uint64_t loaded_ns, used_ns;
     int64_t keep_ms; /* how long it stays when nobody asks for it: as its settings say, or the last request that does; -1: for ever */
     int64_t n_loads, n_unloads, n_failed;
@@ -39,8 +43,19 @@ void models_close(struct server *s);
 /* Looks after all of them: who waits is served, who is idle for long goes. When a service says something, a call leaves, a second has passed. */
 void models_turn(struct server *s);
 
+/* One model alone, which is loaded at the start and stays. */
 bool models_is_one(const struct server *s);
-/* By its name, another name of it, or the last part of its name. {NULL, 0}: the first. NULL: there is none of this name. */
+/* Those that are served, in the order in which they came. */
+struct served *models_first(const struct server *s);
+struct served *models_next(const struct served *m);
+size_t models_count(const struct server *s);
+/* One more. A server of one model becomes one of several. */
+void models_add(struct server *s, const struct server_model *given);
+/* No request finds it any more. on_free is called when those that run are answered and its files are closed; then it may be put back by clearing
+ * is_removed. Not where there is one model alone. */
+void models_remove(struct served *m, void (*on_free)(struct served *m), void *user);
+/* By its name, another name of it, or the last part of its name; "hf.co/" before it and ":latest" behind it are passed over. {NULL, 0}: the first.
+ * NULL: there is none of this name. */
 struct served *models_find(struct server *s, struct str name);
 /* One that is loaded: the first of them; NULL: none is. */
 struct served *models_any(struct server *s);

@@ -1,6 +1,7 @@
 /* The way of a request: Host, Origin, path, method, key, model; then worker and handler. */
 #include "server/route.h"
 
+#include "server/adapters.h"
 #include "server/generate.h"
 #include "server/server_internal.h"
 
@@ -11,10 +12,10 @@
 
 enum { BODY_DEPTH_MAX = 100 };
 
-static const struct route *const families[] = {routes_chat,        routes_anthropic, routes_responses,       routes_completions,
-                                               routes_embeddings,  routes_models,    routes_health,          routes_metrics,
-                                               routes_page,        routes_tokens,    routes_lcpp_completion, routes_lcpp_server,
-                                               routes_lcpp_infill, routes_ollama,    routes_ollama_models,   routes_rerank};
+static const struct route *const families[] = {
+    routes_chat,        routes_anthropic, routes_responses,     routes_completions, routes_embeddings,      routes_models,
+    routes_health,      routes_metrics,   routes_page,          routes_tokens,      routes_lcpp_completion, routes_lcpp_server,
+    routes_lcpp_infill, routes_ollama,    routes_ollama_models, routes_rerank,      routes_ollama_store};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 static bool method_is(const struct route *r, struct str method) {
@@ -138,7 +139,8 @@ static int parse_body(struct call *c) {
     if (json_depth(text) > BODY_DEPTH_MAX) return api_fail(&c->error, 400, NULL, NULL, "the body is nested deeper than %d", BODY_DEPTH_MAX);
     if (json_parse(&c->arena, text, "body", JSON_STRICT, &c->body, &err))
         return api_fail(&c->error, 400, "invalid_json", NULL, "%s", err.msg);
-    if (!yyjson_is_obj(c->body)) return api_fail(&c->error, 400, "invalid_json", NULL, "the body must be a JSON object");
+    if (!yyjson_is_obj(c->body) && !(c->route->flags & ROUTE_TAKES_LIST && yyjson_is_arr(c->body)))
+        return api_fail(&c->error, 400, "invalid_json", NULL, "the body must be a JSON object");
     return 0;
 }
 
@@ -150,7 +152,7 @@ static bool must_choose(const struct call *c) {
 static void on_work(uv_work_t *work) {
     struct call *c = work->data;
     if (!c->body && parse_body(c)) return;
-    if (!must_choose(c)) c->route->prepare(c);
+    if (!must_choose(c) && !adapters_read(c)) c->route->prepare(c);
 }
 
 /* Also after a worker had the call: the device may be lost by then. */

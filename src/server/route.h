@@ -20,7 +20,8 @@ struct call;
 enum route_flags {
     ROUTE_PUBLIC = 1,        /* without a key */
     ROUTE_WITHOUT_MODEL = 2, /* also while none is loaded */
-    ROUTE_OF_ALL = 4         /* of several models together: also while none of them is loaded */
+    ROUTE_OF_ALL = 4,        /* of several models together: also while none of them is loaded */
+    ROUTE_TAKES_LIST = 8     /* the body may be a JSON list */
 };
 
 struct route {
@@ -47,6 +48,8 @@ struct call {
     void (*on_gone)(struct call *c);               /* the client left; frees what the route holds. call_end follows */
     void (*on_drained)(struct call *c);            /* all bytes have left */
     void (*on_tick)(struct call *c, uint64_t now); /* about once a second */
+    const float *adapters;                         /* [n_adapters of its model] scale of each; NULL: as /lora-adapters has them */
+    const char *adapter;                           /* the name of the one that it was asked of; NULL: of the model itself */
     struct served *model;                          /* that it holds or waits for; NULL: none, or there is one alone */
     bool is_waiting;
     bool keeps;         /* it says how long its model stays */
@@ -82,6 +85,6 @@ void call_end(struct call *c);
 
 extern const struct route routes_chat[], routes_completions[], routes_embeddings[], routes_models[], routes_health[], routes_metrics[],
     routes_page[], routes_lcpp_completion[], routes_lcpp_server[], routes_rerank[], routes_lcpp_infill[], routes_tokens[], routes_ollama[],
-    routes_ollama_models[], routes_anthropic[], routes_responses[];
+    routes_ollama_models[], routes_ollama_store[], routes_anthropic[], routes_responses[];
 
 #endif

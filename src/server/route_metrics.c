@@ -243,9 +243,8 @@ static const char *label_of(struct call *c, const char *key, const char *name) {
 /* Those that are loaded; the others' figures went with them. */
 static struct figures *gather(struct call *c, size_t *out_n) {
     struct server *s = c->server;
-    struct figures *f = arena_new(&c->arena, struct figures, s->options.n_models);
-    for (size_t i = 0; i < s->options.n_models; i++) {
-        struct served *m = &s->models[i];
+    struct figures *f = arena_new(&c->arena, struct figures, models_count(s));
+    for (struct served *m = models_first(s); m; m = models_next(m)) {
         if (models_state(m) != SERVED_LOADED && !models_is_one(s)) continue;
         const char *name = service_info(m->service)->name;
         f[(*out_n)++] = (struct figures){.label = models_is_one(s) ? "" : label_of(c, "model", name),
@@ -260,7 +259,7 @@ static struct figures *gather(struct call *c, size_t *out_n) {
 
 static void put_loads(struct sb *out, const struct server *s) {
     int64_t n_loads = 0, n_unloads = 0, n_failed = 0, n_loaded = 0;
-    for (const struct served *m = s->models; m < s->models + s->options.n_models; m++) {
+    for (const struct served *m = s->models; m; m = m->next) {
         n_loads += m->n_loads;
         n_unloads += m->n_unloads;
         n_failed += m->n_failed;

@@ -54,16 +54,40 @@ static void put_model(struct call *c, const struct served *m, struct jsonw *w) {
     jsonw_end(w, '}');
 }
 
+/* An adapter of a model that is loaded, as a model of its own. */
+static void put_adapter(struct call *c, const struct served *m, const struct session_adapter *a, struct jsonw *w) {
+    jsonw_begin(w, '{');
+    jsonw_put_str(w, "id", str_of(a->name));
+    jsonw_put_str(w, "object", STR("model"));
+    jsonw_put_int(w, "created", c->server->started);
+    jsonw_put_str(w, "owned_by", STR("mlxcel"));
+    jsonw_put_str(w, "type", STR("model"));
+    jsonw_put_str(w, "display_name", str_of(a->name));
+    jsonw_put_str(w, "created_at", STR("1970-01-01T00:00:00Z"));
+    jsonw_put_str(w, "root", str_of(a->path));
+    jsonw_put_str(w, "parent", name_of(m));
+    jsonw_put_int(w, "max_model_len", service_info(m->service)->context);
+    jsonw_end(w, '}');
+}
+
+static int32_t n_adapters(const struct served *m) {
+    return models_state(m) == SERVED_LOADED ? service_info(m->service)->n_adapters : 0;
+}
+
 static void list_models(struct call *c) {
     struct sb out = {0};
     struct jsonw w = {.out = &out};
     jsonw_begin(&w, '{');
     jsonw_put_str(&w, "object", STR("list"));
     jsonw_open(&w, "data", '[');
-    for (size_t i = 0; i < c->server->options.n_models; i++) put_model(c, &c->server->models[i], &w);
+    const struct served *last = NULL;
+    for (const struct served *m = models_first(c->server); m; m = models_next(last = m)) {
+        put_model(c, m, &w);
+        for (int32_t i = 0; i < n_adapters(m); i++) put_adapter(c, m, &service_info(m->service)->adapters[i], &w);
+    }
     jsonw_end(&w, ']');
-    jsonw_put_str(&w, "first_id", name_of(c->server->models));
-    jsonw_put_str(&w, "last_id", name_of(c->server->models + c->server->options.n_models - 1));
+    jsonw_put_str(&w, "first_id", name_of(models_first(c->server)));
+    jsonw_put_str(&w, "last_id", name_of(last));
     jsonw_put_bool(&w, "has_more", false);
     jsonw_end(&w, '}');
     call_reply_json(c, 200, sb_str(&out));
@@ -89,8 +113,12 @@ static void show_model(struct call *c) {
     struct server *s = c->server;
     struct sb out = {0};
     struct jsonw w = {.out = &out};
-    for (size_t i = 0; i < s->options.n_models && out.n == 0; i++)
-        if (is_name(asked, name_of(&s->models[i]))) put_model(c, &s->models[i], &w);
+    for (const struct served *m = models_first(s); m && out.n == 0; m = models_next(m))
+        if (is_name(asked, name_of(m))) put_model(c, m, &w);
+    for (const struct served *m = models_first(s); m && out.n == 0; m = models_next(m))
+        for (int32_t i = 0; i < n_adapters(m) && out.n == 0; i++)
+            if (is_name(asked, str_of(service_info(m->service)->adapters[i].name)))
+                put_adapter(c, m, &service_info(m->service)->adapters[i], &w);
     if (out.n) {
         call_reply_json(c, 200, sb_str(&out));
     } else {

@@ -1,5 +1,6 @@
 /* The loop: started, woken by the engine, ended by signals. */
 #include "server/listen.h"
+#include "server/pull.h"
 #include "server/response_store.h"
 #include "server/server_internal.h"
 
@@ -67,7 +68,7 @@ static void announce(struct server *s) {
         jsonw_end(&w, ']');
         jsonw_put_int(&w, "port", http_server_port(s->http));
         if (one) jsonw_put_str(&w, "model", str_of(one->name));
-        else jsonw_put_int(&w, "models", (int64_t)s->options.n_models);
+        else jsonw_put_int(&w, "models", (int64_t)models_count(s));
         jsonw_end(&w, '}');
         sb_putc(&line, '\n');
     } else {
@@ -76,7 +77,7 @@ static void announce(struct server *s) {
         sb_putc(&line, '\n');
     }
     if (one) log_info("%s, %d requests at once", one->description, one->n_seqs);
-    else log_info("%zu models, loaded when a request names them, at most %d at once", s->options.n_models, (int)s->options.models_max);
+    else log_info("%zu models, loaded when a request names them, at most %d at once", models_count(s), (int)s->options.models_max);
     os_write(OS_STDOUT, sb_str(&line), NULL);
     sb_free(&line);
     s->announced = true;
@@ -114,6 +115,7 @@ static void close_all(struct server *s) {
 static void begin_drain(struct server *s) {
     s->draining = true;
     s->drain_ns = os_clock_ns();
+    pull_stop(s);
     http_server_drain(s->http);
 }
 
@@ -134,9 +136,9 @@ static void on_signal(uv_signal_t *handle, int number) {
 
 /* Those of all models that have something to say. */
 static void read_events(struct server *s) {
-    for (size_t i = 0; i < s->options.n_models; i++) {
+    for (struct served *m = s->models; m; m = m->next) {
         struct job *job;
-        while (s->models[i].service && !s->models[i].is_closing && (job = service_next_ready(s->models[i].service))) {
+        while (m->service && !m->is_closing && (job = service_next_ready(m->service))) {
             struct job_listener *listener = job_user(job);
             listener->on_ready(listener);
         }
@@ -158,9 +160,11 @@ static void on_wake(uv_async_t *handle) {
     if (s->closing) return;
     if (models_is_one(s)) {
         on_wake_one(s);
+        pull_turn(s);
         return;
     }
     read_events(s);
+    pull_turn(s);
     models_turn(s);
 }
 
@@ -244,6 +248,7 @@ int server_run(const struct server_options *options, struct err *err) {
     if (code && s->http) http_server_close(s->http, NULL, NULL);
     if (code) uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
+    pull_close(s);
     models_close(s); /* no job is left: their clients are gone */
     uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);

@@ -4,6 +4,8 @@
 
 #include "api/service.h"
 
+#include <stdatomic.h>
+
 /* Whether models think that can do either and whose requests do not say: as the template has it, or not. In the order of auto|on|off. */
 enum messages_thinking { THINKING_AUTO, THINKING_ON, THINKING_OFF };
 
@@ -27,9 +29,26 @@ struct server_model {
     struct session_options session;
     struct server_settings settings;
     bool is_preloaded; /* at the start; one model alone always is */
+    bool is_stored;    /* in the store, from which it can be removed */
+};
+
+/* How far a model is that is brought into the store, and whether nobody wants the rest. */
+struct server_progress {
+    atomic_bool stop;
+    atomic_ullong done, total; /* bytes; total 0: unknown yet */
+};
+
+/* The store behind a server: models come and go while it runs. The functions are called from any thread, and take their time. */
+struct server_store {
+    /* From the hub, or what is left of it; says how it is served: *out lives as long as the server. */
+    int (*pull)(void *user, struct str name, struct server_progress *progress, const struct server_model **out, struct err *err);
+    /* Its files; nobody has them open. */
+    int (*remove)(void *user, struct str name, struct err *err);
+    void *user;
 };
 
 struct server_options {
+    const struct server_store *store;  /* NULL: the models below are all that there will be */
     const struct server_model *models; /* [n_models], at least one */
     size_t n_models;
     int32_t models_max; /* that are loaded at once */

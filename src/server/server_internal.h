@@ -16,7 +16,9 @@ struct server {
     uv_timer_t tick;
     uv_process_t browsers[BROWSER_OPENERS];
     struct http_server *http;
-    struct served *models; /* [options.n_models] */
+    struct served *models; /* a list, those that were removed too: models_first */
+    bool is_one;           /* models_is_one */
+    struct pull *pulls;    /* models that are on their way into the store */
     int64_t n_closed;      /* times that a model was closed, and its memory free again */
     struct guard *guard;
     struct response_store *responses;

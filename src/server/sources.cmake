@@ -1,4 +1,5 @@
 set(SERVER_SOURCES
+  src/server/adapters.c
   src/server/api_error.c
   src/server/bias.c
   src/server/browser.c
@@ -18,6 +19,7 @@ set(SERVER_SOURCES
   src/server/models.c
   src/server/params.c
   src/server/prompts.c
+  src/server/pull.c
   src/server/rank.c
   src/server/response_store.c
   src/server/route.c
@@ -42,6 +44,7 @@ set(SERVER_SOURCES
   src/server/wire/ollama_keep.c
   src/server/wire/ollama_models.c
   src/server/wire/ollama_request.c
+  src/server/wire/ollama_store.c
   src/server/wire/openai_chat.c
   src/server/wire/openai_completions.c
   src/server/wire/openai_embeddings.c

@@ -1,5 +1,6 @@
 # One target per line: fuzz_NAME.c, its seeds in seeds/NAME, words for it in NAME.dict.
 set(FUZZ_TARGETS
+  adapter
   charsmap
   config
   gbnf

@@ -74,7 +74,7 @@ static int open_encoder(struct encoder *e, const struct encoder_test *t, struct 
     TRY(checkpoint_open(t->dir, &e->cp, err));
     TRY(backend_open_alone(type, t->device, &(struct backend_options){.precision = t->precision}, &e->be, err));
     struct tensor_store store = model_checkpoint_store(&e->cp);
-    TRY(model_open_checkpoint(&e->arena, e->be, &e->cp, &store, &e->model, err));
+    TRY(model_open_checkpoint(&e->arena, e->be, &e->cp, &store, NULL, &e->model, err));
     e->width = e->model.spec.hidden;
     TRY(load_texts(e, t->dir, err));
     int32_t rows = 0;

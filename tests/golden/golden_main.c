@@ -488,7 +488,7 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     if (b->is_small) o.kv_bits = kv_bits;
     TRY(backend_open_alone(type, &device, &o, &b->be, err));
     struct tensor_store store = model_checkpoint_store(&b->cp);
-    TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &store, &b->model, err));
+    TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &store, NULL, &b->model, err));
     int32_t rows = 0;
     for (int k = 0; k < b->g.n; k++) rows += b->g.n_prompt[k] + b->g.n_greedy[k];
     if (depth) {

@@ -8,29 +8,12 @@
 
 /* A kind without a runner is refused when a list with it is first run, by its name. */
 static cpu_runner *const runners[N_OP_KINDS] = {
-    [OP_EMBED] = cpu_run_embed,
-    [OP_LINEAR] = cpu_run_linear,
-    [OP_HEAD_LINEAR] = cpu_run_head_linear,
-    [OP_NORM] = cpu_run_norm,
-    [OP_ADD_NORM] = cpu_run_add_norm,
-    [OP_ADD] = cpu_run_add,
-    [OP_ACT] = cpu_run_act,
-    [OP_GLU] = cpu_run_glu,
-    [OP_MULVEC] = cpu_run_mulvec,
-    [OP_ROPE] = cpu_run_rope,
-    [OP_CONCAT] = cpu_run_concat,
-    [OP_ROWS] = cpu_run_rows,
-    [OP_ARGMAX] = cpu_run_argmax,
-    [OP_KV_WRITE] = cpu_run_kv_write,
-    [OP_PICK] = cpu_run_pick,
-    [OP_ATTN] = cpu_run_attn,
-    [OP_ROUTE] = cpu_run_route,
-    [OP_EXPERTS] = cpu_run_experts,
-    [OP_CONV] = cpu_run_conv,
-    [OP_DELTA] = cpu_run_delta,
-    [OP_SSD] = cpu_run_ssd,
-    [OP_SCAN] = cpu_run_scan,
-    [OP_LIGHTNING] = cpu_run_lightning,
+    [OP_EMBED] = cpu_run_embed, [OP_LINEAR] = cpu_run_linear,     [OP_ADAPT] = cpu_run_adapt,       [OP_HEAD_LINEAR] = cpu_run_head_linear,
+    [OP_NORM] = cpu_run_norm,   [OP_ADD_NORM] = cpu_run_add_norm, [OP_ADD] = cpu_run_add,           [OP_ACT] = cpu_run_act,
+    [OP_GLU] = cpu_run_glu,     [OP_MULVEC] = cpu_run_mulvec,     [OP_ROPE] = cpu_run_rope,         [OP_CONCAT] = cpu_run_concat,
+    [OP_ROWS] = cpu_run_rows,   [OP_ARGMAX] = cpu_run_argmax,     [OP_KV_WRITE] = cpu_run_kv_write, [OP_PICK] = cpu_run_pick,
+    [OP_ATTN] = cpu_run_attn,   [OP_ROUTE] = cpu_run_route,       [OP_EXPERTS] = cpu_run_experts,   [OP_CONV] = cpu_run_conv,
+    [OP_DELTA] = cpu_run_delta, [OP_SSD] = cpu_run_ssd,           [OP_SCAN] = cpu_run_scan,         [OP_LIGHTNING] = cpu_run_lightning,
     [OP_LRU] = cpu_run_lru,
 };
 
@@ -50,7 +33,7 @@ static void cpu_close(struct backend *be) {
 static int cpu_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
     (void)err;
     struct cpu *c = mem_alloc(sizeof *c);
-    c->base = (struct backend){.type = &cpu_backend, .device = d, .precision = options->precision, .mixes_rows = true};
+    c->base = (struct backend){.type = &cpu_backend, .device = d, .precision = options->precision, .mixes_rows = true, .adapts = true};
     c->device = (struct cpu_device *)d;
     c->pool = c->device->pool;
     c->no_fuse = options->no_fuse;
@@ -108,6 +91,7 @@ static int grow_op_scratch(struct cpu *c, struct err *err) {
     const struct oplist *l = &c->base.list;
     for (int32_t i = 0; i < l->n_ops; i++) {
         int64_t floats = l->ops[i].kind == OP_EXPERTS ? cpu_experts_scratch(&l->ops[i]) : 0;
+        if (l->ops[i].kind == OP_ADAPT) floats = cpu_adapt_floats(&l->ops[i]);
         if (l->ops[i].kind == OP_KV_WRITE) floats = l->n_rows + 1;
         if (l->ops[i].kind == OP_ARGMAX) floats = cpu_argmax_floats(&l->ops[i]);
         if (l->ops[i].kind == OP_ATTN && cpu_in_blocks(c, &l->ops[i])) floats = cpu_attn_op_floats(c, &l->ops[i]);

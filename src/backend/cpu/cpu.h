@@ -57,7 +57,7 @@ struct cpu {
 
 typedef void cpu_runner(struct cpu *c, const struct op *op, const struct step *step);
 
-cpu_runner cpu_run_embed, cpu_run_linear, cpu_run_head_linear;
+cpu_runner cpu_run_embed, cpu_run_linear, cpu_run_head_linear, cpu_run_adapt;
 cpu_runner cpu_run_norm, cpu_run_add_norm, cpu_run_add, cpu_run_act, cpu_run_glu, cpu_run_mulvec, cpu_run_rope, cpu_run_concat,
     cpu_run_rows, cpu_run_argmax;
 cpu_runner cpu_run_kv_write, cpu_run_attn, cpu_run_pick;
@@ -68,6 +68,7 @@ cpu_runner cpu_run_conv, cpu_run_delta, cpu_run_ssd, cpu_run_scan, cpu_run_light
 void cpu_gate(const struct act_args *a, float *y, const float *up, int64_t n, int64_t up_stride);
 /* Floats of op_scratch that ARGMAX needs; those, and bytes of `acts`, that EXPERTS needs. */
 int64_t cpu_argmax_floats(const struct op *op);
+int64_t cpu_adapt_floats(const struct op *op); /* ADAPT's */
 int64_t cpu_experts_scratch(const struct op *op);
 size_t cpu_experts_acts_bytes(const struct op *op);
 

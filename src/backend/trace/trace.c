@@ -31,7 +31,7 @@ static void trace_device_memory(struct device *d, uint64_t *out_free, uint64_t *
 static int trace_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
     (void)err;
     struct trace *t = mem_alloc(sizeof *t);
-    t->base = (struct backend){.type = &trace_backend, .device = d, .precision = options->precision, .mixes_rows = true};
+    t->base = (struct backend){.type = &trace_backend, .device = d, .precision = options->precision, .mixes_rows = true, .adapts = true};
     *out = &t->base;
     return ERR_OK;
 }

@@ -1,6 +1,7 @@
 /* Anthropic's answers: a message of blocks, whole or as events. A block is text, thinking or a call; in a stream one is open at a time. */
 #include "server/wire/anthropic.h"
 
+#include "server/adapters.h"
 #include "server/sse.h"
 
 #include "base/hash.h"
@@ -39,7 +40,7 @@ static void put_head(const struct generation *g, struct jsonw *w) {
     jsonw_put_str(w, "id", g->id);
     jsonw_put_str(w, "type", STR("message"));
     jsonw_put_str(w, "role", STR("assistant"));
-    jsonw_put_str(w, "model", str_of(service_info(g->call->service)->name));
+    jsonw_put_str(w, "model", adapters_model_name(g->call));
 }
 
 /* Clients keep thinking only with a signature, and send both back. Ours says nothing: any is taken. */

@@ -2,6 +2,7 @@
  * what is not there. */
 #include "server/wire/lcpp.h"
 
+#include "server/adapters.h"
 #include "server/chat.h"
 #include "server/details.h"
 #include "server/embed.h"
@@ -88,11 +89,34 @@ static void change_slot(struct call *c) {
 }
 
 static void list_adapters(struct call *c) {
-    call_reply_json(c, 200, STR("[]"));
+    const struct service_info *info = service_info(c->service);
+    const float *scales = service_adapter_scales(c->service);
+    struct sb json = {0};
+    struct jsonw w = {.out = &json};
+    jsonw_begin(&w, '[');
+    for (int32_t i = 0; i < info->n_adapters; i++) {
+        jsonw_begin(&w, '{');
+        jsonw_put_int(&w, "id", i);
+        jsonw_put_str(&w, "path", str_of(info->adapters[i].path));
+        jsonw_put_str(&w, "name", str_of(info->adapters[i].name));
+        jsonw_put_num(&w, "scale", (double)scales[i]);
+        jsonw_put_str(&w, "task_name", STR(""));
+        jsonw_put_str(&w, "prompt_prefix", STR(""));
+        jsonw_end(&w, '}');
+    }
+    jsonw_end(&w, ']');
+    call_reply_json(c, 200, sb_str(&json));
+    sb_free(&json);
 }
 
+static int prepare_adapters(struct call *c) {
+    return adapters_read_scales(c, c->body, &c->adapters);
+}
+
+/* For requests to the model itself that have no scales of their own. */
 static void change_adapters(struct call *c) {
-    lcpp_refuse(c, "there are no adapters to scale: the server loads none");
+    memcpy(service_adapter_scales(c->service), c->adapters, (size_t)service_info(c->service)->n_adapters * sizeof *c->adapters);
+    call_reply_json(c, 200, STR("{\"success\":true}"));
 }
 
 /* ---- templates ---------------------------------------------------------------------------------------------------------- */
@@ -141,7 +165,7 @@ const struct route routes_lcpp_server[] = {
     {"GET", "/slots", 0, NULL, show_slots},
     {"POST", "/slots/*", 0, NULL, change_slot},
     {"GET", "/lora-adapters", 0, NULL, list_adapters},
-    {"POST", "/lora-adapters", 0, NULL, change_adapters},
+    {"POST", "/lora-adapters", ROUTE_TAKES_LIST, prepare_adapters, change_adapters},
     {"POST", "/apply-template", 0, prepare_template, show_template},
     {"POST", "/embedding", 0, prepare_vectors, embed_start},
     {"POST", "/embeddings", 0, prepare_vectors, embed_start},

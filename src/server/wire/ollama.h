@@ -8,6 +8,8 @@ extern const struct gen_format ollama_chat_format, ollama_generate_format;
 
 /* The name that the request has for the model, else ours; in the arena. */
 struct str ollama_model(struct call *c);
+/* Of what is known of a model: the same as long as that is. */
+void ollama_put_digest(struct str text, struct jsonw *w, const char *prefix);
 /* The time so far from now. */
 void ollama_put_time(struct jsonw *w, const char *key, int64_t from_now_ns);
 /* keep_alive: how long the model stays behind this request; c->keeps where it was given. */

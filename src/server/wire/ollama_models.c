@@ -1,5 +1,4 @@
-/* Ollama: what is served (/api/version, /api/tags, /api/ps, /api/show), vectors, and refusals with their reason for what would change the model
- * store. */
+/* Ollama: what is served (/api/version, /api/tags, /api/ps, /api/show), and vectors. */
 #include "server/wire/ollama.h"
 
 #include "server/embed.h"
@@ -19,16 +18,16 @@ static void show_version(struct call *c) {
 
 /* ---- the model ---------------------------------------------------------------------------------------------------------- */
 
-/* Of what is known of a model: the same as long as that is. */
-static void put_digest(struct str text, struct jsonw *w) {
+void ollama_put_digest(struct str text, struct jsonw *w, const char *prefix) {
     unsigned char digest[32];
-    char hex[65];
+    char hex[80];
     struct sha256 h;
+    int at = snprintf(hex, sizeof hex, "%.10s", prefix);
     sha256_init(&h);
     sha256_update(&h, text.p, text.n);
     sha256_final(&h, digest);
-    for (int i = 0; i < 32; i++) snprintf(hex + 2 * i, 3, "%02x", (unsigned)digest[i]);
-    jsonw_put_str(w, "digest", str_n(hex, 64));
+    for (int i = 0; i < 32; i++) at += snprintf(hex + at, 3, "%02x", (unsigned)digest[i]);
+    jsonw_put_str(w, "digest", str_n(hex, (size_t)at));
 }
 
 /* info: NULL where the model is not loaded. */
@@ -61,7 +60,7 @@ static void put_model(const struct served *m, bool is_running, struct jsonw *w) 
     jsonw_put_str(w, "name", name);
     jsonw_put_str(w, "model", name);
     jsonw_put_int(w, "size", info ? (int64_t)info->weight_bytes : 0);
-    put_digest(info ? str_of(info->description) : name, w);
+    ollama_put_digest(info ? str_of(info->description) : name, w, "");
     put_details(info, w);
     if (is_running) {
         put_end(m, w);
@@ -78,10 +77,8 @@ static void list(struct call *c, bool is_running) {
     struct jsonw w = {.out = &out};
     jsonw_begin(&w, '{');
     jsonw_open(&w, "models", '[');
-    for (size_t i = 0; i < c->server->options.n_models; i++) {
-        const struct served *m = &c->server->models[i];
+    for (const struct served *m = models_first(c->server); m; m = models_next(m))
         if (!is_running || models_state(m) == SERVED_LOADED) put_model(m, is_running, &w);
-    }
     jsonw_end(&w, ']');
     jsonw_end(&w, '}');
     call_reply_json(c, 200, sb_str(&out));
@@ -133,40 +130,6 @@ static int prepare_show(struct call *c) {
     return api_fail(&c->error, 400, NULL, "model", "model is required");
 }
 
-static void refuse_change(struct call *c) {
-    api_fail(&c->error, 501, NULL, NULL, "the models of a running server do not change; use mlxcel download, list and rm");
-    call_reply_error(c);
-}
-
-static struct str asked_name(const struct call *c) {
-    return json_str(c->body, "model", json_str(c->body, "name", (struct str){0}));
-}
-
-static int prepare_pull(struct call *c) {
-    return asked_name(c).n ? 0 : api_fail(&c->error, 400, NULL, "model", "model is required");
-}
-
-/* Many clients pull a model before each use of it: one that is served is there. */
-static bool is_served(struct call *c) {
-    struct str name = asked_name(c);
-    struct served *one = c->server->models;
-    if (!models_is_one(c->server) || one->name.n) return models_find(c->server, name) != NULL;
-    return models_state(one) == SERVED_LOADED && str_is(name, service_info(one->service)->name);
-}
-
-static void pull(struct call *c) {
-    if (!is_served(c)) {
-        api_fail(&c->error, 501, NULL, NULL,
-                 "%.*s is not served, and a running server gets no models; use mlxcel download, then start it anew",
-                 (int)(asked_name(c).n > 100 ? 100 : asked_name(c).n), asked_name(c).p);
-        call_reply_error(c);
-    } else if (json_bool(c->body, "stream", true)) {
-        call_reply(c, 200, c->wire->stream_type, STR("{\"status\":\"pulling manifest\"}\n{\"status\":\"success\"}\n"));
-    } else {
-        call_reply_json(c, 200, STR("{\"status\":\"success\"}"));
-    }
-}
-
 /* ---- vectors ------------------------------------------------------------------------------------------------------------ */
 
 static void put_vectors(struct embedding *m, struct sb *out) {
@@ -210,11 +173,5 @@ const struct route routes_ollama_models[] = {
     {"POST", "/api/show", 0, prepare_show, show},
     {"POST", "/api/embed", 0, prepare_embed, embed_start},
     {"POST", "/api/embeddings", 0, prepare_embeddings, embed_start},
-    {"POST", "/api/pull", ROUTE_WITHOUT_MODEL, prepare_pull, pull},
-    {"POST", "/api/push", 0, NULL, refuse_change},
-    {"POST", "/api/create", 0, NULL, refuse_change},
-    {"POST", "/api/copy", 0, NULL, refuse_change},
-    {"DELETE", "/api/delete", 0, NULL, refuse_change},
-    {"POST", "/api/blobs/*", 0, NULL, refuse_change},
     {0},
 };

@@ -1,6 +1,7 @@
 /* OpenAI: POST /v1/embeddings. */
 #include "server/embed.h"
 
+#include "server/adapters.h"
 static void put_base64(struct jsonw *w, const float *v, int32_t n) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const unsigned char *p = (const unsigned char *)v;
@@ -18,7 +19,6 @@ static void put_base64(struct jsonw *w, const float *v, int32_t n) {
 }
 
 static void put_answer(struct embedding *m, struct sb *out) {
-    const struct service_info *info = service_info(m->call->service);
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '{');
     jsonw_put_str(&w, "object", STR("list"));
@@ -34,7 +34,7 @@ static void put_answer(struct embedding *m, struct sb *out) {
         jsonw_end(&w, '}');
     }
     jsonw_end(&w, ']');
-    jsonw_put_str(&w, "model", str_of(info->name));
+    jsonw_put_str(&w, "model", adapters_model_name(m->call));
     jsonw_open(&w, "usage", '{');
     jsonw_put_int(&w, "prompt_tokens", m->n_tokens);
     jsonw_put_int(&w, "total_tokens", m->n_tokens);

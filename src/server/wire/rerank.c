@@ -1,6 +1,7 @@
 /* Documents by how well they answer a query: Jina's, Cohere's, vLLM's and llama-server's form of it, Text Embeddings Inference's, and vLLM's scores of
  * pairs. */
 #include "server/rank.h"
+#include "server/adapters.h"
 #include "server/server_internal.h"
 
 static void put_usage(struct jsonw *w, int64_t n_tokens) {
@@ -18,7 +19,7 @@ static void put_results(struct embedding *m, struct sb *out) {
     jsonw_begin(&w, '{');
     jsonw_put_str(&w, "id", server_new_id(m->call->server, &m->call->arena, "rerank-"));
     jsonw_put_str(&w, "object", STR("list"));
-    jsonw_put_str(&w, "model", str_of(service_info(m->call->service)->name));
+    jsonw_put_str(&w, "model", adapters_model_name(m->call));
     jsonw_open(&w, "results", '[');
     for (int32_t i = 0; i < r->top_n; i++) {
         jsonw_begin(&w, '{');
@@ -59,7 +60,7 @@ static void put_scores(struct embedding *m, struct sb *out) {
     jsonw_begin(&w, '{');
     jsonw_put_str(&w, "id", server_new_id(m->call->server, &m->call->arena, "score-"));
     jsonw_put_str(&w, "object", STR("list"));
-    jsonw_put_str(&w, "model", str_of(service_info(m->call->service)->name));
+    jsonw_put_str(&w, "model", adapters_model_name(m->call));
     jsonw_open(&w, "data", '[');
     for (int32_t i = 0; i < m->n_inputs; i++) {
         jsonw_begin(&w, '{');

@@ -1,5 +1,6 @@
 /* Responses' answers: the response as one object, and as numbered events. */
 #include "server/response_store.h"
+#include "server/adapters.h"
 #include "server/server_internal.h"
 #include "server/sse.h"
 #include "server/wire/responses_item.h"
@@ -58,7 +59,7 @@ static void put_error(const struct generation *g, const char *status, struct jso
 static void put_request_fields(struct generation *g, struct jsonw *w) {
     const struct responses_state *state = g->wire_state;
     yyjson_val *body = state->body;
-    jsonw_put_str(w, "model", str_of(service_info(g->call->service)->name));
+    jsonw_put_str(w, "model", adapters_model_name(g->call));
     put_echo(w, body, "instructions", "null");
     put_echo(w, body, "max_output_tokens", "null");
     put_echo(w, body, "max_tool_calls", "null");

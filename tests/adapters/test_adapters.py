@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Adapters beside a model: logits against those of PEFT and mlx-lm (fixtures of make_adapters.py), scales, several at once, folders that are refused.
+
+usage: test_adapters.py PROGRAM      last line: "N passed, N failed"
+"""
+import array
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+from counting import HANG, check, finish  # noqa: E402
+
+PROGRAM = sys.argv[1]
+FIXTURES = os.path.join(HERE, "fixtures")
+CASES = sorted(n for n in os.listdir(FIXTURES) if os.path.exists(os.path.join(FIXTURES, n, "case.json")))
+CLOSE = 2e-5  # of the logits' standard deviation: float32 in another order
+
+
+def fixture(name):
+    return os.path.join(FIXTURES, name)
+
+
+def case(name):
+    with open(os.path.join(fixture(name), "case.json")) as f:
+        c = json.load(f)
+    with open(os.path.join(fixture(name), "logits.f32"), "rb") as f:
+        return fixture(c["base"]), c["ids"], array.array("f", f.read())
+
+
+def run(*args):
+    return subprocess.run([PROGRAM, *args], capture_output=True, text=True, timeout=HANG, stdin=subprocess.DEVNULL)
+
+
+def logits(base, ids, *adapters, more=("--precision", "exact")):
+    with tempfile.NamedTemporaryFile() as out:
+        flags = [flag for a in adapters for flag in ("--adapter", a)]
+        r = run("logits", "-m", base, "--tokens", ",".join(map(str, ids)), "-o", out.name, *more, *flags)
+        check(r.returncode == 0, f"{base} {adapters}: {r.stderr}")
+        return array.array("f", open(out.name, "rb").read())
+
+
+def distance(a, b):
+    """The largest difference in standard deviations of b."""
+    if len(a) != len(b):
+        return float("inf")
+    mean = sum(b) / len(b)
+    sd = (sum((v - mean) ** 2 for v in b) / len(b)) ** 0.5
+    return max(abs(x - y) for x, y in zip(a, b)) / sd
+
+
+def references():
+    for name in CASES:
+        base, ids, want = case(name)
+        d = distance(logits(base, ids, fixture(name)), want)
+        check(d < CLOSE, f"{name}: {d:.2g} sd from the reference")
+        d = distance(logits(base, ids, fixture(name), more=()), want)
+        check(d < 0.05, f"{name}, in the usual precision: {d:.2g} sd from the reference")
+        check(distance(logits(base, ids), want) > 0.1, f"{name} does something")
+
+
+def scales():
+    base, ids, want = case("peft-plain")
+    plain, other = logits(base, ids), fixture("peft-all")
+    check(logits(base, ids, fixture("peft-plain") + ":0") == plain, "scale 0 has the bits of none")
+    check(logits(base, ids, "some=" + fixture("peft-plain")) == logits(base, ids, fixture("peft-plain") + "/"), "a name, and a slash behind the folder")
+    half = logits(base, ids, fixture("peft-plain") + ":0.5")
+    check(0.01 < distance(half, plain) < distance(want, plain), "half of it is less")
+    twice = logits(base, ids, "a=" + fixture("peft-plain") + ":0.5", "b=" + fixture("peft-plain") + ":0.5")
+    check(distance(twice, want) < CLOSE, "two halves are the whole")
+    both = logits(base, ids, fixture("peft-plain"), other)
+    turned = logits(base, ids, other, fixture("peft-plain"))
+    check(distance(both, turned) < CLOSE < 0.01 < distance(both, want), "two at once, in any order")
+
+
+def commands():
+    base, ids, want = case("peft-plain")
+    n = len(want) // len(ids)
+    first = max(range(n), key=lambda i: want[-n:][i])
+    args = ("generate", "-m", base, "--tokens", ",".join(map(str, ids)), "--ids", "-n", "1", "--temperature", "0", "--ignore-eos")
+    r = run(*args, "--adapter", fixture("peft-plain"))
+    check(r.returncode == 0 and r.stdout.split() == [str(first)], f"generate: {r} instead of {first}")
+
+
+def tensors_of(path):
+    with open(path, "rb") as f:
+        size, = struct.unpack("<Q", f.read(8))
+        return json.loads(f.read(size)), f.read()
+
+
+def write_tensors(path, header, data):
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def refused(folder):
+    def attempt(what, words, base="llama", source="peft-plain", config=None, header=None, flags=()):
+        target = os.path.join(folder, "broken")
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(fixture(source), target)
+        if config:
+            path = os.path.join(target, "adapter_config.json")
+            settings = json.load(open(path))
+            config(settings)
+            json.dump(settings, open(path, "w"))
+        if header:
+            path = next(os.path.join(target, n) for n in os.listdir(target) if n.endswith(".safetensors"))
+            names, data = tensors_of(path)
+            write_tensors(path, header(names) or names, data)
+        r = run("logits", "-m", fixture(base), "--tokens", "1,2", "-o", os.path.join(folder, "out"), "--adapter", target, *flags)
+        lines = r.stderr.strip().splitlines()
+        check(r.returncode in (1, 2) and words in lines[-1], f"{what}: {r.returncode} {r.stderr}")
+
+    def rename(old, new):
+        return lambda h: {k.replace(old, new): v for k, v in h.items()}
+
+    def reshape(h):
+        for v in h.values():
+            if "shape" in v:
+                v["shape"] = v["shape"][::-1]
+
+    attempt("another model's", "no place for", base="phi3")
+    attempt("another width", "goes from", header=rename("v_proj", "o_proj"))
+    attempt("a module that is not there", "no place for", header=rename("q_proj", "z_proj"))
+    attempt("a layer that is not there", "no place for", header=rename("layers.1.", "layers.7."))
+    attempt("a norm", "is no part of an adapter", header=lambda h: {k.replace("lora_A.weight", "weight") if "layers.0" in k else k: v for k, v in h.items()})
+    attempt("one matrix alone", "lacks one", header=lambda h: {k.replace("lora_A", "lora_A2.x.lora_A") if "layers.0.self_attn.q" in k else k: v for k, v in h.items()})
+    attempt("a layer as an embedding", "embedding", header=lambda h: {k.replace("lora_A.weight", "lora_embedding_A").replace("lora_B.weight", "lora_embedding_B"): v for k, v in h.items()})
+    attempt("an embedding as a layer", "embedding", header=rename("layers.0.self_attn.q_proj", "embed_tokens"))
+    attempt("shapes turned over", "ranks", header=reshape)
+    for key, value in (("peft_type", "IA3"), ("bias", "all"), ("modules_to_save", ["lm_head"]), ("lora_bias", True), ("fan_in_fan_out", True),
+                       ("layer_replication", [[0, 1]]), ("trainable_token_indices", [1])):
+        attempt(f"{key} {value}", "IA3" if key == "peft_type" else key, config=lambda c, key=key, value=value: c.__setitem__(key, value))
+    attempt("a pattern", "alpha_pattern", config=lambda c: c.__setitem__("alpha_pattern", {"^q.*": 2}))
+    attempt("no alpha", "no usable number", config=lambda c: c.pop("lora_alpha"))
+    attempt("a huge alpha", "no usable number", config=lambda c: c.__setitem__("lora_alpha", 1e300))
+    attempt("whole weights", "full", source="mlx-lora", base="llama-q4", config=lambda c: c.__setitem__("fine_tune_type", "full"))
+    attempt("no scale", "lora_parameters.scale", source="mlx-lora", base="llama-q4", config=lambda c: c.pop("lora_parameters"))
+    for flag, words in (("/nowhere", "neither"), (fixture("llama"), "neither"), (fixture("peft-plain") + ":1000", "within"), ("=", "names no folder")):
+        r = run("logits", "-m", fixture("llama"), "--tokens", "1,2", "-o", os.path.join(folder, "out"), "--adapter", flag)
+        check(r.returncode in (1, 2) and words in r.stderr, f"--adapter {flag}: {r.stderr}")
+    r = run("logits", "-m", fixture("qwen2"), "--tokens", "1,2", "-o", os.path.join(folder, "out"), "--adapter", fixture("peft-dora") + ":0.5")
+    check(r.returncode in (1, 2) and "DoRA" in r.stderr, f"half of a DoRA: {r.stderr}")
+    same = ["--adapter", fixture("peft-plain")] * 2
+    r = run("logits", "-m", fixture("llama"), "--tokens", "1,2", "-o", os.path.join(folder, "out"), *same)
+    check(r.returncode == 2 and "two adapters" in r.stderr, f"one name twice: {r.stderr}")
+
+
+def main():
+    references()
+    scales()
+    commands()
+    with tempfile.TemporaryDirectory() as folder:
+        refused(folder)
+    return finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
