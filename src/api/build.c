@@ -2,7 +2,6 @@
 #include "api/build.h"
 
 #include "backend/backend.h"
-#include "mlxcel.h"
 #include "os/cpu.h"
 
 #include "build_info.h"
@@ -10,10 +9,6 @@
 /* Those that a user may choose; a build need not have all of them. */
 static const char *const backend_names[] = {"cpu", "cuda", "xla"};
 enum { N_BACKEND_NAMES = sizeof backend_names / sizeof *backend_names };
-
-const char *mlxcel_version(void) {
-    return MLXCEL_VERSION;
-}
 
 void build_describe(struct arena *a, struct build *out) {
     struct sb features = {0};

@@ -7,6 +7,7 @@ set(API_SOURCES
   src/api/grammar_tools.c
   src/api/inspect.c
   src/api/judge.c
+  src/api/machine.c
   src/api/model_folder.c
   src/api/new_folder.c
   src/api/parse_tools.c

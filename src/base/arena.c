@@ -1,11 +1,12 @@
 /* Arenas and the heap: the only file that calls malloc. */
 #include "base/arena.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARENA_ALIGN = 16, ARENA_CHUNK_DEFAULT = 64 * 1024, ARENA_CHUNK_MAX = 8 * 1024 * 1024 };
+enum { ARENA_ALIGN = 16, ARENA_CHUNK_DEFAULT = 64 * 1024, ARENA_CHUNK_MAX = 8 * 1024 * 1024, RESERVE_BYTES = 2 << 20 };
 
 struct arena_chunk {
     struct arena_chunk *older;
@@ -52,16 +53,39 @@ void *mem_try(size_t bytes) {
     return calloc(1, bytes ? bytes : 1);
 }
 
+static void *_Atomic reserve;
+
+bool mem_reserve(void) {
+    if (atomic_load(&reserve)) return true;
+    void *mine = malloc(RESERVE_BYTES), *there = NULL;
+    if (!mine) return false;
+    if (!atomic_compare_exchange_strong(&reserve, &there, mine)) free(mine);
+    return true;
+}
+
+/* True: it was there, and the caller may try again. */
+static bool spend_reserve(void) {
+    void *p = atomic_exchange(&reserve, NULL);
+    free(p);
+    return p != NULL;
+}
+
 void *mem_alloc(size_t bytes) {
     void *p = mem_try(bytes);
+    if (p) return p;
+    if (spend_reserve()) p = mem_try(bytes);
     if (!p) die("out of memory", bytes);
+    mem_reserve();
     return p;
 }
 
 void *mem_realloc(void *p, size_t bytes) {
     guard_check(bytes);
     void *q = realloc(p, bytes ? bytes : 1);
+    if (q) return q;
+    if (spend_reserve()) q = realloc(p, bytes ? bytes : 1);
     if (!q) die("out of memory", bytes);
+    mem_reserve();
     return q;
 }
 
@@ -148,7 +172,10 @@ void *arena_alloc(struct arena *a, size_t bytes) {
 
 void *arena_alloc_aligned(struct arena *a, size_t bytes, size_t alignment) {
     void *p = arena_take(a, bytes, alignment);
+    if (p) return p;
+    if (spend_reserve()) p = arena_take(a, bytes, alignment);
     if (!p) die("out of memory", bytes);
+    mem_reserve();
     return p;
 }
 

@@ -3,7 +3,7 @@
  * An arena hands out memory that is released all at once: when the process, the model, the request or the step ends.
  * A function that allocates takes the arena as its first argument, so that ownership is visible in its signature.
  *
- * (1) Small allocations abort when the system has no memory left: nobody can act on that.
+ * (1) Small allocations abort when the system has no memory left: nobody can act on that. The library has a reserve for them (mem_reserve).
  * (2) Sizes that come from a file, a request or a context length use arena_try / mem_try and fail politely.
  * (3) Between mem_guard_begin and mem_guard_end every heap allocation of this thread is a defect; debug builds abort
  *     with the guard's name. The engine guards its decode steps with it.
@@ -12,6 +12,7 @@
 #ifndef MLXCEL_BASE_ARENA_H
 #define MLXCEL_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,10 @@ void *mem_alloc(size_t bytes);
 void *mem_try(size_t bytes);
 void *mem_realloc(void *p, size_t bytes);
 void mem_free(void *p);
+
+/* For programs that must not end when there is no memory: a reserve, which mem_alloc and its like spend before they abort. It is taken again as soon as
+ * that is possible. mem_reserve takes it where it is not there; false: there is no memory for it, and nothing new should be begun. */
+bool mem_reserve(void);
 
 /* Overflow-checked arithmetic for sizes from outside: 0 on success, nonzero (and *out untouched) on overflow. */
 int size_mul(size_t a, size_t b, size_t *out);

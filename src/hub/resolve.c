@@ -201,7 +201,7 @@ int store_resolve(struct arena *a, const struct store_options *o, const char *mo
         return err_set(err, ERR_ENOTFOUND, "there is no folder \"%s\", no %s in the store (%s), and this is --offline", model, repo->id,
                        models_dir ? models_dir : "unknown");
     log_info("%s is not on this machine; getting it", repo->id);
-    struct download_request q = {.repo = repo};
+    struct download_request q = {.repo = repo, .quiet = o->watch != NULL, .watch = o->watch};
     int code = store_download(a, o, &q, out_path, err);
     if (code == ERR_ENOTFOUND) err_prefix(err, "there is no folder \"%s\" here", model);
     if (code == ERR_ENETWORK) err_prefix(err, "there is no folder \"%s\" here, and %s could not be downloaded", model, repo->id);

@@ -18,6 +18,7 @@ struct store_options {
     const char *home;       /* NULL: mlxcel in the user's cache folder */
     const char *owner;      /* of models that are named without one; NULL: they need one */
     const char *hf_cache;   /* models of the hub's own tools; NULL: hub in their home */
+    struct watch *watch;    /* of what store_resolve downloads, instead of standard error; NULL: nobody */
 };
 
 /* The folder of models. NULL: unknown. */

@@ -15,6 +15,8 @@ set(UNIT_SUITES
   hub
   kern
   kernelc
+  library
+  library_load
   limits
   line_edit
   ops_elem

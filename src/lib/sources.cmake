@@ -1,0 +1,12 @@
+set(LIB_SOURCES
+  src/lib/constrain.c
+  src/lib/device.c
+  src/lib/events.c
+  src/lib/job.c
+  src/lib/library.c
+  src/lib/model.c
+  src/lib/numbers.c
+  src/lib/store.c
+  src/lib/submit.c
+  src/lib/text.c
+)
