@@ -3,6 +3,7 @@ set(FILE_SOURCES
   src/file/builtin.c
   src/file/checkpoint.c
   src/file/config.c
+  src/file/gguf.c
   src/file/quant_config.c
   src/file/safetensors.c
   src/file/shards.c
