@@ -24,7 +24,8 @@ enum gguf_flag {
 struct gguf_arch {
     const char *name;                       /* general.architecture */
     const char *type;                       /* model_type */
-    const char *moe_type;                   /* where the file has experts; NULL: type */
+    const char *moe_type, *moe_ffn;         /* where the file has experts; NULL: type, ffn */
+    const char *sigmoid_type;               /* where their scores are sigmoids; NULL: the same */
     const char *root, *layers, *attn, *ffn; /* of names; NULL: "model.", "layers", "self_attn", "mlp" */
     const struct gguf_word *keys, *names;   /* end with {NULL, NULL}; NULL: none */
     const char *config;                     /* members of config.json that files do not say; NULL: none */
@@ -34,6 +35,16 @@ struct gguf_arch {
 
 extern const struct gguf_arch gguf_arch_table[];
 extern const int32_t gguf_arch_count;
+
+/* What cuts a text before byte-level BPE, by tokenizer.ggml.pre: parts of a tokenizer.json. */
+struct gguf_pre {
+    const char *name;
+    const char *parts;      /* pre_tokenizer */
+    const char *normalizer; /* NULL: none */
+    bool ignores_merges;    /* words that are tokens are taken as such */
+    bool adds_bos;          /* where the file does not say */
+};
+extern const struct gguf_pre gguf_arch_pres[]; /* ends with a NULL name */
 
 /* The row of the file's architecture. */
 int gguf_arch_of(const struct gguf *g, const struct gguf_arch **out, struct err *err);
@@ -46,6 +57,7 @@ struct gguf_set {
     struct gguf *parts;
     size_t n_parts;
     struct str config; /* config.json */
+    bool has_experts;
 };
 
 /* gguf_config.c: config.json. */
@@ -53,7 +65,7 @@ int gguf_config(struct arena *a, struct gguf_set *s, struct err *err);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf_set *s, struct str name, const struct gguf **out_part);
 
 /* gguf_names.c: a tensor's name here. */
-struct str gguf_our_name(struct arena *a, const struct gguf_arch *arch, struct str name);
+struct str gguf_our_name(struct arena *a, const struct gguf_set *s, struct str name);
 
 /* gguf_view.c: the tensors of one part as if a safetensors file held them, packed ones as values, scales and biases. Their formats are
  * added to `formats` by path. */

@@ -43,6 +43,7 @@ static const struct gguf_word common[] = {
     {"leading_dense_block_count", "first_k_dense_replace"},
     {"use_parallel_residual", "use_parallel_residual"},
     /* read elsewhere in this file */
+    {"attention.sliding_window_pattern", NULL},
     {"attention.value_length", NULL},
     {"attention.key_length_mla", NULL},
     {"attention.value_length_mla", NULL},
@@ -304,22 +305,48 @@ static int put_vocabulary(struct writer *c) {
 }
 
 /* The routers' scores: 1 softmax, 2 sigmoid, 3 softmax over those that were chosen. */
-static int put_experts(struct writer *c, bool *out_has) {
-    double n = first_number(get(c, "expert_count"), 0);
-    int64_t gate;
-    *out_has = n > 0;
-    if (!*out_has || !gguf_to_int(get(c, "expert_gating_func"), &gate)) return ERR_OK;
+static int put_type(struct writer *c) {
+    const struct gguf_arch *arch = c->arch;
+    int64_t gate = 0;
+    c->set->has_experts = first_number(get(c, "expert_count"), 0) > 0;
+    if (c->set->has_experts) gguf_to_int(get(c, "expert_gating_func"), &gate);
+    if (gate < 0 || gate > 3)
+        return err_set(c->err, ERR_EUNSUPPORTED, "%s: %s.expert_gating_func %lld is not known", c->g->source.name, arch->name,
+                       (long long)gate);
+    const struct gguf *part;
+    for (int64_t i = 0; gate == 0 && arch->sigmoid_type && i < 8; i++) { /* files that do not say it: only sigmoids have this bias */
+        char name[40];
+        snprintf(name, sizeof name, "blk.%lld.exp_probs_b.bias", (long long)i);
+        if (gguf_find_tensor(c->set, str_of(name), &part)) gate = 2;
+    }
+    const char *type = c->set->has_experts && arch->moe_type ? arch->moe_type : arch->type;
+    jsonw_put_str(&c->w, "model_type", str_of(gate == 2 && arch->sigmoid_type ? arch->sigmoid_type : type));
     if (gate == 2) jsonw_put_str(&c->w, "score_function", STR("sigmoid"));
-    else if (gate != 0 && gate != 1 && gate != 3)
-        return err_set(c->err, ERR_EUNSUPPORTED, "%s: expert_gating_func %lld is not known", c->g->source.name, (long long)gate);
+    if (first_number(get(c, "expert_group_count"), 0) > 1) jsonw_put_str(&c->w, "topk_method", STR("group_limited_greedy"));
     return ERR_OK;
 }
 
+/* Which layers have the window: a period, or a switch for each. */
+static void put_windows(struct writer *c) {
+    const struct gguf_value *v = get(c, "attention.sliding_window_pattern");
+    struct gguf_value item;
+    uint64_t at = 0;
+    int64_t slides;
+    if (!v) return;
+    if (v->type != GGUF_ARRAY) {
+        put_value(c, "sliding_window_pattern", v);
+        return;
+    }
+    jsonw_open(&c->w, "layer_types", '[');
+    while (gguf_next(v, &at, &item))
+        jsonw_str(&c->w, gguf_to_int(&item, &slides) && slides ? STR("sliding_attention") : STR("full_attention"));
+    jsonw_end(&c->w, ']');
+}
+
 static int put_all(struct writer *c) {
-    bool has_experts;
     jsonw_begin(&c->w, '{');
-    TRY(put_experts(c, &has_experts));
-    jsonw_put_str(&c->w, "model_type", str_of(has_experts && c->arch->moe_type ? c->arch->moe_type : c->arch->type));
+    TRY(put_type(c));
+    put_windows(c);
     TRY(put_vocabulary(c));
     TRY(put_keys(c));
     TRY(put_heads(c));

@@ -64,16 +64,24 @@ static const char *or_else(const char *name, const char *usual) {
     return name ? name : usual;
 }
 
-static struct str expand(struct arena *a, const struct gguf_arch *arch, int64_t layer, const char *ours, struct str suffix) {
-    const char *root = or_else(arch->root, "model.");
+/* The module of a layer that the letter stands for; "": none. */
+static const char *module_of(const struct gguf_set *s, char letter) {
+    if (letter == 'a') return or_else(s->arch->attn, "self_attn");
+    if (letter != 'f') return "";
+    return s->has_experts && s->arch->moe_ffn ? s->arch->moe_ffn : or_else(s->arch->ffn, "mlp");
+}
+
+static struct str expand(struct arena *a, const struct gguf_set *s, int64_t layer, const char *ours, struct str suffix) {
+    const char *root = or_else(s->arch->root, "model.");
     if (ours[0] == '=') return str_fmt(a, "%s%.*s", ours + 1, STR_ARG(suffix));
     if (ours[0] != '@' || layer < 0) return str_fmt(a, "%s%s%.*s", root, ours, STR_ARG(suffix));
-    const char *module = ours[1] == 'a' ? or_else(arch->attn, "self_attn") : ours[1] == 'f' ? or_else(arch->ffn, "mlp") : "";
-    return str_fmt(a, "%s%s.%lld%s%s%s%.*s", root, or_else(arch->layers, "layers"), (long long)layer, *module ? "." : "", module, ours + 2,
+    const char *module = module_of(s, ours[1]);
+    return str_fmt(a, "%s%s.%lld%s%s%s%.*s", root, or_else(s->arch->layers, "layers"), (long long)layer, *module ? "." : "", module, ours + 2,
                    STR_ARG(suffix));
 }
 
-struct str gguf_our_name(struct arena *a, const struct gguf_arch *arch, struct str name) {
+struct str gguf_our_name(struct arena *a, const struct gguf_set *s, struct str name) {
+    const struct gguf_arch *arch = s->arch;
     static const struct str suffixes[] = {{"", 0}, {".weight", 7}, {".bias", 5}};
     struct str rest = name;
     int64_t layer = take_layer(&rest);
@@ -82,7 +90,7 @@ struct str gguf_our_name(struct arena *a, const struct gguf_arch *arch, struct s
         struct str base = str_sub(rest, 0, rest.n - suffixes[i].n);
         const char *ours = find_word(arch->names, base);
         if (!ours) ours = find_word(common, base);
-        if (ours) return expand(a, arch, layer, ours, suffixes[i]);
+        if (ours) return expand(a, s, layer, ours, suffixes[i]);
     }
     /* an unknown tensor of a layer stays one: nobody reads it, and that is reported */
     return layer < 0 ? name : str_fmt(a, "%s%s.%lld.%.*s", or_else(arch->root, "model."), or_else(arch->layers, "layers"), (long long)layer,

@@ -203,7 +203,7 @@ static int parts_of(const struct builder *b, const struct gguf_tensor *t, struct
     int64_t rows = t->n_dims == 1 ? t->shape[0] : t->n_dims ? (int64_t)(t->n_elements / (uint64_t)t->shape[t->n_dims - 1]) : 1;
     int64_t heads = heads_of(b, "attention.head_count", 0), kv_heads = heads_of(b, "attention.head_count_kv", heads);
     *out_n = 1;
-    out[0] = (struct part){.name = gguf_our_name(b->arena, arch, t->name), .rows = rows};
+    out[0] = (struct part){.name = gguf_our_name(b->arena, b->set, t->name), .rows = rows};
     bool is_q = has_base(t->name, "attn_q"), is_k = has_base(t->name, "attn_k");
     if (arch->flags & GGUF_PAIRED && (is_q || is_k)) {
         int64_t n = is_q ? heads : kv_heads;

@@ -7,6 +7,7 @@ set(FILE_SOURCES
   src/file/gguf_config.c
   src/file/gguf_names.c
   src/file/gguf_open.c
+  src/file/gguf_pieces.c
   src/file/gguf_tokenizer.c
   src/file/gguf_view.c
   src/file/quant_config.c
