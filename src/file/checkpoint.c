@@ -131,6 +131,22 @@ static int open_part(struct checkpoint *c, const char *path, size_t i, struct er
     return gguf_open(&c->arena, &source, &c->gguf->parts[i], err);
 }
 
+/* What most of the packed matrices have, for those who want to know one. */
+static void find_usual_format(struct quant_config *q) {
+    enum { KINDS = 32 };
+    const struct format *kinds[KINDS];
+    size_t counts[KINDS] = {0}, n = 0, best = 0;
+    q->present = q->overrides.n > 0;
+    for (size_t i = 0; i < q->overrides.n; i++) {
+        const struct format *f = q->overrides.entries[i].value.ptr;
+        size_t k = 0;
+        while (k < n && memcmp(kinds[k], f, sizeof *f) != 0) k++;
+        if (k == KINDS) continue;
+        if (k == n) kinds[n++] = f;
+        if (++counts[k] > best) best = counts[k], q->base = *f;
+    }
+}
+
 /* All parts of the model that has the file `name` in the folder. */
 static int open_gguf(struct checkpoint *c, const char *dir, struct str name, struct err *err) {
     size_t n;
@@ -140,7 +156,6 @@ static int open_gguf(struct checkpoint *c, const char *dir, struct str name, str
     s->parts = arena_new(&c->arena, struct gguf, n);
     c->shards = arena_new(&c->arena, struct checkpoint_shard, n);
     c->dir = NULL; /* everything is in the file */
-    c->quant = (struct quant_config){.present = true, .base = {.mode = QUANT_AFFINE, .bits = 8, .group = 32}};
     for (size_t i = 0; i < n; i++) {
         c->shards[i].name = str_cstr(&c->arena, gguf_part_name(&c->arena, name, i, &n));
         c->n_shards = s->n_parts = i + 1;
@@ -150,6 +165,7 @@ static int open_gguf(struct checkpoint *c, const char *dir, struct str name, str
     TRY(gguf_arch_of(&s->parts[0], &s->arch, err));
     TRY(gguf_config(&c->arena, s, err));
     for (size_t i = 0; i < n; i++) TRY(gguf_view(&c->arena, s, i, &c->quant.overrides, &c->shards[i].st, err));
+    find_usual_format(&c->quant);
     return build_table(c, NULL, err);
 }
 
@@ -195,7 +211,7 @@ static int open_dir(struct checkpoint *c, struct err *err) {
     if (code == ERR_OK) return open_folder(c, &list, err);
     int found = gguf_find(&c->arena, c->dir, &name, err);
     if (found == ERR_OK) return open_gguf(c, c->dir, name, err);
-    if (found == ERR_EARG) return found;
+    if (found == ERR_EFORMAT) return found;
     if (err) *err = why;
     return code;
 }

@@ -39,12 +39,12 @@ int gguf_find(struct arena *a, const char *dir, struct str *out, struct err *err
         if (!str_eq(gguf_part_name(a, names[i], 0, &n_parts), names[i])) continue; /* counted with its first part */
         if (n_files++ == 0) first = names[i];
         else if (n_files == 2)
-            err_set(err, ERR_EARG, "%s: holds several GGUF files, such as %.*s and %.*s; name one of them", dir, STR_ARG(first),
+            err_set(err, ERR_EFORMAT, "%s: holds several GGUF files, such as %.*s and %.*s; name one of them", dir, STR_ARG(first),
                     STR_ARG(names[i]));
     }
     *out = first;
     if (n_files == 0) return err_set(err, ERR_ENOTFOUND, "%s: no .gguf file there", dir);
-    return n_files == 1 ? ERR_OK : ERR_EARG;
+    return n_files == 1 ? ERR_OK : ERR_EFORMAT;
 }
 
 int gguf_check_parts(const struct gguf_set *s, struct err *err) {

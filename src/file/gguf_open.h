@@ -6,7 +6,7 @@
 
 /* The name of part i of a model of which `name` is one part; *out_n: how many there are. A file that is no part is the only one. */
 struct str gguf_part_name(struct arena *a, struct str name, size_t i_part, size_t *out_n);
-/* The GGUF file of a folder; ERR_ENOTFOUND: none, ERR_EARG: several. */
+/* The GGUF file of a folder; ERR_ENOTFOUND: none, ERR_EFORMAT: several. */
 int gguf_find(struct arena *a, const char *dir, struct str *out, struct err *err);
 /* Whether the parts say of themselves what their names do. */
 int gguf_check_parts(const struct gguf_set *s, struct err *err);

@@ -4,6 +4,7 @@ set(FUZZ_TARGETS
   config
   gbnf
   generation
+  gguf
   http
   output
   regex
