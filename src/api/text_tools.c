@@ -40,8 +40,7 @@ static int load_config(struct arena *a, const char *file, struct str *out, struc
 static int open_inside(struct arena *a, const struct checkpoint *c, struct tok **out, struct err *err) {
     struct str file, config = {"", 0};
     TRY(checkpoint_file_load(a, c, "tokenizer.json", 0, &file, err));
-    if (checkpoint_file_exists(c, "tokenizer_config.json"))
-        TRY(checkpoint_file_load(a, c, "tokenizer_config.json", 0, &config, err));
+    if (checkpoint_file_exists(c, "tokenizer_config.json")) TRY(checkpoint_file_load(a, c, "tokenizer_config.json", 0, &config, err));
     return tok_load_json(out, file, config, err) ? err_prefix(err, "%s", c->path) : ERR_OK;
 }
 

@@ -221,7 +221,9 @@ static int load_config(struct checkpoint *c, const char *name, bool *out_has, st
     *out_has = checkpoint_file_exists(c, name);
     if (!*out_has) return ERR_OK;
     TRY(checkpoint_file_load(&c->arena, c, name, 0, &text, err));
-    const char *where = c->gguf ? c->path : c->dir ? str_fmt(&c->arena, "%s/%s", c->dir, name).p : str_fmt(&c->arena, BUILTIN_NAME ", %s", name).p;
+    const char *where = c->gguf  ? c->path
+                        : c->dir ? str_fmt(&c->arena, "%s/%s", c->dir, name).p
+                                 : str_fmt(&c->arena, BUILTIN_NAME ", %s", name).p;
     return config_parse(&c->arena, text, where, out, err);
 }
 

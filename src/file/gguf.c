@@ -95,8 +95,7 @@ static int skip_elements(struct reader *r, struct str key, int depth, const stru
             return fail(r, "%.*s: the size of its array overflows", SHOWN(key));
         return take(r, total, &bytes);
     }
-    for (uint64_t i = 0; i < array->n; i++)
-        TRY(array->of == GGUF_STRING ? take_string(r, &bytes) : take_array(r, key, depth + 1, &inner));
+    for (uint64_t i = 0; i < array->n; i++) TRY(array->of == GGUF_STRING ? take_string(r, &bytes) : take_array(r, key, depth + 1, &inner));
     return ERR_OK;
 }
 
@@ -213,7 +212,8 @@ static int take_counts(struct reader *r, uint64_t *out_tensors, uint64_t *out_ke
     if (version != 2 && version != 3) return fail(r, "GGUF version %u, known are 2 and 3; convert the model again", version);
     TRY(take_u64(r, out_tensors));
     TRY(take_u64(r, out_keys));
-    if (*out_tensors > GGUF_TENSORS_MAX) return fail(r, "%llu tensors, at most %d are read", (unsigned long long)*out_tensors, GGUF_TENSORS_MAX);
+    if (*out_tensors > GGUF_TENSORS_MAX)
+        return fail(r, "%llu tensors, at most %d are read", (unsigned long long)*out_tensors, GGUF_TENSORS_MAX);
     if (*out_keys > GGUF_KEYS_MAX) return fail(r, "%llu keys, at most %d are read", (unsigned long long)*out_keys, GGUF_KEYS_MAX);
     return ERR_OK;
 }

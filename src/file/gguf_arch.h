@@ -29,7 +29,7 @@ struct gguf_arch {
     const char *root, *layers, *attn, *ffn; /* of names; NULL: "model.", "layers", "self_attn", "mlp" */
     const struct gguf_word *keys, *names;   /* end with {NULL, NULL}; NULL: none */
     const char *config;                     /* members of config.json that files do not say; NULL: none */
-    int32_t depth_with_own_scale; /* with so many layers query_pre_attn_scalar is embedding_length / head_count; 0: never */
+    int32_t depth_with_own_scale;           /* with so many layers query_pre_attn_scalar is embedding_length / head_count; 0: never */
     uint32_t flags;
 };
 
@@ -44,7 +44,8 @@ struct gguf_pre {
     bool ignores_merges;    /* words that are tokens are taken as such */
     bool adds_bos;          /* where the file does not say */
 };
-extern const struct gguf_pre gguf_arch_pres[]; /* ends with a NULL name */
+extern const struct gguf_pre gguf_arch_pres[];                       /* ends with a NULL name */
+extern const char gguf_arch_bytes_model[], gguf_arch_pieces_model[]; /* tokenizer.ggml.model: byte-level BPE, pieces of SentencePiece */
 
 /* The row of the file's architecture. */
 int gguf_arch_of(const struct gguf *g, const struct gguf_arch **out, struct err *err);

@@ -76,8 +76,8 @@ static struct str expand(struct arena *a, const struct gguf_set *s, int64_t laye
     if (ours[0] == '=') return str_fmt(a, "%s%.*s", ours + 1, STR_ARG(suffix));
     if (ours[0] != '@' || layer < 0) return str_fmt(a, "%s%s%.*s", root, ours, STR_ARG(suffix));
     const char *module = module_of(s, ours[1]);
-    return str_fmt(a, "%s%s.%lld%s%s%s%.*s", root, or_else(s->arch->layers, "layers"), (long long)layer, *module ? "." : "", module, ours + 2,
-                   STR_ARG(suffix));
+    return str_fmt(a, "%s%s.%lld%s%s%s%.*s", root, or_else(s->arch->layers, "layers"), (long long)layer, *module ? "." : "", module,
+                   ours + 2, STR_ARG(suffix));
 }
 
 struct str gguf_our_name(struct arena *a, const struct gguf_set *s, struct str name) {
@@ -93,6 +93,7 @@ struct str gguf_our_name(struct arena *a, const struct gguf_set *s, struct str n
         if (ours) return expand(a, s, layer, ours, suffixes[i]);
     }
     /* an unknown tensor of a layer stays one: nobody reads it, and that is reported */
-    return layer < 0 ? name : str_fmt(a, "%s%s.%lld.%.*s", or_else(arch->root, "model."), or_else(arch->layers, "layers"), (long long)layer,
-                                      STR_ARG(rest));
+    return layer < 0 ? name
+                     : str_fmt(a, "%s%s.%lld.%.*s", or_else(arch->root, "model."), or_else(arch->layers, "layers"), (long long)layer,
+                               STR_ARG(rest));
 }

@@ -9,7 +9,8 @@ static const struct gguf_value *get(const struct gguf *g, const char *key) {
 }
 
 int gguf_tokens_begin(const struct gguf *g, struct gguf_tokens *out, struct err *err) {
-    *out = (struct gguf_tokens){get(g, "tokenizer.ggml.tokens"), get(g, "tokenizer.ggml.token_type"), get(g, "tokenizer.ggml.scores"), 0, 0, 0, 0};
+    *out = (struct gguf_tokens){
+        get(g, "tokenizer.ggml.tokens"), get(g, "tokenizer.ggml.token_type"), get(g, "tokenizer.ggml.scores"), 0, 0, 0, 0};
     if (!out->texts || out->texts->type != GGUF_ARRAY || out->texts->of != GGUF_STRING)
         return err_set(err, ERR_EFORMAT, "%s: tokenizer.ggml.tokens is not a list of strings", g->source.name);
     return ERR_OK;
@@ -49,7 +50,7 @@ static struct str model_of(const struct gguf *g) {
 }
 
 static bool is_pieces(const struct gguf *g) {
-    return str_is(model_of(g), "llama");
+    return str_is(model_of(g), gguf_arch_pieces_model);
 }
 
 static int adds_bos(const struct gguf *g, bool *out, struct err *err) {
@@ -184,9 +185,9 @@ int gguf_tokenizer(const struct gguf *g, struct sb *out, struct err *err) {
     struct jsonw w = {.out = out};
     struct str model = model_of(g);
     if (is_pieces(g)) return put_pieces(g, &w, err);
-    if (!str_is(model, "gpt2"))
-        return err_set(err, ERR_EUNSUPPORTED, "%s: the tokenizer \"%.*s\" (tokenizer.ggml.model) is not read; gpt2 and llama are", g->source.name,
-                       (int)(model.n > 40 ? 40 : model.n), model.p);
+    if (!str_is(model, gguf_arch_bytes_model))
+        return err_set(err, ERR_EUNSUPPORTED, "%s: the tokenizer \"%.*s\" (tokenizer.ggml.model) is not read; %s and %s are",
+                       g->source.name, (int)(model.n > 40 ? 40 : model.n), model.p, gguf_arch_bytes_model, gguf_arch_pieces_model);
     TRY(pre_of(g, &pre, err));
     jsonw_begin(&w, '{');
     TRY(put_added(g, &w, err));
@@ -225,8 +226,9 @@ int gguf_tokenizer_config(const struct gguf *g, struct sb *out, struct err *err)
 
 /* Tokens that end a turn. Files name one or two of them, and leave others to be known by their names. */
 static bool ends_turn(struct str text) {
-    static const char *const names[] = {"<|eot_id|>", "<|im_end|>",      "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>",
-                                        "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<EOT>", "<|END_OF_TURN_TOKEN|>"};
+    static const char *const names[] = {"<|eot_id|>",           "<|im_end|>", "<|end|>",       "<|return|>",      "<|call|>",
+                                        "<end_of_turn>",        "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<EOT>",
+                                        "<|END_OF_TURN_TOKEN|>"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (str_is(text, names[i])) return true;
     return false;

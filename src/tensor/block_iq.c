@@ -123,8 +123,7 @@ void block_split_iq1_s(const uint8_t *p, struct block_parts *out) {
     for (int k = 0; k < 8; k++) {
         uint32_t rest = u16_at(p + 34 + 2 * k);
         scale_eighths(out, k, d * (float)(2 * (rest >> 12 & 7) + 1));
-        for (int j = 0; j < 4; j++)
-            eighths(grid_iq1[p[2 + 4 * k + j] | (rest >> 3 * j & 7) << 8], rest >> 15, out->codes + 32 * k + 8 * j);
+        for (int j = 0; j < 4; j++) eighths(grid_iq1[p[2 + 4 * k + j] | (rest >> 3 * j & 7) << 8], rest >> 15, out->codes + 32 * k + 8 * j);
     }
 }
 

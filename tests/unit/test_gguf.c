@@ -178,29 +178,12 @@ static const struct {
     const char *name;
     uint64_t digest;
 } digests[] = {
-    {"Q4_0", 0x465BD544FEE2BF1Cu},
-    {"Q4_1", 0x20E87C933D5CE71Bu},
-    {"Q5_0", 0x30E34F632A590500u},
-    {"Q5_1", 0x78CD06419CB634EAu},
-    {"Q8_0", 0x5812A83A481E74A6u},
-    {"Q2_K", 0x0052CB5869265403u},
-    {"Q3_K", 0x9761ABE188401A07u},
-    {"Q4_K", 0x61EE938FC618DB5Cu},
-    {"Q5_K", 0xF29D94CA2BECA02Fu},
-    {"Q6_K", 0xDD29B79840D612B4u},
-    {"IQ2_XXS", 0x3C5181116ED5C593u},
-    {"IQ2_XS", 0xB9DFE067151817DDu},
-    {"IQ3_XXS", 0xF3EA5284C2E74D69u},
-    {"IQ1_S", 0x225F8A5A29EC5396u},
-    {"IQ4_NL", 0x9173D8EC34F194DBu},
-    {"IQ3_S", 0x4E4C4A447E81C78Du},
-    {"IQ2_S", 0x08AC2FC81CC5BAB7u},
-    {"IQ4_XS", 0x0F91F567D934AF7Fu},
-    {"IQ1_M", 0x49171A12930D105Eu},
-    {"TQ1_0", 0xAA628A74E126AB00u},
-    {"TQ2_0", 0xA49F3708F6323167u},
-    {"MXFP4", 0x2B5D97E5E497883Cu},
-    {"NVFP4", 0x80A6C0768F12B941u},
+    {"Q4_0", 0x465BD544FEE2BF1Cu},    {"Q4_1", 0x20E87C933D5CE71Bu},   {"Q5_0", 0x30E34F632A590500u},    {"Q5_1", 0x78CD06419CB634EAu},
+    {"Q8_0", 0x5812A83A481E74A6u},    {"Q2_K", 0x0052CB5869265403u},   {"Q3_K", 0x9761ABE188401A07u},    {"Q4_K", 0x61EE938FC618DB5Cu},
+    {"Q5_K", 0xF29D94CA2BECA02Fu},    {"Q6_K", 0xDD29B79840D612B4u},   {"IQ2_XXS", 0x3C5181116ED5C593u}, {"IQ2_XS", 0xB9DFE067151817DDu},
+    {"IQ3_XXS", 0xF3EA5284C2E74D69u}, {"IQ1_S", 0x225F8A5A29EC5396u},  {"IQ4_NL", 0x9173D8EC34F194DBu},  {"IQ3_S", 0x4E4C4A447E81C78Du},
+    {"IQ2_S", 0x08AC2FC81CC5BAB7u},   {"IQ4_XS", 0x0F91F567D934AF7Fu}, {"IQ1_M", 0x49171A12930D105Eu},   {"TQ1_0", 0xAA628A74E126AB00u},
+    {"TQ2_0", 0xA49F3708F6323167u},   {"MXFP4", 0x2B5D97E5E497883Cu},  {"NVFP4", 0x80A6C0768F12B941u},
 };
 
 /* Numbers of f16 in a block, so that none is infinite: their higher bytes. */
@@ -261,13 +244,12 @@ static void large_scales(void) {
     CHECK(!block_plane(t, BLOCK_BIASES, block, 32, plane));
 }
 
-const struct unit_suite unit_gguf = {"gguf",
-                                     (const struct unit_case[]){{"values_of_every_type", values_of_every_type},
-                                                                {"shapes_and_places", shapes_and_places},
-                                                                {"long_headers", long_headers},
-                                                                {"bad_heads", bad_heads},
-                                                                {"bad_values", bad_values},
-                                                                {"bad_tensors", bad_tensors},
-                                                                {"block_types", block_types},
-                                                                {"large_scales", large_scales},
-                                                                {0}}};
+const struct unit_suite unit_gguf = {"gguf", (const struct unit_case[]){{"values_of_every_type", values_of_every_type},
+                                                                        {"shapes_and_places", shapes_and_places},
+                                                                        {"long_headers", long_headers},
+                                                                        {"bad_heads", bad_heads},
+                                                                        {"bad_values", bad_values},
+                                                                        {"bad_tensors", bad_tensors},
+                                                                        {"block_types", block_types},
+                                                                        {"large_scales", large_scales},
+                                                                        {0}}};
