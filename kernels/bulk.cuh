@@ -26,6 +26,11 @@ static __device__ __forceinline__ void barrier_wait(uint32_t at, int phase) {
     while (!done);
 }
 
+// What this thread has stored in shared memory may be read by products of a warpgroup and by copies.
+static __device__ __forceinline__ void stores_before_products() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 // Both addresses and the count are multiples of 16.
 static __device__ __forceinline__ void copy_bulk(uint32_t to, const void *from, int bytes, uint32_t barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from), "r"(bytes), "r"(barrier)

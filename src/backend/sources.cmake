@@ -33,6 +33,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/image.c
   src/backend/cuda/kv.c
   src/backend/cuda/lower_elem.c
+  src/backend/cuda/lower_batch.c
   src/backend/cuda/lower_gemm.c
   src/backend/cuda/lower_linear.c
   src/backend/cuda/lower_experts.c

@@ -279,17 +279,21 @@ bool cuda_may_round(const struct cuda *c, const struct op *op);
 bool experts_fit(const struct cuda *c, const struct op *op);
 bool qmv_fits(const struct cuda *c, const struct op *op);
 bool qmm_fits(const struct cuda *c, const struct op *op);
+bool wqmm_fits(const struct cuda *c, const struct op *op);
+void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a);
+/* Adds up the parts of k, then bias, gate and residual. */
+void cuda_emit_reduce(struct cuda *c, const struct k_linear *a);
 bool cuda_linear_few_fits(const struct cuda *c, const struct op *op);
 bool gemm_fits(const struct cuda *c, const struct op *op);
 bool gemm_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu);
 bool attn_fast_fits(const struct cuda *c, const struct op *op);
 bool attn_pick_fits(const struct cuda *c, const struct op *op);
-/* A product with the GLU op of its two halves. qmv_fits, qmm_fits or gemm_glu_fits holds. */
+/* A product with the GLU op of its two halves. qmv_fits, wqmm_fits, qmm_fits or gemm_glu_fits holds. */
 void lower_gemm_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 
 typedef void cuda_lower_fn(struct cuda *c, const struct op *op);
-cuda_lower_fn lower_embed, lower_linear_ref, lower_linear_few, lower_step_linear, lower_qmv, lower_qmm, lower_gemm;
+cuda_lower_fn lower_embed, lower_linear_ref, lower_linear_few, lower_step_linear, lower_qmv, lower_wqmm, lower_qmm, lower_gemm;
 bool step_linear_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax,
     lower_terms, lower_terms_sum;

@@ -116,6 +116,10 @@ static int32_t qmm_splits(const struct cuda *c, const struct weight *w, int32_t 
     return (int32_t)(splits < 1 || most < 1 ? 1 : splits < most ? splits : most);
 }
 
+void cuda_emit_reduce(struct cuda *c, const struct k_linear *a) {
+    cuda_emit(c, KERNEL_linear_reduce, GRID(ceil_div(a->glu_inner ? a->glu_inner : a->w.out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
+}
+
 static void emit_qmm(struct cuda *c, const struct op *op, struct k_linear *a) {
     static const enum kernel_id kernels[4][3] = {
         {KERNEL_qmm_4_16, KERNEL_qmm_4_32, KERNEL_qmm_4_64},
@@ -133,12 +137,17 @@ static void emit_qmm(struct cuda *c, const struct op *op, struct k_linear *a) {
     if (i == 3) shared_bytes = 5 * ((16u << rows) * 128 + QMM_TILE / 16 * (w->format.group == 32 ? 640 : 576));
     cuda_emit(c, kernels[i][rows], GRID(ceil_div(w->out, QMM_TILE), a->k_splits, ceil_div(a->x.rows, QMM_ROWS)), 128, shared_bytes, a,
               sizeof *a);
-    cuda_emit(c, KERNEL_linear_reduce, GRID(ceil_div(a->glu_inner ? a->glu_inner : w->out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
+    cuda_emit_reduce(c, a);
 }
 
 void lower_qmm(struct cuda *c, const struct op *op) {
     struct k_linear a = linear_args_of(c, op);
     emit_qmm(c, op, &a);
+}
+
+void lower_wqmm(struct cuda *c, const struct op *op) {
+    struct k_linear a = linear_args_of(c, op);
+    cuda_emit_wqmm(c, op, &a);
 }
 
 void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu) {
@@ -147,6 +156,7 @@ void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *
     a.act = cuda_act(&glu->arg.act);
     a.glu_inner = glu->out[0].width;
     if (qmv_fits(c, linear)) emit_qmv(c, linear, &a);
+    else if (wqmm_fits(c, linear)) cuda_emit_wqmm(c, linear, &a);
     else if (qmm_fits(c, linear)) emit_qmm(c, linear, &a);
     else lower_gemm_glu(c, linear, glu);
 }

@@ -44,6 +44,7 @@ const struct select_row cuda_select_rows[] = {
     {OP_EMBED, "embed", always, lower_embed},
     {OP_LINEAR, "step", step_linear_fits, lower_step_linear},
     {OP_LINEAR, "qmv", qmv_fits, lower_qmv},
+    {OP_LINEAR, "wqmm", wqmm_fits, lower_wqmm},
     {OP_LINEAR, "qmm", qmm_fits, lower_qmm},
     {OP_LINEAR, "gemm", gemm_fits, lower_gemm},
     {OP_LINEAR, "linear_few", cuda_linear_few_fits, lower_linear_few},

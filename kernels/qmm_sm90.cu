@@ -1,0 +1,212 @@
+// Products of 9 to 128 rows with a weight of 4 bits in tiles (tile.cuh), on sm_90a: batches of requests.
+//
+// A block takes 256 rows of the weight (of x with more than 64 rows: 128) and a part of k. A warp makes bf16 weights of its own tile's codes in registers; the four warps
+// of a warpgroup multiply theirs with x in shared memory. Codes come by bulk copies of four units, each warp asking for its own; shorter ones are
+// limited by their number. Other warps bring x, 64 elements of k a stage, through registers, since its words lie there in the order of the
+// codes. Parts of k are added up by linear_reduce.
+// Counted: 64 x 64 weights take a warpgroup's product 128 cycles at 64 rows of x and a scheduler some 90 instructions for the codes; the rest of a
+// warp's way (waits, loads, the product's own latency) is as long again, so four warpgroups take turns.
+#include "codes.cuh"
+#include "wgmma.cuh"
+
+enum { BK = TILE_UNIT, X_ROW = BK * 2, X_STAGES = 6, FILLERS = 4, CHUNK = 4, CHUNKS = 4 }; // CHUNK: units of a copy
+
+template <int N> static __device__ __forceinline__ constexpr int warps() {
+    return N == 128 ? 8 : 16;
+}
+template <int N> static __device__ __forceinline__ constexpr int threads() {
+    return (warps<N>() + FILLERS) * 32;
+}
+
+// Units of k that are this block's.
+struct part {
+    int first, n;
+};
+static __device__ __forceinline__ part part_of(const k_linear &a) {
+    int units = (int)(a.w.in / BK), first = units * (int)blockIdx.y / a.k_splits;
+    return part{first, units * ((int)blockIdx.y + 1) / a.k_splits - first};
+}
+
+// The first row of this warp's tile.
+template <int N> static __device__ __forceinline__ int64_t tile_row(int warp) {
+    return ((int64_t)blockIdx.x * warps<N>() + warp) * TILE_ROWS;
+}
+
+static __device__ __forceinline__ void put_sum(const k_linear &a, int m, int64_t n, float sum) {
+    if (m < a.x.rows && n < a.w.out) a.partial[((int64_t)blockIdx.y * a.x.rows + m) * a.w.out + n] = sum;
+}
+
+#ifdef MLXCEL_EMULATE // sums straight from the weight; parts, tiles and results as on a GPU
+
+template <int N> static inline void run(const k_linear &a) {
+    part p = part_of(a);
+    int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    if (warp >= warps<N>()) return;
+    for (int i = lane; i < TILE_ROWS * N; i += 32) {
+        int64_t row = tile_row<N>(warp) + i % TILE_ROWS;
+        int m = i / TILE_ROWS;
+        if (row >= a.w.out || m >= a.x.rows) continue;
+        float sum = 0;
+        for (int64_t k = p.first * BK; k < (p.first + p.n) * BK; k += 8) {
+            float w[8];
+            tiled8(a.w, row, k, w);
+            for (int j = 0; j < 8; j++) sum += __bfloat162float(__float2bfloat16_rn(w[j])) * view_load(a.x, m, 0, k + j);
+        }
+        put_sum(a, m, row, sum);
+    }
+}
+#else
+
+// Addresses in shared memory: stages of x, this warp's ring of codes, barriers.
+struct layout {
+    uint32_t x, codes, full, empty, arrived;
+    int unit_bytes;
+};
+
+// ---- warps that bring x, each a stage ----
+
+// Piece `lane % 8` of row `lane / 8`, and of every fourth row behind it, 16 of them at once.
+static __device__ __forceinline__ void x_load(const k_linear &a, uint4 v[16], int n, int first, int unit) {
+    int lane = threadIdx.x % 32;
+    const bf16 *from = (const bf16 *)a.x.p + unit * BK + lane % 8 * 8;
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        int row = first + lane / 8 + i * 4;
+        if (i < n) v[i] = row < a.x.rows ? *(const uint4 *)(from + row * a.x.row_stride) : uint4{0, 0, 0, 0};
+    }
+}
+
+// Word j of piece t of a half of 32 elements becomes word t of piece j: in step m of 16 elements, a lane of the weights' operand has the words
+// 2 m and 2 m + 1 of its eight codes.
+static __device__ __forceinline__ void x_store(const uint4 v[16], int n, int first, uint32_t stage) {
+    int lane = threadIdx.x % 32, half = lane % 8 / 4 * 4, t = lane % 4;
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        int row = first + lane / 8 + i * 4;
+        const uint32_t words[4] = {v[i].x, v[i].y, v[i].z, v[i].w};
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (i < n) asm volatile("st.shared.u32 [%0], %1;" ::"r"(stage + row * X_ROW + ((half + j) ^ (row & 7)) * 16 + t * 4), "r"(words[j]) : "memory");
+    }
+}
+
+template <int N> static __device__ __forceinline__ void fill_all(const k_linear &a, const layout &l, part p) {
+    enum { PIECES = N >= 64 ? 16 : N / 4 };
+    int stage = threadIdx.x / 32 - warps<N>(), phase = 0;
+    for (int u = stage; u < p.n; u += FILLERS) {
+        uint4 x[16];
+        x_load(a, x, PIECES, 0, p.first + u);
+        barrier_wait(l.empty + stage * 8, phase ^ 1);
+        x_store(x, PIECES, 0, l.x + stage * N * X_ROW);
+        if (N == 128) {
+            x_load(a, x, PIECES, 64, p.first + u);
+            x_store(x, PIECES, 64, l.x + stage * N * X_ROW);
+        }
+        stores_before_products();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(l.full + stage * 8);
+        stage += FILLERS;
+        if (stage >= X_STAGES) stage -= X_STAGES, phase ^= 1;
+    }
+}
+
+// ---- warps that multiply ----
+
+// One lane asks for a chunk of this warp's tile.
+static __device__ __forceinline__ void ask_codes(const layout &l, const unsigned char *tile, part p, int chunk) {
+    int n = p.n - chunk * CHUNK, place = chunk % CHUNKS, bytes = (n < CHUNK ? n : CHUNK) * l.unit_bytes;
+    if (threadIdx.x % 32 || n <= 0) return;
+    barrier_expect(l.arrived + place * 8, bytes);
+    copy_bulk(l.codes + place * CHUNK * l.unit_bytes, tile + (int64_t)(p.first + chunk * CHUNK) * l.unit_bytes, bytes, l.arrived + place * 8);
+}
+
+// Unit u as weights: w[4 m ...] is the operand of step m. PLAIN: scales are bf16, and a unit has one group.
+template <bool PLAIN> static __device__ __forceinline__ void take_weights(const k_linear &a, const layout &l, const unsigned char *codes, int u, uint32_t w[16]) {
+    int lane = threadIdx.x % 32, chunk = u / CHUNK;
+    if (u % CHUNK == 0) barrier_wait(l.arrived + chunk % CHUNKS * 8, chunk / CHUNKS & 1);
+    const unsigned char *unit = codes + u % (CHUNK * CHUNKS) * (PLAIN ? TILE_CODES + TILE_META : l.unit_bytes);
+    int dtype = PLAIN ? (int)K_BF16 : a.w.dtype;
+    uint4 q = *(const uint4 *)(unit + lane * 16);
+    uint2 low = *(const uint2 *)(unit + TILE_CODES + lane / 4 * 8), high = low;
+    if (!PLAIN && a.w.group == 32) high = *(const uint2 *)(unit + TILE_CODES + TILE_META + lane / 4 * 8);
+    uint32_t first[8], second[8];
+    unpack_words(q.x, q.y, low.x, high.x, dtype, first);
+    unpack_words(q.z, q.w, low.y, high.y, dtype, second);
+#pragma unroll
+    for (int m = 0; m < 4; m++) w[4 * m] = first[2 * m], w[4 * m + 1] = second[2 * m], w[4 * m + 2] = first[2 * m + 1], w[4 * m + 3] = second[2 * m + 1];
+}
+
+struct place {
+    int stage, phase;
+};
+
+// Unit u, whose weights are `w`, is multiplied; meanwhile those of the next are made.
+template <int N, bool PLAIN>
+static __device__ __forceinline__ void multiply(const k_linear &a, const layout &l, const unsigned char *codes, part p, int u, place &at, float (&acc)[N / 2], const uint32_t w[16], uint32_t next[16]) {
+    uint64_t x = operand_at(l.x + at.stage * N * X_ROW);
+    barrier_wait(l.full + at.stage * 8, at.phase);
+    wgmma_begin();
+#pragma unroll
+    for (int m = 0; m < 4; m++) wgmma_rows(acc, w + 4 * m, x + m * (32 >> 4));
+    wgmma_commit();
+    if (u + 1 < p.n) take_weights<PLAIN>(a, l, codes, u + 1, next);
+    wgmma_wait<0>();
+    if (threadIdx.x % 32 == 0) barrier_arrive(l.empty + at.stage * 8);
+    if (++at.stage == X_STAGES) at.stage = 0, at.phase ^= 1;
+}
+
+template <int N, bool PLAIN> static __device__ __forceinline__ void multiply_all(const k_linear &a, const layout &l, const unsigned char *codes, part p) {
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    int64_t row = tile_row<N>(threadIdx.x / 32), last = (a.w.out - 1) / TILE_ROWS * TILE_ROWS;
+    const unsigned char *tile = a.w.values + (row < last ? row : last) / TILE_ROWS * a.w.tile_bytes;
+    float acc[N / 2];
+    uint32_t even[16], odd[16];
+    place at = {0, 0};
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) acc[i] = 0;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) ask_codes(l, tile, p, c);
+    if (p.n > 0) take_weights<PLAIN>(a, l, codes, 0, even);
+    for (int u = 0; u < p.n; u += 2) {
+        multiply<N, PLAIN>(a, l, codes, p, u, at, acc, even, odd);
+        if (u + 1 < p.n) multiply<N, PLAIN>(a, l, codes, p, u + 1, at, acc, odd, even);
+        __syncwarp();
+        if (u % CHUNK == CHUNK - 2) ask_codes(l, tile, p, u / CHUNK + CHUNKS); // all lanes have read this chunk
+    }
+    wgmma_results<N / 2>(acc);
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) put_sum(a, i / 4 * 8 + 2 * t + i % 2, row + g + i / 2 % 2 * 8, acc[i]);
+}
+
+// Shared memory: x, on a multiple of 1,024, then every warp's codes.
+template <int N> static __device__ __forceinline__ void run(const k_linear &a) {
+    DYNAMIC_SHARED(unsigned char, smem);
+    __shared__ uint64_t barriers[2 * X_STAGES + warps<N>() * CHUNKS];
+    int warp = threadIdx.x / 32;
+    uint32_t start = (uint32_t)__cvta_generic_to_shared(smem), at = (uint32_t)__cvta_generic_to_shared(barriers);
+    layout l;
+    l.unit_bytes = tile_unit_bytes(a.w.group);
+    l.x = (start + 1023) / 1024 * 1024, l.codes = l.x + X_STAGES * N * X_ROW + warp * CHUNKS * CHUNK * l.unit_bytes;
+    l.full = at, l.empty = at + X_STAGES * 8, l.arrived = l.empty + X_STAGES * 8 + warp * CHUNKS * 8;
+    if (threadIdx.x % 32 == 0) {
+        if (warp < X_STAGES) {
+            barrier_init(l.full + warp * 8, 1);
+            barrier_init(l.empty + warp * 8, warps<N>());
+        }
+        for (int i = 0; i < CHUNKS && warp < warps<N>(); i++) barrier_init(l.arrived + i * 8, 1);
+        barrier_init_done();
+    }
+    __syncthreads();
+    if (warp >= warps<N>()) fill_all<N>(a, l, part_of(a));
+    else if (a.w.dtype == K_BF16 && a.w.group != 32) multiply_all<N, true>(a, l, smem + (l.codes - start), part_of(a));
+    else multiply_all<N, false>(a, l, smem + (l.codes - start), part_of(a));
+}
+#endif
+
+// Grid (n / 256, splits), of 128 rows (n / 128, splits).
+#define WQMM(n) \
+    extern "C" __global__ void __launch_bounds__(threads<n>(), 1) wqmm_##n(KARGS(k_linear) a) { run<n>(a); }
+WQMM(16)
+WQMM(32)
+WQMM(64)
+WQMM(128)
