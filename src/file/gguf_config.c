@@ -315,7 +315,7 @@ static int put_type(struct writer *c) {
                        (long long)gate);
     const struct gguf *part;
     for (int64_t i = 0; gate == 0 && arch->sigmoid_type && i < 8; i++) { /* files that do not say it: only sigmoids have this bias */
-        char name[40];
+        char name[48];
         snprintf(name, sizeof name, "blk.%lld.exp_probs_b.bias", (long long)i);
         if (gguf_find_tensor(c->set, str_of(name), &part)) gate = 2;
     }

@@ -73,7 +73,7 @@ static const struct {
 bool gguf_file_exists(const struct gguf_set *s, const char *name) {
     if (strcmp(name, "config.json") == 0) return true;
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-        if (strcmp(name, made[i].name) == 0) return gguf_get(&s->parts[0], STR("tokenizer.ggml.model")) != NULL;
+        if (strcmp(name, made[i].name) == 0) return gguf_get(&s->parts[0], STR("tokenizer.ggml.tokens")) != NULL;
     return false;
 }
 

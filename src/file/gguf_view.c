@@ -7,7 +7,7 @@
 
 #include "tensor/quant.h"
 
-enum { SPAN_BYTES = 1 << 20, PARTS_MAX = 3 };
+enum { SPAN_BYTES = 1 << 20, PARTS_MAX = 3, HEADS_MAX = 1 << 20 };
 
 /* One plane: how its rows come out of a tensor. */
 struct plane {
@@ -189,7 +189,7 @@ static int add_plain(struct builder *b, const struct gguf_tensor *t, const struc
 static int64_t heads_of(const struct builder *b, const char *key, int64_t absent) {
     int64_t n = absent;
     gguf_to_int(gguf_arch_get(&b->set->parts[0], b->set->arch, key), &n);
-    return n;
+    return n > HEADS_MAX ? 0 : n; /* refused like none */
 }
 
 static bool has_base(struct str name, const char *base) {
@@ -220,7 +220,8 @@ static int parts_of(const struct builder *b, const struct gguf_tensor *t, struct
     struct str whole = out[0].name;
     size_t at = str_find(whole, STR("qkv_proj"), 0);
     int64_t width = rows / (heads + 2 * kv_heads), from = 0;
-    for (int i = 0; i < PARTS_MAX && at != STR_NONE; i++) {
+    if (at == STR_NONE) return ERR_OK; /* something else of that name */
+    for (int i = 0; i < PARTS_MAX; i++) {
         int64_t n = (i == 0 ? heads : kv_heads) * width;
         out[i] = (struct part){.from = from, .rows = n};
         out[i].name = str_fmt(b->arena, "%.*s%s%.*s", (int)at, whole.p, letters[i], STR_ARG(str_from(whole, at + 3)));
