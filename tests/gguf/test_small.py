@@ -132,6 +132,8 @@ def check_refusals(program, folder, meta, all_tensors, whole):
     refused('other.gguf', gguf_bytes({**meta, 'general.architecture': 'martian'}, all_tensors), 'the architecture "martian" are not read')
     refused('key.gguf', gguf_bytes({**meta, 'llama.attention.mystery': 1}, all_tensors), 'llama.attention.mystery is not known here')
     refused('part-00001-of-00002.gguf', whole, 'part-00002-of-00002.gguf')
+    code, _, err = run(program, 'quantize', '-m', save(os.path.join(folder, 'bad', 'whole.gguf'), whole), '-o', os.path.join(folder, 'new'))
+    expect(code == 1 and 'GGUF files are run as they are' in err, f'quantize: {err}')
     save(os.path.join(folder, 'both', 'a.gguf'), whole)
     save(os.path.join(folder, 'both', 'b.gguf'), whole)
     refused('both', None, 'several GGUF files', os.path.join(folder, 'both'))
