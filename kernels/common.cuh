@@ -68,6 +68,26 @@ static __device__ __forceinline__ void view_store(const k_view &v, int64_t row, 
     store_f32(v.p, v.dtype, row * v.row_stride + head * v.head_stride + i, x);
 }
 
+// ---- sums of products in parts along k: n of them, `stride` elements apart, added in their order ----
+
+static __device__ __forceinline__ float parts_sum(const float *p, int n, int64_t stride) {
+    float sum = 0;
+#pragma unroll 4
+    for (int s = 0; s < n; s++) sum += p[s * stride];
+    return sum;
+}
+
+// Of four neighbours; everything a multiple of 16 bytes.
+static __device__ __forceinline__ float4 parts_sum4(const float *p, int n, int64_t stride) {
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll 4
+    for (int s = 0; s < n; s++) {
+        float4 x = *(const float4 *)(p + s * stride);
+        sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+    }
+    return sum;
+}
+
 // ---- activations; the numbers are enum act_kind of backend/ops.h, checked on the host ----
 
 static __device__ __forceinline__ float sigmoid(float x) {

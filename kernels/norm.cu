@@ -59,7 +59,7 @@ extern "C" __global__ void norm_block(KARGS(k_norm) a) {
     for (int i = threadIdx.x; i < n; i += blockDim.x) norm_store(a, r, h, i, norm_input(a, r, h, i) - mean, scale);
 }
 
-// RMS of a long row of f32, with the sum or without, read once, 16 bytes per lane: one block of 256 threads, up to 8,192 elements.
+// RMS of a long row of f32, with the sum or without, also of a product in parts, read once, 16 bytes per lane: one block of 256 threads, up to 8,192 elements.
 extern "C" __global__ void __launch_bounds__(256) norm_row4(KARGS(k_norm) a) {
     enum { PARTS = 8, THREADS = 256 };
     __shared__ float scratch[32];
@@ -71,7 +71,8 @@ extern "C" __global__ void __launch_bounds__(256) norm_row4(KARGS(k_norm) a) {
     for (int i = 0; i < PARTS; i++) {
         int at = threadIdx.x + i * THREADS;
         if (at >= n) break;
-        x[i] = ((const float4 *)((const float *)a.x.p + r * a.x.row_stride))[at];
+        const float *from = (const float *)a.x.p + r * a.x.row_stride + 4 * at;
+        x[i] = a.n_parts ? parts_sum4(from, a.n_parts, a.part_stride) : *(const float4 *)from;
         if (a.is_add) {
             float4 b = ((const float4 *)((const float *)a.b.p + r * a.b.row_stride))[at];
             x[i] = float4{x[i].x * a.a_scale + b.x * a.b_scale, x[i].y * a.a_scale + b.y * a.b_scale, x[i].z * a.a_scale + b.z * a.b_scale, x[i].w * a.a_scale + b.w * a.b_scale};

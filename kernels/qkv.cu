@@ -1,6 +1,6 @@
 // Between the projection and attention, in one launch: norms of queries and keys, rope, and the new keys and values into the cache.
 //
-// One warp per head and row, the head in shared memory while its pairs are rotated. Reads the projection once, writes queries and cache once;
+// One warp per head and row, the head in shared memory while its pairs are rotated. Reads the projection, whole or in parts along k, once, writes queries and cache once;
 // stopped by the launch at few rows, by memory at many.
 #include "common.cuh"
 
@@ -39,7 +39,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_rope_write(KARGS(k_
     int head = is_q ? item : is_k ? item - a.q.heads : item - a.q.heads - a.c.heads, n = is_q || is_k ? a.c.k_width : a.c.v_width;
     const k_view &from = is_q ? a.q : is_k ? a.k : a.v;
     float *x = smem[warp];
-    for (int i = lane; i < n; i += 32) x[i] = view_load(from, r, head, i);
+    for (int i = lane; i < n; i += 32)
+        x[i] = a.n_parts ? parts_sum((const float *)from.p + r * from.row_stride + head * from.head_stride + i, a.n_parts, a.part_stride) : view_load(from, r, head, i);
     __syncwarp();
     if (is_q || is_k) {
         const float *norm = is_q ? a.q_norm : a.k_norm;

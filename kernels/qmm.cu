@@ -191,18 +191,32 @@ TILES(16)
 TILES(32)
 TILES(64)
 
-// The parts of k in order, then bias, gate and residual. Grid (results of a row / 256, rows).
+// ---- the parts of k in order, then bias and gate ----
+
+static __device__ __forceinline__ float reduced(const k_linear &a, int64_t m, int64_t n) {
+    float sum = parts_sum(a.partial + m * a.w.out + n, a.k_splits, (int64_t)a.x.rows * a.w.out);
+    return a.bias ? sum + a.bias[n] : sum;
+}
+static __device__ __forceinline__ float4 reduced4(const k_linear &a, int64_t m, int64_t n) {
+    float4 sum = parts_sum4(a.partial + m * a.w.out + n, a.k_splits, (int64_t)a.x.rows * a.w.out);
+    if (!a.bias) return sum;
+    return float4{sum.x + a.bias[n], sum.y + a.bias[n + 1], sum.z + a.bias[n + 2], sum.w + a.bias[n + 3]};
+}
+
+// Four results a thread. Grid (results of a row / 1024, rows).
 extern "C" __global__ void linear_reduce(KARGS(k_linear) a) {
-    int64_t n = (int64_t)blockIdx.x * 256 + threadIdx.x, m = blockIdx.y, width = a.glu_inner ? a.glu_inner : a.w.out;
+    int64_t n = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4, m = blockIdx.y, width = a.glu_inner ? a.glu_inner : a.w.out;
     if (n >= width) return;
-    float sum = 0, up = 0;
-    for (int s = 0; s < a.k_splits; s++) sum += a.partial[((int64_t)s * a.x.rows + m) * a.w.out + n];
-    if (a.bias) sum += a.bias[n];
-    if (a.glu_inner) {
-        for (int s = 0; s < a.k_splits; s++) up += a.partial[((int64_t)s * a.x.rows + m) * a.w.out + n + a.glu_inner];
-        if (a.bias) up += a.bias[n + a.glu_inner];
-        sum = gated(a.act, sum, up);
+    if (a.w.out % 4 || a.glu_inner % 4 || a.y.row_stride % 4 || (uint64_t)a.y.p % 16) {
+        for (int64_t end = n + 4 < width ? n + 4 : width; n < end; n++) view_store(a.y, m, 0, n, a.glu_inner ? gated(a.act, reduced(a, m, n), reduced(a, m, n + a.glu_inner)) : reduced(a, m, n));
+        return;
     }
-    if (a.residual) sum = sum * a.own_scale + a.residual[m * a.residual_stride + n] * a.residual_scale;
-    view_store(a.y, m, 0, n, sum);
+    float4 y = reduced4(a, m, n);
+    if (a.glu_inner) {
+        float4 up = reduced4(a, m, n + a.glu_inner);
+        y = float4{gated(a.act, y.x, up.x), gated(a.act, y.y, up.y), gated(a.act, y.z, up.z), gated(a.act, y.w, up.w)};
+    }
+    int64_t at = m * a.y.row_stride + n;
+    if (a.y.dtype == K_F32) *(float4 *)((float *)a.y.p + at) = y;
+    else *(uint2 *)((bf16 *)a.y.p + at) = uint2{pack_bf16(y.x, y.y), pack_bf16(y.z, y.w)};
 }

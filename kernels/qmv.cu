@@ -144,7 +144,7 @@ static __device__ __forceinline__ void plain_slab(const k_linear &a, int64_t row
     }
 }
 
-// Sums of the warps that share a tile, in a fixed order, then bias, gate and residual; 128 results per tile.
+// Sums of the warps that share a tile, in a fixed order, then bias and gate; 128 results per tile.
 static __device__ __forceinline__ void finish(const k_linear &a, const float out[4], int k_warps, int64_t first_row, float *smem) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     float *mine = smem + warp * TILE * COLUMNS;
@@ -166,7 +166,6 @@ static __device__ __forceinline__ void finish(const k_linear &a, const float out
             if (a.bias) up += a.bias[n + a.glu_inner];
             sum = gated(a.act, sum, up);
         }
-        if (a.residual) sum = sum * a.own_scale + a.residual[column * a.residual_stride + n] * a.residual_scale;
         view_store(a.y, column, 0, n, sum);
     }
 }

@@ -533,16 +533,21 @@ static void add_blocks(struct maker *m) {
         {{QUANT_NONE, DT_BF16, 0, 0}, 320, 1088, {6, 2, 128, 128, 0, 1, 1}},
         {{QUANT_AFFINE, DT_BF16, 4, 64}, 512, 256, {4, 1, 256, 256, 0, 0, 0}},
         {{QUANT_AFFINE, DT_BF16, 8, 64}, 256, 256, {4, 2, 64, 64, 0, 0, 0}},
+        {{QUANT_AFFINE, DT_BF16, 4, 64}, 576, 64, {2, 1, 64, 64, 0, 1, 0}},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         CASE(.build = build_blocks, .format = shapes[i].format, .in = shapes[i].hidden, .out = shapes[i].inner, .slack = 3);
         memcpy(k.p, shapes[i].p, sizeof shapes[i].p);
         NAME("blocks %zu", i);
         const struct check_step few[] = {{{5, 0, 3}}, {{1, 0, 1}}, {{1, 0, 1}}, {{1, 6, 0}}, {{1, 1, 1}}, {{1, 0, 0}}},
+                                some[] = {{{9, 0, 0}}, {{1, 8, 0}}, {{1, 1, 7}}, {{1, 1, 14}}, {{1, 9, 0}}, {{1, 0, 9}}},
                                 many[] = {{{300, 0, 0}}, {{1, 0, 0}}, {{1, 300, 0}}, {{1, 1, 0}}, {{1, 1, 0}}, {{1, 0, 0}}};
         memcpy(k.steps, few, sizeof few);
         k.n_steps = CHECK_STEPS;
         add(m, k);
+        NAME("blocks %zu, some rows", i);
+        memcpy(k.steps, some, sizeof some);
+        if (!m->quick || i == 0 || i == 6) add(m, k);
         if (m->quick && i != 0) continue;
         NAME("blocks %zu, long", i);
         memcpy(k.steps, many, sizeof many);

@@ -69,8 +69,6 @@ struct k_embed {
 struct k_linear {
     struct k_weight w;
     KPTR(const float) bias;
-    KPTR(const float) residual; /* added to the result, rows of residual_stride; NULL: none */
-    int64_t residual_stride;
     struct k_view x, y;
     int64_t first_out; /* rows of w that this launch covers begin here; y's column too */
     int64_t n_out;
@@ -79,7 +77,6 @@ struct k_linear {
     KPTR(float) partial; /* [k_splits, rows, n_out]: sums of blocks that share a result */
     struct k_act act;    /* of a fused gate: y = act(gate) * up, gate rows first, up rows glu_inner behind them */
     int64_t glu_inner;   /* 0: no gate */
-    float own_scale, residual_scale;
 };
 
 /* Dequantises rows [first, first + n) of w to bf16, dense. */
@@ -127,6 +124,8 @@ struct k_norm {
     float eps, weight_offset, a_scale, b_scale;
     int32_t is_add;
     float cut;
+    int64_t part_stride; /* of x where it is the sum of n_parts, as a product leaves them; elements */
+    int32_t n_parts, pad;
 };
 
 /* ADD, ACT, GLU, MULVEC, CONCAT, ROWS and conversions. */
@@ -181,7 +180,8 @@ struct k_qkv {
     int32_t kind, first, n_rotated, table;
     int32_t n_rope_tables, rope_width;
     float magnitude, q_eps, k_eps, q_offset, k_offset;
-    int32_t pad;
+    int32_t n_parts;     /* q, k and v are sums of so many, as a product leaves them; 0: as they lie */
+    int64_t part_stride; /* elements */
 };
 
 struct k_attn {

@@ -280,9 +280,13 @@ bool experts_fit(const struct cuda *c, const struct op *op);
 bool qmv_fits(const struct cuda *c, const struct op *op);
 bool qmm_fits(const struct cuda *c, const struct op *op);
 bool wqmm_fits(const struct cuda *c, const struct op *op);
+struct k_linear cuda_linear_args(const struct cuda *c, const struct op *op);
+/* A product in parts along k (a->partial, a->k_splits), and the launch that adds them up, with bias and gate. */
 void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a);
-/* Adds up the parts of k, then bias, gate and residual. */
 void cuda_emit_reduce(struct cuda *c, const struct k_linear *a);
+/* A norm that adds up the parts of the product before it, which is one of its two summands: whether it can, and it does. */
+bool cuda_norm_takes_parts(const struct cuda *c, const struct op *add_norm);
+void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct op *add_norm);
 bool cuda_linear_few_fits(const struct cuda *c, const struct op *op);
 bool gemm_fits(const struct cuda *c, const struct op *op);
 bool gemm_glu_fits(const struct cuda *c, const struct op *linear, const struct op *glu);

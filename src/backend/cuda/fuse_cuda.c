@@ -85,7 +85,8 @@ static int32_t find_qkv(const struct cuda *c, int32_t i, struct qkv *g) {
     return at + 1 - i;
 }
 
-static void lower_qkv(struct cuda *c, const struct qkv *g) {
+/* parts: of the product that made queries, keys and values, where nobody has added them up; else NULL. */
+static void lower_qkv(struct cuda *c, const struct qkv *g, const struct k_linear *parts) {
     const struct op *ops = c->base.list.ops;
     struct k_qkv a = qkv_args(c, &ops[g->ropes[0]], &ops[g->write]);
     bool normed = g->norms[0] >= 0;
@@ -96,7 +97,47 @@ static void lower_qkv(struct cuda *c, const struct qkv *g) {
         a.q_norm = cuda_vec(q->weight), a.q_eps = q->eps, a.q_offset = q->weight_offset;
         a.k_norm = cuda_vec(k->weight), a.k_eps = k->eps, a.k_offset = k->weight_offset;
     }
+    if (parts) {
+        a.n_parts = parts->k_splits;
+        a.part_stride = (int64_t)parts->x.rows * parts->w.out;
+        a.q.p = parts->partial + (a.q.p - parts->y.p);
+        a.k.p = parts->partial + (a.k.p - parts->y.p);
+        a.v.p = parts->partial + (a.v.p - parts->y.p);
+    }
     EMIT(c, KERNEL_qkv_rope_write, GRID(ceil_div(a.q.heads + 2 * a.c.heads, 4), a.q.rows, 1), 128, 0, a);
+}
+
+/* ---- products whose parts along k are added up by who reads them ------------------------------------------------------ */
+
+static bool leaves_parts(const struct cuda *c, int32_t i) {
+    const struct op *op = &c->base.list.ops[i];
+    return op->kind == OP_LINEAR && !op->arg.linear.bias && op->out[0].row_stride == op->arg.linear.weight->out && wqmm_fits(c, op);
+}
+
+static bool is_parts_norm(const struct cuda *c, int32_t i) {
+    const struct oplist *l = &c->base.list;
+    if (i + 1 >= l->n_ops || !leaves_parts(c, i) || !cuda_norm_takes_parts(c, &l->ops[i + 1])) return false;
+    struct tensor y = l->ops[i].out[0];
+    const struct op *norm = &l->ops[i + 1];
+    return cuda_read_only_by(c, y, i + 1) && (cuda_same_view(y, norm->in[0]) != cuda_same_view(y, norm->in[1]));
+}
+
+/* Ops of the product at i and what makes queries, keys and values of it; 0: something else is there. */
+static int32_t find_parts_qkv(const struct cuda *c, int32_t i, struct qkv *g) {
+    const struct oplist *l = &c->base.list;
+    if (i + 1 >= l->n_ops || !leaves_parts(c, i)) return 0;
+    int32_t n = find_qkv(c, i + 1, g), id = l->ops[i].out[0].id;
+    if (!n || l->values[id - 1].is_output || l->values[id - 1].last_op > i + n) return 0;
+    for (int32_t k = 0; k < 2; k++)
+        if (l->ops[g->norms[k] >= 0 ? g->norms[k] : g->ropes[k]].in[0].id != id) return 0;
+    return l->ops[g->write].in[1].id == id ? n + 1 : 0;
+}
+
+static void lower_parts_qkv(struct cuda *c, int32_t i, const struct qkv *g) {
+    const struct op *op = &c->base.list.ops[i];
+    struct k_linear a = cuda_linear_args(c, op);
+    cuda_emit_wqmm(c, op, &a);
+    lower_qkv(c, g, &a);
 }
 
 /* ---- groups -------------------------------------------------------------------------------------------------------- */
@@ -105,9 +146,10 @@ static void lower_qkv(struct cuda *c, const struct qkv *g) {
 static int32_t group_size(const struct cuda *c, int32_t i) {
     int32_t n = cuda_step_size(c, i);
     if (n) return n;
-    if (is_gate(c, i)) return 2;
+    if (is_gate(c, i) || is_parts_norm(c, i)) return 2;
     struct qkv g;
-    return find_qkv(c, i, &g);
+    n = find_parts_qkv(c, i, &g);
+    return n ? n : find_qkv(c, i, &g);
 }
 
 void cuda_fuse_lives(struct cuda *c) {
@@ -134,8 +176,17 @@ int32_t cuda_lower_fused(struct cuda *c, int32_t i) {
         lower_linear_glu(c, &c->base.list.ops[i], &c->base.list.ops[i + 1]);
         return 2;
     }
+    if (is_parts_norm(c, i)) {
+        cuda_lower_parts_norm(c, &c->base.list.ops[i], &c->base.list.ops[i + 1]);
+        return 2;
+    }
     struct qkv g;
+    n = find_parts_qkv(c, i, &g);
+    if (n) {
+        lower_parts_qkv(c, i, &g);
+        return n;
+    }
     n = find_qkv(c, i, &g);
-    if (n) lower_qkv(c, &g);
+    if (n) lower_qkv(c, &g, NULL);
     return n;
 }

@@ -33,7 +33,7 @@ void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a) {
     int i = size_of(a->x.rows);
     int64_t blocks = ceil_div(w->out, sizes[i].warps * TILE_ROWS), splits = c->gpu->n_sm / blocks, most = w->in / UNIT / 2;
     a->k_splits = (int32_t)(splits < 1 || most < 1 ? 1 : splits < most ? splits : most);
-    a->partial = cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
+    bool is_whole = a->k_splits == 1 && !a->bias && !a->glu_inner && a->y.dtype == K_F32 && a->y.row_stride == w->out;
+    a->partial = is_whole ? a->y.p : cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
     cuda_emit(c, sizes[i].kernel, GRID(blocks, a->k_splits, 1), (unsigned int)(sizes[i].warps + FILLERS) * 32, shared_bytes_of(i, w), a, sizeof *a);
-    cuda_emit_reduce(c, a);
 }

@@ -134,6 +134,37 @@ void lower_add_norm(struct cuda *c, const struct op *op) {
     emit_norm(c, &a);
 }
 
+static bool is_row4_tensor(const struct cuda *c, struct tensor t) {
+    return t.heads == 1 && t.row_stride % 4 == 0 && t.offset % 4 == 0 && c->base.list.values[t.id - 1].dtype == DT_F32;
+}
+
+/* Decided before values have their places, so by their shapes: row4_fits holds then. */
+bool cuda_norm_takes_parts(const struct cuda *c, const struct op *add_norm) {
+    const struct norm_args *n = &add_norm->arg.norm;
+    int32_t width = add_norm->out[1].width;
+    return !c->exact && add_norm->kind == OP_ADD_NORM && n->kind == NORM_RMS && !n->bias && width > 512 && width <= 8192 && width % 4 == 0 &&
+           add_norm->out[1].heads == 1 && add_norm->out[1].row_stride % 8 == 0 && add_norm->out[1].offset % 8 == 0 &&
+           is_row4_tensor(c, add_norm->in[0]) && is_row4_tensor(c, add_norm->in[1]) && is_row4_tensor(c, add_norm->out[0]);
+}
+
+void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct op *add_norm) {
+    struct k_linear product = cuda_linear_args(c, linear);
+    cuda_emit_wqmm(c, linear, &product);
+    struct k_norm a = norm_args_of(c, add_norm, add_norm->out[1]);
+    a.sum = cuda_view(c, add_norm->out[0]);
+    a.is_add = 1;
+    if (add_norm->in[1].id == linear->out[0].id) { /* the product is x */
+        a.b = a.x;
+        float scale = a.a_scale;
+        a.a_scale = a.b_scale;
+        a.b_scale = scale;
+    }
+    a.x = (struct k_view){.p = product.partial, .row_stride = product.w.out, .dtype = K_F32, .heads = 1, .rows = product.x.rows};
+    a.n_parts = product.k_splits;
+    a.part_stride = (int64_t)product.x.rows * product.w.out;
+    cuda_emit(c, KERNEL_norm_row4, GRID(a.y.rows, 1, 1), 256, 0, &a, sizeof a);
+}
+
 void lower_rope(struct cuda *c, const struct op *op) {
     const struct rope_args *r = &op->arg.rope;
     struct k_rope a = {

@@ -4,7 +4,7 @@
 
 enum { QMM_ROWS = 64, QMM_TILE = 128 };
 
-static struct k_linear linear_args_of(const struct cuda *c, const struct op *op) {
+struct k_linear cuda_linear_args(const struct cuda *c, const struct op *op) {
     const struct linear_args *l = &op->arg.linear;
     return (struct k_linear){
         .w = cuda_weight_args(l->weight),
@@ -14,12 +14,11 @@ static struct k_linear linear_args_of(const struct cuda *c, const struct op *op)
         .n_out = l->weight->out,
         .per_head = op->kind == OP_HEAD_LINEAR,
         .k_splits = 1,
-        .own_scale = 1,
     };
 }
 
 void lower_linear_ref(struct cuda *c, const struct op *op) {
-    struct k_linear a = linear_args_of(c, op);
+    struct k_linear a = cuda_linear_args(c, op);
     EMIT(c, KERNEL_linear_ref, GRID(ceil_div(a.n_out, 8), ceil_div(a.x.rows, 4), a.per_head ? a.x.heads : 1), 256, 0, a);
 }
 
@@ -31,7 +30,7 @@ bool cuda_linear_few_fits(const struct cuda *c, const struct op *op) {
 }
 
 void lower_linear_few(struct cuda *c, const struct op *op) {
-    struct k_linear a = linear_args_of(c, op);
+    struct k_linear a = cuda_linear_args(c, op);
     EMIT(c, KERNEL_linear_few, GRID(ceil_div(a.w.out, 8), ceil_div(a.x.rows, 4), 1), 256, 0, a);
 }
 
@@ -92,7 +91,7 @@ static void emit_qmv(struct cuda *c, const struct op *op, struct k_linear *a) {
 }
 
 void lower_qmv(struct cuda *c, const struct op *op) {
-    struct k_linear a = linear_args_of(c, op);
+    struct k_linear a = cuda_linear_args(c, op);
     emit_qmv(c, op, &a);
 }
 
@@ -117,7 +116,8 @@ static int32_t qmm_splits(const struct cuda *c, const struct weight *w, int32_t 
 }
 
 void cuda_emit_reduce(struct cuda *c, const struct k_linear *a) {
-    cuda_emit(c, KERNEL_linear_reduce, GRID(ceil_div(a->glu_inner ? a->glu_inner : a->w.out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
+    if (a->partial == a->y.p) return; /* one part, where it belongs */
+    cuda_emit(c, KERNEL_linear_reduce, GRID(ceil_div(a->glu_inner ? a->glu_inner : a->w.out, 1024), a->x.rows, 1), 256, 0, a, sizeof *a);
 }
 
 static void emit_qmm(struct cuda *c, const struct op *op, struct k_linear *a) {
@@ -141,22 +141,23 @@ static void emit_qmm(struct cuda *c, const struct op *op, struct k_linear *a) {
 }
 
 void lower_qmm(struct cuda *c, const struct op *op) {
-    struct k_linear a = linear_args_of(c, op);
+    struct k_linear a = cuda_linear_args(c, op);
     emit_qmm(c, op, &a);
 }
 
 void lower_wqmm(struct cuda *c, const struct op *op) {
-    struct k_linear a = linear_args_of(c, op);
+    struct k_linear a = cuda_linear_args(c, op);
     cuda_emit_wqmm(c, op, &a);
+    cuda_emit_reduce(c, &a);
 }
 
 void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu) {
-    struct k_linear a = linear_args_of(c, linear);
+    struct k_linear a = cuda_linear_args(c, linear);
     a.y = cuda_view(c, glu->out[0]);
     a.act = cuda_act(&glu->arg.act);
     a.glu_inner = glu->out[0].width;
     if (qmv_fits(c, linear)) emit_qmv(c, linear, &a);
-    else if (wqmm_fits(c, linear)) cuda_emit_wqmm(c, linear, &a);
+    else if (wqmm_fits(c, linear)) cuda_emit_wqmm(c, linear, &a), cuda_emit_reduce(c, &a);
     else if (qmm_fits(c, linear)) emit_qmm(c, linear, &a);
     else lower_gemm_glu(c, linear, glu);
 }
