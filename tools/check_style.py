@@ -17,7 +17,7 @@ MAX_FUNCTION_LINES = 100
 ALGORITHMS = {"mamba", "mamba2", "rwkv", "deepseek"}
 
 # Files that may name families: the table of families, and that of call formats, whose names and markers hold them.
-FAMILY_HOMES = ("src/model/families.c", "src/model/family_defaults.inc", "src/text/output/formats.def")
+FAMILY_HOMES = ("src/model/families.c", "src/model/family_defaults.inc", "src/model/family_gguf.inc", "src/text/output/formats.def")
 
 # Longer functions that have a reason; (file, function): the reason.
 LONG_FUNCTIONS = {}
@@ -180,7 +180,7 @@ PREFIXES = {
     "src/base": "f16 f4e2m1 f8e4m3 jsonw m mem sb sha256 size utf8",
     "src/cli": "arg args char cmd line opt sampling_args",
     "src/engine": "job kv n_sampler",
-    "src/file": "quant st",
+    "src/file": "gguf quant st",
     "src/hub": "piece repo",
     "src/model": "family feed loader pass per_layer resolve",
     "src/os": "cpu",

@@ -359,7 +359,9 @@ int quantize_run(const struct quantize_options *o, struct quantize_result *out, 
     struct quantize_plan p = {0};
     TRY(new_folder_check(o->target, err));
     TRY(model_folder_open(o->source, &c, err));
-    int code = c.has_config && c.dir ? ERR_OK : err_set(err, ERR_EARG, "%s is no model folder with a config.json", o->source);
+    int code = c.has_config && c.dir ? ERR_OK
+               : c.gguf ? err_set(err, ERR_EUNSUPPORTED, "%s: GGUF files are run as they are, but not quantised again", o->source)
+                        : err_set(err, ERR_EARG, "%s is no model folder with a config.json", o->source);
     if (!code) code = quantize_plan_make(&c, o, &p, err);
     if (!code) code = write_folder(&c, &p, err);
     if (!code) {

@@ -19,8 +19,8 @@ static int side_file(struct session *s, const struct checkpoint *c, const char *
 /* A file of weights alone has no folder, and so nothing to read text with. */
 static int load_tokenizer(struct session *s, const struct checkpoint *c, struct err *err) {
     bool is_built_in = c->path && strcmp(c->path, BUILTIN_NAME) == 0;
-    if (!c->dir && !is_built_in) return err_set(err, ERR_ENOTFOUND, "%s has no tokenizer: it cannot read text", s->name);
-    return text_tokenizer_open(c->dir, &s->tok, err);
+    if (!c->dir && !c->gguf && !is_built_in) return err_set(err, ERR_ENOTFOUND, "%s has no tokenizer: it cannot read text", s->name);
+    return text_tokenizer_of(c, &s->tok, err);
 }
 
 static int load_files(struct session *s, const struct checkpoint *c, struct err *err) {

@@ -1,7 +1,7 @@
 /* Finding a tokenizer's files and handing their bytes to text/. */
 #include "api/text_tools.h"
 
-#include "file/checkpoint.h"
+#include "file/gguf_open.h"
 #include "file/limits.h"
 #include "os/os.h"
 
@@ -36,15 +36,27 @@ static int load_config(struct arena *a, const char *file, struct str *out, struc
     return os_file_load(a, config, CONFIG_MAX_BYTES, out, err);
 }
 
-static int open_built_in(struct arena *a, struct tok **out, struct err *err) {
+/* From a model that is no folder: the built-in one, or one in a file that has everything. */
+static int open_inside(struct arena *a, const struct checkpoint *c, struct tok **out, struct err *err) {
+    struct str file, config = {"", 0};
+    TRY(checkpoint_file_load(a, c, "tokenizer.json", 0, &file, err));
+    if (checkpoint_file_exists(c, "tokenizer_config.json")) TRY(checkpoint_file_load(a, c, "tokenizer_config.json", 0, &config, err));
+    return tok_load_json(out, file, config, err) ? err_prefix(err, "%s", c->path) : ERR_OK;
+}
+
+static int open_model(struct arena *a, const char *path, struct tok **out, struct err *err) {
     struct checkpoint c = {0};
-    struct str json, config = {"", 0};
-    int code = checkpoint_open(NULL, &c, err);
-    if (!code) code = checkpoint_file_load(a, &c, "tokenizer.json", 0, &json, err);
-    if (!code && checkpoint_file_exists(&c, "tokenizer_config.json"))
-        code = checkpoint_file_load(a, &c, "tokenizer_config.json", 0, &config, err);
-    if (!code) code = tok_load_json(out, json, config, err);
+    int code = checkpoint_open(path, &c, err);
+    if (!code) code = open_inside(a, &c, out, err);
     checkpoint_close(&c);
+    return code;
+}
+
+int text_tokenizer_of(const struct checkpoint *c, struct tok **out, struct err *err) {
+    struct arena a = {0};
+    *out = NULL;
+    int code = c->dir ? text_tokenizer_open(c->dir, out, err) : open_inside(&a, c, out, err);
+    arena_free(&a);
     return code;
 }
 
@@ -52,7 +64,12 @@ static int open_path(struct arena *a, const char *path, struct tok **out, struct
     struct os_stat st;
     struct str file, config;
     TRY(os_stat(path, &st, err));
-    if (st.is_dir && !(path = find_file(a, path, err))) return err->code;
+    if (!st.is_dir && str_ends(str_of(path), STR(".gguf"))) return open_model(a, path, out, err);
+    const char *folder = path;
+    if (st.is_dir && !(path = find_file(a, folder, err))) {
+        struct str name;
+        return gguf_find(a, folder, &name, NULL) == ERR_OK ? open_model(a, folder, out, err) : err->code;
+    }
     TRY(os_file_load(a, path, TOKENIZER_MAX_BYTES, &file, err));
     if (st_is_pointer(file)) return err_set(err, ERR_EFORMAT, "%s is " ST_POINTER_TEXT, path);
     TRY(load_config(a, path, &config, err));
@@ -64,7 +81,7 @@ int text_tokenizer_open(const char *path, struct tok **out, struct err *err) {
     struct arena a = {0};
     struct err own;
     *out = NULL;
-    int code = path ? open_path(&a, path, out, err ? err : &own) : open_built_in(&a, out, err);
+    int code = path ? open_path(&a, path, out, err ? err : &own) : open_model(&a, NULL, out, err);
     arena_free(&a);
     return code;
 }

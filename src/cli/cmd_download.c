@@ -9,7 +9,7 @@ int cmd_download(const struct args *args, struct err *err) {
     const char *path;
     struct sb out = {0};
     store_args(args, &o);
-    TRY(repo_name_parse(args->operands[0], args_str(args, OPT_DEFAULT_ORG), &repo, err));
+    TRY(repo_name_parse_variant(args->operands[0], args_str(args, OPT_DEFAULT_ORG), &repo, err));
     struct download_request q = {.repo = &repo,
                                  .revision = args_cstr(args, OPT_REVISION),
                                  .local_dir = args_cstr(args, OPT_LOCAL_DIR),
@@ -17,6 +17,7 @@ int cmd_download(const struct args *args, struct err *err) {
                                  .quiet = args_flag(args, OPT_QUIET)};
     q.n_globs = args_strings(args, OPT_INCLUDE, &globs);
     q.globs = globs;
+    if (repo.variant.n && q.n_globs) return err_set(err, ERR_EARG, "%s names a GGUF file by itself: leave --include out", repo.id);
     if (o.hub.offline) return err_set(err, ERR_EARG, "download and --offline exclude each other");
     TRY(store_download(args->arena, &o, &q, &path, err));
     sb_fmt(&out, "%s\n", path);

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "file/builtin.h"
+#include "file/gguf_open.h"
 #include "file/limits.h"
 #include "file/shards.h"
 #include "os/os.h"
@@ -106,9 +107,8 @@ static void warn_stale(const struct checkpoint *c, yyjson_val *index) {
                  first);
 }
 
-static int open_folder(struct checkpoint *c, struct err *err) {
-    struct shard_list list;
-    TRY(shards_find(&c->arena, c->dir, &list, err));
+static int open_folder(struct checkpoint *c, const struct shard_list *found, struct err *err) {
+    const struct shard_list list = *found;
     c->shards = arena_new(&c->arena, struct checkpoint_shard, list.n);
     for (size_t i = 0; i < list.n; i++) {
         c->shards[i].name = str_cstr(&c->arena, list.names[i]);
@@ -118,6 +118,65 @@ static int open_folder(struct checkpoint *c, struct err *err) {
     TRY(build_table(c, list.index, err));
     if (list.index) warn_stale(c, list.index);
     return ERR_OK;
+}
+
+/* ---- GGUF ----------------------------------------------------------------------------------------------------- */
+
+static int open_part(struct checkpoint *c, const char *path, size_t i, struct err *err) {
+    struct checkpoint_shard *shard = &c->shards[i];
+    uint64_t size;
+    TRY(os_file_open(path, OS_READ, &shard->file, err));
+    TRY(os_file_size(shard->file, &size, err));
+    struct st_source source = {.name = path, .size = size, .read_at = file_read_at, .user = shard->file};
+    return gguf_open(&c->arena, &source, &c->gguf->parts[i], err);
+}
+
+/* What most of the packed matrices have, for those who want to know one. */
+static void find_usual_format(struct quant_config *q) {
+    enum { KINDS = 32 };
+    const struct format *kinds[KINDS];
+    size_t counts[KINDS] = {0}, n = 0, best = 0;
+    q->present = q->overrides.n > 0;
+    for (size_t i = 0; i < q->overrides.n; i++) {
+        const struct format *f = q->overrides.entries[i].value.ptr;
+        size_t k = 0;
+        while (k < n && memcmp(kinds[k], f, sizeof *f) != 0) k++;
+        if (k == KINDS) continue;
+        if (k == n) kinds[n++] = f;
+        if (++counts[k] > best) best = counts[k], q->base = *f;
+    }
+}
+
+/* All parts of the model that has the file `name` in the folder. */
+static int open_gguf(struct checkpoint *c, const char *dir, struct str name, struct err *err) {
+    size_t n;
+    gguf_part_name(&c->arena, name, 0, &n);
+    if (n > SHARDS_MAX) return err_set(err, ERR_ELIMIT, "%s: more than %d files of weights", c->path, SHARDS_MAX);
+    struct gguf_set *s = c->gguf = arena_new(&c->arena, struct gguf_set, 1);
+    s->parts = arena_new(&c->arena, struct gguf, n);
+    c->shards = arena_new(&c->arena, struct checkpoint_shard, n);
+    c->dir = NULL; /* everything is in the file */
+    for (size_t i = 0; i < n; i++) {
+        c->shards[i].name = str_cstr(&c->arena, gguf_part_name(&c->arena, name, i, &n));
+        c->n_shards = s->n_parts = i + 1;
+        TRY(open_part(c, str_fmt(&c->arena, "%s/%s", dir, c->shards[i].name).p, i, err));
+    }
+    TRY(gguf_check_parts(s, err));
+    TRY(gguf_arch_of(&s->parts[0], &s->arch, err));
+    TRY(gguf_config(&c->arena, s, err));
+    for (size_t i = 0; i < n; i++) TRY(gguf_view(&c->arena, s, i, &c->quant.overrides, &c->shards[i].st, err));
+    find_usual_format(&c->quant);
+    return build_table(c, NULL, err);
+}
+
+static bool is_gguf(const char *path) {
+    struct os_file *file;
+    uint64_t size;
+    if (os_file_open(path, OS_READ, &file, NULL)) return false;
+    bool answer = os_file_size(file, &size, NULL) == ERR_OK &&
+                  gguf_is(&(struct st_source){.name = path, .size = size, .read_at = file_read_at, .user = file});
+    os_file_close(file);
+    return answer;
 }
 
 /* ---- opening -------------------------------------------------------------------------------------------------- */
@@ -133,6 +192,7 @@ static void split_path(struct arena *a, struct str path, const char **out_dir, s
 static int open_single(struct checkpoint *c, struct err *err) {
     struct str name;
     split_path(&c->arena, str_of(c->path), &c->dir, &name);
+    if (is_gguf(c->path)) return open_gguf(c, c->dir, name, err);
     c->shards = arena_new(&c->arena, struct checkpoint_shard, 1);
     c->n_shards = 1;
     c->shards[0].name = str_cstr(&c->arena, name);
@@ -142,12 +202,28 @@ static int open_single(struct checkpoint *c, struct err *err) {
     return ERR_OK;
 }
 
+/* Weights of ours, else a GGUF file. */
+static int open_dir(struct checkpoint *c, struct err *err) {
+    struct shard_list list;
+    struct str name;
+    struct err why;
+    int code = shards_find(&c->arena, c->dir, &list, &why);
+    if (code == ERR_OK) return open_folder(c, &list, err);
+    int found = gguf_find(&c->arena, c->dir, &name, err);
+    if (found == ERR_OK) return open_gguf(c, c->dir, name, err);
+    if (found == ERR_EFORMAT) return found;
+    if (err) *err = why;
+    return code;
+}
+
 static int load_config(struct checkpoint *c, const char *name, bool *out_has, struct config *out, struct err *err) {
     struct str text;
     *out_has = checkpoint_file_exists(c, name);
     if (!*out_has) return ERR_OK;
     TRY(checkpoint_file_load(&c->arena, c, name, 0, &text, err));
-    const char *where = c->dir ? str_fmt(&c->arena, "%s/%s", c->dir, name).p : str_fmt(&c->arena, BUILTIN_NAME ", %s", name).p;
+    const char *where = c->gguf  ? c->path
+                        : c->dir ? str_fmt(&c->arena, "%s/%s", c->dir, name).p
+                                 : str_fmt(&c->arena, BUILTIN_NAME ", %s", name).p;
     return config_parse(&c->arena, text, where, out, err);
 }
 
@@ -161,11 +237,12 @@ static int open_all(struct checkpoint *c, const char *path, struct err *err) {
         c->path = c->dir = str_cstr(&c->arena, clean);
         struct os_stat st;
         TRY(os_stat(c->path, &st, err));
-        TRY(st.is_dir ? open_folder(c, err) : open_single(c, err));
+        TRY(st.is_dir ? open_dir(c, err) : open_single(c, err));
     }
     TRY(load_config(c, "config.json", &c->has_config, &c->config, err));
     TRY(load_config(c, "generation_config.json", &c->has_generation, &c->generation, err));
-    return c->has_config ? quant_config_read(&c->arena, &c->config, &c->quant, err) : ERR_OK;
+    c->config.is_canonical = c->gguf != NULL;
+    return c->has_config && !c->gguf ? quant_config_read(&c->arena, &c->config, &c->quant, err) : ERR_OK;
 }
 
 int checkpoint_open(const char *path, struct checkpoint *out, struct err *err) {
@@ -178,6 +255,7 @@ int checkpoint_open(const char *path, struct checkpoint *out, struct err *err) {
 void checkpoint_close(struct checkpoint *c) {
     quant_config_free(&c->quant);
     map_free(&c->by_name);
+    for (size_t i = 0; c->gguf && i < c->gguf->n_parts; i++) gguf_close(&c->gguf->parts[i]);
     for (size_t i = 0; i < c->n_shards; i++) os_file_close(c->shards[i].file);
     arena_free(&c->arena);
     *c = (struct checkpoint){0};
@@ -230,6 +308,7 @@ static uint64_t limit_of(struct str name) {
 
 int checkpoint_file_load(struct arena *a, const struct checkpoint *c, const char *name, uint64_t max_bytes, struct str *out,
                          struct err *err) {
+    if (c->gguf) return gguf_file_make(a, c->gguf, name, out, err);
     if (max_bytes == 0) max_bytes = limit_of(str_of(name));
     if (c->dir) {
         TRY(os_file_load(a, str_fmt(a, "%s/%s", c->dir, name).p, max_bytes, out, err));
@@ -242,6 +321,7 @@ int checkpoint_file_load(struct arena *a, const struct checkpoint *c, const char
 bool checkpoint_file_exists(const struct checkpoint *c, const char *name) {
     struct str bytes;
     struct os_stat st;
+    if (c->gguf) return gguf_file_exists(c->gguf, name);
     if (!c->dir) return strcmp(c->path, BUILTIN_NAME) == 0 && builtin_file(str_of(name), &bytes);
     struct sb path = {0};
     sb_fmt(&path, "%s/%s", c->dir, name);

@@ -1,9 +1,11 @@
-/* A model as it lies on disk: a folder, a single .safetensors file, or the model inside the program.
+/* A model as it lies on disk: a folder, a single .safetensors or .gguf file, or the model inside the program.
  *
  * (1) Opening reads headers and the two config files; tensor bytes are read later, by checkpoint_read, from any thread.
  * (2) Shards: those of model.safetensors.index.json; when that names a file which is not there but the shards on disk
  *     are a complete set, those, with a warning; without an index model.safetensors, else model*.safetensors.
  * (3) Names from an index never leave the folder.
+ * (4) A GGUF file looks like any other model here: its tensors have the names and planes that a safetensors file would have, and its
+ *     config.json and tokenizer files are made of its metadata.
  */
 #ifndef MLXCEL_FILE_CHECKPOINT_H
 #define MLXCEL_FILE_CHECKPOINT_H
@@ -13,6 +15,7 @@
 #include "file/safetensors.h"
 
 struct os_file;
+struct gguf_set;
 
 struct checkpoint_shard {
     const char *name;     /* of the file, without its folder */
@@ -40,6 +43,7 @@ struct checkpoint {
     bool has_generation;
     struct config generation;
     struct quant_config quant;
+    struct gguf_set *gguf; /* NULL: safetensors */
 };
 
 /* path NULL: the built-in model. */

@@ -22,6 +22,7 @@ struct config {
     yyjson_val *text;      /* the text model's part, or NULL */
     struct str model_type; /* at the top; {NULL, 0} when absent */
     struct str text_type;  /* model_type of the text part; the same as model_type when there is none */
+    bool is_canonical;     /* keys have the names that the table of families calls its own, whatever the family calls them */
     yyjson_val *defaults;  /* an object: what keys mean that the file leaves out. NULL: nothing is known of that */
 };
 

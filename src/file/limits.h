@@ -12,6 +12,9 @@ enum {
     CONFIG_KEYS_MAX = 4096,         /* keys of config.json and of each object in it that is searched for one key at a time */
     EOS_IDS_MAX = 1024,             /* ids in one eos_token_id */
     ST_DIMS_MAX = 64,               /* dimensions of one tensor */
+    GGUF_HEADER_MAX = 256 << 20,    /* metadata and descriptions of tensors in one GGUF file */
+    GGUF_KEYS_MAX = 1 << 16,        /* keys of its metadata */
+    GGUF_TENSORS_MAX = 1 << 20,     /* tensors that it describes */
     ST_VALUES_MAX = 16 << 20,       /* numbers, names and brackets in the header of one safetensors file */
 };
 

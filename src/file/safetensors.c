@@ -68,7 +68,6 @@ static int read_header(struct reader *r, char **out_memory) {
     TRY(s->read_at(s->user, prefix, sizeof prefix, 0, r->err));
     uint64_t n = read_u64(prefix);
     if (n > ST_HEADER_MAX && source_is_pointer(s)) return fail(r, ST_POINTER_TEXT);
-    if (memcmp(prefix, "GGUF", 4) == 0) return fail(r, "a GGUF file, which is another program's; take the model's safetensors version");
     if (n > ST_HEADER_MAX)
         return fail(r, "no safetensors file: its header would have %llu bytes, and 100 MB are allowed", (unsigned long long)n);
     if (n > s->size - sizeof prefix)

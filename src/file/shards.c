@@ -138,7 +138,6 @@ static int no_weights(const struct folder *f, struct err *err) {
         {"adapter*.safetensors", "an adapter, which has to be merged into its model first"},
         {"consolidated*.safetensors", "weights under other names; take a version for transformers or MLX"},
         {"*.safetensors", "weights of something else"},
-        {"*.gguf", foreign},
         {"*.bin", foreign},
         {"*.npz", foreign},
         {"*.pt", foreign},

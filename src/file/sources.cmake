@@ -4,6 +4,13 @@ set(FILE_SOURCES
   src/file/builtin.c
   src/file/checkpoint.c
   src/file/config.c
+  src/file/gguf.c
+  src/file/gguf_config.c
+  src/file/gguf_names.c
+  src/file/gguf_open.c
+  src/file/gguf_pieces.c
+  src/file/gguf_tokenizer.c
+  src/file/gguf_view.c
   src/file/quant_config.c
   src/file/safetensors.c
   src/file/shards.c

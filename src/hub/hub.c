@@ -193,6 +193,7 @@ static bool is_hex(struct str s, size_t n) {
 }
 
 static bool matches(const struct hub_query *q, struct str name) {
+    if (q->repo->variant.n) return hub_file_is_variant(name, q->repo->variant);
     for (size_t i = 0; i < q->n_globs; i++)
         if (str_glob(q->globs[i], name)) return true;
     return q->n_globs == 0 && hub_file_wanted(name);
@@ -299,6 +300,40 @@ static void drop_copies(struct hub_repo *r, bool *has_size) {
     r->n_files = n;
 }
 
+/* GGUF files among the entries: how many models, with the first of their names behind one another. */
+static size_t list_ggufs(yyjson_val *list, struct sb *out) {
+    yyjson_val *entry;
+    size_t i, n, found = 0;
+    yyjson_arr_foreach(list, i, n, entry) {
+        struct str name = json_str(entry, "rfilename", (struct str){0});
+        if (!hub_file_is_gguf(name)) continue;
+        if (found++ < 12) sb_fmt(out, "%s%.*s", found > 1 ? ", " : "", STR_ARG(hub_last_part(name)));
+    }
+    return found;
+}
+
+/* A repository of GGUF files holds a model many times: one of them must be meant. */
+static int check_variant(const struct hub_query *q, const struct hub_repo *r, yyjson_val *list, struct err *err) {
+    struct sb names = {0};
+    bool has_weights = false;
+    for (size_t i = 0; i < r->n_files; i++) has_weights |= str_ends(r->files[i].name, STR(".safetensors"));
+    size_t n = list_ggufs(list, &names);
+    int code = ERR_OK;
+    if (q->repo->variant.n == 0) {
+        if (n && !has_weights && q->n_globs == 0)
+            code = err_set(err, ERR_EARG, "%s holds GGUF files; say which, as in %s:Q4_K_M: %.240s", r->id, r->id, names.p);
+    } else if (r->n_files == 0) {
+        code = err_set(err, ERR_ENOTFOUND, "%s has no GGUF file whose name ends in \"%.*s\"%s%.240s", r->id, STR_ARG(q->repo->variant),
+                       n ? "; it has " : "", n ? names.p : "");
+    }
+    for (size_t i = 1; i < r->n_files && q->repo->variant.n && !code; i++)
+        if (!str_eq(hub_gguf_stem(r->files[i].name), hub_gguf_stem(r->files[0].name)))
+            code = err_set(err, ERR_EARG, "%s has several GGUF files for \"%.*s\", such as %.*s and %.*s", r->id, STR_ARG(q->repo->variant),
+                           STR_ARG(r->files[0].name), STR_ARG(r->files[i].name));
+    sb_free(&names);
+    return code;
+}
+
 static int read_list(struct arena *a, struct hub *h, const struct hub_query *q, struct str text, struct hub_repo *out, struct err *err) {
     yyjson_val *root, *entry;
     size_t i, n;
@@ -313,6 +348,7 @@ static int read_list(struct arena *a, struct hub *h, const struct hub_query *q, 
     out->files = arena_new(a, struct hub_file, yyjson_arr_size(list) + 1);
     bool *has_size = arena_new(a, bool, yyjson_arr_size(list) + 1);
     yyjson_arr_foreach(list, i, n, entry) TRY(read_entry(a, q, entry, out, has_size, err));
+    TRY(check_variant(q, out, list, err));
     if (q->n_globs == 0) drop_copies(out, has_size);
     TRY(check_names(a, out, err));
     TRY(ask_sizes(h, out, has_size, err));

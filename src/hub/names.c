@@ -23,8 +23,14 @@ static bool part_ok(struct str s) {
     return is_word(s.p[0]) && is_word(s.p[s.n - 1]);
 }
 
+/* Where the colon of "OWNER/NAME:VARIANT" stands; STR_NONE: nowhere. */
+static size_t variant_at(struct str text) {
+    size_t slash = str_find_char(text, '/', 0), colon = slash == STR_NONE ? STR_NONE : str_find_char(text, ':', slash);
+    return colon == STR_NONE || !part_ok(str_from(text, colon + 1)) ? STR_NONE : colon;
+}
+
 bool repo_name_likely(struct str text) {
-    struct str rest = text, owner, name;
+    struct str rest = str_sub(text, 0, variant_at(text)), owner, name;
     if (!str_split_next(&rest, '/', &owner)) return false;
     if (!str_split_next(&rest, '/', &name)) return part_ok(owner) && !str_ends(owner, STR(".safetensors"));
     return !str_split_next(&rest, '/', &rest) && part_ok(owner) && part_ok(name);
@@ -47,6 +53,18 @@ int repo_name_parse(struct str text, struct str default_owner, struct repo_name 
     snprintf(out->id, sizeof out->id, "%.*s/%.*s", STR_ARG(owner), STR_ARG(name));
     out->owner = str_n(out->id, owner.n);
     out->name = str_n(out->id + owner.n + 1, name.n);
+    out->variant = (struct str){0};
+    return ERR_OK;
+}
+
+int repo_name_parse_variant(struct str text, struct str default_owner, struct repo_name *out, struct err *err) {
+    size_t colon = repo_name_is_url(text) ? STR_NONE : variant_at(text);
+    TRY(repo_name_parse(str_sub(text, 0, colon), default_owner, out, err));
+    if (colon == STR_NONE) return ERR_OK;
+    struct str tag = str_from(text, colon + 1);
+    if (tag.n >= sizeof out->tag) return err_set(err, ERR_EARG, "\"%.*s\" names no variant of a model", STR_ARG(str_sub(text, 0, 120)));
+    memcpy(out->tag, tag.p, tag.n);
+    out->variant = str_n(out->tag, tag.n);
     return ERR_OK;
 }
 
@@ -95,6 +113,27 @@ bool hub_file_wanted(struct str path) {
     for (size_t i = 0; i < sizeof below / sizeof below[0]; i++)
         if (str_glob(str_of(below[i]), path)) return true;
     return false;
+}
+
+struct str hub_gguf_stem(struct str path) {
+    enum { PART = 15 }; /* "-00001-of-00002" */
+    struct str stem = str_ends(path, STR(".gguf")) ? str_sub(path, 0, path.n - 5) : path;
+    if (stem.n <= PART) return stem;
+    struct str tail = str_from(stem, stem.n - PART);
+    return tail.p[0] == '-' && str_eq(str_sub(tail, 6, 4), STR("-of-")) ? str_sub(stem, 0, stem.n - PART) : stem;
+}
+
+bool hub_file_is_gguf(struct str path) {
+    if (!str_ends(path, STR(".gguf")) || str_starts(hub_last_part(path), STR("mmproj"))) return false;
+    struct str part = str_from(path, hub_gguf_stem(path).n);
+    return str_is(part, ".gguf") || str_starts(part, STR("-00001-of-"));
+}
+
+bool hub_file_is_variant(struct str path, struct str variant) {
+    struct str stem = hub_gguf_stem(hub_last_part(path));
+    if (!str_ends(path, STR(".gguf")) || str_starts(stem, STR("mmproj")) || stem.n < variant.n) return false;
+    size_t at = stem.n - variant.n;
+    return hub_same_ignoring_case(str_from(stem, at), variant) && (at == 0 || strchr("-._", stem.p[at - 1]));
 }
 
 bool hub_file_is_copy(struct str path) {

@@ -5,6 +5,7 @@ static const struct config_range any_float = {-3.4e38, 3.4e38};
 
 const char *cfg_key(const struct cfg *c, const char *key) {
     const struct key_name *first = NULL;
+    if (c->file->is_canonical && config_said(c->file, key)) return key;
     for (const struct key_name *k = c->keys; k && k->ours; k++) {
         if (strcmp(k->ours, key) != 0) continue;
         if (k->theirs && config_said(c->file, k->theirs)) return k->theirs;

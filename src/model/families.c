@@ -1,6 +1,7 @@
 /* The table of families: the only file that names one. docs/families.md and `mlxcel arch` are made from it. */
 #include "model/families.h"
 
+#include "file/gguf_arch.h"
 #include "model/shapes.h"
 
 /* Tables, and so laid out by hand. */
@@ -370,6 +371,8 @@ const struct family family_table[] = {
      .names = {.root = "deberta.", .layers = "encoder.layer", .attn = "attention", .roles = deberta_roles}, .flags = FAM_ENCODER | FAM_RELATIVE},
     {.type = "eurobert", .title = "EuroBERT (embeddings)", .defaults = eurobert_class, .flags = FAM_ENCODER},
 };
+
+#include "model/family_gguf.inc"
 
 /* clang-format on */
 

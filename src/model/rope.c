@@ -11,7 +11,7 @@ static const struct {
 } scalings[] = {
     {"default", SCALE_NONE},  {"linear", SCALE_LINEAR},     {"dynamic", SCALE_DYNAMIC}, {"yarn", SCALE_YARN},
     {"llama3", SCALE_LLAMA3}, {"longrope", SCALE_LONGROPE}, {"su", SCALE_LONGROPE},     {"proportional", SCALE_PROPORTIONAL},
-    {"mrope", SCALE_NONE},
+    {"mrope", SCALE_NONE},    {"factors", SCALE_FACTORS},
 };
 
 /* theta^(2i/dim) for pair i, as float32 arithmetic gives it. */
@@ -159,6 +159,14 @@ static int scale_longrope(struct arena *a, const struct config_rope *p, struct r
     return ERR_OK;
 }
 
+/* What each pair's frequency is divided by, as GGUF files have it. */
+static int scale_factors(struct arena *a, const struct config_rope *p, struct rope_spec *r, struct err *err) {
+    float *factors;
+    TRY(list_of(a, p, "factors", r->n_rotated / 2, &factors, err));
+    for (int32_t i = 0; i < r->n_rotated / 2; i++) r->inv_freq[i] /= factors[i];
+    return ERR_OK;
+}
+
 /* Only a part of the pairs turns, but the exponents count the whole head. */
 static void scale_proportional(struct rope_spec *r, int32_t head_dim, float partial) {
     int32_t turning = (int32_t)(partial * (float)head_dim / 2);
@@ -215,6 +223,7 @@ int rope_resolve(struct arena *a, const struct cfg *config, const struct config_
     if (r->scaling == SCALE_LLAMA3) TRY(scale_llama3(params, r, err));
     if (r->scaling == SCALE_YARN) TRY(scale_yarn(params, r, err));
     if (r->scaling == SCALE_LONGROPE) TRY(scale_longrope(a, params, r, err));
+    if (r->scaling == SCALE_FACTORS) TRY(scale_factors(a, params, r, err));
     if (r->scaling == SCALE_PROPORTIONAL) scale_proportional(r, head_dim, (float)params->partial);
     return ERR_OK;
 }

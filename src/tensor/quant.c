@@ -153,6 +153,11 @@ void quant_codes(const struct format *f, const void *values, int64_t first, int6
     widths[f->bits].codes((const uint8_t *)values + first * f->bits / 8, n, out);
 }
 
+void quant_put_codes(const struct format *f, const uint8_t *codes, int64_t n, void *values) {
+    assert(f->mode != QUANT_NONE && n % 8 == 0);
+    widths[f->bits].pack(codes, n, values);
+}
+
 /* ---- unpacking ---- */
 
 static void affine_group(const uint8_t *codes, int64_t n, float scale, float bias, float *out) {

@@ -35,6 +35,9 @@ void quant_pack(const struct format *f, const float *x, int64_t n, void *values,
 /* Only the codes of an affine or fp row, one byte each (for backends that repack); first and n as in quant_unpack. */
 void quant_codes(const struct format *f, const void *values, int64_t first, int64_t n, uint8_t *out);
 
+/* The other way: n codes of f->bits each, packed. */
+void quant_put_codes(const struct format *f, const uint8_t *codes, int64_t n, void *values);
+
 /* Plain elements to and from f32. False, and nothing written, for a dtype other than F32, F16, BF16. */
 bool plain_to_f32(enum dtype dt, const void *src, int64_t n, float *out);
 bool plain_from_f32(enum dtype dt, const float *src, int64_t n, void *out);

@@ -1,4 +1,6 @@
 set(TENSOR_SOURCES
+  src/tensor/block.c
+  src/tensor/block_iq.c
   src/tensor/dtype.c
   src/tensor/quant.c
 )

@@ -318,7 +318,7 @@ static void add_products(struct maker *m) {
         {QUANT_AFFINE, DT_BF16, 3, 32}, {QUANT_AFFINE, DT_BF16, 4, 32},  {QUANT_AFFINE, DT_BF16, 4, 64}, {QUANT_AFFINE, DT_F16, 4, 64},
         {QUANT_AFFINE, DT_F32, 4, 128}, {QUANT_AFFINE, DT_BF16, 4, 128}, {QUANT_AFFINE, DT_BF16, 5, 64}, {QUANT_AFFINE, DT_BF16, 6, 128},
         {QUANT_AFFINE, DT_BF16, 8, 32}, {QUANT_AFFINE, DT_BF16, 8, 64},  {QUANT_AFFINE, DT_F16, 8, 128}, {QUANT_MXFP4, DT_BF16, 4, 32},
-        {QUANT_MXFP8, DT_BF16, 8, 32},  {QUANT_NVFP4, DT_BF16, 4, 16},
+        {QUANT_MXFP8, DT_BF16, 8, 32},  {QUANT_NVFP4, DT_BF16, 4, 16},   {QUANT_AFFINE, DT_F32, 4, 16},  {QUANT_AFFINE, DT_F32, 8, 16},
     };
     static const int32_t many[] = {1, 2, 8, 9, 16, 17, 33, 64, 65, 200}, few[] = {1, 7, 9, 40, 70};
     static const struct { int64_t out, in; } shapes[] = {{40, 128}, {272, 640}, {1040, 2048}};

@@ -70,7 +70,7 @@ def check_generate():
         expect(["generate", "-p", "x", "-m", folder + "/empty"], 1, err="no model there, neither config.json nor model*.safetensors")
         with open(folder + "/some.gguf", "wb") as f:
             f.write(b"GGUF" + bytes(100))
-        expect(["generate", "-p", "x", "-m", folder + "/some.gguf"], 1, err="a GGUF file, which is another program's")
+        expect(["generate", "-p", "x", "-m", folder + "/some.gguf"], 1, err="GGUF version 0, known are 2 and 3")
         run("synth", "--shape", "tiny", "-o", folder + "/bare")
         os.remove(folder + "/bare/tokenizer_config.json")
         for command in (["generate", "-p", "x", "-n", "1"], ["run", "-p", "x", "-n", "1"], ["perplexity", __file__, "--chunk", "64"]):

@@ -5,6 +5,7 @@ set(FUZZ_TARGETS
   config
   gbnf
   generation
+  gguf
   http
   output
   regex

@@ -477,8 +477,8 @@ static struct device_options device_options(void) {
 }
 
 static int open_bench(struct bench *b, const char *dir, const char *backend, enum precision wanted, struct err *err) {
-    /* a folder with figures but no config.json belongs to the built-in model */
-    TRY(checkpoint_open(has_file(dir, "config.json") ? dir : NULL, &b->cp, err));
+    /* a folder with figures but neither config.json nor model.gguf belongs to the built-in model */
+    TRY(checkpoint_open(has_file(dir, "config.json") || has_file(dir, "model.gguf") ? dir : NULL, &b->cp, err));
     if (strcmp(config_name, "config.json") != 0) TRY(read_config(b, err));
     TRY(load_golden(b, dir, err));
     const struct backend_type *type = backend_find(str_of(backend));

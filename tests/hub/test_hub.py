@@ -137,6 +137,33 @@ def test_selection(b):
     check(r.returncode == 1 and "--include" in r.stderr, f"include nothing: {r}")
 
 
+def test_variants(b):
+    """OWNER/NAME:VARIANT gets one of the GGUF files of a repository, in parts or not."""
+    source, home = os.path.join(b.dir, "src-gguf"), b.home()
+    os.makedirs(os.path.join(source, "Q8_0"))
+    for name in ("m-Q4_K_M.gguf", "m-Q4_K_S.gguf", "mmproj-Q4_K_M.gguf", "Q8_0/m-Q8_0-00001-of-00002.gguf", "Q8_0/m-Q8_0-00002-of-00002.gguf",
+                 "a-IQ1_S.gguf", "b-IQ1_S.gguf", "README.md"):
+        with open(os.path.join(source, name), "wb") as f:
+            f.write(b"GGUF" + name.encode())
+    b.hub.add("acme/m-GGUF", source)
+    for variant, names in (("q4_k_m", ["m-Q4_K_M.gguf"]), ("Q8_0", ["Q8_0/m-Q8_0-00001-of-00002.gguf", "Q8_0/m-Q8_0-00002-of-00002.gguf"])):
+        done = b.run(home, "download", f"acme/m-GGUF:{variant}")
+        check(done.returncode == 0, f"download of {variant}: {done.stderr}")
+        for name in names:
+            check(os.path.exists(os.path.join(b.path(home, "acme/m-GGUF"), name)), f"{name} is there")
+    check(os.path.exists(os.path.join(b.path(home, "acme/m-GGUF"), "m-Q4_K_M.gguf")), "the first variant stays")
+    check(not os.path.exists(os.path.join(b.path(home, "acme/m-GGUF"), "m-Q4_K_S.gguf")), "nothing else is fetched")
+    for variant, file in (("Q4_K_M", "m-Q4_K_M.gguf"), ("Q8_0", "m-Q8_0-00001-of-00002.gguf"), ("Q4_K_S", "m-Q4_K_S.gguf")):
+        done = b.run(home, "inspect", "-m", f"acme/m-GGUF:{variant}")
+        check(file in done.stderr and "GGUF version" in done.stderr, f"inspect opens {file}: {done.stderr}")
+    for name, words in (("acme/m-GGUF:Q5_0", "no GGUF file whose name ends in"), ("acme/m-GGUF:IQ1_S", "several GGUF files"),
+                        ("acme/m-GGUF", "say which, as in acme/m-GGUF:Q4_K_M")):
+        done = b.run(b.home(), "inspect", "-m", name)
+        check(done.returncode != 0 and words in done.stderr, f"{name}: {done.stderr}")
+    done = b.run(home, "inspect", "--offline", "-m", "acme/m-GGUF:Q5_0")
+    check("this is --offline" in done.stderr, f"offline: {done.stderr}")
+
+
 def test_faults(b):
     size = 41 * 1024 * 1024 + 12345
     faults = {
@@ -671,7 +698,7 @@ def main():
     parser.add_argument("--only")
     args = parser.parse_args()
     b = Bench(os.path.abspath(args.program))
-    parts = [test_journey, test_selection, test_faults, test_refusals, test_token, test_names, test_store, test_places, test_commands, test_hf_cache,
+    parts = [test_journey, test_selection, test_variants, test_faults, test_refusals, test_token, test_names, test_store, test_places, test_commands, test_hf_cache,
              test_two,
              test_tls, test_proxy, test_terminal, test_kills]
     try:

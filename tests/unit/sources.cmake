@@ -10,6 +10,7 @@ set(UNIT_SUITES
   device
   engine
   families
+  gguf
   grammar
   http
   hub

@@ -83,7 +83,7 @@ static enum kind kind_of(const struct weight *w) {
     if (cuda_weight_args(w).tile_bytes) return KIND_TILES;
     if (f->mode == QUANT_MXFP4) return KIND_FP4;
     if (f->mode == QUANT_NONE) return f->dtype == DT_BF16 ? KIND_16 : N_KINDS;
-    return f->mode != QUANT_AFFINE ? N_KINDS : f->bits == 8 ? KIND_8 : N_KINDS;
+    return f->mode == QUANT_AFFINE && f->bits == 8 && f->group >= 32 ? KIND_8 : N_KINDS;
 }
 
 /* Two terms of n numbers. */

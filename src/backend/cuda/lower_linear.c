@@ -45,7 +45,7 @@ bool cuda_may_round(const struct cuda *c, const struct op *op) {
 static int fast_bits(const struct weight *w) {
     const struct format *f = &w->format;
     if (cuda_weight_args(w).tile_bytes) return 0;
-    if (f->mode == QUANT_AFFINE && (f->bits == 4 || f->bits == 8)) return f->bits;
+    if (f->mode == QUANT_AFFINE && (f->bits == 4 || f->bits == 8) && f->group >= 32) return f->bits;
     return f->mode == QUANT_NONE && f->dtype == DT_BF16 ? 16 : 0;
 }
 

@@ -101,7 +101,7 @@ static int upload_rows(struct cuda *c, const struct weight_source *s, const stru
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s) {
     const struct format *f = &s->format;
     return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && (s->n_experts == 1 || s->out % 16 == 0) &&
-           f->mode == QUANT_AFFINE && f->bits == 4 && f->dtype != DT_F32 && s->in % 64 == 0;
+           f->mode == QUANT_AFFINE && f->bits == 4 && f->group >= 32 && f->dtype != DT_F32 && s->in % 64 == 0;
 }
 
 int64_t cuda_tile_bytes(const struct format *f, int64_t in) {
