@@ -4,6 +4,7 @@
 #include "../test_paths.h"
 #include "unit.h"
 
+#include "base/log.h"
 #include "os/os.h"
 
 #include <inttypes.h>
@@ -120,6 +121,8 @@ static int run_case(const struct unit_case *c) {
     int end = setjmp(case_end);
     if (end) return end;
     unit_n_checks = 0;
+    log_set_sink(NULL, NULL); /* whatever the case before left behind */
+    log_set_level(LOG_INFO);
     c->run();
     if (unit_n_checks > 0) return 0;
     snprintf(case_message, sizeof case_message, "it checked nothing");
