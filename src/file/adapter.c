@@ -65,9 +65,10 @@ static int check_mlx(const struct reader *r, struct err *err) {
 
 /* The value of a pattern that a module's path ends with; PEFT's patterns are expressions, of which plain names are taken. */
 static int by_pattern(const struct reader *r, const char *key, struct str path, double *out, struct err *err) {
-    yyjson_val *name, *val;
+    yyjson_val *patterns = json_get(r->config, key), *name, *val;
     size_t i, n;
-    yyjson_obj_foreach(json_get(r->config, key), i, n, name, val) {
+    if (!yyjson_is_obj(patterns)) return ERR_OK;
+    yyjson_obj_foreach(patterns, i, n, name, val) {
         struct str s = json_val_str(name);
         for (size_t k = 0; k < s.n; k++)
             if (strchr("*+?()[]{}|^$\\", s.p[k])) return refuse(r->out, key, err);
