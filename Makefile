@@ -108,8 +108,8 @@ asan: ## unit tests and own fixtures under the address and undefined behaviour s
 	@tools/setup.sh build
 	$(call cmake,asan,unit_tests golden_tests)
 	@build/asan/golden_tests tests/golden $(if $(DATA),"$(DATA)/golden")
-	@build/asan/unit_tests -kernelc $(if $(DATA),,-every_family)
-	@ASAN_OPTIONS=detect_leaks=0 build/asan/unit_tests kernelc # a hundred programs, each of which would look for leaks for seconds
+	@build/asan/unit_tests -kernelc -os.run -os.locks $(if $(DATA),,-every_family)
+	@ASAN_OPTIONS=detect_leaks=0 build/asan/unit_tests kernelc os.run os.locks # hundreds of programs, each of which would look for leaks for seconds
 
 tsan: ## what runs in threads under the thread sanitizer (DATA=DIR: every family, too; that takes half an hour)
 	@tools/setup.sh build
