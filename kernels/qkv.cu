@@ -31,16 +31,18 @@ static __device__ __forceinline__ void rotate_head(const k_qkv &a, float *x, int
 
 // Grid ((query heads + 2 * cached heads) / 4, rows).
 extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_rope_write(KARGS(k_qkv) a) {
-    __shared__ float smem[WARPS][WIDTH_MAX];
+    __shared__ float4 smem[WARPS][WIDTH_MAX / 4];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, item = blockIdx.x * WARPS + warp;
     int64_t r = blockIdx.y;
     if (item >= a.q.heads + 2 * a.c.heads) return;
     bool is_q = item < a.q.heads, is_k = !is_q && item < a.q.heads + a.c.heads;
     int head = is_q ? item : is_k ? item - a.q.heads : item - a.q.heads - a.c.heads, n = is_q || is_k ? a.c.k_width : a.c.v_width;
     const k_view &from = is_q ? a.q : is_k ? a.k : a.v;
-    float *x = smem[warp];
-    for (int i = lane; i < n; i += 32)
-        x[i] = a.n_parts ? parts_sum((const float *)from.p + r * from.row_stride + head * from.head_stride + i, a.n_parts, a.part_stride) : view_load(from, r, head, i);
+    float *x = (float *)smem[warp];
+    if (a.n_parts) // widths are multiples of four then
+        for (int i = lane * 4; i < n; i += 128) *(float4 *)(x + i) = parts_sum4((const float *)from.p + r * from.row_stride + head * from.head_stride + i, a.n_parts, a.part_stride);
+    else
+        for (int i = lane; i < n; i += 32) x[i] = view_load(from, r, head, i);
     __syncwarp();
     if (is_q || is_k) {
         const float *norm = is_q ? a.q_norm : a.k_norm;

@@ -128,6 +128,8 @@ static int32_t find_parts_qkv(const struct cuda *c, int32_t i, struct qkv *g) {
     if (i + 1 >= l->n_ops || !leaves_parts(c, i)) return 0;
     int32_t n = find_qkv(c, i + 1, g), id = l->ops[i].out[0].id;
     if (!n || l->values[id - 1].is_output || l->values[id - 1].last_op > i + n) return 0;
+    const struct kv_class *kv = &c->layout.classes[l->ops[g->write].arg.kv.kv.kv_class];
+    if (kv->k_width % 4 || kv->v_width % 4) return 0;
     for (int32_t k = 0; k < 2; k++)
         if (l->ops[g->norms[k] >= 0 ? g->norms[k] : g->ropes[k]].in[0].id != id) return 0;
     return l->ops[g->write].in[1].id == id ? n + 1 : 0;
