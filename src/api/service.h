@@ -96,12 +96,25 @@ struct service_calls {
 };
 /* False where nobody can say how the model's calls are written. Strings lie in the arena. */
 bool service_force_calls(const struct service *service, struct arena *a, const struct service_calls *calls, struct constraint_source *out);
+/* What was asked for by an option or field; name NULL: nothing was. */
+struct service_wish {
+    const char *name;
+    struct gram_source grammar;
+};
+/* Tools that an answer may call, or must. */
+struct service_tools {
+    yyjson_val *list; /* NULL: none */
+    struct str name;  /* the one that is to be called; {NULL, 0}: any */
+    bool is_required, one_at_a_time;
+};
+/* Both together, compiled: *out, in the arena; NULL: the answer is free. After an error *at is the name of what it is about. */
+int service_hold(struct service *s, struct arena *a, const struct service_wish *wish, const struct service_tools *tools,
+                 const struct constraint_source **out, const char **at, struct err *err);
 /* GBNF for an answer that is one of these texts. */
 struct str service_choice_grammar(struct arena *a, const struct str *choices, size_t n);
 int service_decode(const struct service *s, const int32_t *ids, int32_t n, struct sb *out, struct err *err);
 /* The bytes of a token; of a special one its name. */
 struct str service_token_text(const struct service *s, int32_t id);
-bool service_is_special(const struct service *s, int32_t id);
 /* What the token is in an answer's text: of a special one nothing. */
 struct str service_token_bytes(const struct service *s, int32_t id);
 
@@ -113,6 +126,11 @@ int service_submit(struct service *s, const struct job_spec *specs, int32_t n, s
 /* As session_embedding. When ready. */
 int service_embedding(const struct service *s, enum session_pooling wanted, struct str prompt, struct session_embedding *out,
                       struct err *err);
+
+/* As session_encode_embedding and session_cut; the tokens lie in the arena. When ready. */
+int service_encode_embedding(const struct service *s, struct arena *a, const struct session_embedding *how, struct str text,
+                             struct service_ids *out, struct err *err);
+void service_cut(const struct service *s, struct service_ids *ids, int32_t most);
 
 /* As session_judge and session_encode_question. When ready. */
 int service_judge(const struct service *s, enum job_pooling *out_pooling, const struct pool_head **out_head, struct err *err);

@@ -57,10 +57,6 @@ struct str service_token_bytes(const struct service *s, int32_t id) {
     return bytes.p ? bytes : STR("");
 }
 
-bool service_is_special(const struct service *s, int32_t id) {
-    return tok_is_special(s->session->tok, id);
-}
-
 struct str service_token_text(const struct service *s, int32_t id) {
     return tok_is_special(s->session->tok, id) ? tok_token_text(s->session->tok, id) : service_token_bytes(s, id);
 }
@@ -72,6 +68,16 @@ int service_embedding(const struct service *s, enum session_pooling wanted, stru
 
 int service_judge(const struct service *s, enum job_pooling *out_pooling, const struct pool_head **out_head, struct err *err) {
     return session_judge(s->session, out_pooling, out_head, err);
+}
+
+int service_encode_embedding(const struct service *s, struct arena *a, const struct session_embedding *how, struct str text,
+                             struct service_ids *out, struct err *err) {
+    struct tok_ids ids = {0};
+    return take_ids(a, &ids, session_encode_embedding(s->session, how, text, &ids, err), out, err);
+}
+
+void service_cut(const struct service *s, struct service_ids *ids, int32_t most) {
+    ids->n = session_cut(s->session, ids->p, ids->n, most);
 }
 
 int service_encode_question(const struct service *s, struct arena *a, const struct session_question *q, struct service_ids *out,

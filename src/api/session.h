@@ -142,6 +142,14 @@ struct session_embedding {
  * An error says what of the model's files cannot be followed. After the text was loaded. */
 int session_embedding(const struct session *s, enum session_pooling wanted, struct str prompt, struct session_embedding *out,
                       struct err *err);
+/* A text's tokens, with the prompt before it, cut where that is wanted. An empty text is a blank. */
+struct tok_ids;
+int session_encode_embedding(const struct session *s, const struct session_embedding *how, struct str text, struct tok_ids *out,
+                             struct err *err);
+/* As many ids of a text as fit: the token that closes it stays. */
+int32_t session_cut(const struct session *s, int32_t *ids, int32_t n, int32_t most);
+/* The job whose vector is the text's. */
+struct job_spec session_embedding_job(const struct session_embedding *how, const int32_t *ids, int32_t n);
 /* The vectors of texts, [n][width]. */
 int session_embed(struct session *s, const struct session_embedding *how, const struct str *texts, int32_t n, float *out, struct err *err);
 

@@ -56,37 +56,41 @@ struct batch_of_texts {
     int32_t n;
 };
 
-/* The token that closes the text stays. */
-static void cut(const struct session *s, struct tok_ids *ids, size_t most) {
-    if (ids->n <= most) return;
-    int32_t last = ids->p[ids->n - 1];
-    ids->n = most;
-    if (tok_is_special(s->tok, last)) ids->p[most - 1] = last;
+int32_t session_cut(const struct session *s, int32_t *ids, int32_t n, int32_t most) {
+    if (n <= most) return n;
+    if (tok_is_special(s->tok, ids[n - 1])) ids[most - 1] = ids[n - 1];
+    return most;
+}
+
+int session_encode_embedding(const struct session *s, const struct session_embedding *how, struct str text, struct tok_ids *out,
+                             struct err *err) {
+    struct sb whole = {0};
+    sb_put(&whole, how->prompt);
+    sb_put(&whole, text);
+    int code = tok_encode(s->tok, sb_str(&whole), TOK_ADD_SPECIAL | TOK_ADD_BOS, out, err);
+    sb_free(&whole);
+    if (!code && out->n == 0) code = tok_encode(s->tok, STR(" "), TOK_ADD_SPECIAL | TOK_ADD_BOS, out, err);
+    TRY(code);
+    if (out->n <= (size_t)how->max_tokens) return ERR_OK;
+    if (!how->cuts || out->n > INT32_MAX)
+        return err_set(err, ERR_ELIMIT, "%zu tokens, and the model takes %d; --truncate, in the library `truncate`, cuts a text", out->n,
+                       how->max_tokens);
+    out->n = (size_t)session_cut(s, out->p, (int32_t)out->n, how->max_tokens);
+    return ERR_OK;
+}
+
+struct job_spec session_embedding_job(const struct session_embedding *how, const int32_t *ids, int32_t n) {
+    return (struct job_spec){
+        .tokens = ids, .n_tokens = n, .rows = ROWS_HIDDEN, .pooling = how->pooling, .n_skip = how->n_skip, .head = how->head};
 }
 
 static int encode_all(const struct session *s, const struct session_embedding *how, const struct str *texts, struct batch_of_texts *b,
                       struct err *err) {
-    struct sb text = {0};
-    int code = ERR_OK;
-    for (int32_t i = 0; i < b->n && !code; i++) {
-        sb_clear(&text);
-        sb_put(&text, how->prompt);
-        sb_put(&text, texts[i]);
-        code = tok_encode(s->tok, sb_str(&text), TOK_ADD_SPECIAL | TOK_ADD_BOS, &b->ids[i], err);
-        if (!code && b->ids[i].n == 0) code = tok_encode(s->tok, STR(" "), TOK_ADD_SPECIAL | TOK_ADD_BOS, &b->ids[i], err);
-        if (!code && how->cuts) cut(s, &b->ids[i], (size_t)how->max_tokens);
-        if (!code && b->ids[i].n > (size_t)how->max_tokens)
-            code = err_set(err, ERR_ELIMIT, "text %d has %zu tokens, and the model takes %d; --truncate cuts it", i + 1, b->ids[i].n,
-                           how->max_tokens);
-        b->specs[i] = (struct job_spec){.tokens = b->ids[i].p,
-                                        .n_tokens = (int32_t)b->ids[i].n,
-                                        .rows = ROWS_HIDDEN,
-                                        .pooling = how->pooling,
-                                        .n_skip = how->n_skip,
-                                        .head = how->head};
+    for (int32_t i = 0; i < b->n; i++) {
+        if (session_encode_embedding(s, how, texts[i], &b->ids[i], err)) return err_prefix(err, "text %d", i + 1);
+        b->specs[i] = session_embedding_job(how, b->ids[i].p, (int32_t)b->ids[i].n);
     }
-    sb_free(&text);
-    return code;
+    return ERR_OK;
 }
 
 /* Turns the engine until all jobs have ended. */

@@ -5,6 +5,7 @@ set(API_SOURCES
   src/api/doctor.c
   src/api/force_calls.c
   src/api/grammar_tools.c
+  src/api/hold.c
   src/api/inspect.c
   src/api/judge.c
   src/api/machine.c

@@ -19,6 +19,15 @@ int err_set(struct err *err, int code, const char *fmt, ...) {
     return code;
 }
 
+int err_set_at(struct err *err, int code, const char *where, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    err_vset(err, code, fmt, args);
+    va_end(args);
+    err_prefix(err, "%s", where);
+    return code;
+}
+
 int err_prefix(struct err *err, const char *fmt, ...) {
     if (!err) return ERR_EINTERNAL;
     char old[ERR_MESSAGE_BYTES];

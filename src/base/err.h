@@ -45,6 +45,9 @@ struct err {
 int err_set(struct err *err, int code, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
 int err_vset(struct err *err, int code, const char *fmt, va_list args) MLXCEL_PRINTF(3, 0);
 
+/* The same with "where: " before the message. */
+int err_set_at(struct err *err, int code, const char *where, const char *fmt, ...) MLXCEL_PRINTF(4, 5);
+
 /* Puts "prefix: " before an existing message; returns the code that is already there. */
 int err_prefix(struct err *err, const char *fmt, ...) MLXCEL_PRINTF(2, 3);
 

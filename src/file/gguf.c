@@ -16,25 +16,16 @@ struct reader {
     struct err *err;
 };
 
-static int fail(struct reader *r, const char *fmt, ...) MLXCEL_PRINTF(2, 3);
-static int fail(struct reader *r, const char *fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    err_vset(r->err, ERR_EFORMAT, fmt, args);
-    va_end(args);
-    err_prefix(r->err, "%s", r->g->source.name);
-    return ERR_EFORMAT;
-}
-
+#define FAIL(r, ...) err_set_at((r)->err, ERR_EFORMAT, (r)->g->source.name, __VA_ARGS__)
 #define SHOWN(s) (int)((s).n > KEY_SHOWN ? KEY_SHOWN : (s).n), (s).p
-#define FAIL_TENSOR(r, t, fmt, ...) fail((r), "tensor %.*s: " fmt, SHOWN((t)->name), __VA_ARGS__)
+#define FAIL_TENSOR(r, t, fmt, ...) FAIL((r), "tensor %.*s: " fmt, SHOWN((t)->name), __VA_ARGS__)
 
 /* ---- numbers and strings -------------------------------------------------------------------------------------------------- */
 
 static int take(struct reader *r, uint64_t n, struct str *out) {
     if (n > r->n - r->at) {
         r->cut = r->n < r->g->source.size;
-        return fail(r, "the file ends inside its header");
+        return FAIL(r, "the file ends inside its header");
     }
     *out = str_n((const char *)r->p + r->at, (size_t)n);
     r->at += (size_t)n;
@@ -78,7 +69,7 @@ static const uint8_t widths[N_GGUF_TYPES] = {
 static int take_type(struct reader *r, struct str key, enum gguf_type *out) {
     uint32_t type = 0;
     TRY(take_u32(r, &type));
-    if (type >= N_GGUF_TYPES) return fail(r, "%.*s has values of the unknown type %u", SHOWN(key), type);
+    if (type >= N_GGUF_TYPES) return FAIL(r, "%.*s has values of the unknown type %u", SHOWN(key), type);
     *out = (enum gguf_type)type;
     return ERR_OK;
 }
@@ -92,7 +83,7 @@ static int skip_elements(struct reader *r, struct str key, int depth, const stru
     size_t total;
     if (widths[array->of]) {
         if (array->n > SIZE_MAX || size_mul((size_t)array->n, widths[array->of], &total))
-            return fail(r, "%.*s: the size of its array overflows", SHOWN(key));
+            return FAIL(r, "%.*s: the size of its array overflows", SHOWN(key));
         return take(r, total, &bytes);
     }
     for (uint64_t i = 0; i < array->n; i++) TRY(array->of == GGUF_STRING ? take_string(r, &bytes) : take_array(r, key, depth + 1, &inner));
@@ -100,7 +91,7 @@ static int skip_elements(struct reader *r, struct str key, int depth, const stru
 }
 
 static int take_array(struct reader *r, struct str key, int depth, struct gguf_value *out) {
-    if (depth > DEPTH_MAX) return fail(r, "%.*s has arrays nested deeper than %d", SHOWN(key), DEPTH_MAX);
+    if (depth > DEPTH_MAX) return FAIL(r, "%.*s has arrays nested deeper than %d", SHOWN(key), DEPTH_MAX);
     TRY(take_type(r, key, &out->of));
     TRY(take_u64(r, &out->n));
     size_t from = r->at;
@@ -124,10 +115,10 @@ static int take_meta(struct reader *r, uint64_t n) {
         struct gguf_meta *m = &g->meta[i];
         bool is_new;
         TRY(take_string(r, &m->key));
-        if (!utf8_valid(m->key)) return fail(r, "key %llu is not UTF-8", (unsigned long long)i);
+        if (!utf8_valid(m->key)) return FAIL(r, "key %llu is not UTF-8", (unsigned long long)i);
         TRY(take_value(r, m->key, &m->value));
         struct map_entry *e = map_put(&g->by_key, m->key, &is_new);
-        if (!is_new) return fail(r, "%.*s stands twice", SHOWN(m->key));
+        if (!is_new) return FAIL(r, "%.*s stands twice", SHOWN(m->key));
         e->value.i = (int64_t)i;
         g->n_meta++;
     }
@@ -156,7 +147,7 @@ static int take_shape(struct reader *r, struct gguf_tensor *t) {
 static int take_tensor(struct reader *r, struct gguf_tensor *t) {
     uint32_t type = 0;
     TRY(take_string(r, &t->name));
-    if (t->name.n == 0 || !utf8_valid(t->name)) return fail(r, "a tensor's name is empty or not UTF-8");
+    if (t->name.n == 0 || !utf8_valid(t->name)) return FAIL(r, "a tensor's name is empty or not UTF-8");
     TRY(take_shape(r, t));
     TRY(take_u32(r, &type));
     t->type = block_find(type);
@@ -186,7 +177,7 @@ static int place_tensors(struct reader *r) {
     int64_t alignment = ALIGNMENT;
     const struct gguf_value *said = gguf_get(g, STR("general.alignment"));
     if (said && (!gguf_to_int(said, &alignment) || alignment < 1 || alignment > 1 << 20 || (alignment & (alignment - 1))))
-        return fail(r, "general.alignment is not a power of two up to 2^20");
+        return FAIL(r, "general.alignment is not a power of two up to 2^20");
     uint64_t begin = (r->at + (uint64_t)alignment - 1) / (uint64_t)alignment * (uint64_t)alignment, size = g->source.size;
     for (size_t i = 0; i < g->n_tensors; i++) {
         struct gguf_tensor *t = &g->tensors[i];
@@ -206,15 +197,15 @@ static int take_counts(struct reader *r, uint64_t *out_tensors, uint64_t *out_ke
     struct str magic = {0};
     uint32_t version = 0;
     TRY(take(r, 4, &magic));
-    if (!str_eq(magic, STR("GGUF"))) return fail(r, "no GGUF file");
+    if (!str_eq(magic, STR("GGUF"))) return FAIL(r, "no GGUF file");
     TRY(take_u32(r, &version));
-    if (version == 2u << 24 || version == 3u << 24) return fail(r, "a big-endian GGUF file; take a little-endian one");
-    if (version != 2 && version != 3) return fail(r, "GGUF version %u, known are 2 and 3; convert the model again", version);
+    if (version == 2u << 24 || version == 3u << 24) return FAIL(r, "a big-endian GGUF file; take a little-endian one");
+    if (version != 2 && version != 3) return FAIL(r, "GGUF version %u, known are 2 and 3; convert the model again", version);
     TRY(take_u64(r, out_tensors));
     TRY(take_u64(r, out_keys));
     if (*out_tensors > GGUF_TENSORS_MAX)
-        return fail(r, "%llu tensors, at most %d are read", (unsigned long long)*out_tensors, GGUF_TENSORS_MAX);
-    if (*out_keys > GGUF_KEYS_MAX) return fail(r, "%llu keys, at most %d are read", (unsigned long long)*out_keys, GGUF_KEYS_MAX);
+        return FAIL(r, "%llu tensors, at most %d are read", (unsigned long long)*out_tensors, GGUF_TENSORS_MAX);
+    if (*out_keys > GGUF_KEYS_MAX) return FAIL(r, "%llu keys, at most %d are read", (unsigned long long)*out_keys, GGUF_KEYS_MAX);
     return ERR_OK;
 }
 
@@ -241,7 +232,7 @@ int gguf_open(struct arena *a, const struct st_source *source, struct gguf *out,
         r.p = out->header;
         if (code == ERR_OK) code = parse(&r);
         if (code == ERR_OK) return ERR_OK;
-        if (r.cut && piece >= GGUF_HEADER_MAX) fail(&r, "its header has more than %d MiB", GGUF_HEADER_MAX >> 20);
+        if (r.cut && piece >= GGUF_HEADER_MAX) FAIL(&r, "its header has more than %d MiB", GGUF_HEADER_MAX >> 20);
         gguf_close(out);
         if (!r.cut || piece >= GGUF_HEADER_MAX) return code;
     }

@@ -59,10 +59,10 @@ static const struct gguf_word common[] = {
     {"rope.scaling.yarn_beta_slow", NULL},
     {"rope.scaling.yarn_log_multiplier", NULL},
     {"expert_gating_func", NULL},
+    {"attention.causal", NULL},
     /* nothing that a computation needs */
     {"vocab_size", NULL},
     {"tensor_data_layout", NULL},
-    {"attention.causal", NULL},
     {NULL, NULL},
 };
 
@@ -343,8 +343,17 @@ static void put_windows(struct writer *c) {
     jsonw_end(&c->w, ']');
 }
 
+/* Rows of the table see what is before them; a file may be of an encoder made from such a model. */
+static int check_causal(const struct writer *c) {
+    int64_t is_causal;
+    if (!gguf_to_int(get(c, "attention.causal"), &is_causal) || is_causal) return ERR_OK;
+    return err_set(c->err, ERR_EUNSUPPORTED, "%s: %s.attention.causal is false; encoders are not read from GGUF files", c->g->source.name,
+                   c->arch->name);
+}
+
 static int put_all(struct writer *c) {
     jsonw_begin(&c->w, '{');
+    TRY(check_causal(c));
     TRY(put_type(c));
     put_windows(c);
     TRY(put_vocabulary(c));

@@ -7,8 +7,7 @@
 
 #include <stdio.h>
 
-/* "NAME-00002-of-00005.gguf": NAME, and how many there are; false for other names. */
-static bool split_name(struct str name, struct str *out_stem, int64_t *out_n) {
+bool gguf_split_name(struct str name, struct str *out_stem, int64_t *out_n) {
     enum { TAIL = 20 }; /* "-00002-of-00005.gguf" */
     int64_t i;
     if (name.n <= TAIL || !str_ends(name, STR(".gguf"))) return false;
@@ -21,7 +20,7 @@ static bool split_name(struct str name, struct str *out_stem, int64_t *out_n) {
 struct str gguf_part_name(struct arena *a, struct str name, size_t i_part, size_t *out_n) {
     struct str stem;
     int64_t n = 1;
-    if (!split_name(name, &stem, &n)) {
+    if (!gguf_split_name(name, &stem, &n)) {
         *out_n = 1;
         return name;
     }

@@ -4,6 +4,8 @@
 
 #include "file/gguf_arch.h"
 
+/* "NAME-00002-of-00005.gguf": NAME, and how many there are; false for other names. */
+bool gguf_split_name(struct str name, struct str *out_stem, int64_t *out_n);
 /* The name of part i of a model of which `name` is one part; *out_n: how many there are. A file that is no part is the only one. */
 struct str gguf_part_name(struct arena *a, struct str name, size_t i_part, size_t *out_n);
 /* The GGUF file of a folder; ERR_ENOTFOUND: none, ERR_EFORMAT: several. */

@@ -26,17 +26,8 @@ struct reader {
     struct err *err;
 };
 
-static int fail(struct reader *r, const char *fmt, ...) MLXCEL_PRINTF(2, 3);
-static int fail(struct reader *r, const char *fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    err_vset(r->err, ERR_EFORMAT, fmt, args);
-    va_end(args);
-    err_prefix(r->err, "%s", r->st->source.name);
-    return ERR_EFORMAT;
-}
-
-#define FAIL_TENSOR(r, name, fmt, ...) fail((r), "tensor %.*s: " fmt, (int)((name).n > 200 ? 200 : (name).n), (name).p, __VA_ARGS__)
+#define FAIL(r, ...) err_set_at((r)->err, ERR_EFORMAT, (r)->st->source.name, __VA_ARGS__)
+#define FAIL_TENSOR(r, name, fmt, ...) FAIL((r), "tensor %.*s: " fmt, (int)((name).n > 200 ? 200 : (name).n), (name).p, __VA_ARGS__)
 
 /* ---- the header's bytes --------------------------------------------------------------------------------------- */
 
@@ -64,22 +55,22 @@ static int read_header(struct reader *r, char **out_memory) {
     const struct st_source *s = &r->st->source;
     unsigned char prefix[8];
     *out_memory = NULL;
-    if (s->size < sizeof prefix) return fail(r, "%llu bytes are too few for a safetensors file", (unsigned long long)s->size);
+    if (s->size < sizeof prefix) return FAIL(r, "%llu bytes are too few for a safetensors file", (unsigned long long)s->size);
     TRY(s->read_at(s->user, prefix, sizeof prefix, 0, r->err));
     uint64_t n = read_u64(prefix);
-    if (n > ST_HEADER_MAX && source_is_pointer(s)) return fail(r, ST_POINTER_TEXT);
+    if (n > ST_HEADER_MAX && source_is_pointer(s)) return FAIL(r, ST_POINTER_TEXT);
     if (n > ST_HEADER_MAX)
-        return fail(r, "no safetensors file: its header would have %llu bytes, and 100 MB are allowed", (unsigned long long)n);
+        return FAIL(r, "no safetensors file: its header would have %llu bytes, and 100 MB are allowed", (unsigned long long)n);
     if (n > s->size - sizeof prefix)
-        return fail(r, "header of %llu bytes does not fit the file of %llu", (unsigned long long)n, (unsigned long long)s->size);
-    if (n == 0) return fail(r, "header is empty");
+        return FAIL(r, "header of %llu bytes does not fit the file of %llu", (unsigned long long)n, (unsigned long long)s->size);
+    if (n == 0) return FAIL(r, "header is empty");
     char *memory = *out_memory = mem_try((size_t)n);
     if (!memory) return err_set(r->err, ERR_EMEMORY, "%s: no memory for a header of %llu bytes", s->name, (unsigned long long)n);
     TRY(s->read_at(s->user, memory, (size_t)n, sizeof prefix, r->err));
     r->text = str_n(memory, (size_t)n);
     r->data_at = sizeof prefix + n;
-    if (json_depth(r->text) > MAX_DEPTH) return fail(r, "header is nested deeper than %d", MAX_DEPTH);
-    if (json_value_count(r->text) > ST_VALUES_MAX) return fail(r, "header has more than %d numbers and names", ST_VALUES_MAX);
+    if (json_depth(r->text) > MAX_DEPTH) return FAIL(r, "header is nested deeper than %d", MAX_DEPTH);
+    if (json_value_count(r->text) > ST_VALUES_MAX) return FAIL(r, "header has more than %d numbers and names", ST_VALUES_MAX);
     return ERR_OK;
 }
 
@@ -169,13 +160,13 @@ static int get_tensor(struct reader *r, struct str name, yyjson_val *val, struct
 static int get_meta(struct reader *r, yyjson_val *val) {
     size_t i, n = yyjson_obj_size(val);
     if (yyjson_is_null(val)) return ERR_OK;
-    if (!yyjson_is_obj(val)) return fail(r, "__metadata__ is %s, expected an object", yyjson_get_type_desc(val));
+    if (!yyjson_is_obj(val)) return FAIL(r, "__metadata__ is %s, expected an object", yyjson_get_type_desc(val));
     r->st->meta = arena_try(r->arena, (n ? n : 1) * sizeof *r->st->meta);
     if (!r->st->meta) return err_set(r->err, ERR_EMEMORY, "%s: no memory for %zu entries of metadata", r->st->source.name, n);
     yyjson_val *key, *value;
     yyjson_obj_foreach(val, i, n, key, value) {
         struct str k = str_n(yyjson_get_str(key), yyjson_get_len(key));
-        if (!yyjson_is_str(value)) return fail(r, "__metadata__: %.*s is not a string", (int)(k.n > 100 ? 100 : k.n), k.p);
+        if (!yyjson_is_str(value)) return FAIL(r, "__metadata__: %.*s is not a string", (int)(k.n > 100 ? 100 : k.n), k.p);
         r->st->meta[r->st->n_meta++] =
             (struct st_meta){str_copy(r->arena, k), str_copy(r->arena, str_n(yyjson_get_str(value), yyjson_get_len(value)))};
     }
@@ -186,14 +177,14 @@ static int get_all(struct reader *r, yyjson_val *root) {
     struct safetensors *st = r->st;
     size_t i, n = yyjson_obj_size(root);
     bool seen_meta = false;
-    if (!yyjson_is_obj(root)) return fail(r, "header is %s, expected an object", yyjson_get_type_desc(root));
+    if (!yyjson_is_obj(root)) return FAIL(r, "header is %s, expected an object", yyjson_get_type_desc(root));
     st->tensors = arena_try(r->arena, (n ? n : 1) * sizeof *st->tensors);
     if (!st->tensors) return err_set(r->err, ERR_EMEMORY, "%s: no memory for %zu tensors", st->source.name, n);
     yyjson_val *key, *val;
     yyjson_obj_foreach(root, i, n, key, val) {
         struct str name = str_n(yyjson_get_str(key), yyjson_get_len(key));
         if (str_is(name, "__metadata__")) {
-            if (seen_meta) return fail(r, "__metadata__ stands twice");
+            if (seen_meta) return FAIL(r, "__metadata__ stands twice");
             seen_meta = true;
             TRY(get_meta(r, val));
             continue;
@@ -242,7 +233,7 @@ static int check_places(struct reader *r) {
         at += t->bytes;
         t->offset += r->data_at;
     }
-    if (at != data_bytes) return fail(r, "%llu bytes after the last tensor", (unsigned long long)(data_bytes - at));
+    if (at != data_bytes) return FAIL(r, "%llu bytes after the last tensor", (unsigned long long)(data_bytes - at));
     st->data_bytes = at;
     return ERR_OK;
 }
@@ -257,7 +248,7 @@ int st_open(struct arena *a, const struct st_source *source, struct safetensors 
     yyjson_read_err bad = {0};
     doc = yyjson_read_opts(memory, r.text.n, YYJSON_READ_NOFLAG, NULL, &bad);
     if (!doc) {
-        code = fail(&r, "header, byte %zu: %s", bad.pos, bad.msg);
+        code = FAIL(&r, "header, byte %zu: %s", bad.pos, bad.msg);
         goto out;
     }
     code = get_all(&r, yyjson_doc_get_root(doc));

@@ -2,6 +2,7 @@
 #include "hub/names.h"
 
 #include "file/checkpoint.h"
+#include "file/gguf_open.h"
 
 #include <stdio.h>
 
@@ -116,11 +117,10 @@ bool hub_file_wanted(struct str path) {
 }
 
 struct str hub_gguf_stem(struct str path) {
-    enum { PART = 15 }; /* "-00001-of-00002" */
-    struct str stem = str_ends(path, STR(".gguf")) ? str_sub(path, 0, path.n - 5) : path;
-    if (stem.n <= PART) return stem;
-    struct str tail = str_from(stem, stem.n - PART);
-    return tail.p[0] == '-' && str_eq(str_sub(tail, 6, 4), STR("-of-")) ? str_sub(stem, 0, stem.n - PART) : stem;
+    struct str stem;
+    int64_t n;
+    if (gguf_split_name(path, &stem, &n)) return stem;
+    return str_ends(path, STR(".gguf")) ? str_sub(path, 0, path.n - STR(".gguf").n) : path;
 }
 
 bool hub_file_is_gguf(struct str path) {

@@ -200,7 +200,7 @@ static int resolve_variant(struct arena *a, const struct store_options *o, const
             return err_set(err, ERR_ENOTFOUND, "there is no %s:%.*s in the store (%s), and this is --offline", repo->id,
                            STR_ARG(repo->variant), models_dir ? models_dir : "unknown");
         log_info("%s:%.*s is not on this machine; getting it", repo->id, STR_ARG(repo->variant));
-        TRY(store_download(a, o, &(struct download_request){.repo = repo}, &dir, err));
+        TRY(store_download(a, o, &(struct download_request){.repo = repo, .quiet = o->watch != NULL, .watch = o->watch}, &dir, err));
         found = find_variant(a, dir, repo->variant, true);
         if (!found) return err_set(err, ERR_ENOTFOUND, "%s: no GGUF file of %.*s there", dir, STR_ARG(repo->variant));
     }

@@ -57,23 +57,12 @@ static int keep_vector(void *user, int32_t i, const struct job_events *ev, struc
     return ERR_OK;
 }
 
-/* The text's tokens with the model's prompt before it; the token that closes a text stays when it is cut. An empty text is a blank. */
 static int encode(const mlxcel_model *m, struct arena *a, const struct session_embedding *how, const char *text, size_t i,
                   struct job_spec *out, struct err *err) {
-    struct service_ids ids;
+    struct service_ids ids = {0};
     if (!text) return err_set(err, ERR_EARG, "text %zu is NULL", i + 1);
-    struct str whole = str_fmt(a, "%.*s%s", (int)how->prompt.n, how->prompt.p ? how->prompt.p : "", text);
-    TRY(service_encode(m->service, a, whole, SERVICE_ADD_SPECIAL, &ids, err));
-    if (ids.n == 0) TRY(service_encode(m->service, a, STR(" "), SERVICE_ADD_SPECIAL, &ids, err));
-    if (ids.n > how->max_tokens && !how->cuts)
-        return err_set(err, ERR_ELIMIT, "text %zu has %d tokens, and the model takes %d; truncate = 1 cuts it", i + 1, ids.n,
-                       how->max_tokens);
-    if (ids.n > how->max_tokens) {
-        if (service_is_special(m->service, ids.p[ids.n - 1])) ids.p[how->max_tokens - 1] = ids.p[ids.n - 1];
-        ids.n = how->max_tokens;
-    }
-    *out = (struct job_spec){
-        .tokens = ids.p, .n_tokens = ids.n, .rows = ROWS_HIDDEN, .pooling = how->pooling, .n_skip = how->n_skip, .head = how->head};
+    if (service_encode_embedding(m->service, a, how, str_of(text), &ids, err)) return err_prefix(err, "text %zu", i + 1);
+    *out = session_embedding_job(how, ids.p, ids.n);
     return ERR_OK;
 }
 

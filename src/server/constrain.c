@@ -1,8 +1,6 @@
 /* Constraints from requests. At most one field may ask for one; tools go together with any schema. */
 #include "server/constrain.h"
 
-#include "base/log.h"
-
 /* What a request asks for. */
 struct wish {
     const char *param; /* the field; NULL: nothing is asked for */
@@ -130,59 +128,21 @@ static const struct row rows[] = {{"response_format", read_format},
                                   {"structured_outputs", read_structured},
                                   {0}};
 
-/* ---- tools -------------------------------------------------------------------------------------------------------------- */
-
-static struct output_tools named_alone(struct arena *a, struct output_tools all, struct str name) {
-    for (size_t i = 0; i < all.n; i++)
-        if (str_eq(all.p[i].name, name)) return (struct output_tools){arena_copy(a, &all.p[i], sizeof *all.p), 1};
-    return all;
-}
-
-/* Calls, and beside them content by the request's schema; *out stays as it is where nothing can be said about calls. */
-static int add_calls(struct arena *a, const struct service *service, const struct tools *t, const struct wish *wish,
-                     struct constraint_source *out, bool *out_has, struct api_error *e) {
-    /* a tool that is named is called once */
-    struct service_calls calls = {.in_parallel = !t->one_at_a_time && t->choice != TOOLS_NAMED, .is_required = t->choice > TOOLS_AUTO};
-    struct err err;
-    if (wish->param && wish->kind != GRAM_JSON_SCHEMA && wish->kind != GRAM_JSON_OBJECT)
-        return api_fail(e, 400, "unsupported_value", wish->param, "%s and tools cannot be held both; leave one out", wish->param);
-    if (wish->param && !calls.is_required)
-        calls.content_schema = wish->kind == GRAM_JSON_OBJECT ? STR("{\"type\": \"object\"}") : wish->text;
-    if (output_tools_read(a, t->list, &calls.tools, &err)) return api_fail(e, 400, NULL, "tools", "%s", err.msg);
-    if (t->choice == TOOLS_NAMED) calls.tools = named_alone(a, calls.tools, t->name);
-    if (service_force_calls(service, a, &calls, out)) *out_has = true;
-    else if (calls.is_required)
-        return api_fail(e, 400, "unsupported_value", "tool_choice", "calls in this model's format cannot be forced; use \"auto\"");
-    return 0;
-}
-
 int constrain_read(struct arena *a, yyjson_val *body, struct service *service, const struct tools *t, struct params *p,
                    struct api_error *e) {
     struct wish wish = {0};
-    struct constraint_source source = {0};
-    struct sb warnings = {0};
     struct err err;
-    bool has = false;
+    const char *at = NULL;
     if (read_rows(a, body, rows, NULL, &wish, e)) return -1;
-    if (t && t->list && add_calls(a, service, t, &wish, &source, &has, e)) return -1;
-    if (!has && !wish.param) return 0;
-    if (!has) source.grammar = (struct gram_source){.kind = wish.kind, .text = wish.text};
-    int code = service_prepare_constraint(service, &source, &warnings, &err);
-    if (!code && warnings.n)
-        log_warn("%s: %.*s", wish.param ? wish.param : "tools", (int)(warnings.n > 400 ? 400 : warnings.n), warnings.p);
-    sb_free(&warnings);
-    if (code == ERR_EMEMORY) return api_fail_err(e, &err, wish.param);
-    if (code && !source.trigger.n) {
-        const char *param = wish.param ? wish.param : "tools";
-        return api_fail(e, 400, code == ERR_EUNSUPPORTED || code == ERR_ELIMIT ? "unsupported_value" : NULL, param, "%s: %s", param,
-                        err.msg);
-    }
-    if (code) { /* calls that may be made, or not */
-        log_warn("tools: %s; the arguments of calls are not held to their schemas", err.msg);
-        return 0;
-    }
-    struct constraint_source *kept = arena_new(a, struct constraint_source, 1);
-    *kept = source;
-    p->job.constraint = kept;
+    struct service_wish held = {wish.param, {.kind = wish.kind, .text = wish.text}};
+    struct service_tools tools = {0};
+    if (t)
+        tools = (struct service_tools){.list = t->list,
+                                       .name = t->choice == TOOLS_NAMED ? t->name : (struct str){0},
+                                       .is_required = t->choice > TOOLS_AUTO,
+                                       .one_at_a_time = t->one_at_a_time};
+    int code = service_hold(service, a, &held, &tools, &p->job.constraint, &at, &err);
+    if (code == ERR_EMEMORY) return api_fail_err(e, &err, at);
+    if (code) return api_fail(e, 400, code == ERR_EUNSUPPORTED || code == ERR_ELIMIT ? "unsupported_value" : NULL, at, "%s", err.msg);
     return 0;
 }

@@ -80,15 +80,11 @@ void embed_start(struct call *c) {
     struct err err;
     for (int32_t i = 0; i < m->n_inputs; i++) {
         struct embed_input *in = &m->inputs[i];
-        specs[i] = (struct job_spec){.tokens = in->ids.p,
-                                     .n_tokens = in->ids.n,
-                                     .rows = ROWS_HIDDEN,
-                                     .pooling = m->how.pooling,
-                                     .n_skip = in->n_skip,
-                                     .head = m->how.head,
-                                     .deadline_ms = c->server->options.deadline_ms,
-                                     .adapters = c->adapters,
-                                     .user = in};
+        specs[i] = session_embedding_job(&m->how, in->ids.p, in->ids.n);
+        specs[i].n_skip = in->n_skip; /* not the prompt's where the client sent token ids */
+        specs[i].deadline_ms = c->server->options.deadline_ms;
+        specs[i].adapters = c->adapters;
+        specs[i].user = in;
     }
     if (service_submit(c->service, specs, m->n_inputs, jobs, &err)) {
         api_fail_err(&c->error, &err, m->form->param);
@@ -134,13 +130,11 @@ static int pick(struct call *c, struct embedding *m) {
 
 /* A text that is too long: cut where the protocol does that, with the token that closes it; else refused. */
 static int check_length(struct call *c, struct embedding *m, struct service_ids *ids) {
-    int32_t most = m->how.max_tokens, last = ids->p[ids->n - 1];
-    if (ids->n <= most) return 0;
-    if (!m->form->cuts)
+    int32_t most = m->how.max_tokens;
+    if (ids->n > most && !m->form->cuts)
         return api_fail(&c->error, 400, "context_length_exceeded", m->form->param,
                         "the prompt has %d tokens, which is too large: it exceeds the available context size of %d", ids->n, most);
-    ids->n = most;
-    if (service_is_special(c->service, last)) ids->p[most - 1] = last;
+    service_cut(c->service, ids, most);
     return 0;
 }
 

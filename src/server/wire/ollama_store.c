@@ -29,8 +29,9 @@ static int hub_name(struct call *c, struct str *out) {
     *out = str_sub(name, 0, colon == STR_NONE ? name.n : colon);
     if (!out->n) return api_fail(&c->error, 400, NULL, "model", "model is required");
     if (tag.n && !str_is(tag, "latest"))
-        return api_fail(&c->error, 400, NULL, "model", "a model of the hub has no tag but latest; \"%.*s\" asks for \"%.*s\"",
-                        (int)(name.n > 100 ? 100 : name.n), name.p, (int)(tag.n > 40 ? 40 : tag.n), tag.p);
+        return api_fail(&c->error, 400, NULL, "model",
+                        "a server pulls whole repositories; one GGUF file of several is served by: mlxcel serve --model %.*s:%.*s",
+                        (int)(out->n > 100 ? 100 : out->n), out->p, (int)(tag.n > 40 ? 40 : tag.n), tag.p);
     return 0;
 }
 
