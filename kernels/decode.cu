@@ -1,27 +1,80 @@
-// Attention of decode rows over the paged bf16 cache, split along the positions so that a long context fills the GPU.
+// Attention of decode rows over the paged bf16 cache on the tensor cores, split along the positions so that a long context fills the GPU. For
+// sm_80 and later.
 //
-// A block takes one row, one cached head and a run of positions; every query head of the group uses the keys and values while they are in
-// registers. D / 8 lanes share a position, 16 bytes each. Blocks of a row are combined by attn_combine. Reads the visible cache once; stopped
-// by memory, and by latency at short contexts.
+// A block takes one row, one cached head and a run of cache blocks; every warp takes 16 of a cache block's 64 positions, through a ring of its own in
+// shared memory, so that warps never wait for each other. Query heads of the group are the rows of the products, 16 of them: up to eight heads
+// stand there as two bf16 terms each, head h in rows h and h + 8, and so do the weights of the softmax; both are then as good as f32. Nine to
+// sixteen heads are one term each. The last block of a row and head to come adds up the runs. Reads the visible cache once; stopped by memory, and
+// by latency at short contexts.
 #include "mma.cuh"
+#include "soft.cuh"
 
-enum { WARPS = 8 };
-#define LOG2E 1.4426950408889634f
+enum { WARPS = 4, TILE = 16 };
+static_assert(WARPS * TILE == K_BLOCK, "a step of all warps is a cache block");
 
-// G query heads at one position: scores over the D / 8 lanes that share it.
-template <int D, int G> static __device__ __forceinline__ void score(const k_attn &a, const float q[G][8], uint4 key, bool there, float s[G]) {
-    float k[8];
-    floats_of(key, k);
+// Slots of a warp's ring: keys and values of 16 positions take one each. lower_mix.c counts the same.
+template <int D> static __device__ __forceinline__ constexpr int slots() {
+    return SMALL_SHARED && D > 128 ? 3 : 6;
+}
+
+// Element 8 * piece of a row of D; pieces are exchanged inside groups of eight by the row's low bits.
+template <int D> static __device__ __forceinline__ int piece_at(int row, int piece) {
+    return row * D + ((piece ^ (row & 7)) * 8);
+}
+
+// The positions of a block: those of the row's visible ones that lie in its cache blocks.
+struct run_of {
+    int begin, end, first_block, n_blocks;
+};
+static __device__ __forceinline__ run_of run_of_split(const k_attn &a, int pos) {
+    int first = first_visible(a.window, a.chunk, pos), from = first / K_BLOCK, n = pos / K_BLOCK - from + 1;
+    int each = (n + a.splits - 1) / a.splits, at = (int)blockIdx.x * each;
+    run_of r;
+    r.first_block = from + at, r.n_blocks = n - at < each ? n - at : each;
+    r.begin = first, r.end = pos + 1;
+    return r;
+}
+
+// A warp's way through its run.
+template <int D> struct reader {
+    const bf16 *k, *v;
+    bf16 *ring;
+    const int32_t *table;
+    int32_t block_id; // of cache block `known + lane`
+    int known, next;  // next: the slot's worth that is asked for next, keys and values in turn
+    int slot, used;
+};
+
+// Asks for the next keys or values of this warp's 16 positions; those that the row does not see become zeros.
+template <int D> static __device__ __forceinline__ void fetch(reader<D> &f, const run_of &r, int kv_head, int heads) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = f.next / 2;
+    if (i < r.n_blocks) {
+        if (i - f.known >= 32) {
+            f.known = i;
+            f.block_id = f.table[r.first_block + (i + lane < r.n_blocks ? i + lane : i)];
+        }
+        int64_t at = ((int64_t)__shfl_sync(FULL, f.block_id, i - f.known) * heads + kv_head) * (K_BLOCK * D) + warp * TILE * D;
+        const bf16 *from = (f.next % 2 ? f.v : f.k) + at;
+        bf16 *to = f.ring + f.slot * TILE * D;
+        int p0 = (r.first_block + i) * K_BLOCK + warp * TILE;
 #pragma unroll
-    for (int h = 0; h < G; h++) {
-        float dot = 0;
-#pragma unroll
-        for (int i = 0; i < 8; i++) dot = fmaf(q[h][i], k[i], dot);
-#pragma unroll
-        for (int step = D / 16; step > 0; step /= 2) dot += __shfl_xor_sync(FULL, dot, step);
-        if (a.softcap > 0) dot = a.softcap * tanhf(dot / a.softcap);
-        s[h] = there ? dot : -INFINITY;
+        for (int j = 0; j < TILE * D / 8 / 32; j++) {
+            int e = lane + j * 32, row = e / (D / 8), piece = e % (D / 8);
+            copy16(to + piece_at<D>(row, piece), from + e * 8, p0 + row >= r.begin && p0 + row < r.end);
+        }
+        f.next++;
+        if (++f.slot == slots<D>()) f.slot = 0;
     }
+    copy_commit();
+}
+
+// The oldest slot's worth has come.
+template <int D> static __device__ __forceinline__ const bf16 *await(reader<D> &f) {
+    copy_wait<slots<D>() - 1>();
+    __syncwarp();
+    const bf16 *at = f.ring + f.used * TILE * D;
+    if (++f.used == slots<D>()) f.used = 0;
+    return at;
 }
 
 // Eight elements of a query head; even: they lie at a multiple of 16 bytes.
@@ -34,121 +87,220 @@ static __device__ __forceinline__ void load_query(const k_view &v, int64_t at, b
     for (int i = 0; i < 8; i++) out[i] = load_as_f32(v.p, v.dtype, at + i);
 }
 
-// Partial results: [rows][heads][splits][D + 2], acc, max, sum.
-template <int D, int G> static __device__ __forceinline__ void attend(const k_attn &a, float *smem) {
-    enum { LANES = D / 8, AT_ONCE = 32 / LANES, SPAN = WARPS * AT_ONCE };
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, split = blockIdx.x, kv_head = blockIdx.y, part = lane % LANES;
-    int64_t r = blockIdx.z;
-    int pos = a.pos[r], first = first_visible(a.window, a.chunk, pos), n = pos - first + 1;
-    int per_split = (n + a.splits - 1) / a.splits, begin = first + split * per_split, end = begin + per_split < pos + 1 ? begin + per_split : pos + 1;
-    const int32_t *table = a.c.table + (int64_t)a.seq_of[r] * a.c.table_stride;
-    float q[G][8], acc[G][8], max[G], sum[G], scale = query_scale(a, pos);
+// The larger part of x as bf16; what is missing stays in x.
+static __device__ __forceinline__ uint32_t take_term(float &x, float &y) {
+    uint32_t pair = pack_bf16(x, y);
+    x -= __uint_as_float(pair << 16), y -= __uint_as_float(pair & 0xffff0000u);
+    return pair;
+}
+
+// Query heads to shared memory, [16][D], as rows of the products.
+template <int D, bool TERMS> static __device__ __forceinline__ void place_queries(const k_attn &a, bf16 *to, int64_t r, int kv_head, float scale) {
     bool even = a.q.row_stride % 8 == 0 && a.q.head_stride % 8 == 0 && (uint64_t)a.q.p % 16 == 0;
-    int64_t from = r * a.q.row_stride + (int64_t)kv_head * a.group * a.q.head_stride + part * 8;
+    for (int e = threadIdx.x; e < (TERMS ? 8 : 16) * D / 8; e += WARPS * 32) {
+        int h = e / (D / 8), piece = e % (D / 8);
+        float x[8] = {0};
+        if (h < a.group) load_query(a.q, r * a.q.row_stride + (kv_head * a.group + h) * a.q.head_stride + piece * 8, even, x);
+        uint32_t words[4];
 #pragma unroll
-    for (int h = 0; h < G; h++) load_query(a.q, from + (h < a.group ? h : 0) * a.q.head_stride, even, q[h]); // heads that are not there are never stored
+        for (int i = 0; i < 8; i++) x[i] *= scale;
 #pragma unroll
-    for (int h = 0; h < G; h++) {
-        max[h] = -INFINITY, sum[h] = 0;
+        for (int i = 0; i < 4; i++) words[i] = take_term(x[2 * i], x[2 * i + 1]);
+        *(uint4 *)(to + piece_at<D>(h, piece)) = uint4{words[0], words[1], words[2], words[3]};
+        if (!TERMS) continue;
 #pragma unroll
-        for (int i = 0; i < 8; i++) acc[h][i] = 0, q[h][i] *= scale;
+        for (int i = 0; i < 4; i++) words[i] = take_term(x[2 * i], x[2 * i + 1]);
+        *(uint4 *)(to + piece_at<D>(h + 8, piece)) = uint4{words[0], words[1], words[2], words[3]};
     }
-    for (int p = begin + warp * AT_ONCE + lane / LANES; p - lane / LANES < end; p += SPAN) {
-        bool there = p < end;
-        int64_t at = there ? (((int64_t)table[p / K_BLOCK] * a.c.heads + kv_head) * K_BLOCK + p % K_BLOCK) * D + part * 8 : 0;
-        uint4 key = *(const uint4 *)((const bf16 *)a.c.k + at), value = *(const uint4 *)((const bf16 *)a.c.v + at);
-        float s[G], v[8];
-        score<D, G>(a, q, key, there, s);
-        floats_of(value, v);
+}
+
+// Scores of 16 heads with 16 positions; sums of even and odd steps apart, so that neither waits for the other.
+template <int D> static __device__ __forceinline__ void scores(float s[2][4], const uint32_t q[D / 16][4], const bf16 *keys) {
+    int lane = threadIdx.x % 32;
+    float odd[2][4] = {{0}};
 #pragma unroll
-        for (int h = 0; h < G; h++) {
-            float top = fmaxf(max[h], s[h]);
-            float keep = top == -INFINITY ? 1.0f : exp2f((max[h] - top) * LOG2E), w = there ? exp2f((s[h] - top) * LOG2E) : 0.0f;
-            max[h] = top;
-            sum[h] = fmaf(sum[h], keep, w);
+    for (int i = 0; i < 8; i++) ((float *)s)[i] = 0;
 #pragma unroll
-            for (int i = 0; i < 8; i++) acc[h][i] = fmaf(acc[h][i], keep, there ? w * v[i] : 0.0f);
+    for (int kk = 0; kk < D / 16; kk++) {
+        uint32_t k[4];
+        ldmatrix4(k, keys + piece_at<D>(lane / 16 * 8 + lane % 8, kk * 2 + lane / 8 % 2));
+        mma_bf16(kk % 2 ? odd[0] : s[0], q[kk], k[0], k[1]);
+        mma_bf16(kk % 2 ? odd[1] : s[1], q[kk], k[2], k[3]);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) ((float *)s)[i] += ((float *)odd)[i];
+}
+
+// What a warp has seen: results [16 rows][D], of each row the largest score and the sum of weights. A lane holds rows g and g + 8, which are one
+// head with TERMS: then it is kept in place 0.
+template <int D> struct seen {
+    float o[D / 8][4], max[2], sum[2];
+};
+
+// Scores become weights, in units of log 2, in place; with TERMS two terms of each.
+template <int D, bool TERMS> static __device__ __forceinline__ void soften(const k_attn &a, float s[2][4], const run_of &r, int p0, seen<D> &z) {
+    enum { SETS = TERMS ? 1 : 2 };
+    int t = threadIdx.x % 4;
+    float keep[2];
+#pragma unroll
+    for (int i = 0; i < SETS; i++) {
+        float x[4], top = z.max[i];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            int p = p0 + j / 2 * 8 + 2 * t + j % 2;
+            x[j] = s[j / 2][2 * i + j % 2] + (TERMS ? s[j / 2][2 + j % 2] : 0.0f);
+            if (a.softcap > 0) x[j] = a.softcap * LOG2E * tanhf(x[j]);
+            if (p < r.begin || p >= r.end) x[j] = -INFINITY;
+            top = fmaxf(top, x[j]);
+        }
+        top = fmaxf(top, __shfl_xor_sync(FULL, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(FULL, top, 2));
+        float base = top == -INFINITY ? 0.0f : top;
+        keep[i] = exp2f(z.max[i] - base);
+        z.max[i] = top;
+        z.sum[i] *= keep[i];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float w = exp2f(x[j] - base);
+            z.sum[i] += w;
+            s[j / 2][2 * i + j % 2] = w;
         }
     }
-    // Positions beside each other in this warp, by shuffles; then warps, through shared memory: [G][WARPS][D + 2].
+    bool same = TERMS ? keep[0] == 1.0f : keep[0] == 1.0f && keep[1] == 1.0f;
+    if (in_all_lanes(same)) return;
 #pragma unroll
-    for (int h = 0; h < G; h++) {
+    for (int j = 0; j < D / 8; j++) {
+        z.o[j][0] *= keep[0], z.o[j][1] *= keep[0];
+        z.o[j][2] *= keep[SETS - 1], z.o[j][3] *= keep[SETS - 1];
+    }
+}
+
+template <int D, bool TERMS> static __device__ __forceinline__ void add_values(float s[2][4], const bf16 *values, seen<D> &z) {
+    int lane = threadIdx.x % 32;
+    uint32_t w[4];
 #pragma unroll
-        for (int x = LANES; x < 32; x *= 2) {
-            float other = __shfl_xor_sync(FULL, max[h], x), top = fmaxf(max[h], other), base = top == -INFINITY ? 0.0f : top;
-            float keep = exp2f((max[h] - base) * LOG2E), take = exp2f((other - base) * LOG2E);
-            max[h] = top;
-            sum[h] = sum[h] * keep + __shfl_xor_sync(FULL, sum[h], x) * take;
+    for (int j = 0; j < 2; j++) {
+        w[2 * j] = take_term(s[j][0], s[j][1]);
+        w[2 * j + 1] = TERMS ? take_term(s[j][0], s[j][1]) : take_term(s[j][2], s[j][3]);
+    }
 #pragma unroll
-            for (int i = 0; i < 8; i++) acc[h][i] = acc[h][i] * keep + __shfl_xor_sync(FULL, acc[h][i], x) * take;
+    for (int j = 0; j < D / 16; j++) { // 16 columns of the values
+        uint32_t v[4];
+        ldmatrix4_trans(v, values + piece_at<D>(lane / 8 % 2 * 8 + lane % 8, j * 2 + lane / 16));
+        mma_bf16(z.o[2 * j], w, v[0], v[1]);
+        mma_bf16(z.o[2 * j + 1], w, v[2], v[3]);
+    }
+}
+
+// A warp's part of every head: parts is [heads][WARPS][D + 2], results, the largest score, the sum of weights.
+template <int D, bool TERMS> static __device__ __forceinline__ void keep_parts(float *parts, int group, seen<D> &z) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int i = 0; i < (TERMS ? 1 : 2); i++) {
+        float sum = z.sum[i];
+        sum += __shfl_xor_sync(FULL, sum, 1);
+        sum += __shfl_xor_sync(FULL, sum, 2);
+        if (g + i * 8 >= group) continue;
+        float *to = parts + ((g + i * 8) * WARPS + warp) * (D + 2);
+#pragma unroll
+        for (int j = 0; j < D / 8; j++) {
+            float first = z.o[j][2 * i], second = z.o[j][2 * i + 1];
+            if (TERMS) first += z.o[j][2], second += z.o[j][3];
+            *(float2 *)(to + j * 8 + 2 * t) = float2{first, second};
         }
-        float *to = smem + (h * WARPS + warp) * (D + 2);
-        if (lane < LANES) {
-#pragma unroll
-            for (int i = 0; i < 8; i++) to[part * 8 + i] = acc[h][i];
+        if (t == 0) to[D] = z.max[i], to[D + 1] = sum;
+    }
+}
+
+// The softmax's end; sinks are one more score.
+static __device__ __forceinline__ void store_head(const k_attn &a, int64_t r, int head, int i, softened s) {
+    if (a.sinks) add_sink(s, a.sinks[head]);
+    view_store(a.y, r, head, i, s.x / s.sum);
+}
+
+// Parts of the warps, then of the runs of a (row, cached head), which the last block to come adds up in order.
+template <int D> static __device__ __forceinline__ void finish(const k_attn &a, const float *parts, int64_t r, int kv_head) {
+    __shared__ bool is_last;
+    int split = blockIdx.x, n_heads = a.c.heads * a.group;
+    float *partial = a.partial + ((int64_t)r * n_heads + kv_head * a.group) * a.splits * (D + 2);
+    for (int e = threadIdx.x; e < a.group * D; e += WARPS * 32) {
+        int h = e / D, i = e % D;
+        softened s = join<false>(parts + h * WARPS * (D + 2), WARPS, D, i);
+        if (a.splits == 1) {
+            store_head(a, r, kv_head * a.group + h, i, s);
+            continue;
         }
-        if (lane == 0) to[D] = max[h], to[D + 1] = sum[h];
+        float *to = partial + (h * a.splits + split) * (D + 2);
+        to[i] = s.x;
+        if (i == 0) to[D] = s.max, to[D + 1] = s.sum;
+    }
+    if (a.splits == 1) return;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        is_last = count_around(a.counters + r * a.c.heads + kv_head, (uint32_t)a.splits - 1) == (uint32_t)a.splits - 1;
+        __threadfence();
     }
     __syncthreads();
+    if (!is_last) return;
     for (int e = threadIdx.x; e < a.group * D; e += WARPS * 32) {
-        int h = e / D, i = e % D, head = kv_head * a.group + h;
-        const float *from = smem + h * WARPS * (D + 2);
-        float tops[WARPS], top = -INFINITY, total = 0, x = 0;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) top = fmaxf(top, tops[w] = from[w * (D + 2) + D]);
-        float base = top == -INFINITY ? 0.0f : top;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) {
-            float keep = exp2f((tops[w] - base) * LOG2E);
-            total = fmaf(from[w * (D + 2) + D + 1], keep, total);
-            x = fmaf(from[w * (D + 2) + i], keep, x);
-        }
-        if (a.splits == 1) {
-            if (a.sinks) {
-                float with = fmaxf(top, a.sinks[head]), keep = exp2f((top - with) * LOG2E);
-                total = total * keep + exp2f((a.sinks[head] - with) * LOG2E);
-                x *= keep;
-            }
-            view_store(a.y, r, head, i, x / total);
-        } else {
-            float *to = a.partial + ((r * a.q.heads + head) * a.splits + split) * (D + 2);
-            to[i] = x;
-            if (i == 0) to[D] = top, to[D + 1] = total;
-        }
+        int h = e / D, i = e % D;
+        store_head(a, r, kv_head * a.group + h, i, join<true>(partial + h * a.splits * (D + 2), a.splits, D, i));
     }
 }
 
-// Grid (splits, cached heads, rows), 256 threads.
-#define DECODE(d, g)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32) attn_decode_##d##_##g(KARGS(k_attn) a) {             \
-        DYNAMIC_SHARED(float, smem); /* [g][WARPS][d + 2] */                                                      \
-        attend<d, g>(a, smem);                                                                                    \
+template <int D, bool TERMS> static __device__ __forceinline__ void attend(const k_attn &a, unsigned char *smem) {
+    enum { SLOTS = slots<D>() };
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, kv_head = blockIdx.y;
+    int64_t row = blockIdx.z;
+    int pos = a.pos[row];
+    run_of r = run_of_split(a, pos);
+    bf16 *queries = (bf16 *)smem + (SLOTS - 1) * TILE * D; // in the first warp's last slot, before that is asked for
+    reader<D> f;
+    f.k = (const bf16 *)a.c.k, f.v = (const bf16 *)a.c.v, f.table = a.c.table + (int64_t)a.seq_of[row] * a.c.table_stride;
+    f.ring = (bf16 *)smem + warp * SLOTS * TILE * D;
+    f.known = -32, f.next = f.slot = f.used = 0, f.block_id = 0;
+#pragma unroll
+    for (int i = 0; i < SLOTS - 1; i++) fetch<D>(f, r, kv_head, a.c.heads);
+    place_queries<D, TERMS>(a, queries, row, kv_head, query_scale(a, pos) * (a.softcap > 0 ? 1.0f / a.softcap : LOG2E));
+    __syncthreads();
+    uint32_t q[D / 16][4];
+#pragma unroll
+    for (int kk = 0; kk < D / 16; kk++) ldmatrix4(q[kk], queries + piece_at<D>(lane % 16, kk * 2 + lane / 16));
+    __syncthreads();
+    fetch<D>(f, r, kv_head, a.c.heads);
+    seen<D> z;
+#pragma unroll
+    for (int i = 0; i < 2; i++) z.max[i] = -INFINITY, z.sum[i] = 0;
+#pragma unroll
+    for (int i = 0; i < D / 8; i++) z.o[i][0] = z.o[i][1] = z.o[i][2] = z.o[i][3] = 0;
+    for (int i = 0; i < r.n_blocks; i++) {
+        float s[2][4];
+        scores<D>(s, q, await<D>(f));
+        __syncwarp();
+        fetch<D>(f, r, kv_head, a.c.heads);
+        soften<D, TERMS>(a, s, r, (r.first_block + i) * K_BLOCK + warp * TILE, z);
+        add_values<D, TERMS>(s, await<D>(f), z);
+        __syncwarp();
+        fetch<D>(f, r, kv_head, a.c.heads);
     }
-DECODE(64, 1)
-DECODE(64, 2)
-DECODE(64, 4)
-DECODE(64, 8)
-DECODE(128, 1)
-DECODE(128, 2)
-DECODE(128, 4)
-DECODE(128, 8)
-DECODE(256, 1)
-DECODE(256, 2)
-DECODE(256, 4)
-DECODE(256, 8)
-
-// The splits of a (head, row) in order. Grid (heads, rows), one thread per element of the width.
-extern "C" __global__ void attn_combine(KARGS(k_attn) a) {
-    int64_t r = blockIdx.y;
-    int head = blockIdx.x, d = a.y.width;
-    const float *from = a.partial + (r * a.q.heads + head) * a.splits * (d + 2);
-    float top = a.sinks ? a.sinks[head] : -INFINITY, total, x = 0;
-    for (int s = 0; s < a.splits; s++) top = fmaxf(top, from[s * (d + 2) + d]);
-    total = a.sinks ? exp2f((a.sinks[head] - top) * LOG2E) : 0.0f;
-    for (int s = 0; s < a.splits; s++) {
-        float keep = exp2f((from[s * (d + 2) + d] - top) * LOG2E);
-        total = fmaf(from[s * (d + 2) + d + 1], keep, total);
-        x = fmaf(from[s * (d + 2) + threadIdx.x], keep, x);
-    }
-    view_store(a.y, r, head, threadIdx.x, x / total);
+    copy_wait<0>();
+    __syncthreads();
+    float *parts = (float *)smem;
+    keep_parts<D, TERMS>(parts, a.group, z);
+    __syncthreads();
+    finish<D>(a, parts, row, kv_head);
 }
+
+// Grid (splits, cached heads, rows). Few: up to eight query heads to a cached head.
+#define DECODE(name, d, terms, blocks)                                                                            \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, blocks) attn_decode_##name##_##d(KARGS(k_attn) a) { \
+        DYNAMIC_SHARED(unsigned char, smem);                                                                      \
+        attend<d, terms>(a, smem);                                                                                \
+    }
+DECODE(few, 64, true, 4)
+DECODE(few, 128, true, 2)
+DECODE(few, 256, true, 1)
+DECODE(many, 64, false, 4)
+DECODE(many, 128, false, 2)
+DECODE(many, 256, false, 1)

@@ -197,6 +197,7 @@ struct k_attn {
     KPTR(const struct k_seq) seqs;
     KPTR(const int32_t) tiles; /* of prompt rows: pairs (sequence, first row of the tile inside it) */
     KPTR(float) partial;       /* split decode: [rows][heads][splits][v_width + 2] */
+    KPTR(uint32_t) counters;   /* split decode: [rows][cached heads], runs that are done; 0 between launches */
     float scale, softcap, pos_scale_beta;
     int32_t window, chunk, pos_scale_len;
     int32_t group; /* query heads per cached head */

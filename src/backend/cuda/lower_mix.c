@@ -75,35 +75,40 @@ void lower_pick(struct cuda *c, const struct op *op) {
 
 /* ---- decode rows split along their positions, prompt rows in tiles ------------------------------------------------- */
 
-enum { SPLIT_POSITIONS = 256, SPLITS_MAX = 64 };
+/* RUN_POSITIONS: the fewest that are worth a block of their own. Of a decode block: warps, positions of a tile, query heads (kernels/decode.cu). */
+enum { RUN_POSITIONS = 256, RUNS_MAX = 64, BLOCKS_A_SM = 8, DECODE_WARPS = 4, DECODE_TILE = 16, FEW_HEADS = 8, MANY_HEADS = 16 };
 
 bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
     int32_t d = k->k_width, group = op->in[0].heads / k->heads;
     return !cuda_kv_is_f32(c, k) && !op->arg.attn.slopes && !op->arg.attn.both_ways && c->gpu->functions[KERNEL_attn_flash_64] &&
-           (d == 64 || d == 128 || d == 256) && k->v_width == d && op->out[0].width == d && group <= 8 &&
+           (d == 64 || d == 128 || d == 256) && k->v_width == d && op->out[0].width == d && group <= MANY_HEADS &&
            5 * 64 * d * 2 <= c->gpu->shared_max;
 }
 
-static void emit_decode(struct cuda *c, struct k_attn *a) {
-    static const enum kernel_id kernels[3][4] = {
-        {KERNEL_attn_decode_64_1, KERNEL_attn_decode_64_2, KERNEL_attn_decode_64_4, KERNEL_attn_decode_64_8},
-        {KERNEL_attn_decode_128_1, KERNEL_attn_decode_128_2, KERNEL_attn_decode_128_4, KERNEL_attn_decode_128_8},
-        {KERNEL_attn_decode_256_1, KERNEL_attn_decode_256_2, KERNEL_attn_decode_256_4, KERNEL_attn_decode_256_8},
-    };
-    int d = a->c.k_width, g = a->group <= 1 ? 0 : a->group <= 2 ? 1 : a->group <= 4 ? 2 : 3;
+/* Runs of positions that blocks share. */
+static int32_t count_runs(const struct cuda *c, const struct k_attn *a) {
     int32_t len = cuda_length_bucket(c->key.max_len), blocks = a->c.heads * c->n_decode;
     if (a->window > 0 && a->window < len) len = a->window;
-    a->splits = (int32_t)ceil_div(len, SPLIT_POSITIONS);
-    if (a->splits > SPLITS_MAX) a->splits = SPLITS_MAX;
-    if (a->splits > 1 && a->splits * blocks > 8 * c->gpu->n_sm) a->splits = (int32_t)ceil_div(8 * c->gpu->n_sm, blocks);
+    int32_t runs = (int32_t)ceil_div(len, RUN_POSITIONS), most = (int32_t)ceil_div(BLOCKS_A_SM * c->gpu->n_sm, blocks);
+    if (blocks > COUNTERS - COUNTERS_FIRST) return 1;
+    return runs > RUNS_MAX && most > RUNS_MAX ? RUNS_MAX : runs < most ? runs : most;
+}
+
+static void emit_decode(struct cuda *c, struct k_attn *a) {
+    static const enum kernel_id kernels[2][3] = {
+        {KERNEL_attn_decode_few_64, KERNEL_attn_decode_few_128, KERNEL_attn_decode_few_256},
+        {KERNEL_attn_decode_many_64, KERNEL_attn_decode_many_128, KERNEL_attn_decode_many_256},
+    };
+    int d = a->c.k_width, slots = cuda_has_small_shared(c) && d > 128 ? 3 : 6;
     size_t used = 0;
+    a->splits = count_runs(c, a);
+    a->counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
     if (a->splits > 1)
         a->partial =
             cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)(d + 2) * sizeof(float));
-    unsigned int shared_bytes = (1u << g) * 8 * (unsigned int)(d + 2) * sizeof(float);
-    cuda_emit(c, kernels[d == 64 ? 0 : d == 128 ? 1 : 2][g], GRID(a->splits, a->c.heads, c->n_decode), 256, shared_bytes, a, sizeof *a);
-    if (a->splits > 1) cuda_emit(c, KERNEL_attn_combine, GRID(a->q.heads, c->n_decode, 1), (unsigned int)d, 0, a, sizeof *a);
+    cuda_emit(c, kernels[a->group <= FEW_HEADS ? 0 : 1][d == 64 ? 0 : d == 128 ? 1 : 2], GRID(a->splits, a->c.heads, c->n_decode),
+              DECODE_WARPS * 32, (unsigned int)(DECODE_WARPS * slots * DECODE_TILE * d) * 2, a, sizeof *a);
 }
 
 static bool is_even(struct k_view v) {
