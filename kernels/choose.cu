@@ -116,6 +116,7 @@ static __device__ __forceinline__ int input_token(const k_choose &a, int row) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) choose_shape(KARGS(k_choose) a) {
+    after_previous();
     int row = blockIdx.y, first, last;
     const k_choice &c = a.choices[row];
     if (!is_shaped(c)) return;
@@ -211,6 +212,7 @@ static __device__ __forceinline__ float *groups_of(const k_choose &a, int virtua
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) choose_max(KARGS(k_choose) a) {
+    after_previous();
     row_view r;
     int first, last, slices = a.slices;
     if (!open_row(a, blockIdx.y, &r)) return;
@@ -293,6 +295,7 @@ static __device__ __forceinline__ float bucket_weight(int b) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) choose_count(KARGS(k_choose) a) {
+    after_previous();
     DYNAMIC_SHARED(unsigned char, memory);
     row_view r;
     int first, last;
@@ -659,6 +662,7 @@ static __device__ __forceinline__ float list_token(const k_choose_row &s, float 
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) choose_gather(KARGS(k_choose) a) {
+    after_previous();
     row_view r;
     int first, last;
     if (!open_row(a, blockIdx.y, &r)) return;
@@ -691,6 +695,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) choose_gather(KARGS(k_choo
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) choose_cut(KARGS(k_choose) a) {
+    after_previous();
     DYNAMIC_SHARED(unsigned char, memory);
     row_view r;
     if (!open_row(a, blockIdx.x, &r)) return;
@@ -790,6 +795,7 @@ static __device__ int draw_in_piece(const row_view &r, const k_choose_row &s, in
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) choose_draw(KARGS(k_choose) a) {
+    after_previous();
     row_view r;
     int first, last, pieces = (a.vocab + K_PIECE - 1) / K_PIECE;
     if (!open_row(a, blockIdx.y, &r) || !r.chooses) return;

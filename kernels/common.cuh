@@ -15,6 +15,24 @@
 #include "tile.cuh"
 
 #define FULL 0xffffffffu
+
+// Kernels of a graph that begin while the one before is still at work (EARLY in src/backend/cuda/kernels.def): what it wrote may be read, and what it
+// reads be written, after await_previous alone. Every block calls it, so that a kernel never ends before those before it.
+static __device__ __forceinline__ void let_next_begin() {
+#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+static __device__ __forceinline__ void await_previous() {
+#if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+static __device__ __forceinline__ void after_previous() {
+    let_next_begin();
+    await_previous();
+}
+
 typedef __nv_bfloat16 bf16;
 
 static __device__ __forceinline__ float warp_sum(float x) {

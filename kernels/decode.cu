@@ -253,6 +253,7 @@ template <int D, bool TERMS> static __device__ __forceinline__ void attend(const
     enum { SLOTS = slots<D>() };
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, kv_head = blockIdx.y;
     int64_t row = blockIdx.z;
+    let_next_begin();
     int pos = a.pos[row];
     run_of r = run_of_split(a, pos);
     bf16 *queries = (bf16 *)smem + (SLOTS - 1) * TILE * D; // in the first warp's last slot, before that is asked for
@@ -260,8 +261,11 @@ template <int D, bool TERMS> static __device__ __forceinline__ void attend(const
     f.k = (const bf16 *)a.c.k, f.v = (const bf16 *)a.c.v, f.table = a.c.table + (int64_t)a.seq_of[row] * a.c.table_stride;
     f.ring = (bf16 *)smem + warp * SLOTS * TILE * D;
     f.known = -32, f.next = f.slot = f.used = 0, f.block_id = 0;
+    bool has_new = (r.first_block + SLOTS / 2) * K_BLOCK > pos; // the row's own position, which the kernel before writes, is among the first
+    if (has_new) await_previous();
 #pragma unroll
     for (int i = 0; i < SLOTS - 1; i++) fetch<D>(f, r, kv_head, a.c.heads);
+    if (!has_new) await_previous();
     place_queries<D, TERMS>(a, queries, row, kv_head, query_scale(a, pos) * (a.softcap > 0 ? 1.0f / a.softcap : LOG2E));
     __syncthreads();
     uint32_t q[D / 16][4];

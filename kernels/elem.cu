@@ -9,22 +9,26 @@
     int h = e / (v).width, i = e % (v).width
 
 extern "C" __global__ void elem_add(KARGS(k_elem) a) {
+    after_previous();
     ELEMENT(a.y);
     view_store(a.y, r, h, i, view_load(a.a, r, h, i) * a.a_scale + view_load(a.b, r, h, i) * a.b_scale);
 }
 
 extern "C" __global__ void elem_act(KARGS(k_elem) a) {
+    after_previous();
     ELEMENT(a.y);
     view_store(a.y, r, h, i, act(a.act.kind, view_load(a.a, r, h, i), a.act.p) * a.act.scale);
 }
 
 extern "C" __global__ void elem_glu(KARGS(k_elem) a) {
+    after_previous();
     ELEMENT(a.y);
     float b = view_load(a.b, r, a.b.heads == 1 ? 0 : h, a.b.width == 1 ? 0 : i);
     view_store(a.y, r, h, i, gated(a.act, view_load(a.a, r, h, i), b));
 }
 
 extern "C" __global__ void elem_mulvec(KARGS(k_elem) a) {
+    after_previous();
     ELEMENT(a.y);
     float x = view_load(a.a, r, h, i);
     if (a.mul) x *= a.mul[a.mul_is_one ? 0 : i];
@@ -33,24 +37,28 @@ extern "C" __global__ void elem_mulvec(KARGS(k_elem) a) {
 }
 
 extern "C" __global__ void elem_concat(KARGS(k_elem) a) {
+    after_previous();
     ELEMENT(a.y);
     float x = i < a.a.width ? view_load(a.a, r, h, i) : view_load(a.b, r, a.b.heads == 1 ? 0 : h, i - a.a.width);
     view_store(a.y, r, h, i, x);
 }
 
 extern "C" __global__ void elem_rows(KARGS(k_elem) a) {
+    after_previous();
     ELEMENT(a.y);
     view_store(a.y, r, h, i, view_load(a.a, a.rows[r], h, i));
 }
 
 // A copy in another element type, dense.
 extern "C" __global__ void elem_convert(KARGS(k_elem) a) {
+    after_previous();
     ELEMENT(a.y);
     view_store(a.y, r, h, i, view_load(a.a, r, h, i));
 }
 
 // A row as the sum of two bf16 terms; y has twice the rows. What bf16 does not hold has no second term.
 extern "C" __global__ void elem_terms(KARGS(k_elem) a) {
+    after_previous();
     ELEMENT(a.a);
     float x = view_load(a.a, r, h, i), high = __bfloat162float(__float2bfloat16_rn(x));
     view_store(a.y, r, h, i, high);
@@ -59,6 +67,7 @@ extern "C" __global__ void elem_terms(KARGS(k_elem) a) {
 
 // The results of both terms, + bias.
 extern "C" __global__ void elem_terms_sum(KARGS(k_elem) a) {
+    after_previous();
     ELEMENT(a.y);
     float x = view_load(a.a, r, h, i) + view_load(a.a, r + a.y.rows, h, i);
     if (a.add) x += a.add[i];
@@ -70,6 +79,7 @@ extern "C" __global__ void elem_terms_sum(KARGS(k_elem) a) {
 enum { MAX_PAIRS = 512 };
 
 extern "C" __global__ void rope(KARGS(k_rope) a) {
+    after_previous();
     __shared__ float cosines[MAX_PAIRS], sines[MAX_PAIRS];
     int64_t r = blockIdx.x;
     int half = a.n_rotated / 2;
@@ -97,6 +107,7 @@ static __device__ __forceinline__ int64_t cache_at(const k_cache &c, int width, 
 }
 
 extern "C" __global__ void kv_write(KARGS(k_kv_write) a) {
+    after_previous();
     int64_t r = blockIdx.x;
     int pos = a.pos[r], block = a.c.table[(int64_t)a.seq_of[r] * a.c.table_stride + pos / K_BLOCK];
     for (int e = threadIdx.x; e < a.c.heads * a.c.k_width; e += blockDim.x) {
@@ -129,6 +140,7 @@ static __device__ __forceinline__ void block_best(float &best, int &at) {
 }
 
 extern "C" __global__ void argmax_chunks(KARGS(k_argmax) a) {
+    after_previous();
     int64_t r = blockIdx.y, per_chunk = (a.x.width + a.chunks - 1) / a.chunks, first = blockIdx.x * per_chunk;
     int64_t last = first + per_chunk < a.x.width ? first + per_chunk : a.x.width;
     float best = 0;
@@ -142,6 +154,7 @@ extern "C" __global__ void argmax_chunks(KARGS(k_argmax) a) {
 }
 
 extern "C" __global__ void argmax_rows(KARGS(k_argmax) a) {
+    after_previous();
     int64_t r = blockIdx.x;
     float best = 0;
     int at = -1;

@@ -262,8 +262,8 @@ template <int KIND> static __device__ __forceinline__ void few_down(const k_expe
 }
 
 #define FEW(name, kind)                                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(FEW_WARPS * 32) experts_few_inner_##name(KARGS(k_experts) a) { few_inner<kind>(a); }      \
-    extern "C" __global__ void __launch_bounds__(DOWN_WARPS * 32) experts_few_down_##name(KARGS(k_experts) a) { few_down<kind>(a); }
+    extern "C" __global__ void __launch_bounds__(FEW_WARPS * 32) experts_few_inner_##name(KARGS(k_experts) a) { after_previous(); few_inner<kind>(a); }      \
+    extern "C" __global__ void __launch_bounds__(DOWN_WARPS * 32) experts_few_down_##name(KARGS(k_experts) a) { after_previous(); few_down<kind>(a); }
 FEW(8, 8)
 FEW(16, 16)
 FEW(fp4, FP4)
@@ -289,6 +289,7 @@ static __device__ __forceinline__ uint64_t sum_so_far(uint64_t x, uint64_t *warp
 // Pairs by expert, and the tiles of all experts, of at most tile_pairs: tiles[0] of them, then (expert, first pair, pairs) of each. A thread has
 // an expert. The order of an expert's pairs is by chance; no result depends on it.
 extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort(KARGS(k_experts) a) {
+    after_previous();
     __shared__ int count[SORT_THREADS], place[SORT_THREADS];
     __shared__ uint64_t warps[SORT_THREADS / 32];
     int n_pairs = a.x.rows * a.k, t = threadIdx.x, most = a.tile_pairs;
@@ -314,6 +315,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort(KARGS(k_
 
 // Grid (width / 256, rows): x as two terms, all first ones and then all second ones.
 extern "C" __global__ void experts_terms(KARGS(k_experts) a) {
+    after_previous();
     int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x, r = blockIdx.y, n = (int64_t)a.x.rows * a.x.width;
     if (i >= a.x.width) return;
     put_terms((bf16 *)a.x_terms + r * a.x.width + i, n, ((const float *)a.x.p)[r * a.x.row_stride + i]);
@@ -430,6 +432,7 @@ template <int KIND> static __device__ __forceinline__ void many_down(const k_exp
 
 // Grid (out / 256, rows): a row's choices, in the router's order.
 extern "C" __global__ void experts_fold(KARGS(k_experts) a) {
+    after_previous();
     int64_t n = (int64_t)blockIdx.x * 256 + threadIdx.x, r = blockIdx.y;
     if (n >= a.down.out) return;
     float total = 0;
@@ -441,8 +444,8 @@ extern "C" __global__ void experts_fold(KARGS(k_experts) a) {
 }
 
 #define MANY(name, kind)                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(MANY_WARPS * 32, 2) experts_many_inner_##name(KARGS(k_experts) a) { many_inner<kind>(a); } \
-    extern "C" __global__ void __launch_bounds__(MANY_WARPS * 32, 2) experts_many_down_##name(KARGS(k_experts) a) { many_down<kind>(a); }
+    extern "C" __global__ void __launch_bounds__(MANY_WARPS * 32, 2) experts_many_inner_##name(KARGS(k_experts) a) { after_previous(); many_inner<kind>(a); } \
+    extern "C" __global__ void __launch_bounds__(MANY_WARPS * 32, 2) experts_many_down_##name(KARGS(k_experts) a) { after_previous(); many_down<kind>(a); }
 MANY(8, 8)
 MANY(16, 16)
 MANY(fp4, FP4)
@@ -461,6 +464,7 @@ static __device__ __forceinline__ int64_t x16_bytes(int64_t width) {
 
 // Grid (rows): x for the experts. Eight lanes make a unit.
 extern "C" __global__ void __launch_bounds__(256) experts_x16(KARGS(k_experts) a) {
+    after_previous();
     const float *from = (const float *)a.x.p + (int64_t)blockIdx.x * a.x.row_stride;
     unsigned char *to = (unsigned char *)a.x_terms + blockIdx.x * x16_bytes(a.x.width);
     unit_scale *scales = (unit_scale *)(to + a.x.width / BK * X16_UNIT);
@@ -636,6 +640,7 @@ template <int DEPTH, int WARPS, int PAIRS> static __device__ __forceinline__ voi
 
 #define SOME(half, depth, pairs)                                                                                                                 \
     extern "C" __global__ void __launch_bounds__(pairs * 32, 24 / pairs) experts_some_##half##_##depth##_##pairs(KARGS(k_experts) a) { \
+        after_previous(); \
         some_##half<depth, pairs, pairs>(a);                                                                                                     \
     }
 SOME(inner, 2, 8)

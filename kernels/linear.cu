@@ -18,6 +18,7 @@ static __device__ __forceinline__ void x8(const void *x, int dtype, int64_t at, 
 }
 
 extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) linear_ref(KARGS(k_linear) a) {
+    after_previous();
     int lane = threadIdx.x % 32;
     int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32, head = blockIdx.z;
     int64_t r0 = (int64_t)blockIdx.y * ROWS;
@@ -66,6 +67,7 @@ static __device__ __forceinline__ float sum_each(float x[32]) {
 // The same in f32 where nothing else is asked for than few results of few rows (a router's): eight results of four rows a block, whose warps share
 // k, so that everything is asked for at once. x is f32, dense, at multiples of 16 bytes. Grid (results / 8, rows / 4).
 extern "C" __global__ void __launch_bounds__(WARPS * 32) linear_few(KARGS(k_linear) a) {
+    after_previous();
     enum { RESULTS = 8 };
     __shared__ float part[WARPS][ROWS * RESULTS];
     int64_t n0 = (int64_t)blockIdx.x * RESULTS, r0 = (int64_t)blockIdx.y * ROWS;
@@ -99,6 +101,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) linear_few(KARGS(k_line
 
 // One block per row.
 extern "C" __global__ void embed(KARGS(k_embed) a) {
+    after_previous();
     int64_t r = blockIdx.x, index = a.by_position ? a.pos[r] + a.position_offset : a.ids[r];
     if (index < 0 && !a.by_position) index = a.chosen[-1 - index];
     if (a.vocab) index = a.by_type ? index / a.vocab : index % a.vocab;
@@ -112,6 +115,7 @@ extern "C" __global__ void embed(KARGS(k_embed) a) {
 
 // Eight elements per thread to bf16: reads the weight once, writes 2 bytes per element; stopped by memory.
 extern "C" __global__ void dequant(KARGS(k_dequant) a) {
+    after_previous();
     int64_t per_row = (a.w.in + 7) / 8, i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= per_row * a.n) return;
     int64_t row = i / per_row, k = i % per_row * 8;

@@ -6,6 +6,7 @@ enum { WARPS = 8 };
 // ---- route: one warp per row; scores, choices, and groups or the chosen in shared memory, [3][experts] ----
 
 extern "C" __global__ void route(KARGS(k_route) a) {
+    after_previous();
     DYNAMIC_SHARED(float, smem);
     int64_t r = blockIdx.x;
     for (int i = threadIdx.x; i < a.x.width; i += 32) smem[i] = view_load(a.x, r, 0, i);
@@ -33,6 +34,7 @@ static __device__ __noinline__ float dot_row(const k_weight &w, int64_t row, con
 
 // Grid (pairs, inner / WARPS): one warp makes one activated inner value.
 extern "C" __global__ void __launch_bounds__(WARPS * 32) experts_inner(KARGS(k_experts) a) {
+    after_previous();
     int64_t n = (int64_t)blockIdx.y * WARPS + threadIdx.x / 32, pair = blockIdx.x, r = pair / a.k;
     if (n >= a.inner) return;
     int64_t e = a.ids[r * a.ids_stride + pair % a.k], at = r * a.x.row_stride;
@@ -53,6 +55,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) experts_inner(KARGS(k_e
 
 // Grid (rows, out / WARPS): one warp folds the chosen experts of a row in ascending order.
 extern "C" __global__ void __launch_bounds__(WARPS * 32) experts_down(KARGS(k_experts) a) {
+    after_previous();
     int64_t n = (int64_t)blockIdx.y * WARPS + threadIdx.x / 32, r = blockIdx.x;
     if (n >= a.down.out) return;
     const int32_t *ids = a.ids + r * a.ids_stride;

@@ -33,6 +33,7 @@ static __device__ __forceinline__ void rare_store(const k_norm &a, int64_t r, in
 
 // One block per (head, row).
 extern "C" __global__ void norm_block(KARGS(k_norm) a) {
+    after_previous();
     __shared__ float scratch[32];
     int64_t r = blockIdx.y;
     int h = blockIdx.x, n = a.y.width;
@@ -61,6 +62,7 @@ extern "C" __global__ void norm_block(KARGS(k_norm) a) {
 
 // RMS of a long row of f32, with the sum or without, also of a product in parts, read once, 16 bytes per lane: one block of 256 threads, up to 8,192 elements.
 extern "C" __global__ void __launch_bounds__(256) norm_row4(KARGS(k_norm) a) {
+    after_previous();
     enum { PARTS = 8, THREADS = 256 };
     __shared__ float scratch[32];
     int64_t r = blockIdx.x;
@@ -96,6 +98,7 @@ extern "C" __global__ void __launch_bounds__(256) norm_row4(KARGS(k_norm) a) {
 
 // One warp per (head, row), for the narrow norms of queries and keys.
 extern "C" __global__ void norm_warp(KARGS(k_norm) a) {
+    after_previous();
     int lane = threadIdx.x % 32, n = a.y.width;
     int64_t item = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, r = item / a.y.heads;
     int h = (int)(item % a.y.heads);

@@ -31,6 +31,7 @@ static __device__ __forceinline__ void rotate_head(const k_qkv &a, float *x, int
 
 // Grid ((query heads + 2 * cached heads) / 4, rows).
 extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_rope_write(KARGS(k_qkv) a) {
+    after_previous();
     __shared__ float4 smem[WARPS][WIDTH_MAX / 4];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, item = blockIdx.x * WARPS + warp;
     int64_t r = blockIdx.y;

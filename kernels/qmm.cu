@@ -90,7 +90,7 @@ template <int BITS, int NB> static __device__ __forceinline__ void product(const
 
 // Grid (n / 128, splits).
 #define QMM(bits, nb) \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) qmm_##bits##_##nb(KARGS(k_linear) a) { product<bits, (nb) / 8>(a); }
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, 2) qmm_##bits##_##nb(KARGS(k_linear) a) { after_previous(); product<bits, (nb) / 8>(a); }
 QMM(4, 16)
 QMM(4, 32)
 QMM(4, 64)
@@ -182,7 +182,7 @@ template <int NB> static __device__ __forceinline__ void tile_product(const k_li
 
 // Grid (n / 128, splits, rows / nb).
 #define TILES(nb) \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) qmm_tiles_##nb(KARGS(k_linear) a) { tile_product<(nb) / 8>(a); }
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) qmm_tiles_##nb(KARGS(k_linear) a) { after_previous(); tile_product<(nb) / 8>(a); }
 TILES(16)
 TILES(32)
 TILES(64)
@@ -201,6 +201,7 @@ static __device__ __forceinline__ float4 reduced4(const k_linear &a, int64_t m, 
 
 // Four results a thread. Grid (results of a row / 1024, rows).
 extern "C" __global__ void linear_reduce(KARGS(k_linear) a) {
+    after_previous();
     int64_t n = ((int64_t)blockIdx.x * 256 + threadIdx.x) * 4, m = blockIdx.y, width = a.glu_inner ? a.glu_inner : a.w.out;
     if (n >= width) return;
     if (a.w.out % 4 || a.glu_inner % 4 || a.y.row_stride % 4 || (uint64_t)a.y.p % 16) {

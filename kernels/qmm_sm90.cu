@@ -93,6 +93,7 @@ static __device__ __forceinline__ void x_store(const uint4 v[16], int n, int fir
 template <int N> static __device__ __forceinline__ void fill_all(const k_linear &a, const layout &l, part p) {
     enum { PIECES = N >= 64 ? 16 : N / 4 };
     int stage = threadIdx.x / 32 - warps<N>(), phase = 0;
+    await_previous();
     for (int u = stage; u < p.n; u += FILLERS) {
         uint4 x[16];
         x_load(a, x, PIECES, 0, p.first + u);
@@ -161,6 +162,7 @@ template <int N, bool PLAIN> static __device__ __forceinline__ void multiply_all
     for (int i = 0; i < N / 2; i++) acc[i] = 0;
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) ask_codes(l, tile, p, c);
+    await_previous(); // weights are nobody's result
     if (p.n > 0) take_weights<PLAIN>(a, l, codes, 0, even);
     for (int u = 0; u < p.n; u += 2) {
         multiply<N, PLAIN>(a, l, codes, p, u, at, acc, even, odd);
@@ -178,6 +180,7 @@ template <int N> static __device__ __forceinline__ void run(const k_linear &a) {
     DYNAMIC_SHARED(unsigned char, smem);
     __shared__ uint64_t barriers[2 * X_STAGES + warps<N>() * CHUNKS];
     int warp = threadIdx.x / 32;
+    let_next_begin();
     uint32_t start = (uint32_t)__cvta_generic_to_shared(smem), at = (uint32_t)__cvta_generic_to_shared(barriers);
     layout l;
     l.unit_bytes = tile_unit_bytes(a.w.group);

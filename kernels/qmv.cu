@@ -194,7 +194,7 @@ template <int BITS, int GROUP> static __device__ __forceinline__ void product(co
 #define BLOCKS_32 1
 #endif
 #define QMV(bits, group, blocks) \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32, blocks) qmv_##bits##_##group(KARGS(k_linear) a) { product<bits, group>(a); }
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, blocks) qmv_##bits##_##group(KARGS(k_linear) a) { after_previous(); product<bits, group>(a); }
 QMV(4, 32, BLOCKS_32)
 QMV(4, 64, 2)
 QMV(4, 128, 2)

@@ -106,6 +106,7 @@ struct cuda_gpu {
     CUmodule modules[CUDA_MODULES_MAX];
     int n_modules;
     CUfunction functions[N_KERNELS]; /* NULL: not compiled for this GPU */
+    bool begins_early[N_KERNELS];    /* the kernel waits by itself for the one before it in a graph */
     int n_sm, sm, shared_max;
     bool has_context;
     bool can_run_lists; /* blocks of one launch may wait for each other */

@@ -110,7 +110,10 @@ static int add_node(struct cuda *c, CUgraph graph, const struct launch *l, void 
         .kernelParams = params,
     };
     CUgraphNode before = *last;
-    CUDA_TRY(c, c->d->cuGraphAddKernelNode(last, graph, &before, before != NULL, &node), "graph node %s", cuda_kernel_name(l->kernel));
+    bool is_early = before && c->gpu->begins_early[l->kernel];
+    CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    CUDA_TRY(c, c->d->cuGraphAddKernelNode(last, graph, &before, before && !is_early, &node), "graph node %s", cuda_kernel_name(l->kernel));
+    if (is_early) CUDA_TRY(c, c->d->cuGraphAddDependencies(graph, &before, last, &edge, 1), "graph node %s", cuda_kernel_name(l->kernel));
     return ERR_OK;
 }
 

@@ -1,10 +1,14 @@
 /* Kernels by number: every image that fits the device is loaded when the GPU is opened, never in a step. */
 #include "backend/cuda/cuda.h"
 
+enum { EARLY_ARCH = 90 }; /* the first whose kernels can wait for another kernel */
+
 static const struct {
     const char *file, *symbol;
+    bool is_early;
 } kernels[N_KERNELS] = {
-#define KERNEL(file, symbol) [KERNEL_##symbol] = {#file, #symbol},
+#define KERNEL(file, symbol) [KERNEL_##symbol] = {#file, #symbol, false},
+#define EARLY(file, symbol) [KERNEL_##symbol] = {#file, #symbol, true},
 #include "backend/cuda/kernels.def"
 #undef KERNEL
 };
@@ -22,13 +26,15 @@ static int allow_shared(struct cuda_gpu *g, CUfunction f, const char *name, stru
     return ERR_OK;
 }
 
-static int load_file(struct cuda_gpu *g, const char *file, CUmodule *out, struct err *err) {
+/* *out_arch: what its kernels were compiled for. */
+static int load_file(struct cuda_gpu *g, const char *file, CUmodule *out, int *out_arch, struct err *err) {
     const struct pack_row *row = cuda_image_find(&g->probe.pack, str_of(file), g->sm, g->d->version);
     void *image;
     size_t bytes;
     *out = NULL;
     if (!row) return ERR_OK; /* a file of another architecture's kernels */
     if (g->n_modules == CUDA_MODULES_MAX) return err_set(err, ERR_EINTERNAL, "more than %d kernel files", CUDA_MODULES_MAX);
+    *out_arch = row->arch;
     TRY(cuda_image_unpack(&g->probe.pack, row, &image, &bytes, err));
     int code = cuda_check(g->d, g->d->cuModuleLoadDataEx(out, image, 0, NULL, NULL), err, "loading the kernels of %s.cu", file);
     mem_free(image);
@@ -38,11 +44,13 @@ static int load_file(struct cuda_gpu *g, const char *file, CUmodule *out, struct
 
 int cuda_modules_load(struct cuda_gpu *g, struct err *err) {
     CUmodule module = NULL;
+    int arch = 0;
     for (int i = 0; i < N_KERNELS; i++) {
-        if (i == 0 || strcmp(kernels[i].file, kernels[i - 1].file) != 0) TRY(load_file(g, kernels[i].file, &module, err));
+        if (i == 0 || strcmp(kernels[i].file, kernels[i - 1].file) != 0) TRY(load_file(g, kernels[i].file, &module, &arch, err));
         if (!module) continue;
         CUDA_TRY(g, g->d->cuModuleGetFunction(&g->functions[i], module, kernels[i].symbol), "kernel %s", kernels[i].symbol);
         TRY(allow_shared(g, g->functions[i], kernels[i].symbol, err));
+        g->begins_early[i] = kernels[i].is_early && arch >= EARLY_ARCH;
     }
     if (!g->functions[KERNEL_linear_ref])
         return err_set(err, ERR_EUNSUPPORTED,
