@@ -12,10 +12,7 @@
 enum { WARPS = 4, TILE = 16 };
 static_assert(WARPS * TILE == K_BLOCK, "a step of all warps is a cache block");
 
-// Slots of a warp's ring: keys and values of 16 positions take one each. lower_mix.c counts the same.
-template <int D> static __device__ __forceinline__ constexpr int slots() {
-    return SMALL_SHARED && D > 128 ? 3 : 6;
-}
+// A warp's ring has SLOTS slots: keys and values of 16 positions take one each.
 
 // Element 8 * piece of a row of D; pieces are exchanged inside groups of eight by the row's low bits.
 template <int D> static __device__ __forceinline__ int piece_at(int row, int piece) {
@@ -36,7 +33,7 @@ static __device__ __forceinline__ run_of run_of_split(const k_attn &a, int pos) 
 }
 
 // A warp's way through its run.
-template <int D> struct reader {
+template <int D, int SLOTS> struct reader {
     const bf16 *k, *v;
     bf16 *ring;
     const int32_t *table;
@@ -46,7 +43,7 @@ template <int D> struct reader {
 };
 
 // Asks for the next keys or values of this warp's 16 positions; those that the row does not see become zeros.
-template <int D> static __device__ __forceinline__ void fetch(reader<D> &f, const run_of &r, int kv_head, int heads) {
+template <int D, int SLOTS> static __device__ __forceinline__ void fetch(reader<D, SLOTS> &f, const run_of &r, int kv_head, int heads) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = f.next / 2;
     if (i < r.n_blocks) {
         if (i - f.known >= 32) {
@@ -63,17 +60,17 @@ template <int D> static __device__ __forceinline__ void fetch(reader<D> &f, cons
             copy16(to + piece_at<D>(row, piece), from + e * 8, p0 + row >= r.begin && p0 + row < r.end);
         }
         f.next++;
-        if (++f.slot == slots<D>()) f.slot = 0;
+        if (++f.slot == SLOTS) f.slot = 0;
     }
     copy_commit();
 }
 
 // The oldest slot's worth has come.
-template <int D> static __device__ __forceinline__ const bf16 *await(reader<D> &f) {
-    copy_wait<slots<D>() - 1>();
+template <int D, int SLOTS> static __device__ __forceinline__ const bf16 *await(reader<D, SLOTS> &f) {
+    copy_wait<SLOTS - 1>();
     __syncwarp();
     const bf16 *at = f.ring + f.used * TILE * D;
-    if (++f.used == slots<D>()) f.used = 0;
+    if (++f.used == SLOTS) f.used = 0;
     return at;
 }
 
@@ -115,17 +112,18 @@ template <int D, bool TERMS> static __device__ __forceinline__ void place_querie
 }
 
 // Scores of 16 heads with 16 positions; sums of even and odd steps apart, so that neither waits for the other.
-template <int D> static __device__ __forceinline__ void scores(float s[2][4], const uint32_t q[D / 16][4], const bf16 *keys) {
+template <int D> static __device__ __forceinline__ void scores(float s[2][4], const bf16 *queries, const bf16 *keys) {
     int lane = threadIdx.x % 32;
     float odd[2][4] = {{0}};
 #pragma unroll
     for (int i = 0; i < 8; i++) ((float *)s)[i] = 0;
 #pragma unroll
     for (int kk = 0; kk < D / 16; kk++) {
-        uint32_t k[4];
+        uint32_t q[4], k[4];
+        ldmatrix4(q, queries + piece_at<D>(lane % 16, kk * 2 + lane / 16));
         ldmatrix4(k, keys + piece_at<D>(lane / 16 * 8 + lane % 8, kk * 2 + lane / 8 % 2));
-        mma_bf16(kk % 2 ? odd[0] : s[0], q[kk], k[0], k[1]);
-        mma_bf16(kk % 2 ? odd[1] : s[1], q[kk], k[2], k[3]);
+        mma_bf16(kk % 2 ? odd[0] : s[0], q, k[0], k[1]);
+        mma_bf16(kk % 2 ? odd[1] : s[1], q, k[2], k[3]);
     }
 #pragma unroll
     for (int i = 0; i < 8; i++) ((float *)s)[i] += ((float *)odd)[i];
@@ -249,30 +247,24 @@ template <int D> static __device__ __forceinline__ void finish(const k_attn &a, 
     }
 }
 
-template <int D, bool TERMS> static __device__ __forceinline__ void attend(const k_attn &a, unsigned char *smem) {
-    enum { SLOTS = slots<D>() };
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, kv_head = blockIdx.y;
+template <int D, bool TERMS, int SLOTS> static __device__ __forceinline__ void attend(const k_attn &a, unsigned char *smem) {
+    int warp = threadIdx.x / 32, kv_head = blockIdx.y, heads = a.c.heads;
     int64_t row = blockIdx.z;
     let_next_begin();
     int pos = a.pos[row];
     run_of r = run_of_split(a, pos);
-    bf16 *queries = (bf16 *)smem + (SLOTS - 1) * TILE * D; // in the first warp's last slot, before that is asked for
-    reader<D> f;
+    bf16 *queries = (bf16 *)smem;
+    reader<D, SLOTS> f;
     f.k = (const bf16 *)a.c.k, f.v = (const bf16 *)a.c.v, f.table = a.c.table + (int64_t)a.seq_of[row] * a.c.table_stride;
-    f.ring = (bf16 *)smem + warp * SLOTS * TILE * D;
+    f.ring = queries + (1 + warp * SLOTS) * TILE * D;
     f.known = -32, f.next = f.slot = f.used = 0, f.block_id = 0;
-    bool has_new = (r.first_block + SLOTS / 2) * K_BLOCK > pos; // the row's own position, which the kernel before writes, is among the first
+    bool has_new = (r.first_block + (SLOTS + 1) / 2) * K_BLOCK > pos; // the row's own position, which the kernel before writes, is among the first
     if (has_new) await_previous();
 #pragma unroll
-    for (int i = 0; i < SLOTS - 1; i++) fetch<D>(f, r, kv_head, a.c.heads);
+    for (int i = 0; i < SLOTS; i++) fetch(f, r, kv_head, heads);
     if (!has_new) await_previous();
     place_queries<D, TERMS>(a, queries, row, kv_head, query_scale(a, pos) * (a.softcap > 0 ? 1.0f / a.softcap : LOG2E));
     __syncthreads();
-    uint32_t q[D / 16][4];
-#pragma unroll
-    for (int kk = 0; kk < D / 16; kk++) ldmatrix4(q[kk], queries + piece_at<D>(lane % 16, kk * 2 + lane / 16));
-    __syncthreads();
-    fetch<D>(f, r, kv_head, a.c.heads);
     seen<D> z;
 #pragma unroll
     for (int i = 0; i < 2; i++) z.max[i] = -INFINITY, z.sum[i] = 0;
@@ -280,13 +272,13 @@ template <int D, bool TERMS> static __device__ __forceinline__ void attend(const
     for (int i = 0; i < D / 8; i++) z.o[i][0] = z.o[i][1] = z.o[i][2] = z.o[i][3] = 0;
     for (int i = 0; i < r.n_blocks; i++) {
         float s[2][4];
-        scores<D>(s, q, await<D>(f));
+        scores<D>(s, queries, await(f));
         __syncwarp();
-        fetch<D>(f, r, kv_head, a.c.heads);
+        fetch(f, r, kv_head, heads);
         soften<D, TERMS>(a, s, r, (r.first_block + i) * K_BLOCK + warp * TILE, z);
-        add_values<D, TERMS>(s, await<D>(f), z);
+        add_values<D, TERMS>(s, await(f), z);
         __syncwarp();
-        fetch<D>(f, r, kv_head, a.c.heads);
+        fetch(f, r, kv_head, heads);
     }
     copy_wait<0>();
     __syncthreads();
@@ -296,15 +288,19 @@ template <int D, bool TERMS> static __device__ __forceinline__ void attend(const
     finish<D>(a, parts, row, kv_head);
 }
 
-// Grid (splits, cached heads, rows). Few: up to eight query heads to a cached head.
-#define DECODE(name, d, terms, blocks)                                                                            \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32, blocks) attn_decode_##name##_##d(KARGS(k_attn) a) { \
-        DYNAMIC_SHARED(unsigned char, smem);                                                                      \
-        attend<d, terms>(a, smem);                                                                                \
+// Grid (splits, cached heads, rows). Shared memory: the queries, then every warp's ring. Few: up to eight query heads to a cached head. Short:
+// for contexts of few cache blocks, where blocks wait for latency and not for memory: more of them fit on a multiprocessor.
+#define DECODE(name, d, terms, n_slots, blocks)                                                                        \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, blocks) attn_##name##_##d(KARGS(k_attn) a) { \
+        DYNAMIC_SHARED(unsigned char, smem);                                                                        \
+        attend<d, terms, n_slots>(a, smem);                                                                         \
     }
-DECODE(few, 64, true, 4)
-DECODE(few, 128, true, 2)
-DECODE(few, 256, true, 1)
-DECODE(many, 64, false, 4)
-DECODE(many, 128, false, 2)
-DECODE(many, 256, false, 1)
+enum { WIDE_SLOTS = SMALL_SHARED ? 2 : 6 };
+DECODE(short_few, 64, true, 2, 6)
+DECODE(short_few, 128, true, 2, 4)
+DECODE(few, 64, true, 6, 4)
+DECODE(few, 128, true, 6, 2)
+DECODE(few, 256, true, WIDE_SLOTS, 1)
+DECODE(many, 64, false, 6, 4)
+DECODE(many, 128, false, 6, 2)
+DECODE(many, 256, false, WIDE_SLOTS, 1)

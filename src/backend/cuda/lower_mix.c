@@ -76,7 +76,7 @@ void lower_pick(struct cuda *c, const struct op *op) {
 /* ---- decode rows split along their positions, prompt rows in tiles ------------------------------------------------- */
 
 /* RUN_POSITIONS: the fewest that are worth a block of their own. Of a decode block: warps, positions of a tile, query heads (kernels/decode.cu). */
-enum { RUN_POSITIONS = 256, RUNS_MAX = 64, BLOCKS_A_SM = 8, DECODE_WARPS = 4, DECODE_TILE = 16, FEW_HEADS = 8, MANY_HEADS = 16 };
+enum { RUN_POSITIONS = 256, RUNS_MAX = 64, BLOCKS_A_SM = 8, DECODE_WARPS = 4, DECODE_TILE = 16, FEW_HEADS = 8, MANY_HEADS = 16, SHORT = 256 };
 
 bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
@@ -95,20 +95,29 @@ static int32_t count_runs(const struct cuda *c, const struct k_attn *a) {
     return runs > RUNS_MAX && most > RUNS_MAX ? RUNS_MAX : runs < most ? runs : most;
 }
 
+/* The kernel for query heads of a group, a width and a length; what suits first. slots: of a warp's ring; small: on GPUs with little shared memory. */
+static const struct {
+    int32_t group, width, len, slots, small;
+    enum kernel_id kernel;
+} decoders[] = {
+    {FEW_HEADS, 64, SHORT, 2, 2, KERNEL_attn_short_few_64}, {FEW_HEADS, 128, SHORT, 2, 2, KERNEL_attn_short_few_128},
+    {FEW_HEADS, 64, INT32_MAX, 6, 6, KERNEL_attn_few_64},   {FEW_HEADS, 128, INT32_MAX, 6, 6, KERNEL_attn_few_128},
+    {FEW_HEADS, 256, INT32_MAX, 6, 2, KERNEL_attn_few_256}, {MANY_HEADS, 64, INT32_MAX, 6, 6, KERNEL_attn_many_64},
+    {MANY_HEADS, 128, INT32_MAX, 6, 6, KERNEL_attn_many_128}, {MANY_HEADS, 256, INT32_MAX, 6, 2, KERNEL_attn_many_256},
+};
+
 static void emit_decode(struct cuda *c, struct k_attn *a) {
-    static const enum kernel_id kernels[2][3] = {
-        {KERNEL_attn_decode_few_64, KERNEL_attn_decode_few_128, KERNEL_attn_decode_few_256},
-        {KERNEL_attn_decode_many_64, KERNEL_attn_decode_many_128, KERNEL_attn_decode_many_256},
-    };
-    int d = a->c.k_width, slots = cuda_has_small_shared(c) && d > 128 ? 3 : 6;
+    int d = a->c.k_width, i = 0;
     size_t used = 0;
+    while (decoders[i].group < a->group || decoders[i].width != d || decoders[i].len < cuda_length_bucket(c->key.max_len)) i++;
     a->splits = count_runs(c, a);
     a->counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
     if (a->splits > 1)
         a->partial =
             cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)(d + 2) * sizeof(float));
-    cuda_emit(c, kernels[a->group <= FEW_HEADS ? 0 : 1][d == 64 ? 0 : d == 128 ? 1 : 2], GRID(a->splits, a->c.heads, c->n_decode),
-              DECODE_WARPS * 32, (unsigned int)(DECODE_WARPS * slots * DECODE_TILE * d) * 2, a, sizeof *a);
+    int32_t tiles = 1 + DECODE_WARPS * (cuda_has_small_shared(c) ? decoders[i].small : decoders[i].slots);
+    cuda_emit(c, decoders[i].kernel, GRID(a->splits, a->c.heads, c->n_decode), DECODE_WARPS * 32, (unsigned int)(tiles * DECODE_TILE * d) * 2, a,
+              sizeof *a);
 }
 
 static bool is_even(struct k_view v) {
