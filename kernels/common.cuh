@@ -78,6 +78,24 @@ static __device__ __forceinline__ uint32_t pack_bf16(float x, float y) {
     return v.u;
 }
 
+// A scale or bias, stored as dtype.
+static __device__ __forceinline__ float meta_f32(uint32_t half, int dtype) {
+    union {
+        uint16_t u;
+        __half h;
+    } v;
+    if (dtype == K_BF16) return __uint_as_float(half << 16);
+    v.u = (uint16_t)half;
+    return __half2float(v.h);
+}
+
+// The larger parts of x and y as bf16; what is missing stays in them.
+static __device__ __forceinline__ uint32_t take_term(float &x, float &y) {
+    uint32_t pair = pack_bf16(x, y);
+    x -= __uint_as_float(pair << 16), y -= __uint_as_float(pair & 0xffff0000u);
+    return pair;
+}
+
 // Eight bf16 numbers as floats.
 static __device__ __forceinline__ void floats_of(uint4 v, float out[8]) {
     const uint32_t words[4] = {v.x, v.y, v.z, v.w};

@@ -84,13 +84,6 @@ static __device__ __forceinline__ void load_query(const k_view &v, int64_t at, b
     for (int i = 0; i < 8; i++) out[i] = load_as_f32(v.p, v.dtype, at + i);
 }
 
-// The larger part of x as bf16; what is missing stays in x.
-static __device__ __forceinline__ uint32_t take_term(float &x, float &y) {
-    uint32_t pair = pack_bf16(x, y);
-    x -= __uint_as_float(pair << 16), y -= __uint_as_float(pair & 0xffff0000u);
-    return pair;
-}
-
 // Query heads to shared memory, [16][D], as rows of the products.
 template <int D, bool TERMS> static __device__ __forceinline__ void place_queries(const k_attn &a, bf16 *to, int64_t r, int kv_head, float scale) {
     bool even = a.q.row_stride % 8 == 0 && a.q.head_stride % 8 == 0 && (uint64_t)a.q.p % 16 == 0;
@@ -104,10 +97,11 @@ template <int D, bool TERMS> static __device__ __forceinline__ void place_querie
 #pragma unroll
         for (int i = 0; i < 4; i++) words[i] = take_term(x[2 * i], x[2 * i + 1]);
         *(uint4 *)(to + piece_at<D>(h, piece)) = uint4{words[0], words[1], words[2], words[3]};
-        if (!TERMS) continue;
+        if (TERMS) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) words[i] = take_term(x[2 * i], x[2 * i + 1]);
-        *(uint4 *)(to + piece_at<D>(h + 8, piece)) = uint4{words[0], words[1], words[2], words[3]};
+            for (int i = 0; i < 4; i++) words[i] = pack_bf16(x[2 * i], x[2 * i + 1]);
+            *(uint4 *)(to + piece_at<D>(h + 8, piece)) = uint4{words[0], words[1], words[2], words[3]};
+        }
     }
 }
 

@@ -64,14 +64,46 @@ static __device__ __forceinline__ float sum_each(float x[32]) {
     return x[0];
 }
 
-// The same in f32 where nothing else is asked for than few results of few rows (a router's): eight results of four rows a block, whose warps share
-// k, so that everything is asked for at once. x is f32, dense, at multiples of 16 bytes. Grid (results / 8, rows / 4).
-extern "C" __global__ void __launch_bounds__(WARPS * 32) linear_few(KARGS(k_linear) a) {
-    after_previous();
-    enum { RESULTS = 8 };
-    __shared__ float part[WARPS][ROWS * RESULTS];
-    int64_t n0 = (int64_t)blockIdx.x * RESULTS, r0 = (int64_t)blockIdx.y * ROWS;
-    float sum[ROWS * RESULTS] = {0};
+enum { FEW_RESULTS = 8 };
+
+// sum += the products of x with eight weights of one result.
+static __device__ __forceinline__ void add_products(float sum[ROWS * FEW_RESULTS], int n, const float w[8], const float x[ROWS][8]) {
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum[r * FEW_RESULTS + n] = fmaf(w[i], x[r][i], sum[r * FEW_RESULTS + n]);
+}
+
+// Results n0 ... n0 + 7 of weights in rows of 4 or 8 bits, with scales and biases of two bytes: all of them are asked for before one is used.
+template <int BITS> static __device__ __forceinline__ void few_codes(const k_weight &w, int64_t n0, int64_t k, const float x[ROWS][8], float sum[ROWS * FEW_RESULTS]) {
+    uint2 codes[FEW_RESULTS];
+    uint32_t meta[FEW_RESULTS];
+    int64_t group = (int)k / w.group;
+#pragma unroll
+    for (int n = 0; n < FEW_RESULTS; n++) {
+        int64_t row = n0 + n < w.out ? n0 + n : w.out - 1;
+        const unsigned char *from = w.values + row * w.values_bytes + k / 8 * BITS;
+        if (BITS == 8) codes[n] = *(const uint2 *)from;
+        else codes[n].x = *(const uint32_t *)from;
+        meta[n] = ((const uint16_t *)(w.scales + row * w.scales_bytes))[group] | (uint32_t)((const uint16_t *)(w.biases + row * w.biases_bytes))[group] << 16;
+    }
+#pragma unroll
+    for (int n = 0; n < FEW_RESULTS; n++) {
+        float v[8], scale = meta_f32(meta[n] & 0xffff, w.dtype), bias = meta_f32(meta[n] >> 16, w.dtype);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            uint32_t word = BITS == 8 && i >= 4 ? codes[n].y : codes[n].x;
+            v[i] = __fadd_rn(__fmul_rn((float)(word >> i * BITS % 32 & ((1u << BITS) - 1)), scale), bias);
+        }
+        add_products(sum, n, v, x);
+    }
+}
+
+// BITS: of the weight's codes; 0: any format.
+template <int BITS> static __device__ __forceinline__ void few_results(const k_linear &a) {
+    __shared__ float part[WARPS][ROWS * FEW_RESULTS];
+    int64_t n0 = (int64_t)blockIdx.x * FEW_RESULTS, r0 = (int64_t)blockIdx.y * ROWS;
+    float sum[ROWS * FEW_RESULTS] = {0};
     for (int64_t k = threadIdx.x * 8; k < a.w.in; k += WARPS * 256) {
         float x[ROWS][8];
 #pragma unroll
@@ -80,24 +112,36 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) linear_few(KARGS(k_line
             const float4 *from = (const float4 *)((const float *)a.x.p + row * a.x.row_stride + k);
             *(float4 *)x[r] = from[0], *(float4 *)(x[r] + 4) = from[1];
         }
+        if (BITS) {
+            few_codes<BITS ? BITS : 8>(a.w, n0, k, x, sum);
+            continue;
+        }
 #pragma unroll
-        for (int n = 0; n < RESULTS; n++) {
+        for (int n = 0; n < FEW_RESULTS; n++) {
             float w[8];
             unpack8(a.w, n0 + n < a.w.out ? n0 + n : a.w.out - 1, k, w);
-#pragma unroll
-            for (int r = 0; r < ROWS; r++)
-#pragma unroll
-                for (int i = 0; i < 8; i++) sum[r * RESULTS + n] = fmaf(w[i], x[r][i], sum[r * RESULTS + n]);
+            add_products(sum, n, w, x);
         }
     }
     part[threadIdx.x / 32][threadIdx.x % 32] = sum_each(sum);
     __syncthreads();
-    int64_t r = r0 + threadIdx.x / RESULTS, n = n0 + threadIdx.x % RESULTS;
-    if (threadIdx.x >= ROWS * RESULTS || r >= a.x.rows || n >= a.w.out) return;
+    int64_t r = r0 + threadIdx.x / FEW_RESULTS, n = n0 + threadIdx.x % FEW_RESULTS;
+    if (threadIdx.x >= ROWS * FEW_RESULTS || r >= a.x.rows || n >= a.w.out) return;
     float total = 0;
     for (int w = 0; w < WARPS; w++) total += part[w][threadIdx.x];
     view_store(a.y, r, 0, n, a.bias ? total + a.bias[n] : total);
 }
+
+// The same in f32 where nothing else is asked for than few results of few rows (a router's): eight results of four rows a block, whose warps share
+// k, so that everything is asked for at once. x is f32, dense, at multiples of 16 bytes. Grid (results / 8, rows / 4).
+#define FEW(name, bits)                                                                          \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32) linear_few##name(KARGS(k_linear) a) { \
+        after_previous();                                                                        \
+        few_results<bits>(a);                                                                    \
+    }
+FEW(, 0)
+FEW(_4, 4)
+FEW(_8, 8)
 
 // One block per row.
 extern "C" __global__ void embed(KARGS(k_embed) a) {

@@ -107,14 +107,3 @@ static __device__ __forceinline__ uint32_t nibbles_quick(uint32_t w, int shift) 
     return pair;
 #endif
 }
-
-// A scale or bias, stored as dtype.
-static __device__ __forceinline__ float meta_f32(uint32_t half, int dtype) {
-    union {
-        uint16_t u;
-        __half h;
-    } v;
-    if (dtype == K_BF16) return __uint_as_float(half << 16);
-    v.u = (uint16_t)half;
-    return __half2float(v.h);
-}

@@ -1,4 +1,5 @@
-// Products of 9 to 128 rows with a weight of 4 bits in tiles (tile.cuh), on sm_90a: batches of requests.
+// Products of 9 to 128 rows with a weight of 4 bits in tiles (tile.cuh), on sm_90a: batches of requests. Up to 64 rows of f32 are taken as two bf16 terms each,
+// row m and row m + N / 2 of the product, where more than bf16 is to be kept of x (TERMS).
 //
 // A block takes 256 rows of the weight (of x with more than 64 rows: 128) and a part of k. A warp makes bf16 weights of its own tile's codes in registers; the four warps
 // of a warpgroup multiply theirs with x in shared memory. Codes come by bulk copies of four units, each warp asking for its own; shorter ones are
@@ -38,7 +39,7 @@ static __device__ __forceinline__ void put_sum(const k_linear &a, int m, int64_t
 
 #ifdef MLXCEL_EMULATE // sums straight from the weight; parts, tiles and results as on a GPU
 
-template <int N> static inline void run(const k_linear &a) {
+template <int N, bool TERMS> static inline void run(const k_linear &a) {
     part p = part_of(a);
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     if (warp >= warps<N>()) return;
@@ -90,6 +91,60 @@ static __device__ __forceinline__ void x_store(const uint4 v[16], int n, int fir
     }
 }
 
+// Tells the warps that multiply, and goes on to this warp's next stage.
+static __device__ __forceinline__ void stage_filled(const layout &l, int &stage, int &phase) {
+    stores_before_products();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(l.full + stage * 8);
+    stage += FILLERS;
+    if (stage >= X_STAGES) stage -= X_STAGES, phase ^= 1;
+}
+
+// Rows of f32, 32 at most: both terms of each.
+template <int N> static __device__ __forceinline__ void terms_load(const k_linear &a, float4 v[16], int first, int unit) {
+    enum { ROWS = N / 2 < 32 ? N / 2 : 32 };
+    int lane = threadIdx.x % 32;
+    const float *from = (const float *)a.x.p + unit * BK + lane % 8 * 8;
+#pragma unroll
+    for (int i = 0; i < ROWS / 4; i++) {
+        int row = first + lane / 8 + i * 4;
+        const float4 *at = (const float4 *)(from + row * a.x.row_stride);
+        v[2 * i] = row < a.x.rows ? at[0] : float4{0, 0, 0, 0}, v[2 * i + 1] = row < a.x.rows ? at[1] : float4{0, 0, 0, 0};
+    }
+}
+
+template <int N> static __device__ __forceinline__ void terms_store(const float4 v[16], int first, uint32_t stage) {
+    enum { ROWS = N / 2 < 32 ? N / 2 : 32 };
+    uint4 high[16], low[16];
+#pragma unroll
+    for (int i = 0; i < ROWS / 4; i++) {
+        float x[8];
+        *(float4 *)x = v[2 * i], *(float4 *)(x + 4) = v[2 * i + 1];
+        uint32_t h[4], w[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) h[j] = take_term(x[2 * j], x[2 * j + 1]), w[j] = pack_bf16(x[2 * j], x[2 * j + 1]);
+        high[i] = uint4{h[0], h[1], h[2], h[3]}, low[i] = uint4{w[0], w[1], w[2], w[3]};
+    }
+    x_store(high, ROWS / 4, first, stage);
+    x_store(low, ROWS / 4, first + N / 2, stage);
+}
+
+template <int N> static __device__ __forceinline__ void fill_terms(const k_linear &a, const layout &l, part p) {
+    int stage = threadIdx.x / 32 - warps<N>(), phase = 0;
+    await_previous();
+    for (int u = stage; u < p.n; u += FILLERS) {
+        float4 x[16];
+        terms_load<N>(a, x, 0, p.first + u);
+        barrier_wait(l.empty + stage * 8, phase ^ 1);
+        terms_store<N>(x, 0, l.x + stage * N * X_ROW);
+        if (N == 128) {
+            terms_load<N>(a, x, 32, p.first + u);
+            terms_store<N>(x, 32, l.x + stage * N * X_ROW);
+        }
+        stage_filled(l, stage, phase);
+    }
+}
+
 template <int N> static __device__ __forceinline__ void fill_all(const k_linear &a, const layout &l, part p) {
     enum { PIECES = N >= 64 ? 16 : N / 4 };
     int stage = threadIdx.x / 32 - warps<N>(), phase = 0;
@@ -103,11 +158,7 @@ template <int N> static __device__ __forceinline__ void fill_all(const k_linear 
             x_load(a, x, PIECES, 64, p.first + u);
             x_store(x, PIECES, 64, l.x + stage * N * X_ROW);
         }
-        stores_before_products();
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(l.full + stage * 8);
-        stage += FILLERS;
-        if (stage >= X_STAGES) stage -= X_STAGES, phase ^= 1;
+        stage_filled(l, stage, phase);
     }
 }
 
@@ -151,7 +202,7 @@ static __device__ __forceinline__ void multiply(const k_linear &a, const layout 
     if (++at.stage == X_STAGES) at.stage = 0, at.phase ^= 1;
 }
 
-template <int N, bool PLAIN> static __device__ __forceinline__ void multiply_all(const k_linear &a, const layout &l, const unsigned char *codes, part p) {
+template <int N, bool PLAIN, bool TERMS> static __device__ __forceinline__ void multiply_all(const k_linear &a, const layout &l, const unsigned char *codes, part p) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     int64_t row = tile_row<N>(threadIdx.x / 32), last = (a.w.out - 1) / TILE_ROWS * TILE_ROWS;
     const unsigned char *tile = a.w.values + (row < last ? row : last) / TILE_ROWS * a.w.tile_bytes;
@@ -172,11 +223,12 @@ template <int N, bool PLAIN> static __device__ __forceinline__ void multiply_all
     }
     wgmma_results<N / 2>(acc);
 #pragma unroll
-    for (int i = 0; i < N / 2; i++) put_sum(a, i / 4 * 8 + 2 * t + i % 2, row + g + i / 2 % 2 * 8, acc[i]);
+    for (int i = 0; i < (TERMS ? N / 4 : N / 2); i++)
+        put_sum(a, i / 4 * 8 + 2 * t + i % 2, row + g + i / 2 % 2 * 8, TERMS ? acc[i] + acc[i + N / 4] : acc[i]);
 }
 
 // Shared memory: x, on a multiple of 1,024, then every warp's codes.
-template <int N> static __device__ __forceinline__ void run(const k_linear &a) {
+template <int N, bool TERMS> static __device__ __forceinline__ void run(const k_linear &a) {
     DYNAMIC_SHARED(unsigned char, smem);
     __shared__ uint64_t barriers[2 * X_STAGES + warps<N>() * CHUNKS];
     int warp = threadIdx.x / 32;
@@ -195,16 +247,20 @@ template <int N> static __device__ __forceinline__ void run(const k_linear &a) {
         barrier_init_done();
     }
     __syncthreads();
-    if (warp >= warps<N>()) fill_all<N>(a, l, part_of(a));
-    else if (a.w.dtype == K_BF16 && a.w.group != 32) multiply_all<N, true>(a, l, smem + (l.codes - start), part_of(a));
-    else multiply_all<N, false>(a, l, smem + (l.codes - start), part_of(a));
+    if (warp >= warps<N>() && TERMS) fill_terms<N>(a, l, part_of(a));
+    else if (warp >= warps<N>()) fill_all<N>(a, l, part_of(a));
+    else if (a.w.dtype == K_BF16 && a.w.group != 32) multiply_all<N, true, TERMS>(a, l, smem + (l.codes - start), part_of(a));
+    else multiply_all<N, false, TERMS>(a, l, smem + (l.codes - start), part_of(a));
 }
 #endif
 
 // Grid (n / 256, splits), of 128 rows (n / 128, splits).
-#define WQMM(n) \
-    extern "C" __global__ void __launch_bounds__(threads<n>(), 1) wqmm_##n(KARGS(k_linear) a) { run<n>(a); }
-WQMM(16)
-WQMM(32)
-WQMM(64)
-WQMM(128)
+#define WQMM(name, n, terms) \
+    extern "C" __global__ void __launch_bounds__(threads<n>(), 1) name##_##n(KARGS(k_linear) a) { run<n, terms>(a); }
+WQMM(wqmm, 16, false)
+WQMM(wqmm, 32, false)
+WQMM(wqmm, 64, false)
+WQMM(wqmm, 128, false)
+WQMM(wqmm_terms, 32, true)
+WQMM(wqmm_terms, 64, true)
+WQMM(wqmm_terms, 128, true)

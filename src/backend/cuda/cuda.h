@@ -281,6 +281,8 @@ bool experts_fit(const struct cuda *c, const struct op *op);
 bool qmv_fits(const struct cuda *c, const struct op *op);
 bool qmm_fits(const struct cuda *c, const struct op *op);
 bool cuda_wqmm_fits(const struct cuda *c, const struct op *op);
+/* Products that keep two bf16 terms of x (linear_args.wide), which this kernel makes by itself. */
+bool cuda_wqmm_takes_terms(const struct cuda *c, const struct op *op);
 struct k_linear cuda_linear_args(const struct cuda *c, const struct op *op);
 /* A product in parts along k (a->partial, a->k_splits), and the launch that adds them up, with bias and gate. */
 void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a);

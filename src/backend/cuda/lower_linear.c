@@ -31,7 +31,12 @@ bool cuda_linear_few_fits(const struct cuda *c, const struct op *op) {
 
 void lower_linear_few(struct cuda *c, const struct op *op) {
     struct k_linear a = cuda_linear_args(c, op);
-    EMIT(c, KERNEL_linear_few, GRID(ceil_div(a.w.out, 8), ceil_div(a.x.rows, 4), 1), 256, 0, a);
+    bool has_codes = a.w.mode == K_AFFINE && a.w.dtype != K_F32;
+    EMIT(c,
+         has_codes && a.w.bits == 8   ? KERNEL_linear_few_8
+         : has_codes && a.w.bits == 4 ? KERNEL_linear_few_4
+                                      : KERNEL_linear_few,
+         GRID(ceil_div(a.w.out, 8), ceil_div(a.x.rows, 4), 1), 256, 0, a);
 }
 
 /* Products that may round their input to bf16: not the router's, and not wide ones, unless a list keeps 16 bits of it. */

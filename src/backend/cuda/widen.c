@@ -3,8 +3,9 @@
  * it is planned: TERMS, the product without its bias, TERMS_SUM. What cannot be had so stays wide, and runs in f32. */
 #include "backend/cuda/cuda.h"
 
-static bool is_split(const struct op *op) {
-    return op->kind == OP_LINEAR && op->arg.linear.wide && op->arg.linear.weight->in % 8 == 0;
+/* Whether the op is taken apart; the kernel of batches makes the terms by itself. */
+static bool is_split(const struct cuda *c, const struct op *op) {
+    return op->kind == OP_LINEAR && op->arg.linear.wide && op->arg.linear.weight->in % 8 == 0 && !cuda_wqmm_takes_terms(c, op);
 }
 
 /* The terms of an op's input: those that the last such op made where it read the same. */
@@ -33,7 +34,7 @@ bool cuda_widen(struct cuda *c) {
     int32_t n = l->n_ops, more = 0, n_products = 0;
     if (c->exact || !c->gpu->functions[KERNEL_gemm_bf16]) return false;
     for (int32_t i = 0; i < n; i++) {
-        more += is_split(&l->ops[i]) ? 2 : 0;
+        more += is_split(c, &l->ops[i]) ? 2 : 0;
         n_products += l->ops[i].kind == OP_LINEAR;
     }
     if (more == 0) return false;
@@ -46,7 +47,7 @@ bool cuda_widen(struct cuda *c) {
     l->n_ops = 0;
     for (int32_t i = more; i < more + n; i++) {
         struct op op = l->ops[i];
-        if (is_split(&op)) split(l, op, &last);
+        if (is_split(c, &op)) split(l, op, &last);
         else l->ops[l->n_ops++] = op;
     }
     oplist_renumber(l);
