@@ -288,8 +288,7 @@ static __device__ __forceinline__ uint64_t sum_so_far(uint64_t x, uint64_t *warp
 
 // Pairs by expert, and the tiles of all experts, of at most tile_pairs: tiles[0] of them, then (expert, first pair, pairs) of each. A thread has
 // an expert. The order of an expert's pairs is by chance; no result depends on it.
-extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort(KARGS(k_experts) a) {
-    after_previous();
+static __device__ __forceinline__ void sort_pairs(const k_experts &a) {
     __shared__ int count[SORT_THREADS], place[SORT_THREADS];
     __shared__ uint64_t warps[SORT_THREADS / 32];
     int n_pairs = a.x.rows * a.k, t = threadIdx.x, most = a.tile_pairs;
@@ -311,6 +310,11 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort(KARGS(k_
         a.pairs[to] = i;
         a.places[i] = to;
     }
+}
+
+extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort(KARGS(k_experts) a) {
+    after_previous();
+    sort_pairs(a);
 }
 
 // Grid (width / 256, rows): x as two terms, all first ones and then all second ones.
@@ -462,13 +466,18 @@ static __device__ __forceinline__ int64_t x16_bytes(int64_t width) {
     return (width / BK * (int64_t)(X16_UNIT + sizeof(unit_scale)) + 15) / 16 * 16;
 }
 
-// Grid (rows): x for the experts. Eight lanes make a unit.
-extern "C" __global__ void __launch_bounds__(256) experts_x16(KARGS(k_experts) a) {
+// Grid (1 + rows): pairs sorted by expert, and x for the experts. Eight lanes make a unit.
+extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort_x16(KARGS(k_experts) a) {
     after_previous();
-    const float *from = (const float *)a.x.p + (int64_t)blockIdx.x * a.x.row_stride;
-    unsigned char *to = (unsigned char *)a.x_terms + blockIdx.x * x16_bytes(a.x.width);
+    if (blockIdx.x == 0) {
+        sort_pairs(a);
+        return;
+    }
+    int row = blockIdx.x - 1;
+    const float *from = (const float *)a.x.p + (int64_t)row * a.x.row_stride;
+    unsigned char *to = (unsigned char *)a.x_terms + row * x16_bytes(a.x.width);
     unit_scale *scales = (unit_scale *)(to + a.x.width / BK * X16_UNIT);
-    for (int base = 0; base < a.x.width; base += 2048) {
+    for (int base = 0; base < a.x.width; base += 8 * SORT_THREADS) {
         int i = base + threadIdx.x * 8;
         bool there = i < a.x.width;
         float v[8] = {0};

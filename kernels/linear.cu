@@ -112,12 +112,9 @@ template <int BITS> static __device__ __forceinline__ void few_results(const k_l
             const float4 *from = (const float4 *)((const float *)a.x.p + row * a.x.row_stride + k);
             *(float4 *)x[r] = from[0], *(float4 *)(x[r] + 4) = from[1];
         }
-        if (BITS) {
-            few_codes<BITS ? BITS : 8>(a.w, n0, k, x, sum);
-            continue;
-        }
+        if (BITS) few_codes<BITS ? BITS : 8>(a.w, n0, k, x, sum);
 #pragma unroll
-        for (int n = 0; n < FEW_RESULTS; n++) {
+        for (int n = 0; n < (BITS ? 0 : FEW_RESULTS); n++) {
             float w[8];
             unpack8(a.w, n0 + n < a.w.out ? n0 + n : a.w.out - 1, k, w);
             add_products(sum, n, w, x);

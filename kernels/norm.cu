@@ -62,21 +62,28 @@ extern "C" __global__ void norm_block(KARGS(k_norm) a) {
 
 // RMS of a long row of f32, with the sum or without, also of a product in parts, read once, 16 bytes per lane: one block of 256 threads, up to 8,192 elements.
 extern "C" __global__ void __launch_bounds__(256) norm_row4(KARGS(k_norm) a) {
-    after_previous();
     enum { PARTS = 8, THREADS = 256 };
     __shared__ float scratch[32];
+    let_next_begin();
     int64_t r = blockIdx.x;
     int n = a.y.width / 4;
-    float4 x[PARTS];
-    float square = 0;
+    float4 x[PARTS], w[PARTS];
+    float square = 0, offset = a.weight ? a.weight_offset : 0;
+#pragma unroll
+    for (int i = 0; i < PARTS; i++) {
+        int at = threadIdx.x + i * THREADS;
+        if (at >= n) break;
+        w[i] = a.weight ? ((const float4 *)a.weight)[at] : float4{1, 1, 1, 1};
+    }
+    await_previous(); // the norm's weight is nobody's result
 #pragma unroll
     for (int i = 0; i < PARTS; i++) {
         int at = threadIdx.x + i * THREADS;
         if (at >= n) break;
         const float *from = (const float *)a.x.p + r * a.x.row_stride + 4 * at;
+        float4 b = a.is_add ? ((const float4 *)((const float *)a.b.p + r * a.b.row_stride))[at] : float4{0, 0, 0, 0};
         x[i] = a.n_parts ? parts_sum4(from, a.n_parts, a.part_stride) : *(const float4 *)from;
         if (a.is_add) {
-            float4 b = ((const float4 *)((const float *)a.b.p + r * a.b.row_stride))[at];
             x[i] = float4{x[i].x * a.a_scale + b.x * a.b_scale, x[i].y * a.a_scale + b.y * a.b_scale, x[i].z * a.a_scale + b.z * a.b_scale, x[i].w * a.a_scale + b.w * a.b_scale};
             ((float4 *)((float *)a.sum.p + r * a.sum.row_stride))[at] = x[i];
         }
@@ -87,9 +94,7 @@ extern "C" __global__ void __launch_bounds__(256) norm_row4(KARGS(k_norm) a) {
     for (int i = 0; i < PARTS; i++) {
         int at = threadIdx.x + i * THREADS;
         if (at >= n) break;
-        float4 w = a.weight ? ((const float4 *)a.weight)[at] : float4{1, 1, 1, 1}, y;
-        float offset = a.weight ? a.weight_offset : 0;
-        y = float4{x[i].x * scale * (w.x + offset), x[i].y * scale * (w.y + offset), x[i].z * scale * (w.z + offset), x[i].w * scale * (w.w + offset)};
+        float4 y = float4{x[i].x * scale * (w[i].x + offset), x[i].y * scale * (w[i].y + offset), x[i].z * scale * (w[i].z + offset), x[i].w * scale * (w[i].w + offset)};
         int64_t to = r * a.y.row_stride + 4 * at;
         if (a.y.dtype == K_F32) *(float4 *)((float *)a.y.p + to) = y;
         else *(uint2 *)((bf16 *)a.y.p + to) = uint2{pack_bf16(y.x, y.y), pack_bf16(y.z, y.w)};

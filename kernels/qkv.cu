@@ -6,55 +6,75 @@
 
 enum { WARPS = 4, WIDTH_MAX = 256 };
 
-static __device__ __forceinline__ void norm_head(float *x, int n, const float *weight, float offset, float eps) {
+// What a lane needs of the row and the model, and no kernel makes: cosines and sines of its pairs, weights of its elements.
+struct known {
+    float c[WIDTH_MAX / 64], s[WIDTH_MAX / 64], w[WIDTH_MAX / 32];
+};
+
+static __device__ __forceinline__ void know(const k_qkv &a, known &k, int64_t r, const float *weight, float offset, int n) {
+    int lane = threadIdx.x % 32, half = a.n_rotated / 2, pos = a.pos[r];
+    const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
+#pragma unroll
+    for (int j = 0; j < WIDTH_MAX / 32; j++)
+        if (weight && lane + 32 * j < n) k.w[j] = weight[lane + 32 * j] + offset;
+#pragma unroll
+    for (int j = 0; j < WIDTH_MAX / 64; j++)
+        if (lane + 32 * j < half) rope_angle(pos, table[lane + 32 * j], a.magnitude, &k.c[j], &k.s[j]);
+}
+
+static __device__ __forceinline__ void norm_head(float *x, int n, const known &k, float eps) {
     int lane = threadIdx.x % 32;
     float square = 0;
     for (int i = lane; i < n; i += 32) square = fmaf(x[i], x[i], square);
     float scale = 1.0f / sqrtf(warp_sum(square) / (float)n + eps);
-    for (int i = lane; i < n; i += 32) x[i] = x[i] * scale * (weight[i] + offset);
+#pragma unroll
+    for (int j = 0; j < WIDTH_MAX / 32; j++)
+        if (lane + 32 * j < n) x[lane + 32 * j] = x[lane + 32 * j] * scale * k.w[j];
     __syncwarp();
 }
 
-static __device__ __forceinline__ void rotate_head(const k_qkv &a, float *x, int64_t r) {
+static __device__ __forceinline__ void rotate_head(const k_qkv &a, const known &k, float *x) {
     int lane = threadIdx.x % 32, half = a.n_rotated / 2;
-    const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
-    for (int i = lane; i < half; i += 32) {
-        float c, s;
-        rope_angle(a.pos[r], table[i], a.magnitude, &c, &s);
-        int u = a.first + (a.kind == 1 ? i : 2 * i), v = u + (a.kind == 1 ? half : 1);
+#pragma unroll
+    for (int j = 0; j < WIDTH_MAX / 64; j++) {
+        int i = lane + 32 * j, u = a.first + (a.kind == 1 ? i : 2 * i), v = u + (a.kind == 1 ? half : 1);
+        if (i >= half) break;
         float x0 = x[u], x1 = x[v];
-        x[u] = x0 * c - x1 * s;
-        x[v] = x1 * c + x0 * s;
+        x[u] = x0 * k.c[j] - x1 * k.s[j];
+        x[v] = x1 * k.c[j] + x0 * k.s[j];
     }
     __syncwarp();
 }
 
 // Grid ((query heads + 2 * cached heads) / 4, rows).
 extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_rope_write(KARGS(k_qkv) a) {
-    after_previous();
     __shared__ float4 smem[WARPS][WIDTH_MAX / 4];
+    let_next_begin();
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, item = blockIdx.x * WARPS + warp;
     int64_t r = blockIdx.y;
-    if (item >= a.q.heads + 2 * a.c.heads) return;
     bool is_q = item < a.q.heads, is_k = !is_q && item < a.q.heads + a.c.heads;
     int head = is_q ? item : is_k ? item - a.q.heads : item - a.q.heads - a.c.heads, n = is_q || is_k ? a.c.k_width : a.c.v_width;
     const k_view &from = is_q ? a.q : is_k ? a.k : a.v;
+    const float *norm = is_q ? a.q_norm : a.k_norm;
     float *x = (float *)smem[warp];
+    known k;
+    if (is_q || is_k) know(a, k, r, norm, is_q ? a.q_offset : a.k_offset, n);
+    int pos = a.pos[r], block = is_q ? 0 : a.c.table[(int64_t)a.seq_of[r] * a.c.table_stride + pos / K_BLOCK];
+    await_previous();
+    if (item >= a.q.heads + 2 * a.c.heads) return;
     if (a.n_parts) // widths are multiples of four then
         for (int i = lane * 4; i < n; i += 128) *(float4 *)(x + i) = parts_sum4((const float *)from.p + r * from.row_stride + head * from.head_stride + i, a.n_parts, a.part_stride);
     else
         for (int i = lane; i < n; i += 32) x[i] = view_load(from, r, head, i);
     __syncwarp();
     if (is_q || is_k) {
-        const float *norm = is_q ? a.q_norm : a.k_norm;
-        if (norm) norm_head(x, n, norm, is_q ? a.q_offset : a.k_offset, is_q ? a.q_eps : a.k_eps);
-        rotate_head(a, x, r);
+        if (norm) norm_head(x, n, k, is_q ? a.q_eps : a.k_eps);
+        rotate_head(a, k, x);
     }
     if (is_q) {
         for (int i = lane; i < n; i += 32) view_store(a.y, r, head, i, x[i]);
         return;
     }
-    int pos = a.pos[r], block = a.c.table[(int64_t)a.seq_of[r] * a.c.table_stride + pos / K_BLOCK];
     int64_t at = (((int64_t)block * a.c.heads + head) * K_BLOCK + pos % K_BLOCK) * n;
     for (int i = lane; i < n; i += 32) store_f32(is_k ? a.c.k : a.c.v, a.c.dtype, at + i, x[i]);
 }

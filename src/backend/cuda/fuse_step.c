@@ -5,7 +5,7 @@
  * nobody else. A list without such runs is lowered as ever. */
 #include "backend/cuda/fuse_step.h"
 
-enum { STEP_THREADS = 512, STEP_SPLIT = 256, STEP_SPLITS_MAX = 32, STEP_SINGLE_MAX = 1024 };
+enum { STEP_THREADS = 512, STEP_SPLIT = 256, STEP_SPLITS_MAX = 32, STEP_SINGLE_MAX = 1024, STEP_LONG = 1024 };
 enum { HEAD_BYTES = 4 * K_INSTR_BYTES + 2304, RED_BYTES = 8192 * 4, RED_BYTES_SMALL = 4096 * 4 }; /* of kernels/step.cu */
 
 static_assert(sizeof(struct k_instr) == K_INSTR_BYTES, "an instruction has its room");
@@ -183,6 +183,13 @@ static struct tensor before(const struct cuda *c, int32_t norm, int32_t rope) {
     return c->base.list.ops[norm >= 0 ? norm : rope].in[0];
 }
 
+/* The most positions that a row of this step can see, rounded up as graphs are. */
+static int32_t visible_most(const struct cuda *c, int32_t window, int32_t chunk) {
+    int32_t len = cuda_length_bucket(c->key.max_len);
+    if (window > 0 && window < len) len = window;
+    return chunk > 0 && chunk < len ? chunk : len;
+}
+
 static bool find_attention(const struct cuda *c, int32_t i, struct attention *out) {
     const struct oplist *l = &c->base.list;
     struct tensor q, k;
@@ -205,11 +212,13 @@ static bool find_attention(const struct cuda *c, int32_t i, struct attention *ou
                   from_q.width == d && from_k.width == d && v.width == d && from_k.heads == kv->heads && v.heads == kv->heads &&
                   group >= 1 && group <= 8 && group * kv->heads == q.heads && attn->out[0].head_stride == d &&
                   (int64_t)c->key.n_rows * q.heads < COUNTERS - COUNTERS_FIRST;
+    /* several rows with much to read are quicker in kernels/decode.cu; one row would lose the list that it is a part of */
+    bool is_long = c->key.n_rows > 1 && visible_most(c, attn->arg.attn.window, attn->arg.attn.chunk) > STEP_LONG;
     bool f32 = l->values[from_q.id - 1].dtype == DT_F32 && l->values[from_k.id - 1].dtype == DT_F32 && l->values[v.id - 1].dtype == DT_F32;
     out->write = j;
     out->attn = j + 1;
     out->size = j + 2 - i;
-    return shapes && f32;
+    return shapes && f32 && !is_long;
 }
 
 static void place_args(const struct cuda *c, const struct attention *g, struct k_step_attn *a) {
@@ -244,9 +253,7 @@ static void place_args(const struct cuda *c, const struct attention *g, struct k
 /* Runs of at least STEP_SPLIT positions, as many as there are blocks for. One row with few positions has a block for every query head where
  * there are enough of them; many positions: a cached head is read once for all of its query heads. */
 static void share_attention(const struct cuda *c, struct k_step_attn *a) {
-    int32_t len = cuda_length_bucket(c->key.max_len), most = c->gpu->n_sm / (a->rows * a->c.heads);
-    if (a->window > 0 && a->window < len) len = a->window;
-    if (a->chunk > 0 && a->chunk < len) len = a->chunk;
+    int32_t len = visible_most(c, a->window, a->chunk), most = c->gpu->n_sm / (a->rows * a->c.heads);
     int32_t splits = (int32_t)ceil_div(len, STEP_SPLIT);
     if (splits > most) splits = most;
     if (splits > STEP_SPLITS_MAX) splits = STEP_SPLITS_MAX;

@@ -117,8 +117,9 @@ static void emit_few(struct cuda *c, struct k_experts *a, enum kind inner, enum 
               (unsigned int)terms_bytes((int64_t)a->k * a->inner), a, sizeof *a);
 }
 
-/* What the kernels of many pairs leave for each other; tiles of at most tile_pairs pairs. Returns how many tiles there can be. */
-static size_t sort_pairs(struct cuda *c, struct k_experts *a, int32_t tile_pairs, size_t *used) {
+/* What the kernels of many pairs leave for each other; tiles of at most tile_pairs pairs. Returns how many tiles there can be. has_x16: x becomes
+ * integers of 16 bits in the same launch. */
+static size_t sort_pairs(struct cuda *c, struct k_experts *a, int32_t tile_pairs, bool has_x16, size_t *used) {
     size_t pairs = (size_t)a->x.rows * (size_t)a->k, n_experts = (size_t)a->n_experts;
     size_t tiles = pairs / (size_t)tile_pairs + (pairs < n_experts ? pairs : n_experts);
     a->outer = cuda_op_scratch(c, used, pairs * (size_t)a->down.out * sizeof(float));
@@ -126,7 +127,8 @@ static size_t sort_pairs(struct cuda *c, struct k_experts *a, int32_t tile_pairs
     a->places = cuda_op_scratch(c, used, pairs * sizeof(int32_t));
     a->tiles = cuda_op_scratch(c, used, (1 + 3 * tiles) * sizeof(int32_t));
     a->tile_pairs = tile_pairs;
-    cuda_emit(c, KERNEL_experts_sort, GRID(1, 1, 1), EXPERTS_MAX, 0, a, sizeof *a);
+    cuda_emit(c, has_x16 ? KERNEL_experts_sort_x16 : KERNEL_experts_sort, GRID(has_x16 ? 1 + a->x.rows : 1, 1, 1), EXPERTS_MAX, 0, a,
+              sizeof *a);
     return tiles;
 }
 
@@ -183,8 +185,7 @@ static void emit_some(struct cuda *c, struct k_experts *a) {
     size_t used = 0;
     a->x_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)x16_bytes(a->x.width));
     a->inner_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)a->k * (size_t)x16_bytes(a->inner));
-    cuda_emit(c, KERNEL_experts_x16, GRID(a->x.rows, 1, 1), 256, 0, a, sizeof *a);
-    size_t tiles = sort_pairs(c, a, some_pairs(c, a), &used);
+    size_t tiles = sort_pairs(c, a, some_pairs(c, a), true, &used);
     emit_some_half(c, a, &inner, a->up.in, a->inner, 16, tiles);
     emit_some_half(c, a, &down, a->inner, a->down.out, 32, tiles);
     emit_fold(c, a);
@@ -195,7 +196,7 @@ static void emit_many(struct cuda *c, struct k_experts *a, enum kind inner, enum
     a->x_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->x.width));
     a->inner_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->k * a->inner));
     cuda_emit(c, KERNEL_experts_terms, GRID(ceil_div(a->x.width, 256), rows, 1), 256, 0, a, sizeof *a);
-    size_t tiles = sort_pairs(c, a, TILE_PAIRS, &used);
+    size_t tiles = sort_pairs(c, a, TILE_PAIRS, false, &used);
     cuda_emit(c, kinds[inner].many_inner, GRID(ceil_div(a->inner, TILE_INNER), tiles, 1), TILE_THREADS, many_shared_bytes(inner), a,
               sizeof *a);
     cuda_emit(c, kinds[down].many_down, GRID(ceil_div(a->down.out, TILE_DOWN), tiles, 1), TILE_THREADS, many_shared_bytes(down), a,

@@ -76,7 +76,16 @@ void lower_pick(struct cuda *c, const struct op *op) {
 /* ---- decode rows split along their positions, prompt rows in tiles ------------------------------------------------- */
 
 /* RUN_POSITIONS: the fewest that are worth a block of their own. Of a decode block: warps, positions of a tile, query heads (kernels/decode.cu). */
-enum { RUN_POSITIONS = 256, RUNS_MAX = 64, BLOCKS_A_SM = 8, DECODE_WARPS = 4, DECODE_TILE = 16, FEW_HEADS = 8, MANY_HEADS = 16, SHORT = 256 };
+enum {
+    RUN_POSITIONS = 256,
+    RUNS_MAX = 64,
+    BLOCKS_A_SM = 8,
+    DECODE_WARPS = 4,
+    DECODE_TILE = 16,
+    FEW_HEADS = 8,
+    MANY_HEADS = 16,
+    SHORT = 256
+};
 
 bool attn_fast_fits(const struct cuda *c, const struct op *op) {
     const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
@@ -100,9 +109,9 @@ static const struct {
     int32_t group, width, len, slots, small;
     enum kernel_id kernel;
 } decoders[] = {
-    {FEW_HEADS, 64, SHORT, 2, 2, KERNEL_attn_short_few_64}, {FEW_HEADS, 128, SHORT, 2, 2, KERNEL_attn_short_few_128},
-    {FEW_HEADS, 64, INT32_MAX, 6, 6, KERNEL_attn_few_64},   {FEW_HEADS, 128, INT32_MAX, 6, 6, KERNEL_attn_few_128},
-    {FEW_HEADS, 256, INT32_MAX, 6, 2, KERNEL_attn_few_256}, {MANY_HEADS, 64, INT32_MAX, 6, 6, KERNEL_attn_many_64},
+    {FEW_HEADS, 64, SHORT, 2, 2, KERNEL_attn_short_few_64},   {FEW_HEADS, 128, SHORT, 2, 2, KERNEL_attn_short_few_128},
+    {FEW_HEADS, 64, INT32_MAX, 6, 6, KERNEL_attn_few_64},     {FEW_HEADS, 128, INT32_MAX, 6, 6, KERNEL_attn_few_128},
+    {FEW_HEADS, 256, INT32_MAX, 6, 2, KERNEL_attn_few_256},   {MANY_HEADS, 64, INT32_MAX, 6, 6, KERNEL_attn_many_64},
     {MANY_HEADS, 128, INT32_MAX, 6, 6, KERNEL_attn_many_128}, {MANY_HEADS, 256, INT32_MAX, 6, 2, KERNEL_attn_many_256},
 };
 
@@ -116,8 +125,8 @@ static void emit_decode(struct cuda *c, struct k_attn *a) {
         a->partial =
             cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)(d + 2) * sizeof(float));
     int32_t tiles = 1 + DECODE_WARPS * (cuda_has_small_shared(c) ? decoders[i].small : decoders[i].slots);
-    cuda_emit(c, decoders[i].kernel, GRID(a->splits, a->c.heads, c->n_decode), DECODE_WARPS * 32, (unsigned int)(tiles * DECODE_TILE * d) * 2, a,
-              sizeof *a);
+    cuda_emit(c, decoders[i].kernel, GRID(a->splits, a->c.heads, c->n_decode), DECODE_WARPS * 32,
+              (unsigned int)(tiles * DECODE_TILE * d) * 2, a, sizeof *a);
 }
 
 static bool is_even(struct k_view v) {

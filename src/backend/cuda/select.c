@@ -160,7 +160,8 @@ int cuda_lower(struct cuda *c, struct err *err) {
     c->carrier = -1;
     for (int32_t i = 0, n; i < l->n_ops; i += n) {
         int32_t first = p->n_launches;
-        n = c->forced ? 0 : cuda_lower_fused(c, i);
+        bool is_empty = l->ops[i].n_out > 0 && l->ops[i].out[0].rows == 0; /* logits of a chunk of which nobody wants any */
+        n = is_empty ? 1 : c->forced ? 0 : cuda_lower_fused(c, i);
         if (n == 0) {
             const struct select_row *row = cuda_select(c, &l->ops[i]);
             if (!row)
