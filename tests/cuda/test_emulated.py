@@ -66,10 +66,10 @@ def check_faults(build, folder, cpu_text):
     yield from check_servers(build, folder)
 
 
-def ask_server(build, folder, limits, prompts, stop):
+def ask_server(build, folder, limits, prompts, stop, *options):
     """A server's answers (status, text), then its exit code and messages; stop: it is told to end."""
     env = dict(os.environ, LD_LIBRARY_PATH=folder, EMU_CUDA=limits)
-    server = subprocess.Popen([f"{build}/mlxcel", "serve", "--device", "cuda", "--port", "0", "--log-format", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT)
+    server = subprocess.Popen([f"{build}/mlxcel", "serve", "--device", "cuda", "--port", "0", "--log-format", "json", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, cwd=ROOT)
     url, answers = json.loads(server.stdout.readline())["url"] + "/v1/completions", []
     for prompt in prompts:
         ask = urllib.request.Request(url, json.dumps({"prompt": prompt, "max_tokens": 4}).encode(), {"Content-Type": "application/json"})
@@ -97,6 +97,8 @@ def check_servers(build, folder):
         yield f"a lost GPU's server ({limits})", rc == 1 and "the device is lost" in err, f"{rc} {err}"
     answers, rc, err = ask_server(build, folder, "sms=4;report;taken", ["A", "One two three four five six seven eight nine ten eleven twelve."], True)
     yield "a longer prompt when memory is taken", [a[0] for a in answers] == [200, 200] and "qmm" in err, f"{answers} {err}"
+    answers, _, words = ask_server(build, folder, "sms=4", ["One two three four five six seven eight nine ten eleven twelve."], True, "--batch-size", "8")
+    yield "a prompt in chunks, of which only the last has logits", answers and answers[0][0] == 200, f"{answers} {words}"
     yield "memory that a server gives back", rc == 0 and "emu: 0 pieces of memory left" in err, f"{rc} {err}"
 
 
