@@ -28,6 +28,8 @@ struct gen_choice {
     struct job_token *tokens;    /* as the pieces, where log-probabilities were asked for */
     struct sampler_top *tops;
     size_t n_tokens, n_tops, tokens_capacity, tops_capacity;
+    int32_t *said; /* [n_said] tokens of the answer, where slots are kept */
+    size_t n_said, said_capacity;
     struct job_token *scores; /* of the prompt's tokens from the second on, where they are echoed with log-probabilities */
     struct sampler_top *score_tops;
     size_t n_scores, n_score_tops, scores_capacity, score_tops_capacity;

@@ -2,6 +2,7 @@
 #include "server/models.h"
 
 #include "server/server_internal.h"
+#include "server/slots.h"
 
 #include "base/log.h"
 #include "os/os.h"
@@ -80,6 +81,7 @@ static void on_closed(uv_work_t *work, int status) {
     struct served *m = work->data;
     (void)status;
     m->service = NULL;
+    slots_free(m);
     m->is_closing = m->is_leaving = false;
     m->server->n_closed++;
     models_turn(m->server);
@@ -358,6 +360,7 @@ void models_close(struct server *s) {
     for (struct served *m = s->models, *next; m; m = next) {
         next = m->next;
         service_close(m->service);
+        slots_free(m);
         sb_free(&m->name);
         mem_free(m);
     }

@@ -30,6 +30,8 @@ struct served {
     int64_t n_loads, n_unloads, n_failed;
     int64_t n_closed; /* server.n_closed when the load began */
     struct err why;   /* the last load that failed */
+    struct slot *slots; /* [n_slots] slots.h; NULL: none was asked for */
+    int32_t n_slots;
     uv_work_t work;
 };
 
