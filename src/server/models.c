@@ -50,10 +50,11 @@ static struct str last_part(struct str name) {
 }
 
 struct served *models_find(struct server *s, struct str name) {
-    const struct str latest = STR(":latest"), hub = STR("hf.co/"); /* Ollama's clients put them behind and before names */
+    const struct str latest = STR(":latest"), hubs[] = {STR("hf.co/"), STR("huggingface.co/")}; /* Ollama's clients put them behind and before names */
     if (!name.p) return models_first(s);
     if (str_ends(name, latest)) name.n -= latest.n;
-    if (str_starts(name, hub)) name = str_from(name, hub.n);
+    for (size_t i = 0; i < 2; i++)
+        if (str_starts(name, hubs[i])) name = str_from(name, hubs[i].n);
     for (struct served *m = models_first(s); m; m = models_next(m))
         if (str_eq(sb_str(&m->name), name)) return m;
     for (struct served *m = models_first(s); m; m = models_next(m))
