@@ -160,7 +160,7 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     TRY(check_prompt(e, spec, err));
     j->spec = *spec;
     TRY(copy_adapters(j, err));
-    TRY(cache_check(j, err));
+    TRY(prompt_cache_check(j, err));
     if (spec->max_new != 0) TRY(copy_answer(j, err));
     j->spec.stops = NULL; /* the chain has its own copies */
     j->spec.tools = (struct str){0};

@@ -57,9 +57,9 @@ struct job_spec {
     int32_t max_new; /* tokens of the answer at most; 0: none; -1: until it ends or the context is full */
     enum job_rows rows;
     enum job_cache cache;
-    int32_t n_asked;            /* CACHE_SAVE: of the tokens, those that somebody asked with; the others were an answer. 0: all. A cache that cannot be
+    int32_t n_asked; /* CACHE_SAVE: of the tokens, those that somebody asked with; the others were an answer. 0: all. A cache that cannot be
                                  * cut (recurrent state, windows) is saved for those, up to a whole block. */
-    const struct saved *saved;  /* CACHE_RESTORE; it is not copied: the owner keeps it until the job is done */
+    const struct saved *saved;      /* CACHE_RESTORE; it is not copied: the owner keeps it until the job is done */
     enum job_pooling pooling;       /* ROWS_HIDDEN */
     int32_t n_skip;                 /* ROWS_HIDDEN: positions at the front that the pooling leaves out */
     const struct pool_head *head;   /* ROWS_HIDDEN: what comes behind the pooling; NULL: the length is made 1 */

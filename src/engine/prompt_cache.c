@@ -13,7 +13,7 @@ static bool can_be_cut(const struct engine *e, int32_t n_tokens) {
     return can;
 }
 
-int cache_check(struct job *j, struct err *err) {
+int prompt_cache_check(struct job *j, struct err *err) {
     const struct engine *e = j->engine;
     struct job_spec *s = &j->spec;
     if (s->cache == CACHE_USED) return ERR_OK;
@@ -93,7 +93,7 @@ static int collect(struct engine *e, struct job *j, struct err *err) {
     return ERR_OK;
 }
 
-enum job_finish cache_collect(struct engine *e, struct job *j) {
+enum job_finish prompt_cache_collect(struct engine *e, struct job *j) {
     return collect(e, j, &j->why) ? JOB_ERROR : JOB_STOP;
 }
 
@@ -154,7 +154,7 @@ static int restore(struct engine *e, struct job *j, struct err *err) {
     return code;
 }
 
-enum job_finish cache_change(struct engine *e, struct job *j) {
+enum job_finish prompt_cache_change(struct engine *e, struct job *j) {
     if (j->spec.cache == CACHE_RESTORE) return restore(e, j, &j->why) ? JOB_ERROR : JOB_STOP;
     prefix_erase(e->prefix, j->tree, j->spec.tokens, j->spec.n_tokens);
     return JOB_STOP;

@@ -68,8 +68,8 @@ static int check_same(const struct saved_head *h, const struct saved_reader *r, 
         const struct saved_class *a = &h->classes[c], *b = &own->classes[c];
         if (!same_class(a, b)) return err_set(err, ERR_EARG, "the cache was saved by a model with other layers");
         if (a->block_bytes != b->block_bytes || memcmp(a->layout, b->layout, sizeof a->layout))
-            return err_set(err, ERR_EARG, "the cache was saved as %.*s, and this one is %.*s: another device or processor", SAVED_LAYOUT_BYTES - 1,
-                           a->layout, SAVED_LAYOUT_BYTES - 1, b->layout);
+            return err_set(err, ERR_EARG, "the cache was saved as %.*s, and this one is %.*s: another device or processor",
+                           SAVED_LAYOUT_BYTES - 1, a->layout, SAVED_LAYOUT_BYTES - 1, b->layout);
     }
     return ERR_OK;
 }
@@ -78,7 +78,8 @@ int saved_check_head(const struct saved_head *h, uint64_t file_bytes, const stru
     if (file_bytes < sizeof *h + sizeof(uint64_t) || memcmp(h->magic, magic, sizeof magic))
         return err_set(err, ERR_EFORMAT, "the file is no saved cache");
     if (h->version != SAVED_VERSION || h->head_bytes != sizeof *h)
-        return err_set(err, ERR_EFORMAT, "the cache was saved in form %u, and this program reads form %d", (unsigned)h->version, SAVED_VERSION);
+        return err_set(err, ERR_EFORMAT, "the cache was saved in form %u, and this program reads form %d", (unsigned)h->version,
+                       SAVED_VERSION);
     if (h->file_bytes != file_bytes)
         return err_set(err, ERR_EFORMAT, "the file has %llu bytes where it had %llu: it is not whole", (unsigned long long)file_bytes,
                        (unsigned long long)h->file_bytes);

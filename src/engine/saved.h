@@ -45,7 +45,7 @@ struct saved {
     const int32_t *tokens;
     const unsigned char *there[KV_CLASSES_MAX]; /* [n_blocks] */
     const unsigned char *blocks;
-    const float *state; /* NULL: none */
+    const float *state;                   /* NULL: none */
     int32_t n_scales, n_tokens, n_blocks; /* n_blocks: of each class, those that are not there included */
 };
 

@@ -129,7 +129,7 @@ void schedule_admit(struct engine *e) {
     while (e->waiting && e->n_running < e->runner.limits.seqs) {
         struct job **link = next_waiting(e), *j = *link;
         if (j->spec.cache > CACHE_SAVE) {
-            enum job_finish finish = cache_change(e, j);
+            enum job_finish finish = prompt_cache_change(e, j);
             schedule_end(e, j, finish, finish == JOB_ERROR ? &j->why : NULL);
             continue;
         }
@@ -144,7 +144,7 @@ void schedule_admit(struct engine *e) {
         j->is_running = true;
         e->running[e->n_running++] = j;
         if (j->spec.cache == CACHE_SAVE && j->seq.n_done == j->seq.n_tokens) { /* all of it is known */
-            enum job_finish finish = cache_collect(e, j);
+            enum job_finish finish = prompt_cache_collect(e, j);
             schedule_end(e, j, finish, finish == JOB_ERROR ? &j->why : NULL);
         }
     }

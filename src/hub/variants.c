@@ -70,7 +70,8 @@ static int remove_files(struct arena *a, const char *dir, struct str variant, st
         int code = os_remove(path, err);
         if (code && code != ERR_ENOTFOUND) return code;
         size_t slash = str_find_char(m.files[i].name, '/', 0);
-        if (slash != STR_NONE) os_remove(str_fmt(a, "%s/%.*s", dir, (int)slash, m.files[i].name.p).p, NULL); /* where nothing else lies in it */
+        if (slash != STR_NONE)
+            os_remove(str_fmt(a, "%s/%.*s", dir, (int)slash, m.files[i].name.p).p, NULL); /* where nothing else lies in it */
     }
     m.n_files = n_left;
     return manifest_save(dir, &m, err);

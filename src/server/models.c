@@ -50,7 +50,8 @@ static struct str last_part(struct str name) {
 }
 
 struct served *models_find(struct server *s, struct str name) {
-    const struct str latest = STR(":latest"), hubs[] = {STR("hf.co/"), STR("huggingface.co/")}; /* Ollama's clients put them behind and before names */
+    const struct str latest = STR(":latest"),
+                     hubs[] = {STR("hf.co/"), STR("huggingface.co/")}; /* Ollama's clients put them behind and before names */
     if (!name.p) return models_first(s);
     if (str_ends(name, latest)) name.n -= latest.n;
     for (size_t i = 0; i < 2; i++)

@@ -28,8 +28,8 @@ struct served {
     uint64_t loaded_ns, used_ns;
     int64_t keep_ms; /* how long it stays when nobody asks for it: as its settings say, or the last request that does; -1: for ever */
     int64_t n_loads, n_unloads, n_failed;
-    int64_t n_closed; /* server.n_closed when the load began */
-    struct err why;   /* the last load that failed */
+    int64_t n_closed;   /* server.n_closed when the load began */
+    struct err why;     /* the last load that failed */
     struct slot *slots; /* [n_slots] slots.h; NULL: none was asked for */
     int32_t n_slots;
     uv_work_t work;

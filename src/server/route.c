@@ -15,7 +15,7 @@ enum { BODY_DEPTH_MAX = 100 };
 static const struct route *const families[] = {
     routes_chat,        routes_anthropic, routes_responses,     routes_completions, routes_embeddings,      routes_models,
     routes_health,      routes_metrics,   routes_page,          routes_tokens,      routes_lcpp_completion, routes_lcpp_server,
-    routes_lcpp_infill, routes_ollama,    routes_ollama_models, routes_rerank,      routes_ollama_store, routes_lcpp_slots};
+    routes_lcpp_infill, routes_ollama,    routes_ollama_models, routes_rerank,      routes_ollama_store,    routes_lcpp_slots};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 static bool method_is(const struct route *r, struct str method) {

@@ -15,8 +15,14 @@ struct result {
 };
 
 static int open_session(struct session **out, const char *model, bool prefix, int32_t kv_bits, struct err *err) {
-    struct session_options o = {
-        .model = model, .n_threads = 1, .n_rows = 64, .n_seqs = 2, .context = 512, .prefix_cache = prefix, .n_queue = -1, .kv_bits = kv_bits};
+    struct session_options o = {.model = model,
+                                .n_threads = 1,
+                                .n_rows = 64,
+                                .n_seqs = 2,
+                                .context = 512,
+                                .prefix_cache = prefix,
+                                .n_queue = -1,
+                                .kv_bits = kv_bits};
     return session_open(&o, out, err);
 }
 
@@ -253,8 +259,15 @@ static void other_weights_have_another_identity(void) {
     struct saved_reader readers[2];
     struct err err;
     for (uint64_t i = 0; i < 2; i++) {
-        struct session_options o = {
-            .shape = "tiny", .bits = 16, .seed = i, .n_threads = 1, .n_rows = 64, .n_seqs = 1, .context = 128, .prefix_cache = true, .n_queue = -1};
+        struct session_options o = {.shape = "tiny",
+                                    .bits = 16,
+                                    .seed = i,
+                                    .n_threads = 1,
+                                    .n_rows = 64,
+                                    .n_seqs = 1,
+                                    .context = 128,
+                                    .prefix_cache = true,
+                                    .n_queue = -1};
         if (session_open(&o, &s[i], &err)) unit_skip("there is no such shape");
         engine_saved_reader(s[i]->engine, &readers[i]);
         session_close(s[i]);

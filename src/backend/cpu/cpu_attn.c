@@ -106,7 +106,8 @@ size_t cpu_block_bytes(const struct backend *be, int32_t kv_class, const char **
 }
 
 /* Copies the keys or values of a block, layer by layer, out of the pool or into it; returns what follows `out` or `in`. One of them is NULL. */
-static size_t move_block(const struct cpu_kv_class *k, void *base, int32_t width, int32_t block, unsigned char *out, const unsigned char *in) {
+static size_t move_block(const struct cpu_kv_class *k, void *base, int32_t width, int32_t block, unsigned char *out,
+                         const unsigned char *in) {
     size_t bytes = block_bytes(k, width), n_layers = (size_t)k->shape.n_layers;
     for (size_t layer = 0; base && layer < n_layers; layer++) {
         unsigned char *at = (unsigned char *)base + (layer * (size_t)k->shape.n_blocks + (size_t)block) * bytes;

@@ -194,7 +194,8 @@ static int read_action(struct slot_order *o) {
         if (str_starts(pair, STR("action="))) action = str_from(pair, strlen("action="));
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
         if (str_is(action, actions[i].name)) o->action = &actions[i];
-    return o->action ? 0 : api_fail(&o->call->error, 400, NULL, "action", "action must be save, restore or erase: POST /slots/0?action=save");
+    return o->action ? 0
+                     : api_fail(&o->call->error, 400, NULL, "action", "action must be save, restore or erase: POST /slots/0?action=save");
 }
 
 static int read_id(struct slot_order *o) {
