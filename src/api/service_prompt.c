@@ -60,9 +60,10 @@ static int load(struct service_saved *f, struct os_file *file, const struct save
 }
 
 int service_read_prompt(const struct service *s, const char *path, struct service_saved **out, struct err *err) {
-    struct service_saved *f = mem_alloc(sizeof *f);
     struct saved_reader reader;
     struct os_file *file = NULL;
+    TRY(engine_can_save(s->session->engine, err));
+    struct service_saved *f = mem_alloc(sizeof *f);
     engine_saved_reader(s->session->engine, &reader);
     int code = os_file_open(path, OS_READ, &file, err);
     if (!code) code = load(f, file, &reader, err);

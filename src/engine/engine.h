@@ -89,6 +89,8 @@ void engine_quit(struct engine *e);
 /* ---- facts that do not change ---------------------------------------------------------------------------------------- */
 
 const struct runner_limits *engine_limits(const struct engine *e);
+/* Whether caches can be saved and restored here; else why not. */
+int engine_can_save(const struct engine *e, struct err *err);
 /* What a saved cache must fit. */
 struct saved_reader;
 void engine_saved_reader(const struct engine *e, struct saved_reader *out);

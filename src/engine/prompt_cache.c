@@ -13,13 +13,18 @@ static bool can_be_cut(const struct engine *e, int32_t n_tokens) {
     return can;
 }
 
+int engine_can_save(const struct engine *e, struct err *err) {
+    const struct backend_type *type = e->runner.backend->type;
+    if (!e->prefix) return err_set(err, ERR_EUNSUPPORTED, "there is no prefix cache");
+    if (!type->block_bytes) return err_set(err, ERR_EUNSUPPORTED, "a cache of --backend %s cannot be saved or restored", type->name);
+    return ERR_OK;
+}
+
 int prompt_cache_check(struct job *j, struct err *err) {
     const struct engine *e = j->engine;
     struct job_spec *s = &j->spec;
     if (s->cache == CACHE_USED) return ERR_OK;
-    if (!e->prefix) return err_set(err, ERR_EUNSUPPORTED, "there is no prefix cache");
-    if (!e->runner.backend->type->block_bytes)
-        return err_set(err, ERR_EUNSUPPORTED, "the cache of --device %s cannot be saved or restored", e->runner.backend->type->name);
+    TRY(engine_can_save(e, err));
     if (j->tree < 0) return err_set(err, ERR_EUNSUPPORTED, "the prompt's adapters have too many different scales to be cached");
     if (s->cache != CACHE_SAVE || can_be_cut(e, s->n_tokens)) return ERR_OK;
     int32_t n = s->n_asked > 0 && s->n_asked < s->n_tokens ? s->n_asked : s->n_tokens;
