@@ -242,6 +242,7 @@ static struct job_spec spec_of(const struct generation *g, struct gen_choice *c)
     spec.tokens = prompt->ids.p;
     spec.n_tokens = prompt->ids.n;
     spec.splits = g->format->splits;
+    spec.calls_in_parts = g->format->calls_in_parts && g->params.stream;
     spec.continues |= g->format->continues;
     spec.deadline_ms = g->call->server->options.deadline_ms;
     spec.user = c;
