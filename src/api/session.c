@@ -105,6 +105,7 @@ static int open_all(struct session *s, struct err *err) {
     stretch_context(s);
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT,
+                                    .identity = s->identity,
                                     .prefix = o->prefix_cache && !s->model.spec.is_encoder,
                                     .max_step_ms = o->max_step_ms,
                                     .eos = s->eos,

@@ -29,6 +29,7 @@ struct session {
     struct judge judge;       /* of documents */
     struct err judge_why;     /* why there is none */
     float *adapter_scales;    /* [options.n_adapters] for jobs that have none of their own */
+    uint64_t identity;        /* of the model and its adapters, where caches may be saved */
     struct err no_gpu;        /* with an automatic choice: why it is not the GPU */
     /* text, loaded when it is first needed */
     bool text_loaded;

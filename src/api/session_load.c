@@ -1,8 +1,10 @@
 /* The model of a session: made up, or from a checkpoint, telling how much of it has been read. */
 #include "api/session_internal.h"
 
+#include "api/identity.h"
 #include "api/model_folder.h"
 #include "api/synth.h"
+#include "base/hash.h"
 
 /* A model's tensors, counted as they are read or made up. Backends read in the thread that opens the session. */
 struct watch {
@@ -63,6 +65,8 @@ static int open_from(struct session *s, struct tensor_store inner, uint64_t tota
     if (!code)
         code = s->has_checkpoint ? model_open_checkpoint(&s->arena, s->backend, &s->checkpoint, store, &adapters, &s->model, err)
                                  : model_open(&s->arena, s->backend, &s->config, store, &adapters, &s->model, err);
+    for (int32_t i = 0; i < adapters.n && !code && o->prefix_cache; i++)
+        code = identity_of(&adapters.p[i].file, s->identity, &s->identity, err);
     for (int32_t i = 0; i < adapters.n; i++) adapter_close(&adapters.p[i]);
     if (o->on_load) o->on_load(o->load_user, total, total);
     return code;
@@ -76,6 +80,7 @@ static int open_made_up(struct session *s, struct err *err) {
     TRY(preflight_weights(s, synth_bytes(synth), err));
     s->config = *synth_config(synth);
     s->name = o->shape;
+    s->identity = hash_bytes(o->shape, strlen(o->shape), hash_pair(o->seed, (uint64_t)o->bits * 2 + o->f16));
     s->embedder = (struct embedder){.width = 0, .i_usual = -1};
     return open_from(s, synth_store(synth), synth_bytes(synth), err);
 }
@@ -87,6 +92,7 @@ int session_model_open(struct session *s, struct err *err) {
     s->has_checkpoint = true;
     TRY(preflight_weights(s, s->checkpoint.total_bytes, err));
     s->config = s->checkpoint.config;
+    if (o->prefix_cache) TRY(identity_of(&s->checkpoint, 0, &s->identity, err));
     s->name = o->name ? o->name : o->model ? o->model : "built-in model";
     TRY(open_from(s, model_checkpoint_store(&s->checkpoint), s->checkpoint.total_bytes, err));
     embedder_read(&s->arena, &s->checkpoint, s->model.spec.hidden, &s->embedder, &s->embedder_why); /* told when embeddings are asked for */

@@ -6,6 +6,7 @@ set(API_SOURCES
   src/api/force_calls.c
   src/api/grammar_tools.c
   src/api/hold.c
+  src/api/identity.c
   src/api/inspect.c
   src/api/judge.c
   src/api/machine.c
@@ -20,6 +21,7 @@ set(API_SOURCES
   src/api/quantize_plan.c
   src/api/sampling.c
   src/api/service.c
+  src/api/service_prompt.c
   src/api/service_text.c
   src/api/session.c
   src/api/session_embed.c

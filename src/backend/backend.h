@@ -195,6 +195,14 @@ struct backend_type {
     /* Copy-on-write and snapshots. */
     int (*block_copy)(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
     int (*slot_copy)(struct backend *be, int32_t from, int32_t to, struct err *err);
+    /* A block's bytes, all layers, as they lie on the device: how many, and the name of their layout, which another device may not have. Absent,
+     * with the four below: the cache cannot be read. */
+    size_t (*block_bytes)(const struct backend *be, int32_t kv_class, const char **out_layout);
+    int (*block_read)(struct backend *be, int32_t kv_class, int32_t block, void *dst, struct err *err);
+    int (*block_write)(struct backend *be, int32_t kv_class, int32_t block, const void *src, struct err *err);
+    /* All of a slot's state, f32, in the order of the layout. */
+    int (*slot_read)(struct backend *be, int32_t slot, float *dst, struct err *err);
+    int (*slot_write)(struct backend *be, int32_t slot, const float *src, struct err *err);
     /* True: walk forward into be->list and call end; false: a replayable program exists, call end at once. */
     bool (*begin)(struct backend *be, const struct step_key *key);
     int (*end)(struct backend *be, const struct step *step, struct err *err);

@@ -158,33 +158,71 @@ static int add_tables(struct list *l, struct err *err) {
     return ERR_OK;
 }
 
-/* The whole ones. */
+static void add_alias(struct list *l, struct server_model *m, struct str name) {
+    struct str *more = arena_new(l->args->arena, struct str, m->n_aliases + 1);
+    if (m->n_aliases) memcpy(more, m->aliases, m->n_aliases * sizeof *more);
+    more[m->n_aliases++] = name;
+    m->aliases = more;
+}
+
+static int add_stored(struct list *l, struct str name, const char *path, struct err *err) {
+    TRY(add(l, name, str_of(path), NULL, err));
+    l->p[l->n - 1].session.name = l->p[l->n - 1].name;
+    l->p[l->n - 1].is_stored = true;
+    return ERR_OK;
+}
+
+/* A GGUF file is called ID:VARIANT; the only one of its model also ID. */
+static int add_variant(struct list *l, struct str id, const struct store_variant *v, bool is_only, struct err *err) {
+    TRY(add_stored(l, str_fmt(l->args->arena, "%.*s:%.*s", STR_ARG(id), STR_ARG(v->tag)), v->path, err));
+    if (is_only) add_alias(l, &l->p[l->n - 1], id);
+    return ERR_OK;
+}
+
+/* The whole ones. GGUF files that were imported have the name that they were given. */
 static int add_store(struct list *l, struct err *err) {
+    struct arena *a = l->args->arena;
     struct store_options o;
     struct store_model *models;
-    size_t n;
+    size_t n, n_all = 0;
     store_args(l->args, &o);
-    const char *dir = store_models_dir(l->args->arena, &o);
+    const char *dir = store_models_dir(a, &o);
     if (!dir) return ERR_OK;
-    TRY(store_list(l->args->arena, dir, &models, &n, err));
-    reserve(l, n + 1);
+    TRY(store_list(a, dir, &models, &n, err));
+    struct store_variant **variants = arena_new(a, struct store_variant *, n + 1);
+    size_t *n_variants = arena_new(a, size_t, n + 1);
+    for (size_t i = 0; i < n; i++) {
+        n_variants[i] = models[i].imported || !models[i].commit.n ? 0 : store_variants(a, models[i].path, &variants[i]);
+        n_all += n_variants[i] ? n_variants[i] : 1;
+    }
+    reserve(l, n_all + 1);
     for (size_t i = 0; i < n; i++) {
         if (models[i].partial || models[i].problem.p) continue;
-        TRY(add(l, models[i].id, str_of(models[i].path), NULL, err));
-        l->p[l->n - 1].session.name = l->p[l->n - 1].name;
-        l->p[l->n - 1].is_stored = true;
+        if (n_variants[i] == 0) TRY(add_stored(l, models[i].id, models[i].path, err));
+        for (size_t k = 0; k < n_variants[i]; k++) TRY(add_variant(l, models[i].id, &variants[i][k], n_variants[i] == 1, err));
     }
     return ERR_OK;
 }
 
-int serve_models_stored(const struct args *args, const struct settings *settings, struct str id, const char *path, struct server_model *out,
-                        struct err *err) {
+/* Which of the files in a model's folder is meant; NULL: the folder itself. */
+static const struct store_variant *pick_variant(struct arena *a, const struct repo_name *repo, const char *path) {
+    struct store_variant *variants;
+    size_t n = store_variants(a, path, &variants);
+    for (size_t i = 0; i < n; i++)
+        if (n == 1 || (repo->variant.n && hub_file_is_variant(str_of(variants[i].path), repo->variant))) return &variants[i];
+    return NULL;
+}
+
+int serve_models_stored(const struct args *args, const struct settings *settings, const struct repo_name *repo, const char *path,
+                        struct server_model *out, struct err *err) {
     struct list l = {.args = args, .settings = settings};
+    const struct store_variant *v = pick_variant(args->arena, repo, path);
     reserve(&l, 1);
-    TRY(add(&l, id, str_of(path), NULL, err));
+    if (v) TRY(add_variant(&l, str_of(repo->id), v, repo->variant.n == 0, err));
+    else TRY(add_stored(&l, str_of(repo->id), path, err));
+    if (v && repo->variant.n && !str_eq(v->tag, repo->variant)) /* as it was asked for */
+        add_alias(&l, &l.p[0], str_fmt(args->arena, "%s:%.*s", repo->id, STR_ARG(repo->variant)));
     *out = l.p[0];
-    out->session.name = out->name;
-    out->is_stored = true;
     return ERR_OK;
 }
 

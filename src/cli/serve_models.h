@@ -21,9 +21,10 @@ bool serve_models_are_stored(const struct args *args, const struct settings *set
  * only looks (--check). *out: [o->n_models]. */
 int serve_models(const struct args *args, const struct settings *settings, struct server_options *o, struct serve_model **out,
                  struct err *err);
-/* One of the store. */
-int serve_models_stored(const struct args *args, const struct settings *settings, struct str id, const char *path, struct server_model *out,
-                        struct err *err);
+/* One that has come into the store: its folder, or the GGUF file in it that repo->variant names, or the only one. */
+struct repo_name;
+int serve_models_stored(const struct args *args, const struct settings *settings, const struct repo_name *repo, const char *path,
+                        struct server_model *out, struct err *err);
 /* Several models share a device, and those of the store always do, since more may come: *out_device is to be released after the server's end, by
  * device_release. NULL: there is one model. models: those of serve_models. */
 int serve_models_device(const struct args *args, const struct server_options *o, const struct serve_model *models,

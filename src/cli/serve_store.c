@@ -39,7 +39,7 @@ static int download(struct args *own, struct str name, struct server_progress *p
     store_args(own, &o);
     o.hub.stop = &progress->stop;
     if (o.hub.offline) return err_set(err, ERR_EARG, "the server was started with --offline, and downloads nothing");
-    TRY(repo_name_parse(name, args_str(own, OPT_DEFAULT_ORG), repo, err));
+    TRY(repo_name_parse_variant(name, args_str(own, OPT_DEFAULT_ORG), repo, err));
     struct download_request q = {.repo = repo, .quiet = true, .no_wait = true, .watch = &watch};
     return store_download(own->arena, &o, &q, out_path, err);
 }
@@ -55,7 +55,7 @@ static int pull(void *user, struct str name, struct server_progress *progress, c
     own->arena = a;
     TRY(download(own, name, progress, repo, &path, err));
     TRY(store_check(path, err));
-    TRY(serve_models_stored(own, s->settings, str_of(repo->id), path, m, err));
+    TRY(serve_models_stored(own, s->settings, repo, path, m, err));
     m->session.shared_device = s->options->models[0].session.shared_device;
     m->session.memory_share = 1.0 / s->options->models_max;
     *out = m;
@@ -71,8 +71,8 @@ static int remove_model(void *user, struct str name, struct err *err) {
     own.arena = &a;
     store_args(&own, &o);
     const char *dir = store_models_dir(&a, &o);
-    int code = repo_name_parse(name, (struct str){0}, &repo, err);
-    if (!code) code = store_remove(&a, dir, &repo, err);
+    int code = repo_name_parse_variant(name, (struct str){0}, &repo, err);
+    if (!code) code = (repo.variant.n ? store_remove_variant : store_remove)(&a, dir, &repo, err);
     arena_free(&a);
     return code;
 }

@@ -24,6 +24,7 @@ struct engine_options {
     int32_t chunk;       /* most prompt rows of one job in a step; 0: as many as fit */
     int32_t max_step_ms; /* while somebody reads an answer, prompts are cut so that a step stays below; 0: they are not */
     bool exact;          /* see sequence_follow_rope */
+    uint64_t identity;   /* hash of the model's configuration and weights, for caches that are saved */
     bool prefix;         /* keep computed blocks for prompts that begin alike */
     const int32_t *eos;  /* [n_eos] tokens that end an answer; must outlive the engine */
     int32_t n_eos;
@@ -88,6 +89,11 @@ void engine_quit(struct engine *e);
 /* ---- facts that do not change ---------------------------------------------------------------------------------------- */
 
 const struct runner_limits *engine_limits(const struct engine *e);
+/* Whether caches can be saved and restored here; else why not. */
+int engine_can_save(const struct engine *e, struct err *err);
+/* What a saved cache must fit. */
+struct saved_reader;
+void engine_saved_reader(const struct engine *e, struct saved_reader *out);
 /* Numbers of an embedding. */
 int32_t engine_width(const struct engine *e);
 /* How many prompt rows the next step may have, after one of n_rows that took ms, where a step may take limit_ms: as many as would take four fifths of

@@ -5,6 +5,7 @@
 #include "engine/constraint.h"
 #include "engine/engine.h"
 #include "engine/prefix.h"
+#include "engine/saved.h"
 #include "os/os.h"
 #include "text/output/chain.h"
 
@@ -80,12 +81,14 @@ struct job {
     int32_t choice_slot, n_bias; /* of the device's tables; slot -1: none */
     struct chain chain;
     struct job_bound bound;
-    uint32_t *allowed;                    /* [vocab / 32 + 1] bits of spec.allowed; NULL: all */
-    int32_t *never;                       /* scratch: tokens that must not come next */
-    struct tok_ids closing;               /* tokens that end reasoning, where it has a limit */
-    struct output_pieces pieces;          /* scratch: what one token made certain */
-    struct pool_sum pooled;               /* of ROWS_HIDDEN that are pooled */
-    float *vectors, *scratch;             /* [job_n_vectors, width of the head], [2 * the widest] */
+    uint32_t *allowed;           /* [vocab / 32 + 1] bits of spec.allowed; NULL: all */
+    int32_t *never;              /* scratch: tokens that must not come next */
+    struct tok_ids closing;      /* tokens that end reasoning, where it has a limit */
+    struct output_pieces pieces; /* scratch: what one token made certain */
+    struct pool_sum pooled;      /* of ROWS_HIDDEN that are pooled */
+    float *vectors, *scratch;    /* [job_n_vectors, width of the head], [2 * the widest] */
+    void *saved;                 /* [n_saved] of CACHE_SAVE */
+    size_t n_saved;
     uint64_t begun_ns, first_ns, last_ns; /* when it first ran; its first and its last token */
     /* under the engine's lock */
     struct box boxes[2];
@@ -212,6 +215,14 @@ void stats_end(const struct job *j, enum job_finish finish);
 /* ---- shift.c ---- */
 /* Its sequence is full: makes room where it may. False: the answer is over. */
 bool shift_job(struct engine *e, struct job *j);
+
+/* ---- prompt_cache.c ---- */
+/* On the owner's thread: what a job about the cache asks for can be done. May shorten its prompt. */
+int prompt_cache_check(struct job *j, struct err *err);
+/* The prompt of a CACHE_SAVE is computed: copies its cache. */
+enum job_finish prompt_cache_collect(struct engine *e, struct job *j);
+/* Does what a CACHE_RESTORE or CACHE_ERASE asks for. */
+enum job_finish prompt_cache_change(struct engine *e, struct job *j);
 
 /* ---- choose.c ---- */
 /* Log-probabilities of the prompt's tokens behind rows of logits, of positions `first` and on. */

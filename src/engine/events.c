@@ -155,7 +155,9 @@ void job_take(struct job *j, struct job_events *out) {
                                .err = j->err,
                                .usage = j->usage,
                                .vectors = j->finish == JOB_STOP ? j->vectors : NULL,
-                               .n_vectors = job_n_vectors(j)};
+                               .n_vectors = job_n_vectors(j),
+                               .saved = j->finish == JOB_STOP ? j->saved : NULL,
+                               .n_saved = j->finish == JOB_STOP ? j->n_saved : 0};
     os_mutex_unlock(j->engine->lock);
 }
 

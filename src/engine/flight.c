@@ -192,6 +192,7 @@ static enum job_finish collect_row(struct engine *e, const struct flight_row *r)
     if (r->first < j->spec.n_tokens && j->spec.wants_progress && j->n_forgotten == 0) job_put_progress(j);
     if (r->chooses) return take_token(e, r);
     if (end < j->spec.n_tokens || j->n_limit > j->spec.n_tokens) return JOB_GOES_ON;
+    if (j->spec.cache == CACHE_SAVE) return prompt_cache_collect(e, j);
     return j->spec.rows == ROWS_HIDDEN ? finish_vector(e, j) : j->spec.rows == ROWS_SCORES ? JOB_LENGTH : JOB_STOP;
 }
 

@@ -156,15 +156,17 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     int32_t context = e->runner.limits.context;
     assert(spec->rows != ROWS_HIDDEN || spec->max_new == 0);
     assert(spec->rows != ROWS_LOGITS || spec->on_rows);
+    assert(spec->cache == CACHE_USED || (spec->rows == ROWS_NONE && spec->max_new == 0));
     TRY(check_prompt(e, spec, err));
     j->spec = *spec;
     TRY(copy_adapters(j, err));
+    TRY(prompt_cache_check(j, err));
     if (spec->max_new != 0) TRY(copy_answer(j, err));
     j->spec.stops = NULL; /* the chain has its own copies */
     j->spec.tools = (struct str){0};
     j->spec.constraint = NULL;
-    j->spec.tokens = arena_copy(&j->arena, spec->tokens, (size_t)spec->n_tokens * sizeof *spec->tokens);
-    j->n_limit = spec->max_new < 0 || spec->max_new > context - spec->n_tokens ? context : spec->n_tokens + spec->max_new;
+    j->spec.tokens = arena_copy(&j->arena, spec->tokens, (size_t)j->spec.n_tokens * sizeof *spec->tokens);
+    j->n_limit = spec->max_new < 0 || spec->max_new > context - spec->n_tokens ? context : j->spec.n_tokens + spec->max_new;
     if (spec->rows == ROWS_HIDDEN) {
         int32_t width = engine_width(e);
         j->pooled.sum = arena_new(&j->arena, double, width);
@@ -173,7 +175,7 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     }
     j->submit_ns = os_clock_ns();
     if (spec->deadline_ms > 0) j->deadline_ns = j->submit_ns + (uint64_t)spec->deadline_ms * 1000000;
-    j->usage.n_prompt = spec->n_tokens;
+    j->usage.n_prompt = j->spec.n_tokens;
     return ERR_OK;
 }
 
@@ -202,6 +204,7 @@ void job_destroy(struct job *j) {
     tok_ids_free(&j->closing);
     chain_free(&j->chain);
     output_pieces_free(&j->pieces);
+    mem_free(j->saved);
     arena_free(&j->arena);
     mem_free(j);
 }

@@ -24,6 +24,7 @@
 
 struct engine;
 struct job;
+struct saved;
 
 /* What the rows of the prompt are wanted for, beside the answer that follows them. */
 enum job_rows {
@@ -31,6 +32,14 @@ enum job_rows {
     ROWS_LOGITS, /* on_rows gets the logits of every position */
     ROWS_SCORES, /* every token's log-probability behind those before it, as sampling.n_top says */
     ROWS_HIDDEN, /* the hidden states behind the final norm become vectors, see job_pooling */
+};
+
+/* What a job has to do with the cache. The last three are all that such a job does: it has neither rows nor an answer. */
+enum job_cache {
+    CACHE_USED,    /* what is known of the prompt is taken from it, what is computed is kept there */
+    CACHE_SAVE,    /* the prompt is computed as far as it is not known; then its cache is copied out: job_events.saved */
+    CACHE_RESTORE, /* spec.saved is put into it, for prompts that begin alike */
+    CACHE_ERASE,   /* what is known of the prompt is forgotten */
 };
 
 /* Rows of logits [n_rows, vocab], of positions `first` and on. On the engine's thread; the memory is the engine's. */
@@ -47,6 +56,10 @@ struct job_spec {
     int32_t n_tokens;
     int32_t max_new; /* tokens of the answer at most; 0: none; -1: until it ends or the context is full */
     enum job_rows rows;
+    enum job_cache cache;
+    int32_t n_asked; /* CACHE_SAVE: of the tokens, those that somebody asked with; the others were an answer. 0: all. A cache that cannot be
+                                 * cut (recurrent state, windows) is saved for those, up to a whole block. */
+    const struct saved *saved;      /* CACHE_RESTORE; it is not copied: the owner keeps it until the job is done */
     enum job_pooling pooling;       /* ROWS_HIDDEN */
     int32_t n_skip;                 /* ROWS_HIDDEN: positions at the front that the pooling leaves out */
     const struct pool_head *head;   /* ROWS_HIDDEN: what comes behind the pooling; NULL: the length is made 1 */
@@ -106,7 +119,7 @@ struct job_token {
 
 struct job_usage {
     int32_t n_prompt, n_read;           /* tokens of the prompt; of them, read so far */
-    int32_t n_cached;                   /* of the prompt, known from an earlier job */
+    int32_t n_cached;                   /* of the prompt, known from an earlier job; of CACHE_RESTORE: restored */
     int32_t n_new;                      /* chosen so far, an end-of-text token included */
     int32_t n_reasoning;                /* of those, in reasoning */
     int32_t n_forgotten;                /* tokens that made room for others */
@@ -130,6 +143,8 @@ struct job_events {
     struct job_usage usage;
     const float *vectors; /* [n_vectors, width] of ROWS_HIDDEN, or of its head, when it is done; else NULL */
     int32_t n_vectors;
+    const void *saved; /* [n_saved] bytes of CACHE_SAVE, when it is done; until the job is released */
+    size_t n_saved;
 };
 
 void *job_user(const struct job *job);

@@ -6,6 +6,8 @@
 
 #include <assert.h>
 
+#define NO_TOKEN (INT32_MIN + 1) /* neither a token nor in the place of one */
+
 enum { NONE = -1, ROOT = -1, COPY_MIN = 8 /* common tokens that are worth copying a block */ };
 
 struct entry {
@@ -241,20 +243,79 @@ static void keep_snapshot(struct prefix *p, struct entry *e, const struct sequen
     p->n_snapshots++;
 }
 
-void prefix_keep(struct prefix *p, const struct sequence *s) {
-    int32_t n = s->n_done / KV_BLOCK, at = ROOT;
+bool prefix_takes(const struct prefix *p, const struct sequence *s) {
+    return s->tree >= 0 && has_plain_ropes(p, s);
+}
+
+/* The entry of a sequence's i-th block behind its parent; NONE: there is no room for another. */
+static int32_t keep_block(struct prefix *p, const struct sequence *s, int32_t at, int32_t i, const int32_t *tokens) {
+    int32_t child = find_child(p, s->tree, at, tokens);
+    if (child == NONE) child = add_child(p, s->tree, at, tokens);
+    if (child != NONE) keep_blocks(p, &p->entries[child], s, i);
+    return child;
+}
+
+/* What is left of the tokens behind n full blocks, as the tokens of a block. */
+static void fill_tail(int32_t out[KV_BLOCK], const int32_t *tokens, int32_t n) {
+    for (int32_t i = 0; i < KV_BLOCK; i++) out[i] = i < n ? tokens[i] : NO_TOKEN;
+}
+
+static void keep(struct prefix *p, const struct sequence *s, bool with_tail) {
+    int32_t n = s->n_done / KV_BLOCK, n_tail = s->n_done % KV_BLOCK, at = ROOT, i = 0, tail[KV_BLOCK];
     bool snaps = is_recurrent(p) && s->n_done > 0 && s->n_done == prefix_pause(p, s);
-    if (s->tree < 0 || !has_plain_ropes(p, s) || (is_recurrent(p) && !snaps)) return;
-    for (int32_t i = 0; i < n; i++) {
-        const int32_t *tokens = s->tokens + (int64_t)i * KV_BLOCK;
-        int32_t child = find_child(p, s->tree, at, tokens);
-        if (child == NONE) child = add_child(p, s->tree, at, tokens);
+    if (!prefix_takes(p, s) || (is_recurrent(p) && !snaps)) return;
+    for (; i < n; i++) {
+        int32_t child = keep_block(p, s, at, i, s->tokens + (int64_t)i * KV_BLOCK);
         if (child == NONE) break;
-        keep_blocks(p, &p->entries[child], s, i);
         at = child;
         if (snaps && i == n - 1) keep_snapshot(p, &p->entries[child], s);
     }
+    if (with_tail && n_tail && i == n) {
+        fill_tail(tail, s->tokens + (int64_t)n * KV_BLOCK, n_tail);
+        int32_t child = keep_block(p, s, at, n, tail);
+        if (child != NONE) at = child;
+    }
     touch(p, at);
+}
+
+void prefix_keep(struct prefix *p, const struct sequence *s) {
+    keep(p, s, false);
+}
+
+void prefix_put(struct prefix *p, const struct sequence *s) {
+    keep(p, s, true);
+}
+
+/* Gives up an entry and everything behind it, as far as nobody reads it. */
+static void remove_line(struct prefix *p, int32_t top) {
+    for (int32_t i = top;;) {
+        while (p->entries[i].first_child != NONE) i = p->entries[i].first_child;
+        int32_t parent = p->entries[i].parent;
+        if (!is_spare(p, i)) return;
+        remove_entry(p, i);
+        if (i == top) return;
+        i = parent;
+    }
+}
+
+void prefix_erase(struct prefix *p, int32_t tree, const int32_t *tokens, int32_t n) {
+    int32_t at = ROOT, depth = 0, left = n % KV_BLOCK;
+    for (; depth < n / KV_BLOCK; depth++) {
+        int32_t child = find_child(p, tree, at, tokens + (int64_t)depth * KV_BLOCK);
+        if (child == NONE) break;
+        at = child;
+    }
+    bool is_whole = depth == n / KV_BLOCK;
+    for (int32_t i = is_whole ? *first_child_of(p, at) : NONE, next; i != NONE; i = next) { /* what goes on with the tokens */
+        next = p->entries[i].next_sibling;
+        const struct entry *e = &p->entries[i];
+        if (e->tree == tree && memcmp(e->tokens, tokens + (int64_t)depth * KV_BLOCK, (size_t)left * sizeof *tokens) == 0) remove_line(p, i);
+    }
+    while (at != ROOT && is_spare(p, at)) {
+        int32_t parent = p->entries[at].parent;
+        remove_entry(p, at);
+        at = parent;
+    }
 }
 
 /* ---- taking -------------------------------------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
  * (3) Recurrent state cannot be cut: such a model begins at a snapshot, taken at the last block's end inside a prompt.
  * (4) A sequence whose rope tables depend on its length takes and gives nothing once they do.
  * (5) Nothing allocates after prefix_open.
+ * (6) A block that is not full has a number in the place of its missing tokens that no token has. Nobody shares such a block; its part is copied.
  */
 #ifndef MLXCEL_ENGINE_PREFIX_H
 #define MLXCEL_ENGINE_PREFIX_H
@@ -33,6 +34,12 @@ void prefix_close(struct prefix *p); /* gives everything back; NULL is fine */
 int32_t prefix_attach(struct prefix *p, struct sequence *s);
 /* Keeps the full blocks of the positions that are computed. */
 void prefix_keep(struct prefix *p, const struct sequence *s);
+/* The same for a sequence whose blocks came from elsewhere: also the last one, where it is not full. */
+void prefix_put(struct prefix *p, const struct sequence *s);
+/* Whether the cache may keep what is computed of the sequence. */
+bool prefix_takes(const struct prefix *p, const struct sequence *s);
+/* Gives up what is kept of these tokens and of what goes on behind them. Blocks that other prompts share, or that somebody reads, stay. */
+void prefix_erase(struct prefix *p, int32_t tree, const int32_t *tokens, int32_t n);
 /* Where a prompt's computation should pause for a snapshot; 0: nowhere. prefix_keep at that position takes it. */
 int32_t prefix_pause(const struct prefix *p, const struct sequence *s);
 /* Frees a block of the class that nobody but the cache reads; false when there is none. */

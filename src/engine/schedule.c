@@ -92,7 +92,10 @@ static bool fits(const struct engine *e, int32_t n_positions) {
  * them. */
 static void attach(struct engine *e, struct job *j) {
     if (!e->prefix || j->seq.n_done > 0 || j->spec.rows != ROWS_NONE || j->spec.is_fresh) return;
+    bool is_saved = j->spec.cache == CACHE_SAVE;
+    if (is_saved) sequence_append(&j->seq, TOKEN_OF_THE_HOST); /* nothing is chosen behind it: the last position may be known, too */
     int32_t n = prefix_attach(e->prefix, &j->seq);
+    if (is_saved) j->seq.n_tokens--;
     if (j->was_attached) return;
     j->was_attached = true;
     j->n_cached = n;
@@ -125,7 +128,12 @@ static struct job **next_waiting(struct engine *e) {
 void schedule_admit(struct engine *e) {
     while (e->waiting && e->n_running < e->runner.limits.seqs) {
         struct job **link = next_waiting(e), *j = *link;
-        if (j->spec.rows == ROWS_NONE && j->n_limit <= j->spec.n_tokens) { /* nothing is wanted of it */
+        if (j->spec.cache > CACHE_SAVE) {
+            enum job_finish finish = prompt_cache_change(e, j);
+            schedule_end(e, j, finish, finish == JOB_ERROR ? &j->why : NULL);
+            continue;
+        }
+        if (j->spec.rows == ROWS_NONE && j->spec.cache == CACHE_USED && j->n_limit <= j->spec.n_tokens) { /* nothing is wanted of it */
             schedule_end(e, j, JOB_LENGTH, NULL);
             continue;
         }
@@ -135,6 +143,10 @@ void schedule_admit(struct engine *e) {
         attach(e, j);
         j->is_running = true;
         e->running[e->n_running++] = j;
+        if (j->spec.cache == CACHE_SAVE && j->seq.n_done == j->seq.n_tokens) { /* all of it is known */
+            enum job_finish finish = prompt_cache_collect(e, j);
+            schedule_end(e, j, finish, finish == JOB_ERROR ? &j->why : NULL);
+        }
     }
 }
 

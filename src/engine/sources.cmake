@@ -11,8 +11,10 @@ set(ENGINE_SOURCES
   src/engine/kv_size.c
   src/engine/pool.c
   src/engine/prefix.c
+  src/engine/prompt_cache.c
   src/engine/runner.c
   src/engine/sampler.c
+  src/engine/saved.c
   src/engine/schedule.c
   src/engine/sequence.c
   src/engine/shift.c

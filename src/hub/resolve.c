@@ -173,35 +173,18 @@ static int use_stored(struct arena *a, const struct store_options *o, const stru
     return err_set(err, ERR_EFORMAT, "%s in %s is incomplete: %.200s; repair it by: %s", repo->id, dir, why.msg, store_repair(a, &m));
 }
 
-/* The file of a variant in a folder or one below it, the first of its parts; NULL: none. */
-static const char *find_variant(struct arena *a, const char *dir, struct str variant, bool below) {
-    struct str *names;
-    size_t n;
-    struct os_stat st;
-    if (os_list_dir(a, dir, &names, &n, NULL)) return NULL;
-    for (size_t i = 0; i < n; i++)
-        if (hub_file_is_gguf(names[i]) && hub_file_is_variant(names[i], variant)) return str_fmt(a, "%s/%.*s", dir, STR_ARG(names[i])).p;
-    for (size_t i = 0; i < n && below; i++) {
-        const char *path = str_fmt(a, "%s/%.*s", dir, STR_ARG(names[i])).p;
-        if (names[i].p[0] == '.' || os_stat(path, &st, NULL) || !st.is_dir) continue;
-        const char *found = find_variant(a, path, variant, false);
-        if (found) return found;
-    }
-    return NULL;
-}
-
 /* A variant of a model, from the store or downloaded into it. */
 static int resolve_variant(struct arena *a, const struct store_options *o, const struct repo_name *repo, const char **out_path,
                            struct err *err) {
     const char *models_dir = store_models_dir(a, o), *dir = models_dir ? store_model_path(a, models_dir, repo) : NULL;
-    const char *found = dir ? find_variant(a, dir, repo->variant, true) : NULL;
+    const char *found = dir ? store_find_variant(a, dir, repo->variant) : NULL;
     if (!found || store_check(dir, NULL)) {
         if (o->hub.offline)
             return err_set(err, ERR_ENOTFOUND, "there is no %s:%.*s in the store (%s), and this is --offline", repo->id,
                            STR_ARG(repo->variant), models_dir ? models_dir : "unknown");
         log_info("%s:%.*s is not on this machine; getting it", repo->id, STR_ARG(repo->variant));
         TRY(store_download(a, o, &(struct download_request){.repo = repo, .quiet = o->watch != NULL, .watch = o->watch}, &dir, err));
-        found = find_variant(a, dir, repo->variant, true);
+        found = store_find_variant(a, dir, repo->variant);
         if (!found) return err_set(err, ERR_ENOTFOUND, "%s: no GGUF file of %.*s there", dir, STR_ARG(repo->variant));
     }
     store_touch(dir);

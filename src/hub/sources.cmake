@@ -15,4 +15,5 @@ set(HUB_SOURCES
   src/hub/pieces.c
   src/hub/resolve.c
   src/hub/store.c
+  src/hub/variants.c
 )

@@ -73,6 +73,18 @@ int store_list(struct arena *a, const char *models_dir, struct store_model **out
 
 int store_remove(struct arena *a, const char *models_dir, const struct repo_name *repo, struct err *err);
 
+/* One of the GGUF files in a model's folder, the first of its parts. */
+struct store_variant {
+    struct str tag; /* the end of its name: "Q4_K_M" */
+    const char *path;
+};
+/* Those of a folder, and of the folders in it; 0 where the model has weights of another kind. */
+size_t store_variants(struct arena *a, const char *dir, struct store_variant **out);
+/* The file whose name ends like the variant; NULL: none. */
+const char *store_find_variant(struct arena *a, const char *dir, struct str variant);
+/* The files of repo->variant; with the last one the whole model goes. */
+int store_remove_variant(struct arena *a, const char *models_dir, const struct repo_name *repo, struct err *err);
+
 /* What could go: unfinished downloads, files of earlier commits, left-overs of imports. */
 struct prune_entry {
     struct str what;

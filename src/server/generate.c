@@ -3,6 +3,7 @@
 
 #include "server/adapters.h"
 #include "server/server_internal.h"
+#include "server/slots.h"
 #include "server/sse.h"
 
 #include "os/os.h"
@@ -35,6 +36,7 @@ static void release_all(struct generation *g) {
         output_pieces_free(&c->all);
         mem_free(c->tokens);
         mem_free(c->tops);
+        mem_free(c->said);
         mem_free(c->scores);
         mem_free(c->score_tops);
         mem_free(c->reads);
@@ -90,6 +92,12 @@ static void keep_tokens(struct gen_choice *c, const struct job_events *ev) {
     c->tops = grow(c->tops, c->n_tops + n_tops, &c->tops_capacity, sizeof *c->tops);
     memcpy(c->tops + c->n_tops, ev->tops, n_tops * sizeof *ev->tops);
     c->n_tops += n_tops;
+}
+
+static void keep_said(struct gen_choice *c, const struct job_events *ev) {
+    if (!slots_are_kept(c->gen->call)) return;
+    c->said = grow(c->said, c->n_said + ev->n_tokens, &c->said_capacity, sizeof *c->said);
+    for (size_t i = 0; i < ev->n_tokens; i++) c->said[c->n_said++] = ev->tokens[i].id;
 }
 
 static void keep_scores(struct gen_choice *c, const struct job_events *ev) {
@@ -182,6 +190,7 @@ static void take(struct gen_choice *c) {
         c->has_newline |= str_find_char(output_piece_text(ev.pieces, &ev.pieces->p[i]), '\n', 0) != STR_NONE;
     }
     keep_tokens(c, &ev);
+    keep_said(c, &ev);
     keep_scores(c, &ev);
     keep_reads(c, &ev);
     c->finish = ev.finish;
@@ -189,6 +198,7 @@ static void take(struct gen_choice *c) {
     c->usage = ev.usage;
     if (!c->finish && is_late(g, c)) c->finish = JOB_LENGTH;
     if (c->finish) {
+        if (slots_are_kept(g->call)) slots_keep(c);
         job_release(c->job);
         c->job = NULL;
         g->n_open--;
@@ -232,6 +242,7 @@ static struct job_spec spec_of(const struct generation *g, struct gen_choice *c)
     spec.tokens = prompt->ids.p;
     spec.n_tokens = prompt->ids.n;
     spec.splits = g->format->splits;
+    spec.calls_in_parts = g->format->calls_in_parts && g->params.stream;
     spec.continues |= g->format->continues;
     spec.deadline_ms = g->call->server->options.deadline_ms;
     spec.user = c;

@@ -28,6 +28,8 @@ struct gen_choice {
     struct job_token *tokens;    /* as the pieces, where log-probabilities were asked for */
     struct sampler_top *tops;
     size_t n_tokens, n_tops, tokens_capacity, tops_capacity;
+    int32_t *said; /* [n_said] tokens of the answer, where slots are kept */
+    size_t n_said, said_capacity;
     struct job_token *scores; /* of the prompt's tokens from the second on, where they are echoed with log-probabilities */
     struct sampler_top *score_tops;
     size_t n_scores, n_score_tops, scores_capacity, score_tops_capacity;
@@ -45,10 +47,11 @@ struct gen_choice {
 
 struct gen_format {
     const char *id_prefix;
-    const char *input; /* the field that prompts come from */
-    bool splits;       /* reasoning and calls are told from content */
-    bool keeps;        /* the end of a stream repeats everything: gen_choice.all is wanted */
-    bool continues;    /* an answer is the rest of its prompt's text, not a text of its own */
+    const char *input;   /* the field that prompts come from */
+    bool splits;         /* reasoning and calls are told from content */
+    bool keeps;          /* the end of a stream repeats everything: gen_choice.all is wanted */
+    bool calls_in_parts; /* a stream tells a call's arguments while they are written */
+    bool continues;      /* an answer is the rest of its prompt's text, not a text of its own */
     /* Frames of a stream, appended to out: with a choice's first token; for a piece; at its end; at the end of all. */
     void (*begin)(struct generation *g, struct gen_choice *c, struct sb *out);
     void (*piece)(struct generation *g, struct gen_choice *c, struct sb *out);

@@ -2,6 +2,7 @@
 #include "server/models.h"
 
 #include "server/server_internal.h"
+#include "server/slots.h"
 
 #include "base/log.h"
 #include "os/os.h"
@@ -49,10 +50,12 @@ static struct str last_part(struct str name) {
 }
 
 struct served *models_find(struct server *s, struct str name) {
-    const struct str latest = STR(":latest"), hub = STR("hf.co/"); /* Ollama's clients put them behind and before names */
+    const struct str latest = STR(":latest"),
+                     hubs[] = {STR("hf.co/"), STR("huggingface.co/")}; /* Ollama's clients put them behind and before names */
     if (!name.p) return models_first(s);
     if (str_ends(name, latest)) name.n -= latest.n;
-    if (str_starts(name, hub)) name = str_from(name, hub.n);
+    for (size_t i = 0; i < 2; i++)
+        if (str_starts(name, hubs[i])) name = str_from(name, hubs[i].n);
     for (struct served *m = models_first(s); m; m = models_next(m))
         if (str_eq(sb_str(&m->name), name)) return m;
     for (struct served *m = models_first(s); m; m = models_next(m))
@@ -80,6 +83,7 @@ static void on_closed(uv_work_t *work, int status) {
     struct served *m = work->data;
     (void)status;
     m->service = NULL;
+    slots_free(m);
     m->is_closing = m->is_leaving = false;
     m->server->n_closed++;
     models_turn(m->server);
@@ -358,6 +362,7 @@ void models_close(struct server *s) {
     for (struct served *m = s->models, *next; m; m = next) {
         next = m->next;
         service_close(m->service);
+        slots_free(m);
         sb_free(&m->name);
         mem_free(m);
     }

@@ -28,8 +28,10 @@ struct served {
     uint64_t loaded_ns, used_ns;
     int64_t keep_ms; /* how long it stays when nobody asks for it: as its settings say, or the last request that does; -1: for ever */
     int64_t n_loads, n_unloads, n_failed;
-    int64_t n_closed; /* server.n_closed when the load began */
-    struct err why;   /* the last load that failed */
+    int64_t n_closed;   /* server.n_closed when the load began */
+    struct err why;     /* the last load that failed */
+    struct slot *slots; /* [n_slots] slots.h; NULL: none was asked for */
+    int32_t n_slots;
     uv_work_t work;
 };
 
@@ -54,7 +56,7 @@ void models_add(struct server *s, const struct server_model *given);
 /* No request finds it any more. on_free is called when those that run are answered and its files are closed; then it may be put back by clearing
  * is_removed. Not where there is one model alone. */
 void models_remove(struct served *m, void (*on_free)(struct served *m), void *user);
-/* By its name, another name of it, or the last part of its name; "hf.co/" before it and ":latest" behind it are passed over. {NULL, 0}: the first.
+/* By its name, another name of it, or the last part of its name; "hf.co/" or "huggingface.co/" before it and ":latest" behind it are passed over. {NULL, 0}: the first.
  * NULL: there is none of this name. */
 struct served *models_find(struct server *s, struct str name);
 /* One that is loaded: the first of them; NULL: none is. */

@@ -15,7 +15,7 @@ enum { BODY_DEPTH_MAX = 100 };
 static const struct route *const families[] = {
     routes_chat,        routes_anthropic, routes_responses,     routes_completions, routes_embeddings,      routes_models,
     routes_health,      routes_metrics,   routes_page,          routes_tokens,      routes_lcpp_completion, routes_lcpp_server,
-    routes_lcpp_infill, routes_ollama,    routes_ollama_models, routes_rerank,      routes_ollama_store};
+    routes_lcpp_infill, routes_ollama,    routes_ollama_models, routes_rerank,      routes_ollama_store,    routes_lcpp_slots};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 static bool method_is(const struct route *r, struct str method) {
@@ -136,6 +136,7 @@ void call_reply_error(struct call *c) {
 static int parse_body(struct call *c) {
     struct str text = sb_str(&c->exchange->request.body);
     struct err err;
+    if (text.n == 0 && c->route->flags & ROUTE_TAKES_NOTHING) text = STR("{}");
     if (json_depth(text) > BODY_DEPTH_MAX) return api_fail(&c->error, 400, NULL, NULL, "the body is nested deeper than %d", BODY_DEPTH_MAX);
     if (json_parse(&c->arena, text, "body", JSON_STRICT, &c->body, &err))
         return api_fail(&c->error, 400, "invalid_json", NULL, "%s", err.msg);

@@ -21,7 +21,8 @@ enum route_flags {
     ROUTE_PUBLIC = 1,        /* without a key */
     ROUTE_WITHOUT_MODEL = 2, /* also while none is loaded */
     ROUTE_OF_ALL = 4,        /* of several models together: also while none of them is loaded */
-    ROUTE_TAKES_LIST = 8     /* the body may be a JSON list */
+    ROUTE_TAKES_LIST = 8,    /* the body may be a JSON list */
+    ROUTE_TAKES_NOTHING = 16 /* or empty, which is {} */
 };
 
 struct route {
@@ -84,7 +85,7 @@ void call_end_stream(struct call *c, struct str last);
 void call_end(struct call *c);
 
 extern const struct route routes_chat[], routes_completions[], routes_embeddings[], routes_models[], routes_health[], routes_metrics[],
-    routes_page[], routes_lcpp_completion[], routes_lcpp_server[], routes_rerank[], routes_lcpp_infill[], routes_tokens[], routes_ollama[],
-    routes_ollama_models[], routes_ollama_store[], routes_anthropic[], routes_responses[];
+    routes_page[], routes_lcpp_completion[], routes_lcpp_server[], routes_lcpp_slots[], routes_rerank[], routes_lcpp_infill[],
+    routes_tokens[], routes_ollama[], routes_ollama_models[], routes_ollama_store[], routes_anthropic[], routes_responses[];
 
 #endif

@@ -226,9 +226,17 @@ static void init_handles(struct server *s) {
     }
 }
 
+static int check_slot_dir(const char *dir, struct err *err) {
+    struct os_stat stat;
+    if (!dir) return ERR_OK;
+    if (os_stat(dir, &stat, err)) return err_prefix(err, "--slot-save-path");
+    return stat.is_dir ? ERR_OK : err_set(err, ERR_EARG, "--slot-save-path %s is no folder", dir);
+}
+
 int server_check(const struct server_options *o, struct err *err) {
     struct tls_context *tls = NULL;
     TRY(listen_check(o->host, err));
+    TRY(check_slot_dir(o->slot_dir, err));
     if (o->cert_path) TRY(tls_context_open(o->cert_path, o->key_path, &tls, err));
     tls_context_close(tls);
     return ERR_OK;
@@ -244,6 +252,7 @@ int server_run(const struct server_options *options, struct err *err) {
     if (options->json_log) log_set_sink(write_json_line, NULL);
     init_handles(s);
     int code = options->cert_path ? tls_context_open(options->cert_path, options->key_path, &s->tls, err) : ERR_OK;
+    if (!code) code = check_slot_dir(options->slot_dir, err);
     if (!code) code = open_all(s, err);
     if (code && s->http) http_server_close(s->http, NULL, NULL);
     if (code) uv_walk(&s->loop, close_handle, NULL);

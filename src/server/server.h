@@ -64,6 +64,7 @@ struct server_options {
     const char *cert_path, *key_path; /* TLS; NULL: plain */
     bool json_log, open_page;
     bool verbose;           /* answers tell how they were made, where their form has room for it */
+    const char *slot_dir;   /* folder of saved slots; NULL: they are neither saved nor restored */
     bool no_page, no_slots; /* the chat page and GET /slots are not there */
 };
 

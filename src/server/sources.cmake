@@ -28,6 +28,7 @@ set(SERVER_SOURCES
   src/server/route_models.c
   src/server/route_page.c
   src/server/server.c
+  src/server/slots.c
   src/server/sse.c
   src/server/token_fields.c
   src/server/tools.c
@@ -40,6 +41,7 @@ set(SERVER_SOURCES
   src/server/wire/lcpp_completion.c
   src/server/wire/lcpp_infill.c
   src/server/wire/lcpp_server.c
+  src/server/wire/lcpp_slots.c
   src/server/wire/ollama.c
   src/server/wire/ollama_keep.c
   src/server/wire/ollama_models.c

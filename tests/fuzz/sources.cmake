@@ -10,6 +10,7 @@ set(FUZZ_TARGETS
   output
   regex
   safetensors
+  saved
   scanner
   schema
   template

@@ -60,7 +60,7 @@ def run_page(page, url):
 
 
 program = os.path.abspath(sys.argv[1])
-with Server(program) as s:
+with tempfile.TemporaryDirectory() as slots, Server(program, "--slot-save-path", slots) as s:
     for page in [DOCS / "server.md", *sorted((DOCS / "protocols").glob("*.md"))]:
         run_page(page, s.url)
 finish()

@@ -152,6 +152,41 @@ def check_tools(s):
     check(m and (is_call(m["tool_calls"][0], ("first", "second")) if m.get("tool_calls") else is_animal(m["content"])), f"tools or a schema: {code} {v}")
 
 
+def events(text):
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+def check_parts(s):
+    """Arguments come while they are written, in every protocol that has streams of them: several pieces, which are one JSON text."""
+    schema = {"type": "object", "properties": {"text": {"type": "string", "minLength": 40, "maxLength": 60}}, "required": ["text"], "additionalProperties": False}
+    user, limit = [{"role": "user", "content": "hello"}], {"stream": True, "temperature": 0}
+    chat = {"messages": user, "tools": [{"type": "function", "function": {"name": "say", "parameters": schema}}], "tool_choice": "required", "max_tokens": 300,
+            "parallel_tool_calls": False}
+    anthropic = {"model": "m", "messages": user, "tools": [{"name": "say", "input_schema": schema}], "tool_choice": {"type": "any"}, "max_tokens": 300}
+    responses = {"input": "hello", "tools": [{"type": "function", "name": "say", "parameters": schema}], "tool_choice": "required", "max_output_tokens": 300,
+                 "parallel_tool_calls": False}
+    def of_chat(e):
+        return [d["function"]["arguments"] for c in e.get("choices", []) for d in c["delta"].get("tool_calls", [])]
+    def of_anthropic(e):
+        return [e["delta"]["partial_json"]] if e.get("delta", {}).get("type") == "input_json_delta" else []
+    def of_responses(e):
+        return [e["delta"]] if e["type"] == "response.function_call_arguments.delta" else []
+    def of_cut_chat(all):
+        return [c["finish_reason"] for e in all for c in e["choices"] if c["finish_reason"]] == ["length"]
+    def of_cut_anthropic(all):
+        return [e["delta"]["stop_reason"] for e in all if e["type"] == "message_delta"] == ["max_tokens"]
+    def of_cut_responses(all):
+        return all[-1]["type"] == "response.incomplete" and all[-1]["response"]["output"][-1]["status"] == "incomplete"
+    for path, body, parts_of, end_of in (("/v1/chat/completions", chat, of_chat, of_cut_chat), ("/v1/messages", anthropic, of_anthropic, of_cut_anthropic),
+                                         ("/v1/responses", responses, of_responses, of_cut_responses)):
+        code, _, text = s.request(path, {**body, **limit})
+        parts = [p for e in events(text) for p in parts_of(e) if p] if code == 200 else []
+        check(len(parts) > 1, f"{path}: {len(parts)} pieces of the arguments, {code} {text[:200]}")
+        check(parts and 40 <= len(json.loads("".join(parts))["text"]) <= 60, f"{path}: {parts}")
+        cut = events(s.request(path, {**body, **limit, "max_output_tokens" if path.endswith("responses") else "max_tokens": 44})[2])
+        check([p for e in cut for p in parts_of(e) if p] and end_of(cut), f"{path}: a call that its limit cut: {cut[-3:]}")
+
+
 def check_own_calls(folder):
     """A call that the model makes by itself is held to its tool from where it begins: one that would be wrong is written right."""
     parameters = {"type": "object", "properties": {"city": {"enum": ["Bonn", "Kiel"]}, "days": {"type": "integer", "minimum": 1, "maximum": 3}},
@@ -245,7 +280,7 @@ with tempfile.TemporaryDirectory() as folder:
     with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as f:
         f.write(TEMPLATE)
     with Server(program, "-m", model, "--parallel", "4") as s:
-        for part in (check_kinds, check_jumps, check_combinations, check_tools, check_reasoning, check_refused):
+        for part in (check_kinds, check_jumps, check_combinations, check_tools, check_parts, check_reasoning, check_refused):
             part(s)
     check_own_calls(folder)
     check_preemption(model)

@@ -14,8 +14,9 @@ import time
 import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, "..", "cli"), os.path.join(HERE, "..", "hub")]
+sys.path[:0] = [os.path.join(HERE, "..", "cli"), os.path.join(HERE, "..", "hub"), os.path.join(HERE, "..", "gguf")]
 import crafted  # noqa: E402
+import test_small as gguf  # noqa: E402
 from fakehub import Fault, Hub  # noqa: E402
 from harness import HANG, SLOW, Server, check, finish, skip  # noqa: E402
 
@@ -91,6 +92,47 @@ def journey(b):
         check(listed(s) == ["acme/beta", "acme/gamma", "us/alpha"], f"after a new start: {listed(s)}")
 
 
+def add_variants(b):
+    """A repository with two GGUF files of one model, one of them in parts."""
+    source, config = os.path.join(b.folder, "src-gguf"), json.load(open(os.path.join(gguf.SOURCE, "config.json"), encoding="utf-8"))
+    meta, tensors = gguf.metadata(config), gguf.tensors(config)
+    split, half = {"split.count": 2, "split.tensors.count": len(tensors)}, len(tensors) // 2
+    gguf.save(os.path.join(source, "m-Q4_K_M.gguf"), gguf.gguf_bytes(meta, tensors))
+    gguf.save(os.path.join(source, "Q8_0", "m-Q8_0-00001-of-00002.gguf"), gguf.gguf_bytes({**meta, **split, "split.no": 0}, tensors[:half]))
+    gguf.save(os.path.join(source, "Q8_0", "m-Q8_0-00002-of-00002.gguf"), gguf.gguf_bytes({"split.no": 1, **split}, tensors[half:]))
+    b.hub.add("acme/m-GGUF", source)
+
+
+def says(s, model):
+    status, _, body = s.request("/v1/completions", {"model": model, "prompt": "hello", "max_tokens": 8, "temperature": 0})
+    return json.loads(body)["choices"][0]["text"] if status == 200 else status
+
+
+def variants(b):
+    add_variants(b)
+    four, eight = "acme/m-GGUF:Q4_K_M", "acme/m-GGUF:Q8_0"
+    with b.serve() as s:
+        status, frames = pull(s, "hf.co/" + four)
+        check(status == 200 and frames[-1] == {"status": "success"} and frames[-2]["status"] == f"pulling {four}", f"a file of several: {frames}")
+        check(frames[-2]["completed"] == frames[-2]["total"] > 0 and listed(s) == [four, "us/alpha"], f"under its name: {listed(s)}")
+        text = says(s, "hf.co/" + four)
+        check(isinstance(text, str) and text and says(s, "m-GGUF:Q4_K_M") == text == says(s, "huggingface.co/" + four), f"it answers: {text}")
+        check(not os.path.exists(os.path.join(b.store, "acme", "m-GGUF", "Q8_0")), "nothing else was fetched")
+        check(pull(s, "acme/m-GGUF:q8_0", stream=False) == (200, [{"status": "success"}]) and listed(s) == [four, eight, "us/alpha"], f"in parts: {listed(s)}")
+        check(says(s, eight) == text and says(s, "acme/m-GGUF:q8_0") == text, "by both spellings")
+        status, frames = pull(s, "acme/m-GGUF", stream=False)
+        check(status in (400, 404) and "say which" in frames[0]["error"], f"one must be named: {frames}")
+    env = {"HF_ENDPOINT": b.hub.url, "HF_HOME": os.path.join(b.folder, "hf")}
+    with Server(PROGRAM, "--models-dir", b.store, env=env) as s:
+        check(listed(s) == [four, eight, "us/alpha"] and says(s, eight) == text, f"after a new start: {listed(s)}")
+        check(post(s, "/api/delete", {"model": eight}, "DELETE")[0] == 200 and listed(s) == [four, "us/alpha"], f"delete of one: {listed(s)}")
+        check(sorted(os.listdir(os.path.join(b.store, "acme", "m-GGUF"))) == [".mlxcel", "m-Q4_K_M.gguf"] and says(s, four) == text, "the other stays")
+        check(pull(s, eight, stream=False)[0] == 200 and says(s, eight) == text, "it comes back")
+        check(post(s, "/api/delete", {"model": eight}, "DELETE")[0] == 200, "and goes")
+        check(post(s, "/api/delete", {"model": "hf.co/" + four}, "DELETE")[0] == 200 and listed(s) == ["us/alpha"], "delete of the last")
+        check(not os.path.exists(os.path.join(b.store, "acme")), "nothing of the model is left")
+
+
 def empty_store(b):
     with b.serve(models=()) as s:
         check(pull(s, "acme/beta", stream=False)[0] == 200 and listed(s) == ["acme/beta", "built-in"], f"beside the built-in model: {listed(s)}")
@@ -101,12 +143,12 @@ def empty_store(b):
 
 def refusals(b):
     with b.serve() as s:
-        for name, words in (("acme/nothing", "has no model"), ("acme/../beta", "no model name"), ("a/b/c", "no model name")):
+        for name, words in (("acme/nothing", "has no model"), ("acme/beta:Q4_K_M", "no GGUF file whose name ends in"), ("acme/../beta", "no model name"), ("a/b/c", "no model name")):
             status, frames = pull(s, name, stream=False)
             check(status in (400, 404) and words in frames[0]["error"], f"{name}: {status} {frames}")
             status, frames = pull(s, name)
             check(status == 200 and words in frames[-1]["error"], f"{name}, streamed: {status} {frames}")
-        for body, words in (({}, "model is required"), ({"model": "acme/beta:Q4_K_M"}, "Q4_K_M"), ({"model": "acme/beta", "insecure": True}, "insecure")):
+        for body, words in (({}, "model is required"), ({"model": "acme/beta", "insecure": True}, "insecure")):
             status, frames, _ = post(s, "/api/pull", body)
             check(status == 400 and words in frames[0]["error"], f"{body}: {status} {frames}")
         check(post(s, "/api/delete", {}, "DELETE")[0] == 400, "delete without a name")
@@ -201,7 +243,7 @@ def main():
     folder = tempfile.mkdtemp(prefix="mlxcel-serve-store-")
     b = Bench(folder)
     try:
-        for test in (journey, empty_store, refusals, who_may, clients_that_leave, while_it_answers, with_the_client):
+        for test in (journey, variants, empty_store, refusals, who_may, clients_that_leave, while_it_answers, with_the_client):
             test(b)
     finally:
         b.hub.close()

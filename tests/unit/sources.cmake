@@ -34,6 +34,7 @@ set(UNIT_SUITES
   quant
   safetensors
   sampler
+  saved
   service
   stop
   template

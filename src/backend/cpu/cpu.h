@@ -77,6 +77,11 @@ void cpu_weight_release(struct backend *be, struct weight *w);
 int32_t cpu_kv_number_bytes(const struct backend *be, const struct kv_class *k);
 int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *err);
 void cpu_kv_close(struct backend *be);
+size_t cpu_block_bytes(const struct backend *be, int32_t kv_class, const char **out_layout);
+int cpu_block_read(struct backend *be, int32_t kv_class, int32_t block, void *dst, struct err *err);
+int cpu_block_write(struct backend *be, int32_t kv_class, int32_t block, const void *src, struct err *err);
+int cpu_slot_read(struct backend *be, int32_t slot, float *dst, struct err *err);
+int cpu_slot_write(struct backend *be, int32_t slot, const float *src, struct err *err);
 int cpu_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
 int cpu_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err);
 

@@ -96,6 +96,61 @@ int cpu_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err)
     return ERR_OK;
 }
 
+/* ---- blocks and slots in and out ---------------------------------------------------------------------------------------- */
+
+size_t cpu_block_bytes(const struct backend *be, int32_t kv_class, const char **out_layout) {
+    const struct cpu_kv_class *k = &((const struct cpu *)be)->kv[kv_class];
+    *out_layout = k->bits == 8 ? "cpu-8" : k->bits == 4 ? "cpu-4" : k->half ? "cpu-f16" : "cpu-f32";
+    size_t bytes = block_bytes(k, k->shape.k_width) + (k->v ? block_bytes(k, k->shape.v_width) : 0);
+    return bytes * (size_t)k->shape.n_layers;
+}
+
+/* Copies the keys or values of a block, layer by layer, out of the pool or into it; returns what follows `out` or `in`. One of them is NULL. */
+static size_t move_block(const struct cpu_kv_class *k, void *base, int32_t width, int32_t block, unsigned char *out,
+                         const unsigned char *in) {
+    size_t bytes = block_bytes(k, width), n_layers = (size_t)k->shape.n_layers;
+    for (size_t layer = 0; base && layer < n_layers; layer++) {
+        unsigned char *at = (unsigned char *)base + (layer * (size_t)k->shape.n_blocks + (size_t)block) * bytes;
+        if (out) memcpy(out + layer * bytes, at, bytes);
+        else memcpy(at, in + layer * bytes, bytes);
+    }
+    return bytes * n_layers;
+}
+
+int cpu_block_read(struct backend *be, int32_t kv_class, int32_t block, void *dst, struct err *err) {
+    (void)err;
+    const struct cpu_kv_class *k = &((struct cpu *)be)->kv[kv_class];
+    unsigned char *out = dst;
+    out += move_block(k, k->k, k->shape.k_width, block, out, NULL);
+    move_block(k, k->v, k->shape.v_width, block, out, NULL);
+    return ERR_OK;
+}
+
+int cpu_block_write(struct backend *be, int32_t kv_class, int32_t block, const void *src, struct err *err) {
+    (void)err;
+    const struct cpu_kv_class *k = &((struct cpu *)be)->kv[kv_class];
+    const unsigned char *in = src;
+    in += move_block(k, k->k, k->shape.k_width, block, NULL, in);
+    move_block(k, k->v, k->shape.v_width, block, NULL, in);
+    return ERR_OK;
+}
+
+int cpu_slot_read(struct backend *be, int32_t slot, float *dst, struct err *err) {
+    (void)err;
+    const struct cpu *c = (const struct cpu *)be;
+    memcpy(dst, c->states + (int64_t)slot * c->state_total, (size_t)c->state_total * sizeof *dst);
+    return ERR_OK;
+}
+
+int cpu_slot_write(struct backend *be, int32_t slot, const float *src, struct err *err) {
+    (void)err;
+    struct cpu *c = (struct cpu *)be;
+    memcpy(c->states + (int64_t)slot * c->state_total, src, (size_t)c->state_total * sizeof *src);
+    return ERR_OK;
+}
+
+/* ---- attention ---------------------------------------------------------------------------------------------------------- */
+
 static int32_t block_of(const struct step *step, int32_t kv_class, int32_t seq, int32_t pos) {
     return step->tables[kv_class][(int64_t)seq * step->table_capacity + pos / KV_BLOCK];
 }

@@ -193,6 +193,11 @@ int cuda_kv_open(struct backend *be, const struct kv_layout *layout, struct err 
 void cuda_kv_close(struct backend *be);
 int cuda_block_copy(struct backend *be, int32_t kv_class, int32_t from, int32_t to, struct err *err);
 int cuda_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err);
+size_t cuda_block_bytes(const struct backend *be, int32_t kv_class, const char **out_layout);
+int cuda_block_read(struct backend *be, int32_t kv_class, int32_t block, void *dst, struct err *err);
+int cuda_block_write(struct backend *be, int32_t kv_class, int32_t block, const void *src, struct err *err);
+int cuda_slot_read(struct backend *be, int32_t slot, float *dst, struct err *err);
+int cuda_slot_write(struct backend *be, int32_t slot, const float *src, struct err *err);
 
 /* ---- the GPU (gpu.c), its modules (module.c) ---- */
 int cuda_gpu_open(const struct device_options *options, struct device **out, struct err *err);

@@ -84,3 +84,63 @@ int cuda_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err
              "copying recurrent state");
     return ERR_OK;
 }
+
+/* ---- blocks and slots in and out ---------------------------------------------------------------------------------------- */
+
+size_t cuda_block_bytes(const struct backend *be, int32_t kv_class, const char **out_layout) {
+    const struct cuda *c = (const struct cuda *)be;
+    const struct kv_class *k = &c->kv[kv_class].shape;
+    *out_layout = cuda_kv_is_f32(c, k) ? "cuda-f32" : "cuda-bf16";
+    return (block_bytes(c, k, k->k_width) + block_bytes(c, k, k->v_width)) * (size_t)k->n_layers;
+}
+
+/* Copies go through the stream of the steps: they come behind what was launched before, and are over when this returns. */
+static int download(struct cuda *c, void *dst, CUdeviceptr from, size_t bytes, struct err *err) {
+    CUDA_TRY(c, c->d->cuMemcpyDtoHAsync(dst, from, bytes, c->stream), "reading the KV cache");
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "reading the KV cache");
+    return ERR_OK;
+}
+
+/* The keys or values of a block, layer by layer, to `out` or from `in`; one of them is NULL. */
+static int move_block(struct cuda *c, const struct kv_class *k, CUdeviceptr pool, int32_t width, int32_t block, unsigned char *out,
+                      const unsigned char *in, struct err *err) {
+    size_t bytes = block_bytes(c, k, width);
+    for (size_t layer = 0; bytes && layer < (size_t)k->n_layers; layer++) {
+        CUdeviceptr at = pool + (layer * (size_t)k->n_blocks + (size_t)block) * bytes;
+        if (out) TRY(download(c, out + layer * bytes, at, bytes, err));
+        else TRY(cuda_upload(c, at, in + layer * bytes, bytes, "the KV cache", err));
+    }
+    return ERR_OK;
+}
+
+int cuda_block_read(struct backend *be, int32_t kv_class, int32_t block, void *dst, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    const struct cuda_kv_class *k = &c->kv[kv_class];
+    size_t keys = block_bytes(c, &k->shape, k->shape.k_width) * (size_t)k->shape.n_layers;
+    TRY(cuda_use(c, err));
+    TRY(move_block(c, &k->shape, k->k, k->shape.k_width, block, dst, NULL, err));
+    return move_block(c, &k->shape, k->v, k->shape.v_width, block, (unsigned char *)dst + keys, NULL, err);
+}
+
+int cuda_block_write(struct backend *be, int32_t kv_class, int32_t block, const void *src, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    const struct cuda_kv_class *k = &c->kv[kv_class];
+    size_t keys = block_bytes(c, &k->shape, k->shape.k_width) * (size_t)k->shape.n_layers;
+    TRY(cuda_use(c, err));
+    TRY(move_block(c, &k->shape, k->k, k->shape.k_width, block, NULL, src, err));
+    return move_block(c, &k->shape, k->v, k->shape.v_width, block, NULL, (const unsigned char *)src + keys, err);
+}
+
+int cuda_slot_read(struct backend *be, int32_t slot, float *dst, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    size_t bytes = (size_t)c->state_total * sizeof *dst;
+    TRY(cuda_use(c, err));
+    return download(c, dst, c->states + (size_t)slot * bytes, bytes, err);
+}
+
+int cuda_slot_write(struct backend *be, int32_t slot, const float *src, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    size_t bytes = (size_t)c->state_total * sizeof *src;
+    TRY(cuda_use(c, err));
+    return cuda_upload(c, c->states + (size_t)slot * bytes, src, bytes, "recurrent state", err);
+}

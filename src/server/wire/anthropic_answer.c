@@ -242,6 +242,7 @@ static void put_done(struct generation *g, struct sb *out) {
 const struct gen_format anthropic_format = {.id_prefix = "msg_",
                                             .input = "messages",
                                             .splits = true,
+                                            .calls_in_parts = true,
                                             .begin = put_begin,
                                             .piece = put_pieces,
                                             .end = put_end,

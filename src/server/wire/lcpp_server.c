@@ -83,11 +83,6 @@ static void show_slots(struct call *c) {
     sb_free(&json);
 }
 
-static void change_slot(struct call *c) {
-    lcpp_refuse(c,
-                "slots cannot be saved, restored or erased: requests share one cache, which finds what prompts have in common by itself");
-}
-
 static void list_adapters(struct call *c) {
     const struct service_info *info = service_info(c->service);
     const float *scales = service_adapter_scales(c->service);
@@ -163,7 +158,6 @@ const struct route routes_lcpp_server[] = {
     {"GET", "/props", 0, NULL, show_props},
     {"POST", "/props", 0, NULL, change_props},
     {"GET", "/slots", 0, NULL, show_slots},
-    {"POST", "/slots/*", 0, NULL, change_slot},
     {"GET", "/lora-adapters", 0, NULL, list_adapters},
     {"POST", "/lora-adapters", ROUTE_TAKES_LIST, prepare_adapters, change_adapters},
     {"POST", "/apply-template", 0, prepare_template, show_template},

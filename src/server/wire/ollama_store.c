@@ -18,21 +18,15 @@ static int refuse_change(struct call *c) {
         "this server has the models that it was started with; one that is started without --model has those of the store, and takes more");
 }
 
-/* The name on the hub: what Ollama's clients put before and behind it taken off. */
+/* The name on the hub, with the variant of a GGUF file where one is named: what Ollama's clients put before and behind it taken off. */
 static int hub_name(struct call *c, struct str *out) {
     static const char *const hosts[] = {"hf.co/", "huggingface.co/"};
     struct str name = asked_name(c);
     for (size_t i = 0; i < 2; i++)
         if (str_starts(name, str_of(hosts[i]))) name = str_from(name, strlen(hosts[i]));
-    size_t colon = str_find_char(name, ':', 0);
-    struct str tag = colon == STR_NONE ? (struct str){0} : str_from(name, colon + 1);
-    *out = str_sub(name, 0, colon == STR_NONE ? name.n : colon);
-    if (!out->n) return api_fail(&c->error, 400, NULL, "model", "model is required");
-    if (tag.n && !str_is(tag, "latest"))
-        return api_fail(&c->error, 400, NULL, "model",
-                        "a server pulls whole repositories; one GGUF file of several is served by: mlxcel serve --model %.*s:%.*s",
-                        (int)(out->n > 100 ? 100 : out->n), out->p, (int)(tag.n > 40 ? 40 : tag.n), tag.p);
-    return 0;
+    if (str_ends(name, STR(":latest"))) name.n -= STR(":latest").n;
+    *out = name;
+    return name.n ? 0 : api_fail(&c->error, 400, NULL, "model", "model is required");
 }
 
 /* ---- pull --------------------------------------------------------------------------------------------------------------- */

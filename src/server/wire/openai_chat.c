@@ -204,6 +204,7 @@ static void put_progress(struct generation *g, struct gen_choice *c, struct sb *
 static const struct gen_format chat_format = {.id_prefix = "chatcmpl-",
                                               .input = "messages",
                                               .splits = true,
+                                              .calls_in_parts = true,
                                               .begin = put_begin,
                                               .piece = put_pieces,
                                               .end = put_end,

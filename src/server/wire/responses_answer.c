@@ -31,6 +31,15 @@ static void put_usage(const struct generation *g, struct jsonw *w) {
     jsonw_end(w, '}');
 }
 
+/* A call is, when its end has come: one that broke off has none. */
+static bool is_whole(const struct responses_item *it, bool is_last, const char *status) {
+    const struct output_pieces *all = &it->c->all;
+    if (it->p->kind != OUTPUT_CALL) return !is_last || strcmp(status, "completed") == 0;
+    for (size_t i = 0; i < all->n; i++)
+        if (all->p[i].kind == OUTPUT_CALL_END && all->p[i].call == it->p->call) return true;
+    return false;
+}
+
 static void put_output(struct generation *g, const char *status, struct jsonw *w) {
     struct gen_choice *c = &g->choices[0];
     int32_t n = 0;
@@ -38,8 +47,7 @@ static void put_output(struct generation *g, const char *status, struct jsonw *w
     jsonw_open(w, "output", '[');
     for (int32_t k = 0; k < n; k++) {
         struct responses_item it = responses_item_at(g, c, k);
-        bool is_whole = k + 1 < n || it.p->kind == OUTPUT_CALL || strcmp(status, "completed") == 0;
-        responses_item_put(&it, is_whole ? "completed" : "incomplete", false, w);
+        responses_item_put(&it, is_whole(&it, k + 1 == n, status) ? "completed" : "incomplete", false, w);
     }
     jsonw_end(w, ']');
 }
@@ -238,7 +246,8 @@ static void put_pieces(struct generation *g, struct gen_choice *c, struct sb *ou
             close_item(g, c, "completed", out);
             open_item(g, c, p->kind, out);
         }
-        if (p->kind == OUTPUT_CALL_END || p->kind == OUTPUT_CALL_CUT) close_item(g, c, "completed", out);
+        if (p->kind == OUTPUT_CALL_END) close_item(g, c, "completed", out);
+        else if (p->kind == OUTPUT_CALL_CUT) close_item(g, c, "incomplete", out);
         else if (p->kind != OUTPUT_CALL) put_delta(g, c, output_piece_text(&c->pieces, p), out);
     }
 }
@@ -265,6 +274,7 @@ static void put_failure(struct generation *g, struct sb *out) {
 const struct gen_format responses_format = {.id_prefix = "resp_",
                                             .input = "input",
                                             .splits = true,
+                                            .calls_in_parts = true,
                                             .keeps = true,
                                             .begin = put_begin,
                                             .piece = put_pieces,

@@ -9,11 +9,11 @@ import sys
 
 # flags with a value that have the same name and meaning
 SAME = {"--port", "--host", "--temp", "--seed", "--alias", "--n-predict", "--api-key", "--chat-template-file", "--batch-size", "--threads", "--pooling",
-        "--api-key-file"}
+        "--api-key-file", "--slot-save-path"}
 SAME_FLAGS = {"--slots", "--no-slots", "--no-ui", "--context-shift"}
 # flags with a value that this program has no need of: how it is built inside, or models that are given here
 UNUSED = {"--hf-repo", "--hf-file", "--model", "--model-url", "--ubatch-size", "--n-gpu-layers", "-ctk", "-ctv", "-fa", "--reasoning-format", "--media-path",
-          "--reasoning", "--cache-ram", "--tags", "--slot-save-path", "--mmproj-url", "--tools"}
+          "--reasoning", "--cache-ram", "--tags", "--mmproj-url", "--tools"}
 UNUSED_FLAGS = {"--offline", "--cont-batching", "--embedding", "--reranking", "--metrics", "--kv-unified", "--swa-full", "--jinja", "--no-jinja",
                 "--no-mmproj", "--no-cache-idle-slots", "--backend_sampling", "--ui-mcp-proxy"}
 

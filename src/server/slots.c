@@ -1,0 +1,69 @@
+/* The last request of each slot. */
+#include "server/slots.h"
+
+#include "server/server_internal.h"
+
+static struct served *model_of(const struct call *c) {
+    return c->model ? c->model : c->server->models;
+}
+
+bool slots_are_kept(const struct call *c) {
+    return c->server->options.slot_dir != NULL;
+}
+
+int32_t slots_count(const struct call *c) {
+    return service_info(c->service)->n_seqs;
+}
+
+struct slot *slots_get(struct call *c, int64_t i) {
+    struct served *m = model_of(c);
+    if (i < 0 || i >= slots_count(c)) return NULL;
+    if (!m->slots) {
+        m->n_slots = slots_count(c);
+        m->slots = mem_alloc((size_t)m->n_slots * sizeof *m->slots);
+    }
+    return &m->slots[i];
+}
+
+static void clear(struct slot *s) {
+    mem_free(s->tokens);
+    mem_free(s->adapters);
+    *s = (struct slot){0};
+}
+
+void slots_free(struct served *m) {
+    for (int32_t i = 0; i < m->n_slots; i++) clear(&m->slots[i]);
+    mem_free(m->slots);
+    m->slots = NULL;
+    m->n_slots = 0;
+}
+
+void slots_set(struct call *c, struct slot *s, const struct service_prompt *p) {
+    size_t n_adapters = (size_t)service_info(c->service)->n_adapters;
+    const float *scales = p->adapters ? p->adapters : service_adapter_scales(c->service);
+    clear(s);
+    if (p->n_tokens == 0) return;
+    s->n_tokens = p->n_tokens;
+    s->n_asked = p->n_asked;
+    s->tokens = mem_alloc((size_t)s->n_tokens * sizeof *s->tokens);
+    memcpy(s->tokens, p->tokens, (size_t)s->n_tokens * sizeof *s->tokens);
+    if (n_adapters == 0) return;
+    s->adapters = mem_alloc(n_adapters * sizeof *s->adapters);
+    memcpy(s->adapters, scales, n_adapters * sizeof *s->adapters);
+}
+
+void slots_keep(struct gen_choice *choice) {
+    const struct generation *g = choice->gen;
+    const struct service_ids *prompt = &g->prompts[choice->i_prompt].ids;
+    struct slot *s = slots_get(g->call, g->params.slot < 0 ? 0 : g->params.slot);
+    if (!s) return;
+    /* The last token that was chosen is not in the cache: nothing came behind it. Where the context made room, the answer is not what lies there. */
+    int32_t n_answer = (int32_t)choice->n_said, most = choice->usage.n_new - 1;
+    if (n_answer > most) n_answer = most > 0 ? most : 0;
+    if (choice->usage.n_forgotten) n_answer = 0;
+    int32_t n = prompt->n + n_answer, *tokens = mem_alloc((size_t)n * sizeof *tokens);
+    memcpy(tokens, prompt->p, (size_t)prompt->n * sizeof *tokens);
+    for (int32_t i = 0; i < n_answer; i++) tokens[prompt->n + i] = choice->said[i];
+    slots_set(g->call, s, &(struct service_prompt){tokens, n, prompt->n, g->call->adapters});
+    mem_free(tokens);
+}
