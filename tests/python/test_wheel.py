@@ -59,7 +59,8 @@ def main():
         r = run(python, "-c", readme_example(), env=env, cwd=folder)
         check(r.returncode == 0 and len(r.stdout.split()) > 10, f"the README's lines: {r}")
         tests = shutil.copy(os.path.join(HERE, "test_mlxcel.py"), folder)
-        r = run(python, tests, env={**env, "MLXCEL_ABI_LIST": os.path.join(ROOT, "tests/library/abi.txt")}, cwd=folder)
+        r = run(python, tests, env={**env, "MLXCEL_ABI_LIST": os.path.join(ROOT, "tests/library/abi.txt"),
+                                 "MLXCEL_TEST_HUB": os.path.join(ROOT, "tests/hub")}, cwd=folder)
         counts = re.search(r"(\d+) passed, (\d+) failed\s*$", r.stdout)
         print(r.stdout[:counts.start()] if counts else r.stdout + r.stderr, end="")
         if check(counts, f"test_mlxcel.py ends without a count: {r.returncode}"):
