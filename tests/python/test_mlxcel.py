@@ -10,15 +10,18 @@ import sys
 import tempfile
 import threading
 import traceback
+import urllib.error
+import urllib.request
 
 import mlxcel
-from mlxcel import Error, Model, _native
+from mlxcel import Error, Model, Server, _native
 
 MODEL = Model(device="cpu", threads=1, parallel=4)
 ABI = os.environ.get("MLXCEL_ABI_LIST", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../library/abi.txt"))
 # shows how calls are written
 CALLS = ("{% if tools %}<tool_call>\n{\"name\": ..., \"arguments\": ...}\n</tool_call>{{ tools | tojson }}{% endif %}"
          "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:")
+HANG = 300  # seconds after which a server that does not answer counts as hanging
 STORY = {"max_tokens": 24, "temperature": 0}
 
 
@@ -38,7 +41,7 @@ def test_structs_are_those_of_the_header():
             want[name] = [int(x) for x in numbers]
     names = {"RawError": "error", "RawDevice": "device", "RawStore": "store", "RawModelOptions": "model_options", "RawModelInfo": "model_info",
              "RawMessage": "message", "RawChat": "chat", "RawEvent": "event", "RawParameter": "parameter", "RawBias": "bias",
-             "RawJobOptions": "job_options", "RawEmbedOptions": "embed_options"}
+             "RawJobOptions": "job_options", "RawEmbedOptions": "embed_options", "RawSetting": "setting", "RawServerOptions": "server_options"}
     assert sorted(names.values()) == sorted(k[7:] for k in want if "." not in k)
     for python, c_name in names.items():
         struct = getattr(_native, python)
@@ -162,6 +165,57 @@ def test_download():
             os.environ.clear()
             os.environ.update(kept)
             hub.close()
+
+
+def post(url, body, key=None):
+    """The status and the answer."""
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=HANG) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_server():
+    """Two at once, each with its own settings; the text is that of a stream."""
+    body = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
+    with Server(threads=1, parallel=2, api_key=["one", "two"]) as first, Server("built-in", threads=1, alias="teller") as second:
+        status, answer = post(first.url + "/v1/completions", body, "two")
+        assert status == 200 and answer["choices"][0]["text"] == MODEL.generate("Once upon a time", **STORY).text()
+        assert post(first.url + "/v1/completions", body)[0] == 401 and first.port != second.port
+        status, answer = post(second.url + "/v1/completions", body)
+        assert status == 200 and answer["model"] == "teller", answer
+        assert str(first.port) in str(raises(Server, port=first.port, threads=1))
+    first.close()
+    try:
+        urllib.request.urlopen(first.url, timeout=HANG).close()
+    except urllib.error.URLError:
+        return
+    raise AssertionError("a server that was closed still answers")
+
+
+def test_server_refuses():
+    assert "ctx-siz" in str(raises(Server, ctx_siz=7))
+    assert "ctx-size" in str(raises(Server, ctx_size="many"))
+    assert "log-level" in str(raises(Server, log_level="debug"))
+    assert "/no/such/model" in str(raises(Server, "/no/such/model"))
+    assert "port" in str(raises(Server, port=70000))
+    assert "ssl" in str(raises(Server, ssl_cert_file="/no/such/file"))
+    assert "nowhere" in str(raises(Server, host="nowhere.invalid", threads=1))
+
+
+def test_server_drains():
+    """What runs when a server is told to end is answered whole."""
+    got, server = [], Server(threads=1, parallel=2)
+    body = {"prompt": "Once", "max_tokens": 300, "temperature": 0, "ignore_eos": True}
+    reader = threading.Thread(target=lambda: got.append(post(server.url + "/v1/completions", body)))
+    reader.start()
+    while not any(slot["is_processing"] for slot in json.loads(urllib.request.urlopen(server.url + "/slots", timeout=HANG).read())) and not got:
+        pass
+    server.close()
+    reader.join()
+    assert got[0][0] == 200 and got[0][1]["usage"]["completion_tokens"] == 300, got
 
 
 def test_events():
