@@ -25,6 +25,15 @@ install(TARGETS mlxcel_shared RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} LIBRAR
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES include/mlxcel.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
+# The command as a small program beside the shared library: for the Python package, which would hold everything twice otherwise.
+add_executable(mlxcel_beside packaging/program.c)
+target_include_directories(mlxcel_beside PRIVATE include)
+target_link_libraries(mlxcel_beside PRIVATE mlxcel_shared)
+set_target_properties(mlxcel_beside PROPERTIES OUTPUT_NAME mlxcel-beside BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  target_link_options(mlxcel_beside PRIVATE -s)
+endif()
+
 # ---- static ----------------------------------------------------------------------------------------------------------------------------
 # What is compiled here or built from source goes in; what the system has stays outside.
 set(static_in $<TARGET_FILE:mlxcel_core>)

@@ -366,6 +366,44 @@ MLXCEL_API int32_t mlxcel_score(mlxcel_model *model, const int32_t *tokens, size
 MLXCEL_API int32_t mlxcel_perplexity(mlxcel_model *model, const int32_t *tokens, size_t n_tokens, size_t chunk, double *out,
                                      mlxcel_error *error);
 
+/* ---- the HTTP server inside of the program ---------------------------------------------------------------------------------- */
+
+typedef struct mlxcel_server mlxcel_server;
+
+/* An option of `mlxcel serve` by its long name, or by its variable where it has no name (docs/cli.md): {"api-key", "secret"}, {"ctx-size",
+ * "4096"}, {"HF_TOKEN_PATH", "token"}; value NULL: a flag that is set. One that takes several values may be given several times. check, log-level and log-format are the command's, and refused. */
+typedef struct mlxcel_setting {
+    const char *name, *value;
+} mlxcel_setting;
+
+typedef struct mlxcel_server_options {
+    size_t struct_size;
+    const char *host;               /* addresses and sockets' paths, separated by commas; NULL: 127.0.0.1 */
+    const char *const *models;      /* [n_models] folders or names on the hub; none: as `mlxcel serve` without --model has it */
+    size_t n_models;                /* several: each is loaded when a request names it */
+    const mlxcel_setting *settings; /* [n_settings] */
+    size_t n_settings;
+    const mlxcel_store *store; /* NULL: the defaults */
+    int32_t port;              /* 0: one that is free, see mlxcel_server_port */
+    int32_t reserved;
+} mlxcel_server_options;
+MLXCEL_API void mlxcel_server_options_init(mlxcel_server_options *options, size_t struct_size);
+
+/* Starts a server on a thread of its own, with models of its own; waits until it takes requests, which is when its one model is loaded. options
+ * NULL: the defaults. Several servers in one program are fine. Not from a callback. */
+MLXCEL_API int32_t mlxcel_server_start(const mlxcel_server_options *options, mlxcel_server **out, mlxcel_error *error);
+/* Where it listens; -1: nowhere. */
+MLXCEL_API int32_t mlxcel_server_port(const mlxcel_server *server);
+/* Takes no more requests, waits at most half a minute for those that run, and frees the server; NULL is fine. No other function of this server
+ * may be running. Not from a callback. */
+MLXCEL_API void mlxcel_server_stop(mlxcel_server *server);
+
+/* ---- the command -------------------------------------------------------------------------------------------------------- */
+
+/* The command `mlxcel`, with what main was given; returns the exit code. It reads the environment and standard input, writes to standard output
+ * and catches signals: for a program that is this command and nothing else. Once in a process, on its first thread, with no model open. */
+MLXCEL_API int32_t mlxcel_main(int32_t argc, char **argv);
+
 #ifdef __cplusplus
 }
 #endif

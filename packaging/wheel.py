@@ -16,7 +16,7 @@ import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST = (2, 31)
-PLAIN = re.compile(r"(?:libc|libm|libdl|libpthread|librt|ld-linux-[\w-]+)\.so\.\d+")
+PLAIN = re.compile(r"(?:libmlxcel|libc|libm|libdl|libpthread|librt|ld-linux-[\w-]+)\.so\.\d+")
 
 
 def read(*path):
@@ -38,9 +38,9 @@ def elf_tag(paths):
 def natives(build):
     """The library and the program, by their names in the package."""
     if os.path.exists(os.path.join(build, "mlxcel.dll")):
-        names = {"mlxcel.dll": "mlxcel.dll", "mlxcel.exe": "mlxcel.exe"}
+        names = {"mlxcel.dll": "mlxcel.dll", "mlxcel.exe": "mlxcel-beside.exe"}
     else:
-        names = {"libmlxcel.so.0": "libmlxcel.so.0", "mlxcel": "mlxcel"}
+        names = {"libmlxcel.so.0": "libmlxcel.so.0", "mlxcel": "mlxcel-beside"}
     return {name: os.path.realpath(os.path.join(build, file)) for name, file in names.items()}
 
 
@@ -71,9 +71,8 @@ def contents(build, version, tag):
     yield f"{info}/licenses/LICENSE", read("LICENSE"), 0o644
 
 
-def main():
-    build = os.path.abspath(sys.argv[1])
-    out = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else os.path.join(ROOT, "dist")
+def make(build, out):
+    """Writes the wheel of a build into a folder, and gives its path."""
     version = read("VERSION").decode().strip()
     files = natives(build)
     tag = "win_amd64" if "mlxcel.dll" in files else elf_tag(files.values())
@@ -92,7 +91,13 @@ def main():
             put(name, data, mode)
         name = f"mlxcel-{version}.dist-info/RECORD"
         put(name, f"{record}{name},,\n".encode(), 0o644)
-    print(path)
+    return path
 
 
-main()
+def main():
+    build = os.path.abspath(sys.argv[1])
+    print(make(build, os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else os.path.join(ROOT, "dist")))
+
+
+if __name__ == "__main__":
+    main()

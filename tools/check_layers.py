@@ -12,7 +12,7 @@ import csource
 ALLOWED = {
     "server": {"api", "base", "os"},
     "cli": {"server", "api", "hub", "base", "os"},
-    "lib": {"api", "hub", "base", "os"},
+    "lib": {"api", "hub", "cli", "base", "os"},
     "api": {"hub", "engine", "model", "backend", "file", "text", "tensor", "os", "base"},
     "engine": {"model", "backend", "text", "tensor", "os", "base"},
     "model": {"backend", "file", "text", "tensor", "base"},
@@ -24,6 +24,8 @@ ALLOWED = {
     "os": {"base"},
     "base": set(),
 }
+# of a folder that is allowed above, these headers alone
+ONLY = {("lib", "cli"): {"cli/command.h", "cli/serve.h"}, ("cli", "server"): {"server/server.h"}}
 # headers without a folder: the public one, and the one that the build writes
 PUBLIC = {"mlxcel.h": {"lib"}, "build_info.h": {"api", "cli"}}
 # libraries and system headers, and the folders that may know them
@@ -59,6 +61,8 @@ def check(folder, path, ours, system):
         return f'"{ours}" is in no folder of src/'
     if target != folder and target not in ALLOWED[folder]:
         return f"src/{folder} must not include from src/{target} ({ours})"
+    if ours not in ONLY.get((folder, target), {ours}):
+        return f"src/{folder} may include {' and '.join(sorted(ONLY[folder, target]))} of src/{target} alone, not {ours}"
     mine, other = path.split("/")[2:-1], ours.split("/")[1:-1]
     if folder == "backend" and target == "backend" and other and mine and mine[0] != other[0]:
         return f"backend {mine[0]} must not include backend {other[0]} ({ours})"

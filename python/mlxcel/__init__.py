@@ -7,7 +7,8 @@
 """
 from ._native import Error, version
 from .model import Device, Info, Model, devices, download
+from .server import Server
 from .stream import Call, Event, Stream, Usage
 
 __version__ = version()
-__all__ = ["Call", "Device", "Error", "Event", "Info", "Model", "Stream", "Usage", "devices", "download", "version"]
+__all__ = ["Call", "Device", "Error", "Event", "Info", "Model", "Server", "Stream", "Usage", "devices", "download", "version"]

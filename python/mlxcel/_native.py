@@ -91,6 +91,16 @@ class RawEmbedOptions(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("pooling", c.c_int32), ("truncate", c.c_int32), ("prompt_name", c.c_char_p)]
 
 
+class RawSetting(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("value", c.c_char_p)]
+
+
+class RawServerOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("host", c.c_char_p), ("models", c.POINTER(c.c_char_p)), ("n_models", c.c_size_t),
+                ("settings", c.POINTER(RawSetting)), ("n_settings", c.c_size_t), ("store", c.POINTER(RawStore)), ("port", c.c_int32),
+                ("reserved", c.c_int32)]
+
+
 def _find() -> str:
     """The library beside this file, where a wheel puts it; MLXCEL_LIBRARY names another."""
     name = {"win32": "mlxcel.dll", "darwin": "libmlxcel.0.dylib"}.get(sys.platform, "libmlxcel.so.0")
@@ -117,6 +127,8 @@ _FUNCTIONS = {
     "embed": (_I, [_P, _P, c.POINTER(c.c_char_p), _S, c.POINTER(_FLOATS), c.POINTER(_S), _P]),
     "logits": (_I, [_P, c.POINTER(_I), _S, _S, _FLOATS, _S, _P]),
     "score": (_I, [_P, c.POINTER(_I), _S, _FLOATS, _P]),
+    "server_options_init": (None, [_P, _S]), "server_start": (_I, [_P, c.POINTER(_P), _P]), "server_port": (_I, [_P]),
+    "server_stop": (None, [_P]),
     "perplexity": (_I, [_P, c.POINTER(_I), _S, _S, c.POINTER(c.c_double), _P]),
 }
 

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 from . import _native as n
 from ._native import call, lib, made, text
+from .store import store_of_environment
 from .stream import Stream
 
 try:
@@ -70,19 +71,6 @@ def _choice(name: str, value: str, words: Sequence[str]) -> int:
     return words.index(value)
 
 
-def _store() -> n.RawStore:
-    """The store and the hub as the program finds them, by the environment."""
-    env, store = os.environ, made(n.RawStore, lib.store_init)
-    home = env.get("MLXCEL_HOME") or env.get("MLXCEL_CACHE_DIR")
-    store.models_dir = text(env.get("MLXCEL_MODELS_DIR") or (os.path.join(home, "models") if home else None))
-    store.hf_home = text(env.get("HF_HOME") or (os.path.join(env["XDG_CACHE_HOME"], "huggingface") if env.get("XDG_CACHE_HOME") else None))
-    store.hub = text(env.get("HF_ENDPOINT") or None)
-    store.token = text(env.get("HF_TOKEN") or env.get("HUGGING_FACE_HUB_TOKEN") or None)
-    store.cacert = text(env.get("SSL_CERT_FILE") or None)
-    store.offline = env.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
-    return store
-
-
 def _progress(progress: Optional[Progress]) -> Any:
     if progress is None:
         return n.ProgressFn()
@@ -94,7 +82,7 @@ def _progress(progress: Optional[Progress]) -> Any:
 
 def download(name: str, revision: Optional[str] = None, progress: Optional[Progress] = None) -> str:
     """A model from the hub into the store; gives its folder. progress(stage, done, total) may return False to end it."""
-    path, store, told = c.c_void_p(), _store(), _progress(progress)
+    path, store, told = c.c_void_p(), store_of_environment(), _progress(progress)
     call(lib.download, text(name), text(revision), c.byref(store), told, None, c.byref(path))
     return n.take_text(path)
 
@@ -105,7 +93,7 @@ class Model:
     def __init__(self, model: Optional[str] = None, *, device: Optional[str] = None, precision: str = "auto", context: int = 0, parallel: int = 0,
                  queue: int = -1, threads: int = 0, kv_bits: int = 0, chat_template: Optional[str] = None,
                  progress: Optional[Progress] = None) -> None:
-        o, store = made(n.RawModelOptions, lib.model_options_init), _store()
+        o, store = made(n.RawModelOptions, lib.model_options_init), store_of_environment()
         self._told = _progress(progress)
         o.model, o.device, o.chat_template = text(os.fspath(model) if model is not None else None), text(device), text(chat_template)
         o.store = c.pointer(store)

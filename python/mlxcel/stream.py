@@ -1,5 +1,6 @@
 """Answers as they come."""
 import asyncio
+import contextlib
 import ctypes as c
 from dataclasses import dataclass, field
 from typing import Any, AsyncIterator, Iterator, List, Optional, Tuple
@@ -137,18 +138,25 @@ class Stream:
                 yield event.text
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        """Waits in another thread, so that the loop goes on. Cancelling the task cancels the answer."""
+        """Waits in another thread, so that the loop goes on. Cancelling the task cancels the answer and waits for its end."""
         while not self.finish:
             try:
                 event = await asyncio.shield(waiting := asyncio.ensure_future(asyncio.to_thread(self.next_event)))
             except asyncio.CancelledError:
                 self.cancel()
                 await asyncio.wait([waiting])
+                await asyncio.to_thread(self._drain)
                 raise
             if event is None:
                 return
             if event.kind == "text":
                 yield event.text
+
+    def _drain(self) -> None:
+        """What is left of a cancelled answer; how it ended is known then."""
+        with contextlib.suppress(Error):
+            for _ in self.events():
+                pass
 
     def text(self) -> str:
         """The rest of the answer, whole."""

@@ -1,4 +1,5 @@
 /* mlxcel serve: options to the server. */
+#include "cli/serve.h"
 #include "cli/serve_models.h"
 #include "cli/serve_store.h"
 #include "cli/session_args.h"
@@ -78,7 +79,8 @@ static int check(const struct args *args, const struct settings *settings, const
     return code;
 }
 
-static int serve(struct args *args, struct err *err) {
+/* inside NULL: the server is the process. */
+static int serve(struct args *args, const struct server_inside *inside, struct err *err) {
     struct settings settings;
     struct server_options o;
     struct serve_model *models;
@@ -86,6 +88,7 @@ static int serve(struct args *args, struct err *err) {
     struct serve_store *store = NULL;
     TRY(settings_read(args, &settings, err));
     TRY(server_args(args, &o, err));
+    o.inside = inside;
     TRY(serve_models(args, &settings, &o, &models, err));
     if (args_flag(args, OPT_CHECK)) return check(args, &settings, &o, models, err);
     if (serve_models_are_stored(args, &settings)) {
@@ -102,6 +105,52 @@ static int serve(struct args *args, struct err *err) {
 int cmd_serve(const struct args *args, struct err *err) {
     struct args *own = arena_new(args->arena, struct args, 1);
     *own = *args;
-    int code = serve(own, err);
+    int code = serve(own, NULL, err);
     return code && args_flag(own, OPT_CHECK) ? ERR_EARG : code;
+}
+
+/* ---- inside of a program ------------------------------------------------------------------------------------------------- */
+
+static const char *no_environment(const char *name) {
+    (void)name;
+    return NULL;
+}
+
+/* The option without a flag that this variable of the environment stands for; -1: none. */
+static int find_variable(struct str name) {
+    for (int id = 0; id < N_OPTIONS; id++) {
+        struct str rest = str_of(cli_options[id].env ? cli_options[id].env : ""), variable;
+        if (cli_options[id].name || !opt_applies(&cli_options[id], CMD_SERVE)) continue;
+        while (str_split_next(&rest, ',', &variable))
+            if (str_eq(variable, name)) return id;
+    }
+    return -1;
+}
+
+static int set(struct args *args, const struct serve_setting *s, struct err *err) {
+    static const enum opt_id of_the_process[] = {OPT_CHECK, OPT_LOG_FORMAT, OPT_LOG_LEVEL};
+    if (!s->name) return err_set(err, ERR_EARG, "a setting has no name");
+    int id = find_variable(str_of(s->name));
+    if (id < 0) TRY(args_find(CMD_SERVE, str_of(s->name), &id, err));
+    for (size_t i = 0; i < sizeof of_the_process / sizeof *of_the_process; i++)
+        if (id == (int)of_the_process[i])
+            return err_set(err, ERR_EARG, "setting %s is the command's; a server inside of a program does not have it", s->name);
+    if (!s->value && cli_options[id].type != ARG_FLAG) return err_set(err, ERR_EARG, "setting %s has no value", s->name);
+    return args_set(args, id, str_fmt(args->arena, "setting %s", s->name).p, s->value ? str_of(s->value) : STR("1"), ARG_FROM_FLAG, err);
+}
+
+static int parse_inside(struct arena *a, const struct serve_setting *settings, size_t n, struct args *out, struct err *err) {
+    char *const argv[] = {"mlxcel", "serve"};
+    TRY(args_parse(a, 2, argv, no_environment, out, err));
+    for (size_t i = 0; i < n; i++) TRY(set(out, &settings[i], err));
+    return ERR_OK;
+}
+
+int serve_inside(const struct serve_setting *settings, size_t n, const struct server_inside *inside, struct err *err) {
+    struct arena a = {0};
+    struct args args;
+    int code = parse_inside(&a, settings, n, &args, err);
+    if (!code) code = serve(&args, inside, err);
+    arena_free(&a);
+    return code;
 }

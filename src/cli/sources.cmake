@@ -29,6 +29,7 @@ set(CLI_SOURCES
   src/cli/cmd_tokenize.c
   src/cli/cmd_template.c
   src/cli/cmd_version.c
+  src/cli/command.c
   src/cli/complete.c
   src/cli/settings.c
   src/cli/constraint_args.c

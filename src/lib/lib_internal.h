@@ -54,6 +54,8 @@ struct mlxcel_job {
     mlxcel_event last;
 };
 
+enum { LIB_SETTINGS_MAX = 10000 }; /* of a server */
+
 /* ---- errors and options ------------------------------------------------------------------------------------------------- */
 
 /* The result of a public function: *out, which may be NULL, says why. */

@@ -51,13 +51,8 @@ size_t server_urls(struct arena *a, const struct server_options *o, struct str *
 }
 
 /* One line on standard output when requests are taken. */
-static void announce(struct server *s) {
-    struct arena a = {0};
+static void write_ready_line(struct server *s, const struct str *urls, size_t n_urls, const struct service_info *one) {
     struct sb line = {0};
-    struct str *urls;
-    s->options.port = http_server_port(s->http);
-    size_t n_urls = server_urls(&a, &s->options, &urls);
-    const struct service_info *one = models_is_one(s) ? service_info(s->models->service) : NULL;
     if (s->options.json_log) {
         struct jsonw w = {.out = &line};
         jsonw_begin(&w, '{');
@@ -76,11 +71,22 @@ static void announce(struct server *s) {
         for (size_t i = 0; i < n_urls; i++) sb_fmt(&line, " %s", urls[i].p);
         sb_putc(&line, '\n');
     }
-    if (one) log_info("%s, %d requests at once", one->description, one->n_seqs);
-    else log_info("%zu models, loaded when a request names them, at most %d at once", models_count(s), (int)s->options.models_max);
     os_write(OS_STDOUT, sb_str(&line), NULL);
     sb_free(&line);
+}
+
+static void announce(struct server *s) {
+    const struct server_inside *inside = s->options.inside;
+    struct arena a = {0};
+    struct str *urls;
+    s->options.port = http_server_port(s->http);
+    size_t n_urls = server_urls(&a, &s->options, &urls);
+    const struct service_info *one = models_is_one(s) ? service_info(s->models->service) : NULL;
+    if (one) log_info("%s, %d requests at once", one->description, one->n_seqs);
+    else log_info("%zu models, loaded when a request names them, at most %d at once", models_count(s), (int)s->options.models_max);
     s->announced = true;
+    if (inside) inside->on_ready(inside->user, s, s->options.port);
+    else write_ready_line(s, urls, n_urls, one);
     if (s->options.open_page && !browser_open(&s->loop, s->browsers, urls[0].p))
         log_warn("no browser could be started; open %s", urls[0].p);
     arena_free(&a);
@@ -117,6 +123,11 @@ static void begin_drain(struct server *s) {
     s->drain_ns = os_clock_ns();
     pull_stop(s);
     http_server_drain(s->http);
+}
+
+void server_end(struct server *s) {
+    atomic_store(&s->is_told_to_end, true);
+    uv_async_send(&s->wake);
 }
 
 static void on_signal(uv_signal_t *handle, int number) {
@@ -158,6 +169,7 @@ static void on_wake_one(struct server *s) {
 static void on_wake(uv_async_t *handle) {
     struct server *s = handle->data;
     if (s->closing) return;
+    if (atomic_load(&s->is_told_to_end) && !s->draining) begin_drain(s);
     if (models_is_one(s)) {
         on_wake_one(s);
         pull_turn(s);
@@ -208,7 +220,7 @@ static int open_all(struct server *s, struct err *err) {
     TRY(http_server_open(&http, &s->http, err));
     TRY(models_open(s, err));
     for (int i = 0; i < 3; i++)
-        if (!os_signal_was_ignored(numbers[i])) uv_signal_start(&s->signals[i], on_signal, numbers[i]);
+        if (!o->inside && !os_signal_was_ignored(numbers[i])) uv_signal_start(&s->signals[i], on_signal, numbers[i]);
     uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
     if (o->n_keys == 0) warn_of_strangers(o->host);
     if (!models_is_one(s)) announce(s);
@@ -257,6 +269,7 @@ int server_run(const struct server_options *options, struct err *err) {
     if (code && s->http) http_server_close(s->http, NULL, NULL);
     if (code) uv_walk(&s->loop, close_handle, NULL);
     uv_run(&s->loop, UV_RUN_DEFAULT);
+    if (s->options.inside) s->options.inside->on_over(s->options.inside->user);
     pull_close(s);
     models_close(s); /* no job is left: their clients are gone */
     uv_walk(&s->loop, close_handle, NULL);
@@ -266,7 +279,7 @@ int server_run(const struct server_options *options, struct err *err) {
     tls_context_close(s->tls);
     guard_destroy(s->guard);
     response_store_destroy(s->responses);
-    log_set_sink(NULL, NULL);
+    if (options->json_log) log_set_sink(NULL, NULL);
     mem_free(s);
     return code;
 }

@@ -47,9 +47,19 @@ struct server_store {
     void *user;
 };
 
+struct server;
+/* A server inside of another program, on a thread of its own: it catches no signals and writes nothing to standard output. The functions are
+ * called on its thread. */
+struct server_inside {
+    void (*on_ready)(void *user, struct server *server, int32_t port); /* requests are taken; from now on server_end may be called */
+    void (*on_over)(void *user);                                       /* and from now on no more */
+    void *user;
+};
+
 struct server_options {
-    const struct server_store *store;  /* NULL: the models below are all that there will be */
-    const struct server_model *models; /* [n_models], at least one */
+    const struct server_inside *inside; /* NULL: the server is the process */
+    const struct server_store *store;   /* NULL: the models below are all that there will be */
+    const struct server_model *models;  /* [n_models], at least one */
     size_t n_models;
     int32_t models_max; /* that are loaded at once */
     const char *host;   /* addresses and paths of sockets, separated by commas */
@@ -75,7 +85,9 @@ struct str server_socket_path(struct str host);
 int server_check(const struct server_options *options, struct err *err);
 /* The URLs of the server, in the arena: "http://127.0.0.1:8080", "unix:/run/mlxcel.sock". */
 size_t server_urls(struct arena *a, const struct server_options *options, struct str **out);
-/* Serves until the process is told to end; returns after what was running has been answered. */
+/* Serves until the process, or the server by server_end, is told to end; returns after what was running has been answered. */
 int server_run(const struct server_options *options, struct err *err);
+/* From any thread; the server ends soon. */
+void server_end(struct server *s);
 
 #endif

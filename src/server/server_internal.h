@@ -25,6 +25,7 @@ struct server {
     struct tls_context *tls;
     struct call *calls;
     bool announced, draining, closing;
+    atomic_bool is_told_to_end; /* by another thread of the program that it is inside of */
     uint64_t drain_ns;
     struct err why;  /* the model could not be loaded */
     int64_t started; /* seconds since 1970 */

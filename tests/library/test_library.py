@@ -15,7 +15,7 @@ from counting import HANG, check, finish, skip  # noqa: E402
 import abi  # noqa: E402
 
 EXAMPLES = os.path.join(abi.ROOT, "examples")
-PROGRAMS = {"chat": "chat.c", "stream": "stream.c", "batch": "batch.c", "search": "search.c", "story": "story.cpp"}
+PROGRAMS = {"chat": "chat.c", "stream": "stream.c", "batch": "batch.c", "search": "search.c", "serve": "serve.c", "story": "story.cpp"}
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-pedantic-errors", "-Werror"]
 
 
@@ -53,10 +53,12 @@ def check_names(top):
 def check_runs(folder, how):
     """Runs what was built in a folder; the same input gives the same output however it was built."""
     cases = {"chat": ([], "Tell me a story about a dog\n"), "stream": (["The cat"], None), "batch": ([], "Once upon a time\nThe dog\nShe\n"),
-             "search": (["a dog"], "The dog ran.\nIt is cold today.\nA cat\n"), "story": (["One day"], None)}
+             "serve": ([], "\n"), "search": (["a dog"], "The dog ran.\nIt is cold today.\nA cat\n"), "story": (["One day"], None)}
     for name, (args, text) in cases.items():
         r = run([os.path.join(folder, name), *args], input=text or "")
-        good = r.returncode == 0 and len(r.stdout.split()) > 8
+        good = r.returncode == 0 and (name == "serve" or len(r.stdout.split()) > 8)
+        if name == "serve":
+            good = good and re.fullmatch(r"http://127\.0\.0\.1:\d+\n", r.stdout)
         if name == "batch":
             good = good and [line[:3] for line in r.stdout.splitlines()] == ["Onc", "The", "She"]
         if name == "search":

@@ -7,14 +7,21 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
+import urllib.error
+import urllib.request
 
 import mlxcel
-from mlxcel import Error, Model, _native
+from mlxcel import Error, Model, Server, _native
 
 MODEL = Model(device="cpu", threads=1, parallel=4)
 ABI = os.environ.get("MLXCEL_ABI_LIST", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../library/abi.txt"))
+# shows how calls are written
+CALLS = ("{% if tools %}<tool_call>\n{\"name\": ..., \"arguments\": ...}\n</tool_call>{{ tools | tojson }}{% endif %}"
+         "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:")
+HANG = 300  # seconds after which a server that does not answer counts as hanging
 STORY = {"max_tokens": 24, "temperature": 0}
 
 
@@ -34,7 +41,7 @@ def test_structs_are_those_of_the_header():
             want[name] = [int(x) for x in numbers]
     names = {"RawError": "error", "RawDevice": "device", "RawStore": "store", "RawModelOptions": "model_options", "RawModelInfo": "model_info",
              "RawMessage": "message", "RawChat": "chat", "RawEvent": "event", "RawParameter": "parameter", "RawBias": "bias",
-             "RawJobOptions": "job_options", "RawEmbedOptions": "embed_options"}
+             "RawJobOptions": "job_options", "RawEmbedOptions": "embed_options", "RawSetting": "setting", "RawServerOptions": "server_options"}
     assert sorted(names.values()) == sorted(k[7:] for k in want if "." not in k)
     for python, c_name in names.items():
         struct = getattr(_native, python)
@@ -97,24 +104,118 @@ def test_asyncio():
     assert asyncio.run(both()) == [MODEL.generate(p, **STORY).text() for p in ("The dog", "She")]
 
     async def cut_short():
-        stream = MODEL.generate("Once", ignore_end=True)
+        n_read, stream = [0], MODEL.generate("Once", ignore_end=True)
 
         async def read():
             async for _ in stream:
-                pass
+                n_read[0] += 1
         task = asyncio.ensure_future(read())
-        await asyncio.sleep(0.1)
+        while not stream.finish and n_read[0] < 5:
+            await asyncio.sleep(0)
         task.cancel()
         try:
             await task
         except asyncio.CancelledError:
             return stream.finish
-    assert asyncio.run(cut_short()) in ("cancelled", None)
+    assert asyncio.run(cut_short()) == "cancelled"
 
 
 def test_forms():
     assert MODEL.generate("Yes or no: ", regex="(yes|no)", temperature=0).text() in ("yes", "no")
     assert json.loads(MODEL.generate("A colour: ", json_schema={"enum": ["red", "blue"]}, temperature=0).text()) in ("red", "blue")
+
+
+def test_calls():
+    """Calls that must be made are made, with arguments by the tool's schema."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["n"], "additionalProperties": False}
+    tools = [{"type": "function", "function": {"name": name, "parameters": schema}} for name in ("first", "second")]
+    with Model(device="cpu", threads=1, parallel=2, chat_template=CALLS) as model:
+        assert model.info.has_tools
+        for choice, names in (("required", ("first", "second")), ("second", ("second",))):
+            stream = model.chat("Hi", tools=tools, tool_choice=choice, one_call=True, max_tokens=300, seed=5)
+            kinds = [e.kind for e in stream.events()]
+            assert stream.finish == "stop" and kinds[0] == "call" and kinds[-2:] == ["call_end", "end"], kinds
+            assert [c.name in names for c in stream.calls] == [True] and 1 <= json.loads(stream.calls[0].arguments)["n"] <= 9
+        assert "third" in str(raises(model.chat, "Hi", tools=tools, tool_choice="third"))
+
+
+def test_download():
+    """From a hub on this machine: the folder is the hub's, progress is told, the model answers by its name."""
+    if not os.environ.get("MLXCEL_TEST_HUB"):
+        return
+    sys.path.insert(0, os.environ["MLXCEL_TEST_HUB"])
+    from fakehub import Hub
+    hub, kept, told = Hub(), dict(os.environ), []
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "source")
+        subprocess.run([sys.executable, "-m", "mlxcel", "synth", "--shape", "tiny", "-o", source], check=True, capture_output=True)
+        hub.add("acme/tiny", source)
+        os.environ.update(HF_ENDPOINT=hub.url, MLXCEL_MODELS_DIR=os.path.join(folder, "models"), HF_HOME=os.path.join(folder, "hf"))
+        try:
+            assert raises(mlxcel.download, "acme/none").name == "not found"
+            stopped = raises(mlxcel.download, "acme/tiny", progress=lambda *_: False)
+            assert stopped.name == "cancelled", stopped
+            path = mlxcel.download("acme/tiny", progress=lambda *args: told.append(args))
+            for name in os.listdir(source):
+                assert open(os.path.join(source, name), "rb").read() == open(os.path.join(path, name), "rb").read(), name
+            assert told and {t[0] for t in told} == {"download"} and told[-1][1] == told[-1][2]
+            with Model("acme/tiny", device="cpu", threads=1) as model, Model(source, device="cpu", threads=1) as same:
+                assert model.info.path == path and model.generate("Hi", **STORY).text() == same.generate("Hi", **STORY).text()
+        finally:
+            os.environ.clear()
+            os.environ.update(kept)
+            hub.close()
+
+
+def post(url, body, key=None):
+    """The status and the answer."""
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=HANG) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_server():
+    """Two at once, each with its own settings; the text is that of a stream."""
+    body = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
+    with Server(threads=1, parallel=2, api_key=["one", "two"]) as first, Server("built-in", threads=1, alias="teller") as second:
+        status, answer = post(first.url + "/v1/completions", body, "two")
+        assert status == 200 and answer["choices"][0]["text"] == MODEL.generate("Once upon a time", **STORY).text()
+        assert post(first.url + "/v1/completions", body)[0] == 401 and first.port != second.port
+        status, answer = post(second.url + "/v1/completions", body)
+        assert status == 200 and answer["model"] == "teller", answer
+        assert str(first.port) in str(raises(Server, port=first.port, threads=1))
+    first.close()
+    try:
+        urllib.request.urlopen(first.url, timeout=HANG).close()
+    except urllib.error.URLError:
+        return
+    raise AssertionError("a server that was closed still answers")
+
+
+def test_server_refuses():
+    assert "ctx-siz" in str(raises(Server, ctx_siz=7))
+    assert "ctx-size" in str(raises(Server, ctx_size="many"))
+    assert "log-level" in str(raises(Server, log_level="debug"))
+    assert "/no/such/model" in str(raises(Server, "/no/such/model"))
+    assert "port" in str(raises(Server, port=70000))
+    assert "ssl" in str(raises(Server, ssl_cert_file="/no/such/file"))
+    assert "nowhere" in str(raises(Server, host="nowhere.invalid", threads=1))
+
+
+def test_server_drains():
+    """What runs when a server is told to end is answered whole."""
+    got, server = [], Server(threads=1, parallel=2)
+    body = {"prompt": "Once", "max_tokens": 300, "temperature": 0, "ignore_eos": True}
+    reader = threading.Thread(target=lambda: got.append(post(server.url + "/v1/completions", body)))
+    reader.start()
+    while not any(slot["is_processing"] for slot in json.loads(urllib.request.urlopen(server.url + "/slots", timeout=HANG).read())) and not got:
+        pass
+    server.close()
+    reader.join()
+    assert got[0][0] == 200 and got[0][1]["usage"]["completion_tokens"] == 300, got
 
 
 def test_events():

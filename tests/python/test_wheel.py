@@ -29,10 +29,27 @@ def check_wheel(path, again):
     check(re.fullmatch(r"mlxcel-[\d.]+-py3-none-(manylinux_2_31_|linux_)\w+\.whl", os.path.basename(path)), path)
     check("Requires-Dist" not in zipfile.ZipFile(path).read([n for n in zipfile.ZipFile(path).namelist() if n.endswith("METADATA")][0]).decode(),
           "the wheel has dependencies")
+    check_twine(path)
+    check_auditwheel(path)
+
+
+def check_twine(path):
     if importlib.util.find_spec("twine") is None:
         return skip("twine check: no twine here")
     r = run(sys.executable, "-m", "twine", "check", "--strict", path)
     check(r.returncode == 0, f"twine: {r.stdout} {r.stderr}")
+
+
+def check_auditwheel(path):
+    """It finds the tag's promise kept: for manylinux_X_Y, nothing newer; a build for this machine alone is read without a complaint."""
+    if importlib.util.find_spec("auditwheel") is None:
+        return skip("auditwheel show: no auditwheel here")
+    r = run(sys.executable, "-m", "auditwheel", "show", path)
+    said = re.search(r'platform tag: "(?:manylinux_(\d+)_(\d+)|linux)_', re.sub(r"\s+", " ", r.stdout))
+    if not check(r.returncode == 0 and said, f"auditwheel: {r.stdout} {r.stderr}"):
+        return
+    promised = re.search(r"-manylinux_(\d+)_(\d+)_", path)
+    check(not promised or (said.group(1) and tuple(map(int, said.groups())) <= tuple(map(int, promised.groups()))), f"auditwheel: {r.stdout}")
 
 
 def readme_example():
@@ -59,7 +76,8 @@ def main():
         r = run(python, "-c", readme_example(), env=env, cwd=folder)
         check(r.returncode == 0 and len(r.stdout.split()) > 10, f"the README's lines: {r}")
         tests = shutil.copy(os.path.join(HERE, "test_mlxcel.py"), folder)
-        r = run(python, tests, env={**env, "MLXCEL_ABI_LIST": os.path.join(ROOT, "tests/library/abi.txt")}, cwd=folder)
+        r = run(python, tests, env={**env, "MLXCEL_ABI_LIST": os.path.join(ROOT, "tests/library/abi.txt"),
+                                 "MLXCEL_TEST_HUB": os.path.join(ROOT, "tests/hub")}, cwd=folder)
         counts = re.search(r"(\d+) passed, (\d+) failed\s*$", r.stdout)
         print(r.stdout[:counts.start()] if counts else r.stdout + r.stderr, end="")
         if check(counts, f"test_mlxcel.py ends without a count: {r.returncode}"):

@@ -552,6 +552,29 @@ static void logits_and_scores(void) {
     mlxcel_model_close(m);
 }
 
+static void server_inside(void) {
+    static const mlxcel_setting wrong[] = {{"ctx-siz", "7"}}, good[] = {{"threads", "1"}, {"parallel", "2"}, {"ui", "false"}};
+    mlxcel_server_options o;
+    mlxcel_server *first, *second;
+    mlxcel_error error;
+    mlxcel_server_options_init(&o, sizeof o);
+    o.settings = wrong;
+    o.n_settings = 1;
+    CHECK_INT(mlxcel_server_start(&o, &first, &error), MLXCEL_E_ARG);
+    CHECK(strstr(error.message, "ctx-siz") != NULL && !first);
+    o.settings = good;
+    o.n_settings = 3;
+    FAIL_IF(mlxcel_server_start(&o, &first, &error), "%s", error.message);
+    FAIL_IF(mlxcel_server_start(&o, &second, &error), "%s", error.message);
+    CHECK(mlxcel_server_port(first) > 0 && mlxcel_server_port(first) != mlxcel_server_port(second));
+    mlxcel_server_stop(second);
+    o.port = mlxcel_server_port(first);
+    CHECK(mlxcel_server_start(&o, &second, &error) != 0 && !second);
+    mlxcel_server_stop(first);
+    mlxcel_server_stop(NULL);
+    CHECK_INT(mlxcel_server_port(NULL), -1);
+}
+
 static void devices(void) {
     mlxcel_device d = {.struct_size = sizeof d};
     mlxcel_error error;
@@ -576,5 +599,6 @@ const struct unit_suite unit_library = {"library", (const struct unit_case[]){{"
                                                                               {"closing_ends_jobs", closing_ends_jobs},
                                                                               {"vectors", vectors},
                                                                               {"logits_and_scores", logits_and_scores},
+                                                                              {"server_inside", server_inside},
                                                                               {"devices", devices},
                                                                               {0}}};

@@ -1,4 +1,5 @@
-/* Two models, and many jobs from many threads that are cancelled at random: the texts of those that end are the texts of jobs run alone. */
+/* Two models, and many jobs from many threads that are cancelled at random: the texts of those that end are the texts of jobs run alone.
+ * MLXCEL_LOAD_SECONDS: for how long new rounds begin; three rounds without it. */
 #include "unit.h"
 
 #include "base/rng.h"
@@ -25,7 +26,7 @@ static void fill(mlxcel_job_options *o, int i_prompt) {
 }
 
 struct worker {
-    uint64_t seed, n_drawn;
+    uint64_t seed, n_drawn, until_ns; /* until_ns 0: a few rounds */
     int n_same, n_other, n_cancelled, n_failed;
 };
 
@@ -69,26 +70,30 @@ static bool step(struct worker *w, struct slot *s) {
     return e.kind == MLXCEL_EVENT_END;
 }
 
+/* One event of each job that still runs; how many do. */
+static int step_all(struct worker *w, struct slot *slots, int n) {
+    int left = 0;
+    for (int i = 0; i < n; i++) {
+        struct slot *s = &slots[i];
+        if (!s->job) continue;
+        bool drops = s->patience == 1 && s->i_prompt == 0; /* some are freed as they run */
+        if (!step(w, s) && !drops) {
+            left++;
+            continue;
+        }
+        mlxcel_job_free(s->job);
+        s->job = NULL;
+    }
+    return left;
+}
+
 static void work(void *user) {
     enum { AT_ONCE = N_JOBS / N_THREADS, ROUNDS = 3 };
     struct worker *w = user;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < ROUNDS || os_clock_ns() < w->until_ns; round++) {
         struct slot slots[AT_ONCE] = {0};
         for (int i = 0; i < AT_ONCE; i++) begin(w, &slots[i]);
-        for (int left = AT_ONCE; left > 0;) {
-            left = 0;
-            for (int i = 0; i < AT_ONCE; i++) {
-                struct slot *s = &slots[i];
-                if (!s->job) continue;
-                bool drops = s->patience == 1 && s->i_prompt == 0; /* some are freed as they run */
-                if (!step(w, s) && !drops) {
-                    left++;
-                    continue;
-                }
-                mlxcel_job_free(s->job);
-                s->job = NULL;
-            }
-        }
+        while (step_all(w, slots, AT_ONCE)) continue;
         for (int i = 0; i < AT_ONCE; i++) sb_free(&slots[i].text);
     }
 }
@@ -114,10 +119,13 @@ static void open_models(void) {
 static void company_and_cancelling_change_nothing(void) {
     struct worker workers[N_THREADS] = {0}, sum = {0};
     struct os_thread *threads[N_THREADS];
+    int64_t seconds = 0;
     struct err err;
     open_models();
+    if (os_env("MLXCEL_LOAD_SECONDS")) CHECK(str_to_int64(str_of(os_env("MLXCEL_LOAD_SECONDS")), &seconds));
     for (int i = 0; i < N_THREADS; i++) {
         workers[i].seed = 77 + (uint64_t)i;
+        workers[i].until_ns = seconds ? os_clock_ns() + (uint64_t)seconds * 1000000000 : 0;
         CHECK_OK(os_thread_start(&threads[i], work, &workers[i], "load", &err), err);
     }
     for (int i = 0; i < N_THREADS; i++) {

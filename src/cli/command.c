@@ -1,0 +1,24 @@
+/* Arguments in, one command, exit code out. */
+#include "base/log.h"
+#include "cli/args.h"
+#include "cli/command.h"
+#include "os/os.h"
+
+static const enum log_level levels[] = {LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG}; /* as in --log-level */
+
+int cli_main(int argc, char **argv) {
+    struct arena arena = {0};
+    struct err err = {0};
+    struct args args;
+    char **utf8_argv;
+    os_console_init();
+    argc = os_args(&arena, argc, argv, &utf8_argv);
+    int code = args_parse(&arena, argc, utf8_argv, os_env, &args, &err);
+    if (code == ERR_OK) {
+        log_set_level(levels[args_choice(&args, OPT_LOG_LEVEL)]);
+        code = cli_commands[args.command].run(&args, &err);
+    }
+    int status = cli_finish(code, &err);
+    arena_free(&arena);
+    return status;
+}
