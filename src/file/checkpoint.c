@@ -5,6 +5,7 @@
 #include "file/builtin.h"
 #include "file/gguf_open.h"
 #include "file/limits.h"
+#include "file/packed.h"
 #include "file/shards.h"
 #include "os/os.h"
 
@@ -227,6 +228,13 @@ static int load_config(struct checkpoint *c, const char *name, bool *out_has, st
     return config_parse(&c->arena, text, where, out, err);
 }
 
+/* Matrices that another program quantised as MLX would have written them. Why that cannot be matters only to those who want them. */
+static void show_packed(struct checkpoint *c) {
+    struct err why = {0};
+    if (packed_open(c, &why)) c->quant.refusal = str_copy(&c->arena, str_of(why.msg));
+    else if (c->packed) find_usual_format(&c->quant);
+}
+
 static int open_all(struct checkpoint *c, const char *path, struct err *err) {
     if (!path) {
         TRY(open_builtin(c, err));
@@ -242,7 +250,10 @@ static int open_all(struct checkpoint *c, const char *path, struct err *err) {
     TRY(load_config(c, "config.json", &c->has_config, &c->config, err));
     TRY(load_config(c, "generation_config.json", &c->has_generation, &c->generation, err));
     c->config.is_canonical = c->gguf != NULL;
-    return c->has_config && !c->gguf ? quant_config_read(&c->arena, &c->config, &c->quant, err) : ERR_OK;
+    if (!c->has_config || c->gguf) return ERR_OK;
+    TRY(quant_config_read(&c->arena, &c->config, &c->quant, err));
+    if (c->quant.foreign.p) show_packed(c);
+    return ERR_OK;
 }
 
 int checkpoint_open(const char *path, struct checkpoint *out, struct err *err) {
@@ -254,6 +265,7 @@ int checkpoint_open(const char *path, struct checkpoint *out, struct err *err) {
 
 void checkpoint_close(struct checkpoint *c) {
     quant_config_free(&c->quant);
+    packed_close(c->packed);
     map_free(&c->by_name);
     for (size_t i = 0; c->gguf && i < c->gguf->n_parts; i++) gguf_close(&c->gguf->parts[i]);
     for (size_t i = 0; i < c->n_shards; i++) os_file_close(c->shards[i].file);

@@ -6,6 +6,7 @@
  * (3) Names from an index never leave the folder.
  * (4) A GGUF file looks like any other model here: its tensors have the names and planes that a safetensors file would have, and its
  *     config.json and tokenizer files are made of its metadata.
+ * (5) So do matrices that other programs quantised (packed.h).
  */
 #ifndef MLXCEL_FILE_CHECKPOINT_H
 #define MLXCEL_FILE_CHECKPOINT_H
@@ -16,6 +17,7 @@
 
 struct os_file;
 struct gguf_set;
+struct packed_view;
 
 struct checkpoint_shard {
     const char *name;     /* of the file, without its folder */
@@ -43,7 +45,8 @@ struct checkpoint {
     bool has_generation;
     struct config generation;
     struct quant_config quant;
-    struct gguf_set *gguf; /* NULL: safetensors */
+    struct gguf_set *gguf;      /* NULL: safetensors */
+    struct packed_view *packed; /* NULL: nothing is repacked as it is read */
 };
 
 /* path NULL: the built-in model. */

@@ -11,6 +11,9 @@ set(FILE_SOURCES
   src/file/gguf_pieces.c
   src/file/gguf_tokenizer.c
   src/file/gguf_view.c
+  src/file/packed.c
+  src/file/packed_find.c
+  src/file/packed_load.c
   src/file/quant_config.c
   src/file/safetensors.c
   src/file/shards.c
