@@ -4,6 +4,8 @@
 #include "api/quantize_internal.h"
 
 #include "base/json.h"
+#include "file/plain_view.h"
+#include "model/families.h"
 #include "os/os.h"
 #include "tensor/quant.h"
 
@@ -294,12 +296,25 @@ static int write_index(struct writer *w, struct err *err) {
     return code;
 }
 
+/* Those that a GGUF file holds as metadata. */
+static int make_side_files(struct writer *w, const struct checkpoint *c, struct err *err) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "generation_config.json"};
+    struct str text;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!checkpoint_file_exists(c, names[i])) continue;
+        TRY(checkpoint_file_load(&w->arena, c, names[i], 0, &text, err));
+        TRY(os_file_save(str_fmt(&w->arena, "%s/%s", w->dir, names[i]).p, text, err));
+    }
+    return ERR_OK;
+}
+
 /* Tokenizer, template, generation config and the like; never weights. */
 static int copy_side_files(struct writer *w, const struct checkpoint *c, struct err *err) {
     static const char *const kinds[] = {"*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken", "LICENSE*"};
     static const char *const ours[] = {"config.json", "model.safetensors.index.json"};
     struct str *names, text;
     size_t n;
+    if (c->gguf) return make_side_files(w, c, err);
     TRY(os_list_dir(&w->arena, c->dir, &names, &n, err));
     for (size_t i = 0; i < n; i++) {
         bool wanted = false;
@@ -354,14 +369,34 @@ static int write_folder(const struct checkpoint *c, const struct quantize_plan *
     return code;
 }
 
+/* config.json of a GGUF file has the keys of our table; a folder has those of its family. */
+static int check_keys(const struct checkpoint *c, struct err *err) {
+    const struct alias *alias;
+    const struct family *family = family_of(&c->config, &alias, err);
+    if (!family) return ERR_EUNSUPPORTED;
+    for (const struct key_name *k = family->keys; k && k->ours; k++)
+        if ((!k->theirs || strcmp(k->ours, k->theirs) != 0) && config_said(&c->config, k->ours))
+            return err_set(err, ERR_EUNSUPPORTED,
+                           "%s: a folder of %s has other keys in its config.json than a GGUF file tells; quantise the safetensors version",
+                           c->path, family->title);
+    return ERR_OK;
+}
+
+int quantize_open(const char *source, struct checkpoint *c, struct map *out_formats, struct err *err) {
+    TRY(model_folder_open(source, c, err));
+    if (!c->has_config || (!c->dir && !c->gguf)) return err_set(err, ERR_EARG, "%s is no model folder with a config.json", source);
+    if (c->quant.refusal.p) return err_set(err, ERR_EUNSUPPORTED, "%.*s", STR_ARG(c->quant.refusal));
+    if (c->gguf) TRY(check_keys(c, err));
+    return c->gguf || c->quant.is_repacked ? plain_view(c, out_formats, err) : ERR_OK;
+}
+
 int quantize_run(const struct quantize_options *o, struct quantize_result *out, struct err *err) {
     struct checkpoint c = {0};
     struct quantize_plan p = {0};
     TRY(new_folder_check(o->target, err));
-    TRY(model_folder_open(o->source, &c, err));
-    int code = c.has_config && c.dir ? ERR_OK
-               : c.gguf ? err_set(err, ERR_EUNSUPPORTED, "%s: GGUF files are run as they are, but not quantised again", o->source)
-                        : err_set(err, ERR_EARG, "%s is no model folder with a config.json", o->source);
+    struct map formats = {0};
+    int code = quantize_open(o->source, &c, &formats, err);
+    map_free(&formats);
     if (!code) code = quantize_plan_make(&c, o, &p, err);
     if (!code) code = write_folder(&c, &p, err);
     if (!code) {

@@ -43,6 +43,8 @@ struct quantize_plan {
     uint64_t source_bytes, target_bytes, n_parameters;
 };
 
+/* The model with all matrices that another program packed as plain ones; what they were is in out_formats, by path. */
+int quantize_open(const char *source, struct checkpoint *c, struct map *out_formats, struct err *err);
 int quantize_plan_make(const struct checkpoint *c, const struct quantize_options *o, struct quantize_plan *out, struct err *err);
 void quantize_plan_free(struct quantize_plan *p);
 

@@ -37,6 +37,8 @@ static void choose_dtype(const struct checkpoint *c, struct quantize_plan *p) {
     } names[] = {{"float32", DT_F32}, {"float16", DT_F16}, {"bfloat16", DT_BF16}};
     struct str said = json_str(c->config.root, "torch_dtype", (struct str){0});
     if (!said.p) said = json_str(c->config.text, "dtype", (struct str){0});
+    bool is_unpacked = c->gguf || c->quant.is_repacked;
+    if (!said.p && is_unpacked) said = json_str(c->config.root, "dtype", STR("bfloat16"));
     p->dtype = N_DTYPES;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (str_is(said, names[i].name)) p->dtype = names[i].dt;
@@ -289,7 +291,8 @@ int quantize_plan_make(const struct checkpoint *c, const struct quantize_options
         if (o->overrides[i].bits != PLAIN_BITS && !format_valid(&f))
             return err_set(err, ERR_EARG, "--override %.*s: bits must be 2, 3, 4, 5, 6, 8, or 16 for plain", STR_ARG(o->overrides[i].glob));
     }
-    if (c->quant.present || c->quant.foreign.p)
+    bool is_unpacked = c->gguf || c->quant.is_repacked;
+    if (!is_unpacked && (c->quant.present || c->quant.foreign.p))
         return err_set(err, ERR_EARG, "%s is quantised already; quantise from the plain weights", c->path ? c->path : "the built-in model");
     choose_dtype(c, p);
     p->turns = turns_matrices(c);

@@ -14,6 +14,7 @@ set(FILE_SOURCES
   src/file/packed.c
   src/file/packed_find.c
   src/file/packed_load.c
+  src/file/plain_view.c
   src/file/quant_config.c
   src/file/safetensors.c
   src/file/shards.c

@@ -6,8 +6,9 @@ usage: test_packed.py PROGRAM      last line: "N passed, N failed"
 """
 import json, os, random, struct, subprocess, sys, tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'gguf')]
 from layouts import FP8, LAYOUTS, floats, words
+from writer import Counter, read_safetensors, safetensors_bytes
 
 H, F, HEADS, KV, WIDTH, VOCAB = 128, 256, 4, 2, 32, 64
 CONFIG = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'vocab_size': VOCAB, 'hidden_size': H, 'intermediate_size': F, 'num_hidden_layers': 1,
@@ -15,30 +16,13 @@ CONFIG = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'vocab_s
           'hidden_act': 'silu', 'tie_word_embeddings': False, 'torch_dtype': 'float32'}
 MATRICES = {'self_attn.q_proj': (HEADS * WIDTH, H), 'self_attn.k_proj': (KV * WIDTH, H), 'self_attn.v_proj': (KV * WIDTH, H), 'self_attn.o_proj': (H, HEADS * WIDTH),
             'mlp.gate_proj': (F, H), 'mlp.up_proj': (F, H), 'mlp.down_proj': (H, F)}
-passed = failed = 0
-
-
-def expect(good, what):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print('FAILED', what)
-
-
-def safetensors(tensors):
-    header, blobs, at = {}, [], 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [at, at + len(data)]}
-        blobs.append(data)
-        at += len(data)
-    text = json.dumps(header).encode()
-    text += b' ' * (-len(text) % 8)
-    return struct.pack('<Q', len(text)) + text + b''.join(blobs)
+counter = Counter()
+expect = counter.expect
 
 
 def save(folder, tensors, config):
     os.makedirs(folder, exist_ok=True)
-    open(os.path.join(folder, 'model.safetensors'), 'wb').write(safetensors(tensors))
+    open(os.path.join(folder, 'model.safetensors'), 'wb').write(safetensors_bytes(tensors))
     json.dump(config, open(os.path.join(folder, 'config.json'), 'w'))
     return folder
 
@@ -89,12 +73,20 @@ def check_layout(program, folder, name):
     ours, err = logits(program, theirs)
     expect(is_near(ours, reference, 1e-6), f'{name}: logits {err}')
     expect(('matrices are unpacked' in err) == (called in ('f16', 'bf16', 'f32')), f'{name}: log {err}')
+    check_quantize(program, theirs)
     if called in ('f16', 'bf16', 'f32'):
         return
     rounded, err = logits(program, theirs, 'auto')
     expect(is_near(rounded, reference, 0.05), f'{name}: rounded logits {err}')
     code, out, _ = run(program, 'inspect', '-m', theirs)
     expect(code == 0 and called in out, f'{name}: inspect {out}')
+
+
+def check_quantize(program, path):
+    """The same bytes as out of the unpacked model."""
+    results = [run(program, 'quantize', '--group-size', '32', '-m', p, '-o', p + '-mlx') for p in (path, path + '-plain')]
+    written = [read_safetensors(os.path.join(p + '-mlx', 'model.safetensors')) if r[0] == 0 else r for p, r in zip((path, path + '-plain'), results)]
+    expect(results[0][0] == 0 and written[0] == written[1], f'quantize {path}: {results}')
 
 
 def check_refusals(program, folder):
@@ -136,8 +128,8 @@ def main():
         for name in LAYOUTS:
             check_layout(program, folder, name)
         check_refusals(program, folder)
-    print(f'{passed} passed, {failed} failed')
-    return failed > 0
+    print(counter.text())
+    return counter.failed > 0
 
 
 if __name__ == '__main__':

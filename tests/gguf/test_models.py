@@ -22,18 +22,12 @@ except ImportError as missing:
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from test_blocks import HALVES, random_blocks
-from writer import read_safetensors
+from writer import Counter, read_safetensors
 
 HIDDEN, VOCAB = 256, 64
 TOKENS = '1,5,9,60,33,2,7'
-passed = failed = 0
-
-
-def expect(good, what):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print('FAILED', what)
+counter = Counter()
+expect = counter.expect
 
 
 def write(path, arch, meta, tensors):
@@ -239,8 +233,8 @@ def main():
         check_types(program, folder)
         if os.path.isdir(os.path.join(data, 'golden')):
             check_architectures(program, golden, data, folder)
-    print(f'{passed} passed, {failed} failed')
-    return failed > 0
+    print(counter.text())
+    return counter.failed > 0
 
 
 if __name__ == '__main__':

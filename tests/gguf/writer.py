@@ -1,4 +1,4 @@
-"""Writes GGUF files without any package, and reads safetensors: enough for models that tests make."""
+"""Writes GGUF files without any package, and reads and writes safetensors: enough for models that tests make."""
 import json, struct
 
 F32, F16, Q8_0, BF16, MXFP4 = 0, 1, 8, 30, 39
@@ -48,6 +48,18 @@ def read_safetensors(path):
     return {k: (t['dtype'], t['shape'], data[8 + n + t['data_offsets'][0]:8 + n + t['data_offsets'][1]]) for k, t in header.items()}
 
 
+def safetensors_bytes(tensors):
+    """tensors: name -> dtype, shape, bytes."""
+    header, blobs, at = {}, [], 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [at, at + len(data)]}
+        blobs.append(data)
+        at += len(data)
+    text_ = json.dumps(header).encode()
+    text_ += b' ' * (-len(text_) % 8)
+    return struct.pack('<Q', len(text_)) + text_ + b''.join(blobs)
+
+
 def bf16_to_f32(data):
     return b''.join(b'\0\0' + data[i:i + 2] for i in range(0, len(data), 2))
 
@@ -56,3 +68,18 @@ def pair_rows(rows, heads):
     """Rows of queries or keys as files of the llama architecture have them: those of the two halves of a head by turns."""
     width = len(rows) // heads
     return [rows[h * width + (j % 2) * (width // 2) + j // 2] for h in range(heads) for j in range(width)]
+
+
+class Counter:
+    """Counts what a test checks; prints what failed."""
+
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def expect(self, good, what):
+        self.passed, self.failed = self.passed + bool(good), self.failed + (not good)
+        if not good:
+            print('FAILED', what)
+
+    def text(self):
+        return f'{self.passed} passed, {self.failed} failed'
