@@ -238,10 +238,12 @@ static int write_config(struct writer *w, const struct checkpoint *c, struct err
     static const char *const left_out[] = {"_name_or_path", "vision_config", "quantization", "quantization_config"};
     yyjson_val *root = c->config.root, *key, *val;
     size_t i, max, n = 0;
+    bool keeps = w->plan->formats && !w->plan->is_plain, writes = !w->plan->formats; /* the source's own quantisation; that of the plan */
     struct entry *entries = arena_new(&w->arena, struct entry, yyjson_obj_size(root) + 3);
     yyjson_obj_foreach(root, i, max, key, val) {
         bool stays = true;
-        for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++) stays = stays && !str_is(json_val_str(key), left_out[k]);
+        size_t n_out = sizeof left_out / sizeof *left_out - (keeps ? 2 : 0);
+        for (size_t k = 0; k < n_out; k++) stays = stays && !str_is(json_val_str(key), left_out[k]);
         if (stays) entries[n++] = (struct entry){json_val_str(key), val};
     }
     yyjson_val *eos = c->has_generation ? json_get(c->generation.root, "eos_token_id") : NULL;
@@ -251,8 +253,10 @@ static int write_config(struct writer *w, const struct checkpoint *c, struct err
         entries[i] = (struct entry){STR("eos_token_id"), eos};
         if (i == n) n++;
     }
-    entries[n++].key = STR("quantization");
-    entries[n++].key = STR("quantization_config");
+    if (writes) {
+        entries[n++].key = STR("quantization");
+        entries[n++].key = STR("quantization_config");
+    }
     for (i = 1; i < n; i++) /* few keys */
         for (size_t k = i; k > 0 && str_cmp(entries[k - 1].key, entries[k].key) > 0; k--) {
             struct entry t = entries[k];
@@ -355,7 +359,7 @@ static void close_files(struct writer *w) {
     w->files = NULL;
 }
 
-static int write_folder(const struct checkpoint *c, const struct quantize_plan *p, struct err *err) {
+int quantize_write(const struct checkpoint *c, const struct quantize_plan *p, struct err *err) {
     struct writer w = {.plan = p};
     struct new_folder folder;
     int code = new_folder_begin(&w.arena, p->options->target, &folder, err);
@@ -387,7 +391,7 @@ int quantize_open(const char *source, struct checkpoint *c, struct map *out_form
     if (!c->has_config || (!c->dir && !c->gguf)) return err_set(err, ERR_EARG, "%s is no model folder with a config.json", source);
     if (c->quant.refusal.p) return err_set(err, ERR_EUNSUPPORTED, "%.*s", STR_ARG(c->quant.refusal));
     if (c->gguf) TRY(check_keys(c, err));
-    return c->gguf || c->quant.is_repacked ? plain_view(c, out_formats, err) : ERR_OK;
+    return out_formats && (c->gguf || c->quant.is_repacked) ? plain_view(c, out_formats, err) : ERR_OK;
 }
 
 int quantize_run(const struct quantize_options *o, struct quantize_result *out, struct err *err) {
@@ -398,7 +402,7 @@ int quantize_run(const struct quantize_options *o, struct quantize_result *out, 
     int code = quantize_open(o->source, &c, &formats, err);
     map_free(&formats);
     if (!code) code = quantize_plan_make(&c, o, &p, err);
-    if (!code) code = write_folder(&c, &p, err);
+    if (!code) code = quantize_write(&c, &p, err);
     if (!code) {
         *out = (struct quantize_result){.source_bytes = p.source_bytes, .target_bytes = p.target_bytes};
         out->bits_per_weight = p.n_parameters ? (double)p.target_bytes * 8 / (double)p.n_parameters : 0;

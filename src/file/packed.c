@@ -157,14 +157,9 @@ static int get(struct packed_view *v, const struct packed_matrix *m, const struc
 static int view_read_at(void *user, void *data, size_t n, uint64_t offset, struct err *err) {
     struct packed_view *v = user;
     const struct st_tensor *tensors = v->shard.st.tensors;
-    size_t low = 0, high = v->shard.st.n_tensors;
-    while (high - low > 1) {
-        size_t middle = (low + high) / 2;
-        if (tensors[middle].offset <= offset) low = middle;
-        else high = middle;
-    }
+    size_t low = st_at(&v->shard.st, offset);
     const struct kept *k;
-    if (high == 0 || offset < tensors[low].offset || n > tensors[low].bytes || offset - tensors[low].offset > tensors[low].bytes - n)
+    if (offset < tensors[low].offset || n > tensors[low].bytes || offset - tensors[low].offset > tensors[low].bytes - n)
         return err_set(err, ERR_EIO, "%s: %zu bytes are in no tensor", v->shard.name, n);
     os_mutex_lock(v->lock);
     int code = get(v, v->owners[low], &k, err);

@@ -6,9 +6,11 @@ usage: test_packed.py PROGRAM      last line: "N passed, N failed"
 """
 import json, os, random, struct, subprocess, sys, tempfile
 
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'gguf')]
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE), os.path.join(os.path.dirname(HERE), 'gguf')]
+from counting import check, finish
 from layouts import FP8, LAYOUTS, floats, words
-from writer import Counter, read_safetensors, safetensors_bytes
+from writer import read_safetensors, safetensors_bytes
 
 H, F, HEADS, KV, WIDTH, VOCAB = 128, 256, 4, 2, 32, 64
 CONFIG = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'vocab_size': VOCAB, 'hidden_size': H, 'intermediate_size': F, 'num_hidden_layers': 1,
@@ -16,8 +18,6 @@ CONFIG = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'vocab_s
           'hidden_act': 'silu', 'tie_word_embeddings': False, 'torch_dtype': 'float32'}
 MATRICES = {'self_attn.q_proj': (HEADS * WIDTH, H), 'self_attn.k_proj': (KV * WIDTH, H), 'self_attn.v_proj': (KV * WIDTH, H), 'self_attn.o_proj': (H, HEADS * WIDTH),
             'mlp.gate_proj': (F, H), 'mlp.up_proj': (F, H), 'mlp.down_proj': (H, F)}
-counter = Counter()
-expect = counter.expect
 
 
 def save(folder, tensors, config):
@@ -71,30 +71,30 @@ def check_layout(program, folder, name):
     theirs = save(os.path.join(folder, name), packed, {**CONFIG, 'quantization_config': quantization})
     reference, err = logits(program, save(os.path.join(folder, name + '-plain'), unpacked, CONFIG))
     ours, err = logits(program, theirs)
-    expect(is_near(ours, reference, 1e-6), f'{name}: logits {err}')
-    expect(('matrices are unpacked' in err) == (called in ('f16', 'bf16', 'f32')), f'{name}: log {err}')
+    check(is_near(ours, reference, 1e-6), f'{name}: logits {err}')
+    check(('matrices are unpacked' in err) == (called in ('f16', 'bf16', 'f32')), f'{name}: log {err}')
     check_quantize(program, theirs)
     if called in ('f16', 'bf16', 'f32'):
         return
     rounded, err = logits(program, theirs, 'auto')
-    expect(is_near(rounded, reference, 0.05), f'{name}: rounded logits {err}')
+    check(is_near(rounded, reference, 0.05), f'{name}: rounded logits {err}')
     code, out, _ = run(program, 'inspect', '-m', theirs)
-    expect(code == 0 and called in out, f'{name}: inspect {out}')
+    check(code == 0 and called in out, f'{name}: inspect {out}')
 
 
 def check_quantize(program, path):
     """The same bytes as out of the unpacked model."""
     results = [run(program, 'quantize', '--group-size', '32', '-m', p, '-o', p + '-mlx') for p in (path, path + '-plain')]
     written = [read_safetensors(os.path.join(p + '-mlx', 'model.safetensors')) if r[0] == 0 else r for p, r in zip((path, path + '-plain'), results)]
-    expect(results[0][0] == 0 and written[0] == written[1], f'quantize {path}: {results}')
+    check(results[0][0] == 0 and written[0] == written[1], f'quantize {path}: {results}')
 
 
 def check_refusals(program, folder):
     def refused(name, tensors, quantization, text):
         path = save(os.path.join(folder, 'bad'), tensors, {**CONFIG, 'quantization_config': quantization})
         _, err = logits(program, path)
-        expect(text in err and err.count('\n') == 1, f'refuse {name}: {err}')
-        expect(run(program, 'inspect', '-m', path)[0] == 0, f'inspect {name}')
+        check(text in err and err.count('\n') == 1, f'refuse {name}: {err}')
+        check(run(program, 'inspect', '-m', path)[0] == 0, f'inspect {name}')
 
     make, quantization, _ = LAYOUTS['gptq-4']
     packed = model(make)[0]
@@ -119,7 +119,7 @@ def check_refusals(program, folder):
         open(os.path.join(path, file), 'wb').write(b'PK')
         json.dump(CONFIG, open(os.path.join(path, 'config.json'), 'w'))
         code, _, err = run(program, 'logits', '--tokens', '1', '-o', os.path.join(folder, 'none'), '-m', path)
-        expect(code == 1 and file in err and 'can run code' in err and 'save_pretrained' in err and err.count('\n') == 1, f'{file}: {err}')
+        check(code == 1 and file in err and 'can run code' in err and 'save_pretrained' in err and err.count('\n') == 1, f'{file}: {err}')
 
 
 def main():
@@ -128,8 +128,7 @@ def main():
         for name in LAYOUTS:
             check_layout(program, folder, name)
         check_refusals(program, folder)
-    print(counter.text())
-    return counter.failed > 0
+    return finish()
 
 
 if __name__ == '__main__':

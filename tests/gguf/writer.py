@@ -68,18 +68,3 @@ def pair_rows(rows, heads):
     """Rows of queries or keys as files of the llama architecture have them: those of the two halves of a head by turns."""
     width = len(rows) // heads
     return [rows[h * width + (j % 2) * (width // 2) + j // 2] for h in range(heads) for j in range(width)]
-
-
-class Counter:
-    """Counts what a test checks; prints what failed."""
-
-    def __init__(self):
-        self.passed = self.failed = 0
-
-    def expect(self, good, what):
-        self.passed, self.failed = self.passed + bool(good), self.failed + (not good)
-        if not good:
-            print('FAILED', what)
-
-    def text(self):
-        return f'{self.passed} passed, {self.failed} failed'
