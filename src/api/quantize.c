@@ -4,6 +4,8 @@
 #include "api/quantize_internal.h"
 
 #include "base/json.h"
+#include "file/plain_view.h"
+#include "model/families.h"
 #include "os/os.h"
 #include "tensor/quant.h"
 
@@ -236,10 +238,12 @@ static int write_config(struct writer *w, const struct checkpoint *c, struct err
     static const char *const left_out[] = {"_name_or_path", "vision_config", "quantization", "quantization_config"};
     yyjson_val *root = c->config.root, *key, *val;
     size_t i, max, n = 0;
+    bool keeps = w->plan->formats && !w->plan->is_plain, writes = !w->plan->formats; /* the source's own quantisation; that of the plan */
     struct entry *entries = arena_new(&w->arena, struct entry, yyjson_obj_size(root) + 3);
     yyjson_obj_foreach(root, i, max, key, val) {
         bool stays = true;
-        for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++) stays = stays && !str_is(json_val_str(key), left_out[k]);
+        size_t n_out = sizeof left_out / sizeof *left_out - (keeps ? 2 : 0);
+        for (size_t k = 0; k < n_out; k++) stays = stays && !str_is(json_val_str(key), left_out[k]);
         if (stays) entries[n++] = (struct entry){json_val_str(key), val};
     }
     yyjson_val *eos = c->has_generation ? json_get(c->generation.root, "eos_token_id") : NULL;
@@ -249,8 +253,10 @@ static int write_config(struct writer *w, const struct checkpoint *c, struct err
         entries[i] = (struct entry){STR("eos_token_id"), eos};
         if (i == n) n++;
     }
-    entries[n++].key = STR("quantization");
-    entries[n++].key = STR("quantization_config");
+    if (writes) {
+        entries[n++].key = STR("quantization");
+        entries[n++].key = STR("quantization_config");
+    }
     for (i = 1; i < n; i++) /* few keys */
         for (size_t k = i; k > 0 && str_cmp(entries[k - 1].key, entries[k].key) > 0; k--) {
             struct entry t = entries[k];
@@ -294,12 +300,25 @@ static int write_index(struct writer *w, struct err *err) {
     return code;
 }
 
+/* Those that a GGUF file holds as metadata. */
+static int make_side_files(struct writer *w, const struct checkpoint *c, struct err *err) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "generation_config.json"};
+    struct str text;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!checkpoint_file_exists(c, names[i])) continue;
+        TRY(checkpoint_file_load(&w->arena, c, names[i], 0, &text, err));
+        TRY(os_file_save(str_fmt(&w->arena, "%s/%s", w->dir, names[i]).p, text, err));
+    }
+    return ERR_OK;
+}
+
 /* Tokenizer, template, generation config and the like; never weights. */
 static int copy_side_files(struct writer *w, const struct checkpoint *c, struct err *err) {
     static const char *const kinds[] = {"*.json", "*.jinja", "*.model", "*.txt", "*.tiktoken", "LICENSE*"};
     static const char *const ours[] = {"config.json", "model.safetensors.index.json"};
     struct str *names, text;
     size_t n;
+    if (c->gguf) return make_side_files(w, c, err);
     TRY(os_list_dir(&w->arena, c->dir, &names, &n, err));
     for (size_t i = 0; i < n; i++) {
         bool wanted = false;
@@ -340,7 +359,7 @@ static void close_files(struct writer *w) {
     w->files = NULL;
 }
 
-static int write_folder(const struct checkpoint *c, const struct quantize_plan *p, struct err *err) {
+int quantize_write(const struct checkpoint *c, const struct quantize_plan *p, struct err *err) {
     struct writer w = {.plan = p};
     struct new_folder folder;
     int code = new_folder_begin(&w.arena, p->options->target, &folder, err);
@@ -354,16 +373,36 @@ static int write_folder(const struct checkpoint *c, const struct quantize_plan *
     return code;
 }
 
+/* config.json of a GGUF file has the keys of our table; a folder has those of its family. */
+static int check_keys(const struct checkpoint *c, struct err *err) {
+    const struct alias *alias;
+    const struct family *family = family_of(&c->config, &alias, err);
+    if (!family) return ERR_EUNSUPPORTED;
+    for (const struct key_name *k = family->keys; k && k->ours; k++)
+        if ((!k->theirs || strcmp(k->ours, k->theirs) != 0) && config_said(&c->config, k->ours))
+            return err_set(err, ERR_EUNSUPPORTED,
+                           "%s: a folder of %s has other keys in its config.json than a GGUF file tells; quantise the safetensors version",
+                           c->path, family->title);
+    return ERR_OK;
+}
+
+int quantize_open(const char *source, struct checkpoint *c, struct map *out_formats, struct err *err) {
+    TRY(model_folder_open(source, c, err));
+    if (!c->has_config || (!c->dir && !c->gguf)) return err_set(err, ERR_EARG, "%s is no model folder with a config.json", source);
+    if (c->quant.refusal.p) return err_set(err, ERR_EUNSUPPORTED, "%.*s", STR_ARG(c->quant.refusal));
+    if (c->gguf) TRY(check_keys(c, err));
+    return out_formats && (c->gguf || c->quant.is_repacked) ? plain_view(c, out_formats, err) : ERR_OK;
+}
+
 int quantize_run(const struct quantize_options *o, struct quantize_result *out, struct err *err) {
     struct checkpoint c = {0};
     struct quantize_plan p = {0};
     TRY(new_folder_check(o->target, err));
-    TRY(model_folder_open(o->source, &c, err));
-    int code = c.has_config && c.dir ? ERR_OK
-               : c.gguf ? err_set(err, ERR_EUNSUPPORTED, "%s: GGUF files are run as they are, but not quantised again", o->source)
-                        : err_set(err, ERR_EARG, "%s is no model folder with a config.json", o->source);
+    struct map formats = {0};
+    int code = quantize_open(o->source, &c, &formats, err);
+    map_free(&formats);
     if (!code) code = quantize_plan_make(&c, o, &p, err);
-    if (!code) code = write_folder(&c, &p, err);
+    if (!code) code = quantize_write(&c, &p, err);
     if (!code) {
         *out = (struct quantize_result){.source_bytes = p.source_bytes, .target_bytes = p.target_bytes};
         out->bits_per_weight = p.n_parameters ? (double)p.target_bytes * 8 / (double)p.n_parameters : 0;

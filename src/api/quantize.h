@@ -1,5 +1,5 @@
 /* Quantising a checkpoint: a folder of plain weights in, a folder of MLX's packed ones out, the bytes that mlx-lm's converter
- * writes.
+ * writes. Matrices of GGUF files, and of folders that another program quantised, are unpacked as they are read.
  *
  * (1) Tensor after tensor in pieces of rows: memory does not depend on the model.
  * (2) Everything is written into a folder beside the target, which gets its name when it is complete.

@@ -37,6 +37,8 @@ static void choose_dtype(const struct checkpoint *c, struct quantize_plan *p) {
     } names[] = {{"float32", DT_F32}, {"float16", DT_F16}, {"bfloat16", DT_BF16}};
     struct str said = json_str(c->config.root, "torch_dtype", (struct str){0});
     if (!said.p) said = json_str(c->config.text, "dtype", (struct str){0});
+    bool is_unpacked = c->gguf || c->quant.is_repacked;
+    if (!said.p && is_unpacked) said = json_str(c->config.root, "dtype", STR("bfloat16"));
     p->dtype = N_DTYPES;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (str_is(said, names[i].name)) p->dtype = names[i].dt;
@@ -104,6 +106,16 @@ static bool is_matrix(const struct st_tensor *t, struct str path, bool is_stack)
     return true;
 }
 
+/* Of a copy: as it is, unless the list says otherwise. */
+static void kept_format(const struct quantize_plan *p, struct quantize_item *item, struct str name) {
+    if (!str_ends(name, STR(".weight"))) return;
+    struct str path = str_sub(name, 0, name.n - 7);
+    const struct format *f = map_get_ptr(p->formats, path);
+    if (!f) return;
+    item->format = *f;
+    if (f->mode != QUANT_NONE) item->path = path;
+}
+
 static void choose_format(const struct checkpoint *c, struct quantize_plan *p, struct quantize_item *item, struct str name) {
     const struct st_tensor *t = item->sources[0]->t;
     bool casts = is_float(t->dtype) && p->dtype != N_DTYPES && str_find(name, STR("e_score_correction_bias"), 0) == STR_NONE &&
@@ -111,6 +123,10 @@ static void choose_format(const struct checkpoint *c, struct quantize_plan *p, s
     enum dtype dt = casts ? p->dtype : t->dtype;
     item->format = (struct format){.dtype = dt};
     item->path = name;
+    if (p->formats) {
+        kept_format(p, item, name);
+        return;
+    }
     if (!str_ends(name, STR(".weight")) || !is_float(dt)) return;
     struct str path = str_sub(name, 0, name.n - 7);
     if (!is_matrix(t, path, item->n_sources > 1) || t->n_elements == 0 || item->width % p->base.group) return;
@@ -179,7 +195,7 @@ static struct quantize_item *item_of(struct quantize_plan *p, struct map *stacks
     struct str stack;
     int64_t expert;
     *out_at = 0;
-    if (!expert_of(&p->arena, name, &stack, &expert)) {
+    if (p->formats || !expert_of(&p->arena, name, &stack, &expert)) {
         struct quantize_item *item = &p->items[p->n_items++];
         item->path = name;
         item->sources = arena_new(&p->arena, const struct checkpoint_tensor *, 1);
@@ -251,7 +267,7 @@ static int collect(const struct checkpoint *c, struct quantize_plan *p, struct m
     for (size_t i = 0; i < c->n_tensors; i++) {
         const struct checkpoint_tensor *t = &c->tensors[i];
         size_t at;
-        if (is_dropped(c, t->t->name)) continue;
+        if (!p->formats && is_dropped(c, t->t->name)) continue;
         struct quantize_item *item = item_of(p, stacks, t->t->name, c->n_tensors, &at);
         if (item->n_sources == 0 && item->sources) { /* no stack */
             item->sources[0] = t;
@@ -289,7 +305,8 @@ int quantize_plan_make(const struct checkpoint *c, const struct quantize_options
         if (o->overrides[i].bits != PLAIN_BITS && !format_valid(&f))
             return err_set(err, ERR_EARG, "--override %.*s: bits must be 2, 3, 4, 5, 6, 8, or 16 for plain", STR_ARG(o->overrides[i].glob));
     }
-    if (c->quant.present || c->quant.foreign.p)
+    bool is_unpacked = c->gguf || c->quant.is_repacked;
+    if (!is_unpacked && (c->quant.present || c->quant.foreign.p))
         return err_set(err, ERR_EARG, "%s is quantised already; quantise from the plain weights", c->path ? c->path : "the built-in model");
     choose_dtype(c, p);
     p->turns = turns_matrices(c);
@@ -298,6 +315,17 @@ int quantize_plan_make(const struct checkpoint *c, const struct quantize_options
     int code = collect(c, p, &stacks, err);
     map_free(&stacks);
     if (!code) code = check_overrides(p, err);
+    if (!code) place(p);
+    return code;
+}
+
+int quantize_plan_keep(const struct checkpoint *c, const struct quantize_options *o, const struct map *formats, bool is_plain,
+                       struct quantize_plan *p, struct err *err) {
+    struct map stacks = {0};
+    *p = (struct quantize_plan){.options = o, .formats = formats, .is_plain = is_plain, .dtype = N_DTYPES};
+    p->items = arena_new(&p->arena, struct quantize_item, c->n_tensors);
+    int code = collect(c, p, &stacks, err);
+    map_free(&stacks);
     if (!code) place(p);
     return code;
 }

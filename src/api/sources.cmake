@@ -17,6 +17,7 @@ set(API_SOURCES
   src/api/embedder.c
   src/api/stages.c
   src/api/preflight.c
+  src/api/fuse.c
   src/api/quantize.c
   src/api/quantize_plan.c
   src/api/sampling.c

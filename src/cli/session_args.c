@@ -134,7 +134,7 @@ static int adapter_arg(const struct args *args, struct str text, struct session_
     return ERR_OK;
 }
 
-static int adapter_args(const struct args *args, struct session_options *out, struct err *err) {
+int args_adapters(const struct args *args, struct session_options *out, struct err *err) {
     enum { ADAPTERS_MAX = 256 };
     const struct str *given;
     size_t n = args_strings(args, OPT_ADAPTER, &given);
@@ -159,7 +159,7 @@ int session_args(const struct args *args, struct session_options *out, struct er
     if (args_has(args, OPT_SHAPE)) TRY(shape_args(args, out, err));
     if (args_has(args, OPT_CHAT_TEMPLATE_FILE)) TRY(template_args(args, out, err));
     if (args_has(args, OPT_PRECISION)) TRY(compute_args(args, out, err));
-    if (args_has(args, OPT_ADAPTER)) TRY(adapter_args(args, out, err));
+    if (args_has(args, OPT_ADAPTER)) TRY(args_adapters(args, out, err));
     return args_model(args, model, &out->model, &out->name, err);
 }
 

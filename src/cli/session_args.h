@@ -27,4 +27,7 @@ int args_constraint(const struct args *args, const struct constraint_source **ou
 /* --tokens as 32-bit ids in the command's arena. */
 int args_tokens(const struct args *args, const int32_t **out, int32_t *out_n, struct err *err);
 
+/* --adapter, several times: into out->adapters. */
+int args_adapters(const struct args *args, struct session_options *out, struct err *err);
+
 #endif

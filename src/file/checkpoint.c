@@ -5,8 +5,10 @@
 #include "file/builtin.h"
 #include "file/gguf_open.h"
 #include "file/limits.h"
+#include "file/packed.h"
 #include "file/shards.h"
 #include "os/os.h"
+#include "tensor/quant.h"
 
 static int file_read_at(void *user, void *data, size_t n, uint64_t offset, struct err *err) {
     return os_file_read_at(user, data, n, offset, err);
@@ -227,6 +229,13 @@ static int load_config(struct checkpoint *c, const char *name, bool *out_has, st
     return config_parse(&c->arena, text, where, out, err);
 }
 
+/* Matrices that another program quantised as MLX would have written them. Why that cannot be matters only to those who want them. */
+static void show_packed(struct checkpoint *c) {
+    struct err why = {0};
+    if (packed_open(c, &why)) c->quant.refusal = str_copy(&c->arena, str_of(why.msg));
+    else if (c->packed) find_usual_format(&c->quant);
+}
+
 static int open_all(struct checkpoint *c, const char *path, struct err *err) {
     if (!path) {
         TRY(open_builtin(c, err));
@@ -242,7 +251,10 @@ static int open_all(struct checkpoint *c, const char *path, struct err *err) {
     TRY(load_config(c, "config.json", &c->has_config, &c->config, err));
     TRY(load_config(c, "generation_config.json", &c->has_generation, &c->generation, err));
     c->config.is_canonical = c->gguf != NULL;
-    return c->has_config && !c->gguf ? quant_config_read(&c->arena, &c->config, &c->quant, err) : ERR_OK;
+    if (!c->has_config || c->gguf) return ERR_OK;
+    TRY(quant_config_read(&c->arena, &c->config, &c->quant, err));
+    if (c->quant.foreign.p) show_packed(c);
+    return ERR_OK;
 }
 
 int checkpoint_open(const char *path, struct checkpoint *out, struct err *err) {
@@ -254,6 +266,7 @@ int checkpoint_open(const char *path, struct checkpoint *out, struct err *err) {
 
 void checkpoint_close(struct checkpoint *c) {
     quant_config_free(&c->quant);
+    packed_close(c->packed);
     map_free(&c->by_name);
     for (size_t i = 0; c->gguf && i < c->gguf->n_parts; i++) gguf_close(&c->gguf->parts[i]);
     for (size_t i = 0; i < c->n_shards; i++) os_file_close(c->shards[i].file);
@@ -299,6 +312,67 @@ int checkpoint_weight(const struct checkpoint *c, struct str path, struct checkp
     out->biases = find_part(c, path, ".biases");
     out->format = format;
     return quant_verify(c->path, w, out->scales->t, out->biases ? out->biases->t : NULL, &out->format, &out->width, err);
+}
+
+int checkpoint_weight_row(const struct checkpoint_weight *w, int64_t r, float *out, struct err *err) {
+    const struct format *f = &w->format;
+    const struct checkpoint_tensor *planes[] = {w->values, w->scales, w->biases};
+    const size_t bytes[] = {quant_values_bytes(f, w->width), quant_scales_bytes(f, w->width), quant_biases_bytes(f, w->width)};
+    unsigned char *at[3] = {0};
+    if (f->mode == QUANT_NONE && f->dtype > DT_BF16)
+        return err_set(err, ERR_EUNSUPPORTED, "%.*s is %s, expected F32, F16 or BF16", STR_ARG(w->values->t->name), dtype_name(f->dtype));
+    unsigned char *raw = mem_try(bytes[0] + bytes[1] + bytes[2] + 1), *to = raw;
+    int code = raw ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for a row of %.*s", STR_ARG(w->values->t->name));
+    for (int i = 0; i < 3 && !code; to += bytes[i++]) {
+        if (bytes[i] == 0) continue;
+        at[i] = to;
+        code = checkpoint_read(planes[i], (uint64_t)r * bytes[i], to, bytes[i], err);
+    }
+    if (!code) quant_unpack(f, &(struct quant_row){at[0], at[1], at[2]}, 0, w->width, out);
+    mem_free(raw);
+    return code;
+}
+
+struct st_tensor checkpoint_weight_plain(struct arena *a, const struct checkpoint_weight *w, uint64_t offset) {
+    struct st_tensor t = *w->values->t;
+    int64_t *shape = arena_copy(a, t.shape, (size_t)t.n_dims * sizeof *shape), stored = shape[t.n_dims - 1];
+    shape[t.n_dims - 1] = w->width;
+    t.n_elements = stored ? t.n_elements / (uint64_t)stored * (uint64_t)w->width : 0;
+    t.dtype = DT_F32;
+    t.shape = shape;
+    t.offset = offset;
+    t.bytes = t.n_elements * sizeof(float);
+    return t;
+}
+
+void checkpoint_replace(struct checkpoint *c, const struct checkpoint_shard *view) {
+    struct arena scratch = {0};
+    struct map changed = {0}; /* what goes: 0; what is replaced: 1 + where */
+    struct checkpoint_tensor *tensors = arena_new(&c->arena, struct checkpoint_tensor, c->n_tensors + 1); /* the view reads the old ones */
+    size_t n = 0;
+    for (size_t i = 0; i < view->st.n_tensors; i++) {
+        struct str name = view->st.tensors[i].name;
+        map_put(&changed, name, NULL)->value.i = (int64_t)i + 1;
+        if (!str_ends(name, STR(".weight"))) continue;
+        map_put(&changed, str_fmt(&scratch, "%.*s.scales", (int)name.n - 7, name.p), NULL);
+        map_put(&changed, str_fmt(&scratch, "%.*s.biases", (int)name.n - 7, name.p), NULL);
+    }
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        int64_t at = map_get_int(&changed, c->tensors[i].t->name, -1);
+        if (at > 0) tensors[n++] = (struct checkpoint_tensor){&view->st.tensors[at - 1], view};
+        else if (at < 0) tensors[n++] = c->tensors[i];
+    }
+    map_free(&changed);
+    arena_free(&scratch);
+    map_free(&c->by_name);
+    c->by_name = (struct map){0};
+    c->tensors = tensors;
+    c->n_tensors = n;
+    c->total_bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        map_put(&c->by_name, c->tensors[i].t->name, NULL)->value.i = (int64_t)i;
+        c->total_bytes += c->tensors[i].t->bytes;
+    }
 }
 
 static uint64_t limit_of(struct str name) {

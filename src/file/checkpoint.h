@@ -6,6 +6,7 @@
  * (3) Names from an index never leave the folder.
  * (4) A GGUF file looks like any other model here: its tensors have the names and planes that a safetensors file would have, and its
  *     config.json and tokenizer files are made of its metadata.
+ * (5) So do matrices that other programs quantised (packed.h).
  */
 #ifndef MLXCEL_FILE_CHECKPOINT_H
 #define MLXCEL_FILE_CHECKPOINT_H
@@ -16,6 +17,7 @@
 
 struct os_file;
 struct gguf_set;
+struct packed_view;
 
 struct checkpoint_shard {
     const char *name;     /* of the file, without its folder */
@@ -43,7 +45,8 @@ struct checkpoint {
     bool has_generation;
     struct config generation;
     struct quant_config quant;
-    struct gguf_set *gguf; /* NULL: safetensors */
+    struct gguf_set *gguf;      /* NULL: safetensors */
+    struct packed_view *packed; /* NULL: nothing is repacked as it is read */
 };
 
 /* path NULL: the built-in model. */
@@ -62,6 +65,15 @@ struct checkpoint_weight {
     int64_t width;                                            /* elements along the last dimension, unpacked */
 };
 int checkpoint_weight(const struct checkpoint *c, struct str path, struct checkpoint_weight *out, struct err *err);
+/* Row r of all its rows as f32. Plain types other than F32, F16, BF16 are an error. */
+int checkpoint_weight_row(const struct checkpoint_weight *w, int64_t r, float *out, struct err *err);
+
+/* ---- views: tensors that are made of others as they are read ---------------------------------------------------- */
+
+/* The tensor that a matrix is as plain f32, at an offset of a view's. */
+struct st_tensor checkpoint_weight_plain(struct arena *a, const struct checkpoint_weight *w, uint64_t offset);
+/* The view's tensors take the places of those of the same name; scales and biases of those go. */
+void checkpoint_replace(struct checkpoint *c, const struct checkpoint_shard *view);
 
 /* A side file such as tokenizer.json: from the folder, or from the program. ERR_ENOTFOUND when absent; ERR_ELIMIT when it is larger than
  * max_bytes, 0 standing for what files of that name may have (limits.h). */

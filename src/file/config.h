@@ -94,6 +94,8 @@ struct quant_config {
     struct format base;   /* for every path without an override */
     struct map overrides; /* path -> struct format *; NULL: stored plain */
     struct str foreign;   /* another program's method ("gptq", "awq", "fp8" ...); {NULL, 0} when there is none */
+    bool is_repacked;     /* its matrices are shown in formats of ours (packed.h) */
+    struct str refusal;   /* why they are not; {NULL, 0}: there is no reason, or nothing is quantised */
 };
 
 int quant_config_read(struct arena *a, const struct config *c, struct quant_config *out, struct err *err);

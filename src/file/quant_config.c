@@ -114,9 +114,9 @@ static bool is_scale_float(enum dtype dt) {
 int quant_verify(const char *file, const struct st_tensor *weight, const struct st_tensor *scales, const struct st_tensor *biases,
                  struct format *f, int64_t *out_width, struct err *err) {
     bool affine = f->mode == QUANT_AFFINE;
-    f->dtype = affine ? scales->dtype : DT_U8;
+    f->dtype = affine ? scales->dtype : format_scale_dtype(f);
     if (affine && !is_scale_float(scales->dtype)) return wrong(file, scales, f, "scales are F32, F16 or BF16", err);
-    if (!affine && scales->dtype != DT_U8) return wrong(file, scales, f, "scales are U8", err);
+    if (scales->dtype != format_scale_dtype(f)) return wrong(file, scales, f, "scales are of another type", err);
     if (weight->dtype != DT_U32) return wrong(file, weight, f, "packed values are U32", err);
     if (weight->n_dims < 2 || !same_rows(weight, scales)) return wrong(file, scales, f, "scales have the rows of the weight", err);
     if (affine && !biases) return wrong(file, scales, f, "biases are missing", err);

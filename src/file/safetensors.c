@@ -287,3 +287,13 @@ const char *st_shape_text(const struct st_tensor *t, char *out, size_t out_bytes
     if (n < out_bytes) snprintf(out + n, out_bytes - n, "]");
     return out;
 }
+
+size_t st_at(const struct safetensors *st, uint64_t offset) {
+    size_t low = 0, high = st->n_tensors;
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (st->tensors[middle].offset <= offset) low = middle;
+        else high = middle;
+    }
+    return low;
+}

@@ -52,6 +52,9 @@ int st_open(struct arena *a, const struct st_source *source, struct safetensors 
 /* n bytes of the tensor, from byte `at` of it. */
 int st_read(const struct safetensors *st, const struct st_tensor *t, uint64_t at, void *data, size_t n, struct err *err);
 
+/* The tensor that holds the byte at an offset, of a file that has any: the last one that begins there or before. */
+size_t st_at(const struct safetensors *st, uint64_t offset);
+
 /* A source over memory that outlives it. */
 struct st_source st_source_memory(const char *name, struct str *bytes);
 

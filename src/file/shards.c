@@ -131,17 +131,22 @@ static void collect(const struct folder *f, const char *pattern, struct shard_li
 
 /* A folder without weights usually holds another program's, or a part of a model: say which. */
 static int no_weights(const struct folder *f, struct err *err) {
-    static const char foreign[] = "another program's weights; take a safetensors version";
+    static const char
+        foreign[] = "another program's weights; take a safetensors version",
+        pickle[] =
+            "a pickle, which can run code when it is opened, so that it never is; take a safetensors version, or write one where you "
+            "trust the file: AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW)";
     static const struct {
         const char *pattern, *what;
     } others[] = {
         {"adapter*.safetensors", "an adapter, which has to be merged into its model first"},
         {"consolidated*.safetensors", "weights under other names; take a version for transformers or MLX"},
         {"*.safetensors", "weights of something else"},
-        {"*.bin", foreign},
+        {"*.bin", pickle},
+        {"*.pt", pickle},
+        {"*.pth", pickle},
+        {"*.ckpt", pickle},
         {"*.npz", foreign},
-        {"*.pt", foreign},
-        {"*.pth", foreign},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         for (size_t k = 0; k < f->n; k++)

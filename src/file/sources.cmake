@@ -4,6 +4,7 @@ set(FILE_SOURCES
   src/file/builtin.c
   src/file/checkpoint.c
   src/file/config.c
+  src/file/fused_view.c
   src/file/gguf.c
   src/file/gguf_config.c
   src/file/gguf_names.c
@@ -11,6 +12,10 @@ set(FILE_SOURCES
   src/file/gguf_pieces.c
   src/file/gguf_tokenizer.c
   src/file/gguf_view.c
+  src/file/packed.c
+  src/file/packed_find.c
+  src/file/packed_load.c
+  src/file/plain_view.c
   src/file/quant_config.c
   src/file/safetensors.c
   src/file/shards.c

@@ -143,9 +143,9 @@ static int quantised_format(struct loader *l, struct source *s, int64_t rows, in
     TRY(check_shape(&s->planes[PLANE_SCALES], rows, in / f->group, err));
     if (s->planes[PLANE_VALUES].dtype != DT_U32)
         return err_set(err, ERR_EFORMAT, "%.*s.weight is %s, expected U32", STR_ARG(path), dtype_name(s->planes[PLANE_VALUES].dtype));
-    if (f->mode != QUANT_AFFINE && s->planes[PLANE_SCALES].dtype != DT_U8)
-        return err_set(err, ERR_EFORMAT, "%.*s.scales is %s, expected U8 for %s as declared", STR_ARG(path),
-                       dtype_name(s->planes[PLANE_SCALES].dtype), quant_mode_name(f->mode));
+    if (s->planes[PLANE_SCALES].dtype != format_scale_dtype(f))
+        return err_set(err, ERR_EFORMAT, "%.*s.scales is %s, expected %s for %s as declared", STR_ARG(path),
+                       dtype_name(s->planes[PLANE_SCALES].dtype), dtype_name(format_scale_dtype(f)), quant_mode_name(f->mode));
     if (f->mode != QUANT_AFFINE) return ERR_OK;
     if (f->dtype > DT_BF16)
         return err_set(err, ERR_EFORMAT, "%.*s.scales is %s, expected a float type", STR_ARG(path), dtype_name(f->dtype));

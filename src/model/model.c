@@ -40,6 +40,9 @@ int model_open(struct arena *a, struct backend *be, const struct config *config,
     return weights_bind(a, be, store, &out->spec, adapters, &out->weights, err);
 }
 
+/* What somebody does with a checkpoint that is refused. */
+#define MODEL_WAY_OUT "; take the unquantised checkpoint, and quantise it by: mlxcel quantize -m PLAIN -o NEW"
+
 /* Whether the weights are quantised as a foreign method does it. Converters back to plain weights leave the method's name behind. */
 static bool has_foreign_weights(const struct checkpoint *c) {
     static const char *const signs[] = {"*.qweight",       "*.qzeros", "*.weight_scale", "*.weight_scale_inv",
@@ -56,13 +59,14 @@ static bool has_foreign_weights(const struct checkpoint *c) {
 int model_open_checkpoint(struct arena *a, struct backend *be, const struct checkpoint *c, const struct tensor_store *store,
                           const struct weights_adapters *adapters, struct model *out, struct err *err) {
     if (!c->has_config) return err_set(err, ERR_EFORMAT, "%s has no config.json", c->path);
-    bool is_foreign = c->quant.foreign.p && !str_is(c->quant.foreign, "mxfp4"); /* that one stores what MLX's format of the name stores */
+    /* mxfp4 stores what MLX's format of the name stores */
+    bool is_foreign = c->quant.foreign.p && !c->quant.is_repacked && !str_is(c->quant.foreign, "mxfp4");
+    if (c->quant.refusal.p) return err_set(err, ERR_EUNSUPPORTED, "%.*s" MODEL_WAY_OUT, STR_ARG(c->quant.refusal));
     if (is_foreign && !has_foreign_weights(c))
         log_warn("%s: config.json says \"%.*s\", but the weights are plain: they are taken as they are", c->path,
                  STR_ARG(c->quant.foreign));
     else if (is_foreign)
-        return err_set(err, ERR_EUNSUPPORTED,
-                       "%s: weights quantised by \"%.*s\" are not supported; use an MLX-quantised or an unquantised checkpoint", c->path,
+        return err_set(err, ERR_EUNSUPPORTED, "%s: weights quantised by \"%.*s\" are not read" MODEL_WAY_OUT, c->path,
                        STR_ARG(c->quant.foreign));
     return model_open(a, be, &c->config, store, adapters, out, err);
 }

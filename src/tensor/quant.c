@@ -75,7 +75,7 @@ static void plain_store(enum dtype dt, float f, void *plane, int64_t i) {
 /* ---- sizes ---- */
 
 static size_t scale_bytes(const struct format *f) {
-    return f->mode == QUANT_AFFINE ? (size_t)dtype_bits(f->dtype) / 8 : 1;
+    return (size_t)dtype_bits(format_scale_dtype(f)) / 8;
 }
 
 size_t quant_values_bytes(const struct format *f, int64_t n) {
@@ -177,6 +177,7 @@ static void fp8_group(const uint8_t *codes, int64_t n, float scale, float *out) 
 }
 
 static float fp_scale(const struct format *f, const void *scales, int64_t i) {
+    if (format_scale_dtype(f) == DT_F32) return plain_load(DT_F32, scales, i);
     uint8_t b = ((const uint8_t *)scales)[i];
     return f->mode == QUANT_NVFP4 ? f8e4m3_to_f32(b) : e8m0_to_f32(b);
 }

@@ -16,6 +16,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, ".."))
 from counting import HANG, check, finish  # noqa: E402
 
+sys.path.insert(0, os.path.join(HERE, "..", "gguf"))
+from writer import bf16_to_f32, read_safetensors, safetensors_bytes  # noqa: E402
+
 PROGRAM = sys.argv[1]
 FIXTURES = os.path.join(HERE, "fixtures")
 CASES = sorted(n for n in os.listdir(FIXTURES) if os.path.exists(os.path.join(FIXTURES, n, "case.json")))
@@ -152,10 +155,55 @@ def refused(folder):
     check(r.returncode == 2 and "two adapters" in r.stderr, f"one name twice: {r.stderr}")
 
 
+def in_f32(base, folder):
+    """The model with numbers of f32: what is added to them is not rounded away."""
+    shutil.copytree(base, folder)
+    header = {}
+    for name, (kind, shape, data) in read_safetensors(os.path.join(base, "model.safetensors")).items():
+        data = bf16_to_f32(data) if kind == "BF16" else data
+        header[name] = ("F32" if kind == "BF16" else kind, shape, data)
+    with open(os.path.join(folder, "model.safetensors"), "wb") as f:
+        f.write(safetensors_bytes(header))
+    return folder
+
+
+def fused(folder):
+    for name in CASES:
+        base, ids, want = case(name)
+        new, packed = os.path.join(folder, "fused-" + name), base.endswith("q4")
+        if not packed:
+            base = in_f32(base, os.path.join(folder, "f32-" + name))
+        r = run("fuse", "-m", base, "--adapter", fixture(name), "-o", new)
+        if name == "peft-tied":
+            check(r.returncode == 1 and "is the embedding's matrix" in r.stderr, f"fuse {name}: {r.stderr}")
+            continue
+        check(r.returncode == 0 and "matrices changed" in r.stderr, f"fuse {name}: {r.stderr}")
+        d = distance(logits(new, ids), want)
+        bar = distance(logits(base, ids), want) / 2 if packed else CLOSE  # four bits again cost something
+        check(d < bar, f"{name}, fused: {d:.2g} sd from the reference, bar {bar:.2g}")
+        if packed:
+            config = [json.load(open(os.path.join(p, "config.json"))).get("quantization") for p in (base, new)]
+            check(config[0] and config[0] == config[1], f"{name}, fused: {config}")
+            r = run("fuse", "-m", base, "--adapter", fixture(name), "--dequantize", "-o", new + "-plain")
+            d = distance(logits(new + "-plain", ids), want)
+            check(d < 0.05, f"{name}, fused and plain: {d:.2g} sd from the reference")
+            kinds = {kind for kind, _, _ in read_safetensors(os.path.join(new + "-plain", "model.safetensors")).values()}
+            check(kinds == {"BF16"}, f"{name}, fused and plain: {kinds}")
+    base = fixture("llama-q4")
+    r = run("fuse", "-m", base, "--dequantize", "-o", os.path.join(folder, "plain"))
+    check(distance(logits(os.path.join(folder, "plain"), [3, 17, 60]), logits(base, [3, 17, 60])) < 0.05, f"no adapter, plain: {r.stderr}")
+    r = run("fuse", "-m", base, "--adapter", fixture("peft-fused"), "-o", os.path.join(folder, "none"))
+    check(r.returncode == 1 and "no place for" in r.stderr and not os.path.exists(os.path.join(folder, "none")), f"another model's: {r.stderr}")
+    r = run("fuse", "-m", base, "-o", os.path.join(folder, "none"))
+    check(r.returncode == 2 and "--adapter DIR is missing" in r.stderr, f"without adapters: {r.stderr}")
+
+
 def main():
     references()
     scales()
     commands()
+    with tempfile.TemporaryDirectory() as folder:
+        fused(folder)
     with tempfile.TemporaryDirectory() as folder:
         refused(folder)
     return finish()

@@ -8,6 +8,7 @@ set(FUZZ_TARGETS
   gguf
   http
   output
+  packed
   regex
   safetensors
   saved

@@ -7,7 +7,7 @@ Says "skipped" and exits with 0 where gguf (pip install gguf) or numpy is not in
 
 usage: test_blocks.py [--blocks N] [--seed S]      random blocks of each type
 """
-import argparse, ctypes, os, subprocess, sys, tempfile
+import argparse, ctypes, os, sys, tempfile
 
 try:
     import gguf
@@ -17,8 +17,9 @@ except ImportError as missing:
     print(f'skipped test_blocks: {missing}\n0 passed, 0 failed, 1 skipped')
     sys.exit(0)
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SOURCES = ['tensor/block.c', 'tensor/block_iq.c', 'tensor/quant.c', 'tensor/dtype.c', 'base/half.c', 'base/str.c', 'base/arena.c', 'base/err.c']
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'quant'))
+from quant_lib import Format, Row, build
+
 # Where a block keeps numbers of f16.
 HALVES = {'Q4_0': [0], 'Q4_1': [0, 2], 'Q5_0': [0], 'Q5_1': [0, 2], 'Q8_0': [0], 'Q2_K': [80, 82], 'Q3_K': [108], 'Q4_K': [0, 2], 'Q5_K': [0, 2],
           'Q6_K': [208], 'IQ2_XXS': [0], 'IQ2_XS': [0], 'IQ3_XXS': [0], 'IQ1_S': [0], 'IQ4_NL': [0], 'IQ3_S': [0], 'IQ2_S': [0], 'IQ4_XS': [0],
@@ -27,29 +28,16 @@ PLAIN = {'F32', 'F16', 'BF16', 'F64', 'I8', 'I16', 'I32', 'I64'}
 INSIDE = {'Q8_1', 'Q8_K'}  # types of a computation's own, in no file
 
 
-class Format(ctypes.Structure):
-    _fields_ = [('mode', ctypes.c_int), ('dtype', ctypes.c_int), ('bits', ctypes.c_uint8), ('group', ctypes.c_uint16)]
-
-
 class Type(ctypes.Structure):
     _fields_ = [('name', ctypes.c_char_p), ('id', ctypes.c_uint16), ('n', ctypes.c_uint16), ('bytes', ctypes.c_uint16), ('format', Format),
                 ('split', ctypes.c_void_p)]
 
 
-class Row(ctypes.Structure):
-    _fields_ = [('values', ctypes.c_void_p), ('scales', ctypes.c_void_p), ('biases', ctypes.c_void_p)]
-
-
-def build(folder):
-    out = os.path.join(folder, 'block.so')
-    subprocess.run([os.environ.get('CC', 'cc'), '-std=c17', '-D_GNU_SOURCE', '-O2', '-ffp-contract=off', '-shared', '-fPIC', '-I', os.path.join(ROOT, 'src'),
-                    *[os.path.join(ROOT, 'src', s) for s in SOURCES], '-lm', '-o', out], check=True)
-    lib = ctypes.CDLL(out)
+def build_blocks(folder):
+    lib = build(folder, ('tensor/block.c', 'tensor/block_iq.c'))
     lib.block_find.restype = ctypes.POINTER(Type)
     lib.block_plane.argtypes = [ctypes.POINTER(Type), ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
     lib.block_plane.restype = ctypes.c_bool
-    lib.quant_unpack.argtypes = [ctypes.POINTER(Format), ctypes.POINTER(Row), ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
-    lib.quant_unpack.restype = None
     return lib
 
 
@@ -105,7 +93,7 @@ def main():
     args = args.parse_args()
     rng, passed, failed = np.random.default_rng(args.seed), 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        lib = build(folder)
+        lib = build_blocks(folder)
         for t in gguf.GGML_QUANT_SIZES:
             if t.name in INSIDE or (t.name not in PLAIN and t not in quants._type_traits):
                 continue

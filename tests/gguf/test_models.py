@@ -20,20 +20,13 @@ except ImportError as missing:
     print(f'skipped test_models: {missing}\n0 passed, 0 failed, 1 skipped')
     sys.exit(0)
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+from counting import check, finish
 from test_blocks import HALVES, random_blocks
 from writer import read_safetensors
 
 HIDDEN, VOCAB = 256, 64
 TOKENS = '1,5,9,60,33,2,7'
-passed = failed = 0
-
-
-def expect(good, what):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print('FAILED', what)
 
 
 def write(path, arch, meta, tensors):
@@ -105,8 +98,8 @@ def check_types(program, folder):
         write(paths[0], 'llama', meta, {**{k: (b, kind) for k, b in packed.items()}, **norms})
         write(paths[1], 'llama', meta, {**{k: quants.dequantize(b, kind).astype(np.float32) for k, b in packed.items()}, **norms})
         got, want = (logits(program, p, os.path.join(folder, 'out'), '--precision', 'exact') for p in paths)
-        expect(same(got, want, 1e-5), f'{name}: logits')
-        expect(same(logits(program, paths[0], os.path.join(folder, 'out')), want, 2e-2), f'{name}: logits in the default precision')
+        check(same(got, want, 1e-5), f'{name}: logits')
+        check(same(logits(program, paths[0], os.path.join(folder, 'out')), want, 2e-2), f'{name}: logits in the default precision')
 
 
 # ---- architectures ----------------------------------------------------------------------------------------------------------
@@ -227,10 +220,10 @@ def check_architectures(program, golden, data, folder):
             write(paths[0], arch, keys, packed)
             write(paths[1], arch, keys, {k: quants.dequantize(t[0], t[1]).astype(np.float32) if isinstance(t, tuple) else t for k, t in packed.items()})
             got, want = (logits(program, p, os.path.join(folder, 'out'), '--precision', 'exact') for p in paths)
-            expect(same(got, want, 1e-5), f'{name} {kind.name}: logits')
+            check(same(got, want, 1e-5), f'{name} {kind.name}: logits')
     run = subprocess.run([golden, os.path.join(folder, 'figures')], capture_output=True, text=True)
     for line in run.stdout.splitlines()[:-1]:
-        expect(line.startswith('ok '), line)
+        check(line.startswith('ok '), line)
 
 
 def main():
@@ -239,8 +232,7 @@ def main():
         check_types(program, folder)
         if os.path.isdir(os.path.join(data, 'golden')):
             check_architectures(program, golden, data, folder)
-    print(f'{passed} passed, {failed} failed')
-    return failed > 0
+    return finish()
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""Writes GGUF files without any package, and reads safetensors: enough for models that tests make."""
+"""Writes GGUF files without any package, and reads and writes safetensors: enough for models that tests make."""
 import json, struct
 
 F32, F16, Q8_0, BF16, MXFP4 = 0, 1, 8, 30, 39
@@ -46,6 +46,18 @@ def read_safetensors(path):
     header = json.loads(data[8:8 + n])
     header.pop('__metadata__', None)
     return {k: (t['dtype'], t['shape'], data[8 + n + t['data_offsets'][0]:8 + n + t['data_offsets'][1]]) for k, t in header.items()}
+
+
+def safetensors_bytes(tensors):
+    """tensors: name -> dtype, shape, bytes."""
+    header, blobs, at = {}, [], 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {'dtype': dtype, 'shape': shape, 'data_offsets': [at, at + len(data)]}
+        blobs.append(data)
+        at += len(data)
+    text_ = json.dumps(header).encode()
+    text_ += b' ' * (-len(text_) % 8)
+    return struct.pack('<Q', len(text_)) + text_ + b''.join(blobs)
 
 
 def bf16_to_f32(data):

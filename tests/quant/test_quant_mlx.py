@@ -7,7 +7,7 @@ Says "skipped" and exits with 0 where mlx (pip install "mlx[cpu]") or numpy is n
 
 usage: test_quant_mlx.py [--rows N] [--seed S] [MODE ...]      rows of 256 random weights per format and dtype
 """
-import argparse, ctypes, os, subprocess, sys, tempfile
+import argparse, os, sys, tempfile
 
 try:
     import mlx.core as mx
@@ -16,34 +16,13 @@ except ImportError as missing:
     print(f'skipped test_quant_mlx: {missing}\n0 passed, 0 failed, 1 skipped')
     sys.exit(0)
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SOURCES = ['tensor/quant.c', 'tensor/dtype.c', 'base/half.c', 'base/str.c', 'base/arena.c', 'base/err.c']
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from quant_lib import Format, Row, build
+
 WIDTH = 256
 DTYPES = {'f32': (0, mx.float32, 2.0**-23), 'f16': (1, mx.float16, 2.0**-10), 'bf16': (2, mx.bfloat16, 2.0**-7)}
 MODES = {'affine': 1, 'mxfp4': 2, 'mxfp8': 3, 'nvfp4': 4}
 FORMATS = [('affine', b, g) for b in (2, 3, 4, 5, 6, 8) for g in (32, 64, 128)] + [('mxfp4', 4, 32), ('mxfp8', 8, 32), ('nvfp4', 4, 16)]
-
-
-class Format(ctypes.Structure):
-    _fields_ = [('mode', ctypes.c_int), ('dtype', ctypes.c_int), ('bits', ctypes.c_uint8), ('group', ctypes.c_uint16)]
-
-
-class Row(ctypes.Structure):
-    _fields_ = [('values', ctypes.c_void_p), ('scales', ctypes.c_void_p), ('biases', ctypes.c_void_p)]
-
-
-def build(folder):
-    out = os.path.join(folder, 'quant.so')
-    subprocess.run([os.environ.get('CC', 'cc'), '-std=c17', '-D_GNU_SOURCE', '-O2', '-ffp-contract=off', '-shared', '-fPIC', '-I', os.path.join(ROOT, 'src'),
-                    *[os.path.join(ROOT, 'src', s) for s in SOURCES], '-lm', '-o', out], check=True)
-    lib = ctypes.CDLL(out)
-    for plane in ('values', 'scales', 'biases'):
-        f = getattr(lib, f'quant_{plane}_bytes')
-        f.argtypes, f.restype = [ctypes.POINTER(Format), ctypes.c_int64], ctypes.c_size_t
-    lib.quant_pack.argtypes = [ctypes.POINTER(Format), ctypes.c_void_p, ctypes.c_int64] + [ctypes.c_void_p] * 3
-    lib.quant_unpack.argtypes = [ctypes.POINTER(Format), ctypes.POINTER(Row), ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
-    lib.quant_pack.restype = lib.quant_unpack.restype = None
-    return lib
 
 
 # Groups are independent, so a matrix goes through as one long row.

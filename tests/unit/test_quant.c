@@ -88,6 +88,24 @@ static void rows_survive_a_round_trip(void) {
 }
 
 /* Weights that no checkpoint should hold, and codes that no quantiser writes: no crash, and zeros stay zeros. */
+/* Codes of E2M1 and E4M3 with a scale of f32 for each group: what checkpoints of other programs become. */
+static void small_floats_have_wide_scales(void) {
+    const struct format fp4 = {.mode = QUANT_FP4, .dtype = DT_F32, .bits = 4, .group = 16};
+    const struct format fp8 = {.mode = QUANT_FP8, .dtype = DT_F32, .bits = 8, .group = 16};
+    const float scales[2] = {0.3f, -1e-20f};
+    uint8_t codes[32], packed[32];
+    float out[32];
+    for (int i = 0; i < 32; i++) codes[i] = (uint8_t)(i % 16);
+    quant_put_codes(&fp4, codes, 32, packed);
+    quant_unpack(&fp4, &(struct quant_row){packed, scales, NULL}, 0, 32, out);
+    for (int i = 0; i < 32; i++) CHECK(out[i] == f4e2m1_values[i % 16] * scales[i / 16]);
+    for (int i = 0; i < 32; i++) codes[i] = (uint8_t)(i * 8);
+    quant_unpack(&fp8, &(struct quant_row){codes, scales, NULL}, 0, 32, out);
+    for (int i = 0; i < 32; i++) CHECK(out[i] == f8e4m3_to_f32(codes[i]) * scales[i / 16]);
+    CHECK(format_row_bytes(&fp4, 32) == 16 + 8 && format_row_bytes(&fp8, 32) == 32 + 8 && quant_biases_bytes(&fp8, 32) == 0);
+    CHECK(!format_valid(&fp8) && !quant_mode_parse(STR("fp8"), &(enum quant_mode){0})); /* no file of MLX declares it */
+}
+
 static void odd_rows_are_harmless(void) {
     static const float odd[] = {0.0f, -0.0f, 1e-45f, -1e-39f, 3e38f, -3e38f, INFINITY, -INFINITY, NAN};
     for (int k = 0; k < N_FORMATS; k++) {
@@ -225,6 +243,7 @@ const struct unit_suite unit_quant = {
         {"sizes_agree_with_format", sizes_agree_with_format},
         {"codes_are_a_bit_stream", codes_are_a_bit_stream},
         {"rows_survive_a_round_trip", rows_survive_a_round_trip},
+        {"small_floats_have_wide_scales", small_floats_have_wide_scales},
         {"odd_rows_are_harmless", odd_rows_are_harmless},
         {"affine_fixtures_match_mlx", affine_fixtures_match_mlx},
         {"fp_fixtures_match_mlx", fp_fixtures_match_mlx},

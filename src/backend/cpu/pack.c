@@ -4,7 +4,7 @@
 #include "base/half.h"
 
 bool pack_shape_of(const struct format *f, int64_t in, struct pack_shape *out) {
-    if (f->mode == QUANT_NONE || f->mode == QUANT_MXFP8) return false;
+    if (f->mode == QUANT_NONE || f->mode == QUANT_MXFP8 || f->mode == QUANT_FP8) return false;
     int32_t group = f->group > PACK_GROUP_MAX ? PACK_GROUP_MAX : f->group;
     *out = (struct pack_shape){.in = in, .group = group};
     out->code_bits = f->mode == QUANT_AFFINE && f->bits <= 4 ? 4 : 8;

@@ -7,7 +7,7 @@
  *   8-bit codes: line j holds inputs 4j .. 4j+3 of row 0, then of row 1 ... row 15
  *   4-bit codes: the low halves of line j are inputs 8j .. 8j+3, the high halves inputs 8j+4 .. 8j+7
  *
- * Codes are 0 .. 255 and weigh code * scale + bias. Formats whose values are not such codes (mxfp8) are not packed;
+ * Codes are 0 .. 255 and weigh code * scale + bias. Formats whose values are not such codes (mxfp8, fp8) are not packed;
  * E2M1 values become 2 v + 12. Groups of 128 are stored as two of 64. Rows are padded to 16 with zero scales.
  *
  * Plain weights (f32, f16, bf16) are panels too where a set of kernels has products over them, whole numbers of 32 inputs:

@@ -184,6 +184,10 @@ int cuda_weight_bind(struct backend *be, const struct weight_source *source, str
     TRY(cuda_use(c, err));
     const struct format *f = &source->format;
     int64_t n_rows = source->n_experts * source->out;
+    if (f->mode > QUANT_NVFP4)
+        return err_set(err, ERR_EUNSUPPORTED,
+                       "%s: %s with scales of f32 has no GPU kernels; run it with --device cpu, or mlxcel quantize it first", source->name,
+                       quant_mode_name(f->mode));
     struct planes p = planes_of(source, n_rows);
     bool tiled = cuda_tiles(c, source);
     struct cuda_weight *w = mem_alloc(sizeof *w);

@@ -123,7 +123,7 @@ static int bind_quantised(struct xla *x, const struct weight_source *s, struct x
                                .type = affine ? scale_type(f) : HLO_F32,
                                .per_row = s->in / f->group,
                                .from_bytes = quant_scales_bytes(f, s->in),
-                               .convert = affine ? convert_copy : convert_fp_scales};
+                               .convert = format_scale_dtype(f) == DT_U8 ? convert_fp_scales : convert_copy};
     TRY(bind_plane(x, &scales, w, err));
     if (!affine) return ERR_OK;
     scales.plane = PLANE_BIASES;

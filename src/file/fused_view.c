@@ -1,0 +1,183 @@
+/* Sums of matrices and adapters, at places of a file that does not exist. */
+#include "file/fused_view.h"
+
+#include "tensor/quant.h"
+
+#include <math.h>
+
+/* What one adapter adds to a matrix, in f32. */
+struct addend {
+    struct adapter_module *module;
+    float *down, *up, *magnitude; /* as adapter_read_* give them; NULL until they are needed */
+    float scale;
+    struct addend *next;
+};
+
+struct sum {
+    struct checkpoint_weight w;
+    struct addend *addends;
+};
+
+struct fused_view {
+    struct checkpoint_shard shard;
+    struct sum *sums; /* [n_tensors of the shard] */
+};
+
+/* ---- numbers -------------------------------------------------------------------------------------------------------------------- */
+
+static void drop_numbers(struct addend *a) {
+    mem_free(a->down);
+    mem_free(a->up);
+    mem_free(a->magnitude);
+    a->down = a->up = a->magnitude = NULL;
+}
+
+static int load_numbers(struct addend *a, struct err *err) {
+    struct adapter_module *m = a->module;
+    if (a->up) return ERR_OK;
+    a->down = mem_try((size_t)(m->rank * m->in) * sizeof(float));
+    a->up = mem_try((size_t)(m->rank * m->out) * sizeof(float));
+    a->magnitude = mem_try((size_t)m->out * sizeof(float));
+    int code = a->down && a->up && a->magnitude ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(m->path));
+    if (!code) code = adapter_read_down(m, a->down, err);
+    if (!code) code = adapter_read_up(m, a->up, err);
+    if (!code && m->magnitude) code = adapter_read_magnitude(m, a->magnitude, err);
+    if (code) drop_numbers(a);
+    return code;
+}
+
+/* Row r of an embedding is a token's: down has its numbers, and up those of the columns. */
+static double product(const struct addend *a, int64_t r, int64_t k) {
+    const struct adapter_module *m = a->module;
+    double sum = 0;
+    for (int32_t i = 0; i < m->rank; i++)
+        sum += m->is_embedding ? (double)a->down[r * m->rank + i] * a->up[k * m->rank + i]
+                               : (double)a->up[r * m->rank + i] * a->down[i * m->in + k];
+    return sum * a->scale;
+}
+
+static int add_row(struct addend *a, int64_t r, int64_t width, float *row, struct err *err) {
+    double length = 0;
+    TRY(load_numbers(a, err));
+    for (int64_t k = 0; k < width; k++) {
+        double value = row[k] + product(a, r, k);
+        row[k] = (float)value;
+        length += value * value;
+    }
+    if (!a->module->magnitude) return ERR_OK;
+    double gain = a->magnitude[r] / sqrt(length);
+    if (!isfinite(gain)) return err_set(err, ERR_EFORMAT, "a row of %.*s has no length for its magnitude", STR_ARG(a->module->path));
+    for (int64_t k = 0; k < width; k++) row[k] = (float)(row[k] * gain);
+    return ERR_OK;
+}
+
+/* ---- reading -------------------------------------------------------------------------------------------------------------------- */
+
+static int read_row(const struct sum *s, int64_t r, float *row, struct err *err) {
+    TRY(checkpoint_weight_row(&s->w, r, row, err));
+    for (struct addend *a = s->addends; a; a = a->next) TRY(add_row(a, r, s->w.width, row, err));
+    return ERR_OK;
+}
+
+static int view_read_at(void *user, void *data, size_t n, uint64_t offset, struct err *err) {
+    const struct fused_view *v = user;
+    size_t i = st_at(&v->shard.st, offset);
+    const struct sum *s = &v->sums[i];
+    uint64_t at = offset - v->shard.st.tensors[i].offset;
+    size_t row_bytes = (size_t)s->w.width * sizeof(float);
+    float *row = mem_try(row_bytes);
+    int code = row ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for a row of %.*s", STR_ARG(s->w.values->t->name));
+    for (unsigned char *to = data; n > 0 && !code;) {
+        size_t skip = (size_t)(at % row_bytes), part = row_bytes - skip < n ? row_bytes - skip : n;
+        code = read_row(s, (int64_t)(at / row_bytes), row, err);
+        if (!code) memcpy(to, (const unsigned char *)row + skip, part);
+        at += part, to += part, n -= part;
+    }
+    mem_free(row);
+    for (size_t k = 0; k < v->shard.st.n_tensors; k++) /* matrices are read one after the other: numbers of one are enough */
+        for (struct addend *a = v->sums[k].addends; a && k != i; a = a->next) drop_numbers(a);
+    return code;
+}
+
+/* ---- finding -------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_end(struct str whole, struct str end) {
+    return str_eq(whole, end) || (str_ends(whole, end) && whole.p[whole.n - end.n - 1] == '.');
+}
+
+/* The path of the matrix that a module goes with: either may have a prefix that the other lacks. {NULL, 0}: none. */
+static struct str path_of(const struct checkpoint *c, struct str module) {
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        struct str name = c->tensors[i].t->name;
+        if (!str_ends(name, STR(".weight"))) continue;
+        name.n -= STR(".weight").n;
+        if (is_end(name, module) || is_end(module, name)) return name;
+    }
+    return (struct str){0};
+}
+
+static int check_place(const struct checkpoint *c, const struct adapter *a, const struct adapter_module *m,
+                       const struct checkpoint_weight *w, struct err *err) {
+    int64_t rows = w->values->t->n_dims == 2 ? w->values->t->shape[0] : 0;
+    int64_t out = m->is_embedding ? m->in : m->out, in = m->is_embedding ? m->out : m->in;
+    if (rows != out || w->width != in)
+        return err_set(err, ERR_EFORMAT, "%s: %.*s goes from %lld to %lld, and the model's from %lld to %lld", a->path, STR_ARG(m->path),
+                       (long long)m->in, (long long)m->out, (long long)w->width, (long long)rows);
+    if (m->is_embedding && !m->goes_to_head && !path_of(c, STR("lm_head")).p)
+        return err_set(err, ERR_EUNSUPPORTED,
+                       "%s: %.*s would change the head, which is the embedding's matrix; run it beside the model instead: --adapter",
+                       a->path, STR_ARG(m->path));
+    return ERR_OK;
+}
+
+static struct sum *sum_of(struct fused_view *v, struct checkpoint *c, struct map *known, struct str path,
+                          const struct checkpoint_weight *w) {
+    bool is_new;
+    struct map_entry *e = map_put(known, path, &is_new);
+    struct safetensors *st = &v->shard.st;
+    if (!is_new) return &v->sums[e->value.i];
+    e->value.i = (int64_t)st->n_tensors;
+    v->sums[st->n_tensors] = (struct sum){.w = *w};
+    st->tensors[st->n_tensors] = checkpoint_weight_plain(&c->arena, w, st->data_bytes);
+    st->data_bytes += st->tensors[st->n_tensors].bytes;
+    return &v->sums[st->n_tensors++];
+}
+
+static int add_module(struct fused_view *v, struct checkpoint *c, struct map *known, const struct fused_adapter *f,
+                      struct adapter_module *m, struct map *formats, struct err *err) {
+    struct checkpoint_weight w;
+    struct str path = path_of(c, m->path);
+    if (!path.p) return err_set(err, ERR_EUNSUPPORTED, "%s: the model has no place for %.*s", f->adapter->path, STR_ARG(m->path));
+    TRY(checkpoint_weight(c, path, &w, err));
+    TRY(check_place(c, f->adapter, m, &w, err));
+    if (m->magnitude && f->scale != 1) return err_set(err, ERR_EUNSUPPORTED, "%s: its magnitudes belong to a scale of 1", f->adapter->path);
+    struct sum *s = sum_of(v, c, known, path, &w);
+    struct addend *a = arena_new(&c->arena, struct addend, 1), **last = &s->addends;
+    *a = (struct addend){.module = m, .scale = f->scale};
+    while (*last) last = &(*last)->next;
+    *last = a;
+    map_put(formats, path, NULL)->value.ptr = arena_copy(&c->arena, &w.format, sizeof w.format);
+    return ERR_OK;
+}
+
+int fused_view_open(struct checkpoint *c, const struct fused_adapter *adapters, size_t n, struct map *out_formats, struct fused_view **out,
+                    struct err *err) {
+    struct fused_view *v = *out = arena_new(&c->arena, struct fused_view, 1);
+    struct map known = {0};
+    int code = ERR_OK;
+    v->shard.name = c->path;
+    v->shard.st.tensors = arena_new(&c->arena, struct st_tensor, c->n_tensors + 1);
+    v->sums = arena_new(&c->arena, struct sum, c->n_tensors + 1);
+    for (size_t i = 0; i < n && !code; i++)
+        for (size_t k = 0; k < adapters[i].adapter->n_modules && !code; k++)
+            code = add_module(v, c, &known, &adapters[i], &adapters[i].adapter->modules[k], out_formats, err);
+    map_free(&known);
+    v->shard.st.source = (struct st_source){.name = c->path, .size = v->shard.st.data_bytes, .read_at = view_read_at, .user = v};
+    if (!code) checkpoint_replace(c, &v->shard);
+    return code;
+}
+
+void fused_view_close(struct fused_view *v) {
+    for (size_t i = 0; v && i < v->shard.st.n_tensors; i++)
+        for (struct addend *a = v->sums[i].addends; a; a = a->next) drop_numbers(a);
+}
