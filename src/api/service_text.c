@@ -29,7 +29,7 @@ struct str service_template(const struct service *s) {
 int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *input, struct service_ids *out, struct str *out_text,
                         struct err *err) {
     struct tok_ids ids = {0};
-    return take_ids(a, &ids, session_chat_encode(s->session, a, input, &ids, out_text, err), out, err);
+    return take_ids(a, &ids, session_chat_encode(s->session, a, input, NULL, &ids, out_text, err), out, err);
 }
 
 bool service_thinks(const struct service *s, struct str prompt) {

@@ -61,6 +61,7 @@ static bool place(struct engine *e, struct job *j) {
     if (!sequence_init(&j->seq, &e->runner.kv, j->n_limit + 1)) return false;
     for (int32_t i = 0; i < j->spec.n_tokens; i++) sequence_append(&j->seq, j->spec.tokens[i]);
     j->seq.n_prompt = j->spec.n_tokens;
+    sequence_place_pictures(&j->seq, j->spec.pictures, j->spec.n_pictures, j->spec.places);
     j->seq.adapters = j->spec.adapters;
     j->seq.tree = j->tree;
     j->is_placed = true;
