@@ -71,15 +71,29 @@ static int wrong_count(int32_t places, int32_t pictures, struct err *err) {
                    places < pictures ? "; does the chat template write a placeholder for each?" : "");
 }
 
+/* What stands in the place of a placeholder. */
+static void put_picture(const struct session *s, const struct vision_facts *f, const struct vision_picture *p, struct sb *out) {
+    struct str mark = tok_token_text(s->tok, f->image_token);
+    if (f->open) sb_puts(out, f->open);
+    if (f->open_token >= 0) sb_put(out, tok_token_text(s->tok, f->open_token));
+    for (int32_t i = 0; i < p->n_tokens; i++) {
+        sb_put(out, mark);
+        if (f->row_end && (i + 1) % p->grid_width == 0) sb_puts(out, i + 1 == p->n_tokens ? f->end : f->row_end);
+    }
+    if (f->close_token >= 0) sb_put(out, tok_token_text(s->tok, f->close_token));
+    if (f->close) sb_puts(out, f->close);
+}
+
 /* One span, its placeholders taken for the pictures from *next on. */
-static struct str expand(struct arena *a, const struct session_pictures *pictures, struct str mark, struct str text, int32_t *next) {
+static struct str expand(const struct session *s, struct arena *a, const struct session_pictures *pictures, struct str mark,
+                         struct str text, int32_t *next) {
+    struct vision_facts facts = vision_facts(s->vision);
     struct sb out = {0};
     for (size_t at = 0;;) {
         size_t found = str_find(text, mark, at);
         sb_put(&out, str_sub(text, at, (found == STR_NONE ? text.n : found) - at));
         if (found == STR_NONE) break;
-        int32_t n = *next < pictures->n ? pictures->p[*next].n_tokens : 0;
-        for (int32_t i = 0; i < n; i++) sb_put(&out, mark);
+        if (*next < pictures->n) put_picture(s, &facts, &pictures->p[*next], &out);
         ++*next;
         at = found + mark.n;
     }
@@ -91,39 +105,46 @@ static struct str expand(struct arena *a, const struct session_pictures *picture
 int session_pictures_expand(const struct session *s, struct arena *a, const struct session_pictures *pictures, struct tok_span **spans,
                             size_t n_spans, struct err *err) {
     if (!pictures || !pictures->n) return ERR_OK;
-    struct str mark = tok_token_text(s->tok, vision_facts(s->vision).image_token);
+    struct vision_facts facts = vision_facts(s->vision);
+    struct str mark = tok_token_text(s->tok, facts.open_token >= 0 ? facts.open_token : facts.image_token);
     if (mark.n == 0) return err_set(err, ERR_EFORMAT, "the tokenizer has no token for pictures");
     struct tok_span *out = arena_new(a, struct tok_span, n_spans + 1);
     int32_t next = 0;
     for (size_t i = 0; i < n_spans; i++) {
         out[i] = (*spans)[i];
-        if (out[i].trusted) out[i].text = expand(a, pictures, mark, out[i].text, &next);
+        if (out[i].trusted) out[i].text = expand(s, a, pictures, mark, out[i].text, &next);
     }
     *spans = out;
     return next == pictures->n ? ERR_OK : wrong_count(next, pictures->n, err);
+}
+
+static int wrong_tokens(const struct job_spec *prompt, int32_t image_token, int32_t n_rows, struct err *err) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < prompt->n_tokens; i++) n += prompt->tokens[i] == image_token;
+    return err_set(err, ERR_EARG, "the prompt has %d tokens for pictures, and those that are given need %d", n, n_rows);
 }
 
 int session_pictures_attach(const struct session *s, struct arena *a, const struct session_pictures *pictures, struct job_spec *out,
                             struct err *err) {
     if (!pictures->n) return ERR_OK;
     struct vision_facts facts = vision_facts(s->vision);
-    struct picture_rows *runs = arena_new(a, struct picture_rows, pictures->n);
-    int32_t i_picture = 0;
+    int32_t n_rows = 0, n_runs = 0, i_picture = 0, row = 0;
+    for (int32_t i = 0; i < pictures->n; i++) n_rows += pictures->p[i].n_tokens;
+    struct picture_rows *runs = arena_new(a, struct picture_rows, n_rows);
     for (int32_t i = 0; i < out->n_tokens; i++) {
         if (out->tokens[i] != facts.image_token) continue;
-        if (i_picture == pictures->n) return wrong_count(i_picture + 1, pictures->n, err);
+        if (i_picture == pictures->n) return wrong_tokens(out, facts.image_token, n_rows, err);
         const struct vision_picture *p = &pictures->p[i_picture];
-        struct picture_rows *run = &runs[i_picture++];
-        *run = (struct picture_rows){.first = i, .n = p->n_tokens, .hash = p->hash};
-        for (int k = 0; k < GIVEN_SETS; k++) run->rows[k] = p->rows[k];
-        for (int32_t k = 0; k < p->n_tokens; k++)
-            if (i + k >= out->n_tokens || out->tokens[i + k] != facts.image_token)
-                return err_set(err, ERR_EARG, "picture %d has %d tokens, and the prompt has %d for it", i_picture, p->n_tokens, k);
-        i += p->n_tokens - 1;
+        struct picture_rows *run = &runs[n_runs++];
+        *run = (struct picture_rows){.first = i, .hash = p->hash, .both_ways = facts.sees_both_ways};
+        for (int k = 0; k < GIVEN_SETS; k++) run->rows[k] = p->rows[k] ? p->rows[k] + (int64_t)row * facts.text_hidden : NULL;
+        while (i < out->n_tokens && out->tokens[i] == facts.image_token && row < p->n_tokens) i++, row++, run->n++;
+        if (row == p->n_tokens) i_picture++, row = 0;
+        i--;
     }
-    if (i_picture != pictures->n) return wrong_count(i_picture, pictures->n, err);
+    if (i_picture != pictures->n) return wrong_tokens(out, facts.image_token, n_rows, err);
     out->pictures = runs;
-    out->n_pictures = pictures->n;
+    out->n_pictures = n_runs;
     if (!facts.has_places) return ERR_OK;
     int32_t *places = arena_new(a, int32_t, (int64_t)out->n_tokens * STEP_AXES);
     vision_places(s->vision, out->tokens, out->n_tokens, pictures->p, places);

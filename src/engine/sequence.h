@@ -9,6 +9,7 @@ struct picture_rows {
     int32_t first, n;
     const float *rows[GIVEN_SETS]; /* [n][hidden] numbers that stand for them, and those that are added behind the first layers */
     uint64_t hash;                 /* of the picture */
+    bool both_ways;                /* the tokens see each other */
 };
 
 struct sequence {

@@ -18,6 +18,16 @@ static int read_three(yyjson_val *list, const char *key, const float *absent, fl
 /* Limits of the area, under the names that files have had for them. */
 static int read_area(struct vision *v, yyjson_val *root, struct err *err) {
     yyjson_val *size = json_get(root, "size");
+    if (v->family->resize != RESIZE_TO_AREA) {
+        yyjson_val *crop = json_get(root, "crop_size");
+        v->square = (int32_t)json_int(size, "height", json_int(size, "shortest_edge", -1));
+        v->longest = (int32_t)json_int(size, "longest_edge", 1024);
+        v->crop = (int32_t)(yyjson_is_num(crop) ? yyjson_get_int(crop) : json_int(crop, "height", v->square));
+        if (v->family->resize == RESIZE_TO_FIT ? v->longest < v->patch || v->longest > IMAGE_MAX_SIDE
+                                               : v->square < v->patch || v->square > 1 << 14 || v->crop < v->patch || v->crop > v->square)
+            return err_set(err, ERR_EFORMAT, "preprocessor_config.json: a size of %d, %d or %d pixels", v->square, v->crop, v->longest);
+        return ERR_OK;
+    }
     v->min_pixels = json_int(size, "shortest_edge", json_int(root, "min_pixels", 56 * 56));
     v->max_pixels = json_int(size, "longest_edge", json_int(root, "max_pixels", 28 * 28 * 1280));
     if (v->min_pixels < 1 || v->max_pixels < v->min_pixels || v->max_pixels > IMAGE_MAX_PIXELS)
@@ -87,6 +97,39 @@ static int fit_area(const struct vision *v, const struct image *image, int32_t *
     return ERR_OK;
 }
 
+/* No side longer than the limit; then up to whole tokens. */
+static void fit_longest(const struct vision *v, const struct image *image, int32_t *out_height, int32_t *out_width) {
+    double h = image->height, w = image->width, ratio = (h > w ? h : w) / v->longest;
+    int32_t f = v->patch * v->merge;
+    if (ratio > 1) h = floor(h / ratio), w = floor(w / ratio);
+    *out_height = (int32_t)ceil((h < 1 ? 1 : h) / f) * f;
+    *out_width = (int32_t)ceil((w < 1 ? 1 : w) / f) * f;
+}
+
+/* The shorter side to the length that is wanted, then the middle of it. */
+static int crop_middle(const struct vision *v, const struct image *image, struct image *out, struct err *err) {
+    bool is_tall = image->height > image->width;
+    int64_t shorter = is_tall ? image->width : image->height, longer = is_tall ? image->height : image->width;
+    int64_t length = v->square * longer / shorter;
+    struct image resized;
+    if (length > IMAGE_MAX_SIDE || length * v->square > IMAGE_MAX_PIXELS)
+        return err_set(err, ERR_EARG, "the picture has %d x %d pixels, which is too long and thin for the model", image->width,
+                       image->height);
+    int32_t width = is_tall ? v->square : (int32_t)length, height = is_tall ? (int32_t)length : v->square;
+    TRY(image_resize(image, width, height, v->filter, &resized, err));
+    int code = image_crop(&resized, (width - v->crop) / 2, (height - v->crop) / 2, v->crop, v->crop, out, err);
+    image_free(&resized);
+    return code;
+}
+
+static int resize(const struct vision *v, const struct image *image, struct image *out, struct err *err) {
+    int32_t height = v->square, width = v->square;
+    if (v->family->resize == RESIZE_AND_CROP) return crop_middle(v, image, out, err);
+    if (v->family->resize == RESIZE_TO_AREA) TRY(fit_area(v, image, &height, &width, err));
+    if (v->family->resize == RESIZE_TO_FIT) fit_longest(v, image, &height, &width);
+    return image_resize(image, width, height, v->filter, out, err);
+}
+
 /* Tokens in the order of windows: windows row by row, and the tokens of each row by row. Without windows one window holds all. */
 static void order_cells(const struct vision *v, struct patches *p) {
     int32_t h = p->height / v->merge, w = p->width / v->merge, each = v->merge * v->merge, n = 0;
@@ -130,18 +173,20 @@ static void fill_patches(const struct vision *v, const struct image *image, stru
 
 int processor_cut(const struct vision *v, struct arena *a, const struct image *image, struct patches *out, struct err *err) {
     struct image resized;
-    int32_t height = 0, width = 0;
-    TRY(fit_area(v, image, &height, &width, err));
-    *out = (struct patches){.height = height / v->patch, .width = width / v->patch, .numbers = 3 * v->frames * v->patch * v->patch};
+    TRY(resize(v, image, &resized, err));
+    *out = (struct patches){
+        .height = resized.height / v->patch, .width = resized.width / v->patch, .numbers = 3 * v->frames * v->patch * v->patch};
     out->n = out->height * out->width;
-    out->pixels = arena_try(a, (size_t)out->n * (size_t)out->numbers * sizeof *out->pixels);
-    if (!out->pixels) return err_set(err, ERR_EMEMORY, "no memory for a picture of %d x %d pixels", width, height);
-    out->cells = arena_new(a, int32_t, out->n / (v->merge * v->merge));
-    out->places = arena_new(a, int32_t, (int64_t)out->n * STEP_AXES);
-    for (int i = 0; i < 2; i++) out->spans[i] = arena_new(a, int32_t, 2 * (int64_t)out->n);
-    TRY(image_resize(image, width, height, v->filter, &resized, err));
-    order_cells(v, out);
-    fill_patches(v, &resized, out);
+    out->pixels = arena_try(a, (size_t)out->n * (size_t)out->numbers * sizeof *out->pixels + 1);
+    bool fits = out->n > 0 && out->height % v->merge == 0 && out->width % v->merge == 0;
+    if (out->pixels && fits) {
+        out->cells = arena_new(a, int32_t, out->n / (v->merge * v->merge));
+        out->places = arena_new(a, int32_t, (int64_t)out->n * STEP_AXES);
+        for (int i = 0; i < 2; i++) out->spans[i] = arena_new(a, int32_t, 2 * (int64_t)out->n);
+        order_cells(v, out);
+        fill_patches(v, &resized, out);
+    }
     image_free(&resized);
-    return ERR_OK;
+    if (!fits) return err_set(err, ERR_EFORMAT, "%d x %d patches are no whole tokens of the model", out->width, out->height);
+    return out->pixels ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for %d patches of a picture", out->n);
 }

@@ -4,9 +4,10 @@
 #include "base/hash.h"
 #include "base/json.h"
 
-static const struct vision_family *find_family(struct str type) {
+static const struct vision_family *find_family(struct str type, struct str vision) {
     for (int32_t i = 0; i < vision_n_families; i++)
-        if (str_is(type, vision_table[i].type)) return &vision_table[i];
+        if (str_is(type, vision_table[i].type) && (!vision_table[i].vision || str_is(vision, vision_table[i].vision)))
+            return &vision_table[i];
     return NULL;
 }
 
@@ -14,6 +15,10 @@ static int open_parts(struct vision *v, const struct checkpoint *c, const struct
     struct config_part part = {"config.json", "vision_config", config};
     v->image_token = (int32_t)json_int(c->config.root, "image_token_id", json_int(c->config.root, "image_token_index", -1));
     if (v->image_token < 0) return err_set(err, ERR_EFORMAT, "config.json: image_token_id is missing");
+    const char *open = v->family->open_key, *close = v->family->close_key;
+    v->open_token = open ? (int32_t)json_int(c->config.root, open, -1) : -1;
+    v->close_token = close ? (int32_t)json_int(c->config.root, close, -1) : -1;
+    v->config = c->config.root;
     TRY(tower_bind(v, &part, store, err));
     return processor_open(v, c, err);
 }
@@ -24,7 +29,7 @@ int vision_open(const struct checkpoint *c, const struct tensor_store *store, st
     struct str type = c->config.model_type;
     *out = NULL;
     if (!yyjson_is_obj(config)) return err_set(err, ERR_ENOTFOUND, "the model takes no pictures: it has no tower");
-    const struct vision_family *family = find_family(type);
+    const struct vision_family *family = find_family(type, json_str(config, "model_type", STR("")));
     if (!family) return err_set(err, ERR_EUNSUPPORTED, "the tower of \"%.*s\" is not run here: the model takes text alone", STR_ARG(type));
     if (!be->gives)
         return err_set(err, ERR_EUNSUPPORTED,
@@ -48,8 +53,16 @@ void vision_close(struct vision *v) {
 struct vision_facts vision_facts(const struct vision *v) {
     return (struct vision_facts){.title = v->family->title,
                                  .image_token = v->image_token,
+                                 .open = v->family->open,
+                                 .close = v->family->close,
+                                 .open_token = v->open_token,
+                                 .close_token = v->close_token,
+                                 .row_end = v->family->row_end,
+                                 .end = v->family->end,
                                  .n_sets = v->n_mergers,
                                  .has_places = v->family->has_places,
+                                 .text_hidden = v->text_hidden,
+                                 .sees_both_ways = v->family->sees_both_ways,
                                  .patch = v->patch,
                                  .layers = v->layers,
                                  .hidden = v->hidden};
@@ -74,18 +87,33 @@ static int read_set(struct vision *v, const struct patches *p, struct arena *a, 
     return ERR_OK;
 }
 
+/* The step of the tower: a row before the patches where it has a class token, which sees all and is seen by all. */
+static void fill_step(const struct vision *v, struct arena *a, const struct patches *p, struct step *step) {
+    int32_t extra = v->class_row ? 1 : 0, n = p->n + extra;
+    const float **pixels = arena_new(a, const float *, n);
+    *step = (struct step){.n_rows = n, .n_seqs = 1, .places = p->places, .spans = {p->spans[0], p->spans[1]}};
+    step->seq_of = arena_new(a, int32_t, n);
+    for (int64_t i = 0; i < p->n; i++) pixels[i + extra] = p->pixels + i * p->numbers;
+    step->given[0] = pixels;
+    if (v->positions) {
+        float *positions = arena_new(a, float, (int64_t)n * v->hidden);
+        tower_positions(v, p, positions);
+        step->given[1] = row_pointers(a, positions, n, v->hidden);
+    }
+    if (!extra) return;
+    int32_t *spans = arena_new(a, int32_t, 2 * (int64_t)n);
+    for (int32_t i = 0; i < n; i++) spans[2 * i + 1] = n;
+    step->spans[0] = step->spans[1] = spans;
+}
+
 static int run_tower(struct vision *v, struct arena *a, const struct patches *p, struct vision_picture *out, struct err *err) {
     struct backend *be = v->backend;
-    struct step step = {.n_rows = p->n, .n_seqs = 1, .places = p->places, .spans = {p->spans[0], p->spans[1]}};
-    struct step_key key = {.n_rows = p->n, .n_seqs = 1, .gives = true, .has_places = true};
+    struct step step;
     struct tensor sets[GIVEN_SETS] = {0};
-    step.seq_of = arena_new(a, int32_t, p->n);
-    step.given[0] = row_pointers(a, p->pixels, p->n, p->numbers);
-    if (v->positions) {
-        float *positions = arena_new(a, float, (int64_t)p->n * v->hidden);
-        tower_positions(v, p, positions);
-        step.given[1] = row_pointers(a, positions, p->n, v->hidden);
-    }
+    if (v->family->positions == POSITIONS_FIXED && (p->height > v->positions_side || p->width > v->positions_side))
+        return err_set(err, ERR_EFORMAT, "%d x %d patches, and the tower has positions for %d", p->width, p->height, v->positions_side);
+    fill_step(v, a, p, &step);
+    struct step_key key = {.n_rows = step.n_rows, .n_seqs = 1, .gives = true, .has_places = true};
     if (be->type->begin(be, &key)) tower_forward(v, &be->list, sets);
     TRY(be->type->end(be, &step, err));
     for (int32_t i = 0; i < v->n_mergers; i++) TRY(read_set(v, p, a, sets[i], &out->rows[i], err));

@@ -21,10 +21,15 @@ struct vision_picture {
 };
 
 struct vision_facts {
-    const char *title;   /* of the tower, for people */
-    int32_t image_token; /* every token with this id is a row of a picture */
-    int32_t n_sets;      /* of rows */
-    bool has_places;     /* tokens lie in time, height and width */
+    const char *title;               /* of the tower, for people */
+    const char *open, *close;        /* text around the tokens of a picture */
+    int32_t open_token, close_token; /* tokens around those; -1: none. The first one is the placeholder then */
+    const char *row_end, *end;       /* text behind each row of tokens but the last, and behind that; NULL: none */
+    int32_t image_token;             /* every token with this id is a row of a picture */
+    int32_t n_sets;                  /* of rows */
+    int32_t text_hidden;             /* numbers of a row */
+    bool sees_both_ways;             /* the rows of one picture see each other */
+    bool has_places;                 /* tokens lie in time, height and width */
     int32_t patch, layers, hidden;
 };
 
