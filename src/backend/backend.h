@@ -143,10 +143,11 @@ struct step {
     int32_t n_adapters;
     const float **given[GIVEN_SETS]; /* [rows] numbers that stand for a row, or are added to it; NULL: it has none */
     int32_t *places;                 /* [rows][STEP_AXES] where a row lies in time, height and width, for rope by axes */
-    const int32_t *spans[2];         /* [rows][2] of ATTN_ROWS: rows that a row sees, from and to */
-    float *adapters;                 /* [seqs][n_adapters] scale of each; 0: it is not used */
-    float *rope;                     /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
-    void *block;                     /* all arrays above, in one piece */
+    int32_t *until;          /* [rows] last position of the picture whose rows see each other, or -1; NULL: there is no such picture */
+    const int32_t *spans[2]; /* [rows][2] of ATTN_ROWS: rows that a row sees, from and to */
+    float *adapters;         /* [seqs][n_adapters] scale of each; 0: it is not used */
+    float *rope;             /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
+    void *block;             /* all arrays above, in one piece */
     size_t block_bytes;
 };
 

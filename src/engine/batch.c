@@ -26,6 +26,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     size_t choices = cut(&used, (size_t)limits->logits * sizeof(struct step_choice));
     size_t tables = cut(&used, seqs * (size_t)s->table_capacity * (size_t)kv->layout.n_classes * sizeof(int32_t));
     size_t places = cut(&used, spec->n_given ? rows * STEP_AXES : 0);
+    size_t until = cut(&used, spec->n_given ? rows : 0);
     size_t given = cut(&used, (size_t)limits->rows * (size_t)spec->n_given * sizeof(float *));
     s->n_adapters = limits->adapters;
     size_t adapters = cut(&used, seqs * (size_t)s->n_adapters * sizeof(float));
@@ -42,6 +43,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     s->wanted_rows = (int32_t *)(p + wanted);
     s->seqs = (struct step_seq *)(p + seq);
     s->places = (int32_t *)(p + places);
+    b->until = (int32_t *)(p + until);
     for (int32_t i = 0; i < spec->n_given; i++) s->given[i] = (const float **)(p + given) + (size_t)i * (size_t)limits->rows;
     s->choices = (struct step_choice *)(p + choices);
     s->adapters = (float *)(p + adapters);
@@ -61,7 +63,7 @@ void batch_clear(struct batch *b) {
     b->step.n_rows = b->step.n_seqs = b->step.n_logits = b->step.n_wanted = 0;
     b->max_len = b->n_hidden = 0;
     b->chooses = 0;
-    b->adapts = b->gives = b->has_places = false;
+    b->adapts = b->gives = b->has_places = b->sees = false;
 }
 
 /* Prompt rows use the table of the whole prompt, however it is cut into chunks; later rows that of their own length. */
@@ -88,12 +90,16 @@ static void fill_adapters(struct batch *b, int32_t i_seq, const struct sequence 
 /* What stands for the row at this position of a sequence, where it is part of a picture. */
 static void fill_given(struct batch *b, const struct sequence *seq, int32_t position, int32_t row) {
     for (int32_t k = 0; k < b->spec->n_given; k++) b->step.given[k][row] = NULL;
+    b->until[row] = -1;
     for (int32_t i = 0; i < seq->n_pictures; i++) {
         const struct picture_rows *p = &seq->pictures[i];
         if (position < p->first || position >= p->first + p->n) continue;
         for (int32_t k = 0; k < b->spec->n_given; k++)
             if (p->rows[k]) b->step.given[k][row] = p->rows[k] + (int64_t)(position - p->first) * b->spec->hidden;
         b->gives = true;
+        if (!p->both_ways) continue;
+        b->until[row] = p->first + p->n - 1;
+        b->sees = true;
     }
 }
 
@@ -135,6 +141,7 @@ struct step_key batch_seal(struct batch *b) {
     struct step *s = &b->step;
     if (b->n_hidden) memcpy(s->wanted_rows + s->n_logits, b->hidden_rows, (size_t)b->n_hidden * sizeof *b->hidden_rows);
     s->n_wanted = s->n_logits + b->n_hidden;
+    s->until = b->sees ? b->until : NULL;
     return (struct step_key){.n_rows = s->n_rows,
                              .n_seqs = s->n_seqs,
                              .n_logits = s->n_logits,

@@ -160,6 +160,9 @@ static int check_pictures(const struct engine *e, const struct job_spec *s, stru
         const struct picture_rows *p = &s->pictures[i];
         if (p->first < end || p->n < 1 || p->n > s->n_tokens - p->first || !p->rows[0])
             return err_set(err, ERR_EARG, "picture %d does not lie within the prompt", i);
+        if (p->both_ways && p->n > e->runner.limits.rows)
+            return err_set(err, ERR_ELIMIT, "a picture has %d tokens, and a step has %d rows; use a larger --batch-size", p->n,
+                           e->runner.limits.rows);
         end = p->first + p->n;
     }
     return s->shifts ? err_set(err, ERR_EUNSUPPORTED, "a prompt with pictures cannot be shortened where the context is full") : ERR_OK;

@@ -226,7 +226,12 @@ static int32_t chunk_of(const struct engine *e, const struct job *j) {
     if (n > room) n = room;
     int32_t pause = e->prefix ? prefix_pause(e->prefix, &j->seq) : 0;
     if (j->seq.n_done < pause && pause < j->seq.n_done + n) n = pause - j->seq.n_done;
-    return sequence_rows_alike(&j->seq, &r->model->spec, e->options.exact, n);
+    n = sequence_rows_alike(&j->seq, &r->model->spec, e->options.exact, n);
+    const struct picture_rows *cut = sequence_cut_picture(&j->seq, j->seq.n_done + n);
+    if (!cut) return n;
+    if (cut->first > j->seq.n_done) return cut->first - j->seq.n_done;
+    int32_t rest = cut->first + cut->n - j->seq.n_done;
+    return rest <= room ? rest : 0; /* it is one step, or waits for one with more room */
 }
 
 /* A device that computes either logits or hidden states in a step does both in turn. */

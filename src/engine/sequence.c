@@ -57,6 +57,14 @@ void sequence_place_pictures(struct sequence *s, const struct picture_rows *pict
     s->place_shift = places ? last + 1 - s->n_prompt : 0;
 }
 
+const struct picture_rows *sequence_cut_picture(const struct sequence *s, int32_t n_done) {
+    for (int32_t i = 0; i < s->n_pictures; i++) {
+        const struct picture_rows *p = &s->pictures[i];
+        if (p->both_ways && p->first < n_done && n_done < p->first + p->n) return p;
+    }
+    return NULL;
+}
+
 bool sequence_reserve(struct sequence *s, struct kv *kv, int32_t n_rows) {
     int32_t need = blocks_for(s->n_done + n_rows);
     for (int32_t c = 0; c < kv->layout.n_classes; c++)

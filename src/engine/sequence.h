@@ -35,6 +35,8 @@ void sequence_append(struct sequence *s, int32_t token);
 /* Pictures of the prompt that was appended. Their tokens get numbers beyond any vocabulary, made of the picture's content: so the prefix cache
  * tells pictures apart. */
 void sequence_place_pictures(struct sequence *s, const struct picture_rows *pictures, int32_t n, const int32_t *places);
+/* The picture whose rows see each other and that would be cut if the sequence were computed up to here; NULL: none. */
+const struct picture_rows *sequence_cut_picture(const struct sequence *s, int32_t n_done);
 /* Blocks for positions up to n_done + n_rows - 1. False, and nothing taken, when the pools are short. */
 bool sequence_reserve(struct sequence *s, struct kv *kv, int32_t n_rows);
 /* n_rows more positions are computed: blocks that left a window go back. */

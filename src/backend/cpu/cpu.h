@@ -90,7 +90,7 @@ int64_t cpu_attn_op_floats(const struct cpu *c, const struct op *op);   /* of th
 int cpu_kv_packed_check(int32_t bits, const struct kv_class *k, struct err *err);
 cpu_runner cpu_kv_write_packed;
 /* First visible position of a row; scale of its scores. */
-int32_t cpu_first_visible(const struct attn_args *a, int32_t pos);
+int32_t cpu_first_visible(const struct attn_args *a, const struct step *step, int32_t r);
 /* The last position that row r sees: its own, or one behind it. */
 int32_t cpu_last_visible(const struct attn_args *a, const struct step *step, int32_t r);
 float cpu_query_scale(const struct attn_args *a, int32_t pos);
