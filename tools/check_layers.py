@@ -13,14 +13,16 @@ ALLOWED = {
     "server": {"api", "base", "os"},
     "cli": {"server", "api", "hub", "base", "os"},
     "lib": {"api", "hub", "cli", "base", "os"},
-    "api": {"hub", "engine", "model", "backend", "file", "text", "tensor", "os", "base"},
+    "api": {"hub", "engine", "vision", "image", "model", "backend", "file", "text", "tensor", "os", "base"},
     "engine": {"model", "backend", "text", "tensor", "os", "base"},
     "model": {"backend", "file", "text", "tensor", "base"},
+    "vision": {"model", "backend", "image", "file", "tensor", "base"},
     "backend": {"tensor", "os", "base"},
     "hub": {"file", "tensor", "os", "base"},
     "file": {"tensor", "os", "base"},
     "text": {"base"},
     "tensor": {"base"},
+    "image": {"base"},
     "os": {"base"},
     "base": set(),
 }
@@ -40,6 +42,7 @@ SYSTEM = {
     r"llhttp\.h": {"server", "file"},
     r"curl/.*": {"hub"},
     r"openssl/.*": {"os", "server"},
+    r"png\.h|zlib\.h|jpeglib\.h|jerror\.h|webp/.*": {"image"},
     r"zstd\.h": {"base", "file", "backend"},
 }
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)

@@ -44,6 +44,10 @@ group_build() {
     need libpcre2-dev "regular expressions of tokenizers"
     need libutf8proc-dev "Unicode normalisation"
     need libzstd-dev "compressed data in the program"
+    need libpng-dev "PNG pictures"
+    need libjpeg-dev "JPEG pictures"
+    need libwebp-dev "WebP pictures"
+    need zlib1g-dev "inflates PNG"
 }
 group_test() {
     need python3 "runs the tests" python3

@@ -173,7 +173,8 @@ static int collect_rows(const struct session_options *options, int32_t n, struct
     out->p = mem_try((size_t)n * (size_t)out->vocab * sizeof *out->p);
     int32_t *tokens = mem_alloc((size_t)n * sizeof *tokens);
     for (int32_t i = 0; i < n; i++) tokens[i] = token_at(s, i);
-    int code = out->p ? session_logits(s, tokens, n, keep_row, out, err) : err_set(err, ERR_EMEMORY, "no memory for %d rows of logits", n);
+    int code = out->p ? session_logits(s, &(struct job_spec){.tokens = tokens, .n_tokens = n}, keep_row, out, err)
+                      : err_set(err, ERR_EMEMORY, "no memory for %d rows of logits", n);
     mem_free(tokens);
     session_close(s);
     return code;

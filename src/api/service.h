@@ -79,6 +79,15 @@ struct str service_template(const struct service *s);
  * Control tokens come from the template alone. *out_text is the rendered prompt. */
 int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *input, struct service_ids *out, struct str *out_text,
                         struct err *err);
+/* Pictures through the model's tower, which all requests share: it may take seconds. An error says which picture, and why. */
+struct session_pictures;
+struct service_pictures {
+    const struct session_pictures *made; /* in the arena; NULL: none */
+};
+int service_pictures(struct service *s, struct arena *a, const struct str *files, size_t n, struct service_pictures *out, struct err *err);
+/* As service_encode_chat, with pictures where the messages have parts of the type "image"; they go into the job. */
+int service_encode_pictures(const struct service *s, struct arena *a, yyjson_val *input, const struct service_pictures *pictures,
+                            struct service_ids *out, struct str *out_text, struct job_spec *job, struct err *err);
 /* Whether a rendered prompt leaves the model inside its reasoning. */
 bool service_thinks(const struct service *s, struct str prompt);
 /* Whether the model may begin reasoning by itself behind this prompt: it does not end with reasoning that is over. */

@@ -29,7 +29,34 @@ struct str service_template(const struct service *s) {
 int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *input, struct service_ids *out, struct str *out_text,
                         struct err *err) {
     struct tok_ids ids = {0};
-    return take_ids(a, &ids, session_chat_encode(s->session, a, input, &ids, out_text, err), out, err);
+    return take_ids(a, &ids, session_chat_encode(s->session, a, input, NULL, &ids, out_text, err), out, err);
+}
+
+/* The rows go into the arena: nobody has to free them. */
+int service_pictures(struct service *s, struct arena *a, const struct str *files, size_t n, struct service_pictures *out, struct err *err) {
+    struct session_pictures made, *kept = arena_new(a, struct session_pictures, 1);
+    size_t width = (size_t)s->session->model.spec.hidden * sizeof(float);
+    TRY(session_pictures_make(s->session, a, files, n, &made, err));
+    *kept = (struct session_pictures){arena_copy(a, made.p, (size_t)made.n * sizeof *made.p), made.n};
+    for (int32_t i = 0; i < made.n; i++)
+        for (int k = 0; k < GIVEN_SETS; k++)
+            if (made.p[i].rows[k]) kept->p[i].rows[k] = arena_copy(a, made.p[i].rows[k], (size_t)made.p[i].n_tokens * width);
+    session_pictures_free(&made);
+    out->made = kept;
+    return ERR_OK;
+}
+
+int service_encode_pictures(const struct service *s, struct arena *a, yyjson_val *input, const struct service_pictures *pictures,
+                            struct service_ids *out, struct str *out_text, struct job_spec *job, struct err *err) {
+    struct tok_ids ids = {0};
+    TRY(take_ids(a, &ids, session_chat_encode(s->session, a, input, pictures->made, &ids, out_text, err), out, err));
+    if (!pictures->made) return ERR_OK;
+    struct job_spec prompt = {.tokens = out->p, .n_tokens = out->n};
+    TRY(session_pictures_attach(s->session, a, pictures->made, &prompt, err));
+    job->pictures = prompt.pictures;
+    job->n_pictures = prompt.n_pictures;
+    job->places = prompt.places;
+    return ERR_OK;
 }
 
 bool service_thinks(const struct service *s, struct str prompt) {

@@ -102,6 +102,7 @@ static int open_all(struct session *s, struct err *err) {
     TRY(check_kv_bits(s, err));
     TRY(session_model_open(s, err));
     s->has_model = true;
+    session_vision_open(s);
     stretch_context(s);
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT,
@@ -134,6 +135,7 @@ void session_close(struct session *s) {
     if (!s) return;
     engine_close(s->engine);
     session_text_close(s);
+    session_vision_close(s);
     if (s->has_model) model_close(s->backend, &s->model);
     backend_close(s->backend);
     if (s->has_checkpoint) checkpoint_close(&s->checkpoint);

@@ -87,11 +87,17 @@ struct session_prompt {
     const struct session_message *messages; /* [n_messages]; NULL: the text */
     size_t n_messages;
     struct str text;
+    const struct str *images; /* [n_images] files of pictures: before the text, or in a raw prompt where its placeholders stand */
+    size_t n_images;
     bool raw; /* no chat template; a model without one completes raw anyway */
 };
 /* The ids of a prompt, in memory of the session's own until the next call. With a template only the template makes control
  * tokens: what stands in the text stays text. A raw prompt is its own template, and its control tokens count. */
 int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err);
+/* The pictures of the prompt that was encoded last, for the job with its tokens. */
+int session_attach(struct session *s, struct job_spec *job, struct err *err);
+/* Pictures for tokens that stand there already, expanded. */
+int session_attach_files(struct session *s, const struct str *images, size_t n, struct job_spec *job, struct err *err);
 /* After the text was loaded, by session_encode or session_text_load. */
 bool session_has_template(const struct session *s);
 /* Whether jobs can be held to it, without a model: the reason where not. */
@@ -170,8 +176,8 @@ int session_encode_question(const struct session *s, struct arena *a, const stru
 int session_score(struct session *s, const struct session_question *questions, int32_t n, float *out, struct err *err);
 
 /* Logits at every position of a prompt: emit gets one row of `vocab` at a time. */
-int session_logits(struct session *s, const int32_t *tokens, int32_t n_tokens, int (*emit)(void *user, const float *row, struct err *err),
-                   void *user, struct err *err);
+int session_logits(struct session *s, const struct job_spec *prompt, int (*emit)(void *user, const float *row, struct err *err), void *user,
+                   struct err *err);
 
 /* The op list of a decode step and of a prompt of n_rows, as text; for a session opened on the trace backend. */
 int session_trace(struct session *s, int32_t n_rows, struct sb *out, struct err *err);

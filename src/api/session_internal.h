@@ -4,6 +4,7 @@
 
 #include "api/embedder.h"
 #include "api/judge.h"
+#include "api/pictures.h"
 #include "api/session.h"
 #include "engine/job.h"
 #include "engine/engine.h"
@@ -30,7 +31,13 @@ struct session {
     struct err judge_why;     /* why there is none */
     float *adapter_scales;    /* [options.n_adapters] for jobs that have none of their own */
     uint64_t identity;        /* of the model and its adapters, where caches may be saved */
-    struct err no_gpu;        /* with an automatic choice: why it is not the GPU */
+    struct vision *vision;    /* the tower, with a backend of its own; NULL: none */
+    struct backend *vision_backend;
+    struct os_mutex *vision_lock;
+    struct err vision_why;            /* why there is none */
+    struct session_pictures pictures; /* of the last prompt that was encoded */
+    struct arena prompt_arena;
+    struct err no_gpu; /* with an automatic choice: why it is not the GPU */
     /* text, loaded when it is first needed */
     bool text_loaded;
     struct tok *tok;
@@ -46,8 +53,11 @@ void session_judge_words(struct session *s);
 /* Runs jobs of ROWS_HIDDEN to their end on the calling thread; their vectors, [n][width]. */
 int session_run_vectors(struct session *s, const struct job_spec *specs, int32_t n, int32_t width, float *out, struct err *err);
 /* A conversation (an object with messages and further keywords) through the template to ids; *out_text may be NULL. */
-int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, struct tok_ids *out, struct str *out_text,
-                        struct err *err);
+int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, const struct session_pictures *pictures,
+                        struct tok_ids *out, struct str *out_text, struct err *err);
+/* The tower of a checkpoint that was opened; without one, or where it cannot be run, the model takes text alone. */
+void session_vision_open(struct session *s);
+void session_vision_close(struct session *s);
 
 /* session_load.c: config, spec and weights, in the backend that is open. */
 int session_model_open(struct session *s, struct err *err);

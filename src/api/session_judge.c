@@ -62,7 +62,7 @@ static int encode_chat(const struct session *s, struct arena *a, const struct se
     jsonw_end(&w, '}');
     int code = json_parse(a, str_copy(a, sb_str(&json)), "prompt", JSON_STRICT, &input, err);
     sb_free(&json);
-    return code ? code : session_chat_encode(s, a, input, out, NULL, err);
+    return code ? code : session_chat_encode(s, a, input, NULL, out, NULL, err);
 }
 
 /* A document that is too long is cut at a character, a little shorter until it fits. */

@@ -22,11 +22,14 @@ static bool goes_on(void *user, const struct job_events *events) {
     return ((struct emitter *)user)->code == ERR_OK;
 }
 
-int session_logits(struct session *s, const int32_t *tokens, int32_t n_tokens, int (*emit)(void *user, const float *row, struct err *err),
-                   void *user, struct err *err) {
+int session_logits(struct session *s, const struct job_spec *prompt, int (*emit)(void *user, const float *row, struct err *err), void *user,
+                   struct err *err) {
     struct emitter e = {.emit = emit, .user = user, .vocab = s->model.spec.vocab};
-    struct job_spec spec = {
-        .tokens = tokens, .n_tokens = n_tokens, .rows = ROWS_LOGITS, .on_rows = on_rows, .rows_user = &e, .wants_progress = true};
+    struct job_spec spec = *prompt;
+    spec.rows = ROWS_LOGITS;
+    spec.on_rows = on_rows;
+    spec.rows_user = &e;
+    spec.wants_progress = true;
     struct session_watch watch = {.on_events = goes_on, .user = &e};
     struct session_result result;
     TRY(session_run(s, &spec, &watch, &result, err));

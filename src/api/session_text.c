@@ -70,10 +70,26 @@ static struct tmpl_time now(void) {
     return (struct tmpl_time){t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, 0};
 }
 
-static void put_message(struct jsonw *w, const char *role, struct str content) {
+/* Pictures stand before the text. */
+static void put_parts(struct jsonw *w, struct str text, size_t n_images) {
+    jsonw_open(w, "content", '[');
+    for (size_t i = 0; i < n_images; i++) {
+        jsonw_begin(w, '{');
+        jsonw_put_str(w, "type", STR("image"));
+        jsonw_end(w, '}');
+    }
+    jsonw_begin(w, '{');
+    jsonw_put_str(w, "type", STR("text"));
+    jsonw_put_str(w, "text", text);
+    jsonw_end(w, '}');
+    jsonw_end(w, ']');
+}
+
+static void put_message(struct jsonw *w, const char *role, struct str content, size_t n_images) {
     jsonw_begin(w, '{');
     jsonw_put_str(w, "role", str_of(role));
-    jsonw_put_str(w, "content", content);
+    if (n_images) put_parts(w, content, n_images);
+    else jsonw_put_str(w, "content", content);
     jsonw_end(w, '}');
 }
 
@@ -83,8 +99,9 @@ static struct str chat_input(struct arena *a, const struct session_prompt *p) {
     struct jsonw w = {.out = &text};
     jsonw_begin(&w, '{');
     jsonw_open(&w, "messages", '[');
-    for (size_t i = 0; i < p->n_messages; i++) put_message(&w, p->messages[i].role, p->messages[i].content);
-    if (!p->messages) put_message(&w, "user", p->text);
+    for (size_t i = 0; i < p->n_messages; i++)
+        put_message(&w, p->messages[i].role, p->messages[i].content, i + 1 == p->n_messages ? p->n_images : 0);
+    if (!p->messages) put_message(&w, "user", p->text, p->n_images);
     jsonw_end(&w, ']');
     jsonw_put_bool(&w, "add_generation_prompt", true);
     jsonw_end(&w, '}');
@@ -93,14 +110,15 @@ static struct str chat_input(struct arena *a, const struct session_prompt *p) {
     return copy;
 }
 
-int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, struct tok_ids *out, struct str *out_text,
-                        struct err *err) {
+int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *input, const struct session_pictures *pictures,
+                        struct tok_ids *out, struct str *out_text, struct err *err) {
     struct chat_request request = {.input = input, .now = now(), .fits_calls = true, .adds_usual = true};
     struct tmpl_output output;
     TRY(chat_render(s->chat, a, &request, &output, err));
     struct tok_span *spans = arena_new(a, struct tok_span, output.n_spans + 1);
     for (size_t i = 0; i < output.n_spans; i++) spans[i] = (struct tok_span){output.spans[i].text, !output.spans[i].is_user};
     if (out_text) *out_text = output.text;
+    TRY(session_pictures_expand(s, a, pictures, &spans, output.n_spans, err));
     return tok_encode_spans(s->tok, NULL, spans, output.n_spans, TOK_PARSE_SPECIAL, out, err);
 }
 
@@ -108,9 +126,16 @@ static int encode_chat(struct session *s, struct arena *a, const struct session_
     yyjson_val *input;
     struct str rendered;
     TRY(json_parse(a, chat_input(a, p), "prompt", JSON_STRICT, &input, err));
-    TRY(session_chat_encode(s, a, input, &s->ids, &rendered, err));
+    TRY(session_chat_encode(s, a, input, &s->pictures, &s->ids, &rendered, err));
     *out_thinks = output_reasoning_is_open(s->reasoning, rendered);
     return ERR_OK;
+}
+
+/* A raw prompt is its own template. */
+static int encode_raw(struct session *s, struct arena *a, struct str text, struct err *err) {
+    struct tok_span *span = &(struct tok_span){text, true};
+    TRY(session_pictures_expand(s, a, &s->pictures, &span, 1, err));
+    return tok_encode(s->tok, span->text, TOK_ADD_SPECIAL | TOK_ADD_BOS | TOK_PARSE_SPECIAL, &s->ids, err);
 }
 
 int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err) {
@@ -119,8 +144,10 @@ int session_encode(struct session *s, const struct session_prompt *prompt, struc
     bool raw = prompt->raw || !session_has_template(s), thinks = false;
     assert(!raw || !prompt->messages);
     s->ids.n = 0;
-    int code = raw ? tok_encode(s->tok, prompt->text, TOK_ADD_SPECIAL | TOK_ADD_BOS | TOK_PARSE_SPECIAL, &s->ids, err)
-                   : encode_chat(s, &a, prompt, &thinks, err);
+    session_pictures_free(&s->pictures);
+    arena_reset(&s->prompt_arena);
+    TRY(session_pictures_make(s, &s->prompt_arena, prompt->images, prompt->n_images, &s->pictures, err));
+    int code = raw ? encode_raw(s, &a, prompt->text, err) : encode_chat(s, &a, prompt, &thinks, err);
     arena_free(&a);
     *out = (struct session_ids){s->ids.p, s->ids.n, thinks};
     return code;

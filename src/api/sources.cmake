@@ -30,6 +30,7 @@ set(API_SOURCES
   src/api/session_load.c
   src/api/session_run.c
   src/api/session_probe.c
+  src/api/pictures.c
   src/api/session_text.c
   src/api/synth.c
   src/api/synth_write.c

@@ -125,6 +125,8 @@ struct choice_tables {
     int32_t n_bias;
 };
 
+enum { GIVEN_SETS = 8, STEP_AXES = 3 };
+
 struct step {
     int32_t n_rows, n_seqs;
     int32_t n_logits, n_wanted;                           /* rows whose logits are wanted; those and the rows whose hidden states are */
@@ -139,9 +141,13 @@ struct step {
     const uint32_t *masks;           /* [n_masks][mask_words] bits of tokens that may be chosen */
     int32_t n_masks, mask_words;
     int32_t n_adapters;
-    float *adapters; /* [seqs][n_adapters] scale of each; 0: it is not used */
-    float *rope;     /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
-    void *block;     /* all arrays above, in one piece */
+    const float **given[GIVEN_SETS]; /* [rows] numbers that stand for a row, or are added to it; NULL: it has none */
+    int32_t *places;                 /* [rows][STEP_AXES] where a row lies in time, height and width, for rope by axes */
+    int32_t *until;          /* [rows] last position of the picture whose rows see each other, or -1; NULL: there is no such picture */
+    const int32_t *spans[2]; /* [rows][2] of ATTN_ROWS: rows that a row sees, from and to */
+    float *adapters;         /* [seqs][n_adapters] scale of each; 0: it is not used */
+    float *rope;             /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
+    void *block;             /* all arrays above, in one piece */
     size_t block_bytes;
 };
 
@@ -160,6 +166,8 @@ struct step_key {
     bool decode_only; /* one row of each sequence, with logits */
     unsigned chooses; /* bits of enum choice_work */
     bool adapts;      /* some rows have adapters */
+    bool gives;       /* some rows are given by the host */
+    bool has_places;  /* some rows have places of their own */
 };
 
 /* ---- the backend itself ----------------------------------------------------------------------------------------- */
@@ -232,6 +240,7 @@ struct backend {
     int32_t rows_max; /* rows that a step may have; 0: any number */
     bool mixes_rows;  /* one step may have both rows with logits and rows with hidden states */
     bool adapts;      /* it has the op ADAPT */
+    bool gives;       /* it has GIVEN, ATTN_ROWS and POOL_ROWS, and rope by axes */
     bool chooses;     /* the device chooses tokens by step.choices */
     bool runs_ahead;  /* a step may be ended before the results of the one before are read; ids below 0 are understood */
 };

@@ -41,7 +41,7 @@ void oplist_begin(struct oplist *l, int32_t n_rows, int32_t n_wanted) {
     l->n_rows = n_rows;
     l->n_wanted = n_wanted;
     l->layer = -1;
-    l->adapts = l->is_wanted_only = false;
+    l->adapts = l->is_wanted_only = l->gives = l->has_places = false;
     err_clear(&l->err);
 }
 
@@ -161,6 +161,14 @@ struct tensor op_embed(struct oplist *l, const struct embed_args *a) {
     return adapt(l, y, y, &(struct adapt_args){.site = a->weight->adapters, .scale = a->scale});
 }
 
+struct tensor op_given(struct oplist *l, struct tensor x, const struct given_args *a) {
+    if (tensor_is(x)) FITS("width of given rows", a->width, tensor_row_size(x));
+    struct op *op = append(l, OP_GIVEN, tensor_is(x) ? 1 : 0, &x);
+    if (!op) return (struct tensor){0};
+    op->arg.given = *a;
+    return output(l, op, DT_F32, (struct shape){l->n_rows, 1, a->width});
+}
+
 struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_args *a) {
     FITS("width of a linear layer's input", tensor_row_size(x), a->weight->in);
     if (!tensor_rows_dense(x)) return fail(l, "head stride of a linear layer's input", x.head_stride, x.width);
@@ -251,6 +259,24 @@ struct tensor op_rope(struct oplist *l, struct tensor x, const struct rope_args 
 void op_kv_write(struct oplist *l, struct tensor k, struct tensor v, struct kv_ref kv) {
     struct op *op = append(l, OP_KV_WRITE, tensor_is(v) ? 2 : 1, (struct tensor[]){k, v});
     if (op) op->arg.kv = (struct kv_args){kv};
+}
+
+struct tensor op_attn_rows(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, const struct attn_rows_args *a) {
+    FITS("heads of keys", k.heads, q.heads);
+    FITS("heads of values", v.heads, q.heads);
+    FITS("width of keys", k.width, q.width);
+    struct op *op = append(l, OP_ATTN_ROWS, 3, (struct tensor[]){q, k, v});
+    if (!op) return (struct tensor){0};
+    op->arg.attn_rows = *a;
+    return output(l, op, DT_F32, (struct shape){q.rows, q.heads, v.width});
+}
+
+struct tensor op_pool_rows(struct oplist *l, struct tensor x, int32_t n) {
+    FITS("rows that are left over of a mean", x.rows % n, 0);
+    struct op *op = append(l, OP_POOL_ROWS, 1, &x);
+    if (!op) return (struct tensor){0};
+    op->arg.pool_rows = (struct pool_rows_args){n};
+    return output(l, op, DT_F32, (struct shape){x.rows / n, x.heads, x.width});
 }
 
 struct tensor op_pick(struct oplist *l, struct tensor q, struct tensor weights, const struct pick_args *a) {

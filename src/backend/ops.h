@@ -54,6 +54,12 @@ struct embed_args {
     int32_t by_type; /* 1: the type counts */
 };
 
+/* Rows of the host (step.given). Without x a row that has none is 0; with x it stays as it is. */
+struct given_args {
+    int32_t set, width;
+    int32_t adds; /* 1: x + what is given; else that alone */
+};
+
 struct linear_args {
     const struct weight *weight;
     const struct weight *bias; /* may be NULL */
@@ -127,8 +133,9 @@ struct rope_args {
     enum rope_kind kind;
     int32_t first; /* element of the head where the rotated part begins */
     int32_t n_rotated;
-    float magnitude; /* multiplies sin and cos (yarn, longrope) */
-    int32_t table;   /* which of the step's tables, when inv_freq is NULL */
+    float magnitude;    /* multiplies sin and cos (yarn, longrope) */
+    int32_t table;      /* which of the step's tables, when inv_freq is NULL */
+    const int8_t *axes; /* [n_rotated / 2] which of the row's step.places counts; NULL: its position */
 };
 
 /* Where a layer's keys and values live: class and index inside the class. */
@@ -158,6 +165,16 @@ struct attn_args {
     int32_t pos_scale_first;
     int32_t farthest;  /* of `distances` or `buckets` */
     int32_t both_ways; /* 1: keys behind the row are seen, too; the step has all rows of the sequence */
+};
+
+/* Each row sees the rows [from, to) that the step has for it in this set of spans. */
+struct attn_rows_args {
+    float scale;
+    int32_t set;
+};
+
+struct pool_rows_args {
+    int32_t n;
 };
 
 /* A position's score is the sum over heads of weight * max(0, q . key); the k best of those at or before the row's are kept, of equal ones the
@@ -260,6 +277,7 @@ struct op {
     struct tensor out[OP_OUTPUTS];
     union {
         struct embed_args embed;
+        struct given_args given;
         struct linear_args linear;
         struct adapt_args adapt;
         struct norm_args norm;
@@ -270,6 +288,8 @@ struct op {
         struct kv_args kv;
         struct pick_args pick;
         struct attn_args attn;
+        struct attn_rows_args attn_rows;
+        struct pool_rows_args pool_rows;
         struct route_args route;
         struct experts_args experts;
         struct conv_args conv;
@@ -296,6 +316,7 @@ struct oplist {
     int32_t n_rows, n_wanted; /* of the step being described: rows, and those that anything is wanted of */
     int32_t layer;            /* stamped on ops as they come */
     bool adapts;              /* rows of the step have adapters; set behind oplist_begin */
+    bool gives, has_places;   /* rows of the step are given, or have places of their own; set behind oplist_begin */
     bool is_wanted_only;      /* behind ROWS: rows are those that are wanted */
     struct err err;           /* the first failure */
 };
@@ -313,6 +334,8 @@ const char *act_name(enum act_kind kind);
 /* Constructors. The argument structs may be compound literals; they are copied. Products and embeddings whose weight has adapters are followed by
  * ADAPT where rows of the step have some. */
 struct tensor op_embed(struct oplist *l, const struct embed_args *a);
+/* x may be no tensor. */
+struct tensor op_given(struct oplist *l, struct tensor x, const struct given_args *a);
 struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_args *a);
 struct tensor op_head_linear(struct oplist *l, struct tensor x, const struct linear_args *a);
 struct tensor op_norm(struct oplist *l, struct tensor x, const struct norm_args *a);
@@ -330,6 +353,9 @@ struct tensor op_attn(struct oplist *l, struct tensor q, const struct attn_args 
 /* Scores get what the row's table and the key's table have for their distance, [rows, heads, columns] each, times the scale. Both ways only: the step has all keys. */
 struct tensor op_attn_relative(struct oplist *l, struct tensor q, struct tensor by_row, struct tensor by_key, const struct attn_args *a);
 struct tensor op_attn_picked(struct oplist *l, struct tensor q, struct tensor picks, const struct attn_args *a);
+/* q, k and v [rows, heads, width]. */
+struct tensor op_attn_rows(struct oplist *l, struct tensor q, struct tensor k, struct tensor v, const struct attn_rows_args *a);
+struct tensor op_pool_rows(struct oplist *l, struct tensor x, int32_t n);
 void op_route(struct oplist *l, struct tensor logits, const struct route_args *a, struct tensor *out_ids, struct tensor *out_weights);
 struct tensor op_experts(struct oplist *l, struct tensor x, struct tensor ids, struct tensor weights, const struct experts_args *a);
 /* x [rows, 1, channels]. */

@@ -122,6 +122,7 @@ static int encode_prompt(const struct args *args, struct result *o, struct str t
         return err_set(err, ERR_EARG, "--system needs a chat template, and %s",
                        prompt.raw ? "--no-chat-template is given" : "this model has none");
     }
+    TRY(session_args_images(args, &prompt.images, &prompt.n_images, err));
     return session_encode(o->session, &prompt, out, err);
 }
 
@@ -132,14 +133,18 @@ static int read_prompt(const struct args *args, struct result *o, struct err *er
     struct session_ids ids;
     TRY(args_tokens(args, &r->tokens, &r->n_tokens, err));
     answer_begin(&o->answer);
-    if (r->n_tokens) return ERR_OK;
+    if (r->n_tokens) {
+        struct session_prompt given = {0};
+        TRY(session_args_images(args, &given.images, &given.n_images, err));
+        return session_attach_files(o->session, given.images, given.n_images, r, err);
+    }
     TRY(args_prompt(args, &text, err));
     TRY(encode_prompt(args, o, text, &ids, err));
     if (ids.n > INT32_MAX) return err_set(err, ERR_ELIMIT, "the prompt has too many tokens");
     if (r->splits) session_split(o->session, ids.thinks, r);
     r->tokens = ids.p;
     r->n_tokens = (int32_t)ids.n;
-    return ERR_OK;
+    return session_attach(o->session, r, err);
 }
 
 /* Greedy, until a sampling option says otherwise. */

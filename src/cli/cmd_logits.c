@@ -22,22 +22,37 @@ static void remove_part(const char *path) {
     if (os_stat(path, &st, NULL) == ERR_OK && st.is_file) os_remove(path, NULL);
 }
 
+/* --tokens, or --prompt as generate takes it; with the pictures. */
+static int read_prompt(const struct args *args, struct session *s, struct job_spec *out, struct err *err) {
+    struct session_prompt prompt = {.raw = args_flag(args, OPT_NO_TEMPLATE)};
+    struct session_ids ids;
+    TRY(session_args_images(args, &prompt.images, &prompt.n_images, err));
+    if (out->n_tokens) return session_attach_files(s, prompt.images, prompt.n_images, out, err);
+    TRY(args_prompt(args, &prompt.text, err));
+    TRY(session_encode(s, &prompt, &ids, err));
+    if (ids.n > INT32_MAX) return err_set(err, ERR_ELIMIT, "the prompt has too many tokens");
+    out->tokens = ids.p;
+    out->n_tokens = (int32_t)ids.n;
+    return session_attach(s, out, err);
+}
+
 int cmd_logits(const struct args *args, struct err *err) {
     struct session_options o;
     struct session *s;
-    const int32_t *tokens;
-    int32_t n_tokens;
+    struct job_spec prompt = {0};
     const char *path = args_cstr(args, OPT_OUT_FILE);
-    TRY(args_tokens(args, &tokens, &n_tokens, err));
+    TRY(args_tokens(args, &prompt.tokens, &prompt.n_tokens, err));
     if (!path) return err_set(err, ERR_EARG, "--out FILE is missing");
-    if (!n_tokens) return err_set(err, ERR_EARG, "--tokens IDS is missing");
+    if (!prompt.n_tokens == !args_str(args, OPT_PROMPT).p)
+        return err_set(err, ERR_EARG, "give --tokens IDS or --prompt TEXT, and not both");
     TRY(session_args(args, &o, err));
     o.n_logits = -1;
     TRY(session_open(&o, &s, err));
     struct logits_file f = {.vocab = session_vocab(s)};
-    int code = os_file_open(path, OS_WRITE, &f.file, err);
+    int code = read_prompt(args, s, &prompt, err);
+    if (!code) code = os_file_open(path, OS_WRITE, &f.file, err);
     bool is_open = code == ERR_OK;
-    if (!code) code = session_logits(s, tokens, n_tokens, write_row, &f, err);
+    if (!code) code = session_logits(s, &prompt, write_row, &f, err);
     os_file_close(f.file);
     if (code && is_open) remove_part(path);
     session_close(s);

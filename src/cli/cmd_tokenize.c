@@ -1,6 +1,7 @@
 /* mlxcel tokenize, mlxcel detokenize: text to token ids and back. */
 #include "api/text_tools.h"
 #include "base/json.h"
+#include "cli/session_args.h"
 #include "cli/store_args.h"
 #include "os/os.h"
 
@@ -90,8 +91,29 @@ static int tokenize(const struct args *args, const struct tok *t, struct err *er
     return code;
 }
 
+/* With pictures the tokens are those that the model gets: it takes the tower's sizes to count them. */
+static int tokenize_with_images(const struct args *args, struct err *err) {
+    struct session_options o = {.device = "cpu"};
+    struct session_prompt prompt = {.text = args_str(args, OPT_TEXT), .raw = true};
+    struct session *s;
+    struct session_ids ids;
+    struct sb out = {0};
+    TRY(session_args_images(args, &prompt.images, &prompt.n_images, err));
+    if (!prompt.text.p) TRY(os_read_stdin(args->arena, MAX_STDIN_BYTES, &prompt.text, err));
+    TRY(args_model(args, args_str(args, OPT_TOKENIZER), &o.model, &o.name, err));
+    TRY(session_open(&o, &s, err));
+    int code = session_encode(s, &prompt, &ids, err);
+    struct tok_ids all = {.p = ids.p, .n = ids.n};
+    if (!code) write_ids(&out, &all);
+    if (!code) code = cli_write(&out, err);
+    sb_free(&out);
+    session_close(s);
+    return code;
+}
+
 int cmd_tokenize(const struct args *args, struct err *err) {
     struct tok *t;
+    if (args_given(args, OPT_IMAGE)) return tokenize_with_images(args, err);
     TRY(open_tokenizer(args, &t, err));
     int code = tokenize(args, t, err);
     tok_destroy(t);

@@ -180,3 +180,14 @@ int args_tokens(const struct args *args, const int32_t **out, int32_t *out_n, st
     *out_n = (int32_t)n;
     return ERR_OK;
 }
+
+int session_args_images(const struct args *args, const struct str **out, size_t *out_n, struct err *err) {
+    enum { FILE_MAX = 256 << 20 }; /* the decoder's own limit is smaller, and says why */
+    const struct str *paths;
+    size_t n = args_strings(args, OPT_IMAGE, &paths);
+    struct str *files = arena_new(args->arena, struct str, n + 1);
+    for (size_t i = 0; i < n; i++) TRY(os_file_load(args->arena, str_cstr(args->arena, paths[i]), FILE_MAX, &files[i], err));
+    *out = files;
+    *out_n = n;
+    return ERR_OK;
+}

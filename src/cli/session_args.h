@@ -24,6 +24,8 @@ int args_prompt(const struct args *args, struct str *out, struct err *err);
 /* What the answer is held to: --json-schema, --grammar and their files; NULL where none was given. What cannot be held is refused. */
 struct constraint_source;
 int args_constraint(const struct args *args, const struct constraint_source **out, struct err *err);
+/* The files of --image, in the command's arena. */
+int session_args_images(const struct args *args, const struct str **out, size_t *out_n, struct err *err);
 /* --tokens as 32-bit ids in the command's arena. */
 int args_tokens(const struct args *args, const int32_t **out, int32_t *out_n, struct err *err);
 

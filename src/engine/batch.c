@@ -25,6 +25,9 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     size_t seq = cut(&used, seqs * sizeof(struct step_seq));
     size_t choices = cut(&used, (size_t)limits->logits * sizeof(struct step_choice));
     size_t tables = cut(&used, seqs * (size_t)s->table_capacity * (size_t)kv->layout.n_classes * sizeof(int32_t));
+    size_t places = cut(&used, spec->n_given ? rows * STEP_AXES : 0);
+    size_t until = cut(&used, spec->n_given ? rows : 0);
+    size_t given = cut(&used, (size_t)limits->rows * (size_t)spec->n_given * sizeof(float *));
     s->n_adapters = limits->adapters;
     size_t adapters = cut(&used, seqs * (size_t)s->n_adapters * sizeof(float));
     size_t rope = cut(&used, seqs * (size_t)s->n_rope_tables * (size_t)s->rope_width * sizeof(float));
@@ -39,6 +42,9 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     s->seq_of = (int32_t *)(p + seq_of);
     s->wanted_rows = (int32_t *)(p + wanted);
     s->seqs = (struct step_seq *)(p + seq);
+    s->places = (int32_t *)(p + places);
+    b->until = (int32_t *)(p + until);
+    for (int32_t i = 0; i < spec->n_given; i++) s->given[i] = (const float **)(p + given) + (size_t)i * (size_t)limits->rows;
     s->choices = (struct step_choice *)(p + choices);
     s->adapters = (float *)(p + adapters);
     s->rope = (float *)(p + rope);
@@ -57,7 +63,7 @@ void batch_clear(struct batch *b) {
     b->step.n_rows = b->step.n_seqs = b->step.n_logits = b->step.n_wanted = 0;
     b->max_len = b->n_hidden = 0;
     b->chooses = 0;
-    b->adapts = false;
+    b->adapts = b->gives = b->has_places = b->sees = false;
 }
 
 /* Prompt rows use the table of the whole prompt, however it is cut into chunks; later rows that of their own length. */
@@ -81,6 +87,29 @@ static void fill_adapters(struct batch *b, int32_t i_seq, const struct sequence 
     b->adapts |= seq->adapters != NULL;
 }
 
+/* What stands for the row at this position of a sequence, where it is part of a picture. */
+static void fill_given(struct batch *b, const struct sequence *seq, int32_t position, int32_t row) {
+    for (int32_t k = 0; k < b->spec->n_given; k++) b->step.given[k][row] = NULL;
+    b->until[row] = -1;
+    for (int32_t i = 0; i < seq->n_pictures; i++) {
+        const struct picture_rows *p = &seq->pictures[i];
+        if (position < p->first || position >= p->first + p->n) continue;
+        for (int32_t k = 0; k < b->spec->n_given; k++)
+            if (p->rows[k]) b->step.given[k][row] = p->rows[k] + (int64_t)(position - p->first) * b->spec->hidden;
+        b->gives = true;
+        if (!p->both_ways) continue;
+        b->until[row] = p->first + p->n - 1;
+        b->sees = true;
+    }
+}
+
+static void fill_places(struct batch *b, const struct sequence *seq, int32_t position, int32_t row) {
+    for (int k = 0; k < STEP_AXES; k++)
+        b->step.places[row * STEP_AXES + k] =
+            seq->places && position < seq->n_prompt ? seq->places[position * STEP_AXES + k] : position + seq->place_shift;
+    b->has_places |= seq->places != NULL;
+}
+
 void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, int32_t first_wanted, bool wants_hidden) {
     struct step *s = &b->step;
     assert(s->n_rows + n_rows <= s->rows_capacity && s->n_seqs < s->seqs_capacity && seq->n_done + n_rows <= seq->n_tokens);
@@ -100,6 +129,7 @@ void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, int3
         s->ids[r] = seq->tokens[seq->n_done + i];
         s->pos[r] = seq->n_done + i;
         s->seq_of[r] = i_seq;
+        if (b->spec->n_given) fill_given(b, seq, s->pos[r], r), fill_places(b, seq, s->pos[r], r);
         if (i < first_wanted) continue;
         if (wants_hidden) b->hidden_rows[b->n_hidden++] = r;
         else s->wanted_rows[s->n_logits++] = r;
@@ -111,6 +141,7 @@ struct step_key batch_seal(struct batch *b) {
     struct step *s = &b->step;
     if (b->n_hidden) memcpy(s->wanted_rows + s->n_logits, b->hidden_rows, (size_t)b->n_hidden * sizeof *b->hidden_rows);
     s->n_wanted = s->n_logits + b->n_hidden;
+    s->until = b->sees ? b->until : NULL;
     return (struct step_key){.n_rows = s->n_rows,
                              .n_seqs = s->n_seqs,
                              .n_logits = s->n_logits,
@@ -118,5 +149,7 @@ struct step_key batch_seal(struct batch *b) {
                              .max_len = b->max_len,
                              .decode_only = s->n_rows == s->n_seqs && b->n_hidden == 0,
                              .chooses = b->chooses,
-                             .adapts = b->adapts};
+                             .adapts = b->adapts,
+                             .gives = b->gives,
+                             .has_places = b->has_places};
 }

@@ -21,6 +21,10 @@ struct batch {
     int32_t n_hidden;
     unsigned chooses; /* bits of enum choice_work: what the device does to choose tokens */
     bool adapts;      /* some sequence has adapters */
+    bool gives;       /* some rows stand for pictures */
+    bool sees;        /* some rows see those behind them in their picture */
+    int32_t *until;   /* [rows] step.until, where some do */
+    bool has_places;  /* some rows have places of their own */
 };
 
 struct batch_limits {

@@ -151,6 +151,35 @@ static int copy_adapters(struct job *j, struct err *err) {
     return ERR_OK;
 }
 
+/* Pictures stand in order within the prompt, with every set of rows that the model takes. */
+static int check_pictures(const struct engine *e, const struct job_spec *s, struct err *err) {
+    if (!s->n_pictures) return ERR_OK;
+    if (!e->runner.model->spec.n_given) return err_set(err, ERR_EUNSUPPORTED, "the model takes no pictures here");
+    int32_t end = 0;
+    for (int32_t i = 0; i < s->n_pictures; i++) {
+        const struct picture_rows *p = &s->pictures[i];
+        if (p->first < end || p->n < 1 || p->n > s->n_tokens - p->first || !p->rows[0])
+            return err_set(err, ERR_EARG, "picture %d does not lie within the prompt", i);
+        if (p->both_ways && p->n > e->runner.limits.rows)
+            return err_set(err, ERR_ELIMIT, "a picture has %d tokens, and a step has %d rows; use a larger --batch-size", p->n,
+                           e->runner.limits.rows);
+        end = p->first + p->n;
+    }
+    return s->shifts ? err_set(err, ERR_EUNSUPPORTED, "a prompt with pictures cannot be shortened where the context is full") : ERR_OK;
+}
+
+static void copy_pictures(struct job *j) {
+    struct job_spec *s = &j->spec;
+    int64_t width = j->engine->runner.model->spec.hidden;
+    if (!s->n_pictures) return;
+    struct picture_rows *copy = arena_copy(&j->arena, s->pictures, (size_t)s->n_pictures * sizeof *copy);
+    for (int32_t i = 0; i < s->n_pictures; i++)
+        for (int k = 0; k < GIVEN_SETS; k++)
+            if (copy[i].rows[k]) copy[i].rows[k] = arena_copy(&j->arena, copy[i].rows[k], (size_t)(copy[i].n * width) * sizeof(float));
+    s->pictures = copy;
+    if (s->places) s->places = arena_copy(&j->arena, s->places, (size_t)s->n_tokens * STEP_AXES * sizeof *s->places);
+}
+
 static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err) {
     struct engine *e = j->engine;
     int32_t context = e->runner.limits.context;
@@ -158,7 +187,9 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     assert(spec->rows != ROWS_LOGITS || spec->on_rows);
     assert(spec->cache == CACHE_USED || (spec->rows == ROWS_NONE && spec->max_new == 0));
     TRY(check_prompt(e, spec, err));
+    TRY(check_pictures(e, spec, err));
     j->spec = *spec;
+    copy_pictures(j);
     TRY(copy_adapters(j, err));
     TRY(prompt_cache_check(j, err));
     if (spec->max_new != 0) TRY(copy_answer(j, err));

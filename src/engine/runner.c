@@ -18,6 +18,8 @@ static int32_t blocks_needed(const struct kv_class *k, const struct runner_limit
 static void describe(struct runner *r, const struct step_key *key) {
     struct oplist *l = &r->backend->list;
     l->adapts = key->adapts;
+    l->gives = key->gives;
+    l->has_places = key->has_places;
     struct tensor states = forward_hidden(r->model, l);
     r->hidden = tensor_slice_rows(states, key->n_logits, key->n_hidden);
     if (key->n_hidden) oplist_output(l, states);
@@ -42,7 +44,9 @@ static int reserve(struct runner *r, struct err *err) {
                            .n_logits = r->limits.logits,
                            .max_len = r->limits.context,
                            .chooses = r->backend->chooses ? CHOICE_ALL : 0,
-                           .adapts = r->model->weights.n_adapters > 0};
+                           .adapts = r->model->weights.n_adapters > 0,
+                           .gives = r->model->spec.n_given > 0,
+                           .has_places = r->model->spec.n_given > 0};
     if (has_head) TRY(reserve_key(r, &key, err));
     key.n_hidden = key.n_rows - key.n_logits;
     return (r->backend->mixes_rows || !has_head) && key.n_hidden ? reserve_key(r, &key, err) : ERR_OK;

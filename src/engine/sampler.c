@@ -301,10 +301,12 @@ static void penalize(struct chain *s) {
     uint32_t *counts = s->w->counts;
     int32_t first = s->p->last_n < 0 || s->p->last_n > in->n_history ? 0 : in->n_history - s->p->last_n;
     for (int32_t i = first; i < in->n_history && s->p->repetition != 1; i++) {
+        if (in->history[i] & PICTURE_TOKEN) continue;
         struct candidate *c = &s->c[in->history[i]];
         if (counts[c->id]++ == 0) c->logit = c->logit > 0 ? c->logit / s->p->repetition : c->logit * s->p->repetition;
     }
-    for (int32_t i = first; i < in->n_history; i++) counts[in->history[i]] = 0;
+    for (int32_t i = first; i < in->n_history; i++)
+        if (!(in->history[i] & PICTURE_TOKEN)) counts[in->history[i]] = 0;
     for (int32_t i = in->n_prompt; i < in->n_history; i++) counts[in->history[i]]++;
     for (int32_t i = in->n_prompt; i < in->n_history; i++) {
         struct candidate *c = &s->c[in->history[i]];
@@ -315,7 +317,7 @@ static void penalize(struct chain *s) {
 }
 
 static bool breaks(const struct sampler_input *in, int32_t token) {
-    return in->breakers && (in->breakers[token / 32] >> (token % 32) & 1);
+    return (token & PICTURE_TOKEN) || (in->breakers && in->breakers[token / 32] >> (token % 32) & 1);
 }
 
 /* How far the text before place i of the window equals its end. */
@@ -336,9 +338,10 @@ static void penalize_repetition(struct chain *s) {
     if (limit < p->dry_allowed) return;
     for (int32_t i = 1; i < n; i++) {
         uint32_t length = (uint32_t)match_length(window, n, i, limit);
-        if (length > longest[window[i]]) longest[window[i]] = length;
+        if (!(window[i] & PICTURE_TOKEN) && length > longest[window[i]]) longest[window[i]] = length;
     }
     for (int32_t i = 1; i < n; i++) {
+        if (window[i] & PICTURE_TOKEN) continue;
         struct candidate *c = &s->c[window[i]];
         int32_t over = (int32_t)longest[c->id] - p->dry_allowed;
         if (over >= 0) c->logit -= (float)((double)p->dry_multiplier * m_pow((double)p->dry_base, over));

@@ -27,6 +27,9 @@ struct sampler_bias {
     float bias;
 };
 
+/* Tokens of a history with this bit stand for parts of pictures: no word is penalised for them. */
+enum { PICTURE_TOKEN = 1 << 30 };
+
 struct sampler_params {
     float temperature;                    /* 0: the largest logit */
     int32_t top_k;                        /* 0: all */

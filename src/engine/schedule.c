@@ -61,6 +61,7 @@ static bool place(struct engine *e, struct job *j) {
     if (!sequence_init(&j->seq, &e->runner.kv, j->n_limit + 1)) return false;
     for (int32_t i = 0; i < j->spec.n_tokens; i++) sequence_append(&j->seq, j->spec.tokens[i]);
     j->seq.n_prompt = j->spec.n_tokens;
+    sequence_place_pictures(&j->seq, j->spec.pictures, j->spec.n_pictures, j->spec.places);
     j->seq.adapters = j->spec.adapters;
     j->seq.tree = j->tree;
     j->is_placed = true;
@@ -237,7 +238,12 @@ static int32_t chunk_of(const struct engine *e, const struct job *j) {
     if (n > room) n = room;
     int32_t pause = e->prefix ? prefix_pause(e->prefix, &j->seq) : 0;
     if (j->seq.n_done < pause && pause < j->seq.n_done + n) n = pause - j->seq.n_done;
-    return sequence_rows_alike(&j->seq, &r->model->spec, e->options.exact, n);
+    n = sequence_rows_alike(&j->seq, &r->model->spec, e->options.exact, n);
+    const struct picture_rows *cut = sequence_cut_picture(&j->seq, j->seq.n_done + n);
+    if (!cut) return n;
+    if (cut->first > j->seq.n_done) return cut->first - j->seq.n_done;
+    int32_t rest = cut->first + cut->n - j->seq.n_done;
+    return rest <= room ? rest : 0; /* it is one step, or waits for one with more room */
 }
 
 /* A device that computes either logits or hidden states in a step does both in turn. */

@@ -1,6 +1,8 @@
 /* Sequences: growth of block tables, freeing behind a window, dropping for preemption. */
 #include "engine/sequence.h"
 
+#include "base/hash.h"
+#include "engine/sampler.h"
 #include "model/spec.h"
 
 #include <assert.h>
@@ -40,6 +42,27 @@ void sequence_free(struct sequence *s, struct kv *kv) {
 void sequence_append(struct sequence *s, int32_t token) {
     assert(s->n_tokens < s->capacity);
     s->tokens[s->n_tokens++] = token;
+}
+
+void sequence_place_pictures(struct sequence *s, const struct picture_rows *pictures, int32_t n, const int32_t *places) {
+    s->pictures = pictures;
+    s->n_pictures = n;
+    s->places = places;
+    for (int32_t i = 0; i < n; i++)
+        for (int32_t k = 0; k < pictures[i].n; k++)
+            s->tokens[pictures[i].first + k] = (int32_t)(hash_pair(pictures[i].hash, (uint64_t)k) & (PICTURE_TOKEN - 1)) | PICTURE_TOKEN;
+    int32_t last = -1;
+    for (int32_t i = 0; places && i < s->n_prompt * STEP_AXES; i++)
+        if (places[i] > last) last = places[i];
+    s->place_shift = places ? last + 1 - s->n_prompt : 0;
+}
+
+const struct picture_rows *sequence_cut_picture(const struct sequence *s, int32_t n_done) {
+    for (int32_t i = 0; i < s->n_pictures; i++) {
+        const struct picture_rows *p = &s->pictures[i];
+        if (p->both_ways && p->first < n_done && n_done < p->first + p->n) return p;
+    }
+    return NULL;
 }
 
 bool sequence_reserve(struct sequence *s, struct kv *kv, int32_t n_rows) {

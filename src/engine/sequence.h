@@ -4,15 +4,27 @@
 
 #include "engine/kv.h"
 
+/* Tokens of a prompt that stand for a picture, or a part of one. */
+struct picture_rows {
+    int32_t first, n;
+    const float *rows[GIVEN_SETS]; /* [n][hidden] numbers that stand for them, and those that are added behind the first layers */
+    uint64_t hash;                 /* of the picture */
+    bool both_ways;                /* the tokens see each other */
+};
+
 struct sequence {
     int32_t *tokens;
     int32_t n_tokens, n_prompt, capacity; /* prompt first, then what was generated */
     int32_t n_done;                       /* positions whose keys, values and state are in the cache */
     int32_t *tables[KV_CLASSES_MAX];      /* [n_blocks] block of positions 64 i ...; -1: left the window */
     int32_t n_blocks[KV_CLASSES_MAX];
-    int32_t slot;          /* of recurrent state; -1: none */
-    const float *adapters; /* [n_adapters] scale of each; NULL: none is used */
-    int32_t tree;          /* of the prefix cache: sequences of one use the same adapters; -1: it is kept out */
+    int32_t slot;                        /* of recurrent state; -1: none */
+    const float *adapters;               /* [n_adapters] scale of each; NULL: none is used */
+    int32_t tree;                        /* of the prefix cache: sequences of one use the same adapters; -1: it is kept out */
+    const struct picture_rows *pictures; /* [n_pictures] in the order of their tokens */
+    int32_t n_pictures;
+    const int32_t *places; /* [n_prompt][STEP_AXES] where the prompt's tokens lie; NULL: by position */
+    int32_t place_shift;   /* later ones: their position plus this, on every axis */
     int32_t rope_len;      /* rope tables that depend on the length were made for at least this one */
 };
 
@@ -20,6 +32,11 @@ struct sequence {
 bool sequence_init(struct sequence *s, struct kv *kv, int32_t capacity);
 void sequence_free(struct sequence *s, struct kv *kv);
 void sequence_append(struct sequence *s, int32_t token);
+/* Pictures of the prompt that was appended. Their tokens get numbers beyond any vocabulary, made of the picture's content: so the prefix cache
+ * tells pictures apart. */
+void sequence_place_pictures(struct sequence *s, const struct picture_rows *pictures, int32_t n, const int32_t *places);
+/* The picture whose rows see each other and that would be cut if the sequence were computed up to here; NULL: none. */
+const struct picture_rows *sequence_cut_picture(const struct sequence *s, int32_t n_done);
 /* Blocks for positions up to n_done + n_rows - 1. False, and nothing taken, when the pools are short. */
 bool sequence_reserve(struct sequence *s, struct kv *kv, int32_t n_rows);
 /* n_rows more positions are computed: blocks that left a window go back. */

@@ -30,7 +30,8 @@ struct tensor pass_rope(const struct pass *p, struct tensor x) {
                                        .first = r->first,
                                        .n_rotated = r->n_rotated,
                                        .magnitude = r->magnitude,
-                                       .table = r->table});
+                                       .table = r->table,
+                                       .axes = p->l->has_places ? r->axes : NULL});
 }
 
 typedef struct tensor half_fn(const struct pass *p, struct tensor x);
@@ -70,6 +71,7 @@ static struct tensor embed(struct pass *p) {
     const struct bound *g = p->m->weights.global;
     int32_t typed = s->n_types ? s->vocab : 0;
     struct tensor x = op_embed(p->l, &(struct embed_args){.weight = g[ROLE_EMBED].w, .scale = s->embed_scale, .vocab = typed});
+    if (p->l->gives) x = op_given(p->l, x, &(struct given_args){.width = s->embed_width});
     if (g[ROLE_TYPES].w) {
         struct embed_args type = {.weight = g[ROLE_TYPES].w, .scale = 1.0f, .vocab = typed, .by_type = 1};
         x = op_add(p->l, x, op_embed(p->l, &type), NULL);
@@ -104,6 +106,7 @@ struct tensor forward_hidden(const struct model *m, struct oplist *l) {
         p.layer = &s->layers[i];
         p.w = m->weights.layers[i];
         x = stream && stream->block ? stream->block(&p, x) : pass_block(&p, x);
+        if (l->gives && i + 1 < s->n_given) x = op_given(l, x, &(struct given_args){.set = i + 1, .width = s->hidden, .adds = 1});
     }
     l->layer = -1;
     return hidden(&p, x);

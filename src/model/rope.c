@@ -194,6 +194,25 @@ static int resolve_alpha(const struct config_rope *p, struct rope_spec *r, struc
     return ERR_OK;
 }
 
+/* Which pairs turn by time, height and width: one part behind the other, or by threes. */
+static int resolve_axes(struct arena *a, const struct config_rope *p, struct rope_spec *r, struct err *err) {
+    yyjson_val *sections = json_get(p->raw, "mrope_section");
+    int64_t n[3] = {0}, half = r->n_rotated / 2;
+    if (!yyjson_is_arr(sections)) return ERR_OK;
+    for (size_t i = 0; i < 3; i++) n[i] = yyjson_get_int(yyjson_arr_get(sections, i));
+    if (yyjson_arr_size(sections) != 3 || n[0] < 0 || n[1] < 0 || n[2] < 0 || n[0] > half || n[1] > half || n[2] > half ||
+        n[0] + n[1] + n[2] != half)
+        return err_set(err, ERR_EFORMAT, "config.json: mrope_section does not add up to %lld", (long long)half);
+    bool by_threes = json_bool(p->raw, "mrope_interleaved", false);
+    int8_t *axes = arena_new(a, int8_t, half);
+    for (int64_t i = 0; i < half; i++) {
+        axes[i] = i < n[0] ? 0 : i < n[0] + n[1] ? 1 : 2;
+        if (by_threes) axes[i] = i % 3 && i < 3 * n[i % 3] ? (int8_t)(i % 3) : 0;
+    }
+    r->axes = axes;
+    return ERR_OK;
+}
+
 int rope_resolve(struct arena *a, const struct cfg *config, const struct config_rope *params, int32_t head_dim, struct rope_spec *out,
                  struct err *err) {
     struct rope_spec *r = out;
@@ -216,6 +235,7 @@ int rope_resolve(struct arena *a, const struct cfg *config, const struct config_
     if (r->scaling == SCALE_DYNAMIC) TRY(resolve_alpha(params, r, err));
     r->inv_freq = arena_new(a, float, head_dim / 2 + 1);
     plain_table(r->theta, r->n_rotated, r->inv_freq);
+    TRY(resolve_axes(a, params, r, err));
     TRY(resolve_score_scale(params, r, err));
     TRY(resolve_position_scale(config, params, r, err));
     if (r->scaling == SCALE_LINEAR)

@@ -50,6 +50,7 @@ struct rope_spec {
     float score_scale;    /* what the scaling asks of the attention scores (1 for most) */
     int32_t table;        /* index among the step's tables; -1: fixed for all lengths */
     struct weight *bound; /* inv_freq on the device */
+    const int8_t *axes; /* [n_rotated / 2] along which of time, height and width a pair turns, where rows have places; NULL: by position */
 };
 
 struct attn_spec {
@@ -155,8 +156,10 @@ struct spec {
     int32_t embed_width;    /* of the embedding and the head; others than `hidden` have a projection behind and before them */
     int32_t first_position; /* row of the learned positions that position 0 has */
     bool no_final_norm;
-    bool is_encoder;   /* every row sees the whole text; there is no head */
-    int32_t n_types;   /* of tokens: ids are token + vocab * type; 0: there are none */
+    bool is_encoder; /* every row sees the whole text; there is no head */
+    int32_t n_types; /* of tokens: ids are token + vocab * type; 0: there are none */
+    int32_t
+        n_given; /* sets of rows that stand for pictures: the first instead of embeddings, others added behind the first layers; 0: none */
     int32_t n_buckets; /* of the table of distances; 0: there is none */
     struct {
         int32_t span, reach; /* embeddings to each side, 0: there are none; distances that they stand for */

@@ -19,7 +19,7 @@ enum role {
     N_ROLES
 };
 
-enum { TENSOR_DIMS = 4 };
+enum { TENSOR_DIMS = 5 };    /* a convolution over frames has five */
 enum { DISTANCE_MAX = 128 }; /* of a table of distances: farther ones count as this */
 
 struct tensor_info {

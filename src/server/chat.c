@@ -19,12 +19,15 @@ static void take_state(struct call *c, struct generation *g, yyjson_val *input, 
     job->may_think = !job->continues && service_may_think(c->service, rendered);
 }
 
-static int encode(struct call *c, struct generation *g, struct str input_text) {
+static int encode(struct call *c, struct generation *g, struct str input_text, const struct pictures *pictures) {
     struct err err;
     struct str rendered;
     yyjson_val *input;
+    struct service_pictures made = {0};
+    if (pictures->n && service_pictures(c->service, &c->arena, pictures->files, pictures->n, &made, &err))
+        return err.code == ERR_EMEMORY ? api_fail_err(&c->error, &err, NULL) : api_fail(&c->error, 400, NULL, "messages", "%s", err.msg);
     int code = json_parse(&c->arena, input_text, "messages", JSON_STRICT, &input, &err);
-    if (!code) code = service_encode_chat(c->service, &c->arena, input, &g->prompts[0].ids, &rendered, &err);
+    if (!code) code = service_encode_pictures(c->service, &c->arena, input, &made, &g->prompts[0].ids, &rendered, &g->params.job, &err);
     if (code == ERR_EMEMORY) return api_fail_err(&c->error, &err, NULL);
     if (code) return api_fail(&c->error, 400, "chat_template_error", "messages", "the chat template refused the messages: %s", err.msg);
     if (g->prompts[0].ids.n == 0) return api_fail(&c->error, 400, NULL, "messages", "the messages hold no text");
@@ -37,14 +40,16 @@ int chat_prepare(struct call *c, yyjson_val *body, const struct gen_format *form
     struct generation *g = generate_create(c, format);
     struct sb input = {0};
     struct tools tools;
+    struct pictures pictures = {.arena = &c->arena};
     if (params_read(&c->arena, body, PARAMS_CHAT, &g->params, &c->error)) return -1;
     if (tools_read(&c->arena, body, service_info(c->service), &tools, &c->error)) return -1;
     tools_apply(&c->arena, &tools, service_info(c->service), &g->params.job);
     g->prompts = arena_new(&c->arena, struct gen_prompt, 1);
     g->n_prompts = 1;
-    struct messages_options options = {.tools = tools.list, .prefills = c->settings->prefills, .thinking = c->settings->thinking};
+    struct messages_options options = {
+        .tools = tools.list, .prefills = c->settings->prefills, .thinking = c->settings->thinking, .pictures = &pictures};
     int code = messages_to_input(body, &options, &input, &c->error);
-    if (!code) code = encode(c, g, sb_str(&input));
+    if (!code) code = encode(c, g, sb_str(&input), &pictures);
     sb_free(&input);
     return code ? code : constrain_read(&c->arena, body, c->service, &tools, &g->params, &c->error);
 }

@@ -44,8 +44,63 @@ static int join_content(yyjson_val *content, size_t i_message, struct sb *out, s
     return 0;
 }
 
-static int put_content(struct jsonw *w, yyjson_val *message, bool may_be_null, size_t i_message, struct api_error *e) {
+/* ---- pictures ----------------------------------------------------------------------------------------------------------- */
+
+static bool is_image(yyjson_val *part) {
+    return str_is(json_str(part, "type", (struct str){0}), "image_url");
+}
+
+static bool has_images(yyjson_val *content) {
+    yyjson_val *part;
+    size_t i, n;
+    if (yyjson_is_arr(content)) yyjson_arr_foreach(content, i, n, part) if (is_image(part)) return true;
+    return false;
+}
+
+/* {"type": "image_url", "image_url": {"url": ..., "detail": ...}}; some clients write the address alone. */
+static int put_image(struct jsonw *w, yyjson_val *part, struct place at, struct pictures *pictures, struct api_error *e) {
+    yyjson_val *image = json_get(part, "image_url");
+    struct str url = yyjson_is_str(image) ? json_val_str(image) : json_str(image, "url", (struct str){0});
+    struct str detail = json_str(image, "detail", STR("auto"));
+    char param[96];
+    snprintf(param, sizeof param, "messages[%zu].content[%zu].image_url", at.message, at.part);
+    if (!url.p) return api_fail(e, 400, NULL, param, "%s needs a url", param);
+    if (!str_is(detail, "auto") && !str_is(detail, "high") && !str_is(detail, "low"))
+        return api_fail(e, 400, NULL, param, "%s: detail must be auto, low or high", param);
+    if (str_is(detail, "low"))
+        return api_fail(e, 400, "unsupported_value", param, "%s: detail low is not supported; the model's own size is used", param);
+    if (pictures_add(pictures, url, param, e)) return -1;
+    jsonw_begin(w, '{');
+    jsonw_put_str(w, "type", STR("image"));
+    jsonw_end(w, '}');
+    return 0;
+}
+
+static int put_parts(struct jsonw *w, yyjson_val *content, size_t i_message, struct pictures *pictures, struct api_error *e) {
+    yyjson_val *part;
+    size_t i, n;
+    jsonw_begin(w, '[');
+    yyjson_arr_foreach(content, i, n, part) {
+        struct sb text = {0};
+        struct place at = {i_message, i};
+        int code = is_image(part) ? put_image(w, part, at, pictures, e) : join_part(part, at, &text, e);
+        if (!code && !is_image(part)) {
+            jsonw_begin(w, '{');
+            jsonw_put_str(w, "type", STR("text"));
+            jsonw_put_str(w, "text", sb_str(&text));
+            jsonw_end(w, '}');
+        }
+        sb_free(&text);
+        if (code) return code;
+    }
+    jsonw_end(w, ']');
+    return 0;
+}
+
+static int put_content(struct jsonw *w, yyjson_val *message, bool may_be_null, size_t i_message, struct pictures *pictures,
+                       struct api_error *e) {
     yyjson_val *content = json_get(message, "content");
+    if (has_images(content)) return put_parts(w, content, i_message, pictures, e);
     struct sb text = {0};
     if ((!content || yyjson_is_null(content)) && may_be_null) {
         jsonw_str(w, STR(""));
@@ -57,7 +112,7 @@ static int put_content(struct jsonw *w, yyjson_val *message, bool may_be_null, s
     return code;
 }
 
-static int put_message(struct jsonw *w, yyjson_val *message, size_t i_message, struct api_error *e) {
+static int put_message(struct jsonw *w, yyjson_val *message, size_t i_message, struct pictures *pictures, struct api_error *e) {
     static const char *const roles[] = {"system", "user", "assistant", "tool", "function", NULL};
     struct str role = json_str(message, "role", (struct str){0});
     yyjson_val *key, *val;
@@ -72,7 +127,7 @@ static int put_message(struct jsonw *w, yyjson_val *message, size_t i_message, s
     jsonw_put_str(w, "role", role);
     jsonw_key(w, "content");
     bool may_be_null = !str_is(role, "system") && !str_is(role, "user"); /* an answer that is a call, a tool that had nothing to say */
-    if (put_content(w, message, may_be_null, i_message, e)) return -1;
+    if (put_content(w, message, may_be_null, i_message, pictures, e)) return -1;
     yyjson_obj_foreach(message, i, n, key, val) {
         struct str name = json_val_str(key);
         if (str_is(name, "role") || str_is(name, "content") || yyjson_is_null(val)) continue;
@@ -122,7 +177,7 @@ static int read_end(yyjson_val *body, bool prefills, size_t *out_n, enum end *ou
 
 /* ---- everything --------------------------------------------------------------------------------------------------------- */
 
-static int put_messages(struct jsonw *w, yyjson_val *body, size_t n_messages, struct api_error *e) {
+static int put_messages(struct jsonw *w, yyjson_val *body, size_t n_messages, struct pictures *pictures, struct api_error *e) {
     yyjson_val *messages = json_get(body, "messages"), *message;
     size_t i, n;
     if (!yyjson_is_arr(messages) || yyjson_arr_size(messages) == 0)
@@ -130,7 +185,7 @@ static int put_messages(struct jsonw *w, yyjson_val *body, size_t n_messages, st
     if (yyjson_arr_size(messages) > MESSAGES_MAX)
         return api_fail(e, 400, NULL, "messages", "messages has more than %d entries", MESSAGES_MAX);
     jsonw_open(w, "messages", '[');
-    yyjson_arr_foreach(messages, i, n, message) if (i < n_messages && put_message(w, message, i, e)) return -1;
+    yyjson_arr_foreach(messages, i, n, message) if (i < n_messages && put_message(w, message, i, pictures, e)) return -1;
     jsonw_end(w, ']');
     return 0;
 }
@@ -175,8 +230,8 @@ int messages_to_input(yyjson_val *body, const struct messages_options *options, 
     enum end end = END_ASKS;
     size_t n = 0;
     jsonw_begin(&w, '{');
-    if (read_end(body, options->prefills, &n, &end, e) || put_messages(&w, body, n, e) || put_effort(&w, body, options->thinking, e) ||
-        put_keywords(&w, body, e))
+    if (read_end(body, options->prefills, &n, &end, e) || put_messages(&w, body, n, options->pictures, e) ||
+        put_effort(&w, body, options->thinking, e) || put_keywords(&w, body, e))
         return -1;
     if (options->tools) {
         jsonw_key(&w, "tools");

@@ -18,6 +18,7 @@ set(SERVER_SOURCES
   src/server/messages.c
   src/server/models.c
   src/server/params.c
+  src/server/pictures.c
   src/server/prompts.c
   src/server/pull.c
   src/server/rank.c

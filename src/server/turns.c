@@ -5,6 +5,7 @@ void turns_free(struct turns *t) {
     sb_free(&t->text);
     sb_free(&t->thoughts);
     sb_free(&t->calls);
+    sb_free(&t->parts);
 }
 
 bool turns_is(const struct turns *t, const char *role) {
@@ -17,6 +18,30 @@ void turns_drop(struct turns *t) {
     sb_clear(&t->text);
     sb_clear(&t->thoughts);
     sb_clear(&t->calls);
+    sb_clear(&t->parts);
+}
+
+static void put_text_part(struct turns *t) {
+    struct jsonw *w = &t->parts_w;
+    if (t->text.n == 0) return;
+    jsonw_begin(w, '{');
+    jsonw_put_str(w, "type", STR("text"));
+    jsonw_put_str(w, "text", sb_str(&t->text));
+    jsonw_end(w, '}');
+    sb_clear(&t->text);
+}
+
+void turns_add_image(struct turns *t, struct str url) {
+    struct jsonw *w = &t->parts_w;
+    if (t->parts.n == 0) {
+        *w = (struct jsonw){.out = &t->parts};
+        jsonw_begin(w, '[');
+    }
+    put_text_part(t);
+    jsonw_begin(w, '{');
+    jsonw_put_str(w, "type", STR("image_url"));
+    jsonw_put_str(w, "image_url", url);
+    jsonw_end(w, '}');
 }
 
 void turns_end(struct turns *t) {
@@ -24,7 +49,11 @@ void turns_end(struct turns *t) {
     if (!t->role) return;
     jsonw_begin(w, '{');
     jsonw_put_str(w, "role", str_of(t->role));
-    jsonw_put_str(w, "content", sb_str(&t->text));
+    if (t->parts.n) {
+        put_text_part(t);
+        jsonw_end(&t->parts_w, ']');
+        jsonw_put_raw(w, "content", sb_str(&t->parts));
+    } else jsonw_put_str(w, "content", sb_str(&t->text));
     if (t->thoughts.n) jsonw_put_str(w, "reasoning_content", sb_str(&t->thoughts));
     if (t->n_calls) {
         jsonw_end(&t->calls_w, ']');

@@ -9,6 +9,8 @@ struct turns {
     struct jsonw *w;  /* inside the list of messages */
     const char *role; /* of the turn that is open; NULL: none is */
     struct sb text, thoughts, calls;
+    struct sb parts; /* texts and pictures before `text`, as a list in JSON that is open; empty: no pictures */
+    struct jsonw parts_w;
     struct jsonw calls_w; /* a list in `calls`, open */
     size_t n_calls;
 };
@@ -18,6 +20,8 @@ void turns_free(struct turns *t);
 void turns_begin(struct turns *t, const char *role);
 /* A paragraph more: a line break stands before it. */
 void turns_add_paragraph(struct sb *out, struct str text);
+/* A picture behind the text so far, by its address. */
+void turns_add_image(struct turns *t, struct str url);
 /* arguments: the text of a JSON object. */
 void turns_add_call(struct turns *t, struct str id, struct str name, struct str arguments);
 /* What a tool said; ends the open turn. */

@@ -7,6 +7,7 @@ set(FUZZ_TARGETS
   generation
   gguf
   http
+  image
   output
   packed
   regex

@@ -8,13 +8,34 @@
 
 /* A kind without a runner is refused when a list with it is first run, by its name. */
 static cpu_runner *const runners[N_OP_KINDS] = {
-    [OP_EMBED] = cpu_run_embed, [OP_LINEAR] = cpu_run_linear,     [OP_ADAPT] = cpu_run_adapt,       [OP_HEAD_LINEAR] = cpu_run_head_linear,
-    [OP_NORM] = cpu_run_norm,   [OP_ADD_NORM] = cpu_run_add_norm, [OP_ADD] = cpu_run_add,           [OP_ACT] = cpu_run_act,
-    [OP_GLU] = cpu_run_glu,     [OP_MULVEC] = cpu_run_mulvec,     [OP_ROPE] = cpu_run_rope,         [OP_CONCAT] = cpu_run_concat,
-    [OP_ROWS] = cpu_run_rows,   [OP_ARGMAX] = cpu_run_argmax,     [OP_KV_WRITE] = cpu_run_kv_write, [OP_PICK] = cpu_run_pick,
-    [OP_ATTN] = cpu_run_attn,   [OP_ROUTE] = cpu_run_route,       [OP_EXPERTS] = cpu_run_experts,   [OP_CONV] = cpu_run_conv,
-    [OP_DELTA] = cpu_run_delta, [OP_SSD] = cpu_run_ssd,           [OP_SCAN] = cpu_run_scan,         [OP_LIGHTNING] = cpu_run_lightning,
+    [OP_EMBED] = cpu_run_embed,
+    [OP_LINEAR] = cpu_run_linear,
+    [OP_ADAPT] = cpu_run_adapt,
+    [OP_HEAD_LINEAR] = cpu_run_head_linear,
+    [OP_NORM] = cpu_run_norm,
+    [OP_ADD_NORM] = cpu_run_add_norm,
+    [OP_ADD] = cpu_run_add,
+    [OP_ACT] = cpu_run_act,
+    [OP_GLU] = cpu_run_glu,
+    [OP_MULVEC] = cpu_run_mulvec,
+    [OP_ROPE] = cpu_run_rope,
+    [OP_CONCAT] = cpu_run_concat,
+    [OP_ROWS] = cpu_run_rows,
+    [OP_ARGMAX] = cpu_run_argmax,
+    [OP_KV_WRITE] = cpu_run_kv_write,
+    [OP_PICK] = cpu_run_pick,
+    [OP_ATTN] = cpu_run_attn,
+    [OP_ROUTE] = cpu_run_route,
+    [OP_EXPERTS] = cpu_run_experts,
+    [OP_CONV] = cpu_run_conv,
+    [OP_DELTA] = cpu_run_delta,
+    [OP_SSD] = cpu_run_ssd,
+    [OP_SCAN] = cpu_run_scan,
+    [OP_LIGHTNING] = cpu_run_lightning,
     [OP_LRU] = cpu_run_lru,
+    [OP_GIVEN] = cpu_run_given,
+    [OP_ATTN_ROWS] = cpu_run_attn_rows,
+    [OP_POOL_ROWS] = cpu_run_pool_rows,
 };
 
 static void cpu_close(struct backend *be) {
@@ -33,7 +54,8 @@ static void cpu_close(struct backend *be) {
 static int cpu_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
     (void)err;
     struct cpu *c = mem_alloc(sizeof *c);
-    c->base = (struct backend){.type = &cpu_backend, .device = d, .precision = options->precision, .mixes_rows = true, .adapts = true};
+    c->base = (struct backend){
+        .type = &cpu_backend, .device = d, .precision = options->precision, .mixes_rows = true, .adapts = true, .gives = true};
     c->device = (struct cpu_device *)d;
     c->pool = c->device->pool;
     c->no_fuse = options->no_fuse;
@@ -62,6 +84,7 @@ static int64_t thread_floats(const struct cpu *c, const struct op *op) {
     for (int32_t k = 0; k < op->n_in; k++)
         if (tensor_row_size(op->in[k]) * 2 > most) most = tensor_row_size(op->in[k]) * 2;
     if (op->kind == OP_ATTN) return most + c->layout.max_context + cpu_attn_half_floats(c, op);
+    if (op->kind == OP_ATTN_ROWS) return most + op->in[0].rows;
     if (op->kind == OP_PICK) return 2 * (int64_t)c->layout.max_context;
     if (op->kind == OP_ROUTE) return most * 2;
     if (op->kind == OP_DELTA) return 3 * op->arg.delta.k_width + op->arg.delta.v_width;

@@ -63,6 +63,7 @@ cpu_runner cpu_run_norm, cpu_run_add_norm, cpu_run_add, cpu_run_act, cpu_run_glu
 cpu_runner cpu_run_kv_write, cpu_run_attn, cpu_run_pick;
 cpu_runner cpu_run_route, cpu_run_experts;
 cpu_runner cpu_run_conv, cpu_run_delta, cpu_run_ssd, cpu_run_scan, cpu_run_lightning, cpu_run_lru;
+cpu_runner cpu_run_given, cpu_run_attn_rows, cpu_run_pool_rows;
 
 /* y = (act(gate) already in y) * up * scale, the up half by the rules of the activation; up_stride 0 repeats one factor. */
 void cpu_gate(const struct act_args *a, float *y, const float *up, int64_t n, int64_t up_stride);
@@ -94,7 +95,7 @@ int64_t cpu_attn_op_floats(const struct cpu *c, const struct op *op);   /* of th
 int cpu_kv_packed_check(int32_t bits, const struct kv_class *k, struct err *err);
 cpu_runner cpu_kv_write_packed;
 /* First visible position of a row; scale of its scores. */
-int32_t cpu_first_visible(const struct attn_args *a, int32_t pos);
+int32_t cpu_first_visible(const struct attn_args *a, const struct step *step, int32_t r);
 /* The last position that row r sees: its own, or one behind it. */
 int32_t cpu_last_visible(const struct attn_args *a, const struct step *step, int32_t r);
 float cpu_query_scale(const struct attn_args *a, int32_t pos);

@@ -182,8 +182,8 @@ struct attn_job {
 };
 
 /* First visible position of a row. */
-int32_t cpu_first_visible(const struct attn_args *a, int32_t pos) {
-    int32_t first = 0;
+int32_t cpu_first_visible(const struct attn_args *a, const struct step *step, int32_t r) {
+    int32_t pos = step->pos[r], first = 0;
     if (a->window > 0 && pos - a->window + 1 > first) first = pos - a->window + 1;
     if (a->chunk > 0 && pos / a->chunk * a->chunk > first) first = pos / a->chunk * a->chunk;
     return first;
@@ -191,7 +191,7 @@ int32_t cpu_first_visible(const struct attn_args *a, int32_t pos) {
 
 int32_t cpu_last_visible(const struct attn_args *a, const struct step *step, int32_t r) {
     int32_t pos = step->pos[r];
-    if (!a->both_ways) return pos;
+    if (!a->both_ways) return step->until && step->until[r] > pos ? step->until[r] : pos;
     const struct step_seq *seq = &step->seqs[step->seq_of[r]];
     int32_t end = seq->pos + seq->n_rows - 1;
     return a->window > 0 && a->window - 1 < end - pos ? pos + a->window - 1 : end;
@@ -237,7 +237,7 @@ struct seen {
 };
 
 static struct seen seen_by(const struct attn_job *job, int32_t r) {
-    int32_t pos = job->step->pos[r], first = cpu_first_visible(&job->op->arg.attn, pos);
+    int32_t first = cpu_first_visible(&job->op->arg.attn, job->step, r);
     struct seen s = {first, cpu_last_visible(&job->op->arg.attn, job->step, r) - first + 1, NULL};
     if (job->op->n_in != 2) return s;
     s.picks = (const int32_t *)(const void *)cpu_row(job->c, job->op->in[1], r);

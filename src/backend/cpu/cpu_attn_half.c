@@ -129,7 +129,7 @@ static int32_t reach(const struct block_job *job, int32_t row) {
 
 /* Visible positions [first, last) of query i inside the chunk that begins at `origin`. */
 static void visible(const struct block_job *job, const struct block_item *it, int32_t i, int32_t origin, int32_t *first, int32_t *last) {
-    int32_t row = it->row + i / it->n_heads, end = reach(job, row) + 1, from = cpu_first_visible(&job->op->arg.attn, job->step->pos[row]);
+    int32_t row = it->row + i / it->n_heads, end = reach(job, row) + 1, from = cpu_first_visible(&job->op->arg.attn, job->step, row);
     *first = from > origin ? from : origin;
     *last = end < origin + it->blocks * KV_BLOCK ? end : origin + it->blocks * KV_BLOCK;
 }
@@ -291,7 +291,7 @@ static struct block_item item_at(const struct block_job *job, int64_t index) {
     it.n_heads = rest < QUERIES ? rest : QUERIES;
     it.n_queries = it.n_rows * it.n_heads;
     it.blocks = chunk_blocks(reach(job, it.row), block_class(job)->bits);
-    it.first_chunk = cpu_first_visible(&job->op->arg.attn, step->pos[it.row]) / KV_BLOCK / it.blocks;
+    it.first_chunk = cpu_first_visible(&job->op->arg.attn, step, it.row) / KV_BLOCK / it.blocks;
     it.last_chunk = reach(job, last) / KV_BLOCK / it.blocks;
     return it;
 }
@@ -299,8 +299,7 @@ static struct block_item item_at(const struct block_job *job, int64_t index) {
 /* ---- the blocks that come next ------------------------------------------------------------------------------------ */
 
 static void enter_chunk(struct block_walk *w) {
-    const int32_t *pos = w->job->step->pos + w->it.row;
-    int32_t origin = w->chunk * w->it.blocks, from = cpu_first_visible(&w->job->op->arg.attn, pos[0]) / KV_BLOCK;
+    int32_t origin = w->chunk * w->it.blocks, from = cpu_first_visible(&w->job->op->arg.attn, w->job->step, w->it.row) / KV_BLOCK;
     int32_t end = reach(w->job, w->it.row + w->it.n_rows - 1) / KV_BLOCK + 1;
     w->first = from > origin ? from : origin;
     w->last = end < origin + w->it.blocks ? end : origin + w->it.blocks;

@@ -24,9 +24,7 @@ static int fail_at(struct api_error *e, const struct place *at, const char *why)
 }
 
 static int fail_type(struct api_error *e, const struct place *at, struct str type) {
-    struct str image = STR("image");
     if (!type.p) return fail_at(e, at, "every block must be an object with a type");
-    if (str_eq(type, image)) return fail_at(e, at, "image input is not supported: this model reads text alone");
     char why[120];
     snprintf(why, sizeof why, "blocks of type \"%.*s\" are not supported here", (int)(type.n > 40 ? 40 : type.n), type.p);
     return fail_at(e, at, why);
@@ -107,9 +105,25 @@ static int put_result(struct talk *t, yyjson_val *block, const struct place *at)
     return code;
 }
 
+/* {"type": "image", "source": {"type": "base64", "media_type": ..., "data": ...}} */
+static int add_image(struct talk *t, yyjson_val *block, const struct place *at) {
+    yyjson_val *source = json_get(block, "source");
+    struct str data = json_str(source, "data", (struct str){0}), kind = json_str(source, "media_type", STR("image/png"));
+    if (!str_is(type_of(source), "base64"))
+        return fail_at(t->e, at, "an image needs a source of type base64; nothing is fetched from elsewhere");
+    if (!data.p) return fail_at(t->e, at, "the source of an image needs data");
+    struct sb url = {0};
+    sb_fmt(&url, "data:%.*s;base64,", (int)(kind.n > 64 ? 64 : kind.n), kind.p);
+    sb_put(&url, data);
+    turns_add_image(&t->turns, sb_str(&url));
+    sb_free(&url);
+    return 0;
+}
+
 static int add_user_block(struct talk *t, yyjson_val *block, const struct place *at) {
     if (str_is(type_of(block), "tool_result")) return put_result(t, block, at);
     turns_begin(&t->turns, "user");
+    if (str_is(type_of(block), "image")) return add_image(t, block, at);
     return add_text_block(&t->turns.text, block, at, t->e);
 }
 

@@ -151,14 +151,40 @@ static void put_calls(yyjson_val *calls, struct jsonw *w) {
     jsonw_end(w, ']');
 }
 
+/* Files in base64, before the text. */
+static int put_images(struct call *c, yyjson_val *images, struct str text, struct jsonw *w) {
+    yyjson_val *image;
+    size_t i, n;
+    if (!yyjson_is_arr(images)) return fail(c, "images", "must be a list of files in base64");
+    jsonw_open(w, "content", '[');
+    yyjson_arr_foreach(images, i, n, image) {
+        if (!yyjson_is_str(image)) return fail(c, "images", "must be a list of files in base64");
+        struct sb url = {0};
+        sb_puts(&url, "data:image/any;base64,");
+        sb_put(&url, json_val_str(image));
+        jsonw_begin(w, '{');
+        jsonw_put_str(w, "type", STR("image_url"));
+        jsonw_put_str(w, "image_url", sb_str(&url));
+        jsonw_end(w, '}');
+        sb_free(&url);
+    }
+    jsonw_begin(w, '{');
+    jsonw_put_str(w, "type", STR("text"));
+    jsonw_put_str(w, "text", text);
+    jsonw_end(w, '}');
+    jsonw_end(w, ']');
+    return 0;
+}
+
 static int put_message(struct call *c, yyjson_val *message, struct jsonw *w) {
     struct str thinking = json_str(message, "thinking", STR("")), tool = json_str(message, "tool_name", STR(""));
     yyjson_val *calls = json_get(message, "tool_calls");
     if (!yyjson_is_obj(message)) return fail(c, "messages", "must be a list of objects");
-    if (!is_empty(json_get(message, "images"))) return fail(c, "images", "are not supported by this model");
+    yyjson_val *images = json_get(message, "images");
     jsonw_begin(w, '{');
     jsonw_put_str(w, "role", json_str(message, "role", STR("user")));
-    jsonw_put_str(w, "content", json_str(message, "content", STR("")));
+    if (is_empty(images)) jsonw_put_str(w, "content", json_str(message, "content", STR("")));
+    else if (put_images(c, images, json_str(message, "content", STR("")), w)) return -1;
     if (thinking.n) jsonw_put_str(w, "reasoning_content", thinking);
     if (tool.n) jsonw_put_str(w, "name", tool);
     if (json_get(message, "tool_call_id")) {
@@ -192,7 +218,6 @@ int ollama_chat_body(struct call *c, struct sb *out) {
 
 static int refuse_fields(struct call *c) {
     static const char *const rows[][2] = {
-        {"images", "are not supported by this model"},
         {"suffix", "is not supported here; use /infill"},
         {"template", "is not supported; use raw with a prompt that is complete, or --chat-template-file"},
         {"context", "is not supported; use /api/chat with the messages so far"},
@@ -212,12 +237,20 @@ static void put_plain(struct jsonw *w, const char *role, struct str content) {
 int ollama_generate_body(struct call *c, bool is_raw, struct sb *out) {
     struct jsonw w = {.out = out};
     struct str system = json_str(c->body, "system", STR(""));
+    yyjson_val *images = json_get(c->body, "images");
     if (refuse_fields(c)) return -1;
+    if (is_raw && !is_empty(images)) return fail(c, "images", "are not supported with raw");
     jsonw_begin(&w, '{');
     if (!is_raw) {
         jsonw_open(&w, "messages", '[');
         if (system.n) put_plain(&w, "system", system);
-        put_plain(&w, "user", json_str(c->body, "prompt", STR("")));
+        if (is_empty(images)) put_plain(&w, "user", json_str(c->body, "prompt", STR("")));
+        else {
+            jsonw_begin(&w, '{');
+            jsonw_put_str(&w, "role", STR("user"));
+            if (put_images(c, images, json_str(c->body, "prompt", STR("")), &w)) return -1;
+            jsonw_end(&w, '}');
+        }
         jsonw_end(&w, ']');
     }
     if (put_common(c, &w)) return -1;

@@ -53,6 +53,40 @@ struct talk {
     struct api_error *e;
 };
 
+/* A part of a user's message: {"type": "input_image", "image_url": ...}, or a text. */
+static int add_user_part(struct talk *t, yyjson_val *part, const struct place *at) {
+    struct str url = json_str(part, "image_url", (struct str){0}), detail = json_str(part, "detail", STR("auto"));
+    if (str_is(type_of(part), "input_image")) {
+        if (!url.p) return fail_at(t->e, at, "an input_image needs an image_url; files are not kept here");
+        if (str_is(detail, "low")) return fail_at(t->e, at, "detail low is not supported; the model's own size is used");
+        turns_add_image(&t->turns, url);
+        return 0;
+    }
+    if (!str_is(type_of(part), "input_text") && !str_is(type_of(part), "text")) return fail_type(t->e, at, "parts", type_of(part));
+    if (!json_str(part, "text", (struct str){0}).p) return fail_at(t->e, at, "a text part needs a text");
+    sb_put(&t->turns.text, json_str(part, "text", STR("")));
+    return 0;
+}
+
+static bool has_images(yyjson_val *content) {
+    yyjson_val *part;
+    size_t i, n;
+    if (yyjson_is_arr(content)) yyjson_arr_foreach(content, i, n, part) if (str_is(type_of(part), "input_image")) return true;
+    return false;
+}
+
+static int add_user_parts(struct talk *t, yyjson_val *content, const struct place *in) {
+    struct place at;
+    yyjson_val *part;
+    size_t i, n;
+    turns_begin(&t->turns, "user");
+    yyjson_arr_foreach(content, i, n, part) {
+        snprintf(at.text, sizeof at.text, "%.24s.content[%zu]", in->text, i);
+        if (add_user_part(t, part, &at)) return -1;
+    }
+    return 0;
+}
+
 static int add_message(struct talk *t, yyjson_val *item, const struct place *at) {
     static const char *const roles[] = {"system", "developer", "user", "assistant", NULL};
     struct str role = json_str(item, "role", (struct str){0});
@@ -60,6 +94,7 @@ static int add_message(struct talk *t, yyjson_val *item, const struct place *at)
     size_t known = 0;
     while (roles[known] && !str_is(role, roles[known])) known++;
     if (!roles[known]) return fail_at(t->e, at, "the role must be one of system, developer, user, assistant");
+    if (str_is(role, "user") && has_images(json_get(item, "content"))) return add_user_parts(t, json_get(item, "content"), at);
     int code = add_texts(&text, json_get(item, "content"), at, "content", t->e);
     if (!code) {
         turns_begin(&t->turns, known < 2 ? "system" : roles[known]);

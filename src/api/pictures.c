@@ -1,0 +1,164 @@
+/* Pictures of a request. */
+#include "api/pictures.h"
+
+#include "api/session_internal.h"
+#include "base/log.h"
+#include "os/os.h"
+
+int session_check_pictures(const struct session *s, struct err *err) {
+    if (s->vision) return ERR_OK;
+    return err_set(err, ERR_EUNSUPPORTED, "%s", s->vision_why.msg[0] ? s->vision_why.msg : "the model takes no pictures: it has no tower");
+}
+
+static int open_tower(struct session *s, struct err *err) {
+    struct backend_options options = {.precision = s->backend->precision, .no_fuse = s->options.no_fuse};
+    struct tensor_store store = model_checkpoint_store(&s->checkpoint);
+    TRY(backend_open(s->backend->device, &options, &s->vision_backend, err));
+    TRY(vision_open(&s->checkpoint, &store, s->vision_backend, s->model.spec.hidden, &s->vision, err));
+    s->model.spec.n_given = vision_facts(s->vision).n_sets;
+    s->vision_lock = os_mutex_create();
+    return ERR_OK;
+}
+
+void session_vision_open(struct session *s) {
+    if (!s->has_checkpoint || s->model.spec.is_encoder || !s->checkpoint.has_config || s->checkpoint.gguf) return;
+    if (open_tower(s, &s->vision_why) && s->vision_why.code != ERR_ENOTFOUND) log_debug("%s", s->vision_why.msg);
+}
+
+void session_vision_close(struct session *s) {
+    session_pictures_free(&s->pictures);
+    arena_free(&s->prompt_arena);
+    vision_close(s->vision);
+    backend_close(s->vision_backend);
+    if (s->vision_lock) os_mutex_destroy(s->vision_lock);
+}
+
+static int make_one(struct session *s, struct str file, struct vision_picture *out, struct err *err) {
+    struct image image;
+    TRY(image_decode(file, &image, err));
+    os_mutex_lock(s->vision_lock);
+    int code = vision_encode(s->vision, &image, out, err);
+    os_mutex_unlock(s->vision_lock);
+    image_free(&image);
+    return code;
+}
+
+int session_pictures_make(struct session *s, struct arena *a, const struct str *files, size_t n, struct session_pictures *out,
+                          struct err *err) {
+    *out = (struct session_pictures){0};
+    if (n == 0) return ERR_OK;
+    TRY(session_check_pictures(s, err));
+    out->p = arena_new(a, struct vision_picture, n);
+    for (size_t i = 0; i < n; i++) {
+        int code = make_one(s, files[i], &out->p[i], err);
+        if (code) {
+            err_prefix(err, "picture %zu", i + 1);
+            session_pictures_free(out);
+            return code;
+        }
+        out->n++;
+    }
+    return ERR_OK;
+}
+
+void session_pictures_free(struct session_pictures *pictures) {
+    for (int32_t i = 0; i < pictures->n; i++) vision_picture_free(&pictures->p[i]);
+    *pictures = (struct session_pictures){0};
+}
+
+static int wrong_count(int32_t places, int32_t pictures, struct err *err) {
+    return err_set(err, ERR_EARG, "the prompt has places for %d pictures, and %d are given%s", places, pictures,
+                   places < pictures ? "; does the chat template write a placeholder for each?" : "");
+}
+
+/* What stands in the place of a placeholder. */
+static void put_picture(const struct session *s, const struct vision_facts *f, const struct vision_picture *p, struct sb *out) {
+    struct str mark = tok_token_text(s->tok, f->image_token);
+    if (f->open) sb_puts(out, f->open);
+    if (f->open_token >= 0) sb_put(out, tok_token_text(s->tok, f->open_token));
+    for (int32_t i = 0; i < p->n_tokens; i++) {
+        sb_put(out, mark);
+        if (f->row_end && (i + 1) % p->grid_width == 0) sb_puts(out, i + 1 == p->n_tokens ? f->end : f->row_end);
+    }
+    if (f->close_token >= 0) sb_put(out, tok_token_text(s->tok, f->close_token));
+    if (f->close) sb_puts(out, f->close);
+}
+
+/* One span, its placeholders taken for the pictures from *next on. */
+static struct str expand(const struct session *s, struct arena *a, const struct session_pictures *pictures, struct str mark,
+                         struct str text, int32_t *next) {
+    struct vision_facts facts = vision_facts(s->vision);
+    struct sb out = {0};
+    for (size_t at = 0;;) {
+        size_t found = str_find(text, mark, at);
+        sb_put(&out, str_sub(text, at, (found == STR_NONE ? text.n : found) - at));
+        if (found == STR_NONE) break;
+        if (*next < pictures->n) put_picture(s, &facts, &pictures->p[*next], &out);
+        ++*next;
+        at = found + mark.n;
+    }
+    struct str copy = str_copy(a, sb_str(&out));
+    sb_free(&out);
+    return copy;
+}
+
+int session_pictures_expand(const struct session *s, struct arena *a, const struct session_pictures *pictures, struct tok_span **spans,
+                            size_t n_spans, struct err *err) {
+    if (!pictures || !pictures->n) return ERR_OK;
+    struct vision_facts facts = vision_facts(s->vision);
+    struct str mark = tok_token_text(s->tok, facts.open_token >= 0 ? facts.open_token : facts.image_token);
+    if (mark.n == 0) return err_set(err, ERR_EFORMAT, "the tokenizer has no token for pictures");
+    struct tok_span *out = arena_new(a, struct tok_span, n_spans + 1);
+    int32_t next = 0;
+    for (size_t i = 0; i < n_spans; i++) {
+        out[i] = (*spans)[i];
+        if (out[i].trusted) out[i].text = expand(s, a, pictures, mark, out[i].text, &next);
+    }
+    *spans = out;
+    return next == pictures->n ? ERR_OK : wrong_count(next, pictures->n, err);
+}
+
+static int wrong_tokens(const struct job_spec *prompt, int32_t image_token, int32_t n_rows, struct err *err) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < prompt->n_tokens; i++) n += prompt->tokens[i] == image_token;
+    return err_set(err, ERR_EARG, "the prompt has %d tokens for pictures, and those that are given need %d", n, n_rows);
+}
+
+int session_pictures_attach(const struct session *s, struct arena *a, const struct session_pictures *pictures, struct job_spec *out,
+                            struct err *err) {
+    if (!pictures->n) return ERR_OK;
+    struct vision_facts facts = vision_facts(s->vision);
+    int32_t n_rows = 0, n_runs = 0, i_picture = 0, row = 0;
+    for (int32_t i = 0; i < pictures->n; i++) n_rows += pictures->p[i].n_tokens;
+    struct picture_rows *runs = arena_new(a, struct picture_rows, n_rows);
+    for (int32_t i = 0; i < out->n_tokens; i++) {
+        if (out->tokens[i] != facts.image_token) continue;
+        if (i_picture == pictures->n) return wrong_tokens(out, facts.image_token, n_rows, err);
+        const struct vision_picture *p = &pictures->p[i_picture];
+        struct picture_rows *run = &runs[n_runs++];
+        *run = (struct picture_rows){.first = i, .hash = p->hash, .both_ways = facts.sees_both_ways};
+        for (int k = 0; k < GIVEN_SETS; k++) run->rows[k] = p->rows[k] ? p->rows[k] + (int64_t)row * facts.text_hidden : NULL;
+        while (i < out->n_tokens && out->tokens[i] == facts.image_token && row < p->n_tokens) i++, row++, run->n++;
+        if (row == p->n_tokens) i_picture++, row = 0;
+        i--;
+    }
+    if (i_picture != pictures->n) return wrong_tokens(out, facts.image_token, n_rows, err);
+    out->pictures = runs;
+    out->n_pictures = n_runs;
+    if (!facts.has_places) return ERR_OK;
+    int32_t *places = arena_new(a, int32_t, (int64_t)out->n_tokens * STEP_AXES);
+    vision_places(s->vision, out->tokens, out->n_tokens, pictures->p, places);
+    out->places = places;
+    return ERR_OK;
+}
+
+int session_attach(struct session *s, struct job_spec *job, struct err *err) {
+    return session_pictures_attach(s, &s->prompt_arena, &s->pictures, job, err);
+}
+
+int session_attach_files(struct session *s, const struct str *images, size_t n, struct job_spec *job, struct err *err) {
+    session_pictures_free(&s->pictures);
+    arena_reset(&s->prompt_arena);
+    TRY(session_pictures_make(s, &s->prompt_arena, images, n, &s->pictures, err));
+    return session_attach(s, job, err);
+}

@@ -1,0 +1,10 @@
+set(IMAGE_SOURCES
+  src/image/bmp.c
+  src/image/exif.c
+  src/image/gif.c
+  src/image/image.c
+  src/image/jpeg.c
+  src/image/png.c
+  src/image/resize.c
+  src/image/webp.c
+)

@@ -1,0 +1,49 @@
+/* What a model with a tower does with a picture: resize and cut it into patches, run the tower over them, hand out rows for the text model.
+ *
+ * Families are rows of the table in towers.c; no other file here names one. The tower is an op list like the text model's, in a backend context
+ * of its own: weights, scratch memory and steps do not meet. One thread at a time encodes.
+ */
+#ifndef MLXCEL_VISION_VISION_H
+#define MLXCEL_VISION_VISION_H
+
+#include "file/checkpoint.h"
+#include "image/image.h"
+#include "model/weights.h"
+
+struct vision;
+
+/* How the text model sees a picture. */
+struct vision_picture {
+    int32_t n_tokens;                /* rows of each set */
+    int32_t grid_height, grid_width; /* tokens of a picture that lies in two dimensions; 0: they lie in a row */
+    float *rows[GIVEN_SETS];         /* [n_tokens][hidden]; NULL where the model has fewer sets */
+    uint64_t hash;                   /* of the pixels */
+};
+
+struct vision_facts {
+    const char *title;               /* of the tower, for people */
+    const char *open, *close;        /* text around the tokens of a picture */
+    int32_t open_token, close_token; /* tokens around those; -1: none. The first one is the placeholder then */
+    const char *row_end, *end;       /* text behind each row of tokens but the last, and behind that; NULL: none */
+    int32_t image_token;             /* every token with this id is a row of a picture */
+    int32_t n_sets;                  /* of rows */
+    int32_t text_hidden;             /* numbers of a row */
+    bool sees_both_ways;             /* the rows of one picture see each other */
+    bool has_places;                 /* tokens lie in time, height and width */
+    int32_t patch, layers, hidden;
+};
+
+/* The tower of a checkpoint. ERR_ENOTFOUND: the model has none. ERR_EUNSUPPORTED: it has one that is not run here, and the message says which. On both the
+ * text part works without it. */
+int vision_open(const struct checkpoint *c, const struct tensor_store *store, struct backend *be, int32_t text_hidden, struct vision **out,
+                struct err *err);
+void vision_close(struct vision *v); /* NULL is fine; the backend stays open */
+struct vision_facts vision_facts(const struct vision *v);
+int vision_encode(struct vision *v, const struct image *image, struct vision_picture *out, struct err *err);
+void vision_picture_free(struct vision_picture *p);
+/* The preprocessed pixels of a picture, as the tower gets them: [patches][numbers of a patch]. For tests. */
+int vision_pixels(struct vision *v, const struct image *image, float **out, int32_t *out_patches, int32_t *out_width, struct err *err);
+/* Where the n tokens of a prompt lie: pictures[i] begins at the i-th run of image tokens. `places` is [n][STEP_AXES]. */
+void vision_places(const struct vision *v, const int32_t *tokens, int32_t n, const struct vision_picture *pictures, int32_t *places);
+
+#endif

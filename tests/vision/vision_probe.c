@@ -1,0 +1,55 @@
+/* The tower by itself, for the tests: vision_probe MODEL FILE writes what it makes of a picture as f32: how many patches, numbers of a patch,
+ * tokens, sets and numbers of a token (five int32), then the pixels, then the rows of every set. */
+#include "model/model.h"
+#include "os/os.h"
+#include "vision/vision.h"
+
+#include <stdio.h>
+
+static int probe(const struct checkpoint *c, struct backend *be, const char *path, struct err *err) {
+    struct arena a = {0};
+    struct spec spec;
+    struct tensor_store store = model_checkpoint_store(c);
+    struct vision *v;
+    struct str file;
+    struct image image;
+    struct vision_picture picture;
+    float *pixels;
+    int32_t head[5];
+    TRY(spec_resolve(&a, &c->config, &spec, err));
+    TRY(vision_open(c, &store, be, spec.hidden, &v, err));
+    TRY(os_file_load(&a, path, 1 << 30, &file, err));
+    TRY(image_decode(file, &image, err));
+    TRY(vision_pixels(v, &image, &pixels, &head[0], &head[1], err));
+    TRY(vision_encode(v, &image, &picture, err));
+    head[2] = picture.n_tokens, head[3] = vision_facts(v).n_sets, head[4] = spec.hidden;
+    fwrite(head, sizeof head, 1, stdout);
+    fwrite(pixels, sizeof *pixels, (size_t)head[0] * (size_t)head[1], stdout);
+    for (int32_t i = 0; i < head[3]; i++) fwrite(picture.rows[i], sizeof(float), (size_t)head[2] * (size_t)head[4], stdout);
+    mem_free(pixels);
+    vision_picture_free(&picture);
+    image_free(&image);
+    vision_close(v);
+    arena_free(&a);
+    return ERR_OK;
+}
+
+int main(int argc, char **argv) {
+    struct checkpoint c;
+    struct device *device;
+    struct backend *be;
+    struct err err = {0};
+    if (argc != 3) return 2;
+    int code = checkpoint_open(argv[1], &c, &err);
+    if (!code) code = device_open(&cpu_backend, &(struct device_options){.n_threads = 2}, &device, &err);
+    if (!code) code = backend_open(device, &(struct backend_options){.precision = PRECISION_EXACT}, &be, &err);
+    if (!code) code = probe(&c, be, argv[2], &err);
+    if (code) {
+        fprintf(stderr, "%s\n", err.msg);
+        return 1;
+    }
+    backend_close(be);
+    device_release(device);
+    checkpoint_close(&c);
+    return 0;
+}
