@@ -18,6 +18,8 @@ struct inspect {
     struct str model_type;           /* {NULL, 0}: unknown */
     uint64_t parameters;             /* weights as the model sees them: packed values unpacked, scales and biases not counted */
     const char *quant_mode;          /* NULL: not quantised */
+    bool has_tower;                  /* for pictures */
+    const char *tower;               /* its name; NULL: it is not run here */
     bool is_known;                   /* this program runs the type */
     int64_t quant_bits, quant_group; /* 0: not stated */
     size_t n_quant_overrides;        /* paths with a format of their own */

@@ -21,7 +21,7 @@ static int open_tower(struct session *s, struct err *err) {
 }
 
 void session_vision_open(struct session *s) {
-    if (!s->has_checkpoint || s->model.spec.is_encoder || !s->checkpoint.has_config || s->checkpoint.gguf) return;
+    if (!s->has_checkpoint || !s->checkpoint.has_config || s->checkpoint.gguf) return;
     if (open_tower(s, &s->vision_why) && s->vision_why.code != ERR_ENOTFOUND) log_debug("%s", s->vision_why.msg);
 }
 

@@ -129,6 +129,7 @@ static void write_text(struct sb *out, const struct inspect *m, bool with_tensor
     if (m->n_heads)
         sb_fmt(out, "heads         %lld of %lld, %lld for keys and values\n", (long long)m->n_heads, (long long)m->head_dim,
                (long long)m->n_kv_heads);
+    if (m->has_tower) sb_fmt(out, "pictures      %s\n", m->tower ? m->tower : "not taken: its tower is not one that this program runs");
     if (m->vocab) sb_fmt(out, "vocabulary    %lld\n", (long long)m->vocab);
     if (m->context) sb_fmt(out, "context       %lld tokens\n", (long long)m->context);
     sb_fmt(out, "weights       %s in %zu tensors, %zu file(s)\n", size_text(m->weights_bytes, text), m->n_tensors, m->n_shards);

@@ -48,10 +48,10 @@ int image_decode_bmp(struct str file, struct raster *out, struct err *err) {
     size_t stride = ((size_t)b.width * b.bits + 31) / 32 * 4;
     if (b.width <= IMAGE_MAX_SIDE && b.height <= IMAGE_MAX_SIDE && stride * (size_t)b.height > b.pixels.n)
         return err_set(err, ERR_EFORMAT, "the file ends too early");
-    TRY(raster_open(out, b.width, b.height, err));
+    TRY(image_raster_open(out, b.width, b.height, err));
     for (int32_t y = 0; y < out->height; y++) {
         const char *row = b.pixels.p + stride * (size_t)(b.is_top_down ? y : out->height - 1 - y);
-        uint8_t *to = raster_row(out, y);
+        uint8_t *to = image_raster_row(out, y);
         for (int32_t x = 0; x < out->width; x++, to += 4) {
             const char *p = pixel(&b, row, (size_t)x);
             to[0] = (uint8_t)p[2], to[1] = (uint8_t)p[1], to[2] = (uint8_t)p[0], to[3] = 255;

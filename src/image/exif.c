@@ -7,7 +7,7 @@ static uint32_t number(struct str s, size_t at, size_t n, bool is_big) {
     return value;
 }
 
-int32_t exif_orientation(struct str tiff) {
+int32_t image_exif_orientation(struct str tiff) {
     enum { ORIENTATION = 0x112, ENTRY = 12 };
     if (tiff.n < 8 || (memcmp(tiff.p, "II*\0", 4) != 0 && memcmp(tiff.p, "MM\0*", 4) != 0)) return 0;
     bool is_big = tiff.p[0] == 'M';

@@ -131,7 +131,7 @@ static void paint(const struct frame *f, const uint8_t *indices, struct raster *
         for (int32_t x = 0; x < f->width; x++) {
             int colour = indices[(size_t)i * (size_t)f->width + (size_t)x];
             if (y >= out->height || f->x + x >= out->width || colour == f->transparent) continue;
-            uint8_t *to = raster_row(out, y) + (size_t)(f->x + x) * 4;
+            uint8_t *to = image_raster_row(out, y) + (size_t)(f->x + x) * 4;
             if (colour < f->n_colours) memcpy(to, f->colours + 3 * colour, 3);
             to[3] = 255;
         }
@@ -143,7 +143,7 @@ int image_decode_gif(struct str file, struct raster *out, struct err *err) {
     if (!find_frame(file, &f)) return err_set(err, ERR_EFORMAT, "the file has no frame, or ends before it");
     int width = (uint8_t)f.data.p[0];
     if (width < 2 || width > 8) return err_set(err, ERR_EFORMAT, "its codes have %d bits", width);
-    TRY(raster_open(out, le16(file.p + 6), le16(file.p + 8), err));
+    TRY(image_raster_open(out, le16(file.p + 6), le16(file.p + 8), err));
     size_t n = (size_t)f.width * (size_t)f.height;
     if (n == 0 || n > IMAGE_MAX_PIXELS) return err_set(err, ERR_EFORMAT, "its first frame has %d x %d pixels", f.width, f.height);
     uint8_t *indices = mem_try(n);

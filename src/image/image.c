@@ -15,7 +15,7 @@ static const struct {
     {"BMP", "BM", sizeof("BM") - 1, 0, image_decode_bmp},
 };
 
-int raster_open(struct raster *r, int64_t width, int64_t height, struct err *err) {
+int image_raster_open(struct raster *r, int64_t width, int64_t height, struct err *err) {
     if (width < 1 || height < 1)
         return err_set(err, ERR_EFORMAT, "the picture has no pixels: %lld x %lld", (long long)width, (long long)height);
     if (width > IMAGE_MAX_SIDE || height > IMAGE_MAX_SIDE || width * height > IMAGE_MAX_PIXELS)

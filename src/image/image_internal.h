@@ -16,12 +16,12 @@ typedef int image_decoder(struct str file, struct raster *out, struct err *err);
 image_decoder image_decode_png, image_decode_jpeg, image_decode_webp, image_decode_gif, image_decode_bmp;
 
 /* Checks a size against the limits and takes the memory for it. */
-int raster_open(struct raster *r, int64_t width, int64_t height, struct err *err);
-static inline uint8_t *raster_row(const struct raster *r, int32_t y) {
+int image_raster_open(struct raster *r, int64_t width, int64_t height, struct err *err);
+static inline uint8_t *image_raster_row(const struct raster *r, int32_t y) {
     return r->rgba + (size_t)y * (size_t)r->width * 4;
 }
 /* The orientation in a block of EXIF ("II*" or "MM*" at its front); 0: it has none. */
-int32_t exif_orientation(struct str tiff);
+int32_t image_exif_orientation(struct str tiff);
 
 /* An image of this size, its pixels black. */
 int image_open(struct image *image, int32_t width, int32_t height, struct err *err);

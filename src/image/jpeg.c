@@ -44,7 +44,7 @@ static int32_t orientation_of(const struct jpeg_decompress_struct *jpeg) {
     static const char mark[6] = "Exif\0";
     for (const struct jpeg_marker_struct *m = jpeg->marker_list; m; m = m->next) {
         struct str s = str_n((const char *)m->data, m->data_length);
-        if (s.n > sizeof mark && memcmp(s.p, mark, sizeof mark) == 0) return exif_orientation(str_from(s, sizeof mark));
+        if (s.n > sizeof mark && memcmp(s.p, mark, sizeof mark) == 0) return image_exif_orientation(str_from(s, sizeof mark));
     }
     return 0;
 }
@@ -72,10 +72,10 @@ static int read_all(struct reader *r, struct str file, struct raster *out, uint8
     jpeg->client_data = r;
     jpeg->progress = &r->progress;
     r->progress.progress_monitor = on_progress;
-    jpeg_mem_src(jpeg, (const unsigned char *)file.p, (unsigned long)file.n); /* long: the library's own type */
+    jpeg_mem_src(jpeg, (const unsigned char *)file.p, (uint32_t)file.n);
     jpeg_save_markers(jpeg, JPEG_APP0 + 1, 0xffff);
     jpeg_read_header(jpeg, TRUE);
-    TRY(raster_open(out, jpeg->image_width, jpeg->image_height, err));
+    TRY(image_raster_open(out, jpeg->image_width, jpeg->image_height, err));
     bool is_cmyk = jpeg->jpeg_color_space == JCS_CMYK || jpeg->jpeg_color_space == JCS_YCCK;
     jpeg->out_color_space = is_cmyk ? JCS_CMYK : JCS_RGB;
     jpeg_start_decompress(jpeg);
@@ -83,8 +83,8 @@ static int read_all(struct reader *r, struct str file, struct raster *out, uint8
     for (int32_t y = 0; y < out->height; y++) {
         JSAMPROW rows[1] = {*row};
         jpeg_read_scanlines(jpeg, rows, 1);
-        if (is_cmyk) from_cmyk(*row, out->width, jpeg->saw_Adobe_marker, raster_row(out, y));
-        else from_rgb(*row, out->width, raster_row(out, y));
+        if (is_cmyk) from_cmyk(*row, out->width, jpeg->saw_Adobe_marker, image_raster_row(out, y));
+        else from_rgb(*row, out->width, image_raster_row(out, y));
     }
     out->orientation = orientation_of(jpeg);
     jpeg_finish_decompress(jpeg);

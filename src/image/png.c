@@ -38,7 +38,7 @@ static int32_t orientation_of(png_structp png, png_infop info) {
 #ifdef PNG_eXIf_SUPPORTED
     png_bytep exif = NULL;
     png_uint_32 n = 0;
-    if (png_get_eXIf_1(png, info, &n, &exif)) return exif_orientation(str_n((const char *)exif, n));
+    if (png_get_eXIf_1(png, info, &n, &exif)) return image_exif_orientation(str_n((const char *)exif, n));
 #else
     (void)png, (void)info;
 #endif
@@ -52,13 +52,13 @@ static int read_all(png_structp png, png_infop info, struct raster *out, struct 
     png_set_chunk_malloc_max(png, CHUNK_BYTES);
     png_set_chunk_cache_max(png, CHUNKS);
     png_read_info(png, info);
-    TRY(raster_open(out, png_get_image_width(png, info), png_get_image_height(png, info), err));
+    TRY(image_raster_open(out, png_get_image_width(png, info), png_get_image_height(png, info), err));
     ask_for_rgba(png);
     int passes = png_set_interlace_handling(png);
     png_read_update_info(png, info);
     if (png_get_rowbytes(png, info) != (size_t)out->width * 4) png_error(png, "its pixels are of an unknown kind");
     for (int pass = 0; pass < passes; pass++)
-        for (int32_t y = 0; y < out->height; y++) png_read_row(png, raster_row(out, y), NULL);
+        for (int32_t y = 0; y < out->height; y++) png_read_row(png, image_raster_row(out, y), NULL);
     png_read_end(png, info);
     out->orientation = orientation_of(png, info);
     return ERR_OK;

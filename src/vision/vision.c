@@ -23,6 +23,13 @@ static int open_parts(struct vision *v, const struct checkpoint *c, const struct
     return processor_open(v, c, err);
 }
 
+const char *vision_title(const struct config *c, bool *out_has) {
+    yyjson_val *config = json_get(c->root, "vision_config");
+    const struct vision_family *family = find_family(c->model_type, json_str(config, "model_type", STR("")));
+    *out_has = yyjson_is_obj(config);
+    return *out_has && family ? family->title : NULL;
+}
+
 int vision_open(const struct checkpoint *c, const struct tensor_store *store, struct backend *be, int32_t text_hidden, struct vision **out,
                 struct err *err) {
     yyjson_val *config = json_get(c->config.root, "vision_config");
@@ -140,24 +147,6 @@ int vision_encode(struct vision *v, const struct image *image, struct vision_pic
 void vision_picture_free(struct vision_picture *p) {
     for (int i = 0; i < GIVEN_SETS; i++) mem_free(p->rows[i]);
     *p = (struct vision_picture){0};
-}
-
-int vision_pixels(struct vision *v, const struct image *image, float **out, int32_t *out_patches, int32_t *out_width, struct err *err) {
-    struct arena a = {0};
-    struct patches p;
-    int32_t window = v->window;
-    v->window = 0; /* in the order of the reference's processor */
-    int code = processor_cut(v, &a, image, &p, err);
-    v->window = window;
-    if (!code) {
-        size_t bytes = (size_t)p.n * (size_t)p.numbers * sizeof *p.pixels;
-        *out = mem_alloc(bytes);
-        memcpy(*out, p.pixels, bytes);
-        *out_patches = p.n;
-        *out_width = p.numbers;
-    }
-    arena_free(&a);
-    return code;
 }
 
 void vision_places(const struct vision *v, const int32_t *tokens, int32_t n, const struct vision_picture *pictures, int32_t *places) {

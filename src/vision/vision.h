@@ -33,6 +33,8 @@ struct vision_facts {
     int32_t patch, layers, hidden;
 };
 
+/* What a config.json says: whether there is a tower, and its name; NULL where it is not run here. */
+const char *vision_title(const struct config *c, bool *out_has);
 /* The tower of a checkpoint. ERR_ENOTFOUND: the model has none. ERR_EUNSUPPORTED: it has one that is not run here, and the message says which. On both the
  * text part works without it. */
 int vision_open(const struct checkpoint *c, const struct tensor_store *store, struct backend *be, int32_t text_hidden, struct vision **out,
@@ -41,8 +43,6 @@ void vision_close(struct vision *v); /* NULL is fine; the backend stays open */
 struct vision_facts vision_facts(const struct vision *v);
 int vision_encode(struct vision *v, const struct image *image, struct vision_picture *out, struct err *err);
 void vision_picture_free(struct vision_picture *p);
-/* The preprocessed pixels of a picture, as the tower gets them: [patches][numbers of a patch]. For tests. */
-int vision_pixels(struct vision *v, const struct image *image, float **out, int32_t *out_patches, int32_t *out_width, struct err *err);
 /* Where the n tokens of a prompt lie: pictures[i] begins at the i-th run of image tokens. `places` is [n][STEP_AXES]. */
 void vision_places(const struct vision *v, const int32_t *tokens, int32_t n, const struct vision_picture *pictures, int32_t *places);
 

@@ -2,7 +2,7 @@
  * tokens, sets and numbers of a token (five int32), then the pixels, then the rows of every set. */
 #include "model/model.h"
 #include "os/os.h"
-#include "vision/vision.h"
+#include "vision/vision_internal.h"
 
 #include <stdio.h>
 
@@ -14,19 +14,22 @@ static int probe(const struct checkpoint *c, struct backend *be, const char *pat
     struct str file;
     struct image image;
     struct vision_picture picture;
-    float *pixels;
+    struct patches patches;
     int32_t head[5];
     TRY(spec_resolve(&a, &c->config, &spec, err));
     TRY(vision_open(c, &store, be, spec.hidden, &v, err));
     TRY(os_file_load(&a, path, 1 << 30, &file, err));
     TRY(image_decode(file, &image, err));
-    TRY(vision_pixels(v, &image, &pixels, &head[0], &head[1], err));
+    int32_t window = v->window;
+    v->window = 0; /* in the order of the reference's processor */
+    TRY(processor_cut(v, &a, &image, &patches, err));
+    v->window = window;
     TRY(vision_encode(v, &image, &picture, err));
+    head[0] = patches.n, head[1] = patches.numbers;
     head[2] = picture.n_tokens, head[3] = vision_facts(v).n_sets, head[4] = spec.hidden;
     fwrite(head, sizeof head, 1, stdout);
-    fwrite(pixels, sizeof *pixels, (size_t)head[0] * (size_t)head[1], stdout);
+    fwrite(patches.pixels, sizeof(float), (size_t)head[0] * (size_t)head[1], stdout);
     for (int32_t i = 0; i < head[3]; i++) fwrite(picture.rows[i], sizeof(float), (size_t)head[2] * (size_t)head[4], stdout);
-    mem_free(pixels);
     vision_picture_free(&picture);
     image_free(&image);
     vision_close(v);
