@@ -6,9 +6,9 @@
 include(cmake/fetch.cmake)
 
 option(MLXCEL_STATIC_DEPS "build every library from source and link it statically" ${CMAKE_CROSSCOMPILING})
-option(MLXCEL_STATIC_TLS "Linux: link OpenSSL and libcurl, too, built from source" OFF)
-if(MLXCEL_STATIC_TLS AND (WIN32 OR NOT MLXCEL_STATIC_DEPS))
-  message(FATAL_ERROR "MLXCEL_STATIC_TLS is for Linux, together with MLXCEL_STATIC_DEPS")
+option(MLXCEL_STATIC_TLS "link OpenSSL, on Linux with libcurl, too, built from source" ${WIN32})
+if(MLXCEL_STATIC_TLS AND NOT MLXCEL_STATIC_DEPS)
+  message(FATAL_ERROR "MLXCEL_STATIC_TLS belongs together with MLXCEL_STATIC_DEPS")
 endif()
 set(MLXCEL_DEPS_DIR ${CMAKE_SOURCE_DIR}/build/deps-${MLXCEL_TARGET})
 if(MLXCEL_SYSROOT)

@@ -61,8 +61,6 @@ def library_licences(target):
     base = next((f for f in folders if os.path.isdir(os.path.join(ROOT, f))), None)
     texts = {}
     for name, version, _ in recipes():
-        if name == "openssl" and target.startswith("windows"):
-            continue
         top = os.path.join(ROOT, base or folders[0], f"{name}-{version}")
         found = []
         for folder, dirs, files in os.walk(top):

@@ -75,6 +75,8 @@ group_windows() {
     need cmake "describes the build" cmake
     need ninja-build "runs the build" ninja
     fetch_sources
+    need perl "configures OpenSSL"
+    need make "builds OpenSSL" make
     need python3 "checks the imported DLLs" python3
 }
 group_windows-test() {

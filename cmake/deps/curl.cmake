@@ -3,7 +3,7 @@
 # releases with OpenSSL; there the program looks for the system's certificates itself.
 set(curl_defines CURL_STATICLIB)
 set(curl_link "")
-if(MLXCEL_STATIC_TLS)
+if(MLXCEL_STATIC_TLS AND NOT WIN32) # Windows has its own
   list(APPEND curl_defines HUB_FINDS_CERTIFICATES)
   set(curl_link openssl)
 endif()

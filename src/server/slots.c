@@ -57,6 +57,10 @@ void slots_keep(struct gen_choice *choice) {
     const struct service_ids *prompt = &g->prompts[choice->i_prompt].ids;
     struct slot *s = slots_get(g->call, g->params.slot < 0 ? 0 : g->params.slot);
     if (!s) return;
+    if (g->params.job.n_pictures) { /* their tokens do not say what they show */
+        clear(s);
+        return;
+    }
     /* The last token that was chosen is not in the cache: nothing came behind it. Where the context made room, the answer is not what lies there. */
     int32_t n_answer = (int32_t)choice->n_said, most = choice->usage.n_new - 1;
     if (n_answer > most) n_answer = most > 0 ? most : 0;
