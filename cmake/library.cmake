@@ -45,6 +45,9 @@ foreach(dep yyjson llhttp libuv openssl curl pcre2 utf8proc zstd zlib png jpeg w
     list(APPEND static_out ${${dep}_LDFLAGS})
   endif()
 endforeach()
+if(TARGET openssl) # two libraries; the target is the first
+  list(APPEND static_in ${MLXCEL_DEPS_DIR}/lib/libcrypto.a)
+endif()
 list(APPEND static_out ${CMAKE_THREAD_LIBS_INIT})
 foreach(lib ${CMAKE_DL_LIBS} m)
   list(APPEND static_out -l${lib})

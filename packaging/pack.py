@@ -7,6 +7,7 @@ Everything is deterministic: names sorted, owners root, times the commit's. What
 tools/setup.sh release: dpkg-deb, rpmbuild, makensis. --sign: Windows programs, installer and uninstaller pass packaging/sign.sh first.
 """
 import argparse
+import collections
 import gzip
 import hashlib
 import io
@@ -20,12 +21,15 @@ import tarfile
 import uuid
 import zipfile
 
+import wheel
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DIST = os.path.join(ROOT, "dist")
 VERSION = open(os.path.join(ROOT, "VERSION")).read().strip()
 SUMMARY = "runs language models from MLX and Hugging Face checkpoints"
 AUTHORS = "The mlxcel authors"
 MAX_ARCHIVE = 40 * 1000 * 1000
+MAX_WHEEL = 20 * 1000 * 1000
 SIGN = os.path.join(ROOT, "packaging/sign.sh")
 
 
@@ -120,19 +124,24 @@ def zip_file(path, entries, epoch):
             z.writestr(info, data)
 
 
+SYMBOLIC = "-> "  # before the target of a link that is a symbolic one
+
+
 def stage(folder, entries, epoch):
     """The same entries as files below folder."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, data, mode, link in entries:
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        if link:
+        if link and link.startswith(SYMBOLIC):
+            os.symlink(link[len(SYMBOLIC):], path)
+        elif link:
             os.link(os.path.join(folder, link), path)
         else:
             with open(path, "wb") as f:
                 f.write(data)
             os.chmod(path, mode)
-        os.utime(path, (epoch, epoch))
+        os.utime(path, (epoch, epoch), follow_symlinks=False)
     for base, _, _ in os.walk(folder):
         os.chmod(base, 0o755)
         os.utime(base, (epoch, epoch))
@@ -159,53 +168,111 @@ def linux_tree(program, files, kind):
     return tree
 
 
-def make_deb(target, tree, epoch):
+def library_trees(target, kind):
+    """What the packages of the library hold: that of programs which use it, and that of those who build them."""
+    build = os.path.join(ROOT, f"build/release-{target}")
+    machine = target.split("-", 1)[1]
+    libdir = {"deb": f"lib/{machine}-linux-gnu", "rpm": "lib64"}[kind]
+    shared = os.path.basename(os.path.realpath(os.path.join(build, "libmlxcel.so.0")))
+    docs = f"usr/share/doc/{PACKAGES[kind]['libs'].name}"
+
+    def file(path):
+        with open(path, "rb") as f:
+            return f.read()
+    libs = [(f"usr/{libdir}/{shared}", file(os.path.join(build, shared)), 0o644, None),
+            (f"usr/{libdir}/libmlxcel.so.0", None, 0o777, SYMBOLIC + shared), (f"{docs}/copyright", read("LICENSE").encode(), 0o644, None)]
+    libs += [(f"{docs}/licenses/{name}.txt", text.encode(), 0o644, None) for name, text in sorted(library_licences(target).items())]
+    texts = library_texts(build, libdir)
+    dev = [("usr/include/mlxcel.h", read("include/mlxcel.h").encode(), 0o644, None),
+           (f"usr/{libdir}/libmlxcel.a", file(os.path.join(build, "libmlxcel.a")), 0o644, None),
+           (f"usr/{libdir}/libmlxcel.so", None, 0o777, SYMBOLIC + "libmlxcel.so.0"),
+           *((f"usr/{libdir}/{name}", text.encode(), 0o644, None) for name, text in sorted(texts.items()))]
+    folder = f"usr/share/doc/{PACKAGES[kind]['dev'].name}"
+    dev += [(f"{folder}/copyright", read("LICENSE").encode(), 0o644, None), (f"{folder}/library.md", read("docs/library.md").encode(), 0o644, None)]
+    dev += [(f"{folder}/examples/{name}", read(f"examples/{name}").encode(), 0o644, None) for name in sorted(os.listdir(os.path.join(ROOT, "examples")))]
+    return libs, dev
+
+
+def library_texts(build, libdir):
+    """{path below the library folder: text} of what pkg-config and CMake read, for a library folder of this name below the prefix."""
+    def built(name):
+        with open(os.path.join(build, name), encoding="utf-8") as f:
+            return f.read()
+    values = {"MLXCEL_UP": os.path.relpath("/p", f"/p/{libdir}/pkgconfig"), "CMAKE_INSTALL_LIBDIR": libdir, "CMAKE_INSTALL_INCLUDEDIR": "include",
+              "CMAKE_INSTALL_BINDIR": "bin", "MLXCEL_VERSION": VERSION,
+              "MLXCEL_LIBS_PRIVATE": re.search(r"^Libs\.private: *(.*)$", built("mlxcel.pc"), re.M).group(1)}
+
+    def filled(template):
+        return re.sub(r"@(\w+)@", lambda m: values[m.group(1)], read(template))
+    return {"pkgconfig/mlxcel.pc": filled("cmake/mlxcel.pc.in"), "cmake/mlxcel/mlxcel-config.cmake": filled("cmake/mlxcel-config.cmake.in"),
+            "cmake/mlxcel/mlxcel-config-version.cmake": built("mlxcel-config-version.cmake")}
+
+
+Package = collections.namedtuple("Package", "name needs text")
+PROGRAM_TEXT = "One program: a command and an OpenAI-compatible server. A GPU needs only the NVIDIA driver."
+LIBS_TEXT = "The shared library, for programs that were built against it."
+DEV_TEXT = "Header, static library, and files for pkg-config and CMake: for building programs against libmlxcel."
+PACKAGES = {
+    "deb": {"program": Package("mlxcel", "libc6 (>= 2.31)", PROGRAM_TEXT), "libs": Package("libmlxcel0", "libc6 (>= 2.31)", LIBS_TEXT),
+            "dev": Package("libmlxcel-dev", f"libmlxcel0 (= {VERSION})", DEV_TEXT)},
+    "rpm": {"program": Package("mlxcel", "libc.so.6(GLIBC_2.30)(64bit)", PROGRAM_TEXT),
+            "libs": Package("mlxcel-libs", "libc.so.6(GLIBC_2.30)(64bit)", LIBS_TEXT),
+            "dev": Package("mlxcel-devel", f"mlxcel-libs = {VERSION.replace('-', '~')}", DEV_TEXT)}}
+
+
+def make_deb(target, part, tree, epoch):
     machine = {"linux-x86_64": "amd64", "linux-aarch64": "arm64"}[target]
-    folder = os.path.join(ROOT, "build/stage", f"deb-{machine}")
+    package = PACKAGES["deb"][part]
+    folder = os.path.join(ROOT, "build/stage", f"deb-{package.name}-{machine}")
     stage(folder, tree, epoch)
     size = sum(len(d or b"") for _, d, _, _ in tree) // 1024
-    control = (f"Package: mlxcel\nVersion: {VERSION}\nArchitecture: {machine}\nMaintainer: {AUTHORS} <mlxcel@mlxcel.invalid>\n"
-               f"Installed-Size: {size}\nDepends: libc6 (>= 2.31)\nSection: science\nPriority: optional\n"
-               f"Description: {SUMMARY}\n One program: a command and an OpenAI-compatible server. A GPU needs only the NVIDIA driver.\n")
+    section = {"program": "science", "libs": "libs", "dev": "libdevel"}[part]
+    control = {"control": (f"Package: {package.name}\nVersion: {VERSION}\nArchitecture: {machine}\nMaintainer: {AUTHORS} <mlxcel@mlxcel.invalid>\n"
+                           f"Installed-Size: {size}\nDepends: {package.needs}\nSection: {section}\nPriority: optional\n"
+                           f"Description: {SUMMARY}\n {package.text}\n")}
+    if part == "libs":
+        control["triggers"] = "activate-noawait ldconfig\n"
     os.makedirs(os.path.join(folder, "DEBIAN"))
-    path = os.path.join(folder, "DEBIAN/control")
-    with open(path, "w") as f:
-        f.write(control)
-    for name in ("DEBIAN/control", "DEBIAN", "."):
+    for name, text in control.items():
+        with open(os.path.join(folder, "DEBIAN", name), "w") as f:
+            f.write(text)
+    for name in (*(f"DEBIAN/{n}" for n in control), "DEBIAN", "."):
         os.utime(os.path.join(folder, name), (epoch, epoch))
-    out = os.path.join(DIST, f"mlxcel_{VERSION}_{machine}.deb")
+    out = os.path.join(DIST, f"{package.name}_{VERSION}_{machine}.deb")
     run("dpkg-deb", "--root-owner-group", "-Zxz", "--build", folder, out,
         env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "DPKG_DEB_THREADS_MAX": "1"})
     return out
 
 
-def make_rpm(target, tree, epoch):
+def make_rpm(target, part, tree, epoch):
     machine = {"linux-x86_64": "x86_64", "linux-aarch64": "aarch64"}[target]
-    base = os.path.join(ROOT, "build/stage", f"rpm-{machine}")
+    package = PACKAGES["rpm"][part]
+    base = os.path.join(ROOT, "build/stage", f"rpm-{package.name}-{machine}")
     shutil.rmtree(base, ignore_errors=True)
     source = os.path.join(base, "tree")
     stage(source, tree, epoch)
-    listing = "\n".join(f"%attr({mode:04o},root,root) /{name}" for name, _, mode, _ in tree)
-    spec = f"""Name: mlxcel
+    listing = "\n".join(f"/{name}" if link and link.startswith(SYMBOLIC) else f"%attr({mode:04o},root,root) /{name}" for name, _, mode, link in tree)
+    provides = "Provides: libmlxcel.so.0()(64bit)\n" if part == "libs" else ""
+    spec = f"""Name: {package.name}
 Version: {VERSION.replace('-', '~')}
 Release: 1
 Summary: {SUMMARY[0].upper() + SUMMARY[1:]}
 License: Apache-2.0
 Vendor: {AUTHORS}
 AutoReqProv: no
-Requires: libc.so.6(GLIBC_2.30)(64bit)
-%global _build_id_links none
+Requires: {package.needs}
+{provides}%global _build_id_links none
 %global __os_install_post %{{nil}}
 %global debug_package %{{nil}}
 %description
-One program: a command and an OpenAI-compatible server. A GPU needs only the NVIDIA driver.
+{package.text}
 %install
 mkdir -p %{{buildroot}}
 cp -a {source}/. %{{buildroot}}/
 %files
 {listing}
 """
-    path = os.path.join(base, "mlxcel.spec")
+    path = os.path.join(base, f"{package.name}.spec")
     with open(path, "w") as f:
         f.write(spec)
     run("rpmbuild", "-bb", "--quiet", "--target", f"{machine}-linux", "--define", f"_topdir {base}/top", "--define", f"_rpmdir {base}/out",
@@ -275,6 +342,14 @@ def check_size(path):
         sys.exit(f"pack: {path} has {size} bytes, at most {MAX_ARCHIVE}")
 
 
+def make_wheel(target):
+    path = wheel.make(os.path.join(ROOT, f"build/release-{target}"), DIST)
+    if os.path.getsize(path) > MAX_WHEEL:
+        sys.exit(f"pack: {path} has {os.path.getsize(path)} bytes, at most {MAX_WHEEL}")
+    if target.startswith("linux") and "manylinux" not in path:
+        sys.exit(f"pack: {path} needs more than the C library of 2020")
+
+
 def pack_linux(target, suffix, epoch, host_program, _sign):
     program = open(os.path.join(ROOT, f"build/release-{target}/mlxcel"), "rb").read()
     files = program_files(target, host_program)
@@ -285,8 +360,11 @@ def pack_linux(target, suffix, epoch, host_program, _sign):
     path = os.path.join(DIST, f"mlxcel-{target}{suffix}.tar.gz")
     tar_gz(path, entries, epoch)
     check_size(path)
-    check_size(make_deb(target, linux_tree(program, files, "deb"), epoch))
-    check_size(make_rpm(target, linux_tree(program, files, "rpm"), epoch))
+    for kind, make in (("deb", make_deb), ("rpm", make_rpm)):
+        libs, dev = library_trees(target, kind)
+        for part, tree in (("program", linux_tree(program, files, kind)), ("libs", libs), ("dev", dev)):
+            check_size(make(target, part, tree, epoch))
+    make_wheel(target)
 
 
 def windows_programs(target, sign):
@@ -302,6 +380,19 @@ def windows_programs(target, sign):
     return programs
 
 
+def make_windows_dev(target, epoch):
+    """The library and what one builds with it, as `cmake --install` lays it out."""
+    build, top = os.path.join(ROOT, f"build/release-{target}"), f"mlxcel-dev-{VERSION}"
+    names = {"bin/mlxcel.dll": "mlxcel.dll", "lib/libmlxcel.dll.a": "libmlxcel.dll.a"}
+    entries = [(name, open(os.path.join(build, file), "rb").read(), 0o644, None) for name, file in names.items()]
+    entries += [(f"lib/{name}", text.encode(), 0o644, None) for name, text in library_texts(build, "lib").items()]
+    entries += [("include/mlxcel.h", read("include/mlxcel.h").encode(), 0o644, None), ("LICENSE", read("LICENSE").encode(), 0o644, None)]
+    entries += [(f"licenses/{name}.txt", text.encode(), 0o644, None) for name, text in library_licences(target).items()]
+    path = os.path.join(DIST, f"mlxcel-dev-{target}.zip")
+    zip_file(path, [(f"{top}/{n}", d, m, link) for n, d, m, link in sorted(entries)], epoch)
+    return path
+
+
 def pack_windows(target, suffix, epoch, host_program, sign):
     os.makedirs(os.path.join(ROOT, "build/stage"), exist_ok=True)
     files = program_files(target, host_program)
@@ -312,6 +403,8 @@ def pack_windows(target, suffix, epoch, host_program, sign):
     zip_file(path, [(f"mlxcel-{VERSION}/{n}", d, m, link) for n, d, m, link in entries], epoch)
     check_size(path)
     check_size(make_installer(entries, epoch, sign))
+    check_size(make_windows_dev(target, epoch))
+    make_wheel(target)
 
 
 def main():

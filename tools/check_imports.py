@@ -3,6 +3,7 @@
 
 usage: check_imports.py FILE.exe ...     (objdump of binutils-mingw-w64, or MSYS2's own, reads the import tables)
 """
+import os
 import re
 import shutil
 import subprocess
@@ -25,7 +26,8 @@ def imports(path):
 def main():
     failed = 0
     for path in sys.argv[1:]:
-        foreign = [dll for dll in imports(path) if dll.lower() not in SYSTEM and not UCRT.fullmatch(dll)]
+        foreign = [dll for dll in imports(path) if dll.lower() not in SYSTEM and not UCRT.fullmatch(dll)
+                   and not os.path.exists(os.path.join(os.path.dirname(path), dll))]  # our own lies beside it
         if foreign:
             print(f"{path}: imports {', '.join(foreign)}, which Windows does not have")
             failed = 1

@@ -81,6 +81,7 @@ group_windows() {
 }
 group_windows-test() {
     group_windows
+    need g++-mingw-w64-x86-64-win32 "builds the library's example in C++" x86_64-w64-mingw32-g++-win32
     if [ "$machine" = x86_64 ]; then
         need wine64 "runs the Windows tests"
     else

@@ -8,3 +8,6 @@ mlxcel_recipe(llhttp
   SOURCES src/llhttp.c src/api.c src/http.c
   INCLUDE include
 )
+if(WIN32) # its header exports everything, out of mlxcel.dll as well; an attribute without an effect in that one's place
+  target_compile_definitions(llhttp PRIVATE dllexport=used)
+endif()

@@ -188,13 +188,17 @@ def check_installed(name, root, model, expected, install, remove):
     check(r.returncode == 0 and not os.path.exists(os.path.join(root, "usr/bin/mlxcel")), f"{name}: {' '.join(remove)}: {r.stdout}{r.stderr}")
 
 
-def program_of(package, work):
-    folder = os.path.join(work, "unpacked " + os.path.basename(package))
-    os.makedirs(folder)
+def unpack(package, folder):
+    os.makedirs(folder, exist_ok=True)
     if package.endswith(".deb"):
         subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
     else:
         subprocess.run(["sh", "-c", 'rpm2cpio "$1" | cpio -idm --quiet', "sh", package], cwd=folder, check=True)
+
+
+def program_of(package, work):
+    folder = os.path.join(work, "unpacked " + os.path.basename(package))
+    unpack(package, folder)
     with open(os.path.join(folder, "usr/bin/mlxcel"), "rb") as f:
         return f.read()
 
@@ -225,6 +229,64 @@ def test_packages(work, model, expected):
                 rpm = ["rpm", "--root", root, *debian]
                 check_installed(name, root, model, expected, [*rpm, "--nodeps", "-i", path], [*rpm, "-e", "mlxcel"])
     skip("packages on a Fedora, SUSE or Alpine system: none can be had here; the .rpm ran in a root laid out like Fedora's, with Debian 11's C library")
+
+
+def check_library(name, root, libdir, machine):
+    """A program built with pkg-config against the packages' files, in a folder that is not their place, with either library."""
+    env = {**os.environ, "PKG_CONFIG_LIBDIR": f"{root}/usr/{libdir}/pkgconfig"}
+    env.pop("PKG_CONFIG_PATH", None)
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "mlxcel"], capture_output=True, text=True, env=env).stdout.split()
+    if not check(any(f.startswith("-I") and os.path.exists(f"{f[2:]}/mlxcel.h") for f in flags), f"{name}: pkg-config says {flags}"):
+        return
+    private = subprocess.run(["pkg-config", "--static", "--libs-only-l", "mlxcel"], capture_output=True, text=True, env=env).stdout.split()
+    private = [f for f in private if f != "-lmlxcel"]
+    check_linux_imports(f"{root}/usr/{libdir}/libmlxcel.so.0", f"{name}: libmlxcel.so.0")
+    if machine != MACHINE:
+        return skip(f"{name}: no program is built against it on a {MACHINE} host")
+    story = os.path.join(ROOT, "examples/batch.c")
+    for how, rest in {"shared": [*flags, f"-Wl,-rpath,{root}/usr/{libdir}"],
+                      "static": [f"-I{root}/usr/include", f"{root}/usr/{libdir}/libmlxcel.a", *private]}.items():
+        program = os.path.join(root, f"batch-{how}")
+        r = subprocess.run(["cc", "-std=c99", "-o", program, story, *rest], capture_output=True, text=True)
+        if check(r.returncode == 0, f"{name}, {how}: {r.stderr}"):
+            r = subprocess.run([program], input="Once upon a time\n", capture_output=True, text=True)
+            check(r.returncode == 0 and len(r.stdout.split()) > 8, f"{name}, {how}: {r}")
+
+
+def test_library_packages(work):
+    for machine in ("x86_64", "aarch64"):
+        for kind, names, libdir in (("deb", [f"{n}_{VERSION}_{DEB_MACHINE[machine]}" for n in ("libmlxcel0", "libmlxcel-dev")], f"lib/{machine}-linux-gnu"),
+                                    ("rpm", [f"{n}-{VERSION}-1.{machine}" for n in ("mlxcel-libs", "mlxcel-devel")], "lib64")):
+            paths = [artifact(n, "." + kind) for n in names]
+            if not all(paths):
+                continue
+            root = os.path.join(work, f"library-{kind}-{machine}")
+            for path in paths:
+                unpack(path, root)
+            missing = [n for n in ("include/mlxcel.h", f"{libdir}/libmlxcel.a", f"{libdir}/libmlxcel.so", f"{libdir}/libmlxcel.so.0",
+                                   f"{libdir}/cmake/mlxcel/mlxcel-config.cmake") if not os.path.exists(os.path.join(root, "usr", n))]
+            check(not missing, f"{names}: lack {missing}")
+            check_library(" and ".join(map(os.path.basename, paths)), root, libdir, machine)
+
+
+def test_wheels(work):
+    """Their sizes and tags; the one of this machine answers from an environment of its own."""
+    for tag in ("manylinux_2_31_x86_64", "manylinux_2_31_aarch64", "win_amd64"):
+        path = artifact(f"mlxcel-{VERSION}-py3-none-{tag}", ".whl")
+        if not path:
+            continue
+        check(os.path.getsize(path) < 20_000_000, f"{path}: {os.path.getsize(path)} bytes")
+        folder = os.path.join(work, "wheel-" + tag)
+        with zipfile.ZipFile(path) as z:
+            z.extractall(folder)
+        names = set(os.listdir(os.path.join(folder, "mlxcel/bin")))
+        check(names == ({"mlxcel.dll", "mlxcel.exe"} if tag == "win_amd64" else {"libmlxcel.so.0", "mlxcel"}), f"{tag}: {names}")
+        library = min(names - {"mlxcel", "mlxcel.exe"}, default="mlxcel")  # the program beside it needs the library alone
+        (check_windows_imports if tag == "win_amd64" else check_linux_imports)(os.path.join(folder, "mlxcel/bin", library), f"{tag}: {library}")
+        if tag.endswith(MACHINE):
+            code = "from mlxcel import Model; print(Model().generate('Once upon a time', max_tokens=20, temperature=0).text())"
+            r = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env={**os.environ, "PYTHONPATH": folder})
+            check(r.returncode == 0 and len(r.stdout.split()) > 8, f"{tag}: {r}")
 
 
 CERTIFICATE_PLACES = ("etc/ssl/certs/ca-certificates.crt", "etc/pki/tls/certs/ca-bundle.crt", "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -462,6 +524,8 @@ def main():
             expected = part(f"linux-{machine} archive", test_linux_archive, machine, work, model, expected)
         part("windows archive", test_windows_archive, work, model, expected)
         part("packages", test_packages, work, model, expected)
+        part("packages of the library", test_library_packages, work)
+        part("wheels", test_wheels, work)
         part("certificates", test_certificates, work, model)
         installer = artifact(f"mlxcel-{VERSION}-windows", "-installer.exe")
         if installer:
