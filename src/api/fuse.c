@@ -4,6 +4,7 @@
 #include "api/model_folder.h"
 #include "api/new_folder.h"
 #include "api/quantize_internal.h"
+#include "api/surgery.h"
 #include "file/fused_view.h"
 #include "file/plain_view.h"
 
@@ -39,7 +40,7 @@ static int write(struct checkpoint *c, const struct fuse_options *o, struct map 
     return code;
 }
 
-static int fuse(struct checkpoint *c, const struct fuse_options *o, const struct fused_adapter *adapters, struct fuse_result *out,
+static int fuse(struct checkpoint *c, const struct fuse_options *o, const struct fused_changes *changes, struct fuse_result *out,
                 struct err *err) {
     struct map formats = {0}, changed = {0};
     struct fused_view *view = NULL;
@@ -48,7 +49,7 @@ static int fuse(struct checkpoint *c, const struct fuse_options *o, const struct
     if (is_foreign && !o->dequantize && c->quant.overrides.n)
         code = err_set(err, ERR_EUNSUPPORTED, "%s: its packed formats are not MLX's; add --dequantize", c->path);
     if (!code && o->dequantize) code = plain_view(c, &formats, err);
-    if (!code) code = fused_view_open(c, adapters, (size_t)o->n_adapters, &changed, &view, err);
+    if (!code) code = fused_view_open(c, changes, &changed, &view, err);
     for (size_t i = 0; i < changed.n && !code; i++) { /* what was unpacked before is known by what it was then */
         bool is_new;
         struct map_entry *e = map_put(&formats, changed.entries[i].key, &is_new);
@@ -76,7 +77,12 @@ int fuse_run(const struct fuse_options *o, struct fuse_result *out, struct err *
         code = adapter_open(o->adapters[i].path, &files[i], err);
         adapters[i] = (struct fused_adapter){&files[i], o->adapters[i].scale};
     }
-    if (!code) code = fuse(&c, o, adapters, out, err);
+    struct surgery surgery = {0};
+    if (!code && o->surgery) code = surgery_open(&a, o->surgery, &surgery, err);
+    const struct fused_changes changes = {
+        .adapters = adapters, .n_adapters = (size_t)o->n_adapters, .edits = surgery.edits, .n_edits = surgery.n_edits};
+    if (!code) code = fuse(&c, o, &changes, out, err);
+    surgery_close(&surgery);
     for (int32_t i = 0; i < o->n_adapters; i++) adapter_close(&files[i]);
     checkpoint_close(&c);
     arena_free(&a);

@@ -13,7 +13,8 @@ struct fuse_options {
     const char *source, *target;
     const struct fuse_adapter *adapters;
     int32_t n_adapters;
-    bool dequantize; /* everything plain; else matrices that were quantised are quantised again in their own format */
+    const char *surgery; /* a file of edits (surgery.h); NULL: none */
+    bool dequantize;     /* everything plain; else matrices that were quantised are quantised again in their own format */
     bool (*progress)(void *user, uint64_t done, uint64_t total); /* as in quantize_options */
     void *user;
 };

@@ -32,6 +32,7 @@ set(API_SOURCES
   src/api/session_probe.c
   src/api/pictures.c
   src/api/session_text.c
+  src/api/surgery.c
   src/api/synth.c
   src/api/synth_write.c
   src/api/text_tools.c

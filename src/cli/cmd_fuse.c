@@ -1,4 +1,4 @@
-/* mlxcel fuse: a copy of a model with adapters added to its weights. */
+/* mlxcel fuse: a copy of a model with adapters added to its weights, or with the edits of a file. */
 #include "api/fuse.h"
 #include "api/new_folder.h"
 #include "base/log.h"
@@ -23,10 +23,11 @@ int cmd_fuse(const struct args *args, struct err *err) {
     TRY(args_adapters(args, &given, err));
     struct fuse_options o = {.target = str_cstr(args->arena, target),
                              .n_adapters = given.n_adapters,
+                             .surgery = args_cstr(args, OPT_SURGERY),
                              .dequantize = args_flag(args, OPT_DEQUANTIZE),
                              .progress = show,
                              .user = &bar};
-    if (!o.n_adapters && !o.dequantize) return err_set(err, ERR_EARG, "--adapter DIR is missing");
+    if (!o.n_adapters && !o.surgery && !o.dequantize) return err_set(err, ERR_EARG, "--adapter DIR is missing, or --surgery FILE");
     struct fuse_adapter *adapters = arena_new(args->arena, struct fuse_adapter, o.n_adapters + 1);
     for (int32_t i = 0; i < o.n_adapters; i++) adapters[i] = (struct fuse_adapter){given.adapters[i].path, given.adapters[i].scale};
     o.adapters = adapters;

@@ -13,8 +13,16 @@ struct addend {
     struct addend *next;
 };
 
+/* An edit of one weight. */
+struct step {
+    const struct fused_edit *edit;
+    struct checkpoint_weight other;
+    struct step *next;
+};
+
 struct sum {
     struct checkpoint_weight w;
+    struct step *steps;
     struct addend *addends;
 };
 
@@ -73,8 +81,27 @@ static int add_row(struct addend *a, int64_t r, int64_t width, float *row, struc
 
 /* ---- reading -------------------------------------------------------------------------------------------------------------------- */
 
+static int edit_row(const struct step *s, int64_t r, int64_t width, float *row, struct err *err) {
+    static const struct {
+        bool keeps, is_blend; /* w counts; as 1 - number */
+    } ops[] = {
+        [FUSED_SCALE] = {true, false}, [FUSED_ADD] = {true, false}, [FUSED_INTERPOLATE] = {true, true}, [FUSED_REPLACE] = {false, false}};
+    double number = s->edit->number, mine = ops[s->edit->op].is_blend ? 1 - number : ops[s->edit->op].keeps;
+    if (s->edit->op == FUSED_SCALE) {
+        for (int64_t k = 0; k < width; k++) row[k] = (float)(row[k] * number);
+        return ERR_OK;
+    }
+    float *other = mem_try((size_t)width * sizeof *other);
+    if (!other) return err_set(err, ERR_EMEMORY, "no memory for a row of %.*s", STR_ARG(s->other.values->t->name));
+    int code = checkpoint_weight_row(&s->other, r, other, err);
+    for (int64_t k = 0; k < width && !code; k++) row[k] = (float)(mine * row[k] + (ops[s->edit->op].keeps ? number : 1) * other[k]);
+    mem_free(other);
+    return code;
+}
+
 static int read_row(const struct sum *s, int64_t r, float *row, struct err *err) {
     TRY(checkpoint_weight_row(&s->w, r, row, err));
+    for (const struct step *e = s->steps; e; e = e->next) TRY(edit_row(e, r, s->w.width, row, err));
     for (struct addend *a = s->addends; a; a = a->next) TRY(add_row(a, r, s->w.width, row, err));
     return ERR_OK;
 }
@@ -130,6 +157,12 @@ static int check_place(const struct checkpoint *c, const struct adapter *a, cons
     return ERR_OK;
 }
 
+static int64_t rows_of(const struct checkpoint_weight *w) {
+    int64_t rows = 1;
+    for (int i = 0; i + 1 < w->values->t->n_dims; i++) rows *= w->values->t->shape[i];
+    return rows;
+}
+
 static struct sum *sum_of(struct fused_view *v, struct checkpoint *c, struct map *known, struct str path,
                           const struct checkpoint_weight *w) {
     bool is_new;
@@ -160,7 +193,44 @@ static int add_module(struct fused_view *v, struct checkpoint *c, struct map *kn
     return ERR_OK;
 }
 
-int fused_view_open(struct checkpoint *c, const struct fused_adapter *adapters, size_t n, struct map *out_formats, struct fused_view **out,
+/* ---- edits ---------------------------------------------------------------------------------------------------------------------- */
+
+static int add_edit(struct fused_view *v, struct checkpoint *c, struct map *known, const struct fused_edit *e, struct str path,
+                    struct map *formats, struct err *err) {
+    struct checkpoint_weight w;
+    struct step *step = arena_new(&c->arena, struct step, 1);
+    TRY(checkpoint_weight(c, path, &w, err));
+    step->edit = e;
+    if (e->source) {
+        TRY(checkpoint_weight(e->source, e->source_path.p ? e->source_path : path, &step->other, err));
+        if (step->other.width != w.width || rows_of(&step->other) != rows_of(&w))
+            return err_set(err, ERR_EFORMAT, "%s: %.*s is [%lld, %lld], and that of %s [%lld, %lld]", c->path, STR_ARG(path),
+                           (long long)rows_of(&w), (long long)w.width, e->source->path, (long long)rows_of(&step->other),
+                           (long long)step->other.width);
+    }
+    struct step **last = &sum_of(v, c, known, path, &w)->steps;
+    while (*last) last = &(*last)->next;
+    *last = step;
+    map_put(formats, path, NULL)->value.ptr = arena_copy(&c->arena, &w.format, sizeof w.format);
+    return ERR_OK;
+}
+
+static int add_edits(struct fused_view *v, struct checkpoint *c, struct map *known, struct fused_edit *e, struct map *formats,
+                     struct err *err) {
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        struct str path = c->tensors[i].t->name;
+        if (!str_ends(path, STR(".weight"))) continue;
+        path.n -= STR(".weight").n;
+        if (!str_glob(e->pattern, path)) continue;
+        e->n_matched++;
+        TRY(add_edit(v, c, known, e, path, formats, err));
+    }
+    return e->n_matched ? ERR_OK : err_set(err, ERR_EARG, "the pattern %.*s matches no weight of %s", STR_ARG(e->pattern), c->path);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------------------------------ */
+
+int fused_view_open(struct checkpoint *c, const struct fused_changes *changes, struct map *out_formats, struct fused_view **out,
                     struct err *err) {
     struct fused_view *v = *out = arena_new(&c->arena, struct fused_view, 1);
     struct map known = {0};
@@ -168,9 +238,10 @@ int fused_view_open(struct checkpoint *c, const struct fused_adapter *adapters, 
     v->shard.name = c->path;
     v->shard.st.tensors = arena_new(&c->arena, struct st_tensor, c->n_tensors + 1);
     v->sums = arena_new(&c->arena, struct sum, c->n_tensors + 1);
-    for (size_t i = 0; i < n && !code; i++)
-        for (size_t k = 0; k < adapters[i].adapter->n_modules && !code; k++)
-            code = add_module(v, c, &known, &adapters[i], &adapters[i].adapter->modules[k], out_formats, err);
+    for (size_t i = 0; i < changes->n_edits && !code; i++) code = add_edits(v, c, &known, &changes->edits[i], out_formats, err);
+    for (size_t i = 0; i < changes->n_adapters && !code; i++)
+        for (size_t k = 0; k < changes->adapters[i].adapter->n_modules && !code; k++)
+            code = add_module(v, c, &known, &changes->adapters[i], &changes->adapters[i].adapter->modules[k], out_formats, err);
     map_free(&known);
     v->shard.st.source = (struct st_source){.name = c->path, .size = v->shard.st.data_bytes, .read_at = view_read_at, .user = v};
     if (!code) checkpoint_replace(c, &v->shard);

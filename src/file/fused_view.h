@@ -1,5 +1,5 @@
-/* A checkpoint whose matrices have adapters added to them. What an adapter changes becomes a plain matrix of f32, computed row by row as it is read; everything
- * else stays as it is. */
+/* A checkpoint whose weights are changed: by edits, in their order, then by adapters that are added. What is changed becomes plain f32, computed row by row as it
+ * is read; everything else stays as it is. */
 #ifndef MLXCEL_FILE_FUSED_VIEW_H
 #define MLXCEL_FILE_FUSED_VIEW_H
 
@@ -10,10 +10,34 @@ struct fused_adapter {
     float scale;
 };
 
+enum fused_op {
+    FUSED_SCALE,       /* w * number */
+    FUSED_ADD,         /* w + number * other */
+    FUSED_INTERPOLATE, /* (1 - number) * w + number * other */
+    FUSED_REPLACE,     /* other */
+};
+
+/* What is done to the weights whose paths (without ".weight") a pattern matches. */
+struct fused_edit {
+    enum fused_op op;
+    struct str pattern;
+    double number;
+    const struct checkpoint *source; /* of the other weight; NULL: FUSED_SCALE */
+    struct str source_path;          /* what it is called there; {NULL, 0}: the same */
+    size_t n_matched;
+};
+
+struct fused_changes {
+    const struct fused_adapter *adapters;
+    size_t n_adapters;
+    struct fused_edit *edits;
+    size_t n_edits;
+};
+
 struct fused_view;
 /* Changes the table of tensors. out_formats gets, by path, how each changed matrix was stored: a packed format, or a plain one. The adapters stay open, and
  * *out lives, as long as the checkpoint is read. */
-int fused_view_open(struct checkpoint *c, const struct fused_adapter *adapters, size_t n, struct map *out_formats, struct fused_view **out,
+int fused_view_open(struct checkpoint *c, const struct fused_changes *changes, struct map *out_formats, struct fused_view **out,
                     struct err *err);
 void fused_view_close(struct fused_view *v); /* NULL is fine */
 

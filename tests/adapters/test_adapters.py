@@ -198,12 +198,44 @@ def fused(folder):
     check(r.returncode == 2 and "--adapter DIR is missing" in r.stderr, f"without adapters: {r.stderr}")
 
 
+def edited(folder):
+    """Edits by pattern: numbers against those that they should be."""
+    a, b = fixture("llama"), in_f32(fixture("llama"), os.path.join(folder, "other"))
+    mine = in_f32(a, os.path.join(folder, "mine"))
+    name = "model.layers.0.mlp.up_proj.weight"
+    tensors = read_safetensors(os.path.join(b, "model.safetensors"))
+    values = array.array("f", tensors[name][2])
+    tensors[name] = (*tensors[name][:2], array.array("f", [v * v + 1 for v in values]).tobytes())
+    with open(os.path.join(b, "model.safetensors"), "wb") as f:
+        f.write(safetensors_bytes(tensors))
+    other = array.array("f", tensors[name][2])
+    cases = {
+        "scale": ("factor = 0.5", lambda v, o: v * 0.5), "add": (f'source = "{b}"\nalpha = 2', lambda v, o: v + 2 * o),
+        "interpolate": (f'source = "{b}"\nratio = 0.25', lambda v, o: 0.75 * v + 0.25 * o), "replace": (f'source = "{b}"', lambda v, o: o)}
+    for op, (rest, what) in cases.items():
+        file, new = os.path.join(folder, op + ".toml"), os.path.join(folder, "edited-" + op)
+        with open(file, "w") as f:
+            f.write(f'[[edit]]\nop = "{op}"\npattern = "*.0.mlp.up_proj"\n{rest}\n')
+        r = run("fuse", "-m", mine, "--surgery", file, "-o", new)
+        got = read_safetensors(os.path.join(new, "model.safetensors")) if r.returncode == 0 else {}
+        check(got and array.array("f", got[name][2]) == array.array("f", map(what, values, other)), f"{op}: {r.stderr}")
+        check(got and all(got[k] == v for k, v in tensors.items() if k != name), f"{op}: the others")
+    for text, words in {'[[edit]]\nop = "prune"\npattern = "*"': "op is scale", '[[edit]]\nop = "scale"\npattern = "*"': "lacks factor",
+                        '[[edit]]\nop = "scale"\nfactor = 2\npattern = "x*"': "matches no weight", 'a = 1': "expected tables of [[edit]]",
+                        '[[edit]]\nop = "scale"\nfactor = 2\npattern = "*"\nalpha = 1': "no use for alpha"}.items():
+        with open(os.path.join(folder, "bad.toml"), "w") as f:
+            f.write(text)
+        r = run("fuse", "-m", mine, "--surgery", os.path.join(folder, "bad.toml"), "-o", os.path.join(folder, "bad"))
+        check(r.returncode == 2 and words in r.stderr and not os.path.exists(os.path.join(folder, "bad")), f"{text}: {r.stderr}")
+
+
 def main():
     references()
     scales()
     commands()
     with tempfile.TemporaryDirectory() as folder:
         fused(folder)
+        edited(folder)
     with tempfile.TemporaryDirectory() as folder:
         refused(folder)
     return finish()
