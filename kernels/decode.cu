@@ -289,9 +289,14 @@ template <int D, bool TERMS, int SLOTS> static __device__ __forceinline__ void a
         DYNAMIC_SHARED(unsigned char, smem);                                                                        \
         attend<d, terms, n_slots>(a, smem);                                                                         \
     }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define SHORT_BLOCKS 3 // code for these takes a few registers more
+#else
+#define SHORT_BLOCKS 4
+#endif
 enum { WIDE_SLOTS = SMALL_SHARED ? 2 : 6 };
-DECODE(short_few, 64, true, 2, 6)
-DECODE(short_few, 128, true, 2, 4)
+DECODE(short_few, 64, true, 2, SHORT_BLOCKS)
+DECODE(short_few, 128, true, 2, SHORT_BLOCKS)
 DECODE(few, 64, true, 6, 4)
 DECODE(few, 128, true, 6, 2)
 DECODE(few, 256, true, WIDE_SLOTS, 1)

@@ -65,7 +65,7 @@ def main():
     try:
         import torch
     except ImportError:
-        print('0 passed, 0 failed, 1 skipped (torch is not installed)')
+        print('skipped: torch is not installed\n0 passed, 0 failed, 1 skipped')
         return 0
     for name, (make, config, _) in layouts.LAYOUTS.items():
         unpack = reference(config)
