@@ -113,9 +113,9 @@ def check_refused(s):
     user, image = lambda *b: {"messages": [{"role": "user", "content": list(b)}]}, {"type": "image", "source": {"type": "url", "url": "x"}}
     call = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
     rows = [({"max_tokens": ...}, "max_tokens"), ({"messages": []}, "messages"), ({"messages": ...}, "messages"), ({"messages": [{"role": "tool", "content": "x"}]}, "messages.0"),
-            (user({"type": "text", "text": "hello"}, image), "messages.0.content.1: image input"), (user({"type": "document"}), "messages.0.content.0"), (user({"type": "text"}), "messages.0.content.0"),
-            (user({"type": "tool_result", "tool_use_id": "a", "content": [image]}), "messages.0.content.0.content.0: image"), (user({"type": "tool_result"}), "tool_use_id"),
-            ({"system": [image]}, "system.0: image"), ({"system": 1}, "system"), ({"messages": [*HELLO, {"role": "assistant", "content": [call]}]}, "tool_result"),
+            (user({"type": "text", "text": "hello"}, image), "messages.0.content.1: an image needs a source of type base64"), (user({"type": "document"}), "messages.0.content.0"), (user({"type": "text"}), "messages.0.content.0"),
+            (user({"type": "tool_result", "tool_use_id": "a", "content": [image]}), "messages.0.content.0.content.0: blocks of type \"image\""), (user({"type": "tool_result"}), "tool_use_id"),
+            ({"system": [image]}, "system.0: blocks of type \"image\""), ({"system": 1}, "system"), ({"messages": [*HELLO, {"role": "assistant", "content": [call]}]}, "tool_result"),
             ({"temperature": 3}, "temperature"), ({"stop_sequences": "x"}, "stop_sequences"), ({"stop_sequences": [""]}, "stop_sequences"), ({"stop": ["x"]}, "stop_sequences"),
             ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"), ({"thinking": {"type": "enabled", "budget_tokens": 60}}, "max_tokens"), ({"thinking": {"type": "x"}}, "thinking"), ({"thinking": {"type": "adaptive", "display": "x"}}, "thinking.display"),
             ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools.0: tools of type \"web_search_20250305\""), ({"tools": [{"input_schema": {}}]}, "tools.0"),

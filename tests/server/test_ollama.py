@@ -149,7 +149,7 @@ def check_errors(s):
             ("/api/chat", {"options": {"num_predict": "x"}}, "num_predict"), ("/api/chat", {"options": {"warmth": 1}}, "warmth"),
             ("/api/chat", {"think": 3}, "think"), ("/api/chat", {"keep_alive": "soon"}, "keep_alive"), ("/api/generate", {"prompt": "x", "keep_alive": []}, "keep_alive"),
             ("/api/chat", {"keep_alive": "5x"}, "keep_alive"), ("/api/chat", {"keep_alive": ""}, "keep_alive"), ("/api/embed", {"input": "x", "keep_alive": "5m m"}, "keep_alive"), ("/api/chat", {"stream": "yes"}, "stream"), ("/api/chat", {"options": 1}, "options"),
-            ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["AAAA"]}]}, "images"),
+            ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": ["AAAA"]}]}, "pictures"), ("/api/chat", {"messages": [{"role": "user", "content": "x", "images": "AAAA"}]}, "images"),
             ("/api/generate", {"prompt": 1}, "prompt"), ("/api/generate", {"prompt": "x", "suffix": "y"}, "suffix"),
             ("/api/generate", {"prompt": "x", "template": "y"}, "template"), ("/api/generate", {"prompt": "x", "context": [1]}, "context"),
             ("/api/embed", {"input": 1}, "input"), ("/api/embeddings", {"input": "x"}, "prompt"),
