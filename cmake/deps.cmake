@@ -65,7 +65,7 @@ function(mlxcel_dep_build name)
       set(toolchain -DCMAKE_TOOLCHAIN_FILE=${CMAKE_TOOLCHAIN_FILE} -DMLXCEL_SYSROOT=${MLXCEL_SYSROOT})
     endif()
     mlxcel_dep_step(${name} ${CMAKE_COMMAND} -S ${project} -B ${build} -G ${CMAKE_GENERATOR} ${toolchain}
-      -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=${MLXCEL_DEPS_DIR} -DCMAKE_INSTALL_LIBDIR=lib
+      -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=${MLXCEL_DEPS_DIR} -DCMAKE_INSTALL_LIBDIR:STRING=lib
       -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DDEP_SOURCE=${dir} ${R_CMAKE_ARGS})
     mlxcel_dep_step(${name} ${CMAKE_COMMAND} --build ${build} --target install)
     file(REMOVE_RECURSE ${build})
