@@ -6,49 +6,46 @@
 
 enum { WARPS = 4, WIDTH_MAX = 256 };
 
-// What a lane needs of the row and the model, and no kernel makes: cosines and sines of its pairs, weights of its elements.
-struct known {
-    float c[WIDTH_MAX / 64], s[WIDTH_MAX / 64], w[WIDTH_MAX / 32];
+// A warp's head, and what it needs of the row and the model, which no kernel makes: cosines and sines of pairs, the norm's weights. A lane reads of
+// the last two what it wrote itself.
+struct head_of {
+    float4 x[WIDTH_MAX / 4];
+    float2 turn[WIDTH_MAX / 2];
+    float weight[WIDTH_MAX];
 };
 
-static __device__ __forceinline__ void know(const k_qkv &a, known &k, int64_t r, const float *weight, float offset, int n) {
-    int lane = threadIdx.x % 32, half = a.n_rotated / 2, pos = a.pos[r];
+static __device__ __forceinline__ void know(const k_qkv &a, head_of &h, int64_t r, const float *weight, float offset, int n) {
+    int lane = threadIdx.x % 32, pos = a.pos[r];
     const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
-#pragma unroll
-    for (int j = 0; j < WIDTH_MAX / 32; j++)
-        if (weight && lane + 32 * j < n) k.w[j] = weight[lane + 32 * j] + offset;
-#pragma unroll
-    for (int j = 0; j < WIDTH_MAX / 64; j++)
-        if (lane + 32 * j < half) rope_angle(pos, table[lane + 32 * j], a.magnitude, &k.c[j], &k.s[j]);
+    for (int i = lane; weight && i < n; i += 32) h.weight[i] = weight[i] + offset;
+#pragma unroll 1
+    for (int i = lane; i < a.n_rotated / 2; i += 32) rope_angle(pos, table[i], a.magnitude, &h.turn[i].x, &h.turn[i].y);
 }
 
-static __device__ __forceinline__ void norm_head(float *x, int n, const known &k, float eps) {
+static __device__ __forceinline__ void norm_head(head_of &h, int n, float eps) {
     int lane = threadIdx.x % 32;
-    float square = 0;
+    float square = 0, *x = (float *)h.x;
     for (int i = lane; i < n; i += 32) square = fmaf(x[i], x[i], square);
     float scale = 1.0f / sqrtf(warp_sum(square) / (float)n + eps);
-#pragma unroll
-    for (int j = 0; j < WIDTH_MAX / 32; j++)
-        if (lane + 32 * j < n) x[lane + 32 * j] = x[lane + 32 * j] * scale * k.w[j];
+    for (int i = lane; i < n; i += 32) x[i] = x[i] * scale * h.weight[i];
     __syncwarp();
 }
 
-static __device__ __forceinline__ void rotate_head(const k_qkv &a, const known &k, float *x) {
+static __device__ __forceinline__ void rotate_head(const k_qkv &a, head_of &h) {
     int lane = threadIdx.x % 32, half = a.n_rotated / 2;
-#pragma unroll
-    for (int j = 0; j < WIDTH_MAX / 64; j++) {
-        int i = lane + 32 * j, u = a.first + (a.kind == 1 ? i : 2 * i), v = u + (a.kind == 1 ? half : 1);
-        if (i >= half) break;
-        float x0 = x[u], x1 = x[v];
-        x[u] = x0 * k.c[j] - x1 * k.s[j];
-        x[v] = x1 * k.c[j] + x0 * k.s[j];
+    float *x = (float *)h.x;
+    for (int i = lane; i < half; i += 32) {
+        int u = a.first + (a.kind == 1 ? i : 2 * i), v = u + (a.kind == 1 ? half : 1);
+        float x0 = x[u], x1 = x[v], c = h.turn[i].x, s = h.turn[i].y;
+        x[u] = x0 * c - x1 * s;
+        x[v] = x1 * c + x0 * s;
     }
     __syncwarp();
 }
 
 // Grid ((query heads + 2 * cached heads) / 4, rows).
 extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_rope_write(KARGS(k_qkv) a) {
-    __shared__ float4 smem[WARPS][WIDTH_MAX / 4];
+    __shared__ head_of heads[WARPS];
     let_next_begin();
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, item = blockIdx.x * WARPS + warp;
     int64_t r = blockIdx.y;
@@ -56,9 +53,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_rope_write(KARGS(k_
     int head = is_q ? item : is_k ? item - a.q.heads : item - a.q.heads - a.c.heads, n = is_q || is_k ? a.c.k_width : a.c.v_width;
     const k_view &from = is_q ? a.q : is_k ? a.k : a.v;
     const float *norm = is_q ? a.q_norm : a.k_norm;
-    float *x = (float *)smem[warp];
-    known k;
-    if (is_q || is_k) know(a, k, r, norm, is_q ? a.q_offset : a.k_offset, n);
+    head_of &h = heads[warp];
+    float *x = (float *)h.x;
+    if (is_q || is_k) know(a, h, r, norm, is_q ? a.q_offset : a.k_offset, n);
     int pos = a.pos[r], block = is_q ? 0 : a.c.table[(int64_t)a.seq_of[r] * a.c.table_stride + pos / K_BLOCK];
     await_previous();
     if (item >= a.q.heads + 2 * a.c.heads) return;
@@ -68,8 +65,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) qkv_rope_write(KARGS(k_
         for (int i = lane; i < n; i += 32) x[i] = view_load(from, r, head, i);
     __syncwarp();
     if (is_q || is_k) {
-        if (norm) norm_head(x, n, k, is_q ? a.q_eps : a.k_eps);
-        rotate_head(a, k, x);
+        if (norm) norm_head(h, n, is_q ? a.q_eps : a.k_eps);
+        rotate_head(a, h);
     }
     if (is_q) {
         for (int i = lane; i < n; i += 32) view_store(a.y, r, head, i, x[i]);
