@@ -96,7 +96,8 @@ def main():
             n = post(s, "/completion", {**ASK, "id_slot": 0, "n_predict": 1})
             erase(s, n)
             check(post(s, "/completion", ASK)["timings"]["cache_n"] < first["tokens_evaluated"] - 8, "what was erased is computed again")
-        check_other_model(program, folder)
+        if os.environ.get("MLXCEL_DEVICE", "cpu") == "cpu":  # elsewhere the cache has one form
+            check_other_model(program, folder)
         with Server(program, *options) as s:
             check("--slot-save-path" in slot(s, 0, "save", "x.bin", 501)["error"]["message"], "without the option")
     finish()
