@@ -48,6 +48,8 @@ WIDE = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 HOSTS = re.compile(r"\b(?:deb|security|archive|snapshot)\.debian\.org|\b(?:archive|ports|security)\.ubuntu\.com|\bpypi\.org|\bpythonhosted\.org|"
                    r"\bgithub\.com/[\w./-]+/(?:archive|releases/download)/")
 ISA_FLAGS = re.compile(r"-march=native|-mtune=native|-mcpu=native|-ffast-math")
+EARLY = re.compile(r"^EARLY\((\w+), ", re.M)
+WAIT = re.compile(r"\b(?:after_previous|let_next_begin)\(\);")
 
 
 def in_home(path, homes):
@@ -211,6 +213,17 @@ def check_prefixes(root):
                 yield path, csource.line_of(code, m.start(1)), f"{name} is a name of the whole program: begin it with that of its module"
 
 
+def check_early(root):
+    """Kernels of a file that begin before the one in front of them has ended (EARLY in kernels.def): each of them waits for it."""
+    table = "src/backend/cuda/kernels.def"
+    early = set(EARLY.findall(csource.read(root, table))) if os.path.exists(os.path.join(root, table)) else set()
+    for path in csource.files(root, ".cu"):
+        code, name = csource.code(csource.read(root, path)), os.path.basename(path)[:-3]
+        waits, kernels = len(WAIT.findall(code)), code.count("__global__")
+        if waits < kernels and (waits or name in early):
+            yield path, 1, f"{kernels - waits} of {kernels} kernels do not wait for the kernel before them: call after_previous()"
+
+
 def main():
     root = csource.root_of(sys.argv)
     names = families(root)
@@ -220,7 +233,7 @@ def main():
         for line, message in sorted(check_file(root, path, names)):
             print(f"{path}:{line}: {message}")
             bad += 1
-    for path, line, message in sorted([*check_dead(root), *check_prefixes(root)]):
+    for path, line, message in sorted([*check_dead(root), *check_prefixes(root), *check_early(root)]):
         print(f"{path}:{line}: {message}")
         bad += 1
     return 1 if bad else 0

@@ -19,6 +19,8 @@ def lines(n):
 
 # (check, file, text, part of the complaint; None where the text must pass)
 CASES = [
+    ("style", "kernels/zz.cu", HEAD + "__global__ void f() {\n    after_previous();\n}\n__global__ void g() {\n}\n", "1 of 2 kernels do not wait"),
+    ("style", "kernels/zz.cu", HEAD + "__global__ void f() {\n    after_previous();\n}\n", None),
     ("layers", "src/lib/zz.c", '#include "cli/args.h"\n', "src/lib may include cli/command.h and cli/serve.h of src/cli alone"),
     ("layers", "src/base/zz.c", '#include "os/os.h"\n', "src/base must not include from src/os"),
     ("layers", "src/tensor/zz.c", '#include "file/safetensors.h"\n', "src/tensor must not include from src/file"),
