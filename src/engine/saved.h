@@ -49,6 +49,11 @@ struct saved {
     int32_t n_scales, n_tokens, n_blocks; /* n_blocks: of each class, those that are not there included */
 };
 
+/* The head of this model's caches. Left to the caller: precision, kv_bits, the classes' blocks, file_bytes, n_scales, n_tokens. */
+struct saved_head saved_head(uint64_t model, const struct kv_layout *l);
+/* How the backend lays out one block of a class. */
+void saved_class_blocks(struct saved_class *k, uint64_t block_bytes, const char *layout);
+
 /* Bytes of a file with this head, in which so many blocks of each class are there. */
 uint64_t saved_bytes(const struct saved_head *h, const int32_t n_there[KV_CLASSES_MAX]);
 /* Where the parts of such a file lie. `data` has room for the fixed part at least: head, scales, tokens and what is there. */

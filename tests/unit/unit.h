@@ -32,6 +32,12 @@ int unit_child(int argc, char **argv);
 
 /* The folder of large test material (MLXCEL_TEST_DATA, else ../shared beside the checkout), or NULL. */
 const char *unit_data_dir(void);
+struct unit_model {
+    const char *name, *path;
+    bool rope_by_length; /* its positions depend on the sequence's length */
+};
+/* The small models of the test material, without those whose weights are quantised. Returns how many; skips the case where there are none. */
+size_t unit_golden_models(struct arena *a, struct unit_model **out);
 /* The repository's own folder, for small fixtures under tests/. */
 const char *unit_source_dir(void);
 /* A fresh, empty folder for files that the case writes; removed at the end unless a case failed. */

@@ -64,6 +64,26 @@ const char *unit_data_dir(void) {
     return os_stat(path, &st, NULL) == 0 && st.is_dir ? path : NULL;
 }
 
+size_t unit_golden_models(struct arena *a, struct unit_model **out) {
+    const char *data = unit_data_dir();
+    struct str *names;
+    size_t n, n_models = 0;
+    struct err err;
+    if (!data) unit_skip("no test-data folder");
+    const char *folder = str_fmt(a, "%s/golden", data).p;
+    if (os_list_dir(a, folder, &names, &n, &err)) unit_skip("no golden models");
+    *out = arena_new(a, struct unit_model, n);
+    for (size_t i = 0; i < n; i++) {
+        if (str_find(names[i], STR("-q"), 0) != STR_NONE) continue;
+        (*out)[n_models++] = (struct unit_model){.name = names[i].p,
+                                                 .path = str_fmt(a, "%s/%s", folder, names[i].p).p,
+                                                 .rope_by_length = str_find(names[i], STR("dynamic"), 0) != STR_NONE ||
+                                                                   str_find(names[i], STR("longrope"), 0) != STR_NONE};
+    }
+    if (n_models == 0) unit_skip("no golden models");
+    return n_models;
+}
+
 static char scratch[TEST_PATH_MAX + 64];
 
 const char *unit_scratch_dir(void) {
