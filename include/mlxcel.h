@@ -398,12 +398,6 @@ MLXCEL_API int32_t mlxcel_server_port(const mlxcel_server *server);
  * may be running. Not from a callback. */
 MLXCEL_API void mlxcel_server_stop(mlxcel_server *server);
 
-/* ---- the command -------------------------------------------------------------------------------------------------------- */
-
-/* The command `mlxcel`, with what main was given; returns the exit code. It reads the environment and standard input, writes to standard output
- * and catches signals: for a program that is this command and nothing else. Once in a process, on its first thread, with no model open. */
-MLXCEL_API int32_t mlxcel_main(int32_t argc, char **argv);
-
 #ifdef __cplusplus
 }
 #endif

@@ -176,7 +176,7 @@ def check_dead(root):
 
 # Prefixes of global names besides those of the folder, the header and the file: types that a folder's functions are named after.
 PREFIXES = {
-    "src/api": "grammar_tool session template text",
+    "src/api": "session text",
     "src/backend": "act op oplist",
     "src/backend/cuda": "attn experts gemm qmm qmv step",
     "src/base": "f16 f4e2m1 f8e4m3 jsonw m mem sb sha256 size utf8",

@@ -1,5 +1,5 @@
 /* mlxcel bench: a grid of cases, one line each, with the bandwidth that they amount to. */
-#include "api/bench.h"
+#include "tools/bench.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/progress.h"

@@ -1,5 +1,4 @@
 set(LIB_SOURCES
-  src/lib/command.c
   src/lib/constrain.c
   src/lib/device.c
   src/lib/events.c
