@@ -16,6 +16,7 @@ struct batch {
     struct step step;
     const struct spec *spec;
     struct kv *kv;
+    int32_t n_given;      /* of the model */
     int32_t max_len;      /* longest sequence in the batch, this step's rows included */
     int32_t *hidden_rows; /* [n_hidden] rows whose hidden states are wanted, until batch_seal puts them behind the others */
     int32_t n_hidden;
@@ -28,7 +29,7 @@ struct batch {
 };
 
 struct batch_limits {
-    int32_t rows, seqs, logits, context, adapters;
+    int32_t rows, seqs, logits, context, adapters, given;
 };
 
 int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const struct batch_limits *limits, struct err *err);

@@ -57,6 +57,8 @@ CASES = [
     ("style", "src/engine/zz.c", 'void f(void) {\n    printf("x");\n}\n', "printf() writes past"),
     ("style", "src/engine/zz.c", 'void f(void) {\n    getenv("x");\n}\n', "getenv() the environment"),
     ("style", "src/engine/zz.c", 'void f(void) {\n    os_env("x");\n}\n', "os_env() the environment is read through the option table"),
+    ("style", "src/model/zz.c", "void f(struct pass *p) {\n    g(p->m->spec.family);\n}\n", "reads no row of a family"),
+    ("style", "src/api/zz.c", "void f(struct backend *b) {\n    g(b->type == &cuda_backend);\n}\n", "asked what it can do"),
     ("style", "src/os/zz.c", "void f(char *p) {\n    strcpy(p, p);\n}\n", "strcpy() is unsafe"),
     ("style", "src/os/zz.c", "void f(char *p) {\n    sprintf(p, p);\n}\n", "sprintf() is unsafe"),
     ("style", "src/model/zz.c", "#ifdef _WIN32\n#endif\n", "_WIN32 operating systems"),
