@@ -366,6 +366,20 @@ MLXCEL_API int32_t mlxcel_score(mlxcel_model *model, const int32_t *tokens, size
 MLXCEL_API int32_t mlxcel_perplexity(mlxcel_model *model, const int32_t *tokens, size_t n_tokens, size_t chunk, double *out,
                                      mlxcel_error *error);
 
+/* ---- a prompt's cache in a file ------------------------------------------------------------------------------------------ */
+
+/* Saves what the model keeps in memory of a prompt, and computes it first where it has to. Jobs whose prompts begin with the same tokens find it
+ * there after mlxcel_prompt_restore, also in another process, and are told so by n_cached. The file belongs to this model with these weights, device,
+ * precision and kv_bits. *out_n, which may be NULL: tokens that were saved. It is less than n_tokens for models that forget: recurrent ones,
+ * and those with windows, whose prompts are saved in steps of 64 tokens. The file appears when it is complete. MLXCEL_E_UNSUPPORTED: the cache of this device or
+ * model cannot be saved. Waits; not in a callback. */
+MLXCEL_API int32_t mlxcel_prompt_save(mlxcel_model *model, const int32_t *tokens, size_t n_tokens, const char *path, size_t *out_n,
+                                      mlxcel_error *error);
+/* Puts a saved prompt back. *out_tokens and *out_n, which may be NULL: its tokens. A file that is damaged, or of another model or other settings, is
+ * refused, and changes nothing. MLXCEL_E_BUSY: jobs that run take the room. What is restored gives way, as everything that is kept, when others need the
+ * room. Waits; not in a callback. */
+MLXCEL_API int32_t mlxcel_prompt_restore(mlxcel_model *model, const char *path, int32_t **out_tokens, size_t *out_n, mlxcel_error *error);
+
 /* ---- the HTTP server inside of the program ---------------------------------------------------------------------------------- */
 
 typedef struct mlxcel_server mlxcel_server;
