@@ -66,7 +66,8 @@ void batch_clear(struct batch *b) {
     b->adapts = b->gives = b->has_places = b->sees = false;
 }
 
-/* Prompt rows use the table of the whole prompt, however it is cut into chunks; later rows that of their own length. */
+/* The length whose rope table the rows get. Rows of the prompt get the table of the whole prompt, however it is cut into chunks; a row of the answer
+ * gets the table of the length at that row. */
 static int32_t rope_length(const struct sequence *s, int32_t n_rows) {
     int32_t len = s->n_done + n_rows;
     int32_t whole = s->rope_len > s->n_prompt ? s->rope_len : s->n_prompt;
@@ -87,7 +88,7 @@ static void fill_adapters(struct batch *b, int32_t i_seq, const struct sequence 
     b->adapts |= seq->adapters != NULL;
 }
 
-/* What stands for the row at this position of a sequence, where it is part of a picture. */
+/* If the token at this position belongs to a picture, the picture's numbers take the place of its embedding. */
 static void fill_given(struct batch *b, const struct sequence *seq, int32_t position, int32_t row) {
     for (int32_t k = 0; k < b->n_given; k++) b->step.given[k][row] = NULL;
     b->until[row] = -1;

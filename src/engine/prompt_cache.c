@@ -3,7 +3,8 @@
 
 /* ---- what can be saved ---------------------------------------------------------------------------------------------------- */
 
-/* A cache that forgets what is behind a window, or has recurrent state, holds one position only: it is saved where a later prompt can begin. */
+/* Whether the cache of the first n positions can be taken out of that of more. Not with recurrent state, and not where positions have left a window: such
+ * a cache stands for one length only, and is saved at a length where a later prompt can go on. */
 static bool can_be_cut(const struct engine *e, int32_t n_tokens) {
     const struct kv_layout *l = &e->runner.kv.layout;
     bool can = l->n_states == 0;
@@ -96,7 +97,7 @@ static int no_room(const struct saved *f, struct err *err) {
     return err_set(err, ERR_EBUSY, "the cache has no room for %d tokens now; try again when fewer requests run", f->n_tokens);
 }
 
-/* Blocks for those that are there; others give way only where that is enough. */
+/* Takes a block for each block of the file. Cached blocks are given up for them, but only if that will be enough. */
 static int take_blocks(struct engine *e, const struct saved *f, struct sequence *s, struct err *err) {
     struct kv *kv = &e->runner.kv;
     for (int32_t c = 0; c < kv->layout.n_classes; c++) {

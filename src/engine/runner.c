@@ -77,7 +77,7 @@ static uint64_t cache_bytes(const struct runner *r, int64_t tokens) {
     return kv_layout_bytes(r->backend, &layout);
 }
 
-/* Scratch memory is there, and the cache is small: it gets the share of what is free now, but not more than `most` tokens. */
+/* Scratch memory has been allocated, and so far the cache is small. Enlarges it to its share of the memory that is free now, but to `most` tokens at most. */
 static int fit_cache(struct runner *r, int64_t most, struct err *err) {
     struct runner_limits *l = &r->limits;
     uint64_t available = 0, total = 0;

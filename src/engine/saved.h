@@ -9,7 +9,7 @@
  *     u64 sum                hash of everything before it
  *
  * (1) Numbers are stored as the processor has them, the lowest byte first.
- * (2) Nothing in a file is believed before it was compared: what must be the same with what the reader has, sizes with the file's, the sum.
+ * (2) Nothing in a file is used before it was checked: the head against what the reader has, sizes against the size of the file, everything against the sum.
  */
 #ifndef MLXCEL_ENGINE_SAVED_H
 #define MLXCEL_ENGINE_SAVED_H
