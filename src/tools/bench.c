@@ -14,9 +14,14 @@ static int32_t token_at(const struct session *s, int64_t i) {
     return (int32_t)(hash_mix((uint64_t)i + 1) % (uint64_t)s->model.spec.vocab);
 }
 
+/* By the clock, and by what all threads of the process used. */
+struct span {
+    double seconds, cpu_seconds;
+};
+
 /* Turns the engine until every job has at least n tokens; the time of that. */
-static int turn_until(struct session *s, struct job **jobs, int32_t n_jobs, int32_t n, double *out_seconds, struct err *err) {
-    uint64_t start = os_clock_ns();
+static int turn_until(struct session *s, struct job **jobs, int32_t n_jobs, int32_t n, struct span *out, struct err *err) {
+    uint64_t start = os_clock_ns(), cpu_start = os_cpu_ns();
     for (bool all = false, idle; !all;) {
         TRY(engine_turn(s->engine, &idle, err));
         all = true;
@@ -27,7 +32,7 @@ static int turn_until(struct session *s, struct job **jobs, int32_t n_jobs, int3
             all &= ev.usage.n_new >= n || ev.finish;
         }
     }
-    *out_seconds = (double)(os_clock_ns() - start) * 1e-9;
+    *out = (struct span){(double)(os_clock_ns() - start) * 1e-9, (double)(os_cpu_ns() - cpu_start) * 1e-9};
     return ERR_OK;
 }
 
@@ -46,21 +51,21 @@ static int submit(struct session *s, const struct bench_case *c, int32_t n_promp
 }
 
 /* A prompt case times the way to the first token; a generation case the tokens after it. */
-static int run_once(struct session *s, const struct bench_case *c, double *out_seconds, struct err *err) {
+static int run_once(struct session *s, const struct bench_case *c, struct span *out, struct err *err) {
     int32_t n_prompt = c->n_prompt ? c->depth + c->n_prompt : c->depth + 1, context = session_context(s);
     if (n_prompt + c->n_new + 1 > context)
         return err_set(err, ERR_ELIMIT, "%s of %d at a depth of %d needs %d tokens, but the context is %d",
                        c->n_prompt ? "a prompt" : "an answer", c->n_prompt ? c->n_prompt : c->n_new, c->depth, n_prompt + c->n_new + 1,
                        context);
     struct job **jobs = mem_alloc((size_t)c->n_batch * sizeof *jobs);
-    double prompt_seconds = 0, new_seconds = 0;
+    struct span prompt = {0}, answer = {0};
     int code = submit(s, c, n_prompt, jobs, err);
-    if (!code) code = turn_until(s, jobs, c->n_batch, 1, &prompt_seconds, err);
-    if (!code && c->n_new) code = turn_until(s, jobs, c->n_batch, c->n_new + 1, &new_seconds, err);
+    if (!code) code = turn_until(s, jobs, c->n_batch, 1, &prompt, err);
+    if (!code && c->n_new) code = turn_until(s, jobs, c->n_batch, c->n_new + 1, &answer, err);
     for (int32_t i = 0; i < c->n_batch; i++)
         if (jobs[i]) job_release(jobs[i]);
     for (bool idle = false; !code && !idle;) code = engine_turn(s->engine, &idle, err);
-    *out_seconds = c->n_prompt ? prompt_seconds : new_seconds;
+    *out = c->n_prompt ? prompt : answer;
     mem_free(jobs);
     return code;
 }
@@ -71,11 +76,14 @@ static int by_value(const void *a, const void *b) {
 }
 
 /* The first run is not timed. */
-static int run_all(struct session *s, const struct bench_plan *plan, double *seconds, struct err *err) {
-    double ignored;
+static int run_all(struct session *s, const struct bench_plan *plan, struct bench_result *out, struct err *err) {
     for (int32_t i = 0; i <= plan->n_repeats; i++) {
         if (plan->on_run) plan->on_run(plan->user, i, plan->n_repeats + 1);
-        TRY(run_once(s, &plan->which, i ? &seconds[i - 1] : &ignored, err));
+        struct span span = {0};
+        TRY(run_once(s, &plan->which, &span, err));
+        if (i == 0) continue;
+        out->seconds[i - 1] = span.seconds;
+        out->cpu_seconds[i - 1] = span.cpu_seconds;
     }
     return ERR_OK;
 }
@@ -85,7 +93,7 @@ int bench_run(struct session *s, const struct bench_plan *plan, struct bench_res
     int32_t n_repeats = plan->n_repeats;
     double sum = 0, square = 0;
     *out = (struct bench_result){.which = *which, .n_repeats = n_repeats};
-    TRY(run_all(s, plan, out->seconds, err));
+    TRY(run_all(s, plan, out, err));
     out->tokens = (double)(which->n_prompt ? which->n_prompt : which->n_new) * which->n_batch;
     for (int32_t i = 0; i < n_repeats; i++) {
         double rate = out->tokens / out->seconds[i];
@@ -93,6 +101,7 @@ int bench_run(struct session *s, const struct bench_plan *plan, struct bench_res
         square += rate * rate;
     }
     qsort(out->seconds, (size_t)n_repeats, sizeof *out->seconds, by_value);
+    qsort(out->cpu_seconds, (size_t)n_repeats, sizeof *out->cpu_seconds, by_value);
     out->median_rate = out->tokens / out->seconds[n_repeats / 2];
     double variance = square / n_repeats - sum / n_repeats * (sum / n_repeats);
     out->spread = variance > 0 ? sqrt(variance) : 0;

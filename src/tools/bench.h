@@ -19,7 +19,8 @@ enum { BENCH_REPEATS_MAX = 100 };
 
 struct bench_result {
     struct bench_case which;
-    double seconds[BENCH_REPEATS_MAX]; /* sorted */
+    double seconds[BENCH_REPEATS_MAX];     /* sorted */
+    double cpu_seconds[BENCH_REPEATS_MAX]; /* likewise: processor time of all threads, which other programs disturb less */
     int32_t n_repeats;
     double tokens;              /* per repeat */
     double median_rate, spread; /* tokens per second; standard deviation */

@@ -10,6 +10,7 @@
 #include "base/str.h"
 
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct unit_case {
@@ -22,7 +23,7 @@ struct unit_suite {
     const struct unit_case *cases; /* ends with a zeroed one */
 };
 
-/* End the running case. */
+/* End the running case. In a thread that a case started, a failure ends the program: a case that failed there could not go on. */
 _Noreturn void unit_fail(const char *file, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
 _Noreturn void unit_skip(const char *fmt, ...) MLXCEL_PRINTF(1, 2);
 
@@ -43,7 +44,7 @@ const char *unit_source_dir(void);
 /* A fresh, empty folder for files that the case writes; removed at the end unless a case failed. */
 const char *unit_scratch_dir(void);
 
-extern int64_t unit_n_checks; /* of the running case */
+extern _Atomic int64_t unit_n_checks; /* of the running case, in all threads */
 
 #define CHECK(cond)                                              \
     do {                                                         \
