@@ -170,8 +170,8 @@ static void put_sequence(struct writer *w, const struct output_part *p, struct s
 void forced_gbnf_part(struct writer *w, const struct output_part *p, struct str next, struct sb *out) {
     switch (p->kind) {
     case OUTPUT_PART_LITERAL: forced_gbnf_literal(w, p->text, out); break;
-    case OUTPUT_PART_VALUE: forced_gbnf_value(w, p, next, out); break;
-    case OUTPUT_PART_TEXT: forced_gbnf_text(w, p, out); break;
+    case OUTPUT_PART_VALUE: forced_values_put(w, p, next, out); break;
+    case OUTPUT_PART_TEXT: forced_values_put_text(w, p, out); break;
     case OUTPUT_PART_PATTERN: sb_put(out, p->text); break;
     case OUTPUT_PART_SEQUENCE: put_sequence(w, p, out); break;
     case OUTPUT_PART_CHOICE:

@@ -29,7 +29,7 @@ size_t forced_gbnf_rule(struct writer *w, struct str body);
 struct str forced_gbnf_schema(struct arena *a, struct forced_gbnf *o, struct gram_schema schema);
 void forced_gbnf_part(struct writer *w, const struct output_part *p, struct str next, struct sb *out);
 /* A part that is a value, or a text without quotes. */
-void forced_gbnf_value(struct writer *w, const struct output_part *p, struct str next, struct sb *out);
-void forced_gbnf_text(struct writer *w, const struct output_part *p, struct sb *out);
+void forced_values_put(struct writer *w, const struct output_part *p, struct str next, struct sb *out);
+void forced_values_put_text(struct writer *w, const struct output_part *p, struct sb *out);
 
 #endif

@@ -459,7 +459,7 @@ static void put_spelled(struct writer *w, struct typed t, const struct spelling 
     sb_fmt(out, "v%zu", w->rules[at].number);
 }
 
-void forced_gbnf_value(struct writer *w, const struct output_part *p, struct str next, struct sb *out) {
+void forced_values_put(struct writer *w, const struct output_part *p, struct str next, struct sb *out) {
     struct typed t = {p->schema, p->root};
     (void)next;
     if (p->syntax != OUTPUT_SYNTAX_JSON) put_spelled(w, t, &(struct spelling){p->syntax, p->text}, out);
@@ -467,7 +467,7 @@ void forced_gbnf_value(struct writer *w, const struct output_part *p, struct str
     else put_schema(w, p->schema == p->root ? STR("{\"type\": \"object\"}") : STR("{}"), out);
 }
 
-void forced_gbnf_text(struct writer *w, const struct output_part *p, struct sb *out) {
+void forced_values_put_text(struct writer *w, const struct output_part *p, struct sb *out) {
     struct typed t = typed_resolve((struct typed){p->schema, p->root});
     unsigned types = typed_types(t);
     if (types == VALUE_STRING && yyjson_is_obj(t.schema)) put_bare(w, t, p->text, out);
