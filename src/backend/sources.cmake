@@ -67,6 +67,7 @@ set(BACKEND_SOURCES
   src/backend/cpu/pack.c
   src/backend/cpu/pack_plain.c
   src/backend/cpu/pool.c
+  src/backend/cpu/row.c
   src/backend/cpu/tune.c
 )
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -75,7 +76,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx2_plain.c=-O3 -mavx2 -mfma -mf16c")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx512_plain.c=-O3 -mavx512f -mfma")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_amx_plain.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mamx-tile -mamx-bf16 -mfma")
-  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_kv_avx2.c src/backend/cpu/kern_kv_vnni.c)
+  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_kv_avx2.c src/backend/cpu/kern_kv_vnni.c src/backend/cpu/row_avx2.c)
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/row_avx2.c=-O3 -mavx2 -mfma")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_kv_avx2.c=-O3 -mavx2 -mbmi2")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_kv_vnni.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mbmi2 -mprefer-vector-width=512")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx2.c=-O3 -mavx2 -mfma -mf16c -mbmi2")
@@ -83,7 +85,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_amx.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8 -mfma -mf16c -mbmi2")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND BACKEND_SOURCES src/backend/cpu/kern_neon.c src/backend/cpu/kern_neon_plain.c src/backend/cpu/kern_dotprod.c src/backend/cpu/kern_i8mm.c)
-  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_kv_dotprod.c)
+  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_kv_dotprod.c src/backend/cpu/row_neon.c)
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/row_neon.c=-O3")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_kv_dotprod.c=-O3 -march=armv8.2-a+dotprod")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_neon.c=-O3")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_neon_plain.c=-O3")
