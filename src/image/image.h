@@ -24,6 +24,8 @@ enum {
 
 /* The pixels of a file, which image_free frees. One line says what is wrong with it. */
 int image_decode(struct str file, struct image *out, struct err *err);
+/* The same with a limit of pixels below IMAGE_MAX_PIXELS. */
+int image_decode_small(struct str file, int64_t max_pixels, struct image *out, struct err *err);
 void image_free(struct image *image);
 
 enum image_filter { IMAGE_BILINEAR, IMAGE_BICUBIC, IMAGE_LANCZOS };
