@@ -13,6 +13,7 @@ int session_check_pictures(const struct session *s, struct err *err) {
 static int open_tower(struct session *s, struct err *err) {
     struct backend_options options = {.precision = s->backend->precision, .no_fuse = s->options.no_fuse};
     struct tensor_store store = model_checkpoint_store(&s->checkpoint);
+    TRY(vision_check(&s->checkpoint.config, s->backend, err));
     TRY(backend_open(s->backend->device, &options, &s->vision_backend, err));
     TRY(vision_open(&s->checkpoint, &store, s->vision_backend, s->model.spec.hidden, &s->vision, err));
     s->model.spec.n_given = vision_facts(s->vision).n_sets;
@@ -22,7 +23,7 @@ static int open_tower(struct session *s, struct err *err) {
 
 void session_vision_open(struct session *s) {
     if (!s->has_checkpoint || !s->checkpoint.has_config || s->checkpoint.gguf) return;
-    if (open_tower(s, &s->vision_why) && s->vision_why.code != ERR_ENOTFOUND) log_debug("%s", s->vision_why.msg);
+    if (open_tower(s, &s->vision_why) && s->vision_why.code != ERR_ENOTFOUND) log_info("%s", s->vision_why.msg);
 }
 
 void session_vision_close(struct session *s) {

@@ -245,9 +245,11 @@ static int bind_mergers(struct binder *b, yyjson_val *config, struct err *err) {
     yyjson_arr_foreach(deep, k, count, item) {
         if (v->n_mergers == MERGERS_MAX)
             return err_set(err, ERR_EUNSUPPORTED, "config.json: deepstack_visual_indexes has more than %d entries", MERGERS_MAX - 1);
+        if (!yyjson_is_int(item) || yyjson_get_sint(item) < 0 || yyjson_get_sint(item) >= v->layers)
+            return err_set(err, ERR_EFORMAT, "config.json: deepstack_visual_indexes must be numbers of the tower's %d blocks", v->layers);
         struct tower_merger *m = &v->mergers[v->n_mergers];
         m->norms_joined = true;
-        v->deep_at[v->n_mergers++] = (int32_t)yyjson_get_int(item);
+        v->deep_at[v->n_mergers++] = (int32_t)yyjson_get_sint(item);
         TRY(bind_vector(b, n->deep_norm, (int32_t)k, joined, &m->norm, err));
         TRY(bind_matrix(b, n->deep_in, (int32_t)k, joined, joined, &m->in, err));
         TRY(bind_matrix(b, n->deep_out, (int32_t)k, v->text_hidden, joined, &m->out, err));
@@ -265,6 +267,9 @@ static int bind_positions(struct binder *b, struct err *err) {
     v->positions_side = cells > 0 && cells < 1 << 20 ? (int32_t)sqrt((double)cells) : 0;
     if (v->positions_side < 1 || (int64_t)v->positions_side * v->positions_side != cells)
         return err_set(err, ERR_EFORMAT, "%.*s is no square of positions", STR_ARG(path));
+    if (t.shape[1] != v->hidden)
+        return err_set(err, ERR_EFORMAT, "%.*s has rows of %lld numbers, and the tower's have %d", STR_ARG(path), (long long)t.shape[1],
+                       v->hidden);
     v->positions = arena_new(&v->arena, float, n * v->hidden);
     return loader_read_f32(&b->l, &t, n * v->hidden, v->positions, err);
 }

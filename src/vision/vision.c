@@ -30,20 +30,26 @@ const char *vision_title(const struct config *c, bool *out_has) {
     return *out_has && family ? family->title : NULL;
 }
 
+int vision_check(const struct config *c, const struct backend *be, struct err *err) {
+    bool has_tower;
+    const char *title = vision_title(c, &has_tower);
+    if (!has_tower) return err_set(err, ERR_ENOTFOUND, "the model takes no pictures: it has no tower");
+    if (!title)
+        return err_set(err, ERR_EUNSUPPORTED, "the tower of \"%.*s\" is not run here: the model takes text alone", STR_ARG(c->model_type));
+    if (be->gives) return ERR_OK;
+    return err_set(err, ERR_EUNSUPPORTED,
+                   "towers are computed on the CPU, and this runs on %s: the model takes text alone; use --device cpu for pictures",
+                   be->type->name);
+}
+
 int vision_open(const struct checkpoint *c, const struct tensor_store *store, struct backend *be, int32_t text_hidden, struct vision **out,
                 struct err *err) {
     yyjson_val *config = json_get(c->config.root, "vision_config");
-    struct str type = c->config.model_type;
     *out = NULL;
-    if (!yyjson_is_obj(config)) return err_set(err, ERR_ENOTFOUND, "the model takes no pictures: it has no tower");
-    const struct vision_family *family = find_family(type, json_str(config, "model_type", STR("")));
-    if (!family) return err_set(err, ERR_EUNSUPPORTED, "the tower of \"%.*s\" is not run here: the model takes text alone", STR_ARG(type));
-    if (!be->gives)
-        return err_set(err, ERR_EUNSUPPORTED,
-                       "towers are computed on the CPU, and this runs on %s: the model takes text alone; use --device cpu for pictures",
-                       be->type->name);
+    TRY(vision_check(&c->config, be, err));
     struct vision *v = mem_alloc(sizeof *v);
-    *v = (struct vision){.family = family, .backend = be, .text_hidden = text_hidden};
+    *v = (struct vision){
+        .family = find_family(c->config.model_type, json_str(config, "model_type", STR(""))), .backend = be, .text_hidden = text_hidden};
     int code = open_parts(v, c, store, config, err);
     if (code) vision_close(v);
     else *out = v;

@@ -35,8 +35,10 @@ struct vision_facts {
 
 /* What a config.json says: whether there is a tower, and its name; NULL where it is not run here. */
 const char *vision_title(const struct config *c, bool *out_has);
-/* The tower of a checkpoint. ERR_ENOTFOUND: the model has none. ERR_EUNSUPPORTED: it has one that is not run here, and the message says which. On both the
- * text part works without it. */
+/* Whether a model takes pictures on a device, by its config.json alone. ERR_ENOTFOUND: it has no tower. ERR_EUNSUPPORTED: it has one that is not run here,
+ * and the message says which. On both the text part works without it. */
+int vision_check(const struct config *c, const struct backend *be, struct err *err);
+/* The tower of a checkpoint that vision_check lets pass. */
 int vision_open(const struct checkpoint *c, const struct tensor_store *store, struct backend *be, int32_t text_hidden, struct vision **out,
                 struct err *err);
 void vision_close(struct vision *v); /* NULL is fine; the backend stays open */

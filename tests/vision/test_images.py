@@ -12,20 +12,15 @@ import sys
 import tempfile
 import zlib
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from counting import HANG, check, finish  # noqa: E402
+
 probe, data = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
-passed = failed = 0
-
-
-def check(ok, what):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    if not ok:
-        print("FAILED:", what)
 
 
 def run(*args):
     """(width, height, pixels) or the error line."""
-    r = subprocess.run([probe, *map(str, args)], capture_output=True, timeout=60)
+    r = subprocess.run([probe, *map(str, args)], capture_output=True, timeout=HANG)
     if r.returncode:
         return r.stderr.decode().strip() if r.returncode == 1 else f"exit {r.returncode}"
     head, _, pixels = r.stdout.partition(b"\n")
@@ -139,7 +134,7 @@ def damaged_pictures(seeds, count):
     rng = random.Random(7)
     for name, content in seeds:
         paths = [write(f"m{i}_{name}", damage(rng, content)) for i in range(count)]
-        r = subprocess.run([probe, "-", *paths], capture_output=True, text=True, errors="replace", timeout=300)
+        r = subprocess.run([probe, "-", *paths], capture_output=True, text=True, errors="replace", timeout=HANG)
         check(r.returncode == 0 and len(r.stdout.splitlines()) == count, f"damaged {name}: exit {r.returncode}, {r.stderr[-300:]}")
         for p in paths:
             os.remove(p)
@@ -178,5 +173,4 @@ if data and os.path.isdir(images):
 else:
     seeds = [(n, open(os.path.join(folder.name, n), "rb").read()) for n in ("a.png", "a.bmp", "a.gif")]
 damaged_pictures(seeds, 200)
-print(f"{passed} passed, {failed} failed")
-sys.exit(failed > 0)
+finish()
