@@ -16,7 +16,10 @@ static int open_tower(struct session *s, struct err *err) {
     TRY(vision_check(&s->checkpoint.config, s->backend, err));
     TRY(backend_open(s->backend->device, &options, &s->vision_backend, err));
     TRY(vision_open(&s->checkpoint, &store, s->vision_backend, s->model.spec.hidden, &s->vision, err));
-    s->model.spec.n_given = vision_facts(s->vision).n_sets;
+    struct vision_facts facts = vision_facts(s->vision);
+    s->model.spec.n_given = facts.n_sets;
+    s->model.spec.sees_in_windows = facts.sees_in_windows;
+    s->model.spec.is_prefix |= facts.is_prefix;
     s->vision_lock = os_mutex_create();
     return ERR_OK;
 }
@@ -77,9 +80,9 @@ static void put_picture(const struct session *s, const struct vision_facts *f, c
     struct str mark = tok_token_text(s->tok, f->image_token);
     if (f->open) sb_puts(out, f->open);
     if (f->open_token >= 0) sb_put(out, tok_token_text(s->tok, f->open_token));
-    for (int32_t i = 0; i < p->n_tokens; i++) {
-        sb_put(out, mark);
-        if (f->row_end && (i + 1) % p->grid_width == 0) sb_puts(out, i + 1 == p->n_tokens ? f->end : f->row_end);
+    for (int32_t i = 0; i < p->n_pieces; i++) {
+        sb_put(out, str_n(p->text + p->pieces[i].text_at, p->pieces[i].text_n));
+        for (int32_t k = 0; k < p->pieces[i].n_tokens; k++) sb_put(out, mark);
     }
     if (f->close_token >= 0) sb_put(out, tok_token_text(s->tok, f->close_token));
     if (f->close) sb_puts(out, f->close);
@@ -96,8 +99,19 @@ static struct str expand(const struct session *s, struct arena *a, const struct 
         if (found == STR_NONE) break;
         if (*next < pictures->n) put_picture(s, &facts, &pictures->p[*next], &out);
         ++*next;
+        if (*next == pictures->n && facts.bos_behind >= 0) sb_put(&out, tok_token_text(s->tok, facts.bos_behind));
         at = found + mark.n;
     }
+    struct str copy = str_copy(a, sb_str(&out));
+    sb_free(&out);
+    return copy;
+}
+
+/* A place for each picture before the text. */
+static struct str put_first(struct arena *a, struct str mark, int32_t n, struct str text) {
+    struct sb out = {0};
+    for (int32_t i = 0; i < n; i++) sb_put(&out, mark);
+    sb_put(&out, text);
     struct str copy = str_copy(a, sb_str(&out));
     sb_free(&out);
     return copy;
@@ -107,13 +121,17 @@ int session_pictures_expand(const struct session *s, struct arena *a, const stru
                             size_t n_spans, struct err *err) {
     if (!pictures || !pictures->n) return ERR_OK;
     struct vision_facts facts = vision_facts(s->vision);
-    struct str mark = tok_token_text(s->tok, facts.open_token >= 0 ? facts.open_token : facts.image_token);
+    struct str mark = facts.placeholder ? str_of(facts.placeholder) : tok_token_text(s->tok, facts.placeholder_token);
     if (mark.n == 0) return err_set(err, ERR_EFORMAT, "the tokenizer has no token for pictures");
     struct tok_span *out = arena_new(a, struct tok_span, n_spans + 1);
     int32_t next = 0;
+    bool has_places = false;
+    for (size_t i = 0; i < n_spans; i++) has_places |= (*spans)[i].trusted && str_find((*spans)[i].text, mark, 0) != STR_NONE;
     for (size_t i = 0; i < n_spans; i++) {
         out[i] = (*spans)[i];
+        if (i == 0 && facts.is_prefix && !has_places) out[i].text = put_first(a, mark, pictures->n, out[i].text);
         if (out[i].trusted) out[i].text = expand(s, a, pictures, mark, out[i].text, &next);
+        if (i + 1 == n_spans && facts.prompt_end) out[i].text = str_fmt(a, "%.*s%s", STR_ARG(out[i].text), facts.prompt_end);
     }
     *spans = out;
     return next == pictures->n ? ERR_OK : wrong_count(next, pictures->n, err);

@@ -35,12 +35,9 @@ int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *in
 /* The rows go into the arena: nobody has to free them. */
 int service_pictures(struct service *s, struct arena *a, const struct str *files, size_t n, struct service_pictures *out, struct err *err) {
     struct session_pictures made, *kept = arena_new(a, struct session_pictures, 1);
-    size_t width = (size_t)s->session->model.spec.hidden * sizeof(float);
     TRY(session_pictures_make(s->session, a, files, n, &made, err));
-    *kept = (struct session_pictures){arena_copy(a, made.p, (size_t)made.n * sizeof *made.p), made.n};
-    for (int32_t i = 0; i < made.n; i++)
-        for (int k = 0; k < GIVEN_SETS; k++)
-            if (made.p[i].rows[k]) kept->p[i].rows[k] = arena_copy(a, made.p[i].rows[k], (size_t)made.p[i].n_tokens * width);
+    *kept = (struct session_pictures){arena_new(a, struct vision_picture, made.n + 1), made.n};
+    for (int32_t i = 0; i < made.n; i++) kept->p[i] = vision_picture_copy(s->session->vision, a, &made.p[i]);
     session_pictures_free(&made);
     out->made = kept;
     return ERR_OK;

@@ -26,7 +26,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     size_t choices = cut(&used, (size_t)limits->logits * sizeof(struct step_choice));
     size_t tables = cut(&used, seqs * (size_t)s->table_capacity * (size_t)kv->layout.n_classes * sizeof(int32_t));
     size_t places = cut(&used, spec->n_given ? rows * STEP_AXES : 0);
-    size_t until = cut(&used, spec->n_given ? rows : 0);
+    size_t until = cut(&used, spec->n_given || spec->is_prefix ? rows : 0);
     size_t given = cut(&used, (size_t)limits->rows * (size_t)spec->n_given * sizeof(float *));
     s->n_adapters = limits->adapters;
     size_t adapters = cut(&used, seqs * (size_t)s->n_adapters * sizeof(float));
@@ -130,6 +130,7 @@ void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, int3
         s->pos[r] = seq->n_done + i;
         s->seq_of[r] = i_seq;
         if (b->spec->n_given) fill_given(b, seq, s->pos[r], r), fill_places(b, seq, s->pos[r], r);
+        if (b->spec->is_prefix) b->until[r] = s->pos[r] < seq->n_prompt ? seq->n_prompt - 1 : -1, b->sees = true;
         if (i < first_wanted) continue;
         if (wants_hidden) b->hidden_rows[b->n_hidden++] = r;
         else s->wanted_rows[s->n_logits++] = r;

@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
         return 0;
     }
     if (image.width < 1 || image.height < 1 || (int64_t)image.width * image.height > PIXELS) abort();
-    if (!image_resize(&image, 7, 5, (enum image_filter)(n % 3), &small, &err)) image_free(&small);
+    if (!image_resize(&image, 7, 5, (enum image_filter)(n % 3), (enum image_arithmetic)(n % 2), &small, &err)) image_free(&small);
     image_free(&image);
     return 0;
 }

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "server"))
 from harness import Server, check, finish  # noqa: E402
@@ -97,7 +98,14 @@ if r.returncode:
 with Server(program, "-m", model, "--device", "cpu") as s:
     every_protocol(s, json.loads(r.stdout)["text"], prompt["n_tokens"], prompt["text"])
     refusals(s)
-with Server(program, "-m", f"{root}/llama4", "--device", "cpu") as s:
-    status, text = post(s, "/v1/chat/completions", {"model": "x", "max_tokens": 1, "messages": [{"role": "user", "content": [image_part("land.png")]}]})
-    check(status == 400 and "text alone" in text, f"a tower that is not run: {status} {text[:300]}")
+with tempfile.TemporaryDirectory() as folder:
+    for name in os.listdir(f"{root}/llava"):
+        if name not in ("config.json", "golden.safetensors"):
+            os.symlink(f"{root}/llava/{name}", f"{folder}/{name}")
+    config = json.load(open(f"{root}/llava/config.json"))
+    config["vision_config"]["model_type"] = "some_other_tower"
+    json.dump(config, open(f"{folder}/config.json", "w"))
+    with Server(program, "-m", folder, "--device", "cpu") as s:
+        status, text = post(s, "/v1/chat/completions", {"model": "x", "max_tokens": 1, "messages": [{"role": "user", "content": [image_part("land.png")]}]})
+        check(status == 400 and "text alone" in text, f"a tower that is not run: {status} {text[:300]}")
 finish()

@@ -45,53 +45,101 @@ def run(*args):
     return subprocess.run([program, *args], capture_output=True, text=True, errors="replace", timeout=HANG)
 
 
-def as_patches(golden, k, image, numbers, merge):
-    """Pixels [3, height, width] of a picture as rows of patches, tokens row by row, patches of a token row by row."""
-    shape, values = golden[f"pixel_values_{k}"]
-    height, width = shape[-2:]
-    side, base = int((numbers / 3) ** 0.5 + 0.5), image * 3 * height * width
-    h, w = height, width
-    if f"image_sizes_{k}" in golden:
-        h, w = golden[f"image_sizes_{k}"][1][2 * image:2 * image + 2]
+def from_planes(values, base, stride, height, width, side, merge):
+    """Pixels [3, height, width] as rows of patches, tokens row by row, patches of a token row by row. stride: [plane, row]."""
     out, cell = [], side * merge
-    for y in range(0, h, cell):
-        for x in range(0, w, cell):
+    for y in range(0, height, cell):
+        for x in range(0, width, cell):
             for i in range(merge * merge):
                 top, left = y + i // merge * side, x + i % merge * side
                 for c in range(3):
                     for row in range(top, top + side):
-                        at = base + (c * height + row) * width + left
+                        at = base + c * stride[0] + row * stride[1] + left
                         out += values[at:at + side]
     return out
 
 
+def from_patches(values, base, down, across, side, merge, colours_last):
+    """Patches row by row in the order of tokens, each by colours."""
+    out, size, area = [], 3 * side * side, side * side
+    for y in range(0, down, merge):
+        for x in range(0, across, merge):
+            for i in range(merge * merge):
+                at = base + ((y + i // merge) * across + x + i % merge) * size
+                patch = values[at:at + size]
+                out += [patch[k * 3 + c] for c in range(3) for k in range(area)] if colours_last else patch
+    return out
+
+
+class Pixels:
+    """The pixels of a prompt in the order of the tower's patches, tile by tile; each family has its own shape for them."""
+
+    def __init__(self, golden, k):
+        self.shape, self.values = golden[f"pixel_values_{k}"]
+        self.sizes = golden.get(f"image_sizes_{k}", (None, None))[1]
+        self.at = 0  # in values, or the number of the next tile
+        self.first_of_image = True
+
+    def tile(self, image, i_tile, down, across, side, frames, merge):
+        shape, values, n = self.shape, self.values, down * across
+        if len(shape) == 2 or (len(shape) == 4 and shape[-1] == side):  # patches of all pictures, one behind the other
+            size, ordered = 3 * side * side * frames, len(shape) == 2
+            out = values[self.at:self.at + n * size] if ordered else from_patches(values, self.at, down, across, side, merge, False)
+            self.at += n * size
+            return out
+        if len(shape) == 3:  # patches with padding
+            self.at += 1
+            return from_patches(values, (self.at - 1) * shape[1] * shape[2], down, across, side, merge, True)
+        height, width = shape[-2:]
+        number = self.at
+        if len(shape) == 5 and shape[0] > 1:  # tiles of each picture, with padding
+            number = image * shape[1] + i_tile
+        self.at += 1
+        return from_planes(values, number * 3 * height * width, (height * width, width), down * side, across * side, side, merge)
+
+
 def check_tower(name, folder, golden, k, images):
     """Pixels and rows of each picture; those of a prompt lie one behind the other."""
-    want_pixels, want_rows = list(golden[f"pixel_values_{k}"][1]), list(golden[f"image_embeds_{k}"][1])
-    pixels, sets = [], []
-    for image in images:
+    config = json.load(open(f"{folder}/config.json"))
+    factor = config.get("text_config", {}).get("embedding_multiplier", 1)  # which ours has already
+    want_rows = [x * factor for x in golden[f"image_embeds_{k}"][1]]
+    pixels, far, sets = Pixels(golden, k), 0.0, []
+    for i, image in enumerate(images):
         r = subprocess.run([probe, folder, image], capture_output=True, timeout=HANG)
         if r.returncode:
             check(False, f"{name} {k}: {r.stderr.decode()}")
             return
-        patches, numbers, tokens, n_sets, hidden = struct.unpack("5i", r.stdout[:20])
-        values = memoryview(r.stdout[20:]).cast("f")
-        if len(golden[f"pixel_values_{k}"][0]) == 4:
-            merge = int((patches / tokens) ** 0.5 + 0.5)
-            want = as_patches(golden, k, len(pixels), numbers, merge)
-            pixels.append(farthest(values[:patches * numbers], want))
-        else:
-            pixels += values[:patches * numbers]
-        at = patches * numbers
-        for i in range(n_sets):
-            sets += [[]] if len(sets) <= i else []
-            sets[i] += values[at + i * tokens * hidden:at + (i + 1) * tokens * hidden]
-    far = max(pixels) if len(golden[f"pixel_values_{k}"][0]) == 4 else farthest(pixels, want_pixels)
+        tiles, numbers, tokens, n_sets, hidden = struct.unpack("5i", r.stdout[:20])
+        patch = config["vision_config"]["patch_size"]
+        side = patch[0] if isinstance(patch, list) else patch
+        frames, at, merge = numbers // (3 * side * side), 20, merge_of(config)
+        for t in range(tiles):
+            down, across = struct.unpack("2i", r.stdout[at:at + 8])
+            end = at + 8 + 4 * down * across * numbers
+            far = max(far, farthest(memoryview(r.stdout[at + 8:end]).cast("f"), pixels.tile(i, t, down, across, side, frames, merge)))
+            at = end
+        values = memoryview(r.stdout[at:]).cast("f")
+        for n in range(n_sets):
+            sets += [[]] if len(sets) <= n else []
+            sets[n] += values[n * tokens * hidden:(n + 1) * tokens * hidden]
     check(far <= 1e-5, f"{name} {k}: pixels differ by {far:g}")
     for i, rows in enumerate(sets):
         want = want_rows if i == 0 else list(golden[f"deepstack{i - 1}_{k}"][1])
         far, sd = farthest(rows, want), deviation(want)
         check(far <= 1e-4 * sd, f"{name} {k}: rows of set {i} differ by {far / sd:g} sd")
+
+
+def merge_of(config):
+    """Patches of a token's side."""
+    vision = config["vision_config"]
+    for key in ("spatial_merge_size", "pooling_kernel_size", "scale_factor", "downsample_factor", "downsample_ratio", "pixel_shuffle_ratio", "merge_kernel_size"):
+        value = vision.get(key, config.get(key))
+        if value:
+            value = value[0] if isinstance(value, list) else value
+            return round(1 / value) if value < 1 else value
+    if "mm_tokens_per_image" in config:
+        return int(vision["image_size"] // vision["patch_size"] / config["mm_tokens_per_image"] ** 0.5)
+    return 2 if config["model_type"].startswith("qwen") else 1
 
 
 def check_prompt(name, folder, golden, k, prompt):
