@@ -190,13 +190,30 @@ static void patches_first(const float *from, int64_t out, int64_t in, int64_t ea
             for (int64_t c = 0; c < channels; c++) to[o * in + k * channels + c] = from[o * in + c * each + k];
 }
 
+static bool is_quantised(struct binder *b, struct str path) {
+    struct tensor_info scales;
+    return loader_tensor(&b->l, path, ".scales", -1, &scales);
+}
+
+/* The numbers of a tensor as f32, whatever it is stored as. */
+static int read_numbers(struct binder *b, struct str path, const struct tensor_info *t, int64_t rows, int64_t columns, float *out,
+                        struct err *err) {
+    if (is_quantised(b, path)) return loader_dequantised(&b->l, path, rows, columns, out, err);
+    return loader_read_f32(&b->l, t, rows * columns, out, err);
+}
+
+/* Files for MLX have the channels of a convolution last, which is as the tower wants a joining one. */
+static enum turn turn_of(const struct tensor_info *t, enum turn turn) {
+    if (t->n_dims >= 4 && t->shape[t->n_dims - 1] == 3 && t->shape[1] != 3) return TURN_PATCHES;
+    return turn == TURN_CHANNELS && t->n_dims == 4 && t->shape[1] < t->shape[3] ? TURN_NONE : turn;
+}
+
 static int bind_numbers(struct binder *b, struct str path, const struct tensor_info *t, enum turn turn, int64_t out_rows, int64_t in,
                         struct bound *out, struct err *err) {
     size_t bytes = (size_t)(out_rows * in) * sizeof(float);
     float *values = mem_try(bytes), *turned = NULL;
     if (!values) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(path));
-    int code = loader_read_f32(&b->l, t, out_rows * in, values, err);
-    if (t->n_dims >= 4 && t->shape[t->n_dims - 1] == 3 && t->shape[1] != 3) turn = TURN_PATCHES;
+    int code = read_numbers(b, path, t, out_rows, in, values, err);
     if (!code && turn) {
         turned = mem_try(bytes);
         if (!turned) code = err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(path));
@@ -204,8 +221,11 @@ static int bind_numbers(struct binder *b, struct str path, const struct tensor_i
         else if (turn == TURN_OVER) turn_over(values, out_rows, in, turned);
         else patches_first(values, out_rows, in, (int64_t)b->v->merge * b->v->merge, turned);
     }
-    struct weight_source shape = {
-        .name = str_cstr(b->l.arena, path), .format = {.dtype = t->dtype}, .n_experts = 1, .out = out_rows, .in = in};
+    struct weight_source shape = {.name = str_cstr(b->l.arena, path),
+                                  .format = {.dtype = is_quantised(b, path) ? DT_F32 : t->dtype},
+                                  .n_experts = 1,
+                                  .out = out_rows,
+                                  .in = in};
     if (!code) code = loader_made(&b->l, &shape, turned ? turned : values, &out->w, err);
     mem_free(values);
     mem_free(turned);
@@ -216,11 +236,11 @@ static int bind_numbers(struct binder *b, struct str path, const struct tensor_i
 static int bind_bare(struct binder *b, const char *names, int32_t number, enum turn turn, int64_t out_rows, int64_t in, struct bound *out,
                      struct err *err) {
     struct str path;
-    struct tensor_info t, scales;
+    struct tensor_info t;
     if (!find(b, names, number, &path, &t)) return missing(path, err);
-    if (loader_tensor(&b->l, path, ".scales", -1, &scales))
-        return err_set(err, ERR_EUNSUPPORTED, "%.*s is quantised: towers run with plain weights", STR_ARG(path));
-    TRY(bind_numbers(b, path, &t, turn, out_rows, in, out, err));
+    turn = turn_of(&t, turn);
+    if (!turn && is_quantised(b, path)) TRY(loader_quantised(&b->l, path, out_rows, in, &out->w, err));
+    else TRY(bind_numbers(b, path, &t, turn, out_rows, in, out, err));
     return loader_tensor_bias(&b->l, path, -1, &t) ? loader_flat(&b->l, &t, out_rows, &out->bias, err) : ERR_OK;
 }
 
@@ -270,7 +290,9 @@ static int bind_matrix(struct binder *b, const char *names, int32_t number, int6
 static int bind_qkv(struct binder *b, int32_t i, struct tower_block *o, struct err *err) {
     const struct vision_names *n = &b->v->family->names;
     int64_t hidden = b->v->hidden, width = (int64_t)b->v->heads * b->v->head;
-    if (n->qkv) return bind_matrix(b, n->qkv, i, 3 * width, hidden, &o->qkv, err);
+    struct str path;
+    struct tensor_info t;
+    if (n->qkv && (!n->q || find(b, n->qkv, i, &path, &t))) return bind_matrix(b, n->qkv, i, 3 * width, hidden, &o->qkv, err);
     TRY(bind_matrix(b, n->q, i, width, hidden, &o->qkv, err));
     TRY(bind_matrix(b, n->k, i, width, hidden, &o->k, err));
     return bind_matrix(b, n->v, i, width, hidden, &o->v, err);
@@ -406,14 +428,14 @@ static int bind_positions(struct binder *b, struct err *err) {
     int64_t side = position_side(v, &t);
     if (side < 1 || side > 1 << 20 || (kind == POSITIONS_SMOOTH && side > POSITION_TAPS))
         return err_set(err, ERR_EFORMAT, "%.*s is no square of positions", STR_ARG(path));
-    if (t.shape[t.n_dims - 1] != v->hidden)
+    if (t.shape[t.n_dims - 1] != v->hidden && !is_quantised(b, path))
         return err_set(err, ERR_EFORMAT, "%.*s has rows of %lld numbers, and the tower's have %d", STR_ARG(path),
                        (long long)t.shape[t.n_dims - 1], v->hidden);
-    int64_t n = loader_tensor_elements(&t, t.n_dims);
+    int64_t rows = loader_tensor_elements(&t, t.n_dims - 1);
     v->positions_side = (int32_t)side;
-    v->positions = arena_try(&v->arena, (size_t)n * sizeof *v->positions);
+    v->positions = arena_try(&v->arena, (size_t)(rows * v->hidden) * sizeof *v->positions);
     if (!v->positions) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(path));
-    return loader_read_f32(&b->l, &t, n, v->positions, err);
+    return read_numbers(b, path, &t, rows, v->hidden, v->positions, err);
 }
 
 /* Pairs of a rope, the axis of each, and the step of its frequencies: which of them turns pair i of n. */

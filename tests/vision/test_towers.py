@@ -1,7 +1,8 @@
 """Vision models against the reference: test_towers.py PROGRAM VISION_PROBE DATA [--only NAME]
 
-For every fixture of golden-vision: the expanded ids, the pixels, the rows that the tower makes, logits, and greedy tokens. Families in
-not_yet.list must refuse a picture with one line that names them.
+For every fixture of golden-vision: the expanded ids, the pixels, the rows that the tower makes, logits, and greedy tokens; rows and logits of its first
+prompt again from files as mlx-vlm has them; of some with quantised matrices, against the numbers that these stand for. Families in not_yet.list must
+refuse a picture with one line that names them.
 """
 import json
 import os
@@ -14,6 +15,7 @@ import tempfile
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, ".."))
 from counting import HANG, check, finish  # noqa: E402
+from mlx_layout import convert  # noqa: E402
 
 program, probe, data = sys.argv[1:4]
 only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
@@ -142,6 +144,51 @@ def merge_of(config):
     return 2 if config["model_type"].startswith("qwen") else 1
 
 
+def logits_of(folder, flags, ids):
+    """Of all tokens, one behind the other; or the error."""
+    with tempfile.TemporaryDirectory() as t:
+        r = run("logits", "-m", folder, *flags, "--tokens", ",".join(map(str, ids)), "--out", f"{t}/out", "--device", "cpu", "--precision", "exact")
+        if r.returncode:
+            return r.stderr
+        with open(f"{t}/out", "rb") as f:
+            return memoryview(f.read()).cast("f")
+
+
+def check_logits(name, folder, golden, k, flags):
+    got = logits_of(folder, flags, list(golden[f"prompt_{k}"][1]))
+    if isinstance(got, str):
+        return check(False, f"{name} {k}: {got}")
+    (rows, vocab), want = golden[f"logits_{k}"]
+    places = list(golden[f"logits_pos_{k}"][1])
+    far = max(farthest(got[p * vocab:(p + 1) * vocab], want[i * vocab:(i + 1) * vocab]) for i, p in enumerate(places))
+    sd = deviation(list(want))
+    check(far <= 1e-4 * sd + 1e-4, f"{name} {k}: logits differ by {far:g}, {far / sd:g} sd")
+    return True
+
+
+def check_mlx(name, folder, golden, prompt):
+    """The first prompt with the files as MLX has them."""
+    images = [f"{data}/golden-vision/images/{i}" for i in prompt["images"]]
+    with tempfile.TemporaryDirectory() as t:
+        convert(folder, t)
+        check_tower(f"{name} for MLX", t, golden, 0, images)
+        check_logits(f"{name} for MLX", t, golden, 0, [f for i in images for f in ("--image", i)])
+
+
+def check_quantised(name):
+    """Quantised matrices in text model, projector and tower are the numbers that they stand for."""
+    picture, golden = f"{root}/images/land.png", tensors(f"{root}/{name}/golden.safetensors")
+    with tempfile.TemporaryDirectory() as packed, tempfile.TemporaryDirectory() as plain:
+        convert(f"{root}/{name}", packed, True, plain)
+        made = [subprocess.run([probe, f, picture], capture_output=True, timeout=HANG) for f in (packed, plain)]
+        check(all(r.returncode == 0 for r in made), f"{name} quantised: {[r.stderr[-300:] for r in made]}")
+        rows = [list(memoryview(r.stdout[20 + len(r.stdout[20:]) % 4:]).cast("f")) for r in made]
+        check(rows[0] and farthest(*rows) <= 1e-4 * max(map(abs, rows[1])), f"{name} quantised: rows differ by {farthest(*rows):g}")
+        got = [logits_of(f, ["--image", picture], list(golden["prompt_0"][1])) for f in (packed, plain)]
+        if check(not any(isinstance(g, str) for g in got), f"{name} quantised: {[str(g)[:300] for g in got]}"):
+            check(farthest(*got) <= 1e-3 * deviation(list(got[1])), f"{name} quantised: logits differ by {farthest(*got):g}")
+
+
 def check_prompt(name, folder, golden, k, prompt):
     images = [f"{data}/golden-vision/images/{i}" for i in prompt["images"]]
     if any(i.endswith("grey16.png") for i in images):
@@ -153,18 +200,8 @@ def check_prompt(name, folder, golden, k, prompt):
         check_tower(name, folder, golden, k, images)
         r = run("tokenize", *model, *flags, "-p", prompt["rendered"])
         check(r.returncode == 0 and json.loads(r.stdout) == ids, f"{name} {k}: ids {r.stdout[:300]} {r.stderr[-300:]}")
-    with tempfile.TemporaryDirectory() as t:
-        r = run("logits", *model, *flags, "--tokens", ",".join(map(str, ids)), "--out", f"{t}/out", "--device", "cpu", "--precision", "exact")
-        if r.returncode:
-            check(False, f"{name} {k}: {r.stderr}")
-            return
-        with open(f"{t}/out", "rb") as f:
-            got = memoryview(f.read()).cast("f")
-    (rows, vocab), want = golden[f"logits_{k}"]
-    places = list(golden[f"logits_pos_{k}"][1])
-    far = max(farthest(got[p * vocab:(p + 1) * vocab], want[i * vocab:(i + 1) * vocab]) for i, p in enumerate(places))
-    sd = deviation(list(want))
-    check(far <= 1e-4 * sd + 1e-4, f"{name} {k}: logits differ by {far:g}, {far / sd:g} sd")
+    if not check_logits(name, folder, golden, k, flags):
+        return
     greedy, margins = list(golden[f"greedy_{k}"][1]), list(golden[f"margin_{k}"][1])
     r = run("generate", *model, *flags, "--tokens", ",".join(map(str, ids)), "--ids", "-n", str(len(greedy)), "--ignore-eos", "--device", "cpu")
     said = [int(x) for x in r.stdout.replace(",", " ").split()] if r.returncode == 0 else []
@@ -237,6 +274,11 @@ for name in sorted(os.listdir(root)):
     check(re.search("^pictures +[A-Z]", r.stdout, re.M), f"{name}: inspect names the tower: {r.stdout[-300:]}")
     for k, prompt in enumerate(prompts):
         check_prompt(name, folder, golden, k, prompt)
+    if not name.endswith("-mlx"):
+        check_mlx(name, folder, golden, prompts[0])
+for name in ("gemma4", "glm4v", "internvl", "qwen2_5_vl", "smolvlm"):
+    if only in name:
+        check_quantised(name)
 if only in "qwen3_vl":
     check_damaged()
 finish()
