@@ -1,7 +1,8 @@
 """Pictures through every protocol of the server: test_server.py PROGRAM DATA
 
-The same question about the same picture must get the same answer as from `mlxcel generate`, and cost as many tokens. Bad pictures, addresses that
-would have to be fetched and models without a tower get one clear 400 each.
+The same question about the same picture must get the same answer as from `mlxcel generate`, and cost as many tokens; with two pictures, several answers,
+tools, streams, earlier turns, the prefix cache and a cache that is too small, too. Bad pictures, addresses that would have to be fetched and models
+without a tower get one clear 400 each.
 """
 import base64
 import json
@@ -9,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "server"))
 from harness import Server, check, finish  # noqa: E402
@@ -89,6 +91,113 @@ def refusals(server):
         check(status == 400 and words in text, f"{name}: {status} {text[:300]}")
 
 
+CHAT, PICTURES = "/v1/chat/completions", ("land.png", "tall.png", "square.png", "photo.png", "tiny.png", "alpha.png")
+TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {
+    "type": "object", "properties": {"side": {"enum": ["left", "right"]}}, "required": ["side"], "additionalProperties": False}}}]
+
+
+def answer_of(model, images, ids, n):
+    """What `mlxcel generate` says behind a prompt whose placeholders are expanded."""
+    flags = [f for i in images for f in ("--image", f"{root}/images/{i}")]
+    r = subprocess.run([program, "generate", "-m", model, *flags, "--tokens", ",".join(map(str, ids)), "-n", str(n), "--device", "cpu", "--json", "--ignore-eos"], capture_output=True, text=True)
+    return json.loads(r.stdout)["text"] if r.returncode == 0 else r.stderr
+
+
+def with_parts(message):
+    """A message of the fixtures, with its pictures in it."""
+    images = iter(message["images"])
+    return [{"role": "user", "content": [image_part(next(images)) if p["type"] == "image" else p for p in message["messages"][0]["content"]]}]
+
+
+def deltas(text):
+    """Each choice of a stream."""
+    said = {}
+    for line in text.splitlines():
+        for c in json.loads(line[6:])["choices"] if line.startswith("data: {") else ():
+            said[c["index"]] = said.get(c["index"], "") + (c["delta"].get("content") or "")
+    return said
+
+
+changed = []  # whether a model says something else when its two pictures are exchanged
+
+
+def combined(server, model):
+    """Two pictures; then all that a request may ask for besides, with them."""
+    prompts = json.load(open(f"{model}/prompts.json"))["prompts"]
+    two, n = next(p for p in prompts if len(p["images"]) == 2), 12
+    body = {"messages": with_parts(two), "max_tokens": n, "temperature": 0, "ignore_eos": True}
+    name = os.path.basename(model)
+    ids = json.loads(subprocess.run([program, "tokenize", "-m", model, *[f for i in two["images"] for f in ("--image", f"{root}/images/{i}")], "-p", two["rendered"]],
+                                    capture_output=True, text=True).stdout)
+    want = answer_of(model, two["images"], ids, n)
+    status, text = post(server, CHAT, body)
+    got = json.loads(text)
+    check(status == 200 and said_by(got) == want and got["usage"]["prompt_tokens"] == two["n_tokens"], f"{name}, two pictures: {status} {text[:300]} instead of {want!r}")
+    status, text = post(server, CHAT, {**body, "n": 3, "stream": True})
+    check(status == 200 and deltas(text) == {i: want for i in range(3)}, f"{name}, two pictures, three answers, streamed: {text[:300]}")
+    cached = json.loads(post(server, CHAT, body)[1])["usage"]["prompt_tokens_details"]["cached_tokens"]
+    if name in ("smolvlm", "llava_next"):  # every layer keeps all that it has seen
+        check(64 <= cached < two["n_tokens"], f"{name}, two pictures from the prefix cache: {cached} of {two['n_tokens']}")
+    swapped = json.loads(json.dumps(body))
+    parts = [p for p in swapped["messages"][0]["content"] if p["type"] == "image_url"]
+    parts[0]["image_url"], parts[1]["image_url"] = parts[1]["image_url"], parts[0]["image_url"]
+    status, text = post(server, CHAT, swapped)
+    fresh = json.loads(post(server, CHAT, {**swapped, "cache_prompt": False})[1])
+    check(status == 200 and said_by(json.loads(text)) == said_by(fresh), f"{name}, the two exchanged: {said_by(json.loads(text))!r} and {said_by(fresh)!r}")
+    changed.append(said_by(fresh) != want)
+    history = [*body["messages"], {"role": "assistant", "content": want}, {"role": "user", "content": [{"type": "text", "text": "And this?"}, image_part("land.png")]}]
+    status, text = post(server, CHAT, {**body, "messages": history})
+    fresh = json.loads(post(server, CHAT, {**body, "messages": history, "cache_prompt": False})[1])
+    check(status == 200 and said_by(json.loads(text)) == said_by(fresh), f"{name}, pictures in an earlier turn and in this one: {text[:300]}")
+    status, text = post(server, CHAT, {**body, "max_tokens": 40, "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": ["day", "night"]}}}})
+    check(status == 200 and said_by(json.loads(text)) in ('"day"', '"night"'), f"{name}, two pictures and a schema: {text[:300]}")
+
+
+TEMPLATE = """{% if tools %}<|im_start|>system
+Call these functions: {% for t in tools %}{{ t | tojson }}{% endfor %}
+For each call write <tool_call>{"name": ..., "arguments": ...}</tool_call>.<|im_end|>
+{% endif %}{% for m in messages %}<|im_start|>{{ m['role'] }}
+{% if m['content'] is string %}{{ m['content'] }}{% else %}{% for c in m['content'] %}{% if c['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ c['text'] }}{% endif %}{% endfor %}{% endif %}
+{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}</tool_call>{% endfor %}{% endif %}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+
+
+def tools_and_pictures(model):
+    """A call about a picture, then its result in another turn, with another picture."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+        f.write(TEMPLATE)
+        f.flush()
+        with Server(program, "-m", model, "--device", "cpu", "--chat-template-file", f.name) as s:
+            messages = [{"role": "user", "content": [image_part("land.png"), {"type": "text", "text": "Which side?"}]}]
+            body = {"max_tokens": 400, "temperature": 0, "frequency_penalty": 2, "tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False}
+            status, text = post(s, CHAT, {**body, "messages": messages})
+            message = json.loads(text)["choices"][0]["message"] if status == 200 else {}
+            calls = message.get("tool_calls") or [{}]
+            check(calls[0].get("function", {}).get("name") == "look_up" and json.loads(calls[0]["function"]["arguments"])["side"] in ("left", "right"),
+                  f"a picture and tools: {status} {text[:400]}")
+            messages += [message, {"role": "tool", "tool_call_id": calls[0].get("id"), "content": "A tree."},
+                         {"role": "user", "content": [{"type": "text", "text": "And here?"}, image_part("square.png")]}]
+            status, text = post(s, CHAT, {**body, "messages": messages, "stream": True})
+            check(status == 200 and '"look_up"' in text and '"finish_reason":"tool_calls"' in text, f"another picture behind a call's result, streamed: {status} {text[-400:]}")
+
+
+def small_cache(model):
+    """Answers about pictures are put back and computed again, and are what they would be alone."""
+    def ask(s, name):
+        body = {"messages": [{"role": "user", "content": [image_part(name), {"type": "text", "text": "What is in the image?"}]}], "max_tokens": 100, "temperature": 0, "ignore_eos": True}
+        status, text = post(s, CHAT, body)
+        return said_by(json.loads(text)) if status == 200 else text
+    with Server(program, "-m", model, "--device", "cpu", "--parallel", "6", "--kv-tokens", "384", "--ctx-size", "384") as s, ThreadPoolExecutor(6) as pool:
+        alone = [ask(s, name) for name in PICTURES]
+        check(len(set(alone)) > 3, f"{model}: {alone}")
+        for _ in range(20):
+            check(list(pool.map(lambda name: ask(s, name), PICTURES)) == alone, f"{model}: the same answers in a small cache")
+            if s.metrics()["mlxcel_preemptions_total"] > 0:
+                break
+        check(s.wait_quiet()["mlxcel_preemptions_total"] > 0, f"{model}: somebody was put back")
+
+
 model = f"{root}/qwen2_5_vl"
 prompt = json.load(open(f"{model}/prompts.json"))["prompts"][0]
 r = subprocess.run([program, "generate", "-m", model, "--image", f"{root}/images/land.png", "-p", prompt["text"], "-n", "8", "--device", "cpu", "--json"],
@@ -98,6 +207,13 @@ if r.returncode:
 with Server(program, "-m", model, "--device", "cpu") as s:
     every_protocol(s, json.loads(r.stdout)["text"], prompt["n_tokens"], prompt["text"])
     refusals(s)
+for name in ("gemma3", "smolvlm", "qwen3_5", "llava_next"):
+    with Server(program, "-m", f"{root}/{name}", "--device", "cpu") as s:
+        combined(s, f"{root}/{name}")
+check(sum(changed) >= 3, f"exchanged pictures are another question: {changed}")
+tools_and_pictures(model)
+for name in ("gemma3", "qwen2_5_vl"):
+    small_cache(f"{root}/{name}")
 with tempfile.TemporaryDirectory() as folder:
     for name in os.listdir(f"{root}/llava"):
         if name not in ("config.json", "golden.safetensors"):
