@@ -10,6 +10,16 @@ int session_check_pictures(const struct session *s, struct err *err) {
     return err_set(err, ERR_EUNSUPPORTED, "%s", s->vision_why.msg[0] ? s->vision_why.msg : "the model takes no pictures: it has no tower");
 }
 
+int session_check_picture(const struct session *s, struct str file, int32_t *out_width, int32_t *out_height, struct err *err) {
+    struct image image;
+    TRY(session_check_pictures(s, err));
+    TRY(image_decode(file, &image, err));
+    *out_width = image.width;
+    *out_height = image.height;
+    image_free(&image);
+    return ERR_OK;
+}
+
 static int open_tower(struct session *s, struct err *err) {
     struct backend_options options = {.precision = s->backend->precision, .no_fuse = s->options.no_fuse};
     struct tensor_store store = model_checkpoint_store(&s->checkpoint);
@@ -30,20 +40,43 @@ void session_vision_open(struct session *s) {
 }
 
 void session_vision_close(struct session *s) {
-    session_pictures_free(&s->pictures);
+    pictures_kept_free(&s->kept);
     arena_free(&s->prompt_arena);
     vision_close(s->vision);
     backend_close(s->vision_backend);
     if (s->vision_lock) os_mutex_destroy(s->vision_lock);
 }
 
-static int make_one(struct session *s, struct str file, struct vision_picture *out, struct err *err) {
+static size_t bytes_of(const struct session *s, const struct vision_picture *p) {
+    return (size_t)p->n_tokens * (size_t)vision_facts(s->vision).n_sets * (size_t)s->model.spec.hidden * sizeof(float);
+}
+
+/* One that was computed before; false: there is none. */
+static bool find_kept(struct session *s, struct arena *a, const struct picture_key *key, struct vision_picture *out) {
+    os_mutex_lock(s->vision_lock);
+    const struct vision_picture *kept = pictures_kept_find(&s->kept, key);
+    if (kept) *out = vision_picture_copy(s->vision, a, kept);
+    os_mutex_unlock(s->vision_lock);
+    return kept != NULL;
+}
+
+static int make_one(struct session *s, struct arena *a, struct str file, struct vision_picture *out, struct err *err) {
+    struct picture_key key = pictures_kept_key(file);
+    struct vision_picture made;
     struct image image;
+    if (find_kept(s, a, &key, out)) {
+        log_debug("a picture of %d tokens, as it was computed before", out->n_tokens);
+        return ERR_OK;
+    }
     TRY(image_decode(file, &image, err));
     os_mutex_lock(s->vision_lock);
-    int code = vision_encode(s->vision, &image, out, err);
+    int code = vision_encode(s->vision, &image, &made, err);
+    if (!code) *out = vision_picture_copy(s->vision, a, &made);
+    bool is_kept = !code && pictures_kept_add(&s->kept, &key, bytes_of(s, &made), &made);
     os_mutex_unlock(s->vision_lock);
     image_free(&image);
+    if (!code) log_debug("a picture of %d tokens was computed", out->n_tokens);
+    if (!code && !is_kept) vision_picture_free(&made);
     return code;
 }
 
@@ -54,20 +87,10 @@ int session_pictures_make(struct session *s, struct arena *a, const struct str *
     TRY(session_check_pictures(s, err));
     out->p = arena_new(a, struct vision_picture, n);
     for (size_t i = 0; i < n; i++) {
-        int code = make_one(s, files[i], &out->p[i], err);
-        if (code) {
-            err_prefix(err, "picture %zu", i + 1);
-            session_pictures_free(out);
-            return code;
-        }
+        if (make_one(s, a, files[i], &out->p[i], err)) return err_prefix(err, "picture %zu", i + 1);
         out->n++;
     }
     return ERR_OK;
-}
-
-void session_pictures_free(struct session_pictures *pictures) {
-    for (int32_t i = 0; i < pictures->n; i++) vision_picture_free(&pictures->p[i]);
-    *pictures = (struct session_pictures){0};
 }
 
 static int wrong_count(int32_t places, int32_t pictures, struct err *err) {
@@ -176,7 +199,6 @@ int session_attach(struct session *s, struct job_spec *job, struct err *err) {
 }
 
 int session_attach_files(struct session *s, const struct str *images, size_t n, struct job_spec *job, struct err *err) {
-    session_pictures_free(&s->pictures);
     arena_reset(&s->prompt_arena);
     TRY(session_pictures_make(s, &s->prompt_arena, images, n, &s->pictures, err));
     return session_attach(s, job, err);

@@ -31,6 +31,7 @@ set(API_SOURCES
   src/api/session_run.c
   src/api/session_probe.c
   src/api/pictures.c
+  src/api/pictures_kept.c
   src/api/session_text.c
   src/api/surgery.c
   src/api/synth.c

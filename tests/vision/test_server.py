@@ -210,8 +210,36 @@ with Server(program, "-m", model, "--device", "cpu") as s:
 for name in ("gemma3", "smolvlm", "qwen3_5", "llava_next"):
     with Server(program, "-m", f"{root}/{name}", "--device", "cpu") as s:
         combined(s, f"{root}/{name}")
+def kept_pictures(model):
+    """A picture that comes again is not computed again: in another turn, and in another request."""
+    with Server(program, "-m", model, "--device", "cpu", "--log-level", "debug") as s:
+        messages = [{"role": "user", "content": [image_part("land.png"), {"type": "text", "text": "What?"}]}]
+        for _ in range(3):
+            status, text = post(s, CHAT, {"messages": messages, "max_tokens": 4, "temperature": 0})
+            check(status == 200, f"a turn: {text[:200]}")
+            messages += [{"role": "assistant", "content": "x"}, {"role": "user", "content": [image_part("land.png"), image_part("square.png")]}]
+    computed, kept = s.log.count("tokens was computed"), s.log.count("as it was computed before")
+    check((computed, kept) == (2, 7), f"{computed} pictures were computed and {kept} kept")
+
+
+def conversation(model):
+    """mlxcel run: /image, then questions about it in two turns; the first answer is that of generate."""
+    prompt = json.load(open(f"{model}/prompts.json"))["prompts"][0]
+    words = ["run", model, "--device", "cpu", "--temp", "0", "-n", "8"]
+    lines = [f"/image {root}/images/land.png", prompt["text"], f"/image {root}/images/square.png", "And this one?", "/image /nowhere.png", f"/image {__file__}", "/bye"]
+    r = subprocess.run([program, *words], input="\n".join(lines) + "\n", capture_output=True, text=True, errors="replace")
+    want = subprocess.run([program, "generate", "-m", model, "--image", f"{root}/images/land.png", "-p", prompt["text"], "-n", "8", "--device", "cpu"], capture_output=True, text=True, errors="replace").stdout
+    check(r.returncode == 0 and want.strip() and r.stdout.startswith(want), f"/image: {r.returncode} {r.stdout!r} instead of {want!r} {r.stderr[-500:]}")
+    check("137 x 89" in r.stderr and r.stderr.count("goes with your next message") == 2, f"/image says what it took: {r.stderr[-500:]}")
+    check("/nowhere.png" in r.stderr and "no picture that can be read" in r.stderr, f"/image of what is none: {r.stderr[-500:]}")
+    r = subprocess.run([program, "run", "--device", "cpu", "-n", "1"], input=f"/image {root}/images/land.png\n/bye\n", capture_output=True, text=True, errors="replace")
+    check("no chat template" in r.stderr or "no pictures" in r.stderr, f"/image without a tower: {r.stderr[-300:]}")
+
+
 check(sum(changed) >= 3, f"exchanged pictures are another question: {changed}")
 tools_and_pictures(model)
+kept_pictures(model)
+conversation(model)
 for name in ("gemma3", "qwen2_5_vl"):
     small_cache(f"{root}/{name}")
 with tempfile.TemporaryDirectory() as folder:
