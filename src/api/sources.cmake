@@ -1,6 +1,7 @@
 set(API_SOURCES
   src/api/arch.c
   src/api/bench.c
+  src/api/bench_tower.c
   src/api/build.c
   src/api/doctor.c
   src/api/force_calls.c

@@ -133,17 +133,19 @@ static int read_filter(struct vision *v, yyjson_val *root, struct err *err) {
                                           : err_set(err, ERR_EUNSUPPORTED, "preprocessor_config.json: resample %lld", (long long)resample);
 }
 
-int processor_open(struct vision *v, const struct checkpoint *c, struct err *err) {
-    static const float clip_mean[] = {0.48145466f, 0.4578275f, 0.40821073f}, clip_std[] = {0.26862954f, 0.26130258f, 0.27577711f};
+int processor_load(struct arena *a, const struct checkpoint *c, yyjson_val **out, struct err *err) {
     struct str text;
-    yyjson_val *root = NULL;
-    int code = checkpoint_file_load(&v->arena, c, "preprocessor_config.json", 0, &text, err);
-    if (code == ERR_OK) TRY(json_parse(&v->arena, text, "preprocessor_config.json", JSON_LENIENT, &root, err));
-    if (code == ERR_ENOTFOUND) {
-        TRY(checkpoint_file_load(&v->arena, c, "processor_config.json", 0, &text, err));
-        TRY(json_parse(&v->arena, text, "processor_config.json", JSON_LENIENT, &root, err));
-        root = json_get(root, "image_processor");
-    } else TRY(code);
+    int code = checkpoint_file_load(a, c, "preprocessor_config.json", 0, &text, err);
+    if (code == ERR_OK) return json_parse(a, text, "preprocessor_config.json", JSON_LENIENT, out, err);
+    if (code != ERR_ENOTFOUND) return code;
+    TRY(checkpoint_file_load(a, c, "processor_config.json", 0, &text, err));
+    TRY(json_parse(a, text, "processor_config.json", JSON_LENIENT, out, err));
+    *out = json_get(*out, "image_processor");
+    return ERR_OK;
+}
+
+int processor_open(struct vision *v, yyjson_val *root, struct err *err) {
+    static const float clip_mean[] = {0.48145466f, 0.4578275f, 0.40821073f}, clip_std[] = {0.26862954f, 0.26130258f, 0.27577711f};
     TRY(read_three(json_get(root, "image_mean"), "image_mean", clip_mean, v->mean, err));
     TRY(read_three(json_get(root, "image_std"), "image_std", clip_std, v->std, err));
     for (int i = 0; i < 3; i++)

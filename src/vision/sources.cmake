@@ -5,6 +5,7 @@ set(VISION_SOURCES
   src/vision/tower.c
   src/vision/tower_forward.c
   src/vision/tower_positions.c
+  src/vision/tower_shapes.c
   src/vision/towers.c
   src/vision/vision.c
 )

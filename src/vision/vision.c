@@ -24,23 +24,24 @@ static int read_most(struct vision *v, struct err *err) {
     return ERR_OK;
 }
 
-static int open_parts(struct vision *v, const struct checkpoint *c, const struct tensor_store *store, yyjson_val *config, struct err *err) {
-    struct config_part part = {"config.json", "vision_config", config};
-    v->image_token = (int32_t)json_int(c->config.root, "image_token_id", json_int(c->config.root, "image_token_index", -1));
-    if (v->image_token < 0) return err_set(err, ERR_EFORMAT, "config.json: image_token_id is missing");
+static int open_parts(struct vision *v, const struct vision_source *source, struct err *err) {
+    yyjson_val *root = source->config->root, *text = json_get(root, "text_config"), *scale = json_get(text, "embedding_multiplier");
+    yyjson_val *processor = source->processor;
+    struct config_part part = {"config.json", "vision_config", json_get(root, "vision_config")};
     const char *open = v->family->open_key, *close = v->family->close_key;
-    v->open_token = open ? (int32_t)json_int(c->config.root, open, -1) : -1;
-    v->close_token = close ? (int32_t)json_int(c->config.root, close, -1) : -1;
-    v->bos_token = (int32_t)json_int(c->config.root, "bos_token_id", json_int(json_get(c->config.root, "text_config"), "bos_token_id", -1));
-    v->config = c->config.root;
+    v->image_token = (int32_t)json_int(root, "image_token_id", json_int(root, "image_token_index", -1));
+    if (v->image_token < 0) return err_set(err, ERR_EFORMAT, "config.json: image_token_id is missing");
+    v->open_token = open ? (int32_t)json_int(root, open, -1) : -1;
+    v->close_token = close ? (int32_t)json_int(root, close, -1) : -1;
+    v->bos_token = (int32_t)json_int(root, "bos_token_id", json_int(text, "bos_token_id", -1));
+    v->config = root;
     v->sees_both_ways = v->family->sees_both_ways;
-    if (v->family->sees_key)
-        v->sees_both_ways = str_is(json_str(json_get(c->config.root, "text_config"), v->family->sees_key, STR("")), "vision");
-    TRY(read_most(v, err));
-    yyjson_val *scale = json_get(json_get(c->config.root, "text_config"), "embedding_multiplier");
+    if (v->family->sees_key) v->sees_both_ways = str_is(json_str(text, v->family->sees_key, STR("")), "vision");
     v->row_scale = yyjson_is_num(scale) ? (float)yyjson_get_num(scale) : 1.0f;
-    TRY(tower_bind(v, &part, store, err));
-    return processor_open(v, c, err);
+    TRY(read_most(v, err));
+    TRY(tower_bind(v, &part, source->store, err));
+    if (source->checkpoint) TRY(processor_load(&v->arena, source->checkpoint, &processor, err));
+    return processor_open(v, processor, err);
 }
 
 const char *vision_title(const struct config *c, bool *out_has) {
@@ -62,18 +63,24 @@ int vision_check(const struct config *c, const struct backend *be, struct err *e
                    be->type->name);
 }
 
-int vision_open(const struct checkpoint *c, const struct tensor_store *store, struct backend *be, int32_t text_hidden, struct vision **out,
-                struct err *err) {
-    yyjson_val *config = json_get(c->config.root, "vision_config");
+int vision_open_source(const struct vision_source *source, struct backend *be, struct vision **out, struct err *err) {
+    yyjson_val *config = json_get(source->config->root, "vision_config");
     *out = NULL;
-    TRY(vision_check(&c->config, be, err));
+    TRY(vision_check(source->config, be, err));
     struct vision *v = mem_alloc(sizeof *v);
-    *v = (struct vision){
-        .family = find_family(c->config.model_type, json_str(config, "model_type", STR(""))), .backend = be, .text_hidden = text_hidden};
-    int code = open_parts(v, c, store, config, err);
+    *v = (struct vision){.family = find_family(source->config->model_type, json_str(config, "model_type", STR(""))),
+                         .backend = be,
+                         .text_hidden = source->text_hidden};
+    int code = open_parts(v, source, err);
     if (code) vision_close(v);
     else *out = v;
     return code;
+}
+
+int vision_open(const struct checkpoint *c, const struct tensor_store *store, struct backend *be, int32_t text_hidden, struct vision **out,
+                struct err *err) {
+    struct vision_source source = {.config = &c->config, .checkpoint = c, .store = store, .text_hidden = text_hidden};
+    return vision_open_source(&source, be, out, err);
 }
 
 void vision_close(struct vision *v) {

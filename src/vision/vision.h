@@ -55,6 +55,8 @@ int vision_check(const struct config *c, const struct backend *be, struct err *e
 /* The tower of a checkpoint that vision_check lets pass. */
 int vision_open(const struct checkpoint *c, const struct tensor_store *store, struct backend *be, int32_t text_hidden, struct vision **out,
                 struct err *err);
+/* A made-up tower of a well-known model's shape (tower_shapes.c); ERR_EARG lists them. `a` holds what it needs while it is opened. */
+int vision_open_shape(struct arena *a, struct str shape, struct backend *be, struct vision **out, struct err *err);
 void vision_close(struct vision *v); /* NULL is fine; the backend stays open */
 struct vision_facts vision_facts(const struct vision *v);
 int vision_encode(struct vision *v, const struct image *image, struct vision_picture *out, struct err *err);

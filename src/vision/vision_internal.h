@@ -227,7 +227,8 @@ struct patches {
 };
 
 /* processor.c: from preprocessor_config.json. */
-int processor_open(struct vision *v, const struct checkpoint *c, struct err *err);
+int processor_load(struct arena *a, const struct checkpoint *c, yyjson_val **out, struct err *err);
+int processor_open(struct vision *v, yyjson_val *root, struct err *err);
 int processor_cut(const struct vision *v, struct arena *a, const struct image *tile, struct patches *out, struct err *err);
 
 /* tiles.c. */
@@ -240,6 +241,16 @@ struct tile_rows {
     int32_t n, height, width; /* tokens */
 };
 int layout_rows(const struct vision *v, const struct tiles *t, const struct tile_rows *rows, struct vision_picture *out, struct err *err);
+
+/* vision.c: the tower of a config, with the processor's own, or NULL: that of the checkpoint. */
+struct vision_source {
+    const struct config *config;
+    const struct checkpoint *checkpoint; /* NULL: `processor` */
+    yyjson_val *processor;
+    const struct tensor_store *store;
+    int32_t text_hidden;
+};
+int vision_open_source(const struct vision_source *source, struct backend *be, struct vision **out, struct err *err);
 
 /* tower.c. */
 int tower_bind(struct vision *v, const struct config_part *config, const struct tensor_store *store, struct err *err);

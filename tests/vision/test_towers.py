@@ -189,6 +189,28 @@ def check_quantised(name):
             check(farthest(*got) <= 1e-3 * deviation(list(got[1])), f"{name} quantised: logits differ by {farthest(*got):g}")
 
 
+def rows_of(folder, picture, *more):
+    r = subprocess.run([probe, folder, picture, *more], capture_output=True, timeout=HANG)
+    if r.returncode:
+        return r.stderr.decode()
+    tiles, numbers, tokens, sets, hidden = struct.unpack("5i", r.stdout[:20])
+    return list(memoryview(r.stdout[len(r.stdout) - 4 * tokens * hidden:]).cast("f"))
+
+
+def check_rough(name, size):
+    """Attention in blocks, with keys and values in half precision, against the exact one: many patches, windows, heads of odd widths."""
+    with tempfile.TemporaryDirectory() as t:
+        for f in os.listdir(f"{root}/{name}"):
+            if f not in ("golden.safetensors", "preprocessor_config.json"):
+                os.symlink(f"{root}/{name}/{f}", f"{t}/{f}")
+        config = json.load(open(f"{root}/{name}/preprocessor_config.json"))
+        json.dump({**config, **({"size": size} if size else {})}, open(f"{t}/preprocessor_config.json", "w"))
+        exact, rough = rows_of(t, f"{root}/images/photo.png"), rows_of(t, f"{root}/images/photo.png", "rough")
+        if check(not isinstance(exact, str) and not isinstance(rough, str), f"{name}, rough: {exact} {rough}"):
+            far = farthest(exact, rough) / deviation(exact)
+            check(0 < far < 0.02, f"{name}, rough: rows differ by {far:g} sd")
+
+
 def check_prompt(name, folder, golden, k, prompt):
     images = [f"{data}/golden-vision/images/{i}" for i in prompt["images"]]
     if any(i.endswith("grey16.png") for i in images):
@@ -276,6 +298,9 @@ for name in sorted(os.listdir(root)):
         check_prompt(name, folder, golden, k, prompt)
     if not name.endswith("-mlx"):
         check_mlx(name, folder, golden, prompts[0])
+for name, size in (("qwen2_5_vl", {"shortest_edge": 150000, "longest_edge": 200000}), ("qwen3_vl", {"shortest_edge": 150000, "longest_edge": 200000}), ("gemma4", None)):
+    if only in name:
+        check_rough(name, size)
 for name in ("gemma4", "glm4v", "internvl", "qwen2_5_vl", "smolvlm"):
     if only in name:
         check_quantised(name)
