@@ -15,7 +15,7 @@ static int open_tower(struct session *s, struct err *err) {
     struct tensor_store store = model_checkpoint_store(&s->checkpoint);
     TRY(backend_open(s->backend->device, &options, &s->vision_backend, err));
     TRY(vision_open(&s->checkpoint, &store, s->vision_backend, s->model.spec.hidden, &s->vision, err));
-    s->model.spec.n_given = vision_facts(s->vision).n_sets;
+    s->model.n_given = vision_facts(s->vision).n_sets;
     s->vision_lock = os_mutex_create();
     return ERR_OK;
 }

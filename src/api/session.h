@@ -175,11 +175,4 @@ int session_encode_question(const struct session *s, struct arena *a, const stru
 /* A score for each question: how well the document fits the query. */
 int session_score(struct session *s, const struct session_question *questions, int32_t n, float *out, struct err *err);
 
-/* Logits at every position of a prompt: emit gets one row of `vocab` at a time. */
-int session_logits(struct session *s, const struct job_spec *prompt, int (*emit)(void *user, const float *row, struct err *err), void *user,
-                   struct err *err);
-
-/* The op list of a decode step and of a prompt of n_rows, as text; for a session opened on the trace backend. */
-int session_trace(struct session *s, int32_t n_rows, struct sb *out, struct err *err);
-
 #endif

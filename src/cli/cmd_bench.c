@@ -1,5 +1,5 @@
 /* mlxcel bench: a grid of cases, one line each, with the bandwidth that they amount to. */
-#include "api/bench.h"
+#include "tools/bench.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/progress.h"
@@ -60,6 +60,9 @@ static void put_json(struct report *r, const struct bench_result *b) {
     }
     jsonw_open(&w, "seconds", '[');
     for (int32_t i = 0; i < b->n_repeats; i++) jsonw_num(&w, b->seconds[i]);
+    jsonw_end(&w, ']');
+    jsonw_open(&w, "cpu_seconds", '[');
+    for (int32_t i = 0; i < b->n_repeats; i++) jsonw_num(&w, b->cpu_seconds[i]);
     jsonw_end(&w, ']');
     jsonw_end(&w, '}');
 }

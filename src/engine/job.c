@@ -154,7 +154,7 @@ static int copy_adapters(struct job *j, struct err *err) {
 /* Pictures stand in order within the prompt, with every set of rows that the model takes. */
 static int check_pictures(const struct engine *e, const struct job_spec *s, struct err *err) {
     if (!s->n_pictures) return ERR_OK;
-    if (!e->runner.model->spec.n_given) return err_set(err, ERR_EUNSUPPORTED, "the model takes no pictures here");
+    if (!e->runner.model->n_given) return err_set(err, ERR_EUNSUPPORTED, "the model takes no pictures here");
     int32_t end = 0;
     for (int32_t i = 0; i < s->n_pictures; i++) {
         const struct picture_rows *p = &s->pictures[i];

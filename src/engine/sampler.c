@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A longer repetition is as hopeless as one of this length, and the search stays linear. */
+/* Repetitions count up to this length. More would change nothing, and the limit keeps the search linear. */
 enum { DRY_MATCH_MAX = 128, MIROSTAT_TOP = 100 };
-/* So many, or such a part, are picked out by a heap; more are sorted by the digits of their keys. */
+/* The best k of n candidates are picked by a heap if k <= HEAP_MAX or k <= n / HEAP_SHARE. Otherwise all are sorted by a radix sort over their keys. */
 enum { HEAP_MAX = 256, HEAP_SHARE = 32, DIGIT_BITS = 8, N_DIGIT_VALUES = 1 << DIGIT_BITS, BUCKET_BITS = 11, N_BUCKETS = 1 << BUCKET_BITS };
 
 struct candidate {
@@ -191,7 +191,7 @@ static void order_by_heap(struct candidate *c, int32_t n, int32_t k) {
     }
 }
 
-/* A number that is the smaller the better the key; both zeros are one. */
+/* Orders keys as whole numbers: a better key has a smaller number. 0 and -0 have the same. */
 static uint32_t rank_bits(float key) {
     uint32_t bits;
     key += 0.0f;
@@ -244,8 +244,8 @@ static void order(struct chain *s, int32_t k) {
     else order_by_digits(s, s->n);
 }
 
-/* Puts first, without changing the order among them, so many of the best that they hold about `mass`; how many. Whole buckets of keys
- * that are near each other come together, so that nothing behind belongs before any of them. */
+/* Moves the best candidates to the front, as many as together hold about `mass`, and returns how many. They keep their order. Whole buckets of
+ * near keys are moved, so that no candidate left behind is better than one that was moved. */
 static int32_t gather_best(struct chain *s, double mass) {
     double held[N_BUCKETS] = {0}, sum = 0;
     uint32_t last = 0;
@@ -275,8 +275,8 @@ static double weigh(struct chain *s, double temperature) {
     return sum;
 }
 
-/* Keeps the first candidates in the order of their keys that hold `share` of the sum. The order is made for as many as that will take by
- * a sum in another order, and for all where rounding makes that too few. */
+/* Sorts the candidates and keeps the first ones, until they hold `share` of the sum. gather_best estimates how many that takes, so that usually only
+ * those are sorted. Its sum is rounded differently: if the estimate is too small, all are sorted. */
 static void keep_share(struct chain *s, double share, double sum) {
     double held = 0;
     int32_t n_all = s->n, kept = 0, n_ordered = n_all > HEAP_MAX ? gather_best(s, share * sum) : n_all;
@@ -473,8 +473,8 @@ static void order_by_id(struct chain *s) {
     }
 }
 
-/* A candidate by its share of the sum, which goes over the tokens in the order of their numbers. So nothing depends on how a cut finds what it
- * keeps, and a device needs no sorted rows. */
+/* Draws a candidate by its share of the sum. The sum goes over the tokens in the order of their ids. So the result does not depend on the order in
+ * which a cut left the candidates, and a device does not have to sort. */
 static const struct candidate *pick(struct chain *s, double sum) {
     order_by_id(s);
     double left = rng_uniform(s->p->seed, (uint64_t)s->in->n_history, 0) * sum;
@@ -559,7 +559,7 @@ static void report(struct chain *s, int32_t token, struct sampler_result *out) {
         if (s->c[i].key > -INFINITY) out->top[out->n_top++] = (struct sampler_top){s->c[i].id, (float)((double)s->c[i].key - norm)};
 }
 
-/* The candidates as they were when one of them was taken. Without a draw there was but that one. */
+/* Reports the candidates as they were at the draw. Without a draw there is only the chosen one. */
 static void report_drawn(struct chain *s, int32_t token, struct sampler_result *out) {
     double sum = 0;
     *out = (struct sampler_result){.n_top = s->p->n_top > 0, .top = {{token, 0}}};

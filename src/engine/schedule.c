@@ -75,7 +75,7 @@ static int32_t blocks_of(const struct engine *e, int32_t n_positions, int32_t c)
     return window > 0 && most < need ? most : need;
 }
 
-/* Whether so many positions would find blocks beside those that running prompts will still take. Admitting more than that leads to
+/* Whether there are blocks for so many positions, beside those that running prompts will still need. Admitting more jobs than that would lead to
  * preemption. */
 static bool fits(const struct engine *e, int32_t n_positions) {
     for (int32_t c = 0; c < e->runner.kv.layout.n_classes; c++) {
@@ -94,7 +94,8 @@ static bool fits(const struct engine *e, int32_t n_positions) {
 static void attach(struct engine *e, struct job *j) {
     if (!e->prefix || j->seq.n_done > 0 || j->spec.rows != ROWS_NONE || j->spec.is_fresh) return;
     bool is_saved = j->spec.cache == CACHE_SAVE;
-    if (is_saved) sequence_append(&j->seq, TOKEN_OF_THE_HOST); /* nothing is chosen behind it: the last position may be known, too */
+    if (is_saved)
+        sequence_append(&j->seq, TOKEN_OF_THE_HOST); /* no token is chosen behind it, so its last position may come from the cache, too */
     int32_t n = prefix_attach(e->prefix, &j->seq);
     if (is_saved) j->seq.n_tokens--;
     if (j->was_attached) return;
@@ -216,7 +217,8 @@ static bool add_decode_row(struct engine *e, struct flight *f, struct job *j) {
     return true;
 }
 
-/* Its last token is not there, and the device does not know it either; or it is the last that was wanted; or what may follow depends on it. */
+/* Whether the job cannot be in the next step: the host has to choose its last token first, or that token was the last one wanted, or the mask of the
+ * next token depends on it. */
 static bool must_wait(const struct job *j) {
     int32_t last = j->seq.tokens[j->seq.n_tokens - 1];
     return last == TOKEN_OF_THE_HOST || (last < 0 && (j->seq.n_tokens >= j->n_limit || bound_holds(j) || job_nears_close(j)));
@@ -243,7 +245,7 @@ static int32_t chunk_of(const struct engine *e, const struct job *j) {
     if (!cut) return n;
     if (cut->first > j->seq.n_done) return cut->first - j->seq.n_done;
     int32_t rest = cut->first + cut->n - j->seq.n_done;
-    return rest <= room ? rest : 0; /* it is one step, or waits for one with more room */
+    return rest <= room ? rest : 0; /* all of the rest in one step; else it waits for a step with more room */
 }
 
 /* A device that computes either logits or hidden states in a step does both in turn. */
@@ -284,7 +286,7 @@ static void fill_batch(struct engine *e, struct flight *f) {
     }
 }
 
-/* Jobs that hold each other up give way, the youngest first. One that is alone and has no room will never have any. */
+/* If no job can go on for want of blocks, the youngest gives way. A job that is alone and still has no room is ended: it will never have any. */
 void schedule_plan(struct engine *e, struct flight *f, bool is_ahead) {
     struct job *oldest = e->running[0];
     mem_guard_begin("engine plan");
