@@ -34,6 +34,7 @@ bool shift_job(struct engine *e, struct job *j) {
     j->bound.refused = 0;
     j->n_forgotten += n_gone;
     choose_end(e, j); /* the device's tables count what is gone */
+    speculate_moved(j);
     sequence_drop(s, &e->runner.kv);
     return true;
 }

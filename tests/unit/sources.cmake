@@ -36,6 +36,7 @@ set(UNIT_SUITES
   sampler
   saved
   service
+  speculate
   stop
   template
   tokenizer
