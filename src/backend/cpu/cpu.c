@@ -54,13 +54,8 @@ static void cpu_close(struct backend *be) {
 static int cpu_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
     (void)err;
     struct cpu *c = mem_alloc(sizeof *c);
-    c->base = (struct backend){.type = &cpu_backend,
-                               .device = d,
-                               .precision = options->precision,
-                               .mixes_rows = true,
-                               .adapts = true,
-                               .gives = true,
-                               .row_more = 0.2};
+    c->base = (struct backend){
+        .type = &cpu_backend, .device = d, .precision = options->precision, .mixes_rows = true, .adapts = true, .gives = true};
     c->device = (struct cpu_device *)d;
     c->pool = c->device->pool;
     c->no_fuse = options->no_fuse;
@@ -68,6 +63,7 @@ static int cpu_open(struct device *d, const struct backend_options *options, str
     c->base.kv_bits = c->kv_bits;
     kern_select(&c->kern, options->precision == PRECISION_EXACT ? 0 : cpu_flags());
     if (options->precision != PRECISION_EXACT) tune_kernels(&c->kern, &(struct tune){0});
+    c->base.row_more = c->kern.row_more > 0 ? (double)c->kern.row_more : 0.25;
     *out = &c->base;
     return ERR_OK;
 }

@@ -191,6 +191,7 @@ struct kernels {
     /* The same bits by another way, for fewer rows than many_rows (kern_panel). NULL: panel takes any number. */
     void (*panel_few)(const struct panel_args *a);
     int64_t many_rows;
+    float row_more; /* what each further row of a step takes, in steps of one row: for drafts; 0: a quarter */
     struct plain_kernels f32, f16, bf16;
     /* NULL: unpack and dot. */
     void (*plain)(const struct plain_args *a);
