@@ -7,6 +7,8 @@
 #include "cli/session_args.h"
 #include "os/os.h"
 
+#include <stdio.h>
+
 struct result {
     struct session *session;
     struct job_spec job;
@@ -74,8 +76,10 @@ static double rate(int32_t n, double seconds) {
 }
 
 static void print_stats(const struct job_usage *s) {
-    log_info("%d prompt tokens at %.1f tok/s, %d new tokens at %.1f tok/s", s->n_prompt, rate(s->n_prompt, s->prompt_seconds), s->n_new,
-             rate(s->n_new - 1, s->new_seconds));
+    char drafts[80] = "";
+    if (s->n_drafted) snprintf(drafts, sizeof drafts, ", %d of %d drafted tokens accepted", s->n_accepted, s->n_drafted);
+    log_info("%d prompt tokens at %.1f tok/s, %d new tokens at %.1f tok/s%s", s->n_prompt, rate(s->n_prompt, s->prompt_seconds), s->n_new,
+             rate(s->n_new - 1, s->new_seconds), drafts);
 }
 
 static int print_json(struct result *o, const struct session_result *r, struct err *err) {
@@ -93,6 +97,8 @@ static int print_json(struct result *o, const struct session_result *r, struct e
     jsonw_put_num(&w, "completion_seconds", s->new_seconds);
     jsonw_put_num(&w, "prompt_tokens_per_second", rate(s->n_prompt, s->prompt_seconds));
     jsonw_put_num(&w, "completion_tokens_per_second", rate(s->n_new - 1, s->new_seconds));
+    jsonw_put_int(&w, "draft_tokens", s->n_drafted);
+    jsonw_put_int(&w, "draft_tokens_accepted", s->n_accepted);
     if (o->job.sampling.temperature > 0) jsonw_put_num(&w, "seed", (double)o->job.sampling.seed);
     jsonw_open(&w, "tokens", '[');
     jsonw_raw(&w, sb_str(&o->tokens));

@@ -37,6 +37,7 @@ set(UNIT_SUITES
   sampler
   saved
   service
+  speculate
   stop
   template
   tokenizer
