@@ -91,7 +91,7 @@ def check_generate():
             log = p.communicate(timeout=HANG)[1]
             check("bare has no chat template: chats get a plain User/Assistant form" in log, f"serve without one: {log}")
     r = run("generate", "-m", __file__, "-p", "x")
-    check(r.returncode == 1 and "no safetensors file" in r.stderr, f"a file that is no model: {r.stderr}")
+    check(r.returncode == 1 and "is a text and no model" in r.stderr, f"a file that is no model: {r.stderr}")
     r = run("generate", "-p", "x", "-n", "1", "--ctx-size", "1000000")
     check(r.returncode == 0 and "context 1024, all that this model has" in r.stderr, f"--ctx-size beyond the model's: {r.stderr}")
     r = run("generate", "-p", "x", "-n", "1", "--ctx-size", "1024")
