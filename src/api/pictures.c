@@ -27,9 +27,9 @@ static int open_tower(struct session *s, struct err *err) {
     TRY(backend_open(s->backend->device, &options, &s->vision_backend, err));
     TRY(vision_open(&s->checkpoint, &store, s->vision_backend, s->model.spec.hidden, &s->vision, err));
     struct vision_facts facts = vision_facts(s->vision);
-    s->model.spec.n_given = facts.n_sets;
-    s->model.spec.sees_in_windows = facts.sees_in_windows;
-    s->model.spec.is_prefix |= facts.is_prefix;
+    s->model.n_given = facts.n_sets;
+    s->model.sees_in_windows = facts.sees_in_windows;
+    s->model.is_prefix |= facts.is_prefix;
     s->vision_lock = os_mutex_create();
     return ERR_OK;
 }

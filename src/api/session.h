@@ -47,6 +47,8 @@ struct session_options {
     double memory_share; /* of what the cache may take, where several models run; 0: all of it */
     bool force;          /* do not ask whether memory suffices, and load a checkpoint with weights that nothing reads */
     bool no_fuse;
+    enum draft_from draft;      /* of jobs that do not say; DRAFT_USUAL: none */
+    int32_t max_draft;          /* tokens of a draft at most; 0: DRAFT_MAX */
     bool prefix_cache;          /* keep what was computed for prompts that begin alike */
     int32_t n_queue;            /* requests that may wait beyond those that run; -1: any number */
     void (*notify)(void *user); /* some job has events; NULL: nobody is told */
@@ -178,12 +180,5 @@ int session_encode_question(const struct session *s, struct arena *a, const stru
                             struct err *err);
 /* A score for each question: how well the document fits the query. */
 int session_score(struct session *s, const struct session_question *questions, int32_t n, float *out, struct err *err);
-
-/* Logits at every position of a prompt: emit gets one row of `vocab` at a time. */
-int session_logits(struct session *s, const struct job_spec *prompt, int (*emit)(void *user, const float *row, struct err *err), void *user,
-                   struct err *err);
-
-/* The op list of a decode step and of a prompt of n_rows, as text; for a session opened on the trace backend. */
-int session_trace(struct session *s, int32_t n_rows, struct sb *out, struct err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a session holds; for the files of api/ only. */
+/* What a session holds; for the files of src/api and of src/tools only. */
 #ifndef MLXCEL_API_SESSION_INTERNAL_H
 #define MLXCEL_API_SESSION_INTERNAL_H
 

@@ -1,6 +1,6 @@
 /* The text side of a session: tokenizer and chat template from the model's files, prompts to ids, ids to text. */
 #include "api/session_internal.h"
-#include "api/text_tools.h"
+#include "api/tokenizer_files.h"
 #include "file/builtin.h"
 #include "os/os.h"
 

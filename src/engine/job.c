@@ -46,7 +46,7 @@ static int check_prompt(const struct engine *e, const struct job_spec *s, struct
     if (s->n_tokens > context || (s->n_tokens == context && s->max_new != 0))
         return err_set(err, ERR_ELIMIT, "the prompt has %d tokens, which is too large: it exceeds the available context size of %d%s",
                        s->n_tokens, context, s->max_new ? " with the answer" : "");
-    if (spec->is_prefix) TRY(check_part(e, s, "the prompt", s->n_tokens, err));
+    if (e->runner.model->is_prefix) TRY(check_part(e, s, "the prompt", s->n_tokens, err));
     for (int32_t i = 0; i < s->n_tokens; i++)
         if (s->tokens[i] < 0 || s->tokens[i] >= n_ids)
             return err_set(err, ERR_EARG, "token %d is outside the vocabulary of %d", s->tokens[i], vocab);
@@ -111,6 +111,7 @@ static int copy_answer(struct job *j, struct err *err) {
     if (p->n_bias) p->bias = arena_copy(&j->arena, p->bias, (size_t)p->n_bias * sizeof *p->bias);
     j->breakers = breakers_of(j);
     copy_tokens(j);
+    if (s->replay) s->replay = arena_copy(&j->arena, s->replay, (size_t)s->n_replay * sizeof *s->replay);
     p->breakers = NULL; /* they are bits now */
     if (!s->has_seed) p->seed = hash_pair(os_clock_ns() ^ (uint64_t)os_process_id(), ++e->n_seeds);
     if (!s->wants_text && s->constraint) return err_set(err, ERR_EARG, "a constraint needs text");
@@ -164,7 +165,7 @@ static int copy_adapters(struct job *j, struct err *err) {
 /* Pictures stand in order within the prompt, with every set of rows that the model takes. */
 static int check_pictures(const struct engine *e, const struct job_spec *s, struct err *err) {
     if (!s->n_pictures) return ERR_OK;
-    if (!e->runner.model->spec.n_given) return err_set(err, ERR_EUNSUPPORTED, "the model takes no pictures here");
+    if (!e->runner.model->n_given) return err_set(err, ERR_EUNSUPPORTED, "the model takes no pictures here");
     int32_t end = 0;
     for (int32_t i = 0; i < s->n_pictures; i++) {
         const struct picture_rows *p = &s->pictures[i];
@@ -196,6 +197,7 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     assert(spec->cache == CACHE_USED || (spec->rows == ROWS_NONE && spec->max_new == 0));
     TRY(check_prompt(e, spec, err));
     TRY(check_pictures(e, spec, err));
+    TRY(speculate_check(e, spec, err));
     j->spec = *spec;
     copy_pictures(j);
     TRY(copy_adapters(j, err));

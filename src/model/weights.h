@@ -48,9 +48,10 @@ struct bound {
 
 struct model_weights {
     struct bound global[N_ROLES];
-    struct bound (*layers)[N_ROLES]; /* [n_layers] */
-    struct act_args *acts;           /* [n_layers] activations whose parameters are in the checkpoint; NULL: spec.act */
-    struct weight **all;             /* everything bound, for release */
+    struct bound (*layers)[N_ROLES];       /* [n_layers] */
+    struct weight *ropes[ROPE_TABLES_MAX]; /* inverse frequencies; NULL: they depend on the length */
+    struct act_args *acts;                 /* [n_layers] activations whose parameters are in the checkpoint; NULL: spec.act */
+    struct weight **all;                   /* everything bound, for release */
     int32_t n_all, capacity;
     uint64_t bytes;
     int32_t n_adapters;
@@ -62,7 +63,7 @@ struct loader {
     struct arena scratch; /* emptied after every weight */
     struct backend *backend;
     const struct tensor_store *store;
-    struct spec *spec;
+    const struct spec *spec;
     struct model_weights *out;
     struct map seen;        /* tensors that somebody asked for */
     struct str prefix;      /* before "layers.N": "model.", "language_model.model." ... */
@@ -78,7 +79,7 @@ struct weights_adapters {
     struct adapter *p;
     int32_t n;
 };
-/* Binds everything the spec needs; adapters may be NULL. On failure nothing stays bound. */
+/* Completes the spec by what only the store shows, then binds everything that it needs; adapters may be NULL. On failure nothing stays bound. */
 int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec,
                  const struct weights_adapters *adapters, struct model_weights *out, struct err *err);
 void weights_release(struct backend *be, struct model_weights *w);
