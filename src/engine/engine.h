@@ -25,11 +25,11 @@ struct engine_options {
     int32_t
         max_step_ms; /* while somebody reads an answer, prompts are cut into chunks so that a step takes no longer than this; 0: no limit */
     bool exact;      /* see sequence_follow_rope */
-    uint64_t identity;  /* hash of the model's configuration and weights, for caches that are saved */
+    uint64_t identity;     /* hash of the model's configuration and weights, for caches that are saved */
     enum draft_from draft; /* of jobs that do not say; DRAFT_USUAL or DRAFT_NONE: no job has drafts */
     int32_t max_draft;     /* tokens of one at most; 0: DRAFT_MAX */
-    bool prefix;        /* keep computed blocks for prompts that begin alike */
-    const int32_t *eos; /* [n_eos] tokens that end an answer; must outlive the engine */
+    bool prefix;           /* keep computed blocks for prompts that begin alike */
+    const int32_t *eos;    /* [n_eos] tokens that end an answer; must outlive the engine */
     int32_t n_eos;
     const float *
         adapters; /* [n_adapters of the model] scales for jobs that have none of their own; NULL: 0. The owner's: may change between jobs */
