@@ -5,76 +5,6 @@
 #include "base/json.h"
 #include "vision/vision_internal.h"
 
-/* '#' in a name stands for a number. Vectors have 0 rows. */
-struct shape_tensor {
-    const char *name;
-    int64_t rows, columns;
-};
-
-struct tower_shape {
-    const char *name, *config, *processor;
-    int32_t text_hidden;
-    struct shape_tensor tensors[24];
-};
-
-static const struct tower_shape shapes[] = {
-    {.name = "qwen2.5-vl-3b",
-     .text_hidden = 2048,
-     .config =
-         "{\"model_type\": \"qwen2_5_vl\", \"image_token_id\": 151655, \"text_config\": {}, \"vision_config\": {\"depth\": 32, \"hidden_size\": 1280,"
-         "\"intermediate_size\": 3420, \"num_heads\": 16, \"out_hidden_size\": 2048, \"patch_size\": 14, \"spatial_merge_size\": 2, \"window_size\": 112,"
-         "\"fullatt_block_indexes\": [7, 15, 23, 31], \"hidden_act\": \"silu\"}}",
-     .processor = "{\"min_pixels\": 3136, \"max_pixels\": 12845056}",
-     .tensors = {{"visual.patch_embed.proj.weight", 1280, 1176},
-                 {"visual.blocks.#.norm1.weight", 0, 1280},
-                 {"visual.blocks.#.norm2.weight", 0, 1280},
-                 {"visual.blocks.#.attn.qkv.weight", 3840, 1280},
-                 {"visual.blocks.#.attn.qkv.bias", 0, 3840},
-                 {"visual.blocks.#.attn.proj.weight", 1280, 1280},
-                 {"visual.blocks.#.attn.proj.bias", 0, 1280},
-                 {"visual.blocks.#.mlp.gate_proj.weight", 3420, 1280},
-                 {"visual.blocks.#.mlp.gate_proj.bias", 0, 3420},
-                 {"visual.blocks.#.mlp.up_proj.weight", 3420, 1280},
-                 {"visual.blocks.#.mlp.up_proj.bias", 0, 3420},
-                 {"visual.blocks.#.mlp.down_proj.weight", 1280, 3420},
-                 {"visual.blocks.#.mlp.down_proj.bias", 0, 1280},
-                 {"visual.merger.ln_q.weight", 0, 1280},
-                 {"visual.merger.mlp.0.weight", 5120, 5120},
-                 {"visual.merger.mlp.0.bias", 0, 5120},
-                 {"visual.merger.mlp.2.weight", 2048, 5120},
-                 {"visual.merger.mlp.2.bias", 0, 2048}}},
-    {.name = "gemma-3-4b",
-     .text_hidden = 2560,
-     .config =
-         "{\"model_type\": \"gemma3\", \"image_token_index\": 262144, \"mm_tokens_per_image\": 256, \"text_config\": {}, \"vision_config\": {\"hidden_size\":"
-         " 1152, \"image_size\": 896, \"intermediate_size\": 4304, \"num_attention_heads\": 16, \"num_hidden_layers\": 27, \"patch_size\": 14}}",
-     .processor = "{\"size\": {\"height\": 896, \"width\": 896}, \"resample\": 2}",
-     .tensors = {{"vision_tower.vision_model.embeddings.patch_embedding.weight", 1152, 588},
-                 {"vision_tower.vision_model.embeddings.patch_embedding.bias", 0, 1152},
-                 {"vision_tower.vision_model.embeddings.position_embedding.weight", 4096, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.layer_norm1.weight", 0, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.layer_norm1.bias", 0, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.layer_norm2.weight", 0, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.layer_norm2.bias", 0, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.self_attn.q_proj.weight", 1152, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.self_attn.q_proj.bias", 0, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.self_attn.k_proj.weight", 1152, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.self_attn.k_proj.bias", 0, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.self_attn.v_proj.weight", 1152, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.self_attn.v_proj.bias", 0, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.self_attn.out_proj.weight", 1152, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.self_attn.out_proj.bias", 0, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.mlp.fc1.weight", 4304, 1152},
-                 {"vision_tower.vision_model.encoder.layers.#.mlp.fc1.bias", 0, 4304},
-                 {"vision_tower.vision_model.encoder.layers.#.mlp.fc2.weight", 1152, 4304},
-                 {"vision_tower.vision_model.encoder.layers.#.mlp.fc2.bias", 0, 1152},
-                 {"vision_tower.vision_model.post_layernorm.weight", 0, 1152},
-                 {"vision_tower.vision_model.post_layernorm.bias", 0, 1152},
-                 {"multi_modal_projector.mm_soft_emb_norm.weight", 0, 1152},
-                 {"multi_modal_projector.mm_input_projection_weight", 1152, 2560}}},
-};
-enum { N_SHAPES = sizeof shapes / sizeof *shapes };
-
 /* Whether a name is that of the pattern. */
 static bool is_named(const char *pattern, struct str name) {
     const char *p = name.p, *end = name.p + name.n;
@@ -115,11 +45,11 @@ static int store_read(void *user, const struct tensor_info *info, uint64_t offse
 int vision_open_shape(struct arena *a, struct str shape, struct backend *be, struct vision **out, struct err *err) {
     struct config config;
     struct vision_source source = {.config = &config};
-    const struct tower_shape *s = shapes;
-    while (s < shapes + N_SHAPES && !str_is(shape, s->name)) s++;
-    if (s == shapes + N_SHAPES)
-        return err_set(err, ERR_EARG, "there is no made-up tower \"%.*s\"; there are %s and %s", STR_ARG(shape), shapes[0].name,
-                       shapes[1].name);
+    const struct tower_shape *s = vision_shapes, *end = vision_shapes + vision_n_shapes;
+    while (s < end && !str_is(shape, s->name)) s++;
+    if (s == end)
+        return err_set(err, ERR_EARG, "there is no made-up tower \"%.*s\"; there are %s and %s", STR_ARG(shape), vision_shapes[0].name,
+                       vision_shapes[1].name);
     TRY(config_parse(a, str_of(s->config), "config.json", &config, err));
     TRY(json_parse(a, str_of(s->processor), "preprocessor_config.json", JSON_STRICT, &source.processor, err));
     struct tensor_store store = {.find = store_find, .read = store_read, .user = (void *)(uintptr_t)s};

@@ -336,3 +336,62 @@ const struct vision_family vision_table[] = {
     QWEN3("qwen3_5_moe", "Qwen3.5"),
 };
 const int32_t vision_n_families = sizeof vision_table / sizeof *vision_table;
+
+/* Made-up ones, for measuring. */
+const struct tower_shape vision_shapes[] = {
+    {.name = "qwen2.5-vl-3b",
+     .text_hidden = 2048,
+     .config =
+         "{\"model_type\": \"qwen2_5_vl\", \"image_token_id\": 151655, \"text_config\": {}, \"vision_config\": {\"depth\": 32, \"hidden_size\": 1280,"
+         "\"intermediate_size\": 3420, \"num_heads\": 16, \"out_hidden_size\": 2048, \"patch_size\": 14, \"spatial_merge_size\": 2, \"window_size\": 112,"
+         "\"fullatt_block_indexes\": [7, 15, 23, 31], \"hidden_act\": \"silu\"}}",
+     .processor = "{\"min_pixels\": 3136, \"max_pixels\": 12845056}",
+     .tensors = {{"visual.patch_embed.proj.weight", 1280, 1176},
+                 {"visual.blocks.#.norm1.weight", 0, 1280},
+                 {"visual.blocks.#.norm2.weight", 0, 1280},
+                 {"visual.blocks.#.attn.qkv.weight", 3840, 1280},
+                 {"visual.blocks.#.attn.qkv.bias", 0, 3840},
+                 {"visual.blocks.#.attn.proj.weight", 1280, 1280},
+                 {"visual.blocks.#.attn.proj.bias", 0, 1280},
+                 {"visual.blocks.#.mlp.gate_proj.weight", 3420, 1280},
+                 {"visual.blocks.#.mlp.gate_proj.bias", 0, 3420},
+                 {"visual.blocks.#.mlp.up_proj.weight", 3420, 1280},
+                 {"visual.blocks.#.mlp.up_proj.bias", 0, 3420},
+                 {"visual.blocks.#.mlp.down_proj.weight", 1280, 3420},
+                 {"visual.blocks.#.mlp.down_proj.bias", 0, 1280},
+                 {"visual.merger.ln_q.weight", 0, 1280},
+                 {"visual.merger.mlp.0.weight", 5120, 5120},
+                 {"visual.merger.mlp.0.bias", 0, 5120},
+                 {"visual.merger.mlp.2.weight", 2048, 5120},
+                 {"visual.merger.mlp.2.bias", 0, 2048}}},
+    {.name = "gemma-3-4b",
+     .text_hidden = 2560,
+     .config =
+         "{\"model_type\": \"gemma3\", \"image_token_index\": 262144, \"mm_tokens_per_image\": 256, \"text_config\": {}, \"vision_config\": {\"hidden_size\":"
+         " 1152, \"image_size\": 896, \"intermediate_size\": 4304, \"num_attention_heads\": 16, \"num_hidden_layers\": 27, \"patch_size\": 14}}",
+     .processor = "{\"size\": {\"height\": 896, \"width\": 896}, \"resample\": 2}",
+     .tensors = {{"vision_tower.vision_model.embeddings.patch_embedding.weight", 1152, 588},
+                 {"vision_tower.vision_model.embeddings.patch_embedding.bias", 0, 1152},
+                 {"vision_tower.vision_model.embeddings.position_embedding.weight", 4096, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.layer_norm1.weight", 0, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.layer_norm1.bias", 0, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.layer_norm2.weight", 0, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.layer_norm2.bias", 0, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.self_attn.q_proj.weight", 1152, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.self_attn.q_proj.bias", 0, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.self_attn.k_proj.weight", 1152, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.self_attn.k_proj.bias", 0, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.self_attn.v_proj.weight", 1152, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.self_attn.v_proj.bias", 0, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.self_attn.out_proj.weight", 1152, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.self_attn.out_proj.bias", 0, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.mlp.fc1.weight", 4304, 1152},
+                 {"vision_tower.vision_model.encoder.layers.#.mlp.fc1.bias", 0, 4304},
+                 {"vision_tower.vision_model.encoder.layers.#.mlp.fc2.weight", 1152, 4304},
+                 {"vision_tower.vision_model.encoder.layers.#.mlp.fc2.bias", 0, 1152},
+                 {"vision_tower.vision_model.post_layernorm.weight", 0, 1152},
+                 {"vision_tower.vision_model.post_layernorm.bias", 0, 1152},
+                 {"multi_modal_projector.mm_soft_emb_norm.weight", 0, 1152},
+                 {"multi_modal_projector.mm_input_projection_weight", 1152, 2560}}},
+};
+const int32_t vision_n_shapes = sizeof vision_shapes / sizeof *vision_shapes;

@@ -124,6 +124,20 @@ struct vision_family {
 extern const struct vision_family vision_table[];
 extern const int32_t vision_n_families;
 
+/* '#' in a name stands for a number. Vectors have 0 rows. */
+struct shape_tensor {
+    const char *name;
+    int64_t rows, columns;
+};
+
+struct tower_shape {
+    const char *name, *config, *processor;
+    int32_t text_hidden;
+    struct shape_tensor tensors[24];
+};
+extern const struct tower_shape vision_shapes[];
+extern const int32_t vision_n_shapes;
+
 /* Limits of a product's input or output. */
 struct tower_clip {
     struct weight *minus, *plus; /* the middle, off and on again; NULL: it is 0 */

@@ -7,13 +7,14 @@ without a tower get one clear 400 each.
 import base64
 import json
 import os
+import pty
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "server"))
-from harness import Server, check, finish  # noqa: E402
+from harness import HANG, Server, check, finish  # noqa: E402
 
 program, data = sys.argv[1:3]
 root = f"{data}/golden-vision"
@@ -222,18 +223,31 @@ def kept_pictures(model):
     check((computed, kept) == (2, 7), f"{computed} pictures were computed and {kept} kept")
 
 
+def typed(words, lines):
+    """What a terminal shows of `mlxcel run` when these lines are typed."""
+    here, there = pty.openpty()
+    p = subprocess.Popen([program, "run", *words], stdin=there, stdout=there, stderr=there, env={**os.environ, "TERM": "dumb"})
+    os.close(there)
+    os.write(here, "".join(f"{x}\r" for x in lines).encode())
+    shown = b""
+    try:
+        while part := os.read(here, 65536):
+            shown += part
+    except OSError:  # the other side is closed
+        pass
+    p.wait(timeout=HANG)
+    os.close(here)
+    return p.returncode, shown.decode(errors="replace")
+
+
 def conversation(model):
-    """mlxcel run: /image, then questions about it in two turns; the first answer is that of generate."""
-    prompt = json.load(open(f"{model}/prompts.json"))["prompts"][0]
-    words = ["run", model, "--device", "cpu", "--temp", "0", "-n", "8"]
-    lines = [f"/image {root}/images/land.png", prompt["text"], f"/image {root}/images/square.png", "And this one?", "/image /nowhere.png", f"/image {__file__}", "/bye"]
-    r = subprocess.run([program, *words], input="\n".join(lines) + "\n", capture_output=True, text=True, errors="replace")
-    want = subprocess.run([program, "generate", "-m", model, "--image", f"{root}/images/land.png", "-p", prompt["text"], "-n", "8", "--device", "cpu"], capture_output=True, text=True, errors="replace").stdout
-    check(r.returncode == 0 and want.strip() and r.stdout.startswith(want), f"/image: {r.returncode} {r.stdout!r} instead of {want!r} {r.stderr[-500:]}")
-    check("137 x 89" in r.stderr and r.stderr.count("goes with your next message") == 2, f"/image says what it took: {r.stderr[-500:]}")
-    check("/nowhere.png" in r.stderr and "no picture that can be read" in r.stderr, f"/image of what is none: {r.stderr[-500:]}")
-    r = subprocess.run([program, "run", "--device", "cpu", "-n", "1"], input=f"/image {root}/images/land.png\n/bye\n", capture_output=True, text=True, errors="replace")
-    check("no chat template" in r.stderr or "no pictures" in r.stderr, f"/image without a tower: {r.stderr[-300:]}")
+    """mlxcel run: /image, then a question about it."""
+    lines = [f"/image {root}/images/land.png", "What is in the image?", f"/image {root}/images/square.png", "And this one?", "/image /nowhere.png", f"/image {__file__}", "/bye"]
+    code, shown = typed([model, "--device", "cpu", "--temp", "0", "-n", "8"], lines)
+    check(code == 0 and "137 x 89" in shown and shown.count("goes with your next message") == 2, f"/image says what it took: {code} {shown[-1500:]!r}")
+    check("/nowhere.png" in shown and "no picture that can be read" in shown, f"/image of what is none: {shown[-1500:]!r}")
+    code, shown = typed(["--device", "cpu", "-n", "1"], [f"/image {root}/images/land.png", "/bye"])
+    check("no chat template" in shown or "no pictures" in shown, f"/image without a tower: {code} {shown[-500:]!r}")
 
 
 check(sum(changed) >= 3, f"exchanged pictures are another question: {changed}")
