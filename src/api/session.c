@@ -96,10 +96,13 @@ static int open_all(struct session *s, struct err *err) {
     TRY(session_model_open(s, err));
     s->has_model = true;
     session_vision_open(s);
+    if (s->model.is_prefix && !s->backend->gives)
+        return err_set(err, ERR_EUNSUPPORTED, "a prompt of this model sees itself both ways, which %s does not compute; use --device cpu",
+                       s->backend->type->name);
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT,
                                     .identity = s->identity,
-                                    .prefix = o->prefix_cache && !s->model.spec.is_encoder,
+                                    .prefix = o->prefix_cache && !s->model.spec.is_encoder && !s->model.is_prefix,
                                     .max_step_ms = o->max_step_ms,
                                     .eos = s->eos,
                                     .n_eos = s->n_eos,

@@ -80,6 +80,7 @@ struct session_ids {
 struct session_message {
     const char *role; /* "system", "user", "assistant" */
     struct str content;
+    size_t n_images; /* of the prompt's pictures: those that stand before its text */
 };
 
 /* A conversation, or a text. */
@@ -87,7 +88,8 @@ struct session_prompt {
     const struct session_message *messages; /* [n_messages]; NULL: the text */
     size_t n_messages;
     struct str text;
-    const struct str *images; /* [n_images] files of pictures: before the text, or in a raw prompt where its placeholders stand */
+    const struct str *
+        images; /* [n_images] files of pictures: before the text, or as messages have them, or in a raw prompt where its placeholders stand */
     size_t n_images;
     bool raw; /* no chat template; a model without one completes raw anyway */
 };
@@ -96,6 +98,8 @@ struct session_prompt {
 int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err);
 /* The pictures of the prompt that was encoded last, for the job with its tokens. */
 int session_attach(struct session *s, struct job_spec *job, struct err *err);
+/* Whether a file is a picture, and the model takes any; its size in pixels. */
+int session_check_picture(const struct session *s, struct str file, int32_t *out_width, int32_t *out_height, struct err *err);
 /* Pictures for tokens that stand there already, expanded. */
 int session_attach_files(struct session *s, const struct str *images, size_t n, struct job_spec *job, struct err *err);
 /* After the text was loaded, by session_encode or session_text_load. */

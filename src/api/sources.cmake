@@ -19,6 +19,7 @@ set(API_SOURCES
   src/api/session_load.c
   src/api/session_run.c
   src/api/session_text.c
+  src/api/pictures_kept.c
   src/api/stages.c
   src/api/synth.c
   src/api/tokenizer_files.c

@@ -114,7 +114,8 @@ static int encode_prompt(const struct args *args, struct result *o, struct str t
     struct str system = args_str(args, OPT_SYSTEM);
     TRY(session_text_load(o->session, err));
     o->job.splits = !prompt.raw && session_has_template(o->session);
-    struct session_message messages[2] = {{"system", system}, {"user", text}};
+    TRY(session_args_images(args, &prompt.images, &prompt.n_images, err));
+    struct session_message messages[2] = {{"system", system, 0}, {"user", text, prompt.n_images}};
     if (o->job.splits) {
         prompt.messages = system.p ? messages : messages + 1;
         prompt.n_messages = system.p ? 2 : 1;
@@ -122,7 +123,6 @@ static int encode_prompt(const struct args *args, struct result *o, struct str t
         return err_set(err, ERR_EARG, "--system needs a chat template, and %s",
                        prompt.raw ? "--no-chat-template is given" : "this model has none");
     }
-    TRY(session_args_images(args, &prompt.images, &prompt.n_images, err));
     return session_encode(o->session, &prompt, out, err);
 }
 

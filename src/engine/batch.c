@@ -12,7 +12,7 @@ static size_t cut(size_t *used, size_t bytes) {
 }
 
 int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const struct batch_limits *limits, struct err *err) {
-    *b = (struct batch){.spec = spec, .kv = kv, .n_given = limits->given};
+    *b = (struct batch){.spec = spec, .kv = kv, .n_given = limits->given, .is_prefix = limits->is_prefix};
     struct step *s = &b->step;
     s->rows_capacity = limits->rows;
     s->seqs_capacity = limits->seqs;
@@ -26,7 +26,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     size_t choices = cut(&used, (size_t)limits->logits * sizeof(struct step_choice));
     size_t tables = cut(&used, seqs * (size_t)s->table_capacity * (size_t)kv->layout.n_classes * sizeof(int32_t));
     size_t places = cut(&used, limits->given ? rows * STEP_AXES : 0);
-    size_t until = cut(&used, limits->given ? rows : 0);
+    size_t until = cut(&used, limits->given || limits->is_prefix ? rows : 0);
     size_t given = cut(&used, (size_t)limits->rows * (size_t)limits->given * sizeof(float *));
     s->n_adapters = limits->adapters;
     size_t adapters = cut(&used, seqs * (size_t)s->n_adapters * sizeof(float));
@@ -130,7 +130,9 @@ void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, int3
         s->ids[r] = seq->tokens[seq->n_done + i];
         s->pos[r] = seq->n_done + i;
         s->seq_of[r] = i_seq;
-        if (b->n_given) fill_given(b, seq, s->pos[r], r), fill_places(b, seq, s->pos[r], r);
+    size_t places = cut(&used, limits->given ? rows * STEP_AXES : 0);
+    size_t until = cut(&used, limits->given || limits->is_prefix ? rows : 0);
+    size_t given = cut(&used, (size_t)limits->rows * (size_t)limits->given * sizeof(float *));
         if (i < first_wanted) continue;
         if (wants_hidden) b->hidden_rows[b->n_hidden++] = r;
         else s->wanted_rows[s->n_logits++] = r;

@@ -17,6 +17,7 @@ struct batch {
     const struct spec *spec;
     struct kv *kv;
     int32_t n_given;      /* of the model */
+    bool is_prefix;       /* the same */
     int32_t max_len;      /* longest sequence in the batch, this step's rows included */
     int32_t *hidden_rows; /* [n_hidden] rows whose hidden states are wanted, until batch_seal puts them behind the others */
     int32_t n_hidden;
@@ -30,6 +31,7 @@ struct batch {
 
 struct batch_limits {
     int32_t rows, seqs, logits, context, adapters, given;
+    bool is_prefix;
 };
 
 int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const struct batch_limits *limits, struct err *err);

@@ -228,11 +228,17 @@ static bool is_decoding(const struct job *j) {
     return j->seq.n_tokens - j->seq.n_done == 1 && j->seq.n_done > 0;
 }
 
+/* Rows that see each other are in one step, or wait for one with more room. */
+static int32_t whole_part(const struct engine *e, const struct job *j, int32_t n, int32_t room) {
+    return n <= room && (!job_wants_logits(j) || n <= e->n_extra + 1) ? n : 0;
+}
+
 /* How many rows of a prompt the step may take. */
 static int32_t chunk_of(const struct engine *e, const struct job *j) {
     const struct runner *r = &e->runner;
     int32_t n = j->seq.n_tokens - j->seq.n_done, room = r->limits.rows - r->batch.step.n_rows;
     if (r->model->spec.is_encoder) return n <= room ? n : 0; /* every row sees all others: they are in one step */
+    if (r->model->is_prefix && j->seq.n_done < j->seq.n_prompt) return whole_part(e, j, j->seq.n_prompt - j->seq.n_done, room);
     if (e->options.chunk > 0 && n > e->options.chunk) n = e->options.chunk;
     bool is_watched = e->chunk > 0 && (r->backend->device->step_ms > 0 || e->live.rows_decode > 0);
     if (is_watched && n > e->chunk - e->live.rows_prefill) n = e->chunk - e->live.rows_prefill;
@@ -244,8 +250,7 @@ static int32_t chunk_of(const struct engine *e, const struct job *j) {
     const struct picture_rows *cut = sequence_cut_picture(&j->seq, j->seq.n_done + n);
     if (!cut) return n;
     if (cut->first > j->seq.n_done) return cut->first - j->seq.n_done;
-    int32_t rest = cut->first + cut->n - j->seq.n_done;
-    return rest <= room ? rest : 0; /* all of the rest in one step; else it waits for a step with more room */
+    return whole_part(e, j, cut->first + cut->n - j->seq.n_done, room);
 }
 
 /* A device that computes either logits or hidden states in a step does both in turn. */

@@ -224,7 +224,8 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
                              .pos_scale_first = a->pos_scale_first,
                              .distances = p->m->weights.global[ROLE_DISTANCES].w,
                              .farthest = DISTANCE_MAX,
-                             .both_ways = p->m->spec.is_encoder};
+                             .both_ways = p->m->spec.is_encoder,
+                             .is_strict = p->m->sees_in_windows && a->window == 0};
     struct qkv t = project(p, x);
     t.q = place(p, t.q, ROLE_Q_NORM);
     if (!p->layer->borrows_kv) {

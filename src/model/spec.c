@@ -93,12 +93,14 @@ static int check_attention(const struct cfg *c, struct err *err) {
     return ERR_OK;
 }
 
-/* A switch; or, in newer files, where: "all", which no file has that we know, or only between the parts of an image ("vision"). */
+/* A switch; or, in newer files, where: "all", which no file has that we know, or only between the parts of an image ("vision"). A model beside a
+ * tower writes text: there the switch is about the prompt. */
 static int resolve_encoder(const struct resolver *r, struct spec *s, struct err *err) {
     const char *key = "use_bidirectional_attention";
     if (str_is(cfg_str(&r->cfg, key, STR("")), "all"))
         return err_set(err, ERR_EUNSUPPORTED, "%s: %s \"all\" is not supported", r->cfg.file->name, key);
-    s->is_encoder = r->family->flags & FAM_ENCODER || cfg_bool(&r->cfg, key, false);
+    s->is_prefix = cfg_bool(&r->cfg, key, false) && yyjson_is_obj(json_get(r->cfg.file->root, "vision_config"));
+    s->is_encoder = r->family->flags & FAM_ENCODER || (cfg_bool(&r->cfg, key, false) && !s->is_prefix);
     if (s->is_encoder) s->tied = s->untied = false;
     if (s->is_encoder && cfg_bool(&r->cfg, "is_decoder", false))
         return err_set(err, ERR_EUNSUPPORTED, "%s: is_decoder is set: this family runs as an encoder here", r->cfg.file->name);

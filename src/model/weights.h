@@ -126,6 +126,9 @@ int loader_values(struct loader *l, enum role role, int32_t layer, const char *s
 int loader_flat(struct loader *l, const struct tensor_info *t, int64_t n, struct weight **out, struct err *err);
 /* The matrix that loader_assemble would bind, as f32 [n_experts * out, in]; *dtype is the smallest plain type that holds it. */
 int loader_unpack(struct loader *l, const struct matrix_args *a, float *out, enum dtype *dtype, struct err *err);
+/* A quantised matrix [out, in] by its path, which has scales: bound as it is, or as f32. */
+int loader_quantised(struct loader *l, struct str path, int64_t out, int64_t in, struct weight **w, struct err *err);
+int loader_dequantised(struct loader *l, struct str path, int64_t out, int64_t in, float *values, struct err *err);
 /* Numbers that we computed ourselves: a vector in f32, or [n_experts, out, in] in a plain format. Nothing keeps `values`. */
 int loader_constant(struct loader *l, const char *name, const float *values, int64_t n, struct weight **out, struct err *err);
 int loader_made(struct loader *l, const struct weight_source *shape, const float *values, struct weight **out, struct err *err);

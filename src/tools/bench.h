@@ -38,6 +38,16 @@ struct bench_plan {
 /* One warm-up run, then n_repeats timed ones. */
 int bench_run(struct session *s, const struct bench_plan *plan, struct bench_result *out, struct err *err);
 
+/* A picture of made-up pixels through the tower of the options' model or shape, resizing and all; the first run is not timed. */
+struct bench_tower_plan {
+    int32_t width, height, n_repeats;
+};
+struct bench_tower_result {
+    double seconds[BENCH_REPEATS_MAX]; /* sorted */
+    int32_t n_repeats, n_tokens;
+};
+int bench_tower(const struct session_options *o, const struct bench_tower_plan *plan, struct bench_tower_result *out, struct err *err);
+
 /* Bytes per second that this machine reads from memory with all threads, measured now over a buffer larger than the
  * caches. */
 double bench_read_bandwidth(int32_t n_threads);

@@ -1,6 +1,7 @@
 set(TOOLS_SOURCES
   src/tools/arch.c
   src/tools/bench.c
+  src/tools/bench_tower.c
   src/tools/doctor.c
   src/tools/fuse.c
   src/tools/grammar.c

@@ -33,6 +33,7 @@ set(UNIT_SUITES
   prefix
   quant
   safetensors
+  row
   sampler
   saved
   service
