@@ -51,6 +51,7 @@ struct service_info {
     int32_t width;                          /* numbers of an embedding */
     const struct session_adapter *adapters; /* [n_adapters] */
     int32_t n_adapters;
+    bool drafts; /* requests have drafts, if they do not say otherwise */
     bool has_template;
     const struct output_format *format;       /* how the model writes calls; NULL: its template shows no way */
     const struct output_reasoning *reasoning; /* its markers of reasoning; NULL: the usual ones */

@@ -104,6 +104,8 @@ static int open_all(struct session *s, struct err *err) {
                                     .identity = s->identity,
                                     .prefix = o->prefix_cache && !s->model.spec.is_encoder && !s->model.is_prefix,
                                     .max_step_ms = o->max_step_ms,
+                                    .draft = o->draft,
+                                    .max_draft = o->max_draft,
                                     .eos = s->eos,
                                     .n_eos = s->n_eos,
                                     .n_queue = o->n_queue,

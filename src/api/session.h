@@ -47,6 +47,8 @@ struct session_options {
     double memory_share; /* of what the cache may take, where several models run; 0: all of it */
     bool force;          /* do not ask whether memory suffices, and load a checkpoint with weights that nothing reads */
     bool no_fuse;
+    enum draft_from draft;      /* of jobs that do not say; DRAFT_USUAL: none */
+    int32_t max_draft;          /* tokens of a draft at most; 0: DRAFT_MAX */
     bool prefix_cache;          /* keep what was computed for prompts that begin alike */
     int32_t n_queue;            /* requests that may wait beyond those that run; -1: any number */
     void (*notify)(void *user); /* some job has events; NULL: nobody is told */

@@ -166,6 +166,7 @@ static int run_answer(struct chat *c, const struct session_ids *ids, struct sess
     if (c->has_template) session_split(c->session, ids->thinks, &job);
     TRY(session_attach(c->session, &job, err));
     answer_begin(&c->answer);
+    if (c->is_terminal && !c->is_once) os_term_hush(); /* what is typed meanwhile is the next message's */
     watch.interrupt = interrupt_begin();
     int code = session_run(c->session, &job, &watch, out, err);
     interrupt_end();
@@ -173,23 +174,37 @@ static int run_answer(struct chat *c, const struct session_ids *ids, struct sess
     return code;
 }
 
-int chat_turn(struct chat *c, struct str text, struct err *err) {
+/* The answer to what was said last. */
+static int reply(struct chat *c, struct err *err) {
     struct session_ids ids = {0};
     struct session_result result;
-    chat_add(c, true, text);
-    int code = encode(c, &ids, err);
-    if (!code) code = run_answer(c, &ids, &result, err);
-    if (code) { /* as if it had not been said */
-        struct chat_message *last = &c->messages[--c->n_messages];
-        mem_free(last->text);
-        free_images(&last->images);
-        return code;
-    }
+    TRY(encode(c, &ids, err));
+    TRY(run_answer(c, &ids, &result, err));
     if (!answer_end(&c->answer)) return err_set(err, c->answer.code, "%s", c->answer.err.msg);
     chat_add(c, false, sb_str(&c->answer.text));
     if (c->is_terminal) show_figures(c, &result);
+    c->last = result.usage;
     if (interrupt_came() && (c->is_once || !c->is_terminal)) return err_set(err, ERR_ECANCELLED, "interrupted");
     return ERR_OK;
+}
+
+int chat_turn(struct chat *c, struct str text, struct err *err) {
+    chat_add(c, true, text);
+    int code = reply(c, err);
+    if (code && c->messages[c->n_messages - 1].is_user) { /* as if it had not been said */
+        struct chat_message *last = &c->messages[--c->n_messages];
+        mem_free(last->text);
+        free_images(&last->images);
+    }
+    return code;
+}
+
+int chat_retry(struct chat *c, struct err *err) {
+    struct chat_message old = c->messages[--c->n_messages];
+    int code = reply(c, err);
+    if (code && c->messages[c->n_messages - 1].is_user) c->messages[c->n_messages++] = old; /* the answer that there was */
+    else mem_free(old.text);
+    return code;
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------------- */
@@ -209,7 +224,6 @@ static enum line_end read_line(struct chat *c, const char *prompt, struct err *e
     enum line_end end = line_read(&c->editor, prompt);
     sb_clear(&c->line);
     sb_put(&c->line, sb_str(&c->editor.text));
-    if (end == LINE_DONE && line_remember(&c->editor, sb_str(&c->line))) keep_line(c, sb_str(&c->line));
     return end;
 }
 
@@ -229,7 +243,7 @@ static enum line_end read_quoted(struct chat *c, struct err *err) {
 }
 
 /* What the user says, over several lines where they end in a backslash or stand in triple quotes, into c->input. */
-static enum line_end read_input(struct chat *c, struct err *err) {
+static enum line_end read_message(struct chat *c, struct err *err) {
     sb_clear(&c->input);
     enum line_end end = read_line(c, ">>> ", err);
     if (end == LINE_DONE && str_starts(sb_str(&c->line), STR("\"\"\""))) return read_quoted(c, err);
@@ -242,7 +256,14 @@ static enum line_end read_input(struct chat *c, struct err *err) {
     return end;
 }
 
-int chat_loop(struct chat *c, struct err *err) {
+/* The message is what the arrow keys bring back, not its lines. */
+static enum line_end read_input(struct chat *c, struct err *err) {
+    enum line_end end = read_message(c, err);
+    if (end == LINE_DONE && c->is_terminal && line_remember(&c->editor, sb_str(&c->input))) keep_line(c, sb_str(&c->input));
+    return end;
+}
+
+static int talk(struct chat *c, struct err *err) {
     while (!c->is_over) {
         enum line_end end = read_input(c, err);
         struct str text = sb_str(&c->input);
@@ -259,4 +280,12 @@ int chat_loop(struct chat *c, struct err *err) {
         if (code) chat_say("error: %s", err->msg);
     }
     return ERR_OK;
+}
+
+int chat_loop(struct chat *c, struct err *err) {
+    c->editor.complete = chat_complete;
+    c->editor.complete_user = c;
+    int code = talk(c, err);
+    os_term_end();
+    return code;
 }

@@ -23,6 +23,7 @@ int cli_main(int argc, char **argv) {
     int code = args_parse(&arena, argc, utf8_argv, os_env, &args, &err);
     if (code == ERR_OK) {
         log_set_level(levels[args_choice(&args, OPT_LOG_LEVEL)]);
+        if (args_flag(&args, OPT_NO_COLOR)) os_no_color();
         code = functions[args.command](&args, &err);
     }
     int status = cli_finish(code, &err);

@@ -29,9 +29,10 @@ static bool has_bans(const struct job *j) {
     return j->allowed || j->spec.n_bad_words || j->seq.n_tokens - j->spec.n_tokens < j->spec.min_new;
 }
 
-bool choose_on_device(const struct engine *e, const struct job *j) {
+bool choose_on_device(const struct engine *e, const struct job *j, int32_t n_drafts) {
     const struct sampler_params *p = &j->spec.sampling;
-    if (has_bans(j)) return false;
+    if (has_bans(j) || j->spec.replay) return false;
+    if (n_drafts && (has_tables(p) || bound_holds(j))) return false; /* tables and masks follow token by token */
     return e->runner.backend->chooses ? !needs_host(p) : sampler_is_plain(p) && !bound_holds(j);
 }
 
@@ -119,13 +120,14 @@ static struct step_choice plain_choice(void) {
     return (struct step_choice){.top_p = 1, .repetition = 1, .slot = -1, .leaves = -1, .mask = -1, .n_top = -1};
 }
 
-static int fill_choice(struct engine *e, struct job *j, struct step_choice *out, struct err *err) {
+/* position: tokens before the one that is chosen. */
+static int fill_choice(struct engine *e, struct job *j, int32_t position, struct step_choice *out, struct err *err) {
     const struct sampler_params *p = &j->spec.sampling;
     bool is_new = has_tables(p) && j->choice_slot < 0;
     if (is_new) TRY(begin_tables(e, j, err));
     *out = plain_choice();
     out->seed = p->seed;
-    out->position = j->seq.n_tokens;
+    out->position = position;
     out->temperature = p->temperature;
     out->n_top = p->n_top;
     if (p->temperature > 0) out->top_k = p->top_k, out->top_p = p->top_p, out->min_p = p->min_p;
@@ -177,11 +179,13 @@ int choose_prepare(struct engine *e, struct flight *f, struct err *err) {
     for (int32_t i = 0; i < b->step.n_logits; i++) b->step.choices[i] = plain_choice();
     for (int32_t i = 0; i < f->n; i++) {
         const struct flight_row *r = &f->rows[i];
-        if (r->chooses && r->on_device) TRY(fill_choice(e, r->job, &b->step.choices[r->i_wanted + r->n_wanted - 1], err));
+        for (int32_t k = 0; k <= r->n_drafts && r->chooses && r->on_device; k++)
+            TRY(fill_choice(e, r->job, r->at + k, &b->step.choices[r->i_choice + k], err));
+        if (r->n_drafts && !r->on_device) choose_end(e, r->job); /* the device's tables do not see what the host chooses */
     }
     for (int32_t i = 0; i < b->step.n_masks; i++) {
         const struct flight_row *r = e->choosing[i];
-        b->step.choices[r->i_wanted + r->n_wanted - 1].mask = i;
+        b->step.choices[r->i_choice].mask = i;
     }
     return ERR_OK;
 }
@@ -198,8 +202,8 @@ static void take_chosen(struct flight_row *r, const struct step_chosen *c) {
 
 /* ---- the host --------------------------------------------------------------------------------------------------------- */
 
-static const float *last_row(const struct engine *e, const struct flight_row *r) {
-    return e->logits + (int64_t)(r->i_wanted + r->n_wanted - 1) * e->runner.model->spec.vocab;
+static const float *row_of(const struct engine *e, const struct flight_row *r) {
+    return e->logits + (int64_t)r->i_choice * e->runner.model->spec.vocab;
 }
 
 /* Whether the answer ends with all tokens of a bad word but its last one. */
@@ -230,7 +234,7 @@ static void choose_items(void *ctx, int64_t first, int64_t last, int32_t worker)
         struct job *j = r->job;
         const uint32_t *mask = bound_holds(j) ? mask_at(e, (int32_t)i) : NULL;
         struct sampler_input in = {.mask = mask,
-                                   .logits = last_row(e, r),
+                                   .logits = row_of(e, r),
                                    .history = j->seq.tokens,
                                    .n_history = r->at,
                                    .n_prompt = j->spec.n_tokens,
@@ -257,7 +261,7 @@ static void choose_on_host(struct engine *e, struct flight *f) {
     struct device *d = e->runner.backend->device;
     int32_t n = 0;
     for (int32_t i = 0; i < f->n; i++)
-        if (f->rows[i].job && f->rows[i].chooses && !f->rows[i].on_device) e->choosing[n++] = &f->rows[i];
+        if (f->rows[i].job && f->rows[i].is_open && !f->rows[i].on_device && !f->rows[i].job->spec.replay) e->choosing[n++] = &f->rows[i];
     if (n == 0) return;
     make_works(e);
     for (int32_t i = 0; i < n; i++)
@@ -266,11 +270,18 @@ static void choose_on_host(struct engine *e, struct flight *f) {
     else choose_items(e, 0, n, 0);
 }
 
+static int32_t replayed(const struct job *j, int32_t at) {
+    int32_t i = at - j->spec.n_tokens;
+    return i < j->spec.n_replay ? j->spec.replay[i] : j->spec.replay[j->spec.n_replay - 1];
+}
+
 void choose_tokens(struct engine *e, struct flight *f) {
     for (int32_t i = 0; i < f->n; i++) {
         struct flight_row *r = &f->rows[i];
-        if (!r->job || !r->chooses || !r->on_device) continue;
-        take_chosen(r, &e->chosen[r->i_wanted + r->n_wanted - 1]);
+        if (!r->job || !r->is_open) continue;
+        if (r->job->spec.replay) r->token = replayed(r->job, r->at);
+        if (!r->on_device) continue;
+        take_chosen(r, &e->chosen[r->i_choice]);
         if (r->token < 0) err_set(&r->job->why, ERR_EDEVICE, "the model gave no finite logits");
     }
     choose_on_host(e, f);

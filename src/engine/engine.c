@@ -43,9 +43,12 @@ int engine_open(const struct model *m, struct backend *be, const struct engine_o
     stats_init(&e->live);
     e->stats = e->live;
     struct runner_limits limits = options->limits;
-    if (options->prefix) limits.snapshots = count_snapshots(&m->spec.kv, limits.seqs);
-    int code = runner_open(m, be, &limits, &e->runner, err);
+    int32_t n_snapshots = options->prefix ? count_snapshots(&m->spec.kv, limits.seqs) : 0;
+    limits.snapshots = n_snapshots;
+    int code = speculate_open(e, &limits, m, be, err);
+    if (!code) code = runner_open(m, be, &limits, &e->runner, err);
     if (code) {
+        speculate_close(e);
         mem_free(e);
         return code;
     }
@@ -65,7 +68,7 @@ int engine_open(const struct model *m, struct backend *be, const struct engine_o
         e->flights[i]->rows = mem_alloc((size_t)e->runner.limits.seqs * sizeof *e->flights[i]->rows);
     }
     if (be->device->step_ms > 0 || options->max_step_ms > 0) e->chunk = FIRST_CHUNK;
-    struct prefix_options prefix = {.kv = &e->runner.kv, .backend = be, .spec = &m->spec, .n_snapshots = limits.snapshots};
+    struct prefix_options prefix = {.kv = &e->runner.kv, .backend = be, .spec = &m->spec, .n_snapshots = n_snapshots};
     if (options->prefix) e->prefix = prefix_open(&prefix);
     publish_stats(e);
     *out = e;
@@ -281,6 +284,7 @@ void engine_close(struct engine *e) {
         job_destroy(j);
     }
     choose_free(e);
+    speculate_close(e);
     constraint_free_all(e);
     for (int i = 0; i < FLIGHTS; i++) {
         mem_free(e->flights[i]->rows);

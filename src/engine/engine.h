@@ -25,9 +25,11 @@ struct engine_options {
     int32_t
         max_step_ms; /* while somebody reads an answer, prompts are cut into chunks so that a step takes no longer than this; 0: no limit */
     bool exact;      /* see sequence_follow_rope */
-    uint64_t identity;  /* hash of the model's configuration and weights, for caches that are saved */
-    bool prefix;        /* keep computed blocks for prompts that begin alike */
-    const int32_t *eos; /* [n_eos] tokens that end an answer; must outlive the engine */
+    uint64_t identity;     /* hash of the model's configuration and weights, for caches that are saved */
+    enum draft_from draft; /* of jobs that do not say; DRAFT_USUAL or DRAFT_NONE: no job has drafts */
+    int32_t max_draft;     /* tokens of one at most; 0: DRAFT_MAX */
+    bool prefix;           /* keep computed blocks for prompts that begin alike */
+    const int32_t *eos;    /* [n_eos] tokens that end an answer; must outlive the engine */
     int32_t n_eos;
     const float *
         adapters; /* [n_adapters of the model] scales for jobs that have none of their own; NULL: 0. The owner's: may change between jobs */
@@ -49,6 +51,7 @@ struct engine_stats {
     int32_t rows_prefill, rows_decode; /* of the last step */
     int64_t n_steps, n_preempted;
     int64_t n_prompt_tokens, n_new_tokens, n_cached_tokens;
+    int64_t n_drafted_tokens, n_accepted_tokens;      /* of drafts; of those, that came true */
     int64_t n_prefix_hits, n_prefix_misses;           /* prompts that began with known blocks, and those that did not */
     int32_t blocks_total, blocks_used, blocks_cached; /* used: by jobs; cached: kept for prefixes alone */
     int64_t n_finished[N_JOB_FINISHES];

@@ -15,17 +15,20 @@
 
 /* Whether the job's next token is chosen from a row of this step. */
 static bool chooses(const struct job *j, const struct flight_row *r) {
-    return r->n_wanted > 0 && j->spec.rows != ROWS_HIDDEN && j->n_limit > j->spec.n_tokens && j->seq.n_done + r->n_rows == j->seq.n_tokens;
+    return r->n_wanted > 0 && j->spec.rows != ROWS_HIDDEN && j->n_limit > j->spec.n_tokens &&
+           j->seq.n_done + r->n_rows - r->n_drafts == j->seq.n_tokens;
 }
 
 void flight_add(struct engine *e, struct flight *f, struct job *j, struct flight_row row) {
     row.job = j;
     row.first = j->seq.n_done;
     row.chooses = chooses(j, &row);
-    row.on_device = row.chooses && choose_on_device(e, j);
+    row.on_device = row.chooses && choose_on_device(e, j, row.n_drafts);
+    row.is_open = row.chooses;
+    row.i_choice = row.i_wanted + row.n_wanted - 1 - row.n_drafts;
     row.at = j->seq.n_tokens;
     row.token = -1;
-    f->reads_logits |= job_wants_logits(j) || (row.chooses && !row.on_device);
+    f->reads_logits |= job_wants_logits(j) || (row.chooses && !row.on_device && !j->spec.replay);
     f->reads_hidden |= j->spec.rows == ROWS_HIDDEN && row.n_wanted > 0;
     f->rows[f->n++] = row;
 }
@@ -33,10 +36,15 @@ void flight_add(struct engine *e, struct flight *f, struct job *j, struct flight
 /* Moves the sequence on as if the step were done; see above. */
 static void advance(struct engine *e, struct flight_row *r) {
     struct job *j = r->job;
+    j->draft.n_again = 0;
+    if (r->n_drafts) {
+        speculate_advance(e, r);
+        return;
+    }
     sequence_advance(&j->seq, &e->runner.kv, r->n_rows);
     if (e->prefix && (j->seq.n_done == j->seq.n_prompt || j->seq.n_done == prefix_pause(e->prefix, &j->seq)))
         prefix_keep(e->prefix, &j->seq);
-    if (r->chooses) sequence_append(&j->seq, r->on_device ? -1 - (r->i_wanted + r->n_wanted - 1) : TOKEN_OF_THE_HOST);
+    if (r->chooses) sequence_append(&j->seq, r->on_device ? -1 - r->i_choice : TOKEN_OF_THE_HOST);
 }
 
 int flight_launch(struct engine *e, struct flight *f, struct err *err) {
@@ -45,7 +53,8 @@ int flight_launch(struct engine *e, struct flight *f, struct err *err) {
     f->n_logits = r->batch.step.n_logits;
     f->n_hidden = r->batch.n_hidden;
     mem_guard_begin("engine step");
-    int code = runner_run(r, err);
+    int code = speculate_launch(e, f, err);
+    if (!code) code = runner_run(r, err);
     mem_guard_end();
     for (int32_t i = 0; i < f->n && !code; i++) advance(e, &f->rows[i]);
     e->live.n_steps++;
@@ -196,14 +205,31 @@ static enum job_finish collect_row(struct engine *e, const struct flight_row *r)
     return j->spec.rows == ROWS_HIDDEN ? finish_vector(e, j) : j->spec.rows == ROWS_SCORES ? JOB_LENGTH : JOB_STOP;
 }
 
+/* One token of a row at most; the row stays open where a draft brings another. */
+static int collect_token(struct engine *e, struct flight_row *r, struct err *err) {
+    struct job *j = r->job;
+    if (r->n_drafts) speculate_compare(e, r);
+    enum job_finish finish = collect_row(e, r);
+    if (finish) {
+        schedule_end(e, j, finish, finish == JOB_ERROR ? &j->why : NULL);
+        return ERR_OK;
+    }
+    r->is_open = speculate_goes_on(e, r);
+    return r->is_open ? ERR_OK : speculate_settle(e, r, err);
+}
+
+/* Every job's first token, then the second of those whose draft has come true so far, and so on: so threads choose for all jobs at once. */
 int flight_collect(struct engine *e, struct flight *f, int32_t age, struct err *err) {
     TRY(read_results(e, f, age, err));
-    choose_tokens(e, f);
-    for (int32_t i = 0; i < f->n; i++) {
-        struct job *j = f->rows[i].job;
-        if (!j) continue; /* it ended while the step ran */
-        enum job_finish finish = collect_row(e, &f->rows[i]);
-        if (finish) schedule_end(e, j, finish, finish == JOB_ERROR ? &j->why : NULL);
+    for (bool is_first = true, any = true; any; is_first = false) {
+        choose_tokens(e, f);
+        any = false;
+        for (int32_t i = 0; i < f->n; i++) {
+            struct flight_row *r = &f->rows[i];
+            if (!r->job || !(r->is_open || is_first)) continue; /* it ended while the step ran, or has all its tokens */
+            TRY(collect_token(e, r, err));
+            any |= r->job && r->is_open;
+        }
     }
     return ERR_OK;
 }

@@ -111,6 +111,7 @@ static int copy_answer(struct job *j, struct err *err) {
     if (p->n_bias) p->bias = arena_copy(&j->arena, p->bias, (size_t)p->n_bias * sizeof *p->bias);
     j->breakers = breakers_of(j);
     copy_tokens(j);
+    if (s->replay) s->replay = arena_copy(&j->arena, s->replay, (size_t)s->n_replay * sizeof *s->replay);
     p->breakers = NULL; /* they are bits now */
     if (!s->has_seed) p->seed = hash_pair(os_clock_ns() ^ (uint64_t)os_process_id(), ++e->n_seeds);
     if (!s->wants_text && s->constraint) return err_set(err, ERR_EARG, "a constraint needs text");
@@ -196,6 +197,7 @@ static int copy_spec(struct job *j, const struct job_spec *spec, struct err *err
     assert(spec->cache == CACHE_USED || (spec->rows == ROWS_NONE && spec->max_new == 0));
     TRY(check_prompt(e, spec, err));
     TRY(check_pictures(e, spec, err));
+    TRY(speculate_check(e, spec, err));
     j->spec = *spec;
     copy_pictures(j);
     TRY(copy_adapters(j, err));

@@ -119,7 +119,9 @@ static int open_memory(struct runner *r, struct err *err) {
     if (l->kv_share > 0) l->kv_tokens = KV_BLOCK;
     TRY(open_cache(r, err));
     TRY(batch_init(&r->batch, &r->model->spec, &r->kv,
-                   &(struct batch_limits){l->rows, l->seqs, l->logits, l->context, r->model->weights.n_adapters, r->model->n_given, r->model->is_prefix}, err));
+                   &(struct batch_limits){l->rows, l->seqs, l->logits, l->context, r->model->weights.n_adapters, r->model->n_given,
+                                          r->model->is_prefix},
+                   err));
     TRY(reserve(r, err));
     if (l->kv_share > 0) TRY(fit_cache(r, most, err));
     r->host_logits = mem_try((size_t)l->logits * (size_t)r->model->spec.vocab * sizeof(float) + 1);

@@ -44,6 +44,7 @@ void schedule_end(struct engine *e, struct job *j, enum job_finish finish, const
     choose_end(e, j);
     if (e->prefix && j->is_placed && finish != JOB_ERROR) prefix_keep(e->prefix, &j->seq);
     int32_t n_done = j->seq.n_done;
+    speculate_end(e, j);
     if (j->is_placed) sequence_free(&j->seq, &e->runner.kv);
     j->seq.n_done = n_done; /* for the job's figures */
     job_put_end(j, finish, why);
@@ -65,6 +66,7 @@ static bool place(struct engine *e, struct job *j) {
     j->seq.adapters = j->spec.adapters;
     j->seq.tree = j->tree;
     j->is_placed = true;
+    speculate_begin(e, j);
     j->begun_ns = os_clock_ns();
     return true;
 }
@@ -186,7 +188,8 @@ static bool reserve(struct engine *e, struct sequence *s, int32_t n) {
 
 /* The first of the next n rows that is wanted; n: none. Rows that were handed on before a preemption are not wanted again, but the last one
  * is, for the token that follows. */
-static int32_t first_wanted(const struct job *j, int32_t n) {
+static int32_t first_wanted(const struct job *j, int32_t n, int32_t n_drafts) {
+    if (n_drafts) return n - 1 - n_drafts;
     int32_t first = j->seq.n_done + n == j->seq.n_tokens ? n - 1 : n;
     bool wants_all = job_wants_logits(j) || (j->spec.rows == ROWS_HIDDEN && j->spec.pooling != POOL_LAST);
     if (!wants_all || j->n_seen >= j->spec.n_tokens) return first;
@@ -198,34 +201,40 @@ static bool wants_hidden(const struct job *j) {
     return j->spec.rows == ROWS_HIDDEN;
 }
 
-/* Adds n rows of a job to the batch, whose blocks are there. */
-static void add_rows(struct engine *e, struct flight *f, struct job *j, int32_t n) {
+/* Adds n rows of a job to the batch, whose blocks are there. The last n_drafts of them hold a draft of tokens behind the last. */
+static void add_rows(struct engine *e, struct flight *f, struct job *j, int32_t n, int32_t n_drafts) {
     struct batch *b = &e->runner.batch;
-    int32_t first = first_wanted(j, n);
-    struct flight_row row = {.n_rows = n, .i_wanted = wants_hidden(j) ? b->n_hidden : b->step.n_logits, .n_wanted = n - first};
+    int32_t first = first_wanted(j, n, n_drafts);
+    struct flight_row row = {
+        .n_rows = n, .n_drafts = n_drafts, .i_wanted = wants_hidden(j) ? b->n_hidden : b->step.n_logits, .n_wanted = n - first};
     if (!wants_hidden(j) && row.n_wanted > 1) e->n_extra -= row.n_wanted - 1;
+    for (int32_t i = 0; i < n_drafts; i++) sequence_append(&j->seq, j->draft.tokens[i]);
     batch_add(b, &j->seq, n, first, wants_hidden(j));
+    j->seq.n_tokens -= n_drafts;
     flight_add(e, f, j, row);
     j->is_planned = true;
 }
 
-/* A decode row, for which others give way. False: there are no blocks to be had. */
-static bool add_decode_row(struct engine *e, struct flight *f, struct job *j) {
-    while (!reserve(e, &j->seq, 1))
-        if (!preempt(e, j)) return false;
-    add_rows(e, f, j, 1);
-    return true;
+/* A decode row, for which others give way, and rows of a draft, for which nobody does. How many rows; 0: there are no blocks to be had. */
+static int32_t add_decode_rows(struct engine *e, struct flight *f, struct job *j) {
+    int32_t n = j->seq.n_tokens - j->seq.n_done, n_drafts = j->draft.n;
+    while (!reserve(e, &j->seq, n))
+        if (!preempt(e, j)) return 0;
+    if (n_drafts && !sequence_reserve(&j->seq, &e->runner.kv, n + n_drafts)) n_drafts = 0;
+    add_rows(e, f, j, n + n_drafts, n_drafts);
+    return n + n_drafts;
 }
 
 /* Whether the job cannot be in the next step: the host has to choose its last token first, or that token was the last one wanted, or the mask of the
  * next token depends on it. */
 static bool must_wait(const struct job *j) {
     int32_t last = j->seq.tokens[j->seq.n_tokens - 1];
-    return last == TOKEN_OF_THE_HOST || (last < 0 && (j->seq.n_tokens >= j->n_limit || bound_holds(j) || job_nears_close(j)));
+    return last == TOKEN_OF_THE_HOST ||
+           (last < 0 && (j->seq.n_tokens >= j->n_limit || bound_holds(j) || job_nears_close(j) || j->draft.n_hoped > 0));
 }
 
 static bool is_decoding(const struct job *j) {
-    return j->seq.n_tokens - j->seq.n_done == 1 && j->seq.n_done > 0;
+    return j->seq.n_tokens - j->seq.n_done == 1 + j->draft.n_again && j->seq.n_done > 0;
 }
 
 /* Rows that see each other are in one step, or wait for one with more room. */
@@ -277,16 +286,17 @@ static void fill_batch(struct engine *e, struct flight *f) {
         e->running[i]->is_planned = false;
         sequence_follow_rope(&e->running[i]->seq, &r->kv, &r->model->spec, e->options.exact);
     }
+    speculate_propose(e);
     for (int32_t i = 0; i < e->n_running; i++) {
         struct job *j = e->running[i];
-        if (is_decoding(j) && has_turn(e, j) && !must_wait(j)) e->live.rows_decode += add_decode_row(e, f, j);
+        if (is_decoding(j) && has_turn(e, j) && !must_wait(j)) e->live.rows_decode += add_decode_rows(e, f, j);
     }
     for (int32_t i = 0; i < e->n_running; i++) {
         struct job *j = e->running[i];
         if (j->is_planned || is_decoding(j) || !has_turn(e, j) || must_wait(j)) continue;
         int32_t n = chunk_of(e, j);
         if (n <= 0 || !reserve(e, &j->seq, n)) break; /* a prompt never preempts: it waits until blocks are free */
-        add_rows(e, f, j, n);
+        add_rows(e, f, j, n, 0);
         e->live.rows_prefill += n;
     }
 }

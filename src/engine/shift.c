@@ -35,6 +35,7 @@ bool shift_job(struct engine *e, struct job *j) {
     j->bound.refused = 0;
     j->n_forgotten += n_gone;
     choose_end(e, j); /* the device's tables still count the tokens that were forgotten */
+    speculate_moved(j);
     sequence_drop(s, &e->runner.kv);
     return true;
 }

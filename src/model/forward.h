@@ -8,8 +8,9 @@ struct model {
     struct spec spec;
     struct model_weights weights;
     /* What the tower of a model that sees adds to the spec. */
-    int32_t n_given; /* sets of rows that stand for pictures: the first instead of embeddings, others added behind the first layers; 0: none */
-    bool is_prefix;  /* as in the spec, or because of the tower */
+    int32_t
+        n_given; /* sets of rows that stand for pictures: the first instead of embeddings, others added behind the first layers; 0: none */
+    bool is_prefix;       /* as in the spec, or because of the tower */
     bool sees_in_windows; /* rows of one picture see each other in layers with a window alone */
 };
 

@@ -176,9 +176,9 @@ struct spec {
     int32_t embed_width;    /* of the embedding and the head; others than `hidden` have a projection behind and before them */
     int32_t first_position; /* row of the learned positions that position 0 has */
     bool no_final_norm;
-    bool is_encoder; /* every row sees the whole text; there is no head */
-    bool is_prefix;  /* every row of a prompt sees the whole prompt; what is written sees what is before it */
-    int32_t n_types; /* of tokens: ids are token + vocab * type; 0: there are none */
+    bool is_encoder;   /* every row sees the whole text; there is no head */
+    bool is_prefix;    /* every row of a prompt sees the whole prompt; what is written sees what is before it */
+    int32_t n_types;   /* of tokens: ids are token + vocab * type; 0: there are none */
     int32_t n_buckets; /* of the table of distances; 0: there is none */
     struct {
         int32_t span, reach; /* embeddings to each side, 0: there are none; distances that they stand for */

@@ -5,6 +5,7 @@
 #include "backend/cpu/pool.h"
 #include "base/fmath.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "os/os.h"
 #include "tools/probe.h"
 
@@ -36,6 +37,18 @@ static int turn_until(struct session *s, struct job **jobs, int32_t n_jobs, int3
     return ERR_OK;
 }
 
+static int submit_text(struct session *s, const struct bench_case *c, const struct bench_text *t, struct job **out, struct err *err) {
+    struct job_spec spec = {.tokens = t->prompt,
+                            .n_tokens = t->n_prompt,
+                            .max_new = c->n_new + 1,
+                            .ignore_eos = true,
+                            .sampling = sampler_defaults(),
+                            .replay = t->answer,
+                            .n_replay = t->n_answer};
+    for (int32_t i = 0; i < c->n_batch; i++) TRY(engine_submit(s->engine, &spec, 1, &out[i], err));
+    return ERR_OK;
+}
+
 /* Requests of made-up tokens, each with a prompt of its own. */
 static int submit(struct session *s, const struct bench_case *c, int32_t n_prompt, struct job **out, struct err *err) {
     int32_t *tokens = mem_alloc((size_t)n_prompt * sizeof *tokens);
@@ -51,7 +64,8 @@ static int submit(struct session *s, const struct bench_case *c, int32_t n_promp
 }
 
 /* A prompt case times the way to the first token; a generation case the tokens after it. */
-static int run_once(struct session *s, const struct bench_case *c, struct span *out, struct err *err) {
+static int run_once(struct session *s, const struct bench_plan *plan, struct span *out, struct err *err) {
+    const struct bench_case *c = &plan->which;
     int32_t n_prompt = c->n_prompt ? c->depth + c->n_prompt : c->depth + 1, context = session_context(s);
     if (n_prompt + c->n_new + 1 > context)
         return err_set(err, ERR_ELIMIT, "%s of %d at a depth of %d needs %d tokens, but the context is %d",
@@ -59,7 +73,7 @@ static int run_once(struct session *s, const struct bench_case *c, struct span *
                        context);
     struct job **jobs = mem_alloc((size_t)c->n_batch * sizeof *jobs);
     struct span prompt = {0}, answer = {0};
-    int code = submit(s, c, n_prompt, jobs, err);
+    int code = plan->text ? submit_text(s, c, plan->text, jobs, err) : submit(s, c, n_prompt, jobs, err);
     if (!code) code = turn_until(s, jobs, c->n_batch, 1, &prompt, err);
     if (!code && c->n_new) code = turn_until(s, jobs, c->n_batch, c->n_new + 1, &answer, err);
     for (int32_t i = 0; i < c->n_batch; i++)
@@ -80,7 +94,7 @@ static int run_all(struct session *s, const struct bench_plan *plan, struct benc
     for (int32_t i = 0; i <= plan->n_repeats; i++) {
         if (plan->on_run) plan->on_run(plan->user, i, plan->n_repeats + 1);
         struct span span = {0};
-        TRY(run_once(s, &plan->which, &span, err));
+        TRY(run_once(s, plan, &span, err));
         if (i == 0) continue;
         out->seconds[i - 1] = span.seconds;
         out->cpu_seconds[i - 1] = span.cpu_seconds;
@@ -93,7 +107,12 @@ int bench_run(struct session *s, const struct bench_plan *plan, struct bench_res
     int32_t n_repeats = plan->n_repeats;
     double sum = 0, square = 0;
     *out = (struct bench_result){.which = *which, .n_repeats = n_repeats};
+    struct engine_stats before = engine_stats(s->engine);
     TRY(run_all(s, plan, out, err));
+    struct engine_stats after = engine_stats(s->engine);
+    out->n_steps = after.n_steps - before.n_steps;
+    out->n_drafted = after.n_drafted_tokens - before.n_drafted_tokens;
+    out->n_accepted = after.n_accepted_tokens - before.n_accepted_tokens;
     out->tokens = (double)(which->n_prompt ? which->n_prompt : which->n_new) * which->n_batch;
     for (int32_t i = 0; i < n_repeats; i++) {
         double rate = out->tokens / out->seconds[i];
@@ -110,6 +129,57 @@ int bench_run(struct session *s, const struct bench_plan *plan, struct bench_res
         out->bandwidth = out->bytes_per_token * out->median_rate;
     }
     return ERR_OK;
+}
+
+/* ---- a text that is replayed ------------------------------------------------------------------------------------------ */
+
+static bool is_letter(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (unsigned char)c >= 128;
+}
+
+/* A word with the blank before it, a number of up to three digits, blanks in a row, or one other byte: about what tokenizers make of a text. */
+static size_t word_length(struct str s) {
+    size_t n = s.p[0] == ' ' && s.n > 1 && is_letter(s.p[1]), first = n;
+    while (n < s.n && is_letter(s.p[n])) n++;
+    if (n > first) return n;
+    while (n < s.n && n < 3 && s.p[n] >= '0' && s.p[n] <= '9') n++;
+    while (n < s.n && s.p[n] == ' ') n++;
+    return n ? n : 1;
+}
+
+static void add_words(struct tok_ids *out, struct str text, int32_t vocab) {
+    for (size_t n; text.n; text = str_from(text, n)) {
+        n = word_length(text);
+        tok_ids_put(out, (int32_t)(hash_bytes(text.p, n, 1) % (uint64_t)vocab));
+    }
+}
+
+static int encode_text(struct session *s, struct arena *a, struct str text, int32_t **out, int32_t *out_n, struct err *err) {
+    struct tok_ids ids = {0};
+    int code = ERR_OK;
+    if (s->has_checkpoint) {
+        code = session_text_load(s, err);
+        if (!code) code = tok_encode(s->tok, text, 0, &ids, err);
+    } else {
+        add_words(&ids, text, s->model.spec.vocab);
+    }
+    *out = arena_copy(a, ids.p, ids.n * sizeof *ids.p);
+    *out_n = (int32_t)ids.n;
+    tok_ids_free(&ids);
+    return code;
+}
+
+int bench_read_text(struct session *s, struct arena *a, const char *path, struct bench_text *out, struct err *err) {
+    enum { TEXT_MAX = 64 << 20 };
+    struct str file;
+    yyjson_val *root;
+    TRY(os_file_load(a, path, TEXT_MAX, &file, err));
+    TRY(json_parse(a, file, path, JSON_STRICT, &root, err));
+    struct str prompt = json_val_str(json_get(root, "prompt")), answer = json_val_str(json_get(root, "answer"));
+    if (!prompt.n || !answer.n)
+        return err_set(err, ERR_EFORMAT, "%s: it must be an object with \"prompt\" and \"answer\", two texts", path);
+    TRY(encode_text(s, a, prompt, &out->prompt, &out->n_prompt, err));
+    return encode_text(s, a, answer, &out->answer, &out->n_answer, err);
 }
 
 /* ---- memory bandwidth ---------------------------------------------------------------------------------------------- */

@@ -15,6 +15,12 @@ struct bench_case {
     int32_t depth;    /* tokens already in the cache */
 };
 
+/* A text that is replayed: the model reads the prompt and computes the answer's rows, and what it chooses is the answer. */
+struct bench_text {
+    int32_t *prompt, *answer;
+    int32_t n_prompt, n_answer;
+};
+
 enum { BENCH_REPEATS_MAX = 100 };
 
 struct bench_result {
@@ -26,15 +32,21 @@ struct bench_result {
     double median_rate, spread; /* tokens per second; standard deviation */
     double bytes_per_token;     /* read from memory per generated token and request: weights / batch + cache */
     double bandwidth;           /* bytes per second that this amounts to */
+    int64_t n_steps;            /* of the engine, for all repeats, and drafts in them */
+    int64_t n_drafted, n_accepted;
 };
 
 struct bench_plan {
     struct bench_case which;
+    const struct bench_text *text; /* replayed in place of made-up tokens; NULL: none */
     int32_t n_repeats;
     /* Before each run, the warm-up too; outside what is timed. May be NULL. */
     void (*on_run)(void *user, int32_t i_run, int32_t n_runs);
     void *user;
 };
+/* A text for bench_plan: a JSON object with "prompt" and "answer". Tokens are the model's own; a made-up model has none, and gets a number for each word. The
+ * memory is the arena's. */
+int bench_read_text(struct session *s, struct arena *a, const char *path, struct bench_text *out, struct err *err);
 /* One warm-up run, then n_repeats timed ones. */
 int bench_run(struct session *s, const struct bench_plan *plan, struct bench_result *out, struct err *err);
 

@@ -63,6 +63,7 @@ static int cpu_open(struct device *d, const struct backend_options *options, str
     c->base.kv_bits = c->kv_bits;
     kern_select(&c->kern, options->precision == PRECISION_EXACT ? 0 : cpu_flags());
     if (options->precision != PRECISION_EXACT) tune_kernels(&c->kern, &(struct tune){0});
+    c->base.row_more = c->kern.row_more > 0 ? (double)c->kern.row_more : 0.25;
     *out = &c->base;
     return ERR_OK;
 }

@@ -195,6 +195,7 @@ struct kernels {
      * groups' (dot product - centre times sum) times their bytes, a whole number, times scale_1; plus, fma, the sum of sum times bias byte, a whole
      * number, times bias_1; all that, fma, times the span's scale. NULL: weights are not nested. */
     void (*nested)(const struct panel_args *a);
+    float row_more; /* what each further row of a step takes, in steps of one row: for drafts; 0: a quarter */
     struct plain_kernels f32, f16, bf16;
     /* NULL: unpack and dot. */
     void (*plain)(const struct plain_args *a);
