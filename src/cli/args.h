@@ -67,7 +67,6 @@ struct cmd {
     int min_operands, max_operands;
     const char *details;  /* paragraph under the summary; NULL: none */
     const char *examples; /* lines as somebody would type them, parted by newlines; every command has some */
-    int (*run)(const struct args *args, struct err *err);
 };
 
 extern const struct cmd cli_commands[N_COMMANDS];
@@ -153,6 +152,7 @@ int cli_lines(void (*each)(void *user, struct str line, struct sb *out), void *u
 /* The exit code for what a command returned: 0, 1, or 2 for a usage mistake; prints the message. */
 int cli_finish(int code, const struct err *err);
 
+/* The commands' functions, for command.c. */
 #define COMMAND(id, function, ...) int function(const struct args *args, struct err *err);
 #include "cli/commands.def"
 #undef COMMAND

@@ -34,11 +34,34 @@ void chat_add(struct chat *c, bool is_user, struct str text) {
     }
     char *copy = mem_alloc(text.n + 1);
     memcpy(copy, text.p, text.n);
-    c->messages[c->n_messages++] = (struct chat_message){is_user, copy, text.n};
+    struct chat_message *m = &c->messages[c->n_messages++];
+    *m = (struct chat_message){.is_user = is_user, .text = copy, .n = text.n};
+    if (is_user) m->images = c->images, c->images = (struct chat_images){0};
+}
+
+static void free_images(struct chat_images *images) {
+    for (size_t i = 0; i < images->n; i++) mem_free((void *)(uintptr_t)images->files[i].p);
+    mem_free(images->files);
+    *images = (struct chat_images){0};
+}
+
+void chat_add_image(struct chat *c, struct str file) {
+    struct chat_images *images = &c->images;
+    char *copy = mem_alloc(file.n + 1);
+    memcpy(copy, file.p, file.n);
+    images->files = mem_realloc(images->files, (images->n + 1) * sizeof *images->files);
+    images->files[images->n++] = str_n(copy, file.n);
+}
+
+void chat_drop_images(struct chat *c) {
+    free_images(&c->images);
 }
 
 static void drop_first(struct chat *c, size_t n) {
-    for (size_t i = 0; i < n; i++) mem_free(c->messages[i].text);
+    for (size_t i = 0; i < n; i++) {
+        mem_free(c->messages[i].text);
+        free_images(&c->messages[i].images);
+    }
     memmove(c->messages, c->messages + n, (c->n_messages - n) * sizeof *c->messages);
     c->n_messages -= n;
 }
@@ -49,6 +72,7 @@ void chat_clear(struct chat *c) {
 
 void chat_free(struct chat *c) {
     chat_clear(c);
+    free_images(&c->images);
     mem_free(c->messages);
     answer_free(&c->answer);
     line_free(&c->editor);
@@ -75,11 +99,18 @@ static int encode_text(struct chat *c, struct session_ids *out, struct err *err)
 static int encode_messages(struct chat *c, struct session_ids *out, struct err *err) {
     struct arena a = {0};
     struct session_message *list = arena_new(&a, struct session_message, c->n_messages + 1);
-    size_t n = 0;
-    if (c->system.n) list[n++] = (struct session_message){"system", sb_str(&c->system)};
-    for (size_t i = 0; i < c->n_messages; i++)
-        list[n++] = (struct session_message){c->messages[i].is_user ? "user" : "assistant", str_n(c->messages[i].text, c->messages[i].n)};
-    int code = session_encode(c->session, &(struct session_prompt){.messages = list, .n_messages = n}, out, err);
+    size_t n = 0, n_images = 0;
+    for (size_t i = 0; i < c->n_messages; i++) n_images += c->messages[i].images.n;
+    struct str *images = arena_new(&a, struct str, n_images + 1);
+    n_images = 0;
+    if (c->system.n) list[n++] = (struct session_message){.role = "system", .content = sb_str(&c->system)};
+    for (size_t i = 0; i < c->n_messages; i++) {
+        const struct chat_message *m = &c->messages[i];
+        list[n++] = (struct session_message){m->is_user ? "user" : "assistant", str_n(m->text, m->n), m->images.n};
+        for (size_t k = 0; k < m->images.n; k++) images[n_images++] = m->images.files[k];
+    }
+    struct session_prompt prompt = {.messages = list, .n_messages = n, .images = images, .n_images = n_images};
+    int code = session_encode(c->session, &prompt, out, err);
     arena_free(&a);
     return code;
 }
@@ -133,6 +164,7 @@ static int run_answer(struct chat *c, const struct session_ids *ids, struct sess
                            .n_stops = c->n_stops,
                            .constraint = c->constraint};
     if (c->has_template) session_split(c->session, ids->thinks, &job);
+    TRY(session_attach(c->session, &job, err));
     answer_begin(&c->answer);
     if (c->is_terminal && !c->is_once) os_term_hush(); /* what is typed meanwhile is the next message's */
     watch.interrupt = interrupt_begin();
@@ -159,7 +191,11 @@ static int reply(struct chat *c, struct err *err) {
 int chat_turn(struct chat *c, struct str text, struct err *err) {
     chat_add(c, true, text);
     int code = reply(c, err);
-    if (code && c->messages[c->n_messages - 1].is_user) mem_free(c->messages[--c->n_messages].text); /* as if it had not been said */
+    if (code && c->messages[c->n_messages - 1].is_user) { /* as if it had not been said */
+        struct chat_message *last = &c->messages[--c->n_messages];
+        mem_free(last->text);
+        free_images(&last->images);
+    }
     return code;
 }
 

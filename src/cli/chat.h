@@ -32,10 +32,15 @@ struct chat {
         bool is_user;
         char *text;
         size_t n;
+        struct chat_images {
+            struct str *files; /* [n] contents of pictures' files */
+            size_t n;
+        } images;
     } * messages;
     size_t n_messages, capacity;
-    struct job_usage last; /* of the newest answer */
-    bool is_once;          /* --prompt: one turn, so that an interrupt is the program's end */
+    struct chat_images images; /* for the next message */
+    struct job_usage last;     /* of the newest answer */
+    bool is_once;              /* --prompt: one turn, so that an interrupt is the program's end */
     bool is_over;
 };
 
@@ -56,5 +61,8 @@ void chat_say(const char *fmt, ...) MLXCEL_PRINTF(1, 2);
 /* chat.c, for the commands */
 void chat_clear(struct chat *c);
 void chat_add(struct chat *c, bool is_user, struct str text);
+/* A picture for the next message, by the content of its file. */
+void chat_add_image(struct chat *c, struct str file);
+void chat_drop_images(struct chat *c);
 
 #endif

@@ -138,6 +138,29 @@ static void load(struct chat *c, struct str rest) {
     arena_free(&a);
 }
 
+/* ---- pictures --------------------------------------------------------------------------------------------------------- */
+
+static int add_image(struct chat *c, struct arena *a, struct str path, struct err *err) {
+    struct str file;
+    int32_t width, height;
+    TRY(os_file_load(a, str_cstr(a, path), 64 << 20, &file, err));
+    TRY(session_check_picture(c->session, file, &width, &height, err));
+    chat_add_image(c, file);
+    chat_say("A picture of %d x %d pixels goes with your next message.", width, height);
+    return ERR_OK;
+}
+
+static void add_picture(struct chat *c, struct str rest) {
+    struct arena a = {0};
+    struct err err;
+    if (!c->has_template) chat_say("This model has no chat template, so there is no place for a picture.");
+    else if (rest.n == 0)
+        chat_say("%zu pictures go with your next message. /image FILE adds one, /image none takes them away.", c->images.n);
+    else if (str_is(rest, "none")) chat_drop_images(c);
+    else if (add_image(c, &a, rest, &err)) chat_say("error: %s", err.msg);
+    arena_free(&a);
+}
+
 /* ---- settings --------------------------------------------------------------------------------------------------------- */
 
 static void show_settings(const struct chat *c) {
@@ -193,7 +216,8 @@ static const struct {
     {"show", NULL, "", "the model, the system prompt and how full the context is", show},
     {"model", NULL, "[NAME]", "show or change the model; the conversation stays", change_model},
     {"set", NULL, "[NAME VALUE]", "show or change settings: temperature, top_p, max_tokens, seed, show_reasoning ...", set},
-    {"save", NULL, "FILE", "write the conversation to a file", save},
+    {"image", NULL, "[FILE]", "a picture for the next message; none: no more", add_picture},
+    {"save", NULL, "FILE", "write the conversation to a file, without its pictures", save},
     {"load", NULL, "FILE", "read one back", load},
     {"bye", "exit", "", "leave; so does Ctrl-D", bye},
 };

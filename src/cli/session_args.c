@@ -103,6 +103,10 @@ static int compute_args(const struct args *args, struct session_options *out, st
     out->n_threads = (int32_t)args_int(args, OPT_THREADS);
     out->force = args_flag(args, OPT_FORCE);
     out->kv_bits = kv_bits[args_choice(args, OPT_KV_BITS)];
+    if (args_has(args, OPT_DRAFT)) {
+        out->draft = DRAFT_NONE + args_choice(args, OPT_DRAFT);
+        out->max_draft = (int32_t)args_int(args, OPT_DRAFT_MAX);
+    }
     if (args_has(args, OPT_CONTEXT)) out->context = (int32_t)args_int(args, OPT_CONTEXT);
     TRY(args_cpu_level(args, err));
     out->device = args_cstr(args, OPT_DEVICE);

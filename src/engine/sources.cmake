@@ -1,8 +1,11 @@
 set(ENGINE_SOURCES
   src/engine/batch.c
   src/engine/bound.c
+  src/engine/candidates.c
   src/engine/choose.c
   src/engine/constraint.c
+  src/engine/draft.c
+  src/engine/draft_ngram.c
   src/engine/engine.c
   src/engine/events.c
   src/engine/flight.c
@@ -14,9 +17,11 @@ set(ENGINE_SOURCES
   src/engine/prompt_cache.c
   src/engine/runner.c
   src/engine/sampler.c
+  src/engine/sampler_params.c
   src/engine/saved.c
   src/engine/schedule.c
   src/engine/sequence.c
   src/engine/shift.c
+  src/engine/speculate.c
   src/engine/stats.c
 )

@@ -13,7 +13,7 @@ struct download {
     uint64_t saved_ns; /* when it last was */
 };
 
-/* Not for each of thousands of files; what a crash keeps from being noted is hashed or fetched again. */
+/* The manifest is saved now and then, not after each of thousands of files. After a crash, files that it does not know of are hashed or fetched again. */
 static void on_file(void *user, size_t i_file) {
     struct download *d = user;
     uint64_t now = os_clock_ns();
@@ -39,7 +39,7 @@ static bool lists_name(const struct hub_repo *r, struct str name) {
     return false;
 }
 
-/* Files that this download is not about stay: those of the same commit, and whatever is there when --include names a part. */
+/* Keeps files in the manifest that this download does not ask for: those of the same commit, and with --include everything that is there. */
 static void carry_over(const struct hub_repo *r, const struct manifest *old, bool partly, struct download *d) {
     struct manifest *m = &d->manifest;
     bool same = str_eq(old->commit, r->commit);
@@ -143,7 +143,7 @@ int store_download(struct arena *a, const struct store_options *o, const struct 
     if (!q->local_dir && !models_dir) return err_set(err, ERR_EARG, "no place for models: the home folder is unknown; set MLXCEL_HOME");
     const char *dir = q->local_dir ? q->local_dir : store_model_path(a, models_dir, q->repo);
     TRY(hub_open(a, &o->hub, &h, err));
-    /* the store gets a folder when the hub has said what goes into it: a name that it does not know leaves none, whenever this ends */
+    /* the folder is made when the hub has listed its files, so that an unknown name never leaves a folder behind */
     int code = q->local_dir ? os_make_dirs(str_fmt(a, "%s/.mlxcel", dir).p, err) : ERR_OK;
     if (code == ERR_OK && q->local_dir) code = store_lock_file(str_fmt(a, "%s/.mlxcel/lock", dir).p, q->repo->id, !q->no_wait, &lock, err);
     else if (code == ERR_OK) code = store_lock(a, models_dir, q->repo, !q->no_wait, &lock, err);

@@ -106,6 +106,7 @@ const char *os_cpu_name(void);
 /* ---- time ----------------------------------------------------------------------------------------------------- */
 
 uint64_t os_clock_ns(void); /* monotonic */
+uint64_t os_cpu_ns(void);   /* processor time that all threads of this process have used */
 int64_t os_wall_ns(void);   /* since 1970 */
 void os_sleep_ms(int ms);
 /* Broken-down time of a wall clock value, for strftime. */

@@ -162,6 +162,29 @@ def check_kv_bits():
     expect(["generate", "-p", "x", "--kv-bits", "5"], 2, err="--kv-bits")
 
 
+def check_replay():
+    """Drafts of a text that is given: steps are counted, not timed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, bad = os.path.join(folder, "text.json"), os.path.join(folder, "bad.json")
+        tale = "The red ball was under the old bed, and the dog that slept there had not seen it. "
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump({"prompt": tale * 2, "answer": tale * 2}, f)
+        with open(bad, "w", encoding="utf-8") as f:
+            json.dump({"prompt": tale}, f)
+        steps = []
+        for kind in ("none", "ngram"):
+            for model in (["--shape", "tiny"], []):
+                r = run("bench", "--device", "cpu", "--precision", "exact", "--draft", kind, "--replay", path, "-r", "1", "-o", "json", *model)
+                row = json.loads(r.stdout)[0]
+                steps.append((row["steps"], row["n_gen"], row["draft_tokens"], row["draft_tokens_accepted"]))
+        check(all(n > 2 * gen and drafts == 0 for n, gen, drafts, _ in steps[:2]), f"without drafts a step is a token: {steps}")
+        check(all(n < 2 * gen * 0.6 and 0 < kept <= drafts for n, gen, drafts, kept in steps[2:]), f"with drafts it is several: {steps}")
+        r = run("bench", "--device", "cpu", "--shape", "tiny", "--replay", bad)
+        check(r.returncode == 1 and '"answer"' in r.stderr, f"bench --replay: {r.stderr}")
+        r = run("generate", "--device", "cpu", "--no-chat-template", "-p", tale * 3, "-n", "24", "--ignore-eos", "--draft", "ngram", "--precision", "exact")
+        check(r.returncode == 0 and "drafted tokens accepted" in r.stderr, f"generate tells of drafts: {r.stderr}")
+
+
 def check_bench():
     """Figures are not judged: that they are there, for every case asked for, and what --verify compares."""
     r = run("bench", "--device", "cpu", "-p", "8,0", "-n", "4", "-b", "1,2", "-r", "1", "-o", "json", "--verify")
@@ -469,6 +492,7 @@ def main():
     check_stdin()
     check_kv_bits()
     check_bench()
+    check_replay()
     check_memory()
     check_json()
     check_documented()

@@ -34,9 +34,11 @@ set(UNIT_SUITES
   prefix
   quant
   safetensors
+  row
   sampler
   saved
   service
+  speculate
   stop
   template
   tokenizer
