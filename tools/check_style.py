@@ -16,8 +16,9 @@ MAX_FUNCTION_LINES = 100
 # Families that share their name with an algorithm, or with a word that requests have; these may be named anywhere.
 ALGORITHMS = {"mamba", "mamba2", "rwkv", "deepseek"}
 
-# Files that may name families: the table of families, that of call formats, whose names and markers hold them, and that of models' short names.
-FAMILY_HOMES = ("src/hub/short_names.def", "src/model/families.c", "src/vision/towers.c", "src/model/family_defaults.inc", "src/model/family_gguf.inc", "src/text/output/formats.def")
+# Files that may name families: the table of families, that of call formats, whose names and markers hold them, that of models' short names, and the
+# examples of commands.
+FAMILY_HOMES = ("src/hub/short_names.def", "src/cli/commands.def", "src/model/families.c", "src/vision/towers.c", "src/model/family_defaults.inc", "src/model/family_gguf.inc", "src/text/output/formats.def")
 
 # Longer functions that have a reason; (file, function): the reason.
 LONG_FUNCTIONS = {}

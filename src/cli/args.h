@@ -65,7 +65,8 @@ struct cmd {
     const char *summary;  /* one line, no full stop */
     const char *operands; /* "[MODEL]"; NULL: takes none */
     int min_operands, max_operands;
-    const char *details; /* paragraph under the summary; NULL: none */
+    const char *details;  /* paragraph under the summary; NULL: none */
+    const char *examples; /* lines as somebody would type them, parted by newlines; every command has some */
 };
 
 extern const struct cmd cli_commands[N_COMMANDS];

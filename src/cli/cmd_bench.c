@@ -13,7 +13,7 @@ enum { VERIFY_TOKENS = 32 };
 struct report {
     struct sb out;
     struct str model; /* the session's description */
-    int format;       /* table, json, csv */
+    int format;       /* table, json, csv, md */
     double bandwidth; /* of this machine, bytes per second */
     int32_t n_rows;
 };
@@ -39,6 +39,15 @@ static void put_csv(struct report *r, const struct bench_result *b) {
     if (r->n_rows == 0) sb_puts(&r->out, "n_prompt,n_gen,batch,depth,repetitions,tok_s,spread,bytes_per_token,bytes_s,read_bytes_s\n");
     sb_fmt(&r->out, "%d,%d,%d,%d,%d,%.3f,%.3f,%.0f,%.0f,%.0f\n", b->which.n_prompt, b->which.n_new, b->which.n_batch, b->which.depth,
            b->n_repeats, b->median_rate, b->spread, b->bytes_per_token, b->bandwidth, r->bandwidth);
+}
+
+static void put_markdown(struct report *r, const struct bench_result *b) {
+    char name[48];
+    case_name(&b->which, name);
+    if (r->n_rows == 0) sb_fmt(&r->out, "%.*s\n\n| test | tok/s | ± | GB/s |\n|---|---|---|---|\n", STR_ARG(r->model));
+    sb_fmt(&r->out, "| %s | %.2f | %.2f | ", name, b->median_rate, b->spread);
+    if (b->bandwidth > 0) sb_fmt(&r->out, "%.2f ", b->bandwidth * 1e-9);
+    sb_puts(&r->out, "|\n");
 }
 
 static void put_json(struct report *r, const struct bench_result *b) {
@@ -83,7 +92,7 @@ static void show_run(void *user, int32_t i_run, int32_t n_runs) {
 
 static int run_case(struct session *s, struct report *r, struct bench_case c, const struct bench_text *text, int32_t repeats,
                     struct err *err) {
-    static void (*const put[])(struct report *, const struct bench_result *) = {put_table, put_json, put_csv};
+    static void (*const put[])(struct report *, const struct bench_result *) = {put_table, put_json, put_csv, put_markdown};
     struct bench_result result;
     char name[48], unit[64];
     case_name(&c, name);

@@ -79,7 +79,9 @@ static void bash_script(struct sb *out) {
         put_operands(out, c);
         sb_puts(out, "' ;;\n");
     }
-    sb_puts(out, "  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _mlxcel mlxcel mlxcel-server\n");
+    sb_puts(out, "  esac\n  case $command:$prev in *:-m|*:--model) words=$(mlxcel list --quiet 2>/dev/null) ;; esac\n"
+                 "  case $command in run|serve|show|rm|inspect|stop) words=\"$words $(mlxcel list --quiet 2>/dev/null)\" ;; esac\n"
+                 "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _mlxcel mlxcel mlxcel-server\n");
 }
 
 /* zsh and fish show a description beside each word; quotes in it would end the string. */

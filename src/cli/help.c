@@ -117,6 +117,11 @@ static void put_usage(struct sb *out, const struct cmd *c) {
     if (c->operands) sb_fmt(out, " %s", c->operands);
 }
 
+static void put_examples(struct sb *out, const struct cmd *c, const char *before) {
+    struct str rest = str_of(c->examples), line;
+    while (str_split_next(&rest, '\n', &line)) sb_fmt(out, "%s%.*s\n", before, STR_ARG(line));
+}
+
 void help_command(struct sb *out, enum cmd_id command, int width) {
     const struct cmd *c = &cli_commands[command];
     if (width < 60) width = 60;
@@ -129,6 +134,8 @@ void help_command(struct sb *out, enum cmd_id command, int width) {
         sb_putc(out, '\n');
         put_wrapped(out, out->n, str_of(c->details), 0, width);
     }
+    sb_puts(out, "\nExamples:\n");
+    put_examples(out, c, "  ");
     for (int id = 0; id < N_OPTIONS; id++) {
         if (!opens_section(command, id)) continue;
         sb_fmt(out, "\n%s:\n", cli_options[id].section);
@@ -204,7 +211,9 @@ void help_markdown(struct sb *out) {
         if (cli_commands[c].details) sb_fmt(out, " %s", cli_commands[c].details);
         sb_puts(out, "\n\n`");
         put_usage(out, &cli_commands[c]);
-        sb_puts(out, "`\n\n| option | meaning | environment |\n|---|---|---|\n");
+        sb_puts(out, "`\n\n");
+        put_examples(out, &cli_commands[c], "    ");
+        sb_puts(out, "\n| option | meaning | environment |\n|---|---|---|\n");
         for (int id = 0; id < N_OPTIONS; id++) {
             if (!opens_section((enum cmd_id)c, id)) continue;
             for (int k = id; k < N_OPTIONS; k++)
@@ -251,6 +260,12 @@ static void put_man_command(struct sb *out, enum cmd_id command) {
     sb_puts(out, ".\n");
     if (c->details) put_roff(out, str_of(c->details));
     if (c->details) sb_putc(out, '\n');
+    struct sb text = {0};
+    put_examples(&text, c, "");
+    sb_puts(out, ".PP\n.nf\n");
+    put_roff(out, sb_str(&text));
+    sb_puts(out, ".fi\n");
+    sb_free(&text);
     for (int id = 0; id < N_OPTIONS; id++) {
         if (!opens_section(command, id)) continue;
         for (int k = id; k < N_OPTIONS; k++)

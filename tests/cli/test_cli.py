@@ -200,6 +200,8 @@ def check_bench():
     check(cases == [(511, 0), (0, 128)], f"bench of a small context: {r.stdout} {r.stderr}")
     r = run("bench", "--device", "cpu", "--shape", "tiny", "-p", "512", "-r", "1")
     check(r.returncode == 1 and "a prompt of 512 at a depth of 0 needs 513 tokens, but the context is 512" in r.stderr, f"bench beyond the context: {r.stderr}")
+    r = run("bench", "--device", "cpu", "--shape", "tiny", "-p", "8", "-n", "4", "-r", "1", "-o", "md")
+    check(re.search(r"\| test \| tok/s \|.*\n\|---\|---\|---\|---\|\n\| pp8 \| [\d.]+ \| [\d.]+ \| \|\n\| tg4 \| [\d.]+ \| [\d.]+ \| [\d.]+ \|\n$", r.stdout), f"bench -o md: {r.stdout} {r.stderr}")
     r = run("bench", "-p", "0", "-n", "0")
     check(r.returncode == 2 and "nothing to measure" in r.stderr, f"bench of nothing: {r}")
     r = run("bench", "--device", "cpu", "--shape", "tiny-moe", "-p", "8", "-n", "4", "-r", "1")

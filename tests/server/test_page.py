@@ -318,7 +318,8 @@ def check_cut(program, b):
         body = b.run('requestBody(current, true)')
         check(json.loads(body)["continue_final_message"] is True and json.loads(body)["messages"][-1]["role"] == "assistant", f"asked for as a continuation: {body}")
         check(len(answers(b)) == 1 and answers(b)[0].startswith(first.rstrip()), f"of the same answer: {answers(b)} {first}")
-        b.run('settings.max_tokens = 200; window.fetch = plain; send("Bye")')
+        b.run("""settings.max_tokens = 200;
+                 window.fetch = (url, o) => plain(url, o?.body ? {...o, body: JSON.stringify({...JSON.parse(o.body), stop: ["e"]})} : o); send("Bye")""")
         check(idle(b), "an answer that ends by itself")
         check(len(b.run('[...document.querySelectorAll(".cut")].map(n => n.textContent)')) == 1, "is not said to be cut")
 
