@@ -24,7 +24,7 @@ endif()
 
 # Test programs besides the unit tests (checkkern and the like): tests/NAME/sources.cmake appends "NAME=file.c file.c" to TEST_PROGRAMS.
 set(TEST_PROGRAMS "")
-foreach(folder base checkkern conform cuda golden grammar sampling server platform vision xla)
+foreach(folder base checkkern conform cuda golden grammar sampling server speculate platform vision xla)
   if(EXISTS ${CMAKE_SOURCE_DIR}/tests/${folder}/sources.cmake)
     include(tests/${folder}/sources.cmake)
   endif()

@@ -35,6 +35,7 @@ static void fill_info(struct service *s) {
                                     .width = s->session->embedder.width ? s->session->embedder.width : engine_width(s->session->engine),
                                     .adapters = s->options.session.adapters,
                                     .n_adapters = s->options.session.n_adapters,
+                                    .drafts = s->options.session.draft > DRAFT_NONE,
                                     .has_template = session_has_template(s->session),
                                     .format = s->session->format,
                                     .reasoning = s->session->reasoning,

@@ -47,6 +47,8 @@ struct session_options {
     double memory_share; /* of what the cache may take, where several models run; 0: all of it */
     bool force;          /* do not ask whether memory suffices, and load a checkpoint with weights that nothing reads */
     bool no_fuse;
+    enum draft_from draft;      /* of jobs that do not say; DRAFT_USUAL: none */
+    int32_t max_draft;          /* tokens of a draft at most; 0: DRAFT_MAX */
     bool prefix_cache;          /* keep what was computed for prompts that begin alike */
     int32_t n_queue;            /* requests that may wait beyond those that run; -1: any number */
     void (*notify)(void *user); /* some job has events; NULL: nobody is told */
@@ -80,6 +82,7 @@ struct session_ids {
 struct session_message {
     const char *role; /* "system", "user", "assistant" */
     struct str content;
+    size_t n_images; /* of the prompt's pictures: those that stand before its text */
 };
 
 /* A conversation, or a text. */
@@ -87,7 +90,8 @@ struct session_prompt {
     const struct session_message *messages; /* [n_messages]; NULL: the text */
     size_t n_messages;
     struct str text;
-    const struct str *images; /* [n_images] files of pictures: before the text, or in a raw prompt where its placeholders stand */
+    const struct str *
+        images; /* [n_images] files of pictures: before the text, or as messages have them, or in a raw prompt where its placeholders stand */
     size_t n_images;
     bool raw; /* no chat template; a model without one completes raw anyway */
 };
@@ -96,6 +100,8 @@ struct session_prompt {
 int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err);
 /* The pictures of the prompt that was encoded last, for the job with its tokens. */
 int session_attach(struct session *s, struct job_spec *job, struct err *err);
+/* Whether a file is a picture, and the model takes any; its size in pixels. */
+int session_check_picture(const struct session *s, struct str file, int32_t *out_width, int32_t *out_height, struct err *err);
 /* Pictures for tokens that stand there already, expanded. */
 int session_attach_files(struct session *s, const struct str *images, size_t n, struct job_spec *job, struct err *err);
 /* After the text was loaded, by session_encode or session_text_load. */
@@ -174,12 +180,5 @@ int session_encode_question(const struct session *s, struct arena *a, const stru
                             struct err *err);
 /* A score for each question: how well the document fits the query. */
 int session_score(struct session *s, const struct session_question *questions, int32_t n, float *out, struct err *err);
-
-/* Logits at every position of a prompt: emit gets one row of `vocab` at a time. */
-int session_logits(struct session *s, const struct job_spec *prompt, int (*emit)(void *user, const float *row, struct err *err), void *user,
-                   struct err *err);
-
-/* The op list of a decode step and of a prompt of n_rows, as text; for a session opened on the trace backend. */
-int session_trace(struct session *s, int32_t n_rows, struct sb *out, struct err *err);
 
 #endif

@@ -236,13 +236,14 @@ struct backend {
     struct device *device;
     struct oplist list;
     enum precision precision;
-    int32_t kv_bits;  /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
-    int32_t rows_max; /* rows that a step may have; 0: any number */
-    bool mixes_rows;  /* one step may have both rows with logits and rows with hidden states */
-    bool adapts;      /* it has the op ADAPT */
-    bool gives;       /* it has GIVEN, ATTN_ROWS and POOL_ROWS, and rope by axes */
-    bool chooses;     /* the device chooses tokens by step.choices */
-    bool runs_ahead;  /* a step may be ended before the results of the one before are read; ids below 0 are understood */
+    int32_t kv_bits;            /* 8 or 4: of a cached number, beside a scale of four bytes for each vector; 0: kv_number_bytes tells */
+    int32_t rows_max;           /* rows that a step may have; 0: any number */
+    double row_first, row_more; /* a step with n > 1 rows takes 1 + row_first + row_more * (n - 1) steps of one; 0: not for drafts */
+    bool mixes_rows;            /* one step may have both rows with logits and rows with hidden states */
+    bool adapts;                /* it has the op ADAPT */
+    bool gives;                 /* it has GIVEN, ATTN_ROWS and POOL_ROWS, and rope by axes */
+    bool chooses;               /* the device chooses tokens by step.choices */
+    bool runs_ahead;            /* a step may be ended before the results of the one before are read; ids below 0 are understood */
 };
 
 extern const struct backend_type cpu_backend, cuda_backend, trace_backend, xla_backend;

@@ -65,6 +65,7 @@ set(BACKEND_SOURCES
   src/backend/cpu/kern_kv_ref.c
   src/backend/cpu/kern_ref.c
   src/backend/cpu/pack.c
+  src/backend/cpu/pack_nested.c
   src/backend/cpu/pack_plain.c
   src/backend/cpu/pool.c
   src/backend/cpu/row.c
@@ -84,7 +85,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_vnni.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mbmi2")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_amx.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8 -mfma -mf16c -mbmi2")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_neon.c src/backend/cpu/kern_neon_plain.c src/backend/cpu/kern_dotprod.c src/backend/cpu/kern_i8mm.c)
+  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_neon.c src/backend/cpu/kern_neon_plain.c src/backend/cpu/kern_dotprod.c
+    src/backend/cpu/kern_dotprod_nested.c src/backend/cpu/kern_i8mm.c)
   list(APPEND BACKEND_SOURCES src/backend/cpu/kern_kv_dotprod.c src/backend/cpu/row_neon.c)
   list(APPEND KERNEL_FLAGS "src/backend/cpu/row_neon.c=-O3")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_kv_dotprod.c=-O3 -march=armv8.2-a+dotprod")
@@ -95,7 +97,9 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND BACKEND_SOURCES src/backend/cpu/kern_bfmmla.c)
   if(CMAKE_C_COMPILER_ID STREQUAL "GNU") # its first pass of scheduling spills; Clang has no such flag
     list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_bfmmla.c=-O3 -fno-schedule-insns -march=armv8.2-a+bf16")
+    list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_dotprod_nested.c=-O3 -fno-schedule-insns -march=armv8.2-a+dotprod")
   else()
     list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_bfmmla.c=-O3 -march=armv8.2-a+bf16")
+    list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_dotprod_nested.c=-O3 -march=armv8.2-a+dotprod")
   endif()
 endif()

@@ -1,5 +1,5 @@
 /* mlxcel bench: a grid of cases, one line each, with the bandwidth that they amount to. */
-#include "api/bench.h"
+#include "tools/bench.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/progress.h"
@@ -31,6 +31,7 @@ static void put_table(struct report *r, const struct bench_result *b) {
     sb_fmt(&r->out, "%-20s %12.2f %10.2f", name, b->median_rate, b->spread);
     if (b->bandwidth > 0)
         sb_fmt(&r->out, " %12.2f %10.2f %7.1f%%", b->bytes_per_token * 1e-6, b->bandwidth * 1e-9, 100 * b->bandwidth / r->bandwidth);
+    if (b->n_drafted) sb_fmt(&r->out, "  %lld of %lld drafted tokens accepted", (long long)b->n_accepted, (long long)b->n_drafted);
     sb_putc(&r->out, '\n');
 }
 
@@ -46,11 +47,19 @@ static void put_json(struct report *r, const struct bench_result *b) {
         const char *key;
         double value;
     } fields[] = {
-        {"n_prompt", b->which.n_prompt}, {"n_gen", b->which.n_new},
-        {"batch", b->which.n_batch},     {"depth", b->which.depth},
-        {"repetitions", b->n_repeats},   {"tok_s", b->median_rate},
-        {"spread", b->spread},           {"bytes_per_token", b->bytes_per_token},
-        {"bytes_s", b->bandwidth},       {"read_bytes_s", r->bandwidth},
+        {"n_prompt", b->which.n_prompt},
+        {"n_gen", b->which.n_new},
+        {"batch", b->which.n_batch},
+        {"depth", b->which.depth},
+        {"repetitions", b->n_repeats},
+        {"tok_s", b->median_rate},
+        {"spread", b->spread},
+        {"bytes_per_token", b->bytes_per_token},
+        {"bytes_s", b->bandwidth},
+        {"read_bytes_s", r->bandwidth},
+        {"steps", (double)b->n_steps},
+        {"draft_tokens", (double)b->n_drafted},
+        {"draft_tokens_accepted", (double)b->n_accepted},
     };
     sb_puts(&r->out, r->n_rows ? ",\n" : "[\n");
     jsonw_begin(&w, '{');
@@ -61,6 +70,9 @@ static void put_json(struct report *r, const struct bench_result *b) {
     jsonw_open(&w, "seconds", '[');
     for (int32_t i = 0; i < b->n_repeats; i++) jsonw_num(&w, b->seconds[i]);
     jsonw_end(&w, ']');
+    jsonw_open(&w, "cpu_seconds", '[');
+    for (int32_t i = 0; i < b->n_repeats; i++) jsonw_num(&w, b->cpu_seconds[i]);
+    jsonw_end(&w, ']');
     jsonw_end(&w, '}');
 }
 
@@ -69,14 +81,15 @@ static void show_run(void *user, int32_t i_run, int32_t n_runs) {
     progress_show(user, (uint64_t)i_run, (uint64_t)n_runs);
 }
 
-static int run_case(struct session *s, struct report *r, struct bench_case c, int32_t repeats, struct err *err) {
+static int run_case(struct session *s, struct report *r, struct bench_case c, const struct bench_text *text, int32_t repeats,
+                    struct err *err) {
     static void (*const put[])(struct report *, const struct bench_result *) = {put_table, put_json, put_csv};
     struct bench_result result;
     char name[48], unit[64];
     case_name(&c, name);
     snprintf(unit, sizeof unit, "runs of %s", name);
     struct progress bar = {.unit = unit};
-    struct bench_plan plan = {.which = c, .n_repeats = repeats, .on_run = show_run, .user = &bar};
+    struct bench_plan plan = {.which = c, .text = text, .n_repeats = repeats, .on_run = show_run, .user = &bar};
     int code = bench_run(s, &plan, &result, err);
     progress_end(&bar);
     TRY(code);
@@ -105,13 +118,28 @@ static int run_grid(const struct args *args, struct session *s, struct report *r
             for (size_t i = 0; i < n_prompts; i++) {
                 c.n_prompt = fitting(args, OPT_BENCH_PROMPT, prompts[i], room);
                 c.n_new = 0;
-                if (c.n_prompt) TRY(run_case(s, r, c, repeats, err));
+                if (c.n_prompt) TRY(run_case(s, r, c, NULL, repeats, err));
             }
             for (size_t i = 0; i < n_news; i++) {
                 c.n_prompt = 0;
                 c.n_new = fitting(args, OPT_BENCH_GEN, news[i], room - 1);
-                if (c.n_new) TRY(run_case(s, r, c, repeats, err));
+                if (c.n_new) TRY(run_case(s, r, c, NULL, repeats, err));
             }
+        }
+    return ERR_OK;
+}
+
+/* Texts: the time of each answer behind its prompt, alone and in batches. */
+static int run_texts(const struct args *args, struct session *s, struct report *r, struct err *err) {
+    const struct str *paths;
+    const int64_t *batches;
+    size_t n = args_strings(args, OPT_BENCH_REPLAY, &paths), n_batches = args_ints(args, OPT_BENCH_BATCH, &batches);
+    for (size_t i = 0; i < n; i++)
+        for (size_t b = 0; b < n_batches; b++) {
+            struct bench_text text;
+            TRY(bench_read_text(s, args->arena, str_cstr(args->arena, paths[i]), &text, err));
+            struct bench_case c = {.n_batch = (int32_t)batches[b], .depth = text.n_prompt - 1, .n_new = text.n_answer - 1};
+            TRY(run_case(s, r, c, &text, (int32_t)args_int(args, OPT_BENCH_REPEAT), err));
         }
     return ERR_OK;
 }
@@ -133,14 +161,40 @@ static int verify(const struct session_options *o, struct err *err) {
     return ERR_OK;
 }
 
+/* --image: the tower alone. */
+static int measure_tower(const struct args *args, const struct session_options *o, struct err *err) {
+    struct str size = args_str(args, OPT_BENCH_IMAGE), width;
+    struct bench_tower_plan plan = {.n_repeats = (int32_t)args_int(args, OPT_BENCH_REPEAT)};
+    struct bench_tower_result r;
+    int64_t w, h;
+    bool is_size = str_split_next(&size, 'x', &width) && str_to_int64(width, &w) && str_to_int64(size, &h);
+    if (!is_size || w < 1 || h < 1 || w > 16384 || h > 16384 || w * h > 1 << 25)
+        return err_set(err, ERR_EARG, "--image must be a size such as 1024x1024, 32 million pixels at most");
+    plan.width = (int32_t)w, plan.height = (int32_t)h;
+    TRY(bench_tower(o, &plan, &r, err));
+    struct sb out = {0};
+    double median = r.seconds[r.n_repeats / 2];
+    if (args_choice(args, OPT_FORMAT) == 1)
+        sb_fmt(&out, "[{\"width\": %d, \"height\": %d, \"tokens\": %d, \"repetitions\": %d, \"seconds\": %.4f, \"best\": %.4f}]\n",
+               plan.width, plan.height, r.n_tokens, r.n_repeats, median, r.seconds[0]);
+    else
+        sb_fmt(&out, "%-20s %12s %12s %12s\npicture %dx%d %13.3f %12.3f %12d\n", "test", "median s", "best s", "tokens", plan.width,
+               plan.height, median, r.seconds[0], r.n_tokens);
+    int code = cli_write(&out, err);
+    sb_free(&out);
+    return code;
+}
+
 int cmd_bench(const struct args *args, struct err *err) {
     struct session_options o;
     struct session *s;
     int64_t prompt = largest(args, OPT_BENCH_PROMPT), gen = largest(args, OPT_BENCH_GEN), most = prompt > gen ? prompt : gen;
     if (most == 0 && !args_flag(args, OPT_BENCH_VERIFY)) return err_set(err, ERR_EARG, "-p 0 and -n 0: there is nothing to measure");
     TRY(session_args(args, &o, err));
+    if (args_given(args, OPT_BENCH_IMAGE)) return measure_tower(args, &o, err);
     o.n_seqs = (int32_t)largest(args, OPT_BENCH_BATCH);
-    if (o.context == 0) o.context = (int32_t)(largest(args, OPT_BENCH_DEPTH) + most + 8);
+    bool replays = args_given(args, OPT_BENCH_REPLAY);
+    if (o.context == 0 && !replays) o.context = (int32_t)(largest(args, OPT_BENCH_DEPTH) + most + 8);
     TRY(session_open(&o, &s, err));
     struct report r = {.format = args_choice(args, OPT_FORMAT)};
     struct sb line = {0};
@@ -149,7 +203,7 @@ int cmd_bench(const struct args *args, struct err *err) {
     log_info("%s", line.p);
     r.bandwidth = bench_read_bandwidth(o.n_threads);
     log_info("memory reads at %.1f GB/s", r.bandwidth * 1e-9);
-    int code = run_grid(args, s, &r, err);
+    int code = replays ? run_texts(args, s, &r, err) : run_grid(args, s, &r, err);
     if (!code && r.format == 1) {
         sb_puts(&r.out, r.n_rows ? "\n]\n" : "[]\n");
         code = cli_write(&r.out, err);

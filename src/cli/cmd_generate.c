@@ -7,6 +7,8 @@
 #include "cli/session_args.h"
 #include "os/os.h"
 
+#include <stdio.h>
+
 struct result {
     struct session *session;
     struct job_spec job;
@@ -74,8 +76,10 @@ static double rate(int32_t n, double seconds) {
 }
 
 static void print_stats(const struct job_usage *s) {
-    log_info("%d prompt tokens at %.1f tok/s, %d new tokens at %.1f tok/s", s->n_prompt, rate(s->n_prompt, s->prompt_seconds), s->n_new,
-             rate(s->n_new - 1, s->new_seconds));
+    char drafts[80] = "";
+    if (s->n_drafted) snprintf(drafts, sizeof drafts, ", %d of %d drafted tokens accepted", s->n_accepted, s->n_drafted);
+    log_info("%d prompt tokens at %.1f tok/s, %d new tokens at %.1f tok/s%s", s->n_prompt, rate(s->n_prompt, s->prompt_seconds), s->n_new,
+             rate(s->n_new - 1, s->new_seconds), drafts);
 }
 
 static int print_json(struct result *o, const struct session_result *r, struct err *err) {
@@ -93,6 +97,8 @@ static int print_json(struct result *o, const struct session_result *r, struct e
     jsonw_put_num(&w, "completion_seconds", s->new_seconds);
     jsonw_put_num(&w, "prompt_tokens_per_second", rate(s->n_prompt, s->prompt_seconds));
     jsonw_put_num(&w, "completion_tokens_per_second", rate(s->n_new - 1, s->new_seconds));
+    jsonw_put_int(&w, "draft_tokens", s->n_drafted);
+    jsonw_put_int(&w, "draft_tokens_accepted", s->n_accepted);
     if (o->job.sampling.temperature > 0) jsonw_put_num(&w, "seed", (double)o->job.sampling.seed);
     jsonw_open(&w, "tokens", '[');
     jsonw_raw(&w, sb_str(&o->tokens));
@@ -114,7 +120,8 @@ static int encode_prompt(const struct args *args, struct result *o, struct str t
     struct str system = args_str(args, OPT_SYSTEM);
     TRY(session_text_load(o->session, err));
     o->job.splits = !prompt.raw && session_has_template(o->session);
-    struct session_message messages[2] = {{"system", system}, {"user", text}};
+    TRY(session_args_images(args, &prompt.images, &prompt.n_images, err));
+    struct session_message messages[2] = {{"system", system, 0}, {"user", text, prompt.n_images}};
     if (o->job.splits) {
         prompt.messages = system.p ? messages : messages + 1;
         prompt.n_messages = system.p ? 2 : 1;
@@ -122,7 +129,6 @@ static int encode_prompt(const struct args *args, struct result *o, struct str t
         return err_set(err, ERR_EARG, "--system needs a chat template, and %s",
                        prompt.raw ? "--no-chat-template is given" : "this model has none");
     }
-    TRY(session_args_images(args, &prompt.images, &prompt.n_images, err));
     return session_encode(o->session, &prompt, out, err);
 }
 
@@ -204,11 +210,13 @@ static int generate(const struct args *args, struct result *o, struct err *err) 
 /* What is wrong without looking at the model is said before it is downloaded or loaded. */
 static int check_usage(const struct args *args, struct err *err) {
     const int64_t *ids;
-    bool has_text = args_str(args, OPT_PROMPT).p, has_ids = args_ints(args, OPT_TOKENS, &ids) > 0;
-    if (has_text && has_ids) return err_set(err, ERR_EARG, "--prompt and --tokens exclude each other");
+    bool has_flag = args_str(args, OPT_PROMPT).p, has_text = has_flag || args->n_operands, has_ids = args_ints(args, OPT_TOKENS, &ids) > 0;
+    if (has_flag && args->n_operands) return err_set(err, ERR_EARG, "give the prompt once: as an argument or by --prompt");
+    if (has_text && has_ids) return err_set(err, ERR_EARG, "a prompt and --tokens exclude each other");
     if (!has_text && !has_ids)
-        return err_set(err, ERR_EARG,
-                       "give the text to continue by --prompt TEXT (\"-\": from standard input), or its ids by --tokens IDS");
+        return err_set(
+            err, ERR_EARG,
+            "give the text to continue, as an argument or by --prompt TEXT (\"-\": from standard input), or its ids by --tokens IDS");
     if (has_ids && args_given(args, OPT_SYSTEM)) return err_set(err, ERR_EARG, "--system needs --prompt: ids are taken as they are");
     if (args_flag(args, OPT_JSON) && args_flag(args, OPT_IDS)) return err_set(err, ERR_EARG, "--json and --ids exclude each other");
     if (args_given(args, OPT_LOGPROBS) && !args_flag(args, OPT_JSON)) return err_set(err, ERR_EARG, "--logprobs needs --json");

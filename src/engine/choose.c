@@ -17,21 +17,22 @@ static bool has_tables(const struct sampler_params *p) {
     return has_penalties(p) || p->n_bias > 0;
 }
 
-/* What only the host's chain has. Without a temperature cuts mean nothing. */
+/* Whether only the host can sample by these parameters. At temperature 0 the cuts do not matter. */
 static bool needs_host(const struct sampler_params *p) {
     bool draws = p->temperature > 0;
     return p->dry_multiplier > 0 || p->top_is_drawn ||
            (draws && (p->typical_p < 1 || p->xtc_probability > 0 || p->mirostat || p->dynatemp_range > 0 || p->top_k > CHOICE_TOP_K_MAX));
 }
 
-/* Tokens are left out that the device does not know of. */
+/* Whether tokens are banned in ways that the device does not know. */
 static bool has_bans(const struct job *j) {
     return j->allowed || j->spec.n_bad_words || j->seq.n_tokens - j->spec.n_tokens < j->spec.min_new;
 }
 
-bool choose_on_device(const struct engine *e, const struct job *j) {
+bool choose_on_device(const struct engine *e, const struct job *j, int32_t n_drafts) {
     const struct sampler_params *p = &j->spec.sampling;
-    if (has_bans(j)) return false;
+    if (has_bans(j) || j->spec.replay) return false;
+    if (n_drafts && (has_tables(p) || bound_holds(j))) return false; /* tables and masks follow token by token */
     return e->runner.backend->chooses ? !needs_host(p) : sampler_is_plain(p) && !bound_holds(j);
 }
 
@@ -71,7 +72,7 @@ static void make_all_masks(struct engine *e, int32_t n) {
     else make_masks(e, 0, n, 0);
 }
 
-/* A token once, with the sum of its biases. */
+/* The biases by token: one entry for each token, with the sum of its biases. */
 static int32_t gather_bias(const struct sampler_params *p, struct choice_bias *out) {
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_bias; i++) {
@@ -83,7 +84,7 @@ static int32_t gather_bias(const struct sampler_params *p, struct choice_bias *o
     return n;
 }
 
-/* The tables of what was said begin with the history up to now. */
+/* The device counts tokens for penalties in tables of its own. They start with the history up to now. */
 static int begin_tables(struct engine *e, struct job *j, struct err *err) {
     const struct sampler_params *p = &j->spec.sampling;
     struct backend *be = e->runner.backend;
@@ -109,7 +110,7 @@ void choose_end(struct engine *e, struct job *j) {
     j->choice_slot = -1;
 }
 
-/* The token that no longer counts for repetition when the row's own is counted; -1: none. */
+/* The repetition penalty looks back last_n tokens. When this row's token enters that window, this is the token that leaves it; -1: none. */
 static int32_t leaving_token(const struct job *j) {
     int32_t last_n = j->spec.sampling.last_n, at = j->seq.n_tokens - last_n - 1;
     return last_n > 0 && at >= 0 ? j->seq.tokens[at] : -1;
@@ -119,13 +120,14 @@ static struct step_choice plain_choice(void) {
     return (struct step_choice){.top_p = 1, .repetition = 1, .slot = -1, .leaves = -1, .mask = -1, .n_top = -1};
 }
 
-static int fill_choice(struct engine *e, struct job *j, struct step_choice *out, struct err *err) {
+/* position: tokens before the one that is chosen. */
+static int fill_choice(struct engine *e, struct job *j, int32_t position, struct step_choice *out, struct err *err) {
     const struct sampler_params *p = &j->spec.sampling;
     bool is_new = has_tables(p) && j->choice_slot < 0;
     if (is_new) TRY(begin_tables(e, j, err));
     *out = plain_choice();
     out->seed = p->seed;
-    out->position = j->seq.n_tokens;
+    out->position = position;
     out->temperature = p->temperature;
     out->n_top = p->n_top;
     if (p->temperature > 0) out->top_k = p->top_k, out->top_p = p->top_p, out->min_p = p->min_p;
@@ -140,7 +142,7 @@ static int fill_choice(struct engine *e, struct job *j, struct step_choice *out,
     return ERR_OK;
 }
 
-/* What choosing by these parameters takes. */
+/* Which parts of the device's choosing these parameters need: bits of enum choice_work. */
 static unsigned work_of(const struct sampler_params *p) {
     bool cuts = p->temperature > 0 && (p->top_k > 0 || p->top_p < 1);
     unsigned work = CHOICE_DRAWS;
@@ -177,11 +179,13 @@ int choose_prepare(struct engine *e, struct flight *f, struct err *err) {
     for (int32_t i = 0; i < b->step.n_logits; i++) b->step.choices[i] = plain_choice();
     for (int32_t i = 0; i < f->n; i++) {
         const struct flight_row *r = &f->rows[i];
-        if (r->chooses && r->on_device) TRY(fill_choice(e, r->job, &b->step.choices[r->i_wanted + r->n_wanted - 1], err));
+        for (int32_t k = 0; k <= r->n_drafts && r->chooses && r->on_device; k++)
+            TRY(fill_choice(e, r->job, r->at + k, &b->step.choices[r->i_choice + k], err));
+        if (r->n_drafts && !r->on_device) choose_end(e, r->job); /* the device's tables do not see what the host chooses */
     }
     for (int32_t i = 0; i < b->step.n_masks; i++) {
         const struct flight_row *r = e->choosing[i];
-        b->step.choices[r->i_wanted + r->n_wanted - 1].mask = i;
+        b->step.choices[r->i_choice].mask = i;
     }
     return ERR_OK;
 }
@@ -198,17 +202,17 @@ static void take_chosen(struct flight_row *r, const struct step_chosen *c) {
 
 /* ---- the host --------------------------------------------------------------------------------------------------------- */
 
-static const float *last_row(const struct engine *e, const struct flight_row *r) {
-    return e->logits + (int64_t)(r->i_wanted + r->n_wanted - 1) * e->runner.model->spec.vocab;
+static const float *row_of(const struct engine *e, const struct flight_row *r) {
+    return e->logits + (int64_t)r->i_choice * e->runner.model->spec.vocab;
 }
 
-/* The last token of a sequence that the answer must not have, where all before it stand there. */
+/* Whether the answer ends with all tokens of a bad word but its last one. */
 static bool completes(const struct job_words *w, const int32_t *tokens, int32_t n_tokens, int32_t n_prompt) {
     if (w->n == 0 || w->n - 1 > n_tokens - n_prompt) return false;
     return memcmp(tokens + n_tokens - (w->n - 1), w->p, (size_t)(w->n - 1) * sizeof *w->p) == 0;
 }
 
-/* What must not come next, in the job's scratch; how many. */
+/* Writes the tokens that must not come next into the job's scratch; returns how many. */
 static int32_t find_bans(const struct engine *e, struct job *j, int32_t at) {
     const struct job_spec *s = &j->spec;
     int32_t n = 0;
@@ -230,7 +234,7 @@ static void choose_items(void *ctx, int64_t first, int64_t last, int32_t worker)
         struct job *j = r->job;
         const uint32_t *mask = bound_holds(j) ? mask_at(e, (int32_t)i) : NULL;
         struct sampler_input in = {.mask = mask,
-                                   .logits = last_row(e, r),
+                                   .logits = row_of(e, r),
                                    .history = j->seq.tokens,
                                    .n_history = r->at,
                                    .n_prompt = j->spec.n_tokens,
@@ -257,7 +261,7 @@ static void choose_on_host(struct engine *e, struct flight *f) {
     struct device *d = e->runner.backend->device;
     int32_t n = 0;
     for (int32_t i = 0; i < f->n; i++)
-        if (f->rows[i].job && f->rows[i].chooses && !f->rows[i].on_device) e->choosing[n++] = &f->rows[i];
+        if (f->rows[i].job && f->rows[i].is_open && !f->rows[i].on_device && !f->rows[i].job->spec.replay) e->choosing[n++] = &f->rows[i];
     if (n == 0) return;
     make_works(e);
     for (int32_t i = 0; i < n; i++)
@@ -266,11 +270,18 @@ static void choose_on_host(struct engine *e, struct flight *f) {
     else choose_items(e, 0, n, 0);
 }
 
+static int32_t replayed(const struct job *j, int32_t at) {
+    int32_t i = at - j->spec.n_tokens;
+    return i < j->spec.n_replay ? j->spec.replay[i] : j->spec.replay[j->spec.n_replay - 1];
+}
+
 void choose_tokens(struct engine *e, struct flight *f) {
     for (int32_t i = 0; i < f->n; i++) {
         struct flight_row *r = &f->rows[i];
-        if (!r->job || !r->chooses || !r->on_device) continue;
-        take_chosen(r, &e->chosen[r->i_wanted + r->n_wanted - 1]);
+        if (!r->job || !r->is_open) continue;
+        if (r->job->spec.replay) r->token = replayed(r->job, r->at);
+        if (!r->on_device) continue;
+        take_chosen(r, &e->chosen[r->i_choice]);
         if (r->token < 0) err_set(&r->job->why, ERR_EDEVICE, "the model gave no finite logits");
     }
     choose_on_host(e, f);

@@ -3,6 +3,7 @@
 #define MLXCEL_ENGINE_ENGINE_INTERNAL_H
 
 #include "engine/constraint.h"
+#include "engine/draft.h"
 #include "engine/engine.h"
 #include "engine/prefix.h"
 #include "engine/saved.h"
@@ -51,6 +52,21 @@ struct job_bound {
     int32_t refused; /* place of a token that was taken back; 0: none */
 };
 
+/* A job's drafts. */
+struct job_draft {
+    struct drafter *drafter; /* NULL: it has none */
+    void *state;             /* the drafter's */
+    struct draft_pace pace;
+    int32_t most;              /* tokens of one */
+    int32_t tokens[DRAFT_MAX]; /* [n] of the next step, or of the one in flight */
+    int32_t n, kind;
+    int32_t n_kept;                /* of the step that is being collected: tokens that came true */
+    int32_t n_hoped;               /* of a device that runs ahead: the job waits for its next token, for a draft of so many behind it */
+    int32_t snapshot;              /* slot of the recurrent state before the step; -1: none */
+    int32_t n_again;               /* rows that are computed once more, because that state was put back */
+    int32_t n_drafted, n_accepted; /* in all */
+};
+
 enum bound_says { BOUND_GOES_ON, BOUND_ENDS, BOUND_REFUSES };
 
 struct job {
@@ -81,6 +97,7 @@ struct job {
     int32_t choice_slot, n_bias; /* of the device's tables; slot -1: none */
     struct chain chain;
     struct job_bound bound;
+    struct job_draft draft;
     uint32_t *allowed;           /* [vocab / 32 + 1] bits of spec.allowed; NULL: all */
     int32_t *never;              /* scratch: tokens that must not come next */
     struct tok_ids closing;      /* tokens that end reasoning, where it has a limit */
@@ -112,7 +129,10 @@ struct flight_row {
     struct job *job;            /* NULL: it ended before the results came */
     int32_t first, n_rows;      /* positions */
     int32_t i_wanted, n_wanted; /* among the logits or among the hidden states: its first row, how many */
-    bool chooses, on_device;    /* a token is chosen from the last of them; by the device */
+    int32_t n_drafts, i_draft;  /* the last rows hold a draft of so many tokens; how many of them have come true */
+    bool chooses, on_device;    /* a token is chosen from the last row before the draft, then from those of it; by the device */
+    bool is_open;               /* a token is to be chosen now */
+    int32_t i_choice;           /* among the logits: the row that it is chosen from */
     int32_t at;                 /* the token's place in the sequence */
     int32_t token;              /* the token, when it is known; -1: none could be chosen */
 };
@@ -164,10 +184,14 @@ struct engine {
     uint64_t collected_ns;             /* when the results of the last step were there */
     int32_t n_extra;                   /* rows of this step that may still want logits beyond one for each job */
     bool hidden_turn;                  /* of a device that cannot mix: this step is for hidden states */
-    uint32_t *masks,
-        *own_masks; /* [seqs][mask_words] of rows whose job is bound: where they lie now; memory for rows that the host chooses */
-    struct sampler_work **works; /* [n_works] one for each thread that chooses; made when first needed */
+    uint32_t *masks;                   /* [seqs][mask_words] of rows whose job is bound: where they lie in this step */
+    uint32_t *own_masks;               /* the same, memory for rows that the host chooses from */
+    struct sampler_work **works;       /* [n_works] one for each thread that chooses; made when first needed */
     int32_t n_works;
+    struct drafter *drafters[N_DRAFTS]; /* NULL: jobs have no such drafts here */
+    struct draft_cost draft_cost;
+    struct draft_ask *asks; /* [seqs] scratch, with the jobs that ask; NULL: there are no drafts */
+    struct job **asking;
     struct engine_stats live; /* published after each turn */
     /* under the lock */
     struct os_mutex *lock;
@@ -227,8 +251,8 @@ enum job_finish prompt_cache_change(struct engine *e, struct job *j);
 /* ---- choose.c ---- */
 /* Log-probabilities of the prompt's tokens behind rows of logits, of positions `first` and on. */
 void choose_scores(struct engine *e, struct job *j, int32_t first, int32_t n_rows, const float *logits);
-/* Whether the device can choose the job's next token. */
-bool choose_on_device(const struct engine *e, const struct job *j);
+/* Whether the device can choose the job's next token, and those behind a draft of n_drafts. */
+bool choose_on_device(const struct engine *e, const struct job *j, int32_t n_drafts);
 /* Before a step is launched: tells the device how to choose. */
 int choose_prepare(struct engine *e, struct flight *f, struct err *err);
 /* After its results were read: every row that chooses gets its token. */
@@ -236,6 +260,30 @@ void choose_tokens(struct engine *e, struct flight *f);
 /* The job needs no tables any more. */
 void choose_end(struct engine *e, struct job *j);
 void choose_free(struct engine *e);
+
+/* ---- speculate.c ---- */
+/* Before the runner is opened: drafts as the options have them; the limits get room for them. */
+int speculate_open(struct engine *e, struct runner_limits *limits, const struct model *m, struct backend *be, struct err *err);
+void speculate_close(struct engine *e);
+/* On the owner's thread: the drafts that a spec asks for can be had. */
+int speculate_check(const struct engine *e, const struct job_spec *s, struct err *err);
+/* The job has a place now; it has none any more. */
+void speculate_begin(struct engine *e, struct job *j);
+void speculate_end(struct engine *e, struct job *j);
+/* Its tokens were moved or forgotten. */
+void speculate_moved(struct job *j);
+/* Before a step is planned: drafts for all jobs whose next token is known, in draft.tokens. */
+void speculate_propose(struct engine *e);
+/* Before a step with drafts runs. */
+int speculate_launch(struct engine *e, const struct flight *f, struct err *err);
+/* Behind it, for a row with a draft: as if its first token alone were wanted. */
+void speculate_advance(struct engine *e, const struct flight_row *r);
+/* A token was chosen and not yet taken: does the draft say the same? */
+void speculate_compare(struct engine *e, const struct flight_row *r);
+/* It was taken: true where the token behind it can be chosen too, because the draft said the same. */
+bool speculate_goes_on(struct engine *e, struct flight_row *r);
+/* No more tokens come of the row. */
+int speculate_settle(struct engine *e, const struct flight_row *r, struct err *err);
 
 /* ---- constraint.c ---- */
 /* Held until it is released. */

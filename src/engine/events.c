@@ -42,6 +42,8 @@ static void put_text(struct job *j) {
 static void put_usage(struct job *j) {
     j->usage.n_cached = j->n_cached;
     j->usage.n_forgotten = j->n_forgotten;
+    j->usage.n_drafted = j->draft.n_drafted;
+    j->usage.n_accepted = j->draft.n_accepted;
     if (j->n_forgotten == 0) j->usage.n_read = j->seq.n_done < j->spec.n_tokens ? j->seq.n_done : j->spec.n_tokens;
     if (!j->first_ns) return;
     j->usage.prompt_seconds = (double)(j->first_ns - j->submit_ns) * 1e-9;

@@ -13,30 +13,38 @@
 
 /* ---- launch ----------------------------------------------------------------------------------------------------------- */
 
-/* Whether the step brings the row that a job's next token is chosen from. */
+/* Whether the job's next token is chosen from a row of this step. */
 static bool chooses(const struct job *j, const struct flight_row *r) {
-    return r->n_wanted > 0 && j->spec.rows != ROWS_HIDDEN && j->n_limit > j->spec.n_tokens && j->seq.n_done + r->n_rows == j->seq.n_tokens;
+    return r->n_wanted > 0 && j->spec.rows != ROWS_HIDDEN && j->n_limit > j->spec.n_tokens &&
+           j->seq.n_done + r->n_rows - r->n_drafts == j->seq.n_tokens;
 }
 
 void flight_add(struct engine *e, struct flight *f, struct job *j, struct flight_row row) {
     row.job = j;
     row.first = j->seq.n_done;
     row.chooses = chooses(j, &row);
-    row.on_device = row.chooses && choose_on_device(e, j);
+    row.on_device = row.chooses && choose_on_device(e, j, row.n_drafts);
+    row.is_open = row.chooses;
+    row.i_choice = row.i_wanted + row.n_wanted - 1 - row.n_drafts;
     row.at = j->seq.n_tokens;
     row.token = -1;
-    f->reads_logits |= job_wants_logits(j) || (row.chooses && !row.on_device);
+    f->reads_logits |= job_wants_logits(j) || (row.chooses && !row.on_device && !j->spec.replay);
     f->reads_hidden |= j->spec.rows == ROWS_HIDDEN && row.n_wanted > 0;
     f->rows[f->n++] = row;
 }
 
-/* As if the step were done. */
+/* Moves the sequence on as if the step were done; see above. */
 static void advance(struct engine *e, struct flight_row *r) {
     struct job *j = r->job;
+    j->draft.n_again = 0;
+    if (r->n_drafts) {
+        speculate_advance(e, r);
+        return;
+    }
     sequence_advance(&j->seq, &e->runner.kv, r->n_rows);
     if (e->prefix && (j->seq.n_done == j->seq.n_prompt || j->seq.n_done == prefix_pause(e->prefix, &j->seq)))
         prefix_keep(e->prefix, &j->seq);
-    if (r->chooses) sequence_append(&j->seq, r->on_device ? -1 - (r->i_wanted + r->n_wanted - 1) : TOKEN_OF_THE_HOST);
+    if (r->chooses) sequence_append(&j->seq, r->on_device ? -1 - r->i_choice : TOKEN_OF_THE_HOST);
 }
 
 int flight_launch(struct engine *e, struct flight *f, struct err *err) {
@@ -45,7 +53,8 @@ int flight_launch(struct engine *e, struct flight *f, struct err *err) {
     f->n_logits = r->batch.step.n_logits;
     f->n_hidden = r->batch.n_hidden;
     mem_guard_begin("engine step");
-    int code = runner_run(r, err);
+    int code = speculate_launch(e, f, err);
+    if (!code) code = runner_run(r, err);
     mem_guard_end();
     for (int32_t i = 0; i < f->n && !code; i++) advance(e, &f->rows[i]);
     e->live.n_steps++;
@@ -70,7 +79,7 @@ static void add_states(const struct engine *e, const struct flight_row *r, int32
     else pool_add(&r->job->pooled, s->pooling, rows, width, first, r->n_wanted, s->n_skip);
 }
 
-/* States as they are must be numbers, too. */
+/* Hidden states that are handed out without pooling must be finite, too. */
 static bool are_finite(const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i])) return false;
@@ -86,7 +95,7 @@ static enum job_finish finish_vector(const struct engine *e, struct job *j) {
     return JOB_ERROR;
 }
 
-/* Rows of this step that were wanted for themselves. */
+/* Hands out the logits or hidden states of prompt rows that the job asked for. */
 static void hand_rows(struct engine *e, const struct flight_row *r) {
     struct job *j = r->job;
     int32_t end = r->first + r->n_rows, first = end - r->n_wanted;
@@ -122,8 +131,8 @@ static bool is_eos(const struct engine *e, const struct job *j, int32_t token) {
     return false;
 }
 
-/* A token that was chosen while the constraint had not begun, and which that does not allow: the row that it was chosen from is computed again.
- * Windows and recurrent state have gone on and cannot go back: there, everything is. */
+/* Takes back a token that the device chose before the constraint began, and that the constraint does not allow. The row that it was chosen from is
+ * computed again. Where the cache cannot go back (windows, recurrent state), the whole sequence is computed again. */
 static enum job_finish take_back(struct engine *e, const struct flight_row *r) {
     struct job *j = r->job;
     const struct kv_layout *layout = &e->runner.kv.layout;
@@ -141,7 +150,7 @@ static enum job_finish take_back(struct engine *e, const struct flight_row *r) {
     return JOB_GOES_ON;
 }
 
-/* Tokens that nobody chose follow the last one: they end reasoning that has gone on for too long, or nothing else may come. */
+/* Appends tokens that nobody chose: those that end reasoning after its limit, or text that the grammar leaves no alternative to. */
 static enum job_finish put_forced(struct engine *e, struct job *j, const struct tok_ids *ids) {
     for (size_t i = 0; i < ids->n; i++) {
         if (j->seq.n_tokens >= j->n_limit && !shift_job(e, j)) return JOB_LENGTH;
@@ -155,8 +164,8 @@ static enum job_finish put_forced(struct engine *e, struct job *j, const struct 
     return j->seq.n_tokens >= j->n_limit && !shift_job(e, j) ? JOB_LENGTH : JOB_GOES_ON;
 }
 
-/* Text that must come is put without asking the model. Where somebody wants to know how likely its tokens are, they are chosen one by one, and no others are
- * allowed: the answer is the same. */
+/* Appends forced text without running the model for it. If log-probabilities are wanted, the model runs for each token, with a mask that allows that
+ * token alone: the answer is the same. */
 static enum job_finish jump(struct engine *e, struct job *j) {
     bound_force(j);
     if (j->spec.sampling.n_top >= 0 || !bound_is_forced(j)) return JOB_GOES_ON;
@@ -196,14 +205,31 @@ static enum job_finish collect_row(struct engine *e, const struct flight_row *r)
     return j->spec.rows == ROWS_HIDDEN ? finish_vector(e, j) : j->spec.rows == ROWS_SCORES ? JOB_LENGTH : JOB_STOP;
 }
 
+/* One token of a row at most; the row stays open where a draft brings another. */
+static int collect_token(struct engine *e, struct flight_row *r, struct err *err) {
+    struct job *j = r->job;
+    if (r->n_drafts) speculate_compare(e, r);
+    enum job_finish finish = collect_row(e, r);
+    if (finish) {
+        schedule_end(e, j, finish, finish == JOB_ERROR ? &j->why : NULL);
+        return ERR_OK;
+    }
+    r->is_open = speculate_goes_on(e, r);
+    return r->is_open ? ERR_OK : speculate_settle(e, r, err);
+}
+
+/* Every job's first token, then the second of those whose draft has come true so far, and so on: so threads choose for all jobs at once. */
 int flight_collect(struct engine *e, struct flight *f, int32_t age, struct err *err) {
     TRY(read_results(e, f, age, err));
-    choose_tokens(e, f);
-    for (int32_t i = 0; i < f->n; i++) {
-        struct job *j = f->rows[i].job;
-        if (!j) continue; /* it ended while the step ran */
-        enum job_finish finish = collect_row(e, &f->rows[i]);
-        if (finish) schedule_end(e, j, finish, finish == JOB_ERROR ? &j->why : NULL);
+    for (bool is_first = true, any = true; any; is_first = false) {
+        choose_tokens(e, f);
+        any = false;
+        for (int32_t i = 0; i < f->n; i++) {
+            struct flight_row *r = &f->rows[i];
+            if (!r->job || !(r->is_open || is_first)) continue; /* it ended while the step ran, or has all its tokens */
+            TRY(collect_token(e, r, err));
+            any |= r->job && r->is_open;
+        }
     }
     return ERR_OK;
 }

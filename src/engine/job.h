@@ -18,6 +18,7 @@
 #define MLXCEL_ENGINE_JOB_H
 
 #include "engine/constraint.h"
+#include "engine/draft.h"
 #include "engine/pool.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
@@ -100,8 +101,12 @@ struct job_spec {
     const struct str *stops;                    /* [n_stops] strings that end the answer and are not part of it; needs wants_text */
     size_t n_stops;
     const float *adapters; /* [n_adapters of the model] scale of each; NULL: as engine_options has them */
-    int64_t deadline_ms;   /* from now; 0: none */
-    void *user;            /* the owner's */
+    enum draft_from draft; /* where drafts come from; DRAFT_USUAL: as engine_options has it */
+    int32_t max_draft;     /* tokens of one at most; 0: as engine_options has it */
+    const int32_t *replay; /* [n_replay] the answer is this, whatever the model says: for measuring; NULL: the model's */
+    int32_t n_replay;
+    int64_t deadline_ms; /* from now; 0: none */
+    void *user;          /* the owner's */
 };
 
 /* Names without the engine's prefix: JOB_STOP and its like do not clash with windows.h. */
@@ -126,6 +131,7 @@ struct job_usage {
     int32_t n_cached;                   /* of the prompt, known from an earlier job; of CACHE_RESTORE: restored */
     int32_t n_new;                      /* chosen so far, an end-of-text token included */
     int32_t n_reasoning;                /* of those, in reasoning */
+    int32_t n_drafted, n_accepted;      /* tokens that drafts proposed; of those, that came true */
     int32_t n_forgotten;                /* tokens that made room for others */
     double prompt_seconds, new_seconds; /* from submission to the first token; from there to the last */
 };

@@ -44,6 +44,7 @@ void schedule_end(struct engine *e, struct job *j, enum job_finish finish, const
     choose_end(e, j);
     if (e->prefix && j->is_placed && finish != JOB_ERROR) prefix_keep(e->prefix, &j->seq);
     int32_t n_done = j->seq.n_done;
+    speculate_end(e, j);
     if (j->is_placed) sequence_free(&j->seq, &e->runner.kv);
     j->seq.n_done = n_done; /* for the job's figures */
     job_put_end(j, finish, why);
@@ -65,6 +66,7 @@ static bool place(struct engine *e, struct job *j) {
     j->seq.adapters = j->spec.adapters;
     j->seq.tree = j->tree;
     j->is_placed = true;
+    speculate_begin(e, j);
     j->begun_ns = os_clock_ns();
     return true;
 }
@@ -75,7 +77,7 @@ static int32_t blocks_of(const struct engine *e, int32_t n_positions, int32_t c)
     return window > 0 && most < need ? most : need;
 }
 
-/* Whether so many positions would find blocks beside those that running prompts will still take. Admitting more than that leads to
+/* Whether there are blocks for so many positions, beside those that running prompts will still need. Admitting more jobs than that would lead to
  * preemption. */
 static bool fits(const struct engine *e, int32_t n_positions) {
     for (int32_t c = 0; c < e->runner.kv.layout.n_classes; c++) {
@@ -94,7 +96,8 @@ static bool fits(const struct engine *e, int32_t n_positions) {
 static void attach(struct engine *e, struct job *j) {
     if (!e->prefix || j->seq.n_done > 0 || j->spec.rows != ROWS_NONE || j->spec.is_fresh) return;
     bool is_saved = j->spec.cache == CACHE_SAVE;
-    if (is_saved) sequence_append(&j->seq, TOKEN_OF_THE_HOST); /* nothing is chosen behind it: the last position may be known, too */
+    if (is_saved)
+        sequence_append(&j->seq, TOKEN_OF_THE_HOST); /* no token is chosen behind it, so its last position may come from the cache, too */
     int32_t n = prefix_attach(e->prefix, &j->seq);
     if (is_saved) j->seq.n_tokens--;
     if (j->was_attached) return;
@@ -185,7 +188,8 @@ static bool reserve(struct engine *e, struct sequence *s, int32_t n) {
 
 /* The first of the next n rows that is wanted; n: none. Rows that were handed on before a preemption are not wanted again, but the last one
  * is, for the token that follows. */
-static int32_t first_wanted(const struct job *j, int32_t n) {
+static int32_t first_wanted(const struct job *j, int32_t n, int32_t n_drafts) {
+    if (n_drafts) return n - 1 - n_drafts;
     int32_t first = j->seq.n_done + n == j->seq.n_tokens ? n - 1 : n;
     bool wants_all = job_wants_logits(j) || (j->spec.rows == ROWS_HIDDEN && j->spec.pooling != POOL_LAST);
     if (!wants_all || j->n_seen >= j->spec.n_tokens) return first;
@@ -197,33 +201,45 @@ static bool wants_hidden(const struct job *j) {
     return j->spec.rows == ROWS_HIDDEN;
 }
 
-/* Adds n rows of a job to the batch, whose blocks are there. */
-static void add_rows(struct engine *e, struct flight *f, struct job *j, int32_t n) {
+/* Adds n rows of a job to the batch, whose blocks are there. The last n_drafts of them hold a draft of tokens behind the last. */
+static void add_rows(struct engine *e, struct flight *f, struct job *j, int32_t n, int32_t n_drafts) {
     struct batch *b = &e->runner.batch;
-    int32_t first = first_wanted(j, n);
-    struct flight_row row = {.n_rows = n, .i_wanted = wants_hidden(j) ? b->n_hidden : b->step.n_logits, .n_wanted = n - first};
+    int32_t first = first_wanted(j, n, n_drafts);
+    struct flight_row row = {
+        .n_rows = n, .n_drafts = n_drafts, .i_wanted = wants_hidden(j) ? b->n_hidden : b->step.n_logits, .n_wanted = n - first};
     if (!wants_hidden(j) && row.n_wanted > 1) e->n_extra -= row.n_wanted - 1;
+    for (int32_t i = 0; i < n_drafts; i++) sequence_append(&j->seq, j->draft.tokens[i]);
     batch_add(b, &j->seq, n, first, wants_hidden(j));
+    j->seq.n_tokens -= n_drafts;
     flight_add(e, f, j, row);
     j->is_planned = true;
 }
 
-/* A decode row, for which others give way. False: there are no blocks to be had. */
-static bool add_decode_row(struct engine *e, struct flight *f, struct job *j) {
-    while (!reserve(e, &j->seq, 1))
-        if (!preempt(e, j)) return false;
-    add_rows(e, f, j, 1);
-    return true;
+/* A decode row, for which others give way, and rows of a draft, for which nobody does. How many rows; 0: there are no blocks to be had. */
+static int32_t add_decode_rows(struct engine *e, struct flight *f, struct job *j) {
+    int32_t n = j->seq.n_tokens - j->seq.n_done, n_drafts = j->draft.n;
+    while (!reserve(e, &j->seq, n))
+        if (!preempt(e, j)) return 0;
+    if (n_drafts && !sequence_reserve(&j->seq, &e->runner.kv, n + n_drafts)) n_drafts = 0;
+    add_rows(e, f, j, n + n_drafts, n_drafts);
+    return n + n_drafts;
 }
 
-/* Its last token is not there, and the device does not know it either; or it is the last that was wanted; or what may follow depends on it. */
+/* Whether the job cannot be in the next step: the host has to choose its last token first, or that token was the last one wanted, or the mask of the
+ * next token depends on it. */
 static bool must_wait(const struct job *j) {
     int32_t last = j->seq.tokens[j->seq.n_tokens - 1];
-    return last == TOKEN_OF_THE_HOST || (last < 0 && (j->seq.n_tokens >= j->n_limit || bound_holds(j) || job_nears_close(j)));
+    return last == TOKEN_OF_THE_HOST ||
+           (last < 0 && (j->seq.n_tokens >= j->n_limit || bound_holds(j) || job_nears_close(j) || j->draft.n_hoped > 0));
 }
 
 static bool is_decoding(const struct job *j) {
-    return j->seq.n_tokens - j->seq.n_done == 1 && j->seq.n_done > 0;
+    return j->seq.n_tokens - j->seq.n_done == 1 + j->draft.n_again && j->seq.n_done > 0;
+}
+
+/* Rows that see each other are in one step, or wait for one with more room. */
+static int32_t whole_part(const struct engine *e, const struct job *j, int32_t n, int32_t room) {
+    return n <= room && (!job_wants_logits(j) || n <= e->n_extra + 1) ? n : 0;
 }
 
 /* How many rows of a prompt the step may take. */
@@ -231,6 +247,7 @@ static int32_t chunk_of(const struct engine *e, const struct job *j) {
     const struct runner *r = &e->runner;
     int32_t n = j->seq.n_tokens - j->seq.n_done, room = r->limits.rows - r->batch.step.n_rows;
     if (r->model->spec.is_encoder) return n <= room ? n : 0; /* every row sees all others: they are in one step */
+    if (r->model->is_prefix && j->seq.n_done < j->seq.n_prompt) return whole_part(e, j, j->seq.n_prompt - j->seq.n_done, room);
     if (e->options.chunk > 0 && n > e->options.chunk) n = e->options.chunk;
     bool is_watched = e->chunk > 0 && (r->backend->device->step_ms > 0 || e->live.rows_decode > 0);
     if (is_watched && n > e->chunk - e->live.rows_prefill) n = e->chunk - e->live.rows_prefill;
@@ -242,8 +259,7 @@ static int32_t chunk_of(const struct engine *e, const struct job *j) {
     const struct picture_rows *cut = sequence_cut_picture(&j->seq, j->seq.n_done + n);
     if (!cut) return n;
     if (cut->first > j->seq.n_done) return cut->first - j->seq.n_done;
-    int32_t rest = cut->first + cut->n - j->seq.n_done;
-    return rest <= room ? rest : 0; /* it is one step, or waits for one with more room */
+    return whole_part(e, j, cut->first + cut->n - j->seq.n_done, room);
 }
 
 /* A device that computes either logits or hidden states in a step does both in turn. */
@@ -270,21 +286,22 @@ static void fill_batch(struct engine *e, struct flight *f) {
         e->running[i]->is_planned = false;
         sequence_follow_rope(&e->running[i]->seq, &r->kv, &r->model->spec, e->options.exact);
     }
+    speculate_propose(e);
     for (int32_t i = 0; i < e->n_running; i++) {
         struct job *j = e->running[i];
-        if (is_decoding(j) && has_turn(e, j) && !must_wait(j)) e->live.rows_decode += add_decode_row(e, f, j);
+        if (is_decoding(j) && has_turn(e, j) && !must_wait(j)) e->live.rows_decode += add_decode_rows(e, f, j);
     }
     for (int32_t i = 0; i < e->n_running; i++) {
         struct job *j = e->running[i];
         if (j->is_planned || is_decoding(j) || !has_turn(e, j) || must_wait(j)) continue;
         int32_t n = chunk_of(e, j);
         if (n <= 0 || !reserve(e, &j->seq, n)) break; /* a prompt never preempts: it waits until blocks are free */
-        add_rows(e, f, j, n);
+        add_rows(e, f, j, n, 0);
         e->live.rows_prefill += n;
     }
 }
 
-/* Jobs that hold each other up give way, the youngest first. One that is alone and has no room will never have any. */
+/* If no job can go on for want of blocks, the youngest gives way. A job that is alone and still has no room is ended: it will never have any. */
 void schedule_plan(struct engine *e, struct flight *f, bool is_ahead) {
     struct job *oldest = e->running[0];
     mem_guard_begin("engine plan");

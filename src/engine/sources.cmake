@@ -4,6 +4,8 @@ set(ENGINE_SOURCES
   src/engine/candidates.c
   src/engine/choose.c
   src/engine/constraint.c
+  src/engine/draft.c
+  src/engine/draft_ngram.c
   src/engine/engine.c
   src/engine/events.c
   src/engine/flight.c
@@ -20,5 +22,6 @@ set(ENGINE_SOURCES
   src/engine/schedule.c
   src/engine/sequence.c
   src/engine/shift.c
+  src/engine/speculate.c
   src/engine/stats.c
 )

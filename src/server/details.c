@@ -38,6 +38,7 @@ void details_put_settings(const struct generation *g, const char *key, struct js
     jsonw_put_bool(w, "stream", p->stream);
     jsonw_put_int(w, "n_probs", p->logprobs ? job->sampling.n_top : 0);
     jsonw_put_bool(w, "timings_per_token", p->timings_always);
+    jsonw_put_int(w, "speculative.n_max", job->draft == DRAFT_NONE ? 0 : job->max_draft ? job->max_draft : DRAFT_MAX);
     jsonw_put_bool(w, "post_sampling_probs", job->sampling.top_is_drawn);
     jsonw_open(w, "lora", '[');
     for (int32_t i = 0; g->call->adapters && i < service_info(g->call->service)->n_adapters; i++) {

@@ -53,6 +53,8 @@ static const struct refused rows[] = {
     {"watermarking", BOTH, NULL, NULL},
     {"vllm_xargs", BOTH, "{}", NULL},
     {"adapters", BOTH, NULL, NULL},
+    {"speculative.n_min", BOTH, "0", NULL},
+    {"speculative.p_min", BOTH, "0", NULL},
     /* how the prompt is made */
     {"add_special_tokens", CHAT, "false", NULL},
     {"add_special_tokens", TEXT | EMBED, "true", NULL},

@@ -357,6 +357,10 @@ static void put_timings(const struct job_usage *u, int32_t n_prompt, struct json
     jsonw_put_num(w, "predicted_ms", u->new_seconds * 1000);
     jsonw_put_num(w, "predicted_per_token_ms", rate(u->new_seconds * 1000, u->n_new));
     jsonw_put_num(w, "predicted_per_second", rate(u->n_new, u->new_seconds));
+    if (u->n_drafted > 0) {
+        jsonw_put_int(w, "draft_n", u->n_drafted);
+        jsonw_put_int(w, "draft_n_accepted", u->n_accepted);
+    }
     jsonw_end(w, '}');
 }
 
@@ -372,6 +376,8 @@ void generate_put_timings(const struct generation *g, struct jsonw *w) {
         all.n_cached += u->n_cached;
         all.n_prompt += u->n_prompt;
         all.n_new += u->n_new;
+        all.n_drafted += u->n_drafted;
+        all.n_accepted += u->n_accepted;
         if (u->prompt_seconds > all.prompt_seconds) all.prompt_seconds = u->prompt_seconds;
         if (u->new_seconds > all.new_seconds) all.new_seconds = u->new_seconds;
     }

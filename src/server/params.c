@@ -54,6 +54,7 @@ static const struct field fields[] = {
     {"verbose", KIND_BOOL, ANY, AT(verbose), 0, 0, false},
     {"n_keep", KIND_INT, ANY, AT(job.n_keep), 0, INT32_MAX, true},
     {"id_slot", KIND_INT, PARAMS_LLAMA, AT(slot), 0, INT32_MAX, true},
+    {"speculative.n_max", KIND_INT, ANY, AT(job.max_draft), 0, INT32_MAX, false},
 };
 
 /* A field's value; NULL where it is absent or null, which means the same everywhere. */
@@ -194,6 +195,18 @@ static int refuse_values(yyjson_val *body, const struct params *p, struct api_er
     return 0;
 }
 
+/* Drafts: a limit above ours is no limit, and 0 turns them off, as does the type "none". Other types are the server's choice. */
+static int read_drafts(yyjson_val *body, struct params *p, struct api_error *e) {
+    static const char name[] = "speculative.type";
+    yyjson_val *type = given(body, name);
+    struct str text = json_val_str(type);
+    if (type && !str_is(text, "none"))
+        return api_fail(e, 400, "unsupported_value", name, "%s may be \"none\"; which drafts there are, the server's --draft says", name);
+    if (type || (given(body, "speculative.n_max") && p->job.max_draft == 0)) p->job.draft = DRAFT_NONE;
+    if (p->job.max_draft > DRAFT_MAX) p->job.max_draft = DRAFT_MAX;
+    return 0;
+}
+
 /* How many log-probabilities are wanted: each set says it in its own way. */
 static int read_top(enum param_sets set, struct params *p, struct api_error *e) {
     int32_t *n_top = &p->job.sampling.n_top;
@@ -224,6 +237,7 @@ int params_read(struct arena *a, yyjson_val *body, enum param_sets set, struct p
     if (read_sampling(body, set, p, e) || read_breakers(a, body, p, e)) return -1;
     if (read_fields(body, set, p, e) || read_stop(a, body, p, e) || read_stream_options(body, p, e)) return -1;
     if (bias_read(a, given(body, "logit_bias"), p, e) || read_top(set, p, e) || token_fields_read(a, body, p, e)) return -1;
+    if (read_drafts(body, p, e)) return -1;
     if (p->echo && p->logprobs) p->job.rows = ROWS_SCORES;
     return refuse_values(body, p, e);
 }

@@ -37,6 +37,8 @@ FIGURE(preempted, s->n_preempted)
 FIGURE(prompt_tokens, s->n_prompt_tokens)
 FIGURE(cached_tokens, s->n_cached_tokens)
 FIGURE(new_tokens, s->n_new_tokens)
+FIGURE(drafted_tokens, s->n_drafted_tokens)
+FIGURE(accepted_tokens, s->n_accepted_tokens)
 FIGURE(prompt_seconds, s->reading.sum)
 FIGURE(new_seconds, s->writing.sum)
 FIGURE(prompt_rate, share(s->n_prompt.sum, s->reading.sum))
@@ -81,6 +83,14 @@ static const struct metric {
      "counter",
      "Tokens generated.",
      new_tokens},
+    {{"mlxcel_draft_tokens_total", "vllm:spec_decode_num_draft_tokens_total", NULL},
+     "counter",
+     "Tokens that drafts proposed.",
+     drafted_tokens},
+    {{"mlxcel_draft_tokens_accepted_total", "vllm:spec_decode_num_accepted_tokens_total", NULL},
+     "counter",
+     "Of those, tokens that the model chose too.",
+     accepted_tokens},
     {{"llamacpp:prompt_seconds_total", NULL, NULL},
      "counter",
      "Time from a generation's start to its first token, of all that are done.",

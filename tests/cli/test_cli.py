@@ -44,6 +44,12 @@ def check_generate():
     greedy, seven = generate(), generate("--seed", "7")
     check(generate("--temp", "0") == greedy and generate("--top-k", "1") == greedy, "temperature 0 and top-k 1 are greedy")
     check(seven == generate("--seed", "7") and seven != generate("--seed", "8"), "the same seed gives the same text, another one another")
+    words = run("generate", "Once", "upon", "a time", "-n", "24")
+    check(words.stdout == greedy, f"a prompt without --prompt: {words.stdout!r} {words.stderr}")
+    expect(["generate", "x", "-p", "y"], 2, err="give the prompt once")
+    expect(["serve", "built-in", "-m", "built-in"], 2, err="give the models once")
+    r = run("serve", "built-in", "--port", "0", "--check")
+    check(r.returncode == 0 and "built-in" in r.stdout, f"serve MODEL: {r.stdout} {r.stderr}")
     check(generate("--seed", "7", "--threads", "1") == seven, "the same seed gives the same text on one thread")
     for options in (["--min-p", "0.1"], ["--typical", "0.9"], ["--xtc-probability", "0.5"], ["--dry-multiplier", "0.8", "--dry-sequence-breaker", "."],
                     ["--mirostat", "1"], ["--mirostat", "2", "--mirostat-ent", "3"], ["--dynatemp-range", "0.3"], ["--repeat-penalty", "1.2"]):
@@ -85,7 +91,7 @@ def check_generate():
             log = p.communicate(timeout=HANG)[1]
             check("bare has no chat template: chats get a plain User/Assistant form" in log, f"serve without one: {log}")
     r = run("generate", "-m", __file__, "-p", "x")
-    check(r.returncode == 1 and "no safetensors file" in r.stderr, f"a file that is no model: {r.stderr}")
+    check(r.returncode == 1 and "is a text and no model" in r.stderr, f"a file that is no model: {r.stderr}")
     r = run("generate", "-p", "x", "-n", "1", "--ctx-size", "1000000")
     check(r.returncode == 0 and "context 1024, all that this model has" in r.stderr, f"--ctx-size beyond the model's: {r.stderr}")
     r = run("generate", "-p", "x", "-n", "1", "--ctx-size", "1024")
@@ -154,6 +160,29 @@ def check_kv_bits():
     r = run("generate", "-p", "x", "-n", "2", "--device", "cpu", "--kv-bits", "16")
     check(r.returncode == 0 and "cache of" not in r.stderr, f"--kv-bits 16: {r.stderr}")
     expect(["generate", "-p", "x", "--kv-bits", "5"], 2, err="--kv-bits")
+
+
+def check_replay():
+    """Drafts of a text that is given: steps are counted, not timed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, bad = os.path.join(folder, "text.json"), os.path.join(folder, "bad.json")
+        tale = "The red ball was under the old bed, and the dog that slept there had not seen it. "
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump({"prompt": tale * 2, "answer": tale * 2}, f)
+        with open(bad, "w", encoding="utf-8") as f:
+            json.dump({"prompt": tale}, f)
+        steps = []
+        for kind in ("none", "ngram"):
+            for model in (["--shape", "tiny"], []):
+                r = run("bench", "--device", "cpu", "--precision", "exact", "--draft", kind, "--replay", path, "-r", "1", "-o", "json", *model)
+                row = json.loads(r.stdout)[0]
+                steps.append((row["steps"], row["n_gen"], row["draft_tokens"], row["draft_tokens_accepted"]))
+        check(all(n > 2 * gen and drafts == 0 for n, gen, drafts, _ in steps[:2]), f"without drafts a step is a token: {steps}")
+        check(all(n < 2 * gen * 0.6 and 0 < kept <= drafts for n, gen, drafts, kept in steps[2:]), f"with drafts it is several: {steps}")
+        r = run("bench", "--device", "cpu", "--shape", "tiny", "--replay", bad)
+        check(r.returncode == 1 and '"answer"' in r.stderr, f"bench --replay: {r.stderr}")
+        r = run("generate", "--device", "cpu", "--no-chat-template", "-p", tale * 3, "-n", "24", "--ignore-eos", "--draft", "ngram", "--precision", "exact")
+        check(r.returncode == 0 and "drafted tokens accepted" in r.stderr, f"generate tells of drafts: {r.stderr}")
 
 
 def check_bench():
@@ -229,8 +258,7 @@ def check_usage():
             expect([*command, *option], 2, err=f"{option[0]} is for made-up models (--shape NAME)")
     expect(["bench", "--seed", "1"], 2, err="--seed is for made-up models")
     expect(["generate", "-p", "x", "-m", "a", "--shape", "tiny"], 2, err="a model and --shape exclude each other")
-    expect(["run", "a", "--shape", "tiny"], 2, err="a model and --shape exclude each other")
-    expect(["run", "a", "-m", "b"], 2, err="give the model once")
+    expect(["inspect", "a", "-m", "b"], 2, err="give the model once")
     r = run("generate", "-p", "x", "-n", "1", "--shape", "tiny", env={"MLXCEL_MODEL": "/no/such/model"})
     check(r.returncode == 0, f"--shape wins over MLXCEL_MODEL: {r}")
     expect(["run", "/no/such/model", "-p", "x"], 1, err="/no/such/model", env={"MLXCEL_MODEL": "/no/such/other"})
@@ -433,7 +461,7 @@ def check_nohup():
     """What was ignored at the beginning stays ignored, before, while and after an answer comes."""
     if program.endswith(".exe"):
         return skip("nohup: not for another system's program")
-    p = subprocess.Popen([program, "run", "-n", "20", "--cpu", "ref", "--threads", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    p = subprocess.Popen([program, "run", "--lines", "-n", "20", "--cpu", "ref", "--threads", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     p.stdin.write(b"Once\n")
     p.stdin.flush()
@@ -462,6 +490,7 @@ def main():
     check_stdin()
     check_kv_bits()
     check_bench()
+    check_replay()
     check_memory()
     check_json()
     check_documented()

@@ -20,6 +20,7 @@ set(UNIT_SUITES
   library_load
   limits
   line_edit
+  screen_text
   ops_elem
   ops_moe
   ops_pick
@@ -37,6 +38,7 @@ set(UNIT_SUITES
   sampler
   saved
   service
+  speculate
   stop
   template
   tokenizer

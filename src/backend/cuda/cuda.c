@@ -49,7 +49,13 @@ static int open_context(struct cuda *c, struct err *err) {
 
 static int cuda_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
     struct cuda *c = mem_alloc(sizeof *c);
-    c->base = (struct backend){.type = &cuda_backend, .device = d, .precision = options->precision, .mixes_rows = true, .runs_ahead = true};
+    c->base = (struct backend){.type = &cuda_backend,
+                               .device = d,
+                               .precision = options->precision,
+                               .mixes_rows = true,
+                               .runs_ahead = true,
+                               .row_first = 0.5,
+                               .row_more = 0.15};
     c->gpu = (struct cuda_gpu *)d;
     c->d = c->gpu->d;
     c->exact = options->precision == PRECISION_EXACT || options->precision == PRECISION_F32;

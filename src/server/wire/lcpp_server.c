@@ -74,7 +74,7 @@ static void show_slots(struct call *c) {
         jsonw_begin(&w, '{');
         jsonw_put_int(&w, "id", i);
         jsonw_put_int(&w, "n_ctx", info->context);
-        jsonw_put_bool(&w, "speculative", false);
+        jsonw_put_bool(&w, "speculative", info->drafts);
         jsonw_put_bool(&w, "is_processing", i < stats.n_running);
         jsonw_end(&w, '}');
     }
