@@ -24,6 +24,25 @@ INLINE vf weights(const unsigned char *line, const int v, const int second, cons
 }
 
 /* One block of 32 inputs: n rows, which lie 32 floats apart, against n_panels panels. */
+#ifdef PLAIN_LANES /* a multiply-add takes one number of a vector: four inputs of a row are one load */
+INLINE void add_block(const unsigned char *p, size_t panel_bytes, const float *x, vf *acc, const int n, const int n_panels,
+                      const enum dtype dtype) {
+    for (int line = 0; line < LINES; line += 2) {
+        vf inputs[ROWS_MAX];
+#pragma GCC unroll 4
+        for (int m = 0; m < n; m++) inputs[m] = v_load(x + m * PACK_PLAIN_GROUP + 2 * line);
+#pragma GCC unroll 4
+        for (int at = 0; at < 4; at++)
+#pragma GCC unroll 8
+            for (int i = 0; i < n_panels * VECTORS; i++) {
+                const unsigned char *from = p + (size_t)(i / VECTORS) * panel_bytes + (size_t)(line + at / 2) * line_bytes(dtype);
+                vf w = weights(from, i % VECTORS, at % 2, dtype);
+#pragma GCC unroll 4
+                for (int m = 0; m < n; m++) acc[i * n + m] = v_fma_lane(w, inputs[m], at, acc[i * n + m]);
+            }
+    }
+}
+#else
 INLINE void add_block(const unsigned char *p, size_t panel_bytes, const float *x, vf *acc, const int n, const int n_panels,
                       const enum dtype dtype) {
     for (int line = 0; line < LINES; line++)
@@ -39,6 +58,7 @@ INLINE void add_block(const unsigned char *p, size_t panel_bytes, const float *x
                 for (int m = 0; m < n; m++) sum[m] = v_fma(second, v_set(x[m * PACK_PLAIN_GROUP + 2 * line + 1]), sum[m]);
             }
 }
+#endif
 
 /* n rows from `row` on (in one tile) against n_panels panels. The panels advance together, block by block, and ask for what
  * comes next: memory answers several streams sooner than one. */
