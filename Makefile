@@ -1,5 +1,5 @@
 # Drives CMake. `make run` and `make test` work on a fresh Debian 12 or Ubuntu 24.04 machine with git and make.
-.PHONY: all release test-release sign run sources test test-medium test-long test-cuda kernels check check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz fuzz-folders format clean help \
+.PHONY: all release test-release sign run sources test test-medium test-long test-cuda kernels check pictures check-cuda-env install windows test-windows cross test-cross clang macos-check asan tsan fuzz fuzz-folders format clean help \
     build-release build-kernelc venv
 .DEFAULT_GOAL := all
 
@@ -64,6 +64,9 @@ kernels: build-kernelc ## compile the CUDA kernels for all architectures, with r
 check: ## style, layers and formatting
 	@tools/setup.sh check
 	@python3 tools/check.py
+
+pictures: build-release ## make the pictures of README.md anew: from recorded figures, a session in tmux, the page in Chromium
+	@python3 tools/pictures.py build/release/mlxcel
 
 format: ## format the C files
 	@tools/setup.sh check

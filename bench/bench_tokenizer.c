@@ -3,7 +3,7 @@
  * usage: bench_tokenizer TOKENIZER TEXT REPEATS IDS_OUT
  * Prints one JSON object with the seconds of each run; writes the ids of both ways to IDS_OUT as little-endian int32.
  */
-#include "api/text_tools.h"
+#include "api/tokenizer_files.h"
 #include "base/json.h"
 #include "os/os.h"
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """A GGUF file of a known shape with made-up weights, so that llama.cpp can be measured on the shapes of `mlxcel bench --shape`.
 
-Matrices are Q4_0 (18 bytes for 32 weights: 4.5 bits each, as 4-bit groups of 64 with bias are) or BF16, norms f32. The
-embedding is like the matrices and serves as the output matrix where the shape ties them. Bytes are random: speed does not
-depend on them. Needs Python alone.
+Matrices are of one type, such as Q4_0 (18 bytes for 32 weights: 4.5 bits each, as 4-bit groups of 64 with bias are) or BF16, or, as q4_k_m, of
+Q4_K and Q6_K as llama.cpp's quantiser mixes them; norms are f32. The embedding is like the matrices (Q6_K in the mix) and serves as the
+output matrix where the shape ties them. Bytes are random: speed does not depend on them. Needs Python alone.
 
-usage: gguf_shape.py SHAPE FILE [q4_0|bf16]      shapes: see SHAPES
+usage: gguf_shape.py SHAPE FILE [TYPE]      shapes: see SHAPES, types: see TYPES
 """
 import os
 import random
@@ -26,9 +26,10 @@ SHAPES = {
 }
 
 U32, F32, STRING, ARRAY, I32, BOOL = 4, 6, 8, 9, 5, 7
-TYPE_F32, TYPE_Q4_0, TYPE_BF16 = 0, 2, 30
-FILE_TYPES = {TYPE_Q4_0: 2, TYPE_BF16: 32}
-TYPES = {"q4_0": TYPE_Q4_0, "bf16": TYPE_BF16}
+TYPE_F32, TYPE_Q4_0, TYPE_Q8_0, TYPE_Q4_K, TYPE_Q5_K, TYPE_Q6_K, TYPE_BF16, MIX_Q4_K_M = 0, 2, 8, 12, 13, 14, 30, -1
+FILE_TYPES = {TYPE_Q4_0: 2, TYPE_Q8_0: 7, TYPE_Q4_K: 14, TYPE_Q5_K: 16, TYPE_Q6_K: 18, TYPE_BF16: 32, MIX_Q4_K_M: 15}
+TYPES = {"q4_0": TYPE_Q4_0, "q8_0": TYPE_Q8_0, "q4_k": TYPE_Q4_K, "q5_k": TYPE_Q5_K, "q6_k": TYPE_Q6_K, "q4_k_m": MIX_Q4_K_M, "bf16": TYPE_BF16}
+BLOCKS = {TYPE_Q4_0: (32, 18), TYPE_Q8_0: (32, 34), TYPE_Q4_K: (256, 144), TYPE_Q5_K: (256, 176), TYPE_Q6_K: (256, 210)}  # weights, bytes
 ALIGN = 32
 
 
@@ -83,8 +84,22 @@ def metadata(s, matrix):
     ] if "experts" in s else [])
 
 
+def mixed(name, s):
+    """The type that Q4_K_M gives a matrix: half of the values and downward projections, and what makes the logits, have six bits."""
+    if name in ("token_embd.weight", "output.weight"):
+        return TYPE_Q6_K
+    layer, n = int(name.split(".")[1]), s["layers"]
+    more = layer < n // 8 or layer >= 7 * n // 8 or (layer - n // 8) % 3 == 2
+    return TYPE_Q6_K if more and ("attn_v" in name or "ffn_down" in name) else TYPE_Q4_K
+
+
 def tensors(s, matrix):
     """(name, dimensions with the innermost first, type)"""
+    for name, dims, kind in matrices(s, matrix):
+        yield name, dims, mixed(name, s) if kind == MIX_Q4_K_M else kind
+
+
+def matrices(s, matrix):
     q, kv = s["heads"] * s["head"], s["kv_heads"] * s["head"]
     yield "token_embd.weight", (s["width"], s["vocab"]), matrix
     yield "output_norm.weight", (s["width"],), TYPE_F32
@@ -117,14 +132,22 @@ def size(dims, kind):
     n = 1
     for d in dims:
         n *= d
-    return n // 32 * 18 if kind == TYPE_Q4_0 else n * (4 if kind == TYPE_F32 else 2)
+    if kind in BLOCKS:
+        return n // BLOCKS[kind][0] * BLOCKS[kind][1]
+    return n * (4 if kind == TYPE_F32 else 2)
 
 
-def blocks(n, rng):
-    """n blocks of Q4_0: a small scale, sixteen bytes of codes. A stretch of random ones, repeated."""
-    scale = struct.pack("<e", 0.004)
-    part = b"".join(scale + rng.randbytes(16) for _ in range(min(n, 65536)))
-    return part
+def blocks(n, kind, rng):
+    """n blocks: small scales, random codes. A stretch of random ones, repeated."""
+    scale, small = struct.pack("<e", 0.004), struct.pack("<ee", 0.0001, 0.0005)
+    one = {
+        TYPE_Q4_0: lambda: scale + rng.randbytes(16),
+        TYPE_Q8_0: lambda: struct.pack("<e", 0.0003) + rng.randbytes(32),
+        TYPE_Q4_K: lambda: small + rng.randbytes(140),
+        TYPE_Q5_K: lambda: small + rng.randbytes(172),
+        TYPE_Q6_K: lambda: rng.randbytes(208) + small[:2],
+    }[kind]
+    return b"".join(one() for _ in range(min(n, 65536)))
 
 
 def halves(n, rng):
@@ -139,7 +162,7 @@ def write_tensor(out, dims, kind, rng):
     elif kind == TYPE_F32:  # a router: rows that differ, or all rows would choose the same experts
         out.write(struct.pack(f"<{n // 4}f", *(rng.uniform(-0.04, 0.04) for _ in range(n // 4))))
     else:
-        part = blocks(n // 18, rng) if kind == TYPE_Q4_0 else halves(n, rng)
+        part = blocks(n // BLOCKS[kind][1], kind, rng) if kind in BLOCKS else halves(n, rng)
         for _ in range(n // len(part)):
             out.write(part)
         out.write(part[: n % len(part)])

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""mlxcel-server on a GPU under many streaming clients, beside `mlxcel bench` at the same batch on the same made-up model.
+"""mlxcel-server on a GPU, or the CPU, under many streaming clients, beside `mlxcel bench` at the same batch on the same made-up model.
 
 Every client streams one /v1/completions: a prompt of random token ids that no cache knows, a fixed number of new tokens. The cases take turns:
 greedy, temperature 1, the sampling that Qwen3 asks for, penalties, and answers that are held to a grammar. The bench runs the steps of the greedy case
 without HTTP, text or scheduling, so its ratio is what the server costs. Clients run in several processes: one Python process cannot read all streams
-of a fast GPU. An answer that is not whole ends the run.
+of a fast GPU. An answer that is not whole ends the run. The server's processor time for a token stands beside the rate: on the CPU of a busy machine it is
+the figure that means something.
 
 usage: server_gpu.py MLXCEL [--shape llama-3.1-8b] [--device cuda] [--clients 64] [--processes 8] [--prompt 16] [--new 512] [--rounds 3]
                      [--cases greedy,one,qwen] [--defaults] [--models FOLDER] [--out FILE]
@@ -59,7 +60,18 @@ def clients(port, n, args, seed, gate, answers):
     answers.put((start, time.monotonic(), round(rate * (time.monotonic() - start)), first))
 
 
-def round_of(port, args, number):
+def processor_seconds(pid):
+    """Of a process so far; 0 where the system does not tell in this way."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+            fields = f.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return 0
+
+
+def round_of(server, args, number):
+    port, before = server.port, processor_seconds(server.process.pid)
     gate, answers = multiprocessing.Barrier(args.processes), multiprocessing.Queue()
     n = max(1, args.clients // args.processes)
     workers = [multiprocessing.Process(target=clients, args=(port, n, args, number * 100 + i, gate, answers))
@@ -72,7 +84,8 @@ def round_of(port, args, number):
             raise SystemExit(f"clients ended with status {w.exitcode}")
     got = [answers.get() for _ in workers]
     seconds = max(g[1] for g in got) - min(g[0] for g in got)
-    return args.clients * args.new / seconds, statistics.median(g[3] for g in got)
+    used = processor_seconds(server.process.pid) - before
+    return args.clients * args.new / seconds, statistics.median(g[3] for g in got), used / (args.clients * args.new)
 
 
 def bench(args, model):
@@ -98,7 +111,7 @@ def main():
         for number in range(args.rounds + 1):
             for name, rounds in cases.items():
                 args.fields = CASES[name]
-                rounds.append(round_of(server.port, args, 1000 * list(cases).index(name) + number))  # prompts that no case has had
+                rounds.append(round_of(server, args, 1000 * list(cases).index(name) + number))  # prompts that no case has had
     finally:
         server.close()
     results = []
@@ -109,7 +122,9 @@ def main():
                         "rounds": [round(r[0], 1) for r in rounds], "server_tok_s": round(rate, 1),
                         "first_token_s": round(statistics.median(r[1] for r in rounds), 3), "bench_tok_s": round(measured, 1),
                         "to_bench": round(rate / measured, 3) if measured else None,
-                        "to_greedy": round(rate / results[0]["server_tok_s"], 3) if results else 1})
+                        "to_greedy": round(rate / results[0]["server_tok_s"], 3) if results else 1,
+                        "processor_ms": round(1e3 * statistics.median(r[2] for r in rounds), 3),
+                        "processor_ms_rounds": [round(1e3 * r[2], 3) for r in rounds]})
         print(json.dumps(results[-1]), flush=True)
     if args.out:
         with open(args.out, "w", encoding="utf-8") as f:

@@ -25,7 +25,8 @@ if(CMAKE_HOST_WIN32)
   string(APPEND kernelc_host .exe)
 endif()
 
-# kernelc for this machine, built once for all presets. Later changes to its sources are built by the target kernelc_host.
+# kernelc for this machine, built once for all presets. Later changes to its sources are built by the target kernelc_host. CMake hands the
+# compiler of a cross build to its children as CC, and kernelc must not be built with that one.
 function(mlxcel_kernelc_host)
   file(MAKE_DIRECTORY ${kernelc_dir})
   file(LOCK ${kernelc_dir} DIRECTORY GUARD FUNCTION TIMEOUT 900)
@@ -36,8 +37,12 @@ function(mlxcel_kernelc_host)
     get_filename_component(zstd ${zstd} DIRECTORY)
     set(zstd_arg -DZSTD_SOURCE=${zstd})
   endif()
+  set(with "")
+  if(CMAKE_CROSSCOMPILING)
+    set(with ${CMAKE_COMMAND} -E env --unset=CC)
+  endif()
   foreach(step "-S;${CMAKE_SOURCE_DIR}/tools/kernelc;-B;${kernelc_dir};-G;Ninja;${zstd_arg}" "--build;${kernelc_dir}")
-    execute_process(COMMAND ${CMAKE_COMMAND} ${step} OUTPUT_VARIABLE log ERROR_VARIABLE log RESULT_VARIABLE rc)
+    execute_process(COMMAND ${with} ${CMAKE_COMMAND} ${step} OUTPUT_VARIABLE log ERROR_VARIABLE log RESULT_VARIABLE rc)
     if(NOT rc EQUAL 0)
       message(FATAL_ERROR "building kernelc, the kernel compiler's driver, for this machine failed (-DMLXCEL_CUDA=off goes without):\n${log}")
     endif()

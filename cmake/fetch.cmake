@@ -5,6 +5,7 @@
 # clients know where to ask, and keep to the mirrors and proxies that the machine is configured with.
 #
 #   apt:SUITE/NAME_VERSION.orig.tar.xz   upstream's archive out of a source package of Debian (tools/debian_fetch.sh)
+#   deb:SUITE/NAME_VERSION_all.deb       a package of Debian that belongs to no architecture: files as they are used
 #   pip:NAME-VERSION.tar.gz              a source distribution of PyPI, or of whatever index pip asks here
 if(NOT MLXCEL_DEPS_CACHE)
   set(MLXCEL_DEPS_CACHE "$ENV{MLXCEL_DEPS_CACHE}" CACHE PATH "folder that keeps source archives between builds" FORCE)
@@ -15,7 +16,7 @@ endif()
 
 # Reads the fields of a recipe into the variables R_*.
 macro(mlxcel_recipe_fields)
-  cmake_parse_arguments(R "RUNTIME" "VERSION;LICENCE;PKG_CONFIG;PACKAGE;PROJECT;LIBRARY;INCLUDE"
+  cmake_parse_arguments(R "RUNTIME" "VERSION;LICENCE;PKG_CONFIG;PACKAGE;PROJECT;LIBRARY;INCLUDE;SHARE"
     "PLACES;SUBDIRS;SOURCES;CMAKE_ARGS;DEFINES;LINK;WINDOWS_LIBS" ${ARGN})
 endmacro()
 
@@ -30,9 +31,9 @@ function(mlxcel_accept part sha256 file out_reason)
   endif()
 endfunction()
 
-# Through apt, into folder.
-function(mlxcel_fetch_apt suite name version folder out_reason)
-  execute_process(COMMAND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tools/debian_fetch.sh source ${suite} ${name} ${version} ${folder}
+# Through apt, into folder; kind is source or package.
+function(mlxcel_fetch_apt kind suite name version folder out_reason)
+  execute_process(COMMAND ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tools/debian_fetch.sh ${kind} ${suite} ${name} ${version} ${folder}
     OUTPUT_QUIET ERROR_VARIABLE words RESULT_VARIABLE rc)
   set(reason "")
   if(NOT rc EQUAL 0)
@@ -65,12 +66,15 @@ function(mlxcel_fetch_place place sha256 file out_reason)
   file(MAKE_DIRECTORY ${folder})
   if(place MATCHES "^apt:([a-z-]+)/((.+)_(.+)\\.orig\\.tar\\.[a-z0-9]+)$")
     set(base ${CMAKE_MATCH_2})
-    mlxcel_fetch_apt(${CMAKE_MATCH_1} ${CMAKE_MATCH_3} ${CMAKE_MATCH_4} ${folder} reason)
+    mlxcel_fetch_apt(source ${CMAKE_MATCH_1} ${CMAKE_MATCH_3} ${CMAKE_MATCH_4} ${folder} reason)
+  elseif(place MATCHES "^deb:([a-z-]+)/((.+)_(.+)_all\\.deb)$")
+    set(base ${CMAKE_MATCH_2})
+    mlxcel_fetch_apt(package ${CMAKE_MATCH_1} ${CMAKE_MATCH_3}:all ${CMAKE_MATCH_4} ${folder} reason)
   elseif(place MATCHES "^pip:((.+)-([^-]+)\\.tar\\.gz)$")
     set(base ${CMAKE_MATCH_1})
     mlxcel_fetch_pip(${CMAKE_MATCH_2} ${CMAKE_MATCH_3} ${sha256} ${folder} reason)
   else()
-    message(FATAL_ERROR "${place} is neither apt:SUITE/NAME_VERSION.orig.tar.* nor pip:NAME-VERSION.tar.gz")
+    message(FATAL_ERROR "${place} is none of apt:SUITE/NAME_VERSION.orig.tar.*, deb:SUITE/NAME_VERSION_all.deb and pip:NAME-VERSION.tar.gz")
   endif()
   if(NOT reason AND NOT EXISTS ${folder}/${base})
     set(reason "it brought no such file")
@@ -115,6 +119,22 @@ function(mlxcel_fetch name out)
     string(APPEND reasons "\n  ${base}, through ${client}: ${reason}")
   endwhile()
   message(FATAL_ERROR "${name}: no place gave its source archive (put one of these files into ${MLXCEL_DEPS_CACHE} by hand):${reasons}")
+endfunction()
+
+# Unpacks a recipe's package of Debian below folder and returns the directory of its files: R_SHARE of them.
+function(mlxcel_unpack_deb name folder out)
+  file(MAKE_DIRECTORY ${folder})
+  file(LOCK ${folder} DIRECTORY GUARD FUNCTION TIMEOUT 900)
+  set(dir ${folder}/${name}-${R_VERSION})
+  if(NOT EXISTS ${dir}.unpacked)
+    mlxcel_fetch(${name} archive)
+    file(REMOVE_RECURSE ${dir})
+    file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${dir})
+    file(GLOB data ${dir}/data.tar.*)
+    file(ARCHIVE_EXTRACT INPUT ${data} DESTINATION ${dir})
+    file(TOUCH ${dir}.unpacked)
+  endif()
+  set(${out} ${dir}/${R_SHARE} PARENT_SCOPE)
 endfunction()
 
 # Unpacks a recipe's archive below folder and returns the directory that holds its files.

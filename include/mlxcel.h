@@ -366,6 +366,20 @@ MLXCEL_API int32_t mlxcel_score(mlxcel_model *model, const int32_t *tokens, size
 MLXCEL_API int32_t mlxcel_perplexity(mlxcel_model *model, const int32_t *tokens, size_t n_tokens, size_t chunk, double *out,
                                      mlxcel_error *error);
 
+/* ---- a prompt's cache in a file ------------------------------------------------------------------------------------------ */
+
+/* Saves what the model keeps in memory of a prompt, and computes it first where it has to. Jobs whose prompts begin with the same tokens find it
+ * there after mlxcel_prompt_restore, also in another process, and are told so by n_cached. The file belongs to this model with these weights, device,
+ * precision and kv_bits. *out_n, which may be NULL: tokens that were saved. It is less than n_tokens for models that forget: recurrent ones,
+ * and those with windows, whose prompts are saved in steps of 64 tokens. The file appears when it is complete. MLXCEL_E_UNSUPPORTED: the cache of this device or
+ * model cannot be saved. Waits; not in a callback. */
+MLXCEL_API int32_t mlxcel_prompt_save(mlxcel_model *model, const int32_t *tokens, size_t n_tokens, const char *path, size_t *out_n,
+                                      mlxcel_error *error);
+/* Puts a saved prompt back. *out_tokens and *out_n, which may be NULL: its tokens. A file that is damaged, or of another model or other settings, is
+ * refused, and changes nothing. MLXCEL_E_BUSY: jobs that run take the room. What is restored gives way, as everything that is kept, when others need the
+ * room. Waits; not in a callback. */
+MLXCEL_API int32_t mlxcel_prompt_restore(mlxcel_model *model, const char *path, int32_t **out_tokens, size_t *out_n, mlxcel_error *error);
+
 /* ---- the HTTP server inside of the program ---------------------------------------------------------------------------------- */
 
 typedef struct mlxcel_server mlxcel_server;
@@ -397,12 +411,6 @@ MLXCEL_API int32_t mlxcel_server_port(const mlxcel_server *server);
 /* Takes no more requests, waits at most half a minute for those that run, and frees the server; NULL is fine. No other function of this server
  * may be running. Not from a callback. */
 MLXCEL_API void mlxcel_server_stop(mlxcel_server *server);
-
-/* ---- the command -------------------------------------------------------------------------------------------------------- */
-
-/* The command `mlxcel`, with what main was given; returns the exit code. It reads the environment and standard input, writes to standard output
- * and catches signals: for a program that is this command and nothing else. Once in a process, on its first thread, with no model open. */
-MLXCEL_API int32_t mlxcel_main(int32_t argc, char **argv);
 
 #ifdef __cplusplus
 }

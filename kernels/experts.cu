@@ -4,9 +4,10 @@
 // few    Up to eight rows: each pair by itself. x is two bf16 terms (16 bits), two columns of one product; many warps share k, every weight is read once.
 // some   Batches, 4 bits in tiles: pairs are sorted by expert, a block takes up to eight of one. x is integers of 16 bits (x16.cuh), weights come through
 //        rings in shared memory.
-// many   Prompts: a block takes up to 64 pairs of one expert; x is two bf16 terms again.
+// many   Prompts: a block takes up to 64 pairs of one expert; x is two bf16 terms again. (On sm_90a, of 4 bits in tiles: experts_sm90.cu.)
 // The number of pairs of an expert is known to the GPU alone, so there are as many blocks as there could be tiles, and those without one leave at once.
 #include "codes.cuh"
+#include "experts.cuh"
 #include "x16.cuh"
 
 enum { BK = 64, FP4 = 5, T4 = 6 }; // kinds of their own among the bits: mxfp4, and 4 bits in tiles
@@ -271,46 +272,7 @@ FEW(t4, T4)
 
 // ---- many rows ----
 
-enum { TILE_PAIRS = 64, NB = TILE_PAIRS / 8, MANY_WARPS = 4, STAGES = 3, SORT_THREADS = 1024 };
-
-// The sum of x over this thread and those before it; x counts pairs in its low half and tiles in its high one.
-static __device__ __forceinline__ uint64_t sum_so_far(uint64_t x, uint64_t *warps) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (int step = 1; step < 32; step *= 2) {
-        uint64_t before = __shfl_up_sync(FULL, x, step);
-        if (lane >= step) x += before;
-    }
-    if (lane == 31) warps[warp] = x;
-    __syncthreads();
-    for (int w = 0; w < warp; w++) x += warps[w];
-    return x;
-}
-
-// Pairs by expert, and the tiles of all experts, of at most tile_pairs: tiles[0] of them, then (expert, first pair, pairs) of each. A thread has
-// an expert. The order of an expert's pairs is by chance; no result depends on it.
-static __device__ __forceinline__ void sort_pairs(const k_experts &a) {
-    __shared__ int count[SORT_THREADS], place[SORT_THREADS];
-    __shared__ uint64_t warps[SORT_THREADS / 32];
-    int n_pairs = a.x.rows * a.k, t = threadIdx.x, most = a.tile_pairs;
-    count[t] = 0;
-    __syncthreads();
-    for (int i = t; i < n_pairs; i += SORT_THREADS) atomicAdd(&count[a.ids[i / a.k * a.ids_stride + i % a.k]], 1);
-    __syncthreads();
-    int mine = count[t], n_tiles = (mine + most - 1) / most;
-    uint64_t end = sum_so_far((uint64_t)n_tiles << 32 | (uint32_t)mine, warps);
-    int at = (int)(uint32_t)end - mine, n = (int)(end >> 32) - n_tiles;
-    place[t] = at;
-    for (int first = 0; first < mine; first += most, n++) {
-        a.tiles[1 + 3 * n] = t, a.tiles[2 + 3 * n] = at + first, a.tiles[3 + 3 * n] = mine - first < most ? mine - first : most;
-    }
-    if (t == SORT_THREADS - 1) a.tiles[0] = (int)(end >> 32);
-    __syncthreads();
-    for (int i = t; i < n_pairs; i += SORT_THREADS) {
-        int to = atomicAdd(&place[a.ids[i / a.k * a.ids_stride + i % a.k]], 1);
-        a.pairs[to] = i;
-        a.places[i] = to;
-    }
-}
+enum { TILE_PAIRS = 64, NB = TILE_PAIRS / 8, MANY_WARPS = 4, STAGES = 3 };
 
 extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort(KARGS(k_experts) a) {
     after_previous();

@@ -140,6 +140,58 @@ FEW(, 0)
 FEW(_4, 4)
 FEW(_8, 8)
 
+enum { MANY_ROWS = 32, MANY_RESULTS = 64, MANY_K = 64, MANY_THREADS = 256 };
+
+// What a thread brings of a step: eight elements of a row of x, sixteen of a row of the weight. Neighbours have neighbouring rows, so that they meet no bank twice.
+struct many_part {
+    float x[8], w[16];
+};
+static __device__ __forceinline__ many_part many_load(const k_linear &a, int64_t r0, int64_t n0, int64_t k) {
+    many_part p;
+    int64_t row = r0 + threadIdx.x % MANY_ROWS, n = n0 + threadIdx.x % MANY_RESULTS;
+    if (row >= a.x.rows) row = a.x.rows - 1;
+    if (n >= a.w.out) n = a.w.out - 1;
+    const float4 *x = (const float4 *)((const float *)a.x.p + row * a.x.row_stride + k + threadIdx.x / MANY_ROWS * 8);
+    *(float4 *)p.x = x[0], *(float4 *)(p.x + 4) = x[1];
+    unpack8(a.w, n, k + threadIdx.x / MANY_RESULTS * 16, p.w);
+    unpack8(a.w, n, k + threadIdx.x / MANY_RESULTS * 16 + 8, p.w + 8);
+    return p;
+}
+
+// The same for the rows of a prompt: 32 rows times 64 results a block, two rows times four results a thread, the next step's numbers on their way while this
+// one's are multiplied. Stopped by the way of those numbers. Grid (results / 64, rows / 32).
+extern "C" __global__ void __launch_bounds__(MANY_THREADS) linear_many(KARGS(k_linear) a) {
+    __shared__ float4 x_room[MANY_K * MANY_ROWS / 4], w_room[MANY_K * MANY_RESULTS / 4];
+    float *x = (float *)x_room, *w = (float *)w_room;
+    after_previous();
+    int t = threadIdx.x, row = t / 16 * 2, n = t % 16 * 4;
+    int64_t n0 = (int64_t)blockIdx.x * MANY_RESULTS, r0 = (int64_t)blockIdx.y * MANY_ROWS;
+    float sum[2][4] = {{0}};
+    many_part next = many_load(a, r0, n0, 0);
+    for (int64_t k = 0; k < a.w.in; k += MANY_K) {
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 8; i++) x[(t / MANY_ROWS * 8 + i) * MANY_ROWS + t % MANY_ROWS] = next.x[i];
+#pragma unroll
+        for (int i = 0; i < 16; i++) w[(t / MANY_RESULTS * 16 + i) * MANY_RESULTS + t % MANY_RESULTS] = next.w[i];
+        __syncthreads();
+        if (k + MANY_K < a.w.in) next = many_load(a, r0, n0, k + MANY_K);
+#pragma unroll 16
+        for (int i = 0; i < MANY_K; i++) {
+            float2 v = *(const float2 *)(x + i * MANY_ROWS + row);
+            float4 u = *(const float4 *)(w + i * MANY_RESULTS + n);
+            const float us[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+            for (int j = 0; j < 4; j++) sum[0][j] = fmaf(v.x, us[j], sum[0][j]), sum[1][j] = fmaf(v.y, us[j], sum[1][j]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        int64_t r = r0 + row + i / 4, column = n0 + n + i % 4;
+        if (r < a.x.rows && column < a.w.out) view_store(a.y, r, 0, column, sum[i / 4][i % 4] + (a.bias ? a.bias[column] : 0.0f));
+    }
+}
+
 // One block per row.
 extern "C" __global__ void embed(KARGS(k_embed) a) {
     after_previous();

@@ -72,33 +72,25 @@ static __device__ __forceinline__ void wgmma_reg_128(float d[64], const uint32_t
                  : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(w));
 }
 
-// The same with w dense along k (operand_at), N = 16, 32, 64 or 128.
-static __device__ __forceinline__ void wgmma_rows(float (&d)[8], const uint32_t x[4], uint64_t w) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7}, {%8,%9,%10,%11}, %12, 1, 1, 1, 0;\n"
-                 : REG4(d, 0), REG4(d, 4)
-                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(w));
-}
-static __device__ __forceinline__ void wgmma_rows(float (&d)[16], const uint32_t x[4], uint64_t w) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15}, "
-                 "{%16,%17,%18,%19}, %20, 1, 1, 1, 0;\n"
-                 : REG16(d, 0)
-                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(w));
-}
-static __device__ __forceinline__ void wgmma_rows(float (&d)[32], const uint32_t x[4], uint64_t w) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-                 "}, {%32,%33,%34,%35}, %36, 1, 1, 1, 0;\n"
-                 : REG16(d, 0), REG16(d, 16)
-                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(w));
-}
-static __device__ __forceinline__ void wgmma_rows(float (&d)[64], const uint32_t x[4], uint64_t w) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,"
-                 "%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-                 "}, {%64,%65,%66,%67}, %68, 1, 1, 1, 0;\n"
-                 : REG16(d, 0), REG16(d, 16), REG16(d, 32), REG16(d, 48)
-                 : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(w));
-}
+// The same with w dense along k (operand_at): N = 16, 32, 64, 96 or 128, of bf16 or of f16.
+#define WGMMA_ROWS(name, type, n, regs, x0, x1, x2, x3, w, ...)                                                                              \
+    static __device__ __forceinline__ void name(float (&d)[n / 2], const uint32_t x[4], uint64_t at) {                                       \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" regs "}, {" x0 "," x1 "," x2 "," x3 "}, " w ", 1, 1, 1, 0;\n" \
+                     : __VA_ARGS__                                                                                                            \
+                     : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(at));                                                                \
+    }
+#define D_0_15 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
+#define D_16_31 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define D_32_47 "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47"
+#define D_48_63 "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+WGMMA_ROWS(wgmma_rows, "bf16", 16, "%0,%1,%2,%3,%4,%5,%6,%7", "%8", "%9", "%10", "%11", "%12", REG4(d, 0), REG4(d, 4))
+WGMMA_ROWS(wgmma_rows, "bf16", 32, D_0_15, "%16", "%17", "%18", "%19", "%20", REG16(d, 0))
+WGMMA_ROWS(wgmma_rows, "bf16", 64, D_0_15 "," D_16_31, "%32", "%33", "%34", "%35", "%36", REG16(d, 0), REG16(d, 16))
+WGMMA_ROWS(wgmma_rows, "bf16", 128, D_0_15 "," D_16_31 "," D_32_47 "," D_48_63, "%64", "%65", "%66", "%67", "%68", REG16(d, 0), REG16(d, 16), REG16(d, 32), REG16(d, 48))
+WGMMA_ROWS(wgmma_rows_f16, "f16", 32, D_0_15, "%16", "%17", "%18", "%19", "%20", REG16(d, 0))
+WGMMA_ROWS(wgmma_rows_f16, "f16", 64, D_0_15 "," D_16_31, "%32", "%33", "%34", "%35", "%36", REG16(d, 0), REG16(d, 16))
+WGMMA_ROWS(wgmma_rows_f16, "f16", 96, D_0_15 "," D_16_31 "," D_32_47, "%48", "%49", "%50", "%51", "%52", REG16(d, 0), REG16(d, 16), REG16(d, 32))
+WGMMA_ROWS(wgmma_rows_f16, "f16", 128, D_0_15 "," D_16_31 "," D_32_47 "," D_48_63, "%64", "%65", "%66", "%67", "%68", REG16(d, 0), REG16(d, 16), REG16(d, 32), REG16(d, 48))
 
 // Where an operand lies: rows of 128 bytes, the 16-byte pieces of a row exchanged by the row's number modulo 8, eight rows 1,024 bytes. The
 // address is a multiple of 1,024, plus 32 bytes for each step of 16 along k.

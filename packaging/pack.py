@@ -70,9 +70,9 @@ def library_licences(target):
         for folder, dirs, files in os.walk(top):
             dirs.sort()
             depth = os.path.relpath(folder, top).count(os.sep)
-            if depth > 2:
+            if depth > 3:
                 dirs[:] = []
-            found += [os.path.join(folder, f) for f in sorted(files) if re.match(r"(LICEN[CS]E|COPYING)(\.|-|$)", f)]
+            found += [os.path.join(folder, f) for f in sorted(files) if re.match(r"(LICEN[CS]E|COPYING|copyright)(\.|-|$)", f)]
             if found:
                 break
         if not found:

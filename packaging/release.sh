@@ -40,7 +40,7 @@ build() { # TARGET
         linux-*) args+=("-DMLXCEL_SYSROOT=$(packaging/linux/sysroot.sh "$1")" -DMLXCEL_STATIC_TLS=ON) ;;
     esac
     cmake --preset "$1" -B "$dir" "${args[@]}" >"$dir.log" 2>&1 || { cat "$dir.log"; return 1; }
-    local targets=(mlxcel mlxcel-server mlxcel_shared mlxcel_beside)
+    local targets=(mlxcel mlxcel-server mlxcel_shared mlxcel_wheel mlxcel_beside)
     case $1 in linux-*) targets+=(mlxcel_static) ;; esac
     cmake --build "$dir" --target "${targets[@]}" >>"$dir.log" 2>&1 || { tail -n 50 "$dir.log"; return 1; }
 }

@@ -37,11 +37,9 @@ def elf_tag(paths):
 
 def natives(build):
     """The library and the program, by their names in the package."""
-    if os.path.exists(os.path.join(build, "mlxcel.dll")):
-        names = {"mlxcel.dll": "mlxcel.dll", "mlxcel.exe": "mlxcel-beside.exe"}
-    else:
-        names = {"libmlxcel.so.0": "libmlxcel.so.0", "mlxcel": "mlxcel-beside"}
-    return {name: os.path.realpath(os.path.join(build, file)) for name, file in names.items()}
+    folder = os.path.join(build, "wheel")
+    names = ("mlxcel.dll", "mlxcel.exe") if os.path.exists(os.path.join(folder, "mlxcel.dll")) else ("libmlxcel.so.0", "mlxcel")
+    return {name: os.path.realpath(os.path.join(folder, name)) for name in names}
 
 
 def metadata(version):

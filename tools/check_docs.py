@@ -47,9 +47,11 @@ def dead_links(root, path, text):
 
 
 def missing_files(root, text):
+    """Files are named from the root, or from src/ as an include has them."""
     for m in NAMED.finditer(text):
         name = m.group()
-        if name.rsplit("/", 1)[1] == name.rsplit("/", 1)[1].lower() and not os.path.exists(os.path.join(root, name)):
+        is_there = any(os.path.exists(os.path.join(root, top, name)) for top in ("", "src"))
+        if name.rsplit("/", 1)[1] == name.rsplit("/", 1)[1].lower() and not is_there:
             yield csource.line_of(text, m.start()), f"names {name}, which is not there"
 
 

@@ -16,8 +16,8 @@ MAX_FUNCTION_LINES = 100
 # Families that share their name with an algorithm, or with a word that requests have; these may be named anywhere.
 ALGORITHMS = {"mamba", "mamba2", "rwkv", "deepseek"}
 
-# Files that may name families: the table of families, and that of call formats, whose names and markers hold them.
-FAMILY_HOMES = ("src/model/families.c", "src/vision/towers.c", "src/model/family_defaults.inc", "src/model/family_gguf.inc", "src/text/output/formats.def")
+# Files that may name families: the table of families, that of call formats, whose names and markers hold them, and that of models' short names.
+FAMILY_HOMES = ("src/hub/short_names.def", "src/model/families.c", "src/vision/towers.c", "src/model/family_defaults.inc", "src/model/family_gguf.inc", "src/text/output/formats.def")
 
 # Longer functions that have a reason; (file, function): the reason.
 LONG_FUNCTIONS = {}
@@ -40,6 +40,11 @@ WORDS = [
     (r"pthread_\w+|errno", ("src/os/", "src/base/"), "belongs to src/os"),
     (r"__attribute__|__builtin_\w+|__asm__|asm", ("src/os/", "src/base/", "src/backend/cpu/", "src/backend/cuda/"),
      "is a compiler extension: kernels, base/ and os/ only"),
+]
+# What the compiler cannot refuse: a forward pass that asks for the family, code that tells backends apart instead of asking one.
+ASKS = [
+    (re.compile(r"\bm->spec\.family\b"), "the forward pass reads no row of a family: put what it needs into the spec"),
+    (re.compile(r"[!=]=\s*&\w+_backend\b"), "a backend is asked what it can do, not which one it is"),
 ]
 LONG = re.compile(r"\blong\b")
 LONG_CAST = re.compile(r"\(\s*(?:unsigned\s+)?long\s+long\s*\)")
@@ -88,6 +93,9 @@ def check_words(path, text, names):
         if not in_home(path, homes):
             for m in re.finditer(rf"\b(?:{pattern})\b", code):
                 yield csource.line_of(code, m.start()), f"{m.group()} {why}"
+    for pattern, why in ASKS:
+        for m in pattern.finditer(code):
+            yield csource.line_of(code, m.start()), why
     for m in LONG.finditer(LONG_CAST.sub(lambda c: " " * len(c.group()), code)):
         yield csource.line_of(code, m.start()), "long has 32 bits on Windows: int64_t, size_t (long long only as a cast for printf)"
     if path not in FAMILY_HOMES and names:
@@ -176,7 +184,7 @@ def check_dead(root):
 
 # Prefixes of global names besides those of the folder, the header and the file: types that a folder's functions are named after.
 PREFIXES = {
-    "src/api": "grammar_tool session template text",
+    "src/api": "session text",
     "src/backend": "act op oplist",
     "src/backend/cuda": "attn experts gemm qmm qmv step",
     "src/base": "f16 f4e2m1 f8e4m3 jsonw m mem sb sha256 size utf8",

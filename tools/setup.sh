@@ -48,6 +48,9 @@ group_build() {
     need libjpeg-dev "JPEG pictures"
     need libwebp-dev "WebP pictures"
     need zlib1g-dev "inflates PNG"
+    need node-markdown-it "Markdown in the chat page"
+    need libjs-katex "formulas in the chat page"
+    need node-prismjs "colours of code in the chat page"
 }
 group_test() {
     need python3 "runs the tests" python3

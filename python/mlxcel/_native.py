@@ -129,6 +129,8 @@ _FUNCTIONS = {
     "score": (_I, [_P, c.POINTER(_I), _S, _FLOATS, _P]),
     "server_options_init": (None, [_P, _S]), "server_start": (_I, [_P, c.POINTER(_P), _P]), "server_port": (_I, [_P]),
     "server_stop": (None, [_P]),
+    "prompt_save": (_I, [_P, c.POINTER(_I), _S, c.c_char_p, c.POINTER(_S), _P]),
+    "prompt_restore": (_I, [_P, c.c_char_p, _IDS, c.POINTER(_S), _P]),
     "perplexity": (_I, [_P, c.POINTER(_I), _S, _S, c.POINTER(c.c_double), _P]),
 }
 

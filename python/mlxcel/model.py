@@ -260,3 +260,17 @@ class Model:
         array, out = n.ids(tokens), c.c_double()
         call(lib.perplexity, self._open, array, len(array), chunk, c.byref(out))
         return out.value
+
+    # ---- a prompt's cache in a file
+
+    def save_prompt(self, tokens: Sequence[int], path: Union[str, "os.PathLike[str]"]) -> int:
+        """Computes what is not known of a prompt and saves its cache; how many tokens are in the file."""
+        array, count = n.ids(tokens), c.c_size_t()
+        call(lib.prompt_save, self._open, array, len(array), text(os.fspath(path)), c.byref(count))
+        return count.value
+
+    def restore_prompt(self, path: Union[str, "os.PathLike[str]"]) -> List[int]:
+        """Puts a saved prompt back, so that prompts that begin alike find it known; its tokens."""
+        out, count = c.POINTER(c.c_int32)(), c.c_size_t()
+        call(lib.prompt_restore, self._open, text(os.fspath(path)), c.byref(out), c.byref(count))
+        return self._take_ids(out, count)

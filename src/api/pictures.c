@@ -10,36 +10,73 @@ int session_check_pictures(const struct session *s, struct err *err) {
     return err_set(err, ERR_EUNSUPPORTED, "%s", s->vision_why.msg[0] ? s->vision_why.msg : "the model takes no pictures: it has no tower");
 }
 
+int session_check_picture(const struct session *s, struct str file, int32_t *out_width, int32_t *out_height, struct err *err) {
+    struct image image;
+    TRY(session_check_pictures(s, err));
+    TRY(image_decode(file, &image, err));
+    *out_width = image.width;
+    *out_height = image.height;
+    image_free(&image);
+    return ERR_OK;
+}
+
 static int open_tower(struct session *s, struct err *err) {
     struct backend_options options = {.precision = s->backend->precision, .no_fuse = s->options.no_fuse};
     struct tensor_store store = model_checkpoint_store(&s->checkpoint);
+    TRY(vision_check(&s->checkpoint.config, s->backend, err));
     TRY(backend_open(s->backend->device, &options, &s->vision_backend, err));
     TRY(vision_open(&s->checkpoint, &store, s->vision_backend, s->model.spec.hidden, &s->vision, err));
-    s->model.spec.n_given = vision_facts(s->vision).n_sets;
+    struct vision_facts facts = vision_facts(s->vision);
+    s->model.n_given = facts.n_sets;
+    s->model.sees_in_windows = facts.sees_in_windows;
+    s->model.is_prefix |= facts.is_prefix;
     s->vision_lock = os_mutex_create();
     return ERR_OK;
 }
 
 void session_vision_open(struct session *s) {
     if (!s->has_checkpoint || !s->checkpoint.has_config || s->checkpoint.gguf) return;
-    if (open_tower(s, &s->vision_why) && s->vision_why.code != ERR_ENOTFOUND) log_debug("%s", s->vision_why.msg);
+    if (open_tower(s, &s->vision_why) && s->vision_why.code != ERR_ENOTFOUND) log_info("%s", s->vision_why.msg);
 }
 
 void session_vision_close(struct session *s) {
-    session_pictures_free(&s->pictures);
+    pictures_kept_free(&s->kept);
     arena_free(&s->prompt_arena);
     vision_close(s->vision);
     backend_close(s->vision_backend);
     if (s->vision_lock) os_mutex_destroy(s->vision_lock);
 }
 
-static int make_one(struct session *s, struct str file, struct vision_picture *out, struct err *err) {
+static size_t bytes_of(const struct session *s, const struct vision_picture *p) {
+    return (size_t)p->n_tokens * (size_t)vision_facts(s->vision).n_sets * (size_t)s->model.spec.hidden * sizeof(float);
+}
+
+/* One that was computed before; false: there is none. */
+static bool find_kept(struct session *s, struct arena *a, const struct picture_key *key, struct vision_picture *out) {
+    os_mutex_lock(s->vision_lock);
+    const struct vision_picture *kept = pictures_kept_find(&s->kept, key);
+    if (kept) *out = vision_picture_copy(s->vision, a, kept);
+    os_mutex_unlock(s->vision_lock);
+    return kept != NULL;
+}
+
+static int make_one(struct session *s, struct arena *a, struct str file, struct vision_picture *out, struct err *err) {
+    struct picture_key key = pictures_kept_key(file);
+    struct vision_picture made;
     struct image image;
+    if (find_kept(s, a, &key, out)) {
+        log_debug("a picture of %d tokens, as it was computed before", out->n_tokens);
+        return ERR_OK;
+    }
     TRY(image_decode(file, &image, err));
     os_mutex_lock(s->vision_lock);
-    int code = vision_encode(s->vision, &image, out, err);
+    int code = vision_encode(s->vision, &image, &made, err);
+    if (!code) *out = vision_picture_copy(s->vision, a, &made);
+    bool is_kept = !code && pictures_kept_add(&s->kept, &key, bytes_of(s, &made), &made);
     os_mutex_unlock(s->vision_lock);
     image_free(&image);
+    if (!code) log_debug("a picture of %d tokens was computed", out->n_tokens);
+    if (!code && !is_kept) vision_picture_free(&made);
     return code;
 }
 
@@ -50,20 +87,10 @@ int session_pictures_make(struct session *s, struct arena *a, const struct str *
     TRY(session_check_pictures(s, err));
     out->p = arena_new(a, struct vision_picture, n);
     for (size_t i = 0; i < n; i++) {
-        int code = make_one(s, files[i], &out->p[i], err);
-        if (code) {
-            err_prefix(err, "picture %zu", i + 1);
-            session_pictures_free(out);
-            return code;
-        }
+        if (make_one(s, a, files[i], &out->p[i], err)) return err_prefix(err, "picture %zu", i + 1);
         out->n++;
     }
     return ERR_OK;
-}
-
-void session_pictures_free(struct session_pictures *pictures) {
-    for (int32_t i = 0; i < pictures->n; i++) vision_picture_free(&pictures->p[i]);
-    *pictures = (struct session_pictures){0};
 }
 
 static int wrong_count(int32_t places, int32_t pictures, struct err *err) {
@@ -76,9 +103,9 @@ static void put_picture(const struct session *s, const struct vision_facts *f, c
     struct str mark = tok_token_text(s->tok, f->image_token);
     if (f->open) sb_puts(out, f->open);
     if (f->open_token >= 0) sb_put(out, tok_token_text(s->tok, f->open_token));
-    for (int32_t i = 0; i < p->n_tokens; i++) {
-        sb_put(out, mark);
-        if (f->row_end && (i + 1) % p->grid_width == 0) sb_puts(out, i + 1 == p->n_tokens ? f->end : f->row_end);
+    for (int32_t i = 0; i < p->n_pieces; i++) {
+        sb_put(out, str_n(p->text + p->pieces[i].text_at, p->pieces[i].text_n));
+        for (int32_t k = 0; k < p->pieces[i].n_tokens; k++) sb_put(out, mark);
     }
     if (f->close_token >= 0) sb_put(out, tok_token_text(s->tok, f->close_token));
     if (f->close) sb_puts(out, f->close);
@@ -95,8 +122,19 @@ static struct str expand(const struct session *s, struct arena *a, const struct 
         if (found == STR_NONE) break;
         if (*next < pictures->n) put_picture(s, &facts, &pictures->p[*next], &out);
         ++*next;
+        if (*next == pictures->n && facts.bos_behind >= 0) sb_put(&out, tok_token_text(s->tok, facts.bos_behind));
         at = found + mark.n;
     }
+    struct str copy = str_copy(a, sb_str(&out));
+    sb_free(&out);
+    return copy;
+}
+
+/* A place for each picture before the text. */
+static struct str put_first(struct arena *a, struct str mark, int32_t n, struct str text) {
+    struct sb out = {0};
+    for (int32_t i = 0; i < n; i++) sb_put(&out, mark);
+    sb_put(&out, text);
     struct str copy = str_copy(a, sb_str(&out));
     sb_free(&out);
     return copy;
@@ -106,13 +144,17 @@ int session_pictures_expand(const struct session *s, struct arena *a, const stru
                             size_t n_spans, struct err *err) {
     if (!pictures || !pictures->n) return ERR_OK;
     struct vision_facts facts = vision_facts(s->vision);
-    struct str mark = tok_token_text(s->tok, facts.open_token >= 0 ? facts.open_token : facts.image_token);
+    struct str mark = facts.placeholder ? str_of(facts.placeholder) : tok_token_text(s->tok, facts.placeholder_token);
     if (mark.n == 0) return err_set(err, ERR_EFORMAT, "the tokenizer has no token for pictures");
     struct tok_span *out = arena_new(a, struct tok_span, n_spans + 1);
     int32_t next = 0;
+    bool has_places = false;
+    for (size_t i = 0; i < n_spans; i++) has_places |= (*spans)[i].trusted && str_find((*spans)[i].text, mark, 0) != STR_NONE;
     for (size_t i = 0; i < n_spans; i++) {
         out[i] = (*spans)[i];
+        if (i == 0 && facts.is_prefix && !has_places) out[i].text = put_first(a, mark, pictures->n, out[i].text);
         if (out[i].trusted) out[i].text = expand(s, a, pictures, mark, out[i].text, &next);
+        if (i + 1 == n_spans && facts.prompt_end) out[i].text = str_fmt(a, "%.*s%s", STR_ARG(out[i].text), facts.prompt_end);
     }
     *spans = out;
     return next == pictures->n ? ERR_OK : wrong_count(next, pictures->n, err);
@@ -157,7 +199,6 @@ int session_attach(struct session *s, struct job_spec *job, struct err *err) {
 }
 
 int session_attach_files(struct session *s, const struct str *images, size_t n, struct job_spec *job, struct err *err) {
-    session_pictures_free(&s->pictures);
     arena_reset(&s->prompt_arena);
     TRY(session_pictures_make(s, &s->prompt_arena, images, n, &s->pictures, err));
     return session_attach(s, job, err);

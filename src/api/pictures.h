@@ -18,10 +18,9 @@ struct session_pictures {
 
 /* Why the model takes no pictures; ERR_OK: it does. */
 int session_check_pictures(const struct session *s, struct err *err);
-/* Any thread; one at a time computes. */
+/* Any thread; one at a time computes, and not what was computed before. All of it is in the arena. */
 int session_pictures_make(struct session *s, struct arena *a, const struct str *files, size_t n, struct session_pictures *out,
                           struct err *err);
-void session_pictures_free(struct session_pictures *pictures);
 /* Spans with every placeholder expanded, in the arena; NULL pictures: as they are. An error where there are more or fewer placeholders than pictures. */
 int session_pictures_expand(const struct session *s, struct arena *a, const struct session_pictures *pictures, struct tok_span **spans,
                             size_t n_spans, struct err *err);

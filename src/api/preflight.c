@@ -62,8 +62,9 @@ int preflight_weights(const struct session *s, uint64_t need, struct err *err) {
 
 int32_t preflight_context(const struct session *s, int32_t rows, int32_t seqs) {
     double share = s->options.memory_share > 0 ? s->options.memory_share : 1;
-    uint64_t most = (uint64_t)((double)free_bytes(s) * share / 2);               /* the rest is for activations and for others */
-    int32_t context = s->model.spec.context, low = 1, high = context / KV_BLOCK; /* in blocks; low is taken in any case */
+    uint64_t most = (uint64_t)((double)free_bytes(s) * share / 2); /* the rest is for activations and for others */
+    int32_t context = spec_longest(&s->model.spec, s->options.context), low = 1,
+            high = context / KV_BLOCK; /* in blocks; low is taken in any case */
     if (most == 0 || cache_bytes(s, context, rows, seqs) <= most) return context;
     while (low < high) {
         int32_t middle = low + (high - low + 1) / 2;

@@ -159,19 +159,18 @@ struct service_saved; /* a file that was read */
 
 /* Whether a file name from outside is one plain name on every system: no separators, drives, "..", device names. */
 bool service_name_safe(struct str name);
-/* A job that computes what is not known of the prompt and copies its cache. When it is done, events have `saved`: service_write_prompt puts it into a
- * file, from any thread, before the job is released. usage.n_prompt: tokens that are saved. */
-int service_save_prompt(struct service *s, const struct service_prompt *p, void *user, struct job **out, struct err *err);
+/* A job for service_submit. CACHE_SAVE computes what is not known of the prompt and copies its cache. When it is done, events have `saved`:
+ * service_write_prompt puts it into a file, from any thread, before the job is released. usage.n_prompt: tokens that are saved. CACHE_ERASE forgets
+ * what is known of the prompt, but what other prompts share. */
+struct job_spec service_prompt_job(const struct service_prompt *p, enum job_cache what);
 int service_write_prompt(const struct job_events *ev, const char *path, struct err *err);
 /* Reads a file and checks that it is whole and this model's. From any thread; when ready. */
 int service_read_prompt(const struct service *s, const char *path, struct service_saved **out, struct err *err);
 void service_saved_free(struct service_saved *f); /* NULL is fine */
 uint64_t service_saved_bytes(const struct service_saved *f);
 struct service_prompt service_saved_prompt(const struct service_saved *f);
-/* A job that puts it into the cache, so that prompts that begin alike find it there; the file is freed behind it. usage.n_cached: tokens. */
-int service_restore_prompt(struct service *s, const struct service_saved *f, void *user, struct job **out, struct err *err);
-/* A job that forgets what is known of the prompt, but what other prompts share. */
-int service_erase_prompt(struct service *s, const struct service_prompt *p, void *user, struct job **out, struct err *err);
+/* The job that puts it into the cache, so that prompts that begin alike find it there; the file is freed behind it. usage.n_cached: tokens. */
+struct job_spec service_restore_job(const struct service_saved *f);
 
 /* The scales of adapters, [n_adapters], for jobs that have none of their own. From the owner's thread; when ready. */
 float *service_adapter_scales(struct service *s);

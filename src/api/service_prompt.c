@@ -15,30 +15,14 @@ bool service_name_safe(struct str name) {
     return checkpoint_name_safe(name);
 }
 
-static int submit(struct service *s, const struct service_prompt *p, enum job_cache cache, const struct saved *saved, void *user,
-                  struct job **out, struct err *err) {
-    struct job_spec spec = {.tokens = p->tokens,
-                            .n_tokens = p->n_tokens,
-                            .n_asked = p->n_asked,
-                            .cache = cache,
-                            .saved = saved,
-                            .adapters = p->adapters,
-                            .user = user};
-    return service_submit(s, &spec, 1, out, err);
+struct job_spec service_prompt_job(const struct service_prompt *p, enum job_cache what) {
+    return (struct job_spec){.tokens = p->tokens, .n_tokens = p->n_tokens, .n_asked = p->n_asked, .cache = what, .adapters = p->adapters};
 }
 
 /* ---- saving --------------------------------------------------------------------------------------------------------------- */
 
-int service_save_prompt(struct service *s, const struct service_prompt *p, void *user, struct job **out, struct err *err) {
-    return submit(s, p, CACHE_SAVE, NULL, user, out, err);
-}
-
 int service_write_prompt(const struct job_events *ev, const char *path, struct err *err) {
     return os_file_save(path, str_n(ev->saved, ev->n_saved), err);
-}
-
-int service_erase_prompt(struct service *s, const struct service_prompt *p, void *user, struct job **out, struct err *err) {
-    return submit(s, p, CACHE_ERASE, NULL, user, out, err);
 }
 
 /* ---- restoring ------------------------------------------------------------------------------------------------------------ */
@@ -88,7 +72,9 @@ struct service_prompt service_saved_prompt(const struct service_saved *f) {
     return (struct service_prompt){.tokens = f->saved.tokens, .n_tokens = f->saved.n_tokens, .adapters = f->scales};
 }
 
-int service_restore_prompt(struct service *s, const struct service_saved *f, void *user, struct job **out, struct err *err) {
+struct job_spec service_restore_job(const struct service_saved *f) {
     struct service_prompt p = service_saved_prompt(f);
-    return submit(s, &p, CACHE_RESTORE, &f->saved, user, out, err);
+    struct job_spec spec = service_prompt_job(&p, CACHE_RESTORE);
+    spec.saved = &f->saved;
+    return spec;
 }

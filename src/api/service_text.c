@@ -32,18 +32,10 @@ int service_encode_chat(const struct service *s, struct arena *a, yyjson_val *in
     return take_ids(a, &ids, session_chat_encode(s->session, a, input, NULL, &ids, out_text, err), out, err);
 }
 
-/* The rows go into the arena: nobody has to free them. */
 int service_pictures(struct service *s, struct arena *a, const struct str *files, size_t n, struct service_pictures *out, struct err *err) {
-    struct session_pictures made, *kept = arena_new(a, struct session_pictures, 1);
-    size_t width = (size_t)s->session->model.spec.hidden * sizeof(float);
-    TRY(session_pictures_make(s->session, a, files, n, &made, err));
-    *kept = (struct session_pictures){arena_copy(a, made.p, (size_t)made.n * sizeof *made.p), made.n};
-    for (int32_t i = 0; i < made.n; i++)
-        for (int k = 0; k < GIVEN_SETS; k++)
-            if (made.p[i].rows[k]) kept->p[i].rows[k] = arena_copy(a, made.p[i].rows[k], (size_t)made.p[i].n_tokens * width);
-    session_pictures_free(&made);
-    out->made = kept;
-    return ERR_OK;
+    struct session_pictures *made = arena_new(a, struct session_pictures, 1);
+    out->made = made;
+    return session_pictures_make(s->session, a, files, n, made, err);
 }
 
 int service_encode_pictures(const struct service *s, struct arena *a, yyjson_val *input, const struct service_pictures *pictures,

@@ -6,17 +6,10 @@
 
 /* Without a wish: the model's context, or as much as fits. */
 static int32_t pick_context(const struct session *s, int32_t rows, int32_t seqs) {
-    int32_t context = s->model.spec.context;
+    int32_t context = spec_longest(&s->model.spec, s->options.context);
     if (s->options.context > 0) return s->options.context < context ? s->options.context : context;
     if (s->options.kv_tokens > 0) return s->options.kv_tokens < context ? (int32_t)s->options.kv_tokens : context;
     return preflight_context(s, rows, seqs);
-}
-
-/* Dynamic rope follows the length of the sequence, as far as one wishes: the model's length is where it begins to. */
-static void stretch_context(struct session *s) {
-    struct spec *spec = &s->model.spec;
-    for (int32_t i = 0; i < spec->n_ropes; i++)
-        if (spec->ropes[i].scaling == SCALE_DYNAMIC && s->options.context > spec->context) spec->context = s->options.context;
 }
 
 static int read_eos(struct session *s, struct err *err) {
@@ -103,11 +96,13 @@ static int open_all(struct session *s, struct err *err) {
     TRY(session_model_open(s, err));
     s->has_model = true;
     session_vision_open(s);
-    stretch_context(s);
+    if (s->model.is_prefix && !s->backend->gives)
+        return err_set(err, ERR_EUNSUPPORTED, "a prompt of this model sees itself both ways, which %s does not compute; use --device cpu",
+                       s->backend->type->name);
     TRY(read_eos(s, err));
     struct engine_options engine = {.exact = o->precision == SESSION_EXACT,
                                     .identity = s->identity,
-                                    .prefix = o->prefix_cache && !s->model.spec.is_encoder,
+                                    .prefix = o->prefix_cache && !s->model.spec.is_encoder && !s->model.is_prefix,
                                     .max_step_ms = o->max_step_ms,
                                     .draft = o->draft,
                                     .max_draft = o->max_draft,
@@ -163,7 +158,7 @@ void session_describe(const struct session *s, struct sb *out) {
     const struct runner_limits *l = engine_limits(s->engine);
     sb_fmt(out, ", context %d", l->context);
     if (l->seqs > 1) sb_fmt(out, ", %d requests at once, cache of %lld tokens", l->seqs, (long long)l->kv_tokens);
-    if (s->options.context > s->model.spec.context) sb_puts(out, ", all that this model has");
+    if (s->options.context > spec_longest(&s->model.spec, s->options.context)) sb_puts(out, ", all that this model has");
     if (s->backend->kv_bits) sb_fmt(out, ", cache of %d bits", s->backend->kv_bits);
     if (s->no_gpu.code == ERR_ENOTFOUND) sb_puts(out, " (no GPU driver here)");
     else if (s->no_gpu.code) sb_fmt(out, " (not on a GPU: %s)", s->no_gpu.msg);

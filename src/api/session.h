@@ -83,6 +83,7 @@ struct session_ids {
 struct session_message {
     const char *role; /* "system", "user", "assistant" */
     struct str content;
+    size_t n_images; /* of the prompt's pictures: those that stand before its text */
 };
 
 /* A conversation, or a text. */
@@ -90,7 +91,8 @@ struct session_prompt {
     const struct session_message *messages; /* [n_messages]; NULL: the text */
     size_t n_messages;
     struct str text;
-    const struct str *images; /* [n_images] files of pictures: before the text, or in a raw prompt where its placeholders stand */
+    const struct str *
+        images; /* [n_images] files of pictures: before the text, or as messages have them, or in a raw prompt where its placeholders stand */
     size_t n_images;
     bool raw; /* no chat template; a model without one completes raw anyway */
 };
@@ -99,6 +101,8 @@ struct session_prompt {
 int session_encode(struct session *s, const struct session_prompt *prompt, struct session_ids *out, struct err *err);
 /* The pictures of the prompt that was encoded last, for the job with its tokens. */
 int session_attach(struct session *s, struct job_spec *job, struct err *err);
+/* Whether a file is a picture, and the model takes any; its size in pixels. */
+int session_check_picture(const struct session *s, struct str file, int32_t *out_width, int32_t *out_height, struct err *err);
 /* Pictures for tokens that stand there already, expanded. */
 int session_attach_files(struct session *s, const struct str *images, size_t n, struct job_spec *job, struct err *err);
 /* After the text was loaded, by session_encode or session_text_load. */
@@ -177,12 +181,5 @@ int session_encode_question(const struct session *s, struct arena *a, const stru
                             struct err *err);
 /* A score for each question: how well the document fits the query. */
 int session_score(struct session *s, const struct session_question *questions, int32_t n, float *out, struct err *err);
-
-/* Logits at every position of a prompt: emit gets one row of `vocab` at a time. */
-int session_logits(struct session *s, const struct job_spec *prompt, int (*emit)(void *user, const float *row, struct err *err), void *user,
-                   struct err *err);
-
-/* The op list of a decode step and of a prompt of n_rows, as text; for a session opened on the trace backend. */
-int session_trace(struct session *s, int32_t n_rows, struct sb *out, struct err *err);
 
 #endif

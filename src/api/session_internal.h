@@ -1,10 +1,11 @@
-/* What a session holds; for the files of api/ only. */
+/* What a session holds; for the files of src/api and of src/tools only. */
 #ifndef MLXCEL_API_SESSION_INTERNAL_H
 #define MLXCEL_API_SESSION_INTERNAL_H
 
 #include "api/embedder.h"
 #include "api/judge.h"
 #include "api/pictures.h"
+#include "api/pictures_kept.h"
 #include "api/session.h"
 #include "engine/job.h"
 #include "engine/engine.h"
@@ -36,7 +37,8 @@ struct session {
     struct backend *vision_backend;
     struct os_mutex *vision_lock;
     struct err vision_why;            /* why there is none */
-    struct session_pictures pictures; /* of the last prompt that was encoded */
+    struct pictures_kept kept;        /* rows of earlier pictures, under the lock */
+    struct session_pictures pictures; /* of the last prompt that was encoded, in prompt_arena */
     struct arena prompt_arena;
     struct err no_gpu; /* with an automatic choice: why it is not the GPU */
     /* text, loaded when it is first needed */

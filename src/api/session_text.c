@@ -1,6 +1,6 @@
 /* The text side of a session: tokenizer and chat template from the model's files, prompts to ids, ids to text. */
 #include "api/session_internal.h"
-#include "api/text_tools.h"
+#include "api/tokenizer_files.h"
 #include "file/builtin.h"
 #include "os/os.h"
 
@@ -99,8 +99,7 @@ static struct str chat_input(struct arena *a, const struct session_prompt *p) {
     struct jsonw w = {.out = &text};
     jsonw_begin(&w, '{');
     jsonw_open(&w, "messages", '[');
-    for (size_t i = 0; i < p->n_messages; i++)
-        put_message(&w, p->messages[i].role, p->messages[i].content, i + 1 == p->n_messages ? p->n_images : 0);
+    for (size_t i = 0; i < p->n_messages; i++) put_message(&w, p->messages[i].role, p->messages[i].content, p->messages[i].n_images);
     if (!p->messages) put_message(&w, "user", p->text, p->n_images);
     jsonw_end(&w, ']');
     jsonw_put_bool(&w, "add_generation_prompt", true);
@@ -144,7 +143,6 @@ int session_encode(struct session *s, const struct session_prompt *prompt, struc
     bool raw = prompt->raw || !session_has_template(s), thinks = false;
     assert(!raw || !prompt->messages);
     s->ids.n = 0;
-    session_pictures_free(&s->pictures);
     arena_reset(&s->prompt_arena);
     TRY(session_pictures_make(s, &s->prompt_arena, prompt->images, prompt->n_images, &s->pictures, err));
     int code = raw ? encode_raw(s, &a, prompt->text, err) : encode_chat(s, &a, prompt, &thinks, err);

@@ -1,25 +1,14 @@
 set(API_SOURCES
-  src/api/arch.c
-  src/api/bench.c
   src/api/build.c
-  src/api/doctor.c
+  src/api/embedder.c
   src/api/force_calls.c
-  src/api/grammar_tools.c
   src/api/hold.c
   src/api/identity.c
-  src/api/inspect.c
   src/api/judge.c
   src/api/machine.c
   src/api/model_folder.c
-  src/api/new_folder.c
-  src/api/parse_tools.c
-  src/api/perplexity.c
-  src/api/embedder.c
-  src/api/stages.c
+  src/api/pictures.c
   src/api/preflight.c
-  src/api/fuse.c
-  src/api/quantize.c
-  src/api/quantize_plan.c
   src/api/sampling.c
   src/api/service.c
   src/api/service_prompt.c
@@ -30,12 +19,9 @@ set(API_SOURCES
   src/api/session_judge.c
   src/api/session_load.c
   src/api/session_run.c
-  src/api/session_probe.c
-  src/api/pictures.c
   src/api/session_text.c
-  src/api/surgery.c
+  src/api/pictures_kept.c
+  src/api/stages.c
   src/api/synth.c
-  src/api/synth_write.c
-  src/api/text_tools.c
-  src/api/template_tools.c
+  src/api/tokenizer_files.c
 )

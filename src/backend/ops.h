@@ -165,6 +165,7 @@ struct attn_args {
     int32_t pos_scale_first;
     int32_t farthest;  /* of `distances` or `buckets` */
     int32_t both_ways; /* 1: keys behind the row are seen, too; the step has all rows of the sequence */
+    int32_t is_strict; /* 1: step.until does not count */
 };
 
 /* Each row sees the rows [from, to) that the step has for it in this set of spans. */

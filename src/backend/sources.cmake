@@ -65,8 +65,10 @@ set(BACKEND_SOURCES
   src/backend/cpu/kern_kv_ref.c
   src/backend/cpu/kern_ref.c
   src/backend/cpu/pack.c
+  src/backend/cpu/pack_nested.c
   src/backend/cpu/pack_plain.c
   src/backend/cpu/pool.c
+  src/backend/cpu/row.c
   src/backend/cpu/tune.c
 )
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -75,15 +77,18 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx2_plain.c=-O3 -mavx2 -mfma -mf16c")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx512_plain.c=-O3 -mavx512f -mfma")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_amx_plain.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mamx-tile -mamx-bf16 -mfma")
-  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_kv_avx2.c src/backend/cpu/kern_kv_vnni.c)
+  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_kv_avx2.c src/backend/cpu/kern_kv_vnni.c src/backend/cpu/row_avx2.c)
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/row_avx2.c=-O3 -mavx2 -mfma")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_kv_avx2.c=-O3 -mavx2 -mbmi2")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_kv_vnni.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mbmi2 -mprefer-vector-width=512")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_avx2.c=-O3 -mavx2 -mfma -mf16c -mbmi2")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_vnni.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mfma -mf16c -mbmi2")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_amx.c=-O3 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mamx-tile -mamx-int8 -mfma -mf16c -mbmi2")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_neon.c src/backend/cpu/kern_neon_plain.c src/backend/cpu/kern_dotprod.c src/backend/cpu/kern_i8mm.c)
-  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_kv_dotprod.c)
+  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_neon.c src/backend/cpu/kern_neon_plain.c src/backend/cpu/kern_dotprod.c
+    src/backend/cpu/kern_dotprod_nested.c src/backend/cpu/kern_i8mm.c)
+  list(APPEND BACKEND_SOURCES src/backend/cpu/kern_kv_dotprod.c src/backend/cpu/row_neon.c)
+  list(APPEND KERNEL_FLAGS "src/backend/cpu/row_neon.c=-O3")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_kv_dotprod.c=-O3 -march=armv8.2-a+dotprod")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_neon.c=-O3")
   list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_neon_plain.c=-O3")
@@ -92,7 +97,9 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(APPEND BACKEND_SOURCES src/backend/cpu/kern_bfmmla.c)
   if(CMAKE_C_COMPILER_ID STREQUAL "GNU") # its first pass of scheduling spills; Clang has no such flag
     list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_bfmmla.c=-O3 -fno-schedule-insns -march=armv8.2-a+bf16")
+    list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_dotprod_nested.c=-O3 -fno-schedule-insns -march=armv8.2-a+dotprod")
   else()
     list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_bfmmla.c=-O3 -march=armv8.2-a+bf16")
+    list(APPEND KERNEL_FLAGS "src/backend/cpu/kern_dotprod_nested.c=-O3 -march=armv8.2-a+dotprod")
   endif()
 endif()

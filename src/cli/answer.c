@@ -12,11 +12,34 @@ void answer_begin(struct answer *a) {
     a->joins = os_is_terminal(OS_STDOUT) && os_is_terminal(OS_STDERR);
 }
 
-static void put(struct answer *a, struct str text) {
+static void put_bytes(struct answer *a, struct str text) {
     if (a->silent || a->code || text.n == 0) return;
     a->breaks = text.p[text.n - 1] == '\n';
     a->code = os_write(OS_STDOUT, text, &a->err);
     log_gap(!a->breaks && a->joins ? "\n" : NULL);
+}
+
+/* Of what the model says. */
+static void put(struct answer *a, struct str text) {
+    struct sb out = {0};
+    if (!a->wraps || a->silent) {
+        put_bytes(a, text);
+        return;
+    }
+    a->screen.width = os_console_width();
+    a->screen.marks = os_has_color(OS_STDOUT) && !a->dims;
+    screen_text_put(&a->screen, text, &out);
+    put_bytes(a, sb_str(&out));
+    sb_free(&out);
+}
+
+/* What is held back of it. */
+static void flush(struct answer *a) {
+    struct sb out = {0};
+    if (!a->wraps || a->silent) return;
+    screen_text_end(&a->screen, &out);
+    put_bytes(a, sb_str(&out));
+    sb_free(&out);
 }
 
 static void put_code(struct answer *a, const char *sequence) {
@@ -39,10 +62,11 @@ static void end_thoughts(struct answer *a) {
     if (a->notes) put_code(a, "\r\x1b[K");
     a->notes = false;
     if (!a->dims) return;
+    flush(a);
     a->dims = false;
     put_code(a, "\x1b[0m");
     if (!os_has_color(OS_STDOUT)) put(a, STR("\n</think>"));
-    put(a, STR("\n\n"));
+    put_bytes(a, STR("\n\n"));
 }
 
 static void push_thoughts(struct answer *a, struct str thoughts) {
@@ -69,11 +93,13 @@ bool answer_push(struct answer *a, const struct output_pieces *pieces) {
 
 bool answer_end(struct answer *a) {
     if (a->notes || a->dims) end_thoughts(a);
-    if (!a->breaks || a->text.n == 0) put(a, STR("\n"));
+    flush(a);
+    if (!a->breaks || a->text.n == 0) put_bytes(a, STR("\n"));
     return a->code == ERR_OK;
 }
 
 void answer_free(struct answer *a) {
     sb_free(&a->thoughts);
     sb_free(&a->text);
+    screen_text_free(&a->screen);
 }

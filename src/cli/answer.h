@@ -3,16 +3,19 @@
 #define MLXCEL_CLI_ANSWER_H
 
 #include "api/session.h"
+#include "cli/screen_text.h"
 
 struct answer {
     /* set by the caller */
     bool shows;  /* print the thoughts: dimmed on a terminal, else between their tags */
     bool silent; /* print nothing, only collect */
+    bool wraps;  /* to a terminal for people: lines break between words, light Markdown becomes colours */
     /* its own */
     struct sb thoughts, text; /* everything so far */
-    bool notes, dims;         /* on the terminal now: "thinking", dimmed text */
-    bool breaks;              /* the last byte that was printed is a newline, or there was none */
-    bool joins;               /* the log goes to the same terminal */
+    struct screen_text screen;
+    bool notes, dims; /* on the terminal now: "thinking", dimmed text */
+    bool breaks;      /* the last byte that was printed is a newline, or there was none */
+    bool joins;       /* the log goes to the same terminal */
     int code;
     struct err err; /* why printing failed */
 };

@@ -8,7 +8,7 @@
 #include <math.h>
 
 const struct cmd cli_commands[N_COMMANDS] = {
-#define COMMAND(id, function, ...) [CMD_##id] = {.run = function, __VA_ARGS__},
+#define COMMAND(id, function, ...) [CMD_##id] = {__VA_ARGS__},
 #include "cli/commands.def"
 #undef COMMAND
 };

@@ -66,7 +66,6 @@ struct cmd {
     const char *operands; /* "[MODEL]"; NULL: takes none */
     int min_operands, max_operands;
     const char *details; /* paragraph under the summary; NULL: none */
-    int (*run)(const struct args *args, struct err *err);
 };
 
 extern const struct cmd cli_commands[N_COMMANDS];
@@ -152,6 +151,7 @@ int cli_lines(void (*each)(void *user, struct str line, struct sb *out), void *u
 /* The exit code for what a command returned: 0, 1, or 2 for a usage mistake; prints the message. */
 int cli_finish(int code, const struct err *err);
 
+/* The commands' functions, for command.c. */
 #define COMMAND(id, function, ...) int function(const struct args *args, struct err *err);
 #include "cli/commands.def"
 #undef COMMAND

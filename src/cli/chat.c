@@ -34,11 +34,34 @@ void chat_add(struct chat *c, bool is_user, struct str text) {
     }
     char *copy = mem_alloc(text.n + 1);
     memcpy(copy, text.p, text.n);
-    c->messages[c->n_messages++] = (struct chat_message){is_user, copy, text.n};
+    struct chat_message *m = &c->messages[c->n_messages++];
+    *m = (struct chat_message){.is_user = is_user, .text = copy, .n = text.n};
+    if (is_user) m->images = c->images, c->images = (struct chat_images){0};
+}
+
+static void free_images(struct chat_images *images) {
+    for (size_t i = 0; i < images->n; i++) mem_free((void *)(uintptr_t)images->files[i].p);
+    mem_free(images->files);
+    *images = (struct chat_images){0};
+}
+
+void chat_add_image(struct chat *c, struct str file) {
+    struct chat_images *images = &c->images;
+    char *copy = mem_alloc(file.n + 1);
+    memcpy(copy, file.p, file.n);
+    images->files = mem_realloc(images->files, (images->n + 1) * sizeof *images->files);
+    images->files[images->n++] = str_n(copy, file.n);
+}
+
+void chat_drop_images(struct chat *c) {
+    free_images(&c->images);
 }
 
 static void drop_first(struct chat *c, size_t n) {
-    for (size_t i = 0; i < n; i++) mem_free(c->messages[i].text);
+    for (size_t i = 0; i < n; i++) {
+        mem_free(c->messages[i].text);
+        free_images(&c->messages[i].images);
+    }
     memmove(c->messages, c->messages + n, (c->n_messages - n) * sizeof *c->messages);
     c->n_messages -= n;
 }
@@ -49,6 +72,7 @@ void chat_clear(struct chat *c) {
 
 void chat_free(struct chat *c) {
     chat_clear(c);
+    free_images(&c->images);
     mem_free(c->messages);
     answer_free(&c->answer);
     line_free(&c->editor);
@@ -75,11 +99,18 @@ static int encode_text(struct chat *c, struct session_ids *out, struct err *err)
 static int encode_messages(struct chat *c, struct session_ids *out, struct err *err) {
     struct arena a = {0};
     struct session_message *list = arena_new(&a, struct session_message, c->n_messages + 1);
-    size_t n = 0;
-    if (c->system.n) list[n++] = (struct session_message){"system", sb_str(&c->system)};
-    for (size_t i = 0; i < c->n_messages; i++)
-        list[n++] = (struct session_message){c->messages[i].is_user ? "user" : "assistant", str_n(c->messages[i].text, c->messages[i].n)};
-    int code = session_encode(c->session, &(struct session_prompt){.messages = list, .n_messages = n}, out, err);
+    size_t n = 0, n_images = 0;
+    for (size_t i = 0; i < c->n_messages; i++) n_images += c->messages[i].images.n;
+    struct str *images = arena_new(&a, struct str, n_images + 1);
+    n_images = 0;
+    if (c->system.n) list[n++] = (struct session_message){.role = "system", .content = sb_str(&c->system)};
+    for (size_t i = 0; i < c->n_messages; i++) {
+        const struct chat_message *m = &c->messages[i];
+        list[n++] = (struct session_message){m->is_user ? "user" : "assistant", str_n(m->text, m->n), m->images.n};
+        for (size_t k = 0; k < m->images.n; k++) images[n_images++] = m->images.files[k];
+    }
+    struct session_prompt prompt = {.messages = list, .n_messages = n, .images = images, .n_images = n_images};
+    int code = session_encode(c->session, &prompt, out, err);
     arena_free(&a);
     return code;
 }
@@ -133,7 +164,9 @@ static int run_answer(struct chat *c, const struct session_ids *ids, struct sess
                            .n_stops = c->n_stops,
                            .constraint = c->constraint};
     if (c->has_template) session_split(c->session, ids->thinks, &job);
+    TRY(session_attach(c->session, &job, err));
     answer_begin(&c->answer);
+    if (c->is_terminal && !c->is_once) os_term_hush(); /* what is typed meanwhile is the next message's */
     watch.interrupt = interrupt_begin();
     int code = session_run(c->session, &job, &watch, out, err);
     interrupt_end();
@@ -141,21 +174,37 @@ static int run_answer(struct chat *c, const struct session_ids *ids, struct sess
     return code;
 }
 
-int chat_turn(struct chat *c, struct str text, struct err *err) {
+/* The answer to what was said last. */
+static int reply(struct chat *c, struct err *err) {
     struct session_ids ids = {0};
     struct session_result result;
-    chat_add(c, true, text);
-    int code = encode(c, &ids, err);
-    if (!code) code = run_answer(c, &ids, &result, err);
-    if (code) { /* as if it had not been said */
-        mem_free(c->messages[--c->n_messages].text);
-        return code;
-    }
+    TRY(encode(c, &ids, err));
+    TRY(run_answer(c, &ids, &result, err));
     if (!answer_end(&c->answer)) return err_set(err, c->answer.code, "%s", c->answer.err.msg);
     chat_add(c, false, sb_str(&c->answer.text));
     if (c->is_terminal) show_figures(c, &result);
+    c->last = result.usage;
     if (interrupt_came() && (c->is_once || !c->is_terminal)) return err_set(err, ERR_ECANCELLED, "interrupted");
     return ERR_OK;
+}
+
+int chat_turn(struct chat *c, struct str text, struct err *err) {
+    chat_add(c, true, text);
+    int code = reply(c, err);
+    if (code && c->messages[c->n_messages - 1].is_user) { /* as if it had not been said */
+        struct chat_message *last = &c->messages[--c->n_messages];
+        mem_free(last->text);
+        free_images(&last->images);
+    }
+    return code;
+}
+
+int chat_retry(struct chat *c, struct err *err) {
+    struct chat_message old = c->messages[--c->n_messages];
+    int code = reply(c, err);
+    if (code && c->messages[c->n_messages - 1].is_user) c->messages[c->n_messages++] = old; /* the answer that there was */
+    else mem_free(old.text);
+    return code;
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------------- */
@@ -175,7 +224,6 @@ static enum line_end read_line(struct chat *c, const char *prompt, struct err *e
     enum line_end end = line_read(&c->editor, prompt);
     sb_clear(&c->line);
     sb_put(&c->line, sb_str(&c->editor.text));
-    if (end == LINE_DONE && line_remember(&c->editor, sb_str(&c->line))) keep_line(c, sb_str(&c->line));
     return end;
 }
 
@@ -195,7 +243,7 @@ static enum line_end read_quoted(struct chat *c, struct err *err) {
 }
 
 /* What the user says, over several lines where they end in a backslash or stand in triple quotes, into c->input. */
-static enum line_end read_input(struct chat *c, struct err *err) {
+static enum line_end read_message(struct chat *c, struct err *err) {
     sb_clear(&c->input);
     enum line_end end = read_line(c, ">>> ", err);
     if (end == LINE_DONE && str_starts(sb_str(&c->line), STR("\"\"\""))) return read_quoted(c, err);
@@ -208,7 +256,14 @@ static enum line_end read_input(struct chat *c, struct err *err) {
     return end;
 }
 
-int chat_loop(struct chat *c, struct err *err) {
+/* The message is what the arrow keys bring back, not its lines. */
+static enum line_end read_input(struct chat *c, struct err *err) {
+    enum line_end end = read_message(c, err);
+    if (end == LINE_DONE && c->is_terminal && line_remember(&c->editor, sb_str(&c->input))) keep_line(c, sb_str(&c->input));
+    return end;
+}
+
+static int talk(struct chat *c, struct err *err) {
     while (!c->is_over) {
         enum line_end end = read_input(c, err);
         struct str text = sb_str(&c->input);
@@ -225,4 +280,12 @@ int chat_loop(struct chat *c, struct err *err) {
         if (code) chat_say("error: %s", err->msg);
     }
     return ERR_OK;
+}
+
+int chat_loop(struct chat *c, struct err *err) {
+    c->editor.complete = chat_complete;
+    c->editor.complete_user = c;
+    int code = talk(c, err);
+    os_term_end();
+    return code;
 }

@@ -29,6 +29,46 @@ static void bye(struct chat *c, struct str rest) {
     c->is_over = true;
 }
 
+static void retry(struct chat *c, struct str rest) {
+    struct err err = {0};
+    (void)rest;
+    if (c->n_messages == 0 || c->messages[c->n_messages - 1].is_user) {
+        chat_say("There is no answer yet that could be tried again.");
+        return;
+    }
+    c->sampling.seed++; /* else it would be the same */
+    if (chat_retry(c, &err)) chat_say("error: %s", err.msg);
+}
+
+static void show(struct chat *c, struct str rest) {
+    struct sb line = {0};
+    (void)rest;
+    session_describe(c->session, &line);
+    chat_say("%s", line.p);
+    chat_say("%zu messages, %d of %d tokens of context", c->n_messages, c->last.n_prompt + c->last.n_new, session_context(c->session));
+    if (c->system.n) chat_say("System prompt: %s", c->system.p);
+    sb_free(&line);
+}
+
+static void change_model(struct chat *c, struct str rest) {
+    struct err err = {0};
+    struct sb names = {0};
+    if (!c->change_model) {
+        chat_say("The model cannot be changed here.");
+    } else if (rest.n == 0) {
+        session_describe(c->session, &names);
+        chat_say("%s", names.p);
+        sb_clear(&names);
+        c->list_models(c, &names);
+        chat_say(names.n ? "/model NAME changes it. Models on this machine:" : "/model NAME changes it. The store has no models yet.");
+        for (struct str left = sb_str(&names), one; str_split_next(&left, '\n', &one);)
+            if (one.n) chat_say("  %.*s", STR_ARG(one));
+    } else if (c->change_model(c, rest, &err)) {
+        chat_say("error: %s", err.msg);
+    }
+    sb_free(&names);
+}
+
 /* ---- files ------------------------------------------------------------------------------------------------------------ */
 
 static void put_message(struct jsonw *w, const char *role, struct str text) {
@@ -98,6 +138,29 @@ static void load(struct chat *c, struct str rest) {
     arena_free(&a);
 }
 
+/* ---- pictures --------------------------------------------------------------------------------------------------------- */
+
+static int add_image(struct chat *c, struct arena *a, struct str path, struct err *err) {
+    struct str file;
+    int32_t width, height;
+    TRY(os_file_load(a, str_cstr(a, path), 64 << 20, &file, err));
+    TRY(session_check_picture(c->session, file, &width, &height, err));
+    chat_add_image(c, file);
+    chat_say("A picture of %d x %d pixels goes with your next message.", width, height);
+    return ERR_OK;
+}
+
+static void add_picture(struct chat *c, struct str rest) {
+    struct arena a = {0};
+    struct err err;
+    if (!c->has_template) chat_say("This model has no chat template, so there is no place for a picture.");
+    else if (rest.n == 0)
+        chat_say("%zu pictures go with your next message. /image FILE adds one, /image none takes them away.", c->images.n);
+    else if (str_is(rest, "none")) chat_drop_images(c);
+    else if (add_image(c, &a, rest, &err)) chat_say("error: %s", err.msg);
+    arena_free(&a);
+}
+
 /* ---- settings --------------------------------------------------------------------------------------------------------- */
 
 static void show_settings(const struct chat *c) {
@@ -149,8 +212,12 @@ static const struct {
     {"help", "?", "", "this list", help},
     {"clear", "new", "", "forget the conversation; the system prompt stays", clear},
     {"system", NULL, "[TEXT]", "show or set the instructions before the conversation; none: no more", set_system},
+    {"retry", NULL, "", "another answer to the last message", retry},
+    {"show", NULL, "", "the model, the system prompt and how full the context is", show},
+    {"model", NULL, "[NAME]", "show or change the model; the conversation stays", change_model},
     {"set", NULL, "[NAME VALUE]", "show or change settings: temperature, top_p, max_tokens, seed, show_reasoning ...", set},
-    {"save", NULL, "FILE", "write the conversation to a file", save},
+    {"image", NULL, "[FILE]", "a picture for the next message; none: no more", add_picture},
+    {"save", NULL, "FILE", "write the conversation to a file, without its pictures", save},
     {"load", NULL, "FILE", "read one back", load},
     {"bye", "exit", "", "leave; so does Ctrl-D", bye},
 };
@@ -160,7 +227,41 @@ static void help(struct chat *c, struct str rest) {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         chat_say("/%s %-*s  %s", table[i].name, 18 - (int)strlen(table[i].name), table[i].values, table[i].help);
     chat_say("Several lines: paste them, end a line with \\, or put them between \"\"\" and \"\"\".");
-    chat_say("Ctrl-C stops an answer.");
+    chat_say("Ctrl-C stops an answer. Tab completes commands and models, Ctrl-R searches what was said.");
+}
+
+static void put_choice(struct sb *out, struct str prefix, struct str choice) {
+    if (str_starts(choice, prefix)) sb_fmt(out, "%.*s\n", STR_ARG(choice));
+}
+
+static void complete_value(struct chat *c, struct str command, struct str word, struct sb *out) {
+    struct sb names = {0};
+    if (str_is(command, "/set")) {
+        static const char *const others[] = {"max_tokens", "seed", "show_reasoning"};
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++) put_choice(out, word, str_of(others[i]));
+        for (size_t i = 0; i < n_sampler_fields; i++) put_choice(out, word, str_of(sampler_fields[i].name));
+    } else if (str_is(command, "/model") && c->list_models) {
+        c->list_models(c, &names);
+        for (struct str rest = sb_str(&names), one; str_split_next(&rest, '\n', &one);)
+            if (one.n) put_choice(out, word, one);
+    }
+    sb_free(&names);
+}
+
+void chat_complete(void *user, struct str before, struct sb *out) {
+    size_t blank = str_find_char(before, ' ', 0);
+    if (!str_starts(before, STR("/")) || str_find_char(before, '\n', 0) != STR_NONE) return;
+    if (blank != STR_NONE) {
+        struct str word = str_from(before, blank + 1);
+        if (str_find_char(word, ' ', 0) == STR_NONE) complete_value(user, str_sub(before, 0, blank), word, out);
+        return;
+    }
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct sb name = {0};
+        sb_fmt(&name, "/%s", table[i].name);
+        put_choice(out, before, sb_str(&name));
+        sb_free(&name);
+    }
 }
 
 bool chat_command(struct chat *c, struct str line) {

@@ -1,5 +1,5 @@
 /* mlxcel arch: the model families that can be run. */
-#include "api/arch.h"
+#include "tools/arch.h"
 #include "base/json.h"
 #include "cli/args.h"
 

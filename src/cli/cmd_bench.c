@@ -1,5 +1,5 @@
 /* mlxcel bench: a grid of cases, one line each, with the bandwidth that they amount to. */
-#include "api/bench.h"
+#include "tools/bench.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/progress.h"
@@ -69,6 +69,9 @@ static void put_json(struct report *r, const struct bench_result *b) {
     }
     jsonw_open(&w, "seconds", '[');
     for (int32_t i = 0; i < b->n_repeats; i++) jsonw_num(&w, b->seconds[i]);
+    jsonw_end(&w, ']');
+    jsonw_open(&w, "cpu_seconds", '[');
+    for (int32_t i = 0; i < b->n_repeats; i++) jsonw_num(&w, b->cpu_seconds[i]);
     jsonw_end(&w, ']');
     jsonw_end(&w, '}');
 }
@@ -158,12 +161,37 @@ static int verify(const struct session_options *o, struct err *err) {
     return ERR_OK;
 }
 
+/* --image: the tower alone. */
+static int measure_tower(const struct args *args, const struct session_options *o, struct err *err) {
+    struct str size = args_str(args, OPT_BENCH_IMAGE), width;
+    struct bench_tower_plan plan = {.n_repeats = (int32_t)args_int(args, OPT_BENCH_REPEAT)};
+    struct bench_tower_result r;
+    int64_t w, h;
+    bool is_size = str_split_next(&size, 'x', &width) && str_to_int64(width, &w) && str_to_int64(size, &h);
+    if (!is_size || w < 1 || h < 1 || w > 16384 || h > 16384 || w * h > 1 << 25)
+        return err_set(err, ERR_EARG, "--image must be a size such as 1024x1024, 32 million pixels at most");
+    plan.width = (int32_t)w, plan.height = (int32_t)h;
+    TRY(bench_tower(o, &plan, &r, err));
+    struct sb out = {0};
+    double median = r.seconds[r.n_repeats / 2];
+    if (args_choice(args, OPT_FORMAT) == 1)
+        sb_fmt(&out, "[{\"width\": %d, \"height\": %d, \"tokens\": %d, \"repetitions\": %d, \"seconds\": %.4f, \"best\": %.4f}]\n",
+               plan.width, plan.height, r.n_tokens, r.n_repeats, median, r.seconds[0]);
+    else
+        sb_fmt(&out, "%-20s %12s %12s %12s\npicture %dx%d %13.3f %12.3f %12d\n", "test", "median s", "best s", "tokens", plan.width,
+               plan.height, median, r.seconds[0], r.n_tokens);
+    int code = cli_write(&out, err);
+    sb_free(&out);
+    return code;
+}
+
 int cmd_bench(const struct args *args, struct err *err) {
     struct session_options o;
     struct session *s;
     int64_t prompt = largest(args, OPT_BENCH_PROMPT), gen = largest(args, OPT_BENCH_GEN), most = prompt > gen ? prompt : gen;
     if (most == 0 && !args_flag(args, OPT_BENCH_VERIFY)) return err_set(err, ERR_EARG, "-p 0 and -n 0: there is nothing to measure");
     TRY(session_args(args, &o, err));
+    if (args_given(args, OPT_BENCH_IMAGE)) return measure_tower(args, &o, err);
     o.n_seqs = (int32_t)largest(args, OPT_BENCH_BATCH);
     bool replays = args_given(args, OPT_BENCH_REPLAY);
     if (o.context == 0 && !replays) o.context = (int32_t)(largest(args, OPT_BENCH_DEPTH) + most + 8);

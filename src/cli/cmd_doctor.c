@@ -1,5 +1,5 @@
 /* mlxcel doctor: the findings about this machine, each with its cure. */
-#include "api/doctor.h"
+#include "tools/doctor.h"
 #include "api/session.h"
 #include "base/json.h"
 #include "cli/store_args.h"

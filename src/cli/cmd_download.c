@@ -9,7 +9,9 @@ int cmd_download(const struct args *args, struct err *err) {
     const char *path;
     struct sb out = {0};
     store_args(args, &o);
-    TRY(repo_name_parse_variant(args->operands[0], args_str(args, OPT_DEFAULT_ORG), &repo, err));
+    struct str name;
+    TRY(store_expand(args->arena, &o, args->operands[0], &name, err));
+    TRY(repo_name_parse_variant(name, args_str(args, OPT_DEFAULT_ORG), &repo, err));
     struct download_request q = {.repo = &repo,
                                  .revision = args_cstr(args, OPT_REVISION),
                                  .local_dir = args_cstr(args, OPT_LOCAL_DIR),

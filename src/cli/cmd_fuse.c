@@ -1,6 +1,6 @@
 /* mlxcel fuse: a copy of a model with adapters added to its weights, or with the edits of a file. */
-#include "api/fuse.h"
-#include "api/new_folder.h"
+#include "tools/fuse.h"
+#include "tools/new_folder.h"
 #include "base/log.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"

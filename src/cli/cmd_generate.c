@@ -120,7 +120,8 @@ static int encode_prompt(const struct args *args, struct result *o, struct str t
     struct str system = args_str(args, OPT_SYSTEM);
     TRY(session_text_load(o->session, err));
     o->job.splits = !prompt.raw && session_has_template(o->session);
-    struct session_message messages[2] = {{"system", system}, {"user", text}};
+    TRY(session_args_images(args, &prompt.images, &prompt.n_images, err));
+    struct session_message messages[2] = {{"system", system, 0}, {"user", text, prompt.n_images}};
     if (o->job.splits) {
         prompt.messages = system.p ? messages : messages + 1;
         prompt.n_messages = system.p ? 2 : 1;
@@ -128,7 +129,6 @@ static int encode_prompt(const struct args *args, struct result *o, struct str t
         return err_set(err, ERR_EARG, "--system needs a chat template, and %s",
                        prompt.raw ? "--no-chat-template is given" : "this model has none");
     }
-    TRY(session_args_images(args, &prompt.images, &prompt.n_images, err));
     return session_encode(o->session, &prompt, out, err);
 }
 
@@ -210,11 +210,13 @@ static int generate(const struct args *args, struct result *o, struct err *err) 
 /* What is wrong without looking at the model is said before it is downloaded or loaded. */
 static int check_usage(const struct args *args, struct err *err) {
     const int64_t *ids;
-    bool has_text = args_str(args, OPT_PROMPT).p, has_ids = args_ints(args, OPT_TOKENS, &ids) > 0;
-    if (has_text && has_ids) return err_set(err, ERR_EARG, "--prompt and --tokens exclude each other");
+    bool has_flag = args_str(args, OPT_PROMPT).p, has_text = has_flag || args->n_operands, has_ids = args_ints(args, OPT_TOKENS, &ids) > 0;
+    if (has_flag && args->n_operands) return err_set(err, ERR_EARG, "give the prompt once: as an argument or by --prompt");
+    if (has_text && has_ids) return err_set(err, ERR_EARG, "a prompt and --tokens exclude each other");
     if (!has_text && !has_ids)
-        return err_set(err, ERR_EARG,
-                       "give the text to continue by --prompt TEXT (\"-\": from standard input), or its ids by --tokens IDS");
+        return err_set(
+            err, ERR_EARG,
+            "give the text to continue, as an argument or by --prompt TEXT (\"-\": from standard input), or its ids by --tokens IDS");
     if (has_ids && args_given(args, OPT_SYSTEM)) return err_set(err, ERR_EARG, "--system needs --prompt: ids are taken as they are");
     if (args_flag(args, OPT_JSON) && args_flag(args, OPT_IDS)) return err_set(err, ERR_EARG, "--json and --ids exclude each other");
     if (args_given(args, OPT_LOGPROBS) && !args_flag(args, OPT_JSON)) return err_set(err, ERR_EARG, "--logprobs needs --json");

@@ -1,5 +1,5 @@
 /* mlxcel grammar: does a text obey a grammar? Accepted is exit code 0, rejected 1, a grammar that cannot be held 2. */
-#include "api/grammar_tools.h"
+#include "tools/grammar.h"
 #include "base/log.h"
 #include "cli/store_args.h"
 #include "os/os.h"

@@ -1,5 +1,5 @@
 /* mlxcel inspect: what a model is, for people in columns and for programs in JSON. */
-#include "api/inspect.h"
+#include "tools/inspect.h"
 #include "base/json.h"
 #include "cli/session_args.h"
 #include "cli/store_args.h"

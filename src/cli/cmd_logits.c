@@ -1,6 +1,7 @@
 /* mlxcel logits and mlxcel trace: looking inside a model. */
 #include "cli/session_args.h"
 #include "os/os.h"
+#include "tools/probe.h"
 
 struct logits_file {
     struct os_file *file;
@@ -52,7 +53,7 @@ int cmd_logits(const struct args *args, struct err *err) {
     int code = read_prompt(args, s, &prompt, err);
     if (!code) code = os_file_open(path, OS_WRITE, &f.file, err);
     bool is_open = code == ERR_OK;
-    if (!code) code = session_logits(s, &prompt, write_row, &f, err);
+    if (!code) code = probe_logits(s, &prompt, write_row, &f, err);
     os_file_close(f.file);
     if (code && is_open) remove_part(path);
     session_close(s);
@@ -66,7 +67,7 @@ int cmd_trace(const struct args *args, struct err *err) {
     TRY(session_args(args, &o, err));
     o.backend = "trace";
     TRY(session_open(&o, &s, err));
-    int code = session_trace(s, (int32_t)args_int(args, OPT_TRACE_ROWS), &out, err);
+    int code = probe_trace(s, (int32_t)args_int(args, OPT_TRACE_ROWS), &out, err);
     if (!code) code = cli_write(&out, err);
     sb_free(&out);
     session_close(s);

@@ -62,6 +62,15 @@ static void write_date(struct sb *out, int64_t ns) {
     sb_fmt(out, "%-16s", text);
 }
 
+/* OWNER/NAME, a last part or a short name. */
+static int stored_name(const struct args *args, struct str text, struct repo_name *out, struct err *err) {
+    struct store_options o;
+    struct str name;
+    store_args(args, &o);
+    TRY(store_expand(args->arena, &o, text, &name, err));
+    return repo_name_parse(name, args_str(args, OPT_DEFAULT_ORG), out, err);
+}
+
 static void list_json(struct sb *out, const struct store_model *models, size_t n) {
     struct jsonw w = {.out = out};
     jsonw_begin(&w, '[');
@@ -186,7 +195,7 @@ int cmd_show(const struct args *args, struct err *err) {
     struct os_stat st;
     struct sb out = {0};
     TRY(models_dir_of(args, &dir, err));
-    TRY(repo_name_parse(args->operands[0], args_str(args, OPT_DEFAULT_ORG), &repo, err));
+    TRY(stored_name(args, args->operands[0], &repo, err));
     path = store_model_path(args->arena, dir, &repo);
     if (os_stat(path, &st, NULL)) {
         store_args(args, &options);
@@ -229,7 +238,7 @@ int cmd_rm(const struct args *args, struct err *err) {
     char size[32];
     TRY(models_dir_of(args, &dir, err));
     for (size_t i = 0; i < args->n_operands; i++) {
-        TRY(repo_name_parse(args->operands[i], args_str(args, OPT_DEFAULT_ORG), &repo, err));
+        TRY(stored_name(args, args->operands[i], &repo, err));
         const char *path = store_model_path(args->arena, dir, &repo);
         if (os_stat(path, &st, NULL)) return err_set(err, ERR_ENOTFOUND, "the store has no model %s (%s)", repo.id, dir);
         sb_clear(&question);

@@ -1,5 +1,5 @@
 /* mlxcel parse: what a model wrote, taken apart as the server does it. */
-#include "api/parse_tools.h"
+#include "tools/parse.h"
 #include "cli/store_args.h"
 #include "os/os.h"
 

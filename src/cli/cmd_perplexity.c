@@ -1,5 +1,5 @@
 /* mlxcel perplexity: how well a model predicts a file. */
-#include "api/perplexity.h"
+#include "tools/perplexity.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/interrupt.h"

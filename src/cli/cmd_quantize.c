@@ -1,6 +1,6 @@
 /* mlxcel quantize: a quantised copy of a model. */
-#include "api/new_folder.h"
-#include "api/quantize.h"
+#include "tools/new_folder.h"
+#include "tools/quantize.h"
 #include "base/log.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"

@@ -105,6 +105,10 @@ static int serve(struct args *args, const struct server_inside *inside, struct e
 int cmd_serve(const struct args *args, struct err *err) {
     struct args *own = arena_new(args->arena, struct args, 1);
     *own = *args;
+    if (args->n_operands && own->values[OPT_MODEL].source == ARG_FROM_FLAG)
+        return err_set(err, ERR_EARG, "give the models once: as arguments or by --model");
+    for (size_t i = 0; i < args->n_operands; i++) TRY(args_set(own, OPT_MODEL, "MODEL", args->operands[i], ARG_FROM_FLAG, err));
+    own->n_operands = 0;
     int code = serve(own, NULL, err);
     return code && args_flag(own, OPT_CHECK) ? ERR_EARG : code;
 }

@@ -1,5 +1,5 @@
 /* mlxcel synth: a made-up checkpoint of a real shape on disk. */
-#include "api/synth_write.h"
+#include "tools/synth_write.h"
 #include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "cli/session_args.h"

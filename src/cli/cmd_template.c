@@ -1,5 +1,5 @@
 /* mlxcel template: a model's chat template, rendered. The text goes to standard output exactly as it is. */
-#include "api/template_tools.h"
+#include "tools/template.h"
 #include "cli/store_args.h"
 #include "os/os.h"
 

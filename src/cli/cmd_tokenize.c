@@ -1,5 +1,5 @@
 /* mlxcel tokenize, mlxcel detokenize: text to token ids and back. */
-#include "api/text_tools.h"
+#include "api/tokenizer_files.h"
 #include "base/json.h"
 #include "cli/session_args.h"
 #include "cli/store_args.h"

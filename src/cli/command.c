@@ -1,10 +1,17 @@
-/* Arguments in, one command, exit code out. */
+/* Arguments in, one command, exit code out. This file alone refers to all commands: who parses arguments without it, as the library's server does, has none
+ * of them. */
 #include "base/log.h"
 #include "cli/args.h"
 #include "cli/command.h"
 #include "os/os.h"
 
 static const enum log_level levels[] = {LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG}; /* as in --log-level */
+
+static int (*const functions[N_COMMANDS])(const struct args *args, struct err *err) = {
+#define COMMAND(id, function, ...) [CMD_##id] = function,
+#include "cli/commands.def"
+#undef COMMAND
+};
 
 int cli_main(int argc, char **argv) {
     struct arena arena = {0};
@@ -16,7 +23,8 @@ int cli_main(int argc, char **argv) {
     int code = args_parse(&arena, argc, utf8_argv, os_env, &args, &err);
     if (code == ERR_OK) {
         log_set_level(levels[args_choice(&args, OPT_LOG_LEVEL)]);
-        code = cli_commands[args.command].run(&args, &err);
+        if (args_flag(&args, OPT_NO_COLOR)) os_no_color();
+        code = functions[args.command](&args, &err);
     }
     int status = cli_finish(code, &err);
     arena_free(&arena);

@@ -1,4 +1,4 @@
-/* The command `mlxcel`, for the program and for the library, which has it as a function. */
+/* The command `mlxcel`, for the program and for the library of the Python package, which has it as a function. */
 #ifndef MLXCEL_CLI_COMMAND_H
 #define MLXCEL_CLI_COMMAND_H
 

@@ -3,6 +3,8 @@
 
 #include "os/os.h"
 
+enum { NEWLINE = 0x1E }; /* in the file */
+
 const char *history_path(struct arena *a, const char *home) {
     if (home) return str_fmt(a, "%s/history", home).p;
     return os_state_root() ? str_fmt(a, "%s/mlxcel/history", os_state_root()).p : NULL;
@@ -13,9 +15,14 @@ static bool is_kept(struct str line) {
     for (size_t i = 0; i < line.n;) {
         uint32_t code;
         i += utf8_decode(line.p + i, line.n - i, &code);
-        if (code < 32 || (code >= 127 && code < 160)) return false;
+        if ((code < 32 && code != '\n' && code != '\t') || (code >= 127 && code < 160)) return false;
     }
     return true;
+}
+
+/* An entry for the file, or out of it. */
+static void put_entry(struct sb *out, struct str entry, char from, char to) {
+    for (size_t i = 0; i < entry.n; i++) sb_putc(out, entry.p[i] == from ? to : entry.p[i]);
 }
 
 /* Opened and ours until it is closed; the folder is made where it is missing. */
@@ -35,17 +42,24 @@ static int open_file(const char *path, struct os_file **out, struct err *err) {
 /* The newest lines of the text into the editor; how many lines there were. */
 static size_t take_lines(struct str text, struct line_edit *e) {
     struct str rest = text, line;
+    struct sb entry = {0};
     size_t n_lines = 0;
     while (str_split_next(&rest, '\n', &line)) {
         n_lines += line.n > 0;
-        if (is_kept(line)) line_remember(e, line);
+        sb_clear(&entry);
+        put_entry(&entry, line, NEWLINE, '\n');
+        if (is_kept(sb_str(&entry))) line_remember(e, sb_str(&entry));
     }
+    sb_free(&entry);
     return n_lines;
 }
 
 static int shorten(struct os_file *f, const struct line_edit *e, struct err *err) {
     struct sb text = {0};
-    for (size_t i = 0; i < e->n_history; i++) sb_fmt(&text, "%s\n", e->history[i]);
+    for (size_t i = 0; i < e->n_history; i++) {
+        put_entry(&text, str_of(e->history[i]), '\n', NEWLINE);
+        sb_putc(&text, '\n');
+    }
     int code = text.n ? os_file_write_at(f, text.p, text.n, 0, err) : ERR_OK;
     if (!code) code = os_file_truncate(f, text.n, err);
     sb_free(&text);
@@ -81,7 +95,7 @@ int history_add(const char *path, struct str line, struct err *err) {
     struct sb text = {0};
     if (!is_kept(line)) return ERR_OK;
     TRY(open_file(path, &f, err));
-    sb_put(&text, line);
+    put_entry(&text, line, '\n', NEWLINE);
     sb_putc(&text, '\n');
     int code = os_file_size(f, &size, err);
     if (!code) code = os_file_write_at(f, text.p, text.n, size, err);

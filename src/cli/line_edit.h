@@ -1,5 +1,5 @@
 /* One line of text from a terminal, with editing and history: arrows, Home, End, Ctrl-A E B F K U W L, Ctrl-Left and -Right,
- * Up and Down through earlier lines. Text is UTF-8; long lines run over several rows.
+ * Up and Down through earlier lines, Ctrl-R to search them, Tab to complete. Text is UTF-8; long lines run over several rows.
  *
  * Text that is pasted stays in one piece, with its newlines: it is Enter that ends the line, and a paste presses no Enter. Only terminals
  * that mark pasted text are believed; lines that come fast may as well be typed ahead, or a script's. In a text of several lines Up, Down,
@@ -11,7 +11,12 @@
 
 enum { LINE_HISTORY_MAX = 500 };
 
+/* What may stand for the text before the cursor: the last word of `before` in full, each followed by a newline. */
+typedef void line_complete_fn(void *user, struct str before, struct sb *out);
+
 struct line_edit {
+    line_complete_fn *complete; /* NULL: Tab is a blank */
+    void *complete_user;
     struct sb text;
     size_t cursor; /* byte, between characters */
     char *history[LINE_HISTORY_MAX];
@@ -19,6 +24,9 @@ struct line_edit {
     struct sb draft;             /* the new line while an older one is shown */
     struct sb paste;             /* what has come of a text that is being pasted */
     bool is_pasting, was_return; /* was_return: the first half of a newline */
+    bool is_searching;           /* Ctrl-R: the newest entry with `query` in it is shown */
+    struct sb query;
+    struct sb choices; /* for the user to choose from, below the line; empty: none */
     const char *prompt;
     struct line_view view;
     size_t top; /* the first row that is shown */

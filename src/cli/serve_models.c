@@ -3,6 +3,7 @@
 
 #include "cli/session_args.h"
 #include "cli/store_args.h"
+#include "hub/short_names.h"
 #include "os/os.h"
 
 struct list {
@@ -169,6 +170,8 @@ static int add_stored(struct list *l, struct str name, const char *path, struct 
     TRY(add(l, name, str_of(path), NULL, err));
     l->p[l->n - 1].session.name = l->p[l->n - 1].name;
     l->p[l->n - 1].is_stored = true;
+    struct str alias = hub_short_of(l->args->arena, name);
+    if (alias.p) add_alias(l, &l->p[l->n - 1], alias);
     return ERR_OK;
 }
 

@@ -39,6 +39,7 @@ static int download(struct args *own, struct str name, struct server_progress *p
     store_args(own, &o);
     o.hub.stop = &progress->stop;
     if (o.hub.offline) return err_set(err, ERR_EARG, "the server was started with --offline, and downloads nothing");
+    TRY(store_expand(own->arena, &o, name, &name, err));
     TRY(repo_name_parse_variant(name, args_str(own, OPT_DEFAULT_ORG), repo, err));
     struct download_request q = {.repo = repo, .quiet = true, .no_wait = true, .watch = &watch};
     return store_download(own->arena, &o, &q, out_path, err);

@@ -60,14 +60,16 @@ static void show_loading(void *user, uint64_t done, uint64_t total) {
     else if (now - b->start_ns > LOAD_SILENCE_NS) progress_show(&b->bar, done, total);
 }
 
-/* perplexity has an operand, too, and it is a text. */
-static bool has_model_operand(const struct args *args) {
+/* perplexity has an operand, too, and it is a text; so are those of run where an option names the model. */
+bool args_has_model_operand(const struct args *args) {
     const char *operands = cli_commands[args->command].operands;
-    return args->n_operands && operands && strcmp(operands, "[MODEL]") == 0;
+    bool by_option = args->values[OPT_MODEL].source == ARG_FROM_FLAG || (args_has(args, OPT_SHAPE) && args_str(args, OPT_SHAPE).p);
+    if (args->command == CMD_RUN && by_option) return false;
+    return args->n_operands && operands && str_starts(str_of(operands), STR("[MODEL]"));
 }
 
 int args_model_name(const struct args *args, struct str *out, struct err *err) {
-    bool by_flag = args->values[OPT_MODEL].source == ARG_FROM_FLAG, by_operand = has_model_operand(args);
+    bool by_flag = args->values[OPT_MODEL].source == ARG_FROM_FLAG, by_operand = args_has_model_operand(args);
     bool by_shape = args_has(args, OPT_SHAPE) && args_str(args, OPT_SHAPE).p;
     *out = by_operand ? args->operands[0] : args_str(args, OPT_MODEL);
     if (by_flag && by_operand) return err_set(err, ERR_EARG, "give the model once: as an argument or by --model");
@@ -173,6 +175,12 @@ int session_args(const struct args *args, struct session_options *out, struct er
 
 int args_prompt(const struct args *args, struct str *out, struct err *err) {
     *out = args_str(args, OPT_PROMPT);
+    if (!out->p && args->command == CMD_GENERATE && args->n_operands) {
+        struct sb words = {0};
+        for (size_t i = 0; i < args->n_operands; i++) sb_fmt(&words, "%s%.*s", i ? " " : "", STR_ARG(args->operands[i]));
+        *out = str_copy(args->arena, sb_str(&words));
+        sb_free(&words);
+    }
     return str_is(*out, "-") ? os_read_stdin(args->arena, PROMPT_BYTES_MAX, out, err) : ERR_OK;
 }
 

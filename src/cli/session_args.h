@@ -7,6 +7,8 @@
 
 /* --cpu: flags beyond the level are no longer reported. */
 int args_cpu_level(const struct args *args, struct err *err);
+/* Whether the first operand names the model. */
+bool args_has_model_operand(const struct args *args);
 /* What names the model: the operand or --model, where --shape makes none up; {NULL, 0} for the built-in one. MLXCEL_MODEL gives way to
  * all of them, since what is typed wins over the environment. */
 int args_model_name(const struct args *args, struct str *out, struct err *err);

@@ -42,6 +42,7 @@ set(CLI_SOURCES
   src/cli/output.c
   src/cli/progress.c
   src/cli/sampling_args.c
+  src/cli/screen_text.c
   src/cli/session_args.c
   src/cli/store_args.c
 )

@@ -12,7 +12,7 @@ static size_t cut(size_t *used, size_t bytes) {
 }
 
 int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const struct batch_limits *limits, struct err *err) {
-    *b = (struct batch){.spec = spec, .kv = kv};
+    *b = (struct batch){.spec = spec, .kv = kv, .n_given = limits->given, .is_prefix = limits->is_prefix};
     struct step *s = &b->step;
     s->rows_capacity = limits->rows;
     s->seqs_capacity = limits->seqs;
@@ -25,9 +25,9 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     size_t seq = cut(&used, seqs * sizeof(struct step_seq));
     size_t choices = cut(&used, (size_t)limits->logits * sizeof(struct step_choice));
     size_t tables = cut(&used, seqs * (size_t)s->table_capacity * (size_t)kv->layout.n_classes * sizeof(int32_t));
-    size_t places = cut(&used, spec->n_given ? rows * STEP_AXES : 0);
-    size_t until = cut(&used, spec->n_given ? rows : 0);
-    size_t given = cut(&used, (size_t)limits->rows * (size_t)spec->n_given * sizeof(float *));
+    size_t places = cut(&used, limits->given ? rows * STEP_AXES : 0);
+    size_t until = cut(&used, limits->given || limits->is_prefix ? rows : 0);
+    size_t given = cut(&used, (size_t)limits->rows * (size_t)limits->given * sizeof(float *));
     s->n_adapters = limits->adapters;
     size_t adapters = cut(&used, seqs * (size_t)s->n_adapters * sizeof(float));
     size_t rope = cut(&used, seqs * (size_t)s->n_rope_tables * (size_t)s->rope_width * sizeof(float));
@@ -44,7 +44,7 @@ int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const st
     s->seqs = (struct step_seq *)(p + seq);
     s->places = (int32_t *)(p + places);
     b->until = (int32_t *)(p + until);
-    for (int32_t i = 0; i < spec->n_given; i++) s->given[i] = (const float **)(p + given) + (size_t)i * (size_t)limits->rows;
+    for (int32_t i = 0; i < limits->given; i++) s->given[i] = (const float **)(p + given) + (size_t)i * (size_t)limits->rows;
     s->choices = (struct step_choice *)(p + choices);
     s->adapters = (float *)(p + adapters);
     s->rope = (float *)(p + rope);
@@ -66,7 +66,8 @@ void batch_clear(struct batch *b) {
     b->adapts = b->gives = b->has_places = b->sees = false;
 }
 
-/* Prompt rows use the table of the whole prompt, however it is cut into chunks; later rows that of their own length. */
+/* The length whose rope table the rows get. Rows of the prompt get the table of the whole prompt, however it is cut into chunks; a row of the answer
+ * gets the table of the length at that row. */
 static int32_t rope_length(const struct sequence *s, int32_t n_rows) {
     int32_t len = s->n_done + n_rows;
     int32_t whole = s->rope_len > s->n_prompt ? s->rope_len : s->n_prompt;
@@ -87,14 +88,14 @@ static void fill_adapters(struct batch *b, int32_t i_seq, const struct sequence 
     b->adapts |= seq->adapters != NULL;
 }
 
-/* What stands for the row at this position of a sequence, where it is part of a picture. */
+/* If the token at this position belongs to a picture, the picture's numbers take the place of its embedding. */
 static void fill_given(struct batch *b, const struct sequence *seq, int32_t position, int32_t row) {
-    for (int32_t k = 0; k < b->spec->n_given; k++) b->step.given[k][row] = NULL;
+    for (int32_t k = 0; k < b->n_given; k++) b->step.given[k][row] = NULL;
     b->until[row] = -1;
     for (int32_t i = 0; i < seq->n_pictures; i++) {
         const struct picture_rows *p = &seq->pictures[i];
         if (position < p->first || position >= p->first + p->n) continue;
-        for (int32_t k = 0; k < b->spec->n_given; k++)
+        for (int32_t k = 0; k < b->n_given; k++)
             if (p->rows[k]) b->step.given[k][row] = p->rows[k] + (int64_t)(position - p->first) * b->spec->hidden;
         b->gives = true;
         if (!p->both_ways) continue;
@@ -129,7 +130,9 @@ void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, int3
         s->ids[r] = seq->tokens[seq->n_done + i];
         s->pos[r] = seq->n_done + i;
         s->seq_of[r] = i_seq;
-        if (b->spec->n_given) fill_given(b, seq, s->pos[r], r), fill_places(b, seq, s->pos[r], r);
+    size_t places = cut(&used, limits->given ? rows * STEP_AXES : 0);
+    size_t until = cut(&used, limits->given || limits->is_prefix ? rows : 0);
+    size_t given = cut(&used, (size_t)limits->rows * (size_t)limits->given * sizeof(float *));
         if (i < first_wanted) continue;
         if (wants_hidden) b->hidden_rows[b->n_hidden++] = r;
         else s->wanted_rows[s->n_logits++] = r;

@@ -16,6 +16,8 @@ struct batch {
     struct step step;
     const struct spec *spec;
     struct kv *kv;
+    int32_t n_given;      /* of the model */
+    bool is_prefix;       /* the same */
     int32_t max_len;      /* longest sequence in the batch, this step's rows included */
     int32_t *hidden_rows; /* [n_hidden] rows whose hidden states are wanted, until batch_seal puts them behind the others */
     int32_t n_hidden;
@@ -23,19 +25,20 @@ struct batch {
     bool adapts;      /* some sequence has adapters */
     bool gives;       /* some rows stand for pictures */
     bool sees;        /* some rows see those behind them in their picture */
-    int32_t *until;   /* [rows] step.until, where some do */
+    int32_t *until;   /* [rows] becomes step.until when `sees` is true */
     bool has_places;  /* some rows have places of their own */
 };
 
 struct batch_limits {
-    int32_t rows, seqs, logits, context, adapters;
+    int32_t rows, seqs, logits, context, adapters, given;
+    bool is_prefix;
 };
 
 int batch_init(struct batch *b, const struct spec *spec, struct kv *kv, const struct batch_limits *limits, struct err *err);
 void batch_free(struct batch *b);
 void batch_clear(struct batch *b);
-/* The next n_rows tokens of the sequence, whose blocks are already reserved. Its rows from first_wanted on are wanted. A last token that the
- * device has yet to choose is named by its wanted row in the step before. */
+/* Adds the next n_rows tokens of the sequence, whose blocks are already reserved. Rows from first_wanted on are wanted. If the device has yet to choose
+ * the last token, its id is negative and names the row of the step before that chooses it. */
 void batch_add(struct batch *b, const struct sequence *s, int32_t n_rows, int32_t first_wanted, bool wants_hidden);
 /* The batch is complete: the step block is ready to run, and this is its key. */
 struct step_key batch_seal(struct batch *b);

@@ -81,7 +81,7 @@ void bound_mask(struct job *j, uint32_t *bits) {
 
 /* ---- tokens ----------------------------------------------------------------------------------------------------------- */
 
-/* What was written since the trigger began, if it has been. */
+/* Adds text to what was written last and looks for the trigger there. *out: the trigger and what follows it. */
 static bool find_trigger(struct job_bound *b, struct str text, struct str *out) {
     struct str trigger = b->constraint->trigger;
     size_t keep = b->tail.n < trigger.n - 1 ? b->tail.n : trigger.n - 1;
@@ -94,7 +94,7 @@ static bool find_trigger(struct job_bound *b, struct str text, struct str *out) 
     return true;
 }
 
-/* The answer is free: does the constraint begin behind this token? */
+/* The constraint has not begun. Begins it if the last token started the content, or completed the trigger. */
 static void wait_on(struct job *j) {
     struct job_bound *b = &j->bound;
     struct str written;
@@ -106,17 +106,18 @@ static void wait_on(struct job *j) {
     }
     if (!find_trigger(b, chain_last(&j->chain), &written)) return;
     begin(b);
-    if (gram_match_bytes(&b->match, written) < written.n) b->state = BOUND_WAITS; /* a token went beyond the trigger, to somewhere else */
+    if (gram_match_bytes(&b->match, written) < written.n)
+        b->state = BOUND_WAITS; /* the same token holds text behind the trigger that the grammar does not allow */
     else sb_clear(&b->tail);
 }
 
-/* What may stand before the content cannot come any more. */
+/* The content has begun: reasoning and white space can no longer come before it. */
 static void enter_content(struct job_bound *b) {
     b->thinking = -1;
     b->may_space = false;
 }
 
-/* True: the token was no part of the content. */
+/* Whether the token stands before the content: it begins reasoning, or is white space. */
 static bool stands_outside(struct job_bound *b, int32_t token, const uint32_t *spaces) {
     bool is_thought = token == b->thinking, is_space = b->may_space && has_bit(spaces, token);
     if (!is_thought && !is_space) return false;
@@ -159,7 +160,8 @@ void bound_look(struct job *j) {
 
 /* ---- text that must come ---------------------------------------------------------------------------------------------- */
 
-/* is_followed: by a token of another kind, so that none can reach beyond. False: not all of it became tokens. */
+/* The tokens of forced text. is_followed: a token of another kind comes next, so that no token of the text could be longer. Returns false if the end
+ * of the text was left to the model. */
 static bool encode_forced(const struct engine *e, struct str text, bool is_followed, struct tok_ids *out) {
     struct tok_ids ids = {0};
     struct err err;

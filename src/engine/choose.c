@@ -17,14 +17,14 @@ static bool has_tables(const struct sampler_params *p) {
     return has_penalties(p) || p->n_bias > 0;
 }
 
-/* What only the host's chain has. Without a temperature cuts mean nothing. */
+/* Whether only the host can sample by these parameters. At temperature 0 the cuts do not matter. */
 static bool needs_host(const struct sampler_params *p) {
     bool draws = p->temperature > 0;
     return p->dry_multiplier > 0 || p->top_is_drawn ||
            (draws && (p->typical_p < 1 || p->xtc_probability > 0 || p->mirostat || p->dynatemp_range > 0 || p->top_k > CHOICE_TOP_K_MAX));
 }
 
-/* Tokens are left out that the device does not know of. */
+/* Whether tokens are banned in ways that the device does not know. */
 static bool has_bans(const struct job *j) {
     return j->allowed || j->spec.n_bad_words || j->seq.n_tokens - j->spec.n_tokens < j->spec.min_new;
 }
@@ -72,7 +72,7 @@ static void make_all_masks(struct engine *e, int32_t n) {
     else make_masks(e, 0, n, 0);
 }
 
-/* A token once, with the sum of its biases. */
+/* The biases by token: one entry for each token, with the sum of its biases. */
 static int32_t gather_bias(const struct sampler_params *p, struct choice_bias *out) {
     int32_t n = 0;
     for (int32_t i = 0; i < p->n_bias; i++) {
@@ -84,7 +84,7 @@ static int32_t gather_bias(const struct sampler_params *p, struct choice_bias *o
     return n;
 }
 
-/* The tables of what was said begin with the history up to now. */
+/* The device counts tokens for penalties in tables of its own. They start with the history up to now. */
 static int begin_tables(struct engine *e, struct job *j, struct err *err) {
     const struct sampler_params *p = &j->spec.sampling;
     struct backend *be = e->runner.backend;
@@ -110,7 +110,7 @@ void choose_end(struct engine *e, struct job *j) {
     j->choice_slot = -1;
 }
 
-/* The token that no longer counts for repetition when the row's own is counted; -1: none. */
+/* The repetition penalty looks back last_n tokens. When this row's token enters that window, this is the token that leaves it; -1: none. */
 static int32_t leaving_token(const struct job *j) {
     int32_t last_n = j->spec.sampling.last_n, at = j->seq.n_tokens - last_n - 1;
     return last_n > 0 && at >= 0 ? j->seq.tokens[at] : -1;
@@ -142,7 +142,7 @@ static int fill_choice(struct engine *e, struct job *j, int32_t position, struct
     return ERR_OK;
 }
 
-/* What choosing by these parameters takes. */
+/* Which parts of the device's choosing these parameters need: bits of enum choice_work. */
 static unsigned work_of(const struct sampler_params *p) {
     bool cuts = p->temperature > 0 && (p->top_k > 0 || p->top_p < 1);
     unsigned work = CHOICE_DRAWS;
@@ -206,13 +206,13 @@ static const float *row_of(const struct engine *e, const struct flight_row *r) {
     return e->logits + (int64_t)r->i_choice * e->runner.model->spec.vocab;
 }
 
-/* The last token of a sequence that the answer must not have, where all before it stand there. */
+/* Whether the answer ends with all tokens of a bad word but its last one. */
 static bool completes(const struct job_words *w, const int32_t *tokens, int32_t n_tokens, int32_t n_prompt) {
     if (w->n == 0 || w->n - 1 > n_tokens - n_prompt) return false;
     return memcmp(tokens + n_tokens - (w->n - 1), w->p, (size_t)(w->n - 1) * sizeof *w->p) == 0;
 }
 
-/* What must not come next, in the job's scratch; how many. */
+/* Writes the tokens that must not come next into the job's scratch; returns how many. */
 static int32_t find_bans(const struct engine *e, struct job *j, int32_t at) {
     const struct job_spec *s = &j->spec;
     int32_t n = 0;

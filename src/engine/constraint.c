@@ -48,6 +48,7 @@ static uint64_t key_of(const struct constraint_source *s) {
         const struct gram_schema *g = &s->grammar.schemas[i];
         key = hash_pair(key, hash_str(g->name));
         key = hash_pair(key, hash_str(g->text));
+        key = hash_pair(key, hash_pair(hash_str(g->without), g->is_bare));
     }
     return key;
 }

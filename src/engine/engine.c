@@ -1,4 +1,4 @@
-/* The engine's turn: orders in, a step, events out. And the owner's way in. */
+/* A turn of the engine: takes new and cancelled jobs, runs a step, hands out events. Also what the owner's thread calls: submitting, reading events. */
 #include "engine/engine_internal.h"
 
 enum { SNAPSHOT_BYTES_MAX = 512 << 20, FIRST_CHUNK = 256, LEAST_CHUNK = 16 };
@@ -158,7 +158,7 @@ bool engine_wait(struct engine *e) {
     return go_on;
 }
 
-/* A job that its owner wants no more. */
+/* Ends a job that its owner cancelled or released. */
 static void obey(struct engine *e, struct job *j) {
     os_mutex_lock(e->lock);
     bool is_done = j->is_done, is_released = j->is_released;
@@ -209,8 +209,8 @@ int32_t engine_next_chunk(int32_t chunk, int32_t n_rows, double ms, int32_t limi
     return chunk < most ? chunk : most;
 }
 
-/* Fits the chunks to a device that must not be busy for long, or to those who read their answers meanwhile. The results of this step have been read, so it
- * is over; it began when it was launched, or when the one before it was over. */
+/* Adapts the size of chunks to the time that this step took, for devices that must not be busy for long and for readers of other answers. The step
+ * began when it was launched, or when the step before it ended, whichever was later. It has ended, because its results have been read. */
 static void watch_time(struct engine *e, const struct flight *f) {
     int32_t device_ms = e->runner.backend->device->step_ms, limit = device_ms > 0 ? device_ms : f->n_decode ? e->options.max_step_ms : 0;
     uint64_t now = os_clock_ns(), begun = e->collected_ns > f->launched_ns ? e->collected_ns : f->launched_ns;
@@ -243,7 +243,7 @@ static int collect_oldest(struct engine *e, struct err *err) {
     return code;
 }
 
-/* Whether the next step may be launched before the results of the one in flight are there. A device that is watched by the clock is waited for. */
+/* Whether the next step may be launched before the results of the one in flight have come. Not where the time of each step is measured. */
 static bool can_run_ahead(const struct engine *e) {
     const struct backend *be = e->runner.backend;
     return be->runs_ahead && be->device->step_ms == 0 && !e->flights[0]->reads_logits && !e->flights[0]->reads_hidden;

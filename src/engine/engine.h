@@ -21,14 +21,15 @@ struct tok;
 
 struct engine_options {
     struct runner_limits limits;
-    int32_t chunk;         /* most prompt rows of one job in a step; 0: as many as fit */
-    int32_t max_step_ms;   /* while somebody reads an answer, prompts are cut so that a step stays below; 0: they are not */
-    bool exact;            /* see sequence_follow_rope */
-    uint64_t identity;     /* hash of the model's configuration and weights, for caches that are saved */
+    int32_t chunk; /* most prompt rows of one job in a step; 0: as many as fit */
+    int32_t
+        max_step_ms; /* while somebody reads an answer, prompts are cut into chunks so that a step takes no longer than this; 0: no limit */
+    bool exact;      /* see sequence_follow_rope */
+    uint64_t identity;  /* hash of the model's configuration and weights, for caches that are saved */
     enum draft_from draft; /* of jobs that do not say; DRAFT_USUAL or DRAFT_NONE: no job has drafts */
     int32_t max_draft;     /* tokens of one at most; 0: DRAFT_MAX */
-    bool prefix;           /* keep computed blocks for prompts that begin alike */
-    const int32_t *eos;    /* [n_eos] tokens that end an answer; must outlive the engine */
+    bool prefix;        /* keep computed blocks for prompts that begin alike */
+    const int32_t *eos; /* [n_eos] tokens that end an answer; must outlive the engine */
     int32_t n_eos;
     const float *
         adapters; /* [n_adapters of the model] scales for jobs that have none of their own; NULL: 0. The owner's: may change between jobs */
@@ -39,7 +40,7 @@ struct engine_options {
 
 enum { HISTOGRAM_MAX = 12 };
 struct histogram {
-    const double *bounds; /* upper ends; one more bucket has none */
+    const double *bounds; /* upper ends of the buckets; the last bucket, behind them, has none */
     int32_t n_bounds;
     uint64_t counts[HISTOGRAM_MAX + 1], n;
     double sum;
@@ -63,7 +64,7 @@ struct engine_stats {
 };
 
 int engine_open(const struct model *m, struct backend *be, const struct engine_options *options, struct engine **out, struct err *err);
-/* Ends what still runs. Jobs must have been released, or are never touched again. */
+/* Ends what still runs. Nobody may touch a job of this engine afterwards. */
 void engine_close(struct engine *e);
 /* The tokenizer, for jobs that want text, and how the model writes calls and reasoning (either may be NULL). Before the first of them; they must
  * outlive the engine. */
@@ -108,8 +109,8 @@ struct saved_reader;
 void engine_saved_reader(const struct engine *e, struct saved_reader *out);
 /* Numbers of an embedding. */
 int32_t engine_width(const struct engine *e);
-/* How many prompt rows the next step may have, after one of n_rows that took ms, where a step may take limit_ms: as many as would take four fifths of
- * it, but not less than half and not more than twice as many; at most `most`. A step with fewer rows than were allowed says nothing about more. */
+/* How many prompt rows the next step may have. The last step had n_rows and took ms; a step may take limit_ms. The answer aims at four fifths of the
+ * limit. It is at least half of `chunk`, at most twice `chunk`, and at most `most`. A step with fewer rows than `chunk` does not raise it. */
 int32_t engine_next_chunk(int32_t chunk, int32_t n_rows, double ms, int32_t limit_ms, int32_t most);
 
 #endif

@@ -184,9 +184,9 @@ struct engine {
     uint64_t collected_ns;             /* when the results of the last step were there */
     int32_t n_extra;                   /* rows of this step that may still want logits beyond one for each job */
     bool hidden_turn;                  /* of a device that cannot mix: this step is for hidden states */
-    uint32_t *masks,
-        *own_masks; /* [seqs][mask_words] of rows whose job is bound: where they lie now; memory for rows that the host chooses */
-    struct sampler_work **works; /* [n_works] one for each thread that chooses; made when first needed */
+    uint32_t *masks;                   /* [seqs][mask_words] of rows whose job is bound: where they lie in this step */
+    uint32_t *own_masks;               /* the same, memory for rows that the host chooses from */
+    struct sampler_work **works;       /* [n_works] one for each thread that chooses; made when first needed */
     int32_t n_works;
     struct drafter *drafters[N_DRAFTS]; /* NULL: jobs have no such drafts here */
     struct draft_cost draft_cost;

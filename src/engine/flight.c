@@ -13,7 +13,7 @@
 
 /* ---- launch ----------------------------------------------------------------------------------------------------------- */
 
-/* Whether the step brings the row that a job's next token is chosen from. */
+/* Whether the job's next token is chosen from a row of this step. */
 static bool chooses(const struct job *j, const struct flight_row *r) {
     return r->n_wanted > 0 && j->spec.rows != ROWS_HIDDEN && j->n_limit > j->spec.n_tokens &&
            j->seq.n_done + r->n_rows - r->n_drafts == j->seq.n_tokens;
@@ -33,7 +33,7 @@ void flight_add(struct engine *e, struct flight *f, struct job *j, struct flight
     f->rows[f->n++] = row;
 }
 
-/* As if the step were done. */
+/* Moves the sequence on as if the step were done; see above. */
 static void advance(struct engine *e, struct flight_row *r) {
     struct job *j = r->job;
     j->draft.n_again = 0;
@@ -79,7 +79,7 @@ static void add_states(const struct engine *e, const struct flight_row *r, int32
     else pool_add(&r->job->pooled, s->pooling, rows, width, first, r->n_wanted, s->n_skip);
 }
 
-/* States as they are must be numbers, too. */
+/* Hidden states that are handed out without pooling must be finite, too. */
 static bool are_finite(const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i])) return false;
@@ -95,7 +95,7 @@ static enum job_finish finish_vector(const struct engine *e, struct job *j) {
     return JOB_ERROR;
 }
 
-/* Rows of this step that were wanted for themselves. */
+/* Hands out the logits or hidden states of prompt rows that the job asked for. */
 static void hand_rows(struct engine *e, const struct flight_row *r) {
     struct job *j = r->job;
     int32_t end = r->first + r->n_rows, first = end - r->n_wanted;
@@ -131,8 +131,8 @@ static bool is_eos(const struct engine *e, const struct job *j, int32_t token) {
     return false;
 }
 
-/* A token that was chosen while the constraint had not begun, and which that does not allow: the row that it was chosen from is computed again.
- * Windows and recurrent state have gone on and cannot go back: there, everything is. */
+/* Takes back a token that the device chose before the constraint began, and that the constraint does not allow. The row that it was chosen from is
+ * computed again. Where the cache cannot go back (windows, recurrent state), the whole sequence is computed again. */
 static enum job_finish take_back(struct engine *e, const struct flight_row *r) {
     struct job *j = r->job;
     const struct kv_layout *layout = &e->runner.kv.layout;
@@ -150,7 +150,7 @@ static enum job_finish take_back(struct engine *e, const struct flight_row *r) {
     return JOB_GOES_ON;
 }
 
-/* Tokens that nobody chose follow the last one: they end reasoning that has gone on for too long, or nothing else may come. */
+/* Appends tokens that nobody chose: those that end reasoning after its limit, or text that the grammar leaves no alternative to. */
 static enum job_finish put_forced(struct engine *e, struct job *j, const struct tok_ids *ids) {
     for (size_t i = 0; i < ids->n; i++) {
         if (j->seq.n_tokens >= j->n_limit && !shift_job(e, j)) return JOB_LENGTH;
@@ -164,8 +164,8 @@ static enum job_finish put_forced(struct engine *e, struct job *j, const struct 
     return j->seq.n_tokens >= j->n_limit && !shift_job(e, j) ? JOB_LENGTH : JOB_GOES_ON;
 }
 
-/* Text that must come is put without asking the model. Where somebody wants to know how likely its tokens are, they are chosen one by one, and no others are
- * allowed: the answer is the same. */
+/* Appends forced text without running the model for it. If log-probabilities are wanted, the model runs for each token, with a mask that allows that
+ * token alone: the answer is the same. */
 static enum job_finish jump(struct engine *e, struct job *j) {
     bound_force(j);
     if (j->spec.sampling.n_top >= 0 || !bound_is_forced(j)) return JOB_GOES_ON;

@@ -27,6 +27,15 @@ static const uint32_t *breakers_of(struct job *j) {
     return e->usual_breakers;
 }
 
+/* Rows that see each other are one step, with all the logits that are wanted of them. */
+static int check_part(const struct engine *e, const struct job_spec *s, const char *what, int32_t n, struct err *err) {
+    const struct runner_limits *l = &e->runner.limits;
+    int32_t most = s->rows == ROWS_LOGITS && l->logits - l->seqs + 1 < l->rows ? l->logits - l->seqs + 1 : l->rows;
+    if (n <= most) return ERR_OK;
+    return err_set(err, ERR_ELIMIT, "%s has %d tokens that see each other, and a step takes %d of them; use a larger --batch-size", what, n,
+                   most);
+}
+
 static int check_prompt(const struct engine *e, const struct job_spec *s, struct err *err) {
     const struct spec *spec = &e->runner.model->spec;
     int32_t vocab = spec->vocab, context = e->runner.limits.context;
@@ -37,6 +46,7 @@ static int check_prompt(const struct engine *e, const struct job_spec *s, struct
     if (s->n_tokens > context || (s->n_tokens == context && s->max_new != 0))
         return err_set(err, ERR_ELIMIT, "the prompt has %d tokens, which is too large: it exceeds the available context size of %d%s",
                        s->n_tokens, context, s->max_new ? " with the answer" : "");
+    if (e->runner.model->is_prefix) TRY(check_part(e, s, "the prompt", s->n_tokens, err));
     for (int32_t i = 0; i < s->n_tokens; i++)
         if (s->tokens[i] < 0 || s->tokens[i] >= n_ids)
             return err_set(err, ERR_EARG, "token %d is outside the vocabulary of %d", s->tokens[i], vocab);
@@ -155,15 +165,13 @@ static int copy_adapters(struct job *j, struct err *err) {
 /* Pictures stand in order within the prompt, with every set of rows that the model takes. */
 static int check_pictures(const struct engine *e, const struct job_spec *s, struct err *err) {
     if (!s->n_pictures) return ERR_OK;
-    if (!e->runner.model->spec.n_given) return err_set(err, ERR_EUNSUPPORTED, "the model takes no pictures here");
+    if (!e->runner.model->n_given) return err_set(err, ERR_EUNSUPPORTED, "the model takes no pictures here");
     int32_t end = 0;
     for (int32_t i = 0; i < s->n_pictures; i++) {
         const struct picture_rows *p = &s->pictures[i];
         if (p->first < end || p->n < 1 || p->n > s->n_tokens - p->first || !p->rows[0])
             return err_set(err, ERR_EARG, "picture %d does not lie within the prompt", i);
-        if (p->both_ways && p->n > e->runner.limits.rows)
-            return err_set(err, ERR_ELIMIT, "a picture has %d tokens, and a step has %d rows; use a larger --batch-size", p->n,
-                           e->runner.limits.rows);
+        if (p->both_ways) TRY(check_part(e, s, "a picture", p->n, err));
         end = p->first + p->n;
     }
     return s->shifts ? err_set(err, ERR_EUNSUPPORTED, "a prompt with pictures cannot be shortened where the context is full") : ERR_OK;

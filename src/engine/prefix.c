@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-#define NO_TOKEN (INT32_MIN + 1) /* neither a token nor in the place of one */
+#define NO_TOKEN (INT32_MIN + 1) /* no token has this number, nor one that the device has yet to choose */
 
 enum { NONE = -1, ROOT = -1, COPY_MIN = 8 /* common tokens that are worth copying a block */ };
 
@@ -71,7 +71,7 @@ static void link_use(struct prefix *p, int32_t i) {
     p->newest = i;
 }
 
-/* Leaf before parent, so that a leaf is always the older one. */
+/* Marks an entry and its parents as used. The leaf comes first, so that in the order of use a leaf is always older than its parent. */
 static void touch(struct prefix *p, int32_t i) {
     for (; i != ROOT; i = p->entries[i].parent) {
         unlink_use(p, i);
@@ -149,7 +149,8 @@ bool prefix_evict(struct prefix *p, int32_t c) {
         if (had) return true;
     }
     if (p->options.kv->layout.classes[c].window == 0) return false;
-    for (int32_t i = p->oldest; i != NONE; i = p->entries[i].newer) /* inside the tree, behind the window of who reads the leaves */
+    for (int32_t i = p->oldest; i != NONE;
+         i = p->entries[i].newer) /* blocks inside the tree that no reader of a leaf can see, because they lie behind its window */
         if (p->entries[i].blocks[c] != NONE && is_idle(p, &p->entries[i], c)) {
             drop_block(p, &p->entries[i], c);
             return true;
@@ -157,7 +158,7 @@ bool prefix_evict(struct prefix *p, int32_t c) {
     return false;
 }
 
-/* An unused entry, made by giving one up if need be; `keep` is not. */
+/* An unused entry. If there is none, an entry other than `keep` is given up. */
 static int32_t take_entry(struct prefix *p, int32_t keep) {
     for (int32_t i = p->oldest; p->free == NONE && i != NONE; i = p->entries[i].newer)
         if (i != keep && is_spare(p, i)) {
@@ -206,7 +207,7 @@ void prefix_close(struct prefix *p) {
 
 /* ---- giving -------------------------------------------------------------------------------------------------------------- */
 
-/* Whether the tables of all ropes are those of any short sequence. */
+/* Whether no rope table of the sequence depends on its length yet. */
 static bool has_plain_ropes(const struct prefix *p, const struct sequence *s) {
     int32_t len = s->n_tokens > s->rope_len ? s->n_tokens : s->rope_len;
     for (int32_t i = 0; i < p->options.spec->n_ropes; i++) {
@@ -255,7 +256,7 @@ static int32_t keep_block(struct prefix *p, const struct sequence *s, int32_t at
     return child;
 }
 
-/* What is left of the tokens behind n full blocks, as the tokens of a block. */
+/* The tokens behind n full blocks, filled up to a whole block with NO_TOKEN. */
 static void fill_tail(int32_t out[KV_BLOCK], const int32_t *tokens, int32_t n) {
     for (int32_t i = 0; i < KV_BLOCK; i++) out[i] = i < n ? tokens[i] : NO_TOKEN;
 }

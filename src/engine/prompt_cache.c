@@ -1,11 +1,10 @@
 /* Jobs about a prompt's cache itself: its blocks and state as bytes (saved.h), from bytes, or given up. On the turning thread. */
 #include "engine/engine_internal.h"
 
-#include "engine/kv_size.h"
-
 /* ---- what can be saved ---------------------------------------------------------------------------------------------------- */
 
-/* A cache that forgets what is behind a window, or has recurrent state, holds one position only: it is saved where a later prompt can begin. */
+/* Whether the cache of the first n positions can be taken out of that of more. Not with recurrent state, and not where positions have left a window: such
+ * a cache stands for one length only, and is saved at a length where a later prompt can go on. */
 static bool can_be_cut(const struct engine *e, int32_t n_tokens) {
     const struct kv_layout *l = &e->runner.kv.layout;
     bool can = l->n_states == 0;
@@ -37,23 +36,13 @@ void engine_saved_reader(const struct engine *e, struct saved_reader *out) {
     const struct runner *r = &e->runner;
     const struct kv_layout *l = &r->kv.layout;
     *out = (struct saved_reader){.n_adapters = r->model->weights.n_adapters, .vocab = r->model->spec.vocab, .context = r->limits.context};
-    out->own = (struct saved_head){.version = SAVED_VERSION,
-                                   .head_bytes = sizeof out->own,
-                                   .model = e->options.identity,
-                                   .precision = (int32_t)r->backend->precision,
-                                   .kv_bits = r->backend->kv_bits,
-                                   .block_tokens = KV_BLOCK,
-                                   .n_classes = l->n_classes,
-                                   .state_bytes = kv_state_bytes(l)};
-    memcpy(out->own.magic, "MLXCELKV", sizeof out->own.magic);
+    out->own = saved_head(e->options.identity, l);
+    out->own.precision = (int32_t)r->backend->precision;
+    out->own.kv_bits = r->backend->kv_bits;
     for (int32_t c = 0; c < l->n_classes && r->backend->type->block_bytes; c++) {
-        const struct kv_class *k = &l->classes[c];
-        struct saved_class *to = &out->own.classes[c];
         const char *layout;
-        *to = (struct saved_class){
-            .n_layers = k->n_layers, .heads = k->heads, .k_width = k->k_width, .v_width = k->v_width, .window = k->window};
-        to->block_bytes = r->backend->type->block_bytes(r->backend, c, &layout);
-        memcpy(to->layout, layout, strlen(layout) < SAVED_LAYOUT_BYTES ? strlen(layout) : SAVED_LAYOUT_BYTES - 1);
+        size_t bytes = r->backend->type->block_bytes(r->backend, c, &layout);
+        saved_class_blocks(&out->own.classes[c], bytes, layout);
     }
 }
 
@@ -88,7 +77,7 @@ static int collect(struct engine *e, struct job *j, struct err *err) {
         return err_set(err, ERR_EMEMORY, "no memory for the %llu bytes of the cache", (unsigned long long)h->file_bytes);
     memcpy(j->saved, h, sizeof *h);
     saved_parts(h, j->saved, &parts);
-    memcpy((float *)parts.scales, s->adapters ? (const void *)s->adapters : (const void *)h, (size_t)h->n_scales * sizeof(float));
+    if (h->n_scales) memcpy((float *)parts.scales, s->adapters, (size_t)h->n_scales * sizeof(float));
     memcpy((int32_t *)parts.tokens, s->tokens, (size_t)s->n_tokens * sizeof *s->tokens);
     for (int32_t c = 0; c < h->n_classes; c++)
         for (int32_t i = 0; i < n_blocks; i++) ((unsigned char *)parts.there[c])[i] = s->tables[c][i] >= 0;
@@ -108,7 +97,7 @@ static int no_room(const struct saved *f, struct err *err) {
     return err_set(err, ERR_EBUSY, "the cache has no room for %d tokens now; try again when fewer requests run", f->n_tokens);
 }
 
-/* Blocks for those that are there; others give way only where that is enough. */
+/* Takes a block for each block of the file. Cached blocks are given up for them, but only if that will be enough. */
 static int take_blocks(struct engine *e, const struct saved *f, struct sequence *s, struct err *err) {
     struct kv *kv = &e->runner.kv;
     for (int32_t c = 0; c < kv->layout.n_classes; c++) {

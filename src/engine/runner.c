@@ -45,8 +45,8 @@ static int reserve(struct runner *r, struct err *err) {
                            .max_len = r->limits.context,
                            .chooses = r->backend->chooses ? CHOICE_ALL : 0,
                            .adapts = r->model->weights.n_adapters > 0,
-                           .gives = r->model->spec.n_given > 0,
-                           .has_places = r->model->spec.n_given > 0};
+                           .gives = r->model->n_given > 0,
+                           .has_places = r->model->n_given > 0};
     if (has_head) TRY(reserve_key(r, &key, err));
     key.n_hidden = key.n_rows - key.n_logits;
     return (r->backend->mixes_rows || !has_head) && key.n_hidden ? reserve_key(r, &key, err) : ERR_OK;
@@ -77,7 +77,7 @@ static uint64_t cache_bytes(const struct runner *r, int64_t tokens) {
     return kv_layout_bytes(r->backend, &layout);
 }
 
-/* Scratch memory is there, and the cache is small: it gets the share of what is free now, but not more than `most` tokens. */
+/* Scratch memory has been allocated, and so far the cache is small. Enlarges it to its share of the memory that is free now, but to `most` tokens at most. */
 static int fit_cache(struct runner *r, int64_t most, struct err *err) {
     struct runner_limits *l = &r->limits;
     uint64_t available = 0, total = 0;
@@ -104,7 +104,7 @@ static void settle_limits(struct runner *r) {
     const struct spec *spec = &r->model->spec;
     int32_t rows_max = r->backend->rows_max;
     if (rows_max > 0 && l->rows > rows_max) l->rows = rows_max;
-    if (l->context <= 0 || l->context > spec->context) l->context = spec->context;
+    if (l->context <= 0 || l->context > spec_longest(spec, l->context)) l->context = spec->context;
     if (spec->is_encoder && rows_max > 0 && l->context > rows_max) l->context = rows_max;
     if (l->kv_tokens <= 0) l->kv_tokens = (int64_t)l->seqs * l->context;
     if (l->logits < l->seqs) l->logits = l->seqs;
@@ -119,7 +119,7 @@ static int open_memory(struct runner *r, struct err *err) {
     if (l->kv_share > 0) l->kv_tokens = KV_BLOCK;
     TRY(open_cache(r, err));
     TRY(batch_init(&r->batch, &r->model->spec, &r->kv,
-                   &(struct batch_limits){l->rows, l->seqs, l->logits, l->context, r->model->weights.n_adapters}, err));
+                   &(struct batch_limits){l->rows, l->seqs, l->logits, l->context, r->model->weights.n_adapters, r->model->n_given, r->model->is_prefix}, err));
     TRY(reserve(r, err));
     if (l->kv_share > 0) TRY(fit_cache(r, most, err));
     r->host_logits = mem_try((size_t)l->logits * (size_t)r->model->spec.vocab * sizeof(float) + 1);

@@ -16,7 +16,7 @@ struct runner_limits {
     int32_t logits;     /* most rows in a step whose logits are wanted; 0: one for each sequence */
     int32_t snapshots;  /* slots of recurrent state beyond those of the sequences */
     int64_t kv_tokens;  /* positions that the cache holds in all; 0: seqs * context */
-    double kv_share;    /* above 0: no more than this share of the memory that is free when all else is there */
+    double kv_share;    /* above 0: the cache takes at most this share of the memory that is free when everything else has been allocated */
     bool keeps_context; /* the context was asked for: it is not made shorter for want of memory */
 };
 

@@ -88,7 +88,7 @@ struct sampler_state {
 };
 
 struct sampler_input {
-    const float *logits;    /* [vocab], left as they are */
+    const float *logits;    /* [vocab] in memory that can be written: changed meanwhile, and left as they were */
     const int32_t *history; /* prompt and answer */
     int32_t n_history, n_prompt;
     const uint32_t *breakers;    /* [vocab / 32 + 1] bits: tokens that no repetition of DRY goes across; NULL: none */

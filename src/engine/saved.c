@@ -1,7 +1,8 @@
-/* The form of a saved cache: sizes, checks, places. Knows neither files nor engines. */
+/* The form of a saved cache: head, sizes, checks, places. Knows neither files nor engines. */
 #include "engine/saved.h"
 
 #include "base/hash.h"
+#include "engine/kv_size.h"
 
 #include <assert.h>
 #include <string.h>
@@ -9,6 +10,29 @@
 static_assert(sizeof(struct saved_class) == 48 && sizeof(struct saved_head) == 64 + 48 * KV_CLASSES_MAX, "the head has no gaps");
 
 static const char magic[8] = "MLXCELKV";
+
+struct saved_head saved_head(uint64_t model, const struct kv_layout *l) {
+    struct saved_head h = {.version = SAVED_VERSION,
+                           .head_bytes = sizeof h,
+                           .model = model,
+                           .block_tokens = KV_BLOCK,
+                           .n_classes = l->n_classes,
+                           .state_bytes = kv_state_bytes(l)};
+    memcpy(h.magic, magic, sizeof magic);
+    for (int32_t c = 0; c < l->n_classes; c++) {
+        const struct kv_class *k = &l->classes[c];
+        h.classes[c] = (struct saved_class){
+            .n_layers = k->n_layers, .heads = k->heads, .k_width = k->k_width, .v_width = k->v_width, .window = k->window};
+    }
+    return h;
+}
+
+void saved_class_blocks(struct saved_class *k, uint64_t block_bytes, const char *layout) {
+    size_t n = strlen(layout);
+    k->block_bytes = block_bytes;
+    memset(k->layout, 0, sizeof k->layout);
+    memcpy(k->layout, layout, n < sizeof k->layout ? n : sizeof k->layout - 1);
+}
 
 static int32_t blocks_of(int32_t n_tokens) {
     return (n_tokens + KV_BLOCK - 1) / KV_BLOCK;

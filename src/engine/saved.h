@@ -9,7 +9,7 @@
  *     u64 sum                hash of everything before it
  *
  * (1) Numbers are stored as the processor has them, the lowest byte first.
- * (2) Nothing in a file is believed before it was compared: what must be the same with what the reader has, sizes with the file's, the sum.
+ * (2) Nothing in a file is used before it was checked: the head against what the reader has, sizes against the size of the file, everything against the sum.
  */
 #ifndef MLXCEL_ENGINE_SAVED_H
 #define MLXCEL_ENGINE_SAVED_H
@@ -48,6 +48,11 @@ struct saved {
     const float *state;                   /* NULL: none */
     int32_t n_scales, n_tokens, n_blocks; /* n_blocks: of each class, those that are not there included */
 };
+
+/* The head of this model's caches. Left to the caller: precision, kv_bits, the classes' blocks, file_bytes, n_scales, n_tokens. */
+struct saved_head saved_head(uint64_t model, const struct kv_layout *l);
+/* How the backend lays out one block of a class. */
+void saved_class_blocks(struct saved_class *k, uint64_t block_bytes, const char *layout);
 
 /* Bytes of a file with this head, in which so many blocks of each class are there. */
 uint64_t saved_bytes(const struct saved_head *h, const int32_t n_there[KV_CLASSES_MAX]);

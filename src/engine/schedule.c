@@ -77,7 +77,7 @@ static int32_t blocks_of(const struct engine *e, int32_t n_positions, int32_t c)
     return window > 0 && most < need ? most : need;
 }
 
-/* Whether so many positions would find blocks beside those that running prompts will still take. Admitting more than that leads to
+/* Whether there are blocks for so many positions, beside those that running prompts will still need. Admitting more jobs than that would lead to
  * preemption. */
 static bool fits(const struct engine *e, int32_t n_positions) {
     for (int32_t c = 0; c < e->runner.kv.layout.n_classes; c++) {
@@ -96,7 +96,8 @@ static bool fits(const struct engine *e, int32_t n_positions) {
 static void attach(struct engine *e, struct job *j) {
     if (!e->prefix || j->seq.n_done > 0 || j->spec.rows != ROWS_NONE || j->spec.is_fresh) return;
     bool is_saved = j->spec.cache == CACHE_SAVE;
-    if (is_saved) sequence_append(&j->seq, TOKEN_OF_THE_HOST); /* nothing is chosen behind it: the last position may be known, too */
+    if (is_saved)
+        sequence_append(&j->seq, TOKEN_OF_THE_HOST); /* no token is chosen behind it, so its last position may come from the cache, too */
     int32_t n = prefix_attach(e->prefix, &j->seq);
     if (is_saved) j->seq.n_tokens--;
     if (j->was_attached) return;
@@ -224,7 +225,8 @@ static int32_t add_decode_rows(struct engine *e, struct flight *f, struct job *j
     return n + n_drafts;
 }
 
-/* Its last token is not there, and the device does not know it either; or it is the last that was wanted; or what may follow depends on it. */
+/* Whether the job cannot be in the next step: the host has to choose its last token first, or that token was the last one wanted, or the mask of the
+ * next token depends on it. */
 static bool must_wait(const struct job *j) {
     int32_t last = j->seq.tokens[j->seq.n_tokens - 1];
     return last == TOKEN_OF_THE_HOST ||
@@ -235,11 +237,17 @@ static bool is_decoding(const struct job *j) {
     return j->seq.n_tokens - j->seq.n_done == 1 + j->draft.n_again && j->seq.n_done > 0;
 }
 
+/* Rows that see each other are in one step, or wait for one with more room. */
+static int32_t whole_part(const struct engine *e, const struct job *j, int32_t n, int32_t room) {
+    return n <= room && (!job_wants_logits(j) || n <= e->n_extra + 1) ? n : 0;
+}
+
 /* How many rows of a prompt the step may take. */
 static int32_t chunk_of(const struct engine *e, const struct job *j) {
     const struct runner *r = &e->runner;
     int32_t n = j->seq.n_tokens - j->seq.n_done, room = r->limits.rows - r->batch.step.n_rows;
     if (r->model->spec.is_encoder) return n <= room ? n : 0; /* every row sees all others: they are in one step */
+    if (r->model->is_prefix && j->seq.n_done < j->seq.n_prompt) return whole_part(e, j, j->seq.n_prompt - j->seq.n_done, room);
     if (e->options.chunk > 0 && n > e->options.chunk) n = e->options.chunk;
     bool is_watched = e->chunk > 0 && (r->backend->device->step_ms > 0 || e->live.rows_decode > 0);
     if (is_watched && n > e->chunk - e->live.rows_prefill) n = e->chunk - e->live.rows_prefill;
@@ -251,8 +259,7 @@ static int32_t chunk_of(const struct engine *e, const struct job *j) {
     const struct picture_rows *cut = sequence_cut_picture(&j->seq, j->seq.n_done + n);
     if (!cut) return n;
     if (cut->first > j->seq.n_done) return cut->first - j->seq.n_done;
-    int32_t rest = cut->first + cut->n - j->seq.n_done;
-    return rest <= room ? rest : 0; /* it is one step, or waits for one with more room */
+    return whole_part(e, j, cut->first + cut->n - j->seq.n_done, room);
 }
 
 /* A device that computes either logits or hidden states in a step does both in turn. */
@@ -294,7 +301,7 @@ static void fill_batch(struct engine *e, struct flight *f) {
     }
 }
 
-/* Jobs that hold each other up give way, the youngest first. One that is alone and has no room will never have any. */
+/* If no job can go on for want of blocks, the youngest gives way. A job that is alone and still has no room is ended: it will never have any. */
 void schedule_plan(struct engine *e, struct flight *f, bool is_ahead) {
     struct job *oldest = e->running[0];
     mem_guard_begin("engine plan");

@@ -16,7 +16,7 @@ struct sequence {
     int32_t *tokens;
     int32_t n_tokens, n_prompt, capacity; /* prompt first, then what was generated */
     int32_t n_done;                       /* positions whose keys, values and state are in the cache */
-    int32_t *tables[KV_CLASSES_MAX];      /* [n_blocks] block of positions 64 i ...; -1: left the window */
+    int32_t *tables[KV_CLASSES_MAX]; /* [n_blocks] table[i] is the block of positions 64 i to 64 i + 63; -1: they have left the window */
     int32_t n_blocks[KV_CLASSES_MAX];
     int32_t slot;                        /* of recurrent state; -1: none */
     const float *adapters;               /* [n_adapters] scale of each; NULL: none is used */
@@ -25,7 +25,7 @@ struct sequence {
     int32_t n_pictures;
     const int32_t *places; /* [n_prompt][STEP_AXES] where the prompt's tokens lie; NULL: by position */
     int32_t place_shift;   /* later ones: their position plus this, on every axis */
-    int32_t rope_len;      /* rope tables that depend on the length were made for at least this one */
+    int32_t rope_len;      /* rope tables that depend on the length are made for this length or a longer one */
 };
 
 /* Room for `capacity` tokens; a slot is taken where the model has recurrent state. False when none is free. */
@@ -42,12 +42,13 @@ bool sequence_reserve(struct sequence *s, struct kv *kv, int32_t n_rows);
 /* n_rows more positions are computed: blocks that left a window go back. */
 void sequence_advance(struct sequence *s, struct kv *kv, int32_t n_rows);
 struct spec;
-/* Before the next row: where a rope table that depends on the length changes at this length, everything is dropped and
- * will be computed again with the new one. Long-context tables switch once; dynamic ones change with every row, and only
- * `exact` follows them (otherwise old keys keep the table they were made with, as the reference's cache does). */
+/* Call it before the next row. If a rope table changes at this length, it drops everything that was computed, so that it is computed again with the
+ * new table. Long-context tables switch once. Dynamic tables change with every row; only `exact` follows them. Without it old keys keep the table
+ * that they were made with, as in the reference's cache. */
 void sequence_follow_rope(struct sequence *s, struct kv *kv, const struct spec *spec, bool exact);
-/* How many of the next n rows have one table of every rope. Where old keys keep theirs, rows that are computed again after preemption must get
- * the table that they had: the prompt that of its length, each row behind it that of its own. */
+/* How many of the next n rows may share one step's rope tables. It matters when rows are computed again after preemption and old keys keep their
+ * tables: each row must get the table that it had before. All rows of the prompt had the table of the prompt's length. Each row of the answer
+ * had the table of the sequence's length at that row, so it runs alone. */
 int32_t sequence_rows_alike(const struct sequence *s, const struct spec *spec, bool exact, int32_t n);
 /* Forget everything computed (preemption): tokens stay, blocks go back. */
 void sequence_drop(struct sequence *s, struct kv *kv);

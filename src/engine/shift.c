@@ -29,11 +29,12 @@ bool shift_job(struct engine *e, struct job *j) {
     s->n_tokens -= n_gone;
     s->n_prompt = j->spec.n_tokens = j->spec.n_tokens - n_prompt;
     j->spec.min_new = j->spec.min_new > n_answer ? j->spec.min_new - n_answer : 0;
-    j->spec.sampling.seed += UINT64_C(0x9E3779B97F4A7C15); /* numbers are drawn by the place of a token, and places come again */
+    j->spec.sampling.seed +=
+        UINT64_C(0x9E3779B97F4A7C15); /* random numbers depend on a token's position, and positions are now used a second time */
     j->n_limit = left > context - s->n_tokens ? context : s->n_tokens + left;
     j->bound.refused = 0;
     j->n_forgotten += n_gone;
-    choose_end(e, j); /* the device's tables count what is gone */
+    choose_end(e, j); /* the device's tables still count the tokens that were forgotten */
     speculate_moved(j);
     sequence_drop(s, &e->runner.kv);
     return true;

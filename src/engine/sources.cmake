@@ -1,6 +1,7 @@
 set(ENGINE_SOURCES
   src/engine/batch.c
   src/engine/bound.c
+  src/engine/candidates.c
   src/engine/choose.c
   src/engine/constraint.c
   src/engine/draft.c
@@ -17,6 +18,7 @@ set(ENGINE_SOURCES
   src/engine/prompt_cache.c
   src/engine/runner.c
   src/engine/sampler.c
+  src/engine/sampler_params.c
   src/engine/saved.c
   src/engine/schedule.c
   src/engine/sequence.c

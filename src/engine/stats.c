@@ -43,7 +43,7 @@ void stats_token(struct job *j) {
     live->n_new_tokens++;
 }
 
-/* Those that came to nothing say nothing about how long an answer takes. */
+/* Jobs that ended with an error or were cancelled do not count: they say nothing about how long an answer takes. */
 void stats_end(const struct job *j, enum job_finish finish) {
     struct engine_stats *live = &j->engine->live;
     uint64_t now = os_clock_ns();
@@ -51,7 +51,7 @@ void stats_end(const struct job *j, enum job_finish finish) {
     if (finish != JOB_STOP && finish != JOB_LENGTH) return;
     int32_t length = j->usage.n_prompt + j->usage.n_new;
     if (length > live->n_longest) live->n_longest = length;
-    uint64_t begun = j->begun_ns ? j->begun_ns : now; /* of one that nothing is wanted of, none */
+    uint64_t begun = j->begun_ns ? j->begun_ns : now; /* a job that never ran began now */
     observe(&live->whole, seconds(j->submit_ns, now));
     observe(&live->waiting, seconds(j->submit_ns, begun));
     observe(&live->reading, seconds(begun, j->first_ns ? j->first_ns : now));

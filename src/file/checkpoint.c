@@ -335,14 +335,46 @@ int checkpoint_weight_row(const struct checkpoint_weight *w, int64_t r, float *o
 
 struct st_tensor checkpoint_weight_plain(struct arena *a, const struct checkpoint_weight *w, uint64_t offset) {
     struct st_tensor t = *w->values->t;
-    int64_t *shape = arena_copy(a, t.shape, (size_t)t.n_dims * sizeof *shape), stored = shape[t.n_dims - 1];
-    shape[t.n_dims - 1] = w->width;
-    t.n_elements = stored ? t.n_elements / (uint64_t)stored * (uint64_t)w->width : 0;
+    if (t.n_dims) {
+        int64_t *shape = arena_copy(a, t.shape, (size_t)t.n_dims * sizeof *shape), stored = shape[t.n_dims - 1];
+        shape[t.n_dims - 1] = w->width;
+        t.n_elements = stored ? t.n_elements / (uint64_t)stored * (uint64_t)w->width : 0;
+        t.shape = shape;
+    }
     t.dtype = DT_F32;
-    t.shape = shape;
     t.offset = offset;
     t.bytes = t.n_elements * sizeof(float);
     return t;
+}
+
+int checkpoint_view_rows(const struct safetensors *view, checkpoint_row_fn *read_row, void *user, uint64_t offset, void *data, size_t n,
+                         struct err *err) {
+    size_t i = st_at(view, offset);
+    const struct st_tensor *t = &view->tensors[i];
+    size_t row_bytes = (size_t)(t->n_dims ? t->shape[t->n_dims - 1] : 1) * sizeof(float);
+    uint64_t at = offset - t->offset;
+    float *row = mem_try(row_bytes + 1);
+    int code = row ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for a row of %.*s", STR_ARG(t->name));
+    for (unsigned char *to = data; n > 0 && !code;) {
+        size_t skip = (size_t)(at % row_bytes), part = row_bytes - skip < n ? row_bytes - skip : n;
+        code = read_row(user, i, (int64_t)(at / row_bytes), row, err);
+        if (!code) memcpy(to, (const unsigned char *)row + skip, part);
+        at += part, to += part, n -= part;
+    }
+    mem_free(row);
+    return code;
+}
+
+void checkpoint_set_table(struct checkpoint *c, struct checkpoint_tensor *tensors, size_t n) {
+    map_free(&c->by_name);
+    c->by_name = (struct map){0};
+    c->tensors = tensors;
+    c->n_tensors = n;
+    c->total_bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        map_put(&c->by_name, tensors[i].t->name, NULL)->value.i = (int64_t)i;
+        c->total_bytes += tensors[i].t->bytes;
+    }
 }
 
 void checkpoint_replace(struct checkpoint *c, const struct checkpoint_shard *view) {
@@ -364,15 +396,7 @@ void checkpoint_replace(struct checkpoint *c, const struct checkpoint_shard *vie
     }
     map_free(&changed);
     arena_free(&scratch);
-    map_free(&c->by_name);
-    c->by_name = (struct map){0};
-    c->tensors = tensors;
-    c->n_tensors = n;
-    c->total_bytes = 0;
-    for (size_t i = 0; i < n; i++) {
-        map_put(&c->by_name, c->tensors[i].t->name, NULL)->value.i = (int64_t)i;
-        c->total_bytes += c->tensors[i].t->bytes;
-    }
+    checkpoint_set_table(c, tensors, n);
 }
 
 static uint64_t limit_of(struct str name) {

@@ -72,6 +72,13 @@ int checkpoint_weight_row(const struct checkpoint_weight *w, int64_t r, float *o
 
 /* The tensor that a matrix is as plain f32, at an offset of a view's. */
 struct st_tensor checkpoint_weight_plain(struct arena *a, const struct checkpoint_weight *w, uint64_t offset);
+/* Row r of tensor i of a view, as f32. */
+typedef int checkpoint_row_fn(void *user, size_t i, int64_t r, float *out, struct err *err);
+/* Bytes [offset, offset + n) of a view whose tensors are plain f32, row by row; n is within one tensor. */
+int checkpoint_view_rows(const struct safetensors *view, checkpoint_row_fn *read_row, void *user, uint64_t offset, void *data, size_t n,
+                         struct err *err);
+/* The table of all tensors is this one from now on. */
+void checkpoint_set_table(struct checkpoint *c, struct checkpoint_tensor *tensors, size_t n);
 /* The view's tensors take the places of those of the same name; scales and biases of those go. */
 void checkpoint_replace(struct checkpoint *c, const struct checkpoint_shard *view);
 

@@ -99,7 +99,9 @@ static int edit_row(const struct step *s, int64_t r, int64_t width, float *row, 
     return code;
 }
 
-static int read_row(const struct sum *s, int64_t r, float *row, struct err *err) {
+static int read_row(void *user, size_t i, int64_t r, float *row, struct err *err) {
+    const struct fused_view *v = user;
+    const struct sum *s = &v->sums[i];
     TRY(checkpoint_weight_row(&s->w, r, row, err));
     for (const struct step *e = s->steps; e; e = e->next) TRY(edit_row(e, r, s->w.width, row, err));
     for (struct addend *a = s->addends; a; a = a->next) TRY(add_row(a, r, s->w.width, row, err));
@@ -107,20 +109,9 @@ static int read_row(const struct sum *s, int64_t r, float *row, struct err *err)
 }
 
 static int view_read_at(void *user, void *data, size_t n, uint64_t offset, struct err *err) {
-    const struct fused_view *v = user;
+    struct fused_view *v = user;
     size_t i = st_at(&v->shard.st, offset);
-    const struct sum *s = &v->sums[i];
-    uint64_t at = offset - v->shard.st.tensors[i].offset;
-    size_t row_bytes = (size_t)s->w.width * sizeof(float);
-    float *row = mem_try(row_bytes);
-    int code = row ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for a row of %.*s", STR_ARG(s->w.values->t->name));
-    for (unsigned char *to = data; n > 0 && !code;) {
-        size_t skip = (size_t)(at % row_bytes), part = row_bytes - skip < n ? row_bytes - skip : n;
-        code = read_row(s, (int64_t)(at / row_bytes), row, err);
-        if (!code) memcpy(to, (const unsigned char *)row + skip, part);
-        at += part, to += part, n -= part;
-    }
-    mem_free(row);
+    int code = checkpoint_view_rows(&v->shard.st, read_row, v, offset, data, n, err);
     for (size_t k = 0; k < v->shard.st.n_tensors; k++) /* matrices are read one after the other: numbers of one are enough */
         for (struct addend *a = v->sums[k].addends; a && k != i; a = a->next) drop_numbers(a);
     return code;

@@ -3,6 +3,7 @@
  * layer are read by turns. */
 #include "file/packed.h"
 
+#include "base/half.h"
 #include "base/log.h"
 #include "os/os.h"
 #include "tensor/quant.h"
@@ -43,17 +44,11 @@ static int64_t group_of(const struct packed_matrix *m, const int32_t *order, int
 
 /* A row of plain numbers, rounded to what the quantiser's own unpacking gives. */
 static void plain_row(const struct packed_matrix *m, const struct packed_numbers *n, int64_t r, const int32_t *order, float *row) {
-    const struct format fp = {.mode = m->bits == 4 ? QUANT_FP4 : QUANT_FP8, .dtype = DT_F32, .bits = (uint8_t)m->bits, .group = 16};
     for (int64_t k = 0; k < m->in; k++) {
         int64_t i = r * m->in + k, g = r * m->n_groups + group_of(m, order, k);
         if (n->values) row[k] = n->values[i];
-        else if (m->kind->is_fp) {
-            uint8_t codes[16] = {n->codes[i]}, packed[16];
-            float unpacked[16];
-            quant_put_codes(&fp, codes, 16, packed);
-            quant_unpack(&fp, &(struct quant_row){packed, &n->scales[g], NULL}, 0, 16, unpacked);
-            row[k] = unpacked[0];
-        } else row[k] = ((float)n->codes[i] - n->zeros[g]) * n->scales[g];
+        else if (m->kind->is_fp) row[k] = (m->bits == 4 ? f4e2m1_values[n->codes[i]] : f8e4m3_to_f32(n->codes[i])) * n->scales[g];
+        else row[k] = ((float)n->codes[i] - n->zeros[g]) * n->scales[g];
     }
 }
 
@@ -206,21 +201,12 @@ static void build(struct packed_view *v, struct checkpoint *c) {
 
 /* The table without the tensors that were taken, and with the view's. */
 static void replace(struct packed_view *v, struct checkpoint *c) {
-    struct checkpoint_tensor *old = c->tensors;
-    size_t n = c->n_tensors;
-    c->tensors = arena_new(&c->arena, struct checkpoint_tensor, n + v->shard.st.n_tensors + 1);
-    c->n_tensors = 0;
-    map_free(&c->by_name);
-    c->by_name = (struct map){0};
-    for (size_t i = 0; i < n; i++)
-        if (!map_find(&v->list.taken, old[i].t->name)) c->tensors[c->n_tensors++] = old[i];
-    for (size_t i = 0; i < v->shard.st.n_tensors; i++)
-        c->tensors[c->n_tensors++] = (struct checkpoint_tensor){&v->shard.st.tensors[i], &v->shard};
-    c->total_bytes = 0;
-    for (size_t i = 0; i < c->n_tensors; i++) {
-        map_put(&c->by_name, c->tensors[i].t->name, NULL)->value.i = (int64_t)i;
-        c->total_bytes += c->tensors[i].t->bytes;
-    }
+    struct checkpoint_tensor *tensors = arena_new(&c->arena, struct checkpoint_tensor, c->n_tensors + v->shard.st.n_tensors + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < c->n_tensors; i++)
+        if (!map_find(&v->list.taken, c->tensors[i].t->name)) tensors[n++] = c->tensors[i];
+    for (size_t i = 0; i < v->shard.st.n_tensors; i++) tensors[n++] = (struct checkpoint_tensor){&v->shard.st.tensors[i], &v->shard};
+    checkpoint_set_table(c, tensors, n);
     for (size_t i = 0; i < v->list.n; i++) {
         const struct packed_matrix *m = &v->list.matrices[i];
         if (m->format.mode != QUANT_NONE)

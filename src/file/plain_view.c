@@ -6,22 +6,14 @@ struct view {
     struct checkpoint_weight *weights; /* [n_tensors of the shard] */
 };
 
-static int view_read_at(void *user, void *data, size_t n, uint64_t offset, struct err *err) {
+static int read_row(void *user, size_t i, int64_t r, float *out, struct err *err) {
     const struct view *v = user;
-    size_t i = st_at(&v->shard.st, offset);
-    const struct checkpoint_weight *w = &v->weights[i];
-    uint64_t at = offset - v->shard.st.tensors[i].offset;
-    size_t row_bytes = (size_t)w->width * sizeof(float);
-    float *row = mem_try(row_bytes);
-    int code = row ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for a row of %.*s", STR_ARG(w->values->t->name));
-    for (unsigned char *to = data; n > 0 && !code;) {
-        size_t skip = (size_t)(at % row_bytes), part = row_bytes - skip < n ? row_bytes - skip : n;
-        code = checkpoint_weight_row(w, (int64_t)(at / row_bytes), row, err);
-        if (!code) memcpy(to, (const unsigned char *)row + skip, part);
-        at += part, to += part, n -= part;
-    }
-    mem_free(row);
-    return code;
+    return checkpoint_weight_row(&v->weights[i], r, out, err);
+}
+
+static int view_read_at(void *user, void *data, size_t n, uint64_t offset, struct err *err) {
+    struct view *v = user;
+    return checkpoint_view_rows(&v->shard.st, read_row, v, offset, data, n, err);
 }
 
 /* Whether a tensor is the values of a packed matrix. */

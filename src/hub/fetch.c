@@ -7,9 +7,9 @@
  * (3) The first lasting failure ends all threads; what has arrived stays, with its journal.
  * (4) What arrives is gathered into pieces, written by one thread (the system lets one at a time write into a file), and hashed from
  *     memory; what the pool cannot hold is read again.
- * (5) Where the network is faster than the hash, one connection brings long spans and waits when the pool is full: bytes are hashed while
- *     they are still in the processor's cache, and two threads take turns instead of many fighting for the processors. A hash that waits
- *     for a missing chunk holds nobody up.
+ * (5) Where the network is faster than the hash, one connection receives long spans and waits when the pool is full. So bytes are hashed while they
+ *     are still in the processor's cache, and few threads compete for the processors. Other connections do not wait for a hash that
+ *     lacks a chunk.
  */
 #include "hub/fetch.h"
 
@@ -70,7 +70,7 @@ struct check_view {
     struct meter meter;
 };
 
-/* Files that are there are read to the end before they count; gigabytes of that are shown, too. */
+/* Files that are in place are hashed before they count as done. That may take long, so its progress is shown, too. */
 static bool show_check(void *user, uint64_t done, uint64_t total) {
     struct check_view *view = user;
     (void)total;

@@ -27,9 +27,10 @@ struct item {
     bool restart; /* to be emptied */
     bool single;  /* its server knows no ranges: one request for all of it */
     int n_restarts;
-    uint64_t most_bytes; /* that ever were here; what a file without ranges brings again is no success */
-    char *url;           /* where the redirects of an earlier request ended; NULL: ask the hub */
-    bool hashing;        /* the finisher reads it: not to be emptied */
+    uint64_t
+        most_bytes; /* the most bytes that have ever been here; a file without ranges starts again, and only bytes beyond this count as progress */
+    char *url;    /* where the redirects of an earlier request ended; NULL: ask the hub */
+    bool hashing; /* the finisher reads it: not to be emptied */
     struct sha256 sha;
     uint64_t hashed;
     uint64_t old_bytes; /* that were here when it was opened, and are not hashed */
@@ -51,10 +52,10 @@ struct fetch {
     uint64_t before_bytes; /* of files that were in place, and of parts when this began */
     uint64_t received;
     atomic_ullong gathered; /* in pieces, and not in their files */
-    uint64_t in_flight;     /* asked for and not here */
-    bool hungry;            /* the hash waits for bytes rather than they for it */
+    uint64_t in_flight;     /* bytes that were asked for and have not arrived */
+    bool hungry;            /* several connections are in use, because the hash waits for bytes */
     struct {
-        uint64_t begin_ns, hash_ns, write_ns, n_bytes; /* of this round: waits of the two */
+        uint64_t begin_ns, hash_ns, write_ns, n_bytes; /* of this round; hash_ns, write_ns: how long the two waited */
         double single_rate;                            /* of the last round with one connection; 0: there was none */
         int pause, next_pause; /* rounds until several connections may be tried again; the next such pause is longer */
     } hunger;

@@ -1,9 +1,10 @@
 /* The thread that hashes what has arrived, decides how many connections that wants, and puts whole files in place. */
 #include "hub/fetch.h"
 
-/* One connection is enough until hash and writer wait for half the time that so many bytes take (or such a round, where it ends first), or
- * for so long at once. Several stay when they bring more than a quarter more; else they are not tried again for so many rounds, then for
- * many more. */
+/* When a download uses several connections. It starts with one and counts in rounds. A round is HUNGER_BYTES or HUNGER_ROUND_MS, whichever comes first.
+ * If in a round the hash and the writer both wait for more than half of the time, or the hash waits HUNGER_MS at once, several connections are tried
+ * for TRIAL_BYTES. They stay if they are more than a quarter faster than one. Otherwise one connection goes on for TRIAL_PAUSE rounds before the next
+ * trial, and each further pause is more than twice as long. */
 enum { HUNGER_BYTES = 16 << 20, HUNGER_ROUND_MS = 300, HUNGER_MS = 100, TRIAL_BYTES = 128 << 20, TRIAL_PAUSE = 16 };
 
 /* An open file with bytes to hash up to *out_end, or one that will then be whole; NULL: none at the moment. Under the mutex. */
@@ -35,7 +36,7 @@ static void wait_for_bytes(struct fetch *f) {
 /* Whether more connections would help: not where the hash or the writer is always at work. Under the mutex. */
 static void judge_hunger(struct fetch *f, size_t n) {
     uint64_t now = os_clock_ns();
-    if (f->hunger.n_bytes == 0 && f->hunger.begin_ns == 0) { /* what was before the first byte does not count */
+    if (f->hunger.n_bytes == 0 && f->hunger.begin_ns == 0) { /* time before the first byte does not count */
         f->hunger.begin_ns = now;
         f->hunger.hash_ns = f->hunger.write_ns = 0;
     }

@@ -2,11 +2,11 @@
 #include "hub/fetch.h"
 
 enum { SPAN_CHUNKS_MAX = 4, FAST_CHUNKS_MAX = 8, RESTARTS_MAX = 2, WRITE_BYTES = 16 << 10 };
-/* A try that brings less than this counts as one that brought nothing, unless that was all it had to bring. */
+/* A try that receives fewer bytes than this counts as fruitless, unless it received everything that it asked for. */
 enum { FRUIT_BYTES = 16 << 10 };
 /* How much may be on its way or wait for the hash when the next span is asked for. */
 enum { AHEAD_MAX = 4 << 20 };
-/* A piece that fills for longer is written as it is, so that what is killed on a slow line loses no more than such a while. */
+/* A piece that takes longer than this to fill is written as it is. So a program that is killed on a slow line loses at most the bytes of one second. */
 #define PIECE_NS_MAX UINT64_C(1000000000)
 
 /* ---- choosing what to ask for ------------------------------------------------------------------------------------------- */
@@ -52,7 +52,8 @@ static int restart_item(struct fetch *f, struct item *it, struct err *err) {
     return part_reset(&it->part, err);
 }
 
-/* A hash that is busy with what was here before says nothing about the network. Under the mutex. */
+/* Whether the next span has to wait for the hash. A hash that is still busy with bytes of an earlier download says nothing about the network. Under the
+ * mutex. */
 bool fetch_must_wait_for_hash(struct fetch *f) {
     uint64_t ahead = f->in_flight;
     if (f->hungry) return false;
@@ -65,7 +66,7 @@ bool fetch_must_wait_for_hash(struct fetch *f) {
     return ahead > AHEAD_MAX;
 }
 
-/* Long spans save round trips, where those count; at the beginning that is not known. */
+/* How many chunks the next request asks for. Long spans save round trips. At the beginning nobody knows whether that matters, so they are short. */
 static uint32_t span_chunks(struct fetch *f, const struct part *p, uint32_t chunk) {
     if (f->received < (uint64_t)f->n_threads * PART_CHUNK_BYTES) return 1;
     if (!f->hungry) return FAST_CHUNKS_MAX;
@@ -159,7 +160,8 @@ static int on_reply(void *user, const struct http_reply *r, struct err *err) {
     return ERR_OK;
 }
 
-/* The one who brings what the hash needs next may be so far ahead of it, the others of the writer. Under the mutex. */
+/* Whether a task must wait before it receives more. The task with the bytes that the hash needs next may be KEPT_BYTES ahead of the hash. Any other
+ * task may have QUEUED_MAX pieces waiting for the writer. Under the mutex. */
 static bool too_far_ahead(struct task *t) {
     struct item *it = t->item;
     bool first = t->pos == part_front(&it->part) && it->file->sha256[0] && !it->old_bytes;
@@ -346,8 +348,8 @@ static void drop_url(struct fetch *f, struct item *it) {
     os_mutex_unlock(f->mutex);
 }
 
-/* 0: the span is here. ERR_EBUSY: let it be, something else is to be done first. Else the failure; w->reply.transient or t->transient say
- * whether another try may help. */
+/* 0: the span has arrived. ERR_EBUSY: give the task up for now, something else has to be done first. Else the failure; w->reply.transient or
+ * t->transient say whether another try may help. */
 static int try_task(struct worker *w, struct task *t, struct err *err) {
     struct fetch *f = w->f;
     bool cached;
@@ -369,7 +371,7 @@ static int try_task(struct worker *w, struct task *t, struct err *err) {
     if (code == ERR_OK && (r->status == 412 || r->status == 416)) return want_restart(t, false, "has changed on the server", err);
     if (cached && code != ERR_EBUSY) drop_url(f, t->item);
     if (code == ERR_OK && cached && (r->status == 401 || r->status == 403 || r->status == 404 || r->status == 410)) {
-        t->transient = true; /* an address that was good for a while */
+        t->transient = true; /* the address of an earlier redirect has expired */
         return err_set(err, ERR_ENETWORK, "%.*s: its address is no longer good", STR_ARG(t->item->file->name));
     }
     if (code == ERR_OK) {

@@ -304,6 +304,7 @@ static int fail(struct http *h, const char *url, CURLcode result, struct err *er
     struct str scheme = {0}, host = {0};
     origin_of(str_of(url), &scheme, &host);
     h->reply->transient = !is_lasting(result);
+    h->reply->unreachable = result == CURLE_COULDNT_RESOLVE_HOST || result == CURLE_COULDNT_RESOLVE_PROXY;
     const char *reason = h->reason[0] ? h->reason : h->curl->easy_strerror(result);
     const char *cure = result == CURLE_PEER_FAILED_VERIFICATION ? " (--cacert FILE names a further authority)" : "";
     return err_set(err, ERR_ENETWORK, "%.*s://%.*s: %.200s%s", STR_ARG(scheme), STR_ARG(host), reason, cure);
@@ -347,7 +348,7 @@ int http_send(struct http *h, const struct http_request *request, struct http_re
     h->reply = out;
     out->linked_etag[0] = out->commit[0] = out->reason[0] = 0;
     out->linked_size = -1;
-    out->transient = false;
+    out->transient = out->unreachable = false;
     h->end_ns = request->limit_ms > 0 ? os_clock_ns() + (uint64_t)request->limit_ms * 1000000 : 0;
     sb_clear(&out->url);
     sb_puts(&out->url, request->url);

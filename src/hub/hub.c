@@ -24,6 +24,7 @@ struct hub {
     struct http *http;
     const char *token;
     bool token_withheld;
+    bool has_answered;        /* something did: then a name that cannot be resolved may be so again */
     struct patience patience; /* with the list and what belongs to it */
 };
 
@@ -176,7 +177,15 @@ static int ask(struct hub *h, const struct http_request *q, const char *what, st
     for (int32_t ms;;) {
         int code = ask_once(h, *q, what, r, err);
         if (code == ERR_OK) h->patience.n_failed = 0;
+        h->has_answered |= r->status > 0;
         if (code == ERR_OK || !r->transient) return code;
+        if (r->unreachable && !h->has_answered) {
+            struct err why = *err;
+            return err_set(
+                err, code,
+                "%.300s: is there a network? Without one, models that are on this machine run with --offline, and docs/offline.md tells how to bring others",
+                why.msg);
+        }
         TRY(patience_ask(&h->patience, r, &ms, err));
         log_warn("%s; trying again in %.1f s", err->msg, ms / 1000.0);
         if (!wait_ms(h, ms)) return err_set(err, ERR_ECANCELLED, "stopped");

@@ -88,7 +88,7 @@ void hub_file_url(const struct hub *h, const struct hub_repo *repo, struct str n
 /* The error that a refusal stands for. */
 int hub_refusal(const struct hub *h, const struct http_reply *reply, const char *what, struct err *err);
 struct patience hub_patience(const struct hub *h);
-/* Whether nobody wants the rest. The first time that an interrupt is the reason, the next one gets its usual meaning back. */
+/* Whether the caller has ended the work. When it was ended by Ctrl-C, the next Ctrl-C ends the program. */
 bool hub_stopped(const struct hub *h);
 
 #endif

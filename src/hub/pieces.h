@@ -2,7 +2,7 @@
  *
  * (1) Every call is made under the mutex of the pool's owner. The bytes of a piece belong to the thread that took it.
  * (2) A piece that is kept is in its file as well: it may be forgotten at any time, and is then read again.
- * (3) With one piece for each thread that takes, and one more, pieces_take can always forget one.
+ * (3) The pool has at least one piece more than there are threads that take. So pieces_take always finds one that is free or can be forgotten.
  */
 #ifndef MLXCEL_HUB_PIECES_H
 #define MLXCEL_HUB_PIECES_H
@@ -22,7 +22,7 @@ struct piece {
     uint32_t n;
     enum piece_state state;
     void *user;         /* of the thread that took it */
-    struct piece *next; /* in a queue of his */
+    struct piece *next; /* in that thread's queue */
 };
 
 struct pieces {

@@ -2,6 +2,7 @@
 #include "hub/store.h"
 
 #include "base/log.h"
+#include "hub/short_names.h"
 #include "os/os.h"
 
 struct download {
@@ -12,7 +13,7 @@ struct download {
     uint64_t saved_ns; /* when it last was */
 };
 
-/* Not for each of thousands of files; what a crash keeps from being noted is hashed or fetched again. */
+/* The manifest is saved now and then, not after each of thousands of files. After a crash, files that it does not know of are hashed or fetched again. */
 static void on_file(void *user, size_t i_file) {
     struct download *d = user;
     uint64_t now = os_clock_ns();
@@ -38,7 +39,7 @@ static bool lists_name(const struct hub_repo *r, struct str name) {
     return false;
 }
 
-/* Files that this download is not about stay: those of the same commit, and whatever is there when --include names a part. */
+/* Keeps files in the manifest that this download does not ask for: those of the same commit, and with --include everything that is there. */
 static void carry_over(const struct hub_repo *r, const struct manifest *old, bool partly, struct download *d) {
     struct manifest *m = &d->manifest;
     bool same = str_eq(old->commit, r->commit);
@@ -142,7 +143,7 @@ int store_download(struct arena *a, const struct store_options *o, const struct 
     if (!q->local_dir && !models_dir) return err_set(err, ERR_EARG, "no place for models: the home folder is unknown; set MLXCEL_HOME");
     const char *dir = q->local_dir ? q->local_dir : store_model_path(a, models_dir, q->repo);
     TRY(hub_open(a, &o->hub, &h, err));
-    /* the store gets a folder when the hub has said what goes into it: a name that it does not know leaves none, whenever this ends */
+    /* the folder is made when the hub has listed its files, so that an unknown name never leaves a folder behind */
     int code = q->local_dir ? os_make_dirs(str_fmt(a, "%s/.mlxcel", dir).p, err) : ERR_OK;
     if (code == ERR_OK && q->local_dir) code = store_lock_file(str_fmt(a, "%s/.mlxcel/lock", dir).p, q->repo->id, !q->no_wait, &lock, err);
     else if (code == ERR_OK) code = store_lock(a, models_dir, q->repo, !q->no_wait, &lock, err);
@@ -192,16 +193,127 @@ static int resolve_variant(struct arena *a, const struct store_options *o, const
     return ERR_OK;
 }
 
+/* Calls `each` with the id of every folder of the store. */
+static void walk_store(struct arena *a, const struct store_options *o, void (*each)(void *user, struct str id), void *user) {
+    const char *dir = store_models_dir(a, o);
+    struct str *owners, *names;
+    size_t n_owners, n;
+    if (!dir || os_list_dir(a, dir, &owners, &n_owners, NULL)) return;
+    for (size_t i = 0; i < n_owners; i++) {
+        if (owners[i].p[0] == '.' || os_list_dir(a, str_fmt(a, "%s/%.*s", dir, STR_ARG(owners[i])).p, &names, &n, NULL)) continue;
+        for (size_t k = 0; k < n; k++)
+            if (names[k].p[0] != '.') each(user, str_fmt(a, "%.*s/%.*s", STR_ARG(owners[i]), STR_ARG(names[k])));
+    }
+}
+
+struct search {
+    struct str wanted, owner; /* a last part; whose models come first */
+    struct str found;
+    struct sb all; /* those that fit */
+    int n;
+};
+
+static void by_last_part(void *user, struct str id) {
+    struct search *s = user;
+    if (!hub_same_ignoring_case(hub_last_part(id), s->wanted)) return;
+    bool is_preferred = s->owner.p && str_starts(id, s->owner) && id.p[s->owner.n] == '/';
+    sb_fmt(&s->all, "%s%.*s", s->n ? ", " : "", STR_ARG(id));
+    if (!s->n++ || is_preferred) s->found = id;
+    if (is_preferred) s->n = INT32_MIN; /* and no other counts */
+}
+
+int store_expand(struct arena *a, const struct store_options *o, struct str text, struct str *out, struct err *err) {
+    size_t colon = str_find_char(text, ':', 0);
+    char repo[REPO_NAME_BYTES];
+    struct sb sizes = {0};
+    *out = text;
+    if (str_find_char(text, '/', 0) != STR_NONE || str_find_char(text, '\\', 0) != STR_NONE) return ERR_OK;
+    struct str last =
+        colon == STR_NONE ? text : str_fmt(a, "%.*s-%.*s", STR_ARG(str_sub(text, 0, colon)), STR_ARG(str_from(text, colon + 1)));
+    struct search s = {.wanted = last, .owner = o->owner ? str_of(o->owner) : (struct str){0}};
+    walk_store(a, o, by_last_part, &s);
+    int code = ERR_OK;
+    if (s.n > 1) code = err_set(err, ERR_EARG, "\"%.*s\" may be each of these: %s; give OWNER/NAME", STR_ARG(text), s.all.p);
+    else if (s.found.p) *out = s.found;
+    else if (hub_short_find(text, repo)) *out = str_copy(a, str_of(repo));
+    else if (colon != STR_NONE && hub_short_sizes(text, &sizes))
+        code = err_set(err, ERR_EARG, "there is no \"%.*s\"; \"%.*s\" has the sizes %s, and bits behind them, such as %.*s:8bit",
+                       STR_ARG(text), STR_ARG(str_sub(text, 0, colon)), sizes.p, STR_ARG(str_sub(text, 0, colon)));
+    sb_free(&s.all);
+    sb_free(&sizes);
+    return code;
+}
+
+static char lower(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+/* A stored model that was perhaps meant: the longest begin in common with its last part, of four letters at least. */
+static void by_likeness(void *user, struct str id) {
+    struct search *s = user;
+    struct str last = hub_last_part(id);
+    int n = 0;
+    while ((size_t)n < last.n && (size_t)n < s->wanted.n && lower(last.p[n]) == lower(s->wanted.p[n])) n++;
+    if (n >= 4 && n > s->n) s->n = n, s->found = id;
+}
+
+/* Adds to an error what may be meant instead. */
+static int suggest(struct arena *a, const struct store_options *o, struct str text, int code, struct err *err) {
+    struct search s = {.wanted = hub_last_part(text)};
+    struct err why = *err;
+    walk_store(a, o, by_likeness, &s);
+    if (!s.found.p) return code;
+    return err_set(err, code, "%.400s; the store has %.*s", why.msg, STR_ARG(s.found));
+}
+
+/* A file that is given as a model and can be none: said here, where the name still is what was typed. */
+static int check_file(const char *path, struct err *err) {
+    static const char *const fine[] = {".safetensors", ".gguf", ".json", ".model", ".tiktoken", ".jinja"};
+    struct str name = str_of(path);
+    struct os_file *f;
+    unsigned char head[64] = {0};
+    uint64_t size = 0;
+    for (size_t i = 0; i < sizeof fine / sizeof *fine; i++)
+        if (str_ends(name, str_of(fine[i]))) return ERR_OK;
+    TRY(os_file_open(path, OS_READ, &f, err));
+    int code = os_file_size(f, &size, err);
+    size_t n = size < sizeof head ? (size_t)size : sizeof head;
+    if (!code) code = os_file_read_at(f, head, n, 0, err);
+    os_file_close(f);
+    if (code) return code;
+    bool is_pickle = n > 2 && ((head[0] == 0x80 && head[1] < 6) || memcmp(head, "PK", 2) == 0), is_text = n > 0;
+    if (n >= 4 && memcmp(head, "GGUF", 4) == 0) return ERR_OK;
+    for (size_t i = 0; i < n; i++) is_text = is_text && (head[i] >= 32 || head[i] == '\n' || head[i] == '\r' || head[i] == '\t');
+    if (is_pickle)
+        return err_set(
+            err, ERR_EFORMAT,
+            "%s holds PyTorch's pickled weights, which can run any program when they are read; take the .safetensors files of the "
+            "same model",
+            path);
+    if (is_text || n == 0)
+        return err_set(err, ERR_EFORMAT, "%s is %s and no model; give a model folder, a .safetensors or .gguf file, or OWNER/NAME", path,
+                       n ? "a text" : "empty");
+    return ERR_OK;
+}
+
 int store_resolve(struct arena *a, const struct store_options *o, const char *model, const char **out_path, const char **out_name,
                   struct err *err) {
     struct os_stat st;
+    struct str full = str_of(model);
     struct repo_name *repo = arena_new(a, struct repo_name, 1);
     *out_path = *out_name = model;
-    bool is_name = repo_name_likely(str_of(model)) || repo_name_is_url(str_of(model));
-    if (os_stat(model, &st, NULL) == ERR_OK || !is_name) {
+    bool is_there = os_stat(model, &st, NULL) == ERR_OK;
+    if (is_there && st.is_file) TRY(check_file(model, err));
+    if (!is_there) TRY(store_expand(a, o, str_of(model), &full, err));
+    bool is_name = repo_name_likely(full) || repo_name_is_url(full);
+    if (is_there || !is_name) {
         *out_path = *out_name = os_path(a, str_of(model));
-        return ERR_OK;
+        if (is_there) return ERR_OK;
+        err_set(err, ERR_ENOTFOUND,
+                "there is no file or folder \"%.200s\", and it is no name of a model; models are called OWNER/NAME, as on the hub", model);
+        return suggest(a, o, full, ERR_ENOTFOUND, err);
     }
+    model = str_cstr(a, full);
     TRY(repo_name_parse_variant(str_of(model), o->owner ? str_of(o->owner) : (struct str){0}, repo, err));
     *out_name = repo->variant.n ? model : repo->id;
     if (repo->variant.n) return resolve_variant(a, o, repo, out_path, err);
@@ -218,13 +330,16 @@ int store_resolve(struct arena *a, const struct store_options *o, const char *mo
         return ERR_OK;
     }
     if (o->hub.offline)
-        return err_set(err, ERR_ENOTFOUND, "there is no folder \"%s\", no %s in the store (%s), and this is --offline", model, repo->id,
-                       models_dir ? models_dir : "unknown");
+        return suggest(a, o, full,
+                       err_set(err, ERR_ENOTFOUND, "there is no folder \"%s\", no %s in the store (%s), and this is --offline", model,
+                               repo->id, models_dir ? models_dir : "unknown"),
+                       err);
     log_info("%s is not on this machine; getting it", repo->id);
     struct download_request q = {.repo = repo, .quiet = o->watch != NULL, .watch = o->watch};
     int code = store_download(a, o, &q, out_path, err);
     if (code == ERR_ENOTFOUND) err_prefix(err, "there is no folder \"%s\" here", model);
     if (code == ERR_ENETWORK) err_prefix(err, "there is no folder \"%s\" here, and %s could not be downloaded", model, repo->id);
+    if (code == ERR_ENOTFOUND || code == ERR_ENETWORK) suggest(a, o, full, code, err);
     if (code == ERR_OK) store_touch(*out_path);
     return code;
 }

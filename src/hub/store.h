@@ -126,6 +126,10 @@ struct download_request {
 int store_download(struct arena *a, const struct store_options *o, const struct download_request *q, const char **out_path,
                    struct err *err);
 
+/* What people type for a model, in full: OWNER/NAME as it is; else a stored model by its last part (in any case, and "NAME:4bit" for NAME-4bit),
+ * else a short name (short_names.h), else the text as it is, for the default owner. Several stored models with that last part are ERR_EARG. */
+int store_expand(struct arena *a, const struct store_options *o, struct str text, struct str *out, struct err *err);
+
 /* What -m says: a path that exists, a model of the store, one of the Hugging Face cache, else a download. *out_name is the model's name
  * for people: OWNER/NAME, or the path. */
 int store_resolve(struct arena *a, const struct store_options *o, const char *model, const char **out_path, const char **out_name,

@@ -18,9 +18,9 @@ static const struct {
 int image_raster_open(struct raster *r, int64_t width, int64_t height, struct err *err) {
     if (width < 1 || height < 1)
         return err_set(err, ERR_EFORMAT, "the picture has no pixels: %lld x %lld", (long long)width, (long long)height);
-    if (width > IMAGE_MAX_SIDE || height > IMAGE_MAX_SIDE || width * height > IMAGE_MAX_PIXELS)
-        return err_set(err, ERR_ELIMIT, "the picture has %lld x %lld pixels; at most %d x %d and %d million are taken", (long long)width,
-                       (long long)height, IMAGE_MAX_SIDE, IMAGE_MAX_SIDE, IMAGE_MAX_PIXELS >> 20);
+    if (width > IMAGE_MAX_SIDE || height > IMAGE_MAX_SIDE || width * height > r->max_pixels)
+        return err_set(err, ERR_ELIMIT, "the picture has %lld x %lld pixels; at most %d x %d and %g million are taken", (long long)width,
+                       (long long)height, IMAGE_MAX_SIDE, IMAGE_MAX_SIDE, (double)r->max_pixels / (1 << 20));
     r->width = (int32_t)width;
     r->height = (int32_t)height;
     r->rgba = mem_try((size_t)width * (size_t)height * 4);
@@ -71,13 +71,17 @@ static int flatten(const struct raster *r, struct image *out, struct err *err) {
 }
 
 int image_decode(struct str file, struct image *out, struct err *err) {
+    return image_decode_small(file, IMAGE_MAX_PIXELS, out, err);
+}
+
+int image_decode_small(struct str file, int64_t max_pixels, struct image *out, struct err *err) {
     *out = (struct image){0};
     if (file.n == 0) return err_set(err, ERR_EFORMAT, "the picture's file is empty");
     if (file.n > IMAGE_MAX_BYTES)
         return err_set(err, ERR_ELIMIT, "the picture's file has %zu bytes; at most %d are taken", file.n, IMAGE_MAX_BYTES);
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         if (!str_eq(str_sub(file, formats[i].at, formats[i].n), str_n(formats[i].magic, formats[i].n))) continue;
-        struct raster r = {0};
+        struct raster r = {.max_pixels = max_pixels};
         int code = formats[i].decode(file, &r, err);
         if (!code) code = flatten(&r, out, err);
         mem_free(r.rgba);

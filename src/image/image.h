@@ -24,13 +24,18 @@ enum {
 
 /* The pixels of a file, which image_free frees. One line says what is wrong with it. */
 int image_decode(struct str file, struct image *out, struct err *err);
+/* The same with a limit of pixels below IMAGE_MAX_PIXELS. */
+int image_decode_small(struct str file, int64_t max_pixels, struct image *out, struct err *err);
 void image_free(struct image *image);
 
 enum image_filter { IMAGE_BILINEAR, IMAGE_BICUBIC, IMAGE_LANCZOS };
 
-/* Another size, by a filter that widens where the picture shrinks. The arithmetic is Pillow's (before its version 13), bit for bit: rows first,
- * then columns, each pass rounded to 8 bits. */
-int image_resize(const struct image *from, int32_t width, int32_t height, enum image_filter filter, struct image *out, struct err *err);
+/* Whose arithmetic resizing has, bit for bit: Pillow's (before its version 13), or torchvision's for pictures of 8 bits, whose weights have 16 bits. */
+enum image_arithmetic { IMAGE_AS_PILLOW, IMAGE_AS_TORCH };
+
+/* Another size, by a filter that widens where the picture shrinks: rows first, then columns, each pass rounded to 8 bits. */
+int image_resize(const struct image *from, int32_t width, int32_t height, enum image_filter filter, enum image_arithmetic arithmetic,
+                 struct image *out, struct err *err);
 /* A part of a picture; what lies outside of it is black. */
 int image_crop(const struct image *from, int32_t x, int32_t y, int32_t width, int32_t height, struct image *out, struct err *err);
 

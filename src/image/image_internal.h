@@ -9,6 +9,7 @@ struct raster {
     int32_t width, height;
     uint8_t *rgba;       /* [height][width][4], mem_free */
     int32_t orientation; /* 1 to 8 as EXIF counts them; 0: none was noted */
+    int64_t max_pixels;  /* as the caller limits them */
 };
 
 /* Decoders fill a raster; on failure its memory, if any, is freed by the caller. */

@@ -242,6 +242,13 @@ static bool wait_ready(struct mlxcel_job *j, uint64_t deadline_ns) {
     return true;
 }
 
+int lib_tokens_check(const struct mlxcel_model *m, const char *function, const int32_t *tokens, size_t n, size_t least, struct err *err) {
+    if (!m || !tokens) return err_set(err, ERR_EARG, "%s: the model or the tokens are NULL", function);
+    if (n < least) return err_set(err, ERR_EARG, "%s needs %zu token%s at least", function, least, least > 1 ? "s" : "");
+    if (n > INT32_MAX) return err_set(err, ERR_ELIMIT, "%s: %zu tokens are too many", function, n);
+    return lib_events_check(function, err);
+}
+
 int lib_job_wait(struct mlxcel_job *j, struct job_events *out, struct err *err) {
     os_mutex_lock(j->model->lock);
     do {

@@ -102,6 +102,9 @@ int lib_chat_encode(const struct mlxcel_model *m, struct arena *a, const mlxcel_
 int lib_constrain(struct mlxcel_model *m, struct arena *a, const mlxcel_job_options *o, yyjson_val *tools, struct job_spec *spec,
                   struct err *err);
 
+/* Tokens that a function was given, at least so many, by a caller that may wait. */
+int lib_tokens_check(const struct mlxcel_model *m, const char *function, const int32_t *tokens, size_t n, size_t least, struct err *err);
+
 /* ---- jobs ---------------------------------------------------------------------------------------------------------------- */
 
 /* Submits jobs as one request. Their handles were created, and what they want is set; an error drops them. */

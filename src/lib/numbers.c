@@ -3,13 +3,6 @@
 
 #include "base/fmath.h"
 
-static int check_tokens(const mlxcel_model *m, const char *function, const int32_t *tokens, size_t n, size_t least, struct err *err) {
-    if (!m || !tokens) return err_set(err, ERR_EARG, "%s: the model or the tokens are NULL", function);
-    if (n < least) return err_set(err, ERR_EARG, "%s needs %zu token%s at least", function, least, least > 1 ? "s" : "");
-    if (n > INT32_MAX) return err_set(err, ERR_ELIMIT, "%s: %zu tokens are too many", function, n);
-    return lib_events_check(function, err);
-}
-
 /* Runs jobs of one request to their ends. on_end gets the events of each, in their order. */
 struct group {
     struct job_spec *specs;
@@ -128,7 +121,7 @@ static int nothing(void *user, int32_t i, const struct job_events *ev, struct er
 }
 
 static int logits(mlxcel_model *m, const int32_t *tokens, size_t n, size_t first, float *out, size_t n_floats, struct err *err) {
-    TRY(check_tokens(m, "mlxcel_logits", tokens, n, 1, err));
+    TRY(lib_tokens_check(m, "mlxcel_logits", tokens, n, 1, err));
     struct rows rows = {out, (int32_t)first, service_info(m->service)->vocab};
     if (first >= n || !out) return err_set(err, ERR_EARG, "mlxcel_logits: first is %zu of %zu tokens, or out is NULL", first, n);
     if (n_floats / (size_t)rows.vocab < n - first)
@@ -163,7 +156,7 @@ static int keep_scores(void *user, int32_t i, const struct job_events *ev, struc
 }
 
 static int score(mlxcel_model *m, const int32_t *tokens, size_t n, float *out, struct err *err) {
-    TRY(check_tokens(m, "mlxcel_score", tokens, n, 2, err));
+    TRY(lib_tokens_check(m, "mlxcel_score", tokens, n, 2, err));
     if (!out) return err_set(err, ERR_EARG, "mlxcel_score: out is NULL");
     struct arena a = {0};
     struct job_spec spec = scores_of(tokens, n);
@@ -191,7 +184,7 @@ static int add_scores(void *user, int32_t i, const struct job_events *ev, struct
 }
 
 static int perplexity(mlxcel_model *m, const int32_t *tokens, size_t n, size_t chunk, double *out, struct err *err) {
-    TRY(check_tokens(m, "mlxcel_perplexity", tokens, n, 2, err));
+    TRY(lib_tokens_check(m, "mlxcel_perplexity", tokens, n, 2, err));
     size_t most = (size_t)service_info(m->service)->context;
     if (chunk == 0) chunk = most;
     if (chunk < 2 || chunk > most || !out)

@@ -1,5 +1,4 @@
 set(LIB_SOURCES
-  src/lib/command.c
   src/lib/constrain.c
   src/lib/device.c
   src/lib/events.c
@@ -7,6 +6,7 @@ set(LIB_SOURCES
   src/lib/library.c
   src/lib/model.c
   src/lib/numbers.c
+  src/lib/prompt.c
   src/lib/server.c
   src/lib/store.c
   src/lib/submit.c

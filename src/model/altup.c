@@ -26,8 +26,8 @@ static int resolve_cuts(struct resolver *r, struct err *err) {
         if (list) share = yyjson_get_num(yyjson_arr_get(list, (size_t)i));
         if (!(share >= 0 && share < 1))
             return err_set(err, ERR_EFORMAT, "%s: activation_sparsity_pattern must be 0 to 1", r->cfg.file->name);
-        r->spec->layers[i].is_cut = share > 0;
-        r->spec->layers[i].cut = share > 0 ? (float)normal_quantile(share) : 0;
+        r->layers[i].is_cut = share > 0;
+        r->layers[i].cut = share > 0 ? (float)normal_quantile(share) : 0;
     }
     return ERR_OK;
 }

@@ -372,6 +372,43 @@ int loader_unpack(struct loader *l, const struct matrix_args *a, float *out, enu
     return code;
 }
 
+/* One quantised matrix by its path. */
+static int assemble_path(struct loader *l, struct str path, int64_t out, int64_t in, struct assembly *a, struct err *err) {
+    struct source *s = arena_new(&l->scratch, struct source, 1);
+    *s = (struct source){.path = path, .expert = -1};
+    if (!loader_tensor_values(l, path, -1, &s->planes[PLANE_VALUES]) || !loader_tensor(l, path, ".scales", -1, &s->planes[PLANE_SCALES]))
+        return err_set(err, ERR_EFORMAT, "%.*s is missing from the checkpoint", STR_ARG(path));
+    TRY(quantised_format(l, s, out, in, err));
+    *a = (struct assembly){.store = l->store, .format = s->format, .in = in, .out = out, .n_segments = 1};
+    a->segments[0] = (struct segment){.sources = s, .n = out, .of = out};
+    return ERR_OK;
+}
+
+int loader_quantised(struct loader *l, struct str path, int64_t out, int64_t in, struct weight **w, struct err *err) {
+    struct assembly a = {0};
+    int code = assemble_path(l, path, out, in, &a, err);
+    struct weight_source source = {
+        .name = str_cstr(l->arena, path), .format = a.format, .n_experts = 1, .out = out, .in = in, .read = read_assembly, .user = &a};
+    if (!code) code = loader_bind(l, &source, w, err);
+    mem_free(a.buffer);
+    arena_reset(&l->scratch);
+    return code;
+}
+
+int loader_dequantised(struct loader *l, struct str path, int64_t out, int64_t in, float *values, struct err *err) {
+    struct assembly a = {0};
+    int code = assemble_path(l, path, out, in, &a, err);
+    size_t bytes = 0;
+    for (int plane = 0; plane < N_PLANES && !code; plane++) bytes += row_bytes(&a.format, (enum weight_plane)plane, in) + 16;
+    unsigned char *buffer = code ? NULL : mem_try(bytes);
+    if (!code && !buffer) code = err_set(err, ERR_EMEMORY, "no memory for a row of %.*s", STR_ARG(path));
+    for (int64_t r = 0; r < out && !code; r++) code = unpack_row(&a, r, buffer, values + r * in, err);
+    mem_free(buffer);
+    mem_free(a.buffer);
+    arena_reset(&l->scratch);
+    return code;
+}
+
 int loader_stack(struct loader *l, enum role into, const struct stack_part *parts, int32_t n_parts, int32_t layer, int64_t in,
                  struct err *err) {
     return loader_assemble(

@@ -6,7 +6,7 @@
 
 /* The last layers may read what the last of their kind before them wrote. */
 static int resolve_lender(const struct resolver *r, int32_t layer, struct err *err) {
-    struct layer_spec *l = r->spec->layers;
+    struct layer_spec *l = r->layers;
     int32_t n_shared, n = r->spec->n_layers;
     TRY(cfg_int(&r->cfg, "num_kv_shared_layers", 0, n, 0, &n_shared, err));
     if (n_shared == 0 || n_shared == n || layer < n - n_shared) return ERR_OK;
@@ -21,7 +21,7 @@ static int resolve_lender(const struct resolver *r, int32_t layer, struct err *e
 
 static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(resolve_attention(r, layer, err));
-    struct layer_spec *l = &r->spec->layers[layer];
+    struct layer_spec *l = &r->layers[layer];
     TRY(resolve_lender(r, layer, err));
     if (l->borrows_kv) return ERR_OK;
     const struct attn_spec *a = &l->attn;
@@ -102,8 +102,8 @@ static int mean_square(struct loader *l, enum role role, int32_t layer, int64_t 
 }
 
 /* Scores that are not divided by the root of the head's width get as large as the norms' weights let them: queries and keys have the length
- * of their weights. From some size on the softmax magnifies every rounding before it. */
-static int note_sharpness(struct loader *l, int32_t layer, struct err *err) {
+ * of their weights. From some size on the softmax magnifies every rounding before it: the model is wide. */
+static int settle(struct loader *l, struct spec *spec, int32_t layer, struct err *err) {
     enum { LARGE = 32 }; /* a divided score of unit weights reaches 8 to 16 */
     const struct attn_spec *a = &l->spec->layers[layer].attn;
     double q, k, d = a->k_width;
@@ -112,8 +112,8 @@ static int note_sharpness(struct loader *l, int32_t layer, struct err *err) {
     TRY(mean_square(l, ROLE_Q_NORM, layer, a->k_width, &q, err));
     TRY(mean_square(l, ROLE_K_NORM, layer, a->k_width, &k, err));
     if (a->scale * d * sqrt(q * k) <= LARGE) return ERR_OK;
-    l->spec->wide = true;
-    l->spec->kv.classes[l->spec->layers[layer].kv.kv_class].wide = 1;
+    spec->wide = true;
+    spec->kv.classes[spec->layers[layer].kv.kv_class].wide = 1;
     return ERR_OK;
 }
 
@@ -121,7 +121,7 @@ static int note_sharpness(struct loader *l, int32_t layer, struct err *err) {
 static int bind_slopes(struct loader *l, int32_t layer, struct err *err) {
     int32_t heads = l->spec->layers[layer].attn.heads, n = 1;
     float *slopes = arena_new(&l->scratch, float, heads);
-    bool rounded = l->spec->family->attn.slopes == SLOPES_IN_BF16;
+    bool rounded = l->spec->layers[layer].attn.slopes_in_bf16;
     while (2 * n <= heads) n *= 2;
     for (int32_t i = 0; i < heads; i++) {
         double power = i < n ? (i + 1) * 8.0 / n : (2 * (i - n) + 1) * 4.0 / n;
@@ -136,7 +136,6 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     int64_t mixed = (int64_t)a->heads * a->v_width;
     TRY(bind_projections(l, layer, err));
     TRY(bind_norms(l, layer, err));
-    TRY(note_sharpness(l, layer, err));
     TRY(loader_vector(l, ROLE_SINKS, layer, a->heads, false, err));
     if (a->has_slopes) TRY(bind_slopes(l, layer, err));
     TRY(relative_bind(l, layer, err));
@@ -151,7 +150,7 @@ struct qkv {
 /* q, k and v as [rows, heads, width] views, from one stacked weight or from several. */
 static struct qkv project(const struct pass *p, struct tensor x) {
     const struct attn_spec *a = &p->layer->attn;
-    bool gate = p->m->spec.family->attn.gate != ATTN_GATE_NONE, borrows = p->layer->borrows_kv;
+    bool gate = a->gate != ATTN_GATE_NONE, borrows = p->layer->borrows_kv;
     int32_t q = a->heads * a->k_width, k = a->kv_heads * a->k_width, v = a->kv_heads * a->v_width;
     int32_t v_at = a->v_is_k ? q : q + k;
     struct qkv t = {0};
@@ -188,7 +187,7 @@ static struct tensor gated(const struct pass *p, struct tensor mixed, struct ten
     static const struct act_args plain = {.kind = ACT_NONE, .scale = 1.0f};
     if (!tensor_is(gate)) return tensor_join_heads(mixed);
     gate = op_act(p->l, gate, &(struct act_args){.kind = ACT_SIGMOID, .scale = 1.0f});
-    if (p->m->spec.family->attn.gate != ATTN_GATE_HEAD) return op_glu(p->l, tensor_join_heads(mixed), gate, &plain);
+    if (p->layer->attn.gate != ATTN_GATE_HEAD) return op_glu(p->l, tensor_join_heads(mixed), gate, &plain);
     return tensor_join_heads(op_glu(p->l, mixed, tensor_split_heads(gate, mixed.heads), &plain));
 }
 
@@ -198,12 +197,12 @@ static struct tensor v_scaled(const struct pass *p, struct tensor v) {
 }
 
 static struct tensor v_norm(const struct pass *p, struct tensor v) {
-    return p->m->spec.family->attn.v_norm ? op_norm(p->l, v, &(struct norm_args){.kind = NORM_RMS, .eps = p->m->spec.norm.eps}) : v;
+    return p->layer->attn.v_norm ? op_norm(p->l, v, &(struct norm_args){.kind = NORM_RMS, .eps = p->m->spec.norm.eps}) : v;
 }
 
 /* Norm and rope of queries or keys, in the family's order. */
 static struct tensor place(const struct pass *p, struct tensor x, enum role norm) {
-    bool last = p->m->spec.family->attn.qk_norm_last;
+    bool last = p->layer->attn.qk_norm_last;
     if (!last) x = qk_norm(p, x, &p->w[norm]);
     x = pass_rope(p, clip(p, x));
     return last ? qk_norm(p, x, &p->w[norm]) : x;
@@ -214,7 +213,7 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     struct attn_args attn = {.kv = p->layer->kv,
                              .sinks = p->w[ROLE_SINKS].w,
                              .slopes = p->w[ROLE_SLOPES].w,
-                             .slopes_in_bf16 = p->m->spec.family->attn.slopes == SLOPES_IN_BF16,
+                             .slopes_in_bf16 = a->slopes_in_bf16,
                              .scale = a->scale,
                              .softcap = a->softcap,
                              .window = a->window,
@@ -225,7 +224,8 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
                              .pos_scale_first = a->pos_scale_first,
                              .distances = p->m->weights.global[ROLE_DISTANCES].w,
                              .farthest = DISTANCE_MAX,
-                             .both_ways = p->m->spec.is_encoder};
+                             .both_ways = p->m->spec.is_encoder,
+                             .is_strict = p->m->sees_in_windows && a->window == 0};
     struct qkv t = project(p, x);
     t.q = place(p, t.q, ROLE_Q_NORM);
     if (!p->layer->borrows_kv) {
@@ -238,4 +238,4 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, mixed, ROLE_O);
 }
 
-const struct mixer attention_mixer = {.name = "attention", .resolve = resolve, .bind = bind, .mix = mix};
+const struct mixer attention_mixer = {.name = "attention", .resolve = resolve, .settle = settle, .bind = bind, .mix = mix};

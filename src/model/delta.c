@@ -32,6 +32,8 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(resolve_widths(r, layer, s, err));
     TRY(cfg_int(c, cfg_first(c, tap_keys, 3), 2, 64, 4, &taps, err));
     s->beta_scale = cfg_bool(c, "linear_allow_neg_eigval", false) ? 2.0f : 1.0f;
+    s->decays_by_channel = r->family->recur.decays_by_channel;
+    s->out_eps = r->family->recur.norm_eps > 0 ? r->family->recur.norm_eps : r->spec->norm.eps;
     s->decay_bound = 0;
     if (cfg_bool(c, "kda_safe_gate", false)) TRY(cfg_num(c, "kda_lower_bound", -5.0, &s->decay_bound, err));
     TRY(recur_conv_resolve(r, layer, 2 * (int64_t)s->k_heads * s->k_width + s->inner, taps, err));
@@ -76,7 +78,7 @@ static int bind_apart(struct loader *l, int32_t layer, struct err *err) {
                                  {.role = ROLE_DELTA_V, .out = values},
                                  {.role = ROLE_DELTA_Z, .out = values}};
     struct stack_part ba[] = {{.role = ROLE_DELTA_B, .out = s->heads},
-                              {.role = ROLE_DELTA_A, .out = l->spec->family->recur.decays_by_channel ? keys : s->heads}};
+                              {.role = ROLE_DELTA_A, .out = s->decays_by_channel ? keys : s->heads}};
     if (loader_has(l, ROLE_DELTA_Q, layer)) TRY(loader_stack(l, ROLE_DELTA_QKVZ, apart, has_z ? 4 : 3, layer, hidden, err));
     else TRY(loader_stack(l, ROLE_DELTA_QKVZ, fused, 2, layer, hidden, err));
     if (!has_z && loader_has(l, ROLE_DELTA_Q, layer)) TRY(bind_narrow(l, ROLE_DELTA_Z_DOWN, ROLE_DELTA_Z_UP, layer, values, err));
@@ -85,14 +87,18 @@ static int bind_apart(struct loader *l, int32_t layer, struct err *err) {
     return bind_narrow(l, ROLE_DELTA_A_DOWN, ROLE_DELTA_A_UP, layer, ba[1].out, err);
 }
 
+static int settle(struct loader *l, struct spec *spec, int32_t layer, struct err *err) {
+    (void)err;
+    if (recur_conv_is_mlx(l, layer)) spec->norm.weight_offset = 0;
+    return ERR_OK;
+}
+
 static int bind(struct loader *l, int32_t layer, struct err *err) {
     const struct recur_spec *s = &l->spec->recur;
-    bool by_channel = l->spec->family->recur.decays_by_channel;
-    if (recur_conv_is_mlx(l, layer)) l->spec->norm.weight_offset = 0;
     TRY(loader_has(l, ROLE_DELTA_QKVZ, layer) ? bind_fused(l, layer, err) : bind_apart(l, layer, err));
     TRY(recur_conv_bind(l, layer, 2 * (int64_t)s->k_heads * s->k_width + s->inner, err));
     TRY(loader_vector(l, ROLE_A_LOG, layer, s->heads, true, err));
-    TRY(loader_vector(l, ROLE_DT_BIAS, layer, by_channel ? (int64_t)s->heads * s->k_width : s->heads, true, err));
+    TRY(loader_vector(l, ROLE_DT_BIAS, layer, s->decays_by_channel ? (int64_t)s->heads * s->k_width : s->heads, true, err));
     TRY(loader_vector(l, ROLE_MIX_OUT_NORM, layer, s->width, true, err));
     return loader_matrix(l, ROLE_MIX_OUT, layer, l->spec->hidden, s->inner, err);
 }
@@ -124,7 +130,7 @@ static struct tensor narrow(const struct pass *p, struct tensor x, enum role dow
 
 static struct tensor rule(const struct pass *p, struct tensor mixed, struct tensor a, struct tensor b) {
     const struct recur_spec *s = &p->m->spec.recur;
-    bool by_channel = p->m->spec.family->recur.decays_by_channel;
+    bool by_channel = s->decays_by_channel;
     int32_t keys = s->k_heads * s->k_width;
     struct tensor q = tensor_split_heads(tensor_slice(mixed, 0, keys), s->k_heads),
                   k = tensor_split_heads(tensor_slice(mixed, keys, keys), s->k_heads);
@@ -149,7 +155,6 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     static const enum role qkvz_roles[] = {ROLE_DELTA_QKVZ, ROLE_DELTA_QKV, ROLE_DELTA_Z},
                            ba_roles[] = {ROLE_DELTA_BA, ROLE_DELTA_B, ROLE_DELTA_A};
     const struct recur_spec *s = &p->m->spec.recur;
-    const struct recur_row *row = &p->m->spec.family->recur;
     struct tensor qkv, z = {0}, a = {0}, b;
     if (p->w[ROLE_DELTA_Q].w) {
         qkv = joined(p, x);
@@ -164,10 +169,10 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     y = op_norm_gated(p->l, y, tensor_split_heads(z, s->heads),
                       &(struct norm_args){.weight = p->w[ROLE_MIX_OUT_NORM].w,
                                           .kind = NORM_RMS,
-                                          .eps = row->norm_eps > 0 ? row->norm_eps : p->m->spec.norm.eps,
+                                          .eps = s->out_eps,
                                           .gate = GATE_AFTER,
-                                          .gate_act = row->decays_by_channel ? ACT_SIGMOID : ACT_SILU});
+                                          .gate_act = s->decays_by_channel ? ACT_SIGMOID : ACT_SILU});
     return pass_linear(p, tensor_join_heads(y), ROLE_MIX_OUT);
 }
 
-const struct mixer delta_mixer = {"gated delta rule", resolve, bind, mix};
+const struct mixer delta_mixer = {.name = "gated delta rule", .resolve = resolve, .settle = settle, .bind = bind, .mix = mix};

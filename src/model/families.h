@@ -32,13 +32,6 @@ enum attn_slopes {
     SLOPES_IN_BF16 /* likewise; they and their products with positions are rounded, and scaled like the scores */
 };
 
-enum attn_gate {
-    ATTN_GATE_NONE,
-    ATTN_GATE_IN_Q, /* q_proj gives queries and gates, head by head */
-    ATTN_GATE_OWN,  /* a projection of its own, a number per channel */
-    ATTN_GATE_HEAD  /* the same, a number per head */
-};
-
 struct attn_row {
     enum rope_kind rope;       /* 0: ROPE_HALF */
     enum rope_kind index_rope; /* of the index that chooses positions; 0: the heads' */

@@ -123,8 +123,8 @@ static int resolve_limits(struct resolver *r, struct err *err) {
     TRY(cfg_list(&r->cfg, "swiglu_limits", n, &own, err));
     TRY(cfg_list(&r->cfg, "swiglu_limits_shared", n, &shared, err));
     for (int32_t i = 0; i < n; i++) {
-        r->spec->layers[i].expert_limit = (float)yyjson_get_num(yyjson_arr_get(own, (size_t)i));
-        r->spec->layers[i].limit = (float)yyjson_get_num(yyjson_arr_get(shared, (size_t)i));
+        r->layers[i].expert_limit = (float)yyjson_get_num(yyjson_arr_get(own, (size_t)i));
+        r->layers[i].limit = (float)yyjson_get_num(yyjson_arr_get(shared, (size_t)i));
     }
     return ERR_OK;
 }
@@ -135,7 +135,7 @@ int resolve_ffn(struct resolver *r, struct err *err) {
     TRY(resolve_limits(r, err));
     if (has_experts) TRY(resolve_experts(r, err));
     for (int32_t i = 0; i < s->n_layers; i++) {
-        struct layer_spec *l = &s->layers[i];
+        struct layer_spec *l = &r->layers[i];
         bool sparse = false;
         if (l->ffn == FFN_NONE) continue;
         if (has_experts && s->moe.n_experts) TRY(is_sparse(&r->cfg, i, s->n_layers, &sparse, err));

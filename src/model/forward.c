@@ -1,5 +1,4 @@
 /* The forward pass: embedding, blocks, final norm, logits of the rows that are wanted. */
-#include "model/families.h"
 #include "model/mixer.h"
 
 struct tensor pass_norm(const struct pass *p, struct tensor x, const struct bound *w) {
@@ -25,7 +24,7 @@ struct tensor pass_rope(const struct pass *p, struct tensor x) {
     if (p->layer->attn.rope < 0) return x;
     const struct rope_spec *r = &p->m->spec.ropes[p->layer->attn.rope];
     return op_rope(p->l, x,
-                   &(struct rope_args){.inv_freq = r->bound,
+                   &(struct rope_args){.inv_freq = p->m->weights.ropes[p->layer->attn.rope],
                                        .kind = r->kind,
                                        .first = r->first,
                                        .n_rotated = r->n_rotated,
@@ -84,12 +83,12 @@ static struct tensor embed(struct pass *p) {
     }
     if (g[ROLE_EMBED_NORM].w) x = pass_norm(p, x, &g[ROLE_EMBED_NORM]);
     if (widen.weight && s->is_encoder) x = op_linear(p->l, x, &widen);
-    return s->family->stream && s->family->stream->enter ? s->family->stream->enter(p, x) : x;
+    return s->stream && s->stream->enter ? s->stream->enter(p, x) : x;
 }
 
 /* The wanted rows behind the final norm. */
 static struct tensor hidden(const struct pass *p, struct tensor x) {
-    const struct stream *stream = p->m->spec.family->stream;
+    const struct stream *stream = p->m->spec.stream;
     x = op_rows(p->l, x);
     if (stream && stream->leave) x = stream->leave(p, x);
     return p->m->spec.no_final_norm ? x : pass_norm(p, x, &p->m->weights.global[ROLE_FINAL_NORM]);
@@ -97,7 +96,7 @@ static struct tensor hidden(const struct pass *p, struct tensor x) {
 
 struct tensor forward_hidden(const struct model *m, struct oplist *l) {
     const struct spec *s = &m->spec;
-    const struct stream *stream = s->family->stream;
+    const struct stream *stream = s->stream;
     struct tensor picks = {0};
     struct pass p = {.l = l, .m = m, .picks = &picks};
     struct tensor x = embed(&p);
@@ -106,7 +105,7 @@ struct tensor forward_hidden(const struct model *m, struct oplist *l) {
         p.layer = &s->layers[i];
         p.w = m->weights.layers[i];
         x = stream && stream->block ? stream->block(&p, x) : pass_block(&p, x);
-        if (l->gives && i + 1 < s->n_given) x = op_given(l, x, &(struct given_args){.set = i + 1, .width = s->hidden, .adds = 1});
+        if (l->gives && i + 1 < m->n_given) x = op_given(l, x, &(struct given_args){.set = i + 1, .width = s->hidden, .adds = 1});
     }
     l->layer = -1;
     return hidden(&p, x);

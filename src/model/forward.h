@@ -7,6 +7,10 @@
 struct model {
     struct spec spec;
     struct model_weights weights;
+    /* What the tower of a model that sees adds to the spec. */
+    int32_t n_given; /* sets of rows that stand for pictures: the first instead of embeddings, others added behind the first layers; 0: none */
+    bool is_prefix;  /* as in the spec, or because of the tower */
+    bool sees_in_windows; /* rows of one picture see each other in layers with a window alone */
 };
 
 /* What a block works with. */
@@ -22,7 +26,8 @@ struct pass {
 /* A family that changes the residual stream itself. Every function may be NULL: the usual thing is done then. */
 struct stream {
     int (*resolve)(struct resolver *r, struct err *err);
-    int (*bind)(struct loader *l, int32_t layer, struct err *err); /* layer -1: what belongs to no layer */
+    int (*settle)(struct loader *l, struct spec *spec, struct err *err); /* as that of a mixer, for the whole model */
+    int (*bind)(struct loader *l, int32_t layer, struct err *err);       /* layer -1: what belongs to no layer */
     struct tensor (*enter)(struct pass *p, struct tensor embedded);
     struct tensor (*block)(const struct pass *p, struct tensor x);
     struct tensor (*leave)(const struct pass *p, struct tensor x); /* of the rows whose logits are wanted */

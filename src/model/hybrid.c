@@ -26,7 +26,7 @@ static int resolve(struct resolver *r, struct err *err) {
     TRY(resolve_list(c, "mlp_multipliers", 2, h->ffn, err));
     TRY(resolve_list(c, "ssm_multipliers", 5, h->ssm, err));
     for (int32_t i = 0; i < s->n_layers; i++) {
-        s->layers[i].attn.scale *= key; /* keys count in the scores alone */
+        r->layers[i].attn.scale *= key; /* keys count in the scores alone */
         TRY(ssd_mixer.resolve(r, i, err));
     }
     return ERR_OK;
@@ -46,16 +46,18 @@ static int bind_factors(struct loader *l, int32_t layer, struct err *err) {
     return any ? loader_constant(l, "factors", factors, n, &loader_slot(l, ROLE_MIX_IN_SCALE, layer)->w, err) : ERR_OK;
 }
 
+static int settle(struct loader *l, struct spec *spec, struct err *err) {
+    (void)err;
+    if (!recur_conv_is_mlx(l, 0)) return ERR_OK;
+    spec->hybrid = (struct hybrid_spec){.attn_in = 1, .attn_out = 1, .ssm_in = 1, .ssm_out = 1, .ffn = {1, 1}, .ssm = {1, 1, 1, 1, 1}};
+    if (spec->tied) spec->logit_scale /= spec->embed_scale; /* the shared table holds the embedding's factor */
+    else spec->logit_scale = 1.0f;
+    spec->embed_scale = 1.0f;
+    return ERR_OK;
+}
+
 static int bind(struct loader *l, int32_t layer, struct err *err) {
-    struct hybrid_spec *h = &l->spec->hybrid;
-    if (layer < 0) {
-        if (!recur_conv_is_mlx(l, 0)) return ERR_OK;
-        *h = (struct hybrid_spec){.attn_in = 1, .attn_out = 1, .ssm_in = 1, .ssm_out = 1, .ffn = {1, 1}, .ssm = {1, 1, 1, 1, 1}};
-        if (l->spec->tied) l->spec->logit_scale /= l->spec->embed_scale; /* the shared table holds the embedding's factor */
-        else l->spec->logit_scale = 1.0f;
-        l->spec->embed_scale = 1.0f;
-        return ERR_OK;
-    }
+    if (layer < 0) return ERR_OK;
     TRY(bind_factors(l, layer, err));
     return ssd_mixer.bind(l, layer, err);
 }
@@ -87,4 +89,4 @@ static struct tensor block(const struct pass *p, struct tensor x) {
     return op_add(p->l, x, gated_ffn(p, pass_norm(p, x, &p->w[ROLE_FFN_NORM])), &(struct add_args){1.0f, h->ffn[1]});
 }
 
-const struct stream hybrid_stream = {.resolve = resolve, .bind = bind, .block = block};
+const struct stream hybrid_stream = {.resolve = resolve, .settle = settle, .bind = bind, .block = block};

@@ -118,7 +118,7 @@ int resolve_kinds(struct resolver *r, struct err *err) {
     TRY(resolve_window_length(&r->cfg, &window, err));
     TRY(cfg_list(&r->cfg, "layer_types", s->n_layers, &types, err));
     for (int32_t i = 0; i < s->n_layers; i++) {
-        struct layer_spec *l = &s->layers[i];
+        struct layer_spec *l = &r->layers[i];
         if (types) TRY(letter_of(r, json_val_str(yyjson_arr_get(types, (size_t)i)), &l->kind, err));
         else TRY(letter_without_types(r, i, &l->kind, err));
         if (r->family->attn.ends_full && i == s->n_layers - 1) l->kind = 'F';
@@ -152,9 +152,9 @@ int resolve_has_rope(const struct resolver *r, int32_t layer, bool *out, struct 
     bool has_null = yyjson_is_null(json_get(cfg_get(&r->cfg, "rope_parameters"), "rope_theta"));
     *out =
         !row->no_rope && !has_null && (!row->rope_if_named || str_is(cfg_str(&r->cfg, "position_embedding_type", (struct str){0}), "rope"));
-    if (row->nope && spec_has_windows(r->spec) && strchr(row->nope, r->spec->layers[layer].kind)) *out = false;
+    if (row->nope && spec_has_windows(r->spec) && strchr(row->nope, r->layers[layer].kind)) *out = false;
     int64_t period;
-    bool is_dense = r->spec->layers[layer].ffn != FFN_EXPERTS; /* of the layers before those with experts */
+    bool is_dense = r->layers[layer].ffn != FFN_EXPERTS; /* of the layers before those with experts */
     if (is_dense && json_val_int(cfg_get(&r->cfg, "prefix_dense_sliding_window_pattern"), &period) && period == 1) *out = true;
     if (list && !is_empty) *out = json_val_int(yyjson_arr_get(list, (size_t)layer), &flag) && flag;
     else if (interval && (layer + 1) % interval == 0) *out = false;

@@ -22,7 +22,7 @@ static bool borrows_picks(const struct cfg *c, int32_t layer) {
 }
 
 static int resolve_index(struct resolver *r, int32_t layer, struct err *err) {
-    struct layer_spec *l = &r->spec->layers[layer];
+    struct layer_spec *l = &r->layers[layer];
     struct latent_spec *t = &r->spec->latent;
     const struct cfg *c = &r->cfg;
     TRY(cfg_int(c, "index_topk", 1, 1 << 20, 0, &t->index_k, err));
@@ -37,7 +37,7 @@ static int resolve_index(struct resolver *r, int32_t layer, struct err *err) {
 }
 
 static int resolve(struct resolver *r, int32_t layer, struct err *err) {
-    struct layer_spec *l = &r->spec->layers[layer];
+    struct layer_spec *l = &r->layers[layer];
     struct latent_spec *t = &r->spec->latent;
     struct attn_spec *a = &l->attn;
     const struct cfg *c = &r->cfg;
@@ -48,6 +48,8 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     TRY(cfg_need(c, "qk_rope_head_dim", 2, 1 << 16, &t->rope, err));
     TRY(cfg_int(c, "v_head_dim", 1, 1 << 16, r->spec->hidden / a->heads, &t->v_width, err));
     t->norm_eps = 1e-6f; /* not the model's */
+    t->index_rope = r->family->attn.index_rope;
+    a->gate = r->family->attn.gate;
     a->kv_heads = 1;
     a->k_width = t->kv_rank + t->rope;
     a->v_width = t->kv_rank;
@@ -129,7 +131,7 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
     TRY(loader_vector(l, ROLE_KV_A_NORM, layer, t->kv_rank, true, err));
     TRY(bind_absorbed(l, layer, err));
     TRY(bind_index(l, layer, err));
-    if (l->spec->family->attn.gate == ATTN_GATE_HEAD) TRY(loader_matrix(l, ROLE_ATTN_GATE, layer, heads, hidden, err));
+    if (l->spec->layers[layer].attn.gate == ATTN_GATE_HEAD) TRY(loader_matrix(l, ROLE_ATTN_GATE, layer, heads, hidden, err));
     return loader_matrix(l, ROLE_O, layer, hidden, heads * t->v_width, err);
 }
 
@@ -142,11 +144,13 @@ static struct tensor norm(const struct pass *p, struct tensor x, enum role role)
 /* The first part of an index's head is turned like the positions' keys. */
 static struct tensor index_rope(const struct pass *p, struct tensor x) {
     const struct rope_spec *r = &p->m->spec.ropes[p->layer->attn.rope];
-    enum rope_kind own = p->m->spec.family->attn.index_rope;
-    return op_rope(
-        p->l, x,
-        &(struct rope_args){
-            .inv_freq = r->bound, .kind = own ? own : r->kind, .n_rotated = r->n_rotated, .magnitude = r->magnitude, .table = r->table});
+    enum rope_kind own = p->m->spec.latent.index_rope;
+    return op_rope(p->l, x,
+                   &(struct rope_args){.inv_freq = p->m->weights.ropes[p->layer->attn.rope],
+                                       .kind = own ? own : r->kind,
+                                       .n_rotated = r->n_rotated,
+                                       .magnitude = r->magnitude,
+                                       .table = r->table});
 }
 
 /* The positions that the rows look at, by queries from their latent and keys of the index's own. Wide: a choice magnifies rounding. */

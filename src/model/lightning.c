@@ -4,7 +4,7 @@
 #include "model/recur.h"
 
 static int resolve(struct resolver *r, int32_t layer, struct err *err) {
-    struct layer_spec *l = &r->spec->layers[layer];
+    struct layer_spec *l = &r->layers[layer];
     TRY(resolve_attention(r, layer, err));
     r->spec->recur.heads = l->attn.heads;
     r->spec->recur.width = l->attn.k_width;
@@ -41,7 +41,7 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, op_norm_gated(p->l, tensor_join_heads(y), pass_linear(p, x, ROLE_MIX_OUT_GATE), &norm), ROLE_MIX_OUT);
 }
 
-const struct mixer lightning_mixer = {"lightning attention", resolve, bind, mix};
+const struct mixer lightning_mixer = {.name = "lightning attention", .resolve = resolve, .bind = bind, .mix = mix};
 
 /* ---- the residual stream ------------------------------------------------------------------------------------------ */
 

@@ -16,7 +16,7 @@ static struct tensor mix_none(const struct pass *p, struct tensor x) {
     return x;
 }
 
-static const struct mixer no_mixer = {"none", resolve_none, bind_none, mix_none};
+static const struct mixer no_mixer = {.name = "none", .resolve = resolve_none, .bind = bind_none, .mix = mix_none};
 
 const struct mixer *const mixer_table[N_MIXERS] = {
     [MIX_ATTENTION] = &attention_mixer,

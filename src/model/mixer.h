@@ -9,6 +9,8 @@ struct mixer {
     const char *name;
     /* Fills the layer's part of the spec: widths, caches, states. */
     int (*resolve)(struct resolver *r, int32_t layer, struct err *err);
+    /* Adds to the spec what only the checkpoint shows, before anything is bound; NULL: nothing. */
+    int (*settle)(struct loader *l, struct spec *spec, int32_t layer, struct err *err);
     int (*bind)(struct loader *l, int32_t layer, struct err *err);
     struct tensor (*mix)(const struct pass *p, struct tensor x);
 };

@@ -37,6 +37,7 @@ int model_open(struct arena *a, struct backend *be, const struct config *config,
                const struct weights_adapters *adapters, struct model *out, struct err *err) {
     *out = (struct model){0};
     TRY(spec_resolve(a, config, &out->spec, err));
+    out->is_prefix = out->spec.is_prefix;
     return weights_bind(a, be, store, &out->spec, adapters, &out->weights, err);
 }
 

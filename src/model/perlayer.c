@@ -11,7 +11,7 @@ int per_layer_resolve(struct resolver *r, struct err *err) {
     s->has_experts = cfg_bool(&r->cfg, "enable_moe_block", false);
     if (cfg_bool(&r->cfg, "use_double_wide_mlp", false))
         for (int32_t i = 0; i < r->spec->n_layers; i++)
-            if (r->spec->layers[i].borrows_kv) r->spec->layers[i].inner *= 2;
+            if (r->layers[i].borrows_kv) r->layers[i].inner *= 2;
     return s->has_experts ? resolve_experts(r, err) : ERR_OK;
 }
 

@@ -3,7 +3,7 @@
 
 int recur_conv_resolve(struct resolver *r, int32_t layer, int64_t channels, int32_t taps, struct err *err) {
     r->spec->recur.taps = taps;
-    return resolve_state(r, channels * (taps - 1), &r->spec->layers[layer].state, err);
+    return resolve_state(r, channels * (taps - 1), &r->layers[layer].state, err);
 }
 
 /* One tensor for the queries, one for the keys, one for the values; how many channels each has, the file says. */

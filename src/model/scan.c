@@ -14,6 +14,7 @@ static int resolve(struct resolver *r, int32_t layer, struct err *err) {
     s->dt_rank = (r->spec->hidden + 15) / 16; /* "auto" */
     if (yyjson_is_int(cfg_get(c, "ssm_dt_rank"))) TRY(cfg_need(c, "ssm_dt_rank", 1, 1 << 20, &s->dt_rank, err));
     TRY(cfg_num(c, "mixer_rms_eps", 1e-6, &s->bare_eps, err));
+    s->bare_norms = r->family->recur.bare_norms;
     TRY(recur_conv_resolve(r, layer, s->inner, taps, err));
     return resolve_state(r, (int64_t)s->inner * s->state_width, &state, err);
 }
@@ -34,8 +35,7 @@ static int bind(struct loader *l, int32_t layer, struct err *err) {
 
 static struct tensor part(const struct pass *p, struct tensor x, int32_t from, int32_t width, enum role norm) {
     x = tensor_slice(x, from, width);
-    if (p->m->spec.family->recur.bare_norms)
-        return op_norm(p->l, x, &(struct norm_args){.kind = NORM_RMS, .eps = p->m->spec.recur.bare_eps});
+    if (p->m->spec.recur.bare_norms) return op_norm(p->l, x, &(struct norm_args){.kind = NORM_RMS, .eps = p->m->spec.recur.bare_eps});
     return p->w[norm].w ? pass_norm(p, x, &p->w[norm]) : x;
 }
 
@@ -53,4 +53,4 @@ static struct tensor mix(const struct pass *p, struct tensor x) {
     return pass_linear(p, y, ROLE_MIX_OUT);
 }
 
-const struct mixer scan_mixer = {"selective scan", resolve, bind, mix};
+const struct mixer scan_mixer = {.name = "selective scan", .resolve = resolve, .bind = bind, .mix = mix};

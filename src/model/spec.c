@@ -93,12 +93,14 @@ static int check_attention(const struct cfg *c, struct err *err) {
     return ERR_OK;
 }
 
-/* A switch; or, in newer files, where: "all", which no file has that we know, or only between the parts of an image ("vision"). */
+/* A switch; or, in newer files, where: "all", which no file has that we know, or only between the parts of an image ("vision"). A model beside a
+ * tower writes text: there the switch is about the prompt. */
 static int resolve_encoder(const struct resolver *r, struct spec *s, struct err *err) {
     const char *key = "use_bidirectional_attention";
     if (str_is(cfg_str(&r->cfg, key, STR("")), "all"))
         return err_set(err, ERR_EUNSUPPORTED, "%s: %s \"all\" is not supported", r->cfg.file->name, key);
-    s->is_encoder = r->family->flags & FAM_ENCODER || cfg_bool(&r->cfg, key, false);
+    s->is_prefix = cfg_bool(&r->cfg, key, false) && yyjson_is_obj(json_get(r->cfg.file->root, "vision_config"));
+    s->is_encoder = r->family->flags & FAM_ENCODER || (cfg_bool(&r->cfg, key, false) && !s->is_prefix);
     if (s->is_encoder) s->tied = s->untied = false;
     if (s->is_encoder && cfg_bool(&r->cfg, "is_decoder", false))
         return err_set(err, ERR_EUNSUPPORTED, "%s: is_decoder is set: this family runs as an encoder here", r->cfg.file->name);
@@ -237,9 +239,9 @@ static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_sp
     TRY(cfg_int_at(c, cfg_first(c, kv_keys, 2), layer, 1, 65536, a->heads, &a->kv_heads, err));
     if (cfg_get(c, "multi_query") && !cfg_bool(c, "new_decoder_architecture", false))
         a->kv_heads = cfg_bool(c, "multi_query", true) ? 1 : a->heads;
-    if (r->spec->layers[layer].kind == 'S' && !cfg_get(c, "per_layer_config")) TRY(resolve_window_heads(r, layer, a, err));
+    if (r->layers[layer].kind == 'S' && !cfg_get(c, "per_layer_config")) TRY(resolve_window_heads(r, layer, a, err));
     TRY(cfg_int_at(c, "head_dim", layer, 1, 4096, 0, &a->k_width, err));
-    if (r->spec->layers[layer].kind == 'F' && spec_has_windows(r->spec) &&
+    if (r->layers[layer].kind == 'F' && spec_has_windows(r->spec) &&
         !cfg_get(c, "per_layer_config")) { /* full layers may have wider heads, and fewer */
         TRY(cfg_int(c, "global_head_dim", 1, 4096, a->k_width, &a->k_width, err));
         if (cfg_bool(c, "attention_k_eq_v", false)) TRY(cfg_int(c, "num_global_key_value_heads", 1, 65536, a->kv_heads, &a->kv_heads, err));
@@ -254,12 +256,12 @@ static int resolve_heads(const struct resolver *r, int32_t layer, struct attn_sp
     if (a->k_width % 2) return err_set(err, ERR_EFORMAT, "%s: head_dim %d is odd", c->file->name, a->k_width);
     TRY(cfg_int(c, "value_head_dim", 1, 4096, a->k_width, &a->v_width, err));
     TRY(cfg_num(c, "attention_value_scale", 1.0, &a->v_scale, err));
-    a->v_is_k = r->spec->layers[layer].kind == 'F' && cfg_bool(c, "attention_k_eq_v", false);
+    a->v_is_k = r->layers[layer].kind == 'F' && cfg_bool(c, "attention_k_eq_v", false);
     return ERR_OK;
 }
 
 int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
-    struct layer_spec *l = &r->spec->layers[layer];
+    struct layer_spec *l = &r->layers[layer];
     struct attn_spec *a = &l->attn;
     const struct attn_row *row = &r->family->attn;
     bool rope;
@@ -269,6 +271,10 @@ int resolve_attention(struct resolver *r, int32_t layer, struct err *err) {
     if (r->spec->relative.span) a->scale /= (float)sqrt(3.0); /* three sums */
     a->qk_norm = row->qk_switch && !cfg_bool(&r->cfg, row->qk_switch, false) ? QK_NONE : row->qk_norm;
     a->rope = -1;
+    a->gate = row->gate;
+    a->v_norm = row->v_norm;
+    a->qk_norm_last = row->qk_norm_last;
+    a->slopes_in_bf16 = row->slopes == SLOPES_IN_BF16;
     a->has_slopes = row->slopes && cfg_bool(&r->cfg, "alibi", row->slopes == SLOPES_ALWAYS);
     TRY(resolve_has_rope(r, layer, &rope, err));
     rope = rope && !a->has_slopes;
@@ -285,7 +291,7 @@ static bool rope_eq(const struct rope_spec *a, const struct rope_spec *b) {
 
 /* The parameters of a layer type; a sliding layer's own table where neither the file nor the family shares one. */
 static int rope_params(const struct resolver *r, int32_t layer, int32_t width, struct config_rope *out, struct err *err) {
-    const char *layer_type = r->spec->layers[layer].kind == 'S' ? "sliding_attention" : "full_attention";
+    const char *layer_type = r->layers[layer].kind == 'S' ? "sliding_attention" : "full_attention";
     TRY(config_rope(r->cfg.file, &(struct rope_ask){layer_type, layer, 10000.0}, out, err));
     int32_t rotary;
     TRY(cfg_int(&r->cfg, "rotary_dim", 1, 1 << 16, 0, &rotary, err));
@@ -370,16 +376,23 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     struct resolver r = {.arena = a, .cfg = {&with_defaults, out->family->keys}, .family = out->family, .spec = out};
     if (defaults) TRY(json_parse(a, str_of(defaults), out->family->type, JSON_LENIENT, &with_defaults.defaults, err));
     TRY(resolve_sizes(&r, out, err));
-    out->layers = arena_new(a, struct layer_spec, out->n_layers);
+    out->layers = r.layers = arena_new(a, struct layer_spec, out->n_layers);
     TRY(resolve_kinds(&r, err));
     TRY(resolve_ffn(&r, err));
     for (int32_t i = 0; i < out->n_layers; i++) TRY(mixer_table[out->layers[i].mixer]->resolve(&r, i, err));
     TRY(stretch_context(&r, out, err));
     if (out->kv.n_classes == 0 && !cfg_get(&r.cfg, "max_position_embeddings")) out->context = 1 << 20; /* nothing grows with the length */
-    const struct stream *stream = out->family->stream;
-    if (stream && stream->resolve) TRY(stream->resolve(&r, err));
+    out->stream = out->family->stream;
+    if (out->stream && out->stream->resolve) TRY(out->stream->resolve(&r, err));
     if (has_bare_head(config)) out->logit_scale = 1.0f, out->logit_softcap = 0.0f;
     out->wide = out->per_layer.has_experts;
     for (int32_t i = 0; i < out->n_layers; i++) out->wide |= out->layers[i].ffn == FFN_EXPERTS;
     return ERR_OK;
+}
+
+int32_t spec_longest(const struct spec *s, int32_t wanted) {
+    int32_t longest = s->context;
+    for (int32_t i = 0; i < s->n_ropes; i++)
+        if (s->ropes[i].scaling == SCALE_DYNAMIC && wanted > longest) longest = wanted;
+    return longest;
 }

@@ -2,6 +2,10 @@
  *
  * A family (families.h) is one row of a table that holds only what config.json does not say; spec_resolve joins the two
  * once, and nothing after it looks at model_type or config keys. Zero means Llama.
+ *
+ * (1) A spec is made in two steps: spec_resolve reads config.json, and weights_bind, before it binds anything, adds what only the
+ *     checkpoint shows (the settle functions of mixer.h). From then on it is const.
+ * (2) The forward pass reads the spec and never the family's row: what it needs of the row is in the spec.
  */
 #ifndef MLXCEL_MODEL_SPEC_H
 #define MLXCEL_MODEL_SPEC_H
@@ -47,10 +51,16 @@ struct rope_spec {
     float factor;
     float pos_scale_beta; /* queries grow with the position (struct attn_args) */
     int32_t pos_scale_len;
-    float score_scale;    /* what the scaling asks of the attention scores (1 for most) */
-    int32_t table;        /* index among the step's tables; -1: fixed for all lengths */
-    struct weight *bound; /* inv_freq on the device */
+    float score_scale;  /* what the scaling asks of the attention scores (1 for most) */
+    int32_t table;      /* index among the step's tables; -1: fixed for all lengths */
     const int8_t *axes; /* [n_rotated / 2] along which of time, height and width a pair turns, where rows have places; NULL: by position */
+};
+
+enum attn_gate {
+    ATTN_GATE_NONE,
+    ATTN_GATE_IN_Q, /* q_proj gives queries and gates, head by head */
+    ATTN_GATE_OWN,  /* a projection of its own, a number per channel */
+    ATTN_GATE_HEAD  /* the same, a number per head */
 };
 
 struct attn_spec {
@@ -62,9 +72,13 @@ struct attn_spec {
     int32_t rope;         /* index into spec.ropes; -1: no positions here */
     float pos_scale_beta; /* queries grow with the position (struct attn_args) */
     int32_t pos_scale_len, pos_scale_first;
-    float clip;      /* of q, k and v; 0: none */
-    float v_scale;   /* values are multiplied by it */
-    bool has_slopes; /* scores fall with the distance, in each head by a slope of its own */
+    float clip;          /* of q, k and v; 0: none */
+    float v_scale;       /* values are multiplied by it */
+    bool has_slopes;     /* scores fall with the distance, in each head by a slope of its own */
+    bool slopes_in_bf16; /* they and their products with positions are rounded, and scaled like the scores */
+    bool qk_norm_last;   /* queries and keys are normed after their rope */
+    bool v_norm;         /* values are normed, without weights */
+    enum attn_gate gate; /* the result is multiplied by sigmoid(gate) */
 };
 
 /* Attention over a compressed cache: [latent | rotated key] is all that is kept of a position. */
@@ -72,6 +86,7 @@ struct latent_spec {
     int32_t q_rank;                       /* 0: queries are projected directly */
     int32_t kv_rank, nope, rope, v_width; /* widths */
     float norm_eps;
+    enum rope_kind index_rope;                 /* of the index; 0: the heads' */
     int32_t index_heads, index_width, index_k; /* attention sees so many positions, which an index of its own chooses; 0: it sees all */
 };
 
@@ -134,7 +149,10 @@ struct recur_spec {
     int32_t dt_rank, taps;
     float dt_min, dt_max;
     float beta_scale, decay_bound; /* delta: struct delta_args */
-    float bare_eps;                /* a scan: of norms without weights */
+    bool decays_by_channel;        /* delta: of the keys, else by head; its result is gated by a sigmoid */
+    float out_eps;                 /* delta: of the norm of its result */
+    bool bare_norms;               /* a scan: time steps, B and C are normed without weights */
+    float bare_eps;                /* and by this eps */
     bool has_norm;                 /* of the result, with its gate before or after; by group or as a whole */
     enum norm_gate norm_gate;
     int32_t norm_groups;
@@ -149,17 +167,18 @@ struct hybrid_spec {
 };
 
 struct family;
+struct stream;
 
 struct spec {
-    const struct family *family;
+    const struct family *family; /* for those who bind the weights */
+    const struct stream *stream; /* NULL: the usual one */
     int32_t n_layers, hidden, vocab, context;
     int32_t embed_width;    /* of the embedding and the head; others than `hidden` have a projection behind and before them */
     int32_t first_position; /* row of the learned positions that position 0 has */
     bool no_final_norm;
     bool is_encoder; /* every row sees the whole text; there is no head */
+    bool is_prefix;  /* every row of a prompt sees the whole prompt; what is written sees what is before it */
     int32_t n_types; /* of tokens: ids are token + vocab * type; 0: there are none */
-    int32_t
-        n_given; /* sets of rows that stand for pictures: the first instead of embeddings, others added behind the first layers; 0: none */
     int32_t n_buckets; /* of the table of distances; 0: there is none */
     struct {
         int32_t span, reach; /* embeddings to each side, 0: there are none; distances that they stand for */
@@ -177,7 +196,7 @@ struct spec {
     struct streams_spec streams;
     struct recur_spec recur;
     struct hybrid_spec hybrid;
-    struct layer_spec *layers; /* [n_layers] */
+    const struct layer_spec *layers; /* [n_layers] */
     struct rope_spec ropes[ROPE_TABLES_MAX];
     int32_t n_ropes, n_rope_tables; /* tables that depend on the length */
     struct kv_layout kv;            /* classes; the engine fills in block and slot counts */
@@ -185,6 +204,9 @@ struct spec {
 
 /* Joins the config with its family's row. Unknown model types are refused by name, with the nearest known ones. */
 int spec_resolve(struct arena *a, const struct config *config, struct spec *out, struct err *err);
+/* The longest context that there may be where `wanted` is asked for: the model's; with dynamic rope, which follows the length of the
+ * sequence, any that is longer. */
+int32_t spec_longest(const struct spec *s, int32_t wanted);
 
 /* ---- for the parts that resolve a mixer or the feed-forward ------------------------------------------------------- */
 
@@ -193,6 +215,7 @@ struct resolver {
     struct cfg cfg;
     const struct family *family;
     struct spec *spec;
+    struct layer_spec *layers; /* those of the spec */
 };
 
 /* Which mixer every layer has (kinds.c), and whether a layer's queries and keys are rotated. */

@@ -301,19 +301,18 @@ static int head_is_embedding(struct loader *l, bool *out, struct err *err) {
 }
 
 /* What the file has counts: a head of its own is used even where config.json says that there is none. */
+static int settle_head(struct loader *l, struct spec *spec, struct err *err) {
+    if (spec->is_encoder) return ERR_OK;
+    bool has_head = loader_has(l, ROLE_HEAD, -1);
+    if (!has_head && spec->untied) return loader_missing(l, ROLE_HEAD, -1, err);
+    if (!has_head) spec->tied = true;
+    return has_head && spec->tied ? head_is_embedding(l, &spec->tied, err) : ERR_OK;
+}
+
 static int bind_head(struct loader *l, struct err *err) {
-    struct spec *s = l->spec;
-    bool same = false;
+    const struct spec *s = l->spec;
     if (s->is_encoder) return ERR_OK;
-    if (!loader_has(l, ROLE_HEAD, -1)) {
-        if (s->untied) return loader_missing(l, ROLE_HEAD, -1, err);
-        s->tied = true;
-        return tie_head(l, err);
-    }
-    if (s->tied) TRY(head_is_embedding(l, &same, err));
-    if (same) return tie_head(l, err);
-    s->tied = false;
-    return loader_matrix(l, ROLE_HEAD, -1, s->vocab, s->embed_width, err);
+    return s->tied ? tie_head(l, err) : loader_matrix(l, ROLE_HEAD, -1, s->vocab, s->embed_width, err);
 }
 
 /* Half of the buckets are for keys behind a row. The first half of those count distances one by one, the others grow with the logarithm. */
@@ -368,7 +367,7 @@ static int bind_norms(struct loader *l, int32_t layer, struct err *err) {
 }
 
 static int bind_layer(struct loader *l, int32_t layer, struct err *err) {
-    const struct stream *stream = l->spec->family->stream;
+    const struct stream *stream = l->spec->stream;
     TRY(bind_norms(l, layer, err));
     TRY(mixer_table[l->spec->layers[layer].mixer]->bind(l, layer, err));
     TRY(ffn_bind(l, layer, err));
@@ -384,29 +383,39 @@ static void find_orientation(struct loader *l) {
     l->is_transposed = t.n_dims == 2 && t.shape[0] == l->spec->hidden && t.shape[1] != l->spec->hidden;
 }
 
-static void find_mlx(struct loader *l) {
+/* Files that were converted for MLX have the 1 in their norms' weights already. */
+static void settle_norms(struct loader *l, struct spec *spec) {
     struct str path;
-    for (int32_t i = 0; i < l->spec->n_layers && l->spec->family->flags & FAM_MLX_ADDS_ONE; i++)
-        if (l->spec->layers[i].ffn == FFN_EXPERTS && loader_find(l, ROLE_EXPERT_UP, i, &path) &&
+    for (int32_t i = 0; i < spec->n_layers && spec->family->flags & FAM_MLX_ADDS_ONE; i++)
+        if (spec->layers[i].ffn == FFN_EXPERTS && loader_find(l, ROLE_EXPERT_UP, i, &path) &&
             str_find(path, STR(".switch_mlp."), 0) != STR_NONE)
-            l->spec->norm.weight_offset = 0;
+            spec->norm.weight_offset = 0;
+}
+
+/* What only the checkpoint shows. Nothing else changes a spec after spec_resolve. */
+static int settle(struct loader *l, struct spec *spec, struct err *err) {
+    TRY(settle_head(l, spec, err));
+    settle_norms(l, spec);
+    if (spec->stream && spec->stream->settle) TRY(spec->stream->settle(l, spec, err));
+    for (int32_t i = 0; i < spec->n_layers; i++) {
+        const struct mixer *m = mixer_table[spec->layers[i].mixer];
+        if (m->settle) TRY(m->settle(l, spec, i, err));
+        arena_reset(&l->scratch);
+    }
+    return ERR_OK;
 }
 
 static int bind_ropes(struct loader *l, struct err *err) {
     for (int32_t i = 0; i < l->spec->n_ropes; i++) {
-        struct rope_spec *r = &l->spec->ropes[i];
-        if (r->table < 0) TRY(loader_constant(l, "rope", r->inv_freq, r->n_rotated / 2, &r->bound, err));
+        const struct rope_spec *r = &l->spec->ropes[i];
+        if (r->table < 0) TRY(loader_constant(l, "rope", r->inv_freq, r->n_rotated / 2, &l->out->ropes[i], err));
     }
     return ERR_OK;
 }
 
 static int bind_all(struct loader *l, struct err *err) {
-    struct spec *spec = l->spec;
-    const struct stream *stream = spec->family->stream;
-    TRY(find_prefix(l, err));
-    find_layers(l);
-    find_orientation(l);
-    find_mlx(l);
+    const struct spec *spec = l->spec;
+    const struct stream *stream = spec->stream;
     TRY(bind_ends(l, err));
     TRY(bind_head(l, err));
     TRY(bind_ropes(l, err));
@@ -431,7 +440,13 @@ int weights_bind(struct arena *a, struct backend *be, const struct tensor_store 
     out->layers = arena_alloc_array(a, sizeof *out->layers, (size_t)spec->n_layers);
     struct loader l = {
         .arena = a, .backend = be, .store = store, .spec = spec, .out = out, .adapters = adapters->p, .n_adapters = adapters->n};
-    int code = bind_all(&l, err);
+    int code = find_prefix(&l, err);
+    if (!code) {
+        find_layers(&l);
+        find_orientation(&l);
+        code = settle(&l, spec, err);
+    }
+    if (!code) code = bind_all(&l, err);
     if (!code) code = adapt_check(&l, err);
     if (!code) code = loader_check_unread(&l, err);
     if (code) weights_release(be, out);

@@ -48,9 +48,10 @@ struct bound {
 
 struct model_weights {
     struct bound global[N_ROLES];
-    struct bound (*layers)[N_ROLES]; /* [n_layers] */
-    struct act_args *acts;           /* [n_layers] activations whose parameters are in the checkpoint; NULL: spec.act */
-    struct weight **all;             /* everything bound, for release */
+    struct bound (*layers)[N_ROLES];       /* [n_layers] */
+    struct weight *ropes[ROPE_TABLES_MAX]; /* inverse frequencies; NULL: they depend on the length */
+    struct act_args *acts;                 /* [n_layers] activations whose parameters are in the checkpoint; NULL: spec.act */
+    struct weight **all;                   /* everything bound, for release */
     int32_t n_all, capacity;
     uint64_t bytes;
     int32_t n_adapters;
@@ -62,7 +63,7 @@ struct loader {
     struct arena scratch; /* emptied after every weight */
     struct backend *backend;
     const struct tensor_store *store;
-    struct spec *spec;
+    const struct spec *spec;
     struct model_weights *out;
     struct map seen;        /* tensors that somebody asked for */
     struct str prefix;      /* before "layers.N": "model.", "language_model.model." ... */
@@ -78,7 +79,7 @@ struct weights_adapters {
     struct adapter *p;
     int32_t n;
 };
-/* Binds everything the spec needs; adapters may be NULL. On failure nothing stays bound. */
+/* Completes the spec by what only the store shows, then binds everything that it needs; adapters may be NULL. On failure nothing stays bound. */
 int weights_bind(struct arena *a, struct backend *be, const struct tensor_store *store, struct spec *spec,
                  const struct weights_adapters *adapters, struct model_weights *out, struct err *err);
 void weights_release(struct backend *be, struct model_weights *w);
@@ -125,6 +126,9 @@ int loader_values(struct loader *l, enum role role, int32_t layer, const char *s
 int loader_flat(struct loader *l, const struct tensor_info *t, int64_t n, struct weight **out, struct err *err);
 /* The matrix that loader_assemble would bind, as f32 [n_experts * out, in]; *dtype is the smallest plain type that holds it. */
 int loader_unpack(struct loader *l, const struct matrix_args *a, float *out, enum dtype *dtype, struct err *err);
+/* A quantised matrix [out, in] by its path, which has scales: bound as it is, or as f32. */
+int loader_quantised(struct loader *l, struct str path, int64_t out, int64_t in, struct weight **w, struct err *err);
+int loader_dequantised(struct loader *l, struct str path, int64_t out, int64_t in, float *values, struct err *err);
 /* Numbers that we computed ourselves: a vector in f32, or [n_experts, out, in] in a plain format. Nothing keeps `values`. */
 int loader_constant(struct loader *l, const char *name, const float *values, int64_t n, struct weight **out, struct err *err);
 int loader_made(struct loader *l, const struct weight_source *shape, const float *values, struct weight **out, struct err *err);

@@ -12,7 +12,7 @@
 static char input[4096]; /* what was read from standard input and not yet given out */
 static size_t i_input, n_input;
 static void (*interrupt_fn)(void), (*end_fn)(void);
-static bool terminal_is_changed;
+static bool terminal_is_changed, is_plain;
 static _Atomic bool is_interrupted;
 static const int interrupts[] = {SIGINT, SIGTERM, SIGHUP};
 enum { N_INTERRUPTS = sizeof interrupts / sizeof *interrupts };
@@ -45,7 +45,15 @@ bool os_term_is_dumb(void) {
 }
 
 bool os_has_color(enum os_stream s) {
-    return os_is_terminal(s) && !os_env("NO_COLOR") && !os_term_is_dumb();
+    return !is_plain && os_is_terminal(s) && !os_env("NO_COLOR") && !os_term_is_dumb();
+}
+
+bool os_has_screen(enum os_stream s) {
+    return os_is_terminal(s) && !os_term_is_dumb();
+}
+
+void os_no_color(void) {
+    is_plain = true;
 }
 
 int os_console_width(void) {

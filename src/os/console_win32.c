@@ -49,8 +49,18 @@ bool os_is_terminal(enum os_stream s) {
     return GetConsoleMode(stream_handle(s), &mode) != 0;
 }
 
+static bool is_plain;
+
 bool os_has_color(enum os_stream s) {
-    return os_is_terminal(s) && vt_works[s] && !os_env("NO_COLOR");
+    return !is_plain && os_is_terminal(s) && vt_works[s] && !os_env("NO_COLOR");
+}
+
+bool os_has_screen(enum os_stream s) {
+    return os_is_terminal(s);
+}
+
+void os_no_color(void) {
+    is_plain = true;
 }
 
 int os_console_width(void) {

@@ -90,6 +90,17 @@ static void temp_name_beside(const char *path, struct sb *out) {
     sb_fmt(out, ".mlxcel-%d-%x-%u.tmp", os_process_id(), (unsigned)os_clock_ns(), (unsigned)atomic_fetch_add(&counter, 1));
 }
 
+/* The message speaks of the file that was meant, not of the one beside it that becomes it. */
+static void name_instead(struct err *err, const char *temp, const char *path) {
+    struct str rest = err ? str_of(err->msg) : STR("");
+    size_t at = str_find(rest, str_of(temp), 0);
+    struct sb text = {0};
+    if (at == STR_NONE) return;
+    sb_fmt(&text, "%.*s%s%.*s", (int)at, rest.p, path, STR_ARG(str_from(rest, at + strlen(temp))));
+    err_set(err, err->code, "%.400s", text.p);
+    sb_free(&text);
+}
+
 int os_file_save(const char *path, struct str data, struct err *err) {
     struct sb temp = {0};
     struct os_file *f = NULL;
@@ -103,6 +114,7 @@ int os_file_save(const char *path, struct str data, struct err *err) {
     if (code) os_remove(temp.p, NULL);
     else os_dir_sync_of(path);
 out:
+    if (code) name_instead(err, temp.p, path);
     sb_free(&temp);
     return code;
 }

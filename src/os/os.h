@@ -106,6 +106,7 @@ const char *os_cpu_name(void);
 /* ---- time ----------------------------------------------------------------------------------------------------- */
 
 uint64_t os_clock_ns(void); /* monotonic */
+uint64_t os_cpu_ns(void);   /* processor time that all threads of this process have used */
 int64_t os_wall_ns(void);   /* since 1970 */
 void os_sleep_ms(int ms);
 /* Broken-down time of a wall clock value, for strftime. */
@@ -167,9 +168,11 @@ enum os_stream { OS_STDIN, OS_STDOUT, OS_STDERR };
 
 void os_console_init(void); /* UTF-8 output, once at start */
 bool os_is_terminal(enum os_stream s);
-bool os_has_color(enum os_stream s); /* a terminal, NO_COLOR unset */
-int os_console_width(void);          /* 80 when unknown */
-int os_console_height(void);         /* 24 when unknown */
+bool os_has_color(enum os_stream s);  /* a terminal, NO_COLOR unset */
+void os_no_color(void);               /* from here on none has */
+bool os_has_screen(enum os_stream s); /* a terminal that is more than paper: lines can be as long as the window */
+int os_console_width(void);           /* 80 when unknown */
+int os_console_height(void);          /* 24 when unknown */
 /* Writes all of it; consoles get wide characters on Windows, pipes raw UTF-8. A pipe that its reader
  * closed is ERR_ECANCELLED. */
 int os_write(enum os_stream s, struct str text, struct err *err);
@@ -201,13 +204,16 @@ enum os_key {
     OS_KEY_WORD_RIGHT,
     OS_KEY_PASTE_BEGIN, /* what comes until the end is pasted text, and no keys */
     OS_KEY_PASTE_END,
-    OS_KEY_OTHER, /* one without a meaning here */
+    OS_KEY_RESIZE, /* the window has another size now */
+    OS_KEY_OTHER,  /* one without a meaning here */
 };
 
 /* Keys come one by one and are not shown, Ctrl-C among them, until os_term_end. Terminals that can are asked to mark pasted text. False
  * where standard input or output is no terminal, or one that cannot move its cursor. */
 bool os_term_begin(void);
 void os_term_end(void);
+/* What is typed is not shown and waits for os_term_begin; Ctrl-C interrupts. Until os_term_end. */
+void os_term_hush(void);
 uint32_t os_term_key(void);   /* waits; a Unicode character or an os_key */
 bool os_term_key_waits(void); /* a key can be read at once */
 /* Moves the cursor so many rows up (below 0: down) and to this column. */

@@ -42,6 +42,9 @@ void os_term_end(void) {
     os_guard_terminal(false);
 }
 
+/* The console shows what is typed only while a line is read. */
+void os_term_hush(void) {}
+
 static uint32_t named_key(const KEY_EVENT_RECORD *e) {
     bool ctrl = (e->dwControlKeyState & (LEFT_CTRL_PRESSED | RIGHT_CTRL_PRESSED)) != 0;
     switch (e->wVirtualKeyCode) {

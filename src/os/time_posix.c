@@ -14,6 +14,10 @@ uint64_t os_clock_ns(void) {
     return (uint64_t)read_clock(CLOCK_MONOTONIC);
 }
 
+uint64_t os_cpu_ns(void) {
+    return (uint64_t)read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 int64_t os_wall_ns(void) {
     return read_clock(CLOCK_REALTIME);
 }

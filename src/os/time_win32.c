@@ -11,6 +11,13 @@ uint64_t os_clock_ns(void) {
     return t / f * 1000000000 + t % f * 1000000000 / f;
 }
 
+uint64_t os_cpu_ns(void) {
+    FILETIME begun, ended, kernel, user; /* in units of 100 ns */
+    if (!GetProcessTimes(GetCurrentProcess(), &begun, &ended, &kernel, &user)) return 0;
+    uint64_t high = (uint64_t)kernel.dwHighDateTime + user.dwHighDateTime, low = (uint64_t)kernel.dwLowDateTime + user.dwLowDateTime;
+    return ((high << 32) + low) * 100;
+}
+
 int64_t os_wall_ns(void) {
     FILETIME t;
     GetSystemTimePreciseAsFileTime(&t);

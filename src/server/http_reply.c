@@ -12,6 +12,7 @@ static const struct {
 } reasons[] = {
     {200, "OK"},
     {204, "No Content"},
+    {304, "Not Modified"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
     {403, "Forbidden"},
@@ -61,7 +62,7 @@ void http_reply(struct http_exchange *x, int32_t status, const char *content_typ
     if (!c) return;
     assert(!x->streaming);
     put_head(&out, x, status, content_type);
-    if (status != 204) sb_fmt(&out, "Content-Length: %zu\r\n", body.n);
+    if (status != 204 && status != 304) sb_fmt(&out, "Content-Length: %zu\r\n", body.n);
     sb_puts(&out, "\r\n");
     if (!c->is_head) sb_put(&out, body);
     http_hold(x); /* sending may find the client gone */

@@ -38,18 +38,27 @@ void slots_free(struct served *m) {
     m->n_slots = 0;
 }
 
-void slots_set(struct call *c, struct slot *s, const struct service_prompt *p) {
+/* The slot has these tokens from now on, and frees them. */
+static void take(struct call *c, struct slot *s, int32_t *tokens, int32_t n_tokens, int32_t n_asked, const float *adapters) {
     size_t n_adapters = (size_t)service_info(c->service)->n_adapters;
-    const float *scales = p->adapters ? p->adapters : service_adapter_scales(c->service);
     clear(s);
-    if (p->n_tokens == 0) return;
-    s->n_tokens = p->n_tokens;
-    s->n_asked = p->n_asked;
-    s->tokens = mem_alloc((size_t)s->n_tokens * sizeof *s->tokens);
-    memcpy(s->tokens, p->tokens, (size_t)s->n_tokens * sizeof *s->tokens);
+    s->tokens = tokens;
+    s->n_tokens = n_tokens;
+    s->n_asked = n_asked;
     if (n_adapters == 0) return;
     s->adapters = mem_alloc(n_adapters * sizeof *s->adapters);
-    memcpy(s->adapters, scales, n_adapters * sizeof *s->adapters);
+    memcpy(s->adapters, adapters ? adapters : service_adapter_scales(c->service), n_adapters * sizeof *s->adapters);
+}
+
+static int32_t *copy_tokens(const int32_t *tokens, int32_t n, int32_t n_more) {
+    int32_t *copy = mem_alloc((size_t)(n + n_more) * sizeof *copy);
+    memcpy(copy, tokens, (size_t)n * sizeof *copy);
+    return copy;
+}
+
+void slots_set(struct call *c, struct slot *s, const struct service_prompt *p) {
+    if (p->n_tokens == 0) clear(s);
+    else take(c, s, copy_tokens(p->tokens, p->n_tokens, 0), p->n_tokens, p->n_asked, p->adapters);
 }
 
 void slots_keep(struct gen_choice *choice) {
@@ -65,9 +74,7 @@ void slots_keep(struct gen_choice *choice) {
     int32_t n_answer = (int32_t)choice->n_said, most = choice->usage.n_new - 1;
     if (n_answer > most) n_answer = most > 0 ? most : 0;
     if (choice->usage.n_forgotten) n_answer = 0;
-    int32_t n = prompt->n + n_answer, *tokens = mem_alloc((size_t)n * sizeof *tokens);
-    memcpy(tokens, prompt->p, (size_t)prompt->n * sizeof *tokens);
+    int32_t *tokens = copy_tokens(prompt->p, prompt->n, n_answer);
     for (int32_t i = 0; i < n_answer; i++) tokens[prompt->n + i] = choice->said[i];
-    slots_set(g->call, s, &(struct service_prompt){tokens, n, prompt->n, g->call->adapters});
-    mem_free(tokens);
+    take(g->call, s, tokens, prompt->n + n_answer, prompt->n, g->call->adapters);
 }

@@ -61,7 +61,6 @@ set(SERVER_SOURCES
   src/server/wire/tokens.c
   src/server/wire/wire.c
 )
-set_source_files_properties(src/server/webui.S PROPERTIES OBJECT_DEPENDS ${CMAKE_SOURCE_DIR}/src/server/webui/index.html)
 if(MLXCEL_TLS)
   list(APPEND SERVER_SOURCES src/server/tls_openssl.c)
 else()

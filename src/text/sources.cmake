@@ -38,6 +38,7 @@ set(TEXT_SOURCES
   src/text/output/elements.c
   src/text/output/forced.c
   src/text/output/forced_gbnf.c
+  src/text/output/forced_values.c
   src/text/output/formats.c
   src/text/output/literal.c
   src/text/output/output_tools.c

@@ -2,6 +2,7 @@
 #include "vision/vision_internal.h"
 
 #include "base/fmath.h"
+#include "base/half.h"
 #include "base/json.h"
 
 static int read_three(yyjson_val *list, const char *key, const float *absent, float *out, struct err *err) {
@@ -15,25 +16,114 @@ static int read_three(yyjson_val *list, const char *key, const float *absent, fl
     return ERR_OK;
 }
 
-/* Limits of the area, under the names that files have had for them. */
+static int64_t limited(int64_t tokens) {
+    return tokens < 0 ? 0 : tokens > 1 << 20 ? 1 << 20 : tokens;
+}
+
+/* Limits of the area, under the names that files have had for them; or of tokens, which are areas, too. */
 static int read_area(struct vision *v, yyjson_val *root, struct err *err) {
     yyjson_val *size = json_get(root, "size");
-    if (v->family->resize != RESIZE_TO_AREA) {
-        yyjson_val *crop = json_get(root, "crop_size");
-        v->square = (int32_t)json_int(size, "height", json_int(size, "shortest_edge", -1));
-        v->longest = (int32_t)json_int(size, "longest_edge", 1024);
-        v->crop = (int32_t)(yyjson_is_num(crop) ? yyjson_get_int(crop) : json_int(crop, "height", v->square));
-        if (v->family->resize == RESIZE_TO_FIT ? v->longest < v->patch || v->longest > IMAGE_MAX_SIDE
-                                               : v->square < v->patch || v->square > 1 << 14 || v->crop < v->patch || v->crop > v->square)
-            return err_set(err, ERR_EFORMAT, "preprocessor_config.json: a size of %d, %d or %d pixels", v->square, v->crop, v->longest);
-        return ERR_OK;
-    }
+    int64_t token = (int64_t)v->patch * v->patch * v->merge * v->merge, frames = v->family->area == AREA_FRAMES ? v->frames : 1;
+    bool in_tokens = json_get(root, "max_image_tokens") != NULL;
     v->min_pixels = json_int(size, "shortest_edge", json_int(root, "min_pixels", 56 * 56));
     v->max_pixels = json_int(size, "longest_edge", json_int(root, "max_pixels", 28 * 28 * 1280));
-    if (v->min_pixels < 1 || v->max_pixels < v->min_pixels || v->max_pixels > IMAGE_MAX_PIXELS)
+    if (in_tokens || v->family->resize == TILES_IF_LARGE) {
+        v->min_pixels = limited(json_int(root, "min_image_tokens", 64)) * token;
+        v->max_pixels = limited(json_int(root, "max_image_tokens", 256)) * token;
+    }
+    if (v->min_pixels < 1 || v->max_pixels < v->min_pixels || v->max_pixels / frames > IMAGE_MAX_PIXELS)
         return err_set(err, ERR_EFORMAT, "preprocessor_config.json: an area between %lld and %lld pixels", (long long)v->min_pixels,
                        (long long)v->max_pixels);
     return ERR_OK;
+}
+
+static int wrong_size(const char *what, int64_t size, struct err *err) {
+    return err_set(err, ERR_EFORMAT, "preprocessor_config.json: %s of %lld", what, (long long)size);
+}
+
+/* Sizes that a picture may have, each of whole tiles. */
+static int read_list(struct vision *v, yyjson_val *list, struct err *err) {
+    size_t i, n;
+    yyjson_val *item;
+    if (!yyjson_arr_size(list) || yyjson_arr_size(list) > 4096)
+        return err_set(err, ERR_EFORMAT, "preprocessor_config.json: image_grid_pinpoints must be a list of sizes");
+    v->list = (int32_t(*)[2])arena_new(&v->arena, int32_t, 2 * yyjson_arr_size(list));
+    yyjson_arr_foreach(list, i, n, item) {
+        for (size_t k = 0; k < 2; k++) {
+            int64_t side = yyjson_get_sint(yyjson_arr_get(item, k));
+            if (side < v->tile || side % v->tile || side > IMAGE_MAX_SIDE) return wrong_size("a side in image_grid_pinpoints", side, err);
+            v->list[v->n_list][k] = (int32_t)side;
+        }
+        v->n_list++;
+    }
+    return ERR_OK;
+}
+
+static int read_tiles(struct vision *v, yyjson_val *root, struct err *err) {
+    yyjson_val *whole = json_get(root, "use_thumbnail"), *tolerance = json_get(root, "max_pixels_tolerance");
+    enum vision_resize kind = v->family->resize;
+    bool cuts = json_bool(root, "do_image_splitting", json_bool(root, "crop_to_patches", true));
+    int64_t tile = kind == TILES_BY_SIDE    ? json_int(json_get(root, "max_image_size"), "longest_edge", -1)
+                   : kind == TILES_IF_LARGE ? json_int(root, "tile_size", 512)
+                                            : v->crop;
+    int64_t least = json_int(root, "min_tiles", json_int(root, "min_patches", 1)),
+            most = json_int(root, "max_tiles", json_int(root, "max_patches", json_int(root, "max_image_tiles", 12)));
+    if (tile < v->patch || tile > 1 << 14 || tile % (v->patch * v->merge)) return wrong_size("a tile", tile, err);
+    if (least < 1 || most < least || most >= TILES_MAX) return wrong_size("a number of tiles", most, err);
+    v->tile = (int32_t)tile;
+    v->min_tiles = cuts ? (int32_t)least : 1;
+    v->max_tiles = cuts ? kind == TILES_BY_SIDE ? TILES_MAX : (int32_t)most : 1;
+    v->has_whole = !whole || yyjson_get_bool(whole);
+    v->is_max_canvas = json_bool(root, "resize_to_max_canvas", false);
+    v->tolerance = yyjson_is_num(tolerance) ? yyjson_get_num(tolerance) : 2.0;
+    return kind == TILES_BY_LIST ? read_list(v, json_get(root, "image_grid_pinpoints"), err) : ERR_OK;
+}
+
+static int read_square(struct vision *v, yyjson_val *root, struct err *err) {
+    yyjson_val *size = json_get(root, "size"), *crop = json_get(root, "crop_size");
+    int64_t side = json_int(size, "height", json_int(size, "shortest_edge", -1));
+    int64_t middle = yyjson_is_num(crop) ? yyjson_get_sint(crop) : json_int(crop, "height", side);
+    if (side < v->patch || side > 1 << 14) return wrong_size("a size", side, err);
+    if (middle < v->patch || middle > side) return wrong_size("a crop_size", middle, err);
+    v->square = (int32_t)side;
+    v->crop = (int32_t)middle;
+    return ERR_OK;
+}
+
+/* Limits of one side, or of tokens. */
+static int read_longest(struct vision *v, yyjson_val *root, struct err *err) {
+    yyjson_val *size = json_get(root, "size");
+    bool in_patches = v->family->resize == RESIZE_AND_PAD;
+    int64_t longest = in_patches ? json_int(size, "max_height", 512) : json_int(size, "longest_edge", 1024),
+            patches = json_int(root, "max_patches", 16384);
+    if (longest < (in_patches ? v->merge : v->patch) || longest > IMAGE_MAX_SIDE / (in_patches ? v->patch : 1))
+        return wrong_size("a longest side", longest, err);
+    if (patches < v->merge * v->merge || patches > 1 << 20) return wrong_size("max_patches", patches, err);
+    v->longest = (int32_t)longest;
+    v->max_patches = (int32_t)patches;
+    return ERR_OK;
+}
+
+static int read_budget(struct vision *v, yyjson_val *root, struct err *err) {
+    int64_t most = json_int(root, "max_soft_tokens", 280);
+    if (most < 1 || most > 1 << 14) return wrong_size("max_soft_tokens", most, err);
+    v->max_tokens = (int32_t)most;
+    return ERR_OK;
+}
+
+static int read_sizes(struct vision *v, yyjson_val *root, struct err *err) {
+    switch (v->family->resize) {
+    case RESIZE_TO_AREA: return read_area(v, root, err);
+    case RESIZE_TO_BUDGET: return read_budget(v, root, err);
+    case RESIZE_TO_FIT:
+    case RESIZE_AND_PAD: return read_longest(v, root, err);
+    case RESIZE_TO_SQUARE:
+    case RESIZE_AND_CROP: return read_square(v, root, err);
+    case TILES_BY_SIDE: TRY(read_longest(v, root, err)); break;
+    case TILES_IF_LARGE: TRY(read_area(v, root, err)); break;
+    default: TRY(read_square(v, root, err));
+    }
+    return read_tiles(v, root, err);
 }
 
 static int read_filter(struct vision *v, yyjson_val *root, struct err *err) {
@@ -43,91 +133,29 @@ static int read_filter(struct vision *v, yyjson_val *root, struct err *err) {
                                           : err_set(err, ERR_EUNSUPPORTED, "preprocessor_config.json: resample %lld", (long long)resample);
 }
 
-int processor_open(struct vision *v, const struct checkpoint *c, struct err *err) {
-    static const float clip_mean[] = {0.48145466f, 0.4578275f, 0.40821073f}, clip_std[] = {0.26862954f, 0.26130258f, 0.27577711f};
+int processor_load(struct arena *a, const struct checkpoint *c, yyjson_val **out, struct err *err) {
     struct str text;
-    yyjson_val *root = NULL;
-    int code = checkpoint_file_load(&v->arena, c, "preprocessor_config.json", 0, &text, err);
-    if (code == ERR_OK) TRY(json_parse(&v->arena, text, "preprocessor_config.json", JSON_LENIENT, &root, err));
-    if (code == ERR_ENOTFOUND) {
-        TRY(checkpoint_file_load(&v->arena, c, "processor_config.json", 0, &text, err));
-        TRY(json_parse(&v->arena, text, "processor_config.json", JSON_LENIENT, &root, err));
-        root = json_get(root, "image_processor");
-    } else TRY(code);
+    int code = checkpoint_file_load(a, c, "preprocessor_config.json", 0, &text, err);
+    if (code == ERR_OK) return json_parse(a, text, "preprocessor_config.json", JSON_LENIENT, out, err);
+    if (code != ERR_ENOTFOUND) return code;
+    TRY(checkpoint_file_load(a, c, "processor_config.json", 0, &text, err));
+    TRY(json_parse(a, text, "processor_config.json", JSON_LENIENT, out, err));
+    *out = json_get(*out, "image_processor");
+    return ERR_OK;
+}
+
+int processor_open(struct vision *v, yyjson_val *root, struct err *err) {
+    static const float clip_mean[] = {0.48145466f, 0.4578275f, 0.40821073f}, clip_std[] = {0.26862954f, 0.26130258f, 0.27577711f};
     TRY(read_three(json_get(root, "image_mean"), "image_mean", clip_mean, v->mean, err));
     TRY(read_three(json_get(root, "image_std"), "image_std", clip_std, v->std, err));
     for (int i = 0; i < 3; i++)
         if (!(v->std[i] > 0)) return err_set(err, ERR_EFORMAT, "preprocessor_config.json: image_std must be above 0");
     yyjson_val *factor = json_get(root, "rescale_factor");
     v->rescale = yyjson_is_num(factor) ? yyjson_get_num(factor) : 1.0 / 255;
+    if (!json_bool(root, "do_normalize", true))
+        for (int i = 0; i < 3; i++) v->mean[i] = 0, v->std[i] = 1;
     TRY(read_filter(v, root, err));
-    return read_area(v, root, err);
-}
-
-/* To the nearest whole number; halves to the even one. */
-static int64_t nearest(double x) {
-    double low = floor(x), rest = x - low;
-    return (int64_t)low + (rest > 0.5 || (rest == 0.5 && (int64_t)low % 2 != 0));
-}
-
-static int fit_area(const struct vision *v, const struct image *image, int32_t *out_height, int32_t *out_width, struct err *err) {
-    enum { RATIO_MAX = 200 };
-    int32_t f = v->patch * v->merge, long_side = image->height > image->width ? image->height : image->width;
-    int32_t short_side = image->height > image->width ? image->width : image->height;
-    double h = image->height, w = image->width;
-    if (long_side / short_side >= RATIO_MAX && long_side > RATIO_MAX * short_side)
-        return err_set(err, ERR_EARG, "the picture has %d x %d pixels; the model takes none whose sides differ more than %d times",
-                       image->width, image->height, RATIO_MAX);
-    int64_t height = nearest(h / f) * f, width = nearest(w / f) * f;
-    if (height * width > v->max_pixels) {
-        double beta = sqrt(h * w / (double)v->max_pixels);
-        height = (int64_t)floor(h / beta / f) * f;
-        width = (int64_t)floor(w / beta / f) * f;
-        height = height < f ? f : height;
-        width = width < f ? f : width;
-    } else if (height * width < v->min_pixels) {
-        double beta = sqrt((double)v->min_pixels / (h * w));
-        height = (int64_t)ceil(h * beta / f) * f;
-        width = (int64_t)ceil(w * beta / f) * f;
-    }
-    if (height * width > IMAGE_MAX_PIXELS)
-        return err_set(err, ERR_ELIMIT, "the picture would get %lld x %lld pixels", (long long)width, (long long)height);
-    *out_height = (int32_t)height;
-    *out_width = (int32_t)width;
-    return ERR_OK;
-}
-
-/* No side longer than the limit; then up to whole tokens. */
-static void fit_longest(const struct vision *v, const struct image *image, int32_t *out_height, int32_t *out_width) {
-    double h = image->height, w = image->width, ratio = (h > w ? h : w) / v->longest;
-    int32_t f = v->patch * v->merge;
-    if (ratio > 1) h = floor(h / ratio), w = floor(w / ratio);
-    *out_height = (int32_t)ceil((h < 1 ? 1 : h) / f) * f;
-    *out_width = (int32_t)ceil((w < 1 ? 1 : w) / f) * f;
-}
-
-/* The shorter side to the length that is wanted, then the middle of it. */
-static int crop_middle(const struct vision *v, const struct image *image, struct image *out, struct err *err) {
-    bool is_tall = image->height > image->width;
-    int64_t shorter = is_tall ? image->width : image->height, longer = is_tall ? image->height : image->width;
-    int64_t length = v->square * longer / shorter;
-    struct image resized;
-    if (length > IMAGE_MAX_SIDE || length * v->square > IMAGE_MAX_PIXELS)
-        return err_set(err, ERR_EARG, "the picture has %d x %d pixels, which is too long and thin for the model", image->width,
-                       image->height);
-    int32_t width = is_tall ? v->square : (int32_t)length, height = is_tall ? (int32_t)length : v->square;
-    TRY(image_resize(image, width, height, v->filter, &resized, err));
-    int code = image_crop(&resized, (width - v->crop) / 2, (height - v->crop) / 2, v->crop, v->crop, out, err);
-    image_free(&resized);
-    return code;
-}
-
-static int resize(const struct vision *v, const struct image *image, struct image *out, struct err *err) {
-    int32_t height = v->square, width = v->square;
-    if (v->family->resize == RESIZE_AND_CROP) return crop_middle(v, image, out, err);
-    if (v->family->resize == RESIZE_TO_AREA) TRY(fit_area(v, image, &height, &width, err));
-    if (v->family->resize == RESIZE_TO_FIT) fit_longest(v, image, &height, &width);
-    return image_resize(image, width, height, v->filter, out, err);
+    return read_sizes(v, root, err);
 }
 
 /* Tokens in the order of windows: windows row by row, and the tokens of each row by row. Without windows one window holds all. */
@@ -156,11 +184,19 @@ static void fill_patch(const struct vision *v, const struct image *image, int32_
             }
 }
 
+/* What a level of a colour becomes. */
+static float normal(const struct vision *v, int c, int level) {
+    if (!v->family->is_bf16) return ((float)(level * v->rescale) - v->mean[c]) / v->std[c];
+    float x = bf16_to_f32(bf16_from_f32((float)level * (float)v->rescale));
+    x = bf16_to_f32(bf16_from_f32(x - bf16_to_f32(bf16_from_f32(v->mean[c]))));
+    return bf16_to_f32(bf16_from_f32(x / bf16_to_f32(bf16_from_f32(v->std[c]))));
+}
+
 static void fill_patches(const struct vision *v, const struct image *image, struct patches *p) {
     float tables[3][256];
     int32_t w = p->width / v->merge, r = 0;
     for (int c = 0; c < 3; c++)
-        for (int i = 0; i < 256; i++) tables[c][i] = ((float)(i * v->rescale) - v->mean[c]) / v->std[c];
+        for (int i = 0; i < 256; i++) tables[c][i] = normal(v, c, i);
     for (int32_t i = 0; i < p->n / (v->merge * v->merge); i++)
         for (int32_t k = 0; k < v->merge * v->merge; k++, r++) {
             int32_t y = p->cells[i] / w * v->merge + k / v->merge, x = p->cells[i] % w * v->merge + k % v->merge;
@@ -171,22 +207,18 @@ static void fill_patches(const struct vision *v, const struct image *image, stru
         }
 }
 
-int processor_cut(const struct vision *v, struct arena *a, const struct image *image, struct patches *out, struct err *err) {
-    struct image resized;
-    TRY(resize(v, image, &resized, err));
+int processor_cut(const struct vision *v, struct arena *a, const struct image *tile, struct patches *out, struct err *err) {
     *out = (struct patches){
-        .height = resized.height / v->patch, .width = resized.width / v->patch, .numbers = 3 * v->frames * v->patch * v->patch};
+        .height = tile->height / v->patch, .width = tile->width / v->patch, .numbers = 3 * v->frames * v->patch * v->patch};
     out->n = out->height * out->width;
-    out->pixels = arena_try(a, (size_t)out->n * (size_t)out->numbers * sizeof *out->pixels + 1);
-    bool fits = out->n > 0 && out->height % v->merge == 0 && out->width % v->merge == 0;
-    if (out->pixels && fits) {
-        out->cells = arena_new(a, int32_t, out->n / (v->merge * v->merge));
-        out->places = arena_new(a, int32_t, (int64_t)out->n * STEP_AXES);
-        for (int i = 0; i < 2; i++) out->spans[i] = arena_new(a, int32_t, 2 * (int64_t)out->n);
-        order_cells(v, out);
-        fill_patches(v, &resized, out);
-    }
-    image_free(&resized);
-    if (!fits) return err_set(err, ERR_EFORMAT, "%d x %d patches are no whole tokens of the model", out->width, out->height);
-    return out->pixels ? ERR_OK : err_set(err, ERR_EMEMORY, "no memory for %d patches of a picture", out->n);
+    if (out->n == 0 || out->height % v->merge || out->width % v->merge)
+        return err_set(err, ERR_EFORMAT, "%d x %d patches are no whole tokens of the model", out->width, out->height);
+    out->pixels = arena_try(a, (size_t)out->n * (size_t)out->numbers * sizeof *out->pixels);
+    if (!out->pixels) return err_set(err, ERR_EMEMORY, "no memory for %d patches of a picture", out->n);
+    out->cells = arena_new(a, int32_t, out->n / (v->merge * v->merge));
+    out->places = arena_new(a, int32_t, (int64_t)out->n * STEP_AXES);
+    for (int i = 0; i < 2; i++) out->spans[i] = arena_new(a, int32_t, 2 * (int64_t)out->n);
+    order_cells(v, out);
+    fill_patches(v, tile, out);
+    return ERR_OK;
 }

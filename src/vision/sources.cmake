@@ -1,6 +1,11 @@
 set(VISION_SOURCES
+  src/vision/layout.c
   src/vision/processor.c
+  src/vision/tiles.c
   src/vision/tower.c
+  src/vision/tower_forward.c
+  src/vision/tower_positions.c
+  src/vision/tower_shapes.c
   src/vision/towers.c
   src/vision/vision.c
 )

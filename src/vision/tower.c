@@ -1,4 +1,4 @@
-/* The tower: its sizes and weights, its forward pass, its learned positions. */
+/* The tower: its sizes and weights. */
 #include "vision/vision_internal.h"
 
 #include "base/fmath.h"
@@ -9,49 +9,82 @@
 static int read_int(const struct config_part *p, const char *key, int64_t low, int64_t high, int64_t absent, int32_t *out,
                     struct err *err) {
     int64_t value;
-    TRY(config_part_int(p, key, (struct config_range){(double)low, (double)high}, absent, &value, err));
+    yyjson_val *list = json_get(p->obj, key);
+    if (yyjson_is_arr(list)) { /* height and width, which are the same */
+        value = yyjson_get_sint(yyjson_arr_get_first(list));
+        if (value < low || value > high || value != yyjson_get_sint(yyjson_arr_get_last(list)))
+            return err_set(err, ERR_EFORMAT, "%s: %s of %s must be two equal numbers between %lld and %lld", p->file, key, p->where,
+                           (long long)low, (long long)high);
+    } else TRY(config_part_int(p, key, (struct config_range){(double)low, (double)high}, absent, &value, err));
     *out = (int32_t)value;
     return value >= low ? ERR_OK : err_set(err, ERR_EFORMAT, "%s: %s of %s is missing", p->file, key, p->where);
 }
 
-static int read_activation(struct vision *v, yyjson_val *config, struct err *err) {
+/* The feed-forward's, and the merger's. */
+static int read_activations(struct vision *v, yyjson_val *config, struct err *err) {
     struct str name = json_val_str(json_get(config, "hidden_act"));
+    if (!name.p) name = json_val_str(json_get(config, "hidden_activation"));
     if (!name.p) name = str_of(v->family->act);
     v->is_quick_gelu = str_is(name, "quick_gelu");
-    return v->is_quick_gelu ? ERR_OK : resolve_activation(name, &v->act, err);
+    if (!v->is_quick_gelu) TRY(resolve_activation(name, &v->act, err));
+    return resolve_activation(json_str(v->config, "projector_hidden_act", STR("gelu")), &v->merge_act, err);
 }
 
-/* Patches of a token's side: as config.json says, or so that a picture has as many tokens as it says. */
+/* Patches of a token's side: as config.json says (or one over that), or so that a picture has as many tokens as it says. */
 static int read_merge(struct vision *v, const struct config_part *p, struct err *err) {
+    const struct vision_family *f = v->family;
     struct config_part top = {p->file, "the top", v->config};
-    bool in_tower = json_get(p->obj, "spatial_merge_size") || v->family->has_frames;
+    const char *key = f->merge_key ? f->merge_key : "spatial_merge_size";
+    bool in_tower = json_get(p->obj, key) || f->has_frames;
+    yyjson_val *value = json_get(in_tower ? p->obj : v->config, key);
     int32_t tokens, side;
-    if (!v->family->size_key)
-        return read_int(in_tower ? p : &top, "spatial_merge_size", 1, 16, v->family->has_frames ? 2 : 1, &v->merge, err);
-    TRY(read_int(&top, v->family->size_key, 1, 1 << 16, -1, &tokens, err));
+    if (!f->size_key && yyjson_is_real(value)) {
+        double ratio = yyjson_get_real(value);
+        if (ratio < 1.0 / 16 || ratio > 1) return err_set(err, ERR_EFORMAT, "%s: %s is %g", p->file, key, ratio);
+        v->merge = (int32_t)(1 / ratio + 0.5);
+        return ERR_OK;
+    }
+    if (!f->size_key) return read_int(in_tower ? p : &top, key, 1, 16, f->has_frames ? 2 : 1, &v->merge, err);
+    TRY(read_int(&top, f->size_key, 1, 1 << 16, -1, &tokens, err));
     TRY(read_int(p, "image_size", 1, 1 << 16, -1, &side, err));
     v->merge = side / v->patch / (int32_t)sqrt((double)tokens);
     return v->merge >= 1 ? ERR_OK
-                         : err_set(err, ERR_EFORMAT, "%s: %s is %d, and a picture has fewer patches", p->file, v->family->size_key, tokens);
+                         : err_set(err, ERR_EFORMAT, "%s: %s is %d, and a picture has fewer patches", p->file, f->size_key, tokens);
 }
 
 static int read_eps(struct vision *v, const struct config_part *p, struct err *err) {
+    const struct norm_row_of_merger *n = &v->family->merge_norm;
+    const char *key = json_get(p->obj, "layer_norm_eps") ? "layer_norm_eps" : "rms_norm_eps";
     double eps, text;
     struct config_part part = {p->file, "text_config", json_get(v->config, "text_config")};
-    TRY(config_part_num(p, "layer_norm_eps", (struct config_range){0, 1}, (double)v->family->eps, &eps, err));
-    v->eps = v->merge_eps = (float)eps;
-    if (!v->family->names.merge_join) return ERR_OK;
+    TRY(config_part_num(p, key, (struct config_range){0, 1}, (double)v->family->eps, &eps, err));
+    v->eps = (float)eps;
+    v->merge_eps = n->eps > 0 ? n->eps : v->eps;
+    if (!n->has_text_eps) return ERR_OK;
     TRY(config_part_num(&part, "rms_norm_eps", (struct config_range){0, 1}, 1e-6, &text, err));
     v->merge_eps = (float)text;
     return ERR_OK;
 }
 
-/* The layer whose states are taken: one further back for each below -1. Those behind it are not computed. */
-static int read_depth(struct vision *v, struct err *err) {
-    int64_t layer = json_int(v->config, "vision_feature_layer", -1);
-    if (yyjson_is_arr(json_get(v->config, "vision_feature_layer")) || layer < -v->layers || layer > v->layers || layer == 0)
-        return err_set(err, ERR_EUNSUPPORTED, "config.json: this vision_feature_layer is not supported: the model takes text alone");
-    v->layers = layer < 0 ? v->layers + 1 + (int32_t)layer : (int32_t)layer;
+static int wrong_layer(struct err *err) {
+    return err_set(err, ERR_EFORMAT,
+                   "config.json: vision_feature_layer must be numbers of the tower's layers, ascending, at most %d of them", TAPS_MAX);
+}
+
+/* Layers whose states are taken, counted from the end where they are below 0. Those behind the last of them are not computed. */
+static int read_taps(struct vision *v, struct err *err) {
+    yyjson_val *said = json_get(v->config, "vision_feature_layer");
+    int32_t n = yyjson_is_arr(said) ? (int32_t)yyjson_arr_size(said) : 1;
+    if (n < 1 || n > TAPS_MAX) return wrong_layer(err);
+    for (int32_t i = 0; i < n; i++) {
+        yyjson_val *item = yyjson_is_arr(said) ? yyjson_arr_get(said, (size_t)i) : said;
+        int64_t layer = yyjson_is_int(item) ? yyjson_get_sint(item) : -1;
+        layer = layer < 0 ? v->layers + 1 + layer : layer;
+        if (layer < 0 || layer > v->layers || (item && !yyjson_is_int(item)) || (i && layer < v->taps[i - 1])) return wrong_layer(err);
+        v->taps[i] = (int32_t)layer;
+    }
+    v->n_taps = n;
+    v->layers = v->taps[n - 1];
     struct str strategy = json_str(v->config, "vision_feature_select_strategy", STR("default"));
     if (v->family->names.class_row && !str_is(strategy, "default"))
         return err_set(err, ERR_EUNSUPPORTED,
@@ -60,11 +93,24 @@ static int read_depth(struct vision *v, struct err *err) {
     return ERR_OK;
 }
 
+static int read_heads(struct vision *v, const struct config_part *p, struct err *err) {
+    int32_t keys;
+    TRY(read_int(p, v->family->keys.heads, 1, 1024, -1, &v->heads, err));
+    TRY(read_int(p, "num_key_value_heads", 1, 1024, v->heads, &keys, err));
+    TRY(read_int(p, "head_dim", 1, 1 << 12, v->hidden / v->heads, &v->head, err));
+    if (keys != v->heads)
+        return err_set(err, ERR_EUNSUPPORTED, "%s: num_key_value_heads of %s is %d, and there are %d heads: the model takes text alone",
+                       p->file, p->where, keys, v->heads);
+    if ((!json_get(p->obj, "head_dim") && v->hidden % v->heads) || (v->family->rope && v->head % 4))
+        return err_set(err, ERR_EFORMAT, "%s: %d numbers for %d heads of %s", p->file, v->hidden, v->heads, p->where);
+    return ERR_OK;
+}
+
 static int read_sizes(struct vision *v, const struct config_part *p, struct err *err) {
     const struct vision_keys *k = &v->family->keys;
     int32_t out = v->text_hidden, window, ratio;
     TRY(read_int(p, k->hidden, 1, 1 << 16, -1, &v->hidden, err));
-    TRY(read_int(p, k->heads, 1, 1024, -1, &v->heads, err));
+    TRY(read_heads(v, p, err));
     TRY(read_int(p, k->depth, 1, TOWER_LAYERS_MAX, -1, &v->layers, err));
     TRY(read_int(p, "patch_size", 1, 256, 14, &v->patch, err));
     TRY(read_int(p, "temporal_patch_size", 1, 16, 2, &v->frames, err));
@@ -80,10 +126,8 @@ static int read_sizes(struct vision *v, const struct config_part *p, struct err 
     if (out != v->text_hidden)
         return err_set(err, ERR_EFORMAT, "%s: %s of %s is %d, and the text model's rows have %d", p->file, k->out, p->where, out,
                        v->text_hidden);
-    if (v->hidden % v->heads || (v->family->rope && v->hidden / v->heads % 4))
-        return err_set(err, ERR_EFORMAT, "%s: %d numbers for %d heads of %s", p->file, v->hidden, v->heads, p->where);
-    TRY(read_depth(v, err));
-    return read_activation(v, p->obj, err);
+    TRY(read_taps(v, err));
+    return read_activations(v, p->obj, err);
 }
 
 /* ---- weights -------------------------------------------------------------------------------------------------------- */
@@ -146,13 +190,30 @@ static void patches_first(const float *from, int64_t out, int64_t in, int64_t ea
             for (int64_t c = 0; c < channels; c++) to[o * in + k * channels + c] = from[o * in + c * each + k];
 }
 
+static bool is_quantised(struct binder *b, struct str path) {
+    struct tensor_info scales;
+    return loader_tensor(&b->l, path, ".scales", -1, &scales);
+}
+
+/* The numbers of a tensor as f32, whatever it is stored as. */
+static int read_numbers(struct binder *b, struct str path, const struct tensor_info *t, int64_t rows, int64_t columns, float *out,
+                        struct err *err) {
+    if (is_quantised(b, path)) return loader_dequantised(&b->l, path, rows, columns, out, err);
+    return loader_read_f32(&b->l, t, rows * columns, out, err);
+}
+
+/* Files for MLX have the channels of a convolution last, which is as the tower wants a joining one. */
+static enum turn turn_of(const struct tensor_info *t, enum turn turn) {
+    if (t->n_dims >= 4 && t->shape[t->n_dims - 1] == 3 && t->shape[1] != 3) return TURN_PATCHES;
+    return turn == TURN_CHANNELS && t->n_dims == 4 && t->shape[1] < t->shape[3] ? TURN_NONE : turn;
+}
+
 static int bind_numbers(struct binder *b, struct str path, const struct tensor_info *t, enum turn turn, int64_t out_rows, int64_t in,
                         struct bound *out, struct err *err) {
     size_t bytes = (size_t)(out_rows * in) * sizeof(float);
     float *values = mem_try(bytes), *turned = NULL;
     if (!values) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(path));
-    int code = loader_read_f32(&b->l, t, out_rows * in, values, err);
-    if (t->n_dims >= 4 && t->shape[t->n_dims - 1] == 3 && t->shape[1] != 3) turn = TURN_PATCHES;
+    int code = read_numbers(b, path, t, out_rows, in, values, err);
     if (!code && turn) {
         turned = mem_try(bytes);
         if (!turned) code = err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(path));
@@ -160,8 +221,11 @@ static int bind_numbers(struct binder *b, struct str path, const struct tensor_i
         else if (turn == TURN_OVER) turn_over(values, out_rows, in, turned);
         else patches_first(values, out_rows, in, (int64_t)b->v->merge * b->v->merge, turned);
     }
-    struct weight_source shape = {
-        .name = str_cstr(b->l.arena, path), .format = {.dtype = t->dtype}, .n_experts = 1, .out = out_rows, .in = in};
+    struct weight_source shape = {.name = str_cstr(b->l.arena, path),
+                                  .format = {.dtype = is_quantised(b, path) ? DT_F32 : t->dtype},
+                                  .n_experts = 1,
+                                  .out = out_rows,
+                                  .in = in};
     if (!code) code = loader_made(&b->l, &shape, turned ? turned : values, &out->w, err);
     mem_free(values);
     mem_free(turned);
@@ -169,18 +233,55 @@ static int bind_numbers(struct binder *b, struct str path, const struct tensor_i
 }
 
 /* A matrix [out, in] with its bias, if there is one. */
-static int bind_turned(struct binder *b, const char *names, int32_t number, enum turn turn, int64_t out_rows, int64_t in, struct bound *out,
-                       struct err *err) {
+static int bind_bare(struct binder *b, const char *names, int32_t number, enum turn turn, int64_t out_rows, int64_t in, struct bound *out,
+                     struct err *err) {
     struct str path;
-    struct tensor_info t, scales;
+    struct tensor_info t;
     if (!find(b, names, number, &path, &t)) return missing(path, err);
-    if (loader_tensor(&b->l, path, ".scales", -1, &scales))
-        return err_set(err, ERR_EUNSUPPORTED, "%.*s is quantised: towers run with plain weights", STR_ARG(path));
-    TRY(bind_numbers(b, path, &t, turn, out_rows, in, out, err));
+    turn = turn_of(&t, turn);
+    if (!turn && is_quantised(b, path)) TRY(loader_quantised(&b->l, path, out_rows, in, &out->w, err));
+    else TRY(bind_numbers(b, path, &t, turn, out_rows, in, out, err));
     return loader_tensor_bias(&b->l, path, -1, &t) ? loader_flat(&b->l, &t, out_rows, &out->bias, err) : ERR_OK;
 }
 
-static int bind_matrix(struct binder *b, const char *names, int32_t number, int64_t out_rows, int64_t in, struct bound *out,
+/* One limit of a product; false: the checkpoint has none, or it limits nothing. */
+static bool read_limit(struct binder *b, struct str path, const char *suffix, float *out) {
+    struct tensor_info t;
+    struct err err;
+    return loader_tensor(&b->l, path, suffix, -1, &t) && !loader_read_f32(&b->l, &t, 1, out, &err) && isfinite(*out);
+}
+
+static int bind_clip(struct binder *b, struct str path, const char *low_name, const char *high_name, int64_t n, struct tower_clip *out,
+                     struct err *err) {
+    float low, high;
+    bool has_low = read_limit(b, path, low_name, &low), has_high = read_limit(b, path, high_name, &high);
+    if (!has_low && !has_high) return ERR_OK;
+    if (!has_low || !has_high || high <= low)
+        return err_set(err, ERR_EUNSUPPORTED, "%.*s: limits on one side are not supported: the model takes text alone", STR_ARG(path));
+    float middle = low + (high - low) / 2;
+    out->half = (high - low) / 2;
+    if (middle == 0) return ERR_OK;
+    float *values = arena_new(&b->v->arena, float, n);
+    for (int64_t i = 0; i < n; i++) values[i] = -middle;
+    TRY(loader_constant(&b->l, "middle", values, n, &out->minus, err));
+    for (int64_t i = 0; i < n; i++) values[i] = middle;
+    return loader_constant(&b->l, "middle", values, n, &out->plus, err);
+}
+
+/* With the limits of its input and output, if there are some. */
+static int bind_turned(struct binder *b, const char *names, int32_t number, enum turn turn, int64_t out_rows, int64_t in,
+                       struct tower_matrix *out, struct err *err) {
+    struct str path, owner;
+    struct tensor_info t;
+    if (!names) return ERR_OK;
+    TRY(bind_bare(b, names, number, turn, out_rows, in, &out->b, err));
+    find(b, names, number, &path, &t);
+    owner = str_ends(path, STR(".linear")) ? str_sub(path, 0, path.n - (sizeof ".linear" - 1)) : path;
+    TRY(bind_clip(b, owner, ".input_min", ".input_max", in, &out->before, err));
+    return bind_clip(b, owner, ".output_min", ".output_max", out_rows, &out->after, err);
+}
+
+static int bind_matrix(struct binder *b, const char *names, int32_t number, int64_t out_rows, int64_t in, struct tower_matrix *out,
                        struct err *err) {
     return bind_turned(b, names, number, TURN_NONE, out_rows, in, out, err);
 }
@@ -188,11 +289,22 @@ static int bind_matrix(struct binder *b, const char *names, int32_t number, int6
 /* Queries, keys and values are one matrix, or three. */
 static int bind_qkv(struct binder *b, int32_t i, struct tower_block *o, struct err *err) {
     const struct vision_names *n = &b->v->family->names;
-    int64_t hidden = b->v->hidden;
-    if (n->qkv) return bind_matrix(b, n->qkv, i, 3 * hidden, hidden, &o->qkv, err);
-    TRY(bind_matrix(b, n->q, i, hidden, hidden, &o->qkv, err));
-    TRY(bind_matrix(b, n->k, i, hidden, hidden, &o->k, err));
-    return bind_matrix(b, n->v, i, hidden, hidden, &o->v, err);
+    int64_t hidden = b->v->hidden, width = (int64_t)b->v->heads * b->v->head;
+    struct str path;
+    struct tensor_info t;
+    if (n->qkv && (!n->q || find(b, n->qkv, i, &path, &t))) return bind_matrix(b, n->qkv, i, 3 * width, hidden, &o->qkv, err);
+    TRY(bind_matrix(b, n->q, i, width, hidden, &o->qkv, err));
+    TRY(bind_matrix(b, n->k, i, width, hidden, &o->k, err));
+    return bind_matrix(b, n->v, i, width, hidden, &o->v, err);
+}
+
+/* A norm of one head or of all, where the checkpoint has it. */
+static int bind_head_norm(struct binder *b, const char *names, int32_t i, struct bound *out, struct err *err) {
+    struct str path;
+    struct tensor_info t;
+    if (!names || !find(b, names, i, &path, &t)) return ERR_OK;
+    int64_t all = (int64_t)b->v->heads * b->v->head, n = loader_tensor_elements(&t, t.n_dims) == all ? all : b->v->head;
+    return bind_vector(b, names, i, n, out, err);
 }
 
 static int bind_block(struct binder *b, int32_t i, struct tower_block *o, struct err *err) {
@@ -200,8 +312,14 @@ static int bind_block(struct binder *b, int32_t i, struct tower_block *o, struct
     int64_t hidden = b->v->hidden, inner = b->v->inner;
     TRY(bind_vector(b, n->norm1, i, hidden, &o->norm1, err));
     TRY(bind_vector(b, n->norm2, i, hidden, &o->norm2, err));
+    if (n->post1) TRY(bind_vector(b, n->post1, i, hidden, &o->post1, err));
+    if (n->post2) TRY(bind_vector(b, n->post2, i, hidden, &o->post2, err));
+    if (n->scale1) TRY(bind_vector(b, n->scale1, i, hidden, &o->scale1, err));
+    if (n->scale2) TRY(bind_vector(b, n->scale2, i, hidden, &o->scale2, err));
+    TRY(bind_head_norm(b, n->q_norm, i, &o->q_norm, err));
+    TRY(bind_head_norm(b, n->k_norm, i, &o->k_norm, err));
     TRY(bind_qkv(b, i, o, err));
-    TRY(bind_matrix(b, n->out, i, hidden, hidden, &o->out, err));
+    TRY(bind_matrix(b, n->out, i, hidden, (int64_t)b->v->heads * b->v->head, &o->out, err));
     if (b->v->family->is_gated) TRY(bind_matrix(b, n->gate, i, inner, hidden, &o->gate, err));
     TRY(bind_matrix(b, n->up, i, inner, hidden, &o->up, err));
     return bind_matrix(b, n->down, i, hidden, inner, &o->down, err);
@@ -211,7 +329,7 @@ static int bind_blocks(struct binder *b, yyjson_val *config, struct err *err) {
     struct vision *v = b->v;
     yyjson_val *full = json_get(config, "fullatt_block_indexes"), *item;
     size_t k, n;
-    v->blocks = arena_new(&v->arena, struct tower_block, v->layers);
+    v->blocks = arena_new(&v->arena, struct tower_block, v->layers + 1);
     for (int32_t i = 0; i < v->layers; i++) {
         v->blocks[i].sees_all = !v->window;
         yyjson_arr_foreach(full, k, n, item) v->blocks[i].sees_all |= yyjson_get_int(item) == i;
@@ -220,24 +338,59 @@ static int bind_blocks(struct binder *b, yyjson_val *config, struct err *err) {
     return ERR_OK;
 }
 
+/* Rows of a matrix that is as tall as the checkpoint says. */
+static int64_t rows_of(struct binder *b, const char *names, int64_t absent) {
+    struct str path;
+    struct tensor_info t;
+    return names && find(b, names, 0, &path, &t) && t.n_dims >= 2 ? t.shape[0] : absent;
+}
+
+/* Merged rows are shifted and stretched where the checkpoint says so. */
+static int bind_standard(struct binder *b, struct tower_merger *m, struct err *err) {
+    const struct vision_names *n = &b->v->family->names;
+    struct str path;
+    struct tensor_info t;
+    int64_t width = b->v->hidden;
+    if (!n->shift || !find(b, n->shift, 0, &path, &t)) return ERR_OK;
+    float *values = arena_new(&b->v->arena, float, width);
+    TRY(loader_read_f32(&b->l, &t, width, values, err));
+    for (int64_t i = 0; i < width; i++) values[i] = -values[i];
+    TRY(loader_constant(&b->l, "shift", values, width, &m->shift.w, err));
+    return bind_vector(b, n->stretch, 0, width, &m->stretch, err);
+}
+
 /* Each part of it may be absent. */
 static int bind_last_merger(struct binder *b, int64_t joined, struct err *err) {
     struct vision *v = b->v;
-    const struct vision_names *n = &v->family->names;
+    const struct vision_family *f = v->family;
+    const struct vision_names *n = &f->names;
     struct tower_merger *m = &v->mergers[0];
-    int64_t width = v->family->pools || n->merge_join ? v->hidden : joined, inner = v->family->has_frames ? joined : v->text_hidden;
-    enum turn join = v->family->merges_by_channel ? TURN_CHANNELS : TURN_NONE, out = v->family->is_out_transposed ? TURN_OVER : TURN_NONE;
-    if (n->merge_norm) TRY(bind_vector(b, n->merge_norm, 0, v->hidden, &m->norm, err));
-    if (n->merge_join) TRY(bind_turned(b, n->merge_join, 0, join, v->hidden, joined, &m->join, err));
-    if (n->merge_in) TRY(bind_matrix(b, n->merge_in, 0, inner, width, &m->in, err));
-    return bind_turned(b, n->merge_out, 0, out, v->text_hidden, n->merge_in ? inner : width, &m->out, err);
+    struct str path;
+    struct tensor_info t;
+    int64_t width = f->pools ? v->hidden : joined;
+    m->norms_joined = f->is_merge_norm_joined;
+    bool has_norm = n->merge_norm && (find(b, n->merge_norm, 0, &path, &t) || !f->is_merge_norm_joined);
+    if (has_norm) TRY(bind_vector(b, n->merge_norm, 0, m->norms_joined ? width : (int64_t)v->hidden * v->n_taps, &m->norm, err));
+    TRY(bind_standard(b, m, err));
+    TRY(bind_turned(b, n->merge_join, 0, f->merges_by_channel ? TURN_CHANNELS : TURN_NONE, rows_of(b, n->merge_join, 0), width, &m->join,
+                    err));
+    width = rows_of(b, n->merge_join, width);
+    TRY(bind_matrix(b, n->merge_in, 0, rows_of(b, n->merge_in, 0), width, &m->in, err));
+    width = rows_of(b, n->merge_in, width);
+    if (n->merge_mid_norm) TRY(bind_vector(b, n->merge_mid_norm, 0, width, &m->mid_norm, err));
+    TRY(bind_matrix(b, n->merge_mid, 0, rows_of(b, n->merge_mid, 0), width, &m->mid, err));
+    width = rows_of(b, n->merge_mid, width);
+    TRY(bind_matrix(b, n->merge_gate, 0, rows_of(b, n->merge_gate, 0), width, &m->gate, err));
+    TRY(bind_matrix(b, n->merge_up, 0, rows_of(b, n->merge_gate, 0), width, &m->up, err));
+    width = rows_of(b, n->merge_gate, width);
+    return bind_turned(b, n->merge_out, 0, f->is_out_transposed ? TURN_OVER : TURN_NONE, v->text_hidden, width, &m->out, err);
 }
 
 static int bind_mergers(struct binder *b, yyjson_val *config, struct err *err) {
     struct vision *v = b->v;
     const struct vision_names *n = &v->family->names;
     yyjson_val *deep = json_get(config, "deepstack_visual_indexes"), *item;
-    int64_t joined = (int64_t)v->hidden * v->merge * v->merge;
+    int64_t joined = (int64_t)v->hidden * v->n_taps * v->merge * v->merge;
     size_t k, count;
     TRY(bind_last_merger(b, joined, err));
     v->n_mergers = 1;
@@ -245,9 +398,11 @@ static int bind_mergers(struct binder *b, yyjson_val *config, struct err *err) {
     yyjson_arr_foreach(deep, k, count, item) {
         if (v->n_mergers == MERGERS_MAX)
             return err_set(err, ERR_EUNSUPPORTED, "config.json: deepstack_visual_indexes has more than %d entries", MERGERS_MAX - 1);
+        if (!yyjson_is_int(item) || yyjson_get_sint(item) < 0 || yyjson_get_sint(item) >= v->layers)
+            return err_set(err, ERR_EFORMAT, "config.json: deepstack_visual_indexes must be numbers of the tower's %d blocks", v->layers);
         struct tower_merger *m = &v->mergers[v->n_mergers];
         m->norms_joined = true;
-        v->deep_at[v->n_mergers++] = (int32_t)yyjson_get_int(item);
+        v->deep_at[v->n_mergers++] = (int32_t)yyjson_get_sint(item);
         TRY(bind_vector(b, n->deep_norm, (int32_t)k, joined, &m->norm, err));
         TRY(bind_matrix(b, n->deep_in, (int32_t)k, joined, joined, &m->in, err));
         TRY(bind_matrix(b, n->deep_out, (int32_t)k, v->text_hidden, joined, &m->out, err));
@@ -255,57 +410,112 @@ static int bind_mergers(struct binder *b, yyjson_val *config, struct err *err) {
     return ERR_OK;
 }
 
+/* Rows of a table of positions that is a square, or two of one length. */
+static int64_t position_side(const struct vision *v, const struct tensor_info *t) {
+    int64_t rows = t->n_dims > 1 ? loader_tensor_elements(t, t->n_dims - 1) : 0;
+    if (v->family->positions == POSITIONS_AXES) return rows % 2 ? 0 : rows / 2;
+    int64_t cells = rows - (v->family->names.class_row ? 1 : 0), side = cells > 0 && cells < 1 << 20 ? (int64_t)sqrt((double)cells) : 0;
+    return side * side == cells ? side : 0;
+}
+
 static int bind_positions(struct binder *b, struct err *err) {
+    struct vision *v = b->v;
+    enum vision_positions kind = v->family->positions;
+    struct str path;
+    struct tensor_info t;
+    if (kind == POSITIONS_NONE) return ERR_OK;
+    if (!find(b, v->family->names.positions, 0, &path, &t)) return missing(path, err);
+    int64_t side = position_side(v, &t);
+    if (side < 1 || side > 1 << 20 || (kind == POSITIONS_SMOOTH && side > POSITION_TAPS))
+        return err_set(err, ERR_EFORMAT, "%.*s is no square of positions", STR_ARG(path));
+    if (t.shape[t.n_dims - 1] != v->hidden && !is_quantised(b, path))
+        return err_set(err, ERR_EFORMAT, "%.*s has rows of %lld numbers, and the tower's have %d", STR_ARG(path),
+                       (long long)t.shape[t.n_dims - 1], v->hidden);
+    int64_t rows = loader_tensor_elements(&t, t.n_dims - 1);
+    v->positions_side = (int32_t)side;
+    v->positions = arena_try(&v->arena, (size_t)(rows * v->hidden) * sizeof *v->positions);
+    if (!v->positions) return err_set(err, ERR_EMEMORY, "no memory for %.*s", STR_ARG(path));
+    return read_numbers(b, path, &t, rows, v->hidden, v->positions, err);
+}
+
+/* Pairs of a rope, the axis of each, and the step of its frequencies: which of them turns pair i of n. */
+static int rope_step(enum vision_rope rope, int32_t i, int32_t n) {
+    return rope == VISION_ROPE_IN_TURN ? 2 * (i % (n / 2)) + i / (n / 2) : rope == VISION_ROPE_MIXED ? i / 2 : i % (n / 2);
+}
+
+static int8_t rope_axis(enum vision_rope rope, int32_t i, int32_t n) {
+    if (rope == VISION_ROPE_MIXED) return i % 2 ? 1 : 2;
+    return (i < n / 2) == (rope == VISION_ROPE_PAIRS) ? 2 : 1;
+}
+
+static int bind_rope(struct binder *b, yyjson_val *config, struct err *err) {
+    struct vision *v = b->v;
+    enum vision_rope rope = v->family->rope;
+    bool is_apart = rope == VISION_ROPE_APART;
+    int32_t n = v->head / 2, width = rope == VISION_ROPE_IN_TURN ? v->head : v->head / 2;
+    yyjson_val *said = json_get(json_get(config, "rope_parameters"), "rope_theta");
+    float theta = v->family->rope_theta > 0 ? v->family->rope_theta : 10000.0f;
+    if (!said) said = json_get(config, "rope_theta");
+    if (yyjson_is_num(said) && yyjson_get_num(said) > 0) theta = (float)yyjson_get_num(said);
+    if (!rope) return ERR_OK;
+    float *table = arena_new(&v->arena, float, n);
+    v->n_ropes = is_apart ? 2 : 1;
+    for (int32_t k = 0; k < v->n_ropes; k++) {
+        struct tower_rope *r = &v->ropes[k];
+        int32_t pairs = n / v->n_ropes;
+        *r = (struct tower_rope){.axes = arena_new(&v->arena, int8_t, pairs), .first = k * v->head / 2, .n = 2 * pairs};
+        for (int32_t i = 0; i < pairs; i++) {
+            int32_t step = is_apart ? i : rope_step(rope, i, n);
+            table[i] = 1.0f / m_powf(theta, (float)(2 * step) / (float)width);
+            r->axes[i] = is_apart ? (k ? 1 : 2) : rope_axis(rope, i, n);
+        }
+        TRY(loader_constant(&b->l, "tower rope", table, pairs, &r->inv_freq, err));
+    }
+    return ERR_OK;
+}
+
+/* A row that the host puts somewhere. */
+static int bind_row(struct binder *b, const char *names, int64_t n, float **out, struct err *err) {
+    struct str path;
+    struct tensor_info t;
+    if (!names) return ERR_OK;
+    if (!find(b, names, 0, &path, &t)) return missing(path, err);
+    *out = arena_new(&b->v->arena, float, n);
+    return loader_read_f32(&b->l, &t, n, *out, err);
+}
+
+/* The class token takes the way of a patch without pixels: what that adds is taken off first. */
+static int unbias_class(struct binder *b, struct err *err) {
     struct vision *v = b->v;
     struct str path;
     struct tensor_info t;
-    if (v->family->positions == POSITIONS_NONE) return ERR_OK;
-    if (!find(b, v->family->names.positions, 0, &path, &t)) return missing(path, err);
-    int64_t n = t.n_dims == 2 ? t.shape[0] : 0, cells = n - (v->family->names.class_row ? 1 : 0);
-    v->positions_side = cells > 0 && cells < 1 << 20 ? (int32_t)sqrt((double)cells) : 0;
-    if (v->positions_side < 1 || (int64_t)v->positions_side * v->positions_side != cells)
-        return err_set(err, ERR_EFORMAT, "%.*s is no square of positions", STR_ARG(path));
-    v->positions = arena_new(&v->arena, float, n * v->hidden);
-    return loader_read_f32(&b->l, &t, n * v->hidden, v->positions, err);
+    if (!v->class_row || !find(b, v->family->names.patch, 0, &path, &t) || !loader_tensor_bias(&b->l, path, -1, &t)) return ERR_OK;
+    float *bias = arena_new(&v->arena, float, v->hidden);
+    TRY(loader_read_f32(&b->l, &t, v->hidden, bias, err));
+    for (int32_t i = 0; i < v->hidden; i++) v->class_row[i] -= bias[i];
+    return ERR_OK;
 }
 
-static int bind_rope(struct binder *b, struct err *err) {
-    struct vision *v = b->v;
-    bool in_turn = v->family->rope == VISION_ROPE_IN_TURN;
-    int32_t width = v->hidden / v->heads, n = width / 4;
-    if (!v->family->rope) return ERR_OK;
-    float *table = arena_new(&v->arena, float, 2 * n);
-    v->axes = arena_new(&v->arena, int8_t, 2 * n);
-    for (int32_t i = 0; i < 2 * n; i++) {
-        float exponent = in_turn ? (float)(2 * (2 * (i % n) + i / n)) / (float)width : (float)(2 * (i % n)) / (float)(width / 2);
-        table[i] = 1.0f / m_powf(10000.0f, exponent);
-        v->axes[i] = i < n ? 1 : 2;
-    }
-    return loader_constant(&b->l, "tower rope", table, 2 * n, &v->inv_freq, err);
-}
-
-/* The row before the patches, and norms before and behind the blocks. */
+/* The rows beside the patches, and norms before and behind the blocks. */
 static int bind_ends(struct binder *b, struct err *err) {
     struct vision *v = b->v;
     const struct vision_names *n = &v->family->names;
-    struct str path;
-    struct tensor_info t;
     if (n->pre_norm) TRY(bind_vector(b, n->pre_norm, 0, v->hidden, &v->pre_norm, err));
     if (n->post_norm) TRY(bind_vector(b, n->post_norm, 0, v->hidden, &v->post_norm, err));
-    if (!n->class_row) return ERR_OK;
-    if (!find(b, n->class_row, 0, &path, &t)) return missing(path, err);
-    v->class_row = arena_new(&v->arena, float, v->hidden);
-    return loader_read_f32(&b->l, &t, v->hidden, v->class_row, err);
+    TRY(bind_row(b, n->class_row, v->hidden, &v->class_row, err));
+    TRY(unbias_class(b, err));
+    return bind_row(b, n->newline, v->text_hidden, &v->newline, err);
 }
 
 static int bind_all(struct binder *b, yyjson_val *config, struct err *err) {
     struct vision *v = b->v;
     struct str prefixes = str_of(v->family->prefixes), path;
     struct tensor_info t;
+    enum turn turn = v->family->has_colours_last ? TURN_PATCHES : TURN_NONE;
     while (str_split_next(&prefixes, '|', &b->prefix) && !find(b, v->family->names.patch, 0, &path, &t)) {}
-    TRY(bind_matrix(b, v->family->names.patch, 0, v->hidden, (int64_t)3 * v->frames * v->patch * v->patch, &v->patches, err));
+    TRY(bind_turned(b, v->family->names.patch, 0, turn, v->hidden, (int64_t)3 * v->frames * v->patch * v->patch, &v->patches, err));
     TRY(bind_positions(b, err));
-    TRY(bind_rope(b, err));
+    TRY(bind_rope(b, config, err));
     TRY(bind_ends(b, err));
     TRY(bind_blocks(b, config, err));
     return bind_mergers(b, config, err);
@@ -318,133 +528,4 @@ int tower_bind(struct vision *v, const struct config_part *config, const struct 
     map_free(&b.l.seen);
     arena_free(&b.l.scratch);
     return code;
-}
-
-/* ---- the pass ------------------------------------------------------------------------------------------------------- */
-
-static struct tensor norm(const struct vision *v, struct oplist *l, struct tensor x, const struct bound *w) {
-    return op_norm(l, x, &(struct norm_args){.weight = w->w, .bias = w->bias, .kind = v->family->norm, .eps = v->eps});
-}
-
-static struct tensor linear(struct oplist *l, struct tensor x, const struct bound *w) {
-    return op_linear(l, x, &(struct linear_args){w->w, w->bias, 1});
-}
-
-/* n rows behind each other as one; only for dense rows. */
-static struct tensor join_rows(struct tensor x, int32_t n) {
-    x.rows /= n;
-    x.width *= n;
-    x.row_stride = x.head_stride = x.width;
-    return x;
-}
-
-static struct tensor activate(const struct vision *v, struct oplist *l, struct tensor x) {
-    const float slope = 1.702f; /* quick_gelu(x) is x * sigmoid(1.702 x) */
-    if (!v->is_quick_gelu) return op_act(l, x, &(struct act_args){.kind = v->act, .scale = 1.0f});
-    x = op_act(l, x, &(struct act_args){.kind = ACT_NONE, .scale = slope});
-    return op_act(l, x, &(struct act_args){.kind = ACT_SILU, .scale = 1.0f / slope});
-}
-
-static struct tensor attend(const struct vision *v, struct oplist *l, struct tensor x, const struct tower_block *b) {
-    int32_t width = v->hidden / v->heads;
-    struct rope_args rope = {.inv_freq = v->inv_freq, .kind = ROPE_HALF, .n_rotated = width, .magnitude = 1.0f, .axes = v->axes};
-    struct attn_rows_args args = {.scale = 1.0f / (float)sqrt((double)width), .set = b->sees_all ? 0 : 1};
-    struct tensor all = linear(l, x, &b->qkv), q = all, k = all, values = all;
-    if (b->k.w) k = linear(l, x, &b->k), values = linear(l, x, &b->v);
-    else
-        q = tensor_slice(all, 0, v->hidden), k = tensor_slice(all, v->hidden, v->hidden),
-        values = tensor_slice(all, 2 * v->hidden, v->hidden);
-    q = tensor_split_heads(q, v->heads), k = tensor_split_heads(k, v->heads), values = tensor_split_heads(values, v->heads);
-    if (v->inv_freq) q = op_rope(l, q, &rope), k = op_rope(l, k, &rope);
-    return linear(l, tensor_join_heads(op_attn_rows(l, q, k, values, &args)), &b->out);
-}
-
-static struct tensor feed(const struct vision *v, struct oplist *l, struct tensor x, const struct tower_block *b) {
-    struct tensor up = linear(l, x, &b->up);
-    if (!v->family->is_gated) return linear(l, activate(v, l, up), &b->down);
-    struct tensor gate = linear(l, x, &b->gate);
-    return linear(l, op_glu(l, gate, up, &(struct act_args){.kind = v->act, .scale = 1.0f}), &b->down);
-}
-
-static struct tensor merge_norm(const struct vision *v, struct oplist *l, struct tensor x, const struct tower_merger *m) {
-    const struct norm_row_of_merger *n = &v->family->merge_norm;
-    if (!m->norm.w) return x;
-    return op_norm(l, x,
-                   &(struct norm_args){.weight = m->norm.w,
-                                       .bias = m->norm.bias,
-                                       .kind = v->family->pools ? n->kind : v->family->norm,
-                                       .eps = v->merge_eps,
-                                       .weight_offset = n->offset});
-}
-
-static struct tensor merge(const struct vision *v, struct oplist *l, struct tensor x, const struct tower_merger *m) {
-    int32_t each = v->merge * v->merge;
-    if (v->family->pools) x = merge_norm(v, l, op_pool_rows(l, x, each), m);
-    else x = m->norms_joined ? merge_norm(v, l, join_rows(x, each), m) : join_rows(merge_norm(v, l, x, m), each);
-    if (m->join.w) x = linear(l, x, &m->join);
-    if (m->in.w) x = op_act(l, linear(l, x, &m->in), &(struct act_args){.kind = ACT_GELU, .scale = 1.0f});
-    return linear(l, x, &m->out);
-}
-
-void tower_forward(const struct vision *v, struct oplist *l, struct tensor *out_sets) {
-    struct tensor none = {0};
-    struct tensor x = op_given(l, none, &(struct given_args){.width = 3 * v->frames * v->patch * v->patch});
-    x = linear(l, x, &v->patches);
-    if (v->positions) x = op_given(l, x, &(struct given_args){.set = 1, .width = v->hidden, .adds = 1});
-    if (v->pre_norm.w) x = norm(v, l, x, &v->pre_norm);
-    for (int32_t i = 0; i < v->layers; i++) {
-        const struct tower_block *b = &v->blocks[i];
-        l->layer = i;
-        x = op_add(l, x, attend(v, l, norm(v, l, x, &b->norm1), b), NULL);
-        x = op_add(l, x, feed(v, l, norm(v, l, x, &b->norm2), b), NULL);
-        for (int32_t k = 1; k < v->n_mergers; k++)
-            if (v->deep_at[k] == i) out_sets[k] = merge(v, l, x, &v->mergers[k]);
-    }
-    l->layer = -1;
-    if (v->post_norm.w) x = norm(v, l, x, &v->post_norm);
-    if (v->class_row) x = tensor_slice_rows(x, 1, x.rows - 1);
-    out_sets[0] = merge(v, l, x, &v->mergers[0]);
-    for (int32_t k = 0; k < v->n_mergers; k++) oplist_output(l, out_sets[k]);
-}
-
-/* ---- learned positions ---------------------------------------------------------------------------------------------- */
-
-/* Where patch i of n lies along a table of `side`: the cell before it, and how far behind that. */
-static int32_t stretch(int32_t i, int32_t n, int32_t side, float *out_rest) {
-    float step = n > 1 ? (float)(side - 1) / (float)(n - 1) : 0,
-          at = i < n / 2 || n == 1 ? step * (float)i : (float)(side - 1) - step * (float)(n - 1 - i);
-    int32_t low = (int32_t)at;
-    *out_rest = at - (float)low;
-    return low;
-}
-
-static void fixed_positions(const struct vision *v, const struct patches *p, float *out) {
-    int64_t width = v->hidden;
-    int32_t first = v->class_row ? 1 : 0;
-    for (int64_t i = 0; i < width && first; i++) out[i] = v->class_row[i] + v->positions[i];
-    for (int64_t r = 0; r < p->n; r++) {
-        int64_t at = first + (int64_t)p->places[r * STEP_AXES + 1] * v->positions_side + p->places[r * STEP_AXES + 2];
-        memcpy(out + (r + first) * width, v->positions + at * width, (size_t)width * sizeof *out);
-    }
-}
-
-void tower_positions(const struct vision *v, const struct patches *p, float *out) {
-    int32_t side = v->positions_side;
-    if (v->family->positions == POSITIONS_FIXED) {
-        fixed_positions(v, p, out);
-        return;
-    }
-    for (int64_t r = 0; r < p->n; r++) {
-        float down, right;
-        int32_t y = stretch(p->places[r * STEP_AXES + 1], p->height, side, &down),
-                x = stretch(p->places[r * STEP_AXES + 2], p->width, side, &right);
-        int32_t below = y + 1 < side ? y + 1 : y, beside = x + 1 < side ? x + 1 : x;
-        const float *corners[] = {
-            v->positions + (int64_t)(y * side + x) * v->hidden, v->positions + (int64_t)(y * side + beside) * v->hidden,
-            v->positions + (int64_t)(below * side + x) * v->hidden, v->positions + (int64_t)(below * side + beside) * v->hidden};
-        const float share[] = {(1 - down) * (1 - right), (1 - down) * right, down * (1 - right), down * right};
-        for (int32_t i = 0; i < v->hidden; i++)
-            out[r * v->hidden + i] =
-                corners[0][i] * share[0] + corners[1][i] * share[1] + corners[2][i] * share[2] + corners[3][i] * share[3];
-    }
 }

@@ -11,16 +11,37 @@ static const struct vision_family *find_family(struct str type, struct str visio
     return NULL;
 }
 
-static int open_parts(struct vision *v, const struct checkpoint *c, const struct tensor_store *store, yyjson_val *config, struct err *err) {
-    struct config_part part = {"config.json", "vision_config", config};
-    v->image_token = (int32_t)json_int(c->config.root, "image_token_id", json_int(c->config.root, "image_token_index", -1));
-    if (v->image_token < 0) return err_set(err, ERR_EFORMAT, "config.json: image_token_id is missing");
+/* "anyres_max_9": tokens of more tiles than that are shrunk. */
+static int read_most(struct vision *v, struct err *err) {
+    struct str said = json_str(v->config, "vision_aspect_ratio", STR(""));
+    size_t at = str_find(said, STR("anyres_max_"), 0);
+    int64_t most = 0;
+    if (said.n == 0) return ERR_OK;
+    if (at != 0 || !str_to_int64(str_from(said, sizeof "anyres_max_" - 1), &most) || most < 1 || most >= TILES_MAX)
+        return err_set(err, ERR_EUNSUPPORTED, "config.json: vision_aspect_ratio \"%.*s\" is not supported: the model takes text alone",
+                       STR_ARG(said));
+    v->most_tiles = (int32_t)most;
+    return ERR_OK;
+}
+
+static int open_parts(struct vision *v, const struct vision_source *source, struct err *err) {
+    yyjson_val *root = source->config->root, *text = json_get(root, "text_config"), *scale = json_get(text, "embedding_multiplier");
+    yyjson_val *processor = source->processor;
+    struct config_part part = {"config.json", "vision_config", json_get(root, "vision_config")};
     const char *open = v->family->open_key, *close = v->family->close_key;
-    v->open_token = open ? (int32_t)json_int(c->config.root, open, -1) : -1;
-    v->close_token = close ? (int32_t)json_int(c->config.root, close, -1) : -1;
-    v->config = c->config.root;
-    TRY(tower_bind(v, &part, store, err));
-    return processor_open(v, c, err);
+    v->image_token = (int32_t)json_int(root, "image_token_id", json_int(root, "image_token_index", -1));
+    if (v->image_token < 0) return err_set(err, ERR_EFORMAT, "config.json: image_token_id is missing");
+    v->open_token = open ? (int32_t)json_int(root, open, -1) : -1;
+    v->close_token = close ? (int32_t)json_int(root, close, -1) : -1;
+    v->bos_token = (int32_t)json_int(root, "bos_token_id", json_int(text, "bos_token_id", -1));
+    v->config = root;
+    v->sees_both_ways = v->family->sees_both_ways;
+    if (v->family->sees_key) v->sees_both_ways = str_is(json_str(text, v->family->sees_key, STR("")), "vision");
+    v->row_scale = yyjson_is_num(scale) ? (float)yyjson_get_num(scale) : 1.0f;
+    TRY(read_most(v, err));
+    TRY(tower_bind(v, &part, source->store, err));
+    if (source->checkpoint) TRY(processor_load(&v->arena, source->checkpoint, &processor, err));
+    return processor_open(v, processor, err);
 }
 
 const char *vision_title(const struct config *c, bool *out_has) {
@@ -30,24 +51,36 @@ const char *vision_title(const struct config *c, bool *out_has) {
     return *out_has && family ? family->title : NULL;
 }
 
-int vision_open(const struct checkpoint *c, const struct tensor_store *store, struct backend *be, int32_t text_hidden, struct vision **out,
-                struct err *err) {
-    yyjson_val *config = json_get(c->config.root, "vision_config");
-    struct str type = c->config.model_type;
+int vision_check(const struct config *c, const struct backend *be, struct err *err) {
+    bool has_tower;
+    const char *title = vision_title(c, &has_tower);
+    if (!has_tower) return err_set(err, ERR_ENOTFOUND, "the model takes no pictures: it has no tower");
+    if (!title)
+        return err_set(err, ERR_EUNSUPPORTED, "the tower of \"%.*s\" is not run here: the model takes text alone", STR_ARG(c->model_type));
+    if (be->gives) return ERR_OK;
+    return err_set(err, ERR_EUNSUPPORTED,
+                   "towers are computed on the CPU, and this runs on %s: the model takes text alone; use --device cpu for pictures",
+                   be->type->name);
+}
+
+int vision_open_source(const struct vision_source *source, struct backend *be, struct vision **out, struct err *err) {
+    yyjson_val *config = json_get(source->config->root, "vision_config");
     *out = NULL;
-    if (!yyjson_is_obj(config)) return err_set(err, ERR_ENOTFOUND, "the model takes no pictures: it has no tower");
-    const struct vision_family *family = find_family(type, json_str(config, "model_type", STR("")));
-    if (!family) return err_set(err, ERR_EUNSUPPORTED, "the tower of \"%.*s\" is not run here: the model takes text alone", STR_ARG(type));
-    if (!be->gives)
-        return err_set(err, ERR_EUNSUPPORTED,
-                       "towers are computed on the CPU, and this runs on %s: the model takes text alone; use --device cpu for pictures",
-                       be->type->name);
+    TRY(vision_check(source->config, be, err));
     struct vision *v = mem_alloc(sizeof *v);
-    *v = (struct vision){.family = family, .backend = be, .text_hidden = text_hidden};
-    int code = open_parts(v, c, store, config, err);
+    *v = (struct vision){.family = find_family(source->config->model_type, json_str(config, "model_type", STR(""))),
+                         .backend = be,
+                         .text_hidden = source->text_hidden};
+    int code = open_parts(v, source, err);
     if (code) vision_close(v);
     else *out = v;
     return code;
+}
+
+int vision_open(const struct checkpoint *c, const struct tensor_store *store, struct backend *be, int32_t text_hidden, struct vision **out,
+                struct err *err) {
+    struct vision_source source = {.config = &c->config, .checkpoint = c, .store = store, .text_hidden = text_hidden};
+    return vision_open_source(&source, be, out, err);
 }
 
 void vision_close(struct vision *v) {
@@ -58,18 +91,23 @@ void vision_close(struct vision *v) {
 }
 
 struct vision_facts vision_facts(const struct vision *v) {
-    return (struct vision_facts){.title = v->family->title,
+    const struct vision_family *f = v->family;
+    return (struct vision_facts){.title = f->title,
+                                 .placeholder = f->words.placeholder,
+                                 .placeholder_token = f->is_open_placeholder ? v->open_token : v->image_token,
                                  .image_token = v->image_token,
-                                 .open = v->family->open,
-                                 .close = v->family->close,
+                                 .open = f->words.open,
+                                 .close = f->words.close,
                                  .open_token = v->open_token,
                                  .close_token = v->close_token,
-                                 .row_end = v->family->row_end,
-                                 .end = v->family->end,
                                  .n_sets = v->n_mergers,
-                                 .has_places = v->family->has_places,
+                                 .has_places = f->has_places,
                                  .text_hidden = v->text_hidden,
-                                 .sees_both_ways = v->family->sees_both_ways,
+                                 .sees_both_ways = v->sees_both_ways,
+                                 .sees_in_windows = v->sees_both_ways && f->sees_key,
+                                 .is_prefix = f->is_prefix,
+                                 .bos_behind = f->is_prefix ? v->bos_token : -1,
+                                 .prompt_end = f->words.prompt_end,
                                  .patch = v->patch,
                                  .layers = v->layers,
                                  .hidden = v->hidden};
@@ -94,13 +132,18 @@ static int read_set(struct vision *v, const struct patches *p, struct arena *a, 
     return ERR_OK;
 }
 
-/* The step of the tower: a row before the patches where it has a class token, which sees all and is seen by all. */
+/* The step of the tower: a row beside the patches where it has a class token, which sees all and is seen by all. */
 static void fill_step(const struct vision *v, struct arena *a, const struct patches *p, struct step *step) {
-    int32_t extra = v->class_row ? 1 : 0, n = p->n + extra;
+    const struct vision_family *f = v->family;
+    int32_t extra = v->class_row ? 1 : 0, first = f->is_class_last ? 0 : extra, n = p->n + extra;
     const float **pixels = arena_new(a, const float *, n);
-    *step = (struct step){.n_rows = n, .n_seqs = 1, .places = p->places, .spans = {p->spans[0], p->spans[1]}};
+    int32_t *places = arena_new(a, int32_t, (int64_t)n * STEP_AXES);
+    *step = (struct step){.n_rows = n, .n_seqs = 1, .places = places, .spans = {p->spans[0], p->spans[1]}};
     step->seq_of = arena_new(a, int32_t, n);
-    for (int64_t i = 0; i < p->n; i++) pixels[i + extra] = p->pixels + i * p->numbers;
+    for (int64_t i = 0; i < p->n; i++) {
+        pixels[i + first] = p->pixels + i * p->numbers;
+        for (int k = 1; k < STEP_AXES; k++) places[(i + first) * STEP_AXES + k] = p->places[i * STEP_AXES + k] + f->first_place;
+    }
     step->given[0] = pixels;
     if (v->positions) {
         float *positions = arena_new(a, float, (int64_t)n * v->hidden);
@@ -113,40 +156,72 @@ static void fill_step(const struct vision *v, struct arena *a, const struct patc
     step->spans[0] = step->spans[1] = spans;
 }
 
-static int run_tower(struct vision *v, struct arena *a, const struct patches *p, struct vision_picture *out, struct err *err) {
+static int run_tower(struct vision *v, struct arena *a, const struct patches *p, struct tile_rows *out, struct err *err) {
     struct backend *be = v->backend;
     struct step step;
     struct tensor sets[GIVEN_SETS] = {0};
-    if (v->family->positions == POSITIONS_FIXED && (p->height > v->positions_side || p->width > v->positions_side))
+    enum vision_positions kind = v->family->positions;
+    if ((kind == POSITIONS_FIXED || kind == POSITIONS_AXES) && (p->height > v->positions_side || p->width > v->positions_side))
         return err_set(err, ERR_EFORMAT, "%d x %d patches, and the tower has positions for %d", p->width, p->height, v->positions_side);
+    for (int64_t i = 0; v->family->is_centred && i < (int64_t)p->n * p->numbers; i++) p->pixels[i] = 2 * (p->pixels[i] - 0.5f);
     fill_step(v, a, p, &step);
     struct step_key key = {.n_rows = step.n_rows, .n_seqs = 1, .gives = true, .has_places = true};
     if (be->type->begin(be, &key)) tower_forward(v, &be->list, sets);
     TRY(be->type->end(be, &step, err));
+    *out = (struct tile_rows){.n = p->n / (v->merge * v->merge), .height = p->height / v->merge, .width = p->width / v->merge};
     for (int32_t i = 0; i < v->n_mergers; i++) TRY(read_set(v, p, a, sets[i], &out->rows[i], err));
     return ERR_OK;
 }
 
+/* One tile after the other: what they need at once stays small. */
+static int encode_tiles(struct vision *v, const struct tiles *t, struct tile_rows *rows, uint64_t *hash, struct err *err) {
+    int code = ERR_OK;
+    for (int32_t i = 0; i < t->n && !code; i++) {
+        struct arena a = {0};
+        struct patches p;
+        code = processor_cut(v, &a, &t->images[i], &p, err);
+        if (!code)
+            *hash = hash_bytes(p.pixels, (size_t)p.n * (size_t)p.numbers * sizeof *p.pixels,
+                               hash_pair(*hash, hash_pair((uint64_t)p.height, (uint64_t)p.width)));
+        if (!code) code = run_tower(v, &a, &p, &rows[i], err);
+        arena_free(&a);
+    }
+    return code;
+}
+
 int vision_encode(struct vision *v, const struct image *image, struct vision_picture *out, struct err *err) {
     struct arena a = {0};
-    struct patches p;
-    *out = (struct vision_picture){0};
-    int code = processor_cut(v, &a, image, &p, err);
-    if (!code) code = run_tower(v, &a, &p, out, err);
-    if (!code) {
-        out->n_tokens = p.n / (v->merge * v->merge);
-        out->grid_height = p.height / v->merge;
-        out->grid_width = p.width / v->merge;
-        out->hash =
-            hash_bytes(p.pixels, (size_t)p.n * (size_t)p.numbers * sizeof *p.pixels, hash_pair((uint64_t)p.height, (uint64_t)p.width));
-    } else vision_picture_free(out);
+    struct tiles t = {0};
+    *out = (struct vision_picture){.hash = hash_pair((uint64_t)image->height, (uint64_t)image->width)};
+    int code = tiles_make(v, &a, image, &t, err);
+    struct tile_rows *rows = arena_new(&a, struct tile_rows, t.n + 1);
+    if (!code) code = encode_tiles(v, &t, rows, &out->hash, err);
+    if (!code) code = layout_rows(v, &t, rows, out, err);
+    for (int64_t i = 0; !code && v->row_scale != 1.0f && i < (int64_t)out->n_tokens * v->text_hidden; i++) out->rows[0][i] *= v->row_scale;
+    for (int32_t i = 0; i < t.n; i++)
+        for (int k = 0; k < GIVEN_SETS; k++) mem_free(rows[i].rows[k]);
+    if (code) vision_picture_free(out);
+    tiles_free(&t);
     arena_free(&a);
     return code;
 }
 
 void vision_picture_free(struct vision_picture *p) {
     for (int i = 0; i < GIVEN_SETS; i++) mem_free(p->rows[i]);
+    mem_free(p->pieces);
+    mem_free(p->text);
     *p = (struct vision_picture){0};
+}
+
+struct vision_picture vision_picture_copy(const struct vision *v, struct arena *a, const struct vision_picture *p) {
+    struct vision_picture copy = *p;
+    size_t bytes = (size_t)p->n_tokens * (size_t)v->text_hidden * sizeof(float), n_text = 0;
+    for (int i = 0; i < GIVEN_SETS; i++)
+        if (p->rows[i]) copy.rows[i] = arena_copy(a, p->rows[i], bytes);
+    for (int32_t i = 0; i < p->n_pieces; i++) n_text = p->pieces[i].text_at + p->pieces[i].text_n;
+    copy.pieces = arena_copy(a, p->pieces, (size_t)p->n_pieces * sizeof *p->pieces);
+    copy.text = arena_copy(a, p->text, n_text + 1);
+    return copy;
 }
 
 void vision_places(const struct vision *v, const int32_t *tokens, int32_t n, const struct vision_picture *pictures, int32_t *places) {

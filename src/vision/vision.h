@@ -12,37 +12,57 @@
 
 struct vision;
 
+/* A part of a picture's place in the prompt: text, then tokens. */
+struct vision_piece {
+    size_t text_at, text_n; /* in the picture's text */
+    int32_t n_tokens;
+};
+
 /* How the text model sees a picture. */
 struct vision_picture {
     int32_t n_tokens;                /* rows of each set */
     int32_t grid_height, grid_width; /* tokens of a picture that lies in two dimensions; 0: they lie in a row */
     float *rows[GIVEN_SETS];         /* [n_tokens][hidden]; NULL where the model has fewer sets */
-    uint64_t hash;                   /* of the pixels */
+    struct vision_piece *pieces;
+    int32_t n_pieces;
+    char *text;    /* of the pieces */
+    uint64_t hash; /* of the pixels */
 };
 
 struct vision_facts {
-    const char *title;               /* of the tower, for people */
+    const char *title;       /* of the tower, for people */
+    const char *placeholder; /* text that stands for a picture before it is expanded; NULL: that of the token below */
+    int32_t placeholder_token;
     const char *open, *close;        /* text around the tokens of a picture */
-    int32_t open_token, close_token; /* tokens around those; -1: none. The first one is the placeholder then */
-    const char *row_end, *end;       /* text behind each row of tokens but the last, and behind that; NULL: none */
+    int32_t open_token, close_token; /* tokens around those; -1: none */
     int32_t image_token;             /* every token with this id is a row of a picture */
     int32_t n_sets;                  /* of rows */
     int32_t text_hidden;             /* numbers of a row */
     bool sees_both_ways;             /* the rows of one picture see each other */
     bool has_places;                 /* tokens lie in time, height and width */
+    bool sees_in_windows;            /* in layers with a window alone */
+    bool is_prefix;                  /* all rows of a prompt see each other; pictures come first where the text has no place for them */
+    int32_t bos_behind;              /* token behind the last picture; -1: none */
+    const char *prompt_end;          /* text at the end of a prompt with pictures; NULL: none */
     int32_t patch, layers, hidden;
 };
 
 /* What a config.json says: whether there is a tower, and its name; NULL where it is not run here. */
 const char *vision_title(const struct config *c, bool *out_has);
-/* The tower of a checkpoint. ERR_ENOTFOUND: the model has none. ERR_EUNSUPPORTED: it has one that is not run here, and the message says which. On both the
- * text part works without it. */
+/* Whether a model takes pictures on a device, by its config.json alone. ERR_ENOTFOUND: it has no tower. ERR_EUNSUPPORTED: it has one that is not run here,
+ * and the message says which. On both the text part works without it. */
+int vision_check(const struct config *c, const struct backend *be, struct err *err);
+/* The tower of a checkpoint that vision_check lets pass. */
 int vision_open(const struct checkpoint *c, const struct tensor_store *store, struct backend *be, int32_t text_hidden, struct vision **out,
                 struct err *err);
+/* A made-up tower of a well-known model's shape (tower_shapes.c); ERR_EARG lists them. `a` holds what it needs while it is opened. */
+int vision_open_shape(struct arena *a, struct str shape, struct backend *be, struct vision **out, struct err *err);
 void vision_close(struct vision *v); /* NULL is fine; the backend stays open */
 struct vision_facts vision_facts(const struct vision *v);
 int vision_encode(struct vision *v, const struct image *image, struct vision_picture *out, struct err *err);
 void vision_picture_free(struct vision_picture *p);
+/* A copy that belongs to the arena: nobody frees it. */
+struct vision_picture vision_picture_copy(const struct vision *v, struct arena *a, const struct vision_picture *p);
 /* Where the n tokens of a prompt lie: pictures[i] begins at the i-th run of image tokens. `places` is [n][STEP_AXES]. */
 void vision_places(const struct vision *v, const int32_t *tokens, int32_t n, const struct vision_picture *pictures, int32_t *places);
 

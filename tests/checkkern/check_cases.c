@@ -462,24 +462,23 @@ static void add_elements(struct maker *m) {
     }
 }
 
-/* The edges of kernels/experts.cu: more pairs of an expert than a tile has, more choices than a block has warps, one alone, sums longer than what a
+/* The edges of kernels/experts.cu and kernels/experts_sm90.cu: more pairs of an expert than a tile has, more choices than a block has warps, one alone, sums longer than what a
  * warp asks for at once; more experts and choices than it takes, inner widths that are no multiple of its steps, and results that are no whole
  * number of tiles. */
 static void add_experts(struct maker *m) {
-    static const struct format formats[] = {{QUANT_AFFINE, DT_BF16, 4, 32},
-                                            {QUANT_AFFINE, DT_F16, 8, 32},
-                                            {QUANT_NONE, DT_BF16, 0, 0},
-                                            {QUANT_MXFP4, DT_BF16, 4, 32},
-                                            {QUANT_AFFINE, DT_F16, 4, 64}};
+    static const struct format formats[] = {{QUANT_AFFINE, DT_BF16, 4, 32}, {QUANT_AFFINE, DT_F16, 8, 32}, {QUANT_NONE, DT_BF16, 0, 0},
+                                            {QUANT_MXFP4, DT_BF16, 4, 32},  {QUANT_AFFINE, DT_F16, 4, 64}, {QUANT_AFFINE, DT_BF16, 4, 64}};
+    static const enum act_kind acts[] = {ACT_SILU, ACT_CLAMPED_SWIGLU, ACT_SILU, ACT_CLAMPED_SWIGLU, ACT_SILU, ACT_GELU_TANH};
     static const struct {
         int32_t n_experts, k, in, inner, out, rows, way; /* way: 0 gate and up, 1 stacked, 2 no gate */
         bool has_bias, scale_input;
     } shapes[] = {
-        {2, 2, 192, 192, 200, 75, 0, true, false}, {3, 1, 128, 64, 136, 70, 2, true, true},    {9, 4, 256, 128, 64, 9, 1, false, false},
-        {3, 2, 1088, 64, 40, 3, 0, false, true},   {24, 20, 128, 320, 24, 2, 1, true, false},  {5, 1, 64, 64, 8, 8, 2, false, false},
-        {72, 65, 64, 64, 16, 9, 0, false, false},  {1030, 2, 64, 64, 8, 9, 1, false, false},   {4, 2, 64, 96, 24, 20, 0, false, false},
-        {2, 2, 192, 192, 208, 75, 0, true, false}, {3, 2, 1088, 64, 48, 3, 0, false, true},    {24, 20, 128, 320, 32, 2, 1, true, false},
-        {32, 4, 256, 192, 304, 9, 1, true, false}, {16, 4, 256, 192, 304, 20, 1, true, false}, {16, 2, 192, 64, 32, 9, 2, true, true},
+        {2, 2, 192, 192, 200, 75, 0, true, false},  {3, 1, 128, 64, 136, 70, 2, true, true},     {9, 4, 256, 128, 64, 9, 1, false, false},
+        {3, 2, 1088, 64, 40, 3, 0, false, true},    {24, 20, 128, 320, 24, 2, 1, true, false},   {5, 1, 64, 64, 8, 8, 2, false, false},
+        {72, 65, 64, 64, 16, 9, 0, false, false},   {1030, 2, 64, 64, 8, 9, 1, false, false},    {4, 2, 64, 96, 24, 20, 0, false, false},
+        {2, 2, 192, 192, 208, 75, 0, true, false},  {3, 2, 1088, 64, 48, 3, 0, false, true},     {24, 20, 128, 320, 32, 2, 1, true, false},
+        {32, 4, 256, 192, 304, 9, 1, true, false},  {16, 4, 256, 192, 304, 20, 1, true, false},  {16, 2, 192, 64, 32, 9, 2, true, true},
+        {2, 2, 256, 320, 304, 150, 1, true, false}, {2, 2, 1088, 192, 304, 110, 0, false, true},
     };
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -487,8 +486,8 @@ static void add_experts(struct maker *m) {
             if (formats[f].group && (shapes[i].inner % formats[f].group || shapes[i].in % formats[f].group)) continue;
             format_name(&formats[f], name);
             CASE(.build = build_experts, .format = formats[f], .out = shapes[i].out, .in = shapes[i].in,
-                 .p = {shapes[i].n_experts, shapes[i].k, shapes[i].inner, shapes[i].way, f % 2 ? ACT_CLAMPED_SWIGLU : ACT_SILU,
-                       shapes[i].has_bias, shapes[i].scale_input},
+                 .p = {shapes[i].n_experts, shapes[i].k, shapes[i].inner, shapes[i].way, acts[f], shapes[i].has_bias,
+                       shapes[i].scale_input},
                  .n_steps = 1);
             k.steps[0].rows[0] = shapes[i].rows;
             NAME("experts %s, %d of %d, %d x %d x %d, %d rows", name, k.p[1], k.p[0], shapes[i].in, k.p[2], shapes[i].out, shapes[i].rows);

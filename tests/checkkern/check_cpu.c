@@ -71,6 +71,58 @@ static void make_fixture(struct fixture *t, const struct format *f, int64_t in, 
     t->x[11 * in + in - 1] = -INFINITY;
 }
 
+/* A row of a K type: each group's scale and bias are a byte times what a span has; the largest bytes and codes in some rows. */
+static void make_nested_row(const struct format *f, int64_t in, int centre, uint64_t seed, unsigned char *values, float *scales,
+                            float *biases) {
+    static uint8_t codes[IN_MAX];
+    bool is_extreme = seed % 5 == 0;
+    for (int64_t i = 0; i < in; i++)
+        codes[i] = is_extreme ? (uint8_t)0 : (uint8_t)(hash_mix(seed + (uint64_t)i) >> 33 & ((1u << f->bits) - 1));
+    if (is_extreme && !centre) memset(codes, (1 << f->bits) - 1, (size_t)in);
+    quant_put_codes(f, codes, in, values);
+    for (int64_t g = 0; g < in / f->group; g++) {
+        uint64_t span = seed + (uint64_t)(g * f->group / PACK_SPAN) * 77, at = seed * 3 + (uint64_t)g;
+        float scale_1 = f16_to_f32(f16_from_f32(random_at(span) * 0.01f)), bias_1 = f16_to_f32(f16_from_f32(random_at(span + 1) * 0.03f));
+        scales[g] = scale_1 * (is_extreme ? (g % 7 == 0 ? 127.0f : -128.0f) : (float)(hash_mix(at) >> 40 & 127) - 63.0f);
+        biases[g] = centre ? -(float)centre * scales[g] : bias_1 * (float)(hash_mix(at + 9) >> 40 & 63);
+    }
+}
+
+/* False: this format has no such panels. */
+static bool make_nested(struct fixture *t, const struct format *f, int64_t in, bool centred, uint64_t seed) {
+    static unsigned char values[PANEL_ROWS][IN_MAX];
+    static float scales[PANEL_ROWS][IN_MAX / 16], biases[PANEL_ROWS][IN_MAX / 16], got[IN_MAX], want[IN_MAX];
+    struct quant_row rows[PANEL_ROWS];
+    struct pack_shape shape;
+    bool whole = true;
+    make_nested_row(f, in, centred ? 1 << (f->bits - 1) : 0, seed, values[0], scales[0], biases[0]);
+    if (!pack_nested_shape_of(f, in, &(struct quant_row){values[0], scales[0], biases[0]}, &shape)) return false;
+    make_fixture(t, f, in, seed);
+    mem_free(t->panels);
+    t->shape = shape;
+    t->panels = mem_alloc(shape.panel_bytes * PANELS + 64);
+    for (int p = 0; p < PANELS; p++) {
+        unsigned char *panel = t->panels + (size_t)p * shape.panel_bytes;
+        for (int r = 0; r < PANEL_ROWS; r++) {
+            make_nested_row(f, in, shape.centre, seed + (uint64_t)(p * PANEL_ROWS + r), values[r], scales[r], biases[r]);
+            rows[r] = (struct quant_row){values[r], scales[r], biases[r]};
+        }
+        whole &= pack_nested_panel(&shape, f, rows, PANEL_ROWS, panel);
+        for (int r = 0; r < PANEL_ROWS; r++) {
+            quant_unpack(f, &rows[r], 0, in, want);
+            pack_unpack_row(&shape, panel, r, got);
+            for (int64_t i = 0; i < in; i++) whole &= got[i] == want[i]; /* the sign of a zero may differ */
+        }
+    }
+    tally_check(whole, "nested", centred ? "centred" : "biased", "%d bits, groups of %d, %d inputs: the same numbers", f->bits,
+                (int)f->group, (int)in);
+    scales[3][0] = 1.0f / 3.0f; /* no multiple of anything that the others are */
+    tally_check(!pack_nested_panel(&shape, f, rows, PANEL_ROWS, t->panels) || in == 0, "nested", "refused", "%d bits", f->bits);
+    scales[3][0] = 0, biases[3][0] = 0;
+    pack_nested_panel(&shape, f, rows, PANEL_ROWS, t->panels);
+    return true;
+}
+
 static void free_fixture(struct fixture *t) {
     mem_free(t->panels);
     mem_free(t->x);
@@ -82,7 +134,7 @@ static void free_fixture(struct fixture *t) {
 static void run_panels(const struct kernels *k, struct fixture *t, int64_t first, int64_t n, float *y) {
     t->acts.tile = acts_tile(n);
     for (int64_t m = 0; m < n; m++) k->quant_row(t->x + (first + m) * t->acts.in, &t->acts, m);
-    k->panel(&(struct panel_args){
+    (t->shape.nested ? k->nested : k->panel)(&(struct panel_args){
         .shape = &t->shape, .panels = t->panels, .n_panels = PANELS, .x = t->acts, .n_rows = n, .y = y, .y_stride = PANELS * PANEL_ROWS});
 }
 
@@ -118,6 +170,36 @@ static void check_panels(const struct kernels *k) {
             for (int64_t m = 1; m < ROWS; m += w >= N_FULL ? 17 : 3) {
                 run_panels(k, &t, m, 1, got);
                 tally_check(differences(got, want + m * PANELS * PANEL_ROWS, PANELS * PANEL_ROWS) == 0, "panel", name,
+                            "%d inputs, row %d alone", (int)widths[w], (int)m);
+            }
+            free_fixture(&t);
+        }
+}
+
+static void check_nested(const struct kernels *k) {
+    static const int64_t widths[] = {256, 768, 2048};
+    static const struct format kinds[] = {{QUANT_AFFINE, DT_F32, 4, 32}, {QUANT_AFFINE, DT_F32, 5, 32}, {QUANT_AFFINE, DT_F32, 2, 16},
+                                          {QUANT_AFFINE, DT_F32, 3, 16}, {QUANT_AFFINE, DT_F32, 6, 16}, {QUANT_AFFINE, DT_F32, 6, 32}};
+    static float want[ROWS * PANELS * PANEL_ROWS], got[ROWS * PANELS * PANEL_ROWS];
+    struct kernels plain;
+    kern_ref(&plain);
+    kern_ref_packed(&plain);
+    for (size_t i = 0; i < 2 * sizeof kinds / sizeof *kinds && k->nested; i++)
+        for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+            struct fixture t;
+            char name[32];
+            format_name(&kinds[i / 2], name);
+            if (!make_nested(&t, &kinds[i / 2], widths[w], i % 2, 1000 * (uint64_t)i + w)) continue;
+            run_panels(&plain, &t, 0, ROWS, want);
+            for (int64_t n = 1; n <= ROWS; n += n < 9 ? 1 : 7) {
+                memset(got, 0x55, sizeof got);
+                run_panels(k, &t, 0, n, got);
+                tally_check(differences(got, want, n * PANELS * PANEL_ROWS) == 0, "nested panel", name, "%s, %d inputs, %d rows",
+                            t.shape.centre ? "centred" : "biased", (int)widths[w], (int)n);
+            }
+            for (int64_t m = 1; m < ROWS; m += 7) {
+                run_panels(k, &t, m, 1, got);
+                tally_check(differences(got, want + m * PANELS * PANEL_ROWS, PANELS * PANEL_ROWS) == 0, "nested panel", name,
                             "%d inputs, row %d alone", (int)widths[w], (int)m);
             }
             free_fixture(&t);
@@ -299,11 +381,14 @@ void time_panel_rows(const struct kernels *k, const char *name, struct panel_arg
     printf("  GMAC/s\n");
 }
 
-static void time_panels(const struct kernels *k, const struct format *f, const char *name) {
+static void time_panels(const struct kernels *k, const struct format *f, bool is_nested, const char *name) {
     enum { IN = 1024, N_PANELS = 8, MOST = 256 };
     struct pack_shape shape;
     if (!k->panel) return;
     pack_shape_of(f, IN, &shape);
+    static float ones[IN / 16], centred[IN / 16];
+    for (int i = 0; i < IN / 16; i++) ones[i] = 1, centred[i] = f->bits > 5 ? -(float)(1 << (f->bits - 1)) : 1;
+    if (is_nested && !(k->nested && pack_nested_shape_of(f, IN, &(struct quant_row){NULL, ones, centred}, &shape))) return;
     struct err err;
     unsigned char *panels = os_pages_alloc(shape.panel_bytes * N_PANELS, &err);
     int8_t *q = os_pages_alloc(MOST * ACTS_TERMS * IN, &err);
@@ -361,6 +446,7 @@ static void check_level(const struct kernels *k, bool timed) {
     struct kernels plain;
     kern_ref(&plain);
     check_panels(k);
+    check_nested(k);
     check_sums(k, &plain);
     check_functions(k, &plain);
     check_plain(k);
@@ -369,8 +455,12 @@ static void check_level(const struct kernels *k, bool timed) {
     check_store(k);
     check_kv(k, &plain);
     if (!timed) return;
-    time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 4, 64}, "4-bit g64");
-    time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 8, 64}, "8-bit g64");
+    time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 4, 64}, false, "4-bit g64");
+    time_panels(k, &(struct format){QUANT_AFFINE, DT_BF16, 8, 64}, false, "8-bit g64");
+    time_panels(k, &(struct format){QUANT_AFFINE, DT_F32, 4, 32}, false, "4-bit f32");
+    time_panels(k, &(struct format){QUANT_AFFINE, DT_F32, 6, 16}, false, "6-bit f32");
+    time_panels(k, &(struct format){QUANT_AFFINE, DT_F32, 4, 32}, true, "Q4_K");
+    time_panels(k, &(struct format){QUANT_AFFINE, DT_F32, 6, 16}, true, "Q6_K");
     time_cpu_plain(k);
     time_attention(k);
     time_small(k, 8);

@@ -87,7 +87,46 @@ static void panel(const struct panel_args *a) {
             panel_row(a, a->panels + (size_t)p * a->shape->panel_bytes, m, a->y + m * a->y_stride + p * PANEL_ROWS);
 }
 
+/* ---- nested ------------------------------------------------------------------------------------------------------- */
+
+static int32_t nested_code(const struct pack_shape *s, const unsigned char *p, int32_t k, int r) {
+    p += (size_t)(k / 16 * 16 * PANEL_ROWS * s->code_bits / 8) + (size_t)(4 * r + k % 4);
+    if (s->code_bits == 4) return p[k % 16 / 8 * PANEL_LINE] >> (k % 8 < 4 ? 0 : 4) & 15;
+    if (k % 16 < 12) return p[k % 16 / 4 * PANEL_LINE] & 63;
+    return p[0] >> 6 | p[PANEL_LINE] >> 6 << 2 | p[2 * PANEL_LINE] >> 6 << 4;
+}
+
+static float nested_span(const struct pack_shape *s, const unsigned char *p, struct acts_row x, int r) {
+    struct pack_span at = pack_span_at(s, p);
+    int32_t scales = 0, biases = 0;
+    for (int32_t g = 0; g < PACK_SPAN / s->group; g++, x.q += x.q_step, x.sum += x.step) {
+        int32_t dot = -s->centre * (int32_t)*x.sum;
+        for (int32_t k = 0; k < s->group; k++) dot += nested_code(s, p, g * s->group + k, r) * (16 * x.q[k] + x.q[x.low + k]);
+        scales += dot * at.scale[g * PANEL_ROWS + r];
+        if (at.bias) biases += (int32_t)*x.sum * at.bias[pack_bias_place(g, r)];
+    }
+    float v = (float)scales * f16_to_f32(at.scale_1[r]);
+    return at.bias ? m_fmaf((float)biases, f16_to_f32(at.bias_1[r]), v) : v;
+}
+
+static void nested(const struct panel_args *a) {
+    const struct pack_shape *s = a->shape;
+    for (int64_t p = 0; p < a->n_panels; p++)
+        for (int64_t m = 0; m < a->n_rows; m++)
+            for (int r = 0; r < PANEL_ROWS; r++) {
+                struct acts_row x = acts_row_at(&a->x, m);
+                const unsigned char *span = a->panels + (size_t)p * s->panel_bytes;
+                float acc = 0;
+                for (int64_t i = 0; i < s->in / PACK_SPAN; i++, span += s->span_bytes, x.scale += x.step) {
+                    acc = m_fmaf(nested_span(s, span, x, r), *x.scale, acc);
+                    x.q += PACK_SPAN / s->group * x.q_step, x.sum += PACK_SPAN / s->group * x.step;
+                }
+                a->y[m * a->y_stride + p * PANEL_ROWS + r] = acc;
+            }
+}
+
 void kern_ref_packed(struct kernels *k) {
+    k->nested = nested;
     k->quant_row = quant_row;
     k->panel = panel;
 }

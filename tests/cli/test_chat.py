@@ -291,6 +291,124 @@ def check_ways_out():
         check(marks and marks[-1] == b"l" and shows and p.returncode == (0 if how == "Ctrl-D" else -how), f"ended by {how}: {p.returncode} {seen!r}")
 
 
+def check_typed_ahead():
+    """What is typed while an answer comes, and Ctrl-C, are not printed into it; the typed text is the next line."""
+    if is_windows:
+        return
+    t = Terminal(["run", "--cpu", "ref", "--threads", "1", "--seed", "3", "--no-history"], width=70)
+    try:
+        t.ready()
+        t.type("Tell me a very long story.")
+        t.keys("Enter")
+        t.wait("Once")
+        t.type("/show")
+        time.sleep(0.5)
+        check("/show" not in t.screen(), f"what is typed ahead is not in the answer: {t.screen()}")
+        t.keys("C-c")
+        screen = t.wait(r">>> /show")
+        check("^C" not in screen and re.search(r"stopped\]\n>>> /show", screen), f"it is the next line, and Ctrl-C is not shown: {screen}")
+        long = [line for line in screen.split("\n") if len(line) == 70 and line.split(" ")[-1].isalpha()]
+        answer = screen.split("story.\n", 1)[1].split("\n[", 1)[0]
+        check(len(answer) > 70 and not re.search(r"(?m)^.{70}$\n^[a-z]+\b", answer) or not long, f"lines break between words: {answer}")
+        t.keys("Enter")
+        check(re.search(r"2 messages, \d+ of \d+ tokens of context", t.wait("tokens of context")), "/show")
+        t.ready()
+        t.keys("C-d")
+        check("EXIT=0" in t.wait("EXIT="), "Ctrl-D leaves")
+    finally:
+        t.close()
+
+
+def check_commands():
+    """Tab, Ctrl-R, /retry, /model; history by message."""
+    if is_windows:
+        return
+    path = Path(home) / "history"
+    path.unlink(missing_ok=True)
+    t = Terminal(["run", "--seed", "3", "-n", "8", "--threads", "1"], width=80, height=40)
+    try:
+        t.ready()
+        t.type("/mo")
+        t.keys("Tab")
+        t.wait(r">>> /model$")
+        t.type("bui")
+        t.keys("Tab")
+        check(">>> /model built-in" in t.wait("/model built-in"), f"Tab completes commands and models: {t.screen()}")
+        t.keys("Enter")
+        screen = t.wait("built-in model", 2)
+        check("error" not in screen, f"/model loads it: {screen}")
+        t.ready()
+        t.type("/s")
+        t.keys("Tab")
+        screen = t.wait("/system +/show|/show")
+        check(all(w in screen for w in ("/system", "/show", "/set", "/save")), f"Tab shows what there is: {screen}")
+        t.keys("C-u")
+        t.type("First words.")
+        t.keys("Enter")
+        t.wait(FIGURES.pattern)
+        t.ready()
+        t.type("/retry")
+        t.keys("Enter")
+        screen = t.wait(FIGURES.pattern, 2)
+        check(len(FIGURES.findall(screen)) == 2, f"/retry answers again: {screen}")
+        t.ready()
+        t.type("/show")
+        t.keys("Enter")
+        check("2 messages" in t.wait("messages,"), f"and takes the answer's place: {t.screen()}")
+        t.ready()
+        t.paste("one\ntwo")
+        t.keys("Enter")
+        t.wait(FIGURES.pattern, 3)
+        t.ready()
+        t.keys("C-r")
+        t.type("irst")
+        check("(search: irst) First words." in t.wait(r"\(search: irst\)"), f"Ctrl-R: {t.screen()}")
+        t.keys("C-c")
+        t.ready()
+        t.type("/bye")
+        t.keys("Enter")
+        t.wait("EXIT=0")
+    finally:
+        t.close()
+    text = path.read_text() if path.exists() else ""
+    check("one\x1etwo\n" in text, f"a message of two lines is one entry: {text!r}")
+    t = Terminal(["run", "--threads", "1"])
+    try:
+        t.ready()
+        t.keys("Up", "Up")
+        check(re.search(r">>> one\ntwo$", t.wait("two")), f"and comes back so: {t.screen()}")
+        t.keys("C-c")
+        t.ready()
+        t.keys("C-d")
+        t.wait("EXIT=")
+    finally:
+        t.close()
+
+
+def check_resize():
+    """A narrower window breaks the line anew and leaves nothing of the old one behind; so does a wider one."""
+    if is_windows:
+        return
+    t = Terminal(["run", "--threads", "1", "--no-history"], width=90, height=24)
+    try:
+        t.ready()
+        words = " ".join(f"w{i:02}" for i in range(20))
+        t.type(words)
+        t.wait("w19")
+        for width in (40, 60, 30, 90):
+            subprocess.run([*t.tmux, "resize-window", "-x", str(width), "-y", "24"], check=True)
+            time.sleep(0.6)
+            screen = t.screen()
+            flat = screen[screen.rindex(">>>"):].replace("\n", "")
+            check(screen.count(">>>") == 1 and "".join(flat.split()) == ">>>" + words.replace(" ", "") and screen.count("w00") == 1, f"width {width}: {screen}")
+        t.keys("C-c")
+        t.ready()
+        t.keys("C-d")
+        t.wait("EXIT=")
+    finally:
+        t.close()
+
+
 def check_history():
     """What was typed is there in the next session, and nobody else may read it."""
     path = Path(home) / "history"
@@ -380,9 +498,19 @@ def pipe(*args, text=""):
 
 
 def check_pipe():
-    r = pipe("-n", "12", "--temp", "0", text="Hello.\n/set max_tokens 3\nMore.\n")
+    r = pipe("-n", "12", "--temp", "0", "--lines", text="Hello.\n/set max_tokens 3\nMore.\n")
     lines = r.stdout.strip().split("\n")
-    check(r.returncode == 0 and ">>>" not in r.stdout and "\x1b" not in r.stdout + r.stderr and len(lines) >= 2, f"a pipe: {r.stdout!r} {r.stderr!r}")
+    check(r.returncode == 0 and ">>>" not in r.stdout and "\x1b" not in r.stdout + r.stderr and len(lines) >= 2, f"a pipe, line by line: {r.stdout!r} {r.stderr!r}")
+    whole = pipe("-n", "12", "--temp", "0", text="Hello.\nMore.\n")
+    said = pipe("-n", "12", "--temp", "0", "-p", "Hello.\nMore.")
+    check(whole.returncode == 0 and whole.stdout == said.stdout and whole.stdout.count("\n") == said.stdout.count("\n"), f"a pipe is one message: {whole.stdout!r} {said.stdout!r}")
+    words = pipe("-n", "12", "--temp", "0", "built-in", "Hello.", "You.", text="More.\n")
+    said = pipe("-n", "12", "--temp", "0", "-p", "Hello. You.\n\nMore.")
+    check(words.returncode == 0 and words.stdout == said.stdout, f"a prompt behind the model, and a pipe: {words.stdout!r} {said.stdout!r} {words.stderr}")
+    words = pipe("-n", "12", "--temp", "0", "-m", "built-in", "Hello. You.", text="More.\n")
+    check(words.returncode == 0 and words.stdout == said.stdout, f"a prompt where an option names the model: {words.stdout!r} {words.stderr}")
+    r = pipe("built-in", "Hello.", "-p", "More.")
+    check(r.returncode == 2 and "give the prompt once" in r.stderr, f"two prompts: {r.stderr}")
     r = pipe("-n", "12", "--temp", "0", "-p", "Hello.")
     check(r.returncode == 0 and r.stdout.strip().startswith(lines[0][:10]), f"--prompt: {r.stdout!r}")
     check(pipe(text="").returncode == 0, "nothing to say")
@@ -441,6 +569,9 @@ def main():
             check_letters()
             check_interrupt()
             check_paste(folder)
+            check_typed_ahead()
+            check_commands()
+            check_resize()
             check_history()
             check_thoughts(folder)
             if data:

@@ -44,6 +44,12 @@ def check_generate():
     greedy, seven = generate(), generate("--seed", "7")
     check(generate("--temp", "0") == greedy and generate("--top-k", "1") == greedy, "temperature 0 and top-k 1 are greedy")
     check(seven == generate("--seed", "7") and seven != generate("--seed", "8"), "the same seed gives the same text, another one another")
+    words = run("generate", "Once", "upon", "a time", "-n", "24")
+    check(words.stdout == greedy, f"a prompt without --prompt: {words.stdout!r} {words.stderr}")
+    expect(["generate", "x", "-p", "y"], 2, err="give the prompt once")
+    expect(["serve", "built-in", "-m", "built-in"], 2, err="give the models once")
+    r = run("serve", "built-in", "--port", "0", "--check")
+    check(r.returncode == 0 and "built-in" in r.stdout, f"serve MODEL: {r.stdout} {r.stderr}")
     check(generate("--seed", "7", "--threads", "1") == seven, "the same seed gives the same text on one thread")
     for options in (["--min-p", "0.1"], ["--typical", "0.9"], ["--xtc-probability", "0.5"], ["--dry-multiplier", "0.8", "--dry-sequence-breaker", "."],
                     ["--mirostat", "1"], ["--mirostat", "2", "--mirostat-ent", "3"], ["--dynatemp-range", "0.3"], ["--repeat-penalty", "1.2"]):
@@ -85,7 +91,7 @@ def check_generate():
             log = p.communicate(timeout=HANG)[1]
             check("bare has no chat template: chats get a plain User/Assistant form" in log, f"serve without one: {log}")
     r = run("generate", "-m", __file__, "-p", "x")
-    check(r.returncode == 1 and "no safetensors file" in r.stderr, f"a file that is no model: {r.stderr}")
+    check(r.returncode == 1 and "is a text and no model" in r.stderr, f"a file that is no model: {r.stderr}")
     r = run("generate", "-p", "x", "-n", "1", "--ctx-size", "1000000")
     check(r.returncode == 0 and "context 1024, all that this model has" in r.stderr, f"--ctx-size beyond the model's: {r.stderr}")
     r = run("generate", "-p", "x", "-n", "1", "--ctx-size", "1024")
@@ -252,8 +258,7 @@ def check_usage():
             expect([*command, *option], 2, err=f"{option[0]} is for made-up models (--shape NAME)")
     expect(["bench", "--seed", "1"], 2, err="--seed is for made-up models")
     expect(["generate", "-p", "x", "-m", "a", "--shape", "tiny"], 2, err="a model and --shape exclude each other")
-    expect(["run", "a", "--shape", "tiny"], 2, err="a model and --shape exclude each other")
-    expect(["run", "a", "-m", "b"], 2, err="give the model once")
+    expect(["inspect", "a", "-m", "b"], 2, err="give the model once")
     r = run("generate", "-p", "x", "-n", "1", "--shape", "tiny", env={"MLXCEL_MODEL": "/no/such/model"})
     check(r.returncode == 0, f"--shape wins over MLXCEL_MODEL: {r}")
     expect(["run", "/no/such/model", "-p", "x"], 1, err="/no/such/model", env={"MLXCEL_MODEL": "/no/such/other"})
@@ -456,7 +461,7 @@ def check_nohup():
     """What was ignored at the beginning stays ignored, before, while and after an answer comes."""
     if program.endswith(".exe"):
         return skip("nohup: not for another system's program")
-    p = subprocess.Popen([program, "run", "-n", "20", "--cpu", "ref", "--threads", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    p = subprocess.Popen([program, "run", "--lines", "-n", "20", "--cpu", "ref", "--threads", "1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     p.stdin.write(b"Once\n")
     p.stdin.flush()

@@ -63,9 +63,7 @@ def check_faults(build, folder, cpu_text):
     yield "the same by force", rc == 1 and not out and "GPU 0 (emulator) has too little memory for" in err and "GiB wanted" in err, out + err
     rc, out, err = execute([f"{build}/checkkern", "--cuda", "--only", "experts"], folder, "sms=4;report")
     yield "experts", rc == 0 and "0 failed" in out and all(f"experts_{k}_{f} " in err for k in ("few_down", "many_down") for f in ("t4", "8", "16", "fp4")) and all(f"experts_some_down_4_{n} " in err for n in (4, 8)), out + err
-    os.environ["MLXCEL_DEVICE"] = "cuda"
-    rc, out, err = execute([sys.executable, "tests/server/test_slots.py", f"{build}/mlxcel"], folder, "sms=4")
-    del os.environ["MLXCEL_DEVICE"]
+    rc, out, err = execute([sys.executable, "tests/server/test_slots.py", f"{build}/mlxcel", "cuda"], folder, "sms=4")
     yield "slots that are saved and restored", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
     yield from check_servers(build, folder)
 

@@ -11,29 +11,27 @@ static void require(bool ok) {
     if (!ok) abort();
 }
 
-static struct saved_reader make_reader(void) {
-    struct saved_reader r = {.n_adapters = 2, .vocab = 100, .context = 1000};
-    r.own = (struct saved_head){.version = SAVED_VERSION, .head_bytes = sizeof r.own, .block_tokens = KV_BLOCK, .n_classes = 2, .model = 7};
-    r.own.classes[0] = (struct saved_class){.n_layers = 1, .heads = 1, .k_width = 1, .v_width = 1, .block_bytes = 24, .layout = "cpu-f16"};
-    r.own.classes[1] = r.own.classes[0];
-    r.own.classes[1].window = 64;
+static struct saved_reader make_reader(int32_t n_states) {
+    const struct kv_class plain = {.n_layers = 1, .heads = 1, .k_width = 1, .v_width = 1};
+    struct kv_layout layout = {.n_classes = 2, .n_states = n_states, .classes = {plain, plain}, .states = {{.elements = 4}}};
+    layout.classes[1].window = 64;
+    struct saved_reader r = {.own = saved_head(7, &layout), .n_adapters = 2, .vocab = 100, .context = 1000};
+    for (int32_t c = 0; c < 2; c++) saved_class_blocks(&r.own.classes[c], 24, "cpu-f16");
     return r;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-    struct saved_reader reader = make_reader();
     struct saved saved;
     struct err err = {0};
     if (n == 0) return 0;
     bool is_sealed = data[0] & 1;
-    if (data[0] & 2) reader.own.state_bytes = 16;
+    struct saved_reader reader = make_reader(data[0] & 2 ? 1 : 0);
     unsigned char *copy = malloc(n); /* aligned, and of its own size */
     require(copy != NULL);
     memcpy(copy, data + 1, --n);
     if (is_sealed && n > sizeof reader.own + sizeof(uint64_t)) {
         uint64_t bytes = n;
         struct saved_head head = reader.own; /* what must be the same is; the counts are the input's */
-        memcpy(head.magic, "MLXCELKV", sizeof head.magic);
         memcpy(&head.n_scales, copy + offsetof(struct saved_head, n_scales), 2 * sizeof head.n_scales);
         head.file_bytes = bytes;
         memcpy(copy, &head, sizeof head);

@@ -8,7 +8,7 @@
  * (absent where the search for them fails).
  * N_VOCAB is the length of the logits, where that is more than the tokenizer has. With PASSES above 1 the same tokens are taken again with a fresh machine, and mask_us is the least time of all passes. A state without a
  * way on, a token that the mask allows and the match does not take (or the other way round) is an error that ends the program. */
-#include "api/text_tools.h"
+#include "api/tokenizer_files.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "os/os.h"

@@ -308,6 +308,52 @@ def test_names(b):
         check(not os.path.exists(b.path(home, "acme/evil")) and b.run(home, "list", "-q").stdout == "", f"list {text[:60]!r} leaves no model")
 
 
+def test_short_names(b):
+    """What people type for a model: short names, the last part of a stored one; what may be meant where there is none."""
+    home = b.home()
+    r = b.run(home, "generate", "-m", "qwen3:0.6b", "Hello", "-n", "2")
+    check(r.returncode == 0 and MODEL in r.stderr, f"a short name is downloaded: {r}")
+    n = len(b.hub.log)
+    for name in ("qwen3:0.6b", "QWEN3", "qwen3-0.6b-4bit", "Qwen3-0.6B:4bit"):
+        r = b.run(home, "generate", "-m", name, "Hello", "-n", "2", "--offline")
+        check(r.returncode == 0 and MODEL in r.stderr, f"{name}: {r}")
+    r = b.run(home, "show", "qwen3:0.6b")
+    check(r.returncode == 0 and MODEL in r.stdout and len(b.hub.log) == n, f"show takes a short name: {r}")
+    os.makedirs(os.path.join(home, "models", "acme"))
+    os.makedirs(os.path.join(home, "models", "other"))
+    for owner in ("acme", "other"):
+        shutil.copytree(b.path(home, MODEL), os.path.join(home, "models", owner, "Mine-8bit"))
+    r = b.run(home, "generate", "-m", "mine-8bit", "Hello", "-n", "2", "--offline")
+    check(r.returncode == 2 and "acme/Mine-8bit, other/Mine-8bit" in r.stderr, f"two of them: {r}")
+    shutil.rmtree(os.path.join(home, "models", "other"))
+    r = b.run(home, "generate", "-m", "mine-8bit", "Hello", "-n", "2", "--offline")
+    check(r.returncode == 0, f"one of them: {r}")
+    r = b.run(home, "generate", "-m", "Mine-9bit", "Hello", "--offline")
+    check(r.returncode == 1 and "the store has acme/Mine-8bit" in r.stderr, f"what may be meant: {r}")
+    r = b.run(home, "generate", "-m", "qwen3:9b", "Hello")
+    check(r.returncode == 2 and "0.6b, 1.7b" in r.stderr, f"a size that there is not: {r}")
+    r = b.run(home, "rm", "mine-8bit", "--yes")
+    check(r.returncode == 0 and not os.path.exists(os.path.join(home, "models", "acme", "Mine-8bit")), f"rm takes a last part: {r}")
+    r = b.run(b.home(), "generate", "-m", MODEL, "Hello", HF_ENDPOINT="http://no-such-host.invalid")
+    check(r.returncode == 1 and "--offline" in r.stderr and "docs/offline.md" in r.stderr and "trying again" not in r.stderr, f"no network is said at once: {r}")
+
+
+def test_no_models(b):
+    """Files that are no models are called what they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data, says in (("words.txt", b"hello\n", "is a text and no model"), ("pytorch_model.bin", b"PK\x03\x04" + bytes(60), "pickled weights"),
+                                 ("old.pt", b"\x80\x02}q\x00." + bytes(60), "pickled weights"), ("nothing", b"", "is empty and no model")):
+            path = os.path.join(folder, name)
+            with open(path, "wb") as f:
+                f.write(data)
+            r = b.run(b.home(), "generate", "-m", path, "x")
+            check(r.returncode == 1 and says in r.stderr and path in r.stderr and r.stderr.count("\n") == 1, f"{name}: {r.stderr}")
+        r = b.run(b.home(), "generate", "-m", os.path.join(folder, "gone.gguf"), "x")
+        check(r.returncode == 1 and "there is no file or folder" in r.stderr, f"no such file: {r.stderr}")
+    r = subprocess.run([b.program, "run", "--lines"], input="/save /no/such/folder/talk.json\n", capture_output=True, text=True, env=b.env(b.home()), timeout=HANG)
+    check("/no/such/folder/talk.json" in r.stderr and ".tmp" not in r.stderr, f"/save speaks of the file: {r.stderr}")
+
+
 def test_store(b):
     home = b.home()
     check(b.run(home, "list").returncode == 0 and json.loads(b.run(home, "list", "--json").stdout) == [], "an empty store")
@@ -698,7 +744,7 @@ def main():
     parser.add_argument("--only")
     args = parser.parse_args()
     b = Bench(os.path.abspath(args.program))
-    parts = [test_journey, test_selection, test_variants, test_faults, test_refusals, test_token, test_names, test_store, test_places, test_commands, test_hf_cache,
+    parts = [test_journey, test_selection, test_variants, test_faults, test_refusals, test_token, test_names, test_short_names, test_no_models, test_store, test_places, test_commands, test_hf_cache,
              test_two,
              test_tls, test_proxy, test_terminal, test_kills]
     try:

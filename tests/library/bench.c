@@ -1,5 +1,5 @@
 /* What `mlxcel bench -p 0 -n N -b BATCH -r REPEATS` does, through the library: bench MODEL N BATCH REPEATS THREADS
- * Prints the seconds of each run behind the first one: from the first job's submission to the last token of all, less the share of the one step
+ * Prints a line for each run behind the first one: its seconds by the clock, then the processor time of all threads. From the first job's submission to the last token of all, less the share of the one step
  * that reads the prompts. (The first token's event may be read late, when others have followed: time from there would be too short.) */
 #define _POSIX_C_SOURCE 200809L
 #include <mlxcel.h>
@@ -14,9 +14,9 @@ static void fail(const mlxcel_error *error) {
     exit(1);
 }
 
-static double now(void) {
+static double now(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -32,7 +32,7 @@ static void read_until(mlxcel_job *job, int n_new) {
     exit(1);
 }
 
-static double run(mlxcel_model *model, int vocab, int n_new, int n_jobs) {
+static void run(mlxcel_model *model, int vocab, int n_new, int n_jobs, double out[2]) {
     static const mlxcel_parameter greedy[] = {{"temperature", 0}};
     mlxcel_job *jobs[BATCH_MAX];
     mlxcel_job_options options;
@@ -42,16 +42,16 @@ static double run(mlxcel_model *model, int vocab, int n_new, int n_jobs) {
     options.ignore_end = options.wants_tokens = 1;
     options.parameters = greedy;
     options.n_parameters = options.n_tokens = 1;
-    double start = now();
+    double start = now(CLOCK_MONOTONIC), cpu_start = now(CLOCK_PROCESS_CPUTIME_ID), share = (double)n_new / (n_new + 1);
     for (int i = 0; i < n_jobs; i++) {
         int32_t token = (int32_t)((unsigned)(i + 1) * 2654435761u % (unsigned)vocab);
         options.tokens = &token;
         if (mlxcel_submit(model, &options, &jobs[i], &error)) fail(&error);
     }
     for (int i = 0; i < n_jobs; i++) read_until(jobs[i], n_new + 1);
-    double seconds = (now() - start) * n_new / (n_new + 1);
+    out[0] = (now(CLOCK_MONOTONIC) - start) * share;
+    out[1] = (now(CLOCK_PROCESS_CPUTIME_ID) - cpu_start) * share;
     for (int i = 0; i < n_jobs; i++) mlxcel_job_free(jobs[i]);
-    return seconds;
 }
 
 int main(int argc, char **argv) {
@@ -71,8 +71,9 @@ int main(int argc, char **argv) {
     if (mlxcel_model_open(&options, &model, &error)) fail(&error);
     if (mlxcel_model_info_get(model, &info, &error)) fail(&error);
     for (int i = 0; i <= repeats; i++) {
-        double seconds = run(model, info.vocab, n_new, n_jobs);
-        if (i) printf("%.6f\n", seconds);
+        double seconds[2];
+        run(model, info.vocab, n_new, n_jobs, seconds);
+        if (i) printf("%.6f %.6f\n", seconds[0], seconds[1]);
     }
     mlxcel_model_close(model);
     return 0;

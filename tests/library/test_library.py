@@ -50,6 +50,19 @@ def check_names(top):
     check(shown == declared, f"the static library shows {sorted(set(shown) ^ set(declared))[:20]}")
 
 
+def check_contents(top):
+    """The commands and their tools are no part of the library: of what src/tools and cli/command.h declare, nothing is in the static one."""
+    static = os.path.join(top, "lib/libmlxcel.a")
+    if not os.path.exists(static):
+        return skip("what the static library holds: not in this build")
+    held = {line.split()[-1] for line in run(["nm", "--defined-only", static]).stdout.splitlines() if len(line.split()) == 3}
+    folder = os.path.join(abi.ROOT, "src/tools")
+    headers = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".h")] + [os.path.join(abi.ROOT, "src/cli/command.h")]
+    tools = {name for path in headers for name in re.findall(r"^\w[^/\n(]*?\b(\w+)\(", open(path).read(), re.M)}
+    check(len(tools) > 20 and "session_open" in held, f"{len(tools)} functions are looked for among {len(held)}")
+    check(not tools & held, f"the library holds {sorted(tools & held)}")
+
+
 def check_runs(folder, how):
     """Runs what was built in a folder; the same input gives the same output however it was built."""
     cases = {"chat": ([], "Tell me a story about a dog\n"), "stream": (["The cat"], None), "batch": ([], "Once upon a time\nThe dog\nShe\n"),
@@ -136,6 +149,7 @@ def main():
         if not check(r.returncode == 0, f"install: {r}"):
             finish()
         check_names(top)
+        check_contents(top)
         check_memory(top, folder)
         by_pkg_config(top, os.path.join(folder, "pkg-config"), False)
         check_runs(os.path.join(folder, "pkg-config"), "pkg-config")

@@ -245,6 +245,18 @@ def test_numbers():
     assert abs(MODEL.perplexity(tokens) - math.exp(-sum(map(float, scores)) / len(scores))) < 1e-3
 
 
+def test_saved_prompts():
+    tokens = list(range(5, 105))
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "prompt.cache")
+        assert MODEL.save_prompt(tokens, path) == 100
+        with Model(device="cpu", threads=1) as other:
+            assert other.restore_prompt(path) == tokens
+            stream = other.generate(tokens, **STORY)
+            assert stream.text() == MODEL.generate(tokens, **STORY).text() and stream.usage.n_cached == 99
+            assert "absent" in str(raises(other.restore_prompt, os.path.join(folder, "absent")))
+
+
 def test_errors():
     assert raises(MODEL.generate, "Once", heat=1).code == 1
     assert "top_p" in str(raises(MODEL.generate, "Once", top_p=7))

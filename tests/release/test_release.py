@@ -452,7 +452,7 @@ def test_drivers(work):
     with contextlib.suppress(FileNotFoundError):
         os.remove(dll)
     r = runner.run("mlxcel", "generate", "-p", "Hello", "-n", "2", "--device", "cuda")
-    check(r.returncode != 0 and "nvcuda.dll" in r.stderr, f"no driver under Windows: {r.returncode} {r.stderr}")
+    check(r.returncode != 0 and "no NVIDIA driver" in r.stderr, f"no driver under Windows: {r.returncode} {r.stderr}")
     compiler = "x86_64-w64-mingw32-gcc-win32" if shutil.which("x86_64-w64-mingw32-gcc-win32") else "x86_64-w64-mingw32-gcc"
     if not build_fake(compiler, dll, "-static-libgcc"):
         return skip("driver messages, Windows: no mingw compiler")

@@ -1,23 +1,32 @@
 #!/usr/bin/env python3
 """The sampler against distributions that are computed here, by the definitions and not by the sampler's code.
 
-For each method alone and for chains of them: 100,000 draws of build/.../sampler_draws, compared with the distribution by
-Pearson's chi-square (a token of probability 0 must never come); the sum of squares may be as far out as happens once in a
-million tries. Mirostat's memory is followed token by token.
+For each method alone and for chains of them: 100,000 draws of build/.../sampler_draws (or as many as --draws says), compared
+with the distribution by Pearson's chi-square (a token of probability 0 must never come); the sum of squares may be as far out as
+happens once in a million tries. The seeds are always the same, so a run ends as the last one did. Each comparison is tried with a
+distribution that is a little wrong, too, and must then fail. Every parameter of sampling that docs/server.md names has a row.
+Mirostat's memory is followed token by token.
 
-usage: test_sampling.py DRAWS_PROGRAM      last line: "N passed, N failed"
+usage: test_sampling.py DRAWS_PROGRAM [--draws N]      last line: "N passed, N failed"
 """
+import argparse
 import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from counting import check, finish  # noqa: E402
 
-N_DRAWS = 100_000
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+# Parameters that docs/server.md gives by their beginning, or under another name than the sampler's.
+FAMILIES = {"xtc_*": ["xtc_probability", "xtc_threshold"], "mirostat*": ["mirostat", "mirostat_tau", "mirostat_eta"],
+            "dry_*": ["dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"],
+            "dynatemp_*": ["dynatemp_range", "dynatemp_exponent"], "repetition_context_size": ["repeat_last_n"]}
+SAMPLING_FIELDS = ("`temperature`", "`logit_bias`")  # the list in docs/server.md begins and ends with these
 
 
 # ---- the definitions -------------------------------------------------------------------------------------------------
@@ -199,6 +208,15 @@ def make_cases():
     }
     for name, params in methods.items():
         yield name, dict(base, **params)
+    wide = dict(base, logits=[round(rng.gauss(0, 1.5), 4) for _ in range(1500)])  # several groups and spans of the row
+    for i in range(40):
+        wide["logits"][37 * i] += 4
+    for name in ("temperature 1", "temperature 0.5", "top-p 0.8", "typical 0.7", "min-p 0.1", "xtc half", "dynamic temperature", "repetition 1.6",
+                 "chain", "chain with everything"):
+        yield f"{name}, of 1,500", dict(wide, **methods[name])
+    yield "top-k 300, of 1,500", dict(wide, top_k=300)
+    yield "mirostat 1, of 1,500", dict(wide, mirostat=1, mu=6.0)
+    yield "mirostat 2, of 1,500", dict(wide, mirostat=2, mu=8.0)
     for version in (1, 2):
         for temperature, mu in ((1, 4.5), (1, 1.0), (0.7, 6.0)):
             yield f"mirostat {version}, temperature {temperature}, mu {mu}", dict(long, mirostat=version, temperature=temperature, mu=mu)
@@ -239,14 +257,53 @@ def follow_mirostat(draws):
         check(abs(mean - 3) < 0.15, f"mirostat {version}: mean surprise {mean:.3f}, wanted 3")
 
 
+def with_a_fault(p, n):
+    """Every second token a little too likely, by 6 % for a million draws; of one token: another one."""
+    if len(p) == 1:
+        return {next(iter(p)) + 1: 1.0}
+    odd = {t: x * (1 + 60 / math.sqrt(n)) if i % 2 else x for i, (t, x) in enumerate((t, p[t]) for t in by_rank(p))}
+    return renormal(odd, odd)
+
+
+def documented_parameters():
+    """The names in docs/server.md, from temperature to logit_bias."""
+    with open(os.path.join(ROOT, "docs", "server.md"), encoding="utf-8") as f:
+        text = f.read()
+    first = text.index(SAMPLING_FIELDS[0], text.index("Fields of both completions"))
+    names = re.findall(r"`([a-z_*]+)`", text[first:text.index(SAMPLING_FIELDS[1], first) + len(SAMPLING_FIELDS[1])])
+    return [one for name in names for one in FAMILIES.get(name, [name])]
+
+
+def check_rows(cases):
+    """A parameter has a row where a case sets it to something else than most do; the memory of mirostat is followed apart."""
+    followed = {"mirostat_tau", "mirostat_eta"}
+    for name in documented_parameters():
+        check(name in followed or any(name in case for _, case in cases), f"no row for {name} of docs/server.md")
+
+
+def compare(draws, name, case, n):
+    n = n // 4 if len(case["logits"]) > 1000 else n
+    counts = draws.ask(dict(case, draws=n))
+    want = distribution(case)
+    ok, why = chi_square_ok(counts, want) if isinstance(counts, list) else (False, counts)
+    check(ok, f"{name}: {why}")
+    if isinstance(counts, list):
+        ok, why = chi_square_ok(counts, with_a_fault(want, n))
+        check(not ok, f"{name}: a fault is not seen: {why}")
+
+
 def main():
-    draws = Draws(sys.argv[1])
-    for name, case in make_cases():
-        counts = draws.ask(dict(case, draws=N_DRAWS))
-        ok, why = chi_square_ok(counts, distribution(case)) if isinstance(counts, list) else (False, counts)
-        check(ok, f"{name}: {why}")
+    args = argparse.ArgumentParser()
+    args.add_argument("program")
+    args.add_argument("--draws", type=int, default=100_000)
+    args = args.parse_args()
+    draws = Draws(args.program)
+    cases = list(make_cases())
+    check_rows(cases)
+    for name, case in cases:
+        compare(draws, name, case, args.draws)
     positions = dict(logits=[0.3, 1.2, -0.7, 2.0, None, 0.1], history=[0], n_prompt=0, temperature=1)
-    ok, why = chi_square_ok(draws.ask(dict(positions, draws=N_DRAWS, by="position")), distribution(positions))
+    ok, why = chi_square_ok(draws.ask(dict(positions, draws=args.draws, by="position")), distribution(positions))
     check(ok, f"over positions: {why}")
     for other in ("frequency_penalty", "top_k"):
         check(draws.ask(dict(positions, draws=100, **{other: 0})) == draws.ask(dict(positions, draws=100)), f"{other} 0 changes nothing")

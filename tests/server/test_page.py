@@ -41,6 +41,7 @@ def check_markdown(b, picture):
     count = {tag: b.run(f'document.querySelectorAll("#probe {tag}").length')
              for tag in ("img", "script", "style", "b", "u", "i", "h1", "strong", "em", "li", "ol", "table", "td", "blockquote", "pre", "a", "s")}
     check(all(count[t] == 0 for t in ("img", "script", "style", "b", "u", "i")), f"markup of the text became markup: {count}")
+    check(b.run('document.querySelectorAll("#probe .w-tag").length') > 2, "code has its colours")
     check(count["h1"] == 1 and count["li"] == 4 and count["ol"] == 1 and count["td"] == 2 and count["pre"] == 1 and count["s"] == 1, f"markdown: {count}")
     links = b.run('[...document.querySelectorAll("#probe a")].map(a => a.href)')
     check(all(u.startswith("https://example.") for u in links) and len(links) >= 2, f"links: {links}")
@@ -117,7 +118,7 @@ def check_roles(b):
     sent = b.run("""(() => { const kept = current;
                      current = {messages: [{role: "user", content: "a"}, {role: "assistant", content: "", error: "lost"}, {role: "user", content: "b"},
                                            {role: "assistant", content: "c"}, {role: "user", content: "d"}, {role: "assistant", content: "", reasoning: ""}]};
-                     try { return JSON.parse(requestBody()).messages.map(m => m.role + " " + m.content); } finally { current = kept; } })()""")
+                     try { return JSON.parse(requestBody(current)).messages.map(m => m.role + " " + m.content); } finally { current = kept; } })()""")
     check(sent == ["user a\n\nb", "assistant c", "user d"], f"roles: {sent}")
 
 
@@ -129,6 +130,10 @@ def check_kept(b, url):
     check(answers(b) == before, "the conversation is as it was")
     title = b.run('document.querySelector("#chats .open").textContent')
     check(title.startswith("Tell me a story"), f"title {title}")
+
+
+def done(b):
+    b.run('document.querySelector("#dialog button[value=ok]").click()')
 
 
 def check_looks(b, picture):
@@ -145,13 +150,18 @@ def check_looks(b, picture):
     check(b.run('document.getElementById("s-top_p").value') == "0.5", "sliders move their numbers")
     b.run('document.getElementById("s-system").value = "Be brief."; document.getElementById("s-temperature").value = "0.3"')
     b.key("Escape")
+    check(b.wait('!document.getElementById("dialog").open') and b.run("[settings.system, settings.temperature, settings.top_p]") == ["", "", ""], "Escape takes no settings")
+    b.run('document.getElementById("settings").click()')
+    check(b.run('document.getElementById("s-system").value') == "", "and the next look shows none")
+    b.run('document.getElementById("s-system").value = "Be brief."; document.getElementById("s-temperature").value = "0.3"; document.getElementById("s-top_p").value = "0.5"')
+    done(b)
     check(b.wait('!document.getElementById("dialog").open && settings.system === "Be brief."'), "settings are kept")
-    body = json.loads(b.run("requestBody()"))
+    body = json.loads(b.run("requestBody(current)"))
     check(body["messages"][0] == {"role": "system", "content": "Be brief."}, "the system prompt is sent")
     check((body.get("temperature"), body.get("top_p")) == (0.3, 0.5) and not {"top_k", "min_p", "repetition_penalty"} & set(body), f"what was chosen is sent: {body}")
     b.run('document.getElementById("settings").click(); document.getElementById("s-temperature").value = ""')
-    b.key("Escape")
-    check(b.wait('settings.temperature === ""') and "temperature" not in json.loads(b.run("requestBody()")), "what is emptied again is the server's")
+    done(b)
+    check(b.wait('settings.temperature === ""') and "temperature" not in json.loads(b.run("requestBody(current)")), "what is emptied again is the server's")
     b.screen(390, 844, mobile=True)
     check(b.run("document.documentElement.scrollWidth <= 390"), "nothing is wider than a phone")
     picture("phone")
@@ -195,7 +205,7 @@ def check_defaults(program, b):
         open_page(b, s.url)
         b.run(f'localStorage.clear(); localStorage.setItem("mlxcel.settings", {json.dumps(json.dumps(old))})')
         open_page(b, s.url)
-        body = json.loads(b.run("requestBody()"))
+        body = json.loads(b.run("requestBody(current)"))
         check(body.get("top_k") == 41 and not {"temperature", "top_p", "min_p", "repetition_penalty"} & set(body), f"settings of an earlier page: {body}")
         check(b.run("settings.theme") == "dark" and b.run("settings.system") == "S", "its other settings stay")
         b.run('document.getElementById("settings").click()')
@@ -204,7 +214,7 @@ def check_defaults(program, b):
         check(got == [["", "0.35"], ["", str(own["top_p"])]], f"the server's settings are shown: {got} {own}")
         check(b.run('document.querySelector("[data-for=s-temperature]").value') == "0.35", "the slider stands there")
         b.key("Escape")
-        check(b.wait('!document.getElementById("dialog").open') and "temperature" not in json.loads(b.run("requestBody()")), "a look at the settings changes none")
+        check(b.wait('!document.getElementById("dialog").open') and "temperature" not in json.loads(b.run("requestBody(current)")), "a look at the settings changes none")
 
 
 def titles(b):
@@ -252,6 +262,86 @@ def check_same_chat(b, other, url):
     check(kept == [("Here", "again", "thrice"), ("Here", "else")], f"both ways are kept: {kept}")
 
 
+ENDLESS = """const plain = window.fetch;
+             window.fetch = (url, o) => plain(url, o?.body ? {...o, body: JSON.stringify({...JSON.parse(o.body), ignore_eos: true})} : o)"""
+WRITING = 'document.querySelector(".assistant > .md")?.textContent.length > 5'
+
+
+def check_apart(program, b):
+    """An answer goes on while another conversation is read, and a second one can come beside it; text that is selected stays so; a reload keeps what has come."""
+    with Server(program, *SLOW, "--parallel", "2") as s:
+        open_page(b, s.url)
+        b.run("localStorage.clear()")
+        open_page(b, s.url)
+        b.run("settings.max_tokens = 200;" + ENDLESS)
+        ask(b, "Alpha")
+        check(b.wait(WRITING), "the first answer comes")
+        # the first words, selected as a finger does it
+        b.run("""(() => { const walk = document.createTreeWalker(document.querySelector(".assistant > .md"), NodeFilter.SHOW_TEXT), text = walk.nextNode(), r = document.createRange();
+                 r.setStart(text, 0); r.setEnd(text, Math.min(4, text.length)); getSelection().removeAllRanges(); getSelection().addRange(r); window.had = getSelection().toString();
+                 window.long = document.querySelector(".assistant > .md").textContent.length; })()""")
+        check(b.wait('document.querySelector(".assistant > .md").textContent.length > window.long + 20') and
+              b.run('getSelection().toString() === window.had && window.had.length > 0'), "the selection stays while text comes")
+        b.run("getSelection().removeAllRanges(); newChat()")
+        check(b.run('document.getElementById("stop").classList.contains("hidden") && jobs.size === 1'), "a new conversation, and the first goes on")
+        before = b.run('chats[0].messages.at(-1).content.length')
+        ask(b, "Beta")
+        check(b.wait(WRITING) and b.run("jobs.size") == 2, "a second answer beside it")
+        check(b.wait(f'chats.find(c => c.title === "Alpha").messages.at(-1).content.length > {before}'), "the first one grows meanwhile")
+        b.run('openChat(chats.find(c => c.title === "Alpha"))')
+        check(b.run('!document.getElementById("stop").classList.contains("hidden")') and b.wait(WRITING), "back to the first: it is still being written")
+        check(b.run('location.hash.slice(1) === current.id'), "a conversation has an address")
+        b.run('openChat(chats.find(c => c.title === "Beta"))')
+        b.run('history.back()')
+        check(b.wait('current.title === "Alpha"'), "Back goes to the one before")
+        had = b.run('document.querySelector(".assistant > .md").textContent')
+        b.call("Page.reload")
+        check(b.wait('document.readyState === "complete" && document.getElementById("dot")?.className === "on"'), "loaded again")
+        check(b.run('current.title') == "Alpha", "the same conversation is open")
+        now = answers(b)
+        check(len(now) == 1 and now[0].startswith(had[:40]) and len(now[0]) >= len(had) - 40, f"what had come is there: {now} {had}")
+        check("Not finished" in b.run('document.querySelector(".cut")?.textContent || ""'), "and is said to be unfinished")
+
+
+def check_cut(program, b):
+    """An answer that ended at the limit says so, and goes on when it is asked to."""
+    with Server(program, "--parallel", "1") as s:
+        open_page(b, s.url)
+        b.run("localStorage.clear()")
+        open_page(b, s.url)
+        b.run("settings.max_tokens = 6;" + ENDLESS)
+        ask(b, "Tell me a story.")
+        check(idle(b) and "Cut off" in b.run('document.querySelector(".cut")?.textContent || ""'), "a cut is shown")
+        first = answers(b)[0]
+        b.run('document.querySelector(".cut button").click()')
+        check(b.wait(f'document.querySelector(".assistant > .md").textContent.length > {len(first)}') and idle(b), "Continue brings more")
+        body = b.run('requestBody(current, true)')
+        check(json.loads(body)["continue_final_message"] is True and json.loads(body)["messages"][-1]["role"] == "assistant", f"asked for as a continuation: {body}")
+        check(len(answers(b)) == 1 and answers(b)[0].startswith(first.rstrip()), f"of the same answer: {answers(b)} {first}")
+        b.run('settings.max_tokens = 200; window.fetch = plain; send("Bye")')
+        check(idle(b), "an answer that ends by itself")
+        check(len(b.run('[...document.querySelectorAll(".cut")].map(n => n.textContent)')) == 1, "is not said to be cut")
+
+
+def check_fingers(program, b):
+    """Where fingers type, Enter breaks the line and the button sends."""
+    with Server(program, "--parallel", "1") as s:
+        b.screen(390, 844, mobile=True)
+        b.call("Emulation.setTouchEmulationEnabled", enabled=True)
+        b.call("Emulation.setEmulatedMedia", features=[{"name": "pointer", "value": "coarse"}, {"name": "any-pointer", "value": "coarse"}])
+        open_page(b, s.url)
+        b.run("localStorage.clear(); settings.max_tokens = 4")
+        check(b.run("coarse()"), "a phone is known as one")
+        ask(b, "one")
+        b.type("two")
+        check(b.run('document.getElementById("input").value') == "one\ntwo" and not answers(b), "Enter breaks the line")
+        b.run('document.getElementById("send").click()')
+        check(idle(b) and b.run('document.querySelector(".turn .user")?.textContent') == "one\ntwo", "the button sends")
+        b.call("Emulation.setTouchEmulationEnabled", enabled=False)
+        b.call("Emulation.setEmulatedMedia", features=[])
+        b.screen(1200, 800)
+
+
 def check_dot(program, b):
     """The dot follows the server: off when it has ended, on when another has its place."""
     port, dot = free_port(), 'document.getElementById("dot").className'
@@ -289,7 +379,7 @@ def main():
             check_looks(b, picture)
             asked = {e["params"]["request"]["url"] for e in b.events if e["method"] == "Network.requestWillBeSent"}
             check(all(u.startswith((s.url, "data:")) for u in asked), f"requests elsewhere: {asked}")
-        for part in (check_stop_button, check_defaults, check_tabs, check_dot):
+        for part in (check_stop_button, check_defaults, check_tabs, check_apart, check_cut, check_fingers, check_dot):
             part(sys.argv[1], b)
         errors = [e["params"] for e in b.events if e["method"] == "Runtime.exceptionThrown"]
         check(not errors, f"errors in the page: {errors}")

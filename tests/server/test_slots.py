@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Slots that are saved, restored and erased: a prompt's cache outlives the server, and a file that is not what it should be changes nothing.
 
-usage: test_slots.py PROGRAM      last line: "N passed, N failed"
+usage: test_slots.py PROGRAM [DEVICE]      last line: "N passed, N failed"
 """
 import json
 import os
@@ -76,7 +76,7 @@ def check_refused(s, folder, first):
     check(post(s, "/completion", {**ASK, "id_slot": 0})["timings"]["cache_n"] > 0, "what was known still is")
 
 
-def check_other_model(program, folder):
+def check_other_form(program, folder):
     with Server(program, "--slot-save-path", folder, "--kv-bits", "8") as s:
         message = slot(s, 0, "restore", "bird.bin", 400)["error"]["message"]
         check("--kv-bits" in message, f"a cache of another form: {message}")
@@ -84,8 +84,8 @@ def check_other_model(program, folder):
 
 
 def main():
-    program = sys.argv[1]
-    options = ("--parallel", "2", "--ctx-size", "1024")
+    program, device = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "cpu"
+    options = ("--parallel", "2", "--ctx-size", "1024", "--device", device)
     with tempfile.TemporaryDirectory() as folder:
         args = (*options, "--slot-save-path", folder)
         with Server(program, *args) as s:
@@ -96,8 +96,8 @@ def main():
             n = post(s, "/completion", {**ASK, "id_slot": 0, "n_predict": 1})
             erase(s, n)
             check(post(s, "/completion", ASK)["timings"]["cache_n"] < first["tokens_evaluated"] - 8, "what was erased is computed again")
-        if os.environ.get("MLXCEL_DEVICE", "cpu") == "cpu":  # elsewhere the cache has one form
-            check_other_model(program, folder)
+        if device == "cpu":  # elsewhere the cache has one form
+            check_other_form(program, folder)
         with Server(program, *options) as s:
             check("--slot-save-path" in slot(s, 0, "save", "x.bin", 501)["error"]["message"], "without the option")
     finish()

@@ -20,6 +20,7 @@ set(UNIT_SUITES
   library_load
   limits
   line_edit
+  screen_text
   ops_elem
   ops_moe
   ops_pick
@@ -33,6 +34,7 @@ set(UNIT_SUITES
   prefix
   quant
   safetensors
+  row
   sampler
   saved
   service

@@ -2,8 +2,8 @@
  * on aarch64 and as a Windows program; a compiler, a library or a kernel that rounds differently fails here. */
 #include "unit.h"
 
-#include "api/session.h"
 #include "base/hash.h"
+#include "tools/probe.h"
 
 struct digest {
     uint64_t hash;
@@ -29,7 +29,7 @@ static uint64_t logits_hash(int32_t n_threads, bool no_fuse) {
              err);
     for (int32_t i = 0; i < 24; i++) tokens[i] = 17 + i * 151;
     struct digest d = {.vocab = session_vocab(s)};
-    int code = session_logits(s, &(struct job_spec){.tokens = tokens, .n_tokens = 24}, add_row, &d, &err);
+    int code = probe_logits(s, &(struct job_spec){.tokens = tokens, .n_tokens = 24}, add_row, &d, &err);
     session_close(s);
     CHECK_OK(code, err);
     CHECK_INT(d.n_rows, 24);
@@ -63,7 +63,7 @@ static uint64_t fast_hash(enum made_up made_up, int32_t n_threads, int32_t n_row
     CHECK_OK(session_open(&o, &s, &err), err);
     for (int32_t i = 0; i < n; i++) tokens[i] = (17 + i * 151) % session_vocab(s);
     struct digest d = {.vocab = session_vocab(s)};
-    int code = session_logits(s, &(struct job_spec){.tokens = tokens, .n_tokens = n}, add_row, &d, &err);
+    int code = probe_logits(s, &(struct job_spec){.tokens = tokens, .n_tokens = n}, add_row, &d, &err);
     session_close(s);
     CHECK_OK(code, err);
     return d.hash;

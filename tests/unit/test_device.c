@@ -141,6 +141,49 @@ static void on_two_threads(void) {
     }
 }
 
+/* One model answers all the time; others are opened, answer and are closed beside it, on two threads. */
+struct visitors {
+    struct device *device;
+    const char *shape;
+    const struct side *want;
+    int n_rounds;
+};
+
+static void visit(void *user) {
+    const struct visitors *v = user;
+    for (int i = 0; i < v->n_rounds; i++) {
+        struct side s;
+        struct err err;
+        CHECK_OK(open_side(&s, v->shape, v->device, &err), err);
+        submit(&s);
+        for (int k = 0; k < 5 * (i + 1) && i % 2; k++) turn(&s); /* every second one is closed before its jobs have ended */
+        while (i % 2 == 0 && turn(&s)) continue;
+        if (i % 2 == 0) check_same(&s, v->want);
+        session_close(s.session);
+    }
+}
+
+static void others_come_and_go(void) {
+    struct side host;
+    struct err err;
+    struct os_thread *threads[2];
+    run_both_alone();
+    struct device *d = open_device(0);
+    struct visitors visitors[] = {{d, "tiny", &alone_a, 4}, {d, "tiny-moe", &alone_b, 4}};
+    CHECK_OK(open_side(&host, "tiny", d, &err), err);
+    for (int i = 0; i < 2; i++) CHECK_OK(os_thread_start(&threads[i], visit, &visitors[i], "visitor", &err), err);
+    for (int i = 0; i < 4; i++) {
+        memset(host.n, 0, sizeof host.n);
+        submit(&host);
+        while (turn(&host)) continue;
+        check_same(&host, &alone_a);
+    }
+    for (int i = 0; i < 2; i++) os_thread_join(threads[i]);
+    CHECK(atomic_load(&d->used) > 0);
+    device_release(d); /* the model keeps it */
+    session_close(host.session);
+}
+
 /* What the first has taken is not there for the second, until it is closed. */
 static void one_budget(void) {
     struct side a, b;
@@ -163,5 +206,9 @@ static void one_budget(void) {
 
 const struct unit_suite unit_device = {
     "device",
-    (const struct unit_case[]){{"turn_by_turn", turn_by_turn}, {"on_two_threads", on_two_threads}, {"one_budget", one_budget}, {0}},
+    (const struct unit_case[]){{"turn_by_turn", turn_by_turn},
+                               {"on_two_threads", on_two_threads},
+                               {"others_come_and_go", others_come_and_go},
+                               {"one_budget", one_budget},
+                               {0}},
 };

@@ -1,5 +1,5 @@
 /* The families' table and what spec_resolve makes of a config.json: sound ones, and absurd ones. */
-#include "api/arch.h"
+#include "tools/arch.h"
 #include "model/families.h"
 #include "os/os.h"
 #include "unit.h"

@@ -1,7 +1,7 @@
 /* Grammars: the cases of tests/grammar/cases.jsonl, and what a match can do with tokens. */
 #include "unit.h"
 
-#include "api/text_tools.h"
+#include "api/tokenizer_files.h"
 #include "base/json.h"
 #include "os/os.h"
 #include "text/grammar/grammar.h"

@@ -7,6 +7,7 @@
 #include "hub/patience.h"
 #include "hub/meter.h"
 #include "hub/pieces.h"
+#include "hub/short_names.h"
 #include "hub/store.h"
 #include "os/cpu.h"
 #include "os/os.h"
@@ -25,6 +26,30 @@ static void model_names(void) {
     CHECK(repo_name_likely(STR("a/b")) && repo_name_likely(STR("b")));
     CHECK(!repo_name_likely(STR("./b")) && !repo_name_likely(STR("/a/b")) && !repo_name_likely(STR("a/b/c")) &&
           !repo_name_likely(STR("x.safetensors")));
+}
+
+static void short_names(void) {
+    static const char *const cases[][2] = {{"qwen3", "mlx-community/Qwen3-0.6B-4bit"},
+                                           {"qwen3:0.6b", "mlx-community/Qwen3-0.6B-4bit"},
+                                           {"QWEN3:8B", "mlx-community/Qwen3-8B-4bit"},
+                                           {"qwen3:8bit", "mlx-community/Qwen3-0.6B-8bit"},
+                                           {"qwen3:4b-8bit", "mlx-community/Qwen3-4B-8bit"},
+                                           {"gemma3:1b-BF16", "mlx-community/gemma-3-1b-it-bf16"},
+                                           {"qwen3:30b-a3b", "mlx-community/Qwen3-30B-A3B-4bit"},
+                                           {"qwen3:30b-a3b-6bit", "mlx-community/Qwen3-30B-A3B-6bit"},
+                                           {"llama3.2", "mlx-community/Llama-3.2-1B-Instruct-4bit"}};
+    static const char *const none[] = {"",          "qwen",  "qwen3:", "qwen3:9b", "qwen3:0.6b-", "qwen3:0.6b-7bit", "qwen3:0.6b4bit",
+                                       "qwen3:0.6", ":0.6b", "qwen3 "};
+    struct arena a = {0};
+    char repo[REPO_NAME_BYTES];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        FAIL_IF(!hub_short_find(str_of(cases[i][0]), repo), "\"%s\" is no short name", cases[i][0]);
+        CHECK_STR(str_of(repo), str_of(cases[i][1]));
+    }
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) FAIL_IF(hub_short_find(str_of(none[i]), repo), "\"%s\" is %s", none[i], repo);
+    CHECK_STR(hub_short_of(&a, STR("mlx-community/Qwen3-0.6B-4bit")), STR("qwen3:0.6b"));
+    CHECK(!hub_short_of(&a, STR("mlx-community/Qwen3-0.6B-8bit")).p);
+    arena_free(&a);
 }
 
 static void file_names(void) {
@@ -335,6 +360,7 @@ static void a_name_that_nobody_answers(void) {
 }
 
 static const struct unit_case cases[] = {{"model_names", model_names},
+                                         {"short_names", short_names},
                                          {"file_names", file_names},
                                          {"origins", origins},
                                          {"digests", digests},

@@ -552,6 +552,50 @@ static void logits_and_scores(void) {
     mlxcel_model_close(m);
 }
 
+/* A prompt that one model saved is known to the next; a file that is not what it should be is refused, and nothing changes. */
+static void saved_prompts(void) {
+    struct arena a = {0};
+    const char *dir = unit_scratch_dir(), *path = str_fmt(&a, "%s/story.cache", dir).p, *cut = str_fmt(&a, "%s/cut.cache", dir).p;
+    mlxcel_model *m = open_model(2, -1);
+    mlxcel_job_options o = text_job(NULL, 8);
+    struct sb first = {0}, again = {0};
+    struct str file;
+    int32_t tokens[210], *got;
+    size_t n_saved, n_got;
+    mlxcel_event last;
+    mlxcel_error error;
+    struct err err;
+    for (int32_t i = 0; i < 210; i++) tokens[i] = 5 + i * 13 % 900;
+    o.tokens = tokens;
+    o.n_tokens = 210;
+    mlxcel_job *j = submit(m, &o);
+    read_all(j, &first, &last);
+    mlxcel_job_free(j);
+    FAIL_IF(mlxcel_prompt_save(m, tokens, 210, path, &n_saved, &error), "%s", error.message);
+    CHECK_INT(n_saved, 210);
+    mlxcel_model_close(m);
+    m = open_model(2, -1);
+    FAIL_IF(mlxcel_prompt_restore(m, path, &got, &n_got, &error), "%s", error.message);
+    CHECK(n_got == 210 && memcmp(got, tokens, sizeof tokens) == 0);
+    mlxcel_free(got);
+    j = submit(m, &o);
+    read_all(j, &again, &last);
+    mlxcel_job_free(j);
+    CHECK_INT(last.n_cached, 209);
+    CHECK_STR(sb_str(&again), sb_str(&first));
+    CHECK_OK(os_file_load(&a, path, 1 << 30, &file, &err), err);
+    CHECK_OK(os_file_save(cut, str_n(file.p, file.n - 100), &err), err);
+    CHECK_INT(mlxcel_prompt_restore(m, cut, NULL, NULL, &error), MLXCEL_E_FORMAT);
+    CHECK(strstr(error.message, "cut.cache") && strstr(error.message, "not whole"));
+    CHECK(mlxcel_prompt_restore(m, str_fmt(&a, "%s/absent", dir).p, NULL, NULL, &error) != 0 && strstr(error.message, "absent"));
+    CHECK_INT(mlxcel_prompt_save(m, tokens, 0, path, NULL, &error), MLXCEL_E_ARG);
+    CHECK_INT(mlxcel_prompt_save(m, tokens, 1, NULL, NULL, &error), MLXCEL_E_ARG);
+    mlxcel_model_close(m);
+    sb_free(&first);
+    sb_free(&again);
+    arena_free(&a);
+}
+
 static void server_inside(void) {
     static const mlxcel_setting wrong[] = {{"ctx-siz", "7"}}, good[] = {{"threads", "1"}, {"parallel", "2"}, {"ui", "false"}};
     mlxcel_server_options o;
@@ -599,6 +643,7 @@ const struct unit_suite unit_library = {"library", (const struct unit_case[]){{"
                                                                               {"closing_ends_jobs", closing_ends_jobs},
                                                                               {"vectors", vectors},
                                                                               {"logits_and_scores", logits_and_scores},
+                                                                              {"saved_prompts", saved_prompts},
                                                                               {"server_inside", server_inside},
                                                                               {"devices", devices},
                                                                               {0}}};

@@ -733,6 +733,9 @@ static void clocks_advance(void) {
     int64_t wall = os_wall_ns();
     os_sleep_ms(20);
     CHECK(os_clock_ns() - start >= 15000000);
+    uint64_t cpu = os_cpu_ns();
+    for (start = os_clock_ns(); os_cpu_ns() <= cpu && os_clock_ns() - start < UINT64_C(60000000000);) {} /* it grows while this works */
+    CHECK(os_cpu_ns() > cpu);
     CHECK(os_wall_ns() > wall && wall > INT64_C(1700000000) * 1000000000);
     os_local_time(INT64_C(1000000000) * 1000000000, &t);
     CHECK_INT(t.tm_year, 101);

@@ -5,6 +5,7 @@
 #include "os/os.h"
 #include "text/chat/chat.h"
 #include "text/output/forced.h"
+#include "text/output/forced_gbnf.h"
 #include "text/tokenizer/tokenizer.h"
 
 /* ---- one text, read in pieces ----------------------------------------------------------------------------------- */
@@ -648,6 +649,127 @@ static void forced_calls_are_read(void) {
     arena_free(&a);
 }
 
+/* ---- the grammar of calls --------------------------------------------------------------------------------------- */
+
+static const char rich_tools[] =
+    "[{\"name\": \"plan\", \"parameters\": {\"type\": \"object\", \"properties\": {"
+    "\"code\": {\"type\": \"string\", \"pattern\": \"^[A-Z]{3}$\"}, \"day\": {\"type\": \"string\", \"format\": \"date\"}, "
+    "\"note\": {\"type\": \"string\", \"maxLength\": 4}, \"kind\": {\"enum\": [\"a\", \"b\"]}, "
+    "\"tags\": {\"type\": \"array\", \"items\": {\"type\": \"integer\"}, \"minItems\": 1, \"maxItems\": 2}, "
+    "\"at\": {\"$ref\": \"#/$defs/place\"}, \"n\": {\"type\": [\"integer\", \"null\"], \"minimum\": 3}}, "
+    "\"$defs\": {\"place\": {\"type\": \"object\", \"properties\": {\"x\": {\"type\": \"boolean\"}, \"in\": {\"$ref\": "
+    "\"#/$defs/place\"}}, \"required\": [\"x\"]}}}}]";
+
+/* Whether the grammar of the format's calls takes the whole text. */
+static bool grammar_takes(const char *format, struct output_tools tools, const char *text) {
+    struct arena a = {0};
+    struct err err = {0};
+    struct output_forced forced;
+    struct forced_gbnf g = {0};
+    struct sb source = {0};
+    struct gram *compiled;
+    struct gram_options options = gram_defaults();
+    const struct output_format *f = output_format_find(str_of(format));
+    CHECK(f && output_force(&a, f, tools, false, &forced));
+    size_t n = forced_gbnf_put(&a, &forced.root, f, NULL, &g);
+    sb_fmt(&source, "root ::= c%zu\n", n);
+    sb_put(&source, sb_str(&g.rules));
+    FAIL_IF(gram_compile(&(struct gram_source){GRAM_GBNF, sb_str(&source), g.schemas, g.n_schemas}, &options, NULL, &compiled, &err),
+            "%s: %s in\n%s", format, err.msg, source.p);
+    struct gram_machine *m = gram_machine_create(compiled, NULL, NULL, 0);
+    struct gram_match match;
+    gram_match_init(&match, m);
+    struct str whole = str_of(text);
+    bool takes = gram_match_bytes(&match, whole) == whole.n && gram_match_may_end(&match);
+    gram_match_free(&match);
+    gram_machine_destroy(m);
+    gram_destroy(compiled);
+    sb_free(&source);
+    sb_free(&g.rules);
+    arena_free(&a);
+    return takes;
+}
+
+/* Lists that are longer than a message are whole. */
+static void long_lists_are_whole(void) {
+    struct arena a = {0};
+    struct err err;
+    struct sb text = {0};
+    struct output_tools tools;
+    yyjson_val *list;
+    sb_puts(&text, "[{\"name\": \"pick\", \"parameters\": {\"type\": \"object\", \"properties\": {\"of\": {\"enum\": [\"first\"");
+    for (int i = 0; i < 300; i++) sb_fmt(&text, ", \"number %d\"", i);
+    sb_puts(&text, "]}}}}]");
+    CHECK_OK(json_parse(&a, sb_str(&text), "tools", JSON_STRICT, &list, &err), err);
+    CHECK_OK(output_tools_read(&a, list, &tools, &err), err);
+    CHECK(grammar_takes("pythonic", tools, "[pick(of=\"number 299\")]") && !grammar_takes("pythonic", tools, "[pick(of=\"number 300\")]"));
+    CHECK(grammar_takes("glm45", tools, "<tool_call>pick\n<arg_key>of</arg_key>\n<arg_value>number 299</arg_value>\n</tool_call>"));
+    CHECK(!grammar_takes("glm45", tools, "<tool_call>pick\n<arg_key>of</arg_key>\n<arg_value>number</arg_value>\n</tool_call>"));
+    sb_free(&text);
+    arena_free(&a);
+}
+
+/* Arguments obey the tool's schema in every spelling, not in JSON alone. In the rows %s is one argument. */
+static void arguments_obey_in_every_spelling(void) {
+    static const struct {
+        const char *format, *call;
+        const char *good[8], *bad[12];
+    } rows[] = {
+        {"pythonic",
+         "[plan(%s)]",
+         {"code=\"ABC\"", "day=\"2024-02-29\"", "kind=\"b\"", "tags=[1, 2]", "at={\"x\": True, \"in\": {\"x\": False}}", "n=None", "n=4"},
+         {"code=\"ABc\"", "day=\"2023-02-29\"", "kind=\"c\"", "tags=[]", "tags=[1, 2, 3]", "tags=[\"1\"]", "at={}", "at={\"x\": true}",
+          "at={\"x\": True, \"in\": 1}", "n=2", "note=\"12345\""}},
+        {"gemma4",
+         "<|tool_call>call:plan{%s}<tool_call|>",
+         {"code:<|\"|>ABC<|\"|>", "day:<|\"|>2024-02-29<|\"|>", "kind:<|\"|>b<|\"|>", "tags:[1,2]", "at:{x:true,in:{x:false}}", "n:null",
+          "note:<|\"|><|\"|>"},
+         {"code:<|\"|>ABCD<|\"|>", "day:<|\"|>2024-02-30<|\"|>", "kind:<|\"|>c<|\"|>", "tags:[]", "tags:[1,2,3]", "tags:[<|\"|>1<|\"|>]",
+          "at:{in:{x:true}}", "at:{x:1}", "n:2", "note:<|\"|>12345<|\"|>"}},
+        {"qwen3_coder",
+         "<tool_call>\n<function=plan>\n%s</function>\n</tool_call>",
+         {"<parameter=code>\nABC\n</parameter>\n", "<parameter=day>\n2024-02-29\n</parameter>\n", "<parameter=note>\n<b>\n</parameter>\n",
+          "<parameter=kind>\na\n</parameter>\n", "<parameter=tags>\n[1, 2]\n</parameter>\n",
+          "<parameter=at>\n{\"x\": true}\n</parameter>\n", "<parameter=n>\n3\n</parameter>\n"},
+         {"<parameter=code>\nAB\n</parameter>\n", "<parameter=day>\n2024-2-29\n</parameter>\n", "<parameter=note>\n12345\n</parameter>\n",
+          "<parameter=kind>\nc\n</parameter>\n", "<parameter=tags>\n[]\n</parameter>\n", "<parameter=at>\n{\"x\": 1}\n</parameter>\n",
+          "<parameter=n>\n2\n</parameter>\n", "<parameter=other>\n2\n</parameter>\n"}},
+        {"glm45",
+         "<tool_call>plan\n%s</tool_call>",
+         {"<arg_key>code</arg_key>\n<arg_value>ABC</arg_value>\n", "<arg_key>tags</arg_key>\n<arg_value>[7]</arg_value>\n"},
+         {"<arg_key>code</arg_key>\n<arg_value>ABC </arg_value>\n", "<arg_key>tags</arg_key>\n<arg_value>7</arg_value>\n"}},
+        {"minimax_m3",
+         "]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name=\"plan\">%s]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
+         {"]<]minimax[>[<code>ABC]<]minimax[>[</code>", "]<]minimax[>[<tags>]<]minimax[>[<item>1]<]minimax[>[</item>]<]minimax[>[</tags>",
+          "]<]minimax[>[<at>]<]minimax[>[<x>true]<]minimax[>[</x>]<]minimax[>[</at>", "]<]minimax[>[<n>3]<]minimax[>[</n>"},
+         {"]<]minimax[>[<code>AB]<]minimax[>[</code>", "]<]minimax[>[<tags>1]<]minimax[>[</tags>",
+          "]<]minimax[>[<tags>]<]minimax[>[<item>a]<]minimax[>[</item>]<]minimax[>[</tags>",
+          "]<]minimax[>[<at>]<]minimax[>[<x>7]<]minimax[>[</x>]<]minimax[>[</at>", "]<]minimax[>[<n>2]<]minimax[>[</n>"}},
+        {"kimi_k2",
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.plan:0<|tool_call_argument_begin|>{%s}<|tool_call_end|><|tool_calls_section_end|>",
+         {"\"code\": \"ABC\"", "\"tags\": [1]"},
+         {"\"code\": \"abc\"", "\"tags\": []"}},
+    };
+    struct arena a = {0};
+    struct err err;
+    struct output_tools tools;
+    yyjson_val *list;
+    char text[512];
+    CHECK_OK(json_parse(&a, str_of(rich_tools), "tools", JSON_STRICT, &list, &err), err);
+    CHECK_OK(output_tools_read(&a, list, &tools, &err), err);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *hole = strstr(rows[i].call, "%s");
+        for (size_t k = 0; k < 20; k++) {
+            const char *part = k < 8 ? rows[i].good[k] : rows[i].bad[k - 8];
+            if (!part) continue;
+            snprintf(text, sizeof text, "%.*s%s%s", (int)(hole - rows[i].call), rows[i].call, part, hole + 2);
+            FAIL_IF(grammar_takes(rows[i].format, tools, text) != (k < 8), "%s: %s is %s", rows[i].format, text,
+                    k < 8 ? "rejected" : "accepted");
+        }
+    }
+    arena_free(&a);
+}
+
 /* ---- limits ----------------------------------------------------------------------------------------------------- */
 
 static void hostile_texts_are_text(void) {
@@ -821,6 +943,8 @@ const struct unit_suite unit_output = {
                                {"letters_are_not_tokens", letters_are_not_tokens},
                                {"calls_through_templates", calls_through_templates},
                                {"forced_calls_are_read", forced_calls_are_read},
+                               {"arguments_obey_in_every_spelling", arguments_obey_in_every_spelling},
+                               {"long_lists_are_whole", long_lists_are_whole},
                                {"hostile_texts_are_text", hostile_texts_are_text},
                                {"a_call_without_end", a_call_without_end},
                                {"ids_come_through", ids_come_through},

@@ -2,7 +2,6 @@
 #include "unit.h"
 
 #include "api/session_internal.h"
-#include "os/os.h"
 
 enum { N_PROMPTS = 12, N_NEW = 8, PROMPT_MAX = 330 };
 
@@ -104,25 +103,18 @@ static void small_caches_are_kept_alike(void) {
 
 /* Every family of the test material: windows, latent attention, recurrent state, ropes that depend on the length. */
 static void every_family(void) {
-    const char *data = unit_data_dir();
     struct arena a = {0};
-    struct str *names;
-    size_t n, n_run = 0;
+    struct unit_model *models;
+    size_t n = unit_golden_models(&a, &models), n_run = 0;
     struct err err;
-    if (!data) unit_skip("no test-data folder");
-    struct str folder = str_fmt(&a, "%s/golden", data);
-    if (os_list_dir(&a, folder.p, &names, &n, &err)) unit_skip("no golden models");
     for (size_t i = 0; i < n; i++) {
-        if (str_find(names[i], STR("-q"), 0) != STR_NONE) continue; /* formats of weights make no difference here */
-        struct str path = str_fmt(&a, "%s/%s", folder.p, names[i].p);
         struct session *s;
-        if (open_session(&s, path.p, false, 1, 512, &err)) continue; /* not a model, or one that is not run yet */
+        if (open_session(&s, models[i].path, false, 1, 512, &err)) continue; /* not a model, or one that is not run yet */
         bool fits = session_context(s) >= PROMPT_MAX + N_NEW;
         session_close(s);
         if (!fits) continue;
-        bool by_length = str_find(names[i], STR("dynamic"), 0) != STR_NONE || str_find(names[i], STR("longrope"), 0) != STR_NONE;
-        int64_t n_known = compare(names[i].p, path.p, 512);
-        FAIL_IF(n_known == 0 && !by_length, "%s: nothing was known", names[i].p);
+        int64_t n_known = compare(models[i].name, models[i].path, 512);
+        FAIL_IF(n_known == 0 && !models[i].rope_by_length, "%s: nothing was known", models[i].name);
         n_run++;
     }
     arena_free(&a);

@@ -109,24 +109,18 @@ static void comes_back_in_another_session(void) {
 
 static void every_family(void) {
     struct arena a = {0};
-    const char *data = unit_data_dir();
-    struct str *names;
-    size_t n, n_run = 0;
+    struct unit_model *models;
+    size_t n = unit_golden_models(&a, &models), n_run = 0;
     struct err err;
-    if (!data) unit_skip("no test-data folder");
-    struct str folder = str_fmt(&a, "%s/golden", data);
-    if (os_list_dir(&a, folder.p, &names, &n, &err)) unit_skip("no golden models");
     for (size_t i = 0; i < n; i++) {
-        if (str_find(names[i], STR("-q"), 0) != STR_NONE) continue; /* formats of weights make no difference here */
-        if (str_find(names[i], STR("dynamic"), 0) != STR_NONE || str_find(names[i], STR("longrope"), 0) != STR_NONE) continue;
-        struct str path = str_fmt(&a, "%s/%s", folder.p, names[i].p);
         struct session *s;
-        if (open_session(&s, path.p, true, 0, &err)) continue; /* not a model, or one that is not run yet */
+        if (models[i].rope_by_length) continue;
+        if (open_session(&s, models[i].path, true, 0, &err)) continue; /* not a model, or one that is not run yet */
         bool fits = session_context(s) >= 200 + N_NEW && !s->model.spec.is_encoder;
         session_close(s);
         if (!fits) continue;
-        int32_t n_known = round_trip(names[i].p, path.p, 200, 0);
-        FAIL_IF(n_known < 128, "%s: %d tokens were known", names[i].p, n_known);
+        int32_t n_known = round_trip(models[i].name, models[i].path, 200, 0);
+        FAIL_IF(n_known < 128, "%s: %d tokens were known", models[i].name, n_known);
         n_run++;
     }
     arena_free(&a);

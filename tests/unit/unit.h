@@ -10,6 +10,7 @@
 #include "base/str.h"
 
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct unit_case {
@@ -22,7 +23,7 @@ struct unit_suite {
     const struct unit_case *cases; /* ends with a zeroed one */
 };
 
-/* End the running case. */
+/* End the running case. In a thread that a case started, a failure ends the program: a case that failed there could not go on. */
 _Noreturn void unit_fail(const char *file, int line, const char *fmt, ...) MLXCEL_PRINTF(3, 4);
 _Noreturn void unit_skip(const char *fmt, ...) MLXCEL_PRINTF(1, 2);
 
@@ -32,12 +33,18 @@ int unit_child(int argc, char **argv);
 
 /* The folder of large test material (MLXCEL_TEST_DATA, else ../shared beside the checkout), or NULL. */
 const char *unit_data_dir(void);
+struct unit_model {
+    const char *name, *path;
+    bool rope_by_length; /* its positions depend on the sequence's length */
+};
+/* The small models of the test material, without those whose weights are quantised. Returns how many; skips the case where there are none. */
+size_t unit_golden_models(struct arena *a, struct unit_model **out);
 /* The repository's own folder, for small fixtures under tests/. */
 const char *unit_source_dir(void);
 /* A fresh, empty folder for files that the case writes; removed at the end unless a case failed. */
 const char *unit_scratch_dir(void);
 
-extern int64_t unit_n_checks; /* of the running case */
+extern _Atomic int64_t unit_n_checks; /* of the running case, in all threads */
 
 #define CHECK(cond)                                              \
     do {                                                         \

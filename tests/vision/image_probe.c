@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
     if (!code && argc == 5) {
         int filter = 0;
         while (filter < 2 && strcmp(names[filter], argv[4]) != 0) filter++;
-        code = image_resize(&image, atoi(argv[2]), atoi(argv[3]), (enum image_filter)filter, &resized, &err);
+        code = image_resize(&image, atoi(argv[2]), atoi(argv[3]), (enum image_filter)filter, IMAGE_AS_PILLOW, &resized, &err);
         image_free(&image);
         image = resized;
     }

@@ -1,7 +1,8 @@
-"""Picture files and resizing: test_images.py IMAGE_PROBE [DATA]
+"""Picture files and resizing: test_images.py IMAGE_PROBE [DATA] [--count N]
 
 Our own pictures, written here, have known pixels. With the test data: every file and every resized picture against what Pillow made of it, bit
-for bit. Then damaged files of every format: each is one clear line or a picture, never a crash.
+for bit. Then N damaged files of every format (200), and files that would unpack to gigabytes: each is one clear line or a picture, never a crash, and
+memory stays bounded.
 """
 import json
 import os
@@ -12,20 +13,21 @@ import sys
 import tempfile
 import zlib
 
-probe, data = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
-passed = failed = 0
+try:
+    import resource
+except ImportError:  # Windows has none
+    resource = None
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from counting import HANG, check, finish  # noqa: E402
 
-def check(ok, what):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    if not ok:
-        print("FAILED:", what)
+probe, data = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 and not sys.argv[2].startswith("--") else ""
+count = int(sys.argv[sys.argv.index("--count") + 1]) if "--count" in sys.argv else 200
 
 
 def run(*args):
     """(width, height, pixels) or the error line."""
-    r = subprocess.run([probe, *map(str, args)], capture_output=True, timeout=60)
+    r = subprocess.run([probe, *map(str, args)], capture_output=True, timeout=HANG)
     if r.returncode:
         return r.stderr.decode().strip() if r.returncode == 1 else f"exit {r.returncode}"
     head, _, pixels = r.stdout.partition(b"\n")
@@ -121,6 +123,29 @@ def bad_pictures():
         check(isinstance(got, str) and words in got and "\n" not in got, f"{name}: {got}")
 
 
+def bombs():
+    """Small files that say much: what they may use is limited, and they must end with a picture or a line."""
+    many = zlib.compressobj(9)
+    packed = b"".join(many.compress(bytes(1 << 20)) for _ in range(1024)) + many.flush()
+    rows = zlib.compress(b"\0" * (100 * 301), 9)
+    head = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 100, 100, 8, 2, 0, 0, 0))
+    end = chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    files = {
+        "text.png": head + chunk(b"zTXt", b"a\0\0" + packed) + end,
+        "profile.png": head + chunk(b"iCCP", b"a\0\0" + packed) + end,
+        "pixels.png": head + chunk(b"IDAT", packed) + chunk(b"IEND", b""),
+        "chunks.png": head + chunk(b"tEXt", b"a\0b") * 20000 + end,
+        "wide.gif": b"GIF89a" + struct.pack("<HHBBB", 65535, 65535, 0x80, 0, 0) + b"\xff\0\0\0\0\xff;",
+        "wide.webp": b"RIFF" + struct.pack("<I", 22) + b"WEBPVP8X" + struct.pack("<I", 10) + b"\0\0\0\0" + b"\xff\xff\xff" * 2,
+        "wide.jpg": b"\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\x03\x01\x22\0\x02\x11\x01\x03\x11\x01\xff\xd9",
+        "wide.bmp": b"BM" + struct.pack("<IHHI", 54, 0, 0, 54) + struct.pack("<IiiHHIIiiII", 40, 65535, 65535, 1, 24, 0, 0, 0, 0, 0, 0)}
+    for name, content in files.items():
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))) if resource else None
+        r = subprocess.run([probe, "-", write(name, content)], capture_output=True, text=True, errors="replace", timeout=HANG, preexec_fn=limit)
+        check(r.returncode == 0 and len(r.stdout.splitlines()) == 1 and "no memory" not in r.stdout, f"{name}: {r.returncode} {r.stdout[:300]} {r.stderr[:300]}")
+        os.remove(os.path.join(folder.name, name))
+
+
 def damage(rng, content):
     b = bytearray(content)
     kind = rng.randrange(4)
@@ -139,7 +164,7 @@ def damaged_pictures(seeds, count):
     rng = random.Random(7)
     for name, content in seeds:
         paths = [write(f"m{i}_{name}", damage(rng, content)) for i in range(count)]
-        r = subprocess.run([probe, "-", *paths], capture_output=True, text=True, errors="replace", timeout=300)
+        r = subprocess.run([probe, "-", *paths], capture_output=True, text=True, errors="replace", timeout=HANG)
         check(r.returncode == 0 and len(r.stdout.splitlines()) == count, f"damaged {name}: exit {r.returncode}, {r.stderr[-300:]}")
         for p in paths:
             os.remove(p)
@@ -177,6 +202,6 @@ if data and os.path.isdir(images):
     seeds = [(n, open(f"{images}/{n}", "rb").read()) for n in ("land.png", "palette.png", "photo.jpg", "progressive.jpg", "lossy.webp", "lossless.webp", "drawn.gif", "drawn.bmp")]
 else:
     seeds = [(n, open(os.path.join(folder.name, n), "rb").read()) for n in ("a.png", "a.bmp", "a.gif")]
-damaged_pictures(seeds, 200)
-print(f"{passed} passed, {failed} failed")
-sys.exit(failed > 0)
+damaged_pictures(seeds, count)
+bombs()
+finish()

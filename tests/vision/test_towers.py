@@ -1,7 +1,8 @@
 """Vision models against the reference: test_towers.py PROGRAM VISION_PROBE DATA [--only NAME]
 
-For every fixture of golden-vision: the expanded ids, the pixels, the rows that the tower makes, logits, and greedy tokens. Families in
-not_yet.list must refuse a picture with one line that names them.
+For every fixture of golden-vision: the expanded ids, the pixels, the rows that the tower makes, logits, and greedy tokens; rows and logits of its first
+prompt again from files as mlx-vlm has them; of some with quantised matrices, against the numbers that these stand for. Families in not_yet.list must
+refuse a picture with one line that names them.
 """
 import json
 import os
@@ -11,17 +12,13 @@ import subprocess
 import sys
 import tempfile
 
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(here, ".."))
+from counting import HANG, check, finish  # noqa: E402
+from mlx_layout import convert  # noqa: E402
+
 program, probe, data = sys.argv[1:4]
 only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-here = os.path.dirname(os.path.abspath(__file__))
-passed = failed = 0
-
-
-def check(ok, what):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    if not ok:
-        print("FAILED:", what)
 
 
 def tensors(path):
@@ -47,56 +44,171 @@ def deviation(values):
 
 
 def run(*args):
-    return subprocess.run([program, *args], capture_output=True, text=True, errors="replace", timeout=120)
+    return subprocess.run([program, *args], capture_output=True, text=True, errors="replace", timeout=HANG)
 
 
-def as_patches(golden, k, image, numbers, merge):
-    """Pixels [3, height, width] of a picture as rows of patches, tokens row by row, patches of a token row by row."""
-    shape, values = golden[f"pixel_values_{k}"]
-    height, width = shape[-2:]
-    side, base = int((numbers / 3) ** 0.5 + 0.5), image * 3 * height * width
-    h, w = height, width
-    if f"image_sizes_{k}" in golden:
-        h, w = golden[f"image_sizes_{k}"][1][2 * image:2 * image + 2]
+def from_planes(values, base, stride, height, width, side, merge):
+    """Pixels [3, height, width] as rows of patches, tokens row by row, patches of a token row by row. stride: [plane, row]."""
     out, cell = [], side * merge
-    for y in range(0, h, cell):
-        for x in range(0, w, cell):
+    for y in range(0, height, cell):
+        for x in range(0, width, cell):
             for i in range(merge * merge):
                 top, left = y + i // merge * side, x + i % merge * side
                 for c in range(3):
                     for row in range(top, top + side):
-                        at = base + (c * height + row) * width + left
+                        at = base + c * stride[0] + row * stride[1] + left
                         out += values[at:at + side]
     return out
 
 
+def from_patches(values, base, down, across, side, merge, colours_last):
+    """Patches row by row in the order of tokens, each by colours."""
+    out, size, area = [], 3 * side * side, side * side
+    for y in range(0, down, merge):
+        for x in range(0, across, merge):
+            for i in range(merge * merge):
+                at = base + ((y + i // merge) * across + x + i % merge) * size
+                patch = values[at:at + size]
+                out += [patch[k * 3 + c] for c in range(3) for k in range(area)] if colours_last else patch
+    return out
+
+
+class Pixels:
+    """The pixels of a prompt in the order of the tower's patches, tile by tile; each family has its own shape for them."""
+
+    def __init__(self, golden, k):
+        self.shape, self.values = golden[f"pixel_values_{k}"]
+        self.sizes = golden.get(f"image_sizes_{k}", (None, None))[1]
+        self.at = 0  # in values, or the number of the next tile
+        self.first_of_image = True
+
+    def tile(self, image, i_tile, down, across, side, frames, merge):
+        shape, values, n = self.shape, self.values, down * across
+        if len(shape) == 2 or (len(shape) == 4 and shape[-1] == side):  # patches of all pictures, one behind the other
+            size, ordered = 3 * side * side * frames, len(shape) == 2
+            out = values[self.at:self.at + n * size] if ordered else from_patches(values, self.at, down, across, side, merge, False)
+            self.at += n * size
+            return out
+        if len(shape) == 3:  # patches with padding
+            self.at += 1
+            return from_patches(values, (self.at - 1) * shape[1] * shape[2], down, across, side, merge, True)
+        height, width = shape[-2:]
+        number = self.at
+        if len(shape) == 5 and shape[0] > 1:  # tiles of each picture, with padding
+            number = image * shape[1] + i_tile
+        self.at += 1
+        return from_planes(values, number * 3 * height * width, (height * width, width), down * side, across * side, side, merge)
+
+
 def check_tower(name, folder, golden, k, images):
     """Pixels and rows of each picture; those of a prompt lie one behind the other."""
-    want_pixels, want_rows = list(golden[f"pixel_values_{k}"][1]), list(golden[f"image_embeds_{k}"][1])
-    pixels, sets = [], []
-    for image in images:
-        r = subprocess.run([probe, folder, image], capture_output=True, timeout=120)
+    config = json.load(open(f"{folder}/config.json"))
+    factor = config.get("text_config", {}).get("embedding_multiplier", 1)  # which ours has already
+    want_rows = [x * factor for x in golden[f"image_embeds_{k}"][1]]
+    pixels, far, sets = Pixels(golden, k), 0.0, []
+    for i, image in enumerate(images):
+        r = subprocess.run([probe, folder, image], capture_output=True, timeout=HANG)
         if r.returncode:
             check(False, f"{name} {k}: {r.stderr.decode()}")
             return
-        patches, numbers, tokens, n_sets, hidden = struct.unpack("5i", r.stdout[:20])
-        values = memoryview(r.stdout[20:]).cast("f")
-        if len(golden[f"pixel_values_{k}"][0]) == 4:
-            merge = int((patches / tokens) ** 0.5 + 0.5)
-            want = as_patches(golden, k, len(pixels), numbers, merge)
-            pixels.append(farthest(values[:patches * numbers], want))
-        else:
-            pixels += values[:patches * numbers]
-        at = patches * numbers
-        for i in range(n_sets):
-            sets += [[]] if len(sets) <= i else []
-            sets[i] += values[at + i * tokens * hidden:at + (i + 1) * tokens * hidden]
-    far = max(pixels) if len(golden[f"pixel_values_{k}"][0]) == 4 else farthest(pixels, want_pixels)
+        tiles, numbers, tokens, n_sets, hidden = struct.unpack("5i", r.stdout[:20])
+        patch = config["vision_config"]["patch_size"]
+        side = patch[0] if isinstance(patch, list) else patch
+        frames, at, merge = numbers // (3 * side * side), 20, merge_of(config)
+        for t in range(tiles):
+            down, across = struct.unpack("2i", r.stdout[at:at + 8])
+            end = at + 8 + 4 * down * across * numbers
+            far = max(far, farthest(memoryview(r.stdout[at + 8:end]).cast("f"), pixels.tile(i, t, down, across, side, frames, merge)))
+            at = end
+        values = memoryview(r.stdout[at:]).cast("f")
+        for n in range(n_sets):
+            sets += [[]] if len(sets) <= n else []
+            sets[n] += values[n * tokens * hidden:(n + 1) * tokens * hidden]
     check(far <= 1e-5, f"{name} {k}: pixels differ by {far:g}")
     for i, rows in enumerate(sets):
         want = want_rows if i == 0 else list(golden[f"deepstack{i - 1}_{k}"][1])
         far, sd = farthest(rows, want), deviation(want)
         check(far <= 1e-4 * sd, f"{name} {k}: rows of set {i} differ by {far / sd:g} sd")
+
+
+def merge_of(config):
+    """Patches of a token's side."""
+    vision = config["vision_config"]
+    for key in ("spatial_merge_size", "pooling_kernel_size", "scale_factor", "downsample_factor", "downsample_ratio", "pixel_shuffle_ratio", "merge_kernel_size"):
+        value = vision.get(key, config.get(key))
+        if value:
+            value = value[0] if isinstance(value, list) else value
+            return round(1 / value) if value < 1 else value
+    if "mm_tokens_per_image" in config:
+        return int(vision["image_size"] // vision["patch_size"] / config["mm_tokens_per_image"] ** 0.5)
+    return 2 if config["model_type"].startswith("qwen") else 1
+
+
+def logits_of(folder, flags, ids):
+    """Of all tokens, one behind the other; or the error."""
+    with tempfile.TemporaryDirectory() as t:
+        r = run("logits", "-m", folder, *flags, "--tokens", ",".join(map(str, ids)), "--out", f"{t}/out", "--device", "cpu", "--precision", "exact")
+        if r.returncode:
+            return r.stderr
+        with open(f"{t}/out", "rb") as f:
+            return memoryview(f.read()).cast("f")
+
+
+def check_logits(name, folder, golden, k, flags):
+    got = logits_of(folder, flags, list(golden[f"prompt_{k}"][1]))
+    if isinstance(got, str):
+        return check(False, f"{name} {k}: {got}")
+    (rows, vocab), want = golden[f"logits_{k}"]
+    places = list(golden[f"logits_pos_{k}"][1])
+    far = max(farthest(got[p * vocab:(p + 1) * vocab], want[i * vocab:(i + 1) * vocab]) for i, p in enumerate(places))
+    sd = deviation(list(want))
+    check(far <= 1e-4 * sd + 1e-4, f"{name} {k}: logits differ by {far:g}, {far / sd:g} sd")
+    return True
+
+
+def check_mlx(name, folder, golden, prompt):
+    """The first prompt with the files as MLX has them."""
+    images = [f"{data}/golden-vision/images/{i}" for i in prompt["images"]]
+    with tempfile.TemporaryDirectory() as t:
+        convert(folder, t)
+        check_tower(f"{name} for MLX", t, golden, 0, images)
+        check_logits(f"{name} for MLX", t, golden, 0, [f for i in images for f in ("--image", i)])
+
+
+def check_quantised(name):
+    """Quantised matrices in text model, projector and tower are the numbers that they stand for."""
+    picture, golden = f"{root}/images/land.png", tensors(f"{root}/{name}/golden.safetensors")
+    with tempfile.TemporaryDirectory() as packed, tempfile.TemporaryDirectory() as plain:
+        convert(f"{root}/{name}", packed, True, plain)
+        made = [subprocess.run([probe, f, picture], capture_output=True, timeout=HANG) for f in (packed, plain)]
+        check(all(r.returncode == 0 for r in made), f"{name} quantised: {[r.stderr[-300:] for r in made]}")
+        rows = [list(memoryview(r.stdout[20 + len(r.stdout[20:]) % 4:]).cast("f")) for r in made]
+        check(rows[0] and farthest(*rows) <= 1e-4 * max(map(abs, rows[1])), f"{name} quantised: rows differ by {farthest(*rows):g}")
+        got = [logits_of(f, ["--image", picture], list(golden["prompt_0"][1])) for f in (packed, plain)]
+        if check(not any(isinstance(g, str) for g in got), f"{name} quantised: {[str(g)[:300] for g in got]}"):
+            check(farthest(*got) <= 1e-3 * deviation(list(got[1])), f"{name} quantised: logits differ by {farthest(*got):g}")
+
+
+def rows_of(folder, picture, *more):
+    r = subprocess.run([probe, folder, picture, *more], capture_output=True, timeout=HANG)
+    if r.returncode:
+        return r.stderr.decode()
+    tiles, numbers, tokens, sets, hidden = struct.unpack("5i", r.stdout[:20])
+    return list(memoryview(r.stdout[len(r.stdout) - 4 * tokens * hidden:]).cast("f"))
+
+
+def check_rough(name, size):
+    """Attention in blocks, with keys and values in half precision, against the exact one: many patches, windows, heads of odd widths."""
+    with tempfile.TemporaryDirectory() as t:
+        for f in os.listdir(f"{root}/{name}"):
+            if f not in ("golden.safetensors", "preprocessor_config.json"):
+                os.symlink(f"{root}/{name}/{f}", f"{t}/{f}")
+        config = json.load(open(f"{root}/{name}/preprocessor_config.json"))
+        json.dump({**config, **({"size": size} if size else {})}, open(f"{t}/preprocessor_config.json", "w"))
+        exact, rough = rows_of(t, f"{root}/images/photo.png"), rows_of(t, f"{root}/images/photo.png", "rough")
+        if check(not isinstance(exact, str) and not isinstance(rough, str), f"{name}, rough: {exact} {rough}"):
+            far = farthest(exact, rough) / deviation(exact)
+            check(0 < far < 0.02, f"{name}, rough: rows differ by {far:g} sd")
 
 
 def check_prompt(name, folder, golden, k, prompt):
@@ -110,18 +222,8 @@ def check_prompt(name, folder, golden, k, prompt):
         check_tower(name, folder, golden, k, images)
         r = run("tokenize", *model, *flags, "-p", prompt["rendered"])
         check(r.returncode == 0 and json.loads(r.stdout) == ids, f"{name} {k}: ids {r.stdout[:300]} {r.stderr[-300:]}")
-    with tempfile.TemporaryDirectory() as t:
-        r = run("logits", *model, *flags, "--tokens", ",".join(map(str, ids)), "--out", f"{t}/out", "--device", "cpu", "--precision", "exact")
-        if r.returncode:
-            check(False, f"{name} {k}: {r.stderr}")
-            return
-        with open(f"{t}/out", "rb") as f:
-            got = memoryview(f.read()).cast("f")
-    (rows, vocab), want = golden[f"logits_{k}"]
-    places = list(golden[f"logits_pos_{k}"][1])
-    far = max(farthest(got[p * vocab:(p + 1) * vocab], want[i * vocab:(i + 1) * vocab]) for i, p in enumerate(places))
-    sd = deviation(list(want))
-    check(far <= 1e-4 * sd + 1e-4, f"{name} {k}: logits differ by {far:g}, {far / sd:g} sd")
+    if not check_logits(name, folder, golden, k, flags):
+        return
     greedy, margins = list(golden[f"greedy_{k}"][1]), list(golden[f"margin_{k}"][1])
     r = run("generate", *model, *flags, "--tokens", ",".join(map(str, ids)), "--ids", "-n", str(len(greedy)), "--ignore-eos", "--device", "cpu")
     said = [int(x) for x in r.stdout.replace(",", " ").split()] if r.returncode == 0 else []
@@ -133,6 +235,51 @@ def check_prompt(name, folder, golden, k, prompt):
         check(said[:n] == greedy[:n], f"{name} {k}: through the template {said} instead of {greedy} {r.stderr[-300:]}")
 
 
+def damaged(folder, change_config=None, change_shapes=None):
+    """A copy of a model with another config.json, or with other shapes in the header of its weights; (exit code, error) of a picture, and of text."""
+    with tempfile.TemporaryDirectory() as t:
+        for f in os.listdir(folder):
+            os.symlink(f"{folder}/{f}", f"{t}/{f}")
+        os.unlink(f"{t}/golden.safetensors")
+        if change_config:
+            config = json.load(open(f"{folder}/config.json"))
+            change_config(config)
+            os.unlink(f"{t}/config.json")
+            json.dump(config, open(f"{t}/config.json", "w"))
+        if change_shapes:
+            with open(f"{folder}/model.safetensors", "rb") as f:
+                n = struct.unpack("<Q", f.read(8))[0]
+                head, body = json.loads(f.read(n)), f.read()
+            change_shapes(head)
+            os.unlink(f"{t}/model.safetensors")
+            text = json.dumps(head).encode()
+            with open(f"{t}/model.safetensors", "wb") as f:
+                f.write(struct.pack("<Q", len(text)) + text + body)
+        r = run("generate", "-m", t, "--image", f"{root}/images/land.png", "-p", "x", "-n", "1", "--device", "cpu")
+        plain = run("generate", "-m", t, "-p", "x", "-n", "1", "--device", "cpu")
+        return r, plain
+
+
+def check_damaged():
+    def deep(value):
+        def change(config):
+            config["vision_config"]["deepstack_visual_indexes"] = value
+        return change
+
+    def narrow(head):
+        shape = head["model.visual.pos_embed.weight"]["shape"]
+        head["model.visual.pos_embed.weight"]["shape"] = [shape[0] // 4, shape[1] * 4]
+    for what, change, words in (
+            ("a block that is not there", {"change_config": deep([0, 99])}, "deepstack_visual_indexes"),
+            ("a block below 0", {"change_config": deep([-1])}, "deepstack_visual_indexes"),
+            ("a block that is no number", {"change_config": deep(["x"])}, "deepstack_visual_indexes"),
+            ("a merger that is not there", {"change_config": deep([0] * 9)}, "deepstack_merger_list.2"),
+            ("positions of another width", {"change_shapes": narrow}, "pos_embed")):
+        r, plain = damaged(f"{root}/qwen3_vl", **change)
+        check(r.returncode == 1 and words in r.stderr.splitlines()[-1], f"{what}: {r.returncode} {r.stderr[-300:]}")
+        check(plain.returncode == 0 and words in plain.stderr, f"{what}: text works, and the log says why pictures do not: {plain.returncode} {plain.stderr[-300:]}")
+
+
 root = f"{data}/golden-vision"
 not_yet = {line.strip() for line in open(f"{here}/not_yet.list") if line.strip() and not line.startswith("#")}
 for name in sorted(os.listdir(root)):
@@ -142,12 +289,21 @@ for name in sorted(os.listdir(root)):
     prompts = json.load(open(f"{folder}/prompts.json"))["prompts"]
     if name in not_yet or name.removesuffix("-mlx") in not_yet:
         r = run("generate", "-m", folder, "--image", f"{root}/images/land.png", "-p", "x", "-n", "1", "--device", "cpu")
-        check(r.returncode != 0 and ("text alone" in r.stderr or "is not supported" in r.stderr) and len(r.stderr.strip().splitlines()) <= 2, f"{name}: a picture is refused: {r.returncode} {r.stderr}")
+        check(r.returncode != 0 and ("text alone" in r.stderr or "is not supported" in r.stderr) and len(r.stderr.strip().splitlines()) <= 3, f"{name}: a picture is refused: {r.returncode} {r.stderr}")
         continue
     golden = tensors(f"{folder}/golden.safetensors")
     r = run("inspect", "-m", folder)
     check(re.search("^pictures +[A-Z]", r.stdout, re.M), f"{name}: inspect names the tower: {r.stdout[-300:]}")
     for k, prompt in enumerate(prompts):
         check_prompt(name, folder, golden, k, prompt)
-print(f"{passed} passed, {failed} failed")
-sys.exit(failed > 0)
+    if not name.endswith("-mlx"):
+        check_mlx(name, folder, golden, prompts[0])
+for name, size in (("qwen2_5_vl", {"shortest_edge": 150000, "longest_edge": 200000}), ("qwen3_vl", {"shortest_edge": 150000, "longest_edge": 200000}), ("gemma4", None)):
+    if only in name:
+        check_rough(name, size)
+for name in ("gemma4", "glm4v", "internvl", "qwen2_5_vl", "smolvlm"):
+    if only in name:
+        check_quantised(name)
+if only in "qwen3_vl":
+    check_damaged()
+finish()

@@ -85,7 +85,7 @@ static int64_t thread_floats(const struct cpu *c, const struct op *op) {
     for (int32_t k = 0; k < op->n_in; k++)
         if (tensor_row_size(op->in[k]) * 2 > most) most = tensor_row_size(op->in[k]) * 2;
     if (op->kind == OP_ATTN) return most + c->layout.max_context + cpu_attn_half_floats(c, op);
-    if (op->kind == OP_ATTN_ROWS) return most + op->in[0].rows;
+    if (op->kind == OP_ATTN_ROWS) return most + cpu_attn_rows_floats(c, op);
     if (op->kind == OP_PICK) return 2 * (int64_t)c->layout.max_context;
     if (op->kind == OP_ROUTE) return most * 2;
     if (op->kind == OP_DELTA) return 3 * op->arg.delta.k_width + op->arg.delta.v_width;
@@ -117,6 +117,7 @@ static int grow_op_scratch(struct cpu *c, struct err *err) {
         int64_t floats = l->ops[i].kind == OP_EXPERTS ? cpu_experts_scratch(&l->ops[i]) : 0;
         if (l->ops[i].kind == OP_ADAPT) floats = cpu_adapt_floats(&l->ops[i]);
         if (l->ops[i].kind == OP_KV_WRITE) floats = l->n_rows + 1;
+        if (l->ops[i].kind == OP_ATTN_ROWS) floats = cpu_attn_rows_op_floats(c, &l->ops[i]);
         if (l->ops[i].kind == OP_ARGMAX) floats = cpu_argmax_floats(&l->ops[i]);
         if (l->ops[i].kind == OP_ATTN && cpu_in_blocks(c, &l->ops[i])) floats = cpu_attn_op_floats(c, &l->ops[i]);
         if (floats > need) need = floats;

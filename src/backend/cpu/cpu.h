@@ -89,6 +89,8 @@ int cpu_slot_copy(struct backend *be, int32_t from, int32_t to, struct err *err)
 /* The half-precision cache: whether a class can have it, and the two ops over it. */
 bool cpu_kv_half_fits(const struct cpu *c, const struct kv_class *k);
 cpu_runner cpu_kv_write_half, cpu_attn_half;
+int64_t cpu_attn_rows_floats(const struct cpu *c, const struct op *op); /* likewise of ATTN_ROWS */
+int64_t cpu_attn_rows_op_floats(const struct cpu *c, const struct op *op);
 int64_t cpu_attn_half_floats(const struct cpu *c, const struct op *op); /* scratch memory per thread */
 int64_t cpu_attn_op_floats(const struct cpu *c, const struct op *op);   /* of the op */
 /* The cache of 8 or 4 bits: why a class cannot have it, and the writer; attention is cpu_attn_half. */

@@ -191,7 +191,7 @@ int32_t cpu_first_visible(const struct attn_args *a, const struct step *step, in
 
 int32_t cpu_last_visible(const struct attn_args *a, const struct step *step, int32_t r) {
     int32_t pos = step->pos[r];
-    if (!a->both_ways) return step->until && step->until[r] > pos ? step->until[r] : pos;
+    if (!a->both_ways) return step->until && !a->is_strict && step->until[r] > pos ? step->until[r] : pos;
     const struct step_seq *seq = &step->seqs[step->seq_of[r]];
     int32_t end = seq->pos + seq->n_rows - 1;
     return a->window > 0 && a->window - 1 < end - pos ? pos + a->window - 1 : end;

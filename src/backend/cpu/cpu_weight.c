@@ -3,6 +3,8 @@
 
 #include "os/os.h"
 
+#include <stdatomic.h>
+
 enum { STAGE_ROWS = 1024 };
 
 static size_t align64(size_t n) {
@@ -56,7 +58,8 @@ static int bind_planes(struct cpu *c, struct cpu_weight *w, const struct weight_
 struct pack_job {
     const struct cpu_weight *w, *stage;
     const struct weight_source *source;
-    int64_t first, n_rows; /* the staged rows */
+    int64_t first, n_rows;  /* the staged rows */
+    atomic_bool *is_nested; /* false as soon as a panel is not */
 };
 
 static void pack_panels(void *ctx, int64_t first, int64_t last, int32_t thread) {
@@ -69,24 +72,23 @@ static void pack_panels(void *ctx, int64_t first, int64_t last, int32_t thread) 
             const struct weight view = {.packed = (void *)(uintptr_t)job->stage};
             rows[i] = cpu_weight_row(&view, row + i);
         }
-        pack_panel(&job->w->pack, &job->source->format, rows, (int32_t)n,
-                   job->w->panels + (size_t)(job->first / PANEL_ROWS + p) * job->w->pack.panel_bytes);
+        unsigned char *to = job->w->panels + (size_t)(job->first / PANEL_ROWS + p) * job->w->pack.panel_bytes;
+        if (!atomic_load(job->is_nested)) return;
+        if (!job->w->pack.nested) pack_panel(&job->w->pack, &job->source->format, rows, (int32_t)n, to);
+        else if (!pack_nested_panel(&job->w->pack, &job->source->format, rows, (int32_t)n, to)) atomic_store(job->is_nested, false);
     }
 }
 
 /* Reads a stretch of rows, packs it with all threads, and goes on: memory beyond the panels stays small. */
-static int bind_panels(struct cpu *c, struct cpu_weight *w, const struct weight_source *s, struct err *err) {
-    int64_t n_rows = rows_of(s), n_panels = (n_rows + PANEL_ROWS - 1) / PANEL_ROWS;
-    w->bytes = (size_t)n_panels * w->pack.panel_bytes;
-    w->panels = cpu_pages_alloc(c->base.device, w->bytes, s->name, err);
-    if (!w->panels) return err->code;
+static int pack_rows(struct cpu *c, struct cpu_weight *w, const struct weight_source *s, atomic_bool *is_nested, struct err *err) {
+    int64_t n_rows = rows_of(s);
     struct cpu_weight stage = {0};
     unsigned char *memory = mem_alloc(place_planes(&stage, s, STAGE_ROWS, NULL));
     place_planes(&stage, s, STAGE_ROWS, memory);
     int code = ERR_OK;
-    for (int64_t first = 0; first < n_rows && !code; first += STAGE_ROWS) {
-        struct pack_job job = {
-            .w = w, .stage = &stage, .source = s, .first = first, .n_rows = n_rows - first < STAGE_ROWS ? n_rows - first : STAGE_ROWS};
+    for (int64_t first = 0; first < n_rows && !code && atomic_load(is_nested); first += STAGE_ROWS) {
+        struct pack_job job = {.w = w, .stage = &stage, .source = s, .first = first, .is_nested = is_nested};
+        job.n_rows = n_rows - first < STAGE_ROWS ? n_rows - first : STAGE_ROWS;
         code = read_planes(&stage, s, first, job.n_rows, err);
         if (code) break;
         cpu_device_enter(c->device);
@@ -95,6 +97,46 @@ static int bind_panels(struct cpu *c, struct cpu_weight *w, const struct weight_
     }
     mem_free(memory);
     return code;
+}
+
+/* Panels of the shape in w->pack; *is_nested is false where that is a nested one which these numbers do not have. */
+static int fill_panels(struct cpu *c, struct cpu_weight *w, const struct weight_source *s, bool *is_nested, struct err *err) {
+    int64_t n_panels = (rows_of(s) + PANEL_ROWS - 1) / PANEL_ROWS;
+    atomic_bool fits = true;
+    w->bytes = (size_t)n_panels * w->pack.panel_bytes;
+    w->panels = cpu_pages_alloc(c->base.device, w->bytes, s->name, err);
+    if (!w->panels) return err->code;
+    int code = pack_rows(c, w, s, &fits, err);
+    *is_nested = atomic_load(&fits);
+    return code;
+}
+
+/* Whether the first row could be nested. */
+static int try_nested(const struct weight_source *s, struct pack_shape *out, bool *answer, struct err *err) {
+    struct cpu_weight stage = {0};
+    unsigned char *memory = mem_alloc(place_planes(&stage, s, 1, NULL) + 1);
+    place_planes(&stage, s, 1, memory);
+    int code = read_planes(&stage, s, 0, 1, err);
+    *answer = !code && pack_nested_shape_of(&s->format, s->in, &(struct quant_row){stage.values, stage.scales, stage.biases}, out);
+    mem_free(memory);
+    return code;
+}
+
+/* Nested where the numbers allow it: that is found out by trying, and ends at the first stretch of rows where they do not. */
+static int bind_panels(struct cpu *c, struct cpu_weight *w, const struct weight_source *s, struct err *err) {
+    struct pack_shape nested;
+    bool is_nested = c->kern.nested && s->format.mode == QUANT_AFFINE && s->format.dtype == DT_F32 && rows_of(s) > 0;
+    if (is_nested) TRY(try_nested(s, &nested, &is_nested, err));
+    if (is_nested) {
+        const struct pack_shape ordinary = w->pack;
+        w->pack = nested;
+        TRY(fill_panels(c, w, s, &is_nested, err));
+        if (is_nested) return ERR_OK;
+        cpu_pages_free(c->base.device, w->panels, w->bytes);
+        w->panels = NULL;
+        w->pack = ordinary;
+    }
+    return fill_panels(c, w, s, &is_nested, err);
 }
 
 /* Rounded activations only where they are wanted. Of many matrices none may share a panel with the next one, and they do not

@@ -191,6 +191,10 @@ struct kernels {
     /* The same bits by another way, for fewer rows than many_rows (kern_panel). NULL: panel takes any number. */
     void (*panel_few)(const struct panel_args *a);
     int64_t many_rows;
+    /* The same over nested panels, rows of activations as for panel. What a row of weights makes of them: from 0, for each span, the sum of the
+     * groups' (dot product - centre times sum) times their bytes, a whole number, times scale_1; plus, fma, the sum of sum times bias byte, a whole
+     * number, times bias_1; all that, fma, times the span's scale. NULL: weights are not nested. */
+    void (*nested)(const struct panel_args *a);
     float row_more; /* what each further row of a step takes, in steps of one row: for drafts; 0: a quarter */
     struct plain_kernels f32, f16, bf16;
     /* NULL: unpack and dot. */
@@ -215,6 +219,7 @@ static inline const struct plain_kernels *kern_plain(const struct kernels *k, en
 /* Products by the way that is the faster one for so many rows. */
 static inline void kern_panel(const struct kernels *k, const struct panel_args *a) {
     if (a->x.plain) kern_plain(k, a->x.dtype)->panel(a);
+    else if (a->shape->nested) k->nested(a);
     else if (k->panel_few && a->n_rows < k->many_rows) k->panel_few(a);
     else k->panel(a);
 }
@@ -242,6 +247,7 @@ void kern_kv_vnni(struct kernels *k);
 void kern_neon(struct kernels *k);
 void kern_neon_plain(struct kernels *k);
 void kern_dotprod(struct kernels *k);
+void kern_dotprod_nested(struct kernels *k);
 void kern_i8mm(struct kernels *k);   /* over kern_dotprod */
 void kern_bfmmla(struct kernels *k); /* over kern_i8mm */
 void kern_kv_dotprod(struct kernels *k);

@@ -387,5 +387,6 @@ void kern_i8mm(struct kernels *k) {
     k->isa = "neon-i8mm";
     k->quant_row = quant_row;
     k->panel = panel;
+    k->nested = NULL; /* rows of activations lie in another order here */
     k->row_more = 0;
 }

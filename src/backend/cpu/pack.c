@@ -52,10 +52,9 @@ static void put_codes(const struct pack_shape *s, const uint8_t *codes, int32_t 
     }
 }
 
-/* The same from a checkpoint's own 4-bit codes, eight in four bytes, without unpacking them one by one. */
-static void put_nibbles(const struct pack_shape *s, const unsigned char *values, int32_t row, unsigned char *out) {
-    out += row * 4;
-    for (int32_t k = 0; k < s->group; k += 8, values += 4, out += PANEL_LINE) {
+/* The same from a checkpoint's own 4-bit codes, without unpacking them one by one. */
+void pack_put_nibbles(const unsigned char *values, int32_t n, unsigned char *out) {
+    for (int32_t k = 0; k < n; k += 8, values += 4, out += PANEL_LINE) {
         uint32_t low = values[0] | (uint32_t)values[1] << 8, high = values[2] | (uint32_t)values[3] << 8;
         low = (low | low << 8) & 0x00FF00FFu;
         high = (high | high << 8) & 0x00FF00FFu;
@@ -97,7 +96,8 @@ void pack_panel(const struct pack_shape *s, const struct format *f, const struct
             }
             for (int32_t i = 0; i < per_group; i++) {
                 unsigned char *group = out + (size_t)(g * per_group + i) * s->group_bytes;
-                if (nibbles) put_nibbles(s, (const unsigned char *)rows[row].values + (g * f->group + i * s->group) / 2, row, group);
+                const unsigned char *values = (const unsigned char *)rows[row].values + (g * f->group + i * s->group) / 2;
+                if (nibbles) pack_put_nibbles(values, s->group, group + 4 * row);
                 else put_codes(s, codes + i * s->group, row, group);
                 put_scale(s, group + code_bytes, row, scale, bias);
             }
@@ -107,6 +107,10 @@ void pack_panel(const struct pack_shape *s, const struct format *f, const struct
 void pack_unpack_row(const struct pack_shape *s, const unsigned char *panel, int32_t row, float *out) {
     if (pack_is_plain(s)) {
         pack_plain_unpack_row(s, panel, row, out);
+        return;
+    }
+    if (s->nested) {
+        pack_nested_unpack_row(s, panel, row, out);
         return;
     }
     size_t code_bytes = (size_t)s->group * PANEL_ROWS * (size_t)s->code_bits / 8;

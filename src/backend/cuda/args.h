@@ -329,9 +329,11 @@ struct k_experts {
     int64_t ids_stride, weights_stride;
     KPTR(float) inner_values; /* [pairs, inner]; of kernels/moe.cu */
     KPTR(void) inner_terms;   /* bf16 [2][pairs, inner]; of kernels/experts.cu; with many rows in the order of `pairs`, and the rest: */
-    KPTR(void) x_terms;   /* bf16 [2][rows, width]; of batches of requests this and inner_terms are integers of 16 bits (kernels/x16.cuh) */
-    KPTR(float) outer;    /* [pairs, out], the same */
-    KPTR(int32_t) pairs;  /* by expert */
+    KPTR(void)
+    x_terms;             /* bf16 [2][rows, width]; of batches of requests this and inner_terms are integers of 16 bits (kernels/x16.cuh), in
+                           * kernels/experts_sm90.cu f16 with the rows' scales behind them */
+    KPTR(float) outer;   /* [pairs, out], the same */
+    KPTR(int32_t) pairs; /* by expert */
     KPTR(int32_t) places; /* of each pair in `pairs` */
     KPTR(int32_t) tiles;  /* their number; (expert, first of its pairs, how many) of each */
     struct k_act act;

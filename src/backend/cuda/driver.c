@@ -67,10 +67,9 @@ static int open_library(const char *path, struct os_dl **out, const char **out_n
         *out_name = places[i].name;
         if (os_dl_open(places[i].name, places[i].where, out, NULL) == 0) return 0;
     }
-    return err_set(
-        err, ERR_ENOTFOUND,
-        "no NVIDIA driver on this machine (neither nvcuda.dll nor libcuda.so.1 can be loaded): install the driver of your GPU, %d or newer",
-        cuda_branch_of(CUDA_FLOOR));
+    return err_set(err, ERR_ENOTFOUND,
+                   "no NVIDIA driver on this machine (its library cannot be loaded): install the driver of your GPU, %d or newer",
+                   cuda_branch_of(CUDA_FLOOR));
 }
 
 static int too_old(const struct cuda_driver *d, struct err *err) {

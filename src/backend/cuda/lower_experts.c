@@ -117,9 +117,9 @@ static void emit_few(struct cuda *c, struct k_experts *a, enum kind inner, enum 
               (unsigned int)terms_bytes((int64_t)a->k * a->inner), a, sizeof *a);
 }
 
-/* What the kernels of many pairs leave for each other; tiles of at most tile_pairs pairs. Returns how many tiles there can be. has_x16: x becomes
- * integers of 16 bits in the same launch. */
-static size_t sort_pairs(struct cuda *c, struct k_experts *a, int32_t tile_pairs, bool has_x16, size_t *used) {
+/* What the kernels of many pairs leave for each other; tiles of at most tile_pairs pairs. Returns how many tiles there can be. `sort`:
+ * experts_sort, or one that makes another form of x in the same launch, a block for each row. */
+static size_t sort_pairs(struct cuda *c, struct k_experts *a, int32_t tile_pairs, enum kernel_id sort, size_t *used) {
     size_t pairs = (size_t)a->x.rows * (size_t)a->k, n_experts = (size_t)a->n_experts;
     size_t tiles = pairs / (size_t)tile_pairs + (pairs < n_experts ? pairs : n_experts);
     a->outer = cuda_op_scratch(c, used, pairs * (size_t)a->down.out * sizeof(float));
@@ -127,8 +127,7 @@ static size_t sort_pairs(struct cuda *c, struct k_experts *a, int32_t tile_pairs
     a->places = cuda_op_scratch(c, used, pairs * sizeof(int32_t));
     a->tiles = cuda_op_scratch(c, used, (1 + 3 * tiles) * sizeof(int32_t));
     a->tile_pairs = tile_pairs;
-    cuda_emit(c, has_x16 ? KERNEL_experts_sort_x16 : KERNEL_experts_sort, GRID(has_x16 ? 1 + a->x.rows : 1, 1, 1), EXPERTS_MAX, 0, a,
-              sizeof *a);
+    cuda_emit(c, sort, GRID(sort == KERNEL_experts_sort ? 1 : 1 + a->x.rows, 1, 1), EXPERTS_MAX, 0, a, sizeof *a);
     return tiles;
 }
 
@@ -185,7 +184,7 @@ static void emit_some(struct cuda *c, struct k_experts *a) {
     size_t used = 0;
     a->x_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)x16_bytes(a->x.width));
     a->inner_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)a->k * (size_t)x16_bytes(a->inner));
-    size_t tiles = sort_pairs(c, a, some_pairs(c, a), true, &used);
+    size_t tiles = sort_pairs(c, a, some_pairs(c, a), KERNEL_experts_sort_x16, &used);
     emit_some_half(c, a, &inner, a->up.in, a->inner, 16, tiles);
     emit_some_half(c, a, &down, a->inner, a->down.out, 32, tiles);
     emit_fold(c, a);
@@ -196,11 +195,41 @@ static void emit_many(struct cuda *c, struct k_experts *a, enum kind inner, enum
     a->x_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->x.width));
     a->inner_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->k * a->inner));
     cuda_emit(c, KERNEL_experts_terms, GRID(ceil_div(a->x.width, 256), rows, 1), 256, 0, a, sizeof *a);
-    size_t tiles = sort_pairs(c, a, TILE_PAIRS, false, &used);
+    size_t tiles = sort_pairs(c, a, TILE_PAIRS, KERNEL_experts_sort, &used);
     cuda_emit(c, kinds[inner].many_inner, GRID(ceil_div(a->inner, TILE_INNER), tiles, 1), TILE_THREADS, many_shared_bytes(inner), a,
               sizeof *a);
     cuda_emit(c, kinds[down].many_down, GRID(ceil_div(a->down.out, TILE_DOWN), tiles, 1), TILE_THREADS, many_shared_bytes(down), a,
               sizeof *a);
+    emit_fold(c, a);
+}
+
+/* ---- warpgroup products (kernels/experts_sm90.cu) ------------------------------------------------------------------- */
+
+enum { WIDE_PAIRS = 128, WIDE_ANY_PAIRS = 64, WIDE_INNER = 128, WIDE_DOWN = 256, WIDE_THREADS = 384, WIDE_SHARED = 210 << 10 };
+
+static bool wide_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
+    return c->gpu->functions[KERNEL_wexperts_inner] && inner == KIND_TILES && down == KIND_TILES && a->gate.values &&
+           a->x.width % 64 == 0 && (a->act.kind == ACT_SILU || a->act.kind == ACT_GELU_TANH) && WIDE_SHARED <= c->gpu->shared_max;
+}
+
+static bool is_plain(const struct k_weight *w) {
+    return w->dtype == K_BF16 && w->group != 32;
+}
+
+/* Blocks stay for many tiles: their number is the GPU's. */
+static void emit_wide_half(struct cuda *c, const struct k_experts *a, enum kernel_id id, size_t tiles, unsigned int parts) {
+    size_t items = tiles * parts, n_sm = (size_t)c->gpu->n_sm;
+    cuda_emit(c, id, GRID(items < n_sm ? items : n_sm, 1, 1), WIDE_THREADS, WIDE_SHARED, a, sizeof *a);
+}
+
+static void emit_wide(struct cuda *c, struct k_experts *a) {
+    size_t used = 0, rows = (size_t)a->x.rows, pairs = rows * (size_t)a->k;
+    a->x_terms = cuda_op_scratch(c, &used, rows * ((size_t)a->x.width * 2 + sizeof(float)));
+    a->inner_terms = cuda_op_scratch(c, &used, pairs * (size_t)a->inner * 2);
+    bool plain = is_plain(&a->up) && is_plain(&a->down);
+    size_t tiles = sort_pairs(c, a, plain ? WIDE_PAIRS : WIDE_ANY_PAIRS, KERNEL_experts_sort_f16, &used);
+    emit_wide_half(c, a, plain ? KERNEL_wexperts_inner : KERNEL_wexperts_inner_any, tiles, ceil_div(a->inner, WIDE_INNER));
+    emit_wide_half(c, a, plain ? KERNEL_wexperts_down : KERNEL_wexperts_down_any, tiles, ceil_div(a->down.out, WIDE_DOWN));
     emit_fold(c, a);
 }
 
@@ -212,5 +241,6 @@ void lower_experts(struct cuda *c, const struct op *op) {
     bool is_batch = some_fits(c, &a, inner, down);
     if (a.x.rows <= FEW_MAX && small && (a.x.rows == 1 || !is_batch)) emit_few(c, &a, inner, down);
     else if (is_batch) emit_some(c, &a);
+    else if (wide_fits(c, &a, inner, down)) emit_wide(c, &a);
     else emit_many(c, &a, inner, down);
 }

@@ -29,9 +29,15 @@ bool cuda_linear_few_fits(const struct cuda *c, const struct op *op) {
            x.offset % 4 == 0 && w->in % 8 == 0 && w->n_experts == 1 && !cuda_weight_args(w).tile_bytes;
 }
 
+enum { MANY_FROM = 1024 }; /* rows: of fewer there are too few blocks of 32 */
+
 void lower_linear_few(struct cuda *c, const struct op *op) {
     struct k_linear a = cuda_linear_args(c, op);
     bool has_codes = a.w.mode == K_AFFINE && a.w.dtype != K_F32;
+    if (a.x.rows >= MANY_FROM && a.w.in % 64 == 0) {
+        EMIT(c, KERNEL_linear_many, GRID(ceil_div(a.w.out, 64), ceil_div(a.x.rows, 32), 1), 256, 0, a);
+        return;
+    }
     EMIT(c,
          has_codes && a.w.bits == 8   ? KERNEL_linear_few_8
          : has_codes && a.w.bits == 4 ? KERNEL_linear_few_4

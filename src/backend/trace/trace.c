@@ -134,6 +134,7 @@ static void put_attn(struct sb *out, const struct attn_args *a) {
     put_weight(out, "distances", a->distances);
     put_weight(out, "buckets", a->buckets);
     put_number(out, "both_ways", a->both_ways, 0);
+    put_number(out, "is_strict", a->is_strict, 0);
 }
 
 static void put_route(struct sb *out, const struct route_args *a) {

@@ -87,11 +87,16 @@ static void on_ready(struct job_listener *listener) {
     }
 }
 
-/* Nothing is released while a job or a worker has it, even where the client has left: both end soon. */
-static void take_submitted(struct slot_order *o, int code, const struct err *err) {
-    if (!code) return;
+static void refuse(struct slot_order *o, const struct err *err) {
     api_fail_err(&o->call->error, err, "filename");
     fail(o);
+}
+
+/* Nothing is released while a job or a worker has it, even where the client has left: both end soon. */
+static void submit(struct slot_order *o, struct job_spec spec) {
+    struct err err;
+    spec.user = o;
+    if (service_submit(o->call->service, &spec, 1, &o->job, &err)) refuse(o, &err);
 }
 
 static void queue(struct slot_order *o, uv_work_cb work, uv_after_work_cb after) {
@@ -119,9 +124,8 @@ static bool came_back(struct slot_order *o, int32_t status) {
 static void start_save(struct slot_order *o) {
     struct service_prompt p;
     struct err err;
-    int code = prompt_of(o, &p, &err);
-    if (!code) code = service_save_prompt(o->call->service, &p, o, &o->job, &err);
-    take_submitted(o, code, &err);
+    if (prompt_of(o, &p, &err)) refuse(o, &err);
+    else submit(o, service_prompt_job(&p, CACHE_SAVE));
 }
 
 static void on_write(uv_work_t *work) {
@@ -148,10 +152,8 @@ static void on_read(uv_work_t *work) {
 
 static void on_was_read(uv_work_t *work, int status) {
     struct slot_order *o = ((struct call *)work->data)->state;
-    struct err err;
     (void)status;
-    if (came_back(o, o->err.code == ERR_EMEMORY ? 503 : 400))
-        take_submitted(o, service_restore_prompt(o->call->service, o->file, o, &o->job, &err), &err);
+    if (came_back(o, o->err.code == ERR_EMEMORY ? 503 : 400)) submit(o, service_restore_job(o->file));
 }
 
 static void start_restore(struct slot_order *o) {
@@ -177,7 +179,7 @@ static void start_erase(struct slot_order *o) {
     struct service_prompt p;
     struct err err;
     if (prompt_of(o, &p, &err)) erased(o); /* there is nothing */
-    else take_submitted(o, service_erase_prompt(o->call->service, &p, o, &o->job, &err), &err);
+    else submit(o, service_prompt_job(&p, CACHE_ERASE));
 }
 
 /* ---- the request ---------------------------------------------------------------------------------------------------------- */

@@ -32,14 +32,23 @@ static void schema_free(struct schema *s) {
     arena_free(&s->a);
 }
 
-int gram_schema_compile(struct gram *g, struct str text, struct sb *warnings, uint32_t *out_goal, struct err *err) {
+static struct schema schema_begin(struct gram *g, struct sb *warnings, struct err *err) {
     struct schema s = {.g = g, .warnings = warnings, .draft = g->options.draft, .err = err};
     s.strings_known.size = sizeof(struct strterm);
     s.first_goal = g->n_goals;
     s.first_string = g->n_strings;
-    numbers_init(&s.numbers, &g->pool);
-    gram_strings_init(&s.strings, &s.a, &g->pool);
-    g->any_string = s.strings.any;
+    return s;
+}
+
+static void find_sets(struct schema *s) {
+    numbers_init(&s->numbers, &s->g->pool);
+    gram_strings_init(&s->strings, &s->a, &s->g->pool);
+    s->g->any_string = s->strings.any;
+}
+
+int gram_schema_compile(struct gram *g, struct str text, struct sb *warnings, uint32_t *out_goal, struct err *err) {
+    struct schema s = schema_begin(g, warnings, err);
+    find_sets(&s);
     int code = schema_load(&s, text);
     if (!code) {
         struct lits root = {0};
@@ -49,6 +58,45 @@ int gram_schema_compile(struct gram *g, struct str text, struct sb *warnings, ui
         if (!code && *out_goal == PROG_NONE) code = schema_fail(&s, s.root, ERR_EARG, "no value can satisfy the schema");
         if (!code) code = gram_goals_compile(&s);
         if (!code && !g->goals[*out_goal].is_possible) code = schema_fail(&s, s.root, ERR_EARG, "no value can satisfy the schema");
+    }
+    schema_free(&s);
+    return code;
+}
+
+/* All texts in which this one stands. */
+static dfa_id texts_with(struct dfa_pool *p, struct str part) {
+    struct sb pattern = {0};
+    dfa_id id = DFA_NONE;
+    sb_puts(&pattern, "(?s).*");
+    for (size_t i = 0; i < part.n; i++) {
+        if (strchr("\\^$.|?*+()[]{}", part.p[i])) sb_putc(&pattern, '\\');
+        sb_putc(&pattern, part.p[i]);
+    }
+    sb_puts(&pattern, ".*");
+    regex_compile(p, sb_str(&pattern), REGEX_WHOLE, &id, NULL);
+    sb_free(&pattern);
+    return id;
+}
+
+int gram_bare_compile(struct gram *g, const struct gram_schema *schema, struct sb *warnings, uint32_t *out_goal, bool *may_be_empty,
+                      struct err *err) {
+    struct schema s = schema_begin(g, warnings, err);
+    dfa_id id = DFA_NONE;
+    find_sets(&s);
+    *out_goal = PROG_NONE;
+    *may_be_empty = false;
+    int code = schema_load(&s, schema->text);
+    if (!code) {
+        id = schema_strings_dfa(&s, s.root, schema_scalars(&s, s.root)->strings);
+        code = s.code;
+    }
+    if (!code && schema->without.n) id = dfa_minus(&g->pool, id, texts_with(&g->pool, schema->without));
+    if (!code && g->pool.is_over) code = schema_fail(&s, s.root, ERR_ELIMIT, "the schema takes too much work to compile");
+    if (!code && id == DFA_NONE) code = schema_fail(&s, s.root, ERR_EARG, "no string can satisfy the schema");
+    if (!code) {
+        *may_be_empty = dfa_run(dfa_get(&g->pool, id), STR("")) != 0;
+        if (*may_be_empty) id = dfa_minus(&g->pool, id, dfa_from_text(&g->pool, STR("")));
+        if (id != DFA_NONE) *out_goal = gram_goal_put(g, (struct prog_goal){.raw = id, .is_possible = true, .n_values = PROG_MANY});
     }
     schema_free(&s);
     return code;

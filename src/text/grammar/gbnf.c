@@ -138,7 +138,24 @@ static int take_class(struct parser *p, struct expr **out) {
 
 static int take_alternatives(struct parser *p, bool in_group, struct expr **out);
 
+/* The strings of a schema as they stand. */
+static int take_bare(struct parser *p, const struct gram_schema *schema, struct expr **out) {
+    uint32_t goal;
+    bool may_be_empty;
+    struct expr_list ways = {0};
+    if (gram_bare_compile(p->g, schema, p->warnings, &goal, &may_be_empty, p->err))
+        return err_prefix(p->err, "schema %.*s", STR_ARG(schema->name));
+    if (goal != PROG_NONE) {
+        expr_list_put(&p->a, &ways, expr_new(&p->a, EXPR_VALUE));
+        ways.p[0]->number = goal;
+    }
+    if (may_be_empty) expr_list_put(&p->a, &ways, expr_new(&p->a, EXPR_EMPTY));
+    *out = expr_join(&p->a, EXPR_ALT, &ways);
+    return ERR_OK;
+}
+
 static int take_schema(struct parser *p, size_t i, struct expr **out) {
+    if (p->source->schemas[i].is_bare) return take_bare(p, &p->source->schemas[i], out);
     if (p->goals[i] == PROG_NONE) {
         struct str name = p->source->schemas[i].name;
         if (gram_schema_compile(p->g, p->source->schemas[i].text, p->warnings, &p->goals[i], p->err))
@@ -249,10 +266,9 @@ static int take_rule(struct parser *p) {
     skip_space(p, false);
     if (!take(p, "::=")) return bad(p, "::= is missing behind the rule's name");
     skip_space(p, true);
-    struct rule *r = &p->rules.p[rules_find(&p->rules, str_copy(&p->a, name))];
-    if (r->body) return bad(p, "a rule of this name was there before");
     struct expr *body;
-    uint32_t number = (uint32_t)(r - p->rules.p);
+    uint32_t number = rules_find(&p->rules, str_copy(&p->a, name)); /* may move the rules */
+    if (p->rules.p[number].body) return bad(p, "a rule of this name was there before");
     TRY(take_alternatives(p, false, &body));
     p->rules.p[number].body = body;
     if (more(p) && peek(p) != '\n' && peek(p) != '\r') return bad(p, "this ) opens nowhere");

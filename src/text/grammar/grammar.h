@@ -51,6 +51,8 @@ struct gram_options gram_judging(void);
 
 struct gram_schema { /* a JSON schema that GBNF rules may call by this name */
     struct str name, text;
+    bool is_bare;       /* of strings, which stand without quotes and escapes */
+    struct str without; /* and do not hold this text; empty: whatever they hold */
 };
 
 struct gram_source {

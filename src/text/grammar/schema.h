@@ -126,11 +126,15 @@ struct scalars gram_scalars_not(struct schema *s, const struct scalars *x);
 bool gram_scalars_empty(const struct scalars *x);
 /* Kinds that the node's values may have, containers as its `type`, enum and const say. */
 unsigned schema_kinds(struct schema *s, uint32_t node);
+/* A set of strings as one automaton, lengths included. */
+dfa_id schema_strings_dfa(struct schema *s, uint32_t node, struct strset set);
 /* The automaton of a pattern, searched for in a text. */
 dfa_id schema_pattern(struct schema *s, uint32_t node, struct str pattern);
 
 /* ---- literals and goals: schema_goals.c ------------------------------------------------------------------------------------ */
 
+/* Adds a goal; its number. */
+uint32_t gram_goal_put(struct gram *g, struct prog_goal goal);
 void gram_lits_add(struct schema *s, struct lits *l, literal x);
 void gram_lits_add_all(struct schema *s, struct lits *l, const struct lits *other);
 /* The number of the goal that all of these hold; PROG_NONE: nothing can. */

@@ -222,6 +222,18 @@ static void unfold_kind(struct schema *s, const struct lits *l, unsigned kind, u
     *out_n = shapes.n;
 }
 
+uint32_t gram_goal_put(struct gram *g, struct prog_goal goal) {
+    if (g->n_goals == g->goals_capacity) {
+        uint32_t capacity = g->goals_capacity ? 2 * g->goals_capacity : 64;
+        struct prog_goal *goals = arena_new(&g->a, struct prog_goal, capacity);
+        if (g->n_goals) memcpy(goals, g->goals, g->n_goals * sizeof *goals);
+        g->goals = goals;
+        g->goals_capacity = capacity;
+    }
+    g->goals[g->n_goals] = goal;
+    return g->n_goals++;
+}
+
 static void compile_goal(struct schema *s, uint32_t id) {
     struct prog_goal goal = {0};
     struct lits l = {0};
@@ -236,14 +248,7 @@ static void compile_goal(struct schema *s, uint32_t id) {
     if (is_unique && (goal.n_objects || goal.n_arrays))
         schema_fail(s, node, ERR_EUNSUPPORTED,
                     "uniqueItems is supported for strings, numbers, booleans and null; these items may be objects or arrays");
-    if (s->g->n_goals == s->g->goals_capacity) {
-        uint32_t capacity = s->g->goals_capacity ? 2 * s->g->goals_capacity : 64;
-        struct prog_goal *goals = arena_new(&s->g->a, struct prog_goal, capacity);
-        if (s->g->n_goals) memcpy(goals, s->g->goals, s->g->n_goals * sizeof *goals);
-        s->g->goals = goals;
-        s->g->goals_capacity = capacity;
-    }
-    s->g->goals[s->g->n_goals++] = goal;
+    gram_goal_put(s->g, goal);
 }
 
 /* ---- the impossible ----------------------------------------------------------------------------------------------------- */

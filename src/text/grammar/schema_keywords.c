@@ -31,8 +31,7 @@ static const struct pred *pred_rest(struct schema *s, const struct pred_list *of
     return p;
 }
 
-/* A set of strings as one automaton, lengths included. */
-static dfa_id strset_dfa(struct schema *s, uint32_t node, struct strset set) {
+dfa_id schema_strings_dfa(struct schema *s, uint32_t node, struct strset set) {
     dfa_id all = DFA_NONE;
     for (size_t i = 0; i < set.n; i++) {
         dfa_id d = set.terms[i].dfa;
@@ -40,7 +39,7 @@ static dfa_id strset_dfa(struct schema *s, uint32_t node, struct strset set) {
         if (min || max != STR_LONG) {
             char pattern[64];
             if (min > 2000 || (max > 2000 && max != STR_LONG)) {
-                schema_fail(s, node, ERR_ELIMIT, "names of more than 2000 characters are not supported here");
+                schema_fail(s, node, ERR_ELIMIT, "strings of more than 2000 characters are not supported here");
                 return DFA_NONE;
             }
             if (max == STR_LONG) snprintf(pattern, sizeof pattern, "(?s).{%u,}", min);
@@ -54,7 +53,7 @@ static dfa_id strset_dfa(struct schema *s, uint32_t node, struct strset set) {
 
 /* Names that the schema of propertyNames does not take. */
 static const struct pred *bad_names(struct schema *s, uint32_t names) {
-    dfa_id good = strset_dfa(s, names, schema_scalars(s, names)->strings);
+    dfa_id good = schema_strings_dfa(s, names, schema_scalars(s, names)->strings);
     return pred_set(s, dfa_minus(&s->g->pool, s->strings.any, good));
 }
 

@@ -9,7 +9,7 @@ struct forced_gbnf { /* zeroed storage is empty */
     struct sb rules;
     struct gram_schema *schemas;
     size_t n_schemas, capacity;
-    size_t n_rules;
+    size_t n_rules, n_values;
 };
 
 /* Adds the rules of a part; the number of its rule, which is called "cN". Markers that are tokens of the vocabulary are asked for as tokens.

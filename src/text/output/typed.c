@@ -30,6 +30,11 @@ static yyjson_val *resolve(struct typed t, int *steps) {
     return t.schema;
 }
 
+struct typed typed_resolve(struct typed t) {
+    int steps = 0;
+    return (struct typed){resolve(t, &steps), t.root};
+}
+
 static const char *const unions[] = {"anyOf", "oneOf", "allOf"};
 
 typedef yyjson_val *part_fn(yyjson_val *schema, struct str key);
@@ -75,7 +80,7 @@ bool typed_requires_any(struct typed t) {
     return yyjson_arr_size(json_get(resolve(t, &steps), "required")) > 0;
 }
 
-static unsigned type_named(struct str name) {
+unsigned typed_named(struct str name) {
     static const struct {
         const char *name;
         unsigned type;
@@ -96,9 +101,9 @@ static unsigned type_of(yyjson_val *v) {
 
 static unsigned own_types(yyjson_val *schema) {
     yyjson_val *type = json_get(schema, "type"), *values = json_get(schema, "enum"), *only = json_get(schema, "const"), *item;
-    unsigned types = yyjson_is_str(type) ? type_named(json_val_str(type)) : 0;
+    unsigned types = yyjson_is_str(type) ? typed_named(json_val_str(type)) : 0;
     size_t i, n;
-    if (yyjson_is_arr(type)) yyjson_arr_foreach(type, i, n, item) types |= type_named(json_val_str(item));
+    if (yyjson_is_arr(type)) yyjson_arr_foreach(type, i, n, item) types |= typed_named(json_val_str(item));
     if (!types && yyjson_is_arr(values)) yyjson_arr_foreach(values, i, n, item) types |= type_of(item);
     if (!types && only) types = type_of(only);
     if (types && json_bool(schema, "nullable", false)) types |= VALUE_NULL;

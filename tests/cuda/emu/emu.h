@@ -132,6 +132,15 @@ static inline float __half2float(__half h) {
     float magnitude = __uint_as_float((unsigned)(h.bits & 0x7fffu) << 13) * 0x1p112f;
     return __uint_as_float(__float_as_uint(magnitude) | special | (unsigned)(h.bits & 0x8000u) << 16);
 }
+/* Rounded to the nearest, ties to even; below 2^-14 in steps of 2^-24. */
+static inline __half emu_float2half(float f) {
+    unsigned sign = __float_as_uint(f) >> 16 & 0x8000u;
+    float x = fabsf(f);
+    if (!(x < 65520.0f)) return {(uint16_t)(sign | (x != x ? 0x7e00u : 0x7c00u))};
+    if (x < 0x1p-14f) return {(uint16_t)(sign | (unsigned)nearbyintf(x * 0x1p24f))};
+    unsigned u = __float_as_uint(x);
+    return {(uint16_t)(sign | ((u + 0xfffu + (u >> 13 & 1) - (112u << 23)) >> 13))};
+}
 static inline float __fmul_rn(float a, float b) {
     return a * b;
 }

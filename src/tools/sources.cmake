@@ -1,0 +1,18 @@
+set(TOOLS_SOURCES
+  src/tools/arch.c
+  src/tools/bench.c
+  src/tools/bench_tower.c
+  src/tools/doctor.c
+  src/tools/fuse.c
+  src/tools/grammar.c
+  src/tools/inspect.c
+  src/tools/new_folder.c
+  src/tools/parse.c
+  src/tools/perplexity.c
+  src/tools/probe.c
+  src/tools/quantize.c
+  src/tools/quantize_plan.c
+  src/tools/surgery.c
+  src/tools/synth_write.c
+  src/tools/template.c
+)
