@@ -130,9 +130,8 @@ void batch_add(struct batch *b, const struct sequence *seq, int32_t n_rows, int3
         s->ids[r] = seq->tokens[seq->n_done + i];
         s->pos[r] = seq->n_done + i;
         s->seq_of[r] = i_seq;
-    size_t places = cut(&used, limits->given ? rows * STEP_AXES : 0);
-    size_t until = cut(&used, limits->given || limits->is_prefix ? rows : 0);
-    size_t given = cut(&used, (size_t)limits->rows * (size_t)limits->given * sizeof(float *));
+        if (b->n_given) fill_given(b, seq, s->pos[r], r), fill_places(b, seq, s->pos[r], r);
+        if (b->is_prefix) b->until[r] = s->pos[r] < seq->n_prompt ? seq->n_prompt - 1 : -1, b->sees = true;
         if (i < first_wanted) continue;
         if (wants_hidden) b->hidden_rows[b->n_hidden++] = r;
         else s->wanted_rows[s->n_logits++] = r;
