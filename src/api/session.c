@@ -113,7 +113,8 @@ static int open_all(struct session *s, struct err *err) {
                                     .notify = o->notify,
                                     .user = o->notify_user};
     TRY(pick_limits(s, &engine.limits, err));
-    return engine_open(&s->model, s->backend, &engine, &s->engine, err);
+    TRY(engine_open(&s->model, s->backend, &engine, &s->engine, err));
+    return o->draft == DRAFT_MODEL ? session_draft_open(s, err) : ERR_OK;
 }
 
 int session_open(const struct session_options *options, struct session **out, struct err *err) {
@@ -131,6 +132,7 @@ int session_open(const struct session_options *options, struct session **out, st
 void session_close(struct session *s) {
     if (!s) return;
     engine_close(s->engine);
+    session_close(s->draft);
     session_text_close(s);
     session_vision_close(s);
     if (s->has_model) model_close(s->backend, &s->model);

@@ -49,6 +49,7 @@ struct session_options {
     bool no_fuse;
     enum draft_from draft;      /* of jobs that do not say; DRAFT_USUAL: none */
     int32_t max_draft;          /* tokens of a draft at most; 0: DRAFT_MAX */
+    const char *draft_model;    /* path, for DRAFT_MODEL */
     bool prefix_cache;          /* keep what was computed for prompts that begin alike */
     int32_t n_queue;            /* requests that may wait beyond those that run; -1: any number */
     void (*notify)(void *user); /* some job has events; NULL: nobody is told */

@@ -24,6 +24,7 @@ struct session {
     struct model model;
     bool has_model;
     struct engine *engine;
+    struct session *draft; /* its model makes drafts; NULL: none */
     int32_t *eos, n_eos;
     const char *name;
     struct embedder embedder; /* by the model's own files */
@@ -60,6 +61,9 @@ int session_chat_encode(const struct session *s, struct arena *a, yyjson_val *in
 /* The tower of a checkpoint that was opened; without one, or where it cannot be run, the model takes text alone. */
 void session_vision_open(struct session *s);
 void session_vision_close(struct session *s);
+
+/* session_draft.c: the model of options.draft_model, on the same device. */
+int session_draft_open(struct session *s, struct err *err);
 
 /* session_load.c: config, spec and weights, in the backend that is open. */
 int session_model_open(struct session *s, struct err *err);

@@ -14,6 +14,7 @@ set(API_SOURCES
   src/api/service_prompt.c
   src/api/service_text.c
   src/api/session.c
+  src/api/session_draft.c
   src/api/session_embed.c
   src/api/session_judge.c
   src/api/session_load.c

@@ -106,6 +106,10 @@ static int compute_args(const struct args *args, struct session_options *out, st
     if (args_has(args, OPT_DRAFT)) {
         out->draft = DRAFT_NONE + args_choice(args, OPT_DRAFT);
         out->max_draft = (int32_t)args_int(args, OPT_DRAFT_MAX);
+        out->draft_model = args_cstr(args, OPT_DRAFT_MODEL);
+        if (out->draft_model && !args_given(args, OPT_DRAFT)) out->draft = DRAFT_MODEL;
+        if ((out->draft == DRAFT_MODEL) != (out->draft_model != NULL))
+            return err_set(err, ERR_EARG, "--draft model and --draft-model DIR go together");
     }
     if (args_has(args, OPT_CONTEXT)) out->context = (int32_t)args_int(args, OPT_CONTEXT);
     TRY(args_cpu_level(args, err));

@@ -35,6 +35,7 @@ struct draft_ask {
 struct draft_type {
     const char *name;
     float hopes[DRAFT_KINDS]; /* how often guesses of a kind come true, before anything is known of a request */
+    bool is_dear;             /* each guess takes time: no more are asked for than pay */
     void *(*begin)(struct drafter *d, int32_t capacity, int32_t vocab);
     void (*end)(struct drafter *d, void *state);
     /* All sequences of a step at once. */
@@ -45,6 +46,7 @@ struct draft_type {
 
 struct drafter {
     const struct draft_type *type;
+    double cost; /* of a guess, in steps of one row of the model that is helped */
 };
 
 /* Looks the last tokens up in the sequence itself, and proposes what followed there. */

@@ -70,6 +70,15 @@ void engine_close(struct engine *e);
  * outlive the engine. */
 void engine_set_text(struct engine *e, const struct tok *tok, const struct output_format *format, const struct output_reasoning *reasoning);
 
+/* A draft model for jobs of DRAFT_MODEL, which options.draft must be: another engine on the same device, which has no jobs of its own and outlives this one.
+ * Before the first job. An error says why that model cannot. */
+struct draft_map {
+    const int32_t *to_draft,
+        *to_target; /* tokens of one vocabulary in the other; -1: there is none. NULL: they are the same. They outlive the engine */
+    double cost;    /* of a step of the draft model, in steps of this one */
+};
+int engine_set_draft(struct engine *e, struct engine *draft, const struct draft_map *map, struct err *err);
+
 /* ---- the owner ------------------------------------------------------------------------------------------------------- */
 
 /* The jobs of one request, all or none. ERR_EBUSY: the queue is full. ERR_ELIMIT: a prompt does not fit the context. ERR_EARG: anything else

@@ -285,6 +285,9 @@ bool speculate_goes_on(struct engine *e, struct flight_row *r);
 /* No more tokens come of the row. */
 int speculate_settle(struct engine *e, const struct flight_row *r, struct err *err);
 
+/* ---- draft_model.c ---- */
+void draft_model_free(struct drafter *d);
+
 /* ---- constraint.c ---- */
 /* Held until it is released. */
 int constraint_open(struct engine *e, const struct constraint_source *s, struct sb *warnings, struct constraint **out, struct err *err);

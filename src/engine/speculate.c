@@ -18,7 +18,7 @@ static bool is_recurrent(const struct engine *e) {
 enum { DRAFT_ROWS_MAX = 64 /* of a step, for all its jobs */ };
 
 int speculate_open(struct engine *e, struct runner_limits *limits, const struct model *m, struct backend *be, struct err *err) {
-    static struct drafter ngram = {&draft_ngram};
+    static struct drafter ngram = {&draft_ngram, 0};
     if (e->options.draft <= DRAFT_NONE || m->spec.is_encoder) return ERR_OK;
     if (be->row_more <= 0)
         return err_set(err, ERR_EUNSUPPORTED, "--draft is for the CPU and CUDA, and this runs on %s; leave it out", be->type->name);
@@ -38,6 +38,7 @@ int speculate_open(struct engine *e, struct runner_limits *limits, const struct 
 }
 
 void speculate_close(struct engine *e) {
+    if (e->options.draft == DRAFT_MODEL) draft_model_free(e->drafters[DRAFT_MODEL]);
     mem_free(e->asks);
     mem_free(e->asking);
 }
@@ -139,7 +140,8 @@ static int32_t count_rows_anyway(const struct engine *e) {
 
 /* Where the device runs ahead, the length was chosen when the job decided to wait for its token. */
 static int32_t length_of(const struct engine *e, struct job_draft *d, int32_t n_rows, int32_t most) {
-    if (!e->runner.backend->runs_ahead) return draft_pace_length(&d->pace, d->kind, &e->draft_cost, n_rows, most);
+    struct draft_cost cost = {e->draft_cost.first, e->draft_cost.more + d->drafter->cost};
+    if (!e->runner.backend->runs_ahead) return draft_pace_length(&d->pace, d->kind, &cost, n_rows, most);
     return d->n_hoped < most ? d->n_hoped : most;
 }
 
@@ -153,6 +155,7 @@ void speculate_propose(struct engine *e) {
         j->draft.n = 0;
         if (!is_due(j)) continue;
         int32_t most = most_for(e, j, rows, logits);
+        if (j->draft.drafter->type->is_dear && most > 0) most = length_of(e, &j->draft, n_rows, most);
         if (most <= 0) continue;
         e->asks[n] = ask_for(j, j->seq.n_tokens, most);
         e->asking[n++] = j;
@@ -165,7 +168,7 @@ void speculate_propose(struct engine *e) {
         if (most > logits) most = logits;
         if (most <= 0) continue;
         d->kind = e->asks[i].kind;
-        d->n = length_of(e, d, n_rows, most);
+        d->n = d->drafter->type->is_dear ? most : length_of(e, d, n_rows, most);
         rows -= d->n;
         logits -= d->n;
     }
@@ -176,9 +179,14 @@ static void look_ahead(struct engine *e, struct job *j, int32_t n_known) {
     struct job_draft *d = &j->draft;
     d->n_hoped = 0;
     if (!e->runner.backend->runs_ahead || !d->drafter || n_known < j->spec.n_tokens || n_known > j->seq.n_tokens) return;
+    struct draft_cost cost = {e->draft_cost.first, e->draft_cost.more + d->drafter->cost};
     struct draft_ask a = ask_for(j, n_known, d->most);
+    if (d->drafter->type->is_dear) {
+        d->n_hoped = draft_pace_length(&d->pace, 0, &cost, count_rows_anyway(e), d->most);
+        return;
+    }
     d->drafter->type->propose(d->drafter, &a, 1);
-    if (a.n > 0) d->n_hoped = draft_pace_length(&d->pace, a.kind, &e->draft_cost, count_rows_anyway(e), a.n);
+    if (a.n > 0) d->n_hoped = draft_pace_length(&d->pace, a.kind, &cost, count_rows_anyway(e), a.n);
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@ struct rig_options {
     int64_t kv_tokens;
     int32_t rows, seqs;
     bool prefix;
+    uint64_t seed;
 };
 
 static void rig_open(struct rig *r, const struct rig_options *o) {
@@ -29,7 +30,8 @@ static void rig_open(struct rig *r, const struct rig_options *o) {
     *r = (struct rig){0};
     struct backend_options be = {.precision = PRECISION_EXACT};
     CHECK_OK(backend_open_alone(&cpu_backend, &(struct device_options){.n_threads = 2}, &be, &r->be, &err), err);
-    CHECK_OK(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = 7}, &synth, &err), err);
+    CHECK_OK(synth_create(&r->arena, &(struct synth_args){.shape = STR("tiny"), .bits = 4, .seed = o->seed ? o->seed : 7}, &synth, &err),
+             err);
     struct tensor_store store = synth_store(synth);
     CHECK_OK(model_open(&r->arena, r->be, synth_config(synth), &store, NULL, &r->model, &err), err);
     struct engine_options options = {
@@ -250,6 +252,58 @@ static void full_contexts_make_room(void) {
     for (int32_t i = 0; i < 4; i++) CHECK(got[i].usage.n_drafted > 0 && got[i].usage.n_forgotten > 0);
 }
 
+/* ---- a draft model --------------------------------------------------------------------------------------------------------- */
+
+static int32_t next_token[4096], token_before[4096], nothing[4096];
+
+/* The model drafts for itself, another one does, and one whose tokens are counted otherwise. */
+static void draft_models(void) {
+    for (int32_t i = 0; i < 4096; i++) next_token[i] = (i + 1) % 4096, token_before[i] = (i + 4095) % 4096, nothing[i] = -1;
+    const struct {
+        uint64_t seed;
+        struct draft_map map;
+        int32_t right; /* 1: every guess; 0: some or none; -1: there are no guesses */
+    } cases[] = {
+        {7, {NULL, NULL, 0.05}, 1},       {8, {NULL, NULL, 0.05}, 0},     {7, {next_token, token_before, 0.05}, 0},
+        {7, {NULL, next_token, 0.05}, 0}, {7, {nothing, NULL, 0.05}, -1},
+    };
+    struct answer want[N_JOBS], got[N_JOBS];
+    struct rig r, d;
+    struct err err;
+    rig_open(&r, &(struct rig_options){.draft = DRAFT_NONE});
+    run_jobs(&r, at_temperature, N_JOBS, want);
+    rig_close(&r);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rig_open(&d, &(struct rig_options){.seed = cases[i].seed});
+        rig_open(&r, &(struct rig_options){.draft = DRAFT_MODEL});
+        CHECK_OK(engine_set_draft(r.engine, d.engine, &cases[i].map, &err), err);
+        run_jobs(&r, at_temperature, N_JOBS, got);
+        check_same(got, want, N_JOBS);
+        struct engine_stats stats = engine_stats(r.engine);
+        CHECK((stats.n_drafted_tokens > 0) == (cases[i].right >= 0));
+        run_jobs(&r, NULL, 3, got); /* greedy: the model agrees with itself */
+        struct engine_stats later = engine_stats(r.engine);
+        int64_t n_drafted = later.n_drafted_tokens - stats.n_drafted_tokens, n_accepted = later.n_accepted_tokens - stats.n_accepted_tokens;
+        if (cases[i].right == 1) CHECK(n_accepted > 60 && n_accepted == n_drafted);
+        rig_close(&r);
+        rig_close(&d);
+    }
+}
+
+static void draft_models_that_do_not_fit(void) {
+    struct rig r, d;
+    struct err err;
+    rig_open(&d, &(struct rig_options){.seqs = 2});
+    rig_open(&r, &(struct rig_options){.draft = DRAFT_MODEL});
+    CHECK_INT(engine_set_draft(r.engine, d.engine, &(struct draft_map){NULL, NULL, 0.1}, &err), ERR_EARG);
+    d.model.spec.kv.n_states = 1;
+    CHECK_INT(engine_set_draft(r.engine, d.engine, &(struct draft_map){NULL, NULL, 0.1}, &err), ERR_EUNSUPPORTED);
+    CHECK(strstr(err.msg, "recurrent"));
+    d.model.spec.kv.n_states = 0;
+    rig_close(&r);
+    rig_close(&d);
+}
+
 static void wrong_wishes_are_refused(void) {
     struct rig r;
     struct err err;
@@ -332,6 +386,8 @@ const struct unit_suite unit_speculate = {"speculate", (const struct unit_case[]
                                                            {"steps_are_saved", steps_are_saved},
                                                            {"little_room_changes_nothing", little_room_changes_nothing},
                                                            {"full_contexts_make_room", full_contexts_make_room},
+                                                           {"draft_models", draft_models},
+                                                           {"draft_models_that_do_not_fit", draft_models_that_do_not_fit},
                                                            {"wrong_wishes_are_refused", wrong_wishes_are_refused},
                                                            {"ngrams_are_found", ngrams_are_found},
                                                            {"lengths_follow_what_came_true", lengths_follow_what_came_true},
