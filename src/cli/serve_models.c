@@ -3,6 +3,7 @@
 
 #include "cli/session_args.h"
 #include "cli/store_args.h"
+#include "hub/names.h"
 #include "hub/short_names.h"
 #include "os/os.h"
 
@@ -82,6 +83,11 @@ static const char *name_by_path(const struct args *args, struct str path) {
     return str_cstr(args->arena, str_from(path, from));
 }
 
+/* Whether no hub can have it: a slash in it, and not as OWNER/NAME. */
+static bool is_path(struct str model) {
+    return str_find_char(model, '/', 0) != STR_NONE && !repo_name_likely(model) && !repo_name_is_url(model);
+}
+
 /* Where a check looks, nothing is downloaded: a model that is not here is one that would be. */
 static int find_model(const struct args *args, struct str model, struct session_options *session, bool *out_absent, struct err *err) {
     struct args *own = arena_new(args->arena, struct args, 1);
@@ -90,6 +96,7 @@ static int find_model(const struct args *args, struct str model, struct session_
     *own = *args;
     if (looks) own->values[OPT_OFFLINE].i = 1;
     int code = args_model(own, model, &session->model, &session->name, err);
+    if (looks && code == ERR_ENOTFOUND && is_path(model)) return err_set(err, ERR_EARG, "there is no model %.*s", STR_ARG(model));
     *out_absent = looks && code == ERR_ENOTFOUND && !args_flag(args, OPT_OFFLINE);
     if (code) return *out_absent ? ERR_OK : code;
     if (looks && session->model && os_stat(session->model, &st, NULL))

@@ -300,16 +300,15 @@ def check_typed_ahead():
         t.ready()
         t.type("Tell me a very long story.")
         t.keys("Enter")
-        t.wait("Once")
+        t.wait(r"(?s)Once.{150}")
         t.type("/show")
         time.sleep(0.5)
         check("/show" not in t.screen(), f"what is typed ahead is not in the answer: {t.screen()}")
         t.keys("C-c")
         screen = t.wait(r">>> /show")
         check("^C" not in screen and re.search(r"stopped\]\n>>> /show", screen), f"it is the next line, and Ctrl-C is not shown: {screen}")
-        long = [line for line in screen.split("\n") if len(line) == 70 and line.split(" ")[-1].isalpha()]
         answer = screen.split("story.\n", 1)[1].split("\n[", 1)[0]
-        check(len(answer) > 70 and not re.search(r"(?m)^.{70}$\n^[a-z]+\b", answer) or not long, f"lines break between words: {answer}")
+        check(re.search(r"(?m)^.{50,69}\n[a-z]", answer), f"lines break between words, before the edge: {answer}")
         t.keys("Enter")
         check(re.search(r"2 messages, \d+ of \d+ tokens of context", t.wait("tokens of context")), "/show")
         t.ready()

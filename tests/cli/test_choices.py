@@ -33,7 +33,7 @@ def generate(model, *args, **keys):
 
 def settings(model, *args):
     """What `run` draws with, as /set tells it."""
-    r = run("run", model, *args, text="/set\n")
+    r = run("run", model, "--lines", *args, text="/set\n")
     found = dict(re.findall(r"(?m)^([a-z_]+) ([\d.]+)$", r.stderr))
     return {k: float(v) for k, v in found.items()} or r.stderr
 
@@ -136,7 +136,7 @@ def check_thoughts(folder):
         check(r["text"] == answer and r["reasoning"] == thoughts and r["finish_reason"] == "stop", f"{name}, --json: {r}")
         more = json.loads(run("generate", "-m", model, "-p", "hello", "--json", "--system", "hello hello").stdout)
         check(more["text"] == answer and more["prompt_tokens"] == r["prompt_tokens"] + 2, f"{name}, --system: {more}")
-        r = run("run", model, "--temp", "0", text="hello\n/set show_reasoning on\nhello\n")
+        r = run("run", model, "--lines", "--temp", "0", text="hello\n/set show_reasoning on\nhello\n")
         check(r.stdout == f"{answer}\n<think>\n{thoughts}\n</think>\n\n{answer}\n", f"{name}, /set show_reasoning: {r}")
         r = run("generate", "-m", model, "-p", "hello", "--stop", " is", "--stop", " leaves")
         check(r.stdout in ("The sum\n", "It\n"), f"{name}, --stop: {r}")

@@ -491,7 +491,9 @@ def test_places(b):
     r = run("generate", "-m", "other", "-p", "x", "-n", "1", MLXCEL_DEFAULT_ORG="acme")
     check(r.returncode == 0 and "acme/other is not on this machine; getting it" in r.stderr, f"MLXCEL_DEFAULT_ORG: {r}")
     r = run("generate", "-m", "other", "-p", "x", "-n", "1")
-    check(r.returncode == 1 and "mlx-community/other" in r.stderr, f"a bare name has one owner: {r}")
+    check(r.returncode == 0 and "acme/other" in r.stderr, f"a stored model by its last part: {r}")
+    r = run("generate", "-m", "another", "-p", "x", "-n", "1")
+    check(r.returncode == 1 and "mlx-community/another" in r.stderr, f"a bare name has one owner: {r}")
     commit = b.hub.repos["acme/other"]["commit"]
     r = run("download", "acme/other", "--revision", commit, MLXCEL_MODELS_DIR=os.path.join(b.dir, "by commit"))
     check(r.returncode == 0 and any(f"/revision/{commit}" in x[1] for x in b.hub.log), f"--revision COMMIT: {r}")
