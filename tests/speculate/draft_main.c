@@ -138,7 +138,7 @@ static int same(const struct answer *got, const struct answer *want, const struc
 
 static int check_model(struct session *s, int32_t *out_drafted, int32_t *out_accepted, struct err *err) {
     struct answer want[N_JOBS], got[N_JOBS];
-    struct knowing k = {.base = {&knowing_type}, .answers = want};
+    struct knowing k = {.base = {.type = &knowing_type}, .answers = want};
     s->engine->drafters[DRAFT_MODEL] = &k.base;
     for (int i = 0; i < 2; i++) {
         struct way way = {.draft = DRAFT_NONE, .temperature = (float)i, .n = N_JOBS};

@@ -160,7 +160,7 @@ static int64_t compare(const struct rig_options *o, shape_fn *shape, int32_t n_j
     run_jobs(&r, shape, n_jobs, want);
     rig_close(&r);
     rig_open(&r, &drafting);
-    struct knowing k = {.base = {&knowing_type}, .answers = want, .wrong_every = wrong_every};
+    struct knowing k = {.base = {.type = &knowing_type}, .answers = want, .wrong_every = wrong_every};
     r.engine->drafters[DRAFT_NGRAM] = &k.base;
     run_jobs(&r, shape, n_jobs, got);
     struct engine_stats stats = engine_stats(r.engine);
@@ -241,7 +241,7 @@ static void full_contexts_make_room(void) {
     struct answer want[N_JOBS], got[N_JOBS];
     for (int pass = 0; pass < 2; pass++) {
         struct rig r;
-        struct knowing k = {.base = {&knowing_type}, .answers = want, .wrong_every = 5};
+        struct knowing k = {.base = {.type = &knowing_type}, .answers = want, .wrong_every = 5};
         rig_open(&r, &(struct rig_options){.draft = pass ? DRAFT_NGRAM : DRAFT_NONE});
         if (pass) r.engine->drafters[DRAFT_NGRAM] = &k.base;
         r.engine->runner.limits.context = 48;
