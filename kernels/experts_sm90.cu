@@ -5,7 +5,7 @@
 // A block stays for many items: up to 128 pairs of an expert times 128 inner values (or 256 results of down). A warpgroup has two accumulators, of gate and up (or of two
 // runs of down's rows). A warp makes weights of its two tiles' codes in registers while its warpgroup's products run, and asks for their codes itself, also those of
 // the next item. Four other warps bring x, 64 elements of k a stage; its words lie in the order of the codes, as whoever made x has put them.
-// Counted: a unit of 64 x 64 weights takes the tensor cores 256 cycles with 128 pairs, and a scheduler some 80 instructions for the codes.
+// Counted: a unit of 64 x 64 weights takes the tensor cores 256 cycles with 128 pairs, and a scheduler some 100 instructions for the codes.
 #include "codes.cuh"
 #include "experts.cuh"
 #include "wgmma.cuh"
@@ -78,10 +78,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort_f16(KARG
         uint32_t x = __float_as_uint(v.x) & 0x7fffffffu, y = __float_as_uint(v.y) & 0x7fffffffu;
         mine = x > mine ? x : mine, mine = y > mine ? y : mine;
     }
-    for (int step = 16; step > 0; step /= 2) {
-        uint32_t other = __shfl_xor_sync(FULL, mine, step);
-        mine = other > mine ? other : mine;
-    }
+    mine = warp_max_u32(mine);
     if (threadIdx.x % 32 == 0) most[threadIdx.x / 32] = mine;
     __syncthreads();
     for (int w = 0; w < SORT_THREADS / 32; w++) mine = most[w] > mine ? most[w] : mine;
@@ -96,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(SORT_THREADS) experts_sort_f16(KARG
 
 // ---- what there is to do ----
 
-// Some pairs of an expert, and rows of its matrices: `rows` of each of the two accumulators.
+// Some pairs of an expert, from place `start` on, and rows of its matrices from `first` on.
 struct item {
     int expert, start, n, first;
 };
@@ -134,11 +131,6 @@ static __device__ __forceinline__ float factor_of(const k_experts &a, int place)
     return x_scales(a)[row] * (1.0f / WEIGHT_SCALE) * (a.scale_input ? a.weights[row * a.weights_stride + pair % a.k] : 1.0f);
 }
 
-static __device__ __forceinline__ float gate_with(int kind, float x) {
-    if (kind == 1) return __fdividef(x, 1.0f + __expf(-x));
-    return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
-}
-
 #ifdef MLXCEL_EMULATE // sums straight from the weights; items, places and what is rounded as on a GPU
 
 static inline float sum_of(const k_weight &w, int64_t row, const unsigned char *x) {
@@ -173,7 +165,7 @@ template <bool DOWN, bool PLAIN> static inline void run(const k_experts &a) {
             if (a.up_bias) up += a.up_bias[ex * a.up_bias_stride + a.up_bias_first + row];
             int word = (int)row / 2;
             uint16_t *to = (uint16_t *)a.inner_terms + (int64_t)place * a.inner + 2 * (word / 32 * 32 + word_at(word % 32)) + row % 2;
-            *to = (uint16_t)pack_f16(gate_with(a.act.kind, gate) * up * a.act.scale * INNER_SCALE, 0);
+            *to = (uint16_t)pack_f16(gate_of(a.act.kind, gate) * up * a.act.scale * INNER_SCALE, 0);
         }
     }
 }
@@ -366,7 +358,7 @@ template <int N> static __device__ __forceinline__ void store_inner(const k_expe
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float with = i % 2 ? f.y : f.x;
-            v[i] = gate_with(kind, fmaf(d[4 * j + i], with, gate[i / 2])) * (fmaf(e[4 * j + i], with, up[i / 2]) * scale);
+            v[i] = gate_of(kind, fmaf(d[4 * j + i], with, gate[i / 2])) * (fmaf(e[4 * j + i], with, up[i / 2]) * scale);
         }
         float low = __shfl_xor_sync(FULL, odd ? v[0] : v[1], 4), high = __shfl_xor_sync(FULL, odd ? v[2] : v[3], 4);
         int m = 8 * j + 2 * t + odd;

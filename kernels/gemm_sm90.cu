@@ -35,11 +35,6 @@ template <int N> static __device__ __forceinline__ int n_places(const k_wgemm &a
 
 // ---- results ----
 
-static __device__ __forceinline__ float gate_of(int kind, float x) {
-    if (kind == 1) return __fdividef(x, 1.0f + __expf(-x));
-    return 0.5f * x * (1.0f + tanhf(0.79788456080286536f * (x + 0.044715f * x * x * x)));
-}
-
 static __device__ __forceinline__ void store4(const k_wgemm &a, int m, int n, float2 low, float2 high) {
     float2 first, second;
     n += make_neighbours(low, high, first, second);
