@@ -25,14 +25,14 @@ struct shared_head {
     float cosines[PAIRS_MAX], sines[PAIRS_MAX];
 };
 enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2304 };
-static_assert(sizeof(shared_head) <= HEAD_BYTES, "fuse_step.c");
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "decode/product.c");
 
 // ---- products ----
 
 template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
     return KIND == W16 ? 2048 : KIND == W4_32 ? TILE_CODES + 2 * TILE_META : TILE_CODES + TILE_META;
 }
-// Slots of a warp's ring, of two units each (bf16: one): what is under way to shared memory. fuse_step.c counts the same.
+// Slots of a warp's ring, of two units each (bf16: one): what is under way to shared memory. decode/product.c counts the same.
 template <int KIND> static __device__ __forceinline__ constexpr int depth() {
     return SMALL_SHARED ? 2 : KIND == W16 ? 3 : 4;
 }
