@@ -11,7 +11,7 @@
 #define ONE_BULK 1
 #endif
 
-enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = SMALL_SHARED ? 8 : 16, PLACES_MAX = 64 };
+enum { SLOTS = LIST_SLOTS, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = list_tiles(SMALL_SHARED), PLACES_MAX = 64 };
 enum weight_kind { W4, W16, W4E }; // 4 bits in groups of 64 or more, bf16; as W4, with experts
 
 // Which part of attention a block makes: query heads of one cached head, from one of them on, over a run of positions of the cache, and the
@@ -38,8 +38,8 @@ struct shared_head {
     float weights[K_CHOICES_MAX];
     int chosen;
 };
-enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2560 };
-static_assert(sizeof(shared_head) <= HEAD_BYTES, "decode/links.c");
+enum { HEAD_BYTES = LIST_HEAD_BYTES };
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "LIST_HEAD_BYTES is too small");
 
 // The sum over as many lanes as a block has warps, in each of them.
 template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) {
@@ -50,13 +50,13 @@ template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) 
 
 // A place of a ring has as many units as a warp asks for at once, of both tiles of a pair; of bf16 one unit of one tile.
 template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
-    return KIND == W16 ? 2048 : TILE_CODES + TILE_META;
+    return KIND == W16 ? PLAIN_UNIT_BYTES : tile_unit_bytes(64);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int chunk_units() {
-    return KIND == W16 || SMALL_SHARED ? 1 : 2;
+    return list_chunk_units(KIND == W16, SMALL_SHARED);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int place_bytes() {
-    return KIND == W16 ? unit_bytes<KIND>() : 2 * chunk_units<KIND>() * unit_bytes<KIND>();
+    return list_place_bytes(KIND == W16, SMALL_SHARED);
 }
 #ifdef ONE_BULK
 template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
@@ -70,7 +70,8 @@ template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
 
 // Shared memory: the head, two sets of sums [AT_ONCE tiles][16][warps + 1], rings, sums of x, x.
 template <int WARPS> static __device__ __forceinline__ constexpr int red_floats() {
-    return AT_ONCE * 16 * (WARPS + 1);
+    static_assert(WARPS == LIST_WARPS, "the host counts with as many");
+    return list_sums(SMALL_SHARED);
 }
 template <int WARPS> static __device__ __forceinline__ constexpr int rings_at() {
     return HEAD_BYTES + 2 * red_floats<WARPS>() * 4;

@@ -10,10 +10,10 @@
 #include "codes.cuh"
 #include "wgmma.cuh"
 
-enum { BK = TILE_UNIT, X_ROW = BK * 2, X_STAGES = 6, FILLERS = 4, CHUNK = 4, CHUNKS = 4 }; // CHUNK: units of a copy
+enum { BK = TILE_UNIT, X_ROW = BK * 2, X_STAGES = WQMM_X_STAGES, FILLERS = WQMM_FILLERS, CHUNK = WQMM_CHUNK_UNITS, CHUNKS = WQMM_CHUNKS }; // CHUNK: units of a copy
 
 template <int N> static __device__ __forceinline__ constexpr int warps() {
-    return N == 128 ? 8 : 16;
+    return wqmm_warps(N);
 }
 template <int N> static __device__ __forceinline__ constexpr int threads() {
     return (warps<N>() + FILLERS) * 32;

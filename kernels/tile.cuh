@@ -5,13 +5,7 @@
 // rows takes. A word has the eight codes of the checkpoint's: code i in nibble i / 2 + i % 2 * 4, so that neighbours are 16 bits apart. Scale and bias of row g stand side by side, those of row g + 8
 // behind them; groups of 32 have two such runs of 64 bytes per unit, groups of 128 the same one in two units.
 #pragma once
-#include "../src/backend/cuda/shared/args.h"
-
-enum { TILE_ROWS = 16, TILE_UNIT = 64, TILE_CODES = 512, TILE_META = 64 };
-
-static __device__ __forceinline__ int tile_unit_bytes(int group) {
-    return TILE_CODES + (group == 32 ? 2 : 1) * TILE_META;
-}
+#include "backend/cuda/shared/layout.h"
 
 // The unit of element k, k < w.in.
 static __device__ __forceinline__ const unsigned char *tile_unit(const k_weight &w, int64_t row, int64_t k) {
