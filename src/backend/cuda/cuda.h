@@ -281,6 +281,9 @@ int32_t cuda_take_place(const struct cuda *c, int32_t j, int32_t *norm, int32_t 
 /* The tile layout of kernels/tile.cuh: whether a weight takes it, and its bytes per tile. */
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s);
 int64_t cuda_tile_bytes(const struct format *f, int64_t in);
+/* Bits of a code there, 4 or 8, and bytes of a unit: 16 rows of 64 elements with their scales and biases. */
+int32_t cuda_tile_bits(const struct format *f);
+int32_t cuda_unit_bytes(const struct format *f);
 bool cuda_may_round(const struct cuda *c, const struct op *op);
 bool experts_fit(const struct cuda *c, const struct op *op);
 bool qmv_fits(const struct cuda *c, const struct op *op);

@@ -19,7 +19,9 @@ bool cuda_step_small(const struct cuda *c) {
 /* As kernels/step.cu: sums of warps, their rings of units, sums of x, x. */
 static size_t linear_shared_bytes(const struct cuda *c, const struct weight *w, int32_t rows) {
     bool is_plain = w->format.mode == QUANT_NONE, is_small = cuda_has_small_shared(c);
-    size_t slot = is_plain ? 2048 : w->format.group == 32 ? 2 * 640 : 2 * 576, depth = is_small ? 2 : is_plain ? 3 : 4;
+    bool is_8 = !is_plain && cuda_tile_bits(&w->format) == 8;
+    size_t slot = is_plain ? 2048 : 2 * (size_t)cuda_unit_bytes(&w->format);
+    size_t depth = is_small ? (is_8 ? 1 : 2) : is_plain || is_8 ? 3 : 4;
     size_t ring = STEP_THREADS / 32 * depth * slot;
     size_t sums = w->format.mode == QUANT_NONE ? 0 : (size_t)rows * (size_t)w->in / (w->format.group == 32 ? 32 : 64) * 4 + 16;
     return HEAD_BYTES + (is_small ? RED_BYTES_SMALL : RED_BYTES) + ring + sums + (size_t)rows * ((size_t)w->in + 32) * 2;

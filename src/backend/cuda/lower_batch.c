@@ -1,16 +1,20 @@
-/* Lowering of matrix products of 9 to 128 rows on sm_90a: weights of 4 bits in tiles (kernels/qmm_sm90.cu). */
+/* Lowering of matrix products of 9 to 128 rows on sm_90a: weights in tiles (kernels/qmm_sm90.cu). */
 #include "backend/cuda/cuda.h"
 
-enum { BATCH_ROWS = 128, UNIT = 64, X_STAGES = 6, FILLERS = 4, CHUNK_UNITS = 4, CHUNKS = 4, TILE_ROWS = 16 };
+enum { BATCH_ROWS = 128, UNIT = 64, X_STAGES = 6, FILLERS = 4, CHUNK_UNITS = 4, CHUNK_UNITS_8 = 2, CHUNKS = 4, TILE_ROWS = 16 };
 
-/* terms: the kernel that takes half as many rows of f32, two bf16 terms of each. */
+/* Kernels for codes of 4 bits and of 8. terms: those that take half as many rows of f32, two bf16 terms of each. */
 static const struct {
     int32_t rows, warps;
-    enum kernel_id kernel, terms;
-} sizes[] = {{16, 16, KERNEL_wqmm_16, KERNEL_wqmm_terms_32},
-             {32, 16, KERNEL_wqmm_32, KERNEL_wqmm_terms_32},
-             {64, 16, KERNEL_wqmm_64, KERNEL_wqmm_terms_64},
-             {128, 8, KERNEL_wqmm_128, KERNEL_wqmm_terms_128}};
+    enum kernel_id kernels[2], terms[2];
+} sizes[] = {{16, 16, {KERNEL_wqmm_16, KERNEL_wqmm_bytes_16}, {KERNEL_wqmm_terms_32, KERNEL_wqmm_bytes_terms_32}},
+             {32, 16, {KERNEL_wqmm_32, KERNEL_wqmm_bytes_32}, {KERNEL_wqmm_terms_32, KERNEL_wqmm_bytes_terms_32}},
+             {64, 16, {KERNEL_wqmm_64, KERNEL_wqmm_bytes_64}, {KERNEL_wqmm_terms_64, KERNEL_wqmm_bytes_terms_64}},
+             {128, 8, {KERNEL_wqmm_128, KERNEL_wqmm_bytes_128}, {KERNEL_wqmm_terms_128, KERNEL_wqmm_bytes_terms_128}}};
+
+static int is_8(const struct weight *w) {
+    return cuda_tile_bits(&w->format) == 8;
+}
 
 static int size_of(int32_t rows) {
     int i = 0;
@@ -19,8 +23,8 @@ static int size_of(int32_t rows) {
 }
 
 static unsigned int shared_bytes_of(int i, const struct weight *w) {
-    unsigned int x = X_STAGES * (unsigned int)sizes[i].rows * UNIT * 2, unit = w->format.group == 32 ? 640 : 576;
-    return 1024 + x + (unsigned int)sizes[i].warps * CHUNKS * CHUNK_UNITS * unit;
+    unsigned int x = X_STAGES * (unsigned int)sizes[i].rows * UNIT * 2, units = CHUNKS * (is_8(w) ? CHUNK_UNITS_8 : CHUNK_UNITS);
+    return 1024 + x + (unsigned int)sizes[i].warps * units * (unsigned int)cuda_unit_bytes(&w->format);
 }
 
 static bool shape_fits(const struct cuda *c, const struct op *op, int32_t rows) {
@@ -49,6 +53,6 @@ void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a) {
     a->k_splits = (int32_t)(splits < 1 || most < 1 ? 1 : splits < most ? splits : most);
     bool is_whole = a->k_splits == 1 && !a->bias && !a->glu_inner && a->y.dtype == K_F32 && a->y.row_stride == w->out;
     a->partial = is_whole ? a->y.p : cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
-    cuda_emit(c, terms ? sizes[i].terms : sizes[i].kernel, GRID(blocks, a->k_splits, 1), (unsigned int)(sizes[i].warps + FILLERS) * 32,
-              shared_bytes_of(i, w), a, sizeof *a);
+    cuda_emit(c, terms ? sizes[i].terms[is_8(w)] : sizes[i].kernels[is_8(w)], GRID(blocks, a->k_splits, 1),
+              (unsigned int)(sizes[i].warps + FILLERS) * 32, shared_bytes_of(i, w), a, sizeof *a);
 }

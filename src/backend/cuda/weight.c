@@ -100,12 +100,21 @@ static int upload_rows(struct cuda *c, const struct weight_source *s, const stru
 
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s) {
     const struct format *f = &s->format;
-    return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && (s->n_experts == 1 || s->out % 16 == 0) &&
-           f->mode == QUANT_AFFINE && f->bits == 4 && f->group >= 32 && f->dtype != DT_F32 && s->in % 64 == 0;
+    bool fits = s->n_experts == 1 || (cuda_tile_bits(f) == 4 && s->out % 16 == 0); /* experts' kernels take 4 bits */
+    return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && fits && f->mode == QUANT_AFFINE &&
+           f->group >= 32 && f->dtype != DT_F32 && s->in % 64 == 0;
+}
+
+int32_t cuda_tile_bits(const struct format *f) {
+    return f->bits <= 4 ? 4 : 8;
+}
+
+int32_t cuda_unit_bytes(const struct format *f) {
+    return cuda_tile_bits(f) * 128 + (f->group == 32 ? 128 : 64);
 }
 
 int64_t cuda_tile_bytes(const struct format *f, int64_t in) {
-    return in / 64 * (512 + (f->group == 32 ? 128 : 64));
+    return in / 64 * cuda_unit_bytes(f);
 }
 
 /* Memory for a weight's rows on their way; kept for the next one. */
@@ -176,6 +185,7 @@ static int upload_tiles(struct cuda *c, const struct weight_source *s, int64_t n
     w->k.values = w->base;
     w->k.scales = w->k.biases = 0;
     w->k.tile_bytes = tile_bytes;
+    w->k.bits = cuda_tile_bits(&s->format);
     return ERR_OK;
 }
 
