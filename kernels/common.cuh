@@ -1,7 +1,7 @@
 // What kernels use more than once: element types, warp and block sums, activations, weight formats. C-like CUDA: templates over types and
 // sizes, no classes, no library. Everything accumulates in f32 and nothing uses approximate functions (no fast-math).
 #pragma once
-#include "../src/backend/cuda/args.h"
+#include "../src/backend/cuda/shared/args.h"
 
 #ifdef MLXCEL_EMULATE // tests/cuda/emu: the same sources as ordinary C++, thread by thread
 #include "emu.h"
@@ -16,7 +16,7 @@
 
 #define FULL 0xffffffffu
 
-// Kernels of a graph that begin while the one before is still at work (EARLY in src/backend/cuda/kernels.def): what it wrote may be read, and what it
+// Kernels of a graph that begin while the one before is still at work (EARLY in src/backend/cuda/device/kernels.def): what it wrote may be read, and what it
 // reads be written, after await_previous alone. Every block calls it, so that a kernel never ends before those before it.
 static __device__ __forceinline__ void let_next_begin() {
 #if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900

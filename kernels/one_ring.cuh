@@ -40,7 +40,7 @@ struct shared_head {
     int chosen;
 };
 enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2560 };
-static_assert(sizeof(shared_head) <= HEAD_BYTES, "link_step.c");
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "decode/links.c");
 
 // The sum over as many lanes as a block has warps, in each of them.
 template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) {

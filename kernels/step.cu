@@ -25,7 +25,7 @@ struct shared_head {
     float cosines[PAIRS_MAX], sines[PAIRS_MAX];
 };
 enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2304 };
-static_assert(sizeof(shared_head) <= HEAD_BYTES, "fuse_step.c");
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "decode/product.c");
 
 // ---- products ----
 
@@ -41,7 +41,7 @@ template <int KIND> static __device__ __forceinline__ constexpr int codes_bytes(
 template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
     return KIND == W16 ? 2048 : (is_8<KIND>() ? TILE_CODES_8 : TILE_CODES) + (is_32<KIND>() ? 2 : 1) * TILE_META;
 }
-// Slots of a warp's ring, of two units each (bf16: one): what is under way to shared memory. fuse_step.c counts the same.
+// Slots of a warp's ring, of two units each (bf16: one): what is under way to shared memory. decode/product.c counts the same.
 template <int KIND> static __device__ __forceinline__ constexpr int depth() {
     return SMALL_SHARED ? (is_8<KIND>() ? 1 : 2) : KIND == W16 || is_8<KIND>() ? 3 : 4;
 }

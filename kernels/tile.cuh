@@ -11,7 +11,7 @@
 // Scale and bias of row g stand side by side, those of row g + 8 behind them; groups of 32 have two such runs of 64 bytes per unit, groups of 128 the same one in two
 // units.
 #pragma once
-#include "../src/backend/cuda/args.h"
+#include "../src/backend/cuda/shared/args.h"
 
 enum { TILE_ROWS = 16, TILE_UNIT = 64, TILE_CODES = 512, TILE_CODES_8 = 1024, TILE_META = 64 };
 
