@@ -52,13 +52,13 @@ static int upload_rows(struct cuda *c, const struct weight_source *s, const stru
 
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s) {
     const struct format *f = &s->format;
-    return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router &&
-           (s->n_experts == 1 || s->out % TILE_ROWS == 0) && f->mode == QUANT_AFFINE && f->bits == 4 && f->group >= 32 &&
-           f->dtype != DT_F32 && s->in % TILE_UNIT == 0;
+    bool fits = s->n_experts == 1 || (tile_bits(f->bits) == 4 && s->out % TILE_ROWS == 0); /* experts' kernels take 4 bits */
+    return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && fits && f->mode == QUANT_AFFINE &&
+           f->group >= 32 && f->dtype != DT_F32 && s->in % TILE_UNIT == 0;
 }
 
 int64_t cuda_tile_bytes(const struct format *f, int64_t in) {
-    return in / TILE_UNIT * tile_unit_bytes(f->group);
+    return in / TILE_UNIT * tile_unit_bytes(f->bits, f->group);
 }
 
 /* Memory for rows of a weight before they become tiles. It is kept for the next weight. */
@@ -130,6 +130,7 @@ static int upload_tiles(struct cuda *c, const struct weight_source *s, int64_t n
     w->k.values = w->base;
     w->k.scales = w->k.biases = 0;
     w->k.tile_bytes = tile_bytes;
+    w->k.bits = tile_bits(s->format.bits);
     return ERR_OK;
 }
 

@@ -15,11 +15,12 @@ enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 };
 static const struct one_kernel {
     enum kernel_id id;
     int32_t mode, width, depth;
-    bool has_experts;
+    bool has_experts, has_8;
 } one_kernels[] = {
-    {KERNEL_one_4_64, K_AFFINE, 64, 4, false},      {KERNEL_one_4_128, K_AFFINE, 128, 4, false},
-    {KERNEL_one_experts_64, K_AFFINE, 64, 4, true}, {KERNEL_one_experts_128, K_AFFINE, 128, 4, true},
-    {KERNEL_one_16_64, K_PLAIN, 64, 3, false},      {KERNEL_one_16_128, K_PLAIN, 128, 3, false},
+    {KERNEL_one_4_64, K_AFFINE, 64, 4, false, false},      {KERNEL_one_4_128, K_AFFINE, 128, 4, false, false},
+    {KERNEL_one_48_64, K_AFFINE, 64, 4, false, true},      {KERNEL_one_48_128, K_AFFINE, 128, 4, false, true},
+    {KERNEL_one_experts_64, K_AFFINE, 64, 4, true, false}, {KERNEL_one_experts_128, K_AFFINE, 128, 4, true, false},
+    {KERNEL_one_16_64, K_PLAIN, 64, 3, false, false},      {KERNEL_one_16_128, K_PLAIN, 128, 3, false, false},
 };
 
 /* Elements of a product's x. The product that goes down from all chosen experts reads the inner values of all of them. */
@@ -37,10 +38,11 @@ static size_t room_of(const struct k_instr *in) {
     return ((heads + 2) * d + heads * each * (d + 2)) * sizeof(float);
 }
 
-/* What the instructions of a list need of a kernel: one mode of weights (-1: none yet), one width of heads (0: none yet), experts. */
+/* What the instructions of a list need of a kernel: one mode of weights (-1: none yet), one width of heads (0: none yet), experts, codes of 8 bits
+ * beside those of 4. */
 struct one_shape {
     int32_t mode, width;
-    bool has_experts;
+    bool has_experts, has_8;
 };
 
 static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_shape *shape) {
@@ -52,6 +54,7 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
         return a->rows == 1 && a->c.k_width == shape->width && a->c.heads * a->sets * a->splits <= c->gpu->n_sm;
     }
     if (shape->mode < 0) shape->mode = l->w.mode;
+    if (l->w.mode == K_AFFINE && l->w.bits == 8) shape->has_8 = true;
     if (l->w.out / 16 * l->w.tile_bytes > INT32_MAX && l->glu_inner) return false; /* distances in k_stream have 32 bits */
     return l->rows == 1 && l->w.mode == shape->mode && (l->w.mode == K_PLAIN || l->w.group != 32);
 }
@@ -67,9 +70,11 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
     if (!shape.width) shape.width = 128;
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
-        size_t fixed = LIST_HEAD_BYTES + sums + most, each = LIST_WARPS * (size_t)list_place_bytes(one->mode == K_PLAIN, is_small);
-        if (one->mode != shape.mode || one->width != shape.width || one->has_experts != shape.has_experts || !c->gpu->functions[one->id])
-            continue;
+        size_t place = (size_t)list_place_bytes(one->mode == K_PLAIN, one->has_8, is_small);
+        size_t fixed = LIST_HEAD_BYTES + sums + most, each = LIST_WARPS * place;
+        bool is_it =
+            one->mode == shape.mode && one->width == shape.width && one->has_experts == shape.has_experts && one->has_8 == shape.has_8;
+        if (!is_it || !c->gpu->functions[one->id]) continue;
         if (fixed + each > (size_t)c->gpu->shared_max) return false;
         size_t depth = ((size_t)c->gpu->shared_max - fixed) / each;
         if (depth > (size_t)one->depth) depth = (size_t)one->depth;

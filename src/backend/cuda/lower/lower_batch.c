@@ -1,16 +1,20 @@
-/* Lowering of matrix products of 9 to 128 rows on sm_90a: weights of 4 bits in tiles (kernels/qmm_sm90.cu). */
+/* Lowering of matrix products of 9 to 128 rows on sm_90a: weights in tiles (kernels/qmm_sm90.cu). */
 #include "backend/cuda/lower/lower.h"
 
 enum { BATCH_ROWS = 128 };
 
-/* terms: the kernel for wide products. It takes half as many rows, each as two bf16 terms. */
+/* Kernels for codes of 4 bits and of 8. terms: those for wide products. They take half as many rows, each as two bf16 terms. */
 static const struct {
     int32_t rows;
-    enum kernel_id kernel, terms;
-} sizes[] = {{16, KERNEL_wqmm_16, KERNEL_wqmm_terms_32},
-             {32, KERNEL_wqmm_32, KERNEL_wqmm_terms_32},
-             {64, KERNEL_wqmm_64, KERNEL_wqmm_terms_64},
-             {128, KERNEL_wqmm_128, KERNEL_wqmm_terms_128}};
+    enum kernel_id kernels[2], terms[2];
+} sizes[] = {{16, {KERNEL_wqmm_16, KERNEL_wqmm_bytes_16}, {KERNEL_wqmm_terms_32, KERNEL_wqmm_bytes_terms_32}},
+             {32, {KERNEL_wqmm_32, KERNEL_wqmm_bytes_32}, {KERNEL_wqmm_terms_32, KERNEL_wqmm_bytes_terms_32}},
+             {64, {KERNEL_wqmm_64, KERNEL_wqmm_bytes_64}, {KERNEL_wqmm_terms_64, KERNEL_wqmm_bytes_terms_64}},
+             {128, {KERNEL_wqmm_128, KERNEL_wqmm_bytes_128}, {KERNEL_wqmm_terms_128, KERNEL_wqmm_bytes_terms_128}}};
+
+static int is_8(const struct weight *w) {
+    return tile_bits(w->format.bits) == 8;
+}
 
 static int size_of(int32_t rows) {
     int i = 0;
@@ -19,7 +23,8 @@ static int size_of(int32_t rows) {
 }
 
 static unsigned int shared_bytes_of(int i, const struct weight *w) {
-    int x = WQMM_X_STAGES * sizes[i].rows * TILE_UNIT * 2, chunk = WQMM_CHUNK_UNITS * tile_unit_bytes(w->format.group);
+    int x = WQMM_X_STAGES * sizes[i].rows * TILE_UNIT * 2;
+    int chunk = wqmm_chunk_units(tile_bits(w->format.bits)) * tile_unit_bytes(w->format.bits, w->format.group);
     return (unsigned int)(1024 + x + wqmm_warps(sizes[i].rows) * WQMM_CHUNKS * chunk);
 }
 
@@ -49,6 +54,6 @@ void cuda_emit_wqmm(struct cuda *c, const struct op *op, struct k_linear *a) {
     a->k_splits = (int32_t)(splits < 1 || most < 1 ? 1 : splits < most ? splits : most);
     bool is_whole = a->k_splits == 1 && !a->bias && !a->glu_inner && a->y.dtype == K_F32 && a->y.row_stride == w->out;
     a->partial = is_whole ? a->y.p : cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
-    cuda_emit(c, terms ? sizes[i].terms : sizes[i].kernel, GRID(blocks, a->k_splits, 1),
+    cuda_emit(c, terms ? sizes[i].terms[is_8(w)] : sizes[i].kernels[is_8(w)], GRID(blocks, a->k_splits, 1),
               (unsigned int)(wqmm_warps(sizes[i].rows) + WQMM_FILLERS) * 32, shared_bytes_of(i, w), a, sizeof *a);
 }

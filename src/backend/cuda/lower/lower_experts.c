@@ -135,7 +135,7 @@ static void emit_fold(struct cuda *c, const struct k_experts *a) {
 
 /* Shared memory of a block with one warp for each pair: x of all pairs, and a ring of weights for each warp. */
 static int64_t some_shared_bytes(int64_t width, int32_t depth, int32_t pairs) {
-    return pairs * (x16_bytes(width) + (int64_t)depth * 2 * tile_unit_bytes(64));
+    return pairs * (x16_bytes(width) + (int64_t)depth * 2 * tile_unit_bytes(4, 64));
 }
 
 /* For batches in which an expert has six pairs at most on average: it then rarely needs more than one tile of eight. */

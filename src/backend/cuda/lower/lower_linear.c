@@ -111,21 +111,24 @@ void cuda_emit_reduce(struct cuda *c, const struct k_linear *a) {
 }
 
 static void emit_qmm(struct cuda *c, const struct op *op, struct k_linear *a) {
-    static const enum kernel_id kernels[4][3] = {
+    static const enum kernel_id kernels[5][3] = {
         {KERNEL_qmm_4_16, KERNEL_qmm_4_32, KERNEL_qmm_4_64},
         {KERNEL_qmm_8_16, KERNEL_qmm_8_32, KERNEL_qmm_8_64},
         {KERNEL_qmm_16_16, KERNEL_qmm_16_32, KERNEL_qmm_16_64},
         {KERNEL_qmm_tiles_16, KERNEL_qmm_tiles_32, KERNEL_qmm_tiles_64},
+        {KERNEL_qmm_bytes_16, KERNEL_qmm_bytes_32, KERNEL_qmm_bytes_64},
     };
     const struct weight *w = op->arg.linear.weight;
-    int bits = fast_bits(w), rows = a->x.rows <= 16 ? 0 : a->x.rows <= 32 ? 1 : 2, i = bits == 4 ? 0 : bits == 8 ? 1 : bits == 16 ? 2 : 3;
+    int bits = fast_bits(w), rows = a->x.rows <= 16 ? 0 : a->x.rows <= 32 ? 1 : 2;
+    bool in_tiles = a->w.tile_bytes != 0;
+    int i = in_tiles ? (a->w.bits == 8 ? 4 : 3) : bits == 4 ? 0 : bits == 8 ? 1 : 2;
     size_t used = 0;
     a->x = cuda_bf16_input(c, a->x, w->in, &used);
     a->k_splits = qmm_splits(c, w, a->x.rows, i == 3 ? 3 : 2);
     a->partial = cuda_op_scratch(c, &used, (size_t)a->k_splits * (size_t)a->x.rows * (size_t)w->out * sizeof(float));
-    int staged = 16 << rows, x_bytes = staged * (i == 3 ? TILE_UNIT : codes_x_stride(bits)) * 2;
-    int tile_bytes = QMM_RESULTS / TILE_ROWS * tile_unit_bytes(w->format.group);
-    int shared_bytes = i == 3 ? QMM_TILE_STAGES * (x_bytes + tile_bytes) : QMM_STAGES * x_bytes;
+    int staged = 16 << rows, x_bytes = staged * (in_tiles ? TILE_UNIT : codes_x_stride(bits)) * 2;
+    int tile_bytes = QMM_RESULTS / TILE_ROWS * tile_unit_bytes(w->format.bits, w->format.group);
+    int shared_bytes = in_tiles ? QMM_TILE_STAGES * (x_bytes + tile_bytes) : QMM_STAGES * x_bytes;
     cuda_emit(c, kernels[i][rows], GRID(ceil_div(w->out, QMM_RESULTS), a->k_splits, ceil_div(a->x.rows, QMM_ROWS)), QMM_WARPS * 32,
               (unsigned int)shared_bytes, a, sizeof *a);
     cuda_emit_reduce(c, a);

@@ -2,7 +2,8 @@
  * host counts the bytes that a launch asks for with the same numbers with which the kernel finds its way in them.
  *
  * (1) What is here is used on both sides; a size that one side alone needs stays there. (2) `is_small`: the GPU has 99 KB of shared memory for a
- * block (8.6, 8.9 and 12.x), for which kernels are compiled on their own. (3) `is_plain`: bf16 weights, row after row; else 4 bits in tiles. */
+ * block (8.6, 8.9 and 12.x), for which kernels are compiled on their own. (3) `is_plain`: bf16 weights, row after row; else quantised ones in tiles. `is_8`:
+ * codes that have 8 bits in a tile. */
 #ifndef MLXCEL_BACKEND_CUDA_SHARED_LAYOUT_H
 #define MLXCEL_BACKEND_CUDA_SHARED_LAYOUT_H
 
@@ -18,12 +19,19 @@
 #define KFN static inline
 #endif
 
-/* ---- weights of 4 bits in tiles (kernels/tile.cuh): 16 rows; along k units of 64 elements, codes and then scales and biases ---- */
+/* ---- quantised weights in tiles (kernels/tile.cuh): 16 rows; along k units of 64 elements, codes and then scales and biases ---- */
 
-enum { TILE_ROWS = 16, TILE_UNIT = 64, TILE_CODES = 512, TILE_META = 64 };
+enum { TILE_ROWS = 16, TILE_UNIT = 64, TILE_CODES = 512, TILE_CODES_8 = 1024, TILE_META = 64 };
 
-KFN int tile_unit_bytes(int group) {
-    return TILE_CODES + (group == 32 ? 2 : 1) * TILE_META;
+/* Bits that a code has in a tile, and bytes of a unit's codes. */
+KFN int tile_bits(int bits) {
+    return bits <= 4 ? 4 : 8;
+}
+KFN int tile_codes(int bits) {
+    return bits <= 4 ? TILE_CODES : TILE_CODES_8;
+}
+KFN int tile_unit_bytes(int bits, int group) {
+    return tile_codes(bits) + (group == 32 ? 2 : 1) * TILE_META;
 }
 
 enum { PLAIN_UNIT_BYTES = TILE_ROWS * TILE_UNIT * 2 }; /* 16 rows and 64 elements of bf16 weights */
@@ -44,11 +52,11 @@ KFN int step_sums(bool is_small) {
     return is_small ? 4096 : 8192;
 }
 /* A warp's ring of weights on their way: slots, and the bytes of one, two units or one of bf16. */
-KFN int step_ring_slots(bool is_plain, bool is_small) {
-    return is_small ? 2 : is_plain ? 3 : 4;
+KFN int step_ring_slots(bool is_plain, bool is_8, bool is_small) {
+    return is_small ? (is_8 ? 1 : 2) : is_plain || is_8 ? 3 : 4;
 }
-KFN int step_slot_bytes(bool is_plain, int group) {
-    return is_plain ? PLAIN_UNIT_BYTES : 2 * tile_unit_bytes(group);
+KFN int step_slot_bytes(bool is_plain, int bits, int group) {
+    return is_plain ? PLAIN_UNIT_BYTES : 2 * tile_unit_bytes(bits, group);
 }
 /* Sums of x that scales' biases are multiplied with, for each row. */
 KFN int step_x_sums(bool is_plain, int group, int64_t in) {
@@ -70,12 +78,13 @@ KFN int list_tiles(bool is_small) {
 KFN int list_sums(bool is_small) {
     return list_tiles(is_small) * TILE_ROWS * (LIST_WARPS + 1);
 }
-/* Units that a warp asks for at once, and the bytes of a place of its ring: units of both tiles of a pair, of bf16 one unit of one tile. */
-KFN int list_chunk_units(bool is_plain, bool is_small) {
-    return is_plain || is_small ? 1 : 2;
+/* Units that a warp asks for at once, and the bytes of a place of its ring: units of both tiles of a pair, of bf16 one unit of one tile. has_8: products of
+ * the list may have codes of 8 bits; a place that is not small has room for those anyway. */
+KFN int list_chunk_units(bool is_plain, bool is_8, bool is_small) {
+    return is_plain || is_8 || is_small ? 1 : 2;
 }
-KFN int list_place_bytes(bool is_plain, bool is_small) {
-    return is_plain ? PLAIN_UNIT_BYTES : 2 * list_chunk_units(is_plain, is_small) * tile_unit_bytes(64);
+KFN int list_place_bytes(bool is_plain, bool has_8, bool is_small) {
+    return is_plain ? PLAIN_UNIT_BYTES : 2 * list_chunk_units(is_plain, false, is_small) * tile_unit_bytes(has_8 && is_small ? 8 : 4, 64);
 }
 
 /* ---- products of many rows ---- */
@@ -87,7 +96,10 @@ KFN int codes_x_stride(int bits) {
 }
 
 /* kernels/qmm_sm90.cu: a block makes 16 results with each of its warps, of up to `rows` rows; other warps bring x. */
-enum { WQMM_X_STAGES = 6, WQMM_FILLERS = 4, WQMM_CHUNK_UNITS = 4, WQMM_CHUNKS = 4 };
+enum { WQMM_X_STAGES = 6, WQMM_FILLERS = 4, WQMM_CHUNKS = 4 };
+KFN int wqmm_chunk_units(int bits) {
+    return bits == 8 ? 2 : 4;
+}
 KFN int wqmm_warps(int rows) {
     return rows == 128 ? 8 : 16;
 }
@@ -138,7 +150,7 @@ enum { WEXPERTS_PAIRS = 128, WEXPERTS_ANY_PAIRS = 64, WEXPERTS_INNER = 128, WEXP
 enum { WEXPERTS_X_STAGES = 8, WEXPERTS_WARPS = 8, WEXPERTS_FILLERS = 4, WEXPERTS_CHUNK_UNITS = 4, WEXPERTS_CHUNKS = 2 };
 KFN int wexperts_shared_bytes(void) {
     return 1024 + WEXPERTS_X_STAGES * WEXPERTS_PAIRS * TILE_UNIT * 2 +
-           WEXPERTS_WARPS * WEXPERTS_CHUNKS * 2 * WEXPERTS_CHUNK_UNITS * tile_unit_bytes(32);
+           WEXPERTS_WARPS * WEXPERTS_CHUNKS * 2 * WEXPERTS_CHUNK_UNITS * tile_unit_bytes(4, 32);
 }
 
 /* ---- choosing (kernels/choose.cu): threads of a block, parts of a piece of the vocabulary ---- */
