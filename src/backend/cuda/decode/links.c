@@ -12,21 +12,26 @@ enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 };
 
 enum { ONE_HEAD = 8 * K_INSTR_BYTES + 2560, ONE_WARPS = 16, ONE_AT_ONCE = 16, ONE_AT_ONCE_SMALL = 8 }; /* of kernels/one.cu */
 
-/* By mode of weights and width of heads; the most places of a warp's ring of weights, and the bytes of one, also where shared memory is small. */
+/* What the weights of a list are: codes of 4 bits, of 4 and 8, of 4 with experts, bf16, f16. */
+enum one_kind { ONE_4, ONE_48, ONE_EXPERTS, ONE_16, ONE_F16, N_ONE_KINDS };
+
+/* By kind of weights and width of heads; the most places of a warp's ring of weights, and the bytes of one, also where shared memory is small. */
 static const struct one_kernel {
     enum kernel_id id;
-    int32_t mode, width, depth;
+    enum one_kind kind;
+    int32_t width, depth;
     size_t place, small_place;
-    bool has_experts, has_8;
 } one_kernels[] = {
-    {KERNEL_one_4_64, K_AFFINE, 64, 4, 4 * 576, 2 * 576, false, false},
-    {KERNEL_one_4_128, K_AFFINE, 128, 4, 4 * 576, 2 * 576, false, false},
-    {KERNEL_one_48_64, K_AFFINE, 64, 4, 4 * 576, 2 * 1088, false, true},
-    {KERNEL_one_48_128, K_AFFINE, 128, 4, 4 * 576, 2 * 1088, false, true},
-    {KERNEL_one_experts_64, K_AFFINE, 64, 4, 4 * 576, 2 * 576, true, false},
-    {KERNEL_one_experts_128, K_AFFINE, 128, 4, 4 * 576, 2 * 576, true, false},
-    {KERNEL_one_16_64, K_PLAIN, 64, 3, 2048, 2048, false, false},
-    {KERNEL_one_16_128, K_PLAIN, 128, 3, 2048, 2048, false, false},
+    {KERNEL_one_4_64, ONE_4, 64, 4, 4 * 576, 2 * 576},
+    {KERNEL_one_4_128, ONE_4, 128, 4, 4 * 576, 2 * 576},
+    {KERNEL_one_48_64, ONE_48, 64, 4, 4 * 576, 2 * 1088},
+    {KERNEL_one_48_128, ONE_48, 128, 4, 4 * 576, 2 * 1088},
+    {KERNEL_one_experts_64, ONE_EXPERTS, 64, 4, 4 * 576, 2 * 576},
+    {KERNEL_one_experts_128, ONE_EXPERTS, 128, 4, 4 * 576, 2 * 576},
+    {KERNEL_one_16_64, ONE_16, 64, 3, 2048, 2048},
+    {KERNEL_one_16_128, ONE_16, 128, 3, 2048, 2048},
+    {KERNEL_one_f16_64, ONE_F16, 64, 3, 2048, 2048},
+    {KERNEL_one_f16_128, ONE_F16, 128, 3, 2048, 2048},
 };
 
 /* Elements of a product's x: those of all choices where it goes along them. */
@@ -44,11 +49,17 @@ static size_t room_of(const struct k_instr *in) {
     return ((heads + 2) * d + heads * each * (d + 2)) * sizeof(float);
 }
 
-/* What one kernel can do: weights of one kind, heads of one width (0: none yet), experts, codes of 8 bits beside those of 4. */
+/* What the instructions of a list need: weights of one mode and, if plain, of one type (-1: none yet), heads of one width (0: none yet), experts, codes of 8 bits. */
 struct one_shape {
-    int32_t mode, width;
+    int32_t mode, dtype, width;
     bool has_experts, has_8;
 };
+
+static enum one_kind kind_of(const struct one_shape *shape) {
+    if (shape->mode == K_PLAIN) return shape->has_experts ? N_ONE_KINDS : shape->dtype == K_F16 ? ONE_F16 : ONE_16;
+    if (shape->has_experts) return shape->has_8 ? N_ONE_KINDS : ONE_EXPERTS;
+    return shape->has_8 ? ONE_48 : ONE_4;
+}
 
 static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_shape *shape) {
     const struct k_step_linear *l = &in->u.linear;
@@ -58,10 +69,11 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
         if (!shape->width) shape->width = a->c.k_width;
         return a->rows == 1 && a->c.k_width == shape->width && a->c.heads * a->sets * a->splits <= c->gpu->n_sm;
     }
-    if (shape->mode < 0) shape->mode = l->w.mode;
+    if (shape->mode < 0) shape->mode = l->w.mode, shape->dtype = l->w.dtype;
     if (l->w.mode == K_AFFINE && l->w.bits == 8) shape->has_8 = true;
     if (l->w.out / 16 * l->w.tile_bytes > INT32_MAX && l->glu_inner) return false; /* distances of a stream */
-    return l->rows == 1 && l->w.mode == shape->mode && (l->w.mode == K_PLAIN || l->w.group != 32);
+    bool is_same = l->w.mode == K_PLAIN ? l->w.dtype == shape->dtype : l->w.group != 32;
+    return l->rows == 1 && l->w.mode == shape->mode && is_same;
 }
 
 bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out, int32_t *out_depth) {
@@ -76,9 +88,7 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
         size_t fixed = ONE_HEAD + sums + most, each = ONE_WARPS * (is_small ? one->small_place : one->place);
-        bool is_it =
-            one->mode == shape.mode && one->width == shape.width && one->has_experts == shape.has_experts && one->has_8 == shape.has_8;
-        if (!is_it || !c->gpu->functions[one->id]) continue;
+        if (one->kind != kind_of(&shape) || one->width != shape.width || !c->gpu->functions[one->id]) continue;
         if (fixed + each > (size_t)c->gpu->shared_max) return false;
         size_t depth = ((size_t)c->gpu->shared_max - fixed) / each;
         if (depth > (size_t)one->depth) depth = (size_t)one->depth;

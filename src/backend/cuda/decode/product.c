@@ -12,15 +12,15 @@ static size_t linear_shared_bytes(const struct cuda *c, const struct weight *w, 
     size_t slot = is_plain ? 2048 : 2 * (size_t)cuda_unit_bytes(&w->format);
     size_t depth = is_small ? (is_8 ? 1 : 2) : is_plain || is_8 ? 3 : 4;
     size_t ring = STEP_THREADS / 32 * depth * slot;
-    size_t sums = w->format.mode == QUANT_NONE ? 0 : (size_t)rows * (size_t)w->in / (w->format.group == 32 ? 32 : 64) * 4 + 16;
+    size_t sums = is_plain && w->format.dtype == DT_BF16 ? 0 : (size_t)rows * (size_t)w->in / (w->format.group == 32 ? 32 : 64) * 4 + 16;
     return HEAD_BYTES + (is_small ? RED_BYTES_SMALL : RED_BYTES) + ring + sums + (size_t)rows * ((size_t)w->in + 32) * 2;
 }
 
 bool step_linear_fits(const struct cuda *c, const struct op *op) {
     if (!cuda_step_small(c) || op->kind != OP_LINEAR || !cuda_may_round(c, op)) return false;
     const struct weight *w = op->arg.linear.weight;
-    bool is_bf16 = w->format.mode == QUANT_NONE && w->format.dtype == DT_BF16;
-    return op->in[0].rows <= STEP_ROWS && (is_bf16 || cuda_weight_args(w).tile_bytes) && w->n_experts == 1 && w->in % 64 == 0 &&
+    bool is_plain = w->format.mode == QUANT_NONE && w->format.dtype != DT_F32;
+    return op->in[0].rows <= STEP_ROWS && (is_plain || cuda_weight_args(w).tile_bytes) && w->n_experts == 1 && w->in % 64 == 0 &&
            step_is_even(op->in[0]) && linear_shared_bytes(c, w, op->in[0].rows) <= (size_t)c->gpu->shared_max;
 }
 
