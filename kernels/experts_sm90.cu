@@ -18,18 +18,10 @@ enum { WARPS = WEXPERTS_WARPS, FILLERS = WEXPERTS_FILLERS, CHUNK = WEXPERTS_CHUN
 // ---- f16 ----
 
 #ifdef MLXCEL_EMULATE
-static inline uint32_t pack_f16(float x, float y) {
-    return (uint32_t)emu_float2half(y).bits << 16 | emu_float2half(x).bits;
-}
 static inline float f16_of(float x) {
     return __half2float(emu_float2half(x));
 }
 #else
-static __device__ __forceinline__ uint32_t pack_f16(float x, float y) {
-    uint32_t d;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(y), "f"(x));
-    return d;
-}
 // (x & mask) | ones: one instruction, which the compiler does not find.
 static __device__ __forceinline__ uint32_t bits_into(uint32_t x, uint32_t mask, uint32_t ones) {
     uint32_t d;

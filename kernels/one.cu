@@ -69,15 +69,17 @@ template <int FORMAT, int TILES, int DTYPE> static __device__ __forceinline__ vo
     }
 }
 
-static __device__ __forceinline__ void multiply_bf16(float out[4], const unsigned char *slot, const unsigned char *x) {
+// A unit of one tile of plain weights.
+template <int KIND> static __device__ __forceinline__ void multiply_plain(float out[4], const unsigned char *slot, const unsigned char *x, const unit_scale *scales) {
     slot += threadIdx.x % 32 * 16;
     x += threadIdx.x % 4 * 16;
     uint32_t v[4], w[4];
     *(uint4 *)v = *(const uint4 *)x, *(uint4 *)w = *(const uint4 *)(x + 64); // elements 8 t ... and 32 + 8 t ... of the one column
     float first[4] = {0}, second[4] = {0};
-    multiply_plain_unit(first, second, slot, v, w);
-    out[0] += first[0] + second[0];
-    out[1] += first[2] + second[2];
+    multiply_plain_unit<KIND == WF16>(first, second, slot, v, w);
+    float one = KIND == WF16 ? scales->one : 1.0f;
+    out[0] = fmaf(one, first[0] + second[0], out[0]);
+    out[1] = fmaf(one, first[2] + second[2], out[1]);
 }
 
 // A warp's sums of rows g and g + 8 of a tile: [16][warps + 1].
@@ -193,8 +195,8 @@ static __device__ __forceinline__ void run_tiles(float out[4], ring_state &r, co
         }
 #pragma unroll 1
         for (; u < end; u++, place += unit_bytes<FORMAT>()) {
-            if (KIND == W16) multiply_bf16(out, place, x.units + u * 128);
-            else multiply<FORMAT == W16 ? W4 : FORMAT, TILES, DTYPE>(out, place, x.units + u * 128, x.scales + u);
+            if (is_plain<KIND>()) multiply_plain<KIND>(out, place, x.units + u * 128, x.scales + u);
+            else multiply<is_plain<FORMAT>() ? W4 : FORMAT, TILES, DTYPE>(out, place, x.units + u * 128, x.scales + u);
         }
         leave_place(r);
     }
@@ -333,13 +335,13 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
         early e = ask(a, (first + done) * 16 + at, at < n * 16 && (first + done) * 16 + at < (KIND == W4E ? width_of(a) : a.glu_inner ? (int)a.glu_inner : (int)a.w.out));
         float *red = (float *)(smem + HEAD_BYTES) + (turn & 1) * red_floats<WARPS>();
 #pragma unroll 1
-        for (int tile = 0; tile < tiles; tile += KIND == W16 ? 1 : 2) {
+        for (int tile = 0; tile < tiles; tile += is_plain<KIND>() ? 1 : 2) {
             float out[4] = {0};
-            if (KIND == W16) run_tiles<KIND, W16, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
+            if (is_plain<KIND>()) run_tiles<KIND, is_plain<KIND>() ? KIND : W4, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
             else if (is_8) run_codes<KIND, W8, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
             else run_codes<KIND, W4, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
             keep_sums<WARPS>(red + tile * 16 * (WARPS + 1), out[0], out[1]);
-            if (KIND != W16 && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * 16 * (WARPS + 1), out[2], out[3]);
+            if (!is_plain<KIND>() && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * 16 * (WARPS + 1), out[2], out[3]);
         }
         ending o = ending_of<KIND>(in, tag);
         if (done == 0) end_instr(next, head, i);
@@ -425,6 +427,8 @@ ONE(one_4_64, W4, LIST_WARPS, 64)
 ONE(one_4_128, W4, LIST_WARPS, 128)
 ONE(one_16_64, W16, LIST_WARPS, 64)
 ONE(one_16_128, W16, LIST_WARPS, 128)
+ONE(one_f16_64, WF16, LIST_WARPS, 64)
+ONE(one_f16_128, WF16, LIST_WARPS, 128)
 ONE(one_48_64, W48, LIST_WARPS, 64)
 ONE(one_48_128, W48, LIST_WARPS, 128)
 ONE(one_experts_64, W4E, LIST_WARPS, 64)

@@ -60,6 +60,10 @@ template <int BITS, int NB> static __device__ __forceinline__ void product(const
         uint32_t w[4][8];
 #pragma unroll
         for (int i = 0; i < 4; i++) unpack<BITS>(codes[i], scale[i], bias[i], w[i]);
+        if (BITS == 16 && a.w.dtype == K_F16) {
+#pragma unroll
+            for (int i = 0; i < 4 * 8; i++) ((uint32_t *)w)[i] = bf16_of_f16(((uint32_t *)w)[i]);
+        }
         const bf16 *x = smem + s % STAGES * (NB * 8 * x_stride<BITS>()) + g * x_stride<BITS>();
 #pragma unroll
         for (int nb = 0; nb < NB; nb++) {

@@ -133,6 +133,7 @@ struct flight_row {
     bool chooses, on_device;    /* a token is chosen from the last row before the draft, then from those of it; by the device */
     bool is_open;               /* a token is to be chosen now */
     int32_t i_choice;           /* among the logits: the row that it is chosen from */
+    int32_t i_mask;             /* among the step's masks; -1: every token may be chosen */
     int32_t at;                 /* the token's place in the sequence */
     int32_t token;              /* the token, when it is known; -1: none could be chosen */
 };
@@ -302,6 +303,8 @@ void bound_free(struct job *j);
 bool bound_holds(const struct job *j);
 /* Writes the mask of the next token. */
 void bound_mask(struct job *j, uint32_t *bits);
+/* Whether both jobs have the same mask: the same grammar in the same state. */
+bool bound_masks_alike(const struct job *a, const struct job *b);
 /* A token was chosen. BOUND_REFUSES: it was chosen before the constraint began, and is not allowed now. */
 enum bound_says bound_take(struct job *j, int32_t token);
 /* The token has gone through the chain: does the constraint begin behind it? */

@@ -19,7 +19,7 @@ static const char *const form_names[N_FORMS] = {"f32", "bf16", "linked f32", "li
 struct product {
     int32_t mode, bits, in, out;
     enum form form;
-    bool has_norm, is_f16; /* is_f16: scales and biases */
+    bool has_norm, is_f16; /* is_f16: plain weights, or scales and biases */
     bool has_residual;     /* linked */
 };
 
@@ -43,13 +43,14 @@ static bool is_bf16(enum form form) {
 
 /* ---- what is multiplied ---------------------------------------------------------------------------------------------- */
 
-/* Rows of bf16. */
+/* Rows of bf16 or f16. */
 static void make_plain(struct bench *b, const struct product *p) {
     for (int32_t i = 0; i < p->out; i++)
         for (int32_t k = 0; k < p->in; k++) {
-            uint16_t h = bf16_from_f32(draw(2, i * p->in + k));
+            float w = draw(2, i * p->in + k);
+            uint16_t h = p->is_f16 ? f16_from_f32(w) : bf16_from_f32(w);
             memcpy(b->packed + ((size_t)i * (size_t)p->in + (size_t)k) * 2, &h, 2);
-            b->w[i][k] = bf16_to_f32(h);
+            b->w[i][k] = p->is_f16 ? f16_to_f32(h) : bf16_to_f32(h);
         }
 }
 
@@ -192,7 +193,10 @@ static int compare(struct bench *b, const struct product *p, struct err *err) {
         for (int32_t k = 0; k < p->in; k++) {
             double x = (double)b->x_f32[k] * (p->has_norm ? (double)b->norm_f32[k] : 1.0), w = b->w[i][k];
             want += x * w;
-            error += fabs(w) * (p->mode == K_PLAIN ? fabs(x) / 256 : largest[k / UNIT] / 65000) + fabs(w * x) * 2e-6;
+            error += fabs(w) * (p->mode != K_PLAIN ? largest[k / UNIT] / 65000
+                                : p->is_f16        ? fabs(x) / 2048 + largest[k / UNIT] * 1e-7
+                                                   : fabs(x) / 256) +
+                     fabs(w * x) * 2e-6;
         }
         want = want * factor + (p->has_residual ? (double)draw(8, i) : 0.0);
         if (!(fabs((double)b->y_f32[i] - want) <= error * factor))
@@ -279,7 +283,7 @@ static void check_all(struct bench *b) {
                             .form = (enum form)(i / 24 % N_FORMS),
                             .has_norm = i / 96 % 2};
         if (p.has_norm && is_bf16(p.form)) continue; /* nobody makes that */
-        p.is_f16 = p.mode == K_AFFINE && p.in == 128;
+        p.is_f16 = p.in == 128 || (p.mode == K_PLAIN && p.form == LINK_F32);
         p.has_residual = p.in == 1088;
         struct err err = {0};
         note(check_product(b, &p, &err), "product", &p, &err);

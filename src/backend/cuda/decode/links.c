@@ -11,16 +11,19 @@ enum { LINKS = 8, LINK_REACH = LINKS - 2, LINK_BYTES_MAX = 128 << 10 };
 
 /* ---- kernels -------------------------------------------------------------------------------------------------------- */
 
-/* By mode of weights and width of heads; the most places of a warp's ring of weights. */
+/* What the weights of a list are: codes of 4 bits, of 4 and 8, of 4 with experts, bf16, f16. */
+enum one_kind { ONE_4, ONE_48, ONE_EXPERTS, ONE_16, ONE_F16, N_ONE_KINDS };
+
+/* By kind of weights and width of heads; the most places of a warp's ring of weights. */
 static const struct one_kernel {
     enum kernel_id id;
-    int32_t mode, width, depth;
-    bool has_experts, has_8;
+    enum one_kind kind;
+    int32_t width, depth;
 } one_kernels[] = {
-    {KERNEL_one_4_64, K_AFFINE, 64, 4, false, false},      {KERNEL_one_4_128, K_AFFINE, 128, 4, false, false},
-    {KERNEL_one_48_64, K_AFFINE, 64, 4, false, true},      {KERNEL_one_48_128, K_AFFINE, 128, 4, false, true},
-    {KERNEL_one_experts_64, K_AFFINE, 64, 4, true, false}, {KERNEL_one_experts_128, K_AFFINE, 128, 4, true, false},
-    {KERNEL_one_16_64, K_PLAIN, 64, 3, false, false},      {KERNEL_one_16_128, K_PLAIN, 128, 3, false, false},
+    {KERNEL_one_4_64, ONE_4, 64, 4},       {KERNEL_one_4_128, ONE_4, 128, 4},           {KERNEL_one_48_64, ONE_48, 64, 4},
+    {KERNEL_one_48_128, ONE_48, 128, 4},   {KERNEL_one_experts_64, ONE_EXPERTS, 64, 4}, {KERNEL_one_experts_128, ONE_EXPERTS, 128, 4},
+    {KERNEL_one_16_64, ONE_16, 64, 3},     {KERNEL_one_16_128, ONE_16, 128, 3},         {KERNEL_one_f16_64, ONE_F16, 64, 3},
+    {KERNEL_one_f16_128, ONE_F16, 128, 3},
 };
 
 /* Elements of a product's x. The product that goes down from all chosen experts reads the inner values of all of them. */
@@ -38,12 +41,18 @@ static size_t room_of(const struct k_instr *in) {
     return ((heads + 2) * d + heads * each * (d + 2)) * sizeof(float);
 }
 
-/* What the instructions of a list need of a kernel: one mode of weights (-1: none yet), one width of heads (0: none yet), experts, codes of 8 bits
- * beside those of 4. */
+/* What the instructions of a list need of a kernel: one mode of weights and, where those are plain, one type (-1: none yet); one width of heads (0: none
+ * yet); experts; codes of 8 bits beside those of 4. */
 struct one_shape {
-    int32_t mode, width;
+    int32_t mode, dtype, width;
     bool has_experts, has_8;
 };
+
+static enum one_kind kind_of(const struct one_shape *shape) {
+    if (shape->mode == K_PLAIN) return shape->has_experts ? N_ONE_KINDS : shape->dtype == K_F16 ? ONE_F16 : ONE_16;
+    if (shape->has_experts) return shape->has_8 ? N_ONE_KINDS : ONE_EXPERTS;
+    return shape->has_8 ? ONE_48 : ONE_4;
+}
 
 static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_shape *shape) {
     const struct k_step_linear *l = &in->u.linear;
@@ -53,10 +62,11 @@ static bool one_fits(const struct cuda *c, const struct k_instr *in, struct one_
         if (!shape->width) shape->width = a->c.k_width;
         return a->rows == 1 && a->c.k_width == shape->width && a->c.heads * a->sets * a->splits <= c->gpu->n_sm;
     }
-    if (shape->mode < 0) shape->mode = l->w.mode;
+    if (shape->mode < 0) shape->mode = l->w.mode, shape->dtype = l->w.dtype;
     if (l->w.mode == K_AFFINE && l->w.bits == 8) shape->has_8 = true;
     if (l->w.out / 16 * l->w.tile_bytes > INT32_MAX && l->glu_inner) return false; /* distances in k_stream have 32 bits */
-    return l->rows == 1 && l->w.mode == shape->mode && (l->w.mode == K_PLAIN || l->w.group != 32);
+    bool is_same = l->w.mode == K_PLAIN ? l->w.dtype == shape->dtype : l->w.group != 32;
+    return l->rows == 1 && l->w.mode == shape->mode && is_same;
 }
 
 bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, struct launch *out, int32_t *out_depth) {
@@ -70,11 +80,9 @@ bool cuda_list_fits(const struct cuda *c, const struct k_instr *in, int32_t n, s
     if (!shape.width) shape.width = 128;
     for (size_t k = 0; k < sizeof one_kernels / sizeof *one_kernels; k++) {
         const struct one_kernel *one = &one_kernels[k];
-        size_t place = (size_t)list_place_bytes(one->mode == K_PLAIN, one->has_8, is_small);
+        size_t place = (size_t)list_place_bytes(one->kind == ONE_16 || one->kind == ONE_F16, one->kind == ONE_48, is_small);
         size_t fixed = LIST_HEAD_BYTES + sums + most, each = LIST_WARPS * place;
-        bool is_it =
-            one->mode == shape.mode && one->width == shape.width && one->has_experts == shape.has_experts && one->has_8 == shape.has_8;
-        if (!is_it || !c->gpu->functions[one->id]) continue;
+        if (one->kind != kind_of(&shape) || one->width != shape.width || !c->gpu->functions[one->id]) continue;
         if (fixed + each > (size_t)c->gpu->shared_max) return false;
         size_t depth = ((size_t)c->gpu->shared_max - fixed) / each;
         if (depth > (size_t)one->depth) depth = (size_t)one->depth;

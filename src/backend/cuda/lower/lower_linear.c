@@ -45,12 +45,12 @@ void lower_linear_few(struct cuda *c, const struct op *op) {
          GRID(ceil_div(a.w.out, 8), ceil_div(a.x.rows, 4), 1), 256, 0, a);
 }
 
-/* 4 or 8 for codes that the tensor cores take as they are, 16 for bf16, 0 for others. */
+/* 4 or 8 for codes that the tensor cores take as they are, 16 for bf16 and f16, 0 for others. */
 static int fast_bits(const struct weight *w) {
     const struct format *f = &w->format;
     if (cuda_weight_args(w).tile_bytes) return 0;
     if (f->mode == QUANT_AFFINE && (f->bits == 4 || f->bits == 8) && f->group >= 32) return f->bits;
-    return f->mode == QUANT_NONE && f->dtype == DT_BF16 ? 16 : 0;
+    return f->mode == QUANT_NONE && f->dtype != DT_F32 ? 16 : 0;
 }
 
 /* ---- up to eight rows --------------------------------------------------------------------------------------------- */

@@ -58,9 +58,9 @@ KFN int step_ring_slots(bool is_plain, bool is_8, bool is_small) {
 KFN int step_slot_bytes(bool is_plain, int bits, int group) {
     return is_plain ? PLAIN_UNIT_BYTES : 2 * tile_unit_bytes(bits, group);
 }
-/* Sums of x that scales' biases are multiplied with, for each row. */
-KFN int step_x_sums(bool is_plain, int group, int64_t in) {
-    return is_plain ? 0 : (int)(in / (group == 32 ? 32 : 64));
+/* Numbers for each row of x: of quantised weights the sums that biases are multiplied with, of f16 weights the scales of x, of bf16 none. */
+KFN int step_x_sums(bool is_bf16, int group, int64_t in) {
+    return is_bf16 ? 0 : (int)(in / (group == 32 ? 32 : 64));
 }
 /* Elements from a row of x to the next. */
 KFN int step_x_stride(int64_t in) {
