@@ -10,7 +10,8 @@
 #include "experts.cuh"
 #include "wgmma.cuh"
 
-enum { BK = TILE_UNIT, ROW_BYTES = BK * 2, PAIRS = 128, STAGE = PAIRS * ROW_BYTES, X_STAGES = 8, WARPS = 8, FILLERS = 4, CHUNK = 4, CHUNKS = 2, ITEMS = 16 }; // CHUNK: units of a copy; ITEMS: as many as can be under way
+enum { BK = TILE_UNIT, ROW_BYTES = BK * 2, PAIRS = WEXPERTS_PAIRS, STAGE = PAIRS * ROW_BYTES, X_STAGES = WEXPERTS_X_STAGES };
+enum { WARPS = WEXPERTS_WARPS, FILLERS = WEXPERTS_FILLERS, CHUNK = WEXPERTS_CHUNK_UNITS, CHUNKS = WEXPERTS_CHUNKS, ITEMS = 16 }; // CHUNK: units of a copy; ITEMS: as many as can be under way
 #define WEIGHT_SCALE 64.0f
 #define INNER_SCALE (1.0f / 64.0f)
 

@@ -11,7 +11,7 @@
 #define ONE_BULK 1
 #endif
 
-enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = SMALL_SHARED ? 8 : 16, PLACES_MAX = 64 };
+enum { SLOTS = LIST_SLOTS, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = list_tiles(SMALL_SHARED), PLACES_MAX = 64 };
 // What the weights of a list are: 4 bits in groups of 64 or more, bf16, f16; as W4, with experts; 4 or 8 bits, as each product says. W8: one of those products.
 enum weight_kind { W4, W16, WF16, W4E, W48, W8 };
 template <int KIND> static __device__ __forceinline__ constexpr bool is_plain() {
@@ -42,8 +42,8 @@ struct shared_head {
     float weights[K_CHOICES_MAX];
     int chosen;
 };
-enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2560 };
-static_assert(sizeof(shared_head) <= HEAD_BYTES, "decode/links.c");
+enum { HEAD_BYTES = LIST_HEAD_BYTES };
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "LIST_HEAD_BYTES is too small");
 
 // The sum over as many lanes as a block has warps, in each of them.
 template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) {
@@ -54,13 +54,13 @@ template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) 
 
 // A place of a ring has as many units as a warp asks for at once, of both tiles of a pair; of bf16 one unit of one tile.
 template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
-    return is_plain<KIND>() ? 2048 : tile_codes(KIND == W8 ? 8 : 4) + TILE_META;
+    return is_plain<KIND>() ? PLAIN_UNIT_BYTES : tile_unit_bytes(KIND == W8 ? 8 : 4, 64);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int chunk_units() {
-    return is_plain<KIND>() || KIND == W8 || SMALL_SHARED ? 1 : 2;
+    return list_chunk_units(is_plain<KIND>(), KIND == W8, SMALL_SHARED);
 }
 template <int KIND> static __device__ __forceinline__ constexpr int place_bytes() {
-    return is_plain<KIND>() ? unit_bytes<KIND>() : KIND == W48 && SMALL_SHARED ? 2 * unit_bytes<W8>() : 2 * chunk_units<KIND>() * unit_bytes<KIND>();
+    return list_place_bytes(is_plain<KIND>(), KIND == W48, SMALL_SHARED);
 }
 static_assert(SMALL_SHARED || place_bytes<W48>() >= 2 * unit_bytes<W8>(), "a place holds either");
 #ifdef ONE_BULK
@@ -75,7 +75,8 @@ template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
 
 // Shared memory: the head, two sets of sums [AT_ONCE tiles][16][warps + 1], rings, sums of x, x.
 template <int WARPS> static __device__ __forceinline__ constexpr int red_floats() {
-    return AT_ONCE * 16 * (WARPS + 1);
+    static_assert(WARPS == LIST_WARPS, "the host counts with as many");
+    return list_sums(SMALL_SHARED);
 }
 template <int WARPS> static __device__ __forceinline__ constexpr int rings_at() {
     return HEAD_BYTES + 2 * red_floats<WARPS>() * 4;

@@ -6,7 +6,7 @@
 // the tensor cores at 64.
 #include "codes.cuh"
 
-enum { WARPS = 4, BN = 128, BK = 64, STAGES = 4 };
+enum { WARPS = QMM_WARPS, BN = QMM_RESULTS, BK = 64, STAGES = QMM_STAGES };
 
 template <int BITS, int NB> static __device__ __forceinline__ void load_x_stage(const k_linear &a, bf16 *smem, int64_t k, int64_t k_end, int stage) {
     bf16 *to = smem + stage * (NB * 8 * x_stride<BITS>());
@@ -107,7 +107,7 @@ QMM(16, 64)
 
 // ---- the same for codes in tiles (tile.cuh): codes come through shared memory too, several steps ahead ----
 
-enum { T_STAGES = 5, T_TILES = BN / TILE_ROWS };
+enum { T_STAGES = QMM_TILE_STAGES, T_TILES = BN / TILE_ROWS };
 
 // Elements between the start of a row of x and its 16-byte piece: the halves of odd rows are exchanged, so that a quarter warp meets all banks.
 static __device__ __forceinline__ int x_piece(int row, int piece) {

@@ -5,11 +5,11 @@
 #pragma once
 #include "mma.cuh"
 
-enum { X16_UNIT = 128 };
 enum { LARGEST = 32512 }; // 127 * 256: `high` rounds up to it at most
 struct unit_scale {
     float one, sum;
 };
+static_assert(sizeof(unit_scale) == X16_SCALE_BYTES, "the host counts with as many");
 
 // What a unit is scaled by, from the bits of its largest magnitude.
 static __device__ __forceinline__ float scale_of(uint32_t largest, float &one) {

@@ -30,7 +30,6 @@ set(BACKEND_SOURCES
   src/backend/cuda/context/step.c
   src/backend/cuda/context/weight.c
   src/backend/cuda/decode/attention.c
-  src/backend/cuda/decode/decode.c
   src/backend/cuda/decode/experts.c
   src/backend/cuda/decode/graph.c
   src/backend/cuda/decode/instr.c
@@ -53,7 +52,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/lower/lower_linear.c
   src/backend/cuda/lower/lower_mix.c
   src/backend/cuda/lower/pattern.c
-  src/backend/cuda/lower/widen.c
+  src/backend/cuda/lower/split_wide.c
   src/backend/cpu/cpu.c
   src/backend/cpu/cpu_adapt.c
   src/backend/cpu/cpu_device.c

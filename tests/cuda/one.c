@@ -103,7 +103,7 @@ static void make_x(struct bench *b, const struct product *p, uint32_t tag) {
 /* ---- running --------------------------------------------------------------------------------------------------------- */
 
 static struct k_instr instr_of(const struct bench *b, const struct product *p) {
-    struct k_instr in = {.kind = K_STEP_LINEAR, .reads = -1};
+    struct k_instr in = {.kind = K_STEP_LINEAR};
     bool is_plain = p->mode == K_PLAIN;
     int32_t n_tiles = p->out / TILE, tile_bytes = p->in / UNIT * (codes_bytes(p) + META);
     in.u.linear = (struct k_step_linear){
@@ -146,7 +146,7 @@ static int launch(struct bench *b, const struct product *p, struct err *err) {
     struct k_instr in = instr_of(b, p);
     struct launch l;
     int32_t depth;
-    cuda_links_find(&in, 1);
+    cuda_links_find(&in, &(struct step_values){.reads = -1}, 1);
     if (p->form >= LINK_F32) in.u.linear.x_link = b->x;
     if (p->has_residual) in.u.linear.residual_link = b->residual, in.u.linear.residual_scale = 1;
     if (!cuda_list_fits(b->c, &in, 1, &l, &depth)) return err_set(err, ERR_EINTERNAL, "kernels/one.cu does not take this product");

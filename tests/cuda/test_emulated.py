@@ -25,8 +25,8 @@ FIXTURES = ["affine-4-g64", "affine-8-g64", "affine-3-g128", "affine-5-g64", "mi
 GENERATE = ["generate", "--tokens", "1,2,3,40,50", "-n", "6"]
 
 
-def execute(command, folder=None, limits=""):
-    env = dict(os.environ, EMU_CUDA=limits)
+def execute(command, folder=None, limits="", **more):
+    env = dict(os.environ, EMU_CUDA=limits, **more)
     if folder:
         env["LD_LIBRARY_PATH"] = folder
     run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=ROOT, timeout=600)
@@ -62,6 +62,8 @@ def check_faults(build, folder, cpu_text):
     yield "a model that is too large", rc == 1 and not out and "are free on the GPU" in err and "--device cpu" in err, out + err
     rc, out, err = execute([f"{build}/mlxcel", *GENERATE, "--device", "cuda", "--force"], folder, "sms=4;memory=258")
     yield "the same by force", rc == 1 and not out and "GPU 0 (emulator) has too little memory for" in err and "GiB wanted" in err, out + err
+    rc, out, err = execute([f"{build}/unit_tests", "device.turn_by_turn"], folder, "sms=4", MLXCEL_TEST_DEVICE="cuda")
+    yield "two models on one GPU", rc == 0 and re.search(r"^[1-9]\d* passed, 0 failed", out, re.M), out + err
     rc, out, err = execute([f"{build}/checkkern", "--cuda", "--only", "experts"], folder, "sms=4;report")
     yield "experts", rc == 0 and "0 failed" in out and all(f"experts_{k}_{f} " in err for k in ("few_down", "many_down") for f in ("t4", "8", "16", "fp4")) and all(f"experts_some_down_4_{n} " in err for n in (4, 8)), out + err
     rc, out, err = execute([sys.executable, "tests/server/test_slots.py", f"{build}/mlxcel", "cuda"], folder, "sms=4")
