@@ -29,6 +29,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/fuse_step.c
   src/backend/cuda/gpu.c
   src/backend/cuda/link_step.c
+  src/backend/cuda/given.c
   src/backend/cuda/graph.c
   src/backend/cuda/image.c
   src/backend/cuda/kv.c
@@ -38,6 +39,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/lower_linear.c
   src/backend/cuda/lower_experts.c
   src/backend/cuda/lower_mix.c
+  src/backend/cuda/lower_rows.c
   src/backend/cuda/module.c
   src/backend/cuda/probe.c
   src/backend/cuda/run.c

@@ -63,6 +63,8 @@ struct program {
 /* Where the arrays of a step lie in the step block; a function of the key and the limits. */
 struct step_layout {
     size_t ids, pos, seq_of, wanted_rows, seqs, choices, tables[KV_CLASSES_MAX], rope, tiles;
+    size_t given, places, until,
+        spans[2]; /* where the key has them; given: [GIVEN_SETS][rows] which of the numbers in cuda.given are the row's */
     size_t bytes;
     int32_t table_stride;
 };
@@ -138,6 +140,8 @@ struct cuda {
     size_t staging_bytes;
     size_t scratch_bytes, op_scratch_bytes, op_scratch_need;
     CUresult lower_code; /* of a driver function that lowering called */
+    CUdeviceptr given;   /* rows from the host, set by set (given.c) */
+    size_t given_bytes, given_at[GIVEN_SETS];
     CUdeviceptr widened; /* two places for dequantised weights: one is read while the next weight is written to the other */
     size_t widened_bytes, widened_need;
     int32_t i_widened, carrier; /* the place that is free; the launch that can dequantise what comes next, -1: none */
@@ -312,6 +316,8 @@ cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower
 cuda_lower_fn lower_choose;
 bool choose_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_kv_write, lower_attn_ref, lower_pick, lower_attn_fast, lower_route, lower_experts, lower_experts_ref;
+cuda_lower_fn lower_given, lower_pool_rows, lower_attn_rows, lower_attn_rows_flash;
+bool attn_rows_flash_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru;
 
 /* ---- steps (step.c, graph.c, run.c) ---- */
@@ -320,6 +326,19 @@ void cuda_step_close(struct cuda *c);
 void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct step_layout *out);
 int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err);
 int32_t cuda_length_bucket(int32_t len);
+
+/* Makes room in one of the pieces of device memory that programs know by their addresses. */
+int cuda_grow(struct cuda *c, size_t need, const char *what, CUdeviceptr *p, size_t *bytes, struct err *err);
+
+/* ---- rows from the host (given.c) ---- */
+/* Room for those of the list that was walked; those of a step go there. */
+int cuda_given_open(struct cuda *c, struct err *err);
+int cuda_given_upload(struct cuda *c, const struct step *step, struct err *err);
+
+/* Whether pairs of this rope turn by places along axes in this step: in a decode step rows are text, whose places are the same along all. */
+bool cuda_turns_by_axes(const struct cuda *c, const struct rope_args *r);
+/* What stands for a row's position in a rope that does not. */
+CUdeviceptr cuda_rope_pos(const struct cuda *c, const struct rope_args *r);
 
 struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key);
 /* Whether this key came before and is worth a graph now. */

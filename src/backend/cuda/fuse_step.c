@@ -169,7 +169,7 @@ int32_t cuda_take_place(const struct cuda *c, int32_t j, int32_t *norm, int32_t 
         *t = l->ops[j].out[0];
         *norm = j++;
     }
-    bool follows = j < l->n_ops && l->ops[j].kind == OP_ROPE &&
+    bool follows = j < l->n_ops && l->ops[j].kind == OP_ROPE && !cuda_turns_by_axes(c, &l->ops[j].arg.rope) &&
                    (!tensor_is(*t) || (cuda_same_view(l->ops[j].in[0], *t) && cuda_read_only_by(c, *t, j)));
     if (follows) {
         *t = l->ops[j].out[0];
@@ -230,6 +230,7 @@ static void place_args(const struct cuda *c, const struct attention *g, struct k
     a->k = k.p, a->k_row = k.row_stride, a->k_head = k.head_stride;
     a->v = v.p, a->v_row = v.row_stride, a->v_head = v.head_stride;
     a->inv_freq = cuda_vec(r->inv_freq);
+    a->rope_pos = cuda_rope_pos(c, r);
     a->step_rope = cuda_step_array(c, c->at.rope);
     a->rope_kind = (int32_t)r->kind;
     a->rope_first = r->first;
