@@ -1,4 +1,4 @@
-// A driver that runs kernels on the CPU: the functions of src/backend/cuda/driver.def over ordinary memory, launches as loops over blocks,
+// A driver that runs kernels on the CPU: the functions of src/backend/cuda/device/driver.def over ordinary memory, launches as loops over blocks,
 // threads as fibers. Built as libcuda.so.1 together with the kernels' sources.
 #include "emu.h"
 
@@ -197,7 +197,7 @@ static bool launch(const char *name, void (*f)(const void *), const unsigned gri
 extern "C" {
 typedef struct CUgraph_st *CUgraph;
 #define _Alignas alignas
-#include "backend/cuda/driver_types.h"
+#include "backend/cuda/device/driver_types.h"
 
 struct emu_function {
     char name[64];
