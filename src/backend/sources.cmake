@@ -25,6 +25,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/select.c
   src/backend/cuda/context/choose.c
   src/backend/cuda/context/context.c
+  src/backend/cuda/context/given.c
   src/backend/cuda/context/kv.c
   src/backend/cuda/context/memory.c
   src/backend/cuda/context/step.c
@@ -51,6 +52,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/lower/lower_gemm.c
   src/backend/cuda/lower/lower_linear.c
   src/backend/cuda/lower/lower_mix.c
+  src/backend/cuda/lower/lower_rows.c
   src/backend/cuda/lower/pattern.c
   src/backend/cuda/lower/split_wide.c
   src/backend/cpu/cpu.c

@@ -12,17 +12,6 @@ bool cuda_begin(struct backend *be, const struct step_key *key) {
     return true;
 }
 
-static int grow(struct cuda *c, size_t need, const char *what, CUdeviceptr *p, size_t *bytes, struct err *err) {
-    if (need <= *bytes) return ERR_OK;
-    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "waiting for earlier steps");
-    cuda_graphs_drop(c); /* their kernels hold the address */
-    cuda_free(c, p);
-    *bytes = 0;
-    TRY(cuda_alloc(c, need, what, p, err));
-    *bytes = need;
-    return ERR_OK;
-}
-
 static void note_outputs(struct cuda *c) {
     const struct oplist *l = &c->base.list;
     c->n_outputs = 0;
@@ -35,12 +24,12 @@ static int lower_list(struct cuda *c, struct err *err) {
     cuda_choose_dtypes(c);
     cuda_find_groups(c);
     plan_make(&c->plan, &c->base.list);
-    TRY(grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
+    TRY(cuda_grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
     cuda_step_layout(c, &c->key, &c->at);
     TRY(cuda_lower(c, err));
     if (c->op_scratch_need > c->op_scratch_bytes || c->dequantised_need > c->dequantised_bytes) {
-        TRY(grow(c, c->op_scratch_need, "scratch memory of an op", &c->op_scratch, &c->op_scratch_bytes, err));
-        TRY(grow(c, c->dequantised_need, "dequantised weights", &c->dequantised, &c->dequantised_bytes, err));
+        TRY(cuda_grow(c, c->op_scratch_need, "scratch memory of an op", &c->op_scratch, &c->op_scratch_bytes, err));
+        TRY(cuda_grow(c, c->dequantised_need, "dequantised weights", &c->dequantised, &c->dequantised_bytes, err));
         TRY(cuda_lower(c, err));
     }
     return ERR_OK;
@@ -92,6 +81,7 @@ int cuda_reserve(struct backend *be, struct err *err) {
     c->n_decode = c->key.n_seqs;
     c->n_tiles = c->key.n_rows / K_BLOCK + c->key.n_seqs;
     int32_t n_ops = be->list.n_ops;
+    TRY(cuda_given_open(c, err));
     TRY(prepare(c, err));
     reserve_program(&c->program, n_ops);
     c->kept_back = 0;
@@ -128,6 +118,7 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
     TRY(cuda_step_open(c, step, err));
     cuda_step_layout(c, &c->key, &c->at);
     TRY(cuda_step_upload(c, step, err));
+    if (c->key.gives) TRY(cuda_given_upload(c, step, err));
     TRY(prepare(c, err));
     bool wanted = cuda_graph_wanted(c, &c->key);
     if (!wanted && !cuda_graph_at_once(c)) return launch_all(c, err);

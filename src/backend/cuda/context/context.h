@@ -57,6 +57,8 @@ struct program {
 /* Where the arrays of a step lie in the step block; a function of the key and the limits. */
 struct step_layout {
     size_t ids, pos, seq_of, wanted_rows, seqs, choices, tables[KV_CLASSES_MAX], rope, tiles;
+    size_t given, places, until,
+        spans[2]; /* where the key has them; given: [GIVEN_SETS][rows] which of cuda.given's numbers are the row's */
     size_t bytes;
     int32_t table_stride;
 };
@@ -118,7 +120,9 @@ struct cuda {
     CUdeviceptr staging;        /* rows of a weight that are about to become tiles */
     size_t staging_bytes;
     size_t scratch_bytes, op_scratch_bytes, op_scratch_need;
-    CUresult lower_code;     /* the first error of the driver during lowering */
+    CUresult lower_code; /* the first error of the driver during lowering */
+    CUdeviceptr given;   /* rows from the host, set by set (given.c) */
+    size_t given_bytes, given_at[GIVEN_SETS];
     CUdeviceptr dequantised; /* two buffers for dequantised weights: one is read while the next weight is written to the other */
     size_t dequantised_bytes, dequantised_need;
     int32_t i_dequantised, carrier; /* the buffer that is free; the launch that can dequantise the next weight while it runs, -1: none */
@@ -174,6 +178,8 @@ int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out,
 /* Copies ordinary memory to the GPU, behind what the stream was given before. The memory may be freed when this returns. */
 int cuda_upload(struct cuda *c, CUdeviceptr to, const void *from, size_t bytes, const char *what, struct err *err);
 void cuda_free(struct cuda *c, CUdeviceptr *p);
+/* Makes room in one of the pieces of device memory that programs know by their addresses. */
+int cuda_grow(struct cuda *c, size_t need, const char *what, CUdeviceptr *p, size_t *bytes, struct err *err);
 /* Destroys all graphs. Called before memory is freed whose address their kernels hold. */
 void cuda_graphs_drop(struct cuda *c);
 /* Waits for what was launched. */
@@ -209,6 +215,11 @@ void cuda_step_close(struct cuda *c);
 void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct step_layout *out);
 int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err);
 int32_t cuda_length_bucket(int32_t len);
+
+/* ---- rows from the host (given.c) ---- */
+/* Room for those of the list that was walked; those of a step go there. */
+int cuda_given_open(struct cuda *c, struct err *err);
+int cuda_given_upload(struct cuda *c, const struct step *step, struct err *err);
 
 /* ---- tables for choosing, and what was chosen (choose.c) ---- */
 int cuda_choose_open(struct cuda *c, int32_t rows, struct err *err);
