@@ -4,6 +4,11 @@ set(BACKEND_SOURCES
   src/backend/fuse.c
   src/backend/ops.c
   src/backend/plan.c
+  src/backend/split/cut.c
+  src/backend/split/place.c
+  src/backend/split/split.c
+  src/backend/split/split_run.c
+  src/backend/split/tally.c
   src/backend/trace/trace.c
   src/backend/xla/emit.c
   src/backend/xla/emit_attn.c
@@ -39,6 +44,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/lower_experts.c
   src/backend/cuda/lower_mix.c
   src/backend/cuda/module.c
+  src/backend/cuda/part.c
   src/backend/cuda/probe.c
   src/backend/cuda/run.c
   src/backend/cuda/select.c

@@ -62,6 +62,7 @@ static int cuda_open(struct device *d, const struct backend_options *options, st
     c->no_fuse = options->no_fuse;
     c->kept_back = RESERVE_BYTES;
     c->base.chooses = c->gpu->functions[KERNEL_choose_draw] != NULL;
+    c->base.takes_inputs = true;
     c->base.rows_max = MAX_GRID_Y / 2; /* rows are a grid's second dimension; wide products have two for each */
     int code = open_context(c, err);
     if (code) {
@@ -111,6 +112,9 @@ const struct backend_type cuda_backend = {
     .end = end_watched,
     .reserve = cuda_reserve,
     .read = cuda_read,
+    .read_many = cuda_read_many,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
     .choice_begin = cuda_choice_begin,
     .mask_room = cuda_mask_room,
     .chosen = cuda_chosen,

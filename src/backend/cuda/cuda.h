@@ -22,7 +22,7 @@ enum kernel_id {
 };
 
 enum { RESULTS = 4 }; /* of steps that may be on their way to the host */
-enum { CUDA_MODULES_MAX = 32, GRAPHS_MAX = 64, SEEN_MAX = 64, STAGES = 4, OUTPUTS_MAX = 8, MAX_GRID_Y = 65535, QMV_ROWS = 8 };
+enum { CUDA_MODULES_MAX = 32, GRAPHS_MAX = 512, SEEN_MAX = 512, STAGES = 4, OUTPUTS_MAX = 16, MAX_GRID_Y = 65535, QMV_ROWS = 8 };
 
 /* A bound weight: the checkpoint's planes, row after row or as tiles, in one piece of device memory. */
 struct cuda_weight {
@@ -80,12 +80,21 @@ struct cuda_output {
     int64_t offset;
 };
 
+/* What is copied into scratch memory before a part of a step (part.c). */
+struct cuda_input {
+    int32_t slot;
+    int64_t offset;
+    size_t bytes;
+};
+
 struct cuda_graph {
     struct step_key key; /* max_len: its bucket */
     CUgraphExec exec;
     uint64_t last_use;
     struct cuda_output outputs[OUTPUTS_MAX];
     int32_t n_outputs;
+    struct cuda_input inputs[OUTPUTS_MAX];
+    int32_t n_inputs;
     CUdeviceptr instrs; /* of its runs of instructions, and their links; 0: none */
 };
 
@@ -166,6 +175,8 @@ struct cuda {
     uint64_t n_steps;
     struct cuda_output outputs[OUTPUTS_MAX]; /* of the last step */
     int32_t n_outputs;
+    struct cuda_input inputs[OUTPUTS_MAX];
+    int32_t n_inputs;
     unsigned char *bounce; /* pinned, for reading back and for uploads */
     CUevent bounced[2];
 };
@@ -305,7 +316,7 @@ void lower_gemm_glu(struct cuda *c, const struct op *linear, const struct op *gl
 void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 
 typedef void cuda_lower_fn(struct cuda *c, const struct op *op);
-cuda_lower_fn lower_embed, lower_linear_ref, lower_linear_few, lower_step_linear, lower_qmv, lower_wqmm, lower_qmm, lower_gemm;
+cuda_lower_fn lower_embed, lower_input, lower_linear_ref, lower_linear_few, lower_step_linear, lower_qmv, lower_wqmm, lower_qmm, lower_gemm;
 bool step_linear_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax,
     lower_terms, lower_terms_sum;
@@ -340,6 +351,14 @@ int cuda_read(struct backend *be, struct tensor t, void *dst, struct err *err);
 int cuda_wait(struct cuda *c, struct err *err);
 /* An error when blocks of a launch waited for each other in vain. */
 int cuda_check_waits(struct cuda *c, struct err *err);
+
+/* ---- parts of steps (part.c) ---- */
+/* Where the inputs of the list go; their copies. */
+int cuda_note_inputs(struct cuda *c, struct err *err);
+int cuda_inputs_send(struct cuda *c, const struct step *step, struct err *err);
+int cuda_read_many(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err);
+int cuda_host_alloc(struct backend *be, size_t bytes, void **out, struct err *err);
+void cuda_host_free(struct backend *be, void *p);
 
 /* ---- choosing (choose.c) ---- */
 int cuda_choose_open(struct cuda *c, int32_t rows, struct err *err);
