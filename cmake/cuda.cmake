@@ -219,8 +219,8 @@ if(NOT kernels_made)
   file(GENERATE OUTPUT ${kernels_bin} CONTENT "")
 endif()
 
-list(APPEND MLXCEL_SOURCES src/backend/cuda/kernels.S)
-set_source_files_properties(src/backend/cuda/kernels.S PROPERTIES INCLUDE_DIRECTORIES ${kernels_dir} OBJECT_DEPENDS ${kernels_bin})
+list(APPEND MLXCEL_SOURCES src/backend/cuda/device/kernels.S)
+set_source_files_properties(src/backend/cuda/device/kernels.S PROPERTIES INCLUDE_DIRECTORIES ${kernels_dir} OBJECT_DEPENDS ${kernels_bin})
 
 # kernelc as part of this build: what the tests run, and what a Windows machine compiles kernels with.
 function(mlxcel_kernelc_target)

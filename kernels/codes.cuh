@@ -148,6 +148,44 @@ static __device__ __forceinline__ void unpack_unit(const unit_words &u, int dtyp
     unpack_words(u.codes.z, u.codes.w, u.low.y, u.high.y, dtype, second);
 }
 
+// ---- 8 bits in tiles ----
+
+// Two bytes of a word as f32 numbers 32,768 + q: exact, and scale and bias are applied in f32. A bf16 number would have no room for eight bits and its magic.
+static __device__ __forceinline__ float byte_f32(uint32_t word, int byte) {
+    return __uint_as_float(bytes_of(word, 0x47000000u, 0x7604u | (uint32_t)byte << 4));
+}
+static __device__ __forceinline__ uint32_t pair8(uint32_t word, int byte, float s, float b) {
+    return pack_bf16(fmaf(byte_f32(word, byte), s, b), fmaf(byte_f32(word, byte + 2), s, b));
+}
+
+// A lane's part of a unit: codes of k = 8 t and of k = 32 + 8 t, two words of each of its two rows; scales and biases as in unit_words.
+struct unit8_words {
+    uint4 first, second;
+    uint2 low, high;
+};
+static __device__ __forceinline__ unit8_words unit8_at(const unsigned char *unit, bool halves) {
+    const unsigned char *meta = unit + TILE_CODES_8 + threadIdx.x % 32 / 4 * 8;
+    unit8_words u;
+    u.first = *(const uint4 *)(unit + threadIdx.x % 32 * 16), u.second = *(const uint4 *)(unit + 512 + threadIdx.x % 32 * 16);
+    u.low = *(const uint2 *)meta;
+    u.high = halves ? *(const uint2 *)(meta + TILE_META) : u.low;
+    return u;
+}
+
+// Four registers of weights, neighbours in pairs, from two words of a row. b + q s as f32: 32,768 s is taken off b, which costs b less than a hundredth of a step.
+static __device__ __forceinline__ void unpack_bytes(uint32_t even, uint32_t odd, uint32_t meta, int dtype, uint32_t out[4]) {
+    float s = meta_f32(meta & 0xffff, dtype), b = fmaf(-32768.0f, s, meta_f32(meta >> 16, dtype));
+    out[0] = pair8(even, 0, s, b), out[1] = pair8(odd, 0, s, b), out[2] = pair8(even, 1, s, b), out[3] = pair8(odd, 1, s, b);
+}
+
+// The weights of both rows, as unpack_unit has them.
+static __device__ __forceinline__ void unpack_unit8(const unit8_words &u, int dtype, uint32_t first[8], uint32_t second[8]) {
+    unpack_bytes(u.first.x, u.first.y, u.low.x, dtype, first);
+    unpack_bytes(u.first.z, u.first.w, u.low.y, dtype, second);
+    unpack_bytes(u.second.x, u.second.y, u.high.x, dtype, first + 4);
+    unpack_bytes(u.second.z, u.second.w, u.high.y, dtype, second + 4);
+}
+
 struct rows4 {
     const unsigned char *values[4], *scales[4], *biases[4];
 };

@@ -1,7 +1,7 @@
 // What kernels use more than once: element types, warp and block sums, activations, weight formats. C-like CUDA: templates over types and
 // sizes, no classes, no library. Everything accumulates in f32 and nothing uses approximate functions (no fast-math).
 #pragma once
-#include "../src/backend/cuda/args.h"
+#include "../src/backend/cuda/shared/args.h"
 
 #ifdef MLXCEL_EMULATE // tests/cuda/emu: the same sources as ordinary C++, thread by thread
 #include "emu.h"
@@ -16,7 +16,7 @@
 
 #define FULL 0xffffffffu
 
-// Kernels of a graph that begin while the one before is still at work (EARLY in src/backend/cuda/kernels.def): what it wrote may be read, and what it
+// Kernels of a graph that begin while the one before is still at work (EARLY in src/backend/cuda/device/kernels.def): what it wrote may be read, and what it
 // reads be written, after await_previous alone. Every block calls it, so that a kernel never ends before those before it.
 static __device__ __forceinline__ void let_next_begin() {
 #if !defined(MLXCEL_EMULATE) && __CUDA_ARCH__ >= 900
@@ -235,11 +235,14 @@ static __device__ __forceinline__ void plain8(const k_weight &w, const unsigned 
 
 static __device__ __forceinline__ void tiled8(const k_weight &w, int64_t row, int64_t k, float out[8]) {
     const unsigned char *unit = tile_unit(w, row, k);
-    uint32_t word = *(const uint32_t *)(unit + tile_word_at(row, k));
-    const unsigned char *meta = unit + tile_meta_at(w.group, row, k);
+    const uint32_t *words = (const uint32_t *)(unit + tile_word_at(w.bits, row, k));
+    const unsigned char *meta = unit + tile_meta_at(w, row, k);
     float scale = load_as_f32(meta, w.dtype, 0), bias = load_as_f32(meta, w.dtype, 1);
 #pragma unroll
-    for (int i = 0; i < 8; i++) out[i] = __fadd_rn(__fmul_rn((float)(word >> 4 * tile_nibble(i) & 15), scale), bias);
+    for (int i = 0; i < 8; i++) {
+        uint32_t code = w.bits <= 4 ? words[0] >> 4 * tile_nibble(i) & 15 : words[tile_byte(i) / 4] >> 8 * (tile_byte(i) % 4) & 255;
+        out[i] = __fadd_rn(__fmul_rn((float)code, scale), bias);
+    }
 }
 
 static __device__ __forceinline__ void unpack8(const k_weight &w, int64_t row, int64_t k, float out[8]) {

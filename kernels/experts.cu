@@ -22,7 +22,7 @@ template <int KIND> static __device__ __forceinline__ constexpr int x_order() {
 }
 
 static __device__ __forceinline__ unit_words load_part(const unsigned char *tile, int group, int64_t k) {
-    const unsigned char *unit = tile + k / BK * tile_unit_bytes(group);
+    const unsigned char *unit = tile + k / BK * tile_unit_bytes(4, group);
     return unit_with(stream16(unit + threadIdx.x % 32 * 16), unit, group == 32);
 }
 
@@ -458,7 +458,7 @@ struct some_ring {
 template <int PAIRS> static __device__ __forceinline__ some_ring some_ring_of(const k_experts &a, const k_weight &w, const rows4 &rows, unsigned char *x) {
     some_ring r;
     r.tiles[0] = rows.values[0], r.tiles[1] = rows.values[2];
-    r.unit_bytes = tile_unit_bytes(w.group), r.units = (int)(w.in / BK);
+    r.unit_bytes = tile_unit_bytes(w), r.units = (int)(w.in / BK);
     r.places = x + PAIRS * x16_bytes(w.in) + threadIdx.x / 32 * a.depth * 2 * r.unit_bytes;
     return r;
 }

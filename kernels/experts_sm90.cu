@@ -408,7 +408,7 @@ template <bool DOWN, bool PLAIN> static __device__ __forceinline__ void run(cons
     const k_weight &w = weight_of<DOWN>(a);
     uint32_t start = (uint32_t)__cvta_generic_to_shared(smem), at = (uint32_t)__cvta_generic_to_shared(barriers);
     layout l;
-    l.unit_bytes = tile_unit_bytes(w.group), l.units = (int)(w.in / BK);
+    l.unit_bytes = tile_unit_bytes(w), l.units = (int)(w.in / BK);
     l.x = (start + 1023) / 1024 * 1024, l.codes = l.x + X_STAGES * STAGE + warp * CHUNKS * 2 * CHUNK * l.unit_bytes;
     l.full = at, l.empty = at + X_STAGES * 8, l.arrived = l.empty + X_STAGES * 8 + warp * CHUNKS * 8;
     if (threadIdx.x % 32 == 0) {

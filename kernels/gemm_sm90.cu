@@ -77,9 +77,23 @@ template <int N> static __device__ __forceinline__ void finish(const k_wgemm &a,
 
 // ---- the next weight ----
 
-// One of ASIDE warps: eight units at a time, so that loads of all are under way. HALVES: a unit has two groups.
-template <bool HALVES> static __device__ __forceinline__ void widen_aside(const k_wgemm &a, int warp) {
+// How a warp takes units: of 4 bits with one or two groups, or of 8.
+template <bool HALVES> struct nibble_units {
     enum { AT_ONCE = 8 };
+    typedef unit_words words;
+    static __device__ __forceinline__ words load(const k_weight &w, int64_t tile, int unit) { return unit_load<HALVES>(w, tile, unit); }
+    static __device__ __forceinline__ void store(const k_weight &w, bf16 *to, const words &u, int n) { unit_store<HALVES>(w, to, u, n); }
+};
+struct byte_units {
+    enum { AT_ONCE = 4 };
+    typedef unit8_words words;
+    static __device__ __forceinline__ words load(const k_weight &w, int64_t tile, int unit) { return unit_load8(w, tile, unit); }
+    static __device__ __forceinline__ void store(const k_weight &w, bf16 *to, const words &u, int n) { unit_store8(w, to, u, n); }
+};
+
+// One of ASIDE warps: several units at a time, so that loads of all are under way.
+template <class UNITS> static __device__ __forceinline__ void widen_aside(const k_wgemm &a, int warp) {
+    enum { AT_ONCE = UNITS::AT_ONCE };
     const k_tile &s = a.aside;
     int units = (int)(s.w.in / TILE_UNIT), runs = (units + AT_ONCE - 1) / AT_ONCE, tiles = (int)(s.n + TILE_ROWS - 1) / TILE_ROWS;
     int n = runs * tiles * (a.aside_up ? 2 : 1);
@@ -87,20 +101,22 @@ template <bool HALVES> static __device__ __forceinline__ void widen_aside(const 
         int tile = i / runs, unit = (i - tile * runs) * AT_ONCE, up = tile >= tiles ? 1 : 0;
         tile -= up * tiles;
         int64_t from = (s.first + up * a.aside_up) / TILE_ROWS + tile;
-        unit_words words[AT_ONCE];
+        typename UNITS::words words[AT_ONCE];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; k++) words[k] = unit_load<HALVES>(s.w, from, unit + k < units ? unit + k : unit);
+        for (int k = 0; k < AT_ONCE; k++) words[k] = UNITS::load(s.w, from, unit + k < units ? unit + k : unit);
         bf16 *to = (bf16 *)s.out + (up * s.n + tile * TILE_ROWS) * s.w.in + unit * TILE_UNIT;
         int left = (int)s.n - tile * TILE_ROWS;
 #pragma unroll
         for (int k = 0; k < AT_ONCE; k++)
-            if (unit + k < units) unit_store<HALVES>(s.w, to + k * TILE_UNIT, words[k], left);
+            if (unit + k < units) UNITS::store(s.w, to + k * TILE_UNIT, words[k], left);
     }
 }
 static __device__ __forceinline__ void widen_aside(const k_wgemm &a) {
     if (a.aside.n == 0) return;
-    if (a.aside.w.group == 32) widen_aside<true>(a, threadIdx.x / 32 - 1);
-    else widen_aside<false>(a, threadIdx.x / 32 - 1);
+    int warp = threadIdx.x / 32 - 1;
+    if (tile_bits(a.aside.w.bits) == 8) widen_aside<byte_units>(a, warp);
+    else if (a.aside.w.group == 32) widen_aside<nibble_units<true>>(a, warp);
+    else widen_aside<nibble_units<false>>(a, warp);
 }
 
 #ifdef MLXCEL_EMULATE // sums straight from what the maps describe; order of results and their storing as on a GPU

@@ -90,6 +90,12 @@ static __device__ __forceinline__ uint32_t bytes_of(uint32_t a, uint32_t b, uint
 }
 #endif
 
+// Bytes `first` and first + 2 of a word as bf16: exact.
+static __device__ __forceinline__ uint32_t bytes_bf16(uint32_t word, int first) {
+    float x = __uint_as_float(bytes_of(word, 0x4b000000u, 0x7650u | (uint32_t)first)), y = __uint_as_float(bytes_of(word, 0x4b000000u, 0x7650u | (uint32_t)(first + 2)));
+    return pack_bf16(x - 8388608.0f, y - 8388608.0f);
+}
+
 // Two nibbles of w, at bits 0 and 16 after a shift, as bf16 numbers 128 + q: exact, since 128 has seven bits below it.
 #define MAGIC 0x43004300u
 static __device__ __forceinline__ uint32_t nibbles(uint32_t w, int shift) {

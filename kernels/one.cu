@@ -17,28 +17,43 @@
 
 // ---- products ----
 
+// Codes of a unit of a tile as bytes, the operands of two products: 8 bits lie so.
+template <int FORMAT> struct unit_codes;
+template <> struct unit_codes<W4> {
+    uint32_t q[4];
+    __device__ __forceinline__ void load(const unsigned char *unit) { *(uint4 *)q = *(const uint4 *)(unit + threadIdx.x % 32 * 16); }
+    __device__ __forceinline__ void first(uint32_t a[4]) const { a[0] = q[0] & 0x0f0f0f0fu, a[1] = q[2] & 0x0f0f0f0fu, a[2] = q[0] >> 4 & 0x0f0f0f0fu, a[3] = q[2] >> 4 & 0x0f0f0f0fu; }
+    __device__ __forceinline__ void second(uint32_t a[4]) const { a[0] = q[1] & 0x0f0f0f0fu, a[1] = q[3] & 0x0f0f0f0fu, a[2] = q[1] >> 4 & 0x0f0f0f0fu, a[3] = q[3] >> 4 & 0x0f0f0f0fu; }
+};
+template <> struct unit_codes<W8> {
+    uint4 low, high;
+    __device__ __forceinline__ void load(const unsigned char *unit) { low = *(const uint4 *)(unit + threadIdx.x % 32 * 16), high = *(const uint4 *)(unit + 512 + threadIdx.x % 32 * 16); }
+    __device__ __forceinline__ void first(uint32_t a[4]) const { a[0] = low.x, a[1] = low.z, a[2] = low.y, a[3] = low.w; }
+    __device__ __forceinline__ void second(uint32_t a[4]) const { a[0] = high.x, a[1] = high.z, a[2] = high.y, a[3] = high.w; }
+};
+
 // A unit of TILES tiles, which are independent and so hide each other's latencies. out: rows g and g + 8 of each. Sums begin at 1.5 * 2^23, so
-// that their bits are floats.
-template <int TILES, int DTYPE> static __device__ __forceinline__ void multiply(float out[4], const unsigned char *unit, const unsigned char *x, const unit_scale *scales) {
-    enum { SECOND = chunk_units<W4>() * unit_bytes<W4>() };
+// that their bits are floats: 64 products of 255 and 128 stay below 2^22.
+template <int FORMAT, int TILES, int DTYPE> static __device__ __forceinline__ void multiply(float out[4], const unsigned char *unit, const unsigned char *x, const unit_scale *scales) {
+    enum { SECOND = chunk_units<FORMAT>() * unit_bytes<FORMAT>(), META = unit_bytes<FORMAT>() - TILE_META };
     int lane = threadIdx.x % 32;
-    uint32_t v[4], codes[TILES][4];
+    uint32_t v[4];
+    unit_codes<FORMAT> codes[TILES];
     uint2 meta[TILES];
     *(uint4 *)v = *(const uint4 *)(x + lane / 4 % 2 * 64 + lane % 4 * 16);
     unit_scale s = *scales;
 #pragma unroll
     for (int i = 0; i < TILES; i++) {
-        *(uint4 *)codes[i] = *(const uint4 *)(unit + i * SECOND + lane * 16);
-        meta[i] = *(const uint2 *)(unit + i * SECOND + TILE_CODES + lane / 4 * 8);
+        codes[i].load(unit + i * SECOND);
+        meta[i] = *(const uint2 *)(unit + i * SECOND + META + lane / 4 * 8);
     }
     int32_t sums[TILES][4];
 #pragma unroll
     for (int i = 0; i < TILES; i++) {
 #pragma unroll
         for (int r = 0; r < 4; r++) sums[i][r] = 0x4b400000;
-        const uint32_t *q = codes[i];
-        const uint32_t a[4] = {q[0] & 0x0f0f0f0fu, q[2] & 0x0f0f0f0fu, q[0] >> 4 & 0x0f0f0f0fu, q[2] >> 4 & 0x0f0f0f0fu};
-        const uint32_t b[4] = {q[1] & 0x0f0f0f0fu, q[3] & 0x0f0f0f0fu, q[1] >> 4 & 0x0f0f0f0fu, q[3] >> 4 & 0x0f0f0f0fu};
+        uint32_t a[4], b[4];
+        codes[i].first(a), codes[i].second(b);
         mma_u8s8(sums[i], a, v[0], v[1]);
         mma_u8s8(sums[i], b, v[2], v[3]);
     }
@@ -172,25 +187,35 @@ template <int WARPS> static __device__ __forceinline__ void finish(const k_step_
 }
 
 // What the warp's units make of TILES tiles. left: of experts' DOWN, units of its first choice.
-template <int KIND, int WARPS, int TILES, int DTYPE>
+template <int KIND, int FORMAT, int WARPS, int TILES, int DTYPE>
 static __device__ __forceinline__ void run_tiles(float out[4], ring_state &r, const shared_head *head, x_part x, int mine, int limit, int left, const k_instr &in) {
 #pragma unroll 1
     for (int u = 0; u < mine;) {
         if (r.under_way < r.depth && has_unit<KIND, WARPS>(r.c, head, limit)) fetch<KIND, WARPS>(r, head);
         const unsigned char *place = wait_place<KIND>(r);
-        int end = u + chunk_units<KIND>() < mine ? u + chunk_units<KIND>() : mine;
+        int end = u + chunk_units<FORMAT>() < mine ? u + chunk_units<FORMAT>() : mine;
         if (KIND == W4E) { // as fetch() cuts them
             if (end - u > left) end = u + left;
             left -= end - u;
             if (left == 0) left = in.stream.each;
         }
 #pragma unroll 1
-        for (; u < end; u++, place += unit_bytes<KIND>()) {
+        for (; u < end; u++, place += unit_bytes<FORMAT>()) {
             if (KIND == W16) multiply_bf16(out, place, x.units + u * 128);
-            else multiply<TILES, DTYPE>(out, place, x.units + u * 128, x.scales + u);
+            else multiply<FORMAT == W16 ? W4 : FORMAT, TILES, DTYPE>(out, place, x.units + u * 128, x.scales + u);
         }
         leave_place(r);
     }
+}
+
+// The same for tiles from `tile` on: two where there are two, by the type of the scales.
+template <int KIND, int FORMAT, int WARPS>
+static __device__ __forceinline__ void run_codes(float out[4], ring_state &r, const shared_head *head, x_part x, int mine, int limit, int left, const k_instr &in, bool two) {
+    bool is_half = in.u.linear.w.dtype != K_BF16;
+    if (two && !is_half) run_tiles<KIND, FORMAT, WARPS, 2, K_BF16>(out, r, head, x, mine, limit, left, in);
+    else if (two) run_tiles<KIND, FORMAT, WARPS, 2, K_F16>(out, r, head, x, mine, limit, left, in);
+    else if (!is_half) run_tiles<KIND, FORMAT, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
+    else run_tiles<KIND, FORMAT, WARPS, 1, K_F16>(out, r, head, x, mine, limit, left, in);
 }
 
 // ---- experts ----
@@ -285,7 +310,7 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
     const k_step_linear &a = in.u.linear;
     int warp = threadIdx.x / 32, units = in.stream.units, u0 = warp * units / WARPS, mine = (warp + 1) * units / WARPS - u0;
     int first = first_tile(in.stream), n_tiles = count_tiles(in.stream), parts = in.stream.parts;
-    bool is_half = KIND != W16 && a.w.dtype != K_BF16, is_inner = KIND == W4E && a.e.half == K_HALF_INNER;
+    bool is_8 = KIND == W48 && a.w.bits == 8, is_inner = KIND == W4E && a.e.half == K_HALF_INNER;
     int left = KIND == W4E && a.e.half == K_HALF_DOWN ? in.stream.each - u0 % in.stream.each : 1 << 30;
     unit_scale *scales = (unit_scale *)(smem + rings_at<WARPS>() + WARPS * r.depth * place_bytes<KIND>());
     x_part x = {(unsigned char *)(scales + (units + 1) / 2 * 2) + u0 * 128, scales + u0};
@@ -318,11 +343,9 @@ static __device__ __forceinline__ void run_product(const k_step_run &run, const 
 #pragma unroll 1
         for (int tile = 0; tile < tiles; tile += KIND == W16 ? 1 : 2) {
             float out[4] = {0};
-            if (KIND == W16) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
-            else if (tile + 1 < tiles && !is_half) run_tiles<KIND, WARPS, 2, K_BF16>(out, r, head, x, mine, limit, left, in);
-            else if (tile + 1 < tiles) run_tiles<KIND, WARPS, 2, K_F16>(out, r, head, x, mine, limit, left, in);
-            else if (!is_half) run_tiles<KIND, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
-            else run_tiles<KIND, WARPS, 1, K_F16>(out, r, head, x, mine, limit, left, in);
+            if (KIND == W16) run_tiles<KIND, W16, WARPS, 1, K_BF16>(out, r, head, x, mine, limit, left, in);
+            else if (is_8) run_codes<KIND, W8, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
+            else run_codes<KIND, W4, WARPS>(out, r, head, x, mine, limit, left, in, tile + 1 < tiles);
             keep_sums<WARPS>(red + tile * 16 * (WARPS + 1), out[0], out[1]);
             if (KIND != W16 && tile + 1 < tiles) keep_sums<WARPS>(red + (tile + 1) * 16 * (WARPS + 1), out[2], out[3]);
         }
@@ -410,5 +433,7 @@ ONE(one_4_64, W4, 16, 64)
 ONE(one_4_128, W4, 16, 128)
 ONE(one_16_64, W16, 16, 64)
 ONE(one_16_128, W16, 16, 128)
+ONE(one_48_64, W48, 16, 64)
+ONE(one_48_128, W48, 16, 128)
 ONE(one_experts_64, W4E, 16, 64)
 ONE(one_experts_128, W4E, 16, 128)

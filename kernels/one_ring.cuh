@@ -12,7 +12,8 @@
 #endif
 
 enum { SLOTS = 8, AHEAD_INSTRS = 6, LOOK = 5, AT_ONCE = SMALL_SHARED ? 8 : 16, PLACES_MAX = 64 };
-enum weight_kind { W4, W16, W4E }; // 4 bits in groups of 64 or more, bf16; as W4, with experts
+// What the weights of a list are: 4 bits in groups of 64 or more, bf16; as W4, with experts; 4 or 8 bits, as each product says. W8: one of those products.
+enum weight_kind { W4, W16, W4E, W48, W8 };
 
 // Which part of attention a block makes: query heads of one cached head, from one of them on, over a run of positions of the cache, and the
 // row's own where it is the run's last.
@@ -39,7 +40,7 @@ struct shared_head {
     int chosen;
 };
 enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2560 };
-static_assert(sizeof(shared_head) <= HEAD_BYTES, "link_step.c");
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "decode/links.c");
 
 // The sum over as many lanes as a block has warps, in each of them.
 template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) {
@@ -50,14 +51,15 @@ template <int WARPS> static __device__ __forceinline__ float sum_lanes(float x) 
 
 // A place of a ring has as many units as a warp asks for at once, of both tiles of a pair; of bf16 one unit of one tile.
 template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
-    return KIND == W16 ? 2048 : TILE_CODES + TILE_META;
+    return KIND == W16 ? 2048 : tile_codes(KIND == W8 ? 8 : 4) + TILE_META;
 }
 template <int KIND> static __device__ __forceinline__ constexpr int chunk_units() {
-    return KIND == W16 || SMALL_SHARED ? 1 : 2;
+    return KIND == W16 || KIND == W8 || SMALL_SHARED ? 1 : 2;
 }
 template <int KIND> static __device__ __forceinline__ constexpr int place_bytes() {
-    return KIND == W16 ? unit_bytes<KIND>() : 2 * chunk_units<KIND>() * unit_bytes<KIND>();
+    return KIND == W16 ? unit_bytes<KIND>() : KIND == W48 && SMALL_SHARED ? 2 * unit_bytes<W8>() : 2 * chunk_units<KIND>() * unit_bytes<KIND>();
 }
+static_assert(SMALL_SHARED || place_bytes<W48>() >= 2 * unit_bytes<W8>(), "a place holds either");
 #ifdef ONE_BULK
 template <int KIND> static __device__ __forceinline__ constexpr bool is_bulk() {
     return KIND != W16; // rows of bf16 lie apart
@@ -85,7 +87,16 @@ struct cursor {
     int next;               // the instruction to look at next
     int i_tile;             // of bf16 and of experts
     int left;               // of experts: units until the next choice's begin
+    bool is_8;              // of W48: the product's codes have 8 bits
 };
+
+// The cursor's unit in bytes, and units of a place.
+template <int KIND> static __device__ __forceinline__ int unit_of(const cursor &c) {
+    return KIND == W48 && c.is_8 ? unit_bytes<W8>() : unit_bytes<KIND>();
+}
+template <int KIND> static __device__ __forceinline__ int chunk_of(const cursor &c) {
+    return KIND == W48 && c.is_8 ? chunk_units<W8>() : chunk_units<KIND>();
+}
 
 static __device__ __forceinline__ int first_tile(const k_stream &s) {
     int b = blockIdx.x;
@@ -131,8 +142,9 @@ template <int KIND, int WARPS> static __device__ __forceinline__ bool has_unit(c
         c.tiles = c.mine ? tiles * s.parts : 0;
         c.at = c.i_tile = 0;
         c.second = s.second;
-        c.p = s.values + (int64_t)first * s.tile_bytes + u0 * unit_bytes<KIND>();
-        c.next_tiles = s.pair_bytes - c.mine * unit_bytes<KIND>();
+        c.is_8 = KIND == W48 && in.u.linear.w.bits == 8;
+        c.p = s.values + (int64_t)first * s.tile_bytes + u0 * unit_of<KIND>(c);
+        c.next_tiles = s.pair_bytes - c.mine * unit_of<KIND>(c);
         if (c.tiles == 0) continue;
         if (s.norm && lane < c.mine * 2) prefetch_line(s.norm + u0 * 64 + lane * 32);
         if (KIND == W16) point_bf16(in, c, u0);
@@ -187,17 +199,17 @@ struct ring_state {
 // Units of one or two tiles: one lane asks for all, or every lane for pieces of 16 bytes.
 template <int KIND> static __device__ __forceinline__ void copy_pair(const ring_state &r, unsigned char *place, int bytes, bool two) {
     const cursor &c = r.c;
-    enum { SECOND = chunk_units<KIND>() * unit_bytes<KIND>() };
+    int to_second = chunk_of<KIND>(c) * unit_of<KIND>(c);
 #ifdef ONE_BULK
     if (threadIdx.x % 32) return;
     uint32_t barrier = r.arrived + r.put * 8, to = (uint32_t)__cvta_generic_to_shared(place);
     barrier_expect(barrier, two ? 2 * bytes : bytes);
     copy_bulk(to, c.p, bytes, barrier);
-    if (two) copy_bulk(to + SECOND, c.p + c.second, bytes, barrier);
+    if (two) copy_bulk(to + to_second, c.p + c.second, bytes, barrier);
 #else
     for (int i = threadIdx.x % 32 * 16; i < bytes; i += 512) {
         copy16(place + i, c.p + i, true);
-        if (two) copy16(place + SECOND + i, c.p + c.second + i, true);
+        if (two) copy16(place + to_second + i, c.p + c.second + i, true);
     }
 #endif
 }
@@ -214,14 +226,14 @@ static __device__ __forceinline__ void copy_rows(const cursor &c, unsigned char 
 template <int KIND, int WARPS> static __device__ __forceinline__ void fetch(ring_state &r, const shared_head *head) {
     cursor &c = r.c;
     unsigned char *place = r.places + r.put * place_bytes<KIND>();
-    int n = c.mine - c.at < chunk_units<KIND>() ? c.mine - c.at : chunk_units<KIND>();
+    int n = c.mine - c.at < chunk_of<KIND>(c) ? c.mine - c.at : chunk_of<KIND>(c);
     if (KIND == W4E && c.left < n) n = c.left;
     if (KIND == W16) copy_rows(c, place);
-    else copy_pair<KIND>(r, place, n * unit_bytes<KIND>(), c.tiles > 1);
+    else copy_pair<KIND>(r, place, n * unit_of<KIND>(c), c.tiles > 1);
     if (!is_bulk<KIND>()) copy_commit();
     r.put = r.put + 1 == r.depth ? 0 : r.put + 1;
     r.under_way++;
-    c.p += KIND == W16 ? 128 : n * unit_bytes<KIND>();
+    c.p += KIND == W16 ? 128 : n * unit_of<KIND>(c);
     c.at += n;
     const k_instr &in = head->slots[(c.next - 1) % SLOTS];
     int u0 = (int)(threadIdx.x / 32) * in.stream.units / WARPS;

@@ -1,6 +1,6 @@
 // kernels/one.cu: x on its way to shared memory, and how it lies there.
 //
-// For weights of bf16, x is bf16. For those of 4 bits it is integers of 16 bits (x16.cuh).
+// For weights of bf16, x is bf16. For those of 4 and 8 bits it is integers of 16 bits (x16.cuh).
 #pragma once
 #include "one_ring.cuh"
 #include "x16.cuh"

@@ -101,7 +101,7 @@ QMM(16, 16)
 QMM(16, 32)
 QMM(16, 64)
 
-// ---- the same for 4 bits in tiles (tile.cuh): codes come through shared memory too, several steps ahead ----
+// ---- the same for codes in tiles (tile.cuh): codes come through shared memory too, several steps ahead ----
 
 enum { T_STAGES = 5, T_TILES = BN / TILE_ROWS };
 
@@ -128,9 +128,9 @@ template <int NB> static __device__ __forceinline__ void load_tiles(const k_line
     }
 }
 
-template <int NB> static __device__ __forceinline__ void tile_product(const k_linear &a) {
+template <int BITS, int NB> static __device__ __forceinline__ void tile_product(const k_linear &a) {
     DYNAMIC_SHARED(unsigned char, stages);
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4, unit_bytes = tile_unit_bytes(a.w.group);
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4, unit_bytes = tile_unit_bytes(a.w);
     int stage_bytes = NB * 8 * BK * 2 + T_TILES * unit_bytes;
     int units = (int)(a.w.in / BK), first = (int)((int64_t)blockIdx.y * units / a.k_splits), steps = (int)((int64_t)(blockIdx.y + 1) * units / a.k_splits) - first;
     float acc[2][NB][4];
@@ -152,7 +152,8 @@ template <int NB> static __device__ __forceinline__ void tile_product(const k_li
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const unsigned char *unit = stage + NB * 8 * BK * 2 + (warp * 2 + i) * unit_bytes;
-            unpack_unit(unit_at(unit, a.w.group == 32), a.w.dtype, w[2 * i], w[2 * i + 1]);
+            if (BITS == 8) unpack_unit8(unit8_at(unit, a.w.group == 32), a.w.dtype, w[2 * i], w[2 * i + 1]);
+            else unpack_unit(unit_at(unit, a.w.group == 32), a.w.dtype, w[2 * i], w[2 * i + 1]);
         }
 #pragma unroll
         for (int nb = 0; nb < NB; nb++) {
@@ -181,11 +182,14 @@ template <int NB> static __device__ __forceinline__ void tile_product(const k_li
 }
 
 // Grid (n / 128, splits, rows / nb).
-#define TILES(nb) \
-    extern "C" __global__ void __launch_bounds__(WARPS * 32, 3) qmm_tiles_##nb(KARGS(k_linear) a) { after_previous(); tile_product<(nb) / 8>(a); }
-TILES(16)
-TILES(32)
-TILES(64)
+#define TILES(name, bits, nb, blocks) \
+    extern "C" __global__ void __launch_bounds__(WARPS * 32, blocks) name##_##nb(KARGS(k_linear) a) { after_previous(); tile_product<bits, (nb) / 8>(a); }
+TILES(qmm_tiles, 4, 16, 3)
+TILES(qmm_tiles, 4, 32, 3)
+TILES(qmm_tiles, 4, 64, 3)
+TILES(qmm_bytes, 8, 16, 2)
+TILES(qmm_bytes, 8, 32, 2)
+TILES(qmm_bytes, 8, 64, 2)
 
 // ---- the parts of k in order, then bias and gate ----
 

@@ -1,8 +1,8 @@
-// Products of 9 to 128 rows with a weight of 4 bits in tiles (tile.cuh), on sm_90a: batches of requests. Up to 64 rows of f32 are taken as two bf16 terms each,
+// Products of 9 to 128 rows with a weight of 4 or 8 bits in tiles (tile.cuh), on sm_90a: batches of requests. Up to 64 rows of f32 are taken as two bf16 terms each,
 // row m and row m + N / 2 of the product, where more than bf16 is to be kept of x (TERMS).
 //
 // A block takes 256 rows of the weight (of x with more than 64 rows: 128) and a part of k. A warp makes bf16 weights of its own tile's codes in registers; the four warps
-// of a warpgroup multiply theirs with x in shared memory. Codes come by bulk copies of four units, each warp asking for its own; shorter ones are
+// of a warpgroup multiply theirs with x in shared memory. Codes come by bulk copies of four units (of 8 bits two), each warp asking for its own; shorter ones are
 // limited by their number. Other warps bring x, 64 elements of k a stage, through registers, since its words lie there in the order of the
 // codes. Parts of k are added up by linear_reduce.
 // Counted: 64 x 64 weights take a warpgroup's product 128 cycles at 64 rows of x and a scheduler some 90 instructions for the codes; the rest of a
@@ -10,7 +10,12 @@
 #include "codes.cuh"
 #include "wgmma.cuh"
 
-enum { BK = TILE_UNIT, X_ROW = BK * 2, X_STAGES = 6, FILLERS = 4, CHUNK = 4, CHUNKS = 4 }; // CHUNK: units of a copy
+enum { BK = TILE_UNIT, X_ROW = BK * 2, X_STAGES = 6, FILLERS = 4, CHUNKS = 4 };
+
+// Units of a copy.
+template <int BITS> static __device__ __forceinline__ constexpr int chunk() {
+    return BITS == 8 ? 2 : 4;
+}
 
 template <int N> static __device__ __forceinline__ constexpr int warps() {
     return N == 128 ? 8 : 16;
@@ -39,7 +44,7 @@ static __device__ __forceinline__ void put_sum(const k_linear &a, int m, int64_t
 
 #ifdef MLXCEL_EMULATE // sums straight from the weight; parts, tiles and results as on a GPU
 
-template <int N, bool TERMS> static inline void run(const k_linear &a) {
+template <int BITS, int N, bool TERMS> static inline void run(const k_linear &a) {
     part p = part_of(a);
     int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
     if (warp >= warps<N>()) return;
@@ -60,9 +65,12 @@ template <int N, bool TERMS> static inline void run(const k_linear &a) {
 
 // Addresses in shared memory: stages of x, this warp's ring of codes, barriers.
 struct layout {
-    uint32_t x, codes, full, empty, arrived;
+    uint32_t x, codes, full, arrived;
     int unit_bytes;
 };
+static __device__ __forceinline__ uint32_t empty_of(const layout &l, int stage) {
+    return l.full + (X_STAGES + stage) * 8;
+}
 
 // ---- warps that bring x, each a stage ----
 
@@ -135,7 +143,7 @@ template <int N> static __device__ __forceinline__ void fill_terms(const k_linea
     for (int u = stage; u < p.n; u += FILLERS) {
         float4 x[16];
         terms_load<N>(a, x, 0, p.first + u);
-        barrier_wait(l.empty + stage * 8, phase ^ 1);
+        barrier_wait(empty_of(l, stage), phase ^ 1);
         terms_store<N>(x, 0, l.x + stage * N * X_ROW);
         if (N == 128) {
             terms_load<N>(a, x, 32, p.first + u);
@@ -152,7 +160,7 @@ template <int N> static __device__ __forceinline__ void fill_all(const k_linear 
     for (int u = stage; u < p.n; u += FILLERS) {
         uint4 x[16];
         x_load(a, x, PIECES, 0, p.first + u);
-        barrier_wait(l.empty + stage * 8, phase ^ 1);
+        barrier_wait(empty_of(l, stage), phase ^ 1);
         x_store(x, PIECES, 0, l.x + stage * N * X_ROW);
         if (N == 128) {
             x_load(a, x, PIECES, 64, p.first + u);
@@ -164,21 +172,39 @@ template <int N> static __device__ __forceinline__ void fill_all(const k_linear 
 
 // ---- warps that multiply ----
 
-// One lane asks for a chunk of this warp's tile.
-static __device__ __forceinline__ void ask_codes(const layout &l, const unsigned char *tile, part p, int chunk) {
-    int n = p.n - chunk * CHUNK, place = chunk % CHUNKS, bytes = (n < CHUNK ? n : CHUNK) * l.unit_bytes;
+// One lane asks for the i-th chunk of this warp's tile.
+template <int BITS> static __device__ __forceinline__ void ask_codes(const layout &l, const unsigned char *tile, part p, int i) {
+    enum { CHUNK = chunk<BITS>() };
+    int n = p.n - i * CHUNK, place = i % CHUNKS, bytes = (n < CHUNK ? n : CHUNK) * l.unit_bytes;
     if (threadIdx.x % 32 || n <= 0) return;
     barrier_expect(l.arrived + place * 8, bytes);
-    copy_bulk(l.codes + place * CHUNK * l.unit_bytes, tile + (int64_t)(p.first + chunk * CHUNK) * l.unit_bytes, bytes, l.arrived + place * 8);
+    copy_bulk(l.codes + place * CHUNK * l.unit_bytes, tile + (int64_t)(p.first + i * CHUNK) * l.unit_bytes, bytes, l.arrived + place * 8);
+}
+
+// A unit of 8 bits at an address in shared memory, one half of k behind the other: registers are scarce here.
+static __device__ __forceinline__ void unpack_halves(uint32_t unit, bool halves, int dtype, uint32_t first[8], uint32_t second[8]) {
+    uint32_t meta_at = unit + TILE_CODES_8 + threadIdx.x % 32 / 4 * 8;
+    unit += threadIdx.x % 32 * 16;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        uint4 codes;
+        uint2 meta;
+        asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(codes.x), "=r"(codes.y), "=r"(codes.z), "=r"(codes.w) : "r"(unit + h * 512) : "memory");
+        asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];" : "=r"(meta.x), "=r"(meta.y) : "r"(meta_at + (halves ? h * TILE_META : 0)) : "memory");
+        unpack_bytes(codes.x, codes.y, meta.x, dtype, first + 4 * h);
+        unpack_bytes(codes.z, codes.w, meta.y, dtype, second + 4 * h);
+    }
 }
 
 // Unit u as weights: w[4 m ...] is the operand of step m. PLAIN: scales are bf16, and a unit has one group.
-template <bool PLAIN> static __device__ __forceinline__ void take_weights(const k_linear &a, const layout &l, const unsigned char *codes, int u, uint32_t w[16]) {
-    int chunk = u / CHUNK;
-    if (u % CHUNK == 0) barrier_wait(l.arrived + chunk % CHUNKS * 8, chunk / CHUNKS & 1);
-    const unsigned char *unit = codes + u % (CHUNK * CHUNKS) * (PLAIN ? TILE_CODES + TILE_META : l.unit_bytes);
+template <int BITS, bool PLAIN> static __device__ __forceinline__ void take_weights(const k_linear &a, const layout &l, const unsigned char *codes, int u, uint32_t w[16]) {
+    enum { CHUNK = chunk<BITS>(), UNIT = tile_codes(BITS) + TILE_META };
+    int i = u / CHUNK, dtype = PLAIN ? (int)K_BF16 : a.w.dtype;
+    if (u % CHUNK == 0) barrier_wait(l.arrived + i % CHUNKS * 8, i / CHUNKS & 1);
+    int at = u % (CHUNK * CHUNKS) * (PLAIN ? UNIT : l.unit_bytes);
     uint32_t first[8], second[8];
-    unpack_unit(unit_at(unit, !PLAIN && a.w.group == 32), PLAIN ? (int)K_BF16 : a.w.dtype, first, second);
+    if (BITS == 8) unpack_halves(l.codes + at, !PLAIN && a.w.group == 32, dtype, first, second);
+    else unpack_unit(unit_at(codes + at, !PLAIN && a.w.group == 32), dtype, first, second);
 #pragma unroll
     for (int m = 0; m < 4; m++) w[4 * m] = first[2 * m], w[4 * m + 1] = second[2 * m], w[4 * m + 2] = first[2 * m + 1], w[4 * m + 3] = second[2 * m + 1];
 }
@@ -188,7 +214,7 @@ struct place {
 };
 
 // Unit u, whose weights are `w`, is multiplied; meanwhile those of the next are made.
-template <int N, bool PLAIN>
+template <int BITS, int N, bool PLAIN>
 static __device__ __forceinline__ void multiply(const k_linear &a, const layout &l, const unsigned char *codes, part p, int u, place &at, float (&acc)[N / 2], const uint32_t w[16], uint32_t next[16]) {
     uint64_t x = operand_at(l.x + at.stage * N * X_ROW);
     barrier_wait(l.full + at.stage * 8, at.phase);
@@ -196,13 +222,14 @@ static __device__ __forceinline__ void multiply(const k_linear &a, const layout 
 #pragma unroll
     for (int m = 0; m < 4; m++) wgmma_rows(acc, w + 4 * m, x + m * (32 >> 4));
     wgmma_commit();
-    if (u + 1 < p.n) take_weights<PLAIN>(a, l, codes, u + 1, next);
+    if (u + 1 < p.n) take_weights<BITS, PLAIN>(a, l, codes, u + 1, next);
     wgmma_wait<0>();
-    if (threadIdx.x % 32 == 0) barrier_arrive(l.empty + at.stage * 8);
+    if (threadIdx.x % 32 == 0) barrier_arrive(empty_of(l, at.stage));
     if (++at.stage == X_STAGES) at.stage = 0, at.phase ^= 1;
 }
 
-template <int N, bool PLAIN, bool TERMS> static __device__ __forceinline__ void multiply_all(const k_linear &a, const layout &l, const unsigned char *codes, part p) {
+template <int BITS, int N, bool PLAIN, bool TERMS> static __device__ __forceinline__ void multiply_all(const k_linear &a, const layout &l, const unsigned char *codes, part p) {
+    enum { CHUNK = chunk<BITS>() };
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     int64_t row = tile_row<N>(threadIdx.x / 32), last = (a.w.out - 1) / TILE_ROWS * TILE_ROWS;
     const unsigned char *tile = a.w.values + (row < last ? row : last) / TILE_ROWS * a.w.tile_bytes;
@@ -212,14 +239,14 @@ template <int N, bool PLAIN, bool TERMS> static __device__ __forceinline__ void 
 #pragma unroll
     for (int i = 0; i < N / 2; i++) acc[i] = 0;
 #pragma unroll
-    for (int c = 0; c < CHUNKS; c++) ask_codes(l, tile, p, c);
+    for (int c = 0; c < CHUNKS; c++) ask_codes<BITS>(l, tile, p, c);
     await_previous(); // weights are nobody's result
-    if (p.n > 0) take_weights<PLAIN>(a, l, codes, 0, even);
+    if (p.n > 0) take_weights<BITS, PLAIN>(a, l, codes, 0, even);
     for (int u = 0; u < p.n; u += 2) {
-        multiply<N, PLAIN>(a, l, codes, p, u, at, acc, even, odd);
-        if (u + 1 < p.n) multiply<N, PLAIN>(a, l, codes, p, u + 1, at, acc, odd, even);
+        multiply<BITS, N, PLAIN>(a, l, codes, p, u, at, acc, even, odd);
+        if (u + 1 < p.n) multiply<BITS, N, PLAIN>(a, l, codes, p, u + 1, at, acc, odd, even);
         __syncwarp();
-        if (u % CHUNK == CHUNK - 2) ask_codes(l, tile, p, u / CHUNK + CHUNKS); // all lanes have read this chunk
+        if (u % CHUNK == CHUNK - 2) ask_codes<BITS>(l, tile, p, u / CHUNK + CHUNKS); // all lanes have read this chunk
     }
     wgmma_results<N / 2>(acc);
 #pragma unroll
@@ -228,20 +255,20 @@ template <int N, bool PLAIN, bool TERMS> static __device__ __forceinline__ void 
 }
 
 // Shared memory: x, on a multiple of 1,024, then every warp's codes.
-template <int N, bool TERMS> static __device__ __forceinline__ void run(const k_linear &a) {
+template <int BITS, int N, bool TERMS> static __device__ __forceinline__ void run(const k_linear &a) {
     DYNAMIC_SHARED(unsigned char, smem);
     __shared__ uint64_t barriers[2 * X_STAGES + warps<N>() * CHUNKS];
     int warp = threadIdx.x / 32;
     let_next_begin();
     uint32_t start = (uint32_t)__cvta_generic_to_shared(smem), at = (uint32_t)__cvta_generic_to_shared(barriers);
     layout l;
-    l.unit_bytes = tile_unit_bytes(a.w.group);
-    l.x = (start + 1023) / 1024 * 1024, l.codes = l.x + X_STAGES * N * X_ROW + warp * CHUNKS * CHUNK * l.unit_bytes;
-    l.full = at, l.empty = at + X_STAGES * 8, l.arrived = l.empty + X_STAGES * 8 + warp * CHUNKS * 8;
+    l.unit_bytes = tile_unit_bytes(a.w);
+    l.x = (start + 1023) / 1024 * 1024, l.codes = l.x + X_STAGES * N * X_ROW + warp * CHUNKS * chunk<BITS>() * l.unit_bytes;
+    l.full = at, l.arrived = at + 2 * X_STAGES * 8 + warp * CHUNKS * 8;
     if (threadIdx.x % 32 == 0) {
         if (warp < X_STAGES) {
             barrier_init(l.full + warp * 8, 1);
-            barrier_init(l.empty + warp * 8, warps<N>());
+            barrier_init(empty_of(l, warp), warps<N>());
         }
         for (int i = 0; i < CHUNKS && warp < warps<N>(); i++) barrier_init(l.arrived + i * 8, 1);
         barrier_init_done();
@@ -249,18 +276,21 @@ template <int N, bool TERMS> static __device__ __forceinline__ void run(const k_
     __syncthreads();
     if (warp >= warps<N>() && TERMS) fill_terms<N>(a, l, part_of(a));
     else if (warp >= warps<N>()) fill_all<N>(a, l, part_of(a));
-    else if (a.w.dtype == K_BF16 && a.w.group != 32) multiply_all<N, true, TERMS>(a, l, smem + (l.codes - start), part_of(a));
-    else multiply_all<N, false, TERMS>(a, l, smem + (l.codes - start), part_of(a));
+    else if (a.w.dtype == K_BF16 && a.w.group != 32) multiply_all<BITS, N, true, TERMS>(a, l, smem + (l.codes - start), part_of(a));
+    else multiply_all<BITS, N, false, TERMS>(a, l, smem + (l.codes - start), part_of(a));
 }
 #endif
 
 // Grid (n / 256, splits), of 128 rows (n / 128, splits).
-#define WQMM(name, n, terms) \
-    extern "C" __global__ void __launch_bounds__(threads<n>(), 1) name##_##n(KARGS(k_linear) a) { run<n, terms>(a); }
-WQMM(wqmm, 16, false)
-WQMM(wqmm, 32, false)
-WQMM(wqmm, 64, false)
-WQMM(wqmm, 128, false)
-WQMM(wqmm_terms, 32, true)
-WQMM(wqmm_terms, 64, true)
-WQMM(wqmm_terms, 128, true)
+#define WQMM(name, bits, n, terms) \
+    extern "C" __global__ void __launch_bounds__(threads<n>(), 1) name##_##n(KARGS(k_linear) a) { run<bits, n, terms>(a); }
+#define WQMM_ALL(name, bits)             \
+    WQMM(name, bits, 16, false)          \
+    WQMM(name, bits, 32, false)          \
+    WQMM(name, bits, 64, false)          \
+    WQMM(name, bits, 128, false)         \
+    WQMM(name##_terms, bits, 32, true)   \
+    WQMM(name##_terms, bits, 64, true)   \
+    WQMM(name##_terms, bits, 128, true)
+WQMM_ALL(wqmm, 4)
+WQMM_ALL(wqmm_bytes, 8)

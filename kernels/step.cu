@@ -10,7 +10,7 @@
 #include "step.cuh"
 
 enum { THREADS = 512, WARPS = 16, SLOTS = 4, RED_FLOATS = SMALL_SHARED ? 4096 : 8192, ROWS_MAX = 8, PREFETCH_BYTES = 128 << 10 };
-enum weight_kind { W4, W4_32, W16 }; // 4 bits in groups of 64 or more, in groups of 32, bf16
+enum weight_kind { W4, W4_32, W16, W8, W8_32 }; // 4 bits in groups of 64 or more, in groups of 32, bf16; 8 bits, likewise
 
 // Shared memory: instructions, sums of squares, then what an instruction makes of it.
 struct shared_head {
@@ -25,16 +25,25 @@ struct shared_head {
     float cosines[PAIRS_MAX], sines[PAIRS_MAX];
 };
 enum { HEAD_BYTES = SLOTS * K_INSTR_BYTES + 2304 };
-static_assert(sizeof(shared_head) <= HEAD_BYTES, "fuse_step.c");
+static_assert(sizeof(shared_head) <= HEAD_BYTES, "decode/product.c");
 
 // ---- products ----
 
-template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
-    return KIND == W16 ? 2048 : KIND == W4_32 ? TILE_CODES + 2 * TILE_META : TILE_CODES + TILE_META;
+template <int KIND> static __device__ __forceinline__ constexpr bool is_8() {
+    return KIND == W8 || KIND == W8_32;
 }
-// Slots of a warp's ring, of two units each (bf16: one): what is under way to shared memory. fuse_step.c counts the same.
+template <int KIND> static __device__ __forceinline__ constexpr bool is_32() {
+    return KIND == W4_32 || KIND == W8_32;
+}
+template <int KIND> static __device__ __forceinline__ constexpr int codes_bytes() {
+    return is_8<KIND>() ? TILE_CODES_8 : TILE_CODES;
+}
+template <int KIND> static __device__ __forceinline__ constexpr int unit_bytes() {
+    return KIND == W16 ? 2048 : (is_8<KIND>() ? TILE_CODES_8 : TILE_CODES) + (is_32<KIND>() ? 2 : 1) * TILE_META;
+}
+// Slots of a warp's ring, of two units each (bf16: one): what is under way to shared memory. decode/product.c counts the same.
 template <int KIND> static __device__ __forceinline__ constexpr int depth() {
-    return SMALL_SHARED ? 2 : KIND == W16 ? 3 : 4;
+    return SMALL_SHARED ? (is_8<KIND>() ? 1 : 2) : KIND == W16 || is_8<KIND>() ? 3 : 4;
 }
 template <int KIND> static __device__ __forceinline__ constexpr int slot_bytes() {
     return KIND == W16 ? unit_bytes<KIND>() : 2 * unit_bytes<KIND>();
@@ -61,13 +70,16 @@ static __device__ __forceinline__ void fetch_bf16(const k_weight &w, int64_t til
 
 // The units of two tiles, or of the last one alone.
 template <int KIND> static __device__ __forceinline__ void fetch_pair(const cursor &c, unsigned char *slot) {
-    enum { META_LANES = (unit_bytes<KIND>() - TILE_CODES) / 16 };
+    enum { CODES = codes_bytes<KIND>(), META_LANES = (unit_bytes<KIND>() - CODES) / 16 };
     int lane = threadIdx.x % 32;
     bool two = c.tiles > 1;
-    copy16(slot + lane * 16, c.p, true);
-    if (two) copy16(slot + unit_bytes<KIND>() + lane * 16, c.p + c.second, true);
+#pragma unroll
+    for (int i = 0; i < CODES; i += 512) {
+        copy16(slot + i + lane * 16, c.p + i, true);
+        if (two) copy16(slot + unit_bytes<KIND>() + i + lane * 16, c.p + i + c.second, true);
+    }
     if (lane < (two ? 2 * META_LANES : META_LANES))
-        copy16(slot + lane / META_LANES * unit_bytes<KIND>() + TILE_CODES + lane % META_LANES * 16, c.p + c.meta, true);
+        copy16(slot + lane / META_LANES * unit_bytes<KIND>() + CODES + lane % META_LANES * 16, c.p + c.meta, true);
 }
 
 // A word of codes of row g and one of row g + 8, 16 elements of k each.
@@ -76,11 +88,22 @@ static __device__ __forceinline__ void multiply_codes(float sum[4], uint32_t low
     mma_bf16(sum, a, x[0], x[1]);
 }
 
-// out += s * (sum - 128 xs) + b * xs; meta: of row g, of row g + 8.
-static __device__ __forceinline__ void add_group(float out[4], const float sum[4], const uint32_t meta[2], const float xs[2], int dtype) {
+// Codes of 8 bits, two words of row g and two of row g + 8: exact as bf16, 32 elements of k.
+static __device__ __forceinline__ void multiply_bytes(float sum[4], uint4 codes, const uint32_t x[4]) {
+    const uint32_t low[4] = {bytes_bf16(codes.x, 0), bytes_bf16(codes.y, 0), bytes_bf16(codes.x, 1), bytes_bf16(codes.y, 1)};
+    const uint32_t high[4] = {bytes_bf16(codes.z, 0), bytes_bf16(codes.w, 0), bytes_bf16(codes.z, 1), bytes_bf16(codes.w, 1)};
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        const uint32_t a[4] = {low[2 * m], high[2 * m], low[2 * m + 1], high[2 * m + 1]};
+        mma_bf16(sum, a, x[2 * m], x[2 * m + 1]);
+    }
+}
+
+// out += s * (sum - base xs) + b * xs; base: what stands in the codes' operands beside them; meta: of row g, of row g + 8.
+static __device__ __forceinline__ void add_group(float out[4], const float sum[4], const uint32_t meta[2], const float xs[2], int dtype, const float base) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        float s = meta_f32(meta[i] & 0xffff, dtype), b = fmaf(-128.0f, s, meta_f32(meta[i] >> 16, dtype));
+        float s = meta_f32(meta[i] & 0xffff, dtype), b = fmaf(-base, s, meta_f32(meta[i] >> 16, dtype));
         out[2 * i] = fmaf(b, xs[0], fmaf(s, sum[2 * i], out[2 * i]));
         out[2 * i + 1] = fmaf(b, xs[1], fmaf(s, sum[2 * i + 1], out[2 * i + 1]));
     }
@@ -124,15 +147,21 @@ static __device__ __forceinline__ void multiply_bf16(float out[4], const unsigne
 template <int KIND>
 static __device__ __forceinline__ void multiply_pair(float out[2][4], const unsigned char *slot, const linear_shared &s, int rows, int unit, int dtype) {
     int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, last = rows - 1;
+    const float base = is_8<KIND>() ? 0.0f : 128.0f;
     uint32_t v[4], w[4], codes[2][4];
     take_x(s, rows, unit, v, w);
-    const float *xs = s.xs + unit * (KIND == W4_32 ? 2 : 1);
+    const float *xs = s.xs + unit * (is_32<KIND>() ? 2 : 1);
     int c0 = (2 * t < last ? 2 * t : last) * s.n_xs, c1 = (2 * t + 1 < last ? 2 * t + 1 : last) * s.n_xs;
     float sums[2] = {xs[c0], xs[c1]}, first[2][4] = {{0}}, second[2][4] = {{0}};
 #pragma unroll
     for (int i = 0; i < 2; i++) *(uint4 *)codes[i] = *(const uint4 *)(slot + i * unit_bytes<KIND>() + lane * 16);
 #pragma unroll
-    for (int m = 0; m < 2; m++)
+    for (int i = 0; i < 2 && is_8<KIND>(); i++) {
+        multiply_bytes(first[i], *(const uint4 *)codes[i], v);
+        multiply_bytes(second[i], *(const uint4 *)(slot + i * unit_bytes<KIND>() + 512 + lane * 16), w);
+    }
+#pragma unroll
+    for (int m = 0; m < 2 && !is_8<KIND>(); m++)
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             multiply_codes(first[i], codes[i][0], codes[i][2], m * 8, v + 2 * m);
@@ -141,24 +170,24 @@ static __device__ __forceinline__ void multiply_pair(float out[2][4], const unsi
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         uint32_t meta[2];
-        const unsigned char *at = slot + i * unit_bytes<KIND>() + TILE_CODES + g * 8;
+        const unsigned char *at = slot + i * unit_bytes<KIND>() + codes_bytes<KIND>() + g * 8;
         *(uint2 *)meta = *(const uint2 *)at;
-        if (KIND == W4_32) {
+        if (is_32<KIND>()) {
             const float more[2] = {xs[c0 + 1], xs[c1 + 1]};
-            add_group(out[i], first[i], meta, sums, dtype);
+            add_group(out[i], first[i], meta, sums, dtype, base);
             *(uint2 *)meta = *(const uint2 *)(at + TILE_META);
-            add_group(out[i], second[i], meta, more, dtype);
+            add_group(out[i], second[i], meta, more, dtype, base);
         } else {
 #pragma unroll
             for (int j = 0; j < 4; j++) first[i][j] += second[i][j];
-            add_group(out[i], first[i], meta, sums, dtype);
+            add_group(out[i], first[i], meta, sums, dtype, base);
         }
     }
 }
 
 // x, times the norm's weight, as bf16; sums of what was stored, and of squares. Two pieces of a row at a time, so that their loads overlap.
 template <int KIND> static __device__ __forceinline__ void stage_x(const k_step_linear &a, const linear_shared &s, float (*squares)[WARPS]) {
-    enum { SUM_LANES = KIND == W4_32 ? 4 : 8 };
+    enum { SUM_LANES = is_32<KIND>() ? 4 : 8 };
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n = (int)(a.w.in / 8), has_norm = a.has_norm, dtype = a.x_dtype;
     const float *norm = a.norm;
     const void *x = a.x;
@@ -256,7 +285,7 @@ static __device__ __forceinline__ void keep_sums(float *red, int tile, const flo
 // Part of this block's tiles: [first, first + n) of the results. x is staged while the first weights are under way.
 template <int KIND>
 static __device__ __forceinline__ void multiply_tiles(const k_step_linear &a, const linear_shared &s, float (*squares)[WARPS], int first, int n, bool stage, const int rows) {
-    enum { DEPTH = depth<KIND>(), UNIT = unit_bytes<KIND>(), META_LANES = KIND == W16 ? 1 : (UNIT - TILE_CODES) / 16 };
+    enum { DEPTH = depth<KIND>(), UNIT = unit_bytes<KIND>(), CODES = codes_bytes<KIND>(), META_LANES = KIND == W16 ? 1 : (UNIT - CODES) / 16 };
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int units = (int)(a.w.in / 64), u0 = warp * units / WARPS, mine = (warp + 1) * units / WARPS - u0, dtype = a.w.dtype;
     int64_t tile_bytes = a.w.tile_bytes;
@@ -264,7 +293,7 @@ static __device__ __forceinline__ void multiply_tiles(const k_step_linear &a, co
     c.tiles = a.glu_inner ? 2 * n : n;
     c.second = a.glu_inner ? a.glu_inner / 16 * tile_bytes : tile_bytes;
     c.p = a.w.values + first * tile_bytes + u0 * UNIT + lane * 16;
-    c.meta = (lane < META_LANES ? 0 : c.second) + TILE_CODES + (lane % META_LANES - lane) * 16;
+    c.meta = (lane < META_LANES ? 0 : c.second) + CODES + (lane % META_LANES - lane) * 16;
     c.next_tiles = (a.glu_inner ? tile_bytes : 2 * tile_bytes) - mine * UNIT;
     c.at = 0;
     unsigned char *ring = s.ring + warp * DEPTH * slot_bytes<KIND>();
@@ -316,7 +345,7 @@ template <int KIND> static __device__ __forceinline__ void run_rows(const k_step
     linear_shared s;
     s.red = (float *)(smem + HEAD_BYTES);
     s.ring = (unsigned char *)(s.red + RED_FLOATS);
-    s.n_xs = KIND == W16 ? 0 : (int)(a.w.in / (KIND == W4_32 ? 32 : 64));
+    s.n_xs = KIND == W16 ? 0 : (int)(a.w.in / (is_32<KIND>() ? 32 : 64));
     s.xs = (float *)(s.ring + WARPS * depth<KIND>() * slot_bytes<KIND>());
     s.x = (bf16 *)(s.xs + (rows * s.n_xs + 3) / 4 * 4);
     s.x_stride = (int)a.w.in + 32;
@@ -580,6 +609,8 @@ static __device__ __forceinline__ void run_instr(const k_instr &in, unsigned cha
     }
     const k_step_linear &a = in.u.linear;
     if (a.w.mode == K_PLAIN) run_linear<W16>(a, smem);
+    else if (a.w.bits == 8 && a.w.group == 32) run_linear<W8_32>(a, smem);
+    else if (a.w.bits == 8) run_linear<W8>(a, smem);
     else if (a.w.group == 32) run_linear<W4_32>(a, smem);
     else run_linear<W4>(a, smem);
 }

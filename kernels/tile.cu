@@ -1,14 +1,22 @@
-// Rows of 4-bit codes to tiles, once when a weight is bound, and tiles to rows of bf16 before a prompt's products.
+// Rows of codes to tiles, once when a weight is bound, and tiles to rows of bf16 before a prompt's products.
 //
 // Both read and write every byte once, 16 bytes per lane on the tiles' side; stopped by memory.
 #include "widen.cuh"
 
-// A row's word, or zeros beyond the last row.
-static __device__ __forceinline__ uint32_t word_of(const k_weight &w, int64_t row, int64_t k) {
-    uint32_t word = row < w.out ? *(const uint32_t *)(w.values + row * w.values_bytes + k / 2) : 0u, out = 0;
+// A row's eight codes as a word of nibbles, or as two words of bytes; zeros beyond the last row.
+static __device__ __forceinline__ uint32_t nibbles_of(const k_weight &w, int64_t row, int64_t k) {
+    uint32_t out = 0, mask = (1u << w.bits) - 1;
+    uint64_t codes = row < w.out ? code_word(w.values + row * w.values_bytes + k / 8 * w.bits, w.bits) : 0;
 #pragma unroll
-    for (int i = 0; i < 8; i++) out |= (word >> 4 * i & 15u) << 4 * tile_nibble(i);
+    for (int i = 0; i < 8; i++) out |= ((uint32_t)(codes >> i * w.bits) & mask) << 4 * tile_nibble(i);
     return out;
+}
+static __device__ __forceinline__ uint2 bytes_of_row(const k_weight &w, int64_t row, int64_t k) {
+    uint32_t out[2] = {0, 0}, mask = (1u << w.bits) - 1;
+    uint64_t codes = row < w.out ? code_word(w.values + row * w.values_bytes + k / 8 * w.bits, w.bits) : 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) out[tile_byte(i) / 4] |= ((uint32_t)(codes >> i * w.bits) & mask) << 8 * (tile_byte(i) % 4);
+    return uint2{out[0], out[1]};
 }
 
 static __device__ __forceinline__ uint32_t meta_of(const k_weight &w, int64_t row, int64_t k) {
@@ -20,16 +28,23 @@ static __device__ __forceinline__ uint32_t meta_of(const k_weight &w, int64_t ro
 
 // Grid (units of a tile / 8, tiles): a warp makes one unit.
 extern "C" __global__ void __launch_bounds__(256) tile_pack(KARGS(k_tile) a) {
-    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, bytes = tile_unit_bytes(a.w.group);
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, bytes = tile_unit_bytes(a.w), n_codes = tile_codes(a.w.bits);
     int64_t unit = (int64_t)blockIdx.x * 8 + threadIdx.x / 32, units = a.w.in / TILE_UNIT, tile = blockIdx.y + (int64_t)blockIdx.z * gridDim.y;
     if (unit >= units || tile * TILE_ROWS >= a.w.out) return;
     int64_t row = tile * TILE_ROWS + g, k = unit * TILE_UNIT;
     unsigned char *to = a.out + (tile * units + unit) * bytes;
-    uint4 codes = {word_of(a.w, row, k + 8 * t), word_of(a.w, row, k + 32 + 8 * t), word_of(a.w, row + 8, k + 8 * t), word_of(a.w, row + 8, k + 32 + 8 * t)};
-    *(uint4 *)(to + lane * 16) = codes;
-    if (t * TILE_META < bytes - TILE_CODES) {
+    if (tile_bits(a.w.bits) == 4) {
+        uint4 codes = {nibbles_of(a.w, row, k + 8 * t), nibbles_of(a.w, row, k + 32 + 8 * t), nibbles_of(a.w, row + 8, k + 8 * t), nibbles_of(a.w, row + 8, k + 32 + 8 * t)};
+        *(uint4 *)(to + lane * 16) = codes;
+    } else {
+        for (int half = 0; half < 2; half++) {
+            uint2 low = bytes_of_row(a.w, row, k + 32 * half + 8 * t), high = bytes_of_row(a.w, row + 8, k + 32 * half + 8 * t);
+            *(uint4 *)(to + half * 512 + lane * 16) = uint4{low.x, low.y, high.x, high.y};
+        }
+    }
+    if (t * TILE_META < bytes - n_codes) {
         uint2 meta = {meta_of(a.w, row, k + 32 * t), meta_of(a.w, row + 8, k + 32 * t)};
-        *(uint2 *)(to + TILE_CODES + t * TILE_META + g * 8) = meta;
+        *(uint2 *)(to + n_codes + t * TILE_META + g * 8) = meta;
     }
 }
 
@@ -39,6 +54,7 @@ extern "C" __global__ void __launch_bounds__(256) tile_dequant(KARGS(k_tile) a) 
     int unit = blockIdx.x * 8 + threadIdx.x / 32, left = (int)min(a.n - tile * TILE_ROWS, (int64_t)TILE_ROWS);
     if (unit * TILE_UNIT >= a.w.in || left <= 0) return;
     bf16 *to = (bf16 *)a.out + tile * TILE_ROWS * a.w.in + unit * TILE_UNIT;
-    if (a.w.group == 32) unit_store<true>(a.w, to, unit_load<true>(a.w, a.first / TILE_ROWS + tile, unit), left);
+    if (tile_bits(a.w.bits) == 8) unit_store8(a.w, to, unit_load8(a.w, a.first / TILE_ROWS + tile, unit), left);
+    else if (a.w.group == 32) unit_store<true>(a.w, to, unit_load<true>(a.w, a.first / TILE_ROWS + tile, unit), left);
     else unit_store<false>(a.w, to, unit_load<false>(a.w, a.first / TILE_ROWS + tile, unit), left);
 }

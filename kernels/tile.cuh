@@ -1,34 +1,54 @@
-// Weights of 4 bits in tiles: where the words of the checkpoint's rows lie.
+// Weights of up to 8 bits in tiles: where the codes of the checkpoint's rows lie.
 //
-// A tile is 16 rows; along k it is cut into units of 64 elements: 512 bytes of codes, then the scales and biases of its 16 rows. A lane
-// 4 g + t of a warp finds in its 16 bytes the words k = 8 t and 32 + 8 t of row g, then those of row g + 8: what a tensor-core product of 16
-// rows takes. A word has the eight codes of the checkpoint's: code i in nibble i / 2 + i % 2 * 4, so that neighbours are 16 bits apart. Scale and bias of row g stand side by side, those of row g + 8
-// behind them; groups of 32 have two such runs of 64 bytes per unit, groups of 128 the same one in two units.
+// A tile is 16 rows; along k it is cut into units of 64 elements: codes, then the scales and biases of the 16 rows. Codes of 2, 3 and 4 bits take 4 bits
+// (512 bytes a unit), those of 5, 6 and 8 bits take 8 (1,024 bytes). A lane 4 g + t of a warp finds its codes where a tensor-core product of 16 rows takes them:
+// elements 8 t ... 8 t + 7 and 32 + 8 t ... of row g, then those of row g + 8.
+//
+// 4 bits: a word has eight codes, code i in nibble i / 2 + i % 2 * 4, so that neighbours are 16 bits apart. A lane's 16 bytes are four words: k = 8 t and 32 + 8 t
+// of row g, then of row g + 8. 8 bits: eight codes are two words, codes 0 4 1 5 and 2 6 3 7, which are the even and the odd nibbles of the 4-bit word made bytes, so that x
+// lies in the same order for both. A lane's first 16 bytes are k = 8 t of row g and of row g + 8, its second 16, 512 bytes on, k = 32 + 8 t.
+//
+// Scale and bias of row g stand side by side, those of row g + 8 behind them; groups of 32 have two such runs of 64 bytes per unit, groups of 128 the same one in two
+// units.
 #pragma once
-#include "../src/backend/cuda/args.h"
+#include "../src/backend/cuda/shared/args.h"
 
-enum { TILE_ROWS = 16, TILE_UNIT = 64, TILE_CODES = 512, TILE_META = 64 };
+enum { TILE_ROWS = 16, TILE_UNIT = 64, TILE_CODES = 512, TILE_CODES_8 = 1024, TILE_META = 64 };
 
-static __device__ __forceinline__ int tile_unit_bytes(int group) {
-    return TILE_CODES + (group == 32 ? 2 : 1) * TILE_META;
+// Bits that a code has in a tile, and bytes of a unit's codes.
+static __device__ __forceinline__ constexpr int tile_bits(int bits) {
+    return bits <= 4 ? 4 : 8;
+}
+static __device__ __forceinline__ constexpr int tile_codes(int bits) {
+    return bits <= 4 ? TILE_CODES : TILE_CODES_8;
+}
+static __device__ __forceinline__ int tile_unit_bytes(int bits, int group) {
+    return tile_codes(bits) + (group == 32 ? 2 : 1) * TILE_META;
+}
+static __device__ __forceinline__ int tile_unit_bytes(const k_weight &w) {
+    return tile_unit_bytes(w.bits, w.group);
 }
 
 // The unit of element k, k < w.in.
 static __device__ __forceinline__ const unsigned char *tile_unit(const k_weight &w, int64_t row, int64_t k) {
-    return w.values + row / TILE_ROWS * w.tile_bytes + k / TILE_UNIT * tile_unit_bytes(w.group);
+    return w.values + row / TILE_ROWS * w.tile_bytes + k / TILE_UNIT * tile_unit_bytes(w);
 }
 
-// Bytes from the unit's start to the word of elements k ... k + 7, and to the scale of their group; k a multiple of 8.
-static __device__ __forceinline__ int tile_word_at(int64_t row, int64_t k) {
-    int r = (int)(row % TILE_ROWS), word = (int)(k % TILE_UNIT) / 8;
-    return ((r % 8) * 4 + word % 4) * 16 + r / 8 * 8 + word / 4 * 4;
+// Bytes from the unit's start to the word of elements k ... k + 7, or to the first of its two, and to the scale of their group; k a multiple of 8.
+static __device__ __forceinline__ int tile_word_at(int bits, int64_t row, int64_t k) {
+    int r = (int)(row % TILE_ROWS), word = (int)(k % TILE_UNIT) / 8, lane = (r % 8) * 4 + word % 4;
+    return lane * 16 + r / 8 * 8 + (bits <= 4 ? word / 4 * 4 : word / 4 * 512);
 }
-static __device__ __forceinline__ int tile_meta_at(int group, int64_t row, int64_t k) {
+static __device__ __forceinline__ int tile_meta_at(const k_weight &w, int64_t row, int64_t k) {
     int r = (int)(row % TILE_ROWS);
-    return TILE_CODES + (group == 32 ? (int)(k % TILE_UNIT) / 32 * TILE_META : 0) + r % 8 * 8 + r / 8 * 4;
+    return tile_codes(w.bits) + (w.group == 32 ? (int)(k % TILE_UNIT) / 32 * TILE_META : 0) + r % 8 * 8 + r / 8 * 4;
 }
 
 // The nibble of code i.
 static __device__ __forceinline__ int tile_nibble(int i) {
     return i / 2 + i % 2 * 4;
+}
+// Of 8 bits: the byte of code i in its two words.
+static __device__ __forceinline__ int tile_byte(int i) {
+    return i / 2 % 2 * 4 + i % 2 * 2 + i / 4;
 }

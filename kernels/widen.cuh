@@ -1,10 +1,10 @@
-// Units of 4-bit tiles (tile.cuh) to rows of bf16: a warp takes 16 rows x 64 elements, 16 bytes per lane on the tiles' side.
+// Units of tiles (tile.cuh) to rows of bf16: a warp takes 16 rows x 64 elements, 16 or 32 bytes per lane on the tiles' side.
 #pragma once
 #include "codes.cuh"
 
 // HALVES: groups of 32, two in a unit.
 template <bool HALVES> static __device__ __forceinline__ unit_words unit_load(const k_weight &w, int64_t tile, int unit) {
-    return unit_at(w.values + tile * w.tile_bytes + (int64_t)unit * tile_unit_bytes(w.group), HALVES);
+    return unit_at(w.values + tile * w.tile_bytes + (int64_t)unit * tile_unit_bytes(w), HALVES);
 }
 
 // Eight codes as bf16: q * s + b, rounded once where scale and bias are bf16, else in f32 first.
@@ -38,5 +38,27 @@ template <bool HALVES> static __device__ __forceinline__ void unit_store(const k
         to += 8 * w.in;
         *(uint4 *)to = widen(u.codes.z, u.low.y, w.dtype);
         *(uint4 *)(to + 32) = widen(u.codes.w, high.y, w.dtype);
+    }
+}
+
+// ---- the same of 8 bits ----
+
+static __device__ __forceinline__ unit8_words unit_load8(const k_weight &w, int64_t tile, int unit) {
+    return unit8_at(w.values + tile * w.tile_bytes + (int64_t)unit * tile_unit_bytes(w), w.group == 32);
+}
+
+static __device__ __forceinline__ void unit_store8(const k_weight &w, bf16 *to, const unit8_words &u, int n) {
+    int lane = threadIdx.x % 32, g = lane / 4;
+    uint32_t low[8], high[8];
+    unpack_unit8(u, w.dtype, low, high);
+    to += g * w.in + 8 * (lane % 4);
+    if (g < n) {
+        *(uint4 *)to = uint4{low[0], low[1], low[2], low[3]};
+        *(uint4 *)(to + 32) = uint4{low[4], low[5], low[6], low[7]};
+    }
+    if (g + 8 < n) {
+        to += 8 * w.in;
+        *(uint4 *)to = uint4{high[0], high[1], high[2], high[3]};
+        *(uint4 *)(to + 32) = uint4{high[4], high[5], high[6], high[7]};
     }
 }

@@ -1,4 +1,4 @@
-// Inputs of products with weights of 4 bits as integers of 16 bits, of units of 64 elements by their largest, in two bytes that fill two columns
+// Inputs of products with weights of 4 and 8 bits as integers of 16 bits, of units of 64 elements by their largest, in two bytes that fill two columns
 // of one product: q = 256 high + low, low signed. That is closer than bf16, and codes become operands by a mask alone. A unit's 128 bytes are the
 // bytes `high`, then `low`: 16 for each t = k / 8 % 4, of k / 32 = 0 and then 1, in the order of the codes in a word's even and odd nibbles.
 // Beside them stand, for every unit, what one means and the sum of x.

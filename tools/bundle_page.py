@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Puts the libraries of the chat page into one script: markdown-it, KaTeX, a part of Prism, and our own file behind them.
+"""Makes the two scripts of the chat page: lib.js has its libraries, markdown-it, KaTeX and a part of Prism, and page.js our own files.
 
-usage: bundle_page.py MARKDOWN_IT KATEX PRISM OWN.js OUT.js      the first three are the folders of cmake/deps
+usage: bundle_page.py MARKDOWN_IT KATEX PRISM OWN OUT      the first three are the folders of cmake/deps, OWN is src/server/webui, OUT a folder
 
 markdown-it is made of modules in the manner of Node: each becomes a function, and a `require` of a few lines finds them by path. Its comments
 of whole lines are left out: they are a third of it. The licences go with the release (packaging/pack.py).
@@ -14,6 +14,8 @@ import sys
 # In an order in which each finds what it builds on.
 LANGUAGES = """markup css clike javascript bash c cpp csharp diff docker go haskell http ini java json julia kotlin latex lua makefile markdown
  markup-templating matlab objectivec perl php powershell python r ruby rust scala sql swift toml typescript yaml zig""".split()
+# Our own files, each behind those that it uses while it is read.
+OWN = ("markdown.js", "basics.js", "chats.js", "thread.js", "files.js", "ask.js", "page.js")
 # The browser does what markdown-it asks punycode for.
 PUNYCODE = r"module.exports = {toASCII: host => /[^\0-\x7f]/.test(host) ? new URL('http://' + host).hostname : host, toUnicode: host => host};"
 
@@ -73,15 +75,18 @@ def languages(top):
     return "\n".join(out) + "\n"
 
 
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as f:
+        return f.read()
+
+
 def main():
     markdown, katex, prism, own, out = sys.argv[1:]
-    with open(os.path.join(katex, "katex.js"), encoding="utf-8") as f:
-        formulas = f.read()
-    with open(own, encoding="utf-8") as f:
-        ours = f.read()
-    text = bundle("markdownIt", "lib/index.js", markdown) + formulas.rstrip() + "\n" + languages(prism) + ours
-    with open(out, "w", encoding="utf-8", newline="\n") as f:
-        f.write(text)
+    scripts = {"lib.js": bundle("markdownIt", "lib/index.js", markdown) + read(katex, "katex.js").rstrip() + "\n" + languages(prism),
+               "page.js": "".join(read(own, name) for name in OWN)}
+    for name, text in scripts.items():
+        with open(os.path.join(out, name), "w", encoding="utf-8", newline="\n") as f:
+            f.write(text)
 
 
 if __name__ == "__main__":

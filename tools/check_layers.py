@@ -3,6 +3,7 @@
 
 usage: check_layers.py [ROOT]      prints "file:line: message" for each violation, exit code 1 if there is one
 """
+import os
 import re
 import sys
 
@@ -46,7 +47,20 @@ SYSTEM = {
     r"png\.h|zlib\.h|jpeglib\.h|jerror\.h|webp/.*": {"image"},
     r"zstd\.h": {"base", "file", "backend"},
 }
+# parts of a backend, each of which may include those before it; files beside the parts may include all of them
+PARTS = {"src/backend/cuda": ("shared", "device", "context", "lower", "decode")}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
+
+
+def check_parts(path, ours):
+    """The complaint about an include between the parts of one folder, or None."""
+    for home, parts in PARTS.items():
+        mine, other = path[len(home) + 1:].split("/")[0], ("src/" + ours)[len(home) + 1:].split("/")[0]
+        if not path.startswith(home + "/") or not ("src/" + ours).startswith(home + "/") or mine not in parts:
+            continue
+        if other not in parts or parts.index(other) > parts.index(mine):
+            return f"{home}/{mine} must not include {ours}: it may know {', '.join(parts[:parts.index(mine)]) or 'nothing'} beside itself"
+    return None
 
 
 def check(folder, path, ours, system):
@@ -72,12 +86,47 @@ def check(folder, path, ours, system):
         return f"backend {mine[0]} must not include backend {other[0]} ({ours})"
     if folder == "backend" and target == "backend" and other and not mine:
         return f"src/backend must not include one backend's private header ({ours})"
-    return None
+    return check_parts(path, ours)
+
+
+FUNCTION = re.compile(r"^(?!static\b)[a-z][\w \t*]*[ \t*](\w+)\([^;{]*\)\s*\{", re.M)
+
+
+def circle(calls):
+    """Files that call each other in a ring, as a list that begins and ends with the same one; None where there is none."""
+    done, path = set(), []
+
+    def visit(file):
+        if file in path:
+            return path[path.index(file):] + [file]
+        if file in done:
+            return None
+        path.append(file)
+        for other in sorted(calls[file]):
+            found = visit(other)
+            if found:
+                return found
+        done.add(path.pop())
+        return None
+
+    return next((found for found in map(visit, sorted(calls)) if found), None)
+
+
+def check_circle(root, home):
+    """The complaint about files of a folder that call each other, directly or through others, or None."""
+    code = {f: csource.code(csource.read(root, f)) for f in csource.files(root, ".c") if f.startswith(home + "/")}
+    owner = {name: f for f, text in code.items() for name in FUNCTION.findall(text)}
+    calls = {f: {owner[w] for w in set(re.findall(r"\w+", text)) if w in owner} - {f} for f, text in code.items()}
+    found = circle(calls)
+    return found and f"{found[0]}:1: files call each other in a circle: {' -> '.join(os.path.basename(f) for f in found)}"
 
 
 def main():
     root = csource.root_of(sys.argv)
     bad = 0
+    for message in filter(None, (check_circle(root, home) for home in PARTS)):
+        print(message)
+        bad += 1
     for path in csource.files(root, ".c", ".h", ".def", ".inc"):
         parts = path.split("/")
         if parts[0] != "src" or len(parts) < 3:

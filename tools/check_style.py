@@ -187,7 +187,8 @@ def check_dead(root):
 PREFIXES = {
     "src/api": "session text",
     "src/backend": "act op oplist",
-    "src/backend/cuda": "attn experts gemm qmm qmv step",
+    "src/backend/cuda/decode": "step",
+    "src/backend/cuda/lower": "attn choose experts gemm qmm qmv",
     "src/base": "f16 f4e2m1 f8e4m3 jsonw m mem sb sha256 size utf8",
     "src/cli": "arg args char cmd line opt sampling_args",
     "src/engine": "job kv n_sampler",
@@ -214,7 +215,7 @@ def check_prefixes(root):
         if not path.startswith(("src/", "include/")):
             continue
         folder, header = os.path.split(path)
-        known = {os.path.basename(folder), header[:-2], "mlxcel", *PREFIXES.get(folder, "").split()}
+        known = {*folder.split("/")[1:], header[:-2], "mlxcel", *PREFIXES.get(folder, "").split()}
         code = csource.code(csource.read(root, path))
         for m in [*PROTOTYPE.finditer(code), *EXTERN.finditer(code)]:
             name = m.group(1)
@@ -224,7 +225,7 @@ def check_prefixes(root):
 
 def check_early(root):
     """Kernels of a file that begin before the one in front of them has ended (EARLY in kernels.def): each of them waits for it."""
-    table = "src/backend/cuda/kernels.def"
+    table = "src/backend/cuda/device/kernels.def"
     early = set(EARLY.findall(csource.read(root, table))) if os.path.exists(os.path.join(root, table)) else set()
     for path in csource.files(root, ".cu"):
         code, name = csource.code(csource.read(root, path)), os.path.basename(path)[:-3]

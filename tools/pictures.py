@@ -27,7 +27,7 @@ SPEED = "bench/results/h200/beside-llama.csv"
 SOURCES = {
     "speed.svg": [SPEED],
     "terminal.svg": ["src/cli/screen_text.c", "src/cli/chat.c", "src/cli/chat_commands.c", "src/cli/cmd_run.c", "models/tiny/model.safetensors"],
-    "page.png": ["src/server/webui/index.html", "src/server/webui/markdown.js"],
+    "page.png": [f"src/server/webui/{name}" for name in ("index.html", "markdown.js", "basics.js", "chats.js", "thread.js", "files.js", "ask.js", "page.js")],
 }
 STYLE = "font-family:ui-sans-serif,system-ui,sans-serif"
 COLOURS = {"31": "#f38ba8", "32": "#a6e3a1", "36": "#7fd6c8"}

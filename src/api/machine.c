@@ -1,7 +1,7 @@
 /* Devices as the operating system and the driver tell them. */
 #include "api/machine.h"
 
-#include "backend/cuda/probe.h"
+#include "backend/cuda/device/probe.h"
 #include "os/os.h"
 
 #include <stdio.h>

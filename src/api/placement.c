@@ -213,8 +213,8 @@ int placement_choose(struct session *s, const struct tensor_store *store, uint64
     if (!code && spec.is_encoder)
         code = is_asked_for(o) ? err_set(err, ERR_EUNSUPPORTED, "--gpu-layers and --cpu-experts are for models that generate") : ERR_OK;
     else if (!code) {
-        code = tally_open(spec.n_layers, &p.counted, err);
-        if (!code) code = backend_open(s->device, &(struct backend_options){.precision = (enum precision)o->precision}, &p.card, err);
+        code = backend_open(s->device, &(struct backend_options){.precision = (enum precision)o->precision}, &p.card, err);
+        if (!code) code = tally_open(spec.n_layers, p.card, &p.counted, err);
         if (!code) code = model_open(&a, p.counted, &s->config, store, NULL, &p.model, err);
         if (!code) {
             p.tally = tally_of(p.counted);

@@ -214,6 +214,8 @@ struct backend_type {
     /* Fills out (name, format, shape, bytes, packed). */
     int (*weight_bind)(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
     void (*weight_release)(struct backend *be, struct weight *w);
+    /* What weight_bind would take of the device's memory. Absent: about the bytes of the planes. */
+    size_t (*weight_bytes)(const struct backend *be, const struct weight_source *source);
     /* Bytes of a cached number of this class, as kv_open will store it. Absent: a float's. */
     int32_t (*kv_number_bytes)(const struct backend *be, const struct kv_class *k);
     int (*kv_open)(struct backend *be, const struct kv_layout *layout, struct err *err);

@@ -24,34 +24,42 @@ set(BACKEND_SOURCES
   src/backend/xla/xla_memory.c
   src/backend/xla/xla_program.c
   src/backend/xla/xla_run.c
-  src/backend/cuda/arch.c
-  src/backend/cuda/choose.c
   src/backend/cuda/cuda.c
-  src/backend/cuda/driver.c
-  src/backend/cuda/embedded.c
   src/backend/cuda/fuse_cuda.c
-  src/backend/cuda/fuse_experts.c
-  src/backend/cuda/fuse_step.c
-  src/backend/cuda/gpu.c
-  src/backend/cuda/link_step.c
-  src/backend/cuda/graph.c
-  src/backend/cuda/image.c
-  src/backend/cuda/kv.c
-  src/backend/cuda/lower_elem.c
-  src/backend/cuda/lower_batch.c
-  src/backend/cuda/lower_gemm.c
-  src/backend/cuda/lower_linear.c
-  src/backend/cuda/lower_experts.c
-  src/backend/cuda/lower_mix.c
-  src/backend/cuda/module.c
-  src/backend/cuda/part.c
-  src/backend/cuda/probe.c
   src/backend/cuda/run.c
   src/backend/cuda/select.c
-  src/backend/cuda/step.c
-  src/backend/cuda/support.c
-  src/backend/cuda/weight.c
-  src/backend/cuda/widen.c
+  src/backend/cuda/context/choose.c
+  src/backend/cuda/context/context.c
+  src/backend/cuda/context/kv.c
+  src/backend/cuda/context/memory.c
+  src/backend/cuda/context/part.c
+  src/backend/cuda/context/step.c
+  src/backend/cuda/context/weight.c
+  src/backend/cuda/decode/attention.c
+  src/backend/cuda/decode/decode.c
+  src/backend/cuda/decode/experts.c
+  src/backend/cuda/decode/graph.c
+  src/backend/cuda/decode/instr.c
+  src/backend/cuda/decode/links.c
+  src/backend/cuda/decode/product.c
+  src/backend/cuda/device/arch.c
+  src/backend/cuda/device/driver.c
+  src/backend/cuda/device/embedded.c
+  src/backend/cuda/device/gpu.c
+  src/backend/cuda/device/image.c
+  src/backend/cuda/device/module.c
+  src/backend/cuda/device/probe.c
+  src/backend/cuda/device/support.c
+  src/backend/cuda/lower/emit.c
+  src/backend/cuda/lower/lower_batch.c
+  src/backend/cuda/lower/lower_choose.c
+  src/backend/cuda/lower/lower_elem.c
+  src/backend/cuda/lower/lower_experts.c
+  src/backend/cuda/lower/lower_gemm.c
+  src/backend/cuda/lower/lower_linear.c
+  src/backend/cuda/lower/lower_mix.c
+  src/backend/cuda/lower/pattern.c
+  src/backend/cuda/lower/widen.c
   src/backend/cpu/cpu.c
   src/backend/cpu/cpu_adapt.c
   src/backend/cpu/cpu_device.c

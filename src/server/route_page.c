@@ -1,10 +1,11 @@
-/* GET /: the chat page that lies in the program, and GET /lib.js: what it renders with. It asks for nothing from elsewhere, and the policy says so. */
+/* GET /: the chat page that lies in the program, and GET /lib.js and /page.js: its libraries and its own script. It asks for nothing from elsewhere, and the policy says so. */
 #include "base/hash.h"
 #include "server/server_internal.h"
 
 #include <inttypes.h>
 
-extern const char server_page[], server_page_end[], server_script[], server_script_end[]; /* webui.S */
+extern const char server_page[], server_page_end[], server_script[], server_script_end[], server_own_script[],
+    server_own_script_end[]; /* webui.S */
 
 /* Ollama's own clients ask here whether it runs. */
 static bool is_probe(const struct call *c) {
@@ -32,7 +33,7 @@ static void show_page(struct call *c) {
         return;
     }
     sb_puts(&c->exchange->headers,
-            "Content-Security-Policy: default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+            "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src data:; "
             "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n");
     send_file(c, "text/html; charset=utf-8", server_page, server_page_end);
 }
@@ -41,9 +42,14 @@ static void show_script(struct call *c) {
     send_file(c, "text/javascript; charset=utf-8", server_script, server_script_end);
 }
 
+static void show_own_script(struct call *c) {
+    send_file(c, "text/javascript; charset=utf-8", server_own_script, server_own_script_end);
+}
+
 const struct route routes_page[] = {
     {"GET", "/", ROUTE_PUBLIC | ROUTE_WITHOUT_MODEL, NULL, show_page},
     {"GET", "/index.html", ROUTE_PUBLIC | ROUTE_WITHOUT_MODEL, NULL, show_page},
     {"GET", "/lib.js", ROUTE_PUBLIC | ROUTE_WITHOUT_MODEL, NULL, show_script},
+    {"GET", "/page.js", ROUTE_PUBLIC | ROUTE_WITHOUT_MODEL, NULL, show_own_script},
     {0},
 };

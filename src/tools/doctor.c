@@ -1,7 +1,7 @@
 /* Examining the machine. The GPUs are asked by the CUDA backend's own probe, so that what is said here is what would run. */
 #include "tools/doctor.h"
 
-#include "backend/cuda/probe.h"
+#include "backend/cuda/device/probe.h"
 #include "backend/xla/find.h"
 #include "hub/store.h"
 #include "os/cpu.h"

@@ -29,6 +29,11 @@ CASES = [
     ("layers", "src/backend/cpu/zz.c", '#include "model/spec.h"\n', "src/backend must not include from src/model"),
     ("layers", "src/backend/cpu/zz.c", '#include "backend/cuda/zz.h"\n', "backend cpu must not include backend cuda"),
     ("layers", "src/backend/zz.c", '#include "backend/cpu/zz.h"\n', "one backend's private header"),
+    ("layers", "src/backend/cuda/lower/zz.c", '#include "backend/cuda/decode/decode.h"\n', "it may know shared, device, context beside itself"),
+    ("layers", "src/backend/cuda/lower/zz.c", '#include "backend/cuda/cuda.h"\n', "src/backend/cuda/lower must not include backend/cuda/cuda.h"),
+    ("layers", "src/backend/cuda/decode/zz.c", '#include "backend/cuda/lower/lower.h"\n', None),
+    ("layers", "src/backend/cuda/decode/zz.c", "void zz_back(void) {\n    yy_forth();\n}\n", "in a circle: zz.c -> yy.c -> zz.c"),
+    ("layers", "src/backend/cuda/decode/zz.c", "void zz_there(void) {\n    yy_forth();\n}\n", None),
     ("layers", "src/model/zz.c", '#include "engine/engine.h"\n', "src/model must not include from src/engine"),
     ("layers", "src/model/zz.c", '#include "os/os.h"\n', "src/model must not include from src/os"),
     ("layers", "src/engine/zz.c", '#include "api/tools.h"\n', "src/engine must not include from src/api"),
@@ -127,6 +132,7 @@ def small_tree(folder):
             write(os.path.join(folder, name), "".join(line for line in f if line.startswith(keep)))
     shutil.copytree(os.path.join(ROOT, "cmake", "deps"), os.path.join(folder, "cmake", "deps"))
     write(os.path.join(folder, "src/model/families.c"), HEAD + FAMILIES)
+    write(os.path.join(folder, "src/backend/cuda/lower/yy.c"), HEAD + "void yy_forth(void) {\n    zz_back();\n}\n")
     write(os.path.join(folder, "tests/unit/test_zz.c"), HEAD + "int f(void) {\n    return zz_tested(1);\n}\n")
 
 

@@ -9,7 +9,7 @@ typedef unsigned long long CUflags64;
 
 #define CUDA_FN(need, since, name, symbol, arguments) \
     _Static_assert(_Generic(&symbol, CUresult(CUDAAPI *) arguments : 1, default : 0), #symbol " has another signature in cuda.h");
-#include "backend/cuda/driver.def"
+#include "backend/cuda/device/driver.def"
 #undef CUDA_FN
 
 const struct abi_row abi_nvidia[] = {

@@ -1,6 +1,6 @@
 /* Our side of the comparison, and the program: every size, offset and constant of abi.def and every result code. */
 #include "abi.h"
-#include "backend/cuda/driver_types.h"
+#include "backend/cuda/device/driver_types.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  *   device=CAPABILITY|NAME|MiB TOTAL|MiB FREE[|prohibited][|display]                 one per GPU
  * Device memory is the heap's, copies are memcpy, kernels do nothing. What is not modelled answers NOT_SUPPORTED. With
  * FAKE_LACKS defined, the library has only cuInit and cuDriverGetVersion, as a broken installation might. */
-#include "backend/cuda/driver_types.h"
+#include "backend/cuda/device/driver_types.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ static void configure(void) {
 }
 
 #define CUDA_FN(need, since, name, symbol, arguments) EXPORT CUresult symbol arguments;
-#include "backend/cuda/driver.def"
+#include "backend/cuda/device/driver.def"
 #undef CUDA_FN
 
 CUresult cuInit(unsigned int flags) {
@@ -146,7 +146,7 @@ CUresult cuDriverGetVersion(int *version) {
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #endif
 #define CUDA_FN(need, since, name, symbol, arguments) CAT(BODY_, MODELLED(symbol))(symbol, arguments)
-#include "backend/cuda/driver.def"
+#include "backend/cuda/device/driver.def"
 #undef CUDA_FN
 
 static bool is_device(CUdevice device) {

@@ -11,13 +11,13 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { IN_MAX = 3072, OUT_MAX = 208, TILE = 16, UNIT = 64, UNIT_BYTES = 576, CODES = 512, RESULT_STRIDE = OUT_MAX };
+enum { IN_MAX = 3072, OUT_MAX = 208, TILE = 16, UNIT = 64, META = 64, RESULT_STRIDE = OUT_MAX };
 enum form { PLAIN_F32, PLAIN_BF16, LINK_F32, LINK_BF16, N_FORMS };
 
 static const char *const form_names[N_FORMS] = {"f32", "bf16", "linked f32", "linked bf16"};
 
 struct product {
-    int32_t mode, in, out;
+    int32_t mode, bits, in, out;
     enum form form;
     bool has_norm, is_f16; /* is_f16: scales and biases */
     bool has_residual;     /* linked */
@@ -53,19 +53,30 @@ static void make_plain(struct bench *b, const struct product *p) {
         }
 }
 
-/* Tiles of 4 bits, as kernels/tile.cuh says. */
+/* Tiles of 4 or 8 bits, as kernels/tile.cuh says. */
+static int32_t codes_bytes(const struct product *p) {
+    return p->bits * 128;
+}
+
+/* Code n of the eight from element k on of row r goes into its unit. */
+static void put_code(unsigned char *unit, const struct product *p, int32_t r, int32_t k, int32_t code) {
+    int32_t word = k % UNIT / 8, n = k % 8, lane = (r % 8) * 4 + word % 4, nibble = n / 2 + n % 2 * 4;
+    if (p->bits == 4) unit[lane * 16 + r / 8 * 8 + word / 4 * 4 + nibble / 2] |= (unsigned char)(code << nibble % 2 * 4);
+    else unit[word / 4 * 512 + lane * 16 + r / 8 * 8 + nibble % 2 * 4 + nibble / 2] = (unsigned char)code;
+}
+
 static void make_tiles(struct bench *b, const struct product *p) {
     memset(b->packed, 0, sizeof b->packed);
     for (int32_t i = 0; i < p->out; i++)
         for (int32_t k = 0; k < p->in; k++) {
-            unsigned char *unit = b->packed + (size_t)((i / TILE * (p->in / UNIT) + k / UNIT) * UNIT_BYTES);
-            int32_t r = i % TILE, word = k % UNIT / 8, n = k % 8, nibble = n / 2 + n % 2 * 4;
+            unsigned char *unit = b->packed + (size_t)((i / TILE * (p->in / UNIT) + k / UNIT) * (codes_bytes(p) + META));
+            int32_t r = i % TILE;
             float scale = 0.05f + 0.05f * draw(3, i * 64 + k / UNIT), bias = draw(4, i * 64 + k / UNIT);
             uint16_t both[2] = {p->is_f16 ? f16_from_f32(scale) : bf16_from_f32(scale),
                                 p->is_f16 ? f16_from_f32(bias) : bf16_from_f32(bias)};
-            int32_t code = (int32_t)(rng_at(5, (uint64_t)(i * p->in + k), 0) >> 60);
-            unit[((r % 8) * 4 + word % 4) * 16 + r / 8 * 8 + word / 4 * 4 + nibble / 2] |= (unsigned char)(code << nibble % 2 * 4);
-            memcpy(unit + CODES + r % 8 * 8 + r / 8 * 4, both, 4);
+            int32_t code = (int32_t)(rng_at(5, (uint64_t)(i * p->in + k), 0) >> (64 - p->bits));
+            put_code(unit, p, r, k, code);
+            memcpy(unit + codes_bytes(p) + r % 8 * 8 + r / 8 * 4, both, 4);
             scale = p->is_f16 ? f16_to_f32(both[0]) : bf16_to_f32(both[0]);
             bias = p->is_f16 ? f16_to_f32(both[1]) : bf16_to_f32(both[1]);
             b->w[i][k] = (float)code * scale + bias;
@@ -93,13 +104,14 @@ static void make_x(struct bench *b, const struct product *p, uint32_t tag) {
 static struct k_instr instr_of(const struct bench *b, const struct product *p) {
     struct k_instr in = {.kind = K_STEP_LINEAR, .reads = -1};
     bool is_plain = p->mode == K_PLAIN;
-    int32_t n_tiles = p->out / TILE, tile_bytes = p->in / UNIT * UNIT_BYTES;
+    int32_t n_tiles = p->out / TILE, tile_bytes = p->in / UNIT * (codes_bytes(p) + META);
     in.u.linear = (struct k_step_linear){
         .w = {.values = b->weights,
               .values_bytes = p->in * 2,
               .out = p->out,
               .in = p->in,
               .mode = p->mode,
+              .bits = p->bits,
               .group = UNIT,
               .dtype = p->is_f16 ? K_F16 : K_BF16,
               .tile_bytes = is_plain ? 0 : tile_bytes},
@@ -252,19 +264,20 @@ static void note(int code, const char *name, const struct product *p, const stru
     n_failed += code != 0;
     if (!code) return;
     printf("FAILED %s", name);
-    if (p)
-        printf(" %d bits, %d x %d, x %s%s", p->mode == K_PLAIN ? 16 : 4, p->out, p->in, form_names[p->form], p->has_norm ? ", norm" : "");
+    if (p) printf(" %d bits, %d x %d, x %s%s", p->bits, p->out, p->in, form_names[p->form], p->has_norm ? ", norm" : "");
     printf(": %s\n", err->msg);
 }
 
 static void check_all(struct bench *b) {
     static const int32_t ins[] = {64, 128, 1088, IN_MAX}, outs[] = {16, OUT_MAX};
-    for (int32_t i = 0; i < 2 * 4 * 2 * N_FORMS * 2; i++) {
-        struct product p = {.mode = i % 2 ? K_PLAIN : K_AFFINE,
-                            .in = ins[i / 2 % 4],
-                            .out = outs[i / 8 % 2],
-                            .form = (enum form)(i / 16 % N_FORMS),
-                            .has_norm = i / 64 % 2};
+    static const int32_t bits[] = {4, 8, 16};
+    for (int32_t i = 0; i < 3 * 4 * 2 * N_FORMS * 2; i++) {
+        struct product p = {.mode = i % 3 == 2 ? K_PLAIN : K_AFFINE,
+                            .bits = bits[i % 3],
+                            .in = ins[i / 3 % 4],
+                            .out = outs[i / 12 % 2],
+                            .form = (enum form)(i / 24 % N_FORMS),
+                            .has_norm = i / 96 % 2};
         if (p.has_norm && is_bf16(p.form)) continue; /* nobody makes that */
         p.is_f16 = p.mode == K_AFFINE && p.in == 128;
         p.has_residual = p.in == 1088;
@@ -272,12 +285,13 @@ static void check_all(struct bench *b) {
         note(check_product(b, &p, &err), "product", &p, &err);
     }
     for (int32_t i = 0; i < 4; i++) {
-        struct product p = {.mode = i % 2 ? K_PLAIN : K_AFFINE, .in = 1088, .out = 48, .form = LINK_F32, .has_residual = true};
+        struct product p = {
+            .mode = i % 2 ? K_PLAIN : K_AFFINE, .bits = bits[i % 2 * 2], .in = 1088, .out = 48, .form = LINK_F32, .has_residual = true};
         struct err err = {0};
         note(check_wait(b, &p, i / 2 ? LATE_RESIDUAL : LATE_X, &err), i / 2 ? "wait for a residual" : "wait for x", &p, &err);
     }
     if (!b->c->gpu->can_run_lists) return; /* nor do its blocks wait for each other */
-    struct product p = {.mode = K_PLAIN, .in = 1088, .out = 48, .form = PLAIN_F32};
+    struct product p = {.mode = K_PLAIN, .bits = 16, .in = 1088, .out = 48, .form = PLAIN_F32};
     struct err err = {0};
     note(check_barrier(b, &p, &err), "wait at a barrier", &p, &err);
 }

@@ -1,6 +1,6 @@
 /* The first words with a real GPU: driver, image choice, module, launch, copies and an explicit graph, with kernels/probe.cu. Skipped where
  * there is no GPU or the build has no kernels. The .exe of it shows the same through Windows' calling convention. */
-#include "backend/cuda/probe.h"
+#include "backend/cuda/device/probe.h"
 #include "base/arena.h"
 
 #include <stdio.h>

@@ -10,13 +10,12 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
 
 import harness
-from devtools import Browser
+from chatpage import browser, open_page
 from harness import Server, check
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -104,6 +103,33 @@ OTHERWISE = {
 }
 
 
+# The examples of one section, ours on the left and the specification's markup on the right, in the page's own colours.
+BESIDE = """(pairs => {
+  const half = inside => { const d = el("div", {className: "md"}, ...inside); d.style.cssText = "flex: 1; min-width: 0; border: 1px solid var(--line); padding: 4px 10px"; return d; };
+  const rows = pairs.map(([text, html]) => { const r = el("div", {}, half(markdown(text)), half(new DOMParser().parseFromString(html, "text/html").body.childNodes)); r.style.cssText = "display: flex; gap: 8px"; return r; });
+  const sheet = el("div", {}, ...rows);
+  sheet.id = "sheet";
+  sheet.style.cssText = "position: absolute; inset: 0 0 auto 0; z-index: 9; background: var(--bg); display: grid; gap: 4px; padding: 8px; grid-column: 1 / 3";
+  document.getElementById("sheet")?.remove();
+  document.body.style.overflow = "visible";
+  document.body.append(sheet);
+  return sheet.scrollHeight + 20; })"""
+
+
+def pictures(b, folder):
+    """A sheet for each section: what a person looks at."""
+    text, _ = spec()
+    sections = {}
+    for section, _, source, html in examples(text or ""):
+        if section not in MARKUP:
+            sections.setdefault(section, []).append([source, html])
+    for section, pairs in sections.items():
+        height = b.run(f"{BESIDE}({json.dumps(pairs)})")
+        b.screen(1280, min(int(height), 12000))
+        b.picture(os.path.join(folder, "spec-" + re.sub(r"\W+", "-", section.lower()) + ".png"))
+    check(len(sections) > 20, f"{len(sections)} sheets of examples")
+
+
 def check_spec(b):
     text, why = spec()
     if not text:
@@ -137,21 +163,14 @@ def check_formulas(b):
 
 
 def main():
-    browser = next((p for p in ("chromium", "chromium-browser", "google-chrome") if shutil.which(p)), None)
-    if not browser:
-        harness.skip("Markdown of the chat page: no browser here")
-        harness.finish()
-    b = Browser(browser)
-    try:
+    with browser("Markdown of the chat page") as b:
         with Server(sys.argv[1], "--parallel", "1") as s:
             b.call("Page.enable")
-            b.call("Page.navigate", url=s.url)
-            check(b.wait('document.getElementById("model")?.textContent === "built-in"'), "the page is there")
+            check(open_page(b, s.url), "the page is there")
             check_formulas(b)
+            if len(sys.argv) > 2:
+                pictures(b, sys.argv[2])
             check_spec(b)
-    finally:
-        if b.process.poll() is None:
-            b.close()
     harness.finish()
 
 

@@ -5,11 +5,10 @@ usage: test_page.py PROGRAM [FOLDER for pictures]      last line: "N passed, N f
 """
 import json
 import os
-import shutil
 import sys
 
 import harness
-from devtools import Browser
+from chatpage import ENDLESS, WRITING, answers, ask, browser, fresh_page, idle, open_page, sent, titles
 from harness import SLOW, Server, check, free_port
 
 NASTY = """# Title <b>x</b>
@@ -54,20 +53,6 @@ def check_markdown(b, picture):
     b.run('document.getElementById("probe").remove()')
 
 
-def ask(b, text):
-    b.run('document.getElementById("input").focus()')
-    b.type(text)
-    b.key("Enter", text="\r")
-
-
-def idle(b):
-    return b.wait('document.getElementById("stop").classList.contains("hidden")')
-
-
-def answers(b):
-    return b.run('[...document.querySelectorAll(".assistant > .md")].map(n => n.textContent)')
-
-
 def check_talk(b, picture):
     ask(b, "Tell me a story about a dog.")
     check(b.wait('document.querySelector(".assistant > .md")?.textContent.length > 5'), "text streams in")
@@ -95,12 +80,6 @@ def check_talk(b, picture):
     ask(b, " Why?")
     check(idle(b) and b.run('document.querySelectorAll(".turn .user")[1].textContent') == "And then? Why?", "an edited message is sent")
     check(len(answers(b)) == 2 and "tokens of context" in b.run('document.getElementById("rate").textContent'), "how full the context is")
-
-
-def sent(b):
-    """The bodies of all chats so far."""
-    asked = [e["params"]["request"] for e in b.events if e["method"] == "Network.requestWillBeSent"]
-    return [json.loads(r["postData"]) for r in asked if r["url"].endswith("/v1/chat/completions")]
 
 
 def check_sent(b):
@@ -176,19 +155,13 @@ def check_looks(b, picture):
     check(not small, f"buttons too small for fingers: {small}")
 
 
-def open_page(b, url):
-    b.call("Page.navigate", url=url)
-    return b.wait('document.getElementById("dot")?.className === "on"')
-
-
 def check_stop_button(program, b):
     """It is there while an answer comes, stops it on the server, and is gone afterwards."""
     shown = '!document.getElementById("stop").classList.contains("hidden") && document.getElementById("send").classList.contains("hidden")'
     with Server(program, *SLOW, "--parallel", "1") as s:
         open_page(b, s.url)
         check(not b.run(shown), "no stop button before")
-        b.run("""settings.max_tokens = 900; const plain = window.fetch;
-                 window.fetch = (url, o) => plain(url, o?.body ? {...o, body: JSON.stringify({...JSON.parse(o.body), ignore_eos: true})} : o)""")
+        b.run("settings.max_tokens = 900;" + ENDLESS)
         ask(b, "Tell me a long story.")
         check(b.wait(shown + ' && document.querySelector(".assistant > .md")?.textContent.length > 5'), "a stop button while the text comes")
         b.run('document.getElementById("stop").click()')
@@ -215,10 +188,6 @@ def check_defaults(program, b):
         check(b.run('document.querySelector("[data-for=s-temperature]").value') == "0.35", "the slider stands there")
         b.key("Escape")
         check(b.wait('!document.getElementById("dialog").open') and "temperature" not in json.loads(b.run("requestBody(current)")), "a look at the settings changes none")
-
-
-def titles(b):
-    return b.run('[...document.querySelectorAll("#chats .open")].map(n => n.textContent)')
 
 
 def check_tabs(program, b):
@@ -262,17 +231,10 @@ def check_same_chat(b, other, url):
     check(kept == [("Here", "again", "thrice"), ("Here", "else")], f"both ways are kept: {kept}")
 
 
-ENDLESS = """const plain = window.fetch;
-             window.fetch = (url, o) => plain(url, o?.body ? {...o, body: JSON.stringify({...JSON.parse(o.body), ignore_eos: true})} : o)"""
-WRITING = 'document.querySelector(".assistant > .md")?.textContent.length > 5'
-
-
 def check_apart(program, b):
     """An answer goes on while another conversation is read, and a second one can come beside it; text that is selected stays so; a reload keeps what has come."""
     with Server(program, *SLOW, "--parallel", "2") as s:
-        open_page(b, s.url)
-        b.run("localStorage.clear()")
-        open_page(b, s.url)
+        fresh_page(b, s.url)
         b.run("settings.max_tokens = 200;" + ENDLESS)
         ask(b, "Alpha")
         check(b.wait(WRITING), "the first answer comes")
@@ -306,9 +268,7 @@ def check_apart(program, b):
 def check_cut(program, b):
     """An answer that ended at the limit says so, and goes on when it is asked to."""
     with Server(program, "--parallel", "1") as s:
-        open_page(b, s.url)
-        b.run("localStorage.clear()")
-        open_page(b, s.url)
+        fresh_page(b, s.url)
         b.run("settings.max_tokens = 6;" + ENDLESS)
         ask(b, "Tell me a story.")
         check(idle(b) and "Cut off" in b.run('document.querySelector(".cut")?.textContent || ""'), "a cut is shown")
@@ -354,17 +314,11 @@ def check_dot(program, b):
 
 
 def main():
-    browser = next((p for p in ("chromium", "chromium-browser", "google-chrome") if shutil.which(p)), None)
-    if not browser:
-        harness.skip("the chat page: no browser here")
-        harness.finish()
     folder = sys.argv[2] if len(sys.argv) > 2 else None
-    b = Browser(browser)
-
-    def picture(name):
-        if folder:
-            b.picture(os.path.join(folder, name + ".png"))
-    try:
+    with browser("the chat page") as b:
+        def picture(name):
+            if folder:
+                b.picture(os.path.join(folder, name + ".png"))
         with Server(sys.argv[1], "--parallel", "2") as s:
             b.screen(1200, 800)
             for domain in ("Page", "Runtime", "Network", "Log"):
@@ -384,9 +338,6 @@ def main():
             part(sys.argv[1], b)
         errors = [e["params"] for e in b.events if e["method"] == "Runtime.exceptionThrown"]
         check(not errors, f"errors in the page: {errors}")
-    finally:
-        if b.process.poll() is None:
-            b.close()
     harness.finish()
 
 

@@ -4,7 +4,7 @@
 #include "unit.h"
 
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/probe.h"
+#include "backend/cuda/device/probe.h"
 #include "base/hash.h"
 #include "os/os.h"
 

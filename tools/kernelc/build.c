@@ -1,8 +1,8 @@
 /* Jobs, threads and the packed file. */
 #include "build.h"
 
-#include "backend/cuda/driver.h"
-#include "backend/cuda/pack.h"
+#include "backend/cuda/device/driver.h"
+#include "backend/cuda/device/pack.h"
 #include "base/hash.h"
 #include "key.h"
 #include "report.h"

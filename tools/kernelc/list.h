@@ -2,7 +2,7 @@
 #ifndef KERNELC_LIST_H
 #define KERNELC_LIST_H
 
-#include "backend/cuda/arch.h"
+#include "backend/cuda/device/arch.h"
 #include "toolkit.h"
 
 enum { MAX_FILES = 128, MAX_FLAGS = 16 };

@@ -1,7 +1,7 @@
 /* kernelc: compiles the CUDA kernels of kernels.list and packs them into one file that is embedded in the program. The same on Linux and
  * Windows. docs/cuda-kernels.md explains. */
-#include "backend/cuda/image.h"
-#include "backend/cuda/probe.h"
+#include "backend/cuda/device/image.h"
+#include "backend/cuda/device/probe.h"
 #include "build.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static const char help[] =
     "  --spills fail|warn              what a kernel does that spills although kernels.list forbids it (default fail)\n"
     "  --quiet                         say only how it ended\n";
 
-/* kernelc has no kernels of its own; backend/cuda/probe.c asks for them. */
+/* kernelc has no kernels of its own; backend/cuda/device/probe.c asks for them. */
 int cuda_pack_embedded(struct cuda_pack *pack, struct err *err) {
     return cuda_pack_open(pack, NULL, 0, "kernelc", err);
 }

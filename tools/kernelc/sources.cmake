@@ -10,11 +10,11 @@ set(KERNELC_SOURCES
   tools/kernelc/toolkit.c
 )
 set(KERNELC_BASE
-  src/backend/cuda/arch.c
-  src/backend/cuda/driver.c
-  src/backend/cuda/image.c
-  src/backend/cuda/probe.c
-  src/backend/cuda/support.c
+  src/backend/cuda/device/arch.c
+  src/backend/cuda/device/driver.c
+  src/backend/cuda/device/image.c
+  src/backend/cuda/device/probe.c
+  src/backend/cuda/device/support.c
   src/base/arena.c
   src/base/err.c
   src/base/hash.c

@@ -1,7 +1,7 @@
 /* Finding CUDA toolkits. Every place is looked at, even when the first has one: `--list` shows the whole picture. */
 #include "toolkit.h"
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/device/driver.h"
 
 #include <stdio.h>
 

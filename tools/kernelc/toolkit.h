@@ -2,7 +2,7 @@
 #ifndef KERNELC_TOOLKIT_H
 #define KERNELC_TOOLKIT_H
 
-#include "backend/cuda/arch.h"
+#include "backend/cuda/device/arch.h"
 #include "tool.h"
 
 enum { MAX_TOOLKITS = 32, MAX_ARCHS = 64 };

@@ -1,77 +1,5 @@
-/* The CUDA backend: one model's context on a GPU. */
+/* The CUDA backend: the functions by which the engine reaches it. */
 #include "backend/cuda/cuda.h"
-
-int cuda_use(struct cuda *c, struct err *err) {
-    return cuda_gpu_use(c->gpu, err);
-}
-
-static void cuda_close(struct backend *be) {
-    struct cuda *c = (struct cuda *)be;
-    cuda_kv_close(be);
-    cuda_free(c, &c->scratch);
-    cuda_free(c, &c->op_scratch);
-    cuda_free(c, &c->widened);
-    cuda_free(c, &c->counters);
-    cuda_free(c, &c->staging);
-    if (c->bounce) c->d->cuMemFreeHost(c->bounce);
-    if (c->gave_up) c->d->cuMemFreeHost((void *)(uintptr_t)c->gave_up);
-    for (int i = 0; i < 2; i++)
-        if (c->bounced[i]) c->d->cuEventDestroy(c->bounced[i]);
-    if (c->stream) c->d->cuStreamDestroy(c->stream);
-    mem_free(c->pieces);
-    plan_free(&c->plan);
-    oplist_free(&c->base.list);
-    mem_free(c->program.launches);
-    mem_free(c->program.args);
-    mem_free(c);
-}
-
-/* What blocks of a launch count together is zero; the host's word is where a kernel that gives up can write it and we can read it for nothing. */
-static int open_counters(struct cuda *c, struct err *err) {
-    void *word;
-    CUdeviceptr address;
-    TRY(cuda_alloc(c, COUNTERS * sizeof(uint32_t), "counters", &c->counters, err));
-    CUDA_TRY(c, c->d->cuMemsetD32Async(c->counters, 0, COUNTERS, c->stream), "clearing counters");
-    CUDA_TRY(c, c->d->cuMemHostAlloc(&word, sizeof *c->gave_up, CU_MEMHOSTALLOC_DEVICEMAP), "pinned memory");
-    c->gave_up = word;
-    *c->gave_up = 0;
-    CUDA_TRY(c, c->d->cuMemHostGetDevicePointer(&address, word, 0), "pinned memory");
-    return cuda_upload(c, c->counters + COUNTERS_HOST * sizeof(uint32_t), &address, sizeof address, "counters", err);
-}
-
-static int open_context(struct cuda *c, struct err *err) {
-    TRY(cuda_use(c, err));
-    CUDA_TRY(c, c->d->cuStreamCreate(&c->stream, CU_STREAM_NON_BLOCKING), "a stream");
-    CUDA_TRY(c, c->d->cuMemHostAlloc((void **)&c->bounce, 2 * (size_t)BOUNCE_BYTES, 0), "pinned memory");
-    for (int i = 0; i < 2; i++) CUDA_TRY(c, c->d->cuEventCreate(&c->bounced[i], CU_EVENT_DISABLE_TIMING), "an event");
-    return open_counters(c, err);
-}
-
-static int cuda_open(struct device *d, const struct backend_options *options, struct backend **out, struct err *err) {
-    struct cuda *c = mem_alloc(sizeof *c);
-    c->base = (struct backend){.type = &cuda_backend,
-                               .device = d,
-                               .precision = options->precision,
-                               .mixes_rows = true,
-                               .runs_ahead = true,
-                               .row_first = 0.5,
-                               .row_more = 0.15};
-    c->gpu = (struct cuda_gpu *)d;
-    c->d = c->gpu->d;
-    c->exact = options->precision == PRECISION_EXACT || options->precision == PRECISION_F32;
-    c->no_fuse = options->no_fuse;
-    c->kept_back = RESERVE_BYTES;
-    c->base.chooses = c->gpu->functions[KERNEL_choose_draw] != NULL;
-    c->base.takes_inputs = true;
-    c->base.rows_max = MAX_GRID_Y / 2; /* rows are a grid's second dimension; wide products have two for each */
-    int code = open_context(c, err);
-    if (code) {
-        cuda_close(&c->base);
-        return code;
-    }
-    *out = &c->base;
-    return ERR_OK;
-}
 
 /* On a device that is watched, a step is waited for: how long it took is what the next one's size depends on. */
 static int end_watched(struct backend *be, const struct step *step, struct err *err) {
@@ -98,6 +26,7 @@ const struct backend_type cuda_backend = {
     .close = cuda_close,
     .weight_bind = cuda_weight_bind,
     .weight_release = cuda_weight_release,
+    .weight_bytes = cuda_weight_bytes,
     .kv_number_bytes = cuda_kv_number_bytes,
     .kv_open = cuda_kv_open,
     .kv_close = cuda_kv_close,

@@ -4,29 +4,7 @@
  * writes, so before planning the inputs of a group are kept alive to the group's end (cuda_fuse_lives). */
 #include "backend/cuda/cuda.h"
 
-bool cuda_read_only_by(const struct cuda *c, struct tensor t, int32_t j) {
-    const struct oplist *l = &c->base.list;
-    const struct value *v = &l->values[t.id - 1];
-    if (v->is_output || v->last_op != j) return false;
-    for (int32_t i = v->first_op + 1; i < j; i++)
-        for (int32_t k = 0; k < l->ops[i].n_in; k++)
-            if (l->ops[i].in[k].id == t.id) return false;
-    return true;
-}
-
-bool cuda_same_view(struct tensor a, struct tensor b) {
-    return a.id == b.id && a.offset == b.offset && a.heads == b.heads && a.width == b.width && a.row_stride == b.row_stride &&
-           a.head_stride == b.head_stride;
-}
-
 /* ---- a product and its gate ---------------------------------------------------------------------------------------- */
-
-bool cuda_is_halves(const struct op *linear, const struct op *glu) {
-    if (glu->kind != OP_GLU) return false;
-    struct tensor both = linear->out[0], gate = glu->in[0], up = glu->in[1];
-    return gate.id == both.id && up.id == both.id && gate.heads == 1 && up.heads == 1 && gate.offset == 0 && up.offset == gate.width &&
-           up.width == gate.width && both.width == 2 * gate.width;
-}
 
 static bool is_gate(const struct cuda *c, int32_t i) {
     const struct oplist *l = &c->base.list;

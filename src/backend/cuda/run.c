@@ -144,34 +144,11 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
     return ERR_OK;
 }
 
-/* After a fault in a kernel, or when the GPU is gone, the driver says the same of every call. */
-int cuda_note_lost(struct cuda *c, int code) {
-    if (code && cuda_result_is_fatal(c->d->cuStreamSynchronize(c->stream))) c->base.device->lost = true;
-    return code;
-}
-
 int cuda_end(struct backend *be, const struct step *step, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     int code = run_step(c, step, err);
     if (!code && !c->key.no_choice) code = cuda_results_send(c, err);
     return cuda_note_lost(c, code);
-}
-
-int cuda_wait(struct cuda *c, struct err *err) {
-    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
-    return cuda_check_waits(c, err);
-}
-
-/* After a wait that had no end (kernels/sync.cuh) a step's results are nothing; the counters are whole again when the launch is over. */
-int cuda_check_waits(struct cuda *c, struct err *err) {
-    if (!*c->gave_up) return ERR_OK;
-    *c->gave_up = 0;
-    CUDA_TRY(c, c->d->cuMemsetD32Async(c->counters + COUNTERS_GAVE_UP * sizeof(uint32_t), 0, 1, c->stream), "clearing counters");
-    return err_set(
-        err, ERR_EDEVICE,
-        "GPU %d: blocks of a step waited for each other in vain, since not all of its %d multiprocessors ran them at once: another "
-        "program (a debugger, MPS) holds some of them; end it, or use --device cpu",
-        c->gpu->about->index, c->gpu->n_sm);
 }
 
 static int read_piece(struct cuda *c, CUdeviceptr from, size_t bytes, unsigned char *dst, struct err *err) {

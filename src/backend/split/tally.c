@@ -1,17 +1,15 @@
 /* Counting weights. */
 #include "backend/split/tally.h"
 
-#include "tensor/quant.h"
-
-enum { PIECE_BYTES = 256 }; /* to which devices round what they allocate */
-
 struct tally_backend {
     struct backend base;
+    const struct backend *card;
     struct tally tally;
 };
 
-static uint64_t rounded(uint64_t bytes) {
-    return (bytes + PIECE_BYTES - 1) / PIECE_BYTES * PIECE_BYTES;
+static uint64_t bytes_of(const struct backend *card, const struct weight_source *s) {
+    if (card->type->weight_bytes) return card->type->weight_bytes(card, s);
+    return (uint64_t)s->n_experts * (uint64_t)s->out * format_row_bytes(&s->format, (size_t)s->in);
 }
 
 static uint64_t *counter_of(struct tally *t, const struct weight_source *s) {
@@ -22,12 +20,9 @@ static uint64_t *counter_of(struct tally *t, const struct weight_source *s) {
 
 static int tally_bind(struct backend *be, const struct weight_source *s, struct weight *out, struct err *err) {
     struct tally *t = &((struct tally_backend *)be)->tally;
-    const struct format *f = &s->format;
-    uint64_t rows = (uint64_t)s->n_experts * (uint64_t)s->out;
-    uint64_t bytes = rounded(rows * quant_values_bytes(f, s->in)) + rounded(rows * quant_scales_bytes(f, s->in)) +
-                     rounded(rows * quant_biases_bytes(f, s->in)) + PIECE_BYTES;
+    uint64_t bytes = bytes_of(((struct tally_backend *)be)->card, s);
     if (s->reader >= t->n_layers) return err_set(err, ERR_EINTERNAL, "%s is of a layer that is not there", s->name);
-    *out = (struct weight){.name = s->name, .format = *f, .n_experts = s->n_experts, .out = s->out, .in = s->in, .bytes = bytes};
+    *out = (struct weight){.name = s->name, .format = s->format, .n_experts = s->n_experts, .out = s->out, .in = s->in, .bytes = bytes};
     *counter_of(t, s) += bytes;
     return ERR_OK;
 }
@@ -49,9 +44,10 @@ static const struct backend_type tally_type = {.name = "tally",
                                                .weight_bind = tally_bind,
                                                .weight_release = tally_release};
 
-int tally_open(int32_t n_layers, struct backend **out, struct err *err) {
+int tally_open(int32_t n_layers, const struct backend *card, struct backend **out, struct err *err) {
     struct tally_backend *t = mem_alloc(sizeof *t);
     t->base = (struct backend){.type = &tally_type};
+    t->card = card;
     t->tally = (struct tally){.n_layers = n_layers,
                               .layers = mem_try(((size_t)n_layers + 1) * sizeof(uint64_t)),
                               .experts = mem_try(((size_t)n_layers + 1) * sizeof(uint64_t))};

@@ -13,7 +13,8 @@ struct tally {
     uint64_t before, behind, ends, all; /* as enum weight_reader has them; vectors of no layer are in `all` */
 };
 
-int tally_open(int32_t n_layers, struct backend **out, struct err *err);
+/* Counted as `card` would keep them. */
+int tally_open(int32_t n_layers, const struct backend *card, struct backend **out, struct err *err);
 const struct tally *tally_of(const struct backend *be);
 
 #endif

@@ -1,0 +1,195 @@
+/* Weights in device memory: planes are read in pieces into pinned memory and copied while the next piece is read. */
+#include "backend/cuda/context/context.h"
+
+#include "tensor/quant.h"
+
+static size_t align256(size_t n) {
+    return (n + 255) / 256 * 256;
+}
+
+/* Rows [first, first + n) of one plane, through the two halves of the bounce buffer. */
+static int upload_plane(struct cuda *c, const struct weight_source *s, enum weight_plane plane, int64_t first, int64_t n_rows,
+                        CUdeviceptr to, size_t stride, struct err *err) {
+    int64_t at_once = (int64_t)(BOUNCE_BYTES / stride);
+    if (at_once == 0)
+        return err_set(err, ERR_ELIMIT, "%s: a row of %zu bytes is larger than the %d that are uploaded at once", s->name, stride,
+                       BOUNCE_BYTES);
+    int half = 0;
+    for (int64_t row = 0; row < n_rows; row += at_once, half ^= 1) {
+        int64_t n = n_rows - row < at_once ? n_rows - row : at_once;
+        unsigned char *data = c->bounce + (size_t)half * BOUNCE_BYTES;
+        CUDA_TRY(c, c->d->cuEventSynchronize(c->bounced[half]), "uploading %s", s->name);
+        TRY(s->read(s->user, plane, first + row, n, data, err));
+        CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(to + (size_t)row * stride, data, (size_t)n * stride, c->stream), "uploading %s", s->name);
+        CUDA_TRY(c, c->d->cuEventRecord(c->bounced[half], c->stream), "uploading %s", s->name);
+    }
+    return ERR_OK;
+}
+
+/* Where rows of each plane lie, one plane behind the other. */
+struct planes {
+    size_t strides[N_PLANES], at[N_PLANES], bytes;
+};
+
+static struct planes planes_of(const struct weight_source *s, int64_t n_rows) {
+    const struct format *f = &s->format;
+    struct planes p = {.strides = {quant_values_bytes(f, s->in), quant_scales_bytes(f, s->in), quant_biases_bytes(f, s->in)}};
+    for (int i = 0; i < N_PLANES; i++) {
+        p.at[i] = p.bytes;
+        p.bytes += align256(p.strides[i] * (size_t)n_rows);
+    }
+    return p;
+}
+
+static int upload_rows(struct cuda *c, const struct weight_source *s, const struct planes *p, int64_t first, int64_t n, CUdeviceptr to,
+                       struct err *err) {
+    for (int i = 0; i < N_PLANES; i++)
+        if (p->strides[i]) TRY(upload_plane(c, s, (enum weight_plane)i, first, n, to + p->at[i], p->strides[i], err));
+    return ERR_OK;
+}
+
+/* ---- tiles -------------------------------------------------------------------------------------------------------- */
+
+bool cuda_tiles(const struct cuda *c, const struct weight_source *s) {
+    const struct format *f = &s->format;
+    bool fits = s->n_experts == 1 || (cuda_tile_bits(f) == 4 && s->out % 16 == 0); /* experts' kernels take 4 bits */
+    return c->gpu->functions[KERNEL_tile_pack] && !c->exact && !s->is_vector && !s->is_router && fits && f->mode == QUANT_AFFINE &&
+           f->group >= 32 && f->dtype != DT_F32 && s->in % 64 == 0;
+}
+
+int32_t cuda_tile_bits(const struct format *f) {
+    return f->bits <= 4 ? 4 : 8;
+}
+
+int32_t cuda_unit_bytes(const struct format *f) {
+    return cuda_tile_bits(f) * 128 + (f->group == 32 ? 128 : 64);
+}
+
+int64_t cuda_tile_bytes(const struct format *f, int64_t in) {
+    return in / 64 * cuda_unit_bytes(f);
+}
+
+/* Memory for a weight's rows on their way; kept for the next one. */
+static int staging(struct cuda *c, size_t bytes, struct err *err) {
+    if (bytes <= c->staging_bytes) return ERR_OK;
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "uploading weights");
+    cuda_free(c, &c->staging);
+    c->staging_bytes = 0;
+    TRY(cuda_alloc(c, bytes, "weights on their way", &c->staging, err));
+    c->staging_bytes = bytes;
+    return ERR_OK;
+}
+
+/* rows: some of a weight, as they lie in the staging memory. */
+static int make_tiles(struct cuda *c, const struct k_weight *rows, CUdeviceptr to, struct err *err) {
+    struct k_tile a = {.w = *rows, .out = to, .n = rows->out};
+    unsigned int tiles = ceil_div(rows->out, 16), y = tiles < MAX_GRID_Y ? tiles : MAX_GRID_Y;
+    void *params[] = {&a};
+    CUDA_TRY(c,
+             c->d->cuLaunchKernel(c->gpu->functions[KERNEL_tile_pack], ceil_div(rows->in / 64, 8), y, ceil_div(tiles, y), 256, 1, 1, 0,
+                                  c->stream, params, NULL),
+             "tiles of a weight");
+    return ERR_OK;
+}
+
+/* ---- binding ------------------------------------------------------------------------------------------------------ */
+
+static const enum k_dtype dtypes[N_DTYPES] = {[DT_F32] = K_F32, [DT_F16] = K_F16, [DT_BF16] = K_BF16};
+static const enum k_mode modes[N_QUANT_MODES] = {
+    [QUANT_NONE] = K_PLAIN, [QUANT_AFFINE] = K_AFFINE, [QUANT_MXFP4] = K_MXFP4, [QUANT_MXFP8] = K_MXFP8, [QUANT_NVFP4] = K_NVFP4,
+};
+
+/* What a kernel is told of rows whose planes lie at `base`. */
+static struct k_weight weight_args(const struct weight_source *s, const struct planes *p, CUdeviceptr base) {
+    return (struct k_weight){
+        .values = base + p->at[PLANE_VALUES],
+        .scales = p->strides[PLANE_SCALES] ? base + p->at[PLANE_SCALES] : 0,
+        .biases = p->strides[PLANE_BIASES] ? base + p->at[PLANE_BIASES] : 0,
+        .values_bytes = (int64_t)p->strides[PLANE_VALUES],
+        .scales_bytes = (int64_t)p->strides[PLANE_SCALES],
+        .biases_bytes = (int64_t)p->strides[PLANE_BIASES],
+        .out = s->out,
+        .in = s->in,
+        .mode = modes[s->format.mode],
+        .bits = s->format.bits,
+        .group = s->format.group,
+        .dtype = dtypes[s->format.dtype],
+    };
+}
+
+/* Whole tiles' rows that are on their way at once: experts of a layer together may be a gigabyte. */
+enum { STAGED_BYTES = 64 << 20 };
+
+static int upload_tiles(struct cuda *c, const struct weight_source *s, int64_t n_rows, struct cuda_weight *w, struct err *err) {
+    struct planes row = planes_of(s, 1);
+    int64_t tile_bytes = cuda_tile_bytes(&s->format, s->in), at_once = STAGED_BYTES / (int64_t)row.bytes / 16 * 16 + 16;
+    if (at_once > n_rows) at_once = n_rows;
+    struct planes p = planes_of(s, at_once);
+    TRY(staging(c, p.bytes, err));
+    struct k_weight rows = weight_args(s, &p, c->staging);
+    for (int64_t first = 0; first < n_rows; first += at_once) {
+        rows.out = n_rows - first < at_once ? n_rows - first : at_once;
+        TRY(upload_rows(c, s, &p, first, rows.out, c->staging, err));
+        TRY(make_tiles(c, &rows, w->base + (uint64_t)(first / 16 * tile_bytes), err));
+    }
+    w->k = rows;
+    w->k.out = s->out;
+    w->k.values = w->base;
+    w->k.scales = w->k.biases = 0;
+    w->k.tile_bytes = tile_bytes;
+    w->k.bits = cuda_tile_bits(&s->format);
+    return ERR_OK;
+}
+
+enum { SPARE_BYTES = 256 }; /* behind a weight: kernels read whole pieces */
+
+static size_t bytes_of(const struct cuda *c, const struct weight_source *s, int64_t n_rows) {
+    if (!cuda_tiles(c, s)) return planes_of(s, n_rows).bytes;
+    return align256((size_t)cuda_tile_bytes(&s->format, s->in) * ceil_div(n_rows, 16));
+}
+
+size_t cuda_weight_bytes(const struct backend *be, const struct weight_source *source) {
+    return bytes_of((const struct cuda *)be, source, source->n_experts * source->out) + SPARE_BYTES;
+}
+
+int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    TRY(cuda_use(c, err));
+    const struct format *f = &source->format;
+    int64_t n_rows = source->n_experts * source->out;
+    if (f->mode > QUANT_NVFP4)
+        return err_set(err, ERR_EUNSUPPORTED,
+                       "%s: %s with scales of f32 has no GPU kernels; run it with --device cpu, or mlxcel quantize it first", source->name,
+                       quant_mode_name(f->mode));
+    struct planes p = planes_of(source, n_rows);
+    bool tiled = cuda_tiles(c, source);
+    struct cuda_weight *w = mem_alloc(sizeof *w);
+    *w = (struct cuda_weight){.bytes = bytes_of(c, source, n_rows)};
+    *out = (struct weight){.name = source->name,
+                           .format = *f,
+                           .n_experts = source->n_experts,
+                           .out = source->out,
+                           .in = source->in,
+                           .bytes = w->bytes,
+                           .packed = w};
+    int code = cuda_alloc(c, w->bytes + SPARE_BYTES, source->name, &w->base, err);
+    if (!code && tiled) code = upload_tiles(c, source, n_rows, w, err);
+    else if (!code) {
+        code = upload_rows(c, source, &p, 0, n_rows, w->base, err);
+        w->k = weight_args(source, &p, w->base);
+    }
+    if (code) cuda_weight_release(be, out);
+    return code;
+}
+
+void cuda_weight_release(struct backend *be, struct weight *weight) {
+    struct cuda *c = (struct cuda *)be;
+    struct cuda_weight *w = weight->packed;
+    if (!w) return;
+    cuda_use(c, NULL);
+    c->d->cuStreamSynchronize(c->stream);
+    cuda_graphs_drop(c); /* they hold its address */
+    cuda_free(c, &w->base);
+    mem_free(w);
+    weight->packed = NULL;
+}

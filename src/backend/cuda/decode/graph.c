@@ -1,0 +1,213 @@
+/* Graphs of decode steps: built explicitly from the program when a key comes the second time, replayed after that. Where blocks of a launch
+ * may wait for each other, a run of instructions becomes one node. */
+#include "backend/cuda/decode/decode.h"
+
+/* Two keys share a program when these agree; lengths by bucket. */
+static bool same_key(const struct step_key *a, const struct step_key *b) {
+    return a->part == b->part && a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits &&
+           a->n_hidden == b->n_hidden && a->chooses == b->chooses && cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
+}
+
+struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key) {
+    if (!key->decode_only) return NULL;
+    for (int32_t i = 0; i < c->n_graphs; i++)
+        if (same_key(&c->graphs[i].key, key)) return &c->graphs[i];
+    return NULL;
+}
+
+bool cuda_graph_wanted(struct cuda *c, const struct step_key *key) {
+    if (!key->decode_only) return false;
+    for (int32_t i = 0; i < c->n_seen && i < SEEN_MAX; i++)
+        if (same_key(&c->seen[i], key)) return true;
+    c->seen[c->n_seen++ % SEEN_MAX] = *key;
+    if (c->n_seen >= 2 * SEEN_MAX) c->n_seen -= SEEN_MAX;
+    return false;
+}
+
+/* Instructions in a row from the i-th launch on. */
+static int32_t run_length(const struct cuda *c, int32_t i) {
+    const struct program *p = &c->program;
+    int32_t n = 0;
+    while (i + n < p->n_launches && p->launches[i + n].kernel == KERNEL_step_run) n++;
+    return n;
+}
+
+static const struct k_step_run *run_args(const struct cuda *c, int32_t i) {
+    return (const struct k_step_run *)(const void *)(c->program.args + c->program.launches[i].args);
+}
+
+/* Instructions in a row: n launches of the program from the i-th on, `at` in the array of all; how kernels/one.cu runs them, where it does. */
+struct run {
+    int32_t i, n, at, depth;
+    bool is_one;
+    struct launch launch;
+};
+
+/* All runs and their instructions, in the order of the launches; those lie in memory of the graph's own, behind them their links. */
+struct runs {
+    struct run *runs;
+    struct k_instr *all;
+    CUdeviceptr instrs;
+    int32_t n_runs, n;
+};
+
+static void gather_runs(const struct cuda *c, struct runs *out) {
+    size_t most = (size_t)c->program.n_launches + 1;
+    *out = (struct runs){.runs = mem_alloc(most * sizeof *out->runs), .all = mem_alloc(most * sizeof *out->all)};
+    for (int32_t i = 0, n; i < c->program.n_launches; i += n ? n : 1) {
+        n = run_length(c, i);
+        if (!n) continue;
+        struct run *r = &out->runs[out->n_runs++];
+        *r = (struct run){.i = i, .n = n, .at = out->n};
+        for (int32_t k = 0; k < n; k++) out->all[out->n++] = run_args(c, i + k)->one;
+        r->is_one = n > 1 && cuda_list_fits(c, out->all + r->at, n, &r->launch, &r->depth);
+    }
+}
+
+static void free_runs(struct runs *r) {
+    mem_free(r->runs);
+    mem_free(r->all);
+}
+
+static int upload_runs(struct cuda *c, struct runs *r, struct err *err) {
+    size_t bytes = (size_t)r->n * sizeof *r->all, links = 0;
+    for (int32_t i = 0; i < r->n_runs; i++) {
+        size_t need = r->runs[i].is_one ? cuda_links_find(r->all + r->runs[i].at, r->runs[i].n) : 0;
+        if (need > links) links = need;
+    }
+    TRY(cuda_alloc(c, bytes + links, "instructions of a step", &r->instrs, err));
+    for (int32_t i = 0; i < r->n_runs; i++)
+        if (r->runs[i].is_one) cuda_links_place(r->all + r->runs[i].at, r->runs[i].n, r->instrs + bytes, links);
+    if (!c->gpu->can_run_lists) /* launches wait for each other */
+        for (int32_t k = 0; k < r->n; k++) r->all[k].waits = 0;
+    TRY(cuda_upload(c, r->instrs, r->all, bytes, "instructions of a step", err));
+    if (links) CUDA_TRY(c, c->d->cuMemsetD32Async(r->instrs + bytes, 0, links / 4, c->stream), "links of a step");
+    return ERR_OK;
+}
+
+/* One launch for a run: kernels/one.cu's, or that of kernels/step.cu, a block on every multiprocessor with the most shared memory that one
+ * of the instructions needs. */
+static struct launch run_launch(const struct cuda *c, const struct run *r) {
+    if (r->is_one) return r->launch;
+    struct launch all = c->program.launches[r->i];
+    all.grid[0] = (unsigned int)c->gpu->n_sm;
+    for (int32_t k = 1; k < r->n; k++)
+        if (c->program.launches[r->i + k].shared_bytes > all.shared_bytes) all.shared_bytes = c->program.launches[r->i + k].shared_bytes;
+    return all;
+}
+
+static int add_node(struct cuda *c, CUgraph graph, const struct launch *l, void *args, CUgraphNode *last, struct err *err) {
+    void *params[] = {args};
+    CUDA_KERNEL_NODE_PARAMS node = {
+        .func = c->gpu->functions[l->kernel],
+        .gridDimX = l->grid[0],
+        .gridDimY = l->grid[1],
+        .gridDimZ = l->grid[2],
+        .blockDimX = l->threads,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .sharedMemBytes = l->shared_bytes,
+        .kernelParams = params,
+    };
+    CUgraphNode before = *last;
+    bool is_early = before && c->gpu->begins_early[l->kernel];
+    CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    CUDA_TRY(c, c->d->cuGraphAddKernelNode(last, graph, &before, before && !is_early, &node), "graph node %s", cuda_kernel_name(l->kernel));
+    if (is_early) CUDA_TRY(c, c->d->cuGraphAddDependencies(graph, &before, last, &edge, 1), "graph node %s", cuda_kernel_name(l->kernel));
+    return ERR_OK;
+}
+
+/* A run in one launch; where blocks of a launch may not wait for each other, in a launch per instruction, with the same links. */
+static int add_list(struct cuda *c, CUgraph graph, const struct runs *runs, const struct run *r, CUgraphNode *last, struct err *err) {
+    CUdeviceptr instrs = runs->instrs + (size_t)r->at * sizeof(struct k_instr);
+    struct k_step_run run = {.instrs = instrs, .barrier = c->counters, .n = r->n, .tags = r->n, .depth = r->depth};
+    struct launch l = run_launch(c, r);
+    if (c->gpu->can_run_lists) {
+        TRY(add_node(c, graph, &l, &run, last, err));
+        CUDA_TRY(c, c->d->cuGraphKernelNodeSetAttribute(*last, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &(CUkernelNodeAttrValue){.cooperative = 1}),
+                 "graph node of %d instructions", r->n);
+        return ERR_OK;
+    }
+    run.n = 1;
+    for (int32_t k = 0; k < r->n; k++) {
+        run.instrs = instrs + (size_t)k * sizeof(struct k_instr);
+        run.tags = k + 1 == r->n ? r->n : 0;
+        TRY(add_node(c, graph, &l, &run, last, err));
+    }
+    return ERR_OK;
+}
+
+static int add_nodes(struct cuda *c, CUgraph graph, const struct runs *runs, struct err *err) {
+    const struct program *p = &c->program;
+    CUgraphNode last = NULL;
+    for (int32_t i = 0, k = 0; i < p->n_launches;) {
+        const struct run *r = k < runs->n_runs && runs->runs[k].i == i ? &runs->runs[k++] : NULL;
+        if (r && (r->is_one || (r->n > 1 && c->gpu->can_run_lists))) {
+            TRY(add_list(c, graph, runs, r, &last, err));
+            i += r->n;
+            continue;
+        }
+        for (int32_t end = i + (r ? r->n : 1); i < end; i++)
+            TRY(add_node(c, graph, &p->launches[i], p->args + p->launches[i].args, &last, err));
+    }
+    return ERR_OK;
+}
+
+static struct cuda_graph *graph_slot(struct cuda *c) {
+    if (c->n_graphs < GRAPHS_MAX) return &c->graphs[c->n_graphs++];
+    struct cuda_graph *oldest = &c->graphs[0];
+    for (int32_t i = 1; i < GRAPHS_MAX; i++)
+        if (c->graphs[i].last_use < oldest->last_use) oldest = &c->graphs[i];
+    c->d->cuGraphExecDestroy(oldest->exec);
+    cuda_free(c, &oldest->instrs);
+    return oldest;
+}
+
+bool cuda_graph_at_once(const struct cuda *c) {
+    struct runs r;
+    bool any = false;
+    if (!c->key.decode_only || c->key.n_rows != 1) return false;
+    gather_runs(c, &r);
+    for (int32_t i = 0; i < r.n_runs; i++) any = any || r.runs[i].is_one;
+    free_runs(&r);
+    return any;
+}
+
+bool cuda_one_list_holds(const struct cuda *c) {
+    const struct program *p = &c->program;
+    struct runs r;
+    for (int32_t i = 0; i < p->n_launches; i++) {
+        enum op_kind kind = c->base.list.ops[p->launches[i].op].kind;
+        bool is_around = kind == OP_EMBED || kind == OP_ARGMAX || kind == OP_CHOOSE;
+        if (p->launches[i].kernel != KERNEL_step_run && !is_around) return false;
+    }
+    gather_runs(c, &r);
+    bool holds = r.n_runs == 1 && r.runs[0].is_one;
+    if (holds) cuda_links_find(r.all, r.n);
+    for (int32_t i = 0; i < r.n && holds; i++) holds = r.all[i].kind == K_STEP_ATTN || !r.all[i].u.linear.e.half || !r.all[i].waits;
+    for (int32_t i = 0; i < r.n && holds; i++) holds = r.all[i].kind != K_STEP_ROUTER || r.all[i].u.linear.x_link;
+    free_runs(&r);
+    return holds;
+}
+
+int cuda_graph_build(struct cuda *c, struct cuda_graph **out, struct err *err) {
+    CUgraph graph;
+    CUgraphExec exec = NULL;
+    struct runs runs = {0};
+    CUDA_TRY(c, c->d->cuGraphCreate(&graph, 0), "a graph");
+    gather_runs(c, &runs);
+    int code = runs.n ? upload_runs(c, &runs, err) : ERR_OK;
+    if (!code) code = add_nodes(c, graph, &runs, err);
+    if (!code) code = cuda_check(c->d, c->d->cuGraphInstantiate(&exec, graph, 0), err, "a graph of %d kernels", c->program.n_launches);
+    c->d->cuGraphDestroy(graph);
+    free_runs(&runs);
+    if (code) cuda_free(c, &runs.instrs);
+    TRY(code);
+    struct cuda_graph *g = graph_slot(c);
+    *g = (struct cuda_graph){.key = c->key, .exec = exec, .last_use = c->n_steps, .n_outputs = c->n_outputs, .instrs = runs.instrs};
+    memcpy(g->outputs, c->outputs, sizeof g->outputs);
+    memcpy(g->inputs, c->inputs, sizeof g->inputs);
+    g->n_inputs = c->n_inputs;
+    *out = g;
+    return ERR_OK;
+}

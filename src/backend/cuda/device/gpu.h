@@ -1,0 +1,48 @@
+/* A GPU as a device: its driver and its kernels, which all models on it share. */
+#ifndef MLXCEL_BACKEND_CUDA_DEVICE_GPU_H
+#define MLXCEL_BACKEND_CUDA_DEVICE_GPU_H
+
+#include "backend/backend.h"
+#include "backend/cuda/device/probe.h"
+
+enum kernel_id {
+#define KERNEL(file, symbol) KERNEL_##symbol,
+#include "backend/cuda/device/kernels.def"
+#undef KERNEL
+    N_KERNELS
+};
+
+enum { CUDA_MODULES_MAX = 32 };
+
+/* A GPU: its driver and its kernels, shared by the models on it. Nothing of it changes after it was opened. */
+struct cuda_gpu {
+    struct device base;
+    struct cuda_probe probe;
+    struct cuda_driver *d;     /* of the probe */
+    struct cuda_device *about; /* of the probe: what the driver says of this GPU */
+    CUcontext context;
+    CUmodule modules[CUDA_MODULES_MAX];
+    int n_modules;
+    CUfunction functions[N_KERNELS]; /* NULL: not compiled for this GPU */
+    bool begins_early[N_KERNELS];    /* the kernel waits by itself for the one before it in a graph */
+    int n_sm, sm, shared_max;
+    bool has_context;
+    bool can_run_lists; /* blocks of one launch may wait for each other */
+};
+
+/* Kept back while a model is loaded, since Windows would spill to system memory instead of failing. A model that runs takes the little that it still
+ * needs of this too: a program that has taken the rest meanwhile does not stop it. */
+enum { RESERVE_BYTES = 256 << 20 };
+
+/* Fails with the driver's own words; d is whatever struct holds the driver. */
+#define CUDA_TRY(c, call, ...) TRY(cuda_check((c)->d, (call), err, __VA_ARGS__))
+
+int cuda_gpu_open(const struct device_options *options, struct device **out, struct err *err);
+void cuda_gpu_close(struct device *d);
+void cuda_gpu_memory(struct device *d, uint64_t *out_free, uint64_t *out_total);
+/* The calling thread uses this GPU from now on. */
+int cuda_gpu_use(struct cuda_gpu *g, struct err *err);
+int cuda_modules_load(struct cuda_gpu *g, struct err *err);
+const char *cuda_kernel_name(enum kernel_id id);
+
+#endif

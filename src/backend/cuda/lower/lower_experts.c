@@ -1,0 +1,246 @@
+/* Lowering of experts: on the tensor cores, pair by pair or sorted by expert (kernels/experts.cu); the reference rows (kernels/moe.cu). */
+#include "backend/cuda/lower/lower.h"
+
+/* The matrix that holds up, and the one that holds the gate (NULL: there is none): one where they are stacked. */
+static const struct weight *up_of(const struct experts_args *e) {
+    return e->gate_up ? e->gate_up : e->up;
+}
+static const struct weight *gate_of(const struct experts_args *e) {
+    return e->gate_up ? e->gate_up : e->gate;
+}
+
+static struct k_experts experts_args_of(const struct cuda *c, const struct op *op) {
+    const struct experts_args *e = &op->arg.experts;
+    const struct weight *up = up_of(e), *up_bias = e->gate_up ? e->gate_up_bias : e->up_bias;
+    const struct weight *gate = gate_of(e), *gate_bias = e->gate_up ? e->gate_up_bias : e->gate_bias;
+    return (struct k_experts){
+        .gate = cuda_weight_args(gate),
+        .up = cuda_weight_args(up),
+        .down = cuda_weight_args(e->down),
+        .gate_rows = gate ? gate->out : 0,
+        .up_rows = up->out,
+        .up_first = e->gate_up ? e->inner : 0,
+        .gate_bias = cuda_vec(gate_bias),
+        .up_bias = cuda_vec(up_bias),
+        .down_bias = cuda_vec(e->down_bias),
+        .gate_bias_stride = gate ? gate->out : 0,
+        .up_bias_stride = up->out,
+        .up_bias_first = e->gate_up ? e->inner : 0,
+        .x = cuda_view(c, op->in[0]),
+        .y = cuda_view(c, op->out[0]),
+        .ids = cuda_view(c, op->in[1]).p,
+        .weights = cuda_view(c, op->in[2]).p,
+        .ids_stride = op->in[1].row_stride,
+        .weights_stride = op->in[2].row_stride,
+        .act = cuda_act(&e->act),
+        .inner = e->inner,
+        .k = op->in[1].width,
+        .n_experts = e->down->n_experts,
+        .scale_input = e->scale_input,
+    };
+}
+
+void lower_experts_ref(struct cuda *c, const struct op *op) {
+    struct k_experts a = experts_args_of(c, op);
+    int64_t pairs = (int64_t)a.x.rows * a.k;
+    size_t used = 0;
+    a.inner_values = cuda_op_scratch(c, &used, (size_t)pairs * (size_t)a.inner * sizeof(float));
+    EMIT(c, KERNEL_experts_inner, GRID(pairs, ceil_div(a.inner, 8), 1), 256, 0, a);
+    EMIT(c, KERNEL_experts_down, GRID(a.x.rows, ceil_div(a.down.out, 8), 1), 256, 0, a);
+}
+
+/* ---- on the tensor cores ------------------------------------------------------------------------------------------ */
+
+/* As in kernels/experts.cu: of few rows what a block makes, and the bytes of its sums; of many a tile, and what a block makes of it. */
+enum { K_STEP = 64, CHOICES_MAX = 64, EXPERTS_MAX = 1024 };
+enum { FEW_OUT = 16, INNER_THREADS = 128, DOWN_THREADS = 512, FEW_SUMS = 4096 };
+enum { TILE_PAIRS = 64, TILE_STAGES = 3, TILE_INNER = 64, TILE_DOWN = 128, TILE_THREADS = 128 };
+enum { SOME_PAIRS = 8, SOME_UNIT = 2 * 576 };
+enum { FEW_MAX = 8, FEW_SHARED = 80 << 10 }; /* rows of x that are few, and the most bytes of their terms */
+
+enum kind { KIND_8, KIND_16, KIND_FP4, KIND_TILES, N_KINDS }; /* KIND_TILES: 4 bits in tiles */
+
+struct kind_kernels {
+    enum kernel_id few_inner, few_down, many_inner, many_down;
+    int32_t x_stride; /* elements from a row of x in shared memory to the next */
+};
+
+#define KIND(name, stride)                                                                                 \
+    {                                                                                                      \
+        KERNEL_experts_few_inner_##name, KERNEL_experts_few_down_##name, KERNEL_experts_many_inner_##name, \
+            KERNEL_experts_many_down_##name, stride                                                        \
+    }
+static const struct kind_kernels kinds[N_KINDS] = {
+    [KIND_8] = KIND(8, 72),
+    [KIND_16] = KIND(16, 96),
+    [KIND_FP4] = KIND(fp4, 72),
+    [KIND_TILES] = KIND(t4, 96),
+};
+
+/* N_KINDS: none of them. */
+static enum kind kind_of(const struct weight *w) {
+    const struct format *f = &w->format;
+    if (cuda_weight_args(w).tile_bytes) return KIND_TILES;
+    if (f->mode == QUANT_MXFP4) return KIND_FP4;
+    if (f->mode == QUANT_NONE) return f->dtype == DT_BF16 ? KIND_16 : N_KINDS;
+    return f->mode == QUANT_AFFINE && f->bits == 8 && f->group >= 32 ? KIND_8 : N_KINDS;
+}
+
+/* Two terms of n numbers. */
+static int64_t terms_bytes(int64_t n) {
+    return 2 * 2 * n;
+}
+
+static unsigned int many_shared_bytes(enum kind k) {
+    return TILE_STAGES * (unsigned int)terms_bytes((int64_t)TILE_PAIRS * kinds[k].x_stride);
+}
+
+bool experts_fit(const struct cuda *c, const struct op *op) {
+    const struct experts_args *e = &op->arg.experts;
+    const struct weight *up = up_of(e), *gate = gate_of(e);
+    struct tensor x = op->in[0];
+    bool alike =
+        !gate || (kind_of(gate) == kind_of(up) && gate->format.group == up->format.group && gate->format.dtype == up->format.dtype);
+    bool dense = x.heads == 1 && x.row_stride % 4 == 0 && x.offset % 4 == 0 && c->base.list.values[x.id - 1].dtype == DT_F32;
+    return !c->exact && c->gpu->functions[KERNEL_experts_sort] && alike && dense && kind_of(up) != N_KINDS && kind_of(e->down) != N_KINDS &&
+           up->in % K_STEP == 0 && e->down->in % K_STEP == 0 && e->down->n_experts <= EXPERTS_MAX && op->in[1].width <= CHOICES_MAX &&
+           FEW_SHARED + FEW_SUMS <= c->gpu->shared_max; /* a tile has less */
+}
+
+static void emit_few(struct cuda *c, struct k_experts *a, enum kind inner, enum kind down) {
+    int64_t pairs = (int64_t)a->x.rows * a->k;
+    size_t used = 0;
+    a->inner_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes(pairs * a->inner));
+    cuda_emit(c, kinds[inner].few_inner, GRID(ceil_div(a->inner, FEW_OUT), pairs, 1), INNER_THREADS, (unsigned int)terms_bytes(a->up.in), a,
+              sizeof *a);
+    cuda_emit(c, kinds[down].few_down, GRID(ceil_div(a->down.out, FEW_OUT), a->x.rows, 1), DOWN_THREADS,
+              (unsigned int)terms_bytes((int64_t)a->k * a->inner), a, sizeof *a);
+}
+
+/* What the kernels of many pairs leave for each other; tiles of at most tile_pairs pairs. Returns how many tiles there can be. `sort`:
+ * experts_sort, or one that makes another form of x in the same launch, a block for each row. */
+static size_t sort_pairs(struct cuda *c, struct k_experts *a, int32_t tile_pairs, enum kernel_id sort, size_t *used) {
+    size_t pairs = (size_t)a->x.rows * (size_t)a->k, n_experts = (size_t)a->n_experts;
+    size_t tiles = pairs / (size_t)tile_pairs + (pairs < n_experts ? pairs : n_experts);
+    a->outer = cuda_op_scratch(c, used, pairs * (size_t)a->down.out * sizeof(float));
+    a->pairs = cuda_op_scratch(c, used, pairs * sizeof(int32_t));
+    a->places = cuda_op_scratch(c, used, pairs * sizeof(int32_t));
+    a->tiles = cuda_op_scratch(c, used, (1 + 3 * tiles) * sizeof(int32_t));
+    a->tile_pairs = tile_pairs;
+    cuda_emit(c, sort, GRID(sort == KERNEL_experts_sort ? 1 : 1 + a->x.rows, 1, 1), EXPERTS_MAX, 0, a, sizeof *a);
+    return tiles;
+}
+
+static void emit_fold(struct cuda *c, const struct k_experts *a) {
+    cuda_emit(c, KERNEL_experts_fold, GRID(ceil_div(a->down.out, 256), a->x.rows, 1), 256, 0, a, sizeof *a);
+}
+
+/* A row of x as integers of 16 bits: as kernels/experts.cu. */
+static int64_t x16_bytes(int64_t width) {
+    return (width / K_STEP * (128 + 8) + 15) / 16 * 16;
+}
+
+/* x of `pairs` pairs, and a ring for each of as many warps. */
+static int64_t some_shared_bytes(int64_t width, int32_t depth, int32_t pairs) {
+    return pairs * (x16_bytes(width) + (int64_t)depth * SOME_UNIT);
+}
+
+/* A few pairs for each expert, on average: a tile of eight is then rarely full, and an expert rarely has two. */
+static bool some_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
+    return inner == KIND_TILES && down == KIND_TILES && a->up.group != 32 && a->down.group != 32 &&
+           (int64_t)a->x.rows * a->k <= (int64_t)6 * a->n_experts &&
+           some_shared_bytes(a->up.in > a->inner ? a->up.in : a->inner, 2, SOME_PAIRS) <= c->gpu->shared_max;
+}
+
+/* By pairs of a block, which are its warps too, and units of weights that a warp has under way. */
+struct some_kernels {
+    enum kernel_id few_pairs, deep, shallow;
+};
+
+/* Results of a warp: 16 inner values, or 32 of down. */
+static void emit_some_half(struct cuda *c, struct k_experts *a, const struct some_kernels *k, int64_t width, int64_t n, int64_t of_warp,
+                           size_t tiles) {
+    int32_t pairs = a->tile_pairs;
+    bool is_deep = some_shared_bytes(width, 4, pairs) <= c->gpu->shared_max;
+    a->depth = is_deep ? 4 : 2;
+    cuda_emit(c,
+              pairs < SOME_PAIRS ? k->few_pairs
+              : is_deep          ? k->deep
+                                 : k->shallow,
+              GRID(ceil_div(n, of_warp * pairs), tiles, 1), (unsigned int)pairs * 32,
+              (unsigned int)some_shared_bytes(width, a->depth, pairs), a, sizeof *a);
+}
+
+/* With a pair for an expert, blocks of four: more of them fit a multiprocessor, and the last ones leave less of the GPU idle. */
+static int32_t some_pairs(const struct cuda *c, const struct k_experts *a) {
+    int64_t widest = a->up.in > a->inner ? a->up.in : a->inner;
+    bool are_few = (int64_t)a->x.rows * a->k * 4 <= (int64_t)a->n_experts * 5;
+    return are_few && some_shared_bytes(widest, 4, SOME_PAIRS / 2) <= c->gpu->shared_max ? SOME_PAIRS / 2 : SOME_PAIRS;
+}
+
+static void emit_some(struct cuda *c, struct k_experts *a) {
+    static const struct some_kernels inner = {KERNEL_experts_some_inner_4_4, KERNEL_experts_some_inner_4_8, KERNEL_experts_some_inner_2_8},
+                                     down = {KERNEL_experts_some_down_4_4, KERNEL_experts_some_down_4_8, KERNEL_experts_some_down_2_8};
+    size_t used = 0;
+    a->x_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)x16_bytes(a->x.width));
+    a->inner_terms = cuda_op_scratch(c, &used, (size_t)a->x.rows * (size_t)a->k * (size_t)x16_bytes(a->inner));
+    size_t tiles = sort_pairs(c, a, some_pairs(c, a), KERNEL_experts_sort_x16, &used);
+    emit_some_half(c, a, &inner, a->up.in, a->inner, 16, tiles);
+    emit_some_half(c, a, &down, a->inner, a->down.out, 32, tiles);
+    emit_fold(c, a);
+}
+
+static void emit_many(struct cuda *c, struct k_experts *a, enum kind inner, enum kind down) {
+    size_t used = 0, rows = (size_t)a->x.rows;
+    a->x_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->x.width));
+    a->inner_terms = cuda_op_scratch(c, &used, (size_t)terms_bytes((int64_t)rows * a->k * a->inner));
+    cuda_emit(c, KERNEL_experts_terms, GRID(ceil_div(a->x.width, 256), rows, 1), 256, 0, a, sizeof *a);
+    size_t tiles = sort_pairs(c, a, TILE_PAIRS, KERNEL_experts_sort, &used);
+    cuda_emit(c, kinds[inner].many_inner, GRID(ceil_div(a->inner, TILE_INNER), tiles, 1), TILE_THREADS, many_shared_bytes(inner), a,
+              sizeof *a);
+    cuda_emit(c, kinds[down].many_down, GRID(ceil_div(a->down.out, TILE_DOWN), tiles, 1), TILE_THREADS, many_shared_bytes(down), a,
+              sizeof *a);
+    emit_fold(c, a);
+}
+
+/* ---- warpgroup products (kernels/experts_sm90.cu) ------------------------------------------------------------------- */
+
+enum { WIDE_PAIRS = 128, WIDE_ANY_PAIRS = 64, WIDE_INNER = 128, WIDE_DOWN = 256, WIDE_THREADS = 384, WIDE_SHARED = 210 << 10 };
+
+static bool wide_fits(const struct cuda *c, const struct k_experts *a, enum kind inner, enum kind down) {
+    return c->gpu->functions[KERNEL_wexperts_inner] && inner == KIND_TILES && down == KIND_TILES && a->gate.values &&
+           a->x.width % 64 == 0 && (a->act.kind == ACT_SILU || a->act.kind == ACT_GELU_TANH) && WIDE_SHARED <= c->gpu->shared_max;
+}
+
+static bool is_plain(const struct k_weight *w) {
+    return w->dtype == K_BF16 && w->group != 32;
+}
+
+/* Blocks stay for many tiles: their number is the GPU's. */
+static void emit_wide_half(struct cuda *c, const struct k_experts *a, enum kernel_id id, size_t tiles, unsigned int parts) {
+    size_t items = tiles * parts, n_sm = (size_t)c->gpu->n_sm;
+    cuda_emit(c, id, GRID(items < n_sm ? items : n_sm, 1, 1), WIDE_THREADS, WIDE_SHARED, a, sizeof *a);
+}
+
+static void emit_wide(struct cuda *c, struct k_experts *a) {
+    size_t used = 0, rows = (size_t)a->x.rows, pairs = rows * (size_t)a->k;
+    a->x_terms = cuda_op_scratch(c, &used, rows * ((size_t)a->x.width * 2 + sizeof(float)));
+    a->inner_terms = cuda_op_scratch(c, &used, pairs * (size_t)a->inner * 2);
+    bool plain = is_plain(&a->up) && is_plain(&a->down);
+    size_t tiles = sort_pairs(c, a, plain ? WIDE_PAIRS : WIDE_ANY_PAIRS, KERNEL_experts_sort_f16, &used);
+    emit_wide_half(c, a, plain ? KERNEL_wexperts_inner : KERNEL_wexperts_inner_any, tiles, ceil_div(a->inner, WIDE_INNER));
+    emit_wide_half(c, a, plain ? KERNEL_wexperts_down : KERNEL_wexperts_down_any, tiles, ceil_div(a->down.out, WIDE_DOWN));
+    emit_fold(c, a);
+}
+
+void lower_experts(struct cuda *c, const struct op *op) {
+    const struct experts_args *e = &op->arg.experts;
+    struct k_experts a = experts_args_of(c, op);
+    enum kind inner = kind_of(up_of(e)), down = kind_of(e->down);
+    bool small = terms_bytes(a.up.in) <= FEW_SHARED && terms_bytes((int64_t)a.k * a.inner) <= FEW_SHARED;
+    bool is_batch = some_fits(c, &a, inner, down);
+    if (a.x.rows <= FEW_MAX && small && (a.x.rows == 1 || !is_batch)) emit_few(c, &a, inner, down);
+    else if (is_batch) emit_some(c, &a);
+    else if (wide_fits(c, &a, inner, down)) emit_wide(c, &a);
+    else emit_many(c, &a, inner, down);
+}

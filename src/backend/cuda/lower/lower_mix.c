@@ -1,0 +1,311 @@
+/* Lowering of attention, routers and recurrent ops. */
+#include "backend/cuda/lower/lower.h"
+
+static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
+    const struct attn_args *t = &op->arg.attn;
+    bool is_picked = op->n_in == 2;
+    return (struct k_attn){
+        .c = cuda_cache(c, t->kv),
+        .q = cuda_view(c, op->in[0]),
+        .y = cuda_view(c, op->out[0]),
+        .sinks = cuda_vec(t->sinks),
+        .slopes = cuda_vec(t->slopes),
+        .slopes_in_bf16 = t->slopes_in_bf16,
+        .distances = cuda_vec(t->distances),
+        .farthest = t->farthest,
+        .both_ways = t->both_ways,
+        .picks = is_picked ? cuda_view(c, op->in[1]).p : 0,
+        .picks_stride = is_picked ? op->in[1].row_stride : 0,
+        .n_picks = is_picked ? op->in[1].width : 0,
+        .pos = cuda_step_array(c, c->at.pos),
+        .seq_of = cuda_step_array(c, c->at.seq_of),
+        .seqs = cuda_step_array(c, c->at.seqs),
+        .tiles = cuda_step_array(c, c->at.tiles),
+        .scale = t->scale,
+        .softcap = t->softcap,
+        .pos_scale_beta = t->pos_scale_beta,
+        .window = t->window,
+        .chunk = t->chunk,
+        .pos_scale_len = t->pos_scale_len,
+        .pos_scale_first = t->pos_scale_first,
+        .group = op->in[0].heads / c->kv[t->kv.kv_class].shape.heads,
+    };
+}
+
+void lower_attn_ref(struct cuda *c, const struct op *op) {
+    static const enum kernel_id by_width[2][4] = {
+        {KERNEL_attn_ref_f32_64, KERNEL_attn_ref_f32_128, KERNEL_attn_ref_f32_256, KERNEL_attn_ref_f32_576},
+        {KERNEL_attn_ref_bf16_64, KERNEL_attn_ref_bf16_128, KERNEL_attn_ref_bf16_256, KERNEL_attn_ref_bf16_576},
+    };
+    struct k_attn a = attn_args_of(c, op);
+    int32_t width = a.c.k_width > a.y.width ? a.c.k_width : a.y.width;
+    int i = width <= 64 ? 0 : width <= 128 ? 1 : width <= 256 ? 2 : 3;
+    EMIT(c, by_width[a.c.dtype == K_F32 ? 0 : 1][i], GRID(a.q.heads, a.q.rows, 1), 256, 0, a);
+}
+
+static int32_t pick_keys(const struct op *op) {
+    int32_t keys = 1;
+    while (keys < op->arg.pick.k) keys *= 2;
+    return keys;
+}
+
+static int64_t pick_shared(const struct op *op) {
+    return 2 * (int64_t)pick_keys(op) * (int64_t)sizeof(uint64_t) +
+           ((int64_t)op->in[0].heads * op->in[0].width + op->in[0].heads) * (int64_t)sizeof(float);
+}
+
+bool attn_pick_fits(const struct cuda *c, const struct op *op) {
+    return op->in[0].width <= 256 && pick_shared(op) <= c->gpu->shared_max;
+}
+
+void lower_pick(struct cuda *c, const struct op *op) {
+    struct k_pick a = {
+        .c = cuda_cache(c, op->arg.pick.kv),
+        .q = cuda_view(c, op->in[0]),
+        .w = cuda_view(c, op->in[1]),
+        .y = cuda_view(c, op->out[0]).p,
+        .y_stride = op->out[0].row_stride,
+        .pos = cuda_step_array(c, c->at.pos),
+        .seq_of = cuda_step_array(c, c->at.seq_of),
+        .k = op->arg.pick.k,
+        .keys = pick_keys(op),
+    };
+    EMIT(c, a.c.dtype == K_F32 ? KERNEL_pick_f32 : KERNEL_pick_bf16, GRID(1, a.q.rows, 1), 256, (unsigned int)pick_shared(op), a);
+}
+
+/* ---- decode rows split along their positions, prompt rows in tiles ------------------------------------------------- */
+
+/* RUN_POSITIONS: the fewest that are worth a block of their own. Of a decode block: warps, positions of a tile, query heads (kernels/decode.cu). */
+enum {
+    RUN_POSITIONS = 256,
+    RUNS_MAX = 64,
+    BLOCKS_A_SM = 8,
+    DECODE_WARPS = 4,
+    DECODE_TILE = 16,
+    FEW_HEADS = 8,
+    MANY_HEADS = 16,
+    SHORT = 256
+};
+
+bool attn_fast_fits(const struct cuda *c, const struct op *op) {
+    const struct kv_class *k = &c->layout.classes[op->arg.attn.kv.kv_class];
+    int32_t d = k->k_width, group = op->in[0].heads / k->heads;
+    return !cuda_kv_is_f32(c, k) && !op->arg.attn.slopes && !op->arg.attn.both_ways && c->gpu->functions[KERNEL_attn_flash_64] &&
+           (d == 64 || d == 128 || d == 256) && k->v_width == d && op->out[0].width == d && group <= MANY_HEADS &&
+           5 * 64 * d * 2 <= c->gpu->shared_max;
+}
+
+/* Runs of positions that blocks share. */
+static int32_t count_runs(const struct cuda *c, const struct k_attn *a) {
+    int32_t len = cuda_length_bucket(c->key.max_len), blocks = a->c.heads * c->n_decode;
+    if (a->window > 0 && a->window < len) len = a->window;
+    int32_t runs = (int32_t)ceil_div(len, RUN_POSITIONS), most = (int32_t)ceil_div(BLOCKS_A_SM * c->gpu->n_sm, blocks);
+    if (blocks > COUNTERS - COUNTERS_FIRST) return 1;
+    return runs > RUNS_MAX && most > RUNS_MAX ? RUNS_MAX : runs < most ? runs : most;
+}
+
+/* The kernel for query heads of a group, a width and a length; what suits first. slots: of a warp's ring; small: on GPUs with little shared memory. */
+static const struct {
+    int32_t group, width, len, slots, small;
+    enum kernel_id kernel;
+} decoders[] = {
+    {FEW_HEADS, 64, SHORT, 2, 2, KERNEL_attn_short_few_64},   {FEW_HEADS, 128, SHORT, 2, 2, KERNEL_attn_short_few_128},
+    {FEW_HEADS, 64, INT32_MAX, 6, 6, KERNEL_attn_few_64},     {FEW_HEADS, 128, INT32_MAX, 6, 6, KERNEL_attn_few_128},
+    {FEW_HEADS, 256, INT32_MAX, 6, 2, KERNEL_attn_few_256},   {MANY_HEADS, 64, INT32_MAX, 6, 6, KERNEL_attn_many_64},
+    {MANY_HEADS, 128, INT32_MAX, 6, 6, KERNEL_attn_many_128}, {MANY_HEADS, 256, INT32_MAX, 6, 2, KERNEL_attn_many_256},
+};
+
+static void emit_decode(struct cuda *c, struct k_attn *a) {
+    int d = a->c.k_width, i = 0;
+    size_t used = 0;
+    while (decoders[i].group < a->group || decoders[i].width != d || decoders[i].len < cuda_length_bucket(c->key.max_len)) i++;
+    a->splits = count_runs(c, a);
+    a->counters = c->counters + COUNTERS_FIRST * sizeof(uint32_t);
+    if (a->splits > 1)
+        a->partial =
+            cuda_op_scratch(c, &used, (size_t)c->n_decode * (size_t)a->q.heads * (size_t)a->splits * (size_t)(d + 2) * sizeof(float));
+    int32_t tiles = 1 + DECODE_WARPS * (cuda_has_small_shared(c) ? decoders[i].small : decoders[i].slots);
+    cuda_emit(c, decoders[i].kernel, GRID(a->splits, a->c.heads, c->n_decode), DECODE_WARPS * 32,
+              (unsigned int)(tiles * DECODE_TILE * d) * 2, a, sizeof *a);
+}
+
+static bool is_even(struct k_view v) {
+    return v.row_stride % 8 == 0 && v.head_stride % 8 == 0 && v.p % 16 == 0;
+}
+
+/* Prompt tiles on sm_90a: two or four heads of a group in a block. False: not of this shape. */
+static bool emit_wflash(struct cuda *c, const struct k_attn *a, const struct kv_class *kv) {
+    int64_t d = a->c.k_width, rows = (int64_t)kv->n_blocks * kv->heads * K_BLOCK, width = d == 64 && a->group % 4 == 0 ? 4 : 2;
+    int64_t shared_bytes = 1024 + (8 + width) * 64 * d * 2;
+    if (!c->gpu->functions[KERNEL_attn_wflash_64_2] || !c->d->cuTensorMapEncodeTiled || d > 128 || a->group % 2 != 0 || a->softcap > 0 ||
+        !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y) || shared_bytes > c->gpu->shared_max)
+        return false;
+    struct k_flash f = {.a = *a};
+    cuda_encode_map(c, &f.k_map, a->c.k, rows, d, K_BLOCK, d);
+    cuda_encode_map(c, &f.v_map, a->c.v, rows, d, K_BLOCK, d);
+    EMIT(c,
+         d == 128     ? KERNEL_attn_wflash_128_2
+         : width == 4 ? KERNEL_attn_wflash_64_4
+                      : KERNEL_attn_wflash_64_2,
+         GRID(a->q.heads / width, c->n_tiles, 1), (unsigned int)(128 * (width + 1)), (unsigned int)shared_bytes, f);
+    return true;
+}
+
+void lower_attn_fast(struct cuda *c, const struct op *op) {
+    struct k_attn a = attn_args_of(c, op);
+    unsigned int d = (unsigned int)a.c.k_width;
+    if (c->n_decode) emit_decode(c, &a);
+    if (c->n_tiles && !emit_wflash(c, &a, &c->kv[op->arg.attn.kv.kv_class].shape))
+        EMIT(c,
+             d == 64    ? KERNEL_attn_flash_64
+             : d == 128 ? KERNEL_attn_flash_128
+                        : KERNEL_attn_flash_256,
+             GRID(a.q.heads, c->n_tiles, 1), d == 256 ? 256 : 128, (d == 256 ? 5 : 4) * 64 * d * 2, a);
+}
+
+struct k_route_rule cuda_route_rule(const struct route_args *r) {
+    return (struct k_route_rule){
+        .bias = cuda_vec(r->bias),
+        .expert_scale = cuda_vec(r->expert_scale),
+        .score = (int32_t)r->score,
+        .k = r->k,
+        .normalize = r->normalize,
+        .n_groups = r->n_groups,
+        .top_groups = r->top_groups,
+        .group_top2 = r->group_top2,
+        .norm_eps = r->norm_eps,
+        .scale = r->scale,
+        .jitter = r->jitter,
+    };
+}
+
+void lower_route(struct cuda *c, const struct op *op) {
+    struct k_route a = {
+        .x = cuda_view(c, op->in[0]),
+        .ids = cuda_view(c, op->out[0]).p,
+        .weights = cuda_view(c, op->out[1]).p,
+        .ids_stride = op->out[0].row_stride,
+        .weights_stride = op->out[1].row_stride,
+        .rule = cuda_route_rule(&op->arg.route),
+    };
+    EMIT(c, KERNEL_route, GRID(a.x.rows, 1, 1), 32, (unsigned int)a.x.width * 3 * sizeof(float), a);
+}
+
+/* ---- recurrent ---------------------------------------------------------------------------------------------------- */
+
+static struct k_state state_args(const struct cuda *c, int32_t state) {
+    return (struct k_state){
+        .p = c->states + (uint64_t)c->state_offsets[state] * sizeof(float),
+        .slot_stride = c->state_total,
+        .seqs = cuda_step_array(c, c->at.seqs),
+        .seq_of = cuda_step_array(c, c->at.seq_of),
+    };
+}
+
+void lower_conv(struct cuda *c, const struct op *op) {
+    const struct conv_args *v = &op->arg.conv;
+    struct k_conv a = {
+        .s = state_args(c, v->state),
+        .x = cuda_view(c, op->in[0]),
+        .y = cuda_view(c, op->out[0]),
+        .weight = cuda_vec(v->weight),
+        .bias = cuda_vec(v->bias),
+        .taps = v->taps,
+        .act = (int32_t)v->act,
+    };
+    EMIT(c, KERNEL_conv, GRID(ceil_div(a.x.width, 256), a.x.rows, 1), 256, 0, a);
+    EMIT(c, KERNEL_conv_keep, GRID(ceil_div(a.x.width, 256), c->key.n_seqs, 1), 256, 0, a);
+}
+
+void lower_delta(struct cuda *c, const struct op *op) {
+    const struct delta_args *t = &op->arg.delta;
+    struct k_delta a = {
+        .s = state_args(c, t->state),
+        .q = cuda_view(c, op->in[0]),
+        .k = cuda_view(c, op->in[1]),
+        .v = cuda_view(c, op->in[2]),
+        .a = cuda_view(c, op->in[3]),
+        .b = cuda_view(c, op->in[4]),
+        .y = cuda_view(c, op->out[0]),
+        .a_log = cuda_vec(t->a_log),
+        .dt_bias = cuda_vec(t->dt_bias),
+        .k_heads = t->k_heads,
+        .v_heads = t->v_heads,
+        .k_width = t->k_width,
+        .v_width = t->v_width,
+        .scale = t->scale,
+        .l2_eps = t->l2_eps,
+        .l2_norm = t->l2_norm,
+        .by_channel = t->by_channel,
+        .bound = t->bound,
+        .beta_scale = t->beta_scale,
+    };
+    EMIT(c, KERNEL_delta, GRID(ceil_div(t->v_width, 32), t->v_heads, c->key.n_seqs), 128,
+         (unsigned int)(t->k_width * 35 + 160) * sizeof(float), a);
+}
+
+void lower_ssd(struct cuda *c, const struct op *op) {
+    const struct ssd_args *t = &op->arg.ssd;
+    struct k_ssd a = {
+        .s = state_args(c, t->state),
+        .x = cuda_view(c, op->in[0]),
+        .b = cuda_view(c, op->in[1]),
+        .c = cuda_view(c, op->in[2]),
+        .dt = cuda_view(c, op->in[3]),
+        .y = cuda_view(c, op->out[0]),
+        .a_log = cuda_vec(t->a_log),
+        .d = cuda_vec(t->d),
+        .dt_bias = cuda_vec(t->dt_bias),
+        .heads = t->heads,
+        .head_width = t->head_width,
+        .groups = t->groups,
+        .state_width = t->state_width,
+        .dt_min = t->dt_min,
+        .dt_max = t->dt_max,
+    };
+    EMIT(c, KERNEL_ssd, GRID(ceil_div(t->head_width, 4), t->heads, c->key.n_seqs), 128, 0, a);
+}
+
+void lower_scan(struct cuda *c, const struct op *op) {
+    const struct scan_args *t = &op->arg.scan;
+    struct k_scan a = {
+        .s = state_args(c, t->state),
+        .x = cuda_view(c, op->in[0]),
+        .dt = cuda_view(c, op->in[1]),
+        .b = cuda_view(c, op->in[2]),
+        .c = cuda_view(c, op->in[3]),
+        .y = cuda_view(c, op->out[0]),
+        .a_log = cuda_vec(t->a_log),
+        .d = cuda_vec(t->d),
+        .state_width = t->state_width,
+    };
+    EMIT(c, KERNEL_scan, GRID(ceil_div(a.x.width, 8), c->key.n_seqs, 1), 256, 0, a);
+}
+
+void lower_lru(struct cuda *c, const struct op *op) {
+    struct k_lru a = {
+        .s = state_args(c, op->arg.lru.state),
+        .x = cuda_view(c, op->in[0]),
+        .i = cuda_view(c, op->in[1]),
+        .r = cuda_view(c, op->in[2]),
+        .y = cuda_view(c, op->out[0]),
+        .rate = cuda_vec(op->arg.lru.rate),
+    };
+    EMIT(c, KERNEL_lru, GRID(ceil_div(a.x.width, 128), c->key.n_seqs, 1), 128, 0, a);
+}
+
+void lower_lightning(struct cuda *c, const struct op *op) {
+    const struct lightning_args *t = &op->arg.lightning;
+    struct k_lightning a = {
+        .s = state_args(c, t->state),
+        .q = cuda_view(c, op->in[0]),
+        .k = cuda_view(c, op->in[1]),
+        .v = cuda_view(c, op->in[2]),
+        .y = cuda_view(c, op->out[0]),
+        .slope = cuda_vec(t->slope),
+        .heads = t->heads,
+        .width = t->width,
+    };
+    EMIT(c, KERNEL_lightning, GRID(ceil_div(t->width, 32), t->heads, c->key.n_seqs), 128,
+         (unsigned int)(t->width * 34 + 160) * sizeof(float), a);
+}

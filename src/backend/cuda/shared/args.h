@@ -1,0 +1,514 @@
+/* What a kernel is told: one plain struct per kernel, passed by value. The only header that host C and device code share.
+ *
+ * (1) Pointers are device addresses: typed in kernels, 64-bit numbers on the host. (2) Offsets and strides are 64 bits and count
+ * elements unless a name ends in _bytes. (3) Nothing here changes from step to step: kernels find positions, block tables and slots in
+ * the step block, whose address is fixed, so that a graph of these launches can be replayed. */
+#ifndef MLXCEL_BACKEND_CUDA_SHARED_ARGS_H
+#define MLXCEL_BACKEND_CUDA_SHARED_ARGS_H
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define KPTR(type) type *
+#define KALIGN64 alignas(64)
+#else
+#define KPTR(type) uint64_t
+#define KALIGN64 _Alignas(64)
+#endif
+
+enum { K_BLOCK = 64 };                 /* positions in a KV block */
+enum k_dtype { K_F32, K_BF16, K_F16 }; /* of activations, caches and plain weights */
+enum k_mode { K_PLAIN, K_AFFINE, K_MXFP4, K_MXFP8, K_NVFP4 };
+
+/* As struct step_seq. */
+struct k_seq {
+    int32_t row, n_rows, pos, slot, rope_len, starts;
+};
+
+/* [rows, heads, width], innermost stride 1; p is the first element. */
+struct k_view {
+    KPTR(void) p;
+    int64_t row_stride, head_stride;
+    int32_t dtype, heads, width, rows;
+};
+
+struct k_weight {
+    KPTR(const unsigned char) values;
+    KPTR(const unsigned char) scales;
+    KPTR(const unsigned char) biases;
+    int64_t values_bytes, scales_bytes, biases_bytes; /* per row */
+    int64_t out, in;
+    int32_t mode, bits, group, dtype; /* dtype: of plain elements, or of affine scales */
+    int64_t tile_bytes;               /* of 16 rows in tiles (kernels/tile.cuh); 0: row after row */
+};
+
+/* Row after row becomes tiles, or tiles become rows of bf16. */
+struct k_tile {
+    struct k_weight w; /* as it lies */
+    KPTR(unsigned char) out;
+    int64_t first, n; /* rows, of whole tiles */
+};
+
+/* Activation: kind is enum act_kind of backend/ops.h. */
+struct k_act {
+    int32_t kind;
+    float scale;
+    float p[4];
+};
+
+struct k_embed {
+    struct k_weight w;
+    KPTR(const int32_t) ids;    /* below 0: -1 - the row of the step before whose token it is */
+    KPTR(const int32_t) chosen; /* of the step before */
+    KPTR(const int32_t) pos;
+    struct k_view y;
+    float scale;
+    int32_t by_position, position_offset, vocab, by_type;
+};
+
+struct k_linear {
+    struct k_weight w;
+    KPTR(const float) bias;
+    struct k_view x, y;
+    int64_t first_out; /* rows of w that this launch covers begin here; y's column too */
+    int64_t n_out;
+    int32_t per_head;    /* HEAD_LINEAR: head h uses rows h * out ... of w */
+    int32_t k_splits;    /* warps or blocks along the input dimension */
+    KPTR(float) partial; /* [k_splits, rows, n_out]: sums of blocks that share a result */
+    struct k_act act;    /* of a fused gate: y = act(gate) * up, gate rows first, up rows glu_inner behind them */
+    int64_t glu_inner;   /* 0: no gate */
+};
+
+/* Dequantises rows [first, first + n) of w to bf16, dense. */
+struct k_dequant {
+    struct k_weight w;
+    KPTR(void) out;
+    int64_t first, n;
+};
+
+/* y[m, n] = sum over k of x[m, k] * w[n, k] (+ bias), both bf16 and dense along k. */
+struct k_gemm {
+    KPTR(const void) x;
+    KPTR(const void) w;
+    KPTR(const float) bias;
+    KPTR(void) y;
+    int64_t x_stride, w_stride, y_stride;
+    int64_t y_column; /* first column of y */
+    int32_t m, n, k, y_dtype;
+};
+
+/* What the copy engine of sm_90 knows of a matrix (CUtensorMap); aligned as it demands. */
+struct k_tensor_map {
+    KALIGN64 uint64_t opaque[16];
+};
+
+/* The same through tensor maps, in boxes of 64 elements along k: 128 rows of x, half as many rows of w as a block's results are wide. */
+struct k_wgemm {
+    struct k_tensor_map x_map, w_map;
+    KPTR(const float) bias;
+    KPTR(void) y;
+    int64_t y_stride, y_column;
+    int64_t up_bias; /* from a gate's bias to its partner's */
+    int32_t m, n, k, y_dtype;
+    int32_t up_row;      /* y = act(gate) * up: from a row of w for the gate to its partner for up; 0: plain */
+    struct k_act act;    /* SILU or GELU_TANH */
+    struct k_tile aside; /* rows of another weight that become bf16 meanwhile; n = 0: none */
+    int64_t aside_up;    /* as many rows again, from this many behind the first on; 0: none */
+};
+
+struct k_norm {
+    struct k_view x, b, y, sum; /* b: the gate, or the second summand; sum: of ADD_NORM */
+    KPTR(const float) weight;
+    KPTR(const float) bias;
+    int32_t kind, per_head, gate, gate_act;
+    float eps, weight_offset, a_scale, b_scale;
+    int32_t is_add;
+    float cut;
+    int64_t part_stride; /* of x where it is the sum of n_parts, as a product leaves them; elements */
+    int32_t n_parts, pad;
+};
+
+/* ADD, ACT, GLU, MULVEC, CONCAT, ROWS and conversions. */
+struct k_elem {
+    struct k_view a, b, y;
+    struct k_act act;
+    float a_scale, b_scale;
+    KPTR(const float) mul;
+    KPTR(const float) add;
+    KPTR(const int32_t) rows; /* of ROWS */
+    int32_t mul_is_one, pad;
+};
+
+struct k_rope {
+    struct k_view x, y;
+    KPTR(const float) inv_freq; /* NULL: the step's table */
+    KPTR(const float) step_rope;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+    int32_t kind, first, n_rotated, table;
+    int32_t n_rope_tables, rope_width;
+    float magnitude;
+    int32_t pad;
+};
+
+/* One layer of one KV class. k and v are [blocks][heads][K_BLOCK][width]. */
+struct k_cache {
+    KPTR(void) k;
+    KPTR(void) v; /* NULL: the values are a part of the keys */
+    KPTR(const int32_t) table;
+    int32_t table_stride; /* blocks per sequence in the table */
+    int32_t heads, k_width, v_width, dtype, pad;
+};
+
+struct k_kv_write {
+    struct k_cache c;
+    struct k_view k, v;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+};
+
+/* QK_NORM, ROPE of queries and keys and KV_WRITE in one: fused kind. */
+struct k_qkv {
+    struct k_cache c;
+    struct k_view q, k, v, y; /* y: the queries */
+    KPTR(const float) q_norm;
+    KPTR(const float) k_norm;
+    KPTR(const float) inv_freq;
+    KPTR(const float) step_rope;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+    int32_t kind, first, n_rotated, table;
+    int32_t n_rope_tables, rope_width;
+    float magnitude, q_eps, k_eps, q_offset, k_offset;
+    int32_t n_parts;     /* q, k and v are sums of so many, as a product leaves them; 0: as they lie */
+    int64_t part_stride; /* elements */
+};
+
+struct k_attn {
+    struct k_cache c;
+    struct k_view q, y;
+    KPTR(const float) sinks;
+    KPTR(const float) slopes;    /* the reference rows only */
+    KPTR(const float) distances; /* likewise */
+    KPTR(const int32_t) picks;   /* likewise: positions of each row; NULL: all that are visible */
+    int64_t picks_stride;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+    KPTR(const struct k_seq) seqs;
+    KPTR(const int32_t) tiles; /* of prompt rows: pairs (sequence, first row of the tile inside it) */
+    KPTR(float) partial;       /* split decode: [rows][heads][splits][v_width + 2] */
+    KPTR(uint32_t) counters;   /* split decode: [rows][cached heads], runs that are done; 0 between launches */
+    float scale, softcap, pos_scale_beta;
+    int32_t window, chunk, pos_scale_len;
+    int32_t group; /* query heads per cached head */
+    int32_t splits;
+    int32_t first_row; /* first row of the launch */
+    int32_t pos_scale_first, slopes_in_bf16;
+    int32_t n_picks;
+    int32_t farthest, both_ways; /* the reference rows only */
+};
+
+struct k_pick {
+    struct k_cache c;
+    struct k_view q, w;
+    KPTR(int32_t) y;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+    int64_t y_stride;
+    int32_t k, keys; /* keys: the power of two at or above k */
+};
+
+/* The cache of one layer as rows of a position's elements, in boxes of 64 x 64. */
+struct k_flash {
+    struct k_tensor_map k_map, v_map;
+    struct k_attn a;
+};
+
+struct k_argmax {
+    struct k_view x;
+    KPTR(int32_t) y;
+    KPTR(int32_t) chosen; /* [rows] the same, where the next step finds it */
+    KPTR(float) best;     /* [rows][chunks] */
+    KPTR(int32_t) at;
+    int64_t y_stride;
+    int32_t chunks, pad;
+};
+
+/* How a row's token is chosen: as struct step_choice of backend.h, which lies in the step block. */
+struct k_choice {
+    uint64_t seed;
+    int32_t position, top_k;
+    float temperature, top_p, min_p, repetition, frequency, presence;
+    int32_t slot, n_bias, counts_input, leaves, mask, n_top;
+};
+
+struct k_bias {
+    int32_t token;
+    float bias;
+};
+
+enum { K_TOP_MAX = 20, K_BIAS_MAX = 1024, K_TOP_K_MAX = 1024 };
+
+/* What came of it: as struct step_chosen of backend.h. */
+struct k_chosen {
+    int32_t token;
+    float logit;        /* of the token, as the model gave it */
+    float largest, sum; /* of the row as the model gave it: the largest logit, the sum of exp(logit - largest); where n_top >= 0 */
+    int32_t n_top;
+    int32_t top_tokens[K_TOP_MAX];
+    float top_logits[K_TOP_MAX];
+    int32_t pad[3];
+};
+
+enum { K_BUCKETS = 2048, K_LIST_MAX = 2048, K_PIECE = 2048 };
+
+/* What the kernels of kernels/choose.cu tell each other of a row. */
+struct k_choose_row {
+    float largest; /* logit */
+    int32_t at;    /* token that has it; -1: none can be chosen */
+    float total;   /* sum of exp(logit - largest) */
+    float cut;     /* kept are logits above it, and those equal to it up to the token `tie` */
+    int32_t tie;
+    int32_t near_all; /* buckets 0 to this are listed; -1: none */
+    int32_t near_cut; /* the bucket that top-p cuts through; -1: none */
+    float from;       /* logits from here on are listed; INFINITY: none */
+};
+
+/* Rows are there twice: to choose from, and, behind those, as the model gave them, where a report is wanted of a row that was changed. */
+struct k_choose {
+    KPTR(const float) logits;
+    KPTR(float) shaped; /* [rows][vocab] rows that were changed */
+    KPTR(const struct k_choice) choices;
+    KPTR(const uint32_t) masks;     /* [][mask_words] bits of tokens that may be chosen */
+    KPTR(uint32_t) said;            /* [slots][vocab] how often a token stands in the window (low half) and in the answer */
+    KPTR(const struct k_bias) bias; /* [slots][K_BIAS_MAX] */
+    KPTR(const int32_t) ids;        /* of the step's rows, see k_embed */
+    KPTR(const int32_t) wanted_rows;
+    KPTR(int32_t) chosen;            /* [rows] read as the step before left it, written */
+    KPTR(struct k_chosen) out;       /* [rows] */
+    KPTR(struct k_choose_row) state; /* [2 rows] */
+    KPTR(float) part_best;           /* [2 rows][slices] */
+    KPTR(int32_t) part_at;
+    KPTR(float) part_sum;
+    KPTR(uint32_t) buckets;  /* [2 rows][slices][2][K_BUCKETS] counts, and fractions of mass */
+    KPTR(uint64_t) lists;    /* [2 rows][2][K_LIST_MAX] rank and token */
+    KPTR(int32_t) list_n;    /* [2 rows][2] */
+    KPTR(float) piece_sum;   /* [2 rows][pieces][4] of K_PIECE / 4 tokens each */
+    KPTR(uint32_t) counters; /* [2 rows] zero between launches */
+    int64_t stride;          /* of logits */
+    int32_t vocab, rows, slices, mask_words;
+};
+
+/* How experts are chosen by the router's scores, and weighed: as struct route_args of backend/ops.h. */
+struct k_route_rule {
+    KPTR(const float) bias;
+    KPTR(const float) expert_scale;
+    int32_t score, k, normalize, n_groups, top_groups, group_top2;
+    float norm_eps, scale, jitter;
+    int32_t pad;
+};
+
+struct k_route {
+    struct k_view x;
+    KPTR(int32_t) ids;
+    KPTR(float) weights;
+    int64_t ids_stride, weights_stride;
+    struct k_route_rule rule;
+};
+
+struct k_experts {
+    struct k_weight gate, up, down;       /* gate.values NULL: no gate; stacked gate_up: up begins `inner` rows after gate in each expert */
+    int64_t gate_rows, up_rows, up_first; /* rows per expert of the matrices that hold them; row of up's first */
+    KPTR(const float) gate_bias;
+    KPTR(const float) up_bias;
+    KPTR(const float) down_bias;
+    int64_t gate_bias_stride, up_bias_stride, up_bias_first; /* per expert */
+    struct k_view x, y;
+    KPTR(const int32_t) ids;
+    KPTR(const float) weights;
+    int64_t ids_stride, weights_stride;
+    KPTR(float) inner_values; /* [pairs, inner]; of kernels/moe.cu */
+    KPTR(void) inner_terms;   /* bf16 [2][pairs, inner]; of kernels/experts.cu; with many rows in the order of `pairs`, and the rest: */
+    KPTR(void)
+    x_terms;             /* bf16 [2][rows, width]; of batches of requests this and inner_terms are integers of 16 bits (kernels/x16.cuh), in
+                           * kernels/experts_sm90.cu f16 with the rows' scales behind them */
+    KPTR(float) outer;   /* [pairs, out], the same */
+    KPTR(int32_t) pairs; /* by expert */
+    KPTR(int32_t) places; /* of each pair in `pairs` */
+    KPTR(int32_t) tiles;  /* their number; (expert, first of its pairs, how many) of each */
+    struct k_act act;
+    int32_t inner, k, n_experts, scale_input;
+    int32_t tile_pairs; /* pairs of an expert that a block takes, at most */
+    int32_t depth;      /* of a batch of requests: units of weights that a warp has under way, 2 or 4 */
+};
+
+/* Recurrent ops: state of a sequence is state + slot * slot_stride. */
+struct k_state {
+    KPTR(float) p;
+    int64_t slot_stride;
+    KPTR(const struct k_seq) seqs;
+    KPTR(const int32_t) seq_of;
+};
+
+struct k_conv {
+    struct k_state s;
+    struct k_view x, y;
+    KPTR(const float) weight;
+    KPTR(const float) bias;
+    int32_t taps, act;
+};
+
+struct k_delta {
+    struct k_state s;
+    struct k_view q, k, v, a, b, y;
+    KPTR(const float) a_log;
+    KPTR(const float) dt_bias;
+    int32_t k_heads, v_heads, k_width, v_width;
+    float scale, l2_eps, bound, beta_scale;
+    int32_t l2_norm, by_channel;
+};
+
+struct k_ssd {
+    struct k_state s;
+    struct k_view x, b, c, dt, y;
+    KPTR(const float) a_log;
+    KPTR(const float) d;
+    KPTR(const float) dt_bias;
+    int32_t heads, head_width, groups, state_width;
+    float dt_min, dt_max;
+};
+
+struct k_scan {
+    struct k_state s;
+    struct k_view x, dt, b, c, y;
+    KPTR(const float) a_log;
+    KPTR(const float) d;
+    int32_t state_width, pad;
+};
+
+struct k_lru {
+    struct k_state s;
+    struct k_view x, i, r, y;
+    KPTR(const float) rate;
+};
+
+struct k_lightning {
+    struct k_state s;
+    struct k_view q, k, v, y;
+    KPTR(const float) slope;
+    int32_t heads, width;
+};
+
+/* ---- decode steps (kernels/step.cu, kernels/one.cu): instructions, one behind the other in one launch or each in its own ----
+ *
+ * A link is what one instruction makes and a later one of the same list reads: tagged words (kernels/sync.cuh), rows one behind the other;
+ * a word has one f32 or two bf16. Its tag is the launch's first and the number of the instruction that made it. */
+
+enum k_step_kind { K_STEP_LINEAR, K_STEP_ATTN, K_STEP_ROUTER };
+
+/* The experts of a row are three instructions: the router's scores; gate and up of the chosen, one behind the other, each times its weight; down, one
+ * product along all of them. Every block makes the choice by itself. */
+enum k_step_half { K_HALF_NONE, K_HALF_INNER, K_HALF_DOWN };
+enum { K_CHOICES_MAX = 16 };
+
+struct k_step_experts {
+    struct k_route_rule rule;         /* INNER: how the choice is made */
+    KPTR(const uint64_t) scores_link; /* INNER: the router's scores, and who made them */
+    KPTR(int32_t) ids;                /* [rule.k] the choice: left here for a launch of DOWN alone */
+    int32_t scores_maker, n_experts;
+    int32_t half; /* enum k_step_half */
+    int32_t k;    /* experts that are chosen */
+};
+
+/* y = a product of up to eight rows, with the norm before it and the gate or the residual behind it. */
+struct k_step_linear {
+    struct k_weight w; /* 4 bits in tiles, or bf16 */
+    KPTR(const float) bias;
+    KPTR(const void) x;
+    KPTR(const int32_t) x_rows; /* which rows; NULL: in order */
+    int64_t x_stride;
+    KPTR(const float) norm; /* weight of an rms norm of x; NULL: 1 */
+    KPTR(const float) residual;
+    KPTR(void) y;
+    int64_t residual_stride, y_stride;
+    int64_t glu_inner; /* 0: no gate */
+    struct k_act act;
+    float own_scale, residual_scale, eps, norm_offset;
+    float inv_in; /* 1 / w.in */
+    int32_t x_dtype, y_dtype, rows, has_norm;
+    int32_t n_tiles, tiles_each, tiles_more; /* tiles of 16 results; of every block, and one more for so many of them */
+    int32_t x_maker, residual_maker;         /* instructions that made what the links have */
+    KPTR(const uint64_t) x_link;             /* NULL: x lies at x, the residual at residual */
+    KPTR(const uint64_t) residual_link;
+    KPTR(uint64_t) y_link; /* NULL: none; y NULL: this alone */
+    struct k_step_experts e;
+};
+
+/* Norms of queries and keys, rope, the new keys and values into the cache, and attention of decode rows. */
+struct k_step_attn {
+    struct k_cache c;
+    KPTR(const float) q;
+    KPTR(const float) k;
+    KPTR(const float) v;
+    int64_t q_row, k_row, v_row, q_head, k_head, v_head; /* strides */
+    KPTR(void) y;
+    int64_t y_row; /* stride; heads lie one behind the other */
+    KPTR(const float) q_norm;
+    KPTR(const float) k_norm;
+    KPTR(const float) inv_freq;
+    KPTR(const float) step_rope;
+    KPTR(const float) sinks;
+    KPTR(const int32_t) pos;
+    KPTR(const int32_t) seq_of;
+    KPTR(float) partial;     /* [rows][heads][splits][width + 2] */
+    KPTR(uint32_t) counters; /* [rows][cached heads], zero between launches: splits that are done */
+    int32_t rope_kind, rope_first, n_rotated, table, n_rope_tables, rope_width;
+    float magnitude, q_eps, k_eps, q_offset, k_offset;
+    float scale, softcap, pos_scale_beta;
+    int32_t window, chunk, pos_scale_len, pos_scale_first;
+    int32_t group, splits, rows, y_dtype, has_q_norm, has_k_norm;
+    int32_t per_item, sets;     /* query heads of one cached head that a block of kernels/one.cu takes at once; how often */
+    int32_t qkv_maker, qkv_row; /* of the link: who made it, words per row; where queries, keys and values begin in a row */
+    int32_t q_at, k_at, v_at;
+    KPTR(const uint64_t) qkv_link; /* NULL: they lie at q, k and v */
+    KPTR(uint64_t) y_link;
+};
+
+/* Where a product's weights lie, for the rings of kernels/one.cu; nothing (units 0) of attention. */
+struct k_stream {
+    KPTR(const unsigned char) values;
+    KPTR(const float) norm;         /* which should be near when x comes */
+    int32_t tile_bytes, pair_bytes; /* of a tile; from a pair to the next */
+    int32_t second;                 /* bytes from a tile to the other of its pair */
+    int32_t units, parts;           /* of 64 along k; tiles of a tile of results, 2 with a gate */
+    int32_t tiles_each, tiles_more; /* as in the product */
+    int32_t half;                   /* enum k_step_half */
+    int32_t expert_tiles;           /* of one expert's matrix */
+    int32_t each;                   /* of one choice: tiles of INNER, units of DOWN */
+};
+
+enum { K_INSTR_BYTES = 512 };
+
+struct k_instr {
+    int32_t kind;
+    int32_t number; /* in its list */
+    int32_t waits;  /* for all blocks to have done what stands before */
+    int32_t reads;  /* of its result, by ops; -1: somebody outside reads it. For the host. */
+    struct k_stream stream;
+    union {
+        struct k_step_linear linear;
+        struct k_step_attn attn;
+        unsigned char bytes[K_INSTR_BYTES - 72];
+    } u;
+};
+
+struct k_step_run {
+    KPTR(const struct k_instr) instrs; /* NULL: `one` alone */
+    KPTR(uint32_t) barrier;            /* arrivals and departures, zero between launches; the last tag of the launches before */
+    int32_t n;
+    int32_t tags;  /* used up when this launch is done */
+    int32_t depth; /* of kernels/one.cu: places of a warp's ring */
+    struct k_instr one;
+};
+
+#endif
