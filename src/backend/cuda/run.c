@@ -58,7 +58,7 @@ static int prepare(struct cuda *c, struct err *err) {
         TRY(lower_list(c, err));
     }
     note_outputs(c);
-    return ERR_OK;
+    return cuda_note_inputs(c, err);
 }
 
 /* Smaller steps may have other kernels, and more launches, than the largest: room for those too. */
@@ -111,7 +111,10 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
         TRY(cuda_step_upload(c, step, err));
         g->last_use = c->n_steps;
         c->n_outputs = g->n_outputs;
+        c->n_inputs = g->n_inputs;
         memcpy(c->outputs, g->outputs, sizeof c->outputs);
+        memcpy(c->inputs, g->inputs, sizeof c->inputs);
+        TRY(cuda_inputs_send(c, step, err));
         CUDA_TRY(c, c->d->cuGraphLaunch(g->exec, c->stream), "launching a graph");
         return ERR_OK;
     }
@@ -120,6 +123,7 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
     TRY(cuda_step_upload(c, step, err));
     if (c->key.gives) TRY(cuda_given_upload(c, step, err));
     TRY(prepare(c, err));
+    TRY(cuda_inputs_send(c, step, err));
     bool wanted = cuda_graph_wanted(c, &c->key);
     if (!wanted && !cuda_graph_at_once(c)) return launch_all(c, err);
     struct cuda_graph *g;
@@ -131,7 +135,7 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
 int cuda_end(struct backend *be, const struct step *step, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     int code = run_step(c, step, err);
-    if (!code) code = cuda_results_send(c, err);
+    if (!code && !c->key.no_choice) code = cuda_results_send(c, err);
     return cuda_note_lost(c, code);
 }
 

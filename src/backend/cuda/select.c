@@ -45,6 +45,7 @@ static bool scan_fits(const struct cuda *c, const struct op *op) {
 
 const struct select_row cuda_select_rows[] = {
     {OP_EMBED, "embed", always, lower_embed},
+    {OP_INPUT, "input", always, lower_input},
     {OP_LINEAR, "step", step_linear_fits, lower_step_linear},
     {OP_LINEAR, "qmv", qmv_fits, lower_qmv},
     {OP_LINEAR, "wqmm", cuda_wqmm_fits, lower_wqmm},

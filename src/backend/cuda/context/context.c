@@ -62,6 +62,7 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
     c->no_fuse = options->no_fuse;
     c->kept_back = RESERVE_BYTES;
     c->base.chooses = c->gpu->functions[KERNEL_choose_draw] != NULL;
+    c->base.takes_inputs = true;
     c->base.rows_max = MAX_GRID_Y / 2; /* rows are the second dimension of a grid, and wide products have two for each */
     c->base.tower_rows_max = MAX_GRID_Y;
     int code = open_context(c, err);

@@ -11,7 +11,7 @@
 #include "backend/plan.h"
 
 enum { RESULTS = 4 }; /* steps whose results may be on their way to the host at once */
-enum { GRAPHS_MAX = 64, SEEN_MAX = 64, STAGES = 4, OUTPUTS_MAX = 8, MAX_GRID_Y = 65535, QMV_ROWS = 8 };
+enum { GRAPHS_MAX = 512, SEEN_MAX = 512, STAGES = 4, OUTPUTS_MAX = 16, MAX_GRID_Y = 65535, QMV_ROWS = 8 }; /* a step in parts has a graph for each */
 
 /* A bound weight: the checkpoint's planes, row after row or as tiles, in one piece of device memory. */
 struct cuda_weight {
@@ -76,12 +76,21 @@ struct cuda_output {
     int64_t offset;
 };
 
+/* What is copied into scratch memory before a part of a step (part.c). */
+struct cuda_input {
+    int32_t slot;
+    int64_t offset;
+    size_t bytes;
+};
+
 struct cuda_graph {
     struct step_key key; /* max_len: rounded up to its bucket */
     CUgraphExec exec;
     uint64_t last_use;
     struct cuda_output outputs[OUTPUTS_MAX];
     int32_t n_outputs;
+    struct cuda_input inputs[OUTPUTS_MAX];
+    int32_t n_inputs;
     CUdeviceptr instrs; /* memory for its instructions and their links; 0: it has none */
 };
 
@@ -151,6 +160,8 @@ struct cuda {
     uint64_t n_steps;
     struct cuda_output outputs[OUTPUTS_MAX]; /* of the last step */
     int32_t n_outputs;
+    struct cuda_input inputs[OUTPUTS_MAX];
+    int32_t n_inputs;
     unsigned char *bounce; /* pinned, for reading results back and for uploads */
     CUevent bounced[2];
 };
@@ -192,6 +203,7 @@ int cuda_note_lost(struct cuda *c, int code);
 /* ---- weights (weight.c) ---- */
 int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
 void cuda_weight_release(struct backend *be, struct weight *w);
+size_t cuda_weight_bytes(const struct backend *be, const struct weight_source *source);
 /* The tile layout of kernels/tile.cuh: whether a weight takes it, and its bytes per tile. */
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s);
 int64_t cuda_tile_bytes(const struct format *f, int64_t in);
@@ -208,6 +220,14 @@ int cuda_block_read(struct backend *be, int32_t kv_class, int32_t block, void *d
 int cuda_block_write(struct backend *be, int32_t kv_class, int32_t block, const void *src, struct err *err);
 int cuda_slot_read(struct backend *be, int32_t slot, float *dst, struct err *err);
 int cuda_slot_write(struct backend *be, int32_t slot, const float *src, struct err *err);
+
+/* ---- parts of steps (part.c) ---- */
+/* Where the inputs of the list go; their copies. */
+int cuda_note_inputs(struct cuda *c, struct err *err);
+int cuda_inputs_send(struct cuda *c, const struct step *step, struct err *err);
+int cuda_read_many(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err);
+int cuda_host_alloc(struct backend *be, size_t bytes, void **out, struct err *err);
+void cuda_host_free(struct backend *be, void *p);
 
 /* ---- the step block (step.c) ---- */
 int cuda_step_open(struct cuda *c, const struct step *step, struct err *err);

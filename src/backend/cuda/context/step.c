@@ -118,6 +118,7 @@ static void pack_tiles(struct cuda *c, const struct step *step, unsigned char *d
 }
 
 int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err) {
+    if (c->key.same_step) return ERR_OK;
     struct cuda_stage *stage = &c->stages[c->i_stage];
     c->i_stage = (c->i_stage + 1) % STAGES;
     if (stage->busy) CUDA_TRY(c, c->d->cuEventSynchronize(stage->copied), "waiting for an earlier step");

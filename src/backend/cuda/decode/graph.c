@@ -4,8 +4,8 @@
 
 /* Whether steps of two keys have the same program. Lengths count by their bucket. */
 static bool same_key(const struct step_key *a, const struct step_key *b) {
-    return a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits && a->n_hidden == b->n_hidden &&
-           a->chooses == b->chooses && a->has_places == b->has_places && a->sees == b->sees &&
+    return a->part == b->part && a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits &&
+           a->n_hidden == b->n_hidden && a->chooses == b->chooses && a->has_places == b->has_places && a->sees == b->sees &&
            cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
 }
 
@@ -218,6 +218,8 @@ int cuda_graph_build(struct cuda *c, struct cuda_graph **out, struct err *err) {
     struct cuda_graph *g = graph_slot(c);
     *g = (struct cuda_graph){.key = c->key, .exec = exec, .last_use = c->n_steps, .n_outputs = c->n_outputs, .instrs = runs.instrs};
     memcpy(g->outputs, c->outputs, sizeof g->outputs);
+    memcpy(g->inputs, c->inputs, sizeof g->inputs);
+    g->n_inputs = c->n_inputs;
     *out = g;
     return ERR_OK;
 }

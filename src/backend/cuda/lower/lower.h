@@ -81,7 +81,7 @@ void lower_gemm_glu(struct cuda *c, const struct op *linear, const struct op *gl
 void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 
 typedef void cuda_lower_fn(struct cuda *c, const struct op *op);
-cuda_lower_fn lower_embed, lower_linear_ref, lower_linear_few, lower_qmv, lower_wqmm, lower_qmm, lower_gemm;
+cuda_lower_fn lower_embed, lower_input, lower_linear_ref, lower_linear_few, lower_qmv, lower_wqmm, lower_qmm, lower_gemm;
 cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax,
     lower_terms, lower_terms_sum;
 cuda_lower_fn lower_choose;

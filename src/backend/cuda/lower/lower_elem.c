@@ -61,6 +61,11 @@ void lower_rows(struct cuda *c, const struct op *op) {
     emit_elem(c, KERNEL_elem_rows, &a);
 }
 
+/* Nothing is launched: the value is copied before the part begins (context/part.c). */
+void lower_input(struct cuda *c, const struct op *op) {
+    (void)c, (void)op;
+}
+
 void lower_embed(struct cuda *c, const struct op *op) {
     const struct embed_args *e = &op->arg.embed;
     struct k_embed a = {
