@@ -310,6 +310,38 @@ def check_plot():
         check(r.returncode == 1 and "cannot write" in r.stderr and "no/such/x.svg" in r.stderr, f"plot: {r.returncode} {r.stderr}")
 
 
+def check_settings():
+    """The user's own file: its top for every command, a table for one, behind flags and the environment; mistakes are said with their line."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "mlxcel" / "config.toml"
+        path.parent.mkdir()
+        env = {"XDG_CONFIG_HOME": folder}
+
+        def said(text, *args, more=None):
+            path.write_text(text)
+            return run(*args, env={**env, **(more or {})})
+
+        def tokens(*args, **more):
+            return json.loads(said('max-tokens = 3\n[generate]\nmax-tokens = 5\n[bench]\nrepetitions = 1\n', "generate", "Once", "--json", "--ignore-eos", *args, **more).stdout)["completion_tokens"]
+        check(tokens() == 5, "a command's table before the top of the file")
+        check(tokens("-n", "2") == 2, "a flag before the file")
+        check(tokens(more={"MLXCEL_MAX_TOKENS": "4"}) == 4, "the environment before the file")
+        r = said("max-tokens = 3\n", "generate", "Once", "--json", "--ignore-eos")
+        check(json.loads(r.stdout)["completion_tokens"] == 3, f"the top of the file: {r.stderr}")
+        r = said("max-tokens = 3\nport = 99\n[serve]\nhost = \"0.0.0.0\"\n[models.x]\nmodel = \"built-in\"\n", "tokenize", "-p", "Hi")
+        check(r.returncode == 0, f"what others have is passed over: {r.stderr}")
+        r = said("[serve]\nport = 4321\n", "serve", "--check")
+        check(r.returncode == 0 and "4321" in r.stdout, f"serve reads it, too: {r.stdout} {r.stderr}")
+        (Path(folder) / "other.toml").write_text("max-tokens = 6\n")
+        r = said("max-tokens = 3\n", "generate", "Once", "--json", "--ignore-eos", "--config", folder + "/other.toml")
+        check(json.loads(r.stdout)["completion_tokens"] == 6, f"--config instead of it: {r.stderr}")
+        for text, line, words in (("max-token = 3\n", 1, "did you mean"), ("\n[generate]\nport = 1\n", 3, "unknown option --port"), ("[generate]\nmax-tokens = \"many\"\n", 2, "max-tokens"),
+                                  ("[serv]\nport = 1\n", 1, "means nothing here"), ("a = \n", 1, ""), ("[generate]\nhelp = true\n", 2, "belongs on the command line")):
+            r = said(text, "generate", "Once", "-n", "1")
+            check(r.returncode == 2 and f"config.toml:{line}: " in r.stderr and words in r.stderr and r.stderr.count("\n") == 1, f"{text!r}: {r.returncode} {r.stderr}")
+        check(said("nonsense", "help").returncode == 0 and said("nonsense", "version").returncode == 0, "help and version need no settings")
+
+
 def check_documented():
     """Every field that comes is in docs/json.md, and every one there that is not optional comes."""
     pages = documented()
@@ -528,6 +560,7 @@ def main():
     check_json()
     check_documented()
     check_plot()
+    check_settings()
     check_scripts()
     check_output()
     check_files()
