@@ -283,6 +283,11 @@ static __device__ __forceinline__ int first_visible(int window, int chunk, int p
     return first;
 }
 
+// And end here, where not both ways are seen: at the row's own, or at the end of a picture whose rows see each other.
+static __device__ __forceinline__ int last_of_row(const k_attn &a, int64_t r, int pos) {
+    return a.until && a.until[r] > pos ? a.until[r] : pos;
+}
+
 static __device__ __forceinline__ float query_scale(const k_attn &a, int pos) {
     if (a.pos_scale_len == 0) return a.scale;
     return a.scale * (1.0f + a.pos_scale_beta * logf(1.0f + (float)((pos + a.pos_scale_first) / a.pos_scale_len)));

@@ -84,7 +84,7 @@ extern "C" __global__ void rope(KARGS(k_rope) a) {
     int64_t r = blockIdx.x;
     int half = a.n_rotated / 2;
     const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
-    for (int i = threadIdx.x; i < half; i += blockDim.x) rope_angle(a.pos[r], table[i], a.magnitude, &cosines[i], &sines[i]);
+    for (int i = threadIdx.x; i < half; i += blockDim.x) rope_angle(a.places ? a.places[r * 3 + (a.axes[i / 16] >> i % 16 * 2 & 3)] : a.pos[r], table[i], a.magnitude, &cosines[i], &sines[i]);
     __syncthreads();
     for (int e = threadIdx.x; e < a.x.heads * a.x.width; e += blockDim.x) {
         int h = e / a.x.width, i = e % a.x.width, at = i - a.first;

@@ -24,11 +24,11 @@ static __device__ __forceinline__ part_of part_of_item(const k_step_attn &a, int
 // What the row's attention needs, once for all layers that ask for the same.
 static __device__ __noinline__ void know_row(const k_step_attn &a, shared_head *known, int item) {
     __syncthreads();
-    int pos = a.pos[0], seq = a.seq_of[0], first = first_visible(a.window, a.chunk, pos);
+    int pos = a.pos[0], place = a.rope_pos[0], seq = a.seq_of[0], first = first_visible(a.window, a.chunk, pos);
     part_of part = part_of_item(a, item, pos, first);
     int begin = part.begin / K_BLOCK;
     const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)seq * a.n_rope_tables + a.table) * a.rope_width;
-    for (int i = threadIdx.x; i < a.n_rotated / 2; i += blockDim.x) rope_angle(pos, table[i], a.magnitude, &known->cosines[i], &known->sines[i]);
+    for (int i = threadIdx.x; i < a.n_rotated / 2; i += blockDim.x) rope_angle(place, table[i], a.magnitude, &known->cosines[i], &known->sines[i]);
     for (int i = threadIdx.x; i < TABLE_MAX && begin + i <= pos / K_BLOCK; i += blockDim.x)
         known->blocks[i] = a.c.table[(int64_t)seq * a.c.table_stride + begin + i];
     if (threadIdx.x == 0) {

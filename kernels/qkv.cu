@@ -15,7 +15,7 @@ struct head_of {
 };
 
 static __device__ __forceinline__ void know(const k_qkv &a, head_of &h, int64_t r, const float *weight, float offset, int n) {
-    int lane = threadIdx.x % 32, pos = a.pos[r];
+    int lane = threadIdx.x % 32, pos = a.rope_pos[r];
     const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)a.seq_of[r] * a.n_rope_tables + a.table) * a.rope_width;
     for (int i = lane; weight && i < n; i += 32) h.weight[i] = weight[i] + offset;
 #pragma unroll 1

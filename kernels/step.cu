@@ -378,10 +378,10 @@ static __device__ __forceinline__ void know_row(const k_step_attn &a, shared_hea
     bool same = known->row == r && known->table == a.c.table && known->inv_freq == (a.inv_freq ? a.inv_freq : a.step_rope + a.table);
     if (same) return; // the split of a block's first item does not change while the row does not
     __syncthreads();
-    int pos = a.pos[r], seq = a.seq_of[r], first = first_visible(a.window, a.chunk, pos);
+    int pos = a.pos[r], place = a.rope_pos[r], seq = a.seq_of[r], first = first_visible(a.window, a.chunk, pos);
     int begin = (first + split * ((pos - first + a.splits) / a.splits)) / K_BLOCK;
     const float *table = a.inv_freq ? a.inv_freq : a.step_rope + ((int64_t)seq * a.n_rope_tables + a.table) * a.rope_width;
-    for (int i = threadIdx.x; i < a.n_rotated / 2; i += THREADS) rope_angle(pos, table[i], a.magnitude, &known->cosines[i], &known->sines[i]);
+    for (int i = threadIdx.x; i < a.n_rotated / 2; i += THREADS) rope_angle(place, table[i], a.magnitude, &known->cosines[i], &known->sines[i]);
     for (int i = threadIdx.x; i < TABLE_MAX && begin + i <= pos / K_BLOCK; i += THREADS) known->blocks[i] = a.c.table[(int64_t)seq * a.c.table_stride + begin + i];
     if (threadIdx.x == 0) {
         known->pos = pos, known->seq = seq, known->row = r, known->first_block = begin;

@@ -29,7 +29,7 @@ template <class HEAD> static __device__ __forceinline__ void rotate_head(const k
 
 // A unit of bf16 or f16 weights times x: elements 0 to 31 of k are added to `first`, the others to `second`. slot: this lane's 16 bytes of its first piece; v and
 // w: this lane's x of the two halves.
-template <bool IS_F16> static __device__ __forceinline__ void multiply_plain_unit(float first[4], float second[4], const unsigned char *slot, const uint32_t v[4], const uint32_t w[4]) {
+template <bool F16> static __device__ __forceinline__ void multiply_plain_unit(float first[4], float second[4], const unsigned char *slot, const uint32_t v[4], const uint32_t w[4]) {
     uint32_t codes[4], more[4], low[4], high[4];
     *(uint4 *)codes = *(const uint4 *)slot, *(uint4 *)more = *(const uint4 *)(slot + 512);
     *(uint4 *)low = *(const uint4 *)(slot + 1024), *(uint4 *)high = *(const uint4 *)(slot + 1536);
@@ -37,7 +37,7 @@ template <bool IS_F16> static __device__ __forceinline__ void multiply_plain_uni
     for (int m = 0; m < 2; m++) {
         const uint32_t a[4] = {codes[2 * m], low[2 * m], codes[2 * m + 1], low[2 * m + 1]};
         const uint32_t b[4] = {more[2 * m], high[2 * m], more[2 * m + 1], high[2 * m + 1]};
-        if (IS_F16) mma_f16(first, a, v[2 * m], v[2 * m + 1]), mma_f16(second, b, w[2 * m], w[2 * m + 1]);
+        if (F16) mma_f16(first, a, v[2 * m], v[2 * m + 1]), mma_f16(second, b, w[2 * m], w[2 * m + 1]);
         else mma_bf16(first, a, v[2 * m], v[2 * m + 1]), mma_bf16(second, b, w[2 * m], w[2 * m + 1]);
     }
 }

@@ -155,6 +155,22 @@ struct tensor op_given(struct oplist *l, struct tensor x, const struct given_arg
     return output(l, op, DT_F32, (struct shape){l->n_rows, 1, a->width});
 }
 
+struct tensor op_input(struct oplist *l, struct tensor t, int32_t slot) {
+    struct op *op = append(l, OP_INPUT, 0, NULL);
+    if (!op) return (struct tensor){0};
+    op->arg.input = (struct input_args){slot};
+    return output(l, op, t.dtype, shape_of(t));
+}
+
+struct op *op_copy(struct oplist *l, const struct op *op, const struct tensor *in) {
+    struct op *copy = append(l, op->kind, op->n_in, in);
+    if (!copy) return NULL;
+    copy->layer = op->layer;
+    copy->arg = op->arg;
+    for (int32_t k = 0; k < op->n_out; k++) output(l, copy, op->out[k].dtype, shape_of(op->out[k]));
+    return copy;
+}
+
 struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_args *a) {
     FITS("width of a linear layer's input", tensor_row_size(x), a->weight->in);
     if (!tensor_rows_dense(x)) return fail(l, "head stride of a linear layer's input", x.head_stride, x.width);

@@ -41,6 +41,11 @@ struct given_args {
     int32_t adds; /* 1: x + what is given; else that alone */
 };
 
+/* The value lies in step.inputs[slot], dense. */
+struct input_args {
+    int32_t slot;
+};
+
 struct linear_args {
     const struct weight *weight;
     const struct weight *bias; /* may be NULL */
@@ -248,6 +253,7 @@ struct op {
     union {
         struct embed_args embed;
         struct given_args given;
+        struct input_args input;
         struct linear_args linear;
         struct adapt_args adapt;
         struct norm_args norm;
@@ -306,6 +312,10 @@ const char *act_name(enum act_kind kind);
 struct tensor op_embed(struct oplist *l, const struct embed_args *a);
 /* x may be no tensor. */
 struct tensor op_given(struct oplist *l, struct tensor x, const struct given_args *a);
+/* A dense value of the shape of t. */
+struct tensor op_input(struct oplist *l, struct tensor t, int32_t slot);
+/* The op as one of this list: its inputs are given, its results are new values of the same shapes. */
+struct op *op_copy(struct oplist *l, const struct op *op, const struct tensor *in);
 struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_args *a);
 struct tensor op_head_linear(struct oplist *l, struct tensor x, const struct linear_args *a);
 struct tensor op_norm(struct oplist *l, struct tensor x, const struct norm_args *a);

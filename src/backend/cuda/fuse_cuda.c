@@ -25,6 +25,7 @@ static struct k_qkv qkv_args(const struct cuda *c, const struct op *q_rope, cons
         .inv_freq = cuda_vec(r->inv_freq),
         .step_rope = cuda_step_array(c, c->at.rope),
         .pos = cuda_step_array(c, c->at.pos),
+        .rope_pos = cuda_rope_pos(c, r),
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .kind = (int32_t)r->kind,
         .first = r->first,

@@ -12,17 +12,6 @@ bool cuda_begin(struct backend *be, const struct step_key *key) {
     return true;
 }
 
-static int grow(struct cuda *c, size_t need, const char *what, CUdeviceptr *p, size_t *bytes, struct err *err) {
-    if (need <= *bytes) return ERR_OK;
-    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "waiting for earlier steps");
-    cuda_graphs_drop(c); /* their kernels hold the address */
-    cuda_free(c, p);
-    *bytes = 0;
-    TRY(cuda_alloc(c, need, what, p, err));
-    *bytes = need;
-    return ERR_OK;
-}
-
 static void note_outputs(struct cuda *c) {
     const struct oplist *l = &c->base.list;
     c->n_outputs = 0;
@@ -35,12 +24,12 @@ static int lower_list(struct cuda *c, struct err *err) {
     cuda_choose_dtypes(c);
     cuda_find_groups(c);
     plan_make(&c->plan, &c->base.list);
-    TRY(grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
+    TRY(cuda_grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
     cuda_step_layout(c, &c->key, &c->at);
     TRY(cuda_lower(c, err));
     if (c->op_scratch_need > c->op_scratch_bytes || c->dequantised_need > c->dequantised_bytes) {
-        TRY(grow(c, c->op_scratch_need, "scratch memory of an op", &c->op_scratch, &c->op_scratch_bytes, err));
-        TRY(grow(c, c->dequantised_need, "dequantised weights", &c->dequantised, &c->dequantised_bytes, err));
+        TRY(cuda_grow(c, c->op_scratch_need, "scratch memory of an op", &c->op_scratch, &c->op_scratch_bytes, err));
+        TRY(cuda_grow(c, c->dequantised_need, "dequantised weights", &c->dequantised, &c->dequantised_bytes, err));
         TRY(cuda_lower(c, err));
     }
     return ERR_OK;
@@ -69,7 +58,7 @@ static int prepare(struct cuda *c, struct err *err) {
         TRY(lower_list(c, err));
     }
     note_outputs(c);
-    return ERR_OK;
+    return cuda_note_inputs(c, err);
 }
 
 /* Smaller steps may have other kernels, and more launches, than the largest: room for those too. */
@@ -92,6 +81,7 @@ int cuda_reserve(struct backend *be, struct err *err) {
     c->n_decode = c->key.n_seqs;
     c->n_tiles = c->key.n_rows / K_BLOCK + c->key.n_seqs;
     int32_t n_ops = be->list.n_ops;
+    TRY(cuda_given_open(c, err));
     TRY(prepare(c, err));
     reserve_program(&c->program, n_ops);
     c->kept_back = 0;
@@ -121,14 +111,19 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
         TRY(cuda_step_upload(c, step, err));
         g->last_use = c->n_steps;
         c->n_outputs = g->n_outputs;
+        c->n_inputs = g->n_inputs;
         memcpy(c->outputs, g->outputs, sizeof c->outputs);
+        memcpy(c->inputs, g->inputs, sizeof c->inputs);
+        TRY(cuda_inputs_send(c, step, err));
         CUDA_TRY(c, c->d->cuGraphLaunch(g->exec, c->stream), "launching a graph");
         return ERR_OK;
     }
     TRY(cuda_step_open(c, step, err));
     cuda_step_layout(c, &c->key, &c->at);
     TRY(cuda_step_upload(c, step, err));
+    if (c->key.gives) TRY(cuda_given_upload(c, step, err));
     TRY(prepare(c, err));
+    TRY(cuda_inputs_send(c, step, err));
     bool wanted = cuda_graph_wanted(c, &c->key);
     if (!wanted && !cuda_graph_at_once(c)) return launch_all(c, err);
     struct cuda_graph *g;
@@ -140,7 +135,7 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
 int cuda_end(struct backend *be, const struct step *step, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     int code = run_step(c, step, err);
-    if (!code) code = cuda_results_send(c, err);
+    if (!code && !c->key.no_choice) code = cuda_results_send(c, err);
     return cuda_note_lost(c, code);
 }
 

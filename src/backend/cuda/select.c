@@ -11,6 +11,11 @@ static bool attn_ref_fits(const struct cuda *c, const struct op *op) {
     return k->k_width <= 576 && op->out[0].width <= 576 && op->n_in < 3;
 }
 
+static bool attn_rows_fits(const struct cuda *c, const struct op *op) {
+    (void)c;
+    return op->in[0].width <= 256 && op->in[2].width <= 256;
+}
+
 static bool rope_fits(const struct cuda *c, const struct op *op) {
     (void)c;
     return op->arg.rope.n_rotated <= 1024;
@@ -40,6 +45,7 @@ static bool scan_fits(const struct cuda *c, const struct op *op) {
 
 const struct select_row cuda_select_rows[] = {
     {OP_EMBED, "embed", always, lower_embed},
+    {OP_INPUT, "input", always, lower_input},
     {OP_LINEAR, "step", step_linear_fits, lower_step_linear},
     {OP_LINEAR, "qmv", qmv_fits, lower_qmv},
     {OP_LINEAR, "wqmm", cuda_wqmm_fits, lower_wqmm},
@@ -59,6 +65,10 @@ const struct select_row cuda_select_rows[] = {
     {OP_PICK, "pick", attn_pick_fits, lower_pick},
     {OP_ATTN, "attn_decode + attn_flash", attn_fast_fits, lower_attn_fast},
     {OP_ATTN, "attn_ref", attn_ref_fits, lower_attn_ref},
+    {OP_GIVEN, "given", always, lower_given},
+    {OP_POOL_ROWS, "pool_rows", always, lower_pool_rows},
+    {OP_ATTN_ROWS, "attn_rows_flash", attn_rows_flash_fits, lower_attn_rows_flash},
+    {OP_ATTN_ROWS, "attn_rows", attn_rows_fits, lower_attn_rows},
     {OP_ROUTE, "route", route_fits, lower_route},
     {OP_EXPERTS, "experts", experts_fit, lower_experts},
     {OP_EXPERTS, "experts_ref", always, lower_experts_ref},
@@ -88,7 +98,8 @@ const struct select_row *cuda_select(const struct cuda *c, const struct op *op) 
 
 /* Kinds whose kernels can store their result as f32 or bf16. */
 static bool stores_bf16(enum op_kind kind) {
-    return kind == OP_NORM || kind == OP_ADD_NORM || kind == OP_GLU || kind == OP_ACT || kind == OP_ATTN || kind == OP_MULVEC;
+    return kind == OP_NORM || kind == OP_ADD_NORM || kind == OP_GLU || kind == OP_ACT || kind == OP_ATTN || kind == OP_ATTN_ROWS ||
+           kind == OP_MULVEC;
 }
 
 /* Whether this op rounds its input to bf16 anyway. The router's product and wide ones do not, so what they read stays in f32. */

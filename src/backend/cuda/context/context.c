@@ -7,6 +7,7 @@ void cuda_close(struct backend *be) {
     cuda_free(c, &c->scratch);
     cuda_free(c, &c->op_scratch);
     cuda_free(c, &c->dequantised);
+    cuda_free(c, &c->given);
     cuda_free(c, &c->counters);
     cuda_free(c, &c->staging);
     if (c->bounce) c->d->cuMemFreeHost(c->bounce);
@@ -52,6 +53,7 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
                                .precision = options->precision,
                                .mixes_rows = true,
                                .runs_ahead = true,
+                               .gives = true,
                                .row_first = 0.5,
                                .row_more = 0.15};
     c->gpu = (struct cuda_gpu *)d;
@@ -60,7 +62,9 @@ int cuda_open(struct device *d, const struct backend_options *options, struct ba
     c->no_fuse = options->no_fuse;
     c->kept_back = RESERVE_BYTES;
     c->base.chooses = c->gpu->functions[KERNEL_choose_draw] != NULL;
+    c->base.takes_inputs = true;
     c->base.rows_max = MAX_GRID_Y / 2; /* rows are the second dimension of a grid, and wide products have two for each */
+    c->base.tower_rows_max = MAX_GRID_Y;
     int code = open_context(c, err);
     if (code) {
         cuda_close(&c->base);

@@ -11,7 +11,7 @@
 #include "backend/plan.h"
 
 enum { RESULTS = 4 }; /* steps whose results may be on their way to the host at once */
-enum { GRAPHS_MAX = 64, SEEN_MAX = 64, STAGES = 4, OUTPUTS_MAX = 8, MAX_GRID_Y = 65535, QMV_ROWS = 8 };
+enum { GRAPHS_MAX = 512, SEEN_MAX = 512, STAGES = 4, OUTPUTS_MAX = 16, MAX_GRID_Y = 65535, QMV_ROWS = 8 }; /* a step in parts has a graph for each */
 
 /* A bound weight: the checkpoint's planes, row after row or as tiles, in one piece of device memory. */
 struct cuda_weight {
@@ -57,6 +57,8 @@ struct program {
 /* Where the arrays of a step lie in the step block; a function of the key and the limits. */
 struct step_layout {
     size_t ids, pos, seq_of, wanted_rows, seqs, choices, tables[KV_CLASSES_MAX], rope, tiles;
+    size_t given, places, until,
+        spans[2]; /* where the key has them; given: [GIVEN_SETS][rows] which of cuda.given's numbers are the row's */
     size_t bytes;
     int32_t table_stride;
 };
@@ -74,12 +76,21 @@ struct cuda_output {
     int64_t offset;
 };
 
+/* What is copied into scratch memory before a part of a step (part.c). */
+struct cuda_input {
+    int32_t slot;
+    int64_t offset;
+    size_t bytes;
+};
+
 struct cuda_graph {
     struct step_key key; /* max_len: rounded up to its bucket */
     CUgraphExec exec;
     uint64_t last_use;
     struct cuda_output outputs[OUTPUTS_MAX];
     int32_t n_outputs;
+    struct cuda_input inputs[OUTPUTS_MAX];
+    int32_t n_inputs;
     CUdeviceptr instrs; /* memory for its instructions and their links; 0: it has none */
 };
 
@@ -118,7 +129,9 @@ struct cuda {
     CUdeviceptr staging;        /* rows of a weight that are about to become tiles */
     size_t staging_bytes;
     size_t scratch_bytes, op_scratch_bytes, op_scratch_need;
-    CUresult lower_code;     /* the first error of the driver during lowering */
+    CUresult lower_code; /* the first error of the driver during lowering */
+    CUdeviceptr given;   /* rows from the host, set by set (given.c) */
+    size_t given_bytes, given_at[GIVEN_SETS];
     CUdeviceptr dequantised; /* two buffers for dequantised weights: one is read while the next weight is written to the other */
     size_t dequantised_bytes, dequantised_need;
     int32_t i_dequantised, carrier; /* the buffer that is free; the launch that can dequantise the next weight while it runs, -1: none */
@@ -147,6 +160,8 @@ struct cuda {
     uint64_t n_steps;
     struct cuda_output outputs[OUTPUTS_MAX]; /* of the last step */
     int32_t n_outputs;
+    struct cuda_input inputs[OUTPUTS_MAX];
+    int32_t n_inputs;
     unsigned char *bounce; /* pinned, for reading results back and for uploads */
     CUevent bounced[2];
 };
@@ -174,6 +189,8 @@ int cuda_alloc(struct cuda *c, size_t bytes, const char *what, CUdeviceptr *out,
 /* Copies ordinary memory to the GPU, behind what the stream was given before. The memory may be freed when this returns. */
 int cuda_upload(struct cuda *c, CUdeviceptr to, const void *from, size_t bytes, const char *what, struct err *err);
 void cuda_free(struct cuda *c, CUdeviceptr *p);
+/* Makes room in one of the pieces of device memory that programs know by their addresses. */
+int cuda_grow(struct cuda *c, size_t need, const char *what, CUdeviceptr *p, size_t *bytes, struct err *err);
 /* Destroys all graphs. Called before memory is freed whose address their kernels hold. */
 void cuda_graphs_drop(struct cuda *c);
 /* Waits for what was launched. */
@@ -186,6 +203,7 @@ int cuda_note_lost(struct cuda *c, int code);
 /* ---- weights (weight.c) ---- */
 int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
 void cuda_weight_release(struct backend *be, struct weight *w);
+size_t cuda_weight_bytes(const struct backend *be, const struct weight_source *source);
 /* The tile layout of kernels/tile.cuh: whether a weight takes it, and its bytes per tile. */
 bool cuda_tiles(const struct cuda *c, const struct weight_source *s);
 int64_t cuda_tile_bytes(const struct format *f, int64_t in);
@@ -203,12 +221,25 @@ int cuda_block_write(struct backend *be, int32_t kv_class, int32_t block, const 
 int cuda_slot_read(struct backend *be, int32_t slot, float *dst, struct err *err);
 int cuda_slot_write(struct backend *be, int32_t slot, const float *src, struct err *err);
 
+/* ---- parts of steps (part.c) ---- */
+/* Where the inputs of the list go; their copies. */
+int cuda_note_inputs(struct cuda *c, struct err *err);
+int cuda_inputs_send(struct cuda *c, const struct step *step, struct err *err);
+int cuda_read_many(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err);
+int cuda_host_alloc(struct backend *be, size_t bytes, void **out, struct err *err);
+void cuda_host_free(struct backend *be, void *p);
+
 /* ---- the step block (step.c) ---- */
 int cuda_step_open(struct cuda *c, const struct step *step, struct err *err);
 void cuda_step_close(struct cuda *c);
 void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct step_layout *out);
 int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err);
 int32_t cuda_length_bucket(int32_t len);
+
+/* ---- rows from the host (given.c) ---- */
+/* Room for those of the list that was walked; those of a step go there. */
+int cuda_given_open(struct cuda *c, struct err *err);
+int cuda_given_upload(struct cuda *c, const struct step *step, struct err *err);
 
 /* ---- tables for choosing, and what was chosen (choose.c) ---- */
 int cuda_choose_open(struct cuda *c, int32_t rows, struct err *err);

@@ -76,6 +76,17 @@ int cuda_check_waits(struct cuda *c, struct err *err) {
         c->gpu->about->index, c->gpu->n_sm);
 }
 
+int cuda_grow(struct cuda *c, size_t need, const char *what, CUdeviceptr *p, size_t *bytes, struct err *err) {
+    if (need <= *bytes) return ERR_OK;
+    CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "waiting for earlier steps");
+    cuda_graphs_drop(c); /* they hold the address */
+    cuda_free(c, p);
+    *bytes = 0;
+    TRY(cuda_alloc(c, need, what, p, err));
+    *bytes = need;
+    return ERR_OK;
+}
+
 int cuda_wait(struct cuda *c, struct err *err) {
     CUDA_TRY(c, c->d->cuStreamSynchronize(c->stream), "running a step");
     return cuda_check_waits(c, err);

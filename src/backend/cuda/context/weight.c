@@ -134,6 +134,17 @@ static int upload_tiles(struct cuda *c, const struct weight_source *s, int64_t n
     return ERR_OK;
 }
 
+enum { SPARE_BYTES = 256 }; /* behind a weight: kernels read whole pieces */
+
+static size_t bytes_of(const struct cuda *c, const struct weight_source *s, int64_t n_rows) {
+    if (!cuda_tiles(c, s)) return planes_of(s, n_rows).bytes;
+    return align256((size_t)cuda_tile_bytes(&s->format, s->in) * ceil_div(n_rows, TILE_ROWS));
+}
+
+size_t cuda_weight_bytes(const struct backend *be, const struct weight_source *source) {
+    return bytes_of((const struct cuda *)be, source, source->n_experts * source->out) + SPARE_BYTES;
+}
+
 int cuda_weight_bind(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     TRY(cuda_use(c, err));
@@ -146,7 +157,7 @@ int cuda_weight_bind(struct backend *be, const struct weight_source *source, str
     struct planes p = planes_of(source, n_rows);
     bool tiled = cuda_tiles(c, source);
     struct cuda_weight *w = mem_alloc(sizeof *w);
-    *w = (struct cuda_weight){.bytes = tiled ? align256((size_t)cuda_tile_bytes(f, source->in) * ceil_div(n_rows, TILE_ROWS)) : p.bytes};
+    *w = (struct cuda_weight){.bytes = bytes_of(c, source, n_rows)};
     *out = (struct weight){.name = source->name,
                            .format = *f,
                            .n_experts = source->n_experts,
@@ -154,7 +165,7 @@ int cuda_weight_bind(struct backend *be, const struct weight_source *source, str
                            .in = source->in,
                            .bytes = w->bytes,
                            .packed = w};
-    int code = cuda_alloc(c, w->bytes + 256, source->name, &w->base, err);
+    int code = cuda_alloc(c, w->bytes + SPARE_BYTES, source->name, &w->base, err);
     if (!code && tiled) code = upload_tiles(c, source, n_rows, w, err);
     else if (!code) {
         code = upload_rows(c, source, &p, 0, n_rows, w->base, err);

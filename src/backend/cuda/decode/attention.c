@@ -45,6 +45,7 @@ static void put_qkv(const struct cuda *c, const struct cuda_qkv *g, struct k_ste
     a->k = k.p, a->k_row = k.row_stride, a->k_head = k.head_stride;
     a->v = v.p, a->v_row = v.row_stride, a->v_head = v.head_stride;
     a->inv_freq = cuda_vec(r->inv_freq);
+    a->rope_pos = cuda_rope_pos(c, r);
     a->step_rope = cuda_step_array(c, c->at.rope);
     a->rope_kind = (int32_t)r->kind;
     a->rope_first = r->first;

@@ -4,19 +4,20 @@
 
 /* Whether steps of two keys have the same program. Lengths count by their bucket. */
 static bool same_key(const struct step_key *a, const struct step_key *b) {
-    return a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits && a->n_hidden == b->n_hidden &&
-           a->chooses == b->chooses && cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
+    return a->part == b->part && a->n_rows == b->n_rows && a->n_seqs == b->n_seqs && a->n_logits == b->n_logits &&
+           a->n_hidden == b->n_hidden && a->chooses == b->chooses && a->has_places == b->has_places && a->sees == b->sees &&
+           cuda_length_bucket(a->max_len) == cuda_length_bucket(b->max_len);
 }
 
 struct cuda_graph *cuda_graph_find(struct cuda *c, const struct step_key *key) {
-    if (!key->decode_only) return NULL;
+    if (!key->decode_only || key->gives) return NULL;
     for (int32_t i = 0; i < c->n_graphs; i++)
         if (same_key(&c->graphs[i].key, key)) return &c->graphs[i];
     return NULL;
 }
 
 bool cuda_graph_wanted(struct cuda *c, const struct step_key *key) {
-    if (!key->decode_only) return false;
+    if (!key->decode_only || key->gives) return false;
     for (int32_t i = 0; i < c->n_seen && i < SEEN_MAX; i++)
         if (same_key(&c->seen[i], key)) return true;
     c->seen[c->n_seen++ % SEEN_MAX] = *key;
@@ -177,7 +178,7 @@ static struct cuda_graph *graph_slot(struct cuda *c) {
 bool cuda_graph_at_once(const struct cuda *c) {
     struct runs r;
     bool any = false;
-    if (!c->key.decode_only || c->key.n_rows != 1) return false;
+    if (!c->key.decode_only || c->key.gives || c->key.n_rows != 1) return false;
     gather_runs(c, &r);
     for (int32_t i = 0; i < r.n_runs; i++) any = any || r.runs[i].is_one;
     free_runs(&r);
@@ -217,6 +218,8 @@ int cuda_graph_build(struct cuda *c, struct cuda_graph **out, struct err *err) {
     struct cuda_graph *g = graph_slot(c);
     *g = (struct cuda_graph){.key = c->key, .exec = exec, .last_use = c->n_steps, .n_outputs = c->n_outputs, .instrs = runs.instrs};
     memcpy(g->outputs, c->outputs, sizeof g->outputs);
+    memcpy(g->inputs, c->inputs, sizeof g->inputs);
+    g->n_inputs = c->n_inputs;
     *out = g;
     return ERR_OK;
 }

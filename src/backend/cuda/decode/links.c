@@ -20,9 +20,15 @@ static const struct one_kernel {
     enum one_kind kind;
     int32_t width, depth;
 } one_kernels[] = {
-    {KERNEL_one_4_64, ONE_4, 64, 4},       {KERNEL_one_4_128, ONE_4, 128, 4},           {KERNEL_one_48_64, ONE_48, 64, 4},
-    {KERNEL_one_48_128, ONE_48, 128, 4},   {KERNEL_one_experts_64, ONE_EXPERTS, 64, 4}, {KERNEL_one_experts_128, ONE_EXPERTS, 128, 4},
-    {KERNEL_one_16_64, ONE_16, 64, 3},     {KERNEL_one_16_128, ONE_16, 128, 3},         {KERNEL_one_f16_64, ONE_F16, 64, 3},
+    {KERNEL_one_4_64, ONE_4, 64, 4},
+    {KERNEL_one_4_128, ONE_4, 128, 4},
+    {KERNEL_one_48_64, ONE_48, 64, 4},
+    {KERNEL_one_48_128, ONE_48, 128, 4},
+    {KERNEL_one_experts_64, ONE_EXPERTS, 64, 4},
+    {KERNEL_one_experts_128, ONE_EXPERTS, 128, 4},
+    {KERNEL_one_16_64, ONE_16, 64, 3},
+    {KERNEL_one_16_128, ONE_16, 128, 3},
+    {KERNEL_one_f16_64, ONE_F16, 64, 3},
     {KERNEL_one_f16_128, ONE_F16, 128, 3},
 };
 
@@ -41,8 +47,8 @@ static size_t room_of(const struct k_instr *in) {
     return ((heads + 2) * d + heads * each * (d + 2)) * sizeof(float);
 }
 
-/* What the instructions of a list need of a kernel: one mode of weights and, where those are plain, one type (-1: none yet); one width of heads (0: none
- * yet); experts; codes of 8 bits beside those of 4. */
+/* What the instructions of a list need of a kernel: one mode of weights (-1: none yet) and, where they are plain, one type, one width of heads (0: none yet),
+ * experts, codes of 8 bits beside those of 4. */
 struct one_shape {
     int32_t mode, dtype, width;
     bool has_experts, has_8;

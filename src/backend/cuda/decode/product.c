@@ -6,10 +6,10 @@
 /* Shared memory of a product: head, sums of warps, rings of weights, sums of x, x. */
 static size_t linear_shared_bytes(const struct cuda *c, const struct weight *w, int32_t rows) {
     bool is_plain = w->format.mode == QUANT_NONE, is_small = cuda_has_small_shared(c);
-    bool is_8 = !is_plain && tile_bits(w->format.bits) == 8, is_bf16 = is_plain && w->format.dtype == DT_BF16;
-    int group = w->format.group, slot_bytes = step_slot_bytes(is_plain, w->format.bits, group);
+    bool is_8 = !is_plain && tile_bits(w->format.bits) == 8;
+    int group = is_plain ? TILE_UNIT : w->format.group, slot_bytes = step_slot_bytes(is_plain, w->format.bits, group);
     int ring = STEP_WARPS * step_ring_slots(is_plain, is_8, is_small) * slot_bytes;
-    int x_sums = (rows * step_x_sums(is_bf16, group, w->in) + 3) / 4 * 4;
+    int x_sums = (rows * step_x_sums(is_plain && w->format.dtype == DT_BF16, group, w->in) + 3) / 4 * 4;
     return STEP_HEAD_BYTES + (size_t)(step_sums(is_small) + x_sums) * sizeof(float) + (size_t)ring +
            (size_t)rows * (size_t)step_x_stride(w->in) * 2;
 }

@@ -64,6 +64,7 @@ static int open_gpu(struct cuda_gpu *g, const char *name, struct err *err) {
 int cuda_gpu_open(const struct device_options *options, struct device **out, struct err *err) {
     struct cuda_gpu *g = mem_alloc(sizeof *g);
     g->base.is_gpu = true;
+    g->base.shares = true;
     g->base.rows_default = ROWS_DEFAULT;
     g->base.places_default = PLACES_DEFAULT;
     g->base.cache_share = CACHE_SHARE;

@@ -69,6 +69,14 @@ CUdeviceptr cuda_step_array(const struct cuda *c, size_t offset) {
     return c->step_block + offset;
 }
 
+bool cuda_turns_by_axes(const struct cuda *c, const struct rope_args *r) {
+    return r->axes && !(c->key.decode_only && !c->key.gives);
+}
+
+CUdeviceptr cuda_rope_pos(const struct cuda *c, const struct rope_args *r) {
+    return cuda_step_array(c, r->axes ? c->at.places : c->at.pos);
+}
+
 struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv) {
     const struct cuda_kv_class *k = &c->kv[kv.kv_class];
     bool f32 = cuda_kv_is_f32(c, &k->shape);

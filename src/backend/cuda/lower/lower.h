@@ -31,6 +31,10 @@ CUdeviceptr cuda_vec(const struct weight *w); /* 0 for none */
 struct k_act cuda_act(const struct act_args *a);
 struct k_route_rule cuda_route_rule(const struct route_args *r);
 struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv);
+/* Whether pairs of this rope turn by places along axes in this step: in a decode step rows are text, whose places are the same along all. */
+bool cuda_turns_by_axes(const struct cuda *c, const struct rope_args *r);
+/* What stands for a row's position in a rope that does not. */
+CUdeviceptr cuda_rope_pos(const struct cuda *c, const struct rope_args *r);
 CUdeviceptr cuda_step_array(const struct cuda *c, size_t offset);
 
 /* ---- what ops have to do with each other (pattern.c) ---- */
@@ -77,12 +81,14 @@ void lower_gemm_glu(struct cuda *c, const struct op *linear, const struct op *gl
 void lower_linear_glu(struct cuda *c, const struct op *linear, const struct op *glu);
 
 typedef void cuda_lower_fn(struct cuda *c, const struct op *op);
-cuda_lower_fn lower_embed, lower_linear_ref, lower_linear_few, lower_qmv, lower_wqmm, lower_qmm, lower_gemm;
+cuda_lower_fn lower_embed, lower_input, lower_linear_ref, lower_linear_few, lower_qmv, lower_wqmm, lower_qmm, lower_gemm;
 cuda_lower_fn lower_norm, lower_add_norm, lower_add, lower_act, lower_glu, lower_mulvec, lower_rope, lower_concat, lower_rows, lower_argmax,
     lower_terms, lower_terms_sum;
 cuda_lower_fn lower_choose;
 bool choose_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_kv_write, lower_attn_ref, lower_pick, lower_attn_fast, lower_route, lower_experts, lower_experts_ref;
+cuda_lower_fn lower_given, lower_pool_rows, lower_attn_rows, lower_attn_rows_flash;
+bool attn_rows_flash_fits(const struct cuda *c, const struct op *op);
 cuda_lower_fn lower_conv, lower_delta, lower_ssd, lower_scan, lower_lightning, lower_lru;
 
 #endif

@@ -61,6 +61,11 @@ void lower_rows(struct cuda *c, const struct op *op) {
     emit_elem(c, KERNEL_elem_rows, &a);
 }
 
+/* Nothing is launched: the value is copied before the part begins (context/part.c). */
+void lower_input(struct cuda *c, const struct op *op) {
+    (void)c, (void)op;
+}
+
 void lower_embed(struct cuda *c, const struct op *op) {
     const struct embed_args *e = &op->arg.embed;
     struct k_embed a = {
@@ -167,12 +172,14 @@ void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct
 
 void lower_rope(struct cuda *c, const struct op *op) {
     const struct rope_args *r = &op->arg.rope;
+    bool by_axes = cuda_turns_by_axes(c, r);
     struct k_rope a = {
         .x = cuda_view(c, op->in[0]),
         .y = cuda_view(c, op->out[0]),
         .inv_freq = cuda_vec(r->inv_freq),
         .step_rope = cuda_step_array(c, c->at.rope),
-        .pos = cuda_step_array(c, c->at.pos),
+        .pos = cuda_rope_pos(c, r),
+        .places = by_axes ? cuda_step_array(c, c->at.places) : 0,
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .kind = (int32_t)r->kind,
         .first = r->first,
@@ -182,6 +189,7 @@ void lower_rope(struct cuda *c, const struct op *op) {
         .rope_width = c->rope_width,
         .magnitude = r->magnitude,
     };
+    for (int32_t i = 0; by_axes && i < r->n_rotated / 2; i++) a.axes[i / 16] |= (uint32_t)r->axes[i] << i % 16 * 2;
     EMIT(c, KERNEL_rope, GRID(op->out[0].rows, 1, 1), 256, 0, a);
 }
 

@@ -18,6 +18,7 @@ static struct k_attn attn_args_of(const struct cuda *c, const struct op *op) {
         .picks_stride = is_picked ? op->in[1].row_stride : 0,
         .n_picks = is_picked ? op->in[1].width : 0,
         .pos = cuda_step_array(c, c->at.pos),
+        .until = c->key.sees && !t->is_strict ? cuda_step_array(c, c->at.until) : 0,
         .seq_of = cuda_step_array(c, c->at.seq_of),
         .seqs = cuda_step_array(c, c->at.seqs),
         .tiles = cuda_step_array(c, c->at.tiles),
@@ -135,7 +136,7 @@ static bool emit_wflash(struct cuda *c, const struct k_attn *a, const struct kv_
     int64_t d = a->c.k_width, rows = (int64_t)kv->n_blocks * kv->heads * K_BLOCK, width = d == 64 && a->group % 4 == 0 ? 4 : 2;
     int shared_bytes = wflash_shared_bytes((int)d, (int)width);
     if (!c->gpu->functions[KERNEL_attn_wflash_64_2] || !c->d->cuTensorMapEncodeTiled || d > 128 || a->group % 2 != 0 || a->softcap > 0 ||
-        !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y) || shared_bytes > c->gpu->shared_max)
+        a->until || !(a->scale > 0) || rows > INT32_MAX || !is_even(a->q) || !is_even(a->y) || shared_bytes > c->gpu->shared_max)
         return false;
     struct k_flash f = {.a = *a};
     cuda_encode_map(c, &f.k_map, a->c.k, rows, d, K_BLOCK, d);

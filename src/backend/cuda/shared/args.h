@@ -152,6 +152,31 @@ struct k_rope {
     int32_t n_rope_tables, rope_width;
     float magnitude;
     int32_t pad;
+    KPTR(const int32_t) places; /* [rows][3] which stand for pos; NULL: pos */
+    uint32_t axes[32];          /* two bits for each pair: which of the three */
+};
+
+/* Rows of numbers from the host. */
+struct k_given {
+    struct k_view x, y;        /* x.p NULL: none */
+    KPTR(const int32_t) at;    /* [rows] which of `numbers` are the row's; -1: it has none */
+    KPTR(const float) numbers; /* [][width] */
+    int32_t adds, pad;         /* adds: to x */
+};
+
+struct k_pool_rows {
+    struct k_view x, y;
+    int32_t n, pad;
+};
+
+/* Attention among the rows of a step. */
+struct k_attn_rows {
+    struct k_view q, k, v, y;
+    KPTR(const int32_t) spans; /* [rows][2] rows that a row sees, from and to */
+    KPTR(void) keys;           /* kernels/flash_rows.cu: bf16 [heads][rows][width], filled up with zeros */
+    KPTR(void) values;
+    float scale;
+    int32_t width;
 };
 
 /* One layer of one KV class. k and v are [blocks][heads][K_BLOCK][width]. */
@@ -179,6 +204,7 @@ struct k_qkv {
     KPTR(const float) inv_freq;
     KPTR(const float) step_rope;
     KPTR(const int32_t) pos;
+    KPTR(const int32_t) rope_pos; /* of rope */
     KPTR(const int32_t) seq_of;
     int32_t kind, first, n_rotated, table;
     int32_t n_rope_tables, rope_width;
@@ -196,6 +222,7 @@ struct k_attn {
     KPTR(const int32_t) picks;   /* likewise: positions of each row; NULL: all that are visible */
     int64_t picks_stride;
     KPTR(const int32_t) pos;
+    KPTR(const int32_t) until; /* [rows] last position of the row's picture, or -1; NULL: there is none */
     KPTR(const int32_t) seq_of;
     KPTR(const struct k_seq) seqs;
     KPTR(const int32_t) tiles; /* of prompt rows: pairs (sequence, first row of the tile inside it) */
@@ -463,6 +490,7 @@ struct k_step_attn {
     KPTR(const float) step_rope;
     KPTR(const float) sinks;
     KPTR(const int32_t) pos;
+    KPTR(const int32_t) rope_pos; /* of rope */
     KPTR(const int32_t) seq_of;
     KPTR(float) partial;     /* [rows][heads][splits][width + 2] */
     KPTR(uint32_t) counters; /* [rows][cached heads], zero between launches: splits that are done */

@@ -2,7 +2,7 @@
  * host counts the bytes that a launch asks for with the same numbers with which the kernel finds its way in them.
  *
  * (1) What is here is used on both sides; a size that one side alone needs stays there. (2) `is_small`: the GPU has 99 KB of shared memory for a
- * block (8.6, 8.9 and 12.x), for which kernels are compiled on their own. (3) `is_plain`: bf16 weights, row after row; else quantised ones in tiles. `is_8`:
+ * block (8.6, 8.9 and 12.x), for which kernels are compiled on their own. (3) `is_plain`: bf16 or f16 weights, row after row; else quantised ones in tiles. `is_8`:
  * codes that have 8 bits in a tile. */
 #ifndef MLXCEL_BACKEND_CUDA_SHARED_LAYOUT_H
 #define MLXCEL_BACKEND_CUDA_SHARED_LAYOUT_H
@@ -58,7 +58,7 @@ KFN int step_ring_slots(bool is_plain, bool is_8, bool is_small) {
 KFN int step_slot_bytes(bool is_plain, int bits, int group) {
     return is_plain ? PLAIN_UNIT_BYTES : 2 * tile_unit_bytes(bits, group);
 }
-/* Numbers for each row of x: of quantised weights the sums that biases are multiplied with, of f16 weights the scales of x, of bf16 none. */
+/* Sums of x that scales' biases are multiplied with, for each row; with f16 weights, what one means in a unit of x. */
 KFN int step_x_sums(bool is_bf16, int group, int64_t in) {
     return is_bf16 ? 0 : (int)(in / (group == 32 ? 32 : 64));
 }
