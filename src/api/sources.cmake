@@ -9,6 +9,7 @@ set(API_SOURCES
   src/api/model_folder.c
   src/api/pictures.c
   src/api/preflight.c
+  src/api/remote.c
   src/api/sampling.c
   src/api/service.c
   src/api/service_prompt.c
