@@ -90,7 +90,7 @@ extern "C" __global__ void rope(KARGS(k_rope) a) {
         int h = e / a.x.width, i = e % a.x.width, at = i - a.first;
         float x = view_load(a.x, r, h, i);
         if (at >= 0 && at < a.n_rotated) {
-            bool halves = a.kind == 1; // ROPE_HALF: (i, i + half), else (2i, 2i + 1)
+            bool halves = a.kind == ROPE_HALF; // (i, i + half), else (2i, 2i + 1)
             int pair = halves ? at % half : at / 2;
             bool second = halves ? at >= half : at % 2;
             float other = view_load(a.x, r, h, i + (halves ? half : 1) * (second ? -1 : 1));

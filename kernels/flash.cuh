@@ -2,7 +2,7 @@
 #pragma once
 #include "mma.cuh"
 
-enum { ROWS = 64, KEYS = K_BLOCK };
+enum { ROWS = FLASH_ROWS, KEYS = K_BLOCK };
 #define LOG2E 1.4426950408889634f
 
 // Results of a wide head are shared by two warps, 128 columns each; both compute its scores.

@@ -35,7 +35,7 @@ static __device__ __forceinline__ void rotate_head(const k_qkv &a, head_of &h) {
     int lane = threadIdx.x % 32, half = a.n_rotated / 2;
     float *x = (float *)h.x;
     for (int i = lane; i < half; i += 32) {
-        int u = a.first + (a.kind == 1 ? i : 2 * i), v = u + (a.kind == 1 ? half : 1);
+        int u = a.first + (a.kind == ROPE_HALF ? i : 2 * i), v = u + (a.kind == ROPE_HALF ? half : 1);
         float x0 = x[u], x1 = x[v], c = h.turn[i].x, s = h.turn[i].y;
         x[u] = x0 * c - x1 * s;
         x[v] = x1 * c + x0 * s;

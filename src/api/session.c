@@ -34,8 +34,10 @@ static int find_device(const struct session_options *o, uint64_t limit, struct d
     const struct backend_type *type = backend_find(str_of(backend));
     if (!type) return err_set(err, ERR_EARG, "there is no backend \"%s\"", backend);
     struct device_options options = {.name = is_auto ? NULL : o->device, .n_threads = o->n_threads, .memory_limit = limit, .xla = o->xla};
+    if (strcmp(backend, "cuda") == 0 && o->gpu_memory && (limit == 0 || o->gpu_memory < limit)) options.memory_limit = o->gpu_memory;
     if (!is_auto) return device_open(type, &options, out, err);
     if (device_open(type, &options, out, no_gpu) == ERR_OK) return ERR_OK;
+    options.memory_limit = limit;
     return device_open(&cpu_backend, &options, out, err);
 }
 
@@ -44,16 +46,12 @@ int session_device_open(const struct session_options *options, uint64_t memory_l
     return find_device(options, memory_limit, out, &no_gpu, err);
 }
 
-/* On the device that was given, or on one of its own. */
-static int open_backend(struct session *s, struct err *err) {
+/* The device that was given, or one of its own. */
+static int open_device(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
-    struct backend_options options = {.precision = (enum precision)o->precision, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
-    struct device *device = o->shared_device;
-    if (device) return backend_open(device, &options, &s->backend, err);
-    TRY(find_device(o, 0, &device, &s->no_gpu, err));
-    int code = backend_open(device, &options, &s->backend, err);
-    device_release(device);
-    return code;
+    if (!o->shared_device) return find_device(o, 0, &s->device, &s->no_gpu, err);
+    s->device = device_hold(o->shared_device);
+    return ERR_OK;
 }
 
 /* A small cache is the CPU's: elsewhere it is refused rather than forgotten. */
@@ -64,6 +62,22 @@ static int check_kv_bits(const struct session *s, struct err *err) {
                    s->backend->type->name, s->options.backend ? " without --backend" : "");
 }
 
+int session_backend_open(struct session *s, struct err *err) {
+    const struct session_options *o = &s->options;
+    const struct placement *p = &s->placement;
+    struct backend_options options = {.precision = (enum precision)o->precision, .no_fuse = o->no_fuse, .kv_bits = o->kv_bits};
+    struct device *both[N_SIDES] = {[SIDE_CARD] = s->device};
+    if (!p->is_split) {
+        TRY(backend_open(s->device, &options, &s->backend, err));
+        return check_kv_bits(s, err);
+    }
+    TRY(device_open(&cpu_backend, &(struct device_options){.n_threads = o->n_threads}, &both[SIDE_HOST], err));
+    bool is_none = p->plan.first_layer == p->plan.n_layers; /* of the layers is the GPU's */
+    int code = is_none ? backend_open(both[SIDE_HOST], &options, &s->backend, err) : split_open(both, &options, &p->plan, &s->backend, err);
+    device_release(both[SIDE_HOST]);
+    return code ? code : check_kv_bits(s, err);
+}
+
 enum { ENCODER_PLACES = 64 };
 
 /* Rows, places and cache, as asked for or as they suit the device. */
@@ -72,7 +86,8 @@ static int pick_limits(const struct session *s, struct runner_limits *out, struc
     const struct device *d = s->backend->device;
     bool is_encoder = s->model.spec.is_encoder; /* its cache is one layer's, and a place is taken for one step alone */
     bool fills = o->n_seqs < 0 && d->cache_share > 0 && o->kv_tokens == 0 && !is_encoder; /* the cache takes what is free */
-    *out = (struct runner_limits){.rows = o->n_rows > 0 ? o->n_rows : d->rows_default,
+    int32_t rows = s->placement.is_split && split_is(s->backend) ? s->placement.rows : d->rows_default;
+    *out = (struct runner_limits){.rows = o->n_rows > 0 ? o->n_rows : rows,
                                   .seqs = o->n_seqs > 0   ? o->n_seqs
                                           : o->n_seqs < 0 ? (is_encoder ? ENCODER_PLACES : d->places_default)
                                                           : 1,
@@ -91,8 +106,7 @@ static int pick_limits(const struct session *s, struct runner_limits *out, struc
 
 static int open_all(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
-    TRY(open_backend(s, err));
-    TRY(check_kv_bits(s, err));
+    TRY(open_device(s, err));
     TRY(session_model_open(s, err));
     s->has_model = true;
     session_vision_open(s);
@@ -129,6 +143,18 @@ int session_open(const struct session_options *options, struct session **out, st
     return ERR_OK;
 }
 
+int session_plan(const struct session_options *options, struct sb *out, struct err *err) {
+    struct session *s = mem_alloc(sizeof *s);
+    s->options = *options;
+    int code = open_device(s, err);
+    if (!code && (s->device->shares || options->gpu_layers.kind || options->cpu_experts.kind)) {
+        code = session_model_plan(s, err);
+        if (!code) placement_describe(&s->placement, out);
+    }
+    session_close(s);
+    return code;
+}
+
 void session_close(struct session *s) {
     if (!s) return;
     engine_close(s->engine);
@@ -137,6 +163,7 @@ void session_close(struct session *s) {
     session_vision_close(s);
     if (s->has_model) model_close(s->backend, &s->model);
     backend_close(s->backend);
+    device_release(s->device);
     if (s->has_checkpoint) checkpoint_close(&s->checkpoint);
     arena_free(&s->arena);
     mem_free(s);
@@ -148,6 +175,15 @@ const char *session_weight_format(const struct session *s, char out[32]) {
     return w ? format_name(&w->format, out) : "";
 }
 
+/* What went where, as it was bound. */
+static void describe_places(const struct session *s, struct sb *out) {
+    struct placement p = s->placement;
+    for (int i = 0; i < N_SIDES && split_is(s->backend); i++) p.weights[i] = split_weight_bytes(s->backend, (enum split_side)i);
+    sb_puts(out, ": ");
+    placement_describe(&p, out);
+    if (p.is_forced) sb_puts(out, ", since the GPU has no room for more");
+}
+
 void session_describe(const struct session *s, struct sb *out) {
     char format[32];
     const char *weights = session_weight_format(s, format);
@@ -155,6 +191,7 @@ void session_describe(const struct session *s, struct sb *out) {
     if (*weights) sb_fmt(out, ", %s", weights);
     sb_puts(out, ") on ");
     s->backend->type->describe(s->backend, out);
+    if (s->placement.is_split) describe_places(s, out);
     const struct runner_limits *l = engine_limits(s->engine);
     sb_fmt(out, ", context %d", l->context);
     if (l->seqs > 1) sb_fmt(out, ", %d requests at once, cache of %lld tokens", l->seqs, (long long)l->kv_tokens);

@@ -21,6 +21,13 @@ struct session_adapter {
     float scale; /* for jobs that have none of their own */
 };
 
+/* How much of a model runs on a device: as the planner thinks (api/placement.h), or so many layers. */
+enum session_share { SHARE_USUAL, SHARE_AUTO, SHARE_NUMBER };
+struct session_layers {
+    enum session_share kind;
+    int32_t n;
+};
+
 struct session_options {
     const char *model;   /* path; NULL: the built-in model */
     const char *name;    /* of the model, for people; NULL: its path */
@@ -29,9 +36,13 @@ struct session_options {
     int32_t bits;        /* of its weights: 4, 8, 16, 32 */
     bool f16;            /* those of 16 bits, and scales: f16 instead of bf16 */
     uint64_t seed;
-    struct device *shared_device; /* the model runs on this one, beside others; NULL: on one of its own, as the next fields say */
-    const char *backend;          /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
-    const char *device;           /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
+    struct device *shared_device;      /* the model runs on this one, beside others; NULL: on one of its own, as the next fields say */
+    const char *backend;               /* NULL: chosen by device; "cpu", "cuda", "trace", "xla" */
+    const char *device;                /* NULL or "auto": the GPU where one can be used, else the CPU; "cpu", "cuda", "cuda:1", "gpu" */
+    struct session_layers gpu_layers;  /* the last n layers run on the GPU, those before them on the CPU; usual and auto: as many as fit */
+    struct session_layers cpu_experts; /* the experts of the first n layers that have some run on the CPU; usual: as few as fit, or with
+                                        * a number of gpu_layers none */
+    uint64_t gpu_memory;               /* bytes of the GPU that may be taken; 0: what is free */
     struct xla_options xla;
     enum session_precision precision;
     int32_t n_threads;   /* 0: one per core */
@@ -61,6 +72,8 @@ struct session_options {
 
 int session_open(const struct session_options *options, struct session **out, struct err *err);
 void session_close(struct session *s);
+/* Where the model would run, in a line for people, without loading it; nothing where there is no GPU and none was asked for. */
+int session_plan(const struct session_options *options, struct sb *out, struct err *err);
 /* The device that these options name, for models that run beside each other: it becomes the shared_device of each. memory_limit: bytes that all of
  * them together may take; 0: what is there. The caller lets it go by device_release. */
 int session_device_open(const struct session_options *options, uint64_t memory_limit, struct device **out, struct err *err);

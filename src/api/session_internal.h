@@ -4,6 +4,7 @@
 
 #include "api/embedder.h"
 #include "api/judge.h"
+#include "api/placement.h"
 #include "api/pictures.h"
 #include "api/pictures_kept.h"
 #include "api/session.h"
@@ -20,6 +21,8 @@ struct session {
     struct checkpoint checkpoint; /* closed again after loading, but for its config and side files */
     bool has_checkpoint;
     struct config config;
+    struct device *device; /* that was found or given */
+    struct placement placement;
     struct backend *backend;
     struct model model;
     bool has_model;
@@ -65,8 +68,13 @@ void session_vision_close(struct session *s);
 /* session_draft.c: the model of options.draft_model, on the same device. */
 int session_draft_open(struct session *s, struct err *err);
 
+/* session.c: the context on the device, or on two of them, as s->placement has it. */
+int session_backend_open(struct session *s, struct err *err);
+
 /* session_load.c: config, spec and weights, in the backend that is open. */
 int session_model_open(struct session *s, struct err *err);
+/* What it would be placed by: the checkpoint stays open. */
+int session_model_plan(struct session *s, struct err *err);
 
 /* preflight.c: refusals name what is needed and what is there. */
 int preflight_weights(const struct session *s, uint64_t need, struct err *err);

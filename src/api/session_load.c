@@ -72,17 +72,35 @@ static int open_from(struct session *s, struct tensor_store inner, uint64_t tota
     return code;
 }
 
+/* Where it will run; and whether what runs on one device fits it. */
+static int open_places(struct session *s, struct tensor_store *store, uint64_t total, struct err *err) {
+    store->may_be_unread = s->options.force;
+    TRY(placement_choose(s, store, total, false, err));
+    TRY(session_backend_open(s, err));
+    return split_is(s->backend) ? ERR_OK : preflight_weights(s, total, err);
+}
+
 static int open_made_up(struct session *s, struct err *err) {
     const struct session_options *o = &s->options;
     struct synth *synth;
     struct synth_args args = {.shape = str_of(o->shape), .bits = o->bits, .f16 = o->f16, .seed = o->seed};
     TRY(synth_create(&s->arena, &args, &synth, err));
-    TRY(preflight_weights(s, synth_bytes(synth), err));
     s->config = *synth_config(synth);
+    struct tensor_store store = synth_store(synth);
+    TRY(open_places(s, &store, synth_bytes(synth), err));
     s->name = o->shape;
     s->identity = hash_bytes(o->shape, strlen(o->shape), hash_pair(o->seed, (uint64_t)o->bits * 2 + o->f16));
     s->embedder = (struct embedder){.width = 0, .i_usual = -1};
-    return open_from(s, synth_store(synth), synth_bytes(synth), err);
+    return open_from(s, store, synth_bytes(synth), err);
+}
+
+int session_model_plan(struct session *s, struct err *err) {
+    TRY(model_folder_open(s->options.model, &s->checkpoint, err));
+    s->has_checkpoint = true;
+    s->config = s->checkpoint.config;
+    struct tensor_store store = model_checkpoint_store(&s->checkpoint);
+    store.may_be_unread = true;
+    return placement_choose(s, &store, s->checkpoint.total_bytes, true, err);
 }
 
 int session_model_open(struct session *s, struct err *err) {
@@ -90,11 +108,12 @@ int session_model_open(struct session *s, struct err *err) {
     if (o->shape) return open_made_up(s, err);
     TRY(model_folder_open(o->model, &s->checkpoint, err));
     s->has_checkpoint = true;
-    TRY(preflight_weights(s, s->checkpoint.total_bytes, err));
     s->config = s->checkpoint.config;
+    struct tensor_store store = model_checkpoint_store(&s->checkpoint);
+    TRY(open_places(s, &store, s->checkpoint.total_bytes, err));
     if (o->prefix_cache) TRY(identity_of(&s->checkpoint, 0, &s->identity, err));
     s->name = o->name ? o->name : o->model ? o->model : "built-in model";
-    TRY(open_from(s, model_checkpoint_store(&s->checkpoint), s->checkpoint.total_bytes, err));
+    TRY(open_from(s, store, s->checkpoint.total_bytes, err));
     embedder_read(&s->arena, &s->checkpoint, s->model.spec.hidden, &s->embedder, &s->embedder_why); /* told when embeddings are asked for */
     judge_read(&s->arena, &s->checkpoint, &s->model.spec, &s->judge, &s->judge_why);
     return ERR_OK;

@@ -8,6 +8,7 @@ set(API_SOURCES
   src/api/machine.c
   src/api/model_folder.c
   src/api/pictures.c
+  src/api/placement.c
   src/api/preflight.c
   src/api/remote.c
   src/api/sampling.c

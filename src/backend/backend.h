@@ -35,6 +35,16 @@ struct weight {
     size_t bytes;                      /* on the device */
     const struct adapt_site *adapters; /* what adapters add to its products; NULL: nothing */
     void *packed;                      /* the backend's */
+    int32_t side;                      /* of a context on two devices: which of them has it (split/split.h) */
+    struct weight *twin;               /* the same numbers on the other one; NULL: they are on one alone */
+};
+
+/* Who reads a weight: a layer of this number, or one of these. */
+enum weight_reader {
+    READ_BEFORE = -1, /* what stands before the first layer */
+    READ_BEHIND = -2, /* what stands behind the last one */
+    READ_ENDS = -3,   /* both: one matrix is embedding and head */
+    READ_ALL = -4,    /* every layer */
 };
 
 enum weight_plane { PLANE_VALUES, PLANE_SCALES, PLANE_BIASES, N_PLANES };
@@ -47,6 +57,8 @@ struct weight_source {
     int64_t out, in;
     bool is_vector; /* small and read by element-wise kernels: never repacked, always f32 */
     bool is_router; /* chooses experts: its inputs are never rounded to a smaller type */
+    bool is_expert; /* read by EXPERTS alone */
+    int32_t reader; /* a layer, or one of enum weight_reader */
     int (*read)(void *user, enum weight_plane plane, int64_t row, int64_t n_rows, void *dst, struct err *err);
     void *user;
 };
@@ -59,11 +71,13 @@ struct kv_class {
     int32_t n_layers, heads, k_width, v_width; /* v_width 0: values are a part of the keys */
     int32_t window;                            /* 0: all positions are kept */
     int32_t n_blocks;
-    int32_t wide; /* scores get so large that bf16 keys show: a backend whose cache is bf16 keeps this class in f32 */
+    int32_t wide;          /* scores get so large that bf16 keys show: a backend whose cache is bf16 keeps this class in f32 */
+    const int32_t *layers; /* [n_layers] the model's layer that each belongs to; NULL: not told */
 };
 
 struct state_class {
     int64_t elements; /* f32, zero at the start of a sequence */
+    int32_t layer;    /* of the model */
 };
 
 struct kv_layout {
@@ -143,11 +157,12 @@ struct step {
     int32_t n_adapters;
     const float **given[GIVEN_SETS]; /* [rows] numbers that stand for a row, or are added to it; NULL: it has none */
     int32_t *places;                 /* [rows][STEP_AXES] where a row lies in time, height and width, for rope by axes */
-    int32_t *until;          /* [rows] last position of the picture whose rows see each other, or -1; NULL: there is no such picture */
-    const int32_t *spans[2]; /* [rows][2] of ATTN_ROWS: rows that a row sees, from and to */
-    float *adapters;         /* [seqs][n_adapters] scale of each; 0: it is not used */
-    float *rope;             /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
-    void *block;             /* all arrays above, in one piece */
+    int32_t *until;            /* [rows] last position of the picture whose rows see each other, or -1; NULL: there is no such picture */
+    const int32_t *spans[2];   /* [rows][2] of ATTN_ROWS: rows that a row sees, from and to */
+    float *adapters;           /* [seqs][n_adapters] scale of each; 0: it is not used */
+    float *rope;               /* [seqs][n_rope_tables][rope_width] inverse frequencies of dynamic tables */
+    const void *const *inputs; /* what the ops INPUT give, in memory of the host; NULL: the list has none */
+    void *block;               /* all arrays above, in one piece */
     size_t block_bytes;
 };
 
@@ -170,6 +185,9 @@ struct step_key {
     bool has_places;  /* some rows have places of their own */
     bool sees;        /* some rows see others behind them: step.until is there */
     bool has_spans;   /* step.spans are there */
+    int32_t part;     /* of a step that is cut into several lists: which of them, from 1 on; 0: the list is the whole step */
+    bool same_step;   /* a part whose step this backend has had in an earlier part: its block is there */
+    bool no_choice;   /* a part in which no tokens are chosen */
 };
 
 /* ---- the backend itself ----------------------------------------------------------------------------------------- */
@@ -198,6 +216,8 @@ struct backend_type {
     /* Fills out (name, format, shape, bytes, packed). */
     int (*weight_bind)(struct backend *be, const struct weight_source *source, struct weight *out, struct err *err);
     void (*weight_release)(struct backend *be, struct weight *w);
+    /* What weight_bind would take of the device's memory. Absent: about the bytes of the planes. */
+    size_t (*weight_bytes)(const struct backend *be, const struct weight_source *source);
     /* Bytes of a cached number of this class, as kv_open will store it. Absent: a float's. */
     int32_t (*kv_number_bytes)(const struct backend *be, const struct kv_class *k);
     int (*kv_open)(struct backend *be, const struct kv_layout *layout, struct err *err);
@@ -220,6 +240,11 @@ struct backend_type {
     int (*reserve)(struct backend *be, struct err *err);
     /* Copies an output value's elements, dense, after end(). */
     int (*read)(struct backend *be, struct tensor t, void *dst, struct err *err);
+    /* Copies n output values, dense, and waits for all that was launched; n may be 0. Absent: read() does that. */
+    int (*read_many)(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err);
+    /* Memory of the host that the device copies from and to without a detour. Absent: ordinary memory is as good. */
+    int (*host_alloc)(struct backend *be, size_t bytes, void **out, struct err *err);
+    void (*host_free)(struct backend *be, void *p);
     /* An f32 output value where it lies, when that is host memory and dense: until the next begin(). NULL: read() it. */
     const float *(*view)(struct backend *be, struct tensor t); /* may be absent */
     /* For a device that chooses (struct backend.chooses). Fills the tables of a slot. */
@@ -245,11 +270,13 @@ struct backend {
     bool mixes_rows;            /* one step may have both rows with logits and rows with hidden states */
     bool adapts;                /* it has the op ADAPT */
     bool gives;                 /* it has GIVEN, ATTN_ROWS and POOL_ROWS, and rope by axes */
+    bool is_split;              /* it is made of two others (split/split.h) */
+    bool takes_inputs;          /* it has the op INPUT, and steps in parts */
     bool chooses;               /* the device chooses tokens by step.choices */
     bool runs_ahead;            /* a step may be ended before the results of the one before are read; ids below 0 are understood */
 };
 
-extern const struct backend_type cpu_backend, cuda_backend, trace_backend, xla_backend;
+extern const struct backend_type cpu_backend, cuda_backend, split_backend, trace_backend, xla_backend;
 
 /* The type by name ("cpu", "cuda", "trace", "xla"), or NULL. */
 const struct backend_type *backend_find(struct str name);

@@ -40,6 +40,7 @@ struct device_options {
 struct device {
     const struct backend_type *type;
     bool is_gpu;            /* its memory is not the host's */
+    bool shares;            /* the CPU may run a part of a model that it has no room for */
     int32_t rows_default;   /* of a step, where nobody says how many */
     int32_t places_default; /* requests that a server computes at once, likewise */
     double cache_share;     /* of its free memory that a server's cache may take; 0: as much as places and context ask for */

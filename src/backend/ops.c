@@ -10,22 +10,8 @@ static const char *const kind_names[N_OP_KINDS] = {
 };
 
 static const char *const act_names[N_ACT_KINDS] = {
-    [ACT_NONE] = "none",
-    [ACT_SILU] = "silu",
-    [ACT_GELU] = "gelu",
-    [ACT_GELU_TANH] = "gelu_tanh",
-    [ACT_RELU] = "relu",
-    [ACT_RELU2] = "relu2",
-    [ACT_SIGMOID] = "sigmoid",
-    [ACT_TANH] = "tanh",
-    [ACT_SOFTPLUS] = "softplus",
-    [ACT_SOFTCAP] = "softcap",
-    [ACT_XIELU] = "xielu",
-    [ACT_EXP] = "exp",
-    [ACT_NEG_EXP] = "neg_exp",
-    [ACT_CLAMP] = "clamp",
-    [ACT_CLAMPED_SWIGLU] = "clamped_swiglu",
-    [ACT_LIMITED_SWIGLU] = "limited_swiglu",
+#define ACT(name, word) [ACT_##name] = word,
+#include "backend/kinds.def"
 };
 
 const char *op_name(enum op_kind kind) {
@@ -167,6 +153,22 @@ struct tensor op_given(struct oplist *l, struct tensor x, const struct given_arg
     if (!op) return (struct tensor){0};
     op->arg.given = *a;
     return output(l, op, DT_F32, (struct shape){l->n_rows, 1, a->width});
+}
+
+struct tensor op_input(struct oplist *l, struct tensor t, int32_t slot) {
+    struct op *op = append(l, OP_INPUT, 0, NULL);
+    if (!op) return (struct tensor){0};
+    op->arg.input = (struct input_args){slot};
+    return output(l, op, t.dtype, shape_of(t));
+}
+
+struct op *op_copy(struct oplist *l, const struct op *op, const struct tensor *in) {
+    struct op *copy = append(l, op->kind, op->n_in, in);
+    if (!copy) return NULL;
+    copy->layer = op->layer;
+    copy->arg = op->arg;
+    for (int32_t k = 0; k < op->n_out; k++) output(l, copy, op->out[k].dtype, shape_of(op->out[k]));
+    return copy;
 }
 
 struct tensor op_linear(struct oplist *l, struct tensor x, const struct linear_args *a) {

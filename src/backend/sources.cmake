@@ -4,6 +4,11 @@ set(BACKEND_SOURCES
   src/backend/fuse.c
   src/backend/ops.c
   src/backend/plan.c
+  src/backend/split/cut.c
+  src/backend/split/place.c
+  src/backend/split/split.c
+  src/backend/split/split_run.c
+  src/backend/split/tally.c
   src/backend/trace/trace.c
   src/backend/xla/emit.c
   src/backend/xla/emit_attn.c
@@ -28,10 +33,10 @@ set(BACKEND_SOURCES
   src/backend/cuda/context/given.c
   src/backend/cuda/context/kv.c
   src/backend/cuda/context/memory.c
+  src/backend/cuda/context/part.c
   src/backend/cuda/context/step.c
   src/backend/cuda/context/weight.c
   src/backend/cuda/decode/attention.c
-  src/backend/cuda/decode/decode.c
   src/backend/cuda/decode/experts.c
   src/backend/cuda/decode/graph.c
   src/backend/cuda/decode/instr.c
@@ -55,7 +60,7 @@ set(BACKEND_SOURCES
   src/backend/cuda/lower/lower_mix.c
   src/backend/cuda/lower/lower_rows.c
   src/backend/cuda/lower/pattern.c
-  src/backend/cuda/lower/widen.c
+  src/backend/cuda/lower/split_wide.c
   src/backend/cpu/cpu.c
   src/backend/cpu/cpu_adapt.c
   src/backend/cpu/cpu_device.c

@@ -1,5 +1,6 @@
 /* mlxcel inspect: what a model is, for people in columns and for programs in JSON. */
 #include "tools/inspect.h"
+#include "api/session.h"
 #include "base/json.h"
 #include "cli/session_args.h"
 #include "cli/store_args.h"
@@ -108,7 +109,7 @@ static void put_cache(struct sb *out, const struct inspect *m) {
     sb_puts(out, "\n");
 }
 
-static void write_text(struct sb *out, const struct inspect *m, bool with_tensors) {
+static void write_text(struct sb *out, const struct inspect *m) {
     char text[32];
     sb_fmt(out, "model         %s\n", m->path);
     if (m->model_type.p) {
@@ -134,7 +135,18 @@ static void write_text(struct sb *out, const struct inspect *m, bool with_tensor
     if (m->context) sb_fmt(out, "context       %lld tokens\n", (long long)m->context);
     sb_fmt(out, "weights       %s in %zu tensors, %zu file(s)\n", size_text(m->weights_bytes, text), m->n_tensors, m->n_shards);
     if (m->has_kv) put_cache(out, m);
-    if (with_tensors) write_tensors(out, m);
+}
+
+/* Where it would run, on a machine with a GPU; what does not fit is told, and is no failure of this command. */
+static int write_placement(const struct args *args, const char *model, struct sb *out, struct err *err) {
+    struct session_options o = {.model = model, .device = args_cstr(args, OPT_DEVICE), .context = (int32_t)args_int(args, OPT_CONTEXT)};
+    struct sb line = {0};
+    struct err why = {0};
+    TRY(args_placement(args, &o, err));
+    if (session_plan(&o, &line, &why)) sb_fmt(&line, "not here: %s", why.msg);
+    if (line.n) sb_fmt(out, "places        %s\n", line.p);
+    sb_free(&line);
+    return ERR_OK;
 }
 
 int cmd_inspect(const struct args *args, struct err *err) {
@@ -155,8 +167,10 @@ int cmd_inspect(const struct args *args, struct err *err) {
     TRY(inspect_model(args->arena, model, &m, err));
     struct sb out = {0};
     if (args_flag(args, OPT_JSON)) write_json(&out, &m);
-    else write_text(&out, &m, args_flag(args, OPT_TENSORS));
-    int code = cli_write(&out, err);
+    else write_text(&out, &m);
+    int code = args_flag(args, OPT_JSON) || !m.is_known ? ERR_OK : write_placement(args, model, &out, err);
+    if (args_flag(args, OPT_TENSORS) && !args_flag(args, OPT_JSON)) write_tensors(&out, &m);
+    if (!code) code = cli_write(&out, err);
     sb_free(&out);
     return code;
 }

@@ -96,6 +96,26 @@ static int shape_args(const struct args *args, struct session_options *out, stru
     return ERR_OK;
 }
 
+/* "18" or "auto". */
+static int layers_arg(const struct args *args, enum opt_id id, struct session_layers *out, struct err *err) {
+    struct str text = args_has(args, id) ? args_str(args, id) : (struct str){0};
+    int64_t n;
+    if (!text.p) return ERR_OK;
+    *out = (struct session_layers){.kind = SHARE_AUTO};
+    if (str_is(text, "auto")) return ERR_OK;
+    if (!str_to_int64(text, &n) || n < 0 || n > 1 << 20)
+        return err_set(err, ERR_EARG, "--%s: \"%.*s\" is neither a number of layers nor auto", cli_options[id].name, STR_ARG(text));
+    *out = (struct session_layers){SHARE_NUMBER, (int32_t)n};
+    return ERR_OK;
+}
+
+int args_placement(const struct args *args, struct session_options *out, struct err *err) {
+    TRY(layers_arg(args, OPT_GPU_LAYERS, &out->gpu_layers, err));
+    TRY(layers_arg(args, OPT_CPU_EXPERTS, &out->cpu_experts, err));
+    out->gpu_memory = (uint64_t)args_int(args, OPT_GPU_MEMORY);
+    return ERR_OK;
+}
+
 /* How and where is computed. */
 static int compute_args(const struct args *args, struct session_options *out, struct err *err) {
     static const int32_t kv_bits[] = {16, 8, 4};
@@ -114,6 +134,7 @@ static int compute_args(const struct args *args, struct session_options *out, st
     if (args_has(args, OPT_CONTEXT)) out->context = (int32_t)args_int(args, OPT_CONTEXT);
     TRY(args_cpu_level(args, err));
     out->device = args_cstr(args, OPT_DEVICE);
+    TRY(args_placement(args, out, err));
     return xla_args(args, out, err);
 }
 

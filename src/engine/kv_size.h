@@ -1,4 +1,4 @@
-/* How much memory a cache takes. */
+/* How much memory a cache takes on one device; of a split, its parts have their own (backend/split/split.h). */
 #ifndef MLXCEL_ENGINE_KV_SIZE_H
 #define MLXCEL_ENGINE_KV_SIZE_H
 

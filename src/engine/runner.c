@@ -1,6 +1,7 @@
 /* Running batches: cache layout from limits, a dry walk that reserves scratch memory, then begin / forward / end. */
 #include "engine/runner.h"
 
+#include "backend/split/split.h"
 #include "engine/kv_size.h"
 
 static int32_t blocks_needed(const struct kv_class *k, const struct runner_limits *l) {
@@ -68,27 +69,36 @@ static void close_cache(struct runner *r) {
     kv_free(&r->kv);
 }
 
-/* Bytes of a cache for so many tokens. */
-static uint64_t cache_bytes(const struct runner *r, int64_t tokens) {
+/* Bytes of a device's part of a cache for so many tokens. */
+static uint64_t cache_bytes(const struct runner *r, const struct split_part *p, int64_t tokens) {
     struct runner_limits l = r->limits;
-    struct kv_layout layout = r->kv.layout;
+    struct kv_layout layout = p->layout;
     l.kv_tokens = tokens;
     for (int32_t i = 0; i < layout.n_classes; i++) layout.classes[i].n_blocks = blocks_needed(&layout.classes[i], &l);
-    return kv_layout_bytes(r->backend, &layout);
+    return kv_layout_bytes(p->be, &layout);
+}
+
+/* Tokens, at most `high`, whose cache takes no more than its share of what this device has free beside the small cache of now. */
+static int64_t tokens_that_fit(const struct runner *r, const struct split_part *p, int64_t high) {
+    uint64_t available = 0, total = 0;
+    double share = p->be->device->is_gpu ? r->limits.kv_share : r->limits.kv_share / 2; /* the host's memory is not ours alone */
+    device_memory(p->be->device, &available, &total);
+    uint64_t room = (uint64_t)((double)available * share) + cache_bytes(r, p, r->limits.kv_tokens);
+    int64_t low = KV_BLOCK;
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        if (cache_bytes(r, p, middle) <= room) low = middle;
+        else high = middle - 1;
+    }
+    return low;
 }
 
 /* Scratch memory has been allocated, and so far the cache is small. Enlarges it to its share of the memory that is free now, but to `most` tokens at most. */
 static int fit_cache(struct runner *r, int64_t most, struct err *err) {
     struct runner_limits *l = &r->limits;
-    uint64_t available = 0, total = 0;
-    device_memory(r->backend->device, &available, &total);
-    uint64_t room = (uint64_t)((double)available * l->kv_share) + cache_bytes(r, l->kv_tokens);
-    int64_t low = KV_BLOCK, high = most;
-    while (low < high) {
-        int64_t middle = low + (high - low + 1) / 2;
-        if (cache_bytes(r, middle) <= room) low = middle;
-        else high = middle - 1;
-    }
+    struct split_part parts[N_SIDES];
+    int64_t low = most;
+    for (int32_t i = 0, n = split_parts(r->backend, &r->kv.layout, parts); i < n; i++) low = tokens_that_fit(r, &parts[i], low);
     close_cache(r);
     l->kv_tokens = low / KV_BLOCK * KV_BLOCK;
     if (l->kv_tokens < l->context && l->keeps_context)

@@ -15,6 +15,7 @@ set(HUB_SOURCES
   src/hub/patience.c
   src/hub/pieces.c
   src/hub/resolve.c
+  src/hub/search.c
   src/hub/short_names.c
   src/hub/store.c
   src/hub/variants.c

@@ -232,11 +232,14 @@ int ffn_bind_experts(struct loader *l, int32_t layer, struct err *err) {
         a.parts = l->spec->family->moe.is_interleaved ? woven : fused;
         a.is_transposed = experts_transposed(l, layer, 2 * inner, width);
     }
-    TRY(loader_assemble(l, &a, err));
+    l->is_expert = true;
+    int code = loader_assemble(l, &a, err);
     struct stack_part down = {.role = ROLE_EXPERT_DOWN, .out = width};
     a.into = ROLE_EXPERT_DOWN, a.parts = &down, a.n_parts = 1, a.in = inner;
     a.is_transposed |= l->spec->family->moe.is_down_transposed;
-    return loader_assemble(l, &a, err);
+    if (!code) code = loader_assemble(l, &a, err);
+    l->is_expert = false;
+    return code;
 }
 
 static int bind_moe(struct loader *l, int32_t layer, struct err *err) {

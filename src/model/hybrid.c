@@ -27,6 +27,7 @@ static int resolve(struct resolver *r, struct err *err) {
     TRY(resolve_list(c, "ssm_multipliers", 5, h->ssm, err));
     for (int32_t i = 0; i < s->n_layers; i++) {
         r->layers[i].attn.scale *= key; /* keys count in the scores alone */
+        r->layer = i;
         TRY(ssd_mixer.resolve(r, i, err));
     }
     return ERR_OK;

@@ -328,13 +328,17 @@ int resolve_kv(struct resolver *r, const struct kv_class *want, struct kv_ref *o
         struct kv_class *k = &kv->classes[i];
         if (k->heads == want->heads && k->k_width == want->k_width && k->v_width == want->v_width && k->window == want->window) {
             *out = (struct kv_ref){i, r->spec->is_encoder ? 0 : k->n_layers++}; /* a text is one step: its layers take turns */
+            r->kv_layers[i][out->index] = r->layer;
             return ERR_OK;
         }
     }
     if (kv->n_classes == KV_CLASSES_MAX)
         return err_set(err, ERR_EUNSUPPORTED, "the model has more than %d kinds of KV cache", KV_CLASSES_MAX);
     *out = (struct kv_ref){kv->n_classes, 0};
+    r->kv_layers[kv->n_classes] = arena_new(r->arena, int32_t, 2 * r->spec->n_layers); /* a layer has at most two of a class */
+    r->kv_layers[kv->n_classes][0] = r->layer;
     kv->classes[kv->n_classes] = *want;
+    kv->classes[kv->n_classes].layers = r->kv_layers[kv->n_classes];
     kv->classes[kv->n_classes++].n_layers = 1;
     return ERR_OK;
 }
@@ -342,7 +346,7 @@ int resolve_kv(struct resolver *r, const struct kv_class *want, struct kv_ref *o
 int resolve_state(struct resolver *r, int64_t elements, int32_t *out_index, struct err *err) {
     struct kv_layout *kv = &r->spec->kv;
     if (kv->n_states == STATES_MAX) return err_set(err, ERR_EUNSUPPORTED, "the model has more than %d recurrent states", STATES_MAX);
-    kv->states[kv->n_states].elements = elements;
+    kv->states[kv->n_states] = (struct state_class){.elements = elements, .layer = r->layer};
     *out_index = kv->n_states++;
     return ERR_OK;
 }
@@ -379,7 +383,7 @@ int spec_resolve(struct arena *a, const struct config *config, struct spec *out,
     out->layers = r.layers = arena_new(a, struct layer_spec, out->n_layers);
     TRY(resolve_kinds(&r, err));
     TRY(resolve_ffn(&r, err));
-    for (int32_t i = 0; i < out->n_layers; i++) TRY(mixer_table[out->layers[i].mixer]->resolve(&r, i, err));
+    for (r.layer = 0; r.layer < out->n_layers; r.layer++) TRY(mixer_table[out->layers[r.layer].mixer]->resolve(&r, r.layer, err));
     TRY(stretch_context(&r, out, err));
     if (out->kv.n_classes == 0 && !cfg_get(&r.cfg, "max_position_embeddings")) out->context = 1 << 20; /* nothing grows with the length */
     out->stream = out->family->stream;

@@ -215,7 +215,9 @@ struct resolver {
     struct cfg cfg;
     const struct family *family;
     struct spec *spec;
-    struct layer_spec *layers; /* those of the spec */
+    struct layer_spec *layers;          /* those of the spec */
+    int32_t layer;                      /* whose mixer is resolved now */
+    int32_t *kv_layers[KV_CLASSES_MAX]; /* those of the cache's classes */
 };
 
 /* Which mixer every layer has (kinds.c), and whether a layer's queries and keys are rotated. */

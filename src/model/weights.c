@@ -116,7 +116,10 @@ static struct weight *track(struct loader *l) {
 
 int loader_bind(struct loader *l, const struct weight_source *source, struct weight **out, struct err *err) {
     struct weight *w = track(l);
-    int code = l->backend->type->weight_bind(l->backend, source, w, err);
+    struct weight_source placed = *source;
+    placed.reader = l->reader;
+    placed.is_expert = l->is_expert;
+    int code = l->backend->type->weight_bind(l->backend, &placed, w, err);
     if (code) {
         l->out->n_all--;
         return code;
@@ -339,12 +342,16 @@ static int bind_distances(struct loader *l, struct err *err) {
 /* What stands before the first layer and behind the last, but for the head. */
 static int bind_ends(struct loader *l, struct err *err) {
     const struct spec *s = l->spec;
+    if (s->tied && !s->is_encoder) l->reader = READ_ENDS;
     TRY(loader_matrix(l, ROLE_EMBED, -1, s->vocab, s->embed_width, err));
+    l->reader = READ_BEFORE;
     int64_t width = s->is_encoder ? s->embed_width : s->hidden; /* of what is added to the embedding */
     TRY(loader_vector(l, ROLE_EMBED_NORM, -1, width, false, err));
     if (s->embed_width != s->hidden) {
         TRY(loader_matrix(l, ROLE_EMBED_IN, -1, s->hidden, s->embed_width, err));
+        l->reader = READ_BEHIND;
         if (!s->is_encoder) TRY(loader_matrix(l, ROLE_EMBED_OUT, -1, s->embed_width, s->hidden, err));
+        l->reader = READ_BEFORE;
     }
     if (s->family->flags & FAM_LEARNED_POSITIONS) TRY(loader_matrix(l, ROLE_POSITIONS, -1, s->context + s->first_position, width, err));
     if (s->n_types) TRY(loader_matrix(l, ROLE_TYPES, -1, s->n_types, width, err));
@@ -416,11 +423,14 @@ static int bind_ropes(struct loader *l, struct err *err) {
 static int bind_all(struct loader *l, struct err *err) {
     const struct spec *spec = l->spec;
     const struct stream *stream = spec->stream;
+    l->reader = READ_BEFORE;
     TRY(bind_ends(l, err));
-    TRY(bind_head(l, err));
-    TRY(bind_ropes(l, err));
     if (stream && stream->bind) TRY(stream->bind(l, -1, err));
-    for (int32_t i = 0; i < spec->n_layers; i++) TRY(bind_layer(l, i, err));
+    l->reader = READ_BEHIND;
+    TRY(bind_head(l, err));
+    l->reader = READ_ALL;
+    TRY(bind_ropes(l, err));
+    for (l->reader = 0; l->reader < spec->n_layers; l->reader++) TRY(bind_layer(l, l->reader, err));
     return ERR_OK;
 }
 

@@ -70,6 +70,8 @@ struct loader {
     struct str head_prefix; /* before "lm_head" */
     struct str layers;      /* between the prefix and a layer's number */
     bool is_transposed;     /* matrices of the layers are stored [in, out] */
+    int32_t reader;         /* of the weights that are bound now: a layer, or one of enum weight_reader */
+    bool is_expert;         /* they are experts */
     struct adapter *adapters;
     int32_t n_adapters;
 };

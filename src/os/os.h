@@ -89,6 +89,7 @@ int os_process_id(void);
 const char *os_home_dir(void);                      /* NULL when unknown */
 const char *os_cache_root(void);                    /* ~/.cache or %LOCALAPPDATA%; NULL when unknown */
 const char *os_state_root(void);                    /* ~/.local/state or %LOCALAPPDATA%; NULL when unknown */
+const char *os_config_root(void);                   /* ~/.config or %APPDATA%; NULL when unknown */
 void os_describe(struct arena *a, struct str *out); /* "Debian GNU/Linux 12, kernel 6.1" */
 
 /* A string of the machine's part of the Windows registry (HKEY_LOCAL_MACHINE, 64-bit view); NULL when absent, and elsewhere. */

@@ -96,6 +96,7 @@ def main():
         model = os.path.join(folder, "made-up")
         subprocess.run([program, "synth", "--shape", "tiny", "-o", model], check=True, capture_output=True)
         hub.add("mlx-community/Qwen3-0.6B-4bit", model)
+        hub.add("acme/llama-gguf", model, found={"tags": ["gguf"]})
         for name, text in (("notes.txt", "A dog had a kite.\nThe kite was red.\n" * 4), ("edits.toml", EDITS),
                            ("chat.json", '{"messages": [{"role": "user", "content": "Hi"}]}')):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as f:

@@ -19,13 +19,16 @@
  *
  * With --text: only prompts without an image, for models that also see.
  *
+ * With --split N[,E]: the last N layers run on the backend, those before them on the CPU, and so do the experts of the first E layers.
+ *
  * With --config NAME: that file is read in place of config.json, in the folders that have it: the same model in other words.
  *
- * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--text] [--config NAME] [--only TEXT]
+ * usage: golden_tests [--backend NAME] [--precision NAME] [--close | --depth N] [--near] [--grow] [--kv-bits N] [--split N[,E]] [--text] [--config NAME] [--only TEXT]
  * FOLDER...   (a folder, or a folder of folders)
  */
 #include "../backend_alone.h"
 
+#include "backend/split/split.h"
 #include "base/log.h"
 #include "engine/runner.h"
 #include "model/model.h"
@@ -65,6 +68,7 @@ struct bench {
     double tolerance;
     bool is_unjudged; /* --close and --depth count, but do not fail */
     bool is_small;    /* has the cache of --kv-bits */
+    bool is_split;    /* has the places of --split */
 };
 
 static const char *backend_name = "cpu";
@@ -73,6 +77,7 @@ static int32_t depth;
 static bool must_grow; /* leave the device's memory to others too */
 static enum precision precision = PRECISION_EXACT;
 static int32_t kv_bits;
+static int32_t split_layers = -1, split_experts; /* --split */
 static const char *config_name = "config.json";
 static bool is_text_only; /* only prompts without an image */
 static int n_passed, n_failed, n_skipped;
@@ -476,6 +481,21 @@ static struct device_options device_options(void) {
     return o;
 }
 
+/* Some layers on this backend, those before them on the CPU; the experts of some on the CPU, too. */
+static int open_split(struct bench *b, const struct backend_type *card, const struct device_options *options,
+                      const struct backend_options *o, struct err *err) {
+    struct spec spec;
+    struct device *devices[N_SIDES] = {NULL, NULL};
+    TRY(spec_resolve(&b->arena, &b->cp.config, &spec, err));
+    int32_t n = spec.n_layers, first = split_layers < n ? n - split_layers : 0, experts = split_experts < n ? split_experts : n;
+    struct split_plan plan = {.n_layers = n, .first_layer = first, .experts_from = experts > first ? experts : first};
+    int code = device_open(&cpu_backend, options, &devices[SIDE_HOST], err);
+    if (!code) code = device_open(card, options, &devices[SIDE_CARD], err);
+    if (!code) code = split_open(devices, o, &plan, &b->be, err);
+    for (int i = 0; i < N_SIDES; i++) device_release(devices[i]);
+    return code;
+}
+
 static int open_bench(struct bench *b, const char *dir, const char *backend, enum precision wanted, struct err *err) {
     /* a folder with figures but neither config.json nor model.gguf belongs to the built-in model */
     TRY(checkpoint_open(has_file(dir, "config.json") || has_file(dir, "model.gguf") ? dir : NULL, &b->cp, err));
@@ -486,7 +506,8 @@ static int open_bench(struct bench *b, const char *dir, const char *backend, enu
     struct backend_options o = {.precision = wanted};
     struct device_options device = device_options();
     if (b->is_small) o.kv_bits = kv_bits;
-    TRY(backend_open_alone(type, &device, &o, &b->be, err));
+    if (b->is_split) TRY(open_split(b, type, &device, &o, err));
+    else TRY(backend_open_alone(type, &device, &o, &b->be, err));
     struct tensor_store store = model_checkpoint_store(&b->cp);
     TRY(model_open_checkpoint(&b->arena, b->be, &b->cp, &store, NULL, &b->model, err));
     int32_t rows = 0;
@@ -554,6 +575,7 @@ static void test_folder(const char *dir, struct str name) {
     struct sb figures = {0};
     b.tolerance = tolerance_of(name, &err);
     b.is_small = kv_bits != 0;
+    b.is_split = split_layers >= 0;
     int code = b.tolerance < 0 ? err.code : open_bench(&b, dir, backend_name, precision, &err);
     if (!code && (by_closeness || depth)) {
         code = open_bench(&reference, dir, "cpu", PRECISION_EXACT, &err);
@@ -597,6 +619,13 @@ static void set_precision(const char *name) {
         if (!strcmp(name, names[i])) precision = (enum precision)i;
 }
 
+/* "2" or "2,1": layers of the backend, layers whose experts are the CPU's. */
+static void set_split(const char *text) {
+    const char *comma = strchr(text, ',');
+    split_layers = atoi(text);
+    split_experts = comma ? atoi(comma + 1) : 0;
+}
+
 int main(int argc, char **argv) {
     const char *only = NULL;
     for (int i = 1; i < argc; i++) {
@@ -610,6 +639,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--near")) is_near = true;
         else if (!strcmp(argv[i], "--grow")) must_grow = true;
         else if (!strcmp(argv[i], "--kv-bits") && i + 1 < argc) kv_bits = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--split") && i + 1 < argc) set_split(argv[++i]);
         else test_tree(argv[i], str_of(argv[i]), only);
     }
     printf("%d passed, %d failed, %d skipped\n", n_passed, n_failed, n_skipped);

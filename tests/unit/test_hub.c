@@ -51,6 +51,14 @@ static void short_names(void) {
     CHECK_STR(hub_short_of(&a, STR("mlx-community/Qwen3-0.6B-4bit")), STR("qwen3:0.6b"));
     CHECK(!hub_short_of(&a, STR("mlx-community/Qwen3-0.6B-8bit")).p);
     arena_free(&a);
+    struct sb out = {0};
+    CHECK(hub_short_fitting(500000000, &out) == 0 && out.n == 0); /* half a gigabyte is for the cache alone */
+    CHECK(hub_short_fitting(UINT64_C(2) << 30, &out) == 4);
+    CHECK_STR(sb_str(&out), STR("qwen3:1.7b, qwen2.5:1.5b, llama3.2:1b, gemma3:1b"));
+    sb_clear(&out);
+    hub_short_fitting(UINT64_C(18) << 30, &out); /* 30b-a3b is smaller than 32b */
+    CHECK(str_starts(sb_str(&out), STR("qwen3:30b-a3b, ")));
+    sb_free(&out);
 }
 
 static void file_names(void) {

@@ -9,6 +9,7 @@
 /* A kind without a runner is refused when a list with it is first run, by its name. */
 static cpu_runner *const runners[N_OP_KINDS] = {
     [OP_EMBED] = cpu_run_embed,
+    [OP_INPUT] = cpu_run_input,
     [OP_LINEAR] = cpu_run_linear,
     [OP_ADAPT] = cpu_run_adapt,
     [OP_HEAD_LINEAR] = cpu_run_head_linear,
@@ -56,6 +57,7 @@ static int cpu_open(struct device *d, const struct backend_options *options, str
     struct cpu *c = mem_alloc(sizeof *c);
     c->base = (struct backend){
         .type = &cpu_backend, .device = d, .precision = options->precision, .mixes_rows = true, .adapts = true, .gives = true};
+    c->base.takes_inputs = true;
     c->device = (struct cpu_device *)d;
     c->pool = c->device->pool;
     c->no_fuse = options->no_fuse;

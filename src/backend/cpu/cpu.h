@@ -57,7 +57,7 @@ struct cpu {
 
 typedef void cpu_runner(struct cpu *c, const struct op *op, const struct step *step);
 
-cpu_runner cpu_run_embed, cpu_run_linear, cpu_run_head_linear, cpu_run_adapt;
+cpu_runner cpu_run_embed, cpu_run_input, cpu_run_linear, cpu_run_head_linear, cpu_run_adapt;
 cpu_runner cpu_run_norm, cpu_run_add_norm, cpu_run_add, cpu_run_act, cpu_run_glu, cpu_run_mulvec, cpu_run_rope, cpu_run_concat,
     cpu_run_rows, cpu_run_argmax;
 cpu_runner cpu_run_kv_write, cpu_run_attn, cpu_run_pick;

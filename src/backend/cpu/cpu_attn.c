@@ -38,6 +38,7 @@ int cpu_kv_open(struct backend *be, const struct kv_layout *layout, struct err *
         if (c->kv_bits) TRY(cpu_kv_packed_check(c->kv_bits, &k->shape, err));
         k->bits = c->kv_bits;
         k->half = !k->bits && cpu_kv_half_fits(c, &k->shape);
+        if (k->shape.n_layers == 0) continue; /* another device has them */
         k->k = cpu_pages_alloc(be->device, class_bytes(k, k->shape.k_width), "KV cache", err);
         if (!k->k) return err->code;
         if (k->shape.v_width == 0) continue;

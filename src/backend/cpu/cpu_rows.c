@@ -28,6 +28,20 @@ void cpu_run_given(struct cpu *c, const struct op *op, const struct step *step) 
     pool_run(c->pool, op->out[0].rows, 0, given_rows, &job);
 }
 
+static void input_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
+    (void)thread;
+    const struct rows_job *job = ctx;
+    struct tensor y = job->op->out[0];
+    int64_t width = tensor_row_size(y);
+    const float *from = job->step->inputs[job->op->arg.input.slot];
+    memcpy(cpu_row(job->c, y, first), from + first * width, (size_t)((last - first) * width) * sizeof *from);
+}
+
+void cpu_run_input(struct cpu *c, const struct op *op, const struct step *step) {
+    struct rows_job job = {c, op, step};
+    pool_run(c->pool, op->out[0].rows, 0, input_rows, &job);
+}
+
 static void pooled_rows(void *ctx, int64_t first, int64_t last, int32_t thread) {
     (void)thread;
     const struct rows_job *job = ctx;

@@ -1,7 +1,7 @@
 /* The CUDA backend: the functions by which the engine reaches it. */
 #include "backend/cuda/cuda.h"
 
-/* On a device that is watched, a step is waited for: how long it took is what the next one's size depends on. */
+/* Where the system limits how long a step may take (device.step_ms), each step is waited for: the engine sizes the next one by its time. */
 static int end_watched(struct backend *be, const struct step *step, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     TRY(cuda_end(be, step, err));
@@ -26,6 +26,7 @@ const struct backend_type cuda_backend = {
     .close = cuda_close,
     .weight_bind = cuda_weight_bind,
     .weight_release = cuda_weight_release,
+    .weight_bytes = cuda_weight_bytes,
     .kv_number_bytes = cuda_kv_number_bytes,
     .kv_open = cuda_kv_open,
     .kv_close = cuda_kv_close,
@@ -40,6 +41,9 @@ const struct backend_type cuda_backend = {
     .end = end_watched,
     .reserve = cuda_reserve,
     .read = cuda_read,
+    .read_many = cuda_read_many,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
     .choice_begin = cuda_choice_begin,
     .mask_room = cuda_mask_room,
     .chosen = cuda_chosen,

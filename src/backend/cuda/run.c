@@ -1,4 +1,4 @@
-/* Running steps: walk or replay, upload the step block, launch, read back. */
+/* Running steps: lower the list or replay a graph, upload the step block, launch, read results back. */
 #include "backend/cuda/cuda.h"
 
 #include "backend/fuse.h"
@@ -19,17 +19,17 @@ static void note_outputs(struct cuda *c) {
         if (l->values[i].is_output) c->outputs[c->n_outputs++] = (struct cuda_output){i + 1, c->plan.offsets[i]};
 }
 
-/* Plans the list and lowers it to a program; memory grows as needed, after which it is lowered again with the new addresses. */
+/* Plans the list and lowers it to a program. Where scratch memory must grow, the list is lowered again with the new addresses. */
 static int lower_list(struct cuda *c, struct err *err) {
     cuda_choose_dtypes(c);
-    cuda_fuse_lives(c);
+    cuda_find_groups(c);
     plan_make(&c->plan, &c->base.list);
     TRY(cuda_grow(c, (size_t)c->plan.bytes, "scratch memory of a step", &c->scratch, &c->scratch_bytes, err));
     cuda_step_layout(c, &c->key, &c->at);
     TRY(cuda_lower(c, err));
-    if (c->op_scratch_need > c->op_scratch_bytes || c->widened_need > c->widened_bytes) {
+    if (c->op_scratch_need > c->op_scratch_bytes || c->dequantised_need > c->dequantised_bytes) {
         TRY(cuda_grow(c, c->op_scratch_need, "scratch memory of an op", &c->op_scratch, &c->op_scratch_bytes, err));
-        TRY(cuda_grow(c, c->widened_need, "dequantised weights", &c->widened, &c->widened_bytes, err));
+        TRY(cuda_grow(c, c->dequantised_need, "dequantised weights", &c->dequantised, &c->dequantised_bytes, err));
         TRY(cuda_lower(c, err));
     }
     return ERR_OK;
@@ -53,21 +53,18 @@ static int prepare(struct cuda *c, struct err *err) {
         c->one_list = cuda_one_list_holds(c);
     }
     if (!c->one_list) {
-        bool mostly_wide = cuda_widen(c);
-        if (!c->no_fuse && (mostly_wide || !cuda_step_small(c))) fuse_list(l); /* instructions take sums and norms apart */
+        bool mostly_wide = cuda_split_wide(c);
+        if (!c->no_fuse && (mostly_wide || !cuda_step_small(c))) fuse_list(l); /* instructions want sums and norms as ops of their own */
         TRY(lower_list(c, err));
     }
     note_outputs(c);
-    return ERR_OK;
+    return cuda_note_inputs(c, err);
 }
 
-/* Room for the programs of smaller steps too, which may have other kernels than the largest. */
+/* Smaller steps may have other kernels, and more launches, than the largest: room for those too. */
 static void reserve_program(struct program *p, int32_t n_ops) {
     int32_t launches = n_ops * 8 + 64;
-    if (p->launches_capacity < launches) {
-        p->launches = mem_realloc(p->launches, (size_t)launches * sizeof *p->launches);
-        p->launches_capacity = launches;
-    }
+    cuda_program_reserve(p, launches);
     size_t args = (size_t)launches * 256 + p->args_used;
     if (p->args_capacity < args) {
         p->args = mem_realloc(p->args, args);
@@ -114,7 +111,10 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
         TRY(cuda_step_upload(c, step, err));
         g->last_use = c->n_steps;
         c->n_outputs = g->n_outputs;
+        c->n_inputs = g->n_inputs;
         memcpy(c->outputs, g->outputs, sizeof c->outputs);
+        memcpy(c->inputs, g->inputs, sizeof c->inputs);
+        TRY(cuda_inputs_send(c, step, err));
         CUDA_TRY(c, c->d->cuGraphLaunch(g->exec, c->stream), "launching a graph");
         return ERR_OK;
     }
@@ -123,6 +123,7 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
     TRY(cuda_step_upload(c, step, err));
     if (c->key.gives) TRY(cuda_given_upload(c, step, err));
     TRY(prepare(c, err));
+    TRY(cuda_inputs_send(c, step, err));
     bool wanted = cuda_graph_wanted(c, &c->key);
     if (!wanted && !cuda_graph_at_once(c)) return launch_all(c, err);
     struct cuda_graph *g;
@@ -134,7 +135,7 @@ static int run_step(struct cuda *c, const struct step *step, struct err *err) {
 int cuda_end(struct backend *be, const struct step *step, struct err *err) {
     struct cuda *c = (struct cuda *)be;
     int code = run_step(c, step, err);
-    if (!code) code = cuda_results_send(c, err);
+    if (!code && !c->key.no_choice) code = cuda_results_send(c, err);
     return cuda_note_lost(c, code);
 }
 

@@ -45,6 +45,7 @@ static bool scan_fits(const struct cuda *c, const struct op *op) {
 
 const struct select_row cuda_select_rows[] = {
     {OP_EMBED, "embed", always, lower_embed},
+    {OP_INPUT, "input", always, lower_input},
     {OP_LINEAR, "step", step_linear_fits, lower_step_linear},
     {OP_LINEAR, "qmv", qmv_fits, lower_qmv},
     {OP_LINEAR, "wqmm", cuda_wqmm_fits, lower_wqmm},
@@ -95,7 +96,7 @@ const struct select_row *cuda_select(const struct cuda *c, const struct op *op) 
 
 /* ---- element types ------------------------------------------------------------------------------------------------ */
 
-/* Kinds whose kernels store either type. */
+/* Kinds whose kernels can store their result as f32 or bf16. */
 static bool stores_bf16(enum op_kind kind) {
     return kind == OP_NORM || kind == OP_ADD_NORM || kind == OP_GLU || kind == OP_ACT || kind == OP_ATTN || kind == OP_ATTN_ROWS ||
            kind == OP_MULVEC;
@@ -117,7 +118,7 @@ void cuda_choose_dtypes(struct cuda *c) {
     for (int32_t i = 0; i < l->n_ops; i++)
         if (stores_bf16(l->ops[i].kind)) {
             const struct op *op = &l->ops[i];
-            int32_t id = op->out[op->n_out - 1].id; /* of ADD_NORM the norm, not the sum */
+            int32_t id = op->out[op->n_out - 1].id; /* of ADD_NORM the norm: the sum stays f32 */
             if (!l->values[id - 1].is_output) set_dtype(l, id, DT_BF16);
         }
     for (int32_t i = 0; i < l->n_ops; i++) {
@@ -137,20 +138,21 @@ int cuda_lower(struct cuda *c, struct err *err) {
     p->args_used = 0;
     c->op_scratch_need = 0;
     c->lower_code = CUDA_SUCCESS;
-    c->widened_need = 0;
-    c->i_widened = 0;
+    c->dequantised_need = 0;
+    c->i_dequantised = 0;
     c->carrier = -1;
-    for (int32_t i = 0, n; i < l->n_ops; i += n) {
+    for (int32_t i = 0, n, i_group = 0; i < l->n_ops; i += n) {
         int32_t first = p->n_launches;
-        bool is_empty = l->ops[i].n_out > 0 && l->ops[i].out[0].rows == 0; /* logits of a chunk of which nobody wants any */
-        n = is_empty ? 1 : c->forced ? 0 : cuda_lower_fused(c, i);
-        if (n == 0) {
+        n = 1;
+        if (i_group < c->n_groups && c->groups[i_group].first == i) {
+            n = c->groups[i_group].n;
+            cuda_lower_group(c, &c->groups[i_group++]);
+        } else if (!cuda_op_is_empty(&l->ops[i])) {
             const struct select_row *row = cuda_select(c, &l->ops[i]);
             if (!row)
                 return err_set(err, ERR_EUNSUPPORTED, "the CUDA backend has no kernel for the op \"%s\" of this shape; use --device cpu",
                                op_name(l->ops[i].kind));
             row->lower(c, &l->ops[i]);
-            n = 1;
         }
         for (int32_t k = first; k < p->n_launches; k++) p->launches[k].op = i;
     }

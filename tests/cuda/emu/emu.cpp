@@ -136,7 +136,8 @@ static void run_block() {
 // What EMU_CUDA="sms=28;shared=101376;lost;report" says: multiprocessors, shared memory for a block, whether launches of kernels/one.cu are a block
 // short, for which the others then wait, and whether the end tells what ran, and how much memory nobody gave back. With "broken" the first of them
 // faults, which the calls after it are told; with "taken" others take the GPU's memory when the first kernel runs; "memory=258" is how many MiB are
-// free before that. "display" is a GPU whose kernels must be short. With "late" copies from pageable memory that name no stream have not arrived
+// free before that, and with "grabbed=20" others take them when we have allocated 20 MiB, without being seen in advance. "second=9000" is a second
+// GPU with so many MiB free. "display" is a GPU whose kernels must be short. With "late" copies from pageable memory that name no stream have not arrived
 // when other streams work: what the driver promises is that it has taken the bytes, and no more.
 static const char *setting(const char *name) {
     const char *all = getenv("EMU_CUDA"), *at = all ? strstr(all, name) : nullptr;
@@ -219,7 +220,7 @@ API cuDriverGetVersion(int *v) { return *v = 13000, CUDA_SUCCESS; }
 API cuGetErrorName(CUresult, const char **n) { return *n = "EMU", CUDA_SUCCESS; }
 API cuGetErrorString(CUresult, const char **n) { return *n = "emulated", CUDA_SUCCESS; }
 API cuDeviceGet(CUdevice *d, int i) { return *d = i, CUDA_SUCCESS; }
-API cuDeviceGetCount(int *n) { return *n = 1, CUDA_SUCCESS; }
+API cuDeviceGetCount(int *n) { return *n = setting("second=") ? 2 : 1, CUDA_SUCCESS; }
 API cuDeviceGetName(char *name, int bytes, CUdevice) { return snprintf(name, (size_t)bytes, "emulator"), CUDA_SUCCESS; }
 API cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
     *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR                   ? 9
@@ -234,11 +235,12 @@ API cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
 API cuDeviceTotalMem_v2(size_t *n, CUdevice) { return *n = (size_t)8 << 30, CUDA_SUCCESS; }
 API cuDeviceGetUuid_v2(CUuuid *u, CUdevice) { return memset(u, 0, sizeof *u), CUDA_SUCCESS; }
 API cuDeviceGetPCIBusId(char *id, int bytes, CUdevice) { return snprintf(id, (size_t)bytes, "0000:00:00.0"), CUDA_SUCCESS; }
-API cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice) { return *c = (CUcontext)1, CUDA_SUCCESS; }
+API cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { return *c = (CUcontext)(uintptr_t)(1 + d), CUDA_SUCCESS; }
 API cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
 API cuDevicePrimaryCtxSetFlags_v2(CUdevice, unsigned) { return CUDA_SUCCESS; }
-API cuCtxSetCurrent(CUcontext c) { return has_context = c != nullptr, CUDA_SUCCESS; }
-API cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)(uintptr_t)has_context, CUDA_SUCCESS; }
+static thread_local bool on_second;
+API cuCtxSetCurrent(CUcontext c) { return has_context = c != nullptr, on_second = (uintptr_t)c == 2, CUDA_SUCCESS; }
+API cuCtxGetCurrent(CUcontext *c) { return *c = (CUcontext)(uintptr_t)(has_context + (has_context && on_second)), CUDA_SUCCESS; }
 API cuCtxSynchronize(void) { return CUDA_SUCCESS; }
 API cuCtxGetStreamPriorityRange(int *a, int *b) { return *a = *b = 0, CUDA_SUCCESS; }
 API cuModuleLoadDataEx(CUmodule *m, const void *, unsigned, CUjit_option *, void **) { return *m = (CUmodule)1, CUDA_SUCCESS; }
@@ -260,7 +262,8 @@ API cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, CUfunction, int, size_t)
 API cuOccupancyMaxActiveClusters(int *n, CUfunction, const CUlaunchConfig *) { return *n = 1, CUDA_SUCCESS; }
 static CUresult fault() { return !has_context ? CUDA_ERROR_INVALID_CONTEXT : broken ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS; }
 API cuMemGetInfo_v2(size_t *f, size_t *t) {
-    *f = (size_t)(started && setting("taken") ? 32 : number("memory=", 7 << 10)) << 20, *t = (size_t)8 << 30;
+    int free_mib = on_second ? number("second=", 0) : number("memory=", 7 << 10);
+    *f = (size_t)(started && setting("taken") ? 32 : free_mib) << 20, *t = (size_t)8 << 30;
     return fault();
 }
 static void *piece(size_t n) {
@@ -276,6 +279,8 @@ static CUresult give_back(void *p) {
 }
 API cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
     if (fault()) return fault();
+    static std::atomic<size_t> n_had;
+    if (setting("grabbed=") && (n_had += n) > (size_t)number("grabbed=", 0) << 20) return CUDA_ERROR_OUT_OF_MEMORY;
     void *m = piece(n);
     if (!m) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(m, 0xff, n < (64 << 20) ? n : 0); // poison: NaN

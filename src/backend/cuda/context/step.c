@@ -4,7 +4,7 @@
  * arguments, and with them graphs, hold for every step of that key. */
 #include "backend/cuda/context/context.h"
 
-enum { STEP_ALIGN = 16, BUCKET_MIN = 256, TILE_ROWS = 64 };
+enum { STEP_ALIGN = 16, BUCKET_MIN = 256 };
 
 int32_t cuda_length_bucket(int32_t len) {
     int32_t bucket = BUCKET_MIN;
@@ -28,7 +28,7 @@ void cuda_step_layout(const struct cuda *c, const struct step_key *key, struct s
     out->seqs = cut(&used, seqs * sizeof(struct k_seq));
     out->choices = cut(&used, key->chooses ? (size_t)key->n_logits * sizeof(struct k_choice) : 0);
     out->rope = cut(&used, seqs * (size_t)c->n_rope_tables * (size_t)c->rope_width * sizeof(float));
-    out->tiles = cut(&used, ((size_t)key->n_rows / TILE_ROWS + seqs) * 2 * sizeof(int32_t));
+    out->tiles = cut(&used, ((size_t)key->n_rows / FLASH_ROWS + seqs) * 2 * sizeof(int32_t));
     out->given = cut(&used, key->gives ? rows * GIVEN_SETS : 0);
     out->places = cut(&used, key->has_places ? rows * STEP_AXES : 0);
     out->until = cut(&used, key->sees ? rows : 0);
@@ -76,7 +76,7 @@ void cuda_step_close(struct cuda *c) {
     c->step_capacity = 0;
 }
 
-/* Block tables: as many entries as the sequence has blocks. */
+/* Block tables, of each sequence as many entries as it has blocks. */
 static void pack_tables(const struct cuda *c, const struct step *step, unsigned char *data) {
     for (int32_t i = 0; i < c->layout.n_classes; i++)
         for (int32_t s = 0; s < step->n_seqs; s++) {
@@ -104,20 +104,21 @@ static void pack_places(const struct cuda *c, const struct step *step, unsigned 
     for (int i = 0; i < 2 && c->key.has_spans; i++) memcpy(data + c->at.spans[i], step->spans[i], 2 * rows);
 }
 
-/* Prompt rows in tiles of one sequence each; rows of one-row sequences at the front are left to the decode kernels. */
+/* Cuts prompt rows into tiles; a tile has rows of one sequence. Sequences with one row come first and get none: the decode kernels take them. */
 static void pack_tiles(struct cuda *c, const struct step *step, unsigned char *data) {
     int32_t *tiles = (int32_t *)(data + c->at.tiles), s = 0;
     c->n_tiles = 0;
     while (s < step->n_seqs && step->seqs[s].n_rows == 1) s++;
     c->n_decode = s;
     for (; s < step->n_seqs; s++)
-        for (int32_t first = 0; first < step->seqs[s].n_rows; first += TILE_ROWS, c->n_tiles++) {
+        for (int32_t first = 0; first < step->seqs[s].n_rows; first += FLASH_ROWS, c->n_tiles++) {
             tiles[2 * c->n_tiles] = s;
             tiles[2 * c->n_tiles + 1] = first;
         }
 }
 
 int cuda_step_upload(struct cuda *c, const struct step *step, struct err *err) {
+    if (c->key.same_step) return ERR_OK;
     struct cuda_stage *stage = &c->stages[c->i_stage];
     c->i_stage = (c->i_stage + 1) % STAGES;
     if (stage->busy) CUDA_TRY(c, c->d->cuEventSynchronize(stage->copied), "waiting for an earlier step");

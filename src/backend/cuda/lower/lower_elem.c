@@ -61,6 +61,11 @@ void lower_rows(struct cuda *c, const struct op *op) {
     emit_elem(c, KERNEL_elem_rows, &a);
 }
 
+/* Nothing is launched: the value is copied before the part begins (context/part.c). */
+void lower_input(struct cuda *c, const struct op *op) {
+    (void)c, (void)op;
+}
+
 void lower_embed(struct cuda *c, const struct op *op) {
     const struct embed_args *e = &op->arg.embed;
     struct k_embed a = {
@@ -98,7 +103,7 @@ static struct k_norm norm_args_of(const struct cuda *c, const struct op *op, str
     };
 }
 
-/* A row of f32 whose parts of 16 bytes can be read at once. */
+/* A row of f32 that can be read 16 bytes at a time. */
 static bool is_row4(struct k_view v) {
     return v.heads == 1 && v.dtype == K_F32 && v.row_stride % 4 == 0 && v.p % 16 == 0;
 }
@@ -138,7 +143,7 @@ static bool is_row4_tensor(const struct cuda *c, struct tensor t) {
     return t.heads == 1 && t.row_stride % 4 == 0 && t.offset % 4 == 0 && c->base.list.values[t.id - 1].dtype == DT_F32;
 }
 
-/* Decided before values have their places, so by their shapes: row4_fits holds then. */
+/* Asked before values have addresses, so it decides by shapes alone; where it holds, row4_fits holds later. */
 bool cuda_norm_takes_parts(const struct cuda *c, const struct op *add_norm) {
     const struct norm_args *n = &add_norm->arg.norm;
     int32_t width = add_norm->out[1].width;
@@ -153,7 +158,7 @@ void cuda_lower_parts_norm(struct cuda *c, const struct op *linear, const struct
     struct k_norm a = norm_args_of(c, add_norm, add_norm->out[1]);
     a.sum = cuda_view(c, add_norm->out[0]);
     a.is_add = 1;
-    if (add_norm->in[1].id == linear->out[0].id) { /* the product is x */
+    if (add_norm->in[1].id == linear->out[0].id) { /* the product is the second summand: exchange the two */
         a.b = a.x;
         float scale = a.a_scale;
         a.a_scale = a.b_scale;

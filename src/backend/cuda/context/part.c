@@ -1,0 +1,62 @@
+/* Parts of steps: what other devices have made goes in, and what they read goes out, through pinned memory of the host. */
+#include "backend/cuda/context/context.h"
+
+int cuda_note_inputs(struct cuda *c, struct err *err) {
+    const struct oplist *l = &c->base.list;
+    c->n_inputs = 0;
+    for (int32_t i = 0; i < l->n_ops; i++) {
+        const struct op *op = &l->ops[i];
+        if (op->kind != OP_INPUT) continue;
+        if (c->n_inputs == OUTPUTS_MAX) return err_set(err, ERR_ELIMIT, "a part of a step has more than %d inputs", OUTPUTS_MAX);
+        const struct value *v = &l->values[op->out[0].id - 1];
+        c->inputs[c->n_inputs++] = (struct cuda_input){
+            .slot = op->arg.input.slot, .offset = c->plan.offsets[op->out[0].id - 1], .bytes = (size_t)v->elements * sizeof(float)};
+    }
+    return ERR_OK;
+}
+
+int cuda_inputs_send(struct cuda *c, const struct step *step, struct err *err) {
+    for (int32_t i = 0; i < c->n_inputs; i++) {
+        const struct cuda_input *in = &c->inputs[i];
+        if (in->bytes)
+            CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(c->scratch + (size_t)in->offset, step->inputs[in->slot], in->bytes, c->stream),
+                     "what another device has made");
+    }
+    return ERR_OK;
+}
+
+static int copy_output(struct cuda *c, struct tensor t, void *dst, struct err *err) {
+    size_t bytes = (size_t)t.rows * (size_t)tensor_row_size(t) * sizeof(float);
+    for (int32_t i = 0; i < c->n_outputs; i++) {
+        if (c->outputs[i].id != t.id) continue;
+        if (bytes)
+            CUDA_TRY(c, c->d->cuMemcpyDtoHAsync(dst, c->scratch + (size_t)c->outputs[i].offset, bytes, c->stream),
+                     "what another device reads");
+        return ERR_OK;
+    }
+    return err_set(err, ERR_EINTERNAL, "value %d is no output of the last step", t.id);
+}
+
+static int read_many(struct cuda *c, const struct tensor *t, void *const *dst, int32_t n, struct err *err) {
+    TRY(cuda_use(c, err));
+    for (int32_t i = 0; i < n; i++) TRY(copy_output(c, t[i], dst[i], err));
+    return cuda_wait(c, err);
+}
+
+int cuda_read_many(struct backend *be, const struct tensor *t, void *const *dst, int32_t n, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    return cuda_note_lost(c, read_many(c, t, dst, n, err));
+}
+
+int cuda_host_alloc(struct backend *be, size_t bytes, void **out, struct err *err) {
+    struct cuda *c = (struct cuda *)be;
+    TRY(cuda_use(c, err));
+    CUDA_TRY(c, c->d->cuMemHostAlloc(out, bytes, 0), "%zu bytes of pinned memory", bytes);
+    return ERR_OK;
+}
+
+void cuda_host_free(struct backend *be, void *p) {
+    struct cuda *c = (struct cuda *)be;
+    cuda_use(c, NULL);
+    c->d->cuMemFreeHost(p);
+}
