@@ -11,7 +11,14 @@
 #include "backend/plan.h"
 
 enum { RESULTS = 4 }; /* steps whose results may be on their way to the host at once */
-enum { GRAPHS_MAX = 512, SEEN_MAX = 512, STAGES = 4, OUTPUTS_MAX = 16, MAX_GRID_Y = 65535, QMV_ROWS = 8 }; /* a step in parts has a graph for each */
+enum {
+    GRAPHS_MAX = 512,
+    SEEN_MAX = 512,
+    STAGES = 4,
+    OUTPUTS_MAX = 16,
+    MAX_GRID_Y = 65535,
+    QMV_ROWS = 8
+}; /* a step in parts has a graph for each */
 
 /* A bound weight: the checkpoint's planes, row after row or as tiles, in one piece of device memory. */
 struct cuda_weight {

@@ -20,15 +20,9 @@ static const struct one_kernel {
     enum one_kind kind;
     int32_t width, depth;
 } one_kernels[] = {
-    {KERNEL_one_4_64, ONE_4, 64, 4},
-    {KERNEL_one_4_128, ONE_4, 128, 4},
-    {KERNEL_one_48_64, ONE_48, 64, 4},
-    {KERNEL_one_48_128, ONE_48, 128, 4},
-    {KERNEL_one_experts_64, ONE_EXPERTS, 64, 4},
-    {KERNEL_one_experts_128, ONE_EXPERTS, 128, 4},
-    {KERNEL_one_16_64, ONE_16, 64, 3},
-    {KERNEL_one_16_128, ONE_16, 128, 3},
-    {KERNEL_one_f16_64, ONE_F16, 64, 3},
+    {KERNEL_one_4_64, ONE_4, 64, 4},       {KERNEL_one_4_128, ONE_4, 128, 4},           {KERNEL_one_48_64, ONE_48, 64, 4},
+    {KERNEL_one_48_128, ONE_48, 128, 4},   {KERNEL_one_experts_64, ONE_EXPERTS, 64, 4}, {KERNEL_one_experts_128, ONE_EXPERTS, 128, 4},
+    {KERNEL_one_16_64, ONE_16, 64, 3},     {KERNEL_one_16_128, ONE_16, 128, 3},         {KERNEL_one_f16_64, ONE_F16, 64, 3},
     {KERNEL_one_f16_128, ONE_F16, 128, 3},
 };
 
