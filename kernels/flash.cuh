@@ -18,9 +18,9 @@ template <int D> static __device__ __forceinline__ constexpr int q_registers() {
     return D > 128 ? 1 : D / 16;
 }
 
-// Elements from a row of shared memory to the next. Rows that are no multiple of 128 bytes are an odd number of 16-byte pieces apart.
+// Elements from a row of shared memory to the next.
 template <int D> static __device__ __forceinline__ constexpr int row_room() {
-    return D % 64 ? D + 8 : D;
+    return flash_row_room(D);
 }
 
 // 16-byte piece of a row of D elements; pieces of whole rows are exchanged inside groups of eight by the row's low bits.

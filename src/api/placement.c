@@ -28,6 +28,11 @@ struct planner {
     int32_t tokens, seqs, experts_end; /* behind the last layer with experts */
 };
 
+static void put_size(struct sb *out, uint64_t bytes) {
+    if (bytes < 100000000) sb_fmt(out, " %.1f MB", (double)bytes * 1e-6);
+    else sb_fmt(out, " %.1f GB", (double)bytes * GB);
+}
+
 /* ---- counting --------------------------------------------------------------------------------------------------------- */
 
 /* The values of a step with so many rows, unfused and in f32: more than they will take. */
@@ -106,15 +111,33 @@ static int32_t behind_experts(const struct tally *t, int32_t n) {
     return layer;
 }
 
-static int refuse(const struct planner *p, struct err *err) {
+/* Layers that would fit with these experts on the CPU. */
+static int32_t layers_that_fit(const struct planner *p, int32_t experts) {
+    struct placement tried = *p->out;
+    struct planner q = *p;
+    int32_t n = p->model.spec.n_layers, first = 0;
+    q.out = &tried;
+    while (first < n && !fits(&q, first, experts)) first++;
+    return n - first;
+}
+
+static int refuse(const struct planner *p, int32_t experts, struct err *err) {
     const struct placement *o = p->out;
-    return err_set(
-        err, ERR_EMEMORY,
-        "%d of %d layers on the GPU%s need %.1f GB for weights, %.1f GB for a cache of %d tokens and %.1f GB for a step, and %.1f GB "
-        "are free there; fewer --gpu-layers, more --cpu-experts, a smaller --ctx-size, or --device cpu",
-        o->plan.n_layers - o->plan.first_layer, o->plan.n_layers,
-        o->plan.experts_from > o->plan.first_layer ? ", some without their experts," : "", (double)o->weights[SIDE_CARD] * GB,
-        (double)o->cache * GB, p->tokens, (double)o->step * GB, (double)p->available[SIDE_CARD] * GB);
+    bool has_moved = o->plan.experts_from > o->plan.first_layer;
+    struct sb text = {0};
+    sb_fmt(&text, "%d of %d layers on the GPU%s need", o->plan.n_layers - o->plan.first_layer, o->plan.n_layers,
+           has_moved ? ", some without their experts," : "");
+    put_size(&text, o->weights[SIDE_CARD]);
+    sb_puts(&text, " for weights,");
+    put_size(&text, o->cache);
+    sb_fmt(&text, " for a cache of %d tokens and", p->tokens);
+    put_size(&text, o->step);
+    sb_puts(&text, " for a step, and");
+    put_size(&text, p->available[SIDE_CARD]);
+    err_set(err, ERR_EMEMORY, "%s are free there; --gpu-layers %d fits, auto finds it; or take a smaller --ctx-size, or --device cpu",
+            text.p, layers_that_fit(p, experts));
+    sb_free(&text);
+    return err->code;
 }
 
 /* Numbers are kept; what is automatic moves to the CPU until the rest fits. */
@@ -131,7 +154,7 @@ static int choose(struct planner *p, struct err *err) {
     p->out->is_forced = !found && !has_layers && !has_experts;
     for (; !found && !fixes_experts && experts < p->experts_end; found = fits(p, first, experts)) experts++;
     for (; !found && !has_layers && first < n; found = fits(p, first, experts)) first++;
-    return found || (o->force && has_layers) ? ERR_OK : refuse(p, err);
+    return found || (o->force && has_layers) ? ERR_OK : refuse(p, experts, err);
 }
 
 static int check_host(const struct planner *p, struct err *err) {
@@ -228,16 +251,18 @@ int placement_choose(struct session *s, const struct tensor_store *store, uint64
     return code;
 }
 
-static void put_size(struct sb *out, uint64_t bytes) {
-    if (bytes < 100000000) sb_fmt(out, " (%.1f MB)", (double)bytes * 1e-6);
-    else sb_fmt(out, " (%.1f GB)", (double)bytes * GB);
+static void put_in_brackets(struct sb *out, uint64_t bytes) {
+    struct sb size = {0};
+    put_size(&size, bytes);
+    sb_fmt(out, " (%s)", size.p + 1);
+    sb_free(&size);
 }
 
 void placement_describe(const struct placement *p, struct sb *out) {
     int32_t n = p->plan.n_layers, n_host = p->plan.first_layer;
     sb_fmt(out, "%d of %d layers on the GPU", n - n_host, n);
-    put_size(out, p->weights[SIDE_CARD]);
+    put_in_brackets(out, p->weights[SIDE_CARD]);
     if (n_host) sb_fmt(out, ", %d on the CPU", n_host);
     if (p->n_experts_moved) sb_fmt(out, ", the experts of %d%s on the CPU", p->n_experts_moved, n_host ? " others" : " layers");
-    if (p->is_split) put_size(out, p->weights[SIDE_HOST]);
+    if (p->is_split) put_in_brackets(out, p->weights[SIDE_HOST]);
 }

@@ -1,4 +1,5 @@
 set(HUB_SOURCES
+  src/hub/address.c
   src/hub/change.c
   src/hub/curl.c
   src/hub/digest.c

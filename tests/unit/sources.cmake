@@ -39,6 +39,7 @@ set(UNIT_SUITES
   saved
   service
   speculate
+  split
   stop
   template
   tokenizer

@@ -47,14 +47,10 @@ static int width_index(const struct op *op) {
     return i;
 }
 
-static unsigned int flash_shared(int32_t width) {
-    return 4 * 64 * (unsigned int)(width % 64 ? width + 8 : width) * 2;
-}
-
 bool attn_rows_flash_fits(const struct cuda *c, const struct op *op) {
     int i = width_index(op);
     return !c->exact && i < 4 && op->in[0].width % 2 == 0 && op->in[2].width % 2 == 0 && c->gpu->functions[widths[i].kernel] &&
-           (int)flash_shared(widths[i].width) <= c->gpu->shared_max;
+           flash_shared_bytes(widths[i].width) <= c->gpu->shared_max;
 }
 
 void lower_attn_rows_flash(struct cuda *c, const struct op *op) {
@@ -66,5 +62,5 @@ void lower_attn_rows_flash(struct cuda *c, const struct op *op) {
     a.keys = cuda_op_scratch(c, &used, bytes);
     a.values = cuda_op_scratch(c, &used, bytes);
     EMIT(c, KERNEL_attn_rows_pack, GRID(a.k.rows, 1, 1), 256, 0, a);
-    EMIT(c, widths[i].kernel, GRID(a.q.heads, ceil_div(a.q.rows, 64), 1), 128, flash_shared(a.width), a);
+    EMIT(c, widths[i].kernel, GRID(a.q.heads, ceil_div(a.q.rows, FLASH_ROWS), 1), 128, (unsigned int)flash_shared_bytes(a.width), a);
 }

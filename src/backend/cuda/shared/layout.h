@@ -124,10 +124,14 @@ KFN int wgemm_shared_bytes(int width) {
 /* kernels/decode.cu: every warp takes 16 positions at a time, through a ring of slots; wide heads have few of them where shared memory is small. */
 enum { DECODE_WARPS = 4, DECODE_TILE = 16, DECODE_SLOTS = 6, DECODE_SHORT_SLOTS = 2, DECODE_WIDE_SLOTS_SMALL = 2 };
 
-/* kernels/flash.cu and flash_sm90.cu: tiles of 64 rows of one sequence, as they stand in the step block; stages of cached blocks. */
+/* kernels/flash.cu, flash_rows.cu and flash_sm90.cu: tiles of 64 rows of one sequence, as they stand in the step block; stages of cached blocks. */
 enum { FLASH_ROWS = 64, WFLASH_RING = 4 };
+/* Elements from a row of shared memory to the next. Rows that are no multiple of 128 bytes are an odd number of 16-byte pieces apart. */
+KFN int flash_row_room(int width) {
+    return width % 64 ? width + 8 : width;
+}
 KFN int flash_shared_bytes(int width) {
-    return (width > 128 ? 5 : 4) * K_BLOCK * width * 2; /* two stages of keys and values, then the queries of wide heads */
+    return (width > 128 ? 5 : 4) * K_BLOCK * flash_row_room(width) * 2; /* two stages of keys and values, then the queries of wide heads */
 }
 KFN int wflash_shared_bytes(int width, int heads) {
     return 1024 + (2 * WFLASH_RING + heads) * K_BLOCK * width * 2;
