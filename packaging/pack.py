@@ -89,8 +89,8 @@ def program_files(target, host_program):
     for name, text in library_licences(target).items():
         files[f"licenses/{name}.txt"] = text.encode()
     if host_program:
-        for shell in ("bash", "zsh", "fish"):
-            files[f"completions/mlxcel.{shell}"] = run(host_program, "completions", shell).encode()
+        for shell, end in (("bash", "bash"), ("zsh", "zsh"), ("fish", "fish"), ("powershell", "ps1")):
+            files[f"completions/mlxcel.{end}"] = run(host_program, "completions", shell).encode()
         files["man/mlxcel.1"] = run(host_program, "help", "--man").encode()
     return files
 

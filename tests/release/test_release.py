@@ -63,7 +63,7 @@ def check_windows_imports(path, name):
 
 
 def check_contents(folder, name, more):
-    wanted = ["README.md", "LICENSE", "CHANGELOG.md", "completions/mlxcel.bash", "completions/mlxcel.zsh", "completions/mlxcel.fish", *more]
+    wanted = ["README.md", "LICENSE", "CHANGELOG.md", "completions/mlxcel.bash", "completions/mlxcel.zsh", "completions/mlxcel.fish", "completions/mlxcel.ps1", *more]
     missing = [n for n in wanted if not os.path.exists(os.path.join(folder, n))]
     licences = " ".join(os.listdir(os.path.join(folder, "licenses")))
     missing += [n for n in LICENCES if n not in licences]

@@ -2,7 +2,7 @@
 """What the chat page has beyond a talk: models, files and pictures, branches, names, search, export and import, prompts and schemas of one
 conversation, tools, thoughts, probabilities. In a browser, on a desktop and on a phone, light and dark, with what was sent.
 
-usage: test_page_parts.py PROGRAM [FOLDER for pictures]      last line: "N passed, N failed[, N skipped]"
+usage: test_page_parts.py PROGRAM [DATA [FOLDER for pictures]]      last line: "N passed, N failed[, N skipped]"
 """
 import base64
 import json
@@ -58,7 +58,7 @@ def set_boxes(b, **values):
     for name, text in values.items():
         b.run(f'document.getElementById("{name.replace("_", "-", 1)}").value = {json.dumps(text)}')
     b.run('document.querySelector("#dialog button[value=ok]").click()')
-    return b.wait('!document.getElementById("dialog").open', 5)
+    return b.wait('!document.getElementById("dialog").open && document.activeElement.id === "input"')  # the page has taken them by then
 
 
 def check_models(program, b, picture, folder):
@@ -82,6 +82,7 @@ def check_models(program, b, picture, folder):
     with Server(program, "--parallel", "1") as s:
         fresh_page(b, s.url)
         check(b.run('document.getElementById("pick").classList.contains("hidden")'), "one model needs no choice")
+        check(b.run('meet([]), document.getElementById("model").textContent') == "the server has no model", "none is said to be none")
 
 
 def check_branches(program, b, picture):
@@ -173,7 +174,7 @@ def check_files(b, folder):
         with open(os.path.join(folder, "bad.json"), "w", encoding="utf-8") as f:
             f.write(text)
         give_files(b, "import-file", os.path.join(folder, "bad.json"))
-        check(b.wait(f'document.getElementById("rate").textContent.includes("{words}")', 10) and len(titles(b)) == 2, f"a bad file: {b.run('document.getElementById(`rate`).textContent')}")
+        check(b.wait(f'document.getElementById("rate").textContent.includes("{words}")') and len(titles(b)) == 2, f"a bad file: {b.run('document.getElementById(`rate`).textContent')}")
 
 
 def wait_file(path):
@@ -246,6 +247,29 @@ def check_pictures(b, picture):
     check(b.run('document.querySelectorAll(".chip").length') == 0, "and Escape puts them away")
 
 
+def check_seeing(program, b, data):
+    """A picture that is pasted reaches a model that sees, and is part of its prompt."""
+    model = os.path.join(data or "", "golden-vision/smolvlm")
+    if not os.path.isdir(model):
+        harness.skip("a picture for a model that sees: the test data has none")
+        return
+    with open(os.path.join(data, "golden-vision/images/land.png"), "rb") as f:
+        land = f.read()
+    with Server(program, "-m", model, "--device", "cpu") as s:
+        fresh_page(b, s.url)
+        b.run("settings.max_tokens = 4; settings.temperature = 0")
+        ask(b, "What is there?")
+        idle(b)
+        plain = b.run("current.messages.at(-1).used")
+        press(b, "New conversation")
+        bring(b, "land.png", "image/png", land, "paste")
+        b.wait('document.querySelectorAll(".chip img").length === 1')
+        ask(b, "What is there?")
+        check(idle(b) and b.run('document.querySelector(".error")') is None, f"no error: {b.run('document.querySelector(`.error`)?.textContent')}")
+        seen = b.run("current.messages.at(-1).used")
+        check(seen > plain + 10, f"the picture is in the prompt: {plain} tokens without it, {seen} with it")
+
+
 SCHEMA = {"type": "object", "properties": {"kind": {"enum": ["cat", "dog"]}}, "required": ["kind"], "additionalProperties": False}
 
 
@@ -268,7 +292,7 @@ def check_own_settings(program, b, picture):
         b.run('document.getElementById("c-schema").value = "[]"; document.querySelector("#dialog button[value=ok]").click()')
         check("an object" in b.run('document.getElementById("wrong").textContent'), "a list is no schema")
         b.run('document.querySelector("#dialog button[value=\'\']").click()')
-        check(b.wait('!document.getElementById("dialog").open', 5) and json.loads(b.run("current.schema")) == SCHEMA, "Cancel leaves it as it was")
+        check(b.wait('!document.getElementById("dialog").open') and json.loads(b.run("current.schema")) == SCHEMA, "Cancel leaves it as it was")
         press(b, "New conversation")
         set_boxes(b, s_logprobs="5", s_max_tokens="8")
         ask(b, "Hi")
@@ -281,17 +305,17 @@ def check_own_settings(program, b, picture):
 
 def check_odds(b, picture):
     text = answers(b)[0]
-    check(press(b, "Tokens") and b.wait('document.querySelectorAll(".tokens span").length >= 8', 5), "the answer as tokens")
+    check(press(b, "Tokens") and b.wait('document.querySelectorAll(".tokens span").length >= 8'), "the answer as tokens")
     check("".join(b.run('[...document.querySelectorAll(".tokens span")].map(n => n.textContent)')).split() == text.split(), "which are its text")
     at = b.run('(r => [r.left + r.width / 2, r.top + r.height / 2])(document.querySelectorAll(".tokens span")[2].getBoundingClientRect())')
     b.call("Input.dispatchMouseEvent", type="mouseMoved", x=at[0], y=at[1])
     rows = '[...document.querySelectorAll("#odds:not(.hidden) tr")].map(n => [...n.children].map(c => c.textContent))'
-    check(b.wait(rows + ".length === 5", 5), f"under the pointer: five that could stand there: {b.run(rows)}")
+    check(b.wait(rows + ".length === 5"), f"under the pointer: five that could stand there: {b.run(rows)}")
     odds = [float(p.removesuffix(" %")) for _, p in b.run(rows)]
     check(odds == sorted(odds, reverse=True) and sum(odds) <= 100.3, f"from likely to unlikely: {odds}")
     picture("odds")
     b.call("Input.dispatchMouseEvent", type="mouseMoved", x=5, y=5)
-    check(b.wait('document.getElementById("odds").classList.contains("hidden")', 5), "and away again")
+    check(b.wait('document.getElementById("odds").classList.contains("hidden")'), "and away again")
     look(b, "tokens", picture)
     check(press(b, "Text") and answers(b) == [text], "back to the text")
 
@@ -317,7 +341,7 @@ def check_tools(program, b, picture, folder):
         check(answers(b)[-1] == "It is sunny in Bonn.", f"and answered: {answers(b)}")
         check(b.run('document.querySelector(".results")') is None, "no box is left over")
         open_page(b, s.url + "/#" + b.run("current.id"))
-        check(b.wait('document.querySelectorAll("details.call").length === 2', 10), "kept over a reload")
+        check(b.wait('document.querySelectorAll("details.call").length === 2'), "kept over a reload")
     crafted.make(os.path.join(folder, "thinker"), crafted.SCRIPT)
     with Server(program, "-m", os.path.join(folder, "thinker")) as s:
         fresh_page(b, s.url)
@@ -329,7 +353,7 @@ def check_tools(program, b, picture, folder):
 
 
 def main():
-    program, pictures = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+    program, data, pictures = (sys.argv[1:] + [None, None])[:3]
     with browser("the parts of the chat page") as b, tempfile.TemporaryDirectory() as folder:
         def picture(name):
             if pictures:
@@ -342,6 +366,7 @@ def main():
         check_branches(program, b, picture)
         check_list(program, b, picture, folder)
         check_attachments(program, b, picture, folder)
+        check_seeing(program, b, data)
         check_own_settings(program, b, picture)
         check_tools(program, b, picture, folder)
         errors = [e["params"] for e in b.events if e["method"] == "Runtime.exceptionThrown"]

@@ -121,6 +121,7 @@ function missing(why) {
   $("model").textContent = why;
 }
 function meet(list) {
+  if (!list.length) { missing("the server has no model"); return; }
   models = list;
   const model = modelOf(current), isNew = $("model").textContent !== model.id || context !== (model.meta?.n_ctx || 0);
   $("model").textContent = model.id;
