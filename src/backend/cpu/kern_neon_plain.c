@@ -25,10 +25,11 @@ static inline __attribute__((always_inline)) vf v_fma_lane(vf a, vf b, const int
 
 enum { PANEL_FOUR_INPUTS = 4 * PANEL_ROWS * (int)sizeof(float) };
 
-static inline __attribute__((always_inline)) void add_block_f32(const unsigned char *p, const float *x, vf *acc) {
+static inline __attribute__((always_inline)) void add_block_f32(const unsigned char *p, const float *x, const float *ahead, vf *acc) {
     for (int i = 0; i < PACK_PLAIN_GROUP; i += 4, p += PANEL_FOUR_INPUTS) {
         vf x0 = v_load(x + i), x1 = v_load(x + PACK_PLAIN_GROUP + i), x2 = v_load(x + 2 * PACK_PLAIN_GROUP + i),
            x3 = v_load(x + 3 * PACK_PLAIN_GROUP + i), w0, w1, *s = acc;
+        __builtin_prefetch(ahead + 4 * i); /* eight lines in all: four rows */
         TWO(0, 0);
         s = acc + 8;
         TWO(0, 32);

@@ -5,7 +5,7 @@
  * multiply-adds in the order of the inputs, whatever the number of rows.
  *
  *   SUMS: vectors of sums that fit the registers; ROWS_MAX: rows that share a widened weight
- *   PLAIN_LANES: the set has v_fma_lane, and add_block_f32, one block of f32 weights of one panel for four rows
+ *   PLAIN_LANES: the set has v_fma_lane, and add_block_f32, one block of f32 weights of one panel for four rows, which asks for other rows ahead
  */
 #define INLINE static inline __attribute__((always_inline))
 
@@ -94,7 +94,9 @@ INLINE void tile(const struct panel_args *a, struct blocks k, int64_t row, int64
                 __builtin_prefetch(p + (size_t)i * panel_bytes + ahead + at);
 #ifdef PLAIN_LANES
         if (n == 4 && n_panels == 1 && dtype == DT_F32) {
-            add_block_f32(p, x, acc);
+            /* two blocks on: of these rows, or of the next four */
+            const float *ahead_x = b + 2 < k.last ? x + 2 * x_step : x + (2 - (k.last - k.first)) * x_step + 4 * PACK_PLAIN_GROUP;
+            add_block_f32(p, x, ahead_x, acc);
             continue;
         }
 #endif

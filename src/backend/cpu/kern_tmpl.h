@@ -188,6 +188,13 @@ INLINE vf act_v(vf x, const enum act_kind kind, const float *p) {
 
 INLINE void act_all(float *x, int64_t n, const enum act_kind kind, const float *p) {
     int64_t i = 0;
+    for (; i + 4 * VW <= n; i += 4 * VW) { /* four side by side: each is one long chain */
+        vf y[4];
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; k++) y[k] = act_v(v_load(x + i + k * VW), kind, p);
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; k++) v_store(x + i + k * VW, y[k]);
+    }
     for (; i + VW <= n; i += VW) v_store(x + i, act_v(v_load(x + i), kind, p));
     if (i == n) return;
     float whole[VW];
