@@ -49,11 +49,11 @@ extern "C" __global__ void elem_rows(KARGS(k_elem) a) {
     view_store(a.y, r, h, i, view_load(a.a, a.rows[r], h, i));
 }
 
-// A copy in another element type, dense.
+// A copy in another element type, dense, with zeros where y is wider.
 extern "C" __global__ void elem_convert(KARGS(k_elem) a) {
     after_previous();
     ELEMENT(a.y);
-    view_store(a.y, r, h, i, view_load(a.a, r, h, i));
+    view_store(a.y, r, h, i, i < a.a.width ? view_load(a.a, r, h, i) : 0.0f);
 }
 
 // A row as the sum of two bf16 terms; y has twice the rows. What bf16 does not hold has no second term.

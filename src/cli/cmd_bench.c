@@ -191,11 +191,14 @@ static int measure_tower(const struct args *args, const struct session_options *
     struct sb out = {0};
     double median = r.seconds[r.n_repeats / 2];
     if (args_choice(args, OPT_FORMAT) == 1)
-        sb_fmt(&out, "[{\"width\": %d, \"height\": %d, \"tokens\": %d, \"repetitions\": %d, \"seconds\": %.4f, \"best\": %.4f}]\n",
-               plan.width, plan.height, r.n_tokens, r.n_repeats, median, r.seconds[0]);
+        sb_fmt(&out,
+               "[{\"width\": %d, \"height\": %d, \"tokens\": %d, \"repetitions\": %d, \"seconds\": %.4f, \"best\": %.4f, "
+               "\"flops\": %.0f, \"weight_bytes\": %.0f}]\n",
+               plan.width, plan.height, r.n_tokens, r.n_repeats, median, r.seconds[0], r.flops, r.bytes);
     else
-        sb_fmt(&out, "%-20s %12s %12s %12s\npicture %dx%d %13.3f %12.3f %12d\n", "test", "median s", "best s", "tokens", plan.width,
-               plan.height, median, r.seconds[0], r.n_tokens);
+        sb_fmt(&out, "%-20s %12s %12s %12s %12s %12s %12s\npicture %dx%d %13.3f %12.3f %12d %12.3f %12.3f %12.3f\n", "test", "median s",
+               "best s", "tokens", "Tflop", "Tflop/s", "GB weights", plan.width, plan.height, median, r.seconds[0], r.n_tokens,
+               r.flops * 1e-12, r.flops * 1e-12 / median, r.bytes * 1e-9);
     int code = cli_write(&out, err);
     sb_free(&out);
     return code;

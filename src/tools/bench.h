@@ -57,6 +57,7 @@ struct bench_tower_plan {
 struct bench_tower_result {
     double seconds[BENCH_REPEATS_MAX]; /* sorted */
     int32_t n_repeats, n_tokens;
+    double flops, bytes; /* of the last tile: of products and attention, and of weights */
 };
 int bench_tower(const struct session_options *o, const struct bench_tower_plan *plan, struct bench_tower_result *out, struct err *err);
 

@@ -26,6 +26,9 @@ static int run(struct vision *v, const struct bench_tower_plan *plan, struct ben
         if (!code) out->n_tokens = picture.n_tokens, vision_picture_free(&picture);
     }
     mem_free(image.rgb);
+    struct vision_work work = vision_work(v);
+    out->flops = work.flops;
+    out->bytes = work.bytes;
     out->n_repeats = plan->n_repeats;
     qsort(out->seconds, (size_t)plan->n_repeats, sizeof *out->seconds, by_value);
     return code;

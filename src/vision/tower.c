@@ -52,12 +52,17 @@ static int read_merge(struct vision *v, const struct config_part *p, struct err 
                          : err_set(err, ERR_EFORMAT, "%s: %s is %d, and a picture has fewer patches", p->file, f->size_key, tokens);
 }
 
+static const struct vision_keys *keys_of(const struct vision *v) {
+    static const struct vision_keys usual = {"hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", NULL};
+    return v->family->keys.hidden ? &v->family->keys : &usual;
+}
+
 static int read_eps(struct vision *v, const struct config_part *p, struct err *err) {
     const struct norm_row_of_merger *n = &v->family->merge_norm;
     const char *key = json_get(p->obj, "layer_norm_eps") ? "layer_norm_eps" : "rms_norm_eps";
     double eps, text;
     struct config_part part = {p->file, "text_config", json_get(v->config, "text_config")};
-    TRY(config_part_num(p, key, (struct config_range){0, 1}, (double)v->family->eps, &eps, err));
+    TRY(config_part_num(p, key, (struct config_range){0, 1}, v->family->eps > 0 ? (double)v->family->eps : 1e-6, &eps, err));
     v->eps = (float)eps;
     v->merge_eps = n->eps > 0 ? n->eps : v->eps;
     if (!n->has_text_eps) return ERR_OK;
@@ -95,7 +100,7 @@ static int read_taps(struct vision *v, struct err *err) {
 
 static int read_heads(struct vision *v, const struct config_part *p, struct err *err) {
     int32_t keys;
-    TRY(read_int(p, v->family->keys.heads, 1, 1024, -1, &v->heads, err));
+    TRY(read_int(p, keys_of(v)->heads, 1, 1024, -1, &v->heads, err));
     TRY(read_int(p, "num_key_value_heads", 1, 1024, v->heads, &keys, err));
     TRY(read_int(p, "head_dim", 1, 1 << 12, v->hidden / v->heads, &v->head, err));
     if (keys != v->heads)
@@ -107,7 +112,7 @@ static int read_heads(struct vision *v, const struct config_part *p, struct err 
 }
 
 static int read_sizes(struct vision *v, const struct config_part *p, struct err *err) {
-    const struct vision_keys *k = &v->family->keys;
+    const struct vision_keys *k = keys_of(v);
     int32_t out = v->text_hidden, window, ratio;
     TRY(read_int(p, k->hidden, 1, 1 << 16, -1, &v->hidden, err));
     TRY(read_heads(v, p, err));

@@ -4,8 +4,7 @@
 #define QWEN_NAMES                                                                                                 \
     .patch = "patch_embed.proj", .norm1 = "blocks.#.norm1", .norm2 = "blocks.#.norm2", .qkv = "blocks.#.attn.qkv", \
     .out = "blocks.#.attn.proj"
-#define QWEN_TOWER \
-    .prefixes = "visual.|model.visual.|vision_tower.", .eps = 1e-6f, .rope = VISION_ROPE_HALVES, .has_frames = true, .has_places = true
+#define QWEN_TOWER .prefixes = "visual.|model.visual.|vision_tower.", .rope = VISION_ROPE_HALVES, .has_frames = true, .has_places = true
 #define QWEN_KEYS \
     { "hidden_size", "num_heads", "depth", "intermediate_size", "out_hidden_size" }
 #define QWEN_MERGER .merge_norm = "merger.ln_q", .merge_in = "merger.mlp.0", .merge_out = "merger.mlp.2"
@@ -24,30 +23,28 @@
     .v = "transformer.layers.#.attention.v_proj", .out = "transformer.layers.#.attention.o_proj",                                          \
     .gate = "transformer.layers.#.feed_forward.gate_proj", .up = "transformer.layers.#.feed_forward.up_proj",                              \
     .down = "transformer.layers.#.feed_forward.down_proj"
-#define CLIP_KEYS \
-    { "hidden_size", "num_attention_heads", "num_hidden_layers", "intermediate_size", NULL }
 
 #define CLIP_ENDS .class_row = "embeddings.class_embedding", .pre_norm = "pre_layrnorm|pre_layernorm"
-#define CLIP_TOWER                                                                                                                         \
-    .vision = "clip_vision_model", .title = "CLIP", .act = "quick_gelu", .prefixes = CLIP_PREFIXES, .keys = CLIP_KEYS, .norm = NORM_LAYER, \
-    .eps = 1e-5f, .positions = POSITIONS_FIXED
-#define SIGLIP_TOWER                                                                                                              \
-    .vision = "siglip_vision_model", .title = "SigLIP", .act = "gelu_pytorch_tanh", .prefixes = CLIP_PREFIXES, .keys = CLIP_KEYS, \
-    .norm = NORM_LAYER, .eps = 1e-6f, .positions = POSITIONS_FIXED
+#define CLIP_TOWER                                                                                                                    \
+    .vision = "clip_vision_model", .title = "CLIP", .act = "quick_gelu", .prefixes = CLIP_PREFIXES, .norm = NORM_LAYER, .eps = 1e-5f, \
+    .positions = POSITIONS_FIXED
+#define SIGLIP_TOWER                                                                                                               \
+    .vision = "siglip_vision_model", .title = "SigLIP", .act = "gelu_pytorch_tanh", .prefixes = CLIP_PREFIXES, .norm = NORM_LAYER, \
+    .positions = POSITIONS_FIXED
 #define KIMI(name) "encoder." name "|" name
 #define PADDLE_LAYER(name) "encoder.layers.#." name "|layers.#." name
 #define GEMMA4_LINEAR(name) "encoder.layers.#." name ".linear|encoder.layers.#." name
-#define IDEFICS3(type_, title_)                                                                                                            \
-    {                                                                                                                                      \
-        .type = type_, .title = title_, .act = "gelu_pytorch_tanh", .prefixes = "model.vision_model.|vision_model.",                       \
-        .names = {CLIP_NAMES, .post_norm = "post_layernorm", .merge_out = "^connector.modality_projection.proj"}, .keys = CLIP_KEYS,       \
-        .norm = NORM_LAYER, .eps = 1e-6f, .positions = POSITIONS_BUCKETS, .merge_key = "scale_factor", .resize = TILES_BY_SIDE, .words = { \
-            .tile = "<fake_token_around_image><row_{r}_col_{c}>",                                                                          \
-            .tiles_end = "\n",                                                                                                             \
-            .whole = "\n<fake_token_around_image><global-img>",                                                                            \
-            .alone = "<fake_token_around_image><global-img>",                                                                              \
-            .close = "<fake_token_around_image>"                                                                                           \
-        }                                                                                                                                  \
+#define IDEFICS3(type_, title_)                                                                                                       \
+    {                                                                                                                                 \
+        .type = type_, .title = title_, .act = "gelu_pytorch_tanh", .prefixes = "model.vision_model.|vision_model.",                  \
+        .names = {CLIP_NAMES, .post_norm = "post_layernorm", .merge_out = "^connector.modality_projection.proj"}, .norm = NORM_LAYER, \
+        .positions = POSITIONS_BUCKETS, .merge_key = "scale_factor", .resize = TILES_BY_SIDE, .words = {                              \
+            .tile = "<fake_token_around_image><row_{r}_col_{c}>",                                                                     \
+            .tiles_end = "\n",                                                                                                        \
+            .whole = "\n<fake_token_around_image><global-img>",                                                                       \
+            .alone = "<fake_token_around_image><global-img>",                                                                         \
+            .close = "<fake_token_around_image>"                                                                                      \
+        }                                                                                                                             \
     }
 #define GLM4V(type_, title_)                                                                                                 \
     {                                                                                                                        \
@@ -71,7 +68,7 @@
     }
 #define PIXTRAL_TOWER                                                                                                                   \
     .vision = "pixtral", .title = "Pixtral", .act = "gelu", .prefixes = "vision_tower.vision_model.|vision_tower.|model.vision_tower.", \
-    .keys = CLIP_KEYS, .norm = NORM_RMS, .eps = 1e-5f, .is_gated = true, .rope = VISION_ROPE_IN_TURN, .resize = RESIZE_TO_FIT,          \
+    .norm = NORM_RMS, .eps = 1e-5f, .is_gated = true, .rope = VISION_ROPE_IN_TURN, .resize = RESIZE_TO_FIT,                             \
     .words = {.row_end = "[IMG_BREAK]", .end = "[IMG_END]"}
 
 #define QWEN3(type_, title_)                                                                       \
@@ -142,9 +139,7 @@ const struct vision_family vision_table[] = {
                .scale2 = "encoder.layer.#.lambda_2",
                .merge_norm = "^multi_modal_projector.layer_norm",
                MLP_PROJECTOR},
-     .keys = CLIP_KEYS,
      .norm = NORM_LAYER,
-     .eps = 1e-6f,
      .positions = POSITIONS_FIXED,
      .merge_key = "downsample_ratio",
      .is_merge_norm_joined = true,
@@ -158,9 +153,7 @@ const struct vision_family vision_table[] = {
      .act = "gelu_pytorch_tanh",
      .prefixes = CLIP_PREFIXES,
      .names = {CLIP_NAMES, .post_norm = "post_layernorm", .merge_norm = "^multi_modal_projector.layer_norm", MLP_PROJECTOR},
-     .keys = CLIP_KEYS,
      .norm = NORM_LAYER,
-     .eps = 1e-6f,
      .positions = POSITIONS_SMOOTH,
      .has_colours_last = true,
      .merge_key = "downsample_factor",
@@ -192,9 +185,7 @@ const struct vision_family vision_table[] = {
                .shift = "std_bias",
                .stretch = "std_scale",
                .merge_out = "^embed_vision.embedding_projection"},
-     .keys = CLIP_KEYS,
      .norm = NORM_RMS,
-     .eps = 1e-6f,
      .is_gated = true,
      .positions = POSITIONS_AXES,
      .rope = VISION_ROPE_APART,
@@ -231,7 +222,6 @@ const struct vision_family vision_table[] = {
                .merge_in = "vision_adapter.mlp.fc1",
                .merge_mid = "vision_adapter.mlp.fc2",
                .merge_out = "^multi_modal_projector.linear_1"},
-     .keys = CLIP_KEYS,
      .norm = NORM_LAYER,
      .eps = 1e-5f,
      .positions = POSITIONS_FIXED,
@@ -271,9 +261,7 @@ const struct vision_family vision_table[] = {
                .merge_norm = "^mlp_AR.pre_norm|projector.pre_norm",
                .merge_in = "^mlp_AR.linear_1|projector.linear_1",
                .merge_out = "^mlp_AR.linear_2|projector.linear_2"},
-     .keys = CLIP_KEYS,
      .norm = NORM_LAYER,
-     .eps = 1e-6f,
      .positions = POSITIONS_STRETCHED,
      .rope = VISION_ROPE_HALVES,
      .merge_norm = {.eps = 1e-5f},
@@ -295,7 +283,6 @@ const struct vision_family vision_table[] = {
                .merge_norm = "^mm_projector.pre_norm",
                .merge_in = "^mm_projector.proj.0",
                .merge_out = "^mm_projector.proj.2"},
-     .keys = CLIP_KEYS,
      .norm = NORM_LAYER,
      .eps = 1e-5f,
      .positions = POSITIONS_CUBIC,
@@ -309,9 +296,7 @@ const struct vision_family vision_table[] = {
      .prefixes = CLIP_PREFIXES,
      .names = {CLIP_NAMES, .post_norm = "post_layernorm", .merge_norm = "^multi_modal_projector.mm_soft_emb_norm",
                .merge_out = "^multi_modal_projector.mm_input_projection_weight|^multi_modal_projector.mm_input_projection"},
-     .keys = CLIP_KEYS,
      .norm = NORM_LAYER,
-     .eps = 1e-6f,
      .positions = POSITIONS_FIXED,
      .resize = RESIZE_TO_SQUARE,
      .pools = true,

@@ -172,11 +172,28 @@ static int run_tower(struct vision *v, struct arena *a, const struct patches *p,
     if (be->tower_rows_max && step.n_rows > be->tower_rows_max)
         return err_set(err, ERR_ELIMIT, "the picture has %d patches, and %s takes %d: make it smaller, or use --device cpu", step.n_rows,
                        be->type->name, be->tower_rows_max);
+    for (int k = 0; k < 2; k++) {
+        v->seen[k] = 0;
+        for (int64_t i = 0; i < step.n_rows; i++) v->seen[k] += step.spans[k][2 * i + 1] - step.spans[k][2 * i];
+    }
     if (be->type->begin(be, &key)) tower_forward(v, &be->list, sets);
     TRY(be->type->end(be, &step, err));
     *out = (struct tile_rows){.n = p->n / (v->merge * v->merge), .height = p->height / v->merge, .width = p->width / v->merge};
     for (int32_t i = 0; i < v->n_mergers; i++) TRY(read_set(v, p, a, sets[i], &out->rows[i], err));
     return ERR_OK;
+}
+
+struct vision_work vision_work(const struct vision *v) {
+    const struct oplist *l = &v->backend->list;
+    struct vision_work work = {0};
+    for (int32_t i = 0; i < l->n_ops; i++) {
+        const struct op *op = &l->ops[i];
+        const struct weight *w = op->arg.linear.weight;
+        if (op->kind == OP_LINEAR) work.flops += 2.0 * op->in[0].rows * (double)w->in * (double)w->out, work.bytes += (double)w->bytes;
+        if (op->kind == OP_ATTN_ROWS)
+            work.flops += 2.0 * (double)v->seen[op->arg.attn_rows.set] * op->in[0].heads * (op->in[0].width + op->in[2].width);
+    }
+    return work;
 }
 
 int vision_reserve(struct vision *v, struct err *err) {

@@ -65,6 +65,11 @@ int vision_encode(struct vision *v, const struct image *image, struct vision_pic
 void vision_picture_free(struct vision_picture *p);
 /* A copy that belongs to the arena: nobody frees it. */
 struct vision_picture vision_picture_copy(const struct vision *v, struct arena *a, const struct vision_picture *p);
+/* What the tower did for the last tile: multiplications and additions of products and attention, and bytes of weights that it read. */
+struct vision_work {
+    double flops, bytes;
+};
+struct vision_work vision_work(const struct vision *v);
 /* Where the n tokens of a prompt lie: pictures[i] begins at the i-th run of image tokens. `places` is [n][STEP_AXES]. */
 void vision_places(const struct vision *v, const int32_t *tokens, int32_t n, const struct vision_picture *pictures, int32_t *places);
 

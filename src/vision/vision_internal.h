@@ -54,7 +54,7 @@ struct vision_names {
     const char *newline; /* a row behind each row of a picture's tokens */
 };
 
-/* Keys of vision_config. */
+/* Keys of vision_config; a family without any has those that most have (tower.c). */
 struct vision_keys {
     const char *hidden, *heads, *depth, *inner, *out;
 };
@@ -80,7 +80,7 @@ struct vision_family {
     struct vision_names names;
     struct vision_keys keys;
     enum norm_kind norm;
-    float eps;
+    float eps;        /* 0: 1e-6 */
     const char *act;  /* of the feed-forward, where vision_config does not name it */
     bool is_gated;    /* the feed-forward */
     bool has_windows; /* blocks see windows, but for those in fullatt_block_indexes */
@@ -217,6 +217,7 @@ struct vision {
     int32_t image_token;
     int32_t most_tiles; /* beyond which the tokens of a picture's tiles are shrunk; 0: never */
     bool sees_both_ways;
+    int64_t seen[2]; /* by set of spans: rows that all rows of the last tile saw */
     float row_scale; /* of the text model's embeddings where it multiplies them, and what stands in their place, behind the embedding */
 };
 

@@ -42,6 +42,13 @@ static struct tensor build_seen(struct check *c, struct oplist *l, const struct 
     return op_attn(l, q, &(struct attn_args){.kv = {0, 1}, .scale = 0.125f, .window = w->p[4], .v_width = width});
 }
 
+/* Widths that are no multiple of 8, as patches and feed-forwards of towers have them. */
+static struct tensor build_odd(struct check *c, struct oplist *l, const struct check_case *w) {
+    struct tensor x = check_input(c, l, w->in, 1);
+    const struct weight *m = check_weight(c, (struct format){.dtype = DT_BF16}, 1, w->out, w->in, 2, 0.1f);
+    return op_linear(l, x, &(struct linear_args){.weight = m, .bias = check_vector(c, w->out, 3, 1, 0)});
+}
+
 struct maker {
     struct check_case *out;
     int32_t n, most;
@@ -60,7 +67,13 @@ int32_t check_picture_cases(struct check_case *out, int32_t most) {
                                        {2, 128, 128}, {2, 16, 16}, {1, 160, 160}, {2, 40, 72}};
     static const int32_t seen[][6] = {
         {4, 2, 64, 64, 0, 0}, {2, 1, 256, 256, 40, 0}, {4, 4, 80, 80, 0, 1}, {8, 2, 128, 128, 0, 1}, {4, 2, 128, 128, 30, 1}};
+    static const int32_t odd[][3] = {{64, 100, 9}, {136, 588, 70}, {128, 3420, 150}, {40, 101, 33}}; /* out, in, rows */
     struct maker m = {out, 0, most};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        struct check_case k = {.build = build_odd, .out = odd[i][0], .in = odd[i][1]};
+        snprintf(k.name, sizeof k.name, "odd linear BF16 %d x %d, %d rows", odd[i][0], odd[i][1], odd[i][2]);
+        add(&m, k, odd[i][2]);
+    }
     for (int32_t i = 0; i < 2; i++) {
         struct check_case k = {.build = build_given, .in = i ? 1176 : 100, .p = {0, 0, 0, i}, .has = CHECK_GIVEN};
         snprintf(k.name, sizeof k.name, "given rows%s", i ? " instead of others" : "");

@@ -7,9 +7,18 @@ static size_t align256(size_t n) {
     return (n + 255) / 256 * 256;
 }
 
+/* Rows that lie one behind the other, in place to rows of `stride` bytes with zeros behind them: the last one first. */
+static void spread_rows(unsigned char *data, int64_t n, size_t dense, size_t stride) {
+    for (size_t r = (size_t)n; r-- > 0;) {
+        memmove(data + r * stride, data + r * dense, dense);
+        memset(data + r * stride + dense, 0, stride - dense);
+    }
+}
+
 /* Rows [first, first + n) of one plane, through the two halves of the bounce buffer. */
 static int upload_plane(struct cuda *c, const struct weight_source *s, enum weight_plane plane, int64_t first, int64_t n_rows,
                         CUdeviceptr to, size_t stride, struct err *err) {
+    size_t dense = plane == PLANE_VALUES ? quant_values_bytes(&s->format, s->in) : stride;
     int64_t at_once = (int64_t)(BOUNCE_BYTES / stride);
     if (at_once == 0)
         return err_set(err, ERR_ELIMIT, "%s: a row of %zu bytes is larger than the %d that are uploaded at once", s->name, stride,
@@ -20,10 +29,18 @@ static int upload_plane(struct cuda *c, const struct weight_source *s, enum weig
         unsigned char *data = c->bounce + (size_t)half * BOUNCE_BYTES;
         CUDA_TRY(c, c->d->cuEventSynchronize(c->bounced[half]), "uploading %s", s->name);
         TRY(s->read(s->user, plane, first + row, n, data, err));
+        if (dense < stride) spread_rows(data, n, dense, stride);
         CUDA_TRY(c, c->d->cuMemcpyHtoDAsync(to + (size_t)row * stride, data, (size_t)n * stride, c->stream), "uploading %s", s->name);
         CUDA_TRY(c, c->d->cuEventRecord(c->bounced[half], c->stream), "uploading %s", s->name);
     }
     return ERR_OK;
+}
+
+/* Rows of plain bf16 begin at multiples of 16 bytes, as the products of many rows read them: zeros fill them up. */
+static size_t values_stride(const struct weight_source *s) {
+    size_t dense = quant_values_bytes(&s->format, s->in);
+    bool is_filled = s->format.mode == QUANT_NONE && s->format.dtype == DT_BF16 && !s->is_vector && s->n_experts == 1;
+    return is_filled ? (dense + 15) / 16 * 16 : dense;
 }
 
 /* Where rows of each plane lie, one plane behind the other. */
@@ -33,7 +50,7 @@ struct planes {
 
 static struct planes planes_of(const struct weight_source *s, int64_t n_rows) {
     const struct format *f = &s->format;
-    struct planes p = {.strides = {quant_values_bytes(f, s->in), quant_scales_bytes(f, s->in), quant_biases_bytes(f, s->in)}};
+    struct planes p = {.strides = {values_stride(s), quant_scales_bytes(f, s->in), quant_biases_bytes(f, s->in)}};
     for (int i = 0; i < N_PLANES; i++) {
         p.at[i] = p.bytes;
         p.bytes += align256(p.strides[i] * (size_t)n_rows);

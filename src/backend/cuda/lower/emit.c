@@ -94,15 +94,17 @@ struct k_cache cuda_cache(const struct cuda *c, struct kv_ref kv) {
 }
 
 struct k_view cuda_bf16_input(struct cuda *c, struct k_view x, int64_t width, size_t *used) {
-    if (x.dtype == K_BF16 && x.row_stride % 8 == 0 && x.p % 16 == 0) return x;
+    int64_t filled = (width + 7) / 8 * 8;
+    if (x.dtype == K_BF16 && x.row_stride % 8 == 0 && x.p % 16 == 0 && filled == width) return x;
     struct k_view dense = x;
     dense.heads = 1;
     dense.width = (int32_t)width;
     struct k_view to = dense;
-    to.p = cuda_op_scratch(c, used, (size_t)x.rows * (size_t)width * 2);
+    to.p = cuda_op_scratch(c, used, (size_t)x.rows * (size_t)filled * 2);
     to.dtype = K_BF16;
-    to.row_stride = width;
+    to.row_stride = filled;
+    to.width = (int32_t)filled;
     struct k_elem a = {.a = dense, .y = to};
-    EMIT(c, KERNEL_elem_convert, GRID(ceil_div(width, 256), x.rows, 1), 256, 0, a);
+    EMIT(c, KERNEL_elem_convert, GRID(ceil_div(filled, 256), x.rows, 1), 256, 0, a);
     return to;
 }

@@ -17,7 +17,7 @@ void cuda_emit(struct cuda *c, enum kernel_id kernel, const unsigned int grid[3]
 
 /* A piece of op scratch memory. *used: bytes that this op has taken so far, 0 at its beginning. */
 CUdeviceptr cuda_op_scratch(struct cuda *c, size_t *used, size_t bytes);
-/* The input as bf16 with rows at multiples of 16 bytes: itself, or a copy in op scratch memory. */
+/* The input as bf16 with rows at multiples of 16 bytes: itself, or a copy in op scratch memory, filled up with zeros to a multiple of 8 elements. */
 struct k_view cuda_bf16_input(struct cuda *c, struct k_view x, int64_t width, size_t *used);
 
 /* A tensor map: the copy engine fetches boxes of 64 columns and `box_rows` rows of a bf16 matrix, and swizzles them as the tensor cores of sm_90

@@ -6,10 +6,16 @@
 
 enum { DEQUANT_BYTES = 128 << 20 };
 
+/* Rows of bf16 that zeros fill up to a multiple of 8 elements (context/weight.c). */
+static bool is_filled_up(const struct weight *w) {
+    struct k_weight k = cuda_weight_args(w);
+    return k.mode == K_PLAIN && k.dtype == K_BF16 && k.values_bytes % 16 == 0 && k.values_bytes > w->in * 2;
+}
+
 bool gemm_fits(const struct cuda *c, const struct op *op) {
     const struct weight *w = op->arg.linear.weight;
-    return c->gpu->functions[KERNEL_gemm_bf16] && cuda_may_round(c, op) && op->in[0].rows > QMV_ROWS && w->in % 8 == 0 &&
-           GEMM_SHARED <= c->gpu->shared_max;
+    return c->gpu->functions[KERNEL_gemm_bf16] && cuda_may_round(c, op) && op->in[0].rows > QMV_ROWS &&
+           (w->in % 8 == 0 || is_filled_up(w)) && GEMM_SHARED <= c->gpu->shared_max;
 }
 
 /* ---- warpgroup products -------------------------------------------------------------------------------------------- */
@@ -127,13 +133,14 @@ static CUdeviceptr dequantised_buffer(struct cuda *c, const struct k_weight *w, 
 static struct gemm gemm_of(struct cuda *c, const struct op *op, struct k_view y, size_t *used) {
     const struct weight *w = op->arg.linear.weight;
     struct k_view x = cuda_bf16_input(c, cuda_view(c, op->in[0]), w->in, used);
+    int64_t k = (w->in + 7) / 8 * 8;
     return (struct gemm){.k = {.x = x.p,
                                .y = y.p,
                                .x_stride = x.row_stride,
-                               .w_stride = w->in,
+                               .w_stride = k,
                                .y_stride = y.row_stride,
                                .m = x.rows,
-                               .k = (int32_t)w->in,
+                               .k = (int32_t)k,
                                .y_dtype = y.dtype}};
 }
 
